@@ -1,0 +1,75 @@
+/*
+ * Log lines, written by a thread of their own so that a slow disk delays no request.
+ *
+ *   worker 0 --ring--\
+ *   worker 1 --ring---> log thread --> stderr | file | syslog   (error log)
+ *   main     --ring--/             \-> stdout | file | syslog   (access log)
+ *
+ * Each thread writes whole lines into its own single-producer ring; the log thread drains them
+ * all. A full ring drops the line and counts it; nobody waits. A thread with no ring (before
+ * log_thread_attach, or in a unit test) writes to stderr at once.
+ */
+#ifndef BASE_LOG_H
+#define BASE_LOG_H
+
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum log_level { LOG_LEVEL_ERROR, LOG_LEVEL_WARN, LOG_LEVEL_INFO, LOG_LEVEL_DEBUG };
+
+/* Where a log goes. `file:` targets are reopened by log_reopen (SIGUSR1). */
+enum log_sink { LOG_SINK_OFF, LOG_SINK_STDERR, LOG_SINK_STDOUT, LOG_SINK_FILE, LOG_SINK_SYSLOG };
+
+struct log_target {
+	enum log_sink sink;
+	const char *path; /* LOG_SINK_FILE only */
+};
+
+struct log;
+
+/*
+ * Opens both logs and starts the log thread, with a ring of `ring_bytes` for each of `threads`
+ * threads. Returns NULL with errno and a line on stderr when a file can't be opened. The level and
+ * the targets can be changed while running by log_configure (a reload), which keeps the old ones on failure.
+ */
+struct log *log_open(unsigned threads, size_t ring_bytes, enum log_level level,
+	struct log_target error_log, struct log_target access_log);
+int log_configure(struct log *log, enum log_level level, struct log_target error_log,
+	struct log_target access_log);
+
+/* Closes and opens the files again by name, from any thread; done by the log thread soon after. */
+void log_reopen(struct log *log);
+
+/* Writes out what is in the rings and ends the thread. No thread may log through it afterwards. */
+void log_close(struct log *log);
+
+/* From now on the calling thread logs into ring `index` (0 .. threads-1) of `log`; NULL detaches. */
+void log_thread_attach(struct log *log, unsigned index);
+
+/* Lines dropped so far because a ring was full. */
+uint64_t log_dropped(const struct log *log);
+
+/* Is this level written at all? To spare the work of composing a line. */
+bool log_enabled(enum log_level level);
+
+/* One line to the error log: `2026-11-21T03:36:37.123Z warn  text`. No newline at the end of `format`. */
+void log_line(enum log_level level, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+#define log_error(...)	log_line(LOG_LEVEL_ERROR, __VA_ARGS__)
+#define log_warn(...)	log_line(LOG_LEVEL_WARN, __VA_ARGS__)
+#define log_info(...)	log_line(LOG_LEVEL_INFO, __VA_ARGS__)
+#define log_debug(...)                                                                             \
+	do {                                                                                       \
+		if (log_enabled(LOG_LEVEL_DEBUG))                                                  \
+			log_line(LOG_LEVEL_DEBUG, __VA_ARGS__);                                    \
+	} while (0)
+
+/* Is there an access log to write to? */
+bool log_access_enabled(void);
+
+/* One finished line of the access log, with its newline. */
+void log_access(const char *line, size_t len);
+
+#endif

@@ -1,0 +1,2 @@
+#include "throttle/throttle.h"
+typedef int throttle_not_empty;

@@ -1,0 +1,3 @@
+#ifndef THROTTLE_H
+#define THROTTLE_H
+#endif
