@@ -32,7 +32,8 @@ struct log;
 /*
  * Opens both logs and starts the log thread, with a ring of `ring_bytes` for each of `threads`
  * threads. Returns NULL with errno and a line on stderr when a file can't be opened. The level and
- * the targets can be changed while running by log_configure (a reload), which keeps the old ones on failure.
+ * the targets can be changed while running by log_configure (a reload), which keeps the old ones on
+ * failure.
  */
 struct log *log_open(unsigned threads, size_t ring_bytes, enum log_level level,
 	struct log_target error_log, struct log_target access_log);
@@ -45,7 +46,8 @@ void log_reopen(struct log *log);
 /* Writes out what is in the rings and ends the thread. No thread may log through it afterwards. */
 void log_close(struct log *log);
 
-/* From now on the calling thread logs into ring `index` (0 .. threads-1) of `log`; NULL detaches. */
+/* From now on the calling thread logs into ring `index` (0 .. threads-1) of `log`; NULL detaches.
+ */
 void log_thread_attach(struct log *log, unsigned index);
 
 /* Lines dropped so far because a ring was full. */
@@ -54,12 +56,13 @@ uint64_t log_dropped(const struct log *log);
 /* Is this level written at all? To spare the work of composing a line. */
 bool log_enabled(enum log_level level);
 
-/* One line to the error log: `2026-11-21T03:36:37.123Z warn  text`. No newline at the end of `format`. */
+/* One line to the error log: `2026-11-21T03:36:37.123Z warn  text`. No newline at the end of
+ * `format`. */
 void log_line(enum log_level level, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-#define log_error(...)	log_line(LOG_LEVEL_ERROR, __VA_ARGS__)
-#define log_warn(...)	log_line(LOG_LEVEL_WARN, __VA_ARGS__)
-#define log_info(...)	log_line(LOG_LEVEL_INFO, __VA_ARGS__)
+#define log_error(...) log_line(LOG_LEVEL_ERROR, __VA_ARGS__)
+#define log_warn(...)  log_line(LOG_LEVEL_WARN, __VA_ARGS__)
+#define log_info(...)  log_line(LOG_LEVEL_INFO, __VA_ARGS__)
 #define log_debug(...)                                                                             \
 	do {                                                                                       \
 		if (log_enabled(LOG_LEVEL_DEBUG))                                                  \

@@ -14,10 +14,10 @@ struct slice {
 	size_t len;
 };
 
-#define SLICE_NONE	((struct slice){NULL, 0})
-#define SLICE(literal)	((struct slice){"" literal "", sizeof(literal) - 1})
+#define SLICE_NONE     ((struct slice){NULL, 0})
+#define SLICE(literal) ((struct slice){"" literal "", sizeof(literal) - 1})
 /* printf("%.*s", SLICE_ARGS(s)) */
-#define SLICE_ARGS(s)	(int)(s).len, (s).at
+#define SLICE_ARGS(s) (int)(s).len, (s).at
 
 static inline struct slice slice_of(const char *text)
 {
@@ -37,7 +37,8 @@ struct slice slice_trim(struct slice s);
 
 /*
  * Takes the next element off a comma-separated list (RFC 9110 section 5.6.1): `*rest` moves past
- * it, the element comes back trimmed; empty elements are skipped. False when the list is at its end.
+ * it, the element comes back trimmed; empty elements are skipped. False when the list is at its
+ * end.
  */
 bool slice_next_element(struct slice *rest, struct slice *element);
 

@@ -1,0 +1,307 @@
+/*
+ * The configuration: one immutable snapshot.
+ *
+ *   ini text --reader (inih)--> rows of the option table --parse, bounds--> struct conf --cross
+ * checks--> snapshot
+ *
+ * A snapshot is built whole or not at all: conf_load returns every error it found, each with
+ * file:line. Once built nothing in it changes; a reload builds another. It is freed when its last
+ * holder lets go (conf_hold, conf_release), so exchanges in flight finish on the one they began
+ * with.
+ *
+ * All texts are NUL-terminated and owned by the snapshot. All arrays are in file order, but for
+ * `routes`, which stand most specific first. Times are milliseconds unless the name says otherwise.
+ */
+#ifndef CONF_CONF_H
+#define CONF_CONF_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/socket.h>
+
+#include "base/log.h"
+#include "conf/key.h"
+
+/* A network or address: `prefix` bits of `address` (16 bytes; IPv4 as ::ffff:a.b.c.d, prefix + 96).
+ */
+struct conf_cidr {
+	uint8_t address[16];
+	uint8_t prefix;
+};
+
+struct conf_cidrs {
+	struct conf_cidr *items;
+	size_t count;
+};
+
+/* Where to listen or connect. `host` is a name when it is not a literal address. */
+enum conf_address_kind { CONF_ADDRESS_INET, CONF_ADDRESS_NAME, CONF_ADDRESS_UNIX };
+struct conf_address {
+	enum conf_address_kind kind;
+	const char *text; /* as written */
+	const char *host; /* name, or unix path */
+	uint16_t port;
+	struct sockaddr_storage socket; /* INET and UNIX */
+	socklen_t socket_len;
+};
+
+struct conf_text_list {
+	const char **items;
+	size_t count;
+};
+
+/* A field to set: `Name: value`. */
+struct conf_field {
+	const char *name;
+	size_t name_len;
+	const char *value;
+	size_t value_len;
+};
+
+struct conf_fields {
+	struct conf_field *items;
+	size_t count;
+};
+
+enum conf_ratelimit_headers {
+	CONF_RATELIMIT_DRAFT_11,
+	CONF_RATELIMIT_DRAFT_7,
+	CONF_RATELIMIT_X,
+	CONF_RATELIMIT_OFF,
+	CONF_RATELIMIT_INHERIT, /* on a route: what the listener says */
+};
+
+struct conf_listener {
+	const char *name;
+	unsigned line;
+	struct conf_address
+		*binds; /* bind = 0.0.0.0:8080, [::]:8080, unix:/path, systemd:NAME; repeatable */
+	size_t bind_count;
+	struct conf_cidrs trusted_proxies;
+	bool trust_priority;        /* RFC 9218 urgency from clients */
+	bool v6only;                /* default on */
+	uint32_t backlog;           /* 1024 */
+	uint32_t max_connections;   /* over all workers; 0: no bound */
+	uint32_t pipeline_depth;    /* requests of one connection on their way at once, 16 */
+	uint64_t header_timeout_ms; /* from the first byte of a request to the end of its head, 10s
+				     */
+	uint64_t idle_timeout_ms;   /* keep-alive: between requests, 75s */
+	uint64_t body_timeout_ms;   /* between two reads of a request body, 60s */
+	uint64_t send_timeout_ms;   /* between two writes to a client that does not read, 60s */
+	uint32_t max_header_bytes;  /* max_header_size: 431 beyond, 16k */
+	uint32_t max_uri_bytes;     /* max_uri_size: 414 beyond, 8k */
+	uint32_t max_fields;        /* max_headers: field lines in a head, 431 beyond, 100 */
+	enum conf_ratelimit_headers ratelimit_headers;
+};
+
+struct conf_server {
+	struct conf_address address;
+	unsigned line;
+	uint32_t weight;        /* 1 */
+	uint32_t max_in_flight; /* 0: no bound */
+};
+
+enum conf_balance { CONF_BALANCE_ROUND_ROBIN, CONF_BALANCE_LEAST_IN_FLIGHT, CONF_BALANCE_HASH };
+
+#define CONF_IN_FLIGHT_AUTO UINT32_MAX
+
+struct conf_upstream {
+	const char *name;
+	unsigned line;
+	unsigned index; /* in conf.upstreams */
+	struct conf_server *servers;
+	size_t server_count;
+	enum conf_balance balance;
+	const struct conf_key *hash_key; /* balance = hash: NULL means the session's key */
+	uint32_t max_in_flight;          /* 0: no bound; CONF_IN_FLIGHT_AUTO */
+	uint32_t max_in_flight_floor, max_in_flight_ceiling; /* bounds of auto: 1, 1000 */
+	uint64_t pace_amount, pace_per_ns;                   /* pace = 50 per 1s; 0: none */
+	uint32_t quantum;                                    /* 10..50, 10 */
+	uint64_t connect_timeout_ms;                         /* 5s */
+	uint64_t send_timeout_ms;       /* between two writes of a request, 60s */
+	uint64_t first_byte_timeout_ms; /* from the request's end to the response's first byte, 60s
+					 */
+	uint64_t idle_timeout_ms;       /* between two reads of a response, 60s */
+	uint64_t tunnel_timeout_ms;     /* after a 101: neither side says anything, 1h */
+	uint32_t keepalive; /* idle connections kept by a worker for a server, 64; 0: none */
+	uint64_t keepalive_timeout_ms; /* 55s */
+	uint32_t keepalive_requests;   /* requests on one connection, 0: no bound */
+	uint64_t resolve_interval_ms;  /* names are looked up again, 30s */
+	uint32_t max_fails;       /* failures in a row before a server is left out, 3; 0: never */
+	uint64_t fail_timeout_ms; /* first interval it is left out; doubles, 1s */
+	uint64_t fail_timeout_max_ms; /* 60s */
+	uint32_t retries;             /* further tries on another server or a fresh connection, 2 */
+	const char *health_path;      /* NULL: no active health checks */
+	const char *health_host;      /* Host of the probe; NULL: the server's address */
+	uint64_t health_interval_ms;  /* 5s */
+	uint64_t health_timeout_ms;   /* 2s */
+};
+
+enum conf_limit_algorithm {
+	CONF_LIMIT_RING,
+	CONF_LIMIT_GCRA,
+	CONF_LIMIT_CALENDAR,
+	CONF_LIMIT_CONCURRENCY
+};
+enum conf_limit_unit { CONF_UNIT_REQUESTS, CONF_UNIT_BYTES };
+enum conf_calendar {
+	CONF_CALENDAR_HOUR,
+	CONF_CALENDAR_DAY,
+	CONF_CALENDAR_WEEK,
+	CONF_CALENDAR_MONTH
+};
+
+#define CONF_PRECISION_EXACT UINT32_MAX
+
+struct conf_limit {
+	const char *name;
+	unsigned line;
+	unsigned index; /* in conf.limits */
+	const struct conf_key *key;
+	enum conf_limit_algorithm algorithm; /* algorithm = ring | gcra; calendar follows from the
+						rate; concurrency = N instead of rate */
+	enum conf_limit_unit unit;
+	uint64_t amount; /* L: requests, bytes, or in flight */
+	uint64_t per_ns; /* W; 0 for calendar and concurrency */
+	enum conf_calendar calendar;
+	const char *time_zone; /* IANA name, "UTC" by default */
+	uint64_t burst;        /* gcra: 0 means L */
+	uint32_t precision;    /* slots; 0: what fits 128 bytes a caller; CONF_PRECISION_EXACT */
+	bool shadow;           /* mode = shadow */
+	bool count_refused;
+	uint64_t delay_max_ms; /* on_exceed = delay 2s; 0: reject */
+	uint32_t ban_count;    /* ban = 10 per 1m for 5m; 0: none */
+	uint64_t ban_per_ns, ban_for_ns;
+};
+
+enum conf_lane { CONF_LANE_NORMAL, CONF_LANE_HIGH };
+
+struct conf_plan {
+	const char *name;
+	unsigned line;
+	const struct conf_limit **limits;
+	size_t limit_count;
+	enum conf_lane lane;
+	uint32_t weight;          /* its callers' share at a busy upstream, 1 */
+	const char *callers_path; /* file: one key a line; NULL for the default plan */
+	struct conf_text_list
+		callers; /* what the file held, '#' comments and empty lines left out */
+};
+
+enum conf_ordering { CONF_ORDERING_WRITES, CONF_ORDERING_STRICT, CONF_ORDERING_NONE };
+enum conf_path_kind { CONF_PATH_PREFIX, CONF_PATH_EXACT, CONF_PATH_REGEX };
+
+/* What gives back a taken charge: refund = 5xx, 429 */
+struct conf_statuses {
+	uint8_t bits[125]; /* bit (status - 100) for 100..1099 */
+	bool any;
+};
+
+struct conf_route {
+	const char *name;
+	unsigned line;
+	unsigned index;              /* in conf.routes */
+	struct conf_text_list hosts; /* lower case; `*.suffix` allowed; empty: any host */
+	enum conf_path_kind path_kind;
+	const char *path; /* normalised; "/" by default. Prefixes match on segment boundaries */
+	void *regex;      /* CONF_PATH_REGEX: a compiled pcre2_code, anchored at neither end */
+	uint64_t methods; /* bit (1 << enum http_method), 0: any */
+	const struct conf_upstream *upstream;
+	const struct conf_limit **limits;
+	size_t limit_count;
+	bool plan_limits;               /* the word `plan` stands among the limits */
+	size_t plan_position;           /* how many of `limits` go before the plan's */
+	const struct conf_key *session; /* never NULL: default is the first limit's key, else ip */
+	enum conf_ordering ordering;
+	uint32_t session_in_flight; /* 0: no bound */
+	uint32_t queue_depth;       /* waiting in one session, 1000 */
+	uint64_t queue_bytes;       /* bytes of heads waiting in one session, 0: no bound */
+	uint64_t queue_timeout_ms;  /* 30s */
+	uint32_t high_burst;        /* high exchanges that may pass a waiting normal one, 16 */
+	enum conf_lane lane;
+	uint64_t session_idle_timeout_ms; /* 60s */
+	bool upstream_affinity;           /* upstream_affinity = session */
+	uint64_t max_body_bytes;          /* max_body_size: 413 beyond; 0: no bound */
+	uint64_t cost;                    /* what a request is charged, 1 */
+	const char *cost_field; /* cost = response:X-Cost : lower-case field name; NULL: none */
+	struct conf_statuses refund;
+	bool upgrade; /* pass Upgrade on, on */
+	struct conf_fields request_set,
+		response_set; /* request_header_set = Name: value; repeatable */
+	struct conf_text_list request_remove, response_remove;
+	const char *strip_prefix, *add_prefix;
+	enum conf_ratelimit_headers ratelimit_headers;
+	struct conf_cidrs allow_addresses, deny_addresses; /* allow = 10.0.0.0/8, file:vip.keys */
+	struct conf_text_list allow_keys,
+		deny_keys; /* by the first limit's key value; allow: no limits; deny: 403 */
+};
+
+enum conf_access_format { CONF_ACCESS_COMBINED, CONF_ACCESS_JSON };
+
+struct conf {
+	const char *path;
+	/* [sluice] */
+	unsigned workers;             /* auto: one a processor */
+	const char *state;            /* folder for the throttle counters; NULL: memory only */
+	bool state_required;          /* no: fall back to memory when the folder can't be used */
+	uint64_t callers;             /* table capacity for each limit, 1M */
+	uint64_t sessions;            /* sessions kept at most, 1M */
+	uint64_t queue_total;         /* waiting over all sessions, 100k */
+	uint64_t shutdown_timeout_ms; /* 30s */
+	uint32_t buffer_bytes;        /* buffer_size: one read, 32k */
+	enum log_level log_level;
+	struct log_target error_log, access_log;
+	enum conf_access_format access_format;
+	const char *request_id_field; /* request_id = X-Request-Id; NULL when off */
+	const char *via;              /* pseudonym in Via, "sluice"; NULL when off */
+	const char *pid_file;
+	const char *user; /* after binding, drop to this user; NULL: stay */
+	bool forwarded;   /* send Forwarded (RFC 7239) too, on */
+	/* [admin] */
+	struct conf_address *admin_bind; /* NULL: no admin */
+
+	struct conf_listener *listeners;
+	size_t listener_count;
+	struct conf_upstream *upstreams;
+	size_t upstream_count;
+	struct conf_limit *limits;
+	size_t limit_count;
+	const struct conf_key *plans_key; /* [plans] key; NULL without plans */
+	struct conf_plan *plans;
+	size_t plan_count;
+	const struct conf_plan *default_plan; /* [plan default]; NULL: no limits for the unlisted */
+	struct conf_route *routes;            /* most specific first */
+	size_t route_count;
+};
+
+/* One error, for people: `file:line: what is wrong; what was expected`. */
+struct conf_error {
+	char *text;
+	unsigned line; /* 0: the file as a whole */
+};
+
+struct conf_errors {
+	struct conf_error *items;
+	size_t count;
+};
+
+/*
+ * Reads and checks the file at `path`. Returns a snapshot held once, or NULL with at least one
+ * error in `errors`, sorted by line, all of them. The caller frees the errors with conf_errors_free
+ * in either case.
+ */
+struct conf *conf_load(const char *path, struct conf_errors *errors);
+
+/* The same from a text in memory; `name` stands for the file in messages. Relative file: paths are
+ * taken from `folder`. */
+struct conf *conf_parse(const char *text, size_t len, const char *name, const char *folder,
+	struct conf_errors *errors);
+
+void conf_errors_free(struct conf_errors *errors);
+
+/* Holders are counted atomically; the last release frees the snapshot. Any thread. */
+const struct conf *conf_hold(const struct conf *conf);
+void conf_release(const struct conf *conf);
+
+#endif

@@ -1,0 +1,49 @@
+/*
+ * Key expressions: whom a limit is charged to, or whose requests stay in order.
+ *
+ *   header:X-Api-Key + path | cookie:sid | ip
+ *   `-------- alternative ------'  '|' falls back to the next alternative when a part is absent or
+ * empty,
+ *                                  '+' joins parts. When no alternative has a value, the caller is
+ * its ip.
+ *
+ * This is the parsed form; gate/ evaluates it against a request.
+ */
+#ifndef CONF_KEY_H
+#define CONF_KEY_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+enum key_part_kind {
+	KEY_IP,
+	KEY_IP_PREFIX, /* ip/64: the address cut to `prefix` bits; IPv4 callers under a prefix over
+			  32 stay whole */
+	KEY_HEADER,
+	KEY_COOKIE,
+	KEY_QUERY,
+	KEY_HOST,
+	KEY_PATH,
+	KEY_METHOD,
+	KEY_ROUTE,
+};
+
+struct key_part {
+	enum key_part_kind kind;
+	uint8_t prefix;   /* KEY_IP_PREFIX */
+	const char *name; /* KEY_HEADER (lower case), KEY_COOKIE, KEY_QUERY */
+	size_t name_len;
+};
+
+struct key_alternative {
+	struct key_part *parts;
+	size_t part_count;
+};
+
+struct conf_key {
+	const char *text; /* as written */
+	struct key_alternative *alternatives;
+	size_t alternative_count;
+};
+
+#endif

@@ -1,0 +1,128 @@
+/*
+ * A message's head as the proxy sees it: bytes in one place, and where in them things stand.
+ *
+ *   base -> GET /a?b HTTP/1.1\r\nHost: x\r\nX-Api-Key: k\r\n\r\n
+ *           `-- target        `-- fields[0]  `-- fields[1]       offsets, so the bytes may move as
+ * a whole
+ *
+ * The parser (http/parser.h) fills it; nothing is copied and nothing is lower-cased.
+ */
+#ifndef HTTP_MESSAGE_H
+#define HTTP_MESSAGE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/slice.h"
+
+enum http_method {
+	HTTP_METHOD_GET,
+	HTTP_METHOD_HEAD,
+	HTTP_METHOD_POST,
+	HTTP_METHOD_PUT,
+	HTTP_METHOD_DELETE,
+	HTTP_METHOD_CONNECT,
+	HTTP_METHOD_OPTIONS,
+	HTTP_METHOD_TRACE,
+	HTTP_METHOD_PATCH,
+	HTTP_METHOD_OTHER, /* known to the parser (PROPFIND, ...), unsafe and not idempotent to us
+			    */
+	HTTP_METHODS,
+};
+
+/* RFC 9110 section 9.2.1 and 9.2.2. */
+static inline bool http_method_is_safe(enum http_method method)
+{
+	return method == HTTP_METHOD_GET || method == HTTP_METHOD_HEAD ||
+	       method == HTTP_METHOD_OPTIONS || method == HTTP_METHOD_TRACE;
+}
+
+static inline bool http_method_is_idempotent(enum http_method method)
+{
+	return http_method_is_safe(method) || method == HTTP_METHOD_PUT ||
+	       method == HTTP_METHOD_DELETE;
+}
+
+/* Field names the proxy itself acts on; all others are HTTP_FIELD_OTHER and pass by name. */
+enum http_field_id {
+	HTTP_FIELD_OTHER,
+	HTTP_FIELD_CACHE_CONTROL,
+	HTTP_FIELD_CONNECTION,
+	HTTP_FIELD_CONTENT_LENGTH,
+	HTTP_FIELD_COOKIE,
+	HTTP_FIELD_DATE,
+	HTTP_FIELD_EXPECT,
+	HTTP_FIELD_FORWARDED,
+	HTTP_FIELD_HOST,
+	HTTP_FIELD_KEEP_ALIVE,
+	HTTP_FIELD_MAX_FORWARDS,
+	HTTP_FIELD_PRIORITY,
+	HTTP_FIELD_PROXY_CONNECTION,
+	HTTP_FIELD_RATELIMIT,
+	HTTP_FIELD_RATELIMIT_POLICY,
+	HTTP_FIELD_REFERER,
+	HTTP_FIELD_RETRY_AFTER,
+	HTTP_FIELD_TE,
+	HTTP_FIELD_TRAILER,
+	HTTP_FIELD_TRANSFER_ENCODING,
+	HTTP_FIELD_UPGRADE,
+	HTTP_FIELD_USER_AGENT,
+	HTTP_FIELD_VIA,
+	HTTP_FIELD_X_FORWARDED_FOR,
+	HTTP_FIELD_X_FORWARDED_HOST,
+	HTTP_FIELD_X_FORWARDED_PROTO,
+	HTTP_FIELDS,
+};
+
+/* Which known field this name is, compared without case. */
+enum http_field_id http_field_id(struct slice name);
+
+struct http_field {
+	uint32_t name_at, value_at; /* offsets from base */
+	uint32_t value_len;         /* without surrounding OWS */
+	uint16_t name_len;
+	uint8_t id; /* enum http_field_id */
+	bool hop;   /* hop-by-hop or named by Connection: not passed on (RFC 9110 section 7.6.1) */
+};
+
+#define HTTP_HEAD_FIELDS_INLINE 32
+
+struct http_head {
+	const char *base;
+	uint32_t len;                   /* through the empty line */
+	uint32_t target_at, target_len; /* requests */
+	enum http_method method;        /* requests */
+	uint16_t status;                /* responses */
+	uint8_t major, minor;
+	uint16_t field_count, field_capacity;
+	struct http_field *fields; /* inline_fields, or from the heap when there are more */
+	struct http_field inline_fields[HTTP_HEAD_FIELDS_INLINE];
+};
+
+static inline struct slice http_head_target(const struct http_head *head)
+{
+	return (struct slice){head->base + head->target_at, head->target_len};
+}
+
+static inline struct slice http_field_name(
+	const struct http_head *head, const struct http_field *field)
+{
+	return (struct slice){head->base + field->name_at, field->name_len};
+}
+
+static inline struct slice http_field_value(
+	const struct http_head *head, const struct http_field *field)
+{
+	return (struct slice){head->base + field->value_at, field->value_len};
+}
+
+/* The value of the first field with this id, or SLICE_NONE. For names without an id:
+ * http_head_find_name. */
+struct slice http_head_find(const struct http_head *head, enum http_field_id id);
+struct slice http_head_find_name(const struct http_head *head, struct slice name);
+
+/* How many fields have this id. */
+unsigned http_head_count(const struct http_head *head, enum http_field_id id);
+
+#endif
