@@ -1,0 +1,251 @@
+/* queue: each client's exchanges in order, each upstream's clients in turn.
+ *
+ *   exchange (relay/)                  session (one client)             run queue (one upstream)
+ *   queue_enter(ticket) ------------>  high   [t][t]      \  next one  -> sessions with work, in
+ * turn GO: forward it now               normal [t][t][t]   /             (DRR, weights,
+ * max_in_flight, WAIT: dispatch() comes later     in flight: t t                    pace, shedding)
+ *   queue_done(ticket) <------------------'                                    |
+ *     releases who waited: dispatch(ctx, worker, ticket) <---------------------'
+ *
+ * The room is pure logic: no loop, no sockets, no HTTP, no clock. Everything may be called from any
+ * thread, but a given ticket only by the worker that owns it. Nothing polls: work moves when
+ * something arrives, completes, leaves or a deadline passes. The callbacks are called with no lock
+ * held, by whichever thread made the work runnable, possibly before the call that caused it
+ * returns.
+ *
+ * Times are nanoseconds of a monotonic clock, passed in; workers whose clocks were read at
+ * different moments may disagree by a loop turn without harm.
+ *
+ * A ticket's life, as its owner sees it:
+ *
+ *   ticket_init -> queue_enter -+- GO ------------------------------> in flight -> queue_done ->
+ * out
+ *                               +- WAIT -> ... dispatch() -> queue_arrive -+- GO ----^
+ *                               |    `- queue_leave -> out                 +- SHED, CLOSED, GONE:
+ * out
+ *                               +- FULL_*, CLOSED: out                     +- ABORTED: cut,
+ * queue_done
+ *
+ * At most one dispatch() is under way for a ticket, and as long as one is, its memory must stay.
+ * queue_leave and queue_done say QUEUE_UNDER_WAY in that case: the ticket is out of its session
+ * already, and its owner frees it when it arrives and queue_arrive says QUEUE_GONE. */
+#ifndef SLUICE_QUEUE_QUEUE_H
+#define SLUICE_QUEUE_QUEUE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct queue;
+struct run_queue; /* queue/run_queue.h */
+struct session;
+struct shard;
+
+/* What comes of a ticket. */
+enum queue_verdict {
+	QUEUE_GO,            /* in flight: forward it now */
+	QUEUE_WAIT,          /* queued: dispatch() will be called for it */
+	QUEUE_FULL_SESSION,  /* out: the session's queue is at policy.depth */
+	QUEUE_FULL_TOTAL,    /* out: all sessions together are at max_queued */
+	QUEUE_FULL_BYTES,    /* out: all sessions together are at max_queued_bytes */
+	QUEUE_FULL_SESSIONS, /* out: max_sessions, and none is idle (or no memory for one more) */
+	QUEUE_CLOSED,        /* out: the session is draining, closing or aborted */
+	QUEUE_SHED,          /* out: waited too long at an overloaded upstream */
+	QUEUE_ABORTED,       /* cut it now, then queue_done */
+	QUEUE_GONE, /* out since its owner left it; only its memory waited for this message */
+};
+
+/* What leaving or completing found. */
+enum queue_left {
+	QUEUE_LEFT,      /* out: the owner may free or reuse the ticket */
+	QUEUE_UNDER_WAY, /* out, but a message for it is under way: keep the memory until it arrives
+			  */
+	QUEUE_IN_FLIGHT, /* queue_leave only: in flight; end it and call queue_done */
+};
+
+enum queue_ordering {
+	QUEUE_STRICT, /* one exchange in flight */
+	QUEUE_WRITES, /* safe methods overlap; an unsafe one is a barrier in both directions */
+	QUEUE_NONE,   /* no order; still counted, bounded and fair */
+};
+
+enum queue_lane {
+	QUEUE_LANE_HIGH,
+	QUEUE_LANE_NORMAL,
+};
+#define QUEUE_LANES 2
+
+/* How a route queues; part of a configuration snapshot. It is read during queue_enter only, never
+ * kept: what must outlive that call is copied. */
+struct queue_policy {
+	enum queue_ordering ordering;
+	uint32_t session_in_flight; /* exchanges of one session in flight; 0: no bound of its own */
+	uint32_t depth;             /* tickets that may wait in one session; 0: none waits */
+	uint32_t high_burst;      /* high ones that may pass a waiting normal one; 0 counts as 1 */
+	uint32_t session_idle_ms; /* from the last completion to the roll; 0: at the completion */
+};
+
+/* 128 bits of a keyed hash of (route, client). Both words must be well mixed: they choose shard
+ * and bucket as they are. */
+struct session_key {
+	uint64_t word[2];
+};
+
+/* One exchange's place. Embedded in the exchange; the fields of the first part are set by its owner
+ * between ticket_init and queue_enter, those of the second are read by it, the rest is private. */
+struct ticket {
+	uint64_t bytes;  /* what it holds in memory while it waits, for max_queued_bytes */
+	uint16_t worker; /* who owns it: where dispatch() sends it */
+	uint16_t weight; /* share of the upstream against other sessions, 1..QUEUE_MAX_WEIGHT */
+	uint8_t lane;    /* enum queue_lane */
+	bool unsafe;     /* an unsafe method: a write */
+	bool failed;     /* set before queue_done: timeout or overload, for the adaptive bound */
+
+	uint8_t verdict; /* enum queue_verdict, once dispatch() was called; see queue_arrive */
+	uint32_t retry_after_ms; /* with FULL_*, CLOSED, SHED: when to come back, at least 1 */
+	uint64_t entered_ns;     /* queue_enter */
+	uint64_t started_ns;     /* GO; started - entered is the queue wait */
+
+	struct ticket *mail_next; /* the owner's, from dispatch() to queue_arrive: a mailbox link */
+
+	/* private, guarded by the shard's mutex */
+	struct ticket *prev, *next; /* lane or in-flight list of the session */
+	struct shard *shard;        /* stays valid as long as the queue */
+	struct session *session;    /* NULL when out */
+	struct run_queue *run_queue;
+	uint32_t high_burst, session_in_flight; /* from the policy, judged when its turn comes */
+	uint8_t state;                          /* enum ticket_state */
+	uint8_t order;                          /* enum ticket_order */
+	bool mail;                              /* a message is under way */
+	bool placed;                            /* holds a place of run_queue */
+};
+
+#define QUEUE_MAX_WEIGHT 100
+
+struct queue_callbacks {
+	void *ctx;
+
+	/* The ticket has something to tell its owner: put it on that worker's mailbox (mail_next is
+	 * free for that); there call queue_arrive. Must not block. Required. */
+	void (*dispatch)(void *ctx, unsigned worker, struct ticket *ticket);
+
+	/* A session was rolled or closed that had a pin: close the pinned connections. May be NULL.
+	 */
+	void (*roll)(void *ctx, unsigned worker, void *pin);
+
+	/* There is an earlier deadline than the last queue_expire returned: make the timer thread
+	 * call queue_expire at deadline_ns. May be NULL if nobody keeps time. */
+	void (*timer_changed)(void *ctx, uint64_t deadline_ns);
+};
+
+struct queue_config {
+	uint32_t shards;           /* rounded up to a power of two; 0: 256 */
+	uint64_t max_sessions;     /* 0: no bound; else the oldest idle session makes room */
+	uint64_t max_queued;       /* tickets waiting over all sessions; 0: no bound */
+	uint64_t max_queued_bytes; /* their bytes; 0: no bound */
+	struct queue_callbacks callbacks;
+};
+
+/* Makes an empty queue, NULL without memory. The configuration is copied. */
+struct queue *queue_create(const struct queue_config *config);
+
+/* Frees it with all idle sessions, without calling back. No ticket may be in it and no run queue
+ * left. NULL is allowed. */
+void queue_destroy(struct queue *queue);
+
+/* Sets every field to its default: normal lane, safe, weight 1, out. */
+void ticket_init(struct ticket *ticket, unsigned worker);
+
+/* Asks for the ticket's turn. The order of a session is the order of these calls, whatever worker
+ * they come from. Returns GO, WAIT, one of FULL_* or CLOSED. */
+enum queue_verdict queue_enter(struct queue *queue, const struct queue_policy *policy,
+	struct run_queue *run_queue, struct session_key key, struct ticket *ticket,
+	uint64_t now_ns);
+
+/* The message of dispatch() is with the owner. Returns GO (in flight from now), SHED, CLOSED, GONE
+ * (out), or ABORTED (cut and queue_done, whether it was in flight or not). */
+enum queue_verdict queue_arrive(struct queue *queue, struct ticket *ticket, uint64_t now_ns);
+
+/* The client left or its time in the queue is over: a waiting ticket is taken out and will never
+ * be dispatched; one whose dispatch is under way is taken out as well (UNDER_WAY). An out ticket
+ * is LEFT again. */
+enum queue_left queue_leave(struct queue *queue, struct ticket *ticket, uint64_t now_ns);
+
+/* The exchange is over, however it ended; releases who waited for it. Also takes a waiting ticket
+ * out. An out ticket is LEFT again. */
+enum queue_left queue_done(struct queue *queue, struct ticket *ticket, uint64_t now_ns);
+
+/* The exchange became a tunnel: it orders nothing any more and gives its place at the upstream
+ * back, but its session is not idle before queue_done. In-flight tickets only. */
+void queue_detach(struct queue *queue, struct ticket *ticket, uint64_t now_ns);
+
+/* Upstream affinity. A session has one pin, opaque here, with the worker that owns it; it may be
+ * set by an in-flight ticket. queue_pin sets it unless there is one, and returns the pin that the
+ * session has now, its worker in *worker. queue_pinned returns it or NULL. */
+void *queue_pin(struct queue *queue, struct ticket *ticket, void *pin, unsigned *worker);
+void *queue_pinned(struct queue *queue, struct ticket *ticket, unsigned *worker);
+
+/* The pinned connection is gone. True: taken off the session, roll() will not be called for it.
+ * False: the session let go of it already and roll() was or is being called: wait for that. */
+bool queue_unpin(struct queue *queue, struct session_key key, void *pin);
+
+/* ---- deadlines: one timer thread for all -------------------------------------------------- */
+
+#define QUEUE_NEVER UINT64_MAX
+
+/* Rolls the sessions whose idle time is over, serves the run queues whose pace allows one more, and
+ * returns when to call it again, QUEUE_NEVER when nothing is due. To be called by one thread at
+ * that time and at timer_changed; calling it early is harmless. */
+uint64_t queue_expire(struct queue *queue, uint64_t now_ns);
+
+/* The earliest deadline; exact or early, never late. */
+uint64_t queue_next_deadline_ns(struct queue *queue);
+
+/* ---- operation ----------------------------------------------------------------------------- */
+
+enum session_state {
+	SESSION_OPEN,
+	SESSION_DRAINING, /* refuses new ones, finishes what is queued, then rolled */
+	SESSION_CLOSING,  /* refuses new ones, what is queued is CLOSED, finishes what is in flight
+			   */
+	SESSION_ABORTED,  /* refuses new ones, queued and in flight are ABORTED */
+	SESSION_CLOSED,   /* rolled; the next request of its client opens a new session */
+};
+#define SESSION_STATES 5
+
+const char *session_state_name(enum session_state state);
+
+/* Drains, closes or aborts one session or all: state is DRAINING, CLOSING or ABORTED. A state only
+ * grows sterner; asking for a milder one changes nothing. Returns false if there is no such
+ * session, or the number of sessions that there were. */
+bool queue_close_session(
+	struct queue *queue, struct session_key key, enum session_state state, uint64_t now_ns);
+uint64_t queue_close_all(struct queue *queue, enum session_state state, uint64_t now_ns);
+
+/* What a listing shows of a session. */
+struct session_view {
+	struct session_key key;
+	enum session_state state;
+	uint32_t queued[QUEUE_LANES];
+	uint32_t in_flight, detached;
+	uint64_t accepted, completed; /* tickets, since the session began */
+	uint64_t idle_deadline_ns;    /* QUEUE_NEVER unless idle */
+	bool pinned;
+};
+
+/* Visits the sessions, a shard at a time from a copy, so that visit may take its time; it returns
+ * false to stop. What changes meanwhile may be shown as it was. False without memory. */
+bool queue_each_session(
+	struct queue *queue, bool (*visit)(void *ctx, const struct session_view *view), void *ctx);
+
+/* Counters since creation, and gauges, summed over the shards. */
+struct queue_counts {
+	uint64_t sessions, idle_sessions, queued, queued_bytes, in_flight, detached; /* now */
+	uint64_t opened, rolled, closed;      /* sessions: begun, idle time over, by operation */
+	uint64_t entered, went, waited, done; /* tickets: accepted, GO at once, WAIT, completed */
+	uint64_t left, shed, refused_closed;
+	uint64_t full_session, full_total, full_bytes, full_sessions;
+};
+void queue_count(struct queue *queue, struct queue_counts *counts);
+
+#endif

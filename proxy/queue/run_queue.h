@@ -1,0 +1,72 @@
+/* run_queue: the sessions that have work for one upstream, in turn.
+ *
+ *   new  [S7][S9]        a session that comes with work after none, for one exchange
+ *   old  [S1][S4][S2]    round the circle, quantum * weight exchanges a turn
+ *                  `---> dispatched while in_flight < max_in_flight and pace allows
+ *
+ * Turns are a deficit round-robin (Shreedhar and Varghese, SIGCOMM 1995) in exchanges; the short
+ * list of newcomers is RFC 8290's (FQ-CoDel) section 4.2, bounded so that a flood of newcomers
+ * starves nobody. An idle share is used by whoever has work; a lone session is drained in one go.
+ *
+ * Without bound and pace nobody ever waits here, and a ticket passes without writing to anything
+ * that belongs to the run queue. */
+#ifndef SLUICE_QUEUE_RUN_QUEUE_H
+#define SLUICE_QUEUE_RUN_QUEUE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct queue;
+struct run_queue;
+
+#define RUN_QUEUE_MIN_QUANTUM     10
+#define RUN_QUEUE_MAX_QUANTUM     50
+#define RUN_QUEUE_DEFAULT_QUANTUM 10
+
+struct run_queue_config {
+	uint32_t quantum;       /* exchanges a turn at weight 1; clamped to 10..50, 0: 10 */
+	uint32_t max_in_flight; /* over all workers; 0: no bound. With adaptive: where it starts */
+
+	/* max_in_flight = auto: finds the concurrency beyond which latency rises (adapt.h) */
+	bool adaptive;
+	uint32_t adaptive_min, adaptive_max; /* 0: 4 and 1000 */
+
+	/* Charged once for each dispatched ticket: 0 lets it go, else the ns after which to ask
+	 * again. Called with the run queue's lock held, so it must be quick and must not call back.
+	 * NULL: no pace. */
+	uint64_t (*pace)(void *ctx, uint64_t now_ns);
+	void *pace_ctx;
+
+	/* Overload: once the line was not empty for shed_interval_ms, who waited longer than
+	 * shed_target_ms is SHED at its turn, so that what is served is fresh (Maurer, "Fail at
+	 * Scale", ACM Queue 13(8), 2015, after CoDel, RFC 8289). Target 0: off; interval 0: 100. */
+	uint32_t shed_target_ms, shed_interval_ms;
+};
+
+/* Makes the run queue of one upstream, registered with queue for its deadlines. NULL without
+ * memory. The configuration is copied. */
+struct run_queue *run_queue_create(struct queue *queue, const struct run_queue_config *config);
+
+/* Takes another configuration, while in use: a reload keeps the run queue of an upstream, and with
+ * it the count of what is in flight. What waits and may go by the new one is dispatched. Tickets
+ * that went while there was no bound are not counted by a later bound. */
+void run_queue_configure(
+	struct run_queue *run_queue, const struct run_queue_config *config, uint64_t now_ns);
+
+/* Frees it. No ticket may be queued or in flight for it. NULL is allowed. */
+void run_queue_destroy(struct run_queue *run_queue);
+
+/* When a place is likely to be free for one more: what waits here over the rate at which it drained
+ * lately. Milliseconds, 1..300000; 1000 as long as no rate is known. */
+uint32_t run_queue_retry_after_ms(struct run_queue *run_queue);
+
+struct run_queue_counts {
+	uint32_t in_flight, max_in_flight; /* now; the bound in force, 0 for none */
+	uint32_t sessions;                 /* in line */
+	uint64_t waiting;                  /* tickets queued for this upstream */
+	uint64_t dispatched, shed, paced;  /* through the bound; shed; times that pace said wait */
+	uint64_t drain_gap_ns; /* mean time between dispatches from the line; 0 unknown */
+};
+void run_queue_count(struct run_queue *run_queue, struct run_queue_counts *counts);
+
+#endif
