@@ -1,0 +1,143 @@
+#!/usr/bin/env python3
+"""Tries the bench's own programs on each other: a figure is worth no more than the tools that made it.
+
+Prints TAP. Needs nothing but the programs that `make check` has just built.
+"""
+import json
+import os
+import socket
+import struct
+import subprocess
+import sys
+import tempfile
+import time
+
+BIN = os.path.join(os.environ.get("top_builddir", "."), "tests", "bench")
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def await_port(port):
+    for _ in range(200):
+        try:
+            return socket.create_connection(("127.0.0.1", port), 1).close()
+        except OSError:
+            time.sleep(0.02)
+    raise RuntimeError(f"nothing listens on {port}")
+
+
+def start(name, *arguments):
+    return subprocess.Popen([os.path.join(BIN, name), *map(str, arguments)])
+
+
+def load(port, *arguments):
+    command = [os.path.join(BIN, "load"), *map(str, arguments), str(port)]
+    return json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout)
+
+
+def exchange(port, request, until):
+    """Sends bytes, reads until the given number of bytes came or the peer closed."""
+    answer = b""
+    with socket.create_connection(("127.0.0.1", port), 5) as connection:
+        connection.sendall(request)
+        while len(answer) < until:
+            piece = connection.recv(1 << 20)
+            if not piece:
+                break
+            answer += piece
+    return answer
+
+
+def counted(path):
+    time.sleep(0.05)  # an answer may arrive a moment before it is counted
+    with open(path, "rb") as counter:
+        return struct.unpack("=Q", counter.read(8))[0]
+
+
+def checks(port, counter):
+    get = b"GET /1k HTTP/1.1\r\nHost: a\r\n\r\n"
+    closing = get[:-2] + b"Connection: close\r\n\r\n"
+    size = len(exchange(port, closing, 1 << 20))
+    before = counted(counter)
+
+    answer = exchange(port, get * 200, 200 * size)
+    yield "200 pipelined requests, 200 answers", answer.count(b"HTTP/1.1 200 OK") == 200
+    yield "each of them counted", counted(counter) - before == 200
+
+    large = exchange(port, b"GET /64k HTTP/1.1\r\nHost: a\r\n\r\n" * 40, 40 * (65536 + 100))
+    yield "40 pipelined answers of 64 KiB are whole", large.count(b"x") == 40 * 65536 + 40
+
+    post = b"POST /1k HTTP/1.1\r\nContent-Length: 300000\r\n\r\n" + b"b" * 300000
+    answer = exchange(port, post + get, 2 * size)
+    yield "a body is discarded, the request after it answered", answer.count(b"200 OK") == 2
+
+    answer = exchange(port, closing + get, 2 * size)
+    yield "Connection: close ends it after one answer", answer.count(b"200 OK") == 1
+
+    result = load(port, "--count", 5000, "--connections", 20, "--callers", 1000)
+    yield "5,000 requests, no more", result["status_2xx"] == 5000 == result["requests"]
+
+    result = load(port, "--count", 300, "--body-bytes", 16384, "--header-bytes", 8000)
+    yield "POST with a large head", result["status_2xx"] == 300 and result["broken"] == 0
+
+    result = load(port, "--mode", "open", "--rate", 2000, "--seconds", 0.5)
+    yield "an open loop of 2,000/s for 0.5 s", result["requests"] == 1000
+    yield "its percentiles rise", 0 < result["p50_us"] <= result["p99_us"] <= result["max_us"]
+
+
+def stalls(port, process):
+    """An open loop must charge a stall of 300 ms to all that was due in it, not to one request."""
+    command = [os.path.join(BIN, "load"), "--mode", "open", "--rate", "1000", "--seconds", "1", str(port)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as running:
+        time.sleep(0.3)
+        process.send_signal(19)
+        time.sleep(0.3)
+        process.send_signal(18)
+        result = json.loads(running.communicate()[0])
+    yield "all 1,000 due were sent and answered", result["requests"] == 1000
+    yield "a stall shows in p90 as well as in the maximum", result["p90_us"] > 100_000
+
+
+def idles(port):
+    command = [os.path.join(BIN, "load"), "--mode", "idle", "--connections", "200", str(port)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as running:
+        ready = running.stdout.readline()
+        running.stdin.close()
+        running.wait()
+    yield "200 idle connections", ready == b"ready 200\n"
+
+
+def run_all(counter):
+    """Every check against the origin itself, then through the relay."""
+    origin_port, relay_port = free_port(), free_port()
+    origin = start("origin", origin_port, counter)
+    relay = start("relay", relay_port, origin_port)
+    try:
+        await_port(origin_port)
+        await_port(relay_port)
+        for way, port in (("origin", origin_port), ("relay", relay_port)):
+            for what, passed in [*checks(port, counter), *idles(port)]:
+                yield f"{way}: {what}", passed
+        for what, passed in stalls(relay_port, relay):
+            yield f"stalled relay: {what}", passed
+    finally:
+        for process in (relay, origin):
+            process.kill()
+            process.wait()
+
+
+def main():
+    failed = number = 0
+    with tempfile.TemporaryDirectory() as folder:
+        for number, (what, passed) in enumerate(run_all(os.path.join(folder, "count")), 1):
+            failed += not passed
+            print(f"{'ok' if passed else 'not ok'} {number} - {what}", flush=True)
+    print(f"1..{number}")
+    return 1 if failed else 0
+
+
+sys.exit(main())
