@@ -32,28 +32,36 @@ struct log;
 /*
  * Opens both logs and starts the log thread, with a ring of `ring_bytes` for each of `threads`
  * threads. Returns NULL with errno and a line on stderr when a file can't be opened. The level and
- * the targets can be changed while running by log_configure (a reload), which keeps the old ones on
- * failure.
+ * the targets can be changed while running by log_configure (a reload), which returns 0, or errno
+ * when a file can't be opened: then nothing has changed. Its own thread's lines come to the old
+ * targets before it and to the new ones after it; those of other threads may for a moment differ.
  */
 struct log *log_open(unsigned threads, size_t ring_bytes, enum log_level level,
 	struct log_target error_log, struct log_target access_log);
 int log_configure(struct log *log, enum log_level level, struct log_target error_log,
 	struct log_target access_log);
 
-/* Closes and opens the files again by name, from any thread; done by the log thread soon after. */
+/*
+ * Closes and opens the files again by name; done by the log thread soon after. From any thread, and
+ * from a signal handler. A file that can't be opened is kept as it was, with a line that says so.
+ */
 void log_reopen(struct log *log);
 
-/* Writes out what is in the rings and ends the thread. No thread may log through it afterwards. */
+/*
+ * Writes out what is in the rings and ends the thread. No other thread may log through it
+ * afterwards; the calling one is detached. NULL does nothing.
+ */
 void log_close(struct log *log);
 
 /* From now on the calling thread logs into ring `index` (0 .. threads-1) of `log`; NULL detaches.
  */
 void log_thread_attach(struct log *log, unsigned index);
 
-/* Lines dropped so far because a ring was full. */
+/* Lines dropped so far because a ring was full or the file could not be written. */
 uint64_t log_dropped(const struct log *log);
 
-/* Is this level written at all? To spare the work of composing a line. */
+/* Is this level written at all? To spare the work of composing a line. Without a log: up to info.
+ */
 bool log_enabled(enum log_level level);
 
 /* One line to the error log: `2026-11-21T03:36:37.123Z warn  text`. No newline at the end of
@@ -72,7 +80,7 @@ void log_line(enum log_level level, const char *format, ...) __attribute__((form
 /* Is there an access log to write to? */
 bool log_access_enabled(void);
 
-/* One finished line of the access log, with its newline. */
+/* One finished line of the access log, with its newline. Keeps errno. */
 void log_access(const char *line, size_t len);
 
 #endif
