@@ -36,13 +36,15 @@ uint64_t log_ring_put(struct log_ring *ring, struct log_record record, const cha
 	uint64_t head = atomic_load_explicit(&ring->head, memory_order_relaxed);
 	uint64_t size = ring->mask + 1, need = record_bytes(record.len);
 
-	if (need > size - (head - ring->tail_seen)) {
-		/* Pairs with log_ring_release: the consumer has done with what it gave back. */
+	/*
+	 * The consumer's line is fetched only when the ring looks half full. Pairs with
+	 * log_ring_release: the consumer has done with what it gave back.
+	 */
+	if (head + need - ring->tail_seen > size / 2)
 		ring->tail_seen = atomic_load_explicit(&ring->tail, memory_order_acquire);
-		if (need > size - (head - ring->tail_seen)) {
-			atomic_fetch_add_explicit(&ring->dropped, 1, memory_order_relaxed);
-			return 0;
-		}
+	if (need > size - (head - ring->tail_seen)) {
+		atomic_fetch_add_explicit(&ring->dropped, 1, memory_order_relaxed);
+		return 0;
 	}
 	uint64_t at = head & ring->mask;
 	memcpy(ring->bytes + at, &record, sizeof(record));

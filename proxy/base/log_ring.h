@@ -47,8 +47,9 @@ int log_ring_init(struct log_ring *ring, size_t size);
 void log_ring_free(struct log_ring *ring);
 
 /*
- * Producer: puts the line in, whole or not at all. Returns the bytes now in use, or 0 when there
- * was no room and the line was counted as dropped.
+ * Producer: puts the line in, whole or not at all. Returns the bytes now in use (an upper
+ * bound while that is below half the ring), or 0 when there was no room and the line was counted as
+ * dropped.
  */
 uint64_t log_ring_put(struct log_ring *ring, struct log_record record, const char *line);
 
