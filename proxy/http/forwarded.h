@@ -1,0 +1,95 @@
+/*
+ * Who the caller is when trusted proxies stand before us, and what we tell those behind us.
+ *
+ *   client ---> proxy a ---> proxy b ---> sluice
+ *                                `-- the peer: known for sure
+ *   X-Forwarded-For: client, a            read right to left: while the hop that wrote an entry is
+ *                    <---- <-             trusted, the entry is believed. The caller is the first
+ *                                         one that is not itself trusted.
+ *
+ * An entry that is not an address (`unknown`, an obfuscated name, garbage) ends the walk: the
+ * caller is then the last trusted hop, never what was claimed beyond.
+ *
+ * When X-Forwarded-For is there at all, Forwarded (RFC 7239) is not read for the caller: nearly all
+ * proxies maintain the former and pass the latter on as the client sent it. Proxies that maintain
+ * only Forwarded must remove X-Forwarded-For.
+ *
+ * A peer on a unix socket has no address. It is trusted when the listener trusts any proxy at all;
+ * without that its callers are all one, the address `::`.
+ *
+ * IPv4 addresses stand as ::ffff:a.b.c.d everywhere.
+ */
+#ifndef HTTP_FORWARDED_H
+#define HTTP_FORWARDED_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/socket.h>
+
+#include "base/slice.h"
+#include "http/message.h"
+#include "http/out.h"
+
+struct conf_cidrs;
+
+/* The other end of a connection, made once when it is accepted. */
+struct forwarded_peer {
+	uint8_t address[16];
+	bool is_unix;
+	bool trusted;
+	uint8_t text_len; /* `192.0.2.1`, `2001:db8::1`, `unix` */
+	uint8_t node_len; /* as Forwarded names it: `192.0.2.1`, `"[2001:db8::1]"`, `_unix` */
+	char text[46], node[50];
+};
+
+void forwarded_peer_init(struct forwarded_peer *peer, const struct sockaddr *address, socklen_t len,
+	const struct conf_cidrs *trusted);
+
+/* Is the address in the list? */
+bool forwarded_peer_trusted(const struct conf_cidrs *trusted, const uint8_t address[16]);
+
+static inline struct slice forwarded_peer_text(const struct forwarded_peer *peer)
+{
+	return (struct slice){peer->text, peer->text_len};
+}
+
+/*
+ * The caller's address: the peer's when it is not trusted or nothing was said, else where the walk
+ * ends. No allocation; O(1) for an untrusted peer.
+ */
+void forwarded_caller(const struct http_head *head, const struct forwarded_peer *peer,
+	const struct conf_cidrs *trusted, uint8_t address[16]);
+
+/* An address as text (RFC 5952; IPv4 in dots). Returns its length. */
+#define FORWARDED_ADDRESS_BYTES 46
+size_t forwarded_address_text(const uint8_t address[16], char out[static FORWARDED_ADDRESS_BYTES]);
+
+/* The reverse of the above: `192.0.2.1`, `2001:db8::1`. No ports, zones or brackets. */
+bool forwarded_address_parse(struct slice text, uint8_t address[16]);
+
+/*
+ * Field values for the upstream, without name and CRLF, appended to `out`. What an untrusted peer
+ * said of these is replaced; what a trusted one said is kept and added to. Field lines of one name
+ * are joined by ", ". A unix peer adds nothing to X-Forwarded-For: it has no address.
+ */
+void forwarded_append_for(
+	struct http_out *out, const struct http_head *head, const struct forwarded_peer *peer);
+
+/* `http` or `https`: the trusted peer's word, else our own listener's. */
+void forwarded_append_proto(struct http_out *out, const struct http_head *head,
+	const struct forwarded_peer *peer, bool is_https);
+
+/* The trusted peer's X-Forwarded-Host, else `host`: the authority as the client sent it. Appends
+ * nothing when neither is known. */
+void forwarded_append_host(struct http_out *out, const struct http_head *head,
+	const struct forwarded_peer *peer, struct slice host);
+
+/* `for=192.0.2.1;host=example.com;proto=http`, after the trusted peer's elements. */
+void forwarded_append_forwarded(struct http_out *out, const struct http_head *head,
+	const struct forwarded_peer *peer, struct slice host, bool is_https);
+
+/* `1.1 sluice`, after what Via said before (RFC 9110 section 7.6.3). */
+void forwarded_append_via(
+	struct http_out *out, const struct http_head *head, const char *pseudonym);
+
+#endif

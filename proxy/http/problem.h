@@ -1,0 +1,60 @@
+/*
+ * Replies of our own: status line, fields and a problem+json body (RFC 9457), whole, into a buffer
+ * of the caller's.
+ *
+ *   HTTP/1.1 429 Too Many Requests
+ *   Date: ...
+ *   Content-Type: application/problem+json
+ *   Content-Length: ...
+ *   Cache-Control: no-store
+ *   Retry-After: 7                         whole seconds, rounded up, at least 1
+ *   RateLimit-Policy: ...                  `fields`, as they come
+ *
+ *   {"type":"...","title":"...","status":429,"detail":"...","violated-policies":["burst"],
+ *    "retry-after-ms":6500}
+ */
+#ifndef HTTP_PROBLEM_H
+#define HTTP_PROBLEM_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/slice.h"
+
+#define HTTP_PROBLEM_NO_RETRY UINT64_MAX
+
+enum http_problem_connection {
+	HTTP_PROBLEM_PLAIN,      /* no Connection field */
+	HTTP_PROBLEM_CLOSE,      /* `Connection: close` */
+	HTTP_PROBLEM_KEEP_ALIVE, /* `Connection: keep-alive`, for an HTTP/1.0 client that asked */
+};
+
+struct http_problem {
+	unsigned status;              /* 400..599 */
+	struct slice detail;          /* SLICE_NONE: the status's usual text. Any bytes; escaped */
+	uint64_t retry_after_ms;      /* HTTP_PROBLEM_NO_RETRY: not known */
+	const struct slice *policies; /* 429: names of the violated limits */
+	size_t policy_count;
+	struct slice allow;  /* 405: `GET, POST` */
+	struct slice fields; /* whole field lines, each with its CRLF, or none */
+	struct slice date; /* IMF-fixdate (RFC 9110 section 5.6.7), the worker's cached text; none:
+			      no Date */
+	struct slice request_id; /* with `request_id_field` a field of its own; none: left out */
+	struct slice request_id_field;
+	enum http_problem_connection connection;
+	bool head; /* the request was HEAD: fields as for GET, no body */
+};
+
+/*
+ * Writes the reply; returns its length, or 0 when it does not fit `capacity`. With
+ * HTTP_PROBLEM_BYTES and details, policies and fields of up to 1 KiB together it always fits.
+ */
+#define HTTP_PROBLEM_BYTES 8192
+size_t http_problem_write(char *out, size_t capacity, const struct http_problem *problem);
+
+/* `GET, POST` of a mask of (1 << enum http_method) bits, for Allow. Returns the length. */
+#define HTTP_ALLOW_BYTES 80
+size_t http_allow_text(uint64_t methods, char out[static HTTP_ALLOW_BYTES]);
+
+#endif
