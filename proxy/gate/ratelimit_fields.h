@@ -1,0 +1,57 @@
+/*
+ * RateLimit fields of a response, in the dialect that the route or its listener says:
+ *
+ *   draft-11     RateLimit-Policy: "burst";q=100;w=10, "daily";q=10000;w=86400
+ *                RateLimit: "burst";r=0;t=7, "daily";r=512;t=3600
+ *   draft-7      RateLimit-Policy: 100;w=10, 10000;w=86400
+ *                RateLimit: limit=100, remaining=0, reset=7          the limit with least left
+ *   x-ratelimit  X-RateLimit-Limit: 100
+ *                X-RateLimit-Remaining: 0
+ *                X-RateLimit-Reset: 7                                seconds from now
+ *
+ * Shadow limits are not told. When the upstream sent fields of the same dialect, the client gets
+ * what is more restrictive: lists (draft-11) are joined, as further field lines; of single values
+ * (draft-7, x-ratelimit) the set with less remaining stands, ours or theirs, as a whole.
+ */
+#ifndef GATE_RATELIMIT_FIELDS_H
+#define GATE_RATELIMIT_FIELDS_H
+
+#include <stdbool.h>
+
+#include "base/slice.h"
+#include "conf/conf.h"
+#include "gate/gate.h"
+#include "http/message.h"
+#include "http/out.h"
+
+/* Texts that are the same for every response, one set for each limit, made at load. */
+struct ratelimit_texts;
+
+/* conf must outlive the texts. NULL when there is no memory. */
+struct ratelimit_texts *ratelimit_texts_new(const struct conf *conf);
+void ratelimit_texts_free(struct ratelimit_texts *texts);
+
+enum ratelimit_merge {
+	RATELIMIT_OURS,   /* write ours; the upstream's fields of this dialect are not passed on */
+	RATELIMIT_THEIRS, /* pass theirs on and write none */
+	RATELIMIT_BOTH,   /* pass theirs on and write ours too */
+};
+
+/* What to do with a response's own fields. `response` may be NULL (a reply of our own). */
+enum ratelimit_merge ratelimit_merge(enum conf_ratelimit_headers dialect,
+	const struct gate_verdict *verdict, const struct http_head *response);
+
+/* Is this one of the fields that RATELIMIT_OURS leaves out? */
+bool ratelimit_is_replaced(
+	enum conf_ratelimit_headers dialect, enum http_field_id id, struct slice name);
+
+/* Appends the field lines, each with its CRLF; nothing when no limit is to be told. `dialect` is
+ * not INHERIT. */
+void ratelimit_append(struct http_out *out, const struct ratelimit_texts *texts,
+	enum conf_ratelimit_headers dialect, const struct gate_verdict *verdict);
+
+/* The names of the violated limits, for the problem's body. Returns how many. */
+unsigned ratelimit_violated(
+	const struct gate_verdict *verdict, struct slice names[static GATE_LIMITS_MAX]);
+
+#endif

@@ -1,0 +1,53 @@
+/*
+ * Which route serves a request: the snapshot's routes, compiled once at load.
+ *
+ *   host ---> exact host  \                         / path as a whole \
+ *             *.suffix ... }-- a place each, holding  prefixes          }-- the first of them in
+ *             any host    /                         \ regexes         /    conf's order wins
+ *
+ * The answer is the one a scan of conf.routes in order gives: the first whose host, path and method
+ * fit. What it costs depends on the request's labels and segments, not on how many routes there
+ * are; only regexes are tried one by one, and only those that could still win.
+ */
+#ifndef GATE_ROUTE_H
+#define GATE_ROUTE_H
+
+#include <stdint.h>
+
+#include "base/slice.h"
+#include "conf/conf.h"
+#include "http/message.h"
+
+struct route_table;
+struct route_scratch; /* what matching regexes needs; one a thread */
+
+enum route_outcome {
+	ROUTE_FOUND,
+	ROUTE_NONE,   /* 404 */
+	ROUTE_METHOD, /* 405: a route has the host and path, none of them the method */
+};
+
+struct route_match {
+	enum route_outcome outcome;
+	const struct conf_route *route; /* ROUTE_FOUND */
+	uint64_t allow; /* ROUTE_METHOD: bits (1 << enum http_method) of what would be served */
+};
+
+/* Compiles conf.routes, which must outlive the table. NULL when there is no memory. Immutable:
+ * any thread may match. */
+struct route_table *route_table_new(const struct conf *conf);
+void route_table_free(struct route_table *table);
+
+/* NULL when there is no memory. */
+struct route_scratch *route_scratch_new(void);
+void route_scratch_free(struct route_scratch *scratch);
+
+/*
+ * Matches. `host` as http_authority_host gives it, `path` as http_path_normalise does (or "*" for
+ * OPTIONS *, which only routes with the path `/` and any method or OPTIONS take). A regex that
+ * runs into its match limit counts as not matching.
+ */
+struct route_match route_match(const struct route_table *table, struct route_scratch *scratch,
+	struct slice host, struct slice path, enum http_method method);
+
+#endif
