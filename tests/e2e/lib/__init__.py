@@ -1,0 +1,1 @@
+"""The end-to-end harness: a TAP runner, sluice under test, scripted clients and origins, real peers."""

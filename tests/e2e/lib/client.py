@@ -1,0 +1,48 @@
+"""A scripted client: sends the bytes it is told, reads responses strictly."""
+from . import wire
+from .wire import dial, fields_bytes
+
+
+class Client(wire.Stream):
+    def __init__(self, address, local=None, receive_buffer=None, host="api.test"):
+        super().__init__(dial(address, local, receive_buffer))
+        self.host = host
+
+    def local_port(self):
+        return self.socket.getsockname()[1]
+
+    def request(self, target="/", method="GET", fields=(), body=None, host=None, version="1.1"):
+        """Sends one request; a body gets a Content-Length."""
+        self.send(request_bytes(target, method, fields, body, host or self.host, version))
+
+    def response(self, method="GET"):
+        """The next final response, whole; 1xx ones are in `.interim`."""
+        message = self.response_head()
+        return self.read_body(message, bodiless=method == "HEAD")
+
+    def response_head(self):
+        interim = []
+        while True:
+            message = self.read_head()
+            if not message.version.startswith("HTTP/1."):
+                raise wire.Malformed(f"version {message.version}")
+            if message.status >= 200 or message.status == 101:
+                message.interim = interim
+                return message
+            wire.framing(message)
+            interim.append(message)
+
+    def ask(self, target="/", method="GET", fields=(), body=None, host=None, version="1.1"):
+        """A request and its response."""
+        self.request(target, method, fields, body, host, version)
+        return self.response(method)
+
+
+def request_bytes(target="/", method="GET", fields=(), body=None, host="api.test", version="1.1"):
+    head = f"{method} {target} HTTP/{version}\r\n".encode("latin-1")
+    if host is not None:
+        head += f"Host: {host}\r\n".encode("latin-1")
+    head += fields_bytes(fields)
+    if body is not None:
+        head += b"Content-Length: %d\r\n" % len(body)
+    return head + b"\r\n" + (body or b"")

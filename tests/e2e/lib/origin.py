@@ -1,0 +1,245 @@
+"""Scripted origins: what stands behind sluice, on threads of the test.
+
+    def handler(x):                    called for each request, when its head was read
+        x.read_body()                  x.request: the head (and body); x.number: 0, 1, ... here
+        x.reply(200, b"text")          or x.send(raw bytes), x.close(), x.reset()
+
+Without a handler every request is read and answered with 200 and its own body.
+"""
+import os
+import socket
+import threading
+import time
+
+from . import wire
+from .process import DEADLINE_SECONDS, Hung
+from .wire import Ended, Stream, fields_bytes
+
+REASONS = {200: "OK", 201: "Created", 204: "No Content", 304: "Not Modified", 404: "Not Found",
+           500: "Internal Server Error", 503: "Service Unavailable"}
+
+
+class Exchange:
+    """One request at the origin, and the means to answer it."""
+
+    def __init__(self, origin, stream, connection, number, request):
+        self.origin = origin
+        self.stream = stream
+        self.connection = connection  # 0, 1, ... in order of acceptance
+        self.number = number          # of the request, over all connections
+        self.request = request
+        self.arrived = time.monotonic()
+        self.complete = False         # its body was read to the end
+        self.cut = False              # the peer went away before that
+        self.closed = False
+
+    def read_body(self):
+        if not self.complete:
+            self.stream.read_body(self.request)
+            self._set_complete()
+        return self.request.body
+
+    def body_pieces(self):
+        yield from self.stream.body_pieces(self.request)
+        self._set_complete()
+
+    def _set_complete(self):
+        with self.origin.changed:
+            self.complete = True
+            self.origin.changed.notify_all()
+
+    def reply(self, status=200, body=b"", fields=(), version="1.1", length=True):
+        head = f"HTTP/{version} {status} {REASONS.get(status, 'Whatever')}\r\n".encode()
+        head += fields_bytes(fields)
+        if length and status not in (204, 304):
+            head += b"Content-Length: %d\r\n" % len(body)
+        self.send(head + b"\r\n" + (b"" if self.request.method == "HEAD" else body))
+
+    def send(self, data):
+        self.stream.send(data)
+
+    def close(self):
+        self.closed = True
+        self.stream.close()
+
+    def reset(self):
+        self.closed = True
+        self.stream.reset()
+
+
+def echo(x):
+    x.read_body()
+    x.reply(200, x.request.body)
+
+
+class Origin:
+    """Listens until the test ends. `requests` holds every exchange, in order of arrival."""
+
+    def __init__(self, handler=None, family=socket.AF_INET, path=None, backlog=1024, listen=True):
+        self.handler = handler or echo
+        self.requests = []
+        self.connections = 0
+        self.open_connections = 0
+        self.faults = []  # requests that no proxy may send
+        self.changed = threading.Condition()
+        self._streams = set()
+        self._ending = False
+        self.listener = socket.socket(socket.AF_UNIX if path else family, socket.SOCK_STREAM)
+        if path:
+            self.listener.bind(path)
+            self.address = "unix:" + path
+        else:
+            self.listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            self.listener.bind(("::1" if family == socket.AF_INET6 else "127.0.0.1", 0))
+            host, self.port = self.listener.getsockname()[:2]
+            self.address = f"[{host}]:{self.port}" if ":" in host else f"{host}:{self.port}"
+        self._backlog = backlog
+        if listen:
+            self.listen()
+
+    def listen(self):
+        self.listener.listen(self._backlog)
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def __str__(self):
+        return self.address
+
+    # ---- its threads --------------------------------------------------------------------------
+
+    def _accept(self):
+        while True:
+            try:
+                sock, _ = self.listener.accept()
+            except OSError:
+                return
+            with self.changed:
+                if self._ending:
+                    sock.close()
+                    return
+                stream = Stream(sock)
+                self._streams.add(stream)
+                number = self.connections
+                self.connections += 1
+                self.open_connections += 1
+                self.changed.notify_all()
+            threading.Thread(target=self._serve, args=(stream, number), daemon=True).start()
+
+    def _serve(self, stream, connection):
+        try:
+            while self._serve_one(stream, connection):
+                pass
+        except (Ended, Hung):
+            pass
+        except (wire.Malformed, AssertionError, ValueError, OSError) as error:
+            if not self._ending:
+                self.faults.append(f"{type(error).__name__}: {error}")
+        finally:
+            stream.close()
+            with self.changed:
+                self._streams.discard(stream)
+                self.open_connections -= 1
+                self.changed.notify_all()
+
+    def _serve_one(self, stream, connection):
+        if not stream.buffer and not stream._more():
+            return False
+        head = stream.read_head()
+        wire.framing(head)
+        with self.changed:
+            x = Exchange(self, stream, connection, len(self.requests), head)
+            self.requests.append(x)
+            self.changed.notify_all()
+        try:
+            self.handler(x)
+        except Ended:
+            with self.changed:
+                x.cut = not x.complete
+                self.changed.notify_all()
+            raise
+        if not x.closed and not x.complete:
+            x.read_body()
+        return not x.closed
+
+    # ---- what tests ask -----------------------------------------------------------------------
+
+    def wait(self, claim, what):
+        with self.changed:
+            if not self.changed.wait_for(claim, DEADLINE_SECONDS):
+                raise Hung(f"at the origin never came: {what}; it has {self.targets()}")
+
+    def wait_requests(self, count):
+        self.wait(lambda: len(self.requests) >= count, f"{count} requests")
+        return self.requests[:count]
+
+    def wait_connections_gone(self):
+        self.wait(lambda: self.open_connections == 0, "the end of all connections")
+
+    def targets(self):
+        return [x.request.target for x in self.requests]
+
+    def last(self):
+        return self.requests[-1].request
+
+    # ---- its end ------------------------------------------------------------------------------
+
+    def refuse(self):
+        """From now on nobody is let in; open connections are cut."""
+        with self.changed:
+            self._ending = True
+            streams = list(self._streams)
+        try:
+            self.listener.shutdown(socket.SHUT_RDWR)
+        except OSError:
+            pass
+        self.listener.close()
+        for stream in streams:
+            try:
+                stream.socket.shutdown(socket.SHUT_RDWR)
+            except OSError:
+                pass
+
+    def reopen(self):
+        """Listens on the same port again after refuse()."""
+        self._ending = False
+        self.listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+        self.listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        self.listener.bind(("127.0.0.1", self.port))
+        self.listen()
+
+    def end(self):
+        self.refuse()
+        if self.address.startswith("unix:") and os.path.exists(self.address[5:]):
+            os.unlink(self.address[5:])
+        if self.faults:
+            raise AssertionError("the origin was sent what no proxy may send:\n"
+                                 + "\n".join(self.faults))
+
+
+class AccountOrigin(Origin):
+    """A bank account: POST /deposit and /withdraw; keeps an ordered log of what arrived."""
+
+    def __init__(self, **options):
+        self.log = []  # (operation, sequence number) in order of arrival
+        self.log_lock = threading.Lock()
+        self.balance = 0
+        super().__init__(self._operate, **options)
+
+    def _operate(self, x):
+        with self.log_lock:
+            self.log.append((x.request.target.strip("/").split("?")[0], x.request.get("X-Sequence")))
+        x.read_body()
+        amount = int(x.request.get("X-Amount") or 0)
+        with self.log_lock:
+            if x.request.target.startswith("/deposit"):
+                self.balance += amount
+            elif x.request.target.startswith("/withdraw"):
+                if amount > self.balance:
+                    x.reply(409, b"not enough")
+                    return
+                self.balance -= amount
+            text = b"%d" % self.balance
+        x.reply(200, text)
+
+    def sequence(self):
+        with self.log_lock:
+            return [int(number) for _, number in self.log if number]

@@ -1,0 +1,190 @@
+"""Processes under test: started so that they die with the test, and looked at through /proc."""
+import ctypes
+import os
+import resource
+import signal
+import socket
+import subprocess
+import threading
+import time
+
+PR_SET_PDEATHSIG = 1
+_libc = ctypes.CDLL(None, use_errno=True)
+
+BINARY = os.environ.get("SLUICE") or os.path.join(os.environ.get("top_builddir", "."), "sluice")
+
+# How long anything may take before the test gives up: only a hang gets there.
+DEADLINE_SECONDS = float(os.environ.get("SLUICE_E2E_DEADLINE", "60"))
+
+
+class Hung(AssertionError):
+    """Something that should happen did not within the overall deadline."""
+
+
+def sanitizer():
+    """The sanitizer the binary was built with, or None."""
+    built = os.path.join(os.path.dirname(BINARY), ".libs", os.path.basename(BINARY))
+    with open(built if os.path.exists(built) else BINARY, "rb") as binary:
+        content = binary.read()
+    for name in ("asan", "tsan", "msan", "ubsan"):
+        if b"__%s_" % name.encode() in content:
+            return name
+    return None
+
+
+SANITIZER = sanitizer() if os.path.exists(BINARY) else None
+
+REPORTS = ("ERROR: AddressSanitizer", "ERROR: LeakSanitizer", "WARNING: ThreadSanitizer",
+           "runtime error:", "ERROR: UndefinedBehaviorSanitizer", "WARNING: MemorySanitizer")
+
+
+def describe():
+    return f"sluice at {BINARY}, sanitizer {SANITIZER}"
+
+
+class Process:
+    """A child with its stderr collected. It is killed when this program ends, however it ends."""
+
+    def __init__(self, command, name=None, nofile=None, pass_fds=(), environment=None):
+        self.name = name or os.path.basename(command[0])
+        self._lines = []
+        self._changed = threading.Condition()
+        parent = os.getpid()
+
+        def in_child():
+            _libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+            if os.getppid() != parent:
+                os._exit(127)
+            if nofile:
+                resource.setrlimit(resource.RLIMIT_NOFILE, (nofile, nofile))
+
+        self.popen = subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+            preexec_fn=in_child, pass_fds=pass_fds,
+            env={**os.environ, **sanitizer_options(), **(environment or {})})
+        self.pid = self.popen.pid
+        self._readers = [self._reader(self.popen.stdout), self._reader(self.popen.stderr)]
+
+    def _reader(self, pipe):
+        thread = threading.Thread(target=self._collect, args=(pipe,), daemon=True)
+        thread.start()
+        return thread
+
+    def _collect(self, pipe):
+        for line in pipe:
+            with self._changed:
+                self._lines.append(line.decode("utf-8", "replace"))
+                self._changed.notify_all()
+        pipe.close()
+
+    def output(self):
+        """All it has written to stdout and stderr so far."""
+        with self._changed:
+            return "".join(self._lines)
+
+    def wait_output(self, text, count=1):
+        """Waits until `text` stands `count` times in what it wrote; returns the last such line."""
+        def found():
+            return [line for line in self._lines if text in line]
+        with self._changed:
+            if not self._changed.wait_for(lambda: len(found()) >= count, DEADLINE_SECONDS):
+                raise Hung(f"{self.name} never wrote {text!r} {count} times:\n"
+                           + "".join(self._lines))
+            return found()[-1]
+
+    def running(self):
+        return self.popen.poll() is None
+
+    def signal(self, number):
+        self.popen.send_signal(number)
+
+    def wait(self):
+        """Its exit status, with all output collected."""
+        try:
+            status = self.popen.wait(DEADLINE_SECONDS)
+        except subprocess.TimeoutExpired:
+            self.kill()
+            raise Hung(f"{self.name} did not end:\n{self.output()}") from None
+        for reader in self._readers:
+            reader.join(DEADLINE_SECONDS)
+        return status
+
+    def kill(self):
+        if self.running():
+            self.popen.kill()
+        self.popen.wait()
+        for reader in self._readers:
+            reader.join(DEADLINE_SECONDS)
+
+
+def sanitizer_options():
+    """Reports go to stderr and to the exit status; the user's own options win."""
+    def option(name, value):
+        return f"{value}:{os.environ[name]}" if os.environ.get(name) else value
+    return {
+        "ASAN_OPTIONS": option("ASAN_OPTIONS", "exitcode=99:detect_leaks=1"),
+        "TSAN_OPTIONS": option("TSAN_OPTIONS", "exitcode=99:second_deadlock_stack=1"),
+        "UBSAN_OPTIONS": option("UBSAN_OPTIONS", "print_stacktrace=1"),
+    }
+
+
+def run(command, **options):
+    """Runs to its end; returns (exit status, what it wrote)."""
+    child = Process(command, **options)
+    return child.wait(), child.output()
+
+
+def _status_kib(pid, name):
+    with open(f"/proc/{pid}/status", encoding="ascii") as status:
+        for line in status:
+            if line.startswith(name + ":"):
+                return int(line.split()[1])
+    raise AssertionError(f"no {name} of process {pid}")
+
+
+def resident_bytes(pid):
+    return _status_kib(pid, "VmRSS") * 1024
+
+
+def peak_resident_bytes(pid):
+    """The most it ever held, so that nothing between two looks is missed."""
+    return _status_kib(pid, "VmHWM") * 1024
+
+
+def cpu_seconds(pid):
+    with open(f"/proc/{pid}/stat", encoding="ascii") as stat:
+        fields = stat.read().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def open_files(pid):
+    return len(os.listdir(f"/proc/{pid}/fd"))
+
+
+class Port:
+    """A free TCP port, held so that no other test is given it.
+
+    A bound socket that does not listen gets no connections, and with SO_REUSEPORT lets sluice's
+    own listeners in beside it; the kernel hands its port to nobody who asks for any port.
+    """
+
+    def __init__(self, family=socket.AF_INET):
+        self.socket = socket.socket(family, socket.SOCK_STREAM)
+        self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        self.socket.bind(("::1" if family == socket.AF_INET6 else "127.0.0.1", 0))
+        self.number = self.socket.getsockname()[1]
+
+    def release(self):
+        self.socket.close()
+
+
+def until(claim, what, pause=0.002):
+    """Waits for what only the kernel knows (a listener, a file, /proc): looks again and again."""
+    end = time.monotonic() + DEADLINE_SECONDS
+    while True:
+        result = claim()
+        if result:
+            return result
+        if time.monotonic() > end:
+            raise Hung(f"never came: {what}")
+        time.sleep(pause)

@@ -1,0 +1,217 @@
+"""TAP points from plain functions.
+
+    @test("what is promised")          one point for each number of workers
+    def name(t): ...                   t: makes peers that are gone when the test is over
+
+    @group("what it is about")         many points of one set-up: `with t.point(title):`, then one
+    def name(t): ...                   more that says that the set-up ended cleanly
+
+A failure prints the traceback, then for each sluice of the test its ini and its error log.
+SLUICE_E2E_SEED repeats a run's random choices, SLUICE_E2E_WORKERS=4 or an argument narrows it.
+"""
+import contextlib
+import faulthandler
+import os
+import random
+import shutil
+import sys
+import tempfile
+import threading
+import time
+import traceback
+
+from . import process
+from .client import Client
+from .origin import Origin
+from .sluice import Sluice
+
+sys.dont_write_bytecode = True
+
+SEED = int(os.environ.get("SLUICE_E2E_SEED") or time.time_ns() % 1_000_000_000)
+WORKERS = [int(n) for n in os.environ.get("SLUICE_E2E_WORKERS", "1,4").split(",")]
+# A hung test ends the program with every thread's stack; its children die with it.
+HANG_SECONDS = 900
+
+_tests = []
+
+
+class Skip(Exception):
+    """The test can't be run here; says why."""
+
+
+def test(title, workers=None):
+    return _register(title, workers, grouped=False)
+
+
+def group(title, workers=None):
+    return _register(title, workers, grouped=True)
+
+
+def _register(title, workers, grouped):
+    def keep(function):
+        _tests.append((title, function, workers or WORKERS, grouped))
+        return function
+    return keep
+
+
+class Report:
+    """Numbers the points and prints them."""
+
+    def __init__(self):
+        self.count = 0
+        self.failed = 0
+
+    def point(self, passed, title, diagnostics="", skip=None):
+        self.count += 1
+        self.failed += not passed
+        title = title.replace("#", "no.")
+        suffix = f" # SKIP {skip}" if skip else ""
+        print(f"{'ok' if passed else 'not ok'} {self.count} - {title}{suffix}")
+        self.note(diagnostics)
+
+    def note(self, text):
+        for line in text.splitlines():
+            print("# " + "".join(c if c.isprintable() or c == "\t" else "?" for c in line))
+        sys.stdout.flush()
+
+    def end(self):
+        print(f"1..{self.count}", flush=True)
+
+
+class Test:
+    """What a test function is given. Everything it makes is stopped in reverse order."""
+
+    def __init__(self, report, workers, title):
+        self.report = report
+        self.workers = workers
+        self.title = title
+        self.random = random.Random(f"{SEED} {title} {workers}")
+        self.folder = tempfile.mkdtemp(prefix="sluice-e2e-")
+        self._cleanups = []
+        self._events = []
+        self._sluices = []
+        self.problems = []
+
+    # ---- what tests build from ----------------------------------------------------------------
+
+    def sluice(self, *sections, **options):
+        options.setdefault("workers", self.workers)
+        made = Sluice(self.folder, "\n".join(sections), **options)
+        self._sluices.append(made)
+        self.defer(made.end)
+        made.start()
+        return made
+
+    def origin(self, handler=None, **options):
+        made = Origin(handler, **options)
+        self.defer(made.end)
+        return made
+
+    def client(self, address, **options):
+        """A raw connection to an address, or to a sluice."""
+        made = Client(getattr(address, "address", address), **options)
+        self.defer(made.close)
+        return made
+
+    def event(self):
+        """An event that is set when the test is over, so that nobody waits for ever."""
+        made = threading.Event()
+        self._events.append(made)
+        return made
+
+    def path(self, name):
+        return os.path.join(self.folder, name)
+
+    def file(self, name, text):
+        with open(self.path(name), "w", encoding="utf-8") as out:
+            out.write(text)
+        return self.path(name)
+
+    def defer(self, action):
+        self._cleanups.append(action)
+
+    def note(self, text):
+        self.report.note(text)
+
+    def skip(self, why):
+        raise Skip(why)
+
+    # ---- what tests claim ---------------------------------------------------------------------
+
+    @contextlib.contextmanager
+    def point(self, title):
+        title = f"{title} (workers = {self.workers})"
+        try:
+            yield
+        except Skip as why:
+            self.report.point(True, title, skip=str(why))
+        except Exception:
+            self.report.point(False, title, traceback.format_exc() + self._state())
+        else:
+            self.report.point(True, title)
+
+    # ---- the end ------------------------------------------------------------------------------
+
+    def end(self):
+        """Stops everything; returns what went wrong while doing so."""
+        wrong = []
+        for event in self._events:
+            event.set()
+        for action in reversed(self._cleanups):
+            try:
+                action()
+            except Exception:
+                wrong.append(traceback.format_exc())
+        shutil.rmtree(self.folder, ignore_errors=True)
+        return wrong
+
+    def _state(self):
+        return "".join(sluice.describe() for sluice in self._sluices)
+
+
+def _run(report, title, function, workers, grouped):
+    t = Test(report, workers, title)
+    title = f"{title} (workers = {workers})"
+    wrong, skip = [], None
+    try:
+        function(t)
+    except Skip as why:
+        skip = str(why)
+    except Exception:
+        wrong.append(traceback.format_exc())
+    wrong += t.end()
+    if grouped:
+        title += ": clean end"
+    report.point(not wrong, title, "\n".join(wrong) + (t._state() if wrong else ""), skip)
+
+
+def main():
+    """Runs the tests that were registered, or those that the arguments name."""
+    faulthandler.dump_traceback_later(HANG_SECONDS, exit=True)
+    wanted = [a for a in sys.argv[1:] if not a.startswith("-")]
+    report = Report()
+    report.note(f"seed {SEED} (SLUICE_E2E_SEED), {process.describe()}")
+    for title, function, workers, grouped in _tests:
+        if wanted and not any(w in title or w == function.__name__ for w in wanted):
+            continue
+        for count in workers:
+            _run(report, title, function, count, grouped)
+    report.end()
+    sys.stdout.flush()
+    # A thread that still waits somewhere must not hold the program back.
+    os._exit(1 if report.failed else 0)
+
+
+def equal(found, expected, what="value"):
+    if found != expected:
+        raise AssertionError(f"{what}: found {found!r}, expected {expected!r}")
+
+
+def member(found, expected, what="value"):
+    if found not in expected:
+        raise AssertionError(f"{what}: found {found!r}, expected one of {expected!r}")
+
+
+def true(claim, what):
+    if not claim:
+        raise AssertionError(what)

@@ -1,0 +1,479 @@
+"""What any reverse proxy does: requests reach the right origin, responses come back, connections
+are kept, fields that belong to one hop stay there."""
+import re
+
+from lib import wire
+from lib.client import request_bytes
+from lib.sluice import to
+from lib.tap import equal, group, main, member, test, true
+from lib.wire import fields_bytes
+
+
+def plain(t, handler=None, route="", settings="", listener=""):
+    origin = t.origin(handler)
+    return origin, t.sluice(to(origin, route=route), settings=settings, listener=listener)
+
+
+# ---- messages and connections ------------------------------------------------------------------
+
+@group("messages")
+def messages(t):
+    def handler(x):
+        x.read_body()
+        kind = x.request.target
+        if kind == "/204":
+            x.reply(204)
+        elif kind == "/304":
+            x.reply(304, fields=[("ETag", '"e"'), ("Content-Length", "5")])
+        elif kind == "/head":
+            x.reply(200, b"12345")
+        else:
+            x.reply(200, x.request.body or b"hello", fields=[("X-Origin", "yes"), ("ETag", '"e"')])
+
+    origin, sluice = plain(t, handler)
+    client = t.client(sluice)
+
+    with t.point("GET: status, reason, fields and body come back, one HTTP/1.1 message"):
+        answer = client.ask("/a?b=c")
+        equal((answer.version, answer.status, answer.reason), ("HTTP/1.1", 200, "OK"), "status line")
+        equal((answer.body, answer.get("X-Origin"), answer.get("ETag")), (b"hello", "yes", '"e"'))
+        equal(origin.last().target, "/a?b=c", "target")
+        equal(origin.last().get("Host"), "api.test", "Host")
+
+    with t.point("the same connection again: it is kept"):
+        equal(client.ask("/again").status, 200, "status")
+
+    with t.point("HEAD: the fields of GET and no body, and the connection goes on"):
+        answer = client.ask("/head", "HEAD")
+        equal((answer.status, answer.get("Content-Length"), answer.body), (200, "5", b""))
+        equal(client.ask("/after").status, 200, "status")
+
+    with t.point("204 and 304 have no body, and the connection goes on"):
+        answer = client.ask("/204")
+        equal((answer.status, answer.body, answer.get("Content-Length")), (204, b"", None))
+        answer = client.ask("/304")
+        equal((answer.status, answer.body, answer.get("ETag")), (304, b"", '"e"'))
+        equal(client.ask("/after").status, 200, "status")
+
+    for method in ("POST", "PUT", "PATCH", "DELETE", "OPTIONS", "PROPFIND"):
+        with t.point(f"{method} with a body"):
+            answer = client.ask("/x", method, body=b"some body")
+            equal((answer.status, answer.body), (200, b"some body"))
+            equal((origin.last().method, origin.last().body), (method, b"some body"))
+
+    with t.point("POST with an empty body"):
+        equal(client.ask("/x", "POST", body=b"").status, 200, "status")
+        equal((origin.last().method, origin.last().get("Content-Length")), ("POST", "0"))
+
+    with t.point("a method nobody knows is refused (400 or 501), not passed on"):
+        other = t.client(sluice)
+        member(other.ask("/x", "FROB").status, (400, 501), "status")
+        true("FROB" not in [x.request.method for x in origin.requests], "FROB reached the origin")
+
+    with t.point("empty lines before a request are ignored"):
+        client.send(b"\r\n\r\n" + request_bytes("/empty-lines"))
+        equal(client.response().status, 200, "status")
+
+
+@group("connections")
+def connections(t):
+    origin, sluice = plain(t)
+
+    with t.point("Connection: close is obeyed and said"):
+        client = t.client(sluice)
+        answer = client.ask("/", fields=[("Connection", "close")])
+        equal((answer.status, answer.tokens("Connection")), (200, ["close"]))
+        client.expect_end()
+
+    with t.point("HTTP/1.0: answered, then closed"):
+        client = t.client(sluice)
+        answer = client.ask("/", version="1.0")
+        equal(answer.status, 200, "status")
+        true("keep-alive" not in answer.tokens("Connection"), "offers to keep the connection")
+        client.expect_end()
+
+    with t.point("HTTP/1.0 with keep-alive: kept, and said so"):
+        client = t.client(sluice)
+        for _ in range(3):
+            answer = client.ask("/", fields=[("Connection", "keep-alive")], version="1.0")
+            equal((answer.status, answer.tokens("Connection")), (200, ["keep-alive"]))
+        client.request("/", version="1.0")
+        equal(client.response().status, 200, "status")
+        client.expect_end()
+
+    with t.point("HTTP/1.0 without Host is served"):
+        client = t.client(sluice)
+        client.send(b"GET /old HTTP/1.0\r\n\r\n")
+        equal(client.response().status, 200, "status")
+        equal(origin.last().version, "HTTP/1.1", "version at the origin")
+        equal(len(origin.last().all("Host")), 1, "Host fields at the origin")
+
+    with t.point("upstream connections are kept and used again"):
+        before = origin.connections
+        client = t.client(sluice)
+        for _ in range(20):
+            client.ask("/")
+        true(origin.connections - before <= 1, f"{origin.connections - before} new connections")
+
+
+@test("a chunked response to an HTTP/1.0 client is sent without chunks, ended by the close")
+def chunked_to_old_client(t):
+    def handler(x):
+        x.read_body()
+        x.send(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n" + wire.chunked(b"ab", b"cd"))
+
+    _, sluice = plain(t, handler)
+    client = t.client(sluice)
+    answer = client.ask("/", fields=[("Connection", "keep-alive")], version="1.0")
+    equal((answer.framing, answer.body), ("close", b"abcd"))
+
+
+@test("pipelined requests are answered in order, whichever the origin answers first")
+def pipelining(t):
+    last = t.event()
+
+    def handler(x):
+        x.read_body()
+        if x.request.target == "/9":
+            last.set()
+        else:
+            last.wait(wire.DEADLINE_SECONDS)
+        x.reply(200, x.request.target.encode())
+
+    _, sluice = plain(t, handler)
+    client = t.client(sluice)
+    client.send(b"".join(request_bytes(f"/{n}") for n in range(10)))
+    equal([client.response().body for _ in range(10)], [b"/%d" % n for n in range(10)], "order")
+
+
+@test("1,000 pipelined GETs in one write, all answered in order, then a close")
+def long_pipeline(t):
+    _, sluice = plain(t, lambda x: x.reply(200, x.request.target.encode()))
+    client = t.client(sluice)
+    client.send(b"".join(request_bytes(f"/{n}") for n in range(999))
+                + request_bytes("/999", fields=[("Connection", "close")]))
+    for n in range(1000):
+        equal(client.response().body, b"/%d" % n, "body")
+    client.expect_end()
+
+
+# ---- targets and hosts -------------------------------------------------------------------------
+
+@group("targets")
+def targets(t):
+    origin, sluice = plain(t)
+    client = t.client(sluice)
+
+    with t.point("OPTIONS * passes"):
+        equal(client.ask("*", "OPTIONS").status, 200, "status")
+        equal((origin.last().method, origin.last().target), ("OPTIONS", "*"))
+
+    with t.point("absolute-form: its authority replaces Host, the origin sees origin-form"):
+        equal(client.ask("http://example.com:81/x?y", host="other.test").status, 200, "status")
+        equal((origin.last().target, origin.last().all("Host")), ("/x?y", ["example.com:81"]))
+
+    with t.point("absolute-form without a path"):
+        equal(client.ask("http://example.com").status, 200, "status")
+        equal(origin.last().target, "/", "target")
+
+    with t.point("OPTIONS http://host is OPTIONS *"):
+        equal(client.ask("http://example.com", "OPTIONS").status, 200, "status")
+        equal(origin.last().target, "*", "target")
+
+    with t.point("a query passes untouched, also an empty one"):
+        client.ask("/p?a=%7e&b=//../x&c")
+        equal(origin.last().target, "/p?a=%7e&b=//../x&c", "target")
+        client.ask("/p?")
+        equal(origin.last().target, "/p?", "target")
+
+    with t.point("the path reaches the origin in its normal form"):
+        for sent, expected in (("/a/./b/../c", "/a/c"), ("/%7euser", "/~user"),
+                               ("/a%2fb", "/a%2Fb"), ("/a//b", "/a//b"), ("/../../x", "/x")):
+            client.ask(sent)
+            equal(origin.last().target, expected, sent)
+
+    for bad in ("/a%zz", "/a%00b", "/..%2fx", "/a#b", "nothing", "ftp://example.com/"):
+        with t.point(f"the target {bad!r} gets 400"):
+            count = len(origin.requests)
+            equal(t.client(sluice).ask(bad).status, 400, "status")
+            equal(len(origin.requests), count, "requests at the origin")
+
+    for bad in ("a b", "a/b", "user@host", "host:99999", "[::1", "a%41", "a,b", "a?b"):
+        with t.point(f"the Host {bad!r} gets 400"):
+            equal(t.client(sluice).ask("/", host=bad).status, 400, "status")
+
+
+# ---- fields ------------------------------------------------------------------------------------
+
+@group("fields of one hop")
+def hop_by_hop(t):
+    def handler(x):
+        x.read_body()
+        x.reply(200, b"x", fields=[("Connection", "X-Hop, keep-alive"), ("X-Hop", "1"),
+                                   ("Keep-Alive", "timeout=5"), ("Proxy-Connection", "x"),
+                                   ("X-End", "2"), ("Set-Cookie", "a=1"), ("Set-Cookie", "b=2")])
+
+    origin, sluice = plain(t, handler)
+    client = t.client(sluice)
+    answer = client.ask("/", fields=[
+        ("Connection", "X-Mine, x-OTHER"), ("Connection", "X-Third"), ("X-Mine", "1"),
+        ("X-Other", "2"), ("X-Third", "3"), ("Keep-Alive", "300"), ("Proxy-Connection", "keep-alive"),
+        ("TE", "gzip"), ("Upgrade", "h2c"), ("X-End", "4"), ("Cookie", "c=3"), ("X-Empty", "")])
+    seen = origin.last()
+
+    with t.point("of the request: those and what Connection lists are removed"):
+        for name in ("X-Mine", "X-Other", "X-Third", "Keep-Alive", "Proxy-Connection", "TE", "Upgrade"):
+            equal(seen.get(name), None, name)
+
+    with t.point("of the request: all others pass, in their order"):
+        equal((seen.get("X-End"), seen.get("Cookie"), seen.all("X-Empty")), ("4", "c=3", [""]))
+
+    with t.point("of the response: those and what Connection lists are removed"):
+        for name in ("X-Hop", "Keep-Alive", "Proxy-Connection"):
+            equal(answer.get(name), None, name)
+
+    with t.point("of the response: all others pass, lines of one name are not joined"):
+        equal((answer.get("X-End"), answer.all("Set-Cookie")), ("2", ["a=1", "b=2"]))
+
+    with t.point("Connection can't remove what sluice itself sets, nor Host"):
+        client.ask("/", fields=[("Connection", "Host, X-Forwarded-For, Content-Length, close-not")])
+        equal(origin.last().get("Host"), "api.test", "Host")
+        true(origin.last().get("X-Forwarded-For"), "X-Forwarded-For is missing")
+
+
+@group("who asked: forwarding fields, not believed")
+def forwarding_untrusted(t):
+    origin, sluice = plain(t)
+    client = t.client(sluice)
+    client.ask("/", fields=[("X-Forwarded-For", "6.6.6.6"), ("X-Forwarded-Proto", "https"),
+                            ("X-Forwarded-Host", "evil.test"), ("Forwarded", "for=6.6.6.6"),
+                            ("Via", "1.0 fred")])
+    seen = origin.last()
+
+    with t.point("X-Forwarded-*: what the client claims is replaced"):
+        equal(seen.all("X-Forwarded-For"), ["127.0.0.1"], "for")
+        equal(seen.all("X-Forwarded-Proto"), ["http"], "proto")
+        equal(seen.all("X-Forwarded-Host"), ["api.test"], "host")
+
+    with t.point("Forwarded: the same"):
+        forwarded = seen.all("Forwarded")
+        equal(len(forwarded), 1, "fields")
+        pairs = dict(p.strip().lower().split("=") for p in forwarded[0].split(";"))
+        equal(pairs, {"for": "127.0.0.1", "host": "api.test", "proto": "http"}, "Forwarded")
+
+    with t.point("Via: appended to what was there"):
+        equal(seen.get("Via"), "1.0 fred, 1.1 sluice", "Via")
+
+    with t.point("Via of an HTTP/1.0 request says 1.0"):
+        t.client(sluice).ask("/", version="1.0")
+        equal(origin.last().get("Via"), "1.0 sluice", "Via")
+
+
+@group("who asked: forwarding fields of a trusted proxy")
+def forwarding_trusted(t):
+    origin, sluice = plain(t, listener="trusted_proxies = 127.0.0.0/8")
+    client = t.client(sluice)
+    client.ask("/", fields=[("X-Forwarded-For", "1.2.3.4"), ("X-Forwarded-For", "5.6.7.8"),
+                            ("X-Forwarded-Proto", "https"), ("X-Forwarded-Host", "real.test"),
+                            ("Forwarded", "for=1.2.3.4")])
+    seen = origin.last()
+
+    with t.point("X-Forwarded-For is added to, lines joined in order"):
+        equal(seen.get("X-Forwarded-For").replace(" ", ""), "1.2.3.4,5.6.7.8,127.0.0.1", "for")
+
+    with t.point("X-Forwarded-Proto and -Host are kept"):
+        equal((seen.get("X-Forwarded-Proto"), seen.get("X-Forwarded-Host")), ("https", "real.test"))
+
+    with t.point("Forwarded is added to"):
+        true(seen.get("Forwarded").startswith("for=1.2.3.4"), seen.get("Forwarded"))
+        true("for=127.0.0.1" in seen.get("Forwarded"), seen.get("Forwarded"))
+
+
+@test("with `forwarded = off` and `via = off` neither is sent")
+def forwarding_off(t):
+    origin, sluice = plain(t, settings="forwarded = off\nvia = off")
+    t.client(sluice).ask("/")
+    equal((origin.last().get("Forwarded"), origin.last().get("Via")), (None, None))
+
+
+@group("request ids")
+def request_id(t):
+    origin, sluice = plain(t)
+    client = t.client(sluice)
+
+    with t.point("the client's is passed on"):
+        client.ask("/", fields=[("X-Request-Id", "abc-123")])
+        equal(origin.last().all("X-Request-Id"), ["abc-123"], "X-Request-Id")
+
+    with t.point("a missing one is made, another one for each request"):
+        made = set()
+        for _ in range(10):
+            client.ask("/")
+            made.add(origin.last().get("X-Request-Id"))
+        equal(len(made), 10, "different ids")
+        true(all(re.fullmatch(r"[\w-]{8,}", one or "") for one in made), f"{made}")
+
+
+@group("changes of fields and paths")
+def changes(t):
+    def handler(x):
+        x.read_body()
+        x.reply(200, b"x", fields=[("Server", "old"), ("X-Powered-By", "php"), ("X-Stay", "1")])
+
+    origin = t.origin(handler)
+    sluice = t.sluice(f"""
+[upstream origin]
+server = {origin}
+[route strip]
+path = /strip/
+strip_prefix = /strip
+upstream = origin
+[route add]
+path = /add/
+add_prefix = /v2
+upstream = origin
+[route both]
+path = /both/
+strip_prefix = /both
+add_prefix = /v3
+upstream = origin
+[route fields]
+path = /
+upstream = origin
+request_header_set = X-Set: a value, with: signs
+request_header_set = X-Both: ours
+request_header_remove = X-Gone
+response_header_set = Server: new
+response_header_set = X-More: yes
+response_header_remove = X-Powered-By
+""")
+    client = t.client(sluice)
+
+    for sent, expected in (("/strip/a/b?c", "/a/b?c"), ("/strip/", "/"), ("/add/x", "/v2/add/x"),
+                           ("/both/x?y", "/v3/x?y"), ("/both/", "/v3/")):
+        with t.point(f"prefixes: {sent} becomes {expected}"):
+            client.ask(sent)
+            equal(origin.last().target, expected, "target")
+
+    with t.point("request fields: set, replaced, removed"):
+        client.ask("/", fields=[("X-Both", "theirs"), ("X-Gone", "1"), ("x-gone", "2"), ("X-Kept", "3")])
+        seen = origin.last()
+        equal((seen.all("X-Set"), seen.all("X-Both"), seen.get("X-Gone"), seen.get("X-Kept")),
+              (["a value, with: signs"], ["ours"], None, "3"))
+
+    with t.point("response fields: set, replaced, removed"):
+        answer = client.ask("/")
+        equal((answer.all("Server"), answer.get("X-More"), answer.get("X-Powered-By"),
+               answer.get("X-Stay")), (["new"], "yes", None, "1"))
+
+
+# ---- routes ------------------------------------------------------------------------------------
+
+@group("routes")
+def routes(t):
+    origin = t.origin()
+    rows = {
+        "exact-host": "host = api.test\npath = /",
+        "suffix": "host = *.wild.test",
+        "deep-suffix": "host = *.deep.wild.test",
+        "two-hosts": "host = one.test, two.test",
+        "prefix": "host = paths.test\npath = /api",
+        "longer": "host = paths.test\npath = /api/v2",
+        "exact": "host = paths.test\npath = =/api/v2/only",
+        "regex": r"host = paths.test" + "\n" + r"path = ~^/r/[0-9]+$",
+        "get-only": "host = methods.test\nmethod = GET, HEAD",
+        "post": "host = methods.test\nmethod = POST",
+    }
+    sluice = t.sluice(f"[upstream origin]\nserver = {origin}\n" + "".join(
+        f"[route {name}]\n{text}\nupstream = origin\nresponse_header_set = X-Route: {name}\n"
+        for name, text in rows.items()))
+    client = t.client(sluice)
+    table = [
+        ("GET", "api.test", "/x", "exact-host"),
+        ("GET", "API.Test", "/x", "exact-host"),
+        ("GET", "api.test.", "/x", "exact-host"),
+        ("GET", f"api.test:{sluice.port.number}", "/x", "exact-host"),
+        ("GET", "a.wild.test", "/", "suffix"),
+        ("GET", "a.b.wild.test", "/", "suffix"),
+        ("GET", "x.deep.wild.test", "/", "deep-suffix"),
+        ("GET", "wild.test", "/", 404),
+        ("GET", "notwild.test", "/", 404),
+        ("GET", "one.test", "/", "two-hosts"),
+        ("GET", "two.test", "/", "two-hosts"),
+        ("GET", "paths.test", "/api", "prefix"),
+        ("GET", "paths.test", "/api/x", "prefix"),
+        ("GET", "paths.test", "/apix", 404),
+        ("GET", "paths.test", "/api/v2/x", "longer"),
+        ("GET", "paths.test", "/api/v2x", "prefix"),
+        ("GET", "paths.test", "/api/v2/only", "exact"),
+        ("GET", "paths.test", "/api/v2/only/x", "longer"),
+        ("GET", "paths.test", "/api/v1/../v2/x", "longer"),
+        ("GET", "paths.test", "/%61pi/x", "prefix"),
+        ("GET", "paths.test", "/api/../other", 404),
+        ("GET", "paths.test", "/api/%2e%2e/other", 404),
+        ("GET", "paths.test", "/x/../api?/v2", "prefix"),
+        ("GET", "paths.test", "/r/123", "regex"),
+        ("GET", "paths.test", "/r/123x", 404),
+        ("GET", "methods.test", "/", "get-only"),
+        ("POST", "methods.test", "/", "post"),
+        ("DELETE", "methods.test", "/", (404, 405)),
+        ("GET", "nowhere.test", "/", 404),
+    ]
+    for method, host, target, expected in table:
+        with t.point(f"{method} {host} {target} -> {expected}"):
+            answer = client.ask(target, method, host=host)
+            if isinstance(expected, str):
+                equal((answer.status, answer.get("X-Route")), (200, expected))
+            else:
+                member(answer.status, expected if isinstance(expected, tuple) else (expected,), "status")
+                equal(answer.get("Content-Type"), "application/problem+json", "Content-Type")
+
+
+@test("of two routes that match alike the first in the file wins")
+def route_order(t):
+    origin = t.origin()
+    sluice = t.sluice(f"""[upstream origin]
+server = {origin}
+[route second-name-first]
+host = api.test
+path = ~^/a
+upstream = origin
+response_header_set = X-Route: first
+[route b]
+host = api.test
+path = ~a$
+upstream = origin
+response_header_set = X-Route: second
+""")
+    equal(t.client(sluice).ask("/a").get("X-Route"), "first", "route")
+
+
+@group("what is refused by default")
+def refused(t):
+    origin, sluice = plain(t)
+
+    with t.point("TRACE gets 405 or 501"):
+        client = t.client(sluice)
+        member(client.ask("/", "TRACE").status, (405, 501), "status")
+
+    with t.point("CONNECT gets 405 or 501"):
+        client = t.client(sluice)
+        client.send(b"CONNECT example.com:443 HTTP/1.1\r\nHost: example.com:443\r\n\r\n")
+        member(client.response().status, (405, 501), "status")
+
+    with t.point("neither reached the origin"):
+        equal(origin.targets(), [], "targets")
+
+
+@test("many fields of a long head pass whole")
+def many_fields(t):
+    origin, sluice = plain(t, listener="max_header_size = 64k\nmax_headers = 400")
+    fields = [(f"X-Field-{n}", "v" * (n % 97)) for n in range(300)]
+    client = t.client(sluice)
+    client.send(b"GET / HTTP/1.1\r\nHost: api.test\r\n" + fields_bytes(fields) + b"\r\n")
+    equal(client.response().status, 200, "status")
+    seen = [(n, v) for n, v in origin.last().fields if n.startswith("X-Field-")]
+    equal(seen, fields, "fields")
+
+
+main()
