@@ -50,8 +50,7 @@ struct connection {
 struct origin {
 	int epoll;
 	int listener;
-	struct answer small;
-	struct answer large;
+	struct answer answers[2][2]; /* [large][close] */
 	_Atomic uint64_t *answered;
 	struct connection *dead;
 	char scratch[HEAD_BYTES];
@@ -64,13 +63,13 @@ struct request {
 	bool close;
 };
 
-static void make_answer(struct answer *answer, size_t body_bytes)
+static void make_answer(struct answer *answer, size_t body_bytes, const char *connection)
 {
 	char head[256];
 	int n = snprintf(head, sizeof head,
 		"HTTP/1.1 200 OK\r\nServer: origin\r\nDate: Thu, 01 Jan 2026 00:00:00 GMT\r\n"
-		"Content-Type: text/plain\r\nContent-Length: %zu\r\n\r\n",
-		body_bytes);
+		"Content-Type: text/plain\r\n%sContent-Length: %zu\r\n\r\n",
+		connection, body_bytes);
 
 	answer->length = (size_t)n + body_bytes;
 	answer->bytes = malloc(answer->length);
@@ -78,6 +77,15 @@ static void make_answer(struct answer *answer, size_t body_bytes)
 		sockets_die("malloc");
 	memcpy(answer->bytes, head, (size_t)n);
 	memset(answer->bytes + n, 'x', body_bytes);
+}
+
+static void make_answers(struct origin *origin)
+{
+	for (int large = 0; large < 2; large++) {
+		make_answer(&origin->answers[large][0], large ? LARGE : SMALL, "");
+		make_answer(
+			&origin->answers[large][1], large ? LARGE : SMALL, "Connection: close\r\n");
+	}
 }
 
 static bool field_is(const char *line, const char *end, const char *name, size_t name_bytes)
@@ -141,9 +149,10 @@ static void drop(struct origin *origin, struct connection *connection)
 	origin->dead = connection;
 }
 
-static void queue_answer(struct origin *origin, struct connection *connection, bool large)
+static void queue_answer(
+	struct origin *origin, struct connection *connection, const struct request *request)
 {
-	const struct answer *answer = large ? &origin->large : &origin->small;
+	const struct answer *answer = &origin->answers[request->large][request->close];
 
 	connection->out[connection->out_count++] =
 		(struct iovec){.iov_base = answer->bytes, .iov_len = answer->length};
@@ -198,7 +207,7 @@ static size_t take_requests(
 		used += request.head_bytes;
 		connection->body_left = request.body_bytes;
 		connection->close_after = request.close;
-		queue_answer(origin, connection, request.large);
+		queue_answer(origin, connection, &request);
 	}
 }
 
@@ -352,13 +361,14 @@ int main(int argc, char **argv)
 	signal(SIGPIPE, SIG_IGN);
 	sockets_raise_file_limit();
 	map_counter(&origin, argv[2]);
-	make_answer(&origin.small, SMALL);
-	make_answer(&origin.large, LARGE);
+	make_answers(&origin);
 	origin.listener = sockets_listen(&address);
 	origin.epoll = epoll_create1(EPOLL_CLOEXEC);
 	struct epoll_event event = {.events = EPOLLIN, .data.ptr = NULL};
 	if (origin.epoll < 0 ||
 		epoll_ctl(origin.epoll, EPOLL_CTL_ADD, origin.listener, &event) != 0)
 		sockets_die("epoll");
+	puts("listening");
+	fflush(stdout);
 	run(&origin);
 }

@@ -31,7 +31,7 @@ def await_port(port):
 
 
 def start(name, *arguments):
-    return subprocess.Popen([os.path.join(BIN, name), *map(str, arguments)])
+    return subprocess.Popen([os.path.join(BIN, name), *map(str, arguments)], stdout=subprocess.DEVNULL)
 
 
 def load(port, *arguments):

@@ -1,0 +1,1 @@
+"""The bench of sluice: subjects, load, scenarios, report."""
