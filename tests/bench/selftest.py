@@ -61,7 +61,7 @@ def counted(path):
 def checks(port, counter):
     get = b"GET /1k HTTP/1.1\r\nHost: a\r\n\r\n"
     closing = get[:-2] + b"Connection: close\r\n\r\n"
-    size = len(exchange(port, closing, 1 << 20))
+    size = len(exchange(port, closing, 1 << 20)) - len(b"Connection: close\r\n")
     before = counted(counter)
 
     answer = exchange(port, get * 200, 200 * size)
