@@ -1,0 +1,195 @@
+#include "http/framing.h"
+
+/* 1*DIGIT without sign, list or overflow; one digit more than needed is refused with the rest. */
+static bool parse_length(struct slice text, uint64_t *length)
+{
+	uint64_t value = 0;
+
+	if (text.len == 0 || text.len > 19)
+		return false;
+	for (size_t i = 0; i < text.len; i++) {
+		if (text.at[i] < '0' || text.at[i] > '9')
+			return false;
+		value = value * 10 + (uint64_t)(text.at[i] - '0');
+	}
+	if (value > INT64_MAX)
+		return false;
+	*length = value;
+	return true;
+}
+
+struct seen {
+	unsigned lengths, codings, hosts, upgrades, expects;
+	uint64_t length;
+	bool bad_length;
+	bool chunked;
+	bool close, keep_alive, connection_upgrade;
+};
+
+/* Marks the fields that a Connection field names. */
+static void mark_named(struct http_head *head, struct slice connection)
+{
+	struct slice name;
+
+	while (slice_next_element(&connection, &name)) {
+		for (unsigned i = 0; i < head->field_count; i++) {
+			struct http_field *field = &head->fields[i];
+			if (slice_equal_nocase(name, http_field_name(head, field)))
+				field->hop = true;
+		}
+	}
+}
+
+static void see_connection(struct http_head *head, struct seen *seen, struct slice value)
+{
+	/* The two common values need no walk over the fields. */
+	if (slice_equal_nocase(value, SLICE("keep-alive"))) {
+		seen->keep_alive = true;
+		return;
+	}
+	if (slice_equal_nocase(value, SLICE("close"))) {
+		seen->close = true;
+		return;
+	}
+	seen->close |= slice_list_has(value, SLICE("close"));
+	seen->keep_alive |= slice_list_has(value, SLICE("keep-alive"));
+	seen->connection_upgrade |= slice_list_has(value, SLICE("upgrade"));
+	mark_named(head, value);
+}
+
+static void see_fields(struct http_head *head, struct seen *seen)
+{
+	for (unsigned i = 0; i < head->field_count; i++) {
+		struct http_field *field = &head->fields[i];
+		struct slice value = http_field_value(head, field);
+
+		switch ((enum http_field_id)field->id) {
+		case HTTP_FIELD_CONTENT_LENGTH: {
+			uint64_t length = 0;
+			field->hop = true;
+			if (!parse_length(value, &length) ||
+				(seen->lengths > 0 && length != seen->length))
+				seen->bad_length = true;
+			seen->length = length;
+			seen->lengths++;
+			break;
+		}
+		case HTTP_FIELD_TRANSFER_ENCODING:
+			field->hop = true;
+			seen->codings++;
+			seen->chunked = slice_equal_nocase(value, SLICE("chunked"));
+			break;
+		case HTTP_FIELD_CONNECTION:
+			field->hop = true;
+			see_connection(head, seen, value);
+			break;
+		case HTTP_FIELD_HOST:
+			seen->hosts++;
+			break;
+		case HTTP_FIELD_UPGRADE:
+			field->hop = true;
+			seen->upgrades++;
+			break;
+		case HTTP_FIELD_EXPECT:
+			seen->expects++;
+			break;
+		case HTTP_FIELD_KEEP_ALIVE:
+		case HTTP_FIELD_PROXY_CONNECTION:
+		case HTTP_FIELD_TE:
+			field->hop = true;
+			break;
+		default: /* end to end */
+			break;
+		}
+	}
+}
+
+static bool keeps_alive(const struct http_head *head, const struct seen *seen)
+{
+	return !seen->close && (head->minor >= 1 || seen->keep_alive);
+}
+
+unsigned http_frame_request(struct http_head *head, struct http_framing *framing)
+{
+	struct seen seen = {0};
+
+	see_fields(head, &seen);
+	*framing = (struct http_framing){.keep_alive = keeps_alive(head, &seen)};
+	if (seen.bad_length || seen.lengths > 1)
+		return 400;
+	if (seen.hosts > 1 || (seen.hosts == 0 && head->minor >= 1))
+		return 400;
+	if (seen.codings > 0) {
+		/* RFC 9112 section 6.1: both fields, or a coding from an HTTP/1.0 peer, is how
+		 * requests are smuggled. */
+		if (seen.lengths > 0 || head->minor == 0 || seen.codings > 1)
+			return 400;
+		if (!seen.chunked) {
+			struct slice value = http_head_find(head, HTTP_FIELD_TRANSFER_ENCODING);
+			/* `gzip, chunked` is well formed but not understood; all else is broken. */
+			return value.len > 9 && slice_equal_nocase(
+							(struct slice){value.at + value.len - 9, 9},
+							SLICE(", chunked"))
+				       ? 501
+				       : 400;
+		}
+		framing->body = HTTP_BODY_CHUNKED;
+	} else if (seen.lengths == 1) {
+		framing->has_length = true;
+		framing->length = seen.length;
+		framing->body = seen.length > 0 ? HTTP_BODY_LENGTH : HTTP_BODY_NONE;
+	}
+	if (seen.expects > 0 && head->minor >= 1) {
+		if (!slice_equal_nocase(
+			    http_head_find(head, HTTP_FIELD_EXPECT), SLICE("100-continue")))
+			return 417;
+		framing->expects_continue = framing->body != HTTP_BODY_NONE;
+	}
+	framing->upgrade = seen.upgrades > 0 && seen.connection_upgrade && head->minor >= 1;
+	return 0;
+}
+
+bool http_frame_response(
+	struct http_head *head, enum http_method request_method, struct http_framing *framing)
+{
+	struct seen seen = {0};
+
+	see_fields(head, &seen);
+	*framing = (struct http_framing){.keep_alive = keeps_alive(head, &seen),
+		.upgrade = seen.upgrades > 0 && seen.connection_upgrade};
+	if (seen.bad_length || (seen.codings > 0 && seen.lengths > 0) || seen.codings > 1)
+		return false;
+	framing->has_length = seen.lengths > 0;
+	framing->length = seen.length;
+	/* RFC 9112 section 6.3, rules 1 to 8. */
+	if (request_method == HTTP_METHOD_HEAD || head->status < 200 || head->status == 204 ||
+		head->status == 304) {
+		framing->body = HTTP_BODY_NONE;
+	} else if (seen.codings > 0) {
+		if (!seen.chunked || head->minor == 0)
+			return false;
+		framing->body = HTTP_BODY_CHUNKED;
+	} else if (seen.lengths > 0) {
+		framing->body = seen.length > 0 ? HTTP_BODY_LENGTH : HTTP_BODY_NONE;
+	} else {
+		framing->body = HTTP_BODY_UNTIL_CLOSE;
+		framing->keep_alive = false;
+	}
+	return true;
+}
+
+bool http_trailer_allowed(struct slice name)
+{
+	static const char *const refused[] = {"authorization", "content-encoding", "content-length",
+		"content-range", "content-type", "cookie", "host", "set-cookie", "trailer",
+		"transfer-encoding", "www-authenticate", "connection", "te", "upgrade",
+		"keep-alive", "proxy-connection", "proxy-authorization", "proxy-authenticate",
+		"cache-control", "expect", "max-forwards", "age", "date", "location", "retry-after",
+		"vary"};
+
+	for (size_t i = 0; i < sizeof(refused) / sizeof(refused[0]); i++) {
+		if (slice_equal_nocase(name, slice_of(refused[i])))
+			return false;
+	}
+	return true;
+}

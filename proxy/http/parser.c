@@ -1,0 +1,392 @@
+#include "http/parser.h"
+
+#include <assert.h>
+#include <stdlib.h>
+
+/* Chunk-size lines, extensions and trailers may not outgrow this without content between. */
+#define CHUNK_OVERHEAD_BYTES (16 * 1024)
+
+static struct http_parser *parser_of(llhttp_t *llhttp)
+{
+	return llhttp->data;
+}
+
+static int refuse(struct http_parser *parser, uint16_t status)
+{
+	parser->error_status = status;
+	return -1;
+}
+
+static int on_url(llhttp_t *llhttp, const char *at, size_t len)
+{
+	struct http_parser *parser = parser_of(llhttp);
+	struct http_head *head = parser->head;
+
+	if (head->target_len == 0)
+		head->target_at = (uint32_t)(at - parser->base);
+	head->target_len += (uint32_t)len;
+	if (parser->limits.target_bytes > 0 && head->target_len > parser->limits.target_bytes)
+		return refuse(parser, 414);
+	return 0;
+}
+
+/* Room for one more field; the inline ones first, then the heap, doubling. */
+static struct http_field *add_field(struct http_head *head)
+{
+	if (head->field_count == head->field_capacity) {
+		uint16_t capacity = (uint16_t)(head->field_capacity * 2);
+		bool inline_now = head->fields == head->inline_fields;
+		struct http_field *fields =
+			realloc(inline_now ? NULL : head->fields, capacity * sizeof(*fields));
+		if (!fields)
+			return NULL;
+		if (inline_now)
+			memcpy(fields, head->inline_fields, sizeof(head->inline_fields));
+		head->fields = fields;
+		head->field_capacity = capacity;
+	}
+	struct http_field *field = &head->fields[head->field_count++];
+	*field = (struct http_field){0};
+	return field;
+}
+
+static bool keep_trailer(struct http_parser *parser, const char *at, size_t len)
+{
+	if (parser->trailers_len + len > CHUNK_OVERHEAD_BYTES)
+		return false;
+	if (parser->trailers_len + len > parser->trailers_capacity) {
+		uint32_t capacity = (uint32_t)(parser->trailers_len + len) * 2;
+		char *grown = realloc(parser->trailers, capacity);
+		if (!grown)
+			return false;
+		parser->trailers = grown;
+		parser->trailers_capacity = capacity;
+	}
+	memcpy(parser->trailers + parser->trailers_len, at, len);
+	parser->trailers_len += (uint32_t)len;
+	return true;
+}
+
+static int on_header_field(llhttp_t *llhttp, const char *at, size_t len)
+{
+	struct http_parser *parser = parser_of(llhttp);
+	struct http_head *head = parser->head;
+	bool begins = parser->in_value || head->field_count == 0;
+
+	if (parser->headers_done)
+		return keep_trailer(parser, at, len) ? 0 : refuse(parser, 431);
+	parser->in_value = false;
+	if (begins) {
+		if (parser->limits.fields > 0 && head->field_count >= parser->limits.fields)
+			return refuse(parser, 431);
+		struct http_field *field = add_field(head);
+		if (!field)
+			return refuse(parser, 431);
+		field->name_at = (uint32_t)(at - parser->base);
+	}
+	struct http_field *field = &head->fields[head->field_count - 1];
+	if (field->name_len + len > UINT16_MAX)
+		return refuse(parser, 431);
+	field->name_len = (uint16_t)(field->name_len + len);
+	return 0;
+}
+
+static int on_header_value(llhttp_t *llhttp, const char *at, size_t len)
+{
+	struct http_parser *parser = parser_of(llhttp);
+
+	if (parser->headers_done)
+		return keep_trailer(parser, at, len) ? 0 : refuse(parser, 431);
+	struct http_field *field = &parser->head->fields[parser->head->field_count - 1];
+	uint32_t offset = (uint32_t)(at - parser->base);
+	parser->in_value = true;
+	if (field->value_at == 0)
+		field->value_at = offset;
+	else if (field->value_at + field->value_len != offset)
+		return refuse(parser, 400); /* a folded line, RFC 9112 section 5.2 */
+	field->value_len += (uint32_t)len;
+	return 0;
+}
+
+static int on_header_field_complete(llhttp_t *llhttp)
+{
+	struct http_parser *parser = parser_of(llhttp);
+
+	return !parser->headers_done || keep_trailer(parser, ": ", 2) ? 0 : refuse(parser, 431);
+}
+
+static int on_header_value_complete(llhttp_t *llhttp)
+{
+	struct http_parser *parser = parser_of(llhttp);
+
+	parser->in_value = true; /* also when the value is empty and came with no piece */
+	return !parser->headers_done || keep_trailer(parser, "\r\n", 2) ? 0 : refuse(parser, 431);
+}
+
+static int on_headers_complete(llhttp_t *llhttp)
+{
+	parser_of(llhttp)->headers_done = true;
+	return HPE_PAUSED;
+}
+
+static int on_body(llhttp_t *llhttp, const char *at, size_t len)
+{
+	struct http_parser *parser = parser_of(llhttp);
+
+	if (parser->write_at != at)
+		memmove(parser->write_at, at, len);
+	parser->write_at += len;
+	parser->overhead_bytes = 0;
+	return 0;
+}
+
+static int on_message_complete(llhttp_t *llhttp)
+{
+	parser_of(llhttp)->message_done = true;
+	return HPE_PAUSED;
+}
+
+static const llhttp_settings_t settings = {
+	.on_url = on_url,
+	.on_header_field = on_header_field,
+	.on_header_value = on_header_value,
+	.on_header_field_complete = on_header_field_complete,
+	.on_header_value_complete = on_header_value_complete,
+	.on_headers_complete = on_headers_complete,
+	.on_body = on_body,
+	.on_message_complete = on_message_complete,
+};
+
+static void begin(struct http_parser *parser, llhttp_type_t type, struct http_head *head,
+	const struct http_parser_limits *limits)
+{
+	llhttp_init(&parser->llhttp, type, &settings);
+	parser->llhttp.data = parser;
+	parser->head = head;
+	parser->limits = *limits;
+	parser->fed = 0;
+	parser->error_status = 0;
+	parser->in_value = parser->headers_done = parser->message_done = false;
+	parser->overhead_bytes = 0;
+	parser->trailers_len = 0;
+	http_head_clear(head);
+}
+
+void http_parser_begin_request(
+	struct http_parser *parser, struct http_head *head, const struct http_parser_limits *limits)
+{
+	begin(parser, HTTP_REQUEST, head, limits);
+}
+
+void http_parser_begin_response(
+	struct http_parser *parser, struct http_head *head, const struct http_parser_limits *limits)
+{
+	begin(parser, HTTP_RESPONSE, head, limits);
+}
+
+static enum http_method method_of(uint8_t method)
+{
+	static const uint8_t map[] = {
+		[HTTP_DELETE] = HTTP_METHOD_DELETE,
+		[HTTP_GET] = HTTP_METHOD_GET,
+		[HTTP_HEAD] = HTTP_METHOD_HEAD,
+		[HTTP_POST] = HTTP_METHOD_POST,
+		[HTTP_PUT] = HTTP_METHOD_PUT,
+		[HTTP_CONNECT] = HTTP_METHOD_CONNECT,
+		[HTTP_OPTIONS] = HTTP_METHOD_OPTIONS,
+		[HTTP_TRACE] = HTTP_METHOD_TRACE,
+	};
+
+	if (method == HTTP_PATCH)
+		return HTTP_METHOD_PATCH;
+	return method < sizeof(map) ? (enum http_method)map[method] : HTTP_METHOD_OTHER;
+}
+
+static bool is_line_end(const char *base, size_t at)
+{
+	return base[at] == '\r' && base[at + 1] == '\n';
+}
+
+static bool is_ows(char c)
+{
+	return c == ' ' || c == '\t';
+}
+
+/*
+ * Every byte of a head must be where RFC 9112 puts it, whatever llhttp is lenient about (bare LF or
+ * CR as a line's end, space before a colon, several spaces in the request line). The offsets
+ * leave no room for anything else when the pieces join without a gap. Trims the values, too.
+ */
+static bool lines_join(struct http_head *head, size_t at)
+{
+	const char *base = head->base;
+
+	for (unsigned i = 0; i < head->field_count; i++) {
+		struct http_field *field = &head->fields[i];
+		if (field->name_at != at || base[at + field->name_len] != ':')
+			return false;
+		at += field->name_len + 1u;
+		while (at < head->len && is_ows(base[at]))
+			at++;
+		if (field->value_len == 0)
+			field->value_at = (uint32_t)at;
+		if (field->value_at != at)
+			return false;
+		at += field->value_len;
+		while (at < head->len && is_ows(base[at]))
+			at++;
+		while (field->value_len > 0 && is_ows(base[field->value_at + field->value_len - 1]))
+			field->value_len--;
+		if (at + 2 > head->len || !is_line_end(base, at))
+			return false;
+		at += 2;
+		field->id = (uint8_t)http_field_id(http_field_name(head, field));
+	}
+	return at + 2 == head->len && is_line_end(base, at);
+}
+
+static bool request_line_joins(const struct http_head *head, size_t *end)
+{
+	size_t after = head->target_at + head->target_len;
+
+	/* "GET /x HTTP/1.1\r\n": one space on each side of the target. */
+	if (head->target_at < 2 || after + 11 > head->len)
+		return false;
+	const char *base = head->base;
+	if (base[head->target_at - 1] != ' ' || is_ows(base[head->target_at - 2]))
+		return false;
+	*end = after + 11;
+	return memcmp(base + after, " HTTP/", 6) == 0 && is_line_end(base, after + 9);
+}
+
+static bool status_line_joins(const struct http_head *head, size_t *end)
+{
+	const char *line_end = memchr(head->base, '\n', head->len);
+
+	if (!line_end || line_end == head->base || line_end[-1] != '\r')
+		return false;
+	*end = (size_t)(line_end - head->base) + 1;
+	return *end >= 14 && head->base[8] == ' ';
+}
+
+static enum http_parse head_done(struct http_parser *parser, const char *base)
+{
+	struct http_head *head = parser->head;
+	size_t line_end = 0;
+	bool is_request = llhttp_get_type(&parser->llhttp) == HTTP_REQUEST;
+
+	/* Paused behind the last LF; llhttp points at it or right after it, by version. */
+	const char *stop = llhttp_get_error_pos(&parser->llhttp);
+	if (stop > base && stop[-1] != '\n')
+		stop++;
+	head->base = base;
+	head->len = (uint32_t)(stop - base);
+	head->major = llhttp_get_http_major(&parser->llhttp);
+	head->minor = llhttp_get_http_minor(&parser->llhttp);
+	parser->error_status = 400;
+	if (head->major != 1) {
+		parser->error_status = 505;
+		return HTTP_PARSE_BAD;
+	}
+	if (is_request) {
+		head->method = method_of(llhttp_get_method(&parser->llhttp));
+		if (!request_line_joins(head, &line_end))
+			return HTTP_PARSE_BAD;
+	} else {
+		head->status = (uint16_t)llhttp_get_status_code(&parser->llhttp);
+		if (!status_line_joins(head, &line_end) || head->status < 100)
+			return HTTP_PARSE_BAD;
+	}
+	if (!lines_join(head, line_end))
+		return HTTP_PARSE_BAD;
+	parser->error_status = 0;
+	return HTTP_PARSE_DONE;
+}
+
+/* A request line that llhttp stopped at: was it a method or a version that we do not speak? */
+static uint16_t status_for(enum llhttp_errno error, const char *base, size_t len)
+{
+	const char *line_end = memchr(base, '\n', len);
+	size_t line = line_end ? (size_t)(line_end - base) : len;
+
+	if (error == HPE_INVALID_VERSION || error == HPE_PAUSED_H2_UPGRADE)
+		return 505;
+	if (error == HPE_INVALID_METHOD) {
+		/* A token and a space: a method of some extension. Else not HTTP at all. */
+		size_t i = 0;
+		while (i < line && ((base[i] >= 'A' && base[i] <= 'Z') || base[i] == '-' ||
+					   base[i] == '_' || (base[i] >= 'a' && base[i] <= 'z')))
+			i++;
+		return i > 0 && i < line && base[i] == ' ' ? 501 : 400;
+	}
+	return 400;
+}
+
+enum http_parse http_parser_head(struct http_parser *parser, const char *base, size_t len)
+{
+	size_t limit = parser->limits.head_bytes;
+	size_t end = limit > 0 && len > limit ? limit : len;
+
+	assert(!parser->headers_done);
+	parser->base = base;
+	enum llhttp_errno error = HPE_OK;
+	if (end > parser->fed)
+		error = llhttp_execute(&parser->llhttp, base + parser->fed, end - parser->fed);
+	parser->fed = (uint32_t)end;
+	if (parser->headers_done && error == HPE_PAUSED)
+		return head_done(parser, base);
+	if (error == HPE_OK) {
+		if (end < len || (limit > 0 && end == limit)) {
+			parser->error_status = parser->head->field_count > 0 ? 431 : 414;
+			return HTTP_PARSE_BAD;
+		}
+		return HTTP_PARSE_MORE;
+	}
+	if (parser->error_status == 0)
+		parser->error_status = status_for(error, base, len);
+	return HTTP_PARSE_BAD;
+}
+
+enum http_parse http_parser_chunked(
+	struct http_parser *parser, char *data, size_t len, size_t *consumed, size_t *produced)
+{
+	parser->base = data;
+	parser->write_at = data;
+	if (llhttp_get_errno(&parser->llhttp) == HPE_PAUSED)
+		llhttp_resume(&parser->llhttp);
+	parser->overhead_bytes += len;
+	enum llhttp_errno error = llhttp_execute(&parser->llhttp, data, len);
+	*produced = (size_t)(parser->write_at - data);
+	*consumed = len;
+	if (*produced > 0)
+		parser->overhead_bytes = 0;
+	if (parser->message_done && error == HPE_PAUSED) {
+		const char *stop = llhttp_get_error_pos(&parser->llhttp);
+		*consumed = (size_t)(stop - data);
+		return HTTP_PARSE_DONE;
+	}
+	if (error != HPE_OK || parser->overhead_bytes > CHUNK_OVERHEAD_BYTES) {
+		if (parser->error_status == 0)
+			parser->error_status = 400;
+		return HTTP_PARSE_BAD;
+	}
+	return HTTP_PARSE_MORE;
+}
+
+void http_parser_end(struct http_parser *parser)
+{
+	free(parser->trailers);
+	parser->trailers = NULL;
+	parser->trailers_len = parser->trailers_capacity = 0;
+}
+
+void http_head_clear(struct http_head *head)
+{
+	if (head->field_capacity > HTTP_HEAD_FIELDS_INLINE)
+		free(head->fields);
+	head->base = NULL;
+	head->len = head->target_at = head->target_len = 0;
+	head->field_count = 0;
+	head->field_capacity = HTTP_HEAD_FIELDS_INLINE;
+	head->fields = head->inline_fields;
+}

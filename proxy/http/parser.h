@@ -1,0 +1,73 @@
+/*
+ * One HTTP/1.x message after another off a byte stream: llhttp reads the syntax, this adapter
+ * keeps where things stand and refuses what llhttp lets pass.
+ *
+ *   bytes --http_parser_head--> struct http_head      (stops right behind the empty line)
+ *         --http_parser_chunked--> body bytes, decoded where they lie, and the trailer section
+ *
+ * Bodies with a Content-Length or until the close need no parser: the relay counts their bytes.
+ */
+#ifndef HTTP_PARSER_H
+#define HTTP_PARSER_H
+
+#include <llhttp.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "http/message.h"
+
+enum http_parse { HTTP_PARSE_MORE, HTTP_PARSE_DONE, HTTP_PARSE_BAD };
+
+struct http_parser_limits {
+	uint32_t head_bytes;   /* the whole head: 431 */
+	uint32_t target_bytes; /* the request-target: 414 */
+	uint32_t fields;       /* field lines: 431 */
+};
+
+struct http_parser {
+	llhttp_t llhttp;
+	struct http_head *head;
+	const char *base; /* during a call: where the bytes given begin */
+	struct http_parser_limits limits;
+	uint32_t fed;          /* bytes of this head given to llhttp so far */
+	uint16_t error_status; /* after HTTP_PARSE_BAD: the status to answer a request with */
+	bool in_value;         /* the last piece was of a field's value */
+	bool headers_done;
+	bool message_done;
+	/* chunked bodies */
+	char *write_at;          /* decoded bytes are moved down to here */
+	uint64_t overhead_bytes; /* of chunk framing since the last byte of content */
+	char *trailers;          /* field lines, each with CRLF; owned */
+	uint32_t trailers_len, trailers_capacity;
+};
+
+/* Begins a message: `head` is emptied and filled by the calls to come. A parser that was zeroed or
+ * ended is needed. Limits of 0 mean none. */
+void http_parser_begin_request(struct http_parser *parser, struct http_head *head,
+	const struct http_parser_limits *limits);
+void http_parser_begin_response(struct http_parser *parser, struct http_head *head,
+	const struct http_parser_limits *limits);
+
+/*
+ * `base`: where the head begins; `len`: all of it that is there by now, those of earlier calls
+ * included, possibly moved as a whole. DONE: head->len bytes were the head, head->base is base.
+ * BAD: error_status says what to answer: 400, 414, 431, 501 (unknown method), 505.
+ */
+enum http_parse http_parser_head(struct http_parser *parser, const char *base, size_t len);
+
+/*
+ * Decodes a chunked body behind that head in place: of `len` bytes at `data`, `*consumed` were
+ * read and `*produced` bytes of content now stand at `data`. DONE after the trailer section, with
+ * parser->trailers filled; BAD on any breach of RFC 9112 section 7.1. Chunk extensions are dropped.
+ */
+enum http_parse http_parser_chunked(
+	struct http_parser *parser, char *data, size_t len, size_t *consumed, size_t *produced);
+
+/* Frees what the parser holds (not the head). It can begin another message. */
+void http_parser_end(struct http_parser *parser);
+
+/* Frees a head's fields when they did not fit inline. */
+void http_head_clear(struct http_head *head);
+
+#endif
