@@ -1,0 +1,562 @@
+"""Bodies: whatever way they are framed, cut, delayed or abandoned, each byte arrives once and in
+order, or the other side sees that the message did not end well. And however large: sluice stays
+small."""
+import hashlib
+import os
+import select
+import threading
+
+from lib import wire
+from lib.client import request_bytes
+from lib.process import DEADLINE_SECONDS, SANITIZER, peak_resident_bytes, resident_bytes
+from lib.sluice import to
+from lib.tap import equal, group, main, member, test, true
+from lib.wire import Ended, chunked
+
+OK = b"HTTP/1.1 200 OK\r\n"
+CHUNKED = b"Transfer-Encoding: chunked\r\n"
+
+MIB = 1 << 20
+BIG_MIB = int(os.environ.get("SLUICE_E2E_BODY_MIB") or (32 if SANITIZER else 1024))
+
+
+def post_head(fields, target="/", host="api.test"):
+    return f"POST {target} HTTP/1.1\r\nHost: {host}\r\n".encode() + fields + b"\r\n"
+
+
+# ---- framing regenerated -----------------------------------------------------------------------
+
+@group("request bodies")
+def request_bodies(t):
+    origin = t.origin()
+    sluice = t.sluice(to(origin))
+    client = t.client(sluice)
+
+    with t.point("by length"):
+        client.request("/", "POST", body=b"x" * 100_000)
+        equal(client.response().body, b"x" * 100_000, "body")
+        equal(origin.last().framing, "length", "framing at the origin")
+
+    with t.point("by chunks"):
+        client.send(post_head(CHUNKED) + chunked(b"one", b"two" * 10_000, b"three"))
+        equal(client.response().body, b"one" + b"two" * 10_000 + b"three", "body")
+        equal(origin.last().body, b"one" + b"two" * 10_000 + b"three", "body at the origin")
+
+    with t.point("an empty chunked body"):
+        client.send(post_head(CHUNKED) + chunked())
+        equal((client.response().status, origin.last().body), (200, b""))
+
+    with t.point("trailers: passed on behind chunks, or dropped; never among the header fields"):
+        client.send(post_head(CHUNKED + b"Trailer: X-Sum\r\n")
+                    + chunked(b"body", trailers=[("X-Sum", "7"), ("Content-Length", "99"), ("Host", "evil")]))
+        equal(client.response().body, b"body", "body")
+        seen = origin.last()
+        equal((seen.get("X-Sum"), seen.all("Host"), seen.body), (None, ["api.test"], b"body"))
+        names = [name.lower() for name, _ in seen.trailers]
+        true(set(names) <= {"x-sum"}, f"trailers {seen.trailers}")
+
+    with t.point("trailers reach the origin"):
+        equal(seen.trailers, [("X-Sum", "7")], "trailers")
+
+    with t.point("the connection goes on behind all that"):
+        equal(client.ask("/").status, 200, "status")
+
+
+RESPONSES = [
+    ("by length", OK + b"Content-Length: 5\r\n\r\nhello", b"hello", False),
+    ("by chunks", OK + CHUNKED + b"\r\n" + chunked(b"he", b"llo"), b"hello", False),
+    ("by chunks with extensions", OK + CHUNKED + b"\r\n2;a=b\r\nhe\r\n3;c\r\nllo\r\n0;d\r\n\r\n", b"hello", False),
+    ("by the close", OK + b"\r\nhello", b"hello", True),
+    ("by the close, HTTP/1.0", b"HTTP/1.0 200 OK\r\n\r\nhello", b"hello", True),
+    ("by length, HTTP/1.0 kept alive",
+     b"HTTP/1.0 200 OK\r\nConnection: keep-alive\r\nContent-Length: 5\r\n\r\nhello", b"hello", False),
+    ("an empty one by length", OK + b"Content-Length: 0\r\n\r\n", b"", False),
+    ("an empty one by chunks", OK + CHUNKED + b"\r\n" + chunked(), b"", False),
+    ("an empty one by the close", OK + b"\r\n", b"", True),
+    ("no reason phrase", b"HTTP/1.1 200 \r\nContent-Length: 5\r\n\r\nhello", b"hello", False),
+    ("with Connection: close", OK + b"Connection: close\r\nContent-Length: 5\r\n\r\nhello", b"hello", True),
+]
+
+
+def speaking(current):
+    """A handler that says current["data"], then closes if current["close"]."""
+    def handler(x):
+        x.read_body()
+        x.send(current["data"])
+        if current["close"]:
+            x.close()
+    return handler
+
+
+@group("response bodies")
+def response_bodies(t):
+    current = {}
+    origin = t.origin(speaking(current))
+    sluice = t.sluice(to(origin))
+    client = t.client(sluice)
+    for what, data, body, close in RESPONSES:
+        with t.point(f"{what}: arrives whole, and the client's connection goes on"):
+            current.update(data=data, close=close)
+            answer = client.ask("/")
+            equal((answer.status, answer.body), (200, body))
+            true(answer.framing in ("length", "chunked"), f"framing {answer.framing}")
+
+    with t.point("trailers reach the client that said TE: trailers"):
+        current.update(data=OK + CHUNKED + b"Trailer: X-Sum\r\n\r\n"
+                       + chunked(b"hello", trailers=[("X-Sum", "7")]), close=False)
+        answer = client.ask("/", fields=[("TE", "trailers"), ("Connection", "TE")])
+        equal((answer.body, answer.trailers), (b"hello", [("X-Sum", "7")]))
+
+
+# ---- at every split ----------------------------------------------------------------------------
+
+SPLIT_REQUESTS = (
+    request_bytes("/a?b", "POST", [("X-A", "b")], b"0123456789")
+    + post_head(b"Transfer-Encoding: chunked\r\n") + b"5;x=y\r\nhello\r\n10\r\n0123456789abcdef\r\n0\r\nX-T: 1\r\n\r\n"
+    + request_bytes("/get")
+    + request_bytes("/last", fields=[("Connection", "close")]))
+SPLIT_BODIES = [b"0123456789", b"hello0123456789abcdef", b"", b""]
+
+SPLIT_RESPONSES = [
+    OK + b"X-A: b\r\nContent-Length: 10\r\n\r\n0123456789",
+    OK + CHUNKED + b"X-A: b\r\n\r\n5;x=y\r\nhello\r\n10\r\n0123456789abcdef\r\n0\r\nX-T: 1\r\n\r\n",
+    b"HTTP/1.1 103 Early Hints\r\nLink: </x>\r\n\r\n" + OK + b"X-A: b\r\nContent-Length: 3\r\n\r\nabc",
+    b"HTTP/1.1 204 No Content\r\nX-A: b\r\n\r\n",
+]
+SPLIT_RESPONSE_BODIES = [b"0123456789", b"hello0123456789abcdef", b"abc", b""]
+
+
+def check_split_requests(t, sluice, cuts):
+    client = t.client(sluice)
+    client.send_bytewise(SPLIT_REQUESTS, cuts)
+    equal([client.response().body for _ in SPLIT_BODIES], SPLIT_BODIES, "bodies")
+    client.expect_end()
+    client.close()
+
+
+@group("requests cut anywhere")
+def split_requests(t):
+    origin = t.origin()
+    sluice = t.sluice(to(origin))
+    with t.point("one byte at a time"):
+        check_split_requests(t, sluice, None)
+    with t.point("cut in two at every byte"):
+        for at in range(1, len(SPLIT_REQUESTS)):
+            check_split_requests(t, sluice, [at])
+    with t.point("cut at random places, 30 times"):
+        for _ in range(30):
+            check_split_requests(t, sluice, t.random.sample(range(1, len(SPLIT_REQUESTS)), t.random.randint(2, 40)))
+    with t.point("the origin never saw anything else"):
+        member(set(origin.targets()), ({"/a?b", "/", "/get", "/last"},), "targets")
+
+
+@group("responses cut anywhere")
+def split_responses(t):
+    current = {}
+
+    def handler(x):
+        x.read_body()
+        x.stream.send_bytewise(current["data"], current["cuts"])
+
+    sluice = t.sluice(to(t.origin(handler)))
+    client = t.client(sluice)
+
+    def check(number, cuts):
+        current.update(data=SPLIT_RESPONSES[number], cuts=cuts)
+        answer = client.ask("/")
+        equal((answer.body, answer.get("X-A")), (SPLIT_RESPONSE_BODIES[number], "b"))
+
+    with t.point("one byte at a time"):
+        for number in range(len(SPLIT_RESPONSES)):
+            check(number, None)
+    with t.point("cut in two at every byte"):
+        for number, data in enumerate(SPLIT_RESPONSES):
+            for at in range(1, len(data)):
+                check(number, [at])
+    with t.point("cut at random places, 30 times"):
+        for _ in range(30):
+            number = t.random.randrange(len(SPLIT_RESPONSES))
+            check(number, t.random.sample(range(1, len(SPLIT_RESPONSES[number])), t.random.randint(2, 10)))
+
+
+@test("random bodies in random chunks both ways arrive as they were sent")
+def random_bodies(t):
+    def handler(x):
+        x.read_body()
+        body, pieces = x.request.body, []
+        while body:
+            size = t.random.randint(1, 70_000)
+            pieces.append(body[:size])
+            body = body[size:]
+        x.send(OK + CHUNKED + b"\r\n" + chunked(*pieces))
+
+    sluice = t.sluice(to(t.origin(handler)))
+    client = t.client(sluice)
+    for _ in range(10):
+        pieces = [t.random.randbytes(t.random.choice((1, 15, 16, 4095, 4096, 32768, 65536, 100_001)))
+                  for _ in range(t.random.randint(1, 8))]
+        sender = threading.Thread(target=client.send, args=(post_head(CHUNKED) + chunked(*pieces),))
+        sender.start()
+        equal(client.response().body, b"".join(pieces), "body")
+        sender.join()
+
+
+# ---- 1xx and Expect ----------------------------------------------------------------------------
+
+@group("interim responses")
+def interim(t):
+    def handler(x):
+        if x.request.target == "/hints":
+            x.send(b"HTTP/1.1 103 Early Hints\r\nLink: </a.css>\r\n\r\n"
+                   b"HTTP/1.1 103 Early Hints\r\nLink: </b.css>\r\n\r\n")
+        x.read_body()
+        x.reply(200, x.request.body or b"x")
+
+    sluice = t.sluice(to(t.origin(handler)))
+
+    with t.point("103 is passed on, each of them, before the response"):
+        answer = t.client(sluice).ask("/hints")
+        equal([(i.status, i.get("Link")) for i in answer.interim],
+              [(103, "</a.css>"), (103, "</b.css>")], "interim responses")
+        equal(answer.body, b"x", "body")
+
+    with t.point("an HTTP/1.0 client is never sent a 1xx"):
+        answer = t.client(sluice).ask("/hints", version="1.0")
+        equal((answer.interim, answer.body), ([], b"x"))
+
+
+@group("Expect: 100-continue")
+def expect(t):
+    def handler(x):
+        if x.request.target == "/refuse":
+            x.reply(403, b"no", fields=[("Connection", "close")])
+            x.close()
+            return
+        if x.request.get("Expect"):
+            x.send(b"HTTP/1.1 100 Continue\r\n\r\n")
+        x.read_body()
+        x.reply(200, x.request.body)
+
+    origin = t.origin(handler)
+    sluice = t.sluice(to(origin, route="max_body_size = 1000"))
+    head = post_head(b"Expect: 100-continue\r\nContent-Length: 5\r\n")
+
+    with t.point("the client is told to go on, sends, and is answered"):
+        client = t.client(sluice)
+        client.send(head)
+        equal(client.read_head().status, 100, "status")
+        client.send(b"hello")
+        answer = client.response()
+        equal((answer.status, answer.body, answer.interim), (200, b"hello", []))
+        equal(client.ask("/").status, 200, "status of the next request")
+
+    with t.point("a client that does not wait for it is answered too"):
+        client = t.client(sluice)
+        client.send(head + b"hello")
+        equal(client.response().body, b"hello", "body")
+
+    with t.point("a final answer instead of 100 reaches the client, which need not send the body"):
+        client = t.client(sluice)
+        client.send(post_head(b"Expect: 100-continue\r\nContent-Length: 5\r\n", "/refuse"))
+        answer = client.response()
+        equal((answer.status, answer.interim), (403, []))
+
+    with t.point("what sluice itself refuses is refused before the body"):
+        client = t.client(sluice)
+        client.send(post_head(b"Expect: 100-continue\r\nContent-Length: 5000\r\n"))
+        answer = client.response()
+        equal((answer.status, answer.interim), (413, []))
+
+    with t.point("an expectation nobody knows: 417, or passed on"):
+        client = t.client(sluice)
+        client.send(post_head(b"Expect: wonders\r\nContent-Length: 5\r\n") + b"hello")
+        member(client.response().status, (200, 417), "status")
+
+    with t.point("HTTP/1.0 clients get no 100"):
+        client = t.client(sluice)
+        client.send(b"POST / HTTP/1.0\r\nExpect: 100-continue\r\nContent-Length: 5\r\n\r\nhello")
+        answer = client.response()
+        equal((answer.body, answer.interim), (b"hello", []))
+
+
+@test("an origin that never says 100 gets the body all the same, as one that speaks HTTP/1.0 would")
+def expect_ignored(t):
+    sluice = t.sluice(to(t.origin()))
+    client = t.client(sluice)
+    client.send(post_head(b"Expect: 100-continue\r\nContent-Length: 5\r\n"))
+    # A client that was told nothing sends its body after a while of its own choosing.
+    client.send(b"hello")
+    equal(client.response().body, b"hello", "body")
+
+
+# ---- early answers, half-closed clients, clients that leave ------------------------------------
+
+@group("early answers")
+def early(t):
+    def handler(x):
+        x.reply(413, b"too much", fields=[("Connection", "close")])
+        x.close()
+
+    def handler_that_reads(x):
+        if x.request.target == "/early":
+            x.reply(200, b"early")
+            answered.set()
+        for _ in x.body_pieces():
+            pass
+        if x.request.target != "/early":
+            x.reply(200, b"later")
+
+    answered = t.event()
+    closing = t.sluice(to(t.origin(handler), upstream="retries = 0\nmax_fails = 0"))
+    origin = t.origin(handler_that_reads)
+    reading = t.sluice(to(origin))
+
+    with t.point("an origin that answers and closes while the body is coming: the client gets it"):
+        client = t.client(closing)
+        client.send(post_head(b"Content-Length: 100000000\r\n") + b"x" * 1000)
+        answer = client.response()
+        equal((answer.status, answer.body), (413, b"too much"))
+
+    with t.point("the same to a client that sends on and on before it reads"):
+        client = t.client(closing)
+        client.send(post_head(b"Content-Length: 3000000\r\n"))
+        for _ in range(30):
+            client.try_send(b"x" * 100_000)
+        try:
+            equal(client.response().status, 413, "status")
+        except Ended as ended:
+            raise AssertionError(f"the answer was lost: {ended}") from None
+
+    with t.point("an origin that answers first and reads the body after: both complete"):
+        client = t.client(reading)
+        client.send(post_head(b"Content-Length: 10\r\n", "/early") + b"01234")
+        answer = client.response()
+        equal((answer.status, answer.body), (200, b"early"))
+        if "close" not in answer.tokens("Connection"):
+            client.send(b"56789")
+            equal(client.ask("/next").body, b"later", "body of the next answer")
+
+
+@group("half-closed clients")
+def half_closed(t):
+    gate = t.event()
+
+    def handler(x):
+        x.read_body()
+        gate.wait(DEADLINE_SECONDS)
+        x.reply(200, x.request.body or b"x")
+
+    origin = t.origin(handler)
+    sluice = t.sluice(to(origin))
+
+    with t.point("get the answer to what they sent"):
+        client = t.client(sluice)
+        client.request("/", "POST", body=b"hello")
+        client.finish_sending()
+        origin.wait_requests(1)
+        gate.set()
+        equal(client.response().body, b"hello", "body")
+        client.expect_end()
+
+    with t.point("get the answers to all they pipelined"):
+        client = t.client(sluice)
+        client.send(b"".join(request_bytes(f"/{n}") for n in range(5)))
+        client.finish_sending()
+        equal([client.response().status for _ in range(5)], [200] * 5, "statuses")
+        client.expect_end()
+
+    with t.point("in the middle of a head: closed, nothing forwarded"):
+        count = len(origin.requests)
+        client = t.client(sluice)
+        client.send(b"GET /half HTTP/1.1\r\nHost: a")
+        client.finish_sending()
+        member(client.read_to_any_end()[:12], (b"", b"HTTP/1.1 400"), "what it is told")
+        t.client(sluice).ask("/sentinel")
+        equal(origin.targets()[count:], ["/sentinel"], "targets")
+
+    with t.point("in the middle of a body: the request never ends well at the origin"):
+        client = t.client(sluice)
+        client.send(post_head(b"Content-Length: 10\r\n", "/half-body") + b"01234")
+        client.finish_sending()
+        client.read_to_any_end()
+        t.client(sluice).ask("/sentinel")
+        true(not any(x.complete for x in origin.requests if x.request.target == "/half-body"),
+             "a cut body was complete at the origin")
+
+
+@group("clients that leave")
+def leaving(t):
+    gate = t.event()
+
+    def handler(x):
+        if x.request.target == "/hold":
+            gate.wait(DEADLINE_SECONDS)
+        if x.request.target == "/download":
+            x.send(OK + b"Content-Length: 1000000000\r\n\r\n")
+            while True:
+                x.send(b"x" * 100_000)
+        x.read_body()
+        x.reply(200, b"x")
+
+    origin = t.origin(handler)
+    sluice = t.sluice(to(origin, route="ordering = strict"))
+
+    def exchange_of(target):
+        origin.wait(lambda: target in origin.targets(), target)
+        return next(x for x in origin.requests if x.request.target == target)
+
+    for how in ("close", "reset"):
+        with t.point(f"in the middle of an upload ({how}): the origin sees it cut"):
+            client = t.client(sluice)
+            client.send(post_head(b"Content-Length: 1000000\r\n", f"/upload-{how}") + b"x" * 1000)
+            x = exchange_of(f"/upload-{how}")
+            getattr(client, how)()
+            origin.wait(lambda: x.cut, "the cut upload")
+
+        with t.point(f"in the middle of a chunked upload ({how}): the same"):
+            client = t.client(sluice)
+            client.send(post_head(CHUNKED, f"/chunked-{how}") + b"5\r\nhello\r\n")
+            x = exchange_of(f"/chunked-{how}")
+            getattr(client, how)()
+            origin.wait(lambda: x.cut, "the cut upload")
+
+    with t.point("in the middle of a download: the origin is let go"):
+        client = t.client(sluice)
+        client.request("/download")
+        client.response_head()
+        client.read_exactly(1000)
+        client.reset()
+        # The handler sends for ever; only a closed connection ends it.
+        origin.wait_connections_gone()
+
+    with t.point("while queued: never reaches the origin"):
+        holder = t.client(sluice)
+        holder.request("/hold")
+        exchange_of("/hold")
+        for how in ("close", "reset"):
+            queued = t.client(sluice)
+            queued.request(f"/queued-{how}", "POST", body=b"x")
+            getattr(queued, how)()
+        behind = t.client(sluice)
+        behind.request("/behind")
+        gate.set()
+        equal(holder.response().status, 200, "status")
+        equal(behind.response().status, 200, "status")
+        t.client(sluice).ask("/sentinel")
+        left = [target for target in origin.targets() if target.startswith("/queued")]
+        equal(left, [], "requests of those who left")
+
+
+# ---- large bodies and memory -------------------------------------------------------------------
+
+BLOCK = bytes(range(256)) * 4096  # 1 MiB
+
+
+def send_big(stream, stalled):
+    """Sends BIG_MIB blocks; sets `stalled` when the other side takes nothing for a while."""
+    digest = hashlib.sha256()
+    for number in range(BIG_MIB):
+        block = number.to_bytes(8, "big") + BLOCK[8:]
+        digest.update(block)
+        left = memoryview(block)
+        while left:
+            if not stalled.is_set() and not select.select([], [stream.socket], [], 0.5)[1]:
+                stalled.set()
+            left = left[stream.socket.send(left):]
+    return digest.hexdigest()
+
+
+def take_big(pieces):
+    digest, size = hashlib.sha256(), 0
+    for piece in pieces:
+        digest.update(piece)
+        size += len(piece)
+    return digest.hexdigest(), size
+
+
+def bounded(t, sluice, before):
+    growth = peak_resident_bytes(sluice.pid) - before
+    t.note(f"{BIG_MIB} MiB: resident memory grew by {growth / MIB:.1f} MiB at its peak")
+    if not SANITIZER:
+        true(growth < 8 * MIB, f"resident memory grew by {growth / MIB:.1f} MiB")
+
+
+@test(f"{BIG_MIB} MiB down to a slow reader: every byte, within 8 MiB of memory")
+def big_download(t):
+    stalled, sent = t.event(), {}
+
+    def handler(x):
+        x.read_body()
+        if x.request.target == "/big":
+            x.send(OK + b"Content-Length: %d\r\n\r\n" % (BIG_MIB * MIB))
+            sent["digest"] = send_big(x.stream, stalled)
+        else:
+            x.reply(200, b"x")
+
+    sluice = t.sluice(to(t.origin(handler)))
+    client = t.client(sluice)
+    client.ask("/warm")
+    before = resident_bytes(sluice.pid)
+    client.request("/big")
+    head = client.response_head()
+    # It reads nothing more until the origin can't send any more: sluice must not swallow it all.
+    true(stalled.wait(DEADLINE_SECONDS), "the origin was never held back")
+    digest, size = take_big(client.body_pieces(head))
+    equal((size, digest), (BIG_MIB * MIB, sent["digest"]), "the body")
+    bounded(t, sluice, before)
+
+
+@test(f"{BIG_MIB} MiB up to a slow reader: every byte, within 8 MiB of memory")
+def big_upload(t):
+    stalled, got = t.event(), {}
+
+    def handler(x):
+        if x.request.target == "/big":
+            stalled.wait(DEADLINE_SECONDS)
+            got["body"] = take_big(x.body_pieces())
+        x.read_body()
+        x.reply(200, b"x")
+
+    sluice = t.sluice(to(t.origin(handler)))
+    client = t.client(sluice)
+    client.ask("/warm")
+    before = resident_bytes(sluice.pid)
+    client.send(post_head(b"Content-Length: %d\r\n" % (BIG_MIB * MIB), "/big"))
+    digest = send_big(client, stalled)
+    true(stalled.is_set(), "the client was never held back")
+    equal(client.response().status, 200, "status")
+    equal(got["body"], (digest, BIG_MIB * MIB), "the body")
+    bounded(t, sluice, before)
+
+
+@test("100 slow readers at once: each holds a bounded part of sluice's memory")
+def many_slow_readers(t):
+    stalls = [t.event() for _ in range(100)]
+
+    def handler(x):
+        x.read_body()
+        if x.request.target == "/warm":
+            x.reply(200, b"x")
+            return
+        x.send(OK + b"Content-Length: %d\r\n\r\n" % (64 * MIB))
+        stalled = stalls[int(x.request.target[1:])]
+        while True:
+            if not stalled.is_set() and not select.select([], [x.stream.socket], [], 0.5)[1]:
+                stalled.set()
+            x.send(BLOCK)
+
+    sluice = t.sluice(to(t.origin(handler)))
+    t.client(sluice).ask("/warm")
+    before = resident_bytes(sluice.pid)
+    clients = [t.client(sluice, receive_buffer=4096) for _ in stalls]
+    for number, client in enumerate(clients):
+        client.request(f"/{number}")
+    for stalled in stalls:
+        true(stalled.wait(DEADLINE_SECONDS), "an origin was never held back")
+    growth = peak_resident_bytes(sluice.pid) - before
+    t.note(f"100 held-back downloads: resident memory grew by {growth / MIB:.1f} MiB")
+    if not SANITIZER:
+        true(growth < 100 * MIB / 4, f"resident memory grew by {growth / MIB:.1f} MiB for 100 readers")
+
+
+main()

@@ -1,0 +1,135 @@
+"""Upgrade: after a 101 sluice carries bytes, both ways and nothing else."""
+from lib.client import request_bytes
+from lib.sluice import to
+from lib.tap import equal, group, main, test, true
+
+SWITCH = b"HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: shout\r\n\r\n"
+ASK = [("Connection", "Upgrade"), ("Upgrade", "shout")]
+
+
+def shout(x):
+    """Sends back what it is sent, in capitals, until the other side ends; then says so and ends."""
+    x.read_body()
+    x.complete = True
+    if x.request.tokens("Upgrade") != ["shout"] or x.request.target == "/refuse":
+        x.reply(200, b"plain")
+        return
+    x.send(SWITCH + b"with the handshake;")
+    while data := x.stream.read_some():
+        x.send(data.upper())
+    x.send(b"goodbye")
+    x.close()
+
+
+def upgraded(t, sluice, more=b""):
+    client = t.client(sluice)
+    client.send(request_bytes("/tunnel", fields=ASK) + more)
+    answer = client.response_head()
+    equal((answer.status, answer.tokens("Upgrade")), (101, ["shout"]))
+    true("upgrade" in answer.tokens("Connection"), f"Connection {answer.get('Connection')}")
+    equal(client.read_exactly(19), b"with the handshake;", "bytes behind the 101")
+    return client
+
+
+@group("tunnels")
+def tunnels(t):
+    origin = t.origin(shout)
+    sluice = t.sluice(to(origin))
+
+    with t.point("bytes go both ways, those sent along with the handshake too"):
+        client = upgraded(t, sluice, b"early words;")
+        equal(client.read_exactly(12), b"EARLY WORDS;", "bytes behind the request")
+        for n in range(50):
+            client.send(b"message %d\0\r\n" % n)
+            expected = b"MESSAGE %d\0\r\n" % n
+            equal(client.read_exactly(len(expected)), expected, "echo")
+        seen = origin.last()
+        equal(seen.tokens("Upgrade"), ["shout"], "Upgrade at the origin")
+        true("upgrade" in seen.tokens("Connection"), "Connection at the origin")
+
+    with t.point("much at once, both ways"):
+        client = upgraded(t, sluice)
+        data = b"0123456789abcdef" * 4096
+        for _ in range(50):
+            client.send(data)
+            equal(client.read_exactly(len(data)), data.upper(), "echo")
+
+    with t.point("a half close of the client reaches the origin, whose last words still come back"):
+        client = upgraded(t, sluice)
+        client.send(b"bye")
+        client.finish_sending()
+        equal(client.read_to_end(), b"BYEgoodbye", "last words")
+
+    with t.point("a client that vanishes: the origin's side is closed"):
+        client = upgraded(t, sluice)
+        client.reset()
+        origin.wait_connections_gone()
+
+    with t.point("what looks like HTTP in a tunnel is bytes"):
+        count = len(origin.requests)
+        client = upgraded(t, sluice)
+        data = request_bytes("/inside")
+        client.send(data)
+        equal(client.read_exactly(len(data)), data.upper(), "echo")
+        equal(len(origin.requests), count + 1, "requests at the origin")
+
+    with t.point("a refused upgrade is an answer like any other, and the connection goes on"):
+        client = t.client(sluice)
+        for _ in range(2):
+            answer = client.ask("/refuse", fields=ASK)
+            equal((answer.status, answer.body), (200, b"plain"))
+
+
+@test("an origin that ends the tunnel: the client gets all it said, then the end")
+def origin_ends(t):
+    def handler(x):
+        x.send(SWITCH + b"words" * 100_000)
+        x.close()
+
+    sluice = t.sluice(to(t.origin(handler)))
+    client = t.client(sluice)
+    client.request("/", fields=ASK)
+    client.response_head()
+    equal(len(client.read_to_end()), 500_000, "bytes before the end")
+
+
+@test("a tunnel in which nobody speaks ends after tunnel_timeout")
+def tunnel_timeout(t):
+    origin = t.origin(shout)
+    sluice = t.sluice(to(origin, upstream="tunnel_timeout = 300ms"))
+    client = upgraded(t, sluice)
+    client.read_to_any_end()
+    origin.wait_connections_gone()
+
+
+@test("a tunnel outlives the timeouts that are meant for messages")
+def other_timeouts(t):
+    sluice = t.sluice(to(t.origin(shout), upstream="idle_timeout = 200ms\nfirst_byte_timeout = 200ms"),
+                      listener="idle_timeout = 200ms\nheader_timeout = 200ms\nbody_timeout = 200ms")
+    client = upgraded(t, sluice)
+    other = t.client(sluice)
+    other.expect_end()  # as long as this takes, idle_timeout has passed for the tunnel as well
+    t.client(sluice).expect_end()
+    client.send(b"still here")
+    equal(client.read_exactly(10), b"STILL HERE", "echo")
+
+
+@test("`upgrade = off` on a route: the fields are taken off, the request is served")
+def upgrade_off(t):
+    origin = t.origin(shout)
+    sluice = t.sluice(to(origin, route="upgrade = off"))
+    answer = t.client(sluice).ask("/", fields=ASK)
+    equal((answer.status, answer.body), (200, b"plain"))
+    equal(origin.last().get("Upgrade"), None, "Upgrade at the origin")
+
+
+@test("a tunnel orders nothing: its client's other requests go on, also under strict")
+def tunnel_and_queue(t):
+    sluice = t.sluice(to(t.origin(shout), route="ordering = strict"))
+    client = upgraded(t, sluice)
+    equal(t.client(sluice).ask("/refuse", "POST", body=b"x").body, b"plain", "body")
+    client.send(b"x")
+    equal(client.read_exactly(1), b"X", "echo")
+
+
+main()
