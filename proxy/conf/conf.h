@@ -15,6 +15,7 @@
 #ifndef CONF_CONF_H
 #define CONF_CONF_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -35,16 +36,26 @@ struct conf_cidrs {
 	size_t count;
 };
 
-/* Where to listen or connect. `host` is a name when it is not a literal address. */
-enum conf_address_kind { CONF_ADDRESS_INET, CONF_ADDRESS_NAME, CONF_ADDRESS_UNIX };
+/* Where to listen or connect. `host` is a name when it is not a literal address. Only a `bind` can
+ * be systemd:NAME, a socket that systemd opened and passes by that name. */
+enum conf_address_kind {
+	CONF_ADDRESS_INET,
+	CONF_ADDRESS_NAME,
+	CONF_ADDRESS_UNIX,
+	CONF_ADDRESS_SYSTEMD
+};
 struct conf_address {
 	enum conf_address_kind kind;
+	unsigned line;
 	const char *text; /* as written */
-	const char *host; /* name, or unix path */
+	const char *host; /* address, name, unix path, or systemd's name */
 	uint16_t port;
 	struct sockaddr_storage socket; /* INET and UNIX */
 	socklen_t socket_len;
 };
+
+struct arena;
+struct conf_source;
 
 struct conf_text_list {
 	const char **items;
@@ -237,6 +248,18 @@ struct conf_route {
 		deny_keys; /* by the first limit's key value; allow: no limits; deny: 403 */
 };
 
+/*
+ * A host pattern and the routes that have it, most specific path first. When one route has several
+ * hosts, `routes` below can't stand in one order that is right for all of them; this can: try the
+ * patterns that fit a request's host in the order of `hosts`, and each one's routes in theirs. The
+ * first that fits in path and method is the one.
+ */
+struct conf_host {
+	const char *text; /* api.example.com; *.example.com; "" for any host */
+	const struct conf_route **routes;
+	size_t route_count;
+};
+
 enum conf_access_format { CONF_ACCESS_COMBINED, CONF_ACCESS_JSON };
 
 struct conf {
@@ -273,6 +296,14 @@ struct conf {
 	const struct conf_plan *default_plan; /* [plan default]; NULL: no limits for the unlisted */
 	struct conf_route *routes;            /* most specific first */
 	size_t route_count;
+	struct conf_host *hosts; /* exact ones in byte order, wildcards from the longest, any */
+	size_t host_count;
+	size_t exact_host_count; /* so many of them, the first ones, are exact */
+
+	/* conf/'s own */
+	struct arena *arena; /* owns all of the above and this struct */
+	const struct conf_source *source;
+	atomic_uint *holders;
 };
 
 /* One error, for people: `file:line: what is wrong; what was expected`. */
@@ -294,7 +325,8 @@ struct conf_errors {
 struct conf *conf_load(const char *path, struct conf_errors *errors);
 
 /* The same from a text in memory; `name` stands for the file in messages. Relative file: paths are
- * taken from `folder`. */
+ * taken from `folder`; when it is NULL, no
+ * file is looked at and those named are taken to be empty. */
 struct conf *conf_parse(const char *text, size_t len, const char *name, const char *folder,
 	struct conf_errors *errors);
 

@@ -1,0 +1,332 @@
+/* From the reader's lines to sections' structs, by the table. See build.h. */
+#include "conf/build.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "conf/value.h"
+
+/* Names of sections: they stand in header fields, metrics and log lines. */
+static bool is_name(struct slice name)
+{
+	for (size_t i = 0; i < name.len; i++) {
+		char c = name.at[i];
+		bool letter = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
+		bool digit = c >= '0' && c <= '9';
+
+		if (!letter && !digit && c != '-' && c != '_' && c != '.')
+			return false;
+	}
+	return name.len > 0 && name.len <= 64;
+}
+
+const char *instance_title(struct build *build, const struct instance *instance)
+{
+	return arena_format(build->arena, "[%s%s%s]", instance->section->kind,
+		*instance->name ? " " : "", instance->name);
+}
+
+const struct setting *instance_setting(const struct instance *instance, const char *key)
+{
+	for (const struct setting *setting = instance->settings; setting; setting = setting->next)
+		if (strcmp(setting->option->name, key) == 0)
+			return setting;
+	return NULL;
+}
+
+void build_fail(struct build *build, const struct instance *instance, unsigned line,
+	const char *format, ...)
+{
+	char text[1280];
+	va_list args;
+
+	va_start(args, format);
+	vsnprintf(text, sizeof(text), format, args);
+	va_end(args);
+	conf_errors_add(
+		build->errors, build->name, line, "%s %s", instance_title(build, instance), text);
+}
+
+/* ---- values ---- */
+
+static bool set_value(struct value *value, void *object, const char *text, size_t len)
+{
+	value->text = (struct slice){text, len};
+	value->at = (char *)object + value->option->offset;
+	return value->option->type->parse(value);
+}
+
+void value_set_defaults(struct value *value, const struct option_section *section, void *object)
+{
+	for (size_t i = 0; i < *section->option_count; i++) {
+		const struct option *option = &section->options[i];
+		struct value one = *value;
+
+		if (!option->fallback)
+			continue;
+		one.option = option;
+		set_value(&one, object, option->fallback, strlen(option->fallback));
+	}
+}
+
+static const char *near_option(const struct option_section *section, struct slice name)
+{
+	struct near_miss near = {.word = name};
+
+	for (size_t i = 0; i < *section->option_count; i++)
+		near_miss_offer(&near, section->options[i].name);
+	return near.best;
+}
+
+bool value_set_option(struct value *value, const struct option_section *section, void *object,
+	struct slice name, struct slice text)
+{
+	struct value one = *value;
+	const char *near;
+
+	one.option = option_find(section, name);
+	if (one.option && text.len > 0)
+		return set_value(&one, object, text.at, text.len);
+	if (one.option)
+		return value_fail(value, "%s has no value", one.option->name);
+	near = near_option(section, name);
+	if (near)
+		return value_fail(
+			value, "unknown %.*s=, did you mean %s=?", SLICE_ARGS(name), near);
+	return value_fail(value, "unknown %.*s=", SLICE_ARGS(name));
+}
+
+/* ---- sections ---- */
+
+static struct instance *find_instance(
+	const struct build *build, const struct option_section *section, struct slice name)
+{
+	for (struct instance *instance = build->source->instances; instance;
+		instance = instance->next)
+		if (instance->section == section && slice_equal(name, slice_of(instance->name)))
+			return instance;
+	return NULL;
+}
+
+static struct instance *add_instance(
+	struct build *build, const struct option_section *section, unsigned line, struct slice name)
+{
+	struct instance *instance = arena_alloc(build->arena, sizeof(*instance));
+	struct value value = {.build = build, .instance = instance, .line = line};
+
+	instance->section = section;
+	instance->name = arena_text(build->arena, name);
+	instance->line = line;
+	instance->settings_tail = &instance->settings;
+	instance->object = section->inside_conf ? (void *)build->conf
+						: arena_alloc(build->arena, section->size);
+	value_set_defaults(&value, section, instance->object);
+	return instance;
+}
+
+static void keep_instance(struct build *build, struct instance *instance)
+{
+	*build->source->instances_tail = instance;
+	build->source->instances_tail = &instance->next;
+}
+
+static void unknown_section(struct build *build, unsigned line, struct slice kind)
+{
+	struct near_miss near = {.word = kind};
+
+	for (size_t i = 0; i < SECTIONS; i++)
+		if (i != SECTION_SERVER)
+			near_miss_offer(&near, option_sections[i].kind);
+	if (near.best)
+		conf_errors_add(build->errors, build->name, line,
+			"unknown section [%.*s], did you mean [%s%s]?", SLICE_ARGS(kind), near.best,
+			option_section_find(slice_of(near.best))->named ? " NAME" : "");
+	else
+		conf_errors_add(build->errors, build->name, line,
+			"unknown section [%.*s]; expected sluice, admin, listener, upstream, "
+			"limit, "
+			"plans, plan or route",
+			SLICE_ARGS(kind));
+}
+
+static void begin_section(void *user, unsigned line, struct slice kind, struct slice name)
+{
+	struct build *build = user;
+	const struct option_section *section = option_section_find(kind);
+	const struct instance *first;
+	struct instance *instance;
+
+	build->outside = false;
+	build->current = NULL;
+	if (!section) {
+		unknown_section(build, line, kind);
+		return;
+	}
+	/* Its settings are looked at even when the name is not right: all errors at once. */
+	first = find_instance(build, section, section->named ? name : SLICE(""));
+	instance = add_instance(build, section, line, name);
+	build->current = instance;
+	if (first)
+		conf_errors_add(build->errors, build->name, line,
+			"%s stands there twice; the first is in line %u",
+			instance_title(build, instance), first->line);
+	else if (!section->named && name.len > 0)
+		conf_errors_add(build->errors, build->name, line,
+			"[%.*s %.*s] has a name; expected [%.*s]", SLICE_ARGS(kind),
+			SLICE_ARGS(name), SLICE_ARGS(kind));
+	else if (section->named && !is_name(name))
+		conf_errors_add(build->errors, build->name, line,
+			"%s %s; expected [%s NAME] with at most 64 letters, digits and -_.",
+			instance_title(build, instance),
+			name.len ? "has a name that can't be one" : "has no name", section->kind);
+	else
+		keep_instance(build, instance);
+}
+
+/* ---- settings ---- */
+
+static void unknown_key(
+	struct build *build, const struct instance *instance, unsigned line, struct slice key)
+{
+	const char *near = near_option(instance->section, key);
+
+	for (size_t i = 0; i < SECTIONS && !near; i++) {
+		const struct option_section *section = &option_sections[i];
+
+		if (i == SECTION_SERVER || !option_find(section, key))
+			continue;
+		build_fail(build, instance, line, "%.*s: unknown key here; it belongs in [%s%s]",
+			SLICE_ARGS(key), section->kind, section->named ? " NAME" : "");
+		return;
+	}
+	if (near)
+		build_fail(build, instance, line, "%.*s: unknown key, did you mean \"%s\"?",
+			SLICE_ARGS(key), near);
+	else
+		build_fail(build, instance, line,
+			"%.*s: unknown key; expected one that `sluice check --keys` lists",
+			SLICE_ARGS(key));
+}
+
+static void take_setting(void *user, unsigned line, const char *key, const char *text)
+{
+	struct build *build = user;
+	struct instance *instance = build->current;
+	struct value value = {.build = build, .instance = instance, .line = line};
+	const struct setting *before;
+	struct setting *setting;
+
+	if (build->outside)
+		conf_errors_add(build->errors, build->name, line,
+			"%s = %s stands before any section; expected [section] first", key, text);
+	if (!instance)
+		return;
+	value.option = option_find(instance->section, slice_of(key));
+	if (!value.option) {
+		unknown_key(build, instance, line, slice_of(key));
+		return;
+	}
+	before = instance_setting(instance, key);
+	if (before && !(value.option->flags & OPTION_REPEATABLE)) {
+		build_fail(build, instance, line, "%s stands there twice; the first is in line %u",
+			key, before->line);
+		return;
+	}
+	setting = arena_alloc(build->arena, sizeof(*setting));
+	*setting = (struct setting){
+		value.option, arena_text(build->arena, slice_of(text)), line, NULL};
+	*instance->settings_tail = setting;
+	instance->settings_tail = &setting->next;
+	if (*text)
+		set_value(&value, instance->object, setting->text, strlen(text));
+	else
+		value_fail(&value, "there is no value");
+}
+
+/* ---- all of it ---- */
+
+static size_t count_instances(const struct build *build, enum section_id id)
+{
+	size_t count = 0;
+
+	for (const struct instance *instance = build->source->instances; instance;
+		instance = instance->next)
+		count += instance->section->id == id;
+	return count;
+}
+
+/* The sections' structs in one array, in file order; instances point into it from now on. */
+static void *collect(struct build *build, enum section_id id, size_t *count)
+{
+	size_t size = option_sections[id].size;
+	char *array = arena_alloc(build->arena, (*count = count_instances(build, id)) * size);
+	char *next = array;
+
+	for (struct instance *instance = build->source->instances; instance;
+		instance = instance->next) {
+		if (instance->section->id != id)
+			continue;
+		memcpy(next, instance->object, size);
+		instance->object = next;
+		next += size;
+	}
+	return array;
+}
+
+static void collect_all(struct build *build)
+{
+	struct conf *conf = build->conf;
+
+	conf->listeners = collect(build, SECTION_LISTENER, &conf->listener_count);
+	conf->upstreams = collect(build, SECTION_UPSTREAM, &conf->upstream_count);
+	conf->limits = collect(build, SECTION_LIMIT, &conf->limit_count);
+	conf->plans = collect(build, SECTION_PLAN, &conf->plan_count);
+	conf->routes = collect(build, SECTION_ROUTE, &conf->route_count);
+	for (struct instance *instance = build->source->instances; instance;
+		instance = instance->next) {
+		switch (instance->section->id) {
+		case SECTION_LISTENER:
+			((struct conf_listener *)instance->object)->name = instance->name;
+			((struct conf_listener *)instance->object)->line = instance->line;
+			break;
+		case SECTION_UPSTREAM:
+			((struct conf_upstream *)instance->object)->name = instance->name;
+			((struct conf_upstream *)instance->object)->line = instance->line;
+			break;
+		case SECTION_LIMIT:
+			((struct conf_limit *)instance->object)->name = instance->name;
+			((struct conf_limit *)instance->object)->line = instance->line;
+			break;
+		case SECTION_PLAN:
+			((struct conf_plan *)instance->object)->name = instance->name;
+			((struct conf_plan *)instance->object)->line = instance->line;
+			break;
+		case SECTION_ROUTE:
+			((struct conf_route *)instance->object)->name = instance->name;
+			((struct conf_route *)instance->object)->line = instance->line;
+			break;
+		case SECTION_SLUICE:
+		case SECTION_ADMIN:
+		case SECTION_SERVER:
+		case SECTION_PLANS:
+		case SECTIONS:
+			break;
+		}
+	}
+	for (unsigned i = 0; i < conf->upstream_count; i++)
+		conf->upstreams[i].index = i;
+	for (unsigned i = 0; i < conf->limit_count; i++)
+		conf->limits[i].index = i;
+}
+
+void build_read(struct build *build, struct slice text)
+{
+	const struct reader_handler handler = {begin_section, take_setting, build};
+	const struct option_section *sluice = &option_sections[SECTION_SLUICE];
+
+	build->outside = true;
+	/* A file need not have [sluice] for its defaults to count. */
+	add_instance(build, sluice, 0, SLICE(""));
+	reader_run(text, build->name, &handler, build->errors);
+	collect_all(build);
+}

@@ -1,0 +1,79 @@
+/*
+ * A snapshot in the making.
+ *
+ *   reader --section, setting--> build: instance, row of the table, value --> check, order --> conf
+ *
+ * An instance is one section of the file: its struct, and its settings as they were written, which
+ * later checks point at and `sluice check --dump` prints.
+ */
+#ifndef CONF_BUILD_H
+#define CONF_BUILD_H
+
+#include "conf/arena.h"
+#include "conf/conf.h"
+#include "conf/errors.h"
+#include "conf/options.h"
+#include "conf/reader.h"
+
+/* A name that stands for a section elsewhere in the file: looked up when all is read. */
+struct reference {
+	const struct option *option;
+	const char *name;
+	unsigned line;
+};
+
+struct setting {
+	const struct option *option;
+	const char *text;
+	unsigned line;
+	struct setting *next;
+};
+
+struct instance {
+	const struct option_section *section;
+	const char *name; /* "" when the section has none */
+	unsigned line;
+	void *object; /* the section's struct */
+	struct setting *settings, **settings_tail;
+	struct reference *references;
+	size_t reference_count;
+	struct instance *next;
+};
+
+/* What conf.source points at: the file as it was written, for dumps. */
+struct conf_source {
+	struct instance *instances, **instances_tail;
+};
+
+struct build {
+	struct arena *arena;
+	struct conf *conf;
+	struct conf_source *source;
+	struct conf_errors *errors;
+	const char *name;         /* of the file, in messages */
+	const char *folder;       /* what relative paths are taken from; may be "" */
+	struct instance *current; /* NULL: in a section nobody knows */
+	bool outside;             /* before the first section */
+	bool names_files;         /* are files looked at? Not when fuzzing */
+};
+
+/* Reads all sections and settings, applies the defaults and collects the sections' structs. */
+void build_read(struct build *build, struct slice text);
+
+/* What only the whole shows: references, required keys, keys that exclude each other. check.c */
+void check_snapshot(struct build *build);
+
+/* Sorts the routes and makes the table of hosts. order.c */
+void order_routes(struct build *build);
+
+/* `[kind name]` for messages, from the arena. */
+const char *instance_title(struct build *build, const struct instance *instance);
+
+/* The first line of a setting by its key, or NULL when the file does not have it. */
+const struct setting *instance_setting(const struct instance *instance, const char *key);
+
+/* `name:line: [section] what` */
+void build_fail(struct build *build, const struct instance *instance, unsigned line,
+	const char *format, ...) __attribute__((format(printf, 4, 5)));
+
+#endif

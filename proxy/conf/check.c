@@ -1,0 +1,401 @@
+/*
+ * What can only be checked when all is read: references, required keys, keys that need or exclude
+ * each other. Also fills in what follows from them.
+ */
+#include "conf/build.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/un.h>
+
+/* ---- required keys ---- */
+
+static void check_required(struct build *build, const struct instance *instance)
+{
+	const struct option_section *section = instance->section;
+
+	for (size_t i = 0; i < *section->option_count; i++) {
+		const struct option *option = &section->options[i];
+
+		if ((option->flags & OPTION_REQUIRED) && !instance_setting(instance, option->name))
+			build_fail(build, instance, instance->line, "has no %s; expected %s = %s",
+				option->name, option->name, option->type->expected);
+	}
+}
+
+static void check_present(struct build *build)
+{
+	const struct conf *conf = build->conf;
+
+	if (build->source->instances == NULL && build->errors->count == 0)
+		conf_errors_add(build->errors, build->name, 0,
+			"the file is empty; expected at least a listener, an upstream and a route");
+	else if (conf->listener_count == 0)
+		conf_errors_add(build->errors, build->name, 0,
+			"there is no [listener NAME]; expected one, with bind = ADDRESS:PORT");
+	if (build->source->instances && conf->route_count == 0)
+		conf_errors_add(build->errors, build->name, 0,
+			"there is no [route NAME]; expected one, with upstream = NAME");
+}
+
+/* ---- references ---- */
+
+static void *find_named(struct build *build, enum section_id id, const char *name)
+{
+	for (struct instance *instance = build->source->instances; instance;
+		instance = instance->next)
+		if (instance->section->id == id && strcmp(instance->name, name) == 0)
+			return instance->object;
+	return NULL;
+}
+
+static void *resolve(struct build *build, const struct instance *instance,
+	const struct reference *reference, enum section_id id)
+{
+	struct near_miss near = {.word = slice_of(reference->name)};
+	const char *kind = option_sections[id].kind;
+	void *found = find_named(build, id, reference->name);
+
+	if (found)
+		return found;
+	for (struct instance *other = build->source->instances; other; other = other->next)
+		if (other->section->id == id)
+			near_miss_offer(&near, other->name);
+	if (near.best)
+		build_fail(build, instance, reference->line,
+			"%s: there is no [%s %s], did you mean \"%s\"?", reference->option->name,
+			kind, reference->name, near.best);
+	else
+		build_fail(build, instance, reference->line,
+			"%s: there is no [%s %s]; expected the name of one",
+			reference->option->name, kind, reference->name);
+	return NULL;
+}
+
+/* The limits that a route or plan names, each once. */
+static const struct conf_limit **resolve_limits(
+	struct build *build, const struct instance *instance, size_t *count)
+{
+	const struct conf_limit **limits = NULL;
+
+	*count = 0;
+	for (size_t i = 0; i < instance->reference_count; i++) {
+		const struct reference *reference = &instance->references[i];
+		const struct conf_limit *limit;
+		bool twice = false;
+
+		if (strcmp(reference->option->name, "limits") != 0 ||
+			(instance->section->id == SECTION_ROUTE &&
+				strcmp(reference->name, "plan") == 0))
+			continue;
+		limit = resolve(build, instance, reference, SECTION_LIMIT);
+		for (size_t j = 0; j < *count && limit; j++)
+			twice = twice || limits[j] == limit;
+		if (twice)
+			build_fail(build, instance, reference->line,
+				"limits: \"%s\" stands there twice; expected each limit once",
+				reference->name);
+		if (!limit || twice)
+			continue;
+		limits = arena_grow(build->arena, limits, *count, sizeof(*limits));
+		limits[(*count)++] = limit;
+	}
+	return limits;
+}
+
+/* ---- sections ---- */
+
+static void check_upstream(struct build *build, const struct instance *instance)
+{
+	const struct conf_upstream *upstream = instance->object;
+	const struct setting *setting;
+
+	if (upstream->max_in_flight_floor > upstream->max_in_flight_ceiling) {
+		setting = instance_setting(instance, "max_in_flight_floor");
+		if (!setting)
+			setting = instance_setting(instance, "max_in_flight_ceiling");
+		build_fail(build, instance, setting->line,
+			"%s: the floor, %u, is above the ceiling, %u; expected it below",
+			setting->option->name, upstream->max_in_flight_floor,
+			upstream->max_in_flight_ceiling);
+	}
+	setting = instance_setting(instance, "hash_key");
+	if (setting && upstream->balance != CONF_BALANCE_HASH)
+		build_fail(build, instance, setting->line,
+			"hash_key: the balance is another; expected balance = hash with it");
+	setting = instance_setting(instance, "fail_timeout");
+	if (setting && upstream->fail_timeout_ms > upstream->fail_timeout_max_ms)
+		build_fail(build, instance, setting->line,
+			"fail_timeout: it is above fail_timeout_max; expected at most %llums",
+			(unsigned long long)upstream->fail_timeout_max_ms);
+	for (size_t i = 0; i < upstream->server_count; i++)
+		for (size_t j = 0; j < i; j++)
+			if (strcmp(upstream->servers[i].address.text,
+				    upstream->servers[j].address.text) == 0) {
+				build_fail(build, instance, upstream->servers[i].line,
+					"server: %s stands there twice; the first is in line %u",
+					upstream->servers[i].address.text,
+					upstream->servers[j].line);
+				break;
+			}
+}
+
+/* A key that means nothing with the algorithm that the limit has. */
+static void check_not(struct build *build, const struct instance *instance, const char *key,
+	const char *without, const char *expected)
+{
+	const struct setting *setting = instance_setting(instance, key);
+
+	if (setting)
+		build_fail(build, instance, setting->line,
+			"%s: it says nothing with %s; expected %s", key, without, expected);
+}
+
+static void check_limit(struct build *build, const struct instance *instance)
+{
+	struct conf_limit *limit = instance->object;
+	const struct setting *rate = instance_setting(instance, "rate");
+	const struct setting *concurrency = instance_setting(instance, "concurrency");
+
+	if (strcmp(limit->name, "plan") == 0)
+		build_fail(build, instance, instance->line,
+			"can't have that name, which stands for a plan's limits; expected another");
+	if (!rate && !concurrency)
+		build_fail(build, instance, instance->line,
+			"has no rate; expected rate = AMOUNT per PERIOD, or concurrency = NUMBER");
+	if (rate && concurrency) {
+		const struct setting *second = rate->line > concurrency->line ? rate : concurrency;
+
+		build_fail(build, instance, second->line,
+			"%s: the limit has a %s too, in line %u; expected one of them",
+			second->option->name, second == rate ? "concurrency" : "rate",
+			second == rate ? concurrency->line : rate->line);
+	}
+	if (limit->time_zone) {
+		limit->algorithm = CONF_LIMIT_CALENDAR;
+		check_not(build, instance, "algorithm", "a calendar rate",
+			"a period such as 24h, or no algorithm");
+	} else if (concurrency && !rate) {
+		limit->algorithm = CONF_LIMIT_CONCURRENCY;
+		check_not(build, instance, "algorithm", "concurrency", "none");
+		check_not(build, instance, "on_exceed", "concurrency", "none");
+		check_not(build, instance, "count_refused", "concurrency", "none");
+	}
+	if (limit->algorithm != CONF_LIMIT_GCRA)
+		check_not(build, instance, "burst", "anything but gcra", "algorithm = gcra too");
+	if (limit->algorithm != CONF_LIMIT_RING)
+		check_not(build, instance, "precision", "anything but a ring",
+			"algorithm = ring and no calendar");
+}
+
+static void check_plan(struct build *build, const struct instance *instance)
+{
+	struct conf_plan *plan = instance->object;
+	const struct setting *callers = instance_setting(instance, "callers");
+
+	plan->limits = resolve_limits(build, instance, &plan->limit_count);
+	if (strcmp(plan->name, "default") == 0) {
+		build->conf->default_plan = plan;
+		if (callers)
+			build_fail(build, instance, callers->line,
+				"callers: this plan is for those on no list; expected none");
+	} else if (!callers) {
+		build_fail(build, instance, instance->line,
+			"has no callers; expected callers = file:PATH");
+	}
+}
+
+/* 'plan' among the limits, and how many stand before it. */
+static void check_plan_word(struct build *build, const struct instance *instance)
+{
+	struct conf_route *route = instance->object;
+	size_t before = 0;
+
+	for (size_t i = 0; i < instance->reference_count; i++) {
+		const struct reference *reference = &instance->references[i];
+
+		if (strcmp(reference->option->name, "limits") != 0)
+			continue;
+		if (strcmp(reference->name, "plan") != 0) {
+			before += find_named(build, SECTION_LIMIT, reference->name) != NULL;
+			continue;
+		}
+		if (route->plan_limits)
+			build_fail(build, instance, reference->line,
+				"limits: \"plan\" stands there twice; expected it once");
+		else if (!find_named(build, SECTION_PLANS, ""))
+			build_fail(build, instance, reference->line,
+				"limits: there is no [plans] that \"plan\" could stand for; "
+				"expected "
+				"that section, with key = KEY");
+		if (!route->plan_limits)
+			route->plan_position = before;
+		route->plan_limits = true;
+	}
+}
+
+static void check_route(struct build *build, const struct instance *instance)
+{
+	static struct key_part ip = {.kind = KEY_IP};
+	static struct key_alternative alternative = {&ip, 1};
+	static const struct conf_key ip_key = {"ip", &alternative, 1};
+	struct conf_route *route = instance->object;
+	const struct setting *strip = instance_setting(instance, "strip_prefix");
+
+	for (size_t i = 0; i < instance->reference_count; i++)
+		if (strcmp(instance->references[i].option->name, "upstream") == 0)
+			route->upstream = resolve(
+				build, instance, &instance->references[i], SECTION_UPSTREAM);
+	route->limits = resolve_limits(build, instance, &route->limit_count);
+	check_plan_word(build, instance);
+	if (!route->session && route->limit_count > 0)
+		route->session = route->limits[0]->key;
+	else if (!route->session && route->plan_limits)
+		route->session = build->conf->plans_key;
+	if (!route->session)
+		route->session = &ip_key;
+	if (strip && route->strip_prefix && route->path && route->path_kind != CONF_PATH_REGEX &&
+		strncmp(route->path, route->strip_prefix, strlen(route->strip_prefix)) != 0)
+		build_fail(build, instance, strip->line,
+			"strip_prefix: no path under %s begins with %s; expected the front of the "
+			"route's path",
+			route->path, route->strip_prefix);
+}
+
+/* ---- over sections ---- */
+
+static void check_plans(struct build *build)
+{
+	const struct conf *conf = build->conf;
+	const struct instance *plans = NULL, *plan = NULL;
+
+	for (const struct instance *instance = build->source->instances; instance;
+		instance = instance->next) {
+		if (instance->section->id == SECTION_PLANS)
+			plans = instance;
+		if (instance->section->id == SECTION_PLAN && !plan)
+			plan = instance;
+	}
+	if (plan && !plans)
+		build_fail(build, plan, plan->line,
+			"is there without [plans]; expected that section, with key = KEY");
+	if (plans && !conf->plan_count)
+		build_fail(build, plans, plans->line,
+			"is there without a plan; expected [plan NAME] or [plan default]");
+}
+
+struct caller {
+	const char *key;
+	const struct conf_plan *plan;
+};
+
+static int compare_callers(const void *a, const void *b)
+{
+	const struct caller *x = a, *y = b;
+	int order = strcmp(x->key, y->key);
+
+	if (order == 0 && x->plan != y->plan)
+		order = x->plan < y->plan ? -1 : 1;
+	return order;
+}
+
+/* A key in two plans has no plan. Keys are secrets, so the message does not tell it whole. */
+static void check_callers(struct build *build)
+{
+	const struct conf *conf = build->conf;
+	struct caller *callers;
+	size_t count = 0, next = 0, told = 0;
+
+	for (size_t i = 0; i < conf->plan_count; i++)
+		count += conf->plans[i].callers.count;
+	if (count < 2)
+		return;
+	callers = arena_alloc(build->arena, count * sizeof(*callers));
+	for (size_t i = 0; i < conf->plan_count; i++)
+		for (size_t j = 0; j < conf->plans[i].callers.count; j++)
+			callers[next++] =
+				(struct caller){conf->plans[i].callers.items[j], &conf->plans[i]};
+	qsort(callers, count, sizeof(*callers), compare_callers);
+	for (size_t i = 1; i < count && told < 10; i++) {
+		if (callers[i].plan == callers[i - 1].plan ||
+			strcmp(callers[i].key, callers[i - 1].key) != 0)
+			continue;
+		told++;
+		conf_errors_add(build->errors, build->name, callers[i].plan->line,
+			"[plan %s] callers: the key that begins with \"%.4s\" is in [plan %s] too; "
+			"expected it in one of them",
+			callers[i].plan->name, callers[i].key, callers[i - 1].plan->name);
+	}
+}
+
+static bool same_address(const struct conf_address *a, const struct conf_address *b)
+{
+	if (a->kind != b->kind)
+		return false;
+	if (a->kind == CONF_ADDRESS_INET)
+		return a->socket_len == b->socket_len &&
+		       memcmp(&a->socket, &b->socket, a->socket_len) == 0;
+	return strcmp(a->host, b->host) == 0;
+}
+
+struct bind {
+	const struct conf_address *address;
+	const char *title; /* of its section */
+};
+
+static void check_binds(struct build *build)
+{
+	struct bind *binds = NULL;
+	size_t count = 0;
+
+	for (const struct instance *instance = build->source->instances; instance;
+		instance = instance->next) {
+		const struct conf_listener *listener = instance->object;
+		const struct conf_address *addresses;
+		size_t address_count;
+
+		if (instance->section->id == SECTION_LISTENER) {
+			addresses = listener->binds;
+			address_count = listener->bind_count;
+		} else if (instance->section->id == SECTION_ADMIN && build->conf->admin_bind) {
+			addresses = build->conf->admin_bind;
+			address_count = 1;
+		} else {
+			continue;
+		}
+		for (size_t i = 0; i < address_count; i++) {
+			for (size_t j = 0; j < count; j++)
+				if (same_address(&addresses[i], binds[j].address)) {
+					build_fail(build, instance, addresses[i].line,
+						"bind: %s stands there twice; the first is in line "
+						"%u, in %s",
+						addresses[i].text, binds[j].address->line,
+						binds[j].title);
+					break;
+				}
+			binds = arena_grow(build->arena, binds, count, sizeof(*binds));
+			binds[count++] =
+				(struct bind){&addresses[i], instance_title(build, instance)};
+		}
+	}
+}
+
+void check_snapshot(struct build *build)
+{
+	check_present(build);
+	for (struct instance *instance = build->source->instances; instance;
+		instance = instance->next) {
+		check_required(build, instance);
+		if (instance->section->id == SECTION_UPSTREAM)
+			check_upstream(build, instance);
+		else if (instance->section->id == SECTION_LIMIT)
+			check_limit(build, instance);
+		else if (instance->section->id == SECTION_PLAN)
+			check_plan(build, instance);
+		else if (instance->section->id == SECTION_ROUTE)
+			check_route(build, instance);
+	}
+	check_plans(build);
+	check_callers(build);
+	check_binds(build);
+}

@@ -1,0 +1,119 @@
+/* See errors.h. */
+#include "conf/errors.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+/* A file of garbage is told enough by this many. */
+enum { ERRORS_AT_MOST = 1000, NEAR_WORD_BYTES = 40, NEAR_SLIPS = 2 };
+
+void conf_errors_add_va(struct conf_errors *errors, const char *name, unsigned line,
+	const char *format, va_list args)
+{
+	char *what = NULL, *text = NULL;
+	struct conf_error *items;
+	int len;
+
+	if (errors->count >= ERRORS_AT_MOST)
+		return;
+	if (vasprintf(&what, format, args) < 0)
+		abort();
+	len = line ? asprintf(&text, "%s:%u: %s", name, line, what)
+		   : asprintf(&text, "%s: %s", name, what);
+	items = realloc(errors->items, (errors->count + 1) * sizeof(*items));
+	if (len < 0 || !items)
+		abort();
+	free(what);
+	items[errors->count] = (struct conf_error){.text = text, .line = line};
+	errors->items = items;
+	errors->count++;
+}
+
+void conf_errors_add(
+	struct conf_errors *errors, const char *name, unsigned line, const char *format, ...)
+{
+	va_list args;
+
+	va_start(args, format);
+	conf_errors_add_va(errors, name, line, format, args);
+	va_end(args);
+}
+
+void conf_errors_sort(struct conf_errors *errors)
+{
+	/* Nearly sorted already, as most are found line by line: insertion. */
+	for (size_t i = 1; i < errors->count; i++) {
+		struct conf_error error = errors->items[i];
+		size_t at = i;
+
+		for (; at > 0 && errors->items[at - 1].line > error.line; at--)
+			errors->items[at] = errors->items[at - 1];
+		errors->items[at] = error;
+	}
+}
+
+void conf_errors_free(struct conf_errors *errors)
+{
+	for (size_t i = 0; i < errors->count; i++)
+		free(errors->items[i].text);
+	free(errors->items);
+	*errors = (struct conf_errors){0};
+}
+
+static unsigned least(unsigned a, unsigned b)
+{
+	return a < b ? a : b;
+}
+
+static unsigned char lower(char c)
+{
+	return (unsigned char)(c >= 'A' && c <= 'Z' ? c | 0x20 : c);
+}
+
+/*
+ * The optimal string alignment distance: Damerau, "A technique for computer detection and
+ * correction of spelling errors", CACM 7(3), 1964. Three rows of the matrix are kept.
+ */
+static unsigned slips_between(struct slice a, struct slice b)
+{
+	unsigned rows[3][NEAR_WORD_BYTES + 1];
+	unsigned *before = rows[0], *above = rows[1], *row = rows[2];
+
+	for (unsigned j = 0; j <= b.len; j++)
+		above[j] = j;
+	for (unsigned i = 1; i <= a.len; i++) {
+		unsigned *oldest = before;
+
+		row[0] = i;
+		for (unsigned j = 1; j <= b.len; j++) {
+			unsigned char x = lower(a.at[i - 1]), y = lower(b.at[j - 1]);
+
+			row[j] =
+				least(least(above[j] + 1, row[j - 1] + 1), above[j - 1] + (x != y));
+			if (i > 1 && j > 1 && x == lower(b.at[j - 2]) && lower(a.at[i - 2]) == y)
+				row[j] = least(row[j], before[j - 2] + 1);
+		}
+		before = above;
+		above = row;
+		row = oldest;
+	}
+	return above[b.len];
+}
+
+void near_miss_offer(struct near_miss *near, const char *candidate)
+{
+	struct slice offered = slice_of(candidate);
+	unsigned slips;
+
+	if (near->word.len > NEAR_WORD_BYTES || offered.len > NEAR_WORD_BYTES)
+		return;
+	slips = slips_between(near->word, offered);
+	if (slips > NEAR_SLIPS || slips * 2 >= near->word.len)
+		return;
+	if (!near->best || slips < near->slips) {
+		near->best = candidate;
+		near->slips = slips;
+	}
+}

@@ -1,0 +1,115 @@
+/*
+ * The option table: one row an option. It is what the reader knows, what `sluice check --keys`
+ * prints, and what the sample ini and the man page are held against by `make check`.
+ */
+#ifndef CONF_OPTIONS_H
+#define CONF_OPTIONS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/slice.h"
+
+struct value;
+
+/* A word of an enumeration and what it is stored as. */
+struct option_word {
+	const char *word; /* NULL ends the list */
+	unsigned value;
+};
+
+/*
+ * How a value is written, read and stored. `parse` stores the value at `value->at`, or says what is
+ * wrong with value_fail and returns false.
+ */
+struct option_type {
+	const char *name;     /* for the reference: `duration`, `size`, ... */
+	const char *expected; /* for error texts: what a good value looks like */
+	bool (*parse)(struct value *value);
+};
+
+enum option_flags {
+	OPTION_REPEATABLE = 1, /* each line adds to the list */
+	OPTION_REQUIRED = 2,
+	OPTION_DURATION = 4, /* how `min` and `max` are written */
+	OPTION_SIZE = 8,
+	OPTION_WRITTEN = 16, /* a path: the file is written, so its folder must be there */
+	OPTION_QUERY = 32,   /* a path: a query may follow */
+};
+
+struct option {
+	const char *name;
+	const struct option_type *type;
+	size_t offset;        /* in the section's struct */
+	const char *fallback; /* the default as it would be written; NULL: none */
+	uint64_t min, max;    /* both 0: the type's own bounds */
+	const struct option_word *words;
+	unsigned flags;
+	const char *help; /* one sentence */
+};
+
+enum section_id {
+	SECTION_SLUICE,
+	SECTION_ADMIN,
+	SECTION_LISTENER,
+	SECTION_UPSTREAM,
+	SECTION_SERVER, /* not a section of the file: the options on a `server` line */
+	SECTION_LIMIT,
+	SECTION_PLANS,
+	SECTION_PLAN,
+	SECTION_ROUTE,
+	SECTIONS,
+};
+
+struct option_section {
+	enum section_id id;
+	const char *kind; /* the word in brackets */
+	bool named;       /* [kind name], as many as there are names; else once */
+	bool inside_conf; /* offsets are those of struct conf */
+	size_t size;      /* of the section's struct when not */
+	const struct option *options;
+	const size_t *option_count;
+	const char *help;
+};
+
+extern const struct option_section option_sections[SECTIONS];
+
+/* NULL when there is none. */
+const struct option_section *option_section_find(struct slice kind);
+const struct option *option_find(const struct option_section *section, struct slice name);
+
+/* Writes a bound, as the option's values are written, to `out`. */
+void option_bound_text(const struct option *option, uint64_t bound, char *out, size_t size);
+
+/* The rows of each section. */
+extern const struct option options_sluice[], options_admin[], options_listener[];
+extern const struct option options_upstream[], options_server[];
+extern const struct option options_limit[], options_plans[], options_plan[];
+extern const struct option options_route[];
+extern const size_t options_sluice_count, options_admin_count, options_listener_count;
+extern const size_t options_upstream_count, options_server_count;
+extern const size_t options_limit_count, options_plans_count, options_plan_count;
+extern const size_t options_route_count;
+
+/* The types, by the file they are in. value.c: */
+extern const struct option_type type_count32, type_count64, type_size32, type_size64;
+extern const struct option_type type_duration, type_flag, type_word, type_choice, type_text,
+	type_workers;
+extern const struct option_type type_token, type_token_or_off, type_reference, type_references;
+/* value_address.c: */
+extern const struct option_type type_bind, type_binds, type_networks, type_server;
+/* value_file.c: */
+extern const struct option_type type_path, type_log_target, type_callers;
+/* value_key.c: */
+extern const struct option_type type_key;
+/* value_limit.c: */
+extern const struct option_type type_rate, type_concurrency, type_precision, type_ban;
+extern const struct option_type type_on_exceed, type_pace, type_in_flight;
+/* value_route.c: */
+extern const struct option_type type_hosts, type_path_match, type_methods, type_statuses;
+extern const struct option_type type_cost, type_access;
+/* value_field.c: */
+extern const struct option_type type_field, type_field_names, type_uri_path, type_host_field;
+
+#endif

@@ -1,0 +1,98 @@
+/* Rows of [upstream] and of its server lines. */
+#include "conf/conf.h"
+#include "conf/options.h"
+
+#define COUNT(rows)        (sizeof(rows) / sizeof((rows)[0]))
+#define MS(n)              (n)
+#define MINUTES(n)         (60000ULL * (n))
+#define HOURS(n)           (3600000ULL * (n))
+#define DAYS(n)            (86400000ULL * (n))
+#define MILLION            1000000ULL
+#define BETWEEN(low, high) .min = (low), .max = (high)
+
+static const struct option_word balances[] = {{"round_robin", CONF_BALANCE_ROUND_ROBIN},
+	{"least_in_flight", CONF_BALANCE_LEAST_IN_FLIGHT}, {"hash", CONF_BALANCE_HASH}, {NULL, 0}};
+
+#define AT(field) .offset = offsetof(struct conf_upstream, field)
+/* clang-format off */
+const struct option options_upstream[] = {
+	{"server", &type_server, AT(servers), .flags = OPTION_REQUIRED | OPTION_REPEATABLE,
+		.help = "A server's address, a host by name or address with its port, or a socket, "
+			"then its own options."},
+	{"balance", &type_word, AT(balance), .fallback = "round_robin", .words = balances,
+		.help = "How a server is chosen for a request."},
+	{"hash_key", &type_key, AT(hash_key),
+		.help = "With balance = hash, what decides the server; unset, the session's key."},
+	{"max_in_flight", &type_in_flight, AT(max_in_flight), .fallback = "0",
+		BETWEEN(0, 1 * MILLION),
+		.help = "Requests at the upstream at once, 0 for no bound; auto finds the number "
+			"beyond which responses only get slower."},
+	{"max_in_flight_floor", &type_count32, AT(max_in_flight_floor), .fallback = "1",
+		BETWEEN(1, 1 * MILLION),
+		.help = "The least that max_in_flight = auto goes down to."},
+	{"max_in_flight_ceiling", &type_count32, AT(max_in_flight_ceiling), .fallback = "1000",
+		BETWEEN(1, 1 * MILLION),
+		.help = "The most that max_in_flight = auto goes up to."},
+	{"pace", &type_pace, AT(pace_amount), .fallback = "off",
+		.help = "Requests sent on in any window of that length, however many are waiting."},
+	{"quantum", &type_count32, AT(quantum), .fallback = "10", BETWEEN(10, 50),
+		.help = "Requests that a session may send on before another session has its turn."},
+	{"connect_timeout", &type_duration, AT(connect_timeout_ms), .fallback = "5s",
+		BETWEEN(MS(10), MINUTES(10)), .flags = OPTION_DURATION,
+		.help = "Time for a connection to be made; 504 is answered after it."},
+	{"send_timeout", &type_duration, AT(send_timeout_ms), .fallback = "60s",
+		BETWEEN(MS(10), DAYS(1)), .flags = OPTION_DURATION,
+		.help = "Time for which a server may read nothing of a request."},
+	{"first_byte_timeout", &type_duration, AT(first_byte_timeout_ms), .fallback = "60s",
+		BETWEEN(MS(10), DAYS(1)), .flags = OPTION_DURATION,
+		.help = "Time from a request's end to the first byte of its response."},
+	{"idle_timeout", &type_duration, AT(idle_timeout_ms), .fallback = "60s",
+		BETWEEN(MS(10), DAYS(1)), .flags = OPTION_DURATION,
+		.help = "Time between two reads of a response."},
+	{"tunnel_timeout", &type_duration, AT(tunnel_timeout_ms), .fallback = "1h",
+		BETWEEN(MS(10), DAYS(30)), .flags = OPTION_DURATION,
+		.help = "Time for which neither side of an upgraded connection says anything."},
+	{"keepalive", &type_count32, AT(keepalive), .fallback = "64", BETWEEN(0, 100000),
+		.help = "Idle connections that a worker keeps to a server, 0 for none."},
+	{"keepalive_timeout", &type_duration, AT(keepalive_timeout_ms), .fallback = "55s",
+		BETWEEN(MS(10), DAYS(1)), .flags = OPTION_DURATION,
+		.help = "Time that an idle connection to a server is kept."},
+	{"keepalive_requests", &type_count32, AT(keepalive_requests), .fallback = "0",
+		BETWEEN(0, 1000 * MILLION),
+		.help = "Requests on one connection to a server, 0 for no bound."},
+	{"resolve_interval", &type_duration, AT(resolve_interval_ms), .fallback = "30s",
+		BETWEEN(MS(1000), DAYS(1)), .flags = OPTION_DURATION,
+		.help = "Time after which servers' names are looked up again."},
+	{"max_fails", &type_count32, AT(max_fails), .fallback = "3", BETWEEN(0, 1000),
+		.help = "Failures in a row after which a server is left out, 0 for never."},
+	{"fail_timeout", &type_duration, AT(fail_timeout_ms), .fallback = "1s",
+		BETWEEN(MS(10), HOURS(1)), .flags = OPTION_DURATION,
+		.help = "Time that a failed server is left out at first; it doubles each time."},
+	{"fail_timeout_max", &type_duration, AT(fail_timeout_max_ms), .fallback = "1m",
+		BETWEEN(MS(10), DAYS(1)), .flags = OPTION_DURATION,
+		.help = "The longest time that a failed server is left out."},
+	{"retries", &type_count32, AT(retries), .fallback = "2", BETWEEN(0, 100),
+		.help = "Further tries of a request that certainly was not processed."},
+	{"health_path", &type_uri_path, AT(health_path), .flags = OPTION_QUERY,
+		.help = "What health checks ask for; unset, servers are judged by their traffic only."},
+	{"health_host", &type_host_field, AT(health_host),
+		.help = "The Host of health checks; unset, the server's address."},
+	{"health_interval", &type_duration, AT(health_interval_ms), .fallback = "5s",
+		BETWEEN(MS(100), DAYS(1)), .flags = OPTION_DURATION,
+		.help = "Time between two health checks of a server."},
+	{"health_timeout", &type_duration, AT(health_timeout_ms), .fallback = "2s",
+		BETWEEN(MS(10), HOURS(1)), .flags = OPTION_DURATION,
+		.help = "Time that a health check may take."},
+};
+const size_t options_upstream_count = COUNT(options_upstream);
+
+#undef AT
+#define AT(field) .offset = offsetof(struct conf_server, field)
+const struct option options_server[] = {
+	{"weight", &type_count32, AT(weight), .fallback = "1", BETWEEN(1, 1000),
+		.help = "The server's share of the requests, beside the others'."},
+	{"max_in_flight", &type_count32, AT(max_in_flight), .fallback = "0",
+		BETWEEN(0, 1 * MILLION),
+		.help = "Requests at the server at once, 0 for no bound."},
+};
+const size_t options_server_count = COUNT(options_server);

@@ -1,0 +1,222 @@
+/* See reader.h. */
+#include "conf/reader.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <ini.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "conf/errors.h"
+
+struct reader {
+	struct slice rest; /* what was not read yet */
+	unsigned line;     /* of the line inih holds */
+	const char *name;
+	const struct reader_handler *handler;
+	struct conf_errors *errors;
+};
+
+static bool is_blank(char c)
+{
+	return c == ' ' || c == '\t';
+}
+
+static struct slice next_line(struct slice *rest)
+{
+	const char *end = memchr(rest->at, '\n', rest->len);
+	struct slice line = {rest->at, end ? (size_t)(end - rest->at) : rest->len};
+	size_t taken = line.len + (end ? 1 : 0);
+
+	rest->at += taken;
+	rest->len -= taken;
+	if (line.len > 0 && line.at[line.len - 1] == '\r')
+		line.len--;
+	return line;
+}
+
+/* `[kind name]`, with nothing after it but a comment. */
+static void read_section(struct reader *reader, struct slice line)
+{
+	const char *close = memchr(line.at, ']', line.len);
+	struct slice inside, after, kind, name;
+
+	if (!close) {
+		conf_errors_add(reader->errors, reader->name, reader->line,
+			"\"%.*s\" has no \"]\"; expected [section] or [section name]",
+			SLICE_ARGS(line));
+		return;
+	}
+	inside = slice_trim((struct slice){line.at + 1, (size_t)(close - line.at - 1)});
+	after = slice_trim((struct slice){close + 1, (size_t)(line.at + line.len - close - 1)});
+	if (after.len > 0 && after.at[0] != ';' && after.at[0] != '#')
+		conf_errors_add(reader->errors, reader->name, reader->line,
+			"\"%.*s\" after \"]\"; expected the end of the line", SLICE_ARGS(after));
+	kind = inside;
+	for (kind.len = 0; kind.len < inside.len && !is_blank(inside.at[kind.len]);)
+		kind.len++;
+	name = slice_trim((struct slice){inside.at + kind.len, inside.len - kind.len});
+	reader->handler->section(reader->handler->user, reader->line, kind, name);
+}
+
+/* The first byte that no line may hold, or NULL. */
+static const char *find_control(struct slice line)
+{
+	for (size_t i = 0; i < line.len; i++) {
+		unsigned char c = (unsigned char)line.at[i];
+
+		if ((c < 0x20 && c != '\t') || c == 0x7f)
+			return line.at + i;
+	}
+	return NULL;
+}
+
+/* Is it a line that inih can be given as it stands? Says so when not. */
+static bool check_line(struct reader *reader, struct slice line, size_t room)
+{
+	const char *control = find_control(line);
+	const char *sign;
+
+	if (control) {
+		conf_errors_add(reader->errors, reader->name, reader->line,
+			"byte 0x%02x in column %zu; expected text", (unsigned char)*control,
+			(size_t)(control - line.at) + 1);
+		return false;
+	}
+	if (line.len > room) {
+		conf_errors_add(reader->errors, reader->name, reader->line,
+			"the line has %zu bytes; expected at most %zu (lists may be split over "
+			"several lines of the same key)",
+			line.len, room);
+		return false;
+	}
+	sign = memchr(line.at, '=', line.len);
+	if (!sign || sign == line.at || memchr(line.at, ':', (size_t)(sign - line.at)) ||
+		memchr(line.at, ';', (size_t)(sign - line.at))) {
+		conf_errors_add(reader->errors, reader->name, reader->line,
+			"\"%.*s\" is no setting; expected key = value", SLICE_ARGS(line));
+		return false;
+	}
+	return true;
+}
+
+/*
+ * inih's fgets: one line into `out`, of `size` bytes. What is no setting is dealt with here, and an
+ * empty line stands for it so that none is skipped.
+ */
+static char *give_line(char *out, int size, void *user)
+{
+	struct reader *reader = user;
+	struct slice line;
+
+	if (reader->rest.len == 0 || size < 1)
+		return NULL;
+	reader->line++;
+	line = slice_trim(next_line(&reader->rest));
+	out[0] = '\0';
+	if (line.len == 0 || line.at[0] == ';' || line.at[0] == '#')
+		return out;
+	if (line.at[0] == '[' && !find_control(line)) {
+		read_section(reader, line);
+		return out;
+	}
+	if (check_line(reader, line, (size_t)size - 1)) {
+		memcpy(out, line.at, line.len);
+		out[line.len] = '\0';
+	}
+	return out;
+}
+
+#if INI_HANDLER_LINENO
+static int take_setting(
+	void *user, const char *section, const char *key, const char *value, int line)
+#else
+static int take_setting(void *user, const char *section, const char *key, const char *value)
+#endif
+{
+	struct reader *reader = user;
+
+#if INI_HANDLER_LINENO
+	(void)line;
+#endif
+	(void)section; /* inih cuts long ones; read_section has the whole */
+	if (key && value)
+		reader->handler->setting(reader->handler->user, reader->line, key, value);
+	return 1;
+}
+
+void reader_run(struct slice text, const char *name, const struct reader_handler *handler,
+	struct conf_errors *errors)
+{
+	struct reader reader = {.rest = text, .name = name, .handler = handler, .errors = errors};
+	int result;
+
+	if (text.len >= 3 && memcmp(text.at, "\xef\xbb\xbf", 3) == 0) {
+		reader.rest.at += 3;
+		reader.rest.len -= 3;
+	}
+	result = ini_parse_stream(give_line, &reader, take_setting, &reader);
+	if (result > 0 && errors->count == 0)
+		conf_errors_add(errors, name, (unsigned)result,
+			"the line can't be read; expected key = value");
+	else if (result < 0)
+		conf_errors_add(errors, name, 0, "out of memory");
+}
+
+static char *read_all(int fd, size_t max, size_t *len, const char **why)
+{
+	size_t room = 8192, used = 0;
+	char *bytes = malloc(room);
+
+	while (bytes) {
+		ssize_t got;
+
+		if (used == room) {
+			char *larger = realloc(bytes, room * 2);
+
+			if (!larger)
+				break;
+			bytes = larger;
+			room *= 2;
+		}
+		got = read(fd, bytes + used, room - used);
+		if (got < 0 && errno == EINTR)
+			continue;
+		if (got == 0) {
+			*len = used;
+			return bytes;
+		}
+		if (got < 0)
+			break;
+		used += (size_t)got;
+		if (used > max) {
+			*why = "the file is too large";
+			free(bytes);
+			return NULL;
+		}
+	}
+	*why = strerror(errno);
+	free(bytes);
+	return NULL;
+}
+
+char *reader_file(const char *path, size_t max, bool regular, size_t *len, const char **why)
+{
+	int fd = open(path, O_RDONLY | O_CLOEXEC | (regular ? O_NONBLOCK : 0));
+	struct stat about;
+	char *bytes = NULL;
+
+	if (fd < 0 || fstat(fd, &about) != 0)
+		*why = strerror(errno);
+	else if (S_ISDIR(about.st_mode))
+		*why = "it is a folder; expected a file";
+	else if (regular && !S_ISREG(about.st_mode))
+		*why = "it is no regular file";
+	else
+		bytes = read_all(fd, max, len, why);
+	if (fd >= 0)
+		close(fd);
+	return bytes;
+}

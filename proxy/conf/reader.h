@@ -1,0 +1,37 @@
+/*
+ * From bytes to lines that mean something.
+ *
+ *   bytes --next line--> checked, trimmed --inih--> key = value --> handler->setting
+ *                  `--> [section name] --------------------------> handler->section
+ *
+ * inih splits keys from values and knows comments. It also cuts long lines, joins indented ones and
+ * forgets empty sections without a word, so every line is looked at before inih sees it.
+ */
+#ifndef CONF_READER_H
+#define CONF_READER_H
+
+#include <stddef.h>
+
+#include "base/slice.h"
+#include "conf/conf.h"
+
+/* What is read, in the file's order. Texts stay until the call returns. */
+struct reader_handler {
+	/* `[kind name]`; name is empty in `[kind]`. */
+	void (*section)(void *user, unsigned line, struct slice kind, struct slice name);
+	void (*setting)(void *user, unsigned line, const char *key, const char *value);
+	void *user;
+};
+
+/* Reads `text`; lines that are neither section, setting, comment nor empty go to `errors`. */
+void reader_run(struct slice text, const char *name, const struct reader_handler *handler,
+	struct conf_errors *errors);
+
+/*
+ * The whole of a file of at most `max` bytes. Returns malloc'd bytes, or NULL with what went wrong
+ * in `why` (a static text or strerror's). With `regular`, nothing but a regular file will do, so
+ * that no pipe or device holds us up.
+ */
+char *reader_file(const char *path, size_t max, bool regular, size_t *len, const char **why);
+
+#endif

@@ -1,0 +1,78 @@
+/* A snapshot's life: loaded, held, let go. See conf.h. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "conf/build.h"
+
+enum { FILE_BYTES = 16 << 20 };
+
+struct conf *conf_parse(const char *text, size_t len, const char *name, const char *folder,
+	struct conf_errors *errors)
+{
+	struct arena *arena = arena_new();
+	struct conf *conf = arena_alloc(arena, sizeof(*conf));
+	struct conf_source *source = arena_alloc(arena, sizeof(*source));
+	struct build build = {.arena = arena, .conf = conf, .source = source, .errors = errors};
+
+	*errors = (struct conf_errors){0};
+	source->instances_tail = &source->instances;
+	conf->arena = arena;
+	conf->source = source;
+	conf->path = arena_text(arena, slice_of(name));
+	conf->holders = arena_alloc(arena, sizeof(*conf->holders));
+	atomic_init(conf->holders, 1);
+	build.name = conf->path;
+	build.folder = folder;
+	build.names_files = folder != NULL;
+
+	build_read(&build, (struct slice){text, len});
+	check_snapshot(&build);
+	if (errors->count > 0) {
+		conf_errors_sort(errors);
+		arena_free(arena);
+		return NULL;
+	}
+	order_routes(&build);
+	return conf;
+}
+
+struct conf *conf_load(const char *path, struct conf_errors *errors)
+{
+	const char *slash = strrchr(path, '/'), *why = "";
+	struct conf *conf;
+	char *folder, *text;
+	size_t len = 0;
+
+	*errors = (struct conf_errors){0};
+	text = reader_file(path, FILE_BYTES, false, &len, &why);
+	if (!text) {
+		conf_errors_add(errors, path, 0, "%s", why);
+		return NULL;
+	}
+	folder = slash ? strndup(path, slash == path ? 1 : (size_t)(slash - path)) : strdup(".");
+	if (!folder)
+		abort();
+	conf = conf_parse(text, len, path, folder, errors);
+	free(folder);
+	free(text);
+	return conf;
+}
+
+const struct conf *conf_hold(const struct conf *conf)
+{
+	/* Relaxed: whoever holds one already keeps it alive, nothing is published by it. */
+	atomic_fetch_add_explicit(conf->holders, 1, memory_order_relaxed);
+	return conf;
+}
+
+void conf_release(const struct conf *conf)
+{
+	if (!conf)
+		return;
+	/*
+	 * Release: what this holder read happened before the last one frees it. Acquire: the last
+	 * one sees all of that; pairs with the release of each of the others.
+	 */
+	if (atomic_fetch_sub_explicit(conf->holders, 1, memory_order_acq_rel) == 1)
+		arena_free(conf->arena);
+}

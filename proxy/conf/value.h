@@ -1,0 +1,84 @@
+/*
+ * Reading one value of one option. What all parsers share.
+ */
+#ifndef CONF_VALUE_H
+#define CONF_VALUE_H
+
+#include "conf/build.h"
+
+struct value {
+	struct build *build;
+	struct instance *instance;
+	const struct option *option;
+	unsigned line;
+	struct slice text;
+	void *at; /* where it is stored */
+};
+
+/*
+ * Adds the error `file:line: [section] key: ...; expected ...` and returns false. What is expected
+ * comes from the option's row.
+ */
+bool value_fail(struct value *value, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/* The same when the text itself says what was expected. */
+bool value_fail_plainly(struct value *value, const char *format, ...)
+	__attribute__((format(printf, 2, 3)));
+
+/* A NUL-terminated copy in the arena. */
+char *value_text(struct value *value, struct slice text);
+
+/*
+ * Scalars, used inside larger values too. Each reads the whole slice; false when it is none of its
+ * kind or does not fit in 64 bits.
+ */
+bool scan_digits(struct slice text, uint64_t *number);  /* 12 */
+bool scan_count(struct slice text, uint64_t *count);    /* 12, 10k, 1M, 2G */
+bool scan_size(struct slice text, uint64_t *bytes);     /* 12, 16k, 1M, 2G */
+bool scan_duration_ms(struct slice text, uint64_t *ms); /* 500ms, 10s, 1h30m */
+bool scan_word(const struct option_word *words, struct slice text, unsigned *value);
+
+/* A number in front, the rest of the slice after it. */
+bool scan_number_before(struct slice *text, uint64_t *number);
+
+/* Takes the next run of non-blanks off `rest`; false at its end. */
+bool scan_next_token(struct slice *rest, struct slice *token);
+
+/* Is it a token (RFC 9110 section 5.6.2), as field names and cookie names are? */
+bool scan_is_token(struct slice text);
+
+/* Is `number` within the option's bounds? Says so when not. */
+bool value_in_bounds(struct value *value, uint64_t number);
+
+/* Appends to arrays in the arena. */
+void value_list_add(struct value *value, struct conf_text_list *list, const char *text);
+
+/* value_address.c: `text` as address/prefix. */
+bool scan_cidr(struct slice text, struct conf_cidr *cidr);
+void value_cidrs_add(struct value *value, struct conf_cidrs *list, struct conf_cidr cidr);
+
+/* value_address.c: HOST:PORT, [IPV6]:PORT, unix:/PATH and, with `bind`, systemd:NAME. */
+bool value_read_address(
+	struct value *value, struct slice text, bool bind, struct conf_address *address);
+
+/* value_key.c: a key expression; NULL when it is wrong and the error was added. */
+struct conf_key *value_read_key(struct value *value);
+
+/* value_limit.c: AMOUNT per DURATION, both above 0. */
+bool scan_per(struct slice text, uint64_t *amount, uint64_t *per_ns);
+
+/* value_file.c */
+const char *value_resolve_path(struct value *value, struct slice path);
+
+/*
+ * The lines of the file that `file:PATH` names, into the arena; '#' comments and empty lines left
+ * out. `lines` gets the number of each when it is not NULL.
+ */
+bool value_read_lines(struct value *value, struct slice path, struct conf_text_list *list);
+
+/* build.c: sets the options of a pseudo-section such as a server's. */
+bool value_set_option(struct value *value, const struct option_section *section, void *object,
+	struct slice name, struct slice text);
+void value_set_defaults(struct value *value, const struct option_section *section, void *object);
+
+#endif

@@ -1,0 +1,276 @@
+/* Addresses, networks and servers. See value.h. */
+#include "conf/value.h"
+
+#include <arpa/inet.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/un.h>
+
+static bool take_prefix(struct slice *text, struct slice prefix)
+{
+	if (text->len < prefix.len || memcmp(text->at, prefix.at, prefix.len) != 0)
+		return false;
+	text->at += prefix.len;
+	text->len -= prefix.len;
+	return true;
+}
+
+/* ---- networks ---- */
+
+bool scan_cidr(struct slice text, struct conf_cidr *cidr)
+{
+	const char *slash = memchr(text.at, '/', text.len);
+	struct slice host = {text.at, slash ? (size_t)(slash - text.at) : text.len};
+	char copy[INET6_ADDRSTRLEN];
+	unsigned char *address = cidr->address;
+	uint64_t bits = 128, offset = 0;
+
+	if (host.len == 0 || host.len >= sizeof(copy) || memchr(host.at, '\0', host.len))
+		return false;
+	memcpy(copy, host.at, host.len);
+	copy[host.len] = '\0';
+	memset(address, 0, 16);
+	if (inet_pton(AF_INET, copy, address + 12) == 1) {
+		address[10] = address[11] = 0xff;
+		offset = 96;
+	} else if (inet_pton(AF_INET6, copy, address) != 1) {
+		return false;
+	}
+	if (slash) {
+		struct slice digits = {slash + 1, text.len - host.len - 1};
+
+		if (!scan_digits(digits, &bits) || bits > 128 - offset)
+			return false;
+		bits += offset;
+	}
+	cidr->prefix = (uint8_t)bits;
+	return true;
+}
+
+/* Are all bits after the prefix 0? 10.0.0.1/8 is a slip of the pen more often than not. */
+static bool host_bits_are_clear(const struct conf_cidr *cidr)
+{
+	for (unsigned bit = cidr->prefix; bit < 128; bit++)
+		if (cidr->address[bit / 8] & (0x80 >> (bit % 8)))
+			return false;
+	return true;
+}
+
+void value_cidrs_add(struct value *value, struct conf_cidrs *list, struct conf_cidr cidr)
+{
+	list->items =
+		arena_grow(value->build->arena, list->items, list->count, sizeof(*list->items));
+	list->items[list->count++] = cidr;
+}
+
+static bool parse_networks(struct value *value)
+{
+	struct slice rest = value->text, item;
+
+	while (slice_next_element(&rest, &item)) {
+		struct conf_cidr cidr;
+
+		if (!scan_cidr(item, &cidr))
+			return value_fail(
+				value, "\"%.*s\" is no address or network", SLICE_ARGS(item));
+		if (!host_bits_are_clear(&cidr))
+			return value_fail(
+				value, "\"%.*s\" has bits set after its prefix", SLICE_ARGS(item));
+		value_cidrs_add(value, value->at, cidr);
+	}
+	return true;
+}
+
+/* ---- addresses ---- */
+
+static bool read_unix(struct value *value, struct slice path, struct conf_address *address)
+{
+	struct sockaddr_un *socket = (struct sockaddr_un *)&address->socket;
+
+	if (path.len == 0 || path.at[0] != '/')
+		return value_fail_plainly(value,
+			"\"%.*s\" is no absolute path; expected unix:/PATH", SLICE_ARGS(path));
+	if (path.len >= sizeof(socket->sun_path))
+		return value_fail_plainly(value,
+			"the socket's path has %zu bytes; expected at most %zu", path.len,
+			sizeof(socket->sun_path) - 1);
+	address->kind = CONF_ADDRESS_UNIX;
+	address->host = value_text(value, path);
+	socket->sun_family = AF_UNIX;
+	memcpy(socket->sun_path, path.at, path.len);
+	address->socket_len = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + path.len + 1);
+	return true;
+}
+
+static bool is_host_name(struct slice name)
+{
+	bool all_digits = true;
+
+	if (name.len == 0 || name.len > 253 || name.at[0] == '-' || name.at[0] == '.')
+		return false;
+	for (size_t i = 0; i < name.len; i++) {
+		char c = name.at[i];
+		bool letter = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
+		bool digit = c >= '0' && c <= '9';
+
+		if (!letter && !digit && c != '-' && c != '.' && c != '_')
+			return false;
+		if (c == '.' && i + 1 < name.len && name.at[i + 1] == '.')
+			return false;
+		if (!digit && c != '.')
+			all_digits = false;
+	}
+	return !all_digits; /* 10.0.0.300 is meant as an address */
+}
+
+/* A literal address into `address->socket`; false when it is none. */
+static bool read_literal(struct slice host, bool v6, struct conf_address *address)
+{
+	char copy[INET6_ADDRSTRLEN + 32];
+	struct sockaddr_in *v4 = (struct sockaddr_in *)&address->socket;
+	const struct addrinfo hints = {
+		.ai_family = AF_INET6, .ai_socktype = SOCK_STREAM, .ai_flags = AI_NUMERICHOST};
+	struct addrinfo *found;
+
+	if (host.len == 0 || host.len >= sizeof(copy))
+		return false;
+	memcpy(copy, host.at, host.len);
+	copy[host.len] = '\0';
+	if (!v6) {
+		v4->sin_family = AF_INET;
+		v4->sin_port = htons(address->port);
+		address->socket_len = sizeof(*v4);
+		return inet_pton(AF_INET, copy, &v4->sin_addr) == 1;
+	}
+	/* Not inet_pton, which knows no zones: [fe80::1%eth0] */
+	if (getaddrinfo(copy, NULL, &hints, &found) != 0)
+		return false;
+	memcpy(&address->socket, found->ai_addr, sizeof(struct sockaddr_in6));
+	((struct sockaddr_in6 *)&address->socket)->sin6_port = htons(address->port);
+	address->socket_len = sizeof(struct sockaddr_in6);
+	freeaddrinfo(found);
+	return true;
+}
+
+static bool read_inet(
+	struct value *value, struct slice text, bool bind, struct conf_address *address)
+{
+	const char *colon = memrchr(text.at, ':', text.len);
+	struct slice host = {text.at, colon ? (size_t)(colon - text.at) : text.len}, port;
+	bool v6 = host.len >= 2 && host.at[0] == '[' && host.at[host.len - 1] == ']';
+	uint64_t number;
+
+	if (!colon || (text.at[0] == '[' && !v6))
+		return value_fail(value, "\"%.*s\" has no port", SLICE_ARGS(text));
+	port = (struct slice){colon + 1, text.len - host.len - 1};
+	if (!scan_digits(port, &number) || number < 1 || number > 65535)
+		return value_fail(value, "\"%.*s\" is no port from 1 to 65535", SLICE_ARGS(port));
+	address->port = (uint16_t)number;
+	if (v6)
+		host = (struct slice){host.at + 1, host.len - 2};
+	else if (memchr(host.at, ':', host.len))
+		return value_fail(
+			value, "the IPv6 address \"%.*s\" is not in brackets", SLICE_ARGS(host));
+	address->host = value_text(value, host);
+	if (read_literal(host, v6, address)) {
+		address->kind = CONF_ADDRESS_INET;
+		return true;
+	}
+	memset(&address->socket, 0, sizeof(address->socket));
+	address->socket_len = 0;
+	address->kind = CONF_ADDRESS_NAME;
+	if (v6 || !is_host_name(host))
+		return value_fail(value, "\"%.*s\" is no address", SLICE_ARGS(host));
+	if (bind)
+		return value_fail(value,
+			"\"%.*s\" is a name, and only an address says where to listen",
+			SLICE_ARGS(host));
+	return true;
+}
+
+bool value_read_address(
+	struct value *value, struct slice text, bool bind, struct conf_address *address)
+{
+	struct slice rest = text;
+
+	memset(address, 0, sizeof(*address));
+	address->text = value_text(value, text);
+	if (take_prefix(&rest, SLICE("unix:")))
+		return read_unix(value, rest, address);
+	if (bind && take_prefix(&rest, SLICE("systemd:"))) {
+		if (!scan_is_token(rest))
+			return value_fail(value, "\"%.*s\" names no socket", SLICE_ARGS(text));
+		address->kind = CONF_ADDRESS_SYSTEMD;
+		address->host = value_text(value, rest);
+		return true;
+	}
+	return read_inet(value, text, bind, address);
+}
+
+static bool parse_bind(struct value *value)
+{
+	struct conf_address *address = arena_alloc(value->build->arena, sizeof(*address));
+
+	if (!value_read_address(value, value->text, true, address))
+		return false;
+	*(struct conf_address **)value->at = address;
+	return true;
+}
+
+static bool parse_binds(struct value *value)
+{
+	struct conf_listener *listener = value->instance->object;
+	struct slice rest = value->text, item;
+
+	while (slice_next_element(&rest, &item)) {
+		struct conf_address address;
+
+		if (!value_read_address(value, item, true, &address))
+			return false;
+		address.line = value->line;
+		listener->binds = arena_grow(value->build->arena, listener->binds,
+			listener->bind_count, sizeof(*listener->binds));
+		listener->binds[listener->bind_count++] = address;
+	}
+	return true;
+}
+
+/* ADDRESS [key=value ...] */
+static bool parse_server(struct value *value)
+{
+	struct conf_upstream *upstream = value->instance->object;
+	const struct option_section *section = &option_sections[SECTION_SERVER];
+	struct conf_server server = {.line = value->line};
+	struct slice rest = value->text, token;
+
+	if (!scan_next_token(&rest, &token) ||
+		!value_read_address(value, token, false, &server.address))
+		return false;
+	server.address.line = value->line;
+	value_set_defaults(value, section, &server);
+	while (scan_next_token(&rest, &token)) {
+		const char *sign = memchr(token.at, '=', token.len);
+		struct slice name = {token.at, sign ? (size_t)(sign - token.at) : token.len};
+
+		if (!sign)
+			return value_fail(value, "\"%.*s\" is no key=value", SLICE_ARGS(token));
+		if (!value_set_option(value, section, &server, name,
+			    (struct slice){sign + 1, token.len - name.len - 1}))
+			return false;
+	}
+	upstream->servers = arena_grow(value->build->arena, upstream->servers,
+		upstream->server_count, sizeof(*upstream->servers));
+	upstream->servers[upstream->server_count++] = server;
+	return true;
+}
+
+const struct option_type type_bind = {
+	"address", "ADDRESS:PORT, [IPV6]:PORT, unix:/PATH or systemd:NAME", parse_bind};
+const struct option_type type_binds = {
+	"list of addresses", "ADDRESS:PORT, [IPV6]:PORT, unix:/PATH or systemd:NAME", parse_binds};
+const struct option_type type_networks = {"list of networks",
+	"addresses and networks such as 10.0.0.0/8 or 2001:db8::/32", parse_networks};
+const struct option_type type_server = {"server",
+	"HOST:PORT, [IPV6]:PORT or unix:/PATH, then weight= and max_in_flight=", parse_server};

@@ -1,0 +1,101 @@
+/* Header fields to set and remove, and paths to put before others. See value.h. */
+#include "conf/value.h"
+
+#include <string.h>
+
+#include "http/message.h"
+
+/*
+ * Fields that frame or route the message are the proxy's: setting one from the ini could only break
+ * it (RFC 9112 section 6, RFC 9110 section 7.6.1).
+ */
+static bool is_own(struct slice name)
+{
+	static const struct slice own[] = {SLICE("Connection"), SLICE("Content-Length"),
+		SLICE("Keep-Alive"), SLICE("Proxy-Connection"), SLICE("TE"), SLICE("Trailer"),
+		SLICE("Transfer-Encoding"), SLICE("Upgrade")};
+
+	for (size_t i = 0; i < sizeof(own) / sizeof(own[0]); i++)
+		if (slice_equal_nocase(name, own[i]))
+			return true;
+	return false;
+}
+
+/* Name: value */
+static bool parse_field(struct value *value)
+{
+	struct conf_fields *fields = value->at;
+	const char *colon = memchr(value->text.at, ':', value->text.len);
+	struct slice name, text;
+
+	if (!colon)
+		return value_fail(value, "\"%.*s\" has no colon", SLICE_ARGS(value->text));
+	name = slice_trim((struct slice){value->text.at, (size_t)(colon - value->text.at)});
+	text = slice_trim(
+		(struct slice){colon + 1, value->text.len - (size_t)(colon - value->text.at) - 1});
+	if (!scan_is_token(name))
+		return value_fail(value, "\"%.*s\" is no field name", SLICE_ARGS(name));
+	if (is_own(name))
+		return value_fail_plainly(value,
+			"%.*s is sluice's own to set; expected another field", SLICE_ARGS(name));
+	fields->items = arena_grow(
+		value->build->arena, fields->items, fields->count, sizeof(*fields->items));
+	fields->items[fields->count++] = (struct conf_field){.name = value_text(value, name),
+		.name_len = name.len,
+		.value = value_text(value, text),
+		.value_len = text.len};
+	return true;
+}
+
+static bool parse_field_names(struct value *value)
+{
+	struct slice rest = value->text, name;
+
+	while (slice_next_element(&rest, &name)) {
+		if (!scan_is_token(name))
+			return value_fail(value, "\"%.*s\" is no field name", SLICE_ARGS(name));
+		if (is_own(name) || slice_equal_nocase(name, SLICE("Host")))
+			return value_fail_plainly(value,
+				"%.*s is sluice's own; expected another field", SLICE_ARGS(name));
+		value_list_add(value, value->at, value_text(value, name));
+	}
+	return true;
+}
+
+/* What may stand in a request line as it is. */
+static bool parse_uri_path(struct value *value)
+{
+	struct slice path = value->text;
+
+	if (path.at[0] != '/')
+		return value_fail(value, "\"%.*s\" does not begin with '/'", SLICE_ARGS(path));
+	for (size_t i = 0; i < path.len; i++) {
+		unsigned char c = (unsigned char)path.at[i];
+
+		if (c <= ' ' || c >= 0x7f || strchr("\"<>\\^`{|}#", c) ||
+			(c == '?' && !(value->option->flags & OPTION_QUERY)))
+			return value_fail(value, "byte 0x%02x in \"%.*s\"", c, SLICE_ARGS(path));
+	}
+	*(const char **)value->at = value_text(value, path);
+	return true;
+}
+
+static bool parse_host_field(struct value *value)
+{
+	for (size_t i = 0; i < value->text.len; i++) {
+		unsigned char c = (unsigned char)value->text.at[i];
+
+		if (c <= ' ' || c >= 0x7f || strchr("\"<>\\^`{|}#/?@,", c))
+			return value_fail(
+				value, "byte 0x%02x in \"%.*s\"", c, SLICE_ARGS(value->text));
+	}
+	*(const char **)value->at = value_text(value, value->text);
+	return true;
+}
+
+const struct option_type type_field = {"field", "Name: value", parse_field};
+const struct option_type type_field_names = {
+	"list of fields", "field names, with commas", parse_field_names};
+const struct option_type type_uri_path = {
+	"path", "a path such as /v1, percent-encoded", parse_uri_path};
+const struct option_type type_host_field = {"host", "HOST or HOST:PORT", parse_host_field};

@@ -1,0 +1,141 @@
+/* Paths, log targets and files of keys. See value.h. */
+#include "conf/value.h"
+
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+enum { KEY_FILE_BYTES = 256 << 20, KEY_BYTES = 4096 };
+
+const char *value_resolve_path(struct value *value, struct slice path)
+{
+	const char *folder = value->build->folder;
+
+	if (path.at[0] == '/' || !folder || !*folder)
+		return value_text(value, path);
+	return arena_format(value->build->arena, "%s/%.*s", folder, SLICE_ARGS(path));
+}
+
+/* A file that will be written: its folder must be there, itself must not be one. */
+static bool check_writable_place(struct value *value, const char *path)
+{
+	const char *slash = strrchr(path, '/');
+	struct slice folder = slash ? (struct slice){path, (size_t)(slash - path)} : SLICE(".");
+	struct stat about;
+
+	if (!value->build->names_files)
+		return true;
+	if (folder.len == 0)
+		folder = SLICE("/");
+	if (stat(value_text(value, folder), &about) != 0 || !S_ISDIR(about.st_mode))
+		return value_fail_plainly(value, "there is no folder %.*s; expected one, for %s",
+			SLICE_ARGS(folder), path);
+	if (stat(path, &about) == 0 && S_ISDIR(about.st_mode))
+		return value_fail_plainly(value, "%s is a folder; expected a file", path);
+	return true;
+}
+
+static bool parse_path(struct value *value)
+{
+	const char *path = value_resolve_path(value, value->text);
+
+	if (strlen(path) >= PATH_MAX)
+		return value_fail_plainly(value, "the path has %zu bytes; expected at most %d",
+			strlen(path), PATH_MAX - 1);
+	*(const char **)value->at = path;
+	return !(value->option->flags & OPTION_WRITTEN) || check_writable_place(value, path);
+}
+
+static bool parse_log_target(struct value *value)
+{
+	static const struct option_word sinks[] = {{"off", LOG_SINK_OFF},
+		{"stdout", LOG_SINK_STDOUT}, {"stderr", LOG_SINK_STDERR},
+		{"syslog", LOG_SINK_SYSLOG}, {NULL, 0}};
+	struct log_target *target = value->at;
+	struct slice text = value->text;
+	unsigned sink;
+
+	if (scan_word(sinks, text, &sink)) {
+		*target = (struct log_target){.sink = sink};
+		return true;
+	}
+	if (text.len <= 5 || memcmp(text.at, "file:", 5) != 0)
+		return value_fail(value, "\"%.*s\" is none of them", SLICE_ARGS(text));
+	text.at += 5;
+	text.len -= 5;
+	*target = (struct log_target){LOG_SINK_FILE, value_resolve_path(value, text)};
+	return check_writable_place(value, target->path);
+}
+
+/* One line of a file of keys; false when it can't be a key. */
+static bool take_key_line(struct value *value, const char *path, unsigned number, struct slice line,
+	struct conf_text_list *list)
+{
+	line = slice_trim(line);
+	if (line.len > 0 && line.at[line.len - 1] == '\r')
+		line = slice_trim((struct slice){line.at, line.len - 1});
+	if (line.len == 0 || line.at[0] == '#')
+		return true;
+	if (line.len > KEY_BYTES)
+		return value_fail_plainly(value,
+			"%s:%u: the key has %zu bytes; expected at most %d", path, number, line.len,
+			KEY_BYTES);
+	for (size_t i = 0; i < line.len; i++) {
+		unsigned char c = (unsigned char)line.at[i];
+
+		if (c < 0x20 || c == 0x7f)
+			return value_fail_plainly(value,
+				"%s:%u: byte 0x%02x in the key; expected text", path, number, c);
+	}
+	value_list_add(value, list, value_text(value, line));
+	return true;
+}
+
+bool value_read_lines(struct value *value, struct slice path, struct conf_text_list *list)
+{
+	const char *full = value_resolve_path(value, path), *why = "";
+	struct slice rest;
+	unsigned number = 0;
+	bool good = true;
+	size_t len = 0;
+	char *bytes;
+
+	if (!value->build->names_files)
+		return true;
+	bytes = reader_file(full, KEY_FILE_BYTES, true, &len, &why);
+	if (!bytes)
+		return value_fail_plainly(
+			value, "%s can't be read: %s; expected a file, one key a line", full, why);
+	for (rest = (struct slice){bytes, len}; rest.len > 0 && good;) {
+		const char *end = memchr(rest.at, '\n', rest.len);
+		struct slice line = {rest.at, end ? (size_t)(end - rest.at) : rest.len};
+
+		number++;
+		good = take_key_line(value, full, number, line, list);
+		line.len += end ? 1 : 0;
+		rest.at += line.len;
+		rest.len -= line.len;
+	}
+	free(bytes);
+	return good;
+}
+
+/* callers = file:PATH */
+static bool parse_callers(struct value *value)
+{
+	struct conf_plan *plan = value->instance->object;
+	struct slice path = value->text;
+
+	if (path.len <= 5 || memcmp(path.at, "file:", 5) != 0)
+		return value_fail(value, "\"%.*s\" is none", SLICE_ARGS(path));
+	path.at += 5;
+	path.len -= 5;
+	plan->callers_path = value_resolve_path(value, path);
+	return value_read_lines(value, path, &plan->callers);
+}
+
+const struct option_type type_path = {"path", "a path", parse_path};
+const struct option_type type_log_target = {
+	"log", "off, stdout, stderr, syslog or file:PATH", parse_log_target};
+const struct option_type type_callers = {"file", "file:PATH", parse_callers};

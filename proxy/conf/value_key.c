@@ -1,0 +1,163 @@
+/* Key expressions: `header:X-Api-Key + path | ip/64`. See key.h and value.h. */
+#include "conf/value.h"
+
+#include <ctype.h>
+#include <string.h>
+
+enum { ALTERNATIVES_AT_MOST = 8, PARTS_AT_MOST = 8, NAME_BYTES = 128 };
+
+/* The parts that are a word, and those that are a word, a colon and a name. */
+static const struct {
+	const char *word;
+	enum key_part_kind kind;
+	bool named;
+} kinds[] = {
+	{"ip", KEY_IP, false},
+	{"host", KEY_HOST, false},
+	{"path", KEY_PATH, false},
+	{"method", KEY_METHOD, false},
+	{"route", KEY_ROUTE, false},
+	{"header", KEY_HEADER, true},
+	{"cookie", KEY_COOKIE, true},
+	{"query", KEY_QUERY, true},
+};
+enum { KINDS = sizeof(kinds) / sizeof(kinds[0]) };
+
+static bool read_prefix(struct value *value, struct slice text, struct key_part *part)
+{
+	struct slice digits = {text.at + 3, text.len - 3};
+	uint64_t bits;
+
+	if (!scan_digits(digits, &bits) || bits < 1 || bits > 128)
+		return value_fail_plainly(value,
+			"\"%.*s\" is no prefix of an address; expected ip/1 to ip/128",
+			SLICE_ARGS(text));
+	part->kind = KEY_IP_PREFIX;
+	part->prefix = (uint8_t)bits;
+	return true;
+}
+
+static bool read_name(struct value *value, struct slice name, struct key_part *part)
+{
+	char *copy;
+
+	if (!scan_is_token(name) || name.len > NAME_BYTES)
+		return value_fail_plainly(value,
+			"\"%.*s\" is no name; expected letters, digits and -._ after the colon",
+			SLICE_ARGS(name));
+	copy = value_text(value, name);
+	if (part->kind == KEY_HEADER)
+		for (char *c = copy; *c; c++)
+			*c = (char)tolower((unsigned char)*c);
+	part->name = copy;
+	part->name_len = name.len;
+	return true;
+}
+
+static bool read_part(struct value *value, struct slice text, struct key_part *part)
+{
+	const char *colon = memchr(text.at, ':', text.len);
+	struct slice word = {text.at, colon ? (size_t)(colon - text.at) : text.len};
+	struct near_miss near = {.word = word};
+
+	memset(part, 0, sizeof(*part));
+	if (text.len > 3 && memcmp(text.at, "ip/", 3) == 0)
+		return read_prefix(value, text, part);
+	for (size_t i = 0; i < KINDS; i++) {
+		if (!slice_equal(word, slice_of(kinds[i].word))) {
+			near_miss_offer(&near, kinds[i].word);
+			continue;
+		}
+		part->kind = kinds[i].kind;
+		if (kinds[i].named && colon)
+			return read_name(
+				value, (struct slice){colon + 1, text.len - word.len - 1}, part);
+		if (kinds[i].named)
+			return value_fail_plainly(value, "\"%s\" stands alone; expected %s:NAME",
+				kinds[i].word, kinds[i].word);
+		if (colon)
+			return value_fail_plainly(value, "\"%.*s\" has a name; expected %s",
+				SLICE_ARGS(text), kinds[i].word);
+		return true;
+	}
+	if (near.best)
+		return value_fail(value, "unknown part \"%.*s\", did you mean \"%s\"?",
+			SLICE_ARGS(text), near.best);
+	if (text.len == 0)
+		return value_fail(value, "a part is empty");
+	if (memchr(text.at, ',', text.len))
+		return value_fail_plainly(value,
+			"a comma in a key; expected one key (to charge several, write a limit for "
+			"each), '+' to join parts, '|' to fall back");
+	return value_fail(value, "unknown part \"%.*s\"", SLICE_ARGS(text));
+}
+
+/* Takes what stands before the next `sign`; false when there was nothing left to take. */
+static bool take_before(struct slice *rest, char sign, struct slice *taken)
+{
+	const char *at;
+
+	if (!rest->at)
+		return false;
+	at = memchr(rest->at, sign, rest->len);
+	*taken = (struct slice){rest->at, at ? (size_t)(at - rest->at) : rest->len};
+	if (at)
+		*rest = (struct slice){at + 1, rest->len - taken->len - 1};
+	else
+		*rest = SLICE_NONE;
+	*taken = slice_trim(*taken);
+	return true;
+}
+
+static bool read_alternative(
+	struct value *value, struct slice text, struct key_alternative *alternative)
+{
+	struct slice rest = text, item;
+
+	*alternative = (struct key_alternative){0};
+	while (take_before(&rest, '+', &item)) {
+		if (alternative->part_count == PARTS_AT_MOST)
+			return value_fail_plainly(value,
+				"too many parts are joined; expected at most %d", PARTS_AT_MOST);
+		alternative->parts = arena_grow(value->build->arena, alternative->parts,
+			alternative->part_count, sizeof(*alternative->parts));
+		if (!read_part(value, item, &alternative->parts[alternative->part_count]))
+			return false;
+		alternative->part_count++;
+	}
+	return true;
+}
+
+struct conf_key *value_read_key(struct value *value)
+{
+	struct conf_key *key = arena_alloc(value->build->arena, sizeof(*key));
+	struct slice rest = value->text, item;
+
+	key->text = value_text(value, value->text);
+	while (take_before(&rest, '|', &item)) {
+		if (key->alternative_count == ALTERNATIVES_AT_MOST) {
+			value_fail_plainly(value, "too many alternatives; expected at most %d",
+				ALTERNATIVES_AT_MOST);
+			return NULL;
+		}
+		key->alternatives = arena_grow(value->build->arena, key->alternatives,
+			key->alternative_count, sizeof(*key->alternatives));
+		if (!read_alternative(value, item, &key->alternatives[key->alternative_count]))
+			return NULL;
+		key->alternative_count++;
+	}
+	return key;
+}
+
+static bool parse_key(struct value *value)
+{
+	struct conf_key *key = value_read_key(value);
+
+	*(const struct conf_key **)value->at = key;
+	return key != NULL;
+}
+
+const struct option_type type_key = {"key",
+	"ip, ip/PREFIX, header:NAME, cookie:NAME, query:NAME, host, path, method or route, joined "
+	"by '+', with '|' before a fallback",
+	parse_key};

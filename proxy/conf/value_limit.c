@@ -1,0 +1,242 @@
+/* Rates and what else a limit is made of. See value.h. */
+#include "conf/value.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+enum { NS_PER_MS = 1000000 };
+#define LONGEST_WINDOW_MS (366ULL * 86400 * 1000)
+#define LARGEST_COUNT     1000000000ULL /* requests */
+#define LARGEST_BYTES     (1ULL << 50)
+#define ZONEINFO          "/usr/share/zoneinfo"
+
+/* `10s`, as nanoseconds, above 0. */
+static bool scan_window(struct slice text, uint64_t *ns)
+{
+	uint64_t ms;
+
+	if (!scan_duration_ms(text, &ms) || ms == 0 || ms > LONGEST_WINDOW_MS)
+		return false;
+	*ns = ms * NS_PER_MS;
+	return true;
+}
+
+/* `AMOUNT per REST`: what stands on both sides of the word. */
+static bool split_per(struct slice text, struct slice *amount, struct slice *rest)
+{
+	struct slice per;
+
+	*rest = text;
+	return scan_next_token(rest, amount) && scan_next_token(rest, &per) &&
+	       slice_equal(per, SLICE("per"));
+}
+
+bool scan_per(struct slice text, uint64_t *amount, uint64_t *per_ns)
+{
+	struct slice number, window;
+
+	return split_per(text, &number, &window) && scan_count(number, amount) && *amount > 0 &&
+	       scan_window(slice_trim(window), per_ns);
+}
+
+/* ---- rate ---- */
+
+/* 100, 10k; 10MB (1000 each step), 10MiB (1024): the B makes it bytes. */
+static bool scan_amount(struct slice text, enum conf_limit_unit *unit, uint64_t *amount)
+{
+	static const struct {
+		struct slice suffix;
+		uint64_t scale;
+	} bytes[] = {{SLICE("kB"), 1000}, {SLICE("MB"), 1000000}, {SLICE("GB"), 1000000000},
+		{SLICE("KiB"), 1 << 10}, {SLICE("MiB"), 1 << 20}, {SLICE("GiB"), 1 << 30},
+		{SLICE("B"), 1}};
+	struct slice rest = text;
+
+	*unit = CONF_UNIT_REQUESTS;
+	if (scan_count(text, amount))
+		return true;
+	if (!scan_number_before(&rest, amount))
+		return false;
+	*unit = CONF_UNIT_BYTES;
+	for (size_t i = 0; i < sizeof(bytes) / sizeof(bytes[0]); i++)
+		if (slice_equal(rest, bytes[i].suffix))
+			return !__builtin_mul_overflow(*amount, bytes[i].scale, amount);
+	return false;
+}
+
+/* Zones that sluice can read: TZif files, by names that lead nowhere else. */
+static bool zone_exists(struct value *value, struct slice zone)
+{
+	struct stat about;
+
+	if (slice_equal(zone, SLICE("UTC")))
+		return true;
+	for (size_t i = 0; i < zone.len; i++) {
+		char c = zone.at[i];
+		bool after_slash = i == 0 || zone.at[i - 1] == '/';
+
+		if ((after_slash && (c == '.' || c == '/')) || c == '\0')
+			return false;
+	}
+	return stat(arena_format(value->build->arena, ZONEINFO "/%.*s", SLICE_ARGS(zone)),
+		       &about) == 0 &&
+	       S_ISREG(about.st_mode);
+}
+
+static bool parse_rate(struct value *value)
+{
+	static const struct option_word calendars[] = {{"hour", CONF_CALENDAR_HOUR},
+		{"day", CONF_CALENDAR_DAY}, {"week", CONF_CALENDAR_WEEK},
+		{"month", CONF_CALENDAR_MONTH}, {NULL, 0}};
+	struct conf_limit *limit = value->instance->object;
+	struct slice amount, rest, period, zone;
+	unsigned calendar;
+
+	if (!split_per(value->text, &amount, &rest) || !scan_next_token(&rest, &period))
+		return value_fail(value, "\"%.*s\" is no rate", SLICE_ARGS(value->text));
+	if (!scan_amount(amount, &limit->unit, &limit->amount))
+		return value_fail(value, "\"%.*s\" is no amount", SLICE_ARGS(amount));
+	if (limit->amount < 1 ||
+		limit->amount > (limit->unit == CONF_UNIT_BYTES ? LARGEST_BYTES : LARGEST_COUNT))
+		return value_fail_plainly(value,
+			"%.*s is out of bounds; expected 1 to 1G requests, or 1B to 1125899GB",
+			SLICE_ARGS(amount));
+	if (scan_word(calendars, period, &calendar)) {
+		limit->calendar = calendar;
+		if (!scan_next_token(&rest, &zone))
+			zone = SLICE("UTC");
+		if (!zone_exists(value, zone))
+			return value_fail_plainly(value,
+				"there is no time zone \"%.*s\"; expected UTC or a name under "
+				"" ZONEINFO " such as Europe/Oslo",
+				SLICE_ARGS(zone));
+		limit->time_zone = value_text(value, zone);
+	} else if (!scan_window(period, &limit->per_ns)) {
+		return value_fail(
+			value, "\"%.*s\" is no period from 1ms to 366d", SLICE_ARGS(period));
+	}
+	rest = slice_trim(rest);
+	if (rest.len > 0)
+		return value_fail(value, "\"%.*s\" is left over%s", SLICE_ARGS(rest),
+			limit->per_ns ? " (a time zone needs a bare hour, day, week or month)"
+				      : "");
+	return true;
+}
+
+static bool parse_concurrency(struct value *value)
+{
+	struct conf_limit *limit = value->instance->object;
+	uint64_t number;
+
+	if (!scan_count(value->text, &number))
+		return value_fail(value, "\"%.*s\" is not one", SLICE_ARGS(value->text));
+	if (!value_in_bounds(value, number))
+		return false;
+	limit->amount = number;
+	return true;
+}
+
+/* ---- the rest ---- */
+
+static bool parse_precision(struct value *value)
+{
+	uint64_t slots;
+
+	if (slice_equal(value->text, SLICE("auto")))
+		slots = 0;
+	else if (slice_equal(value->text, SLICE("exact")))
+		slots = CONF_PRECISION_EXACT;
+	else if (!scan_count(value->text, &slots))
+		return value_fail(value, "\"%.*s\" is none", SLICE_ARGS(value->text));
+	else if (!value_in_bounds(value, slots))
+		return false;
+	*(uint32_t *)value->at = (uint32_t)slots;
+	return true;
+}
+
+/* 10 per 1m for 5m */
+static bool parse_ban(struct value *value)
+{
+	struct conf_limit *limit = value->instance->object;
+	struct slice text = value->text, rest = value->text, token;
+	uint64_t count;
+
+	if (slice_equal(text, SLICE("off"))) {
+		limit->ban_count = 0;
+		return true;
+	}
+	while (scan_next_token(&rest, &token))
+		if (slice_equal(token, SLICE("for")))
+			break;
+	if (token.len == 0)
+		return value_fail(value, "\"%.*s\" is none", SLICE_ARGS(text));
+	text.len = (size_t)(token.at - text.at);
+	if (!scan_per(text, &count, &limit->ban_per_ns) || count > UINT32_MAX)
+		return value_fail(
+			value, "\"%.*s\" is no count per duration", SLICE_ARGS(slice_trim(text)));
+	if (!scan_window(slice_trim(rest), &limit->ban_for_ns))
+		return value_fail(value, "\"%.*s\" is no duration", SLICE_ARGS(slice_trim(rest)));
+	limit->ban_count = (uint32_t)count;
+	return true;
+}
+
+/* reject, or delay 2s */
+static bool parse_on_exceed(struct value *value)
+{
+	struct slice rest = value->text, word;
+	uint64_t *delay_ms = value->at;
+
+	*delay_ms = 0;
+	scan_next_token(&rest, &word);
+	rest = slice_trim(rest);
+	if (slice_equal(word, SLICE("reject")) && rest.len == 0)
+		return true;
+	if (!slice_equal(word, SLICE("delay")) || !scan_duration_ms(rest, delay_ms) ||
+		*delay_ms == 0)
+		return value_fail(value, "\"%.*s\" is neither", SLICE_ARGS(value->text));
+	return value_in_bounds(value, *delay_ms);
+}
+
+/* 50 per 1s, or off */
+static bool parse_pace(struct value *value)
+{
+	struct conf_upstream *upstream = value->instance->object;
+
+	if (slice_equal(value->text, SLICE("off"))) {
+		upstream->pace_amount = upstream->pace_per_ns = 0;
+		return true;
+	}
+	if (!scan_per(value->text, &upstream->pace_amount, &upstream->pace_per_ns) ||
+		upstream->pace_amount > LARGEST_COUNT)
+		return value_fail(value, "\"%.*s\" is none", SLICE_ARGS(value->text));
+	return true;
+}
+
+static bool parse_in_flight(struct value *value)
+{
+	uint64_t number = CONF_IN_FLIGHT_AUTO;
+
+	if (!slice_equal(value->text, SLICE("auto"))) {
+		if (!scan_count(value->text, &number))
+			return value_fail(value, "\"%.*s\" is neither", SLICE_ARGS(value->text));
+		if (!value_in_bounds(value, number))
+			return false;
+	}
+	*(uint32_t *)value->at = (uint32_t)number;
+	return true;
+}
+
+const struct option_type type_rate = {"rate",
+	"AMOUNT per PERIOD such as 100 per 10s, 10MB per 1s or 10000 per day Europe/Oslo",
+	parse_rate};
+const struct option_type type_concurrency = {"number", "a number such as 10", parse_concurrency};
+const struct option_type type_precision = {
+	"number", "auto, exact or a number of slots", parse_precision};
+const struct option_type type_ban = {
+	"ban", "COUNT per DURATION for DURATION such as 10 per 1m for 5m, or off", parse_ban};
+const struct option_type type_on_exceed = {"action", "reject or delay DURATION", parse_on_exceed};
+const struct option_type type_pace = {
+	"pace", "COUNT per DURATION such as 50 per 1s, or off", parse_pace};
+const struct option_type type_in_flight = {"number", "a number or auto", parse_in_flight};

@@ -1,0 +1,311 @@
+/* What a route matches and whom it exempts. See value.h. */
+#include "conf/value.h"
+
+#define PCRE2_CODE_UNIT_WIDTH 8
+#include <arpa/inet.h>
+#include <ctype.h>
+#include <pcre2.h>
+#include <string.h>
+
+#include "http/message.h"
+
+/* ---- hosts ---- */
+
+/* [2001:DB8::1] in the form a request's host is compared in (RFC 5952). */
+static const char *read_host_v6(struct value *value, struct slice host)
+{
+	char text[INET6_ADDRSTRLEN];
+	struct in6_addr address;
+
+	if (host.len < 4 || host.len > sizeof(text) + 1 || host.at[host.len - 1] != ']')
+		return NULL;
+	memcpy(text, host.at + 1, host.len - 2);
+	text[host.len - 2] = '\0';
+	if (inet_pton(AF_INET6, text, &address) != 1)
+		return NULL;
+	inet_ntop(AF_INET6, &address, text, sizeof(text));
+	return arena_format(value->build->arena, "[%s]", text);
+}
+
+static const char *read_host(struct value *value, struct slice host)
+{
+	struct slice name = host;
+	char *copy;
+
+	if (host.len > 0 && host.at[0] == '[')
+		return read_host_v6(value, host);
+	if (name.len > 2 && memcmp(name.at, "*.", 2) == 0) {
+		name.at += 2;
+		name.len -= 2;
+	}
+	if (name.len > 1 && name.at[name.len - 1] == '.') {
+		name.len--;
+		host.len--;
+	}
+	if (name.len == 0 || name.len > 253)
+		return NULL;
+	for (size_t i = 0; i < name.len; i++) {
+		unsigned char c = (unsigned char)name.at[i];
+		bool dot_after_dot = c == '.' && (i == 0 || name.at[i - 1] == '.');
+
+		if ((!isalnum(c) && c != '-' && c != '.' && c != '_') || c > 0x7e || dot_after_dot)
+			return NULL;
+	}
+	copy = value_text(value, host);
+	for (char *c = copy; *c; c++)
+		*c = (char)tolower((unsigned char)*c);
+	return copy;
+}
+
+static bool parse_hosts(struct value *value)
+{
+	struct conf_text_list *hosts = value->at;
+	struct slice rest = value->text, item;
+
+	while (slice_next_element(&rest, &item)) {
+		const char *host = read_host(value, item);
+
+		if (!host)
+			return value_fail(value, "\"%.*s\" is no host", SLICE_ARGS(item));
+		for (size_t i = 0; i < hosts->count; i++)
+			if (strcmp(hosts->items[i], host) == 0)
+				return value_fail_plainly(value, "\"%s\" stands there twice", host);
+		value_list_add(value, hosts, host);
+	}
+	return true;
+}
+
+/* ---- path ---- */
+
+static bool is_unreserved(unsigned char c)
+{
+	return isalnum(c) || c == '-' || c == '.' || c == '_' || c == '~';
+}
+
+static int hex_digit(char c)
+{
+	if (c >= '0' && c <= '9')
+		return c - '0';
+	if (c >= 'A' && c <= 'F')
+		return c - 'A' + 10;
+	return -1;
+}
+
+/*
+ * Requests are matched by their path's normal form, so a path that is written in any other would
+ * match nothing. Says what the other form is.
+ */
+static bool check_path_is_normal(struct value *value, struct slice path)
+{
+	for (size_t i = 0; i < path.len; i++) {
+		unsigned char c = (unsigned char)path.at[i];
+
+		if (c == '?' || c == '#')
+			return value_fail_plainly(value,
+				"'%c' in \"%.*s\"; expected the path only, without a query", c,
+				SLICE_ARGS(path));
+		if (c == '%') {
+			int high = i + 2 < path.len ? hex_digit(path.at[i + 1]) : -1;
+			int low = high >= 0 ? hex_digit(path.at[i + 2]) : -1;
+
+			if (low < 0)
+				return value_fail_plainly(value,
+					"\"%.*s\" after '%%'; expected two hex digits, upper case",
+					(int)(path.len - i - 1 < 2 ? path.len - i - 1 : 2),
+					path.at + i + 1);
+			if (is_unreserved((unsigned char)(high * 16 + low)))
+				return value_fail_plainly(value,
+					"\"%.*s\" is compared decoded; expected \"%c\"", 3,
+					path.at + i, (char)(high * 16 + low));
+			if (high * 16 + low < 0x20 || high * 16 + low == 0x7f)
+				return value_fail_plainly(value,
+					"\"%.*s\" is refused in any request; expected a path "
+					"without",
+					3, path.at + i);
+			i += 2;
+		} else if (c <= ' ' || c >= 0x7f || strchr("\"<>\\^`{|}", c)) {
+			return value_fail_plainly(value,
+				"'%.*s' stands bare; expected its percent-encoding, %%%02X",
+				c <= ' ' || c >= 0x7f ? 0 : 1, path.at + i, c);
+		} else if (c == '/') {
+			struct slice rest = {path.at + i + 1, path.len - i - 1};
+			const char *end = memchr(rest.at, '/', rest.len);
+
+			if (end)
+				rest.len = (size_t)(end - rest.at);
+			if (slice_equal(rest, SLICE(".")) || slice_equal(rest, SLICE("..")))
+				return value_fail_plainly(value,
+					"the segment \"%.*s\" is resolved before paths are "
+					"compared; "
+					"expected a path without it",
+					SLICE_ARGS(rest));
+		}
+	}
+	return true;
+}
+
+static void free_regex(void *regex)
+{
+	pcre2_code_free(regex);
+}
+
+static bool compile_regex(struct value *value, struct slice pattern, void **regex)
+{
+	PCRE2_UCHAR why[128];
+	PCRE2_SIZE offset;
+	int error;
+	pcre2_code *code = pcre2_compile((PCRE2_SPTR)pattern.at, pattern.len,
+		PCRE2_NEVER_UTF | PCRE2_NEVER_UCP | PCRE2_NEVER_BACKSLASH_C, &error, &offset, NULL);
+
+	if (!code) {
+		pcre2_get_error_message(error, why, sizeof(why));
+		return value_fail_plainly(value,
+			"%s at offset %zu of \"%.*s\"; expected a regular "
+			"expression (PCRE)",
+			(char *)why, (size_t)offset, SLICE_ARGS(pattern));
+	}
+	pcre2_jit_compile(code, PCRE2_JIT_COMPLETE); /* slower without, no worse */
+	arena_on_free(value->build->arena, free_regex, code);
+	*regex = code;
+	return true;
+}
+
+/* /prefix, =/exact, ~regex */
+static bool parse_path_match(struct value *value)
+{
+	struct conf_route *route = value->instance->object;
+	struct slice path = value->text;
+
+	route->path_kind = CONF_PATH_PREFIX;
+	if (path.at[0] == '=' || path.at[0] == '~') {
+		route->path_kind = path.at[0] == '=' ? CONF_PATH_EXACT : CONF_PATH_REGEX;
+		path = slice_trim((struct slice){path.at + 1, path.len - 1});
+	}
+	if (path.len == 0)
+		return value_fail(value, "the path is empty");
+	route->path = value_text(value, path);
+	if (route->path_kind == CONF_PATH_REGEX)
+		return compile_regex(value, path, &route->regex);
+	if (path.at[0] != '/')
+		return value_fail(value, "\"%.*s\" does not begin with '/'", SLICE_ARGS(path));
+	return check_path_is_normal(value, path);
+}
+
+/* ---- methods, statuses, cost, exemptions ---- */
+
+static const struct option_word methods[] = {{"GET", HTTP_METHOD_GET}, {"HEAD", HTTP_METHOD_HEAD},
+	{"POST", HTTP_METHOD_POST}, {"PUT", HTTP_METHOD_PUT}, {"DELETE", HTTP_METHOD_DELETE},
+	{"OPTIONS", HTTP_METHOD_OPTIONS}, {"PATCH", HTTP_METHOD_PATCH}, {NULL, 0}};
+
+static bool parse_methods(struct value *value)
+{
+	struct slice rest = value->text, item;
+	uint64_t *bits = value->at;
+	unsigned method;
+
+	while (slice_next_element(&rest, &item)) {
+		struct near_miss near = {.word = item};
+
+		if (!scan_word(methods, item, &method)) {
+			for (size_t i = 0; methods[i].word; i++)
+				near_miss_offer(&near, methods[i].word);
+			return value_fail(value, "unknown method \"%.*s\"%s%s%s", SLICE_ARGS(item),
+				near.best ? ", did you mean \"" : "", near.best ? near.best : "",
+				near.best ? "\"?" : "");
+		}
+		*bits |= UINT64_C(1) << method;
+	}
+	return true;
+}
+
+static void statuses_add(struct conf_statuses *statuses, unsigned first, unsigned last)
+{
+	for (unsigned status = first; status <= last; status++)
+		statuses->bits[(status - 100) / 8] |= (uint8_t)(1u << ((status - 100) % 8));
+	statuses->any = true;
+}
+
+/* 5xx, 429 */
+static bool parse_statuses(struct value *value)
+{
+	struct slice rest = value->text, item;
+
+	while (slice_next_element(&rest, &item)) {
+		uint64_t status;
+
+		if (item.len == 3 && memcmp(item.at + 1, "xx", 2) == 0 && item.at[0] >= '2' &&
+			item.at[0] <= '5')
+			statuses_add(value->at, (unsigned)(item.at[0] - '0') * 100,
+				(unsigned)(item.at[0] - '0') * 100 + 99);
+		else if (item.len == 3 && scan_digits(item, &status) && status >= 200)
+			statuses_add(value->at, (unsigned)status, (unsigned)status);
+		else
+			return value_fail(value, "\"%.*s\" is no final status", SLICE_ARGS(item));
+	}
+	return true;
+}
+
+/* 1, or response:X-Cost */
+static bool parse_cost(struct value *value)
+{
+	struct conf_route *route = value->instance->object;
+	struct slice text = value->text;
+	char *field;
+
+	if (text.len > 9 && memcmp(text.at, "response:", 9) == 0) {
+		text = (struct slice){text.at + 9, text.len - 9};
+		if (!scan_is_token(text))
+			return value_fail(value, "\"%.*s\" is no field name", SLICE_ARGS(text));
+		field = value_text(value, text);
+		for (char *c = field; *c; c++)
+			*c = (char)tolower((unsigned char)*c);
+		route->cost_field = field;
+		route->cost = 1;
+		return true;
+	}
+	if (!scan_count(text, &route->cost))
+		return value_fail(value, "\"%.*s\" is neither", SLICE_ARGS(text));
+	return value_in_bounds(value, route->cost);
+}
+
+/* Networks, and files of networks and keys: allow = 10.0.0.0/8, file:vip.keys */
+static bool parse_access(struct value *value)
+{
+	struct conf_route *route = value->instance->object;
+	bool allow = value->at == &route->allow_addresses;
+	struct conf_cidrs *addresses = value->at;
+	struct conf_text_list *keys = allow ? &route->allow_keys : &route->deny_keys;
+	struct slice rest = value->text, item;
+	struct conf_cidr cidr;
+
+	while (slice_next_element(&rest, &item)) {
+		struct conf_text_list lines = {0};
+
+		if (scan_cidr(item, &cidr)) {
+			value_cidrs_add(value, addresses, cidr);
+			continue;
+		}
+		if (item.len <= 5 || memcmp(item.at, "file:", 5) != 0)
+			return value_fail(value, "\"%.*s\" is neither", SLICE_ARGS(item));
+		if (!value_read_lines(value, (struct slice){item.at + 5, item.len - 5}, &lines))
+			return false;
+		for (size_t i = 0; i < lines.count; i++) {
+			if (scan_cidr(slice_of(lines.items[i]), &cidr))
+				value_cidrs_add(value, addresses, cidr);
+			else
+				value_list_add(value, keys, lines.items[i]);
+		}
+	}
+	return true;
+}
+
+const struct option_type type_hosts = {
+	"list of hosts", "names such as api.example.com or *.example.com", parse_hosts};
+const struct option_type type_path_match = {"path", "/PREFIX, =/EXACT or ~REGEX", parse_path_match};
+const struct option_type type_methods = {"list of methods",
+	"GET, HEAD, POST, PUT, DELETE, OPTIONS or PATCH, in upper case", parse_methods};
+const struct option_type type_statuses = {
+	"list of statuses", "statuses such as 429, 503 or 5xx", parse_statuses};
+const struct option_type type_cost = {"cost", "a number or response:FIELD", parse_cost};
+const struct option_type type_access = {"list of networks and files",
+	"addresses, networks such as 10.0.0.0/8 and file:PATH", parse_access};
