@@ -39,7 +39,9 @@ class Setup:
 
 def haproxy_config(setup, port, origin, folder):
     amount, seconds = setup.rate
-    lines = ["global", f"    nbthread {setup.workers}", f"    maxconn {CONNECTIONS}", "    no strict-limits"]
+    lines = ["global", f"    nbthread {setup.workers}", f"    maxconn {CONNECTIONS}", "    no strict-limits",
+             # else it keeps no connection to the origin once a quarter of the file limit is in use
+             "    tune.pool-low-fd-ratio 90", "    tune.pool-high-fd-ratio 95"]
     if setup.head_bytes > 16384:
         lines += [f"    tune.bufsize {2 * setup.head_bytes}"]
     lines += ["defaults", "    mode http", "    timeout connect 5s", "    timeout client 600s",
@@ -123,11 +125,13 @@ callers = {setup.table}
 access_log = off
 [listener bench]
 bind = 127.0.0.1:{port}
+backlog = 4096
 idle_timeout = 600s
 max_header_size = {2 * setup.head_bytes}
 [upstream origin]
 server = 127.0.0.1:{origin}
 keepalive = {CONNECTIONS}
+keepalive_timeout = 600s
 {limits}
 {routes}
 """
