@@ -63,7 +63,7 @@ static void see_fields(struct http_head *head, struct seen *seen)
 		struct http_field *field = &head->fields[i];
 		struct slice value = http_field_value(head, field);
 
-		switch ((enum http_field_id)field->id) {
+		switch (field->id) {
 		case HTTP_FIELD_CONTENT_LENGTH: {
 			uint64_t length = 0;
 			field->hop = true;

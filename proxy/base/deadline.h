@@ -1,0 +1,34 @@
+/*
+ * Deadlines that cost nothing until they pass: moving one later, or clearing it, only stores a
+ * number. The libevent timer behind it is armed anew only when the deadline comes nearer than
+ * what is armed, and when it fires early it looks at the number and sleeps on. A request thus
+ * adds and deletes no timers.
+ */
+#ifndef BASE_DEADLINE_H
+#define BASE_DEADLINE_H
+
+#include <event2/event.h>
+#include <event2/event_struct.h>
+#include <stdint.h>
+
+#define DEADLINE_NEVER UINT64_MAX
+
+struct deadline {
+	struct event timer;
+	uint64_t at_ms;    /* when it passes, DEADLINE_NEVER: not at all */
+	uint64_t armed_ms; /* when the timer fires, DEADLINE_NEVER: not armed */
+	void (*passed)(struct deadline *deadline);
+};
+
+/* `passed` is called once at or after at_ms (monotonic milliseconds), from the loop of `base`. */
+void deadline_init(struct deadline *deadline, struct event_base *base,
+	void (*passed)(struct deadline *deadline));
+void deadline_set(struct deadline *deadline, uint64_t at_ms, uint64_t now_ms);
+static inline void deadline_clear(struct deadline *deadline)
+{
+	deadline->at_ms = DEADLINE_NEVER;
+}
+/* Before its memory goes. */
+void deadline_end(struct deadline *deadline);
+
+#endif

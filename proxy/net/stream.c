@@ -1,0 +1,117 @@
+#include "net/stream.h"
+
+#include <errno.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+static void on_event(evutil_socket_t fd, short what, void *arg)
+{
+	struct stream *stream = arg;
+
+	(void)fd;
+	if (what & EV_READ)
+		stream->readable = true;
+	if (what & EV_WRITE)
+		stream->writable = true;
+	if (what & EV_CLOSED)
+		stream->readable = stream->peer_closed = true;
+	stream->notify(stream);
+}
+
+bool stream_open(struct stream *stream, struct event_base *base, int fd, bool connected,
+	void (*notify)(struct stream *stream))
+{
+	*stream = (struct stream){.fd = fd, .writable = connected, .notify = notify};
+	event_assign(&stream->event, base, fd, EV_READ | EV_WRITE | EV_CLOSED | EV_ET | EV_PERSIST,
+		on_event, stream);
+	if (event_add(&stream->event, NULL) == 0)
+		return true;
+	close(fd);
+	stream->fd = -1;
+	return false;
+}
+
+void stream_close(struct stream *stream)
+{
+	if (stream->fd < 0)
+		return;
+	event_del(&stream->event);
+	close(stream->fd);
+	stream->fd = -1;
+}
+
+enum stream_result stream_read(struct stream *stream, struct buffer *buffer)
+{
+	size_t room = buffer_room(buffer);
+	ssize_t n;
+
+	if (stream->read_ended)
+		return STREAM_END;
+	do {
+		n = recv(stream->fd, buffer->at + buffer->end, room, 0);
+	} while (n < 0 && errno == EINTR);
+	if (n > 0) {
+		buffer->end += (uint32_t)n;
+		if ((size_t)n < room && !stream->peer_closed)
+			stream->readable = false;
+		return STREAM_OK;
+	}
+	if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) {
+		stream->readable = false;
+		return STREAM_AGAIN;
+	}
+	stream->read_ended = true;
+	stream->readable = false;
+	if (n == 0)
+		return STREAM_END;
+	stream->failed = true;
+	return STREAM_FAILED;
+}
+
+enum stream_result stream_write(
+	struct stream *stream, const struct iovec *pieces, int count, size_t *written)
+{
+	size_t wanted = 0;
+	ssize_t n;
+
+	for (int i = 0; i < count; i++)
+		wanted += pieces[i].iov_len;
+	do {
+		if (count == 1) {
+			n = send(stream->fd, pieces[0].iov_base, wanted, MSG_NOSIGNAL);
+		} else {
+			struct msghdr message = {.msg_iov = (struct iovec *)(uintptr_t)pieces,
+				.msg_iovlen = (size_t)count};
+			n = sendmsg(stream->fd, &message, MSG_NOSIGNAL);
+		}
+	} while (n < 0 && errno == EINTR);
+	if (n < 0) {
+		*written = 0;
+		if (errno == EAGAIN || errno == EWOULDBLOCK || errno == ENOTCONN) {
+			stream->writable = false;
+			return STREAM_AGAIN;
+		}
+		stream->failed = true;
+		return STREAM_FAILED;
+	}
+	*written = (size_t)n;
+	if ((size_t)n == wanted)
+		return STREAM_OK;
+	stream->writable = false;
+	return STREAM_AGAIN;
+}
+
+int stream_error(const struct stream *stream)
+{
+	int error = 0;
+	socklen_t len = sizeof(error);
+
+	if (getsockopt(stream->fd, SOL_SOCKET, SO_ERROR, &error, &len) != 0)
+		return errno;
+	return error;
+}
+
+bool stream_is_stale(const struct stream *stream)
+{
+	return stream->readable || stream->peer_closed || stream->read_ended || stream->failed;
+}

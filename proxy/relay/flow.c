@@ -1,0 +1,86 @@
+#include "relay/flow.h"
+
+#include <assert.h>
+
+bool flow_reserve(struct flow *flow, struct buffer_pool *pool, size_t bytes, struct http_out *out)
+{
+	assert(flow_takes_prefix(flow));
+	if (!flow->prefix.at && !buffer_acquire(&flow->prefix, pool))
+		return false;
+	if (buffer_room(&flow->prefix) < bytes &&
+		!buffer_reserve(&flow->prefix, pool, buffer_used(&flow->prefix) + bytes))
+		return false;
+	*out = http_out_over(flow->prefix.at + flow->prefix.end, buffer_room(&flow->prefix));
+	return true;
+}
+
+void flow_commit(struct flow *flow, const struct http_out *out)
+{
+	flow->prefix.end = (uint32_t)(out->at - flow->prefix.at);
+}
+
+bool flow_append(struct flow *flow, struct buffer_pool *pool, struct slice bytes)
+{
+	struct http_out out;
+
+	if (!flow_reserve(flow, pool, bytes.len, &out))
+		return false;
+	http_out_slice(&out, bytes);
+	flow_commit(flow, &out);
+	return true;
+}
+
+/* Takes `*n` bytes off the front of a slice, as many as there are; the rest stays in `*n`. */
+static void advance(struct slice *slice, size_t *n)
+{
+	size_t step = *n < slice->len ? *n : slice->len;
+
+	slice->at += step;
+	slice->len -= step;
+	*n -= step;
+}
+
+static void took(struct flow *flow, struct buffer_pool *pool, size_t n)
+{
+	size_t used = buffer_used(&flow->prefix);
+	size_t step = n < used ? n : used;
+
+	flow->prefix.start += (uint32_t)step;
+	n -= step;
+	if (flow->prefix.at && buffer_used(&flow->prefix) == 0)
+		buffer_release(&flow->prefix, pool);
+	advance(&flow->body, &n);
+	advance(&flow->suffix, &n);
+	if (flow->kept.at && flow->body.len == 0)
+		buffer_release(&flow->kept, pool);
+}
+
+enum stream_result flow_write(
+	struct flow *flow, struct stream *stream, struct buffer_pool *pool, uint64_t *written)
+{
+	struct iovec pieces[3];
+	int count = 0;
+	size_t n;
+
+	if (buffer_used(&flow->prefix) > 0)
+		pieces[count++] =
+			(struct iovec){buffer_head(&flow->prefix), buffer_used(&flow->prefix)};
+	if (flow->body.len > 0)
+		pieces[count++] = (struct iovec){(void *)(uintptr_t)flow->body.at, flow->body.len};
+	if (flow->suffix.len > 0)
+		pieces[count++] =
+			(struct iovec){(void *)(uintptr_t)flow->suffix.at, flow->suffix.len};
+	if (count == 0)
+		return STREAM_OK;
+	enum stream_result result = stream_write(stream, pieces, count, &n);
+	*written += n;
+	took(flow, pool, n);
+	return result;
+}
+
+void flow_clear(struct flow *flow, struct buffer_pool *pool)
+{
+	buffer_release(&flow->prefix, pool);
+	buffer_release(&flow->kept, pool);
+	flow->body = flow->suffix = SLICE_NONE;
+}

@@ -1,0 +1,53 @@
+/*
+ * What is on its way out to a socket: at most three runs of bytes, in this order.
+ *
+ *   [ prefix: heads, chunk sizes, local replies ][ body: borrowed ][ suffix: CRLF after a chunk ]
+ *     own buffer                                   source's buffer    constant
+ *
+ * Invariant: the prefix grows only while there is no body and no suffix behind it. Memory is
+ * bounded by one block plus the one borrowed from.
+ */
+#ifndef RELAY_FLOW_H
+#define RELAY_FLOW_H
+
+#include "base/buffer.h"
+#include "base/slice.h"
+#include "http/out.h"
+#include "net/stream.h"
+
+struct flow {
+	struct buffer prefix;
+	struct slice body; /* stays with the source until flow_is_empty */
+	struct slice suffix;
+	struct buffer kept; /* a block that body lies in, when the source gave it away */
+};
+
+static inline bool flow_is_empty(const struct flow *flow)
+{
+	return buffer_used(&flow->prefix) == 0 && flow->body.len == 0 && flow->suffix.len == 0;
+}
+
+/* May the prefix grow? */
+static inline bool flow_takes_prefix(const struct flow *flow)
+{
+	return flow->body.len == 0 && flow->suffix.len == 0;
+}
+
+/*
+ * Room of at least `bytes` at the end of the prefix to compose into; flow_commit takes what was
+ * written. False without memory. Only when flow_takes_prefix.
+ */
+bool flow_reserve(struct flow *flow, struct buffer_pool *pool, size_t bytes, struct http_out *out);
+void flow_commit(struct flow *flow, const struct http_out *out);
+
+/* Appends a copy. False without memory. */
+bool flow_append(struct flow *flow, struct buffer_pool *pool, struct slice bytes);
+
+/* Writes as much as the socket takes. OK: the flow is empty. `*written` is added to. */
+enum stream_result flow_write(
+	struct flow *flow, struct stream *stream, struct buffer_pool *pool, uint64_t *written);
+
+/* Forgets what was not written. */
+void flow_clear(struct flow *flow, struct buffer_pool *pool);
+
+#endif

@@ -1,0 +1,60 @@
+/*
+ * A body on its way from one socket to another, a request's up or a response's down alike.
+ *
+ *   source --read--> buffer --decode--> a run of content --encode--> flow --write--> sink
+ *                      length, chunked, until close       length, chunked, close
+ *
+ * One block is read only when the one before has left: the sink's pace is the source's (and by
+ * TCP the sender's), and memory stays bounded whatever the body's size. Framing is made anew, never
+ * copied; chunk extensions are dropped.
+ *
+ * A pump with no sink reads a body and throws it away.
+ */
+#ifndef RELAY_PUMP_H
+#define RELAY_PUMP_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "http/framing.h"
+#include "http/parser.h"
+#include "relay/flow.h"
+
+enum pump_result {
+	PUMP_WANTS_READ,    /* the source has no more now */
+	PUMP_WANTS_WRITE,   /* the sink takes no more now */
+	PUMP_DONE,          /* all of the body is decoded, and written */
+	PUMP_SOURCE_ENDED,  /* the source closed before the body's end, or failed */
+	PUMP_SOURCE_BROKEN, /* not the framing it claimed */
+	PUMP_TOO_LARGE,     /* more content than max_bytes */
+	PUMP_SINK_FAILED,
+	PUMP_NO_MEMORY,
+};
+
+struct pump {
+	struct stream *source;
+	struct buffer *in;
+	struct http_parser *parser; /* of the source; for chunked bodies */
+	struct stream *sink;        /* NULL: throw away */
+	struct flow *flow;
+	struct buffer_pool *pool;
+	enum http_body body;
+	bool encode_chunked;
+	bool decoded;           /* the last byte of the body was read */
+	bool tail_due;          /* the last chunk is still to be put behind the content */
+	uint64_t left;          /* HTTP_BODY_LENGTH */
+	uint64_t max_bytes;     /* 0: no bound */
+	uint64_t content_bytes; /* passed so far */
+	uint64_t written;       /* bytes the sink took, framing included */
+};
+
+/* Moves what can be moved now. At most `turns` reads, for fairness between connections: after
+ * these it says PUMP_WANTS_READ with source->readable still set. */
+enum pump_result pump_run(struct pump *pump, unsigned turns);
+
+/* Only decodes what is in the buffer and fills an empty flow with it, writing nothing: to let
+ * the first of a body leave with its head. Returns DONE when all is decoded, WANTS_READ or
+ * WANTS_WRITE, or what is wrong. */
+enum pump_result pump_fill(struct pump *pump);
+
+#endif

@@ -1,0 +1,105 @@
+#include "relay/site.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/log.h"
+
+static struct upstream *find_same(const struct site *old, const struct conf_upstream *description)
+{
+	for (size_t i = 0; old && i < old->conf->upstream_count; i++) {
+		if (upstream_same(old->upstreams[i], description))
+			return upstream_hold(old->upstreams[i]);
+	}
+	return NULL;
+}
+
+static struct queue_policy policy_of(const struct conf_route *route)
+{
+	static const enum queue_ordering orderings[] = {
+		[CONF_ORDERING_WRITES] = QUEUE_WRITES,
+		[CONF_ORDERING_STRICT] = QUEUE_STRICT,
+		[CONF_ORDERING_NONE] = QUEUE_NONE,
+	};
+	uint64_t idle_ms = route->session_idle_timeout_ms;
+
+	return (struct queue_policy){
+		.ordering = orderings[route->ordering],
+		.session_in_flight = route->session_in_flight,
+		.depth = route->queue_depth,
+		.high_burst = route->high_burst,
+		.session_idle_ms = idle_ms > UINT32_MAX ? UINT32_MAX : (uint32_t)idle_ms,
+	};
+}
+
+static bool fill(struct site *site, const struct site *old, unsigned workers,
+	struct throttle_table *throttles, struct queue *queue)
+{
+	const struct conf *conf = site->conf;
+
+	site->upstreams = calloc(conf->upstream_count, sizeof(*site->upstreams));
+	site->policies = calloc(conf->route_count, sizeof(*site->policies));
+	site->routes = route_table_new(conf);
+	site->texts = ratelimit_texts_new(conf);
+	if (!site->upstreams || !site->policies || !site->routes || !site->texts)
+		return false;
+	for (size_t i = 0; i < conf->upstream_count; i++) {
+		site->upstreams[i] = find_same(old, &conf->upstreams[i]);
+		if (!site->upstreams[i])
+			site->upstreams[i] =
+				upstream_new(conf, &conf->upstreams[i], workers, queue);
+		if (!site->upstreams[i])
+			return false;
+	}
+	for (size_t i = 0; i < conf->route_count; i++)
+		site->policies[i] = policy_of(&conf->routes[i]);
+	site->gate = gate_new(conf, throttles);
+	return site->gate != NULL;
+}
+
+struct site *site_new(const struct conf *conf, const struct site *old, unsigned workers,
+	struct throttle_table *throttles, struct queue *queue)
+{
+	struct site *site = calloc(1, sizeof(*site));
+
+	if (site) {
+		atomic_init(&site->holders, 1);
+		site->conf = conf_hold(conf);
+		if (fill(site, old, workers, throttles, queue)) {
+			conf_release(conf); /* the caller's hold is ours now */
+			return site;
+		}
+	}
+	log_error("%s: can't be made ready: %s", conf->path,
+		errno == E2BIG ? "a route and a plan together have more than 16 limits"
+			       : strerror(errno ? errno : ENOMEM));
+	if (site)
+		site_release(site);
+	return NULL;
+}
+
+struct site *site_hold(struct site *site)
+{
+	/* relaxed: whoever holds may pass it on */
+	atomic_fetch_add_explicit(&site->holders, 1, memory_order_relaxed);
+	return site;
+}
+
+void site_release(struct site *site)
+{
+	/* acq_rel: pairs with itself, so the last holder sees all that the others did */
+	if (atomic_fetch_sub_explicit(&site->holders, 1, memory_order_acq_rel) != 1)
+		return;
+	for (size_t i = 0; site->upstreams && i < site->conf->upstream_count; i++) {
+		if (site->upstreams[i])
+			upstream_release(site->upstreams[i]);
+	}
+	gate_free(site->gate);
+	ratelimit_texts_free(site->texts);
+	route_table_free(site->routes);
+	free(site->upstreams);
+	free(site->policies);
+	conf_release(site->conf);
+	free(site);
+}

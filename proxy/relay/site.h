@@ -1,0 +1,35 @@
+/*
+ * A site: one configuration snapshot made ready to serve. Workers hold it as long as an exchange of
+ * theirs began under it; a reload makes a new one, and what is the same in both (upstreams with
+ * their connections and counts, the throttles) is shared.
+ */
+#ifndef RELAY_SITE_H
+#define RELAY_SITE_H
+
+#include <stdatomic.h>
+
+#include "conf/conf.h"
+#include "gate/gate.h"
+#include "gate/ratelimit_fields.h"
+#include "gate/route.h"
+#include "queue/queue.h"
+#include "relay/upstream.h"
+
+struct site {
+	atomic_uint holders;
+	const struct conf *conf;
+	struct route_table *routes;
+	struct gate *gate;
+	struct ratelimit_texts *texts;
+	struct upstream **upstreams;   /* by conf_upstream.index */
+	struct queue_policy *policies; /* by conf_route.index */
+};
+
+/* Takes over the caller's hold on `conf` when it succeeds. `old` (or NULL) gives what can be kept.
+ * NULL with a line in the error log. */
+struct site *site_new(const struct conf *conf, const struct site *old, unsigned workers,
+	struct throttle_table *throttles, struct queue *queue);
+struct site *site_hold(struct site *site);
+void site_release(struct site *site);
+
+#endif

@@ -1,0 +1,327 @@
+#include "relay/upstream.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/log.h"
+
+/* The bound that the run queue keeps: the upstream's own, or what its servers take together. */
+static uint32_t bound_of(const struct conf_upstream *conf)
+{
+	uint64_t sum = 0;
+
+	for (size_t i = 0; i < conf->server_count; i++) {
+		if (conf->servers[i].max_in_flight == 0)
+			return conf->max_in_flight;
+		sum += conf->servers[i].max_in_flight;
+	}
+	if (conf->max_in_flight > 0 && conf->max_in_flight < sum)
+		return conf->max_in_flight;
+	return (uint32_t)sum;
+}
+
+static struct run_queue *make_run_queue(struct queue *queue, const struct conf_upstream *conf)
+{
+	struct run_queue_config config = {.quantum = conf->quantum};
+
+	if (conf->max_in_flight == CONF_IN_FLIGHT_AUTO) {
+		config.adaptive = true;
+		config.adaptive_min = conf->max_in_flight_floor;
+		config.adaptive_max = conf->max_in_flight_ceiling;
+		config.max_in_flight = conf->max_in_flight_floor;
+	} else {
+		config.max_in_flight = bound_of(conf);
+	}
+	return run_queue_create(queue, &config);
+}
+
+struct upstream *upstream_new(const struct conf *conf, const struct conf_upstream *description,
+	unsigned workers, struct queue *queue)
+{
+	struct upstream *upstream = calloc(1, sizeof(*upstream));
+
+	if (!upstream)
+		return NULL;
+	atomic_init(&upstream->holders, 1);
+	upstream->conf_held = conf_hold(conf);
+	upstream->conf = description;
+	upstream->workers = workers;
+	upstream->queue = queue;
+	upstream->servers = aligned_alloc(64, description->server_count * sizeof(struct server));
+	upstream->run_queue = make_run_queue(queue, description);
+	if (!upstream->servers || !upstream->run_queue)
+		goto failed;
+	memset(upstream->servers, 0, description->server_count * sizeof(struct server));
+	for (size_t i = 0; i < description->server_count; i++) {
+		struct server *server = &upstream->servers[i];
+		size_t bytes = workers * sizeof(struct server_idle);
+		server->upstream = upstream;
+		server->conf = &description->servers[i];
+		server->index = (unsigned)i;
+		server->idle = aligned_alloc(64, bytes);
+		if (!server->idle)
+			goto failed;
+		memset(server->idle, 0, bytes);
+		pthread_mutex_init(&server->addresses_lock, NULL);
+		if (server->conf->address.kind != CONF_ADDRESS_NAME) {
+			server->addresses[0].socket = server->conf->address.socket;
+			server->addresses[0].len = server->conf->address.socket_len;
+			server->address_count = 1;
+		}
+		upstream->server_count++;
+	}
+	return upstream;
+failed:
+	upstream_release(upstream);
+	return NULL;
+}
+
+struct upstream *upstream_hold(struct upstream *upstream)
+{
+	/* relaxed: whoever holds may pass it on; the release below orders the rest */
+	atomic_fetch_add_explicit(&upstream->holders, 1, memory_order_relaxed);
+	return upstream;
+}
+
+void upstream_release(struct upstream *upstream)
+{
+	/* acq_rel: pairs with itself, so the last holder sees all that the others did */
+	if (atomic_fetch_sub_explicit(&upstream->holders, 1, memory_order_acq_rel) != 1)
+		return;
+	for (size_t i = 0; i < upstream->server_count; i++) {
+		free(upstream->servers[i].idle);
+		pthread_mutex_destroy(&upstream->servers[i].addresses_lock);
+	}
+	run_queue_destroy(upstream->run_queue);
+	free(upstream->servers);
+	conf_release(upstream->conf_held);
+	free(upstream);
+}
+
+static bool same_text(const char *a, const char *b)
+{
+	return a == b || (a && b && strcmp(a, b) == 0);
+}
+
+bool upstream_same(const struct upstream *upstream, const struct conf_upstream *b)
+{
+	const struct conf_upstream *a = upstream->conf;
+
+	if (a->server_count != b->server_count || !same_text(a->name, b->name) ||
+		!same_text(a->health_path, b->health_path) ||
+		!same_text(a->health_host, b->health_host) ||
+		!same_text(a->hash_key ? a->hash_key->text : NULL,
+			b->hash_key ? b->hash_key->text : NULL))
+		return false;
+	for (size_t i = 0; i < a->server_count; i++) {
+		if (!same_text(a->servers[i].address.text, b->servers[i].address.text) ||
+			a->servers[i].weight != b->servers[i].weight ||
+			a->servers[i].max_in_flight != b->servers[i].max_in_flight)
+			return false;
+	}
+	return a->balance == b->balance && a->max_in_flight == b->max_in_flight &&
+	       a->max_in_flight_floor == b->max_in_flight_floor &&
+	       a->max_in_flight_ceiling == b->max_in_flight_ceiling &&
+	       a->pace_amount == b->pace_amount && a->pace_per_ns == b->pace_per_ns &&
+	       a->quantum == b->quantum && a->connect_timeout_ms == b->connect_timeout_ms &&
+	       a->send_timeout_ms == b->send_timeout_ms &&
+	       a->first_byte_timeout_ms == b->first_byte_timeout_ms &&
+	       a->idle_timeout_ms == b->idle_timeout_ms &&
+	       a->tunnel_timeout_ms == b->tunnel_timeout_ms && a->keepalive == b->keepalive &&
+	       a->keepalive_timeout_ms == b->keepalive_timeout_ms &&
+	       a->keepalive_requests == b->keepalive_requests &&
+	       a->resolve_interval_ms == b->resolve_interval_ms && a->max_fails == b->max_fails &&
+	       a->fail_timeout_ms == b->fail_timeout_ms &&
+	       a->fail_timeout_max_ms == b->fail_timeout_max_ms && a->retries == b->retries &&
+	       a->health_interval_ms == b->health_interval_ms &&
+	       a->health_timeout_ms == b->health_timeout_ms;
+}
+
+static bool is_left_out(struct server *server, uint64_t now_ms)
+{
+	/* relaxed: a hint; a request more or less to a failing server harms nothing */
+	uint64_t until = atomic_load_explicit(&server->out_until_ms, memory_order_relaxed);
+
+	return until > now_ms || atomic_load_explicit(&server->unhealthy, memory_order_relaxed);
+}
+
+static bool may_be_asked(struct server *server, uint64_t tried, bool all, uint64_t now_ms)
+{
+	uint32_t bound = server->conf->max_in_flight;
+
+	if (tried & (1ULL << server->index))
+		return false;
+	if (bound > 0 && atomic_load_explicit(&server->in_flight, memory_order_relaxed) >= bound)
+		return false;
+	return all || !is_left_out(server, now_ms);
+}
+
+/* Smooth weighted round robin, a state for each worker: each gains its weight, the richest is
+ * taken and pays the sum. */
+static struct server *by_turn(
+	struct upstream *upstream, unsigned worker, uint64_t tried, bool all, uint64_t now_ms)
+{
+	struct server *best = NULL;
+	int32_t sum = 0;
+
+	for (size_t i = 0; i < upstream->server_count; i++) {
+		struct server *server = &upstream->servers[i];
+		if (!may_be_asked(server, tried, all, now_ms))
+			continue;
+		struct server_idle *mine = &server->idle[worker];
+		mine->current_weight += (int32_t)server->conf->weight;
+		sum += (int32_t)server->conf->weight;
+		if (!best || mine->current_weight > best->idle[worker].current_weight)
+			best = server;
+	}
+	if (best)
+		best->idle[worker].current_weight -= sum;
+	return best;
+}
+
+static struct server *by_load(
+	struct upstream *upstream, unsigned worker, uint64_t tried, bool all, uint64_t now_ms)
+{
+	struct server *best = NULL;
+	uint64_t best_load = UINT64_MAX;
+	size_t count = upstream->server_count;
+
+	/* Starting at another one each time, so that equals take turns. */
+	for (size_t i = 0; i < count; i++) {
+		struct server *server = &upstream->servers[(i + (size_t)now_ms + worker) % count];
+		if (!may_be_asked(server, tried, all, now_ms))
+			continue;
+		uint64_t load =
+			(atomic_load_explicit(&server->in_flight, memory_order_relaxed) + 1ULL) *
+			65536 / server->conf->weight;
+		if (load < best_load) {
+			best_load = load;
+			best = server;
+		}
+	}
+	return best;
+}
+
+/* A mix of two words, every bit of the result depending on every bit given (the finaliser of
+ * SplitMix64). */
+static uint64_t mix(uint64_t a, uint64_t b)
+{
+	uint64_t z = a ^ (b * 0x9E3779B97F4A7C15ULL);
+
+	z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9ULL;
+	z = (z ^ (z >> 27)) * 0x94D049BB133111EBULL;
+	return z ^ (z >> 31);
+}
+
+/* Weighted rendezvous hashing (Thaler and Ravishankar, 1998): each server draws a number for this
+ * caller as many times as it has weight; the highest wins. */
+static struct server *by_hash(
+	struct upstream *upstream, uint64_t hash, uint64_t tried, bool all, uint64_t now_ms)
+{
+	struct server *best = NULL;
+	uint64_t best_score = 0;
+
+	for (size_t i = 0; i < upstream->server_count; i++) {
+		struct server *server = &upstream->servers[i];
+		if (!may_be_asked(server, tried, all, now_ms))
+			continue;
+		for (uint32_t w = 0; w < server->conf->weight; w++) {
+			uint64_t score = mix(hash, (i + 1) * 1000003ULL + w);
+			if (!best || score > best_score) {
+				best_score = score;
+				best = server;
+			}
+		}
+	}
+	return best;
+}
+
+struct server *upstream_pick(
+	struct upstream *upstream, unsigned worker, uint64_t tried, uint64_t hash, uint64_t now_ms)
+{
+	struct server *server = NULL;
+
+	for (int all = 0; all <= 1 && !server; all++) {
+		if (upstream->server_count == 1) {
+			server = &upstream->servers[0];
+			if (!may_be_asked(server, tried, true, now_ms))
+				server = NULL;
+			break;
+		}
+		switch (upstream->conf->balance) {
+		case CONF_BALANCE_ROUND_ROBIN:
+			server = by_turn(upstream, worker, tried, all, now_ms);
+			break;
+		case CONF_BALANCE_LEAST_IN_FLIGHT:
+			server = by_load(upstream, worker, tried, all, now_ms);
+			break;
+		case CONF_BALANCE_HASH:
+			server = by_hash(upstream, hash, tried, all, now_ms);
+			break;
+		}
+	}
+	if (server)
+		atomic_fetch_add_explicit(&server->in_flight, 1, memory_order_relaxed);
+	return server;
+}
+
+void server_done(struct server *server)
+{
+	/* relaxed: a count for balancing, nothing is read by it */
+	atomic_fetch_sub_explicit(&server->in_flight, 1, memory_order_relaxed);
+}
+
+void server_succeeded(struct server *server)
+{
+	/* Read before writing: in good times nobody's cache line moves. */
+	if (atomic_load_explicit(&server->fails, memory_order_relaxed) == 0)
+		return;
+	atomic_store_explicit(&server->fails, 0, memory_order_relaxed);
+	atomic_store_explicit(&server->interval_ms, 0, memory_order_relaxed);
+	if (atomic_exchange_explicit(&server->out_until_ms, 0, memory_order_relaxed) != 0)
+		log_info("upstream %s: server %s is back", server->upstream->conf->name,
+			server->conf->address.text);
+}
+
+void server_failed(struct server *server, const char *why, uint64_t now_ms)
+{
+	const struct conf_upstream *conf = server->upstream->conf;
+	unsigned fails = atomic_fetch_add_explicit(&server->fails, 1, memory_order_relaxed) + 1;
+
+	if (conf->max_fails == 0 || fails < conf->max_fails || is_left_out(server, now_ms))
+		return;
+	uint64_t interval = atomic_load_explicit(&server->interval_ms, memory_order_relaxed);
+	interval = interval == 0 ? conf->fail_timeout_ms : interval * 2;
+	if (interval > conf->fail_timeout_max_ms)
+		interval = conf->fail_timeout_max_ms;
+	atomic_store_explicit(&server->interval_ms, (unsigned)interval, memory_order_relaxed);
+	atomic_store_explicit(&server->out_until_ms, now_ms + interval, memory_order_relaxed);
+	log_warn("upstream %s: server %s left out for %llu ms after %u failures: %s", conf->name,
+		server->conf->address.text, (unsigned long long)interval, fails, why);
+}
+
+bool server_address(struct server *server, struct server_address *address)
+{
+	bool found = false;
+
+	pthread_mutex_lock(&server->addresses_lock);
+	if (server->address_count > 0) {
+		unsigned turn =
+			atomic_fetch_add_explicit(&server->next_address, 1, memory_order_relaxed);
+		*address = server->addresses[turn % server->address_count];
+		found = true;
+	}
+	pthread_mutex_unlock(&server->addresses_lock);
+	return found;
+}
+
+void server_set_addresses(
+	struct server *server, const struct server_address *addresses, unsigned count)
+{
+	if (count > SERVER_ADDRESSES)
+		count = SERVER_ADDRESSES;
+	pthread_mutex_lock(&server->addresses_lock);
+	memcpy(server->addresses, addresses, count * sizeof(*addresses));
+	server->address_count = count;
+	pthread_mutex_unlock(&server->addresses_lock);
+}
