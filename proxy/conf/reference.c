@@ -1,0 +1,158 @@
+/* See reference.h. */
+#include "conf/reference.h"
+
+#include <string.h>
+
+#include "conf/build.h"
+#include "conf/options.h"
+
+static void print_title(const struct option_section *section, const char *name, FILE *out)
+{
+	if (section->id == SECTION_SERVER)
+		fprintf(out, "server = ADDRESS ...\n");
+	else
+		fprintf(out, "[%s%s%s]\n", section->kind, *name ? " " : "", name);
+}
+
+/* `one of a, b`, or the type with its bounds: `duration, 10ms to 1d`. */
+static void print_type(const struct option *option, FILE *out)
+{
+	char low[32], high[32];
+
+	if (option->words) {
+		for (const struct option_word *word = option->words; word->word; word++)
+			fprintf(out, "%s%s", word == option->words ? "" : " | ", word->word);
+		return;
+	}
+	fputs(option->type->name, out);
+	if (option->max > 0) {
+		option_bound_text(option, option->min, low, sizeof(low));
+		option_bound_text(option, option->max, high, sizeof(high));
+		fprintf(out, ", %s to %s", low, high);
+	}
+}
+
+static void print_presence(
+	const struct option *option, const char *quote, const char *unquote, FILE *out)
+{
+	if (option->fallback)
+		fprintf(out, "default %s%s%s", quote, option->fallback, unquote);
+	else
+		fputs(option->flags & OPTION_REQUIRED ? "required" : "no default", out);
+	if (option->flags & OPTION_REPEATABLE)
+		fputs(", repeatable", out);
+}
+
+void reference_print_text(FILE *out)
+{
+	for (size_t i = 0; i < SECTIONS; i++) {
+		const struct option_section *section = &option_sections[i];
+
+		if (i > 0)
+			fputc('\n', out);
+		print_title(section, section->named ? "NAME" : "", out);
+		fprintf(out, "    %s\n", section->help);
+		for (size_t j = 0; j < *section->option_count; j++) {
+			const struct option *option = &section->options[j];
+
+			fprintf(out, "\n  %s (", option->name);
+			print_type(option, out);
+			fputs("; ", out);
+			print_presence(option, "", "", out);
+			fprintf(out, ")\n    %s\n", option->help);
+		}
+	}
+}
+
+/* A word as an argument of a macro; one that could be taken for a macro is shielded. */
+static void print_word(const char *word, FILE *out)
+{
+	fputs(strlen(word) <= 2 ? "\\&" : "", out);
+	fputs(word, out);
+}
+
+void reference_print_mdoc(const struct option_section *section, FILE *out)
+{
+	for (size_t i = 0; i < *section->option_count; i++) {
+		const struct option *option = &section->options[i];
+
+		fprintf(out, ".It Ic %s No (", option->name);
+		print_type(option, out);
+		fprintf(out, ")\n%s\n", option->help);
+		if (option->fallback) {
+			fputs("Default:\n.Ql ", out);
+			print_word(option->fallback, out);
+			fputs(option->flags & OPTION_REPEATABLE ? " .\nRepeatable.\n" : " .\n",
+				out);
+		} else if (option->flags & OPTION_REQUIRED) {
+			fputs(option->flags & OPTION_REPEATABLE ? "Required; repeatable.\n"
+								: "Required.\n",
+				out);
+		} else if (option->flags & OPTION_REPEATABLE) {
+			fputs("Repeatable.\n", out);
+		}
+	}
+}
+
+/* ---- dump ---- */
+
+static void dump_option(const struct instance *instance, const struct option *option, FILE *out)
+{
+	bool written = false;
+
+	for (const struct setting *setting = instance ? instance->settings : NULL; setting;
+		setting = setting->next) {
+		if (setting->option != option)
+			continue;
+		fprintf(out, "%s = %s\n", option->name, setting->text);
+		written = true;
+	}
+	if (!written && option->fallback)
+		fprintf(out, "%s = %s\n", option->name, option->fallback);
+	else if (!written)
+		fprintf(out, ";%s =\n", option->name);
+}
+
+/* A key that the section can't have beside another it has, when its default is written out. */
+static bool excluded(const struct instance *instance, const struct option *option)
+{
+	const struct conf_limit *limit;
+
+	if (!instance || instance->section->id != SECTION_LIMIT ||
+		instance_setting(instance, option->name))
+		return false;
+	limit = instance->object;
+	if (strcmp(option->name, "burst") == 0)
+		return limit->algorithm != CONF_LIMIT_GCRA;
+	if (strcmp(option->name, "precision") == 0)
+		return limit->algorithm != CONF_LIMIT_RING;
+	if (strcmp(option->name, "algorithm") == 0)
+		return limit->algorithm == CONF_LIMIT_CALENDAR ||
+		       limit->algorithm == CONF_LIMIT_CONCURRENCY;
+	if (strcmp(option->name, "on_exceed") == 0 || strcmp(option->name, "count_refused") == 0)
+		return limit->algorithm == CONF_LIMIT_CONCURRENCY;
+	return false;
+}
+
+static void dump_section(const struct option_section *section, const struct instance *instance,
+	const char *name, FILE *out)
+{
+	print_title(section, name, out);
+	for (size_t i = 0; i < *section->option_count; i++)
+		if (!excluded(instance, &section->options[i]))
+			dump_option(instance, &section->options[i], out);
+	fputc('\n', out);
+}
+
+void reference_dump(const struct conf *conf, FILE *out)
+{
+	const struct instance *first = conf->source->instances;
+	bool has_sluice = false;
+
+	for (const struct instance *instance = first; instance; instance = instance->next)
+		has_sluice = has_sluice || instance->section->id == SECTION_SLUICE;
+	if (!has_sluice)
+		dump_section(&option_sections[SECTION_SLUICE], NULL, "", out);
+	for (const struct instance *instance = first; instance; instance = instance->next)
+		dump_section(instance->section, instance, instance->name, out);
+}

@@ -1,0 +1,28 @@
+/*
+ * The option table for people: the reference of keys, and a snapshot written out again.
+ */
+#ifndef CONF_REFERENCE_H
+#define CONF_REFERENCE_H
+
+#include <stdio.h>
+
+#include "conf/conf.h"
+
+struct option_section;
+
+/* All sections and keys, with type, default, bounds and help, as `sluice check --keys` prints. */
+void reference_print_text(FILE *out);
+
+/*
+ * The keys of one section as the body of an mdoc list. The man page holds exactly this between
+ * `.\" keys: KIND` and `.\" end`, and a test compares the two.
+ */
+void reference_print_mdoc(const struct option_section *section, FILE *out);
+
+/*
+ * The configuration in effect, as an ini that means the same: what the file says, and the default
+ * of every key that it does not name. Keys with neither stand as comments.
+ */
+void reference_dump(const struct conf *conf, FILE *out);
+
+#endif
