@@ -1,0 +1,137 @@
+/* session: one client's tickets, and which of them may go.
+ *
+ *   lane high    [h1][h2]        \
+ *                                 > session_next: high first, at most high_burst past a normal one
+ *   lane normal  [n1][n2][n3]    /
+ *   in flight    {a, b}  tunnels {t}
+ *
+ * Only the next ticket is ever considered; whatever is behind it waits, which is what makes a
+ * barrier hold in both directions. Pure bookkeeping: the caller holds the shard's mutex. Private to
+ * the room. */
+#ifndef SLUICE_QUEUE_SESSION_H
+#define SLUICE_QUEUE_SESSION_H
+
+#include "queue/queue.h"
+
+enum ticket_state {
+	TICKET_OUT,      /* not in a session */
+	TICKET_WAITING,  /* in a lane */
+	TICKET_FLYING,   /* in flight: it orders others */
+	TICKET_DETACHED, /* a tunnel: it only keeps its session */
+};
+
+/* What a ticket asks of the others of its session; the ordering of its route and its method say. */
+enum ticket_order {
+	TICKET_FREE,    /* overlaps with anything */
+	TICKET_SHARED,  /* overlaps with anything but a barrier */
+	TICKET_BARRIER, /* overlaps with nothing that is ordered */
+};
+#define TICKET_ORDERS 3
+
+/* In which list of the run queue a session stands. */
+enum line_place {
+	LINE_NONE,
+	LINE_NEW,
+	LINE_OLD,
+};
+
+struct session {
+	struct session *hash_next;
+	struct session_key key;
+
+	struct ticket *head[QUEUE_LANES], *tail[QUEUE_LANES];
+	uint32_t queued[QUEUE_LANES];
+	uint32_t flying[TICKET_ORDERS];
+	uint32_t detached;
+	uint32_t high_run;     /* high ones gone since a normal one last could have */
+	struct ticket *flight; /* FLYING and DETACHED, for an abort */
+
+	struct session *idle_prev, *idle_next; /* the idle list; idle_next also the free list */
+	uint64_t idle_deadline_ns;
+	uint32_t idle_ms;
+
+	uint32_t gap_us; /* smoothed time between completions while others waited; 0: unknown */
+	uint64_t last_done_ns; /* the last such completion, 0: none */
+	uint64_t accepted, completed;
+	void *pin;
+	uint16_t pin_worker;
+
+	uint8_t state;      /* enum session_state */
+	uint8_t idle_class; /* index of the idle list + 1; 0: in none */
+
+	/* Stands in the line of run_queue or is being served from it. Not rolled meanwhile. */
+	bool lined;
+
+	/* The rest belongs to the line (line.c): guarded by the run queue's lock while lined, by
+	 * the shard's mutex otherwise. */
+	uint8_t place;    /* enum line_place */
+	bool backlogged;  /* had more queued when it was last served */
+	uint16_t weight;  /* of the ticket that it lined up with */
+	uint32_t deficit; /* exchanges left of its turn */
+	uint64_t seq;     /* its position in the old list, as a number that only grows */
+	struct session *line_prev, *line_next;
+	struct run_queue *run_queue;
+};
+
+_Static_assert(sizeof(struct session) <= 240, "an idle session has 256 bytes, its bucket included");
+
+static inline uint32_t session_queued(const struct session *session)
+{
+	return session->queued[QUEUE_LANE_HIGH] + session->queued[QUEUE_LANE_NORMAL];
+}
+
+static inline uint32_t session_in_flight(const struct session *session)
+{
+	return session->flying[TICKET_FREE] + session->flying[TICKET_SHARED] +
+	       session->flying[TICKET_BARRIER];
+}
+
+/* Nothing queued, in flight, tunnelled or about to be served. */
+static inline bool session_is_empty(const struct session *session)
+{
+	return session->flight == NULL && session->head[QUEUE_LANE_HIGH] == NULL &&
+	       session->head[QUEUE_LANE_NORMAL] == NULL && !session->lined;
+}
+
+/* May this one go beside what is in flight? */
+static inline bool session_may_go(const struct session *session, const struct ticket *ticket)
+{
+	if (ticket->session_in_flight != 0 &&
+		session_in_flight(session) >= ticket->session_in_flight)
+		return false;
+	switch ((enum ticket_order)ticket->order) {
+	case TICKET_FREE:
+		return true;
+	case TICKET_SHARED:
+		return session->flying[TICKET_BARRIER] == 0;
+	case TICKET_BARRIER:
+		return session->flying[TICKET_BARRIER] + session->flying[TICKET_SHARED] == 0;
+	}
+	return false;
+}
+
+/* The queued ticket whose turn is next, NULL if none waits. */
+struct ticket *session_next(const struct session *session);
+
+/* Would this newcomer be the next one if it were queued now? */
+bool session_is_next(const struct session *session, const struct ticket *ticket);
+
+/* Into its lane; out of it; from nowhere into flight; out of flight. */
+void session_append(struct session *session, struct ticket *ticket);
+void session_remove(struct session *session, struct ticket *ticket);
+void session_launch(struct session *session, struct ticket *ticket);
+void session_land(struct session *session, struct ticket *ticket);
+
+/* In flight to tunnel. */
+void session_detach(struct session *session, struct ticket *ticket);
+
+/* The only place where a session's state changes. Returns false, changing nothing, where the table
+ * of transitions has none. */
+bool session_set_state(struct session *session, enum session_state state);
+
+/* Notes a completion, for the session's own drain rate; how long what
+ * is queued takes by it, in ms up to 300000, 0 unknown. */
+void session_note_drain(struct session *session, uint64_t now_ns);
+uint32_t session_drain_ms(const struct session *session);
+
+#endif
