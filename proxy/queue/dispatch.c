@@ -1,0 +1,201 @@
+/* dispatch: from a session's lanes into flight, by order and by the upstream's turn.
+ *
+ *   something changed --> session_pump --+-- no bound: every ticket that its order lets go, goes
+ *                                        `-- bound: a place at once, or into line
+ *   a place is free ----> dispatch_turn: who is next in line, which ticket, may it still go?
+ */
+#include "queue/internal.h"
+
+#include <assert.h>
+
+/* ---- single tickets ------------------------------------------------------------------------- */
+
+void session_withdraw(struct queue *queue, struct shard *shard, struct session *session,
+	struct ticket *ticket, uint64_t now_ns)
+{
+	session_remove(session, ticket);
+	ticket->session = NULL;
+	shard->counts.queued--;
+	shard->counts.queued_bytes -= ticket->bytes;
+	/* Counters only: nothing is published by them. */
+	atomic_fetch_sub_explicit(&queue->queued, 1, memory_order_relaxed);
+	if (ticket->bytes != 0)
+		atomic_fetch_sub_explicit(
+			&queue->queued_bytes, ticket->bytes, memory_order_relaxed);
+	drain_note(&queue->drain, now_ns);
+	line_note_gone(ticket->run_queue, now_ns);
+}
+
+void session_refuse(struct queue *queue, struct shard *shard, struct session *session,
+	struct ticket *ticket, enum queue_verdict verdict, struct outbox *outbox, uint64_t now_ns)
+{
+	session_withdraw(queue, shard, session, ticket, now_ns);
+	ticket->retry_after_ms =
+		verdict == QUEUE_SHED ? run_queue_retry_after_ms(ticket->run_queue) : 1000;
+	outbox_add(outbox, ticket, verdict);
+}
+
+/* A waiting ticket goes; it has its place if it needs one. */
+static void launch(struct queue *queue, struct shard *shard, struct session *session,
+	struct ticket *ticket, bool placed, struct outbox *outbox, uint64_t now_ns)
+{
+	session_withdraw(queue, shard, session, ticket, now_ns);
+	ticket->session = session;
+	ticket->placed = placed;
+	session_launch(session, ticket);
+	shard->counts.in_flight++;
+	outbox_add(outbox, ticket, QUEUE_GO);
+}
+
+void session_complete(struct shard *shard, struct session *session, struct ticket *ticket,
+	struct outbox *outbox, uint64_t now_ns)
+{
+	bool detached = ticket->state == TICKET_DETACHED;
+
+	session_land(session, ticket);
+	ticket->session = NULL;
+	if (detached)
+		shard->counts.detached--;
+	else
+		shard->counts.in_flight--;
+	shard->counts.done++;
+	session->completed++;
+	if (!detached)
+		session_note_drain(session, now_ns);
+	if (ticket->placed) {
+		/* One whose GO never arrived says nothing about the upstream. */
+		uint64_t latency_ns = ticket->started_ns != 0 && now_ns > ticket->started_ns
+					      ? now_ns - ticket->started_ns
+					      : 0;
+		ticket->placed = false;
+		if (line_return_place(ticket->run_queue, latency_ns, ticket->failed, now_ns))
+			outbox_serve(outbox, ticket->run_queue);
+	}
+}
+
+/* ---- sessions ------------------------------------------------------------------------------- */
+
+void session_pump(struct queue *queue, struct shard *shard, struct session *session,
+	struct outbox *outbox, uint64_t now_ns)
+{
+	struct ticket *ticket;
+
+	while (!session->lined && (ticket = session_next(session)) != NULL &&
+		session_may_go(session, ticket)) {
+		struct run_queue *run_queue = ticket->run_queue;
+		bool bounded = line_is_bounded(run_queue);
+
+		if (bounded) {
+			enum line_offer offer =
+				line_offer(run_queue, session, ticket, false, now_ns);
+			if (offer == LINE_WAITS_SERVE)
+				outbox_serve(outbox, run_queue);
+			if (offer != LINE_PLACED) {
+				/* Pairs with nothing: the deadline that this call may have set. */
+				outbox_deadline(
+					outbox, atomic_load_explicit(&run_queue->deadline_ns,
+							memory_order_relaxed));
+				return;
+			}
+		}
+		launch(queue, shard, session, ticket, bounded, outbox, now_ns);
+	}
+}
+
+void session_roll(
+	struct queue *queue, struct shard *shard, struct session *session, struct outbox *outbox)
+{
+	bool open = session->state == SESSION_OPEN;
+
+	assert(session_is_empty(session));
+	session_set_state(session, SESSION_CLOSED);
+	if (session->pin != NULL) {
+		assert(outbox->rolls < OUTBOX_ROLLS);
+		outbox->roll[outbox->rolls].pin = session->pin;
+		outbox->roll[outbox->rolls++].worker = session->pin_worker;
+	}
+	if (open)
+		shard->counts.rolled++;
+	else
+		shard->counts.closed++;
+	shard->counts.sessions--;
+	shard_release(shard, session);
+	/* A count; publishes nothing. */
+	atomic_fetch_sub_explicit(&queue->sessions, 1, memory_order_relaxed);
+}
+
+void session_rest(struct queue *queue, struct shard *shard, struct session *session,
+	struct outbox *outbox, uint64_t now_ns)
+{
+	if (!session->lined && session_queued(session) == 0) {
+		session->backlogged = false;
+		session->deficit = 0;
+	}
+	if (!session_is_empty(session))
+		return;
+	if (session->state != SESSION_OPEN || session->idle_ms == 0)
+		session_roll(queue, shard, session, outbox);
+	else if (shard_idle_start(shard, session, now_ns))
+		outbox_deadline(outbox, session->idle_deadline_ns);
+}
+
+/* ---- turns ---------------------------------------------------------------------------------- */
+
+#define SHED_AT_ONCE 64 /* tickets shed in one turn, so that the shard is not held for long */
+
+/* The ticket that this turn is for: the session's next, if it is this upstream's and may go.
+ * Who waited too long is shed on the way. */
+static struct ticket *choose(struct queue *queue, struct shard *shard, const struct turn *turn,
+	struct run_queue *run_queue, uint32_t *shed, struct outbox *outbox, uint64_t now_ns)
+{
+	struct session *session = turn->session;
+	struct ticket *ticket;
+
+	while ((ticket = session_next(session)) != NULL) {
+		if (ticket->run_queue != run_queue || !session_may_go(session, ticket))
+			return NULL;
+		if (ticket->entered_ns >= turn->shed_before_ns || *shed == SHED_AT_ONCE)
+			return ticket;
+		session_refuse(queue, shard, session, ticket, QUEUE_SHED, outbox, now_ns);
+		shard->counts.shed++;
+		++*shed;
+	}
+	return NULL;
+}
+
+void dispatch_turn(struct run_queue *run_queue, struct outbox *outbox, uint64_t now_ns)
+{
+	struct queue *queue = run_queue->queue;
+	struct turn turn;
+	struct shard *shard;
+	struct ticket *ticket, *next;
+	uint32_t shed = 0;
+	bool more;
+
+	if (!line_pop(run_queue, &turn, now_ns)) {
+		outbox_deadline(outbox,
+			atomic_load_explicit(&run_queue->deadline_ns, memory_order_relaxed));
+		return;
+	}
+	shard = queue_shard(queue, turn.session->key);
+	pthread_mutex_lock(&shard->mutex);
+	ticket = choose(queue, shard, &turn, run_queue, &shed, outbox, now_ns);
+	if (ticket != NULL && !line_charge(run_queue, &turn, shed, now_ns)) {
+		outbox_deadline(outbox,
+			atomic_load_explicit(&run_queue->deadline_ns, memory_order_relaxed));
+		pthread_mutex_unlock(&shard->mutex);
+		return;
+	}
+	if (ticket != NULL)
+		launch(queue, shard, turn.session, ticket, true, outbox, now_ns);
+	next = session_next(turn.session);
+	more = next != NULL && next->run_queue == run_queue && session_may_go(turn.session, next);
+	if (line_settle(run_queue, &turn, ticket != NULL, more, next != NULL, shed, now_ns))
+		outbox_serve(outbox, run_queue);
+	else
+		outbox_deadline(outbox,
+			atomic_load_explicit(&run_queue->deadline_ns, memory_order_relaxed));
+	session_pump(queue, shard, turn.session, outbox, now_ns);
+	session_rest(queue, shard, turn.session, outbox, now_ns);
+	pthread_mutex_unlock(&shard->mutex);
+}

@@ -1,0 +1,117 @@
+/* internal: what the files of queue/ share: the queue itself and the outbox.
+ *
+ *   public call --> shard's mutex --> session --> [run queue's lock] --> outbox
+ *                   unlocked <--------------------------------------------'
+ *                   outbox_flush: dispatch(), roll(), serve the run queues, timer_changed()
+ *
+ * Whatever a call makes runnable is put into its outbox while locks are held and delivered after
+ * they were let go. Locks nest shard, then run queue; two shards are never held at once. */
+#ifndef SLUICE_QUEUE_INTERNAL_H
+#define SLUICE_QUEUE_INTERNAL_H
+
+#include "queue/line.h"
+#include "queue/shard.h"
+
+struct queue {
+	/* read only after creation */
+	struct queue_config config;
+	struct shard *shards;
+	uint64_t shard_mask;
+
+	/* written when a session begins or ends */
+	_Alignas(64) _Atomic uint64_t sessions;
+
+	/* written by tickets that wait */
+	_Alignas(64) _Atomic uint64_t queued;
+	_Atomic uint64_t queued_bytes;
+	struct drain drain;
+
+	/* what the timer thread is armed for; see deadline.c */
+	_Alignas(64) _Atomic uint64_t armed_ns;
+
+	pthread_mutex_t registry_mutex;
+	struct run_queue *registry;
+};
+
+#define OUTBOX_ROLLS  16
+#define OUTBOX_SERVES 4
+
+struct outbox {
+	struct ticket *head, **tail; /* by mail_next */
+	unsigned rolls, serves;
+	uint64_t deadline_ns; /* the earliest that was set meanwhile */
+	struct {
+		void *pin;
+		unsigned worker;
+	} roll[OUTBOX_ROLLS];
+	struct run_queue *serve[OUTBOX_SERVES];
+};
+
+static inline void outbox_init(struct outbox *outbox)
+{
+	outbox->head = NULL;
+	outbox->tail = &outbox->head;
+	outbox->rolls = outbox->serves = 0;
+	outbox->deadline_ns = QUEUE_NEVER;
+}
+
+static inline void outbox_deadline(struct outbox *outbox, uint64_t deadline_ns)
+{
+	if (deadline_ns < outbox->deadline_ns)
+		outbox->deadline_ns = deadline_ns;
+}
+
+static inline struct shard *queue_shard(struct queue *queue, struct session_key key)
+{
+	return &queue->shards[key.word[1] & queue->shard_mask];
+}
+
+/* ---- outbox.c ------------------------------------------------------------------------------- */
+
+void outbox_add(struct outbox *outbox, struct ticket *ticket, enum queue_verdict verdict);
+void outbox_serve(struct outbox *outbox, struct run_queue *run_queue);
+void outbox_deliver(struct queue *queue, struct outbox *outbox, uint64_t now_ns);
+
+/* Delivers what there is; inline, as mostly there is nothing. */
+static inline void outbox_flush(struct queue *queue, struct outbox *outbox, uint64_t now_ns)
+{
+	if (outbox->head != NULL || outbox->rolls + outbox->serves > 0 ||
+		outbox->deadline_ns != QUEUE_NEVER)
+		outbox_deliver(queue, outbox, now_ns);
+}
+
+/* ---- dispatch.c: with the shard's mutex held unless it says otherwise ----------------------- */
+
+/* Dispatches of the session's queued tickets what may go, or lines it up at its upstream. */
+void session_pump(struct queue *queue, struct shard *shard, struct session *session,
+	struct outbox *outbox, uint64_t now_ns);
+
+/* Starts the idle timer of an empty session, or rolls it. The session may be gone afterwards. */
+void session_rest(struct queue *queue, struct shard *shard, struct session *session,
+	struct outbox *outbox, uint64_t now_ns);
+
+/* Ends an empty session that is in no idle list. */
+void session_roll(
+	struct queue *queue, struct shard *shard, struct session *session, struct outbox *outbox);
+
+/* A waiting ticket is out of its lane and its session; counts only. */
+void session_withdraw(struct queue *queue, struct shard *shard, struct session *session,
+	struct ticket *ticket, uint64_t now_ns);
+
+/* A waiting ticket is withdrawn and its owner told why. */
+void session_refuse(struct queue *queue, struct shard *shard, struct session *session,
+	struct ticket *ticket, enum queue_verdict verdict, struct outbox *outbox, uint64_t now_ns);
+
+/* An exchange in flight, or a tunnel, is over: out of its session, its place given back. */
+void session_complete(struct shard *shard, struct session *session, struct ticket *ticket,
+	struct outbox *outbox, uint64_t now_ns);
+
+/* One turn at a run queue; no lock held. */
+void dispatch_turn(struct run_queue *run_queue, struct outbox *outbox, uint64_t now_ns);
+
+/* ---- deadline.c ----------------------------------------------------------------------------- */
+
+/* A deadline was set: arm the timer for it if it is the earliest. No lock held. */
+void deadline_note(struct queue *queue, uint64_t deadline_ns);
+
+#endif

@@ -1,0 +1,267 @@
+/* line: places and turns at one upstream. See line.h and run_queue.h. */
+#include "queue/line.h"
+
+#include <assert.h>
+
+/* ---- the two lists -------------------------------------------------------------------------- */
+
+static struct line_list *list_of(struct run_queue *run_queue, enum line_place place)
+{
+	return place == LINE_NEW ? &run_queue->new_list : &run_queue->old_list;
+}
+
+static void insert(struct run_queue *run_queue, struct session *session, enum line_place place,
+	bool at_head, uint64_t now_ns)
+{
+	struct line_list *list = list_of(run_queue, place);
+
+	session->place = (uint8_t)place;
+	session->line_prev = at_head ? NULL : list->tail;
+	session->line_next = at_head ? list->head : NULL;
+	if (session->line_prev != NULL)
+		session->line_prev->line_next = session;
+	else
+		list->head = session;
+	if (session->line_next != NULL)
+		session->line_next->line_prev = session;
+	else
+		list->tail = session;
+	if (place == LINE_OLD)
+		session->seq = at_head ? run_queue->head_seq : ++run_queue->tail_seq;
+	run_queue->lined++;
+	if (run_queue->busy_since_ns == 0) {
+		run_queue->busy_since_ns = now_ns;
+		drain_start(&run_queue->drain, now_ns);
+	}
+}
+
+static void unlink_session(struct run_queue *run_queue, struct session *session)
+{
+	struct line_list *list = list_of(run_queue, session->place);
+
+	if (session->line_prev != NULL)
+		session->line_prev->line_next = session->line_next;
+	else
+		list->head = session->line_next;
+	if (session->line_next != NULL)
+		session->line_next->line_prev = session->line_prev;
+	else
+		list->tail = session->line_prev;
+	session->place = LINE_NONE;
+	run_queue->lined--;
+}
+
+/* A session comes with work. Where it stands: in the middle of its turn (it was held up by its own
+ * order), at the head; one that always had work queued, or was served less than a round ago, at the
+ * tail; else it is a newcomer and goes before all of them, once. */
+static void line_up(
+	struct run_queue *run_queue, struct session *session, uint16_t weight, uint64_t now_ns)
+{
+	if (session->run_queue != run_queue) {
+		session->run_queue = run_queue;
+		session->deficit = 0;
+		session->backlogged = false;
+		session->seq = 0;
+	}
+	session->weight = weight;
+	if (session->deficit > 0)
+		insert(run_queue, session, LINE_OLD, true, now_ns);
+	else if (session->backlogged ||
+		 (run_queue->old_list.head != NULL && run_queue->head_seq < session->seq))
+		insert(run_queue, session, LINE_OLD, false, now_ns);
+	else
+		insert(run_queue, session, LINE_NEW, false, now_ns);
+}
+
+/* ---- places --------------------------------------------------------------------------------- */
+
+static bool has_place(const struct run_queue *run_queue, uint64_t now_ns)
+{
+	return run_queue->in_flight < run_queue->limit && now_ns >= run_queue->pace_until_ns;
+}
+
+static bool must_serve(const struct run_queue *run_queue, uint64_t now_ns)
+{
+	return run_queue->lined > 0 && has_place(run_queue, now_ns);
+}
+
+/* Asks pace for one more. */
+static bool charge(struct run_queue *run_queue, uint64_t now_ns)
+{
+	uint64_t wait_ns;
+
+	if (run_queue->config.pace == NULL)
+		return true;
+	wait_ns = run_queue->config.pace(run_queue->config.pace_ctx, now_ns);
+	if (wait_ns == 0)
+		return true;
+	run_queue->paced++;
+	run_queue->pace_until_ns = now_ns + wait_ns;
+	return false;
+}
+
+/* Somebody waits and only time will let it go: queue_expire must come back. */
+static void set_deadline(struct run_queue *run_queue, uint64_t now_ns)
+{
+	uint64_t deadline_ns = QUEUE_NEVER;
+
+	if (run_queue->lined > 0 && run_queue->pace_until_ns > now_ns)
+		deadline_ns = run_queue->pace_until_ns;
+	/* Pairs with the scan in queue_expire: see deadline.c. */
+	atomic_store_explicit(&run_queue->deadline_ns, deadline_ns, memory_order_seq_cst);
+}
+
+enum line_offer line_offer(struct run_queue *run_queue, struct session *session,
+	const struct ticket *ticket, bool try_only, uint64_t now_ns)
+{
+	enum line_offer offer = LINE_WAITS;
+
+	pthread_mutex_lock(&run_queue->lock);
+	if (run_queue->lined == 0 && has_place(run_queue, now_ns) && charge(run_queue, now_ns)) {
+		run_queue->in_flight++;
+		run_queue->dispatched++;
+		offer = LINE_PLACED;
+	} else if (!try_only) {
+		line_up(run_queue, session, ticket->weight, now_ns);
+		session->lined = true;
+		if (must_serve(run_queue, now_ns))
+			offer = LINE_WAITS_SERVE;
+		set_deadline(run_queue, now_ns);
+	}
+	pthread_mutex_unlock(&run_queue->lock);
+	return offer;
+}
+
+bool line_return_place(
+	struct run_queue *run_queue, uint64_t latency_ns, bool failed, uint64_t now_ns)
+{
+	bool serve;
+
+	pthread_mutex_lock(&run_queue->lock);
+	assert(run_queue->in_flight > 0);
+	if (run_queue->config.adaptive && latency_ns != 0) {
+		adapt_sample(&run_queue->adapt, latency_ns, failed, run_queue->in_flight, now_ns);
+		run_queue->limit = adapt_limit(&run_queue->adapt);
+	}
+	run_queue->in_flight--;
+	serve = must_serve(run_queue, now_ns);
+	pthread_mutex_unlock(&run_queue->lock);
+	return serve;
+}
+
+/* ---- turns ---------------------------------------------------------------------------------- */
+
+bool line_pop(struct run_queue *run_queue, struct turn *turn, uint64_t now_ns)
+{
+	const struct run_queue_config *config = &run_queue->config;
+	struct session *session;
+
+	pthread_mutex_lock(&run_queue->lock);
+	if (!must_serve(run_queue, now_ns)) {
+		set_deadline(run_queue, now_ns);
+		pthread_mutex_unlock(&run_queue->lock);
+		return false;
+	}
+	/* A quantum of newcomers at most before an old session has one exchange. */
+	if (run_queue->new_list.head != NULL &&
+		(run_queue->old_list.head == NULL || run_queue->new_run < config->quantum)) {
+		session = run_queue->new_list.head;
+		turn->from = LINE_NEW;
+		run_queue->new_run++;
+	} else {
+		session = run_queue->old_list.head;
+		turn->from = LINE_OLD;
+		run_queue->new_run = 0;
+		if (run_queue->head_seq < session->seq)
+			run_queue->head_seq = session->seq;
+		if (session->deficit == 0)
+			session->deficit = config->quantum * session->weight;
+	}
+	turn->session = session;
+	unlink_session(run_queue, session);
+	run_queue->in_flight++;
+	run_queue->serving++;
+
+	turn->shed_before_ns = 0;
+	if (config->shed_target_ms != 0 && now_ns > config->shed_target_ms * 1000000ull &&
+		now_ns > run_queue->busy_since_ns + config->shed_interval_ms * 1000000ull)
+		turn->shed_before_ns = now_ns - config->shed_target_ms * 1000000ull;
+	pthread_mutex_unlock(&run_queue->lock);
+	return true;
+}
+
+bool line_charge(
+	struct run_queue *run_queue, const struct turn *turn, uint32_t shed, uint64_t now_ns)
+{
+	bool allowed = true;
+
+	pthread_mutex_lock(&run_queue->lock);
+	/* Another thread may have been told to wait since this turn began. */
+	if (now_ns < run_queue->pace_until_ns || !charge(run_queue, now_ns)) {
+		allowed = false;
+		run_queue->in_flight--;
+		run_queue->serving--;
+		run_queue->shed += shed;
+		if (turn->from == LINE_NEW && run_queue->new_run > 0)
+			run_queue->new_run--;
+		insert(run_queue, turn->session, turn->from, true, now_ns);
+		set_deadline(run_queue, now_ns);
+	}
+	pthread_mutex_unlock(&run_queue->lock);
+	return allowed;
+}
+
+bool line_settle(struct run_queue *run_queue, const struct turn *turn, bool gone, bool more,
+	bool waits, uint32_t shed, uint64_t now_ns)
+{
+	struct session *session = turn->session;
+	bool serve;
+
+	pthread_mutex_lock(&run_queue->lock);
+	run_queue->serving--;
+	run_queue->shed += shed;
+	if (gone) {
+		run_queue->dispatched++;
+		/* The one exchange of a newcomer is not charged to its first turn. */
+		if (turn->from == LINE_OLD && session->deficit > 0)
+			session->deficit--;
+	} else {
+		run_queue->in_flight--;
+	}
+	if (more) {
+		bool again = turn->from == LINE_OLD && session->deficit > 0;
+		insert(run_queue, session, LINE_OLD, again, now_ns);
+	} else {
+		session->lined = false;
+		/* As if it stood at the tail with nothing to go: until that place was served it is
+		 * no newcomer. */
+		session->seq = ++run_queue->tail_seq;
+		session->backlogged = waits;
+		if (!waits)
+			session->deficit = 0;
+		if (run_queue->lined == 0 && run_queue->serving == 0)
+			run_queue->busy_since_ns = 0;
+	}
+	serve = must_serve(run_queue, now_ns);
+	if (!serve)
+		set_deadline(run_queue, now_ns);
+	pthread_mutex_unlock(&run_queue->lock);
+	return serve;
+}
+
+bool line_leave(struct run_queue *run_queue, struct session *session)
+{
+	bool left = false;
+
+	pthread_mutex_lock(&run_queue->lock);
+	if (session->place != LINE_NONE) {
+		unlink_session(run_queue, session);
+		session->lined = false;
+		session->seq = run_queue->tail_seq;
+		if (run_queue->lined == 0 && run_queue->serving == 0)
+			run_queue->busy_since_ns = 0;
+		left = true;
+	}
+	pthread_mutex_unlock(&run_queue->lock);
+	return left;
+}

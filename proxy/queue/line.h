@@ -1,0 +1,116 @@
+/* line: the inside of a run queue: places, the two lists, turns. See run_queue.h for the picture.
+ *
+ * A session in line is taken out by whoever serves the run queue, together with a place for it
+ * (line_pop), is then locked in its shard to find the ticket, and comes back or not (line_settle).
+ * So the locks nest in one direction only: shard, then run queue. Private to the room. */
+#ifndef SLUICE_QUEUE_LINE_H
+#define SLUICE_QUEUE_LINE_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "queue/adapt.h"
+#include "queue/run_queue.h"
+#include "queue/session.h"
+
+struct line_list {
+	struct session *head, *tail;
+};
+
+/* Counts what drains in windows of DRAIN_WINDOW_NS; lock-free, approximate by design. */
+struct drain {
+	_Atomic uint64_t since_ns, count, gap_ns;
+};
+
+struct run_queue {
+	/* read by every ticket, written by a reload only */
+	struct queue *queue;
+	_Atomic bool bounded; /* a place must be taken: max_in_flight, adaptive or pace */
+
+	/* written by tickets that wait, whether bounded or not */
+	_Alignas(64) _Atomic uint64_t waiting;
+
+	/* when pace allows the next, QUEUE_NEVER if nobody waits for it; read by queue_expire */
+	_Atomic uint64_t deadline_ns;
+
+	/* guarded by lock */
+	_Alignas(64) pthread_mutex_t lock;
+	struct run_queue_config config;
+	struct adapt adapt;
+	uint32_t limit, in_flight;
+	uint32_t lined;   /* sessions in the lists */
+	uint32_t serving; /* sessions between line_pop and line_settle */
+	uint32_t new_run; /* newcomers served since an old one was */
+	struct line_list new_list, old_list;
+	uint64_t tail_seq, head_seq; /* of the old list: the last one given, the last one served */
+	uint64_t pace_until_ns;
+	uint64_t busy_since_ns; /* the line was not empty since, 0: it is empty */
+	uint64_t dispatched, shed, paced;
+
+	struct drain drain;
+
+	/* guarded by the queue's registry mutex */
+	struct run_queue *registry_next;
+	uint32_t references;
+};
+
+/* A turn: who is served, and which of its tickets are too old to be. */
+struct turn {
+	struct session *session;
+	enum line_place from;
+	uint64_t shed_before_ns; /* entered earlier than this: shed; 0: none */
+};
+
+enum line_offer {
+	LINE_PLACED,      /* the ticket has its place */
+	LINE_WAITS,       /* its session stands in line now */
+	LINE_WAITS_SERVE, /* the same, and the line must be served */
+};
+
+/* No place needed? The one question of the fast path: a read of a line that nobody writes. */
+static inline bool line_is_bounded(const struct run_queue *run_queue)
+{
+	return atomic_load_explicit(&run_queue->bounded, memory_order_relaxed);
+}
+
+/* Takes a place for the session's next ticket, or lines the session up (unless try_only: a ticket
+ * that is not queued yet). Shard's mutex held. */
+enum line_offer line_offer(struct run_queue *run_queue, struct session *session,
+	const struct ticket *ticket, bool try_only, uint64_t now_ns);
+
+/* Whose turn is it? Takes a place and a session from the line. False if nobody may go now. */
+bool line_pop(struct run_queue *run_queue, struct turn *turn, uint64_t now_ns);
+
+/* The served session has a ticket: does pace allow it now? If not, the session is back at the head
+ * of its list, its place is returned and the turn is over. Shard's mutex held. */
+bool line_charge(
+	struct run_queue *run_queue, const struct turn *turn, uint32_t shed, uint64_t now_ns);
+
+/* Ends a turn: gone says that a ticket took the place; more that the session has another one that
+ * may go, and so comes back into line; otherwise it is out of line, and waits says that it still
+ * has queued tickets. Returns whether the line must be served on. Shard's mutex held. */
+bool line_settle(struct run_queue *run_queue, const struct turn *turn, bool gone, bool more,
+	bool waits, uint32_t shed, uint64_t now_ns);
+
+/* A session in line has nothing more to go: out of it. False if it is being served just now: then
+ * whoever serves finds that out. Shard's mutex held. */
+bool line_leave(struct run_queue *run_queue, struct session *session);
+
+/* A place is given back; with a sample for the adaptive bound if latency_ns is not 0. Returns
+ * whether the line must be served. */
+bool line_return_place(
+	struct run_queue *run_queue, uint64_t latency_ns, bool failed, uint64_t now_ns);
+
+/* Queued tickets for this upstream: more, or fewer (dispatched or not). */
+void line_note_waiting(struct run_queue *run_queue);
+void line_note_gone(struct run_queue *run_queue, uint64_t now_ns);
+
+/* Drops a reference taken by queue_expire, or the owner's. */
+void run_queue_release(struct run_queue *run_queue);
+
+void drain_start(struct drain *drain, uint64_t now_ns);
+void drain_note(struct drain *drain, uint64_t now_ns);
+/* The time for `waiting` to drain: ms, 1..300000; 1000 if unknown. */
+uint32_t drain_retry_ms(struct drain *drain, uint64_t waiting);
+
+#endif

@@ -1,0 +1,209 @@
+/* operate: what the admin and upstream affinity ask: closing, listing, counting, pins. */
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "queue/internal.h"
+
+/* ---- closing -------------------------------------------------------------------------------- */
+
+/* Every queued ticket is refused with this verdict. */
+static void refuse_queued(struct queue *queue, struct shard *shard, struct session *session,
+	enum queue_verdict verdict, struct outbox *outbox, uint64_t now_ns)
+{
+	struct ticket *ticket;
+
+	while ((ticket = session_next(session)) != NULL) {
+		session_refuse(queue, shard, session, ticket, verdict, outbox, now_ns);
+		shard->counts.refused_closed++;
+	}
+	if (session->lined)
+		line_leave(session->run_queue, session);
+}
+
+/* Everything in flight is told to cut. A message under way carries that instead of what it was. */
+static void abort_flying(struct session *session, struct outbox *outbox)
+{
+	for (struct ticket *ticket = session->flight; ticket != NULL; ticket = ticket->next) {
+		if (ticket->mail)
+			ticket->verdict = QUEUE_ABORTED;
+		else
+			outbox_add(outbox, ticket, QUEUE_ABORTED);
+	}
+}
+
+static void close_one(struct queue *queue, struct shard *shard, struct session *session,
+	enum session_state state, struct outbox *outbox, uint64_t now_ns)
+{
+	if (!session_set_state(session, state))
+		return;
+	if (state == SESSION_CLOSING)
+		refuse_queued(queue, shard, session, QUEUE_CLOSED, outbox, now_ns);
+	if (state == SESSION_ABORTED) {
+		refuse_queued(queue, shard, session, QUEUE_ABORTED, outbox, now_ns);
+		abort_flying(session, outbox);
+	}
+	shard_idle_stop(shard, session);
+	session_rest(queue, shard, session, outbox, now_ns);
+}
+
+bool queue_close_session(
+	struct queue *queue, struct session_key key, enum session_state state, uint64_t now_ns)
+{
+	struct shard *shard = queue_shard(queue, key);
+	struct session *session;
+	struct outbox outbox;
+
+	assert(state > SESSION_OPEN && state < SESSION_CLOSED);
+	outbox_init(&outbox);
+	pthread_mutex_lock(&shard->mutex);
+	session = shard_find(shard, key);
+	if (session != NULL)
+		close_one(queue, shard, session, state, &outbox, now_ns);
+	pthread_mutex_unlock(&shard->mutex);
+	outbox_flush(queue, &outbox, now_ns);
+	return session != NULL;
+}
+
+/* ---- listing -------------------------------------------------------------------------------- */
+
+/* The keys or views of a shard's sessions, copied out; NULL with *count 0 if empty, or without
+ * memory. */
+static struct session_view *copy_shard(struct shard *shard, uint64_t *count, bool *no_memory)
+{
+	struct session_view *views = NULL;
+	uint64_t n = 0;
+
+	pthread_mutex_lock(&shard->mutex);
+	if (shard->sessions > 0) {
+		views = malloc(shard->sessions * sizeof(*views));
+		*no_memory = views == NULL;
+	}
+	for (uint64_t i = 0; views != NULL && i <= shard->mask; i++) {
+		for (struct session *session = shard->buckets[i]; session != NULL;
+			session = session->hash_next) {
+			views[n++] = (struct session_view){
+				.key = session->key,
+				.state = session->state,
+				.queued = {session->queued[0], session->queued[1]},
+				.in_flight = session_in_flight(session),
+				.detached = session->detached,
+				.accepted = session->accepted,
+				.completed = session->completed,
+				.idle_deadline_ns = session->idle_class != 0
+							    ? session->idle_deadline_ns
+							    : QUEUE_NEVER,
+				.pinned = session->pin != NULL,
+			};
+		}
+	}
+	pthread_mutex_unlock(&shard->mutex);
+	*count = n;
+	return views;
+}
+
+bool queue_each_session(
+	struct queue *queue, bool (*visit)(void *ctx, const struct session_view *view), void *ctx)
+{
+	bool no_memory = false, go_on = true;
+
+	for (uint64_t i = 0; i <= queue->shard_mask && go_on && !no_memory; i++) {
+		uint64_t count = 0;
+		struct session_view *views = copy_shard(&queue->shards[i], &count, &no_memory);
+		for (uint64_t n = 0; n < count && go_on; n++)
+			go_on = visit(ctx, &views[n]);
+		free(views);
+	}
+	return !no_memory;
+}
+
+struct close_all {
+	struct queue *queue;
+	enum session_state state;
+	uint64_t now_ns, closed;
+};
+
+static bool close_visited(void *ctx, const struct session_view *view)
+{
+	struct close_all *all = ctx;
+
+	if (queue_close_session(all->queue, view->key, all->state, all->now_ns))
+		all->closed++;
+	return true;
+}
+
+uint64_t queue_close_all(struct queue *queue, enum session_state state, uint64_t now_ns)
+{
+	struct close_all all = {.queue = queue, .state = state, .now_ns = now_ns};
+
+	queue_each_session(queue, close_visited, &all);
+	return all.closed;
+}
+
+/* ---- counting ------------------------------------------------------------------------------- */
+
+void queue_count(struct queue *queue, struct queue_counts *counts)
+{
+	memset(counts, 0, sizeof(*counts));
+	for (uint64_t i = 0; i <= queue->shard_mask; i++) {
+		struct shard *shard = &queue->shards[i];
+		const uint64_t *from = (const uint64_t *)&shard->counts;
+		uint64_t *to = (uint64_t *)counts;
+
+		pthread_mutex_lock(&shard->mutex);
+		/* All its members are uint64_t. */
+		for (size_t n = 0; n < sizeof(*counts) / sizeof(*to); n++)
+			to[n] += from[n];
+		pthread_mutex_unlock(&shard->mutex);
+	}
+}
+
+/* ---- pins ----------------------------------------------------------------------------------- */
+
+void *queue_pin(struct queue *queue, struct ticket *ticket, void *pin, unsigned *worker)
+{
+	struct session *session;
+
+	(void)queue;
+	pthread_mutex_lock(&ticket->shard->mutex);
+	session = ticket->session;
+	assert(session != NULL);
+	if (session->pin == NULL) {
+		session->pin = pin;
+		session->pin_worker = (uint16_t)*worker;
+	}
+	pin = session->pin;
+	*worker = session->pin_worker;
+	pthread_mutex_unlock(&ticket->shard->mutex);
+	return pin;
+}
+
+void *queue_pinned(struct queue *queue, struct ticket *ticket, unsigned *worker)
+{
+	void *pin = NULL;
+
+	(void)queue;
+	pthread_mutex_lock(&ticket->shard->mutex);
+	if (ticket->session != NULL) {
+		pin = ticket->session->pin;
+		*worker = ticket->session->pin_worker;
+	}
+	pthread_mutex_unlock(&ticket->shard->mutex);
+	return pin;
+}
+
+bool queue_unpin(struct queue *queue, struct session_key key, void *pin)
+{
+	struct shard *shard = queue_shard(queue, key);
+	struct session *session;
+	bool unpinned = false;
+
+	pthread_mutex_lock(&shard->mutex);
+	session = shard_find(shard, key);
+	if (session != NULL && session->pin == pin) {
+		session->pin = NULL;
+		unpinned = true;
+	}
+	pthread_mutex_unlock(&shard->mutex);
+	return unpinned;
+}

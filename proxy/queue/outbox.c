@@ -1,0 +1,67 @@
+/* outbox: what a call made runnable, delivered when all locks are let go. See internal.h. */
+#include "queue/internal.h"
+
+void outbox_add(struct outbox *outbox, struct ticket *ticket, enum queue_verdict verdict)
+{
+	ticket->verdict = (uint8_t)verdict;
+	ticket->mail = true;
+	ticket->mail_next = NULL;
+	*outbox->tail = ticket;
+	outbox->tail = &ticket->mail_next;
+}
+
+void outbox_serve(struct outbox *outbox, struct run_queue *run_queue)
+{
+	for (unsigned i = 0; i < outbox->serves; i++) {
+		if (outbox->serve[i] == run_queue)
+			return;
+	}
+	if (outbox->serves < OUTBOX_SERVES) {
+		outbox->serve[outbox->serves++] = run_queue;
+		return;
+	}
+	/* A chain of sessions over more upstreams than fit here: leave it to the timer thread, at
+	 * once. Pairs with the scan in queue_expire. */
+	atomic_store_explicit(&run_queue->deadline_ns, 0, memory_order_seq_cst);
+	outbox_deadline(outbox, 0);
+}
+
+static void deliver_tickets(struct queue *queue, struct outbox *outbox)
+{
+	const struct queue_callbacks *callbacks = &queue->config.callbacks;
+	struct ticket *ticket = outbox->head;
+
+	outbox->head = NULL;
+	outbox->tail = &outbox->head;
+	while (ticket != NULL) {
+		/* From the call on the ticket is its owner's, and may be gone. */
+		struct ticket *next = ticket->mail_next;
+		callbacks->dispatch(callbacks->ctx, ticket->worker, ticket);
+		ticket = next;
+	}
+}
+
+static void deliver_rolls(struct queue *queue, struct outbox *outbox)
+{
+	const struct queue_callbacks *callbacks = &queue->config.callbacks;
+	unsigned rolls = outbox->rolls;
+
+	outbox->rolls = 0;
+	if (callbacks->roll == NULL)
+		return;
+	for (unsigned i = 0; i < rolls; i++)
+		callbacks->roll(callbacks->ctx, outbox->roll[i].worker, outbox->roll[i].pin);
+}
+
+void outbox_deliver(struct queue *queue, struct outbox *outbox, uint64_t now_ns)
+{
+	for (;;) {
+		deliver_tickets(queue, outbox);
+		deliver_rolls(queue, outbox);
+		if (outbox->serves == 0)
+			break;
+		dispatch_turn(outbox->serve[--outbox->serves], outbox, now_ns);
+	}
+	if (outbox->deadline_ns != QUEUE_NEVER)
+		deadline_note(queue, outbox->deadline_ns);
+}

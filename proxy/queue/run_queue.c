@@ -1,0 +1,150 @@
+/* run_queue: creation, configuration and counters of an upstream's run queue. See run_queue.h; the
+ * turns themselves are in line.c. */
+#include "queue/run_queue.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "queue/internal.h"
+
+#define DEFAULT_ADAPTIVE_MIN     4
+#define DEFAULT_ADAPTIVE_MAX     1000
+#define DEFAULT_SHED_INTERVAL_MS 100
+
+/* Lock held, or not yet shared. */
+static void take_config(struct run_queue *run_queue, const struct run_queue_config *config)
+{
+	bool was_adaptive = run_queue->config.adaptive;
+	struct run_queue_config *own = &run_queue->config;
+
+	*own = *config;
+	if (own->quantum < RUN_QUEUE_MIN_QUANTUM)
+		own->quantum = RUN_QUEUE_DEFAULT_QUANTUM;
+	if (own->quantum > RUN_QUEUE_MAX_QUANTUM)
+		own->quantum = RUN_QUEUE_MAX_QUANTUM;
+	if (own->adaptive_min == 0)
+		own->adaptive_min = DEFAULT_ADAPTIVE_MIN;
+	if (own->adaptive_max == 0)
+		own->adaptive_max = DEFAULT_ADAPTIVE_MAX;
+	if (own->shed_interval_ms == 0)
+		own->shed_interval_ms = DEFAULT_SHED_INTERVAL_MS;
+
+	if (own->adaptive) {
+		uint32_t start = own->max_in_flight != 0 ? own->max_in_flight : own->adaptive_min;
+		/* A reload keeps what was learnt. */
+		if (was_adaptive)
+			start = run_queue->limit;
+		adapt_init(&run_queue->adapt, start, own->adaptive_min, own->adaptive_max);
+		run_queue->limit = adapt_limit(&run_queue->adapt);
+	} else {
+		run_queue->limit = own->max_in_flight != 0 ? own->max_in_flight : UINT32_MAX;
+	}
+	run_queue->pace_until_ns = 0;
+	/* Read by every ticket without a lock: one that sees the old value goes by the old
+	 * configuration, which is as good. */
+	atomic_store_explicit(&run_queue->bounded,
+		own->adaptive || own->max_in_flight != 0 || own->pace != NULL,
+		memory_order_relaxed);
+}
+
+struct run_queue *run_queue_create(struct queue *queue, const struct run_queue_config *config)
+{
+	struct run_queue *run_queue = aligned_alloc(64, sizeof(*run_queue));
+
+	if (run_queue == NULL)
+		return NULL;
+	memset(run_queue, 0, sizeof(*run_queue));
+	if (pthread_mutex_init(&run_queue->lock, NULL) != 0) {
+		free(run_queue);
+		return NULL;
+	}
+	run_queue->queue = queue;
+	run_queue->references = 1;
+	atomic_init(&run_queue->deadline_ns, QUEUE_NEVER);
+	take_config(run_queue, config);
+
+	pthread_mutex_lock(&queue->registry_mutex);
+	run_queue->registry_next = queue->registry;
+	queue->registry = run_queue;
+	pthread_mutex_unlock(&queue->registry_mutex);
+	return run_queue;
+}
+
+void run_queue_configure(
+	struct run_queue *run_queue, const struct run_queue_config *config, uint64_t now_ns)
+{
+	struct outbox outbox;
+
+	outbox_init(&outbox);
+	pthread_mutex_lock(&run_queue->lock);
+	take_config(run_queue, config);
+	pthread_mutex_unlock(&run_queue->lock);
+	outbox_serve(&outbox, run_queue);
+	outbox_flush(run_queue->queue, &outbox, now_ns);
+}
+
+void run_queue_release(struct run_queue *run_queue)
+{
+	struct queue *queue = run_queue->queue;
+	struct run_queue **link;
+
+	pthread_mutex_lock(&queue->registry_mutex);
+	if (--run_queue->references > 0) {
+		pthread_mutex_unlock(&queue->registry_mutex);
+		return;
+	}
+	for (link = &queue->registry; *link != run_queue; link = &(*link)->registry_next)
+		;
+	*link = run_queue->registry_next;
+	pthread_mutex_unlock(&queue->registry_mutex);
+	pthread_mutex_destroy(&run_queue->lock);
+	free(run_queue);
+}
+
+void run_queue_destroy(struct run_queue *run_queue)
+{
+	if (run_queue == NULL)
+		return;
+	pthread_mutex_lock(&run_queue->lock);
+	assert(run_queue->lined == 0 && run_queue->in_flight == 0 && run_queue->serving == 0);
+	pthread_mutex_unlock(&run_queue->lock);
+	run_queue_release(run_queue);
+}
+
+/* ---- counts --------------------------------------------------------------------------------- */
+
+/* The two counts below are gauges; they publish nothing, so relaxed. */
+
+void line_note_waiting(struct run_queue *run_queue)
+{
+	atomic_fetch_add_explicit(&run_queue->waiting, 1, memory_order_relaxed);
+}
+
+void line_note_gone(struct run_queue *run_queue, uint64_t now_ns)
+{
+	atomic_fetch_sub_explicit(&run_queue->waiting, 1, memory_order_relaxed);
+	drain_note(&run_queue->drain, now_ns);
+}
+
+uint32_t run_queue_retry_after_ms(struct run_queue *run_queue)
+{
+	return drain_retry_ms(
+		&run_queue->drain, atomic_load_explicit(&run_queue->waiting, memory_order_relaxed));
+}
+
+void run_queue_count(struct run_queue *run_queue, struct run_queue_counts *counts)
+{
+	pthread_mutex_lock(&run_queue->lock);
+	*counts = (struct run_queue_counts){
+		.in_flight = run_queue->in_flight,
+		.max_in_flight = run_queue->limit == UINT32_MAX ? 0 : run_queue->limit,
+		.sessions = run_queue->lined,
+		.dispatched = run_queue->dispatched,
+		.shed = run_queue->shed,
+		.paced = run_queue->paced,
+	};
+	pthread_mutex_unlock(&run_queue->lock);
+	counts->waiting = atomic_load_explicit(&run_queue->waiting, memory_order_relaxed);
+	counts->drain_gap_ns = atomic_load_explicit(&run_queue->drain.gap_ns, memory_order_relaxed);
+}

@@ -1,0 +1,483 @@
+/* The run queue: the bound over sessions, turns, weights, newcomers, pace, shedding, Retry-After.
+ */
+#include "tests/unit/queue/harness.h"
+
+#define MAX_JOBS 4000
+
+struct fixture {
+	struct world world;
+	struct job job[MAX_JOBS];
+	unsigned jobs;
+};
+
+static struct fixture *open_fixture(
+	enum queue_ordering ordering, const struct run_queue_config *config)
+{
+	struct fixture *fixture = test_calloc(1, sizeof(*fixture));
+
+	world_open_with(&fixture->world, ordering, NULL, config);
+	return fixture;
+}
+
+static void close_fixture(struct fixture *fixture)
+{
+	world_close(&fixture->world);
+	test_free(fixture);
+}
+
+/* `count` exchanges of a client, all of which must get this verdict. */
+static struct job *enter(struct fixture *fixture, unsigned client, unsigned count, char kind,
+	unsigned weight, enum queue_verdict verdict)
+{
+	struct job *first = &fixture->job[fixture->jobs];
+
+	for (unsigned i = 0; i < count; i++) {
+		struct job *job = &fixture->job[fixture->jobs++];
+		job_init(job, client, i, kind);
+		job->ticket.weight = (uint16_t)weight;
+		assert_int_equal(world_enter(&fixture->world, job), verdict);
+	}
+	return first;
+}
+
+/* Completes one after the other, starting with job, and tells how often each client went in the
+ * next `turns` dispatches. */
+static struct job *run(
+	struct fixture *fixture, struct job *job, unsigned turns, unsigned *went, unsigned clients)
+{
+	memset(went, 0, clients * sizeof(*went));
+	for (unsigned i = 0; i < turns; i++) {
+		world_done(&fixture->world, job);
+		job = world_next(&fixture->world);
+		assert_non_null(job);
+		assert_int_equal(job->verdict, QUEUE_GO);
+		assert_true(job->client < clients);
+		went[job->client]++;
+	}
+	return job;
+}
+
+static void finish(struct fixture *fixture, struct job *job)
+{
+	while (job != NULL) {
+		world_done(&fixture->world, job);
+		job = world_next(&fixture->world);
+	}
+}
+
+static void the_bound_holds_over_sessions(void **state)
+{
+	struct fixture *fixture =
+		open_fixture(QUEUE_NONE, &(struct run_queue_config){.max_in_flight = 3});
+	struct run_queue_counts counts;
+	struct job *job = enter(fixture, 1, 1, 'r', 1, QUEUE_GO);
+
+	(void)state;
+	enter(fixture, 2, 2, 'r', 1, QUEUE_GO);
+	enter(fixture, 3, 2, 'r', 1, QUEUE_WAIT);
+	enter(fixture, 1, 1, 'r', 1, QUEUE_WAIT);
+	run_queue_count(fixture->world.upstream, &counts);
+	assert_int_equal(counts.in_flight, 3);
+	assert_int_equal(counts.waiting, 3);
+	assert_int_equal(counts.sessions, 2);
+	world_expect_none(&fixture->world);
+	for (unsigned i = 0; i < 3; i++) {
+		world_done(&fixture->world, &job[i]);
+		assert_non_null(world_next(&fixture->world));
+		world_expect_none(&fixture->world);
+		run_queue_count(fixture->world.upstream, &counts);
+		assert_int_equal(counts.in_flight, 3);
+	}
+	for (unsigned i = 3; i < 6; i++)
+		world_done(&fixture->world, &job[i]);
+	run_queue_count(fixture->world.upstream, &counts);
+	assert_int_equal(counts.in_flight, 0);
+	assert_int_equal(counts.dispatched, 6);
+	close_fixture(fixture);
+}
+
+static void a_tunnel_gives_its_place_back(void **state)
+{
+	struct fixture *fixture =
+		open_fixture(QUEUE_WRITES, &(struct run_queue_config){.max_in_flight = 1});
+	struct job *tunnel = enter(fixture, 1, 1, 'r', 1, QUEUE_GO);
+	struct job *other = enter(fixture, 2, 1, 'r', 1, QUEUE_WAIT);
+
+	(void)state;
+	queue_detach(fixture->world.queue, &tunnel->ticket, fixture->world.now_ns);
+	world_expect(&fixture->world, other, QUEUE_GO);
+	world_done(&fixture->world, tunnel);
+	world_done(&fixture->world, other);
+	close_fixture(fixture);
+}
+
+static void leaving_the_line(void **state)
+{
+	struct fixture *fixture =
+		open_fixture(QUEUE_STRICT, &(struct run_queue_config){.max_in_flight = 1});
+	struct world *world = &fixture->world;
+	struct job *first = enter(fixture, 1, 1, 'r', 1, QUEUE_GO);
+	struct job *leaver = enter(fixture, 2, 1, 'r', 1, QUEUE_WAIT);
+	struct job *last = enter(fixture, 3, 1, 'r', 1, QUEUE_WAIT);
+	struct queue_counts counts;
+
+	(void)state;
+	assert_int_equal(queue_leave(world->queue, &leaver->ticket, world->now_ns), QUEUE_LEFT);
+	queue_count(world->queue, &counts);
+	assert_int_equal(counts.idle_sessions, 1); /* out of the line, so its idle time runs */
+	world_done(world, first);
+	world_expect(world, last, QUEUE_GO);
+	world_done(world, last);
+	close_fixture(fixture);
+}
+
+/* 3 : 1 by weight, in turns of quantum * weight, both for sessions whose work is all runnable and
+ * for strict ones that have one exchange in flight at a time. */
+static void turns_follow_weights(void **state)
+{
+	const enum queue_ordering orderings[] = {QUEUE_NONE, QUEUE_WRITES, QUEUE_STRICT};
+
+	(void)state;
+	for (unsigned i = 0; i < 3; i++) {
+		struct fixture *fixture =
+			open_fixture(orderings[i], &(struct run_queue_config){.max_in_flight = 1});
+		struct job *job = enter(fixture, 0, 1, 'r', 1, QUEUE_GO);
+		unsigned went[3];
+
+		enter(fixture, 1, 500, 'r', 3, QUEUE_WAIT);
+		enter(fixture, 2, 500, 'r', 1, QUEUE_WAIT);
+		/* each is a newcomer once, then the circle */
+		job = run(fixture, job, 2, went, 3);
+		assert_int_equal(went[1], 1);
+		assert_int_equal(went[2], 1);
+		job = run(fixture, job, 400, went, 3);
+		assert_int_equal(went[1], 300);
+		assert_int_equal(went[2], 100);
+		job = run(fixture, job, 30, went, 3);
+		assert_int_equal(went[1], 30); /* a turn: quantum 10 times 3 */
+		job = run(fixture, job, 10, went, 3);
+		assert_int_equal(went[2], 10);
+		finish(fixture, job);
+		close_fixture(fixture);
+	}
+}
+
+/* Max-min: what one does not use goes to the others, equally. */
+static void idle_shares_are_used(void **state)
+{
+	struct fixture *fixture =
+		open_fixture(QUEUE_NONE, &(struct run_queue_config){.max_in_flight = 1});
+	struct job *job = enter(fixture, 0, 1, 'r', 1, QUEUE_GO);
+	unsigned went[4];
+
+	(void)state;
+	enter(fixture, 1, 20, 'r', 1, QUEUE_WAIT);
+	enter(fixture, 2, 400, 'r', 1, QUEUE_WAIT);
+	enter(fixture, 3, 400, 'r', 1, QUEUE_WAIT);
+	job = run(fixture, job, 420, went, 4);
+	assert_int_equal(went[1], 20);
+	assert_in_range(went[2], 190, 210);
+	assert_in_range(went[3], 190, 210);
+	finish(fixture, job);
+	close_fixture(fixture);
+}
+
+static void a_lone_session_is_drained_in_one_go(void **state)
+{
+	struct fixture *fixture =
+		open_fixture(QUEUE_STRICT, &(struct run_queue_config){.max_in_flight = 2});
+	struct job *job = enter(fixture, 1, 1, 'r', 1, QUEUE_GO);
+	unsigned went[2];
+
+	(void)state;
+	enter(fixture, 1, 300, 'r', 1, QUEUE_WAIT);
+	job = run(fixture, job, 300, went, 2);
+	assert_int_equal(went[1], 300);
+	finish(fixture, job);
+	close_fixture(fixture);
+}
+
+/* One client has 10,000 waiting, 50 come with one each: how many exchanges go before each of them,
+ * in turns and first come first served. */
+static void newcomers_do_not_wait_for_the_crowd(void **state)
+{
+	enum { CROWD = 10000, SINGLES = 50 };
+	struct job *crowd = test_calloc(CROWD + SINGLES, sizeof(*crowd)), *job;
+	struct world world;
+	unsigned position = 0, worst = 0, sum = 0, seen = 0;
+
+	(void)state;
+	world_open_with(&world, QUEUE_STRICT, NULL, &(struct run_queue_config){.max_in_flight = 1});
+	for (unsigned i = 0; i < CROWD; i++) {
+		job_init(&crowd[i], 0, i, 'w');
+		assert_int_equal(world_enter(&world, &crowd[i]), i == 0 ? QUEUE_GO : QUEUE_WAIT);
+	}
+	/* let the crowd be in the middle of a turn */
+	job = &crowd[0];
+	for (unsigned i = 0; i < 15; i++) {
+		world_done(&world, job);
+		job = world_next(&world);
+	}
+	for (unsigned i = CROWD; i < CROWD + SINGLES; i++) {
+		job_init(&crowd[i], i, i, 'w');
+		assert_int_equal(world_enter(&world, &crowd[i]), QUEUE_WAIT);
+	}
+	while (job != NULL) {
+		if (job->client == 0) {
+			position++;
+		} else {
+			seen++;
+			sum += position;
+			worst = position > worst ? position : worst;
+		}
+		world_done(&world, job);
+		job = world_next(&world);
+	}
+	assert_int_equal(seen, SINGLES);
+	printf("# exchanges of the crowd before a single: in turns mean %.1f worst %u; "
+	       "first come first served %u\n",
+		(double)sum / SINGLES, worst, CROWD - 15);
+	/* the one in flight, and one of the crowd after each quantum of newcomers */
+	assert_true(worst <= 1 + SINGLES / 10);
+	world_close(&world);
+	test_free(crowd);
+}
+
+/* Newcomers without end do not starve who is in the circle: one of quantum + 1 is theirs. */
+static void newcomers_starve_nobody(void **state)
+{
+	struct fixture *fixture =
+		open_fixture(QUEUE_NONE, &(struct run_queue_config){.max_in_flight = 1});
+	struct job *job = enter(fixture, 1, 1, 'r', 1, QUEUE_GO);
+	unsigned old = 0;
+
+	(void)state;
+	enter(fixture, 1, 50, 'r', 1, QUEUE_WAIT);
+	for (unsigned i = 0; i < 500; i++) {
+		enter(fixture, 1000 + 2 * i, 1, 'r', 1, QUEUE_WAIT);
+		enter(fixture, 1001 + 2 * i, 1, 'r', 1, QUEUE_WAIT);
+		world_done(&fixture->world, job);
+		job = world_next(&fixture->world);
+		old += job->client == 1;
+	}
+	assert_in_range(old, 500 / 11 - 1, 500 / 11 + 5);
+	finish(fixture, job);
+	close_fixture(fixture);
+}
+
+/* Who comes back at once after its newcomer's exchange is none again before a round has passed. */
+static void coming_back_is_not_new(void **state)
+{
+	struct fixture *fixture =
+		open_fixture(QUEUE_NONE, &(struct run_queue_config){.max_in_flight = 1});
+	struct job *job = enter(fixture, 0, 1, 'r', 1, QUEUE_GO);
+	unsigned went[4] = {0};
+
+	(void)state;
+	enter(fixture, 1, 300, 'r', 1, QUEUE_WAIT);
+	enter(fixture, 2, 300, 'r', 1, QUEUE_WAIT);
+	enter(fixture, 3, 1, 'r', 1, QUEUE_WAIT);
+	for (unsigned i = 0; i < 300; i++) {
+		world_done(&fixture->world, job);
+		job = world_next(&fixture->world);
+		went[job->client]++;
+		if (job->client == 3)
+			enter(fixture, 3, 1, 'r', 1, QUEUE_WAIT);
+	}
+	/* one or two a round of twenty, not one for each of the others */
+	assert_in_range(went[3], 10, 35);
+	finish(fixture, job);
+	close_fixture(fixture);
+}
+
+static void reload_changes_the_bound(void **state)
+{
+	struct fixture *fixture =
+		open_fixture(QUEUE_NONE, &(struct run_queue_config){.max_in_flight = 1});
+	struct world *world = &fixture->world;
+	struct run_queue_counts counts;
+
+	(void)state;
+	enter(fixture, 1, 1, 'r', 1, QUEUE_GO);
+	enter(fixture, 2, 5, 'r', 1, QUEUE_WAIT);
+	run_queue_configure(
+		world->upstream, &(struct run_queue_config){.max_in_flight = 3}, world->now_ns);
+	assert_int_equal(world->mails, 2);
+	run_queue_configure(world->upstream, &(struct run_queue_config){0}, world->now_ns);
+	assert_int_equal(world->mails, 5); /* no bound: all go */
+	run_queue_configure(
+		world->upstream, &(struct run_queue_config){.max_in_flight = 2}, world->now_ns);
+	enter(fixture, 3, 1, 'r', 1, QUEUE_WAIT);
+	while (world_next(world) != NULL)
+		;
+	for (unsigned i = 0; i < 6; i++)
+		world_done(world, &fixture->job[i]);
+	world_expect(world, &fixture->job[6], QUEUE_GO);
+	world_done(world, &fixture->job[6]);
+	run_queue_count(world->upstream, &counts);
+	assert_int_equal(counts.in_flight, 0);
+	close_fixture(fixture);
+}
+
+/* ---- pace ----------------------------------------------------------------------------------- */
+
+/* Two in each window of 10 ms, and a count of what it let go. */
+struct pacer {
+	uint64_t window_ns;
+	unsigned used, charged;
+};
+
+static uint64_t pace(void *ctx, uint64_t now_ns)
+{
+	struct pacer *pacer = ctx;
+	uint64_t window = now_ns / (10 * MS);
+
+	if (window != pacer->window_ns) {
+		pacer->window_ns = window;
+		pacer->used = 0;
+	}
+	if (pacer->used == 2)
+		return (window + 1) * 10 * MS - now_ns;
+	pacer->used++;
+	pacer->charged++;
+	return 0;
+}
+
+static void pace_delays_and_never_rejects(void **state)
+{
+	struct pacer pacer = {0};
+	struct fixture *fixture = open_fixture(
+		QUEUE_NONE, &(struct run_queue_config){.pace = pace, .pace_ctx = &pacer});
+	struct world *world = &fixture->world;
+	struct run_queue_counts counts;
+
+	(void)state;
+	enter(fixture, 1, 2, 'r', 1, QUEUE_GO);
+	enter(fixture, 1, 3, 'r', 1, QUEUE_WAIT);
+	enter(fixture, 2, 2, 'r', 1, QUEUE_WAIT);
+	world_expect_none(world);
+	assert_int_equal(world->timer_ns, SEC + 10 * MS);
+	assert_int_equal(queue_next_deadline_ns(world->queue), SEC + 10 * MS);
+	assert_int_equal(queue_expire(world->queue, SEC + 5 * MS), SEC + 10 * MS);
+	world_expect_none(world);
+
+	for (unsigned step = 1; step <= 3; step++) {
+		unsigned left = step < 3 ? 2 : 1;
+		world->now_ns = SEC + step * 10 * MS;
+		uint64_t next = queue_expire(world->queue, world->now_ns);
+		assert_int_equal(world->mails, left);
+		assert_int_equal(next, step < 3 ? world->now_ns + 10 * MS : QUEUE_NEVER);
+		while (world_next(world) != NULL)
+			;
+	}
+	assert_int_equal(pacer.charged, 7);
+	run_queue_count(world->upstream, &counts);
+	assert_true(counts.paced > 0);
+	assert_int_equal(counts.in_flight, 7);
+	for (unsigned i = 0; i < 7; i++)
+		world_done(world, &fixture->job[i]);
+	close_fixture(fixture);
+}
+
+static void leavers_are_not_charged(void **state)
+{
+	struct pacer pacer = {0};
+	struct fixture *fixture = open_fixture(
+		QUEUE_NONE, &(struct run_queue_config){.pace = pace, .pace_ctx = &pacer});
+	struct world *world = &fixture->world;
+	struct job *waiting;
+
+	(void)state;
+	enter(fixture, 1, 2, 'r', 1, QUEUE_GO);
+	waiting = enter(fixture, 1, 2, 'r', 1, QUEUE_WAIT);
+	queue_leave(world->queue, &waiting[0].ticket, world->now_ns);
+	queue_leave(world->queue, &waiting[1].ticket, world->now_ns);
+	world->now_ns += 10 * MS;
+	queue_expire(world->queue, world->now_ns);
+	assert_int_equal(pacer.charged, 2);
+	world_done(world, &fixture->job[0]);
+	world_done(world, &fixture->job[1]);
+	close_fixture(fixture);
+}
+
+/* ---- overload ------------------------------------------------------------------------------- */
+
+static void overload_sheds_who_waited_too_long(void **state)
+{
+	struct fixture *fixture = open_fixture(QUEUE_NONE,
+		&(struct run_queue_config){
+			.max_in_flight = 1, .shed_target_ms = 50, .shed_interval_ms = 100});
+	struct world *world = &fixture->world;
+	struct job *first = enter(fixture, 0, 1, 'r', 1, QUEUE_GO), *next;
+	struct run_queue_counts counts;
+
+	(void)state;
+	enter(fixture, 1, 3, 'r', 1, QUEUE_WAIT);
+	world->now_ns += 90 * MS;
+	/* 90 ms are over the target, but the line has not been busy for the interval yet */
+	world_done(world, first);
+	world_expect(world, &fixture->job[1], QUEUE_GO);
+	world->now_ns += 20 * MS;
+	next = enter(fixture, 2, 1, 'r', 1, QUEUE_WAIT);
+	world_done(world, &fixture->job[1]);
+	/* the newcomer is fresh; the two old ones are shed at their turn */
+	world_expect(world, next, QUEUE_GO);
+	world_expect_none(world);
+	world_done(world, next);
+	world_expect(world, &fixture->job[2], QUEUE_SHED);
+	assert_true(fixture->job[2].ticket.retry_after_ms >= 1);
+	world_expect(world, &fixture->job[3], QUEUE_SHED);
+	world_expect_none(world);
+	run_queue_count(world->upstream, &counts);
+	assert_int_equal(counts.shed, 2);
+	assert_int_equal(counts.in_flight, 0);
+
+	/* and the next one goes as if nothing had been */
+	next = enter(fixture, 1, 1, 'r', 1, QUEUE_GO);
+	world_done(world, next);
+	close_fixture(fixture);
+}
+
+/* ---- drain rate ----------------------------------------------------------------------------- */
+
+static void retry_after_follows_the_drain_rate(void **state)
+{
+	struct fixture *fixture =
+		open_fixture(QUEUE_NONE, &(struct run_queue_config){.max_in_flight = 1});
+	struct world *world = &fixture->world;
+	struct job *job = enter(fixture, 0, 1, 'r', 1, QUEUE_GO);
+	unsigned went[2];
+
+	(void)state;
+	assert_int_equal(run_queue_retry_after_ms(world->upstream), 1000);
+	enter(fixture, 1, 400, 'r', 1, QUEUE_WAIT);
+	for (unsigned i = 0; i < 200; i++) {
+		world->now_ns += 20 * MS; /* 50 a second */
+		job = run(fixture, job, 1, went, 2);
+	}
+	/* 200 wait, 20 ms each */
+	assert_in_range(run_queue_retry_after_ms(world->upstream), 3800, 4400);
+	finish(fixture, job);
+	close_fixture(fixture);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(the_bound_holds_over_sessions),
+		cmocka_unit_test(a_tunnel_gives_its_place_back),
+		cmocka_unit_test(leaving_the_line),
+		cmocka_unit_test(turns_follow_weights),
+		cmocka_unit_test(idle_shares_are_used),
+		cmocka_unit_test(a_lone_session_is_drained_in_one_go),
+		cmocka_unit_test(newcomers_do_not_wait_for_the_crowd),
+		cmocka_unit_test(newcomers_starve_nobody),
+		cmocka_unit_test(coming_back_is_not_new),
+		cmocka_unit_test(reload_changes_the_bound),
+		cmocka_unit_test(pace_delays_and_never_rejects),
+		cmocka_unit_test(leavers_are_not_charged),
+		cmocka_unit_test(overload_sheds_who_waited_too_long),
+		cmocka_unit_test(retry_after_follows_the_drain_rate),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

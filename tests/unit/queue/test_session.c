@@ -1,0 +1,557 @@
+/* Sessions: bounds, the idle timer, states, pins, listing, counts. */
+#include "tests/unit/queue/harness.h"
+
+static void count(struct world *world, struct queue_counts *counts)
+{
+	queue_count(world->queue, counts);
+}
+
+/* ---- bounds --------------------------------------------------------------------------------- */
+
+static void depth_is_bounded(void **state)
+{
+	struct world world;
+	struct job job[4];
+	struct queue_counts counts;
+
+	(void)state;
+	world_open(&world, QUEUE_STRICT);
+	world.policy.depth = 2;
+	for (unsigned i = 0; i < 4; i++) {
+		const enum queue_verdict expected[] = {
+			QUEUE_GO, QUEUE_WAIT, QUEUE_WAIT, QUEUE_FULL_SESSION};
+		job_init(&job[i], 1, i, 'w');
+		assert_int_equal(world_enter(&world, &job[i]), expected[i]);
+	}
+	assert_true(job[3].ticket.retry_after_ms >= 1);
+	/* a high one that may go at once needs no room; here it may not */
+	job_init(&job[3], 1, 3, 'W');
+	assert_int_equal(world_enter(&world, &job[3]), QUEUE_FULL_SESSION);
+	count(&world, &counts);
+	assert_int_equal(counts.full_session, 2);
+	assert_int_equal(counts.queued, 2);
+	for (unsigned i = 0; i < 3; i++) {
+		world_done(&world, &job[i]);
+		world_next(&world);
+	}
+	world_close(&world);
+}
+
+static void retry_after_of_a_full_session_is_its_own(void **state)
+{
+	struct world world;
+	struct job job[20];
+
+	(void)state;
+	world_open(&world, QUEUE_STRICT);
+	world.policy.depth = 10;
+	for (unsigned i = 0; i < 11; i++) {
+		job_init(&job[i], 1, i, 'w');
+		world_enter(&world, &job[i]);
+	}
+	for (unsigned i = 0; i < 9; i++) {
+		world.now_ns += 200 * MS;
+		world_done(&world, &job[i]);
+		assert_ptr_equal(world_next(&world), &job[i + 1]);
+		if (i < 2) {
+			job_init(&job[11 + i], 1, 11 + i, 'w');
+			assert_int_equal(world_enter(&world, &job[11 + i]), QUEUE_WAIT);
+		}
+	}
+	world.policy.depth = 3;
+	job_init(&job[15], 1, 15, 'w');
+	assert_int_equal(world_enter(&world, &job[15]), QUEUE_FULL_SESSION);
+	assert_int_equal(job[15].ticket.retry_after_ms, 3 * 200);
+	for (unsigned i = 9; i < 13; i++) {
+		world_done(&world, &job[i]);
+		world_next(&world);
+	}
+	world_close(&world);
+}
+
+static void totals_are_bounded(void **state)
+{
+	struct world world;
+	struct job job[8];
+	struct queue_counts counts;
+
+	(void)state;
+	world_open_with(&world, QUEUE_STRICT,
+		&(struct queue_config){.shards = 4, .max_queued = 3, .max_queued_bytes = 1000},
+		NULL);
+	for (unsigned i = 0; i < 8; i++) {
+		const uint64_t bytes[8] = {5000, 600, 5000, 401, 400, 0, 1, 0};
+		const enum queue_verdict expected[8] = {QUEUE_GO, QUEUE_WAIT, QUEUE_GO,
+			QUEUE_FULL_BYTES, QUEUE_WAIT, QUEUE_WAIT, QUEUE_FULL_TOTAL,
+			QUEUE_FULL_TOTAL};
+		const unsigned client[8] = {1, 1, 2, 2, 2, 1, 2, 1};
+		job_init(&job[i], client[i], i, 'w');
+		job[i].ticket.bytes = bytes[i];
+		assert_int_equal(world_enter(&world, &job[i]), expected[i]);
+	}
+	count(&world, &counts);
+	assert_int_equal(counts.full_total, 2);
+	assert_int_equal(counts.full_bytes, 1);
+	assert_int_equal(counts.queued_bytes, 1000);
+	/* a leaver makes room */
+	queue_leave(world.queue, &job[1].ticket, world.now_ns);
+	job_init(&job[7], 2, 7, 'w');
+	job[7].ticket.bytes = 600;
+	assert_int_equal(world_enter(&world, &job[7]), QUEUE_WAIT);
+	queue_close_all(world.queue, SESSION_CLOSING, world.now_ns);
+	while (world_next(&world) != NULL)
+		;
+	world_done(&world, &job[0]);
+	world_done(&world, &job[2]);
+	world_close(&world);
+}
+
+static void the_oldest_idle_session_makes_room(void **state)
+{
+	struct world world;
+	struct job job[4];
+	struct queue_counts counts;
+
+	(void)state;
+	world_open_with(
+		&world, QUEUE_STRICT, &(struct queue_config){.shards = 1, .max_sessions = 2}, NULL);
+	for (unsigned i = 0; i < 4; i++)
+		job_init(&job[i], i, i, 'w');
+	assert_int_equal(world_enter(&world, &job[0]), QUEUE_GO);
+	assert_int_equal(world_enter(&world, &job[1]), QUEUE_GO);
+	assert_int_equal(world_enter(&world, &job[2]), QUEUE_FULL_SESSIONS);
+	world_done(&world, &job[0]);
+	assert_int_equal(world_enter(&world, &job[2]), QUEUE_GO);
+	count(&world, &counts);
+	assert_int_equal(counts.sessions, 2);
+	assert_int_equal(counts.rolled, 1);
+	assert_int_equal(counts.full_sessions, 1);
+	world_done(&world, &job[1]);
+	world_done(&world, &job[2]);
+	world_close(&world);
+}
+
+/* ---- the idle timer ------------------------------------------------------------------------- */
+
+static void it_runs_from_the_last_completion(void **state)
+{
+	struct world world;
+	struct job a, b;
+	struct queue_counts counts;
+
+	(void)state;
+	world_open(&world, QUEUE_WRITES);
+	world.policy.session_idle_ms = 1000;
+	job_init(&a, 1, 0, 'r');
+	job_init(&b, 1, 1, 'r');
+	assert_int_equal(world_enter(&world, &a), QUEUE_GO);
+	assert_int_equal(world_enter(&world, &b), QUEUE_GO);
+	assert_int_equal(queue_next_deadline_ns(world.queue), QUEUE_NEVER);
+	world.now_ns += 5 * SEC;
+	world_done(&world, &a);
+	assert_int_equal(world.timer_changes, 0); /* b is still in flight */
+	world.now_ns += 5 * SEC;
+	queue_expire(world.queue, world.now_ns);
+	count(&world, &counts);
+	assert_int_equal(counts.rolled, 0);
+	world_done(&world, &b);
+	assert_int_equal(world.timer_ns, world.now_ns + SEC);
+
+	/* used again in time, it runs anew; the timer is early once and sleeps on */
+	world.now_ns += SEC / 2;
+	assert_int_equal(world_enter(&world, &a), QUEUE_GO);
+	assert_int_equal(queue_expire(world.queue, world.timer_ns), QUEUE_NEVER);
+	world.now_ns += 5 * SEC;
+	world_done(&world, &a);
+	assert_int_equal(world.timer_ns, world.now_ns + SEC);
+	assert_int_equal(queue_expire(world.queue, world.timer_ns - 1), world.timer_ns);
+	count(&world, &counts);
+	assert_int_equal(counts.sessions, 1);
+	assert_int_equal(queue_expire(world.queue, world.timer_ns), QUEUE_NEVER);
+	count(&world, &counts);
+	assert_int_equal(counts.sessions, 0);
+	assert_int_equal(counts.rolled, 1);
+	world_close(&world);
+}
+
+static void refused_arrivals_do_not_touch_it(void **state)
+{
+	struct world world;
+	struct job a, b, refused;
+	uint64_t deadline;
+
+	(void)state;
+	world_open_with(&world, QUEUE_STRICT, NULL, &(struct run_queue_config){.max_in_flight = 1});
+	world.policy.session_idle_ms = 1000;
+	job_init(&a, 1, 0, 'r');
+	job_init(&b, 2, 1, 'r');
+	job_init(&refused, 1, 2, 'r');
+	world_enter(&world, &a);
+	world_done(&world, &a);
+	deadline = world.timer_ns;
+	assert_int_equal(world_enter(&world, &b), QUEUE_GO);
+	/* the idle session's client comes, finds the upstream full and may not wait */
+	world.now_ns += SEC / 2;
+	world.policy.depth = 0;
+	assert_int_equal(world_enter(&world, &refused), QUEUE_FULL_SESSION);
+	assert_int_equal(queue_next_deadline_ns(world.queue), deadline);
+	queue_expire(world.queue, deadline);
+	struct queue_counts counts;
+	count(&world, &counts);
+	assert_int_equal(counts.rolled, 1);
+	/* and one that has no session leaves none behind */
+	assert_int_equal(world_enter(&world, &refused), QUEUE_FULL_SESSION);
+	count(&world, &counts);
+	assert_int_equal(counts.sessions, 1);
+	world_done(&world, &b);
+	world_close(&world);
+}
+
+static void waiting_keeps_the_session(void **state)
+{
+	struct world world;
+	struct job a, b;
+	struct queue_counts counts;
+
+	(void)state;
+	world_open_with(&world, QUEUE_STRICT, NULL, &(struct run_queue_config){.max_in_flight = 1});
+	world.policy.session_idle_ms = 1000;
+	job_init(&a, 1, 0, 'r');
+	job_init(&b, 2, 1, 'r');
+	world_enter(&world, &b);
+	world_done(&world, &b); /* 2 is idle */
+	world_enter(&world, &a);
+	assert_int_equal(world_enter(&world, &b), QUEUE_WAIT); /* and waits now */
+	world.now_ns += 3600 * SEC;
+	queue_expire(world.queue, world.now_ns);
+	count(&world, &counts);
+	assert_int_equal(counts.rolled, 0);
+	assert_int_equal(counts.sessions, 2);
+	world_done(&world, &a);
+	world_expect(&world, &b, QUEUE_GO);
+	world_done(&world, &b);
+	world_close(&world);
+}
+
+static void idle_time_zero_rolls_at_once(void **state)
+{
+	struct world world;
+	struct job job;
+	struct queue_counts counts;
+
+	(void)state;
+	world_open(&world, QUEUE_STRICT);
+	world.policy.session_idle_ms = 0;
+	job_init(&job, 1, 0, 'r');
+	world_enter(&world, &job);
+	world_done(&world, &job);
+	count(&world, &counts);
+	assert_int_equal(counts.sessions, 0);
+	assert_int_equal(counts.rolled, 1);
+	assert_int_equal(world.timer_changes, 0);
+	world_close(&world);
+}
+
+/* More idle times than lists: sessions then stay a little longer, never shorter, never for ever. */
+static void many_idle_times(void **state)
+{
+	enum { TIMES = 40 };
+	struct world world;
+	struct job job[TIMES];
+	struct queue_counts counts;
+
+	(void)state;
+	world_open_with(&world, QUEUE_STRICT, &(struct queue_config){.shards = 1}, NULL);
+	for (unsigned i = 0; i < TIMES; i++) {
+		world.policy.session_idle_ms = 1000 * (TIMES - i);
+		job_init(&job[i], i, i, 'r');
+		world_enter(&world, &job[i]);
+		world_done(&world, &job[i]);
+	}
+	for (unsigned s = 1; s <= TIMES; s++) {
+		queue_expire(world.queue, world.now_ns + s * SEC);
+		count(&world, &counts);
+		assert_true(counts.rolled <= s);
+	}
+	assert_int_equal(counts.sessions, 0);
+	world_close(&world);
+}
+
+/* 200,000 idle sessions: nothing to do before the first is over, and 256 bytes each. */
+static void many_idle_sessions_cost_nothing(void **state)
+{
+	enum { SESSIONS = 200000 };
+	struct world world;
+	struct job job;
+	struct queue_counts counts;
+	uint64_t first;
+
+	(void)state;
+	world_open_with(&world, QUEUE_WRITES, &(struct queue_config){.shards = 256}, NULL);
+	for (unsigned i = 0; i < SESSIONS; i++) {
+		job_init(&job, i, i, 'r');
+		world_enter(&world, &job);
+		world_done(&world, &job);
+		world.now_ns += 1000;
+	}
+	first = SEC + 60 * SEC;
+	assert_int_equal(world.timer_changes, 1);
+	assert_int_equal(world.timer_ns, first);
+	assert_int_equal(queue_next_deadline_ns(world.queue), first);
+	count(&world, &counts);
+	assert_int_equal(counts.idle_sessions, SESSIONS);
+	assert_int_equal(queue_expire(world.queue, first), first + 1000);
+	count(&world, &counts);
+	assert_int_equal(counts.rolled, 1);
+	assert_int_equal(queue_expire(world.queue, world.now_ns + 61 * SEC), QUEUE_NEVER);
+	count(&world, &counts);
+	assert_int_equal(counts.rolled, SESSIONS);
+	assert_int_equal(world.timer_changes, 1);
+	world_close(&world);
+}
+
+/* ---- states --------------------------------------------------------------------------------- */
+
+static void draining_finishes_what_it_accepted(void **state)
+{
+	struct world world;
+	struct job job[4];
+	struct queue_counts counts;
+
+	(void)state;
+	world_open(&world, QUEUE_STRICT);
+	for (unsigned i = 0; i < 4; i++)
+		job_init(&job[i], 1, i, 'w');
+	for (unsigned i = 0; i < 3; i++)
+		world_enter(&world, &job[i]);
+	assert_true(queue_close_session(world.queue, key_of(1), SESSION_DRAINING, world.now_ns));
+	assert_false(queue_close_session(world.queue, key_of(2), SESSION_DRAINING, world.now_ns));
+	assert_int_equal(world_enter(&world, &job[3]), QUEUE_CLOSED);
+	assert_true(job[3].ticket.retry_after_ms >= 1);
+	world.now_ns += 3600 * SEC; /* however slow */
+	queue_expire(world.queue, world.now_ns);
+	for (unsigned i = 0; i < 2; i++) {
+		world_done(&world, &job[i]);
+		world_expect(&world, &job[i + 1], QUEUE_GO);
+		assert_int_equal(world_enter(&world, &job[3]), QUEUE_CLOSED);
+	}
+	world_done(&world, &job[2]);
+	count(&world, &counts);
+	assert_int_equal(counts.closed, 1);
+	assert_int_equal(counts.rolled, 0);
+	/* then a new session begins */
+	assert_int_equal(world_enter(&world, &job[3]), QUEUE_GO);
+	world_done(&world, &job[3]);
+	world_close(&world);
+}
+
+static void closing_refuses_what_is_queued(void **state)
+{
+	struct world world;
+	struct job job[3];
+	struct queue_counts counts;
+
+	(void)state;
+	world_open(&world, QUEUE_STRICT);
+	for (unsigned i = 0; i < 3; i++) {
+		job_init(&job[i], 1, i, 'w');
+		world_enter(&world, &job[i]);
+	}
+	queue_close_session(world.queue, key_of(1), SESSION_CLOSING, world.now_ns);
+	/* milder than what it is: nothing changes */
+	queue_close_session(world.queue, key_of(1), SESSION_DRAINING, world.now_ns);
+	world_expect(&world, &job[1], QUEUE_CLOSED);
+	/* the owner of 2 left before it heard: it is out already, so it only frees it */
+	assert_int_equal(queue_leave(world.queue, &job[2].ticket, world.now_ns), QUEUE_UNDER_WAY);
+	world_expect(&world, &job[2], QUEUE_GONE);
+	world_expect_none(&world);
+	world_done(&world, &job[0]);
+	count(&world, &counts);
+	assert_int_equal(counts.sessions, 0);
+	assert_int_equal(counts.closed, 1);
+	world_close(&world);
+}
+
+static void aborting_cuts_what_is_in_flight(void **state)
+{
+	struct world world;
+	struct job job[5];
+	struct queue_counts counts;
+
+	(void)state;
+	world_open_with(&world, QUEUE_WRITES, NULL, &(struct run_queue_config){.max_in_flight = 4});
+	for (unsigned i = 0; i < 5; i++) {
+		job_init(&job[i], 1, i, i == 4 ? 'w' : 'r');
+		world_enter(&world, &job[i]);
+	}
+	queue_detach(world.queue, &job[3].ticket, world.now_ns);
+	queue_close_session(world.queue, key_of(1), SESSION_ABORTED, world.now_ns);
+	/* completed before it heard of the cut: stays until the message is there */
+	assert_int_equal(queue_done(world.queue, &job[1].ticket, world.now_ns), QUEUE_UNDER_WAY);
+	for (unsigned i = 0; i < 5; i++) {
+		struct job *next = world_next(&world);
+		assert_non_null(next);
+		if (next == &job[1]) {
+			assert_int_equal(next->verdict, QUEUE_GONE);
+			continue;
+		}
+		assert_int_equal(next->verdict, QUEUE_ABORTED);
+		assert_int_equal(queue_done(world.queue, &next->ticket, world.now_ns), QUEUE_LEFT);
+	}
+	world_expect_none(&world);
+	count(&world, &counts);
+	assert_int_equal(counts.sessions, 0);
+	world_close(&world);
+}
+
+static void aborting_overtakes_a_dispatch(void **state)
+{
+	struct world world;
+	struct job a, b;
+
+	(void)state;
+	world_open(&world, QUEUE_STRICT);
+	job_init(&a, 1, 0, 'w');
+	job_init(&b, 1, 1, 'w');
+	world_enter(&world, &a);
+	world_enter(&world, &b);
+	world_done(&world, &a); /* b's GO is under way */
+	queue_close_session(world.queue, key_of(1), SESSION_ABORTED, world.now_ns);
+	world_expect(&world, &b, QUEUE_ABORTED);
+	world_expect_none(&world);
+	world_done(&world, &b);
+	world_close(&world);
+}
+
+static void closing_an_idle_session_rolls_it(void **state)
+{
+	struct world world;
+	struct job job;
+	struct queue_counts counts;
+	int pin;
+	unsigned worker = 3;
+
+	(void)state;
+	world_open(&world, QUEUE_STRICT);
+	job_init(&job, 1, 0, 'w');
+	world_enter(&world, &job);
+	queue_pin(world.queue, &job.ticket, &pin, &worker);
+	world_done(&world, &job);
+	assert_int_equal(queue_close_all(world.queue, SESSION_DRAINING, world.now_ns), 1);
+	count(&world, &counts);
+	assert_int_equal(counts.sessions, 0);
+	assert_int_equal(counts.closed, 1);
+	assert_int_equal(world.rolls, 1);
+	world_close(&world);
+}
+
+/* ---- pins ----------------------------------------------------------------------------------- */
+
+static void pins_live_as_long_as_their_session(void **state)
+{
+	struct world world;
+	struct job job;
+	int one, two;
+	unsigned worker;
+
+	(void)state;
+	world_open(&world, QUEUE_STRICT);
+	job_init(&job, 1, 0, 'w');
+	world_enter(&world, &job);
+	assert_null(queue_pinned(world.queue, &job.ticket, &worker));
+	worker = 2;
+	assert_ptr_equal(queue_pin(world.queue, &job.ticket, &one, &worker), &one);
+	worker = 0;
+	assert_ptr_equal(queue_pin(world.queue, &job.ticket, &two, &worker), &one);
+	assert_int_equal(worker, 2);
+	worker = 0;
+	assert_ptr_equal(queue_pinned(world.queue, &job.ticket, &worker), &one);
+	assert_int_equal(worker, 2);
+	assert_false(queue_unpin(world.queue, key_of(1), &two));
+	assert_true(queue_unpin(world.queue, key_of(1), &one));
+	assert_false(queue_unpin(world.queue, key_of(1), &one));
+	worker = 1;
+	assert_ptr_equal(queue_pin(world.queue, &job.ticket, &two, &worker), &two);
+	world_done(&world, &job);
+	assert_int_equal(world.rolls, 0);
+	queue_expire(world.queue, world.timer_ns);
+	assert_int_equal(world.rolls, 1);
+	assert_ptr_equal(world.rolled_pin, &two);
+	assert_int_equal(world.rolled_worker, 1);
+	assert_false(queue_unpin(world.queue, key_of(1), &two));
+	world_close(&world);
+}
+
+/* ---- listing -------------------------------------------------------------------------------- */
+
+struct seen {
+	unsigned sessions, stop_after;
+	uint32_t queued, in_flight;
+	unsigned idle;
+};
+
+static bool see(void *ctx, const struct session_view *view)
+{
+	struct seen *seen = ctx;
+
+	seen->sessions++;
+	seen->queued += view->queued[0] + view->queued[1];
+	seen->in_flight += view->in_flight;
+	seen->idle += view->idle_deadline_ns != QUEUE_NEVER;
+	assert_int_equal(view->state, SESSION_OPEN);
+	assert_string_equal(session_state_name(view->state), "open");
+	return seen->sessions != seen->stop_after;
+}
+
+static void sessions_are_listed(void **state)
+{
+	enum { SESSIONS = 1000 };
+	struct world world;
+	struct job *job = test_calloc(SESSIONS * 2, sizeof(*job));
+	struct seen seen = {0};
+
+	(void)state;
+	world_open(&world, QUEUE_STRICT);
+	for (unsigned i = 0; i < SESSIONS * 2; i++) {
+		job_init(&job[i], i / 2, i, 'w');
+		world_enter(&world, &job[i]);
+	}
+	assert_true(queue_each_session(world.queue, see, &seen));
+	assert_int_equal(seen.sessions, SESSIONS);
+	assert_int_equal(seen.queued, SESSIONS);
+	assert_int_equal(seen.in_flight, SESSIONS);
+	assert_int_equal(seen.idle, 0);
+	seen = (struct seen){.stop_after = 7};
+	queue_each_session(world.queue, see, &seen);
+	assert_int_equal(seen.sessions, 7);
+	for (unsigned i = 0; i < SESSIONS * 2; i++) {
+		world_done(&world, &job[i]);
+		world_next(&world);
+	}
+	world_close(&world);
+	test_free(job);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(depth_is_bounded),
+		cmocka_unit_test(retry_after_of_a_full_session_is_its_own),
+		cmocka_unit_test(totals_are_bounded),
+		cmocka_unit_test(the_oldest_idle_session_makes_room),
+		cmocka_unit_test(it_runs_from_the_last_completion),
+		cmocka_unit_test(refused_arrivals_do_not_touch_it),
+		cmocka_unit_test(waiting_keeps_the_session),
+		cmocka_unit_test(idle_time_zero_rolls_at_once),
+		cmocka_unit_test(many_idle_times),
+		cmocka_unit_test(many_idle_sessions_cost_nothing),
+		cmocka_unit_test(draining_finishes_what_it_accepted),
+		cmocka_unit_test(closing_refuses_what_is_queued),
+		cmocka_unit_test(aborting_cuts_what_is_in_flight),
+		cmocka_unit_test(aborting_overtakes_a_dispatch),
+		cmocka_unit_test(closing_an_idle_session_rolls_it),
+		cmocka_unit_test(pins_live_as_long_as_their_session),
+		cmocka_unit_test(sessions_are_listed),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
