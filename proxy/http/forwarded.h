@@ -88,7 +88,8 @@ void forwarded_append_host(struct http_out *out, const struct http_head *head,
 void forwarded_append_forwarded(struct http_out *out, const struct http_head *head,
 	const struct forwarded_peer *peer, struct slice host, bool is_https);
 
-/* `1.1 sluice`, after what Via said before (RFC 9110 section 7.6.3). */
+/* `1.1 sluice` (the version is the one received), after what Via said before (RFC 9110
+ * section 7.6.3). */
 void forwarded_append_via(
 	struct http_out *out, const struct http_head *head, const char *pseudonym);
 

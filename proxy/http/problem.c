@@ -1,0 +1,168 @@
+#include "http/problem.h"
+
+#include "http/message.h"
+#include "http/out.h"
+#include "http/status.h"
+
+#define QUOTA_TYPE  "https://iana.org/assignments/http-problem-types#quota-exceeded"
+#define QUOTA_TITLE "Request cannot be satisfied as assigned quota has been exceeded"
+
+/* What is said when the caller says nothing more exact. */
+static struct slice default_detail(unsigned status)
+{
+	switch (status) {
+	case 400:
+		return SLICE("The request is not valid HTTP.");
+	case 403:
+		return SLICE("This caller is not served here.");
+	case 404:
+		return SLICE("No route serves this host and path.");
+	case 405:
+		return SLICE("The method is not served at this path.");
+	case 408:
+		return SLICE("The request did not arrive in time.");
+	case 413:
+		return SLICE("The request's body is larger than is accepted.");
+	case 414:
+		return SLICE("The request's target is longer than is accepted.");
+	case 417:
+		return SLICE("The expectation is not supported.");
+	case 429:
+		return SLICE("Too many requests: come back when Retry-After says.");
+	case 431:
+		return SLICE("The request's header fields are larger than is accepted.");
+	case 501:
+		return SLICE("The method is not supported.");
+	case 502:
+		return SLICE("No valid response came from the server behind this proxy.");
+	case 503:
+		return SLICE("The server behind this proxy cannot take the request now.");
+	case 504:
+		return SLICE("The server behind this proxy did not answer in time.");
+	case 505:
+		return SLICE("The HTTP version is not supported.");
+	default:
+		return SLICE_NONE;
+	}
+}
+
+static void put_member(struct http_out *out, struct slice name, struct slice value)
+{
+	http_out_slice(out, name);
+	http_out_json(out, value);
+}
+
+static void put_body(struct http_out *out, const struct http_problem *problem)
+{
+	struct slice detail =
+		problem->detail.len > 0 ? problem->detail : default_detail(problem->status);
+
+	if (problem->policy_count > 0) {
+		http_out_slice(
+			out, SLICE("{\"type\":\"" QUOTA_TYPE "\",\"title\":\"" QUOTA_TITLE "\""));
+	} else {
+		/* RFC 9457 section 4.2.1: about:blank says nothing beyond the status. */
+		put_member(out, SLICE("{\"type\":\"about:blank\",\"title\":"),
+			http_status_reason(problem->status));
+	}
+	http_out_slice(out, SLICE(",\"status\":"));
+	http_out_number(out, problem->status);
+	if (detail.len > 0)
+		put_member(out, SLICE(",\"detail\":"), detail);
+	if (problem->policy_count > 0) {
+		http_out_slice(out, SLICE(",\"violated-policies\":["));
+		for (size_t i = 0; i < problem->policy_count; i++)
+			put_member(out, i > 0 ? SLICE(",") : SLICE(""), problem->policies[i]);
+		http_out_char(out, ']');
+	}
+	if (problem->retry_after_ms != HTTP_PROBLEM_NO_RETRY) {
+		http_out_slice(out, SLICE(",\"retry-after-ms\":"));
+		http_out_number(out, problem->retry_after_ms);
+	}
+	http_out_slice(out, SLICE("}\n"));
+}
+
+static void put_field(struct http_out *out, struct slice name, struct slice value)
+{
+	if (value.len == 0 || name.len == 0)
+		return;
+	http_out_slice(out, name);
+	http_out_slice(out, SLICE(": "));
+	http_out_slice(out, value);
+	http_out_slice(out, SLICE("\r\n"));
+}
+
+static void put_retry_after(struct http_out *out, uint64_t wait_ms)
+{
+	uint64_t seconds = wait_ms / 1000 + (wait_ms % 1000 != 0);
+
+	http_out_slice(out, SLICE("Retry-After: "));
+	http_out_number(out, seconds > 0 ? seconds : 1);
+	http_out_slice(out, SLICE("\r\n"));
+}
+
+static void put_head(struct http_out *out, const struct http_problem *problem, size_t body_bytes)
+{
+	http_out_slice(out, SLICE("HTTP/1.1 "));
+	http_out_number(out, problem->status);
+	http_out_char(out, ' ');
+	http_out_slice(out, http_status_reason(problem->status));
+	http_out_slice(out, SLICE("\r\n"));
+	put_field(out, SLICE("Date"), problem->date);
+	http_out_slice(out, SLICE("Content-Type: application/problem+json\r\nContent-Length: "));
+	http_out_number(out, body_bytes);
+	http_out_slice(out, SLICE("\r\nCache-Control: no-store\r\n"));
+	if (problem->retry_after_ms != HTTP_PROBLEM_NO_RETRY)
+		put_retry_after(out, problem->retry_after_ms);
+	put_field(out, SLICE("Allow"), problem->allow);
+	http_out_slice(out, problem->fields);
+	put_field(out, problem->request_id_field, problem->request_id);
+	if (problem->connection == HTTP_PROBLEM_CLOSE)
+		http_out_slice(out, SLICE("Connection: close\r\n"));
+	else if (problem->connection == HTTP_PROBLEM_KEEP_ALIVE)
+		http_out_slice(out, SLICE("Connection: keep-alive\r\n"));
+	http_out_slice(out, SLICE("\r\n"));
+}
+
+size_t http_problem_write(char *out, size_t capacity, const struct http_problem *problem)
+{
+	char body[HTTP_PROBLEM_BYTES];
+	struct http_out body_out = http_out_over(body, sizeof(body));
+	struct http_out reply = http_out_over(out, capacity);
+
+	put_body(&body_out, problem);
+	if (body_out.overflow)
+		return 0;
+	size_t body_bytes = (size_t)(body_out.at - body);
+	put_head(&reply, problem, body_bytes);
+	if (!problem->head)
+		http_out_slice(&reply, (struct slice){body, body_bytes});
+	return reply.overflow ? 0 : (size_t)(reply.at - out);
+}
+
+/* HTTP_METHOD_OTHER has no name to tell. */
+static const struct slice method_names[HTTP_METHODS] = {
+	[HTTP_METHOD_GET] = {"GET", 3},
+	[HTTP_METHOD_HEAD] = {"HEAD", 4},
+	[HTTP_METHOD_POST] = {"POST", 4},
+	[HTTP_METHOD_PUT] = {"PUT", 3},
+	[HTTP_METHOD_DELETE] = {"DELETE", 6},
+	[HTTP_METHOD_CONNECT] = {"CONNECT", 7},
+	[HTTP_METHOD_OPTIONS] = {"OPTIONS", 7},
+	[HTTP_METHOD_TRACE] = {"TRACE", 5},
+	[HTTP_METHOD_PATCH] = {"PATCH", 5},
+};
+
+size_t http_allow_text(uint64_t methods, char out[static HTTP_ALLOW_BYTES])
+{
+	struct http_out text = http_out_over(out, HTTP_ALLOW_BYTES);
+
+	for (unsigned i = 0; i < HTTP_METHODS; i++) {
+		if (!(methods >> i & 1) || method_names[i].len == 0)
+			continue;
+		if (text.at > out)
+			http_out_slice(&text, SLICE(", "));
+		http_out_slice(&text, method_names[i]);
+	}
+	return (size_t)(text.at - out);
+}

@@ -1,0 +1,238 @@
+#include "http/path.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <cmocka.h>
+
+static void normal_forms(void **state)
+{
+	static const struct {
+		const char *raw, *normal;
+	} cases[] = {
+		{"/", "/"},
+		{"/a/b", "/a/b"},
+		{"/.well-known/x", "/.well-known/x"},
+		{"/a/...", "/a/..."},
+		{"/a.b/.c..", "/a.b/.c.."},
+		{"/%7Euser", "/~user"},
+		{"/%41%2d%2E%5f", "/A-._"},
+		{"/a%2fb", "/a%2Fb"},
+		{"/a%20b%c3%a9", "/a%20b%C3%A9"},
+		{"/a b|\"\xc3", "/a%20b%7C%22%C3"},
+		{"/a\\b", "/a%5Cb"},
+		{"/.", "/"},
+		{"/..", "/"},
+		{"/../../a", "/a"},
+		{"/a/.", "/a/"},
+		{"/a/..", "/"},
+		{"/a/b/..", "/a/"},
+		{"/a/b/../c", "/a/c"},
+		{"/a/./b/%2e/c/%2E%2e/d", "/a/b/d"},
+		{"/a//../b", "/a/b"},
+		{"/a//b/", "/a//b/"},
+		{"//", "//"},
+		{"//..", "/"},
+		{"//../..", "/"},
+		{"/a;x=1/b", "/a;x=1/b"},
+		{"/a/;../b", "/a/;../b"},
+		{"/%252e%252e/x", "/%252e%252e/x"},
+		{"/a%2Fb.c", "/a%2Fb.c"},
+		{"/%5B%5D[]", "/%5B%5D[]"},
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		char out[256];
+		struct slice path;
+		enum http_path_result result =
+			http_path_normalise(slice_of(cases[i].raw), out, sizeof(out), &path);
+		if (result != HTTP_PATH_OK || !slice_equal(path, slice_of(cases[i].normal)))
+			fail_msg("%s: %d, %.*s", cases[i].raw, (int)result, SLICE_ARGS(path));
+	}
+}
+
+static void refused(void **state)
+{
+	static const char *const bad[] = {"", "a", "*", "/%", "/%4", "/%4g", "/%g1", "/%00", "/%0a",
+		"/%0D", "/%7f", "/a\n", "/a\x7f", "/#", "/a/..;/b", "/..;x=1", "/.;/a", "/a/..%2fb",
+		"/a/%2e%2e%2Fb", "/a/b%2f..", "/a/..\\b", "/a/..%5cb", "/x%2f.%2fy", "/a/.%2e;/b",
+		"/a\\..\\b"};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+		char out[256];
+		struct slice path;
+		if (http_path_normalise(slice_of(bad[i]), out, sizeof(out), &path) !=
+			HTTP_PATH_INVALID)
+			fail_msg("taken: %s", bad[i]);
+	}
+	char out[8];
+	struct slice path, nul = {"/a\0b", 4};
+	assert_int_equal(http_path_normalise(nul, out, sizeof(out), &path), HTTP_PATH_INVALID);
+}
+
+static void nothing_to_do_is_no_copy(void **state)
+{
+	struct slice raw = SLICE("/v1/things/17"), path;
+
+	(void)state;
+	assert_int_equal(http_path_normalise(raw, NULL, 0, &path), HTTP_PATH_OK);
+	assert_ptr_equal(path.at, raw.at);
+	assert_int_equal(path.len, raw.len);
+}
+
+static void capacity(void **state)
+{
+	char out[8];
+	struct slice path;
+
+	(void)state;
+	assert_int_equal(http_path_normalise(SLICE("/\"\""), out, 7, &path), HTTP_PATH_OK);
+	assert_int_equal(http_path_normalise(SLICE("/\"\""), out, 6, &path), HTTP_PATH_TOO_LONG);
+	assert_int_equal(http_path_normalise(SLICE("/%20"), out, 3, &path), HTTP_PATH_TOO_LONG);
+	assert_int_equal(http_path_normalise(SLICE("/./"), out, 0, &path), HTTP_PATH_TOO_LONG);
+}
+
+static void prefixes(void **state)
+{
+	(void)state;
+	assert_true(http_path_has_prefix(SLICE("/api"), SLICE("/api")));
+	assert_true(http_path_has_prefix(SLICE("/api/x"), SLICE("/api")));
+	assert_true(http_path_has_prefix(SLICE("/api/"), SLICE("/api/")));
+	assert_true(http_path_has_prefix(SLICE("/api/x"), SLICE("/api/")));
+	assert_true(http_path_has_prefix(SLICE("/x"), SLICE("/")));
+	assert_false(http_path_has_prefix(SLICE("/apix"), SLICE("/api")));
+	assert_false(http_path_has_prefix(SLICE("/api"), SLICE("/api/")));
+	assert_false(http_path_has_prefix(SLICE("/ap"), SLICE("/api")));
+}
+
+/* ---- properties ---------------------------------------------------------------------------- */
+
+static uint64_t random_state;
+
+static unsigned random_below(unsigned n)
+{
+	random_state ^= random_state << 13;
+	random_state ^= random_state >> 7;
+	random_state ^= random_state << 17;
+	return (unsigned)(random_state % n);
+}
+
+static size_t random_path(char *out, size_t capacity)
+{
+	static const char *const pieces[] = {"/", "/", "/", ".", ".", "..", "a", "b", "%2e", "%2E",
+		"%2f", "%2F", "%5c", "%41", "%7e", ";", "x=1", "%20", "\\", "%25", "%3b", "~", "|",
+		"%c3%a9", "/../", "/./"};
+	size_t len = 1;
+	unsigned count = random_below(12);
+
+	out[0] = '/';
+	for (unsigned i = 0; i < count; i++) {
+		const char *piece = pieces[random_below(sizeof(pieces) / sizeof(pieces[0]))];
+		size_t piece_len = strlen(piece);
+		if (len + piece_len > capacity)
+			break;
+		memcpy(out + len, piece, piece_len);
+		len += piece_len;
+	}
+	return len;
+}
+
+/* The rules once more, the plain way: decode, then take segments off a list. Paths with what would
+ * be refused are not asked of it. */
+static size_t plain_normalise(struct slice raw, char *out)
+{
+	char decoded[512];
+	const char *segments[256];
+	size_t lens[256], count = 0, len = 0;
+
+	for (size_t i = 0; i < raw.len; i++) {
+		unsigned byte = (unsigned char)raw.at[i];
+		bool encoded = byte == '%';
+		if (encoded) {
+			char hex[3] = {raw.at[i + 1], raw.at[i + 2], 0};
+			byte = (unsigned)strtoul(hex, NULL, 16);
+			i += 2;
+		}
+		bool unreserved =
+			byte < 0x80 &&
+			(byte == '-' || byte == '.' || byte == '_' || byte == '~' ||
+				(byte >= '0' && byte <= '9') || (byte >= 'A' && byte <= 'Z') ||
+				(byte >= 'a' && byte <= 'z'));
+		bool bare = byte < 0x80 && byte && strchr("!$&'()*+,;=:@/[]", (int)byte);
+		if (unreserved || (bare && !encoded))
+			decoded[len++] = (char)byte;
+		else
+			len += (size_t)sprintf(decoded + len, "%%%02X", byte);
+	}
+	decoded[len] = '\0';
+	bool ends_open = false; /* the path ends in a slash */
+	for (char *at = decoded + 1;; at++) {
+		char *end = strchrnul(at, '/');
+		size_t n = (size_t)(end - at);
+		ends_open = false;
+		if (n == 1 && at[0] == '.') {
+			ends_open = true;
+		} else if (n == 2 && at[0] == '.' && at[1] == '.') {
+			count -= count > 0;
+			ends_open = true;
+		} else {
+			segments[count] = at;
+			lens[count++] = n;
+		}
+		if (!*end)
+			break;
+		at = end;
+	}
+	len = 0;
+	for (size_t i = 0; i < count; i++) {
+		out[len++] = '/';
+		memcpy(out + len, segments[i], lens[i]);
+		len += lens[i];
+	}
+	if (ends_open || count == 0)
+		out[len++] = '/';
+	return len;
+}
+
+static void agrees_with_the_plain_way(void **state)
+{
+	uint64_t seed = 0x5eed0001;
+
+	(void)state;
+	random_state = seed;
+	for (unsigned round = 0; round < 200000; round++) {
+		char raw_bytes[128], out[384], again_out[384], plain[512];
+		struct slice raw = {raw_bytes, random_path(raw_bytes, sizeof(raw_bytes))};
+		struct slice path, again;
+		if (http_path_normalise(raw, out, sizeof(out), &path) != HTTP_PATH_OK)
+			continue;
+		struct slice expected = {plain, plain_normalise(raw, plain)};
+		if (!slice_equal(path, expected))
+			fail_msg("seed %llx round %u: %.*s gave %.*s, not %.*s",
+				(unsigned long long)seed, round, SLICE_ARGS(raw), SLICE_ARGS(path),
+				SLICE_ARGS(expected));
+		assert_int_equal(http_path_normalise(path, again_out, sizeof(again_out), &again),
+			HTTP_PATH_OK);
+		if (!slice_equal(path, again))
+			fail_msg("seed %llx round %u: %.*s is not stable", (unsigned long long)seed,
+				round, SLICE_ARGS(raw));
+	}
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(normal_forms),
+		cmocka_unit_test(refused),
+		cmocka_unit_test(nothing_to_do_is_no_copy),
+		cmocka_unit_test(capacity),
+		cmocka_unit_test(prefixes),
+		cmocka_unit_test(agrees_with_the_plain_way),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
