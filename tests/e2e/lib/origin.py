@@ -218,7 +218,8 @@ class Origin:
 class AccountOrigin(Origin):
     """A bank account: POST /deposit and /withdraw; keeps an ordered log of what arrived."""
 
-    def __init__(self, **options):
+    def __init__(self, closes_every=None, **options):
+        self.closes_every = closes_every  # so many requests: then it says and does Connection: close
         self.log = []  # (operation, sequence number) in order of arrival
         self.log_lock = threading.Lock()
         self.balance = 0
@@ -238,7 +239,10 @@ class AccountOrigin(Origin):
                     return
                 self.balance -= amount
             text = b"%d" % self.balance
-        x.reply(200, text)
+        closes = self.closes_every and (x.number + 1) % self.closes_every == 0
+        x.reply(200, text, fields=[("Connection", "close")] if closes else [])
+        if closes:
+            x.close()
 
     def sequence(self):
         with self.log_lock:

@@ -38,8 +38,9 @@ class Sluice:
     # ---- the ini ------------------------------------------------------------------------------
 
     def ini(self):
-        return (f"[sluice]\nworkers = {self.workers}\nlog_level = info\nshutdown_timeout = 10s\n"
-                f"{self.settings}\n[listener main]\nbind = {self.address}\n{self.listener}\n"
+        access = "" if "access_log =" in self.settings else "access_log = off\n"
+        return (f"[sluice]\nworkers = {self.workers}\ncallers = 10k\nshutdown_timeout = 10s\n"
+                f"{access}{self.settings}\n[listener main]\nbind = {self.address}\n{self.listener}\n"
                 f"{self.sections}\n")
 
     def write_ini(self, sections=None):

@@ -1,0 +1,111 @@
+"""Mistakes in the ini: all are listed, each with file and line; nothing is started half configured."""
+import re
+
+from lib import process
+from lib.process import BINARY
+from lib.sluice import check
+from lib.tap import equal, group, main, test, true
+
+GOOD = """[sluice]
+workers = 2
+[listener public]
+bind = 127.0.0.1:0
+[upstream legacy]
+server = 127.0.0.1:9
+[limit burst]
+key = ip
+rate = 100 per 10s
+[route api]
+upstream = legacy
+limits = burst
+"""
+
+# Ten mistakes, of ten kinds; each line with one ends in its number.
+TEN = """[sluice]
+workers = many                       ; 1 no number
+[listener public]
+bind = 127.0.0.1:99999               ; 2 no port
+colour = green                       ; 3 no such key
+[upstream legacy]
+server = 127.0.0.1:9
+connect_timeout = 5 parsecs          ; 4 no unit
+[limit burst]
+key = ip | moonphase                 ; 5 no such key form
+rate = 100 every 10s                 ; 6 not how a rate is written
+[route api]
+upstream = modern                    ; 7 no such upstream
+limits = burst, daily                ; 8 no such limit
+ordering = chaotic                   ; 9 no such ordering
+[colours]                            ; 10 no such section
+green = yes
+"""
+
+
+def mistakes_in(text):
+    return [number for number, line in enumerate(text.splitlines(), 1) if re.search(r"; \d+ ", line)]
+
+
+@group("sluice check", workers=[1])
+def checks(t):
+    good, ten = t.file("good.ini", GOOD), t.file("ten.ini", TEN)
+
+    with t.point("a good file: exit 0, nothing started"):
+        status, output = check(good)
+        equal(status, 0, f"exit status, it said {output!r}")
+
+    with t.point("ten mistakes: exit 1, all ten with file and line"):
+        status, output = check(ten)
+        t.note(output)
+        equal(status, 1, "exit status")
+        found = sorted({int(n) for n in re.findall(re.escape(ten) + r":(\d+): ", output)})
+        equal([n for n in mistakes_in(TEN) if n not in found], [], "lines that were not told of")
+        true(set(found) <= set(mistakes_in(TEN)) | {len(TEN.splitlines())}, f"told of lines {found} too")
+
+    for what, change, words in (
+            ("an overlong line", ("key = ip", "key = " + " | ".join(["header:X-" + "a" * 30] * 60)), "long"),
+            ("a key twice", ("rate = 100 per 10s", "rate = 100 per 10s\nrate = 5 per 1s"), ""),
+            ("a section twice", ("[route api]", "[limit burst]\nrate = 1 per 1s\n[route api]"), ""),
+            ("a line that is none", ("key = ip", "key ip"), ""),
+            ("a value out of bounds", ("workers = 2", "workers = 0"), ""),
+            ("a rate of nothing", ("rate = 100 per 10s", "rate = 0 per 10s"), ""),
+            ("an upstream without servers", ("server = 127.0.0.1:9", ""), "server"),
+            ("a limit without a rate", ("rate = 100 per 10s", ""), "rate"),
+            ("a plan's file that is not there",
+             ("[route api]", "[plans]\nkey = ip\n[plan a]\nlimits = burst\ncallers = file:none.keys\n[route api]"), "none.keys"),
+            ("a bad regular expression", ("upstream = legacy", "upstream = legacy\npath = ~(("), "")):
+        with t.point(f"{what}: exit 1, file and line"):
+            path = t.file("one.ini", GOOD.replace(*change))
+            status, output = check(path)
+            equal(status, 1, f"exit status, it said {output!r}")
+            true(re.search(re.escape(path) + r":\d+: ", output) and words in output, f"output {output!r}")
+
+    with t.point("a file that is not there: exit 1, named"):
+        status, output = check(t.path("none.ini"))
+        equal(status, 1, "exit status")
+        true(t.path("none.ini") in output, f"output {output!r}")
+
+    with t.point("an empty file: exit 1"):
+        status, output = check(t.file("empty.ini", ""))
+        equal(status, 1, f"exit status, it said {output!r}")
+
+
+@group("sluice run with mistakes", workers=[1])
+def runs(t):
+    with t.point("exit 1, the same list, nothing listens"):
+        ten = t.file("ten.ini", TEN)
+        status, output = process.run([BINARY, "run", "-c", ten])
+        equal(status, 1, "exit status")
+        equal([n for n in mistakes_in(TEN) if f"{ten}:{n}: " not in output], [], "lines not told of")
+
+
+@group("the command line", workers=[1])
+def command_line(t):
+    for arguments, status, words in ((["--version"], 0, "sluice"), (["--help"], 0, "run"),
+                                     (["run"], None, ""), (["frobnicate"], None, ""), ([], None, "")):
+        with t.point(f"sluice {' '.join(arguments)}: {'exit 0' if status == 0 else 'an error'}"):
+            found, output = process.run([BINARY, *arguments])
+            true(found == 0 if status == 0 else found not in (0, 99) and found > 0, f"exit status {found}")
+            true(words in output and output, f"output {output!r}")
+
+
+main()

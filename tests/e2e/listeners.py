@@ -1,0 +1,246 @@
+"""Listeners: where clients connect, how many may, how long they may take, and what happens when
+the system has no more to give."""
+import fcntl
+import os
+import resource
+import signal
+import socket
+import sys
+import time
+
+from lib import process
+from lib.client import request_bytes
+from lib.process import BINARY, DEADLINE_SECONDS, Port, cpu_seconds, open_files, until
+from lib.sluice import to
+from lib.tap import equal, group, main, member, test, true
+from lib.wire import quiet
+
+
+@group("addresses")
+def addresses(t):
+    origin = t.origin()
+
+    with t.point("a unix socket, which is gone afterwards or can be taken again"):
+        path = t.path("listen.sock")
+        for _ in range(2):
+            sluice = t.sluice(to(origin), bind="unix:" + path)
+            equal(t.client(sluice).ask("/").status, 200, "status")
+            sluice.terminate()
+            equal(sluice.wait(), 0, "exit status")
+
+    with t.point("IPv6; the origin is told the address"):
+        sluice = t.sluice(to(origin), family=socket.AF_INET6)
+        equal(t.client(sluice).ask("/").status, 200, "status")
+        equal(origin.last().get("X-Forwarded-For"), "::1", "X-Forwarded-For")
+        true('for="[::1]"' in origin.last().get("Forwarded"), origin.last().get("Forwarded"))
+
+    with t.point("several binds of one listener, several listeners"):
+        second, third = Port(), Port(socket.AF_INET6)
+        for port in (second, third):
+            t.defer(port.release)
+        sluice = t.sluice(to(origin), f"[listener more]\nbind = [::1]:{third.number}",
+                          listener=f"bind = 127.0.0.1:{second.number}")
+        for address in (sluice.address, f"127.0.0.1:{second.number}", f"[::1]:{third.number}"):
+            equal(t.client(address).ask("/").status, 200, f"status at {address}")
+
+
+@group("a place that can't be listened at: exit status 1 and a line that says so")
+def cannot_bind(t):
+    taken = socket.socket()
+    taken.bind(("127.0.0.1", 0))
+    taken.listen()
+    t.defer(taken.close)
+    for what, bind, words in (
+            ("a port that is taken", f"127.0.0.1:{taken.getsockname()[1]}", "in use"),
+            ("an address of another machine", "203.0.113.1:8080", "assign"),
+            ("a folder that is not there", "unix:" + t.path("none/x.sock"), "No such file")):
+        with t.point(what):
+            ini = t.file("bad.ini", f"[sluice]\nworkers = {t.workers}\n[listener x]\nbind = {bind}\n"
+                         + to("127.0.0.1:1"))
+            status, output = process.run([BINARY, "run", "-c", ini])
+            equal(status, 1, "exit status")
+            true(bind in output and words in output, f"output {output!r}")
+
+
+@test("a unix socket that another process serves is not taken away from it")
+def unix_in_use(t):
+    origin = t.origin()
+    path = t.path("listen.sock")
+    first = t.sluice(to(origin), bind="unix:" + path)
+    ini = t.file("second.ini", f"[listener x]\nbind = unix:{path}\n" + to("127.0.0.1:1"))
+    status, output = process.run([BINARY, "run", "-c", ini])
+    equal(status, 1, "exit status")
+    true("in use" in output, f"output {output!r}")
+    equal(t.client(first).ask("/").status, 200, "status of the first")
+
+
+# ---- timeouts ----------------------------------------------------------------------------------
+
+@group("timeouts")
+def timeouts(t):
+    origin = t.origin()
+    sluice = t.sluice(to(origin), listener="header_timeout = 300ms\nidle_timeout = 300ms\nbody_timeout = 300ms")
+
+    with t.point("header_timeout: 408 and a close"):
+        client = t.client(sluice)
+        client.send(b"GET / HTTP/1.1\r\nHost: api.test\r\nX-")
+        equal(client.response().status, 408, "status")
+        client.expect_end()
+
+    with t.point("header_timeout counts from the first byte, a byte now and then does not help"):
+        client = t.client(sluice)
+        begin = time.monotonic()
+        client.send(b"GET / HTTP/1.1\r\n")
+        while quiet(client, 0.05):
+            client.try_send(b"X: y\r\n")
+            true(time.monotonic() < begin + DEADLINE_SECONDS, "a slow head is read for ever")
+        member(client.read_to_any_end()[9:12], (b"408", b""), "status")
+
+    with t.point("idle_timeout: closed without a word, before any request and between two"):
+        t.client(sluice).expect_end()
+        client = t.client(sluice)
+        equal(client.ask("/").status, 200, "status")
+        client.expect_end()
+
+    with t.point("body_timeout: 408 and a close, the origin sees it cut"):
+        client = t.client(sluice)
+        client.send(b"POST /slow-body HTTP/1.1\r\nHost: api.test\r\nContent-Length: 10\r\n\r\n01234")
+        equal(client.response().status, 408, "status")
+        client.expect_end()
+        slow = [x for x in origin.requests if x.request.target == "/slow-body"]
+        for x in slow:
+            origin.wait(lambda: x.cut, "the cut body")
+
+    with t.point("none of them cuts a client that waits for a slow origin"):
+        gate = t.event()
+
+        def handler(x):
+            x.read_body()
+            gate.wait(DEADLINE_SECONDS)
+            x.reply(200, b"late")
+        slow_sluice = t.sluice(to(t.origin(handler)),
+                               listener="header_timeout = 50ms\nidle_timeout = 50ms\nbody_timeout = 50ms")
+        client = t.client(slow_sluice)
+        client.request("/", "POST", body=b"x")
+        t.client(slow_sluice).expect_end()  # idle_timeout has passed
+        t.client(slow_sluice).expect_end()
+        gate.set()
+        equal(client.response().body, b"late", "body")
+
+
+@test("send_timeout: a client that reads nothing is cut, and its origin let go")
+def send_timeout(t):
+    def handler(x):
+        x.read_body()
+        x.send(b"HTTP/1.1 200 OK\r\nContent-Length: 1000000000\r\n\r\n")
+        while True:
+            x.send(b"x" * 100_000)
+
+    origin = t.origin(handler)
+    sluice = t.sluice(to(origin), listener="send_timeout = 300ms")
+    client = t.client(sluice, receive_buffer=4096)
+    client.request("/")
+    origin.wait_requests(1)
+    origin.wait_connections_gone()
+
+
+# ---- bounds ------------------------------------------------------------------------------------
+
+@test("max_connections: what is beyond waits, and is served when another leaves")
+def max_connections(t):
+    sluice = t.sluice(to(t.origin()), listener="max_connections = 5")
+    clients = [t.client(sluice) for _ in range(5)]
+    for client in clients:
+        equal(client.ask("/").status, 200, "status")
+    waiting = [t.client(sluice) for _ in range(3)]
+    for client in waiting:
+        client.request("/")
+    time.sleep(0.2)
+    true(all(quiet(client, 0.01) for client in waiting), "a sixth connection was served")
+    for client, leaver in zip(waiting, clients):
+        leaver.close()
+    for client in waiting:
+        equal(client.response().status, 200, "status")
+
+
+@test("no file descriptors left: no spinning, open connections go on, the others come in later")
+def out_of_files(t):
+    sluice = t.sluice(to(t.origin()))
+    first = t.client(sluice)
+    equal(first.ask("/").status, 200, "status")
+    enough = open_files(sluice.pid) + 10
+    resource.prlimit(sluice.pid, resource.RLIMIT_NOFILE, (enough, enough))
+    flood = [t.client(sluice) for _ in range(40)]
+    for client in flood:
+        client.request("/")
+    until(lambda: open_files(sluice.pid) >= enough - 1, "the last file descriptor")
+    before, wall = cpu_seconds(sluice.pid), time.monotonic()
+    time.sleep(1.5)
+    used, wall = cpu_seconds(sluice.pid) - before, time.monotonic() - wall
+    t.note(f"{used:.2f} s of processor time in {wall:.2f} s without descriptors")
+    true(used < 0.3 * wall, f"spins: {used:.2f} s of processor time in {wall:.2f} s")
+    true(sluice.process.running(), "sluice is gone")
+    equal(first.ask("/").status, 200, "status on the open connection")
+    # Each that is closed lets another one in.
+    served = 0
+    waiting = list(flood)
+    end = time.monotonic() + DEADLINE_SECONDS
+    while waiting and time.monotonic() < end:
+        for client in list(waiting):
+            if not quiet(client, 0.01):
+                member(client.response().status, (200, 502, 503), "status")
+                client.close()
+                waiting.remove(client)
+                served += 1
+    equal(served, len(flood), "served in the end")
+
+
+@test("a client that connects and says nothing holds nobody else up")
+def silent_clients(t):
+    sluice = t.sluice(to(t.origin()))
+    silent = [t.client(sluice) for _ in range(200)]
+    client = t.client(sluice)
+    for n in range(20):
+        equal(client.ask(f"/{n}").status, 200, "status")
+    for one in silent:
+        one.send(request_bytes("/"))
+    for one in silent:
+        equal(one.response().status, 200, "status")
+
+
+# ---- systemd -----------------------------------------------------------------------------------
+
+# What systemd does: the socket is descriptor 3, and the environment says so.
+ACTIVATE = """
+import os, sys
+os.dup2(int(sys.argv[1]), 3)
+os.environ.update(LISTEN_PID=str(os.getpid()), LISTEN_FDS="1", LISTEN_FDNAMES="web")
+os.execv(sys.argv[2], sys.argv[2:])
+"""
+
+
+@test("systemd socket activation: the socket named web is served")
+def activation(t):
+    listener = socket.socket()
+    listener.bind(("127.0.0.1", 0))
+    listener.listen(100)
+    t.defer(listener.close)
+    address = f"127.0.0.1:{listener.getsockname()[1]}"
+    early = t.client(address)  # before anybody runs, as activation has it
+    early.request("/early")
+    passed = fcntl.fcntl(listener.fileno(), fcntl.F_DUPFD, 60)  # far from 3, which it becomes
+    t.defer(lambda: os.close(passed))
+    origin = t.origin()
+    ini = t.file("systemd.ini", f"[sluice]\nworkers = {t.workers}\naccess_log = off\n"
+                 f"[listener web]\nbind = systemd:web\n" + to(origin))
+    child = process.Process([sys.executable, "-c", ACTIVATE, str(passed), BINARY, "run", "-c", ini],
+                            "activated", pass_fds=(passed,))
+    t.defer(child.kill)
+    equal(early.response().status, 200, "status of the one that came before")
+    for _ in range(8):
+        equal(t.client(address).ask("/").status, 200, "status")
+    child.signal(signal.SIGTERM)
+    equal(child.wait(), 0, "exit status")
+
+
+main()

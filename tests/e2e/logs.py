@@ -1,0 +1,257 @@
+"""What sluice tells while it runs and when it ends: access and error log, reopening, draining."""
+import json
+import os
+import re
+import signal
+
+from lib.process import DEADLINE_SECONDS, until
+from lib.sluice import to
+from lib.tap import equal, group, main, member, test, true
+from lib.wire import dial, quiet
+
+COMBINED = re.compile(
+    r'(?P<ip>\S+) - (?P<user>\S+) \[(?P<time>\d{2}/[A-Z][a-z]{2}/\d{4}:\d{2}:\d{2}:\d{2} [+-]\d{4})\] '
+    r'"(?P<request>(?:[^"\\]|\\.)*)" (?P<status>\d{3}) (?P<bytes>\d+|-) '
+    r'"(?P<referer>(?:[^"\\]|\\.)*)" "(?P<agent>(?:[^"\\]|\\.)*)"(?P<more>.*)')
+
+
+def read(path):
+    if not os.path.exists(path):
+        return ""
+    with open(path, encoding="utf-8", errors="surrogateescape") as text:
+        return text.read()
+
+
+def lines_of(path, count):
+    """The file's lines, once there are so many; whole ones."""
+    until(lambda: read(path).count("\n") >= count, f"{count} lines in {path}")
+    return read(path).splitlines()
+
+
+def traffic(t, sluice):
+    """One of each kind: admitted, refused by a limit, without a route."""
+    client = t.client(sluice)
+    fields = [("User-Agent", 'agent "x"\\ \u00e9'), ("Referer", "http://from.test/"), ("X-Request-Id", "id-1"),
+              ("X-Api-Key", "secret key")]
+    statuses = [client.ask("/a?b=c", "POST", fields, body=b"hello").status,
+                client.ask("/a", fields=fields).status, client.ask("/x", host="nowhere.test").status]
+    equal(statuses, [200, 429, 404], "statuses")
+
+
+def limited(t, settings):
+    origin = t.origin()
+    return t.sluice("[limit burst]\nkey = header:X-Api-Key\nrate = 1 per 1h\n"
+                    + to(origin, route="host = api.test\nlimits = burst"), settings=settings), origin
+
+
+@group("combined lines")
+def combined(t):
+    path = t.path("access.log")
+    sluice, _ = limited(t, f"access_log = file:{path}\naccess_log_format = combined")
+    traffic(t, sluice)
+    lines = lines_of(path, 3)
+    rows = [COMBINED.fullmatch(line) for line in lines]
+
+    with t.point("each line is one request in the combined format"):
+        equal(len(rows), 3, "lines")
+        true(all(rows), f"{lines}")
+
+    with t.point("what was asked and answered"):
+        equal([(r["ip"], r["request"], r["status"]) for r in rows],
+              [("127.0.0.1", "POST /a?b=c HTTP/1.1", "200"), ("127.0.0.1", "GET /a HTTP/1.1", "429"),
+               ("127.0.0.1", "GET /x HTTP/1.1", "404")])
+        equal((rows[0]["bytes"], rows[0]["referer"]), ("5", "http://from.test/"))
+
+    with t.point("the caller's key stands nowhere in the clear"):
+        true("secret key" not in read(path), "the key is in the log")
+
+    with t.point("quotes, backslashes and other bytes are escaped"):
+        true(rows[0]["agent"].startswith("agent "), rows[0]["agent"])
+        true(all(c.isprintable() for c in lines[0]), lines[0])
+
+
+@group("JSON lines")
+def json_lines(t):
+    path = t.path("access.log")
+    sluice, origin = limited(t, f"access_log = file:{path}\naccess_log_format = json")
+    traffic(t, sluice)
+    lines = lines_of(path, 3)
+
+    with t.point("each line is one object"):
+        rows = [json.loads(line) for line in lines]
+        true(all(isinstance(row, dict) for row in rows), f"{lines}")
+
+    t.note(lines[0])
+    t.note(lines[1])
+
+    def number(row, *words):
+        names = [n for n in row if all(w in n for w in words)]
+        equal(len(names), 1, f"fields named like {words} in {row}")
+        true(isinstance(row[names[0]], (int, float)), f"{names[0]} is {row[names[0]]!r}")
+        return row[names[0]]
+
+    with t.point("what was asked and answered"):
+        equal([row["status"] for row in rows], [200, 429, 404], "status")
+        equal([row["method"] for row in rows], ["POST", "GET", "GET"], "method")
+        true("/a?b=c" in rows[0].values(), f"{rows[0]}")
+        true("id-1" in rows[0].values(), f"request id in {rows[0]}")
+
+    with t.point("limit and verdict"):
+        equal([row.get("verdict") for row in rows[:2]], ["admit", "refuse"], "verdict")
+        equal(rows[1].get("limit"), "burst", "limit")
+
+    with t.point("times: queue wait, upstream, total"):
+        for row in rows[:1]:
+            total = number(row, "total")
+            wait = number(row, "queue")
+            true(0 <= wait <= total, f"queue wait {wait}, total {total}")
+            true(any("upstream" in name for name in row), f"upstream in {row}")
+
+    with t.point("the caller's key as a hash: the same for the same caller, never in the clear"):
+        names = [n for n in rows[0] if "caller" in n or "key" in n]
+        true(names, f"a caller's hash in {rows[0]}")
+        equal(rows[0][names[0]], rows[1][names[0]], names[0])
+        true("secret key" not in read(path), "the key is in the log")
+
+
+@test("one line for each of 1,000 requests, whatever is in them")
+def hostile(t):
+    path = t.path("access.log")
+    sluice = t.sluice(to(t.origin()), settings=f"access_log = file:{path}\naccess_log_format = json")
+    client = t.client(sluice)
+    for n in range(1000):
+        agent = "".join(chr(t.random.choice([*range(0x20, 0x7f), *range(0xa0, 0x100), 9])) for _ in range(60))
+        equal(client.ask(f"/{n}", fields=[("User-Agent", agent), ("Referer", agent[::-1])]).status, 200, "status")
+    rows = [json.loads(line) for line in lines_of(path, 1000)]
+    equal(len(rows), 1000, "lines")
+
+
+@test("SIGUSR1 reopens the logs by name; no line is lost")
+def reopen(t):
+    path, old = t.path("access.log"), t.path("access.log.1")
+    sluice = t.sluice(to(t.origin()), settings=f"access_log = file:{path}\nerror_log = file:{t.path('error.log')}")
+    client = t.client(sluice)
+    for n in range(5):
+        client.ask(f"/old{n}")
+    lines_of(path, 5)
+    os.rename(path, old)
+    sluice.process.signal(signal.SIGUSR1)
+    until(lambda: os.path.exists(path), "the new file")
+    for n in range(5):
+        client.ask(f"/new{n}")
+    lines_of(path, 5)
+    found = re.findall(r"/(\w+) HTTP", read(old) + read(path))
+    equal(found, [f"old{n}" for n in range(5)] + [f"new{n}" for n in range(5)], "targets in both files")
+
+
+@test("the error log goes to a file, with times and levels; a failing server is told of")
+def error_log(t):
+    path = t.path("error.log")
+    sluice = t.sluice(to("127.0.0.1:1"), settings=f"error_log = file:{path}\nlog_level = info")
+    equal(t.client(sluice).ask("/").status, 502, "status")
+    until(lambda: "127.0.0.1:1" in read(path), "the server's address in the error log")
+    for line in read(path).splitlines():
+        true(re.match(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z (error|warn|info|debug) ", line), line)
+
+
+@test("pid_file holds the process id while it runs")
+def pid_file(t):
+    path = t.path("sluice.pid")
+    sluice = t.sluice(to(t.origin()), settings=f"pid_file = {path}")
+    until(lambda: read(path).strip() == str(sluice.pid), "the process id")
+    sluice.terminate()
+    equal(sluice.wait(), 0, "exit status")
+    true(not os.path.exists(path), "the file is still there")
+
+
+# ---- the end -----------------------------------------------------------------------------------
+
+def refuses(sluice):
+    try:
+        dial(sluice.address).close()
+    except OSError:
+        return True
+    return False
+
+
+def held(t, **options):
+    """A sluice with one request that its origin holds; its gate."""
+    gate = t.event()
+
+    def handler(x):
+        x.read_body()
+        if x.request.target == "/hold":
+            gate.wait(DEADLINE_SECONDS)
+        x.reply(200, b"done")
+
+    origin = t.origin(handler)
+    sluice = t.sluice(to(origin, route="host = api.test\nordering = strict"), **options)
+    client = t.client(sluice)
+    client.request("/hold")
+    origin.wait_requests(1)
+    return gate, origin, sluice, client
+
+
+@test("SIGTERM: new connections are refused, idle ones closed, what is in flight and queued ends well, exit 0")
+def drain(t):
+    gate, origin, sluice, client = held(t)
+    idle, queued = t.client(sluice), t.client(sluice)
+    equal(idle.ask("/", host="nowhere.test").status, 404, "status")  # needs no turn in the queue
+    queued.request("/queued")
+    true(quiet(queued, 0.1), "the queued one was answered")
+    sluice.terminate()
+    idle.expect_end()
+    until(lambda: refuses(sluice), "a refused connection")
+    true(sluice.process.running(), "ended with a request in flight")
+    gate.set()
+    answer = client.response()
+    equal((answer.status, answer.body), (200, b"done"))
+    client.expect_end()
+    answer = queued.response()
+    member(answer.status, (200, 503), "status of the queued one")
+    equal(sluice.wait(), 0, "exit status")
+
+
+@test("SIGTERM and a download under way: it is whole")
+def drain_download(t):
+    size = 30_000_000
+
+    def handler(x):
+        x.read_body()
+        x.send(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % size)
+        x.send(b"x" * size)
+
+    sluice = t.sluice(to(t.origin(handler)))
+    client = t.client(sluice)
+    client.request("/")
+    head = client.response_head()
+    sluice.terminate()
+    equal(sum(len(piece) for piece in client.body_pieces(head)), size, "bytes")
+    equal(sluice.wait(), 0, "exit status")
+
+
+@test("shutdown_timeout cuts what does not end; exit 0 all the same")
+def shutdown_timeout(t):
+    _, _, sluice, client = held(t, settings="shutdown_timeout = 300ms")
+    sluice.terminate()
+    equal(sluice.wait(), 0, "exit status")
+    member(client.read_to_any_end()[:12], (b"", b"HTTP/1.1 503", b"HTTP/1.1 504", b"HTTP/1.1 502"), "the cut one's end")
+
+
+@test("SIGINT ends it like SIGTERM")
+def interrupt(t):
+    sluice = t.sluice(to(t.origin()))
+    sluice.process.signal(signal.SIGINT)
+    equal(sluice.wait(), 0, "exit status")
+
+
+@test("SIGTERM at once after the start, many times")
+def early_end(t):
+    origin = t.origin()
+    for _ in range(10):
+        sluice = t.sluice(to(origin))
+        sluice.terminate()
+        equal(sluice.wait(), 0, "exit status")
+
+
+main()

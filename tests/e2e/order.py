@@ -1,0 +1,317 @@
+"""Order: the requests of one client reach the upstream in the order in which sluice received them,
+whichever connections and workers they came by, and in bounded queues."""
+import json
+import threading
+import time
+
+from lib.client import request_bytes
+from lib.origin import AccountOrigin
+from lib.process import DEADLINE_SECONDS, SANITIZER
+from lib.sluice import to
+from lib.tap import equal, group, main, test, true
+from lib.wire import quiet
+from lib.workers import Barrier
+
+COUNT = 500 if SANITIZER else 2000
+
+
+def operation(number, with_body=False):
+    """Deposits and withdrawals by turns; a withdrawal fails unless its deposit came first."""
+    kind = "withdraw" if number % 2 else "deposit"
+    fields = [("X-Sequence", str(number)), ("X-Amount", str(number // 2 + 1)), ("X-Api-Key", "one client")]
+    return request_bytes(f"/{kind}", "POST", fields, b"amount=%d" % number if with_body else b"")
+
+
+def in_order(account, answers):
+    equal(account.sequence(), list(range(COUNT)), "order at the origin")
+    equal(set(answers), {200}, "statuses")
+    equal(account.balance, 0, "balance in the end")
+
+
+ROUTE = "host = api.test\nsession = header:X-Api-Key | ip\nordering = {}\n"
+
+
+@group(f"{COUNT} deposits and withdrawals pipelined on one connection")
+def one_connection(t):
+    for ordering in ("writes", "strict"):
+        for with_body in (False, True):
+            with t.point(f"ordering = {ordering}, {'with' if with_body else 'without'} bodies"):
+                account = AccountOrigin()
+                t.defer(account.end)
+                client = t.client(t.sluice(to(account, route=ROUTE.format(ordering))))
+                data = b"".join(operation(n, with_body) for n in range(COUNT))
+                sender = threading.Thread(target=client.send, args=(data,), daemon=True)
+                sender.start()
+                in_order(account, [client.response().status for _ in range(COUNT)])
+
+
+@group(f"{COUNT} deposits and withdrawals over 8 connections of one client")
+def many_connections(t):
+    for ordering in ("writes", "strict"):
+        with t.point(f"ordering = {ordering}"):
+            account = AccountOrigin()
+            t.defer(account.end)
+            sluice = t.sluice(to(account, route=ROUTE.format(ordering)))
+            clients = [t.client(sluice) for _ in range(8)]
+            for client in clients:
+                equal(client.ask("/", host="nowhere.test").status, 404, "status of a first request")
+            barrier = Barrier(t, sluice, clients)
+            workers = len(set(barrier.worker.values()))
+            waiting, answers = {client: 0 for client in clients}, []
+            for number in range(COUNT):
+                client = t.random.choice(clients)
+                # No more on a connection than sluice reads without answering (pipeline_depth).
+                while waiting[client] >= 8:
+                    answers.append(client.response().status)
+                    waiting[client] -= 1
+                client.send(operation(number))
+                waiting[client] += 1
+                # Nobody waits for answers, only for sluice to have received it before the next.
+                barrier.passed_by(client)
+            for client, count in waiting.items():
+                answers += [client.response().status for _ in range(count)]
+            t.note(f"the 8 connections were of {workers} workers")
+            in_order(account, answers)
+
+
+@test(f"{COUNT} in order although the origin closes its connections again and again")
+def closing_origin(t):
+    account = AccountOrigin(closes_every=37)
+    t.defer(account.end)
+    client = t.client(t.sluice(to(account, route=ROUTE.format("writes"))))
+    data = b"".join(operation(n, True) for n in range(COUNT))
+    threading.Thread(target=client.send, args=(data,), daemon=True).start()
+    in_order(account, [client.response().status for _ in range(COUNT)])
+
+
+# ---- what waits for what -----------------------------------------------------------------------
+
+class Held:
+    """An origin whose answers are given one by one; knows what was unanswered when each came."""
+
+    def __init__(self, t):
+        self.t = t
+        self.gates = {}
+        self.unanswered = []
+        self.seen = {}  # target: what was unanswered when it arrived
+        self.lock = threading.Lock()
+        self.origin = t.origin(self._handle)
+
+    def gate(self, target):
+        with self.lock:
+            return self.gates.setdefault(target, self.t.event())
+
+    def _handle(self, x):
+        x.read_body()
+        target = x.request.target
+        with self.lock:
+            self.seen[target] = set(self.unanswered)
+            self.unanswered.append(target)
+        self.gate(target).wait(DEADLINE_SECONDS)
+        with self.lock:
+            self.unanswered.remove(target)
+        x.reply(200, target.encode())
+
+    def here(self, *targets):
+        self.origin.wait(lambda: set(targets) <= set(self.origin.targets()), f"{targets}")
+
+    def let(self, *targets):
+        for target in targets:
+            self.gate(target).set()
+
+
+def ask(client, text, key="one"):
+    method, target = text.split()
+    client.request(target, method, [("X-Api-Key", key)], body=b"x" if method == "POST" else None)
+
+
+def scene(t, ordering, texts, more=""):
+    """The requests, each on a connection of its own, received by sluice in this order."""
+    held = Held(t)
+    sluice = t.sluice(to(held.origin, route=ROUTE.format(ordering) + more))
+    clients = [t.client(sluice) for _ in texts]
+    for client in clients:
+        client.ask("/", host="nowhere.test")
+    barrier = Barrier(t, sluice, clients)
+    for client, text in zip(clients, texts):
+        ask(client, text)
+        barrier.passed_by(client)
+    return held, clients, sluice
+
+
+@test("writes: reads overlap")
+def reads_overlap(t):
+    held, clients, _ = scene(t, "writes", ["GET /1", "HEAD /2", "OPTIONS /3", "GET /4"])
+    held.here("/1", "/2", "/3", "/4")  # all at once, none was answered
+    held.let("/1", "/2", "/3", "/4")
+    equal(clients[0].response().status, 200, "status")
+
+
+@test("writes: a write waits for all before it, and all after it wait for it")
+def write_is_a_barrier(t):
+    held, clients, _ = scene(t, "writes", ["GET /1", "GET /2", "POST /3", "GET /4", "GET /5", "POST /6"])
+    held.here("/1", "/2")
+    true(quiet(clients[2], 0.1), "the write was answered")
+    held.let("/1")
+    clients[0].response()
+    true(quiet(clients[2], 0.1), "the write was answered")
+    held.let("/2")
+    held.here("/3")
+    true(quiet(clients[3], 0.1), "a read behind the write was answered")
+    held.let("/3")
+    held.here("/4", "/5")
+    held.let("/4", "/5")
+    held.here("/6")
+    held.let("/6")
+    for client in clients[1:]:
+        equal(client.response().status, 200, "status")
+    for target, together in (("/3", set()), ("/6", set())):
+        equal(held.seen[target], together, f"unanswered when {target} came")
+    true(held.seen["/4"] <= {"/5"} and held.seen["/5"] <= {"/4"}, f"{held.seen}")
+
+
+@test("strict: one at a time, reads too")
+def strict(t):
+    held, clients, _ = scene(t, "strict", ["GET /1", "GET /2", "POST /3", "GET /4"])
+    for number, client in enumerate(clients, 1):
+        held.here(f"/{number}")
+        true(quiet(client, 0.05), "answered before its time")
+        held.let(f"/{number}")
+        equal(client.response().body, b"/%d" % number, "body")
+    equal(held.seen, {f"/{n}": set() for n in range(1, 5)}, "unanswered at each arrival")
+
+
+@test("none: nothing waits")
+def none(t):
+    held, clients, _ = scene(t, "none", ["POST /1", "POST /2", "GET /3", "POST /4"])
+    held.here("/1", "/2", "/3", "/4")
+    held.let("/4", "/3", "/2", "/1")
+    for client in clients:
+        equal(client.response().status, 200, "status")
+
+
+@test("clients do not wait for each other")
+def other_clients(t):
+    held, _, sluice = scene(t, "strict", ["POST /1", "POST /2"])
+    held.here("/1")
+    for number in range(5):
+        client = t.client(sluice)
+        held.let(f"/other-{number}")
+        ask(client, f"POST /other-{number}", key=f"other {number}")
+        equal(client.response().status, 200, "status")
+    true("/2" not in held.origin.targets(), "the second of the held client was sent on")
+
+
+@test("the next one goes when the response is complete, not when it begins")
+def complete_response(t):
+    gate = t.event()
+    state = {}
+
+    def handler(x):
+        x.read_body()
+        if x.request.target == "/1":
+            x.send(b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhello")
+            gate.wait(DEADLINE_SECONDS)
+            state["complete"] = True
+            x.send(b"world")
+        else:
+            state["seen"] = state.get("complete", False)
+            x.reply(200, b"x")
+
+    sluice = t.sluice(to(t.origin(handler), route=ROUTE.format("writes")))
+    first, second = t.client(sluice), t.client(sluice)
+    ask(first, "POST /1")
+    first.response_head()
+    equal(first.read_exactly(5), b"hello", "the first half")
+    ask(second, "POST /2")
+    true(quiet(second, 0.2), "the second was answered")
+    gate.set()
+    equal(second.response().status, 200, "status")
+    equal(state["seen"], True, "the first was complete when the second came")
+
+
+# ---- bounds ------------------------------------------------------------------------------------
+
+def overflowed(answer):
+    equal((answer.status, answer.get("Content-Type")), (503, "application/problem+json"))
+    body = json.loads(answer.body)
+    equal(body["status"], 503, "status in the body")
+    true(body["title"] and body["detail"], f"{body}")
+
+
+@test("queue_depth: what is beyond gets 503 with Retry-After, what is within is served")
+def queue_depth(t):
+    held, clients, _ = scene(t, "strict\nqueue_depth = 3", [f"POST /{n}" for n in range(6)])
+    for client in clients[4:]:
+        answer = client.response()
+        overflowed(answer)
+        true(int(answer.get("Retry-After")) >= 1, "Retry-After")
+    held.let(*[f"/{n}" for n in range(6)])
+    for client in clients[:4]:
+        equal(client.response().status, 200, "status")
+    equal(held.origin.targets(), ["/0", "/1", "/2", "/3"], "targets")
+
+
+@test("queue_timeout: 503, and never sent on; the others go on")
+def queue_timeout(t):
+    held, clients, sluice = scene(t, "strict\nqueue_timeout = 300ms", ["POST /1", "POST /2", "POST /3"])
+    held.here("/1")
+    for client in clients[1:]:
+        overflowed(client.response())
+    held.let("/1")
+    equal(clients[0].response().status, 200, "status")
+    held.let("/4")
+    after = t.client(sluice)
+    ask(after, "POST /4")
+    equal(after.response().status, 200, "status")
+    equal(held.origin.targets(), ["/1", "/4"], "targets")
+
+
+@test("clients that leave the queue are never sent on, the rest keep their order")
+def leaving(t):
+    held, clients, _ = scene(t, "strict", [f"POST /{n}" for n in range(10)])
+    held.here("/0")
+    for n in (1, 4, 5, 9):
+        (clients[n].close if n % 2 else clients[n].reset)()
+    time.sleep(0.2)  # sluice hears of it by itself; nothing outside tells when it has
+    held.let(*[f"/{n}" for n in range(10)])
+    for n in (0, 2, 3, 6, 7, 8):
+        equal(clients[n].response().status, 200, "status")
+    equal(held.origin.targets(), [f"/{n}" for n in (0, 2, 3, 6, 7, 8)], "targets")
+
+
+@test("a queued body is not read before its turn, however much the client sends")
+def queued_body(t):
+    held, clients, sluice = scene(t, "strict", ["POST /1"])
+    held.here("/1")
+    second = t.client(sluice)
+    second.socket.settimeout(0.5)
+    head = b"POST /2 HTTP/1.1\r\nHost: api.test\r\nX-Api-Key: one\r\nContent-Length: 100000000\r\n\r\n"
+    second.socket.sendall(head)
+    sent = 0
+    try:
+        while sent < 100_000_000:
+            sent += second.socket.send(b"x" * 100_000)
+    except TimeoutError:
+        pass
+    t.note(f"{sent / 1e6:.1f} MB were taken of 100 while it was queued")
+    true(sent < 50_000_000, "the body was swallowed")
+    second.socket.settimeout(DEADLINE_SECONDS)
+    held.let("/1", "/2")
+    second.send(b"x" * (100_000_000 - sent))
+    equal(second.response().status, 200, "status")
+
+
+@test("a session that was idle for long is as new as before")
+def rolled(t):
+    account = AccountOrigin()
+    t.defer(account.end)
+    client = t.client(t.sluice(to(account, route=ROUTE.format("strict") + "session_idle_timeout = 50ms")))
+    for number in range(6):
+        client.send(operation(number))
+        equal(client.response().status, 200, "status")
+        time.sleep(0.1)
+    equal(account.sequence(), list(range(6)), "order")
+
+
+main()

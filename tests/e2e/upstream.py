@@ -1,0 +1,445 @@
+"""Servers: how they are reached and chosen, kept, left out and taken back; what a client is told
+when they fail; and when, and only when, a request is tried again."""
+import collections
+import json
+import socket
+import threading
+
+from lib.process import DEADLINE_SECONDS, Port, until
+from lib.sluice import to
+from lib.tap import equal, group, main, member, test, true
+from lib.wire import Ended, quiet
+
+OK = b"HTTP/1.1 200 OK\r\n"
+ONE_TRY = "retries = 0\nmax_fails = 0\n"
+
+
+def problem(answer, status):
+    """A reply of sluice's own, as RFC 9457 has it."""
+    equal((answer.status, answer.get("Content-Type")), (status, "application/problem+json"))
+    body = json.loads(answer.body)
+    equal(body["status"], status, "status in the body")
+    true(body.get("title") and body.get("detail"), f"title and detail in {body}")
+    return body
+
+
+def named(name):
+    """A handler that says who answered."""
+    def handler(x):
+        x.read_body()
+        x.reply(200, name.encode())
+    return handler
+
+
+# ---- failures ----------------------------------------------------------------------------------
+
+@group("failures as clients see them")
+def failures(t):
+    refused = Port()
+    t.defer(refused.release)
+    never = t.event()
+
+    def handler(x):
+        target = x.request.target
+        if target == "/silent":
+            x.read_body()
+            never.wait(DEADLINE_SECONDS)
+        elif target == "/half":
+            x.read_body()
+            x.send(OK + b"Content-Length: 10\r\n\r\nhello")
+            never.wait(DEADLINE_SECONDS)
+        elif target == "/half-head":
+            x.read_body()
+            x.send(OK + b"Content-Le")
+            never.wait(DEADLINE_SECONDS)
+        elif target == "/deaf":
+            never.wait(DEADLINE_SECONDS)
+        else:
+            x.read_body()
+            x.reply(200, b"x")
+
+    origin = t.origin(handler)
+    sluice = t.sluice(f"""
+[upstream refused]
+server = 127.0.0.1:{refused.number}
+[upstream slow]
+server = {origin}
+first_byte_timeout = 300ms
+idle_timeout = 300ms
+send_timeout = 300ms
+{ONE_TRY}
+[upstream unknown]
+server = no-such-name.invalid:80
+connect_timeout = 1s
+[route refused]
+host = refused.test
+upstream = refused
+[route slow]
+host = slow.test
+upstream = slow
+ordering = none
+[route unknown]
+host = unknown.test
+upstream = unknown
+""")
+    client = t.client(sluice)
+
+    with t.point("nobody listens: 502, and the client's connection goes on"):
+        for _ in range(5):
+            problem(client.ask("/", host="refused.test"), 502)
+
+    with t.point("the same for HEAD: no body"):
+        answer = client.ask("/", "HEAD", host="refused.test")
+        equal((answer.status, answer.body), (502, b""))
+        problem(client.ask("/", host="refused.test"), 502)
+
+    with t.point("the same for a POST whose body nobody took"):
+        answer = t.client(sluice).ask("/", "POST", body=b"x" * 10_000, host="refused.test")
+        problem(answer, 502)
+
+    with t.point("a name that does not resolve: 502, 503 or 504"):
+        answer = t.client(sluice).ask("/", host="unknown.test")
+        member(answer.status, (502, 503, 504), "status")
+
+    with t.point("no byte of a response within first_byte_timeout: 504"):
+        problem(t.client(sluice).ask("/silent", host="slow.test"), 504)
+
+    with t.point("no more of a head within a timeout: 504"):
+        problem(t.client(sluice).ask("/half-head", host="slow.test"), 504)
+
+    with t.point("a server that does not read within send_timeout: 504"):
+        client = t.client(sluice)
+        client.send(b"POST /deaf HTTP/1.1\r\nHost: slow.test\r\nContent-Length: 1000000000\r\n\r\n")
+        sender = threading.Thread(target=lambda: client.try_send(b"x" * 100_000_000), daemon=True)
+        sender.start()
+        problem(client.response(), 504)
+
+    with t.point("no more of a body within idle_timeout: cut, so that it can't seem whole"):
+        client = t.client(sluice)
+        client.request("/half", host="slow.test")
+        try:
+            client.response()
+        except Ended:
+            pass
+        else:
+            raise AssertionError("a cut body seemed whole")
+
+    with t.point("the server's connections of all those were closed"):
+        never.set()
+        t.client(sluice).ask("/", host="slow.test")
+        origin.wait(lambda: origin.open_connections <= 1, "the end of the failed connections")
+
+
+@test("a server that accepts nothing: 504 after connect_timeout")
+def connect_timeout(t):
+    # With its backlog full, Linux drops further SYNs: nobody answers, as from a dead machine.
+    listener = socket.socket()
+    listener.bind(("127.0.0.1", 0))
+    listener.listen(0)
+    t.defer(listener.close)
+    for _ in range(8):
+        filler = socket.socket()
+        filler.setblocking(False)
+        t.defer(filler.close)
+        filler.connect_ex(listener.getsockname())
+    address = f"127.0.0.1:{listener.getsockname()[1]}"
+    sluice = t.sluice(to(address, upstream="connect_timeout = 300ms\n" + ONE_TRY))
+    problem(t.client(sluice).ask("/"), 504)
+
+
+# ---- trying again ------------------------------------------------------------------------------
+
+def dying(x):
+    """Answers the first request of a connection; closes at the second without a word."""
+    x.read_body()
+    if x.request.target == "/first" or not any(
+            y.connection == x.connection and y.number < x.number for y in x.origin.requests):
+        x.reply(200, b"x")
+    else:
+        x.close()
+
+
+@group("a kept connection that turns out dead")
+def reused_dead(t):
+    origin = t.origin(dying)
+    sluice = t.sluice(to(origin))
+
+    def prepared(method, target, **more):
+        client = t.client(sluice)
+        count = len(origin.requests)
+        client.ask("/first")
+        answer = client.ask(target, method, **more)
+        return answer, origin.targets()[count:]
+
+    for method, body in (("GET", None), ("HEAD", None), ("OPTIONS", None), ("PUT", b"small"), ("DELETE", None)):
+        with t.point(f"{method} is tried again on a fresh one"):
+            answer, seen = prepared(method, f"/{method}", body=body)
+            equal((answer.status, seen), (200, ["/first", f"/{method}", f"/{method}"]))
+
+    for method, body in (("POST", b"x"), ("POST", None), ("PATCH", b"x")):
+        with t.point(f"{method}{' with a body' if body else ''} is not: 502, sent once"):
+            answer, seen = prepared(method, f"/{method}", body=body)
+            equal((answer.status, seen), (502, ["/first", f"/{method}"]))
+
+
+@group("a fresh connection that dies, and one that dies within an answer")
+def fresh_dead(t):
+    def handler(x):
+        x.read_body()
+        if x.request.target == "/word":
+            x.send(b"HTTP/1.1 2")
+        if x.request.target == "/body":
+            x.send(OK + b"Content-Length: 10\r\n\r\nhello")
+        x.close()
+
+    origin = t.origin(handler)
+    sluice = t.sluice(to(origin, upstream="max_fails = 0"))
+
+    with t.point("a GET on a fresh connection that is closed without a byte: 502, not tried for ever"):
+        problem(t.client(sluice).ask("/none"), 502)
+        true(len(origin.requests) <= 3, f"sent {len(origin.requests)} times")
+
+    with t.point("after a byte of the response: never again"):
+        count = len(origin.requests)
+        problem(t.client(sluice).ask("/word"), 502)
+        equal(origin.targets()[count:], ["/word"], "requests")
+
+    with t.point("within the body: never again"):
+        count = len(origin.requests)
+        client = t.client(sluice)
+        client.request("/body")
+        try:
+            client.response()
+            raise AssertionError("a cut body seemed whole")
+        except Ended:
+            pass
+        equal(origin.targets()[count:], ["/body"], "requests")
+
+
+# ---- servers left out and taken back -----------------------------------------------------------
+
+@group("a server that is down")
+def left_out(t):
+    down = t.origin(named("down"), listen=False)
+    up = t.origin(named("up"))
+    sluice = t.sluice(to(down, up, upstream="fail_timeout = 100ms\nfail_timeout_max = 200ms\nmax_fails = 1"))
+    client = t.client(sluice)
+
+    with t.point("its requests go to another one, POSTs too: it never saw them"):
+        for n in range(20):
+            equal(client.ask(f"/{n}", "POST", body=b"x").body, b"up", "who answered")
+
+    with t.point("when it comes back it is used again"):
+        down.listen()
+        until(lambda: client.ask("/").body == b"down", "the server that came back")
+
+
+@test("a server that fails max_fails times is left out, the other serves all")
+def passive(t):
+    def handler(x):
+        x.read_body()
+        x.close()
+
+    bad, good = t.origin(handler), t.origin(named("good"))
+    sluice = t.sluice(to(bad, good, upstream="max_fails = 2\nfail_timeout = 1h\nfail_timeout_max = 1h"))
+    client = t.client(sluice)
+    statuses = [client.ask("/", "POST", body=b"x").status for _ in range(30)]
+    t.note(f"answers: {collections.Counter(statuses)}")
+    true(statuses.count(502) == len(bad.requests), "each request it took and lost is a 502")
+    equal(len(bad.requests), 2, "requests to the bad server")
+    equal(statuses[-20:], [200] * 20, "the last answers")
+
+
+@test("when all servers are down the answer is 502 or 503, at once")
+def all_down(t):
+    ports = [Port(), Port()]
+    for port in ports:
+        t.defer(port.release)
+    sluice = t.sluice(to(*[f"127.0.0.1:{p.number}" for p in ports],
+                         upstream="max_fails = 1\nfail_timeout = 1h\nfail_timeout_max = 1h"))
+    client = t.client(sluice)
+    for _ in range(10):
+        answer = client.ask("/")
+        member(answer.status, (502, 503), "status")
+        problem(answer, answer.status)
+
+
+@group("health checks")
+def health(t):
+    state = {"status": 200}
+
+    def handler(x):
+        x.read_body()
+        if x.request.target == "/health?deep":
+            x.reply(state["status"], b"")
+        else:
+            x.reply(200, b"checked")
+
+    checked = t.origin(handler)
+    other = t.origin(named("other"))
+    sluice = t.sluice(to(checked, other, upstream="health_path = /health?deep\nhealth_interval = 100ms\n"
+                         "health_timeout = 5s\nhealth_host = health.test\nfail_timeout = 100ms\n"
+                         "fail_timeout_max = 100ms"))
+    clients = [t.client(sluice) for _ in range(8)]
+
+    def answers():
+        return {client.ask("/").body for client in clients for _ in range(4)}
+
+    with t.point("a probe is a GET of health_path with health_host"):
+        checked.wait(lambda: "/health?deep" in checked.targets(), "a probe")
+        probe = next(x.request for x in checked.requests if x.request.target == "/health?deep")
+        equal((probe.method, probe.get("Host")), ("GET", "health.test"))
+
+    with t.point("a server that passes is used"):
+        until(lambda: answers() == {b"checked", b"other"}, "both in use")
+
+    with t.point("a server that fails them is not"):
+        state["status"] = 503
+        until(lambda: answers() == {b"other"}, "only the other in use")
+        for _ in range(5):
+            equal(answers(), {b"other"}, "who answers")
+
+    with t.point("when it passes again it is used again"):
+        state["status"] = 200
+        until(lambda: answers() == {b"checked", b"other"}, "both in use")
+
+
+# ---- balance -----------------------------------------------------------------------------------
+
+def counts(client, requests, **more):
+    return collections.Counter(client.ask("/", **more).body.decode() for _ in range(requests))
+
+
+@group("balance")
+def balance(t):
+    names = ("a", "b", "c")
+
+    def fleet(options="", weights=(1, 1, 1), **more):
+        servers = [f"{t.origin(named(n))} weight={w}" for n, w in zip(names, weights)]
+        return t.sluice(to(*servers, upstream=options), **more)
+
+    with t.point("round_robin: each the same share"):
+        equal(counts(t.client(fleet()), 30), {"a": 10, "b": 10, "c": 10})
+
+    with t.point("round_robin by weight"):
+        equal(counts(t.client(fleet(weights=(4, 2, 1))), 70), {"a": 40, "b": 20, "c": 10})
+
+    with t.point("hash: a key always to the same server, keys over all servers, about by weight"):
+        client = t.client(fleet("balance = hash\nhash_key = header:X-Key", weights=(2, 1, 1)))
+        seen = collections.Counter()
+        for key in range(400):
+            who = counts(client, 2, fields=[("X-Key", f"key {key}")])
+            equal(len(who), 1, f"servers for key {key}")
+            seen.update(who)
+        t.note(f"shares of 800 by weights 2 1 1: {dict(seen)}")
+        true(300 < seen["a"] < 500 and min(seen["b"], seen["c"]) > 100, f"shares {seen}")
+
+
+@test("least_in_flight: a server that is busy gets nothing while another is free")
+def least_in_flight(t):
+    gate = t.event()
+
+    def busy(x):
+        x.read_body()
+        gate.wait(DEADLINE_SECONDS)
+        x.reply(200, b"busy")
+
+    # Which of two free servers goes first is open: hold one request, see who has it.
+    origins = [t.origin(busy), t.origin(busy)]
+    sluice = t.sluice(to(*origins, upstream="balance = least_in_flight", route="ordering = none"))
+    client = t.client(sluice)
+    for n in range(6):
+        client.request(f"/{n}")
+        until(lambda: sum(len(o.requests) for o in origins) == n + 1, f"request {n} at a server")
+        true(abs(len(origins[0].requests) - len(origins[1].requests)) <= 1, "shares in flight")
+    gate.set()
+    for _ in range(6):
+        equal(client.response().status, 200, "status")
+
+
+# ---- addresses ---------------------------------------------------------------------------------
+
+@group("addresses")
+def addresses(t):
+    for what, origin, server in (
+            ("IPv6", t.origin(family=socket.AF_INET6), None),
+            ("a unix socket", t.origin(path=t.path("origin.sock")), None),
+            ("a name", (named_origin := t.origin()), f"localhost:{named_origin.port}")):
+        with t.point(what):
+            sluice = t.sluice(to(server or origin))
+            client = t.client(sluice)
+            for _ in range(3):
+                equal(client.ask("/", "POST", body=b"hello").body, b"hello", "body")
+
+
+# ---- kept connections and bounds ---------------------------------------------------------------
+
+@group("kept connections")
+def kept(t):
+    origin = t.origin()
+    for options, requests, expected in (("", 30, 1), ("keepalive = 0", 10, 10), ("keepalive_requests = 5", 20, 4)):
+        with t.point(f"{options or 'by default'}: {requests} requests over {expected} connections"):
+            before = origin.connections
+            client = t.client(t.sluice(to(origin, upstream=options)))
+            for n in range(requests):
+                equal(client.ask(f"/{n}").status, 200, "status")
+            equal(origin.connections - before, expected, "connections")
+
+    with t.point("keepalive_timeout: an idle one is closed"):
+        fresh = t.origin()
+        t.client(t.sluice(to(fresh, upstream="keepalive_timeout = 100ms"))).ask("/")
+        fresh.wait_connections_gone()
+
+    with t.point("an origin's Connection: close is obeyed"):
+        def closing(x):
+            x.read_body()
+            x.reply(200, b"x", fields=[("Connection", "close")])
+            x.close()
+        fresh = t.origin(closing)
+        client = t.client(t.sluice(to(fresh)))
+        for n in range(10):
+            equal(client.ask(f"/{n}", "POST", body=b"x").status, 200, "status")
+        equal(fresh.connections, 10, "connections")
+
+
+def in_flight(t, options, bound, servers=1):
+    """20 clients at once; how many were ever at the servers together."""
+    gate, lock = t.event(), threading.Lock()
+    now, most = [0], [0]
+
+    def handler(x):
+        x.read_body()
+        with lock:
+            now[0] += 1
+            most[0] = max(most[0], now[0])
+        gate.wait(DEADLINE_SECONDS)
+        with lock:
+            now[0] -= 1
+        x.reply(200, b"x")
+
+    origins = [t.origin(handler) for _ in range(servers)]
+    sluice = t.sluice(to(*[f"{o} {options[1]}" for o in origins], upstream=options[0],
+                         route="session = header:X-Client"))
+    clients = [t.client(sluice) for _ in range(20)]
+    for n, client in enumerate(clients):
+        client.request("/", "POST", body=b"x", fields=[("X-Client", str(n))])
+    until(lambda: now[0] == bound, f"{bound} requests at the servers")
+    true(quiet(clients[-1], 0.2), "an answer before the gate opened")
+    equal(now[0], bound, "requests at the servers")
+    gate.set()
+    for client in clients:
+        equal(client.response().status, 200, "status")
+    true(most[0] <= bound, f"{most[0]} at once")
+
+
+@test("max_in_flight of an upstream: never more, and no less")
+def max_in_flight(t):
+    in_flight(t, ("max_in_flight = 3", ""), 3)
+
+
+@test("max_in_flight of each server: never more, and no less")
+def max_in_flight_of_server(t):
+    in_flight(t, ("", "max_in_flight=2"), 4, servers=2)
+
+
+main()
