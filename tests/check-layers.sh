@@ -1,0 +1,82 @@
+#!/bin/sh
+# No room includes one above it, and rooms on one floor not each other, but http and net may know
+# the configuration: throttle | base < conf < http, net < gate, queue < relay < admin, cli. TAP.
+cd "${top_srcdir:-.}" || exit 1
+count=0 failed=0
+
+# check ROOM ALLOWED...: the quoted includes in ROOM are of a room that is ALLOWED, or are the one
+# header that is. The rooms of proxy/ are named as the includes name them.
+check() {
+	room=$1
+	shift
+	count=$((count + 1))
+	allowed=
+	for name in "$@"; do
+		case $name in
+		*/*) allowed="$allowed|$name" ;;
+		*) allowed="$allowed|$name/[^/\"]+" ;;
+		esac
+	done
+	allowed=${allowed#|}
+	wrong=$(find "$room" -name '*.[ch]' -exec grep -nE '^[[:space:]]*#[[:space:]]*include[[:space:]]*"' {} + |
+		grep -vE "\"($allowed)\"" || :)
+	if [ -z "$wrong" ]; then
+		echo "ok $count - $room includes nothing above it"
+	else
+		echo "not ok $count - $room includes nothing above it"
+		echo "$wrong" | sed 's/^/# /'
+		failed=1
+	fi
+}
+
+below_gate='throttle base conf http net'
+check throttle throttle
+check demo demo
+check proxy/base base
+# What a method is, is a word that conf needs too; the header of words stands on base alone.
+check proxy/conf base conf http/message.h
+check proxy/http/message.h base
+check proxy/http base conf http
+check proxy/net base conf net
+# shellcheck disable=SC2086 # words
+{
+	check proxy/gate $below_gate gate
+	check proxy/queue $below_gate queue
+	check proxy/relay $below_gate gate queue relay
+	for top in proxy/fleet proxy/admin proxy/cli; do
+		[ ! -d "$top" ] || check "$top" $below_gate gate queue relay fleet admin cli
+	done
+}
+
+# The libraries that the design gives to one room alone.
+only() {
+	header=$1 room=$2
+	count=$((count + 1))
+	wrong=$(find proxy throttle -name '*.[ch]' -exec grep -nE "#[[:space:]]*include[[:space:]]*<$header" {} + |
+		grep -v "^$room/" || :)
+	if [ -z "$wrong" ]; then
+		echo "ok $count - only $room includes <$header...>"
+	else
+		echo "not ok $count - only $room includes <$header...>"
+		echo "$wrong" | sed 's/^/# /'
+		failed=1
+	fi
+}
+
+only llhttp.h proxy/http
+only ini.h proxy/conf
+only microhttpd.h proxy/admin
+
+# libthrottle stands alone: the C library and nothing that knows of events, clocks or logs.
+count=$((count + 1))
+wrong=$(grep -nE '#[[:space:]]*include[[:space:]]*<(event|openssl|llhttp|ini|syslog)|clock_gettime|[^_]time\(NULL\)' \
+	throttle/*.[ch] || :)
+if [ -z "$wrong" ]; then
+	echo "ok $count - libthrottle has no clock, loop or log"
+else
+	echo "not ok $count - libthrottle has no clock, loop or log"
+	echo "$wrong" | sed 's/^/# /'
+	failed=1
+fi
+echo "1..$count"
+exit $failed
