@@ -234,6 +234,20 @@ static void check_plan_word(struct build *build, const struct instance *instance
 	}
 }
 
+/* Can a path that the route matches begin with `front`? */
+static bool can_begin_with(const struct conf_route *route, const char *front)
+{
+	size_t len, path_len;
+
+	if (!front || !route->path || route->path_kind == CONF_PATH_REGEX)
+		return true;
+	len = strlen(front);
+	path_len = strlen(route->path);
+	if (route->path_kind == CONF_PATH_PREFIX && path_len < len)
+		len = path_len;
+	return strncmp(route->path, front, len) == 0;
+}
+
 static void check_route(struct build *build, const struct instance *instance)
 {
 	static struct key_part ip = {.kind = KEY_IP};
@@ -254,10 +268,9 @@ static void check_route(struct build *build, const struct instance *instance)
 		route->session = build->conf->plans_key;
 	if (!route->session)
 		route->session = &ip_key;
-	if (strip && route->strip_prefix && route->path && route->path_kind != CONF_PATH_REGEX &&
-		strncmp(route->path, route->strip_prefix, strlen(route->strip_prefix)) != 0)
+	if (strip && !can_begin_with(route, route->strip_prefix))
 		build_fail(build, instance, strip->line,
-			"strip_prefix: no path under %s begins with %s; expected the front of the "
+			"strip_prefix: no path of %s begins with %s; expected the front of the "
 			"route's path",
 			route->path, route->strip_prefix);
 }

@@ -14,7 +14,7 @@
 void conf_errors_add(struct conf_errors *errors, const char *name, unsigned line,
 	const char *format, ...) __attribute__((format(printf, 4, 5)));
 void conf_errors_add_va(struct conf_errors *errors, const char *name, unsigned line,
-	const char *format, va_list args);
+	const char *format, va_list args) __attribute__((format(printf, 4, 0)));
 
 /* By line; those of one line stay in the order they were found. */
 void conf_errors_sort(struct conf_errors *errors);

@@ -19,6 +19,9 @@ static void list_words(const struct option_word *words, char *out, size_t size)
 }
 
 static void say(struct value *value, const char *format, va_list args, bool with_expected)
+	__attribute__((format(printf, 2, 0)));
+
+static void say(struct value *value, const char *format, va_list args, bool with_expected)
 {
 	char text[1024], expected[256];
 	int len = vsnprintf(text, sizeof(text), format, args);

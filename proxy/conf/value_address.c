@@ -197,6 +197,7 @@ bool value_read_address(
 
 	memset(address, 0, sizeof(*address));
 	address->text = value_text(value, text);
+	address->line = value->line;
 	if (take_prefix(&rest, SLICE("unix:")))
 		return read_unix(value, rest, address);
 	if (bind && take_prefix(&rest, SLICE("systemd:"))) {
@@ -229,7 +230,6 @@ static bool parse_binds(struct value *value)
 
 		if (!value_read_address(value, item, true, &address))
 			return false;
-		address.line = value->line;
 		listener->binds = arena_grow(value->build->arena, listener->binds,
 			listener->bind_count, sizeof(*listener->binds));
 		listener->binds[listener->bind_count++] = address;
@@ -248,7 +248,6 @@ static bool parse_server(struct value *value)
 	if (!scan_next_token(&rest, &token) ||
 		!value_read_address(value, token, false, &server.address))
 		return false;
-	server.address.line = value->line;
 	value_set_defaults(value, section, &server);
 	while (scan_next_token(&rest, &token)) {
 		const char *sign = memchr(token.at, '=', token.len);

@@ -1,0 +1,300 @@
+/* What only the whole file shows, and files that are none. */
+#include "text.h"
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* Each in its place, none hiding another. */
+static void ten_mistakes_are_ten_errors(void **state)
+{
+	static const char text[] = "[sluce]\n"             /* 1 */
+				   "[listener l]\n"        /* 2 */
+				   "bind = 127.0.0.1:80\n" /* 3 */
+				   "bind = 127.0.0.1:80\n" /* 4 */
+				   "heder_timeout = 1s\n"  /* 5 */
+				   "[upstream u]\n"        /* 6 */
+				   "[limit a]\n"           /* 7 */
+				   "rate = 100 pr 10s\n"   /* 8 */
+				   "[limit a]\n"           /* 9 */
+				   "rate = 1 per 1s\n"     /* 10 */
+				   "[limit b]\n"           /* 11 */
+				   "[route r]\n"           /* 12 */
+				   "upstream = v\n"        /* 13 */
+				   "limits = a, a\n"       /* 14 */
+				   "path = ~(\n"           /* 15 */
+				   "no setting\n";         /* 16 */
+	static const unsigned lines[] = {1, 4, 5, 6, 8, 9, 11, 13, 14, 15, 16};
+	struct conf_errors errors;
+
+	(void)state;
+	assert_null(conf_parse(text, sizeof(text) - 1, "t.ini", NULL, &errors));
+	if (errors.count != sizeof(lines) / sizeof(lines[0]))
+		print_errors(&errors);
+	assert_int_equal(errors.count, sizeof(lines) / sizeof(lines[0]));
+	for (size_t i = 0; i < errors.count; i++) {
+		char front[32];
+
+		assert_int_equal(errors.items[i].line, lines[i]);
+		snprintf(front, sizeof(front), "t.ini:%u: ", lines[i]);
+		assert_memory_equal(errors.items[i].text, front, strlen(front));
+	}
+	conf_errors_free(&errors);
+}
+
+static void sections(void **state)
+{
+	(void)state;
+	parse_bad(TEXT_BASE "[limt x]\n", 10, "did you mean [limit NAME]?");
+	parse_bad(TEXT_BASE "[nothing]\n", 10, "expected sluice, admin, listener");
+	parse_bad(TEXT_BASE "[]\n", 10, "unknown section []");
+	parse_bad(TEXT_BASE "[sluice x]\n", 10, "has a name; expected [sluice]");
+	parse_bad(TEXT_BASE "[limit]\nrate = 1 per 1s\n", 10, "has no name");
+	parse_bad(TEXT_BASE "[limit a/b]\nrate = 1 per 1s\n", 10, "can't be one");
+	parse_bad(TEXT_BASE "[limit base]\nrate = 1 per 1s\n", 10, "the first is in line 5");
+	parse_bad(TEXT_BASE "[sluice]\n[sluice]\n", 11, "the first is in line 10");
+	parse_bad(TEXT_BASE "[limit plan]\nrate = 1 per 1s\n", 10, "expected another");
+	parse_bad("a = b\n" TEXT_BASE, 1, "stands before any section");
+	/* inih would have cut both to the same. */
+	conf_release(parse_good(
+		TEXT_BASE "[limit aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa1]\n"
+			  "rate = 1 per 1s\n"
+			  "[limit aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa2]\n"
+			  "rate = 1 per 1s\n"));
+}
+
+static void keys_of_sections(void **state)
+{
+	(void)state;
+	bad("sluice", "rate = 1 per 1s", "it belongs in [limit NAME]");
+	bad("sluice", "wrokers = 1", "did you mean \"workers\"?");
+	bad("sluice", "colour = red", "unknown key; expected one that");
+	bad("sluice", "workers", "is no setting");
+	parse_bad(TEXT_BASE "[sluice]\nworkers = 1\nworkers = 2\n", 12, "the first is in line 11");
+	parse_bad(TEXT_BASE "[admin]\n", 10, "has no bind");
+	parse_bad(TEXT_BASE "[listener m]\n", 10, "has no bind");
+	parse_bad(TEXT_BASE "[upstream v]\n", 10, "has no server");
+	parse_bad(TEXT_BASE "[limit m]\n", 10, "has no rate");
+	parse_bad(TEXT_BASE "[route r]\n", 10, "has no upstream");
+}
+
+static void nothing_to_do(void **state)
+{
+	(void)state;
+	parse_bad("", 0, "the file is empty");
+	parse_bad("# nothing\n", 0, "the file is empty");
+	parse_bad("[upstream u]\nserver = a:1\n[route r]\nupstream = u\n", 0, "no [listener NAME]");
+	parse_bad("[listener l]\nbind = 1.1.1.1:1\n", 0, "no [route NAME]");
+}
+
+static void references(void **state)
+{
+	(void)state;
+	bad("route r", "upstream = v", "there is no [upstream v]; expected the name of one");
+	parse_bad(TEXT_BASE "[upstream vault]\nserver = a:1\n[route r]\nupstream = valut\n", 13,
+		"did you mean \"vault\"?");
+	parse_bad(TEXT_BASE "[route r]\nupstream = u\nlimits = bsae\n", 12,
+		"there is no [limit bsae], did you mean \"base\"?");
+	parse_bad(TEXT_BASE "[route r]\nupstream = u\nlimits = base\nlimits = base\n", 13,
+		"\"base\" stands there twice");
+	parse_bad(TEXT_BASE "[route r]\nupstream = u\nlimits = plan\n", 12, "there is no [plans]");
+}
+
+static void exclusions(void **state)
+{
+	(void)state;
+	parse_bad(TEXT_BASE "[limit m]\nrate = 1 per 1s\nconcurrency = 1\n", 12,
+		"the limit has a rate too, in line 11");
+	parse_bad(TEXT_BASE "[limit m]\nconcurrency = 1\nalgorithm = gcra\n", 12,
+		"algorithm: it says nothing with concurrency");
+	parse_bad(TEXT_BASE "[limit m]\nconcurrency = 1\non_exceed = delay 1s\n", 12, "on_exceed");
+	parse_bad(
+		TEXT_BASE "[limit m]\nrate = 1 per day\nalgorithm = gcra\n", 12, "a calendar rate");
+	parse_bad(TEXT_BASE "[limit m]\nrate = 1 per day\nprecision = 5\n", 12, "precision");
+	parse_bad(TEXT_BASE "[upstream v]\nserver = a:1\nhash_key = ip\n", 12, "balance = hash");
+	parse_bad(TEXT_BASE "[upstream v]\nserver = a:1\nmax_in_flight_floor = 2000\n", 12,
+		"is above the ceiling");
+	parse_bad(TEXT_BASE "[upstream v]\nserver = a:1\nfail_timeout = 2m\n", 12,
+		"above fail_timeout_max");
+	parse_bad(TEXT_BASE "[upstream v]\nserver = a:1\nserver = a:1 weight=2\n", 12,
+		"the first is in line 11");
+	parse_bad(TEXT_BASE "[listener m]\nbind = 127.0.0.1:1\n", 11,
+		"the first is in line 2, in [listener l]");
+	parse_bad(TEXT_BASE "[admin]\nbind = 127.0.0.1:1\n", 11, "the first is in line 2");
+}
+
+static void plans(void **state)
+{
+	const struct conf *conf = parse_good(
+		TEXT_BASE "[limit m]\nrate = 1 per 1s\nkey = path\n"
+			  "[plans]\nkey = header:K\n[plan gold]\nlimits = m\nlane = high\n"
+			  "callers = file:gold.keys\n[plan default]\nlimits = base\n"
+			  "[route a]\npath = /a\nupstream = u\nlimits = m\nlimits = plan, base\n"
+			  "[route b]\npath = /bb\nupstream = u\nlimits = plan\n");
+	const struct conf_route *a = &conf->routes[1], *b = &conf->routes[0];
+
+	(void)state;
+	assert_string_equal(conf->plans[0].name, "gold");
+	assert_int_equal(conf->plans[0].lane, CONF_LANE_HIGH);
+	assert_ptr_equal(conf->plans[0].limits[0], &conf->limits[1]);
+	assert_ptr_equal(conf->default_plan, &conf->plans[1]);
+	assert_string_equal(a->name, "a");
+	assert_true(a->plan_limits);
+	assert_int_equal(a->plan_position, 1);
+	assert_int_equal(a->limit_count, 2);
+	assert_string_equal(a->session->text, "path");
+	assert_int_equal(b->limit_count, 0);
+	assert_string_equal(b->session->text, "header:K");
+	conf_release(conf);
+
+	parse_bad(TEXT_BASE "[plan gold]\ncallers = file:k\n", 10, "is there without [plans]");
+	parse_bad(TEXT_BASE "[plans]\nkey = ip\n", 10, "is there without a plan");
+	parse_bad(TEXT_BASE "[plans]\nkey = ip\n[plan gold]\n", 12, "has no callers");
+	parse_bad(TEXT_BASE "[plans]\nkey = ip\n[plan default]\ncallers = file:k\n", 13,
+		"for those on no list");
+	parse_bad(TEXT_BASE "[plans]\nkey = ip\n[plan gold]\ncallers = gold.keys\n", 13,
+		"expected file:PATH");
+	parse_bad(TEXT_BASE "[plans]\nkey = ip\n[plan default]\nlimits = plan\n", 13,
+		"there is no [limit plan]");
+}
+
+/* ---- files ---- */
+
+static char folder[64];
+
+static int make_folder(void **state)
+{
+	(void)state;
+	snprintf(folder, sizeof(folder), "/tmp/sluice-conf-XXXXXX");
+	return mkdtemp(folder) ? 0 : -1;
+}
+
+static char *write_file(const char *name, const char *text)
+{
+	char *path = NULL;
+	FILE *file;
+
+	assert_true(asprintf(&path, "%s/%s", folder, name) > 0);
+	file = fopen(path, "w");
+	assert_non_null(file);
+	fputs(text, file);
+	fclose(file);
+	return path;
+}
+
+static void remove_file(char *path)
+{
+	unlink(path);
+	free(path);
+}
+
+#define TEXT_PLAN                                                                                  \
+	TEXT_BASE "[plans]\nkey = header:K\n[plan gold]\ncallers = file:gold.keys\n"               \
+		  "[plan silver]\ncallers = file:silver.keys\n"
+
+static void files_of_callers(void **state)
+{
+	char *ini = write_file("t.ini", TEXT_PLAN), *gold, *silver;
+	struct conf_errors errors;
+	const struct conf *conf = conf_load(ini, &errors);
+
+	(void)state;
+	assert_null(conf);
+	assert_int_equal(errors.count, 2);
+	assert_int_equal(errors.items[0].line, 13);
+	assert_non_null(strstr(errors.items[0].text, "gold.keys can't be read: No such file"));
+	conf_errors_free(&errors);
+
+	gold = write_file("gold.keys", "# who\n\n  one \r\ntwo\n");
+	silver = write_file("silver.keys", "three");
+	conf = conf_load(ini, &errors);
+	print_errors(&errors);
+	assert_non_null(conf);
+	conf_errors_free(&errors);
+	assert_int_equal(conf->plans[0].callers.count, 2);
+	assert_string_equal(conf->plans[0].callers.items[0], "one");
+	assert_string_equal(conf->plans[0].callers.items[1], "two");
+	assert_string_equal(conf->plans[1].callers.items[0], "three");
+	conf_release(conf);
+
+	/* A key in two plans; the message does not give the secret away. */
+	free(silver);
+	silver = write_file("silver.keys", "secret-key\n");
+	free(gold);
+	gold = write_file("gold.keys", "secret-key\n");
+	assert_null(conf_load(ini, &errors));
+	assert_int_equal(errors.count, 1);
+	assert_int_equal(errors.items[0].line, 14);
+	assert_non_null(strstr(errors.items[0].text, "\"secr\" is in [plan gold] too"));
+	assert_null(strstr(errors.items[0].text, "secret-key"));
+	conf_errors_free(&errors);
+
+	free(gold);
+	gold = write_file("gold.keys", "a\nb\001c\n");
+	assert_null(conf_load(ini, &errors));
+	assert_int_equal(errors.count, 1);
+	assert_non_null(strstr(errors.items[0].text, "gold.keys:2: byte 0x01"));
+	conf_errors_free(&errors);
+	remove_file(gold);
+	remove_file(silver);
+	remove_file(ini);
+}
+
+static void files_that_are_none(void **state)
+{
+	struct conf_errors errors;
+	char path[128];
+
+	(void)state;
+	assert_null(conf_load(folder, &errors));
+	assert_int_equal(errors.count, 1);
+	assert_non_null(strstr(errors.items[0].text, "it is a folder; expected a file"));
+	conf_errors_free(&errors);
+	snprintf(path, sizeof(path), "%s/none.ini", folder);
+	assert_null(conf_load(path, &errors));
+	assert_int_equal(errors.count, 1);
+	assert_non_null(strstr(errors.items[0].text, "No such file"));
+	conf_errors_free(&errors);
+	assert_null(conf_load("/dev/null", &errors));
+	assert_int_equal(errors.count, 1);
+	conf_errors_free(&errors);
+}
+
+static void places_to_write(void **state)
+{
+	char *ini =
+		write_file("t.ini", TEXT_BASE "[sluice]\nerror_log = file:none/e.log\n"
+					      "access_log = file:../../tmp\npid_file = p.pid\n");
+	struct conf_errors errors;
+
+	(void)state;
+	assert_null(conf_load(ini, &errors));
+	assert_int_equal(errors.count, 2);
+	assert_int_equal(errors.items[0].line, 11);
+	assert_non_null(strstr(errors.items[0].text, "there is no folder"));
+	assert_non_null(strstr(errors.items[1].text, "is a folder; expected a file"));
+	conf_errors_free(&errors);
+	remove_file(ini);
+}
+
+static int remove_folder(void **state)
+{
+	(void)state;
+	return rmdir(folder);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(ten_mistakes_are_ten_errors),
+		cmocka_unit_test(sections),
+		cmocka_unit_test(keys_of_sections),
+		cmocka_unit_test(nothing_to_do),
+		cmocka_unit_test(references),
+		cmocka_unit_test(exclusions),
+		cmocka_unit_test(plans),
+		cmocka_unit_test(files_of_callers),
+		cmocka_unit_test(files_that_are_none),
+		cmocka_unit_test(places_to_write),
+	};
+	return cmocka_run_group_tests(tests, make_folder, remove_folder);
+}

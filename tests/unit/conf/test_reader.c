@@ -1,0 +1,157 @@
+/* Lines: what inih would get wrong, and what is no line at all. */
+#include "text.h"
+
+#include "conf/reader.h"
+
+struct seen {
+	char text[4096];
+	size_t used;
+};
+
+static void saw(struct seen *seen, const char *format, ...)
+{
+	va_list args;
+
+	va_start(args, format);
+	seen->used += (size_t)vsnprintf(
+		seen->text + seen->used, sizeof(seen->text) - seen->used, format, args);
+	va_end(args);
+}
+
+static void see_section(void *user, unsigned line, struct slice kind, struct slice name)
+{
+	saw(user, "%u[%.*s|%.*s]", line, SLICE_ARGS(kind), SLICE_ARGS(name));
+}
+
+static void see_setting(void *user, unsigned line, const char *key, const char *value)
+{
+	saw(user, "%u(%s|%s)", line, key, value);
+}
+
+/* What was read, then each error's line with a '!'. */
+static void reads_n(const char *text, size_t len, const char *expected)
+{
+	struct seen seen = {.used = 0};
+	const struct reader_handler handler = {see_section, see_setting, &seen};
+	struct conf_errors errors = {0};
+
+	reader_run((struct slice){text, len}, "t", &handler, &errors);
+	for (size_t i = 0; i < errors.count; i++)
+		saw(&seen, "!%u", errors.items[i].line);
+	conf_errors_free(&errors);
+	assert_string_equal(seen.text, expected);
+}
+
+static void reads(const char *text, const char *expected)
+{
+	reads_n(text, strlen(text), expected);
+}
+
+static void plain_lines(void **state)
+{
+	(void)state;
+	reads("", "");
+	reads("[a]\nb=c", "1[a|]2(b|c)");
+	reads("[a]\nb=c\n", "1[a|]2(b|c)");
+	reads("\n\n[ a  n ]\n\n  b  =  c d  \n", "3[a|n]5(b|c d)");
+	reads("[a]\nb = c = d\n", "1[a|]2(b|c = d)");
+	reads("[a]\nb =\n", "1[a|]2(b|)");
+	reads("[a]\n[b]\n", "1[a|]2[b|]");
+}
+
+static void crlf_and_bom(void **state)
+{
+	(void)state;
+	reads("\xef\xbb\xbf[a]\r\nb = c\r\n\r\nd = e", "1[a|]2(b|c)4(d|e)");
+	reads("[a]\n\xef\xbb\xbf[b]\n", "1[a|]!2");
+}
+
+static void comments(void **state)
+{
+	(void)state;
+	reads("# x = y\n; x = y\n  # x\n\t; x\n[a] ; x\n", "5[a|]");
+	reads("[a] # x\nb = c ; d\n", "1[a|]2(b|c)");
+	reads("[a]\nb = c;d\n", "1[a|]2(b|c;d)");
+	reads("[a]\nb = c # d\n", "1[a|]2(b|c # d)");
+	reads("[a]\nb = ; d\n", "1[a|]2(b|)");
+}
+
+static void indented_lines_continue_nothing(void **state)
+{
+	(void)state;
+	reads("[a]\nb = c\n  d = e\n", "1[a|]2(b|c)3(d|e)");
+	reads("[a]\nb = c\n  d\n", "1[a|]2(b|c)!3");
+}
+
+static void lines_that_are_none(void **state)
+{
+	(void)state;
+	reads("[a]\nb\n", "1[a|]!2");
+	reads("[a]\n= c\n", "1[a|]!2");
+	reads("[a]\nb: c\n", "1[a|]!2");
+	reads("[a]\nb:c=d\n", "1[a|]!2");
+	reads("[a]\nb ; = c\n", "1[a|]!2");
+	reads("[a\nb = c\n", "2(b|c)!1");
+	reads("[a] b\nb = c\n", "1[a|]2(b|c)!1");
+	reads("[]\n", "1[|]");
+}
+
+static void control_bytes(void **state)
+{
+	static const char nul[] = "[a]\nb = c\0d\n[x\0]\ne = f\n";
+
+	(void)state;
+	reads_n(nul, sizeof(nul) - 1, "1[a|]4(e|f)!2!3");
+	reads("[a]\nb = c\rd\n", "1[a|]!2");
+	reads("[a]\nb = c\x7f\n", "1[a|]!2");
+	reads("[a]\nb\t=\tc\n", "1[a|]2(b|c)");
+}
+
+/* 199 bytes fit the buffer that distributions' inih has; it would cut one more without a word. */
+static void overlong_lines(void **state)
+{
+	char line[400], text[500], expected[500];
+
+	(void)state;
+	memset(line, 'x', sizeof(line));
+	memcpy(line, "b = ", 4);
+	line[199] = '\0';
+	snprintf(text, sizeof(text), "[a]\n%s\nd = e\n", line);
+	snprintf(expected, sizeof(expected), "1[a|]2(b|%s)3(d|e)", line + 4);
+	reads(text, expected);
+	line[199] = 'x';
+	line[200] = '\0';
+	snprintf(text, sizeof(text), "[a]\n%s\nd = e\n", line);
+	reads(text, "1[a|]3(d|e)!2");
+	line[200] = 'x';
+	line[399] = '\0';
+	snprintf(text, sizeof(text), "[a]\n%s\nd = e\n", line);
+	reads(text, "1[a|]3(d|e)!2");
+	/* Comments may be as long as they like, and inih never sees them. */
+	line[0] = '#';
+	snprintf(text, sizeof(text), "[a]\n%s\nd = e\n", line);
+	reads(text, "1[a|]3(d|e)");
+}
+
+/* inih keeps 49 bytes of a section's name. */
+static void long_section_names(void **state)
+{
+	(void)state;
+	reads("[limit abcdefghijabcdefghijabcdefghijabcdefghijabcdefghijabcdefghij]\n",
+		"1[limit|abcdefghijabcdefghijabcdefghijabcdefghijabcdefghijabcdefghij]");
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(plain_lines),
+		cmocka_unit_test(crlf_and_bom),
+		cmocka_unit_test(comments),
+		cmocka_unit_test(indented_lines_continue_nothing),
+		cmocka_unit_test(lines_that_are_none),
+		cmocka_unit_test(control_bytes),
+		cmocka_unit_test(overlong_lines),
+		cmocka_unit_test(long_section_names),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

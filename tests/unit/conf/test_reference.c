@@ -1,0 +1,215 @@
+/*
+ * The sample ini and the man page say what the option table says: every key, with its default, and
+ * no other key.
+ */
+#include "text.h"
+
+#include <ctype.h>
+
+#include "conf/options.h"
+#include "conf/reference.h"
+
+static char *read_source(const char *name)
+{
+	const char *top = getenv("top_srcdir");
+	char *path = NULL, *text = NULL;
+	size_t len = 0;
+	FILE *in, *out;
+	int c;
+
+	assert_true(asprintf(&path, "%s/%s", top ? top : ".", name) > 0);
+	in = fopen(path, "r");
+	if (!in)
+		fprintf(stderr, "# can't open %s\n", path);
+	assert_non_null(in);
+	out = open_memstream(&text, &len);
+	while ((c = getc(in)) != EOF)
+		putc(c, out);
+	fclose(in);
+	fclose(out);
+	free(path);
+	return text;
+}
+
+/* One line of the sample: a section, or a key that may be commented out. */
+struct sample_line {
+	bool off; /* commented out */
+	char section[64], key[64], value[256];
+};
+
+static bool scan_sample_line(const char *line, struct sample_line *seen)
+{
+	seen->off = line[0] == ';';
+	line += seen->off;
+	seen->section[0] = seen->key[0] = '\0';
+	if (sscanf(line, "[%63[a-z]", seen->section) == 1)
+		return true;
+	return islower((unsigned char)line[0]) &&
+	       sscanf(line, "%63[a-z0-9_] = %255[^\n]", seen->key, seen->value) == 2;
+}
+
+/* Calls `see` with each line of interest and the section it is in. */
+static void walk_sample(const char *text,
+	void (*see)(
+		const struct option_section *section, const struct sample_line *line, void *user),
+	void *user)
+{
+	const struct option_section *section = NULL;
+
+	for (const char *at = text; *at; at = strchr(at, '\n') + 1) {
+		struct sample_line line;
+
+		if (!scan_sample_line(at, &line))
+			continue;
+		if (line.section[0])
+			section = option_section_find(slice_of(line.section));
+		assert_non_null(section);
+		if (line.key[0])
+			see(section, &line, user);
+	}
+}
+
+struct wanted {
+	const struct option_section *section;
+	const struct option *option;
+	unsigned found, with_default;
+};
+
+static void see_wanted(
+	const struct option_section *section, const struct sample_line *line, void *user)
+{
+	struct wanted *wanted = user;
+
+	if (section != wanted->section || strcmp(line->key, wanted->option->name) != 0)
+		return;
+	wanted->found++;
+	if (wanted->option->fallback && strcmp(line->value, wanted->option->fallback) == 0)
+		wanted->with_default++;
+}
+
+static void see_known(
+	const struct option_section *section, const struct sample_line *line, void *user)
+{
+	(void)user;
+	if (!option_find(section, slice_of(line->key)))
+		fail_msg("%s stands in the sample under [%s] and is no key", line->key,
+			section->kind);
+}
+
+static void the_sample_has_every_key_and_no_other(void **state)
+{
+	char *text = read_source("etc/sluice.ini");
+
+	(void)state;
+	for (size_t i = 0; i < SECTIONS; i++) {
+		const struct option_section *section = &option_sections[i];
+
+		for (size_t j = 0; j < *section->option_count; j++) {
+			struct wanted wanted = {section, &section->options[j], 0, 0};
+			char *pair = NULL;
+
+			if (i == SECTION_SERVER) {
+				assert_true(asprintf(&pair, " %s=%s", wanted.option->name,
+						    wanted.option->fallback) > 0);
+				assert_non_null(strstr(text, pair));
+				free(pair);
+				continue;
+			}
+			walk_sample(text, see_wanted, &wanted);
+			if (!wanted.found || (wanted.option->fallback && !wanted.with_default))
+				fail_msg("the sample lacks %s = %s under [%s]", wanted.option->name,
+					wanted.option->fallback ? wanted.option->fallback : "...",
+					section->kind);
+		}
+	}
+	walk_sample(text, see_known, NULL);
+	free(text);
+}
+
+static void the_sample_is_good(void **state)
+{
+	char *text = read_source("etc/sluice.ini");
+
+	(void)state;
+	conf_release(parse_good(text));
+	free(text);
+}
+
+static void the_sample_is_good_with_all_its_examples(void **state)
+{
+	char *text = read_source("etc/sluice.ini"), *to = text;
+
+	(void)state;
+	for (const char *from = text; *from; from++) {
+		bool begins = from == text || from[-1] == '\n';
+
+		if (!(begins && *from == ';' &&
+			    (islower((unsigned char)from[1]) || from[1] == '[')))
+			*to++ = *from;
+	}
+	*to = '\0';
+	conf_release(parse_good(text));
+	free(text);
+}
+
+static void the_man_page_holds_the_reference(void **state)
+{
+	char *text = read_source("etc/man/sluice.ini.5");
+
+	(void)state;
+	for (size_t i = 0; i < SECTIONS; i++) {
+		char *expected = NULL;
+		size_t len = 0;
+		FILE *out = open_memstream(&expected, &len);
+
+		fprintf(out, ".\\\" keys: %s\n", option_sections[i].kind);
+		reference_print_mdoc(&option_sections[i], out);
+		fprintf(out, ".\\\" end\n");
+		fclose(out);
+		if (!strstr(text, expected)) {
+			fprintf(stderr, "# put this in its place in the man page:\n%s", expected);
+			fail_msg("the man page's keys of %s are not the table's",
+				option_sections[i].kind);
+		}
+		free(expected);
+	}
+	free(text);
+}
+
+/* A default is a good value and within its bounds, or no file could be read at all. */
+static void every_default_is_good(void **state)
+{
+	(void)state;
+	conf_release(parse_good(TEXT_BASE "[plans]\nkey = ip\n[plan default]\n"));
+}
+
+static void names_and_helps_are_whole(void **state)
+{
+	(void)state;
+	for (size_t i = 0; i < SECTIONS; i++) {
+		const struct option_section *section = &option_sections[i];
+
+		assert_int_equal(section->id, i);
+		for (size_t j = 0; j < *section->option_count; j++) {
+			const struct option *option = &section->options[j];
+
+			assert_ptr_equal(option_find(section, slice_of(option->name)), option);
+			assert_int_equal(option->help[strlen(option->help) - 1], '.');
+			assert_true(option->min <= option->max);
+			assert_true(!(option->flags & OPTION_REQUIRED) || !option->fallback);
+		}
+	}
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(the_sample_has_every_key_and_no_other),
+		cmocka_unit_test(the_sample_is_good),
+		cmocka_unit_test(the_sample_is_good_with_all_its_examples),
+		cmocka_unit_test(the_man_page_holds_the_reference),
+		cmocka_unit_test(every_default_is_good),
+		cmocka_unit_test(names_and_helps_are_whole),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,394 @@
+/* Every type of value: good ones, bad ones, bounds and overflow. */
+#include "text.h"
+
+#include <arpa/inet.h>
+#include <sys/un.h>
+
+#include "conf/key.h"
+#include "http/message.h"
+
+static void durations(void **state)
+{
+	static const struct {
+		const char *text;
+		uint64_t ms;
+	} some[] = {{"0", 0}, {"1ms", 1}, {"10s", 10000}, {"1m", 60000}, {"1h30m", 5400000},
+		{"1d", 86400000}, {"1m30s500ms", 90500}};
+	char setting[80];
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(some) / sizeof(some[0]); i++) {
+		const struct conf *conf;
+
+		snprintf(setting, sizeof(setting), "shutdown_timeout = %s", some[i].text);
+		conf = good("sluice", setting);
+		assert_int_equal(conf->shutdown_timeout_ms, some[i].ms);
+		conf_release(conf);
+	}
+	bad("sluice", "shutdown_timeout = 10", "expected a duration such as");
+	bad("sluice", "shutdown_timeout = -1s", "is not one");
+	bad("sluice", "shutdown_timeout = 1.5s", "is not one");
+	bad("sluice", "shutdown_timeout = 30m1h", "is not one");
+	bad("sluice", "shutdown_timeout = 1s1s", "is not one");
+	bad("sluice", "shutdown_timeout = 1d1ms", "out of bounds; expected 0 to 1d");
+	bad("sluice", "shutdown_timeout = 18446744073709551616ms", "is not one");
+	bad("sluice", "shutdown_timeout = 18446744073709551615d", "is not one");
+	bad("sluice", "shutdown_timeout = s", "is not one");
+}
+
+static void sizes_and_numbers(void **state)
+{
+	const struct conf *conf = good("sluice", "buffer_size = 16k\ncallers = 20k\nworkers = 3");
+
+	(void)state;
+	assert_int_equal(conf->buffer_bytes, 16384);
+	assert_int_equal(conf->callers, 20000);
+	assert_int_equal(conf->workers, 3);
+	conf_release(conf);
+	conf = good("sluice", "workers = auto");
+	assert_in_range(conf->workers, 1, 256);
+	conf_release(conf);
+	bad("sluice", "buffer_size = 4095", "out of bounds; expected 4k to 4M");
+	bad("sluice", "buffer_size = 5M", "out of bounds");
+	bad("sluice", "buffer_size = 16kB", "is not one");
+	bad("sluice", "callers = 1T", "is not one");
+	bad("sluice", "callers = 18446744073709551616", "is not one");
+	bad("sluice", "callers = 99999999999999999G", "is not one");
+	bad("sluice", "callers = 0x10", "is not one");
+	bad("sluice", "callers = +5", "is not one");
+	bad("sluice", "callers = 1 000", "is not one");
+	bad("sluice", "workers = 0", "expected 1 to 256");
+	bad("sluice", "workers = 257", "expected 1 to 256");
+	bad("sluice", "workers = many", "expected a number or auto");
+}
+
+static void flags_and_words(void **state)
+{
+	const struct conf *conf = good("sluice",
+		"forwarded = no\nstate_required = true\nlog_level = debug\nvia = off\n"
+		"access_log = file:/var/log/a b.log\nerror_log = syslog\nrequest_id = off");
+
+	(void)state;
+	assert_false(conf->forwarded);
+	assert_true(conf->state_required);
+	assert_int_equal(conf->log_level, LOG_LEVEL_DEBUG);
+	assert_null(conf->via);
+	assert_null(conf->request_id_field);
+	assert_int_equal(conf->access_log.sink, LOG_SINK_FILE);
+	assert_string_equal(conf->access_log.path, "/var/log/a b.log");
+	assert_int_equal(conf->error_log.sink, LOG_SINK_SYSLOG);
+	conf_release(conf);
+	bad("sluice", "forwarded = On", "expected on or off");
+	bad("sluice", "forwarded = 1", "expected on or off");
+	bad("sluice", "log_level = inf",
+		"did you mean \"info\"?; expected error, warn, info or debug");
+	bad("sluice", "log_level = loud", "expected error, warn, info or debug");
+	bad("sluice", "access_log = /var/log/a",
+		"expected off, stdout, stderr, syslog or file:PATH");
+	bad("sluice", "access_log = file:", "expected off");
+	bad("sluice", "via = a b", "\"a b\" is none");
+	bad("sluice", "via =", "there is no value");
+}
+
+static void addresses(void **state)
+{
+	const struct conf *conf = good("listener m",
+		"bind = 0.0.0.0:80, [::1]:8080\nbind = unix:/run/s.sock\nbind = systemd:http\n"
+		"trusted_proxies = 10.0.0.0/8, ::1, 2001:db8::/32");
+	const struct conf_listener *listener = &conf->listeners[1];
+
+	(void)state;
+	assert_int_equal(listener->bind_count, 4);
+	assert_int_equal(listener->binds[0].kind, CONF_ADDRESS_INET);
+	assert_int_equal(listener->binds[0].socket.ss_family, AF_INET);
+	assert_int_equal(listener->binds[1].socket.ss_family, AF_INET6);
+	assert_int_equal(
+		ntohs(((const struct sockaddr_in6 *)&listener->binds[1].socket)->sin6_port), 8080);
+	assert_int_equal(listener->binds[2].kind, CONF_ADDRESS_UNIX);
+	assert_string_equal(
+		((const struct sockaddr_un *)&listener->binds[2].socket)->sun_path, "/run/s.sock");
+	assert_int_equal(listener->binds[3].kind, CONF_ADDRESS_SYSTEMD);
+	assert_string_equal(listener->binds[3].host, "http");
+	assert_int_equal(listener->trusted_proxies.count, 3);
+	assert_int_equal(listener->trusted_proxies.items[0].prefix, 104);
+	assert_int_equal(listener->trusted_proxies.items[0].address[12], 10);
+	assert_int_equal(listener->trusted_proxies.items[1].prefix, 128);
+	assert_int_equal(listener->trusted_proxies.items[2].prefix, 32);
+	conf_release(conf);
+	bad("listener m", "bind = 10.0.0.1", "has no port");
+	bad("listener m", "bind = 10.0.0.1:0", "is no port from 1 to 65535");
+	bad("listener m", "bind = 10.0.0.1:65536", "is no port");
+	bad("listener m", "bind = 10.0.0.1:http", "is no port");
+	bad("listener m", "bind = 10.0.0.300:80", "is no address");
+	bad("listener m", "bind = ::1:80", "is not in brackets");
+	bad("listener m", "bind = [::g]:80", "is no address");
+	bad("listener m", "bind = [::1]", "has no port");
+	bad("listener m", "bind = localhost:80", "is a name");
+	bad("listener m", "bind = unix:run/s", "is no absolute path");
+	bad("listener m", "bind = :80", "is no address");
+	bad("listener m",
+		"bind = "
+		"unix:/xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx"
+		"xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx",
+		"expected at most 107");
+}
+
+static void networks(void **state)
+{
+	static const struct {
+		const char *network, *what;
+	} some[] = {{"10.0.0.0/33", "is no address or network"},
+		{"10.0.0.1/8", "has bits set after its prefix"}, {"::/129", "is no address"},
+		{"10.0.0.0/", "is no address"}, {"10.0.0/8", "is no address"},
+		{"example.com", "is no address"}, {"10.0.0.0/8 10.1.0.0/16", "is no address"}};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(some) / sizeof(some[0]); i++) {
+		char *text = NULL;
+
+		assert_true(
+			asprintf(&text,
+				TEXT_BASE "[listener m]\nbind = 1.1.1.1:1\ntrusted_proxies = %s\n",
+				some[i].network) > 0);
+		parse_bad(text, 12, some[i].what);
+		free(text);
+	}
+}
+
+static void servers(void **state)
+{
+	const struct conf *conf = good("upstream v",
+		"server = api.internal:80 weight=2 max_in_flight=10\nserver = [::1]:9\t weight=3\n"
+		"max_in_flight = auto\npace = 50 per 1s\nbalance = hash\nhash_key = path");
+	const struct conf_upstream *upstream = &conf->upstreams[1];
+
+	(void)state;
+	assert_int_equal(upstream->server_count, 2);
+	assert_int_equal(upstream->servers[0].address.kind, CONF_ADDRESS_NAME);
+	assert_string_equal(upstream->servers[0].address.host, "api.internal");
+	assert_int_equal(upstream->servers[0].address.port, 80);
+	assert_int_equal(upstream->servers[0].weight, 2);
+	assert_int_equal(upstream->servers[0].max_in_flight, 10);
+	assert_int_equal(upstream->servers[1].weight, 3);
+	assert_int_equal(upstream->servers[1].max_in_flight, 0);
+	assert_int_equal(upstream->servers[1].line, 12);
+	assert_true(upstream->max_in_flight == CONF_IN_FLIGHT_AUTO);
+	assert_int_equal(upstream->pace_amount, 50);
+	assert_int_equal(upstream->pace_per_ns, 1000000000);
+	assert_non_null(upstream->hash_key);
+	conf_release(conf);
+	bad("upstream v", "server = a:1 weight=0", "weight: 0 is out of bounds; expected 1 to 1k");
+	bad("upstream v", "server = a:1 wieght=2", "did you mean weight=?");
+	bad("upstream v", "server = a:1 weight=", "weight has no value");
+	bad("upstream v", "server = a:1 backup", "is no key=value");
+	bad("upstream v", "server = a b:1", "has no port");
+	bad("upstream v", "server = a_-..b:1", "is no address");
+	bad("upstream v", "server = http://a:1", "is no");
+}
+
+static void rates(void **state)
+{
+	const struct conf *conf = good("limit m", "rate = 10MB per 1m30s");
+
+	(void)state;
+	assert_int_equal(conf->limits[1].amount, 10000000);
+	assert_int_equal(conf->limits[1].unit, CONF_UNIT_BYTES);
+	assert_int_equal(conf->limits[1].per_ns, 90000000000);
+	assert_int_equal(conf->limits[1].algorithm, CONF_LIMIT_RING);
+	conf_release(conf);
+	conf = good("limit m", "rate = 2MiB per month");
+	assert_int_equal(conf->limits[1].amount, 2097152);
+	assert_int_equal(conf->limits[1].algorithm, CONF_LIMIT_CALENDAR);
+	assert_int_equal(conf->limits[1].calendar, CONF_CALENDAR_MONTH);
+	assert_string_equal(conf->limits[1].time_zone, "UTC");
+	conf_release(conf);
+	conf = good("limit m",
+		"rate = 1k  per \t1h\nalgorithm = gcra\nburst = 5\non_exceed = delay 2s");
+	assert_int_equal(conf->limits[1].amount, 1000);
+	assert_int_equal(conf->limits[1].unit, CONF_UNIT_REQUESTS);
+	assert_int_equal(conf->limits[1].algorithm, CONF_LIMIT_GCRA);
+	assert_int_equal(conf->limits[1].burst, 5);
+	assert_int_equal(conf->limits[1].delay_max_ms, 2000);
+	conf_release(conf);
+	conf = good("limit m", "concurrency = 7\nban = 10 per 1m for 5m\nmode = shadow");
+	assert_int_equal(conf->limits[1].algorithm, CONF_LIMIT_CONCURRENCY);
+	assert_int_equal(conf->limits[1].amount, 7);
+	assert_int_equal(conf->limits[1].ban_count, 10);
+	assert_int_equal(conf->limits[1].ban_per_ns, 60000000000);
+	assert_int_equal(conf->limits[1].ban_for_ns, 300000000000);
+	assert_true(conf->limits[1].shadow);
+	conf_release(conf);
+	bad("limit m", "rate = 100", "is no rate; expected AMOUNT per PERIOD");
+	bad("limit m", "rate = 100 pr 10s", "is no rate");
+	bad("limit m", "rate = 100 per", "is no rate");
+	bad("limit m", "rate = 0 per 1s", "out of bounds");
+	bad("limit m", "rate = 2G per 1s", "out of bounds");
+	bad("limit m", "rate = 10mb per 1s", "is no amount");
+	bad("limit m", "rate = 18446744073709551615GB per 1s", "is no amount");
+	bad("limit m", "rate = 1 per 0s", "is no period");
+	bad("limit m", "rate = 1 per 367d", "is no period");
+	bad("limit m", "rate = 1 per minute", "is no period");
+	bad("limit m", "rate = 1 per 24h UTC", "a time zone needs a bare hour");
+	bad("limit m", "rate = 1 per day Europe/Olso", "there is no time zone");
+	bad("limit m", "rate = 1 per day ../../../etc/passwd", "there is no time zone");
+	bad("limit m", "rate = 1 per day Europe", "there is no time zone");
+	bad("limit m", "rate = 1 per day UTC UTC", "is left over");
+}
+
+static void limits_other_keys(void **state)
+{
+	static const struct {
+		const char *setting, *what;
+	} some[] = {{"ban = 10 per 1m", "is none; expected COUNT per DURATION for"},
+		{"ban = 10 per for 5m", "is no count per duration"},
+		{"ban = 10 per 1m for", "is no duration"},
+		{"ban = 0 per 1m for 5m", "is no count per duration"},
+		{"on_exceed = delay", "is neither; expected reject or delay"},
+		{"on_exceed = delay 0", "is neither"},
+		{"on_exceed = delay 2h", "out of bounds; expected 1ms to 1h"},
+		{"on_exceed = drop", "is neither"},
+		{"precision = 0", "out of bounds; expected 1 to 65536"},
+		{"precision = sharp", "expected auto, exact or"},
+		{"burst = 5", "expected algorithm = gcra"},
+		{"mode = shadwo", "did you mean \"shadow\"?"}};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(some) / sizeof(some[0]); i++) {
+		char *text = NULL;
+
+		assert_true(asprintf(&text, TEXT_BASE "[limit m]\nrate = 1 per 1s\n%s\n",
+				    some[i].setting) > 0);
+		parse_bad(text, 12, some[i].what);
+		free(text);
+	}
+}
+
+static void keys(void **state)
+{
+	const struct conf *conf = good(
+		"limit m", "rate = 1 per 1s\nkey = header:X-Api-Key + path|cookie:sid | ip/64");
+	const struct conf_key *key = conf->limits[1].key;
+
+	(void)state;
+	assert_string_equal(key->text, "header:X-Api-Key + path|cookie:sid | ip/64");
+	assert_int_equal(key->alternative_count, 3);
+	assert_int_equal(key->alternatives[0].part_count, 2);
+	assert_int_equal(key->alternatives[0].parts[0].kind, KEY_HEADER);
+	assert_string_equal(key->alternatives[0].parts[0].name, "x-api-key");
+	assert_int_equal(key->alternatives[0].parts[0].name_len, 9);
+	assert_int_equal(key->alternatives[0].parts[1].kind, KEY_PATH);
+	assert_string_equal(key->alternatives[1].parts[0].name, "sid");
+	assert_int_equal(key->alternatives[2].parts[0].kind, KEY_IP_PREFIX);
+	assert_int_equal(key->alternatives[2].parts[0].prefix, 64);
+	conf_release(conf);
+}
+
+static void bad_keys(void **state)
+{
+	static const struct {
+		const char *key, *what;
+	} some[] = {{"header", "expected header:NAME"}, {"header:", "is no name"},
+		{"header:a b", "is no name"}, {"ip:4", "has a name; expected ip"},
+		{"ip/0", "expected ip/1 to ip/128"}, {"ip/129", "expected ip/1 to ip/128"},
+		{"ip |", "a part is empty"}, {"| ip", "a part is empty"},
+		{"ip + + path", "a part is empty"}, {"ip, path", "write a limit for each"},
+		{"user", "unknown part"}, {"heder:X", "did you mean \"header\"?"},
+		{"ip|ip|ip|ip|ip|ip|ip|ip|ip", "at most 8"},
+		{"ip+ip+ip+ip+ip+ip+ip+ip+ip", "at most 8"}};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(some) / sizeof(some[0]); i++) {
+		char *text = NULL;
+
+		assert_true(asprintf(&text, TEXT_BASE "[route r]\nupstream = u\nsession = %s\n",
+				    some[i].key) > 0);
+		parse_bad(text, 12, some[i].what);
+		free(text);
+	}
+}
+
+static void routes(void **state)
+{
+	const struct conf *conf = good("route a",
+		"upstream = u\nhost = API.example.com., *.Example.org, [2001:DB8:0::1]\n"
+		"path = =/a%2Fb\nmethod = GET, POST\nrefund = 5xx, 429\ncost = response:X-Cost\n"
+		"request_header_set = X-A:  b c \nresponse_header_remove = Server, X-B\n"
+		"allow = 10.0.0.0/8, 192.0.2.1\nqueue_bytes = 1M\nupstream_affinity = session");
+	const struct conf_route *route = &conf->routes[0];
+
+	(void)state;
+	assert_string_equal(route->name, "a");
+	assert_string_equal(route->hosts.items[0], "api.example.com");
+	assert_string_equal(route->hosts.items[1], "*.example.org");
+	assert_string_equal(route->hosts.items[2], "[2001:db8::1]");
+	assert_int_equal(route->path_kind, CONF_PATH_EXACT);
+	assert_string_equal(route->path, "/a%2Fb");
+	assert_int_equal(route->methods, 1 << HTTP_METHOD_GET | 1 << HTTP_METHOD_POST);
+	assert_true(route->refund.any);
+	assert_int_equal(route->refund.bits[400 / 8], 0xff);
+	assert_int_equal(route->refund.bits[(429 - 100) / 8], 1 << ((429 - 100) % 8));
+	assert_string_equal(route->cost_field, "x-cost");
+	assert_string_equal(route->request_set.items[0].name, "X-A");
+	assert_string_equal(route->request_set.items[0].value, "b c");
+	assert_int_equal(route->response_remove.count, 2);
+	assert_int_equal(route->allow_addresses.count, 2);
+	assert_int_equal(route->queue_bytes, 1 << 20);
+	assert_true(route->upstream_affinity);
+	assert_string_equal(route->session->text, "ip");
+	conf_release(conf);
+}
+
+static void bad_routes(void **state)
+{
+	static const struct {
+		const char *setting, *what;
+	} some[] = {{"path = a", "does not begin with '/'"}, {"path = =", "the path is empty"},
+		{"path = /a?b", "without a query"}, {"path = /a/../b", "the segment \"..\""},
+		{"path = /.", "the segment \".\""}, {"path = /%41", "expected \"A\""},
+		{"path = /%2f", "expected two hex digits, upper case"},
+		{"path = /%2", "expected two hex digits"}, {"path = /a b", "percent-encoding, %20"},
+		{"path = ~a(b", "at offset 3"}, {"path = ~[z-a]", "at offset"},
+		{"host = a/b", "is no host"}, {"host = *", "is no host"},
+		{"host = a.*.b", "is no host"}, {"host = a:80", "is no host"},
+		{"host = a..b", "is no host"}, {"host = a, a", "stands there twice"},
+		{"method = GETT", "did you mean \"GET\"?"}, {"method = get", "upper case"},
+		{"method = CONNECT", "unknown method"}, {"refund = 6xx", "is no final status"},
+		{"refund = 100", "is no final status"}, {"cost = 0", "out of bounds"},
+		{"cost = response:", "is neither"}, {"request_header_set = X", "has no colon"},
+		{"request_header_set = X Y: z", "is no field name"},
+		{"request_header_set = Content-Length: 1", "sluice's own"},
+		{"response_header_remove = Transfer-Encoding", "sluice's own"},
+		{"allow = 10.0.0.1/33", "is neither"}, {"strip_prefix = a", "does not begin"},
+		{"add_prefix = /a?b", "byte 0x3f"},
+		{"ordering = write", "did you mean \"writes\"?"},
+		{"path = /b\nstrip_prefix = /a", "begins with /a"}};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(some) / sizeof(some[0]); i++) {
+		char *text = NULL;
+
+		assert_true(asprintf(&text, TEXT_BASE "[route r]\nupstream = u\n%s\n",
+				    some[i].setting) > 0);
+		parse_bad(text, strchr(some[i].setting, '\n') ? 13 : 12, some[i].what);
+		free(text);
+	}
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(durations),
+		cmocka_unit_test(sizes_and_numbers),
+		cmocka_unit_test(flags_and_words),
+		cmocka_unit_test(addresses),
+		cmocka_unit_test(networks),
+		cmocka_unit_test(servers),
+		cmocka_unit_test(rates),
+		cmocka_unit_test(limits_other_keys),
+		cmocka_unit_test(keys),
+		cmocka_unit_test(bad_keys),
+		cmocka_unit_test(routes),
+		cmocka_unit_test(bad_routes),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
