@@ -9,7 +9,7 @@ from lib.tap import equal, group, main, test, true
 GOOD = """[sluice]
 workers = 2
 [listener public]
-bind = 127.0.0.1:0
+bind = 127.0.0.1:8080
 [upstream legacy]
 server = 127.0.0.1:9
 [limit burst]
@@ -62,7 +62,7 @@ def checks(t):
         true(set(found) <= set(mistakes_in(TEN)) | {len(TEN.splitlines())}, f"told of lines {found} too")
 
     for what, change, words in (
-            ("an overlong line", ("key = ip", "key = " + " | ".join(["header:X-" + "a" * 30] * 60)), "long"),
+            ("an overlong line", ("key = ip", "key = " + " | ".join(["header:X-" + "a" * 30] * 60)), "bytes"),
             ("a key twice", ("rate = 100 per 10s", "rate = 100 per 10s\nrate = 5 per 1s"), ""),
             ("a section twice", ("[route api]", "[limit burst]\nrate = 1 per 1s\n[route api]"), ""),
             ("a line that is none", ("key = ip", "key ip"), ""),

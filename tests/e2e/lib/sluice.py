@@ -38,10 +38,12 @@ class Sluice:
     # ---- the ini ------------------------------------------------------------------------------
 
     def ini(self):
-        access = "" if "access_log =" in self.settings else "access_log = off\n"
-        return (f"[sluice]\nworkers = {self.workers}\ncallers = 10k\nshutdown_timeout = 10s\n"
-                f"{access}{self.settings}\n[listener main]\nbind = {self.address}\n{self.listener}\n"
-                f"{self.sections}\n")
+        defaults = {"workers": self.workers, "callers": "10k", "shutdown_timeout": "10s",
+                    "access_log": "off"}
+        lines = "\n".join(f"{key} = {value}" for key, value in defaults.items()
+                          if f"{key} =" not in self.settings)
+        return (f"[sluice]\n{lines}\n{self.settings}\n"
+                f"[listener main]\nbind = {self.address}\n{self.listener}\n{self.sections}\n")
 
     def write_ini(self, sections=None):
         """Writes the file anew, for a reload."""
