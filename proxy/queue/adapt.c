@@ -9,6 +9,7 @@
 #define MIN_SAMPLES   10u
 #define MIN_WINDOW_NS 20000000ull    /* 20 ms */
 #define PROBE_NS      30000000000ull /* 30 s */
+#define REPROBE_NS    2000000000ull  /* 2 s, as long as probing finds a lower base */
 
 /* Integer square root would do; Newton keeps libm out. */
 static double square_root(double value)
@@ -78,10 +79,12 @@ static void close_window(struct adapt *adapt, uint64_t now_ns)
 		}
 		break;
 	case ADAPT_PROBE:
+		adapt->phase = ADAPT_STEADY;
+		/* Much lower than thought: the base was seen while the upstream was full. */
+		adapt->probe_at_ns =
+			now_ns + (mean_ns < adapt->base_ns * 0.8 ? REPROBE_NS : PROBE_NS);
 		if (adapt->samples > 0)
 			adapt->base_ns = mean_ns > 1 ? mean_ns : 1;
-		adapt->phase = ADAPT_STEADY;
-		adapt->probe_at_ns = now_ns + PROBE_NS;
 		break;
 	case ADAPT_PROBE_DRAIN:
 		break;
@@ -95,7 +98,7 @@ void adapt_sample(
 	uint32_t wanted = adapt_limit(adapt) > MIN_SAMPLES ? adapt_limit(adapt) : MIN_SAMPLES;
 
 	if (adapt->since_ns == 0) {
-		adapt->probe_at_ns = now_ns + PROBE_NS;
+		adapt->probe_at_ns = now_ns + REPROBE_NS;
 		start_window(adapt, now_ns);
 	}
 	if (adapt->phase == ADAPT_PROBE_DRAIN) {
