@@ -8,7 +8,7 @@
 #include "conf/conf.h"
 #include "conf/reference.h"
 
-#define DEFAULT_FILE "/etc/sluice.ini"
+#define DEFAULT_FILE "/etc/sluice/sluice.ini"
 
 const char cli_check_help[] =
 	"usage: sluice check [-c FILE] [--dump]\n"

@@ -16,8 +16,12 @@ void conf_errors_add_va(struct conf_errors *errors, const char *name, unsigned l
 	struct conf_error *items;
 	int len;
 
-	if (errors->count >= ERRORS_AT_MOST)
+	if (errors->count > ERRORS_AT_MOST)
 		return;
+	if (errors->count == ERRORS_AT_MOST) {
+		line = 0; /* which comes first */
+		format = "there are more errors than can be listed; fix some";
+	}
 	if (vasprintf(&what, format, args) < 0)
 		abort();
 	len = line ? asprintf(&text, "%s:%u: %s", name, line, what)

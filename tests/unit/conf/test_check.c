@@ -41,6 +41,24 @@ static void ten_mistakes_are_ten_errors(void **state)
 	conf_errors_free(&errors);
 }
 
+/* A file of another kind is told from one with a slip, and is not told of for ever. */
+static void garbage_has_an_end(void **state)
+{
+	struct conf_errors errors;
+	char *text = malloc(20000);
+
+	(void)state;
+	memset(text, '\n', 20000);
+	for (size_t i = 0; i < 20000; i += 2)
+		text[i] = 'x';
+	assert_null(conf_parse(text, 20000, "t", NULL, &errors));
+	assert_int_equal(errors.count, 1001);
+	assert_string_equal(
+		errors.items[0].text, "t: there are more errors than can be listed; fix some");
+	conf_errors_free(&errors);
+	free(text);
+}
+
 static void sections(void **state)
 {
 	(void)state;
@@ -286,6 +304,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(ten_mistakes_are_ten_errors),
+		cmocka_unit_test(garbage_has_an_end),
 		cmocka_unit_test(sections),
 		cmocka_unit_test(keys_of_sections),
 		cmocka_unit_test(nothing_to_do),

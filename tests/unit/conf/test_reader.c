@@ -8,7 +8,7 @@ struct seen {
 	size_t used;
 };
 
-static void saw(struct seen *seen, const char *format, ...)
+__attribute__((format(printf, 2, 3))) static void saw(struct seen *seen, const char *format, ...)
 {
 	va_list args;
 

@@ -232,6 +232,7 @@ static void rates(void **state)
 	bad("limit m", "rate = 1 per day Europe/Olso", "there is no time zone");
 	bad("limit m", "rate = 1 per day ../../../etc/passwd", "there is no time zone");
 	bad("limit m", "rate = 1 per day Europe", "there is no time zone");
+	bad("limit m", "rate = 1 per day zone1970.tab", "there is no time zone");
 	bad("limit m", "rate = 1 per day UTC UTC", "is left over");
 }
 
