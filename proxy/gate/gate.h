@@ -22,10 +22,10 @@
 #include "base/slice.h"
 #include "conf/conf.h"
 #include "gate/identity.h"
-#include "gate/route.h"
+#include "throttle/throttle.h"
 
 /* Limits of one request: the route's and the plan's together. gate_new refuses more. */
-#define GATE_LIMITS_MAX 16
+#define GATE_LIMITS_MAX THROTTLE_MAX_CHARGES
 
 enum gate_outcome {
 	GATE_ADMIT,
@@ -34,72 +34,102 @@ enum gate_outcome {
 	GATE_DENY,   /* 403: on a deny list */
 };
 
-/* What a limit said. `index` in conf.limits tells metrics which. */
+/* What a limit said. */
 struct gate_limit {
 	const struct conf_limit *limit;
+	uint64_t quota;
 	uint64_t remaining; /* after this request */
-	uint64_t reset_ms;  /* until all of it, or the next of it, is free again: RateLimit's t */
-	bool violated;
+	uint64_t reset_ms;  /* RateLimit's t: until more can be had when nothing remains or this
+			       request did not fit, else until all of it is free again */
+	bool violated;      /* also of a shadow limit */
 	bool banned;
+	bool overflow; /* judged with others, as the table was full */
 };
 
 /*
- * What was taken and must be given account of, once, by gate_finish. It is plain memory of the
- * exchange's; all zeroes stands for nothing. It holds no pointer into the snapshot.
+ * What was taken and must be given account of, once, by gate_finish. Plain memory of the
+ * exchange's; all zeroes stands for nothing. It holds no pointer, so it outlives snapshots.
  */
-#define GATE_RECEIPT_WORDS (2 + 8 * GATE_LIMITS_MAX)
 struct gate_receipt {
-	uint32_t count; /* limits with something to give account of; 0: nothing to finish */
-	uint64_t words[GATE_RECEIPT_WORDS];
+	struct throttle_receipt throttle;
+	uint32_t in_bytes;      /* bit i: the i-th held is charged by the byte */
+	uint32_t by_cost;       /* bit i: it is charged the request's cost */
+	uint64_t bytes_charged; /* of this exchange, by gate_charge_bytes */
 };
 
 struct gate_verdict {
 	enum gate_outcome outcome;
 	const struct conf_plan *plan; /* NULL: none */
-	enum conf_lane lane;          /* the plan's, or the route's when it is higher */
+	enum conf_lane lane;          /* high when the plan or the route says so */
 	uint32_t weight;              /* the plan's, else 1 */
-	uint64_t retry_after_ms;      /* REFUSE: the exact wait, rounded up; at least 1 */
+	uint64_t retry_after_ms;      /* REFUSE: the exact wait, rounded up, at least 1;
+					 UINT64_MAX: it will never fit */
 	uint64_t delay_until_ns;      /* DELAY */
 	unsigned limit_count;         /* 0: no limit applied */
+	bool violated;                /* a limit that is enforced was violated: REFUSE or DELAY */
 	bool shadowed;                /* a shadow limit was violated (and nothing came of it) */
-	struct identity caller;       /* hash of the first limit's key, else of the address */
-	struct identity session; /* hash of the route's session key, domain: the route's name */
+	bool exempt;                  /* on the route's allow list */
+	struct throttle_key caller;   /* hash of the first limit's key, else of the session's */
+	struct throttle_key session;  /* hash of the session's key and the route */
 	char caller_text[IDENTITY_SHORT_BYTES];    /* the caller's hash for the log, no NUL */
 	struct gate_limit limits[GATE_LIMITS_MAX]; /* the first limit_count are set */
 };
 
 struct gate;
-struct throttle_table;
 
-/* Compiles lists, plans and limits of `conf`, which must outlive the gate, over a table of
- * throttles, which is not owned. Limits are found again in the table by name, so a gate made for a
- * new snapshot goes on where that of the old one stands. NULL with errno: E2BIG when a route and a
- * plan together have more than GATE_LIMITS_MAX limits, ENOMEM. */
+/*
+ * The limits of a snapshot as the library has them, in conf's order, for throttle_table_open and
+ * throttle_table_apply. `guard_ns` is how far behind the true time a now_ns may be: the longest
+ * loop turn. NULL with errno: ENOMEM, or ENAMETOOLONG with a limit's name over
+ * THROTTLE_NAME_BYTES - 1 or a zone's over THROTTLE_ZONE_BYTES - 1. The caller frees it.
+ */
+struct throttle_limit *gate_throttle_limits(const struct conf *conf, uint64_t guard_ns);
+
+/*
+ * Compiles lists, plans and limits of `conf`, which must outlive the gate, over a table of
+ * throttles, which is not owned. The table must have the snapshot's limits; they are found by name,
+ * so a reload is: throttle_table_apply with the new limits, gate_new with the new snapshot, swap,
+ * throttle_table_collect a loop turn later. What was admitted goes on counting. NULL with errno:
+ * E2BIG when a route and a plan together have more than GATE_LIMITS_MAX limits, ENOENT when the
+ * table lacks a limit, ENOMEM.
+ */
 struct gate *gate_new(const struct conf *conf, struct throttle_table *throttles);
 void gate_free(struct gate *gate);
 
 /*
- * Judges one request on `route`. Fills all of `verdict`; with GATE_ADMIT `receipt` is set, else it
- * is zeroed. `now_ns` is the clock of throttle/throttle.h; `wait_ns` is how long it was delayed
- * already (0 the first time), counted against the limits' delay_max.
+ * Judges one request on a route of the gate's snapshot. Fills `verdict`, of whose limits only the
+ * first limit_count; with GATE_ADMIT `receipt` is what was taken, else it is empty. `now_ns` is the
+ * library's time (throttle/throttle.h). `waited_ns` is how long it was delayed already, 0 the first
+ * time: it counts against the limits' longest delay.
  */
 void gate_check(const struct gate *gate, const struct conf_route *route,
-	const struct identity_input *input, uint64_t now_ns, uint64_t wait_ns,
+	const struct identity_input *input, uint64_t now_ns, uint64_t waited_ns,
 	struct gate_verdict *verdict, struct gate_receipt *receipt);
 
 /* How an exchange ended. */
 struct gate_end {
-	unsigned status;      /* the upstream's; 0: it gave no response or was never asked */
-	bool never_forwarded; /* the client left the queue, or no server was found: all is given
-				 back */
-	bool has_cost;        /* the response's cost field held a number */
+	unsigned status;      /* the upstream's; 0: it gave no response */
+	bool never_forwarded; /* not a byte went upstream: all is given back */
+	bool has_cost;        /* the response's cost field (route->cost_field) held a number */
 	uint64_t cost;
-	uint64_t request_bytes, response_bytes; /* bodies, as they passed */
+	uint64_t bytes; /* bodies, both ways, as they passed: all of them, also those that
+			   gate_charge_bytes has told of */
 };
 
-/* Gives account of an admitted exchange, whichever way it ended, and zeroes the receipt. `gate` and
- * `route` may be of a newer snapshot than the check's. */
+/* Charges limits in bytes while an exchange goes on; `bytes` is the total so far. Never refuses:
+ * what is too much is a debt that the caller's next requests wait for. */
+void gate_charge_bytes(
+	const struct gate *gate, struct gate_receipt *receipt, uint64_t bytes, uint64_t now_ns);
+
+/* Gives account of an admitted exchange, whichever way it ended: refunds by route->refund, settles
+ * the cost, charges bytes, releases concurrency. The receipt is empty then; to finish an empty one
+ * does nothing. `gate` and `route` may be of a newer snapshot than the check's. */
 void gate_finish(const struct gate *gate, const struct conf_route *route,
 	struct gate_receipt *receipt, const struct gate_end *end, uint64_t now_ns);
+
+/* The hash by which limits find a caller whose key is this text (identity_hash_text), and the
+ * limit's number in the table: for explain and reset. False when the text can't be one's key. */
+bool gate_find_caller(const struct gate *gate, const struct conf_limit *limit, struct slice text,
+	struct throttle_key *caller, uint32_t *number);
 
 #endif

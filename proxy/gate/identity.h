@@ -4,9 +4,12 @@
  *   header:X-Api-Key + path | ip      the first alternative whose parts all have a value; when none
  *                                     has, the address
  *
- * What comes out is a 128-bit keyed hash of the parts, each with its kind and length before it, so
- * that `a` + `bc` is not `ab` + `c`, and an address is never a header that spells it. Values of any
- * length are hashed whole.
+ * What comes out is a 128-bit keyed hash of the parts. Parts keep their bounds (`a` + `bc` is not
+ * `ab` + `c`) and their class: an address is never a header that spells it. What a client can put
+ * where it likes is one class, so that a key gets one quota, not one as a header and another as a
+ * query parameter. Values of any length are hashed whole.
+ *
+ * Of several header fields with one name the first counts, and an empty value is none.
  */
 #ifndef GATE_IDENTITY_H
 #define GATE_IDENTITY_H
@@ -18,6 +21,7 @@
 #include "base/slice.h"
 #include "conf/key.h"
 #include "http/message.h"
+#include "throttle/throttle.h"
 
 struct identity_input {
 	const struct http_head *head;
@@ -29,29 +33,23 @@ struct identity_input {
 	struct slice route;  /* its name */
 };
 
-struct identity_seed {
-	uint64_t word[2];
-};
-
-struct identity {
-	uint64_t word[2];
-};
-
-/* The caller's hash. `domain` keeps the hashes of one purpose apart from those of another: the
- * route's name for sessions, empty for limits. */
-struct identity identity_hash(const struct conf_key *key, const struct identity_input *input,
-	const struct identity_seed *seed, struct slice domain);
-
-/* The hash that a caller has whose key is the single value `text`, as `sluice explain KEY` and
- * `reset KEY` are given it: a header's, cookie's or query's value as it stands, or an address for
- * keys of that kind. False when the first alternative of the key has more than one part. */
-bool identity_hash_text(const struct conf_key *key, struct slice text,
-	const struct identity_seed *seed, struct slice domain, struct identity *identity);
+/* The caller's hash. */
+struct throttle_key identity_hash(const struct conf_key *key, const struct identity_input *input,
+	const struct throttle_seed *seed);
 
 /*
- * The first value of a key: what a plan's or a list's callers are looked up by. A slice of the
- * request's bytes, or of `scratch` for addresses and decoded query values. None when the chosen
- * alternative has several parts, and when the value is longer than the scratch and needs decoding.
+ * The same of a text, as `sluice explain KEY` and `reset KEY` are given it: the hash of a caller
+ * whose key is that one value. An address is taken as one where the key has `ip` (or falls back to
+ * it), else as text. False when the text cannot be a caller of this key: the alternatives of one
+ * part are all of another class.
+ */
+bool identity_hash_text(const struct conf_key *key, struct slice text,
+	const struct throttle_seed *seed, struct throttle_key *hash);
+
+/*
+ * The value of a key: what a plan's or a list's callers are looked up by. A slice of the request's
+ * bytes, or of `scratch` for addresses and decoded query values. None when the alternative that
+ * counts has several parts, and when a value longer than the scratch would need decoding.
  */
 #define IDENTITY_TEXT_BYTES 1024
 struct slice identity_text(const struct conf_key *key, const struct identity_input *input,
@@ -62,11 +60,11 @@ struct slice identity_text(const struct conf_key *key, const struct identity_inp
 struct slice identity_cookie(const struct http_head *head, struct slice name);
 
 /* The raw value of the first parameter of that name in a query, or none. Names are compared as they
- * stand. */
+ * stand; the value may hold %XX and '+', which count as what they stand for. */
 struct slice identity_query(struct slice query, struct slice name);
 
 /* 16 hex digits of a hash, for logs. Not NUL-terminated. */
 #define IDENTITY_SHORT_BYTES 16
-void identity_short(const struct identity *identity, char out[static IDENTITY_SHORT_BYTES]);
+void identity_short(const struct throttle_key *hash, char out[static IDENTITY_SHORT_BYTES]);
 
 #endif

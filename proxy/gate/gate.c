@@ -1,0 +1,254 @@
+#include "gate/gate.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "gate/access.h"
+#include "gate/limit_sets.h"
+#include "gate/plans.h"
+
+#define NS_PER_MS UINT64_C(1000000)
+
+struct gate {
+	const struct conf *conf;
+	struct throttle_table *throttles;
+	const struct throttle_seed *seed;
+	struct plan_table *plans;
+	struct limit_sets sets;
+	struct access_list **access;       /* one a route; NULL: no lists */
+	struct throttle_key *session_salt; /* one a route: keyed hash of its name */
+};
+
+static int make_routes(struct gate *gate)
+{
+	const struct conf *conf = gate->conf;
+
+	gate->access = calloc(conf->route_count + 1, sizeof(struct access_list *));
+	gate->session_salt = calloc(conf->route_count + 1, sizeof(*gate->session_salt));
+	if (!gate->access || !gate->session_salt)
+		return ENOMEM;
+	for (size_t i = 0; i < conf->route_count; i++) {
+		const struct conf_route *route = &conf->routes[i];
+		gate->session_salt[i] = throttle_hash(gate->seed, route->name, strlen(route->name));
+		gate->access[i] = access_list_new(route);
+		if (!gate->access[i] && errno != 0)
+			return errno;
+	}
+	return 0;
+}
+
+struct gate *gate_new(const struct conf *conf, struct throttle_table *throttles)
+{
+	struct gate *gate = calloc(1, sizeof(*gate));
+
+	if (!gate)
+		return NULL;
+	gate->conf = conf;
+	gate->throttles = throttles;
+	gate->seed = throttle_table_seed(throttles);
+	gate->plans = plan_table_new(conf);
+	int error = gate->plans ? limit_sets_init(&gate->sets, conf, throttles) : ENOMEM;
+	if (error == 0)
+		error = make_routes(gate);
+	if (error == 0)
+		return gate;
+	gate_free(gate);
+	errno = error;
+	return NULL;
+}
+
+void gate_free(struct gate *gate)
+{
+	if (!gate)
+		return;
+	for (size_t i = 0; gate->access && i < gate->conf->route_count; i++)
+		access_list_free(gate->access[i]);
+	free(gate->access);
+	free(gate->session_salt);
+	limit_sets_free(&gate->sets);
+	plan_table_free(gate->plans);
+	free(gate);
+}
+
+/* ---- checking ------------------------------------------------------------------------------- */
+
+/* `key_expression` is the first limit's. */
+static enum access_verdict check_access(const struct access_list *list,
+	const struct conf_key *key_expression, const struct identity_input *input)
+{
+	char scratch[IDENTITY_TEXT_BYTES];
+	struct slice key = SLICE_NONE;
+
+	if (!list)
+		return ACCESS_LIMITED;
+	if (access_needs_key(list))
+		key = identity_text(key_expression, input, scratch);
+	return access_check(list, input->address, key);
+}
+
+static const struct conf_plan *find_plan(
+	const struct gate *gate, const struct identity_input *input)
+{
+	char scratch[IDENTITY_TEXT_BYTES];
+
+	if (!gate->conf->plans_key)
+		return gate->conf->default_plan;
+	return plan_find(gate->plans, identity_text(gate->conf->plans_key, input, scratch));
+}
+
+static uint64_t ms_up(uint64_t ns)
+{
+	return ns == THROTTLE_NEVER ? UINT64_MAX : ns / NS_PER_MS + (ns % NS_PER_MS != 0);
+}
+
+static void report_limit(const struct throttle_outcome *outcome, const struct conf_limit *limit,
+	struct gate_limit *report)
+{
+	uint64_t reset_ns = outcome->violated         ? outcome->retry_after_ns
+			    : outcome->remaining == 0 ? outcome->more_ns
+						      : outcome->reset_ns;
+
+	*report = (struct gate_limit){
+		.limit = limit,
+		.quota = outcome->quota,
+		.remaining = outcome->remaining,
+		.reset_ms = ms_up(reset_ns),
+		.violated = outcome->violated,
+		.banned = outcome->banned,
+		.overflow = outcome->overflow,
+	};
+}
+
+/* Does every violated limit allow a wait so long, with what was waited already? */
+static bool may_delay(
+	const struct limit_set *set, const struct throttle_verdict *judged, uint64_t waited_ns)
+{
+	for (unsigned i = 0; i < judged->count; i++) {
+		const struct throttle_outcome *outcome = &judged->outcome[i];
+		if (!outcome->violated || outcome->shadow)
+			continue;
+		uint64_t longest_ns = set->limits[i]->delay_max_ms * NS_PER_MS;
+		if (longest_ns < waited_ns || outcome->retry_after_ns > longest_ns - waited_ns)
+			return false;
+	}
+	return true;
+}
+
+static void judge(const struct gate *gate, const struct limit_set *set,
+	const struct throttle_key *hashes, uint64_t now_ns, uint64_t waited_ns,
+	struct gate_verdict *verdict, struct gate_receipt *receipt)
+{
+	struct throttle_charge charges[GATE_LIMITS_MAX];
+	struct throttle_verdict judged;
+
+	for (unsigned i = 0; i < set->count; i++) {
+		charges[i] = (struct throttle_charge){
+			set->numbers[i], hashes[set->keys_of[i]], set->costs[i]};
+	}
+	throttle_take(gate->throttles, charges, set->count, now_ns, &judged, &receipt->throttle);
+	verdict->limit_count = set->count;
+	for (unsigned i = 0; i < set->count; i++)
+		report_limit(&judged.outcome[i], set->limits[i], &verdict->limits[i]);
+	verdict->shadowed = judged.shadowed > 0;
+	if (judged.admitted) {
+		receipt->in_bytes = set->in_bytes;
+		receipt->by_cost = set->by_cost;
+		return;
+	}
+	receipt->throttle.count = 0;
+	verdict->violated = true;
+	verdict->retry_after_ms = ms_up(judged.retry_after_ns);
+	verdict->retry_after_ms += verdict->retry_after_ms == 0;
+	if (judged.delay && may_delay(set, &judged, waited_ns)) {
+		verdict->outcome = GATE_DELAY;
+		verdict->delay_until_ns = now_ns + judged.retry_after_ns;
+	} else {
+		verdict->outcome = GATE_REFUSE;
+	}
+}
+
+void gate_check(const struct gate *gate, const struct conf_route *route,
+	const struct identity_input *input, uint64_t now_ns, uint64_t waited_ns,
+	struct gate_verdict *verdict, struct gate_receipt *receipt)
+{
+	struct throttle_key hashes[GATE_LIMITS_MAX + 1];
+	const struct conf_plan *plan = find_plan(gate, input);
+	size_t plan_index = plan ? (size_t)(plan - gate->conf->plans) : gate->conf->plan_count;
+	const struct limit_set *set = limit_sets_get(&gate->sets, route->index, plan_index);
+	const struct throttle_key *salt = &gate->session_salt[route->index];
+	enum access_verdict access =
+		check_access(gate->access[route->index], set->keys[set->first_key], input);
+
+	memset(verdict, 0, offsetof(struct gate_verdict, limits));
+	receipt->throttle.count = 0;
+	receipt->in_bytes = receipt->by_cost = 0;
+	receipt->bytes_charged = 0;
+	for (unsigned i = 0; i < set->key_count; i++)
+		hashes[i] = identity_hash(set->keys[i], input, gate->seed);
+	verdict->plan = plan;
+	verdict->weight = plan ? plan->weight : 1;
+	verdict->lane = plan && plan->lane == CONF_LANE_HIGH ? CONF_LANE_HIGH : route->lane;
+	verdict->caller = hashes[set->first_key];
+	verdict->session = (struct throttle_key){hashes[0].hi ^ salt->hi, hashes[0].lo ^ salt->lo};
+	identity_short(&verdict->caller, verdict->caller_text);
+	if (access == ACCESS_DENIED) {
+		verdict->outcome = GATE_DENY;
+	} else if (access == ACCESS_ALLOWED) {
+		verdict->exempt = true;
+	} else if (set->count > 0) {
+		judge(gate, set, hashes, now_ns, waited_ns, verdict, receipt);
+	}
+}
+
+/* ---- afterwards ----------------------------------------------------------------------------- */
+
+void gate_charge_bytes(
+	const struct gate *gate, struct gate_receipt *receipt, uint64_t bytes, uint64_t now_ns)
+{
+	if (bytes <= receipt->bytes_charged || receipt->in_bytes == 0)
+		return;
+	for (uint32_t i = 0; i < receipt->throttle.count; i++) {
+		if (receipt->in_bytes >> i & 1)
+			throttle_charge(gate->throttles, &receipt->throttle, i,
+				bytes - receipt->bytes_charged, now_ns);
+	}
+	receipt->bytes_charged = bytes;
+}
+
+static bool is_refunded(const struct conf_route *route, unsigned status)
+{
+	return route->refund.any && status >= 100 && status < 1100 &&
+	       (route->refund.bits[(status - 100) / 8] >> (status - 100) % 8 & 1);
+}
+
+void gate_finish(const struct gate *gate, const struct conf_route *route,
+	struct gate_receipt *receipt, const struct gate_end *end, uint64_t now_ns)
+{
+	if (receipt->throttle.count == 0)
+		return;
+	if (end->never_forwarded || is_refunded(route, end->status)) {
+		throttle_refund_all(gate->throttles, &receipt->throttle, now_ns);
+	} else {
+		for (uint32_t i = 0; end->has_cost && i < receipt->throttle.count; i++) {
+			if (receipt->by_cost >> i & 1)
+				throttle_settle(
+					gate->throttles, &receipt->throttle, i, end->cost, now_ns);
+		}
+		gate_charge_bytes(gate, receipt, end->bytes, now_ns);
+		throttle_release(gate->throttles, &receipt->throttle, now_ns);
+	}
+	receipt->throttle.count = 0;
+	receipt->in_bytes = receipt->by_cost = 0;
+}
+
+bool gate_find_caller(const struct gate *gate, const struct conf_limit *limit, struct slice text,
+	struct throttle_key *caller, uint32_t *number)
+{
+	int found = throttle_table_find(gate->throttles, limit->name);
+
+	if (found < 0)
+		return false;
+	*number = (uint32_t)found;
+	return identity_hash_text(limit->key, text, gate->seed, caller);
+}

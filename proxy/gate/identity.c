@@ -1,0 +1,317 @@
+#include "gate/identity.h"
+
+#include <string.h>
+
+#include "http/forwarded.h"
+
+/* What may be mistaken for one another: part of the hash's domain. */
+enum identity_class {
+	CLASS_ADDRESS = 1,
+	CLASS_NETWORK,
+	CLASS_TEXT, /* of a header, cookie or query */
+	CLASS_HOST,
+	CLASS_PATH,
+	CLASS_METHOD,
+	CLASS_ROUTE,
+};
+
+static enum identity_class class_of(enum key_part_kind kind)
+{
+	switch (kind) {
+	case KEY_IP:
+		return CLASS_ADDRESS;
+	case KEY_IP_PREFIX:
+		return CLASS_NETWORK;
+	case KEY_HEADER:
+	case KEY_COOKIE:
+	case KEY_QUERY:
+		return CLASS_TEXT;
+	case KEY_HOST:
+		return CLASS_HOST;
+	case KEY_PATH:
+		return CLASS_PATH;
+	case KEY_METHOD:
+		return CLASS_METHOD;
+	case KEY_ROUTE:
+	default:
+		return CLASS_ROUTE;
+	}
+}
+
+/* ---- values --------------------------------------------------------------------------------- */
+
+/* `name=value` pairs between separators. */
+static struct slice find_pair(struct slice pairs, char separator, struct slice name)
+{
+	while (pairs.len > 0) {
+		const char *end = memchr(pairs.at, separator, pairs.len);
+		struct slice pair = {pairs.at, end ? (size_t)(end - pairs.at) : pairs.len};
+		size_t step = end ? pair.len + 1 : pair.len;
+		pairs.at += step;
+		pairs.len -= step;
+		if (separator == ';')
+			pair = slice_trim(pair);
+		if (pair.len > name.len && pair.at[name.len] == '=' &&
+			memcmp(pair.at, name.at, name.len) == 0)
+			return (struct slice){pair.at + name.len + 1, pair.len - name.len - 1};
+	}
+	return SLICE_NONE;
+}
+
+struct slice identity_cookie(const struct http_head *head, struct slice name)
+{
+	for (unsigned i = 0; i < head->field_count; i++) {
+		if (head->fields[i].id != HTTP_FIELD_COOKIE)
+			continue;
+		struct slice value = find_pair(http_field_value(head, &head->fields[i]), ';', name);
+		if (!value.at)
+			continue;
+		if (value.len >= 2 && value.at[0] == '"' && value.at[value.len - 1] == '"')
+			return (struct slice){value.at + 1, value.len - 2};
+		return value;
+	}
+	return SLICE_NONE;
+}
+
+struct slice identity_query(struct slice query, struct slice name)
+{
+	return find_pair(query, '&', name);
+}
+
+/* The bytes of a part as they stand in the request; empty when it has no value. `address` is where
+ * the bytes of an address or network go. */
+static struct slice part_value(
+	const struct key_part *part, const struct identity_input *input, uint8_t address[16])
+{
+	struct slice name = {part->name, part->name_len};
+
+	switch (part->kind) {
+	case KEY_HEADER:
+		return http_head_find_name(input->head, name);
+	case KEY_COOKIE:
+		return identity_cookie(input->head, name);
+	case KEY_QUERY:
+		return identity_query(input->query, name);
+	case KEY_HOST:
+		return input->host;
+	case KEY_PATH:
+		return input->path;
+	case KEY_METHOD:
+		return input->method;
+	case KEY_ROUTE:
+		return input->route;
+	case KEY_IP:
+		return (struct slice){(const char *)input->address, sizeof(input->address)};
+	case KEY_IP_PREFIX:
+	default:
+		break;
+	}
+	static const uint8_t ipv4[12] = {[10] = 0xff, [11] = 0xff};
+	unsigned bits = part->prefix;
+	if (memcmp(input->address, ipv4, sizeof(ipv4)) == 0)
+		bits = bits > 32 ? 128 : bits + 96;
+	memcpy(address, input->address, 16);
+	for (unsigned i = bits / 8; i < 16; i++)
+		address[i] &= (uint8_t)(i == bits / 8 ? 0xff00 >> bits % 8 : 0);
+	return (struct slice){(const char *)address, 16};
+}
+
+static int hex_value(char c)
+{
+	if (c >= '0' && c <= '9')
+		return c - '0';
+	c |= 0x20;
+	return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
+}
+
+/* Decodes %XX and '+' into `out` until it is full; `raw` moves past what was decoded. A bad
+ * sequence stands for itself. */
+static size_t decode(struct slice *raw, char *out, size_t capacity)
+{
+	size_t len = 0;
+
+	while (raw->len > 0 && len < capacity) {
+		size_t step = 1;
+		char c = raw->at[0];
+		if (c == '+') {
+			c = ' ';
+		} else if (c == '%' && raw->len >= 3 && hex_value(raw->at[1]) >= 0 &&
+			   hex_value(raw->at[2]) >= 0) {
+			c = (char)(hex_value(raw->at[1]) << 4 | hex_value(raw->at[2]));
+			step = 3;
+		}
+		out[len++] = c;
+		raw->at += step;
+		raw->len -= step;
+	}
+	return len;
+}
+
+static bool needs_decoding(const struct key_part *part, struct slice value)
+{
+	return part->kind == KEY_QUERY &&
+	       (memchr(value.at, '%', value.len) || memchr(value.at, '+', value.len));
+}
+
+/* ---- hashes --------------------------------------------------------------------------------- */
+
+static void hash_part(
+	struct throttle_hasher *hasher, const struct key_part *part, struct slice value)
+{
+	char decoded[IDENTITY_TEXT_BYTES];
+
+	if (!needs_decoding(part, value)) {
+		throttle_hash_part(hasher, value.at, value.len);
+		return;
+	}
+	size_t len = decode(&value, decoded, sizeof(decoded));
+	throttle_hash_part(hasher, decoded, len);
+	if (value.len == 0)
+		return;
+	/* Too long for one part: pieces, and their total length, so that bounds stay clear. */
+	uint64_t total = len;
+	while (value.len > 0) {
+		len = decode(&value, decoded, sizeof(decoded));
+		total += len;
+		throttle_hash_part(hasher, decoded, len);
+	}
+	throttle_hash_part(hasher, &total, sizeof(total));
+}
+
+/* Parts of the usual keys; those of more are evaluated twice. */
+#define PARTS_KEPT 4
+
+struct values {
+	struct slice items[PARTS_KEPT];
+	uint8_t addresses[PARTS_KEPT][16];
+};
+
+static struct slice value_at(struct values *values, const struct key_alternative *alternative,
+	const struct identity_input *input, size_t i)
+{
+	size_t place = i < PARTS_KEPT ? i : PARTS_KEPT - 1;
+
+	values->items[place] = part_value(&alternative->parts[i], input, values->addresses[place]);
+	return values->items[place];
+}
+
+/* Does every part have a value? */
+static bool has_values(struct values *values, const struct key_alternative *alternative,
+	const struct identity_input *input)
+{
+	for (size_t i = 0; i < alternative->part_count; i++) {
+		if (value_at(values, alternative, input, i).len == 0)
+			return false;
+	}
+	return true;
+}
+
+static struct throttle_key hash_values(struct values *values,
+	const struct key_alternative *alternative, const struct identity_input *input,
+	const struct throttle_seed *seed)
+{
+	struct throttle_hasher hasher;
+	uint64_t domain = 0;
+
+	for (size_t i = 0; i < alternative->part_count; i++)
+		domain = domain << 3 ^ domain >> 61 ^ class_of(alternative->parts[i].kind);
+	throttle_hash_begin(&hasher, seed, domain);
+	for (size_t i = 0; i < alternative->part_count; i++) {
+		struct slice value = alternative->part_count <= PARTS_KEPT
+					     ? values->items[i]
+					     : value_at(values, alternative, input, i);
+		hash_part(&hasher, &alternative->parts[i], value);
+	}
+	return throttle_hash_end(&hasher);
+}
+
+static struct throttle_key hash_one(
+	enum identity_class class, const void *bytes, size_t len, const struct throttle_seed *seed)
+{
+	struct throttle_hasher hasher;
+
+	throttle_hash_begin(&hasher, seed, class);
+	throttle_hash_part(&hasher, bytes, len);
+	return throttle_hash_end(&hasher);
+}
+
+struct throttle_key identity_hash(const struct conf_key *key, const struct identity_input *input,
+	const struct throttle_seed *seed)
+{
+	struct values values;
+
+	for (size_t i = 0; i < key->alternative_count; i++) {
+		if (has_values(&values, &key->alternatives[i], input))
+			return hash_values(&values, &key->alternatives[i], input, seed);
+	}
+	return hash_one(CLASS_ADDRESS, input->address, sizeof(input->address), seed);
+}
+
+bool identity_hash_text(const struct conf_key *key, struct slice text,
+	const struct throttle_seed *seed, struct throttle_key *hash)
+{
+	struct identity_input input = {0};
+	uint8_t network[16];
+
+	if (forwarded_address_parse(text, input.address)) {
+		const struct key_part *part = NULL;
+		for (size_t i = 0; i < key->alternative_count; i++) {
+			if (key->alternatives[i].part_count == 1 &&
+				key->alternatives[i].parts[0].kind <= KEY_IP_PREFIX)
+				part = &key->alternatives[i].parts[0];
+		}
+		if (part && part->kind == KEY_IP_PREFIX) {
+			struct slice value = part_value(part, &input, network);
+			*hash = hash_one(CLASS_NETWORK, value.at, value.len, seed);
+		} else {
+			*hash = hash_one(CLASS_ADDRESS, input.address, 16, seed);
+		}
+		return true;
+	}
+	for (size_t i = 0; i < key->alternative_count; i++) {
+		const struct key_alternative *alternative = &key->alternatives[i];
+		if (alternative->part_count != 1 ||
+			class_of(alternative->parts[0].kind) < CLASS_TEXT)
+			continue;
+		*hash = hash_one(class_of(alternative->parts[0].kind), text.at, text.len, seed);
+		return true;
+	}
+	return false;
+}
+
+/* ---- texts ---------------------------------------------------------------------------------- */
+
+struct slice identity_text(const struct conf_key *key, const struct identity_input *input,
+	char scratch[static IDENTITY_TEXT_BYTES])
+{
+	const struct key_part *part = NULL;
+	uint8_t address[16];
+	struct values values;
+
+	for (size_t i = 0; i < key->alternative_count && !part; i++) {
+		if (!has_values(&values, &key->alternatives[i], input))
+			continue;
+		if (key->alternatives[i].part_count != 1)
+			return SLICE_NONE;
+		part = &key->alternatives[i].parts[0];
+	}
+	memcpy(address, input->address, sizeof(address));
+	if (part && part->kind > KEY_IP_PREFIX) {
+		struct slice value = values.items[0];
+		if (!needs_decoding(part, value))
+			return value;
+		size_t len = decode(&value, scratch, IDENTITY_TEXT_BYTES);
+		return value.len > 0 ? SLICE_NONE : (struct slice){scratch, len};
+	}
+	if (part)
+		memcpy(address, values.items[0].at, sizeof(address));
+	return (struct slice){scratch, forwarded_address_text(address, scratch)};
+}
+
+void identity_short(const struct throttle_key *hash, char out[static IDENTITY_SHORT_BYTES])
+{
+	static const char hex[] = "0123456789abcdef";
+
+	for (unsigned i = 0; i < IDENTITY_SHORT_BYTES; i++)
+		out[i] = hex[hash->hi >> (60 - 4 * i) & 15];
+}

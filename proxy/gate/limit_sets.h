@@ -1,0 +1,50 @@
+/*
+ * Which limits apply, worked out at load: one set for each pair of a route and a plan, with the
+ * distinct key expressions among them, so that each is evaluated once a request.
+ *
+ *   route limits: a, plan, b      plan gold: c         set of (route, gold): a c b
+ *                                                      keys: [0] session's  [1] a's and b's  [2]
+ * c's
+ *
+ * Private to the gate.
+ */
+#ifndef GATE_LIMIT_SETS_H
+#define GATE_LIMIT_SETS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "conf/conf.h"
+#include "gate/gate.h"
+#include "throttle/throttle.h"
+
+struct limit_set {
+	uint8_t count, key_count;
+	uint8_t first_key;                 /* whose hash names the caller in logs */
+	uint8_t keys_of[GATE_LIMITS_MAX];  /* place in `keys` */
+	uint32_t numbers[GATE_LIMITS_MAX]; /* in the table */
+	uint64_t costs[GATE_LIMITS_MAX];   /* what the route charges */
+	uint32_t in_bytes, by_cost;        /* bit i: limits[i] is charged so */
+	const struct conf_limit *limits[GATE_LIMITS_MAX];
+	const struct conf_key *keys[GATE_LIMITS_MAX + 1]; /* keys[0]: the session's */
+};
+
+struct limit_sets {
+	struct limit_set *sets; /* sets_per_route for each route */
+	size_t per_route;       /* the plans, and none */
+	size_t plan_count;
+};
+
+/* 0, or ENOMEM, E2BIG, ENOENT as gate_new says. */
+int limit_sets_init(
+	struct limit_sets *sets, const struct conf *conf, const struct throttle_table *throttles);
+void limit_sets_free(struct limit_sets *sets);
+
+/* `plan` is an index in conf.plans, or plan_count for none. */
+static inline const struct limit_set *limit_sets_get(
+	const struct limit_sets *sets, unsigned route, size_t plan)
+{
+	return &sets->sets[route * sets->per_route + plan];
+}
+
+#endif

@@ -1,0 +1,322 @@
+#include "gate/ratelimit_fields.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "http/out.h"
+
+/* A limit's name is at most THROTTLE_NAME_BYTES - 1, twice that when all of it is escaped. */
+#define NAME_BYTES   (2 * THROTTLE_NAME_BYTES + 2)
+#define POLICY_BYTES (NAME_BYTES + 96)
+
+struct limit_texts {
+	char name[NAME_BYTES]; /* as a structured field string, with its quotes */
+	char draft_11[POLICY_BYTES], draft_7[64];
+	uint16_t name_len, draft_11_len, draft_7_len; /* 0: not told in that dialect */
+};
+
+struct ratelimit_texts {
+	struct limit_texts *limits; /* by index in conf.limits */
+};
+
+/* ---- texts ---------------------------------------------------------------------------------- */
+
+static uint64_t window_s(const struct conf_limit *limit)
+{
+	static const uint64_t calendar_s[] = {
+		[CONF_CALENDAR_HOUR] = 3600,
+		[CONF_CALENDAR_DAY] = 86400,
+		[CONF_CALENDAR_WEEK] = 604800,
+		[CONF_CALENDAR_MONTH] = 2678400, /* the longest */
+	};
+
+	if (limit->algorithm == CONF_LIMIT_CALENDAR)
+		return calendar_s[limit->calendar];
+	uint64_t seconds = limit->per_ns / 1000000000 + (limit->per_ns % 1000000000 != 0);
+	return seconds > 0 ? seconds : 1;
+}
+
+/* draft-7 and X- know only requests in a window. */
+static bool is_plain(const struct conf_limit *limit)
+{
+	return limit->unit == CONF_UNIT_REQUESTS && limit->algorithm != CONF_LIMIT_CONCURRENCY;
+}
+
+static void make_texts(const struct conf_limit *limit, struct limit_texts *texts)
+{
+	struct http_out out = http_out_over(texts->name, sizeof(texts->name));
+
+	http_out_sf_string(&out, slice_of(limit->name));
+	texts->name_len = (uint16_t)(out.at - texts->name);
+
+	out = http_out_over(texts->draft_11, sizeof(texts->draft_11));
+	http_out_slice(&out, (struct slice){texts->name, texts->name_len});
+	http_out_slice(&out, SLICE(";q="));
+	http_out_number(&out, limit->amount);
+	if (limit->algorithm == CONF_LIMIT_CONCURRENCY) {
+		http_out_slice(&out, SLICE(";qu=\"concurrent-requests\""));
+	} else {
+		if (limit->unit == CONF_UNIT_BYTES)
+			http_out_slice(&out, SLICE(";qu=\"content-bytes\""));
+		http_out_slice(&out, SLICE(";w="));
+		http_out_number(&out, window_s(limit));
+	}
+	texts->draft_11_len = (uint16_t)(out.at - texts->draft_11);
+
+	if (!is_plain(limit))
+		return;
+	out = http_out_over(texts->draft_7, sizeof(texts->draft_7));
+	http_out_number(&out, limit->amount);
+	http_out_slice(&out, SLICE(";w="));
+	http_out_number(&out, window_s(limit));
+	texts->draft_7_len = (uint16_t)(out.at - texts->draft_7);
+}
+
+struct ratelimit_texts *ratelimit_texts_new(const struct conf *conf)
+{
+	struct ratelimit_texts *texts = calloc(1, sizeof(*texts));
+
+	if (!texts)
+		return NULL;
+	texts->limits = calloc(conf->limit_count + 1, sizeof(*texts->limits));
+	if (!texts->limits) {
+		free(texts);
+		return NULL;
+	}
+	for (size_t i = 0; i < conf->limit_count; i++)
+		make_texts(&conf->limits[i], &texts->limits[i]);
+	return texts;
+}
+
+void ratelimit_texts_free(struct ratelimit_texts *texts)
+{
+	if (!texts)
+		return;
+	free(texts->limits);
+	free(texts);
+}
+
+/* ---- writing -------------------------------------------------------------------------------- */
+
+static uint64_t seconds_up(uint64_t ms)
+{
+	return ms / 1000 + (ms % 1000 != 0);
+}
+
+static uint64_t reset_s(const struct gate_limit *limit)
+{
+	/* What will never fit is told the window. */
+	return limit->reset_ms == UINT64_MAX ? window_s(limit->limit) : seconds_up(limit->reset_ms);
+}
+
+/* The limit that is used up first: least left, then latest reset. NULL: none to be told. */
+static const struct gate_limit *tightest(const struct gate_verdict *verdict)
+{
+	const struct gate_limit *least = NULL;
+
+	for (unsigned i = 0; i < verdict->limit_count; i++) {
+		const struct gate_limit *limit = &verdict->limits[i];
+		if (limit->limit->shadow || !is_plain(limit->limit))
+			continue;
+		if (!least || limit->violated > least->violated ||
+			(limit->violated == least->violated &&
+				(limit->remaining < least->remaining ||
+					(limit->remaining == least->remaining &&
+						limit->reset_ms > least->reset_ms))))
+			least = limit;
+	}
+	return least;
+}
+
+/* What a limit says is left: nothing, for a request that it refused. */
+static uint64_t told_remaining(const struct gate_limit *limit)
+{
+	return limit->violated ? 0 : limit->remaining;
+}
+
+static void put_line_number(struct http_out *out, struct slice name, uint64_t number)
+{
+	http_out_slice(out, name);
+	http_out_number(out, number);
+	http_out_slice(out, SLICE("\r\n"));
+}
+
+static void put_policies(struct http_out *out, const struct ratelimit_texts *texts,
+	const struct gate_verdict *verdict, bool draft_7)
+{
+	struct slice before = SLICE("RateLimit-Policy: ");
+
+	for (unsigned i = 0; i < verdict->limit_count; i++) {
+		const struct conf_limit *limit = verdict->limits[i].limit;
+		const struct limit_texts *text = &texts->limits[limit->index];
+		if (limit->shadow || (draft_7 && text->draft_7_len == 0))
+			continue;
+		http_out_slice(out, before);
+		http_out_slice(out, draft_7 ? (struct slice){text->draft_7, text->draft_7_len}
+					    : (struct slice){text->draft_11, text->draft_11_len});
+		before = SLICE(", ");
+	}
+	if (before.len == 2)
+		http_out_slice(out, SLICE("\r\n"));
+}
+
+static void append_draft_11(struct http_out *out, const struct ratelimit_texts *texts,
+	const struct gate_verdict *verdict)
+{
+	struct slice before = SLICE("RateLimit: ");
+
+	put_policies(out, texts, verdict, false);
+	for (unsigned i = 0; i < verdict->limit_count; i++) {
+		const struct gate_limit *limit = &verdict->limits[i];
+		const struct limit_texts *text = &texts->limits[limit->limit->index];
+		if (limit->limit->shadow)
+			continue;
+		http_out_slice(out, before);
+		http_out_slice(out, (struct slice){text->name, text->name_len});
+		http_out_slice(out, SLICE(";r="));
+		http_out_number(out, told_remaining(limit));
+		if (limit->limit->algorithm != CONF_LIMIT_CONCURRENCY) {
+			http_out_slice(out, SLICE(";t="));
+			http_out_number(out, reset_s(limit));
+		}
+		before = SLICE(", ");
+	}
+	if (before.len == 2)
+		http_out_slice(out, SLICE("\r\n"));
+}
+
+static void append_draft_7(struct http_out *out, const struct ratelimit_texts *texts,
+	const struct gate_verdict *verdict)
+{
+	const struct gate_limit *limit = tightest(verdict);
+
+	if (!limit)
+		return;
+	put_policies(out, texts, verdict, true);
+	http_out_slice(out, SLICE("RateLimit: limit="));
+	http_out_number(out, limit->quota);
+	http_out_slice(out, SLICE(", remaining="));
+	http_out_number(out, told_remaining(limit));
+	put_line_number(out, SLICE(", reset="), reset_s(limit));
+}
+
+static void append_x(struct http_out *out, const struct gate_verdict *verdict)
+{
+	const struct gate_limit *limit = tightest(verdict);
+
+	if (!limit)
+		return;
+	put_line_number(out, SLICE("X-RateLimit-Limit: "), limit->quota);
+	put_line_number(out, SLICE("X-RateLimit-Remaining: "), told_remaining(limit));
+	put_line_number(out, SLICE("X-RateLimit-Reset: "), reset_s(limit));
+}
+
+void ratelimit_append(struct http_out *out, const struct ratelimit_texts *texts,
+	enum conf_ratelimit_headers dialect, const struct gate_verdict *verdict)
+{
+	switch (dialect) {
+	case CONF_RATELIMIT_DRAFT_11:
+		append_draft_11(out, texts, verdict);
+		break;
+	case CONF_RATELIMIT_DRAFT_7:
+		append_draft_7(out, texts, verdict);
+		break;
+	case CONF_RATELIMIT_X:
+		append_x(out, verdict);
+		break;
+	case CONF_RATELIMIT_OFF:
+	case CONF_RATELIMIT_INHERIT:
+	default:
+		break;
+	}
+}
+
+unsigned ratelimit_violated(
+	const struct gate_verdict *verdict, struct slice names[static GATE_LIMITS_MAX])
+{
+	unsigned count = 0;
+
+	for (unsigned i = 0; i < verdict->limit_count; i++) {
+		const struct gate_limit *limit = &verdict->limits[i];
+		if (limit->violated && !limit->limit->shadow)
+			names[count++] = slice_of(limit->limit->name);
+	}
+	return count;
+}
+
+/* ---- merging -------------------------------------------------------------------------------- */
+
+static bool parse_number(struct slice text, uint64_t *number)
+{
+	text = slice_trim(text);
+	if (text.len == 0 || text.len > 18)
+		return false;
+	*number = 0;
+	for (size_t i = 0; i < text.len; i++) {
+		if (text.at[i] < '0' || text.at[i] > '9')
+			return false;
+		*number = *number * 10 + (uint64_t)(text.at[i] - '0');
+	}
+	return true;
+}
+
+/* `remaining` of a draft-7 field: limit=100, remaining=0, reset=7 */
+static bool draft_7_remaining(struct slice value, uint64_t *remaining)
+{
+	struct slice element, name = SLICE("remaining=");
+
+	while (slice_next_element(&value, &element)) {
+		if (element.len > name.len &&
+			slice_equal((struct slice){element.at, name.len}, name))
+			return parse_number(
+				(struct slice){element.at + name.len, element.len - name.len},
+				remaining);
+	}
+	return false;
+}
+
+enum ratelimit_merge ratelimit_merge(enum conf_ratelimit_headers dialect,
+	const struct gate_verdict *verdict, const struct http_head *response)
+{
+	uint64_t theirs;
+	bool known;
+
+	if (!response || dialect == CONF_RATELIMIT_DRAFT_11 || dialect == CONF_RATELIMIT_OFF ||
+		dialect == CONF_RATELIMIT_INHERIT)
+		return RATELIMIT_BOTH;
+	if (dialect == CONF_RATELIMIT_DRAFT_7) {
+		struct slice value = http_head_find(response, HTTP_FIELD_RATELIMIT);
+		if (!value.at)
+			return RATELIMIT_BOTH;
+		known = draft_7_remaining(value, &theirs);
+	} else {
+		struct slice value = http_head_find_name(response, SLICE("x-ratelimit-remaining"));
+		if (!value.at)
+			return RATELIMIT_BOTH;
+		known = parse_number(value, &theirs);
+	}
+	const struct gate_limit *ours = tightest(verdict);
+	if (!ours)
+		return RATELIMIT_THEIRS;
+	/* What nobody can read tells nobody anything. */
+	if (!known)
+		return RATELIMIT_OURS;
+	return theirs <= told_remaining(ours) ? RATELIMIT_THEIRS : RATELIMIT_OURS;
+}
+
+bool ratelimit_is_replaced(
+	enum conf_ratelimit_headers dialect, enum http_field_id id, struct slice name)
+{
+	static const struct slice x_names[] = {{"x-ratelimit-limit", 17},
+		{"x-ratelimit-remaining", 21}, {"x-ratelimit-reset", 17}};
+
+	if (dialect == CONF_RATELIMIT_DRAFT_7)
+		return id == HTTP_FIELD_RATELIMIT || id == HTTP_FIELD_RATELIMIT_POLICY;
+	if (dialect != CONF_RATELIMIT_X || id != HTTP_FIELD_OTHER)
+		return false;
+	for (size_t i = 0; i < sizeof(x_names) / sizeof(x_names[0]); i++) {
+		if (slice_equal_nocase(name, x_names[i]))
+			return true;
+	}
+	return false;
+}

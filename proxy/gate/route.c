@@ -1,0 +1,217 @@
+#include "gate/route.h"
+
+#define PCRE2_CODE_UNIT_WIDTH 8
+#include <pcre2.h>
+#include <stdlib.h>
+
+#include "gate/route_table.h"
+#include "http/target.h"
+
+/* How much a regex may try before it counts as not matching: enough for any sensible pattern, and
+ * no request can make one take longer than about a millisecond. */
+#define REGEX_MATCH_LIMIT 100000
+#define REGEX_STACK_BYTES (256 * 1024)
+
+struct route_scratch {
+	pcre2_match_data *data;
+	pcre2_match_context *context;
+	pcre2_jit_stack *stack;
+};
+
+struct route_scratch *route_scratch_new(void)
+{
+	struct route_scratch *scratch = calloc(1, sizeof(*scratch));
+
+	if (!scratch)
+		return NULL;
+	scratch->data = pcre2_match_data_create(1, NULL);
+	scratch->context = pcre2_match_context_create(NULL);
+	scratch->stack = pcre2_jit_stack_create(16 * 1024, REGEX_STACK_BYTES, NULL);
+	if (!scratch->data || !scratch->context) {
+		route_scratch_free(scratch);
+		return NULL;
+	}
+	pcre2_set_match_limit(scratch->context, REGEX_MATCH_LIMIT);
+	pcre2_set_depth_limit(scratch->context, REGEX_MATCH_LIMIT);
+	/* Without JIT there is no stack of it, and none is needed. */
+	if (scratch->stack)
+		pcre2_jit_stack_assign(scratch->context, NULL, scratch->stack);
+	return scratch;
+}
+
+void route_scratch_free(struct route_scratch *scratch)
+{
+	if (!scratch)
+		return;
+	pcre2_jit_stack_free(scratch->stack);
+	pcre2_match_context_free(scratch->context);
+	pcre2_match_data_free(scratch->data);
+	free(scratch);
+}
+
+/* One way through the table. */
+struct search {
+	const struct route_table *table;
+	struct route_scratch *scratch;
+	struct slice path;
+	bool only_root;                 /* OPTIONS *: the prefix `/` and nothing else */
+	bool any_method;                /* the second way: what methods would be served? */
+	uint64_t method;                /* its bit */
+	uint64_t methods;               /* of all routes with this host and path */
+	const struct route_entry *best; /* of this node */
+};
+
+static bool method_fits(const struct search *search, const struct conf_route *route)
+{
+	return route->methods == 0 || (route->methods & search->method) != 0;
+}
+
+static void consider(struct search *search, const struct route_entry *entry)
+{
+	for (; entry; entry = entry->next) {
+		if (search->any_method) {
+			search->methods |= entry->route->methods;
+			continue;
+		}
+		if (search->best && search->best->rank < entry->rank)
+			return;
+		if (method_fits(search, entry->route)) {
+			search->best = entry;
+			return;
+		}
+	}
+}
+
+static void consider_prefix(struct search *search, const struct route_node *node, uint32_t index,
+	size_t len, uint64_t hash)
+{
+	if (!(node->prefix_lengths >> (len & 63) & 1))
+		return;
+	consider(search, route_table_find_place(search->table, index, CONF_PATH_PREFIX,
+				 (struct slice){search->path.at, len},
+				 route_place_hash(hash, index, CONF_PATH_PREFIX)));
+}
+
+/* Prefixes that end where a segment does, before or after the slash. */
+static void search_prefixes(struct search *search, const struct route_node *node, uint32_t index)
+{
+	uint64_t hash = ROUTE_HASH_BEGIN;
+	size_t end =
+		search->path.len < node->longest_prefix ? search->path.len : node->longest_prefix;
+
+	for (size_t i = 0; i < end; i++) {
+		bool slash = search->path.at[i] == '/';
+		if (slash && i > 0)
+			consider_prefix(search, node, index, i, hash);
+		hash = route_hash_add(hash, search->path.at[i]);
+		if (slash)
+			consider_prefix(search, node, index, i + 1, hash);
+	}
+	bool at_boundary = end > 0 && search->path.at[end - 1] != '/' &&
+			   (end == search->path.len || search->path.at[end] == '/');
+	if (at_boundary)
+		consider_prefix(search, node, index, end, hash);
+}
+
+static void search_exact(struct search *search, const struct route_node *node, uint32_t index)
+{
+	uint64_t hash = ROUTE_HASH_BEGIN;
+
+	if (!(node->exact_lengths >> (search->path.len & 63) & 1))
+		return;
+	for (size_t i = 0; i < search->path.len; i++)
+		hash = route_hash_add(hash, search->path.at[i]);
+	consider(search, route_table_find_place(search->table, index, CONF_PATH_EXACT, search->path,
+				 route_place_hash(hash, index, CONF_PATH_EXACT)));
+}
+
+static bool regex_fits(struct search *search, const struct conf_route *route)
+{
+	return pcre2_match(route->regex, (PCRE2_SPTR)search->path.at, search->path.len, 0, 0,
+		       search->scratch->data, search->scratch->context) >= 0;
+}
+
+static void search_regexes(struct search *search, const struct route_node *node)
+{
+	for (const struct route_entry *entry = node->regexes; entry; entry = entry->next) {
+		if (search->best && search->best->rank < entry->rank)
+			return;
+		if (search->any_method) {
+			if (regex_fits(search, entry->route))
+				search->methods |= entry->route->methods;
+		} else if (method_fits(search, entry->route) && regex_fits(search, entry->route)) {
+			search->best = entry;
+			return;
+		}
+	}
+}
+
+static bool search_node(struct search *search, uint32_t index)
+{
+	const struct route_node *node = &search->table->nodes[index];
+
+	if (search->only_root) {
+		search_prefixes(search, node, index);
+		return search->best;
+	}
+	search_exact(search, node, index);
+	search_prefixes(search, node, index);
+	search_regexes(search, node);
+	return search->best;
+}
+
+/* The exact host, the wildcards from the longest, any host: the first with a route that fits. */
+static bool search_hosts(struct search *search, struct slice host)
+{
+	const struct route_table *table = search->table;
+	struct {
+		uint32_t at;
+		uint64_t hash;
+	} suffixes[HTTP_HOST_BYTES];
+	size_t count = 0;
+	uint32_t node;
+
+	if ((table->has_exact_hosts || table->has_wildcards) && host.len <= HTTP_HOST_BYTES) {
+		uint64_t hash = ROUTE_HASH_BEGIN;
+		for (size_t i = host.len; i > 0; i--) {
+			hash = route_hash_add(hash, host.at[i - 1]);
+			if (table->has_wildcards && host.at[i - 1] == '.' && i > 1) {
+				suffixes[count].at = (uint32_t)(i - 1);
+				suffixes[count++].hash = hash;
+			}
+		}
+		node = route_table_find_host(table, host, false, route_hash_end(hash));
+		if (node != ROUTE_NO_NODE && search_node(search, node))
+			return true;
+	}
+	while (count-- > 0) {
+		struct slice suffix = {host.at + suffixes[count].at, host.len - suffixes[count].at};
+		node = route_table_find_host(
+			table, suffix, true, route_hash_end(suffixes[count].hash) + 1);
+		if (node != ROUTE_NO_NODE && search_node(search, node))
+			return true;
+	}
+	return table->any_host != ROUTE_NO_NODE && search_node(search, table->any_host);
+}
+
+struct route_match route_match(const struct route_table *table, struct route_scratch *scratch,
+	struct slice host, struct slice path, enum http_method method)
+{
+	struct search search = {
+		.table = table,
+		.scratch = scratch,
+		.path = path,
+		.method = UINT64_C(1) << method,
+	};
+
+	if (path.len == 1 && path.at[0] == '*') {
+		search.only_root = true;
+		search.path.at = "/";
+	}
+	if (search_hosts(&search, host))
+		return (struct route_match){ROUTE_FOUND, search.best->route, 0};
+	search.any_method = true;
+	search_hosts(&search, host);
+	return (struct route_match){
+		search.methods ? ROUTE_METHOD : ROUTE_NONE, NULL, search.methods};
+}

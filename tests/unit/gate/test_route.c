@@ -1,0 +1,332 @@
+/* The route table against a plain scan of the snapshot's routes. */
+#include "gate/route.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <cmocka.h>
+
+#define PCRE2_CODE_UNIT_WIDTH 8
+#include <pcre2.h>
+
+#include "http/path.h"
+#include "http/target.h"
+
+static const struct conf *conf_of(const char *routes)
+{
+	struct conf_errors errors;
+	char *text = NULL;
+
+	assert_true(asprintf(&text,
+			    "[listener l]\nbind = 127.0.0.1:1\n"
+			    "[upstream u]\nserver = 127.0.0.1:2\n%s",
+			    routes) > 0);
+	const struct conf *conf = conf_parse(text, strlen(text), "test.ini", NULL, &errors);
+	if (!conf)
+		fail_msg("%s", errors.items[0].text);
+	conf_errors_free(&errors);
+	free(text);
+	return conf;
+}
+
+struct fixture {
+	const struct conf *conf;
+	struct route_table *table;
+	struct route_scratch *scratch;
+};
+
+static struct fixture begin(const char *routes)
+{
+	struct fixture fixture = {.conf = conf_of(routes)};
+
+	fixture.table = route_table_new(fixture.conf);
+	fixture.scratch = route_scratch_new();
+	assert_non_null(fixture.table);
+	assert_non_null(fixture.scratch);
+	return fixture;
+}
+
+static void end(struct fixture *fixture)
+{
+	route_table_free(fixture->table);
+	route_scratch_free(fixture->scratch);
+	conf_release(fixture->conf);
+}
+
+/* The name of the route, "405" or "404". */
+static const char *match(
+	struct fixture *fixture, const char *host, const char *path, enum http_method method)
+{
+	struct route_match found = route_match(
+		fixture->table, fixture->scratch, slice_of(host), slice_of(path), method);
+
+	return found.outcome == ROUTE_FOUND    ? found.route->name
+	       : found.outcome == ROUTE_METHOD ? "405"
+					       : "404";
+}
+
+static void hosts(void **state)
+{
+	struct fixture f = begin("[route exact]\nhost = a.example.org\nupstream = u\n"
+				 "[route short]\nhost = *.org\nupstream = u\n"
+				 "[route long]\nhost = *.example.org\nupstream = u\n"
+				 "[route deep]\nhost = *.x.example.org\npath = /d\nupstream = u\n"
+				 "[route any]\npath = /any\nupstream = u\n");
+
+	(void)state;
+	assert_string_equal(match(&f, "a.example.org", "/", HTTP_METHOD_GET), "exact");
+	assert_string_equal(match(&f, "b.example.org", "/", HTTP_METHOD_GET), "long");
+	assert_string_equal(match(&f, "c.b.example.org", "/any", HTTP_METHOD_GET), "long");
+	assert_string_equal(match(&f, "example.org", "/", HTTP_METHOD_GET), "short");
+	assert_string_equal(match(&f, "c.x.example.org", "/d/e", HTTP_METHOD_GET), "deep");
+	assert_string_equal(match(&f, "c.x.example.org", "/e", HTTP_METHOD_GET), "long");
+	assert_string_equal(match(&f, "org", "/", HTTP_METHOD_GET), "404");
+	assert_string_equal(match(&f, "org", "/any", HTTP_METHOD_GET), "any");
+	assert_string_equal(match(&f, "", "/any/x", HTTP_METHOD_GET), "any");
+	assert_string_equal(match(&f, ".org", "/", HTTP_METHOD_GET), "404");
+	end(&f);
+}
+
+static void paths(void **state)
+{
+	struct fixture f = begin("[route root]\npath = /\nupstream = u\n"
+				 "[route api]\npath = /api\nupstream = u\n"
+				 "[route slash]\npath = /s/\nupstream = u\n"
+				 "[route deep]\npath = /api/v1/x\nupstream = u\n"
+				 "[route exact]\npath = =/api/v1\nupstream = u\n"
+				 "[route regex]\npath = ~\\.(png|jpg)$\nupstream = u\n");
+
+	(void)state;
+	assert_string_equal(match(&f, "h", "/", HTTP_METHOD_GET), "root");
+	assert_string_equal(match(&f, "h", "/apix", HTTP_METHOD_GET), "root");
+	assert_string_equal(match(&f, "h", "/api", HTTP_METHOD_GET), "api");
+	assert_string_equal(match(&f, "h", "/api/", HTTP_METHOD_GET), "api");
+	assert_string_equal(match(&f, "h", "/api/v1", HTTP_METHOD_GET), "exact");
+	assert_string_equal(match(&f, "h", "/api/v1/", HTTP_METHOD_GET), "api");
+	assert_string_equal(match(&f, "h", "/api/v1/x/y", HTTP_METHOD_GET), "deep");
+	assert_string_equal(match(&f, "h", "/api/v1/xy", HTTP_METHOD_GET), "api");
+	assert_string_equal(match(&f, "h", "/s", HTTP_METHOD_GET), "root");
+	assert_string_equal(match(&f, "h", "/s/", HTTP_METHOD_GET), "slash");
+	assert_string_equal(match(&f, "h", "/s/t", HTTP_METHOD_GET), "slash");
+	assert_string_equal(match(&f, "h", "/api/v1/x/y.png", HTTP_METHOD_GET), "regex");
+	assert_string_equal(match(&f, "h", "*", HTTP_METHOD_OPTIONS), "root");
+	end(&f);
+}
+
+static void methods(void **state)
+{
+	struct fixture f = begin("[route read]\npath = /a\nmethod = GET, HEAD\nupstream = u\n"
+				 "[route write]\npath = /a\nmethod = POST\nupstream = u\n"
+				 "[route regex]\npath = ~^/a/.*z$\nmethod = DELETE\nupstream = u\n"
+				 "[route b]\npath = /b\nupstream = u\n");
+
+	(void)state;
+	assert_string_equal(match(&f, "h", "/a", HTTP_METHOD_GET), "read");
+	assert_string_equal(match(&f, "h", "/a", HTTP_METHOD_POST), "write");
+	assert_string_equal(match(&f, "h", "/a", HTTP_METHOD_OTHER), "405");
+	assert_string_equal(match(&f, "h", "/b", HTTP_METHOD_OTHER), "b");
+	assert_string_equal(match(&f, "h", "/a/z", HTTP_METHOD_DELETE), "regex");
+	assert_string_equal(match(&f, "h", "*", HTTP_METHOD_OPTIONS), "404");
+	struct route_match found =
+		route_match(f.table, f.scratch, SLICE("h"), SLICE("/a/z"), HTTP_METHOD_PUT);
+	assert_int_equal(found.outcome, ROUTE_METHOD);
+	assert_int_equal(found.allow, 1u << HTTP_METHOD_GET | 1u << HTTP_METHOD_HEAD |
+					      1u << HTTP_METHOD_POST | 1u << HTTP_METHOD_DELETE);
+	end(&f);
+}
+
+static void ipv6_hosts(void **state)
+{
+	struct fixture f = begin("[route six]\nhost = [2001:db8::1]\nupstream = u\n");
+	struct http_authority authority;
+	char host[HTTP_HOST_BYTES];
+
+	(void)state;
+	assert_true(http_authority_parse(SLICE("[2001:DB8:0::1]:80"), &authority));
+	struct route_match found = route_match(f.table, f.scratch,
+		http_authority_host(&authority, host), SLICE("/"), HTTP_METHOD_GET);
+	assert_int_equal(found.outcome, ROUTE_FOUND);
+	end(&f);
+}
+
+static void no_routes(void **state)
+{
+	struct conf conf = {0};
+	struct route_table *table = route_table_new(&conf);
+	struct route_scratch *scratch = route_scratch_new();
+
+	(void)state;
+	struct route_match found =
+		route_match(table, scratch, SLICE("h"), SLICE("/a"), HTTP_METHOD_GET);
+	assert_int_equal(found.outcome, ROUTE_NONE);
+	route_table_free(table);
+	route_scratch_free(scratch);
+}
+
+static void a_runaway_regex_does_not_match(void **state)
+{
+	struct fixture f = begin("[route slow]\npath = ~^/(a+)+(x+)+$\nupstream = u\n"
+				 "[route root]\npath = /\nupstream = u\n");
+	char path[4096];
+
+	(void)state;
+	memset(path, 'a', sizeof(path));
+	path[0] = '/';
+	path[sizeof(path) - 1] = '\0';
+	assert_string_equal(match(&f, "h", path, HTTP_METHOD_GET), "root");
+	end(&f);
+}
+
+/* ---- the property --------------------------------------------------------------------------- */
+
+static uint64_t random_state;
+
+static unsigned random_below(unsigned n)
+{
+	random_state ^= random_state << 13;
+	random_state ^= random_state >> 7;
+	random_state ^= random_state << 17;
+	return (unsigned)(random_state % n);
+}
+
+#define PICK(words) words[random_below(sizeof(words) / sizeof(words[0]))]
+
+static const char *const host_words[] = {
+	"a.b.c", "b.c", "c", "x.b.c", "y.x.b.c", "a.c", "b", "[::1]", ".c", ""};
+static const char *const pattern_words[] = {
+	"a.b.c", "b.c", "*.c", "*.b.c", "*.x.b.c", "c", "x.b.c", "[::1]", "*.a.c"};
+static const char *const regex_words[] = {"b", "^/a", "/b$", "^/[ab]/c", "c/a", "/$"};
+static const char *const method_words[] = {"GET", "POST", "GET, HEAD", "PUT, DELETE"};
+
+static size_t random_path(char *out)
+{
+	static const char *const segments[] = {"a", "b", "c", "ab", "", "a.b"};
+	size_t len = 0;
+	unsigned count = random_below(5);
+
+	for (unsigned i = 0; i < count; i++)
+		len += (size_t)sprintf(out + len, "/%s", PICK(segments));
+	if (count == 0 || random_below(3) == 0)
+		len += (size_t)sprintf(out + len, "/");
+	return len;
+}
+
+static void random_route(FILE *text, unsigned i)
+{
+	char path[64];
+
+	fprintf(text, "[route r%u]\nupstream = u\n", i);
+	if (random_below(3) > 0) {
+		unsigned first = random_below(9), count = 1 + random_below(3);
+		fprintf(text, "host = %s", pattern_words[first]);
+		for (unsigned j = 1; j < count; j++)
+			fprintf(text, ", %s", pattern_words[(first + j) % 9]);
+		fprintf(text, "\n");
+	}
+	if (random_below(6) == 0) {
+		fprintf(text, "path = ~%s\n", PICK(regex_words));
+	} else {
+		random_path(path);
+		fprintf(text, "path = %s%s\n", random_below(3) ? "" : "=", path);
+	}
+	if (random_below(2))
+		fprintf(text, "method = %s\n", PICK(method_words));
+}
+
+static bool host_fits(const char *pattern, struct slice host)
+{
+	if (!*pattern)
+		return true;
+	if (pattern[0] != '*')
+		return slice_equal(slice_of(pattern), host);
+	struct slice suffix = slice_of(pattern + 1);
+	return host.len > suffix.len &&
+	       memcmp(host.at + host.len - suffix.len, suffix.at, suffix.len) == 0;
+}
+
+static bool path_fits(const struct conf_route *route, struct slice path)
+{
+	if (route->path_kind == CONF_PATH_EXACT)
+		return slice_equal(slice_of(route->path), path);
+	if (route->path_kind == CONF_PATH_PREFIX)
+		return http_path_has_prefix(path, slice_of(route->path));
+	pcre2_match_data *data = pcre2_match_data_create(1, NULL);
+	int found = pcre2_match(route->regex, (PCRE2_SPTR)path.at, path.len, 0, 0, data, NULL);
+	pcre2_match_data_free(data);
+	return found >= 0;
+}
+
+static struct route_match scan(
+	const struct conf *conf, struct slice host, struct slice path, enum http_method method)
+{
+	uint64_t allow = 0;
+
+	for (size_t i = 0; i < conf->host_count; i++) {
+		if (!host_fits(conf->hosts[i].text, host))
+			continue;
+		for (size_t j = 0; j < conf->hosts[i].route_count; j++) {
+			const struct conf_route *route = conf->hosts[i].routes[j];
+			if (!path_fits(route, path))
+				continue;
+			if (route->methods == 0 || (route->methods >> method & 1))
+				return (struct route_match){ROUTE_FOUND, route, 0};
+			allow |= route->methods;
+		}
+	}
+	return (struct route_match){allow ? ROUTE_METHOD : ROUTE_NONE, NULL, allow};
+}
+
+static void compare(struct fixture *f, uint64_t seed, unsigned round)
+{
+	char bytes[64];
+	struct slice host = slice_of(PICK(host_words));
+	struct slice path = {bytes, random_path(bytes)};
+	enum http_method method = (enum http_method)random_below(HTTP_METHODS);
+	struct route_match expected = scan(f->conf, host, path, method);
+	struct route_match found = route_match(f->table, f->scratch, host, path, method);
+
+	if (found.outcome != expected.outcome || found.route != expected.route ||
+		found.allow != expected.allow)
+		fail_msg("seed %llx round %u: %.*s %.*s method %d gave %s, not %s",
+			(unsigned long long)seed, round, SLICE_ARGS(host), SLICE_ARGS(path),
+			(int)method, found.route ? found.route->name : "none",
+			expected.route ? expected.route->name : "none");
+}
+
+static void agrees_with_a_scan(void **state)
+{
+	uint64_t seed = 0x5eed0002;
+
+	(void)state;
+	random_state = seed;
+	for (unsigned round = 0; round < 300; round++) {
+		char *text = NULL;
+		size_t len;
+		FILE *out = open_memstream(&text, &len);
+		unsigned count = 1 + random_below(40);
+		for (unsigned i = 0; i < count; i++)
+			random_route(out, i);
+		fclose(out);
+		struct fixture f = begin(text);
+		for (unsigned i = 0; i < 300; i++)
+			compare(&f, seed, round);
+		end(&f);
+		free(text);
+	}
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(hosts),
+		cmocka_unit_test(paths),
+		cmocka_unit_test(methods),
+		cmocka_unit_test(ipv6_hosts),
+		cmocka_unit_test(no_routes),
+		cmocka_unit_test(a_runaway_regex_does_not_match),
+		cmocka_unit_test(agrees_with_a_scan),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
