@@ -1,20 +1,34 @@
 /*
- * libthrottle: exact, non-locking rate limits in a block of memory.
+ * libthrottle: exact rate limits, shared by any number of threads and processes without a lock.
  *
- *   struct throttle_table          one a program
- *     limit "burst", limit "daily" ...    each a bounded map: caller's hash --> throttle
+ *   a caller's key --throttle_hash--> struct throttle_key
+ *                                          |
+ *   charges { limit, caller, cost }[] -----+--throttle_take(table, ..., now)--> verdict + receipt
+ *                                                     |                                  |
+ *                table: one block of memory, of a     |          refund, settle, charge, |
+ *                size set once, in a file or not <----'          release <---------------'
  *
- *   take(charges, now) --> all admitted, with a receipt each | refused, nothing taken anywhere
- *   release / refund / settle / charge          what becomes known later
+ * The promise. For each ring limit of L per W and each caller, no trailing window of length W holds
+ * more than L admitted, whatever the interleaving of threads, and over crashes, restarts and
+ * changes of limits. When fewer than L were admitted in the trailing window a charge is admitted:
+ * at once with exact slots, at the latest W/slots later with quantised ones.
  *
- * The promise: for a limit of L per W and any caller, no trailing window of length W ever holds
- * more than L admitted, under any interleaving of any number of threads, across restart (with a
- * state folder) and across change of the limit. And the other side: when fewer than L were admitted
- * in the trailing window, a request is admitted (exact), or at the latest W / slots later.
+ * Nothing here waits: a thread that is stopped anywhere in a call holds up nobody else, and every
+ * change is one compare-and-swap on one word of one caller. A process killed at any instant leaves
+ * a valid table; at worst a charge of several limits that it was in the middle of stays charged.
  *
- * No clock, no locks, no log, no global state: the time is passed in, every function may be called
- * from any thread unless it says otherwise, and a thread that is stopped anywhere stops no other.
- * Nothing is allocated but in throttle_open and throttle_configure.
+ * Time is passed in: nanoseconds since 1970. Callers should derive it from the wall clock at start
+ * plus a clock that never steps (CLOCK_BOOTTIME) since, so that it goes on over a restart. The
+ * exact rule for times:
+ *  - A charge is recorded at the later of its `now_ns` and the newest time already recorded for
+ * that caller and limit (outcome.at_ns). The promise holds over recorded times, in whatever order
+ * the threads' different `now_ns` arrive.
+ *  - If every `now_ns` is at most d behind the true time, true windows of W - d hold at most L.
+ *    A limit's `guard_ns` >= d makes that W again; use it for clocks read once a loop turn.
+ *  - A clock that steps back by more than a second stands still for the table until it has caught
+ *    up: nothing is forgiven, retry_after_ns says how long it takes. throttle_rebase (and opening a
+ *    file) ends that: the table's time then goes on from where it was.
+ *  - A step forward is taken for time that passed.
  */
 #ifndef THROTTLE_H
 #define THROTTLE_H
@@ -27,191 +41,263 @@
 extern "C" {
 #endif
 
-/*
- * Time: `now_ns` is nanoseconds since 1970 of a clock that goes on over a restart; best one that is
- * read from the wall once and then advanced by a monotonic clock. When it steps back, a throttle
- * stays at the latest time that it has seen, so a step never admits more; calendar limits need it
- * to be the wall's. Must be at least 2^32 (four seconds) and below 2^62 (the year 2116).
+#define THROTTLE_MAX_CHARGES 16         /* charges in one take */
+#define THROTTLE_NAME_BYTES  64         /* of a limit's name, with its NUL */
+#define THROTTLE_ZONE_BYTES  48         /* of a time zone's name, with its NUL */
+#define THROTTLE_NEVER       UINT64_MAX /* a wait without end: the cost is above the limit */
+#define THROTTLE_EXACT       UINT32_MAX /* slots: as many as the quota, at most 4095 */
+#define THROTTLE_MAX_LIMITS  1024       /* names that one table can ever have known */
+
+/* ---- what a limit is ----------------------------------------------------------------------------
  */
 
 enum throttle_kind {
-	THROTTLE_RING,       /* L in any trailing window W */
-	THROTTLE_GCRA,       /* smooth: one each W / L, `burst` at once */
-	THROTTLE_CALENDAR,   /* L in each hour, day, week or month of a time zone */
-	THROTTLE_CONCURRENCY /* L in flight, until released */
+	THROTTLE_RING,        /* quota per trailing window, the promise above */
+	THROTTLE_GCRA,        /* quota per window, evenly paced, `burst` at once */
+	THROTTLE_CALENDAR,    /* quota per hour, day, week or month of a time zone */
+	THROTTLE_CONCURRENCY, /* quota in flight */
 };
 
-enum throttle_unit {
-	THROTTLE_HOUR,
-	THROTTLE_DAY,
-	THROTTLE_WEEK, /* from Monday */
-	THROTTLE_MONTH
-};
+enum throttle_unit { THROTTLE_REQUESTS, THROTTLE_BYTES };
+enum throttle_period { THROTTLE_HOUR, THROTTLE_DAY, THROTTLE_WEEK, THROTTLE_MONTH };
+enum throttle_mode { THROTTLE_ENFORCE, THROTTLE_SHADOW };
 
-#define THROTTLE_NAME_BYTES 64         /* with the NUL */
-#define THROTTLE_EXACT      UINT32_MAX /* slots: L of them; up to THROTTLE_EXACT_MAX */
-#define THROTTLE_EXACT_MAX  8192       /* the largest L that has a slot for each admission */
-#define THROTTLE_SLOTS_MAX  65536      /* the finest division of a window */
-#define THROTTLE_QUOTA_MAX  ((uint64_t)1 << 50)
-#define THROTTLE_WINDOW_MIN ((uint64_t)1000)                         /* 1 us, in ns */
-#define THROTTLE_WINDOW_MAX ((uint64_t)400 * 24 * 3600 * 1000000000) /* 400 days, in ns */
-#define THROTTLE_CHARGES    16   /* the most charges of one take */
-#define THROTTLE_LIMITS     1024 /* the most limits of one table */
-
+/* All zero but name, quota and window_ns is a valid ring. */
 struct throttle_limit {
-	const char *name; /* what it is found by again after a change or a restart */
+	char name[THROTTLE_NAME_BYTES]; /* what finds its counters again: unique, not empty */
 	enum throttle_kind kind;
-	uint64_t quota;     /* L, at least 1. Above 2^30 costs are rounded up to L / 2^30 */
-	uint64_t window_ns; /* W: ring, gcra */
-	/* ring: 0: as many as keep a caller within 128 bytes: exact while L fits, else divided;
-	 * THROTTLE_EXACT; or how finely the window is divided when L is larger than that. */
-	uint32_t slots;
-	uint64_t burst;          /* gcra: 0 means L */
-	enum throttle_unit unit; /* calendar */
-	const char *time_zone;   /* calendar: IANA name, or a TZif file's path; NULL is UTC */
-	uint32_t ban_count;      /* refused that often ... 0: never; up to 16383 */
-	uint64_t ban_per_ns;     /* ... in that time from the first on ... */
-	uint64_t ban_for_ns;     /* ... refused outright for so long */
-	bool count_refused;      /* refused requests are charged too */
+	enum throttle_unit unit;
+	uint64_t quota;     /* L, at least 1 */
+	uint64_t window_ns; /* W of ring and gcra: 1 ms to 400 days */
+	uint64_t guard_ns;  /* ring: added to W when judging, see "The exact rule" */
+	uint32_t slots; /* ring: 0 = as many as fit in 128 bytes a caller, N = N, or THROTTLE_EXACT.
+			   A quota up to the slots is exact whatever this says. */
+	uint64_t burst; /* gcra: how much at once; 0 = 1 */
+	enum throttle_period period;    /* calendar */
+	char zone[THROTTLE_ZONE_BYTES]; /* calendar: IANA name; "" = UTC */
+	enum throttle_mode mode;        /* shadow: judged and counted, never refuses */
+	bool count_refused;             /* ring: what it refused counts, too */
+	uint64_t delay_max_ns; /* on_exceed = delay: wait at most so long; 0 = refuse at once */
+	uint32_t ban_count;    /* refused so often (1 to 4095) ...; 0 = no ban */
+	uint64_t ban_per_ns;   /* ... within this ... */
+	uint64_t ban_for_ns;   /* ... is refused outright for this long */
 };
 
+/* 0, or -1 with a sentence in `why` (never NULL; `why_bytes` of it) saying what is wrong. */
+int throttle_limit_check(const struct throttle_limit *limit, char *why, size_t why_bytes);
+
+/* Bytes that one caller of this limit takes up in the table, its share of the index included. */
+size_t throttle_limit_bytes(const struct throttle_limit *limit);
+
+/* ---- who is charged -----------------------------------------------------------------------------
+ */
+
+/* 128 bits. Only equality matters; all values are valid. */
+struct throttle_key {
+	uint64_t hi, lo;
+};
+
+/* The secret of a table's keys: SipHash-2-4 with 128 bits of output. It lives in the table (and its
+ * file), so that callers are found again after a restart. */
 struct throttle_seed {
-	uint64_t word[2];
+	uint64_t k0, k1;
 };
 
-struct throttle_options {
-	const char *folder;               /* where the state is kept; NULL: memory only */
-	uint64_t capacity;                /* callers for each limit, at least 1 */
-	const struct throttle_seed *seed; /* NULL: the folder's, else random */
-};
+/* One string. Not the same as a key of one part. */
+struct throttle_key throttle_hash(const struct throttle_seed *seed, const void *data, size_t bytes);
 
-/* Why open or configure failed; errno is set too. What was set aside is no failure: `warning` then
- * says what, and may be set on success. */
-struct throttle_error {
-	char text[256];
-	char warning[256];
+/* Keys of several parts, without joining them: ("ab", "c") and ("a", "bc") differ. `domain` (a
+ * limit's or key expression's number, say) keeps apart what must not meet. */
+struct throttle_hasher {
+	uint64_t v[4], tail;
+	uint64_t length;
 };
+void throttle_hash_begin(
+	struct throttle_hasher *h, const struct throttle_seed *seed, uint64_t domain);
+void throttle_hash_part(struct throttle_hasher *h, const void *data, size_t bytes);
+struct throttle_key throttle_hash_end(struct throttle_hasher *h);
 
+/* ---- the table ----------------------------------------------------------------------------------
+ */
+
+/*
+ * All limits' throttles, each limit with room for `callers`. A caller new to a full bucket of the
+ * table shares its bucket's one overflow throttle; what is forgotten is only ever a throttle whose
+ * window is empty.
+ *
+ * Limits are known by number, given to a name when it is first seen by this handle and kept for the
+ * handle's life, also while throttle_table_apply changes the limit behind it.
+ */
 struct throttle_table;
 
-/*
- * Opens a table with these limits. With a folder, each limit's state is a file there, mapped: it is
- * found again after a crash. A file of another version, machine, size, seed or with garbage in it
- * is renamed to *.aside, with a warning, and one for a limit that changed is converted. NULL on
- * failure: EINVAL (a limit's values; `error` says which), ENOMEM, or what the file system said.
- */
-struct throttle_table *throttle_open(const struct throttle_options *options,
-	const struct throttle_limit *limits, size_t count, uint64_t now_ns,
-	struct throttle_error *error);
-
-/*
- * Changes the limits while others go on using the table. Limits are matched by name; what was
- * admitted under the old form counts under the new one, on the safe side where the two differ.
- * Indices of names that stay do not change; a name that is gone can still be charged until
- * throttle_reclaim. On failure (-1, errno, `error`) nothing has changed. Not to be called by two
- * threads at once.
- */
-int throttle_configure(struct throttle_table *table, const struct throttle_limit *limits,
-	size_t count, uint64_t now_ns, struct throttle_error *error);
-
-/* Gives back the memory of earlier forms of limits. To be called when every thread that was inside
- * of one of these functions at the last throttle_configure has left it, and nobody uses the indices
- * of names that are gone any more. Without it they are kept until throttle_close. */
-void throttle_reclaim(struct throttle_table *table);
-
-/* Nobody may use the table any more. The folder's files stay. NULL is fine. */
-void throttle_close(struct throttle_table *table);
-
-/* The index of a limit by its name, for charges; -1: no such. */
-int throttle_find(const struct throttle_table *table, const char *name);
-
-/* The seed of throttle_hash. It is kept in the folder, so that callers are found again. */
-struct throttle_seed throttle_seed(const struct throttle_table *table);
-
-struct throttle_caller {
-	uint64_t word[2];
+struct throttle_table_options {
+	const char *folder; /* the file's, which must exist; NULL: memory only */
+	uint64_t callers;   /* capacity for each limit; at least 3840 are made room for */
+	uint64_t now_ns;
+	bool memory_if_unwritable;        /* go on without a file when the folder can't be used */
+	const struct throttle_seed *seed; /* for tests; NULL: random */
 };
 
-/* SipHash-2-4 with 128 bits of result: a caller by its key. */
-struct throttle_caller throttle_hash(
-	const struct throttle_seed *seed, const void *bytes, size_t count);
+/* What opening found and did, for the log. */
+enum throttle_found {
+	THROTTLE_FOUND_NONE,      /* a new table */
+	THROTTLE_FOUND_TABLE,     /* counters go on where they stood */
+	THROTTLE_FOUND_SET_ASIDE, /* the file was of no use; it is now `*.set-aside` */
+	THROTTLE_FOUND_UNUSABLE,  /* the folder can't be used: memory only, or not opened */
+};
+
+struct throttle_report {
+	enum throttle_found found;
+	char text[256]; /* one sentence, never empty */
+};
+
+/*
+ * Opens, or makes, the table for these limits. Two processes may have one folder's table open at a
+ * time (an upgrade) as long as their limits are the same.
+ * NULL with errno: EINVAL (a limit is wrong or named twice, report says which), ENOMEM, or with a
+ * folder that can't be used and !memory_if_unwritable its reason (EACCES, ENOSPC, ...).
+ * `report` may be NULL.
+ */
+struct throttle_table *throttle_table_open(const struct throttle_table_options *options,
+	const struct throttle_limit *limits, size_t count, struct throttle_report *report);
+
+/* No other thread may be in a call. The file stays. NULL is let be. */
+void throttle_table_close(struct throttle_table *table);
+
+/*
+ * Changes limits (and capacity; 0: as before) while other threads go on taking. Limits are matched
+ * by name; what was admitted under the old one still counts under the new, as far back as the old
+ * one remembered. One caller at a time is moved, by whoever comes first. Only one thread may apply.
+ * 0, or -1 with errno as throttle_table_open has it, and nothing changed.
+ */
+int throttle_table_apply(struct throttle_table *table, const struct throttle_limit *limits,
+	size_t count, uint64_t callers, uint64_t now_ns, struct throttle_report *report);
+
+/* Frees what apply has left behind. To be called when every thread that was in a call during the
+ * last apply has left it (a loop turn later, say). */
+void throttle_table_collect(struct throttle_table *table);
+
+/* The number of a limit, or -1. */
+int throttle_table_find(const struct throttle_table *table, const char *name);
+
+const struct throttle_seed *throttle_table_seed(const struct throttle_table *table);
+
+/* Says that the clock was set back on purpose: time goes on from the newest the table has seen. No
+ * other thread may be in a call with a time from before the step. */
+void throttle_rebase(struct throttle_table *table, uint64_t now_ns);
+
+/* ---- verdicts -----------------------------------------------------------------------------------
+ */
 
 struct throttle_charge {
-	uint32_t limit; /* index: throttle_find */
-	struct throttle_caller caller;
-	uint64_t cost; /* usually 1; 0 asks only whether debt or a ban stands against it */
+	uint32_t limit; /* from throttle_table_find */
+	struct throttle_key caller;
+	uint64_t cost; /* requests or bytes; 0 asks only whether anything is free */
+};
+
+struct throttle_outcome {
+	uint64_t quota;
+	uint64_t remaining; /* after this charge, if it was admitted */
+	uint64_t more_ns;   /* until something of what is used is free again; 0: nothing used */
+	uint64_t reset_ns;  /* until all of it is free again */
+	uint64_t retry_after_ns; /* when violated: until this cost fits, exact; THROTTLE_NEVER */
+	uint64_t at_ns;          /* the time it was recorded at */
+	bool violated;
+	bool shadow;   /* of a limit in shadow mode: a violation refused nothing */
+	bool banned;   /* violated because of a ban */
+	bool overflow; /* judged by an overflow throttle */
+	bool absent;   /* the table has no such limit (any more): not judged */
 };
 
 struct throttle_verdict {
-	uint64_t remaining; /* after this request, or now when it is refused */
-	uint64_t reset_ns;  /* until the next of what was taken is free again; 0: none is taken */
-	uint64_t retry_after_ns; /* 0: not violated; else when this cost fits; UINT64_MAX: never
-				    (cost over L), or unknown (concurrency) */
-	bool violated;
-	bool banned;
-	bool overflow; /* the table is full here: judged together with other newcomers */
+	bool admitted;
+	bool delay; /* refused, but every violated limit allows to wait for retry_after_ns */
+	uint32_t count, violated, shadowed;
+	uint64_t retry_after_ns; /* the latest of the violated */
+	struct throttle_outcome outcome[THROTTLE_MAX_CHARGES];
 };
 
-/* What was taken. Plain memory of the caller's, all zeroes stands for nothing. It is spent by
- * refund, settle or release; a receipt that is used for none of them need not be given back, but
- * for concurrency. It stays valid across throttle_configure. */
-#define THROTTLE_RECEIPT_WORDS 8
+/* What was taken, of one admitted take: plain memory of the caller's, all zero is "nothing". It
+ * outlives changes of limits, and is good for as long as the handle is open. */
+struct throttle_held {
+	uint32_t limit;
+	uint32_t flags;
+	struct throttle_key caller;
+	uint64_t cost;
+	uint64_t at_ns;
+};
+
 struct throttle_receipt {
-	uint64_t word[THROTTLE_RECEIPT_WORDS];
+	uint32_t count;
+	struct throttle_held held[THROTTLE_MAX_CHARGES];
 };
 
 /*
- * Takes all charges or none; true: taken. `verdicts` has `count` elements, all are set; `receipts`
- * may be NULL, and is zeroed on refusal. At most THROTTLE_CHARGES. A refused request is told by
- * every limit that it violated, each with its time. When threads race for the last of several
- * limits, one may be refused because of another that was taken back an instant later.
+ * Takes all charges or none. 0, or EINVAL when count is above THROTTLE_MAX_CHARGES.
+ * A refusal in a steady state writes nothing (with count_refused or a ban it must). When threads
+ * race for the last of several limits, one of them gets it all; another may be refused by what is
+ * given back the moment after. `receipt` may be NULL when nothing will be given back.
  */
-bool throttle_take(struct throttle_table *table, const struct throttle_charge *charges,
-	size_t count, uint64_t now_ns, struct throttle_verdict *verdicts,
-	struct throttle_receipt *receipts);
+int throttle_take(struct throttle_table *table, const struct throttle_charge *charges, size_t count,
+	uint64_t now_ns, struct throttle_verdict *verdict, struct throttle_receipt *receipt);
 
-/* What throttle_take would say. Writes nothing; `remaining` is before the cost. */
-bool throttle_peek(const struct throttle_table *table, const struct throttle_charge *charges,
-	size_t count, uint64_t now_ns, struct throttle_verdict *verdicts);
+/* The same verdict, taking nothing and counting no refusal. */
+int throttle_peek(struct throttle_table *table, const struct throttle_charge *charges, size_t count,
+	uint64_t now_ns, struct throttle_verdict *verdict);
 
-/* Gives back what the receipt took, as if it had not been, and zeroes it. What has left the window
- * meanwhile is not given back again. For a concurrency limit it is throttle_release. */
-void throttle_refund(
+/* Brings the caller's memory near, before a take that is to come soon. */
+void throttle_prefetch(struct throttle_table *table, uint32_t limit, struct throttle_key caller);
+
+/* ---- afterwards: each works on the i-th of a receipt, or does nothing when it holds none
+ * --------- */
+
+/* Gives all of it back, as if never taken (also to concurrency). */
+void throttle_refund(struct throttle_table *table, struct throttle_receipt *receipt, uint32_t i,
+	uint64_t now_ns);
+
+/* The true cost is known: the difference is given back, or charged whether it fits or not. Not for
+ * concurrency. */
+void throttle_settle(struct throttle_table *table, struct throttle_receipt *receipt, uint32_t i,
+	uint64_t cost, uint64_t now_ns);
+
+/* More of it is used up (bytes that passed): charged whether it fits or not, a debt that the next
+ * verdicts wait for. */
+void throttle_charge(struct throttle_table *table, struct throttle_receipt *receipt, uint32_t i,
+	uint64_t cost, uint64_t now_ns);
+
+/* The exchange has ended: concurrency is given back, all else stays taken; the receipt is zeroed.
+ * To be called exactly once however the exchange ended; a receipt of a zeroed memory is let be. */
+void throttle_release(
 	struct throttle_table *table, struct throttle_receipt *receipt, uint64_t now_ns);
 
-/* The true cost is known: gives back what was too much, or charges what is missing as debt. Zeroes
- * the receipt. Nothing for concurrency. */
-void throttle_settle(struct throttle_table *table, struct throttle_receipt *receipt,
-	uint64_t true_cost, uint64_t now_ns);
+/* Gives everything back and zeroes the receipt: the request was never forwarded. */
+void throttle_refund_all(
+	struct throttle_table *table, struct throttle_receipt *receipt, uint64_t now_ns);
 
-/* Concurrency: no longer in flight. Zeroes the receipt. Does nothing for receipts of other kinds.
+/* ---- looking and counting -----------------------------------------------------------------------
  */
-void throttle_release(struct throttle_table *table, struct throttle_receipt *receipt);
 
-/* Charges what has already passed (bytes of a body), over the limit if need be: the debt stands
- * against the next verdicts. */
-void throttle_charge(
-	struct throttle_table *table, const struct throttle_charge *charge, uint64_t now_ns);
+/* What a caller of a limit has used up, nothing taken. false: it has used nothing (no throttle), or
+ * there's no such limit. */
+bool throttle_explain(struct throttle_table *table, uint32_t limit, struct throttle_key caller,
+	uint64_t now_ns, struct throttle_outcome *outcome);
 
-/* Forgets a caller's admissions and ban. An operator's act: it forgives. True: it was known. */
+/* Forgets what a caller has used up of a limit, and its ban (not what is in flight). false: there
+ * was nothing. */
 bool throttle_reset(
-	struct throttle_table *table, uint32_t limit, const struct throttle_caller *caller);
+	struct throttle_table *table, uint32_t limit, struct throttle_key caller, uint64_t now_ns);
 
-/* Of one limit, since open. Sums of counters that are not read at one instant. */
-struct throttle_counts {
-	uint64_t capacity;     /* callers that have room */
-	uint64_t callers;      /* rooms in use, those with an empty window among them */
-	uint64_t evicted;      /* rooms taken over from a caller whose window was empty */
-	uint64_t overflowed;   /* charges that shared an overflow throttle */
-	uint64_t bytes;        /* mapped */
-	uint32_t caller_bytes; /* for each caller */
-	uint32_t slots;        /* the division in use; the quota when exact; 0: not a ring */
-	bool exact;
-	bool stored; /* in a file */
+struct throttle_counters {
+	uint64_t capacity;   /* callers */
+	uint64_t entries;    /* callers there are throttles for, empty ones included */
+	uint64_t evicted;    /* empty throttles that were given to another caller */
+	uint64_t overflowed; /* charges judged by an overflow throttle */
+	uint64_t bytes;      /* of the table, all of this limit */
 };
 
-bool throttle_counts(
-	const struct throttle_table *table, uint32_t limit, struct throttle_counts *counts);
+/* 0, or -1 when there's no such limit. Sums that other threads are adding to. */
+int throttle_table_counters(
+	const struct throttle_table *table, uint32_t limit, struct throttle_counters *counters);
 
 #ifdef __cplusplus
 }
