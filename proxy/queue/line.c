@@ -29,10 +29,8 @@ static void insert(struct run_queue *run_queue, struct session *session, enum li
 	if (place == LINE_OLD)
 		session->seq = at_head ? run_queue->head_seq : ++run_queue->tail_seq;
 	run_queue->lined++;
-	if (run_queue->busy_since_ns == 0) {
+	if (run_queue->busy_since_ns == 0)
 		run_queue->busy_since_ns = now_ns;
-		drain_start(&run_queue->drain, now_ns);
-	}
 }
 
 static void unlink_session(struct run_queue *run_queue, struct session *session)

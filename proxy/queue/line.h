@@ -17,7 +17,7 @@ struct line_list {
 	struct session *head, *tail;
 };
 
-/* Counts what drains in windows of DRAIN_WINDOW_NS; lock-free, approximate by design. */
+/* Counts what drains in windows, from when something waits; lock-free, approximate by design. */
 struct drain {
 	_Atomic uint64_t since_ns, count, gap_ns;
 };
@@ -102,7 +102,7 @@ bool line_return_place(
 	struct run_queue *run_queue, uint64_t latency_ns, bool failed, uint64_t now_ns);
 
 /* Queued tickets for this upstream: more, or fewer (dispatched or not). */
-void line_note_waiting(struct run_queue *run_queue);
+void line_note_waiting(struct run_queue *run_queue, uint64_t now_ns);
 void line_note_gone(struct run_queue *run_queue, uint64_t now_ns);
 
 /* Drops a reference taken by queue_expire, or the owner's. */

@@ -190,7 +190,7 @@ static enum queue_verdict enqueue(struct queue *queue, const struct queue_policy
 	}
 	ticket->session = session;
 	session_append(session, ticket);
-	line_note_waiting(ticket->run_queue);
+	line_note_waiting(ticket->run_queue, now_ns);
 	shard->counts.queued++;
 	shard->counts.queued_bytes += ticket->bytes;
 	shard->counts.waited++;

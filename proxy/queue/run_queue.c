@@ -116,9 +116,10 @@ void run_queue_destroy(struct run_queue *run_queue)
 
 /* The two counts below are gauges; they publish nothing, so relaxed. */
 
-void line_note_waiting(struct run_queue *run_queue)
+void line_note_waiting(struct run_queue *run_queue, uint64_t now_ns)
 {
-	atomic_fetch_add_explicit(&run_queue->waiting, 1, memory_order_relaxed);
+	if (atomic_fetch_add_explicit(&run_queue->waiting, 1, memory_order_relaxed) == 0)
+		drain_start(&run_queue->drain, now_ns);
 }
 
 void line_note_gone(struct run_queue *run_queue, uint64_t now_ns)

@@ -197,52 +197,6 @@ static void a_lone_session_is_drained_in_one_go(void **state)
 	close_fixture(fixture);
 }
 
-/* One client has 10,000 waiting, 50 come with one each: how many exchanges go before each of them,
- * in turns and first come first served. */
-static void newcomers_do_not_wait_for_the_crowd(void **state)
-{
-	enum { CROWD = 10000, SINGLES = 50 };
-	struct job *crowd = test_calloc(CROWD + SINGLES, sizeof(*crowd)), *job;
-	struct world world;
-	unsigned position = 0, worst = 0, sum = 0, seen = 0;
-
-	(void)state;
-	world_open_with(&world, QUEUE_STRICT, NULL, &(struct run_queue_config){.max_in_flight = 1});
-	for (unsigned i = 0; i < CROWD; i++) {
-		job_init(&crowd[i], 0, i, 'w');
-		assert_int_equal(world_enter(&world, &crowd[i]), i == 0 ? QUEUE_GO : QUEUE_WAIT);
-	}
-	/* let the crowd be in the middle of a turn */
-	job = &crowd[0];
-	for (unsigned i = 0; i < 15; i++) {
-		world_done(&world, job);
-		job = world_next(&world);
-	}
-	for (unsigned i = CROWD; i < CROWD + SINGLES; i++) {
-		job_init(&crowd[i], i, i, 'w');
-		assert_int_equal(world_enter(&world, &crowd[i]), QUEUE_WAIT);
-	}
-	while (job != NULL) {
-		if (job->client == 0) {
-			position++;
-		} else {
-			seen++;
-			sum += position;
-			worst = position > worst ? position : worst;
-		}
-		world_done(&world, job);
-		job = world_next(&world);
-	}
-	assert_int_equal(seen, SINGLES);
-	printf("# exchanges of the crowd before a single: in turns mean %.1f worst %u; "
-	       "first come first served %u\n",
-		(double)sum / SINGLES, worst, CROWD - 15);
-	/* the one in flight, and one of the crowd after each quantum of newcomers */
-	assert_true(worst <= 1 + SINGLES / 10);
-	world_close(&world);
-	test_free(crowd);
-}
-
 /* Newcomers without end do not starve who is in the circle: one of quantum + 1 is theirs. */
 static void newcomers_starve_nobody(void **state)
 {
@@ -461,6 +415,27 @@ static void retry_after_follows_the_drain_rate(void **state)
 	close_fixture(fixture);
 }
 
+/* Without a bound tickets wait for their own session only, and that drains at a rate, too. */
+static void retry_after_without_a_bound(void **state)
+{
+	struct fixture *fixture = open_fixture(QUEUE_STRICT, NULL);
+	struct world *world = &fixture->world;
+	struct job *job;
+	unsigned went[3];
+
+	(void)state;
+	world->now_ns += 3600 * SEC; /* long before anything waits */
+	job = enter(fixture, 1, 1, 'r', 1, QUEUE_GO);
+	enter(fixture, 1, 100, 'r', 1, QUEUE_WAIT);
+	for (unsigned i = 0; i < 90; i++) {
+		world->now_ns += 30 * MS;
+		job = run(fixture, job, 1, went, 3);
+	}
+	assert_in_range(run_queue_retry_after_ms(world->upstream), 250, 350);
+	finish(fixture, job);
+	close_fixture(fixture);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -470,7 +445,6 @@ int main(void)
 		cmocka_unit_test(turns_follow_weights),
 		cmocka_unit_test(idle_shares_are_used),
 		cmocka_unit_test(a_lone_session_is_drained_in_one_go),
-		cmocka_unit_test(newcomers_do_not_wait_for_the_crowd),
 		cmocka_unit_test(newcomers_starve_nobody),
 		cmocka_unit_test(coming_back_is_not_new),
 		cmocka_unit_test(reload_changes_the_bound),
@@ -478,6 +452,7 @@ int main(void)
 		cmocka_unit_test(leavers_are_not_charged),
 		cmocka_unit_test(overload_sheds_who_waited_too_long),
 		cmocka_unit_test(retry_after_follows_the_drain_rate),
+		cmocka_unit_test(retry_after_without_a_bound),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -65,7 +65,10 @@ struct arena {
 	bool closing, eager;
 	_Atomic unsigned in_flight, running;
 	_Atomic uint64_t over_limit;
+	uint64_t paced_ns, charged; /* guarded by the run queue's lock, as pace is called with it */
 };
+
+#define PACE_NS 20000 /* one each 20 us */
 
 static uint64_t now(void)
 {
@@ -85,6 +88,17 @@ static void on_dispatch(void *ctx, unsigned index, struct ticket *ticket)
 	*worker->tail = ticket;
 	worker->tail = &ticket->mail_next;
 	pthread_mutex_unlock(&worker->mutex);
+}
+
+static uint64_t pace(void *ctx, uint64_t now_ns)
+{
+	struct arena *arena = ctx;
+
+	if (now_ns < arena->paced_ns + PACE_NS)
+		return arena->paced_ns + PACE_NS - now_ns;
+	arena->paced_ns = now_ns;
+	arena->charged++;
+	return 0;
 }
 
 static unsigned pick(struct worker *worker, unsigned below)
@@ -295,7 +309,7 @@ static void judge(const struct client *client)
 	}
 }
 
-enum { CLOSING = 1, EAGER = 2 };
+enum { CLOSING = 1, EAGER = 2, PACED = 4 };
 
 static void run(const char *name, enum queue_ordering ordering, unsigned limit, unsigned how)
 {
@@ -307,6 +321,8 @@ static void run(const char *name, enum queue_ordering ordering, unsigned limit, 
 	uint64_t went = 0, waited = 0, refused = 0;
 
 	arena->exchanges = exchanges != NULL ? (unsigned)strtoul(exchanges, NULL, 10) : 10000;
+	if ((how & PACED) != 0)
+		arena->exchanges /= 4;
 	arena->limit = limit;
 	arena->closing = closing;
 	arena->eager = (how & EAGER) != 0;
@@ -318,7 +334,9 @@ static void run(const char *name, enum queue_ordering ordering, unsigned limit, 
 	arena->queue = queue_create(&(struct queue_config){
 		.shards = 2, .callbacks = {.ctx = arena, .dispatch = on_dispatch}});
 	arena->upstream =
-		run_queue_create(arena->queue, &(struct run_queue_config){.max_in_flight = limit});
+		run_queue_create(arena->queue, &(struct run_queue_config){.max_in_flight = limit,
+						       .pace = (how & PACED) != 0 ? pace : NULL,
+						       .pace_ctx = arena});
 	atomic_store(&arena->running, WORKERS);
 	for (unsigned i = 0; i < CLIENTS; i++) {
 		pthread_mutex_init(&arena->client[i].mutex, NULL);
@@ -393,6 +411,13 @@ static void closed_while_at_work(void **state)
 	run("sessions closed", QUEUE_WRITES, 5, CLOSING);
 }
 
+/* Nobody but the timer thread lets the next one go when pace has said wait. */
+static void paced_over_four_workers(void **state)
+{
+	(void)state;
+	run("paced", QUEUE_WRITES, 0, PACED);
+}
+
 static void idle_sessions_rolled_as_requests_come(void **state)
 {
 	(void)state;
@@ -407,6 +432,7 @@ int main(void)
 		cmocka_unit_test(strict_over_four_workers),
 		cmocka_unit_test(strict_within_a_bound),
 		cmocka_unit_test(closed_while_at_work),
+		cmocka_unit_test(paced_over_four_workers),
 		cmocka_unit_test(idle_sessions_rolled_as_requests_come),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
