@@ -338,7 +338,7 @@ static uint64_t number(const char *name, uint64_t otherwise)
 static void reads_observe_the_last_write_before_them(void **state)
 {
 	struct schedule *schedule = test_calloc(1, sizeof(*schedule));
-	uint64_t seed = number("QUEUE_SEED", 1), schedules = number("QUEUE_SCHEDULES", 4000);
+	uint64_t seed = number("QUEUE_SEED", 1), schedules = number("QUEUE_SCHEDULES", 1000);
 	uint64_t exchanges = 0;
 
 	(void)state;
