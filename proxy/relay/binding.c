@@ -1,0 +1,257 @@
+/* Opening listening sockets: by address, or as systemd handed them in. See relay/listener.h. */
+#include <errno.h>
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "base/log.h"
+#include "relay/listener.h"
+#include "relay/relay.h"
+
+#define SYSTEMD_FIRST_FD 3 /* sd_listen_fds(3) */
+
+static bool set_options(int fd, const struct conf_listener *conf, const struct sockaddr *address)
+{
+	int one = 1, v6only = conf->v6only;
+
+	if (address->sa_family == AF_UNIX)
+		return true;
+	/* A listener that restarts must not wait for old connections; SO_REUSEPORT gives each
+	 * worker a backlog of its own. */
+	if (setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one)) != 0 ||
+		setsockopt(fd, SOL_SOCKET, SO_REUSEPORT, &one, sizeof(one)) != 0)
+		return false;
+	/* Inherited by what is accepted, which saves a call a connection. */
+	if (setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one)) != 0)
+		return false;
+	return address->sa_family != AF_INET6 ||
+	       setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &v6only, sizeof(v6only)) == 0;
+}
+
+/* A socket file that nobody answers on is left over from a crash: it may be replaced. */
+static void remove_stale(const char *path, const struct sockaddr *address, socklen_t len)
+{
+	struct stat status;
+	int fd;
+
+	if (lstat(path, &status) != 0 || !S_ISSOCK(status.st_mode))
+		return;
+	fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	if (fd < 0)
+		return;
+	if (connect(fd, address, len) != 0 && errno == ECONNREFUSED)
+		unlink(path);
+	close(fd);
+}
+
+static int open_socket(const struct conf_listener *conf, const struct conf_address *bind_address)
+{
+	const struct sockaddr *address = (const struct sockaddr *)&bind_address->socket;
+	int fd = socket(address->sa_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+
+	if (fd < 0)
+		return -1;
+	if (set_options(fd, conf, address) && bind(fd, address, bind_address->socket_len) == 0 &&
+		listen(fd, (int)conf->backlog) == 0)
+		return fd;
+	int error = errno;
+	close(fd);
+	errno = error;
+	return -1;
+}
+
+/* `systemd:NAME` or `systemd:` for the first: LISTEN_FDS sockets, named by LISTEN_FDNAMES. */
+static int systemd_socket(const char *name)
+{
+	const char *pid = getenv("LISTEN_PID"), *count_text = getenv("LISTEN_FDS");
+	const char *names = getenv("LISTEN_FDNAMES");
+	int count = count_text ? atoi(count_text) : 0;
+
+	errno = ENOENT;
+	if (count <= 0 || (pid && atoi(pid) != (int)getpid()))
+		return -1;
+	for (int i = 0; i < count; i++) {
+		size_t len = names ? strcspn(names, ":") : 0;
+		bool fits = name[0] == '\0' ||
+			    (names && strlen(name) == len && strncmp(names, name, len) == 0);
+		if (fits) {
+			int fd = fcntl(SYSTEMD_FIRST_FD + i, F_DUPFD_CLOEXEC, 16);
+			if (fd >= 0)
+				fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK);
+			return fd;
+		}
+		if (names)
+			names += names[len] == ':' ? len + 1 : len;
+	}
+	return -1;
+}
+
+static bool open_all(struct binding *binding, const struct conf_listener *conf,
+	const struct conf_address *address)
+{
+	bool is_systemd = strncmp(address->text, "systemd:", 8) == 0;
+	bool is_unix = !is_systemd && address->kind == CONF_ADDRESS_UNIX;
+
+	if (is_unix) {
+		remove_stale(address->host, (const struct sockaddr *)&address->socket,
+			address->socket_len);
+	}
+	for (unsigned i = 0; i < binding->workers; i++) {
+		if (i > 0 && (is_unix || is_systemd))
+			binding->sockets[i] = fcntl(binding->sockets[0], F_DUPFD_CLOEXEC, 0);
+		else if (is_systemd)
+			binding->sockets[i] = systemd_socket(address->text + 8);
+		else
+			binding->sockets[i] = open_socket(conf, address);
+		if (binding->sockets[i] < 0)
+			return false;
+	}
+	if (is_unix)
+		binding->unix_path = strdup(address->host);
+	return true;
+}
+
+static void close_sockets(struct binding *binding)
+{
+	for (unsigned i = 0; i < binding->workers; i++) {
+		if (binding->sockets[i] >= 0)
+			close(binding->sockets[i]);
+		binding->sockets[i] = -1;
+	}
+}
+
+static void binding_free(struct binding *binding)
+{
+	if (!binding)
+		return;
+	if (binding->sockets)
+		close_sockets(binding);
+	if (binding->unix_path)
+		unlink(binding->unix_path);
+	free(binding->unix_path);
+	free(binding->sockets);
+	free(binding->text);
+	free(binding);
+}
+
+static struct connection_bound *bound_for(struct relay *relay, const char *name)
+{
+	struct connection_bound *bound;
+
+	for (bound = relay->bounds; bound; bound = bound->next) {
+		if (strcmp(bound->name, name) == 0)
+			return bound;
+	}
+	bound = calloc(1, sizeof(*bound));
+	if (!bound || !(bound->name = strdup(name))) {
+		free(bound);
+		return NULL;
+	}
+	bound->next = relay->bounds;
+	relay->bounds = bound;
+	return bound;
+}
+
+static struct binding *find(const struct relay *relay, const char *text)
+{
+	for (struct binding *binding = relay->bindings; binding; binding = binding->next) {
+		if (!binding->closed && strcmp(binding->text, text) == 0)
+			return binding;
+	}
+	return NULL;
+}
+
+static bool open_one(struct relay *relay, const struct conf *conf,
+	const struct conf_listener *listener, const struct conf_address *address)
+{
+	struct binding *binding = calloc(1, sizeof(*binding));
+
+	errno = ENOMEM;
+	if (!binding)
+		return false;
+	binding->workers = relay->worker_count;
+	binding->text = strdup(address->text);
+	binding->sockets = malloc(binding->workers * sizeof(int));
+	binding->bound = bound_for(relay, listener->name);
+	if (!binding->text || !binding->sockets || !binding->bound)
+		goto failed;
+	for (unsigned i = 0; i < binding->workers; i++)
+		binding->sockets[i] = -1;
+	if (!open_all(binding, listener, address))
+		goto failed;
+	binding->next = relay->bindings;
+	relay->bindings = binding;
+	return true;
+failed:
+	log_error("%s:%u: listener %s: can't listen on %s: %s", conf->path, listener->line,
+		listener->name, address->text, strerror(errno));
+	binding_free(binding);
+	return false;
+}
+
+bool bindings_open(struct relay *relay, const struct conf *conf)
+{
+	struct binding *before = relay->bindings;
+	bool all = true;
+
+	pthread_mutex_lock(&relay->bindings_lock);
+	for (size_t i = 0; i < conf->listener_count; i++) {
+		const struct conf_listener *listener = &conf->listeners[i];
+		for (size_t j = 0; j < listener->bind_count; j++) {
+			const struct conf_address *address = &listener->binds[j];
+			if (!find(relay, address->text))
+				all &= open_one(relay, conf, listener, address);
+		}
+	}
+	while (!all && relay->bindings != before) {
+		struct binding *opened = relay->bindings;
+		relay->bindings = opened->next;
+		binding_free(opened);
+	}
+	pthread_mutex_unlock(&relay->bindings_lock);
+	return all;
+}
+
+static bool is_bound(const struct conf *conf, const char *text)
+{
+	for (size_t i = 0; i < conf->listener_count; i++) {
+		for (size_t j = 0; j < conf->listeners[i].bind_count; j++) {
+			if (strcmp(conf->listeners[i].binds[j].text, text) == 0)
+				return true;
+		}
+	}
+	return false;
+}
+
+void bindings_close_others(struct relay *relay, const struct conf *conf)
+{
+	pthread_mutex_lock(&relay->bindings_lock);
+	for (struct binding *binding = relay->bindings; binding; binding = binding->next) {
+		if (!binding->closed && !is_bound(conf, binding->text)) {
+			binding->closed = true;
+			close_sockets(binding);
+		}
+	}
+	pthread_mutex_unlock(&relay->bindings_lock);
+}
+
+void bindings_free(struct relay *relay)
+{
+	while (relay->bindings) {
+		struct binding *binding = relay->bindings;
+		relay->bindings = binding->next;
+		binding_free(binding);
+	}
+	while (relay->bounds) {
+		struct connection_bound *bound = relay->bounds;
+		relay->bounds = bound->next;
+		free(bound->name);
+		free(bound);
+	}
+}

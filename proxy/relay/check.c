@@ -1,0 +1,235 @@
+#include "relay/check.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "base/deadline.h"
+#include "base/clock.h"
+#include "base/log.h"
+
+#define FAILS_TO_LEAVE_OUT 2
+#define ANSWER_BYTES       64
+
+/* One server's probe: a connection of its own each time, so that it sees what a new client sees. */
+struct check {
+	struct check *next;
+	struct checks *checks;
+	struct server *server;
+	struct deadline deadline; /* of the probe, or until the next */
+	struct event *event;
+	int fd;
+	bool sent;
+	char answer[ANSWER_BYTES];
+	size_t answer_len;
+	unsigned fails;
+};
+
+struct checks {
+	struct event_base *base;
+	struct site *site;
+	struct check *first;
+};
+
+struct checks *checks_new(struct event_base *base)
+{
+	struct checks *checks = calloc(1, sizeof(*checks));
+
+	if (checks)
+		checks->base = base;
+	return checks;
+}
+
+static void end_probe(struct check *check)
+{
+	if (check->event)
+		event_free(check->event);
+	check->event = NULL;
+	if (check->fd >= 0)
+		close(check->fd);
+	check->fd = -1;
+}
+
+static void judge(struct check *check, const char *why)
+{
+	struct server *server = check->server;
+	const struct conf_upstream *conf = server->upstream->conf;
+	uint64_t now_ms = clock_monotonic_ms();
+	bool was_out = atomic_load_explicit(&server->unhealthy, memory_order_relaxed);
+
+	end_probe(check);
+	check->fails = why ? check->fails + 1 : 0;
+	bool out = why && (was_out || check->fails >= FAILS_TO_LEAVE_OUT);
+	if (out != was_out) {
+		/* relaxed: a hint for who picks a server */
+		atomic_store_explicit(&server->unhealthy, out, memory_order_relaxed);
+		if (out)
+			log_warn("upstream %s: server %s is unhealthy: %s", conf->name,
+				server->conf->address.text, why);
+		else
+			log_info("upstream %s: server %s is healthy again", conf->name,
+				server->conf->address.text);
+	}
+	if (!why)
+		server_succeeded(server);
+	deadline_set(&check->deadline, now_ms + conf->health_interval_ms, now_ms);
+}
+
+static void send_probe(struct check *check)
+{
+	const struct conf_upstream *conf = check->server->upstream->conf;
+	char request[2048];
+	const char *host = conf->health_host ? conf->health_host
+			   : check->server->conf->address.kind == CONF_ADDRESS_UNIX
+				   ? "localhost"
+				   : check->server->conf->address.text;
+	int len = snprintf(request, sizeof(request),
+		"GET %s HTTP/1.1\r\nHost: %s\r\nUser-Agent: sluice-health\r\n"
+		"Connection: close\r\n\r\n",
+		conf->health_path, host);
+
+	if (len >= (int)sizeof(request) ||
+		send(check->fd, request, (size_t)len, MSG_NOSIGNAL) != (ssize_t)len) {
+		judge(check, "the probe could not be sent");
+		return;
+	}
+	check->sent = true;
+}
+
+static void read_answer(struct check *check)
+{
+	ssize_t n = recv(check->fd, check->answer + check->answer_len,
+		sizeof(check->answer) - 1 - check->answer_len, 0);
+
+	if (n <= 0) {
+		judge(check, n == 0 ? "closed without an answer" : "reset");
+		return;
+	}
+	check->answer_len += (size_t)n;
+	if (check->answer_len < 12)
+		return;
+	bool good = strncmp(check->answer, "HTTP/1.", 7) == 0 && check->answer[8] == ' ' &&
+		    (check->answer[9] == '2' || check->answer[9] == '3');
+	judge(check, good ? NULL : "its answer was not 2xx or 3xx");
+}
+
+static void on_socket(evutil_socket_t fd, short what, void *arg)
+{
+	struct check *check = arg;
+	int error = 0;
+	socklen_t len = sizeof(error);
+
+	if (what & EV_WRITE) {
+		getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &len);
+		if (error != 0) {
+			judge(check, strerror(error));
+			return;
+		}
+		send_probe(check);
+		if (check->fd < 0)
+			return;
+		event_free(check->event);
+		check->event =
+			event_new(check->checks->base, fd, EV_READ | EV_PERSIST, on_socket, check);
+		if (!check->event || event_add(check->event, NULL) != 0)
+			judge(check, "no memory");
+		return;
+	}
+	read_answer(check);
+}
+
+static void begin_probe(struct check *check)
+{
+	const struct conf_upstream *conf = check->server->upstream->conf;
+	struct server_address address;
+	uint64_t now_ms = clock_monotonic_ms();
+
+	check->sent = false;
+	check->answer_len = 0;
+	memset(check->answer, 0, sizeof(check->answer));
+	if (!server_address(check->server, &address)) {
+		judge(check, "its name has no address");
+		return;
+	}
+	check->fd = socket(address.socket.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+	if (check->fd < 0) {
+		judge(check, "no socket");
+		return;
+	}
+	if (connect(check->fd, (struct sockaddr *)&address.socket, address.len) != 0 &&
+		errno != EINPROGRESS) {
+		judge(check, strerror(errno));
+		return;
+	}
+	check->event =
+		event_new(check->checks->base, check->fd, EV_WRITE | EV_PERSIST, on_socket, check);
+	if (!check->event || event_add(check->event, NULL) != 0) {
+		judge(check, "no memory");
+		return;
+	}
+	deadline_set(&check->deadline, now_ms + conf->health_timeout_ms, now_ms);
+}
+
+static void on_deadline(struct deadline *deadline)
+{
+	struct check *check = (struct check *)((char *)deadline - offsetof(struct check, deadline));
+
+	if (check->fd >= 0)
+		judge(check, "timeout");
+	else
+		begin_probe(check);
+}
+
+static void forget(struct checks *checks)
+{
+	while (checks->first) {
+		struct check *check = checks->first;
+		checks->first = check->next;
+		end_probe(check);
+		deadline_end(&check->deadline);
+		free(check);
+	}
+	if (checks->site)
+		site_release(checks->site);
+	checks->site = NULL;
+}
+
+static void watch_server(struct checks *checks, struct server *server)
+{
+	struct check *check = calloc(1, sizeof(*check));
+	uint64_t now_ms = clock_monotonic_ms();
+
+	if (!check) {
+		log_error("no memory for a health check");
+		return;
+	}
+	check->checks = checks;
+	check->server = server;
+	check->fd = -1;
+	deadline_init(&check->deadline, checks->base, on_deadline);
+	deadline_set(&check->deadline, now_ms, now_ms);
+	check->next = checks->first;
+	checks->first = check;
+}
+
+void checks_watch(struct checks *checks, struct site *site)
+{
+	forget(checks);
+	checks->site = site_hold(site);
+	for (size_t i = 0; i < site->conf->upstream_count; i++) {
+		struct upstream *upstream = site->upstreams[i];
+		for (size_t j = 0; upstream->conf->health_path && j < upstream->server_count; j++)
+			watch_server(checks, &upstream->servers[j]);
+	}
+}
+
+void checks_free(struct checks *checks)
+{
+	if (!checks)
+		return;
+	forget(checks);
+	free(checks);
+}

@@ -1,0 +1,21 @@
+/*
+ * Active health checks: GET health_path at each server of an upstream that has one, from the main
+ * thread. Two failures in a row take a server out, one 2xx or 3xx
+ * brings it back.
+ */
+#ifndef RELAY_CHECK_H
+#define RELAY_CHECK_H
+
+#include <event2/event.h>
+
+#include "relay/site.h"
+
+struct checks;
+
+struct checks *checks_new(struct event_base *base);
+void checks_free(struct checks *checks);
+
+/* Checks the servers of this site from now on, instead of the last one's. */
+void checks_watch(struct checks *checks, struct site *site);
+
+#endif

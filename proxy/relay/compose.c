@@ -1,0 +1,321 @@
+/*
+ * Heads, written anew for the next hop. Field lines that pass unchanged, mostly runs of several,
+ * are copied as they stand; what belongs to this hop alone is left out, what a proxy must say is
+ * added.
+ */
+#include "base/log.h"
+#include "http/forwarded.h"
+#include "http/status.h"
+#include "relay/downstream.h"
+#include "relay/exchange.h"
+#include "relay/listener.h"
+
+/* What is added to a head besides the fields that were there; the rest is counted exactly. */
+#define ADDED_BYTES 4096
+
+static void put(struct http_out *out, struct slice bytes)
+{
+	http_out_slice(out, bytes);
+}
+
+static bool is_listed(const struct conf_text_list *list, struct slice name)
+{
+	for (size_t i = 0; i < list->count; i++) {
+		if (slice_equal_nocase(name, slice_of(list->items[i])))
+			return true;
+	}
+	return false;
+}
+
+static bool is_set(const struct conf_fields *set, struct slice name)
+{
+	for (size_t i = 0; i < set->count; i++) {
+		if (slice_equal_nocase(
+			    name, (struct slice){set->items[i].name, set->items[i].name_len}))
+			return true;
+	}
+	return false;
+}
+
+static void put_set(struct http_out *out, const struct conf_fields *set)
+{
+	for (size_t i = 0; i < set->count; i++) {
+		const struct conf_field *field = &set->items[i];
+		put(out, (struct slice){field->name, field->name_len});
+		put(out, SLICE(": "));
+		put(out, (struct slice){field->value, field->value_len});
+		put(out, SLICE("\r\n"));
+	}
+}
+
+static size_t set_bytes(const struct conf_fields *set)
+{
+	size_t bytes = 0;
+
+	for (size_t i = 0; i < set->count; i++)
+		bytes += set->items[i].name_len + set->items[i].value_len + 4;
+	return bytes;
+}
+
+/* Where a field's line ends, behind its CRLF. */
+static size_t line_end(const struct http_head *head, unsigned index)
+{
+	if (index + 1u < head->field_count)
+		return head->fields[index + 1].name_at;
+	return head->len - 2;
+}
+
+/* Copies the lines for which `drops` is false, runs of them at a time. */
+static void put_fields(struct http_out *out, const struct exchange *x, const struct http_head *head,
+	bool (*drops)(const struct exchange *x, const struct http_field *field, struct slice name))
+{
+	size_t run = 0, run_end = 0;
+
+	for (unsigned i = 0; i < head->field_count; i++) {
+		const struct http_field *field = &head->fields[i];
+		if (field->hop || drops(x, field, http_field_name(head, field)))
+			continue;
+		if (run_end != field->name_at) {
+			put(out, (struct slice){head->base + run, run_end - run});
+			run = field->name_at;
+		}
+		run_end = line_end(head, i);
+	}
+	put(out, (struct slice){head->base + run, run_end - run});
+}
+
+/* ---- requests -------------------------------------------------------------------------------- */
+
+static bool drops_request_field(
+	const struct exchange *x, const struct http_field *field, struct slice name)
+{
+	const struct conf_route *route = x->route;
+
+	switch (field->id) {
+	case HTTP_FIELD_HOST:
+	case HTTP_FIELD_X_FORWARDED_FOR:
+	case HTTP_FIELD_X_FORWARDED_HOST:
+	case HTTP_FIELD_X_FORWARDED_PROTO:
+	case HTTP_FIELD_FORWARDED:
+	case HTTP_FIELD_VIA:
+		return true; /* written anew */
+	case HTTP_FIELD_EXPECT:
+		return !x->framing.expects_continue;
+	default:
+		break;
+	}
+	if (x->request_id.len > 0 &&
+		slice_equal_nocase(name, slice_of(x->use->site->conf->request_id_field)))
+		return true;
+	return (route->request_remove.count > 0 && is_listed(&route->request_remove, name)) ||
+	       (route->request_set.count > 0 && is_set(&route->request_set, name));
+}
+
+static void put_target(struct http_out *out, const struct exchange *x)
+{
+	struct slice path = x->path;
+	const char *strip = x->route->strip_prefix;
+
+	if (strip) {
+		size_t len = strlen(strip);
+		if (path.len >= len && memcmp(path.at, strip, len) == 0 &&
+			(len == 0 || strip[len - 1] == '/' || path.len == len ||
+				path.at[len] == '/')) {
+			if (len > 0 && strip[len - 1] == '/')
+				len--;
+			path.at += len;
+			path.len -= len;
+		}
+	}
+	if (x->route->add_prefix) {
+		struct slice prefix = slice_of(x->route->add_prefix);
+		if (prefix.len > 0 && prefix.at[prefix.len - 1] == '/' && path.len > 0)
+			prefix.len--;
+		put(out, prefix);
+	}
+	if (path.len > 0)
+		put(out, path);
+	else if (!x->route->add_prefix)
+		put(out, SLICE("/"));
+	if (x->target.has_query) {
+		put(out, SLICE("?"));
+		put(out, x->target.query);
+	}
+}
+
+/* The fields that say whom we speak for (RFC 7239, and the X- ones that more servers read). */
+static void put_forwarded(struct http_out *out, const struct exchange *x)
+{
+	const struct forwarded_peer *peer = &x->downstream->peer;
+	const struct conf *conf = x->use->site->conf;
+
+	put(out, SLICE("X-Forwarded-For: "));
+	forwarded_append_for(out, &x->request, peer);
+	put(out, SLICE("\r\nX-Forwarded-Proto: "));
+	forwarded_append_proto(out, &x->request, peer, false);
+	if (x->authority.len > 0 || peer->trusted) {
+		put(out, SLICE("\r\nX-Forwarded-Host: "));
+		forwarded_append_host(out, &x->request, peer, x->authority);
+	}
+	if (conf->forwarded) {
+		put(out, SLICE("\r\nForwarded: "));
+		forwarded_append_forwarded(out, &x->request, peer, x->authority, false);
+	}
+	if (conf->via) {
+		put(out, SLICE("\r\nVia: "));
+		forwarded_append_via(out, &x->request, conf->via);
+	}
+	put(out, SLICE("\r\n"));
+}
+
+static void put_request_id(struct http_out *out, const struct exchange *x)
+{
+	if (x->request_id.len == 0)
+		return;
+	put(out, slice_of(x->use->site->conf->request_id_field));
+	put(out, SLICE(": "));
+	put(out, x->request_id);
+	put(out, SLICE("\r\n"));
+}
+
+static void put_upgrade(struct http_out *out, const struct http_head *head)
+{
+	put(out, SLICE("Connection: upgrade\r\n"));
+	for (unsigned i = 0; i < head->field_count; i++) {
+		if (head->fields[i].id != HTTP_FIELD_UPGRADE)
+			continue;
+		put(out, SLICE("Upgrade: "));
+		put(out, http_field_value(head, &head->fields[i]));
+		put(out, SLICE("\r\n"));
+	}
+}
+
+bool compose_request(struct exchange *x, struct flow *flow)
+{
+	const struct conf_route *route = x->route;
+	size_t room = 2u * x->request.len + 3u * x->authority.len + x->path.len +
+		      set_bytes(&route->request_set) + ADDED_BYTES +
+		      (route->add_prefix ? strlen(route->add_prefix) : 0);
+	struct http_out out;
+
+	if (!flow_reserve(flow, &x->worker->blocks, room, &out))
+		return false;
+	put(&out, x->method);
+	put(&out, SLICE(" "));
+	if (x->target.form == HTTP_TARGET_ASTERISK)
+		put(&out, SLICE("*"));
+	else
+		put_target(&out, x);
+	put(&out, SLICE(" HTTP/1.1\r\n"));
+	if (route->request_set.count == 0 || !is_set(&route->request_set, SLICE("host"))) {
+		put(&out, SLICE("Host: "));
+		put(&out, x->authority);
+		put(&out, SLICE("\r\n"));
+	}
+	put_fields(&out, x, &x->request, drops_request_field);
+	put_forwarded(&out, x);
+	put_request_id(&out, x);
+	put_set(&out, &route->request_set);
+	if (x->framing.upgrade && route->upgrade)
+		put_upgrade(&out, &x->request);
+	if (x->framing.body == HTTP_BODY_CHUNKED) {
+		put(&out, SLICE("Transfer-Encoding: chunked\r\n"));
+	} else if (x->framing.has_length) {
+		put(&out, SLICE("Content-Length: "));
+		http_out_number(&out, x->framing.length);
+		put(&out, SLICE("\r\n"));
+	}
+	put(&out, SLICE("\r\n"));
+	flow_commit(flow, &out);
+	return !out.overflow;
+}
+
+/* ---- responses ------------------------------------------------------------------------------- */
+
+static bool drops_response_field(
+	const struct exchange *x, const struct http_field *field, struct slice name)
+{
+	const struct conf_route *route = x->route;
+
+	if (field->id == HTTP_FIELD_VIA)
+		return x->use->site->conf->via != NULL;
+	if (field->id == HTTP_FIELD_TRAILER)
+		return x->request.minor == 0;
+	if (x->replaces_ratelimit &&
+		(field->id == HTTP_FIELD_RATELIMIT || field->id == HTTP_FIELD_RATELIMIT_POLICY ||
+			field->id == HTTP_FIELD_OTHER) &&
+		ratelimit_is_replaced(x->dialect, (enum http_field_id)field->id, name))
+		return true;
+	return (route->response_remove.count > 0 && is_listed(&route->response_remove, name)) ||
+	       (route->response_set.count > 0 && is_set(&route->response_set, name));
+}
+
+static void put_status_line(struct http_out *out, const struct http_head *head)
+{
+	const char *end = memchr(head->base, '\r', head->len);
+
+	put(out, SLICE("HTTP/1.1"));
+	put(out, (struct slice){head->base + 8, (size_t)(end - head->base) - 8});
+	put(out, SLICE("\r\n"));
+}
+
+static void put_response_framing(struct http_out *out, const struct exchange *x, bool chunked)
+{
+	const struct http_framing *framing = &x->response_framing;
+
+	if (chunked) {
+		put(out, SLICE("Transfer-Encoding: chunked\r\n"));
+	} else if (framing->has_length && x->response.status != 204) {
+		put(out, SLICE("Content-Length: "));
+		http_out_number(out, framing->length);
+		put(out, SLICE("\r\n"));
+	}
+	if (x->close_client)
+		put(out, SLICE("Connection: close\r\n"));
+	else if (x->request.minor == 0)
+		put(out, SLICE("Connection: keep-alive\r\n"));
+}
+
+bool compose_response(struct exchange *x, struct flow *flow, bool chunked, bool interim)
+{
+	const struct conf_route *route = x->route;
+	const struct conf *conf = x->use->site->conf;
+	size_t room = 2u * x->response.len + set_bytes(&route->response_set) + ADDED_BYTES;
+	struct http_out out;
+	bool limits = !interim && x->dialect != CONF_RATELIMIT_OFF && x->verdict.limit_count > 0;
+
+	if (!flow_reserve(flow, &x->worker->blocks, room, &out))
+		return false;
+	put_status_line(&out, &x->response);
+	enum ratelimit_merge merge =
+		limits ? ratelimit_merge(x->dialect, &x->verdict, &x->response) : RATELIMIT_THEIRS;
+	x->replaces_ratelimit = merge == RATELIMIT_OURS;
+	put_fields(&out, x, &x->response, drops_response_field);
+	if (!interim) {
+		if (conf->via) {
+			put(&out, SLICE("Via: "));
+			forwarded_append_via(&out, &x->response, conf->via);
+			put(&out, SLICE("\r\n"));
+		}
+		if (limits && merge != RATELIMIT_THEIRS)
+			ratelimit_append(&out, x->use->site->texts, x->dialect, &x->verdict);
+		if (http_head_find(&x->response, HTTP_FIELD_DATE).at == NULL) {
+			/* RFC 9110 section 6.6.1: a recipient with a clock adds it. */
+			put(&out, SLICE("Date: "));
+			put(&out, worker_date(x->worker));
+			put(&out, SLICE("\r\n"));
+		}
+		if (conf->request_id_field &&
+			http_head_find_name(&x->response, slice_of(conf->request_id_field)).at ==
+				NULL)
+			put_request_id(&out, x);
+		put_set(&out, &route->response_set);
+		if (x->response.status == 101)
+			put_upgrade(&out, &x->response);
+		else
+			put_response_framing(&out, x, chunked);
+	}
+	put(&out, SLICE("\r\n"));
+	flow_commit(flow, &out);
+	return !out.overflow;
+}

@@ -1,0 +1,408 @@
+#include "relay/downstream.h"
+
+#include <assert.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <sys/socket.h>
+
+#include "base/log.h"
+#include "relay/exchange.h"
+#include "relay/listener.h"
+#include "relay/relay.h"
+
+#define LINGER_MS         2000
+#define LINGER_BYTES      (1024 * 1024)
+#define REPLIES_MAX_BYTES (16 * 1024) /* composed but unsent: read no further requests */
+
+static void enter(struct downstream *d, enum downstream_state state)
+{
+	static const char *const names[] = {"open", "finishing", "lingering", "closed"};
+
+	log_debug("client %.*s: %s -> %s", SLICE_ARGS(forwarded_peer_text(&d->peer)),
+		names[d->state], names[state]);
+	d->state = state;
+}
+
+static void on_event(struct stream *stream);
+static void on_deadline(struct deadline *deadline);
+
+void downstream_accept(struct worker *worker, struct listener *listener, int fd,
+	const struct sockaddr *peer, socklen_t peer_len)
+{
+	struct downstream *d = calloc(1, sizeof(*d));
+
+	if (!d || !stream_open(&d->stream, worker->base, fd, true, on_event)) {
+		log_error("listener %s: no memory for a connection", listener->conf->name);
+		free(d);
+		listener_connection_closed(listener);
+		return;
+	}
+	d->worker = worker;
+	d->listener = listener;
+	d->state = DOWNSTREAM_OPEN;
+	forwarded_peer_init(&d->peer, peer, peer_len, &listener->conf->trusted_proxies);
+	deadline_init(&d->deadline, worker->base, on_deadline);
+	d->next = worker->downstreams;
+	if (d->next)
+		d->next->prev = d;
+	worker->downstreams = d;
+	worker_count(&worker->counts.connections);
+	/* Mostly the request is here already: looking saves a turn of the loop. */
+	d->stream.readable = true;
+	downstream_advance(d);
+}
+
+static void free_downstream(struct worker *worker, struct grave *grave)
+{
+	(void)worker;
+	free((char *)grave - offsetof(struct downstream, grave));
+}
+
+void downstream_close(struct downstream *d, const char *why)
+{
+	struct worker *worker = d->worker;
+
+	if (d->state == DOWNSTREAM_CLOSED)
+		return;
+	log_debug("client %.*s: closed: %s", SLICE_ARGS(forwarded_peer_text(&d->peer)), why);
+	enter(d, DOWNSTREAM_CLOSED);
+	stream_close(&d->stream);
+	deadline_end(&d->deadline);
+	if (d->reading && d->reading->state == EXCHANGE_HEAD) {
+		exchange_client_gone(d->reading);
+		d->reading = NULL;
+	}
+	while (d->first) {
+		struct exchange *exchange = d->first;
+		d->first = exchange->next;
+		exchange_client_gone(exchange);
+	}
+	d->last = d->reading = NULL;
+	flow_clear(&d->out, &worker->blocks);
+	buffer_release(&d->in, &worker->blocks);
+	http_parser_end(&d->parser);
+	if (d->prev)
+		d->prev->next = d->next;
+	else
+		worker->downstreams = d->next;
+	if (d->next)
+		d->next->prev = d->prev;
+	listener_connection_closed(d->listener);
+	worker_bury(worker, &d->grave, free_downstream);
+}
+
+/* ---- reading requests ------------------------------------------------------------------------ */
+
+/* Empty lines before a request are skipped (RFC 9112 section 2.2). */
+static void skip_empty_lines(struct buffer *in)
+{
+	while (buffer_used(in) >= 2 && buffer_head(in)[0] == '\r' && buffer_head(in)[1] == '\n')
+		in->start += 2;
+}
+
+static bool may_begin_request(const struct downstream *d)
+{
+	return d->state == DOWNSTREAM_OPEN && !d->reading &&
+	       d->exchange_count < d->listener->conf->pipeline_depth &&
+	       buffer_used(&d->out.prefix) < REPLIES_MAX_BYTES;
+}
+
+/* The client will send no more. What it asked for is still answered: it may have closed only its
+ * half. */
+static void input_ended(struct downstream *d)
+{
+	if (d->reading && d->reading->state == EXCHANGE_HEAD) {
+		exchange_client_gone(d->reading);
+		d->reading = NULL;
+	}
+	if (d->stream.failed)
+		downstream_close(d, "connection reset");
+	else if (d->state == DOWNSTREAM_OPEN)
+		enter(d, DOWNSTREAM_FINISHING);
+}
+
+/* More bytes for a head into the buffer. False: none now, or the connection is gone. */
+static bool read_more(struct downstream *d, size_t head_max)
+{
+	struct buffer *in = &d->in;
+	struct buffer_pool *pool = &d->worker->blocks;
+
+	if (!d->stream.readable)
+		return false;
+	if (!in->at && !buffer_acquire(in, pool)) {
+		downstream_close(d, "no memory");
+		return false;
+	}
+	if (buffer_used(in) == 0)
+		in->start = in->end = 0;
+	if (buffer_room(in) == 0) {
+		/* Move the beginning of a head to the front, or get it a block that holds it. */
+		size_t wanted = in->start > 0 ? in->capacity : head_max + 1;
+		if (!buffer_reserve(in, pool, wanted)) {
+			downstream_close(d, "no memory");
+			return false;
+		}
+	}
+	switch (stream_read(&d->stream, in)) {
+	case STREAM_OK:
+		return true;
+	case STREAM_AGAIN:
+		break;
+	case STREAM_END:
+	case STREAM_FAILED:
+		input_ended(d);
+		break;
+	}
+	return false;
+}
+
+static bool begin_head(struct downstream *d)
+{
+	const struct conf_listener *conf = d->listener->conf;
+	struct http_parser_limits limits = {
+		conf->max_header_bytes, conf->max_uri_bytes, conf->max_fields};
+
+	d->reading = exchange_new(d);
+	if (!d->reading) {
+		downstream_close(d, "no memory");
+		return false;
+	}
+	http_parser_begin_request(&d->parser, &d->reading->request, &limits);
+	return true;
+}
+
+static void append(struct downstream *d, struct exchange *exchange)
+{
+	exchange->next = NULL;
+	if (d->last)
+		d->last->next = exchange;
+	else
+		d->first = exchange;
+	d->last = exchange;
+	d->exchange_count++;
+}
+
+/* Reads heads and begins exchanges as long as there are any and they may begin. */
+static void read_requests(struct downstream *d)
+{
+	while (may_begin_request(d) ||
+		(d->state == DOWNSTREAM_OPEN && d->reading && d->reading->state == EXCHANGE_HEAD)) {
+		struct buffer *in = &d->in;
+		if (!d->reading)
+			skip_empty_lines(in);
+		bool fresh = in->at && buffer_used(in) > (d->reading ? d->parser.fed : 0) &&
+			     !(buffer_used(in) == 1 && buffer_head(in)[0] == '\r');
+		if (!fresh) {
+			if (!read_more(d, d->listener->conf->max_header_bytes))
+				break;
+			continue;
+		}
+		if (!d->reading && !begin_head(d))
+			break;
+		struct exchange *exchange = d->reading;
+		switch (http_parser_head(&d->parser, buffer_head(in), buffer_used(in))) {
+		case HTTP_PARSE_MORE:
+			continue;
+		case HTTP_PARSE_BAD:
+			append(d, exchange);
+			exchange_reject(exchange, d->parser.error_status, "malformed head");
+			return;
+		case HTTP_PARSE_DONE:
+			append(d, exchange);
+			in->start += exchange->request.len;
+			exchange_begin(exchange, exchange->request.base);
+			break;
+		}
+	}
+	if (d->in.at && buffer_used(&d->in) == 0 && d->state != DOWNSTREAM_CLOSED &&
+		!(d->reading && d->reading->up.in))
+		buffer_release(&d->in, &d->worker->blocks);
+}
+
+/* ---- writing and ending ---------------------------------------------------------------------- */
+
+static void flush(struct downstream *d)
+{
+	if (d->state == DOWNSTREAM_CLOSED || flow_is_empty(&d->out) || !d->stream.writable)
+		return;
+	if (flow_write(&d->out, &d->stream, &d->worker->blocks, &d->written) == STREAM_FAILED)
+		downstream_close(d, "write failed");
+}
+
+static void discard_input(struct downstream *d)
+{
+	struct buffer_pool *pool = &d->worker->blocks;
+
+	d->lingered_bytes += buffer_used(&d->in);
+	while (d->stream.readable && d->lingered_bytes < LINGER_BYTES) {
+		if (!d->in.at && !buffer_acquire(&d->in, pool))
+			break;
+		d->in.start = d->in.end = 0;
+		if (stream_read(&d->stream, &d->in) != STREAM_OK)
+			break;
+		d->lingered_bytes += buffer_used(&d->in);
+	}
+	buffer_release(&d->in, pool);
+	if (d->stream.read_ended || d->lingered_bytes >= LINGER_BYTES)
+		downstream_close(d, "lingered");
+}
+
+/* All is answered. When the client may still be sending, closing now would reset the connection and
+ * could take the answer with it (RFC 9112 section 9.6). */
+static void end_output(struct downstream *d)
+{
+	bool unread = (d->in.at && buffer_used(&d->in) > 0) || d->stream.readable || d->reading;
+
+	if (d->stream.read_ended || !unread) {
+		downstream_close(d, "done");
+		return;
+	}
+	shutdown(d->stream.fd, SHUT_WR);
+	enter(d, DOWNSTREAM_LINGERING);
+	d->reading = NULL;
+	deadline_set(&d->deadline, worker_now_ms(d->worker) + LINGER_MS, worker_now_ms(d->worker));
+	discard_input(d);
+}
+
+void downstream_finish(struct downstream *d)
+{
+	if (d->state == DOWNSTREAM_OPEN)
+		enter(d, DOWNSTREAM_FINISHING);
+}
+
+void downstream_exchange_ended(struct downstream *d, struct exchange *exchange)
+{
+	assert(d->first == exchange);
+	d->first = exchange->next;
+	if (!d->first)
+		d->last = NULL;
+	d->exchange_count--;
+	if (d->reading == exchange)
+		d->reading = NULL;
+	d->again = true;
+}
+
+static void set_deadline(struct downstream *d)
+{
+	const struct conf_listener *conf = d->listener->conf;
+	uint64_t now_ms = worker_now_ms(d->worker);
+
+	if (d->state == DOWNSTREAM_LINGERING)
+		return;
+	if (!flow_is_empty(&d->out))
+		deadline_set(&d->deadline, now_ms + conf->send_timeout_ms, now_ms);
+	else if (d->reading && d->reading->state == EXCHANGE_HEAD)
+		deadline_set(&d->deadline,
+			d->reading->began_ns / CLOCK_NS_PER_MS + conf->header_timeout_ms, now_ms);
+	else if (d->reading && d->reading->up.in)
+		deadline_set(&d->deadline, now_ms + conf->body_timeout_ms, now_ms);
+	else if (!d->first)
+		deadline_set(&d->deadline, now_ms + conf->idle_timeout_ms, now_ms);
+	else
+		deadline_clear(&d->deadline);
+}
+
+void downstream_advance(struct downstream *d)
+{
+	if (d->busy) {
+		d->again = true;
+		return;
+	}
+	if (d->state == DOWNSTREAM_CLOSED)
+		return;
+	if (d->state == DOWNSTREAM_LINGERING) {
+		discard_input(d);
+		return;
+	}
+	d->busy = true;
+	do {
+		d->again = false;
+		if (d->first)
+			exchange_first(d->first);
+		if (d->state != DOWNSTREAM_CLOSED && d->first)
+			exchange_run(d->first);
+		if (d->state != DOWNSTREAM_CLOSED && d->reading && d->reading != d->first &&
+			d->reading->state != EXCHANGE_HEAD)
+			exchange_run(d->reading);
+		if (d->state == DOWNSTREAM_OPEN)
+			read_requests(d);
+	} while (d->again && d->state != DOWNSTREAM_CLOSED);
+	flush(d);
+	d->busy = false;
+	if (d->state == DOWNSTREAM_CLOSED)
+		return;
+	if (d->state == DOWNSTREAM_OPEN && d->worker->draining && !d->first && !d->reading)
+		downstream_finish(d);
+	if (d->state == DOWNSTREAM_FINISHING && !d->first && flow_is_empty(&d->out))
+		end_output(d);
+	if (d->state != DOWNSTREAM_CLOSED)
+		set_deadline(d);
+}
+
+void downstream_drain(struct downstream *d)
+{
+	if (d->state == DOWNSTREAM_OPEN && !d->first && !d->reading)
+		downstream_close(d, "drained");
+}
+
+/* ---- events ---------------------------------------------------------------------------------- */
+
+static bool is_dead(const struct downstream *d)
+{
+	struct pollfd poll_fd = {.fd = d->stream.fd};
+
+	return poll(&poll_fd, 1, 0) == 1 && (poll_fd.revents & (POLLERR | POLLHUP)) != 0;
+}
+
+/*
+ * The client closed its half. Whether it only did that or has left, TCP does not tell before it is
+ * sent something; an interim response is allowed at any time (RFC 9110 section 15.2), and a
+ * client that has left answers it with a reset, which takes its exchange out of the queue.
+ */
+static void probe(struct downstream *d)
+{
+	struct exchange *first = d->first;
+
+	if (!first || first->continue_sent || first->request.minor == 0 || first->response_begun ||
+		first->state == EXCHANGE_REPLYING || !flow_takes_prefix(&d->out))
+		return;
+	first->continue_sent = true;
+	flow_append(&d->out, &d->worker->blocks, SLICE("HTTP/1.1 100 Continue\r\n\r\n"));
+}
+
+static void on_event(struct stream *stream)
+{
+	struct downstream *d =
+		(struct downstream *)((char *)stream - offsetof(struct downstream, stream));
+
+	if (stream->peer_closed && d->first && d->state != DOWNSTREAM_LINGERING) {
+		if (is_dead(d)) {
+			downstream_close(d, "client gone");
+			return;
+		}
+		probe(d);
+	}
+	downstream_advance(d);
+}
+
+static void on_deadline(struct deadline *deadline)
+{
+	struct downstream *d =
+		(struct downstream *)((char *)deadline - offsetof(struct downstream, deadline));
+	struct exchange *reading = d->reading;
+
+	if (d->state == DOWNSTREAM_LINGERING) {
+		downstream_close(d, "lingered");
+	} else if (!flow_is_empty(&d->out)) {
+		downstream_close(d, "send timeout");
+	} else if (reading && reading->state == EXCHANGE_HEAD) {
+		append(d, reading);
+		exchange_reject(reading, 408, "header timeout");
+		downstream_advance(d);
+	} else if (reading && reading->up.in) {
+		exchange_reject(reading, 408, "body timeout");
+		downstream_advance(d);
+	} else {
+		downstream_close(d, "idle");
+	}
+}

@@ -1,0 +1,73 @@
+/*
+ * A client's connection: requests come in, responses leave in the same order.
+ *
+ *   bytes -> [in] -> head -> exchange -> judged -> queued -> forwarded
+ *                              | | |  the list, oldest first: only `first` may write to `out`
+ *   bytes <- [out] <-----------'
+ *
+ * Heads are read on while earlier exchanges are under way, up to pipeline_depth; a request's body
+ * belongs to the last exchange (`reading`) and is left in the socket until its turn has come.
+ *
+ * States:  OPEN -> FINISHING (no more requests: answer what is there, then close)
+ *               -> LINGERING (all is written, the write end is shut; what the client still sends is
+ *                             thrown away so that a reset does not swallow the answer) -> CLOSED
+ */
+#ifndef RELAY_DOWNSTREAM_H
+#define RELAY_DOWNSTREAM_H
+
+#include "base/deadline.h"
+#include "http/forwarded.h"
+#include "http/parser.h"
+#include "net/stream.h"
+#include "relay/flow.h"
+#include "relay/worker.h"
+
+enum downstream_state {
+	DOWNSTREAM_OPEN,
+	DOWNSTREAM_FINISHING,
+	DOWNSTREAM_LINGERING,
+	DOWNSTREAM_CLOSED,
+};
+
+struct downstream {
+	struct stream stream;
+	struct grave grave;
+	struct deadline deadline;
+	struct worker *worker;
+	struct listener *listener;
+	struct downstream *prev, *next; /* all of the worker's */
+	struct exchange *first, *last;
+	struct exchange *reading; /* its head or body is being read */
+	unsigned exchange_count;
+	enum downstream_state state;
+	bool busy;  /* inside downstream_advance: no second entry */
+	bool again; /* something happened meanwhile */
+	struct buffer in;
+	struct flow out;
+	struct http_parser parser;
+	uint64_t lingered_bytes;
+	uint64_t written; /* while flushing replies of our own */
+	struct forwarded_peer peer;
+};
+
+/* Takes an accepted socket over. */
+void downstream_accept(struct worker *worker, struct listener *listener, int fd,
+	const struct sockaddr *peer, socklen_t peer_len);
+
+/* Does all that can be done now: writes, reads, begins exchanges. Called whenever anything changed.
+ */
+void downstream_advance(struct downstream *downstream);
+
+/* The exchange's response is written whole (or never will be): on to the next. */
+void downstream_exchange_ended(struct downstream *downstream, struct exchange *exchange);
+
+/* No further request on this connection. */
+void downstream_finish(struct downstream *downstream);
+
+/* Cuts it now, with the exchanges on it. `why` for the log. */
+void downstream_close(struct downstream *downstream, const char *why);
+
+/* A clean close that also ends idle ones at once: a drain. */
+void downstream_drain(struct downstream *downstream);
+
+#endif

@@ -1,0 +1,519 @@
+/*
+ * An exchange's life up to its turn: judged by the rules of HTTP, its route and its limits, then
+ * queued in its client's order; and its end. forward.c has what happens between.
+ */
+#include "relay/exchange.h"
+
+#include <assert.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/log.h"
+#include "http/path.h"
+#include "http/problem.h"
+#include "relay/downstream.h"
+#include "relay/listener.h"
+#include "relay/relay.h"
+#include "relay/server_connection.h"
+
+#define SPARE_EXCHANGES 256
+
+static const char *const state_names[] = {
+	[EXCHANGE_HEAD] = "head",
+	[EXCHANGE_HELD] = "held",
+	[EXCHANGE_DELAYED] = "delayed",
+	[EXCHANGE_QUEUED] = "queued",
+	[EXCHANGE_CONNECTING] = "connecting",
+	[EXCHANGE_FORWARDING] = "forwarding",
+	[EXCHANGE_RELAYING] = "relaying",
+	[EXCHANGE_DRAINING] = "draining",
+	[EXCHANGE_TUNNEL] = "tunnel",
+	[EXCHANGE_REPLYING] = "replying",
+	[EXCHANGE_ENDED] = "ended",
+};
+
+const char *exchange_state_name(enum exchange_state state)
+{
+	return state_names[state];
+}
+
+void exchange_enter(struct exchange *x, enum exchange_state state)
+{
+	log_debug("exchange %.*s: %s -> %s", SLICE_ARGS(x->request_id), state_names[x->state],
+		state_names[state]);
+	x->state = state;
+}
+
+struct exchange *exchange_new(struct downstream *d)
+{
+	struct worker *worker = d->worker;
+	struct exchange *x = worker->spare_exchanges;
+
+	if (x) {
+		worker->spare_exchanges = x->next;
+		worker->spare_exchange_count--;
+	} else if (!(x = malloc(sizeof(*x)))) {
+		return NULL;
+	}
+	/* The texts at the end are written before they are read; clearing them is wasted time. */
+	memset(x, 0, offsetof(struct exchange, request_id_text));
+	x->head_bytes = x->inline_bytes;
+	x->path_bytes = NULL;
+	http_head_clear(&x->request);
+	http_head_clear(&x->response);
+	ticket_init(&x->ticket, worker->index);
+	x->worker = worker;
+	x->downstream = d;
+	x->use = site_use_hold(worker->use);
+	x->dialect = d->listener->conf->ratelimit_headers;
+	x->began_ns = worker_now_ns(worker);
+	worker->exchange_count++;
+	return x;
+}
+
+static void free_exchange(struct worker *worker, struct grave *grave)
+{
+	struct exchange *x = (struct exchange *)((char *)grave - offsetof(struct exchange, grave));
+
+	http_head_clear(&x->request);
+	http_head_clear(&x->response);
+	if (x->head_bytes != x->inline_bytes)
+		free(x->head_bytes);
+	free(x->path_bytes);
+	if (worker->spare_exchange_count < SPARE_EXCHANGES) {
+		x->next = worker->spare_exchanges;
+		worker->spare_exchanges = x;
+		worker->spare_exchange_count++;
+	} else {
+		free(x);
+	}
+}
+
+/* ---- judging --------------------------------------------------------------------------------- */
+
+/* The head's bytes move to the exchange: the connection's buffer goes on to the next request. */
+static bool keep_head(struct exchange *x, const char *bytes)
+{
+	if (x->request.len > sizeof(x->inline_bytes)) {
+		x->head_bytes = malloc(x->request.len);
+		if (!x->head_bytes) {
+			x->head_bytes = x->inline_bytes;
+			return false;
+		}
+	}
+	memcpy(x->head_bytes, bytes, x->request.len);
+	x->request.base = x->head_bytes;
+	const char *space = memchr(x->head_bytes, ' ', x->request.len);
+	x->method = (struct slice){x->head_bytes, (size_t)(space - x->head_bytes)};
+	return true;
+}
+
+static bool is_plain(struct slice text)
+{
+	for (size_t i = 0; i < text.len; i++) {
+		if (text.at[i] <= ' ' || text.at[i] > '~' || text.at[i] == '"')
+			return false;
+	}
+	return text.len > 0 && text.len <= 128;
+}
+
+static void name_request(struct exchange *x)
+{
+	const char *field = x->use->site->conf->request_id_field;
+	struct slice given;
+
+	if (!field)
+		return;
+	given = http_head_find_name(&x->request, slice_of(field));
+	if (is_plain(given)) {
+		x->request_id = given;
+		return;
+	}
+	/* Unique: what the worker drew at its start, and a count. */
+	static const char digits[] = "0123456789abcdef";
+	uint64_t words[2] = {x->worker->request_id_seed, x->worker->request_id_next++};
+	for (unsigned i = 0; i < 32; i++)
+		x->request_id_text[i] = digits[(words[i / 16] >> (60 - 4 * (i % 16))) & 15];
+	x->request_id = (struct slice){x->request_id_text, 32};
+}
+
+/* Target, host and path. Returns 0 or the status to refuse with. */
+static unsigned read_target(struct exchange *x)
+{
+	struct http_authority authority = {0};
+	struct slice host = http_head_find(&x->request, HTTP_FIELD_HOST);
+
+	if (!http_target_parse(http_head_target(&x->request), x->request.method, &x->target))
+		return 400;
+	if (!http_authority_parse(host, &authority))
+		return 400;
+	if (x->request.method == HTTP_METHOD_CONNECT || x->request.method == HTTP_METHOD_TRACE)
+		return 405;
+	x->authority = host;
+	if (x->target.form == HTTP_TARGET_ABSOLUTE) {
+		/* RFC 9112 section 3.2.2: the Host field is ignored then. */
+		x->authority = x->target.authority_text;
+		authority = x->target.authority;
+	}
+	x->host = http_authority_host(&authority, x->host_text);
+	if (x->target.form == HTTP_TARGET_ASTERISK) {
+		x->path = x->target.path;
+		return 0;
+	}
+	char *scratch = x->worker->path_scratch;
+	switch (http_path_normalise(
+		x->target.path, scratch, sizeof(x->worker->path_scratch), &x->path)) {
+	case HTTP_PATH_OK:
+		break;
+	case HTTP_PATH_INVALID:
+		return 400;
+	case HTTP_PATH_TOO_LONG:
+		return 414;
+	}
+	if (x->path.at == scratch) {
+		x->path_bytes = malloc(x->path.len);
+		if (!x->path_bytes)
+			return 500;
+		memcpy(x->path_bytes, scratch, x->path.len);
+		x->path.at = x->path_bytes;
+	}
+	return 0;
+}
+
+static bool find_route(struct exchange *x)
+{
+	struct site *site = x->use->site;
+	struct route_match match = route_match(
+		site->routes, x->worker->route_scratch, x->host, x->path, x->request.method);
+
+	switch (match.outcome) {
+	case ROUTE_FOUND:
+		x->route = match.route;
+		if (x->route->ratelimit_headers != CONF_RATELIMIT_INHERIT)
+			x->dialect = x->route->ratelimit_headers;
+		return true;
+	case ROUTE_NONE:
+		exchange_reply(x, 404, "no route", HTTP_PROBLEM_NO_RETRY);
+		return false;
+	case ROUTE_METHOD:
+		x->allow = match.allow;
+		exchange_reply(x, 405, "method not allowed", HTTP_PROBLEM_NO_RETRY);
+		return false;
+	}
+	return false;
+}
+
+static struct identity_input identity_of(const struct exchange *x)
+{
+	struct identity_input input = {
+		.head = &x->request,
+		.host = x->host,
+		.path = x->path,
+		.query = x->target.query,
+		.method = x->method,
+		.route = slice_of(x->route->name),
+	};
+
+	memcpy(input.address, x->address, sizeof(input.address));
+	return input;
+}
+
+uint64_t exchange_hash_key(const struct exchange *x, const struct conf_key *key)
+{
+	struct identity_input input = identity_of(x);
+
+	return identity_hash(key, &input, throttle_table_seed(x->worker->relay->throttles)).lo;
+}
+
+/* Asks the limits. Also again when a delay is over. */
+static void ask_gate(struct exchange *x)
+{
+	struct worker *worker = x->worker;
+	struct identity_input input = identity_of(x);
+	uint64_t now_ns = worker_now_ns(worker);
+	uint64_t waited_ns = x->judged_ns ? now_ns - x->judged_ns : 0;
+
+	gate_check(x->use->site->gate, x->route, &input, worker_throttle_ns(worker), waited_ns,
+		&x->verdict, &x->receipt);
+	if (!x->judged_ns)
+		x->judged_ns = now_ns;
+}
+
+/* Refused by the gate? Then it is answered. */
+static bool is_turned_away(struct exchange *x)
+{
+	struct worker_counts *counts = &x->worker->counts;
+
+	switch (x->verdict.outcome) {
+	case GATE_ADMIT:
+		worker_count(&counts->admitted);
+		return false;
+	case GATE_DELAY:
+		return false;
+	case GATE_REFUSE:
+		worker_count(&counts->refused);
+		exchange_reply(x, 429, "limit", x->verdict.retry_after_ms);
+		return true;
+	case GATE_DENY:
+		worker_count(&counts->denied);
+		exchange_reply(x, 403, "denied", HTTP_PROBLEM_NO_RETRY);
+		return true;
+	}
+	return true;
+}
+
+static bool same_session(const struct exchange *a, const struct exchange *b)
+{
+	return a->verdict.session.hi == b->verdict.session.hi &&
+	       a->verdict.session.lo == b->verdict.session.lo;
+}
+
+/*
+ * Responses leave a connection in the order of its requests, so an exchange of one session would
+ * wait here for one of another, which may wait elsewhere for the first. No such circle can close
+ * when exchanges of different sessions do not overlap on one connection.
+ */
+static bool must_be_held(const struct exchange *x)
+{
+	for (const struct exchange *before = x->downstream->first; before != x;
+		before = before->next) {
+		if (before->state != EXCHANGE_REPLYING && !same_session(before, x))
+			return true;
+	}
+	return false;
+}
+
+static void enter_queue(struct exchange *x);
+
+void exchange_begin(struct exchange *x, const char *bytes)
+{
+	struct downstream *d = x->downstream;
+	unsigned status;
+
+	worker_count(&x->worker->counts.requests);
+	if (!keep_head(x, bytes)) {
+		exchange_reject(x, 503, "no memory");
+		return;
+	}
+	name_request(x);
+	status = http_frame_request(&x->request, &x->framing);
+	x->close_client = status != 0 || !x->framing.keep_alive;
+	x->request_done = x->framing.body == HTTP_BODY_NONE;
+	if (x->request_done)
+		d->reading = NULL;
+	if (status == 0)
+		status = read_target(x);
+	if (status == 405) {
+		exchange_reply(x, 405, "method not allowed", HTTP_PROBLEM_NO_RETRY);
+		return;
+	}
+	if (status != 0) {
+		exchange_reject(x, status, "malformed request");
+		return;
+	}
+	if (x->close_client)
+		downstream_finish(d);
+	forwarded_caller(&x->request, &d->peer, &d->listener->conf->trusted_proxies, x->address);
+	if (!find_route(x))
+		return;
+	if (x->route->max_body_bytes > 0 && x->framing.length > x->route->max_body_bytes) {
+		exchange_reply(x, 413, "body too large", HTTP_PROBLEM_NO_RETRY);
+		return;
+	}
+	ask_gate(x);
+	if (is_turned_away(x))
+		return;
+	if (must_be_held(x))
+		exchange_enter(x, EXCHANGE_HELD);
+	else
+		enter_queue(x);
+}
+
+/* ---- its turn -------------------------------------------------------------------------------- */
+
+static void on_deadline(struct deadline *deadline)
+{
+	struct exchange *x =
+		(struct exchange *)((char *)deadline - offsetof(struct exchange, deadline));
+	struct downstream *d = x->downstream;
+
+	if (x->state == EXCHANGE_DELAYED) {
+		exchange_admit(x);
+	} else if (x->state == EXCHANGE_QUEUED) {
+		struct run_queue *line =
+			x->use->site->upstreams[x->route->upstream->index]->run_queue;
+		worker_count(&x->worker->counts.shed);
+		exchange_reply(x, 503, "queue timeout", run_queue_retry_after_ms(line));
+	}
+	if (d)
+		downstream_advance(d);
+}
+
+static void wait_until(struct exchange *x, uint64_t at_ms)
+{
+	if (!x->has_deadline)
+		deadline_init(&x->deadline, x->worker->base, on_deadline);
+	x->has_deadline = true;
+	deadline_set(&x->deadline, at_ms, worker_now_ms(x->worker));
+}
+
+static void turned_away_by_queue(struct exchange *x, enum queue_verdict verdict)
+{
+	static const char *const reasons[] = {
+		[QUEUE_FULL_SESSION] = "queue full",
+		[QUEUE_FULL_TOTAL] = "all queues full",
+		[QUEUE_FULL_BYTES] = "queue memory full",
+		[QUEUE_FULL_SESSIONS] = "too many sessions",
+		[QUEUE_CLOSED] = "session closed",
+		[QUEUE_SHED] = "overload",
+	};
+
+	worker_count(&x->worker->counts.shed);
+	exchange_reply(x, 503, reasons[verdict], x->ticket.retry_after_ms);
+}
+
+static void enter_queue(struct exchange *x)
+{
+	struct site *site = x->use->site;
+	struct upstream *upstream = site->upstreams[x->route->upstream->index];
+	struct ticket *ticket = &x->ticket;
+
+	ticket->bytes = sizeof(*x) + (x->head_bytes == x->inline_bytes ? 0 : x->request.len);
+	ticket->weight = (uint16_t)(x->verdict.weight > 0 ? x->verdict.weight : 1);
+	ticket->lane = x->verdict.lane == CONF_LANE_HIGH ? QUEUE_LANE_HIGH : QUEUE_LANE_NORMAL;
+	ticket->unsafe = !http_method_is_safe(x->request.method);
+	enum queue_verdict verdict = queue_enter(x->worker->relay->queue,
+		&site->policies[x->route->index], upstream->run_queue,
+		(struct session_key){{x->verdict.session.hi, x->verdict.session.lo}}, ticket,
+		worker_now_ns(x->worker));
+	if (verdict == QUEUE_GO) {
+		x->in_queue = true;
+		exchange_admit(x);
+	} else if (verdict == QUEUE_WAIT) {
+		x->in_queue = true;
+		exchange_enter(x, EXCHANGE_QUEUED);
+		wait_until(x, worker_now_ms(x->worker) + x->route->queue_timeout_ms);
+	} else {
+		turned_away_by_queue(x, verdict);
+	}
+}
+
+/* At the head of its session: one that its limit delays waits here until it fits. */
+void exchange_admit(struct exchange *x)
+{
+	if (x->verdict.outcome == GATE_DELAY && x->state != EXCHANGE_HEAD &&
+		x->state != EXCHANGE_HELD)
+		ask_gate(x);
+	if (x->verdict.outcome == GATE_DELAY) {
+		uint64_t now_ns = worker_throttle_ns(x->worker);
+		uint64_t until_ns = x->verdict.delay_until_ns;
+		uint64_t wait_ms =
+			until_ns > now_ns ? (until_ns - now_ns) / CLOCK_NS_PER_MS + 1 : 1;
+		exchange_enter(x, EXCHANGE_DELAYED);
+		wait_until(x, worker_now_ms(x->worker) + wait_ms);
+		return;
+	}
+	if (is_turned_away(x))
+		return;
+	if (x->has_deadline)
+		deadline_clear(&x->deadline);
+	exchange_forward(x);
+}
+
+void exchange_arrive(struct exchange *x)
+{
+	struct downstream *d = x->downstream;
+	enum queue_verdict verdict =
+		queue_arrive(x->worker->relay->queue, &x->ticket, worker_now_ns(x->worker));
+
+	if (x->state == EXCHANGE_ENDED) {
+		/* It left while this was under way; only its memory waited. */
+		assert(verdict == QUEUE_GONE);
+		worker_bury(x->worker, &x->grave, free_exchange);
+		return;
+	}
+	switch (verdict) {
+	case QUEUE_GO:
+		exchange_admit(x);
+		break;
+	case QUEUE_ABORTED:
+		exchange_abort(x, "session aborted");
+		break;
+	case QUEUE_SHED:
+	case QUEUE_CLOSED:
+		x->in_queue = false;
+		turned_away_by_queue(x, verdict);
+		break;
+	case QUEUE_GONE:
+	case QUEUE_WAIT:
+	case QUEUE_FULL_SESSION:
+	case QUEUE_FULL_TOTAL:
+	case QUEUE_FULL_BYTES:
+	case QUEUE_FULL_SESSIONS:
+		break;
+	}
+	if (d)
+		downstream_advance(d);
+}
+
+void exchange_first(struct exchange *x)
+{
+	if (x->state == EXCHANGE_HELD)
+		enter_queue(x);
+}
+
+/* ---- the end --------------------------------------------------------------------------------- */
+
+/* Gives its place in the queue back, once. */
+void exchange_leave_queue(struct exchange *x)
+{
+	if (!x->in_queue)
+		return;
+	x->in_queue = false;
+	if (queue_done(x->worker->relay->queue, &x->ticket, worker_now_ns(x->worker)) ==
+		QUEUE_UNDER_WAY)
+		x->awaits_mail = true;
+}
+
+static void settle(struct exchange *x)
+{
+	struct gate_end end = {
+		.status = x->upstream_status,
+		.never_forwarded = !x->request_started,
+		.bytes = x->up.content_bytes + x->down.content_bytes,
+		.has_cost = x->has_cost,
+		.cost = x->cost,
+	};
+
+	if (x->receipt.throttle.count > 0)
+		gate_finish(x->use->site->gate, x->route, &x->receipt, &end,
+			worker_throttle_ns(x->worker));
+}
+
+void exchange_end(struct exchange *x)
+{
+	struct worker *worker = x->worker;
+
+	if (x->state == EXCHANGE_ENDED)
+		return;
+	bool logged = x->state != EXCHANGE_HEAD;
+	exchange_enter(x, EXCHANGE_ENDED);
+	if (x->has_deadline)
+		deadline_end(&x->deadline);
+	exchange_drop_connection(x);
+	exchange_leave_queue(x);
+	settle(x);
+	if (logged)
+		exchange_log(x);
+	if (x->downstream) {
+		if (x->close_client)
+			downstream_finish(x->downstream);
+		downstream_exchange_ended(x->downstream, x);
+		x->downstream = NULL;
+	}
+	site_use_release(x->use);
+	x->use = NULL;
+	worker->exchange_count--;
+	if (!x->awaits_mail)
+		worker_bury(worker, &x->grave, free_exchange);
+}

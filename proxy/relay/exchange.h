@@ -1,0 +1,178 @@
+/*
+ * An exchange: one request and its response on their way through.
+ *
+ *   HEAD --> HELD --> QUEUED --> CONNECTING --> FORWARDING --> RELAYING --> ENDED
+ *     |  \     |        |          |    ^  retry    |  |           |
+ *     |   `--------------------------------------->|  `-> TUNNEL   `-> DRAINING (client gone)
+ *     `-> DELAYED (on_exceed = delay)              v
+ *                                               REPLYING (an answer of our own) --> ENDED
+ *
+ * exchange_enter is the one place where the state changes. The owner is the worker of the client's
+ * connection; everything here runs on it.
+ */
+#ifndef RELAY_EXCHANGE_H
+#define RELAY_EXCHANGE_H
+
+#include "base/deadline.h"
+#include "gate/gate.h"
+#include "http/framing.h"
+#include "http/message.h"
+#include "http/target.h"
+#include "queue/queue.h"
+#include "relay/pump.h"
+#include "relay/worker.h"
+
+enum exchange_state {
+	EXCHANGE_HEAD,       /* its head is being read */
+	EXCHANGE_HELD,       /* waits for those before it on its connection, of other sessions */
+	EXCHANGE_DELAYED,    /* waits until its limit admits it */
+	EXCHANGE_QUEUED,     /* waits for its turn */
+	EXCHANGE_CONNECTING, /* has a server, not yet a connection */
+	EXCHANGE_FORWARDING, /* the request is on its way; no response yet */
+	EXCHANGE_RELAYING,   /* the response is on its way to the client */
+	EXCHANGE_DRAINING, /* the client is gone; the response is read to its end, for order's sake
+			    */
+	EXCHANGE_TUNNEL,   /* 101: bytes both ways */
+	EXCHANGE_REPLYING, /* an answer of our own */
+	EXCHANGE_ENDED,
+};
+
+/* Bytes of a request's head kept inline; longer ones get memory of their own. */
+#define EXCHANGE_HEAD_BYTES 1024
+
+struct exchange {
+	struct ticket ticket;
+	struct grave grave;
+	struct worker *worker;
+	struct downstream *downstream; /* NULL when the client is gone */
+	struct exchange *next;         /* on its connection; or spare */
+	struct site_use *use;
+	const struct conf_route *route;
+	enum exchange_state state;
+	enum conf_ratelimit_headers dialect;
+
+	/* the request */
+	struct http_head request;
+	struct http_framing framing;
+	struct http_target target;
+	struct slice host;      /* for routes */
+	struct slice authority; /* for the upstream's Host */
+	struct slice path;      /* normalised */
+	struct slice method;
+	uint8_t address[16]; /* the caller's */
+	struct pump up;
+	bool request_done;         /* all of the request was read */
+	bool up_over;              /* nothing more goes up: all sent, or the server takes no more */
+	bool up_ended, down_ended; /* a tunnel's directions */
+	bool held_response;        /* the head is here, but others on the connection come first */
+	bool continue_sent;        /* a 100 was passed on */
+	bool close_client;         /* no request after this one */
+	bool in_queue;             /* has a ticket to give back */
+	bool awaits_mail;          /* ended, but the queue's message is under way to it */
+	uint64_t allow;            /* 405: methods that would be served */
+
+	/* the server */
+	struct server *server;
+	struct server_connection *connection;
+	uint64_t tried; /* mask of servers */
+	uint64_t hash;  /* balance = hash */
+	unsigned tries;
+	bool request_started; /* bytes of it may have reached the server */
+
+	/* the response */
+	struct http_head response;
+	struct http_framing response_framing;
+	struct pump down;
+	struct buffer empty; /* what the pump reads from when the connection is given back */
+	bool response_begun; /* bytes of the final response's head were composed for the client */
+	bool response_received; /* all of it was read: the next in order may go */
+	unsigned status;        /* told to the client; 0: none yet */
+	unsigned upstream_status;
+	bool replaces_ratelimit; /* the upstream's fields of our dialect are not passed on */
+	bool has_cost;           /* the response's cost field held a number */
+	uint64_t cost;
+	uint64_t retry_after_ms; /* of an answer of our own */
+
+	struct gate_verdict verdict;
+	struct gate_receipt receipt;
+	struct deadline deadline; /* QUEUED, DELAYED */
+	bool has_deadline;
+
+	/* for the log, monotonic ns; 0: did not happen */
+	uint64_t began_ns, judged_ns, started_ns, first_byte_ns;
+	const char *outcome; /* why it was answered by ourselves or cut; NULL: all went well */
+	struct slice request_id;
+	char request_id_text[40];
+	char host_text[HTTP_HOST_BYTES];
+
+	char *head_bytes; /* inline_bytes or its own memory */
+	char *path_bytes; /* when the normal form is not in the head */
+	char inline_bytes[EXCHANGE_HEAD_BYTES];
+};
+
+struct exchange *exchange_new(struct downstream *downstream);
+
+const char *exchange_state_name(enum exchange_state state);
+void exchange_enter(struct exchange *exchange, enum exchange_state state);
+
+/* Its head is complete in the connection's buffer (`bytes` of it): judge it and set it on its way.
+ */
+void exchange_begin(struct exchange *exchange, const char *bytes);
+
+/* It is the first on its connection now: go on with what waited for that. */
+void exchange_first(struct exchange *exchange);
+
+/* Moves what can be moved: the request's body up, the response down. */
+void exchange_run(struct exchange *exchange);
+
+/* Its turn has come, or what else the queue had to say (relay/queue's dispatch). */
+void exchange_arrive(struct exchange *exchange);
+
+/* Its turn has come: through the gate when it was delayed, then on. */
+void exchange_admit(struct exchange *exchange);
+
+/* Begins forwarding. */
+void exchange_forward(struct exchange *exchange);
+
+/* Lets go of its connection to the server, cutting it. */
+void exchange_drop_connection(struct exchange *exchange);
+
+/* Gives its place in the queue back: the next in order may go. */
+void exchange_leave_queue(struct exchange *exchange);
+
+/* The hash of another key of this request: for balance = hash. */
+uint64_t exchange_hash_key(const struct exchange *exchange, const struct conf_key *key);
+
+/* Cuts both sides. */
+void exchange_abort(struct exchange *exchange, const char *why);
+
+/* What its server connection tells. */
+void exchange_connected(struct exchange *exchange);
+void exchange_connection_event(struct exchange *exchange);
+void exchange_connection_timeout(struct exchange *exchange);
+
+/* The client is gone (its connection is closing): finish alone or cut. */
+void exchange_client_gone(struct exchange *exchange);
+
+/* Answers by ourselves. `why` for the log; retry_after_ms or HTTP_PROBLEM_NO_RETRY. */
+void exchange_reply(
+	struct exchange *exchange, unsigned status, const char *why, uint64_t retry_after_ms);
+
+/* Malformed beyond hope: answer and close. */
+void exchange_reject(struct exchange *exchange, unsigned status, const char *why);
+
+/* Over, however it ended: gives account to queue, gate and log, and frees it. */
+void exchange_end(struct exchange *exchange);
+
+/* ---- compose.c ------------------------------------------------------------------------------ */
+
+/* The request's head as the server gets it. False: does not fit in memory. */
+bool compose_request(struct exchange *exchange, struct flow *flow);
+
+/* The response's head as the client gets it; interim responses too. */
+bool compose_response(struct exchange *exchange, struct flow *flow, bool chunked, bool interim);
+
+/* ---- access.c ------------------------------------------------------------------------------- */
+void exchange_log(struct exchange *exchange);
+
+#endif

@@ -1,0 +1,408 @@
+/*
+ * An exchange with its server: a connection, the request up, the response's head.
+ *
+ *   forward --pick, connect--> connected --> request's head and body up (pump)
+ *      ^                                        |
+ *      `--- retry, when it is certain that      v
+ *           nothing was processed        response's head --> relay.. (respond.c)
+ *
+ * A retry is made only when the connect failed, or when a reused connection was closed before a
+ * byte of the response and the method is idempotent and no body was sent (RFC 9110 section 9.2.2).
+ */
+#include <stdio.h>
+
+#include "base/log.h"
+#include "http/problem.h"
+#include "relay/downstream.h"
+#include "relay/exchange.h"
+#include "relay/relay.h"
+#include "relay/respond.h"
+#include "relay/server_connection.h"
+
+/* Reads of one body in a row, so that other connections get their turn. */
+#define PUMP_TURNS 16
+
+static struct upstream *upstream_of(const struct exchange *x)
+{
+	return x->use->site->upstreams[x->route->upstream->index];
+}
+
+static void set_server_deadline(struct exchange *x, uint64_t timeout_ms)
+{
+	uint64_t now_ms = worker_now_ms(x->worker);
+
+	deadline_set(&x->connection->deadline, now_ms + timeout_ms, now_ms);
+}
+
+void exchange_drop_connection(struct exchange *x)
+{
+	if (x->connection) {
+		server_connection_close(x->connection);
+		x->connection = NULL;
+	}
+	if (x->server) {
+		server_done(x->server);
+		x->server = NULL;
+	}
+	x->up.sink = NULL;
+	x->up.flow = NULL;
+	x->down.source = NULL;
+}
+
+void exchange_abort(struct exchange *x, const char *why)
+{
+	struct downstream *d = x->downstream;
+
+	x->outcome = why;
+	if (d && x->state != EXCHANGE_ENDED)
+		downstream_close(d, why); /* ends this one with the others */
+	else
+		exchange_end(x);
+}
+
+/* ---- finding a server ------------------------------------------------------------------------ */
+
+static bool start_request(struct exchange *x);
+
+/* Takes the next server and a connection to it. Answers when there is none left. */
+static void try_servers(struct exchange *x, bool fresh)
+{
+	struct upstream *upstream = upstream_of(x);
+	struct worker *worker = x->worker;
+
+	for (;;) {
+		const char *why = "no server is left to try";
+		x->server = upstream_pick(
+			upstream, worker->index, x->tried, x->hash, worker_now_ms(worker));
+		if (!x->server) {
+			bool never_tried = x->tried == 0;
+			exchange_reply(x, never_tried ? 503 : 502,
+				never_tried ? "no server" : "servers failed",
+				never_tried ? 1000 : HTTP_PROBLEM_NO_RETRY);
+			return;
+		}
+		x->connection = server_connection_get(worker, x->server, x, fresh, &why);
+		if (x->connection)
+			break;
+		server_failed(x->server, why, worker_now_ms(worker));
+		worker_count(&worker->counts.upstream_failures);
+		log_info("upstream %s: server %s: %s", upstream->conf->name,
+			x->server->conf->address.text, why);
+		x->tried |= 1ULL << x->server->index;
+		server_done(x->server);
+		x->server = NULL;
+		if (x->tries++ >= upstream->conf->retries) {
+			exchange_reply(x, 502, why, HTTP_PROBLEM_NO_RETRY);
+			return;
+		}
+		worker_count(&worker->counts.retries);
+	}
+	if (x->connection->state == SERVER_CONNECTION_BUSY)
+		start_request(x);
+	else
+		set_server_deadline(x, upstream->conf->connect_timeout_ms);
+}
+
+void exchange_forward(struct exchange *x)
+{
+	const struct conf_upstream *conf = x->route->upstream;
+
+	x->started_ns = worker_now_ns(x->worker);
+	x->hash = x->verdict.session.hi;
+	if (conf->balance == CONF_BALANCE_HASH && conf->hash_key)
+		x->hash = exchange_hash_key(x, conf->hash_key);
+	exchange_enter(x, EXCHANGE_CONNECTING);
+	try_servers(x, false);
+}
+
+/* The server, or the way to it, failed before a response. Tries again where that is safe. */
+static void server_broke(struct exchange *x, const char *why, unsigned status, bool is_timeout)
+{
+	struct worker *worker = x->worker;
+	struct server_connection *connection = x->connection;
+	const struct conf_upstream *conf = upstream_of(x)->conf;
+	bool no_byte = !connection || (buffer_used(&connection->in) == 0 && !x->first_byte_ns);
+	bool stale = connection && connection->reused && no_byte && !is_timeout;
+	bool safe = !x->request_started || (stale && http_method_is_idempotent(x->request.method) &&
+						   x->framing.body == HTTP_BODY_NONE);
+
+	worker_count(&worker->counts.upstream_failures);
+	if (!stale || !safe) {
+		/* A reused connection that the server had closed meanwhile is nobody's fault. */
+		if (!stale)
+			server_failed(x->server, why, worker_now_ms(worker));
+		log_info("upstream %s: server %s: %s (%.*s %.*s)", conf->name,
+			x->server->conf->address.text, why, SLICE_ARGS(x->method),
+			SLICE_ARGS(x->path));
+		x->tried |= 1ULL << x->server->index;
+	}
+	x->ticket.failed = true;
+	exchange_drop_connection(x);
+	if (!x->downstream) {
+		exchange_end(x);
+	} else if (safe && x->tries < conf->retries) {
+		x->tries++;
+		worker_count(&worker->counts.retries);
+		x->request_started = false;
+		x->ticket.failed = false;
+		x->first_byte_ns = 0;
+		exchange_enter(x, EXCHANGE_CONNECTING);
+		try_servers(x, stale);
+	} else {
+		exchange_reply(x, status, why, HTTP_PROBLEM_NO_RETRY);
+	}
+}
+
+void exchange_connected(struct exchange *x)
+{
+	struct downstream *d = x->downstream;
+	struct server_connection *connection = x->connection;
+	int error = stream_error(&connection->stream);
+
+	if (error != 0) {
+		server_broke(x, strerror(error), 502, false);
+	} else if (connection->stream.writable) {
+		connection->state = SERVER_CONNECTION_BUSY;
+		start_request(x);
+	}
+	if (d)
+		downstream_advance(d);
+}
+
+void exchange_connection_timeout(struct exchange *x)
+{
+	struct downstream *d = x->downstream;
+
+	switch (x->state) {
+	case EXCHANGE_CONNECTING:
+		server_broke(x, "connect timeout", 504, true);
+		break;
+	case EXCHANGE_FORWARDING:
+		server_broke(x, x->request_done ? "response timeout" : "send timeout", 504, true);
+		break;
+	case EXCHANGE_TUNNEL:
+		exchange_abort(x, "tunnel idle");
+		break;
+	case EXCHANGE_RELAYING:
+	case EXCHANGE_DRAINING:
+		server_failed(x->server, "idle timeout", worker_now_ms(x->worker));
+		exchange_abort(x, "upstream idle timeout");
+		break;
+	case EXCHANGE_HEAD:
+	case EXCHANGE_HELD:
+	case EXCHANGE_DELAYED:
+	case EXCHANGE_QUEUED:
+	case EXCHANGE_REPLYING:
+	case EXCHANGE_ENDED:
+		break;
+	}
+	if (d)
+		downstream_advance(d);
+}
+
+/* ---- the request up -------------------------------------------------------------------------- */
+
+static void run_up(struct exchange *x)
+{
+	const struct conf_upstream *conf = upstream_of(x)->conf;
+	struct downstream *d = x->downstream;
+
+	if (x->up_over || !x->up.sink)
+		return;
+	x->request_started = true;
+	enum pump_result result = pump_run(&x->up, PUMP_TURNS);
+	switch (result) {
+	case PUMP_DONE:
+		x->up_over = true;
+		if (!x->request_done) {
+			x->request_done = true;
+			if (d && d->reading == x)
+				d->reading = NULL;
+			if (d)
+				d->again = true;
+		}
+		if (x->state == EXCHANGE_FORWARDING)
+			set_server_deadline(x, conf->first_byte_timeout_ms);
+		break;
+	case PUMP_WANTS_READ:
+		/* The client's time runs now, not the server's. */
+		if (x->state == EXCHANGE_FORWARDING)
+			deadline_clear(&x->connection->deadline);
+		if (d && d->stream.readable)
+			event_active(&d->stream.event, EV_READ, 0);
+		break;
+	case PUMP_WANTS_WRITE:
+		if (x->state == EXCHANGE_FORWARDING)
+			set_server_deadline(x, conf->send_timeout_ms);
+		break;
+	case PUMP_SOURCE_ENDED:
+		worker_count(&x->worker->counts.client_gone);
+		exchange_abort(x, "client left during its request");
+		break;
+	case PUMP_SOURCE_BROKEN:
+		exchange_drop_connection(x);
+		exchange_reject(x, 400, "malformed body");
+		break;
+	case PUMP_TOO_LARGE:
+		exchange_drop_connection(x);
+		exchange_reply(x, 413, "body too large", HTTP_PROBLEM_NO_RETRY);
+		break;
+	case PUMP_SINK_FAILED:
+		/* Perhaps it has answered already: what it said is still to be read. */
+		x->up_over = true;
+		x->connection->stream.readable = true;
+		break;
+	case PUMP_NO_MEMORY:
+		exchange_abort(x, "no memory");
+		break;
+	}
+}
+
+static bool start_request(struct exchange *x)
+{
+	static const struct http_parser_limits limits = {256 * 1024, 0, 512};
+	struct downstream *d = x->downstream;
+	struct server_connection *connection = x->connection;
+
+	exchange_enter(x, EXCHANGE_FORWARDING);
+	if (!compose_request(x, &connection->out)) {
+		exchange_abort(x, "no memory");
+		return false;
+	}
+	http_parser_begin_response(&connection->parser, &x->response, &limits);
+	x->up_over = false;
+	x->up = (struct pump){
+		.source = &d->stream,
+		.in = &d->in,
+		.parser = &d->parser,
+		.sink = &connection->stream,
+		.flow = &connection->out,
+		.pool = &x->worker->blocks,
+		.body = x->framing.body,
+		.encode_chunked = x->framing.body == HTTP_BODY_CHUNKED,
+		.decoded = x->framing.body == HTTP_BODY_NONE,
+		.left = x->framing.length,
+		.max_bytes = x->route->max_body_bytes,
+	};
+	/* What of the body is here already leaves with the head. */
+	if (!x->up.decoded && d->in.at && buffer_used(&d->in) > 0)
+		pump_fill(&x->up);
+	run_up(x);
+	return true;
+}
+
+/* ---- the response's head --------------------------------------------------------------------- */
+
+static bool head_bytes_there(const struct server_connection *connection)
+{
+	return connection->in.at && buffer_used(&connection->in) > connection->parser.fed;
+}
+
+/* One more read for the head. False: nothing now, or it was the end. */
+static bool fetch_head(struct exchange *x)
+{
+	struct server_connection *connection = x->connection;
+	struct buffer *in = &connection->in;
+	struct buffer_pool *pool = &x->worker->blocks;
+
+	if (!connection->stream.readable && !connection->stream.read_ended)
+		return false;
+	if (!in->at && !buffer_acquire(in, pool)) {
+		exchange_abort(x, "no memory");
+		return false;
+	}
+	if (buffer_used(in) == 0)
+		in->start = in->end = 0;
+	if (buffer_room(in) == 0 && !buffer_reserve(in, pool, in->capacity * 2ul)) {
+		exchange_abort(x, "no memory");
+		return false;
+	}
+	switch (stream_read(&connection->stream, in)) {
+	case STREAM_OK:
+		if (!x->first_byte_ns)
+			x->first_byte_ns = worker_now_ns(x->worker);
+		return true;
+	case STREAM_AGAIN:
+		if (buffer_used(in) == 0)
+			buffer_release(in, pool);
+		return false;
+	case STREAM_END:
+	case STREAM_FAILED:
+		server_broke(x,
+			buffer_used(in) > 0 ? "closed within the response's head"
+					    : "closed without a response",
+			502, false);
+		return false;
+	}
+	return false;
+}
+
+static void read_response(struct exchange *x)
+{
+	while (x->state == EXCHANGE_FORWARDING && x->connection) {
+		struct server_connection *connection = x->connection;
+		if (!head_bytes_there(connection)) {
+			if (!fetch_head(x))
+				return;
+			continue;
+		}
+		switch (http_parser_head(&connection->parser, buffer_head(&connection->in),
+			buffer_used(&connection->in))) {
+		case HTTP_PARSE_MORE:
+			break;
+		case HTTP_PARSE_BAD:
+			server_broke(x, "malformed response", 502, false);
+			return;
+		case HTTP_PARSE_DONE:
+			connection->in.start += x->response.len;
+			respond_to_head(x);
+			break;
+		}
+		if (x->held_response)
+			return;
+	}
+}
+
+void exchange_run(struct exchange *x)
+{
+	struct pump *discard = &x->up;
+
+	switch (x->state) {
+	case EXCHANGE_FORWARDING:
+	case EXCHANGE_RELAYING:
+		run_up(x);
+		if (x->state == EXCHANGE_FORWARDING)
+			read_response(x);
+		if (x->state == EXCHANGE_RELAYING)
+			respond_run(x);
+		break;
+	case EXCHANGE_DRAINING:
+		respond_run(x);
+		break;
+	case EXCHANGE_TUNNEL:
+		respond_tunnel(x);
+		break;
+	case EXCHANGE_REPLYING:
+		if (!x->request_done && discard->in)
+			reply_discard_body(x);
+		reply_if_first(x);
+		break;
+	case EXCHANGE_HEAD:
+	case EXCHANGE_HELD:
+	case EXCHANGE_DELAYED:
+	case EXCHANGE_QUEUED:
+	case EXCHANGE_CONNECTING:
+	case EXCHANGE_ENDED:
+		break;
+	}
+}
+
+void exchange_connection_event(struct exchange *x)
+{
+	struct downstream *d = x->downstream;
+
+	if (!d || d->first != x)
+		exchange_run(x);
+	if (d)
+		downstream_advance(d);
+}

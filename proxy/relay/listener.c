@@ -1,0 +1,250 @@
+#include "relay/listener.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "base/log.h"
+#include "relay/downstream.h"
+#include "relay/relay.h"
+#include "relay/worker.h"
+
+#define ACCEPT_RETRY_MS 500
+/* Connections taken in one go, so that those there are get their turn. */
+#define ACCEPT_BATCH 64
+
+static void accept_on(struct listener *listener)
+{
+	if (!listener->accepting && !listener->closed && event_add(&listener->event, NULL) == 0)
+		listener->accepting = true;
+}
+
+static void accept_off(struct listener *listener)
+{
+	if (listener->accepting)
+		event_del(&listener->event);
+	listener->accepting = false;
+}
+
+static void retry(struct deadline *deadline)
+{
+	accept_on((struct listener *)((char *)deadline - offsetof(struct listener, retry)));
+}
+
+/* Takes a place of max_connections, or stops accepting until one is free. */
+static bool take_place(struct listener *listener)
+{
+	struct connection_bound *bound = listener->binding->bound;
+	uint32_t max = listener->conf->max_connections;
+
+	/* seq_cst on both sides: either we see the place that was given back, or who gave it
+	 * back sees that we wait */
+	if (max == 0 || atomic_fetch_add(&bound->connections, 1) < max) {
+		if (max == 0)
+			atomic_fetch_add_explicit(&bound->connections, 1, memory_order_relaxed);
+		return true;
+	}
+	atomic_fetch_sub(&bound->connections, 1);
+	accept_off(listener);
+	atomic_store(&bound->waiting, true);
+	if (atomic_load(&bound->connections) < max)
+		accept_on(listener);
+	return false;
+}
+
+static void give_place(struct listener *listener)
+{
+	struct connection_bound *bound = listener->binding->bound;
+	struct relay *relay = listener->worker->relay;
+
+	atomic_fetch_sub(&bound->connections, 1);
+	if (!atomic_load(&bound->waiting) || !atomic_exchange(&bound->waiting, false))
+		return;
+	for (unsigned i = 0; i < relay->worker_count; i++)
+		worker_order(relay->workers[i], WORKER_ACCEPT);
+}
+
+static void accept_failed(struct listener *listener)
+{
+	struct worker *worker = listener->worker;
+
+	if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
+		/* Level-triggered readiness would spin: wait for a close of ours, or a while. */
+		log_warn("listener %s: %s; not accepting for now", listener->conf->name,
+			strerror(errno));
+		accept_off(listener);
+		deadline_set(&listener->retry, worker_now_ms(worker) + ACCEPT_RETRY_MS,
+			worker_now_ms(worker));
+	} else if (errno != EAGAIN && errno != EWOULDBLOCK && errno != ECONNABORTED &&
+		   errno != EINTR && errno != EPROTO) {
+		log_warn("listener %s: accept: %s", listener->conf->name, strerror(errno));
+	}
+}
+
+static void on_connection(evutil_socket_t fd, short what, void *arg)
+{
+	struct listener *listener = arg;
+	struct sockaddr_storage peer;
+
+	(void)what;
+	for (int i = 0; i < ACCEPT_BATCH && listener->accepting; i++) {
+		socklen_t len = sizeof(peer);
+		if (!take_place(listener))
+			return;
+		int client =
+			accept4(fd, (struct sockaddr *)&peer, &len, SOCK_NONBLOCK | SOCK_CLOEXEC);
+		if (client < 0) {
+			accept_failed(listener);
+			give_place(listener);
+			return;
+		}
+		listener->connections++;
+		downstream_accept(
+			listener->worker, listener, client, (struct sockaddr *)&peer, len);
+	}
+}
+
+static void listener_release(struct listener *listener)
+{
+	struct worker *worker = listener->worker;
+
+	if (!listener->closed || listener->connections > 0)
+		return;
+	for (struct listener **at = &worker->listeners; *at; at = &(*at)->next) {
+		if (*at == listener) {
+			*at = listener->next;
+			break;
+		}
+	}
+	deadline_end(&listener->retry);
+	site_use_release(listener->use);
+	free(listener);
+}
+
+void listener_connection_closed(struct listener *listener)
+{
+	listener->connections--;
+	give_place(listener);
+	if (listener->retry.at_ms != DEADLINE_NEVER)
+		accept_on(listener); /* a descriptor is free again */
+	listener_release(listener);
+}
+
+static void listener_close(struct listener *listener)
+{
+	if (listener->closed)
+		return;
+	accept_off(listener);
+	close(listener->fd);
+	listener->fd = -1;
+	listener->closed = true;
+	listener_release(listener);
+}
+
+static struct listener *find(struct worker *worker, const struct binding *binding)
+{
+	for (struct listener *l = worker->listeners; l; l = l->next) {
+		if (l->binding == binding && !l->closed)
+			return l;
+	}
+	return NULL;
+}
+
+static void set_conf(struct listener *listener, const struct conf_listener *conf)
+{
+	struct site_use *old = listener->use;
+
+	listener->conf = conf;
+	listener->use = site_use_hold(listener->worker->use);
+	if (old)
+		site_use_release(old);
+}
+
+static void listener_open(
+	struct worker *worker, struct binding *binding, const struct conf_listener *conf)
+{
+	struct listener *listener = calloc(1, sizeof(*listener));
+
+	if (!listener) {
+		log_error("listener %s: no memory", conf->name);
+		return;
+	}
+	listener->worker = worker;
+	listener->binding = binding;
+	listener->fd = binding->sockets[worker->index];
+	binding->sockets[worker->index] = -1;
+	set_conf(listener, conf);
+	event_assign(&listener->event, worker->base, listener->fd, EV_READ | EV_PERSIST,
+		on_connection, listener);
+	deadline_init(&listener->retry, worker->base, retry);
+	listener->next = worker->listeners;
+	worker->listeners = listener;
+	accept_on(listener);
+}
+
+static const struct conf_listener *conf_of(const struct conf *conf, const char *text)
+{
+	for (size_t i = 0; i < conf->listener_count; i++) {
+		for (size_t j = 0; j < conf->listeners[i].bind_count; j++) {
+			if (strcmp(conf->listeners[i].binds[j].text, text) == 0)
+				return &conf->listeners[i];
+		}
+	}
+	return NULL;
+}
+
+void listeners_update(struct worker *worker)
+{
+	const struct conf *conf = worker->use->site->conf;
+	struct listener *next;
+
+	for (struct listener *l = worker->listeners; l; l = next) {
+		const struct conf_listener *now = conf_of(conf, l->binding->text);
+		next = l->next;
+		if (now && !l->closed)
+			set_conf(l, now);
+		else
+			listener_close(l);
+	}
+	if (worker->draining)
+		return;
+	pthread_mutex_lock(&worker->relay->bindings_lock);
+	for (struct binding *b = worker->relay->bindings; b; b = b->next) {
+		const struct conf_listener *now = b->closed ? NULL : conf_of(conf, b->text);
+		if (now && !find(worker, b) && b->sockets[worker->index] >= 0)
+			listener_open(worker, b, now);
+	}
+	pthread_mutex_unlock(&worker->relay->bindings_lock);
+}
+
+void listeners_close(struct worker *worker)
+{
+	struct listener *next;
+
+	for (struct listener *l = worker->listeners; l; l = next) {
+		next = l->next;
+		listener_close(l);
+	}
+}
+
+void listeners_resume(struct worker *worker)
+{
+	for (struct listener *l = worker->listeners; l; l = l->next) {
+		if (l->retry.at_ms == DEADLINE_NEVER)
+			accept_on(l);
+	}
+}
+
+void listeners_free(struct worker *worker)
+{
+	while (worker->listeners) {
+		struct listener *listener = worker->listeners;
+		listener->connections = 0;
+		if (listener->closed)
+			listener_release(listener);
+		else
+			listener_close(listener);
+	}
+}

@@ -1,0 +1,77 @@
+/*
+ * Listening sockets. A binding is one `bind` of the configuration with its sockets: one a worker
+ * (SO_REUSEPORT spreads connections over them), or a single one that all accept from (unix sockets
+ * and those that systemd passed in). A listener is a worker's part in a binding.
+ *
+ *   [listener public] bind a, b -> binding a -> socket of worker 0, of worker 1, ...
+ *                               -> binding b -> ...
+ *
+ * When file descriptors run out or max_connections is reached, a listener stops accepting and
+ * leaves clients in the backlog, until a connection has closed; it never spins.
+ */
+#ifndef RELAY_LISTENER_H
+#define RELAY_LISTENER_H
+
+#include <event2/event.h>
+#include <event2/event_struct.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/deadline.h"
+#include "conf/conf.h"
+
+struct relay;
+struct site_use;
+struct worker;
+
+/* Made by the main thread, known to all until the process ends. */
+struct binding {
+	struct binding *next;
+	char *text;      /* as in the configuration: what identifies it over reloads */
+	char *unix_path; /* to be removed at the end; NULL when it is not ours */
+	int *sockets;    /* [workers]; -1 once its worker took it */
+	unsigned workers;
+	bool closed; /* no longer in the configuration */
+	struct connection_bound *bound;
+};
+
+/* Open connections of one [listener], over its binds and all workers. */
+struct connection_bound {
+	struct connection_bound *next;
+	char *name;
+	atomic_uint connections;
+	atomic_bool waiting; /* some worker's listener is at the bound */
+};
+
+/* A worker's. Lives until its connections have gone. */
+struct listener {
+	struct event event;
+	struct deadline retry; /* file descriptors ran out */
+	struct listener *next;
+	struct worker *worker;
+	struct binding *binding;
+	const struct conf_listener *conf;
+	struct site_use *use; /* holds conf */
+	int fd;
+	bool accepting, closed;
+	uint64_t connections;
+};
+
+/* Opens the sockets of all listeners of `conf` that are not open yet. False, with all that failed
+ * in the error log, and what was opened here closed again. Main thread. */
+bool bindings_open(struct relay *relay, const struct conf *conf);
+/* Forgets those that `conf` no longer has. */
+void bindings_close_others(struct relay *relay, const struct conf *conf);
+void bindings_free(struct relay *relay);
+
+/* Makes this worker's listeners those of its current site. */
+void listeners_update(struct worker *worker);
+void listeners_close(struct worker *worker);
+void listeners_resume(struct worker *worker);
+void listeners_free(struct worker *worker);
+
+/* A connection of this listener has closed. */
+void listener_connection_closed(struct listener *listener);
+
+#endif

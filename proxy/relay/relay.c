@@ -1,0 +1,354 @@
+#include "relay/relay.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <pwd.h>
+#include <grp.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "relay/check.h"
+#include "relay/exchange.h"
+#include "relay/listener.h"
+#include "relay/reload.h"
+#include "relay/resolve.h"
+#include "relay/server_connection.h"
+
+#define LOG_RING_BYTES   (1024 * 1024)
+#define RESOLVE_START_MS 3000
+
+/* ---- the queue's callbacks ------------------------------------------------------------------- */
+
+static void dispatch(void *ctx, unsigned worker, struct ticket *ticket)
+{
+	struct relay *relay = ctx;
+
+	worker_mail(relay->workers[worker], ticket);
+}
+
+static void tell_timer(void *ctx, uint64_t deadline_ns)
+{
+	struct relay *relay = ctx;
+	uint64_t one = 1;
+	uint64_t known = atomic_load(&relay->queue_deadline_ns);
+
+	while (deadline_ns < known) {
+		if (atomic_compare_exchange_weak(&relay->queue_deadline_ns, &known, deadline_ns)) {
+			while (write(relay->timer_fd, &one, sizeof(one)) < 0 && errno == EINTR)
+				;
+			return;
+		}
+	}
+}
+
+static void arm_queue_timer(struct relay *relay)
+{
+	uint64_t deadline = atomic_load(&relay->queue_deadline_ns), now = clock_monotonic_ns();
+
+	if (deadline == QUEUE_NEVER)
+		return;
+	uint64_t wait_us = deadline > now ? (deadline - now) / 1000 + 1 : 0;
+	struct timeval interval = {
+		.tv_sec = (time_t)(wait_us / 1000000), .tv_usec = (suseconds_t)(wait_us % 1000000)};
+	event_add(relay->queue_timer, &interval);
+}
+
+static void on_queue_timer(evutil_socket_t fd, short what, void *arg)
+{
+	struct relay *relay = arg;
+
+	(void)fd;
+	(void)what;
+	/* Cleared first: what is told from now on is armed again by on_timer_told. */
+	atomic_store(&relay->queue_deadline_ns, QUEUE_NEVER);
+	uint64_t next = queue_expire(relay->queue, clock_monotonic_ns());
+	tell_timer(relay, next);
+	arm_queue_timer(relay);
+}
+
+static void on_timer_told(evutil_socket_t fd, short what, void *arg)
+{
+	uint64_t count;
+
+	(void)what;
+	while (read(fd, &count, sizeof(count)) < 0 && errno == EINTR)
+		;
+	arm_queue_timer(arg);
+}
+
+/* ---- stopping -------------------------------------------------------------------------------- */
+
+void relay_worker_ended(struct relay *relay)
+{
+	uint64_t one = 1;
+
+	/* Any wake-up of the main loop makes it look at `running`. */
+	while (write(relay->timer_fd, &one, sizeof(one)) < 0 && errno == EINTR)
+		;
+}
+
+static void order_all(struct relay *relay, unsigned orders)
+{
+	for (unsigned i = 0; i < relay->worker_count; i++)
+		worker_order(relay->workers[i], orders);
+}
+
+static void on_stop_timer(evutil_socket_t fd, short what, void *arg)
+{
+	struct relay *relay = arg;
+
+	(void)fd;
+	(void)what;
+	log_warn("shutdown_timeout has passed: cutting what is left");
+	relay->exit_status = 1;
+	order_all(relay, WORKER_STOP);
+}
+
+static void begin_stop(struct relay *relay)
+{
+	uint64_t timeout_ms = relay->site->conf->shutdown_timeout_ms;
+	struct timeval timeout = {.tv_sec = (time_t)(timeout_ms / 1000),
+		.tv_usec = (suseconds_t)(timeout_ms % 1000) * 1000};
+
+	if (relay->stopping) {
+		log_warn("told to stop again: cutting what is left");
+		relay->exit_status = 1;
+		order_all(relay, WORKER_STOP);
+		return;
+	}
+	relay->stopping = true;
+	log_info("draining: finishing what is under way, at most %llu ms",
+		(unsigned long long)timeout_ms);
+	order_all(relay, WORKER_DRAIN);
+	event_add(relay->stop_timer, &timeout);
+}
+
+static void on_signal(evutil_socket_t number, short what, void *arg)
+{
+	struct relay *relay = arg;
+
+	(void)what;
+	switch (number) {
+	case SIGTERM:
+	case SIGINT:
+	case SIGQUIT:
+		begin_stop(relay);
+		break;
+	case SIGHUP:
+		if (!relay->stopping)
+			relay_reload(relay);
+		break;
+	case SIGUSR1:
+		log_reopen(relay->log);
+		break;
+	default:
+		break;
+	}
+}
+
+/* ---- starting -------------------------------------------------------------------------------- */
+
+static bool watch_signals(struct relay *relay)
+{
+	static const int numbers[] = {SIGTERM, SIGINT, SIGQUIT, SIGHUP, SIGUSR1};
+
+	for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++) {
+		relay->signals[i] = evsignal_new(relay->base, numbers[i], on_signal, relay);
+		if (!relay->signals[i] || event_add(relay->signals[i], NULL) != 0)
+			return false;
+	}
+	return true;
+}
+
+static bool make_loop(struct relay *relay)
+{
+	relay->base = event_base_new();
+	relay->timer_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+	if (!relay->base || relay->timer_fd < 0)
+		return false;
+	relay->queue_timer = evtimer_new(relay->base, on_queue_timer, relay);
+	relay->stop_timer = evtimer_new(relay->base, on_stop_timer, relay);
+	relay->timer_event =
+		event_new(relay->base, relay->timer_fd, EV_READ | EV_PERSIST, on_timer_told, relay);
+	relay->resolver = resolver_new(relay->base);
+	relay->checks = checks_new(relay->base);
+	return relay->queue_timer && relay->stop_timer && relay->timer_event && relay->resolver &&
+	       relay->checks && event_add(relay->timer_event, NULL) == 0 && watch_signals(relay);
+}
+
+static bool make_queue(struct relay *relay, const struct conf *conf)
+{
+	struct queue_config config = {
+		.max_sessions = conf->sessions,
+		.max_queued = conf->queue_total,
+		.callbacks = {.ctx = relay, .dispatch = dispatch, .timer_changed = tell_timer},
+	};
+
+	atomic_init(&relay->queue_deadline_ns, QUEUE_NEVER);
+	relay->queue = queue_create(&config);
+	return relay->queue != NULL;
+}
+
+/* As many descriptors as we may have: each client takes two. */
+static void raise_descriptor_limit(void)
+{
+	struct rlimit limit;
+
+	if (getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur < limit.rlim_max) {
+		limit.rlim_cur = limit.rlim_max;
+		setrlimit(RLIMIT_NOFILE, &limit);
+	}
+}
+
+static bool drop_privileges(const struct conf *conf)
+{
+	if (!conf->user || geteuid() != 0)
+		return true;
+	struct passwd *user = getpwnam(conf->user);
+	if (user && initgroups(conf->user, user->pw_gid) == 0 && setgid(user->pw_gid) == 0 &&
+		setuid(user->pw_uid) == 0)
+		return true;
+	log_error("%s: user %s: %s", conf->path, conf->user, user ? strerror(errno) : "not known");
+	return false;
+}
+
+static bool write_pid(const struct conf *conf)
+{
+	if (!conf->pid_file)
+		return true;
+	FILE *file = fopen(conf->pid_file, "we");
+	if (!file || fprintf(file, "%ld\n", (long)getpid()) < 0 || fclose(file) != 0) {
+		log_error("pid_file %s: %s", conf->pid_file, strerror(errno));
+		return false;
+	}
+	return true;
+}
+
+static bool start_workers(struct relay *relay)
+{
+	sigset_t all, before;
+
+	relay->workers = calloc(relay->worker_count, sizeof(*relay->workers));
+	if (!relay->workers)
+		return false;
+	for (unsigned i = 0; i < relay->worker_count; i++) {
+		relay->workers[i] = worker_new(relay, i, relay->site);
+		if (!relay->workers[i])
+			return false;
+	}
+	/* Signals are the main thread's. */
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &before);
+	for (unsigned i = 0; i < relay->worker_count; i++) {
+		int error = pthread_create(
+			&relay->workers[i]->thread, NULL, worker_main, relay->workers[i]);
+		if (error != 0) {
+			log_error("worker %u: %s", i, strerror(error));
+			pthread_sigmask(SIG_SETMASK, &before, NULL);
+			order_all(relay, WORKER_STOP);
+			relay->exit_status = 1;
+			return i > 0;
+		}
+		atomic_fetch_add(&relay->running, 1);
+	}
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	return true;
+}
+
+static bool start(struct relay *relay, struct conf *conf)
+{
+	relay->worker_count = conf->workers;
+	relay->wall_offset_ns = clock_wall_ns() - clock_monotonic_ns();
+	pthread_mutex_init(&relay->bindings_lock, NULL);
+	relay->log = log_open(conf->workers + 1, LOG_RING_BYTES, conf->log_level, conf->error_log,
+		conf->access_log);
+	if (!relay->log) {
+		conf_release(conf);
+		return false;
+	}
+	log_thread_attach(relay->log, 0);
+	raise_descriptor_limit();
+	if (!bindings_open(relay, conf) || !drop_privileges(conf) || !make_loop(relay) ||
+		!make_queue(relay, conf) || !relay_open_throttles(relay, conf) ||
+		!(relay->site = site_new(
+			  conf, NULL, relay->worker_count, relay->throttles, relay->queue))) {
+		conf_release(conf);
+		return false;
+	}
+	resolver_watch(relay->resolver, relay->site);
+	resolver_wait(relay->resolver, RESOLVE_START_MS);
+	checks_watch(relay->checks, relay->site);
+	if (!write_pid(conf) || !start_workers(relay))
+		return false;
+	log_info("sluice is ready: %s, %u workers", conf->path, relay->worker_count);
+	return true;
+}
+
+static void finish(struct relay *relay)
+{
+	for (unsigned i = 0; relay->workers && i < relay->worker_count; i++) {
+		if (relay->workers[i] && relay->workers[i]->thread)
+			pthread_join(relay->workers[i]->thread, NULL);
+	}
+	checks_free(relay->checks);
+	resolver_free(relay->resolver);
+	if (relay->site && relay->site->conf->pid_file)
+		unlink(relay->site->conf->pid_file);
+	for (unsigned i = 0; relay->workers && i < relay->worker_count; i++) {
+		if (relay->workers[i])
+			worker_free(relay->workers[i]);
+	}
+	if (relay->site)
+		site_release(relay->site);
+	queue_destroy(relay->queue);
+	relay_close_throttles(relay);
+	bindings_free(relay);
+	for (size_t i = 0; i < sizeof(relay->signals) / sizeof(relay->signals[0]); i++) {
+		if (relay->signals[i])
+			event_free(relay->signals[i]);
+	}
+	struct event *events[] = {relay->queue_timer, relay->stop_timer, relay->timer_event};
+	for (size_t i = 0; i < sizeof(events) / sizeof(events[0]); i++) {
+		if (events[i])
+			event_free(events[i]);
+	}
+	if (relay->base)
+		event_base_free(relay->base);
+	if (relay->timer_fd >= 0)
+		close(relay->timer_fd);
+	pthread_mutex_destroy(&relay->bindings_lock);
+	free(relay->workers);
+	log_info("sluice has stopped");
+	log_thread_attach(NULL, 0);
+	if (relay->log)
+		log_close(relay->log);
+}
+
+int relay_run(struct conf *conf)
+{
+	struct relay relay = {.timer_fd = -1};
+
+	signal(SIGPIPE, SIG_IGN);
+	if (!start(&relay, conf)) {
+		relay.exit_status = 1;
+		if (atomic_load(&relay.running) > 0)
+			order_all(&relay, WORKER_STOP);
+	}
+	while (atomic_load_explicit(&relay.running, memory_order_acquire) > 0) {
+		if (event_base_loop(relay.base, EVLOOP_ONCE) < 0) {
+			log_error("the main event loop failed: %s", strerror(errno));
+			relay.exit_status = 1;
+			order_all(&relay, WORKER_STOP);
+			break;
+		}
+	}
+	int status = relay.exit_status;
+	finish(&relay);
+	return status;
+}

@@ -1,0 +1,55 @@
+/*
+ * The relay: the whole running proxy.
+ *
+ *   main thread: signals, reload, drain, names, health checks, idle timers
+ *   workers:     everything that a request meets
+ */
+#ifndef RELAY_RELAY_H
+#define RELAY_RELAY_H
+
+#include <event2/event.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+
+#include "base/log.h"
+#include "conf/conf.h"
+#include "queue/queue.h"
+#include "relay/site.h"
+#include "relay/worker.h"
+
+struct checks;
+struct resolver;
+struct throttle_table;
+
+struct relay {
+	struct event_base *base; /* the main thread's */
+	struct log *log;
+	struct throttle_table *throttles;
+	struct queue *queue;
+	struct site *site; /* current; the main thread's hold */
+	struct worker **workers;
+	unsigned worker_count;
+	struct binding *bindings;
+	struct connection_bound *bounds;
+	pthread_mutex_t bindings_lock; /* guards the two lists; workers look during a reload */
+	struct resolver *resolver;
+	struct checks *checks;
+	struct event *signals[6];
+	struct event *queue_timer, *stop_timer;
+	_Atomic uint64_t queue_deadline_ns;
+	int timer_fd; /* told when the queue's next deadline is earlier */
+	struct event *timer_event;
+	uint64_t wall_offset_ns; /* wall minus monotonic at start */
+	atomic_uint running;     /* workers that have not ended */
+	bool stopping;
+	int exit_status;
+};
+
+/* Serves `conf` (the hold passes over) until told to stop by a signal. Returns the exit status: 0
+ * after a drain, 1 when it could not start (the log says why) or was cut by shutdown_timeout. */
+int relay_run(struct conf *conf);
+
+/* A worker's last word: the main thread looks whether all have ended. Any thread. */
+void relay_worker_ended(struct relay *relay);
+
+#endif

@@ -1,0 +1,21 @@
+/*
+ * A reload (SIGHUP): the file is read and checked anew; when all of it is good, listeners,
+ * throttles and routes become the new ones, else nothing changes and the log says file:line.
+ * What was admitted goes on counting; exchanges under way finish by what they began with.
+ */
+#ifndef RELAY_RELOAD_H
+#define RELAY_RELOAD_H
+
+#include <stdbool.h>
+
+#include "conf/conf.h"
+
+struct relay;
+
+void relay_reload(struct relay *relay);
+
+/* The table of the throttles, in conf's state folder or in memory. False with a line in the log. */
+bool relay_open_throttles(struct relay *relay, const struct conf *conf);
+void relay_close_throttles(struct relay *relay);
+
+#endif

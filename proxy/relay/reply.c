@@ -1,0 +1,181 @@
+/*
+ * Answers of our own: refusals, overflow, timeouts, mistakes. An answer waits until it is the first
+ * on its connection; the request's body, if it is short, is read and thrown away so that the
+ * connection can go on, else the connection is closed behind the answer.
+ */
+#include <assert.h>
+
+#include "base/log.h"
+#include "gate/ratelimit_fields.h"
+#include "http/problem.h"
+#include "relay/downstream.h"
+#include "relay/exchange.h"
+#include "relay/listener.h"
+#include "relay/relay.h"
+#include "relay/respond.h"
+
+/* A body up to this is cheaper to read than a new connection. */
+#define DISCARD_BYTES (64 * 1024)
+
+static void begin_discard(struct exchange *x)
+{
+	struct downstream *d = x->downstream;
+	bool is_short = x->framing.body == HTTP_BODY_LENGTH && x->framing.length <= DISCARD_BYTES;
+	bool is_begun = x->up.in != NULL;
+	struct pump before = x->up;
+
+	if (x->request_done)
+		return;
+	/* A client that waits for a 100 may send its body or not: nothing to go on from. */
+	if (!is_short || x->framing.expects_continue || x->close_client) {
+		x->close_client = true;
+		x->up.in = NULL;
+		return;
+	}
+	x->up = (struct pump){
+		.source = &d->stream,
+		.in = &d->in,
+		.parser = &d->parser,
+		.pool = &x->worker->blocks,
+		.body = x->framing.body,
+		.left = is_begun ? before.left : x->framing.length,
+		.content_bytes = before.content_bytes,
+	};
+}
+
+void exchange_reply(struct exchange *x, unsigned status, const char *why, uint64_t retry_after_ms)
+{
+	struct downstream *d = x->downstream;
+
+	x->outcome = why;
+	x->retry_after_ms = retry_after_ms;
+	exchange_drop_connection(x);
+	exchange_leave_queue(x);
+	if (x->has_deadline)
+		deadline_clear(&x->deadline);
+	if (!d) {
+		exchange_end(x);
+		return;
+	}
+	if (x->response_begun) {
+		exchange_abort(x, why); /* too late for an answer */
+		return;
+	}
+	x->status = status;
+	begin_discard(x);
+	if (x->close_client)
+		downstream_finish(d);
+	exchange_enter(x, EXCHANGE_REPLYING);
+	d->again = true;
+	if (d->first == x)
+		reply_if_first(x);
+}
+
+void exchange_reject(struct exchange *x, unsigned status, const char *why)
+{
+	worker_count(&x->worker->counts.malformed);
+	x->close_client = true;
+	if (x->downstream)
+		downstream_finish(x->downstream);
+	exchange_reply(x, status, why, HTTP_PROBLEM_NO_RETRY);
+}
+
+void reply_discard_body(struct exchange *x)
+{
+	struct downstream *d = x->downstream;
+
+	switch (pump_run(&x->up, 16)) {
+	case PUMP_DONE:
+		x->request_done = true;
+		if (d->reading == x)
+			d->reading = NULL;
+		break;
+	case PUMP_WANTS_READ:
+		if (d->stream.readable)
+			event_active(&d->stream.event, EV_READ, 0);
+		break;
+	case PUMP_WANTS_WRITE:
+		break;
+	case PUMP_SOURCE_ENDED:
+	case PUMP_SOURCE_BROKEN:
+	case PUMP_TOO_LARGE:
+	case PUMP_SINK_FAILED:
+	case PUMP_NO_MEMORY:
+		x->close_client = true;
+		x->request_done = true;
+		downstream_finish(d);
+		break;
+	}
+}
+
+/* The field lines of a 429, and of what else passed the gate. */
+static struct slice ratelimit_lines(const struct exchange *x, char *buffer, size_t capacity)
+{
+	struct http_out out = http_out_over(buffer, capacity);
+
+	if (x->route && x->verdict.limit_count > 0 && x->dialect != CONF_RATELIMIT_OFF)
+		ratelimit_append(&out, x->use->site->texts, x->dialect, &x->verdict);
+	if (out.overflow)
+		return SLICE_NONE;
+	return (struct slice){buffer, (size_t)(out.at - buffer)};
+}
+
+static bool write_reply(struct exchange *x, struct http_out *out)
+{
+	char fields[4096], allow[HTTP_ALLOW_BYTES];
+	struct slice violated[GATE_LIMITS_MAX];
+	const char *id_field = x->use->site->conf->request_id_field;
+	struct http_problem problem = {
+		.status = x->status,
+		.detail = SLICE_NONE,
+		.retry_after_ms = x->retry_after_ms,
+		.fields = ratelimit_lines(x, fields, sizeof(fields)),
+		.date = worker_date(x->worker),
+		.request_id = x->request_id,
+		.request_id_field = id_field ? slice_of(id_field) : SLICE_NONE,
+		.connection = x->close_client         ? HTTP_PROBLEM_CLOSE
+			      : x->request.minor == 0 ? HTTP_PROBLEM_KEEP_ALIVE
+						      : HTTP_PROBLEM_PLAIN,
+		.head = x->request.method == HTTP_METHOD_HEAD && x->request.len > 0,
+	};
+
+	if (x->status == 429) {
+		problem.policies = violated;
+		problem.policy_count = ratelimit_violated(&x->verdict, violated);
+	}
+	if (x->status == 405) {
+		uint64_t methods = x->allow;
+		if (methods == 0) /* CONNECT and TRACE: whatever else */
+			methods = (1 << HTTP_METHOD_GET) | (1 << HTTP_METHOD_HEAD) |
+				  (1 << HTTP_METHOD_POST) | (1 << HTTP_METHOD_PUT) |
+				  (1 << HTTP_METHOD_DELETE) | (1 << HTTP_METHOD_OPTIONS) |
+				  (1 << HTTP_METHOD_PATCH);
+		problem.allow = (struct slice){allow, http_allow_text(methods, allow)};
+	}
+	size_t len = http_problem_write(out->at, (size_t)(out->end - out->at), &problem);
+	out->at += len;
+	return len > 0;
+}
+
+void reply_if_first(struct exchange *x)
+{
+	struct downstream *d = x->downstream;
+	struct http_out out;
+
+	if (x->state != EXCHANGE_REPLYING || !d || d->first != x || !flow_takes_prefix(&d->out))
+		return;
+	if (x->worker->draining)
+		x->close_client = true;
+	if (!x->response_begun) {
+		if (!flow_reserve(&d->out, &x->worker->blocks, HTTP_PROBLEM_BYTES, &out) ||
+			!write_reply(x, &out)) {
+			exchange_abort(x, "no memory");
+			return;
+		}
+		flow_commit(&d->out, &out);
+		x->response_begun = true;
+	}
+	if (!x->request_done && !x->close_client)
+		return; /* the rest of the body first: then the next request can be read */
+	exchange_end(x);
+}

@@ -1,0 +1,346 @@
+#include "relay/respond.h"
+
+#include <sys/socket.h>
+
+#include "base/log.h"
+#include "http/problem.h"
+#include "relay/downstream.h"
+#include "relay/exchange.h"
+#include "relay/relay.h"
+#include "relay/server_connection.h"
+
+#define PUMP_TURNS 16
+
+static const struct conf_upstream *upstream_conf(const struct exchange *x)
+{
+	return x->use->site->upstreams[x->route->upstream->index]->conf;
+}
+
+static bool is_first(const struct exchange *x)
+{
+	return x->downstream && x->downstream->first == x;
+}
+
+static void bad_gateway(struct exchange *x, const char *why)
+{
+	server_failed(x->server, why, worker_now_ms(x->worker));
+	worker_count(&x->worker->counts.upstream_failures);
+	exchange_drop_connection(x);
+	if (x->downstream)
+		exchange_reply(x, 502, why, HTTP_PROBLEM_NO_RETRY);
+	else
+		exchange_end(x);
+}
+
+/* ---- heads ----------------------------------------------------------------------------------- */
+
+/* 1xx: passed on to clients that know of them, then the next head is awaited. */
+static void respond_interim(struct exchange *x)
+{
+	static const struct http_parser_limits limits = {256 * 1024, 0, 512};
+	struct downstream *d = x->downstream;
+
+	if (d && is_first(x) && x->request.minor >= 1 && flow_takes_prefix(&d->out)) {
+		if (x->response.status == 100)
+			x->continue_sent = true;
+		if (!compose_response(x, &d->out, false, true)) {
+			exchange_abort(x, "no memory");
+			return;
+		}
+		d->again = true;
+	}
+	http_parser_begin_response(&x->connection->parser, &x->response, &limits);
+}
+
+static void begin_tunnel(struct exchange *x);
+
+static void read_cost(struct exchange *x)
+{
+	struct slice value = http_head_find_name(&x->response, slice_of(x->route->cost_field));
+	uint64_t cost = 0;
+
+	if (value.len == 0 || value.len > 18)
+		return;
+	for (size_t i = 0; i < value.len; i++) {
+		if (value.at[i] < '0' || value.at[i] > '9')
+			return;
+		cost = cost * 10 + (uint64_t)(value.at[i] - '0');
+	}
+	x->has_cost = true;
+	x->cost = cost;
+}
+
+/* The head goes to the client, its body is on its way. */
+static void begin_relaying(struct exchange *x)
+{
+	struct downstream *d = x->downstream;
+	struct server_connection *connection = x->connection;
+	enum http_body body = x->response_framing.body;
+	bool chunked = (body == HTTP_BODY_CHUNKED || body == HTTP_BODY_UNTIL_CLOSE) && d &&
+		       x->request.minor >= 1;
+
+	if (d && (body == HTTP_BODY_CHUNKED || body == HTTP_BODY_UNTIL_CLOSE) && !chunked)
+		x->close_client = true; /* an HTTP/1.0 client sees the end by the close */
+	if (d && (!x->request_done || x->worker->draining))
+		x->close_client = true;
+	x->held_response = false;
+	x->response_begun = true;
+	x->status = x->response.status;
+	x->down = (struct pump){
+		.source = &connection->stream,
+		.in = &connection->in,
+		.parser = &connection->parser,
+		.sink = d ? &d->stream : NULL,
+		.flow = d ? &d->out : NULL,
+		.pool = &x->worker->blocks,
+		.body = body,
+		.encode_chunked = chunked,
+		.decoded = body == HTTP_BODY_NONE,
+		.left = x->response_framing.length,
+	};
+	exchange_enter(x, d ? EXCHANGE_RELAYING : EXCHANGE_DRAINING);
+	if (!d)
+		return;
+	if (!compose_response(x, &d->out, chunked, false)) {
+		exchange_abort(x, "no memory");
+		return;
+	}
+	/* What of the body is here already leaves with the head. */
+	if (!x->down.decoded && connection->in.at && buffer_used(&connection->in) > 0) {
+		enum pump_result result = pump_fill(&x->down);
+		if (result == PUMP_SOURCE_BROKEN || result == PUMP_NO_MEMORY) {
+			exchange_abort(x, "malformed response body");
+			return;
+		}
+	}
+	if (x->downstream->state == DOWNSTREAM_OPEN && x->close_client)
+		downstream_finish(x->downstream);
+}
+
+void respond_to_head(struct exchange *x)
+{
+	if (x->held_response) {
+		begin_relaying(x);
+		return;
+	}
+	if (!http_frame_response(&x->response, x->request.method, &x->response_framing)) {
+		bad_gateway(x, "ambiguous framing in the response");
+		return;
+	}
+	if (x->response.status == 101) {
+		if (x->framing.upgrade && x->route->upgrade && x->response_framing.upgrade &&
+			x->downstream)
+			begin_tunnel(x);
+		else
+			bad_gateway(x, "101 without a request for it");
+		return;
+	}
+	if (x->response.status < 200) {
+		respond_interim(x);
+		return;
+	}
+	x->upstream_status = x->response.status;
+	server_succeeded(x->server);
+	if (x->route->cost_field)
+		read_cost(x);
+	if (x->downstream && !is_first(x)) {
+		x->held_response = true; /* until those before it on the connection are out */
+		deadline_clear(&x->connection->deadline);
+		return;
+	}
+	begin_relaying(x);
+}
+
+/* ---- bodies ---------------------------------------------------------------------------------- */
+
+/* All of the response was read: who waited for that may go, and the connection may serve another.
+ */
+static void received(struct exchange *x)
+{
+	struct server_connection *connection = x->connection;
+
+	if (x->response_received)
+		return;
+	x->response_received = true;
+	if (connection) {
+		bool clean = x->response_framing.keep_alive && x->request_done &&
+			     flow_is_empty(&connection->out) && buffer_used(&connection->in) == 0;
+		if (connection->in.at && x->downstream && x->downstream->out.body.len > 0) {
+			/* The client still borrows the last block: it takes it over. */
+			x->downstream->out.kept = connection->in;
+			connection->in = (struct buffer){0};
+		}
+		x->down.in = &x->empty;
+		x->down.source = NULL;
+		x->connection = NULL;
+		x->up.sink = NULL;
+		x->up.flow = NULL;
+		server_done(x->server);
+		x->server = NULL;
+		if (clean)
+			server_connection_keep(connection);
+		else
+			server_connection_close(connection);
+	}
+	exchange_leave_queue(x);
+}
+
+static void await_more(struct exchange *x)
+{
+	uint64_t now_ms = worker_now_ms(x->worker);
+
+	if (!x->connection)
+		return;
+	deadline_set(&x->connection->deadline, now_ms + upstream_conf(x)->idle_timeout_ms, now_ms);
+	if (x->connection->stream.readable)
+		event_active(&x->connection->stream.event, EV_READ, 0);
+}
+
+static void relayed(struct exchange *x)
+{
+	struct downstream *d = x->downstream;
+
+	received(x);
+	if (d && !x->request_done) {
+		/* Answered early: what is left of the request is of no use to anybody. */
+		x->close_client = true;
+	}
+	exchange_end(x);
+}
+
+void respond_run(struct exchange *x)
+{
+	enum pump_result result = PUMP_DONE;
+
+	if (x->state != EXCHANGE_RELAYING && x->state != EXCHANGE_DRAINING)
+		return;
+	/* The last of the body is here: before the client takes it, others may go. */
+	if (x->down.decoded)
+		received(x);
+	result = pump_run(&x->down, PUMP_TURNS);
+	if (x->down.decoded && result == PUMP_WANTS_WRITE)
+		received(x);
+	switch (result) {
+	case PUMP_DONE:
+		relayed(x);
+		break;
+	case PUMP_WANTS_READ:
+		await_more(x);
+		break;
+	case PUMP_WANTS_WRITE:
+		if (x->connection)
+			deadline_clear(&x->connection->deadline); /* it waits for the client */
+		break;
+	case PUMP_SINK_FAILED:
+		worker_count(&x->worker->counts.client_gone);
+		exchange_abort(x, "client gone");
+		break;
+	case PUMP_SOURCE_ENDED:
+	case PUMP_SOURCE_BROKEN:
+	case PUMP_TOO_LARGE:
+	case PUMP_NO_MEMORY:
+		/* The head is out: only a cut tells the client that this is not all. */
+		x->ticket.failed = true;
+		worker_count(&x->worker->counts.upstream_failures);
+		server_failed(x->server, "response cut short", worker_now_ms(x->worker));
+		exchange_abort(x, "response cut short");
+		break;
+	}
+}
+
+/* ---- tunnels --------------------------------------------------------------------------------- */
+
+static void begin_tunnel(struct exchange *x)
+{
+	struct downstream *d = x->downstream;
+	struct server_connection *connection = x->connection;
+
+	if (!is_first(x)) {
+		x->held_response = false;
+		bad_gateway(x, "101 out of order");
+		return;
+	}
+	x->status = x->upstream_status = 101;
+	x->response_begun = true;
+	x->close_client = true;
+	if (!compose_response(x, &d->out, false, false)) {
+		exchange_abort(x, "no memory");
+		return;
+	}
+	exchange_enter(x, EXCHANGE_TUNNEL);
+	downstream_finish(d);
+	d->reading = x;
+	x->request_done = true;
+	x->up = (struct pump){&d->stream, &d->in, NULL, &connection->stream, &connection->out,
+		&x->worker->blocks, .body = HTTP_BODY_UNTIL_CLOSE};
+	x->down = (struct pump){&connection->stream, &connection->in, NULL, &d->stream, &d->out,
+		&x->worker->blocks, .body = HTTP_BODY_UNTIL_CLOSE};
+	if (x->in_queue)
+		queue_detach(x->worker->relay->queue, &x->ticket, worker_now_ns(x->worker));
+}
+
+/* One direction. False: the tunnel is to be cut. */
+static bool tunnel_one_way(struct pump *pump, bool *ended)
+{
+	if (*ended)
+		return true;
+	enum pump_result result = pump_run(pump, PUMP_TURNS);
+	if (result == PUMP_DONE) {
+		*ended = true;
+		shutdown(pump->sink->fd, SHUT_WR);
+		return true;
+	}
+	if (result == PUMP_WANTS_READ && pump->source->readable)
+		event_active(&pump->source->event, EV_READ, 0);
+	return result == PUMP_WANTS_READ || result == PUMP_WANTS_WRITE;
+}
+
+void respond_tunnel(struct exchange *x)
+{
+	uint64_t now_ms = worker_now_ms(x->worker);
+	uint64_t before = x->up.written + x->down.written;
+
+	if (!tunnel_one_way(&x->up, &x->up_ended) || !tunnel_one_way(&x->down, &x->down_ended)) {
+		exchange_abort(x, "tunnel cut");
+		return;
+	}
+	if (x->up_ended && x->down_ended) {
+		exchange_abort(x, NULL);
+		return;
+	}
+	if (x->up.written + x->down.written != before ||
+		x->connection->deadline.at_ms == DEADLINE_NEVER)
+		deadline_set(&x->connection->deadline, now_ms + upstream_conf(x)->tunnel_timeout_ms,
+			now_ms);
+}
+
+/* ---- the client left ------------------------------------------------------------------------- */
+
+void exchange_client_gone(struct exchange *x)
+{
+	bool under_way = x->state == EXCHANGE_FORWARDING || x->state == EXCHANGE_RELAYING;
+
+	x->downstream = NULL;
+	if (!x->outcome)
+		x->outcome = "client gone";
+	/* A write that the server has whole is followed to its end, so that what must come after it
+	 * does. A read that nobody will see is cut. */
+	if (!under_way || !x->request_done || !x->up_over || x->response_received ||
+		x->worker->stopping || !x->connection || http_method_is_safe(x->request.method)) {
+		exchange_end(x);
+		return;
+	}
+	x->up.source = NULL;
+	x->up.sink = NULL;
+	if (x->state == EXCHANGE_FORWARDING) {
+		if (x->held_response)
+			begin_relaying(x);
+		return; /* goes on alone */
+	}
+	/* What the flow borrowed is gone with the client's connection. */
+	x->down.sink = NULL;
+	x->down.flow = NULL;
+	x->down.tail_due = false;
+	exchange_enter(x, EXCHANGE_DRAINING);
+	event_active(&x->connection->stream.event, EV_READ, 0);
+}

@@ -1,0 +1,22 @@
+/* The response's side of an exchange: relayed from its server (respond.c) or our own (reply.c). */
+#ifndef RELAY_RESPOND_H
+#define RELAY_RESPOND_H
+
+struct exchange;
+
+/* The server's head is parsed into x->response: interim, upgrade, or the real one. */
+void respond_to_head(struct exchange *exchange);
+
+/* Moves the body down. */
+void respond_run(struct exchange *exchange);
+
+/* Moves bytes both ways. */
+void respond_tunnel(struct exchange *exchange);
+
+/* An answer of our own: throws the request's body away as it comes. */
+void reply_discard_body(struct exchange *exchange);
+
+/* Sends it when the exchange is the first on its connection and its request is read. */
+void reply_if_first(struct exchange *exchange);
+
+#endif

@@ -1,0 +1,196 @@
+#include "relay/server_connection.h"
+
+#include <errno.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/log.h"
+#include "relay/exchange.h"
+
+static void unlist(struct server_connection *connection)
+{
+	struct server_idle *idle = &connection->server->idle[connection->worker->index];
+
+	if (connection->prev)
+		connection->prev->next = connection->next;
+	else
+		idle->first = connection->next;
+	if (connection->next)
+		connection->next->prev = connection->prev;
+	else
+		idle->last = connection->prev;
+	connection->prev = connection->next = NULL;
+	idle->count--;
+}
+
+static void free_connection(struct worker *worker, struct grave *grave)
+{
+	(void)worker;
+	free((char *)grave - offsetof(struct server_connection, grave));
+}
+
+void server_connection_close(struct server_connection *connection)
+{
+	struct worker *worker = connection->worker;
+
+	if (connection->state == SERVER_CONNECTION_CLOSED)
+		return;
+	if (connection->state == SERVER_CONNECTION_IDLE)
+		unlist(connection);
+	connection->state = SERVER_CONNECTION_CLOSED;
+	connection->exchange = NULL;
+	stream_close(&connection->stream);
+	deadline_end(&connection->deadline);
+	flow_clear(&connection->out, &worker->blocks);
+	buffer_release(&connection->in, &worker->blocks);
+	http_parser_end(&connection->parser);
+	worker_bury(worker, &connection->grave, free_connection);
+}
+
+static void on_event(struct stream *stream)
+{
+	struct server_connection *connection =
+		(struct server_connection *)((char *)stream -
+					     offsetof(struct server_connection, stream));
+
+	switch (connection->state) {
+	case SERVER_CONNECTION_IDLE:
+		/* Nothing is due on it: whatever came, an end most likely, it is of no use. */
+		if (stream_is_stale(stream))
+			server_connection_close(connection);
+		break;
+	case SERVER_CONNECTION_CONNECTING:
+		exchange_connected(connection->exchange);
+		break;
+	case SERVER_CONNECTION_BUSY:
+		exchange_connection_event(connection->exchange);
+		break;
+	case SERVER_CONNECTION_CLOSED:
+		break;
+	}
+}
+
+static void on_deadline(struct deadline *deadline)
+{
+	struct server_connection *connection =
+		(struct server_connection *)((char *)deadline -
+					     offsetof(struct server_connection, deadline));
+
+	if (connection->state == SERVER_CONNECTION_IDLE)
+		server_connection_close(connection);
+	else if (connection->state != SERVER_CONNECTION_CLOSED)
+		exchange_connection_timeout(connection->exchange);
+}
+
+/* A socket that is connecting to one of the server's addresses, or -1. */
+static int begin_connect(struct server *server, bool *connected, const char **why)
+{
+	struct server_address address;
+	int one = 1;
+
+	if (!server_address(server, &address)) {
+		*why = "its name has no address";
+		return -1;
+	}
+	int fd = socket(address.socket.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+	if (fd < 0) {
+		*why = strerror(errno);
+		return -1;
+	}
+	if (address.socket.ss_family != AF_UNIX)
+		setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
+	*connected = connect(fd, (struct sockaddr *)&address.socket, address.len) == 0;
+	if (*connected || errno == EINPROGRESS)
+		return fd;
+	*why = strerror(errno);
+	close(fd);
+	return -1;
+}
+
+static struct server_connection *connect_new(
+	struct worker *worker, struct server *server, struct exchange *exchange, const char **why)
+{
+	bool connected;
+	int fd = begin_connect(server, &connected, why);
+
+	if (fd < 0)
+		return NULL;
+	struct server_connection *connection = calloc(1, sizeof(*connection));
+	*why = "no memory";
+	if (!connection) {
+		close(fd);
+		return NULL;
+	}
+	if (!stream_open(&connection->stream, worker->base, fd, connected, on_event)) {
+		free(connection);
+		return NULL;
+	}
+	deadline_init(&connection->deadline, worker->base, on_deadline);
+	connection->worker = worker;
+	connection->server = server;
+	connection->exchange = exchange;
+	connection->requests = 1;
+	connection->state = connected ? SERVER_CONNECTION_BUSY : SERVER_CONNECTION_CONNECTING;
+	return connection;
+}
+
+struct server_connection *server_connection_get(struct worker *worker, struct server *server,
+	struct exchange *exchange, bool fresh, const char **why)
+{
+	struct server_idle *idle = &server->idle[worker->index];
+
+	while (!fresh && idle->first) {
+		struct server_connection *connection = idle->first;
+		if (stream_is_stale(&connection->stream)) {
+			server_connection_close(connection);
+			continue;
+		}
+		unlist(connection);
+		deadline_clear(&connection->deadline);
+		connection->state = SERVER_CONNECTION_BUSY;
+		connection->exchange = exchange;
+		connection->reused = true;
+		connection->requests++;
+		return connection;
+	}
+	return connect_new(worker, server, exchange, why);
+}
+
+void server_connection_keep(struct server_connection *connection)
+{
+	struct worker *worker = connection->worker;
+	const struct conf_upstream *conf = connection->server->upstream->conf;
+	struct server_idle *idle = &connection->server->idle[worker->index];
+
+	connection->exchange = NULL;
+	buffer_release(&connection->in, &worker->blocks);
+	bool worn =
+		conf->keepalive_requests > 0 && connection->requests >= conf->keepalive_requests;
+	if (stream_is_stale(&connection->stream) || worn || worker->draining ||
+		conf->keepalive == 0) {
+		server_connection_close(connection);
+		return;
+	}
+	connection->state = SERVER_CONNECTION_IDLE;
+	connection->prev = NULL;
+	connection->next = idle->first;
+	if (idle->first)
+		idle->first->prev = connection;
+	else
+		idle->last = connection;
+	idle->first = connection;
+	idle->count++;
+	uint64_t now_ms = worker_now_ms(worker);
+	deadline_set(&connection->deadline, now_ms + conf->keepalive_timeout_ms, now_ms);
+	if (idle->count > conf->keepalive)
+		server_connection_close(idle->last);
+}
+
+void server_close_idle(struct server *server, struct worker *worker)
+{
+	while (server->idle[worker->index].first)
+		server_connection_close(server->idle[worker->index].first);
+}

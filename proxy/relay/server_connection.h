@@ -1,0 +1,53 @@
+/*
+ * A connection to a server: in the pool, or carrying one exchange.
+ *
+ *   connecting --> busy --> idle (its worker's list at the server) --> busy ...
+ *                    `--> closed
+ */
+#ifndef RELAY_SERVER_CONNECTION_H
+#define RELAY_SERVER_CONNECTION_H
+
+#include "base/deadline.h"
+#include "http/parser.h"
+#include "net/stream.h"
+#include "relay/flow.h"
+#include "relay/upstream.h"
+#include "relay/worker.h"
+
+enum server_connection_state {
+	SERVER_CONNECTION_CONNECTING,
+	SERVER_CONNECTION_BUSY,
+	SERVER_CONNECTION_IDLE,
+	SERVER_CONNECTION_CLOSED,
+};
+
+struct server_connection {
+	struct stream stream;
+	struct grave grave;
+	struct deadline deadline;
+	struct worker *worker;
+	struct server *server;
+	struct exchange *exchange;             /* CONNECTING, BUSY */
+	struct server_connection *prev, *next; /* IDLE */
+	struct buffer in;
+	struct flow out;
+	struct http_parser parser;
+	enum server_connection_state state;
+	bool reused;
+	uint32_t requests; /* begun on it */
+};
+
+/* An idle one, or a new one that is connecting; for `exchange`. NULL: no address, or the connect
+ * failed at once; `*why` says which. `fresh`: not from the pool. */
+struct server_connection *server_connection_get(struct worker *worker, struct server *server,
+	struct exchange *exchange, bool fresh, const char **why);
+
+/* The exchange is over and the connection clean: into the pool, or closed when the pool is full. */
+void server_connection_keep(struct server_connection *connection);
+
+void server_connection_close(struct server_connection *connection);
+
+/* Closes this worker's idle connections to a server. */
+void server_close_idle(struct server *server, struct worker *worker);
+
+#endif
