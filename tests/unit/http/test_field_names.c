@@ -1,0 +1,84 @@
+#include "head.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+static void known_names(void **state)
+{
+	static const char *const names[HTTP_FIELDS] = {
+		[HTTP_FIELD_CACHE_CONTROL] = "Cache-Control",
+		[HTTP_FIELD_CONNECTION] = "Connection",
+		[HTTP_FIELD_CONTENT_LENGTH] = "Content-Length",
+		[HTTP_FIELD_COOKIE] = "Cookie",
+		[HTTP_FIELD_DATE] = "Date",
+		[HTTP_FIELD_EXPECT] = "Expect",
+		[HTTP_FIELD_FORWARDED] = "Forwarded",
+		[HTTP_FIELD_HOST] = "Host",
+		[HTTP_FIELD_KEEP_ALIVE] = "Keep-Alive",
+		[HTTP_FIELD_MAX_FORWARDS] = "Max-Forwards",
+		[HTTP_FIELD_PRIORITY] = "Priority",
+		[HTTP_FIELD_PROXY_CONNECTION] = "Proxy-Connection",
+		[HTTP_FIELD_RATELIMIT] = "RateLimit",
+		[HTTP_FIELD_RATELIMIT_POLICY] = "RateLimit-Policy",
+		[HTTP_FIELD_REFERER] = "Referer",
+		[HTTP_FIELD_RETRY_AFTER] = "Retry-After",
+		[HTTP_FIELD_TE] = "TE",
+		[HTTP_FIELD_TRAILER] = "Trailer",
+		[HTTP_FIELD_TRANSFER_ENCODING] = "Transfer-Encoding",
+		[HTTP_FIELD_UPGRADE] = "Upgrade",
+		[HTTP_FIELD_USER_AGENT] = "User-Agent",
+		[HTTP_FIELD_VIA] = "Via",
+		[HTTP_FIELD_X_FORWARDED_FOR] = "X-Forwarded-For",
+		[HTTP_FIELD_X_FORWARDED_HOST] = "X-Forwarded-Host",
+		[HTTP_FIELD_X_FORWARDED_PROTO] = "X-Forwarded-Proto",
+	};
+
+	(void)state;
+	for (unsigned id = 1; id < HTTP_FIELDS; id++) {
+		char upper[32] = "", longer[34];
+		struct slice name = slice_of(names[id]);
+		assert_int_equal(http_field_id(name), id);
+		for (size_t i = 0; i < name.len; i++)
+			upper[i] = (char)(name.at[i] >= 'a' && name.at[i] <= 'z'
+						  ? name.at[i] - 'a' + 'A'
+						  : name.at[i]);
+		assert_int_equal(http_field_id(slice_of(upper)), id);
+		/* A byte more, less or other makes it another name. */
+		strcat(strcpy(longer, names[id]), "s");
+		assert_int_equal(http_field_id(slice_of(longer)), HTTP_FIELD_OTHER);
+		assert_int_equal(
+			http_field_id((struct slice){name.at, name.len - 1}), HTTP_FIELD_OTHER);
+		upper[name.len - 1] = '_';
+		assert_int_equal(http_field_id(slice_of(upper)), HTTP_FIELD_OTHER);
+	}
+	assert_int_equal(http_field_id(SLICE_NONE), HTTP_FIELD_OTHER);
+	assert_int_equal(http_field_id(SLICE("X-Api-Key")), HTTP_FIELD_OTHER);
+}
+
+static void finding(void **state)
+{
+	struct http_head head;
+
+	(void)state;
+	head_of(&head, "Host: a\nX-Api-Key: one\nx-api-key: two\nVia: x\nVIA: y\nEmpty:\n");
+	assert_true(slice_equal(http_head_find(&head, HTTP_FIELD_HOST), SLICE("a")));
+	assert_true(slice_equal(http_head_find(&head, HTTP_FIELD_VIA), SLICE("x")));
+	assert_null(http_head_find(&head, HTTP_FIELD_COOKIE).at);
+	assert_true(slice_equal(http_head_find_name(&head, SLICE("x-api-key")), SLICE("one")));
+	assert_null(http_head_find_name(&head, SLICE("x-api-ke")).at);
+	assert_non_null(http_head_find_name(&head, SLICE("empty")).at);
+	assert_int_equal(http_head_count(&head, HTTP_FIELD_VIA), 2);
+	assert_int_equal(http_head_count(&head, HTTP_FIELD_DATE), 0);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(known_names),
+		cmocka_unit_test(finding),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,305 @@
+#include "http/forwarded.h"
+
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/un.h>
+#include <cmocka.h>
+
+#include "conf/conf.h"
+#include "head.h"
+
+static struct conf_cidr network(const char *address, unsigned prefix)
+{
+	struct conf_cidr cidr = {.prefix = (uint8_t)prefix};
+
+	assert_true(forwarded_address_parse(slice_of(address), cidr.address));
+	return cidr;
+}
+
+/* 10/8, 192.168.0.0/20 and 2001:db8::/33 are trusted. */
+static struct conf_cidrs trusted_list(void)
+{
+	static struct conf_cidr items[3];
+
+	items[0] = network("10.0.0.0", 8 + 96);
+	items[1] = network("192.168.0.0", 20 + 96);
+	items[2] = network("2001:db8::", 33);
+	return (struct conf_cidrs){items, 3};
+}
+
+static struct forwarded_peer peer_at(const char *text, const struct conf_cidrs *trusted)
+{
+	struct sockaddr_in in = {.sin_family = AF_INET};
+	struct sockaddr_in6 in6 = {.sin6_family = AF_INET6};
+	struct forwarded_peer peer;
+
+	if (inet_pton(AF_INET, text, &in.sin_addr) == 1) {
+		forwarded_peer_init(&peer, (struct sockaddr *)&in, sizeof(in), trusted);
+	} else {
+		assert_int_equal(inet_pton(AF_INET6, text, &in6.sin6_addr), 1);
+		forwarded_peer_init(&peer, (struct sockaddr *)&in6, sizeof(in6), trusted);
+	}
+	return peer;
+}
+
+static void peers(void **state)
+{
+	struct conf_cidrs trusted = trusted_list(), none = {0};
+	struct forwarded_peer peer = peer_at("10.1.2.3", &trusted);
+
+	(void)state;
+	assert_true(peer.trusted);
+	assert_true(slice_equal(forwarded_peer_text(&peer), SLICE("10.1.2.3")));
+	assert_memory_equal(peer.node, "10.1.2.3", peer.node_len);
+	assert_false(peer_at("10.1.2.3", &none).trusted);
+	assert_false(peer_at("11.0.0.1", &trusted).trusted);
+	assert_true(peer_at("192.168.15.255", &trusted).trusted);
+	assert_false(peer_at("192.168.16.0", &trusted).trusted);
+	assert_true(peer_at("2001:db8:7fff::1", &trusted).trusted);
+	assert_false(peer_at("2001:db8:8000::1", &trusted).trusted);
+	/* An IPv4 address is one, however the socket writes it. */
+	peer = peer_at("::ffff:10.0.0.1", &trusted);
+	assert_true(peer.trusted);
+	assert_true(slice_equal(forwarded_peer_text(&peer), SLICE("10.0.0.1")));
+	peer = peer_at("2001:DB8:0::1", &trusted);
+	assert_true(
+		slice_equal((struct slice){peer.node, peer.node_len}, SLICE("\"[2001:db8::1]\"")));
+}
+
+static void unix_peers(void **state)
+{
+	struct conf_cidrs trusted = trusted_list(), none = {0};
+	struct sockaddr_un un = {.sun_family = AF_UNIX};
+	struct forwarded_peer peer;
+	struct http_head head;
+	uint8_t caller[16];
+	char text[FORWARDED_ADDRESS_BYTES];
+
+	(void)state;
+	head_of(&head, "X-Forwarded-For: 203.0.113.9\n");
+	forwarded_peer_init(&peer, (struct sockaddr *)&un, sizeof(sa_family_t), &none);
+	assert_true(peer.is_unix && !peer.trusted);
+	forwarded_caller(&head, &peer, &none, caller);
+	forwarded_address_text(caller, text);
+	assert_string_equal(text, "::");
+	forwarded_peer_init(&peer, (struct sockaddr *)&un, sizeof(sa_family_t), &trusted);
+	assert_true(peer.trusted);
+	forwarded_caller(&head, &peer, &trusted, caller);
+	forwarded_address_text(caller, text);
+	assert_string_equal(text, "203.0.113.9");
+}
+
+static void walks(void **state)
+{
+	static const struct {
+		const char *peer, *fields, *caller;
+	} cases[] = {
+		{"203.0.113.1", "X-Forwarded-For: 1.1.1.1\n", "203.0.113.1"},
+		{"10.0.0.1", "", "10.0.0.1"},
+		{"10.0.0.1", "X-Forwarded-For:\n", "10.0.0.1"},
+		{"10.0.0.1", "X-Forwarded-For: 1.1.1.1\n", "1.1.1.1"},
+		{"10.0.0.1", "X-Forwarded-For: 6.6.6.6, 1.1.1.1\n", "1.1.1.1"},
+		{"10.0.0.1", "X-Forwarded-For: 1.1.1.1, 10.0.0.2\n", "1.1.1.1"},
+		{"10.0.0.1", "X-Forwarded-For: 10.0.0.3, 10.0.0.2\n", "10.0.0.3"},
+		{"10.0.0.1", "X-Forwarded-For: 6.6.6.6, junk, 10.0.0.2\n", "10.0.0.2"},
+		{"10.0.0.1", "X-Forwarded-For: 6.6.6.6, unknown\n", "10.0.0.1"},
+		{"10.0.0.1", "X-Forwarded-For: 1.1.1.1:4711\n", "1.1.1.1"},
+		{"10.0.0.1", "X-Forwarded-For: [2001:db9::1]:4711\n", "2001:db9::1"},
+		{"10.0.0.1", "X-Forwarded-For: 2001:db9::1\n", "2001:db9::1"},
+		{"10.0.0.1", "X-Forwarded-For: [2001:db9::1\n", "10.0.0.1"},
+		{"10.0.0.1", "X-Forwarded-For: [2001:db9::1]x\n", "10.0.0.1"},
+		{"10.0.0.1", "X-Forwarded-For: [1.1.1.1]\n", "10.0.0.1"},
+		{"10.0.0.1", "X-Forwarded-For: ::ffff:1.1.1.1\n", "1.1.1.1"},
+		{"10.0.0.1", "X-Forwarded-For: 1.1.1.1,,  ,10.0.0.2,\n", "1.1.1.1"},
+		{"10.0.0.1", "X-Forwarded-For: 6.6.6.6\nA: b\nX-Forwarded-For: 1.1.1.1\n",
+			"1.1.1.1"},
+		{"10.0.0.1", "X-Forwarded-For: 1.1.1.1\nX-Forwarded-For: 10.0.0.2\n", "1.1.1.1"},
+		{"2001:db8::1", "X-Forwarded-For: 1.1.1.1, 2001:db8::2\n", "1.1.1.1"},
+		{"10.0.0.1", "Forwarded: for=1.1.1.1\n", "1.1.1.1"},
+		{"10.0.0.1", "Forwarded: for=6.6.6.6, For=\"1.1.1.1:80\";proto=https\n", "1.1.1.1"},
+		{"10.0.0.1", "Forwarded: proto=http;for=\"[2001:db9::1]:80\";by=x\n",
+			"2001:db9::1"},
+		{"10.0.0.1", "Forwarded: for=\"[2001:db9::1]\", for=10.0.0.2\n", "2001:db9::1"},
+		{"10.0.0.1", "Forwarded: for=1.1.1.1;by=\"a,b;for=6.6.6.6\\\",\"\n", "1.1.1.1"},
+		{"10.0.0.1", "Forwarded: for=6.6.6.6, for=_hidden\n", "10.0.0.1"},
+		{"10.0.0.1", "Forwarded: for=6.6.6.6, for=unknown, for=10.0.0.2\n", "10.0.0.2"},
+		{"10.0.0.1", "Forwarded: for=6.6.6.6, proto=http\n", "10.0.0.1"},
+		{"10.0.0.1", "Forwarded: for=6.6.6.6;for=1.1.1.1\n", "10.0.0.1"},
+		{"10.0.0.1", "Forwarded: for=1.1.1.1, for=\"10.0.0.2\n", "10.0.0.1"},
+		{"10.0.0.1", "Forwarded: for=1.1.1.1 x\n", "10.0.0.1"},
+		{"10.0.0.1", "Forwarded: for\n", "10.0.0.1"},
+		{"10.0.0.1", "Forwarded: ,; ;for=1.1.1.1;,\n", "1.1.1.1"},
+		{"10.0.0.1", "Forwarded: for=1.1.1.1\nForwarded: for=10.0.0.2\n", "1.1.1.1"},
+		{"10.0.0.1", "Forwarded: for=6.6.6.6\nX-Forwarded-For: 1.1.1.1\n", "1.1.1.1"},
+		{"203.0.113.1", "Forwarded: for=1.1.1.1\n", "203.0.113.1"},
+	};
+	struct conf_cidrs trusted = trusted_list();
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		struct forwarded_peer peer = peer_at(cases[i].peer, &trusted);
+		struct http_head head;
+		uint8_t caller[16];
+		char text[FORWARDED_ADDRESS_BYTES];
+		head_of(&head, cases[i].fields);
+		forwarded_caller(&head, &peer, &trusted, caller);
+		text[forwarded_address_text(caller, text)] = '\0';
+		if (strcmp(text, cases[i].caller) != 0)
+			fail_msg("%s: %s, not %s", cases[i].fields, text, cases[i].caller);
+	}
+}
+
+/* ---- the walk against a plain one ----------------------------------------------------------- */
+
+static uint64_t random_state;
+
+static unsigned random_below(unsigned n)
+{
+	random_state ^= random_state << 13;
+	random_state ^= random_state >> 7;
+	random_state ^= random_state << 17;
+	return (unsigned)(random_state % n);
+}
+
+enum hop { GARBAGE, STRANGER, TRUSTED };
+
+struct chain {
+	unsigned count;
+	enum hop kinds[40];
+	const char *hops[40]; /* [0] is the nearest */
+};
+
+static struct chain random_chain(void)
+{
+	static const char *const texts[3][5] = {
+		[GARBAGE] = {"unknown", "_x", "10.0.0", "10.0.0.1x", "a.b:c"},
+		[STRANGER] = {"1.2.3.4", "2001:db9::9", "192.168.99.1", "::1", "11.0.0.0"},
+		[TRUSTED] = {"10.1.1.1", "192.168.3.4", "2001:db8::7", "10.0.0.0", "10.9.9.9"},
+	};
+	struct chain chain = {.count = random_below(40)};
+
+	for (unsigned i = 0; i < chain.count; i++) {
+		unsigned kind = random_below(20);
+		chain.kinds[i] = kind < 2 ? (enum hop)kind : TRUSTED;
+		chain.hops[i] = texts[chain.kinds[i]][random_below(5)];
+	}
+	return chain;
+}
+
+/* Only so many elements of a Forwarded line are looked at. */
+static const char *caller_of(const struct chain *chain, const char *peer, unsigned bound)
+{
+	const char *caller = peer;
+
+	for (unsigned i = 0; i < chain->count && i < bound; i++) {
+		if (chain->kinds[i] == GARBAGE)
+			break;
+		caller = chain->hops[i];
+		if (chain->kinds[i] == STRANGER)
+			break;
+	}
+	return caller;
+}
+
+static void write_chain(const struct chain *chain, bool is_forwarded, char *fields)
+{
+	fields += sprintf(fields, is_forwarded ? "Forwarded: " : "X-Forwarded-For: ");
+	for (unsigned i = chain->count; i > 0; i--) {
+		const char *hop = chain->hops[i - 1];
+		bool is_ipv6 = strchr(hop, ':') && !strchr(hop, '.');
+		if (is_forwarded)
+			fields += sprintf(fields, is_ipv6 ? "for=\"[%s]\"" : "for=\"%s\"", hop);
+		else
+			fields += sprintf(fields, "%s", hop);
+		fields += sprintf(fields, i > 1 ? "," : "\n");
+	}
+}
+
+/* Chains are made up and written in either header; the caller is known from how they were made. */
+static void random_chains(void **state)
+{
+	struct conf_cidrs trusted = trusted_list();
+	struct forwarded_peer peer = peer_at("10.0.0.1", &trusted);
+	uint64_t seed = 0x5eed0003;
+
+	(void)state;
+	random_state = seed;
+	for (unsigned round = 0; round < 50000; round++) {
+		struct chain chain = random_chain();
+		bool is_forwarded = random_below(2);
+		const char *expected = caller_of(&chain, "10.0.0.1", is_forwarded ? 32 : 40);
+		char fields[2048], text[FORWARDED_ADDRESS_BYTES];
+		struct http_head head;
+		uint8_t caller[16];
+		write_chain(&chain, is_forwarded, fields);
+		head_of(&head, fields);
+		forwarded_caller(&head, &peer, &trusted, caller);
+		text[forwarded_address_text(caller, text)] = '\0';
+		if (strcmp(text, expected) != 0)
+			fail_msg("seed %llx round %u: %s: %s, not %s", (unsigned long long)seed,
+				round, fields, text, expected);
+	}
+}
+
+/* ---- composing ------------------------------------------------------------------------------ */
+
+static const char *composed(struct http_out *out, char *buffer)
+{
+	*out->at = '\0';
+	*out = http_out_over(buffer, 199);
+	return buffer;
+}
+
+static void composing(void **state)
+{
+	struct conf_cidrs trusted = trusted_list();
+	struct forwarded_peer stranger = peer_at("203.0.113.1", &trusted);
+	struct forwarded_peer proxy = peer_at("2001:db8::1", &trusted);
+	struct http_head head;
+	char buffer[200];
+	struct http_out out = http_out_over(buffer, 199);
+
+	(void)state;
+	head_of(&head, "X-Forwarded-For: 1.1.1.1\nX-Forwarded-For: 10.0.0.2\n"
+		       "X-Forwarded-Proto: https\nX-Forwarded-Host: a.b\nVia: 1.0 x\n"
+		       "Forwarded: for=1.1.1.1\n");
+	forwarded_append_for(&out, &head, &stranger);
+	assert_string_equal(composed(&out, buffer), "203.0.113.1");
+	forwarded_append_for(&out, &head, &proxy);
+	assert_string_equal(composed(&out, buffer), "1.1.1.1, 10.0.0.2, 2001:db8::1");
+	forwarded_append_proto(&out, &head, &stranger, false);
+	assert_string_equal(composed(&out, buffer), "http");
+	forwarded_append_proto(&out, &head, &proxy, false);
+	assert_string_equal(composed(&out, buffer), "https");
+	forwarded_append_host(&out, &head, &stranger, SLICE("c.d:80"));
+	assert_string_equal(composed(&out, buffer), "c.d:80");
+	forwarded_append_host(&out, &head, &proxy, SLICE("c.d:80"));
+	assert_string_equal(composed(&out, buffer), "a.b");
+	forwarded_append_forwarded(&out, &head, &stranger, SLICE("c.d"), true);
+	assert_string_equal(composed(&out, buffer), "for=203.0.113.1;host=c.d;proto=https");
+	forwarded_append_forwarded(&out, &head, &proxy, SLICE("c.d:80"), false);
+	assert_string_equal(composed(&out, buffer),
+		"for=1.1.1.1, for=\"[2001:db8::1]\";host=\"c.d:80\";proto=http");
+	forwarded_append_via(&out, &head, "sluice");
+	assert_string_equal(composed(&out, buffer), "1.0 x, 1.1 sluice");
+	out.end = out.at + 5;
+	forwarded_append_via(&out, &head, "sluice");
+	assert_true(out.overflow);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(peers),
+		cmocka_unit_test(unix_peers),
+		cmocka_unit_test(walks),
+		cmocka_unit_test(random_chains),
+		cmocka_unit_test(composing),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
