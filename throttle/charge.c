@@ -1,0 +1,75 @@
+/* See charge.h. */
+#include "throttle/charge.h"
+
+static bool head_is(const struct judged *j)
+{
+	/* relaxed: confirms the look at the bucket's tag before it */
+	return atomic_load_explicit(&j->place.entry->head, memory_order_relaxed) == j->plan.head;
+}
+
+enum charged charge_judge(
+	struct judged *j, struct throttle_key key, uint64_t now, enum how how, bool is_overflow)
+{
+	struct section *s = j->section;
+
+	for (;;) {
+		enum located located = is_overflow ? section_overflow(s, key, now, &j->place)
+						   : section_locate(s, key, now, how != HOW_LOOK,
+							     &j->place);
+
+		if (located == LOCATED_MOVED)
+			return CHARGED_MOVED;
+		if (located == LOCATED_NONE)
+			return CHARGED_NONE;
+		if (s->ops->plan(&s->shape, j->place.entry, j->units, now, how, &j->plan) !=
+			ENTRY_READY) {
+			/* An overflow's is gone only when it is frozen. */
+			if (is_overflow && (j->plan.head & HEAD_SPECIAL))
+				return CHARGED_MOVED;
+			continue;
+		}
+		if (place_holds(&j->place) && (how != HOW_LOOK || head_is(j)))
+			return CHARGED;
+	}
+}
+
+/* A caller judged by the overflow has perhaps got an entry of its own meanwhile, born without this
+ * charge: then it is taken back. */
+static bool overflow_stands(const struct judged *j)
+{
+	/* seq_cst: with the swap of the head before it, pairs with the swap of the word in insert() */
+	return atomic_load_explicit(&j->place.bucket->word, memory_order_seq_cst) == j->place.word;
+}
+
+bool charge_commit(struct judged *j)
+{
+	struct section *s = j->section;
+	uint64_t head = j->plan.head;
+
+	if (j->plan.next == head)
+		return true;
+	/* seq_cst: releases what the plan wrote; for the overflow see overflow_stands */
+	if (!atomic_compare_exchange_strong_explicit(&j->place.entry->head, &head, j->plan.next,
+		    memory_order_seq_cst, memory_order_relaxed))
+		return false;
+	if (s->ops->finish != NULL)
+		s->ops->finish(&s->shape, j->place.entry, &j->plan);
+	if (__builtin_expect(j->place.way == BUCKET_WAYS, 0)) {
+		if (!overflow_stands(j)) {
+			s->ops->refund(&s->shape, j->place.entry, j->plan.at, j->units, j->plan.at);
+			return false;
+		}
+		atomic_fetch_add_explicit(&s->tally->overflowed, 1, memory_order_relaxed);
+	}
+	return true;
+}
+
+enum charged charge_force(struct judged *j, struct throttle_key key, uint64_t now, bool is_overflow)
+{
+	enum charged charged;
+
+	do {
+		charged = charge_judge(j, key, now, HOW_FORCE, is_overflow);
+	} while (charged == CHARGED && !charge_commit(j));
+	return charged;
+}

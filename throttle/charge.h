@@ -1,0 +1,40 @@
+/* One charge on its way: found, judged, taken, given back. Shared by take.c and settle.c. */
+#ifndef THROTTLE_CHARGE_H
+#define THROTTLE_CHARGE_H
+
+#include "throttle/table.h"
+
+#define HELD_OVERFLOW 1u /* throttle_held.flags */
+
+enum charged {
+	CHARGED,       /* judged (and taken, where that was asked) */
+	CHARGED_MOVED, /* the generation is frozen there: begin again with the current one */
+	CHARGED_NONE,  /* no throttle, and none was to be made */
+};
+
+/* A caller's throttle, and what it said. */
+struct judged {
+	struct limit_state *limit;
+	struct section *section;
+	struct place place;
+	struct plan plan;
+	uint64_t units;
+};
+
+static inline uint64_t units_of_cost(const struct shape *shape, uint64_t cost)
+{
+	return shape->scale == 1 ? cost : cost / shape->scale + (cost % shape->scale != 0);
+}
+
+/* Judges `j->units` of a caller, in its own throttle (made, when `how` isn't HOW_LOOK) or the
+ * overflow's. */
+enum charged charge_judge(
+	struct judged *j, struct throttle_key key, uint64_t now, enum how how, bool is_overflow);
+
+/* Puts the plan in force. False: the throttle has changed since, judge again. */
+bool charge_commit(struct judged *j);
+
+/* Charges whether it fits or not. */
+enum charged charge_force(struct judged *j, struct throttle_key key, uint64_t now, bool is_overflow);
+
+#endif

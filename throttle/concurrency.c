@@ -1,0 +1,131 @@
+/*
+ * So many in flight: counts, one for each process that has the table open.
+ *
+ *   head:  sequence | lane 3 | lane 2 | lane 1 | lane 0        13 bits a lane
+ *
+ * A limit holds over the sum of the lanes; each process adds and takes away in its own. What was in
+ * flight in a process that was killed is gone with its connections: whoever opens the table next and
+ * gets that lane (its lock is free, generation.c) sets it to zero. The sequence number tells one
+ * caller's throttle from the next one's in the same place.
+ */
+#include "throttle/concurrency.h"
+
+#define LANE_BITS (HEAD_OWN_BITS / (CONCURRENCY_LANES + 1) + 1)
+#define LANE_MAX  ((UINT64_C(1) << LANE_BITS) - 1)
+
+static inline uint64_t lane_of(uint64_t head, unsigned lane)
+{
+	return head >> (lane * LANE_BITS) & LANE_MAX;
+}
+
+static inline uint64_t sum_of(uint64_t head)
+{
+	uint64_t sum = 0;
+
+	for (unsigned i = 0; i < CONCURRENCY_LANES; i++)
+		sum += lane_of(head, i);
+	return sum;
+}
+
+static enum found concurrency_plan(const struct shape *s, struct entry *e, uint64_t cost,
+	uint64_t now, enum how how, struct plan *plan)
+{
+	/* acquire: pairs with the swap that made this head */
+	uint64_t head = atomic_load_explicit(&e->head, memory_order_acquire);
+	uint64_t wanted = cost > 0 ? cost : 1, lane = lane_of(head, s->lane);
+
+	plan->head = plan->next = head;
+	if ((head & HEAD_SPECIAL) || head == 0)
+		return ENTRY_GONE;
+	plan->used = sum_of(head);
+	plan->fits = wanted <= s->quota && plan->used <= s->quota - wanted;
+	/* When one of them will end is nobody's knowledge. */
+	plan->more = plan->reset = plan->retry = 0;
+	if (!plan->fits)
+		plan->retry = wanted > s->quota ? THROTTLE_NEVER : CONCURRENCY_RETRY_NS;
+	plan->at = now;
+	if (cost > 0 && (plan->fits || how == HOW_FORCE) && cost <= LANE_MAX - lane)
+		plan->next = head + (cost << (s->lane * LANE_BITS));
+	return ENTRY_READY;
+}
+
+static bool concurrency_refund(
+	const struct shape *s, struct entry *e, uint64_t at, uint64_t cost, uint64_t now)
+{
+	uint64_t head = atomic_load_explicit(&e->head, memory_order_acquire), back;
+
+	(void)at;
+	(void)now;
+	do {
+		back = lane_of(head, s->lane);
+		if ((head & HEAD_SPECIAL) || head == 0 || back == 0)
+			return false;
+		back = cost < back ? cost : back;
+		/* acq_rel: as every change of a head */
+	} while (!atomic_compare_exchange_weak_explicit(&e->head, &head,
+		head - (back << (s->lane * LANE_BITS)), memory_order_acq_rel,
+		memory_order_acquire));
+	return true;
+}
+
+static bool concurrency_is_empty(const struct shape *s, uint64_t head, uint64_t now)
+{
+	(void)s;
+	(void)now;
+	return sum_of(head) == 0;
+}
+
+static uint64_t concurrency_fresh(
+	const struct shape *s, uint64_t used, uint64_t now, unsigned sequence)
+{
+	(void)s;
+	(void)used; /* nothing that is in flight under another throttle ends under this one */
+	(void)now;
+	return HEAD_BORN | (uint64_t)sequence << (CONCURRENCY_LANES * LANE_BITS);
+}
+
+static unsigned concurrency_remember(const struct shape *s, const struct entry *e, uint64_t now,
+	struct event *events, unsigned room)
+{
+	struct entry *entry = (struct entry *)(uintptr_t)e; /* only read */
+
+	(void)s;
+	(void)room;
+	events[0].at = now;
+	events[0].units = sum_of(atomic_load_explicit(&entry->head, memory_order_acquire));
+	return events[0].units > 0;
+}
+
+/* All of it goes into the lane of the process that moves it. */
+static void concurrency_recall(const struct shape *s, const struct event *events, unsigned count,
+	uint64_t now, struct image *image)
+{
+	uint64_t units = 0;
+
+	(void)now;
+	for (unsigned i = 0; i < count; i++)
+		units += events[i].units;
+	units = units < LANE_MAX ? units : LANE_MAX;
+	image->head = HEAD_BORN | units << (s->lane * LANE_BITS);
+}
+
+void concurrency_clear_lane(struct entry *e, unsigned lane)
+{
+	uint64_t mask = LANE_MAX << (lane * LANE_BITS);
+
+	/* relaxed: at opening, before any other thread of this process has the table */
+	uint64_t head = atomic_load_explicit(&e->head, memory_order_relaxed);
+
+	if (!head_is_tombstone(head) && (head & mask))
+		atomic_fetch_and_explicit(&e->head, ~mask, memory_order_acq_rel);
+}
+
+const struct form_ops concurrency_ops = {
+	.plan = concurrency_plan,
+	.refund = concurrency_refund,
+	.is_empty = concurrency_is_empty,
+	.fresh = concurrency_fresh,
+	.freeze = entry_freeze,
+	.remember = concurrency_remember,
+	.recall = concurrency_recall,
+};

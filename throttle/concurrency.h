@@ -1,0 +1,14 @@
+/* What opening a table must know of the concurrency kind. See concurrency.c. */
+#ifndef THROTTLE_CONCURRENCY_H
+#define THROTTLE_CONCURRENCY_H
+
+#include "throttle/entry.h"
+
+#define CONCURRENCY_LANES    4
+#define CONCURRENCY_MAX      8191                 /* in flight, of one caller */
+#define CONCURRENCY_RETRY_NS UINT64_C(1000000000) /* told to who is refused: there's no knowing */
+
+/* Forgets what was in flight in a process that is gone. */
+void concurrency_clear_lane(struct entry *e, unsigned lane);
+
+#endif

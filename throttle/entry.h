@@ -1,0 +1,167 @@
+/*
+ * One caller's throttle of one limit: a head word, and for rings the slots behind it.
+ *
+ *   head   63       62         61    60 ................................. 0
+ *          special  tombstone  born  the kind's own: times, counts, positions
+ *
+ *   0                   never used
+ *   born                in use: what it says is the kind's affair
+ *   special             frozen: moved to a newer table; the rest still says what it was
+ *   special, tombstone  between two callers: the index names the insertion that it is for
+ *
+ * Every change to a throttle is one compare-and-swap on its head, which decides it. What slots have
+ * to be written for it is written after, by whoever comes first: the thread itself or the next one.
+ * A head in use carries a time or a sequence number, so that a value that a slow thread still has in
+ * hand never comes back in another meaning.
+ *
+ * Times in here are nanoseconds since the table's epoch.
+ */
+#ifndef THROTTLE_ENTRY_H
+#define THROTTLE_ENTRY_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "throttle/throttle.h"
+
+#define HEAD_SPECIAL   (UINT64_C(1) << 63)
+#define HEAD_TOMBSTONE (UINT64_C(1) << 62)
+#define HEAD_BORN      (UINT64_C(1) << 61)
+#define HEAD_OWN       (HEAD_BORN - 1)
+#define HEAD_OWN_BITS  61
+
+/* How far behind the newest time a `now` can be in here, and what is added for its granularity: the
+ * table holds back what is further behind (generation.h). */
+#define TIME_LAG_NS   UINT64_C(1000000000)
+#define TIME_SLACK_NS (2 * TIME_LAG_NS)
+
+struct entry {
+	_Atomic(uint64_t) head;
+	_Atomic(uint32_t) slot[];
+};
+
+static inline bool head_is_tombstone(uint64_t head)
+{
+	return (head & (HEAD_SPECIAL | HEAD_TOMBSTONE)) == (HEAD_SPECIAL | HEAD_TOMBSTONE);
+}
+
+static inline bool head_is_frozen(uint64_t head)
+{
+	return (head & (HEAD_SPECIAL | HEAD_TOMBSTONE)) == HEAD_SPECIAL;
+}
+
+static inline uint64_t bits_mask(unsigned bits)
+{
+	return bits >= 64 ? UINT64_MAX : (UINT64_C(1) << bits) - 1;
+}
+
+enum form { FORM_RING, FORM_WINDOW, FORM_GCRA, FORM_CALENDAR, FORM_CONCURRENCY };
+
+struct zone;
+
+/* All that is derived from a limit once, so that a verdict needs no division. Only what a form uses
+ * is set. See ring.c, window.c, ... */
+struct shape {
+	enum form form;
+	uint32_t entry_bytes;
+	uint32_t slots;      /* physical */
+	uint32_t first_slot; /* ring: 2 where the first two slots' room is the idle stamp */
+	uint64_t quota;      /* in units of `scale` */
+	uint64_t scale;      /* bytes to a unit: costs are rounded up to it */
+	uint64_t window;     /* with the guard */
+	uint64_t keep;       /* an entry is empty when nothing happened for so long */
+	/* ring */
+	unsigned shift;      /* a tick is 2^shift ns */
+	unsigned index_bits; /* of a position */
+	uint64_t tick_mask, slot_mask;
+	uint64_t window_ticks, keep_ticks, lag_ticks;
+	/* window */
+	uint64_t quantum, quantum_inverse;
+	unsigned used_bits;
+	uint64_t bucket_mask, lag_buckets, grain;
+	/* gcra */
+	uint64_t burst, increment;
+	/* calendar */
+	enum throttle_period period;
+	const struct zone *zone;
+	uint64_t epoch_ns;
+	_Atomic(uint64_t) *period_cache;
+	/* concurrency */
+	unsigned lane;
+};
+
+enum found { ENTRY_READY, ENTRY_GONE };
+
+/* What a charge would do: the head it was judged by, the head to put in its place. */
+struct plan {
+	uint64_t head, next;
+	bool fits;
+	uint64_t used; /* units in use before the charge */
+	uint64_t more, reset, retry;
+	uint64_t at;
+};
+
+enum how {
+	HOW_TAKE,  /* writes what must be written before the charge can be */
+	HOW_LOOK,  /* writes nothing but what others left unfinished */
+	HOW_FORCE, /* charges whether it fits or not */
+};
+
+/* So much was used up at that time. */
+struct event {
+	uint64_t at, units;
+};
+#define EVENTS_MAX 4097
+
+/* An entry as it is to be: what a mover writes into a caller's new throttle. */
+struct image {
+	uint64_t head;
+	uint32_t slot[EVENTS_MAX + 2];
+};
+
+/* A kind of limit. `cost` is in units of the shape's scale. */
+struct form_ops {
+	/* Judges by one consistent view of the entry. GONE: it is special or was never used. */
+	enum found (*plan)(const struct shape *s, struct entry *e, uint64_t cost, uint64_t now,
+		enum how how, struct plan *plan);
+	/* After the swap of plan->head for plan->next succeeded. NULL: nothing to do. */
+	void (*finish)(const struct shape *s, struct entry *e, const struct plan *plan);
+	/* Gives back what was charged with plan->at == at. False: there is nothing of it left, or the
+	 * entry is gone. */
+	bool (*refund)(
+		const struct shape *s, struct entry *e, uint64_t at, uint64_t cost, uint64_t now);
+	/* Is nothing in use, and would nothing of it ever matter again? */
+	bool (*is_empty)(const struct shape *s, uint64_t head, uint64_t now);
+	/* Clears what the last caller left in the slots, while the head is this tombstone. NULL: what
+	 * is left does no harm. */
+	void (*clear)(const struct shape *s, struct entry *e, uint64_t head);
+	/* The head of a caller's new throttle with `used` units charged at `now`. */
+	uint64_t (*fresh)(const struct shape *s, uint64_t used, uint64_t now, unsigned sequence);
+	/* Moves what is left unfinished out of the way and sets HEAD_SPECIAL. */
+	void (*freeze)(const struct shape *s, struct entry *e);
+	/* Gives what a frozen entry remembers, oldest first: up to `room` events; its count. */
+	unsigned (*remember)(const struct shape *s, const struct entry *e, uint64_t now,
+		struct event *events, unsigned room);
+	/* The image of an entry of which all that is known are these events. */
+	void (*recall)(const struct shape *s, const struct event *events, unsigned count,
+		uint64_t now, struct image *image);
+};
+
+/* freeze for the kinds that have nothing to finish first */
+static inline void entry_freeze(const struct shape *s, struct entry *e)
+{
+	(void)s;
+	/* acq_rel: what was swapped in before is seen by who remembers it */
+	atomic_fetch_or_explicit(&e->head, HEAD_SPECIAL, memory_order_acq_rel);
+}
+
+extern const struct form_ops ring_ops, window_ops, gcra_ops, calendar_ops, concurrency_ops;
+
+/* Ban rings only: the time until which the caller is banned, or 0. */
+uint64_t ring_full_since(const struct shape *s, struct entry *e, uint64_t now);
+
+/* An entry from a file: what can't be is made all used up, never a write out of bounds. */
+void ring_repair(const struct shape *s, struct entry *e);
+
+#endif

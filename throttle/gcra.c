@@ -1,0 +1,122 @@
+/*
+ * Smooth pacing: the generic cell rate algorithm (ITU-T I.371, the virtual scheduling form). All of
+ * the state is one time in the head, at which everything charged so far will have drained:
+ *
+ *   now                     drained at        + burst
+ *    |---- what is in use -----|-----------------|
+ *                               a charge of n moves it on by n * W / L
+ *
+ * A charge is admitted when that stays within burst * W / L of now. In any time t no more than
+ * burst + t * L / W is admitted. Each charge's increment is rounded up to a nanosecond.
+ */
+#include "throttle/entry.h"
+
+static inline uint64_t increment_of(const struct shape *s, uint64_t cost)
+{
+	if (cost == 1)
+		return s->increment;
+	if (cost > s->quota && cost / s->quota > HEAD_OWN / s->window)
+		return HEAD_OWN;
+	return (uint64_t)(((unsigned __int128)cost * s->window + s->quota - 1) / s->quota);
+}
+
+static inline uint64_t units_of(const struct shape *s, uint64_t ns)
+{
+	return (uint64_t)(((unsigned __int128)ns * s->quota + s->window - 1) / s->window);
+}
+
+static enum found gcra_plan(const struct shape *s, struct entry *e, uint64_t cost, uint64_t now,
+	enum how how, struct plan *plan)
+{
+	/* acquire: pairs with the swap that made this head */
+	uint64_t head = atomic_load_explicit(&e->head, memory_order_acquire);
+	uint64_t drained = head & HEAD_OWN, room = s->burst, then;
+
+	plan->head = plan->next = head;
+	if ((head & HEAD_SPECIAL) || head == 0)
+		return ENTRY_GONE;
+	if (drained < now)
+		drained = now;
+	then = drained + increment_of(s, cost > 0 ? cost : 1);
+	plan->fits = then - now <= room;
+	plan->used = units_of(s, drained - now);
+	plan->more = drained == now ? 0 : (drained - now - 1) % s->increment + 1;
+	plan->reset = drained - now;
+	plan->retry = 0;
+	if (!plan->fits)
+		plan->retry = then - drained > room ? THROTTLE_NEVER : then - now - room;
+	plan->at = then;
+	if (cost > 0 && (plan->fits || how == HOW_FORCE))
+		plan->next = HEAD_BORN | (then < HEAD_OWN ? then : HEAD_OWN);
+	return ENTRY_READY;
+}
+
+/* As long as the charge itself hasn't drained, nothing was idle since, and it can be taken out. */
+static bool gcra_refund(
+	const struct shape *s, struct entry *e, uint64_t at, uint64_t cost, uint64_t now)
+{
+	uint64_t back = increment_of(s, cost), head = atomic_load_explicit(&e->head, memory_order_acquire);
+	uint64_t next;
+
+	if (at <= now)
+		return false;
+	do {
+		uint64_t drained = head & HEAD_OWN;
+
+		if ((head & HEAD_SPECIAL) || head == 0 || drained <= now)
+			return false;
+		/* Not before now: so this value was never in the head when it was older. */
+		next = HEAD_BORN | (drained - now > back ? drained - back : now);
+		/* acq_rel: as every change of a head */
+	} while (!atomic_compare_exchange_weak_explicit(
+		&e->head, &head, next, memory_order_acq_rel, memory_order_acquire));
+	return true;
+}
+
+static bool gcra_is_empty(const struct shape *s, uint64_t head, uint64_t now)
+{
+	(void)s;
+	return (head & HEAD_OWN) + TIME_SLACK_NS < now;
+}
+
+static uint64_t gcra_fresh(const struct shape *s, uint64_t used, uint64_t now, unsigned sequence)
+{
+	(void)sequence;
+	return HEAD_BORN | (now + (used > 0 ? increment_of(s, used) : 0));
+}
+
+static unsigned gcra_remember(const struct shape *s, const struct entry *e, uint64_t now,
+	struct event *events, unsigned room)
+{
+	struct entry *entry = (struct entry *)(uintptr_t)e; /* only read */
+	uint64_t drained = atomic_load_explicit(&entry->head, memory_order_acquire) & HEAD_OWN;
+
+	if (drained <= now || room == 0)
+		return 0;
+	events[0].at = now;
+	events[0].units = units_of(s, drained - now);
+	return 1;
+}
+
+static void gcra_recall(const struct shape *s, const struct event *events, unsigned count,
+	uint64_t now, struct image *image)
+{
+	uint64_t drained = now;
+
+	for (unsigned i = 0; i < count; i++) {
+		if (i == 0 || drained < events[i].at)
+			drained = events[i].at;
+		drained += increment_of(s, events[i].units);
+	}
+	image->head = HEAD_BORN | (drained < HEAD_OWN ? drained : HEAD_OWN);
+}
+
+const struct form_ops gcra_ops = {
+	.plan = gcra_plan,
+	.refund = gcra_refund,
+	.is_empty = gcra_is_empty,
+	.fresh = gcra_fresh,
+	.freeze = entry_freeze,
+	.remember = gcra_remember,
+	.recall = gcra_recall,
+};

@@ -1,0 +1,342 @@
+/* Laying a set of limits over memory, and trusting a file only after a look. See generation.h. */
+#include "throttle/generation.h"
+#include "throttle/concurrency.h"
+#include "throttle/limit.h"
+#include "throttle/zone.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define MAGIC      UINT64_C(0x454c54544f524854) /* "THROTTLE" on a little-endian machine */
+#define VERSION    1
+#define PAGE_BYTES 4096
+#define STEP_NS    (UINT64_C(1) << 24) /* the newest time is noted every 17 ms */
+
+struct header {
+	/* Fixed when the table is made; `checksum` is over these and the limits. */
+	uint64_t magic;
+	uint32_t version, limit_bytes;
+	uint64_t bytes, callers, epoch_ns;
+	struct throttle_seed seed;
+	uint32_t count, reserved;
+	uint64_t checksum;
+	/* On cache lines of their own. */
+	_Alignas(64) _Atomic(uint64_t) latest;
+	_Alignas(64) _Atomic(uint32_t) is_moving;
+	_Alignas(64) struct throttle_limit limits[];
+};
+
+static uint64_t checksum_of(const struct header *h)
+{
+	const struct throttle_seed seed = {h->magic, h->version};
+	struct throttle_hasher hasher;
+
+	throttle_hash_begin(&hasher, &seed, 0);
+	throttle_hash_part(&hasher, h, offsetof(struct header, checksum));
+	throttle_hash_part(&hasher, h->limits, h->count * sizeof(h->limits[0]));
+	return throttle_hash_end(&hasher).lo;
+}
+
+static uint64_t page_up(uint64_t bytes)
+{
+	return (bytes + PAGE_BYTES - 1) & ~(uint64_t)(PAGE_BYTES - 1);
+}
+
+static uint64_t header_bytes(size_t count)
+{
+	return page_up(sizeof(struct header) + count * sizeof(struct throttle_limit));
+}
+
+static uint64_t tally_bytes(size_t count)
+{
+	return page_up(count * 2 * sizeof(struct tally));
+}
+
+/* The bytes of the sections of a limit. */
+static uint64_t limit_state_bytes(const struct throttle_limit *limit, uint64_t buckets)
+{
+	struct shape shape;
+	uint64_t bytes;
+
+	limit_shape(limit, &shape);
+	bytes = page_up(section_bytes(&shape, buckets));
+	if (limit->ban_count > 0) {
+		limit_ban_shape(limit, &shape);
+		bytes += page_up(section_bytes(&shape, buckets));
+	}
+	return bytes;
+}
+
+static uint64_t total_bytes(const struct throttle_limit *limits, size_t count, uint64_t callers)
+{
+	uint64_t bytes = header_bytes(count) + tally_bytes(count);
+
+	for (size_t i = 0; i < count; i++)
+		bytes += limit_state_bytes(&limits[i], section_buckets_for(callers));
+	return bytes;
+}
+
+static void lay_section(
+	struct generation *g, struct section *s, uint64_t *at, struct tally *tally, uint64_t buckets)
+{
+	s->shape.epoch_ns = g->epoch_ns;
+	s->shape.lane = g->lane;
+	s->ops = form_ops_of(s->shape.form);
+	s->tally = tally;
+	s->latest = &g->header->latest;
+	section_lay(s, (unsigned char *)g->store.memory + *at, buckets);
+	*at += page_up(section_bytes(&s->shape, buckets));
+}
+
+/* Makes the process's side of the limits in the header. 0 or errno. */
+static int lay(struct generation *g)
+{
+	struct header *h = g->header;
+	uint64_t at = header_bytes(h->count) + tally_bytes(h->count);
+	uint64_t buckets = section_buckets_for(h->callers);
+	struct tally *tally =
+		(void *)((unsigned char *)g->store.memory + header_bytes(h->count));
+
+	g->epoch_ns = h->epoch_ns;
+	g->callers = h->callers;
+	g->count = h->count;
+	memset(g->by_id, -1, sizeof(g->by_id));
+	g->limits = calloc(h->count > 0 ? h->count : 1, sizeof(*g->limits));
+	if (g->limits == NULL)
+		return ENOMEM;
+	for (uint32_t i = 0; i < h->count; i++) {
+		struct limit_state *l = &g->limits[i];
+
+		l->limit = h->limits[i];
+		limit_shape(&l->limit, &l->section.shape);
+		if (l->limit.kind == THROTTLE_CALENDAR) {
+			l->zone = zone_load(l->limit.zone);
+			if (l->zone == NULL)
+				return errno;
+			l->section.shape.zone = l->zone;
+			l->section.shape.period_cache = &l->period_cache;
+		}
+		lay_section(g, &l->section, &at, &tally[2 * i], buckets);
+		l->has_bans = l->limit.ban_count > 0;
+		if (l->has_bans) {
+			limit_ban_shape(&l->limit, &l->bans.shape);
+			lay_section(g, &l->bans, &at, &tally[2 * i + 1], buckets);
+		}
+	}
+	return 0;
+}
+
+/* What a process that is gone had in flight ends with it. */
+static int take_lane(struct generation *g)
+{
+	int lane = store_take_lane(&g->store, CONCURRENCY_LANES);
+
+	if (lane < 0)
+		return EBUSY;
+	g->lane = (unsigned)lane;
+	return 0;
+}
+
+static void clear_lane(struct generation *g)
+{
+	for (uint32_t i = 0; i < g->count; i++) {
+		struct section *s = &g->limits[i].section;
+
+		if (s->shape.form != FORM_CONCURRENCY)
+			continue;
+		for (uint64_t b = 0; b < s->buckets; b++)
+			for (unsigned way = 0; way <= BUCKET_WAYS; way++)
+				concurrency_clear_lane(section_entry(s, b, way), g->lane);
+	}
+}
+
+struct generation *generation_create(const struct generation_source *source,
+	const struct throttle_limit *limits, size_t count, uint64_t callers)
+{
+	struct generation *g = calloc(1, sizeof(*g));
+	uint64_t bytes = total_bytes(limits, count, callers);
+	struct header *h;
+	int error;
+
+	if (g == NULL)
+		return NULL;
+	error = source->folder == NULL
+			? store_anonymous(&g->store, bytes)
+			: store_create(&g->store, source->folder, source->name, bytes);
+	if (error == 0)
+		error = take_lane(g);
+	if (error == 0) {
+		h = g->header = g->store.memory;
+		h->magic = MAGIC;
+		h->version = VERSION;
+		h->limit_bytes = sizeof(struct throttle_limit);
+		h->bytes = bytes;
+		h->callers = callers;
+		h->epoch_ns = source->epoch_ns;
+		h->seed = source->seed;
+		h->count = (uint32_t)count;
+		memcpy(h->limits, limits, count * sizeof(*limits));
+		h->checksum = checksum_of(h);
+		atomic_init(&h->latest, source->latest);
+		error = lay(g);
+	}
+	if (error == 0)
+		return g;
+	generation_free(g);
+	errno = error;
+	return NULL;
+}
+
+static const char *check_header(const struct header *h, uint64_t bytes)
+{
+	char why[128];
+
+	if (h->magic == __builtin_bswap64(MAGIC))
+		return "it was written by a machine of another byte order";
+	if (h->magic != MAGIC)
+		return "it is not a table of throttles";
+	if (h->version != VERSION || h->limit_bytes != sizeof(struct throttle_limit))
+		return "it is of another version or machine";
+	if (h->bytes != bytes || h->count > THROTTLE_MAX_LIMITS || header_bytes(h->count) > bytes)
+		return "its size is not what it says";
+	if (h->checksum != checksum_of(h))
+		return "its header is damaged";
+	for (uint32_t i = 0; i < h->count; i++)
+		if (throttle_limit_check(&h->limits[i], why, sizeof(why)) != 0)
+			return "a limit in it can't be";
+	if (total_bytes(h->limits, h->count, h->callers) != bytes)
+		return "its size is not that of its limits";
+	return NULL;
+}
+
+/* Rings only: a position beyond the slots would be written to. The rest can be anything. */
+static void check_entries(struct section *s)
+{
+	if (s->shape.form != FORM_RING)
+		return;
+	for (uint64_t b = 0; b < s->buckets; b++)
+		for (unsigned way = 0; way <= BUCKET_WAYS; way++)
+			ring_repair(&s->shape, section_entry(s, b, way));
+}
+
+struct generation *generation_open(const char *folder, const char *name, char *why, size_t why_bytes)
+{
+	struct generation *g = calloc(1, sizeof(*g));
+	const char *wrong = NULL;
+	int error;
+
+	if (g == NULL)
+		return NULL;
+	error = store_open(&g->store, folder, name, sizeof(struct header));
+	if (error == ENOTSUP)
+		wrong = "it is too short to be a table, or no file";
+	if (error == 0)
+		wrong = check_header(g->store.memory, g->store.bytes);
+	if (wrong != NULL) {
+		snprintf(why, why_bytes, "%s", wrong);
+		error = EBADMSG;
+	}
+	if (error == 0)
+		error = take_lane(g);
+	if (error == 0) {
+		g->header = g->store.memory;
+		error = lay(g);
+	}
+	if (error != 0) {
+		generation_free(g);
+		errno = error;
+		return NULL;
+	}
+	clear_lane(g);
+	for (uint32_t i = 0; i < g->count; i++) {
+		check_entries(&g->limits[i].section);
+		if (g->limits[i].has_bans)
+			check_entries(&g->limits[i].bans);
+	}
+	return g;
+}
+
+void generation_free(struct generation *g)
+{
+	if (g == NULL)
+		return;
+	for (uint32_t i = 0; g->limits != NULL && i < g->count; i++)
+		zone_free(g->limits[i].zone);
+	free(g->limits);
+	store_close(&g->store);
+	free(g);
+}
+
+const struct throttle_seed *generation_seed(const struct generation *g)
+{
+	return &g->header->seed;
+}
+
+uint64_t generation_latest(const struct generation *g)
+{
+	return atomic_load_explicit(&g->header->latest, memory_order_relaxed);
+}
+
+bool generation_is_moving(const struct generation *g)
+{
+	return atomic_load_explicit(&g->header->is_moving, memory_order_acquire) != 0;
+}
+
+void generation_set_moving(struct generation *g, bool is_moving)
+{
+	atomic_store_explicit(&g->header->is_moving, is_moving, memory_order_release);
+}
+
+bool generation_has_limits(
+	const struct generation *g, const struct throttle_limit *limits, size_t count)
+{
+	return g->count == count &&
+	       memcmp(g->header->limits, limits, count * sizeof(*limits)) == 0;
+}
+
+struct limit_state *generation_find(const struct generation *g, const char *name)
+{
+	for (uint32_t i = 0; i < g->count; i++)
+		if (strcmp(g->limits[i].limit.name, name) == 0)
+			return &g->limits[i];
+	return NULL;
+}
+
+void generation_link(struct generation *next, struct generation *last)
+{
+	for (uint32_t i = 0; i < next->count; i++) {
+		struct limit_state *to = &next->limits[i];
+		struct limit_state *from = generation_find(last, to->limit.name);
+
+		if (from == NULL)
+			continue;
+		/* release: pairs with the loads of `old` */
+		atomic_store_explicit(&to->section.old, &from->section, memory_order_release);
+		if (to->has_bans && from->has_bans)
+			atomic_store_explicit(&to->bans.old, &from->bans, memory_order_release);
+	}
+}
+
+void generation_move_all(struct generation *g)
+{
+	for (uint32_t i = 0; i < g->count; i++) {
+		section_move_all(&g->limits[i].section);
+		if (g->limits[i].has_bans)
+			section_move_all(&g->limits[i].bans);
+	}
+}
+
+uint64_t generation_time(struct generation *g, uint64_t now_ns, uint64_t offset)
+{
+	uint64_t now = now_ns + offset > g->epoch_ns ? now_ns + offset - g->epoch_ns : 0;
+	/* relaxed: a bound, not a message */
+	uint64_t latest = atomic_load_explicit(&g->header->latest, memory_order_relaxed);
+
+	while (now > latest + STEP_NS)
+		if (atomic_compare_exchange_weak_explicit(&g->header->latest, &latest, now,
+			    memory_order_relaxed, memory_order_relaxed))
+			break;
+	return now + TIME_LAG_NS < latest ? latest - TIME_LAG_NS : now;
+}

@@ -1,0 +1,79 @@
+/*
+ * One set of limits over one block of memory.
+ *
+ *   header | limit 0 .. n-1 as written | section 0 | its bans | section 1 | ...
+ *
+ * The header says whose table this is (version, machine, size, limits, all under a checksum); what
+ * changes in it is the newest time seen, and whether an older table is still being moved from.
+ */
+#ifndef THROTTLE_GENERATION_H
+#define THROTTLE_GENERATION_H
+
+#include "throttle/section.h"
+#include "throttle/store.h"
+
+#define GENERATION_FILE "throttle.table"
+#define GENERATION_NEXT "throttle.next"
+
+struct header;
+
+/* One limit with what belongs to it. */
+struct limit_state {
+	struct throttle_limit limit;
+	struct section section, bans;
+	bool has_bans;
+	struct zone *zone;
+	_Atomic(uint64_t) period_cache;
+};
+
+struct generation {
+	struct store store;
+	struct header *header;
+	uint64_t epoch_ns, callers;
+	unsigned lane;
+	uint32_t count;
+	struct limit_state *limits;
+	int16_t by_id[THROTTLE_MAX_LIMITS]; /* a handle's number of a limit to its index; -1 */
+	struct generation *retired;         /* the next in the list of what awaits collection */
+};
+
+enum generation_check { GENERATION_GOOD, GENERATION_BAD };
+
+/* Where the memory is to come from. */
+struct generation_source {
+	const char *folder; /* NULL: anonymous */
+	const char *name;
+	struct throttle_seed seed;
+	uint64_t epoch_ns, latest;
+};
+
+/* A new one. NULL with errno. The limits have been checked. */
+struct generation *generation_create(const struct generation_source *source,
+	const struct throttle_limit *limits, size_t count, uint64_t callers);
+
+/* The one in a file, with the limits that it was made for. NULL with errno: ENOENT, EBADMSG (with
+ * `why`: it can't be used), or what opening it said. */
+struct generation *generation_open(
+	const char *folder, const char *name, char *why, size_t why_bytes);
+
+void generation_free(struct generation *generation);
+
+const struct throttle_seed *generation_seed(const struct generation *generation);
+uint64_t generation_latest(const struct generation *generation);
+bool generation_is_moving(const struct generation *generation);
+void generation_set_moving(struct generation *generation, bool is_moving);
+bool generation_has_limits(
+	const struct generation *generation, const struct throttle_limit *limits, size_t count);
+struct limit_state *generation_find(const struct generation *generation, const char *name);
+
+/* Lets each section of `next` find its callers in `last`'s section of the same name. */
+void generation_link(struct generation *next, struct generation *last);
+void generation_move_all(struct generation *generation);
+
+/*
+ * A caller's time as the table has it: since the epoch, and never more than a second behind the
+ * newest that any thread has passed in. `offset` is the handle's (throttle_rebase).
+ */
+uint64_t generation_time(struct generation *generation, uint64_t now_ns, uint64_t offset);
+
+#endif

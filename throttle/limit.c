@@ -1,0 +1,228 @@
+/*
+ * A limit's numbers: what is allowed, and what follows from them (entry.h, struct shape).
+ *
+ *   quota <= slots            ring, one slot an admission
+ *   quota >  slots            window, one slot a quantum of time
+ *
+ * Ticks and quanta are rounded so that every error is on the safe side: a window may be judged up to
+ * two ticks too long, never too short.
+ */
+#include "throttle/limit.h"
+#include "throttle/concurrency.h"
+#include "throttle/zone.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#define MILLISECOND_NS UINT64_C(1000000)
+#define DAY_NS         UINT64_C(86400000000000)
+#define WINDOW_MAX_NS  (400 * DAY_NS)
+#define QUOTA_MAX      (UINT64_C(1) << 31) /* units; more bytes than that are counted in larger units */
+#define SHORT_RING_SHIFT 11 /* ticks of 2 us: 44 bits of them are 417 days */
+#define GRAINS         (UINT64_C(1) << 22) /* of a quota, in a slot's count */
+
+const struct form_ops *form_ops_of(enum form form)
+{
+	static const struct form_ops *const ops[] = {
+		[FORM_RING] = &ring_ops,
+		[FORM_WINDOW] = &window_ops,
+		[FORM_GCRA] = &gcra_ops,
+		[FORM_CALENDAR] = &calendar_ops,
+		[FORM_CONCURRENCY] = &concurrency_ops,
+	};
+
+	return ops[form];
+}
+
+static unsigned bit_length(uint64_t x)
+{
+	return x == 0 ? 0 : 64 - (unsigned)__builtin_clzll(x);
+}
+
+static uint64_t divide_up(uint64_t a, uint64_t b)
+{
+	return a / b + (a % b != 0);
+}
+
+/* `why` of a wrong limit: -1, so that a check can return it. */
+static int wrong(char *why, size_t bytes, const struct throttle_limit *limit, const char *what)
+{
+	snprintf(why, bytes, "limit \"%.*s\": %s", THROTTLE_NAME_BYTES - 1, limit->name, what);
+	return -1;
+}
+
+static const char *check_window(const struct throttle_limit *l)
+{
+	if (l->window_ns < MILLISECOND_NS || l->window_ns > WINDOW_MAX_NS)
+		return "the window must be from 1 ms to 400 days";
+	if (l->guard_ns > l->window_ns && l->guard_ns > 60 * UINT64_C(1000000000))
+		return "the guard must not be longer than the window, or than a minute";
+	return NULL;
+}
+
+static const char *check_ring(const struct throttle_limit *l)
+{
+	if (l->slots == THROTTLE_EXACT && l->quota > LIMIT_MOST_SLOTS)
+		return "exact precision reaches up to a quota of 4095: give a number of slots";
+	if (l->slots != THROTTLE_EXACT && l->slots > LIMIT_MOST_SLOTS)
+		return "precision must be from 1 to 4095 slots";
+	return check_window(l);
+}
+
+static const char *check_calendar(const struct throttle_limit *l)
+{
+	struct zone *zone;
+
+	if ((unsigned)l->period > THROTTLE_MONTH)
+		return "no such calendar period";
+	if (memchr(l->zone, '\0', sizeof(l->zone)) == NULL)
+		return "the time zone's name is too long";
+	zone = zone_load(l->zone);
+	if (zone == NULL && errno == ENOMEM)
+		return "out of memory";
+	if (zone == NULL)
+		return "no such time zone";
+	zone_free(zone);
+	return NULL;
+}
+
+static const char *check_ban(const struct throttle_limit *l)
+{
+	if (l->ban_count == 0)
+		return NULL;
+	if (l->ban_count > LIMIT_MOST_SLOTS)
+		return "a ban must be for 1 to 4095 refusals";
+	if (l->ban_per_ns < MILLISECOND_NS || l->ban_per_ns > WINDOW_MAX_NS ||
+		l->ban_for_ns < MILLISECOND_NS || l->ban_for_ns > WINDOW_MAX_NS)
+		return "a ban's times must be from 1 ms to 400 days";
+	return NULL;
+}
+
+static const char *check_kind(const struct throttle_limit *l)
+{
+	switch (l->kind) {
+	case THROTTLE_RING:
+		return check_ring(l);
+	case THROTTLE_GCRA:
+		if (l->burst > QUOTA_MAX)
+			return "the burst is too large";
+		return check_window(l);
+	case THROTTLE_CALENDAR:
+		return check_calendar(l);
+	case THROTTLE_CONCURRENCY:
+		if (l->quota > CONCURRENCY_MAX)
+			return "at most 8191 of one caller can be in flight";
+		return l->unit == THROTTLE_BYTES ? "bytes in flight can't be limited" : NULL;
+	default:
+		return "no such kind";
+	}
+}
+
+int throttle_limit_check(const struct throttle_limit *limit, char *why, size_t why_bytes)
+{
+	const char *what = NULL;
+
+	if (memchr(limit->name, '\0', sizeof(limit->name)) == NULL || limit->name[0] == '\0')
+		return wrong(why, why_bytes, limit, "a name must have 1 to 63 bytes");
+	if (limit->quota == 0)
+		what = "the quota must be at least 1";
+	else if (limit->unit != THROTTLE_BYTES && limit->quota > QUOTA_MAX)
+		what = "the quota must be at most 2147483648 requests";
+	else if (limit->quota > UINT64_C(1) << 62)
+		what = "the quota is too large";
+	if (what == NULL)
+		what = check_kind(limit);
+	if (what == NULL)
+		what = check_ban(limit);
+	return what == NULL ? 0 : wrong(why, why_bytes, limit, what);
+}
+
+/* Bits of a head: type 2, three positions, the rest is the tick's. See ring.c. */
+static void shape_ring(struct shape *s, uint32_t slots, uint64_t window, uint64_t keep)
+{
+	unsigned bits = bit_length(slots), tick_bits, range;
+	uint64_t longest = (keep > window ? keep : window) + TIME_SLACK_NS;
+
+	s->form = FORM_RING;
+	s->slots = slots;
+	s->index_bits = bits > 5 ? bits : 5;
+	s->first_slot = bits > 5 ? 2 : 0;
+	tick_bits = HEAD_OWN_BITS - 2 - 3 * s->index_bits;
+	/* Heads of short rings tell times of more than a year apart; long ones have a stamp. */
+	s->shift = bits > 5 ? 0 : SHORT_RING_SHIFT;
+	range = tick_bits - 4 < 26 ? tick_bits - 4 : 26;
+	while (longest >> s->shift >= UINT64_C(1) << range)
+		s->shift++;
+	s->tick_mask = bits_mask(tick_bits);
+	s->slot_mask = bits_mask(tick_bits < 32 ? tick_bits : 32);
+	s->window = window;
+	s->keep = keep + TIME_SLACK_NS;
+	s->window_ticks = divide_up(window, UINT64_C(1) << s->shift) + (s->shift > 0);
+	s->keep_ticks = divide_up(s->keep, UINT64_C(1) << s->shift) + 1;
+	s->lag_ticks = (TIME_SLACK_NS >> s->shift) + 2;
+	s->entry_bytes = (8 + 4 * (s->first_slot + slots) + 7) & ~7u;
+}
+
+static void shape_window(struct shape *s, uint32_t slots, uint64_t window)
+{
+	s->form = FORM_WINDOW;
+	s->slots = slots;
+	s->window = window;
+	s->quantum = divide_up(window, slots - 1);
+	s->quantum_inverse = UINT64_MAX / s->quantum;
+	s->used_bits = bit_length(s->quota) + 3;
+	s->bucket_mask = bits_mask(HEAD_OWN_BITS - 1 - s->used_bits);
+	s->lag_buckets = TIME_SLACK_NS / s->quantum + 3;
+	s->grain = divide_up(s->quota, GRAINS);
+	s->entry_bytes = (8 + 4 * slots + 7) & ~7u;
+}
+
+static void shape_gcra(struct shape *s, const struct throttle_limit *l)
+{
+	uint64_t burst = l->burst > 0 ? divide_up(l->burst, s->scale) : 1;
+
+	s->form = FORM_GCRA;
+	s->window = l->window_ns;
+	s->increment = divide_up(s->window, s->quota);
+	s->burst = (uint64_t)(((unsigned __int128)burst * s->window + s->quota - 1) / s->quota);
+	/* So that rounding up each of a burst's charges doesn't cost the last of them. */
+	if (s->increment >= 1000)
+		s->burst += burst;
+	s->entry_bytes = 8;
+}
+
+void limit_shape(const struct throttle_limit *l, struct shape *s)
+{
+	uint32_t slots = l->slots == 0 ? LIMIT_DEFAULT_SLOTS : l->slots + 1;
+
+	*s = (struct shape){.scale = divide_up(l->quota, QUOTA_MAX), .entry_bytes = 8};
+	s->quota = l->quota / s->scale;
+	switch (l->kind) {
+	case THROTTLE_GCRA:
+		shape_gcra(s, l);
+		break;
+	case THROTTLE_CALENDAR:
+		s->form = FORM_CALENDAR;
+		s->period = l->period;
+		break;
+	case THROTTLE_CONCURRENCY:
+		s->form = FORM_CONCURRENCY;
+		break;
+	case THROTTLE_RING:
+	default:
+		if (l->slots == THROTTLE_EXACT || s->quota < slots ||
+			(l->slots == 0 && s->quota == slots))
+			shape_ring(s, (uint32_t)s->quota, l->window_ns + l->guard_ns,
+				l->window_ns + l->guard_ns);
+		else
+			shape_window(s, slots, l->window_ns + l->guard_ns);
+	}
+}
+
+void limit_ban_shape(const struct throttle_limit *l, struct shape *s)
+{
+	*s = (struct shape){.scale = 1, .quota = l->ban_count};
+	shape_ring(s, l->ban_count, l->ban_per_ns,
+		l->ban_per_ns > l->ban_for_ns ? l->ban_per_ns : l->ban_for_ns);
+}

@@ -1,0 +1,539 @@
+/*
+ * The ring: one slot for each admission that may be in a window, so a ring as large as the limit.
+ *
+ *            fill: what is in the window        head: type, claimed or hole, fill, position, time
+ *          +------------------------------+
+ *   . . .  | 3.1 | 3.4 | 7.0 | 7.2 | 9.9  | . . .      slots: the tick of each admission, in order
+ *          +------------------------------+
+ *           oldest                   newest ^ position: the slot that is taken next
+ *
+ * A charge of n is admitted when, of what is in the window now, no more than L - n are left: one
+ * look at the oldest slot as a rule, a binary search when that has expired. Its compare-and-swap of
+ * the head moves the position on, notes the new count and the time, and is the admission. The slots
+ * of that charge are written afterwards from the time in the head (`finish_claim`), by its thread or
+ * by the next one that comes: nobody charges before that is done, so at most one charge's slots are
+ * ever unwritten, and a thread that sleeps between the two steps stops nobody.
+ *
+ * Why a late writer does no harm: a slot's value only ever grows (admissions are recorded in the
+ * order of their times), and each write is a swap from the value that was there while the head
+ * still was the one it belongs to. A slot that has moved on never has that value again.
+ *
+ * A refund takes out one slot: the head names the hole, and each step of closing the gap (copy the
+ * next slot over the hole, move the hole one on) is a head of its own, so that any thread can do any
+ * step, and doing it twice is doing it once. When the hole reaches the end it is dropped, and the
+ * next claim's tick is one larger than the last (CLEAN): so no head comes back with other slots.
+ *
+ * Ticks are 2^shift ns. Long rings have few bits for the time in their head; theirs has a stamp
+ * beside it that says when it was last used, so that an old tick is never taken for a new one.
+ */
+#include "throttle/entry.h"
+
+#include <string.h>
+
+enum { TYPE_OPEN, TYPE_CLEAN, TYPE_HOLE };
+
+/* OPEN: the last change was a charge of `claimed`, perhaps unwritten. CLEAN: nothing is unwritten. HOLE:
+ * the slot at `hole` is being taken out. */
+struct view {
+	unsigned type;
+	union {
+		uint32_t hole, claimed;
+	};
+	uint32_t fill, position;
+	uint64_t tick;
+};
+
+static inline unsigned tick_bits(const struct shape *s)
+{
+	return HEAD_OWN_BITS - 2 - 3 * s->index_bits;
+}
+
+static inline uint64_t pack(const struct shape *s, const struct view *v)
+{
+	unsigned bits = s->index_bits, time_bits = tick_bits(s);
+	uint64_t indexes = ((uint64_t)v->hole << bits | v->fill) << bits | v->position;
+
+	return HEAD_BORN | (uint64_t)v->type << (HEAD_OWN_BITS - 2) | indexes << time_bits |
+	       (v->tick & s->tick_mask);
+}
+
+static inline struct view unpack(const struct shape *s, uint64_t head)
+{
+	unsigned bits = s->index_bits, time_bits = tick_bits(s);
+	uint32_t mask = (uint32_t)bits_mask(bits);
+	struct view v;
+
+	v.tick = head & s->tick_mask;
+	v.position = (uint32_t)(head >> time_bits) & mask;
+	v.fill = (uint32_t)(head >> (time_bits + bits)) & mask;
+	v.hole = (uint32_t)(head >> (time_bits + 2 * bits)) & mask;
+	v.type = (unsigned)(head >> (HEAD_OWN_BITS - 2)) & 3;
+	return v;
+}
+
+static inline _Atomic(uint32_t) *slot_at(const struct shape *s, struct entry *e, uint32_t i)
+{
+	return &e->slot[s->first_slot + i];
+}
+
+static inline uint32_t before(const struct shape *s, uint32_t i, uint32_t steps)
+{
+	return i >= steps ? i - steps : i + s->slots - steps;
+}
+
+static inline uint32_t after(const struct shape *s, uint32_t i, uint32_t steps)
+{
+	i += steps;
+	return i >= s->slots ? i - s->slots : i;
+}
+
+static inline bool head_still(struct entry *e, uint64_t head)
+{
+	/* relaxed: ordered after the slot loads before it, which are acquires */
+	return atomic_load_explicit(&e->head, memory_order_relaxed) == head;
+}
+
+/* How far `tick` (of now) is ahead of the head's; a little behind counts as 0. */
+static inline uint64_t ticks_since(const struct shape *s, uint64_t tick, uint64_t head_tick)
+{
+	uint64_t d = (tick - head_tick) & s->tick_mask;
+
+	return d > s->tick_mask - s->lag_ticks ? 0 : d;
+}
+
+/* Swaps one slot from what it was under `head` to `value`; false when the head has moved on. */
+static bool write_slot(const struct shape *s, struct entry *e, uint32_t i, uint32_t value, uint64_t head)
+{
+	_Atomic(uint32_t) *slot = slot_at(s, e, i);
+
+	for (;;) {
+		/* acquire: pairs with the release below. If this reads what was written under a
+		 * later head, that head is seen by head_still. */
+		uint32_t old = atomic_load_explicit(slot, memory_order_acquire);
+
+		if (!head_still(e, head))
+			return false;
+		if (old == value)
+			return true;
+		/* release: pairs with the acquire loads of slots, see above */
+		if (atomic_compare_exchange_strong_explicit(
+			    slot, &old, value, memory_order_release, memory_order_relaxed))
+			return true;
+	}
+}
+
+/* Writes the slots of the last charge, oldest first: the newest tells whether it was done. */
+static void finish_claim(const struct shape *s, struct entry *e, uint64_t head)
+{
+	struct view v = unpack(s, head);
+	uint32_t tick = (uint32_t)(v.tick & s->slot_mask);
+
+	for (uint32_t n = v.claimed; n > 0; n--)
+		if (!write_slot(s, e, before(s, v.position, n), tick, head))
+			return;
+}
+
+static inline bool is_claim_unwritten(const struct shape *s, struct entry *e, const struct view *v)
+{
+	/* acquire: pairs with write_slot */
+	return v->type == TYPE_OPEN && v->claimed > 0 &&
+	       atomic_load_explicit(slot_at(s, e, before(s, v->position, 1)),
+		       memory_order_acquire) != (uint32_t)(v->tick & s->slot_mask);
+}
+
+/* One step of closing the gap that a refund has left. */
+static void move_hole(const struct shape *s, struct entry *e, uint64_t head)
+{
+	struct view v = unpack(s, head);
+	uint32_t next = after(s, v.hole, 1);
+
+	if (next == v.position) {
+		v.type = TYPE_CLEAN;
+		v.position = v.hole;
+		v.hole = 0;
+		v.fill--;
+	} else {
+		/* acquire: pairs with write_slot */
+		uint32_t value =
+			atomic_load_explicit(slot_at(s, e, next), memory_order_acquire);
+
+		if (!write_slot(s, e, v.hole, value, head))
+			return;
+		v.hole = next;
+	}
+	/* release: the slot is written before the hole moves on; pairs with loads of the head */
+	atomic_compare_exchange_strong_explicit(
+		&e->head, &head, pack(s, &v), memory_order_acq_rel, memory_order_relaxed);
+}
+
+static inline _Atomic(uint64_t) *stamp_of(struct entry *e)
+{
+	return (_Atomic(uint64_t) *)(void *)((unsigned char *)e + sizeof(struct entry));
+}
+
+/*
+ * Long rings: is `head` from so long ago that its tick can't be told from a new one? Then it is put
+ * back to empty. The head was loaded before the stamp, so if a charge was made since the stamp that
+ * is read here was old, the head has changed and the swap fails. True: start again.
+ */
+static bool wipe_if_idle(const struct shape *s, struct entry *e, uint64_t head, uint64_t now)
+{
+	/* acquire: pairs with the release in touch_stamp */
+	uint64_t stamp = atomic_load_explicit(stamp_of(e), memory_order_acquire);
+	uint64_t period = s->window + TIME_SLACK_NS;
+	struct view v = {.type = TYPE_CLEAN, .tick = now >> s->shift};
+
+	if (now < stamp || now - stamp < 3 * period || unpack(s, head).fill == 0)
+		return false;
+	v.position = unpack(s, head).position;
+	/* acq_rel: as every change of a head */
+	atomic_compare_exchange_strong_explicit(
+		&e->head, &head, pack(s, &v), memory_order_acq_rel, memory_order_relaxed);
+	return true;
+}
+
+/* Long rings, before a charge: the stamp is never further behind the last charge than a period. */
+static void touch_stamp(const struct shape *s, struct entry *e, uint64_t now)
+{
+	uint64_t old = atomic_load_explicit(stamp_of(e), memory_order_relaxed);
+
+	while (old + s->window + TIME_SLACK_NS < now || old == 0)
+		/* release: pairs with wipe_if_idle */
+		if (atomic_compare_exchange_weak_explicit(stamp_of(e), &old, now ? now : 1,
+			    memory_order_release, memory_order_relaxed))
+			break;
+}
+
+static inline uint64_t age_of(const struct shape *s, struct entry *e, uint32_t i, uint64_t tick)
+{
+	/* acquire: pairs with write_slot, for the head_still that follows */
+	uint32_t slot = atomic_load_explicit(slot_at(s, e, i), memory_order_acquire);
+
+	return (tick - slot) & s->slot_mask;
+}
+
+/* How many of `fill` have left the window at `tick`. */
+static uint32_t count_expired(
+	const struct shape *s, struct entry *e, const struct view *v, uint64_t tick)
+{
+	uint32_t oldest = before(s, v->position, v->fill), low = 1, high = v->fill;
+
+	if (age_of(s, e, oldest, tick) < s->window_ticks)
+		return 0;
+	while (low < high) {
+		uint32_t middle = (low + high) / 2;
+
+		if (age_of(s, e, after(s, oldest, middle), tick) < s->window_ticks)
+			high = middle;
+		else
+			low = middle + 1;
+	}
+	return low;
+}
+
+/* ns from `now` until the tick `absolute + wait` begins. */
+static inline uint64_t wait_ns(const struct shape *s, uint64_t absolute, uint64_t wait, uint64_t now)
+{
+	uint64_t then = (absolute + wait) << s->shift;
+
+	return then > now ? then - now : 0;
+}
+
+/* Fills in what the verdict says beyond yes and no. */
+static void tell(const struct shape *s, struct entry *e, const struct view *v, uint32_t live,
+	uint64_t cost, uint64_t absolute, uint64_t now, struct plan *plan)
+{
+	uint32_t oldest = before(s, v->position, live);
+	uint64_t age;
+
+	plan->used = live;
+	plan->more = plan->reset = plan->retry = 0;
+	if (live > 0) {
+		age = age_of(s, e, oldest, absolute);
+		plan->more = wait_ns(s, absolute, s->window_ticks - age, now);
+		age = age_of(s, e, before(s, v->position, 1), absolute);
+		plan->reset = wait_ns(s, absolute, s->window_ticks - age, now);
+	}
+	if (plan->fits)
+		return;
+	if (cost > s->quota) {
+		plan->retry = THROTTLE_NEVER;
+		return;
+	}
+	age = age_of(s, e, after(s, oldest, (uint32_t)(live + cost - s->quota) - 1), absolute);
+	plan->retry = wait_ns(s, absolute, s->window_ticks - age, now);
+}
+
+static void plan_claim(const struct shape *s, const struct view *v, uint32_t live, uint64_t cost,
+	uint64_t absolute, struct plan *plan)
+{
+	uint32_t n = cost < s->slots ? (uint32_t)cost : s->slots;
+	struct view next = {
+		.type = TYPE_OPEN,
+		.claimed = n,
+		.fill = live + n < s->slots ? live + n : s->slots,
+		.position = after(s, v->position, n),
+		.tick = absolute,
+	};
+
+	plan->next = pack(s, &next);
+	plan->at = absolute << s->shift;
+}
+
+/* Judges by the head that it has; false when that has moved on meanwhile. */
+static bool judge(const struct shape *s, struct entry *e, uint64_t head, uint64_t cost, uint64_t now,
+	enum how how, struct plan *plan)
+{
+	struct view v = unpack(s, head);
+	uint64_t absolute = now >> s->shift, since = ticks_since(s, absolute, v.tick);
+	uint64_t wanted = cost > 0 ? cost : 1;
+	uint32_t live = 0;
+
+	if (since == 0)
+		absolute += (v.tick - absolute) & s->tick_mask;
+	if (since < s->window_ticks && v.fill > 0)
+		live = v.fill - count_expired(s, e, &v, absolute);
+	plan->head = head;
+	plan->fits = wanted <= s->quota && live <= s->quota - wanted;
+	plan->at = absolute << s->shift;
+	tell(s, e, &v, live, wanted, absolute, now, plan);
+	if (cost > 0 && (plan->fits || how == HOW_FORCE)) {
+		plan_claim(s, &v, live, cost, absolute + (v.type == TYPE_CLEAN && since == 0),
+			plan);
+		return true;
+	}
+	plan->next = head;
+	return head_still(e, head);
+}
+
+static enum found ring_plan(const struct shape *s, struct entry *e, uint64_t cost, uint64_t now,
+	enum how how, struct plan *plan)
+{
+	for (;;) {
+		/* acquire: pairs with the release of the swap that made this head */
+		uint64_t head = atomic_load_explicit(&e->head, memory_order_acquire);
+		struct view v = unpack(s, head);
+
+		plan->head = head;
+		if ((head & HEAD_SPECIAL) || head == 0)
+			return ENTRY_GONE;
+		if (s->first_slot > 0) {
+			if (wipe_if_idle(s, e, head, now))
+				continue;
+			if (how != HOW_LOOK)
+				touch_stamp(s, e, now);
+		}
+		if (v.type == TYPE_HOLE) {
+			move_hole(s, e, head);
+			continue;
+		}
+		if (is_claim_unwritten(s, e, &v))
+			finish_claim(s, e, head);
+		if (judge(s, e, head, cost, now, how, plan))
+			return ENTRY_READY;
+	}
+}
+
+static void ring_finish(const struct shape *s, struct entry *e, const struct plan *plan)
+{
+	finish_claim(s, e, plan->next);
+}
+
+/* Where the newest slot of this tick is; slots of one tick are as good as each other. */
+static bool find_tick(
+	const struct shape *s, struct entry *e, const struct view *v, uint64_t tick, uint32_t *where)
+{
+	for (uint32_t n = 1; n <= v->fill; n++) {
+		uint32_t i = before(s, v->position, n);
+		uint64_t age = age_of(s, e, i, v->tick), wanted = (v->tick - tick) & s->slot_mask;
+
+		*where = i;
+		if (age == wanted)
+			return true;
+		if (age > wanted)
+			return false;
+	}
+	return false;
+}
+
+static bool refund_one(const struct shape *s, struct entry *e, uint64_t tick, uint64_t now)
+{
+	for (;;) {
+		/* acquire: as in ring_plan */
+		uint64_t head = atomic_load_explicit(&e->head, memory_order_acquire), next;
+		struct view v = unpack(s, head);
+		uint32_t hole;
+
+		if ((head & HEAD_SPECIAL) || head == 0)
+			return false;
+		if (v.type == TYPE_HOLE) {
+			move_hole(s, e, head);
+			continue;
+		}
+		if (is_claim_unwritten(s, e, &v))
+			finish_claim(s, e, head);
+		if (ticks_since(s, now >> s->shift, v.tick) >= s->window_ticks ||
+			!find_tick(s, e, &v, tick, &hole)) {
+			if (head_still(e, head))
+				return false;
+			continue;
+		}
+		v.type = TYPE_HOLE;
+		v.hole = hole;
+		next = pack(s, &v);
+		/* acq_rel: as every change of a head */
+		if (!atomic_compare_exchange_strong_explicit(&e->head, &head, next,
+			    memory_order_acq_rel, memory_order_relaxed))
+			continue;
+		/* The gap is closed by whoever sees it; here at once. */
+		while (!(next & HEAD_SPECIAL) && unpack(s, next).type == TYPE_HOLE) {
+			move_hole(s, e, next);
+			next = atomic_load_explicit(&e->head, memory_order_acquire);
+		}
+		return true;
+	}
+}
+
+static bool ring_refund(
+	const struct shape *s, struct entry *e, uint64_t at, uint64_t cost, uint64_t now)
+{
+	/* What has left the window, or will before it could matter, is let be. */
+	if (now > at && ((now - at) >> s->shift) >= s->window_ticks)
+		return false;
+	for (uint64_t i = 0; i < cost && i < s->slots; i++)
+		if (!refund_one(s, e, at >> s->shift, now))
+			return i > 0;
+	return true;
+}
+
+static bool ring_is_empty(const struct shape *s, uint64_t head, uint64_t now)
+{
+	struct view v = unpack(s, head);
+
+	/* A fresh one is not, so that its head can't come back within the tick. */
+	return v.type != TYPE_HOLE && ticks_since(s, now >> s->shift, v.tick) >= s->keep_ticks;
+}
+
+static uint64_t ring_fresh(const struct shape *s, uint64_t used, uint64_t now, unsigned sequence)
+{
+	uint32_t n = used < s->slots ? (uint32_t)used : s->slots;
+	struct view v = {
+		.type = n > 0 ? TYPE_OPEN : TYPE_CLEAN,
+		.claimed = n,
+		.fill = n,
+		.position = n % s->slots,
+		.tick = now >> s->shift,
+	};
+
+	(void)sequence;
+	return pack(s, &v);
+}
+
+static void ring_freeze(const struct shape *s, struct entry *e)
+{
+	for (;;) {
+		/* acquire: as in ring_plan */
+		uint64_t head = atomic_load_explicit(&e->head, memory_order_acquire);
+		struct view v = unpack(s, head);
+
+		if (head & HEAD_SPECIAL)
+			return;
+		if (head != 0 && v.type == TYPE_HOLE) {
+			move_hole(s, e, head);
+			continue;
+		}
+		if (head != 0 && is_claim_unwritten(s, e, &v))
+			finish_claim(s, e, head);
+		/* acq_rel: as every change of a head */
+		if (atomic_compare_exchange_strong_explicit(&e->head, &head, head | HEAD_SPECIAL,
+			    memory_order_acq_rel, memory_order_relaxed))
+			return;
+	}
+}
+
+static unsigned ring_remember(const struct shape *s, const struct entry *e, uint64_t now,
+	struct event *events, unsigned room)
+{
+	struct entry *entry = (struct entry *)(uintptr_t)e; /* only read */
+	struct view v = unpack(s, atomic_load_explicit(&entry->head, memory_order_acquire));
+	uint64_t absolute = now >> s->shift, since = ticks_since(s, absolute, v.tick);
+	unsigned count = 0;
+
+	if (since >= s->keep_ticks)
+		return 0;
+	if (since == 0)
+		absolute += (v.tick - absolute) & s->tick_mask;
+	for (uint32_t n = v.fill; n > 0 && count < room; n--) {
+		uint64_t age = age_of(s, entry, before(s, v.position, n), absolute);
+
+		if (age >= s->keep_ticks || age > absolute)
+			continue;
+		events[count].at = (absolute - age) << s->shift;
+		events[count++].units = 1;
+	}
+	return count;
+}
+
+static void ring_recall(const struct shape *s, const struct event *events, unsigned count,
+	uint64_t now, struct image *image)
+{
+	struct view v = {.type = TYPE_CLEAN, .tick = now >> s->shift};
+	uint32_t n = 0;
+
+	/* From the newest back, as many as there are slots for. */
+	for (unsigned i = count; i > 0 && n < s->slots; i--)
+		for (uint64_t u = events[i - 1].units; u > 0 && n < s->slots; u--)
+			image->slot[s->first_slot + s->slots - ++n] =
+				(uint32_t)(events[i - 1].at >> s->shift & s->slot_mask);
+	if (count > 0)
+		v.tick = events[count - 1].at >> s->shift;
+	v.fill = n;
+	if (s->first_slot > 0) {
+		uint64_t stamp = now > 0 ? now : 1;
+
+		memcpy(&image->slot[0], &stamp, sizeof(stamp));
+	}
+	image->head = pack(s, &v);
+}
+
+uint64_t ring_full_since(const struct shape *s, struct entry *e, uint64_t now)
+{
+	/* acquire: as in ring_plan */
+	uint64_t head = atomic_load_explicit(&e->head, memory_order_acquire);
+	uint64_t absolute = now >> s->shift;
+	struct view v = unpack(s, head);
+
+	if ((head & HEAD_SPECIAL) || head == 0 || v.fill < s->quota)
+		return 0;
+	if (s->first_slot > 0 && wipe_if_idle(s, e, head, now))
+		return 0;
+	return (absolute - ticks_since(s, absolute, v.tick)) << s->shift;
+}
+
+void ring_repair(const struct shape *s, struct entry *e)
+{
+	/* relaxed: at opening */
+	uint64_t head = atomic_load_explicit(&e->head, memory_order_relaxed);
+	struct view v = unpack(s, head);
+
+	if (head == 0 || head_is_tombstone(head) ||
+		(v.position < s->slots && v.fill <= s->slots &&
+			v.hole < s->slots + (v.type == TYPE_OPEN)))
+		return;
+	v.fill = v.claimed = s->slots;
+	v.position = 0;
+	v.type = TYPE_OPEN;
+	atomic_compare_exchange_strong_explicit(&e->head, &head, pack(s, &v) | (head & HEAD_SPECIAL),
+		memory_order_relaxed, memory_order_relaxed);
+}
+
+const struct form_ops ring_ops = {
+	.plan = ring_plan,
+	.finish = ring_finish,
+	.refund = ring_refund,
+	.is_empty = ring_is_empty,
+	.fresh = ring_fresh,
+	.freeze = ring_freeze,
+	.remember = ring_remember,
+	.recall = ring_recall,
+};

@@ -1,0 +1,170 @@
+/*
+ * What comes after a verdict: refunds, true costs, debts, the end of what was in flight.
+ *
+ * A receipt names its caller by key, not by place: the throttle is looked up again, in the generation
+ * of now. Where it has been evicted there is nothing left that a refund could give back.
+ */
+#include "throttle/charge.h"
+
+#include <string.h>
+
+/* The i-th of a receipt on the generation of now; false when it is nothing (any more). */
+static bool aim(struct throttle_table *t, const struct throttle_receipt *receipt, uint32_t i,
+	uint64_t now_ns, struct judged *j, struct generation **g, uint64_t *now)
+{
+	if (i >= receipt->count)
+		return false;
+	*g = table_current(t);
+	j->limit = table_limit(*g, receipt->held[i].limit);
+	if (j->limit == NULL)
+		return false;
+	j->section = &j->limit->section;
+	*now = generation_time(
+		*g, now_ns, atomic_load_explicit(&t->offset_ns, memory_order_relaxed));
+	return true;
+}
+
+static void refund(struct throttle_table *t, struct throttle_receipt *receipt, uint32_t i,
+	uint64_t cost, uint64_t now_ns)
+{
+	struct throttle_held *held = &receipt->held[i];
+	struct generation *g, *last = NULL;
+	struct judged j = {0};
+	uint64_t now, at;
+
+	while (aim(t, receipt, i, now_ns, &j, &g, &now) && g != last) {
+		struct section *s = j.section;
+		bool is_overflow = held->flags & HELD_OVERFLOW;
+		bool is_moving = atomic_load_explicit(&s->old, memory_order_acquire) != NULL;
+		enum located located =
+			is_overflow ? section_overflow(s, held->caller, now, &j.place)
+				    : section_locate(s, held->caller, now, is_moving, &j.place);
+		uint64_t units = units_of_cost(&s->shape, held->cost);
+
+		/* Rounded so that the parts never come to more than the whole. */
+		if (cost != held->cost)
+			units -= units_of_cost(&s->shape, held->cost - cost);
+		at = held->at_ns > g->epoch_ns ? held->at_ns - g->epoch_ns : 0;
+		if (located == LOCATED_NONE ||
+			(located == LOCATED &&
+				s->ops->refund(&s->shape, j.place.entry, at, units, now)))
+			break;
+		/* Nothing of it left, or it has just moved: then there is a newer generation. */
+		last = g;
+	}
+	held->cost -= cost;
+}
+
+void throttle_refund(
+	struct throttle_table *t, struct throttle_receipt *receipt, uint32_t i, uint64_t now_ns)
+{
+	if (i < receipt->count && receipt->held[i].cost > 0)
+		refund(t, receipt, i, receipt->held[i].cost, now_ns);
+}
+
+void throttle_charge(struct throttle_table *t, struct throttle_receipt *receipt, uint32_t i,
+	uint64_t cost, uint64_t now_ns)
+{
+	struct generation *g, *last = NULL;
+	struct judged j = {0};
+	uint64_t now;
+
+	while (cost > 0 && aim(t, receipt, i, now_ns, &j, &g, &now) && g != last) {
+		const struct throttle_held *held = &receipt->held[i];
+
+		if (j.limit->limit.kind == THROTTLE_CONCURRENCY)
+			return;
+		j.units = units_of_cost(&j.section->shape, cost);
+		if (charge_force(&j, held->caller, now, held->flags & HELD_OVERFLOW) == CHARGED)
+			return;
+		last = g;
+	}
+}
+
+void throttle_settle(struct throttle_table *t, struct throttle_receipt *receipt, uint32_t i,
+	uint64_t cost, uint64_t now_ns)
+{
+	struct throttle_held *held;
+	const struct limit_state *l;
+
+	if (i >= receipt->count)
+		return;
+	held = &receipt->held[i];
+	l = table_limit(table_current(t), held->limit);
+	if (l == NULL || l->limit.kind == THROTTLE_CONCURRENCY)
+		return;
+	if (cost < held->cost)
+		refund(t, receipt, i, held->cost - cost, now_ns);
+	else
+		throttle_charge(t, receipt, i, cost - held->cost, now_ns);
+}
+
+void throttle_release(
+	struct throttle_table *t, struct throttle_receipt *receipt, uint64_t now_ns)
+{
+	for (uint32_t i = 0; i < receipt->count; i++) {
+		const struct limit_state *l = table_limit(table_current(t), receipt->held[i].limit);
+
+		if (l != NULL && l->limit.kind == THROTTLE_CONCURRENCY)
+			throttle_refund(t, receipt, i, now_ns);
+	}
+	receipt->count = 0;
+}
+
+void throttle_refund_all(
+	struct throttle_table *t, struct throttle_receipt *receipt, uint64_t now_ns)
+{
+	for (uint32_t i = 0; i < receipt->count; i++)
+		throttle_refund(t, receipt, i, now_ns);
+	receipt->count = 0;
+}
+
+bool throttle_explain(struct throttle_table *t, uint32_t limit, struct throttle_key caller,
+	uint64_t now_ns, struct throttle_outcome *outcome)
+{
+	struct throttle_charge charge = {.limit = limit, .caller = caller};
+	struct throttle_verdict verdict;
+
+	throttle_peek(t, &charge, 1, now_ns, &verdict);
+	*outcome = verdict.outcome[0];
+	return !outcome->absent && (outcome->remaining < outcome->quota || outcome->banned);
+}
+
+/* Swaps the caller's head for that of a newcomer. */
+static bool forget(struct section *s, struct throttle_key caller, uint64_t now)
+{
+	struct place place;
+	struct plan plan;
+	bool is_moving = atomic_load_explicit(&s->old, memory_order_acquire) != NULL;
+	uint64_t next;
+
+	do {
+		if (section_locate(s, caller, now, is_moving, &place) != LOCATED ||
+			place.way == BUCKET_WAYS ||
+			s->ops->plan(&s->shape, place.entry, 0, now, HOW_LOOK, &plan) != ENTRY_READY)
+			return false;
+		next = s->ops->fresh(&s->shape, 0, plan.at > now ? plan.at : now, 0);
+		/* acq_rel: as every change of a head */
+	} while (!place_holds(&place) ||
+		 !atomic_compare_exchange_strong_explicit(&place.entry->head, &plan.head, next,
+			 memory_order_acq_rel, memory_order_relaxed));
+	return plan.used > 0;
+}
+
+bool throttle_reset(
+	struct throttle_table *t, uint32_t limit, struct throttle_key caller, uint64_t now_ns)
+{
+	struct generation *g = table_current(t);
+	struct limit_state *l = table_limit(g, limit);
+	uint64_t now = generation_time(
+		g, now_ns, atomic_load_explicit(&t->offset_ns, memory_order_relaxed));
+	bool was_used = false;
+
+	if (l == NULL)
+		return false;
+	if (l->section.shape.form != FORM_CONCURRENCY)
+		was_used = forget(&l->section, caller, now);
+	if (l->has_bans && forget(&l->bans, caller, now))
+		was_used = true;
+	return was_used;
+}

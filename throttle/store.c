@@ -1,0 +1,151 @@
+/* Mapping a table's memory; see store.h. */
+#include "throttle/store.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <sys/mman.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static int path_of(char path[PATH_MAX], const char *folder, const char *name)
+{
+	int n = snprintf(path, PATH_MAX, "%s/%s", folder, name);
+
+	return n > 0 && n < PATH_MAX ? 0 : ENAMETOOLONG;
+}
+
+static int map(struct store *store)
+{
+	store->memory = mmap(NULL, store->bytes, PROT_READ | PROT_WRITE,
+		store->file < 0 ? MAP_PRIVATE | MAP_ANONYMOUS : MAP_SHARED, store->file, 0);
+	if (store->memory == MAP_FAILED) {
+		store->memory = NULL;
+		return errno;
+	}
+#ifdef MADV_HUGEPAGE
+	/* Callers are spread over all of it at random: fewer page table walks. Only a wish. */
+	madvise(store->memory, store->bytes, MADV_HUGEPAGE);
+#endif
+	return 0;
+}
+
+int store_anonymous(struct store *store, uint64_t bytes)
+{
+	*store = (struct store){.bytes = bytes, .file = -1};
+	return map(store);
+}
+
+int store_create(struct store *store, const char *folder, const char *name, uint64_t bytes)
+{
+	char path[PATH_MAX];
+	int error = path_of(path, folder, name);
+
+	*store = (struct store){.bytes = bytes, .file = -1};
+	if (error != 0)
+		return error;
+	store->file = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
+	if (store->file < 0)
+		return errno;
+	error = posix_fallocate(store->file, 0, (off_t)bytes);
+	if (error == 0)
+		error = map(store);
+	if (error != 0) {
+		unlink(path);
+		store_close(store);
+	}
+	return error;
+}
+
+int store_open(struct store *store, const char *folder, const char *name, uint64_t least_bytes)
+{
+	char path[PATH_MAX];
+	struct stat status;
+	int error = path_of(path, folder, name);
+
+	*store = (struct store){.file = -1};
+	if (error != 0)
+		return error;
+	store->file = open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+	if (store->file < 0)
+		return errno;
+	if (fstat(store->file, &status) != 0)
+		error = errno;
+	else if (!S_ISREG(status.st_mode) || (uint64_t)status.st_size < least_bytes)
+		error = ENOTSUP;
+	/* A file with holes could meet a full disk later, as a signal. */
+	else if ((uint64_t)status.st_blocks * 512 < (uint64_t)status.st_size)
+		error = posix_fallocate(store->file, 0, status.st_size);
+	if (error == 0) {
+		store->bytes = (uint64_t)status.st_size;
+		error = map(store);
+	}
+	if (error != 0)
+		store_close(store);
+	return error;
+}
+
+void store_close(struct store *store)
+{
+	if (store->memory != NULL)
+		munmap(store->memory, store->bytes);
+	if (store->file >= 0)
+		close(store->file);
+	*store = (struct store){.file = -1};
+}
+
+int store_rename(const char *folder, const char *from, const char *to)
+{
+	char source[PATH_MAX], target[PATH_MAX];
+	int error = path_of(source, folder, from);
+
+	if (error == 0)
+		error = path_of(target, folder, to);
+	if (error != 0)
+		return error;
+	return rename(source, target) == 0 ? 0 : errno;
+}
+
+int store_remove(const char *folder, const char *name)
+{
+	char path[PATH_MAX];
+	int error = path_of(path, folder, name);
+
+	if (error != 0)
+		return error;
+	return unlink(path) == 0 ? 0 : errno;
+}
+
+int store_take_lane(struct store *store, int lanes)
+{
+	if (store->file < 0)
+		return 0;
+	for (int lane = 0; lane < lanes; lane++) {
+		struct flock lock = {
+			.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = lane, .l_len = 1};
+
+		/* Of the open file, not the process: another handle in it is another lane. */
+		if (fcntl(store->file, F_OFD_SETLK, &lock) == 0)
+			return lane;
+	}
+	return -1;
+}
+
+int store_random(void *bytes, size_t count)
+{
+	unsigned char *p = bytes;
+
+	while (count > 0) {
+		ssize_t n = getrandom(p, count, 0);
+
+		if (n < 0 && errno != EINTR)
+			return errno;
+		if (n > 0) {
+			p += n;
+			count -= (size_t)n;
+		}
+	}
+	return 0;
+}

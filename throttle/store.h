@@ -1,0 +1,36 @@
+/*
+ * Where a table's memory comes from: the one file here that knows of files.
+ *
+ * A store is a block of memory, anonymous or shared with a file that has all its blocks on the disk
+ * already, so that a full disk is noticed when the file is made and never while it is used.
+ */
+#ifndef THROTTLE_STORE_H
+#define THROTTLE_STORE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+struct store {
+	void *memory;
+	uint64_t bytes;
+	int file; /* -1: anonymous */
+};
+
+/* All 0 or errno. */
+int store_anonymous(struct store *store, uint64_t bytes);
+int store_create(struct store *store, const char *folder, const char *name, uint64_t bytes);
+/* ENOENT: there is none; ENOTSUP: it is no regular file or too short for `least_bytes`. */
+int store_open(struct store *store, const char *folder, const char *name, uint64_t least_bytes);
+void store_close(struct store *store);
+
+int store_rename(const char *folder, const char *from, const char *to);
+int store_remove(const char *folder, const char *name);
+
+/* Locks one of a file's lanes for this process until it ends, however it does. The first that is
+ * free of `lanes`, or -1. Memory alone: 0. */
+int store_take_lane(struct store *store, int lanes);
+
+/* Random bytes from the system. */
+int store_random(void *bytes, size_t count);
+
+#endif

@@ -1,0 +1,390 @@
+/*
+ * Opening, changing and closing a table.
+ *
+ *   throttle.table  --- open, limits as wanted ------------------------------> in use
+ *                   --- open, other limits --> throttle.next, moved into ---> renamed, in use
+ *                   --- not to be trusted  --> throttle.table.set-aside, a new one
+ *
+ * A change of limits makes a new generation in a file of its own. It is complete, and says that it
+ * is being moved into, before the first of the old one's callers is frozen; it takes the old one's
+ * name when the last was moved. A process killed in between leaves both, and the next one goes on
+ * moving.
+ */
+#include "throttle/table.h"
+#include "throttle/limit.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define SET_ASIDE     GENERATION_FILE ".set-aside"
+#define EPOCH_BACK_NS UINT64_C(10000000000)
+
+static void tell(struct throttle_report *report, enum throttle_found found, const char *text,
+	const char *detail)
+{
+	if (report == NULL)
+		return;
+	report->found = found;
+	snprintf(report->text, sizeof(report->text), "%s%s%s", text, detail[0] != '\0' ? ": " : "",
+		detail);
+}
+
+/* As they are stored: no stray bytes behind strings, so that equal limits compare equal. */
+static void tidy(struct throttle_limit *to, const struct throttle_limit *from)
+{
+	memset(to, 0, sizeof(*to));
+	snprintf(to->name, sizeof(to->name), "%s", from->name);
+	snprintf(to->zone, sizeof(to->zone), "%.*s", THROTTLE_ZONE_BYTES - 1, from->zone);
+	to->kind = from->kind;
+	to->unit = from->unit;
+	to->quota = from->quota;
+	to->window_ns = from->window_ns;
+	to->guard_ns = from->guard_ns;
+	to->slots = from->slots;
+	to->burst = from->burst;
+	to->period = from->period;
+	to->mode = from->mode;
+	to->count_refused = from->count_refused;
+	to->delay_max_ns = from->delay_max_ns;
+	to->ban_count = from->ban_count;
+	to->ban_per_ns = from->ban_per_ns;
+	to->ban_for_ns = from->ban_for_ns;
+}
+
+/* Checked copies, or NULL with errno. */
+static struct throttle_limit *tidy_all(
+	const struct throttle_limit *limits, size_t count, struct throttle_report *report)
+{
+	struct throttle_limit *copy = calloc(count > 0 ? count : 1, sizeof(*copy));
+	char why[200];
+
+	if (copy == NULL)
+		return NULL;
+	for (size_t i = 0; i < count; i++) {
+		if (throttle_limit_check(&limits[i], why, sizeof(why)) != 0)
+			goto wrong;
+		tidy(&copy[i], &limits[i]);
+		for (size_t j = 0; j < i; j++)
+			if (strcmp(copy[i].name, copy[j].name) == 0) {
+				snprintf(why, sizeof(why), "limit \"%s\" is there twice", copy[i].name);
+				goto wrong;
+			}
+	}
+	if (count <= THROTTLE_MAX_LIMITS)
+		return copy;
+	snprintf(why, sizeof(why), "more than %d limits", THROTTLE_MAX_LIMITS);
+wrong:
+	tell(report, THROTTLE_FOUND_NONE, why, "");
+	free(copy);
+	errno = EINVAL;
+	return NULL;
+}
+
+/* The number of a name, given to it when it is new; -1 when there are too many. */
+static int number_of(struct throttle_table *t, const char *name)
+{
+	for (uint32_t i = 0; i < t->name_count; i++)
+		if (strcmp(t->names[i], name) == 0)
+			return (int)i;
+	if (t->name_count == THROTTLE_MAX_LIMITS)
+		return -1;
+	snprintf(t->names[t->name_count], THROTTLE_NAME_BYTES, "%s", name);
+	return (int)t->name_count++;
+}
+
+static int number_limits(struct throttle_table *t, struct generation *g)
+{
+	for (uint32_t i = 0; i < g->count; i++) {
+		int id = number_of(t, g->limits[i].limit.name);
+
+		if (id < 0)
+			return ENOSPC;
+		g->by_id[id] = (int16_t)i;
+	}
+	return 0;
+}
+
+/* A new generation for the same time and seed as `last`'s. NULL with errno. */
+static struct generation *next_generation(struct throttle_table *t, const struct generation *last,
+	const struct throttle_limit *limits, size_t count, uint64_t callers)
+{
+	struct generation_source source = {
+		.folder = t->folder,
+		.name = GENERATION_NEXT,
+		.seed = *generation_seed(last),
+		.epoch_ns = last->epoch_ns,
+		.latest = generation_latest(last),
+	};
+	struct generation *next;
+
+	if (t->folder != NULL)
+		store_remove(t->folder, GENERATION_NEXT);
+	next = generation_create(&source, limits, count, callers);
+	if (next != NULL)
+		generation_set_moving(next, true);
+	return next;
+}
+
+/* The last caller has moved: the new table takes the old one's name. */
+static int settle(struct throttle_table *t, struct generation *g)
+{
+	generation_move_all(g);
+	generation_set_moving(g, false);
+	return t->folder == NULL ? 0 : store_rename(t->folder, GENERATION_NEXT, GENERATION_FILE);
+}
+
+int throttle_table_apply(struct throttle_table *t, const struct throttle_limit *limits, size_t count,
+	uint64_t callers, uint64_t now_ns, struct throttle_report *report)
+{
+	struct generation *last = table_current(t), *next = NULL;
+	struct throttle_limit *wanted = tidy_all(limits, count, report);
+	int error = 0;
+
+	if (wanted == NULL)
+		return -1;
+	tell(report, THROTTLE_FOUND_TABLE, "counters go on where they stood", "");
+	callers = callers > 0 ? callers : last->callers;
+	if (generation_has_limits(last, wanted, count) && callers == last->callers) {
+		free(wanted);
+		return 0;
+	}
+	/* Notes the time for what is to be remembered. */
+	generation_time(last, now_ns, atomic_load_explicit(&t->offset_ns, memory_order_relaxed));
+	next = next_generation(t, last, wanted, count, callers);
+	if (next == NULL)
+		error = errno;
+	else
+		error = number_limits(t, next);
+	free(wanted);
+	if (error != 0) {
+		tell(report, THROTTLE_FOUND_UNUSABLE, "limits could not be changed", strerror(error));
+		generation_free(next);
+		if (t->folder != NULL)
+			store_remove(t->folder, GENERATION_NEXT);
+		errno = error;
+		return -1;
+	}
+	generation_link(next, last);
+	/* release: pairs with table_current; the generation is whole before it is seen */
+	atomic_store_explicit(&t->current, next, memory_order_release);
+	error = settle(t, next);
+	last->retired = t->retired;
+	t->retired = last;
+	if (error != 0)
+		tell(report, THROTTLE_FOUND_UNUSABLE, "the table's file could not be renamed",
+			strerror(error));
+	return 0;
+}
+
+void throttle_table_collect(struct throttle_table *t)
+{
+	while (t->retired != NULL) {
+		struct generation *g = t->retired;
+
+		t->retired = g->retired;
+		generation_free(g);
+	}
+}
+
+/* What a process that was killed while limits changed has left: goes on with it. */
+static struct generation *resume_move(struct throttle_table *t, struct generation *last)
+{
+	char why[128];
+	struct generation *next = generation_open(t->folder, GENERATION_NEXT, why, sizeof(why));
+
+	if (next == NULL) {
+		store_remove(t->folder, GENERATION_NEXT);
+		return last;
+	}
+	if (generation_is_moving(next))
+		generation_link(next, last);
+	if (settle(t, next) != 0) {
+		generation_free(next);
+		return last;
+	}
+	generation_free(last);
+	return next;
+}
+
+/* The table in the folder's file, or NULL with errno: ENOENT, or what makes it unusable. */
+static struct generation *open_file(struct throttle_table *t, struct throttle_report *report)
+{
+	char why[128];
+	struct generation *g = generation_open(t->folder, GENERATION_FILE, why, sizeof(why));
+	int error = errno;
+
+	if (g != NULL) {
+		tell(report, THROTTLE_FOUND_TABLE, "counters go on where they stood", "");
+		return resume_move(t, g);
+	}
+	if (error != EBADMSG) {
+		errno = error;
+		return NULL;
+	}
+	store_remove(t->folder, GENERATION_NEXT);
+	error = store_rename(t->folder, GENERATION_FILE, SET_ASIDE);
+	tell(report, THROTTLE_FOUND_SET_ASIDE,
+		"the file " GENERATION_FILE " was set aside, all counters begin anew", why);
+	errno = error != 0 ? error : ENOENT;
+	return NULL;
+}
+
+static int new_table(struct throttle_table *t, const struct throttle_table_options *options,
+	const struct throttle_limit *limits, size_t count, struct generation **g)
+{
+	struct generation_source source = {.folder = t->folder, .name = GENERATION_NEXT};
+	uint64_t callers = options->callers;
+	int error = 0;
+
+	if (options->seed != NULL)
+		source.seed = *options->seed;
+	else
+		error = store_random(&source.seed, sizeof(source.seed));
+	if (options->now_ns > EPOCH_BACK_NS)
+		source.epoch_ns = options->now_ns - EPOCH_BACK_NS;
+	if (error != 0)
+		return error;
+	if (t->folder != NULL)
+		store_remove(t->folder, GENERATION_NEXT);
+	*g = generation_create(&source, limits, count, callers);
+	if (*g == NULL)
+		return errno;
+	if (t->folder != NULL)
+		error = store_rename(t->folder, GENERATION_NEXT, GENERATION_FILE);
+	return error;
+}
+
+/* Finds or makes the generation to begin with. 0 or errno. */
+static int begin(struct throttle_table *t, const struct throttle_table_options *options,
+	const struct throttle_limit *limits, size_t count, struct throttle_report *report,
+	struct generation **g)
+{
+	int error = ENOENT;
+
+	tell(report, THROTTLE_FOUND_NONE, "a new table", "");
+	*g = NULL;
+	if (t->folder != NULL) {
+		*g = open_file(t, report);
+		error = *g != NULL ? 0 : errno;
+	}
+	if (error == ENOENT)
+		error = new_table(t, options, limits, count, g);
+	if (error == 0 || t->folder == NULL)
+		return error;
+	generation_free(*g);
+	*g = NULL;
+	tell(report, THROTTLE_FOUND_UNUSABLE, "counters can't be kept in the folder", strerror(error));
+	if (!options->memory_if_unwritable)
+		return error;
+	free(t->folder);
+	t->folder = NULL;
+	return new_table(t, options, limits, count, g);
+}
+
+struct throttle_table *throttle_table_open(const struct throttle_table_options *options,
+	const struct throttle_limit *limits, size_t count, struct throttle_report *report)
+{
+	struct throttle_limit *wanted = tidy_all(limits, count, report);
+	struct throttle_table *t = calloc(1, sizeof(*t));
+	struct generation *g = NULL;
+	int error = wanted == NULL ? errno : ENOMEM;
+
+	if (t != NULL && wanted != NULL) {
+		t->names = calloc(THROTTLE_MAX_LIMITS, sizeof(*t->names));
+		t->folder = options->folder != NULL ? strdup(options->folder) : NULL;
+		if (t->names != NULL && (t->folder != NULL || options->folder == NULL))
+			error = begin(t, options, wanted, count, report, &g);
+	}
+	if (error == 0)
+		error = number_limits(t, g);
+	if (error != 0) {
+		generation_free(g);
+		if (t != NULL) {
+			free(t->names);
+			free(t->folder);
+		}
+		free(t);
+		free(wanted);
+		errno = error;
+		return NULL;
+	}
+	atomic_init(&t->current, g);
+	throttle_rebase(t, options->now_ns);
+	if (throttle_table_apply(t, wanted, count, options->callers, options->now_ns, NULL) != 0) {
+		error = errno;
+		tell(report, THROTTLE_FOUND_UNUSABLE, "limits could not be changed", strerror(error));
+		throttle_table_close(t);
+		t = NULL;
+	} else {
+		throttle_table_collect(t);
+	}
+	free(wanted);
+	errno = error;
+	return t;
+}
+
+void throttle_table_close(struct throttle_table *t)
+{
+	if (t == NULL)
+		return;
+	throttle_table_collect(t);
+	generation_free(table_current(t));
+	free(t->names);
+	free(t->folder);
+	free(t);
+}
+
+int throttle_table_find(const struct throttle_table *t, const char *name)
+{
+	for (uint32_t i = 0; i < t->name_count; i++)
+		if (strcmp(t->names[i], name) == 0)
+			return table_limit(table_current(t), i) != NULL ? (int)i : -1;
+	return -1;
+}
+
+const struct throttle_seed *throttle_table_seed(const struct throttle_table *t)
+{
+	return generation_seed(table_current(t));
+}
+
+void throttle_rebase(struct throttle_table *t, uint64_t now_ns)
+{
+	const struct generation *g = table_current(t);
+	uint64_t newest = g->epoch_ns + generation_latest(g);
+
+	/* relaxed: no other thread is in a call */
+	atomic_store_explicit(
+		&t->offset_ns, newest > now_ns ? newest - now_ns : 0, memory_order_relaxed);
+}
+
+int throttle_table_counters(
+	const struct throttle_table *t, uint32_t limit, struct throttle_counters *counters)
+{
+	const struct generation *g = table_current(t);
+	const struct limit_state *l = table_limit(g, limit);
+	const struct section *s;
+
+	if (l == NULL)
+		return -1;
+	s = &l->section;
+	/* relaxed: for people */
+	counters->capacity = g->callers;
+	counters->entries = atomic_load_explicit(&s->tally->entries, memory_order_relaxed);
+	counters->evicted = atomic_load_explicit(&s->tally->evicted, memory_order_relaxed);
+	counters->overflowed = atomic_load_explicit(&s->tally->overflowed, memory_order_relaxed);
+	counters->bytes = section_bytes(&s->shape, s->buckets);
+	if (l->has_bans)
+		counters->bytes += section_bytes(&l->bans.shape, l->bans.buckets);
+	return 0;
+}
+
+size_t throttle_limit_bytes(const struct throttle_limit *limit)
+{
+	const uint64_t callers = 1u << 20;
+	struct shape shape;
+
+	limit_shape(limit, &shape);
+	return (size_t)((section_bytes(&shape, section_buckets_for(callers)) + callers / 2) / callers);
+}

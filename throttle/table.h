@@ -1,0 +1,29 @@
+/* The handle: names of limits, and the generation in use. See table.c. */
+#ifndef THROTTLE_TABLE_H
+#define THROTTLE_TABLE_H
+
+#include "throttle/generation.h"
+
+struct throttle_table {
+	_Atomic(struct generation *) current;
+	_Atomic(uint64_t) offset_ns; /* added to the times passed in; throttle_rebase */
+	struct generation *retired;  /* awaiting collection */
+	char *folder;                /* NULL: memory only */
+	uint32_t name_count;
+	char (*names)[THROTTLE_NAME_BYTES];
+};
+
+static inline struct generation *table_current(const struct throttle_table *table)
+{
+	/* acquire: pairs with the store in throttle_table_apply */
+	return atomic_load_explicit(&table->current, memory_order_acquire);
+}
+
+static inline struct limit_state *table_limit(const struct generation *g, uint32_t id)
+{
+	int index = id < THROTTLE_MAX_LIMITS ? g->by_id[id] : -1;
+
+	return index < 0 ? NULL : &g->limits[index];
+}
+
+#endif

@@ -1,0 +1,348 @@
+/*
+ * The verdict: all of some charges, or none.
+ *
+ *   for each: find, judge  --any violated?--> refused, nothing was written
+ *        |
+ *        | all fit
+ *        v
+ *   for each, in the order of their addresses: swap the judged head for the charged one
+ *        |                                          | changed meanwhile: judge that one again
+ *        v                                          v no longer fits: give back what was taken
+ *     admitted                                   refused
+ *
+ * The order makes threads that race for several limits meet at the first one that they share: one
+ * that fails there has taken nothing that the other needs, so not all of them can fail.
+ */
+#include "throttle/charge.h"
+
+#include <errno.h>
+#include <string.h>
+
+#define MOVED_RETRY_NS UINT64_C(1000000000)
+
+/* A take on its way. */
+struct attempt {
+	struct throttle_table *table;
+	struct generation *generation;
+	const struct throttle_charge *charges;
+	size_t count;
+	uint64_t now, lag; /* the table's time, and how far `now_ns` is behind it */
+	struct throttle_verdict *verdict;
+	struct judged judged[THROTTLE_MAX_CHARGES];
+};
+
+static inline uint64_t add_wait(uint64_t wait, uint64_t lag)
+{
+	return wait == THROTTLE_NEVER ? wait : wait + lag;
+}
+
+/* What a plan says, in the caller's units. */
+static inline void tell_outcome(const struct attempt *a, size_t i, struct throttle_outcome *o)
+{
+	const struct judged *j = &a->judged[i];
+	const struct shape *shape = &j->section->shape;
+	uint64_t used = j->plan.used + (j->plan.fits ? j->units : 0);
+
+	o->quota = j->limit->limit.kind == THROTTLE_GCRA ? j->limit->limit.burst
+							 : j->limit->limit.quota;
+	if (o->quota == 0)
+		o->quota = 1;
+	used *= shape->scale;
+	o->remaining = used < o->quota ? o->quota - used : 0;
+	o->more_ns = j->plan.more > 0 ? j->plan.more + a->lag : 0;
+	o->reset_ns = j->plan.reset > 0 ? j->plan.reset + a->lag : 0;
+	o->retry_after_ns = j->plan.fits ? 0 : add_wait(j->plan.retry, a->lag);
+	o->at_ns = j->plan.at + a->generation->epoch_ns;
+	o->violated = !j->plan.fits;
+	o->shadow = j->limit->limit.mode == THROTTLE_SHADOW;
+	o->banned = false;
+	o->overflow = j->place.way == BUCKET_WAYS;
+	o->absent = false;
+}
+
+/* Nobody has a throttle of this caller yet: all is free. For looks only. */
+static void tell_unused(const struct attempt *a, size_t i, struct throttle_outcome *o)
+{
+	const struct throttle_limit *l = &a->judged[i].limit->limit;
+	uint64_t quota = l->kind == THROTTLE_GCRA ? (l->burst > 0 ? l->burst : 1) : l->quota;
+	uint64_t cost = a->charges[i].cost;
+
+	memset(o, 0, sizeof(*o));
+	o->quota = quota;
+	o->violated = cost > quota;
+	o->remaining = o->violated ? quota : quota - cost;
+	o->retry_after_ns = o->violated ? THROTTLE_NEVER : 0;
+	o->shadow = l->mode == THROTTLE_SHADOW;
+	o->at_ns = a->now + a->generation->epoch_ns;
+}
+
+/* Is the caller banned from this limit? Sets the outcome, if so. */
+static enum charged judge_ban(struct attempt *a, size_t i, struct throttle_outcome *o)
+{
+	struct limit_state *l = a->judged[i].limit;
+	struct place place;
+	uint64_t since = 0, now = a->now;
+	enum located located =
+		section_locate(&l->bans, a->charges[i].caller, now, false, &place);
+
+	if (located == LOCATED_MOVED)
+		return CHARGED_MOVED;
+	if (located == LOCATED_NONE && atomic_load_explicit(&l->bans.old, memory_order_acquire))
+		located = section_locate(&l->bans, a->charges[i].caller, now, true, &place);
+	if (located == LOCATED)
+		since = ring_full_since(&l->bans.shape, place.entry, now);
+	if (located == LOCATED && !place_holds(&place))
+		since = 0;
+	if (since == 0 || now - since >= l->limit.ban_for_ns)
+		return CHARGED;
+	o->violated = o->banned = true;
+	o->retry_after_ns = l->limit.ban_for_ns - (now - since) + a->lag;
+	return CHARGED;
+}
+
+static enum charged judge_one(struct attempt *a, size_t i, enum how how)
+{
+	const struct throttle_charge *c = &a->charges[i];
+	struct throttle_outcome *o = &a->verdict->outcome[i];
+	struct judged *j = &a->judged[i];
+	enum charged charged;
+
+	j->limit = table_limit(a->generation, c->limit);
+	if (j->limit == NULL) {
+		memset(o, 0, sizeof(*o));
+		o->absent = true;
+		j->place.entry = NULL;
+		return CHARGED;
+	}
+	j->section = &j->limit->section;
+	j->units = units_of_cost(&j->section->shape, c->cost);
+	if (how == HOW_LOOK && atomic_load_explicit(&j->section->old, memory_order_acquire) != NULL)
+		how = HOW_TAKE; /* it may be that it must be moved before it can be seen */
+	charged = charge_judge(j, c->caller, a->now, how, false);
+	if (charged == CHARGED_MOVED)
+		return charged;
+	if (charged == CHARGED_NONE)
+		tell_unused(a, i, o);
+	else
+		tell_outcome(a, i, o);
+	return j->limit->has_bans ? judge_ban(a, i, o) : CHARGED;
+}
+
+/* Sums up the outcomes. */
+static void conclude(struct attempt *a)
+{
+	struct throttle_verdict *v = a->verdict;
+	bool delay = true;
+
+	v->violated = v->shadowed = 0;
+	v->retry_after_ns = 0;
+	for (size_t i = 0; i < a->count; i++) {
+		const struct throttle_outcome *o = &v->outcome[i];
+
+		if (!o->violated)
+			continue;
+		if (o->shadow) {
+			v->shadowed++;
+			continue;
+		}
+		v->violated++;
+		if (o->retry_after_ns > v->retry_after_ns)
+			v->retry_after_ns = o->retry_after_ns;
+		delay = delay && !o->banned &&
+			o->retry_after_ns <= a->judged[i].limit->limit.delay_max_ns;
+	}
+	v->admitted = v->violated == 0;
+	v->delay = !v->admitted && delay;
+}
+
+static void give_back(struct attempt *a, const size_t *order, size_t taken)
+{
+	for (size_t n = 0; n < taken; n++) {
+		struct judged *j = &a->judged[order[n]];
+
+		if (a->verdict->outcome[order[n]].violated || a->verdict->outcome[order[n]].absent)
+			continue;
+		if (!j->section->ops->refund(&j->section->shape, j->place.entry, j->plan.at, j->units,
+			    a->now)) {
+			/* It has moved to a newer generation: there, by its key. */
+			struct throttle_receipt receipt = {.count = 1};
+
+			receipt.held[0] = (struct throttle_held){
+				.limit = a->charges[order[n]].limit,
+				.caller = a->charges[order[n]].caller,
+				.cost = a->charges[order[n]].cost,
+				.at_ns = j->plan.at + a->generation->epoch_ns,
+			};
+			if (table_current(a->table) != a->generation)
+				throttle_refund(a->table, &receipt, 0, a->now + a->generation->epoch_ns);
+		}
+	}
+}
+
+static void sort_by_address(const struct attempt *a, size_t *order)
+{
+	for (size_t i = 0; i < a->count; i++) {
+		size_t n = i;
+
+		for (; n > 0 && (uintptr_t)a->judged[order[n - 1]].place.entry >
+					(uintptr_t)a->judged[i].place.entry;
+			n--)
+			order[n] = order[n - 1];
+		order[n] = i;
+	}
+}
+
+/* All were judged to fit: takes them. False: one has moved, begin again. */
+static bool take_all(struct attempt *a)
+{
+	size_t order[THROTTLE_MAX_CHARGES];
+
+	order[0] = 0;
+	if (a->count > 1)
+		sort_by_address(a, order);
+	for (size_t n = 0; n < a->count; n++) {
+		size_t i = order[n];
+		struct throttle_outcome *o = &a->verdict->outcome[i];
+
+		while (!o->violated && !o->absent && !charge_commit(&a->judged[i])) {
+			if (judge_one(a, i, HOW_TAKE) == CHARGED_MOVED) {
+				give_back(a, order, n);
+				return false;
+			}
+			if (o->violated && !o->shadow) {
+				give_back(a, order, n);
+				return true;
+			}
+		}
+	}
+	return true;
+}
+
+/* A refusal that leaves a trace: refused ones count, or count towards a ban. */
+static enum charged note_refusals(struct attempt *a)
+{
+	for (size_t i = 0; i < a->count; i++) {
+		const struct throttle_outcome *o = &a->verdict->outcome[i];
+		struct limit_state *l = a->judged[i].limit;
+		struct judged j = {.limit = l};
+
+		if (!o->violated || o->shadow || o->banned)
+			continue;
+		if (l->limit.count_refused && a->charges[i].cost > 0) {
+			j.section = &l->section;
+			j.units = a->judged[i].units;
+			if (charge_force(&j, a->charges[i].caller, a->now, false) == CHARGED_MOVED)
+				return CHARGED_MOVED;
+		}
+		if (!l->has_bans)
+			continue;
+		j.section = &l->bans;
+		j.units = 1;
+		if (charge_force(&j, a->charges[i].caller, a->now, false) == CHARGED_MOVED)
+			return CHARGED_MOVED;
+	}
+	return CHARGED;
+}
+
+static void write_receipt(const struct attempt *a, struct throttle_receipt *receipt)
+{
+	receipt->count = 0;
+	if (!a->verdict->admitted)
+		return;
+	receipt->count = (uint32_t)a->count;
+	for (size_t i = 0; i < a->count; i++) {
+		const struct throttle_outcome *o = &a->verdict->outcome[i];
+		struct throttle_held *held = &receipt->held[i];
+
+		held->limit = a->charges[i].limit;
+		held->flags = o->overflow ? HELD_OVERFLOW : 0;
+		held->caller = a->charges[i].caller;
+		held->cost = o->violated || o->absent ? 0 : a->charges[i].cost;
+		held->at_ns = o->at_ns;
+	}
+}
+
+/* Another process has moved the table on: nothing can be known here but that it may be full. */
+static void refuse_moved(struct attempt *a)
+{
+	struct throttle_verdict *v = a->verdict;
+
+	memset(v, 0, sizeof(*v));
+	v->count = (uint32_t)a->count;
+	v->violated = 1;
+	v->retry_after_ns = MOVED_RETRY_NS;
+	v->outcome[0].violated = true;
+	v->outcome[0].retry_after_ns = MOVED_RETRY_NS;
+}
+
+/* One attempt on one generation. MOVED: it was left behind on the way. */
+static enum charged attempt(struct attempt *a, bool is_peek)
+{
+	for (size_t i = 0; i < a->count; i++)
+		if (judge_one(a, i, is_peek ? HOW_LOOK : HOW_TAKE) == CHARGED_MOVED)
+			return CHARGED_MOVED;
+	conclude(a);
+	if (is_peek)
+		return CHARGED;
+	if (a->verdict->admitted) {
+		if (!take_all(a))
+			return CHARGED_MOVED;
+		conclude(a);
+	}
+	return a->verdict->admitted ? CHARGED : note_refusals(a);
+}
+
+static int run(struct throttle_table *table, const struct throttle_charge *charges, size_t count,
+	uint64_t now_ns, struct throttle_verdict *verdict, struct throttle_receipt *receipt,
+	bool is_peek)
+{
+	struct attempt a;
+	uint64_t offset;
+
+	if (count > THROTTLE_MAX_CHARGES)
+		return EINVAL;
+	a.table = table;
+	a.charges = charges;
+	a.count = count;
+	a.verdict = verdict;
+	verdict->count = (uint32_t)count;
+	for (;;) {
+		uint64_t raw;
+
+		a.generation = table_current(table);
+		/* relaxed: set while no other thread is in a call */
+		offset = atomic_load_explicit(&table->offset_ns, memory_order_relaxed);
+		a.now = generation_time(a.generation, now_ns, offset);
+		raw = now_ns + offset - a.generation->epoch_ns;
+		a.lag = (int64_t)(a.now - raw) > 0 ? a.now - raw : 0;
+		if (attempt(&a, is_peek) != CHARGED_MOVED)
+			break;
+		if (table_current(table) == a.generation) {
+			refuse_moved(&a);
+			break;
+		}
+	}
+	if (receipt != NULL)
+		write_receipt(&a, receipt);
+	return 0;
+}
+
+int throttle_take(struct throttle_table *table, const struct throttle_charge *charges, size_t count,
+	uint64_t now_ns, struct throttle_verdict *verdict, struct throttle_receipt *receipt)
+{
+	return run(table, charges, count, now_ns, verdict, receipt, false);
+}
+
+int throttle_peek(struct throttle_table *table, const struct throttle_charge *charges, size_t count,
+	uint64_t now_ns, struct throttle_verdict *verdict)
+{
+	return run(table, charges, count, now_ns, verdict, NULL, true);
+}
+
+void throttle_prefetch(struct throttle_table *table, uint32_t limit, struct throttle_key caller)
+{
+	const struct limit_state *l = table_limit(table_current(table), limit);
+
+	if (l != NULL)
+		section_prefetch(&l->section, caller);
+}

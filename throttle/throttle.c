@@ -1,2 +1,0 @@
-#include "throttle/throttle.h"
-typedef int throttle_not_empty;

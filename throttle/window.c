@@ -1,0 +1,434 @@
+/*
+ * The quantised ring: for limits larger than the slots. Each slot holds what was admitted in one
+ * quantum of time, so that a caller's memory doesn't grow with its limit.
+ *
+ *      quantum   T-4    T-3    T-2    T-1     T (now)
+ *              +------+------+------+------+
+ *   slots      | 3:12 | 3:0  | 3:40 | 3:7  |   head: closing, used = 12+0+40+7 + T's, T
+ *              +------+------+------+------+
+ *                ^ lap:count                 ^ what T's own count is, only the sum tells
+ *
+ * A quantum counts in full until it has left the window wholly: the error is on the safe side and at
+ * most a quantum, W / (slots - 1). A charge in quantum T is one swap of the head: used + n, if that
+ * is at most L.
+ *
+ * The first charge of a later quantum closes T, in two swaps. The first sets CLOSING, so that T's
+ * count stands: used less what the live slots hold. Then its slot is written, then the second swap
+ * opens the new quantum with the sum of what is still live. Any thread can do any of it; whoever
+ * finds CLOSING set finishes it.
+ *
+ * A slot is tagged with its lap, so that what it holds of long ago isn't mistaken: laps count to
+ * 255, and every 64 of them all dead slots are wiped. Counts in slots are in grains (of 1 up to a
+ * limit of 4 million), rounded up.
+ */
+#include "throttle/entry.h"
+
+#include <string.h>
+
+#define CLOSING    (UINT64_C(1) << (HEAD_OWN_BITS - 1))
+#define COUNT_BITS 24
+#define COUNT_MAX  ((1u << COUNT_BITS) - 1)
+#define WIPE_LAPS  64
+
+struct view {
+	uint64_t quantum; /* in full, not only the bits that the head has */
+	uint64_t used;
+	uint64_t now; /* the quantum to be judged in: never before the head's */
+};
+
+static inline uint64_t pack(const struct shape *s, uint64_t quantum, uint64_t used)
+{
+	return HEAD_BORN | used << (HEAD_OWN_BITS - 1 - s->used_bits) | (quantum & s->bucket_mask);
+}
+
+static inline uint64_t quantum_of(const struct shape *s, uint64_t now)
+{
+	/* A multiplication in a division's place: at most one too low. */
+	uint64_t q = (uint64_t)((unsigned __int128)now * s->quantum_inverse >> 64);
+
+	return now - q * s->quantum >= s->quantum ? q + 1 : q;
+}
+
+static inline struct view unpack(const struct shape *s, uint64_t head, uint64_t now)
+{
+	struct view v;
+	uint64_t d;
+
+	v.now = quantum_of(s, now);
+	d = (v.now - head) & s->bucket_mask;
+	if (d > s->bucket_mask - s->lag_buckets) {
+		v.now += s->bucket_mask + 1 - d;
+		d = 0;
+	}
+	v.quantum = v.now - d;
+	v.used = (head & (CLOSING - 1)) >> (HEAD_OWN_BITS - 1 - s->used_bits);
+	return v;
+}
+
+static inline uint32_t tag_of(const struct shape *s, uint64_t quantum)
+{
+	return (uint32_t)(1 + quantum / s->slots % 255);
+}
+
+static inline _Atomic(uint32_t) *slot_of(const struct shape *s, struct entry *e, uint64_t quantum)
+{
+	return &e->slot[quantum % s->slots];
+}
+
+/* What the slots hold of a closed quantum. */
+static inline uint64_t count_of(const struct shape *s, struct entry *e, uint64_t quantum)
+{
+	/* acquire: pairs with the release of swap_slot, for the look at the head that follows */
+	uint32_t slot = atomic_load_explicit(slot_of(s, e, quantum), memory_order_acquire);
+
+	return slot >> COUNT_BITS == tag_of(s, quantum) ? (slot & COUNT_MAX) * s->grain : 0;
+}
+
+/* The sum of quanta first..last, both included; first may be beyond last. */
+static uint64_t sum_of(const struct shape *s, struct entry *e, int64_t first, int64_t last)
+{
+	uint64_t sum = 0;
+
+	for (int64_t q = first < 0 ? 0 : first; q <= last; q++)
+		sum += count_of(s, e, (uint64_t)q);
+	return sum;
+}
+
+static inline bool head_still(struct entry *e, uint64_t head)
+{
+	/* relaxed: ordered after the slot loads before it, which are acquires */
+	return atomic_load_explicit(&e->head, memory_order_relaxed) == head;
+}
+
+static inline bool swap_head(struct entry *e, uint64_t head, uint64_t next)
+{
+	/* acq_rel: releases the slots written before it to who loads this head */
+	return atomic_compare_exchange_strong_explicit(
+		&e->head, &head, next, memory_order_acq_rel, memory_order_relaxed);
+}
+
+static inline bool swap_slot(_Atomic(uint32_t) *slot, uint32_t old, uint32_t value)
+{
+	/* release: pairs with count_of */
+	return atomic_compare_exchange_strong_explicit(
+		slot, &old, value, memory_order_release, memory_order_relaxed);
+}
+
+/* Every 64 laps: nothing older than the last lap stays, lest its tag comes round again. */
+static void wipe(const struct shape *s, struct entry *e, const struct view *v, uint64_t head)
+{
+	for (uint64_t q = v->quantum + 1; q <= v->quantum + s->slots; q++) {
+		_Atomic(uint32_t) *slot = slot_of(s, e, q);
+		uint32_t old = atomic_load_explicit(slot, memory_order_acquire);
+		bool live = q >= s->slots && old >> COUNT_BITS == tag_of(s, q - s->slots);
+
+		/* Those of quanta quantum+1-slots .. quantum stay: one lap back from each q. */
+		if (old == 0 || live)
+			continue;
+		if (!head_still(e, head))
+			return;
+		swap_slot(slot, old, 0);
+	}
+}
+
+static bool is_wipe_due(const struct shape *s, const struct view *v)
+{
+	return v->quantum / s->slots / WIPE_LAPS != v->now / s->slots / WIPE_LAPS;
+}
+
+/* The state after a long rest: all slots are to be wiped, then the head's quantum opens. */
+static inline uint64_t pack_wiping(const struct shape *s, uint64_t quantum)
+{
+	return pack(s, quantum, bits_mask(s->used_bits)) | CLOSING;
+}
+
+static inline bool is_wiping(const struct shape *s, const struct view *v)
+{
+	return v->used == bits_mask(s->used_bits);
+}
+
+static void wipe_all(const struct shape *s, struct entry *e, uint64_t head, uint64_t quantum)
+{
+	for (uint32_t i = 0; i < s->slots; i++) {
+		uint32_t old = atomic_load_explicit(&e->slot[i], memory_order_acquire);
+
+		if (!head_still(e, head))
+			return;
+		if (old != 0)
+			swap_slot(&e->slot[i], old, 0);
+	}
+	swap_head(e, head, pack(s, quantum, 0));
+}
+
+/* Finishes what the head says is closing, and opens quantum `now` or, if that hasn't come for this
+ * thread, the one after. */
+static void close_quantum(const struct shape *s, struct entry *e, uint64_t head, uint64_t now)
+{
+	struct view v = unpack(s, head, now);
+	int64_t span = (int64_t)s->slots - 1, quantum = (int64_t)v.quantum, opened;
+	_Atomic(uint32_t) *slot = slot_of(s, e, v.quantum);
+	uint32_t old = atomic_load_explicit(slot, memory_order_acquire), tag = tag_of(s, v.quantum);
+	uint64_t closed = sum_of(s, e, quantum - span, quantum - 1), count;
+
+	if (!head_still(e, head))
+		return;
+	if (is_wiping(s, &v)) {
+		wipe_all(s, e, head, v.quantum);
+		return;
+	}
+	if (v.now == v.quantum)
+		v.now++;
+	if (old >> COUNT_BITS != tag) {
+		count = v.used > closed ? (v.used - closed + s->grain - 1) / s->grain : 0;
+		swap_slot(slot, old, tag << COUNT_BITS | (uint32_t)(count < COUNT_MAX ? count : COUNT_MAX));
+	}
+	if (is_wipe_due(s, &v)) {
+		if (v.now >= v.quantum + s->slots) {
+			swap_head(e, head, pack_wiping(s, v.now));
+			return;
+		}
+		wipe(s, e, &v, head);
+	}
+	opened = (int64_t)v.now;
+	swap_head(e, head, pack(s, v.now, sum_of(s, e, opened - span, quantum)));
+}
+
+/* ns from `now` until `quantum` has left the window. */
+static inline uint64_t leaves_in(const struct shape *s, uint64_t quantum, uint64_t now)
+{
+	uint64_t then = (quantum + s->slots) * s->quantum;
+
+	return then > now ? then - now : 0;
+}
+
+/* Walks from the oldest quantum on: when is anything free again, when does `wanted` fit? */
+static void tell(const struct shape *s, struct entry *e, const struct view *v, uint64_t live,
+	uint64_t wanted, uint64_t now, struct plan *plan)
+{
+	int64_t span = (int64_t)s->slots - 1, q = (int64_t)v->now - span;
+	uint64_t left = live;
+
+	plan->used = live;
+	plan->more = plan->reset = plan->retry = 0;
+	if (wanted > s->quota)
+		plan->retry = THROTTLE_NEVER;
+	if (live == 0)
+		return;
+	plan->reset = leaves_in(s, v->quantum, now);
+	for (q = q < 0 ? 0 : q; q < (int64_t)v->quantum; q++) {
+		uint64_t count = count_of(s, e, (uint64_t)q);
+
+		if (count == 0)
+			continue;
+		if (plan->more == 0)
+			plan->more = leaves_in(s, (uint64_t)q, now);
+		left -= count < left ? count : left;
+		if (plan->fits)
+			return;
+		if (plan->retry == 0 && left + wanted <= s->quota) {
+			plan->retry = leaves_in(s, (uint64_t)q, now);
+			return;
+		}
+	}
+	if (plan->more == 0)
+		plan->more = plan->reset;
+	if (!plan->fits && plan->retry == 0)
+		plan->retry = plan->reset;
+}
+
+/* Judges without writing. False when the head has moved on meanwhile. */
+static bool judge(const struct shape *s, struct entry *e, uint64_t head, const struct view *v,
+	uint64_t cost, uint64_t now, struct plan *plan)
+{
+	int64_t span = (int64_t)s->slots - 1, quantum = (int64_t)v->quantum;
+	uint64_t wanted = cost > 0 ? cost : 1, live = v->used, dead;
+
+	if (v->now > v->quantum + (uint64_t)span) {
+		live = 0;
+	} else if (v->now > v->quantum) {
+		dead = sum_of(s, e, quantum - span, (int64_t)v->now - span - 1);
+		live -= dead < live ? dead : live;
+	}
+	plan->head = plan->next = head;
+	plan->at = v->now * s->quantum;
+	plan->fits = wanted <= s->quota && live <= s->quota - wanted;
+	tell(s, e, v, live, wanted, now, plan);
+	return head_still(e, head);
+}
+
+static enum found window_plan(const struct shape *s, struct entry *e, uint64_t cost, uint64_t now,
+	enum how how, struct plan *plan)
+{
+	for (;;) {
+		/* acquire: pairs with swap_head, and the swap of a verdict */
+		uint64_t head = atomic_load_explicit(&e->head, memory_order_acquire), used;
+		struct view v = unpack(s, head, now);
+		bool all_dead = v.now >= v.quantum + s->slots && !is_wipe_due(s, &v);
+
+		plan->head = head;
+		if ((head & HEAD_SPECIAL) || head == 0)
+			return ENTRY_GONE;
+		if (head & CLOSING) {
+			close_quantum(s, e, head, now);
+			continue;
+		}
+		if (!judge(s, e, head, &v, cost, now, plan))
+			continue;
+		if (cost == 0 || how == HOW_LOOK || (how == HOW_TAKE && !plan->fits))
+			return ENTRY_READY;
+		if (v.now > v.quantum && !all_dead) {
+			if (swap_head(e, head, head | CLOSING))
+				close_quantum(s, e, head | CLOSING, now);
+			continue;
+		}
+		used = plan->used + cost;
+		plan->next = pack(s, v.now, used < 4 * s->quota ? used : 4 * s->quota);
+		return ENTRY_READY;
+	}
+}
+
+/* A refund from a closed quantum: its slot first. Then the head's sum, unless a close came between,
+ * which has added up the slots anew; that it may have done so before is on the safe side. */
+static bool refund_closed(const struct shape *s, struct entry *e, uint64_t head, const struct view *v,
+	uint64_t quantum, uint64_t cost)
+{
+	_Atomic(uint32_t) *slot = slot_of(s, e, quantum);
+	uint32_t grains = (uint32_t)(cost / s->grain);
+	uint32_t old = atomic_load_explicit(slot, memory_order_acquire);
+	uint64_t left = (uint64_t)grains * s->grain;
+
+	do {
+		if (old >> COUNT_BITS != tag_of(s, quantum) || (old & COUNT_MAX) < grains)
+			return false;
+		/* release: pairs with count_of */
+	} while (!atomic_compare_exchange_weak_explicit(
+		slot, &old, old - grains, memory_order_release, memory_order_acquire));
+	for (;;) {
+		struct view n;
+
+		head = atomic_load_explicit(&e->head, memory_order_acquire);
+		if ((head & (HEAD_SPECIAL | CLOSING)) || head == 0)
+			return true;
+		n = unpack(s, head, v->now * s->quantum);
+		if (n.quantum != v->quantum || n.used < left ||
+			swap_head(e, head, pack(s, n.quantum, n.used - left)))
+			return true;
+	}
+}
+
+static bool window_refund(
+	const struct shape *s, struct entry *e, uint64_t at, uint64_t cost, uint64_t now)
+{
+	uint64_t quantum = quantum_of(s, at);
+
+	for (;;) {
+		/* acquire: as in window_plan */
+		uint64_t head = atomic_load_explicit(&e->head, memory_order_acquire);
+		struct view v = unpack(s, head, now);
+
+		if ((head & HEAD_SPECIAL) || head == 0)
+			return false;
+		if (head & CLOSING) {
+			close_quantum(s, e, head, now);
+			continue;
+		}
+		if (v.quantum >= quantum + s->slots || quantum > v.quantum)
+			return false;
+		if (quantum < v.quantum)
+			return refund_closed(s, e, head, &v, quantum, cost);
+		if (v.used < cost)
+			return false;
+		if (swap_head(e, head, pack(s, v.quantum, v.used - cost)))
+			return true;
+	}
+}
+
+static bool window_is_empty(const struct shape *s, uint64_t head, uint64_t now)
+{
+	struct view v = unpack(s, head, now);
+
+	return !(head & CLOSING) && v.now >= v.quantum + s->slots + s->lag_buckets;
+}
+
+/* Between two callers: what the last one left is not to be taken for the next one's. */
+static void window_clear(const struct shape *s, struct entry *e, uint64_t head)
+{
+	for (uint32_t i = 0; i < s->slots; i++) {
+		uint32_t old = atomic_load_explicit(&e->slot[i], memory_order_acquire);
+
+		if (!head_still(e, head))
+			return;
+		if (old != 0)
+			swap_slot(&e->slot[i], old, 0);
+	}
+}
+
+static uint64_t window_fresh(const struct shape *s, uint64_t used, uint64_t now, unsigned sequence)
+{
+	(void)sequence;
+	return pack(s, quantum_of(s, now), used < 4 * s->quota ? used : 4 * s->quota);
+}
+
+/* A frozen head may still be closing, with or without the slot written: the sum tells. */
+static unsigned window_remember(const struct shape *s, const struct entry *entry, uint64_t now,
+	struct event *events, unsigned room)
+{
+	struct entry *e = (struct entry *)(uintptr_t)entry; /* only read */
+	uint64_t head = atomic_load_explicit(&e->head, memory_order_acquire), closed = 0;
+	struct view v = unpack(s, head & ~(HEAD_SPECIAL | CLOSING), now);
+	int64_t first = (int64_t)v.quantum - (int64_t)s->slots + 1;
+	unsigned count = 0;
+
+	if (v.now >= v.quantum + s->slots || is_wiping(s, &v))
+		return 0;
+	for (int64_t q = first < 0 ? 0 : first; q < (int64_t)v.quantum; q++) {
+		uint64_t units = count_of(s, e, (uint64_t)q);
+
+		closed += units;
+		if (units == 0 || count + 1 >= room)
+			continue;
+		events[count].at = ((uint64_t)q + 1) * s->quantum - 1;
+		events[count++].units = units;
+	}
+	if (v.used > closed) {
+		events[count].at = (v.quantum + 1) * s->quantum - 1;
+		events[count++].units = v.used - closed;
+	}
+	return count;
+}
+
+static void window_recall(const struct shape *s, const struct event *events, unsigned count,
+	uint64_t now, struct image *image)
+{
+	/* By the newest event, not by now: every thread that does this must come to the same. */
+	uint64_t quantum = quantum_of(s, count > 0 ? events[count - 1].at : now), used = 0;
+
+	for (unsigned i = 0; i < count; i++) {
+		uint64_t q = quantum_of(s, events[i].at), grains;
+		uint32_t *slot = &image->slot[q % s->slots];
+
+		if (q == quantum)
+			used += events[i].units;
+		if (q == quantum || q + s->slots <= quantum)
+			continue;
+		if (*slot == 0)
+			*slot = tag_of(s, q) << COUNT_BITS;
+		grains = (events[i].units + s->grain - 1) / s->grain;
+		if ((*slot & COUNT_MAX) + grains > COUNT_MAX)
+			grains = COUNT_MAX - (*slot & COUNT_MAX);
+		*slot += (uint32_t)grains;
+		used += grains * s->grain;
+	}
+	image->head = pack(s, quantum, used < 4 * s->quota ? used : 4 * s->quota);
+}
+
+const struct form_ops window_ops = {
+	.plan = window_plan,
+	.refund = window_refund,
+	.is_empty = window_is_empty,
+	.clear = window_clear,
+	.fresh = window_fresh,
+	.freeze = entry_freeze,
+	.remember = window_remember,
+	.recall = window_recall,
+};
