@@ -1,35 +1,13 @@
 /* The route table against a plain scan of the snapshot's routes. */
 #include "gate/route.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <cmocka.h>
+#include "conf_of.h"
 
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include <pcre2.h>
 
 #include "http/path.h"
 #include "http/target.h"
-
-static const struct conf *conf_of(const char *routes)
-{
-	struct conf_errors errors;
-	char *text = NULL;
-
-	assert_true(asprintf(&text,
-			    "[listener l]\nbind = 127.0.0.1:1\n"
-			    "[upstream u]\nserver = 127.0.0.1:2\n%s",
-			    routes) > 0);
-	const struct conf *conf = conf_parse(text, strlen(text), "test.ini", NULL, &errors);
-	if (!conf)
-		fail_msg("%s", errors.items[0].text);
-	conf_errors_free(&errors);
-	free(text);
-	return conf;
-}
 
 struct fixture {
 	const struct conf *conf;

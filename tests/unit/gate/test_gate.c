@@ -1,0 +1,450 @@
+/* The whole gate over a table of throttles in memory, by a clock of its own. */
+#include "gate/gate.h"
+
+#include <errno.h>
+#include <unistd.h>
+
+#include "conf_of.h"
+#include "http/forwarded.h"
+#include "../http/head.h"
+
+#define S UINT64_C(1000000000)
+
+struct fixture {
+	const struct conf *conf;
+	struct throttle_table *table;
+	struct gate *gate;
+	uint64_t now_ns;
+	struct gate_verdict verdict;
+	struct gate_receipt receipt;
+};
+
+static struct fixture begin_in(const char *folder, const char *ini)
+{
+	struct fixture f = {.conf = conf_in(folder, ini), .now_ns = 1795000000 * S};
+	struct throttle_limit *limits = gate_throttle_limits(f.conf, 0);
+	const struct throttle_table_options options = {.callers = 4000, .now_ns = f.now_ns};
+	struct throttle_report report;
+
+	assert_non_null(limits);
+	f.table = throttle_table_open(&options, limits, f.conf->limit_count, &report);
+	if (!f.table)
+		fail_msg("%s", report.text);
+	free(limits);
+	f.gate = gate_new(f.conf, f.table);
+	assert_non_null(f.gate);
+	return f;
+}
+
+static struct fixture begin(const char *ini)
+{
+	return begin_in(NULL, ini);
+}
+
+static void end(struct fixture *f)
+{
+	gate_free(f->gate);
+	throttle_table_close(f->table);
+	conf_release(f->conf);
+}
+
+static const struct conf_route *route_named(const struct conf *conf, const char *name)
+{
+	for (size_t i = 0; i < conf->route_count; i++) {
+		if (strcmp(conf->routes[i].name, name) == 0)
+			return &conf->routes[i];
+	}
+	fail();
+	return NULL;
+}
+
+/* Asks on the route `name`, from 192.0.2.1, with these fields. */
+static enum gate_outcome ask_waited(
+	struct fixture *f, const char *name, const char *fields, uint64_t waited_ns)
+{
+	struct http_head head;
+	const struct conf_route *route = route_named(f->conf, name);
+
+	head_of(&head, fields);
+	struct identity_input input = {
+		.head = &head,
+		.host = SLICE("h"),
+		.path = SLICE("/"),
+		.method = SLICE("GET"),
+		.route = slice_of(name),
+	};
+	assert_true(forwarded_address_parse(SLICE("192.0.2.1"), input.address));
+	memset(&f->verdict, 0xa5, sizeof(f->verdict));
+	memset(&f->receipt, 0xa5, sizeof(f->receipt));
+	gate_check(f->gate, route, &input, f->now_ns, waited_ns, &f->verdict, &f->receipt);
+	assert_true(f->verdict.outcome == GATE_ADMIT || f->receipt.throttle.count == 0);
+	return f->verdict.outcome;
+}
+
+static enum gate_outcome ask(struct fixture *f, const char *name, const char *fields)
+{
+	return ask_waited(f, name, fields, 0);
+}
+
+static void finish(struct fixture *f, const char *name, struct gate_end how)
+{
+	gate_finish(f->gate, route_named(f->conf, name), &f->receipt, &how, f->now_ns);
+	assert_int_equal(f->receipt.throttle.count, 0);
+}
+
+static void one_limit(void **state)
+{
+	struct fixture f = begin("[limit l]\nkey = header:K | ip\nrate = 2 per 10s\n"
+				 "[route r]\nupstream = u\nlimits = l\n");
+
+	(void)state;
+	assert_int_equal(ask(&f, "r", "K: a\n"), GATE_ADMIT);
+	assert_int_equal(f.verdict.limit_count, 1);
+	assert_int_equal(f.verdict.limits[0].remaining, 1);
+	assert_int_equal(f.verdict.limits[0].quota, 2);
+	assert_int_equal(f.verdict.weight, 1);
+	assert_false(f.verdict.violated);
+	f.now_ns += 3 * S;
+	assert_int_equal(ask(&f, "r", "K: a\n"), GATE_ADMIT);
+	assert_int_equal(f.verdict.limits[0].remaining, 0);
+	assert_int_equal(ask(&f, "r", "K: a\n"), GATE_REFUSE);
+	assert_true(f.verdict.violated && f.verdict.limits[0].violated);
+	assert_in_range(f.verdict.retry_after_ms, 7000, 7001);
+	assert_int_equal(f.verdict.limits[0].reset_ms, f.verdict.retry_after_ms);
+	/* Others are others. */
+	assert_int_equal(ask(&f, "r", "K: b\n"), GATE_ADMIT);
+	assert_int_equal(ask(&f, "r", ""), GATE_ADMIT);
+	f.now_ns += 7 * S + 1000000;
+	assert_int_equal(ask(&f, "r", "K: a\n"), GATE_ADMIT);
+	end(&f);
+}
+
+static void all_or_nothing(void **state)
+{
+	struct fixture f = begin("[limit wide]\nkey = ip\nrate = 10 per 10s\n"
+				 "[limit tight]\nkey = ip\nrate = 1 per 10s\n"
+				 "[route both]\npath = /b\nupstream = u\nlimits = wide, tight\n"
+				 "[route wide]\nupstream = u\nlimits = wide\n");
+
+	(void)state;
+	assert_int_equal(ask(&f, "both", ""), GATE_ADMIT);
+	assert_int_equal(ask(&f, "both", ""), GATE_REFUSE);
+	assert_false(f.verdict.limits[0].violated);
+	assert_true(f.verdict.limits[1].violated);
+	assert_int_equal(ask(&f, "wide", ""), GATE_ADMIT);
+	assert_int_equal(f.verdict.limits[0].remaining, 8);
+	end(&f);
+}
+
+static void shadow_limits_never_refuse(void **state)
+{
+	struct fixture f = begin("[limit l]\nkey = ip\nrate = 1 per 10s\nmode = shadow\n"
+				 "[route r]\nupstream = u\nlimits = l\n");
+
+	(void)state;
+	assert_int_equal(ask(&f, "r", ""), GATE_ADMIT);
+	assert_false(f.verdict.shadowed);
+	assert_int_equal(ask(&f, "r", ""), GATE_ADMIT);
+	assert_true(f.verdict.shadowed);
+	assert_false(f.verdict.violated);
+	assert_true(f.verdict.limits[0].violated);
+	end(&f);
+}
+
+static char folder[] = "/tmp/sluice-gate-XXXXXX";
+
+static void write_file(const char *name, const char *text)
+{
+	char path[64];
+
+	snprintf(path, sizeof(path), "%s/%s", folder, name);
+	FILE *file = fopen(path, "w");
+	assert_non_null(file);
+	fputs(text, file);
+	fclose(file);
+}
+
+static void remove_file(const char *name)
+{
+	char path[64];
+
+	snprintf(path, sizeof(path), "%s/%s", folder, name);
+	unlink(path);
+}
+
+static void plans(void **state)
+{
+	assert_non_null(mkdtemp(folder));
+	write_file("gold.keys", "# the best\ng1\ng2\n");
+	struct fixture f = begin_in(folder,
+		"[limit few]\nkey = header:K | ip\nrate = 1 per 10s\n"
+		"[limit many]\nkey = header:K | ip\nrate = 3 per 10s\n"
+		"[limit all]\nkey = route\nrate = 100 per 10s\n"
+		"[plans]\nkey = header:K\n"
+		"[plan gold]\nlimits = many\nlane = high\nweight = 7\ncallers = file:gold.keys\n"
+		"[plan default]\nlimits = few\n"
+		"[route r]\nupstream = u\nlimits = all, plan\n"
+		"[route s]\npath = /s\nupstream = u\nlimits = plan, many\n");
+
+	(void)state;
+	assert_int_equal(ask(&f, "r", "K: g1\n"), GATE_ADMIT);
+	assert_string_equal(f.verdict.plan->name, "gold");
+	assert_int_equal(f.verdict.weight, 7);
+	assert_int_equal(f.verdict.lane, CONF_LANE_HIGH);
+	assert_int_equal(f.verdict.limit_count, 2);
+	assert_string_equal(f.verdict.limits[0].limit->name, "all");
+	assert_string_equal(f.verdict.limits[1].limit->name, "many");
+	assert_int_equal(f.verdict.limits[1].remaining, 2);
+	assert_int_equal(ask(&f, "r", "K: x\n"), GATE_ADMIT);
+	assert_string_equal(f.verdict.plan->name, "default");
+	assert_int_equal(f.verdict.lane, CONF_LANE_NORMAL);
+	assert_int_equal(ask(&f, "r", "K: x\n"), GATE_REFUSE);
+	assert_string_equal(f.verdict.limits[1].limit->name, "few");
+	/* Named by the route and by the plan: charged once. */
+	assert_int_equal(ask(&f, "s", "K: g1\n"), GATE_ADMIT);
+	assert_int_equal(f.verdict.limit_count, 1);
+	assert_int_equal(f.verdict.limits[0].remaining, 1);
+	end(&f);
+	remove_file("gold.keys");
+	rmdir(folder);
+}
+
+static void lists(void **state)
+{
+	struct fixture f = begin("[limit l]\nkey = header:K | ip\nrate = 1 per 10s\n"
+				 "[route open]\npath = /o\nupstream = u\nlimits = l\n"
+				 "allow = 192.0.2.0/24\n"
+				 "[route shut]\npath = /s\nupstream = u\nlimits = l\n"
+				 "deny = 192.0.2.1\n");
+
+	(void)state;
+	for (unsigned i = 0; i < 5; i++) {
+		assert_int_equal(ask(&f, "open", ""), GATE_ADMIT);
+		assert_true(f.verdict.exempt);
+		assert_int_equal(f.verdict.limit_count, 0);
+	}
+	assert_int_equal(ask(&f, "shut", ""), GATE_DENY);
+	end(&f);
+}
+
+static void delays(void **state)
+{
+	struct fixture f = begin("[limit l]\nkey = ip\nrate = 1 per 1s\non_exceed = delay 2s\n"
+				 "[route r]\nupstream = u\nlimits = l\n");
+
+	(void)state;
+	assert_int_equal(ask(&f, "r", ""), GATE_ADMIT);
+	assert_int_equal(ask(&f, "r", ""), GATE_DELAY);
+	assert_in_range(f.verdict.delay_until_ns, f.now_ns + S, f.now_ns + S + S / 100);
+	assert_int_equal(ask_waited(&f, "r", "", S / 2), GATE_DELAY);
+	assert_int_equal(ask_waited(&f, "r", "", 2 * S), GATE_REFUSE);
+	assert_int_equal(ask_waited(&f, "r", "", 3 * S), GATE_REFUSE);
+	f.now_ns = f.now_ns + S + S / 100;
+	assert_int_equal(ask_waited(&f, "r", "", S + S / 100), GATE_ADMIT);
+	end(&f);
+}
+
+static void bans(void **state)
+{
+	struct fixture f = begin("[limit l]\nkey = ip\nrate = 1 per 1s\nban = 2 per 10s for 60s\n"
+				 "[route r]\nupstream = u\nlimits = l\n");
+
+	(void)state;
+	assert_int_equal(ask(&f, "r", ""), GATE_ADMIT);
+	for (unsigned i = 0; i < 3; i++)
+		assert_int_equal(ask(&f, "r", ""), GATE_REFUSE);
+	assert_true(f.verdict.limits[0].banned);
+	f.now_ns += 5 * S;
+	assert_int_equal(ask(&f, "r", ""), GATE_REFUSE);
+	f.now_ns += 60 * S;
+	assert_int_equal(ask(&f, "r", ""), GATE_ADMIT);
+	end(&f);
+}
+
+static void refunds(void **state)
+{
+	struct fixture f = begin("[limit l]\nkey = ip\nrate = 1 per 10s\n"
+				 "[route r]\nupstream = u\nlimits = l\nrefund = 5xx, 404\n");
+
+	(void)state;
+	assert_int_equal(ask(&f, "r", ""), GATE_ADMIT);
+	finish(&f, "r", (struct gate_end){.status = 503});
+	assert_int_equal(ask(&f, "r", ""), GATE_ADMIT);
+	finish(&f, "r", (struct gate_end){.status = 404});
+	assert_int_equal(ask(&f, "r", ""), GATE_ADMIT);
+	finish(&f, "r", (struct gate_end){.never_forwarded = true});
+	assert_int_equal(ask(&f, "r", ""), GATE_ADMIT);
+	finish(&f, "r", (struct gate_end){.status = 200});
+	assert_int_equal(ask(&f, "r", ""), GATE_REFUSE);
+	end(&f);
+}
+
+static void costs(void **state)
+{
+	struct fixture f = begin("[limit l]\nkey = ip\nrate = 10 per 10s\n"
+				 "[route three]\npath = /3\nupstream = u\nlimits = l\ncost = 3\n"
+				 "[route told]\nupstream = u\nlimits = l\n"
+				 "cost = response:X-Cost\n");
+
+	(void)state;
+	assert_int_equal(ask(&f, "three", ""), GATE_ADMIT);
+	assert_int_equal(f.verdict.limits[0].remaining, 7);
+	finish(&f, "three", (struct gate_end){.status = 200});
+	assert_int_equal(ask(&f, "told", ""), GATE_ADMIT);
+	assert_int_equal(f.verdict.limits[0].remaining, 6);
+	finish(&f, "told", (struct gate_end){.status = 200, .has_cost = true, .cost = 5});
+	assert_int_equal(ask(&f, "told", ""), GATE_ADMIT);
+	assert_int_equal(f.verdict.limits[0].remaining, 1);
+	finish(&f, "told", (struct gate_end){.status = 200, .has_cost = true, .cost = 0});
+	assert_int_equal(ask(&f, "told", ""), GATE_ADMIT);
+	assert_int_equal(f.verdict.limits[0].remaining, 1);
+	end(&f);
+}
+
+static void bytes(void **state)
+{
+	struct fixture f = begin("[limit l]\nkey = ip\nrate = 1000B per 10s\n"
+				 "[route r]\nupstream = u\nlimits = l\n");
+
+	(void)state;
+	assert_int_equal(ask(&f, "r", ""), GATE_ADMIT);
+	gate_charge_bytes(f.gate, &f.receipt, 600, f.now_ns);
+	gate_charge_bytes(f.gate, &f.receipt, 600, f.now_ns);
+	finish(&f, "r", (struct gate_end){.status = 200, .bytes = 700});
+	assert_int_equal(ask(&f, "r", ""), GATE_ADMIT);
+	assert_int_equal(f.verdict.limits[0].remaining, 300);
+	finish(&f, "r", (struct gate_end){.status = 200, .bytes = 5000});
+	assert_int_equal(ask(&f, "r", ""), GATE_REFUSE);
+	assert_true(f.verdict.retry_after_ms >= 9000);
+	end(&f);
+}
+
+static void concurrency(void **state)
+{
+	struct fixture f = begin("[limit l]\nkey = ip\nconcurrency = 2\n"
+				 "[route r]\nupstream = u\nlimits = l\ncost = 1\n");
+	struct gate_receipt first;
+
+	(void)state;
+	assert_int_equal(ask(&f, "r", ""), GATE_ADMIT);
+	first = f.receipt;
+	assert_int_equal(ask(&f, "r", ""), GATE_ADMIT);
+	assert_int_equal(ask(&f, "r", ""), GATE_REFUSE);
+	assert_true(f.verdict.retry_after_ms >= 1);
+	f.receipt = first;
+	finish(&f, "r", (struct gate_end){.status = 0, .has_cost = true, .cost = 9});
+	finish(&f, "r", (struct gate_end){.status = 0});
+	assert_int_equal(ask(&f, "r", ""), GATE_ADMIT);
+	assert_int_equal(ask(&f, "r", ""), GATE_REFUSE);
+	end(&f);
+}
+
+static void sessions_and_callers(void **state)
+{
+	struct fixture f = begin("[limit l]\nkey = header:K | ip\nrate = 100 per 10s\n"
+				 "[route r]\npath = /r\nupstream = u\nlimits = l\n"
+				 "[route s]\npath = /s\nupstream = u\nlimits = l\n"
+				 "[route n]\nupstream = u\n");
+
+	(void)state;
+	ask(&f, "r", "K: a\n");
+	struct throttle_key caller = f.verdict.caller, session = f.verdict.session;
+	ask(&f, "s", "K: a\n");
+	assert_memory_equal(&caller, &f.verdict.caller, sizeof(caller));
+	assert_memory_not_equal(&session, &f.verdict.session, sizeof(session));
+	ask(&f, "r", "K: b\n");
+	assert_memory_not_equal(&session, &f.verdict.session, sizeof(session));
+	ask(&f, "r", "K: a\n");
+	assert_memory_equal(&session, &f.verdict.session, sizeof(session));
+	assert_int_equal(ask(&f, "n", "K: a\n"), GATE_ADMIT);
+	assert_int_equal(f.verdict.limit_count, 0);
+
+	struct throttle_key found;
+	uint32_t number;
+	assert_true(gate_find_caller(f.gate, &f.conf->limits[0], SLICE("a"), &found, &number));
+	assert_memory_equal(&found, &caller, sizeof(found));
+	struct throttle_outcome outcome;
+	assert_true(throttle_explain(f.table, number, found, f.now_ns, &outcome));
+	assert_int_equal(outcome.remaining, 97);
+	end(&f);
+}
+
+/* What was admitted under one snapshot counts under the next. */
+static void reload(void **state)
+{
+	struct fixture f = begin("[limit l]\nkey = ip\nrate = 5 per 10s\n"
+				 "[route r]\nupstream = u\nlimits = l\n");
+	struct gate_receipt old_receipt;
+
+	(void)state;
+	for (unsigned i = 0; i < 4; i++)
+		assert_int_equal(ask(&f, "r", ""), GATE_ADMIT);
+	old_receipt = f.receipt;
+	const struct conf *conf = conf_of("[limit other]\nkey = ip\nrate = 1 per 1s\n"
+					  "[limit l]\nkey = ip\nrate = 6 per 10s\n"
+					  "[route q]\npath = /q\nupstream = u\nlimits = other\n"
+					  "[route r]\nupstream = u\nlimits = l\n");
+	assert_null(gate_new(conf, f.table));
+	assert_int_equal(errno, ENOENT);
+	struct throttle_limit *limits = gate_throttle_limits(conf, 0);
+	assert_int_equal(
+		throttle_table_apply(f.table, limits, conf->limit_count, 0, f.now_ns, NULL), 0);
+	free(limits);
+	gate_free(f.gate);
+	conf_release(f.conf);
+	f.conf = conf;
+	f.gate = gate_new(conf, f.table);
+	assert_non_null(f.gate);
+	assert_int_equal(ask(&f, "r", ""), GATE_ADMIT);
+	assert_int_equal(f.verdict.limits[0].remaining, 1);
+	f.receipt = old_receipt;
+	finish(&f, "r", (struct gate_end){.never_forwarded = true});
+	assert_int_equal(ask(&f, "r", ""), GATE_ADMIT);
+	assert_int_equal(f.verdict.limits[0].remaining, 1);
+	throttle_table_collect(f.table);
+	end(&f);
+}
+
+static void too_many_limits(void **state)
+{
+	char ini[4096] = "", names[512] = "";
+
+	(void)state;
+	for (unsigned i = 0; i < 17; i++) {
+		sprintf(ini + strlen(ini), "[limit l%u]\nkey = ip\nrate = 1 per 1s\n", i);
+		sprintf(names + strlen(names), "%sl%u", i ? ", " : "", i);
+	}
+	sprintf(ini + strlen(ini), "[route r]\nupstream = u\nlimits = %s\n", names);
+	const struct conf *conf = conf_of(ini);
+	struct throttle_limit *limits = gate_throttle_limits(conf, 0);
+	const struct throttle_table_options options = {.callers = 4000, .now_ns = 1795000000 * S};
+	struct throttle_table *table =
+		throttle_table_open(&options, limits, conf->limit_count, NULL);
+	assert_non_null(table);
+	assert_null(gate_new(conf, table));
+	assert_int_equal(errno, E2BIG);
+	throttle_table_close(table);
+	free(limits);
+	conf_release(conf);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(one_limit),
+		cmocka_unit_test(all_or_nothing),
+		cmocka_unit_test(shadow_limits_never_refuse),
+		cmocka_unit_test(plans),
+		cmocka_unit_test(lists),
+		cmocka_unit_test(delays),
+		cmocka_unit_test(bans),
+		cmocka_unit_test(refunds),
+		cmocka_unit_test(costs),
+		cmocka_unit_test(bytes),
+		cmocka_unit_test(concurrency),
+		cmocka_unit_test(sessions_and_callers),
+		cmocka_unit_test(reload),
+		cmocka_unit_test(too_many_limits),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

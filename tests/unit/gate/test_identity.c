@@ -1,0 +1,216 @@
+#include "gate/identity.h"
+
+#include "conf_of.h"
+#include "http/forwarded.h"
+#include "../http/head.h"
+
+static const struct throttle_seed seed = {0x0123456789abcdef, 0xfedcba9876543210};
+
+/* A request with these fields, asked of one key expression. */
+struct asked {
+	const struct conf *conf;
+	const struct conf_key *key;
+	struct http_head head;
+	struct identity_input input;
+};
+
+static struct asked *ask(const char *key, const char *address, const char *fields)
+{
+	static struct asked asked;
+	char ini[512];
+
+	if (asked.conf)
+		conf_release(asked.conf);
+	snprintf(ini, sizeof(ini),
+		"[limit l]\nkey = %s\nrate = 1 per 1s\n[route r]\nupstream = u\nlimits = l\n", key);
+	asked.conf = conf_of(ini);
+	asked.key = asked.conf->limits[0].key;
+	head_of(&asked.head, fields);
+	asked.input = (struct identity_input){
+		.head = &asked.head,
+		.host = SLICE("h.example"),
+		.path = SLICE("/a/b"),
+		.query = SLICE("q=1&key=a%62+c&key=other&empty=&long"),
+		.method = SLICE("GET"),
+		.route = SLICE("r"),
+	};
+	assert_true(forwarded_address_parse(slice_of(address), asked.input.address));
+	return &asked;
+}
+
+static struct throttle_key hash(const char *key, const char *address, const char *fields)
+{
+	struct asked *asked = ask(key, address, fields);
+
+	return identity_hash(asked->key, &asked->input, &seed);
+}
+
+static bool same(struct throttle_key a, struct throttle_key b)
+{
+	return a.hi == b.hi && a.lo == b.lo;
+}
+
+static const char *text(const char *key, const char *address, const char *fields)
+{
+	static char copy[IDENTITY_TEXT_BYTES + 1];
+	char scratch[IDENTITY_TEXT_BYTES];
+	struct asked *asked = ask(key, address, fields);
+	struct slice found = identity_text(asked->key, &asked->input, scratch);
+
+	snprintf(copy, sizeof(copy), "%.*s", SLICE_ARGS(found));
+	return copy;
+}
+
+#define A "192.0.2.1"
+#define B "192.0.2.2"
+
+static void values(void **state)
+{
+	(void)state;
+	assert_string_equal(text("header:X-Api-Key", A, "x-api-key: k\nX-Api-Key: l\n"), "k");
+	assert_string_equal(text("header:X-Api-Key", A, "X-Api-Key:\n"), A);
+	assert_string_equal(text("header:A | header:B", A, "B: k\n"), "k");
+	assert_string_equal(text("header:A + header:B", A, "A: a\nB: b\n"), "");
+	assert_string_equal(text("header:A + header:B | header:B", A, "B: b\n"), "b");
+	assert_string_equal(text("cookie:sid", A, "Cookie: a=b; sid=1; sid=2\n"), "1");
+	assert_string_equal(text("cookie:sid", A, "Cookie: xsid=0;sid=\"q\"\n"), "q");
+	assert_string_equal(text("cookie:sid", A, "Cookie: a\nCookie: sid=z\n"), "z");
+	assert_string_equal(text("cookie:sid", A, "Cookie: sid=; SID=9\n"), A);
+	assert_string_equal(text("query:key", A, ""), "ab c");
+	assert_string_equal(text("query:empty", A, ""), A);
+	assert_string_equal(text("query:long", A, ""), A);
+	assert_string_equal(text("query:q", A, ""), "1");
+	assert_string_equal(text("host", A, ""), "h.example");
+	assert_string_equal(text("path", A, ""), "/a/b");
+	assert_string_equal(text("method", A, ""), "GET");
+	assert_string_equal(text("route", A, ""), "r");
+	assert_string_equal(text("ip/24", A, ""), "192.0.2.0");
+	assert_string_equal(text("ip/48", A, ""), A);
+	assert_string_equal(text("ip/48", "2001:db8:1:2::3", ""), "2001:db8:1::");
+	assert_string_equal(text("ip/61", "2001:db8:1:ffff::3", ""), "2001:db8:1:fff8::");
+}
+
+static void equal_callers(void **state)
+{
+	(void)state;
+	assert_true(same(hash("ip", A, ""), hash("header:A", A, "")));
+	assert_true(same(hash("ip", A, ""), hash("ip", "::ffff:" A, "")));
+	assert_true(same(hash("ip/64", "2001:db8::1", ""), hash("ip/64", "2001:db8::2", "")));
+	/* A key is one caller wherever it is put. */
+	assert_true(
+		same(hash("header:K | query:q", A, "K: 1\n"), hash("header:K | query:q", B, "")));
+	assert_true(same(hash("query:key", A, ""), hash("header:K", A, "K: ab c\n")));
+	assert_true(
+		same(hash("header:A + path", A, "A: x\n"), hash("header:A + path", B, "A: x\n")));
+}
+
+static void different_callers(void **state)
+{
+	(void)state;
+	assert_false(same(hash("ip", A, ""), hash("ip", B, "")));
+	assert_false(same(hash("header:K", A, "K: x\n"), hash("header:K", A, "K: X\n")));
+	assert_false(same(hash("header:A + header:B", A, "A: a\nB: bc\n"),
+		hash("header:A + header:B", A, "A: ab\nB: c\n")));
+	assert_false(
+		same(hash("header:A + path", A, "A: x\n"), hash("path + header:A", A, "A: x\n")));
+	/* A header that spells an address, as text or as bytes, is not the address. */
+	assert_false(same(hash("header:K", B, "K: " A "\n"), hash("header:K", A, "")));
+	assert_false(same(hash("ip/128", A, ""), hash("ip", A, "")));
+	assert_false(same(hash("header:K", A, "K: r\n"), hash("route", A, "")));
+}
+
+static void overlong_values_are_whole(void **state)
+{
+	static char query[3][16384], fields[2][9000];
+	struct asked *asked = ask("query:key", A, "");
+	struct throttle_key hashes[3];
+
+	(void)state;
+	/* The same but for the last byte; and %XX all the way. */
+	for (unsigned i = 0; i < 3; i++) {
+		strcpy(query[i], "key=");
+		for (unsigned j = 0; j < 4999; j++)
+			strcat(query[i] + 4 + 3 * j, "%41");
+		strcat(query[i], i == 0 ? "%42" : "%43");
+		asked->input.query = slice_of(query[i]);
+		hashes[i] = identity_hash(asked->key, &asked->input, &seed);
+	}
+	assert_false(same(hashes[0], hashes[1]));
+	assert_true(same(hashes[1], hashes[2]));
+	char scratch[IDENTITY_TEXT_BYTES];
+	assert_null(identity_text(asked->key, &asked->input, scratch).at);
+
+	for (unsigned i = 0; i < 2; i++) {
+		size_t len = (size_t)sprintf(fields[i], "K: ");
+		memset(fields[i] + len, 'x', 8000);
+		fields[i][len + 8000] = (char)('0' + i);
+	}
+	assert_false(same(hash("header:K", A, fields[0]), hash("header:K", A, fields[1])));
+}
+
+static void more_parts_than_are_kept(void **state)
+{
+	const char *key = "header:A + path + host + method + route + header:B";
+
+	(void)state;
+	assert_false(same(hash(key, A, "A: 1\nB: 2\n"), hash(key, A, "A: 1\nB: 3\n")));
+	assert_false(same(hash(key, A, "A: 1\nB: 2\n"), hash(key, A, "A: 2\nB: 2\n")));
+	assert_true(same(hash(key, A, "A: 1\nB: 2\n"), hash(key, B, "B: 2\nA: 1\n")));
+}
+
+static bool by_text(const char *key, const char *value, struct throttle_key *found)
+{
+	struct asked *asked = ask(key, A, "");
+
+	return identity_hash_text(asked->key, slice_of(value), &seed, found);
+}
+
+static void callers_by_text(void **state)
+{
+	struct throttle_key found;
+
+	(void)state;
+	assert_true(by_text("header:K | ip", "k", &found));
+	assert_true(same(found, hash("header:K | ip", A, "K: k\n")));
+	assert_true(by_text("header:K | ip", A, &found));
+	assert_true(same(found, hash("header:K | ip", A, "")));
+	assert_true(by_text("query:key", "ab c", &found));
+	assert_true(same(found, hash("query:key", A, "")));
+	assert_true(by_text("ip/64", "2001:db8::77", &found));
+	assert_true(same(found, hash("ip/64", "2001:db8::1", "")));
+	assert_true(by_text("header:K + path", B, &found));
+	assert_true(same(found, hash("header:K + path", B, "")));
+	assert_false(by_text("header:K + path", "k", &found));
+	assert_false(by_text("ip", "k", &found));
+}
+
+static void short_text(void **state)
+{
+	const struct throttle_key key = {0x0123456789abcdef, 1};
+	char out[IDENTITY_SHORT_BYTES];
+
+	(void)state;
+	identity_short(&key, out);
+	assert_memory_equal(out, "0123456789abcdef", sizeof(out));
+}
+
+static int end_asking(void **state)
+{
+	(void)state;
+	conf_release(ask("ip", A, "")->conf);
+	return 0;
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(values),
+		cmocka_unit_test(equal_callers),
+		cmocka_unit_test(different_callers),
+		cmocka_unit_test(overlong_values_are_whole),
+		cmocka_unit_test(more_parts_than_are_kept),
+		cmocka_unit_test(callers_by_text),
+		cmocka_unit_test(short_text),
+	};
+	return cmocka_run_group_tests(tests, NULL, end_asking);
+}
