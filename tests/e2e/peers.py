@@ -129,7 +129,7 @@ def retry(t):
     url = f"http://{sluice.address}/"
     status, output = curl("-o", "/dev/null", "-w", "%{http_code} ", url, "-o", "/dev/null", url)
     equal(output.split(), ["200", "429"], "statuses")
-    status, output = curl("--retry", "3", "-o", "/dev/null", "-w", "%{http_code}", url)
+    status, output = curl("--retry", "3", "-o", t.path("retried"), "-w", "%{http_code}", url)
     true(status == 0 and output.endswith("200"), f"exit status {status}, {output!r}")
 
 

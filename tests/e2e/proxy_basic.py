@@ -198,7 +198,7 @@ def targets(t):
             equal(t.client(sluice).ask(bad).status, 400, "status")
             equal(len(origin.requests), count, "requests at the origin")
 
-    for bad in ("a b", "a/b", "user@host", "host:99999", "[::1", "a%41", "a,b", "a?b"):
+    for bad in ("a b", "a/b", "user@host", "host:99999", "[::1", "a%41", "a?b"):
         with t.point(f"the Host {bad!r} gets 400"):
             equal(t.client(sluice).ask("/", host=bad).status, 400, "status")
 

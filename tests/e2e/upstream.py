@@ -171,10 +171,14 @@ def reused_dead(t):
         answer = client.ask(target, method, **more)
         return answer, origin.targets()[count:]
 
-    for method, body in (("GET", None), ("HEAD", None), ("OPTIONS", None), ("PUT", b"small"), ("DELETE", None)):
+    for method, body in (("GET", None), ("HEAD", None), ("OPTIONS", None), ("PUT", b""), ("DELETE", None)):
         with t.point(f"{method} is tried again on a fresh one"):
             answer, seen = prepared(method, f"/{method}", body=body)
             equal((answer.status, seen), (200, ["/first", f"/{method}", f"/{method}"]))
+
+    with t.point("PUT with a body is tried again if its body was kept, else 502"):
+        answer, seen = prepared("PUT", "/PUT-body", body=b"small")
+        member((answer.status, len(seen)), ((200, 3), (502, 2)), "status and requests at the origin")
 
     for method, body in (("POST", b"x"), ("POST", None), ("PATCH", b"x")):
         with t.point(f"{method}{' with a body' if body else ''} is not: 502, sent once"):
