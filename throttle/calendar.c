@@ -40,7 +40,8 @@ static inline uint64_t pack(uint64_t begin, uint64_t used)
 }
 
 /* The count in the period of `now`, or of the head if that is later. */
-static uint64_t used_at(const struct shape *s, uint64_t head, uint64_t now, uint64_t *begin, uint64_t *end)
+static uint64_t used_at(
+	const struct shape *s, uint64_t head, uint64_t now, uint64_t *begin, uint64_t *end)
 {
 	uint64_t own = (head & HEAD_OWN) >> USED_BITS;
 
@@ -65,6 +66,7 @@ static enum found calendar_plan(const struct shape *s, struct entry *e, uint64_t
 	uint64_t wanted = cost > 0 ? cost : 1, begin, end, wait;
 
 	plan->head = plan->next = head;
+	plan->now = now;
 	if ((head & HEAD_SPECIAL) || head == 0)
 		return ENTRY_GONE;
 	plan->used = used_at(s, head, now, &begin, &end);
@@ -107,7 +109,8 @@ static bool calendar_is_empty(const struct shape *s, uint64_t head, uint64_t now
 	return (head & HEAD_OWN) >> USED_BITS < begin;
 }
 
-static uint64_t calendar_fresh(const struct shape *s, uint64_t used, uint64_t now, unsigned sequence)
+static uint64_t calendar_fresh(
+	const struct shape *s, uint64_t used, uint64_t now, unsigned sequence)
 {
 	uint64_t begin, end;
 

@@ -13,9 +13,9 @@ enum charged charge_judge(
 	struct section *s = j->section;
 
 	for (;;) {
-		enum located located = is_overflow ? section_overflow(s, key, now, &j->place)
-						   : section_locate(s, key, now, how != HOW_LOOK,
-							     &j->place);
+		enum located located =
+			is_overflow ? section_overflow(s, key, now, &j->place)
+				    : section_locate(s, key, now, how != HOW_LOOK, &j->place);
 
 		if (located == LOCATED_MOVED)
 			return CHARGED_MOVED;
@@ -37,7 +37,8 @@ enum charged charge_judge(
  * charge: then it is taken back. */
 static bool overflow_stands(const struct judged *j)
 {
-	/* seq_cst: with the swap of the head before it, pairs with the swap of the word in insert() */
+	/* seq_cst: with the swap of the head before it, pairs with the swap of the word in insert()
+	 */
 	return atomic_load_explicit(&j->place.bucket->word, memory_order_seq_cst) == j->place.word;
 }
 
@@ -46,7 +47,7 @@ bool charge_commit(struct judged *j)
 	struct section *s = j->section;
 	uint64_t head = j->plan.head;
 
-	if (j->plan.next == head)
+	if (j->units == 0)
 		return true;
 	/* seq_cst: releases what the plan wrote; for the overflow see overflow_stands */
 	if (!atomic_compare_exchange_strong_explicit(&j->place.entry->head, &head, j->plan.next,

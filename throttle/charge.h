@@ -35,6 +35,7 @@ enum charged charge_judge(
 bool charge_commit(struct judged *j);
 
 /* Charges whether it fits or not. */
-enum charged charge_force(struct judged *j, struct throttle_key key, uint64_t now, bool is_overflow);
+enum charged charge_force(
+	struct judged *j, struct throttle_key key, uint64_t now, bool is_overflow);
 
 #endif

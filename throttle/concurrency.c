@@ -4,9 +4,9 @@
  *   head:  sequence | lane 3 | lane 2 | lane 1 | lane 0        13 bits a lane
  *
  * A limit holds over the sum of the lanes; each process adds and takes away in its own. What was in
- * flight in a process that was killed is gone with its connections: whoever opens the table next and
- * gets that lane (its lock is free, generation.c) sets it to zero. The sequence number tells one
- * caller's throttle from the next one's in the same place.
+ * flight in a process that was killed is gone with its connections: whoever opens the table next
+ * and gets that lane (its lock is free, generation.c) sets it to zero. The sequence number tells
+ * one caller's throttle from the next one's in the same place.
  */
 #include "throttle/concurrency.h"
 
@@ -35,6 +35,7 @@ static enum found concurrency_plan(const struct shape *s, struct entry *e, uint6
 	uint64_t wanted = cost > 0 ? cost : 1, lane = lane_of(head, s->lane);
 
 	plan->head = plan->next = head;
+	plan->now = now;
 	if ((head & HEAD_SPECIAL) || head == 0)
 		return ENTRY_GONE;
 	plan->used = sum_of(head);

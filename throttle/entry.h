@@ -11,8 +11,8 @@
  *
  * Every change to a throttle is one compare-and-swap on its head, which decides it. What slots have
  * to be written for it is written after, by whoever comes first: the thread itself or the next one.
- * A head in use carries a time or a sequence number, so that a value that a slow thread still has in
- * hand never comes back in another meaning.
+ * A head in use carries a time or a sequence number, so that a value that a slow thread still has
+ * in hand never comes back in another meaning.
  *
  * Times in here are nanoseconds since the table's epoch.
  */
@@ -60,10 +60,14 @@ enum form { FORM_RING, FORM_WINDOW, FORM_GCRA, FORM_CALENDAR, FORM_CONCURRENCY }
 
 struct zone;
 
+/* How coarsely the newest time is noted. */
+#define TIME_STEP_NS (UINT64_C(1) << 24)
+
 /* All that is derived from a limit once, so that a verdict needs no division. Only what a form uses
  * is set. See ring.c, window.c, ... */
 struct shape {
 	enum form form;
+	_Atomic(uint64_t) *latest; /* the newest time that any thread has passed in, about */
 	uint32_t entry_bytes;
 	uint32_t slots;      /* physical */
 	uint32_t first_slot; /* ring: 2 where the first two slots' room is the idle stamp */
@@ -98,9 +102,23 @@ struct plan {
 	uint64_t head, next;
 	bool fits;
 	uint64_t used; /* units in use before the charge */
+	uint64_t now;  /* what the waits count from: not before the time asked for */
 	uint64_t more, reset, retry;
 	uint64_t at;
 };
+
+/*
+ * The time to judge a head by: not further behind the newest than TIME_LAG_NS. To be called after
+ * the head was loaded (acquire): who made that head had noted its time before, so that a head is
+ * never further ahead of this than TIME_SLACK_NS, however long this thread has slept.
+ */
+static inline uint64_t time_after_head(const struct shape *s, uint64_t now)
+{
+	/* relaxed: ordered after the load of the head */
+	uint64_t latest = atomic_load_explicit(s->latest, memory_order_relaxed);
+
+	return now + TIME_LAG_NS < latest ? latest - TIME_LAG_NS : now;
+}
 
 enum how {
 	HOW_TAKE,  /* writes what must be written before the charge can be */
@@ -127,14 +145,14 @@ struct form_ops {
 		enum how how, struct plan *plan);
 	/* After the swap of plan->head for plan->next succeeded. NULL: nothing to do. */
 	void (*finish)(const struct shape *s, struct entry *e, const struct plan *plan);
-	/* Gives back what was charged with plan->at == at. False: there is nothing of it left, or the
-	 * entry is gone. */
+	/* Gives back what was charged with plan->at == at. False: there is nothing of it left, or
+	 * the entry is gone. */
 	bool (*refund)(
 		const struct shape *s, struct entry *e, uint64_t at, uint64_t cost, uint64_t now);
 	/* Is nothing in use, and would nothing of it ever matter again? */
 	bool (*is_empty)(const struct shape *s, uint64_t head, uint64_t now);
-	/* Clears what the last caller left in the slots, while the head is this tombstone. NULL: what
-	 * is left does no harm. */
+	/* Clears what the last caller left in the slots, while the head is this tombstone. NULL:
+	 * what is left does no harm. */
 	void (*clear)(const struct shape *s, struct entry *e, uint64_t head);
 	/* The head of a caller's new throttle with `used` units charged at `now`. */
 	uint64_t (*fresh)(const struct shape *s, uint64_t used, uint64_t now, unsigned sequence);

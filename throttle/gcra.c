@@ -33,6 +33,7 @@ static enum found gcra_plan(const struct shape *s, struct entry *e, uint64_t cos
 	uint64_t drained = head & HEAD_OWN, room = s->burst, then;
 
 	plan->head = plan->next = head;
+	plan->now = now;
 	if ((head & HEAD_SPECIAL) || head == 0)
 		return ENTRY_GONE;
 	if (drained < now)
@@ -55,7 +56,8 @@ static enum found gcra_plan(const struct shape *s, struct entry *e, uint64_t cos
 static bool gcra_refund(
 	const struct shape *s, struct entry *e, uint64_t at, uint64_t cost, uint64_t now)
 {
-	uint64_t back = increment_of(s, cost), head = atomic_load_explicit(&e->head, memory_order_acquire);
+	uint64_t back = increment_of(s, cost),
+		 head = atomic_load_explicit(&e->head, memory_order_acquire);
 	uint64_t next;
 
 	if (at <= now)

@@ -12,7 +12,6 @@
 #define MAGIC      UINT64_C(0x454c54544f524854) /* "THROTTLE" on a little-endian machine */
 #define VERSION    1
 #define PAGE_BYTES 4096
-#define STEP_NS    (UINT64_C(1) << 24) /* the newest time is noted every 17 ms */
 
 struct header {
 	/* Fixed when the table is made; `checksum` is over these and the limits. */
@@ -78,14 +77,14 @@ static uint64_t total_bytes(const struct throttle_limit *limits, size_t count, u
 	return bytes;
 }
 
-static void lay_section(
-	struct generation *g, struct section *s, uint64_t *at, struct tally *tally, uint64_t buckets)
+static void lay_section(struct generation *g, struct section *s, uint64_t *at, struct tally *tally,
+	uint64_t buckets)
 {
 	s->shape.epoch_ns = g->epoch_ns;
 	s->shape.lane = g->lane;
 	s->ops = form_ops_of(s->shape.form);
 	s->tally = tally;
-	s->latest = &g->header->latest;
+	s->shape.latest = &g->header->latest;
 	section_lay(s, (unsigned char *)g->store.memory + *at, buckets);
 	*at += page_up(section_bytes(&s->shape, buckets));
 }
@@ -96,8 +95,7 @@ static int lay(struct generation *g)
 	struct header *h = g->header;
 	uint64_t at = header_bytes(h->count) + tally_bytes(h->count);
 	uint64_t buckets = section_buckets_for(h->callers);
-	struct tally *tally =
-		(void *)((unsigned char *)g->store.memory + header_bytes(h->count));
+	struct tally *tally = (void *)((unsigned char *)g->store.memory + header_bytes(h->count));
 
 	g->epoch_ns = h->epoch_ns;
 	g->callers = h->callers;
@@ -221,7 +219,8 @@ static void check_entries(struct section *s)
 			ring_repair(&s->shape, section_entry(s, b, way));
 }
 
-struct generation *generation_open(const char *folder, const char *name, char *why, size_t why_bytes)
+struct generation *generation_open(
+	const char *folder, const char *name, char *why, size_t why_bytes)
 {
 	struct generation *g = calloc(1, sizeof(*g));
 	const char *wrong = NULL;
@@ -292,8 +291,7 @@ void generation_set_moving(struct generation *g, bool is_moving)
 bool generation_has_limits(
 	const struct generation *g, const struct throttle_limit *limits, size_t count)
 {
-	return g->count == count &&
-	       memcmp(g->header->limits, limits, count * sizeof(*limits)) == 0;
+	return g->count == count && memcmp(g->header->limits, limits, count * sizeof(*limits)) == 0;
 }
 
 struct limit_state *generation_find(const struct generation *g, const char *name)
@@ -331,10 +329,10 @@ void generation_move_all(struct generation *g)
 uint64_t generation_time(struct generation *g, uint64_t now_ns, uint64_t offset)
 {
 	uint64_t now = now_ns + offset > g->epoch_ns ? now_ns + offset - g->epoch_ns : 0;
-	/* relaxed: a bound, not a message */
+	/* relaxed: what is swapped into a head by this thread later releases it */
 	uint64_t latest = atomic_load_explicit(&g->header->latest, memory_order_relaxed);
 
-	while (now > latest + STEP_NS)
+	while (now > latest + TIME_STEP_NS)
 		if (atomic_compare_exchange_weak_explicit(&g->header->latest, &latest, now,
 			    memory_order_relaxed, memory_order_relaxed))
 			break;

@@ -4,8 +4,8 @@
  *   quota <= slots            ring, one slot an admission
  *   quota >  slots            window, one slot a quantum of time
  *
- * Ticks and quanta are rounded so that every error is on the safe side: a window may be judged up to
- * two ticks too long, never too short.
+ * Ticks and quanta are rounded so that every error is on the safe side: a window may be judged up
+ * to two ticks too long, never too short.
  */
 #include "throttle/limit.h"
 #include "throttle/concurrency.h"
@@ -18,9 +18,10 @@
 #define MILLISECOND_NS UINT64_C(1000000)
 #define DAY_NS         UINT64_C(86400000000000)
 #define WINDOW_MAX_NS  (400 * DAY_NS)
-#define QUOTA_MAX      (UINT64_C(1) << 31) /* units; more bytes than that are counted in larger units */
-#define SHORT_RING_SHIFT 11 /* ticks of 2 us: 44 bits of them are 417 days */
-#define GRAINS         (UINT64_C(1) << 22) /* of a quota, in a slot's count */
+#define QUOTA_MAX      (UINT64_C(1) << 31) /* units; more bytes than that are counted in larger units \
+					    */
+#define SHORT_RING_SHIFT 11                /* ticks of 2 us: 44 bits of them are 417 days */
+#define GRAINS           (UINT64_C(1) << 22) /* of a quota, in a slot's count */
 
 const struct form_ops *form_ops_of(enum form form)
 {

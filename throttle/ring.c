@@ -10,18 +10,19 @@
  * A charge of n is admitted when, of what is in the window now, no more than L - n are left: one
  * look at the oldest slot as a rule, a binary search when that has expired. Its compare-and-swap of
  * the head moves the position on, notes the new count and the time, and is the admission. The slots
- * of that charge are written afterwards from the time in the head (`finish_claim`), by its thread or
- * by the next one that comes: nobody charges before that is done, so at most one charge's slots are
- * ever unwritten, and a thread that sleeps between the two steps stops nobody.
+ * of that charge are written afterwards from the time in the head (`finish_claim`), by its thread
+ * or by the next one that comes: nobody charges before that is done, so at most one charge's slots
+ * are ever unwritten, and a thread that sleeps between the two steps stops nobody.
  *
  * Why a late writer does no harm: a slot's value only ever grows (admissions are recorded in the
  * order of their times), and each write is a swap from the value that was there while the head
  * still was the one it belongs to. A slot that has moved on never has that value again.
  *
  * A refund takes out one slot: the head names the hole, and each step of closing the gap (copy the
- * next slot over the hole, move the hole one on) is a head of its own, so that any thread can do any
- * step, and doing it twice is doing it once. When the hole reaches the end it is dropped, and the
- * next claim's tick is one larger than the last (CLEAN): so no head comes back with other slots.
+ * next slot over the hole, move the hole one on) is a head of its own, so that any thread can do
+ * any step, and doing it twice is doing it once. When the hole reaches the end it is dropped, and
+ * the next claim's tick is one larger than the last (CLEAN): so no head comes back with other
+ * slots.
  *
  * Ticks are 2^shift ns. Long rings have few bits for the time in their head; theirs has a stamp
  * beside it that says when it was last used, so that an old tick is never taken for a new one.
@@ -32,8 +33,8 @@
 
 enum { TYPE_OPEN, TYPE_CLEAN, TYPE_HOLE };
 
-/* OPEN: the last change was a charge of `claimed`, perhaps unwritten. CLEAN: nothing is unwritten. HOLE:
- * the slot at `hole` is being taken out. */
+/* OPEN: the last change was a charge of `claimed`, perhaps unwritten. CLEAN: nothing is unwritten.
+ * HOLE: the slot at `hole` is being taken out. */
 struct view {
 	unsigned type;
 	union {
@@ -102,7 +103,8 @@ static inline uint64_t ticks_since(const struct shape *s, uint64_t tick, uint64_
 }
 
 /* Swaps one slot from what it was under `head` to `value`; false when the head has moved on. */
-static bool write_slot(const struct shape *s, struct entry *e, uint32_t i, uint32_t value, uint64_t head)
+static bool write_slot(
+	const struct shape *s, struct entry *e, uint32_t i, uint32_t value, uint64_t head)
 {
 	_Atomic(uint32_t) *slot = slot_at(s, e, i);
 
@@ -154,8 +156,7 @@ static void move_hole(const struct shape *s, struct entry *e, uint64_t head)
 		v.fill--;
 	} else {
 		/* acquire: pairs with write_slot */
-		uint32_t value =
-			atomic_load_explicit(slot_at(s, e, next), memory_order_acquire);
+		uint32_t value = atomic_load_explicit(slot_at(s, e, next), memory_order_acquire);
 
 		if (!write_slot(s, e, v.hole, value, head))
 			return;
@@ -232,7 +233,8 @@ static uint32_t count_expired(
 }
 
 /* ns from `now` until the tick `absolute + wait` begins. */
-static inline uint64_t wait_ns(const struct shape *s, uint64_t absolute, uint64_t wait, uint64_t now)
+static inline uint64_t wait_ns(
+	const struct shape *s, uint64_t absolute, uint64_t wait, uint64_t now)
 {
 	uint64_t then = (absolute + wait) << s->shift;
 
@@ -281,8 +283,8 @@ static void plan_claim(const struct shape *s, const struct view *v, uint32_t liv
 }
 
 /* Judges by the head that it has; false when that has moved on meanwhile. */
-static bool judge(const struct shape *s, struct entry *e, uint64_t head, uint64_t cost, uint64_t now,
-	enum how how, struct plan *plan)
+static bool judge(const struct shape *s, struct entry *e, uint64_t head, uint64_t cost,
+	uint64_t now, enum how how, struct plan *plan)
 {
 	struct view v = unpack(s, head);
 	uint64_t absolute = now >> s->shift, since = ticks_since(s, absolute, v.tick);
@@ -294,12 +296,13 @@ static bool judge(const struct shape *s, struct entry *e, uint64_t head, uint64_
 	if (since < s->window_ticks && v.fill > 0)
 		live = v.fill - count_expired(s, e, &v, absolute);
 	plan->head = head;
+	plan->now = now;
 	plan->fits = wanted <= s->quota && live <= s->quota - wanted;
 	plan->at = absolute << s->shift;
 	tell(s, e, &v, live, wanted, absolute, now, plan);
 	if (cost > 0 && (plan->fits || how == HOW_FORCE)) {
-		plan_claim(s, &v, live, cost, absolute + (v.type == TYPE_CLEAN && since == 0),
-			plan);
+		plan_claim(
+			s, &v, live, cost, absolute + (v.type == TYPE_CLEAN && since == 0), plan);
 		return true;
 	}
 	plan->next = head;
@@ -317,6 +320,7 @@ static enum found ring_plan(const struct shape *s, struct entry *e, uint64_t cos
 		plan->head = head;
 		if ((head & HEAD_SPECIAL) || head == 0)
 			return ENTRY_GONE;
+		now = time_after_head(s, now);
 		if (s->first_slot > 0) {
 			if (wipe_if_idle(s, e, head, now))
 				continue;
@@ -340,8 +344,8 @@ static void ring_finish(const struct shape *s, struct entry *e, const struct pla
 }
 
 /* Where the newest slot of this tick is; slots of one tick are as good as each other. */
-static bool find_tick(
-	const struct shape *s, struct entry *e, const struct view *v, uint64_t tick, uint32_t *where)
+static bool find_tick(const struct shape *s, struct entry *e, const struct view *v, uint64_t tick,
+	uint32_t *where)
 {
 	for (uint32_t n = 1; n <= v->fill; n++) {
 		uint32_t i = before(s, v->position, n);
@@ -366,6 +370,7 @@ static bool refund_one(const struct shape *s, struct entry *e, uint64_t tick, ui
 
 		if ((head & HEAD_SPECIAL) || head == 0)
 			return false;
+		now = time_after_head(s, now);
 		if (v.type == TYPE_HOLE) {
 			move_hole(s, e, head);
 			continue;
@@ -382,8 +387,8 @@ static bool refund_one(const struct shape *s, struct entry *e, uint64_t tick, ui
 		v.hole = hole;
 		next = pack(s, &v);
 		/* acq_rel: as every change of a head */
-		if (!atomic_compare_exchange_strong_explicit(&e->head, &head, next,
-			    memory_order_acq_rel, memory_order_relaxed))
+		if (!atomic_compare_exchange_strong_explicit(
+			    &e->head, &head, next, memory_order_acq_rel, memory_order_relaxed))
 			continue;
 		/* The gap is closed by whoever sees it; here at once. */
 		while (!(next & HEAD_SPECIAL) && unpack(s, next).type == TYPE_HOLE) {
@@ -410,6 +415,7 @@ static bool ring_is_empty(const struct shape *s, uint64_t head, uint64_t now)
 {
 	struct view v = unpack(s, head);
 
+	now = time_after_head(s, now);
 	/* A fresh one is not, so that its head can't come back within the tick. */
 	return v.type != TYPE_HOLE && ticks_since(s, now >> s->shift, v.tick) >= s->keep_ticks;
 }
@@ -500,9 +506,11 @@ uint64_t ring_full_since(const struct shape *s, struct entry *e, uint64_t now)
 {
 	/* acquire: as in ring_plan */
 	uint64_t head = atomic_load_explicit(&e->head, memory_order_acquire);
-	uint64_t absolute = now >> s->shift;
+	uint64_t absolute;
 	struct view v = unpack(s, head);
 
+	now = time_after_head(s, now);
+	absolute = now >> s->shift;
 	if ((head & HEAD_SPECIAL) || head == 0 || v.fill < s->quota)
 		return 0;
 	if (s->first_slot > 0 && wipe_if_idle(s, e, head, now))
@@ -523,8 +531,8 @@ void ring_repair(const struct shape *s, struct entry *e)
 	v.fill = v.claimed = s->slots;
 	v.position = 0;
 	v.type = TYPE_OPEN;
-	atomic_compare_exchange_strong_explicit(&e->head, &head, pack(s, &v) | (head & HEAD_SPECIAL),
-		memory_order_relaxed, memory_order_relaxed);
+	atomic_compare_exchange_strong_explicit(&e->head, &head,
+		pack(s, &v) | (head & HEAD_SPECIAL), memory_order_relaxed, memory_order_relaxed);
 }
 
 const struct form_ops ring_ops = {

@@ -58,8 +58,8 @@ static inline uint64_t bucket_of(const struct section *s, uint64_t id)
 struct throttle_key section_key_of(const struct section *s, uint64_t bucket, uint64_t tag)
 {
 	uint64_t fingerprint = tag & FINGERPRINT_MASK;
-	uint64_t least = (uint64_t)((((unsigned __int128)bucket << KEY_BITS) + s->buckets - 1) /
-				    s->buckets);
+	uint64_t least =
+		(uint64_t)((((unsigned __int128)bucket << KEY_BITS) + s->buckets - 1) / s->buckets);
 	uint64_t id = (least & ~FINGERPRINT_MASK) | fingerprint;
 
 	if (id < least)
@@ -132,8 +132,8 @@ static uint64_t overflow_used(const struct section *s, uint64_t bucket, uint64_t
 	return plan.used;
 }
 
-/* Writes what the old section remembers of the caller into its new entry, and gives its head; 0 when
- * it remembers nothing. Whoever does it does the same: the old one is frozen. */
+/* Writes what the old section remembers of the caller into its new entry, and gives its head; 0
+ * when it remembers nothing. Whoever does it does the same: the old one is frozen. */
 static uint64_t write_image(struct section *s, struct entry *e, uint64_t tombstone,
 	struct throttle_key key, uint64_t *used)
 {
@@ -161,6 +161,14 @@ static uint64_t write_image(struct section *s, struct entry *e, uint64_t tombsto
 	return image.head;
 }
 
+static uint64_t birth_time(const struct section *s, uint64_t now, uint64_t used)
+{
+	/* relaxed: ordered after the loads of the heads */
+	uint64_t latest = atomic_load_explicit(s->shape.latest, memory_order_relaxed);
+
+	return (now > latest ? now : latest) + (used > 0 ? TIME_STEP_NS : 0);
+}
+
 /* Does what an insertion has left to do: its tag, and its entry's birth. */
 static void complete(struct section *s, struct bucket *bucket, uint64_t word, uint64_t now)
 {
@@ -184,6 +192,8 @@ static void complete(struct section *s, struct bucket *bucket, uint64_t word, ui
 	if (s->ops->clear != NULL)
 		s->ops->clear(&s->shape, e, head);
 	used = overflow_used(s, number, now);
+	/* Never before what it stands for was recorded. */
+	now = birth_time(s, now, used);
 	if (atomic_load_explicit(&s->old, memory_order_acquire) != NULL)
 		born = write_image(s, e, head, section_key_of(s, number, word), &used);
 	if (born == 0)
@@ -194,8 +204,8 @@ static void complete(struct section *s, struct bucket *bucket, uint64_t word, ui
 }
 
 /* An entry to give away: the caller's own one left half inserted, a free one, an empty one. */
-static unsigned choose_way(struct section *s, uint64_t number, uint64_t fingerprint, uint64_t now,
-	uint64_t *head)
+static unsigned choose_way(
+	struct section *s, uint64_t number, uint64_t fingerprint, uint64_t now, uint64_t *head)
 {
 	struct bucket *bucket = &s->index[number];
 	unsigned own = find_tag(bucket, fingerprint);
@@ -219,8 +229,8 @@ static unsigned choose_way(struct section *s, uint64_t number, uint64_t fingerpr
 enum inserted { INSERTED, INSERTED_NOT, INSERTED_FULL, INSERTED_FROZEN };
 
 /* One attempt. NOT: something has changed, look again. `word` is set to what the bucket's was. */
-static enum inserted insert(struct section *s, uint64_t number, uint64_t fingerprint, uint64_t now,
-	uint64_t *word)
+static enum inserted insert(
+	struct section *s, uint64_t number, uint64_t fingerprint, uint64_t now, uint64_t *word)
 {
 	struct bucket *bucket = &s->index[number];
 	uint64_t next, head, tombstone;
@@ -244,8 +254,8 @@ static enum inserted insert(struct section *s, uint64_t number, uint64_t fingerp
 	next = make_word(fingerprint, way, word_sequence(*word) + 1);
 	tombstone = make_tombstone(next);
 	/* acq_rel: from here on nobody charges the entry's last caller */
-	if (head != tombstone && !atomic_compare_exchange_strong_explicit(&e->head, &head, tombstone,
-					 memory_order_acq_rel, memory_order_relaxed))
+	if (head != tombstone && !atomic_compare_exchange_strong_explicit(&e->head, &head,
+					 tombstone, memory_order_acq_rel, memory_order_relaxed))
 		return INSERTED_NOT;
 	/* seq_cst: decides. Pairs with the look at the word after a charge of the overflow entry:
 	 * either that sees this insertion, or this caller's birth sees that charge. */
@@ -261,7 +271,8 @@ static enum inserted insert(struct section *s, uint64_t number, uint64_t fingerp
 	return INSERTED;
 }
 
-static enum located place_overflow(struct section *s, uint64_t number, uint64_t now, struct place *place)
+static enum located place_overflow(
+	struct section *s, uint64_t number, uint64_t now, struct place *place)
 {
 	uint64_t head = 0, fresh;
 
@@ -269,7 +280,7 @@ static enum located place_overflow(struct section *s, uint64_t number, uint64_t 
 	place->entry = section_entry(s, number, BUCKET_WAYS);
 	if (atomic_load_explicit(&place->entry->head, memory_order_acquire) != 0)
 		return LOCATED;
-	fresh = s->ops->fresh(&s->shape, 0, now, 0);
+	fresh = s->ops->fresh(&s->shape, 0, birth_time(s, now, 0), 0);
 	/* acq_rel: as every change of a head */
 	atomic_compare_exchange_strong_explicit(
 		&place->entry->head, &head, fresh, memory_order_acq_rel, memory_order_relaxed);
@@ -285,8 +296,8 @@ static void aim(struct section *s, struct throttle_key key, struct place *place,
 	place->fingerprint = fingerprint_of(id);
 }
 
-enum located section_locate(struct section *s, struct throttle_key key, uint64_t now, bool make,
-	struct place *place)
+enum located section_locate(
+	struct section *s, struct throttle_key key, uint64_t now, bool make, struct place *place)
 {
 	uint64_t number;
 
@@ -307,7 +318,8 @@ enum located section_locate(struct section *s, struct throttle_key key, uint64_t
 		}
 		if (!make) {
 			/* acquire: as in insert() */
-			place->word = atomic_load_explicit(&place->bucket->word, memory_order_acquire);
+			place->word =
+				atomic_load_explicit(&place->bucket->word, memory_order_acquire);
 			if ((place->word & FINGERPRINT_MASK) != place->fingerprint)
 				return place->word & WORD_FROZEN ? LOCATED_MOVED : LOCATED_NONE;
 			if (place->word & WORD_FROZEN)
@@ -351,8 +363,8 @@ void section_prefetch(const struct section *s, struct throttle_key key)
 void section_freeze_bucket(struct section *s, uint64_t number)
 {
 	/* acq_rel: what was inserted before is seen by who moves it */
-	uint64_t word = atomic_fetch_or_explicit(
-		&s->index[number].word, WORD_FROZEN, memory_order_acq_rel);
+	uint64_t word =
+		atomic_fetch_or_explicit(&s->index[number].word, WORD_FROZEN, memory_order_acq_rel);
 	unsigned way = word_way(word);
 	uint64_t tag, own = word & ~WORD_FROZEN;
 

@@ -6,9 +6,9 @@
  *                 last insertion       entry 0, entry 1, ... entry 14, entry 15: overflow
  *
  * A caller is found by the tag that carries 52 bits of its key; with its bucket's number they are
- * the 60 bits that tell callers apart. What is inserted is decided by one swap of the bucket's word,
- * which names the caller and its place; the tag and the entry follow, by whoever comes first. Since
- * two threads can't both have swapped the same word, a caller is never in two places.
+ * the 60 bits that tell callers apart. What is inserted is decided by one swap of the bucket's
+ * word, which names the caller and its place; the tag and the entry follow, by whoever comes first.
+ * Since two threads can't both have swapped the same word, a caller is never in two places.
  *
  *   insertion:   tombstone in an empty entry --> word --> tag --> the entry is born
  *                (nobody can charge it now)      ^ decides
@@ -44,7 +44,6 @@ struct section {
 	unsigned char *entries;
 	struct tally *tally;
 	_Atomic(struct section *) old; /* what is still to be moved from, or NULL */
-	_Atomic(uint64_t) *latest;     /* the newest time seen, of the header */
 };
 
 /* Where a caller's throttle is. */
@@ -71,8 +70,8 @@ uint64_t section_bytes(const struct shape *shape, uint64_t buckets);
 void section_lay(struct section *section, void *memory, uint64_t buckets);
 
 /* Finds the caller's throttle, or with `make` makes it (or gives the overflow's). */
-enum located section_locate(struct section *section, struct throttle_key key, uint64_t now, bool make,
-	struct place *place);
+enum located section_locate(struct section *section, struct throttle_key key, uint64_t now,
+	bool make, struct place *place);
 
 /* The bucket's one, whoever it is for. */
 enum located section_overflow(

@@ -16,9 +16,9 @@
 /* The newest time that a charge of either section can have; a second more or less is no matter. */
 static uint64_t time_of_move(const struct section *section, const struct section *old)
 {
-	/* relaxed: a bound, not a message */
-	uint64_t a = atomic_load_explicit(section->latest, memory_order_relaxed);
-	uint64_t b = atomic_load_explicit(old->latest, memory_order_relaxed);
+	/* relaxed: ordered after the load of the frozen head; see time_after_head */
+	uint64_t a = atomic_load_explicit(section->shape.latest, memory_order_relaxed);
+	uint64_t b = atomic_load_explicit(old->shape.latest, memory_order_relaxed);
 
 	return a > b ? a : b;
 }
@@ -33,8 +33,8 @@ static struct entry *find_old(struct section *old, struct throttle_key key)
 	place.fingerprint = (id & FINGERPRINT_MASK) != 0 ? id & FINGERPRINT_MASK : 1;
 	for (unsigned way = 0; way < BUCKET_WAYS; way++) {
 		/* acquire: pairs with the tag's swap */
-		uint64_t tag = atomic_load_explicit(
-			&old->index[number].tag[way], memory_order_acquire);
+		uint64_t tag =
+			atomic_load_explicit(&old->index[number].tag[way], memory_order_acquire);
 
 		if ((tag & FINGERPRINT_MASK) == place.fingerprint)
 			return section_entry(old, number, way);
@@ -87,8 +87,8 @@ static uint64_t sum_events(const struct event *events, unsigned count)
 }
 
 /* Two sorted runs into one: a caller's own, and what it may have been charged as overflow. */
-static unsigned remember(const struct section *section, const struct section *old, const struct entry *e,
-	struct event *events, unsigned room)
+static unsigned remember(const struct section *section, const struct section *old,
+	const struct entry *e, struct event *events, unsigned room)
 {
 	uint64_t head = atomic_load_explicit(&e->head, memory_order_acquire);
 	bool was_held = old->ops == &concurrency_ops, is_held = section->ops == &concurrency_ops;
@@ -106,7 +106,8 @@ static unsigned remember(const struct section *section, const struct section *ol
 	return count;
 }
 
-static void merge(struct event *to, struct event *a, unsigned na, const struct event *b, unsigned nb)
+static void merge(
+	struct event *to, struct event *a, unsigned na, const struct event *b, unsigned nb)
 {
 	/* From the back, so that `to` may be `a`. */
 	while (nb > 0) {
@@ -135,9 +136,8 @@ bool section_recall(
 	if (e != NULL)
 		count = remember(section, old, e, events, EVENTS_MAX);
 	e = section_entry(old, old_bucket_of(old, key), BUCKET_WAYS);
-	others = section->ops == &concurrency_ops
-			 ? 0 /* would never be given back */
-			 : remember(section, old, e, shared, EVENTS_MAX);
+	others = section->ops == &concurrency_ops ? 0 /* would never be given back */
+						  : remember(section, old, e, shared, EVENTS_MAX);
 	merge(events, events, count, shared, others);
 	count += others;
 	*units = sum_events(events, count);
@@ -156,8 +156,8 @@ static void charge_overflow(
 
 	while (units > 0) {
 		section_overflow(section, key, now, &place);
-		if (section->ops->plan(&section->shape, place.entry, units, now,
-			    HOW_FORCE, &plan) != ENTRY_READY)
+		if (section->ops->plan(&section->shape, place.entry, units, now, HOW_FORCE,
+			    &plan) != ENTRY_READY)
 			return;
 		/* acq_rel: as every change of a head */
 		if (!atomic_compare_exchange_strong_explicit(&place.entry->head, &plan.head,
@@ -188,8 +188,8 @@ static void move_entry(struct section *section, struct section *old, uint64_t nu
 }
 
 /* The buckets of the new section that the old one's callers may be in now. */
-static void move_overflow(struct section *section, struct section *old, uint64_t number,
-	struct event *events)
+static void move_overflow(
+	struct section *section, struct section *old, uint64_t number, struct event *events)
 {
 	struct entry *e = section_entry(old, number, BUCKET_WAYS);
 	unsigned count;

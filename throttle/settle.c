@@ -1,8 +1,8 @@
 /*
  * What comes after a verdict: refunds, true costs, debts, the end of what was in flight.
  *
- * A receipt names its caller by key, not by place: the throttle is looked up again, in the generation
- * of now. Where it has been evicted there is nothing left that a refund could give back.
+ * A receipt names its caller by key, not by place: the throttle is looked up again, in the
+ * generation of now. Where it has been evicted there is nothing left that a refund could give back.
  */
 #include "throttle/charge.h"
 
@@ -99,8 +99,7 @@ void throttle_settle(struct throttle_table *t, struct throttle_receipt *receipt,
 		throttle_charge(t, receipt, i, cost - held->cost, now_ns);
 }
 
-void throttle_release(
-	struct throttle_table *t, struct throttle_receipt *receipt, uint64_t now_ns)
+void throttle_release(struct throttle_table *t, struct throttle_receipt *receipt, uint64_t now_ns)
 {
 	for (uint32_t i = 0; i < receipt->count; i++) {
 		const struct limit_state *l = table_limit(table_current(t), receipt->held[i].limit);
@@ -141,7 +140,8 @@ static bool forget(struct section *s, struct throttle_key caller, uint64_t now)
 	do {
 		if (section_locate(s, caller, now, is_moving, &place) != LOCATED ||
 			place.way == BUCKET_WAYS ||
-			s->ops->plan(&s->shape, place.entry, 0, now, HOW_LOOK, &plan) != ENTRY_READY)
+			s->ops->plan(&s->shape, place.entry, 0, now, HOW_LOOK, &plan) !=
+				ENTRY_READY)
 			return false;
 		next = s->ops->fresh(&s->shape, 0, plan.at > now ? plan.at : now, 0);
 		/* acq_rel: as every change of a head */

@@ -68,7 +68,8 @@ static struct throttle_limit *tidy_all(
 		tidy(&copy[i], &limits[i]);
 		for (size_t j = 0; j < i; j++)
 			if (strcmp(copy[i].name, copy[j].name) == 0) {
-				snprintf(why, sizeof(why), "limit \"%s\" is there twice", copy[i].name);
+				snprintf(why, sizeof(why), "limit \"%s\" is there twice",
+					copy[i].name);
 				goto wrong;
 			}
 	}
@@ -135,8 +136,8 @@ static int settle(struct throttle_table *t, struct generation *g)
 	return t->folder == NULL ? 0 : store_rename(t->folder, GENERATION_NEXT, GENERATION_FILE);
 }
 
-int throttle_table_apply(struct throttle_table *t, const struct throttle_limit *limits, size_t count,
-	uint64_t callers, uint64_t now_ns, struct throttle_report *report)
+int throttle_table_apply(struct throttle_table *t, const struct throttle_limit *limits,
+	size_t count, uint64_t callers, uint64_t now_ns, struct throttle_report *report)
 {
 	struct generation *last = table_current(t), *next = NULL;
 	struct throttle_limit *wanted = tidy_all(limits, count, report);
@@ -159,7 +160,8 @@ int throttle_table_apply(struct throttle_table *t, const struct throttle_limit *
 		error = number_limits(t, next);
 	free(wanted);
 	if (error != 0) {
-		tell(report, THROTTLE_FOUND_UNUSABLE, "limits could not be changed", strerror(error));
+		tell(report, THROTTLE_FOUND_UNUSABLE, "limits could not be changed",
+			strerror(error));
 		generation_free(next);
 		if (t->folder != NULL)
 			store_remove(t->folder, GENERATION_NEXT);
@@ -275,7 +277,8 @@ static int begin(struct throttle_table *t, const struct throttle_table_options *
 		return error;
 	generation_free(*g);
 	*g = NULL;
-	tell(report, THROTTLE_FOUND_UNUSABLE, "counters can't be kept in the folder", strerror(error));
+	tell(report, THROTTLE_FOUND_UNUSABLE, "counters can't be kept in the folder",
+		strerror(error));
 	if (!options->memory_if_unwritable)
 		return error;
 	free(t->folder);
@@ -314,7 +317,8 @@ struct throttle_table *throttle_table_open(const struct throttle_table_options *
 	throttle_rebase(t, options->now_ns);
 	if (throttle_table_apply(t, wanted, count, options->callers, options->now_ns, NULL) != 0) {
 		error = errno;
-		tell(report, THROTTLE_FOUND_UNUSABLE, "limits could not be changed", strerror(error));
+		tell(report, THROTTLE_FOUND_UNUSABLE, "limits could not be changed",
+			strerror(error));
 		throttle_table_close(t);
 		t = NULL;
 	} else {
@@ -386,5 +390,6 @@ size_t throttle_limit_bytes(const struct throttle_limit *limit)
 	struct shape shape;
 
 	limit_shape(limit, &shape);
-	return (size_t)((section_bytes(&shape, section_buckets_for(callers)) + callers / 2) / callers);
+	return (size_t)((section_bytes(&shape, section_buckets_for(callers)) + callers / 2) /
+			callers);
 }

@@ -26,7 +26,8 @@ struct attempt {
 	struct generation *generation;
 	const struct throttle_charge *charges;
 	size_t count;
-	uint64_t now, lag; /* the table's time, and how far `now_ns` is behind it */
+	uint64_t now;   /* the table's time */
+	uint64_t asked; /* what the caller's `now_ns` is in it: not after `now` */
 	struct throttle_verdict *verdict;
 	struct judged judged[THROTTLE_MAX_CHARGES];
 };
@@ -42,6 +43,7 @@ static inline void tell_outcome(const struct attempt *a, size_t i, struct thrott
 	const struct judged *j = &a->judged[i];
 	const struct shape *shape = &j->section->shape;
 	uint64_t used = j->plan.used + (j->plan.fits ? j->units : 0);
+	uint64_t lag = j->plan.now - a->asked;
 
 	o->quota = j->limit->limit.kind == THROTTLE_GCRA ? j->limit->limit.burst
 							 : j->limit->limit.quota;
@@ -49,9 +51,9 @@ static inline void tell_outcome(const struct attempt *a, size_t i, struct thrott
 		o->quota = 1;
 	used *= shape->scale;
 	o->remaining = used < o->quota ? o->quota - used : 0;
-	o->more_ns = j->plan.more > 0 ? j->plan.more + a->lag : 0;
-	o->reset_ns = j->plan.reset > 0 ? j->plan.reset + a->lag : 0;
-	o->retry_after_ns = j->plan.fits ? 0 : add_wait(j->plan.retry, a->lag);
+	o->more_ns = j->plan.more > 0 ? j->plan.more + lag : 0;
+	o->reset_ns = j->plan.reset > 0 ? j->plan.reset + lag : 0;
+	o->retry_after_ns = j->plan.fits ? 0 : add_wait(j->plan.retry, lag);
 	o->at_ns = j->plan.at + a->generation->epoch_ns;
 	o->violated = !j->plan.fits;
 	o->shadow = j->limit->limit.mode == THROTTLE_SHADOW;
@@ -82,8 +84,7 @@ static enum charged judge_ban(struct attempt *a, size_t i, struct throttle_outco
 	struct limit_state *l = a->judged[i].limit;
 	struct place place;
 	uint64_t since = 0, now = a->now;
-	enum located located =
-		section_locate(&l->bans, a->charges[i].caller, now, false, &place);
+	enum located located = section_locate(&l->bans, a->charges[i].caller, now, false, &place);
 
 	if (located == LOCATED_MOVED)
 		return CHARGED_MOVED;
@@ -93,10 +94,10 @@ static enum charged judge_ban(struct attempt *a, size_t i, struct throttle_outco
 		since = ring_full_since(&l->bans.shape, place.entry, now);
 	if (located == LOCATED && !place_holds(&place))
 		since = 0;
-	if (since == 0 || now - since >= l->limit.ban_for_ns)
+	if (since == 0 || since > now || now - since >= l->limit.ban_for_ns)
 		return CHARGED;
 	o->violated = o->banned = true;
-	o->retry_after_ns = l->limit.ban_for_ns - (now - since) + a->lag;
+	o->retry_after_ns = l->limit.ban_for_ns - (now - since) + (now - a->asked);
 	return CHARGED;
 }
 
@@ -162,8 +163,8 @@ static void give_back(struct attempt *a, const size_t *order, size_t taken)
 
 		if (a->verdict->outcome[order[n]].violated || a->verdict->outcome[order[n]].absent)
 			continue;
-		if (!j->section->ops->refund(&j->section->shape, j->place.entry, j->plan.at, j->units,
-			    a->now)) {
+		if (!j->section->ops->refund(
+			    &j->section->shape, j->place.entry, j->plan.at, j->units, a->now)) {
 			/* It has moved to a newer generation: there, by its key. */
 			struct throttle_receipt receipt = {.count = 1};
 
@@ -174,7 +175,8 @@ static void give_back(struct attempt *a, const size_t *order, size_t taken)
 				.at_ns = j->plan.at + a->generation->epoch_ns,
 			};
 			if (table_current(a->table) != a->generation)
-				throttle_refund(a->table, &receipt, 0, a->now + a->generation->epoch_ns);
+				throttle_refund(
+					a->table, &receipt, 0, a->now + a->generation->epoch_ns);
 		}
 	}
 }
@@ -307,14 +309,13 @@ static int run(struct throttle_table *table, const struct throttle_charge *charg
 	a.verdict = verdict;
 	verdict->count = (uint32_t)count;
 	for (;;) {
-		uint64_t raw;
-
 		a.generation = table_current(table);
 		/* relaxed: set while no other thread is in a call */
 		offset = atomic_load_explicit(&table->offset_ns, memory_order_relaxed);
 		a.now = generation_time(a.generation, now_ns, offset);
-		raw = now_ns + offset - a.generation->epoch_ns;
-		a.lag = (int64_t)(a.now - raw) > 0 ? a.now - raw : 0;
+		a.asked = now_ns + offset - a.generation->epoch_ns;
+		if (a.asked > a.now || now_ns + offset < a.generation->epoch_ns)
+			a.asked = a.now;
 		if (attempt(&a, is_peek) != CHARGED_MOVED)
 			break;
 		if (table_current(table) == a.generation) {

@@ -8,9 +8,9 @@
  *              +------+------+------+------+
  *                ^ lap:count                 ^ what T's own count is, only the sum tells
  *
- * A quantum counts in full until it has left the window wholly: the error is on the safe side and at
- * most a quantum, W / (slots - 1). A charge in quantum T is one swap of the head: used + n, if that
- * is at most L.
+ * A quantum counts in full until it has left the window wholly: the error is on the safe side and
+ * at most a quantum, W / (slots - 1). A charge in quantum T is one swap of the head: used + n, if
+ * that is at most L.
  *
  * The first charge of a later quantum closes T, in two swaps. The first sets CLOSING, so that T's
  * count stands: used less what the live slots hold. Then its slot is written, then the second swap
@@ -180,7 +180,8 @@ static void close_quantum(const struct shape *s, struct entry *e, uint64_t head,
 		v.now++;
 	if (old >> COUNT_BITS != tag) {
 		count = v.used > closed ? (v.used - closed + s->grain - 1) / s->grain : 0;
-		swap_slot(slot, old, tag << COUNT_BITS | (uint32_t)(count < COUNT_MAX ? count : COUNT_MAX));
+		swap_slot(slot, old,
+			tag << COUNT_BITS | (uint32_t)(count < COUNT_MAX ? count : COUNT_MAX));
 	}
 	if (is_wipe_due(s, &v)) {
 		if (v.now >= v.quantum + s->slots) {
@@ -250,6 +251,7 @@ static bool judge(const struct shape *s, struct entry *e, uint64_t head, const s
 		live -= dead < live ? dead : live;
 	}
 	plan->head = plan->next = head;
+	plan->now = now;
 	plan->at = v->now * s->quantum;
 	plan->fits = wanted <= s->quota && live <= s->quota - wanted;
 	tell(s, e, v, live, wanted, now, plan);
@@ -262,12 +264,13 @@ static enum found window_plan(const struct shape *s, struct entry *e, uint64_t c
 	for (;;) {
 		/* acquire: pairs with swap_head, and the swap of a verdict */
 		uint64_t head = atomic_load_explicit(&e->head, memory_order_acquire), used;
-		struct view v = unpack(s, head, now);
-		bool all_dead = v.now >= v.quantum + s->slots && !is_wipe_due(s, &v);
+		struct view v;
 
 		plan->head = head;
 		if ((head & HEAD_SPECIAL) || head == 0)
 			return ENTRY_GONE;
+		now = time_after_head(s, now);
+		v = unpack(s, head, now);
 		if (head & CLOSING) {
 			close_quantum(s, e, head, now);
 			continue;
@@ -276,7 +279,7 @@ static enum found window_plan(const struct shape *s, struct entry *e, uint64_t c
 			continue;
 		if (cost == 0 || how == HOW_LOOK || (how == HOW_TAKE && !plan->fits))
 			return ENTRY_READY;
-		if (v.now > v.quantum && !all_dead) {
+		if (v.now > v.quantum && (v.now < v.quantum + s->slots || is_wipe_due(s, &v))) {
 			if (swap_head(e, head, head | CLOSING))
 				close_quantum(s, e, head | CLOSING, now);
 			continue;
@@ -289,8 +292,8 @@ static enum found window_plan(const struct shape *s, struct entry *e, uint64_t c
 
 /* A refund from a closed quantum: its slot first. Then the head's sum, unless a close came between,
  * which has added up the slots anew; that it may have done so before is on the safe side. */
-static bool refund_closed(const struct shape *s, struct entry *e, uint64_t head, const struct view *v,
-	uint64_t quantum, uint64_t cost)
+static bool refund_closed(const struct shape *s, struct entry *e, uint64_t head,
+	const struct view *v, uint64_t quantum, uint64_t cost)
 {
 	_Atomic(uint32_t) *slot = slot_of(s, e, quantum);
 	uint32_t grains = (uint32_t)(cost / s->grain);
@@ -309,7 +312,7 @@ static bool refund_closed(const struct shape *s, struct entry *e, uint64_t head,
 		head = atomic_load_explicit(&e->head, memory_order_acquire);
 		if ((head & (HEAD_SPECIAL | CLOSING)) || head == 0)
 			return true;
-		n = unpack(s, head, v->now * s->quantum);
+		n = unpack(s, head, time_after_head(s, v->now * s->quantum));
 		if (n.quantum != v->quantum || n.used < left ||
 			swap_head(e, head, pack(s, n.quantum, n.used - left)))
 			return true;
@@ -324,10 +327,12 @@ static bool window_refund(
 	for (;;) {
 		/* acquire: as in window_plan */
 		uint64_t head = atomic_load_explicit(&e->head, memory_order_acquire);
-		struct view v = unpack(s, head, now);
+		struct view v;
 
 		if ((head & HEAD_SPECIAL) || head == 0)
 			return false;
+		now = time_after_head(s, now);
+		v = unpack(s, head, now);
 		if (head & CLOSING) {
 			close_quantum(s, e, head, now);
 			continue;
@@ -345,7 +350,7 @@ static bool window_refund(
 
 static bool window_is_empty(const struct shape *s, uint64_t head, uint64_t now)
 {
-	struct view v = unpack(s, head, now);
+	struct view v = unpack(s, head, time_after_head(s, now));
 
 	return !(head & CLOSING) && v.now >= v.quantum + s->slots + s->lag_buckets;
 }

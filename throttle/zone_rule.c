@@ -14,8 +14,8 @@
 #include <ctype.h>
 #include <stddef.h>
 
-/* Years that begin in March make the leap day the last of its year: the day of the year follows from
- * the month without a table. */
+/* Years that begin in March make the leap day the last of its year: the day of the year follows
+ * from the month without a table. */
 int64_t days_of_date(int64_t year, int month, int day)
 {
 	int64_t y = month > 2 ? year : year - 1, era = floor_divide(y, 400), of_era = y - era * 400;
@@ -92,8 +92,8 @@ static bool parse_change(const char **p, struct zone_change *change)
 		change->form = CHANGE_WEEKDAY;
 		(*p)++;
 		if (!parse_number(p, 12, &change->month) || change->month < 1 || *(*p)++ != '.' ||
-			!parse_number(p, 5, &change->week) || change->week < 1 ||
-			*(*p)++ != '.' || !parse_number(p, 6, &change->day))
+			!parse_number(p, 5, &change->week) || change->week < 1 || *(*p)++ != '.' ||
+			!parse_number(p, 6, &change->day))
 			return false;
 	} else {
 		change->form = **p == 'J' ? CHANGE_JULIAN : CHANGE_DAY;

@@ -1,0 +1,308 @@
+/* What each kind of limit and each setting does, one by one. */
+#include "fixture.h"
+
+#define MINUTE (60 * SECOND)
+#define HOUR   (60 * MINUTE)
+#define DAY    (24 * HOUR)
+
+static bool admits(struct throttle_table *t, uint64_t now)
+{
+	return take_one(t, 1, 1, now, NULL);
+}
+
+static void test_ring_tells(void **state)
+{
+	struct throttle_limit limit = ring("r", 2, 10 * SECOND);
+	struct throttle_table *t = open_table(NULL, 1, &limit, 1);
+	struct throttle_outcome o;
+
+	(void)state;
+	assert_true(take_one(t, 1, 1, START, &o));
+	assert_int_equal(o.remaining, 1);
+	assert_true(take_one(t, 1, 1, START + 4 * SECOND, &o));
+	assert_int_equal(o.remaining, 0);
+	assert_false(take_one(t, 1, 1, START + 5 * SECOND, &o));
+	assert_true(o.retry_after_ns >= 5 * SECOND && o.retry_after_ns < 5 * SECOND + 8192);
+	assert_true(o.more_ns == o.retry_after_ns);
+	assert_true(o.reset_ns >= 9 * SECOND && o.reset_ns < 9 * SECOND + 8192);
+	assert_true(take_one(t, 2, 2, START + 5 * SECOND, NULL));
+	assert_false(take_one(t, 3, 3, START + 5 * SECOND, &o));
+	assert_true(o.retry_after_ns == THROTTLE_NEVER);
+	throttle_table_close(t);
+}
+
+static void test_gcra_paces(void **state)
+{
+	struct throttle_limit limit = ring("g", 10, SECOND);
+	struct throttle_table *t;
+	struct throttle_outcome o;
+	uint64_t admitted = 0;
+
+	(void)state;
+	limit.kind = THROTTLE_GCRA;
+	limit.burst = 3;
+	t = open_table(NULL, 1, &limit, 1);
+	for (int i = 0; i < 3; i++)
+		assert_true(admits(t, START));
+	assert_false(take_one(t, 1, 1, START, &o));
+	assert_true(o.retry_after_ns > 99 * MS && o.retry_after_ns <= 100 * MS);
+	assert_false(admits(t, START + o.retry_after_ns - 1));
+	assert_true(admits(t, START + o.retry_after_ns));
+	for (uint64_t now = START + SECOND; now < START + 11 * SECOND; now += MS)
+		admitted += admits(t, now);
+	assert_in_range(admitted, 101, 103);
+	throttle_table_close(t);
+}
+
+static void test_concurrency_is_released(void **state)
+{
+	struct throttle_limit limit = {.name = "c", .kind = THROTTLE_CONCURRENCY, .quota = 2};
+	struct throttle_table *t = open_table(NULL, 1, &limit, 1);
+	struct throttle_charge charge = {.caller = key_of(t, 1), .cost = 1};
+	struct throttle_receipt receipts[3];
+	struct throttle_verdict v;
+
+	(void)state;
+	for (int i = 0; i < 3; i++)
+		throttle_take(t, &charge, 1, START, &v, &receipts[i]);
+	assert_false(v.admitted);
+	assert_int_equal(receipts[2].count, 0);
+	throttle_release(t, &receipts[0], START + DAY);
+	throttle_release(t, &receipts[0], START + DAY);
+	throttle_take(t, &charge, 1, START + DAY, &v, &receipts[2]);
+	assert_true(v.admitted);
+	throttle_take(t, &charge, 1, START + DAY, &v, NULL);
+	assert_false(v.admitted);
+	throttle_release(t, &receipts[1], START);
+	throttle_release(t, &receipts[2], START);
+	throttle_peek(t, &charge, 1, START, &v);
+	assert_int_equal(v.outcome[0].remaining, 1);
+	throttle_table_close(t);
+}
+
+/* Epoch seconds of what `date -u` says. */
+static void calendar(const char *zone, enum throttle_period period, uint64_t now, uint64_t wait)
+{
+	struct throttle_limit limit = {
+		.name = "cal", .kind = THROTTLE_CALENDAR, .quota = 2, .period = period};
+	struct throttle_table_options options = {.callers = 1, .now_ns = now * SECOND};
+	struct throttle_table *t;
+	struct throttle_outcome o;
+
+	snprintf(limit.zone, sizeof(limit.zone), "%s", zone);
+	t = throttle_table_open(&options, &limit, 1, NULL);
+	assert_non_null(t);
+	assert_true(admits(t, now * SECOND));
+	assert_true(admits(t, now * SECOND));
+	assert_false(take_one(t, 1, 1, now * SECOND, &o));
+	if (o.retry_after_ns != wait * SECOND)
+		printf("# %s %llu: wait %llu, not %llu\n", zone, (unsigned long long)now,
+			(unsigned long long)(o.retry_after_ns / SECOND), (unsigned long long)wait);
+	assert_true(o.retry_after_ns == wait * SECOND);
+	assert_false(admits(t, (now + wait) * SECOND - 1));
+	assert_true(admits(t, (now + wait) * SECOND));
+	throttle_table_close(t);
+}
+
+static void test_calendars(void **state)
+{
+	(void)state;
+	calendar("", THROTTLE_DAY, 1700000000, 6400);
+	calendar("UTC", THROTTLE_HOUR, 1700000000, 2800);
+	/* 2024-02-28 12:00 UTC: a leap day follows */
+	calendar("UTC", THROTTLE_MONTH, 1709121600, 2 * 86400 - 43200);
+	/* 2023-02-28 12:00 UTC */
+	calendar("UTC", THROTTLE_MONTH, 1677585600, 43200);
+	/* Wednesday 2024-02-28; the week ends on Monday */
+	calendar("UTC", THROTTLE_WEEK, 1709121600, 5 * 86400 - 43200);
+	/* Oslo, 2024-03-31 00:30 local (+01): a day of 23 hours */
+	calendar("Europe/Oslo", THROTTLE_DAY, 1711841400, 23 * 3600 - 1800);
+	/* Oslo, 2024-10-27 00:30 local (+02): a day of 25 hours */
+	calendar("Europe/Oslo", THROTTLE_DAY, 1729981800, 25 * 3600 - 1800);
+	/* Oslo, 2050-03-27 00:30 local: by the rule in the footer */
+	calendar("Europe/Oslo", THROTTLE_DAY, 2531950200, 23 * 3600 - 1800);
+	/* New York, 2024-03-10 00:30 local (-05) */
+	calendar("America/New_York", THROTTLE_DAY, 1710048600, 23 * 3600 - 1800);
+	/* Santiago, 2023-09-02 12:00 local (-04): the next midnight is skipped, the day still ends
+	 * then */
+	calendar("America/Santiago", THROTTLE_DAY, 1693670400, 43200);
+	/* Kathmandu is +05:45: 2024-01-01 12:00 UTC is 17:45 */
+	calendar("Asia/Kathmandu", THROTTLE_HOUR, 1704110400, 900);
+	/* Sydney, the southern summer: 2024-04-07 00:30 local (+11), 25 hours */
+	calendar("Australia/Sydney", THROTTLE_DAY, 1712410200, 25 * 3600 - 1800);
+}
+
+static void test_bytes_and_debt(void **state)
+{
+	struct throttle_limit limit = ring("b", 10000000, SECOND);
+	struct throttle_table *t;
+	struct throttle_charge charge = {.cost = 1};
+	struct throttle_receipt receipt;
+	struct throttle_verdict v;
+
+	(void)state;
+	limit.unit = THROTTLE_BYTES;
+	t = open_table(NULL, 1, &limit, 1);
+	charge.caller = key_of(t, 1);
+	throttle_take(t, &charge, 1, START, &v, &receipt);
+	assert_true(v.admitted);
+	throttle_charge(t, &receipt, 0, 12000000, START + 10 * MS);
+	throttle_take(t, &charge, 1, START + 20 * MS, &v, NULL);
+	assert_false(v.admitted);
+	assert_true(v.retry_after_ns > 900 * MS && v.retry_after_ns < 1200 * MS);
+	throttle_take(t, &charge, 1, START + 20 * MS + v.retry_after_ns, &v, NULL);
+	assert_true(v.admitted);
+	throttle_table_close(t);
+}
+
+static void test_settle(void **state)
+{
+	static const uint64_t quotas[] = {20, 1000};
+
+	(void)state;
+	for (int i = 0; i < 2; i++) {
+		struct throttle_limit limit = ring("s", quotas[i], 10 * SECOND);
+		struct throttle_table *t = open_table(NULL, 1, &limit, 1);
+		struct throttle_charge charge = {.caller = key_of(t, 1), .cost = 10};
+		struct throttle_receipt receipt;
+		struct throttle_verdict v;
+
+		throttle_take(t, &charge, 1, START, &v, &receipt);
+		throttle_settle(t, &receipt, 0, 4, START + SECOND);
+		throttle_peek(t, &charge, 1, START + SECOND, &v);
+		assert_int_equal(v.outcome[0].remaining, quotas[i] - 4 - 10);
+		throttle_take(t, &charge, 1, START + 2 * SECOND, &v, &receipt);
+		throttle_settle(t, &receipt, 0, 16, START + 3 * SECOND);
+		charge.cost = 0;
+		throttle_peek(t, &charge, 1, START + 3 * SECOND, &v);
+		assert_int_equal(v.outcome[0].remaining, quotas[i] - 20);
+		throttle_table_close(t);
+	}
+}
+
+static void test_count_refused(void **state)
+{
+	struct throttle_limit limit = ring("n", 2, 10 * SECOND);
+	struct throttle_table *t;
+	uint64_t now = START;
+
+	(void)state;
+	limit.count_refused = true;
+	t = open_table(NULL, 1, &limit, 1);
+	assert_true(admits(t, now) && admits(t, now));
+	for (int i = 0; i < 20; i++)
+		assert_false(admits(t, now += SECOND));
+	assert_true(admits(t, now + 11 * SECOND));
+	throttle_table_close(t);
+}
+
+static void test_ban(void **state)
+{
+	struct throttle_limit limit = ring("ban", 1, SECOND);
+	struct throttle_table *t;
+	struct throttle_outcome o;
+
+	(void)state;
+	limit.ban_count = 3;
+	limit.ban_per_ns = MINUTE;
+	limit.ban_for_ns = 5 * MINUTE;
+	t = open_table(NULL, 1, &limit, 1);
+	assert_true(admits(t, START));
+	for (int i = 0; i < 3; i++)
+		assert_false(admits(t, START));
+	assert_false(take_one(t, 1, 1, START + 2 * SECOND, &o));
+	assert_true(o.banned);
+	assert_true(o.retry_after_ns <= 298 * SECOND + 8192 && o.retry_after_ns > 297 * SECOND);
+	assert_false(admits(t, START + 299 * SECOND));
+	assert_true(admits(t, START + 301 * SECOND));
+	assert_true(throttle_reset(t, 0, key_of(t, 1), START + 301 * SECOND));
+	assert_true(admits(t, START + 301 * SECOND));
+	throttle_table_close(t);
+}
+
+static void test_shadow_and_delay(void **state)
+{
+	struct throttle_limit limits[2] = {ring("shadow", 1, SECOND), ring("delay", 3, SECOND)};
+	struct throttle_table *t;
+	struct throttle_charge charges[2] = {{.limit = 0, .cost = 1}, {.limit = 1, .cost = 1}};
+	struct throttle_verdict v;
+
+	(void)state;
+	limits[0].mode = THROTTLE_SHADOW;
+	limits[1].delay_max_ns = 500 * MS;
+	t = open_table(NULL, 1, limits, 2);
+	charges[0].caller = charges[1].caller = key_of(t, 1);
+	throttle_take(t, charges, 2, START, &v, NULL);
+	throttle_take(t, charges, 2, START, &v, NULL);
+	assert_true(v.admitted);
+	assert_int_equal(v.shadowed, 1);
+	throttle_take(t, charges, 2, START, &v, NULL);
+	throttle_take(t, charges, 2, START, &v, NULL);
+	assert_false(v.admitted);
+	assert_false(v.delay);
+	throttle_take(t, charges, 2, START + 600 * MS, &v, NULL);
+	assert_true(!v.admitted && v.delay);
+	throttle_table_close(t);
+}
+
+static void test_keys(void **state)
+{
+	struct throttle_seed seed = {0x0706050403020100, 0x0f0e0d0c0b0a0908};
+	struct throttle_key key = throttle_hash(&seed, "", 0), ab, ba;
+	struct throttle_hasher h;
+
+	(void)state;
+	/* The reference's vectors for 128 bits: no bytes, and the byte 0. */
+	assert_true(key.lo == 0xe6a825ba047f81a3 && key.hi == 0x930255c71472f66d);
+	key = throttle_hash(&seed, "", 1);
+	assert_true(key.lo == 0x44af996bd8c187da && key.hi == 0x45fc229b11597634);
+	throttle_hash_begin(&h, &seed, 1);
+	throttle_hash_part(&h, "ab", 2);
+	throttle_hash_part(&h, "c", 1);
+	ab = throttle_hash_end(&h);
+	throttle_hash_begin(&h, &seed, 1);
+	throttle_hash_part(&h, "a", 1);
+	throttle_hash_part(&h, "bc", 2);
+	ba = throttle_hash_end(&h);
+	assert_true(ab.lo != ba.lo && ab.hi != ba.hi);
+}
+
+static void test_wrong_limits(void **state)
+{
+	struct throttle_limit limit = ring("w", 0, SECOND);
+	char why[200];
+
+	(void)state;
+	assert_int_equal(throttle_limit_check(&limit, why, sizeof(why)), -1);
+	limit = ring("w", 1, 10);
+	assert_int_equal(throttle_limit_check(&limit, why, sizeof(why)), -1);
+	limit = ring("w", 1, SECOND);
+	limit.kind = THROTTLE_CALENDAR;
+	snprintf(limit.zone, sizeof(limit.zone), "Europe/Nowhere");
+	assert_int_equal(throttle_limit_check(&limit, why, sizeof(why)), -1);
+	snprintf(limit.zone, sizeof(limit.zone), "../../../etc/passwd");
+	assert_int_equal(throttle_limit_check(&limit, why, sizeof(why)), -1);
+	limit = ring("w", 1000000, SECOND);
+	assert_in_range(throttle_limit_bytes(&limit), 1, 128);
+	limit = ring("w", 20, SECOND);
+	assert_in_range(throttle_limit_bytes(&limit), 1, 128);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_ring_tells),
+		cmocka_unit_test(test_gcra_paces),
+		cmocka_unit_test(test_concurrency_is_released),
+		cmocka_unit_test(test_calendars),
+		cmocka_unit_test(test_bytes_and_debt),
+		cmocka_unit_test(test_settle),
+		cmocka_unit_test(test_count_refused),
+		cmocka_unit_test(test_ban),
+		cmocka_unit_test(test_shadow_and_delay),
+		cmocka_unit_test(test_keys),
+		cmocka_unit_test(test_wrong_limits),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
