@@ -223,7 +223,8 @@ static bool lines_join(struct http_head *head, size_t at)
 
 	for (unsigned i = 0; i < head->field_count; i++) {
 		struct http_field *field = &head->fields[i];
-		if (field->name_at != at || base[at + field->name_len] != ':')
+		if (field->name_len == 0 || field->name_at != at ||
+			base[at + field->name_len] != ':')
 			return false;
 		at += field->name_len + 1u;
 		while (at < head->len && is_ows(base[at]))
@@ -269,6 +270,18 @@ static bool status_line_joins(const struct http_head *head, size_t *end)
 	return *end >= 14 && head->base[8] == ' ';
 }
 
+/* Does the first line end in a well-formed version, of whatever number? */
+static bool names_version(const char *base, size_t len)
+{
+	const char *end = memchr(base, '\r', len);
+
+	if (!end || end - base < 11)
+		return false;
+	const char *version = end - 9;
+	return memcmp(version, " HTTP/", 6) == 0 && version[6] >= '0' && version[6] <= '9' &&
+	       version[7] == '.' && version[8] >= '0' && version[8] <= '9';
+}
+
 static enum http_parse head_done(struct http_parser *parser, const char *base)
 {
 	struct http_head *head = parser->head;
@@ -285,7 +298,7 @@ static enum http_parse head_done(struct http_parser *parser, const char *base)
 	head->minor = llhttp_get_http_minor(&parser->llhttp);
 	parser->error_status = 400;
 	if (head->major != 1) {
-		parser->error_status = 505;
+		parser->error_status = names_version(base, head->len) ? 505 : 400;
 		return HTTP_PARSE_BAD;
 	}
 	if (is_request) {
@@ -309,8 +322,10 @@ static uint16_t status_for(enum llhttp_errno error, const char *base, size_t len
 	const char *line_end = memchr(base, '\n', len);
 	size_t line = line_end ? (size_t)(line_end - base) : len;
 
-	if (error == HPE_INVALID_VERSION || error == HPE_PAUSED_H2_UPGRADE)
+	if (error == HPE_PAUSED_H2_UPGRADE)
 		return 505;
+	if (error == HPE_INVALID_VERSION)
+		return names_version(base, len) ? 505 : 400;
 	if (error == HPE_INVALID_METHOD) {
 		/* A token and a space: a method of some extension. Else not HTTP at all. */
 		size_t i = 0;

@@ -46,6 +46,8 @@ void downstream_accept(struct worker *worker, struct listener *listener, int fd,
 	if (d->next)
 		d->next->prev = d;
 	worker->downstreams = d;
+	/* relaxed: looked at only by workers that drain, who are woken when it is 0 */
+	atomic_fetch_add_explicit(&worker->relay->clients, 1, memory_order_relaxed);
 	worker_count(&worker->counts.connections);
 	/* Mostly the request is here already: looking saves a turn of the loop. */
 	d->stream.readable = true;
@@ -87,6 +89,8 @@ void downstream_close(struct downstream *d, const char *why)
 		worker->downstreams = d->next;
 	if (d->next)
 		d->next->prev = d->prev;
+	if (atomic_fetch_sub(&worker->relay->clients, 1) == 1 && worker->draining)
+		relay_wake_workers(worker->relay);
 	listener_connection_closed(d->listener);
 	worker_bury(worker, &d->grave, free_downstream);
 }
@@ -370,17 +374,25 @@ static void probe(struct downstream *d)
 	flow_append(&d->out, &d->worker->blocks, SLICE("HTTP/1.1 100 Continue\r\n\r\n"));
 }
 
+/* A body that waits for its exchange's turn is not read, so neither is a reset behind it. */
+static bool leaves_unread(const struct downstream *d)
+{
+	return d->reading && d->reading->state != EXCHANGE_HEAD && !d->reading->up.in;
+}
+
 static void on_event(struct stream *stream)
 {
 	struct downstream *d =
 		(struct downstream *)((char *)stream - offsetof(struct downstream, stream));
 
-	if (stream->peer_closed && d->first && d->state != DOWNSTREAM_LINGERING) {
+	if ((stream->peer_closed || leaves_unread(d)) && d->first &&
+		d->state != DOWNSTREAM_LINGERING) {
 		if (is_dead(d)) {
 			downstream_close(d, "client gone");
 			return;
 		}
-		probe(d);
+		if (stream->peer_closed)
+			probe(d);
 	}
 	downstream_advance(d);
 }

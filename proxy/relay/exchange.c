@@ -137,6 +137,14 @@ static void name_request(struct exchange *x)
 	x->request_id = (struct slice){x->request_id_text, 32};
 }
 
+static bool names_no_path(const struct exchange *x)
+{
+	struct slice raw = http_head_target(&x->request), authority = x->target.authority_text;
+
+	return x->target.form == HTTP_TARGET_ABSOLUTE &&
+	       authority.at + authority.len == raw.at + raw.len;
+}
+
 /* Target, host and path. Returns 0 or the status to refuse with. */
 static unsigned read_target(struct exchange *x)
 {
@@ -156,6 +164,10 @@ static unsigned read_target(struct exchange *x)
 		authority = x->target.authority;
 	}
 	x->host = http_authority_host(&authority, x->host_text);
+	if (x->request.method == HTTP_METHOD_OPTIONS && names_no_path(x)) {
+		x->target.form = HTTP_TARGET_ASTERISK; /* RFC 9112 section 3.2.4 */
+		x->target.path = SLICE("*");
+	}
 	if (x->target.form == HTTP_TARGET_ASTERISK) {
 		x->path = x->target.path;
 		return 0;
@@ -490,6 +502,15 @@ static void settle(struct exchange *x)
 			worker_throttle_ns(x->worker));
 }
 
+static void leave_orphans(struct exchange *x)
+{
+	struct exchange **at = &x->worker->orphans;
+
+	while (*at != x)
+		at = &(*at)->next;
+	*at = x->next;
+}
+
 void exchange_end(struct exchange *x)
 {
 	struct worker *worker = x->worker;
@@ -511,6 +532,8 @@ void exchange_end(struct exchange *x)
 		downstream_exchange_ended(x->downstream, x);
 		x->downstream = NULL;
 	}
+	if (x->orphaned)
+		leave_orphans(x);
 	site_use_release(x->use);
 	x->use = NULL;
 	worker->exchange_count--;

@@ -339,6 +339,11 @@ static bool fetch_head(struct exchange *x)
 
 static void read_response(struct exchange *x)
 {
+	if (x->held_response) {
+		if (x->downstream && x->downstream->first == x)
+			respond_to_head(x);
+		return;
+	}
 	while (x->state == EXCHANGE_FORWARDING && x->connection) {
 		struct server_connection *connection = x->connection;
 		if (!head_bytes_there(connection)) {
@@ -375,6 +380,8 @@ void exchange_run(struct exchange *x)
 			read_response(x);
 		if (x->state == EXCHANGE_RELAYING)
 			respond_run(x);
+		if (x->state == EXCHANGE_TUNNEL)
+			respond_tunnel(x);
 		break;
 	case EXCHANGE_DRAINING:
 		respond_run(x);

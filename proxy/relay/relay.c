@@ -99,6 +99,11 @@ static void order_all(struct relay *relay, unsigned orders)
 		worker_order(relay->workers[i], orders);
 }
 
+void relay_wake_workers(struct relay *relay)
+{
+	order_all(relay, 0);
+}
+
 static void on_stop_timer(evutil_socket_t fd, short what, void *arg)
 {
 	struct relay *relay = arg;
@@ -106,7 +111,6 @@ static void on_stop_timer(evutil_socket_t fd, short what, void *arg)
 	(void)fd;
 	(void)what;
 	log_warn("shutdown_timeout has passed: cutting what is left");
-	relay->exit_status = 1;
 	order_all(relay, WORKER_STOP);
 }
 
@@ -118,7 +122,6 @@ static void begin_stop(struct relay *relay)
 
 	if (relay->stopping) {
 		log_warn("told to stop again: cutting what is left");
-		relay->exit_status = 1;
 		order_all(relay, WORKER_STOP);
 		return;
 	}

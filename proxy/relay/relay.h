@@ -40,6 +40,7 @@ struct relay {
 	int timer_fd; /* told when the queue's next deadline is earlier */
 	struct event *timer_event;
 	uint64_t wall_offset_ns; /* wall minus monotonic at start */
+	atomic_uint clients;     /* open connections, over all workers */
 	atomic_uint running;     /* workers that have not ended */
 	bool stopping;
 	int exit_status;
@@ -48,6 +49,9 @@ struct relay {
 /* Serves `conf` (the hold passes over) until told to stop by a signal. Returns the exit status: 0
  * after a drain, 1 when it could not start (the log says why) or was cut by shutdown_timeout. */
 int relay_run(struct conf *conf);
+
+/* Makes every worker look again whether it is done. Any thread. */
+void relay_wake_workers(struct relay *relay);
 
 /* A worker's last word: the main thread looks whether all have ended. Any thread. */
 void relay_worker_ended(struct relay *relay);

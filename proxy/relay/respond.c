@@ -332,6 +332,9 @@ void exchange_client_gone(struct exchange *x)
 	}
 	x->up.source = NULL;
 	x->up.sink = NULL;
+	x->next = x->worker->orphans;
+	x->worker->orphans = x;
+	x->orphaned = true;
 	if (x->state == EXCHANGE_FORWARDING) {
 		if (x->held_response)
 			begin_relaying(x);

@@ -282,8 +282,10 @@ static bool is_over(const struct worker *worker)
 {
 	if (!worker->draining || worker->downstreams || worker->ready)
 		return false;
-	/* Exchanges whose client left may still be under way. */
-	return worker->exchange_count == 0 || worker->stopping;
+	/* Exchanges whose client left may still be under way; they are finished as long as any
+	 * client is left anywhere that may be waiting behind them. */
+	return worker->exchange_count == 0 || worker->stopping ||
+	       atomic_load(&worker->relay->clients) == 0;
 }
 
 void *worker_main(void *arg)
@@ -303,6 +305,8 @@ void *worker_main(void *arg)
 		end_turn(worker);
 	}
 	listeners_close(worker);
+	while (worker->orphans)
+		exchange_end(worker->orphans);
 	end_turn(worker);
 	/* The last one lets the main thread end: its loop must notice. */
 	atomic_fetch_sub_explicit(&worker->relay->running, 1, memory_order_acq_rel);

@@ -67,6 +67,7 @@ struct worker {
 	struct listener *listeners;
 	struct downstream *downstreams; /* all client connections */
 	uint64_t exchange_count;        /* alive, those whose client left included */
+	struct exchange *orphans;       /* their clients are gone, their responses still to come */
 	struct exchange *spare_exchanges;
 	unsigned spare_exchange_count;
 	struct grave *graves;
