@@ -61,9 +61,10 @@ def tunnels(t):
         equal(client.read_to_end(), b"BYEgoodbye", "last words")
 
     with t.point("a client that vanishes: the origin's side is closed"):
-        client = upgraded(t, sluice)
+        other = t.origin(shout)
+        client = upgraded(t, t.sluice(to(other)))
         client.reset()
-        origin.wait_connections_gone()
+        other.wait_connections_gone()
 
     with t.point("what looks like HTTP in a tunnel is bytes"):
         count = len(origin.requests)
