@@ -17,23 +17,40 @@ static bool is_printable(char c)
 	return c >= 0x20 && c < 0x7f;
 }
 
-void http_out_json(struct http_out *out, struct slice bytes)
+/* How many bytes from the front stand for themselves in a JSON string. */
+static size_t plain_run(struct slice bytes)
+{
+	size_t len = 0;
+
+	while (len < bytes.len && is_printable(bytes.at[len]) && bytes.at[len] != '"' &&
+		bytes.at[len] != '\\')
+		len++;
+	return len;
+}
+
+static void put_json_escape(struct http_out *out, unsigned char byte)
 {
 	static const char hex[] = "0123456789abcdef";
+	char escaped[6] = {'\\', 'u', '0', '0', hex[byte >> 4], hex[byte & 15]};
 
+	if (byte == '"' || byte == '\\') {
+		escaped[1] = (char)byte;
+		http_out_slice(out, (struct slice){escaped, 2});
+	} else {
+		http_out_slice(out, (struct slice){escaped, sizeof(escaped)});
+	}
+}
+
+void http_out_json(struct http_out *out, struct slice bytes)
+{
 	http_out_char(out, '"');
-	for (size_t i = 0; i < bytes.len; i++) {
-		char c = bytes.at[i];
-		if (c == '"' || c == '\\') {
-			char escaped[2] = {'\\', c};
-			http_out_slice(out, (struct slice){escaped, 2});
-		} else if (is_printable(c)) {
-			http_out_char(out, c);
-		} else {
-			unsigned char byte = (unsigned char)c;
-			char escaped[6] = {'\\', 'u', '0', '0', hex[byte >> 4], hex[byte & 15]};
-			http_out_slice(out, (struct slice){escaped, sizeof(escaped)});
-		}
+	while (bytes.len > 0) {
+		size_t run = plain_run(bytes);
+		http_out_slice(out, (struct slice){bytes.at, run});
+		if (run < bytes.len)
+			put_json_escape(out, (unsigned char)bytes.at[run++]);
+		bytes.at += run;
+		bytes.len -= run;
 	}
 	http_out_char(out, '"');
 }

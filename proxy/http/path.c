@@ -3,34 +3,36 @@
 #include <stdint.h>
 #include <string.h>
 
-/* What is to be done with a byte of a path (RFC 3986 section 3.3: pchar and '/'). */
-enum { BAD = 0, KEEP = 1, UNRESERVED = 2, ENCODE = 4, PERCENT = 8 };
+/* What is to be done with a byte of a path (RFC 3986 section 3.3: pchar and '/'). PLAIN ones are
+ * kept wherever they stand, which of those that are kept only a dot is not. */
+enum { BAD = 0, KEEP = 1, UNRESERVED = 2, ENCODE = 4, PERCENT = 8, PLAIN = 16 };
 
 static const uint8_t byte_class[256] = {
 	[' '] = ENCODE,
-	['!'] = KEEP,
+	['!'] = PLAIN | KEEP,
 	['"'] = ENCODE,
-	['$'] = KEEP,
+	['$'] = PLAIN | KEEP,
 	['%'] = PERCENT,
-	['&' ... ','] = KEEP,
-	['-' ... '.'] = KEEP | UNRESERVED,
-	['/'] = KEEP,
-	['0' ... '9'] = KEEP | UNRESERVED,
-	[':' ... ';'] = KEEP,
+	['&' ... ','] = PLAIN | KEEP,
+	['-'] = PLAIN | KEEP | UNRESERVED,
+	['.'] = KEEP | UNRESERVED,
+	['/'] = PLAIN | KEEP,
+	['0' ... '9'] = PLAIN | KEEP | UNRESERVED,
+	[':' ... ';'] = PLAIN | KEEP,
 	['<'] = ENCODE,
-	['='] = KEEP,
+	['='] = PLAIN | KEEP,
 	['>'] = ENCODE,
-	['@'] = KEEP,
-	['A' ... 'Z'] = KEEP | UNRESERVED,
-	['['] = KEEP,
+	['@'] = PLAIN | KEEP,
+	['A' ... 'Z'] = PLAIN | KEEP | UNRESERVED,
+	['['] = PLAIN | KEEP,
 	['\\'] = ENCODE,
-	[']'] = KEEP,
+	[']'] = PLAIN | KEEP,
 	['^'] = ENCODE,
-	['_'] = KEEP | UNRESERVED,
+	['_'] = PLAIN | KEEP | UNRESERVED,
 	['`'] = ENCODE,
-	['a' ... 'z'] = KEEP | UNRESERVED,
+	['a' ... 'z'] = PLAIN | KEEP | UNRESERVED,
 	['{' ... '}'] = ENCODE,
-	['~'] = KEEP | UNRESERVED,
+	['~'] = PLAIN | KEEP | UNRESERVED,
 	[0x80 ... 0xff] = ENCODE,
 };
 
@@ -49,13 +51,14 @@ static int hex_value(char c)
 static bool is_normal(struct slice raw)
 {
 	for (size_t i = 0; i < raw.len; i++) {
-		if (!(byte_class[(unsigned char)raw.at[i]] & KEEP))
+		uint8_t class = byte_class[(unsigned char)raw.at[i]];
+		if (class & PLAIN)
+			continue;
+		if (!(class & KEEP))
 			return false;
-		if (raw.at[i] == '.' && raw.at[i - 1] == '/') {
-			char next = i + 1 < raw.len ? raw.at[i + 1] : '/';
-			if (next == '/' || next == '.' || next == ';')
-				return false;
-		}
+		char next = i + 1 < raw.len ? raw.at[i + 1] : '/';
+		if (raw.at[i - 1] == '/' && (next == '/' || next == '.' || next == ';'))
+			return false;
 	}
 	return true;
 }

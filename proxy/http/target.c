@@ -4,9 +4,9 @@
 #include <netinet/in.h>
 #include <string.h>
 
-/* What a byte may be: part of a reg-name (RFC 3986 section 3.2.2, without percent-encoding), part
- * of a target. */
-enum { HOST = 1, UPPER = 2, TARGET = 4 };
+/* What a byte may be: part of a reg-name (RFC 3986 section 3.2.2, without percent-encoding), of a
+ * path, of a query. */
+enum { HOST = 1, UPPER = 2, PATH = 4, QUERY = 8, TARGET = PATH | QUERY };
 
 static const uint8_t byte_class[256] = {
 	['!'] = HOST | TARGET,
@@ -24,7 +24,9 @@ static const uint8_t byte_class[256] = {
 	[';'] = HOST | TARGET,
 	['<'] = TARGET,
 	['='] = HOST | TARGET,
-	['>' ... '@'] = TARGET,
+	['>'] = TARGET,
+	['?'] = QUERY,
+	['@'] = TARGET,
 	['A' ... 'Z'] = HOST | UPPER | TARGET,
 	['[' ... '^'] = TARGET,
 	['_'] = HOST | TARGET,
@@ -94,9 +96,13 @@ bool http_authority_parse(struct slice text, struct http_authority *authority)
 		return parse_ipv6_authority(text, authority);
 
 	size_t len = 0;
-	while (len < text.len && (byte_class[(unsigned char)text.at[len]] & HOST))
+	uint8_t seen = 0, class;
+	while (len < text.len && ((class = byte_class[(unsigned char)text.at[len]]) & HOST)) {
+		seen |= class;
 		len++;
+	}
 	authority->host.len = len;
+	authority->has_upper = seen & UPPER;
 	if (len > HTTP_HOST_BYTES)
 		return false;
 	if (len == text.len)
@@ -123,15 +129,12 @@ struct slice http_authority_host(
 	const struct http_authority *authority, char out[static HTTP_HOST_BYTES])
 {
 	struct slice host = authority->host;
-	uint8_t seen = 0;
 
 	if (authority->is_ipv6)
 		return ipv6_host(host, out);
 	if (host.len > 0 && host.at[host.len - 1] == '.')
 		host.len--;
-	for (size_t i = 0; i < host.len; i++)
-		seen |= byte_class[(unsigned char)host.at[i]];
-	if (!(seen & UPPER))
+	if (!authority->has_upper)
 		return host;
 	for (size_t i = 0; i < host.len; i++) {
 		unsigned char c = (unsigned char)host.at[i];
@@ -140,26 +143,29 @@ struct slice http_authority_host(
 	return (struct slice){out, host.len};
 }
 
-/* `/a?b` into path and query; every byte is looked at. */
-static bool split_path(struct slice text, struct http_target *target)
+/* How many bytes from the front are of the class. */
+static size_t span(struct slice text, uint8_t class)
 {
 	size_t i = 0;
 
-	while (i < text.len && text.at[i] != '?' &&
-		(byte_class[(unsigned char)text.at[i]] & TARGET))
+	while (i < text.len && (byte_class[(unsigned char)text.at[i]] & class))
 		i++;
-	target->path = (struct slice){text.at, i};
-	if (i == text.len)
+	return i;
+}
+
+/* `/a?b` into path and query; every byte is looked at. */
+static bool split_path(struct slice text, struct http_target *target)
+{
+	size_t len = span(text, PATH);
+
+	target->path = (struct slice){text.at, len};
+	if (len == text.len)
 		return true;
-	if (text.at[i] != '?')
+	if (text.at[len] != '?')
 		return false;
 	target->has_query = true;
-	target->query = (struct slice){text.at + i + 1, text.len - i - 1};
-	for (i++; i < text.len; i++) {
-		if (!(byte_class[(unsigned char)text.at[i]] & TARGET))
-			return false;
-	}
-	return true;
+	target->query = (struct slice){text.at + len + 1, text.len - len - 1};
+	return span(target->query, QUERY) == target->query.len;
 }
 
 static bool has_scheme(struct slice raw, struct slice scheme)

@@ -29,6 +29,7 @@ enum http_target_form {
 struct http_authority {
 	struct slice host;
 	bool is_ipv6;
+	bool has_upper; /* some letter of the host is a capital */
 	bool has_port;
 	uint16_t port;
 };
