@@ -145,6 +145,8 @@ static void judge(const struct gate *gate, const struct limit_set *set,
 	for (unsigned i = 0; i < set->count; i++) {
 		charges[i] = (struct throttle_charge){
 			set->numbers[i], hashes[set->keys_of[i]], set->costs[i]};
+		if (set->count > 1)
+			throttle_prefetch(gate->throttles, charges[i].limit, charges[i].caller);
 	}
 	throttle_take(gate->throttles, charges, set->count, now_ns, &judged, &receipt->throttle);
 	verdict->limit_count = set->count;

@@ -1,5 +1,6 @@
 #include "gate/identity.h"
 
+#include <endian.h>
 #include <string.h>
 
 #include "http/forwarded.h"
@@ -206,6 +207,43 @@ static bool has_values(struct values *values, const struct key_alternative *alte
 	return true;
 }
 
+/* Short keys of one part, which nearly all are: class and bytes in one string. */
+#define SHORT_BYTES 95
+
+static struct throttle_key hash_one(
+	enum identity_class class, const void *bytes, size_t len, const struct throttle_seed *seed)
+{
+	struct throttle_hasher hasher;
+	char joined[SHORT_BYTES + 1];
+
+	if (len <= SHORT_BYTES) {
+		joined[0] = (char)class;
+		memcpy(joined + 1, bytes, len);
+		return throttle_hash(seed, joined, len + 1);
+	}
+	throttle_hash_begin(&hasher, seed, class);
+	throttle_hash_part(&hasher, bytes, len);
+	return throttle_hash_end(&hasher);
+}
+
+static struct throttle_key hash_single(
+	const struct key_part *part, struct slice value, const struct throttle_seed *seed)
+{
+	enum identity_class class = class_of(part->kind);
+	struct throttle_hasher hasher;
+	char decoded[IDENTITY_TEXT_BYTES];
+
+	if (!needs_decoding(part, value))
+		return hash_one(class, value.at, value.len, seed);
+	struct slice rest = value;
+	size_t len = decode(&rest, decoded, sizeof(decoded));
+	if (rest.len == 0)
+		return hash_one(class, decoded, len, seed);
+	throttle_hash_begin(&hasher, seed, class);
+	hash_part(&hasher, part, value);
+	return throttle_hash_end(&hasher);
+}
+
 static struct throttle_key hash_values(struct values *values,
 	const struct key_alternative *alternative, const struct identity_input *input,
 	const struct throttle_seed *seed)
@@ -213,6 +251,8 @@ static struct throttle_key hash_values(struct values *values,
 	struct throttle_hasher hasher;
 	uint64_t domain = 0;
 
+	if (alternative->part_count == 1)
+		return hash_single(&alternative->parts[0], values->items[0], seed);
 	for (size_t i = 0; i < alternative->part_count; i++)
 		domain = domain << 3 ^ domain >> 61 ^ class_of(alternative->parts[i].kind);
 	throttle_hash_begin(&hasher, seed, domain);
@@ -222,16 +262,6 @@ static struct throttle_key hash_values(struct values *values,
 					     : value_at(values, alternative, input, i);
 		hash_part(&hasher, &alternative->parts[i], value);
 	}
-	return throttle_hash_end(&hasher);
-}
-
-static struct throttle_key hash_one(
-	enum identity_class class, const void *bytes, size_t len, const struct throttle_seed *seed)
-{
-	struct throttle_hasher hasher;
-
-	throttle_hash_begin(&hasher, seed, class);
-	throttle_hash_part(&hasher, bytes, len);
 	return throttle_hash_end(&hasher);
 }
 
@@ -308,10 +338,22 @@ struct slice identity_text(const struct conf_key *key, const struct identity_inp
 	return (struct slice){scratch, forwarded_address_text(address, scratch)};
 }
 
+/* The nibbles of 32 bits as hex digits, the highest first in memory. */
+static void put_hex(uint32_t word, char out[static 8])
+{
+	uint64_t nibbles = word, digits;
+
+	nibbles = (nibbles | nibbles << 16) & UINT64_C(0x0000ffff0000ffff);
+	nibbles = (nibbles | nibbles << 8) & UINT64_C(0x00ff00ff00ff00ff);
+	nibbles = (nibbles | nibbles << 4) & UINT64_C(0x0f0f0f0f0f0f0f0f);
+	uint64_t letters =
+		(nibbles + UINT64_C(0x0606060606060606)) >> 4 & UINT64_C(0x0101010101010101);
+	digits = htobe64(nibbles + UINT64_C(0x3030303030303030) + letters * ('a' - '0' - 10));
+	memcpy(out, &digits, sizeof(digits));
+}
+
 void identity_short(const struct throttle_key *hash, char out[static IDENTITY_SHORT_BYTES])
 {
-	static const char hex[] = "0123456789abcdef";
-
-	for (unsigned i = 0; i < IDENTITY_SHORT_BYTES; i++)
-		out[i] = hex[hash->hi >> (60 - 4 * i) & 15];
+	put_hex((uint32_t)(hash->hi >> 32), out);
+	put_hex((uint32_t)hash->hi, out + 8);
 }

@@ -5,7 +5,6 @@
 #include <stdlib.h>
 
 #include "gate/route_table.h"
-#include "http/target.h"
 
 /* How much a regex may try before it counts as not matching: enough for any sensible pattern, and
  * no request can make one take longer than about a millisecond. */
@@ -82,47 +81,38 @@ static void consider(struct search *search, const struct route_entry *entry)
 	}
 }
 
-static void consider_prefix(struct search *search, const struct route_node *node, uint32_t index,
-	size_t len, uint64_t hash)
+static void consider_prefix(
+	struct search *search, const struct route_node *node, uint32_t index, size_t len)
 {
-	if (!(node->prefix_lengths >> (len & 63) & 1))
-		return;
-	consider(search, route_table_find_place(search->table, index, CONF_PATH_PREFIX,
-				 (struct slice){search->path.at, len},
-				 route_place_hash(hash, index, CONF_PATH_PREFIX)));
+	if (node->prefix_lengths >> (len & 63) & 1)
+		consider(search, route_table_find_place(search->table, index, CONF_PATH_PREFIX,
+					 (struct slice){search->path.at, len}));
 }
 
 /* Prefixes that end where a segment does, before or after the slash. */
 static void search_prefixes(struct search *search, const struct route_node *node, uint32_t index)
 {
-	uint64_t hash = ROUTE_HASH_BEGIN;
 	size_t end =
 		search->path.len < node->longest_prefix ? search->path.len : node->longest_prefix;
 
 	for (size_t i = 0; i < end; i++) {
-		bool slash = search->path.at[i] == '/';
-		if (slash && i > 0)
-			consider_prefix(search, node, index, i, hash);
-		hash = route_hash_add(hash, search->path.at[i]);
-		if (slash)
-			consider_prefix(search, node, index, i + 1, hash);
+		if (search->path.at[i] != '/')
+			continue;
+		if (i > 0)
+			consider_prefix(search, node, index, i);
+		consider_prefix(search, node, index, i + 1);
 	}
 	bool at_boundary = end > 0 && search->path.at[end - 1] != '/' &&
 			   (end == search->path.len || search->path.at[end] == '/');
 	if (at_boundary)
-		consider_prefix(search, node, index, end, hash);
+		consider_prefix(search, node, index, end);
 }
 
 static void search_exact(struct search *search, const struct route_node *node, uint32_t index)
 {
-	uint64_t hash = ROUTE_HASH_BEGIN;
-
-	if (!(node->exact_lengths >> (search->path.len & 63) & 1))
-		return;
-	for (size_t i = 0; i < search->path.len; i++)
-		hash = route_hash_add(hash, search->path.at[i]);
-	consider(search, route_table_find_place(search->table, index, CONF_PATH_EXACT, search->path,
-				 route_place_hash(hash, index, CONF_PATH_EXACT)));
+	if (node->exact_lengths >> (search->path.len & 63) & 1)
+		consider(search, route_table_find_place(
+					 search->table, index, CONF_PATH_EXACT, search->path));
 }
 
 static bool regex_fits(struct search *search, const struct conf_route *route)
@@ -160,35 +150,23 @@ static bool search_node(struct search *search, uint32_t index)
 	return search->best;
 }
 
+static bool search_host(struct search *search, struct slice text, bool is_wildcard)
+{
+	uint32_t node = route_table_find_host(search->table, text, is_wildcard);
+
+	return node != ROUTE_NO_NODE && search_node(search, node);
+}
+
 /* The exact host, the wildcards from the longest, any host: the first with a route that fits. */
 static bool search_hosts(struct search *search, struct slice host)
 {
 	const struct route_table *table = search->table;
-	struct {
-		uint32_t at;
-		uint64_t hash;
-	} suffixes[HTTP_HOST_BYTES];
-	size_t count = 0;
-	uint32_t node;
 
-	if ((table->has_exact_hosts || table->has_wildcards) && host.len <= HTTP_HOST_BYTES) {
-		uint64_t hash = ROUTE_HASH_BEGIN;
-		for (size_t i = host.len; i > 0; i--) {
-			hash = route_hash_add(hash, host.at[i - 1]);
-			if (table->has_wildcards && host.at[i - 1] == '.' && i > 1) {
-				suffixes[count].at = (uint32_t)(i - 1);
-				suffixes[count++].hash = hash;
-			}
-		}
-		node = route_table_find_host(table, host, false, route_hash_end(hash));
-		if (node != ROUTE_NO_NODE && search_node(search, node))
-			return true;
-	}
-	while (count-- > 0) {
-		struct slice suffix = {host.at + suffixes[count].at, host.len - suffixes[count].at};
-		node = route_table_find_host(
-			table, suffix, true, route_hash_end(suffixes[count].hash) + 1);
-		if (node != ROUTE_NO_NODE && search_node(search, node))
+	if (table->has_exact_hosts && search_host(search, host, false))
+		return true;
+	for (size_t i = 1; table->has_wildcards && i < host.len; i++) {
+		struct slice suffix = {host.at + i, host.len - i};
+		if (host.at[i] == '.' && search_host(search, suffix, true))
 			return true;
 	}
 	return table->any_host != ROUTE_NO_NODE && search_node(search, table->any_host);

@@ -13,9 +13,10 @@ static size_t table_size(size_t count)
 	return size;
 }
 
-uint32_t route_table_find_host(
-	const struct route_table *table, struct slice text, bool is_wildcard, uint64_t hash)
+uint32_t route_table_find_host(const struct route_table *table, struct slice text, bool is_wildcard)
 {
+	uint64_t hash = route_host_hash(text, is_wildcard);
+
 	for (size_t i = hash & table->host_mask;; i = (i + 1) & table->host_mask) {
 		const struct route_host_slot *slot = &table->hosts[i];
 		if (slot->node == ROUTE_NO_NODE)
@@ -39,10 +40,10 @@ static struct route_place *find_slot(const struct route_table *table, uint32_t n
 	}
 }
 
-const struct route_entry *route_table_find_place(const struct route_table *table, uint32_t node,
-	enum conf_path_kind kind, struct slice path, uint64_t hash)
+const struct route_entry *route_table_find_place(
+	const struct route_table *table, uint32_t node, enum conf_path_kind kind, struct slice path)
 {
-	return find_slot(table, node, kind, path, hash)->entries;
+	return find_slot(table, node, kind, path, route_place_hash(path, node, kind))->entries;
 }
 
 static void append_entry(
@@ -61,7 +62,7 @@ static void add_route(struct route_table *table, uint32_t node_index,
 	struct route_node *node = &table->nodes[node_index];
 	struct route_entry *entry = &table->entries[table->entry_count++];
 	struct slice path = slice_of(route->path);
-	uint64_t length = UINT64_C(1) << (path.len & 63), hash = ROUTE_HASH_BEGIN;
+	uint64_t length = UINT64_C(1) << (path.len & 63);
 
 	*entry = (struct route_entry){.route = route, .rank = rank};
 	if (route->path_kind == CONF_PATH_REGEX) {
@@ -75,9 +76,7 @@ static void add_route(struct route_table *table, uint32_t node_index,
 		if (path.len > node->longest_prefix)
 			node->longest_prefix = path.len;
 	}
-	for (size_t i = 0; i < path.len; i++)
-		hash = route_hash_add(hash, path.at[i]);
-	hash = route_place_hash(hash, node_index, route->path_kind);
+	uint64_t hash = route_place_hash(path, node_index, route->path_kind);
 	struct route_place *place = find_slot(table, node_index, route->path_kind, path, hash);
 	place->path = path;
 	place->hash = hash;

@@ -17,6 +17,7 @@
 #include "base/slice.h"
 #include "conf/conf.h"
 #include "gate/route.h"
+#include "gate/text_hash.h"
 
 #define ROUTE_NO_NODE UINT32_MAX
 
@@ -63,42 +64,22 @@ struct route_table {
 	char *host_bytes;  /* texts of hosts that are not written as they are matched */
 };
 
-/* FNV-1a, and a last mix so that the low bits depend on all. The texts hashed into the tables are
- * the configuration's; a client cannot make them collide. */
-#define ROUTE_HASH_BEGIN UINT64_C(0xcbf29ce484222325)
-
-static inline uint64_t route_hash_add(uint64_t hash, char c)
+static inline uint64_t route_place_hash(struct slice path, uint32_t node, enum conf_path_kind kind)
 {
-	return (hash ^ (unsigned char)c) * UINT64_C(0x100000001b3);
+	return text_hash_mix(text_hash(path), node * UINT64_C(2) + (kind == CONF_PATH_EXACT));
 }
 
-static inline uint64_t route_hash_end(uint64_t hash)
-{
-	return hash ^ hash >> 29;
-}
-
-static inline uint64_t route_place_hash(uint64_t hash, uint32_t node, enum conf_path_kind kind)
-{
-	hash += (uint64_t)(node * 2 + (kind == CONF_PATH_EXACT)) * UINT64_C(0x9e3779b97f4a7c15);
-	return hash ^ hash >> 32;
-}
-
-/* Hosts are hashed from their end, so that one pass gives all suffixes. */
 static inline uint64_t route_host_hash(struct slice host, bool is_wildcard)
 {
-	uint64_t hash = ROUTE_HASH_BEGIN;
-
-	for (size_t i = host.len; i > 0; i--)
-		hash = route_hash_add(hash, host.at[i - 1]);
-	return route_hash_end(hash) + is_wildcard;
+	return text_hash(host) + is_wildcard;
 }
 
-/* ROUTE_NO_NODE when there is none. `hash` is the text's route_host_hash. */
+/* ROUTE_NO_NODE when there is none. */
 uint32_t route_table_find_host(
-	const struct route_table *table, struct slice text, bool is_wildcard, uint64_t hash);
+	const struct route_table *table, struct slice text, bool is_wildcard);
 
-/* The routes with this path, or NULL. `hash` is the path's route_place_hash. */
+/* The routes with this path, or NULL. */
 const struct route_entry *route_table_find_place(const struct route_table *table, uint32_t node,
-	enum conf_path_kind kind, struct slice path, uint64_t hash);
+	enum conf_path_kind kind, struct slice path);
 
 #endif
