@@ -106,8 +106,11 @@ static void gcra_recall(const struct shape *s, const struct event *events, unsig
 	uint64_t drained = now;
 
 	for (unsigned i = 0; i < count; i++) {
-		if (i == 0 || drained < events[i].at)
-			drained = events[i].at;
+		/* A quantum's end may lie ahead; what it stands for doesn't. */
+		uint64_t at = events[i].at < now ? events[i].at : now;
+
+		if (i == 0 || drained < at)
+			drained = at;
 		drained += increment_of(s, events[i].units);
 	}
 	image->head = HEAD_BORN | (drained < HEAD_OWN ? drained : HEAD_OWN);

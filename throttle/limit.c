@@ -18,9 +18,10 @@
 #define MILLISECOND_NS UINT64_C(1000000)
 #define DAY_NS         UINT64_C(86400000000000)
 #define WINDOW_MAX_NS  (400 * DAY_NS)
-#define QUOTA_MAX      (UINT64_C(1) << 31) /* units; more bytes than that are counted in larger units \
-					    */
-#define SHORT_RING_SHIFT 11                /* ticks of 2 us: 44 bits of them are 417 days */
+#define QUOTA_MAX                                                                                  \
+	(UINT64_C(1) << 31) /* units; more bytes than that are counted in larger units             \
+			     */
+#define SHORT_RING_SHIFT 11 /* ticks of 2 us: 44 bits of them are 417 days */
 #define GRAINS           (UINT64_C(1) << 22) /* of a quota, in a slot's count */
 
 const struct form_ops *form_ops_of(enum form form)
@@ -161,7 +162,9 @@ static void shape_ring(struct shape *s, uint32_t slots, uint64_t window, uint64_
 	s->keep = keep + TIME_SLACK_NS;
 	s->window_ticks = divide_up(window, UINT64_C(1) << s->shift) + (s->shift > 0);
 	s->keep_ticks = divide_up(s->keep, UINT64_C(1) << s->shift) + 1;
-	s->lag_ticks = (TIME_SLACK_NS >> s->shift) + 2;
+	/* A head can be ahead by as much as threads' clocks differ, and by a tick for each refund
+	 * that was taken up again at once (refund_one). */
+	s->lag_ticks = (TIME_SLACK_NS >> s->shift) + 2 + (s->tick_mask >> 6);
 	s->entry_bytes = (8 + 4 * (s->first_slot + slots) + 7) & ~7u;
 }
 

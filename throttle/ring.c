@@ -360,6 +360,16 @@ static bool find_tick(const struct shape *s, struct entry *e, const struct view 
 	return false;
 }
 
+/* Each refund lets the next charge be recorded a tick later than the last one. Many of them within
+ * a tick put the head ahead of time: only so far as ticks_since can still tell that from long ago.
+ */
+static inline bool is_far_ahead(const struct shape *s, const struct view *v, uint64_t now)
+{
+	uint64_t lead = (v->tick - (now >> s->shift)) & s->tick_mask;
+
+	return lead > s->lag_ticks / 2 && lead <= s->lag_ticks;
+}
+
 static bool refund_one(const struct shape *s, struct entry *e, uint64_t tick, uint64_t now)
 {
 	for (;;) {
@@ -378,7 +388,7 @@ static bool refund_one(const struct shape *s, struct entry *e, uint64_t tick, ui
 		if (is_claim_unwritten(s, e, &v))
 			finish_claim(s, e, head);
 		if (ticks_since(s, now >> s->shift, v.tick) >= s->window_ticks ||
-			!find_tick(s, e, &v, tick, &hole)) {
+			is_far_ahead(s, &v, now) || !find_tick(s, e, &v, tick, &hole)) {
 			if (head_still(e, head))
 				return false;
 			continue;

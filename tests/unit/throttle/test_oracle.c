@@ -140,7 +140,7 @@ static void judge(struct run *r, const struct throttle_verdict *v, uint64_t cost
 	}
 	if (r->now < r->latest)
 		return;
-	late = oracle_sum(&r->log, r->now, w + r->slack);
+	late = oracle_sum(&r->log, r->now, w + r->slack + time - r->now);
 	if (late + cost <= r->limit.quota)
 		blame(r, "refused what fits", o, late, cost);
 	if (cost > r->limit.quota) {
@@ -149,7 +149,7 @@ static void judge(struct run *r, const struct throttle_verdict *v, uint64_t cost
 		return;
 	}
 	/* At the time told it fits; the promise says it can't be before. */
-	if (o->retry_after_ns == 0 || o->retry_after_ns > w + r->slack)
+	if (o->retry_after_ns == 0 || o->retry_after_ns > time - r->now + w + r->slack)
 		blame(r, "a wait that can't be", o, late, cost);
 	if (oracle_sum(&r->log, r->now + o->retry_after_ns, w) + cost > r->limit.quota)
 		blame(r, "told to come back too soon", o, late, cost);

@@ -1,0 +1,313 @@
+/* The table as a whole: restarts, files that can't be trusted, limits that change, floods. */
+#include "fixture.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define TABLE_FILE "throttle.table"
+
+static char folder[64];
+
+static int make_folder(void **state)
+{
+	(void)state;
+	snprintf(folder, sizeof(folder), "throttle-test-XXXXXX");
+	return mkdtemp(folder) == NULL;
+}
+
+static int remove_folder(void **state)
+{
+	static const char *const names[] = {TABLE_FILE, "throttle.next", TABLE_FILE ".set-aside"};
+	char path[128];
+
+	(void)state;
+	for (size_t i = 0; i < 3; i++) {
+		snprintf(path, sizeof(path), "%s/%s", folder, names[i]);
+		unlink(path);
+	}
+	return rmdir(folder);
+}
+
+static uint64_t used(struct throttle_table *t, uint32_t limit, uint64_t caller, uint64_t now)
+{
+	struct throttle_outcome o;
+
+	throttle_explain(t, limit, key_of(t, caller), now, &o);
+	return o.quota - o.remaining;
+}
+
+static void test_restart(void **state)
+{
+	struct throttle_limit limits[2] = {ring("a", 5, 60 * SECOND), ring("b", 500, 60 * SECOND)};
+	struct throttle_charge charges[2] = {{.limit = 0, .cost = 1}, {.limit = 1, .cost = 3}};
+	struct throttle_table *t = open_table(folder, 1, limits, 2);
+	struct throttle_verdict v;
+
+	(void)state;
+	charges[0].caller = charges[1].caller = key_of(t, 7);
+	for (int i = 0; i < 4; i++)
+		throttle_take(t, charges, 2, START + i * SECOND, &v, NULL);
+	throttle_table_close(t);
+	t = open_table(folder, 1, limits, 2);
+	assert_int_equal(used(t, 0, 7, START + 4 * SECOND), 4);
+	assert_int_equal(used(t, 1, 7, START + 4 * SECOND), 12);
+	throttle_table_close(t);
+	/* The clock was set back an hour meanwhile: time goes on from where it was. */
+	{
+		struct throttle_table_options options = {
+			.folder = folder, .callers = 1, .now_ns = START - 3600 * SECOND};
+
+		t = throttle_table_open(&options, limits, 2, NULL);
+	}
+	assert_int_equal(used(t, 0, 7, START - 3600 * SECOND), 4);
+	assert_int_equal(used(t, 0, 7, START - 3600 * SECOND + 70 * SECOND), 0);
+	throttle_table_close(t);
+}
+
+static void spoil(size_t at, const void *bytes, size_t count, off_t size)
+{
+	char path[128];
+	int file;
+
+	snprintf(path, sizeof(path), "%s/" TABLE_FILE, folder);
+	file = open(path, O_RDWR | O_CREAT, 0600);
+	assert_true(file >= 0);
+	if (size > 0)
+		assert_int_equal(ftruncate(file, size), 0);
+	assert_int_equal(pwrite(file, bytes, count, (off_t)at), (ssize_t)count);
+	close(file);
+}
+
+static void expect_found(enum throttle_found found)
+{
+	struct throttle_limit limit = ring("a", 5, 60 * SECOND);
+	struct throttle_table_options options = {.folder = folder, .callers = 1, .now_ns = START};
+	struct throttle_report report;
+	struct throttle_table *t = throttle_table_open(&options, &limit, 1, &report);
+
+	assert_non_null(t);
+	printf("# %s\n", report.text);
+	assert_int_equal(report.found, found);
+	assert_true(take_one(t, 1, 1, START, NULL));
+	throttle_table_close(t);
+}
+
+static void test_untrusted_files(void **state)
+{
+	char garbage[8192];
+	uint64_t seed = random_seed("garbage");
+
+	(void)state;
+	expect_found(THROTTLE_FOUND_NONE);
+	expect_found(THROTTLE_FOUND_TABLE);
+	spoil(8, "\xff", 1, 0); /* another version */
+	expect_found(THROTTLE_FOUND_SET_ASIDE);
+	spoil(0, "garbage!", 8, 0);
+	expect_found(THROTTLE_FOUND_SET_ASIDE);
+	spoil(0, "ELTTORHT", 8, 0); /* the other byte order, whichever this is */
+	expect_found(THROTTLE_FOUND_SET_ASIDE);
+	spoil(0, "", 0, 100);
+	expect_found(THROTTLE_FOUND_SET_ASIDE);
+	spoil(0, "", 0, 1 << 20);
+	expect_found(THROTTLE_FOUND_SET_ASIDE);
+	spoil(40, "seed", 4, 0);
+	expect_found(THROTTLE_FOUND_SET_ASIDE);
+	/* Garbage behind a good header can cost counters, never more. */
+	for (int round = 0; round < 20; round++) {
+		expect_found(round == 0 ? THROTTLE_FOUND_TABLE : THROTTLE_FOUND_TABLE);
+		for (size_t i = 0; i < sizeof(garbage); i++)
+			garbage[i] = (char)random_next(&seed);
+		for (size_t at = 8192; at < 200000; at += sizeof(garbage))
+			spoil(at, garbage, sizeof(garbage), 0);
+		{
+			struct throttle_limit limit = ring("a", 5, 60 * SECOND);
+			struct throttle_table *t = open_table(folder, 1, &limit, 1);
+
+			for (uint64_t caller = 0; caller < 10000; caller++)
+				take_one(t, caller, 1, START + caller * MS, NULL);
+			throttle_table_close(t);
+		}
+		remove_folder(NULL);
+		assert_int_equal(mkdir(folder, 0700), 0);
+		expect_found(THROTTLE_FOUND_NONE);
+	}
+}
+
+static void test_unusable_folder(void **state)
+{
+	struct throttle_limit limit = ring("a", 5, 60 * SECOND);
+	struct throttle_table_options options = {
+		.folder = "there/is/no/such/folder", .callers = 1, .now_ns = START};
+	struct throttle_report report;
+	struct throttle_table *t;
+
+	(void)state;
+	assert_null(throttle_table_open(&options, &limit, 1, &report));
+	assert_int_equal(errno, ENOENT);
+	options.memory_if_unwritable = true;
+	t = throttle_table_open(&options, &limit, 1, &report);
+	assert_non_null(t);
+	assert_int_equal(report.found, THROTTLE_FOUND_UNUSABLE);
+	throttle_table_close(t);
+}
+
+/* From every kind to every other: what was admitted still counts. */
+static void test_changes(void **state)
+{
+	struct throttle_limit shapes[8];
+	size_t n = 0;
+
+	(void)state;
+	shapes[n++] = ring("x", 18, 60 * SECOND);
+	shapes[n++] = ring("x", 1000, 60 * SECOND);
+	shapes[n++] = ring("x", 12, 60 * SECOND);
+	shapes[n] = ring("x", 700, 90 * SECOND);
+	shapes[n++].slots = THROTTLE_EXACT;
+	shapes[n] = ring("x", 700, 3600 * SECOND);
+	shapes[n++].slots = 100;
+	shapes[n] = ring("x", 50, 60 * SECOND);
+	shapes[n++].burst = 40;
+	shapes[n - 1].kind = THROTTLE_GCRA;
+	shapes[n] = ring("x", 100, 0);
+	shapes[n++].kind = THROTTLE_CALENDAR;
+	shapes[n - 1].period = THROTTLE_DAY;
+	for (size_t from = 0; from < n; from++)
+		for (size_t to = 0; to < n; to++) {
+			struct throttle_table *t = open_table(folder, 100, &shapes[from], 1);
+			uint64_t now = START + SECOND, before, after;
+
+			for (uint64_t caller = 0; caller < 200; caller++)
+				for (uint64_t i = 0; i < caller % 12; i++)
+					take_one(t, caller, 1, now + i, NULL);
+			before = used(t, 0, 11, now + MS);
+			assert_int_equal(before, 11);
+			assert_int_equal(throttle_table_apply(t, &shapes[to], 1, to % 2 ? 10000 : 0,
+						 now + MS, NULL),
+				0);
+			throttle_table_collect(t);
+			for (uint64_t caller = 0; caller < 200; caller++) {
+				after = used(t, 0, caller, now + MS);
+				/* Pacing counts what drains from the end of a quantum on. */
+				if (after < caller % 12 || after > caller % 12 + 4)
+					printf("# %zu to %zu: %llu, not %llu\n", from, to,
+						(unsigned long long)after,
+						(unsigned long long)caller % 12);
+				assert_true(after >= caller % 12 && after <= caller % 12 + 4);
+			}
+			throttle_table_close(t);
+			t = open_table(folder, 100, &shapes[to], 1);
+			assert_true(used(t, 0, 11, now + MS) >= 11);
+			throttle_table_close(t);
+			remove_folder(NULL);
+			assert_int_equal(mkdir(folder, 0700), 0);
+		}
+}
+
+struct changing {
+	struct throttle_table *table;
+	_Atomic(uint64_t) now, admitted;
+	_Atomic(bool) stop;
+};
+
+static void *take_all_along(void *argument)
+{
+	struct changing *c = argument;
+	uint64_t seed = (uint64_t)(uintptr_t)&seed;
+
+	while (!atomic_load(&c->stop)) {
+		uint64_t now = atomic_fetch_add(&c->now, 10000);
+
+		if (take_one(c->table, random_below(&seed, 50), 1, now, NULL))
+			atomic_fetch_add(&c->admitted, 1);
+	}
+	return NULL;
+}
+
+/* Limits change while threads take: in a window that never ends nothing may be forgotten. */
+static void test_change_under_way(void **state)
+{
+	struct throttle_limit shapes[4] = {ring("x", 400, 100000 * SECOND),
+		ring("x", 4000, 100000 * SECOND), ring("x", 300, 100000 * SECOND),
+		ring("x", 2000, 100000 * SECOND)};
+	struct changing c = {0};
+	pthread_t threads[2];
+	uint64_t sum = 0;
+
+	(void)state;
+	shapes[2].slots = THROTTLE_EXACT;
+	c.table = open_table(folder, 100, shapes, 1);
+	atomic_init(&c.now, START);
+	for (int i = 0; i < 2; i++)
+		pthread_create(&threads[i], NULL, take_all_along, &c);
+	for (int i = 1; i < 20; i++) {
+		assert_int_equal(
+			throttle_table_apply(c.table,
+				&shapes[i == 19 ? 1
+					: i % 2 ? 1
+						: 3],
+				1, i % 3 ? 0 : 1000 * (uint64_t)i, atomic_load(&c.now), NULL),
+			0);
+		usleep(3000);
+	}
+	atomic_store(&c.stop, true);
+	for (int i = 0; i < 2; i++)
+		pthread_join(threads[i], NULL);
+	throttle_table_collect(c.table);
+	for (uint64_t caller = 0; caller < 50; caller++)
+		sum += used(c.table, 0, caller, atomic_load(&c.now));
+	printf("# admitted %llu, in use %llu\n", (unsigned long long)atomic_load(&c.admitted),
+		(unsigned long long)sum);
+	assert_true(sum >= atomic_load(&c.admitted));
+	assert_true(sum <= atomic_load(&c.admitted) + 50);
+	throttle_table_close(c.table);
+}
+
+/* Ten times as many callers as there is room for: nobody at its limit gets a fresh one. */
+static void test_flood(void **state)
+{
+	struct throttle_limit limit = ring("f", 2, 100 * SECOND);
+	uint64_t callers = steps_or(3840), admitted_again = 0, now = START;
+	struct throttle_table *t = open_table(NULL, callers, &limit, 1);
+	struct throttle_counters counters;
+
+	(void)state;
+	for (uint64_t caller = 0; caller < callers / 2; caller++)
+		for (int i = 0; i < 2; i++)
+			take_one(t, caller, 1, now, NULL);
+	for (uint64_t caller = callers; caller < 11 * callers; caller++)
+		take_one(t, caller, 1, now += 100, NULL);
+	for (uint64_t caller = 0; caller < callers / 2; caller++)
+		admitted_again += take_one(t, caller, 1, now, NULL);
+	throttle_table_counters(t, 0, &counters);
+	printf("# %llu callers: %llu entries, %llu evicted, %llu overflowed, %llu bytes a caller\n",
+		(unsigned long long)callers, (unsigned long long)counters.entries,
+		(unsigned long long)counters.evicted, (unsigned long long)counters.overflowed,
+		(unsigned long long)(counters.bytes / callers));
+	assert_int_equal(admitted_again, 0);
+	assert_true(counters.overflowed > 0);
+	assert_int_equal(counters.evicted, 0);
+	/* When the window has passed there is room again. */
+	now += 103 * SECOND;
+	assert_true(take_one(t, 99 * callers, 2, now, NULL));
+	throttle_table_counters(t, 0, &counters);
+	assert_int_equal(counters.evicted, 1);
+	throttle_table_close(t);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup_teardown(test_restart, make_folder, remove_folder),
+		cmocka_unit_test_setup_teardown(test_untrusted_files, make_folder, remove_folder),
+		cmocka_unit_test(test_unusable_folder),
+		cmocka_unit_test_setup_teardown(test_changes, make_folder, remove_folder),
+		cmocka_unit_test_setup_teardown(test_change_under_way, make_folder, remove_folder),
+		cmocka_unit_test(test_flood),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
