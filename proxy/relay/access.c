@@ -92,7 +92,7 @@ static void put_combined(struct http_out *out, const struct exchange *x, const s
 	http_out_slice(out, line->address);
 	http_out_slice(out, SLICE(" - - ["));
 	http_out_slice(
-		out, slice_of(clock_format_combined(&worker->clock, worker_throttle_ns(worker))));
+		out, slice_of(clock_format_combined(&worker->clock, worker_wall_ns(worker))));
 	http_out_slice(out, SLICE("] "));
 	put_quoted(out, line->request_line);
 	http_out_char(out, ' ');
@@ -139,7 +139,7 @@ static void put_json(struct http_out *out, const struct exchange *x, const struc
 {
 	char time[CLOCK_ISO_BYTES];
 
-	clock_format_iso(&x->worker->clock, worker_throttle_ns(x->worker), time);
+	clock_format_iso(&x->worker->clock, worker_wall_ns(x->worker), time);
 	put_json_text(out, SLICE("{\"time\":"), slice_of(time));
 	put_json_text(out, SLICE(",\"id\":"), x->request_id);
 	put_json_text(out, SLICE(",\"client\":"), line->address);

@@ -293,7 +293,9 @@ static void set_deadline(struct downstream *d)
 
 	if (d->state == DOWNSTREAM_LINGERING)
 		return;
-	if (!flow_is_empty(&d->out))
+	if (d->first && d->first->state == EXCHANGE_TUNNEL)
+		deadline_clear(&d->deadline); /* tunnel_timeout, at the server's connection */
+	else if (!flow_is_empty(&d->out))
 		deadline_set(&d->deadline, now_ms + conf->send_timeout_ms, now_ms);
 	else if (d->reading && d->reading->state == EXCHANGE_HEAD)
 		deadline_set(&d->deadline,

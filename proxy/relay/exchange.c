@@ -58,7 +58,7 @@ struct exchange *exchange_new(struct downstream *d)
 	/* The texts at the end are written before they are read; clearing them is wasted time. */
 	memset(x, 0, offsetof(struct exchange, request_id_text));
 	x->head_bytes = x->inline_bytes;
-	x->path_bytes = NULL;
+	x->path_bytes = x->body_bytes = NULL;
 	http_head_clear(&x->request);
 	http_head_clear(&x->response);
 	ticket_init(&x->ticket, worker->index);
@@ -80,6 +80,7 @@ static void free_exchange(struct worker *worker, struct grave *grave)
 	if (x->head_bytes != x->inline_bytes)
 		free(x->head_bytes);
 	free(x->path_bytes);
+	free(x->body_bytes);
 	if (worker->spare_exchange_count < SPARE_EXCHANGES) {
 		x->next = worker->spare_exchanges;
 		worker->spare_exchanges = x;

@@ -106,6 +106,7 @@ struct exchange {
 	char request_id_text[40];
 	char host_text[HTTP_HOST_BYTES];
 
+	char *body_bytes; /* a short body, kept so that it can be sent again */
 	char *head_bytes; /* inline_bytes or its own memory */
 	char *path_bytes; /* when the normal form is not in the head */
 	char inline_bytes[EXCHANGE_HEAD_BYTES];

@@ -9,7 +9,7 @@
  * A retry is made only when the connect failed, or when a reused connection was closed before a
  * byte of the response and the method is idempotent and no body was sent (RFC 9110 section 9.2.2).
  */
-#include <stdio.h>
+#include <stdlib.h>
 
 #include "base/log.h"
 #include "http/problem.h"
@@ -258,6 +258,27 @@ static void run_up(struct exchange *x)
 	}
 }
 
+/* A body that came whole with its head and may have to be sent twice moves to the exchange. */
+static void keep_body(struct exchange *x)
+{
+	struct downstream *d = x->downstream;
+	size_t len = (size_t)x->framing.length;
+
+	if (x->body_bytes || !x->connection->reused || x->framing.body != HTTP_BODY_LENGTH ||
+		!http_method_is_idempotent(x->request.method) || x->request_done || !d->in.at ||
+		buffer_used(&d->in) < x->framing.length)
+		return;
+	x->body_bytes = malloc(len);
+	if (!x->body_bytes)
+		return; /* then it is sent once */
+	memcpy(x->body_bytes, buffer_head(&d->in), len);
+	d->in.start += (uint32_t)len;
+	x->request_done = true;
+	if (d->reading == x)
+		d->reading = NULL;
+	d->again = true;
+}
+
 static bool start_request(struct exchange *x)
 {
 	static const struct http_parser_limits limits = {256 * 1024, 0, 512};
@@ -265,7 +286,10 @@ static bool start_request(struct exchange *x)
 	struct server_connection *connection = x->connection;
 
 	exchange_enter(x, EXCHANGE_FORWARDING);
-	if (!compose_request(x, &connection->out)) {
+	keep_body(x);
+	if (!compose_request(x, &connection->out) ||
+		(x->body_bytes && !flow_append(&connection->out, &x->worker->blocks,
+					  (struct slice){x->body_bytes, x->framing.length}))) {
 		exchange_abort(x, "no memory");
 		return false;
 	}
@@ -280,8 +304,9 @@ static bool start_request(struct exchange *x)
 		.pool = &x->worker->blocks,
 		.body = x->framing.body,
 		.encode_chunked = x->framing.body == HTTP_BODY_CHUNKED,
-		.decoded = x->framing.body == HTTP_BODY_NONE,
+		.decoded = x->framing.body == HTTP_BODY_NONE || x->body_bytes,
 		.left = x->framing.length,
+		.content_bytes = x->body_bytes ? x->framing.length : 0,
 		.max_bytes = x->route->max_body_bytes,
 	};
 	/* What of the body is here already leaves with the head. */

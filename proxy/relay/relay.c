@@ -111,6 +111,7 @@ static void on_stop_timer(evutil_socket_t fd, short what, void *arg)
 	(void)fd;
 	(void)what;
 	log_warn("shutdown_timeout has passed: cutting what is left");
+	relay->exit_status = 1;
 	order_all(relay, WORKER_STOP);
 }
 
@@ -122,6 +123,7 @@ static void begin_stop(struct relay *relay)
 
 	if (relay->stopping) {
 		log_warn("told to stop again: cutting what is left");
+		relay->exit_status = 1;
 		order_all(relay, WORKER_STOP);
 		return;
 	}
@@ -157,12 +159,13 @@ static void on_signal(evutil_socket_t number, short what, void *arg)
 
 /* ---- starting -------------------------------------------------------------------------------- */
 
+static const int signal_numbers[] = {SIGTERM, SIGINT, SIGQUIT, SIGHUP, SIGUSR1};
+#define SIGNAL_COUNT (sizeof(signal_numbers) / sizeof(signal_numbers[0]))
+
 static bool watch_signals(struct relay *relay)
 {
-	static const int numbers[] = {SIGTERM, SIGINT, SIGQUIT, SIGHUP, SIGUSR1};
-
-	for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++) {
-		relay->signals[i] = evsignal_new(relay->base, numbers[i], on_signal, relay);
+	for (size_t i = 0; i < SIGNAL_COUNT; i++) {
+		relay->signals[i] = evsignal_new(relay->base, signal_numbers[i], on_signal, relay);
 		if (!relay->signals[i] || event_add(relay->signals[i], NULL) != 0)
 			return false;
 	}
@@ -333,16 +336,29 @@ static void finish(struct relay *relay)
 		log_close(relay->log);
 }
 
+/* From before the first socket listens until the loop takes them: none is lost, none kills. */
+static void hold_signals(bool hold)
+{
+	sigset_t set;
+
+	sigemptyset(&set);
+	for (size_t i = 0; i < SIGNAL_COUNT; i++)
+		sigaddset(&set, signal_numbers[i]);
+	pthread_sigmask(hold ? SIG_BLOCK : SIG_UNBLOCK, &set, NULL);
+}
+
 int relay_run(struct conf *conf)
 {
 	struct relay relay = {.timer_fd = -1};
 
 	signal(SIGPIPE, SIG_IGN);
+	hold_signals(true);
 	if (!start(&relay, conf)) {
 		relay.exit_status = 1;
 		if (atomic_load(&relay.running) > 0)
 			order_all(&relay, WORKER_STOP);
 	}
+	hold_signals(false);
 	while (atomic_load_explicit(&relay.running, memory_order_acquire) > 0) {
 		if (event_base_loop(relay.base, EVLOOP_ONCE) < 0) {
 			log_error("the main event loop failed: %s", strerror(errno));

@@ -31,14 +31,19 @@ uint64_t worker_now_ns_slow(struct worker *worker)
 	return worker->now_ns;
 }
 
-uint64_t worker_throttle_ns(struct worker *worker)
+uint64_t worker_throttle_ns(const struct worker *worker)
+{
+	return clock_monotonic_ns() + worker->relay->wall_offset_ns;
+}
+
+uint64_t worker_wall_ns(struct worker *worker)
 {
 	return worker_now_ns(worker) + worker->relay->wall_offset_ns;
 }
 
 struct slice worker_date(struct worker *worker)
 {
-	uint64_t second = worker_throttle_ns(worker) / CLOCK_NS_PER_S;
+	uint64_t second = worker_wall_ns(worker) / CLOCK_NS_PER_S;
 
 	if (second != worker->date_second) {
 		time_t time = (time_t)second;

@@ -118,8 +118,11 @@ static inline uint64_t worker_now_ms(struct worker *worker)
 }
 
 /* The clock of the throttles: monotonic since start, on the wall's base, so that it goes on after
- * a restart. */
-uint64_t worker_throttle_ns(struct worker *worker);
+ * a restart. Read anew: a limit is promised over true times, and a turn may be long. */
+uint64_t worker_throttle_ns(const struct worker *worker);
+
+/* The wall's time of this turn, for dates. */
+uint64_t worker_wall_ns(struct worker *worker);
 
 /* `Sun, 06 Nov 1994 08:49:37 GMT` */
 struct slice worker_date(struct worker *worker);
