@@ -6,6 +6,7 @@
  */
 #include <pthread.h>
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -58,6 +59,8 @@ static struct plain *plain_find(struct plain_map *map, struct throttle_key key)
 		at = &(*at)->next;
 	if (*at == NULL) {
 		*at = calloc(1, sizeof(**at));
+		if (*at == NULL)
+			abort();
 		(*at)->key = key;
 	}
 	return *at;
@@ -221,6 +224,8 @@ static struct throttle_key *make_keys(const struct throttle_table *table, size_t
 {
 	struct throttle_key *keys = calloc(count, sizeof(*keys));
 
+	if (keys == NULL)
+		abort();
 	for (uint64_t i = 0; i < count; i++)
 		keys[i] = throttle_hash(throttle_table_seed(table), &i, sizeof(i));
 	return keys;
@@ -248,6 +253,8 @@ static void bench_yardsticks(size_t callers)
 	struct setting s = {.key_count = 1, .step_ns = 100000, .map = &map};
 
 	map.bucket = calloc(map.buckets, sizeof(*map.bucket));
+	if (map.bucket == NULL)
+		abort();
 	s.table = open_table(&limit, 1, 1);
 	s.keys = make_keys(s.table, callers);
 	measure("yardstick: one atomic addition, alone", &s, add_only, 1);
