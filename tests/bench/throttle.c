@@ -98,7 +98,7 @@ struct setting {
 	unsigned threads;
 };
 
-typedef uint64_t subject(struct setting *s, uint64_t n, uint64_t now);
+typedef uint64_t subject_function(struct setting *s, uint64_t n, uint64_t now);
 
 static uint64_t take_ours(struct setting *s, uint64_t n, uint64_t now)
 {
@@ -151,7 +151,7 @@ static uint64_t hash_only(struct setting *s, uint64_t n, uint64_t now)
 struct runner {
 	pthread_t thread;
 	struct setting *s;
-	subject *subject;
+	subject_function *subject;
 	uint64_t n, now, admitted;
 };
 
@@ -167,7 +167,7 @@ static void *run(void *argument)
 }
 
 /* The median over the rounds of wall time by decisions, of all threads together. */
-static double measure(const char *what, struct setting *s, subject *subject, unsigned threads)
+static double measure(const char *what, struct setting *s, subject_function *subject, unsigned threads)
 {
 	static uint64_t now = START;
 	double results[ROUNDS];
