@@ -12,6 +12,7 @@ from lib.process import DEADLINE_SECONDS, SANITIZER, peak_resident_bytes, reside
 from lib.sluice import to
 from lib.tap import equal, group, main, member, test, true
 from lib.wire import Ended, chunked
+from lib.workers import leave
 
 OK = b"HTTP/1.1 200 OK\r\n"
 CHUNKED = b"Transfer-Encoding: chunked\r\n"
@@ -436,7 +437,7 @@ def leaving(t):
         for how in ("close", "reset"):
             queued = t.client(sluice)
             queued.request(f"/queued-{how}", "POST", body=b"x")
-            getattr(queued, how)()
+            leave(sluice, queued, how)
         behind = t.client(sluice)
         behind.request("/behind")
         gate.set()

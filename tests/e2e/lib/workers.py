@@ -12,6 +12,8 @@ what sluice answers itself, are a barrier: what was sent before has been read, p
 """
 import os
 
+from .process import until
+
 
 class Barrier:
     def __init__(self, t, sluice, clients):
@@ -40,29 +42,44 @@ class Barrier:
 
     def _worker_of(self, client):
         pid = self.sluice.pid
-        inode = _server_inode(self.sluice.port.number, client.local_port())
-        watched, instances = None, {}
-        for name in os.listdir(f"/proc/{pid}/fd"):
-            try:
-                link = os.readlink(f"/proc/{pid}/fd/{name}")
-            except OSError:
-                continue  # closed meanwhile
-            if link == f"socket:[{inode}]":
-                watched = int(name)
-            elif "eventpoll" in link:
-                instances[int(name)] = _targets(pid, name)
-        owners = [epoll for epoll, targets in instances.items() if watched in targets]
-        assert len(owners) == 1, f"descriptor {watched} is watched by {owners} of {instances}"
+        socket = f"socket:[{server_inode(self.sluice, client)}]"
+        links = _links(pid)
+        watched = next(number for number, link in links.items() if link == socket)
+        owners = [epoll for epoll, link in links.items()
+                  if "eventpoll" in link and watched in _targets(pid, epoll)]
+        assert len(owners) == 1, f"descriptor {watched} is watched by {owners}"
         return owners[0]
 
 
-def _server_inode(server_port, client_port):
-    with open("/proc/net/tcp", encoding="ascii") as table:
-        for line in table:
-            fields = line.split()
-            if (fields[1].endswith(f":{server_port:04X}") and fields[2].endswith(f":{client_port:04X}")):
-                return int(fields[9])
-    raise AssertionError(f"no connection from port {client_port} to {server_port}")
+def server_inode(sluice, client):
+    """The socket at sluice's end of a connection; waits until sluice has accepted it."""
+    ends = (f":{sluice.port.number:04X}", f":{client.local_port():04X}")
+
+    def find():
+        with open("/proc/net/tcp", encoding="ascii") as table:
+            for fields in map(str.split, table):
+                if fields[1].endswith(ends[0]) and fields[2].endswith(ends[1]):
+                    return int(fields[9])
+        raise AssertionError(f"no connection between ports {ends}")
+    return until(find, "an accepted connection")
+
+
+def leave(sluice, client, how="close"):
+    """The client closes or resets; returns when sluice has noticed and closed its end too."""
+    name = f"socket:[{server_inode(sluice, client)}]"
+    getattr(client, how)()
+    until(lambda: name not in _links(sluice.pid).values(), "sluice noticing that its client left")
+
+
+def _links(pid):
+    """What the process's descriptors are, by number."""
+    links = {}
+    for number in os.listdir(f"/proc/{pid}/fd"):
+        try:
+            links[int(number)] = os.readlink(f"/proc/{pid}/fd/{number}")
+        except OSError:
+            pass  # closed meanwhile
+    return links
 
 
 def _targets(pid, epoll):
