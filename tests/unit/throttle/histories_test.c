@@ -1,4 +1,7 @@
 /*
+ * Histories of many limits, to their extremes: windows of a millisecond and of 400 days, waits of
+ * thousands of windows, clocks that go back by several, refunds again and again within one instant.
+ *
  * Random limits, costs, schedules and clock steps against the oracle, in both directions of the
  * promise. THROTTLE_SEED and THROTTLE_STEPS (for each limit) make it another or a longer run; what
  * fails prints the seed that does it again.
@@ -8,7 +11,6 @@
 #include <stddef.h>
 #include <cmocka.h>
 
-#include "throttle/limit.h"
 #include "throttle/throttle.h"
 #include "oracle.h"
 
@@ -68,15 +70,16 @@ static struct throttle_limit random_ring(uint64_t *random)
 	return l;
 }
 
-/* How late a quota may come back: three ticks of an exact ring, a quantum of another. */
+/* How late a quota may come back: three ticks of an exact ring, a quantum of another. A tick is at
+ * most a 2^18th of the window and two seconds. */
 static uint64_t slack_of(const struct throttle_limit *l)
 {
-	struct shape shape;
+	uint64_t slots = l->slots == 0 ? 19 : l->slots;
+	uint64_t ticks = 3 * (((l->window_ns + 2 * SECOND) >> 18) + 2048);
 
-	limit_shape(l, &shape);
-	if (shape.form == FORM_RING)
-		return UINT64_C(3) << shape.shift;
-	return shape.quantum + shape.slots;
+	if (l->slots == THROTTLE_EXACT || l->quota <= slots || (l->slots == 0 && l->quota == 20))
+		return ticks;
+	return ticks + l->window_ns / slots + slots;
 }
 
 static void step_clock(struct run *r)
@@ -117,8 +120,6 @@ static uint64_t time_of(const struct run *r, const struct throttle_outcome *o)
 {
 	uint64_t at = r->now > o->at_ns ? r->now : o->at_ns;
 
-	if (at + SECOND < r->latest)
-		at = r->latest - SECOND;
 	if (r->log.end > r->log.first && r->log.at[r->log.end - 1] > at)
 		at = r->log.at[r->log.end - 1];
 	return at;
