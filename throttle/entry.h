@@ -81,7 +81,7 @@ struct shape {
 	uint64_t tick_mask, slot_mask;
 	uint64_t window_ticks, keep_ticks, lag_ticks;
 	/* window */
-	uint64_t quantum, quantum_inverse;
+	uint64_t quantum, quantum_inverse, slots_inverse;
 	unsigned used_bits;
 	uint64_t bucket_mask, lag_buckets, grain;
 	/* gcra */

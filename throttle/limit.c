@@ -175,6 +175,7 @@ static void shape_window(struct shape *s, uint32_t slots, uint64_t window)
 	s->window = window;
 	s->quantum = divide_up(window, slots - 1);
 	s->quantum_inverse = UINT64_MAX / s->quantum;
+	s->slots_inverse = UINT64_MAX / slots;
 	s->used_bits = bit_length(s->quota) + 3;
 	s->bucket_mask = bits_mask(HEAD_OWN_BITS - 1 - s->used_bits);
 	s->lag_buckets = TIME_SLACK_NS / s->quantum + 3;

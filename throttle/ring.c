@@ -44,12 +44,16 @@ struct view {
 	uint64_t tick;
 };
 
-static inline unsigned tick_bits(const struct shape *s)
+#define SHORT_BITS      5 /* of the positions of rings up to 31 */
+#define TICK_BITS_SHORT (HEAD_OWN_BITS - 2 - 3 * SHORT_BITS)
+#define INLINE          static inline __attribute__((always_inline))
+
+INLINE unsigned tick_bits(const struct shape *s)
 {
 	return HEAD_OWN_BITS - 2 - 3 * s->index_bits;
 }
 
-static inline uint64_t pack(const struct shape *s, const struct view *v)
+INLINE uint64_t pack(const struct shape *s, const struct view *v)
 {
 	unsigned bits = s->index_bits, time_bits = tick_bits(s);
 	uint64_t indexes = ((uint64_t)v->hole << bits | v->fill) << bits | v->position;
@@ -58,7 +62,7 @@ static inline uint64_t pack(const struct shape *s, const struct view *v)
 	       (v->tick & s->tick_mask);
 }
 
-static inline struct view unpack(const struct shape *s, uint64_t head)
+INLINE struct view unpack(const struct shape *s, uint64_t head)
 {
 	unsigned bits = s->index_bits, time_bits = tick_bits(s);
 	uint32_t mask = (uint32_t)bits_mask(bits);
@@ -72,17 +76,17 @@ static inline struct view unpack(const struct shape *s, uint64_t head)
 	return v;
 }
 
-static inline _Atomic(uint32_t) *slot_at(const struct shape *s, struct entry *e, uint32_t i)
+INLINE _Atomic(uint32_t) *slot_at(const struct shape *s, struct entry *e, uint32_t i)
 {
 	return &e->slot[s->first_slot + i];
 }
 
-static inline uint32_t before(const struct shape *s, uint32_t i, uint32_t steps)
+INLINE uint32_t before(const struct shape *s, uint32_t i, uint32_t steps)
 {
 	return i >= steps ? i - steps : i + s->slots - steps;
 }
 
-static inline uint32_t after(const struct shape *s, uint32_t i, uint32_t steps)
+INLINE uint32_t after(const struct shape *s, uint32_t i, uint32_t steps)
 {
 	i += steps;
 	return i >= s->slots ? i - s->slots : i;
@@ -95,7 +99,7 @@ static inline bool head_still(struct entry *e, uint64_t head)
 }
 
 /* How far `tick` (of now) is ahead of the head's; a little behind counts as 0. */
-static inline uint64_t ticks_since(const struct shape *s, uint64_t tick, uint64_t head_tick)
+INLINE uint64_t ticks_since(const struct shape *s, uint64_t tick, uint64_t head_tick)
 {
 	uint64_t d = (tick - head_tick) & s->tick_mask;
 
@@ -135,7 +139,7 @@ static void finish_claim(const struct shape *s, struct entry *e, uint64_t head)
 			return;
 }
 
-static inline bool is_claim_unwritten(const struct shape *s, struct entry *e, const struct view *v)
+INLINE bool is_claim_unwritten(const struct shape *s, struct entry *e, const struct view *v)
 {
 	/* acquire: pairs with write_slot */
 	return v->type == TYPE_OPEN && v->claimed > 0 &&
@@ -205,7 +209,7 @@ static void touch_stamp(const struct shape *s, struct entry *e, uint64_t now)
 			break;
 }
 
-static inline uint64_t age_of(const struct shape *s, struct entry *e, uint32_t i, uint64_t tick)
+INLINE uint64_t age_of(const struct shape *s, struct entry *e, uint32_t i, uint64_t tick)
 {
 	/* acquire: pairs with write_slot, for the head_still that follows */
 	uint32_t slot = atomic_load_explicit(slot_at(s, e, i), memory_order_acquire);
@@ -214,13 +218,16 @@ static inline uint64_t age_of(const struct shape *s, struct entry *e, uint32_t i
 }
 
 /* How many of `fill` have left the window at `tick`. */
-static uint32_t count_expired(
+INLINE uint32_t count_expired(
 	const struct shape *s, struct entry *e, const struct view *v, uint64_t tick)
 {
 	uint32_t oldest = before(s, v->position, v->fill), low = 1, high = v->fill;
 
 	if (age_of(s, e, oldest, tick) < s->window_ticks)
 		return 0;
+	/* In a full ring one expires at a time, as a rule. */
+	if (high > 1 && age_of(s, e, after(s, oldest, 1), tick) < s->window_ticks)
+		return 1;
 	while (low < high) {
 		uint32_t middle = (low + high) / 2;
 
@@ -233,8 +240,7 @@ static uint32_t count_expired(
 }
 
 /* ns from `now` until the tick `absolute + wait` begins. */
-static inline uint64_t wait_ns(
-	const struct shape *s, uint64_t absolute, uint64_t wait, uint64_t now)
+INLINE uint64_t wait_ns(const struct shape *s, uint64_t absolute, uint64_t wait, uint64_t now)
 {
 	uint64_t then = (absolute + wait) << s->shift;
 
@@ -242,7 +248,7 @@ static inline uint64_t wait_ns(
 }
 
 /* Fills in what the verdict says beyond yes and no. */
-static void tell(const struct shape *s, struct entry *e, const struct view *v, uint32_t live,
+INLINE void tell(const struct shape *s, struct entry *e, const struct view *v, uint32_t live,
 	uint64_t cost, uint64_t absolute, uint64_t now, struct plan *plan)
 {
 	uint32_t oldest = before(s, v->position, live);
@@ -266,7 +272,7 @@ static void tell(const struct shape *s, struct entry *e, const struct view *v, u
 	plan->retry = wait_ns(s, absolute, s->window_ticks - age, now);
 }
 
-static void plan_claim(const struct shape *s, const struct view *v, uint32_t live, uint64_t cost,
+INLINE void plan_claim(const struct shape *s, const struct view *v, uint32_t live, uint64_t cost,
 	uint64_t absolute, struct plan *plan)
 {
 	uint32_t n = cost < s->slots ? (uint32_t)cost : s->slots;
@@ -283,7 +289,7 @@ static void plan_claim(const struct shape *s, const struct view *v, uint32_t liv
 }
 
 /* Judges by the head that it has; false when that has moved on meanwhile. */
-static bool judge(const struct shape *s, struct entry *e, uint64_t head, uint64_t cost,
+INLINE bool judge(const struct shape *s, struct entry *e, uint64_t head, uint64_t cost,
 	uint64_t now, enum how how, struct plan *plan)
 {
 	struct view v = unpack(s, head);
@@ -309,8 +315,9 @@ static bool judge(const struct shape *s, struct entry *e, uint64_t head, uint64_
 	return head_still(e, head);
 }
 
-static enum found ring_plan(const struct shape *s, struct entry *e, uint64_t cost, uint64_t now,
-	enum how how, struct plan *plan)
+/* `s` may be a copy of `whole` in which the compiler knows what short rings have in common. */
+INLINE enum found plan_with(const struct shape *s, const struct shape *whole, struct entry *e,
+	uint64_t cost, uint64_t now, enum how how, struct plan *plan)
 {
 	for (;;) {
 		/* acquire: pairs with the release of the swap that made this head */
@@ -322,24 +329,63 @@ static enum found ring_plan(const struct shape *s, struct entry *e, uint64_t cos
 			return ENTRY_GONE;
 		now = time_after_head(s, now);
 		if (s->first_slot > 0) {
-			if (wipe_if_idle(s, e, head, now))
+			if (wipe_if_idle(whole, e, head, now))
 				continue;
 			if (how != HOW_LOOK)
-				touch_stamp(s, e, now);
+				touch_stamp(whole, e, now);
 		}
 		if (v.type == TYPE_HOLE) {
-			move_hole(s, e, head);
+			move_hole(whole, e, head);
 			continue;
 		}
 		if (is_claim_unwritten(s, e, &v))
-			finish_claim(s, e, head);
+			finish_claim(whole, e, head);
 		if (judge(s, e, head, cost, now, how, plan))
 			return ENTRY_READY;
 	}
 }
 
+static enum found ring_plan(const struct shape *s, struct entry *e, uint64_t cost, uint64_t now,
+	enum how how, struct plan *plan)
+{
+	struct shape small;
+
+	if (s->index_bits != SHORT_BITS)
+		return plan_with(s, s, e, cost, now, how, plan);
+	/* Only what plan_with looks at: then it all stays in registers. */
+	small.latest = s->latest;
+	small.slots = s->slots;
+	small.quota = s->quota;
+	small.shift = s->shift;
+	small.window_ticks = s->window_ticks;
+	small.lag_ticks = s->lag_ticks;
+	small.index_bits = SHORT_BITS;
+	small.first_slot = 0;
+	small.tick_mask = bits_mask(HEAD_OWN_BITS - 2 - 3 * SHORT_BITS);
+	small.slot_mask = UINT32_MAX;
+	return plan_with(&small, s, e, cost, now, how, plan);
+}
+
 static void ring_finish(const struct shape *s, struct entry *e, const struct plan *plan)
 {
+	struct view v;
+	_Atomic(uint32_t) *slot;
+	uint32_t old;
+
+	if (s->index_bits != SHORT_BITS) {
+		finish_claim(s, e, plan->next);
+		return;
+	}
+	/* One slot, as a rule, and nobody else has come yet. */
+	v.position = (uint32_t)(plan->next >> TICK_BITS_SHORT) & 31;
+	v.claimed = (uint32_t)(plan->next >> (TICK_BITS_SHORT + 2 * SHORT_BITS)) & 31;
+	slot = &e->slot[before(s, v.position, 1)];
+	/* acquire, and the look at the head: as in write_slot */
+	old = atomic_load_explicit(slot, memory_order_acquire);
+	if (v.claimed == 1 && head_still(e, plan->next) &&
+		atomic_compare_exchange_strong_explicit(slot, &old, (uint32_t)plan->next,
+			memory_order_release, memory_order_relaxed))
+		return;
 	finish_claim(s, e, plan->next);
 }
 

@@ -198,6 +198,7 @@ static void sort_by_address(const struct attempt *a, size_t *order)
 static bool take_all(struct attempt *a)
 {
 	size_t order[THROTTLE_MAX_CHARGES];
+	bool is_rejudged = false;
 
 	order[0] = 0;
 	if (a->count > 1)
@@ -207,16 +208,20 @@ static bool take_all(struct attempt *a)
 		struct throttle_outcome *o = &a->verdict->outcome[i];
 
 		while (!o->violated && !o->absent && !charge_commit(&a->judged[i])) {
+			is_rejudged = true;
 			if (judge_one(a, i, HOW_TAKE) == CHARGED_MOVED) {
 				give_back(a, order, n);
 				return false;
 			}
 			if (o->violated && !o->shadow) {
 				give_back(a, order, n);
+				conclude(a);
 				return true;
 			}
 		}
 	}
+	if (is_rejudged)
+		conclude(a);
 	return true;
 }
 
@@ -226,10 +231,12 @@ static enum charged note_refusals(struct attempt *a)
 	for (size_t i = 0; i < a->count; i++) {
 		const struct throttle_outcome *o = &a->verdict->outcome[i];
 		struct limit_state *l = a->judged[i].limit;
-		struct judged j = {.limit = l};
+		struct judged j;
 
-		if (!o->violated || o->shadow || o->banned)
+		if (!o->violated || o->shadow || o->banned ||
+			(!l->limit.count_refused && !l->has_bans))
 			continue;
+		j.limit = l;
 		if (l->limit.count_refused && a->charges[i].cost > 0) {
 			j.section = &l->section;
 			j.units = a->judged[i].units;
@@ -286,11 +293,8 @@ static enum charged attempt(struct attempt *a, bool is_peek)
 	conclude(a);
 	if (is_peek)
 		return CHARGED;
-	if (a->verdict->admitted) {
-		if (!take_all(a))
-			return CHARGED_MOVED;
-		conclude(a);
-	}
+	if (a->verdict->admitted && !take_all(a))
+		return CHARGED_MOVED;
 	return a->verdict->admitted ? CHARGED : note_refusals(a);
 }
 

@@ -65,32 +65,49 @@ static inline struct view unpack(const struct shape *s, uint64_t head, uint64_t 
 	return v;
 }
 
-static inline uint32_t tag_of(const struct shape *s, uint64_t quantum)
+/* Where a quantum's slot is, and the tag that it has there. */
+struct where {
+	uint32_t index, tag;
+};
+
+static inline struct where where_of(const struct shape *s, uint64_t quantum)
 {
-	return (uint32_t)(1 + quantum / s->slots % 255);
+	uint64_t lap = (uint64_t)((unsigned __int128)quantum * s->slots_inverse >> 64);
+
+	lap += quantum - lap * s->slots >= s->slots;
+	return (struct where){(uint32_t)(quantum - lap * s->slots), (uint32_t)(1 + lap % 255)};
 }
 
-static inline _Atomic(uint32_t) *slot_of(const struct shape *s, struct entry *e, uint64_t quantum)
+static inline struct where next_where(const struct shape *s, struct where w)
 {
-	return &e->slot[quantum % s->slots];
+	if (++w.index == s->slots) {
+		w.index = 0;
+		w.tag = w.tag == 255 ? 1 : w.tag + 1;
+	}
+	return w;
 }
 
-/* What the slots hold of a closed quantum. */
-static inline uint64_t count_of(const struct shape *s, struct entry *e, uint64_t quantum)
+/* What the slot holds of that quantum. */
+static inline uint64_t count_at(const struct shape *s, struct entry *e, struct where w)
 {
 	/* acquire: pairs with the release of swap_slot, for the look at the head that follows */
-	uint32_t slot = atomic_load_explicit(slot_of(s, e, quantum), memory_order_acquire);
+	uint32_t slot = atomic_load_explicit(&e->slot[w.index], memory_order_acquire);
 
-	return slot >> COUNT_BITS == tag_of(s, quantum) ? (slot & COUNT_MAX) * s->grain : 0;
+	return slot >> COUNT_BITS == w.tag ? (slot & COUNT_MAX) * s->grain : 0;
 }
 
 /* The sum of quanta first..last, both included; first may be beyond last. */
 static uint64_t sum_of(const struct shape *s, struct entry *e, int64_t first, int64_t last)
 {
+	int64_t q = first < 0 ? 0 : first;
+	struct where w;
 	uint64_t sum = 0;
 
-	for (int64_t q = first < 0 ? 0 : first; q <= last; q++)
-		sum += count_of(s, e, (uint64_t)q);
+	if (q > last)
+		return 0;
+	w = where_of(s, (uint64_t)q);
+	for (; q <= last; q++, w = next_where(s, w))
+		sum += count_at(s, e, w);
 	return sum;
 }
 
@@ -118,9 +135,10 @@ static inline bool swap_slot(_Atomic(uint32_t) *slot, uint32_t old, uint32_t val
 static void wipe(const struct shape *s, struct entry *e, const struct view *v, uint64_t head)
 {
 	for (uint64_t q = v->quantum + 1; q <= v->quantum + s->slots; q++) {
-		_Atomic(uint32_t) *slot = slot_of(s, e, q);
+		struct where w = where_of(s, q >= s->slots ? q - s->slots : q);
+		_Atomic(uint32_t) *slot = &e->slot[w.index];
 		uint32_t old = atomic_load_explicit(slot, memory_order_acquire);
-		bool live = q >= s->slots && old >> COUNT_BITS == tag_of(s, q - s->slots);
+		bool live = q >= s->slots && old >> COUNT_BITS == w.tag;
 
 		/* Those of quanta quantum+1-slots .. quantum stay: one lap back from each q. */
 		if (old == 0 || live)
@@ -133,7 +151,9 @@ static void wipe(const struct shape *s, struct entry *e, const struct view *v, u
 
 static bool is_wipe_due(const struct shape *s, const struct view *v)
 {
-	return v->quantum / s->slots / WIPE_LAPS != v->now / s->slots / WIPE_LAPS;
+	uint64_t span = (uint64_t)s->slots * WIPE_LAPS;
+
+	return v->quantum != v->now && v->quantum / span != v->now / span;
 }
 
 /* The state after a long rest: all slots are to be wiped, then the head's quantum opens. */
@@ -166,8 +186,9 @@ static void close_quantum(const struct shape *s, struct entry *e, uint64_t head,
 {
 	struct view v = unpack(s, head, now);
 	int64_t span = (int64_t)s->slots - 1, quantum = (int64_t)v.quantum, opened;
-	_Atomic(uint32_t) *slot = slot_of(s, e, v.quantum);
-	uint32_t old = atomic_load_explicit(slot, memory_order_acquire), tag = tag_of(s, v.quantum);
+	struct where w = where_of(s, v.quantum);
+	_Atomic(uint32_t) *slot = &e->slot[w.index];
+	uint32_t old = atomic_load_explicit(slot, memory_order_acquire), tag = w.tag;
 	uint64_t closed = sum_of(s, e, quantum - span, quantum - 1), count;
 
 	if (!head_still(e, head))
@@ -208,6 +229,7 @@ static void tell(const struct shape *s, struct entry *e, const struct view *v, u
 {
 	int64_t span = (int64_t)s->slots - 1, q = (int64_t)v->now - span;
 	uint64_t left = live;
+	struct where w;
 
 	plan->used = live;
 	plan->more = plan->reset = plan->retry = 0;
@@ -216,8 +238,10 @@ static void tell(const struct shape *s, struct entry *e, const struct view *v, u
 	if (live == 0)
 		return;
 	plan->reset = leaves_in(s, v->quantum, now);
-	for (q = q < 0 ? 0 : q; q < (int64_t)v->quantum; q++) {
-		uint64_t count = count_of(s, e, (uint64_t)q);
+	q = q < 0 ? 0 : q;
+	w = where_of(s, (uint64_t)q);
+	for (; q < (int64_t)v->quantum; q++, w = next_where(s, w)) {
+		uint64_t count = count_at(s, e, w);
 
 		if (count == 0)
 			continue;
@@ -295,13 +319,14 @@ static enum found window_plan(const struct shape *s, struct entry *e, uint64_t c
 static bool refund_closed(const struct shape *s, struct entry *e, uint64_t head,
 	const struct view *v, uint64_t quantum, uint64_t cost)
 {
-	_Atomic(uint32_t) *slot = slot_of(s, e, quantum);
+	struct where w = where_of(s, quantum);
+	_Atomic(uint32_t) *slot = &e->slot[w.index];
 	uint32_t grains = (uint32_t)(cost / s->grain);
 	uint32_t old = atomic_load_explicit(slot, memory_order_acquire);
 	uint64_t left = (uint64_t)grains * s->grain;
 
 	do {
-		if (old >> COUNT_BITS != tag_of(s, quantum) || (old & COUNT_MAX) < grains)
+		if (old >> COUNT_BITS != w.tag || (old & COUNT_MAX) < grains)
 			return false;
 		/* release: pairs with count_of */
 	} while (!atomic_compare_exchange_weak_explicit(
@@ -387,7 +412,7 @@ static unsigned window_remember(const struct shape *s, const struct entry *entry
 	if (v.now >= v.quantum + s->slots || is_wiping(s, &v))
 		return 0;
 	for (int64_t q = first < 0 ? 0 : first; q < (int64_t)v.quantum; q++) {
-		uint64_t units = count_of(s, e, (uint64_t)q);
+		uint64_t units = count_at(s, e, where_of(s, (uint64_t)q));
 
 		closed += units;
 		if (units == 0 || count + 1 >= room)
@@ -410,14 +435,15 @@ static void window_recall(const struct shape *s, const struct event *events, uns
 
 	for (unsigned i = 0; i < count; i++) {
 		uint64_t q = quantum_of(s, events[i].at), grains;
-		uint32_t *slot = &image->slot[q % s->slots];
+		struct where w = where_of(s, q);
+		uint32_t *slot = &image->slot[w.index];
 
 		if (q == quantum)
 			used += events[i].units;
 		if (q == quantum || q + s->slots <= quantum)
 			continue;
 		if (*slot == 0)
-			*slot = tag_of(s, q) << COUNT_BITS;
+			*slot = w.tag << COUNT_BITS;
 		grains = (events[i].units + s->grain - 1) / s->grain;
 		if ((*slot & COUNT_MAX) + grains > COUNT_MAX)
 			grains = COUNT_MAX - (*slot & COUNT_MAX);
