@@ -120,6 +120,13 @@ static inline uint64_t time_after_head(const struct shape *s, uint64_t now)
 	return now + TIME_LAG_NS < latest ? latest - TIME_LAG_NS : now;
 }
 
+/* Has nothing happened to it since? */
+static inline bool head_still(struct entry *e, uint64_t head)
+{
+	/* relaxed: ordered after the slot loads before it, which are acquires */
+	return atomic_load_explicit(&e->head, memory_order_relaxed) == head;
+}
+
 enum how {
 	HOW_TAKE,  /* writes what must be written before the charge can be */
 	HOW_LOOK,  /* writes nothing but what others left unfinished */

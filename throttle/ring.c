@@ -92,12 +92,6 @@ INLINE uint32_t after(const struct shape *s, uint32_t i, uint32_t steps)
 	return i >= s->slots ? i - s->slots : i;
 }
 
-static inline bool head_still(struct entry *e, uint64_t head)
-{
-	/* relaxed: ordered after the slot loads before it, which are acquires */
-	return atomic_load_explicit(&e->head, memory_order_relaxed) == head;
-}
-
 /* How far `tick` (of now) is ahead of the head's; a little behind counts as 0. */
 INLINE uint64_t ticks_since(const struct shape *s, uint64_t tick, uint64_t head_tick)
 {

@@ -111,12 +111,6 @@ static uint64_t sum_of(const struct shape *s, struct entry *e, int64_t first, in
 	return sum;
 }
 
-static inline bool head_still(struct entry *e, uint64_t head)
-{
-	/* relaxed: ordered after the slot loads before it, which are acquires */
-	return atomic_load_explicit(&e->head, memory_order_relaxed) == head;
-}
-
 static inline bool swap_head(struct entry *e, uint64_t head, uint64_t next)
 {
 	/* acq_rel: releases the slots written before it to who loads this head */

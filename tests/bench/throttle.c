@@ -167,7 +167,8 @@ static void *run(void *argument)
 }
 
 /* The median over the rounds of wall time by decisions, of all threads together. */
-static double measure(const char *what, struct setting *s, subject_function *subject, unsigned threads)
+static double measure(
+	const char *what, struct setting *s, subject_function *subject, unsigned threads)
 {
 	static uint64_t now = START;
 	double results[ROUNDS];
