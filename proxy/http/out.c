@@ -17,11 +17,33 @@ static bool is_printable(char c)
 	return c >= 0x20 && c < 0x7f;
 }
 
+#define ONES  UINT64_C(0x0101010101010101)
+#define HIGHS (ONES * 0x80)
+
+/* Is there a byte in the word below n (up to 128)? Exact for whether, not for where. */
+static uint64_t has_below(uint64_t word, unsigned n)
+{
+	return (word - ONES * n) & ~word & HIGHS;
+}
+
+/* Eight bytes that all stand for themselves: printable, no quote, no backslash. */
+static bool are_plain(const char *at)
+{
+	uint64_t word;
+
+	memcpy(&word, at, sizeof(word));
+	return ((word & HIGHS) | has_below(word, 0x20) | has_below(word ^ (ONES * '"'), 1) |
+		       has_below(word ^ (ONES * '\\'), 1) | has_below(word ^ (ONES * 0x7f), 1)) ==
+	       0;
+}
+
 /* How many bytes from the front stand for themselves in a JSON string. */
 static size_t plain_run(struct slice bytes)
 {
 	size_t len = 0;
 
+	while (len + 8 <= bytes.len && are_plain(bytes.at + len))
+		len += 8;
 	while (len < bytes.len && is_printable(bytes.at[len]) && bytes.at[len] != '"' &&
 		bytes.at[len] != '\\')
 		len++;

@@ -395,13 +395,21 @@ void http_parser_end(struct http_parser *parser)
 	parser->trailers_len = parser->trailers_capacity = 0;
 }
 
+void http_head_init(struct http_head *head)
+{
+	head->base = NULL;
+	head->len = head->target_at = head->target_len = 0;
+	head->method = HTTP_METHOD_GET;
+	head->status = 0;
+	head->major = head->minor = 0;
+	head->field_count = 0;
+	head->field_capacity = HTTP_HEAD_FIELDS_INLINE;
+	head->fields = head->inline_fields;
+}
+
 void http_head_clear(struct http_head *head)
 {
 	if (head->field_capacity > HTTP_HEAD_FIELDS_INLINE)
 		free(head->fields);
-	head->base = NULL;
-	head->len = head->target_at = head->target_len = 0;
-	head->field_count = 0;
-	head->field_capacity = HTTP_HEAD_FIELDS_INLINE;
-	head->fields = head->inline_fields;
+	http_head_init(head);
 }

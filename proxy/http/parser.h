@@ -67,6 +67,9 @@ enum http_parse http_parser_chunked(
 /* Frees what the parser holds (not the head). It can begin another message. */
 void http_parser_end(struct http_parser *parser);
 
+/* An empty head in memory of any content. */
+void http_head_init(struct http_head *head);
+
 /* Frees a head's fields when they did not fit inline. */
 void http_head_clear(struct http_head *head);
 

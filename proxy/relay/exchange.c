@@ -55,12 +55,14 @@ struct exchange *exchange_new(struct downstream *d)
 	} else if (!(x = malloc(sizeof(*x)))) {
 		return NULL;
 	}
-	/* The texts at the end are written before they are read; clearing them is wasted time. */
-	memset(x, 0, offsetof(struct exchange, request_id_text));
+	memset(x, 0, offsetof(struct exchange, request));
 	x->head_bytes = x->inline_bytes;
 	x->path_bytes = x->body_bytes = NULL;
-	http_head_clear(&x->request);
-	http_head_clear(&x->response);
+	http_head_init(&x->request);
+	http_head_init(&x->response);
+	x->verdict.outcome = GATE_ADMIT;
+	x->verdict.limit_count = 0;
+	x->receipt.throttle.count = 0;
 	ticket_init(&x->ticket, worker->index);
 	x->worker = worker;
 	x->downstream = d;
@@ -132,10 +134,11 @@ static void name_request(struct exchange *x)
 	}
 	/* Unique: what the worker drew at its start, and a count. */
 	static const char digits[] = "0123456789abcdef";
-	uint64_t words[2] = {x->worker->request_id_seed, x->worker->request_id_next++};
-	for (unsigned i = 0; i < 32; i++)
-		x->request_id_text[i] = digits[(words[i / 16] >> (60 - 4 * (i % 16))) & 15];
-	x->request_id = (struct slice){x->request_id_text, 32};
+	uint64_t count = x->worker->request_id_next++;
+	memcpy(x->request_id_text, x->worker->request_id_prefix, 16);
+	for (unsigned i = 0; i < 12; i++)
+		x->request_id_text[16 + i] = digits[(count >> (44 - 4 * i)) & 15];
+	x->request_id = (struct slice){x->request_id_text, 28};
 }
 
 static bool names_no_path(const struct exchange *x)

@@ -52,7 +52,6 @@ struct exchange {
 	enum conf_ratelimit_headers dialect;
 
 	/* the request */
-	struct http_head request;
 	struct http_framing framing;
 	struct http_target target;
 	struct slice host;      /* for routes */
@@ -81,7 +80,6 @@ struct exchange {
 	bool request_started; /* bytes of it may have reached the server */
 
 	/* the response */
-	struct http_head response;
 	struct http_framing response_framing;
 	struct pump down;
 	struct buffer empty; /* what the pump reads from when the connection is given back */
@@ -94,8 +92,6 @@ struct exchange {
 	uint64_t cost;
 	uint64_t retry_after_ms; /* of an answer of our own */
 
-	struct gate_verdict verdict;
-	struct gate_receipt receipt;
 	struct deadline deadline; /* QUEUED, DELAYED */
 	bool has_deadline;
 
@@ -103,6 +99,11 @@ struct exchange {
 	uint64_t began_ns, judged_ns, started_ns, first_byte_ns;
 	const char *outcome; /* why it was answered by ourselves or cut; NULL: all went well */
 	struct slice request_id;
+
+	/* From here on nothing is cleared when an exchange begins: written before it is read. */
+	struct http_head request, response;
+	struct gate_verdict verdict;
+	struct gate_receipt receipt;
 	char request_id_text[40];
 	char host_text[HTTP_HOST_BYTES];
 

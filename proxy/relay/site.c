@@ -6,6 +6,15 @@
 
 #include "base/log.h"
 
+static const struct upstream *find_named(const struct site *old, const char *name)
+{
+	for (size_t i = 0; old && i < old->conf->upstream_count; i++) {
+		if (strcmp(old->upstreams[i]->conf->name, name) == 0)
+			return old->upstreams[i];
+	}
+	return NULL;
+}
+
 static struct upstream *find_same(const struct site *old, const struct conf_upstream *description)
 {
 	for (size_t i = 0; old && i < old->conf->upstream_count; i++) {
@@ -42,20 +51,25 @@ static bool fill(struct site *site, const struct site *old, unsigned workers,
 	site->policies = calloc(conf->route_count, sizeof(*site->policies));
 	site->routes = route_table_new(conf);
 	site->texts = ratelimit_texts_new(conf);
-	if (!site->upstreams || !site->policies || !site->routes || !site->texts)
+	site->gate = gate_new(conf, throttles);
+	if (!site->upstreams || !site->policies || !site->routes || !site->texts || !site->gate)
 		return false;
 	for (size_t i = 0; i < conf->upstream_count; i++) {
 		site->upstreams[i] = find_same(old, &conf->upstreams[i]);
 		if (!site->upstreams[i])
-			site->upstreams[i] =
-				upstream_new(conf, &conf->upstreams[i], workers, queue);
+			site->upstreams[i] = upstream_new(conf, &conf->upstreams[i],
+				find_named(old, conf->upstreams[i].name), workers, queue);
 		if (!site->upstreams[i])
 			return false;
 	}
 	for (size_t i = 0; i < conf->route_count; i++)
 		site->policies[i] = policy_of(&conf->routes[i]);
-	site->gate = gate_new(conf, throttles);
-	return site->gate != NULL;
+	/* Last, as it changes what the old site goes by. */
+	for (size_t i = 0; i < conf->upstream_count; i++) {
+		if (!upstream_configure(site->upstreams[i], &conf->upstreams[i]))
+			return false;
+	}
+	return true;
 }
 
 struct site *site_new(const struct conf *conf, const struct site *old, unsigned workers,

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/log.h"
 
 /* The bound that the run queue keeps: the upstream's own, or what its servers take together. */
@@ -20,23 +21,74 @@ static uint32_t bound_of(const struct conf_upstream *conf)
 	return (uint32_t)sum;
 }
 
-static struct run_queue *make_run_queue(struct queue *queue, const struct conf_upstream *conf)
+static struct upstream_bounds bounds_of(const struct conf_upstream *conf)
 {
-	struct run_queue_config config = {.quantum = conf->quantum};
+	bool adapts = conf->max_in_flight == CONF_IN_FLIGHT_AUTO;
 
-	if (conf->max_in_flight == CONF_IN_FLIGHT_AUTO) {
+	return (struct upstream_bounds){
+		.max_in_flight = adapts ? CONF_IN_FLIGHT_AUTO : bound_of(conf),
+		.floor = conf->max_in_flight_floor,
+		.ceiling = conf->max_in_flight_ceiling,
+		.quantum = conf->quantum,
+		.pace_amount = conf->pace_amount,
+		.pace_per_ns = conf->pace_per_ns,
+	};
+}
+
+static bool same_bounds(const struct upstream_bounds *a, const struct upstream_bounds *b)
+{
+	return a->max_in_flight == b->max_in_flight && a->floor == b->floor &&
+	       a->ceiling == b->ceiling && a->quantum == b->quantum &&
+	       a->pace_amount == b->pace_amount && a->pace_per_ns == b->pace_per_ns;
+}
+
+static struct run_queue_config run_queue_config_of(const struct upstream *upstream)
+{
+	const struct upstream_bounds *bounds = &upstream->bounds;
+	struct run_queue_config config = {.quantum = bounds->quantum};
+
+	if (bounds->max_in_flight == CONF_IN_FLIGHT_AUTO) {
 		config.adaptive = true;
-		config.adaptive_min = conf->max_in_flight_floor;
-		config.adaptive_max = conf->max_in_flight_ceiling;
-		config.max_in_flight = conf->max_in_flight_floor;
+		config.adaptive_min = bounds->floor;
+		config.adaptive_max = bounds->ceiling;
+		config.max_in_flight = bounds->floor;
 	} else {
-		config.max_in_flight = bound_of(conf);
+		config.max_in_flight = bounds->max_in_flight;
 	}
-	return run_queue_create(queue, &config);
+	if (bounds->pace_amount > 0) {
+		config.pace = pace_charge;
+		config.pace_ctx = upstream->pace;
+	}
+	return config;
+}
+
+/* A pace that was once there is kept, also while it is off: what went goes on counting. */
+static bool set_pace(struct upstream *upstream, const struct upstream_bounds *bounds)
+{
+	if (bounds->pace_amount == 0)
+		return true;
+	if (upstream->pace)
+		return pace_configure(upstream->pace, bounds->pace_amount, bounds->pace_per_ns);
+	upstream->pace = pace_new(bounds->pace_amount, bounds->pace_per_ns);
+	return upstream->pace != NULL;
+}
+
+bool upstream_configure(struct upstream *upstream, const struct conf_upstream *description)
+{
+	struct upstream_bounds bounds = bounds_of(description);
+
+	if (same_bounds(&upstream->bounds, &bounds))
+		return true;
+	if (!set_pace(upstream, &bounds))
+		return false;
+	upstream->bounds = bounds;
+	struct run_queue_config config = run_queue_config_of(upstream);
+	run_queue_configure(upstream->run_queue, &config, clock_monotonic_ns());
+	return true;
 }
 
 struct upstream *upstream_new(const struct conf *conf, const struct conf_upstream *description,
-	unsigned workers, struct queue *queue)
+	const struct upstream *before, unsigned workers, struct queue *queue)
 {
 	struct upstream *upstream = calloc(1, sizeof(*upstream));
 
@@ -48,7 +100,13 @@ struct upstream *upstream_new(const struct conf *conf, const struct conf_upstrea
 	upstream->workers = workers;
 	upstream->queue = queue;
 	upstream->servers = aligned_alloc(64, description->server_count * sizeof(struct server));
-	upstream->run_queue = make_run_queue(queue, description);
+	upstream->bounds = bounds_of(description);
+	if (before && before->pace)
+		upstream->pace = pace_hold(before->pace);
+	if (!set_pace(upstream, &upstream->bounds))
+		goto failed;
+	struct run_queue_config config = run_queue_config_of(upstream);
+	upstream->run_queue = run_queue_create(queue, &config);
 	if (!upstream->servers || !upstream->run_queue)
 		goto failed;
 	memset(upstream->servers, 0, description->server_count * sizeof(struct server));
@@ -93,6 +151,7 @@ void upstream_release(struct upstream *upstream)
 		pthread_mutex_destroy(&upstream->servers[i].addresses_lock);
 	}
 	run_queue_destroy(upstream->run_queue);
+	pace_release(upstream->pace);
 	free(upstream->servers);
 	conf_release(upstream->conf_held);
 	free(upstream);
@@ -119,11 +178,7 @@ bool upstream_same(const struct upstream *upstream, const struct conf_upstream *
 			a->servers[i].max_in_flight != b->servers[i].max_in_flight)
 			return false;
 	}
-	return a->balance == b->balance && a->max_in_flight == b->max_in_flight &&
-	       a->max_in_flight_floor == b->max_in_flight_floor &&
-	       a->max_in_flight_ceiling == b->max_in_flight_ceiling &&
-	       a->pace_amount == b->pace_amount && a->pace_per_ns == b->pace_per_ns &&
-	       a->quantum == b->quantum && a->connect_timeout_ms == b->connect_timeout_ms &&
+	return a->balance == b->balance && a->connect_timeout_ms == b->connect_timeout_ms &&
 	       a->send_timeout_ms == b->send_timeout_ms &&
 	       a->first_byte_timeout_ms == b->first_byte_timeout_ms &&
 	       a->idle_timeout_ms == b->idle_timeout_ms &&

@@ -20,6 +20,7 @@
 
 #include "conf/conf.h"
 #include "queue/run_queue.h"
+#include "relay/pace.h"
 
 struct server_connection;
 struct upstream;
@@ -64,17 +65,28 @@ struct upstream {
 	size_t server_count;
 	struct queue *queue;
 	struct run_queue *run_queue;
+	/* The keys of the run queue, which a reload changes in place. The main thread's. */
+	struct upstream_bounds {
+		uint32_t max_in_flight, floor, ceiling, quantum;
+		uint64_t pace_amount, pace_per_ns;
+	} bounds;
+	struct pace *pace; /* NULL: none yet */
 };
 
-/* Made for `workers` workers, held once; holds the snapshot. NULL without memory. */
+/* Made for `workers` workers, held once; holds the snapshot. `before`: the one of that name that it
+ * replaces, or NULL; its pace goes on. NULL without memory. */
 struct upstream *upstream_new(const struct conf *conf, const struct conf_upstream *description,
-	unsigned workers, struct queue *queue);
+	const struct upstream *before, unsigned workers, struct queue *queue);
 struct upstream *upstream_hold(struct upstream *upstream);
 /* The last one frees it; its idle connections must be closed by then. */
 void upstream_release(struct upstream *upstream);
 
-/* Would a new snapshot's upstream be the same to the last key? Then the old one serves on. */
+/* Would a new snapshot's upstream be the same but for its bounds? Then the old one serves on. */
 bool upstream_same(const struct upstream *upstream, const struct conf_upstream *description);
+
+/* The bounds of a new snapshot (max_in_flight, pace, quantum) take effect. Main thread only. False
+ * without memory; the old ones stay. */
+bool upstream_configure(struct upstream *upstream, const struct conf_upstream *description);
 
 /*
  * The server to ask for one more exchange and takes a place of it (server_done gives it back).

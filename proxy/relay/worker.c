@@ -1,6 +1,7 @@
 #include "relay/worker.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
@@ -245,8 +246,11 @@ struct worker *worker_new(struct relay *relay, unsigned index, struct site *site
 		return NULL;
 	worker->relay = relay;
 	worker->index = index;
-	if (getrandom(&worker->request_id_seed, sizeof(uint64_t), GRND_NONBLOCK) < 0)
-		worker->request_id_seed = clock_wall_ns() + index;
+	uint64_t seed;
+	if (getrandom(&seed, sizeof(seed), GRND_NONBLOCK) < 0)
+		seed = clock_wall_ns() + index;
+	snprintf(worker->request_id_prefix, sizeof(worker->request_id_prefix), "%016llx",
+		(unsigned long long)seed);
 	worker->wake_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
 	worker->base = event_base_new();
 	worker->route_scratch = route_scratch_new();

@@ -86,7 +86,8 @@ struct worker {
 	uint64_t date_second;
 	char date[32]; /* IMF-fixdate */
 	struct clock_cache clock;
-	uint64_t request_id_seed, request_id_next;
+	uint64_t request_id_next;
+	char request_id_prefix[17];
 	char path_scratch[3 * 65536];
 	struct worker_counts counts;
 };
