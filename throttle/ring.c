@@ -123,7 +123,7 @@ static bool write_slot(
 }
 
 /* Writes the slots of the last charge, oldest first: the newest tells whether it was done. */
-static void finish_claim(const struct shape *s, struct entry *e, uint64_t head)
+SELDOM static void finish_claim(const struct shape *s, struct entry *e, uint64_t head)
 {
 	struct view v = unpack(s, head);
 	uint32_t tick = (uint32_t)(v.tick & s->slot_mask);
@@ -142,7 +142,7 @@ INLINE bool is_claim_unwritten(const struct shape *s, struct entry *e, const str
 }
 
 /* One step of closing the gap that a refund has left. */
-static void move_hole(const struct shape *s, struct entry *e, uint64_t head)
+SELDOM static void move_hole(const struct shape *s, struct entry *e, uint64_t head)
 {
 	struct view v = unpack(s, head);
 	uint32_t next = after(s, v.hole, 1);

@@ -134,7 +134,7 @@ static uint64_t overflow_used(const struct section *s, uint64_t bucket, uint64_t
 
 /* Writes what the old section remembers of the caller into its new entry, and gives its head; 0
  * when it remembers nothing. Whoever does it does the same: the old one is frozen. */
-static uint64_t write_image(struct section *s, struct entry *e, uint64_t tombstone,
+SELDOM static uint64_t write_image(struct section *s, struct entry *e, uint64_t tombstone,
 	struct throttle_key key, uint64_t *used)
 {
 	struct image image;
@@ -170,7 +170,7 @@ static uint64_t birth_time(const struct section *s, uint64_t now, uint64_t used)
 }
 
 /* Does what an insertion has left to do: its tag, and its entry's birth. */
-static void complete(struct section *s, struct bucket *bucket, uint64_t word, uint64_t now)
+SELDOM static void complete(struct section *s, struct bucket *bucket, uint64_t word, uint64_t now)
 {
 	unsigned way = word_way(word);
 	uint64_t number = (uint64_t)(bucket - s->index), used, head, born = 0;
@@ -229,7 +229,7 @@ static unsigned choose_way(
 enum inserted { INSERTED, INSERTED_NOT, INSERTED_FULL, INSERTED_FROZEN };
 
 /* One attempt. NOT: something has changed, look again. `word` is set to what the bucket's was. */
-static enum inserted insert(
+SELDOM static enum inserted insert(
 	struct section *s, uint64_t number, uint64_t fingerprint, uint64_t now, uint64_t *word)
 {
 	struct bucket *bucket = &s->index[number];
@@ -271,7 +271,7 @@ static enum inserted insert(
 	return INSERTED;
 }
 
-static enum located place_overflow(
+SELDOM static enum located place_overflow(
 	struct section *s, uint64_t number, uint64_t now, struct place *place)
 {
 	uint64_t head = 0, fresh;

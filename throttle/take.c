@@ -63,7 +63,7 @@ static inline void tell_outcome(const struct attempt *a, size_t i, struct thrott
 }
 
 /* Nobody has a throttle of this caller yet: all is free. For looks only. */
-static void tell_unused(const struct attempt *a, size_t i, struct throttle_outcome *o)
+SELDOM static void tell_unused(const struct attempt *a, size_t i, struct throttle_outcome *o)
 {
 	const struct throttle_limit *l = &a->judged[i].limit->limit;
 	uint64_t quota = l->kind == THROTTLE_GCRA ? (l->burst > 0 ? l->burst : 1) : l->quota;
@@ -79,7 +79,7 @@ static void tell_unused(const struct attempt *a, size_t i, struct throttle_outco
 }
 
 /* Is the caller banned from this limit? Sets the outcome, if so. */
-static enum charged judge_ban(struct attempt *a, size_t i, struct throttle_outcome *o)
+SELDOM static enum charged judge_ban(struct attempt *a, size_t i, struct throttle_outcome *o)
 {
 	struct limit_state *l = a->judged[i].limit;
 	struct place place;
@@ -156,7 +156,7 @@ static void conclude(struct attempt *a)
 	v->delay = !v->admitted && delay;
 }
 
-static void give_back(struct attempt *a, const size_t *order, size_t taken)
+SELDOM static void give_back(struct attempt *a, const size_t *order, size_t taken)
 {
 	for (size_t n = 0; n < taken; n++) {
 		struct judged *j = &a->judged[order[n]];
@@ -226,7 +226,7 @@ static bool take_all(struct attempt *a)
 }
 
 /* A refusal that leaves a trace: refused ones count, or count towards a ban. */
-static enum charged note_refusals(struct attempt *a)
+SELDOM static enum charged note_refusals(struct attempt *a)
 {
 	for (size_t i = 0; i < a->count; i++) {
 		const struct throttle_outcome *o = &a->verdict->outcome[i];
@@ -253,6 +253,17 @@ static enum charged note_refusals(struct attempt *a)
 	return CHARGED;
 }
 
+static bool leaves_trace(const struct attempt *a)
+{
+	for (size_t i = 0; i < a->count; i++) {
+		const struct limit_state *l = a->judged[i].limit;
+
+		if (l != NULL && (l->has_bans || l->limit.count_refused))
+			return true;
+	}
+	return false;
+}
+
 static void write_receipt(const struct attempt *a, struct throttle_receipt *receipt)
 {
 	receipt->count = 0;
@@ -272,7 +283,7 @@ static void write_receipt(const struct attempt *a, struct throttle_receipt *rece
 }
 
 /* Another process has moved the table on: nothing can be known here but that it may be full. */
-static void refuse_moved(struct attempt *a)
+SELDOM static void refuse_moved(struct attempt *a)
 {
 	struct throttle_verdict *v = a->verdict;
 
@@ -295,7 +306,7 @@ static enum charged attempt(struct attempt *a, bool is_peek)
 		return CHARGED;
 	if (a->verdict->admitted && !take_all(a))
 		return CHARGED_MOVED;
-	return a->verdict->admitted ? CHARGED : note_refusals(a);
+	return a->verdict->admitted || !leaves_trace(a) ? CHARGED : note_refusals(a);
 }
 
 static int run(struct throttle_table *table, const struct throttle_charge *charges, size_t count,

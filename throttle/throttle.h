@@ -41,6 +41,8 @@
 extern "C" {
 #endif
 
+#pragma GCC visibility push(default)
+
 #define THROTTLE_MAX_CHARGES 16         /* charges in one take */
 #define THROTTLE_NAME_BYTES  64         /* of a limit's name, with its NUL */
 #define THROTTLE_ZONE_BYTES  48         /* of a time zone's name, with its NUL */
@@ -298,6 +300,8 @@ struct throttle_counters {
 /* 0, or -1 when there's no such limit. Sums that other threads are adding to. */
 int throttle_table_counters(
 	const struct throttle_table *table, uint32_t limit, struct throttle_counters *counters);
+
+#pragma GCC visibility pop
 
 #ifdef __cplusplus
 }

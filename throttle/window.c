@@ -126,7 +126,7 @@ static inline bool swap_slot(_Atomic(uint32_t) *slot, uint32_t old, uint32_t val
 }
 
 /* Every 64 laps: nothing older than the last lap stays, lest its tag comes round again. */
-static void wipe(const struct shape *s, struct entry *e, const struct view *v, uint64_t head)
+SELDOM static void wipe(const struct shape *s, struct entry *e, const struct view *v, uint64_t head)
 {
 	for (uint64_t q = v->quantum + 1; q <= v->quantum + s->slots; q++) {
 		struct where w = where_of(s, q >= s->slots ? q - s->slots : q);
@@ -161,7 +161,7 @@ static inline bool is_wiping(const struct shape *s, const struct view *v)
 	return v->used == bits_mask(s->used_bits);
 }
 
-static void wipe_all(const struct shape *s, struct entry *e, uint64_t head, uint64_t quantum)
+SELDOM static void wipe_all(const struct shape *s, struct entry *e, uint64_t head, uint64_t quantum)
 {
 	for (uint32_t i = 0; i < s->slots; i++) {
 		uint32_t old = atomic_load_explicit(&e->slot[i], memory_order_acquire);
@@ -176,7 +176,8 @@ static void wipe_all(const struct shape *s, struct entry *e, uint64_t head, uint
 
 /* Finishes what the head says is closing, and opens quantum `now` or, if that hasn't come for this
  * thread, the one after. */
-static void close_quantum(const struct shape *s, struct entry *e, uint64_t head, uint64_t now)
+SELDOM static void close_quantum(
+	const struct shape *s, struct entry *e, uint64_t head, uint64_t now)
 {
 	struct view v = unpack(s, head, now);
 	int64_t span = (int64_t)s->slots - 1, quantum = (int64_t)v.quantum, opened;
