@@ -7,9 +7,10 @@
 #include "config.h"
 
 static const char usage[] =
-	"usage: sluice run [-c FILE]          serve, in the foreground\n"
-	"       sluice check [-c FILE] [--dump] say what is wrong with a configuration\n"
-	"       sluice check --keys           list all keys with their defaults\n"
+	"usage: sluice run [-c FILE]            serve, in the foreground\n"
+	"       sluice check [-c FILE]          say what is wrong with a configuration\n"
+	"       sluice check [-c FILE] --dump   print what is in effect, with all defaults\n"
+	"       sluice check --keys             list all keys with their defaults\n"
 	"       sluice --version | --help\n"
 	"FILE is /etc/sluice/sluice.ini when not given.\n"
 	"\n"
