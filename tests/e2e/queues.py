@@ -1,0 +1,87 @@
+"""Queues seen from outside: an upstream's pace and bounds, lanes, fairness between clients,
+sessions' affinity to a server, and what a reload changes of them."""
+import threading
+import time
+
+from lib.client import request_bytes
+from lib.process import DEADLINE_SECONDS, SANITIZER
+from lib.sluice import to
+from lib.tap import equal, main, test, true
+from lib.workers import Barrier
+
+# Lateness of the test's own threads in telling when something arrived.
+SLACK = 0.2 if SANITIZER else 0.05
+
+
+def arrivals(origin):
+    return sorted(x.arrived for x in origin.requests)
+
+
+def most_in_window(times, seconds):
+    """The most of `times` that any trailing window of that length holds."""
+    most, first = 0, 0
+    for last, moment in enumerate(times):
+        while times[first] <= moment - seconds:
+            first += 1
+        most = max(most, last - first + 1)
+    return most
+
+
+def all_answered(t, sluice, clients, each):
+    """Each client sends its requests in one go; returns the statuses."""
+    statuses = []
+
+    def one(number):
+        client = t.client(sluice)
+        client.send(b"".join(request_bytes("/", fields=[("X-Api-Key", f"client {number}")])
+                             for _ in range(each)))
+        statuses.extend([client.response().status for _ in range(each)])
+
+    threads = [threading.Thread(target=one, args=(number,), daemon=True) for number in range(clients)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(DEADLINE_SECONDS)
+    return statuses
+
+
+ROUTE = "session = header:X-Api-Key | ip\n"
+
+
+# ---- pace --------------------------------------------------------------------------------------
+
+@test("pace: no window at the origin holds more, and all are answered")
+def pace(t):
+    origin = t.origin()
+    sluice = t.sluice(to(origin, upstream="pace = 50 per 1s", route=ROUTE))
+    began = time.monotonic()
+    equal(all_answered(t, sluice, 20, 8), [200] * 160, "statuses")
+    took = time.monotonic() - began
+    times = arrivals(origin)
+    gaps = [b - a for a, b in zip(times, times[50:])]
+    t.note(f"160 requests in {took:.2f} s; the shortest time that 51 took: {min(gaps):.3f} s")
+    equal(len(times), 160, "requests at the origin")
+    true(most_in_window(times, 1 - SLACK) <= 50, f"{most_in_window(times, 1 - SLACK)} in a window")
+    # Three windows, with the guard of a fiftieth and then some: it does not dawdle either.
+    true(took < 3.5 + 10 * SLACK, f"{took} seconds")
+
+
+@test("pace: a reload changes it, and what went still counts")
+def pace_reload(t):
+    origin = t.origin()
+    sluice = t.sluice(to(origin, upstream="pace = 20 per 2s", route=ROUTE))
+    equal(all_answered(t, sluice, 4, 5), [200] * 20, "statuses")
+    # Another upstream by name of file, the same by name: timeouts changed, so it is made anew.
+    sluice.reload(to(origin, upstream="pace = 20 per 2s\nconnect_timeout = 7s", route=ROUTE))
+    sluice.process.wait_output("reloaded", 1)
+    equal(all_answered(t, sluice, 4, 5), [200] * 20, "statuses")
+    true(most_in_window(arrivals(origin), 2 - SLACK) <= 20, "a window holds more than 20")
+    # Only the pace is changed: the upstream stays.
+    sluice.reload(to(origin, upstream="pace = 5 per 500ms\nconnect_timeout = 7s", route=ROUTE))
+    sluice.process.wait_output("reloaded", 2)
+    before = len(origin.requests)
+    equal(all_answered(t, sluice, 4, 5), [200] * 20, "statuses")
+    true(most_in_window(arrivals(origin)[before:], 0.5 - SLACK) <= 5, "a window holds more than 5")
+
+
+main()
