@@ -149,9 +149,13 @@ static void put_forwarded(struct http_out *out, const struct exchange *x)
 	const struct forwarded_peer *peer = &x->downstream->peer;
 	const struct conf *conf = x->use->site->conf;
 
-	put(out, SLICE("X-Forwarded-For: "));
-	forwarded_append_for(out, &x->request, peer);
-	put(out, SLICE("\r\nX-Forwarded-Proto: "));
+	/* A peer on a unix socket that is not trusted has no address to tell. */
+	if (!peer->is_unix || peer->trusted) {
+		put(out, SLICE("X-Forwarded-For: "));
+		forwarded_append_for(out, &x->request, peer);
+		put(out, SLICE("\r\n"));
+	}
+	put(out, SLICE("X-Forwarded-Proto: "));
 	forwarded_append_proto(out, &x->request, peer, false);
 	if (x->authority.len > 0 || peer->trusted) {
 		put(out, SLICE("\r\nX-Forwarded-Host: "));

@@ -291,33 +291,49 @@ static struct server *by_hash(
 	return best;
 }
 
+static struct server *choose(struct upstream *upstream, unsigned worker, uint64_t tried,
+	uint64_t hash, bool all, uint64_t now_ms)
+{
+	switch (upstream->conf->balance) {
+	case CONF_BALANCE_ROUND_ROBIN:
+		return by_turn(upstream, worker, tried, all, now_ms);
+	case CONF_BALANCE_LEAST_IN_FLIGHT:
+		return by_load(upstream, worker, tried, all, now_ms);
+	case CONF_BALANCE_HASH:
+		return by_hash(upstream, hash, tried, all, now_ms);
+	}
+	return NULL;
+}
+
+/* Takes a place at the server unless another worker has taken the last one just now. */
+static bool take_place(struct server *server)
+{
+	uint32_t bound = server->conf->max_in_flight;
+
+	/* relaxed: a count; nothing is read by it */
+	if (atomic_fetch_add_explicit(&server->in_flight, 1, memory_order_relaxed) < bound ||
+		bound == 0)
+		return true;
+	server_done(server);
+	return false;
+}
+
 struct server *upstream_pick(
 	struct upstream *upstream, unsigned worker, uint64_t tried, uint64_t hash, uint64_t now_ms)
 {
-	struct server *server = NULL;
+	/* With one server there is no choice to make, whatever is known of it. */
+	int all = upstream->server_count == 1;
 
-	for (int all = 0; all <= 1 && !server; all++) {
-		if (upstream->server_count == 1) {
-			server = &upstream->servers[0];
-			if (!may_be_asked(server, tried, true, now_ms))
-				server = NULL;
-			break;
-		}
-		switch (upstream->conf->balance) {
-		case CONF_BALANCE_ROUND_ROBIN:
-			server = by_turn(upstream, worker, tried, all, now_ms);
-			break;
-		case CONF_BALANCE_LEAST_IN_FLIGHT:
-			server = by_load(upstream, worker, tried, all, now_ms);
-			break;
-		case CONF_BALANCE_HASH:
-			server = by_hash(upstream, hash, tried, all, now_ms);
-			break;
+	for (; all <= 1; all++) {
+		uint64_t passed = tried;
+		struct server *server;
+		while ((server = choose(upstream, worker, passed, hash, all, now_ms)) != NULL) {
+			if (take_place(server))
+				return server;
+			passed |= 1ULL << server->index;
 		}
 	}
-	if (server)
-		atomic_fetch_add_explicit(&server->in_flight, 1, memory_order_relaxed);
-	return server;
+	return NULL;
 }
 
 void server_done(struct server *server)
