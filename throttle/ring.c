@@ -207,8 +207,10 @@ INLINE uint64_t age_of(const struct shape *s, struct entry *e, uint32_t i, uint6
 {
 	/* acquire: pairs with write_slot, for the head_still that follows */
 	uint32_t slot = atomic_load_explicit(slot_at(s, e, i), memory_order_acquire);
+	uint64_t age = (tick - slot) & s->slot_mask;
 
-	return (tick - slot) & s->slot_mask;
+	/* A slot of a thread whose clock is ahead is new. */
+	return age > s->slot_mask >> 1 ? 0 : age;
 }
 
 /* How many of `fill` have left the window at `tick`. */
@@ -233,28 +235,30 @@ INLINE uint32_t count_expired(
 	return low;
 }
 
-/* ns from `now` until the tick `absolute + wait` begins. */
-INLINE uint64_t wait_ns(const struct shape *s, uint64_t absolute, uint64_t wait, uint64_t now)
+/* ns from `now`, in `tick`, until slot i has left the window. */
+INLINE uint64_t wait_for(
+	const struct shape *s, struct entry *e, uint32_t i, uint64_t tick, uint64_t now)
 {
-	uint64_t then = (absolute + wait) << s->shift;
+	uint64_t age = age_of(s, e, i, tick), ahead = 0, then;
 
+	if (age == 0)
+		ahead = (atomic_load_explicit(slot_at(s, e, i), memory_order_acquire) - tick) &
+			s->slot_mask;
+	then = (tick + s->window_ticks + ahead - age) << s->shift;
 	return then > now ? then - now : 0;
 }
 
 /* Fills in what the verdict says beyond yes and no. */
 INLINE void tell(const struct shape *s, struct entry *e, const struct view *v, uint32_t live,
-	uint64_t cost, uint64_t absolute, uint64_t now, struct plan *plan)
+	uint64_t cost, uint64_t tick, uint64_t now, struct plan *plan)
 {
-	uint32_t oldest = before(s, v->position, live);
-	uint64_t age;
+	uint32_t oldest = before(s, v->position, live), last;
 
 	plan->used = live;
 	plan->more = plan->reset = plan->retry = 0;
 	if (live > 0) {
-		age = age_of(s, e, oldest, absolute);
-		plan->more = wait_ns(s, absolute, s->window_ticks - age, now);
-		age = age_of(s, e, before(s, v->position, 1), absolute);
-		plan->reset = wait_ns(s, absolute, s->window_ticks - age, now);
+		plan->more = wait_for(s, e, oldest, tick, now);
+		plan->reset = wait_for(s, e, before(s, v->position, 1), tick, now);
 	}
 	if (plan->fits)
 		return;
@@ -262,8 +266,8 @@ INLINE void tell(const struct shape *s, struct entry *e, const struct view *v, u
 		plan->retry = THROTTLE_NEVER;
 		return;
 	}
-	age = age_of(s, e, after(s, oldest, (uint32_t)(live + cost - s->quota) - 1), absolute);
-	plan->retry = wait_ns(s, absolute, s->window_ticks - age, now);
+	last = after(s, oldest, (uint32_t)(live + cost - s->quota) - 1);
+	plan->retry = wait_for(s, e, last, tick, now);
 }
 
 INLINE void plan_claim(const struct shape *s, const struct view *v, uint32_t live, uint64_t cost,
@@ -287,22 +291,23 @@ INLINE bool judge(const struct shape *s, struct entry *e, uint64_t head, uint64_
 	uint64_t now, enum how how, struct plan *plan)
 {
 	struct view v = unpack(s, head);
-	uint64_t absolute = now >> s->shift, since = ticks_since(s, absolute, v.tick);
+	uint64_t tick = now >> s->shift, since = ticks_since(s, tick, v.tick), recorded = tick;
 	uint64_t wanted = cost > 0 ? cost : 1;
 	uint32_t live = 0;
 
+	/* Judged by its own time, recorded at the newest: both on the safe side. */
 	if (since == 0)
-		absolute += (v.tick - absolute) & s->tick_mask;
+		recorded += (v.tick - tick) & s->tick_mask;
 	if (since < s->window_ticks && v.fill > 0)
-		live = v.fill - count_expired(s, e, &v, absolute);
+		live = v.fill - count_expired(s, e, &v, tick);
 	plan->head = head;
 	plan->now = now;
 	plan->fits = wanted <= s->quota && live <= s->quota - wanted;
-	plan->at = absolute << s->shift;
-	tell(s, e, &v, live, wanted, absolute, now, plan);
+	plan->at = recorded << s->shift;
+	tell(s, e, &v, live, wanted, tick, now, plan);
 	if (cost > 0 && (plan->fits || how == HOW_FORCE)) {
 		plan_claim(
-			s, &v, live, cost, absolute + (v.type == TYPE_CLEAN && since == 0), plan);
+			s, &v, live, cost, recorded + (v.type == TYPE_CLEAN && since == 0), plan);
 		return true;
 	}
 	plan->next = head;
@@ -526,6 +531,12 @@ static unsigned ring_remember(const struct shape *s, const struct entry *e, uint
 			continue;
 		events[count].at = (absolute - age) << s->shift;
 		events[count++].units = 1;
+	}
+	/* The head's time, though what was charged then may have been refunded: what had expired by
+	 * then is gone, so nothing may be recorded before it. */
+	if (count < room) {
+		events[count].at = (absolute - ((absolute - v.tick) & s->tick_mask)) << s->shift;
+		events[count++].units = 0;
 	}
 	return count;
 }

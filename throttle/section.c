@@ -161,12 +161,16 @@ SELDOM static uint64_t write_image(struct section *s, struct entry *e, uint64_t 
 	return image.head;
 }
 
+/* Never before what it stands for was recorded; with nothing to stand for, as any charge is judged.
+ */
 static uint64_t birth_time(const struct section *s, uint64_t now, uint64_t used)
 {
 	/* relaxed: ordered after the loads of the heads */
 	uint64_t latest = atomic_load_explicit(s->shape.latest, memory_order_relaxed);
 
-	return (now > latest ? now : latest) + (used > 0 ? TIME_STEP_NS : 0);
+	if (used == 0)
+		return time_after_head(&s->shape, now);
+	return (now > latest ? now : latest) + TIME_STEP_NS;
 }
 
 /* Does what an insertion has left to do: its tag, and its entry's birth. */
@@ -192,7 +196,6 @@ SELDOM static void complete(struct section *s, struct bucket *bucket, uint64_t w
 	if (s->ops->clear != NULL)
 		s->ops->clear(&s->shape, e, head);
 	used = overflow_used(s, number, now);
-	/* Never before what it stands for was recorded. */
 	now = birth_time(s, now, used);
 	if (atomic_load_explicit(&s->old, memory_order_acquire) != NULL)
 		born = write_image(s, e, head, section_key_of(s, number, word), &used);

@@ -21,8 +21,9 @@
  * plus a clock that never steps (CLOCK_BOOTTIME) since, so that it goes on over a restart. The
  * exact rule for times:
  *  - A charge is recorded at the later of its `now_ns` and the newest time already recorded for
- * that caller and limit (outcome.at_ns). The promise holds over recorded times, in whatever order
- * the threads' different `now_ns` arrive.
+ * that caller and limit, its first verdict included (outcome.at_ns). The promise holds over
+ * recorded times, in whatever order the threads' different `now_ns` arrive. A ring judges by the
+ * thread's own `now_ns`, so that a slow clock only waits longer.
  *  - If every `now_ns` is at most d behind the true time, true windows of W - d hold at most L.
  *    A limit's `guard_ns` >= d makes that W again; use it for clocks read once a loop turn.
  *  - A clock that steps back by more than a second stands still for the table until it has caught

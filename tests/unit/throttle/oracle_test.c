@@ -103,8 +103,11 @@ static void step(struct oracle *o, struct throttle_table *table, uint64_t *seed)
 			o->list[o->count - 1].cost--;
 		}
 	} else {
+		/* A throttle's first time is that of its making, also when that was a refusal. */
+		if (o->newest == 0)
+			o->newest = judged;
 		assert_true(cost > o->limit.quota ||
-			    used_since(o, judged, o->limit.window_ns + o->late) + cost >
+			    used_since(o, o->now, o->limit.window_ns + o->late) + cost >
 				    o->limit.quota);
 		if (random_below(seed, 8) == 0 && jitter == 0 && o->now >= o->newest &&
 			verdict.outcome[0].retry_after_ns < 900 * MS)
