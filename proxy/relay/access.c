@@ -98,7 +98,7 @@ static void put_combined(struct http_out *out, const struct exchange *x, const s
 	http_out_char(out, ' ');
 	http_out_number(out, x->status);
 	http_out_char(out, ' ');
-	http_out_number(out, x->down.content_bytes);
+	http_out_number(out, x->down.content_bytes + x->reply_bytes);
 	http_out_char(out, ' ');
 	put_quoted(out, line->referer);
 	http_out_char(out, ' ');
@@ -152,7 +152,7 @@ static void put_json(struct http_out *out, const struct exchange *x, const struc
 	http_out_slice(out, SLICE(",\"request_bytes\":"));
 	http_out_number(out, x->up.content_bytes);
 	http_out_slice(out, SLICE(",\"response_bytes\":"));
-	http_out_number(out, x->down.content_bytes);
+	http_out_number(out, x->down.content_bytes + x->reply_bytes);
 	put_json_text(out, SLICE(",\"referer\":"), line->referer);
 	put_json_text(out, SLICE(",\"user_agent\":"), line->user_agent);
 	put_json_text(out, SLICE(",\"route\":"), slice_of(x->route ? x->route->name : ""));

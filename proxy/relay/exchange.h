@@ -91,6 +91,7 @@ struct exchange {
 	bool has_cost;           /* the response's cost field held a number */
 	uint64_t cost;
 	uint64_t retry_after_ms; /* of an answer of our own */
+	uint64_t reply_bytes;    /* its body's */
 
 	struct deadline deadline; /* QUEUED, DELAYED */
 	bool has_deadline;

@@ -153,6 +153,8 @@ static bool write_reply(struct exchange *x, struct http_out *out)
 		problem.allow = (struct slice){allow, http_allow_text(methods, allow)};
 	}
 	size_t len = http_problem_write(out->at, (size_t)(out->end - out->at), &problem);
+	const char *blank = memmem(out->at, len, "\r\n\r\n", 4);
+	x->reply_bytes = blank ? len - (size_t)(blank + 4 - out->at) : 0;
 	out->at += len;
 	return len > 0;
 }

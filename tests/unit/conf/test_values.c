@@ -324,7 +324,8 @@ static void routes(void **state)
 	assert_string_equal(route->hosts.items[2], "[2001:db8::1]");
 	assert_int_equal(route->path_kind, CONF_PATH_EXACT);
 	assert_string_equal(route->path, "/a%2Fb");
-	assert_int_equal(route->methods, 1 << HTTP_METHOD_GET | 1 << HTTP_METHOD_POST);
+	assert_int_equal(route->methods,
+		1 << HTTP_METHOD_GET | 1 << HTTP_METHOD_HEAD | 1 << HTTP_METHOD_POST);
 	assert_true(route->refund.any);
 	assert_int_equal(route->refund.bits[400 / 8], 0xff);
 	assert_int_equal(route->refund.bits[(429 - 100) / 8], 1 << ((429 - 100) % 8));
