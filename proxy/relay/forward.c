@@ -202,15 +202,11 @@ void exchange_connection_timeout(struct exchange *x)
 
 /* ---- the request up -------------------------------------------------------------------------- */
 
-static void run_up(struct exchange *x)
+static void act_on_up(struct exchange *x, enum pump_result result)
 {
 	const struct conf_upstream *conf = upstream_of(x)->conf;
 	struct downstream *d = x->downstream;
 
-	if (x->up_over || !x->up.sink)
-		return;
-	x->request_started = true;
-	enum pump_result result = pump_run(&x->up, PUMP_TURNS);
 	switch (result) {
 	case PUMP_DONE:
 		x->up_over = true;
@@ -256,6 +252,14 @@ static void run_up(struct exchange *x)
 		exchange_abort(x, "no memory");
 		break;
 	}
+}
+
+static void run_up(struct exchange *x)
+{
+	if (x->up_over || !x->up.sink)
+		return;
+	x->request_started = true;
+	act_on_up(x, pump_run(&x->up, PUMP_TURNS));
 }
 
 /* A body that came whole with its head and may have to be sent twice moves to the exchange. */
@@ -310,8 +314,13 @@ static bool start_request(struct exchange *x)
 		.max_bytes = x->route->max_body_bytes,
 	};
 	/* What of the body is here already leaves with the head. */
-	if (!x->up.decoded && d->in.at && buffer_used(&d->in) > 0)
-		pump_fill(&x->up);
+	if (!x->up.decoded && d->in.at && buffer_used(&d->in) > 0) {
+		enum pump_result result = pump_fill(&x->up);
+		if (result != PUMP_DONE && result != PUMP_WANTS_READ) {
+			act_on_up(x, result);
+			return true;
+		}
+	}
 	run_up(x);
 	return true;
 }
