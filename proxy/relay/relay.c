@@ -79,16 +79,17 @@ static void on_timer_told(evutil_socket_t fd, short what, void *arg)
 	(void)what;
 	while (read(fd, &count, sizeof(count)) < 0 && errno == EINTR)
 		;
+	reload_collect(arg);
 	arm_queue_timer(arg);
 }
 
 /* ---- stopping -------------------------------------------------------------------------------- */
 
-void relay_worker_ended(struct relay *relay)
+void relay_tell_main(struct relay *relay)
 {
 	uint64_t one = 1;
 
-	/* Any wake-up of the main loop makes it look at `running`. */
+	/* Any wake-up of the main loop makes it look at `running` and what was collected. */
 	while (write(relay->timer_fd, &one, sizeof(one)) < 0 && errno == EINTR)
 		;
 }

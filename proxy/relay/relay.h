@@ -39,9 +39,11 @@ struct relay {
 	_Atomic uint64_t queue_deadline_ns;
 	int timer_fd; /* told when the queue's next deadline is earlier */
 	struct event *timer_event;
-	uint64_t wall_offset_ns; /* wall minus monotonic at start */
-	atomic_uint clients;     /* open connections, over all workers */
-	atomic_uint running;     /* workers that have not ended */
+	uint64_t wall_offset_ns;  /* wall minus monotonic at start */
+	_Atomic uint64_t reloads; /* how often limits were changed */
+	uint64_t reloads_collected;
+	atomic_uint clients; /* open connections, over all workers */
+	atomic_uint running; /* workers that have not ended */
 	bool stopping;
 	int exit_status;
 };
@@ -53,7 +55,7 @@ int relay_run(struct conf *conf);
 /* Makes every worker look again whether it is done. Any thread. */
 void relay_wake_workers(struct relay *relay);
 
-/* A worker's last word: the main thread looks whether all have ended. Any thread. */
-void relay_worker_ended(struct relay *relay);
+/* Wakes the main thread: a worker has ended, or has taken a new site. Any thread. */
+void relay_tell_main(struct relay *relay);
 
 #endif

@@ -76,6 +76,41 @@ static bool configure_throttles(struct relay *relay, const struct conf *conf)
 	return done;
 }
 
+void reload_seen(struct worker *worker)
+{
+	/* acquire: pairs with the release in relay_reload, so it is no later than the limits that
+	 * the next call finds */
+	uint64_t reloads = atomic_load_explicit(&worker->relay->reloads, memory_order_acquire);
+
+	/* release: pairs with the acquire in reload_collect; every call into the throttles that
+	 * began before is over */
+	atomic_store_explicit(&worker->reloads_seen, reloads, memory_order_release);
+	relay_tell_main(worker->relay);
+}
+
+void reload_collect(struct relay *relay)
+{
+	/* relaxed: written by this thread */
+	uint64_t reloads = atomic_load_explicit(&relay->reloads, memory_order_relaxed);
+
+	if (relay->reloads_collected == reloads)
+		return;
+	for (unsigned i = 0; i < relay->worker_count; i++) {
+		/* acquire: pairs with the release in reload_seen */
+		if (atomic_load_explicit(&relay->workers[i]->reloads_seen, memory_order_acquire) <
+			reloads)
+			return;
+	}
+	relay->reloads_collected = reloads;
+	throttle_table_collect(relay->throttles);
+	for (size_t i = 0; i < relay->site->conf->upstream_count; i++) {
+		struct pace *pace = relay->site->upstreams[i]->pace;
+		if (pace)
+			pace_collect(pace);
+	}
+	log_debug("what the limits of before left is freed");
+}
+
 void relay_reload(struct relay *relay)
 {
 	struct conf *conf = load(relay);
@@ -103,6 +138,8 @@ void relay_reload(struct relay *relay)
 	struct site *old = relay->site;
 	relay->site = site;
 	bindings_close_others(relay, conf);
+	/* release: pairs with the acquire in reload_seen */
+	atomic_fetch_add_explicit(&relay->reloads, 1, memory_order_release);
 	for (unsigned i = 0; i < relay->worker_count; i++)
 		worker_site(relay->workers[i], site);
 	resolver_watch(relay->resolver, site);

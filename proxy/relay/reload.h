@@ -11,8 +11,15 @@
 #include "conf/conf.h"
 
 struct relay;
+struct worker;
 
 void relay_reload(struct relay *relay);
+
+/* The worker has taken the site of the last reload: it is in no call that began before. */
+void reload_seen(struct worker *worker);
+
+/* Frees what the limits of before left, once all workers have seen the last reload. Main thread. */
+void reload_collect(struct relay *relay);
 
 /* The table of the throttles, in conf's state folder or in memory. False with a line in the log. */
 bool relay_open_throttles(struct relay *relay, const struct conf *conf);

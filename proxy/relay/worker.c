@@ -14,6 +14,7 @@
 #include "relay/exchange.h"
 #include "relay/listener.h"
 #include "relay/relay.h"
+#include "relay/reload.h"
 #include "relay/server_connection.h"
 
 #define SPARE_BLOCKS 64
@@ -212,8 +213,10 @@ static void obey(struct worker *worker)
 	/* acquire: pairs with the release in worker_order */
 	unsigned orders = atomic_exchange_explicit(&worker->orders, 0, memory_order_acquire);
 
-	if (orders & WORKER_SITE)
+	if (orders & WORKER_SITE) {
 		take_site(worker);
+		reload_seen(worker);
+	}
 	if (orders & WORKER_ACCEPT)
 		listeners_resume(worker);
 	if (orders & WORKER_DRAIN)
@@ -319,7 +322,7 @@ void *worker_main(void *arg)
 	end_turn(worker);
 	/* The last one lets the main thread end: its loop must notice. */
 	atomic_fetch_sub_explicit(&worker->relay->running, 1, memory_order_acq_rel);
-	relay_worker_ended(worker->relay);
+	relay_tell_main(worker->relay);
 	log_thread_attach(NULL, 0);
 	return NULL;
 }

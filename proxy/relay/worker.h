@@ -77,6 +77,7 @@ struct worker {
 	struct ticket *_Atomic mail;
 	atomic_uint orders;
 	struct site *_Atomic next_site;
+	_Atomic uint64_t reloads_seen; /* relay.reloads when it last took a site */
 	int wake_fd;
 	struct event *wake_event;
 

@@ -84,4 +84,33 @@ def pace_reload(t):
     true(most_in_window(arrivals(origin)[before:], 0.5 - SLACK) <= 5, "a window holds more than 5")
 
 
+# ---- reload ------------------------------------------------------------------------------------
+
+@test("what a reload's limits replace is freed once every worker has taken the new ones")
+def collected(t):
+    origin = t.origin()
+
+    def sections(amount):
+        return (f"[limit many]\nkey = ip\nrate = {amount} per 1h\n"
+                + to(origin, upstream=f"pace = {amount} per 1s", route=ROUTE + "limits = many"))
+
+    sluice = t.sluice(sections(100000), settings="log_level = debug")
+    ended = threading.Event()
+
+    def load():
+        client = t.client(sluice)
+        while not ended.is_set():
+            equal(client.ask("/").status, 200, "status")
+
+    threads = [threading.Thread(target=load, daemon=True) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for number in range(1, 6):
+        sluice.reload(sections(100000 + number * 1000))
+        sluice.process.wait_output("what the limits of before left is freed", number)
+    ended.set()
+    for thread in threads:
+        thread.join(DEADLINE_SECONDS)
+
+
 main()
