@@ -125,9 +125,12 @@ static unsigned calendar_remember(const struct shape *s, const struct entry *e, 
 	struct entry *entry = (struct entry *)(uintptr_t)e; /* only read */
 	uint64_t head = atomic_load_explicit(&entry->head, memory_order_acquire), begin, end;
 
+	if (room == 0 || calendar_is_empty(s, head & HEAD_OWN, now))
+		return 0;
+	/* Of 0 units, too: no charge is to be recorded in an earlier period any more. */
 	events[0].at = now;
 	events[0].units = used_at(s, head, now, &begin, &end);
-	return events[0].units > 0 && room > 0;
+	return 1;
 }
 
 static void calendar_recall(const struct shape *s, const struct event *events, unsigned count,

@@ -136,7 +136,8 @@ enum how {
 	HOW_FORCE, /* charges whether it fits or not */
 };
 
-/* So much was used up at that time. */
+/* So much was used up at that time. An event of 0 units says that what had expired by then may be
+ * forgotten already: nothing is to be recorded before it. */
 struct event {
 	uint64_t at, units;
 };

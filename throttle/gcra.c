@@ -93,10 +93,11 @@ static unsigned gcra_remember(const struct shape *s, const struct entry *e, uint
 	struct entry *entry = (struct entry *)(uintptr_t)e; /* only read */
 	uint64_t drained = atomic_load_explicit(&entry->head, memory_order_acquire) & HEAD_OWN;
 
-	if (drained <= now || room == 0)
+	if (room == 0 || gcra_is_empty(s, drained, now))
 		return 0;
-	events[0].at = now;
-	events[0].units = units_of(s, drained - now);
+	/* A thread whose clock is behind may still find it not drained. */
+	events[0].at = drained < now ? drained : now;
+	events[0].units = drained > now ? units_of(s, drained - now) : 0;
 	return 1;
 }
 

@@ -532,8 +532,7 @@ static unsigned ring_remember(const struct shape *s, const struct entry *e, uint
 		events[count].at = (absolute - age) << s->shift;
 		events[count++].units = 1;
 	}
-	/* The head's time, though what was charged then may have been refunded: what had expired by
-	 * then is gone, so nothing may be recorded before it. */
+	/* The head's time, though what was charged then may have been refunded. */
 	if (count < room) {
 		events[count].at = (absolute - ((absolute - v.tick) & s->tick_mask)) << s->shift;
 		events[count++].units = 0;

@@ -404,17 +404,19 @@ static unsigned window_remember(const struct shape *s, const struct entry *entry
 	int64_t first = (int64_t)v.quantum - (int64_t)s->slots + 1;
 	unsigned count = 0;
 
-	if (v.now >= v.quantum + s->slots || is_wiping(s, &v))
+	if (v.now >= v.quantum + s->slots + s->lag_buckets || is_wiping(s, &v))
 		return 0;
 	for (int64_t q = first < 0 ? 0 : first; q < (int64_t)v.quantum; q++) {
 		uint64_t units = count_at(s, e, where_of(s, (uint64_t)q));
 
 		closed += units;
-		if (units == 0 || count + 1 >= room)
+		if (units == 0 || count + 2 >= room)
 			continue;
 		events[count].at = ((uint64_t)q + 1) * s->quantum - 1;
 		events[count++].units = units;
 	}
+	/* Nothing may be recorded before the head's time, see entry.h. */
+	events[count++] = (struct event){.at = v.quantum * s->quantum};
 	if (v.used > closed) {
 		events[count].at = (v.quantum + 1) * s->quantum - 1;
 		events[count++].units = v.used - closed;
@@ -428,6 +430,9 @@ static void window_recall(const struct shape *s, const struct event *events, uns
 	/* By the newest event, not by now: every thread that does this must come to the same. */
 	uint64_t quantum = quantum_of(s, count > 0 ? events[count - 1].at : now), used = 0;
 
+	for (unsigned i = 0; i < count; i++)
+		if (events[i].units == 0 && quantum_of(s, events[i].at + s->quantum - 1) > quantum)
+			quantum = quantum_of(s, events[i].at + s->quantum - 1);
 	for (unsigned i = 0; i < count; i++) {
 		uint64_t q = quantum_of(s, events[i].at), grains;
 		struct where w = where_of(s, q);
