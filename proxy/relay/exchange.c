@@ -10,6 +10,7 @@
 
 #include "base/log.h"
 #include "http/path.h"
+#include "http/priority.h"
 #include "http/problem.h"
 #include "relay/downstream.h"
 #include "relay/listener.h"
@@ -388,6 +389,24 @@ static void turned_away_by_queue(struct exchange *x, enum queue_verdict verdict)
 	exchange_reply(x, 503, reasons[verdict], x->ticket.retry_after_ms);
 }
 
+/* The lane of its plan and route, or as its client says where clients are believed: urgent ones
+ * high unless the plan is of the normal lane, less than usual ones normal. */
+static enum queue_lane lane_of(const struct exchange *x)
+{
+	bool high = x->verdict.lane == CONF_LANE_HIGH;
+
+	if (x->downstream->listener->conf->trust_priority) {
+		const struct conf_plan *plan = x->verdict.plan;
+		int urgency =
+			http_priority_urgency(http_head_find_name(&x->request, SLICE("priority")));
+		if (urgency >= 0 && urgency <= 2 && (!plan || plan->lane == CONF_LANE_HIGH))
+			high = true;
+		else if (urgency > 3)
+			high = false;
+	}
+	return high ? QUEUE_LANE_HIGH : QUEUE_LANE_NORMAL;
+}
+
 static void enter_queue(struct exchange *x)
 {
 	struct site *site = x->use->site;
@@ -396,7 +415,7 @@ static void enter_queue(struct exchange *x)
 
 	ticket->bytes = sizeof(*x) + (x->head_bytes == x->inline_bytes ? 0 : x->request.len);
 	ticket->weight = (uint16_t)(x->verdict.weight > 0 ? x->verdict.weight : 1);
-	ticket->lane = x->verdict.lane == CONF_LANE_HIGH ? QUEUE_LANE_HIGH : QUEUE_LANE_NORMAL;
+	ticket->lane = (uint8_t)lane_of(x);
 	ticket->unsafe = !http_method_is_safe(x->request.method);
 	enum queue_verdict verdict = queue_enter(x->worker->relay->queue,
 		&site->policies[x->route->index], upstream->run_queue,

@@ -84,6 +84,46 @@ def pace_reload(t):
     true(most_in_window(arrivals(origin)[before:], 0.5 - SLACK) <= 5, "a window holds more than 5")
 
 
+# ---- lanes -------------------------------------------------------------------------------------
+
+def order_of(t, listener, plans=""):
+    """Three requests queued behind a first: normal, urgent, and least urgent; who came when."""
+    gate = t.event()
+
+    def handler(x):
+        x.read_body()
+        if x.request.target == "/first":
+            gate.wait(DEADLINE_SECONDS)
+        x.reply(200)
+
+    origin = t.origin(handler)
+    sluice = t.sluice(plans, to(origin, route="host = api.test\nordering = strict\n" + ROUTE),
+                      listener=listener)
+    wanted = [("/first", None), ("/plain", None), ("/urgent", "i, u=1"), ("/least", "u=7")]
+    clients = [t.client(sluice) for _ in wanted]
+    for client in clients:
+        equal(client.ask("/", host="nowhere.test").status, 404, "status of a first request")
+    barrier = Barrier(t, sluice, clients)
+    for client, (target, priority) in zip(clients, wanted):
+        fields = [("X-Api-Key", "one")] + ([("Priority", priority)] if priority else [])
+        client.request(target, fields=fields)
+        barrier.passed_by(client)
+    gate.set()
+    for client in clients:
+        equal(client.response().status, 200, "status")
+    return origin.targets()
+
+
+@test("trust_priority: who is urgent goes first, unless not trusted or of a plan of the normal lane")
+def priority(t):
+    as_it_came = ["/first", "/plain", "/urgent", "/least"]
+    plans = "[plans]\nkey = header:X-Api-Key\n[plan default]\nlane = {}\n"
+    equal(order_of(t, "trust_priority = on"), ["/first", "/urgent", "/plain", "/least"], "trusted")
+    equal(order_of(t, ""), as_it_came, "not trusted")
+    equal(order_of(t, "trust_priority = on", plans.format("normal")), as_it_came, "normal plan")
+    equal(order_of(t, "trust_priority = on", plans.format("high")), as_it_came, "high plan")
+
+
 # ---- reload ------------------------------------------------------------------------------------
 
 @test("what a reload's limits replace is freed once every worker has taken the new ones")

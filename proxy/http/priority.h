@@ -1,0 +1,10 @@
+/* The Priority field (RFC 9218 section 4): how urgent a client says its request is. */
+#ifndef HTTP_PRIORITY_H
+#define HTTP_PRIORITY_H
+
+#include "base/slice.h"
+
+/* The urgency, 0 (most) to 7, or -1 when the field says none or what is no urgency. */
+int http_priority_urgency(struct slice field);
+
+#endif
