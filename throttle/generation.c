@@ -20,7 +20,7 @@ struct header {
 	uint64_t bytes, callers, epoch_ns;
 	struct throttle_seed seed;
 	uint32_t count, reserved;
-	uint64_t checksum;
+	_Atomic(uint64_t) checksum;
 	/* On cache lines of their own. */
 	_Alignas(64) _Atomic(uint64_t) latest;
 	_Alignas(64) _Atomic(uint32_t) is_moving;
@@ -176,8 +176,11 @@ struct generation *generation_create(const struct generation_source *source,
 		h->seed = source->seed;
 		h->count = (uint32_t)count;
 		memcpy(h->limits, limits, count * sizeof(*limits));
-		h->checksum = checksum_of(h);
 		atomic_init(&h->latest, source->latest);
+		atomic_init(&h->is_moving, source->is_moving);
+		/* release: whatever instant the process is killed at, a file with a checksum that
+		 * fits is whole, and says whether its callers are still to be moved to it. */
+		atomic_store_explicit(&h->checksum, checksum_of(h), memory_order_release);
 		error = lay(g);
 	}
 	if (error == 0)
@@ -199,7 +202,7 @@ static const char *check_header(const struct header *h, uint64_t bytes)
 		return "it is of another version or machine";
 	if (h->bytes != bytes || h->count > THROTTLE_MAX_LIMITS || header_bytes(h->count) > bytes)
 		return "its size is not what it says";
-	if (h->checksum != checksum_of(h))
+	if (atomic_load_explicit(&h->checksum, memory_order_acquire) != checksum_of(h))
 		return "its header is damaged";
 	for (uint32_t i = 0; i < h->count; i++)
 		if (throttle_limit_check(&h->limits[i], why, sizeof(why)) != 0)
@@ -283,9 +286,9 @@ bool generation_is_moving(const struct generation *g)
 	return atomic_load_explicit(&g->header->is_moving, memory_order_acquire) != 0;
 }
 
-void generation_set_moving(struct generation *g, bool is_moving)
+void generation_set_moved(struct generation *g)
 {
-	atomic_store_explicit(&g->header->is_moving, is_moving, memory_order_release);
+	atomic_store_explicit(&g->header->is_moving, 0, memory_order_release);
 }
 
 bool generation_has_limits(

@@ -45,6 +45,7 @@ struct generation_source {
 	const char *name;
 	struct throttle_seed seed;
 	uint64_t epoch_ns, latest;
+	bool is_moving; /* its callers are still to be moved to it */
 };
 
 /* A new one. NULL with errno. The limits have been checked. */
@@ -61,7 +62,7 @@ void generation_free(struct generation *generation);
 const struct throttle_seed *generation_seed(const struct generation *generation);
 uint64_t generation_latest(const struct generation *generation);
 bool generation_is_moving(const struct generation *generation);
-void generation_set_moving(struct generation *generation, bool is_moving);
+void generation_set_moved(struct generation *generation);
 bool generation_has_limits(
 	const struct generation *generation, const struct throttle_limit *limits, size_t count);
 struct limit_state *generation_find(const struct generation *generation, const char *name);

@@ -117,22 +117,19 @@ static struct generation *next_generation(struct throttle_table *t, const struct
 		.seed = *generation_seed(last),
 		.epoch_ns = last->epoch_ns,
 		.latest = generation_latest(last),
+		.is_moving = true,
 	};
-	struct generation *next;
 
 	if (t->folder != NULL)
 		store_remove(t->folder, GENERATION_NEXT);
-	next = generation_create(&source, limits, count, callers);
-	if (next != NULL)
-		generation_set_moving(next, true);
-	return next;
+	return generation_create(&source, limits, count, callers);
 }
 
 /* The last caller has moved: the new table takes the old one's name. */
 static int settle(struct throttle_table *t, struct generation *g)
 {
 	generation_move_all(g);
-	generation_set_moving(g, false);
+	generation_set_moved(g);
 	return t->folder == NULL ? 0 : store_rename(t->folder, GENERATION_NEXT, GENERATION_FILE);
 }
 

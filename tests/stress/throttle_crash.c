@@ -10,7 +10,7 @@
  * the two leaves the table knowing of more than the witness, never of less. Time is a counter in
  * the same memory, so that a run doesn't depend on how fast the machine is.
  *
- *   THROTTLE_KILLS=n (40), THROTTLE_SEED=n, TMPDIR
+ *   throttle_crash [KILLS]     40; THROTTLE_SEED=n, TMPDIR
  */
 #include <errno.h>
 #include <pthread.h>
@@ -289,10 +289,10 @@ static int one_kill(uint64_t *random, uint64_t *set_aside)
 	return look_through();
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
 	uint64_t seed = oracle_seed("THROTTLE_SEED"), random = seed, set_aside = 0;
-	uint64_t kills = oracle_steps("THROTTLE_KILLS", 40), i;
+	uint64_t kills = argc > 1 ? strtoull(argv[1], NULL, 0) : 40, i;
 	const char *parent = getenv("TMPDIR");
 	char command[300];
 	int result = 0;
