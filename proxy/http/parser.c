@@ -275,7 +275,11 @@ static bool names_version(const char *base, size_t len)
 {
 	const char *end = memchr(base, '\r', len);
 
-	if (!end || end - base < 11)
+	if (end && end + 1 < base + len && end[1] != '\n')
+		return false;
+	if (!end) /* llhttp need not wait for it */
+		end = base + len;
+	if (end - base < 11)
 		return false;
 	const char *version = end - 9;
 	return memcmp(version, " HTTP/", 6) == 0 && version[6] >= '0' && version[6] <= '9' &&
@@ -327,12 +331,13 @@ static uint16_t status_for(enum llhttp_errno error, const char *base, size_t len
 	if (error == HPE_INVALID_VERSION)
 		return names_version(base, len) ? 505 : 400;
 	if (error == HPE_INVALID_METHOD) {
-		/* A token and a space: a method of some extension. Else not HTTP at all. */
+		/* A token and a space, if it is there by now: a method of some extension. Else
+		 * not HTTP at all. */
 		size_t i = 0;
 		while (i < line && ((base[i] >= 'A' && base[i] <= 'Z') || base[i] == '-' ||
 					   base[i] == '_' || (base[i] >= 'a' && base[i] <= 'z')))
 			i++;
-		return i > 0 && i < line && base[i] == ' ' ? 501 : 400;
+		return i > 0 && (i == len || (i < line && base[i] == ' ')) ? 501 : 400;
 	}
 	return 400;
 }
