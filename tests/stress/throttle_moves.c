@@ -7,7 +7,7 @@
  * L and W stay the same, so that over it all no window may hold more than L. Time is a counter that
  * the threads push on themselves; a thread that has slept is as far behind as it may be.
  *
- *   throttle_moves [CHANGES [THREADS]]     300, 3; THROTTLE_SEED=n
+ *   throttle_moves [CHANGES [THREADS]]     100, 3; THROTTLE_SEED=n
  */
 #include <pthread.h>
 #include <stdatomic.h>
@@ -144,7 +144,7 @@ static unsigned look_through(void)
 
 int main(int argc, char **argv)
 {
-	unsigned changes = argc > 1 ? (unsigned)atoi(argv[1]) : 300;
+	unsigned changes = argc > 1 ? (unsigned)atoi(argv[1]) : 100;
 	unsigned threads = argc > 2 ? (unsigned)atoi(argv[2]) : 3, done = 0, over;
 	struct throttle_table_options options = {.callers = 100, .now_ns = START};
 	uint64_t random = oracle_seed("THROTTLE_SEED");
@@ -167,7 +167,7 @@ int main(int argc, char **argv)
 		make_limits(limits, ++done);
 		if (throttle_table_apply(shared.table, limits, LIMITS, 0, atomic_load(&shared.now),
 			    &report) != 0)
-			break;
+			abort();
 		usleep(500);
 	}
 	atomic_store(&shared.stop, true);
