@@ -1,5 +1,6 @@
 /* Laying a set of limits over memory, and trusting a file only after a look. See generation.h. */
 #include "throttle/generation.h"
+#include "throttle/quick.h"
 #include "throttle/concurrency.h"
 #include "throttle/limit.h"
 #include "throttle/zone.h"
@@ -122,6 +123,7 @@ static int lay(struct generation *g)
 			limit_ban_shape(&l->limit, &l->bans.shape);
 			lay_section(g, &l->bans, &at, &tally[2 * i + 1], buckets);
 		}
+		l->is_quick = quick_is_for(l);
 	}
 	return 0;
 }

@@ -22,6 +22,7 @@ struct limit_state {
 	struct throttle_limit limit;
 	struct section section, bans;
 	bool has_bans;
+	bool is_quick; /* quick.c will do, as a rule */
 	struct zone *zone;
 	_Atomic(uint64_t) period_cache;
 };

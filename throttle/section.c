@@ -9,7 +9,6 @@
  *   tombstone:   the head's two top bits   | sequence | fingerprint of who is to come
  */
 #define WORD_FROZEN (UINT64_C(1) << 63)
-#define KEY_BITS    60
 
 static inline uint64_t make_word(uint64_t fingerprint, unsigned way, unsigned sequence)
 {
@@ -35,23 +34,6 @@ static inline uint64_t make_tombstone(uint64_t word)
 {
 	return HEAD_SPECIAL | HEAD_TOMBSTONE | (uint64_t)word_sequence(word) << FINGERPRINT_BITS |
 	       (word & FINGERPRINT_MASK);
-}
-
-static inline uint64_t identity(struct throttle_key key)
-{
-	return key.lo >> (64 - KEY_BITS);
-}
-
-static inline uint64_t fingerprint_of(uint64_t id)
-{
-	uint64_t fingerprint = id & FINGERPRINT_MASK;
-
-	return fingerprint != 0 ? fingerprint : 1;
-}
-
-static inline uint64_t bucket_of(const struct section *s, uint64_t id)
-{
-	return (uint64_t)((unsigned __int128)id * s->buckets >> KEY_BITS);
 }
 
 /* The rest of a key follows from its bucket, whose keys are fewer than there are fingerprints. */
@@ -87,19 +69,6 @@ void section_lay(struct section *section, void *memory, uint64_t buckets)
 	section->entries = (unsigned char *)memory + buckets * sizeof(struct bucket);
 }
 
-struct entry *section_entry(const struct section *s, uint64_t bucket, unsigned way)
-{
-	uint64_t at = (bucket * (BUCKET_WAYS + 1) + way) * s->shape.entry_bytes;
-
-	return (struct entry *)(void *)(s->entries + at);
-}
-
-/* A caller's entry is here if it was free when the caller came. */
-static inline unsigned preferred_way(uint64_t fingerprint)
-{
-	return (unsigned)(fingerprint % BUCKET_WAYS);
-}
-
 static inline bool has_tag(const struct bucket *bucket, unsigned way, uint64_t fingerprint)
 {
 	/* acquire: pairs with the swap of the tag in complete(): the entry was born after it */
@@ -110,7 +79,7 @@ static inline bool has_tag(const struct bucket *bucket, unsigned way, uint64_t f
 
 static unsigned find_tag(const struct bucket *bucket, uint64_t fingerprint)
 {
-	unsigned way = preferred_way(fingerprint);
+	unsigned way = section_preferred_way(fingerprint);
 
 	if (has_tag(bucket, way, fingerprint))
 		return way;
@@ -212,7 +181,7 @@ static unsigned choose_way(
 {
 	struct bucket *bucket = &s->index[number];
 	unsigned own = find_tag(bucket, fingerprint);
-	unsigned first = own < BUCKET_WAYS ? own : preferred_way(fingerprint);
+	unsigned first = own < BUCKET_WAYS ? own : section_preferred_way(fingerprint);
 
 	for (unsigned i = 0; i < BUCKET_WAYS; i++) {
 		unsigned way = first + i < BUCKET_WAYS ? first + i : first + i - BUCKET_WAYS;
@@ -292,11 +261,11 @@ SELDOM static enum located place_overflow(
 
 static void aim(struct section *s, struct throttle_key key, struct place *place, uint64_t *number)
 {
-	uint64_t id = identity(key);
+	uint64_t id = section_identity(key);
 
-	*number = bucket_of(s, id);
+	*number = section_bucket_of(s, id);
 	place->bucket = &s->index[*number];
-	place->fingerprint = fingerprint_of(id);
+	place->fingerprint = section_fingerprint_of(id);
 }
 
 enum located section_locate(
@@ -353,8 +322,9 @@ enum located section_overflow(
 
 void section_prefetch(const struct section *s, struct throttle_key key)
 {
-	uint64_t id = identity(key), number = bucket_of(s, id);
-	const char *e = (const char *)section_entry(s, number, preferred_way(fingerprint_of(id)));
+	uint64_t id = section_identity(key), number = section_bucket_of(s, id);
+	const char *e = (const char *)section_entry(
+		s, number, section_preferred_way(section_fingerprint_of(id)));
 
 	__builtin_prefetch(&s->index[number]);
 	__builtin_prefetch((const char *)&s->index[number] + 64);

@@ -85,9 +85,6 @@ void section_prefetch(const struct section *section, struct throttle_key key);
 /* Moves all that `section->old` still has, then lets go of it. One thread; others may go on. */
 void section_move_all(struct section *section);
 
-/* For each entry, with whatever head. */
-struct entry *section_entry(const struct section *section, uint64_t bucket, unsigned way);
-
 #define FINGERPRINT_BITS 52
 #define FINGERPRINT_MASK ((UINT64_C(1) << FINGERPRINT_BITS) - 1)
 
@@ -97,6 +94,52 @@ static inline bool place_holds(const struct place *place)
 	       /* acquire: ordered after the load of the head that it is to confirm */
 	       (atomic_load_explicit(&place->bucket->tag[place->way], memory_order_acquire) &
 		       FINGERPRINT_MASK) == place->fingerprint;
+}
+
+#define KEY_BITS 60
+
+static inline uint64_t section_identity(struct throttle_key key)
+{
+	return key.lo >> (64 - KEY_BITS);
+}
+
+static inline uint64_t section_fingerprint_of(uint64_t id)
+{
+	uint64_t fingerprint = id & FINGERPRINT_MASK;
+
+	return fingerprint != 0 ? fingerprint : 1;
+}
+
+static inline uint64_t section_bucket_of(const struct section *s, uint64_t id)
+{
+	return (uint64_t)((unsigned __int128)id * s->buckets >> KEY_BITS);
+}
+
+/* A caller's entry is here if it was free when the caller came. */
+static inline unsigned section_preferred_way(uint64_t fingerprint)
+{
+	return (unsigned)(fingerprint % BUCKET_WAYS);
+}
+
+/* Whatever its head. */
+static inline struct entry *section_entry(const struct section *s, uint64_t bucket, unsigned way)
+{
+	uint64_t at = (bucket * (BUCKET_WAYS + 1) + way) * s->shape.entry_bytes;
+
+	return (struct entry *)(void *)(s->entries + at);
+}
+
+/* The caller's throttle, if it is where it is looked for first; NULL says nothing. */
+static inline struct entry *section_glance(
+	const struct section *s, struct throttle_key key, struct place *place)
+{
+	uint64_t id = section_identity(key), number = section_bucket_of(s, id);
+
+	place->bucket = &s->index[number];
+	place->fingerprint = section_fingerprint_of(id);
+	place->way = section_preferred_way(place->fingerprint);
+	place->entry = section_entry(s, number, place->way);
+	return place_holds(place) ? place->entry : NULL;
 }
 
 #endif

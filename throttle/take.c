@@ -13,7 +13,7 @@
  * The order makes threads that race for several limits meet at the first one that they share: one
  * that fails there has taken nothing that the other needs, so not all of them can fail.
  */
-#include "throttle/charge.h"
+#include "throttle/quick.h"
 
 #include <errno.h>
 #include <string.h>
@@ -346,6 +346,8 @@ static int run(struct throttle_table *table, const struct throttle_charge *charg
 int throttle_take(struct throttle_table *table, const struct throttle_charge *charges, size_t count,
 	uint64_t now_ns, struct throttle_verdict *verdict, struct throttle_receipt *receipt)
 {
+	if (count == 1 && quick_take(table, charges, now_ns, verdict, receipt))
+		return 0;
 	return run(table, charges, count, now_ns, verdict, receipt, false);
 }
 
