@@ -3,6 +3,8 @@
 #include <assert.h>
 #include <stdlib.h>
 
+#include "http/head_scan.h"
+
 /* Chunk-size lines, extensions and trailers may not outgrow this without content between. */
 #define CHUNK_OVERHEAD_BYTES (16 * 1024)
 
@@ -157,11 +159,10 @@ static const llhttp_settings_t settings = {
 	.on_message_complete = on_message_complete,
 };
 
-static void begin(struct http_parser *parser, llhttp_type_t type, struct http_head *head,
+static void begin(struct http_parser *parser, bool is_request, struct http_head *head,
 	const struct http_parser_limits *limits)
 {
-	llhttp_init(&parser->llhttp, type, &settings);
-	parser->llhttp.data = parser;
+	parser->is_request = is_request;
 	parser->head = head;
 	parser->limits = *limits;
 	parser->fed = 0;
@@ -175,13 +176,13 @@ static void begin(struct http_parser *parser, llhttp_type_t type, struct http_he
 void http_parser_begin_request(
 	struct http_parser *parser, struct http_head *head, const struct http_parser_limits *limits)
 {
-	begin(parser, HTTP_REQUEST, head, limits);
+	begin(parser, true, head, limits);
 }
 
 void http_parser_begin_response(
 	struct http_parser *parser, struct http_head *head, const struct http_parser_limits *limits)
 {
-	begin(parser, HTTP_RESPONSE, head, limits);
+	begin(parser, false, head, limits);
 }
 
 static enum http_method method_of(uint8_t method)
@@ -290,7 +291,6 @@ static enum http_parse head_done(struct http_parser *parser, const char *base)
 {
 	struct http_head *head = parser->head;
 	size_t line_end = 0;
-	bool is_request = llhttp_get_type(&parser->llhttp) == HTTP_REQUEST;
 
 	/* Paused behind the last LF; llhttp points at it or right after it, by version. */
 	const char *stop = llhttp_get_error_pos(&parser->llhttp);
@@ -305,7 +305,7 @@ static enum http_parse head_done(struct http_parser *parser, const char *base)
 		parser->error_status = names_version(base, head->len) ? 505 : 400;
 		return HTTP_PARSE_BAD;
 	}
-	if (is_request) {
+	if (parser->is_request) {
 		head->method = method_of(llhttp_get_method(&parser->llhttp));
 		if (!request_line_joins(head, &line_end))
 			return HTTP_PARSE_BAD;
@@ -342,7 +342,8 @@ static uint16_t status_for(enum llhttp_errno error, const char *base, size_t len
 	return 400;
 }
 
-enum http_parse http_parser_head(struct http_parser *parser, const char *base, size_t len)
+/* llhttp's way through what has come since the last call. */
+static enum http_parse read_head(struct http_parser *parser, const char *base, size_t len)
 {
 	size_t limit = parser->limits.head_bytes;
 	size_t end = limit > 0 && len > limit ? limit : len;
@@ -365,6 +366,27 @@ enum http_parse http_parser_head(struct http_parser *parser, const char *base, s
 	if (parser->error_status == 0)
 		parser->error_status = status_for(error, base, len);
 	return HTTP_PARSE_BAD;
+}
+
+static bool scan(struct http_parser *parser, const char *base, size_t len)
+{
+	return parser->is_request ? http_scan_request(parser->head, base, len, &parser->limits)
+				  : http_scan_response(parser->head, base, len, &parser->limits);
+}
+
+enum http_parse http_parser_head(struct http_parser *parser, const char *base, size_t len)
+{
+	if (parser->fed == 0) {
+		if (scan(parser, base, len)) {
+			parser->headers_done = true;
+			return HTTP_PARSE_DONE;
+		}
+		http_head_clear(parser->head);
+		llhttp_init(&parser->llhttp, parser->is_request ? HTTP_REQUEST : HTTP_RESPONSE,
+			&settings);
+		parser->llhttp.data = parser;
+	}
+	return read_head(parser, base, len);
 }
 
 enum http_parse http_parser_chunked(

@@ -1,0 +1,258 @@
+#include "http/head_scan.h"
+
+#include <string.h>
+
+/* tchar of RFC 9110 section 5.6.2, with ':' and everything else 0. */
+static const bool is_tchar[256] = {
+	['!'] = 1,
+	['#'] = 1,
+	['$'] = 1,
+	['%'] = 1,
+	['&'] = 1,
+	['\''] = 1,
+	['*'] = 1,
+	['+'] = 1,
+	['-'] = 1,
+	['.'] = 1,
+	['^'] = 1,
+	['_'] = 1,
+	['`'] = 1,
+	['|'] = 1,
+	['~'] = 1,
+	['0' ... '9'] = 1,
+	['A' ... 'Z'] = 1,
+	['a' ... 'z'] = 1,
+};
+
+/* Printable ASCII without '#', which begins what no client should send (RFC 9112 section 3.2). */
+static const bool is_target_char[256] = {['!' ... '"'] = 1, ['$' ... '~'] = 1};
+
+/* The bytes still to be read. */
+struct scan {
+	const char *at, *end;
+};
+
+static uint64_t load8(const char *at)
+{
+	uint64_t word;
+
+	memcpy(&word, at, sizeof(word));
+	return word;
+}
+
+#define EACH_BYTE(b) (0x0101010101010101u * (uint64_t)(b))
+
+/* Whether one of eight bytes is a control character (below 0x20, or DEL). Exact for a word without
+ * any; may tell of one where a byte above 0x7f follows one, which is looked at byte by byte then.
+ */
+static bool has_control(uint64_t word)
+{
+	uint64_t del = word ^ EACH_BYTE(0x7f);
+
+	return (((word - EACH_BYTE(0x20)) & ~word) | ((del - EACH_BYTE(1)) & ~del)) &
+	       EACH_BYTE(0x80);
+}
+
+static bool is_control(char c)
+{
+	return (unsigned char)c < 0x20 || c == 0x7f;
+}
+
+/* Moves behind a field value or reason phrase, to the CR of its CRLF; tabs are part of it. */
+static bool scan_text(struct scan *scan)
+{
+	for (;;) {
+		while (scan->end - scan->at >= 8 && !has_control(load8(scan->at)))
+			scan->at += 8;
+		while (scan->at < scan->end && !is_control(*scan->at))
+			scan->at++;
+		if (scan->end - scan->at < 2)
+			return false;
+		if (*scan->at != '\t')
+			return scan->at[0] == '\r' && scan->at[1] == '\n';
+		scan->at++;
+	}
+}
+
+/* "HTTP/1.0" or "HTTP/1.1". */
+static bool scan_version(struct scan *scan, struct http_head *head)
+{
+	if (scan->end - scan->at < 8 || memcmp(scan->at, "HTTP/1.", 7) != 0 ||
+		(scan->at[7] & ~1) != '0')
+		return false;
+	head->major = 1;
+	head->minor = (uint8_t)(scan->at[7] - '0');
+	scan->at += 8;
+	return true;
+}
+
+static bool scan_crlf(struct scan *scan)
+{
+	if (scan->end - scan->at < 2 || scan->at[0] != '\r' || scan->at[1] != '\n')
+		return false;
+	scan->at += 2;
+	return true;
+}
+
+static bool is_digit(char c)
+{
+	return c >= '0' && c <= '9';
+}
+
+static bool is_ows(char c)
+{
+	return c == ' ' || c == '\t';
+}
+
+static bool scan_field(struct scan *scan, const char *base, struct http_field *field)
+{
+	const char *name = scan->at;
+
+	while (scan->at < scan->end && is_tchar[(unsigned char)*scan->at])
+		scan->at++;
+	size_t name_len = (size_t)(scan->at - name);
+	if (name_len == 0 || name_len > UINT16_MAX || scan->at == scan->end || *scan->at != ':')
+		return false;
+	scan->at++;
+	while (scan->at < scan->end && is_ows(*scan->at))
+		scan->at++;
+	const char *value = scan->at;
+	if (!scan_text(scan))
+		return false;
+	const char *value_end = scan->at;
+	scan->at += 2;
+	while (value_end > value && is_ows(value_end[-1]))
+		value_end--;
+	*field = (struct http_field){
+		.name_at = (uint32_t)(name - base),
+		.value_at = (uint32_t)(value - base),
+		.value_len = (uint32_t)(value_end - value),
+		.name_len = (uint16_t)name_len,
+		.id = (uint8_t)http_field_id((struct slice){name, name_len}),
+	};
+	return true;
+}
+
+/* 1*DIGIT that fits and nothing behind it, where llhttp has rules of its own. */
+static bool is_length(const char *base, const struct http_field *field)
+{
+	const char *value = base + field->value_at;
+
+	if (field->value_len == 0 || field->value_len > 18 || value[field->value_len] != '\r')
+		return false;
+	for (uint32_t i = 0; i < field->value_len; i++) {
+		if (!is_digit(value[i]))
+			return false;
+	}
+	return true;
+}
+
+/* All field lines and the empty line. */
+static bool scan_fields(struct scan *scan, const char *base, unsigned limit, struct http_head *head)
+{
+	bool has_length = false;
+
+	for (unsigned count = 0;; count++) {
+		if (scan->end - scan->at < 2)
+			return false;
+		if (*scan->at == '\r') {
+			head->field_count = (uint16_t)count;
+			return scan_crlf(scan);
+		}
+		if (count == HTTP_HEAD_FIELDS_INLINE || (limit > 0 && count == limit))
+			return false;
+		if (!scan_field(scan, base, &head->fields[count]))
+			return false;
+		enum http_field_id id = head->fields[count].id;
+		if (id == HTTP_FIELD_TRANSFER_ENCODING || id == HTTP_FIELD_UPGRADE)
+			return false;
+		if (id == HTTP_FIELD_CONTENT_LENGTH) {
+			if (has_length || !is_length(base, &head->fields[count]))
+				return false;
+			has_length = true;
+		}
+	}
+}
+
+static bool scan_method(struct scan *scan, struct http_head *head)
+{
+	static const struct {
+		char name[8]; /* with its space */
+		uint8_t len, method;
+	} methods[] = {
+		{"GET ", 4, HTTP_METHOD_GET},
+		{"POST ", 5, HTTP_METHOD_POST},
+		{"PUT ", 4, HTTP_METHOD_PUT},
+		{"HEAD ", 5, HTTP_METHOD_HEAD},
+		{"PATCH ", 6, HTTP_METHOD_PATCH},
+		{"DELETE ", 7, HTTP_METHOD_DELETE},
+		{"OPTIONS ", 8, HTTP_METHOD_OPTIONS},
+	};
+
+	for (size_t i = 0; i < sizeof(methods) / sizeof(methods[0]); i++) {
+		if (memcmp(scan->at, methods[i].name, methods[i].len) == 0) {
+			head->method = (enum http_method)methods[i].method;
+			scan->at += methods[i].len;
+			return true;
+		}
+	}
+	return false;
+}
+
+static bool finish(struct scan *scan, const char *base, const struct http_parser_limits *limits,
+	struct http_head *head)
+{
+	if (!scan_fields(scan, base, limits->fields, head))
+		return false;
+	head->base = base;
+	head->len = (uint32_t)(scan->at - base);
+	return true;
+}
+
+/* What may be read of `len` bytes: no more than a head can have. */
+static struct scan scan_of(const char *base, size_t len, const struct http_parser_limits *limits)
+{
+	size_t most = limits->head_bytes > 0 ? limits->head_bytes : UINT32_MAX;
+
+	return (struct scan){base, base + (len < most ? len : most)};
+}
+
+#define SHORTEST_REQUEST_LINE 14 /* "GET / HTTP/1.1" */
+
+bool http_scan_request(struct http_head *head, const char *base, size_t len,
+	const struct http_parser_limits *limits)
+{
+	struct scan scan = scan_of(base, len, limits);
+
+	if (scan.end - scan.at < SHORTEST_REQUEST_LINE || !scan_method(&scan, head))
+		return false;
+	const char *target = scan.at;
+	if (*target != '/')
+		return false;
+	while (scan.at < scan.end && is_target_char[(unsigned char)*scan.at])
+		scan.at++;
+	head->target_at = (uint32_t)(target - base);
+	head->target_len = (uint32_t)(scan.at - target);
+	if (limits->target_bytes > 0 && head->target_len > limits->target_bytes)
+		return false;
+	if (scan.at == scan.end || *scan.at != ' ')
+		return false;
+	scan.at++;
+	return scan_version(&scan, head) && scan_crlf(&scan) && finish(&scan, base, limits, head);
+}
+
+bool http_scan_response(struct http_head *head, const char *base, size_t len,
+	const struct http_parser_limits *limits)
+{
+	struct scan scan = scan_of(base, len, limits);
+
+	if (!scan_version(&scan, head) || scan.end - scan.at < 5)
+		return false;
+	const char *code = scan.at;
+	if (code[0] != ' ' || code[1] < '1' || !is_digit(code[1]) || !is_digit(code[2]) ||
+		!is_digit(code[3]) || code[4] != ' ')
+		return false;
+	head->status = (uint16_t)((code[1] - '0') * 100 + (code[2] - '0') * 10 + (code[3] - '0'));
+	scan.at += 5;
+	return scan_text(&scan) && scan_crlf(&scan) && finish(&scan, base, limits, head);
+}
