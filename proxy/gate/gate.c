@@ -230,6 +230,8 @@ void gate_finish(const struct gate *gate, const struct conf_route *route,
 	if (receipt->throttle.count == 0)
 		return;
 	if (end->never_forwarded || is_refunded(route, end->status)) {
+		/* Bytes are never given back: they have passed. */
+		gate_charge_bytes(gate, receipt, end->bytes, now_ns);
 		throttle_refund_all(gate->throttles, &receipt->throttle, now_ns);
 	} else {
 		for (uint32_t i = 0; end->has_cost && i < receipt->throttle.count; i++) {

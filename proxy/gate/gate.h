@@ -122,8 +122,9 @@ void gate_charge_bytes(
 	const struct gate *gate, struct gate_receipt *receipt, uint64_t bytes, uint64_t now_ns);
 
 /* Gives account of an admitted exchange, whichever way it ended: refunds by route->refund, settles
- * the cost, charges bytes, releases concurrency. The receipt is empty then; to finish an empty one
- * does nothing. `gate` and `route` may be of a newer snapshot than the check's. */
+ * the cost, charges bytes (also of what is refunded), releases concurrency. The receipt is empty
+ * then; to finish an empty one does nothing. `gate` and `route` may be of a newer snapshot than the
+ * check's. */
 void gate_finish(const struct gate *gate, const struct conf_route *route,
 	struct gate_receipt *receipt, const struct gate_end *end, uint64_t now_ns);
 

@@ -19,7 +19,16 @@ struct ratelimit_texts {
 	struct limit_texts *limits; /* by index in conf.limits */
 };
 
+__extension__ typedef unsigned __int128 wide;
+
 /* ---- texts ---------------------------------------------------------------------------------- */
+
+/* What can be had at once: remaining is counted from it. */
+static uint64_t quota_of(const struct conf_limit *limit)
+{
+	return limit->algorithm == CONF_LIMIT_GCRA && limit->burst > 0 ? limit->burst
+								       : limit->amount;
+}
 
 static uint64_t window_s(const struct conf_limit *limit)
 {
@@ -32,7 +41,9 @@ static uint64_t window_s(const struct conf_limit *limit)
 
 	if (limit->algorithm == CONF_LIMIT_CALENDAR)
 		return calendar_s[limit->calendar];
-	uint64_t seconds = limit->per_ns / 1000000000 + (limit->per_ns % 1000000000 != 0);
+	/* With gcra, how long it takes until all of the burst can be had again. */
+	wide ns = (wide)limit->per_ns * quota_of(limit), second = (wide)1000000000 * limit->amount;
+	uint64_t seconds = (uint64_t)((ns + second - 1) / second);
 	return seconds > 0 ? seconds : 1;
 }
 
@@ -52,7 +63,7 @@ static void make_texts(const struct conf_limit *limit, struct limit_texts *texts
 	out = http_out_over(texts->draft_11, sizeof(texts->draft_11));
 	http_out_slice(&out, (struct slice){texts->name, texts->name_len});
 	http_out_slice(&out, SLICE(";q="));
-	http_out_number(&out, limit->amount);
+	http_out_number(&out, quota_of(limit));
 	if (limit->algorithm == CONF_LIMIT_CONCURRENCY) {
 		http_out_slice(&out, SLICE(";qu=\"concurrent-requests\""));
 	} else {
@@ -66,7 +77,7 @@ static void make_texts(const struct conf_limit *limit, struct limit_texts *texts
 	if (!is_plain(limit))
 		return;
 	out = http_out_over(texts->draft_7, sizeof(texts->draft_7));
-	http_out_number(&out, limit->amount);
+	http_out_number(&out, quota_of(limit));
 	http_out_slice(&out, SLICE(";w="));
 	http_out_number(&out, window_s(limit));
 	texts->draft_7_len = (uint16_t)(out.at - texts->draft_7);

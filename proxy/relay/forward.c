@@ -402,6 +402,18 @@ static void read_response(struct exchange *x)
 	}
 }
 
+/* Limits in bytes are charged while bodies pass, so that what is long on its way holds others back
+ * already. */
+static void charge_passed(struct exchange *x)
+{
+	uint64_t bytes = x->up.content_bytes + x->down.content_bytes;
+
+	if (x->receipt.throttle.count == 0 || x->receipt.in_bytes == 0 ||
+		bytes <= x->receipt.bytes_charged)
+		return;
+	gate_charge_bytes(x->use->site->gate, &x->receipt, bytes, worker_throttle_ns(x->worker));
+}
+
 void exchange_run(struct exchange *x)
 {
 	struct pump *discard = &x->up;
@@ -436,6 +448,7 @@ void exchange_run(struct exchange *x)
 	case EXCHANGE_ENDED:
 		break;
 	}
+	charge_passed(x);
 }
 
 void exchange_connection_event(struct exchange *x)

@@ -1,5 +1,6 @@
 """Processes under test: started so that they die with the test, and looked at through /proc."""
 import ctypes
+import glob
 import os
 import resource
 import signal
@@ -140,6 +141,12 @@ def _status_kib(pid, name):
             if line.startswith(name + ":"):
                 return int(line.split()[1])
     raise AssertionError(f"no {name} of process {pid}")
+
+
+def find_library(name):
+    """The path of a library that is preloaded, or None."""
+    found = glob.glob(f"/usr/lib/*/{name}") + glob.glob(f"/usr/lib*/{name}")
+    return found[0] if found else None
 
 
 def resident_bytes(pid):

@@ -18,7 +18,8 @@ class Sluice:
     _count = 0
 
     def __init__(self, folder, sections, workers=1, settings="", listener="", bind=None,
-                 family=socket.AF_INET, command=None, nofile=None, pass_fds=()):
+                 family=socket.AF_INET, command=None, nofile=None, pass_fds=(),
+                 environment=None):
         Sluice._count += 1
         self.name = f"sluice{Sluice._count}"
         self.folder = folder
@@ -28,7 +29,7 @@ class Sluice:
         self.settings = settings
         self.listener = listener
         self.command = command or [BINARY]
-        self.options = {"nofile": nofile, "pass_fds": pass_fds}
+        self.options = {"nofile": nofile, "pass_fds": pass_fds, "environment": environment}
         self.port = None if bind else Port(family)
         self.host = "[::1]" if family == socket.AF_INET6 else "127.0.0.1"
         self.address = bind or f"{self.host}:{self.port.number}"

@@ -3,14 +3,18 @@
 #include "conf_of.h"
 #include "../http/head.h"
 
-static const char ini[] = "[limit burst]\nkey = ip\nrate = 100 per 10s\n"
-			  "[limit daily]\nkey = ip\nrate = 10000 per day\n"
-			  "[limit tried]\nkey = ip\nrate = 1 per 1s\nmode = shadow\n"
-			  "[limit flow]\nkey = ip\nrate = 10MB per 500ms\n"
-			  "[limit open]\nkey = ip\nconcurrency = 5\n"
-			  "[route r]\nupstream = u\nlimits = burst\n";
+static const char ini[] =
+	"[limit burst]\nkey = ip\nrate = 100 per 10s\n"
+	"[limit daily]\nkey = ip\nrate = 10000 per day\n"
+	"[limit tried]\nkey = ip\nrate = 1 per 1s\nmode = shadow\n"
+	"[limit flow]\nkey = ip\nrate = 10MB per 500ms\n"
+	"[limit open]\nkey = ip\nconcurrency = 5\n"
+	"[limit paced]\nkey = ip\nrate = 4 per 1s\nalgorithm = gcra\nburst = 6\n"
+	"[limit slow]\nkey = ip\nrate = 1 per 366d\nalgorithm = gcra\nburst = 1G\n"
+	"[limit even]\nkey = ip\nrate = 4 per 8s\nalgorithm = gcra\n"
+	"[route r]\nupstream = u\nlimits = burst\n";
 
-enum { BURST, DAILY, TRIED, FLOW, OPEN };
+enum { BURST, DAILY, TRIED, FLOW, OPEN, PACED, SLOW, EVEN };
 
 struct fixture {
 	const struct conf *conf;
@@ -114,6 +118,22 @@ static void x_ratelimit(void **state)
 	end(&f);
 }
 
+/* Remaining is counted from the burst, so that is the quota, in the time that fills it again. */
+static void gcra(void **state)
+{
+	struct fixture f = begin();
+
+	(void)state;
+	add(&f, PACED, 5, 300, false);
+	add(&f, SLOW, 5, 300, false);
+	add(&f, EVEN, 3, 2000, false);
+	assert_string_equal(lines(&f, CONF_RATELIMIT_DRAFT_11),
+		"RateLimit-Policy: \"paced\";q=6;w=2, "
+		"\"slow\";q=1000000000;w=31622400000000000, \"even\";q=4;w=8\r\n"
+		"RateLimit: \"paced\";r=5;t=1, \"slow\";r=5;t=1, \"even\";r=3;t=2\r\n");
+	end(&f);
+}
+
 static void violated_names(void **state)
 {
 	struct fixture f = begin();
@@ -191,6 +211,7 @@ int main(void)
 		cmocka_unit_test(draft_11),
 		cmocka_unit_test(draft_7),
 		cmocka_unit_test(x_ratelimit),
+		cmocka_unit_test(gcra),
 		cmocka_unit_test(violated_names),
 		cmocka_unit_test(merging),
 		cmocka_unit_test(replaced_fields),
