@@ -58,16 +58,20 @@ static const char *verdict_name(const struct exchange *x)
 	return names[x->verdict.outcome];
 }
 
-/* The limit that decided: the first violated, else the first that applied. */
+/* The limit that decided: the first violated (in shadow mode only when nobody was refused), else
+ * the first that applied. */
 static const char *limit_name(const struct exchange *x)
 {
-	if (!x->judged_ns || x->verdict.limit_count == 0)
+	const struct gate_verdict *verdict = &x->verdict;
+
+	if (!x->judged_ns || verdict->limit_count == 0)
 		return "-";
-	for (unsigned i = 0; i < x->verdict.limit_count; i++) {
-		if (x->verdict.limits[i].violated)
-			return x->verdict.limits[i].limit->name;
+	for (unsigned i = 0; i < verdict->limit_count; i++) {
+		const struct gate_limit *limit = &verdict->limits[i];
+		if (limit->violated && !(verdict->violated && limit->limit->shadow))
+			return limit->limit->name;
 	}
-	return x->verdict.limits[0].limit->name;
+	return verdict->limits[0].limit->name;
 }
 
 static uint64_t queue_wait_us(const struct exchange *x)
