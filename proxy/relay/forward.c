@@ -424,7 +424,7 @@ void exchange_run(struct exchange *x)
 		run_up(x);
 		if (x->state == EXCHANGE_FORWARDING)
 			read_response(x);
-		if (x->state == EXCHANGE_RELAYING)
+		if (x->state == EXCHANGE_RELAYING || x->state == EXCHANGE_DRAINING)
 			respond_run(x);
 		if (x->state == EXCHANGE_TUNNEL)
 			respond_tunnel(x);

@@ -336,8 +336,10 @@ void exchange_client_gone(struct exchange *x)
 	x->worker->orphans = x;
 	x->orphaned = true;
 	if (x->state == EXCHANGE_FORWARDING) {
-		if (x->held_response)
+		if (x->held_response) {
 			begin_relaying(x);
+			event_active(&x->connection->stream.event, EV_READ, 0);
+		}
 		return; /* goes on alone */
 	}
 	/* What the flow borrowed is gone with the client's connection. */

@@ -6,7 +6,7 @@ import time
 
 from lib.client import request_bytes
 from lib.origin import AccountOrigin
-from lib.process import DEADLINE_SECONDS, SANITIZER
+from lib.process import DEADLINE_SECONDS, SANITIZER, until
 from lib.sluice import to
 from lib.tap import equal, group, main, test, true
 from lib.wire import quiet
@@ -277,6 +277,44 @@ def leaving(t):
     for n in (0, 2, 3, 6, 7, 8):
         equal(clients[n].response().status, 200, "status")
     equal(held.origin.targets(), [f"/{n}" for n in (0, 2, 3, 6, 7, 8)], "targets")
+
+
+@test("a write whose client left is followed to its end, and then the next one goes")
+def followed(t):
+    held, clients, sluice = scene(t, "writes", ["POST /1", "POST /2"])
+    held.here("/1")
+    leave(sluice, clients[0], "reset")
+    true(quiet(clients[1], 0.1), "the second was answered before the first was done")
+    began = time.monotonic()
+    held.let("/1", "/2")
+    equal(clients[1].response().status, 200, "status")
+    # queue_timeout is 30 s, first_byte_timeout 60 s: neither had to free it.
+    true(time.monotonic() - began < 20, "it took a timeout")
+    equal(held.seen["/2"], set(), "unanswered when the second came")
+
+
+@test("a write whose answer waited behind another one's, its client gone, gives its place back",
+      workers=[1])
+def followed_behind(t):
+    held = Held(t)
+    sluice = t.sluice(to(held.origin, upstream="max_in_flight = 2", route=ROUTE.format("none")))
+    client, probe = t.client(sluice), t.client(sluice)
+    client.send(request_bytes("/slow") + request_bytes("/write", "POST"))
+    held.here("/slow", "/write")
+    held.let("/write")
+    held.origin.wait_requests(2)
+    until(lambda: held.unanswered == ["/slow"], "the answer of the write")
+    for _ in range(3):  # sluice has read it, too
+        equal(probe.ask("/", host="nowhere.test").status, 404, "status")
+    leave(sluice, client, "reset")
+    # Both places are free again: the read was cut, the write was over.
+    clients = [t.client(sluice) for _ in range(2)]
+    for number, one in enumerate(clients):
+        ask(one, f"GET /{number}")
+    held.here("/0", "/1")
+    held.let("/slow", "/0", "/1")
+    for one in clients:
+        equal(one.response().status, 200, "status")
 
 
 @test("a queued body is not read before its turn, however much the client sends")
