@@ -40,6 +40,15 @@ void stream_close(struct stream *stream)
 	stream->fd = -1;
 }
 
+int stream_let_go(struct stream *stream)
+{
+	int fd = stream->fd;
+
+	event_del(&stream->event);
+	stream->fd = -1;
+	return fd;
+}
+
 enum stream_result stream_read(struct stream *stream, struct buffer *buffer)
 {
 	size_t room = buffer_room(buffer);

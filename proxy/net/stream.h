@@ -34,6 +34,9 @@ bool stream_open(struct stream *stream, struct event_base *base, int fd, bool co
 	void (*notify)(struct stream *stream));
 void stream_close(struct stream *stream);
 
+/* Takes it off its loop without closing it: returns the socket, which is the caller's now. */
+int stream_let_go(struct stream *stream);
+
 enum stream_result { STREAM_OK, STREAM_AGAIN, STREAM_END, STREAM_FAILED };
 
 /* Reads once into the free room of the buffer, which must have some. */

@@ -33,7 +33,7 @@ static void expire_shard(struct queue *queue, struct shard *shard, uint64_t now_
 	do {
 		outbox_init(&outbox);
 		pthread_mutex_lock(&shard->mutex);
-		for (unsigned i = 0; i < OUTBOX_ROLLS; i++) {
+		for (unsigned i = 0; i < OUTBOX_PINS; i++) {
 			session = shard_idle_due(shard, now_ns);
 			if (session == NULL)
 				break;

@@ -110,9 +110,9 @@ void session_roll(
 	assert(session_is_empty(session));
 	session_set_state(session, SESSION_CLOSED);
 	if (session->pin != NULL) {
-		assert(outbox->rolls < OUTBOX_ROLLS);
-		outbox->roll[outbox->rolls].pin = session->pin;
-		outbox->roll[outbox->rolls++].worker = session->pin_worker;
+		assert(outbox->pins < OUTBOX_PINS);
+		outbox->pin[outbox->pins++] = session->pin;
+		shard->counts.pinned--;
 	}
 	if (open)
 		shard->counts.rolled++;

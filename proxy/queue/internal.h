@@ -2,7 +2,7 @@
  *
  *   public call --> shard's mutex --> session --> [run queue's lock] --> outbox
  *                   unlocked <--------------------------------------------'
- *                   outbox_flush: dispatch(), roll(), serve the run queues, timer_changed()
+ *                   outbox_flush: dispatch(), unpin(), serve the run queues, timer_changed()
  *
  * Whatever a call makes runnable is put into its outbox while locks are held and delivered after
  * they were let go. Locks nest shard, then run queue; two shards are never held at once. */
@@ -33,17 +33,14 @@ struct queue {
 	struct run_queue *registry;
 };
 
-#define OUTBOX_ROLLS  16
+#define OUTBOX_PINS   16
 #define OUTBOX_SERVES 4
 
 struct outbox {
 	struct ticket *head, **tail; /* by mail_next */
-	unsigned rolls, serves;
+	unsigned pins, serves;
 	uint64_t deadline_ns; /* the earliest that was set meanwhile */
-	struct {
-		void *pin;
-		unsigned worker;
-	} roll[OUTBOX_ROLLS];
+	void *pin[OUTBOX_PINS];
 	struct run_queue *serve[OUTBOX_SERVES];
 };
 
@@ -51,7 +48,7 @@ static inline void outbox_init(struct outbox *outbox)
 {
 	outbox->head = NULL;
 	outbox->tail = &outbox->head;
-	outbox->rolls = outbox->serves = 0;
+	outbox->pins = outbox->serves = 0;
 	outbox->deadline_ns = QUEUE_NEVER;
 }
 
@@ -75,7 +72,7 @@ void outbox_deliver(struct queue *queue, struct outbox *outbox, uint64_t now_ns)
 /* Delivers what there is; inline, as mostly there is nothing. */
 static inline void outbox_flush(struct queue *queue, struct outbox *outbox, uint64_t now_ns)
 {
-	if (outbox->head != NULL || outbox->rolls + outbox->serves > 0 ||
+	if (outbox->head != NULL || outbox->pins + outbox->serves > 0 ||
 		outbox->deadline_ns != QUEUE_NEVER)
 		outbox_deliver(queue, outbox, now_ns);
 }

@@ -160,50 +160,70 @@ void queue_count(struct queue *queue, struct queue_counts *counts)
 
 /* ---- pins ----------------------------------------------------------------------------------- */
 
-void *queue_pin(struct queue *queue, struct ticket *ticket, void *pin, unsigned *worker)
+bool queue_pin(struct queue *queue, struct ticket *ticket, void *pin)
 {
-	struct session *session;
+	struct shard *shard = ticket->shard;
+	bool pinned = false;
 
 	(void)queue;
-	pthread_mutex_lock(&ticket->shard->mutex);
-	session = ticket->session;
-	assert(session != NULL);
-	if (session->pin == NULL) {
-		session->pin = pin;
-		session->pin_worker = (uint16_t)*worker;
+	pthread_mutex_lock(&shard->mutex);
+	if (ticket->session != NULL && ticket->session->pin == NULL) {
+		ticket->session->pin = pin;
+		shard->counts.pinned++;
+		pinned = true;
 	}
-	pin = session->pin;
-	*worker = session->pin_worker;
-	pthread_mutex_unlock(&ticket->shard->mutex);
-	return pin;
+	pthread_mutex_unlock(&shard->mutex);
+	return pinned;
 }
 
-void *queue_pinned(struct queue *queue, struct ticket *ticket, unsigned *worker)
+void *queue_take_pin(struct queue *queue, struct ticket *ticket)
 {
+	struct shard *shard = ticket->shard;
 	void *pin = NULL;
 
 	(void)queue;
-	pthread_mutex_lock(&ticket->shard->mutex);
-	if (ticket->session != NULL) {
+	pthread_mutex_lock(&shard->mutex);
+	if (ticket->session != NULL && ticket->session->pin != NULL) {
 		pin = ticket->session->pin;
-		*worker = ticket->session->pin_worker;
+		ticket->session->pin = NULL;
+		shard->counts.pinned--;
 	}
-	pthread_mutex_unlock(&ticket->shard->mutex);
+	pthread_mutex_unlock(&shard->mutex);
 	return pin;
 }
 
-bool queue_unpin(struct queue *queue, struct session_key key, void *pin)
+/* Fills the outbox with pins that are not to be kept. False when the shard has no more of them. */
+static bool sweep(struct shard *shard, struct outbox *outbox,
+	bool (*keep)(void *ctx, const void *pin), void *ctx)
 {
-	struct shard *shard = queue_shard(queue, key);
-	struct session *session;
-	bool unpinned = false;
-
-	pthread_mutex_lock(&shard->mutex);
-	session = shard_find(shard, key);
-	if (session != NULL && session->pin == pin) {
-		session->pin = NULL;
-		unpinned = true;
+	for (uint64_t i = 0; i <= shard->mask && shard->counts.pinned > 0; i++) {
+		for (struct session *session = shard->buckets[i]; session != NULL;
+			session = session->hash_next) {
+			if (session->pin == NULL || keep(ctx, session->pin))
+				continue;
+			outbox->pin[outbox->pins++] = session->pin;
+			session->pin = NULL;
+			shard->counts.pinned--;
+			if (outbox->pins == OUTBOX_PINS)
+				return true;
+		}
 	}
-	pthread_mutex_unlock(&shard->mutex);
-	return unpinned;
+	return false;
+}
+
+void queue_sweep_pins(struct queue *queue, bool (*keep)(void *ctx, const void *pin), void *ctx)
+{
+	struct outbox outbox;
+	bool more;
+
+	for (uint64_t i = 0; i <= queue->shard_mask; i++) {
+		struct shard *shard = &queue->shards[i];
+		do {
+			outbox_init(&outbox);
+			pthread_mutex_lock(&shard->mutex);
+			more = sweep(shard, &outbox, keep, ctx);
+			pthread_mutex_unlock(&shard->mutex);
+			outbox_flush(queue, &outbox, 0);
+		} while (more);
+	}
 }

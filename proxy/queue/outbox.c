@@ -41,23 +41,23 @@ static void deliver_tickets(struct queue *queue, struct outbox *outbox)
 	}
 }
 
-static void deliver_rolls(struct queue *queue, struct outbox *outbox)
+static void deliver_pins(struct queue *queue, struct outbox *outbox)
 {
 	const struct queue_callbacks *callbacks = &queue->config.callbacks;
-	unsigned rolls = outbox->rolls;
+	unsigned pins = outbox->pins;
 
-	outbox->rolls = 0;
-	if (callbacks->roll == NULL)
+	outbox->pins = 0;
+	if (callbacks->unpin == NULL)
 		return;
-	for (unsigned i = 0; i < rolls; i++)
-		callbacks->roll(callbacks->ctx, outbox->roll[i].worker, outbox->roll[i].pin);
+	for (unsigned i = 0; i < pins; i++)
+		callbacks->unpin(callbacks->ctx, outbox->pin[i]);
 }
 
 void outbox_deliver(struct queue *queue, struct outbox *outbox, uint64_t now_ns)
 {
 	for (;;) {
 		deliver_tickets(queue, outbox);
-		deliver_rolls(queue, outbox);
+		deliver_pins(queue, outbox);
 		if (outbox->serves == 0)
 			break;
 		dispatch_turn(outbox->serve[--outbox->serves], outbox, now_ns);

@@ -129,9 +129,9 @@ struct queue_callbacks {
 	 * free for that); there call queue_arrive. Must not block. Required. */
 	void (*dispatch)(void *ctx, unsigned worker, struct ticket *ticket);
 
-	/* A session was rolled or closed that had a pin: close the pinned connections. May be NULL.
-	 */
-	void (*roll)(void *ctx, unsigned worker, void *pin);
+	/* The pin is off its session, which was rolled or closed, or by queue_sweep_pins: close
+	 * the connection that it stands for. May be NULL. */
+	void (*unpin)(void *ctx, void *pin);
 
 	/* There is an earlier deadline than the last queue_expire returned: make the timer thread
 	 * call queue_expire at deadline_ns. May be NULL if nobody keeps time. */
@@ -179,15 +179,19 @@ enum queue_left queue_done(struct queue *queue, struct ticket *ticket, uint64_t 
  * back, but its session is not idle before queue_done. In-flight tickets only. */
 void queue_detach(struct queue *queue, struct ticket *ticket, uint64_t now_ns);
 
-/* Upstream affinity. A session has one pin, opaque here, with the worker that owns it; it may be
- * set by an in-flight ticket. queue_pin sets it unless there is one, and returns the pin that the
- * session has now, its worker in *worker. queue_pinned returns it or NULL. */
-void *queue_pin(struct queue *queue, struct ticket *ticket, void *pin, unsigned *worker);
-void *queue_pinned(struct queue *queue, struct ticket *ticket, unsigned *worker);
+/* Upstream affinity. A session keeps one pin, opaque here, while nothing uses it: an exchange in
+ * flight takes it and, when it is done with it and before queue_done, puts it back.
+ *
+ *   queue_take_pin -> the caller's -> queue_pin -> the session's -> unpin() when that ends
+ *
+ * queue_pin returns false if the session has one already, or the ticket is in none: then the pin
+ * stays the caller's. queue_take_pin returns NULL if there is none. */
+bool queue_pin(struct queue *queue, struct ticket *ticket, void *pin);
+void *queue_take_pin(struct queue *queue, struct ticket *ticket);
 
-/* The pinned connection is gone. True: taken off the session, roll() will not be called for it.
- * False: the session let go of it already and roll() was or is being called: wait for that. */
-bool queue_unpin(struct queue *queue, struct session_key key, void *pin);
+/* Takes those pins off their sessions which are not to be kept; unpin() is called for each. keep()
+ * is called with a lock held: it must be quick and not call back. */
+void queue_sweep_pins(struct queue *queue, bool (*keep)(void *ctx, const void *pin), void *ctx);
 
 /* ---- deadlines: one timer thread for all -------------------------------------------------- */
 
@@ -240,7 +244,8 @@ bool queue_each_session(
 
 /* Counters since creation, and gauges, summed over the shards. */
 struct queue_counts {
-	uint64_t sessions, idle_sessions, queued, queued_bytes, in_flight, detached; /* now */
+	/* now; pinned: sessions whose pin is with them, not in use */
+	uint64_t sessions, idle_sessions, queued, queued_bytes, in_flight, detached, pinned;
 	uint64_t opened, rolled, closed;      /* sessions: begun, idle time over, by operation */
 	uint64_t entered, went, waited, done; /* tickets: accepted, GO at once, WAIT, completed */
 	uint64_t left, shed, refused_closed;

@@ -53,8 +53,7 @@ struct session {
 	uint32_t gap_us; /* smoothed time between completions while others waited; 0: unknown */
 	uint64_t last_done_ns; /* the last such completion, 0: none */
 	uint64_t accepted, completed;
-	void *pin;
-	uint16_t pin_worker;
+	void *pin; /* NULL: none, or in use */
 
 	uint8_t state;      /* enum session_state */
 	uint8_t idle_class; /* index of the idle list + 1; 0: in none */

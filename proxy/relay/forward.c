@@ -15,6 +15,7 @@
 #include "http/problem.h"
 #include "relay/downstream.h"
 #include "relay/exchange.h"
+#include "relay/pin.h"
 #include "relay/relay.h"
 #include "relay/respond.h"
 #include "relay/server_connection.h"
@@ -70,6 +71,8 @@ static void try_servers(struct exchange *x, bool fresh)
 	struct upstream *upstream = upstream_of(x);
 	struct worker *worker = x->worker;
 
+	/* What is in the pool may carry somebody else's login. */
+	fresh |= x->route->upstream_affinity;
 	for (;;) {
 		const char *why = "no server is left to try";
 		x->server = upstream_pick(
@@ -103,6 +106,22 @@ static void try_servers(struct exchange *x, bool fresh)
 		set_server_deadline(x, upstream->conf->connect_timeout_ms);
 }
 
+/* On the connection that its session has, if it has one. */
+static bool try_pin(struct exchange *x)
+{
+	switch (pin_take(x)) {
+	case PIN_TAKEN:
+		start_request(x);
+		return true;
+	case PIN_FULL:
+		exchange_reply(x, 503, "the session's server is full", 1000);
+		return true;
+	case PIN_NONE:
+		break;
+	}
+	return false;
+}
+
 void exchange_forward(struct exchange *x)
 {
 	const struct conf_upstream *conf = x->route->upstream;
@@ -112,6 +131,8 @@ void exchange_forward(struct exchange *x)
 	if (conf->balance == CONF_BALANCE_HASH && conf->hash_key)
 		x->hash = exchange_hash_key(x, conf->hash_key);
 	exchange_enter(x, EXCHANGE_CONNECTING);
+	if (x->route->upstream_affinity && try_pin(x))
+		return;
 	try_servers(x, false);
 }
 

@@ -16,6 +16,7 @@
 #include "relay/check.h"
 #include "relay/exchange.h"
 #include "relay/listener.h"
+#include "relay/pin.h"
 #include "relay/reload.h"
 #include "relay/resolve.h"
 #include "relay/server_connection.h"
@@ -194,7 +195,10 @@ static bool make_queue(struct relay *relay, const struct conf *conf)
 	struct queue_config config = {
 		.max_sessions = conf->sessions,
 		.max_queued = conf->queue_total,
-		.callbacks = {.ctx = relay, .dispatch = dispatch, .timer_changed = tell_timer},
+		.callbacks = {.ctx = relay,
+			.dispatch = dispatch,
+			.unpin = pin_close,
+			.timer_changed = tell_timer},
 	};
 
 	atomic_init(&relay->queue_deadline_ns, QUEUE_NEVER);
@@ -311,6 +315,8 @@ static void finish(struct relay *relay)
 		if (relay->workers[i])
 			worker_free(relay->workers[i]);
 	}
+	if (relay->queue)
+		queue_sweep_pins(relay->queue, pin_is_of_site, NULL);
 	if (relay->site)
 		site_release(relay->site);
 	queue_destroy(relay->queue);

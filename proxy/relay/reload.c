@@ -7,6 +7,7 @@
 #include "base/clock.h"
 #include "relay/check.h"
 #include "relay/listener.h"
+#include "relay/pin.h"
 #include "relay/relay.h"
 #include "relay/resolve.h"
 #include "throttle/throttle.h"
@@ -103,6 +104,7 @@ void reload_collect(struct relay *relay)
 	}
 	relay->reloads_collected = reloads;
 	throttle_table_collect(relay->throttles);
+	queue_sweep_pins(relay->queue, pin_is_of_site, relay->site);
 	for (size_t i = 0; i < relay->site->conf->upstream_count; i++) {
 		struct pace *pace = relay->site->upstreams[i]->pace;
 		if (pace)

@@ -6,6 +6,7 @@
 #include "http/problem.h"
 #include "relay/downstream.h"
 #include "relay/exchange.h"
+#include "relay/pin.h"
 #include "relay/relay.h"
 #include "relay/server_connection.h"
 
@@ -177,7 +178,9 @@ static void received(struct exchange *x)
 		x->up.flow = NULL;
 		server_done(x->server);
 		x->server = NULL;
-		if (clean)
+		if (clean && x->route->upstream_affinity && x->in_queue)
+			pin_park(x, connection);
+		else if (clean && !x->route->upstream_affinity)
 			server_connection_keep(connection);
 		else
 			server_connection_close(connection);
@@ -324,9 +327,10 @@ void exchange_client_gone(struct exchange *x)
 	if (!x->outcome)
 		x->outcome = "client gone";
 	/* A write that the server has whole is followed to its end, so that what must come after it
-	 * does. A read that nobody will see is cut. */
+	 * does. A read that nobody will see is cut, unless its session's login would be too. */
 	if (!under_way || !x->request_done || !x->up_over || x->response_received ||
-		x->worker->stopping || !x->connection || http_method_is_safe(x->request.method)) {
+		x->worker->stopping || !x->connection ||
+		(http_method_is_safe(x->request.method) && !x->route->upstream_affinity)) {
 		exchange_end(x);
 		return;
 	}

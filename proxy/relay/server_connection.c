@@ -110,16 +110,11 @@ static int begin_connect(struct server *server, bool *connected, const char **wh
 	return -1;
 }
 
-static struct server_connection *connect_new(
-	struct worker *worker, struct server *server, struct exchange *exchange, const char **why)
+static struct server_connection *open_on(struct worker *worker, struct server *server,
+	struct exchange *exchange, int fd, bool connected)
 {
-	bool connected;
-	int fd = begin_connect(server, &connected, why);
-
-	if (fd < 0)
-		return NULL;
 	struct server_connection *connection = calloc(1, sizeof(*connection));
-	*why = "no memory";
+
 	if (!connection) {
 		close(fd);
 		return NULL;
@@ -134,6 +129,38 @@ static struct server_connection *connect_new(
 	connection->exchange = exchange;
 	connection->requests = 1;
 	connection->state = connected ? SERVER_CONNECTION_BUSY : SERVER_CONNECTION_CONNECTING;
+	return connection;
+}
+
+static struct server_connection *connect_new(
+	struct worker *worker, struct server *server, struct exchange *exchange, const char **why)
+{
+	bool connected;
+	int fd = begin_connect(server, &connected, why);
+
+	if (fd < 0)
+		return NULL;
+	*why = "no memory";
+	return open_on(worker, server, exchange, fd, connected);
+}
+
+int server_connection_let_go(struct server_connection *connection)
+{
+	int fd = stream_let_go(&connection->stream);
+
+	server_connection_close(connection);
+	return fd;
+}
+
+struct server_connection *server_connection_adopt(struct worker *worker, struct server *server,
+	struct exchange *exchange, int fd, uint32_t requests)
+{
+	struct server_connection *connection = open_on(worker, server, exchange, fd, true);
+
+	if (connection) {
+		connection->reused = true;
+		connection->requests = requests;
+	}
 	return connection;
 }
 

@@ -47,6 +47,15 @@ void server_connection_keep(struct server_connection *connection);
 
 void server_connection_close(struct server_connection *connection);
 
+/* Takes a clean, silent connection off this worker: returns its socket, which is the caller's now;
+ * the connection is gone. */
+int server_connection_let_go(struct server_connection *connection);
+
+/* Takes such a socket over, for `exchange`, which is the `requests`th on it. NULL without memory,
+ * the socket closed. */
+struct server_connection *server_connection_adopt(struct worker *worker, struct server *server,
+	struct exchange *exchange, int fd, uint32_t requests);
+
 /* Closes this worker's idle connections to a server. */
 void server_close_idle(struct server *server, struct worker *worker);
 

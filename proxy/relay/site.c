@@ -35,7 +35,8 @@ static struct queue_policy policy_of(const struct conf_route *route)
 
 	return (struct queue_policy){
 		.ordering = orderings[route->ordering],
-		.session_in_flight = route->session_in_flight,
+		/* One connection carries one exchange at a time. */
+		.session_in_flight = route->upstream_affinity ? 1 : route->session_in_flight,
 		.depth = route->queue_depth,
 		.high_burst = route->high_burst,
 		.session_idle_ms = idle_ms > UINT32_MAX ? UINT32_MAX : (uint32_t)idle_ms,
@@ -116,4 +117,13 @@ void site_release(struct site *site)
 	free(site->policies);
 	conf_release(site->conf);
 	free(site);
+}
+
+bool site_has_upstream(const struct site *site, const struct upstream *upstream)
+{
+	for (size_t i = 0; i < site->conf->upstream_count; i++) {
+		if (site->upstreams[i] == upstream)
+			return true;
+	}
+	return false;
 }

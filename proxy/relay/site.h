@@ -32,4 +32,6 @@ struct site *site_new(const struct conf *conf, const struct site *old, unsigned 
 struct site *site_hold(struct site *site);
 void site_release(struct site *site);
 
+bool site_has_upstream(const struct site *site, const struct upstream *upstream);
+
 #endif

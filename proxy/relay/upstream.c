@@ -200,6 +200,11 @@ static bool is_left_out(struct server *server, uint64_t now_ms)
 	return until > now_ms || atomic_load_explicit(&server->unhealthy, memory_order_relaxed);
 }
 
+bool server_may_serve(struct server *server, uint64_t now_ms)
+{
+	return server->upstream->server_count == 1 || !is_left_out(server, now_ms);
+}
+
 static bool may_be_asked(struct server *server, uint64_t tried, bool all, uint64_t now_ms)
 {
 	uint32_t bound = server->conf->max_in_flight;
@@ -306,7 +311,7 @@ static struct server *choose(struct upstream *upstream, unsigned worker, uint64_
 }
 
 /* Takes a place at the server unless another worker has taken the last one just now. */
-static bool take_place(struct server *server)
+bool server_take_place(struct server *server)
 {
 	uint32_t bound = server->conf->max_in_flight;
 
@@ -328,7 +333,7 @@ struct server *upstream_pick(
 		uint64_t passed = tried;
 		struct server *server;
 		while ((server = choose(upstream, worker, passed, hash, all, now_ms)) != NULL) {
-			if (take_place(server))
+			if (server_take_place(server))
 				return server;
 			passed |= 1ULL << server->index;
 		}

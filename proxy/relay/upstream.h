@@ -97,6 +97,12 @@ struct server *upstream_pick(
 	struct upstream *upstream, unsigned worker, uint64_t tried, uint64_t hash, uint64_t now_ms);
 void server_done(struct server *server);
 
+/* A place at this very server; false if max_in_flight leaves none. server_done gives it back. */
+bool server_take_place(struct server *server);
+
+/* Is it in, or the only one? */
+bool server_may_serve(struct server *server, uint64_t now_ms);
+
 /* How it went, for the passive check. */
 void server_succeeded(struct server *server);
 void server_failed(struct server *server, const char *why, uint64_t now_ms);

@@ -82,15 +82,6 @@ struct site_use *site_use_hold(struct site_use *use)
 	return use;
 }
 
-static bool site_has(const struct site *site, const struct upstream *upstream)
-{
-	for (size_t i = 0; i < site->conf->upstream_count; i++) {
-		if (site->upstreams[i] == upstream)
-			return true;
-	}
-	return false;
-}
-
 /* The last exchange of an old site is over: what only it had to do with is closed. */
 void site_use_release(struct site_use *use)
 {
@@ -99,7 +90,7 @@ void site_use_release(struct site_use *use)
 	struct site *current_site = use->worker->use == use ? NULL : use->worker->use->site;
 	for (size_t i = 0; i < use->site->conf->upstream_count; i++) {
 		struct upstream *upstream = use->site->upstreams[i];
-		if (current_site && site_has(current_site, upstream))
+		if (current_site && site_has_upstream(current_site, upstream))
 			continue;
 		for (size_t j = 0; j < upstream->server_count; j++)
 			server_close_idle(&upstream->servers[j], use->worker);

@@ -12,13 +12,12 @@ static void on_dispatch(void *ctx, unsigned worker, struct ticket *ticket)
 	world->mails++;
 }
 
-static void on_roll(void *ctx, unsigned worker, void *pin)
+static void on_unpin(void *ctx, void *pin)
 {
 	struct world *world = ctx;
 
-	world->rolls++;
-	world->rolled_pin = pin;
-	world->rolled_worker = worker;
+	world->unpins++;
+	world->unpinned = pin;
 }
 
 static void on_timer(void *ctx, uint64_t deadline_ns)
@@ -37,8 +36,10 @@ void world_open_with(struct world *world, enum queue_ordering ordering,
 	memset(world, 0, sizeof(*world));
 	if (queue_config != NULL)
 		own = *queue_config;
-	own.callbacks = (struct queue_callbacks){
-		.ctx = world, .dispatch = on_dispatch, .roll = on_roll, .timer_changed = on_timer};
+	own.callbacks = (struct queue_callbacks){.ctx = world,
+		.dispatch = on_dispatch,
+		.unpin = on_unpin,
+		.timer_changed = on_timer};
 	world->mail_tail = &world->mail;
 	world->now_ns = SEC;
 	world->timer_ns = QUEUE_NEVER;

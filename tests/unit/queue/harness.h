@@ -35,9 +35,8 @@ struct world {
 	uint64_t now_ns;
 	struct ticket *mail, **mail_tail;
 	unsigned mails;
-	unsigned rolls;
-	void *rolled_pin;
-	unsigned rolled_worker;
+	unsigned unpins;
+	void *unpinned;
 	uint64_t timer_ns; /* what the timer is armed for */
 	unsigned timer_changes;
 };

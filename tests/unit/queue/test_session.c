@@ -429,19 +429,18 @@ static void closing_an_idle_session_rolls_it(void **state)
 	struct job job;
 	struct queue_counts counts;
 	int pin;
-	unsigned worker = 3;
 
 	(void)state;
 	world_open(&world, QUEUE_STRICT);
 	job_init(&job, 1, 0, 'w');
 	world_enter(&world, &job);
-	queue_pin(world.queue, &job.ticket, &pin, &worker);
+	assert_true(queue_pin(world.queue, &job.ticket, &pin));
 	world_done(&world, &job);
 	assert_int_equal(queue_close_all(world.queue, SESSION_DRAINING, world.now_ns), 1);
 	count(&world, &counts);
 	assert_int_equal(counts.sessions, 0);
 	assert_int_equal(counts.closed, 1);
-	assert_int_equal(world.rolls, 1);
+	assert_int_equal(world.unpins, 1);
 	world_close(&world);
 }
 
@@ -451,34 +450,66 @@ static void pins_live_as_long_as_their_session(void **state)
 {
 	struct world world;
 	struct job job;
+	struct queue_counts counts;
 	int one, two;
-	unsigned worker;
 
 	(void)state;
 	world_open(&world, QUEUE_STRICT);
 	job_init(&job, 1, 0, 'w');
 	world_enter(&world, &job);
-	assert_null(queue_pinned(world.queue, &job.ticket, &worker));
-	worker = 2;
-	assert_ptr_equal(queue_pin(world.queue, &job.ticket, &one, &worker), &one);
-	worker = 0;
-	assert_ptr_equal(queue_pin(world.queue, &job.ticket, &two, &worker), &one);
-	assert_int_equal(worker, 2);
-	worker = 0;
-	assert_ptr_equal(queue_pinned(world.queue, &job.ticket, &worker), &one);
-	assert_int_equal(worker, 2);
-	assert_false(queue_unpin(world.queue, key_of(1), &two));
-	assert_true(queue_unpin(world.queue, key_of(1), &one));
-	assert_false(queue_unpin(world.queue, key_of(1), &one));
-	worker = 1;
-	assert_ptr_equal(queue_pin(world.queue, &job.ticket, &two, &worker), &two);
+	assert_null(queue_take_pin(world.queue, &job.ticket));
+	assert_true(queue_pin(world.queue, &job.ticket, &one));
+	assert_false(queue_pin(world.queue, &job.ticket, &two)); /* it has one */
+	count(&world, &counts);
+	assert_int_equal(counts.pinned, 1);
 	world_done(&world, &job);
-	assert_int_equal(world.rolls, 0);
+	assert_false(queue_pin(world.queue, &job.ticket, &two)); /* out */
+
+	/* the next of the session takes it, and while it has it the session has none */
+	world_enter(&world, &job);
+	assert_ptr_equal(queue_take_pin(world.queue, &job.ticket), &one);
+	assert_null(queue_take_pin(world.queue, &job.ticket));
+	assert_true(queue_pin(world.queue, &job.ticket, &two));
+	world_done(&world, &job);
+	assert_int_equal(world.unpins, 0);
 	queue_expire(world.queue, world.timer_ns);
-	assert_int_equal(world.rolls, 1);
-	assert_ptr_equal(world.rolled_pin, &two);
-	assert_int_equal(world.rolled_worker, 1);
-	assert_false(queue_unpin(world.queue, key_of(1), &two));
+	assert_int_equal(world.unpins, 1);
+	assert_ptr_equal(world.unpinned, &two);
+	count(&world, &counts);
+	assert_int_equal(counts.pinned, 0);
+	world_close(&world);
+}
+
+static bool is_even(void *ctx, const void *pin)
+{
+	return ((const int *)pin - (const int *)ctx) % 2 == 0;
+}
+
+static void pins_are_swept(void **state)
+{
+	enum { SESSIONS = 1000 };
+	static int pins[SESSIONS];
+	struct world world;
+	struct job job;
+	struct queue_counts counts;
+
+	(void)state;
+	world_open(&world, QUEUE_STRICT);
+	for (unsigned i = 0; i < SESSIONS; i++) {
+		job_init(&job, i, i, 'w');
+		world_enter(&world, &job);
+		assert_true(queue_pin(world.queue, &job.ticket, &pins[i]));
+		world_done(&world, &job);
+	}
+	queue_sweep_pins(world.queue, is_even, pins);
+	assert_int_equal(world.unpins, SESSIONS / 2);
+	count(&world, &counts);
+	assert_int_equal(counts.pinned, SESSIONS / 2);
+	assert_int_equal(counts.sessions, SESSIONS);
+	queue_sweep_pins(world.queue, is_even, pins);
+	assert_int_equal(world.unpins, SESSIONS / 2);
+	queue_close_all(world.queue, SESSION_ABORTED, world.now_ns);
+	assert_int_equal(world.unpins, SESSIONS);
 	world_close(&world);
 }
 
@@ -551,6 +582,7 @@ int main(void)
 		cmocka_unit_test(aborting_overtakes_a_dispatch),
 		cmocka_unit_test(closing_an_idle_session_rolls_it),
 		cmocka_unit_test(pins_live_as_long_as_their_session),
+		cmocka_unit_test(pins_are_swept),
 		cmocka_unit_test(sessions_are_listed),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);

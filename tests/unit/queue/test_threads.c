@@ -34,8 +34,15 @@ struct client {
 
 enum phase { FREE, WAITING, FLYING, MAIL };
 
+/* Stands for a session's connection: plain memory, as one exchange at a time has it. */
+struct pin {
+	unsigned uses;
+	bool in_use;
+};
+
 struct exchange {
 	struct ticket ticket; /* first */
+	struct pin *pin;
 	enum phase phase;
 	bool touched, tunnel;
 	struct client *client;
@@ -62,7 +69,8 @@ struct arena {
 	struct client client[CLIENTS];
 	struct worker worker[WORKERS];
 	unsigned exchanges, limit, open;
-	bool closing, eager;
+	bool closing, eager, pinning;
+	_Atomic uint64_t pins_made, pins_closed, pin_reuses;
 	_Atomic unsigned in_flight, running;
 	_Atomic uint64_t over_limit;
 	uint64_t paced_ns, charged; /* guarded by the run queue's lock, as pace is called with it */
@@ -106,11 +114,53 @@ static unsigned pick(struct worker *worker, unsigned below)
 	return (unsigned)((random_next(&worker->random) >> 33) % below);
 }
 
+static void on_unpin(void *ctx, void *pin)
+{
+	struct arena *arena = ctx;
+
+	assert_false(((struct pin *)pin)->in_use);
+	free(pin);
+	atomic_fetch_add(&arena->pins_closed, 1);
+}
+
+static void take_pin(struct worker *worker, struct exchange *exchange)
+{
+	struct arena *arena = worker->arena;
+	struct pin *pin = queue_take_pin(arena->queue, &exchange->ticket);
+
+	if (pin != NULL) {
+		atomic_fetch_add(&arena->pin_reuses, 1);
+	} else {
+		pin = calloc(1, sizeof(*pin));
+		atomic_fetch_add(&arena->pins_made, 1);
+	}
+	assert_false(pin->in_use);
+	pin->in_use = true;
+	pin->uses++;
+	exchange->pin = pin;
+}
+
+/* Back to its session, or closed: now and then, and when the session does not take it. */
+static void leave_pin(struct worker *worker, struct exchange *exchange, bool clean)
+{
+	struct arena *arena = worker->arena;
+	struct pin *pin = exchange->pin;
+
+	if (pin == NULL)
+		return;
+	exchange->pin = NULL;
+	pin->in_use = false;
+	if (!clean || pick(worker, 10) == 0 || !queue_pin(arena->queue, &exchange->ticket, pin))
+		on_unpin(arena, pin);
+}
+
 static void launched(struct worker *worker, struct exchange *exchange)
 {
 	struct arena *arena = worker->arena;
 
 	exchange->phase = FLYING;
+	if (arena->pinning)
+		take_pin(worker, exchange);
 	if (arena->limit != 0 && atomic_fetch_add(&arena->in_flight, 1) >= arena->limit)
 		atomic_fetch_add(&arena->over_limit, 1);
 }
@@ -187,6 +237,7 @@ static void complete(struct worker *worker, struct exchange *exchange)
 
 	if (!exchange->tunnel)
 		landing(worker);
+	leave_pin(worker, exchange, !exchange->tunnel);
 	if (queue_done(worker->arena->queue, &exchange->ticket, now()) == QUEUE_UNDER_WAY) {
 		exchange->client->history[exchange->position].fate = (uint8_t)fate;
 		exchange->phase = MAIL;
@@ -222,6 +273,7 @@ static bool take_mail(struct worker *worker)
 	if (verdict == QUEUE_ABORTED) {
 		if (exchange->phase == FLYING && !exchange->tunnel)
 			landing(worker);
+		leave_pin(worker, exchange, false);
 		queue_done(worker->arena->queue, ticket, now());
 	}
 	/* refused, shed or closed ones have not touched anything */
@@ -309,7 +361,7 @@ static void judge(const struct client *client)
 	}
 }
 
-enum { CLOSING = 1, EAGER = 2, PACED = 4 };
+enum { CLOSING = 1, EAGER = 2, PACED = 4, PINNED = 8 };
 
 static void run(const char *name, enum queue_ordering ordering, unsigned limit, unsigned how)
 {
@@ -326,13 +378,15 @@ static void run(const char *name, enum queue_ordering ordering, unsigned limit, 
 	arena->limit = limit;
 	arena->closing = closing;
 	arena->eager = (how & EAGER) != 0;
+	arena->pinning = (how & PINNED) != 0;
 	arena->open = arena->eager ? 1 : OPEN;
 	arena->policy = (struct queue_policy){.ordering = ordering,
 		.depth = 1000,
 		.high_burst = 4,
+		.session_in_flight = arena->pinning ? 1 : 0,
 		.session_idle_ms = closing ? 0 : 1};
-	arena->queue = queue_create(&(struct queue_config){
-		.shards = 2, .callbacks = {.ctx = arena, .dispatch = on_dispatch}});
+	arena->queue = queue_create(&(struct queue_config){.shards = 2,
+		.callbacks = {.ctx = arena, .dispatch = on_dispatch, .unpin = on_unpin}});
 	arena->upstream =
 		run_queue_create(arena->queue, &(struct run_queue_config){.max_in_flight = limit,
 						       .pace = (how & PACED) != 0 ? pace : NULL,
@@ -375,6 +429,14 @@ static void run(const char *name, enum queue_ordering ordering, unsigned limit, 
 		(unsigned long long)counts.closed);
 	assert_int_equal(counts.queued + counts.in_flight + counts.detached, 0);
 	assert_int_equal(counts.sessions, 0);
+	assert_int_equal(counts.pinned, 0);
+	assert_int_equal(atomic_load(&arena->pins_made), atomic_load(&arena->pins_closed));
+	if (arena->pinning) {
+		printf("# %llu pins, used again %llu times\n",
+			(unsigned long long)atomic_load(&arena->pins_made),
+			(unsigned long long)atomic_load(&arena->pin_reuses));
+		assert_true(atomic_load(&arena->pin_reuses) > 0);
+	}
 	assert_int_equal(counts.opened, counts.rolled + counts.closed);
 	run_queue_destroy(arena->upstream);
 	queue_destroy(arena->queue);
@@ -424,6 +486,24 @@ static void idle_sessions_rolled_as_requests_come(void **state)
 	run("sessions rolled", QUEUE_WRITES, 3, EAGER);
 }
 
+static void pins_have_one_user(void **state)
+{
+	(void)state;
+	run("pinned", QUEUE_WRITES, 5, PINNED);
+}
+
+static void pins_of_closed_sessions(void **state)
+{
+	(void)state;
+	run("pinned, sessions closed", QUEUE_NONE, 0, PINNED | CLOSING);
+}
+
+static void pins_of_rolled_sessions(void **state)
+{
+	(void)state;
+	run("pinned, sessions rolled", QUEUE_WRITES, 0, PINNED | EAGER);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -434,6 +514,9 @@ int main(void)
 		cmocka_unit_test(closed_while_at_work),
 		cmocka_unit_test(paced_over_four_workers),
 		cmocka_unit_test(idle_sessions_rolled_as_requests_come),
+		cmocka_unit_test(pins_have_one_user),
+		cmocka_unit_test(pins_of_closed_sessions),
+		cmocka_unit_test(pins_of_rolled_sessions),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

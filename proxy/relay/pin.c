@@ -1,0 +1,104 @@
+#include "relay/pin.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "base/log.h"
+#include "queue/queue.h"
+#include "relay/exchange.h"
+#include "relay/relay.h"
+#include "relay/server_connection.h"
+
+struct pin {
+	struct upstream *upstream; /* held */
+	struct server *server;
+	int fd;
+	uint32_t requests; /* begun on it */
+};
+
+void pin_close(void *ctx, void *memory)
+{
+	struct pin *pin = memory;
+
+	(void)ctx;
+	log_debug("upstream %s: server %s: a session's connection is closed after %u requests",
+		pin->upstream->conf->name, pin->server->conf->address.text, pin->requests);
+	close(pin->fd);
+	upstream_release(pin->upstream);
+	free(pin);
+}
+
+bool pin_is_of_site(void *site, const void *memory)
+{
+	const struct pin *pin = memory;
+
+	return site && site_has_upstream(site, pin->upstream);
+}
+
+void pin_park(struct exchange *x, struct server_connection *connection)
+{
+	struct worker *worker = x->worker;
+	struct upstream *upstream = connection->server->upstream;
+	struct pin *pin = NULL;
+
+	/* Later than the reload that took its upstream away: nobody would close it. */
+	if (!worker->stopping && !stream_is_stale(&connection->stream) &&
+		site_has_upstream(worker->use->site, upstream))
+		pin = malloc(sizeof(*pin));
+	if (!pin) {
+		server_connection_close(connection);
+		return;
+	}
+	*pin = (struct pin){
+		.upstream = upstream_hold(upstream),
+		.server = connection->server,
+		.requests = connection->requests,
+	};
+	pin->fd = server_connection_let_go(connection);
+	if (!queue_pin(worker->relay->queue, &x->ticket, pin))
+		pin_close(NULL, pin);
+}
+
+/* Nothing is due on it: whatever there is to read, an end most likely, makes it useless. */
+static bool is_silent(int fd)
+{
+	char byte;
+	ssize_t n;
+
+	do {
+		n = recv(fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT);
+	} while (n < 0 && errno == EINTR);
+	return n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK);
+}
+
+enum pin_result pin_take(struct exchange *x)
+{
+	struct worker *worker = x->worker;
+	struct upstream *upstream = x->use->site->upstreams[x->route->upstream->index];
+	struct queue *queue = worker->relay->queue;
+	struct pin *pin = queue_take_pin(queue, &x->ticket);
+
+	if (!pin)
+		return PIN_NONE;
+	if (pin->upstream != upstream || !is_silent(pin->fd) ||
+		!server_may_serve(pin->server, worker_now_ms(worker))) {
+		pin_close(NULL, pin);
+		return PIN_NONE;
+	}
+	if (!server_take_place(pin->server)) {
+		if (!queue_pin(queue, &x->ticket, pin))
+			pin_close(NULL, pin);
+		return PIN_FULL;
+	}
+	x->connection = server_connection_adopt(worker, pin->server, x, pin->fd, pin->requests + 1);
+	if (x->connection)
+		x->server = pin->server;
+	else
+		server_done(pin->server);
+	/* The exchange's site holds the upstream from here on. */
+	upstream_release(pin->upstream);
+	free(pin);
+	return x->connection ? PIN_TAKEN : PIN_NONE;
+}
