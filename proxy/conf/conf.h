@@ -227,7 +227,7 @@ struct conf_route {
 	enum conf_ordering ordering;
 	uint32_t session_in_flight; /* 0: no bound */
 	uint32_t queue_depth;       /* waiting in one session, 1000 */
-	uint64_t queue_bytes;       /* bytes of heads waiting in one session, 0: no bound */
+	uint64_t queue_bytes;       /* what these hold in memory, 0: no bound */
 	uint64_t queue_timeout_ms;  /* 30s */
 	uint32_t high_burst;        /* high exchanges that may pass a waiting normal one, 16 */
 	enum conf_lane lane;
@@ -271,6 +271,7 @@ struct conf {
 	uint64_t callers;             /* table capacity for each limit, 1M */
 	uint64_t sessions;            /* sessions kept at most, 1M */
 	uint64_t queue_total;         /* waiting over all sessions, 100k */
+	uint64_t queue_total_bytes;   /* what these hold in memory, 512M; 0: no bound */
 	uint64_t shutdown_timeout_ms; /* 30s */
 	uint32_t buffer_bytes;        /* buffer_size: one read, 32k */
 	enum log_level log_level;

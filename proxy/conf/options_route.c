@@ -48,8 +48,8 @@ const struct option options_route[] = {
 		.help = "Requests waiting in one session; beyond it 503 is answered."},
 	{"queue_bytes", &type_size64, AT(queue_bytes), .fallback = "0",
 		BETWEEN(0, 1ULL << 40), .flags = OPTION_SIZE,
-		.help = "Bytes of heads waiting in one session, 0 for no bound; beyond it 503 is "
-			"answered."},
+		.help = "Bytes of memory that these hold, with their heads and the first block of a "
+			"body, 0 for no bound; beyond it 503 is answered."},
 	{"queue_timeout", &type_duration, AT(queue_timeout_ms), .fallback = "30s",
 		BETWEEN(MS(1), DAYS(1)), .flags = OPTION_DURATION,
 		.help = "Time that a request may wait; 503 is answered after it."},

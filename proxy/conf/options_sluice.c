@@ -39,6 +39,10 @@ const struct option options_sluice[] = {
 	{"queue_total", &type_count64, AT(queue_total), .fallback = "100k",
 		BETWEEN(1, 100 * MILLION),
 		.help = "Requests waiting at most over all sessions; beyond it 503 is answered."},
+	{"queue_total_bytes", &type_size64, AT(queue_total_bytes), .fallback = "512M",
+		BETWEEN(0, 1ULL << 40), .flags = OPTION_SIZE,
+		.help = "Bytes of memory that these hold, with their heads and the first block of a "
+			"body, 0 for no bound; beyond it 503 is answered."},
 	{"shutdown_timeout", &type_duration, AT(shutdown_timeout_ms), .fallback = "30s",
 		BETWEEN(0, DAYS(1)), .flags = OPTION_DURATION,
 		.help = "How long requests on their way may take to finish after SIGTERM."},

@@ -164,6 +164,14 @@ static enum queue_verdict reserve(struct queue *queue, const struct ticket *tick
 	return QUEUE_WAIT;
 }
 
+/* The time for what the session has queued to get away, else for its upstream's. */
+static uint32_t session_retry_ms(const struct session *session, const struct ticket *ticket)
+{
+	uint32_t drain_ms = session_drain_ms(session);
+
+	return drain_ms != 0 ? drain_ms : run_queue_retry_after_ms(ticket->run_queue);
+}
+
 /* It has to wait: is there room? */
 static enum queue_verdict enqueue(struct queue *queue, const struct queue_policy *policy,
 	struct shard *shard, struct session *session, struct ticket *ticket, struct outbox *outbox,
@@ -172,11 +180,15 @@ static enum queue_verdict enqueue(struct queue *queue, const struct queue_policy
 	enum queue_verdict verdict;
 
 	if (session_queued(session) >= policy->depth) {
-		uint32_t drain_ms = session_drain_ms(session);
 		shard->counts.full_session++;
-		ticket->retry_after_ms =
-			drain_ms != 0 ? drain_ms : run_queue_retry_after_ms(ticket->run_queue);
+		ticket->retry_after_ms = session_retry_ms(session, ticket);
 		return QUEUE_FULL_SESSION;
+	}
+	if (policy->bytes != 0 && (ticket->bytes > policy->bytes ||
+					  session->queued_bytes > policy->bytes - ticket->bytes)) {
+		shard->counts.full_session_bytes++;
+		ticket->retry_after_ms = session_retry_ms(session, ticket);
+		return QUEUE_FULL_SESSION_BYTES;
 	}
 	verdict = reserve(queue, ticket, now_ns);
 	if (verdict != QUEUE_WAIT) {

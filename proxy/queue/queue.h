@@ -43,11 +43,12 @@ struct shard;
 
 /* What comes of a ticket. */
 enum queue_verdict {
-	QUEUE_GO,            /* in flight: forward it now */
-	QUEUE_WAIT,          /* queued: dispatch() will be called for it */
-	QUEUE_FULL_SESSION,  /* out: the session's queue is at policy.depth */
-	QUEUE_FULL_TOTAL,    /* out: all sessions together are at max_queued */
-	QUEUE_FULL_BYTES,    /* out: all sessions together are at max_queued_bytes */
+	QUEUE_GO,                 /* in flight: forward it now */
+	QUEUE_WAIT,               /* queued: dispatch() will be called for it */
+	QUEUE_FULL_SESSION,       /* out: the session's queue is at policy.depth */
+	QUEUE_FULL_SESSION_BYTES, /* out: the session's queue would exceed policy.bytes */
+	QUEUE_FULL_TOTAL,         /* out: all sessions together are at max_queued */
+	QUEUE_FULL_BYTES,         /* out: all sessions together are at max_queued_bytes */
 	QUEUE_FULL_SESSIONS, /* out: max_sessions, and none is idle (or no memory for one more) */
 	QUEUE_CLOSED,        /* out: the session is draining, closing or aborted */
 	QUEUE_SHED,          /* out: waited too long at an overloaded upstream */
@@ -81,6 +82,7 @@ struct queue_policy {
 	enum queue_ordering ordering;
 	uint32_t session_in_flight; /* exchanges of one session in flight; 0: no bound of its own */
 	uint32_t depth;             /* tickets that may wait in one session; 0: none waits */
+	uint64_t bytes;             /* their bytes together; 0: no bound */
 	uint32_t high_burst;      /* high ones that may pass a waiting normal one; 0 counts as 1 */
 	uint32_t session_idle_ms; /* from the last completion to the roll; 0: at the completion */
 };
@@ -94,7 +96,7 @@ struct session_key {
 /* One exchange's place. Embedded in the exchange; the fields of the first part are set by its owner
  * between ticket_init and queue_enter, those of the second are read by it, the rest is private. */
 struct ticket {
-	uint64_t bytes;  /* what it holds in memory while it waits, for max_queued_bytes */
+	uint64_t bytes;  /* what it holds in memory while it waits */
 	uint16_t worker; /* who owns it: where dispatch() sends it */
 	uint16_t weight; /* share of the upstream against other sessions, 1..QUEUE_MAX_WEIGHT */
 	uint8_t lane;    /* enum queue_lane */
@@ -249,7 +251,7 @@ struct queue_counts {
 	uint64_t opened, rolled, closed;      /* sessions: begun, idle time over, by operation */
 	uint64_t entered, went, waited, done; /* tickets: accepted, GO at once, WAIT, completed */
 	uint64_t left, shed, refused_closed;
-	uint64_t full_session, full_total, full_bytes, full_sessions;
+	uint64_t full_session, full_session_bytes, full_total, full_bytes, full_sessions;
 };
 void queue_count(struct queue *queue, struct queue_counts *counts);
 

@@ -44,6 +44,7 @@ void session_append(struct session *session, struct ticket *ticket)
 		session->head[lane] = ticket;
 	session->tail[lane] = ticket;
 	session->queued[lane]++;
+	session->queued_bytes += ticket->bytes;
 	ticket->state = TICKET_WAITING;
 }
 
@@ -62,6 +63,7 @@ void session_remove(struct session *session, struct ticket *ticket)
 		session->tail[lane] = ticket->prev;
 	ticket->prev = ticket->next = NULL;
 	session->queued[lane]--;
+	session->queued_bytes -= ticket->bytes;
 	ticket->state = TICKET_OUT;
 }
 

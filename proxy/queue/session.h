@@ -42,6 +42,7 @@ struct session {
 	struct ticket *head[QUEUE_LANES], *tail[QUEUE_LANES];
 	uint32_t queued[QUEUE_LANES];
 	uint32_t flying[TICKET_ORDERS];
+	uint64_t queued_bytes;
 	uint32_t detached;
 	uint32_t high_run;     /* high ones gone since a normal one last could have */
 	struct ticket *flight; /* FLYING and DETACHED, for an abort */

@@ -378,8 +378,9 @@ static void turned_away_by_queue(struct exchange *x, enum queue_verdict verdict)
 {
 	static const char *const reasons[] = {
 		[QUEUE_FULL_SESSION] = "queue full",
+		[QUEUE_FULL_SESSION_BYTES] = "queue memory full",
 		[QUEUE_FULL_TOTAL] = "all queues full",
-		[QUEUE_FULL_BYTES] = "queue memory full",
+		[QUEUE_FULL_BYTES] = "all queues' memory full",
 		[QUEUE_FULL_SESSIONS] = "too many sessions",
 		[QUEUE_CLOSED] = "session closed",
 		[QUEUE_SHED] = "overload",
@@ -407,13 +408,29 @@ static enum queue_lane lane_of(const struct exchange *x)
 	return high ? QUEUE_LANE_HIGH : QUEUE_LANE_NORMAL;
 }
 
+/* What it holds in memory while it waits: itself, its head, and what of its body is here already,
+ * which is a block of its connection's. */
+static uint64_t bytes_of(const struct exchange *x)
+{
+	const struct buffer *in = &x->downstream->in;
+	uint64_t bytes = sizeof(*x);
+
+	if (x->head_bytes != x->inline_bytes)
+		bytes += x->request.len;
+	if (x->path_bytes)
+		bytes += x->path.len;
+	if (!x->request_done && in->at)
+		bytes += in->capacity;
+	return bytes;
+}
+
 static void enter_queue(struct exchange *x)
 {
 	struct site *site = x->use->site;
 	struct upstream *upstream = site->upstreams[x->route->upstream->index];
 	struct ticket *ticket = &x->ticket;
 
-	ticket->bytes = sizeof(*x) + (x->head_bytes == x->inline_bytes ? 0 : x->request.len);
+	ticket->bytes = bytes_of(x);
 	ticket->weight = (uint16_t)(x->verdict.weight > 0 ? x->verdict.weight : 1);
 	ticket->lane = (uint8_t)lane_of(x);
 	ticket->unsafe = !http_method_is_safe(x->request.method);
@@ -482,6 +499,7 @@ void exchange_arrive(struct exchange *x)
 	case QUEUE_GONE:
 	case QUEUE_WAIT:
 	case QUEUE_FULL_SESSION:
+	case QUEUE_FULL_SESSION_BYTES:
 	case QUEUE_FULL_TOTAL:
 	case QUEUE_FULL_BYTES:
 	case QUEUE_FULL_SESSIONS:

@@ -195,6 +195,7 @@ static bool make_queue(struct relay *relay, const struct conf *conf)
 	struct queue_config config = {
 		.max_sessions = conf->sessions,
 		.max_queued = conf->queue_total,
+		.max_queued_bytes = conf->queue_total_bytes,
 		.callbacks = {.ctx = relay,
 			.dispatch = dispatch,
 			.unpin = pin_close,

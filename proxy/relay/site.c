@@ -38,6 +38,7 @@ static struct queue_policy policy_of(const struct conf_route *route)
 		/* One connection carries one exchange at a time. */
 		.session_in_flight = route->upstream_affinity ? 1 : route->session_in_flight,
 		.depth = route->queue_depth,
+		.bytes = route->queue_bytes,
 		.high_burst = route->high_burst,
 		.session_idle_ms = idle_ms > UINT32_MAX ? UINT32_MAX : (uint32_t)idle_ms,
 	};

@@ -252,6 +252,74 @@ def queue_depth(t):
     equal(held.origin.targets(), ["/0", "/1", "/2", "/3"], "targets")
 
 
+def head_of(kilobytes):
+    return "x" * 1000 + "".join(f"\r\nX-{n}: {'y' * 990}" for n in range(kilobytes - 1))
+
+
+@test("queue_bytes: what a session's waiting requests hold in memory is bounded, heads and bodies")
+def queue_bytes(t):
+    held = Held(t)
+    sluice = t.sluice(to(held.origin, route=ROUTE.format("strict") + "queue_bytes = 64k"),
+                      listener="max_header_size = 64k", settings="buffer_size = 16k")
+    clients = [t.client(sluice) for _ in range(12)]
+    for client in clients:
+        client.ask("/", host="nowhere.test")
+    barrier = Barrier(t, sluice, clients)
+
+    def send(client, number, key, kilobytes=1, body=None):
+        client.request(f"/{number}", "POST", [("X-Api-Key", key), ("X-Big", head_of(kilobytes))], body)
+        barrier.passed_by(client)
+
+    send(clients[0], 0, "one")
+    held.here("/0")
+    # Small ones: a few kilobytes each.
+    for number in range(1, 4):
+        send(clients[number], number, "one")
+    # One of 30 kB, and no room for another beside it; nor for one with a body, whose block counts.
+    send(clients[4], 4, "one", 30)
+    send(clients[5], 5, "one", 30)
+    send(clients[6], 6, "one", 1, b"z" * 15000)
+    for client in clients[5:7]:
+        answer = client.response()
+        overflowed(answer)
+        true(int(answer.get("Retry-After")) >= 1, "Retry-After")
+    # Another client has its own bound, and what goes at once is not counted.
+    held.let("/7")
+    send(clients[7], 7, "two", 60)
+    equal(clients[7].response().status, 200, "status of another session's")
+    held.let("/0", "/1", "/2", "/3", "/4")
+    for client in clients[:5]:
+        equal(client.response().status, 200, "status")
+    # What went has made room.
+    held.let("/8", "/9")
+    send(clients[8], 8, "one", 30)
+    send(clients[9], 9, "one", 30)
+    for client in clients[8:10]:
+        equal(client.response().status, 200, "status")
+
+
+@test("queue_total_bytes: over all sessions")
+def queue_total_bytes(t):
+    held = Held(t)
+    sluice = t.sluice(to(held.origin, upstream="max_in_flight = 1", route=ROUTE.format("writes")),
+                      listener="max_header_size = 64k", settings="queue_total_bytes = 100k")
+    clients = [t.client(sluice) for _ in range(8)]
+    for client in clients:
+        client.ask("/", host="nowhere.test")
+    barrier = Barrier(t, sluice, clients)
+    for number, client in enumerate(clients):
+        client.request(f"/{number}", fields=[("X-Api-Key", f"client {number}"), ("X-Big", head_of(20))])
+        barrier.passed_by(client)
+    # The first went on; four of more than 20 kB wait; the rest had no room.
+    for client in clients[5:]:
+        answer = client.response()
+        overflowed(answer)
+        true(int(answer.get("Retry-After")) >= 1, "Retry-After")
+    held.let(*[f"/{n}" for n in range(8)])
+    for client in clients[:5]:
+        equal(client.response().status, 200, "status")
+
+
 @test("queue_timeout: 503, and never sent on; the others go on")
 def queue_timeout(t):
     held, clients, sluice = scene(t, "strict\nqueue_timeout = 300ms", ["POST /1", "POST /2", "POST /3"])

@@ -19,6 +19,7 @@ static void defaults(void **state)
 	assert_null(conf->admin_bind);
 	assert_int_equal(conf->callers, 1000000);
 	assert_int_equal(conf->queue_total, 100000);
+	assert_int_equal(conf->queue_total_bytes, 512 << 20);
 	assert_int_equal(conf->shutdown_timeout_ms, 30000);
 	assert_int_equal(conf->buffer_bytes, 32768);
 	assert_int_equal(conf->log_level, LOG_LEVEL_INFO);

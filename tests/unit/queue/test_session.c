@@ -106,6 +106,43 @@ static void totals_are_bounded(void **state)
 	world_close(&world);
 }
 
+static void bytes_of_a_session_are_bounded(void **state)
+{
+	struct world world;
+	struct job job[8];
+	struct queue_counts counts;
+
+	(void)state;
+	world_open(&world, QUEUE_STRICT);
+	world.policy.bytes = 1000;
+	for (unsigned i = 0; i < 8; i++) {
+		const uint64_t bytes[8] = {5000, 600, 401, 1001, 400, 1, 0, 1000};
+		const enum queue_verdict expected[8] = {QUEUE_GO, QUEUE_WAIT,
+			QUEUE_FULL_SESSION_BYTES, QUEUE_FULL_SESSION_BYTES, QUEUE_WAIT,
+			QUEUE_FULL_SESSION_BYTES, QUEUE_WAIT, QUEUE_GO};
+		job_init(&job[i], i == 7 ? 2 : 1, i, 'w');
+		job[i].ticket.bytes = bytes[i];
+		assert_int_equal(world_enter(&world, &job[i]), expected[i]);
+		if (expected[i] == QUEUE_FULL_SESSION_BYTES)
+			assert_true(job[i].ticket.retry_after_ms >= 1);
+	}
+	count(&world, &counts);
+	assert_int_equal(counts.full_session_bytes, 3);
+	assert_int_equal(counts.queued_bytes, 1000);
+	/* who goes makes room */
+	world_done(&world, &job[0]);
+	world_expect(&world, &job[1], QUEUE_GO);
+	job[5].ticket.bytes = 600;
+	assert_int_equal(world_enter(&world, &job[5]), QUEUE_WAIT);
+	for (unsigned i = 1; i < 7; i++) {
+		if (i != 2 && i != 3)
+			world_done(&world, &job[i]);
+		world_next(&world);
+	}
+	world_done(&world, &job[7]);
+	world_close(&world);
+}
+
 static void the_oldest_idle_session_makes_room(void **state)
 {
 	struct world world;
@@ -569,6 +606,7 @@ int main(void)
 		cmocka_unit_test(depth_is_bounded),
 		cmocka_unit_test(retry_after_of_a_full_session_is_its_own),
 		cmocka_unit_test(totals_are_bounded),
+		cmocka_unit_test(bytes_of_a_session_are_bounded),
 		cmocka_unit_test(the_oldest_idle_session_makes_room),
 		cmocka_unit_test(it_runs_from_the_last_completion),
 		cmocka_unit_test(refused_arrivals_do_not_touch_it),
