@@ -72,7 +72,7 @@ static enum found calendar_plan(const struct shape *s, struct entry *e, uint64_t
 	plan->used = used_at(s, head, now, &begin, &end);
 	wait = end * MINUTE_NS - s->epoch_ns - now;
 	plan->fits = wanted <= s->quota && plan->used <= s->quota - wanted;
-	plan->more = plan->reset = plan->used > 0 ? wait : 0;
+	plan->more = plan->reset = plan->used > 0 || (cost > 0 && plan->fits) ? wait : 0;
 	plan->retry = plan->fits ? 0 : wanted > s->quota ? THROTTLE_NEVER : wait;
 	plan->at = now;
 	if (cost > 0 && (plan->fits || how == HOW_FORCE))

@@ -41,8 +41,8 @@ static enum found gcra_plan(const struct shape *s, struct entry *e, uint64_t cos
 	then = drained + increment_of(s, cost > 0 ? cost : 1);
 	plan->fits = then - now <= room;
 	plan->used = units_of(s, drained - now);
-	plan->more = drained == now ? 0 : (drained - now - 1) % s->increment + 1;
-	plan->reset = drained - now;
+	plan->reset = (cost > 0 && plan->fits ? then : drained) - now;
+	plan->more = plan->reset == 0 ? 0 : (plan->reset - 1) % s->increment + 1;
 	plan->retry = 0;
 	if (!plan->fits)
 		plan->retry = then - drained > room ? THROTTLE_NEVER : then - now - room;

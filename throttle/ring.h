@@ -186,6 +186,11 @@ INLINE bool judge(const struct shape *s, struct entry *e, uint64_t head, uint64_
 	if (cost > 0 && (plan->fits || how == HOW_FORCE)) {
 		plan_claim(
 			s, &v, live, cost, recorded + (v.type == TYPE_CLEAN && since == 0), plan);
+		if (plan->fits) { /* told with this charge, the newest, taken */
+			plan->reset = plan->at + (s->window_ticks << s->shift) - now;
+			if (live == 0)
+				plan->more = plan->reset;
+		}
 		return true;
 	}
 	plan->next = head;

@@ -200,9 +200,10 @@ struct throttle_charge {
 
 struct throttle_outcome {
 	uint64_t quota;
-	uint64_t remaining; /* after this charge, if it was admitted */
-	uint64_t more_ns;   /* until something of what is used is free again; 0: nothing used */
-	uint64_t reset_ns;  /* until all of it is free again */
+	uint64_t remaining;      /* after this charge, if it was admitted */
+	uint64_t more_ns;        /* after this charge, too: until something of what is used is free
+				    again; 0: nothing used */
+	uint64_t reset_ns;       /* until all of it is free again */
 	uint64_t retry_after_ns; /* when violated: until this cost fits, exact; THROTTLE_NEVER */
 	uint64_t at_ns;          /* the time it was recorded at */
 	bool violated;

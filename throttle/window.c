@@ -274,6 +274,11 @@ static bool judge(const struct shape *s, struct entry *e, uint64_t head, const s
 	plan->at = v->now * s->quantum;
 	plan->fits = wanted <= s->quota && live <= s->quota - wanted;
 	tell(s, e, v, live, wanted, now, plan);
+	if (cost > 0 && plan->fits) { /* with this charge, the newest, taken */
+		plan->reset = leaves_in(s, v->now, now);
+		if (live == 0)
+			plan->more = plan->reset;
+	}
 	return head_still(e, head);
 }
 

@@ -109,6 +109,11 @@ static void report_limit(const struct throttle_outcome *outcome, const struct co
 			    : outcome->remaining == 0 ? outcome->more_ns
 						      : outcome->reset_ns;
 
+	/* The ticks that a throttle counts in make a window of 10 s one of a few us more. Who was
+	 * refused waits for these, but nobody else is to be told 11 seconds. */
+	if (!outcome->violated && reset_ns > NS_PER_MS)
+		reset_ns -= reset_ns % NS_PER_MS;
+
 	*report = (struct gate_limit){
 		.limit = limit,
 		.quota = outcome->quota,

@@ -53,6 +53,8 @@ def answers(t):
             equal(answer.all("RateLimit-Policy"), ['"burst";q=3;w=3600'], "RateLimit-Policy")
             policy, state = rate_fields(answer)
             equal(state["burst"]["r"], left, "remaining")
+            # Until all of it, or with nothing left the first of it, is free again: in an hour.
+            true(3590 <= state["burst"]["t"] <= 3600, f"t={state['burst']['t']}")
             true(answer.get("Retry-After") is None, "Retry-After on a 200")
 
     with t.point("a refusal: 429, Retry-After, the fields, not to be stored"):

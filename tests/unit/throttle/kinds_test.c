@@ -54,6 +54,45 @@ static void test_gcra_paces(void **state)
 	throttle_table_close(t);
 }
 
+/* What an admitted charge is told counts itself: when it says, all is free, and no moment before.
+ */
+static void test_reset_counts_this_charge(void **state)
+{
+	struct throttle_limit limits[] = {ring("short", 5, 10 * SECOND),
+		ring("parts", 1000, 10 * SECOND), ring("exact", 100, 10 * SECOND),
+		ring("gcra", 5, 10 * SECOND), ring("hour", 50, 10 * SECOND),
+		ring("in bytes", 5000, 10 * SECOND)};
+
+	(void)state;
+	limits[2].slots = THROTTLE_EXACT;
+	limits[3].kind = THROTTLE_GCRA;
+	limits[3].burst = 7;
+	limits[4].kind = THROTTLE_CALENDAR;
+	limits[5].unit = THROTTLE_BYTES;
+	for (size_t i = 0; i < sizeof(limits) / sizeof(limits[0]); i++) {
+		struct throttle_table *t = open_table(NULL, 1, &limits[i], 1);
+		struct throttle_outcome o, then;
+		uint64_t now = START;
+		for (int n = 0; n < 4; n++, now += o.reset_ns) {
+			assert_true(take_one(t, 1, 1, now, &o));
+			assert_true(o.more_ns == o.reset_ns && o.reset_ns > SECOND);
+			assert_true(
+				throttle_explain(t, 0, key_of(t, 1), now + o.reset_ns - 1, &then));
+			assert_false(throttle_explain(t, 0, key_of(t, 1), now + o.reset_ns, &then));
+		}
+		/* Of several, the first leaves before the last. */
+		for (int n = 0; n < 4; n++, now += 300 * MS) {
+			assert_true(take_one(t, 1, 1, now, &o));
+			assert_true(o.more_ns > 0 && o.more_ns <= o.reset_ns);
+			assert_true(n == 0 || limits[i].kind == THROTTLE_CALENDAR ||
+				    limits[i].quota > 100 || o.more_ns < o.reset_ns);
+		}
+		assert_false(
+			throttle_explain(t, 0, key_of(t, 1), now - 300 * MS + o.reset_ns, &then));
+		throttle_table_close(t);
+	}
+}
+
 static void test_concurrency_is_released(void **state)
 {
 	struct throttle_limit limit = {.name = "c", .kind = THROTTLE_CONCURRENCY, .quota = 2};
@@ -293,6 +332,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_ring_tells),
 		cmocka_unit_test(test_gcra_paces),
+		cmocka_unit_test(test_reset_counts_this_charge),
 		cmocka_unit_test(test_concurrency_is_released),
 		cmocka_unit_test(test_calendars),
 		cmocka_unit_test(test_bytes_and_debt),
