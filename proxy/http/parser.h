@@ -34,7 +34,7 @@ struct http_parser {
 	uint32_t fed;          /* bytes of this head given to llhttp so far */
 	uint16_t error_status; /* after HTTP_PARSE_BAD: the status to answer a request with */
 	bool is_request;
-	bool in_value;         /* the last piece was of a field's value */
+	bool in_value; /* the last piece was of a field's value */
 	bool headers_done;
 	bool message_done;
 	/* chunked bodies */
