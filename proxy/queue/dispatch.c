@@ -42,6 +42,7 @@ static void launch(struct queue *queue, struct shard *shard, struct session *ses
 	session_withdraw(queue, shard, session, ticket, now_ns);
 	ticket->session = session;
 	ticket->placed = placed;
+	ticket->placed_ns = placed ? now_ns : 0;
 	session_launch(session, ticket);
 	shard->counts.in_flight++;
 	outbox_add(outbox, ticket, QUEUE_GO);

@@ -239,6 +239,7 @@ static enum queue_verdict enter(struct queue *queue, const struct queue_policy *
 		(!bounded || line_offer(run_queue, session, ticket, true, now_ns) == LINE_PLACED)) {
 		ticket->session = session;
 		ticket->placed = bounded;
+		ticket->placed_ns = bounded ? now_ns : 0;
 		ticket->started_ns = now_ns;
 		session_launch(session, ticket);
 		shard->counts.in_flight++;

@@ -107,6 +107,7 @@ struct ticket {
 	uint32_t retry_after_ms; /* with FULL_*, CLOSED, SHED: when to come back, at least 1 */
 	uint64_t entered_ns;     /* queue_enter */
 	uint64_t started_ns;     /* GO; started - entered is the queue wait */
+	uint64_t placed_ns;      /* its place was taken and pace charged; 0: none needed */
 
 	struct ticket *mail_next; /* the owner's, from dispatch() to queue_arrive: a mailbox link */
 

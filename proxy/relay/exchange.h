@@ -78,6 +78,7 @@ struct exchange {
 	uint64_t hash;  /* balance = hash */
 	unsigned tries;
 	bool request_started; /* bytes of it may have reached the server */
+	bool sent;            /* to any server, once at least */
 
 	/* the response */
 	struct http_framing response_framing;

@@ -275,6 +275,17 @@ static void act_on_up(struct exchange *x, enum pump_result result)
 	}
 }
 
+/* Its first byte leaves now, for the first time or once more. */
+static void note_sent(struct exchange *x)
+{
+	/* acquire: pairs with the release in set_pace */
+	struct pace *pace = atomic_load_explicit(&upstream_of(x)->pace, memory_order_acquire);
+
+	if (pace && x->ticket.placed_ns != 0)
+		pace_sent(pace, x->ticket.placed_ns, x->sent);
+	x->sent = true;
+}
+
 static void run_up(struct exchange *x)
 {
 	if (x->up_over || !x->up.sink)
@@ -342,6 +353,7 @@ static bool start_request(struct exchange *x)
 			return true;
 		}
 	}
+	note_sent(x);
 	run_up(x);
 	return true;
 }

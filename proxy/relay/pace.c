@@ -17,6 +17,8 @@ struct pace {
 	atomic_uint holders;
 	struct throttle_table *table;
 	uint32_t limit;
+	_Atomic uint64_t guard_ns;
+	atomic_uint owed; /* sent, and not yet charged */
 };
 
 static struct throttle_limit limit_of(uint64_t amount, uint64_t per_ns)
@@ -46,6 +48,7 @@ struct pace *pace_new(uint64_t amount, uint64_t per_ns)
 	if (!pace)
 		return NULL;
 	atomic_init(&pace->holders, 1);
+	atomic_init(&pace->guard_ns, limit.guard_ns);
 	pace->table = throttle_table_open(&options, &limit, 1, NULL);
 	if (!pace->table) {
 		free(pace);
@@ -59,7 +62,11 @@ bool pace_configure(struct pace *pace, uint64_t amount, uint64_t per_ns)
 {
 	struct throttle_limit limit = limit_of(amount, per_ns);
 
-	return throttle_table_apply(pace->table, &limit, 1, 0, clock_monotonic_ns(), NULL) == 0;
+	if (throttle_table_apply(pace->table, &limit, 1, 0, clock_monotonic_ns(), NULL) != 0)
+		return false;
+	/* relaxed: whoever still goes by the old one is charged by the old one */
+	atomic_store_explicit(&pace->guard_ns, limit.guard_ns, memory_order_relaxed);
+	return true;
 }
 
 void pace_collect(struct pace *pace)
@@ -83,15 +90,47 @@ void pace_release(struct pace *pace)
 	free(pace);
 }
 
-uint64_t pace_charge(void *ctx, uint64_t now_ns)
+/* 0 when there was room for one more. */
+static uint64_t take(struct pace *pace, uint64_t now_ns)
 {
-	struct pace *pace = ctx;
 	struct throttle_charge charge = {.limit = pace->limit, .cost = 1};
 	struct throttle_verdict verdict;
 
-	(void)now_ns;
-	throttle_take(pace->table, &charge, 1, clock_monotonic_ns(), &verdict, NULL);
+	throttle_take(pace->table, &charge, 1, now_ns, &verdict, NULL);
 	if (verdict.admitted)
 		return 0;
 	return verdict.retry_after_ns > 0 ? verdict.retry_after_ns : 1;
+}
+
+uint64_t pace_charge(void *ctx, uint64_t now_ns)
+{
+	struct pace *pace = ctx;
+	/* relaxed, as below: counts, nothing is read by them */
+	unsigned owed = atomic_load_explicit(&pace->owed, memory_order_relaxed);
+	uint64_t wait_ns;
+
+	now_ns = clock_monotonic_ns();
+	while (owed > 0) {
+		if (!atomic_compare_exchange_weak_explicit(&pace->owed, &owed, owed - 1,
+			    memory_order_relaxed, memory_order_relaxed))
+			continue;
+		wait_ns = take(pace, now_ns);
+		if (wait_ns != 0) {
+			atomic_fetch_add_explicit(&pace->owed, 1, memory_order_relaxed);
+			return wait_ns;
+		}
+		owed = atomic_load_explicit(&pace->owed, memory_order_relaxed);
+	}
+	return take(pace, now_ns);
+}
+
+void pace_sent(struct pace *pace, uint64_t charged_ns, bool again)
+{
+	uint64_t now_ns = clock_monotonic_ns();
+
+	if (!again &&
+		now_ns <= charged_ns + atomic_load_explicit(&pace->guard_ns, memory_order_relaxed))
+		return;
+	if (take(pace, now_ns) != 0)
+		atomic_fetch_add_explicit(&pace->owed, 1, memory_order_relaxed);
 }

@@ -4,10 +4,12 @@
  *   run queue --pace_charge, at each dispatch--> a throttle table of this upstream's own, in memory
  *                                                with one caller: the upstream itself
  *
- * No window of the pace's length holds more dispatches than its amount. What is dispatched reaches
- * the server a little later, not always by the same little: a guard of a fiftieth of the window
- * (1 to 50 ms) is added to it, so that the promise holds at the server as long as the way there
- * takes no longer for one request than for another by more than that.
+ * No window of the pace's length holds more dispatches than its amount. What is dispatched is sent
+ * a little later, and reaches the server later still, not always by the same little: a guard of a
+ * fiftieth of the window (1 to 50 ms) is added to it. Who was held up for longer on its way out of
+ * sluice, by a connect say, or is sent a second time, is charged once more when it is sent. So no
+ * window holds more that was sent; and none holds more that arrived, as long as the way to the
+ * server takes no longer for one request than for another by more than the guard.
  */
 #ifndef RELAY_PACE_H
 #define RELAY_PACE_H
@@ -30,5 +32,10 @@ void pace_release(struct pace *pace);
 /* run_queue_config.pace: 0 and charged, or the nanoseconds after which to ask again. Reads the
  * clock itself, as the caller's may be a loop turn old. */
 uint64_t pace_charge(void *pace, uint64_t now_ns);
+
+/* A request that was charged at charged_ns (ticket.placed_ns) is being sent now; `again` when it
+ * was sent before. Charges it once more if that is needed; when nothing is free, the next charge
+ * waits for it. */
+void pace_sent(struct pace *pace, uint64_t charged_ns, bool again);
 
 #endif

@@ -69,8 +69,10 @@ static bool set_pace(struct upstream *upstream, const struct upstream_bounds *bo
 		return true;
 	if (upstream->pace)
 		return pace_configure(upstream->pace, bounds->pace_amount, bounds->pace_per_ns);
-	upstream->pace = pace_new(bounds->pace_amount, bounds->pace_per_ns);
-	return upstream->pace != NULL;
+	struct pace *pace = pace_new(bounds->pace_amount, bounds->pace_per_ns);
+	/* release: pairs with the acquire in note_sent (forward.c), so the pace is seen whole */
+	atomic_store_explicit(&upstream->pace, pace, memory_order_release);
+	return pace != NULL;
 }
 
 bool upstream_configure(struct upstream *upstream, const struct conf_upstream *description)
@@ -366,12 +368,18 @@ void server_failed(struct server *server, const char *why, uint64_t now_ms)
 
 	if (conf->max_fails == 0 || fails < conf->max_fails || is_left_out(server, now_ms))
 		return;
+	uint64_t until = atomic_load_explicit(&server->out_until_ms, memory_order_relaxed);
 	uint64_t interval = atomic_load_explicit(&server->interval_ms, memory_order_relaxed);
 	interval = interval == 0 ? conf->fail_timeout_ms : interval * 2;
 	if (interval > conf->fail_timeout_max_ms)
 		interval = conf->fail_timeout_max_ms;
+	/* Of several workers that see it fail at once, one leaves it out. relaxed: hints, as above
+	 */
+	if (until > now_ms ||
+		!atomic_compare_exchange_strong_explicit(&server->out_until_ms, &until,
+			now_ms + interval, memory_order_relaxed, memory_order_relaxed))
+		return;
 	atomic_store_explicit(&server->interval_ms, (unsigned)interval, memory_order_relaxed);
-	atomic_store_explicit(&server->out_until_ms, now_ms + interval, memory_order_relaxed);
 	log_warn("upstream %s: server %s left out for %llu ms after %u failures: %s", conf->name,
 		server->conf->address.text, (unsigned long long)interval, fails, why);
 }

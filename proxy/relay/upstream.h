@@ -70,7 +70,8 @@ struct upstream {
 		uint32_t max_in_flight, floor, ceiling, quantum;
 		uint64_t pace_amount, pace_per_ns;
 	} bounds;
-	struct pace *pace; /* NULL: none yet */
+	struct pace
+		*_Atomic pace; /* NULL: none yet. Made by the main thread, never changed after */
 };
 
 /* Made for `workers` workers, held once; holds the snapshot. `before`: the one of that name that it

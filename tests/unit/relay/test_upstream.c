@@ -1,0 +1,113 @@
+/* Servers: who is left out, and for how long, also when several workers see it fail at once. */
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+#include <cmocka.h>
+
+#include "relay/upstream.h"
+
+#define WORKERS 4
+#define ROUNDS  1000
+
+struct failing {
+	struct conf_upstream conf;
+	struct conf_server conf_server;
+	struct upstream upstream;
+	struct server server;
+	uint64_t now_ms;
+	pthread_barrier_t begin, end;
+};
+
+static void failing_init(struct failing *f, uint32_t max_fails, uint64_t most_ms)
+{
+	memset(f, 0, sizeof(*f));
+	f->conf.name = "u";
+	f->conf.max_fails = max_fails;
+	f->conf.fail_timeout_ms = 10;
+	f->conf.fail_timeout_max_ms = most_ms;
+	f->conf_server.address.text = "s";
+	f->upstream.conf = &f->conf;
+	f->upstream.servers = &f->server;
+	f->upstream.server_count = 2; /* of one alone nothing depends on this */
+	f->server.upstream = &f->upstream;
+	f->server.conf = &f->conf_server;
+	f->now_ms = 1000;
+}
+
+static void it_is_left_out_ever_longer(void **state)
+{
+	struct failing f;
+	const uint64_t intervals[] = {10, 20, 40, 70, 70};
+
+	(void)state;
+	failing_init(&f, 3, 70);
+	for (unsigned i = 0; i < 2; i++)
+		server_failed(&f.server, "test", f.now_ms);
+	assert_true(server_may_serve(&f.server, f.now_ms));
+	for (unsigned i = 0; i < sizeof(intervals) / sizeof(intervals[0]); i++) {
+		server_failed(&f.server, "test", f.now_ms);
+		/* those that were on their way then do not count again */
+		server_failed(&f.server, "test", f.now_ms);
+		assert_false(server_may_serve(&f.server, f.now_ms + intervals[i] - 1));
+		assert_true(server_may_serve(&f.server, f.now_ms + intervals[i]));
+		f.now_ms += intervals[i];
+	}
+	server_succeeded(&f.server);
+	for (unsigned i = 0; i < 3; i++)
+		server_failed(&f.server, "test", f.now_ms);
+	assert_true(server_may_serve(&f.server, f.now_ms + 10));
+}
+
+static void *fail_with_the_others(void *ctx)
+{
+	struct failing *f = ctx;
+
+	for (unsigned i = 0; i < ROUNDS; i++) {
+		pthread_barrier_wait(&f->begin);
+		server_failed(&f->server, "test", f->now_ms);
+		pthread_barrier_wait(&f->end);
+	}
+	return NULL;
+}
+
+static void workers_that_see_it_at_once_double_once(void **state)
+{
+	struct failing f;
+	pthread_t threads[WORKERS];
+
+	(void)state;
+	failing_init(&f, 1, UINT32_MAX);
+	pthread_barrier_init(&f.begin, NULL, WORKERS + 1);
+	pthread_barrier_init(&f.end, NULL, WORKERS + 1);
+	for (unsigned i = 0; i < WORKERS; i++)
+		pthread_create(&threads[i], NULL, fail_with_the_others, &f);
+	unsigned wrong = 0;
+	for (unsigned i = 0; i < ROUNDS; i++) {
+		uint64_t expected = 10ull << (i % 10);
+		pthread_barrier_wait(&f.begin);
+		pthread_barrier_wait(&f.end);
+		if (server_may_serve(&f.server, f.now_ms + expected - 1) ||
+			!server_may_serve(&f.server, f.now_ms + expected))
+			wrong++;
+		f.now_ms += expected * 4;
+		if (i % 10 == 9)
+			server_succeeded(&f.server);
+	}
+	for (unsigned i = 0; i < WORKERS; i++)
+		pthread_join(threads[i], NULL);
+	pthread_barrier_destroy(&f.begin);
+	pthread_barrier_destroy(&f.end);
+	assert_int_equal(wrong, 0);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(it_is_left_out_ever_longer),
+		cmocka_unit_test(workers_that_see_it_at_once_double_once),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
