@@ -37,6 +37,13 @@ const struct option options_upstream[] = {
 		.help = "Requests sent on in any window of that length, however many are waiting."},
 	{"quantum", &type_count32, AT(quantum), .fallback = "10", BETWEEN(10, 50),
 		.help = "Requests that a session may send on before another session has its turn."},
+	{"shed_target", &type_duration, AT(shed_target_ms), .fallback = "0",
+		BETWEEN(0, DAYS(1)), .flags = OPTION_DURATION,
+		.help = "Under overload, a request whose turn comes after it waited longer is answered "
+			"503, 0 for never."},
+	{"shed_interval", &type_duration, AT(shed_interval_ms), .fallback = "100ms",
+		BETWEEN(MS(1), HOURS(1)), .flags = OPTION_DURATION,
+		.help = "Overload is when there was always something waiting for so long."},
 	{"connect_timeout", &type_duration, AT(connect_timeout_ms), .fallback = "5s",
 		BETWEEN(MS(10), MINUTES(10)), .flags = OPTION_DURATION,
 		.help = "Time for a connection to be made; 504 is answered after it."},

@@ -32,6 +32,8 @@ static struct upstream_bounds bounds_of(const struct conf_upstream *conf)
 		.quantum = conf->quantum,
 		.pace_amount = conf->pace_amount,
 		.pace_per_ns = conf->pace_per_ns,
+		.shed_target_ms = (uint32_t)conf->shed_target_ms,
+		.shed_interval_ms = (uint32_t)conf->shed_interval_ms,
 	};
 }
 
@@ -39,13 +41,18 @@ static bool same_bounds(const struct upstream_bounds *a, const struct upstream_b
 {
 	return a->max_in_flight == b->max_in_flight && a->floor == b->floor &&
 	       a->ceiling == b->ceiling && a->quantum == b->quantum &&
-	       a->pace_amount == b->pace_amount && a->pace_per_ns == b->pace_per_ns;
+	       a->pace_amount == b->pace_amount && a->pace_per_ns == b->pace_per_ns &&
+	       a->shed_target_ms == b->shed_target_ms && a->shed_interval_ms == b->shed_interval_ms;
 }
 
 static struct run_queue_config run_queue_config_of(const struct upstream *upstream)
 {
 	const struct upstream_bounds *bounds = &upstream->bounds;
-	struct run_queue_config config = {.quantum = bounds->quantum};
+	struct run_queue_config config = {
+		.quantum = bounds->quantum,
+		.shed_target_ms = bounds->shed_target_ms,
+		.shed_interval_ms = bounds->shed_interval_ms,
+	};
 
 	if (bounds->max_in_flight == CONF_IN_FLIGHT_AUTO) {
 		config.adaptive = true;

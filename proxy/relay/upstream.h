@@ -69,6 +69,7 @@ struct upstream {
 	struct upstream_bounds {
 		uint32_t max_in_flight, floor, ceiling, quantum;
 		uint64_t pace_amount, pace_per_ns;
+		uint32_t shed_target_ms, shed_interval_ms;
 	} bounds;
 	struct pace
 		*_Atomic pace; /* NULL: none yet. Made by the main thread, never changed after */
