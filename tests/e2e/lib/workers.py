@@ -17,17 +17,23 @@ from .process import until
 
 class Barrier:
     def __init__(self, t, sluice, clients):
+        self.t = t
         self.sluice = sluice
         self.probes = {}
-        self.worker = {client: self._worker_of(client) for client in clients}
-        wanted = set(self.worker.values())
+        self.worker = {}
+        for client in clients:
+            self.watch(client)
+
+    def watch(self, client):
+        """One more client."""
+        wanted = self.worker[client] = self._worker_of(client)
         for _ in range(1000):
-            if wanted <= set(self.probes):
-                break
-            probe = t.client(sluice)
+            if wanted in self.probes:
+                return
+            probe = self.t.client(self.sluice)
             self._ask(probe)
             self.probes.setdefault(self._worker_of(probe), probe)
-        assert wanted <= set(self.probes), f"no probes for all of {wanted}"
+        raise AssertionError(f"no probe for {wanted}")
 
     def passed_by(self, client):
         """Returns when sluice has taken in what this client has sent so far."""
