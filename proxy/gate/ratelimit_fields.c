@@ -21,6 +21,9 @@ struct ratelimit_texts {
 
 __extension__ typedef unsigned __int128 wide;
 
+/* RFC 8941 section 3.3.1: an Integer has at most fifteen digits. */
+#define SF_INTEGER_MAX UINT64_C(999999999999999)
+
 /* ---- texts ---------------------------------------------------------------------------------- */
 
 /* What can be had at once: remaining is counted from it. */
@@ -53,6 +56,11 @@ static bool is_plain(const struct conf_limit *limit)
 	return limit->unit == CONF_UNIT_REQUESTS && limit->algorithm != CONF_LIMIT_CONCURRENCY;
 }
 
+static void put_sf_integer(struct http_out *out, uint64_t number)
+{
+	http_out_number(out, number < SF_INTEGER_MAX ? number : SF_INTEGER_MAX);
+}
+
 static void make_texts(const struct conf_limit *limit, struct limit_texts *texts)
 {
 	struct http_out out = http_out_over(texts->name, sizeof(texts->name));
@@ -63,14 +71,14 @@ static void make_texts(const struct conf_limit *limit, struct limit_texts *texts
 	out = http_out_over(texts->draft_11, sizeof(texts->draft_11));
 	http_out_slice(&out, (struct slice){texts->name, texts->name_len});
 	http_out_slice(&out, SLICE(";q="));
-	http_out_number(&out, quota_of(limit));
+	put_sf_integer(&out, quota_of(limit));
 	if (limit->algorithm == CONF_LIMIT_CONCURRENCY) {
 		http_out_slice(&out, SLICE(";qu=\"concurrent-requests\""));
 	} else {
 		if (limit->unit == CONF_UNIT_BYTES)
 			http_out_slice(&out, SLICE(";qu=\"content-bytes\""));
 		http_out_slice(&out, SLICE(";w="));
-		http_out_number(&out, window_s(limit));
+		put_sf_integer(&out, window_s(limit));
 	}
 	texts->draft_11_len = (uint16_t)(out.at - texts->draft_11);
 
@@ -120,8 +128,7 @@ static uint64_t reset_s(const struct gate_limit *limit)
 	return limit->reset_ms == UINT64_MAX ? window_s(limit->limit) : seconds_up(limit->reset_ms);
 }
 
-/* The limit that is used up first: least left, then latest reset. NULL: none to be told. */
-static const struct gate_limit *tightest(const struct gate_verdict *verdict)
+const struct gate_limit *ratelimit_tightest(const struct gate_verdict *verdict)
 {
 	const struct gate_limit *least = NULL;
 
@@ -139,8 +146,7 @@ static const struct gate_limit *tightest(const struct gate_verdict *verdict)
 	return least;
 }
 
-/* What a limit says is left: nothing, for a request that it refused. */
-static uint64_t told_remaining(const struct gate_limit *limit)
+uint64_t ratelimit_remaining(const struct gate_limit *limit)
 {
 	return limit->violated ? 0 : limit->remaining;
 }
@@ -185,10 +191,10 @@ static void append_draft_11(struct http_out *out, const struct ratelimit_texts *
 		http_out_slice(out, before);
 		http_out_slice(out, (struct slice){text->name, text->name_len});
 		http_out_slice(out, SLICE(";r="));
-		http_out_number(out, told_remaining(limit));
+		put_sf_integer(out, ratelimit_remaining(limit));
 		if (limit->limit->algorithm != CONF_LIMIT_CONCURRENCY) {
 			http_out_slice(out, SLICE(";t="));
-			http_out_number(out, reset_s(limit));
+			put_sf_integer(out, reset_s(limit));
 		}
 		before = SLICE(", ");
 	}
@@ -196,30 +202,52 @@ static void append_draft_11(struct http_out *out, const struct ratelimit_texts *
 		http_out_slice(out, SLICE("\r\n"));
 }
 
+/* What the dialects of single values tell. */
+struct single {
+	uint64_t quota, remaining, reset_s;
+};
+
+/* False: nothing is to be told. What was refused by a limit that they have no words for, in bytes
+ * or in flight, is told as nothing left for now. */
+static bool single_values(const struct gate_verdict *verdict, struct single *single)
+{
+	const struct gate_limit *limit = ratelimit_tightest(verdict);
+
+	if (!limit)
+		return false;
+	*single = (struct single){limit->quota, ratelimit_remaining(limit), reset_s(limit)};
+	if (verdict->outcome == GATE_REFUSE && !limit->violated) {
+		single->remaining = 0;
+		if (verdict->retry_after_ms != UINT64_MAX)
+			single->reset_s = seconds_up(verdict->retry_after_ms);
+	}
+	return true;
+}
+
 static void append_draft_7(struct http_out *out, const struct ratelimit_texts *texts,
 	const struct gate_verdict *verdict)
 {
-	const struct gate_limit *limit = tightest(verdict);
+	struct single single;
 
-	if (!limit)
+	if (!single_values(verdict, &single))
 		return;
 	put_policies(out, texts, verdict, true);
 	http_out_slice(out, SLICE("RateLimit: limit="));
-	http_out_number(out, limit->quota);
+	http_out_number(out, single.quota);
 	http_out_slice(out, SLICE(", remaining="));
-	http_out_number(out, told_remaining(limit));
-	put_line_number(out, SLICE(", reset="), reset_s(limit));
+	http_out_number(out, single.remaining);
+	put_line_number(out, SLICE(", reset="), single.reset_s);
 }
 
 static void append_x(struct http_out *out, const struct gate_verdict *verdict)
 {
-	const struct gate_limit *limit = tightest(verdict);
+	struct single single;
 
-	if (!limit)
+	if (!single_values(verdict, &single))
 		return;
-	put_line_number(out, SLICE("X-RateLimit-Limit: "), limit->quota);
-	put_line_number(out, SLICE("X-RateLimit-Remaining: "), told_remaining(limit));
-	put_line_number(out, SLICE("X-RateLimit-Reset: "), reset_s(limit));
+	put_line_number(out, SLICE("X-RateLimit-Limit: "), single.quota);
+	put_line_number(out, SLICE("X-RateLimit-Remaining: "), single.remaining);
+	put_line_number(out, SLICE("X-RateLimit-Reset: "), single.reset_s);
 }
 
 void ratelimit_append(struct http_out *out, const struct ratelimit_texts *texts,
@@ -253,81 +281,4 @@ unsigned ratelimit_violated(
 			names[count++] = slice_of(limit->limit->name);
 	}
 	return count;
-}
-
-/* ---- merging -------------------------------------------------------------------------------- */
-
-static bool parse_number(struct slice text, uint64_t *number)
-{
-	text = slice_trim(text);
-	if (text.len == 0 || text.len > 18)
-		return false;
-	*number = 0;
-	for (size_t i = 0; i < text.len; i++) {
-		if (text.at[i] < '0' || text.at[i] > '9')
-			return false;
-		*number = *number * 10 + (uint64_t)(text.at[i] - '0');
-	}
-	return true;
-}
-
-/* `remaining` of a draft-7 field: limit=100, remaining=0, reset=7 */
-static bool draft_7_remaining(struct slice value, uint64_t *remaining)
-{
-	struct slice element, name = SLICE("remaining=");
-
-	while (slice_next_element(&value, &element)) {
-		if (element.len > name.len &&
-			slice_equal((struct slice){element.at, name.len}, name))
-			return parse_number(
-				(struct slice){element.at + name.len, element.len - name.len},
-				remaining);
-	}
-	return false;
-}
-
-enum ratelimit_merge ratelimit_merge(enum conf_ratelimit_headers dialect,
-	const struct gate_verdict *verdict, const struct http_head *response)
-{
-	uint64_t theirs;
-	bool known;
-
-	if (!response || dialect == CONF_RATELIMIT_DRAFT_11 || dialect == CONF_RATELIMIT_OFF ||
-		dialect == CONF_RATELIMIT_INHERIT)
-		return RATELIMIT_BOTH;
-	if (dialect == CONF_RATELIMIT_DRAFT_7) {
-		struct slice value = http_head_find(response, HTTP_FIELD_RATELIMIT);
-		if (!value.at)
-			return RATELIMIT_BOTH;
-		known = draft_7_remaining(value, &theirs);
-	} else {
-		struct slice value = http_head_find_name(response, SLICE("x-ratelimit-remaining"));
-		if (!value.at)
-			return RATELIMIT_BOTH;
-		known = parse_number(value, &theirs);
-	}
-	const struct gate_limit *ours = tightest(verdict);
-	if (!ours)
-		return RATELIMIT_THEIRS;
-	/* What nobody can read tells nobody anything. */
-	if (!known)
-		return RATELIMIT_OURS;
-	return theirs <= told_remaining(ours) ? RATELIMIT_THEIRS : RATELIMIT_OURS;
-}
-
-bool ratelimit_is_replaced(
-	enum conf_ratelimit_headers dialect, enum http_field_id id, struct slice name)
-{
-	static const struct slice x_names[] = {{"x-ratelimit-limit", 17},
-		{"x-ratelimit-remaining", 21}, {"x-ratelimit-reset", 17}};
-
-	if (dialect == CONF_RATELIMIT_DRAFT_7)
-		return id == HTTP_FIELD_RATELIMIT || id == HTTP_FIELD_RATELIMIT_POLICY;
-	if (dialect != CONF_RATELIMIT_X || id != HTTP_FIELD_OTHER)
-		return false;
-	for (size_t i = 0; i < sizeof(x_names) / sizeof(x_names[0]); i++) {
-		if (slice_equal_nocase(name, x_names[i]))
-			return true;
-	}
-	return false;
 }

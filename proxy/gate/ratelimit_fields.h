@@ -9,9 +9,12 @@
  *                X-RateLimit-Remaining: 0
  *                X-RateLimit-Reset: 7                                seconds from now
  *
- * Shadow limits are not told. When the upstream sent fields of the same dialect, the client gets
- * what is more restrictive: lists (draft-11) are joined, as further field lines; of single values
- * (draft-7, x-ratelimit) the set with less remaining stands, ours or theirs, as a whole.
+ * Shadow limits are not told. The last two have no units, so they tell limits on requests only; who
+ * is refused by one in bytes or in flight is told that nothing is left for now.
+ *
+ * When the upstream sent such fields itself, the client gets what is more restrictive: a list of
+ * its own (draft-11) is joined with ours, as further field lines; of single values the set with
+ * less remaining stands, ours or theirs, as a whole.
  */
 #ifndef GATE_RATELIMIT_FIELDS_H
 #define GATE_RATELIMIT_FIELDS_H
@@ -31,6 +34,24 @@ struct ratelimit_texts;
 struct ratelimit_texts *ratelimit_texts_new(const struct conf *conf);
 void ratelimit_texts_free(struct ratelimit_texts *texts);
 
+/* Appends the field lines, each with its CRLF; nothing when no limit is to be told. `dialect` is
+ * not INHERIT. */
+void ratelimit_append(struct http_out *out, const struct ratelimit_texts *texts,
+	enum conf_ratelimit_headers dialect, const struct gate_verdict *verdict);
+
+/* The names of the violated limits, for the problem's body. Returns how many. */
+unsigned ratelimit_violated(
+	const struct gate_verdict *verdict, struct slice names[static GATE_LIMITS_MAX]);
+
+/* The limit that is used up first: violated, then least left, then latest reset; of those that all
+ * dialects can tell. NULL: none. */
+const struct gate_limit *ratelimit_tightest(const struct gate_verdict *verdict);
+
+/* What a limit says is left: nothing, for a request that it refused. */
+uint64_t ratelimit_remaining(const struct gate_limit *limit);
+
+/* ---- ratelimit_merge.c ---------------------------------------------------------------------- */
+
 enum ratelimit_merge {
 	RATELIMIT_OURS,   /* write ours; the upstream's fields of this dialect are not passed on */
 	RATELIMIT_THEIRS, /* pass theirs on and write none */
@@ -44,14 +65,5 @@ enum ratelimit_merge ratelimit_merge(enum conf_ratelimit_headers dialect,
 /* Is this one of the fields that RATELIMIT_OURS leaves out? */
 bool ratelimit_is_replaced(
 	enum conf_ratelimit_headers dialect, enum http_field_id id, struct slice name);
-
-/* Appends the field lines, each with its CRLF; nothing when no limit is to be told. `dialect` is
- * not INHERIT. */
-void ratelimit_append(struct http_out *out, const struct ratelimit_texts *texts,
-	enum conf_ratelimit_headers dialect, const struct gate_verdict *verdict);
-
-/* The names of the violated limits, for the problem's body. Returns how many. */
-unsigned ratelimit_violated(
-	const struct gate_verdict *verdict, struct slice names[static GATE_LIMITS_MAX]);
 
 #endif

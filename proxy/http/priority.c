@@ -1,37 +1,34 @@
 #include "http/priority.h"
 
-#include <stdbool.h>
+#include "http/structured.h"
 
-static bool is_blank(char c)
+/* The member's value without its parameters, as an urgency; -1 for what is none. */
+static int urgency_of(struct slice member)
 {
-	return c == ' ' || c == '\t';
+	struct slice item;
+
+	if (!http_sf_next(&member, ';', &item) || item.len != 3 || item.at[2] < '0' ||
+		item.at[2] > '7')
+		return -1;
+	return item.at[2] - '0';
 }
 
-/* A member of the dictionary: `u=N`, perhaps with parameters. */
-static int member_urgency(const char *at, const char *end)
+static bool is_u(struct slice member)
 {
-	while (at < end && is_blank(*at))
-		at++;
-	if (end - at < 3 || at[0] != 'u' || at[1] != '=' || at[2] < '0' || at[2] > '7')
-		return -1;
-	if (end - at > 3 && at[3] != ';' && !is_blank(at[3]))
-		return -1;
-	return at[2] - '0';
+	return member.len > 0 && member.at[0] == 'u' &&
+	       (member.len == 1 || member.at[1] == '=' || member.at[1] == ';');
 }
 
 int http_priority_urgency(struct slice field)
 {
-	const char *at = field.at, *end = field.at + field.len;
+	struct slice member;
 	int urgency = -1;
 
-	while (at < end) {
-		const char *comma = at;
-		while (comma < end && *comma != ',')
-			comma++;
-		int said = member_urgency(at, comma);
-		if (said >= 0)
-			urgency = said; /* RFC 8941 section 3.2: the last one counts */
-		at = comma + 1;
+	while (http_sf_next(&field, ',', &member)) {
+		if (!member.at)
+			return -1;
+		if (is_u(member))
+			urgency = urgency_of(member); /* section 3.2: the last one counts */
 	}
 	return urgency;
 }

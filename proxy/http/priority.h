@@ -4,7 +4,8 @@
 
 #include "base/slice.h"
 
-/* The urgency, 0 (most) to 7, or -1 when the field says none or what is no urgency. */
+/* The urgency, 0 (most) to 7, or -1 when the field says none, what is no urgency, or is malformed.
+ */
 int http_priority_urgency(struct slice field);
 
 #endif

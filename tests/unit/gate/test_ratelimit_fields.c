@@ -95,6 +95,14 @@ static void draft_7(void **state)
 	assert_string_equal(lines(&f, CONF_RATELIMIT_DRAFT_7),
 		"RateLimit-Policy: 10000;w=86400, 100;w=10\r\n"
 		"RateLimit: limit=100, remaining=42, reset=7\r\n");
+	/* What they have no words for refuses: nothing is left for now. */
+	f.verdict.outcome = GATE_REFUSE;
+	f.verdict.retry_after_ms = 12001;
+	assert_string_equal(lines(&f, CONF_RATELIMIT_DRAFT_7),
+		"RateLimit-Policy: 10000;w=86400, 100;w=10\r\n"
+		"RateLimit: limit=100, remaining=0, reset=13\r\n");
+	assert_string_equal(lines(&f, CONF_RATELIMIT_X),
+		"X-RateLimit-Limit: 100\r\nX-RateLimit-Remaining: 0\r\nX-RateLimit-Reset: 13\r\n");
 	/* What refused is told, though more of it is left than of others: the cost did not fit. */
 	f.verdict.limits[2].violated = true;
 	f.verdict.limits[2].reset_ms = UINT64_MAX;
@@ -129,7 +137,7 @@ static void gcra(void **state)
 	add(&f, EVEN, 3, 2000, false);
 	assert_string_equal(lines(&f, CONF_RATELIMIT_DRAFT_11),
 		"RateLimit-Policy: \"paced\";q=6;w=2, "
-		"\"slow\";q=1000000000;w=31622400000000000, \"even\";q=4;w=8\r\n"
+		"\"slow\";q=1000000000;w=999999999999999, \"even\";q=4;w=8\r\n"
 		"RateLimit: \"paced\";r=5;t=1, \"slow\";r=5;t=1, \"even\";r=3;t=2\r\n");
 	end(&f);
 }
@@ -168,6 +176,24 @@ static void merging(void **state)
 		{CONF_RATELIMIT_DRAFT_7, "RateLimit: limit=9, remaining=43, reset=1\n",
 			RATELIMIT_OURS},
 		{CONF_RATELIMIT_DRAFT_7, "RateLimit: lots\n", RATELIMIT_OURS},
+		/* Either form is read: what is tighter is never dropped. */
+		{CONF_RATELIMIT_DRAFT_7, "RateLimit: \"a\";r=41;t=9\n", RATELIMIT_THEIRS},
+		{CONF_RATELIMIT_DRAFT_7, "RateLimit: \"a\";r=43;t=9\n", RATELIMIT_OURS},
+		{CONF_RATELIMIT_DRAFT_7, "RateLimit: \"a\"; r=43, \"b\";t=1;r=2\n",
+			RATELIMIT_THEIRS},
+		{CONF_RATELIMIT_DRAFT_7, "RateLimit: \"a,b;r=1\";r=43\n", RATELIMIT_OURS},
+		{CONF_RATELIMIT_DRAFT_7, "RateLimit: \"a\";r=43\nRateLimit: \"b\";r=2\n",
+			RATELIMIT_THEIRS},
+		{CONF_RATELIMIT_DRAFT_7, "RateLimit: \"a\";r=43\nRateLimit-Policy: 2;w=1\n",
+			RATELIMIT_OURS},
+		{CONF_RATELIMIT_DRAFT_7, "RateLimit-Policy: 2;w=1\n", RATELIMIT_BOTH},
+		{CONF_RATELIMIT_DRAFT_11, "RateLimit: \"a,b\";r=1, \"c\";r=2\n", RATELIMIT_BOTH},
+		{CONF_RATELIMIT_DRAFT_11, "RateLimit: limit=9, remaining=41, reset=1\n",
+			RATELIMIT_THEIRS},
+		{CONF_RATELIMIT_DRAFT_11, "RateLimit: limit=9, remaining=43, reset=1\n",
+			RATELIMIT_OURS},
+		{CONF_RATELIMIT_DRAFT_11, "RateLimit: \"no end;r=1\n", RATELIMIT_OURS},
+		{CONF_RATELIMIT_DRAFT_11, "RateLimit:\n", RATELIMIT_BOTH},
 		{CONF_RATELIMIT_X, "X-RateLimit-Remaining: 1\n", RATELIMIT_THEIRS},
 		{CONF_RATELIMIT_X, "x-ratelimit-remaining: 43\n", RATELIMIT_OURS},
 		{CONF_RATELIMIT_X, "X-RateLimit-Remaining: -1\n", RATELIMIT_OURS},
@@ -201,8 +227,10 @@ static void replaced_fields(void **state)
 		ratelimit_is_replaced(CONF_RATELIMIT_X, HTTP_FIELD_RATELIMIT, SLICE("RateLimit")));
 	assert_true(ratelimit_is_replaced(
 		CONF_RATELIMIT_DRAFT_7, HTTP_FIELD_RATELIMIT, SLICE("RateLimit")));
-	assert_false(ratelimit_is_replaced(
+	assert_true(ratelimit_is_replaced(
 		CONF_RATELIMIT_DRAFT_11, HTTP_FIELD_RATELIMIT, SLICE("RateLimit")));
+	assert_false(ratelimit_is_replaced(
+		CONF_RATELIMIT_DRAFT_11, HTTP_FIELD_OTHER, SLICE("X-RateLimit-Reset")));
 }
 
 int main(void)

@@ -1,0 +1,68 @@
+"""Clients and parsers from npm, for node: installed once into the build folder, as their lock says."""
+import fcntl
+import json
+import os
+import shutil
+
+from . import process
+from .peers import find
+
+SOURCES = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "clients")
+INSTALLED = os.path.join(os.environ.get("top_builddir", "."), "tests/e2e/clients.installed")
+
+
+def install(t):
+    """The folder with everything in it; skips the test where that can't be had."""
+    for program in ("node", "npm"):
+        if not find(program):
+            t.skip(f"{program} is not installed")
+    os.makedirs(INSTALLED, exist_ok=True)
+    with open(os.path.join(INSTALLED, "lock"), "w", encoding="ascii") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        for name in os.listdir(SOURCES):
+            if name.endswith(".mjs"):
+                shutil.copyfile(os.path.join(SOURCES, name), os.path.join(INSTALLED, name))
+        if not _is_current():
+            _install(t)
+    return INSTALLED
+
+
+def _text(folder, name):
+    try:
+        with open(os.path.join(folder, name), encoding="utf-8") as text:
+            return text.read()
+    except OSError:
+        return None
+
+
+def _is_current():
+    """Installed from this very lock, and to its end."""
+    return (_text(INSTALLED, "package-lock.json") == _text(SOURCES, "package-lock.json")
+            and _text(INSTALLED, "complete") is not None)
+
+
+def _install(t):
+    for name in ("complete", "node_modules"):
+        path = os.path.join(INSTALLED, name)
+        if os.path.isdir(path):
+            shutil.rmtree(path)
+        elif os.path.exists(path):
+            os.unlink(path)
+    for name in ("package.json", "package-lock.json"):
+        shutil.copyfile(os.path.join(SOURCES, name), os.path.join(INSTALLED, name))
+    status, output = process.run([find("npm"), "ci", "--ignore-scripts", "--no-audit", "--no-fund",
+                                  "--prefer-offline", "--prefix", INSTALLED])
+    if status != 0:
+        reason = next((line for line in output.splitlines() if "code" in line or "error" in line.lower()),
+                      f"status {status}")
+        t.skip(f"npm ci: {reason.strip()}")
+    with open(os.path.join(INSTALLED, "complete"), "w", encoding="ascii"):
+        pass
+
+
+def run(script, *arguments):
+    """What the script prints, from JSON."""
+    status, output = process.run([find("node"), os.path.join(INSTALLED, script), *arguments])
+    if status != 0:
+        raise AssertionError(f"{script} {arguments}: {output}")
+    return json.loads(output)
