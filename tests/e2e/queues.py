@@ -6,10 +6,10 @@ import time
 
 from lib.client import request_bytes
 from lib.peers import Nginx
-from lib.process import DEADLINE_SECONDS
+from lib.process import DEADLINE_SECONDS, SANITIZER, until
 from lib.sluice import to
 from lib.tap import equal, main, test, true
-from lib.workers import Barrier
+from lib.workers import Barrier, leave
 
 class Lateness:
     """How late this machine lets a thread wake, at the worst: what a test that looks at times must
@@ -156,6 +156,40 @@ def priority(t):
     equal(order_of(t, ""), as_it_came, "not trusted")
     equal(order_of(t, "trust_priority = on", plans.format("normal")), as_it_came, "normal plan")
     equal(order_of(t, "trust_priority = on", plans.format("high")), as_it_came, "high plan")
+
+
+# ---- idle sessions -----------------------------------------------------------------------------
+
+def switches(pid):
+    """Context switches of all its threads: each wake-up is one at least."""
+    total = 0
+    for task in os.listdir(f"/proc/{pid}/task"):
+        with open(f"/proc/{pid}/task/{task}/status", encoding="ascii") as status:
+            total += sum(int(line.split()[1]) for line in status if "ctxt_switches" in line)
+    return total
+
+
+@test("idle sessions wake nobody, however many")
+def idle(t):
+    if SANITIZER:
+        t.skip("a sanitizer's own thread wakes up")
+    count = 5000
+    sluice = t.sluice(to(t.origin(), upstream="keepalive_timeout = 1h",
+                         route=ROUTE + "session_idle_timeout = 10m"))
+    client = t.client(sluice)
+    for first in range(0, count, 10):
+        client.send(b"".join(request_bytes("/", fields=[("X-Api-Key", str(first + n))]) for n in range(10)))
+        for _ in range(10):
+            equal(client.response().status, 200, "status")
+    leave(sluice, client)
+
+    def quiet():
+        before = switches(sluice.pid)
+        time.sleep(1)
+        return switches(sluice.pid) == before
+    # What the last request and the closing left to be done may take a moment; then there is silence.
+    until(quiet, "a second without any wake-up")
+    true(quiet(), "and another one")
 
 
 # ---- reload ------------------------------------------------------------------------------------
