@@ -106,4 +106,78 @@ def fresh(t):
     true(most["200ms"] < 0.2 + LATE, f"a served one waited {most['200ms']:.3f} s")
 
 
+# ---- max_in_flight = auto ----------------------------------------------------------------------
+
+CAPACITY = 10      # requests that the origin works on at once; more wait there
+SERVICE = 0.02     # seconds for each
+ASKING = 50        # clients that ask again and again
+SECONDS = 6
+
+
+class Busy:
+    """An origin that is as fast for ten at once as for one, and slower beyond."""
+
+    def __init__(self, t):
+        self.places = threading.Semaphore(CAPACITY)
+        self.lock = threading.Lock()
+        self.here = 0
+        self.seen = []  # (time, how many were here when one came, its latency)
+        self.origin = t.origin(self._handle)
+
+    def _handle(self, x):
+        with self.lock:
+            self.here += 1
+            here = self.here
+        with self.places:
+            time.sleep(SERVICE)
+        with self.lock:
+            self.here -= 1
+            self.seen.append((x.arrived, here, time.monotonic() - x.arrived))
+        x.reply(200)
+
+
+def ask_for(t, upstream, seconds=SECONDS):
+    """Many clients for so long. In the second half: (mean, most) at the origin, mean latency there."""
+    busy = Busy(t)
+    sluice = t.sluice(to(busy.origin, upstream=upstream, route=ROUTE))
+    began = time.monotonic()
+
+    def one(number):
+        client = t.client(sluice)
+        while time.monotonic() < began + seconds:
+            equal(client.ask("/", fields=[("X-Api-Key", str(number))]).status, 200, "status")
+
+    threads = [threading.Thread(target=one, args=(n,), daemon=True) for n in range(ASKING)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(DEADLINE_SECONDS)
+    late = [(here, latency) for at, here, latency in busy.seen if at > began + seconds / 2]
+    mean = sum(here for here, _ in late) / len(late)
+    latency = sum(latency for _, latency in late) / len(late)
+    t.note(f"{upstream.replace(chr(10), ', ') or 'no bound':75} at the origin {mean:4.1f}, at most "
+           f"{max(here for here, _ in late):2}; {latency * 1000:3.0f} ms; {len(late) / seconds * 2:3.0f}/s")
+    return mean, max(here for _, here, _ in busy.seen), latency, len(late)
+
+
+@test("max_in_flight = auto: finds the region in which the upstream is not slower yet", workers=[4])
+def auto(t):
+    t.note(f"{ASKING} clients at an origin that works on {CAPACITY} at once, {SERVICE * 1000:.0f} ms each")
+    none, _, none_latency, none_count = ask_for(t, "")
+    mean, _, latency, count = ask_for(t, "max_in_flight = auto\nmax_in_flight_floor = 2")
+    true(none > 0.7 * ASKING, f"the control had {none} at the origin: no overload")
+    # The rule settles where bound = 1.25 * capacity + sqrt(bound): at 17.
+    true(CAPACITY * 0.7 < mean < CAPACITY * 3, f"{mean} at the origin")
+    true(latency < none_latency * 0.8, f"{latency} s with it, {none_latency} s without")
+    true(count > none_count * 0.6, f"{count} served with it, {none_count} without")
+
+
+@test("max_in_flight = auto: never over its ceiling, nor under its floor", workers=[4])
+def auto_bounds(t):
+    _, most, _, _ = ask_for(t, "max_in_flight = auto\nmax_in_flight_floor = 1\nmax_in_flight_ceiling = 6", 2)
+    true(most <= 6, f"{most} at the origin")
+    _, most, _, _ = ask_for(t, "max_in_flight = auto\nmax_in_flight_floor = 30\nmax_in_flight_ceiling = 40", 3)
+    true(30 <= most <= 40, f"{most} at the origin")
+
+
 main()
