@@ -1,6 +1,7 @@
 """Order: the requests of one client reach the upstream in the order in which sluice received them,
 whichever connections and workers they came by, and in bounded queues."""
 import json
+import os
 import threading
 import time
 
@@ -405,6 +406,30 @@ def queued_body(t):
     held.let("/1", "/2")
     second.send(b"x" * (100_000_000 - sent))
     equal(second.response().status, 200, "status")
+
+
+@test("what comes after an answer holds up nobody's next request: a log that nobody takes")
+def after_send(t):
+    path = t.path("access")
+    os.mkfifo(path)
+    pipe = os.open(path, os.O_RDWR)  # it holds 64 KiB, and then whoever writes to it waits
+    t.defer(lambda: os.close(pipe))
+    sluice = t.sluice(to(t.origin(), route=ROUTE.format("strict")), settings=f"access_log = file:{path}")
+    count = 1000
+    fields = [("X-Api-Key", "one"), ("Referer", "r" * 300)]
+    clients = [t.client(sluice) for _ in range(3)]
+    answered = 0
+    for _ in range(count // 30 + 1):
+        for client in clients:
+            client.send(b"".join(request_bytes("/", "POST", fields) for _ in range(10)))
+        for client in clients:
+            for _ in range(10):
+                equal(client.response().status, 200, "status")
+                answered += 1
+    t.note(f"{answered} answered while the log thread was stuck")
+    true(answered * 300 > 3 * 65536, "that is more than the pipe holds")
+    written = threading.Thread(target=lambda: [os.read(pipe, 65536) for _ in iter(int, 1)], daemon=True)
+    written.start()
 
 
 @test("a session that was idle for long is as new as before")
