@@ -95,12 +95,36 @@ static enum http_field_id candidate(size_t len, char first)
 	}
 }
 
+/* Eight bytes in lower case: letters, and what else a known name has, keep or take the bit. */
+static uint64_t lower8(const char *at)
+{
+	uint64_t word;
+
+	memcpy(&word, at, sizeof(word));
+	return word | 0x2020202020202020u;
+}
+
+/*
+ * `known` is in lower case. Of the bytes that a field name may have only the capital letter becomes
+ * a lower-case one by 0x20, and '-' has the bit already (the byte that would become '-' is CR).
+ */
+static bool is_name(const char *name, const char *known, size_t len)
+{
+	if (len < 8)
+		return strncasecmp(name, known, len) == 0;
+	for (size_t i = 0; i + 8 < len; i += 8) {
+		if (lower8(name + i) != lower8(known + i))
+			return false;
+	}
+	return lower8(name + len - 8) == lower8(known + len - 8);
+}
+
 enum http_field_id http_field_id(struct slice name)
 {
 	if (name.len == 0)
 		return HTTP_FIELD_OTHER;
 	enum http_field_id id = candidate(name.len, name.at[0]);
-	if (id == HTTP_FIELD_OTHER || strncasecmp(name.at, field_names[id].at, name.len) != 0)
+	if (id == HTTP_FIELD_OTHER || !is_name(name.at, field_names[id].at, name.len))
 		return HTTP_FIELD_OTHER;
 	return id;
 }

@@ -1,5 +1,6 @@
 #include "http/head_scan.h"
 
+#include <endian.h>
 #include <string.h>
 
 /* tchar of RFC 9110 section 5.6.2, with ':' and everything else 0. */
@@ -32,20 +33,22 @@ struct scan {
 	const char *at, *end;
 };
 
+/* Eight bytes, the first one lowest. */
 static uint64_t load8(const char *at)
 {
 	uint64_t word;
 
 	memcpy(&word, at, sizeof(word));
-	return word;
+	return le64toh(word);
 }
 
 #define EACH_BYTE(b) (0x0101010101010101u * (uint64_t)(b))
 
-/* Whether one of eight bytes is a control character (below 0x20, or DEL). Exact for a word without
- * any; may tell of one where a byte above 0x7f follows one, which is looked at byte by byte then.
+/*
+ * Has the high bit of each byte set that is a control character (below 0x20, or DEL). A borrow can
+ * set it for a byte above one, too: only the lowest one set is told for sure.
  */
-static bool has_control(uint64_t word)
+static uint64_t controls(uint64_t word)
 {
 	uint64_t del = word ^ EACH_BYTE(0x7f);
 
@@ -58,19 +61,28 @@ static bool is_control(char c)
 	return (unsigned char)c < 0x20 || c == 0x7f;
 }
 
+/* The first control character from `at` on, or the end. */
+static const char *find_control(const char *at, const char *end)
+{
+	for (; end - at >= 8; at += 8) {
+		uint64_t found = controls(load8(at));
+		if (found)
+			return at + __builtin_ctzll(found) / 8;
+	}
+	while (at < end && !is_control(*at))
+		at++;
+	return at;
+}
+
 /* Moves behind a field value or reason phrase, to the CR of its CRLF; tabs are part of it. */
 static bool scan_text(struct scan *scan)
 {
-	for (;;) {
-		while (scan->end - scan->at >= 8 && !has_control(load8(scan->at)))
-			scan->at += 8;
-		while (scan->at < scan->end && !is_control(*scan->at))
-			scan->at++;
+	for (;; scan->at++) {
+		scan->at = find_control(scan->at, scan->end);
 		if (scan->end - scan->at < 2)
 			return false;
 		if (*scan->at != '\t')
 			return scan->at[0] == '\r' && scan->at[1] == '\n';
-		scan->at++;
 	}
 }
 
@@ -106,20 +118,20 @@ static bool is_ows(char c)
 
 static bool scan_field(struct scan *scan, const char *base, struct http_field *field)
 {
-	const char *name = scan->at;
+	const char *name = scan->at, *at = name, *end = scan->end;
 
-	while (scan->at < scan->end && is_tchar[(unsigned char)*scan->at])
-		scan->at++;
-	size_t name_len = (size_t)(scan->at - name);
-	if (name_len == 0 || name_len > UINT16_MAX || scan->at == scan->end || *scan->at != ':')
+	while (at < end && is_tchar[(unsigned char)*at])
+		at++;
+	size_t name_len = (size_t)(at - name);
+	if (name_len == 0 || name_len > UINT16_MAX || at == end || *at != ':')
 		return false;
-	scan->at++;
-	while (scan->at < scan->end && is_ows(*scan->at))
-		scan->at++;
-	const char *value = scan->at;
+	do
+		at++;
+	while (at < end && is_ows(*at));
+	scan->at = at;
 	if (!scan_text(scan))
 		return false;
-	const char *value_end = scan->at;
+	const char *value = at, *value_end = scan->at;
 	scan->at += 2;
 	while (value_end > value && is_ows(value_end[-1]))
 		value_end--;
