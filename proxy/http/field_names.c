@@ -32,6 +32,7 @@ static const struct slice field_names[HTTP_FIELDS] = {
 	NAME(X_FORWARDED_FOR, "x-forwarded-for"),
 	NAME(X_FORWARDED_HOST, "x-forwarded-host"),
 	NAME(X_FORWARDED_PROTO, "x-forwarded-proto"),
+	NAME(X_REQUEST_ID, "x-request-id"),
 };
 
 #define LENGTH_AND_LETTER(len, letter) (((len) << 8) | (unsigned char)(letter))
@@ -74,6 +75,8 @@ static enum http_field_id candidate(size_t len, char first)
 		return HTTP_FIELD_RETRY_AFTER;
 	case LENGTH_AND_LETTER(12, 'm'):
 		return HTTP_FIELD_MAX_FORWARDS;
+	case LENGTH_AND_LETTER(12, 'x'):
+		return HTTP_FIELD_X_REQUEST_ID;
 	case LENGTH_AND_LETTER(13, 'c'):
 		return HTTP_FIELD_CACHE_CONTROL;
 	case LENGTH_AND_LETTER(14, 'c'):

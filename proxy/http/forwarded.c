@@ -80,7 +80,8 @@ void forwarded_append_forwarded(struct http_out *out, const struct http_head *he
 	http_out_slice(out, is_https ? SLICE(";proto=https") : SLICE(";proto=http"));
 }
 
-void forwarded_append_via(struct http_out *out, const struct http_head *head, const char *pseudonym)
+void forwarded_append_via(
+	struct http_out *out, const struct http_head *head, struct slice pseudonym)
 {
 	if (append_fields(out, head, HTTP_FIELD_VIA))
 		http_out_slice(out, SLICE(", "));
@@ -90,5 +91,5 @@ void forwarded_append_via(struct http_out *out, const struct http_head *head, co
 		http_out_char(out, (char)('0' + head->minor % 10));
 	}
 	http_out_char(out, ' ');
-	http_out_slice(out, slice_of(pseudonym));
+	http_out_slice(out, pseudonym);
 }

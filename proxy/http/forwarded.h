@@ -91,6 +91,6 @@ void forwarded_append_forwarded(struct http_out *out, const struct http_head *he
 /* `1.1 sluice` (the version is the one received), after what Via said before (RFC 9110
  * section 7.6.3). */
 void forwarded_append_via(
-	struct http_out *out, const struct http_head *head, const char *pseudonym);
+	struct http_out *out, const struct http_head *head, struct slice pseudonym);
 
 #endif

@@ -176,6 +176,7 @@ static bool scan_fields(struct scan *scan, const char *base, unsigned limit, str
 		if (!scan_field(scan, base, &head->fields[count]))
 			return false;
 		enum http_field_id id = head->fields[count].id;
+		head->ids |= 1u << id;
 		if (id == HTTP_FIELD_TRANSFER_ENCODING || id == HTTP_FIELD_UPGRADE)
 			return false;
 		if (id == HTTP_FIELD_CONTENT_LENGTH) {

@@ -72,6 +72,7 @@ enum http_field_id {
 	HTTP_FIELD_X_FORWARDED_FOR,
 	HTTP_FIELD_X_FORWARDED_HOST,
 	HTTP_FIELD_X_FORWARDED_PROTO,
+	HTTP_FIELD_X_REQUEST_ID,
 	HTTP_FIELDS,
 };
 
@@ -96,6 +97,7 @@ struct http_head {
 	uint16_t status;                /* responses */
 	uint8_t major, minor;
 	uint16_t field_count, field_capacity;
+	uint32_t ids;              /* which fields occur: bit 1 << enum http_field_id */
 	struct http_field *fields; /* inline_fields, or from the heap when there are more */
 	struct http_field inline_fields[HTTP_HEAD_FIELDS_INLINE];
 };
@@ -121,6 +123,21 @@ static inline struct slice http_field_value(
  * http_head_find_name. */
 struct slice http_head_find(const struct http_head *head, enum http_field_id id);
 struct slice http_head_find_name(const struct http_head *head, struct slice name);
+
+/* The same for a name whose id is known to be `id`: by id unless that is HTTP_FIELD_OTHER. */
+static inline struct slice http_head_find_known(
+	const struct http_head *head, enum http_field_id id, struct slice name)
+{
+	return id == HTTP_FIELD_OTHER ? http_head_find_name(head, name) : http_head_find(head, id);
+}
+
+_Static_assert(HTTP_FIELDS <= 32, "ids of fields are bits of http_head.ids");
+
+/* Whether a field with this id occurs. Only for heads that a parser filled. */
+static inline bool http_head_has(const struct http_head *head, enum http_field_id id)
+{
+	return head->ids >> id & 1;
+}
 
 /* How many fields have this id. */
 unsigned http_head_count(const struct http_head *head, enum http_field_id id);

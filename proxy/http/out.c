@@ -2,13 +2,19 @@
 
 void http_out_number(struct http_out *out, uint64_t number)
 {
+	static const char pairs[] = "00010203040506070809101112131415161718192021222324"
+				    "25262728293031323334353637383940414243444546474849"
+				    "50515253545556575859606162636465666768697071727374"
+				    "75767778798081828384858687888990919293949596979899";
 	char digits[20];
 	size_t at = sizeof(digits);
 
-	do {
-		digits[--at] = (char)('0' + number % 10);
-		number /= 10;
-	} while (number > 0);
+	for (; number >= 100; number /= 100)
+		memcpy(digits + (at -= 2), pairs + 2 * (number % 100), 2);
+	if (number >= 10)
+		memcpy(digits + (at -= 2), pairs + 2 * number, 2);
+	else
+		digits[--at] = (char)('0' + number);
 	http_out_slice(out, (struct slice){digits + at, sizeof(digits) - at});
 }
 

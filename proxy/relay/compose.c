@@ -8,6 +8,7 @@
 #include "http/status.h"
 #include "relay/downstream.h"
 #include "relay/exchange.h"
+#include "relay/forwarding.h"
 #include "relay/listener.h"
 
 /* What is added to a head besides the fields that were there; the rest is counted exactly. */
@@ -90,6 +91,7 @@ static bool drops_request_field(
 	const struct exchange *x, const struct http_field *field, struct slice name)
 {
 	const struct conf_route *route = x->route;
+	const struct site *site = x->use->site;
 
 	switch (field->id) {
 	case HTTP_FIELD_HOST:
@@ -104,9 +106,9 @@ static bool drops_request_field(
 	default:
 		break;
 	}
-	if (x->request_id.len > 0 &&
-		slice_equal_nocase(name, slice_of(x->use->site->conf->request_id_field)))
-		return true;
+	if (field->id == (uint8_t)site->request_id_field_id &&
+		(field->id != HTTP_FIELD_OTHER || slice_equal_nocase(name, site->request_id_field)))
+		return x->request_id.len > 0;
 	return (route->request_remove.count > 0 && is_listed(&route->request_remove, name)) ||
 	       (route->request_set.count > 0 && is_set(&route->request_set, name));
 }
@@ -143,40 +145,11 @@ static void put_target(struct http_out *out, const struct exchange *x)
 	}
 }
 
-/* The fields that say whom we speak for (RFC 7239, and the X- ones that more servers read). */
-static void put_forwarded(struct http_out *out, const struct exchange *x)
-{
-	const struct forwarded_peer *peer = &x->downstream->peer;
-	const struct conf *conf = x->use->site->conf;
-
-	/* A peer on a unix socket that is not trusted has no address to tell. */
-	if (!peer->is_unix || peer->trusted) {
-		put(out, SLICE("X-Forwarded-For: "));
-		forwarded_append_for(out, &x->request, peer);
-		put(out, SLICE("\r\n"));
-	}
-	put(out, SLICE("X-Forwarded-Proto: "));
-	forwarded_append_proto(out, &x->request, peer, false);
-	if (x->authority.len > 0 || peer->trusted) {
-		put(out, SLICE("\r\nX-Forwarded-Host: "));
-		forwarded_append_host(out, &x->request, peer, x->authority);
-	}
-	if (conf->forwarded) {
-		put(out, SLICE("\r\nForwarded: "));
-		forwarded_append_forwarded(out, &x->request, peer, x->authority, false);
-	}
-	if (conf->via) {
-		put(out, SLICE("\r\nVia: "));
-		forwarded_append_via(out, &x->request, conf->via);
-	}
-	put(out, SLICE("\r\n"));
-}
-
 static void put_request_id(struct http_out *out, const struct exchange *x)
 {
 	if (x->request_id.len == 0)
 		return;
-	put(out, slice_of(x->use->site->conf->request_id_field));
+	put(out, x->use->site->request_id_field);
 	put(out, SLICE(": "));
 	put(out, x->request_id);
 	put(out, SLICE("\r\n"));
@@ -217,7 +190,7 @@ bool compose_request(struct exchange *x, struct flow *flow)
 		put(&out, SLICE("\r\n"));
 	}
 	put_fields(&out, x, &x->request, drops_request_field);
-	put_forwarded(&out, x);
+	forwarding_put(&out, &x->downstream->forwarding, x);
 	put_request_id(&out, x);
 	put_set(&out, &route->request_set);
 	if (x->framing.upgrade && route->upgrade)
@@ -242,7 +215,7 @@ static bool drops_response_field(
 	const struct conf_route *route = x->route;
 
 	if (field->id == HTTP_FIELD_VIA)
-		return x->use->site->conf->via != NULL;
+		return x->use->site->via.len > 0;
 	if (field->id == HTTP_FIELD_TRAILER)
 		return x->request.minor == 0;
 	if (x->replaces_ratelimit &&
@@ -283,7 +256,7 @@ static void put_response_framing(struct http_out *out, const struct exchange *x,
 bool compose_response(struct exchange *x, struct flow *flow, bool chunked, bool interim)
 {
 	const struct conf_route *route = x->route;
-	const struct conf *conf = x->use->site->conf;
+	const struct site *site = x->use->site;
 	size_t room = 2u * x->response.len + set_bytes(&route->response_set) + ADDED_BYTES;
 	struct http_out out;
 	bool limits = !interim && x->dialect != CONF_RATELIMIT_OFF && x->verdict.limit_count > 0;
@@ -296,22 +269,23 @@ bool compose_response(struct exchange *x, struct flow *flow, bool chunked, bool 
 	x->replaces_ratelimit = merge == RATELIMIT_OURS;
 	put_fields(&out, x, &x->response, drops_response_field);
 	if (!interim) {
-		if (conf->via) {
+		if (site->via.len > 0) {
 			put(&out, SLICE("Via: "));
-			forwarded_append_via(&out, &x->response, conf->via);
+			forwarded_append_via(&out, &x->response, site->via);
 			put(&out, SLICE("\r\n"));
 		}
 		if (limits && merge != RATELIMIT_THEIRS)
-			ratelimit_append(&out, x->use->site->texts, x->dialect, &x->verdict);
-		if (http_head_find(&x->response, HTTP_FIELD_DATE).at == NULL) {
+			ratelimit_append(&out, site->texts, x->dialect, &x->verdict);
+		if (!http_head_has(&x->response, HTTP_FIELD_DATE)) {
 			/* RFC 9110 section 6.6.1: a recipient with a clock adds it. */
 			put(&out, SLICE("Date: "));
 			put(&out, worker_date(x->worker));
 			put(&out, SLICE("\r\n"));
 		}
-		if (conf->request_id_field &&
-			http_head_find_name(&x->response, slice_of(conf->request_id_field)).at ==
-				NULL)
+		if (site->request_id_field.len > 0 &&
+			!http_head_find_known(
+				&x->response, site->request_id_field_id, site->request_id_field)
+				 .at)
 			put_request_id(&out, x);
 		put_set(&out, &route->response_set);
 		if (x->response.status == 101)

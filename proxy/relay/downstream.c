@@ -83,6 +83,7 @@ void downstream_close(struct downstream *d, const char *why)
 	flow_clear(&d->out, &worker->blocks);
 	buffer_release(&d->in, &worker->blocks);
 	http_parser_end(&d->parser);
+	forwarding_clear(&d->forwarding);
 	if (d->prev)
 		d->prev->next = d->next;
 	else

@@ -20,6 +20,7 @@
 #include "http/parser.h"
 #include "net/stream.h"
 #include "relay/flow.h"
+#include "relay/forwarding.h"
 #include "relay/worker.h"
 
 enum downstream_state {
@@ -48,6 +49,7 @@ struct downstream {
 	uint64_t lingered_bytes;
 	uint64_t written; /* while flushing replies of our own */
 	struct forwarded_peer peer;
+	struct forwarding forwarding; /* what servers are told of it */
 };
 
 /* Takes an accepted socket over. */

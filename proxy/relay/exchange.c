@@ -123,23 +123,20 @@ static bool is_plain(struct slice text)
 
 static void name_request(struct exchange *x)
 {
-	const char *field = x->use->site->conf->request_id_field;
+	const struct site *site = x->use->site;
 	struct slice given;
 
-	if (!field)
+	if (site->request_id_field.len == 0)
 		return;
-	given = http_head_find_name(&x->request, slice_of(field));
+	given = http_head_find_known(
+		&x->request, site->request_id_field_id, site->request_id_field);
 	if (is_plain(given)) {
 		x->request_id = given;
 		return;
 	}
-	/* Unique: what the worker drew at its start, and a count. */
-	static const char digits[] = "0123456789abcdef";
-	uint64_t count = x->worker->request_id_next++;
-	memcpy(x->request_id_text, x->worker->request_id_prefix, 16);
-	for (unsigned i = 0; i < 12; i++)
-		x->request_id_text[16 + i] = digits[(count >> (44 - 4 * i)) & 15];
-	x->request_id = (struct slice){x->request_id_text, 28};
+	memcpy(x->request_id_text, x->worker->request_id, WORKER_REQUEST_ID_BYTES);
+	x->request_id = (struct slice){x->request_id_text, WORKER_REQUEST_ID_BYTES};
+	worker_next_request_id(x->worker);
 }
 
 static bool names_no_path(const struct exchange *x)

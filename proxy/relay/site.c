@@ -44,11 +44,22 @@ static struct queue_policy policy_of(const struct conf_route *route)
 	};
 }
 
+static struct slice text_of(const char *text)
+{
+	return text ? slice_of(text) : SLICE_NONE;
+}
+
 static bool fill(struct site *site, const struct site *old, unsigned workers,
 	struct throttle_table *throttles, struct queue *queue)
 {
+	static _Atomic uint64_t serials;
 	const struct conf *conf = site->conf;
 
+	/* relaxed: only to be different */
+	site->serial = 1 + atomic_fetch_add_explicit(&serials, 1, memory_order_relaxed);
+	site->via = text_of(conf->via);
+	site->request_id_field = text_of(conf->request_id_field);
+	site->request_id_field_id = http_field_id(site->request_id_field);
 	site->upstreams = calloc(conf->upstream_count, sizeof(*site->upstreams));
 	site->policies = calloc(conf->route_count, sizeof(*site->policies));
 	site->routes = route_table_new(conf);

@@ -17,7 +17,10 @@
 
 struct site {
 	atomic_uint holders;
+	uint64_t serial; /* of no other site, whatever memory it is in */
 	const struct conf *conf;
+	struct slice via, request_id_field; /* conf's; empty when off */
+	enum http_field_id request_id_field_id;
 	struct route_table *routes;
 	struct gate *gate;
 	struct ratelimit_texts *texts;

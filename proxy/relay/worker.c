@@ -230,6 +230,18 @@ static void on_wake(evutil_socket_t fd, short what, void *arg)
 	obey(worker);
 }
 
+void worker_next_request_id(struct worker *worker)
+{
+	for (int i = WORKER_REQUEST_ID_BYTES - 1; i >= WORKER_REQUEST_ID_BYTES - 12; i--) {
+		char *digit = &worker->request_id[i];
+		if (*digit != 'f') {
+			*digit = *digit == '9' ? 'a' : (char)(*digit + 1);
+			return;
+		}
+		*digit = '0';
+	}
+}
+
 /* ---- life ------------------------------------------------------------------------------------ */
 
 struct worker *worker_new(struct relay *relay, unsigned index, struct site *site)
@@ -243,8 +255,9 @@ struct worker *worker_new(struct relay *relay, unsigned index, struct site *site
 	uint64_t seed;
 	if (getrandom(&seed, sizeof(seed), GRND_NONBLOCK) < 0)
 		seed = clock_wall_ns() + index;
-	snprintf(worker->request_id_prefix, sizeof(worker->request_id_prefix), "%016llx",
-		(unsigned long long)seed);
+	char id[WORKER_REQUEST_ID_BYTES + 1];
+	snprintf(id, sizeof(id), "%016llx%012d", (unsigned long long)seed, 0);
+	memcpy(worker->request_id, id, sizeof(worker->request_id));
 	worker->wake_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
 	worker->base = event_base_new();
 	worker->route_scratch = route_scratch_new();

@@ -56,6 +56,10 @@ struct worker_counts {
 	_Atomic uint64_t upstream_failures, retries, client_gone, malformed;
 };
 
+/* A name for a request that no other has: 16 hex digits that the worker drew at its start, and a
+ * count of 12 more. */
+#define WORKER_REQUEST_ID_BYTES 28
+
 struct worker {
 	struct relay *relay;
 	unsigned index;
@@ -87,8 +91,7 @@ struct worker {
 	uint64_t date_second;
 	char date[32]; /* IMF-fixdate */
 	struct clock_cache clock;
-	uint64_t request_id_next;
-	char request_id_prefix[17];
+	char request_id[WORKER_REQUEST_ID_BYTES]; /* the next one's */
 	char path_scratch[3 * 65536];
 	struct worker_counts counts;
 };
@@ -125,6 +128,9 @@ uint64_t worker_throttle_ns(const struct worker *worker);
 
 /* The wall's time of this turn, for dates. */
 uint64_t worker_wall_ns(struct worker *worker);
+
+/* Counts worker->request_id up, in place. */
+void worker_next_request_id(struct worker *worker);
 
 /* `Sun, 06 Nov 1994 08:49:37 GMT` */
 struct slice worker_date(struct worker *worker);

@@ -33,7 +33,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	forwarded_append_proto(&out, &head, &peer, false);
 	forwarded_append_host(&out, &head, &peer, SLICE("h:80"));
 	forwarded_append_forwarded(&out, &head, &peer, SLICE("h:80"), true);
-	forwarded_append_via(&out, &head, "sluice");
+	forwarded_append_via(&out, &head, SLICE("sluice"));
 	if (out.at > out.end)
 		abort();
 

@@ -17,7 +17,7 @@ static void assert_same(const struct http_head *scanned, const struct http_head 
 	assert(scanned->target_len == parsed->target_len);
 	assert(scanned->method == parsed->method && scanned->status == parsed->status);
 	assert(scanned->major == parsed->major && scanned->minor == parsed->minor);
-	assert(scanned->field_count == parsed->field_count);
+	assert(scanned->field_count == parsed->field_count && scanned->ids == parsed->ids);
 	for (unsigned i = 0; i < scanned->field_count; i++) {
 		const struct http_field *a = &scanned->fields[i], *b = &parsed->fields[i];
 		assert(a->name_at == b->name_at && a->name_len == b->name_len);

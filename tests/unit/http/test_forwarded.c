@@ -285,10 +285,10 @@ static void composing(void **state)
 	forwarded_append_forwarded(&out, &head, &proxy, SLICE("c.d:80"), false);
 	assert_string_equal(composed(&out, buffer),
 		"for=1.1.1.1, for=\"[2001:db8::1]\";host=\"c.d:80\";proto=http");
-	forwarded_append_via(&out, &head, "sluice");
+	forwarded_append_via(&out, &head, SLICE("sluice"));
 	assert_string_equal(composed(&out, buffer), "1.0 x, 1.1 sluice");
 	out.end = out.at + 5;
-	forwarded_append_via(&out, &head, "sluice");
+	forwarded_append_via(&out, &head, SLICE("sluice"));
 	assert_true(out.overflow);
 }
 

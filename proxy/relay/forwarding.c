@@ -1,0 +1,97 @@
+#include "relay/forwarding.h"
+
+#include <stdlib.h>
+
+#include "relay/downstream.h"
+#include "relay/exchange.h"
+
+/* Longer ones, which need a long host, are composed each time. */
+#define KEPT_BYTES 1024
+
+static void put(struct http_out *out, struct slice bytes)
+{
+	http_out_slice(out, bytes);
+}
+
+static void compose(struct http_out *out, const struct exchange *x)
+{
+	const struct forwarded_peer *peer = &x->downstream->peer;
+	const struct site *site = x->use->site;
+
+	/* A peer on a unix socket that is not trusted has no address to tell. */
+	if (!peer->is_unix || peer->trusted) {
+		put(out, SLICE("X-Forwarded-For: "));
+		forwarded_append_for(out, &x->request, peer);
+		put(out, SLICE("\r\n"));
+	}
+	put(out, SLICE("X-Forwarded-Proto: "));
+	forwarded_append_proto(out, &x->request, peer, false);
+	if (x->authority.len > 0 || peer->trusted) {
+		put(out, SLICE("\r\nX-Forwarded-Host: "));
+		forwarded_append_host(out, &x->request, peer, x->authority);
+	}
+	if (site->conf->forwarded) {
+		put(out, SLICE("\r\nForwarded: "));
+		forwarded_append_forwarded(out, &x->request, peer, x->authority, false);
+	}
+	if (site->via.len > 0) {
+		put(out, SLICE("\r\nVia: "));
+		forwarded_append_via(out, &x->request, site->via);
+	}
+	put(out, SLICE("\r\n"));
+}
+
+/* Did hops before us say something that ours is added to? */
+static bool says_itself(const struct http_head *head)
+{
+	return http_head_has(head, HTTP_FIELD_VIA) || http_head_has(head, HTTP_FIELD_FORWARDED) ||
+	       http_head_has(head, HTTP_FIELD_X_FORWARDED_FOR) ||
+	       http_head_has(head, HTTP_FIELD_X_FORWARDED_HOST) ||
+	       http_head_has(head, HTTP_FIELD_X_FORWARDED_PROTO);
+}
+
+static bool is_for(const struct forwarding *forwarding, const struct exchange *x)
+{
+	return forwarding->text && forwarding->site == x->use->site->serial &&
+	       forwarding->minor == x->request.minor &&
+	       slice_equal((struct slice){forwarding->text, forwarding->host_len}, x->authority);
+}
+
+static void keep(struct forwarding *forwarding, const struct exchange *x, struct slice lines)
+{
+	size_t host_len = x->authority.len;
+
+	forwarding_clear(forwarding);
+	if (host_len + lines.len > KEPT_BYTES)
+		return;
+	forwarding->text = malloc(host_len + lines.len);
+	if (!forwarding->text)
+		return;
+	if (host_len > 0)
+		memcpy(forwarding->text, x->authority.at, host_len);
+	memcpy(forwarding->text + host_len, lines.at, lines.len);
+	forwarding->host_len = (uint32_t)host_len;
+	forwarding->len = (uint32_t)lines.len;
+	forwarding->site = x->use->site->serial;
+	forwarding->minor = x->request.minor;
+}
+
+void forwarding_put(struct http_out *out, struct forwarding *forwarding, const struct exchange *x)
+{
+	bool plain = !says_itself(&x->request);
+
+	if (plain && is_for(forwarding, x)) {
+		put(out, (struct slice){forwarding->text + forwarding->host_len, forwarding->len});
+		return;
+	}
+	const char *begin = out->at;
+	compose(out, x);
+	if (plain && !out->overflow)
+		keep(forwarding, x, (struct slice){begin, (size_t)(out->at - begin)});
+}
+
+void forwarding_clear(struct forwarding *forwarding)
+{
+	free(forwarding->text);
+	*forwarding = (struct forwarding){0};
+}
