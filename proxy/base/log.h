@@ -66,7 +66,8 @@ bool log_enabled(enum log_level level);
 
 /* One line to the error log: `2026-11-21T03:36:37.123Z warn  text`. No newline at the end of
  * `format`. */
-void log_line(enum log_level level, const char *format, ...) __attribute__((format(printf, 2, 3)));
+void log_line(enum log_level level, const char *format, ...)
+	__attribute__((format(printf, 2, 3), cold));
 
 #define log_error(...) log_line(LOG_LEVEL_ERROR, __VA_ARGS__)
 #define log_warn(...)  log_line(LOG_LEVEL_WARN, __VA_ARGS__)

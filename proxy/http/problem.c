@@ -52,23 +52,31 @@ static void put_member(struct http_out *out, struct slice name, struct slice val
 	http_out_json(out, value);
 }
 
+/* A text of our own, with nothing in it to escape. */
+static void put_own_text(struct http_out *out, struct slice name, struct slice text)
+{
+	http_out_slice(out, name);
+	http_out_char(out, '"');
+	http_out_slice(out, text);
+	http_out_char(out, '"');
+}
+
 static void put_body(struct http_out *out, const struct http_problem *problem)
 {
-	struct slice detail =
-		problem->detail.len > 0 ? problem->detail : default_detail(problem->status);
-
 	if (problem->policy_count > 0) {
 		http_out_slice(
 			out, SLICE("{\"type\":\"" QUOTA_TYPE "\",\"title\":\"" QUOTA_TITLE "\""));
 	} else {
 		/* RFC 9457 section 4.2.1: about:blank says nothing beyond the status. */
-		put_member(out, SLICE("{\"type\":\"about:blank\",\"title\":"),
+		put_own_text(out, SLICE("{\"type\":\"about:blank\",\"title\":"),
 			http_status_reason(problem->status));
 	}
 	http_out_slice(out, SLICE(",\"status\":"));
 	http_out_number(out, problem->status);
-	if (detail.len > 0)
-		put_member(out, SLICE(",\"detail\":"), detail);
+	if (problem->detail.len > 0)
+		put_member(out, SLICE(",\"detail\":"), problem->detail);
+	else if (default_detail(problem->status).len > 0)
+		put_own_text(out, SLICE(",\"detail\":"), default_detail(problem->status));
 	if (problem->policy_count > 0) {
 		http_out_slice(out, SLICE(",\"violated-policies\":["));
 		for (size_t i = 0; i < problem->policy_count; i++)
@@ -124,7 +132,8 @@ static void put_head(struct http_out *out, const struct http_problem *problem, s
 	http_out_slice(out, SLICE("\r\n"));
 }
 
-size_t http_problem_write(char *out, size_t capacity, const struct http_problem *problem)
+size_t http_problem_write(
+	char *out, size_t capacity, const struct http_problem *problem, size_t *body_bytes)
 {
 	char body[HTTP_PROBLEM_BYTES];
 	struct http_out body_out = http_out_over(body, sizeof(body));
@@ -133,10 +142,12 @@ size_t http_problem_write(char *out, size_t capacity, const struct http_problem 
 	put_body(&body_out, problem);
 	if (body_out.overflow)
 		return 0;
-	size_t body_bytes = (size_t)(body_out.at - body);
-	put_head(&reply, problem, body_bytes);
+	size_t length = (size_t)(body_out.at - body);
+	put_head(&reply, problem, length);
 	if (!problem->head)
-		http_out_slice(&reply, (struct slice){body, body_bytes});
+		http_out_slice(&reply, (struct slice){body, length});
+	if (body_bytes)
+		*body_bytes = problem->head ? 0 : length;
 	return reply.overflow ? 0 : (size_t)(reply.at - out);
 }
 

@@ -47,11 +47,13 @@ struct http_problem {
 };
 
 /*
- * Writes the reply; returns its length, or 0 when it does not fit `capacity`. With
+ * Writes the reply; returns its length, or 0 when it does not fit `capacity`. `*body_bytes`, unless
+ * that is NULL, is how much of it is body. With
  * HTTP_PROBLEM_BYTES and details, policies and fields of up to 1 KiB together it always fits.
  */
 #define HTTP_PROBLEM_BYTES 8192
-size_t http_problem_write(char *out, size_t capacity, const struct http_problem *problem);
+size_t http_problem_write(
+	char *out, size_t capacity, const struct http_problem *problem, size_t *body_bytes);
 
 /* `GET, POST` of a mask of (1 << enum http_method) bits, for Allow. Returns the length. */
 #define HTTP_ALLOW_BYTES 80

@@ -149,7 +149,7 @@ void exchange_leave_queue(struct exchange *exchange);
 uint64_t exchange_hash_key(const struct exchange *exchange, const struct conf_key *key);
 
 /* Cuts both sides. */
-void exchange_abort(struct exchange *exchange, const char *why);
+void exchange_abort(struct exchange *exchange, const char *why) __attribute__((cold));
 
 /* What its server connection tells. */
 void exchange_connected(struct exchange *exchange);
@@ -164,7 +164,8 @@ void exchange_reply(
 	struct exchange *exchange, unsigned status, const char *why, uint64_t retry_after_ms);
 
 /* Malformed beyond hope: answer and close. */
-void exchange_reject(struct exchange *exchange, unsigned status, const char *why);
+void exchange_reject(struct exchange *exchange, unsigned status, const char *why)
+	__attribute__((cold));
 
 /* Over, however it ended: gives account to queue, gate and log, and frees it. */
 void exchange_end(struct exchange *exchange);

@@ -124,7 +124,6 @@ static bool write_reply(struct exchange *x, struct http_out *out)
 {
 	char fields[4096], allow[HTTP_ALLOW_BYTES];
 	struct slice violated[GATE_LIMITS_MAX];
-	const char *id_field = x->use->site->conf->request_id_field;
 	struct http_problem problem = {
 		.status = x->status,
 		.detail = SLICE_NONE,
@@ -132,7 +131,7 @@ static bool write_reply(struct exchange *x, struct http_out *out)
 		.fields = ratelimit_lines(x, fields, sizeof(fields)),
 		.date = worker_date(x->worker),
 		.request_id = x->request_id,
-		.request_id_field = id_field ? slice_of(id_field) : SLICE_NONE,
+		.request_id_field = x->use->site->request_id_field,
 		.connection = x->close_client         ? HTTP_PROBLEM_CLOSE
 			      : x->request.minor == 0 ? HTTP_PROBLEM_KEEP_ALIVE
 						      : HTTP_PROBLEM_PLAIN,
@@ -152,9 +151,10 @@ static bool write_reply(struct exchange *x, struct http_out *out)
 				  (1 << HTTP_METHOD_PATCH);
 		problem.allow = (struct slice){allow, http_allow_text(methods, allow)};
 	}
-	size_t len = http_problem_write(out->at, (size_t)(out->end - out->at), &problem);
-	const char *blank = memmem(out->at, len, "\r\n\r\n", 4);
-	x->reply_bytes = blank ? len - (size_t)(blank + 4 - out->at) : 0;
+	size_t body_bytes = 0;
+	size_t len =
+		http_problem_write(out->at, (size_t)(out->end - out->at), &problem, &body_bytes);
+	x->reply_bytes = body_bytes;
 	out->at += len;
 	return len > 0;
 }

@@ -253,7 +253,7 @@ static void step_refusal(struct bench *b)
 		.fields = {fields, (size_t)(out.at - fields)},
 		.date = SLICE("Sat, 21 Nov 2026 04:00:00 GMT"),
 	};
-	b->sink += http_problem_write(reply, sizeof(reply), &problem);
+	b->sink += http_problem_write(reply, sizeof(reply), &problem, NULL);
 }
 
 static void step_admitted(struct bench *b)

@@ -16,10 +16,12 @@ static char reply[HTTP_PROBLEM_BYTES + 1];
 
 static const char *written(const struct http_problem *problem)
 {
-	size_t len = http_problem_write(reply, HTTP_PROBLEM_BYTES, problem);
+	size_t body_bytes = 0;
+	size_t len = http_problem_write(reply, HTTP_PROBLEM_BYTES, problem, &body_bytes);
 
 	assert_true(len > 0);
 	reply[len] = '\0';
+	assert_int_equal(strlen(strstr(reply, "\r\n\r\n") + 4), body_bytes);
 	return reply;
 }
 
@@ -132,18 +134,18 @@ static void capacity(void **state)
 {
 	char small[512], *detail = malloc(HTTP_PROBLEM_BYTES);
 	struct http_problem problem = {.status = 404, .retry_after_ms = HTTP_PROBLEM_NO_RETRY};
-	size_t len = http_problem_write(small, sizeof(small), &problem);
+	size_t len = http_problem_write(small, sizeof(small), &problem, NULL);
 
 	(void)state;
 	assert_true(len > 0);
 	for (size_t i = 0; i < len; i++)
-		assert_int_equal(http_problem_write(small, i, &problem), 0);
-	assert_int_equal(http_problem_write(small, len, &problem), len);
+		assert_int_equal(http_problem_write(small, i, &problem, NULL), 0);
+	assert_int_equal(http_problem_write(small, len, &problem, NULL), len);
 	memset(detail, '\1', HTTP_PROBLEM_BYTES);
 	problem.detail = (struct slice){detail, 1024};
-	assert_true(http_problem_write(reply, HTTP_PROBLEM_BYTES, &problem) > 6 * 1024);
+	assert_true(http_problem_write(reply, HTTP_PROBLEM_BYTES, &problem, NULL) > 6 * 1024);
 	problem.detail.len = HTTP_PROBLEM_BYTES;
-	assert_int_equal(http_problem_write(reply, HTTP_PROBLEM_BYTES, &problem), 0);
+	assert_int_equal(http_problem_write(reply, HTTP_PROBLEM_BYTES, &problem, NULL), 0);
 	free(detail);
 }
 
