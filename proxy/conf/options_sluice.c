@@ -46,7 +46,7 @@ const struct option options_sluice[] = {
 	{"shutdown_timeout", &type_duration, AT(shutdown_timeout_ms), .fallback = "30s",
 		BETWEEN(0, DAYS(1)), .flags = OPTION_DURATION,
 		.help = "How long requests on their way may take to finish after SIGTERM."},
-	{"buffer_size", &type_size32, AT(buffer_bytes), .fallback = "32k",
+	{"buffer_size", &type_size32, AT(buffer_bytes), .fallback = "80k",
 		BETWEEN(4 << 10, 4 << 20), .flags = OPTION_SIZE,
 		.help = "Bytes read from a connection at once, and kept of a body in each direction."},
 	{"log_level", &type_word, AT(log_level), .fallback = "info", .words = log_levels,

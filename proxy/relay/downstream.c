@@ -105,11 +105,13 @@ static void skip_empty_lines(struct buffer *in)
 		in->start += 2;
 }
 
-static bool may_begin_request(const struct downstream *d)
+static bool may_begin_request(struct downstream *d)
 {
-	return d->state == DOWNSTREAM_OPEN && !d->reading &&
-	       d->exchange_count < d->listener->conf->pipeline_depth &&
-	       buffer_used(&d->out.prefix) < REPLIES_MAX_BYTES;
+	if (d->state != DOWNSTREAM_OPEN || d->reading ||
+		d->exchange_count >= d->listener->conf->pipeline_depth)
+		return false;
+	d->stalled = buffer_used(&d->out.prefix) >= REPLIES_MAX_BYTES;
+	return !d->stalled;
 }
 
 /* The client will send no more. What it asked for is still answered: it may have closed only its
@@ -309,6 +311,45 @@ static void set_deadline(struct downstream *d)
 		deadline_clear(&d->deadline);
 }
 
+/* Whether to write now, or at the turn's end together with what else is about to come. */
+static bool may_wait(struct downstream *d)
+{
+	if (!d->first || d->stalled || flow_is_empty(&d->out) || !flow_takes_prefix(&d->out) ||
+		d->first->response_begun)
+		return false;
+	if (!d->unflushed) {
+		d->unflushed = true;
+		d->next_unflushed = d->worker->unflushed;
+		d->worker->unflushed = d;
+	}
+	return true;
+}
+
+/* What has to be seen to when everything that could be done is. */
+static void settle(struct downstream *d)
+{
+	flush(d);
+	if (d->state == DOWNSTREAM_CLOSED)
+		return;
+	if (d->state == DOWNSTREAM_OPEN && d->worker->draining && !d->first && !d->reading)
+		downstream_finish(d);
+	if (d->state == DOWNSTREAM_FINISHING && !d->first && flow_is_empty(&d->out))
+		end_output(d);
+	if (d->state != DOWNSTREAM_CLOSED)
+		set_deadline(d);
+}
+
+void downstream_flush_all(struct worker *worker)
+{
+	while (worker->unflushed) {
+		struct downstream *d = worker->unflushed;
+		worker->unflushed = d->next_unflushed;
+		d->unflushed = false;
+		if (d->state != DOWNSTREAM_CLOSED)
+			settle(d);
+	}
+}
+
 void downstream_advance(struct downstream *d)
 {
 	if (d->busy) {
@@ -323,7 +364,7 @@ void downstream_advance(struct downstream *d)
 	}
 	d->busy = true;
 	do {
-		d->again = false;
+		d->again = d->stalled = false;
 		if (d->first)
 			exchange_first(d->first);
 		if (d->state != DOWNSTREAM_CLOSED && d->first)
@@ -333,17 +374,14 @@ void downstream_advance(struct downstream *d)
 			exchange_run(d->reading);
 		if (d->state == DOWNSTREAM_OPEN)
 			read_requests(d);
+		if (d->stalled) {
+			flush(d);
+			d->again |= buffer_used(&d->out.prefix) < REPLIES_MAX_BYTES;
+		}
 	} while (d->again && d->state != DOWNSTREAM_CLOSED);
-	flush(d);
 	d->busy = false;
-	if (d->state == DOWNSTREAM_CLOSED)
-		return;
-	if (d->state == DOWNSTREAM_OPEN && d->worker->draining && !d->first && !d->reading)
-		downstream_finish(d);
-	if (d->state == DOWNSTREAM_FINISHING && !d->first && flow_is_empty(&d->out))
-		end_output(d);
-	if (d->state != DOWNSTREAM_CLOSED)
-		set_deadline(d);
+	if (d->state != DOWNSTREAM_CLOSED && !may_wait(d))
+		settle(d);
 }
 
 void downstream_drain(struct downstream *d)

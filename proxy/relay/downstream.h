@@ -41,8 +41,11 @@ struct downstream {
 	struct exchange *reading; /* its head or body is being read */
 	unsigned exchange_count;
 	enum downstream_state state;
-	bool busy;  /* inside downstream_advance: no second entry */
-	bool again; /* something happened meanwhile */
+	bool busy;      /* inside downstream_advance: no second entry */
+	bool again;     /* something happened meanwhile */
+	bool stalled;   /* no request was begun, as too much is composed but unsent */
+	bool unflushed; /* on the worker's list: written at the turn's end */
+	struct downstream *next_unflushed;
 	struct buffer in;
 	struct flow out;
 	struct http_parser parser;
@@ -59,6 +62,9 @@ void downstream_accept(struct worker *worker, struct listener *listener, int fd,
 /* Does all that can be done now: writes, reads, begins exchanges. Called whenever anything changed.
  */
 void downstream_advance(struct downstream *downstream);
+
+/* Writes what was left for the end of the turn, on all connections of the worker. */
+void downstream_flush_all(struct worker *worker);
 
 /* The exchange's response is written whole (or never will be): on to the next. */
 void downstream_exchange_ended(struct downstream *downstream, struct exchange *exchange);

@@ -84,6 +84,7 @@ struct exchange {
 	struct http_framing response_framing;
 	struct pump down;
 	struct buffer empty; /* what the pump reads from when the connection is given back */
+	bool joined;         /* its response waits in the client's flow for those behind it */
 	bool response_begun; /* bytes of the final response's head were composed for the client */
 	bool response_received; /* all of it was read: the next in order may go */
 	unsigned status;        /* told to the client; 0: none yet */

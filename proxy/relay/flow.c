@@ -30,6 +30,24 @@ bool flow_append(struct flow *flow, struct buffer_pool *pool, struct slice bytes
 	return true;
 }
 
+bool flow_absorb(struct flow *flow, struct buffer_pool *pool)
+{
+	struct slice body = flow->body, suffix = flow->suffix;
+	struct http_out out;
+
+	flow->body = flow->suffix = SLICE_NONE;
+	if (!flow_reserve(flow, pool, body.len + suffix.len, &out)) {
+		flow->body = body;
+		flow->suffix = suffix;
+		return false;
+	}
+	http_out_slice(&out, body);
+	http_out_slice(&out, suffix);
+	flow_commit(flow, &out);
+	buffer_release(&flow->kept, pool);
+	return true;
+}
+
 /* Takes `*n` bytes off the front of a slice, as many as there are; the rest stays in `*n`. */
 static void advance(struct slice *slice, size_t *n)
 {

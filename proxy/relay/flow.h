@@ -43,6 +43,10 @@ void flow_commit(struct flow *flow, const struct http_out *out);
 /* Appends a copy. False without memory. */
 bool flow_append(struct flow *flow, struct buffer_pool *pool, struct slice bytes);
 
+/* Copies body and suffix behind the prefix, so that nothing is borrowed any more. False without
+ * memory. */
+bool flow_absorb(struct flow *flow, struct buffer_pool *pool);
+
 /* Writes as much as the socket takes. OK: the flow is empty. `*written` is added to. */
 enum stream_result flow_write(
 	struct flow *flow, struct stream *stream, struct buffer_pool *pool, uint64_t *written);

@@ -71,6 +71,22 @@ static void read_cost(struct exchange *x)
 	x->cost = cost;
 }
 
+/* As much as is gathered for one write: a block of the usual size has room for a head behind it. */
+#define JOIN_BYTES (11 * 1024)
+
+/*
+ * Pipelined requests: a short response that is here whole, with others to follow it on its
+ * connection, is copied into the client's flow, and leaves with those that come in the same turn.
+ */
+static void join_others(struct exchange *x)
+{
+	struct flow *out = &x->downstream->out;
+
+	if (x->downstream->exchange_count > 1 && x->down.decoded && !x->down.tail_due &&
+		buffer_used(&out->prefix) + out->body.len + out->suffix.len <= JOIN_BYTES)
+		x->joined = flow_absorb(out, &x->worker->blocks);
+}
+
 /* The head goes to the client, its body is on its way. */
 static void begin_relaying(struct exchange *x)
 {
@@ -116,6 +132,7 @@ static void begin_relaying(struct exchange *x)
 	}
 	if (x->downstream->state == DOWNSTREAM_OPEN && x->close_client)
 		downstream_finish(x->downstream);
+	join_others(x);
 }
 
 void respond_to_head(struct exchange *x)
@@ -220,6 +237,10 @@ void respond_run(struct exchange *x)
 	/* The last of the body is here: before the client takes it, others may go. */
 	if (x->down.decoded)
 		received(x);
+	if (x->joined) {
+		relayed(x);
+		return;
+	}
 	result = pump_run(&x->down, PUMP_TURNS);
 	if (x->down.decoded && result == PUMP_WANTS_WRITE)
 		received(x);

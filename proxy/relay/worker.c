@@ -286,10 +286,11 @@ static void bury_the_dead(struct worker *worker)
 /* What came ready in this turn, and what that makes ready. */
 static void end_turn(struct worker *worker)
 {
-	while (worker->ready) {
+	while (worker->ready || worker->unflushed) {
 		struct ticket *list = turn_over(worker->ready);
 		worker->ready = NULL;
 		deliver(list);
+		downstream_flush_all(worker);
 	}
 	bury_the_dead(worker);
 }

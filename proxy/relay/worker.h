@@ -75,7 +75,8 @@ struct worker {
 	struct exchange *spare_exchanges;
 	unsigned spare_exchange_count;
 	struct grave *graves;
-	struct ticket *ready; /* dispatched to us by ourselves, newest first */
+	struct downstream *unflushed; /* with bytes to write at the turn's end */
+	struct ticket *ready;         /* dispatched to us by ourselves, newest first */
 
 	/* from other threads */
 	struct ticket *_Atomic mail;

@@ -157,6 +157,22 @@ def long_pipeline(t):
     client.expect_end()
 
 
+@test("pipelined requests that are answered by sluice itself, far more than a buffer holds")
+def long_pipeline_of_refusals(t):
+    origin, sluice = plain(t, lambda x: x.reply(200, x.request.target.encode()),
+                           route="path = /served")
+    client = t.client(sluice)
+    targets = [f"/served/{n}" if n % 97 == 0 else f"/none/{n}" for n in range(3000)]
+    client.send(b"".join(request_bytes(target) for target in targets))
+    for target in targets:
+        answer = client.response()
+        served = target.startswith("/served")
+        equal(answer.status, 200 if served else 404, target)
+        if served:
+            equal(answer.body, target.encode(), "body")
+    equal(origin.targets(), targets[::97], "targets")
+
+
 # ---- targets and hosts -------------------------------------------------------------------------
 
 @group("targets")

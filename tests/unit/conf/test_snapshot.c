@@ -21,7 +21,7 @@ static void defaults(void **state)
 	assert_int_equal(conf->queue_total, 100000);
 	assert_int_equal(conf->queue_total_bytes, 512 << 20);
 	assert_int_equal(conf->shutdown_timeout_ms, 30000);
-	assert_int_equal(conf->buffer_bytes, 32768);
+	assert_int_equal(conf->buffer_bytes, 80 * 1024);
 	assert_int_equal(conf->log_level, LOG_LEVEL_INFO);
 	assert_int_equal(conf->error_log.sink, LOG_SINK_STDERR);
 	assert_int_equal(conf->access_log.sink, LOG_SINK_STDOUT);
