@@ -33,8 +33,9 @@ below_gate='throttle base conf http net'
 check throttle throttle
 check demo demo
 check proxy/base base
+# What the library takes, conf has to know, so that a file is refused before anything starts.
 # What a method is, is a word that conf needs too; the header of words stands on base alone.
-check proxy/conf base conf http/message.h
+check proxy/conf throttle/throttle.h base conf http/message.h
 check proxy/http/message.h base
 check proxy/http base conf http
 check proxy/net base conf net

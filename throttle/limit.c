@@ -107,7 +107,8 @@ static const char *check_kind(const struct throttle_limit *l)
 	case THROTTLE_RING:
 		return check_ring(l);
 	case THROTTLE_GCRA:
-		if (l->burst > QUOTA_MAX)
+		/* Counted in the units that the quota is counted in. */
+		if (divide_up(l->burst, divide_up(l->quota, QUOTA_MAX)) > QUOTA_MAX)
 			return "the burst is too large";
 		return check_window(l);
 	case THROTTLE_CALENDAR:

@@ -23,14 +23,14 @@ const struct option options_limit[] = {
 	{"rate", &type_rate, AT(amount),
 		.help = "How much in how long: requests or, with B, kB, MB, GB, KiB, MiB or GiB, "
 			"bytes of bodies."},
-	{"concurrency", &type_concurrency, AT(amount), BETWEEN(1, 1 * MILLION),
+	{"concurrency", &type_concurrency, AT(amount), BETWEEN(1, 8191),
 		.help = "Instead of a rate: requests of a caller on their way at once."},
 	{"algorithm", &type_word, AT(algorithm), .fallback = "ring", .words = algorithms,
 		.help = "Whether any window holds no more than the rate (ring), or requests are spaced "
 			"evenly with a burst (gcra)."},
 	{"burst", &type_count64, AT(burst), .fallback = "0", BETWEEN(0, 1000 * MILLION),
 		.help = "With gcra: requests that may come at once; 0 is the rate's amount."},
-	{"precision", &type_precision, AT(precision), .fallback = "auto", BETWEEN(1, 65536),
+	{"precision", &type_precision, AT(precision), .fallback = "auto", BETWEEN(1, 4095),
 		.help = "With ring: times that are remembered for a caller; auto fits 128 bytes, exact "
 			"is one for each request of the rate."},
 	{"mode", &type_choice, AT(shadow), .fallback = "enforce", .words = modes,

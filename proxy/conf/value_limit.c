@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { NS_PER_MS = 1000000, ZONE_BYTES = 1 << 20 };
+enum { NS_PER_MS = 1000000, ZONE_BYTES = 1 << 20, BAN_MOST = 4095 };
 #define LONGEST_WINDOW_MS (366ULL * 86400 * 1000)
 #define LARGEST_COUNT     1000000000ULL /* requests */
 #define LARGEST_BYTES     (1ULL << 50)
@@ -176,9 +176,13 @@ static bool parse_ban(struct value *value)
 	if (token.len == 0)
 		return value_fail(value, "\"%.*s\" is none", SLICE_ARGS(text));
 	text.len = (size_t)(token.at - text.at);
-	if (!scan_per(text, &count, &limit->ban_per_ns) || count > UINT32_MAX)
+	if (!scan_per(text, &count, &limit->ban_per_ns))
 		return value_fail(
 			value, "\"%.*s\" is no count per duration", SLICE_ARGS(slice_trim(text)));
+	if (count > BAN_MOST)
+		return value_fail_plainly(value,
+			"%llu refusals are too many to count; expected 1 to %d",
+			(unsigned long long)count, BAN_MOST);
 	if (!scan_window(slice_trim(rest), &limit->ban_for_ns))
 		return value_fail(value, "\"%.*s\" is no duration", SLICE_ARGS(slice_trim(rest)));
 	limit->ban_count = (uint32_t)count;

@@ -24,7 +24,7 @@
 #include "gate/identity.h"
 #include "throttle/throttle.h"
 
-/* Limits of one request: the route's and the plan's together. gate_new refuses more. */
+/* Limits of one request: the route's and the plan's together. conf/check.c refuses more. */
 #define GATE_LIMITS_MAX THROTTLE_MAX_CHARGES
 
 enum gate_outcome {
@@ -90,8 +90,7 @@ struct throttle_limit *gate_throttle_limits(const struct conf *conf, uint64_t gu
  * throttles, which is not owned. The table must have the snapshot's limits; they are found by name,
  * so a reload is: throttle_table_apply with the new limits, gate_new with the new snapshot, swap,
  * throttle_table_collect a loop turn later. What was admitted goes on counting. NULL with errno:
- * E2BIG when a route and a plan together have more than GATE_LIMITS_MAX limits, ENOENT when the
- * table lacks a limit, ENOMEM.
+ * ENOENT when the table lacks a limit, ENOMEM.
  */
 struct gate *gate_new(const struct conf *conf, struct throttle_table *throttles);
 void gate_free(struct gate *gate);

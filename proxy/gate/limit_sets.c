@@ -1,5 +1,6 @@
 #include "gate/limit_sets.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,8 +23,7 @@ static int add_limit(struct limit_set *set, const struct conf_route *route,
 		if (set->limits[i] == limit)
 			return 0;
 	}
-	if (set->count == GATE_LIMITS_MAX)
-		return E2BIG;
+	assert(set->count < GATE_LIMITS_MAX); /* the configuration was checked */
 	int number = throttle_table_find(throttles, limit->name);
 	if (number < 0)
 		return ENOENT;
@@ -32,8 +32,6 @@ static int add_limit(struct limit_set *set, const struct conf_route *route,
 	set->limits[set->count] = limit;
 	set->numbers[set->count] = (uint32_t)number;
 	set->keys_of[set->count] = add_key(set, limit->key);
-	/* Bytes are charged as they pass; before, it is only asked whether there are any left. One
-	 * exchange is one in flight, whatever it costs. */
 	/* Bytes are charged as they pass; before, it is only asked whether there are any left. One
 	 * exchange is one in flight, whatever it costs. */
 	set->costs[set->count] = by_cost ? route->cost : !in_bytes;

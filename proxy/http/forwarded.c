@@ -31,11 +31,14 @@ void forwarded_append_for(
 }
 
 void forwarded_append_proto(struct http_out *out, const struct http_head *head,
-	const struct forwarded_peer *peer, bool is_https)
+	const struct forwarded_peer *peer, const struct conf_cidrs *trusted, bool is_https)
 {
 	if (peer->trusted && append_fields(out, head, HTTP_FIELD_X_FORWARDED_PROTO))
 		return;
-	http_out_slice(out, is_https ? SLICE("https") : SLICE("http"));
+	struct slice told = forwarded_proto(head, peer, trusted);
+	if (!told.at)
+		told = is_https ? SLICE("https") : SLICE("http");
+	http_out_slice(out, told);
 }
 
 void forwarded_append_host(struct http_out *out, const struct http_head *head,

@@ -12,7 +12,8 @@
  *
  * When X-Forwarded-For is there at all, Forwarded (RFC 7239) is not read for the caller: nearly all
  * proxies maintain the former and pass the latter on as the client sent it. Proxies that maintain
- * only Forwarded must remove X-Forwarded-For.
+ * only Forwarded must remove X-Forwarded-For. The client's protocol is told likewise: by
+ * X-Forwarded-Proto, else by the farthest element of Forwarded that is believed.
  *
  * A peer on a unix socket has no address. It is trusted when the listener trusts any proxy at all;
  * without that its callers are all one, the address `::`.
@@ -60,6 +61,11 @@ static inline struct slice forwarded_peer_text(const struct forwarded_peer *peer
 void forwarded_caller(const struct http_head *head, const struct forwarded_peer *peer,
 	const struct conf_cidrs *trusted, uint8_t address[16]);
 
+/* `http` or `https`, which the client spoke by what Forwarded says; SLICE_NONE when no trusted hop
+ * says. */
+struct slice forwarded_proto(const struct http_head *head, const struct forwarded_peer *peer,
+	const struct conf_cidrs *trusted);
+
 /* An address as text (RFC 5952; IPv4 in dots). Returns its length. */
 #define FORWARDED_ADDRESS_BYTES 46
 size_t forwarded_address_text(const uint8_t address[16], char out[static FORWARDED_ADDRESS_BYTES]);
@@ -75,9 +81,10 @@ bool forwarded_address_parse(struct slice text, uint8_t address[16]);
 void forwarded_append_for(
 	struct http_out *out, const struct http_head *head, const struct forwarded_peer *peer);
 
-/* `http` or `https`: the trusted peer's word, else our own listener's. */
+/* `http` or `https`: the trusted peer's word in X-Forwarded-Proto or Forwarded, else our own
+ * listener's. */
 void forwarded_append_proto(struct http_out *out, const struct http_head *head,
-	const struct forwarded_peer *peer, bool is_https);
+	const struct forwarded_peer *peer, const struct conf_cidrs *trusted, bool is_https);
 
 /* The trusted peer's X-Forwarded-Host, else `host`: the authority as the client sent it. Appends
  * nothing when neither is known. */

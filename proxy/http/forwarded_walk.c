@@ -7,8 +7,9 @@
 
 struct walk {
 	const struct conf_cidrs *trusted;
-	uint8_t *address; /* the farthest hop that is known */
-	bool goes_on;     /* it is trusted, so what it said of the hop before counts */
+	uint8_t *address;   /* the farthest hop that is known */
+	bool goes_on;       /* it is trusted, so what it said of the hop before counts */
+	struct slice proto; /* of the farthest hop whose protocol was told */
 };
 
 /* `192.0.2.1`, `192.0.2.1:80`, `2001:db8::1`, `[2001:db8::1]`, `[2001:db8::1]:80` */
@@ -64,8 +65,12 @@ static void walk_list(struct walk *walk, struct slice list)
  */
 #define HOPS 32
 
-struct nodes {
-	struct slice items[HOPS];
+struct hop {
+	struct slice node, proto; /* none: not said */
+};
+
+struct hops {
+	struct hop items[HOPS];
 	size_t count; /* seen; the last HOPS of them are kept */
 };
 
@@ -109,10 +114,10 @@ static bool take_char(struct slice *rest, char c)
 	return true;
 }
 
-/* One element, `for=...;proto=...`, up to its comma. `node` is none when it does not say for. */
-static bool take_element(struct slice *rest, struct slice *node)
+/* One element, `for=...;proto=...`, up to its comma. */
+static bool take_element(struct slice *rest, struct hop *hop)
 {
-	*node = SLICE_NONE;
+	*hop = (struct hop){SLICE_NONE, SLICE_NONE};
 	do {
 		struct slice name, value;
 		skip_ows(rest);
@@ -120,28 +125,30 @@ static bool take_element(struct slice *rest, struct slice *node)
 			continue; /* an empty pair */
 		if (!take_value(rest, &name) || !take_char(rest, '=') || !take_value(rest, &value))
 			return false;
-		if (slice_equal_nocase(name, SLICE("for"))) {
-			if (node->at)
-				return false;
-			*node = value;
-		}
+		struct slice *said = slice_equal_nocase(name, SLICE("for"))     ? &hop->node
+				     : slice_equal_nocase(name, SLICE("proto")) ? &hop->proto
+										: NULL;
+		if (said && said->at)
+			return false;
+		if (said)
+			*said = value;
 		skip_ows(rest);
 	} while (take_char(rest, ';'));
 	return rest->len == 0 || rest->at[0] == ',';
 }
 
-static bool read_nodes(struct slice line, struct nodes *nodes)
+static bool read_hops(struct slice line, struct hops *hops)
 {
-	nodes->count = 0;
+	hops->count = 0;
 	while (line.len > 0) {
 		skip_ows(&line);
 		if (take_char(&line, ','))
 			continue;
 		if (line.len == 0)
 			break;
-		if (!take_element(&line, &nodes->items[nodes->count % HOPS]))
+		if (!take_element(&line, &hops->items[hops->count % HOPS]))
 			return false;
-		nodes->count++;
+		hops->count++;
 		if (line.len > 0 && !take_char(&line, ','))
 			return false;
 	}
@@ -150,17 +157,19 @@ static bool read_nodes(struct slice line, struct nodes *nodes)
 
 static void walk_forwarded(struct walk *walk, struct slice line)
 {
-	struct nodes nodes;
+	struct hops hops;
 
-	if (!read_nodes(line, &nodes)) {
+	if (!read_hops(line, &hops)) {
 		walk->goes_on = false;
 		return;
 	}
-	size_t oldest = nodes.count > HOPS ? nodes.count - HOPS : 0;
-	for (size_t i = nodes.count; walk->goes_on && i > oldest; i--) {
-		struct slice node = nodes.items[(i - 1) % HOPS];
-		if (node.at)
-			step(walk, node);
+	size_t oldest = hops.count > HOPS ? hops.count - HOPS : 0;
+	for (size_t i = hops.count; walk->goes_on && i > oldest; i--) {
+		const struct hop *hop = &hops.items[(i - 1) % HOPS];
+		if (hop->proto.at)
+			walk->proto = hop->proto;
+		if (hop->node.at)
+			step(walk, hop->node);
 		else
 			walk->goes_on = false;
 	}
@@ -185,7 +194,7 @@ static void walk_fields(struct walk *walk, const struct http_head *head, enum ht
 void forwarded_caller(const struct http_head *head, const struct forwarded_peer *peer,
 	const struct conf_cidrs *trusted, uint8_t address[16])
 {
-	struct walk walk = {trusted, address, peer->trusted};
+	struct walk walk = {trusted, address, peer->trusted, SLICE_NONE};
 
 	memcpy(address, peer->address, 16);
 	if (!walk.goes_on)
@@ -194,4 +203,19 @@ void forwarded_caller(const struct http_head *head, const struct forwarded_peer 
 		walk_fields(&walk, head, HTTP_FIELD_X_FORWARDED_FOR);
 	else
 		walk_fields(&walk, head, HTTP_FIELD_FORWARDED);
+}
+
+struct slice forwarded_proto(const struct http_head *head, const struct forwarded_peer *peer,
+	const struct conf_cidrs *trusted)
+{
+	uint8_t address[16];
+	struct walk walk = {trusted, address, peer->trusted, SLICE_NONE};
+
+	if (walk.goes_on && !http_head_find(head, HTTP_FIELD_X_FORWARDED_FOR).at)
+		walk_fields(&walk, head, HTTP_FIELD_FORWARDED);
+	if (slice_equal_nocase(walk.proto, SLICE("https")))
+		return SLICE("https");
+	if (slice_equal_nocase(walk.proto, SLICE("http")))
+		return SLICE("http");
+	return SLICE_NONE;
 }

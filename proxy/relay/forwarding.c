@@ -4,6 +4,7 @@
 
 #include "relay/downstream.h"
 #include "relay/exchange.h"
+#include "relay/listener.h"
 
 /* Longer ones, which need a long host, are composed each time. */
 #define KEPT_BYTES 1024
@@ -25,7 +26,8 @@ static void compose(struct http_out *out, const struct exchange *x)
 		put(out, SLICE("\r\n"));
 	}
 	put(out, SLICE("X-Forwarded-Proto: "));
-	forwarded_append_proto(out, &x->request, peer, false);
+	forwarded_append_proto(
+		out, &x->request, peer, &x->downstream->listener->conf->trusted_proxies, false);
 	if (x->authority.len > 0 || peer->trusted) {
 		put(out, SLICE("\r\nX-Forwarded-Host: "));
 		forwarded_append_host(out, &x->request, peer, x->authority);

@@ -98,9 +98,7 @@ struct site *site_new(const struct conf *conf, const struct site *old, unsigned 
 			return site;
 		}
 	}
-	log_error("%s: can't be made ready: %s", conf->path,
-		errno == E2BIG ? "a route and a plan together have more than 16 limits"
-			       : strerror(errno ? errno : ENOMEM));
+	log_error("%s: can't be made ready: %s", conf->path, strerror(errno ? errno : ENOMEM));
 	if (site)
 		site_release(site);
 	return NULL;

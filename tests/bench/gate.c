@@ -227,11 +227,12 @@ static void step_fields(struct bench *b)
 
 static void step_hops(struct bench *b)
 {
+	struct conf_cidrs none = {0};
 	char text[512];
 	struct http_out out = http_out_over(text, sizeof(text));
 
 	forwarded_append_for(&out, &b->head, &b->peer);
-	forwarded_append_proto(&out, &b->head, &b->peer, false);
+	forwarded_append_proto(&out, &b->head, &b->peer, &none, false);
 	forwarded_append_host(&out, &b->head, &b->peer, b->input.host);
 	forwarded_append_forwarded(&out, &b->head, &b->peer, b->input.host, false);
 	forwarded_append_via(&out, &b->head, SLICE("sluice"));

@@ -305,6 +305,16 @@ def forwarding_trusted(t):
         true("for=127.0.0.1" in seen.get("Forwarded"), seen.get("Forwarded"))
 
 
+@test("a trusted proxy that speaks Forwarded only: its protocol becomes X-Forwarded-Proto")
+def forwarded_proto(t):
+    origin, sluice = plain(t, listener="trusted_proxies = 127.0.0.0/8")
+    client = t.client(sluice)
+    for value, expected in (("for=1.2.3.4;proto=https", "https"), ("for=1.2.3.4", "http"),
+                            ("for=6.6.6.6;proto=https, for=1.2.3.4;proto=http", "http")):
+        client.ask("/", fields=[("Forwarded", value)])
+        equal(origin.last().all("X-Forwarded-Proto"), [expected], f"proto for {value}")
+
+
 @test("with `forwarded = off` and `via = off` neither is sent")
 def forwarding_off(t):
     origin, sluice = plain(t, settings="forwarded = off\nvia = off")

@@ -30,7 +30,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	forwarded_caller(&head, &peer, &trusted, caller);
 	struct http_out out = http_out_over(out_bytes, sizeof(out_bytes));
 	forwarded_append_for(&out, &head, &peer);
-	forwarded_append_proto(&out, &head, &peer, false);
+	forwarded_append_proto(&out, &head, &peer, &trusted, false);
 	forwarded_append_host(&out, &head, &peer, SLICE("h:80"));
 	forwarded_append_forwarded(&out, &head, &peer, SLICE("h:80"), true);
 	forwarded_append_via(&out, &head, SLICE("sluice"));

@@ -95,6 +95,73 @@ static void keys_of_sections(void **state)
 	parse_bad(TEXT_BASE "[route r]\n", 10, "has no upstream");
 }
 
+/* What the library would refuse at the start is refused here. */
+static void limits_that_cannot_be_kept(void **state)
+{
+	(void)state;
+	parse_bad(TEXT_BASE "[limit m]\nrate = 5k per 1s\nprecision = exact\n", 12,
+		"[limit m] precision: exact remembers each of at most 4095, the rate has 5000; "
+		"expected a number of times, 1 to 4095, or auto");
+	conf_release(parse_good(TEXT_BASE "[limit m]\nrate = 4095 per 1s\nprecision = exact\n"));
+	bad("limit m", "concurrency = 8192", "out of bounds; expected 1 to 8191");
+	bad("limit m", "precision = 4096\nrate = 1 per 1s", "out of bounds; expected 1 to 4095");
+	/* 64 characters are a section's name, but no limit's */
+	parse_bad(TEXT_BASE
+		"[limit aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa]\n"
+		"rate = 1 per 1s\n",
+		10, "too long; expected at most 63 and 47 characters");
+	/* Counted in larger units, with its burst: nothing is wrong with it. */
+	conf_release(parse_good(TEXT_BASE "[limit m]\nrate = 10GB per 1s\nalgorithm = gcra\n"));
+	conf_release(parse_good(TEXT_BASE "[limit m]\nrate = 1125899GB per 366d\n"));
+	/* One error a cause. */
+	parse_bad(TEXT_BASE "[limit m]\nrate = 0 per 1s\nprecision = exact\n", 11, "out of bounds");
+}
+
+/* Writes [limit l1] to [limit lN], and their names in a list. */
+static size_t write_limits(char *text, char *names, unsigned count)
+{
+	size_t at = 0, name_at = 0;
+
+	for (unsigned i = 1; i <= count; i++) {
+		at += (size_t)sprintf(text + at, "[limit l%u]\nrate = 1 per 1s\n", i);
+		name_at += (size_t)sprintf(names + name_at, "%sl%u", i > 1 ? ", " : "", i);
+	}
+	return at;
+}
+
+static void too_many_limits(void **state)
+{
+	static char text[100000], names[10000];
+	char *end = text + sprintf(text, "%s", TEXT_BASE);
+
+	(void)state;
+	end += write_limits(end, names, 17);
+	sprintf(end, "[route r]\nupstream = u\nlimits = %s\n", names);
+	parse_bad(text, 46, "[route r] limits: there are 17; expected at most 16");
+
+	end = text + sprintf(text, "%s", TEXT_BASE);
+	end += write_limits(end, names, 9);
+	end += sprintf(
+		end, "[plans]\nkey = ip\n[route r]\nupstream = u\nlimits = plan, %s\n", names);
+	/* Those that stand in both count once. */
+	end += sprintf(end, "[plan default]\nlimits = base, l1, l2\n");
+	conf_release(parse_good(text));
+	end = strstr(text, "[plan default]");
+	end += sprintf(end, "[plan default]\nlimits = base, l1");
+	for (unsigned i = 10; i <= 17; i++)
+		end += sprintf(end, ", l%u", i);
+	end += sprintf(end, "\n");
+	for (unsigned i = 10; i <= 17; i++)
+		end += sprintf(end, "[limit l%u]\nrate = 1 per 1s\n", i);
+	parse_bad(text, 32,
+		"[route r] limits: there are 18 with those of [plan default]; expected at most 16 "
+		"together");
+
+	end = text + sprintf(text, "%s", TEXT_BASE);
+	write_limits(end, names, 1024);
+	parse_bad(text, 10 + 2 * 1023, "there are 1025 limits; expected at most 1024");
+}
+
 static void nothing_to_do(void **state)
 {
 	(void)state;
@@ -307,6 +374,8 @@ int main(void)
 		cmocka_unit_test(garbage_has_an_end),
 		cmocka_unit_test(sections),
 		cmocka_unit_test(keys_of_sections),
+		cmocka_unit_test(limits_that_cannot_be_kept),
+		cmocka_unit_test(too_many_limits),
 		cmocka_unit_test(nothing_to_do),
 		cmocka_unit_test(references),
 		cmocka_unit_test(exclusions),

@@ -248,7 +248,8 @@ static void limits_other_keys(void **state)
 		{"on_exceed = delay 0", "is neither"},
 		{"on_exceed = delay 2h", "out of bounds; expected 1ms to 1h"},
 		{"on_exceed = drop", "is neither"},
-		{"precision = 0", "out of bounds; expected 1 to 65536"},
+		{"precision = 0", "out of bounds; expected 1 to 4095"},
+		{"ban = 4096 per 1m for 5m", "too many to count; expected 1 to 4095"},
 		{"precision = sharp", "expected auto, exact or"},
 		{"burst = 5", "expected algorithm = gcra"},
 		{"mode = shadwo", "did you mean \"shadow\"?"}};

@@ -405,29 +405,6 @@ static void reload(void **state)
 	end(&f);
 }
 
-static void too_many_limits(void **state)
-{
-	char ini[4096] = "", names[512] = "";
-
-	(void)state;
-	for (unsigned i = 0; i < 17; i++) {
-		sprintf(ini + strlen(ini), "[limit l%u]\nkey = ip\nrate = 1 per 1s\n", i);
-		sprintf(names + strlen(names), "%sl%u", i ? ", " : "", i);
-	}
-	sprintf(ini + strlen(ini), "[route r]\nupstream = u\nlimits = %s\n", names);
-	const struct conf *conf = conf_of(ini);
-	struct throttle_limit *limits = gate_throttle_limits(conf, 0);
-	const struct throttle_table_options options = {.callers = 4000, .now_ns = 1795000000 * S};
-	struct throttle_table *table =
-		throttle_table_open(&options, limits, conf->limit_count, NULL);
-	assert_non_null(table);
-	assert_null(gate_new(conf, table));
-	assert_int_equal(errno, E2BIG);
-	throttle_table_close(table);
-	free(limits);
-	conf_release(conf);
-}
-
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -444,7 +421,6 @@ int main(void)
 		cmocka_unit_test(concurrency),
 		cmocka_unit_test(sessions_and_callers),
 		cmocka_unit_test(reload),
-		cmocka_unit_test(too_many_limits),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -272,9 +272,9 @@ static void composing(void **state)
 	assert_string_equal(composed(&out, buffer), "203.0.113.1");
 	forwarded_append_for(&out, &head, &proxy);
 	assert_string_equal(composed(&out, buffer), "1.1.1.1, 10.0.0.2, 2001:db8::1");
-	forwarded_append_proto(&out, &head, &stranger, false);
+	forwarded_append_proto(&out, &head, &stranger, &trusted, false);
 	assert_string_equal(composed(&out, buffer), "http");
-	forwarded_append_proto(&out, &head, &proxy, false);
+	forwarded_append_proto(&out, &head, &proxy, &trusted, false);
 	assert_string_equal(composed(&out, buffer), "https");
 	forwarded_append_host(&out, &head, &stranger, SLICE("c.d:80"));
 	assert_string_equal(composed(&out, buffer), "c.d:80");
@@ -292,6 +292,54 @@ static void composing(void **state)
 	assert_true(out.overflow);
 }
 
+/* Which protocol the client spoke, where only Forwarded says so. */
+static void protocols(void **state)
+{
+	static const struct {
+		const char *fields, *expected;
+	} cases[] = {
+		{"", "http"},
+		{"Forwarded: for=1.2.3.4;proto=https\n", "https"},
+		{"Forwarded: for=1.2.3.4;proto=HTTPS;host=a\n", "https"},
+		{"Forwarded: for=1.2.3.4;Proto=\"https\"\n", "https"},
+		{"Forwarded: for=1.2.3.4\n", "http"},
+		{"Forwarded: for=1.2.3.4;proto=ftp\n", "http"},
+		{"Forwarded: proto=https\n", "https"},
+		{"Forwarded: for=unknown;proto=https\n", "https"},
+		/* the farthest that is believed: a trusted proxy wrote it */
+		{"Forwarded: for=1.2.3.4;proto=https, for=10.0.0.2;proto=http\n", "https"},
+		{"Forwarded: for=1.2.3.4;proto=https\nForwarded: for=10.0.0.2;proto=http\n",
+			"https"},
+		{"Forwarded: for=1.2.3.4, for=10.0.0.2;proto=https\n", "https"},
+		/* what a stranger wrote is not */
+		{"Forwarded: for=6.6.6.6;proto=https, for=1.2.3.4;proto=http\n", "http"},
+		{"Forwarded: for=6.6.6.6;proto=http, for=1.2.3.4;proto=https\n", "https"},
+		{"Forwarded: proto=https;proto=http\n", "http"},
+		{"Forwarded: proto=\"https\n", "http"},
+		/* X-Forwarded-* go first; proxies that maintain them pass Forwarded on as it came
+		 */
+		{"Forwarded: proto=https\nX-Forwarded-Proto: http\n", "http"},
+		{"Forwarded: proto=https\nX-Forwarded-For: 1.2.3.4\n", "http"},
+	};
+	struct conf_cidrs trusted = trusted_list();
+	struct forwarded_peer stranger = peer_at("203.0.113.1", &trusted);
+	struct forwarded_peer proxy = peer_at("10.0.0.1", &trusted);
+	struct http_head head;
+	char buffer[200];
+	struct http_out out = http_out_over(buffer, 199);
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		head_of(&head, cases[i].fields);
+		forwarded_append_proto(&out, &head, &proxy, &trusted, false);
+		const char *found = composed(&out, buffer);
+		if (strcmp(found, cases[i].expected) != 0)
+			fail_msg("%s: %s", cases[i].fields, found);
+		forwarded_append_proto(&out, &head, &stranger, &trusted, true);
+		assert_string_equal(composed(&out, buffer), "https");
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -300,6 +348,7 @@ int main(void)
 		cmocka_unit_test(walks),
 		cmocka_unit_test(random_chains),
 		cmocka_unit_test(composing),
+		cmocka_unit_test(protocols),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
