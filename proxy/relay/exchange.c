@@ -481,6 +481,8 @@ void exchange_arrive(struct exchange *x)
 		worker_bury(x->worker, &x->grave, free_exchange);
 		return;
 	}
+	/* It may have left and still be writing its answer: then its end frees it. */
+	x->awaits_mail = false;
 	switch (verdict) {
 	case QUEUE_GO:
 		exchange_admit(x);

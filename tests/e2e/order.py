@@ -336,6 +336,34 @@ def queue_timeout(t):
     equal(held.origin.targets(), ["/1", "/4"], "targets")
 
 
+@test("queue_timeout: times that are over in the moment in which it is their turn")
+def timeout_and_turn(t):
+    # Each is answered once, one way or the other, and nothing is left behind: the leak sanitizer
+    # looks at the end.
+    sluice = t.sluice(to(t.origin(), upstream="max_in_flight = 2",
+                         route=ROUTE.format("none") + "queue_timeout = 1ms"))
+    statuses, lock = {}, threading.Lock()
+
+    def one(number):
+        client = t.client(sluice)
+        for _ in range(20):
+            client.send(b"".join(request_bytes("/", fields=[("X-Api-Key", str(number % 4))])
+                                 for _ in range(10)))
+            for _ in range(10):
+                status = client.response().status
+                with lock:
+                    statuses[status] = statuses.get(status, 0) + 1
+
+    threads = [threading.Thread(target=one, args=(n,), daemon=True) for n in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(DEADLINE_SECONDS)
+    t.note(f"{statuses}")
+    equal(sum(statuses.values()), 8 * 200, "answers")
+    true(set(statuses) == {200, 503}, "both happened")
+
+
 @test("clients that leave the queue are never sent on, the rest keep their order")
 def leaving(t):
     held, clients, sluice = scene(t, "strict", [f"POST /{n}" for n in range(10)])
