@@ -169,6 +169,7 @@ static void begin(struct http_parser *parser, bool is_request, struct http_head 
 	parser->error_status = 0;
 	parser->in_value = parser->headers_done = parser->message_done = false;
 	parser->overhead_bytes = 0;
+	parser->last = '\0';
 	parser->trailers_len = 0;
 	http_head_clear(head);
 }
@@ -404,10 +405,18 @@ enum http_parse http_parser_chunked(
 	if (*produced > 0)
 		parser->overhead_bytes = 0;
 	if (parser->message_done && error == HPE_PAUSED) {
+		/* As in head_done: behind the last LF, or at it by version. */
 		const char *stop = llhttp_get_error_pos(&parser->llhttp);
+		if (stop == data || stop[-1] != '\n')
+			stop++;
 		*consumed = (size_t)(stop - data);
-		return HTTP_PARSE_DONE;
+		/* llhttp takes a bare LF for the last line's end. */
+		if ((*consumed > 1 ? data[*consumed - 2] : parser->last) == '\r')
+			return HTTP_PARSE_DONE;
+		error = HPE_LF_EXPECTED;
 	}
+	if (len > 0)
+		parser->last = data[len - 1];
 	if (error != HPE_OK || parser->overhead_bytes > CHUNK_OVERHEAD_BYTES) {
 		if (parser->error_status == 0)
 			parser->error_status = 400;

@@ -39,6 +39,7 @@ struct http_parser {
 	bool message_done;
 	/* chunked bodies */
 	char *write_at;          /* decoded bytes are moved down to here */
+	char last;               /* the last byte given */
 	uint64_t overhead_bytes; /* of chunk framing since the last byte of content */
 	char *trailers;          /* field lines, each with CRLF; owned */
 	uint32_t trailers_len, trailers_capacity;

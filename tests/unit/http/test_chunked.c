@@ -1,0 +1,304 @@
+/* Chunked bodies: content, trailers, and how much of the bytes was the body, at every cut; and what
+ * is no chunked body. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <cmocka.h>
+
+#include "http/parser.h"
+#include "tests/unit/random.h"
+
+#define NEXT "GET /next HTTP/1.1\r\n" /* what stands behind the body on its connection */
+
+static const struct http_parser_limits limits = {65536, 8192, 100};
+
+/* What a body came to. */
+struct outcome {
+	enum http_parse result;
+	size_t consumed, produced;
+	unsigned status;
+	char content[4096], trailers[4096];
+};
+
+/* A parser that is behind the head of a chunked message. */
+static void begin(struct http_parser *parser, struct http_head *head, bool is_request)
+{
+	static const char request[] =
+		"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n";
+	static const char response[] = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n";
+	const char *text = is_request ? request : response;
+
+	if (is_request)
+		http_parser_begin_request(parser, head, &limits);
+	else
+		http_parser_begin_response(parser, head, &limits);
+	assert_int_equal(http_parser_head(parser, text, strlen(text)), HTTP_PARSE_DONE);
+	assert_int_equal(head->len, strlen(text));
+}
+
+/* Gives one piece, in memory of its very size. */
+static void give(struct http_parser *parser, struct outcome *outcome, const char *at, size_t len)
+{
+	char *piece = malloc(len > 0 ? len : 1);
+	size_t consumed = SIZE_MAX, produced = SIZE_MAX;
+
+	assert_non_null(piece);
+	memcpy(piece, at, len);
+	outcome->result = http_parser_chunked(parser, piece, len, &consumed, &produced);
+	if (outcome->result != HTTP_PARSE_BAD) {
+		assert_true(consumed <= len && produced <= consumed);
+		assert_true(outcome->result == HTTP_PARSE_DONE || consumed == len);
+		assert_true(outcome->produced + produced < sizeof(outcome->content));
+		memcpy(outcome->content + outcome->produced, piece, produced);
+		outcome->produced += produced;
+		outcome->consumed += consumed;
+	}
+	free(piece);
+}
+
+static void decode(struct outcome *outcome, const char *text, size_t len, const size_t *cuts,
+	size_t cut_count, bool is_request)
+{
+	struct http_parser parser = {0};
+	struct http_head head;
+	size_t at = 0;
+
+	*outcome = (struct outcome){.result = HTTP_PARSE_MORE};
+	http_head_init(&head);
+	begin(&parser, &head, is_request);
+	for (size_t i = 0; i <= cut_count && outcome->result == HTTP_PARSE_MORE; i++) {
+		size_t end = i < cut_count ? cuts[i] : len;
+		if (end > at) /* nothing is never given: there is nothing to read then */
+			give(&parser, outcome, text + at, end - at);
+		at = end;
+	}
+	outcome->status = outcome->result == HTTP_PARSE_BAD ? parser.error_status : 0;
+	if (outcome->result == HTTP_PARSE_DONE) {
+		assert_true(parser.trailers_len < sizeof(outcome->trailers));
+		if (parser.trailers_len > 0)
+			memcpy(outcome->trailers, parser.trailers, parser.trailers_len);
+	}
+	http_head_clear(&head);
+	http_parser_end(&parser);
+}
+
+static void assert_same(
+	const struct outcome *a, const struct outcome *b, const char *text, size_t one, size_t two)
+{
+	if (a->result != b->result || a->status != b->status)
+		fail_msg("%d, %u whole; %d, %u when cut at %zu and %zu: %s", a->result, a->status,
+			b->result, b->status, one, two, text);
+	if (a->result == HTTP_PARSE_BAD)
+		return;
+	if (a->consumed != b->consumed)
+		fail_msg("%zu consumed whole, %zu when cut at %zu and %zu: %s", a->consumed,
+			b->consumed, one, two, text);
+	assert_int_equal(a->produced, b->produced);
+	assert_memory_equal(a->content, b->content, a->produced);
+	assert_string_equal(a->trailers, b->trailers);
+}
+
+/* Whole, at every one and two cuts, and byte by byte: all the same. */
+static void decode_all_ways(struct outcome *outcome, const char *text, size_t len, bool is_request)
+{
+	static struct outcome other;
+	size_t cuts[2], *every = malloc((len + 1) * sizeof(*every));
+
+	assert_non_null(every);
+	decode(outcome, text, len, NULL, 0, is_request);
+	for (cuts[0] = 0; cuts[0] <= len; cuts[0]++) {
+		every[cuts[0]] = cuts[0];
+		for (cuts[1] = cuts[0]; cuts[1] <= len; cuts[1]++) {
+			decode(&other, text, len, cuts, 2, is_request);
+			assert_same(outcome, &other, text, cuts[0], cuts[1]);
+		}
+	}
+	decode(&other, text, len, every, len + 1, is_request);
+	assert_same(outcome, &other, text, 1, 1);
+	free(every);
+}
+
+static void good_bodies(void **state)
+{
+	static const struct {
+		const char *body, *content, *trailers;
+	} cases[] = {
+		{"0\r\n\r\n", "", ""},
+		{"000\r\n\r\n", "", ""},
+		{"3\r\nabc\r\n0\r\n\r\n", "abc", ""},
+		{"3\r\nabc\r\n1\r\nd\r\n0\r\n\r\n", "abcd", ""},
+		{"a\r\n0123456789\r\nA\r\n0123456789\r\n0\r\n\r\n", "01234567890123456789", ""},
+		{"004\r\n\r\n\r\n\r\n0\r\n\r\n", "\r\n\r\n", ""},
+		{"1;x\r\na\r\n0;y=z\r\n\r\n", "a", ""},
+		{"5\r\n0\r\n\r\n\r\n0\r\n\r\n", "0\r\n\r\n", ""},
+		{"0\r\nA: b\r\n\r\n", "", "A: b\r\n"},
+		{"1\r\na\r\n0\r\nX-Sum: 1\r\nB:2\r\nEmpty:\r\n\r\n", "a",
+			"X-Sum: 1\r\nB: 2\r\nEmpty: \r\n"},
+	};
+	static struct outcome outcome;
+	char text[512];
+
+	(void)state;
+	for (size_t i = 0; i < 2 * sizeof(cases) / sizeof(cases[0]); i++) {
+		const char *body = cases[i / 2].body;
+		sprintf(text, "%s%s", body, NEXT);
+		decode_all_ways(&outcome, text, strlen(text), i % 2);
+		if (outcome.result != HTTP_PARSE_DONE || outcome.consumed != strlen(body))
+			fail_msg("%d, %zu of %zu: %s", outcome.result, outcome.consumed,
+				strlen(body), body);
+		assert_int_equal(outcome.produced, strlen(cases[i / 2].content));
+		assert_memory_equal(outcome.content, cases[i / 2].content, outcome.produced);
+		assert_string_equal(outcome.trailers, cases[i / 2].trailers);
+		/* Not a byte less is a body. */
+		decode_all_ways(&outcome, body, strlen(body) - 1, i % 2);
+		assert_int_equal(outcome.result, HTTP_PARSE_MORE);
+	}
+}
+
+static void bad_bodies(void **state)
+{
+	static const char *const cases[] = {
+		"\r\n0\r\n\r\n",
+		"x\r\n",
+		"-1\r\na\r\n0\r\n\r\n",
+		"+1\r\na\r\n0\r\n\r\n",
+		"0x1\r\na\r\n0\r\n\r\n",
+		" 1\r\na\r\n0\r\n\r\n",
+		"1\na\r\n0\r\n\r\n",
+		"1\r\nab\r\n0\r\n\r\n",
+		"1\r\na0\r\n\r\n",
+		"1\r\na\n0\r\n\r\n",
+		"1\r\na\r\r\n0\r\n\r\n",
+		"ffffffffffffffff1\r\n",
+		"10000000000000000\r\n",
+		"1 x\r\na\r\n0\r\n\r\n",
+		"1;x\na\r\n0\r\n\r\n",
+		"0\r\nno colon\r\n\r\n",
+		"0\r\nspace : b\r\n\r\n",
+		"0\r\nA: b\n\r\n",
+		"0\r\n A: b\r\n\r\n",
+		"0\r\n\n",
+		"1\r\na\r\n0\r\n\n",
+		"0\r\nA: b\r\n\n",
+		"0\n\r\n",
+	};
+	static struct outcome outcome;
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		for (int is_request = 0; is_request < 2; is_request++) {
+			decode_all_ways(&outcome, cases[i], strlen(cases[i]), is_request);
+			if (outcome.result != HTTP_PARSE_BAD || outcome.status != 400)
+				fail_msg("%d, %u: %s", outcome.result, outcome.status, cases[i]);
+		}
+	}
+}
+
+/* A parser goes on with the next message on its connection, whatever was before. */
+static void one_after_the_other(void **state)
+{
+	static struct outcome outcome;
+	struct http_parser parser = {0};
+	struct http_head head;
+
+	(void)state;
+	http_head_init(&head);
+	for (unsigned i = 0; i < 20; i++) {
+		const char *body =
+			i % 3 == 0 ? "3\r\nabc\r\n0\r\nT: u\r\n\r\n" : "2\r\nab\r\n0\r\n\r\n";
+		if (i % 4 == 1) { /* one without a body between them */
+			http_parser_begin_request(&parser, &head, &limits);
+			assert_int_equal(
+				http_parser_head(&parser, "GET / HTTP/1.1\r\nHost: a\r\n\r\n", 27),
+				HTTP_PARSE_DONE);
+		}
+		outcome = (struct outcome){0};
+		begin(&parser, &head, i % 2);
+		assert_int_equal(parser.trailers_len, 0);
+		give(&parser, &outcome, body, strlen(body));
+		assert_int_equal(outcome.result, HTTP_PARSE_DONE);
+		assert_int_equal(outcome.consumed, strlen(body));
+		assert_int_equal(outcome.produced, i % 3 == 0 ? 3 : 2);
+		assert_int_equal(parser.trailers_len, i % 3 == 0 ? 6 : 0);
+	}
+	http_head_clear(&head);
+	http_parser_end(&parser);
+}
+
+/* Bodies that are made up come out as they were put in, however they are cut. */
+static void random_bodies(void **state)
+{
+	static struct outcome outcome;
+	static char text[8192], content[4096];
+
+	(void)state;
+	struct random random = random_begin("chunked bodies");
+	for (unsigned round = 0; round < 3000; round++) {
+		size_t len = 0, produced = 0, cuts[64], cut_count = 0;
+		for (unsigned chunks = (unsigned)random_below(&random, 6); chunks > 0; chunks--) {
+			size_t size =
+				1 + random_below(&random, random_below(&random, 4) ? 20 : 600);
+			len += (size_t)sprintf(text + len,
+				random_below(&random, 2) ? "%zx%s" : "%zX%s", size,
+				random_below(&random, 4) ? "\r\n" : ";a=b\r\n");
+			for (size_t i = 0; i < size; i++)
+				content[produced + i] = text[len + i] =
+					"\r\n0;a"[random_below(&random, 5)];
+			produced += size;
+			len += size;
+			memcpy(text + len, "\r\n", 2);
+			len += 2;
+		}
+		len += (size_t)sprintf(
+			text + len, "0\r\n%s\r\n", random_below(&random, 4) ? "" : "A: b\r\n");
+		size_t body = len;
+		len += (size_t)sprintf(text + len, NEXT);
+		for (size_t at = 0; cut_count < 64 && (at += 1 + random_below(&random, 60)) < len;)
+			cuts[cut_count++] = at;
+		decode(&outcome, text, len, cuts, cut_count, random_below(&random, 2));
+		assert_int_equal(outcome.result, HTTP_PARSE_DONE);
+		assert_int_equal(outcome.consumed, body);
+		assert_int_equal(outcome.produced, produced);
+		assert_memory_equal(outcome.content, content, produced);
+	}
+}
+
+/* Framing without content has an end: a peer cannot keep us reading for ever. */
+static void overhead_is_bounded(void **state)
+{
+	struct http_parser parser = {0};
+	struct http_head head;
+	char piece[1000];
+	size_t consumed, produced, given = 0;
+
+	(void)state;
+	memset(piece, 'x', sizeof(piece));
+	http_head_init(&head);
+	begin(&parser, &head, true);
+	memcpy(piece, "1;", 2);
+	enum http_parse result = HTTP_PARSE_MORE;
+	while (result == HTTP_PARSE_MORE && given < 10u << 20) {
+		result = http_parser_chunked(&parser, piece, sizeof(piece), &consumed, &produced);
+		given += sizeof(piece);
+		memset(piece, 'x', sizeof(piece));
+	}
+	assert_int_equal(result, HTTP_PARSE_BAD);
+	assert_int_equal(parser.error_status, 400);
+	http_head_clear(&head);
+	http_parser_end(&parser);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(good_bodies),
+		cmocka_unit_test(bad_bodies),
+		cmocka_unit_test(one_after_the_other),
+		cmocka_unit_test(random_bodies),
+		cmocka_unit_test(overhead_is_bounded),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

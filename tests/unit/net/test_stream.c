@@ -1,0 +1,297 @@
+/* Streams over real sockets: what the loop tells, when it is told again, and how each end shows. */
+#include "net/stream.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <arpa/inet.h>
+#include <cmocka.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+struct end {
+	struct stream stream;
+	unsigned told;
+};
+
+struct fixture {
+	struct event_base *base;
+	struct buffer_pool pool;
+	struct buffer buffer;
+	struct end end;
+	int peer; /* the other end, plain and blocking */
+};
+
+static void on_notify(struct stream *stream)
+{
+	((struct end *)stream)->told++;
+}
+
+static void make_nonblocking(int fd)
+{
+	assert_int_equal(fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK), 0);
+}
+
+static void open_end(struct fixture *f, int fd, bool connected)
+{
+	make_nonblocking(fd);
+	f->base = event_base_new();
+	assert_non_null(f->base);
+	buffer_pool_init(&f->pool, 64, 2);
+	assert_true(buffer_acquire(&f->buffer, &f->pool));
+	assert_true(stream_open(&f->end.stream, f->base, fd, connected, on_notify));
+}
+
+/* Two ends of a TCP connection over loopback. */
+static struct fixture *begin(void)
+{
+	struct fixture *f = calloc(1, sizeof(*f));
+	struct sockaddr_in address = {
+		.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+	socklen_t len = sizeof(address);
+	int listener = socket(AF_INET, SOCK_STREAM, 0), ours = socket(AF_INET, SOCK_STREAM, 0);
+
+	assert_non_null(f);
+	assert_int_equal(bind(listener, (struct sockaddr *)&address, len), 0);
+	assert_int_equal(listen(listener, 1), 0);
+	assert_int_equal(getsockname(listener, (struct sockaddr *)&address, &len), 0);
+	assert_int_equal(connect(ours, (struct sockaddr *)&address, len), 0);
+	f->peer = accept(listener, NULL, NULL);
+	assert_true(f->peer >= 0);
+	close(listener);
+	open_end(f, ours, true);
+	return f;
+}
+
+static void end(struct fixture *f)
+{
+	stream_close(&f->end.stream);
+	assert_int_equal(f->end.stream.fd, -1);
+	stream_close(&f->end.stream); /* twice is once */
+	if (f->peer >= 0)
+		close(f->peer);
+	buffer_release(&f->buffer, &f->pool);
+	buffer_pool_clear(&f->pool);
+	event_base_free(f->base);
+	free(f);
+}
+
+/* The loop, until it has told something. */
+static void await(struct fixture *f)
+{
+	unsigned before = f->end.told;
+
+	while (f->end.told == before)
+		assert_true(event_base_loop(f->base, EVLOOP_ONCE) >= 0);
+}
+
+/* The loop, as long as it has something to tell now. */
+static void settle(struct fixture *f)
+{
+	unsigned before;
+
+	do {
+		before = f->end.told;
+		event_base_loop(f->base, EVLOOP_NONBLOCK);
+	} while (f->end.told != before);
+}
+
+static void send_all(int fd, const char *text, size_t len)
+{
+	assert_int_equal(send(fd, text, len, 0), (ssize_t)len);
+}
+
+static void reading(void **state)
+{
+	struct fixture *f = begin();
+	struct stream *s = &f->end.stream;
+	char text[200];
+
+	(void)state;
+	assert_true(s->writable && !s->readable);
+	assert_int_equal(stream_read(s, &f->buffer), STREAM_AGAIN);
+	memset(text, 'x', sizeof(text));
+	send_all(f->peer, text, 10);
+	while (!s->readable)
+		await(f);
+	assert_true(stream_is_stale(s)); /* who should be silent was not */
+	/* Less than there was room for: nothing is left. */
+	assert_int_equal(stream_read(s, &f->buffer), STREAM_OK);
+	assert_int_equal(buffer_used(&f->buffer), 10);
+	assert_false(s->readable);
+	assert_false(stream_is_stale(s));
+	settle(f);
+	assert_false(s->readable); /* edge-triggered: told once */
+	send_all(f->peer, text, sizeof(text));
+	while (!s->readable)
+		await(f);
+	/* Exactly as much as there was room for: there may be more, and nobody will tell again. */
+	assert_int_equal(stream_read(s, &f->buffer), STREAM_OK);
+	assert_int_equal(buffer_room(&f->buffer), 0);
+	assert_true(s->readable);
+	size_t rest = sizeof(text) - 54;
+	while (rest > 0) {
+		f->buffer.start = f->buffer.end = 0;
+		assert_int_equal(stream_read(s, &f->buffer), STREAM_OK);
+		rest -= buffer_used(&f->buffer);
+	}
+	assert_false(s->readable);
+	end(f);
+}
+
+static void the_end_of_data(void **state)
+{
+	struct fixture *f = begin();
+	struct stream *s = &f->end.stream;
+
+	(void)state;
+	send_all(f->peer, "last", 4);
+	assert_int_equal(shutdown(f->peer, SHUT_WR), 0);
+	while (!s->peer_closed)
+		await(f);
+	assert_true(s->readable);
+	/* A short read, but the end is known to come: it stays readable until it was read. */
+	assert_int_equal(stream_read(s, &f->buffer), STREAM_OK);
+	assert_int_equal(buffer_used(&f->buffer), 4);
+	assert_true(s->readable && !s->read_ended);
+	assert_int_equal(stream_read(s, &f->buffer), STREAM_END);
+	assert_true(s->read_ended && !s->readable && !s->failed);
+	assert_int_equal(stream_read(s, &f->buffer), STREAM_END); /* and stays so */
+	assert_true(stream_is_stale(s));
+	/* The other way is open still. */
+	struct iovec piece = {(void *)(uintptr_t) "bye", 3};
+	size_t written;
+	char text[8];
+	assert_int_equal(stream_write(s, &piece, 1, &written), STREAM_OK);
+	assert_int_equal(recv(f->peer, text, sizeof(text), 0), 3);
+	end(f);
+}
+
+static void resets(void **state)
+{
+	struct fixture *f = begin();
+	struct stream *s = &f->end.stream;
+	struct linger linger = {.l_onoff = 1};
+	struct iovec pieces[2] = {{(void *)(uintptr_t) "a", 1}, {(void *)(uintptr_t) "b", 1}};
+	size_t written = 77;
+
+	(void)state;
+	assert_int_equal(setsockopt(f->peer, SOL_SOCKET, SO_LINGER, &linger, sizeof(linger)), 0);
+	close(f->peer);
+	f->peer = -1;
+	while (!s->readable)
+		await(f);
+	assert_int_equal(stream_read(s, &f->buffer), STREAM_FAILED);
+	assert_true(s->failed && s->read_ended && !s->readable);
+	assert_int_equal(stream_read(s, &f->buffer), STREAM_END);
+	/* No signal (SIGPIPE) kills us. */
+	assert_int_equal(stream_write(s, pieces, 2, &written), STREAM_FAILED);
+	assert_int_equal(written, 0);
+	end(f);
+}
+
+static void writing(void **state)
+{
+	struct fixture *f = begin();
+	struct stream *s = &f->end.stream;
+	size_t sent = 0, received = 0, written;
+	static char text[60000], copy[65536];
+	char head[] = "head", tail[] = "tail";
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(text); i++)
+		text[i] = (char)(i % 251);
+	struct iovec pieces[3] = {{head, 4}, {text, sizeof(text)}, {tail, 4}};
+	while (stream_write(s, pieces, 3, &written) == STREAM_OK) {
+		assert_int_equal(written, sizeof(text) + 8);
+		sent += written;
+	}
+	/* The kernel took a part or nothing, and is believed until it tells otherwise. */
+	assert_true(written < sizeof(text) + 8);
+	sent += written;
+	assert_false(s->writable);
+	settle(f);
+	assert_false(s->writable);
+	while (received < sent) {
+		ssize_t n = recv(f->peer, copy, sizeof(copy), 0);
+		assert_true(n > 0);
+		for (ssize_t i = 0; i < n; i++) {
+			size_t at = (received + (size_t)i) % (sizeof(text) + 8);
+			char expected = at < 4                  ? head[at]
+					: at < 4 + sizeof(text) ? text[at - 4]
+								: tail[at - 4 - sizeof(text)];
+			if (copy[i] != expected)
+				fail_msg("byte %zu is another", received + (size_t)i);
+		}
+		received += (size_t)n;
+	}
+	while (!s->writable)
+		await(f);
+	assert_int_equal(stream_write(s, pieces, 1, &written), STREAM_OK);
+	assert_int_equal(written, 4);
+	end(f);
+}
+
+static void connecting(void **state)
+{
+	struct fixture *f = calloc(1, sizeof(*f));
+	struct sockaddr_in address = {
+		.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+	socklen_t len = sizeof(address);
+	int closed = socket(AF_INET, SOCK_STREAM, 0), ours = socket(AF_INET, SOCK_STREAM, 0);
+
+	(void)state;
+	assert_non_null(f);
+	/* Bound, but nobody listens there. */
+	assert_int_equal(bind(closed, (struct sockaddr *)&address, len), 0);
+	assert_int_equal(getsockname(closed, (struct sockaddr *)&address, &len), 0);
+	f->peer = -1;
+	make_nonblocking(ours);
+	open_end(f, ours, false);
+	assert_false(f->end.stream.writable);
+	if (connect(ours, (struct sockaddr *)&address, len) != 0 && errno == EINPROGRESS)
+		await(f);
+	int error = stream_error(&f->end.stream);
+	assert_true(error == ECONNREFUSED || error == 0); /* told at once by connect itself */
+	close(closed);
+	end(f);
+}
+
+static void letting_go(void **state)
+{
+	struct fixture *f = begin();
+	char text[4];
+
+	(void)state;
+	settle(f);
+	int fd = stream_let_go(&f->end.stream);
+	assert_true(fd >= 0);
+	assert_int_equal(f->end.stream.fd, -1);
+	unsigned told = f->end.told;
+	send_all(f->peer, "x", 1);
+	event_base_loop(f->base, EVLOOP_NONBLOCK);
+	assert_int_equal(f->end.told, told); /* it is not ours any more */
+	assert_int_equal(recv(fd, text, sizeof(text), 0), 1);
+	close(fd);
+	end(f);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(reading),
+		cmocka_unit_test(the_end_of_data),
+		cmocka_unit_test(resets),
+		cmocka_unit_test(writing),
+		cmocka_unit_test(connecting),
+		cmocka_unit_test(letting_go),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
