@@ -322,6 +322,16 @@ static enum http_parse head_done(struct http_parser *parser, const char *base)
 	return HTTP_PARSE_DONE;
 }
 
+static size_t token_len(const char *base, size_t len)
+{
+	size_t i = 0;
+
+	while (i < len && ((base[i] >= 'A' && base[i] <= 'Z') || base[i] == '-' || base[i] == '_' ||
+				  (base[i] >= 'a' && base[i] <= 'z')))
+		i++;
+	return i;
+}
+
 /* A request line that llhttp stopped at: was it a method or a version that we do not speak? */
 static uint16_t status_for(enum llhttp_errno error, const char *base, size_t len)
 {
@@ -333,13 +343,9 @@ static uint16_t status_for(enum llhttp_errno error, const char *base, size_t len
 	if (error == HPE_INVALID_VERSION)
 		return names_version(base, len) ? 505 : 400;
 	if (error == HPE_INVALID_METHOD) {
-		/* A token and a space, if it is there by now: a method of some extension. Else
-		 * not HTTP at all. */
-		size_t i = 0;
-		while (i < line && ((base[i] >= 'A' && base[i] <= 'Z') || base[i] == '-' ||
-					   base[i] == '_' || (base[i] >= 'a' && base[i] <= 'z')))
-			i++;
-		return i > 0 && (i == len || (i < line && base[i] == ' ')) ? 501 : 400;
+		/* A token and a space: a method of some extension. Else not HTTP at all. */
+		size_t i = token_len(base, line);
+		return i > 0 && i < line && base[i] == ' ' ? 501 : 400;
 	}
 	return 400;
 }
@@ -365,6 +371,10 @@ static enum http_parse read_head(struct http_parser *parser, const char *base, s
 		}
 		return HTTP_PARSE_MORE;
 	}
+	/* What an unknown method is shows with the byte behind it: llhttp goes on refusing. */
+	if (error == HPE_INVALID_METHOD && token_len(base, len) == len && end == len &&
+		(limit == 0 || len < limit))
+		return HTTP_PARSE_MORE;
 	if (parser->error_status == 0)
 		parser->error_status = status_for(error, base, len);
 	return HTTP_PARSE_BAD;

@@ -227,6 +227,9 @@ static void methods_and_versions(void **state)
 {
 	static const struct row rows[] = {
 		ROW(501, "FOO / HTTP/1.1\r\n\r\n"),
+		ROW(400, "FO( / HTTP/1.1\r\n\r\n"),
+		ROW(400, "FOO( / HTTP/1.1\r\n\r\n"),
+		ROW(400, "FOO\r\n\r\n"),
 		ROW(501, "get / HTTP/1.1\r\n\r\n"),
 		ROW(501, "GETX / HTTP/1.1\r\n\r\n"),
 		ROW(501, "X-THING / HTTP/1.1\r\n\r\n"),
