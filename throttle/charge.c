@@ -24,7 +24,7 @@ enum charged charge_judge(
 		if (s->ops->plan(&s->shape, j->place.entry, j->units, now, how, &j->plan) !=
 			ENTRY_READY) {
 			/* An overflow's is gone only when it is frozen. */
-			if (is_overflow && (j->plan.head & HEAD_SPECIAL))
+			if (j->place.is_overflow && (j->plan.head & HEAD_SPECIAL))
 				return CHARGED_MOVED;
 			continue;
 		}
@@ -39,7 +39,7 @@ static bool overflow_stands(const struct judged *j)
 {
 	/* seq_cst: with the swap of the head before it, pairs with the swap of the word in insert()
 	 */
-	return atomic_load_explicit(&j->place.bucket->word, memory_order_seq_cst) == j->place.word;
+	return atomic_load_explicit(&j->place.overflow->tag, memory_order_seq_cst) == j->place.word;
 }
 
 bool charge_commit(struct judged *j)
@@ -54,8 +54,8 @@ bool charge_commit(struct judged *j)
 		    memory_order_seq_cst, memory_order_relaxed))
 		return false;
 	if (s->ops->finish != NULL)
-		s->ops->finish(&s->shape, j->place.entry, &j->plan);
-	if (__builtin_expect(j->place.way == BUCKET_WAYS, 0)) {
+		s->ops->finish(&s->shape, j->place.entry, j->plan.next);
+	if (__builtin_expect(j->place.is_overflow, 0)) {
 		if (!overflow_stands(j)) {
 			s->ops->refund(&s->shape, j->place.entry, j->plan.at, j->units, j->plan.at);
 			return false;
@@ -63,6 +63,25 @@ bool charge_commit(struct judged *j)
 		atomic_fetch_add_explicit(&s->tally->overflowed, 1, memory_order_relaxed);
 	}
 	return true;
+}
+
+void charge_give_back(struct throttle_table *table, const struct generation *generation,
+	const struct section *s, const struct throttle_charge *charge, struct entry *entry,
+	uint64_t at, uint64_t now)
+{
+	struct throttle_receipt receipt = {.count = 1};
+
+	if (s->ops->refund(&s->shape, entry, at, units_of_cost(&s->shape, charge->cost), now) ||
+		table_current(table) == generation)
+		return;
+	/* It has moved to a newer generation: there, by its key. */
+	receipt.held[0] = (struct throttle_held){
+		.limit = charge->limit,
+		.caller = charge->caller,
+		.cost = charge->cost,
+		.at_ns = at + generation->epoch_ns,
+	};
+	throttle_refund(table, &receipt, 0, now + generation->epoch_ns);
 }
 
 enum charged charge_force(struct judged *j, struct throttle_key key, uint64_t now, bool is_overflow)

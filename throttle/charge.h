@@ -34,6 +34,11 @@ enum charged charge_judge(
 /* Puts the plan in force. False: the throttle has changed since, judge again. */
 bool charge_commit(struct judged *j);
 
+/* Gives back a charge of a take that came to nothing: made in this entry, recorded at `at`. */
+void charge_give_back(struct throttle_table *table, const struct generation *generation,
+	const struct section *section, const struct throttle_charge *charge, struct entry *entry,
+	uint64_t at, uint64_t now);
+
 /* Charges whether it fits or not. */
 enum charged charge_force(
 	struct judged *j, struct throttle_key key, uint64_t now, bool is_overflow);

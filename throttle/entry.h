@@ -1,6 +1,9 @@
 /*
- * One caller's throttle of one limit: a head word, and for rings the slots behind it.
+ * One caller's throttle of one limit: whose it is, a head word, and for rings the slots behind it.
  *
+ *   tag | head | slot 0 | slot 1 | ...        together, so that a verdict is one or two cache lines
+ *
+ *   tag    the index's: section.h
  *   head   63       62         61    60 ................................. 0
  *          special  tombstone  born  the kind's own: times, counts, positions
  *
@@ -40,6 +43,7 @@
 #define TIME_SLACK_NS (2 * TIME_LAG_NS)
 
 struct entry {
+	_Atomic(uint64_t) tag;
 	_Atomic(uint64_t) head;
 	_Atomic(uint32_t) slot[];
 };
@@ -79,7 +83,8 @@ struct shape {
 	uint64_t window;     /* with the guard */
 	uint64_t keep;       /* an entry is empty when nothing happened for so long */
 	/* ring */
-	unsigned shift;      /* a tick is 2^shift ns */
+	unsigned shift; /* a tick is 2^shift ns: */
+	uint64_t tick_ns;
 	unsigned index_bits; /* of a position */
 	uint64_t tick_mask, slot_mask;
 	uint64_t window_ticks, keep_ticks, lag_ticks;
@@ -154,8 +159,8 @@ struct form_ops {
 	/* Judges by one consistent view of the entry. GONE: it is special or was never used. */
 	enum found (*plan)(const struct shape *s, struct entry *e, uint64_t cost, uint64_t now,
 		enum how how, struct plan *plan);
-	/* After the swap of plan->head for plan->next succeeded. NULL: nothing to do. */
-	void (*finish)(const struct shape *s, struct entry *e, const struct plan *plan);
+	/* After the swap of plan->head for plan->next succeeded, with that. NULL: nothing to do. */
+	void (*finish)(const struct shape *s, struct entry *e, uint64_t head);
 	/* Gives back what was charged with plan->at == at. False: there is nothing of it left, or
 	 * the entry is gone. */
 	bool (*refund)(
@@ -185,12 +190,6 @@ static inline void entry_freeze(const struct shape *s, struct entry *e)
 	atomic_fetch_or_explicit(&e->head, HEAD_SPECIAL, memory_order_acq_rel);
 }
 
-extern const struct form_ops ring_ops, window_ops, gcra_ops, calendar_ops, concurrency_ops;
-
-/* Ban rings only: the time until which the caller is banned, or 0. */
-uint64_t ring_full_since(const struct shape *s, struct entry *e, uint64_t now);
-
-/* An entry from a file: what can't be is made all used up, never a write out of bounds. */
-void ring_repair(const struct shape *s, struct entry *e);
+extern const struct form_ops window_ops, gcra_ops, calendar_ops, concurrency_ops; /* ring.h */
 
 #endif

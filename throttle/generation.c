@@ -1,8 +1,9 @@
 /* Laying a set of limits over memory, and trusting a file only after a look. See generation.h. */
 #include "throttle/generation.h"
-#include "throttle/quick.h"
+#include "throttle/take.h"
 #include "throttle/concurrency.h"
 #include "throttle/limit.h"
+#include "throttle/ring.h"
 #include "throttle/zone.h"
 
 #include <errno.h>
@@ -11,7 +12,7 @@
 #include <string.h>
 
 #define MAGIC      UINT64_C(0x454c54544f524854) /* "THROTTLE" on a little-endian machine */
-#define VERSION    1
+#define VERSION    2
 #define PAGE_BYTES 4096
 
 struct header {
@@ -83,11 +84,19 @@ static void lay_section(struct generation *g, struct section *s, uint64_t *at, s
 {
 	s->shape.epoch_ns = g->epoch_ns;
 	s->shape.lane = g->lane;
-	s->ops = form_ops_of(s->shape.form);
+	s->ops = form_ops_of(&s->shape);
 	s->tally = tally;
-	s->shape.latest = &g->header->latest;
+	s->shape.latest = g->latest;
 	section_lay(s, (unsigned char *)g->store.memory + *at, buckets);
 	*at += page_up(section_bytes(&s->shape, buckets));
+}
+
+/* Of pacing, what there is at once. */
+static uint64_t told_quota(const struct throttle_limit *l)
+{
+	if (l->kind != THROTTLE_GCRA)
+		return l->quota;
+	return l->burst > 0 ? l->burst : 1;
 }
 
 /* Makes the process's side of the limits in the header. 0 or errno. */
@@ -98,10 +107,10 @@ static int lay(struct generation *g)
 	uint64_t buckets = section_buckets_for(h->callers);
 	struct tally *tally = (void *)((unsigned char *)g->store.memory + header_bytes(h->count));
 
+	g->latest = &h->latest;
 	g->epoch_ns = h->epoch_ns;
 	g->callers = h->callers;
 	g->count = h->count;
-	memset(g->by_id, -1, sizeof(g->by_id));
 	g->limits = calloc(h->count > 0 ? h->count : 1, sizeof(*g->limits));
 	if (g->limits == NULL)
 		return ENOMEM;
@@ -124,6 +133,8 @@ static int lay(struct generation *g)
 			lay_section(g, &l->bans, &at, &tally[2 * i + 1], buckets);
 		}
 		l->is_quick = quick_is_for(l);
+		l->is_quick_for_one = quick_is_for_one(l);
+		l->told_quota = told_quota(&l->limit);
 	}
 	return 0;
 }
@@ -214,14 +225,16 @@ static const char *check_header(const struct header *h, uint64_t bytes)
 	return NULL;
 }
 
-/* Rings only: a position beyond the slots would be written to. The rest can be anything. */
+/* What would lead a write astray: a bucket's word beyond its ways, a ring's position beyond its
+ * slots. The rest can be anything. */
 static void check_entries(struct section *s)
 {
-	if (s->shape.form != FORM_RING)
-		return;
-	for (uint64_t b = 0; b < s->buckets; b++)
-		for (unsigned way = 0; way <= BUCKET_WAYS; way++)
-			ring_repair(&s->shape, section_entry(s, b, way));
+	for (uint64_t b = 0; b < s->buckets; b++) {
+		section_repair(s, b);
+		if (s->shape.form == FORM_RING)
+			for (unsigned way = 0; way <= BUCKET_WAYS; way++)
+				ring_repair(&s->shape, section_entry(s, b, way));
+	}
 }
 
 struct generation *generation_open(
@@ -278,11 +291,6 @@ const struct throttle_seed *generation_seed(const struct generation *g)
 	return &g->header->seed;
 }
 
-uint64_t generation_latest(const struct generation *g)
-{
-	return atomic_load_explicit(&g->header->latest, memory_order_relaxed);
-}
-
 bool generation_is_moving(const struct generation *g)
 {
 	return atomic_load_explicit(&g->header->is_moving, memory_order_acquire) != 0;
@@ -328,6 +336,15 @@ void generation_move_all(struct generation *g)
 		section_move_all(&g->limits[i].section);
 		if (g->limits[i].has_bans)
 			section_move_all(&g->limits[i].bans);
+	}
+}
+
+void generation_thaw(struct generation *g)
+{
+	for (uint32_t i = 0; i < g->count; i++) {
+		section_thaw(&g->limits[i].section);
+		if (g->limits[i].has_bans)
+			section_thaw(&g->limits[i].bans);
 	}
 }
 

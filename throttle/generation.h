@@ -15,6 +15,7 @@
 #define GENERATION_FILE "throttle.table"
 #define GENERATION_NEXT "throttle.next"
 
+/* What is before the limits in the memory. */
 struct header;
 
 /* One limit with what belongs to it. */
@@ -22,7 +23,8 @@ struct limit_state {
 	struct throttle_limit limit;
 	struct section section, bans;
 	bool has_bans;
-	bool is_quick; /* quick.c will do, as a rule */
+	bool is_quick, is_quick_for_one; /* quick.c will do, as a rule */
+	uint64_t told_quota;             /* what verdicts say that the quota is */
 	struct zone *zone;
 	_Atomic(uint64_t) period_cache;
 };
@@ -30,12 +32,13 @@ struct limit_state {
 struct generation {
 	struct store store;
 	struct header *header;
+	_Atomic(uint64_t) *latest; /* the newest time seen, about; in the header */
 	uint64_t epoch_ns, callers;
 	unsigned lane;
 	uint32_t count;
 	struct limit_state *limits;
-	int16_t by_id[THROTTLE_MAX_LIMITS]; /* a handle's number of a limit to its index; -1 */
-	struct generation *retired;         /* the next in the list of what awaits collection */
+	struct limit_state *by_id[THROTTLE_MAX_LIMITS]; /* by a handle's number of a limit */
+	struct generation *retired; /* the next in the list of what awaits collection */
 };
 
 enum generation_check { GENERATION_GOOD, GENERATION_BAD };
@@ -61,7 +64,12 @@ struct generation *generation_open(
 void generation_free(struct generation *generation);
 
 const struct throttle_seed *generation_seed(const struct generation *generation);
-uint64_t generation_latest(const struct generation *generation);
+static inline uint64_t generation_latest(const struct generation *generation)
+{
+	/* relaxed: a time by itself; what orders it is said where that matters */
+	return atomic_load_explicit(generation->latest, memory_order_relaxed);
+}
+
 bool generation_is_moving(const struct generation *generation);
 void generation_set_moved(struct generation *generation);
 bool generation_has_limits(
@@ -71,6 +79,9 @@ struct limit_state *generation_find(const struct generation *generation, const c
 /* Lets each section of `next` find its callers in `last`'s section of the same name. */
 void generation_link(struct generation *next, struct generation *last);
 void generation_move_all(struct generation *generation);
+
+/* At opening: a move that was under way is not to be gone on with. */
+void generation_thaw(struct generation *generation);
 
 /*
  * A caller's time as the table has it: since the epoch, and never more than a second behind the

@@ -9,6 +9,7 @@
  */
 #include "throttle/limit.h"
 #include "throttle/concurrency.h"
+#include "throttle/ring.h"
 #include "throttle/zone.h"
 
 #include <errno.h>
@@ -24,7 +25,7 @@
 #define SHORT_RING_SHIFT 11 /* ticks of 2 us: 44 bits of them are 417 days */
 #define GRAINS           (UINT64_C(1) << 22) /* of a quota, in a slot's count */
 
-const struct form_ops *form_ops_of(enum form form)
+const struct form_ops *form_ops_of(const struct shape *shape)
 {
 	static const struct form_ops *const ops[] = {
 		[FORM_RING] = &ring_ops,
@@ -34,7 +35,9 @@ const struct form_ops *form_ops_of(enum form form)
 		[FORM_CONCURRENCY] = &concurrency_ops,
 	};
 
-	return ops[form];
+	if (shape->form == FORM_RING && shape->index_bits == RING_SHORT_BITS)
+		return &ring_short_ops;
+	return ops[shape->form];
 }
 
 static unsigned bit_length(uint64_t x)
@@ -141,24 +144,35 @@ int throttle_limit_check(const struct throttle_limit *limit, char *why, size_t w
 	return what == NULL ? 0 : wrong(why, why_bytes, limit, what);
 }
 
+/* Rounded so that an entry lies in as few cache lines as it can: of 64 bytes, or two of them. */
+static uint32_t entry_bytes_for(uint32_t slots)
+{
+	uint32_t bytes = (uint32_t)sizeof(struct entry) + 4 * slots;
+
+	if (bytes <= 32)
+		return 32;
+	return bytes <= 64 ? 64 : (bytes + 31) & ~31u;
+}
+
 /* Bits of a head: type 2, three positions, the rest is the tick's. See ring.c. */
 static void shape_ring(struct shape *s, uint32_t slots, uint64_t window, uint64_t keep)
 {
-	unsigned bits = bit_length(slots), tick_bits, range;
+	unsigned bits = bit_length(slots), range, time_bits;
 	uint64_t longest = (keep > window ? keep : window) + TIME_SLACK_NS;
 
 	s->form = FORM_RING;
 	s->slots = slots;
-	s->index_bits = bits > 5 ? bits : 5;
-	s->first_slot = bits > 5 ? 2 : 0;
-	tick_bits = HEAD_OWN_BITS - 2 - 3 * s->index_bits;
+	s->index_bits = bits > RING_SHORT_BITS ? bits : RING_SHORT_BITS;
+	s->first_slot = bits > RING_SHORT_BITS ? 2 : 0;
+	time_bits = tick_bits(s);
 	/* Heads of short rings tell times of more than a year apart; long ones have a stamp. */
-	s->shift = bits > 5 ? 0 : SHORT_RING_SHIFT;
-	range = tick_bits - 4 < 26 ? tick_bits - 4 : 26;
+	s->shift = bits > RING_SHORT_BITS ? 0 : SHORT_RING_SHIFT;
+	range = time_bits - 4 < 26 ? time_bits - 4 : 26;
 	while (longest >> s->shift >= UINT64_C(1) << range)
 		s->shift++;
-	s->tick_mask = bits_mask(tick_bits);
-	s->slot_mask = bits_mask(tick_bits < 32 ? tick_bits : 32);
+	s->tick_ns = UINT64_C(1) << s->shift;
+	s->tick_mask = bits_mask(time_bits);
+	s->slot_mask = bits_mask(time_bits < 32 ? time_bits : 32);
 	s->window = window;
 	s->keep = keep + TIME_SLACK_NS;
 	s->window_ticks = divide_up(window, UINT64_C(1) << s->shift) + (s->shift > 0);
@@ -166,7 +180,7 @@ static void shape_ring(struct shape *s, uint32_t slots, uint64_t window, uint64_
 	/* A head can be ahead by as much as threads' clocks differ, and by a tick for each refund
 	 * that was taken up again at once (refund_one). */
 	s->lag_ticks = (TIME_SLACK_NS >> s->shift) + 2 + (s->tick_mask >> 6);
-	s->entry_bytes = (8 + 4 * (s->first_slot + slots) + 7) & ~7u;
+	s->entry_bytes = entry_bytes_for(s->first_slot + slots);
 }
 
 static void shape_window(struct shape *s, uint32_t slots, uint64_t window)
@@ -181,7 +195,7 @@ static void shape_window(struct shape *s, uint32_t slots, uint64_t window)
 	s->bucket_mask = bits_mask(HEAD_OWN_BITS - 1 - s->used_bits);
 	s->lag_buckets = TIME_SLACK_NS / s->quantum + 3;
 	s->grain = divide_up(s->quota, GRAINS);
-	s->entry_bytes = (8 + 4 * slots + 7) & ~7u;
+	s->entry_bytes = entry_bytes_for(slots);
 }
 
 static void shape_gcra(struct shape *s, const struct throttle_limit *l)
@@ -195,14 +209,14 @@ static void shape_gcra(struct shape *s, const struct throttle_limit *l)
 	/* So that rounding up each of a burst's charges doesn't cost the last of them. */
 	if (s->increment >= 1000)
 		s->burst += burst;
-	s->entry_bytes = 8;
 }
 
 void limit_shape(const struct throttle_limit *l, struct shape *s)
 {
 	uint32_t slots = l->slots == 0 ? LIMIT_DEFAULT_SLOTS : l->slots + 1;
 
-	*s = (struct shape){.scale = divide_up(l->quota, QUOTA_MAX), .entry_bytes = 8};
+	*s = (struct shape){
+		.scale = divide_up(l->quota, QUOTA_MAX), .entry_bytes = sizeof(struct entry)};
 	s->quota = l->quota / s->scale;
 	switch (l->kind) {
 	case THROTTLE_GCRA:

@@ -13,6 +13,6 @@ void limit_shape(const struct throttle_limit *limit, struct shape *shape);
 /* The ring of refusals behind a limit with a ban: `ban_count` per `ban_per_ns`. */
 void limit_ban_shape(const struct throttle_limit *limit, struct shape *shape);
 
-const struct form_ops *form_ops_of(enum form form);
+const struct form_ops *form_ops_of(const struct shape *shape);
 
 #endif

@@ -1,130 +1,294 @@
 /*
- * The common case of a verdict, all in one function: one charge of a ring, short or quantised,
- * whose caller's throttle is where it is looked for first.
+ * The common case of a verdict: every caller has a throttle of its own, no other thread is in the
+ * way, and no limit asks for more than yes or no.
  *
- *   glance --> judge --> fits: swap the head, write the slot
- *     | anything else, at any step before the swap succeeded
+ *   find all --> judge all --> all fit: swap the heads, in the order of their addresses
+ *     |              |    '--> one doesn't: refused, nothing was written
+ *     | anything else, at any step: what was taken is given back
  *     v
  *   nothing was done: take.c begins anew
  *
- * It does what take.c, charge.c and ring.c do, by the same inner parts (ring.h, section.h), without
- * their generality: that is worth half of the time of a verdict.
+ * It does what take.c does by the same parts, without what it takes to be general: that is worth
+ * more than half of the time of a verdict. All of one charge is inlined into one function.
  */
-#include "throttle/quick.h"
-#include "throttle/ring.h"
+#include "throttle/ring_short.h"
+#include "throttle/take.h"
+
+#define QUICK_TRIES 3 /* more of them, where threads meet at one caller */
+
+#define INLINE static inline __attribute__((always_inline))
 
 bool quick_is_for(const struct limit_state *l)
 {
-	return l->limit.kind == THROTTLE_RING && l->section.shape.scale == 1 &&
-	       l->limit.mode == THROTTLE_ENFORCE && !l->has_bans && !l->limit.count_refused &&
-	       l->limit.delay_max_ns == 0;
+	return l->section.shape.scale == 1 && l->limit.mode == THROTTLE_ENFORCE && !l->has_bans &&
+	       !l->limit.count_refused && l->limit.delay_max_ns == 0;
 }
 
-/* The charge is made: its slot, which another thread may come to write first. */
-static inline void write_newest(struct entry *e, const struct plan *plan, uint32_t before_position)
+bool quick_is_for_one(const struct limit_state *l)
 {
-	_Atomic(uint32_t) *slot = &e->slot[before_position];
-	/* acquire, and the look at the head: as in write_slot */
-	uint32_t old = atomic_load_explicit(slot, memory_order_acquire);
-
-	if (head_still(e, plan->next))
-		/* release: pairs with the acquire loads of slots */
-		atomic_compare_exchange_strong_explicit(slot, &old, (uint32_t)plan->next,
-			memory_order_release, memory_order_relaxed);
+	return quick_is_for(l) && l->section.ops == &ring_short_ops;
 }
 
-static inline void tell_quick(const struct shape *s, const struct plan *plan, uint64_t epoch_ns,
-	struct throttle_verdict *v)
+/* The time in the table, noted before the heads that it makes. False: it is far behind the newest,
+ * or before the table's epoch. */
+INLINE bool set_time(
+	const struct throttle_table *table, struct generation *g, uint64_t now_ns, uint64_t *now)
 {
-	struct throttle_outcome *o = &v->outcome[0];
+	/* relaxed: set while no other thread is in a call */
+	uint64_t offset = atomic_load_explicit(&table->offset_ns, memory_order_relaxed);
+	uint64_t time = now_ns + offset;
 
-	v->admitted = plan->fits;
-	v->delay = false;
-	v->count = 1;
-	v->violated = !plan->fits;
-	v->shadowed = 0;
-	v->retry_after_ns = plan->retry;
-	o->quota = s->quota;
-	o->remaining = s->quota > plan->used + plan->fits ? s->quota - plan->used - plan->fits : 0;
-	o->more_ns = plan->more;
-	o->reset_ns = plan->reset;
-	o->retry_after_ns = plan->retry;
-	o->at_ns = plan->at + epoch_ns;
-	o->violated = !plan->fits;
+	*now = time - g->epoch_ns;
+	if (time < g->epoch_ns)
+		return false;
+	/* From a second behind the newest to a step ahead of it, in one comparison. */
+	return *now + TIME_LAG_NS - generation_latest(g) <= TIME_LAG_NS + TIME_STEP_NS ||
+	       generation_time(g, now_ns, offset) == *now;
+}
+
+/* One charge on its way to a verdict. */
+struct chosen {
+	const struct limit_state *limit;
+	struct aim aim;
+	struct entry *entry;
+	uint64_t head, next; /* that it was judged by; that makes the charge */
+	uint64_t at;
+	uint64_t units;
+	uint32_t slot, old; /* of a short ring: which one it takes, and what is in it */
+	bool is_short;
+};
+
+INLINE bool choose(const struct generation *g, const struct throttle_charge *c, struct chosen *to)
+{
+	const struct limit_state *l = table_limit(g, c->limit);
+
+	if (l == NULL || !l->is_quick || c->cost == 0)
+		return false;
+	to->limit = l;
+	to->units = c->cost;
+	to->is_short = l->section.ops == &ring_short_ops && c->cost == 1;
+	section_aim(&l->section, c->caller, &to->aim);
+	return true;
+}
+
+INLINE void tell(
+	uint64_t quota, uint64_t used, bool fits, uint64_t units, struct throttle_outcome *o)
+{
+	used += fits ? units : 0;
+	o->quota = quota;
+	o->remaining = used < quota ? quota - used : 0;
+	o->violated = !fits;
 	o->shadow = o->banned = o->overflow = o->absent = false;
 }
 
-/* Judges a short ring by what ring.h has, if no other thread has left anything unfinished. */
-static inline bool plan_short(
-	const struct shape *s, struct entry *e, uint64_t now, struct plan *plan)
+/* Any kind of limit: by its plan. */
+INLINE bool judge_any(struct chosen *c, uint64_t now, uint64_t epoch_ns, struct throttle_outcome *o)
 {
-	/* acquire: pairs with the release of the swap that made this head */
-	uint64_t head = atomic_load_explicit(&e->head, memory_order_acquire);
-	struct shape small;
-	struct view v;
+	const struct section *s = &c->limit->section;
+	struct plan plan;
 
-	ring_short(s, &small);
-	v = unpack(&small, head);
-	return !(head & HEAD_SPECIAL) && head != 0 && v.type != TYPE_HOLE &&
-	       !is_claim_unwritten(&small, e, &v) &&
-	       judge(&small, e, head, 1, time_after_head(s, now), HOW_TAKE, plan);
-}
-
-static inline bool commit(
-	const struct section *s, struct entry *e, const struct plan *plan, bool is_short)
-{
-	uint64_t head = plan->head;
-
-	/* seq_cst: as in charge_commit */
-	if (!atomic_compare_exchange_strong_explicit(
-		    &e->head, &head, plan->next, memory_order_seq_cst, memory_order_relaxed))
+	/* A plan that counts from another time than now's: of a clock that is far behind. */
+	if (s->ops->plan(&s->shape, c->entry, c->units, now, HOW_TAKE, &plan) != ENTRY_READY ||
+		plan.now != now || !entry_is_of(c->entry, c->aim.fingerprint))
 		return false;
-	if (is_short)
-		write_newest(e, plan, (uint32_t)(head >> TICK_BITS_SHORT) & 31);
-	else if (s->ops->finish != NULL)
-		s->ops->finish(&s->shape, e, plan);
+	c->head = plan.head;
+	c->next = plan.next;
+	c->at = plan.at;
+	tell(c->limit->told_quota, plan.used, plan.fits, c->units, o);
+	o->more_ns = plan.more;
+	o->reset_ns = plan.reset;
+	o->retry_after_ns = plan.retry;
+	o->at_ns = plan.at + epoch_ns;
 	return true;
 }
 
-bool quick_take(struct throttle_table *table, const struct throttle_charge *charge, uint64_t now_ns,
-	struct throttle_verdict *verdict, struct throttle_receipt *receipt)
+INLINE bool judge_short(
+	struct chosen *c, uint64_t now, uint64_t epoch_ns, struct throttle_outcome *o)
 {
-	struct generation *g = table_current(table);
-	struct limit_state *l = table_limit(g, charge->limit);
-	/* relaxed: set while no other thread is in a call */
-	uint64_t offset = atomic_load_explicit(&table->offset_ns, memory_order_relaxed);
-	uint64_t now = now_ns + offset - g->epoch_ns, latest;
-	const struct section *s;
-	struct place place;
-	struct plan plan;
-	struct entry *e;
-	bool is_short;
+	const struct shape *s = &c->limit->section.shape;
+	struct short_verdict v;
 
-	if (l == NULL || !l->is_quick || charge->cost != 1 || now_ns + offset < g->epoch_ns)
+	if (!ring_short_judge(s, c->entry, c->head, now, &v))
 		return false;
-	s = &l->section;
-	latest = atomic_load_explicit(s->shape.latest, memory_order_relaxed);
-	if (now > latest + TIME_STEP_NS)
-		generation_time(g, now_ns, offset); /* notes it, before the head that it makes */
-	e = section_glance(s, charge->caller, &place);
-	if (e == NULL || now + TIME_LAG_NS < latest)
+	c->next = v.next;
+	c->at = v.at;
+	c->slot = v.position;
+	c->old = v.old;
+	tell(s->slots, v.used, v.fits, 1, o);
+	o->more_ns = v.more;
+	o->reset_ns = v.reset;
+	o->retry_after_ns = v.fits ? 0 : v.more;
+	o->at_ns = v.at + epoch_ns;
+	return true;
+}
+
+/* False: not to be judged here. The head that was judged is one that the entry had while it was the
+ * caller's: it was looked at before the tag, and is swapped, or was looked at again for a refusal.
+ */
+INLINE bool judge(struct chosen *c, uint64_t now, uint64_t epoch_ns, struct throttle_outcome *o)
+{
+	c->entry = section_look(&c->limit->section, &c->aim, &c->head);
+	if (c->entry == NULL)
 		return false;
-	is_short = s->shape.form == FORM_RING && s->shape.index_bits == SHORT_BITS;
-	if (is_short ? !plan_short(&s->shape, e, now, &plan)
-		     : s->ops->plan(&s->shape, e, 1, now, HOW_TAKE, &plan) != ENTRY_READY)
+	return c->is_short ? judge_short(c, now, epoch_ns, o) : judge_any(c, now, epoch_ns, o);
+}
+
+/* False: the head has changed since. */
+INLINE bool swap(const struct chosen *c)
+{
+	const struct section *s = &c->limit->section;
+	uint64_t head = c->head;
+
+	/* acq_rel: as every change of a head */
+	if (!atomic_compare_exchange_strong_explicit(
+		    &c->entry->head, &head, c->next, memory_order_acq_rel, memory_order_relaxed))
 		return false;
-	if (plan.now != now || !place_holds(&place) ||
-		(plan.fits && !commit(s, e, &plan, is_short)))
+	if (c->is_short)
+		ring_short_write(c->entry, c->slot, c->old, c->next);
+	else if (s->ops->finish != NULL)
+		s->ops->finish(&s->shape, c->entry, c->next);
+	return true;
+}
+
+INLINE void conclude(struct throttle_verdict *v, size_t count, uint32_t violated, uint64_t retry)
+{
+	v->admitted = violated == 0;
+	v->delay = false;
+	v->count = (uint32_t)count;
+	v->violated = violated;
+	v->shadowed = 0;
+	v->retry_after_ns = retry;
+}
+
+INLINE void hold(const struct throttle_charge *c, uint64_t at_ns, struct throttle_held *held)
+{
+	held->limit = c->limit;
+	held->flags = 0;
+	held->caller = c->caller;
+	held->cost = c->cost;
+	held->at_ns = at_ns;
+}
+
+/* One charge of 1 of a short ring: what most verdicts are. As choose, judge and swap, with all of
+ * it in registers. */
+INLINE bool take_one(struct throttle_table *table, const struct throttle_charge *charge,
+	uint64_t now_ns, struct throttle_verdict *verdict, struct throttle_receipt *receipt)
+{
+	const struct generation *g = table_current(table);
+	const struct limit_state *l = table_limit(g, charge->limit);
+	struct throttle_outcome *o = &verdict->outcome[0];
+	struct short_verdict v;
+	struct aim aim;
+	struct entry *e;
+	uint64_t head, now;
+
+	if (l == NULL || !l->is_quick_for_one || charge->cost != 1)
 		return false;
-	tell_quick(&s->shape, &plan, g->epoch_ns, verdict);
+	/* relaxed: set while no other thread is in a call. What is before the epoch comes to a time
+	 * far off, which is not judged here. */
+	now = now_ns + atomic_load_explicit(&table->offset_ns, memory_order_relaxed) - g->epoch_ns;
+	section_aim(&l->section, charge->caller, &aim);
+	section_prefetch(&l->section, &aim);
+	for (int tries = QUICK_TRIES;; tries--) {
+		e = section_look(&l->section, &aim, &head);
+		if (e == NULL || !ring_short_judge(&l->section.shape, e, head, now, &v))
+			return false;
+		/* acq_rel: as every change of a head */
+		if (!v.fits || atomic_compare_exchange_strong_explicit(&e->head, &head, v.next,
+				       memory_order_acq_rel, memory_order_relaxed))
+			break;
+		if (tries == 0)
+			return false;
+	}
+	if (v.fits)
+		ring_short_write(e, v.position, v.old, v.next);
+	o->quota = l->section.shape.slots;
+	o->remaining = v.fits ? o->quota - v.used - 1 : 0;
+	o->more_ns = v.more;
+	o->reset_ns = v.reset;
+	o->retry_after_ns = v.fits ? 0 : v.more;
+	o->at_ns = v.at + g->epoch_ns;
+	o->violated = !v.fits;
+	o->shadow = o->banned = o->overflow = o->absent = false;
+	conclude(verdict, 1, !v.fits, o->retry_after_ns);
 	if (receipt == NULL)
 		return true;
-	receipt->count = plan.fits;
-	receipt->held[0] = (struct throttle_held){
-		.limit = charge->limit,
-		.caller = charge->caller,
-		.cost = 1,
-		.at_ns = verdict->outcome[0].at_ns,
-	};
+	receipt->count = v.fits;
+	if (v.fits)
+		hold(charge, o->at_ns, &receipt->held[0]);
 	return true;
+}
+
+/* What was taken of several, before one that could not be. */
+SELDOM static void give_back(struct throttle_table *table, const struct generation *g,
+	const struct chosen *chosen, const struct throttle_charge *charges,
+	const unsigned char *order, size_t taken, uint64_t now)
+{
+	while (taken-- > 0) {
+		const struct chosen *c = &chosen[order[taken]];
+
+		charge_give_back(
+			table, g, &c->limit->section, &charges[order[taken]], c->entry, c->at, now);
+	}
+}
+
+/* Puts the n-th into the order that they are to be taken in: see sort_by_address in take.c. */
+INLINE void put_in_order(const struct chosen *chosen, size_t n, unsigned char *order)
+{
+	size_t i = n;
+
+	for (; i > 0 && (uintptr_t)chosen[order[i - 1]].entry > (uintptr_t)chosen[n].entry; i--)
+		order[i] = order[i - 1];
+	order[i] = (unsigned char)n;
+}
+
+/* Several: all or none. */
+static bool take_several(struct throttle_table *table, const struct throttle_charge *charges,
+	size_t count, uint64_t now_ns, struct throttle_verdict *verdict,
+	struct throttle_receipt *receipt)
+{
+	struct generation *g = table_current(table);
+	struct chosen chosen[THROTTLE_MAX_CHARGES];
+	uint64_t retry = 0, now;
+	unsigned char order[THROTTLE_MAX_CHARGES];
+	uint32_t violated = 0;
+
+	if (count > THROTTLE_MAX_CHARGES || !set_time(table, g, now_ns, &now))
+		return false;
+	/* All of their memory is asked for before the first of it is waited for. */
+	for (size_t i = 0; i < count; i++) {
+		if (!choose(g, &charges[i], &chosen[i]))
+			return false;
+		section_prefetch(&chosen[i].limit->section, &chosen[i].aim);
+	}
+	for (size_t i = 0; i < count; i++) {
+		struct throttle_outcome *o = &verdict->outcome[i];
+
+		if (!judge(&chosen[i], now, g->epoch_ns, o))
+			return false;
+		put_in_order(chosen, i, order);
+		violated += o->violated;
+		retry = o->retry_after_ns > retry ? o->retry_after_ns : retry;
+	}
+	for (size_t i = 0; violated == 0 && i < count; i++)
+		if (!swap(&chosen[order[i]])) {
+			give_back(table, g, chosen, charges, order, i, now);
+			return false;
+		}
+	conclude(verdict, count, violated, retry);
+	if (receipt == NULL)
+		return true;
+	receipt->count = violated == 0 ? (uint32_t)count : 0;
+	for (size_t i = 0; i < receipt->count; i++)
+		hold(&charges[i], verdict->outcome[i].at_ns, &receipt->held[i]);
+	return true;
+}
+
+int throttle_take(struct throttle_table *table, const struct throttle_charge *charges, size_t count,
+	uint64_t now_ns, struct throttle_verdict *verdict, struct throttle_receipt *receipt)
+{
+	if ((count == 1 && take_one(table, charges, now_ns, verdict, receipt)) ||
+		take_several(table, charges, count, now_ns, verdict, receipt))
+		return 0;
+	return take_slowly(table, charges, count, now_ns, verdict, receipt);
 }

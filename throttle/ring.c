@@ -27,9 +27,7 @@
  * Ticks are 2^shift ns. Long rings have few bits for the time in their head; theirs has a stamp
  * beside it that says when it was last used, so that an old tick is never taken for a new one.
  */
-#include "throttle/ring.h"
-
-#include <string.h>
+#include "throttle/ring_short.h"
 
 /* Swaps one slot from what it was under `head` to `value`; false when the head has moved on. */
 static bool write_slot(
@@ -54,7 +52,7 @@ static bool write_slot(
 }
 
 /* Writes the slots of the last charge, oldest first: the newest tells whether it was done. */
-SELDOM static void finish_claim(const struct shape *s, struct entry *e, uint64_t head)
+static void finish_claim(const struct shape *s, struct entry *e, uint64_t head)
 {
 	struct view v = unpack(s, head);
 	uint32_t tick = (uint32_t)(v.tick & s->slot_mask);
@@ -71,7 +69,7 @@ SELDOM static void move_hole(const struct shape *s, struct entry *e, uint64_t he
 	uint32_t next = after(s, v.hole, 1);
 
 	if (next == v.position) {
-		v.type = TYPE_CLEAN;
+		v.type = RING_CLEAN;
 		v.position = v.hole;
 		v.hole = 0;
 		v.fill--;
@@ -103,7 +101,7 @@ static bool wipe_if_idle(const struct shape *s, struct entry *e, uint64_t head, 
 	/* acquire: pairs with the release in touch_stamp */
 	uint64_t stamp = atomic_load_explicit(stamp_of(e), memory_order_acquire);
 	uint64_t period = s->window + TIME_SLACK_NS;
-	struct view v = {.type = TYPE_CLEAN, .tick = now >> s->shift};
+	struct view v = {.type = RING_CLEAN, .tick = now >> s->shift};
 
 	if (now < stamp || now - stamp < 3 * period || unpack(s, head).fill == 0)
 		return false;
@@ -126,9 +124,114 @@ static void touch_stamp(const struct shape *s, struct entry *e, uint64_t now)
 			break;
 }
 
-/* `s` may be a copy of `whole` in which the compiler knows what short rings have in common. */
-INLINE enum found plan_with(const struct shape *s, const struct shape *whole, struct entry *e,
-	uint64_t cost, uint64_t now, enum how how, struct plan *plan)
+/* How many of `fill` have left the window at `tick`. */
+static uint32_t count_expired(
+	const struct shape *s, struct entry *e, const struct view *v, uint64_t tick)
+{
+	uint32_t oldest = before(s, v->position, v->fill), low = 1, high = v->fill;
+
+	if (age_of(s, e, oldest, tick) < s->window_ticks)
+		return 0;
+	/* In a full ring one expires at a time, as a rule. */
+	if (high > 1 && age_of(s, e, after(s, oldest, 1), tick) < s->window_ticks)
+		return 1;
+	while (low < high) {
+		uint32_t middle = (low + high) / 2;
+
+		if (age_of(s, e, after(s, oldest, middle), tick) < s->window_ticks)
+			high = middle;
+		else
+			low = middle + 1;
+	}
+	return low;
+}
+
+/* ns from `now`, in `tick`, until slot i has left the window. */
+static uint64_t wait_for(
+	const struct shape *s, struct entry *e, uint32_t i, uint64_t tick, uint64_t now)
+{
+	uint64_t age = age_of(s, e, i, tick), ahead = 0, then;
+
+	if (age == 0)
+		ahead = (atomic_load_explicit(slot_at(s, e, i), memory_order_acquire) - tick) &
+			s->slot_mask;
+	then = (tick + s->window_ticks + ahead - age) << s->shift;
+	return then > now ? then - now : 0;
+}
+
+/* Fills in what the verdict says beyond yes and no. */
+static void tell(const struct shape *s, struct entry *e, const struct view *v, uint32_t live,
+	uint64_t cost, uint64_t tick, uint64_t now, struct plan *plan)
+{
+	uint32_t oldest = before(s, v->position, live), last;
+
+	plan->used = live;
+	plan->more = plan->reset = plan->retry = 0;
+	if (live > 0) {
+		plan->more = wait_for(s, e, oldest, tick, now);
+		plan->reset = wait_for(s, e, before(s, v->position, 1), tick, now);
+	}
+	if (plan->fits)
+		return;
+	if (cost > s->quota) {
+		plan->retry = THROTTLE_NEVER;
+		return;
+	}
+	last = after(s, oldest, (uint32_t)(live + cost - s->quota) - 1);
+	plan->retry = wait_for(s, e, last, tick, now);
+}
+
+static void plan_claim(const struct shape *s, const struct view *v, uint32_t live, uint64_t cost,
+	uint64_t absolute, struct plan *plan)
+{
+	uint32_t n = cost < s->slots ? (uint32_t)cost : s->slots;
+	struct view next = {
+		.type = RING_OPEN,
+		.claimed = n,
+		.fill = live + n < s->slots ? live + n : s->slots,
+		.position = after(s, v->position, n),
+		.tick = absolute,
+	};
+
+	plan->next = pack(s, &next);
+	plan->at = absolute << s->shift;
+}
+
+/* Judges by the head that it has; false when that has moved on meanwhile. */
+static bool judge(const struct shape *s, struct entry *e, uint64_t head, uint64_t cost,
+	uint64_t now, enum how how, struct plan *plan)
+{
+	struct view v = unpack(s, head);
+	uint64_t tick = now >> s->shift, since = ticks_since(s, tick, v.tick), recorded = tick;
+	uint64_t wanted = cost > 0 ? cost : 1;
+	uint32_t live = 0;
+
+	/* Judged by its own time, recorded at the newest: both on the safe side. */
+	if (since == 0)
+		recorded += (v.tick - tick) & s->tick_mask;
+	if (since < s->window_ticks && v.fill > 0)
+		live = v.fill - count_expired(s, e, &v, tick);
+	plan->head = head;
+	plan->now = now;
+	plan->fits = wanted <= s->quota && live <= s->quota - wanted;
+	plan->at = recorded << s->shift;
+	tell(s, e, &v, live, wanted, tick, now, plan);
+	if (cost > 0 && (plan->fits || how == HOW_FORCE)) {
+		plan_claim(
+			s, &v, live, cost, recorded + (v.type == RING_CLEAN && since == 0), plan);
+		if (plan->fits) { /* told with this charge, the newest, taken */
+			plan->reset = plan->at + (s->window_ticks << s->shift) - now;
+			if (live == 0)
+				plan->more = plan->reset;
+		}
+		return true;
+	}
+	plan->next = head;
+	return head_still(e, head);
+}
+
+static enum found ring_plan(const struct shape *s, struct entry *e, uint64_t cost, uint64_t now,
+	enum how how, struct plan *plan)
 {
 	for (;;) {
 		/* acquire: pairs with the release of the swap that made this head */
@@ -140,54 +243,44 @@ INLINE enum found plan_with(const struct shape *s, const struct shape *whole, st
 			return ENTRY_GONE;
 		now = time_after_head(s, now);
 		if (s->first_slot > 0) {
-			if (wipe_if_idle(whole, e, head, now))
+			if (wipe_if_idle(s, e, head, now))
 				continue;
 			if (how != HOW_LOOK)
-				touch_stamp(whole, e, now);
+				touch_stamp(s, e, now);
 		}
-		if (v.type == TYPE_HOLE) {
-			move_hole(whole, e, head);
+		if (v.type == RING_HOLE) {
+			move_hole(s, e, head);
 			continue;
 		}
 		if (is_claim_unwritten(s, e, &v))
-			finish_claim(whole, e, head);
+			finish_claim(s, e, head);
 		if (judge(s, e, head, cost, now, how, plan))
 			return ENTRY_READY;
 	}
 }
 
-static enum found ring_plan(const struct shape *s, struct entry *e, uint64_t cost, uint64_t now,
-	enum how how, struct plan *plan)
+/* ring_plan of short rings: first as quick.c has it. */
+static enum found ring_short_plan(const struct shape *s, struct entry *e, uint64_t cost,
+	uint64_t now, enum how how, struct plan *plan)
 {
-	struct shape small;
+	/* acquire: as in ring_plan */
+	uint64_t head = atomic_load_explicit(&e->head, memory_order_acquire);
+	struct short_verdict v;
 
-	if (s->index_bits != SHORT_BITS)
-		return plan_with(s, s, e, cost, now, how, plan);
-	ring_short(s, &small);
-	return plan_with(&small, s, e, cost, now, how, plan);
-}
-
-static void ring_finish(const struct shape *s, struct entry *e, const struct plan *plan)
-{
-	struct view v;
-	_Atomic(uint32_t) *slot;
-	uint32_t old;
-
-	if (s->index_bits != SHORT_BITS) {
-		finish_claim(s, e, plan->next);
-		return;
-	}
-	/* One slot, as a rule, and nobody else has come yet. */
-	v.position = (uint32_t)(plan->next >> TICK_BITS_SHORT) & 31;
-	v.claimed = (uint32_t)(plan->next >> (TICK_BITS_SHORT + 2 * SHORT_BITS)) & 31;
-	slot = &e->slot[before(s, v.position, 1)];
-	/* acquire, and the look at the head: as in write_slot */
-	old = atomic_load_explicit(slot, memory_order_acquire);
-	if (v.claimed == 1 && head_still(e, plan->next) &&
-		atomic_compare_exchange_strong_explicit(slot, &old, (uint32_t)plan->next,
-			memory_order_release, memory_order_relaxed))
-		return;
-	finish_claim(s, e, plan->next);
+	if (cost != 1 || how != HOW_TAKE || !ring_short_judge(s, e, head, now, &v))
+		return ring_plan(s, e, cost, now, how, plan);
+	*plan = (struct plan){
+		.head = head,
+		.next = v.fits ? v.next : head,
+		.fits = v.fits,
+		.used = v.used,
+		.now = now,
+		.more = v.more,
+		.reset = v.reset,
+		.retry = v.fits ? 0 : v.more,
+		.at = v.at,
+	};
+	return ENTRY_READY;
 }
 
 /* Where the newest slot of this tick is; slots of one tick are as good as each other. */
@@ -228,7 +321,7 @@ static bool refund_one(const struct shape *s, struct entry *e, uint64_t tick, ui
 		if ((head & HEAD_SPECIAL) || head == 0)
 			return false;
 		now = time_after_head(s, now);
-		if (v.type == TYPE_HOLE) {
+		if (v.type == RING_HOLE) {
 			move_hole(s, e, head);
 			continue;
 		}
@@ -240,7 +333,7 @@ static bool refund_one(const struct shape *s, struct entry *e, uint64_t tick, ui
 				return false;
 			continue;
 		}
-		v.type = TYPE_HOLE;
+		v.type = RING_HOLE;
 		v.hole = hole;
 		next = pack(s, &v);
 		/* acq_rel: as every change of a head */
@@ -248,7 +341,7 @@ static bool refund_one(const struct shape *s, struct entry *e, uint64_t tick, ui
 			    &e->head, &head, next, memory_order_acq_rel, memory_order_relaxed))
 			continue;
 		/* The gap is closed by whoever sees it; here at once. */
-		while (!(next & HEAD_SPECIAL) && unpack(s, next).type == TYPE_HOLE) {
+		while (!(next & HEAD_SPECIAL) && unpack(s, next).type == RING_HOLE) {
 			move_hole(s, e, next);
 			next = atomic_load_explicit(&e->head, memory_order_acquire);
 		}
@@ -274,14 +367,14 @@ static bool ring_is_empty(const struct shape *s, uint64_t head, uint64_t now)
 
 	now = time_after_head(s, now);
 	/* A fresh one is not, so that its head can't come back within the tick. */
-	return v.type != TYPE_HOLE && ticks_since(s, now >> s->shift, v.tick) >= s->keep_ticks;
+	return v.type != RING_HOLE && ticks_since(s, now >> s->shift, v.tick) >= s->keep_ticks;
 }
 
 static uint64_t ring_fresh(const struct shape *s, uint64_t used, uint64_t now, unsigned sequence)
 {
 	uint32_t n = used < s->slots ? (uint32_t)used : s->slots;
 	struct view v = {
-		.type = n > 0 ? TYPE_OPEN : TYPE_CLEAN,
+		.type = n > 0 ? RING_OPEN : RING_CLEAN,
 		.claimed = n,
 		.fill = n,
 		.position = n % s->slots,
@@ -301,7 +394,7 @@ static void ring_freeze(const struct shape *s, struct entry *e)
 
 		if (head & HEAD_SPECIAL)
 			return;
-		if (head != 0 && v.type == TYPE_HOLE) {
+		if (head != 0 && v.type == RING_HOLE) {
 			move_hole(s, e, head);
 			continue;
 		}
@@ -312,56 +405,6 @@ static void ring_freeze(const struct shape *s, struct entry *e)
 			    memory_order_acq_rel, memory_order_relaxed))
 			return;
 	}
-}
-
-static unsigned ring_remember(const struct shape *s, const struct entry *e, uint64_t now,
-	struct event *events, unsigned room)
-{
-	struct entry *entry = (struct entry *)(uintptr_t)e; /* only read */
-	struct view v = unpack(s, atomic_load_explicit(&entry->head, memory_order_acquire));
-	uint64_t absolute = now >> s->shift, since = ticks_since(s, absolute, v.tick);
-	unsigned count = 0;
-
-	if (since >= s->keep_ticks)
-		return 0;
-	if (since == 0)
-		absolute += (v.tick - absolute) & s->tick_mask;
-	for (uint32_t n = v.fill; n > 0 && count < room; n--) {
-		uint64_t age = age_of(s, entry, before(s, v.position, n), absolute);
-
-		if (age >= s->keep_ticks || age > absolute)
-			continue;
-		events[count].at = (absolute - age) << s->shift;
-		events[count++].units = 1;
-	}
-	/* The head's time, though what was charged then may have been refunded. */
-	if (count < room) {
-		events[count].at = (absolute - ((absolute - v.tick) & s->tick_mask)) << s->shift;
-		events[count++].units = 0;
-	}
-	return count;
-}
-
-static void ring_recall(const struct shape *s, const struct event *events, unsigned count,
-	uint64_t now, struct image *image)
-{
-	struct view v = {.type = TYPE_CLEAN, .tick = now >> s->shift};
-	uint32_t n = 0;
-
-	/* From the newest back, as many as there are slots for. */
-	for (unsigned i = count; i > 0 && n < s->slots; i--)
-		for (uint64_t u = events[i - 1].units; u > 0 && n < s->slots; u--)
-			image->slot[s->first_slot + s->slots - ++n] =
-				(uint32_t)(events[i - 1].at >> s->shift & s->slot_mask);
-	if (count > 0)
-		v.tick = events[count - 1].at >> s->shift;
-	v.fill = n;
-	if (s->first_slot > 0) {
-		uint64_t stamp = now > 0 ? now : 1;
-
-		memcpy(&image->slot[0], &stamp, sizeof(stamp));
-	}
-	image->head = pack(s, &v);
 }
 
 uint64_t ring_full_since(const struct shape *s, struct entry *e, uint64_t now)
@@ -380,30 +423,10 @@ uint64_t ring_full_since(const struct shape *s, struct entry *e, uint64_t now)
 	return (absolute - ticks_since(s, absolute, v.tick)) << s->shift;
 }
 
-void ring_repair(const struct shape *s, struct entry *e)
-{
-	/* relaxed: at opening */
-	uint64_t head = atomic_load_explicit(&e->head, memory_order_relaxed);
-	struct view v = unpack(s, head);
+/* As ops has them, but for what is done for every verdict. */
+#define RING_OPS                                                                                   \
+	.refund = ring_refund, .is_empty = ring_is_empty, .fresh = ring_fresh,                     \
+	.freeze = ring_freeze, .remember = ring_remember, .recall = ring_recall
 
-	if (head == 0 || head_is_tombstone(head) ||
-		(v.position < s->slots && v.fill <= s->slots &&
-			v.hole < s->slots + (v.type == TYPE_OPEN)))
-		return;
-	v.fill = v.claimed = s->slots;
-	v.position = 0;
-	v.type = TYPE_OPEN;
-	atomic_compare_exchange_strong_explicit(&e->head, &head,
-		pack(s, &v) | (head & HEAD_SPECIAL), memory_order_relaxed, memory_order_relaxed);
-}
-
-const struct form_ops ring_ops = {
-	.plan = ring_plan,
-	.finish = ring_finish,
-	.refund = ring_refund,
-	.is_empty = ring_is_empty,
-	.fresh = ring_fresh,
-	.freeze = ring_freeze,
-	.remember = ring_remember,
-	.recall = ring_recall,
-};
+const struct form_ops ring_ops = {.plan = ring_plan, .finish = finish_claim, RING_OPS};
+const struct form_ops ring_short_ops = {.plan = ring_short_plan, .finish = finish_claim, RING_OPS};

@@ -10,6 +10,8 @@
  */
 #define WORD_FROZEN (UINT64_C(1) << 63)
 
+#define LOOK_AHEAD 3 /* entries that are asked for before they are looked at */
+
 static inline uint64_t make_word(uint64_t fingerprint, unsigned way, unsigned sequence)
 {
 	return (uint64_t)(sequence & 63) << 56 | (uint64_t)way << FINGERPRINT_BITS | fingerprint;
@@ -59,34 +61,49 @@ uint64_t section_buckets_for(uint64_t callers)
 
 uint64_t section_bytes(const struct shape *shape, uint64_t buckets)
 {
-	return buckets * (sizeof(struct bucket) + (BUCKET_WAYS + 1) * (uint64_t)shape->entry_bytes);
+	return buckets * (BUCKET_WAYS + 1) * shape->entry_bytes;
 }
 
 void section_lay(struct section *section, void *memory, uint64_t buckets)
 {
 	section->buckets = buckets;
-	section->index = memory;
-	section->entries = (unsigned char *)memory + buckets * sizeof(struct bucket);
+	section->entries = memory;
 }
 
-static inline bool has_tag(const struct bucket *bucket, unsigned way, uint64_t fingerprint)
+struct entry *section_look_on(const struct section *s, const struct aim *aim, uint64_t *head)
 {
-	/* acquire: pairs with the swap of the tag in complete(): the entry was born after it */
-	uint64_t tag = atomic_load_explicit(&bucket->tag[way], memory_order_acquire);
+	unsigned way = section_next_way(aim->way), ahead = way;
+	struct entry *e;
+	uint64_t tag;
 
-	return (tag & FINGERPRINT_MASK) == fingerprint;
+	for (int i = 0; i < LOOK_AHEAD; i++) {
+		ahead = section_next_way(ahead);
+		__builtin_prefetch(section_entry(s, aim->bucket, ahead));
+	}
+	do {
+		e = section_entry(s, aim->bucket, way);
+		/* acquire, relaxed: as in section_look */
+		*head = atomic_load_explicit(&e->head, memory_order_acquire);
+		tag = atomic_load_explicit(&e->tag, memory_order_relaxed);
+		if ((tag & FINGERPRINT_MASK) == aim->fingerprint)
+			return e;
+		ahead = section_next_way(ahead);
+		__builtin_prefetch(section_entry(s, aim->bucket, ahead));
+		way = section_next_way(way);
+	} while (tag != 0 && way != aim->way);
+	return NULL;
 }
 
-static unsigned find_tag(const struct bucket *bucket, uint64_t fingerprint)
+bool section_find(const struct section *s, struct throttle_key key, struct place *place)
 {
-	unsigned way = section_preferred_way(fingerprint);
+	struct aim aim;
+	uint64_t head;
 
-	if (has_tag(bucket, way, fingerprint))
-		return way;
-	for (way = 0; way < BUCKET_WAYS; way++)
-		if (has_tag(bucket, way, fingerprint))
-			break;
-	return way;
+	section_aim(s, key, &aim);
+	place->is_overflow = false;
+	place->fingerprint = aim.fingerprint;
+	place->entry = section_look(s, &aim, &head);
+	return place->entry != NULL;
 }
 
 /* What the bucket's overflow has in use: what a newcomer begins with. */
@@ -142,25 +159,33 @@ static uint64_t birth_time(const struct section *s, uint64_t now, uint64_t used)
 	return (now > latest ? now : latest) + TIME_STEP_NS;
 }
 
+/* The bucket's word is the tag of its overflow entry, which needs none. */
+static inline _Atomic(uint64_t) *word_of(const struct section *s, uint64_t bucket)
+{
+	return &section_entry(s, bucket, BUCKET_WAYS)->tag;
+}
+
 /* Does what an insertion has left to do: its tag, and its entry's birth. */
-SELDOM static void complete(struct section *s, struct bucket *bucket, uint64_t word, uint64_t now)
+SELDOM static void complete(struct section *s, uint64_t number, uint64_t word, uint64_t now)
 {
 	unsigned way = word_way(word);
-	uint64_t number = (uint64_t)(bucket - s->index), used, head, born = 0;
+	_Atomic(uint64_t) *bucket_word = word_of(s, number);
 	struct entry *e = section_entry(s, number, way);
+	uint64_t used, head, born = 0;
 	/* acquire: so that the word is looked at after it */
-	uint64_t tag = atomic_load_explicit(&bucket->tag[way], memory_order_acquire);
+	uint64_t tag = atomic_load_explicit(&e->tag, memory_order_acquire);
 
-	if (word == 0 || atomic_load_explicit(&bucket->word, memory_order_relaxed) != word)
+	if (word == 0 || atomic_load_explicit(bucket_word, memory_order_relaxed) != word)
 		return;
 	if (tag != word)
-		/* release: pairs with has_tag. A tag is never the same twice: it has a sequence */
+		/* release: pairs with entry_is_of. A tag is never the same twice: it has a sequence
+		 */
 		atomic_compare_exchange_strong_explicit(
-			&bucket->tag[way], &tag, word, memory_order_release, memory_order_relaxed);
+			&e->tag, &tag, word, memory_order_release, memory_order_relaxed);
 	head = atomic_load_explicit(&e->head, memory_order_acquire);
 	/* A tombstone of the next sequence is of who wants the entry after this caller. */
 	if (!head_is_tombstone(head) || tombstone_sequence(head) != word_sequence(word) ||
-		atomic_load_explicit(&bucket->word, memory_order_relaxed) != word)
+		atomic_load_explicit(bucket_word, memory_order_relaxed) != word)
 		return;
 	if (s->ops->clear != NULL)
 		s->ops->clear(&s->shape, e, head);
@@ -175,21 +200,22 @@ SELDOM static void complete(struct section *s, struct bucket *bucket, uint64_t w
 		&e->head, &head, born, memory_order_acq_rel, memory_order_relaxed);
 }
 
+static unsigned way_of(const struct section *s, uint64_t number, const struct entry *e)
+{
+	const unsigned char *first = (const unsigned char *)section_entry(s, number, 0);
+
+	return (unsigned)((size_t)((const unsigned char *)e - first) / s->shape.entry_bytes);
+}
+
 /* An entry to give away: the caller's own one left half inserted, a free one, an empty one. */
 static unsigned choose_way(
-	struct section *s, uint64_t number, uint64_t fingerprint, uint64_t now, uint64_t *head)
+	struct section *s, uint64_t number, unsigned way, uint64_t now, uint64_t *head)
 {
-	struct bucket *bucket = &s->index[number];
-	unsigned own = find_tag(bucket, fingerprint);
-	unsigned first = own < BUCKET_WAYS ? own : section_preferred_way(fingerprint);
-
-	for (unsigned i = 0; i < BUCKET_WAYS; i++) {
-		unsigned way = first + i < BUCKET_WAYS ? first + i : first + i - BUCKET_WAYS;
+	for (unsigned w = 0; w < BUCKET_WAYS; w++)
+		__builtin_prefetch(section_entry(s, number, w));
+	for (unsigned i = 0; i < BUCKET_WAYS; i++, way = section_next_way(way)) {
 		struct entry *e = section_entry(s, number, way);
 
-		if (i == 0)
-			for (unsigned w = 0; w < BUCKET_WAYS; w++)
-				__builtin_prefetch(section_entry(s, number, w));
 		*head = atomic_load_explicit(&e->head, memory_order_acquire);
 		if (*head == 0 || head_is_tombstone(*head) ||
 			(!(*head & HEAD_SPECIAL) && s->ops->is_empty(&s->shape, *head, now)))
@@ -202,28 +228,28 @@ enum inserted { INSERTED, INSERTED_NOT, INSERTED_FULL, INSERTED_FROZEN };
 
 /* One attempt. NOT: something has changed, look again. `word` is set to what the bucket's was. */
 SELDOM static enum inserted insert(
-	struct section *s, uint64_t number, uint64_t fingerprint, uint64_t now, uint64_t *word)
+	struct section *s, uint64_t number, struct throttle_key key, uint64_t now, uint64_t *word)
 {
-	struct bucket *bucket = &s->index[number];
+	_Atomic(uint64_t) *bucket_word = word_of(s, number);
 	uint64_t next, head, tombstone;
+	struct aim aim;
 	struct entry *e;
 	unsigned way;
 
 	/* acquire: pairs with the swap below */
-	*word = atomic_load_explicit(&bucket->word, memory_order_acquire);
+	*word = atomic_load_explicit(bucket_word, memory_order_acquire);
 	if (*word & WORD_FROZEN)
 		return INSERTED_FROZEN;
-	complete(s, bucket, *word, now);
-	way = find_tag(bucket, fingerprint);
-	if (way < BUCKET_WAYS &&
-		!head_is_tombstone(atomic_load_explicit(
-			&section_entry(s, number, way)->head, memory_order_acquire)))
+	complete(s, number, *word, now);
+	section_aim(s, key, &aim);
+	e = section_look(s, &aim, &head);
+	if (e != NULL && !head_is_tombstone(head))
 		return INSERTED_NOT;
-	way = choose_way(s, number, fingerprint, now, &head);
+	way = choose_way(s, number, e != NULL ? way_of(s, number, e) : aim.way, now, &head);
 	if (way == BUCKET_WAYS)
 		return INSERTED_FULL;
 	e = section_entry(s, number, way);
-	next = make_word(fingerprint, way, word_sequence(*word) + 1);
+	next = make_word(aim.fingerprint, way, word_sequence(*word) + 1);
 	tombstone = make_tombstone(next);
 	/* acq_rel: from here on nobody charges the entry's last caller */
 	if (head != tombstone && !atomic_compare_exchange_strong_explicit(&e->head, &head,
@@ -232,9 +258,9 @@ SELDOM static enum inserted insert(
 	/* seq_cst: decides. Pairs with the look at the word after a charge of the overflow entry:
 	 * either that sees this insertion, or this caller's birth sees that charge. */
 	if (!atomic_compare_exchange_strong_explicit(
-		    &bucket->word, word, next, memory_order_seq_cst, memory_order_relaxed))
+		    bucket_word, word, next, memory_order_seq_cst, memory_order_relaxed))
 		return INSERTED_NOT;
-	complete(s, bucket, next, now);
+	complete(s, number, next, now);
 	/* relaxed: counts that only people read */
 	if (head == 0)
 		atomic_fetch_add_explicit(&s->tally->entries, 1, memory_order_relaxed);
@@ -248,7 +274,7 @@ SELDOM static enum located place_overflow(
 {
 	uint64_t head = 0, fresh;
 
-	place->way = BUCKET_WAYS;
+	place->is_overflow = true;
 	place->entry = section_entry(s, number, BUCKET_WAYS);
 	if (atomic_load_explicit(&place->entry->head, memory_order_acquire) != 0)
 		return LOCATED;
@@ -259,29 +285,18 @@ SELDOM static enum located place_overflow(
 	return LOCATED;
 }
 
-static void aim(struct section *s, struct throttle_key key, struct place *place, uint64_t *number)
-{
-	uint64_t id = section_identity(key);
-
-	*number = section_bucket_of(s, id);
-	place->bucket = &s->index[*number];
-	place->fingerprint = section_fingerprint_of(id);
-}
-
 enum located section_locate(
 	struct section *s, struct throttle_key key, uint64_t now, bool make, struct place *place)
 {
-	uint64_t number;
+	uint64_t number = section_bucket_of(s, key);
 
-	aim(s, key, place, &number);
+	place->overflow = section_entry(s, number, BUCKET_WAYS);
 	for (;;) {
-		unsigned way = find_tag(place->bucket, place->fingerprint);
+		bool is_found = section_find(s, key, place);
 		enum inserted inserted;
 		uint64_t head;
 
-		if (way < BUCKET_WAYS) {
-			place->way = way;
-			place->entry = section_entry(s, number, way);
+		if (is_found) {
 			head = atomic_load_explicit(&place->entry->head, memory_order_acquire);
 			if (!(head & HEAD_SPECIAL))
 				return LOCATED;
@@ -291,18 +306,18 @@ enum located section_locate(
 		if (!make) {
 			/* acquire: as in insert() */
 			place->word =
-				atomic_load_explicit(&place->bucket->word, memory_order_acquire);
+				atomic_load_explicit(&place->overflow->tag, memory_order_acquire);
 			if ((place->word & FINGERPRINT_MASK) != place->fingerprint)
 				return place->word & WORD_FROZEN ? LOCATED_MOVED : LOCATED_NONE;
 			if (place->word & WORD_FROZEN)
 				return LOCATED_MOVED;
-			complete(s, place->bucket, place->word, now);
-			if (way < BUCKET_WAYS)
+			complete(s, number, place->word, now);
+			if (is_found)
 				return LOCATED_NONE; /* somebody's half-done change of hands */
 			continue;
 		}
 		section_freeze_old(s, key);
-		inserted = insert(s, number, place->fingerprint, now, &place->word);
+		inserted = insert(s, number, key, now, &place->word);
 		if (inserted == INSERTED_FROZEN)
 			return LOCATED_MOVED;
 		if (inserted == INSERTED_FULL)
@@ -313,23 +328,12 @@ enum located section_locate(
 enum located section_overflow(
 	struct section *s, struct throttle_key key, uint64_t now, struct place *place)
 {
-	uint64_t number;
+	uint64_t number = section_bucket_of(s, key);
 
-	aim(s, key, place, &number);
-	place->word = atomic_load_explicit(&place->bucket->word, memory_order_acquire);
+	place->fingerprint = section_fingerprint_of(key);
+	place->overflow = section_entry(s, number, BUCKET_WAYS);
+	place->word = atomic_load_explicit(&place->overflow->tag, memory_order_acquire);
 	return place_overflow(s, number, now, place);
-}
-
-void section_prefetch(const struct section *s, struct throttle_key key)
-{
-	uint64_t id = section_identity(key), number = section_bucket_of(s, id);
-	const char *e = (const char *)section_entry(
-		s, number, section_preferred_way(section_fingerprint_of(id)));
-
-	__builtin_prefetch(&s->index[number]);
-	__builtin_prefetch((const char *)&s->index[number] + 64);
-	__builtin_prefetch(e);
-	__builtin_prefetch(e + 64);
 }
 
 /* No more insertions; the one under way is completed. */
@@ -337,14 +341,38 @@ void section_freeze_bucket(struct section *s, uint64_t number)
 {
 	/* acq_rel: what was inserted before is seen by who moves it */
 	uint64_t word =
-		atomic_fetch_or_explicit(&s->index[number].word, WORD_FROZEN, memory_order_acq_rel);
-	unsigned way = word_way(word);
+		atomic_fetch_or_explicit(word_of(s, number), WORD_FROZEN, memory_order_acq_rel);
+	struct entry *e = section_entry(s, number, word_way(word));
 	uint64_t tag, own = word & ~WORD_FROZEN;
 
 	if (own == 0)
 		return;
-	tag = atomic_load_explicit(&s->index[number].tag[way], memory_order_acquire);
+	tag = atomic_load_explicit(&e->tag, memory_order_acquire);
 	if (tag != own)
-		atomic_compare_exchange_strong_explicit(&s->index[number].tag[way], &tag, own,
-			memory_order_release, memory_order_relaxed);
+		atomic_compare_exchange_strong_explicit(
+			&e->tag, &tag, own, memory_order_release, memory_order_relaxed);
+}
+
+void section_repair(struct section *s, uint64_t bucket)
+{
+	/* relaxed: at opening */
+	uint64_t word = atomic_load_explicit(word_of(s, bucket), memory_order_relaxed);
+
+	if (word_way(word) >= BUCKET_WAYS)
+		atomic_store_explicit(word_of(s, bucket), 0, memory_order_relaxed);
+}
+
+void section_thaw(struct section *s)
+{
+	/* relaxed: at opening */
+	for (uint64_t b = 0; b < s->buckets; b++) {
+		atomic_fetch_and_explicit(word_of(s, b), ~WORD_FROZEN, memory_order_relaxed);
+		for (unsigned way = 0; way <= BUCKET_WAYS; way++) {
+			_Atomic(uint64_t) *head = &section_entry(s, b, way)->head;
+
+			if (head_is_frozen(atomic_load_explicit(head, memory_order_relaxed)))
+				atomic_fetch_and_explicit(
+					head, ~HEAD_SPECIAL, memory_order_relaxed);
+		}
+	}
 }

@@ -1,14 +1,16 @@
 /*
- * All callers of one limit: an index of buckets, and the entries they stand for.
+ * All callers of one limit: buckets of entries.
  *
- *   key --60 bits--> bucket  [ word | tag 0 | tag 1 | ... | tag 14 ]     two cache lines
- *                              |       |
- *                 last insertion       entry 0, entry 1, ... entry 14, entry 15: overflow
+ *   key --60 bits--> bucket   [ entry 0 | entry 1 | ... | entry 14 | overflow ]
+ *                               ^ each begins with its tag         ^ its tag is the bucket's word
  *
  * A caller is found by the tag that carries 52 bits of its key; with its bucket's number they are
- * the 60 bits that tell callers apart. What is inserted is decided by one swap of the bucket's
- * word, which names the caller and its place; the tag and the entry follow, by whoever comes first.
- * Since two threads can't both have swapped the same word, a caller is never in two places.
+ * the 60 bits that tell callers apart. Its key also says which of the bucket's ways it would like
+ * best: there, as a rule, one look finds tag and throttle in the same cache line.
+ *
+ * What is inserted is decided by one swap of the bucket's word, which names the caller and its
+ * place; the tag and the head follow, by whoever comes first. Since two threads can't both have
+ * swapped the same word, a caller is never in two places.
  *
  *   insertion:   tombstone in an empty entry --> word --> tag --> the entry is born
  *                (nobody can charge it now)      ^ decides
@@ -25,12 +27,9 @@
 
 #include "throttle/entry.h"
 
-#define BUCKET_WAYS 15
-
-struct bucket {
-	_Atomic(uint64_t) word;
-	_Atomic(uint64_t) tag[BUCKET_WAYS];
-};
+#define BUCKET_WAYS           15  /* the overflow entry comes behind them */
+#define WAY_LEAP              7   /* has no divisor in common with it */
+#define SECTION_LEAST_BUCKETS 256 /* below that a tag doesn't tell the rest of the key */
 
 struct tally {
 	_Atomic(uint64_t) entries, evicted, overflowed;
@@ -40,7 +39,6 @@ struct section {
 	struct shape shape;
 	const struct form_ops *ops;
 	uint64_t buckets; /* how many */
-	struct bucket *index;
 	unsigned char *entries;
 	struct tally *tally;
 	_Atomic(struct section *) old; /* what is still to be moved from, or NULL */
@@ -49,10 +47,10 @@ struct section {
 /* Where a caller's throttle is. */
 struct place {
 	struct entry *entry;
-	struct bucket *bucket;
-	uint64_t word; /* the bucket's, when it was looked at */
 	uint64_t fingerprint;
-	unsigned way; /* BUCKET_WAYS: the overflow entry */
+	bool is_overflow;       /* it is the bucket's, not the caller's own */
+	struct entry *overflow; /* of the bucket, and the word that it had when it was looked at: */
+	uint64_t word;          /* set where the caller has no entry of its own */
 };
 
 enum located {
@@ -61,13 +59,14 @@ enum located {
 	LOCATED_MOVED, /* this section's bucket is frozen: look in the newer one */
 };
 
-#define SECTION_LEAST_BUCKETS 256 /* below that a tag doesn't tell the rest of the key */
-
 uint64_t section_buckets_for(uint64_t callers);
 uint64_t section_bytes(const struct shape *shape, uint64_t buckets);
 
 /* Lays a section over `memory`, of section_bytes, which is zero or was one of the same shape. */
 void section_lay(struct section *section, void *memory, uint64_t buckets);
+
+/* The caller's own entry, whatever its head. False: there is none. */
+bool section_find(const struct section *section, struct throttle_key key, struct place *place);
 
 /* Finds the caller's throttle, or with `make` makes it (or gives the overflow's). */
 enum located section_locate(struct section *section, struct throttle_key key, uint64_t now,
@@ -77,51 +76,50 @@ enum located section_locate(struct section *section, struct throttle_key key, ui
 enum located section_overflow(
 	struct section *section, struct throttle_key key, uint64_t now, struct place *place);
 
-/* After the head was looked at: is this still the caller's? An overflow always is. */
-static inline bool place_holds(const struct place *place);
+/* A bucket from a file: a word that can't be is made one of no insertion. At opening only. */
+void section_repair(struct section *section, uint64_t bucket);
 
-void section_prefetch(const struct section *section, struct throttle_key key);
+/* What was frozen for a move that can't be gone on with is in use again. At opening only. */
+void section_thaw(struct section *section);
 
 /* Moves all that `section->old` still has, then lets go of it. One thread; others may go on. */
 void section_move_all(struct section *section);
 
+/* ---- the arithmetic of keys ---- */
+
+#define KEY_BITS         60
 #define FINGERPRINT_BITS 52
 #define FINGERPRINT_MASK ((UINT64_C(1) << FINGERPRINT_BITS) - 1)
 
-static inline bool place_holds(const struct place *place)
+static inline uint64_t section_bucket_of(const struct section *s, struct throttle_key key)
 {
-	return place->way == BUCKET_WAYS ||
-	       /* acquire: ordered after the load of the head that it is to confirm */
-	       (atomic_load_explicit(&place->bucket->tag[place->way], memory_order_acquire) &
-		       FINGERPRINT_MASK) == place->fingerprint;
+	const uint64_t low = (UINT64_C(1) << (64 - KEY_BITS)) - 1;
+
+	return (uint64_t)((unsigned __int128)(key.lo & ~low) * s->buckets >> 64);
 }
 
-#define KEY_BITS 60
-
-static inline uint64_t section_identity(struct throttle_key key)
+static inline uint64_t section_fingerprint_of(struct throttle_key key)
 {
-	return key.lo >> (64 - KEY_BITS);
-}
-
-static inline uint64_t section_fingerprint_of(uint64_t id)
-{
-	uint64_t fingerprint = id & FINGERPRINT_MASK;
+	uint64_t fingerprint = key.lo >> (64 - KEY_BITS) & FINGERPRINT_MASK;
 
 	return fingerprint != 0 ? fingerprint : 1;
 }
 
-static inline uint64_t section_bucket_of(const struct section *s, uint64_t id)
-{
-	return (uint64_t)((unsigned __int128)id * s->buckets >> KEY_BITS);
-}
-
-/* A caller's entry is here if it was free when the caller came. */
+/* A caller's entry is here if that was free when the caller came, else in the first free one of the
+ * next. An entry that was used once is never unused again: so a caller isn't behind an unused one.
+ */
 static inline unsigned section_preferred_way(uint64_t fingerprint)
 {
-	return (unsigned)(fingerprint % BUCKET_WAYS);
+	return (unsigned)((uint64_t)(uint32_t)fingerprint * BUCKET_WAYS >> 32);
 }
 
-/* Whatever its head. */
+/* In leaps, so that those who meet at one way don't crowd the ways behind it. */
+static inline unsigned section_next_way(unsigned way)
+{
+	return way < BUCKET_WAYS - WAY_LEAP ? way + WAY_LEAP : way + WAY_LEAP - BUCKET_WAYS;
+}
+
+/* Whatever its head; the overflow entry is the way BUCKET_WAYS. */
 static inline struct entry *section_entry(const struct section *s, uint64_t bucket, unsigned way)
 {
 	uint64_t at = (bucket * (BUCKET_WAYS + 1) + way) * s->shape.entry_bytes;
@@ -129,17 +127,62 @@ static inline struct entry *section_entry(const struct section *s, uint64_t buck
 	return (struct entry *)(void *)(s->entries + at);
 }
 
-/* The caller's throttle, if it is where it is looked for first; NULL says nothing. */
-static inline struct entry *section_glance(
-	const struct section *s, struct throttle_key key, struct place *place)
+static inline bool entry_is_of(const struct entry *e, uint64_t fingerprint)
 {
-	uint64_t id = section_identity(key), number = section_bucket_of(s, id);
+	/* acquire: pairs with the swap of the tag in complete(), after which the entry is born; and
+	 * orders it after the load of a head that it is to confirm */
+	uint64_t tag = atomic_load_explicit(&e->tag, memory_order_acquire);
 
-	place->bucket = &s->index[number];
-	place->fingerprint = section_fingerprint_of(id);
-	place->way = section_preferred_way(place->fingerprint);
-	place->entry = section_entry(s, number, place->way);
-	return place_holds(place) ? place->entry : NULL;
+	return (tag & FINGERPRINT_MASK) == fingerprint;
+}
+
+/* After the head was looked at: is this still the caller's? An overflow always is. */
+static inline bool place_holds(const struct place *place)
+{
+	return place->is_overflow || entry_is_of(place->entry, place->fingerprint);
+}
+
+/* Where a caller is looked for first. */
+struct aim {
+	uint64_t bucket, fingerprint;
+	unsigned way;
+	struct entry *entry;
+};
+
+static inline void section_aim(const struct section *s, struct throttle_key key, struct aim *aim)
+{
+	aim->bucket = section_bucket_of(s, key);
+	aim->fingerprint = section_fingerprint_of(key);
+	aim->way = section_preferred_way(aim->fingerprint);
+	aim->entry = section_entry(s, aim->bucket, aim->way);
+}
+
+/* section_look where the first wasn't the caller's, nor unused. */
+struct entry *section_look_on(const struct section *section, const struct aim *aim, uint64_t *head);
+
+/* The caller's own entry and a head that it had while it was that, or NULL. To be looked at again,
+ * or swapped, if what was read of the entry since is to be of that head. */
+static inline struct entry *section_look(
+	const struct section *s, const struct aim *aim, uint64_t *head)
+{
+	struct entry *e = aim->entry;
+	uint64_t tag;
+
+	/* acquire: pairs with the swap that made it, and orders the tag after it */
+	*head = atomic_load_explicit(&e->head, memory_order_acquire);
+	/* relaxed: the tag was there before the head that is its caller's */
+	tag = atomic_load_explicit(&e->tag, memory_order_relaxed);
+	if ((tag & FINGERPRINT_MASK) == aim->fingerprint)
+		return e;
+	return tag == 0 ? NULL : section_look_on(s, aim, head);
+}
+
+/* What a look is likely to need is asked for at once, before any of it is waited for. */
+static inline void section_prefetch(const struct section *s, const struct aim *aim)
+{
+	__builtin_prefetch(aim->entry);
+	__builtin_prefetch((const char *)aim->entry + 64);
+	__builtin_prefetch(section_entry(s, aim->bucket, section_next_way(aim->way)));
 }
 
 #endif

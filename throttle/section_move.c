@@ -23,28 +23,11 @@ static uint64_t time_of_move(const struct section *section, const struct section
 	return a > b ? a : b;
 }
 
-/* Tags keep their old place. The find is a plain walk: it is done once a caller. */
 static struct entry *find_old(struct section *old, struct throttle_key key)
 {
-	struct place place = {0};
-	uint64_t id = key.lo >> 4, number;
+	struct place place;
 
-	number = (uint64_t)((unsigned __int128)id * old->buckets >> 60);
-	place.fingerprint = (id & FINGERPRINT_MASK) != 0 ? id & FINGERPRINT_MASK : 1;
-	for (unsigned way = 0; way < BUCKET_WAYS; way++) {
-		/* acquire: pairs with the tag's swap */
-		uint64_t tag =
-			atomic_load_explicit(&old->index[number].tag[way], memory_order_acquire);
-
-		if ((tag & FINGERPRINT_MASK) == place.fingerprint)
-			return section_entry(old, number, way);
-	}
-	return NULL;
-}
-
-static uint64_t old_bucket_of(const struct section *old, struct throttle_key key)
-{
-	return (uint64_t)((unsigned __int128)(key.lo >> 4) * old->buckets >> 60);
+	return section_find(old, key, &place) ? place.entry : NULL;
 }
 
 static void freeze_entry(struct section *old, struct entry *e)
@@ -69,7 +52,7 @@ void section_freeze_old(struct section *section, struct throttle_key key)
 
 	if (old == NULL)
 		return;
-	number = old_bucket_of(old, key);
+	number = section_bucket_of(old, key);
 	section_freeze_bucket(old, number);
 	freeze_entry(old, section_entry(old, number, BUCKET_WAYS));
 	e = find_old(old, key);
@@ -135,7 +118,7 @@ bool section_recall(
 	e = find_old(old, key);
 	if (e != NULL)
 		count = remember(section, old, e, events, EVENTS_MAX);
-	e = section_entry(old, old_bucket_of(old, key), BUCKET_WAYS);
+	e = section_entry(old, section_bucket_of(old, key), BUCKET_WAYS);
 	others = section->ops == &concurrency_ops ? 0 /* would never be given back */
 						  : remember(section, old, e, shared, EVENTS_MAX);
 	merge(events, events, count, shared, others);
@@ -164,7 +147,7 @@ static void charge_overflow(
 			    plan.next, memory_order_acq_rel, memory_order_relaxed))
 			continue;
 		if (section->ops->finish != NULL)
-			section->ops->finish(&section->shape, place.entry, &plan);
+			section->ops->finish(&section->shape, place.entry, plan.next);
 		return;
 	}
 }
@@ -173,7 +156,7 @@ static void move_entry(struct section *section, struct section *old, uint64_t nu
 	struct event *events)
 {
 	struct entry *e = section_entry(old, number, way);
-	uint64_t tag = atomic_load_explicit(&old->index[number].tag[way], memory_order_acquire);
+	uint64_t tag = atomic_load_explicit(&e->tag, memory_order_acquire);
 	struct throttle_key key = section_key_of(old, number, tag);
 	uint64_t now = time_of_move(section, old);
 	struct place place;
@@ -183,7 +166,7 @@ static void move_entry(struct section *section, struct section *old, uint64_t nu
 	count = remember(section, old, e, events, EVENTS_MAX);
 	if (count == 0 || tag == 0)
 		return;
-	if (section_locate(section, key, now, true, &place) == LOCATED && place.way == BUCKET_WAYS)
+	if (section_locate(section, key, now, true, &place) == LOCATED && place.is_overflow)
 		charge_overflow(section, key, now, sum_events(events, count));
 }
 

@@ -139,7 +139,7 @@ static bool forget(struct section *s, struct throttle_key caller, uint64_t now)
 
 	do {
 		if (section_locate(s, caller, now, is_moving, &place) != LOCATED ||
-			place.way == BUCKET_WAYS ||
+			place.is_overflow ||
 			s->ops->plan(&s->shape, place.entry, 0, now, HOW_LOOK, &plan) !=
 				ENTRY_READY)
 			return false;

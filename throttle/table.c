@@ -102,7 +102,7 @@ static int number_limits(struct throttle_table *t, struct generation *g)
 
 		if (id < 0)
 			return ENOSPC;
-		g->by_id[id] = (int16_t)i;
+		g->by_id[id] = &g->limits[i];
 	}
 	return 0;
 }
@@ -195,6 +195,7 @@ static struct generation *resume_move(struct throttle_table *t, struct generatio
 
 	if (next == NULL) {
 		store_remove(t->folder, GENERATION_NEXT);
+		generation_thaw(last);
 		return last;
 	}
 	if (generation_is_moving(next))
@@ -241,8 +242,10 @@ static int new_table(struct throttle_table *t, const struct throttle_table_optio
 		source.seed = *options->seed;
 	else
 		error = store_random(&source.seed, sizeof(source.seed));
-	if (options->now_ns > EPOCH_BACK_NS)
+	if (options->now_ns > EPOCH_BACK_NS) {
 		source.epoch_ns = options->now_ns - EPOCH_BACK_NS;
+		source.latest = EPOCH_BACK_NS;
+	}
 	if (error != 0)
 		return error;
 	if (t->folder != NULL)

@@ -21,9 +21,7 @@ static inline struct generation *table_current(const struct throttle_table *tabl
 
 static inline struct limit_state *table_limit(const struct generation *g, uint32_t id)
 {
-	int index = id < THROTTLE_MAX_LIMITS ? g->by_id[id] : -1;
-
-	return index < 0 ? NULL : &g->limits[index];
+	return id < THROTTLE_MAX_LIMITS ? g->by_id[id] : NULL;
 }
 
 #endif

@@ -10,10 +10,10 @@
  *        v                                          v no longer fits: give back what was taken
  *     admitted                                   refused
  *
- * The order makes threads that race for several limits meet at the first one that they share: one
- * that fails there has taken nothing that the other needs, so not all of them can fail.
+ * What is common, a verdict that needs nothing of this file, quick.c does.
  */
-#include "throttle/quick.h"
+#include "throttle/take.h"
+#include "throttle/ring.h"
 
 #include <errno.h>
 #include <string.h>
@@ -45,10 +45,7 @@ static inline void tell_outcome(const struct attempt *a, size_t i, struct thrott
 	uint64_t used = j->plan.used + (j->plan.fits ? j->units : 0);
 	uint64_t lag = j->plan.now - a->asked;
 
-	o->quota = j->limit->limit.kind == THROTTLE_GCRA ? j->limit->limit.burst
-							 : j->limit->limit.quota;
-	if (o->quota == 0)
-		o->quota = 1;
+	o->quota = j->limit->told_quota;
 	used *= shape->scale;
 	o->remaining = used < o->quota ? o->quota - used : 0;
 	o->more_ns = j->plan.more > 0 ? j->plan.more + lag : 0;
@@ -58,7 +55,7 @@ static inline void tell_outcome(const struct attempt *a, size_t i, struct thrott
 	o->violated = !j->plan.fits;
 	o->shadow = j->limit->limit.mode == THROTTLE_SHADOW;
 	o->banned = false;
-	o->overflow = j->place.way == BUCKET_WAYS;
+	o->overflow = j->place.is_overflow;
 	o->absent = false;
 }
 
@@ -66,7 +63,7 @@ static inline void tell_outcome(const struct attempt *a, size_t i, struct thrott
 SELDOM static void tell_unused(const struct attempt *a, size_t i, struct throttle_outcome *o)
 {
 	const struct throttle_limit *l = &a->judged[i].limit->limit;
-	uint64_t quota = l->kind == THROTTLE_GCRA ? (l->burst > 0 ? l->burst : 1) : l->quota;
+	uint64_t quota = a->judged[i].limit->told_quota;
 	uint64_t cost = a->charges[i].cost;
 
 	memset(o, 0, sizeof(*o));
@@ -156,53 +153,38 @@ static void conclude(struct attempt *a)
 	v->delay = !v->admitted && delay;
 }
 
-SELDOM static void give_back(struct attempt *a, const size_t *order, size_t taken)
+SELDOM static void give_back(struct attempt *a, const unsigned char *order, size_t taken)
 {
 	for (size_t n = 0; n < taken; n++) {
-		struct judged *j = &a->judged[order[n]];
+		size_t i = order[n];
+		const struct judged *j = &a->judged[i];
 
-		if (a->verdict->outcome[order[n]].violated || a->verdict->outcome[order[n]].absent)
-			continue;
-		if (!j->section->ops->refund(
-			    &j->section->shape, j->place.entry, j->plan.at, j->units, a->now)) {
-			/* It has moved to a newer generation: there, by its key. */
-			struct throttle_receipt receipt = {.count = 1};
-
-			receipt.held[0] = (struct throttle_held){
-				.limit = a->charges[order[n]].limit,
-				.caller = a->charges[order[n]].caller,
-				.cost = a->charges[order[n]].cost,
-				.at_ns = j->plan.at + a->generation->epoch_ns,
-			};
-			if (table_current(a->table) != a->generation)
-				throttle_refund(
-					a->table, &receipt, 0, a->now + a->generation->epoch_ns);
-		}
+		if (!a->verdict->outcome[i].violated && !a->verdict->outcome[i].absent)
+			charge_give_back(a->table, a->generation, j->section, &a->charges[i],
+				j->place.entry, j->plan.at, a->now);
 	}
 }
 
-static void sort_by_address(const struct attempt *a, size_t *order)
+/* Threads that race for several meet at the first that they share, so that not all can fail. */
+static void sort_by_address(const struct attempt *a, unsigned char *order)
 {
 	for (size_t i = 0; i < a->count; i++) {
+		uintptr_t at = (uintptr_t)a->judged[i].place.entry;
 		size_t n = i;
 
-		for (; n > 0 && (uintptr_t)a->judged[order[n - 1]].place.entry >
-					(uintptr_t)a->judged[i].place.entry;
-			n--)
+		for (; n > 0 && (uintptr_t)a->judged[order[n - 1]].place.entry > at; n--)
 			order[n] = order[n - 1];
-		order[n] = i;
+		order[n] = (unsigned char)i;
 	}
 }
 
 /* All were judged to fit: takes them. False: one has moved, begin again. */
 static bool take_all(struct attempt *a)
 {
-	size_t order[THROTTLE_MAX_CHARGES];
+	unsigned char order[THROTTLE_MAX_CHARGES];
 	bool is_rejudged = false;
 
-	order[0] = 0;
-	if (a->count > 1)
-		sort_by_address(a, order);
+	sort_by_address(a, order);
 	for (size_t n = 0; n < a->count; n++) {
 		size_t i = order[n];
 		struct throttle_outcome *o = &a->verdict->outcome[i];
@@ -343,11 +325,9 @@ static int run(struct throttle_table *table, const struct throttle_charge *charg
 	return 0;
 }
 
-int throttle_take(struct throttle_table *table, const struct throttle_charge *charges, size_t count,
+int take_slowly(struct throttle_table *table, const struct throttle_charge *charges, size_t count,
 	uint64_t now_ns, struct throttle_verdict *verdict, struct throttle_receipt *receipt)
 {
-	if (count == 1 && quick_take(table, charges, now_ns, verdict, receipt))
-		return 0;
 	return run(table, charges, count, now_ns, verdict, receipt, false);
 }
 
@@ -360,7 +340,10 @@ int throttle_peek(struct throttle_table *table, const struct throttle_charge *ch
 void throttle_prefetch(struct throttle_table *table, uint32_t limit, struct throttle_key caller)
 {
 	const struct limit_state *l = table_limit(table_current(table), limit);
+	struct aim aim;
 
-	if (l != NULL)
-		section_prefetch(&l->section, caller);
+	if (l == NULL)
+		return;
+	section_aim(&l->section, caller, &aim);
+	section_prefetch(&l->section, &aim);
 }

@@ -1,0 +1,16 @@
+/* The two ways of throttle_take: the common case in quick.c, and all of it in take.c. */
+#ifndef THROTTLE_TAKE_H
+#define THROTTLE_TAKE_H
+
+#include "throttle/charge.h"
+
+/* Can quick.c do what this limit asks for, and by its quickest way? Told when the limit is laid
+ * out. */
+bool quick_is_for(const struct limit_state *limit);
+bool quick_is_for_one(const struct limit_state *limit);
+
+/* As throttle_take, whatever the limits are and other threads do. */
+int take_slowly(struct throttle_table *table, const struct throttle_charge *charges, size_t count,
+	uint64_t now_ns, struct throttle_verdict *verdict, struct throttle_receipt *receipt);
+
+#endif
