@@ -1,326 +1,336 @@
 /*
- * What a verdict costs: medians of many rounds, beside two yardsticks of the same run: a mutex
- * around a plain ring in a chained map, and one uncontended atomic addition.
+ * What a verdict costs, beside two yardsticks of the same run: a mutex around a plain ring in a map
+ * (throttle_plain.h), and one uncontended atomic addition.
+ *
+ *   round 1: every subject once, round 2: every subject once, ...  --> for each the median round
+ *
+ * All subjects meet the same weather that way. One thread's time is its own processor time. Two
+ * threads are timed by the wall, and only rounds count in which both had a processor throughout:
+ * how many did is printed. The clock isn't read in what is measured, but once in 16 decisions where
+ * two threads need the same one.
  *
  *   throttle [--smoke]      smoke: everything once, for make check
  */
-#include <pthread.h>
 #include <stdatomic.h>
-#include <stdbool.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
-#include "throttle/throttle.h"
+#include "tests/bench/throttle_plain.h"
 
-#define ROUNDS 31
-#define SECOND UINT64_C(1000000000)
-#define START  (UINT64_C(1700000000) * SECOND)
+#define ROUNDS_MAX 101
+#define SECOND     UINT64_C(1000000000)
+#define START      (UINT64_C(1700000000) * SECOND)
+#define LIMITS_MAX 4
+#define TRIES      5    /* that a round of two threads has to find two processors free */
+#define PACE       2000 /* two threads: the table's ns in one of the clock's */
 
-static uint64_t per_round = 100000;
-static unsigned rounds = ROUNDS;
+enum subject_kind { ADD, HASH, PLAIN, TAKE };
 
-static double clock_ns(void)
+struct subject {
+	const char *name;
+	enum subject_kind kind;
+	unsigned threads, limits;
+	uint64_t callers; /* a power of two, drawn at random */
+	uint64_t step_ns; /* that a decision takes of the table's time */
+	struct throttle_limit limit[LIMITS_MAX];
+
+	struct throttle_table *table;
+	struct plain_map plain;
+	uint64_t now, begin, admitted, decided, draws;
+	unsigned count;
+	double ns[ROUNDS_MAX];
+};
+
+static uint64_t decisions = 20000;
+static unsigned rounds = ROUNDS_MAX;
+
+static double read_clock(clockid_t clock)
 {
 	struct timespec t;
 
-	clock_gettime(CLOCK_MONOTONIC, &t);
+	clock_gettime(clock, &t);
 	return (double)t.tv_sec * 1e9 + (double)t.tv_nsec;
+}
+
+static uint64_t mix(uint64_t z)
+{
+	z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9u;
+	z = (z ^ z >> 27) * 0x94d049bb133111ebu;
+	return z ^ z >> 31;
+}
+
+/* Keys are computed, so that no memory but the table's is gone through. */
+static struct throttle_key key_of(const struct subject *s, uint64_t draw)
+{
+	uint64_t caller = s->callers > 1 ? mix(draw) & (s->callers - 1) : 0;
+
+	return (struct throttle_key){.hi = caller, .lo = mix(caller * 0x9e3779b97f4a7c15u + 1)};
+}
+
+/* ---- one thread's decisions of one round ----------------------------------------------------- */
+
+struct share {
+	struct subject *subject;
+	uint64_t draw, admitted;
+	double wall_ns, cpu_ns;
+};
+
+/* The table's time of two threads that have nothing else in common. */
+static uint64_t shared_time(const struct subject *s, uint64_t i, uint64_t now)
+{
+	uint64_t clock;
+
+	if (s->threads == 1 || s->step_ns <= 1 || i % 16 != 0)
+		return now + s->step_ns;
+	clock = START + ((uint64_t)read_clock(CLOCK_MONOTONIC) - s->begin) * PACE;
+	return clock > now ? clock : now;
+}
+
+static void decide(struct share *share, uint64_t n)
+{
+	static _Atomic(uint64_t) counter;
+	struct subject *s = share->subject;
+	struct throttle_charge charges[LIMITS_MAX];
+	struct throttle_verdict verdict;
+	struct throttle_receipt receipt;
+	uint64_t now = s->now, admitted = 0, sum = 0;
+
+	for (uint32_t i = 0; i < LIMITS_MAX; i++)
+		charges[i] =
+			(struct throttle_charge){.limit = i, .caller = key_of(s, 0), .cost = 1};
+	for (uint64_t i = 0; i < n; i++) {
+		now = shared_time(s, i, now);
+		switch (s->kind) {
+		case ADD:
+			atomic_fetch_add(&counter, now);
+			break;
+		case HASH: {
+			char key[32] = "key-0123456789abcdef";
+
+			memcpy(key + 4, &i, sizeof(i));
+			sum += throttle_hash(throttle_table_seed(s->table), key, 20).lo;
+			break;
+		}
+		case PLAIN:
+			admitted += plain_take(
+				&s->plain, key_of(s, share->draw + i), now, s->limit[0].window_ns);
+			break;
+		case TAKE:
+			if (s->callers > 1)
+				charges[0].caller = key_of(s, share->draw + i);
+			throttle_take(s->table, charges, s->limits, now, &verdict, &receipt);
+			admitted += verdict.admitted;
+		}
+	}
+	share->draw += n;
+	share->admitted = admitted + (sum == 1);
+}
+
+static void decide_timed(struct share *share)
+{
+	double wall = read_clock(CLOCK_MONOTONIC), cpu = read_clock(CLOCK_THREAD_CPUTIME_ID);
+
+	decide(share, decisions);
+	share->cpu_ns = read_clock(CLOCK_THREAD_CPUTIME_ID) - cpu;
+	share->wall_ns = read_clock(CLOCK_MONOTONIC) - wall;
+}
+
+/* ---- the second thread: there for the whole run, decides when told ------------------------------
+ */
+
+static struct {
+	_Alignas(64) _Atomic(uint64_t) told;
+	_Alignas(64) _Atomic(uint64_t) done;
+	_Alignas(64) struct share share;
+} second;
+
+#define TOLD_TO_END UINT64_MAX
+
+static void *second_thread(void *unused)
+{
+	uint64_t told = 0, last = 0;
+
+	(void)unused;
+	for (;;) {
+		struct timespec nap = {.tv_nsec = 20000};
+
+		/* Asleep between its rounds, but awake when one begins. */
+		for (unsigned spins = 0; (told = atomic_load(&second.told)) == last; spins++)
+			if (spins > 200000)
+				nanosleep(&nap, NULL);
+		if (told == TOLD_TO_END)
+			return NULL;
+		decide_timed(&second.share);
+		atomic_store(&second.done, last = told);
+	}
+}
+
+/* Both threads at once. False: one of them had to wait for a processor. */
+static bool decide_together(struct subject *s, double *ns)
+{
+	struct share first = {.subject = s, .draw = s->draws};
+	double wall = read_clock(CLOCK_MONOTONIC);
+
+	second.share = (struct share){.subject = s, .draw = s->draws + decisions};
+	atomic_fetch_add(&second.told, 1);
+	decide_timed(&first);
+	while (atomic_load(&second.done) != atomic_load(&second.told))
+		;
+	wall = read_clock(CLOCK_MONOTONIC) - wall;
+	*ns = wall / (double)(2 * decisions);
+	s->admitted += first.admitted + second.share.admitted;
+	s->decided += 2 * decisions;
+	s->draws += 2 * decisions;
+	return rounds == 1 || (wall < 1.15 * first.cpu_ns && wall < 1.15 * second.share.cpu_ns);
+}
+
+static void one_round(struct subject *s)
+{
+	struct share alone = {.subject = s, .draw = s->draws};
+	bool is_done = false;
+
+	if (s->threads == 1) {
+		decide_timed(&alone);
+		s->ns[s->count++] = alone.cpu_ns / (double)decisions;
+		s->admitted += alone.admitted;
+		s->decided += decisions;
+		s->draws += decisions;
+	}
+	for (int tries = 0; s->threads > 1 && tries < TRIES && !is_done; tries++) {
+		is_done = decide_together(s, &s->ns[s->count]);
+		s->count += is_done;
+		s->now += decisions * s->step_ns;
+	}
+	s->now += decisions * s->step_ns;
+}
+
+/* ---- the run -----------------------------------------------------------------------------------
+ */
+
+static void prepare(struct subject *s)
+{
+	struct throttle_table_options options = {.callers = s->callers, .now_ns = START};
+	struct throttle_charge charge = {.cost = 1};
+	struct throttle_verdict verdict;
+
+	for (unsigned i = 0; i < LIMITS_MAX; i++)
+		snprintf(s->limit[i].name, sizeof(s->limit[i].name), "limit-%u", i);
+	while (s->limits < LIMITS_MAX && s->limit[s->limits].quota > 0)
+		s->limits++;
+	s->table = throttle_table_open(&options, s->limit, s->limits, NULL);
+	if (s->table == NULL) {
+		perror("open");
+		exit(1);
+	}
+	s->now = START;
+	s->begin = (uint64_t)read_clock(CLOCK_MONOTONIC);
+	plain_init(&s->plain, s->kind == PLAIN ? s->callers : 1);
+	/* Every caller is there before anything is measured. */
+	for (uint64_t caller = 0; caller < s->callers; caller++) {
+		charge.caller = (struct throttle_key){
+			.hi = caller, .lo = mix(caller * 0x9e3779b97f4a7c15u + 1)};
+		if (s->kind == PLAIN)
+			plain_take(&s->plain, charge.caller, s->now, s->limit[0].window_ns);
+		else if (s->kind == TAKE)
+			throttle_take(s->table, &charge, 1, s->now, &verdict, NULL);
+	}
 }
 
 static int compare(const void *a, const void *b)
 {
 	double x = *(const double *)a, y = *(const double *)b;
 
-	return x < y ? -1 : x > y;
+	return (x > y) - (x < y);
 }
 
-/* ---- the mutex's yardstick ------------------------------------------------------------------- */
+static void print(struct subject *s)
+{
+	qsort(s->ns, s->count, sizeof(s->ns[0]), compare);
+	printf("%-50s ", s->name);
+	if (s->count == 0) {
+		printf("  not measured: two processors were never free at once\n");
+		return;
+	}
+	printf("%7.1f ns  (best %6.1f", s->ns[s->count / 2], s->ns[0]);
+	if (s->kind == PLAIN || s->kind == TAKE)
+		printf(", %3.0f%% admitted", 100.0 * (double)s->admitted / (double)s->decided);
+	if (s->count < rounds)
+		printf(", %u rounds of %u", s->count, rounds);
+	printf(")\n");
+}
 
-struct plain {
-	struct plain *next;
-	struct throttle_key key;
-	uint32_t head;
-	uint64_t at[20];
+#define RING20(window_ms)                                                                          \
+	{                                                                                          \
+		.quota = 20, .window_ns = (window_ms)*SECOND / 1000                                \
+	}
+#define DIVIDED(l, seconds)                                                                        \
+	{                                                                                          \
+		.quota = (l), .window_ns = (seconds)*SECOND                                        \
+	}
+#define MILLION (1u << 20)
+
+/* One limit unless it says otherwise. */
+#define SUBJECT(a_name, a_kind, a_threads, a_number_of_callers, a_step_ns, ...)                    \
+	{                                                                                          \
+		.name = (a_name), .kind = (a_kind), .threads = (a_threads), .limits = 1,           \
+		.callers = (a_number_of_callers), .step_ns = (a_step_ns), .limit = {               \
+			__VA_ARGS__                                                                \
+		}                                                                                  \
+	}
+
+static struct subject subjects[] = {
+	SUBJECT("yardstick: an atomic addition, alone", ADD, 1, 1, 1, RING20(1000)),
+	SUBJECT("yardstick: mutex, one caller", PLAIN, 1, 1, 100000, RING20(1)),
+	SUBJECT("yardstick: mutex, one caller, refused", PLAIN, 1, 1, 1, RING20(1000000)),
+	SUBJECT("yardstick: mutex, one caller, 2 threads", PLAIN, 2, 1, 200000, RING20(1)),
+	SUBJECT("yardstick: mutex, refused, 2 threads", PLAIN, 2, 1, 1, RING20(1000000)),
+	SUBJECT("yardstick: mutex, 1M callers", PLAIN, 1, MILLION, 100, RING20(1)),
+	SUBJECT("hashing a key of 20 bytes", HASH, 1, 1, 1, RING20(1000)),
+	SUBJECT("one caller, ring of 20", TAKE, 1, 1, 100000, RING20(1)),
+	SUBJECT("one caller, ring of 20, refused", TAKE, 1, 1, 1, RING20(1000000)),
+	SUBJECT("one caller, divided, 1M per 1s", TAKE, 1, 1, 2000, DIVIDED(1000000, 1)),
+	SUBJECT("one caller, ring of 20, 2 threads", TAKE, 2, 1, 200000, RING20(1)),
+	SUBJECT("one caller, ring of 20, refused, 2 threads", TAKE, 2, 1, 1, RING20(1000000)),
+	SUBJECT("one caller, divided, 1M per 1s, 2 threads", TAKE, 2, 1, 4000, DIVIDED(1000000, 1)),
+	SUBJECT("1M callers, ring of 20", TAKE, 1, MILLION, 100, RING20(1)),
+	SUBJECT("1M callers, divided, 1000 per 1s", TAKE, 1, MILLION, 100, DIVIDED(1000, 1)),
+	SUBJECT("four limits at once: a ring of 20, three divided", TAKE, 1, 1, 100000, RING20(1),
+		DIVIDED(100000, 1), DIVIDED(1000000, 10), DIVIDED(100000000, 100)),
+	SUBJECT("four limits at once: rings of 20", TAKE, 1, 1, 100000, RING20(1), RING20(1),
+		RING20(1), RING20(1)),
 };
 
-struct plain_map {
-	pthread_mutex_t mutex;
-	size_t buckets;
-	struct plain **bucket;
-};
-
-static struct plain *plain_find(struct plain_map *map, struct throttle_key key)
-{
-	struct plain **at = &map->bucket[key.lo % map->buckets];
-
-	while (*at != NULL && ((*at)->key.lo != key.lo || (*at)->key.hi != key.hi))
-		at = &(*at)->next;
-	if (*at == NULL) {
-		*at = calloc(1, sizeof(**at));
-		if (*at == NULL)
-			abort();
-		(*at)->key = key;
-	}
-	return *at;
-}
-
-static bool plain_take(
-	struct plain_map *map, struct throttle_key key, uint64_t now, uint64_t window)
-{
-	struct plain *plain;
-	bool admitted;
-
-	pthread_mutex_lock(&map->mutex);
-	plain = plain_find(map, key);
-	admitted = plain->at[plain->head] + window <= now;
-	if (admitted) {
-		plain->at[plain->head] = now;
-		plain->head = (plain->head + 1) % 20;
-	}
-	pthread_mutex_unlock(&map->mutex);
-	return admitted;
-}
-
-/* ---- what is measured ------------------------------------------------------------------------ */
-
-struct setting {
-	struct throttle_table *table;
-	struct throttle_key *keys; /* a power of two of them */
-	size_t key_count;
-	size_t limits;
-	uint64_t step_ns; /* what the clock goes on by with each decision */
-	struct plain_map *map;
-	_Atomic(uint64_t) counter;
-	_Atomic(uint64_t) now;
-	_Atomic(unsigned) ready;
-	unsigned threads;
-};
-
-typedef uint64_t subject_function(struct setting *s, uint64_t n, uint64_t now);
-
-static uint64_t take_ours(struct setting *s, uint64_t n, uint64_t now)
-{
-	struct throttle_charge charges[4];
-	struct throttle_verdict verdict;
-	struct throttle_receipt receipt;
-	uint64_t admitted = 0;
-
-	for (uint32_t i = 0; i < s->limits; i++)
-		charges[i] = (struct throttle_charge){.limit = i, .cost = 1};
-	for (uint64_t i = 0; i < n; i++) {
-		for (size_t l = 0; l < s->limits; l++)
-			charges[l].caller = s->keys[i * 2654435761u & (s->key_count - 1)];
-		throttle_take(s->table, charges, s->limits, now += s->step_ns, &verdict, &receipt);
-		admitted += verdict.admitted;
-	}
-	return admitted;
-}
-
-static uint64_t take_plain(struct setting *s, uint64_t n, uint64_t now)
-{
-	uint64_t admitted = 0;
-
-	for (uint64_t i = 0; i < n; i++)
-		admitted += plain_take(s->map, s->keys[i * 2654435761u & (s->key_count - 1)],
-			now += s->step_ns, SECOND / 1000);
-	return admitted;
-}
-
-static uint64_t add_only(struct setting *s, uint64_t n, uint64_t now)
-{
-	for (uint64_t i = 0; i < n; i++)
-		atomic_fetch_add(&s->counter, now);
-	return n;
-}
-
-static uint64_t hash_only(struct setting *s, uint64_t n, uint64_t now)
-{
-	char key[32] = "key-0123456789abcdef";
-	uint64_t sum = 0;
-
-	(void)now;
-	for (uint64_t i = 0; i < n; i++) {
-		memcpy(key + 4, &i, sizeof(i));
-		sum += throttle_hash(throttle_table_seed(s->table), key, 20).lo & 1;
-	}
-	return sum;
-}
-
-struct runner {
-	pthread_t thread;
-	struct setting *s;
-	subject_function *subject;
-	uint64_t n, now, admitted;
-};
-
-static void *run(void *argument)
-{
-	struct runner *r = argument;
-
-	atomic_fetch_add(&r->s->ready, 1);
-	while (atomic_load(&r->s->ready) < r->s->threads)
-		;
-	r->admitted = r->subject(r->s, r->n, r->now);
-	return NULL;
-}
-
-/* The median over the rounds of wall time by decisions, of all threads together. */
-static double measure(
-	const char *what, struct setting *s, subject_function *subject, unsigned threads)
-{
-	static uint64_t now = START;
-	double results[ROUNDS];
-	uint64_t admitted = 0;
-
-	s->threads = threads;
-	for (unsigned round = 0; round < rounds; round++) {
-		struct runner runners[8];
-		double begin;
-
-		atomic_store(&s->ready, 0);
-		for (unsigned i = 0; i < threads; i++)
-			runners[i] = (struct runner){
-				.s = s, .subject = subject, .n = per_round, .now = now};
-		begin = clock_ns();
-		for (unsigned i = 1; i < threads; i++)
-			pthread_create(&runners[i].thread, NULL, run, &runners[i]);
-		run(&runners[0]);
-		for (unsigned i = 1; i < threads; i++)
-			pthread_join(runners[i].thread, NULL);
-		results[round] = (clock_ns() - begin) / (double)(per_round * threads);
-		now += per_round * s->step_ns;
-		for (unsigned i = 0; i < threads; i++)
-			admitted += runners[i].admitted;
-	}
-	qsort(results, rounds, sizeof(results[0]), compare);
-	printf("%-58s %8.1f ns  (%3.0f%% admitted)\n", what, results[rounds / 2],
-		100.0 * (double)admitted / (double)(per_round * threads * rounds));
-	return results[rounds / 2];
-}
-
-static struct throttle_limit limit_of(const char *name, uint64_t quota, uint64_t window)
-{
-	struct throttle_limit limit = {.quota = quota, .window_ns = window};
-
-	snprintf(limit.name, sizeof(limit.name), "%s", name);
-	return limit;
-}
-
-static struct throttle_table *open_table(
-	const struct throttle_limit *limits, size_t count, uint64_t callers)
-{
-	struct throttle_table_options options = {.callers = callers, .now_ns = START};
-	struct throttle_table *table = throttle_table_open(&options, limits, count, NULL);
-
-	if (table == NULL) {
-		perror("open");
-		exit(1);
-	}
-	return table;
-}
-
-static struct throttle_key *make_keys(const struct throttle_table *table, size_t count)
-{
-	struct throttle_key *keys = calloc(count, sizeof(*keys));
-
-	if (keys == NULL)
-		abort();
-	for (uint64_t i = 0; i < count; i++)
-		keys[i] = throttle_hash(throttle_table_seed(table), &i, sizeof(i));
-	return keys;
-}
-
-/* One limit, all admitted or all refused, by one thread and two. */
-static double bench_limit(const char *name, struct throttle_limit limit, uint64_t step,
-	size_t callers, unsigned threads)
-{
-	struct setting s = {.limits = 1, .key_count = callers, .step_ns = step};
-	double result;
-
-	s.table = open_table(&limit, 1, callers);
-	s.keys = make_keys(s.table, callers);
-	result = measure(name, &s, take_ours, threads);
-	throttle_table_close(s.table);
-	free(s.keys);
-	return result;
-}
-
-static void bench_yardsticks(size_t callers)
-{
-	struct throttle_limit limit = limit_of("l", 20, SECOND);
-	struct plain_map map = {.mutex = PTHREAD_MUTEX_INITIALIZER, .buckets = callers * 2};
-	struct setting s = {.key_count = 1, .step_ns = 100000, .map = &map};
-
-	map.bucket = calloc(map.buckets, sizeof(*map.bucket));
-	if (map.bucket == NULL)
-		abort();
-	s.table = open_table(&limit, 1, 1);
-	s.keys = make_keys(s.table, callers);
-	measure("yardstick: one atomic addition, alone", &s, add_only, 1);
-	measure("yardstick: mutex, plain ring, map: one caller", &s, take_plain, 1);
-	measure("yardstick: mutex, plain ring, map: one caller, 2 threads", &s, take_plain, 2);
-	s.key_count = callers;
-	measure("yardstick: mutex, plain ring, map: many callers", &s, take_plain, 1);
-	measure("hashing a key of 20 bytes", &s, hash_only, 1);
-	for (size_t i = 0; i < map.buckets; i++)
-		while (map.bucket[i] != NULL) {
-			struct plain *next = map.bucket[i]->next;
-
-			free(map.bucket[i]);
-			map.bucket[i] = next;
-		}
-	free(map.bucket);
-	free(s.keys);
-	throttle_table_close(s.table);
-}
-
-static double bench_four(void)
-{
-	struct throttle_limit limits[4] = {
-		limit_of("a", 20, SECOND / 1000),
-		limit_of("b", 100000, SECOND),
-		limit_of("c", 1000000, 10 * SECOND),
-		limit_of("d", 100000000, 100 * SECOND),
-	};
-	struct setting s = {.limits = 4, .key_count = 1, .step_ns = 100000};
-	double result;
-
-	s.table = open_table(limits, 4, 1);
-	s.keys = make_keys(s.table, 1);
-	result = measure("four limits at once", &s, take_ours, 1);
-	throttle_table_close(s.table);
-	free(s.keys);
-	return result;
-}
+#define SUBJECTS (sizeof(subjects) / sizeof(subjects[0]))
 
 int main(int argc, char **argv)
 {
-	struct throttle_limit ring = limit_of("l", 20, SECOND / 1000);
-	struct throttle_limit window = limit_of("l", 1000000, SECOND);
-	struct throttle_limit full = limit_of("l", 20, 1000 * SECOND);
-	size_t callers = 1u << 20;
-	double one, four;
+	struct throttle_limit thousand = DIVIDED(1000, 1);
+	pthread_t thread;
 
 	if (argc > 1 && strcmp(argv[1], "--smoke") == 0) {
 		rounds = 1;
-		per_round = 1000;
-		callers = 1u << 12;
+		decisions = 1000;
+		for (size_t i = 0; i < SUBJECTS; i++)
+			subjects[i].callers = subjects[i].callers > 1 ? 1u << 12 : 1;
 	}
-	bench_yardsticks(callers);
-	one = bench_limit("one caller, exact ring of 20", ring, 100000, 1, 1);
-	bench_limit("one caller, quantised, 1M per 1s", window, 2000, 1, 1);
-	bench_limit("one caller, refused", full, 1, 1, 1);
-	bench_limit("one caller, exact ring of 20, 2 threads", ring, 200000, 1, 2);
-	bench_limit("one caller, quantised, 1M per 1s, 2 threads", window, 4000, 1, 2);
-	bench_limit("one caller, refused, 2 threads", full, 1, 1, 2);
-	bench_limit("1M random callers, exact ring of 20", ring, 100, callers, 1);
-	bench_limit("1M random callers, quantised", limit_of("l", 1000, SECOND), 100, callers, 1);
-	four = bench_four();
-	printf("%-58s %8.2f\n", "four limits, in units of one", four / one);
-	printf("%-58s %8zu bytes (quota 20), %zu (1000), %zu (1000000)\n", "memory for a caller",
-		throttle_limit_bytes(&ring), throttle_limit_bytes(&full),
-		throttle_limit_bytes(&window));
+	setvbuf(stdout, NULL, _IOLBF, 0);
+	if (pthread_create(&thread, NULL, second_thread, NULL) != 0)
+		return 1;
+	for (size_t i = 0; i < SUBJECTS; i++)
+		prepare(&subjects[i]);
+	for (unsigned round = 0; round < rounds; round++)
+		for (size_t i = 0; i < SUBJECTS; i++)
+			one_round(&subjects[i]);
+	atomic_store(&second.told, TOLD_TO_END);
+	pthread_join(thread, NULL);
+	for (size_t i = 0; i < SUBJECTS; i++) {
+		print(&subjects[i]);
+		throttle_table_close(subjects[i].table);
+		plain_free(&subjects[i].plain);
+	}
+	printf("%-50s %7zu bytes (quota 20), %zu (1000), %zu (1000000)\n", "memory for a caller",
+		throttle_limit_bytes(&subjects[7].limit[0]), throttle_limit_bytes(&thousand),
+		throttle_limit_bytes(&subjects[9].limit[0]));
 	return 0;
 }
