@@ -39,6 +39,8 @@ class Registers(Origin):
         self.value = {}     # client: seq of the last write
         self.applied = {}   # client: seqs of writes, in order
         self.arrivals = {}  # client: (seq, is write), in order
+        self.deposits = set()   # (client, seq) of deposits done
+        self.too_early = set()  # (client, seq) of deposits that a withdrawal did not find
         self.dropped = 0
         super().__init__(self._serve_register)
 
@@ -65,6 +67,7 @@ class Registers(Origin):
             if write:
                 self.value[client] = seq
                 self.applied.setdefault(client, []).append(seq)
+                self._book(client, seq, x.request.get("X-Withdraw"))
             seen = self.value.get(client, 0)
             if drops:
                 self.dropped += 1
@@ -72,6 +75,13 @@ class Registers(Origin):
             x.close()
         else:
             x.reply(200, b"%d" % seen)
+
+    def _book(self, client, seq, withdrawn):
+        """Every other write is a deposit, the next one withdraws just that."""
+        if not withdrawn:
+            self.deposits.add((client, seq))
+        elif (client, int(withdrawn)) not in self.deposits:
+            self.too_early.add((client, int(withdrawn)))
 
     def die(self):
         with self.state:
@@ -88,6 +98,7 @@ class Asker:
         self.waiting = {}    # connection: what it has not been answered, in order
         self.reads = {}      # seq: what a read saw
         self.abandoned = set()
+        self.deposited = None  # seq of a deposit that the next write withdraws
         self.statuses = {}
         self.error = None
         for _ in range(CONNECTIONS):
@@ -120,7 +131,12 @@ class Asker:
         method = self.random.choice(["GET"] * 6 + ["HEAD", "POST", "POST", "PUT"])
         body = b"x" * self.random.randrange(1, 2000) if method in ("POST", "PUT") \
             and self.random.random() < 0.5 else None
-        client.send(request_bytes("/", method, [("X-Api-Key", self.name), ("X-Seq", str(seq))], body))
+        fields = [("X-Api-Key", self.name), ("X-Seq", str(seq))]
+        if method in ("POST", "PUT"):
+            if self.deposited:
+                fields.append(("X-Withdraw", str(self.deposited)))
+            self.deposited = None if self.deposited else seq
+        client.send(request_bytes("/", method, fields, body))
         self.waiting[client].append((seq, method, body))
         self.barrier.passed_by(client)
         if self.leaves and self.random.random() < 0.04:
@@ -162,10 +178,10 @@ def wrong_arrivals(asker, origin, strict):
     return wrong
 
 
-def history(t, ordering, troubled=True):
+def history(t, ordering, troubled=True, upstream=""):
     origin = Registers(t.random, troubled)
     t.defer(origin.end)
-    sluice = t.sluice(to(origin, upstream="keepalive = 8\nretries = 1", route=ROUTE.format(ordering)))
+    sluice = t.sluice(to(origin, upstream="keepalive = 8\nretries = 1\n" + upstream, route=ROUTE.format(ordering)))
     askers = [Asker(t, sluice, f"client {n}", t.random, troubled) for n in range(CLIENTS)]
     threads = [threading.Thread(target=asker.run, daemon=True) for asker in askers]
     over = threading.Event()
@@ -185,13 +201,16 @@ def history(t, ordering, troubled=True):
         true(asker.error is None, f"{asker.name}: {asker.error!r}")
     wrong_read = [line for asker in askers for line in wrong_reads(asker, origin)]
     wrong_order = [line for asker in askers for line in wrong_arrivals(asker, origin, ordering == "strict")]
+    # A deposit that failed is no news; one that was done after its withdrawal had come is.
+    wrong_order += [f"withdrawn before it was deposited: {which}"
+                    for which in origin.too_early & origin.deposits]
     statuses = {}
     for asker in askers:
         for status, count in asker.statuses.items():
             statuses[status] = statuses.get(status, 0) + count
     workers = {worker for asker in askers for worker in asker.barrier.worker.values()}
-    t.note(f"ordering = {ordering}: {CLIENTS} clients, {sum(len(a.reads) for a in askers)} reads judged, "
-           f"{sum(map(len, origin.applied.values()))} writes, {len(workers)} workers; the origin died "
+    t.note(f"ordering = {ordering} {upstream}: {CLIENTS} clients, {sum(len(a.reads) for a in askers)} reads judged, "
+           f"{sum(map(len, origin.applied.values()))} writes of which {len(origin.deposits)} deposits, {len(workers)} workers; the origin died "
            f"{deaths} times and dropped {origin.dropped}; abandoned {sum(len(a.abandoned) for a in askers)}; "
            f"answers {dict(sorted(statuses.items()))}; wrong: {len(wrong_read)} reads, {len(wrong_order)} arrivals")
     return wrong_read, wrong_order
@@ -199,17 +218,18 @@ def history(t, ordering, troubled=True):
 
 @test("writes: each read sees the last write before it, whatever fails and whoever leaves")
 def writes(t):
-    for troubled in (False, True):
-        wrong_read, wrong_order = history(t, "writes", troubled)
+    for troubled, upstream in ((False, ""), (True, ""), (True, "max_in_flight = 3")):
+        wrong_read, wrong_order = history(t, "writes", troubled, upstream)
         equal(wrong_read, [], "reads")
         equal(wrong_order, [], "arrivals")
 
 
 @test("strict: as received by sluice, so at the origin, whatever fails and whoever leaves")
 def strict(t):
-    wrong_read, wrong_order = history(t, "strict")
-    equal(wrong_read, [], "reads")
-    equal(wrong_order, [], "arrivals")
+    for upstream in ("", "max_in_flight = 2"):
+        wrong_read, wrong_order = history(t, "strict", upstream=upstream)
+        equal(wrong_read, [], "reads")
+        equal(wrong_order, [], "arrivals")
 
 
 @test("none: the checker finds what is not in order")
