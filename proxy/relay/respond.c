@@ -12,6 +12,9 @@
 
 #define PUMP_TURNS 16
 
+/* What is read of an answer that nobody waits for any more, to keep its connection. */
+#define FOLLOW_BYTES (1024 * 1024)
+
 static const struct conf_upstream *upstream_conf(const struct exchange *x)
 {
 	return x->use->site->upstreams[x->route->upstream->index]->conf;
@@ -87,6 +90,21 @@ static void join_others(struct exchange *x)
 		x->joined = flow_absorb(out, &x->worker->blocks);
 }
 
+/* The client is gone. A write is followed to its end, so that what must come after it does. A read
+ * that nobody will see is cut, unless that ends its session's login and what is left is short. */
+static bool is_worth_following(const struct exchange *x)
+{
+	bool head_known = x->state != EXCHANGE_FORWARDING || x->held_response;
+	uint64_t left = x->held_response ? x->response_framing.length : x->down.left;
+
+	if (!http_method_is_safe(x->request.method))
+		return true;
+	if (!x->route->upstream_affinity)
+		return false;
+	return !head_known || x->response_framing.body == HTTP_BODY_NONE ||
+	       (x->response_framing.body == HTTP_BODY_LENGTH && left <= FOLLOW_BYTES);
+}
+
 /* The head goes to the client, its body is on its way. */
 static void begin_relaying(struct exchange *x)
 {
@@ -116,6 +134,8 @@ static void begin_relaying(struct exchange *x)
 		.left = x->response_framing.length,
 	};
 	exchange_enter(x, d ? EXCHANGE_RELAYING : EXCHANGE_DRAINING);
+	if (!d && !is_worth_following(x))
+		exchange_end(x);
 	if (!d)
 		return;
 	if (!compose_response(x, &d->out, chunked, false)) {
@@ -347,11 +367,8 @@ void exchange_client_gone(struct exchange *x)
 	x->downstream = NULL;
 	if (!x->outcome)
 		x->outcome = "client gone";
-	/* A write that the server has whole is followed to its end, so that what must come after it
-	 * does. A read that nobody will see is cut, unless its session's login would be too. */
 	if (!under_way || !x->request_done || !x->up_over || x->response_received ||
-		x->worker->stopping || !x->connection ||
-		(http_method_is_safe(x->request.method) && !x->route->upstream_affinity)) {
+		x->worker->stopping || !x->connection || !is_worth_following(x)) {
 		exchange_end(x);
 		return;
 	}

@@ -196,6 +196,54 @@ def left_read(t):
     equal(logins.origin.connections, 1, "connections")
 
 
+@test("but a read without an end is cut when its client leaves it, and does not hold its session")
+def left_stream(t):
+    logins = Logins(t)
+
+    def endless(x):
+        if x.request.target != "/events":
+            handle(x)
+            return
+        x.send(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nx\r\n")
+        x.stream.read_some()  # until it is closed
+        x.close()
+    handle, logins.origin.handler = logins.origin.handler, endless
+    sluice = t.sluice(to(logins.origin, route=ROUTE))
+    first, second = t.client(sluice), t.client(sluice)
+    ask(first, "POST /login", "one")
+    first.request("/events", fields=as_("one"))
+    equal(first.response_head().status, 200, "status")
+    first.reset()
+    equal(ask(second, "GET /whoami", "one").status, 401, "status on another connection")
+    equal(logins.connection_of("/whoami"), [1], "connections")
+
+
+@test("a tunnel takes it along, and the session opens another")
+def tunnel(t):
+    logins = Logins(t)
+
+    def upgrading(x):
+        if x.request.target != "/ws":
+            handle(x)
+            return
+        x.send(b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: upgrade\r\n\r\n"
+               + logins.users[x.connection].encode())
+        x.stream.read_some()
+        x.close()
+    handle, logins.origin.handler = logins.origin.handler, upgrading
+    sluice = t.sluice(to(logins.origin, route=ROUTE))
+    client, second = t.client(sluice), t.client(sluice)
+    ask(client, "POST /login", "one")
+    client.request("/ws", fields=as_("one") + [("Upgrade", "websocket"), ("Connection", "upgrade")])
+    equal(client.read_head().status, 101, "status")
+    equal(client.read_exactly(3), b"one", "who the tunnel is")
+    equal(ask(second, "GET /whoami", "one").status, 401, "status beside it")
+    client.close()
+    ask(second, "POST /login", "one")
+    equal(ask(second, "GET /whoami", "one").body, b"one", "who it is")
+    equal(logins.origin.connections, 2, "connections")
+
+
 # ---- with the rest of sluice -------------------------------------------------------------------
 
 @test("it is nobody else's: other routes to the same server have their own")
