@@ -257,6 +257,39 @@ def head_of(kilobytes):
     return "x" * 1000 + "".join(f"\r\nX-{n}: {'y' * 990}" for n in range(kilobytes - 1))
 
 
+@test("Retry-After of a full queue is what it takes to drain, by its own rate")
+def drain_rate(t):
+    def handler(x):
+        x.read_body()
+        time.sleep(0.05)
+        x.reply(200)
+
+    origin = t.origin(handler)
+    sluice = t.sluice(to(origin, route=ROUTE.format("strict") + "queue_depth = 20"),
+                      listener="pipeline_depth = 100")
+    client, other = t.client(sluice), t.client(sluice)
+    fields = [("X-Api-Key", "one")]
+    client.send(b"".join(request_bytes("/", "POST", fields) for _ in range(21)))
+    for _ in range(15):  # so many were served, at the rate that it learns
+        equal(client.response().status, 200, "status")
+    client.send(b"".join(request_bytes("/", "POST", fields) for _ in range(15)))
+    origin.wait_requests(17)
+    answers = []
+    while not answers or answers[-1].status == 200:
+        other.request("/", "POST", fields)
+        if quiet(other, 0.01):
+            other = t.client(sluice)  # that one waits in the queue
+        else:
+            answers.append(other.response())
+    times = sorted(x.arrived for x in origin.requests)
+    gap = (times[-1] - times[0]) / (len(times) - 1)
+    told_ms = json.loads(answers[-1].body)["retry-after-ms"]
+    told = told_ms / 1000
+    t.note(f"20 queued, one each {gap * 1000:.0f} ms: told {told:.2f} s")
+    true(10 * gap < told < 40 * gap, f"told {told} s")
+    equal(answers[-1].get("Retry-After"), str(-(-told_ms // 1000)), "whole seconds, rounded up")
+
+
 @test("queue_bytes: what a session's waiting requests hold in memory is bounded, heads and bodies")
 def queue_bytes(t):
     held = Held(t)
