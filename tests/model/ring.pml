@@ -1,5 +1,6 @@
 /*
- * The ring's protocol (throttle/ring.c), for Spin: takes, and refunds that close the gap step by step.
+ * The ring's protocol (throttle/ring.c, ring_short.h), for Spin: takes, and refunds that close the gap
+ * step by step. A charge is judged by the thread's own time and recorded at the newest.
  *
  *   head    type, claimed or hole, fill, position, time: one word, changed by compare-and-swap only
  *   slot[]  written after the head, by whoever comes first, by compare-and-swap from what was there
@@ -8,11 +9,16 @@
  * in no relation to them, up to LAST. `admitted` records, for each tick, what was admitted and not
  * given back: no window of WINDOW ticks may hold more than SLOTS.
  *
+ * With -DQUICK each take tries the quick way first, which helps nobody, and then the slow one.
+ *
  * Broken variants that must be found (-DBROKEN_...):
- *   LOST_UPDATE    the head is read and set, not swapped
- *   BLIND_WRITE    a slot is stored, not swapped from its old value
- *   NO_HELP        a take doesn't finish the last one's slots before it judges
- *   SLOT_FIRST_OLD the late writer doesn't look whether the head is still its own
+ *   LOST_UPDATE     the head is read and set, not swapped
+ *   BLIND_WRITE     a slot is stored, not swapped from its old value
+ *   NO_HELP         a take doesn't finish the last one's slots before it judges
+ *   SLOT_FIRST_OLD  the late writer doesn't look whether the head is still its own
+ *   QUICK_BLIND     the quick way stores its slot
+ *   QUICK_LATE      the quick way looks what its slot was only after its swap of the head
+ *   QUICK_UNWRITTEN the quick way doesn't look whether the last slot is written
  */
 #ifndef SLOTS
 #define SLOTS 2
@@ -131,28 +137,130 @@ inline load_head(h)
 	atomic { copy(h, head) }
 }
 
-/* live = how many of the fill are in the window at t: slots are in order */
-inline count_live(h, t, live, n)
+/* live = what of the fill is in the window at t: from the oldest on, until one is. `t` is the
+ * thread's own time, which may be behind the head's, and the head ahead of every clock. */
+inline count_live(h, t, live)
 {
-	n = h.fill; live = 0;
+	live = h.fill;
 	do
-	:: n > 0 ->
-		atomic {
+	:: atomic { live > 0 && slot[back(h.position, live)] + WINDOW <= t -> live-- }
+	:: atomic { else -> break }
+	od
+}
+
+/* The head and the admission that a charge at time `mine` makes of h. */
+inline claim(h, w, t, mine, live)
+{
+	mine = (t > h.time -> t : h.time);
+	if
+	:: h.type == CLEAN && mine == h.time -> mine++
+	:: else
+	fi;
+	w.type = OPEN; w.mark = 1; w.fill = live + 1;
+	w.position = (h.position + 1) % SLOTS; w.time = mine
+}
+
+inline admit(h, w, mine, ok)
+{
+#ifdef BROKEN_LOST_UPDATE
+	swap_head(h, w, ok);
+	if
+	:: ok -> admitted[mine]++
+	:: else
+	fi
+#else
+	atomic {
+		ok = same(h);
+		if
+		:: ok -> copy(head, w); admitted[mine]++
+		:: else
+		fi
+	}
+#endif
+}
+
+/* ring.c: helps whoever was there before, then charges. ok: it is decided, mine > 0: admitted. */
+inline take_slowly(h, w, t, mine, live, n, old, go, ok, value)
+{
+	load_head(h);
+	if
+	:: h.type == HOLE -> move_hole(h, w, old, go, ok, value); ok = 0
+	:: else ->
+#ifndef BROKEN_NO_HELP
+		if
+		:: h.type == OPEN && h.mark > 0 -> finish_claim(h, n, old, go)
+		:: else
+		fi;
+#endif
+		count_live(h, t, live);
+		if
+		:: live < SLOTS ->
+			claim(h, w, t, mine, live);
+			admit(h, w, mine, ok);
 			if
-			:: slot[back(h.position, n)] + WINDOW > t -> live++
-			:: else
-			fi;
-			n--
-		}
-	:: else -> break
-	od;
-	n = 0
+			:: ok -> finish_claim(w, n, old, go)
+			:: else -> mine = 0
+			fi
+		:: else -> mine = 0; ok = 1
+		fi
+	fi
+}
+
+/*
+ * ring_short.h: charges if nobody has left anything to do; its slot is swapped once, from what it was
+ * before the head was swapped. ok as above; nothing was done if it isn't.
+ */
+inline take_quickly(h, w, t, mine, live, old, ok)
+{
+	load_head(h);
+	if
+	:: h.type == HOLE
+	:: else ->
+#ifndef BROKEN_QUICK_UNWRITTEN
+		if
+		:: atomic { h.type == OPEN && slot[back(h.position, 1)] != h.time -> goto quick_end }
+		:: atomic { else }
+		fi;
+#endif
+#ifndef BROKEN_QUICK_LATE
+		atomic { old = slot[h.position] };
+#endif
+		count_live(h, t, live);
+		if
+		:: live < SLOTS ->
+			claim(h, w, t, mine, live);
+			admit(h, w, mine, ok);
+			if
+			:: ok ->
+#ifdef BROKEN_QUICK_LATE
+				atomic { old = slot[h.position] };
+#endif
+				atomic {
+					if
+#ifdef BROKEN_QUICK_BLIND
+					:: slot[h.position] = w.time
+#else
+					:: slot[h.position] == old -> slot[h.position] = w.time
+					:: else
+#endif
+					fi
+				}
+			:: else -> mine = 0
+			fi
+		:: else ->
+			/* A refusal stands if the head is still the one that was looked at. */
+			mine = 0;
+			atomic { ok = same(h) }
+		fi
+	fi;
+quick_end:
+	skip
 }
 
 proctype taker()
 {
 	word h, w;
-	byte n, old, live, t, taken, value, mine, tries;
+	byte n, old, live, t, taken, value, mine;
 	bool go, ok;
 
 	do
@@ -160,52 +268,11 @@ proctype taker()
 		/* A thread's clock: read once, used late. */
 		t = now;
 		ok = 0;
+#ifdef QUICK
+		take_quickly(h, w, t, mine, live, old, ok);
+#endif
 		do
-		:: !ok ->
-			load_head(h);
-			if
-			:: h.type == HOLE -> move_hole(h, w, old, go, ok, value); ok = 0
-			:: else ->
-#ifndef BROKEN_NO_HELP
-				if
-				:: h.type == OPEN && h.mark > 0 -> finish_claim(h, n, old, go)
-				:: else
-				fi;
-#endif
-				mine = (t > h.time -> t : h.time);
-				count_live(h, mine, live, n);
-				if
-				:: live < SLOTS ->
-					if
-					:: h.type == CLEAN && mine == h.time -> mine++
-					:: else
-					fi;
-					w.type = OPEN; w.mark = 1; w.fill = live + 1;
-					w.position = (h.position + 1) % SLOTS; w.time = mine;
-#ifdef BROKEN_LOST_UPDATE
-					swap_head(h, w, ok);
-					if
-					:: ok -> admitted[mine]++
-					:: else
-					fi;
-#else
-					atomic {
-						ok = same(h);
-						if
-						:: ok -> copy(head, w); admitted[mine]++
-						:: else
-						fi
-					};
-#endif
-					if
-					:: ok ->
-						finish_claim(w, n, old, go)
-					:: else
-					fi
-				:: else ->
-					mine = 0; ok = 1 /* refused */
-				fi
-			fi
+		:: !ok -> take_slowly(h, w, t, mine, live, n, old, go, ok, value)
 		:: else -> break
 		od;
 #ifdef REFUNDS
