@@ -35,68 +35,40 @@ static const struct slice field_names[HTTP_FIELDS] = {
 	NAME(X_REQUEST_ID, "x-request-id"),
 };
 
-#define LENGTH_AND_LETTER(len, letter) (((len) << 8) | (unsigned char)(letter))
+#define LONGEST_NAME    17
+#define AT(len, letter) [len][(letter)&31]
 
-/* The only known name with this length and first letter. */
-static enum http_field_id candidate(size_t len, char first)
-{
-	switch (LENGTH_AND_LETTER(len, first | 0x20)) {
-	case LENGTH_AND_LETTER(2, 't'):
-		return HTTP_FIELD_TE;
-	case LENGTH_AND_LETTER(3, 'v'):
-		return HTTP_FIELD_VIA;
-	case LENGTH_AND_LETTER(4, 'd'):
-		return HTTP_FIELD_DATE;
-	case LENGTH_AND_LETTER(4, 'h'):
-		return HTTP_FIELD_HOST;
-	case LENGTH_AND_LETTER(6, 'c'):
-		return HTTP_FIELD_COOKIE;
-	case LENGTH_AND_LETTER(6, 'e'):
-		return HTTP_FIELD_EXPECT;
-	case LENGTH_AND_LETTER(7, 'r'):
-		return HTTP_FIELD_REFERER;
-	case LENGTH_AND_LETTER(7, 't'):
-		return HTTP_FIELD_TRAILER;
-	case LENGTH_AND_LETTER(7, 'u'):
-		return HTTP_FIELD_UPGRADE;
-	case LENGTH_AND_LETTER(8, 'p'):
-		return HTTP_FIELD_PRIORITY;
-	case LENGTH_AND_LETTER(9, 'f'):
-		return HTTP_FIELD_FORWARDED;
-	case LENGTH_AND_LETTER(9, 'r'):
-		return HTTP_FIELD_RATELIMIT;
-	case LENGTH_AND_LETTER(10, 'c'):
-		return HTTP_FIELD_CONNECTION;
-	case LENGTH_AND_LETTER(10, 'k'):
-		return HTTP_FIELD_KEEP_ALIVE;
-	case LENGTH_AND_LETTER(10, 'u'):
-		return HTTP_FIELD_USER_AGENT;
-	case LENGTH_AND_LETTER(11, 'r'):
-		return HTTP_FIELD_RETRY_AFTER;
-	case LENGTH_AND_LETTER(12, 'm'):
-		return HTTP_FIELD_MAX_FORWARDS;
-	case LENGTH_AND_LETTER(12, 'x'):
-		return HTTP_FIELD_X_REQUEST_ID;
-	case LENGTH_AND_LETTER(13, 'c'):
-		return HTTP_FIELD_CACHE_CONTROL;
-	case LENGTH_AND_LETTER(14, 'c'):
-		return HTTP_FIELD_CONTENT_LENGTH;
-	case LENGTH_AND_LETTER(15, 'x'):
-		return HTTP_FIELD_X_FORWARDED_FOR;
-	case LENGTH_AND_LETTER(16, 'p'):
-		return HTTP_FIELD_PROXY_CONNECTION;
-	case LENGTH_AND_LETTER(16, 'r'):
-		return HTTP_FIELD_RATELIMIT_POLICY;
-	case LENGTH_AND_LETTER(16, 'x'):
-		return HTTP_FIELD_X_FORWARDED_HOST;
-	case LENGTH_AND_LETTER(17, 't'):
-		return HTTP_FIELD_TRANSFER_ENCODING;
-	case LENGTH_AND_LETTER(17, 'x'):
-		return HTTP_FIELD_X_FORWARDED_PROTO;
-	default:
-		return HTTP_FIELD_OTHER;
-	}
-}
+/* The only known name with this length and first letter, by the letter's low bits. */
+static const uint8_t candidates[LONGEST_NAME + 1][32] = {
+	AT(2, 't') = HTTP_FIELD_TE,
+	AT(3, 'v') = HTTP_FIELD_VIA,
+	AT(4, 'd') = HTTP_FIELD_DATE,
+	AT(4, 'h') = HTTP_FIELD_HOST,
+	AT(6, 'c') = HTTP_FIELD_COOKIE,
+	AT(6, 'e') = HTTP_FIELD_EXPECT,
+	AT(7, 'r') = HTTP_FIELD_REFERER,
+	AT(7, 't') = HTTP_FIELD_TRAILER,
+	AT(7, 'u') = HTTP_FIELD_UPGRADE,
+	AT(8, 'p') = HTTP_FIELD_PRIORITY,
+	AT(9, 'f') = HTTP_FIELD_FORWARDED,
+	AT(9, 'r') = HTTP_FIELD_RATELIMIT,
+	AT(10, 'c') = HTTP_FIELD_CONNECTION,
+	AT(10, 'k') = HTTP_FIELD_KEEP_ALIVE,
+	AT(10, 'u') = HTTP_FIELD_USER_AGENT,
+	AT(11, 'r') = HTTP_FIELD_RETRY_AFTER,
+	AT(12, 'm') = HTTP_FIELD_MAX_FORWARDS,
+	AT(12, 'x') = HTTP_FIELD_X_REQUEST_ID,
+	AT(13, 'c') = HTTP_FIELD_CACHE_CONTROL,
+	AT(14, 'c') = HTTP_FIELD_CONTENT_LENGTH,
+	AT(15, 'x') = HTTP_FIELD_X_FORWARDED_FOR,
+	AT(16, 'p') = HTTP_FIELD_PROXY_CONNECTION,
+	AT(16, 'r') = HTTP_FIELD_RATELIMIT_POLICY,
+	AT(16, 'x') = HTTP_FIELD_X_FORWARDED_HOST,
+	AT(17, 't') = HTTP_FIELD_TRANSFER_ENCODING,
+	AT(17, 'x') = HTTP_FIELD_X_FORWARDED_PROTO,
+};
+
+#undef AT
 
 /* Eight bytes in lower case: letters, and what else a known name has, keep or take the bit. */
 static uint64_t lower8(const char *at)
@@ -107,14 +79,25 @@ static uint64_t lower8(const char *at)
 	return word | 0x2020202020202020u;
 }
 
+static uint32_t lower4(const char *at)
+{
+	uint32_t word;
+
+	memcpy(&word, at, sizeof(word));
+	return word | 0x20202020u;
+}
+
 /*
  * `known` is in lower case. Of the bytes that a field name may have only the capital letter becomes
  * a lower-case one by 0x20, and '-' has the bit already (the byte that would become '-' is CR).
  */
 static bool is_name(const char *name, const char *known, size_t len)
 {
-	if (len < 8)
+	if (len < 4)
 		return strncasecmp(name, known, len) == 0;
+	if (len < 8)
+		return lower4(name) == lower4(known) &&
+		       lower4(name + len - 4) == lower4(known + len - 4);
 	for (size_t i = 0; i + 8 < len; i += 8) {
 		if (lower8(name + i) != lower8(known + i))
 			return false;
@@ -124,9 +107,9 @@ static bool is_name(const char *name, const char *known, size_t len)
 
 enum http_field_id http_field_id(struct slice name)
 {
-	if (name.len == 0)
+	if (name.len == 0 || name.len > LONGEST_NAME)
 		return HTTP_FIELD_OTHER;
-	enum http_field_id id = candidate(name.len, name.at[0]);
+	enum http_field_id id = candidates[name.len][name.at[0] & 31];
 	if (id == HTTP_FIELD_OTHER || !is_name(name.at, field_names[id].at, name.len))
 		return HTTP_FIELD_OTHER;
 	return id;

@@ -57,10 +57,19 @@ static void see_connection(struct http_head *head, struct seen *seen, struct sli
 	mark_named(head, value);
 }
 
+#define BIT(id) (1u << HTTP_FIELD_##id)
+
+/* The fields that say something about the message's end or the connection. */
+static const uint32_t looked_at = BIT(CONTENT_LENGTH) | BIT(TRANSFER_ENCODING) | BIT(CONNECTION) |
+				  BIT(HOST) | BIT(UPGRADE) | BIT(EXPECT) | BIT(KEEP_ALIVE) |
+				  BIT(PROXY_CONNECTION) | BIT(TE);
+
 static void see_fields(struct http_head *head, struct seen *seen)
 {
 	for (unsigned i = 0; i < head->field_count; i++) {
 		struct http_field *field = &head->fields[i];
+		if (!(looked_at >> field->id & 1))
+			continue;
 		struct slice value = http_field_value(head, field);
 
 		switch (field->id) {
