@@ -12,7 +12,10 @@
 struct limit_texts {
 	char name[NAME_BYTES]; /* as a structured field string, with its quotes */
 	char draft_11[POLICY_BYTES], draft_7[64];
+	/* both fields of draft-11 up to the number left, for a limit that is the only one */
+	char alone[POLICY_BYTES + NAME_BYTES + 48];
 	uint16_t name_len, draft_11_len, draft_7_len; /* 0: not told in that dialect */
+	uint16_t alone_len;
 };
 
 struct ratelimit_texts {
@@ -81,6 +84,14 @@ static void make_texts(const struct conf_limit *limit, struct limit_texts *texts
 		put_sf_integer(&out, window_s(limit));
 	}
 	texts->draft_11_len = (uint16_t)(out.at - texts->draft_11);
+
+	out = http_out_over(texts->alone, sizeof(texts->alone));
+	http_out_slice(&out, SLICE("RateLimit-Policy: "));
+	http_out_slice(&out, (struct slice){texts->draft_11, texts->draft_11_len});
+	http_out_slice(&out, SLICE("\r\nRateLimit: "));
+	http_out_slice(&out, (struct slice){texts->name, texts->name_len});
+	http_out_slice(&out, SLICE(";r="));
+	texts->alone_len = (uint16_t)(out.at - texts->alone);
 
 	if (!is_plain(limit))
 		return;
@@ -177,11 +188,28 @@ static void put_policies(struct http_out *out, const struct ratelimit_texts *tex
 		http_out_slice(out, SLICE("\r\n"));
 }
 
+/* What is left and until when, behind the name and `;r=`. */
+static void put_state(struct http_out *out, const struct gate_limit *limit)
+{
+	put_sf_integer(out, ratelimit_remaining(limit));
+	if (limit->limit->algorithm != CONF_LIMIT_CONCURRENCY) {
+		http_out_slice(out, SLICE(";t="));
+		put_sf_integer(out, reset_s(limit));
+	}
+}
+
 static void append_draft_11(struct http_out *out, const struct ratelimit_texts *texts,
 	const struct gate_verdict *verdict)
 {
 	struct slice before = SLICE("RateLimit: ");
 
+	if (verdict->limit_count == 1 && !verdict->limits[0].limit->shadow) {
+		const struct limit_texts *text = &texts->limits[verdict->limits[0].limit->index];
+		http_out_slice(out, (struct slice){text->alone, text->alone_len});
+		put_state(out, &verdict->limits[0]);
+		http_out_slice(out, SLICE("\r\n"));
+		return;
+	}
 	put_policies(out, texts, verdict, false);
 	for (unsigned i = 0; i < verdict->limit_count; i++) {
 		const struct gate_limit *limit = &verdict->limits[i];
@@ -191,11 +219,7 @@ static void append_draft_11(struct http_out *out, const struct ratelimit_texts *
 		http_out_slice(out, before);
 		http_out_slice(out, (struct slice){text->name, text->name_len});
 		http_out_slice(out, SLICE(";r="));
-		put_sf_integer(out, ratelimit_remaining(limit));
-		if (limit->limit->algorithm != CONF_LIMIT_CONCURRENCY) {
-			http_out_slice(out, SLICE(";t="));
-			put_sf_integer(out, reset_s(limit));
-		}
+		put_state(out, limit);
 		before = SLICE(", ");
 	}
 	if (before.len == 2)

@@ -269,7 +269,10 @@ bool compose_response(struct exchange *x, struct flow *flow, bool chunked, bool 
 	x->replaces_ratelimit = merge == RATELIMIT_OURS;
 	put_fields(&out, x, &x->response, drops_response_field);
 	if (!interim) {
-		if (site->via.len > 0) {
+		if (site->via.len > 0 && x->response.minor == 1 &&
+			!http_head_has(&x->response, HTTP_FIELD_VIA)) {
+			put(&out, (struct slice){site->via_line, site->via_line_len});
+		} else if (site->via.len > 0) {
 			put(&out, SLICE("Via: "));
 			forwarded_append_via(&out, &x->response, site->via);
 			put(&out, SLICE("\r\n"));

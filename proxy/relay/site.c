@@ -1,6 +1,7 @@
 #include "relay/site.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -58,6 +59,14 @@ static bool fill(struct site *site, const struct site *old, unsigned workers,
 	/* relaxed: only to be different */
 	site->serial = 1 + atomic_fetch_add_explicit(&serials, 1, memory_order_relaxed);
 	site->via = text_of(conf->via);
+	if (conf->via) {
+		int len = asprintf(&site->via_line, "Via: 1.1 %s\r\n", conf->via);
+		if (len < 0) {
+			site->via_line = NULL;
+			return false;
+		}
+		site->via_line_len = (size_t)len;
+	}
 	site->request_id_field = text_of(conf->request_id_field);
 	site->request_id_field_id = http_field_id(site->request_id_field);
 	site->upstreams = calloc(conf->upstream_count, sizeof(*site->upstreams));
@@ -123,6 +132,7 @@ void site_release(struct site *site)
 	gate_free(site->gate);
 	ratelimit_texts_free(site->texts);
 	route_table_free(site->routes);
+	free(site->via_line);
 	free(site->upstreams);
 	free(site->policies);
 	conf_release(site->conf);

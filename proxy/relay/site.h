@@ -20,6 +20,8 @@ struct site {
 	uint64_t serial; /* of no other site, whatever memory it is in */
 	const struct conf *conf;
 	struct slice via, request_id_field; /* conf's; empty when off */
+	char *via_line;                     /* `Via: 1.1 sluice\r\n`; NULL when off */
+	size_t via_line_len;
 	enum http_field_id request_id_field_id;
 	struct route_table *routes;
 	struct gate *gate;
