@@ -321,10 +321,39 @@ static void test_wrong_limits(void **state)
 	assert_int_equal(throttle_limit_check(&limit, why, sizeof(why)), -1);
 	snprintf(limit.zone, sizeof(limit.zone), "../../../etc/passwd");
 	assert_int_equal(throttle_limit_check(&limit, why, sizeof(why)), -1);
-	limit = ring("w", 1000000, SECOND);
-	assert_in_range(throttle_limit_bytes(&limit), 1, 128);
-	limit = ring("w", 20, SECOND);
-	assert_in_range(throttle_limit_bytes(&limit), 1, 128);
+	limit = ring("w", 4095, SECOND);
+	limit.slots = THROTTLE_EXACT;
+	assert_int_equal(throttle_limit_check(&limit, why, sizeof(why)), 0);
+	limit.quota = 4096;
+	assert_int_equal(throttle_limit_check(&limit, why, sizeof(why)), -1);
+	assert_non_null(strstr(why, "4095"));
+	assert_non_null(strstr(why, "number of slots"));
+}
+
+/* What throttle(3) says that a caller takes up. */
+static void test_memory(void **state)
+{
+	static const struct {
+		uint64_t quota;
+		size_t bytes;
+	} rings[] = {{1, 43}, {4, 43}, {5, 85}, {12, 85}, {13, 128}, {20, 128}, {21, 128},
+		{1000000, 128}, {UINT64_C(1) << 31, 128}};
+	struct throttle_limit limit;
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(rings) / sizeof(rings[0]); i++) {
+		limit = ring("m", rings[i].quota, SECOND);
+		assert_int_equal(throttle_limit_bytes(&limit), rings[i].bytes);
+	}
+	for (int kind = THROTTLE_GCRA; kind <= THROTTLE_CONCURRENCY; kind++) {
+		limit = ring("m", 100, SECOND);
+		limit.kind = (enum throttle_kind)kind;
+		assert_int_equal(throttle_limit_bytes(&limit), 21);
+	}
+	limit = ring("m", 1000, SECOND);
+	limit.slots = THROTTLE_EXACT;
+	assert_in_range(throttle_limit_bytes(&limit), (24 + 4 * 1000) * 133 / 100,
+		(24 + 32 + 4 * 1000) * 134 / 100);
 }
 
 int main(void)
@@ -342,6 +371,7 @@ int main(void)
 		cmocka_unit_test(test_shadow_and_delay),
 		cmocka_unit_test(test_keys),
 		cmocka_unit_test(test_wrong_limits),
+		cmocka_unit_test(test_memory),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
