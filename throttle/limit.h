@@ -4,7 +4,7 @@
 
 #include "throttle/entry.h"
 
-#define LIMIT_DEFAULT_SLOTS 20 /* 8 + 4 * 20 bytes, and the index: see section.h */
+#define LIMIT_DEFAULT_SLOTS 20   /* 8 + 4 * 20 bytes, and the index: see section.h */
 #define LIMIT_MOST_SLOTS    4095 /* three indexes of 12 bits leave a head 23 for the time */
 
 /* Fills what follows from the limit alone (no zone, epoch, cache, lane). It has been checked. */

@@ -219,6 +219,29 @@ INLINE bool take_one(struct throttle_table *table, const struct throttle_charge 
 	return true;
 }
 
+/* One charge of whatever it is. */
+INLINE bool take_any(struct throttle_table *table, const struct throttle_charge *charge,
+	uint64_t now_ns, struct throttle_verdict *verdict, struct throttle_receipt *receipt)
+{
+	struct generation *g = table_current(table);
+	struct throttle_outcome *o = &verdict->outcome[0];
+	struct chosen c;
+	uint64_t now;
+
+	if (!set_time(table, g, now_ns, &now) || !choose(g, charge, &c))
+		return false;
+	section_prefetch(&c.limit->section, &c.aim);
+	if (!judge(&c, now, g->epoch_ns, o) || (!o->violated && !swap(&c)))
+		return false;
+	conclude(verdict, 1, o->violated, o->retry_after_ns);
+	if (receipt == NULL)
+		return true;
+	receipt->count = !o->violated;
+	if (!o->violated)
+		hold(charge, o->at_ns, &receipt->held[0]);
+	return true;
+}
+
 /* What was taken of several, before one that could not be. */
 SELDOM static void give_back(struct throttle_table *table, const struct generation *g,
 	const struct chosen *chosen, const struct throttle_charge *charges,
@@ -287,8 +310,14 @@ static bool take_several(struct throttle_table *table, const struct throttle_cha
 int throttle_take(struct throttle_table *table, const struct throttle_charge *charges, size_t count,
 	uint64_t now_ns, struct throttle_verdict *verdict, struct throttle_receipt *receipt)
 {
-	if ((count == 1 && take_one(table, charges, now_ns, verdict, receipt)) ||
-		take_several(table, charges, count, now_ns, verdict, receipt))
+	bool is_done;
+
+	if (count == 1)
+		is_done = take_one(table, charges, now_ns, verdict, receipt) ||
+			  take_any(table, charges, now_ns, verdict, receipt);
+	else
+		is_done = take_several(table, charges, count, now_ns, verdict, receipt);
+	if (is_done)
 		return 0;
 	return take_slowly(table, charges, count, now_ns, verdict, receipt);
 }

@@ -111,6 +111,11 @@ static uint64_t sum_of(const struct shape *s, struct entry *e, int64_t first, in
 	return sum;
 }
 
+static inline int64_t least(int64_t a, int64_t b)
+{
+	return a < b ? a : b;
+}
+
 static inline bool swap_head(struct entry *e, uint64_t head, uint64_t next)
 {
 	/* acq_rel: releases the slots written before it to who loads this head */
@@ -184,16 +189,18 @@ SELDOM static void close_quantum(
 	struct where w = where_of(s, v.quantum);
 	_Atomic(uint32_t) *slot = &e->slot[w.index];
 	uint32_t old = atomic_load_explicit(slot, memory_order_acquire), tag = w.tag;
-	uint64_t closed = sum_of(s, e, quantum - span, quantum - 1), count;
+	uint64_t closed, live, count;
 
+	opened = (int64_t)(v.now == v.quantum ? v.now + 1 : v.now);
+	live = sum_of(s, e, opened - span, quantum - 1);
+	closed = live + sum_of(s, e, quantum - span, least(opened - span, quantum) - 1);
 	if (!head_still(e, head))
 		return;
 	if (is_wiping(s, &v)) {
 		wipe_all(s, e, head, v.quantum);
 		return;
 	}
-	if (v.now == v.quantum)
-		v.now++;
+	v.now = (uint64_t)opened;
 	if (old >> COUNT_BITS != tag) {
 		count = v.used > closed ? (v.used - closed + s->grain - 1) / s->grain : 0;
 		swap_slot(slot, old,
@@ -206,8 +213,9 @@ SELDOM static void close_quantum(
 		}
 		wipe(s, e, &v, head);
 	}
-	opened = (int64_t)v.now;
-	swap_head(e, head, pack(s, v.now, sum_of(s, e, opened - span, quantum)));
+	if (opened - span <= quantum)
+		live += count_at(s, e, w);
+	swap_head(e, head, pack(s, v.now, live));
 }
 
 /* ns from `now` until `quantum` has left the window. */
@@ -256,24 +264,27 @@ static void tell(const struct shape *s, struct entry *e, const struct view *v, u
 		plan->retry = plan->reset;
 }
 
+/* What is in the window in quantum v->now. */
+static uint64_t live_at(const struct shape *s, struct entry *e, const struct view *v)
+{
+	int64_t span = (int64_t)s->slots - 1;
+	uint64_t dead = 0;
+
+	if (v->now > v->quantum + (uint64_t)span)
+		return 0;
+	if (v->now > v->quantum)
+		dead = sum_of(s, e, (int64_t)v->quantum - span, (int64_t)v->now - span - 1);
+	return v->used - (dead < v->used ? dead : v->used);
+}
+
 /* Judges without writing. False when the head has moved on meanwhile. */
 static bool judge(const struct shape *s, struct entry *e, uint64_t head, const struct view *v,
-	uint64_t cost, uint64_t now, struct plan *plan)
+	uint64_t live, uint64_t cost, uint64_t now, struct plan *plan)
 {
-	int64_t span = (int64_t)s->slots - 1, quantum = (int64_t)v->quantum;
-	uint64_t wanted = cost > 0 ? cost : 1, live = v->used, dead;
-
-	if (v->now > v->quantum + (uint64_t)span) {
-		live = 0;
-	} else if (v->now > v->quantum) {
-		dead = sum_of(s, e, quantum - span, (int64_t)v->now - span - 1);
-		live -= dead < live ? dead : live;
-	}
 	plan->head = plan->next = head;
 	plan->now = now;
 	plan->at = v->now * s->quantum;
-	plan->fits = wanted <= s->quota && live <= s->quota - wanted;
-	tell(s, e, v, live, wanted, now, plan);
+	tell(s, e, v, live, cost > 0 ? cost : 1, now, plan);
 	if (cost > 0 && plan->fits) { /* with this charge, the newest, taken */
 		plan->reset = leaves_in(s, v->now, now);
 		if (live == 0)
@@ -287,7 +298,9 @@ static enum found window_plan(const struct shape *s, struct entry *e, uint64_t c
 {
 	for (;;) {
 		/* acquire: pairs with swap_head, and the swap of a verdict */
-		uint64_t head = atomic_load_explicit(&e->head, memory_order_acquire), used;
+		uint64_t head = atomic_load_explicit(&e->head, memory_order_acquire), live, used;
+		uint64_t wanted = cost > 0 ? cost : 1;
+		bool is_charge;
 		struct view v;
 
 		plan->head = head;
@@ -299,15 +312,19 @@ static enum found window_plan(const struct shape *s, struct entry *e, uint64_t c
 			close_quantum(s, e, head, now);
 			continue;
 		}
-		if (!judge(s, e, head, &v, cost, now, plan))
-			continue;
-		if (cost == 0 || how == HOW_LOOK || (how == HOW_TAKE && !plan->fits))
-			return ENTRY_READY;
-		if (v.now > v.quantum && (v.now < v.quantum + s->slots || is_wipe_due(s, &v))) {
+		live = live_at(s, e, &v);
+		plan->fits = wanted <= s->quota && live <= s->quota - wanted;
+		is_charge = cost > 0 && (how == HOW_FORCE || (how == HOW_TAKE && plan->fits));
+		if (is_charge && v.now > v.quantum &&
+			(v.now < v.quantum + s->slots || is_wipe_due(s, &v))) {
 			if (swap_head(e, head, head | CLOSING))
 				close_quantum(s, e, head | CLOSING, now);
 			continue;
 		}
+		if (!judge(s, e, head, &v, live, cost, now, plan))
+			continue;
+		if (!is_charge)
+			return ENTRY_READY;
 		used = plan->used + cost;
 		plan->next = pack(s, v.now, used < 4 * s->quota ? used : 4 * s->quota);
 		return ENTRY_READY;
