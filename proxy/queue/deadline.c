@@ -54,7 +54,7 @@ static struct run_queue *due_run_queue(struct queue *queue, uint64_t now_ns)
 	for (run_queue = queue->registry; run_queue != NULL; run_queue = run_queue->registry_next) {
 		/* Pairs with set_deadline. */
 		if (atomic_load_explicit(&run_queue->deadline_ns, memory_order_seq_cst) <= now_ns) {
-			run_queue->references++;
+			run_queue_hold(run_queue);
 			break;
 		}
 	}

@@ -49,9 +49,8 @@ struct run_queue {
 
 	struct drain drain;
 
-	/* guarded by the queue's registry mutex */
-	struct run_queue *registry_next;
-	uint32_t references;
+	struct run_queue *registry_next; /* guarded by the queue's registry mutex */
+	_Atomic uint32_t references;     /* the owner's, and those who are to serve it */
 };
 
 /* A turn: who is served, and which of its tickets are too old to be. */
@@ -105,7 +104,10 @@ bool line_return_place(
 void line_note_waiting(struct run_queue *run_queue, uint64_t now_ns);
 void line_note_gone(struct run_queue *run_queue, uint64_t now_ns);
 
-/* Drops a reference taken by queue_expire, or the owner's. */
+/* Whoever is to serve it when no lock is held has a reference, taken while a ticket that is queued
+ * or in flight for it, its owner or the registry keep it: with its last ticket its owner may go.
+ * The last one frees it. */
+struct run_queue *run_queue_hold(struct run_queue *run_queue);
 void run_queue_release(struct run_queue *run_queue);
 
 void drain_start(struct drain *drain, uint64_t now_ns);

@@ -17,7 +17,7 @@ void outbox_serve(struct outbox *outbox, struct run_queue *run_queue)
 			return;
 	}
 	if (outbox->serves < OUTBOX_SERVES) {
-		outbox->serve[outbox->serves++] = run_queue;
+		outbox->serve[outbox->serves++] = run_queue_hold(run_queue);
 		return;
 	}
 	/* A chain of sessions over more upstreams than fit here: leave it to the timer thread, at
@@ -60,7 +60,9 @@ void outbox_deliver(struct queue *queue, struct outbox *outbox, uint64_t now_ns)
 		deliver_pins(queue, outbox);
 		if (outbox->serves == 0)
 			break;
-		dispatch_turn(outbox->serve[--outbox->serves], outbox, now_ns);
+		struct run_queue *run_queue = outbox->serve[--outbox->serves];
+		dispatch_turn(run_queue, outbox, now_ns);
+		run_queue_release(run_queue);
 	}
 	if (outbox->deadline_ns != QUEUE_NEVER)
 		deadline_note(queue, outbox->deadline_ns);

@@ -305,7 +305,9 @@ static void take_out(struct queue *queue, struct shard *shard, struct ticket *ti
 	session_withdraw(queue, shard, session, ticket, now_ns);
 	shard->counts.left++;
 	next = session_next(session);
-	if (session->lined && (next == NULL || !session_may_go(session, next)))
+	/* One of another upstream does not keep its session in line here. */
+	if (session->lined && (next == NULL || next->run_queue != session->run_queue ||
+				      !session_may_go(session, next)))
 		line_leave(session->run_queue, session);
 	session_pump(queue, shard, session, outbox, now_ns);
 	session_rest(queue, shard, session, outbox, now_ns);

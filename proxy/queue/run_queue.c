@@ -60,7 +60,7 @@ struct run_queue *run_queue_create(struct queue *queue, const struct run_queue_c
 		return NULL;
 	}
 	run_queue->queue = queue;
-	run_queue->references = 1;
+	atomic_init(&run_queue->references, 1);
 	atomic_init(&run_queue->deadline_ns, QUEUE_NEVER);
 	take_config(run_queue, config);
 
@@ -84,31 +84,36 @@ void run_queue_configure(
 	outbox_flush(run_queue->queue, &outbox, now_ns);
 }
 
+struct run_queue *run_queue_hold(struct run_queue *run_queue)
+{
+	/* relaxed: whoever holds may pass it on; the release below orders the rest */
+	atomic_fetch_add_explicit(&run_queue->references, 1, memory_order_relaxed);
+	return run_queue;
+}
+
 void run_queue_release(struct run_queue *run_queue)
 {
-	struct queue *queue = run_queue->queue;
-	struct run_queue **link;
-
-	pthread_mutex_lock(&queue->registry_mutex);
-	if (--run_queue->references > 0) {
-		pthread_mutex_unlock(&queue->registry_mutex);
+	/* acq_rel: pairs with itself, so the last holder sees all that the others did */
+	if (atomic_fetch_sub_explicit(&run_queue->references, 1, memory_order_acq_rel) != 1)
 		return;
-	}
-	for (link = &queue->registry; *link != run_queue; link = &(*link)->registry_next)
-		;
-	*link = run_queue->registry_next;
-	pthread_mutex_unlock(&queue->registry_mutex);
+	assert(run_queue->lined == 0 && run_queue->in_flight == 0 && run_queue->serving == 0);
 	pthread_mutex_destroy(&run_queue->lock);
 	free(run_queue);
 }
 
 void run_queue_destroy(struct run_queue *run_queue)
 {
+	struct run_queue **link;
+	struct queue *queue;
+
 	if (run_queue == NULL)
 		return;
-	pthread_mutex_lock(&run_queue->lock);
-	assert(run_queue->lined == 0 && run_queue->in_flight == 0 && run_queue->serving == 0);
-	pthread_mutex_unlock(&run_queue->lock);
+	queue = run_queue->queue;
+	pthread_mutex_lock(&queue->registry_mutex);
+	for (link = &queue->registry; *link != run_queue; link = &(*link)->registry_next)
+		;
+	*link = run_queue->registry_next;
+	pthread_mutex_unlock(&queue->registry_mutex);
 	run_queue_release(run_queue);
 }
 

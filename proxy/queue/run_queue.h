@@ -53,7 +53,8 @@ struct run_queue *run_queue_create(struct queue *queue, const struct run_queue_c
 void run_queue_configure(
 	struct run_queue *run_queue, const struct run_queue_config *config, uint64_t now_ns);
 
-/* Frees it. No ticket may be queued or in flight for it. NULL is allowed. */
+/* Frees it, at once or when another thread that just serves it is done. No ticket may be queued or
+ * in flight for it. NULL is allowed. */
 void run_queue_destroy(struct run_queue *run_queue);
 
 /* When a place is likely to be free for one more: what waits here over the rate at which it drained

@@ -244,6 +244,39 @@ static void coming_back_is_not_new(void **state)
 	close_fixture(fixture);
 }
 
+/* A reload gave the session's later requests another upstream: when its last one for the old
+ * leaves, nothing of the session may stay there, as the old one's owner ends it. */
+static void leaving_the_line_for_another(void **state)
+{
+	struct world world;
+	struct job busy, other, first, second;
+	struct run_queue *old, *new;
+
+	(void)state;
+	world_open_with(&world, QUEUE_STRICT, NULL, &(struct run_queue_config){.max_in_flight = 1});
+	old = world.upstream;
+	new = run_queue_create(world.queue, &(struct run_queue_config){.max_in_flight = 1});
+	job_init(&busy, 1, 0, 'w');
+	job_init(&first, 2, 1, 'w');
+	job_init(&other, 3, 2, 'w');
+	job_init(&second, 2, 3, 'w');
+	assert_int_equal(world_enter(&world, &busy), QUEUE_GO);
+	assert_int_equal(world_enter(&world, &first), QUEUE_WAIT);
+	world.upstream = new;
+	assert_int_equal(world_enter(&world, &other), QUEUE_GO);
+	assert_int_equal(world_enter(&world, &second), QUEUE_WAIT);
+
+	assert_int_equal(queue_leave(world.queue, &first.ticket, world.now_ns), QUEUE_LEFT);
+	world_expect_none(&world); /* the second is in line at the new one now, which is full */
+	world_done(&world, &busy);
+	world_expect_none(&world);
+	run_queue_destroy(old);
+	world_done(&world, &other);
+	world_expect(&world, &second, QUEUE_GO);
+	world_done(&world, &second);
+	world_close(&world);
+}
+
 static void reload_changes_the_bound(void **state)
 {
 	struct fixture *fixture =
@@ -442,6 +475,7 @@ int main(void)
 		cmocka_unit_test(the_bound_holds_over_sessions),
 		cmocka_unit_test(a_tunnel_gives_its_place_back),
 		cmocka_unit_test(leaving_the_line),
+		cmocka_unit_test(leaving_the_line_for_another),
 		cmocka_unit_test(turns_follow_weights),
 		cmocka_unit_test(idle_shares_are_used),
 		cmocka_unit_test(a_lone_session_is_drained_in_one_go),
