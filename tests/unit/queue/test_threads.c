@@ -40,9 +40,16 @@ struct pin {
 	bool in_use;
 };
 
+/* An upstream of one configuration: who has an exchange for it holds it, as does the arena. */
+struct upstream {
+	struct run_queue *run_queue;
+	_Atomic unsigned holders;
+};
+
 struct exchange {
 	struct ticket ticket; /* first */
 	struct pin *pin;
+	struct upstream *upstream;
 	enum phase phase;
 	bool touched, tunnel;
 	struct client *client;
@@ -64,14 +71,16 @@ struct worker {
 
 struct arena {
 	struct queue *queue;
-	struct run_queue *upstream;
+	struct upstream *upstream; /* guarded by swap */
+	pthread_mutex_t swap;
+	uint64_t swaps;
 	struct queue_policy policy;
 	struct client client[CLIENTS];
 	struct worker worker[WORKERS];
 	unsigned exchanges, limit, open;
-	bool closing, eager, pinning;
+	bool closing, eager, pinning, reloading;
 	_Atomic uint64_t pins_made, pins_closed, pin_reuses;
-	_Atomic unsigned in_flight, running;
+	_Atomic unsigned in_flight, running, dispatches;
 	_Atomic uint64_t over_limit;
 	uint64_t paced_ns, charged; /* guarded by the run queue's lock, as pace is called with it */
 };
@@ -96,6 +105,10 @@ static void on_dispatch(void *ctx, unsigned index, struct ticket *ticket)
 	*worker->tail = ticket;
 	worker->tail = &ticket->mail_next;
 	pthread_mutex_unlock(&worker->mutex);
+	/* What this thread does after a message may come long after its receiver is done with it.
+	 */
+	if (arena->reloading && atomic_fetch_add(&arena->dispatches, 1) % 64 == 0)
+		nanosleep(&(struct timespec){.tv_nsec = 300000}, NULL);
 }
 
 static uint64_t pace(void *ctx, uint64_t now_ns)
@@ -154,6 +167,41 @@ static void leave_pin(struct worker *worker, struct exchange *exchange, bool cle
 		on_unpin(arena, pin);
 }
 
+static void release_upstream(struct upstream *upstream)
+{
+	if (atomic_fetch_sub(&upstream->holders, 1) > 1)
+		return;
+	run_queue_destroy(upstream->run_queue);
+	free(upstream);
+}
+
+static struct upstream *hold_upstream(struct arena *arena)
+{
+	struct upstream *upstream;
+
+	pthread_mutex_lock(&arena->swap);
+	upstream = arena->upstream;
+	atomic_fetch_add(&upstream->holders, 1);
+	pthread_mutex_unlock(&arena->swap);
+	return upstream;
+}
+
+/* A reload: what comes from now on is for another run queue, the old one goes with its last. */
+static void swap_upstream(struct arena *arena, const struct run_queue_config *config)
+{
+	struct upstream *new = calloc(1, sizeof(*new)), *old;
+
+	new->run_queue = run_queue_create(arena->queue, config);
+	atomic_init(&new->holders, 1);
+	pthread_mutex_lock(&arena->swap);
+	old = arena->upstream;
+	arena->upstream = new;
+	pthread_mutex_unlock(&arena->swap);
+	arena->swaps++;
+	if (old != NULL)
+		release_upstream(old);
+}
+
 static void launched(struct worker *worker, struct exchange *exchange)
 {
 	struct arena *arena = worker->arena;
@@ -175,6 +223,7 @@ static void over(struct worker *worker, struct exchange *exchange, enum fate fat
 {
 	exchange->client->history[exchange->position].fate = (uint8_t)fate;
 	exchange->phase = FREE;
+	release_upstream(exchange->upstream);
 	worker->open--;
 }
 
@@ -196,13 +245,14 @@ static void enter(struct worker *worker)
 	exchange->ticket.bytes = pick(worker, 3);
 	exchange->client = client;
 	exchange->phase = WAITING;
+	exchange->upstream = hold_upstream(arena);
 	worker->open++;
 
 	pthread_mutex_lock(&client->mutex);
 	exchange->position = client->entered++;
 	client->history[exchange->position].write = exchange->ticket.unsafe;
-	verdict = queue_enter(arena->queue, &arena->policy, arena->upstream, key_of(number),
-		&exchange->ticket, now());
+	verdict = queue_enter(arena->queue, &arena->policy, exchange->upstream->run_queue,
+		key_of(number), &exchange->ticket, now());
 	pthread_mutex_unlock(&client->mutex);
 
 	if (verdict == QUEUE_GO) {
@@ -336,6 +386,10 @@ static void *keep_time(void *ctx)
 	while (atomic_load(&arena->running) > 0) {
 		/* eager: whatever is idle is over, so that firing meets arrivals all the time */
 		queue_expire(arena->queue, arena->eager ? now() + SEC : now());
+		if (arena->reloading)
+			swap_upstream(arena,
+				&(struct run_queue_config){
+					.max_in_flight = (uint32_t)(random_next(&random) % 3) + 1});
 		if (arena->closing) {
 			const enum session_state states[] = {
 				SESSION_DRAINING, SESSION_CLOSING, SESSION_ABORTED};
@@ -361,7 +415,7 @@ static void judge(const struct client *client)
 	}
 }
 
-enum { CLOSING = 1, EAGER = 2, PACED = 4, PINNED = 8 };
+enum { CLOSING = 1, EAGER = 2, PACED = 4, PINNED = 8, RELOADING = 16 };
 
 static void run(const char *name, enum queue_ordering ordering, unsigned limit, unsigned how)
 {
@@ -379,6 +433,8 @@ static void run(const char *name, enum queue_ordering ordering, unsigned limit, 
 	arena->closing = closing;
 	arena->eager = (how & EAGER) != 0;
 	arena->pinning = (how & PINNED) != 0;
+	arena->reloading = (how & RELOADING) != 0;
+	pthread_mutex_init(&arena->swap, NULL);
 	arena->open = arena->eager ? 1 : OPEN;
 	arena->policy = (struct queue_policy){.ordering = ordering,
 		.depth = 1000,
@@ -387,10 +443,9 @@ static void run(const char *name, enum queue_ordering ordering, unsigned limit, 
 		.session_idle_ms = closing ? 0 : 1};
 	arena->queue = queue_create(&(struct queue_config){.shards = 2,
 		.callbacks = {.ctx = arena, .dispatch = on_dispatch, .unpin = on_unpin}});
-	arena->upstream =
-		run_queue_create(arena->queue, &(struct run_queue_config){.max_in_flight = limit,
-						       .pace = (how & PACED) != 0 ? pace : NULL,
-						       .pace_ctx = arena});
+	swap_upstream(arena, &(struct run_queue_config){.max_in_flight = limit,
+				     .pace = (how & PACED) != 0 ? pace : NULL,
+				     .pace_ctx = arena});
 	atomic_store(&arena->running, WORKERS);
 	for (unsigned i = 0; i < CLIENTS; i++) {
 		pthread_mutex_init(&arena->client[i].mutex, NULL);
@@ -438,7 +493,10 @@ static void run(const char *name, enum queue_ordering ordering, unsigned limit, 
 		assert_true(atomic_load(&arena->pin_reuses) > 0);
 	}
 	assert_int_equal(counts.opened, counts.rolled + counts.closed);
-	run_queue_destroy(arena->upstream);
+	if (arena->reloading)
+		printf("# %llu run queues, one after the other\n",
+			(unsigned long long)arena->swaps);
+	release_upstream(arena->upstream);
 	queue_destroy(arena->queue);
 	test_free(arena);
 }
@@ -504,6 +562,14 @@ static void pins_of_rolled_sessions(void **state)
 	run("pinned, sessions rolled", QUEUE_WRITES, 0, PINNED | EAGER);
 }
 
+/* Each run queue ends with its last exchange, whoever is just about to serve it. */
+static void run_queues_come_and_go(void **state)
+{
+	(void)state;
+	run("reloads", QUEUE_WRITES, 0, RELOADING);
+	run("reloads, strict, sessions closed", QUEUE_STRICT, 0, RELOADING | CLOSING);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -514,6 +580,7 @@ int main(void)
 		cmocka_unit_test(closed_while_at_work),
 		cmocka_unit_test(paced_over_four_workers),
 		cmocka_unit_test(idle_sessions_rolled_as_requests_come),
+		cmocka_unit_test(run_queues_come_and_go),
 		cmocka_unit_test(pins_have_one_user),
 		cmocka_unit_test(pins_of_closed_sessions),
 		cmocka_unit_test(pins_of_rolled_sessions),
