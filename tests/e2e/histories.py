@@ -33,8 +33,7 @@ class Registers(Origin):
     def __init__(self, random, troubled):
         self.random = random
         self.troubled = troubled
-        self.life = 0
-        self.born = {}      # connection: the life it began in
+        self.oldest = 0     # the first connection of this life
         self.state = threading.Lock()
         self.value = {}     # client: seq of the last write
         self.applied = {}   # client: seqs of writes, in order
@@ -49,8 +48,7 @@ class Registers(Origin):
         write = x.request.method not in ("GET", "HEAD")
         x.read_body()
         with self.state:
-            life = self.born.setdefault(x.connection, self.life)
-            if life != self.life:
+            if x.connection < self.oldest:
                 x.close()
                 return
             self.arrivals.setdefault(client, []).append((seq, write))
@@ -60,7 +58,7 @@ class Registers(Origin):
             time.sleep(pause)
         drops = self.troubled and trouble < 0.03
         with self.state:
-            if life != self.life or (drops and before):
+            if x.connection < self.oldest or (drops and before):
                 self.dropped += 1
                 x.close()
                 return
@@ -85,8 +83,8 @@ class Registers(Origin):
 
     def die(self):
         with self.state:
-            self.life += 1
-        self.refuse()
+            self.refuse()
+            self.oldest = self.connections
 
 
 class Asker:
