@@ -112,9 +112,10 @@ def retrying(t):
         sluice = t.sluice("[limit it]\nrate = 1 per 3s\n", to(t.origin(), route="limits = it"),
                           settings="access_log = stdout\naccess_log_format = json")
         client = t.client(sluice)
-        equal(client.ask("/first").status, 200, "status of the first")
         try:
-            result = node.run("retry.mjs", name, f"http://{sluice.address}/")
+            result = node.run_when_ready(
+                "retry.mjs", name, f"http://{sluice.address}/",
+                then=lambda: equal(client.ask("/first").status, 200, "status of the first"))
         except AssertionError as error:
             result = {"status": None, "error": str(error)}
         client.close()

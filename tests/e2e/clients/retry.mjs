@@ -1,4 +1,5 @@
-// Asks once, by a client that retries by itself, and prints what it got in the end as JSON.
+// Asks once, by a client that retries by itself, and prints what it got in the end as JSON. Says
+// `ready` first and waits for a line.
 //   node retry.mjs got|axios|undici URL
 import axios from 'axios';
 import axiosRetry from 'axios-retry';
@@ -26,6 +27,8 @@ const clients = {
 };
 
 const [name, url] = process.argv.slice(2);
+console.log('ready');
+await new Promise((go) => process.stdin.once('data', go));
 const before = Date.now();
 const result = await clients[name](url);
 console.log(JSON.stringify({ ...result, took_ms: Date.now() - before }));

@@ -3,8 +3,10 @@ import fcntl
 import json
 import os
 import shutil
+import subprocess
+import threading
 
-from . import process
+from . import process, wire
 from .peers import find
 
 SOURCES = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "clients")
@@ -58,6 +60,26 @@ def _install(t):
         t.skip(f"npm ci: {reason.strip()}")
     with open(os.path.join(INSTALLED, "complete"), "w", encoding="ascii"):
         pass
+
+
+def run_when_ready(script, *arguments, then):
+    """As run, of a script that says when it is ready and goes on when it is told a line: `then` is
+    called in between, so that how long node takes to start does not matter."""
+    command = [find("node"), os.path.join(INSTALLED, script), *arguments]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as child:
+        watchdog = threading.Timer(wire.DEADLINE_SECONDS, child.kill)
+        watchdog.start()
+        try:
+            if child.stdout.readline() != "ready\n":
+                raise AssertionError(f"{script} {arguments} did not get ready")
+            then()
+            output, _ = child.communicate("go\n")
+        finally:
+            watchdog.cancel()
+            child.kill()
+    if child.returncode != 0:
+        raise AssertionError(f"{script} {arguments}: {output}")
+    return json.loads(output)
 
 
 def run(script, *arguments):
