@@ -14,7 +14,7 @@
 #include "throttle/ring_short.h"
 #include "throttle/take.h"
 
-#define QUICK_TRIES 3 /* more of them, where threads meet at one caller */
+#define QUICK_TRIES 3 /* again, where threads meet at one caller; then take.c tries on */
 
 #define INLINE static inline __attribute__((always_inline))
 
@@ -71,13 +71,31 @@ INLINE bool choose(const struct generation *g, const struct throttle_charge *c, 
 	return true;
 }
 
-INLINE void tell(
-	uint64_t quota, uint64_t used, bool fits, uint64_t units, struct throttle_outcome *o)
+INLINE void tell(const struct plan *plan, uint64_t quota, uint64_t units, uint64_t epoch_ns,
+	struct throttle_outcome *o)
 {
-	used += fits ? units : 0;
+	uint64_t used = plan->used + (plan->fits ? units : 0);
+
 	o->quota = quota;
 	o->remaining = used < quota ? quota - used : 0;
-	o->violated = !fits;
+	o->more_ns = plan->more;
+	o->reset_ns = plan->reset;
+	o->retry_after_ns = plan->retry;
+	o->at_ns = plan->at + epoch_ns;
+	o->violated = !plan->fits;
+	o->shadow = o->banned = o->overflow = o->absent = false;
+}
+
+INLINE void tell_short(const struct short_verdict *v, uint64_t quota, uint64_t epoch_ns,
+	struct throttle_outcome *o)
+{
+	o->quota = quota;
+	o->remaining = v->fits ? quota - v->used - 1 : 0;
+	o->more_ns = v->more;
+	o->reset_ns = v->reset;
+	o->retry_after_ns = v->fits ? 0 : v->more;
+	o->at_ns = v->at + epoch_ns;
+	o->violated = !v->fits;
 	o->shadow = o->banned = o->overflow = o->absent = false;
 }
 
@@ -94,11 +112,7 @@ INLINE bool judge_any(struct chosen *c, uint64_t now, uint64_t epoch_ns, struct 
 	c->head = plan.head;
 	c->next = plan.next;
 	c->at = plan.at;
-	tell(c->limit->told_quota, plan.used, plan.fits, c->units, o);
-	o->more_ns = plan.more;
-	o->reset_ns = plan.reset;
-	o->retry_after_ns = plan.retry;
-	o->at_ns = plan.at + epoch_ns;
+	tell(&plan, c->limit->told_quota, c->units, epoch_ns, o);
 	return true;
 }
 
@@ -114,11 +128,7 @@ INLINE bool judge_short(
 	c->at = v.at;
 	c->slot = v.position;
 	c->old = v.old;
-	tell(s->slots, v.used, v.fits, 1, o);
-	o->more_ns = v.more;
-	o->reset_ns = v.reset;
-	o->retry_after_ns = v.fits ? 0 : v.more;
-	o->at_ns = v.at + epoch_ns;
+	tell_short(&v, s->slots, epoch_ns, o);
 	return true;
 }
 
@@ -169,6 +179,16 @@ INLINE void hold(const struct throttle_charge *c, uint64_t at_ns, struct throttl
 	held->at_ns = at_ns;
 }
 
+INLINE void hold_one(const struct throttle_charge *c, bool is_taken, uint64_t at_ns,
+	struct throttle_receipt *receipt)
+{
+	if (receipt == NULL)
+		return;
+	receipt->count = is_taken;
+	if (is_taken)
+		hold(c, at_ns, &receipt->held[0]);
+}
+
 /* One charge of 1 of a short ring: what most verdicts are. As choose, judge and swap, with all of
  * it in registers. */
 INLINE bool take_one(struct throttle_table *table, const struct throttle_charge *charge,
@@ -202,20 +222,9 @@ INLINE bool take_one(struct throttle_table *table, const struct throttle_charge 
 	}
 	if (v.fits)
 		ring_short_write(e, v.position, v.old, v.next);
-	o->quota = l->section.shape.slots;
-	o->remaining = v.fits ? o->quota - v.used - 1 : 0;
-	o->more_ns = v.more;
-	o->reset_ns = v.reset;
-	o->retry_after_ns = v.fits ? 0 : v.more;
-	o->at_ns = v.at + g->epoch_ns;
-	o->violated = !v.fits;
-	o->shadow = o->banned = o->overflow = o->absent = false;
+	tell_short(&v, l->section.shape.slots, g->epoch_ns, o);
 	conclude(verdict, 1, !v.fits, o->retry_after_ns);
-	if (receipt == NULL)
-		return true;
-	receipt->count = v.fits;
-	if (v.fits)
-		hold(charge, o->at_ns, &receipt->held[0]);
+	hold_one(charge, v.fits, o->at_ns, receipt);
 	return true;
 }
 
@@ -234,11 +243,7 @@ INLINE bool take_any(struct throttle_table *table, const struct throttle_charge 
 	if (!judge(&c, now, g->epoch_ns, o) || (!o->violated && !swap(&c)))
 		return false;
 	conclude(verdict, 1, o->violated, o->retry_after_ns);
-	if (receipt == NULL)
-		return true;
-	receipt->count = !o->violated;
-	if (!o->violated)
-		hold(charge, o->at_ns, &receipt->held[0]);
+	hold_one(charge, !o->violated, o->at_ns, receipt);
 	return true;
 }
 
@@ -265,7 +270,9 @@ INLINE void put_in_order(const struct chosen *chosen, size_t n, unsigned char *o
 	order[i] = (unsigned char)n;
 }
 
-/* Several: all or none. */
+/* Several: all or none. When threads meet here, who is refused may have been by what another gives
+ * back the moment after; who fails begins anew in take.c, which keeps what it has while it tries.
+ */
 static bool take_several(struct throttle_table *table, const struct throttle_charge *charges,
 	size_t count, uint64_t now_ns, struct throttle_verdict *verdict,
 	struct throttle_receipt *receipt)

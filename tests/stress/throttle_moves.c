@@ -7,7 +7,8 @@
  * L and W stay the same, so that over it all no window may hold more than L. Time is a counter that
  * the threads push on themselves; a thread that has slept is as far behind as it may be.
  *
- *   throttle_moves [CHANGES [THREADS]]     100, 3; THROTTLE_SEED=n
+ *   throttle_moves [CHANGES [THREADS]]     100, 3; THROTTLE_SEED=n. Half a million admissions end
+ * it, too.
  */
 #include <pthread.h>
 #include <stdatomic.h>

@@ -330,6 +330,34 @@ static void test_wrong_limits(void **state)
 	assert_non_null(strstr(why, "number of slots"));
 }
 
+/* Limits in any order, and one of them twice: still all or nothing. */
+static void test_the_same_twice(void **state)
+{
+	struct throttle_limit limits[2] = {ring("a", 5, 60 * SECOND), ring("b", 100, 60 * SECOND)};
+	struct throttle_table *t = open_table(NULL, 1, limits, 2);
+	struct throttle_charge charges[3] = {
+		{.limit = 1, .cost = 1}, {.limit = 0, .cost = 1}, {.limit = 0, .cost = 1}};
+	struct throttle_receipt receipt;
+	struct throttle_outcome o;
+	struct throttle_verdict v;
+
+	(void)state;
+	for (int i = 0; i < 3; i++)
+		charges[i].caller = key_of(t, 1);
+	for (int n = 1; n <= 3; n++) {
+		bool fits = n < 3; /* then four of five are used */
+
+		throttle_take(t, charges, 3, START + n * MS, &v, &receipt);
+		assert_int_equal(v.admitted, fits);
+		assert_int_equal(receipt.count, fits ? 3 : 0);
+		throttle_explain(t, 0, charges[1].caller, START + n * MS, &o);
+		assert_int_equal(o.remaining, fits ? 5 - 2 * n : 1);
+		throttle_explain(t, 1, charges[0].caller, START + n * MS, &o);
+		assert_int_equal(o.remaining, fits ? 100 - n : 98);
+	}
+	throttle_table_close(t);
+}
+
 /* What throttle(3) says that a caller takes up. */
 static void test_memory(void **state)
 {
@@ -372,6 +400,7 @@ int main(void)
 		cmocka_unit_test(test_keys),
 		cmocka_unit_test(test_wrong_limits),
 		cmocka_unit_test(test_memory),
+		cmocka_unit_test(test_the_same_twice),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -283,7 +283,7 @@ static void test_flood(void **state)
 	for (uint64_t caller = callers; caller < 11 * callers; caller++)
 		take_one(t, caller, 1, now += 100, NULL);
 	clock_gettime(CLOCK_MONOTONIC, &end);
-	printf("# %.0f ns a verdict\n",
+	printf("# %.0f ns a verdict in a full table (wanted: below 2000)\n",
 		(double)((end.tv_sec - begin.tv_sec) * 1000000000 + end.tv_nsec - begin.tv_nsec) /
 			(double)(10 * callers));
 	for (uint64_t caller = 0; caller < callers / 2; caller++)
