@@ -53,11 +53,9 @@ static struct slice text_of(const char *text)
 static bool fill(struct site *site, const struct site *old, unsigned workers,
 	struct throttle_table *throttles, struct queue *queue)
 {
-	static _Atomic uint64_t serials;
 	const struct conf *conf = site->conf;
 
-	/* relaxed: only to be different */
-	site->serial = 1 + atomic_fetch_add_explicit(&serials, 1, memory_order_relaxed);
+	site->serial = old ? old->serial + 1 : 1;
 	site->via = text_of(conf->via);
 	if (conf->via) {
 		int len = asprintf(&site->via_line, "Via: 1.1 %s\r\n", conf->via);
