@@ -54,6 +54,8 @@ static struct http_field *add_field(struct http_head *head)
 
 static bool keep_trailer(struct http_parser *parser, const char *at, size_t len)
 {
+	if (len == 0)
+		return true;
 	if (parser->trailers_len + len > CHUNK_OVERHEAD_BYTES)
 		return false;
 	if (parser->trailers_len + len > parser->trailers_capacity) {
@@ -75,8 +77,11 @@ static int on_header_field(llhttp_t *llhttp, const char *at, size_t len)
 	struct http_head *head = parser->head;
 	bool begins = parser->in_value || head->field_count == 0;
 
-	if (parser->headers_done)
+	if (parser->headers_done) {
+		if (!parser->trailers_at)
+			parser->trailers_at = at;
 		return keep_trailer(parser, at, len) ? 0 : refuse(parser, 431);
+	}
 	parser->in_value = false;
 	if (begins) {
 		if (parser->limits.fields > 0 && head->field_count >= parser->limits.fields)
@@ -170,6 +175,7 @@ static void begin(struct http_parser *parser, bool is_request, struct http_head 
 	parser->in_value = parser->headers_done = parser->message_done = false;
 	parser->overhead_bytes = 0;
 	parser->last = '\0';
+	parser->trailers_at = NULL;
 	parser->trailers_len = 0;
 	http_head_clear(head);
 }
@@ -257,7 +263,9 @@ static bool request_line_joins(const struct http_head *head, size_t *end)
 	if (head->target_at < 2 || after + 11 > head->len)
 		return false;
 	const char *base = head->base;
-	if (base[head->target_at - 1] != ' ' || is_ows(base[head->target_at - 2]))
+	/* Empty lines before it are the caller's to skip, llhttp takes a lone CR or LF for one. */
+	if (base[0] == '\r' || base[0] == '\n' || base[head->target_at - 1] != ' ' ||
+		is_ows(base[head->target_at - 2]))
 		return false;
 	*end = after + 11;
 	return memcmp(base + after, " HTTP/", 6) == 0 && is_line_end(base, after + 9);
@@ -270,19 +278,24 @@ static bool status_line_joins(const struct http_head *head, size_t *end)
 	if (!line_end || line_end == head->base || line_end[-1] != '\r')
 		return false;
 	*end = (size_t)(line_end - head->base) + 1;
-	return *end >= 14 && head->base[8] == ' ';
+	/* "HTTP/1.1 200\r\n" at least: three digits, and what may be a reason (RFC 9112 section 4).
+	 */
+	if (*end < 14 || head->base[8] != ' ' || (head->base[12] != ' ' && head->base[12] != '\r'))
+		return false;
+	for (const char *c = head->base + 12; c < line_end - 1; c++) {
+		if (((unsigned char)*c < ' ' && *c != '\t') || *c == 127)
+			return false;
+	}
+	return true;
 }
 
 /* Does the first line end in a well-formed version, of whatever number? */
 static bool names_version(const char *base, size_t len)
 {
-	const char *end = memchr(base, '\r', len);
+	const char *newline = memchr(base, '\n', len);
+	const char *end = newline ? newline - 1 : base + len; /* llhttp need not wait for it */
 
-	if (end && end + 1 < base + len && end[1] != '\n')
-		return false;
-	if (!end) /* llhttp need not wait for it */
-		end = base + len;
-	if (end - base < 11)
+	if (end - base < 11 || (newline && *end != '\r'))
 		return false;
 	const char *version = end - 9;
 	return memcmp(version, " HTTP/", 6) == 0 && version[6] >= '0' && version[6] <= '9' &&
@@ -371,12 +384,14 @@ static enum http_parse read_head(struct http_parser *parser, const char *base, s
 		}
 		return HTTP_PARSE_MORE;
 	}
-	/* What an unknown method is shows with the byte behind it: llhttp goes on refusing. */
-	if (error == HPE_INVALID_METHOD && token_len(base, len) == len && end == len &&
-		(limit == 0 || len < limit))
+	/* What an unknown method is shows with the byte behind it, a version with its line's end.
+	 * llhttp goes on refusing until then. */
+	if ((limit == 0 || len < limit) &&
+		((error == HPE_INVALID_METHOD && token_len(base, len) == len) ||
+			(error == HPE_INVALID_VERSION && !memchr(base, '\n', len))))
 		return HTTP_PARSE_MORE;
 	if (parser->error_status == 0)
-		parser->error_status = status_for(error, base, len);
+		parser->error_status = status_for(error, base, end);
 	return HTTP_PARSE_BAD;
 }
 
@@ -401,9 +416,23 @@ enum http_parse http_parser_head(struct http_parser *parser, const char *base, s
 	return read_head(parser, base, len);
 }
 
+/* Does a line of the trailer section begin with a blank? That is refused as it is in a head. */
+static bool trailers_fold(const struct http_parser *parser, const char *data, const char *end)
+{
+	if (!parser->trailers_at)
+		return false;
+	for (const char *c = parser->trailers_at; c < end; c++) {
+		if (is_ows(*c) && (c > data ? c[-1] : parser->last) == '\n')
+			return true;
+	}
+	return false;
+}
+
 enum http_parse http_parser_chunked(
 	struct http_parser *parser, char *data, size_t len, size_t *consumed, size_t *produced)
 {
+	if (parser->trailers_at)
+		parser->trailers_at = data;
 	parser->base = data;
 	parser->write_at = data;
 	if (llhttp_get_errno(&parser->llhttp) == HPE_PAUSED)
@@ -421,10 +450,13 @@ enum http_parse http_parser_chunked(
 			stop++;
 		*consumed = (size_t)(stop - data);
 		/* llhttp takes a bare LF for the last line's end. */
-		if ((*consumed > 1 ? data[*consumed - 2] : parser->last) == '\r')
+		if ((*consumed > 1 ? data[*consumed - 2] : parser->last) == '\r' &&
+			!trailers_fold(parser, data, stop))
 			return HTTP_PARSE_DONE;
 		error = HPE_LF_EXPECTED;
 	}
+	if (trailers_fold(parser, data, data + len))
+		error = HPE_INVALID_HEADER_TOKEN;
 	if (len > 0)
 		parser->last = data[len - 1];
 	if (error != HPE_OK || parser->overhead_bytes > CHUNK_OVERHEAD_BYTES) {

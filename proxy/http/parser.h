@@ -40,6 +40,7 @@ struct http_parser {
 	/* chunked bodies */
 	char *write_at;          /* decoded bytes are moved down to here */
 	char last;               /* the last byte given */
+	const char *trailers_at; /* during a call: where the trailer section goes on */
 	uint64_t overhead_bytes; /* of chunk framing since the last byte of content */
 	char *trailers;          /* field lines, each with CRLF; owned */
 	uint32_t trailers_len, trailers_capacity;
@@ -53,7 +54,7 @@ void http_parser_begin_response(struct http_parser *parser, struct http_head *he
 	const struct http_parser_limits *limits);
 
 /*
- * `base`: where the head begins; `len`: all of it that is there by now, those of earlier calls
+ * `base`: where the head begins, behind any empty line; `len`: all of it that is there by now, those of earlier calls
  * included, possibly moved as a whole. DONE: head->len bytes were the head, head->base is base.
  * BAD: error_status says what to answer: 400, 414, 431, 501 (unknown method), 505.
  */

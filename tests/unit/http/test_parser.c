@@ -208,6 +208,10 @@ static void ambiguous_requests(void **state)
 		ROW(400, "GET /\tHTTP/1.1\r\n\r\n"),
 		ROW(400, "GET /a b HTTP/1.1\r\n\r\n"),
 		ROW(400, " GET / HTTP/1.1\r\n\r\n"),
+		ROW(400, "\rGET / HTTP/1.1\r\n\r\n"),
+		ROW(400, "\nGET / HTTP/1.1\r\n\r\n"),
+		ROW(400, "\r\r\nGET / HTTP/1.1\r\n\r\n"),
+		ROW(400, "\r\nGET / HTTP/1.1\r\n\r\n"), /* the caller skips these */
 		ROW(400, "GET HTTP/1.1\r\n\r\n"),
 		ROW(400, "GET /\r\n\r\n"),
 		ROW(400, "/ HTTP/1.1\r\n\r\n"),
@@ -227,6 +231,7 @@ static void methods_and_versions(void **state)
 {
 	static const struct row rows[] = {
 		ROW(501, "FOO / HTTP/1.1\r\n\r\n"),
+		ROW(400, "GET / HTTP/2.1Host: a\r\n\r\n"),
 		ROW(400, "FO( / HTTP/1.1\r\n\r\n"),
 		ROW(400, "FOO( / HTTP/1.1\r\n\r\n"),
 		ROW(400, "FOO\r\n\r\n"),
@@ -245,6 +250,52 @@ static void methods_and_versions(void **state)
 		ROW(400, "GET / http/1.1\r\n\r\n"),
 		ROW(400, "GET / HTTP 1.1\r\n\r\n"),
 		ROW(400, "GET / RTSP/1.0\r\n\r\n"),
+	};
+
+	(void)state;
+	ROWS(rows);
+}
+
+/* RFC 9112 section 4: what a server sends. A refusal's status is of no use, but it is one. */
+static void responses(void **state)
+{
+	static const struct row rows[] = {
+		ROW(0, OK "\r\n"),
+		ROW(0, OK "A: b\r\nSet-Cookie: c\r\n\r\nbody"),
+		ROW(0, OK "Content-Length: 3\r\n\r\nabc"),
+		ROW(0, OK "Transfer-Encoding: chunked\r\n\r\n0\r\n\r\n"),
+		ROW(0, "HTTP/1.0 404 Not Found\r\n\r\n"),
+		ROW(0, "HTTP/1.1 200 \r\n\r\n"),
+		ROW(0, "HTTP/1.1 200\r\n\r\n"),
+		ROW(0, "HTTP/1.1 200 a \tb \xe4\xff\r\n\r\n"),
+		ROW(0, "HTTP/1.1 100 Continue\r\n\r\n" OK "\r\n"),
+		ROW(0, "HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: "
+		       "x\r\n\r\n"),
+		ROW(0, "HTTP/1.1 999 Odd\r\n\r\n"),
+		/* the status */
+		ROW(400, "HTTP/1.1 0550 X\r\n\r\n"),
+		ROW(400, "HTTP/1.1 2000 X\r\n\r\n"),
+		ROW(400, "HTTP/1.1 20 X\r\n\r\n"),
+		ROW(400, "HTTP/1.1 099 X\r\n\r\n"),
+		ROW(400, "HTTP/1.1 2x0 X\r\n\r\n"),
+		ROW(400, "HTTP/1.1  200 X\r\n\r\n"),
+		ROW(400, "HTTP/1.1\t200 X\r\n\r\n"),
+		ROW(400, "HTTP/1.1 200\tX\r\n\r\n"),
+		/* the reason: nothing in it may end the line for another reader */
+		ROW(400, "HTTP/1.1 200 O\0K\r\n\r\n"),
+		ROW(400, "HTTP/1.1 200 O\x01K\r\n\r\n"),
+		ROW(400, "HTTP/1.1 200 O\x7fK\r\n\r\n"),
+		ROW(400, "HTTP/1.1 200 O\rK\r\n\r\n"),
+		ROW(400, "HTTP/1.1 200 OK\r\r\n\r\n"),
+		/* line ends, folds, spaces */
+		ROW(400, "HTTP/1.1 200 OK\nA: b\n\n"),
+		ROW(400, OK "A: b\n\r\n"),
+		ROW(400, OK "A: b\r\n c\r\n\r\n"),
+		ROW(400, OK "A : b\r\n\r\n"),
+		ROW(400, OK "no colon\r\n\r\n"),
+		/* the version */
+		ROW(400, "HTTP/2.0 200 OK\r\n\r\n"),
+		ROW(400, "HTTP/1 200 OK\r\n\r\n"),
 	};
 
 	(void)state;
@@ -331,6 +382,7 @@ int main(void)
 		cmocka_unit_test(good_requests),
 		cmocka_unit_test(ambiguous_requests),
 		cmocka_unit_test(methods_and_versions),
+		cmocka_unit_test(responses),
 		cmocka_unit_test(limits),
 		cmocka_unit_test(many_fields),
 		cmocka_unit_test(random_cuts),

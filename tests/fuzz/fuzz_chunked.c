@@ -1,0 +1,122 @@
+/*
+ * Chunked bodies. The first two bytes say where the rest is cut. What must hold:
+ *
+ *   - whole and cut lead to the same content, the same trailers, the same end, or both to a refusal
+ *   - what is accepted is what a reader of RFC 9112 section 7.1 by the letter finds
+ */
+#include "fuzz_message.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+struct body {
+	enum http_parse result;
+	size_t consumed, produced, trailers_len;
+	char *content, *trailers;
+};
+
+static void decode(struct body *body, const char *text, size_t len, size_t first, size_t step)
+{
+	static const char head_text[] =
+		"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n";
+	static const struct http_parser_limits limits = {0};
+	struct http_parser parser = {0};
+	struct http_head head;
+	size_t at = 0, end = first < len ? first : len;
+
+	*body = (struct body){.result = HTTP_PARSE_MORE, .content = malloc(len + 1)};
+	MUST(body->content);
+	http_head_init(&head);
+	http_parser_begin_request(&parser, &head, &limits);
+	MUST(http_parser_head(&parser, head_text, strlen(head_text)) == HTTP_PARSE_DONE);
+	while (body->result == HTTP_PARSE_MORE && at < len) {
+		if (end == at)
+			end = step < len - at ? at + step : len;
+		size_t consumed = 0, produced = 0;
+		char *piece = fuzz_copy(text + at, end - at);
+		body->result = http_parser_chunked(&parser, piece, end - at, &consumed, &produced);
+		if (body->result != HTTP_PARSE_BAD) {
+			MUST(consumed <= end - at && produced <= consumed);
+			MUST(body->result == HTTP_PARSE_DONE || consumed == end - at);
+			memcpy(body->content + body->produced, piece, produced);
+			body->produced += produced;
+			body->consumed += consumed;
+		} else {
+			MUST(parser.error_status >= 400);
+		}
+		free(piece);
+		at = end;
+	}
+	body->trailers = fuzz_copy(parser.trailers_len ? parser.trailers : "", parser.trailers_len);
+	body->trailers_len = parser.trailers_len;
+	http_head_clear(&head);
+	http_parser_end(&parser);
+}
+
+static void body_end(struct body *body)
+{
+	free(body->content);
+	free(body->trailers);
+}
+
+/* Reads it by the letter. */
+static void assert_by_the_letter(const struct body *body, const char *text)
+{
+	const char *at = text, *end = text + body->consumed;
+	size_t produced = 0;
+
+	for (;;) {
+		uint64_t size = 0;
+		unsigned digits = 0;
+		for (; at < end && memchr("0123456789abcdefABCDEF", *at, 22); at++, digits++)
+			size = size << 4 |
+			       (uint64_t)(*at <= '9' ? *at - '0' : (*at | 32) - 'a' + 10);
+		MUST(digits > 0 && (size >> 60) == 0);
+		const char *line = fuzz_line_end(at, end);
+		MUST(line == at || *at == ';' || *at == ' ' || *at == '\t');
+		at = line + 2;
+		if (size == 0)
+			break;
+		MUST(size <= (uint64_t)(end - at));
+		MUST(memcmp(body->content + produced, at, size) == 0);
+		produced += size;
+		at += size;
+		MUST(end - at >= 2 && memcmp(at, "\r\n", 2) == 0);
+		at += 2;
+	}
+	MUST(produced == body->produced);
+	for (;;) {
+		const char *line = fuzz_line_end(at, end);
+		if (line == at)
+			break;
+		MUST(memchr(at, ':', (size_t)(line - at)));
+		at = line + 2;
+	}
+	MUST(at + 2 == end);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+	struct body whole, cut;
+
+	if (size < 2)
+		return 0;
+	const char *text = (const char *)data + 2;
+	size_t len = size - 2, first = len ? ((size_t)data[0] << 8 | data[1]) % (len + 1) : 0;
+
+	decode(&whole, text, len, len, 1);
+	for (int way = 0; way < 2; way++) {
+		decode(&cut, text, len, first, way ? 1u + data[0] % 5u : len + 1);
+		MUST(whole.result == cut.result);
+		if (whole.result != HTTP_PARSE_BAD) {
+			MUST(whole.consumed == cut.consumed && whole.produced == cut.produced);
+			MUST(memcmp(whole.content, cut.content, whole.produced) == 0);
+			MUST(whole.trailers_len == cut.trailers_len);
+			MUST(memcmp(whole.trailers, cut.trailers, whole.trailers_len) == 0);
+		}
+		body_end(&cut);
+	}
+	if (whole.result == HTTP_PARSE_DONE)
+		assert_by_the_letter(&whole, text);
+	body_end(&whole);
+	return 0;
+}
