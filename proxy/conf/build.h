@@ -63,6 +63,10 @@ void build_read(struct build *build, struct slice text);
 /* What only the whole shows: references, required keys, keys that exclude each other. check.c */
 void check_snapshot(struct build *build);
 
+/* The part of that which is about limits: one [limit], and those of all routes. check_limits.c */
+void check_limit(struct build *build, const struct instance *instance);
+void check_limits_of_routes(struct build *build);
+
 /* Sorts the routes and makes the table of hosts. order.c */
 void order_routes(struct build *build);
 

@@ -3,13 +3,10 @@
  * each other. Also fills in what follows from them.
  */
 #include "conf/build.h"
-#include "conf/throttle_limit.h"
 
 #include <stdlib.h>
 #include <string.h>
 #include <sys/un.h>
-
-enum { MOST_SLOTS = 4095, MOST_LIMITS = THROTTLE_MAX_CHARGES };
 
 /* ---- required keys ---- */
 
@@ -143,93 +140,6 @@ static void check_upstream(struct build *build, const struct instance *instance)
 			}
 }
 
-/* A key that means nothing with the algorithm that the limit has. */
-static void check_not(struct build *build, const struct instance *instance, const char *key,
-	const char *without, const char *expected)
-{
-	const struct setting *setting = instance_setting(instance, key);
-
-	if (setting)
-		build_fail(build, instance, setting->line,
-			"%s: it says nothing with %s; expected %s", key, without, expected);
-}
-
-/* Is something in a line of this section wrong already? Then what follows from it is not told. */
-static bool is_wrong(const struct build *build, const struct instance *instance)
-{
-	for (const struct setting *setting = instance->settings; setting; setting = setting->next)
-		for (size_t i = 0; i < build->errors->count; i++)
-			if (build->errors->items[i].line == setting->line)
-				return true;
-	return false;
-}
-
-/* What is left to the library that counts, when all of the limit could be read. */
-static void check_by_library(struct build *build, const struct instance *instance)
-{
-	const struct conf_limit *limit = instance->object;
-	const struct setting *precision = instance_setting(instance, "precision");
-	struct throttle_limit made;
-	char why[256];
-
-	if (limit->amount == 0 || is_wrong(build, instance) ||
-		(limit->time_zone && !build->names_files))
-		return;
-	if (precision && limit->algorithm == CONF_LIMIT_RING &&
-		limit->precision == CONF_PRECISION_EXACT && limit->amount > MOST_SLOTS) {
-		build_fail(build, instance, precision->line,
-			"precision: exact remembers each of at most %d, the rate has %llu; "
-			"expected a number of times, 1 to %d, or auto",
-			MOST_SLOTS, (unsigned long long)limit->amount, MOST_SLOTS);
-		return;
-	}
-	if (!conf_throttle_limit(limit, 0, &made))
-		build_fail(build, instance, instance->line,
-			"has a name or a time zone's that is too long; expected at most %d and %d "
-			"characters",
-			THROTTLE_NAME_BYTES - 1, THROTTLE_ZONE_BYTES - 1);
-	else if (throttle_limit_check(&made, why, sizeof(why)) != 0)
-		build_fail(build, instance, instance->line, "can't be kept: %s", why);
-}
-
-static void check_limit(struct build *build, const struct instance *instance)
-{
-	struct conf_limit *limit = instance->object;
-	const struct setting *rate = instance_setting(instance, "rate");
-	const struct setting *concurrency = instance_setting(instance, "concurrency");
-
-	if (strcmp(limit->name, "plan") == 0)
-		build_fail(build, instance, instance->line,
-			"can't have that name, which stands for a plan's limits; expected another");
-	if (!rate && !concurrency)
-		build_fail(build, instance, instance->line,
-			"has no rate; expected rate = AMOUNT per PERIOD, or concurrency = NUMBER");
-	if (rate && concurrency) {
-		const struct setting *second = rate->line > concurrency->line ? rate : concurrency;
-
-		build_fail(build, instance, second->line,
-			"%s: the limit has a %s too, in line %u; expected one of them",
-			second->option->name, second == rate ? "concurrency" : "rate",
-			second == rate ? concurrency->line : rate->line);
-	}
-	if (limit->time_zone) {
-		limit->algorithm = CONF_LIMIT_CALENDAR;
-		check_not(build, instance, "algorithm", "a calendar rate",
-			"a period such as 24h, or no algorithm");
-	} else if (concurrency && !rate) {
-		limit->algorithm = CONF_LIMIT_CONCURRENCY;
-		check_not(build, instance, "algorithm", "concurrency", "none");
-		check_not(build, instance, "on_exceed", "concurrency", "none");
-		check_not(build, instance, "count_refused", "concurrency", "none");
-	}
-	if (limit->algorithm != CONF_LIMIT_GCRA)
-		check_not(build, instance, "burst", "anything but gcra", "algorithm = gcra too");
-	if (limit->algorithm != CONF_LIMIT_RING)
-		check_not(build, instance, "precision", "anything but a ring",
-			"algorithm = ring and no calendar");
-	check_by_library(build, instance);
-}
-
 static void check_plan(struct build *build, const struct instance *instance)
 {
 	struct conf_plan *plan = instance->object;
@@ -337,54 +247,6 @@ static void check_plans(struct build *build)
 	if (plans && !conf->plan_count)
 		build_fail(build, plans, plans->line,
 			"is there without a plan; expected [plan NAME] or [plan default]");
-}
-
-/* Limits of a route and a plan together, each once. */
-static size_t count_limits(const struct conf_route *route, const struct conf_plan *plan)
-{
-	size_t count = route->limit_count;
-
-	for (size_t i = 0; i < plan->limit_count; i++) {
-		bool twice = false;
-		for (size_t j = 0; j < route->limit_count; j++)
-			twice = twice || route->limits[j] == plan->limits[i];
-		count += !twice;
-	}
-	return count;
-}
-
-/* A request is judged by so many at once. */
-static void check_limit_counts(struct build *build)
-{
-	static const struct conf_plan no_plan;
-	const struct conf *conf = build->conf;
-
-	for (const struct instance *instance = build->source->instances; instance;
-		instance = instance->next) {
-		const struct conf_route *route = instance->object;
-		const struct setting *limits = instance_setting(instance, "limits");
-
-		if (instance->section->id != SECTION_ROUTE || !limits)
-			continue;
-		if (count_limits(route, &no_plan) > MOST_LIMITS) {
-			build_fail(build, instance, limits->line,
-				"limits: there are %zu; expected at most %d", route->limit_count,
-				MOST_LIMITS);
-			continue;
-		}
-		for (size_t i = 0; i < conf->plan_count && route->plan_limits; i++) {
-			size_t count = count_limits(route, &conf->plans[i]);
-			if (count > MOST_LIMITS)
-				build_fail(build, instance, limits->line,
-					"limits: there are %zu with those of [plan %s]; expected "
-					"at most %d together",
-					count, conf->plans[i].name, MOST_LIMITS);
-		}
-	}
-	if (conf->limit_count > THROTTLE_MAX_LIMITS)
-		conf_errors_add(build->errors, build->name, conf->limits[THROTTLE_MAX_LIMITS].line,
-			"there are %zu limits; expected at most %d", conf->limit_count,
-			THROTTLE_MAX_LIMITS);
 }
 
 struct caller {
@@ -499,7 +361,7 @@ void check_snapshot(struct build *build)
 			check_route(build, instance);
 	}
 	check_plans(build);
-	check_limit_counts(build);
+	check_limits_of_routes(build);
 	check_callers(build);
 	check_binds(build);
 }

@@ -290,7 +290,7 @@ static bool read_word(struct value *value, unsigned *chosen)
 	for (const struct option_word *word = value->option->words; word->word; word++)
 		near_miss_offer(&near, word->word);
 	if (near.best)
-		return value_fail(value, "unknown word \"%.*s\", did you mean \"%s\"?",
+		return value_fail(value, "unknown word \"%.*s\" (did you mean \"%s\"?)",
 			SLICE_ARGS(value->text), near.best);
 	return value_fail(value, "unknown word \"%.*s\"", SLICE_ARGS(value->text));
 }

@@ -81,7 +81,7 @@ static bool read_part(struct value *value, struct slice text, struct key_part *p
 		return true;
 	}
 	if (near.best)
-		return value_fail(value, "unknown part \"%.*s\", did you mean \"%s\"?",
+		return value_fail(value, "unknown part \"%.*s\" (did you mean \"%s\"?)",
 			SLICE_ARGS(text), near.best);
 	if (text.len == 0)
 		return value_fail(value, "a part is empty");

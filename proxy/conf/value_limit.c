@@ -88,6 +88,75 @@ static bool zone_exists(struct value *value, struct slice zone)
 	return good;
 }
 
+/* ---- what people write for a rate elsewhere ---- */
+
+static bool is_digits(struct slice text)
+{
+	for (size_t i = 0; i < text.len; i++)
+		if (text.at[i] < '0' || text.at[i] > '9')
+			return false;
+	return text.len > 0;
+}
+
+static bool fail_unit(struct value *value, struct slice number)
+{
+	return value_fail_plainly(value,
+		"\"%.*s\" has no unit; expected ms, s, m, h or d right behind it, as in %.*ss",
+		SLICE_ARGS(number), SLICE_ARGS(number));
+}
+
+static bool fail_period(struct value *value, struct slice period)
+{
+	static const char *const words[][2] = {{"second", "1s"}, {"sec", "1s"}, {"minute", "1m"},
+		{"min", "1m"}, {"hours", "hour"}, {"days", "day"}, {"weeks", "week"},
+		{"months", "month"}, {"year", "366d"}};
+	const char *expected = "expected a length such as 10s, 5m or 1h30m, or of the calendar a "
+			       "bare hour, day, week or month";
+
+	if (is_digits(period))
+		return fail_unit(value, period);
+	for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++)
+		if (slice_equal_nocase(period, slice_of(words[i][0])))
+			return value_fail_plainly(value,
+				"\"%.*s\" is no period, did you mean %s? Expected %s",
+				SLICE_ARGS(period), words[i][1], expected + strlen("expected "));
+	return value_fail_plainly(
+		value, "\"%.*s\" is no period from 1ms to 366d; %s", SLICE_ARGS(period), expected);
+}
+
+static bool fail_amount(struct value *value, struct slice amount)
+{
+	static const char *const units[] = {"kB", "MB", "GB", "KiB", "MiB", "GiB"};
+	struct slice unit = amount;
+	uint64_t number;
+
+	if (memchr(amount.at, '.', amount.len) || memchr(amount.at, ',', amount.len))
+		return value_fail_plainly(value,
+			"\"%.*s\" is no amount; expected a whole number without separators, as in "
+			"1500 or 1500kB",
+			SLICE_ARGS(amount));
+	if (scan_number_before(&unit, &number))
+		for (size_t i = 0; i < sizeof(units) / sizeof(units[0]); i++)
+			if (slice_equal_nocase(unit, slice_of(units[i])))
+				return value_fail_plainly(value,
+					"\"%.*s\" is no amount, did you mean %.*s%s?",
+					SLICE_ARGS(amount), (int)(amount.len - unit.len), amount.at,
+					units[i]);
+	return value_fail_plainly(value,
+		"\"%.*s\" is no amount; expected requests such as 100 or 10k, or bytes of bodies "
+		"such as 500kB, 10MB or 1GiB",
+		SLICE_ARGS(amount));
+}
+
+/* 10 MB per 1s */
+static bool has_blank_within(struct slice text, struct slice *number, struct slice *unit)
+{
+	struct slice word;
+
+	return scan_next_token(&text, number) && scan_next_token(&text, unit) &&
+	       scan_next_token(&text, &word) && slice_equal(word, SLICE("per"));
+}
+
 static bool parse_rate(struct value *value)
 {
 	static const struct option_word calendars[] = {{"hour", CONF_CALENDAR_HOUR},
@@ -97,10 +166,16 @@ static bool parse_rate(struct value *value)
 	struct slice amount, rest, period, zone;
 	unsigned calendar;
 
-	if (!split_per(value->text, &amount, &rest) || !scan_next_token(&rest, &period))
+	if (!split_per(value->text, &amount, &rest) || !scan_next_token(&rest, &period)) {
+		if (has_blank_within(value->text, &amount, &rest))
+			return value_fail_plainly(value,
+				"\"%.*s %.*s\" has a blank in it; expected %.*s%.*s",
+				SLICE_ARGS(amount), SLICE_ARGS(rest), SLICE_ARGS(amount),
+				SLICE_ARGS(rest));
 		return value_fail(value, "\"%.*s\" is no rate", SLICE_ARGS(value->text));
+	}
 	if (!scan_amount(amount, &limit->unit, &limit->amount))
-		return value_fail(value, "\"%.*s\" is no amount", SLICE_ARGS(amount));
+		return fail_amount(value, amount);
 	if (limit->amount < 1 ||
 		limit->amount > (limit->unit == CONF_UNIT_BYTES ? LARGEST_BYTES : LARGEST_COUNT))
 		return value_fail_plainly(value,
@@ -117,8 +192,7 @@ static bool parse_rate(struct value *value)
 				SLICE_ARGS(zone));
 		limit->time_zone = value_text(value, zone);
 	} else if (!scan_window(period, &limit->per_ns)) {
-		return value_fail(
-			value, "\"%.*s\" is no period from 1ms to 366d", SLICE_ARGS(period));
+		return fail_period(value, period);
 	}
 	rest = slice_trim(rest);
 	if (rest.len > 0)
@@ -134,7 +208,7 @@ static bool parse_concurrency(struct value *value)
 	uint64_t number;
 
 	if (!scan_count(value->text, &number))
-		return value_fail(value, "\"%.*s\" is not one", SLICE_ARGS(value->text));
+		return value_fail(value, "\"%.*s\" is no number", SLICE_ARGS(value->text));
 	if (!value_in_bounds(value, number))
 		return false;
 	limit->amount = number;
@@ -152,7 +226,7 @@ static bool parse_precision(struct value *value)
 	else if (slice_equal(value->text, SLICE("exact")))
 		slots = CONF_PRECISION_EXACT;
 	else if (!scan_count(value->text, &slots))
-		return value_fail(value, "\"%.*s\" is none", SLICE_ARGS(value->text));
+		return value_fail(value, "\"%.*s\" is no precision", SLICE_ARGS(value->text));
 	else if (!value_in_bounds(value, slots))
 		return false;
 	*(uint32_t *)value->at = (uint32_t)slots;
@@ -174,7 +248,7 @@ static bool parse_ban(struct value *value)
 		if (slice_equal(token, SLICE("for")))
 			break;
 	if (token.len == 0)
-		return value_fail(value, "\"%.*s\" is none", SLICE_ARGS(text));
+		return value_fail(value, "\"%.*s\" is no ban", SLICE_ARGS(text));
 	text.len = (size_t)(token.at - text.at);
 	if (!scan_per(text, &count, &limit->ban_per_ns))
 		return value_fail(
@@ -183,6 +257,8 @@ static bool parse_ban(struct value *value)
 		return value_fail_plainly(value,
 			"%llu refusals are too many to count; expected 1 to %d",
 			(unsigned long long)count, BAN_MOST);
+	if (is_digits(slice_trim(rest)))
+		return fail_unit(value, slice_trim(rest));
 	if (!scan_window(slice_trim(rest), &limit->ban_for_ns))
 		return value_fail(value, "\"%.*s\" is no duration", SLICE_ARGS(slice_trim(rest)));
 	limit->ban_count = (uint32_t)count;
@@ -200,6 +276,8 @@ static bool parse_on_exceed(struct value *value)
 	rest = slice_trim(rest);
 	if (slice_equal(word, SLICE("reject")) && rest.len == 0)
 		return true;
+	if (slice_equal(word, SLICE("delay")) && is_digits(rest) && !slice_equal(rest, SLICE("0")))
+		return fail_unit(value, rest);
 	if (!slice_equal(word, SLICE("delay")) || !scan_duration_ms(rest, delay_ms) ||
 		*delay_ms == 0)
 		return value_fail(value, "\"%.*s\" is neither", SLICE_ARGS(value->text));
@@ -243,7 +321,8 @@ const struct option_type type_precision = {
 	"number", "auto, exact or a number of slots", parse_precision};
 const struct option_type type_ban = {
 	"ban", "COUNT per DURATION for DURATION such as 10 per 1m for 5m, or off", parse_ban};
-const struct option_type type_on_exceed = {"action", "reject or delay DURATION", parse_on_exceed};
+const struct option_type type_on_exceed = {
+	"action", "reject or delay DURATION such as delay 2s", parse_on_exceed};
 const struct option_type type_pace = {
 	"pace", "COUNT per DURATION such as 50 per 1s, or off", parse_pace};
 const struct option_type type_in_flight = {"number", "a number or auto", parse_in_flight};

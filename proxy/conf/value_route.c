@@ -210,8 +210,8 @@ static bool parse_methods(struct value *value)
 			for (size_t i = 0; methods[i].word; i++)
 				near_miss_offer(&near, methods[i].word);
 			return value_fail(value, "unknown method \"%.*s\"%s%s%s", SLICE_ARGS(item),
-				near.best ? ", did you mean \"" : "", near.best ? near.best : "",
-				near.best ? "\"?" : "");
+				near.best ? " (did you mean \"" : "", near.best ? near.best : "",
+				near.best ? "\"?)" : "");
 		}
 		*bits |= UINT64_C(1) << method;
 		/* What serves GET serves HEAD (RFC 9110 section 9.3.2). */
@@ -289,7 +289,8 @@ static bool parse_access(struct value *value)
 			continue;
 		}
 		if (item.len <= 5 || memcmp(item.at, "file:", 5) != 0)
-			return value_fail(value, "\"%.*s\" is neither", SLICE_ARGS(item));
+			return value_fail(
+				value, "\"%.*s\" is neither address nor file", SLICE_ARGS(item));
 		if (!value_read_lines(value, (struct slice){item.at + 5, item.len - 5}, &lines))
 			return false;
 		for (size_t i = 0; i < lines.count; i++) {
@@ -311,4 +312,5 @@ const struct option_type type_statuses = {
 	"list of statuses", "statuses such as 429, 503 or 5xx", parse_statuses};
 const struct option_type type_cost = {"cost", "a number or response:FIELD", parse_cost};
 const struct option_type type_access = {"list of networks and files",
-	"addresses, networks such as 10.0.0.0/8 and file:PATH", parse_access};
+	"addresses, networks such as 10.0.0.0/8, and file:PATH, where keys stand one a line",
+	parse_access};

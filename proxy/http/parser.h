@@ -54,9 +54,10 @@ void http_parser_begin_response(struct http_parser *parser, struct http_head *he
 	const struct http_parser_limits *limits);
 
 /*
- * `base`: where the head begins, behind any empty line; `len`: all of it that is there by now, those of earlier calls
- * included, possibly moved as a whole. DONE: head->len bytes were the head, head->base is base.
- * BAD: error_status says what to answer: 400, 414, 431, 501 (unknown method), 505.
+ * `base`: where the head begins, behind any empty line; `len`: all of it that is there by now,
+ * those of earlier calls included, possibly moved as a whole. DONE: head->len bytes were the head,
+ * head->base is base. BAD: error_status says what to answer: 400, 414, 431, 501 (unknown method),
+ * 505.
  */
 enum http_parse http_parser_head(struct http_parser *parser, const char *base, size_t len);
 

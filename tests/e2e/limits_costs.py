@@ -5,7 +5,7 @@ import time
 
 from lib.fields import told, wait_ms
 from lib.process import until
-from lib.sluice import to
+from lib.sluice import check, to
 from lib.tap import equal, group, main, test, true
 from lib.workers import Barrier, leave
 
@@ -110,13 +110,12 @@ def cost(t):
         seen = [(a.status, left(a)) for a in map(client.ask, ["/", "/dear", "/dear", "/", "/"])]
         equal(seen, [(200, 9), (200, 1), (429, 0), (200, 0), (429, 0)], "statuses and remaining")
 
-    with t.point("a cost above the limit never fits; it is told the window"):
-        _, sluice = limited(t, "rate = 2 per 1h", route="cost = 3")
-        answer = t.client(sluice).ask("/")
-        equal(answer.status, 429, "status")
-        equal(told(answer).left["it"], {"r": 0, "t": 3600}, "RateLimit")
-        equal((answer.get("Retry-After"), "retry-after-ms" in json.loads(answer.body)), (None, False),
-              "a time to come back, though none helps")
+    with t.point("a cost above the limit is no configuration"):
+        path = t.file("cost.ini", "[listener l]\nbind = unix:" + t.path("s") + "\n"
+                      + "[limit it]\nrate = 2 per 1h\n" + to("127.0.0.1:1", route="limits = it\ncost = 3"))
+        status, output = check(path)
+        equal(status, 1, f"exit status: {output}")
+        true(f"{path}:11: [route origin] cost: 3 never fits" in output, output)
 
     with t.point("a cost is not that of a place: one exchange is one in flight"):
         _, sluice = limited(t, "concurrency = 1", route="cost = 5")

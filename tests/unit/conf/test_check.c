@@ -117,6 +117,44 @@ static void limits_that_cannot_be_kept(void **state)
 	parse_bad(TEXT_BASE "[limit m]\nrate = 0 per 1s\nprecision = exact\n", 11, "out of bounds");
 }
 
+/* A cost that can never be admitted is a mistake, not a route that refuses everybody. */
+static void costs_that_never_fit(void **state)
+{
+	static const char route[] = "[route r]\nupstream = u\nlimits = m\ncost = 5\n";
+	static const struct {
+		const char *limit;
+		bool fits;
+	} some[] = {
+		{"rate = 5 per 1s", true},
+		{"rate = 4 per 1s", false},
+		{"rate = 4 per day", false},
+		{"rate = 4 per 1s\nalgorithm = gcra\nburst = 5", true},
+		{"rate = 9 per 1s\nalgorithm = gcra\nburst = 4", false},
+		{"rate = 4 per 1s\nmode = shadow", true},
+		{"rate = 4B per 1s", true},
+		{"concurrency = 4", true},
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(some) / sizeof(some[0]); i++) {
+		char *text = NULL;
+		assert_true(
+			asprintf(&text, TEXT_BASE "%s[limit m]\n%s\n", route, some[i].limit) > 0);
+		if (some[i].fits)
+			conf_release(parse_good(text));
+		else
+			parse_bad(text, 13,
+				"[route r] cost: 5 never fits in [limit m], which has 4; expected "
+				"at most "
+				"that");
+		free(text);
+	}
+	parse_bad(TEXT_BASE "[plans]\nkey = ip\n[plan default]\nlimits = m\n"
+			    "[route r]\nupstream = u\nlimits = plan\ncost = 5\n"
+			    "[limit m]\nrate = 4 per 1s\n",
+		17, "cost: 5 never fits in [limit m]");
+}
+
 /* Writes [limit l1] to [limit lN], and their names in a list. */
 static size_t write_limits(char *text, char *names, unsigned count)
 {
@@ -190,10 +228,10 @@ static void exclusions(void **state)
 	parse_bad(TEXT_BASE "[limit m]\nrate = 1 per 1s\nconcurrency = 1\n", 12,
 		"the limit has a rate too, in line 11");
 	parse_bad(TEXT_BASE "[limit m]\nconcurrency = 1\nalgorithm = gcra\n", 12,
-		"algorithm: it says nothing with concurrency");
+		"algorithm: it has no effect with concurrency");
 	parse_bad(TEXT_BASE "[limit m]\nconcurrency = 1\non_exceed = delay 1s\n", 12, "on_exceed");
-	parse_bad(
-		TEXT_BASE "[limit m]\nrate = 1 per day\nalgorithm = gcra\n", 12, "a calendar rate");
+	parse_bad(TEXT_BASE "[limit m]\nrate = 1 per day\nalgorithm = gcra\n", 12,
+		"a rate by the calendar");
 	parse_bad(TEXT_BASE "[limit m]\nrate = 1 per day\nprecision = 5\n", 12, "precision");
 	parse_bad(TEXT_BASE "[upstream v]\nserver = a:1\nhash_key = ip\n", 12, "balance = hash");
 	parse_bad(TEXT_BASE "[upstream v]\nserver = a:1\nmax_in_flight_floor = 2000\n", 12,
@@ -376,6 +414,7 @@ int main(void)
 		cmocka_unit_test(keys_of_sections),
 		cmocka_unit_test(limits_that_cannot_be_kept),
 		cmocka_unit_test(too_many_limits),
+		cmocka_unit_test(costs_that_never_fit),
 		cmocka_unit_test(nothing_to_do),
 		cmocka_unit_test(references),
 		cmocka_unit_test(exclusions),

@@ -81,7 +81,7 @@ static void flags_and_words(void **state)
 	bad("sluice", "forwarded = On", "expected on or off");
 	bad("sluice", "forwarded = 1", "expected on or off");
 	bad("sluice", "log_level = inf",
-		"did you mean \"info\"?; expected error, warn, info or debug");
+		"did you mean \"info\"?); expected error, warn, info or debug");
 	bad("sluice", "log_level = loud", "expected error, warn, info or debug");
 	bad("sluice", "access_log = /var/log/a",
 		"expected off, stdout, stderr, syslog or file:PATH");
@@ -236,11 +236,51 @@ static void rates(void **state)
 	bad("limit m", "rate = 1 per day UTC UTC", "is left over");
 }
 
+/* What people write elsewhere is told what to write here. */
+static void rates_of_other_languages(void **state)
+{
+	static const struct {
+		const char *rate, *what;
+	} some[] = {
+		{"100 per minute",
+			"rate: \"minute\" is no period, did you mean 1m? Expected a length "
+			"such as 10s, 5m or 1h30m, or of the calendar a bare hour, day, "
+			"week or month"},
+		{"100 per Second", "did you mean 1s?"},
+		{"100 per days", "did you mean day?"},
+		{"100 per fortnight",
+			"\"fortnight\" is no period from 1ms to 366d; expected a length"},
+		{"100 per 10",
+			"rate: \"10\" has no unit; expected ms, s, m, h or d right behind it, as "
+			"in 10s"},
+		{"100 per 1 day", "\"1\" has no unit"},
+		{"10mb per 1s", "rate: \"10mb\" is no amount, did you mean 10MB?"},
+		{"10KB per 1s", "did you mean 10kB?"},
+		{"10 MB per 1s", "rate: \"10 MB\" has a blank in it; expected 10MB"},
+		{"1.5MB per 1s",
+			"\"1.5MB\" is no amount; expected a whole number without separators"},
+		{"1,000 per 1h",
+			"\"1,000\" is no amount; expected a whole number without separators"},
+		{"-5 per 1s",
+			"\"-5\" is no amount; expected requests such as 100 or 10k, or bytes"},
+		{"100/10s",
+			"\"100/10s\" is no rate; expected AMOUNT per PERIOD such as 100 per 10s"},
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(some) / sizeof(some[0]); i++) {
+		char *text = NULL;
+		assert_true(asprintf(&text, "rate = %s", some[i].rate) > 0);
+		bad("limit m", text, some[i].what);
+		free(text);
+	}
+}
+
 static void limits_other_keys(void **state)
 {
 	static const struct {
 		const char *setting, *what;
-	} some[] = {{"ban = 10 per 1m", "is none; expected COUNT per DURATION for"},
+	} some[] = {{"ban = 10 per 1m", "is no ban; expected COUNT per DURATION for"},
 		{"ban = 10 per for 5m", "is no count per duration"},
 		{"ban = 10 per 1m for", "is no duration"},
 		{"ban = 0 per 1m for 5m", "is no count per duration"},
@@ -250,6 +290,8 @@ static void limits_other_keys(void **state)
 		{"on_exceed = drop", "is neither"},
 		{"precision = 0", "out of bounds; expected 1 to 4095"},
 		{"ban = 4096 per 1m for 5m", "too many to count; expected 1 to 4095"},
+		{"ban = 10 per 1m for 5", "\"5\" has no unit"},
+		{"on_exceed = delay 2", "\"2\" has no unit"},
 		{"precision = sharp", "expected auto, exact or"},
 		{"burst = 5", "expected algorithm = gcra"},
 		{"mode = shadwo", "did you mean \"shadow\"?"}};
@@ -387,6 +429,7 @@ int main(void)
 		cmocka_unit_test(networks),
 		cmocka_unit_test(servers),
 		cmocka_unit_test(rates),
+		cmocka_unit_test(rates_of_other_languages),
 		cmocka_unit_test(limits_other_keys),
 		cmocka_unit_test(keys),
 		cmocka_unit_test(bad_keys),

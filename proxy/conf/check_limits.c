@@ -1,0 +1,199 @@
+/*
+ * What can only be checked of limits when all is read: keys that exclude each other, what the
+ * library that counts would refuse, and whether a route's can all be asked and ever be met.
+ */
+#include <string.h>
+
+#include "conf/build.h"
+#include "conf/throttle_limit.h"
+
+enum { MOST_SLOTS = 4095, MOST_LIMITS = THROTTLE_MAX_CHARGES };
+
+/* A key that means nothing with the kind of limit that this is. */
+static void check_not(struct build *build, const struct instance *instance, const char *key,
+	const char *why, const char *expected)
+{
+	const struct setting *setting = instance_setting(instance, key);
+
+	if (setting)
+		build_fail(
+			build, instance, setting->line, "%s: %s; expected %s", key, why, expected);
+}
+
+/* Is something in a line of this section wrong already? Then what follows from it is not told. */
+static bool is_wrong(const struct build *build, const struct instance *instance)
+{
+	for (const struct setting *setting = instance->settings; setting; setting = setting->next)
+		for (size_t i = 0; i < build->errors->count; i++)
+			if (build->errors->items[i].line == setting->line)
+				return true;
+	return false;
+}
+
+/* What is left to the library that counts, when all of the limit could be read. */
+static void check_by_library(struct build *build, const struct instance *instance)
+{
+	const struct conf_limit *limit = instance->object;
+	const struct setting *precision = instance_setting(instance, "precision");
+	struct throttle_limit made;
+	char why[256];
+
+	if (limit->amount == 0 || is_wrong(build, instance) ||
+		(limit->time_zone && !build->names_files))
+		return;
+	if (precision && limit->algorithm == CONF_LIMIT_RING &&
+		limit->precision == CONF_PRECISION_EXACT && limit->amount > MOST_SLOTS) {
+		build_fail(build, instance, precision->line,
+			"precision: exact remembers each of at most %d, the rate has %llu; "
+			"expected a number of times, 1 to %d, or auto",
+			MOST_SLOTS, (unsigned long long)limit->amount, MOST_SLOTS);
+		return;
+	}
+	if (!conf_throttle_limit(limit, 0, &made))
+		build_fail(build, instance, instance->line,
+			"has a name or a time zone's that is too long; expected at most %d and %d "
+			"characters",
+			THROTTLE_NAME_BYTES - 1, THROTTLE_ZONE_BYTES - 1);
+	else if (throttle_limit_check(&made, why, sizeof(why)) != 0)
+		build_fail(build, instance, instance->line, "can't be kept: %s", why);
+}
+
+void check_limit(struct build *build, const struct instance *instance)
+{
+	struct conf_limit *limit = instance->object;
+	const struct setting *rate = instance_setting(instance, "rate");
+	const struct setting *concurrency = instance_setting(instance, "concurrency");
+
+	if (strcmp(limit->name, "plan") == 0)
+		build_fail(build, instance, instance->line,
+			"can't have that name, which stands for a plan's limits; expected another");
+	if (!rate && !concurrency)
+		build_fail(build, instance, instance->line,
+			"has no rate; expected rate = AMOUNT per PERIOD, or concurrency = NUMBER");
+	if (rate && concurrency) {
+		const struct setting *second = rate->line > concurrency->line ? rate : concurrency;
+
+		build_fail(build, instance, second->line,
+			"%s: the limit has a %s too, in line %u; expected one of them",
+			second->option->name, second == rate ? "concurrency" : "rate",
+			second == rate ? concurrency->line : rate->line);
+	}
+	if (limit->time_zone) {
+		limit->algorithm = CONF_LIMIT_CALENDAR;
+		check_not(build, instance, "algorithm",
+			"a rate by the calendar has a kind of its own",
+			"a period such as 24h, or no algorithm");
+	} else if (concurrency && !rate) {
+		limit->algorithm = CONF_LIMIT_CONCURRENCY;
+		check_not(
+			build, instance, "algorithm", "it has no effect with concurrency", "none");
+		check_not(build, instance, "on_exceed",
+			"it has no effect with concurrency, as nobody knows when a place will be "
+			"free",
+			"none");
+		check_not(build, instance, "count_refused",
+			"it has no effect with concurrency, as who was refused holds no place",
+			"none");
+	}
+	if (limit->algorithm != CONF_LIMIT_GCRA)
+		check_not(build, instance, "burst", "only gcra has one",
+			"algorithm = gcra with it, or no burst");
+	if (limit->algorithm != CONF_LIMIT_RING)
+		check_not(build, instance, "precision", "only a ring has one",
+			"algorithm = ring and no calendar, or no precision");
+	check_by_library(build, instance);
+}
+
+/* ---- of routes ---- */
+
+/* Limits of a route and a plan together, each once. */
+static size_t count_limits(const struct conf_route *route, const struct conf_plan *plan)
+{
+	size_t count = route->limit_count;
+
+	for (size_t i = 0; i < plan->limit_count; i++) {
+		bool twice = false;
+		for (size_t j = 0; j < route->limit_count; j++)
+			twice = twice || route->limits[j] == plan->limits[i];
+		count += !twice;
+	}
+	return count;
+}
+
+/* What could never be admitted is a mistake. */
+static void check_cost(struct build *build, const struct instance *instance,
+	const struct conf_limit *const *limits, size_t count)
+{
+	const struct conf_route *route = instance->object;
+	const struct setting *cost = instance_setting(instance, "cost");
+
+	for (size_t i = 0; cost && i < count; i++) {
+		const struct conf_limit *limit = limits[i];
+		uint64_t most = limit->algorithm == CONF_LIMIT_GCRA && limit->burst > 0
+					? limit->burst
+					: limit->amount;
+		if (limit->shadow || limit->unit == CONF_UNIT_BYTES || most == 0 ||
+			limit->algorithm == CONF_LIMIT_CONCURRENCY || route->cost <= most)
+			continue;
+		build_fail(build, instance, cost->line,
+			"cost: %llu never fits in [limit %s], which has %llu; expected at most "
+			"that",
+			(unsigned long long)route->cost, limit->name, (unsigned long long)most);
+		return;
+	}
+}
+
+static void check_costs(struct build *build)
+{
+	for (const struct instance *instance = build->source->instances; instance;
+		instance = instance->next) {
+		const struct conf_route *route = instance->object;
+
+		if (instance->section->id != SECTION_ROUTE)
+			continue;
+		check_cost(build, instance, route->limits, route->limit_count);
+		for (size_t i = 0; i < build->conf->plan_count && route->plan_limits; i++)
+			check_cost(build, instance, build->conf->plans[i].limits,
+				build->conf->plans[i].limit_count);
+	}
+}
+
+/* A request is judged by so many at once. */
+static void check_limit_counts(struct build *build)
+{
+	static const struct conf_plan no_plan;
+	const struct conf *conf = build->conf;
+
+	for (const struct instance *instance = build->source->instances; instance;
+		instance = instance->next) {
+		const struct conf_route *route = instance->object;
+		const struct setting *limits = instance_setting(instance, "limits");
+
+		if (instance->section->id != SECTION_ROUTE || !limits)
+			continue;
+		if (count_limits(route, &no_plan) > MOST_LIMITS) {
+			build_fail(build, instance, limits->line,
+				"limits: there are %zu; expected at most %d", route->limit_count,
+				MOST_LIMITS);
+			continue;
+		}
+		for (size_t i = 0; i < conf->plan_count && route->plan_limits; i++) {
+			size_t count = count_limits(route, &conf->plans[i]);
+			if (count > MOST_LIMITS)
+				build_fail(build, instance, limits->line,
+					"limits: there are %zu with those of [plan %s]; expected "
+					"at most %d together",
+					count, conf->plans[i].name, MOST_LIMITS);
+		}
+	}
+	if (conf->limit_count > THROTTLE_MAX_LIMITS)
+		conf_errors_add(build->errors, build->name, conf->limits[THROTTLE_MAX_LIMITS].line,
+			"there are %zu limits; expected at most %d", conf->limit_count,
+			THROTTLE_MAX_LIMITS);
+}
+
+void check_limits_of_routes(struct build *build)
+{
+	check_limit_counts(build);
+	check_costs(build);
+}
