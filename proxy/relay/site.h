@@ -17,7 +17,8 @@
 
 struct site {
 	atomic_uint holders;
-	uint64_t serial; /* counts the sites that came into effect: one in the same memory differs */
+	uint64_t
+		serial; /* counts the sites that came into effect: one in the same memory differs */
 	const struct conf *conf;
 	struct slice via, request_id_field; /* conf's; empty when off */
 	char *via_line;                     /* `Via: 1.1 sluice\r\n`; NULL when off */
