@@ -80,7 +80,7 @@ struct arena {
 	unsigned exchanges, limit, open;
 	bool closing, eager, pinning, reloading;
 	_Atomic uint64_t pins_made, pins_closed, pin_reuses;
-	_Atomic unsigned in_flight, running, dispatches;
+	_Atomic unsigned in_flight, running;
 	_Atomic uint64_t over_limit;
 	uint64_t paced_ns, charged; /* guarded by the run queue's lock, as pace is called with it */
 };
@@ -105,10 +105,6 @@ static void on_dispatch(void *ctx, unsigned index, struct ticket *ticket)
 	*worker->tail = ticket;
 	worker->tail = &ticket->mail_next;
 	pthread_mutex_unlock(&worker->mutex);
-	/* What this thread does after a message may come long after its receiver is done with it.
-	 */
-	if (arena->reloading && atomic_fetch_add(&arena->dispatches, 1) % 64 == 0)
-		nanosleep(&(struct timespec){.tv_nsec = 300000}, NULL);
 }
 
 static uint64_t pace(void *ctx, uint64_t now_ns)
