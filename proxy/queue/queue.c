@@ -391,3 +391,52 @@ void queue_detach(struct queue *queue, struct ticket *ticket, uint64_t now_ns)
 	pthread_mutex_unlock(&shard->mutex);
 	outbox_flush(queue, &outbox, now_ns);
 }
+
+bool queue_yield(struct queue *queue, struct ticket *ticket, uint64_t now_ns)
+{
+	struct shard *shard = ticket->shard;
+	struct outbox outbox;
+	bool yielded = false;
+
+	outbox_init(&outbox);
+	pthread_mutex_lock(&shard->mutex);
+	if (ticket->state == TICKET_FLYING && ticket->placed) {
+		ticket->placed = false;
+		yielded = true;
+		if (line_return_place(ticket->run_queue, 0, false, now_ns))
+			outbox_serve(&outbox, ticket->run_queue);
+	}
+	pthread_mutex_unlock(&shard->mutex);
+	outbox_flush(queue, &outbox, now_ns);
+	return yielded;
+}
+
+bool queue_requeue(struct queue *queue, struct ticket *ticket, uint64_t now_ns)
+{
+	struct shard *shard = ticket->shard;
+	struct outbox outbox;
+	bool requeued = false;
+
+	outbox_init(&outbox);
+	pthread_mutex_lock(&shard->mutex);
+	if (ticket->state == TICKET_FLYING && !ticket->mail) {
+		assert(!ticket->placed);
+		requeued = true;
+		session_land(ticket->session, ticket);
+		shard->counts.in_flight--;
+		ticket->started_ns = 0;
+		session_prepend(ticket->session, ticket);
+		shard->counts.queued++;
+		shard->counts.queued_bytes += ticket->bytes;
+		/* It was let in already: no bound refuses it. Counters only, hence relaxed. */
+		if (atomic_fetch_add_explicit(&queue->queued, 1, memory_order_relaxed) == 0)
+			drain_start(&queue->drain, now_ns);
+		atomic_fetch_add_explicit(
+			&queue->queued_bytes, ticket->bytes, memory_order_relaxed);
+		line_note_waiting(ticket->run_queue, now_ns);
+		session_pump(queue, shard, ticket->session, &outbox, now_ns);
+	}
+	pthread_mutex_unlock(&shard->mutex);
+	outbox_flush(queue, &outbox, now_ns);
+	return requeued;
+}

@@ -182,6 +182,14 @@ enum queue_left queue_done(struct queue *queue, struct ticket *ticket, uint64_t 
  * back, but its session is not idle before queue_done. In-flight tickets only. */
 void queue_detach(struct queue *queue, struct ticket *ticket, uint64_t now_ns);
 
+/* An exchange in flight that has something to wait for before it goes to the upstream (its limit)
+ * gives its place there to others, and keeps its position in its session's order: nothing that must
+ * come after it goes. False if it has none to give. When the wait is over, queue_requeue puts it
+ * before all others of its lane, to wait for a place anew: dispatch() comes, however soon. False,
+ * and nothing done, if another message for it is under way. */
+bool queue_yield(struct queue *queue, struct ticket *ticket, uint64_t now_ns);
+bool queue_requeue(struct queue *queue, struct ticket *ticket, uint64_t now_ns);
+
 /* Upstream affinity. A session keeps one pin, opaque here, while nothing uses it: an exchange in
  * flight takes it and, when it is done with it and before queue_done, puts it back.
  *

@@ -48,6 +48,22 @@ void session_append(struct session *session, struct ticket *ticket)
 	ticket->state = TICKET_WAITING;
 }
 
+void session_prepend(struct session *session, struct ticket *ticket)
+{
+	unsigned lane = ticket->lane;
+
+	ticket->prev = NULL;
+	ticket->next = session->head[lane];
+	if (ticket->next != NULL)
+		ticket->next->prev = ticket;
+	else
+		session->tail[lane] = ticket;
+	session->head[lane] = ticket;
+	session->queued[lane]++;
+	session->queued_bytes += ticket->bytes;
+	ticket->state = TICKET_WAITING;
+}
+
 void session_remove(struct session *session, struct ticket *ticket)
 {
 	unsigned lane = ticket->lane;

@@ -116,8 +116,10 @@ struct ticket *session_next(const struct session *session);
 /* Would this newcomer be the next one if it were queued now? */
 bool session_is_next(const struct session *session, const struct ticket *ticket);
 
-/* Into its lane; out of it; from nowhere into flight; out of flight. */
+/* Into its lane, at its end or before all others; out of it; from nowhere into flight; out of
+ * flight. */
 void session_append(struct session *session, struct ticket *ticket);
+void session_prepend(struct session *session, struct ticket *ticket);
 void session_remove(struct session *session, struct ticket *ticket);
 void session_launch(struct session *session, struct ticket *ticket);
 void session_land(struct session *session, struct ticket *ticket);

@@ -447,23 +447,37 @@ static void enter_queue(struct exchange *x)
 	}
 }
 
-/* At the head of its session: one that its limit delays waits here until it fits. */
+/* At the head of its session: one that its limit delays waits here until it fits, and then for a
+ * place at its upstream once more, if it takes one. */
 void exchange_admit(struct exchange *x)
 {
+	struct queue *queue = x->worker->relay->queue;
+
 	if (x->verdict.outcome == GATE_DELAY && x->state != EXCHANGE_HEAD &&
-		x->state != EXCHANGE_HELD)
+		x->state != EXCHANGE_HELD) {
 		ask_gate(x);
+		if (is_turned_away(x))
+			return;
+	}
 	if (x->verdict.outcome == GATE_DELAY) {
 		uint64_t now_ns = worker_throttle_ns(x->worker);
 		uint64_t until_ns = x->verdict.delay_until_ns;
 		uint64_t wait_ms =
 			until_ns > now_ns ? (until_ns - now_ns) / CLOCK_NS_PER_MS + 1 : 1;
 		exchange_enter(x, EXCHANGE_DELAYED);
+		/* Others need not wait for its limit. */
+		x->yielded |= queue_yield(queue, &x->ticket, worker_now_ns(x->worker));
 		wait_until(x, worker_now_ms(x->worker) + wait_ms);
 		return;
 	}
-	if (is_turned_away(x))
+	if (x->yielded) {
+		x->yielded = false;
+		exchange_enter(x, EXCHANGE_QUEUED);
+		wait_until(x, worker_now_ms(x->worker) + x->route->queue_timeout_ms);
+		/* If it can't be, it is to be cut, and that message is under way. */
+		queue_requeue(queue, &x->ticket, worker_now_ns(x->worker));
 		return;
+	}
 	if (x->has_deadline)
 		deadline_clear(&x->deadline);
 	exchange_forward(x);

@@ -158,6 +158,30 @@ def priority(t):
     equal(order_of(t, "trust_priority = on", plans.format("high")), as_it_came, "high plan")
 
 
+# ---- delays ------------------------------------------------------------------------------------
+
+@test("on_exceed = delay: who waits for its limit has no place at the upstream meanwhile")
+def delayed(t):
+    origin = t.origin()
+    limit = "[limit slow]\nkey = header:X-Api-Key\nrate = 1 per 4s\non_exceed = delay 1m\n"
+    sluice = t.sluice(limit, to(origin, upstream="max_in_flight = 1",
+                                route=ROUTE + "ordering = strict\nlimits = slow"))
+    slow = t.client(sluice)
+    began = time.monotonic()
+    slow.send(b"".join(request_bytes(f"/slow/{n}", fields=[("X-Api-Key", "slow")]) for n in range(3)))
+    equal(slow.response().status, 200, "status of the first")
+    for number in range(20):
+        equal(t.client(sluice).ask(f"/{number}", fields=[("X-Api-Key", f"other {number}")]).status, 200)
+    others = time.monotonic() - began
+    equal([slow.response().status for _ in range(2)], [200] * 2, "statuses")
+    took = time.monotonic() - began
+    t.note(f"20 others were served within {others:.2f} s, the third of the slow one after {took:.2f} s")
+    true(took >= 8, "the limit held")
+    equal([x for x in origin.targets() if "slow" in x], [f"/slow/{n}" for n in range(3)], "order")
+    # All the others went while the second slow one waited.
+    true(origin.targets().index("/slow/1") >= 21, f"{origin.targets()}")
+
+
 # ---- idle sessions -----------------------------------------------------------------------------
 
 def switches(pid):

@@ -2,7 +2,8 @@
  * it in its client's order?
  *
  *   schedule(seed): clients, lanes, policy, bounds, and then steps at random:
- *     enter | deliver a message | touch the origin | complete | leave | detach | time | close
+ *     enter | deliver a message | touch the origin | complete | leave | detach | time | close |
+ *     give the place back, and want one again
  *
  * The origin touches an account somewhere between dispatch and completion: a write sets it to its
  * own number, a read takes a copy. Messages are delivered late, so leaving crosses dispatching. At
@@ -18,7 +19,7 @@
 #define TICKETS      160
 #define NOTHING_SEEN UINT32_MAX
 
-enum phase { UNUSED, WAITING, MAIL, FLYING, TUNNEL, OVER };
+enum phase { UNUSED, WAITING, MAIL, FLYING, YIELDED, TUNNEL, OVER };
 
 struct exchange {
 	struct job job; /* first */
@@ -171,6 +172,26 @@ static void step_leave(struct schedule *schedule)
 	exchange->phase = left == QUEUE_UNDER_WAY ? MAIL : OVER;
 }
 
+/* It waits for its limit before it goes, and leaves its place to others; or wants one again. */
+static void step_yield(struct schedule *schedule)
+{
+	struct exchange *exchange = somebody(schedule, FLYING);
+	struct queue *queue = schedule->world.queue;
+
+	if (exchange != NULL && !exchange->touched &&
+		queue_yield(queue, &exchange->job.ticket, schedule->world.now_ns))
+		exchange->phase = YIELDED;
+	exchange = somebody(schedule, YIELDED);
+	if (exchange == NULL)
+		return;
+	if (chance(schedule, 20))
+		complete(schedule, exchange); /* its client left */
+	else if (queue_requeue(queue, &exchange->job.ticket, schedule->world.now_ns))
+		exchange->phase = WAITING;
+	else
+		check(schedule, exchange->job.ticket.mail); /* it is cut */
+}
+
 static void step_other(struct schedule *schedule)
 {
 	struct world *world = &schedule->world;
@@ -189,6 +210,8 @@ static void step_other(struct schedule *schedule)
 			queue_detach(world->queue, &exchange->job.ticket, world->now_ns);
 			exchange->phase = TUNNEL;
 		}
+	} else if (chance(schedule, 30)) {
+		step_yield(schedule);
 	} else if (chance(schedule, 10) && schedule->limit != 0) {
 		schedule->config.max_in_flight = ++schedule->limit;
 		run_queue_configure(world->upstream, &schedule->config, world->now_ns);
@@ -301,7 +324,8 @@ static void drain(struct schedule *schedule)
 		}
 		for (unsigned i = 0; i < schedule->entered; i++) {
 			struct exchange *exchange = &schedule->exchange[i];
-			if (exchange->phase == FLYING || exchange->phase == TUNNEL) {
+			if (exchange->phase == YIELDED || exchange->phase == FLYING ||
+				exchange->phase == TUNNEL) {
 				complete(schedule, exchange);
 				moved = true;
 				break;

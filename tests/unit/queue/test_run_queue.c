@@ -111,6 +111,64 @@ static void a_tunnel_gives_its_place_back(void **state)
 	close_fixture(fixture);
 }
 
+/* Who waits for its limit has no place meanwhile, and comes before the others of its lane after. */
+static void a_place_given_back_while_waiting(void **state)
+{
+	struct world world;
+	struct job slow, behind, other, late;
+	struct queue_counts counts;
+
+	(void)state;
+	world_open_with(&world, QUEUE_STRICT, NULL, &(struct run_queue_config){.max_in_flight = 1});
+	job_init(&slow, 1, 0, 'w');
+	job_init(&behind, 1, 1, 'w');
+	job_init(&other, 2, 2, 'w');
+	job_init(&late, 3, 3, 'w');
+	assert_int_equal(world_enter(&world, &slow), QUEUE_GO);
+	assert_int_equal(world_enter(&world, &behind), QUEUE_WAIT);
+	assert_int_equal(world_enter(&world, &other), QUEUE_WAIT);
+	assert_true(queue_yield(world.queue, &slow.ticket, world.now_ns));
+	assert_false(queue_yield(world.queue, &slow.ticket, world.now_ns));
+	world_expect(&world, &other, QUEUE_GO); /* another's, but nothing of its own session */
+	world_expect_none(&world);
+
+	assert_int_equal(world_enter(&world, &late), QUEUE_WAIT);
+	assert_true(queue_requeue(world.queue, &slow.ticket, world.now_ns));
+	world_expect_none(&world);
+	queue_count(world.queue, &counts);
+	assert_int_equal(counts.queued, 3);
+	assert_int_equal(counts.in_flight, 1);
+	world_done(&world, &other);
+	world_expect(&world, &late, QUEUE_GO);
+	world_done(&world, &late);
+	world_expect(&world, &slow, QUEUE_GO);
+	world_done(&world, &slow);
+	world_expect(&world, &behind, QUEUE_GO);
+	world_done(&world, &behind);
+	world_close(&world);
+}
+
+/* With the upstream free it goes on at once; one that is to be cut stays where it is. */
+static void a_place_wanted_again(void **state)
+{
+	struct world world;
+	struct job job;
+
+	(void)state;
+	world_open_with(&world, QUEUE_STRICT, NULL, &(struct run_queue_config){.max_in_flight = 1});
+	job_init(&job, 1, 0, 'w');
+	assert_int_equal(world_enter(&world, &job), QUEUE_GO);
+	assert_true(queue_yield(world.queue, &job.ticket, world.now_ns));
+	assert_true(queue_requeue(world.queue, &job.ticket, world.now_ns));
+	world_expect(&world, &job, QUEUE_GO);
+	assert_true(queue_yield(world.queue, &job.ticket, world.now_ns));
+	queue_close_session(world.queue, key_of(1), SESSION_ABORTED, world.now_ns);
+	assert_false(queue_requeue(world.queue, &job.ticket, world.now_ns));
+	world_expect(&world, &job, QUEUE_ABORTED);
+	world_done(&world, &job);
+	world_close(&world);
+}
+
 static void leaving_the_line(void **state)
 {
 	struct fixture *fixture =
@@ -474,6 +532,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(the_bound_holds_over_sessions),
 		cmocka_unit_test(a_tunnel_gives_its_place_back),
+		cmocka_unit_test(a_place_given_back_while_waiting),
+		cmocka_unit_test(a_place_wanted_again),
 		cmocka_unit_test(leaving_the_line),
 		cmocka_unit_test(leaving_the_line_for_another),
 		cmocka_unit_test(turns_follow_weights),
