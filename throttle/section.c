@@ -217,7 +217,9 @@ static unsigned choose_way(
 		struct entry *e = section_entry(s, number, way);
 
 		*head = atomic_load_explicit(&e->head, memory_order_acquire);
-		if (*head == 0 || head_is_tombstone(*head) ||
+		/* relaxed: without a tag it was never anybody's, whatever a damaged file says */
+		if (atomic_load_explicit(&e->tag, memory_order_relaxed) == 0 || *head == 0 ||
+			head_is_tombstone(*head) ||
 			(!(*head & HEAD_SPECIAL) && s->ops->is_empty(&s->shape, *head, now)))
 			return way;
 	}
@@ -362,17 +364,31 @@ void section_repair(struct section *s, uint64_t bucket)
 		atomic_store_explicit(word_of(s, bucket), 0, memory_order_relaxed);
 }
 
+/* Another process may have it open: what isn't frozen is let be, and what has changed meanwhile. */
+static void thaw(_Atomic(uint64_t) *word, uint64_t was, uint64_t thawed)
+{
+	/* relaxed: at opening */
+	if (thawed != was)
+		atomic_compare_exchange_strong_explicit(
+			word, &was, thawed, memory_order_relaxed, memory_order_relaxed);
+}
+
 void section_thaw(struct section *s)
 {
 	/* relaxed: at opening */
 	for (uint64_t b = 0; b < s->buckets; b++) {
-		atomic_fetch_and_explicit(word_of(s, b), ~WORD_FROZEN, memory_order_relaxed);
-		for (unsigned way = 0; way <= BUCKET_WAYS; way++) {
-			_Atomic(uint64_t) *head = &section_entry(s, b, way)->head;
+		uint64_t word = atomic_load_explicit(word_of(s, b), memory_order_relaxed);
 
-			if (head_is_frozen(atomic_load_explicit(head, memory_order_relaxed)))
-				atomic_fetch_and_explicit(
-					head, ~HEAD_SPECIAL, memory_order_relaxed);
+		thaw(word_of(s, b), word, word & ~WORD_FROZEN);
+		for (unsigned way = 0; way <= BUCKET_WAYS; way++) {
+			struct entry *e = section_entry(s, b, way);
+			uint64_t head = atomic_load_explicit(&e->head, memory_order_relaxed);
+			/* What freeze_entry makes of a tombstone. */
+			uint64_t nobodys = way < BUCKET_WAYS ? HEAD_SPECIAL | HEAD_TOMBSTONE : 0;
+
+			if (head_is_frozen(head))
+				thaw(&e->head, head,
+					head == HEAD_SPECIAL ? nobodys : head & ~HEAD_SPECIAL);
 		}
 	}
 }
