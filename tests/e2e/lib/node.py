@@ -13,6 +13,9 @@ SOURCES = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__)
 INSTALLED = os.path.join(os.environ.get("top_builddir", "."), "tests/e2e/clients.installed")
 
 
+_no_install = []  # why not, when it was tried
+
+
 def install(t):
     """The folder with everything in it; skips the test where that can't be had."""
     for program in ("node", "npm"):
@@ -24,6 +27,8 @@ def install(t):
         for name in os.listdir(SOURCES):
             if name.endswith(".mjs"):
                 shutil.copyfile(os.path.join(SOURCES, name), os.path.join(INSTALLED, name))
+        if _no_install:
+            t.skip(_no_install[0])  # once is enough
         if not _is_current():
             _install(t)
     return INSTALLED
@@ -52,12 +57,17 @@ def _install(t):
             os.unlink(path)
     for name in ("package.json", "package-lock.json"):
         shutil.copyfile(os.path.join(SOURCES, name), os.path.join(INSTALLED, name))
-    status, output = process.run([find("npm"), "ci", "--ignore-scripts", "--no-audit", "--no-fund",
-                                  "--prefer-offline", "--prefix", INSTALLED])
+    try:
+        status, output = process.run([
+            find("npm"), "ci", "--ignore-scripts", "--no-audit", "--no-fund", "--prefer-offline",
+            "--fetch-retries=1", "--fetch-timeout=20000", "--prefix", INSTALLED])
+    except process.Hung:
+        status, output = None, "it takes too long"
     if status != 0:
         reason = next((line for line in output.splitlines() if "code" in line or "error" in line.lower()),
-                      f"status {status}")
-        t.skip(f"npm ci: {reason.strip()}")
+                      output or f"status {status}")
+        _no_install.append(f"npm ci: {reason.strip()}")
+        t.skip(_no_install[0])
     with open(os.path.join(INSTALLED, "complete"), "w", encoding="ascii"):
         pass
 
