@@ -191,19 +191,16 @@ INLINE void hold_one(const struct throttle_charge *c, bool is_taken, uint64_t at
 
 /* One charge of 1 of a short ring: what most verdicts are. As choose, judge and swap, with all of
  * it in registers. */
-INLINE bool take_one(struct throttle_table *table, const struct throttle_charge *charge,
-	uint64_t now_ns, struct throttle_verdict *verdict, struct throttle_receipt *receipt)
+INLINE bool take_one(const struct throttle_table *table, const struct generation *g,
+	const struct limit_state *l, const struct throttle_charge *charge, uint64_t now_ns,
+	struct throttle_verdict *verdict, struct throttle_receipt *receipt)
 {
-	const struct generation *g = table_current(table);
-	const struct limit_state *l = table_limit(g, charge->limit);
 	struct throttle_outcome *o = &verdict->outcome[0];
 	struct short_verdict v;
 	struct aim aim;
 	struct entry *e;
 	uint64_t head, now;
 
-	if (l == NULL || !l->is_quick_for_one || charge->cost != 1)
-		return false;
 	/* relaxed: set while no other thread is in a call. What is before the epoch comes to a time
 	 * far off, which is not judged here. */
 	now = now_ns + atomic_load_explicit(&table->offset_ns, memory_order_relaxed) - g->epoch_ns;
@@ -317,14 +314,15 @@ static bool take_several(struct throttle_table *table, const struct throttle_cha
 int throttle_take(struct throttle_table *table, const struct throttle_charge *charges, size_t count,
 	uint64_t now_ns, struct throttle_verdict *verdict, struct throttle_receipt *receipt)
 {
+	const struct generation *g = table_current(table);
+	const struct limit_state *l = count > 0 ? table_limit(g, charges[0].limit) : NULL;
 	bool is_done;
 
-	if (count == 1)
-		is_done = take_one(table, charges, now_ns, verdict, receipt) ||
-			  take_any(table, charges, now_ns, verdict, receipt);
-	else
+	if (count > 1)
 		is_done = take_several(table, charges, count, now_ns, verdict, receipt);
-	if (is_done)
-		return 0;
-	return take_slowly(table, charges, count, now_ns, verdict, receipt);
+	else if (l != NULL && l->is_quick_for_one && charges[0].cost == 1)
+		is_done = take_one(table, g, l, charges, now_ns, verdict, receipt);
+	else
+		is_done = l != NULL && take_any(table, charges, now_ns, verdict, receipt);
+	return is_done ? 0 : take_slowly(table, charges, count, now_ns, verdict, receipt);
 }

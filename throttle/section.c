@@ -10,8 +10,6 @@
  */
 #define WORD_FROZEN (UINT64_C(1) << 63)
 
-#define LOOK_AHEAD 3 /* entries that are asked for before they are looked at */
-
 static inline uint64_t make_word(uint64_t fingerprint, unsigned way, unsigned sequence)
 {
 	return (uint64_t)(sequence & 63) << 56 | (uint64_t)way << FINGERPRINT_BITS | fingerprint;
@@ -72,25 +70,27 @@ void section_lay(struct section *section, void *memory, uint64_t buckets)
 
 struct entry *section_look_on(const struct section *s, const struct aim *aim, uint64_t *head)
 {
-	unsigned way = section_next_way(aim->way), ahead = way;
-	struct entry *e;
-	uint64_t tag;
+	const size_t leap = WAY_LEAP * (size_t)s->shape.entry_bytes;
+	const size_t all = BUCKET_WAYS * (size_t)s->shape.entry_bytes;
+	size_t first = aim->way * (size_t)s->shape.entry_bytes, at = first, next;
+	unsigned char *ways = (unsigned char *)aim->entry - first;
 
-	for (int i = 0; i < LOOK_AHEAD; i++) {
-		ahead = section_next_way(ahead);
-		__builtin_prefetch(section_entry(s, aim->bucket, ahead));
-	}
+	next = at + leap < all ? at + leap : at + leap - all;
 	do {
-		e = section_entry(s, aim->bucket, way);
+		struct entry *e = (struct entry *)(void *)(ways + next);
+		uint64_t tag;
+
+		at = next;
+		next = at + leap < all ? at + leap : at + leap - all;
+		__builtin_prefetch(ways + next);
 		/* acquire, relaxed: as in section_look */
 		*head = atomic_load_explicit(&e->head, memory_order_acquire);
 		tag = atomic_load_explicit(&e->tag, memory_order_relaxed);
 		if ((tag & FINGERPRINT_MASK) == aim->fingerprint)
 			return e;
-		ahead = section_next_way(ahead);
-		__builtin_prefetch(section_entry(s, aim->bucket, ahead));
-		way = section_next_way(way);
-	} while (tag != 0 && way != aim->way);
+		if (tag == 0)
+			break;
+	} while (next != first);
 	return NULL;
 }
 
