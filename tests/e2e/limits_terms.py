@@ -61,6 +61,14 @@ def delay(t):
         equal(violated(answer), ["it"], "violated-policies")
         true(wait_ms(answer) > 3_000_000, "the wait")
 
+    with t.point("what was waited already counts: who would need a second turn of it is refused"):
+        # One goes at once, one after 2 s; the other two would have to wait for 4 s, or 6.
+        _, sluice = limited(t, ("it", "rate = 1 per 2s\non_exceed = delay 3s"))
+        client = t.client(sluice)
+        client.send(request_bytes("/") * 4)
+        answers = [client.response() for _ in range(4)]
+        equal(sorted(a.status for a in answers), [200, 200, 429, 429], "statuses")
+
     with t.point("while one waits, other callers go on"):
         _, sluice = limited(t, ("it", "key = header:X-Api-Key\nrate = 1 per 30m\non_exceed = delay 50m"))
         one, other = t.client(sluice), t.client(sluice)
