@@ -1,7 +1,7 @@
 /*
  * One HTTP/1.x message after another off a byte stream: llhttp reads the syntax, this adapter
  * keeps where things stand and refuses what llhttp lets pass. A head that is there at once and of
- * the plain form is read without llhttp (http/head_scan.h), at a fifth of the cost.
+ * the plain form is read without llhttp (http/head_scan.h).
  *
  *   bytes --http_parser_head--> struct http_head      (stops right behind the empty line)
  *         --http_parser_chunked--> body bytes, decoded where they lie, and the trailer section
