@@ -15,15 +15,67 @@ static void on_event(evutil_socket_t fd, short what, void *arg)
 		stream->writable = true;
 	if (what & EV_CLOSED)
 		stream->readable = stream->peer_closed = true;
-	stream->notify(stream);
+	stream_wake(stream);
 }
 
-bool stream_open(struct stream *stream, struct event_base *base, int fd, bool connected,
-	void (*notify)(struct stream *stream))
+void stream_loop_init(struct stream_loop *loop, struct event_base *base)
 {
-	*stream = (struct stream){.fd = fd, .writable = connected, .notify = notify};
-	event_assign(&stream->event, base, fd, EV_READ | EV_WRITE | EV_CLOSED | EV_ET | EV_PERSIST,
-		on_event, stream);
+	*loop = (struct stream_loop){.base = base, .end = &loop->first};
+}
+
+void stream_wake(struct stream *stream)
+{
+	struct stream_loop *loop = stream->loop;
+
+	if (stream->woken)
+		return;
+	stream->woken = true;
+	stream->next_woken = NULL;
+	*loop->end = stream;
+	loop->end = &stream->next_woken;
+}
+
+/* The next that is still open, or NULL. */
+static struct stream *take_woken(struct stream_loop *loop)
+{
+	struct stream *stream;
+
+	while ((stream = loop->first)) {
+		loop->first = stream->next_woken;
+		if (!loop->first)
+			loop->end = &loop->first;
+		stream->woken = false;
+		if (stream->fd >= 0)
+			break;
+	}
+	return stream;
+}
+
+bool stream_round(struct stream_loop *loop)
+{
+	struct stream *round[STREAM_ROUND];
+	unsigned count = 0;
+
+	while (count < STREAM_ROUND && (round[count] = take_woken(loop)))
+		count++;
+	loop->fetched = 0;
+	for (unsigned i = 0; i < count && loop->fetched < STREAM_ROUND_BYTES; i++) {
+		if (round[i]->readable && round[i]->calls->fetch)
+			round[i]->calls->fetch(round[i]);
+	}
+	for (unsigned i = 0; i < count; i++) {
+		if (round[i]->fd >= 0) /* not closed by one before it */
+			round[i]->calls->notify(round[i]);
+	}
+	return count > 0;
+}
+
+bool stream_open(struct stream *stream, struct stream_loop *loop, int fd, bool connected,
+	const struct stream_calls *calls)
+{
+	*stream = (struct stream){.fd = fd, .writable = connected, .calls = calls, .loop = loop};
+	event_assign(&stream->event, loop->base, fd,
+		EV_READ | EV_WRITE | EV_CLOSED | EV_ET | EV_PERSIST, on_event, stream);
 	if (event_add(&stream->event, NULL) == 0)
 		return true;
 	close(fd);
@@ -75,6 +127,24 @@ enum stream_result stream_read(struct stream *stream, struct buffer *buffer)
 		return STREAM_END;
 	stream->failed = true;
 	return STREAM_FAILED;
+}
+
+void stream_fetch(struct stream *stream, struct buffer *buffer, struct buffer_pool *pool)
+{
+	if (!buffer_acquire(buffer, pool))
+		return;
+	switch (stream_read(stream, buffer)) {
+	case STREAM_OK:
+		stream->loop->fetched += buffer_used(buffer);
+		return;
+	case STREAM_AGAIN:
+		break;
+	case STREAM_END:
+	case STREAM_FAILED:
+		stream->readable = true;
+		break;
+	}
+	buffer_release(buffer, pool);
 }
 
 enum stream_result stream_write(

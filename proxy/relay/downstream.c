@@ -23,7 +23,7 @@ static void enter(struct downstream *d, enum downstream_state state)
 	d->state = state;
 }
 
-static void on_event(struct stream *stream);
+static const struct stream_calls calls;
 static void on_deadline(struct deadline *deadline);
 
 void downstream_accept(struct worker *worker, struct listener *listener, int fd,
@@ -31,7 +31,7 @@ void downstream_accept(struct worker *worker, struct listener *listener, int fd,
 {
 	struct downstream *d = calloc(1, sizeof(*d));
 
-	if (!d || !stream_open(&d->stream, worker->base, fd, true, on_event)) {
+	if (!d || !stream_open(&d->stream, &worker->streams, fd, true, &calls)) {
 		log_error("listener %s: no memory for a connection", listener->conf->name);
 		free(d);
 		listener_connection_closed(listener);
@@ -51,7 +51,7 @@ void downstream_accept(struct worker *worker, struct listener *listener, int fd,
 	worker_count(&worker->counts.connections);
 	/* Mostly the request is here already: looking saves a turn of the loop. */
 	d->stream.readable = true;
-	downstream_advance(d);
+	stream_wake(&d->stream);
 }
 
 static void free_downstream(struct worker *worker, struct grave *grave)
@@ -314,13 +314,14 @@ static void set_deadline(struct downstream *d)
 /* Whether to write now, or at the turn's end together with what else is about to come. */
 static bool may_wait(struct downstream *d)
 {
-	if (!d->first || d->stalled || flow_is_empty(&d->out) || !flow_takes_prefix(&d->out) ||
-		d->first->response_begun)
+	if (d->stalled || flow_is_empty(&d->out) || !flow_takes_prefix(&d->out) ||
+		(d->first && d->first->response_begun))
 		return false;
 	if (!d->unflushed) {
 		d->unflushed = true;
-		d->next_unflushed = d->worker->unflushed;
-		d->worker->unflushed = d;
+		d->next_unflushed = NULL;
+		*d->worker->unflushed_end = d;
+		d->worker->unflushed_end = &d->next_unflushed;
 	}
 	return true;
 }
@@ -344,6 +345,8 @@ void downstream_flush_all(struct worker *worker)
 	while (worker->unflushed) {
 		struct downstream *d = worker->unflushed;
 		worker->unflushed = d->next_unflushed;
+		if (!worker->unflushed)
+			worker->unflushed_end = &worker->unflushed;
 		d->unflushed = false;
 		if (d->state != DOWNSTREAM_CLOSED)
 			settle(d);
@@ -421,6 +424,16 @@ static bool leaves_unread(const struct downstream *d)
 	return d->reading && d->reading->state != EXCHANGE_HEAD && !d->reading->up.in;
 }
 
+/* Nothing is under way on it: what comes is a request. */
+static void on_readable(struct stream *stream)
+{
+	struct downstream *d =
+		(struct downstream *)((char *)stream - offsetof(struct downstream, stream));
+
+	if (d->state == DOWNSTREAM_OPEN && !d->first && !d->reading && !d->in.at)
+		stream_fetch(stream, &d->in, &d->worker->blocks);
+}
+
 static void on_event(struct stream *stream)
 {
 	struct downstream *d =
@@ -437,6 +450,8 @@ static void on_event(struct stream *stream)
 	}
 	downstream_advance(d);
 }
+
+static const struct stream_calls calls = {on_readable, on_event};
 
 static void on_deadline(struct deadline *deadline)
 {

@@ -85,7 +85,7 @@ struct exchange {
 	struct http_framing response_framing;
 	struct pump down;
 	struct buffer empty; /* what the pump reads from when the connection is given back */
-	bool joined;         /* its response waits in the client's flow for those behind it */
+	bool joined;         /* its response waits in the client's flow for the turn's end */
 	bool response_begun; /* bytes of the final response's head were composed for the client */
 	bool response_received; /* all of it was read: the next in order may go */
 	unsigned status;        /* told to the client; 0: none yet */
@@ -129,6 +129,9 @@ void exchange_begin(struct exchange *exchange, const char *bytes);
 /* It is the first on its connection now: go on with what waited for that. */
 void exchange_first(struct exchange *exchange);
 
+/* Writes what the worker's exchanges have composed for their servers. */
+void exchange_send_requests(struct worker *worker);
+
 /* Moves what can be moved: the request's body up, the response down. */
 void exchange_run(struct exchange *exchange);
 
@@ -156,6 +159,8 @@ void exchange_abort(struct exchange *exchange, const char *why) __attribute__((c
 /* What its server connection tells. */
 void exchange_connected(struct exchange *exchange);
 void exchange_connection_event(struct exchange *exchange);
+/* Reads the beginning of its response, and does nothing with it yet. */
+void exchange_fetch_response(struct exchange *exchange);
 void exchange_connection_timeout(struct exchange *exchange);
 
 /* The client is gone (its connection is closing): finish alone or cut. */

@@ -2,13 +2,34 @@
 
 #include <assert.h>
 
+static bool make_room(struct flow *flow, struct buffer_pool *pool, size_t bytes)
+{
+	if (!flow->prefix.at && !buffer_acquire(&flow->prefix, pool))
+		return false;
+	return buffer_room(&flow->prefix) >= bytes ||
+	       buffer_reserve(&flow->prefix, pool, buffer_used(&flow->prefix) + bytes);
+}
+
+/* Body and suffix move behind the prefix, with room for as much as is asked for behind them. */
+static bool absorb(struct flow *flow, struct buffer_pool *pool, size_t bytes)
+{
+	if (!make_room(flow, pool, flow->body.len + flow->suffix.len + bytes))
+		return false;
+	struct http_out out =
+		http_out_over(flow->prefix.at + flow->prefix.end, buffer_room(&flow->prefix));
+	http_out_slice(&out, flow->body);
+	http_out_slice(&out, flow->suffix);
+	flow_commit(flow, &out);
+	flow->body = flow->suffix = SLICE_NONE;
+	buffer_release(&flow->kept, pool);
+	return true;
+}
+
 bool flow_reserve(struct flow *flow, struct buffer_pool *pool, size_t bytes, struct http_out *out)
 {
 	assert(flow_takes_prefix(flow));
-	if (!flow->prefix.at && !buffer_acquire(&flow->prefix, pool))
-		return false;
-	if (buffer_room(&flow->prefix) < bytes &&
-		!buffer_reserve(&flow->prefix, pool, buffer_used(&flow->prefix) + bytes))
+	bool clear = flow->body.len == 0 && flow->suffix.len == 0;
+	if (clear ? !make_room(flow, pool, bytes) : !absorb(flow, pool, bytes))
 		return false;
 	*out = http_out_over(flow->prefix.at + flow->prefix.end, buffer_room(&flow->prefix));
 	return true;
@@ -27,24 +48,6 @@ bool flow_append(struct flow *flow, struct buffer_pool *pool, struct slice bytes
 		return false;
 	http_out_slice(&out, bytes);
 	flow_commit(flow, &out);
-	return true;
-}
-
-bool flow_absorb(struct flow *flow, struct buffer_pool *pool)
-{
-	struct slice body = flow->body, suffix = flow->suffix;
-	struct http_out out;
-
-	flow->body = flow->suffix = SLICE_NONE;
-	if (!flow_reserve(flow, pool, body.len + suffix.len, &out)) {
-		flow->body = body;
-		flow->suffix = suffix;
-		return false;
-	}
-	http_out_slice(&out, body);
-	http_out_slice(&out, suffix);
-	flow_commit(flow, &out);
-	buffer_release(&flow->kept, pool);
 	return true;
 }
 

@@ -4,7 +4,7 @@
  *   [ prefix: heads, chunk sizes, local replies ][ body: borrowed ][ suffix: CRLF after a chunk ]
  *     own buffer                                   source's buffer    constant
  *
- * Invariant: the prefix grows only while there is no body and no suffix behind it. Memory is
+ * Invariant: the prefix grows only while there is nothing borrowed behind it. Memory is
  * bounded by one block plus the one borrowed from.
  */
 #ifndef RELAY_FLOW_H
@@ -27,10 +27,10 @@ static inline bool flow_is_empty(const struct flow *flow)
 	return buffer_used(&flow->prefix) == 0 && flow->body.len == 0 && flow->suffix.len == 0;
 }
 
-/* May the prefix grow? */
+/* May the prefix grow? What of a body is the flow's own moves into it then. */
 static inline bool flow_takes_prefix(const struct flow *flow)
 {
-	return flow->body.len == 0 && flow->suffix.len == 0;
+	return flow->body.len == 0 || flow->kept.at;
 }
 
 /*
@@ -42,10 +42,6 @@ void flow_commit(struct flow *flow, const struct http_out *out);
 
 /* Appends a copy. False without memory. */
 bool flow_append(struct flow *flow, struct buffer_pool *pool, struct slice bytes);
-
-/* Copies body and suffix behind the prefix, so that nothing is borrowed any more. False without
- * memory. */
-bool flow_absorb(struct flow *flow, struct buffer_pool *pool);
 
 /* Writes as much as the socket takes. OK: the flow is empty. `*written` is added to. */
 enum stream_result flow_write(

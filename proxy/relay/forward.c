@@ -288,10 +288,23 @@ static void note_sent(struct exchange *x)
 
 static void run_up(struct exchange *x)
 {
-	if (x->up_over || !x->up.sink)
+	if (x->up_over || !x->up.sink || x->connection->unsent)
 		return;
 	x->request_started = true;
 	act_on_up(x, pump_run(&x->up, PUMP_TURNS));
+}
+
+/* Others of this round are about to be sent as well. */
+static void send_later(struct server_connection *connection)
+{
+	struct worker *worker = connection->worker;
+
+	if (connection->unsent)
+		return;
+	connection->unsent = true;
+	connection->next_unsent = NULL;
+	*worker->unsent_end = connection;
+	worker->unsent_end = &connection->next_unsent;
 }
 
 /* A body that came whole with its head and may have to be sent twice moves to the exchange. */
@@ -353,9 +366,27 @@ static bool start_request(struct exchange *x)
 			return true;
 		}
 	}
-	note_sent(x);
-	run_up(x);
+	send_later(connection);
 	return true;
+}
+
+void exchange_send_requests(struct worker *worker)
+{
+	while (worker->unsent) {
+		struct server_connection *connection = worker->unsent;
+		worker->unsent = connection->next_unsent;
+		if (!worker->unsent)
+			worker->unsent_end = &worker->unsent;
+		connection->unsent = false;
+		if (connection->state != SERVER_CONNECTION_BUSY)
+			continue; /* it was cut meanwhile */
+		struct exchange *x = connection->exchange;
+		struct downstream *d = x->downstream;
+		note_sent(x);
+		run_up(x);
+		if (d && d->again)
+			downstream_advance(d);
+	}
 }
 
 /* ---- the response's head --------------------------------------------------------------------- */
@@ -402,6 +433,17 @@ static bool fetch_head(struct exchange *x)
 		return false;
 	}
 	return false;
+}
+
+void exchange_fetch_response(struct exchange *x)
+{
+	struct server_connection *connection = x->connection;
+
+	if (x->state != EXCHANGE_FORWARDING || x->held_response || connection->in.at)
+		return;
+	stream_fetch(&connection->stream, &connection->in, &x->worker->blocks);
+	if (connection->in.at && !x->first_byte_ns)
+		x->first_byte_ns = worker_now_ns(x->worker);
 }
 
 static void read_response(struct exchange *x)

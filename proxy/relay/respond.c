@@ -74,20 +74,17 @@ static void read_cost(struct exchange *x)
 	x->cost = cost;
 }
 
-/* As much as is gathered for one write: a block of the usual size has room for a head behind it. */
+/* As much as waits for one write: a block of the usual size has room for a head behind it. */
 #define JOIN_BYTES (11 * 1024)
 
-/*
- * Pipelined requests: a short response that is here whole, with others to follow it on its
- * connection, is copied into the client's flow, and leaves with those that come in the same turn.
- */
+/* A short response that is here whole waits in the client's flow for the turn's end: others of this
+ * turn are written with it, those of pipelined requests on its own connection in one piece. */
 static void join_others(struct exchange *x)
 {
-	struct flow *out = &x->downstream->out;
+	const struct flow *out = &x->downstream->out;
 
-	if (x->downstream->exchange_count > 1 && x->down.decoded && !x->down.tail_due &&
-		buffer_used(&out->prefix) + out->body.len + out->suffix.len <= JOIN_BYTES)
-		x->joined = flow_absorb(out, &x->worker->blocks);
+	x->joined = x->down.decoded && !x->down.tail_due &&
+		    buffer_used(&out->prefix) + out->body.len + out->suffix.len <= JOIN_BYTES;
 }
 
 /* The client is gone. A write is followed to its end, so that what must come after it does. A read

@@ -73,6 +73,18 @@ static void on_event(struct stream *stream)
 	}
 }
 
+static void on_readable(struct stream *stream)
+{
+	struct server_connection *connection =
+		(struct server_connection *)((char *)stream -
+					     offsetof(struct server_connection, stream));
+
+	if (connection->state == SERVER_CONNECTION_BUSY)
+		exchange_fetch_response(connection->exchange);
+}
+
+static const struct stream_calls calls = {on_readable, on_event};
+
 static void on_deadline(struct deadline *deadline)
 {
 	struct server_connection *connection =
@@ -119,7 +131,7 @@ static struct server_connection *open_on(struct worker *worker, struct server *s
 		close(fd);
 		return NULL;
 	}
-	if (!stream_open(&connection->stream, worker->base, fd, connected, on_event)) {
+	if (!stream_open(&connection->stream, &worker->streams, fd, connected, &calls)) {
 		free(connection);
 		return NULL;
 	}

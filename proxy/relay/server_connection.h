@@ -34,6 +34,8 @@ struct server_connection {
 	struct http_parser parser;
 	enum server_connection_state state;
 	bool reused;
+	bool unsent; /* on the worker's list: written at the end of the round */
+	struct server_connection *next_unsent;
 	uint32_t requests; /* begun on it */
 };
 

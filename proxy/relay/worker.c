@@ -261,6 +261,9 @@ struct worker *worker_new(struct relay *relay, unsigned index, struct site *site
 	worker->wake_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
 	worker->base = event_base_new();
 	worker->route_scratch = route_scratch_new();
+	stream_loop_init(&worker->streams, worker->base);
+	worker->unsent_end = &worker->unsent;
+	worker->unflushed_end = &worker->unflushed;
 	buffer_pool_init(&worker->blocks, site->conf->buffer_bytes, SPARE_BLOCKS);
 	if (worker->wake_fd >= 0 && worker->base && worker->route_scratch) {
 		worker->use = site_use_new(worker, site);
@@ -283,13 +286,15 @@ static void bury_the_dead(struct worker *worker)
 	}
 }
 
-/* What came ready in this turn, and what that makes ready. */
+/* Whom the callbacks woke and what they made ready, and what that makes ready. */
 static void end_turn(struct worker *worker)
 {
-	while (worker->ready || worker->unflushed) {
+	while (stream_round(&worker->streams) || worker->ready || worker->unsent ||
+		worker->unflushed) {
 		struct ticket *list = turn_over(worker->ready);
 		worker->ready = NULL;
 		deliver(list);
+		exchange_send_requests(worker);
 		downstream_flush_all(worker);
 	}
 	bury_the_dead(worker);

@@ -2,8 +2,10 @@
  * A worker: one thread, one libevent base, its own listening sockets, its own connections on both
  * sides. It shares with the others only what is atomic or immutable, the queue and the upstreams.
  *
- *   other workers --tickets--> mailbox --eventfd--> loop turn: callbacks, then what is due at
- *   main thread --commands-->                       its end: tickets that came ready here, graves
+ *   other workers --tickets--> mailbox --eventfd--> loop turn: callbacks, then rounds of streams
+ *   main thread --commands-->                       that were woken, then graves
+ *
+ *   a round:  read all -> act on each -> tickets that came ready here -> write all
  *
  * Objects that end in a callback are buried: freed at the end of the turn, since callbacks up the
  * stack may still look at them.
@@ -20,6 +22,7 @@
 #include "base/buffer.h"
 #include "base/clock.h"
 #include "base/slice.h"
+#include "net/stream.h"
 #include "queue/queue.h"
 #include "relay/site.h"
 
@@ -65,6 +68,7 @@ struct worker {
 	unsigned index;
 	pthread_t thread;
 	struct event_base *base;
+	struct stream_loop streams;
 	struct buffer_pool blocks;
 	struct site_use *use; /* of the current site */
 	struct route_scratch *route_scratch;
@@ -75,8 +79,9 @@ struct worker {
 	struct exchange *spare_exchanges;
 	unsigned spare_exchange_count;
 	struct grave *graves;
-	struct downstream *unflushed; /* with bytes to write at the turn's end */
-	struct ticket *ready;         /* dispatched to us by ourselves, newest first */
+	struct server_connection *unsent, **unsent_end; /* with requests to write, */
+	struct downstream *unflushed, **unflushed_end;  /* with responses: at the round's end */
+	struct ticket *ready; /* dispatched to us by ourselves, newest first */
 
 	/* from other threads */
 	struct ticket *_Atomic mail;

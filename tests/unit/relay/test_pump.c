@@ -27,6 +27,7 @@ struct line {
 
 struct fixture {
 	struct event_base *base;
+	struct stream_loop loop;
 	struct buffer_pool pool;
 	struct line source, sink;
 	struct buffer in;
@@ -43,6 +44,8 @@ static void on_notify(struct stream *stream)
 	(void)stream;
 }
 
+static const struct stream_calls calls = {NULL, on_notify};
+
 static void open_line(struct fixture *f, struct line *line, int bytes)
 {
 	int pair[2];
@@ -52,7 +55,7 @@ static void open_line(struct fixture *f, struct line *line, int bytes)
 	assert_int_equal(setsockopt(pair[0], SOL_SOCKET, SO_SNDBUF, &bytes, sizeof(bytes)), 0);
 	assert_int_equal(setsockopt(pair[1], SOL_SOCKET, SO_SNDBUF, &bytes, sizeof(bytes)), 0);
 	line->peer = pair[1];
-	assert_true(stream_open(&line->stream, f->base, pair[0], true, on_notify));
+	assert_true(stream_open(&line->stream, &f->loop, pair[0], true, &calls));
 }
 
 static struct fixture *begin(enum http_body body, uint64_t length, bool encode_chunked)
@@ -62,6 +65,7 @@ static struct fixture *begin(enum http_body body, uint64_t length, bool encode_c
 	assert_non_null(f);
 	f->base = event_base_new();
 	assert_non_null(f->base);
+	stream_loop_init(&f->loop, f->base);
 	buffer_pool_init(&f->pool, BLOCK, 8);
 	open_line(f, &f->source, 4096);
 	open_line(f, &f->sink, 1);
@@ -112,6 +116,8 @@ static void end(struct fixture *f)
 static void look(struct fixture *f)
 {
 	event_base_loop(f->base, EVLOOP_NONBLOCK);
+	while (stream_round(&f->loop))
+		;
 }
 
 /* The peer of the sink takes so much at most. */

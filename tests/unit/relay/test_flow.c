@@ -1,0 +1,209 @@
+/* Flows: what goes in comes out in order, whatever of it is borrowed, owned or moved up meanwhile.
+ */
+#include "relay/flow.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "../random.h"
+
+#define BLOCK 512
+
+struct fixture {
+	struct stream_loop loop;
+	struct buffer_pool pool;
+	struct stream stream;
+	struct flow flow;
+	int peer;
+	size_t in, out; /* bytes of the pattern given to the flow, and received from it */
+};
+
+static void on_notify(struct stream *stream)
+{
+	(void)stream;
+}
+
+static const struct stream_calls calls = {NULL, on_notify};
+
+static struct fixture *begin(void)
+{
+	struct fixture *f = calloc(1, sizeof(*f));
+	int pair[2], small = 1;
+
+	assert_non_null(f);
+	stream_loop_init(&f->loop, event_base_new());
+	assert_non_null(f->loop.base);
+	buffer_pool_init(&f->pool, BLOCK, 4);
+	assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, pair), 0);
+	assert_int_equal(setsockopt(pair[0], SOL_SOCKET, SO_SNDBUF, &small, sizeof(small)), 0);
+	f->peer = pair[1];
+	assert_true(stream_open(&f->stream, &f->loop, pair[0], true, &calls));
+	return f;
+}
+
+static void end(struct fixture *f)
+{
+	flow_clear(&f->flow, &f->pool);
+	assert_true(flow_is_empty(&f->flow));
+	stream_close(&f->stream);
+	close(f->peer);
+	buffer_pool_clear(&f->pool);
+	event_base_free(f->loop.base);
+	free(f);
+}
+
+/* The byte at a place of all that goes through the flow. */
+static char pattern(size_t at)
+{
+	return (char)('!' + at * 7 % 89);
+}
+
+static void put_prefix(struct fixture *f, size_t len)
+{
+	char text[2 * BLOCK];
+
+	for (size_t i = 0; i < len; i++)
+		text[i] = pattern(f->in++);
+	assert_true(flow_append(&f->flow, &f->pool, (struct slice){text, len}));
+}
+
+/* A body in a block that the flow gets for its own, and a suffix behind it. */
+static void put_owned(struct fixture *f, size_t len, size_t suffix_len)
+{
+	static char suffix[8];
+
+	assert_true(flow_is_empty(&f->flow) || f->flow.body.len + f->flow.suffix.len == 0);
+	assert_true(buffer_acquire(&f->flow.kept, &f->pool));
+	for (size_t i = 0; i < len; i++)
+		f->flow.kept.at[i] = pattern(f->in++);
+	f->flow.body = (struct slice){f->flow.kept.at, len};
+	for (size_t i = 0; i < suffix_len; i++)
+		suffix[i] = pattern(f->in++);
+	f->flow.suffix = (struct slice){suffix, suffix_len};
+}
+
+static void receive(struct fixture *f)
+{
+	char text[4096];
+	ssize_t n;
+
+	while ((n = recv(f->peer, text, sizeof(text), MSG_DONTWAIT)) > 0) {
+		for (ssize_t i = 0; i < n; i++) {
+			if (text[i] != pattern(f->out++))
+				fail_msg("byte %zu is another", f->out - 1);
+		}
+	}
+	f->stream.writable = true; /* there is room again */
+}
+
+static void write_some(struct fixture *f)
+{
+	uint64_t written = 0,
+		 left = buffer_used(&f->flow.prefix) + f->flow.body.len + f->flow.suffix.len;
+	enum stream_result result = flow_write(&f->flow, &f->stream, &f->pool, &written);
+
+	assert_true(written <= left);
+	assert_int_equal(result == STREAM_OK, written == left);
+	assert_int_equal(flow_is_empty(&f->flow), written == left);
+	if (f->flow.body.len == 0)
+		assert_null(f->flow.kept.at); /* its block is not held longer than it is needed */
+}
+
+/* A body that is only borrowed is in nobody's way but the prefix's. */
+static void borrowed(void **state)
+{
+	static const char text[] = "borrowed";
+	struct fixture *f = begin();
+
+	(void)state;
+	assert_true(flow_takes_prefix(&f->flow));
+	f->flow.body = (struct slice){text, 8};
+	assert_false(flow_takes_prefix(&f->flow));
+	assert_false(flow_is_empty(&f->flow));
+	uint64_t written = 0;
+	assert_int_equal(flow_write(&f->flow, &f->stream, &f->pool, &written), STREAM_OK);
+	assert_int_equal(written, 8);
+	assert_true(flow_is_empty(&f->flow) && flow_takes_prefix(&f->flow));
+	end(f);
+}
+
+/* An answer that waits with its own block, and one more behind it: both leave in order. */
+static void owned_moves_up(void **state)
+{
+	struct fixture *f = begin();
+
+	(void)state;
+	put_prefix(f, 100);
+	put_owned(f, 300, 5);
+	assert_true(flow_takes_prefix(&f->flow));
+	put_prefix(f, 400); /* more than the block has room for */
+	assert_null(f->flow.kept.at);
+	assert_int_equal(f->flow.body.len + f->flow.suffix.len, 0);
+	assert_int_equal(buffer_used(&f->flow.prefix), 805);
+	write_some(f);
+	receive(f);
+	assert_int_equal(f->out, 805);
+	/* Of the suffix alone something is left: that too. */
+	f->flow.suffix = (struct slice){"\r\n", 2};
+	assert_true(flow_takes_prefix(&f->flow));
+	assert_true(flow_append(&f->flow, &f->pool, SLICE("next")));
+	assert_int_equal(buffer_used(&f->flow.prefix), 6);
+	assert_memory_equal(buffer_head(&f->flow.prefix), "\r\nnext", 6);
+	end(f);
+}
+
+/* Random orders of all that can happen, with a socket that takes little. */
+static void anything_in_any_order(void **state)
+{
+	struct random random = random_begin("flow");
+
+	(void)state;
+	for (int run = 0; run < 200; run++) {
+		struct fixture *f = begin();
+		for (int step = 0; step < 200; step++) {
+			switch (random_below(&random, 4)) {
+			case 0:
+				put_prefix(f, random_below(&random, 2 * BLOCK));
+				break;
+			case 1:
+				if (f->flow.body.len + f->flow.suffix.len == 0)
+					put_owned(f, 1 + random_below(&random, BLOCK - 1),
+						random_below(&random, 8));
+				break;
+			case 2:
+				if (!flow_is_empty(&f->flow))
+					write_some(f);
+				break;
+			default:
+				receive(f);
+				break;
+			}
+		}
+		while (!flow_is_empty(&f->flow)) {
+			write_some(f);
+			receive(f);
+		}
+		receive(f);
+		assert_int_equal(f->out, f->in);
+		end(f);
+	}
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(borrowed),
+		cmocka_unit_test(owned_moves_up),
+		cmocka_unit_test(anything_in_any_order),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
