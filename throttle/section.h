@@ -177,8 +177,10 @@ static inline struct entry *section_look(
 	return tag == 0 ? NULL : section_look_on(s, aim, head);
 }
 
-/* What a look is likely to need is asked for at once, before any of it is waited for. */
-static inline void section_prefetch(const struct section *s, const struct aim *aim)
+/* What a look is likely to need is asked for at once, before any of it is waited for. Inlined by
+ * force: gcc takes a function that only prefetches for one without effect, and drops its call. */
+static inline __attribute__((always_inline)) void section_prefetch(
+	const struct section *s, const struct aim *aim)
 {
 	__builtin_prefetch(aim->entry);
 	__builtin_prefetch((const char *)aim->entry + 64);
