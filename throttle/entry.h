@@ -128,6 +128,16 @@ static inline uint64_t time_after_head(const struct shape *s, uint64_t now)
 	return now + TIME_LAG_NS < latest ? latest - TIME_LAG_NS : now;
 }
 
+/* The same for the quick ways, in one comparison: is it from TIME_LAG_NS behind the newest to a
+ * step ahead of it? Then it is the time to judge by, and needn't be noted. */
+static inline bool time_is_near(const struct shape *s, uint64_t now)
+{
+	/* relaxed: ordered after the load of the head */
+	uint64_t latest = atomic_load_explicit(s->latest, memory_order_relaxed);
+
+	return now + TIME_LAG_NS - latest <= TIME_LAG_NS + TIME_STEP_NS;
+}
+
 /* Has nothing happened to it since? */
 static inline bool head_still(struct entry *e, uint64_t head)
 {

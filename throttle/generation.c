@@ -132,8 +132,7 @@ static int lay(struct generation *g)
 			limit_ban_shape(&l->limit, &l->bans.shape);
 			lay_section(g, &l->bans, &at, &tally[2 * i + 1], buckets);
 		}
-		l->is_quick = quick_is_for(l);
-		l->is_quick_for_one = quick_is_for_one(l);
+		l->quick = quick_for(l);
 		l->told_quota = told_quota(&l->limit);
 	}
 	return 0;

@@ -18,13 +18,21 @@
 /* What is before the limits in the memory. */
 struct header;
 
+/* By which way of quick.c verdicts are given, as a rule. */
+enum quick {
+	QUICK_NOT,    /* none: take.c */
+	QUICK_ANY,    /* a kind's plan */
+	QUICK_WINDOW, /* window_judge_now */
+	QUICK_RING,   /* ring_short_view */
+};
+
 /* One limit with what belongs to it. */
 struct limit_state {
 	struct throttle_limit limit;
 	struct section section, bans;
 	bool has_bans;
-	bool is_quick, is_quick_for_one; /* quick.c will do, as a rule */
-	uint64_t told_quota;             /* what verdicts say that the quota is */
+	enum quick quick;
+	uint64_t told_quota; /* what verdicts say that the quota is */
 	struct zone *zone;
 	_Atomic(uint64_t) period_cache;
 };

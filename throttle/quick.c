@@ -9,24 +9,27 @@
  *   nothing was done: take.c begins anew
  *
  * It does what take.c does by the same parts, without what it takes to be general: that is worth
- * more than half of the time of a verdict. All of one charge is inlined into one function.
+ * more than half of the time of a verdict. One charge of 1 of a short ring, in the place where it
+ * is looked for first, is all inlined into throttle_take; everything else is in functions of its
+ * own, so that the compiler has the registers for that.
  */
 #include "throttle/ring_short.h"
 #include "throttle/take.h"
+#include "throttle/window.h"
 
 #define QUICK_TRIES 3 /* again, where threads meet at one caller; then take.c tries on */
 
-#define INLINE static inline __attribute__((always_inline))
+#define INLINE   static inline __attribute__((always_inline))
+#define NOINLINE static __attribute__((noinline))
 
-bool quick_is_for(const struct limit_state *l)
+enum quick quick_for(const struct limit_state *l)
 {
-	return l->section.shape.scale == 1 && l->limit.mode == THROTTLE_ENFORCE && !l->has_bans &&
-	       !l->limit.count_refused && l->limit.delay_max_ns == 0;
-}
-
-bool quick_is_for_one(const struct limit_state *l)
-{
-	return quick_is_for(l) && l->section.ops == &ring_short_ops;
+	if (l->section.shape.scale != 1 || l->limit.mode != THROTTLE_ENFORCE || l->has_bans ||
+		l->limit.count_refused || l->limit.delay_max_ns > 0)
+		return QUICK_NOT;
+	if (l->section.ops == &ring_short_ops)
+		return QUICK_RING;
+	return l->section.ops == &window_ops ? QUICK_WINDOW : QUICK_ANY;
 }
 
 /* The time in the table, noted before the heads that it makes. False: it is far behind the newest,
@@ -46,128 +49,187 @@ INLINE bool set_time(
 	       generation_time(g, now_ns, offset) == *now;
 }
 
+/* What charges come to. */
+struct sum {
+	uint32_t violated;
+	uint64_t retry_after_ns; /* the latest of the violated */
+};
+
+/* All that the judging of each of several charges has in common. */
+struct round {
+	uint64_t now, epoch_ns;
+	struct sum sum;
+};
+
 /* One charge on its way to a verdict. */
 struct chosen {
 	const struct limit_state *limit;
+	const struct throttle_charge *charge;
 	struct aim aim;
 	struct entry *entry;
 	uint64_t head, next; /* that it was judged by; that makes the charge */
 	uint64_t at;
-	uint64_t units;
 	uint32_t slot, old; /* of a short ring: which one it takes, and what is in it */
-	bool is_short;
+	enum quick quick;   /* by which way it is judged, then was */
 };
 
 INLINE bool choose(const struct generation *g, const struct throttle_charge *c, struct chosen *to)
 {
 	const struct limit_state *l = table_limit(g, c->limit);
 
-	if (l == NULL || !l->is_quick || c->cost == 0)
+	if (l == NULL || l->quick == QUICK_NOT || c->cost == 0)
 		return false;
 	to->limit = l;
-	to->units = c->cost;
-	to->is_short = l->section.ops == &ring_short_ops && c->cost == 1;
+	to->charge = c;
+	to->quick = l->quick == QUICK_RING && c->cost > 1 ? QUICK_ANY : l->quick;
 	section_aim(&l->section, c->caller, &to->aim);
+	section_prefetch(&l->section, &to->aim);
 	return true;
 }
 
-INLINE void tell(const struct plan *plan, uint64_t quota, uint64_t units, uint64_t epoch_ns,
-	struct throttle_outcome *o)
-{
-	uint64_t used = plan->used + (plan->fits ? units : 0);
-
-	o->quota = quota;
-	o->remaining = used < quota ? quota - used : 0;
-	o->more_ns = plan->more;
-	o->reset_ns = plan->reset;
-	o->retry_after_ns = plan->retry;
-	o->at_ns = plan->at + epoch_ns;
-	o->violated = !plan->fits;
-	o->shadow = o->banned = o->overflow = o->absent = false;
-}
-
-INLINE void tell_short(const struct short_verdict *v, uint64_t quota, uint64_t epoch_ns,
-	struct throttle_outcome *o)
+INLINE void tell(struct throttle_outcome *o, uint64_t quota, uint64_t remaining, uint64_t more_ns,
+	uint64_t reset_ns, uint64_t at_ns)
 {
 	o->quota = quota;
-	o->remaining = v->fits ? quota - v->used - 1 : 0;
-	o->more_ns = v->more;
-	o->reset_ns = v->reset;
-	o->retry_after_ns = v->fits ? 0 : v->more;
-	o->at_ns = v->at + epoch_ns;
-	o->violated = !v->fits;
-	o->shadow = o->banned = o->overflow = o->absent = false;
+	o->remaining = remaining;
+	o->more_ns = more_ns;
+	o->reset_ns = reset_ns;
+	o->retry_after_ns = 0;
+	o->at_ns = at_ns;
+	o->violated = o->shadow = o->banned = o->overflow = o->absent = false;
 }
+
+INLINE void tell_violated(struct throttle_outcome *o, uint64_t retry_after_ns, struct sum *sum)
+{
+	o->violated = true;
+	o->retry_after_ns = retry_after_ns;
+	sum->violated++;
+	if (retry_after_ns > sum->retry_after_ns)
+		sum->retry_after_ns = retry_after_ns;
+}
+
+INLINE bool look(struct chosen *c)
+{
+	const struct sight sight = section_look(&c->limit->section, &c->aim);
+
+	c->entry = sight.entry;
+	c->head = sight.head;
+	return sight.entry != NULL;
+}
+
+/* The judges. Each says false when it is not to be judged here; true with an outcome, and if it
+ * fits with what the swap needs. The head that was judged is one that the entry had while it was
+ * the caller's: it was looked at before the tag, and is swapped, or was looked at again for a
+ * refusal. Each a function of its own, so that it has the registers. */
 
 /* Any kind of limit: by its plan. */
-INLINE bool judge_any(struct chosen *c, uint64_t now, uint64_t epoch_ns, struct throttle_outcome *o)
+NOINLINE bool judge_any(struct chosen *c, struct round *r, struct throttle_outcome *o)
 {
 	const struct section *s = &c->limit->section;
+	const uint64_t quota = c->limit->told_quota, cost = c->charge->cost;
 	struct plan plan;
+	uint64_t used;
 
 	/* A plan that counts from another time than now's: of a clock that is far behind. */
-	if (s->ops->plan(&s->shape, c->entry, c->units, now, HOW_TAKE, &plan) != ENTRY_READY ||
-		plan.now != now || !entry_is_of(c->entry, c->aim.fingerprint))
+	if (!look(c) ||
+		s->ops->plan(&s->shape, c->entry, cost, r->now, HOW_TAKE, &plan) != ENTRY_READY ||
+		plan.now != r->now || !entry_is_of(c->entry, c->aim.fingerprint))
 		return false;
+	c->quick = QUICK_ANY;
 	c->head = plan.head;
 	c->next = plan.next;
 	c->at = plan.at;
-	tell(&plan, c->limit->told_quota, c->units, epoch_ns, o);
+	used = plan.used + (plan.fits ? cost : 0);
+	tell(o, quota, used < quota ? quota - used : 0, plan.more, plan.reset,
+		plan.at + r->epoch_ns);
+	if (!plan.fits)
+		tell_violated(o, plan.retry, &r->sum);
 	return true;
 }
 
-INLINE bool judge_short(
-	struct chosen *c, uint64_t now, uint64_t epoch_ns, struct throttle_outcome *o)
+/* What doesn't fit at once is left to the plan. */
+NOINLINE bool judge_window(struct chosen *c, struct round *r, struct throttle_outcome *o)
 {
 	const struct shape *s = &c->limit->section.shape;
-	struct short_verdict v;
+	const uint64_t cost = c->charge->cost;
+	struct window_verdict v;
 
-	if (!ring_short_judge(s, c->entry, c->head, now, &v))
+	if (!look(c))
 		return false;
+	if (!window_judge_now(s, c->entry, c->head, cost, r->now, &v))
+		return judge_any(c, r, o);
 	c->next = v.next;
 	c->at = v.at;
-	c->slot = v.position;
-	c->old = v.old;
-	tell_short(&v, s->slots, epoch_ns, o);
+	tell(o, s->quota, s->quota - v.used - cost, v.more, v.reset, v.at + r->epoch_ns);
 	return true;
 }
 
-/* False: not to be judged here. The head that was judged is one that the entry had while it was the
- * caller's: it was looked at before the tag, and is swapped, or was looked at again for a refusal.
- */
-INLINE bool judge(struct chosen *c, uint64_t now, uint64_t epoch_ns, struct throttle_outcome *o)
+INLINE void tell_short(
+	const struct short_view *v, bool fits, uint64_t epoch_ns, struct throttle_outcome *o)
 {
-	c->entry = section_look(&c->limit->section, &c->aim, &c->head);
-	if (c->entry == NULL)
+	const uint64_t reset = ring_short_reset(v);
+
+	tell(o, v->slots, fits ? v->slots - v->live - 1 : 0,
+		v->live > 0 ? ring_short_wait(v, v->age) : reset, reset,
+		ring_short_at(v) + epoch_ns);
+}
+
+NOINLINE bool judge_short(struct chosen *c, struct round *r, struct throttle_outcome *o)
+{
+	struct short_view v;
+
+	if (!look(c) || !ring_short_view(&c->limit->section.shape, c->entry, c->head, r->now, &v))
 		return false;
-	return c->is_short ? judge_short(c, now, epoch_ns, o) : judge_any(c, now, epoch_ns, o);
+	if (!ring_short_fits(&v)) {
+		if (!head_still(c->entry, c->head))
+			return false;
+		tell_short(&v, false, r->epoch_ns, o);
+		tell_violated(o, o->more_ns, &r->sum);
+		return true;
+	}
+	c->next = ring_short_next(&v);
+	c->at = ring_short_at(&v);
+	c->slot = v.position;
+	c->old = ring_short_slot(c->entry, v.position);
+	tell_short(&v, true, r->epoch_ns, o);
+	return true;
+}
+
+INLINE bool judge(struct chosen *c, struct round *r, struct throttle_outcome *o)
+{
+	if (c->quick == QUICK_RING)
+		return judge_short(c, r, o);
+	return c->quick == QUICK_WINDOW ? judge_window(c, r, o) : judge_any(c, r, o);
 }
 
 /* False: the head has changed since. */
 INLINE bool swap(const struct chosen *c)
 {
-	const struct section *s = &c->limit->section;
 	uint64_t head = c->head;
 
 	/* acq_rel: as every change of a head */
 	if (!atomic_compare_exchange_strong_explicit(
 		    &c->entry->head, &head, c->next, memory_order_acq_rel, memory_order_relaxed))
 		return false;
-	if (c->is_short)
+	if (c->quick == QUICK_RING) {
 		ring_short_write(c->entry, c->slot, c->old, c->next);
-	else if (s->ops->finish != NULL)
-		s->ops->finish(&s->shape, c->entry, c->next);
+	} else if (c->quick == QUICK_ANY) {
+		const struct section *s = &c->limit->section;
+
+		if (s->ops->finish != NULL)
+			s->ops->finish(&s->shape, c->entry, c->next);
+	}
 	return true;
 }
 
-INLINE void conclude(struct throttle_verdict *v, size_t count, uint32_t violated, uint64_t retry)
+INLINE void conclude(struct throttle_verdict *v, size_t count, const struct sum *sum)
 {
-	v->admitted = violated == 0;
+	v->admitted = sum->violated == 0;
 	v->delay = false;
 	v->count = (uint32_t)count;
-	v->violated = violated;
+	v->violated = sum->violated;
 	v->shadowed = 0;
-	v->retry_after_ns = retry;
+	v->retry_after_ns = sum->retry_after_ns;
 }
 
 INLINE void hold(const struct throttle_charge *c, uint64_t at_ns, struct throttle_held *held)
@@ -179,49 +241,98 @@ INLINE void hold(const struct throttle_charge *c, uint64_t at_ns, struct throttl
 	held->at_ns = at_ns;
 }
 
-INLINE void hold_one(const struct throttle_charge *c, bool is_taken, uint64_t at_ns,
+/* One charge of 1 of a short ring: what most verdicts are. As judge_short and swap, with all of it
+ * in registers. */
+INLINE bool take_one(const struct throttle_table *table, const struct generation *g,
+	const struct limit_state *l, struct entry *e, uint64_t head,
+	const struct throttle_charge *charge, uint64_t now_ns, struct throttle_verdict *verdict,
 	struct throttle_receipt *receipt)
 {
-	if (receipt == NULL)
-		return;
-	receipt->count = is_taken;
-	if (is_taken)
-		hold(c, at_ns, &receipt->held[0]);
+	struct throttle_outcome *o = &verdict->outcome[0];
+	/* relaxed: set while no other thread is in a call. What is before the epoch comes to a time
+	 * far off, which is not judged here. */
+	uint64_t offset = atomic_load_explicit(&table->offset_ns, memory_order_relaxed), next;
+	struct short_view v;
+	struct sum sum = {0};
+	uint32_t old;
+
+	if (!ring_short_view(&l->section.shape, e, head, now_ns + offset - g->epoch_ns, &v))
+		return false;
+	if (!ring_short_fits(&v)) {
+		if (!head_still(e, head))
+			return false;
+		tell_short(&v, false, g->epoch_ns, o);
+		tell_violated(o, o->more_ns, &sum);
+		conclude(verdict, 1, &sum);
+		if (receipt != NULL)
+			receipt->count = 0;
+		return true;
+	}
+	old = ring_short_slot(e, v.position);
+	next = ring_short_next(&v);
+	/* acq_rel: as every change of a head */
+	if (!atomic_compare_exchange_strong_explicit(
+		    &e->head, &head, next, memory_order_acq_rel, memory_order_relaxed))
+		return false;
+	ring_short_write(e, v.position, old, next);
+	tell_short(&v, true, g->epoch_ns, o);
+	conclude(verdict, 1, &sum);
+	if (receipt != NULL) {
+		receipt->count = 1;
+		hold(charge, o->at_ns, &receipt->held[0]);
+	}
+	return true;
 }
 
-/* One charge of 1 of a short ring: what most verdicts are. As choose, judge and swap, with all of
- * it in registers. */
-INLINE bool take_one(const struct throttle_table *table, const struct generation *g,
+/* The same where the caller isn't in its first place, or another thread was in the way. */
+INLINE bool take_one_again(const struct throttle_table *table, const struct generation *g,
 	const struct limit_state *l, const struct throttle_charge *charge, uint64_t now_ns,
 	struct throttle_verdict *verdict, struct throttle_receipt *receipt)
 {
-	struct throttle_outcome *o = &verdict->outcome[0];
-	struct short_verdict v;
+	struct sight sight;
 	struct aim aim;
-	struct entry *e;
-	uint64_t head, now;
 
-	/* relaxed: set while no other thread is in a call. What is before the epoch comes to a time
-	 * far off, which is not judged here. */
-	now = now_ns + atomic_load_explicit(&table->offset_ns, memory_order_relaxed) - g->epoch_ns;
+	section_aim(&l->section, charge->caller, &aim);
+	for (int tries = QUICK_TRIES; tries > 0; tries--) {
+		sight = section_look(&l->section, &aim);
+		if (sight.entry == NULL)
+			return false;
+		if (take_one(
+			    table, g, l, sight.entry, sight.head, charge, now_ns, verdict, receipt))
+			return true;
+	}
+	return false;
+}
+
+/* One charge of a divided ring, in its first place. */
+INLINE bool take_window(const struct throttle_table *table, const struct generation *g,
+	const struct limit_state *l, const struct throttle_charge *charge, uint64_t now_ns,
+	struct throttle_verdict *verdict, struct throttle_receipt *receipt)
+{
+	const struct shape *s = &l->section.shape;
+	/* relaxed: as in take_one */
+	uint64_t offset = atomic_load_explicit(&table->offset_ns, memory_order_relaxed), head, tag;
+	const struct sum none = {0};
+	struct window_verdict v;
+	struct aim aim;
+
 	section_aim(&l->section, charge->caller, &aim);
 	section_prefetch(&l->section, &aim);
-	for (int tries = QUICK_TRIES;; tries--) {
-		e = section_look(&l->section, &aim, &head);
-		if (e == NULL || !ring_short_judge(&l->section.shape, e, head, now, &v))
-			return false;
-		/* acq_rel: as every change of a head */
-		if (!v.fits || atomic_compare_exchange_strong_explicit(&e->head, &head, v.next,
-				       memory_order_acq_rel, memory_order_relaxed))
-			break;
-		if (tries == 0)
-			return false;
+	if (!section_look_first(&aim, &head, &tag) ||
+		!window_judge_now(
+			s, aim.entry, head, charge->cost, now_ns + offset - g->epoch_ns, &v))
+		return false;
+	/* acq_rel: as every change of a head */
+	if (!atomic_compare_exchange_strong_explicit(
+		    &aim.entry->head, &head, v.next, memory_order_acq_rel, memory_order_relaxed))
+		return false;
+	tell(&verdict->outcome[0], s->quota, s->quota - v.used - charge->cost, v.more, v.reset,
+		v.at + g->epoch_ns);
+	conclude(verdict, 1, &none);
+	if (receipt != NULL) {
+		receipt->count = 1;
+		hold(charge, v.at + g->epoch_ns, &receipt->held[0]);
 	}
-	if (v.fits)
-		ring_short_write(e, v.position, v.old, v.next);
-	tell_short(&v, l->section.shape.slots, g->epoch_ns, o);
-	conclude(verdict, 1, !v.fits, o->retry_after_ns);
-	hold_one(charge, v.fits, o->at_ns, receipt);
 	return true;
 }
 
@@ -231,98 +342,122 @@ INLINE bool take_any(struct throttle_table *table, const struct throttle_charge 
 {
 	struct generation *g = table_current(table);
 	struct throttle_outcome *o = &verdict->outcome[0];
+	struct round r = {.epoch_ns = g->epoch_ns};
 	struct chosen c;
-	uint64_t now;
 
-	if (!set_time(table, g, now_ns, &now) || !choose(g, charge, &c))
+	c.slot = c.old = 0; /* not used here, but gcc can't know */
+	if (!set_time(table, g, now_ns, &r.now) || !choose(g, charge, &c) || !judge(&c, &r, o) ||
+		(r.sum.violated == 0 && !swap(&c)))
 		return false;
-	section_prefetch(&c.limit->section, &c.aim);
-	if (!judge(&c, now, g->epoch_ns, o) || (!o->violated && !swap(&c)))
-		return false;
-	conclude(verdict, 1, o->violated, o->retry_after_ns);
-	hold_one(charge, !o->violated, o->at_ns, receipt);
+	conclude(verdict, 1, &r.sum);
+	if (receipt == NULL)
+		return true;
+	receipt->count = r.sum.violated == 0;
+	if (r.sum.violated == 0)
+		hold(charge, o->at_ns, &receipt->held[0]);
 	return true;
 }
 
 /* What was taken of several, before one that could not be. */
 SELDOM static void give_back(struct throttle_table *table, const struct generation *g,
-	const struct chosen *chosen, const struct throttle_charge *charges,
-	const unsigned char *order, size_t taken, uint64_t now)
+	struct chosen *const *taken, size_t count, uint64_t now)
 {
-	while (taken-- > 0) {
-		const struct chosen *c = &chosen[order[taken]];
+	while (count-- > 0) {
+		const struct chosen *c = taken[count];
 
-		charge_give_back(
-			table, g, &c->limit->section, &charges[order[taken]], c->entry, c->at, now);
+		charge_give_back(table, g, &c->limit->section, c->charge, c->entry, c->at, now);
 	}
 }
 
-/* Puts the n-th into the order that they are to be taken in: see sort_by_address in take.c. */
-INLINE void put_in_order(const struct chosen *chosen, size_t n, unsigned char *order)
+/* Puts one into the order that they are to be taken in, behind `count` that are: see
+ * sort_by_address in take.c. */
+INLINE void put_in_order(struct chosen *c, struct chosen **order, size_t count)
 {
-	size_t i = n;
-
-	for (; i > 0 && (uintptr_t)chosen[order[i - 1]].entry > (uintptr_t)chosen[n].entry; i--)
-		order[i] = order[i - 1];
-	order[i] = (unsigned char)n;
+	for (; count > 0 && (uintptr_t)order[count - 1]->entry > (uintptr_t)c->entry; count--)
+		order[count] = order[count - 1];
+	order[count] = c;
 }
 
 /* Several: all or none. When threads meet here, who is refused may have been by what another gives
  * back the moment after; who fails begins anew in take.c, which keeps what it has while it tries.
  */
-static bool take_several(struct throttle_table *table, const struct throttle_charge *charges,
+INLINE bool take_several(struct throttle_table *table, const struct throttle_charge *charges,
 	size_t count, uint64_t now_ns, struct throttle_verdict *verdict,
 	struct throttle_receipt *receipt)
 {
 	struct generation *g = table_current(table);
-	struct chosen chosen[THROTTLE_MAX_CHARGES];
-	uint64_t retry = 0, now;
-	unsigned char order[THROTTLE_MAX_CHARGES];
-	uint32_t violated = 0;
+	struct chosen chosen[THROTTLE_MAX_CHARGES], *order[THROTTLE_MAX_CHARGES];
+	struct round r = {.epoch_ns = g->epoch_ns};
 
-	if (count > THROTTLE_MAX_CHARGES || !set_time(table, g, now_ns, &now))
+	if (count > THROTTLE_MAX_CHARGES || !set_time(table, g, now_ns, &r.now))
 		return false;
 	/* All of their memory is asked for before the first of it is waited for. */
-	for (size_t i = 0; i < count; i++) {
+	for (size_t i = 0; i < count; i++)
 		if (!choose(g, &charges[i], &chosen[i]))
 			return false;
-		section_prefetch(&chosen[i].limit->section, &chosen[i].aim);
-	}
 	for (size_t i = 0; i < count; i++) {
-		struct throttle_outcome *o = &verdict->outcome[i];
-
-		if (!judge(&chosen[i], now, g->epoch_ns, o))
+		if (!judge(&chosen[i], &r, &verdict->outcome[i]))
 			return false;
-		put_in_order(chosen, i, order);
-		violated += o->violated;
-		retry = o->retry_after_ns > retry ? o->retry_after_ns : retry;
+		put_in_order(&chosen[i], order, i);
+		if (receipt != NULL)
+			hold(&charges[i], verdict->outcome[i].at_ns, &receipt->held[i]);
 	}
-	for (size_t i = 0; violated == 0 && i < count; i++)
-		if (!swap(&chosen[order[i]])) {
-			give_back(table, g, chosen, charges, order, i, now);
+	for (size_t i = 0; r.sum.violated == 0 && i < count; i++)
+		if (!swap(order[i])) {
+			give_back(table, g, order, i, r.now);
 			return false;
 		}
-	conclude(verdict, count, violated, retry);
-	if (receipt == NULL)
-		return true;
-	receipt->count = violated == 0 ? (uint32_t)count : 0;
-	for (size_t i = 0; i < receipt->count; i++)
-		hold(&charges[i], verdict->outcome[i].at_ns, &receipt->held[i]);
+	conclude(verdict, count, &r.sum);
+	if (receipt != NULL)
+		receipt->count = r.sum.violated == 0 ? (uint32_t)count : 0;
 	return true;
+}
+
+/* One charge where throttle_take itself wouldn't do. */
+NOINLINE int take_otherwise(struct throttle_table *table, const struct throttle_charge *charges,
+	size_t count, uint64_t now_ns, struct throttle_verdict *verdict,
+	struct throttle_receipt *receipt)
+{
+	const struct generation *g = table_current(table);
+	const struct limit_state *l = count == 1 ? table_limit(g, charges[0].limit) : NULL;
+	bool is_done;
+
+	if (l != NULL && l->quick == QUICK_WINDOW && charges[0].cost > 0 &&
+		take_window(table, g, l, charges, now_ns, verdict, receipt))
+		return 0;
+	if (l != NULL && l->quick == QUICK_RING && charges[0].cost == 1)
+		is_done = take_one_again(table, g, l, charges, now_ns, verdict, receipt);
+	else
+		is_done = l != NULL && take_any(table, charges, now_ns, verdict, receipt);
+	return is_done ? 0 : take_slowly(table, charges, count, now_ns, verdict, receipt);
+}
+
+NOINLINE int take_all(struct throttle_table *table, const struct throttle_charge *charges,
+	size_t count, uint64_t now_ns, struct throttle_verdict *verdict,
+	struct throttle_receipt *receipt)
+{
+	if (take_several(table, charges, count, now_ns, verdict, receipt))
+		return 0;
+	return take_slowly(table, charges, count, now_ns, verdict, receipt);
 }
 
 int throttle_take(struct throttle_table *table, const struct throttle_charge *charges, size_t count,
 	uint64_t now_ns, struct throttle_verdict *verdict, struct throttle_receipt *receipt)
 {
 	const struct generation *g = table_current(table);
-	const struct limit_state *l = count > 0 ? table_limit(g, charges[0].limit) : NULL;
-	bool is_done;
+	const struct limit_state *l;
+	uint64_t head, tag;
+	struct aim aim;
 
 	if (count > 1)
-		is_done = take_several(table, charges, count, now_ns, verdict, receipt);
-	else if (l != NULL && l->is_quick_for_one && charges[0].cost == 1)
-		is_done = take_one(table, g, l, charges, now_ns, verdict, receipt);
-	else
-		is_done = l != NULL && take_any(table, charges, now_ns, verdict, receipt);
-	return is_done ? 0 : take_slowly(table, charges, count, now_ns, verdict, receipt);
+		return take_all(table, charges, count, now_ns, verdict, receipt);
+	l = count > 0 ? table_limit(g, charges[0].limit) : NULL;
+	if (l == NULL || l->quick != QUICK_RING || charges[0].cost != 1)
+		return take_otherwise(table, charges, count, now_ns, verdict, receipt);
+	section_aim(&l->section, charges[0].caller, &aim);
+	section_prefetch(&l->section, &aim);
+	if (section_look_first(&aim, &head, &tag) &&
+		take_one(table, g, l, aim.entry, head, charges, now_ns, verdict, receipt))
+		return 0;
+	return take_otherwise(table, charges, count, now_ns, verdict, receipt);
 }

@@ -265,21 +265,25 @@ static enum found ring_short_plan(const struct shape *s, struct entry *e, uint64
 {
 	/* acquire: as in ring_plan */
 	uint64_t head = atomic_load_explicit(&e->head, memory_order_acquire);
-	struct short_verdict v;
+	struct short_view v;
+	bool fits;
 
-	if (cost != 1 || how != HOW_TAKE || !ring_short_judge(s, e, head, now, &v))
+	if (cost != 1 || how != HOW_TAKE || !ring_short_view(s, e, head, now, &v))
+		return ring_plan(s, e, cost, now, how, plan);
+	fits = ring_short_fits(&v);
+	if (!fits && !head_still(e, head))
 		return ring_plan(s, e, cost, now, how, plan);
 	*plan = (struct plan){
 		.head = head,
-		.next = v.fits ? v.next : head,
-		.fits = v.fits,
-		.used = v.used,
+		.next = fits ? ring_short_next(&v) : head,
+		.fits = fits,
+		.used = v.live,
 		.now = now,
-		.more = v.more,
-		.reset = v.reset,
-		.retry = v.fits ? 0 : v.more,
-		.at = v.at,
+		.reset = ring_short_reset(&v),
+		.at = ring_short_at(&v),
 	};
+	plan->more = v.live > 0 ? ring_short_wait(&v, v.age) : plan->reset;
+	plan->retry = fits ? 0 : plan->more;
 	return ENTRY_READY;
 }
 

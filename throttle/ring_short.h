@@ -26,78 +26,97 @@
 #define SHORT_READY_AT (SHORT_TYPE_AT + 1)
 #define SHORT_READY    (HEAD_BORN >> SHORT_READY_AT)
 
-static inline uint32_t ring_short_slot(const struct entry *e, uint32_t i)
+#define SHORT_INLINE static inline __attribute__((always_inline))
+
+SHORT_INLINE uint32_t ring_short_slot(const struct entry *e, uint32_t i)
 {
 	/* acquire: pairs with write_slot, for the look at the head that follows */
 	return atomic_load_explicit(&e->slot[i], memory_order_acquire);
 }
 
-/* A verdict on one charge of 1. */
-struct short_verdict {
-	bool fits;
-	uint32_t used;     /* before the charge */
-	uint32_t position; /* of the slot that the charge takes */
-	uint32_t old;      /* what is in that slot */
-	uint64_t next;     /* the head that makes the charge */
-	uint64_t more, reset, at;
+/* What one look at a ring has seen of it; and what it takes of the shape, which would have to be
+ * read again after every atomic operation. */
+struct short_view {
+	uint64_t tick;  /* of now, */
+	uint64_t ahead; /* and how much later it is to be recorded: ticks */
+	uint64_t part;  /* that now is into its tick: ns */
+	uint32_t live, position, newest;
+	int32_t age; /* of the oldest that is live, in ticks */
+	uint32_t slots;
+	int32_t window_ticks;
+	uint64_t tick_ns;
 };
 
-/* Judges by a head that was loaded (acquire) from `e`. False: not to be judged here, or something
- * has happened meanwhile. `now` is never too far behind, or ahead of the newest time noted. */
-static inline __attribute__((always_inline)) bool ring_short_judge(const struct shape *s,
-	struct entry *e, uint64_t head, uint64_t now, struct short_verdict *v)
+/* Looks at it by a head that was loaded (acquire) from `e`. False: not to be judged here. */
+SHORT_INLINE bool ring_short_view(const struct shape *s, const struct entry *e, uint64_t head,
+	uint64_t now, struct short_view *v)
 {
-	uint64_t tick = now >> s->shift, ahead = (head - tick) & SHORT_TICK_MASK;
-	uint64_t latest = atomic_load_explicit(s->latest, memory_order_relaxed), part;
+	uint64_t tick = now >> s->shift, behind = (tick - head) & SHORT_TICK_MASK;
 	uint32_t position = (uint32_t)(head >> SHORT_POSITION_AT) & SHORT_INDEX_MASK;
-	uint32_t live = (uint32_t)(head >> SHORT_FILL_AT) & SHORT_INDEX_MASK, newest, oldest;
-	/* Signed: what a thread whose clock is ahead has recorded is younger than now. */
-	int32_t window = (int32_t)s->window_ticks, age = 0;
+	uint32_t live = (uint32_t)(head >> SHORT_FILL_AT) & SHORT_INDEX_MASK, oldest;
 
-	/* relaxed load, after the head's: as in time_after_head. In one comparison: is it from a
-	 * second behind the newest to a step ahead of it? */
-	if (head >> SHORT_READY_AT != SHORT_READY ||
-		now + TIME_LAG_NS - latest > TIME_LAG_NS + TIME_STEP_NS)
-		return false;
-	newest = ring_short_slot(e, position > 0 ? position - 1 : s->slots - 1);
-	if (newest != (uint32_t)head && !(head & SHORT_CLEAN))
-		return false;
-	v->old = ring_short_slot(e, position);
+	v->tick_ns = s->tick_ns;
+	v->window_ticks = (int32_t)s->window_ticks;
+	v->slots = s->slots;
+	v->tick = tick;
+	v->part = now & (s->tick_ns - 1);
 	v->position = position;
-
-	/* `ahead` of the head before now; where that is more than clocks differ, it is behind. */
-	if (ahead > s->lag_ticks) {
-		if (SHORT_TICK_MASK + 1 - ahead >= s->window_ticks)
-			live = 0;
-		ahead = 0;
-	}
-	oldest = position >= live ? position - live : position + s->slots - live;
-	for (; live > 0; live--) {
-		age = (int32_t)((uint32_t)tick - ring_short_slot(e, oldest));
-		if (age < window)
+	v->ahead = 0;
+	/* The head is of before now. Or of now; or, where that is more than clocks differ, of after
+	 * it: then the charge is recorded at the newest, after a refund one later (ring.c). */
+	if (behind - 1 < SHORT_TICK_MASK - s->lag_ticks)
+		live = behind < s->window_ticks ? live : 0;
+	else
+		v->ahead = (-behind & SHORT_TICK_MASK) + ((head & SHORT_CLEAN) != 0);
+	if (head >> SHORT_READY_AT != SHORT_READY || !time_is_near(s, now))
+		return false;
+	v->newest = ring_short_slot(e, (position > 0 ? position : v->slots) - 1);
+	if (v->newest != (uint32_t)head && !(head & SHORT_CLEAN))
+		return false;
+	oldest = position >= live ? position - live : position + v->slots - live;
+	for (v->age = 0; live > 0; live--) {
+		/* Signed: what a thread whose clock is ahead has recorded is younger than now. */
+		v->age = (int32_t)((uint32_t)tick - ring_short_slot(e, oldest));
+		if (v->age < v->window_ticks)
 			break;
-		oldest = oldest + 1 < s->slots ? oldest + 1 : 0;
+		oldest = oldest + 1 < v->slots ? oldest + 1 : 0;
 	}
+	v->live = live;
+	return true;
+}
 
-	v->used = live;
-	v->fits = live < s->slots;
-	/* What is live has more than `now`'s part of a tick to go. */
-	part = now & (s->tick_ns - 1);
-	v->more = live > 0 ? (uint64_t)(window - (int64_t)age) * s->tick_ns - part : 0;
-	/* Recorded at the newest; after a refund a tick later than that, see ring.c. */
-	if (v->fits && (head & SHORT_CLEAN) && (((tick + ahead) ^ head) & SHORT_TICK_MASK) == 0)
-		ahead++;
-	age = (int32_t)((uint32_t)tick - newest);
-	v->reset =
-		(s->window_ticks + (v->fits ? ahead : -(uint64_t)(int64_t)age)) * s->tick_ns - part;
-	if (live == 0)
-		v->more = v->reset;
-	tick += ahead;
-	v->at = tick * s->tick_ns;
-	position = position + 1 < s->slots ? position + 1 : 0;
-	v->next = SHORT_CLAIM | (uint64_t)(live + 1) << SHORT_FILL_AT |
-		  (uint64_t)position << SHORT_POSITION_AT | (tick & SHORT_TICK_MASK);
-	return v->fits || head_still(e, head);
+SHORT_INLINE bool ring_short_fits(const struct short_view *v)
+{
+	return v->live < v->slots;
+}
+
+/* The time that a charge is recorded at. */
+SHORT_INLINE uint64_t ring_short_at(const struct short_view *v)
+{
+	return (v->tick + v->ahead) * v->tick_ns;
+}
+
+/* The head that makes a charge that fits. */
+SHORT_INLINE uint64_t ring_short_next(const struct short_view *v)
+{
+	uint32_t position = v->position + 1 < v->slots ? v->position + 1 : 0;
+
+	return SHORT_CLAIM | (uint64_t)(v->live + 1) << SHORT_FILL_AT |
+	       (uint64_t)position << SHORT_POSITION_AT | ((v->tick + v->ahead) & SHORT_TICK_MASK);
+}
+
+/* ns from now until what is of that age has left the window: more than now's part of a tick. */
+SHORT_INLINE uint64_t ring_short_wait(const struct short_view *v, int64_t age)
+{
+	return (uint64_t)(v->window_ticks - age) * v->tick_ns - v->part;
+}
+
+/* ... until all has, with the charge taken if it fits. */
+SHORT_INLINE uint64_t ring_short_reset(const struct short_view *v)
+{
+	if (ring_short_fits(v))
+		return ring_short_wait(v, -(int64_t)v->ahead);
+	return ring_short_wait(v, (int32_t)((uint32_t)v->tick - v->newest));
 }
 
 /*

@@ -65,44 +65,44 @@ uint64_t section_bytes(const struct shape *shape, uint64_t buckets)
 void section_lay(struct section *section, void *memory, uint64_t buckets)
 {
 	section->buckets = buckets;
+	section->bucket_bytes = (BUCKET_WAYS + 1) * (uint64_t)section->shape.entry_bytes;
 	section->entries = memory;
 }
 
-struct entry *section_look_on(const struct section *s, const struct aim *aim, uint64_t *head)
+struct sight section_look_on(const struct section *s, struct aim aim)
 {
 	const size_t leap = WAY_LEAP * (size_t)s->shape.entry_bytes;
 	const size_t all = BUCKET_WAYS * (size_t)s->shape.entry_bytes;
-	size_t first = aim->way * (size_t)s->shape.entry_bytes, at = first, next;
-	unsigned char *ways = (unsigned char *)aim->entry - first;
+	size_t first = aim.way * (size_t)s->shape.entry_bytes, at = first, next;
+	unsigned char *ways = (unsigned char *)aim.entry - first;
 
 	next = at + leap < all ? at + leap : at + leap - all;
 	do {
-		struct entry *e = (struct entry *)(void *)(ways + next);
+		struct sight sight = {.entry = (struct entry *)(void *)(ways + next)};
 		uint64_t tag;
 
 		at = next;
 		next = at + leap < all ? at + leap : at + leap - all;
 		__builtin_prefetch(ways + next);
-		/* acquire, relaxed: as in section_look */
-		*head = atomic_load_explicit(&e->head, memory_order_acquire);
-		tag = atomic_load_explicit(&e->tag, memory_order_relaxed);
-		if ((tag & FINGERPRINT_MASK) == aim->fingerprint)
-			return e;
+		/* acquire, relaxed: as in section_look_first */
+		sight.head = atomic_load_explicit(&sight.entry->head, memory_order_acquire);
+		tag = atomic_load_explicit(&sight.entry->tag, memory_order_relaxed);
+		if ((tag & FINGERPRINT_MASK) == aim.fingerprint)
+			return sight;
 		if (tag == 0)
 			break;
 	} while (next != first);
-	return NULL;
+	return (struct sight){0};
 }
 
 bool section_find(const struct section *s, struct throttle_key key, struct place *place)
 {
 	struct aim aim;
-	uint64_t head;
 
 	section_aim(s, key, &aim);
 	place->is_overflow = false;
 	place->fingerprint = aim.fingerprint;
-	place->entry = section_look(s, &aim, &head);
+	place->entry = section_look(s, &aim).entry;
 	return place->entry != NULL;
 }
 
@@ -234,6 +234,7 @@ SELDOM static enum inserted insert(
 {
 	_Atomic(uint64_t) *bucket_word = word_of(s, number);
 	uint64_t next, head, tombstone;
+	struct sight own;
 	struct aim aim;
 	struct entry *e;
 	unsigned way;
@@ -244,10 +245,11 @@ SELDOM static enum inserted insert(
 		return INSERTED_FROZEN;
 	complete(s, number, *word, now);
 	section_aim(s, key, &aim);
-	e = section_look(s, &aim, &head);
-	if (e != NULL && !head_is_tombstone(head))
+	own = section_look(s, &aim);
+	if (own.entry != NULL && !head_is_tombstone(own.head))
 		return INSERTED_NOT;
-	way = choose_way(s, number, e != NULL ? way_of(s, number, e) : aim.way, now, &head);
+	way = choose_way(
+		s, number, own.entry != NULL ? way_of(s, number, own.entry) : aim.way, now, &head);
 	if (way == BUCKET_WAYS)
 		return INSERTED_FULL;
 	e = section_entry(s, number, way);

@@ -38,7 +38,8 @@ struct tally {
 struct section {
 	struct shape shape;
 	const struct form_ops *ops;
-	uint64_t buckets; /* how many */
+	uint64_t buckets;      /* how many, */
+	uint64_t bucket_bytes; /* each of so many */
 	unsigned char *entries;
 	struct tally *tally;
 	_Atomic(struct section *) old; /* what is still to be moved from, or NULL */
@@ -122,7 +123,7 @@ static inline unsigned section_next_way(unsigned way)
 /* Whatever its head; the overflow entry is the way BUCKET_WAYS. */
 static inline struct entry *section_entry(const struct section *s, uint64_t bucket, unsigned way)
 {
-	uint64_t at = (bucket * (BUCKET_WAYS + 1) + way) * s->shape.entry_bytes;
+	uint64_t at = bucket * s->bucket_bytes + (uint64_t)way * s->shape.entry_bytes;
 
 	return (struct entry *)(void *)(s->entries + at);
 }
@@ -144,37 +145,50 @@ static inline bool place_holds(const struct place *place)
 
 /* Where a caller is looked for first. */
 struct aim {
-	uint64_t bucket, fingerprint;
+	uint64_t fingerprint;
 	unsigned way;
 	struct entry *entry;
 };
 
 static inline void section_aim(const struct section *s, struct throttle_key key, struct aim *aim)
 {
-	aim->bucket = section_bucket_of(s, key);
 	aim->fingerprint = section_fingerprint_of(key);
 	aim->way = section_preferred_way(aim->fingerprint);
-	aim->entry = section_entry(s, aim->bucket, aim->way);
+	/* As section_entry, in products that needn't wait for each other. */
+	aim->entry =
+		(struct entry *)(void *)(s->entries + section_bucket_of(s, key) * s->bucket_bytes +
+					 (uint64_t)aim->way * s->shape.entry_bytes);
 }
 
-/* section_look where the first wasn't the caller's, nor unused. */
-struct entry *section_look_on(const struct section *section, const struct aim *aim, uint64_t *head);
-
-/* The caller's own entry and a head that it had while it was that, or NULL. To be looked at again,
+/* A caller's own entry, or NULL; and a head that it had while it was that. To be looked at again,
  * or swapped, if what was read of the entry since is to be of that head. */
-static inline struct entry *section_look(
-	const struct section *s, const struct aim *aim, uint64_t *head)
+struct sight {
+	struct entry *entry;
+	uint64_t head;
+};
+
+/* Is it the caller's, in the place where that is looked for first? Else `tag` is whose it is, 0 if
+ * nobody's ever. */
+static inline bool section_look_first(const struct aim *aim, uint64_t *head, uint64_t *tag)
 {
-	struct entry *e = aim->entry;
+	/* acquire: pairs with the swap that made it, and orders the tag after it */
+	*head = atomic_load_explicit(&aim->entry->head, memory_order_acquire);
+	/* relaxed: the tag was there before the head that is its caller's */
+	*tag = atomic_load_explicit(&aim->entry->tag, memory_order_relaxed);
+	return (*tag & FINGERPRINT_MASK) == aim->fingerprint;
+}
+
+/* Where that was another caller's. */
+struct sight section_look_on(const struct section *section, struct aim aim);
+
+static inline struct sight section_look(const struct section *s, const struct aim *aim)
+{
+	struct sight sight = {.entry = aim->entry};
 	uint64_t tag;
 
-	/* acquire: pairs with the swap that made it, and orders the tag after it */
-	*head = atomic_load_explicit(&e->head, memory_order_acquire);
-	/* relaxed: the tag was there before the head that is its caller's */
-	tag = atomic_load_explicit(&e->tag, memory_order_relaxed);
-	if ((tag & FINGERPRINT_MASK) == aim->fingerprint)
-		return e;
-	return tag == 0 ? NULL : section_look_on(s, aim, head);
+	if (section_look_first(aim, &sight.head, &tag))
+		return sight;
+	return tag == 0 ? (struct sight){0} : section_look_on(s, *aim);
 }
 
 /* What a look is likely to need is asked for at once, before any of it is waited for. Inlined by
@@ -182,9 +196,12 @@ static inline struct entry *section_look(
 static inline __attribute__((always_inline)) void section_prefetch(
 	const struct section *s, const struct aim *aim)
 {
-	__builtin_prefetch(aim->entry);
-	__builtin_prefetch((const char *)aim->entry + 64);
-	__builtin_prefetch(section_entry(s, aim->bucket, section_next_way(aim->way)));
+	const char *e = (const char *)aim->entry;
+	const ptrdiff_t leap = (ptrdiff_t)section_next_way(aim->way) - (ptrdiff_t)aim->way;
+
+	__builtin_prefetch(e);
+	__builtin_prefetch(e + 64);
+	__builtin_prefetch(e + leap * (ptrdiff_t)s->shape.entry_bytes);
 }
 
 #endif

@@ -4,10 +4,8 @@
 
 #include "throttle/charge.h"
 
-/* Can quick.c do what this limit asks for, and by its quickest way? Told when the limit is laid
- * out. */
-bool quick_is_for(const struct limit_state *limit);
-bool quick_is_for_one(const struct limit_state *limit);
+/* How quick.c can do what this limit asks for. Told when the limit is laid out. */
+enum quick quick_for(const struct limit_state *limit);
 
 /* As throttle_take, whatever the limits are and other threads do. */
 int take_slowly(struct throttle_table *table, const struct throttle_charge *charges, size_t count,

@@ -12,23 +12,20 @@
  * at most a quantum, W / (slots - 1). A charge in quantum T is one swap of the head: used + n, if
  * that is at most L.
  *
- * The first charge of a later quantum closes T, in two swaps. The first sets CLOSING, so that T's
- * count stands: used less what the live slots hold. Then its slot is written, then the second swap
- * opens the new quantum with the sum of what is still live. Any thread can do any of it; whoever
- * finds CLOSING set finishes it.
+ * The first charge of a later quantum closes T, in two swaps. The first sets WINDOW_CLOSING, so
+ * that T's count stands: used less what the live slots hold. Then its slot is written, then the
+ * second swap opens the new quantum with the sum of what is still live. Any thread can do any of
+ * it; whoever finds WINDOW_CLOSING set finishes it.
  *
  * A slot is tagged with its lap, so that what it holds of long ago isn't mistaken: laps count to
  * 255, and every 64 of them all dead slots are wiped. Counts in slots are in grains (of 1 up to a
  * limit of 4 million), rounded up.
  */
-#include "throttle/entry.h"
+#include "throttle/window.h"
 
 #include <string.h>
 
-#define CLOSING    (UINT64_C(1) << (HEAD_OWN_BITS - 1))
-#define COUNT_BITS 24
-#define COUNT_MAX  ((1u << COUNT_BITS) - 1)
-#define WIPE_LAPS  64
+#define WIPE_LAPS 64
 
 struct view {
 	uint64_t quantum; /* in full, not only the bits that the head has */
@@ -39,14 +36,6 @@ struct view {
 static inline uint64_t pack(const struct shape *s, uint64_t quantum, uint64_t used)
 {
 	return HEAD_BORN | used << (HEAD_OWN_BITS - 1 - s->used_bits) | (quantum & s->bucket_mask);
-}
-
-static inline uint64_t quantum_of(const struct shape *s, uint64_t now)
-{
-	/* A multiplication in a division's place: at most one too low. */
-	uint64_t q = (uint64_t)((unsigned __int128)now * s->quantum_inverse >> 64);
-
-	return now - q * s->quantum >= s->quantum ? q + 1 : q;
 }
 
 static inline struct view unpack(const struct shape *s, uint64_t head, uint64_t now)
@@ -61,21 +50,8 @@ static inline struct view unpack(const struct shape *s, uint64_t head, uint64_t 
 		d = 0;
 	}
 	v.quantum = v.now - d;
-	v.used = (head & (CLOSING - 1)) >> (HEAD_OWN_BITS - 1 - s->used_bits);
+	v.used = window_used(s, head);
 	return v;
-}
-
-/* Where a quantum's slot is, and the tag that it has there. */
-struct where {
-	uint32_t index, tag;
-};
-
-static inline struct where where_of(const struct shape *s, uint64_t quantum)
-{
-	uint64_t lap = (uint64_t)((unsigned __int128)quantum * s->slots_inverse >> 64);
-
-	lap += quantum - lap * s->slots >= s->slots;
-	return (struct where){(uint32_t)(quantum - lap * s->slots), (uint32_t)(1 + lap % 255)};
 }
 
 static inline struct where next_where(const struct shape *s, struct where w)
@@ -93,7 +69,7 @@ static inline uint64_t count_at(const struct shape *s, struct entry *e, struct w
 	/* acquire: pairs with the release of swap_slot, for the look at the head that follows */
 	uint32_t slot = atomic_load_explicit(&e->slot[w.index], memory_order_acquire);
 
-	return slot >> COUNT_BITS == w.tag ? (slot & COUNT_MAX) * s->grain : 0;
+	return slot >> WINDOW_COUNT_BITS == w.tag ? (slot & WINDOW_COUNT_MAX) * s->grain : 0;
 }
 
 /* The sum of quanta first..last, both included; first may be beyond last. */
@@ -137,7 +113,7 @@ SELDOM static void wipe(const struct shape *s, struct entry *e, const struct vie
 		struct where w = where_of(s, q >= s->slots ? q - s->slots : q);
 		_Atomic(uint32_t) *slot = &e->slot[w.index];
 		uint32_t old = atomic_load_explicit(slot, memory_order_acquire);
-		bool live = q >= s->slots && old >> COUNT_BITS == w.tag;
+		bool live = q >= s->slots && old >> WINDOW_COUNT_BITS == w.tag;
 
 		/* Those of quanta quantum+1-slots .. quantum stay: one lap back from each q. */
 		if (old == 0 || live)
@@ -158,7 +134,7 @@ static bool is_wipe_due(const struct shape *s, const struct view *v)
 /* The state after a long rest: all slots are to be wiped, then the head's quantum opens. */
 static inline uint64_t pack_wiping(const struct shape *s, uint64_t quantum)
 {
-	return pack(s, quantum, bits_mask(s->used_bits)) | CLOSING;
+	return pack(s, quantum, bits_mask(s->used_bits)) | WINDOW_CLOSING;
 }
 
 static inline bool is_wiping(const struct shape *s, const struct view *v)
@@ -201,10 +177,11 @@ SELDOM static void close_quantum(
 		return;
 	}
 	v.now = (uint64_t)opened;
-	if (old >> COUNT_BITS != tag) {
+	if (old >> WINDOW_COUNT_BITS != tag) {
 		count = v.used > closed ? (v.used - closed + s->grain - 1) / s->grain : 0;
 		swap_slot(slot, old,
-			tag << COUNT_BITS | (uint32_t)(count < COUNT_MAX ? count : COUNT_MAX));
+			tag << WINDOW_COUNT_BITS |
+				(uint32_t)(count < WINDOW_COUNT_MAX ? count : WINDOW_COUNT_MAX));
 	}
 	if (is_wipe_due(s, &v)) {
 		if (v.now >= v.quantum + s->slots) {
@@ -308,7 +285,7 @@ static enum found window_plan(const struct shape *s, struct entry *e, uint64_t c
 			return ENTRY_GONE;
 		now = time_after_head(s, now);
 		v = unpack(s, head, now);
-		if (head & CLOSING) {
+		if (head & WINDOW_CLOSING) {
 			close_quantum(s, e, head, now);
 			continue;
 		}
@@ -317,8 +294,8 @@ static enum found window_plan(const struct shape *s, struct entry *e, uint64_t c
 		is_charge = cost > 0 && (how == HOW_FORCE || (how == HOW_TAKE && plan->fits));
 		if (is_charge && v.now > v.quantum &&
 			(v.now < v.quantum + s->slots || is_wipe_due(s, &v))) {
-			if (swap_head(e, head, head | CLOSING))
-				close_quantum(s, e, head | CLOSING, now);
+			if (swap_head(e, head, head | WINDOW_CLOSING))
+				close_quantum(s, e, head | WINDOW_CLOSING, now);
 			continue;
 		}
 		if (!judge(s, e, head, &v, live, cost, now, plan))
@@ -343,7 +320,7 @@ static bool refund_closed(const struct shape *s, struct entry *e, uint64_t head,
 	uint64_t left = (uint64_t)grains * s->grain;
 
 	do {
-		if (old >> COUNT_BITS != w.tag || (old & COUNT_MAX) < grains)
+		if (old >> WINDOW_COUNT_BITS != w.tag || (old & WINDOW_COUNT_MAX) < grains)
 			return false;
 		/* release: pairs with count_of */
 	} while (!atomic_compare_exchange_weak_explicit(
@@ -352,7 +329,7 @@ static bool refund_closed(const struct shape *s, struct entry *e, uint64_t head,
 		struct view n;
 
 		head = atomic_load_explicit(&e->head, memory_order_acquire);
-		if ((head & (HEAD_SPECIAL | CLOSING)) || head == 0)
+		if ((head & (HEAD_SPECIAL | WINDOW_CLOSING)) || head == 0)
 			return true;
 		n = unpack(s, head, time_after_head(s, v->now * s->quantum));
 		if (n.quantum != v->quantum || n.used < left ||
@@ -375,7 +352,7 @@ static bool window_refund(
 			return false;
 		now = time_after_head(s, now);
 		v = unpack(s, head, now);
-		if (head & CLOSING) {
+		if (head & WINDOW_CLOSING) {
 			close_quantum(s, e, head, now);
 			continue;
 		}
@@ -394,7 +371,7 @@ static bool window_is_empty(const struct shape *s, uint64_t head, uint64_t now)
 {
 	struct view v = unpack(s, head, time_after_head(s, now));
 
-	return !(head & CLOSING) && v.now >= v.quantum + s->slots + s->lag_buckets;
+	return !(head & WINDOW_CLOSING) && v.now >= v.quantum + s->slots + s->lag_buckets;
 }
 
 /* Between two callers: what the last one left is not to be taken for the next one's. */
@@ -422,7 +399,7 @@ static unsigned window_remember(const struct shape *s, const struct entry *entry
 {
 	struct entry *e = (struct entry *)(uintptr_t)entry; /* only read */
 	uint64_t head = atomic_load_explicit(&e->head, memory_order_acquire), closed = 0;
-	struct view v = unpack(s, head & ~(HEAD_SPECIAL | CLOSING), now);
+	struct view v = unpack(s, head & ~(HEAD_SPECIAL | WINDOW_CLOSING), now);
 	int64_t first = (int64_t)v.quantum - (int64_t)s->slots + 1;
 	unsigned count = 0;
 
@@ -465,10 +442,10 @@ static void window_recall(const struct shape *s, const struct event *events, uns
 		if (q == quantum || q + s->slots <= quantum)
 			continue;
 		if (*slot == 0)
-			*slot = w.tag << COUNT_BITS;
+			*slot = w.tag << WINDOW_COUNT_BITS;
 		grains = (events[i].units + s->grain - 1) / s->grain;
-		if ((*slot & COUNT_MAX) + grains > COUNT_MAX)
-			grains = COUNT_MAX - (*slot & COUNT_MAX);
+		if ((*slot & WINDOW_COUNT_MAX) + grains > WINDOW_COUNT_MAX)
+			grains = WINDOW_COUNT_MAX - (*slot & WINDOW_COUNT_MAX);
 		*slot += (uint32_t)grains;
 		used += grains * s->grain;
 	}

@@ -222,12 +222,12 @@ inline take_quickly(h, w, t, mine, live, old, ok)
 		:: atomic { else }
 		fi;
 #endif
-#ifndef BROKEN_QUICK_LATE
-		atomic { old = slot[h.position] };
-#endif
 		count_live(h, t, live);
 		if
 		:: live < SLOTS ->
+#ifndef BROKEN_QUICK_LATE
+			atomic { old = slot[h.position] };
+#endif
 			claim(h, w, t, mine, live);
 			admit(h, w, mine, ok);
 			if

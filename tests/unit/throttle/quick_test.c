@@ -1,0 +1,126 @@
+/*
+ * The quick ways to a verdict (quick.c, ring_short.h, window.h) say what the general one says
+ * (take.c), to the nanosecond: throttle_peek is asked before each take, which always goes that way.
+ */
+#include "fixture.h"
+
+#define LIMITS 7
+
+/* None so large that closing a quantum rounds what is in it up to a grain: a look closes nothing.
+ */
+static const uint64_t quotas[LIMITS] = {1, 5, 20, 31, 29, 1000, 3000000};
+
+static void assert_same(const struct throttle_verdict *a, const struct throttle_verdict *b)
+{
+	assert_int_equal(a->admitted, b->admitted);
+	assert_int_equal(a->delay, b->delay);
+	assert_int_equal(a->count, b->count);
+	assert_int_equal(a->violated, b->violated);
+	assert_int_equal(a->shadowed, b->shadowed);
+	assert_int_equal(a->retry_after_ns, b->retry_after_ns);
+	for (uint32_t i = 0; i < a->count; i++) {
+		const struct throttle_outcome *x = &a->outcome[i], *y = &b->outcome[i];
+
+		assert_int_equal(x->quota, y->quota);
+		assert_int_equal(x->violated, y->violated);
+		assert_int_equal(x->remaining, y->remaining);
+		assert_int_equal(x->more_ns, y->more_ns);
+		assert_int_equal(x->reset_ns, y->reset_ns);
+		assert_int_equal(x->retry_after_ns, y->retry_after_ns);
+		assert_false(x->shadow || x->banned || x->overflow || x->absent);
+		assert_false(y->shadow || y->banned || y->overflow || y->absent);
+	}
+}
+
+/* Mostly bursts within a tick or a quantum; sometimes on by some of a window, or far beyond it; and
+ * sometimes a little back, as another thread's clock is. */
+static uint64_t next_time(uint64_t *random, uint64_t now, uint64_t window)
+{
+	switch (random_below(random, 16)) {
+	case 0:
+		return now + random_below(random, window);
+	case 1:
+		return now + window / 28 + random_below(random, 3);
+	case 2:
+		return random_below(random, 30) == 0 ? now + random_below(random, 300 * window)
+						     : now + window;
+	case 3:
+		return now - random_below(random, 10000);
+	case 4:
+	case 5:
+	case 6:
+		return now + random_below(random, window / 20 + 1);
+	default:
+		return now + random_below(random, 5000);
+	}
+}
+
+static void one_history(uint64_t *random)
+{
+	const uint64_t window = (1 + random_below(random, 3) * 700) * 5 * MS;
+	struct throttle_limit limits[LIMITS] = {0};
+	struct throttle_charge charges[LIMITS];
+	struct throttle_verdict before, verdict;
+	struct throttle_receipt receipt;
+	struct throttle_table *table;
+	uint64_t now = START, admitted = 0, refused = 0;
+
+	for (uint32_t i = 0; i < LIMITS; i++) {
+		char name[8];
+
+		snprintf(name, sizeof(name), "%u", i);
+		limits[i] = ring(name, quotas[i], window);
+	}
+	table = open_table(NULL, 100, limits, LIMITS);
+	for (int step = 0; step < 4000; step++) {
+		size_t count = 1 + random_below(random, 2) * random_below(random, 4);
+		uint32_t first = (uint32_t)random_below(random, LIMITS);
+
+		for (size_t i = 0; i < count; i++)
+			charges[i] = (struct throttle_charge){
+				.limit = (first + (uint32_t)i * 3) % LIMITS,
+				.caller = key_of(table, random_below(random, 2)),
+				.cost = random_below(random, 12) == 0 ? random_below(random, 40)
+								      : 1,
+			};
+		now = next_time(random, now, window);
+		/* The caller is to be there: of one that isn't, peek says less. */
+		if (step < 100)
+			throttle_take(table, charges, count, now, &verdict, NULL);
+		assert_int_equal(throttle_peek(table, charges, count, now, &before), 0);
+		assert_int_equal(throttle_take(table, charges, count, now, &verdict, &receipt), 0);
+		assert_int_equal(receipt.count, verdict.admitted ? count : 0);
+		if (step >= 100)
+			assert_same(&before, &verdict);
+		admitted += verdict.admitted;
+		refused += !verdict.admitted;
+		for (uint32_t i = 0; i < receipt.count; i++) {
+			assert_int_equal(receipt.held[i].at_ns, verdict.outcome[i].at_ns);
+			assert_int_equal(receipt.held[i].limit, charges[i].limit);
+			assert_int_equal(receipt.held[i].cost, charges[i].cost);
+		}
+		if (random_below(random, 20) == 0)
+			throttle_refund_all(table, &receipt, now);
+	}
+	assert_true(admitted > 200 && refused > 200);
+	throttle_table_close(table);
+}
+
+static void test_same_as_the_general_way(void **state)
+{
+	uint64_t random = random_seed("quick");
+
+	(void)state;
+	for (uint64_t steps = steps_or(200000); steps > 0; steps -= steps < 4000 ? steps : 4000)
+		one_history(&random);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_same_as_the_general_way),
+	};
+
+	cmocka_set_message_output(CM_OUTPUT_TAP);
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
