@@ -180,7 +180,7 @@ ALL = [
     Scenario("post", "16 KiB POST bodies", each(posts)),
     Scenario("connections", "1,000 connections; 10,000 idle beside 32 busy", each(connections)),
     Scenario("close", "a connection for each request", each(connection_each)),
-    Scenario("pipeline", "pipelined requests, 16 deep", each(pipelined)),
+    Scenario("pipeline", "pipelined requests, 16 deep", each(pipelined), Setup(pipeline=2)),
     Scenario("latency", "p99 at 70 % of saturation, open loop", latency),
     Scenario("workers", "two workers on two processors", workers, starts_subjects=False, without=("relay",)),
     Scenario("memory", "resident memory", memory, starts_subjects=False, rounds=1),

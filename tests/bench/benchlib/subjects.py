@@ -27,6 +27,7 @@ class Setup:
     head_bytes: int = 16384
     table: int = TABLE
     ordering: str = "writes"
+    pipeline: int = 16  # requests of one connection that sluice forwards at once; the others forward one
 
     @property
     def rate(self):
@@ -127,6 +128,7 @@ access_log = off
 bind = 127.0.0.1:{port}
 backlog = 4096
 idle_timeout = 600s
+pipeline_depth = {setup.pipeline}
 max_header_size = {2 * setup.head_bytes}
 [upstream origin]
 server = 127.0.0.1:{origin}
