@@ -24,7 +24,14 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-enum { HEAD_BYTES = 64 * 1024, EVENTS = 512, BATCH = 64, SMALL = 1024, LARGE = 64 * 1024 };
+enum {
+	HEAD_BYTES = 64 * 1024,
+	EVENTS = 512,
+	BATCH = 64,
+	SMALL = 1024,
+	LARGE = 64 * 1024,
+	LISTENERS = 4
+};
 
 struct answer {
 	char *bytes;
@@ -49,7 +56,8 @@ struct connection {
 
 struct origin {
 	int epoll;
-	int listener;
+	int listeners[LISTENERS];
+	int listener_count;
 	struct answer answers[2][2]; /* [large][close] */
 	_Atomic uint64_t *answered;
 	struct connection *dead;
@@ -302,12 +310,14 @@ static void accept_all(struct origin *origin)
 {
 	int fd;
 
-	while ((fd = sockets_accept(origin->listener)) >= 0) {
-		struct connection *connection = calloc(1, sizeof *connection);
-		if (connection == NULL)
-			sockets_die("calloc");
-		connection->fd = fd;
-		watch(origin->epoll, connection);
+	for (int i = 0; i < origin->listener_count; i++) {
+		while ((fd = sockets_accept(origin->listeners[i])) >= 0) {
+			struct connection *connection = calloc(1, sizeof *connection);
+			if (connection == NULL)
+				sockets_die("calloc");
+			connection->fd = fd;
+			watch(origin->epoll, connection);
+		}
 	}
 }
 
@@ -354,20 +364,29 @@ int main(int argc, char **argv)
 	static struct origin origin;
 	struct sockaddr_in address;
 
-	if (argc != 3 || !sockets_parse(argv[1], &address)) {
-		fprintf(stderr, "usage: %s [HOST:]PORT COUNTER-FILE\n", argv[0]);
+	if (argc < 3 || argc > 2 + LISTENERS) {
+		fprintf(stderr, "usage: %s [HOST:]PORT... COUNTER-FILE (%d at most)\n", argv[0],
+			LISTENERS);
 		return 2;
 	}
 	signal(SIGPIPE, SIG_IGN);
 	sockets_raise_file_limit();
-	map_counter(&origin, argv[2]);
+	map_counter(&origin, argv[argc - 1]);
 	make_answers(&origin);
-	origin.listener = sockets_listen(&address);
 	origin.epoll = epoll_create1(EPOLL_CLOEXEC);
-	struct epoll_event event = {.events = EPOLLIN, .data.ptr = NULL};
-	if (origin.epoll < 0 ||
-		epoll_ctl(origin.epoll, EPOLL_CTL_ADD, origin.listener, &event) != 0)
+	if (origin.epoll < 0)
 		sockets_die("epoll");
+	for (int i = 1; i < argc - 1; i++) {
+		struct epoll_event event = {.events = EPOLLIN, .data.ptr = NULL};
+		if (!sockets_parse(argv[i], &address)) {
+			fprintf(stderr, "%s: expected [HOST:]PORT\n", argv[i]);
+			return 2;
+		}
+		int fd = sockets_listen(&address);
+		if (epoll_ctl(origin.epoll, EPOLL_CTL_ADD, fd, &event) != 0)
+			sockets_die("epoll");
+		origin.listeners[origin.listener_count++] = fd;
+	}
 	puts("listening");
 	fflush(stdout);
 	run(&origin);

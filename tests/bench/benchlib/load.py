@@ -15,7 +15,7 @@ import subprocess
 import tempfile
 import time
 
-from . import machine
+from . import machine, subjects
 
 LEAD_SECONDS = 0.4  # of load before the window
 TRAIL_SECONDS = 0.2
@@ -29,8 +29,8 @@ class Origin:
         with tempfile.NamedTemporaryFile(dir=bench.scratch, prefix="answered-") as counter:
             counter.truncate(8)
             self.counter = mmap.mmap(counter.fileno(), 8, prot=mmap.PROT_READ)
-            self.process = machine.start([bench.tool("origin"), str(self.port), counter.name], cpus,
-                                         stdout=subprocess.PIPE)
+            places = [f"{host}:{self.port}" for host in subjects.ORIGIN_HOSTS.values()]
+            self.process = machine.start([bench.tool("origin"), *places, counter.name], cpus, stdout=subprocess.PIPE)
             if self.process.stdout.readline() != b"listening\n":
                 raise SystemExit("bench: the origin does not start")
 

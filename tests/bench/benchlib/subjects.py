@@ -15,6 +15,10 @@ CONNECTIONS = 12000
 ADMIT = (10_000_000, 10)  # requests, seconds: never reached
 REFUSE = (10, 60)
 
+# An address of the origin for each subject: connections to one address and port are at most as many as ephemeral ports,
+# and what a subject keeps open must not leave another without.
+ORIGIN_HOSTS = {"relay": "127.0.0.1", "haproxy": "127.0.0.2", "nginx": "127.0.0.3", "sluice": "127.0.0.4"}
+
 
 @dataclasses.dataclass(frozen=True)
 class Setup:
@@ -61,7 +65,7 @@ def haproxy_config(setup, port, origin, folder):
     for number in range(setup.limits):
         lines += [f"backend limit{number}",
                   f"    stick-table type string len 32 size {setup.table} expire {seconds}s store http_req_rate({seconds}s)"]
-    lines += ["backend origin", f"    server origin 127.0.0.1:{origin}"]
+    lines += ["backend origin", f"    server origin {origin}"]
     return "\n".join(lines) + "\n"
 
 
@@ -98,7 +102,7 @@ http {{
     limit_req_log_level info;
 {zones}
     upstream origin {{
-        server 127.0.0.1:{origin};
+        server {origin};
         keepalive {CONNECTIONS};
         keepalive_requests 1000000000;
         keepalive_timeout 600s;
@@ -131,7 +135,7 @@ idle_timeout = 600s
 pipeline_depth = {setup.pipeline}
 max_header_size = {2 * setup.head_bytes}
 [upstream origin]
-server = 127.0.0.1:{origin}
+server = {origin}
 keepalive = {CONNECTIONS}
 keepalive_timeout = 600s
 {limits}
@@ -152,8 +156,9 @@ class Subject:
         self.pids = machine.family(self.process.pid) if self.serves else []
 
     def _command(self, bench, setup, origin):
+        origin = f"{ORIGIN_HOSTS[self.name]}:{origin}"
         if self.name == "relay":
-            return bench.wrap([bench.tool("relay"), str(self.port), str(origin)], self.name)
+            return bench.wrap([bench.tool("relay"), str(self.port), origin], self.name)
         make, extension = {"haproxy": (haproxy_config, "cfg"), "nginx": (nginx_config, "conf"),
                            "sluice": (sluice_config, "ini")}[self.name]
         text = make(setup, self.port, origin, bench.scratch)
