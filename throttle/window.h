@@ -81,15 +81,15 @@ static inline __attribute__((always_inline)) bool window_judge_now(const struct 
 
 	/* Born, not special, nor closing; of this quantum. */
 	if (head >> (HEAD_OWN_BITS - 1) != HEAD_BORN >> (HEAD_OWN_BITS - 1) ||
-		((head ^ quantum) & s->bucket_mask) != 0 || quantum < s->slots ||
-		!time_is_near(s, now))
+		((head ^ quantum) & s->bucket_mask) != 0 || !time_is_near(s, now))
 		return false;
 	v->used = window_used(s, head);
 	if (cost > s->quota || v->used > s->quota - cost)
 		return false;
 	v->next = head + (cost << window_used_at(s));
 	v->at = start;
-	/* The oldest of the slots is the one behind this quantum's, of the lap before it. */
+	/* The oldest of the slots is the one behind this quantum's, of the lap before it. (In a
+	 * table's first lap there's nothing of such a tag.) */
 	w = where_of(s, quantum);
 	steps = window_first_used(e, w.index + 1, s->slots, w.tag > 1 ? w.tag - 1 : 255);
 	if (steps == s->slots)

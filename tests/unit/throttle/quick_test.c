@@ -57,7 +57,9 @@ static uint64_t next_time(uint64_t *random, uint64_t now, uint64_t window)
 
 static void one_history(uint64_t *random)
 {
-	const uint64_t window = (1 + random_below(random, 3) * 700) * 5 * MS;
+	/* The last is longer than a new table's time. */
+	const uint64_t windows[] = {5 * MS, 3500 * MS, 140 * SECOND};
+	const uint64_t window = windows[random_below(random, 3)];
 	struct throttle_limit limits[LIMITS] = {0};
 	struct throttle_charge charges[LIMITS];
 	struct throttle_verdict before, verdict;
