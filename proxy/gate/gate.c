@@ -150,8 +150,6 @@ static void judge(const struct gate *gate, const struct limit_set *set,
 	for (unsigned i = 0; i < set->count; i++) {
 		charges[i] = (struct throttle_charge){
 			set->numbers[i], hashes[set->keys_of[i]], set->costs[i]};
-		if (set->count > 1)
-			throttle_prefetch(gate->throttles, charges[i].limit, charges[i].caller);
 	}
 	throttle_take(gate->throttles, charges, set->count, now_ns, &judged, &receipt->throttle);
 	verdict->limit_count = set->count;
@@ -193,6 +191,8 @@ void gate_check(const struct gate *gate, const struct conf_route *route,
 	receipt->bytes_charged = 0;
 	for (unsigned i = 0; i < set->key_count; i++)
 		hashes[i] = identity_hash(set->keys[i], input, gate->seed);
+	for (unsigned i = 0; i < set->count; i++)
+		throttle_prefetch(gate->throttles, set->numbers[i], hashes[set->keys_of[i]]);
 	verdict->plan = plan;
 	verdict->weight = plan ? plan->weight : 1;
 	verdict->lane = plan && plan->lane == CONF_LANE_HIGH ? CONF_LANE_HIGH : route->lane;
