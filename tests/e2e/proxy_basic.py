@@ -1,6 +1,7 @@
 """What any reverse proxy does: requests reach the right origin, responses come back, connections
 are kept, fields that belong to one hop stay there."""
 import re
+import select
 
 from lib import wire
 from lib.client import request_bytes
@@ -167,6 +168,67 @@ def long_pipeline_of_refusals(t):
         equal(client.response().status, 404, "status")
     equal(client.response().body, b"served", "body")
     equal(origin.targets(), ["/served"], "targets")
+
+
+def until_stuck(client, requests):
+    """Sends until nobody takes more: both sockets are full and the proxy reads no further. Returns what is left."""
+    left = memoryview(requests)
+    client.socket.setblocking(False)
+    # Whoever is slow for so long looks stuck too: then less is left over, and the answers are the same.
+    while left and select.select([], [client.socket], [], 0.5)[1]:
+        left = left[client.socket.send(left):]
+    return left
+
+
+def take_answers(client, left, wanted):
+    """Sends what is left and reads until there are as many answers. Returns all that was read."""
+    got, count, end = [], 0, b""
+    while count < wanted:
+        ready = select.select([client.socket], [client.socket] if left else [], [], wire.DEADLINE_SECONDS)
+        true(ready[0] or ready[1], f"it goes on after {count} answers")
+        if ready[1]:
+            left = left[client.socket.send(left):]
+        if ready[0]:
+            read = client.socket.recv(1 << 20)
+            true(read, f"more than {count} answers")
+            got.append(read)
+            count += (end + read).count(b"X-Request-Id: ") - end.count(b"X-Request-Id: ")
+            end = read[-13:]
+    return b"".join(got)
+
+
+def slow_reader(t, handler, settings, count, pad):
+    """Requests without a look at the answers, until no more fits anywhere; then all of them."""
+    origin, sluice = plain(t, handler, **settings)
+    client = t.client(sluice, receive_buffer=4096)
+    requests = b"".join(request_bytes("/served", fields=[("X-Request-Id", f"{n:05}"), ("X-Pad", "-" * pad)])
+                        for n in range(count))
+    left = until_stuck(client, requests)
+    true(left, "it stops to read while its answers are not taken")
+    numbers = re.findall(rb"X-Request-Id: (\d{5})\r\n", take_answers(client, left, count))
+    equal(numbers, [b"%05d" % n for n in range(count)], "order")
+    return origin
+
+
+@test("a client that asks on without reading: refusals wait, none is lost")
+def slow_reader_of_refusals(t):
+    origin = slow_reader(t, None, {"route": "path = /other"}, 20000, 500)
+    equal(origin.targets(), [], "targets")
+
+
+@test("a client that asks on without reading: answers wait, chunked ones and long ones too, none is lost")
+def slow_reader_of_answers(t):
+    bodies = [b"short", b"x" * 3000, b"y" * 30000]
+
+    def handler(x):
+        number = int(x.request.get("X-Request-Id"))
+        body = bodies[number % 3]
+        if number % 2:
+            x.reply(200, body)
+        else:
+            x.send(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n%x\r\n%b\r\n0\r\n\r\n" % (len(body), body))
+
+    slow_reader(t, handler, {}, 1500, 6000)
 
 
 @test("what the origin is told of a peer follows the host of each request on a connection")
