@@ -100,10 +100,9 @@ static bool wipe_if_idle(const struct shape *s, struct entry *e, uint64_t head, 
 {
 	/* acquire: pairs with the release in touch_stamp */
 	uint64_t stamp = atomic_load_explicit(stamp_of(e), memory_order_acquire);
-	uint64_t period = s->window + TIME_SLACK_NS;
 	struct view v = {.type = RING_CLEAN, .tick = now >> s->shift};
 
-	if (now < stamp || now - stamp < 3 * period || unpack(s, head).fill == 0)
+	if (now < stamp || now - stamp < 3 * s->keep || unpack(s, head).fill == 0)
 		return false;
 	v.position = unpack(s, head).position;
 	/* acq_rel: as every change of a head */
@@ -112,12 +111,13 @@ static bool wipe_if_idle(const struct shape *s, struct entry *e, uint64_t head, 
 	return true;
 }
 
-/* Long rings, before a charge: the stamp is never further behind the last charge than a period. */
+/* Long rings, before a charge: the stamp is never further behind the last charge than a period, the
+ * time that something of it may matter: of a ban that is how long it lasts. */
 static void touch_stamp(const struct shape *s, struct entry *e, uint64_t now)
 {
 	uint64_t old = atomic_load_explicit(stamp_of(e), memory_order_relaxed);
 
-	while (old + s->window + TIME_SLACK_NS < now || old == 0)
+	while (old + s->keep < now || old == 0)
 		/* release: pairs with wipe_if_idle */
 		if (atomic_compare_exchange_weak_explicit(stamp_of(e), &old, now ? now : 1,
 			    memory_order_release, memory_order_relaxed))

@@ -259,6 +259,26 @@ static void test_ban(void **state)
 	throttle_table_close(t);
 }
 
+/* Of as many refusals as a long ring holds, and much longer than they are counted for. */
+static void test_long_ban(void **state)
+{
+	struct throttle_limit limit = ring("ban", 1, SECOND);
+	struct throttle_table *t;
+
+	(void)state;
+	limit.ban_count = 40;
+	limit.ban_per_ns = 5 * SECOND;
+	limit.ban_for_ns = HOUR;
+	t = open_table(NULL, 1, &limit, 1);
+	assert_true(admits(t, START));
+	for (int i = 0; i < 40; i++)
+		assert_false(admits(t, START));
+	for (uint64_t now = START + 10 * SECOND; now < START + HOUR; now += 61 * SECOND)
+		assert_false(admits(t, now));
+	assert_true(admits(t, START + HOUR + SECOND));
+	throttle_table_close(t);
+}
+
 static void test_shadow_and_delay(void **state)
 {
 	struct throttle_limit limits[2] = {ring("shadow", 1, SECOND), ring("delay", 3, SECOND)};
@@ -396,6 +416,7 @@ int main(void)
 		cmocka_unit_test(test_settle),
 		cmocka_unit_test(test_count_refused),
 		cmocka_unit_test(test_ban),
+		cmocka_unit_test(test_long_ban),
 		cmocka_unit_test(test_shadow_and_delay),
 		cmocka_unit_test(test_keys),
 		cmocka_unit_test(test_wrong_limits),
