@@ -95,14 +95,18 @@ static inline _Atomic(uint64_t) *stamp_of(struct entry *e)
  * Long rings: is `head` from so long ago that its tick can't be told from a new one? Then it is put
  * back to empty. The head was loaded before the stamp, so if a charge was made since the stamp that
  * is read here was old, the head has changed and the swap fails. True: start again.
+ *
+ * Its new tick is that of the youngest that is_empty, not now's: who comes here is perhaps refused
+ * or only looks, which records nothing, and the next charge may be of a clock that is behind this
+ * one. It is still larger than the head's last: that charge was three periods ago.
  */
 static bool wipe_if_idle(const struct shape *s, struct entry *e, uint64_t head, uint64_t now)
 {
 	/* acquire: pairs with the release in touch_stamp */
 	uint64_t stamp = atomic_load_explicit(stamp_of(e), memory_order_acquire);
-	struct view v = {.type = RING_CLEAN, .tick = now >> s->shift};
+	struct view v = {.type = RING_CLEAN, .tick = (now >> s->shift) - s->keep_ticks};
 
-	if (now < stamp || now - stamp < 3 * s->keep || unpack(s, head).fill == 0)
+	if (now < stamp || now - stamp < 4 * s->keep || unpack(s, head).fill == 0)
 		return false;
 	v.position = unpack(s, head).position;
 	/* acq_rel: as every change of a head */

@@ -207,12 +207,48 @@ static void test_long_idle(void **state)
 	}
 }
 
+/* After a long rest a refusal or a look forgets what was there: that records nothing. A charge of a
+ * clock that is a little behind it is still recorded at its own time. */
+static void test_rest_records_nothing(void **state)
+{
+	static const uint64_t quotas[] = {20, 31, 32, 50, 300, 4095};
+
+	(void)state;
+	for (size_t q = 0; q < sizeof(quotas) / sizeof(quotas[0]); q++) {
+		struct throttle_limit limit = ring("rest", quotas[q], 1000 * MS);
+		struct throttle_table *table;
+		struct throttle_charge charge = {.cost = 1};
+		struct throttle_verdict verdict;
+		struct throttle_outcome o;
+		uint64_t now = START;
+
+		limit.slots = THROTTLE_EXACT;
+		table = open_table(NULL, 1, &limit, 1);
+		charge.caller = key_of(table, 1);
+		for (int round = 0; round < 4; round++) {
+			for (uint64_t i = 0; i < quotas[q]; i++)
+				assert_true(take_one(table, 1, 1, now, NULL));
+			now += 80 * SECOND;
+			if (round % 2 == 0)
+				assert_false(take_one(table, 1, quotas[q] + 1, now, NULL));
+			else
+				throttle_peek(table, &charge, 1, now, &verdict);
+			assert_true(take_one(table, 1, quotas[q], now - 900 * MS, &o));
+			assert_true(o.at_ns <= now - 900 * MS);
+			assert_false(take_one(table, 1, 1, now + 99 * MS, NULL));
+			now += 101 * MS;
+		}
+		throttle_table_close(table);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_both_directions),
 		cmocka_unit_test(test_steps_back),
 		cmocka_unit_test(test_long_idle),
+		cmocka_unit_test(test_rest_records_nothing),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
