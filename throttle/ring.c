@@ -96,19 +96,25 @@ static inline _Atomic(uint64_t) *stamp_of(struct entry *e)
  * back to empty. The head was loaded before the stamp, so if a charge was made since the stamp that
  * is read here was old, the head has changed and the swap fails. True: start again.
  *
+ * A stamp that is to be set anew stands for what was charged since the last one: what is older is
+ * put back before that too, or refusals would keep it until its tick looks new again.
+ *
  * Its new tick is that of the youngest that is_empty, not now's: who comes here is perhaps refused
  * or only looks, which records nothing, and the next charge may be of a clock that is behind this
- * one. It is still larger than the head's last: that charge was three periods ago.
+ * one. It is still larger than the head's last: either that was seen, or that charge was three
+ * periods ago.
  */
 static bool wipe_if_idle(const struct shape *s, struct entry *e, uint64_t head, uint64_t now)
 {
 	/* acquire: pairs with the release in touch_stamp */
 	uint64_t stamp = atomic_load_explicit(stamp_of(e), memory_order_acquire);
-	struct view v = {.type = RING_CLEAN, .tick = (now >> s->shift) - s->keep_ticks};
+	uint64_t rest = now > stamp ? now - stamp : 0, tick = now >> s->shift;
+	struct view v = unpack(s, head);
 
-	if (now < stamp || now - stamp < 4 * s->keep || unpack(s, head).fill == 0)
+	if (rest <= s->keep || v.fill == 0 ||
+		(rest < 4 * s->keep && ticks_since(s, tick, v.tick) <= s->keep_ticks))
 		return false;
-	v.position = unpack(s, head).position;
+	v = (struct view){.type = RING_CLEAN, .position = v.position, .tick = tick - s->keep_ticks};
 	/* acq_rel: as every change of a head */
 	atomic_compare_exchange_strong_explicit(
 		&e->head, &head, pack(s, &v), memory_order_acq_rel, memory_order_relaxed);

@@ -242,6 +242,24 @@ static void test_rest_records_nothing(void **state)
 	}
 }
 
+/* Refusals don't keep what has left the window until its ticks look new again. */
+static void test_refusals_keep_nothing(void **state)
+{
+	struct throttle_limit limit = ring("kept", 4095, 1000 * MS);
+
+	(void)state;
+	limit.slots = THROTTLE_EXACT;
+	for (uint64_t rest = 40 * SECOND; rest < 150 * SECOND; rest += 500 * MS) {
+		struct throttle_table *table = open_table(NULL, 1, &limit, 1);
+
+		assert_true(take_one(table, 1, 4095, START, NULL));
+		for (uint64_t then = 5 * SECOND; then < rest; then += 5 * SECOND)
+			assert_false(take_one(table, 1, 4096, START + then, NULL));
+		assert_true(take_one(table, 1, 1, START + rest, NULL));
+		throttle_table_close(table);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -249,6 +267,7 @@ int main(void)
 		cmocka_unit_test(test_steps_back),
 		cmocka_unit_test(test_long_idle),
 		cmocka_unit_test(test_rest_records_nothing),
+		cmocka_unit_test(test_refusals_keep_nothing),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
