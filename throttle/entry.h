@@ -147,7 +147,7 @@ static inline bool head_still(struct entry *e, uint64_t head)
 
 enum how {
 	HOW_TAKE,  /* writes what must be written before the charge can be */
-	HOW_LOOK,  /* writes nothing but what others left unfinished */
+	HOW_LOOK,  /* charges nothing: only ends what others left, or what is over */
 	HOW_FORCE, /* charges whether it fits or not */
 };
 

@@ -389,8 +389,12 @@ void downstream_advance(struct downstream *d)
 
 void downstream_drain(struct downstream *d)
 {
-	if (d->state == DOWNSTREAM_OPEN && !d->first && !d->reading)
+	if (d->state != DOWNSTREAM_OPEN || d->first || d->reading)
+		return;
+	if (flow_is_empty(&d->out))
 		downstream_close(d, "drained");
+	else
+		downstream_finish(d); /* its last answers are still to be taken */
 }
 
 /* ---- events ---------------------------------------------------------------------------------- */

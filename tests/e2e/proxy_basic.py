@@ -1,7 +1,9 @@
 """What any reverse proxy does: requests reach the right origin, responses come back, connections
 are kept, fields that belong to one hop stay there."""
+import fcntl
 import re
 import select
+import termios
 
 from lib import wire
 from lib.client import request_bytes
@@ -180,6 +182,14 @@ def until_stuck(client, requests):
     return left
 
 
+def until_full(client):
+    """Until no more answers come: as many are here as are taken without a read."""
+    before = -1
+    while before != (here := int.from_bytes(fcntl.ioctl(client.socket, termios.FIONREAD, bytes(4)), "little")):
+        before = here
+        select.select([], [], [], 0.2)  # too short only lets less wait
+
+
 def take_answers(client, left, wanted):
     """Sends what is left and reads until there are as many answers. Returns all that was read."""
     got, count, end = [], 0, b""
@@ -229,6 +239,24 @@ def slow_reader_of_answers(t):
             x.send(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n%x\r\n%b\r\n0\r\n\r\n" % (len(body), body))
 
     slow_reader(t, handler, {}, 1500, 6000)
+
+
+@test("a drain lets a client that has not read yet have its answers whole")
+def drain_of_slow_reader(t):
+    _, sluice = plain(t, route="path = /other")
+    client = t.client(sluice, receive_buffer=4096)
+    client.ask("/none")
+    # Their answers are more than the sockets take, so some wait in sluice when it is told to end.
+    client.socket.sendall(request_bytes("/none") * 20000)
+    until_full(client)
+    sluice.terminate()
+    sluice.process.wait_output("draining", 1)
+    got = b""
+    while read := client.socket.recv(1 << 20):
+        got += read
+    head, body = got[got.rindex(b"HTTP/1.1 404"):].split(b"\r\n\r\n", 1)
+    length = int(re.search(rb"Content-Length: (\d+)", head).group(1))
+    equal(len(body), length, "bytes of the last answer's body")
 
 
 @test("what the origin is told of a peer follows the host of each request on a connection")
