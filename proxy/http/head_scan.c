@@ -1,7 +1,8 @@
 #include "http/head_scan.h"
 
-#include <endian.h>
 #include <string.h>
+
+#include "http/bytes16.h"
 
 /* tchar of RFC 9110 section 5.6.2, with ':' and everything else 0. */
 static const bool is_tchar[256] = {
@@ -25,60 +26,33 @@ static const bool is_tchar[256] = {
 	['a' ... 'z'] = 1,
 };
 
-/* Printable ASCII without '#', which begins what no client should send (RFC 9112 section 3.2). */
-static const bool is_target_char[256] = {['!' ... '"'] = 1, ['$' ... '~'] = 1};
-
-/* The bytes still to be read. */
+/* The bytes still to be read. There are 16 at least from the head's first byte to the end. */
 struct scan {
 	const char *at, *end;
 };
 
-/* Eight bytes, the first one lowest. */
-static uint64_t load8(const char *at)
-{
-	uint64_t word;
-
-	memcpy(&word, at, sizeof(word));
-	return le64toh(word);
-}
-
-#define EACH_BYTE(b) (0x0101010101010101u * (uint64_t)(b))
-
 /*
- * Has the high bit of each byte set that is a control character (below 0x20, or DEL). A borrow can
- * set it for a byte above one, too: only the lowest one set is told for sure.
+ * The first byte from scan->at on that ends the run, or the end. Where fewer than 16 bytes are left
+ * the last 16 are looked at, and those in front of scan->at shifted out.
  */
-static uint64_t controls(uint64_t word)
+static inline const char *find(const struct scan *scan, unsigned (*ends_run)(const char *at))
 {
-	uint64_t del = word ^ EACH_BYTE(0x7f);
+	const char *at = scan->at, *last = scan->end - 16;
 
-	return (((word - EACH_BYTE(0x20)) & ~word) | ((del - EACH_BYTE(1)) & ~del)) &
-	       EACH_BYTE(0x80);
-}
-
-static bool is_control(char c)
-{
-	return (unsigned char)c < 0x20 || c == 0x7f;
-}
-
-/* The first control character from `at` on, or the end. */
-static const char *find_control(const char *at, const char *end)
-{
-	for (; end - at >= 8; at += 8) {
-		uint64_t found = controls(load8(at));
+	for (; at <= last; at += 16) {
+		unsigned found = ends_run(at);
 		if (found)
-			return at + __builtin_ctzll(found) / 8;
+			return at + __builtin_ctz(found);
 	}
-	while (at < end && !is_control(*at))
-		at++;
-	return at;
+	unsigned found = at < scan->end ? ends_run(last) >> (at - last) : 0;
+	return found ? at + __builtin_ctz(found) : scan->end;
 }
 
 /* Moves behind a field value or reason phrase, to the CR of its CRLF; tabs are part of it. */
 static bool scan_text(struct scan *scan)
 {
 	for (;; scan->at++) {
-		scan->at = find_control(scan->at, scan->end);
+		scan->at = find(scan, bytes16_controls);
 		if (scan->end - scan->at < 2)
 			return false;
 		if (*scan->at != '\t')
@@ -118,7 +92,7 @@ static bool is_ows(char c)
 
 static bool scan_field(struct scan *scan, const char *base, struct http_field *field)
 {
-	const char *name = scan->at, *at = name, *end = scan->end;
+	const char *name = scan->at, *at = find(scan, bytes16_not_name), *end = scan->end;
 
 	while (at < end && is_tchar[(unsigned char)*at])
 		at++;
@@ -230,20 +204,19 @@ static struct scan scan_of(const char *base, size_t len, const struct http_parse
 	return (struct scan){base, base + (len < most ? len : most)};
 }
 
-#define SHORTEST_REQUEST_LINE 14 /* "GET / HTTP/1.1" */
+#define SHORTEST_HEAD 17 /* "HTTP/1.1 200 \r\n\r\n" */
 
 bool http_scan_request(struct http_head *head, const char *base, size_t len,
 	const struct http_parser_limits *limits)
 {
 	struct scan scan = scan_of(base, len, limits);
 
-	if (scan.end - scan.at < SHORTEST_REQUEST_LINE || !scan_method(&scan, head))
+	if (scan.end - scan.at < SHORTEST_HEAD || !scan_method(&scan, head))
 		return false;
 	const char *target = scan.at;
 	if (*target != '/')
 		return false;
-	while (scan.at < scan.end && is_target_char[(unsigned char)*scan.at])
-		scan.at++;
+	scan.at = find(&scan, bytes16_not_target);
 	head->target_at = (uint32_t)(target - base);
 	head->target_len = (uint32_t)(scan.at - target);
 	if (limits->target_bytes > 0 && head->target_len > limits->target_bytes)
@@ -259,7 +232,7 @@ bool http_scan_response(struct http_head *head, const char *base, size_t len,
 {
 	struct scan scan = scan_of(base, len, limits);
 
-	if (!scan_version(&scan, head) || scan.end - scan.at < 5)
+	if (scan.end - scan.at < SHORTEST_HEAD || !scan_version(&scan, head))
 		return false;
 	const char *code = scan.at;
 	if (code[0] != ' ' || code[1] < '1' || !is_digit(code[1]) || !is_digit(code[2]) ||
