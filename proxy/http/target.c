@@ -4,6 +4,8 @@
 #include <netinet/in.h>
 #include <string.h>
 
+#include "http/bytes16.h"
+
 /* What a byte may be: part of a reg-name (RFC 3986 section 3.2.2, without percent-encoding), of a
  * path, of a query. */
 enum { HOST = 1, UPPER = 2, PATH = 4, QUERY = 8, TARGET = PATH | QUERY };
@@ -87,6 +89,27 @@ static bool parse_ipv6_authority(struct slice text, struct http_authority *autho
 	       parse_port((struct slice){rest.at + 1, rest.len - 1}, authority);
 }
 
+/* Eight bytes of a host as nearly all are written: small letters, digits, '-' and '.'. */
+static bool is_plain_host(uint64_t word)
+{
+	uint64_t plain = bytes8_within(word, 'a', 'z') |
+			 (bytes8_within(word, '-', '9') & ~bytes8_within(word, '/', '/'));
+
+	return plain == BYTES8_EACH(0x80);
+}
+
+/* How many bytes from the front were seen to be plain: no more than are. */
+static size_t plain_host(struct slice text)
+{
+	size_t len = 0;
+
+	while (text.len - len >= 8 && is_plain_host(bytes8_load(text.at + len)))
+		len += 8;
+	if (len > 0 && text.len - len < 8 && is_plain_host(bytes8_load(text.at + text.len - 8)))
+		len = text.len;
+	return len;
+}
+
 bool http_authority_parse(struct slice text, struct http_authority *authority)
 {
 	*authority = (struct http_authority){.host = text};
@@ -95,7 +118,7 @@ bool http_authority_parse(struct slice text, struct http_authority *authority)
 	if (text.at[0] == '[')
 		return parse_ipv6_authority(text, authority);
 
-	size_t len = 0;
+	size_t len = plain_host(text);
 	uint8_t seen = 0, class;
 	while (len < text.len && ((class = byte_class[(unsigned char)text.at[len]]) & HOST)) {
 		seen |= class;

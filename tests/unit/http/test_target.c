@@ -129,10 +129,38 @@ static void hosts_have_a_bound(void **state)
 	assert_int_equal(http_authority_host(&authority, out).len, HTTP_HOST_BYTES);
 }
 
+/* Every byte at every place of hosts of many lengths. */
+static void every_host_byte(void **state)
+{
+	static const char others[] = "!$&'()*+-._;=~0123456789";
+	struct http_authority authority;
+	char text[24];
+
+	(void)state;
+	for (size_t len = 1; len <= sizeof(text); len++) {
+		for (size_t i = 0; i < 256 * len; i++) {
+			size_t place = i / 256;
+			int c = (int)(i % 256);
+			bool upper = c >= 'A' && c <= 'Z';
+			bool host = upper || (c >= 'a' && c <= 'z') || (c && strchr(others, c));
+			bool colon = c == ':' && place > 0 && place == len - 1;
+			memset(text, 'a', len);
+			text[place] = (char)c;
+			struct slice whole = {text, len};
+			assert_int_equal(http_authority_parse(whole, &authority), host || colon);
+			if (host || colon) {
+				assert_int_equal(authority.host.len, colon ? place : len);
+				assert_int_equal(authority.has_upper, upper);
+			}
+		}
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(origin_form),
+		cmocka_unit_test(every_host_byte),
 		cmocka_unit_test(absolute_form),
 		cmocka_unit_test(asterisk_and_authority_form),
 		cmocka_unit_test(bad_targets),
