@@ -49,7 +49,7 @@ static inline const char *find(const struct scan *scan, unsigned (*ends_run)(con
 }
 
 /* Moves behind a field value or reason phrase, to the CR of its CRLF; tabs are part of it. */
-static bool scan_text(struct scan *scan)
+static inline bool scan_text(struct scan *scan)
 {
 	for (;; scan->at++) {
 		scan->at = find(scan, bytes16_controls);
@@ -90,7 +90,7 @@ static bool is_ows(char c)
 	return c == ' ' || c == '\t';
 }
 
-static bool scan_field(struct scan *scan, const char *base, struct http_field *field)
+static inline bool scan_field(struct scan *scan, const char *base, struct http_field *field)
 {
 	const char *name = scan->at, *at = find(scan, bytes16_not_name), *end = scan->end;
 
@@ -99,9 +99,9 @@ static bool scan_field(struct scan *scan, const char *base, struct http_field *f
 	size_t name_len = (size_t)(at - name);
 	if (name_len == 0 || name_len > UINT16_MAX || at == end || *at != ':')
 		return false;
-	do
+	at++;
+	while (at < end && is_ows(*at))
 		at++;
-	while (at < end && is_ows(*at));
 	scan->at = at;
 	if (!scan_text(scan))
 		return false;
@@ -133,21 +133,23 @@ static bool is_length(const char *base, const struct http_field *field)
 	return true;
 }
 
-/* All field lines and the empty line. */
-static bool scan_fields(struct scan *scan, const char *base, unsigned limit, struct http_head *head)
+/* All field lines and the empty line, which ends the head. */
+static bool scan_fields(struct scan scan, const char *base, unsigned limit, struct http_head *head)
 {
+	unsigned most =
+		limit > 0 && limit < HTTP_HEAD_FIELDS_INLINE ? limit : HTTP_HEAD_FIELDS_INLINE;
 	bool has_length = false;
 
+	head->base = base;
 	for (unsigned count = 0;; count++) {
-		if (scan->end - scan->at < 2)
+		if (scan.end - scan.at < 2)
 			return false;
-		if (*scan->at == '\r') {
+		if (*scan.at == '\r') {
 			head->field_count = (uint16_t)count;
-			return scan_crlf(scan);
+			head->len = (uint32_t)(scan.at + 2 - base);
+			return scan.at[1] == '\n';
 		}
-		if (count == HTTP_HEAD_FIELDS_INLINE || (limit > 0 && count == limit))
-			return false;
-		if (!scan_field(scan, base, &head->fields[count]))
+		if (count == most || !scan_field(&scan, base, &head->fields[count]))
 			return false;
 		enum http_field_id id = head->fields[count].id;
 		head->ids |= 1u << id;
@@ -186,16 +188,6 @@ static bool scan_method(struct scan *scan, struct http_head *head)
 	return false;
 }
 
-static bool finish(struct scan *scan, const char *base, const struct http_parser_limits *limits,
-	struct http_head *head)
-{
-	if (!scan_fields(scan, base, limits->fields, head))
-		return false;
-	head->base = base;
-	head->len = (uint32_t)(scan->at - base);
-	return true;
-}
-
 /* What may be read of `len` bytes: no more than a head can have. */
 static struct scan scan_of(const char *base, size_t len, const struct http_parser_limits *limits)
 {
@@ -224,7 +216,8 @@ bool http_scan_request(struct http_head *head, const char *base, size_t len,
 	if (scan.at == scan.end || *scan.at != ' ')
 		return false;
 	scan.at++;
-	return scan_version(&scan, head) && scan_crlf(&scan) && finish(&scan, base, limits, head);
+	return scan_version(&scan, head) && scan_crlf(&scan) &&
+	       scan_fields(scan, base, limits->fields, head);
 }
 
 bool http_scan_response(struct http_head *head, const char *base, size_t len,
@@ -240,5 +233,6 @@ bool http_scan_response(struct http_head *head, const char *base, size_t len,
 		return false;
 	head->status = (uint16_t)((code[1] - '0') * 100 + (code[2] - '0') * 10 + (code[3] - '0'));
 	scan.at += 5;
-	return scan_text(&scan) && scan_crlf(&scan) && finish(&scan, base, limits, head);
+	return scan_text(&scan) && scan_crlf(&scan) &&
+	       scan_fields(scan, base, limits->fields, head);
 }
