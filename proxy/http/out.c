@@ -7,15 +7,19 @@ void http_out_number(struct http_out *out, uint64_t number)
 				    "50515253545556575859606162636465666768697071727374"
 				    "75767778798081828384858687888990919293949596979899";
 	char digits[20];
-	size_t at = sizeof(digits);
+	char *at = digits + sizeof(digits);
 
+	if (number < 10) {
+		http_out_char(out, (char)('0' + number));
+		return;
+	}
 	for (; number >= 100; number /= 100)
-		memcpy(digits + (at -= 2), pairs + 2 * (number % 100), 2);
+		memcpy(at -= 2, pairs + 2 * (number % 100), 2);
 	if (number >= 10)
-		memcpy(digits + (at -= 2), pairs + 2 * number, 2);
+		memcpy(at -= 2, pairs + 2 * number, 2);
 	else
-		digits[--at] = (char)('0' + number);
-	http_out_slice(out, (struct slice){digits + at, sizeof(digits) - at});
+		*--at = (char)('0' + number);
+	http_out_slice(out, (struct slice){at, (size_t)(digits + sizeof(digits) - at)});
 }
 
 static bool is_printable(char c)

@@ -14,7 +14,7 @@
 
 struct http_out {
 	char *at;      /* the next byte goes here */
-	char *end;     /* one past the last */
+	char *end;     /* one past the last; the cursor itself once something did not fit */
 	bool overflow; /* something did not fit; all that came after it was left out too */
 };
 
@@ -25,9 +25,11 @@ static inline struct http_out http_out_over(char *buffer, size_t capacity)
 
 static inline bool http_out_has_room(struct http_out *out, size_t len)
 {
-	if (out->overflow || (size_t)(out->end - out->at) < len)
-		out->overflow = true;
-	return !out->overflow;
+	if ((size_t)(out->end - out->at) >= len)
+		return true;
+	out->end = out->at;
+	out->overflow = true;
+	return false;
 }
 
 static inline void http_out_slice(struct http_out *out, struct slice bytes)
