@@ -59,7 +59,7 @@ static inline uint64_t load_tail(const unsigned char *p, size_t bytes)
 	return word;
 }
 
-static void start(uint64_t v[4], const struct throttle_seed *seed)
+static inline void start(uint64_t v[4], const struct throttle_seed *seed)
 {
 	v[0] = seed->k0 ^ 0x736f6d6570736575u;
 	v[1] = seed->k1 ^ 0x646f72616e646f6du ^ 0xee;
@@ -67,7 +67,9 @@ static void start(uint64_t v[4], const struct throttle_seed *seed)
 	v[3] = seed->k1 ^ 0x7465646279746573u;
 }
 
-static struct throttle_key finish(uint64_t v[4], uint64_t tail, uint64_t length)
+/* Inline: the state stays in registers. */
+static inline __attribute__((always_inline)) struct throttle_key finish(
+	uint64_t v[4], uint64_t tail, uint64_t length)
 {
 	struct throttle_key key;
 
@@ -86,13 +88,15 @@ static struct throttle_key finish(uint64_t v[4], uint64_t tail, uint64_t length)
 struct throttle_key throttle_hash(const struct throttle_seed *seed, const void *data, size_t bytes)
 {
 	const unsigned char *p = data;
-	uint64_t v[4];
+	uint64_t v[4], tail = 0;
 	size_t left = bytes;
 
 	start(v, seed);
 	for (; left >= 8; p += 8, left -= 8)
 		absorb_word(v, load_le64(p));
-	return finish(v, load_tail(p, left), bytes);
+	if (left > 0) /* the last 8 bytes of a longer string have the tail on top */
+		tail = bytes > 8 ? load_le64(p + left - 8) >> (64 - 8 * left) : load_tail(p, left);
+	return finish(v, tail, bytes);
 }
 
 /* Takes in bytes at any alignment: `tail` holds the length % 8 bytes that make no word yet. */
