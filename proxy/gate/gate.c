@@ -111,14 +111,13 @@ static void report_limit(const struct throttle_outcome *outcome, const struct co
 
 	/* The ticks that a throttle counts in make a window of 10 s one of a few us more. Who was
 	 * refused waits for these, but nobody else is to be told 11 seconds. */
-	if (!outcome->violated && reset_ns > NS_PER_MS)
-		reset_ns -= reset_ns % NS_PER_MS;
+	bool is_rounded_down = !outcome->violated && reset_ns > NS_PER_MS;
 
 	*report = (struct gate_limit){
 		.limit = limit,
 		.quota = outcome->quota,
 		.remaining = outcome->remaining,
-		.reset_ms = ms_up(reset_ns),
+		.reset_ms = is_rounded_down ? reset_ns / NS_PER_MS : ms_up(reset_ns),
 		.violated = outcome->violated,
 		.banned = outcome->banned,
 		.overflow = outcome->overflow,

@@ -89,23 +89,32 @@ static void consider_prefix(
 					 (struct slice){search->path.at, len}));
 }
 
-/* Prefixes that end where a segment does, before or after the slash. */
-static void search_prefixes(struct search *search, const struct route_node *node, uint32_t index)
+/* Prefixes that end where a segment does, before or after the slash; longer than `/`. */
+static void search_long_prefixes(
+	struct search *search, const struct route_node *node, uint32_t index)
 {
 	size_t end =
 		search->path.len < node->longest_prefix ? search->path.len : node->longest_prefix;
 
-	for (size_t i = 0; i < end; i++) {
+	for (size_t i = 1; i < end; i++) {
 		if (search->path.at[i] != '/')
 			continue;
-		if (i > 0)
-			consider_prefix(search, node, index, i);
+		consider_prefix(search, node, index, i);
 		consider_prefix(search, node, index, i + 1);
 	}
 	bool at_boundary = end > 0 && search->path.at[end - 1] != '/' &&
 			   (end == search->path.len || search->path.at[end] == '/');
 	if (at_boundary)
 		consider_prefix(search, node, index, end);
+}
+
+static inline void search_prefixes(
+	struct search *search, const struct route_node *node, uint32_t index)
+{
+	if (search->path.len > 0 && search->path.at[0] == '/')
+		consider(search, node->roots);
+	if (node->longest_prefix > 1)
+		search_long_prefixes(search, node, index);
 }
 
 static void search_exact(struct search *search, const struct route_node *node, uint32_t index)

@@ -83,6 +83,8 @@ static void add_route(struct route_table *table, uint32_t node_index,
 	place->node = node_index;
 	place->kind = route->path_kind;
 	append_entry(table, &place->entries, entry);
+	if (route->path_kind == CONF_PATH_PREFIX && path.len == 1 && path.at[0] == '/')
+		node->roots = place->entries;
 }
 
 /* The host as http_authority_host would give it: IPv6 literals have several spellings. */

@@ -43,6 +43,7 @@ struct route_node {
 	bool is_wildcard;
 	uint64_t exact_lengths, prefix_lengths;
 	size_t longest_prefix;
+	const struct route_entry *roots; /* of the prefix `/`, which is that of most paths */
 	const struct route_entry *regexes;
 };
 
