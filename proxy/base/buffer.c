@@ -18,18 +18,12 @@ void buffer_pool_clear(struct buffer_pool *pool)
 	pool->free_count = 0;
 }
 
-bool buffer_acquire(struct buffer *buffer, struct buffer_pool *pool)
+bool buffer_acquire_new(struct buffer *buffer, const struct buffer_pool *pool)
 {
-	char *block = pool->free;
+	char *block = malloc(pool->block_bytes);
 
-	if (block) {
-		memcpy(&pool->free, block, sizeof(void *));
-		pool->free_count--;
-	} else {
-		block = malloc(pool->block_bytes);
-		if (!block)
-			return false;
-	}
+	if (!block)
+		return false;
 	*buffer = (struct buffer){block, 0, 0, (uint32_t)pool->block_bytes};
 	return true;
 }
@@ -52,18 +46,4 @@ bool buffer_reserve(struct buffer *buffer, struct buffer_pool *pool, size_t byte
 	buffer_release(buffer, pool);
 	*buffer = (struct buffer){block, 0, (uint32_t)used, (uint32_t)bytes};
 	return true;
-}
-
-void buffer_release(struct buffer *buffer, struct buffer_pool *pool)
-{
-	if (!buffer->at)
-		return;
-	if (buffer->capacity == pool->block_bytes && pool->free_count < pool->keep) {
-		memcpy(buffer->at, &pool->free, sizeof(void *));
-		pool->free = buffer->at;
-		pool->free_count++;
-	} else {
-		free(buffer->at);
-	}
-	*buffer = (struct buffer){0};
 }

@@ -12,6 +12,8 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
 
 struct buffer_pool {
 	size_t block_bytes;
@@ -28,14 +30,43 @@ struct buffer {
 void buffer_pool_init(struct buffer_pool *pool, size_t block_bytes, size_t keep);
 void buffer_pool_clear(struct buffer_pool *pool);
 
-/* Gives an empty buffer a block. False without memory. */
-bool buffer_acquire(struct buffer *buffer, struct buffer_pool *pool);
+/* As buffer_acquire, with a block that was in no pool yet. */
+bool buffer_acquire_new(struct buffer *buffer, const struct buffer_pool *pool);
+
+/* Gives an empty buffer a block, the last one that was given back if there is one. False without
+ * memory. */
+static inline bool buffer_acquire(struct buffer *buffer, struct buffer_pool *pool)
+{
+	char *block = pool->free;
+
+	if (!block)
+		return buffer_acquire_new(buffer, pool);
+	memcpy(&pool->free, block, sizeof(void *));
+	pool->free_count--;
+	*buffer = (struct buffer){block, 0, 0, (uint32_t)pool->block_bytes};
+	return true;
+}
 
 /* Makes room for a run of `bytes` from start on, moving or enlarging the block (then it is of no
  * pool, which buffer_release knows by its size). False without memory. */
 bool buffer_reserve(struct buffer *buffer, struct buffer_pool *pool, size_t bytes);
 
-void buffer_release(struct buffer *buffer, struct buffer_pool *pool);
+/* Gives the block back, if there is one: the buffer is empty then. */
+static inline void buffer_release(struct buffer *buffer, struct buffer_pool *pool)
+{
+	char *block = buffer->at;
+
+	if (!block)
+		return;
+	if (buffer->capacity == pool->block_bytes && pool->free_count < pool->keep) {
+		memcpy(block, &pool->free, sizeof(void *));
+		pool->free = block;
+		pool->free_count++;
+	} else {
+		free(block);
+	}
+	*buffer = (struct buffer){0};
+}
 
 static inline size_t buffer_used(const struct buffer *buffer)
 {

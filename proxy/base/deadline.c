@@ -2,7 +2,7 @@
 
 #include "base/clock.h"
 
-static void arm(struct deadline *deadline, uint64_t now_ms)
+void deadline_arm(struct deadline *deadline, uint64_t now_ms)
 {
 	uint64_t wait = deadline->at_ms > now_ms ? deadline->at_ms - now_ms : 0;
 	struct timeval interval = {
@@ -23,7 +23,7 @@ static void fired(evutil_socket_t fd, short what, void *arg)
 	if (deadline->at_ms == DEADLINE_NEVER)
 		return;
 	if (deadline->at_ms > now_ms) {
-		arm(deadline, now_ms);
+		deadline_arm(deadline, now_ms);
 		return;
 	}
 	deadline->at_ms = DEADLINE_NEVER;
@@ -36,13 +36,6 @@ void deadline_init(struct deadline *deadline, struct event_base *base,
 	evtimer_assign(&deadline->timer, base, fired, deadline);
 	deadline->at_ms = deadline->armed_ms = DEADLINE_NEVER;
 	deadline->passed = passed;
-}
-
-void deadline_set(struct deadline *deadline, uint64_t at_ms, uint64_t now_ms)
-{
-	deadline->at_ms = at_ms;
-	if (at_ms < deadline->armed_ms)
-		arm(deadline, now_ms);
 }
 
 void deadline_end(struct deadline *deadline)

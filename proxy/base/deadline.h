@@ -23,7 +23,18 @@ struct deadline {
 /* `passed` is called once at or after at_ms (monotonic milliseconds), from the loop of `base`. */
 void deadline_init(struct deadline *deadline, struct event_base *base,
 	void (*passed)(struct deadline *deadline));
-void deadline_set(struct deadline *deadline, uint64_t at_ms, uint64_t now_ms);
+
+/* Of deadline_set only: the timer is to fire at at_ms. */
+void deadline_arm(struct deadline *deadline, uint64_t now_ms);
+
+/* Passes at `at_ms` instead of when it would have; now_ms is the time by the same clock. */
+static inline void deadline_set(struct deadline *deadline, uint64_t at_ms, uint64_t now_ms)
+{
+	deadline->at_ms = at_ms;
+	if (at_ms < deadline->armed_ms)
+		deadline_arm(deadline, now_ms);
+}
+
 static inline void deadline_clear(struct deadline *deadline)
 {
 	deadline->at_ms = DEADLINE_NEVER;
