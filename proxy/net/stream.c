@@ -4,6 +4,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "net/transfer.h"
+
 static void on_event(evutil_socket_t fd, short what, void *arg)
 {
 	struct stream *stream = arg;
@@ -109,7 +111,7 @@ enum stream_result stream_read(struct stream *stream, struct buffer *buffer)
 	if (stream->read_ended)
 		return STREAM_END;
 	do {
-		n = recv(stream->fd, buffer->at + buffer->end, room, 0);
+		n = transfer_receive(stream->fd, buffer->at + buffer->end, room);
 	} while (n < 0 && errno == EINTR);
 	if (n > 0) {
 		buffer->end += (uint32_t)n;
@@ -157,11 +159,11 @@ enum stream_result stream_write(
 		wanted += pieces[i].iov_len;
 	do {
 		if (count == 1) {
-			n = send(stream->fd, pieces[0].iov_base, wanted, MSG_NOSIGNAL);
+			n = transfer_send(stream->fd, pieces[0].iov_base, wanted);
 		} else {
 			struct msghdr message = {.msg_iov = (struct iovec *)(uintptr_t)pieces,
 				.msg_iovlen = (size_t)count};
-			n = sendmsg(stream->fd, &message, MSG_NOSIGNAL);
+			n = transfer_send_pieces(stream->fd, &message);
 		}
 	} while (n < 0 && errno == EINTR);
 	if (n < 0) {
