@@ -66,23 +66,42 @@ static size_t line_end(const struct http_head *head, unsigned index)
 	return head->len - 2;
 }
 
-/* Copies the lines for which `drops` is false, runs of them at a time. */
-static void put_fields(struct http_out *out, const struct exchange *x, const struct http_head *head,
-	bool (*drops)(const struct exchange *x, const struct http_field *field, struct slice name))
-{
-	size_t run = 0, run_end = 0;
+/* Lines that are left out, besides those of this hop alone. */
+struct left_out {
+	uint32_t ids; /* bit 1 << enum http_field_id */
+	/* Which others; NULL: none. */
+	bool (*others)(const struct exchange *x, const struct http_field *field, struct slice name);
+};
 
+#define ID_BIT(id) (UINT32_C(1) << (id))
+
+static bool is_left_out(const struct left_out *left_out, const struct exchange *x,
+	const struct http_head *head, const struct http_field *field)
+{
+	return field->hop || (left_out->ids >> field->id & 1) ||
+	       (left_out->others && left_out->others(x, field, http_field_name(head, field)));
+}
+
+/* Copies the head from its byte `from` to its last line, but for what is left out: one piece up to
+ * each such line, and one behind the last. */
+static void put_lines(struct http_out *out, const struct exchange *x, const struct http_head *head,
+	size_t from, const struct left_out *left_out)
+{
 	for (unsigned i = 0; i < head->field_count; i++) {
 		const struct http_field *field = &head->fields[i];
-		if (field->hop || drops(x, field, http_field_name(head, field)))
+		if (!is_left_out(left_out, x, head, field))
 			continue;
-		if (run_end != field->name_at) {
-			put(out, (struct slice){head->base + run, run_end - run});
-			run = field->name_at;
-		}
-		run_end = line_end(head, i);
+		if (from < field->name_at)
+			put(out, (struct slice){head->base + from, field->name_at - from});
+		from = line_end(head, i);
 	}
-	put(out, (struct slice){head->base + run, run_end - run});
+	put(out, (struct slice){head->base + from, head->len - 2 - from});
+}
+
+/* Where the first field's line begins. */
+static size_t first_line(const struct http_head *head)
+{
+	return head->field_count > 0 ? head->fields[0].name_at : head->len - 2;
 }
 
 /* ---- requests -------------------------------------------------------------------------------- */
@@ -91,26 +110,37 @@ static bool drops_request_field(
 	const struct exchange *x, const struct http_field *field, struct slice name)
 {
 	const struct conf_route *route = x->route;
-	const struct site *site = x->use->site;
 
-	switch (field->id) {
-	case HTTP_FIELD_HOST:
-	case HTTP_FIELD_X_FORWARDED_FOR:
-	case HTTP_FIELD_X_FORWARDED_HOST:
-	case HTTP_FIELD_X_FORWARDED_PROTO:
-	case HTTP_FIELD_FORWARDED:
-	case HTTP_FIELD_VIA:
-		return true; /* written anew */
-	case HTTP_FIELD_EXPECT:
-		return !x->framing.expects_continue;
-	default:
-		break;
+	if (field->id == HTTP_FIELD_EXPECT)
+		return false;
+	if (field->id == HTTP_FIELD_OTHER &&
+		slice_equal_nocase(name, x->use->site->request_id_field))
+		return true;
+	return is_listed(&route->request_remove, name) || is_set(&route->request_set, name);
+}
+
+static struct left_out left_out_of_request(const struct exchange *x)
+{
+	const struct conf_route *route = x->route;
+	/* Written anew: */
+	struct left_out left_out = {ID_BIT(HTTP_FIELD_HOST) | ID_BIT(HTTP_FIELD_X_FORWARDED_FOR) |
+					    ID_BIT(HTTP_FIELD_X_FORWARDED_HOST) |
+					    ID_BIT(HTTP_FIELD_X_FORWARDED_PROTO) |
+					    ID_BIT(HTTP_FIELD_FORWARDED) | ID_BIT(HTTP_FIELD_VIA),
+		NULL};
+	bool by_name = route->request_remove.count > 0 || route->request_set.count > 0;
+
+	if (!x->framing.expects_continue)
+		left_out.ids |= ID_BIT(HTTP_FIELD_EXPECT);
+	if (x->request_id.len > 0) {
+		enum http_field_id id = x->use->site->request_id_field_id;
+		if (id != HTTP_FIELD_OTHER)
+			left_out.ids |= ID_BIT(id);
+		else
+			by_name = true;
 	}
-	if (field->id == (uint8_t)site->request_id_field_id &&
-		(field->id != HTTP_FIELD_OTHER || slice_equal_nocase(name, site->request_id_field)))
-		return x->request_id.len > 0;
-	return (route->request_remove.count > 0 && is_listed(&route->request_remove, name)) ||
-	       (route->request_set.count > 0 && is_set(&route->request_set, name));
+	left_out.others = by_name ? drops_request_field : NULL;
+	return left_out;
 }
 
 static void put_target(struct http_out *out, const struct exchange *x)
@@ -145,12 +175,35 @@ static void put_target(struct http_out *out, const struct exchange *x)
 	}
 }
 
+/* Does the server get the target as the client wrote it? */
+static bool is_as_written(const struct exchange *x)
+{
+	return x->target.form == HTTP_TARGET_ORIGIN && !x->path_bytes && !x->route->strip_prefix &&
+	       !x->route->add_prefix;
+}
+
+/* Method and target. */
+static void put_request_line(struct http_out *out, const struct exchange *x)
+{
+	const struct http_head *head = &x->request;
+
+	if (is_as_written(x)) {
+		put(out, (struct slice){head->base, head->target_at + head->target_len});
+		return;
+	}
+	put(out, x->method);
+	put(out, SLICE(" "));
+	if (x->target.form == HTTP_TARGET_ASTERISK)
+		put(out, SLICE("*"));
+	else
+		put_target(out, x);
+}
+
 static void put_request_id(struct http_out *out, const struct exchange *x)
 {
 	if (x->request_id.len == 0)
 		return;
-	put(out, x->use->site->request_id_field);
-	put(out, SLICE(": "));
+	put(out, x->use->site->request_id_start);
 	put(out, x->request_id);
 	put(out, SLICE("\r\n"));
 }
@@ -173,23 +226,20 @@ bool compose_request(struct exchange *x, struct flow *flow)
 	size_t room = 2u * x->request.len + 3u * x->authority.len + x->path.len +
 		      set_bytes(&route->request_set) + ADDED_BYTES +
 		      (route->add_prefix ? strlen(route->add_prefix) : 0);
+	const struct left_out left_out = left_out_of_request(x);
 	struct http_out out;
 
 	if (!flow_reserve(flow, &x->worker->blocks, room, &out))
 		return false;
-	put(&out, x->method);
-	put(&out, SLICE(" "));
-	if (x->target.form == HTTP_TARGET_ASTERISK)
-		put(&out, SLICE("*"));
-	else
-		put_target(&out, x);
-	put(&out, SLICE(" HTTP/1.1\r\n"));
+	put_request_line(&out, x);
 	if (route->request_set.count == 0 || !is_set(&route->request_set, SLICE("host"))) {
-		put(&out, SLICE("Host: "));
+		put(&out, SLICE(" HTTP/1.1\r\nHost: "));
 		put(&out, x->authority);
-		put(&out, SLICE("\r\n"));
+	} else {
+		put(&out, SLICE(" HTTP/1.1"));
 	}
-	put_fields(&out, x, &x->request, drops_request_field);
+	put(&out, SLICE("\r\n"));
+	put_lines(&out, x, &x->request, first_line(&x->request), &left_out);
 	forwarding_put(&out, &x->downstream->forwarding, x);
 	put_request_id(&out, x);
 	put_set(&out, &route->request_set);
@@ -214,26 +264,25 @@ static bool drops_response_field(
 {
 	const struct conf_route *route = x->route;
 
-	if (field->id == HTTP_FIELD_VIA)
-		return x->use->site->via.len > 0;
-	if (field->id == HTTP_FIELD_TRAILER)
-		return x->request.minor == 0;
 	if (x->replaces_ratelimit &&
-		(field->id == HTTP_FIELD_RATELIMIT || field->id == HTTP_FIELD_RATELIMIT_POLICY ||
-			field->id == HTTP_FIELD_OTHER) &&
 		ratelimit_is_replaced(x->dialect, (enum http_field_id)field->id, name))
 		return true;
-	return (route->response_remove.count > 0 && is_listed(&route->response_remove, name)) ||
-	       (route->response_set.count > 0 && is_set(&route->response_set, name));
+	return is_listed(&route->response_remove, name) || is_set(&route->response_set, name);
 }
 
-static void put_status_line(struct http_out *out, const struct http_head *head)
+static struct left_out left_out_of_response(const struct exchange *x)
 {
-	const char *end = memchr(head->base, '\r', head->len);
+	const struct conf_route *route = x->route;
+	struct left_out left_out = {0};
 
-	put(out, SLICE("HTTP/1.1"));
-	put(out, (struct slice){head->base + 8, (size_t)(end - head->base) - 8});
-	put(out, SLICE("\r\n"));
+	if (x->use->site->via.len > 0)
+		left_out.ids |= ID_BIT(HTTP_FIELD_VIA); /* written anew */
+	if (x->request.minor == 0)
+		left_out.ids |= ID_BIT(HTTP_FIELD_TRAILER);
+	if (x->replaces_ratelimit || route->response_remove.count > 0 ||
+		route->response_set.count > 0)
+		left_out.others = drops_response_field;
+	return left_out;
 }
 
 static void put_response_framing(struct http_out *out, const struct exchange *x, bool chunked)
@@ -263,11 +312,13 @@ bool compose_response(struct exchange *x, struct flow *flow, bool chunked, bool 
 
 	if (!flow_reserve(flow, &x->worker->blocks, room, &out))
 		return false;
-	put_status_line(&out, &x->response);
 	enum ratelimit_merge merge =
 		limits ? ratelimit_merge(x->dialect, &x->verdict, &x->response) : RATELIMIT_THEIRS;
 	x->replaces_ratelimit = merge == RATELIMIT_OURS;
-	put_fields(&out, x, &x->response, drops_response_field);
+	const struct left_out left_out = left_out_of_response(x);
+	/* The status line is the server's but for the version. */
+	put(&out, SLICE("HTTP/1.1"));
+	put_lines(&out, x, &x->response, strlen("HTTP/1.1"), &left_out);
 	if (!interim) {
 		if (site->via.len > 0 && x->response.minor == 1 &&
 			!http_head_has(&x->response, HTTP_FIELD_VIA)) {

@@ -375,7 +375,7 @@ void downstream_advance(struct downstream *d)
 		if (d->state != DOWNSTREAM_CLOSED && d->reading && d->reading != d->first &&
 			d->reading->state != EXCHANGE_HEAD)
 			exchange_run(d->reading);
-		if (d->state == DOWNSTREAM_OPEN)
+		if (d->state == DOWNSTREAM_OPEN && (d->in.at || d->stream.readable))
 			read_requests(d);
 		if (d->stalled) {
 			flush(d);

@@ -38,10 +38,17 @@ const char *exchange_state_name(enum exchange_state state)
 	return state_names[state];
 }
 
-void exchange_enter(struct exchange *x, enum exchange_state state)
+static void __attribute__((cold, noinline))
+log_change(const struct exchange *x, enum exchange_state state)
 {
 	log_debug("exchange %.*s: %s -> %s", SLICE_ARGS(x->request_id), state_names[x->state],
 		state_names[state]);
+}
+
+void exchange_enter(struct exchange *x, enum exchange_state state)
+{
+	if (log_enabled(LOG_LEVEL_DEBUG))
+		log_change(x, state);
 	x->state = state;
 }
 
@@ -56,7 +63,7 @@ struct exchange *exchange_new(struct downstream *d)
 	} else if (!(x = malloc(sizeof(*x)))) {
 		return NULL;
 	}
-	memset(x, 0, offsetof(struct exchange, request));
+	memset(x, 0, offsetof(struct exchange, ticket));
 	x->head_bytes = x->inline_bytes;
 	x->path_bytes = x->body_bytes = NULL;
 	http_head_init(&x->request);

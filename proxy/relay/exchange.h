@@ -41,8 +41,6 @@ enum exchange_state {
 #define EXCHANGE_HEAD_BYTES 1024
 
 struct exchange {
-	struct ticket ticket;
-	struct grave grave;
 	struct worker *worker;
 	struct downstream *downstream; /* NULL when the client is gone */
 	struct exchange *next;         /* on its connection; or spare */
@@ -53,7 +51,6 @@ struct exchange {
 
 	/* the request */
 	struct http_framing framing;
-	struct http_target target;
 	struct slice host;      /* for routes */
 	struct slice authority; /* for the upstream's Host */
 	struct slice path;      /* normalised */
@@ -70,7 +67,8 @@ struct exchange {
 	bool orphaned;             /* on the worker's list of those whose client is gone */
 	bool yielded;              /* gave its place at the upstream back while it is delayed */
 	bool awaits_mail;          /* ended, but the queue's message is under way to it */
-	uint64_t allow;            /* 405: methods that would be served */
+	bool has_deadline;
+	uint64_t allow; /* 405: methods that would be served */
 
 	/* the server */
 	struct server *server;
@@ -82,7 +80,6 @@ struct exchange {
 	bool sent;            /* to any server, once at least */
 
 	/* the response */
-	struct http_framing response_framing;
 	struct pump down;
 	struct buffer empty; /* what the pump reads from when the connection is given back */
 	bool joined;         /* its response waits in the client's flow for the turn's end */
@@ -96,15 +93,17 @@ struct exchange {
 	uint64_t retry_after_ms; /* of an answer of our own */
 	uint64_t reply_bytes;    /* its body's */
 
-	struct deadline deadline; /* QUEUED, DELAYED */
-	bool has_deadline;
-
 	/* for the log, monotonic ns; 0: did not happen */
 	uint64_t began_ns, judged_ns, started_ns, first_byte_ns;
 	const char *outcome; /* why it was answered by ourselves or cut; NULL: all went well */
 	struct slice request_id;
 
 	/* From here on nothing is cleared when an exchange begins: written before it is read. */
+	struct ticket ticket;
+	struct grave grave;
+	struct http_target target;
+	struct http_framing response_framing;
+	struct deadline deadline; /* QUEUED, DELAYED; only when has_deadline */
 	struct http_head request, response;
 	struct gate_verdict verdict;
 	struct gate_receipt receipt;

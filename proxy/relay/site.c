@@ -67,6 +67,14 @@ static bool fill(struct site *site, const struct site *old, unsigned workers,
 	}
 	site->request_id_field = text_of(conf->request_id_field);
 	site->request_id_field_id = http_field_id(site->request_id_field);
+	if (conf->request_id_field) {
+		int len = asprintf(&site->request_id_text, "%s: ", conf->request_id_field);
+		if (len < 0) {
+			site->request_id_text = NULL;
+			return false;
+		}
+		site->request_id_start = (struct slice){site->request_id_text, (size_t)len};
+	}
 	site->upstreams = calloc(conf->upstream_count, sizeof(*site->upstreams));
 	site->policies = calloc(conf->route_count, sizeof(*site->policies));
 	site->routes = route_table_new(conf);
@@ -131,6 +139,7 @@ void site_release(struct site *site)
 	ratelimit_texts_free(site->texts);
 	route_table_free(site->routes);
 	free(site->via_line);
+	free(site->request_id_text);
 	free(site->upstreams);
 	free(site->policies);
 	conf_release(site->conf);

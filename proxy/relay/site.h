@@ -23,6 +23,8 @@ struct site {
 	struct slice via, request_id_field; /* conf's; empty when off */
 	char *via_line;                     /* `Via: 1.1 sluice\r\n`; NULL when off */
 	size_t via_line_len;
+	char *request_id_text;
+	struct slice request_id_start; /* `X-Request-Id: `, of request_id_text; empty when off */
 	enum http_field_id request_id_field_id;
 	struct route_table *routes;
 	struct gate *gate;
