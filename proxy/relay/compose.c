@@ -19,6 +19,14 @@ static void put(struct http_out *out, struct slice bytes)
 	http_out_slice(out, bytes);
 }
 
+/* A line: `start` is its name with what stands behind that. */
+static inline void put_line(struct http_out *out, struct slice start, struct slice value)
+{
+	put(out, start);
+	put(out, value);
+	put(out, SLICE("\r\n"));
+}
+
 static bool is_listed(const struct conf_text_list *list, struct slice name)
 {
 	for (size_t i = 0; i < list->count; i++) {
@@ -58,14 +66,6 @@ static size_t set_bytes(const struct conf_fields *set)
 	return bytes;
 }
 
-/* Where a field's line ends, behind its CRLF. */
-static size_t line_end(const struct http_head *head, unsigned index)
-{
-	if (index + 1u < head->field_count)
-		return head->fields[index + 1].name_at;
-	return head->len - 2;
-}
-
 /* Lines that are left out, besides those of this hop alone. */
 struct left_out {
 	uint32_t ids; /* bit 1 << enum http_field_id */
@@ -75,27 +75,24 @@ struct left_out {
 
 #define ID_BIT(id) (UINT32_C(1) << (id))
 
-static bool is_left_out(const struct left_out *left_out, const struct exchange *x,
-	const struct http_head *head, const struct http_field *field)
-{
-	return field->hop || (left_out->ids >> field->id & 1) ||
-	       (left_out->others && left_out->others(x, field, http_field_name(head, field)));
-}
-
 /* Copies the head from its byte `from` to its last line, but for what is left out: one piece up to
  * each such line, and one behind the last. */
 static void put_lines(struct http_out *out, const struct exchange *x, const struct http_head *head,
-	size_t from, const struct left_out *left_out)
+	size_t from, struct left_out left_out)
 {
-	for (unsigned i = 0; i < head->field_count; i++) {
-		const struct http_field *field = &head->fields[i];
-		if (!is_left_out(left_out, x, head, field))
+	const struct http_field *end = head->fields + head->field_count;
+	size_t head_end = head->len - 2;
+
+	for (const struct http_field *field = head->fields; field < end; field++) {
+		if (!field->hop && !(left_out.ids >> field->id & 1) &&
+			!(left_out.others &&
+				left_out.others(x, field, http_field_name(head, field))))
 			continue;
 		if (from < field->name_at)
 			put(out, (struct slice){head->base + from, field->name_at - from});
-		from = line_end(head, i);
+		from = field + 1 < end ? field[1].name_at : head_end;
 	}
-	put(out, (struct slice){head->base + from, head->len - 2 - from});
+	put(out, (struct slice){head->base + from, head_end - from});
 }
 
 /* Where the first field's line begins. */
@@ -203,9 +200,7 @@ static void put_request_id(struct http_out *out, const struct exchange *x)
 {
 	if (x->request_id.len == 0)
 		return;
-	put(out, x->use->site->request_id_start);
-	put(out, x->request_id);
-	put(out, SLICE("\r\n"));
+	put_line(out, x->use->site->request_id_start, x->request_id);
 }
 
 static void put_upgrade(struct http_out *out, const struct http_head *head)
@@ -214,9 +209,7 @@ static void put_upgrade(struct http_out *out, const struct http_head *head)
 	for (unsigned i = 0; i < head->field_count; i++) {
 		if (head->fields[i].id != HTTP_FIELD_UPGRADE)
 			continue;
-		put(out, SLICE("Upgrade: "));
-		put(out, http_field_value(head, &head->fields[i]));
-		put(out, SLICE("\r\n"));
+		put_line(out, SLICE("Upgrade: "), http_field_value(head, &head->fields[i]));
 	}
 }
 
@@ -232,14 +225,11 @@ bool compose_request(struct exchange *x, struct flow *flow)
 	if (!flow_reserve(flow, &x->worker->blocks, room, &out))
 		return false;
 	put_request_line(&out, x);
-	if (route->request_set.count == 0 || !is_set(&route->request_set, SLICE("host"))) {
-		put(&out, SLICE(" HTTP/1.1\r\nHost: "));
-		put(&out, x->authority);
-	} else {
-		put(&out, SLICE(" HTTP/1.1"));
-	}
-	put(&out, SLICE("\r\n"));
-	put_lines(&out, x, &x->request, first_line(&x->request), &left_out);
+	if (route->request_set.count == 0 || !is_set(&route->request_set, SLICE("host")))
+		put_line(&out, SLICE(" HTTP/1.1\r\nHost: "), x->authority);
+	else
+		put(&out, SLICE(" HTTP/1.1\r\n"));
+	put_lines(&out, x, &x->request, first_line(&x->request), left_out);
 	forwarding_put(&out, &x->downstream->forwarding, x);
 	put_request_id(&out, x);
 	put_set(&out, &route->request_set);
@@ -316,9 +306,12 @@ bool compose_response(struct exchange *x, struct flow *flow, bool chunked, bool 
 		limits ? ratelimit_merge(x->dialect, &x->verdict, &x->response) : RATELIMIT_THEIRS;
 	x->replaces_ratelimit = merge == RATELIMIT_OURS;
 	const struct left_out left_out = left_out_of_response(x);
-	/* The status line is the server's but for the version. */
-	put(&out, SLICE("HTTP/1.1"));
-	put_lines(&out, x, &x->response, strlen("HTTP/1.1"), &left_out);
+	if (x->response.minor == 1) {
+		put_lines(&out, x, &x->response, 0, left_out);
+	} else {
+		put(&out, SLICE("HTTP/1.1"));
+		put_lines(&out, x, &x->response, strlen("HTTP/1.0"), left_out);
+	}
 	if (!interim) {
 		if (site->via.len > 0 && x->response.minor == 1 &&
 			!http_head_has(&x->response, HTTP_FIELD_VIA)) {
@@ -332,9 +325,7 @@ bool compose_response(struct exchange *x, struct flow *flow, bool chunked, bool 
 			ratelimit_append(&out, site->texts, x->dialect, &x->verdict);
 		if (!http_head_has(&x->response, HTTP_FIELD_DATE)) {
 			/* RFC 9110 section 6.6.1: a recipient with a clock adds it. */
-			put(&out, SLICE("Date: "));
-			put(&out, worker_date(x->worker));
-			put(&out, SLICE("\r\n"));
+			put_line(&out, SLICE("Date: "), worker_date(x->worker));
 		}
 		if (site->request_id_field.len > 0 &&
 			!http_head_find_known(

@@ -353,6 +353,21 @@ void downstream_flush_all(struct worker *worker)
 	}
 }
 
+/* Runs the oldest exchange, and when that has ended the one behind it. */
+static void run_first(struct downstream *d)
+{
+	struct exchange *first;
+
+	while ((first = d->first) != NULL) {
+		exchange_first(first);
+		if (d->first == first)
+			exchange_run(first);
+		if (d->first == first)
+			return;
+		d->again = false; /* what it was set for is done here or comes right after */
+	}
+}
+
 void downstream_advance(struct downstream *d)
 {
 	if (d->busy) {
@@ -368,10 +383,7 @@ void downstream_advance(struct downstream *d)
 	d->busy = true;
 	do {
 		d->again = d->stalled = false;
-		if (d->first)
-			exchange_first(d->first);
-		if (d->state != DOWNSTREAM_CLOSED && d->first)
-			exchange_run(d->first);
+		run_first(d);
 		if (d->state != DOWNSTREAM_CLOSED && d->reading && d->reading != d->first &&
 			d->reading->state != EXCHANGE_HEAD)
 			exchange_run(d->reading);

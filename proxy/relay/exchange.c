@@ -210,6 +210,7 @@ static bool find_route(struct exchange *x)
 	switch (match.outcome) {
 	case ROUTE_FOUND:
 		x->route = match.route;
+		x->upstream = site->upstreams[x->route->upstream->index];
 		if (x->route->ratelimit_headers != CONF_RATELIMIT_INHERIT)
 			x->dialect = x->route->ratelimit_headers;
 		return true;
@@ -361,8 +362,7 @@ static void on_deadline(struct deadline *deadline)
 	if (x->state == EXCHANGE_DELAYED) {
 		exchange_admit(x);
 	} else if (x->state == EXCHANGE_QUEUED) {
-		struct run_queue *line =
-			x->use->site->upstreams[x->route->upstream->index]->run_queue;
+		struct run_queue *line = x->upstream->run_queue;
 		worker_count(&x->worker->counts.shed);
 		exchange_reply(x, 503, "queue timeout", run_queue_retry_after_ms(line));
 	}
@@ -431,7 +431,7 @@ static uint64_t bytes_of(const struct exchange *x)
 static void enter_queue(struct exchange *x)
 {
 	struct site *site = x->use->site;
-	struct upstream *upstream = site->upstreams[x->route->upstream->index];
+	struct upstream *upstream = x->upstream;
 	struct ticket *ticket = &x->ticket;
 
 	ticket->bytes = bytes_of(x);

@@ -46,6 +46,7 @@ struct exchange {
 	struct exchange *next;         /* on its connection; or spare */
 	struct site_use *use;
 	const struct conf_route *route;
+	struct upstream *upstream; /* the route's, held by `use` */
 	enum exchange_state state;
 	enum conf_ratelimit_headers dialect;
 

@@ -63,6 +63,10 @@ static void advance(struct slice *slice, size_t *n)
 
 static void took(struct flow *flow, struct buffer_pool *pool, size_t n)
 {
+	if (n == buffer_used(&flow->prefix) + flow->body.len + flow->suffix.len) {
+		flow_clear(flow, pool);
+		return;
+	}
 	size_t used = buffer_used(&flow->prefix);
 	size_t step = n < used ? n : used;
 

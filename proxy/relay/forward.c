@@ -23,11 +23,6 @@
 /* Reads of one body in a row, so that other connections get their turn. */
 #define PUMP_TURNS 16
 
-static struct upstream *upstream_of(const struct exchange *x)
-{
-	return x->use->site->upstreams[x->route->upstream->index];
-}
-
 static void set_server_deadline(struct exchange *x, uint64_t timeout_ms)
 {
 	uint64_t now_ms = worker_now_ms(x->worker);
@@ -68,7 +63,7 @@ static bool start_request(struct exchange *x);
 /* Takes the next server and a connection to it. Answers when there is none left. */
 static void try_servers(struct exchange *x, bool fresh)
 {
-	struct upstream *upstream = upstream_of(x);
+	struct upstream *upstream = x->upstream;
 	struct worker *worker = x->worker;
 
 	/* What is in the pool may carry somebody else's login. */
@@ -141,7 +136,7 @@ static void server_broke(struct exchange *x, const char *why, unsigned status, b
 {
 	struct worker *worker = x->worker;
 	struct server_connection *connection = x->connection;
-	const struct conf_upstream *conf = upstream_of(x)->conf;
+	const struct conf_upstream *conf = x->upstream->conf;
 	bool no_byte = !connection || (buffer_used(&connection->in) == 0 && !x->first_byte_ns);
 	bool stale = connection && connection->reused && no_byte && !is_timeout;
 	bool safe = !x->request_started || (stale && http_method_is_idempotent(x->request.method) &&
@@ -225,7 +220,7 @@ void exchange_connection_timeout(struct exchange *x)
 
 static void act_on_up(struct exchange *x, enum pump_result result)
 {
-	const struct conf_upstream *conf = upstream_of(x)->conf;
+	const struct conf_upstream *conf = x->upstream->conf;
 	struct downstream *d = x->downstream;
 
 	switch (result) {
@@ -279,7 +274,7 @@ static void act_on_up(struct exchange *x, enum pump_result result)
 static void note_sent(struct exchange *x)
 {
 	/* acquire: pairs with the release in set_pace */
-	struct pace *pace = atomic_load_explicit(&upstream_of(x)->pace, memory_order_acquire);
+	struct pace *pace = atomic_load_explicit(&x->upstream->pace, memory_order_acquire);
 
 	if (pace && x->ticket.placed_ns != 0)
 		pace_sent(pace, x->ticket.placed_ns, x->sent);

@@ -76,7 +76,7 @@ static bool is_silent(int fd)
 enum pin_result pin_take(struct exchange *x)
 {
 	struct worker *worker = x->worker;
-	struct upstream *upstream = x->use->site->upstreams[x->route->upstream->index];
+	struct upstream *upstream = x->upstream;
 	struct queue *queue = worker->relay->queue;
 	struct pin *pin = queue_take_pin(queue, &x->ticket);
 

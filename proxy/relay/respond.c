@@ -15,11 +15,6 @@
 /* What is read of an answer that nobody waits for any more, to keep its connection. */
 #define FOLLOW_BYTES (1024 * 1024)
 
-static const struct conf_upstream *upstream_conf(const struct exchange *x)
-{
-	return x->use->site->upstreams[x->route->upstream->index]->conf;
-}
-
 static bool is_first(const struct exchange *x)
 {
 	return x->downstream && x->downstream->first == x;
@@ -228,7 +223,7 @@ static void await_more(struct exchange *x)
 
 	if (!x->connection)
 		return;
-	deadline_set(&x->connection->deadline, now_ms + upstream_conf(x)->idle_timeout_ms, now_ms);
+	deadline_set(&x->connection->deadline, now_ms + x->upstream->conf->idle_timeout_ms, now_ms);
 	if (x->connection->stream.readable)
 		event_active(&x->connection->stream.event, EV_READ, 0);
 }
@@ -351,8 +346,8 @@ void respond_tunnel(struct exchange *x)
 	}
 	if (x->up.written + x->down.written != before ||
 		x->connection->deadline.at_ms == DEADLINE_NEVER)
-		deadline_set(&x->connection->deadline, now_ms + upstream_conf(x)->tunnel_timeout_ms,
-			now_ms);
+		deadline_set(&x->connection->deadline,
+			now_ms + x->upstream->conf->tunnel_timeout_ms, now_ms);
 }
 
 /* ---- the client left ------------------------------------------------------------------------- */

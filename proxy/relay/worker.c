@@ -29,6 +29,7 @@ struct worker *worker_current(void)
 uint64_t worker_now_ns_slow(struct worker *worker)
 {
 	worker->now_ns = clock_monotonic_ns();
+	worker->now_ms = worker->now_ns / CLOCK_NS_PER_MS;
 	worker->now_known = true;
 	return worker->now_ns;
 }

@@ -91,7 +91,7 @@ struct worker {
 	int wake_fd;
 	struct event *wake_event;
 
-	uint64_t now_ns; /* monotonic; read once a turn */
+	uint64_t now_ns, now_ms; /* monotonic; read once a turn */
 	bool now_known;
 	bool draining, stopping;
 	uint64_t date_second;
@@ -125,7 +125,8 @@ static inline uint64_t worker_now_ns(struct worker *worker)
 }
 static inline uint64_t worker_now_ms(struct worker *worker)
 {
-	return worker_now_ns(worker) / CLOCK_NS_PER_MS;
+	worker_now_ns(worker);
+	return worker->now_ms;
 }
 
 /* The clock of the throttles: monotonic since start, on the wall's base, so that it goes on after
