@@ -489,6 +489,19 @@ response_header_remove = X-Powered-By
                answer.get("X-Stay")), (["new"], "yes", None, "1"))
 
 
+@test("with `via = off` a route may remove and set Via of the response as any other field")
+def via_changed(t):
+    origin = t.origin(lambda x: x.reply(200, b"x", fields=[("Via", "1.1 inner"), ("X-Stay", "1")]))
+    routes = "".join(f"[route {name}]\npath = /{name}\nupstream = origin\n{line}\n" for name, line in
+                     (("kept", ""), ("removed", "response_header_remove = via"),
+                      ("set", "response_header_set = Via: 1.1 outer")))
+    sluice = t.sluice(f"[upstream origin]\nserver = {origin}\n{routes}", settings="via = off")
+    client = t.client(sluice)
+    for name, expected in (("kept", ["1.1 inner"]), ("removed", []), ("set", ["1.1 outer"])):
+        answer = client.ask(f"/{name}")
+        equal((answer.all("Via"), answer.get("X-Stay")), (expected, "1"), name)
+
+
 # ---- routes ------------------------------------------------------------------------------------
 
 @group("routes")
