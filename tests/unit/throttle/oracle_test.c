@@ -147,6 +147,20 @@ static void test_both_directions(void **state)
 		run_schedule(&seed);
 }
 
+/* Schedules that a change of the throttle failed once; long runs had to find them. */
+static void test_found_schedules(void **state)
+{
+	static const uint64_t seeds[] = {
+		4486641806894737739, /* an emptied ring put back behind a time it had told */
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(seeds) / sizeof(seeds[0]); i++) {
+		uint64_t seed = seeds[i];
+		run_schedule(&seed);
+	}
+}
+
 /* Clocks that go back by more than jitter: nothing is forgiven, by the times that charges were
  * recorded at, and when the clock has caught up all is as before. */
 static void test_steps_back(void **state)
@@ -264,6 +278,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_both_directions),
+		cmocka_unit_test(test_found_schedules),
 		cmocka_unit_test(test_steps_back),
 		cmocka_unit_test(test_long_idle),
 		cmocka_unit_test(test_rest_records_nothing),
