@@ -1,104 +1,18 @@
 /*
- * An exchange's life up to its turn: judged by the rules of HTTP, its route and its limits, then
- * queued in its client's order; and its end. forward.c has what happens between.
+ * An exchange up to its turn: judged by the rules of HTTP, its route and its limits, then queued in
+ * its client's order. forward.c has what happens after it, life.c its birth and its end.
  */
 #include "relay/exchange.h"
 
 #include <assert.h>
-#include <stdio.h>
 #include <stdlib.h>
 
-#include "base/log.h"
 #include "http/path.h"
 #include "http/priority.h"
 #include "http/problem.h"
 #include "relay/downstream.h"
 #include "relay/listener.h"
 #include "relay/relay.h"
-#include "relay/server_connection.h"
-
-#define SPARE_EXCHANGES 256
-
-static const char *const state_names[] = {
-	[EXCHANGE_HEAD] = "head",
-	[EXCHANGE_HELD] = "held",
-	[EXCHANGE_DELAYED] = "delayed",
-	[EXCHANGE_QUEUED] = "queued",
-	[EXCHANGE_CONNECTING] = "connecting",
-	[EXCHANGE_FORWARDING] = "forwarding",
-	[EXCHANGE_RELAYING] = "relaying",
-	[EXCHANGE_DRAINING] = "draining",
-	[EXCHANGE_TUNNEL] = "tunnel",
-	[EXCHANGE_REPLYING] = "replying",
-	[EXCHANGE_ENDED] = "ended",
-};
-
-const char *exchange_state_name(enum exchange_state state)
-{
-	return state_names[state];
-}
-
-static void __attribute__((cold, noinline))
-log_change(const struct exchange *x, enum exchange_state state)
-{
-	log_debug("exchange %.*s: %s -> %s", SLICE_ARGS(x->request_id), state_names[x->state],
-		state_names[state]);
-}
-
-void exchange_enter(struct exchange *x, enum exchange_state state)
-{
-	if (log_enabled(LOG_LEVEL_DEBUG))
-		log_change(x, state);
-	x->state = state;
-}
-
-struct exchange *exchange_new(struct downstream *d)
-{
-	struct worker *worker = d->worker;
-	struct exchange *x = worker->spare_exchanges;
-
-	if (x) {
-		worker->spare_exchanges = x->next;
-		worker->spare_exchange_count--;
-	} else if (!(x = malloc(sizeof(*x)))) {
-		return NULL;
-	}
-	memset(x, 0, offsetof(struct exchange, ticket));
-	x->head_bytes = x->inline_bytes;
-	x->path_bytes = x->body_bytes = NULL;
-	http_head_init(&x->request);
-	http_head_init(&x->response);
-	x->verdict.outcome = GATE_ADMIT;
-	x->verdict.limit_count = 0;
-	x->receipt.throttle.count = 0;
-	ticket_init(&x->ticket, worker->index);
-	x->worker = worker;
-	x->downstream = d;
-	x->use = site_use_hold(worker->use);
-	x->dialect = d->listener->conf->ratelimit_headers;
-	x->began_ns = worker_now_ns(worker);
-	worker->exchange_count++;
-	return x;
-}
-
-static void free_exchange(struct worker *worker, struct grave *grave)
-{
-	struct exchange *x = (struct exchange *)((char *)grave - offsetof(struct exchange, grave));
-
-	http_head_clear(&x->request);
-	http_head_clear(&x->response);
-	if (x->head_bytes != x->inline_bytes)
-		free(x->head_bytes);
-	free(x->path_bytes);
-	free(x->body_bytes);
-	if (worker->spare_exchange_count < SPARE_EXCHANGES) {
-		x->next = worker->spare_exchanges;
-		worker->spare_exchanges = x;
-		worker->spare_exchange_count++;
-	} else {
-		free(x);
-	}
-}
 
 /* ---- judging --------------------------------------------------------------------------------- */
 
@@ -499,7 +413,7 @@ void exchange_arrive(struct exchange *x)
 	if (x->state == EXCHANGE_ENDED) {
 		/* It left while this was under way; only its memory waited. */
 		assert(verdict == QUEUE_GONE);
-		worker_bury(x->worker, &x->grave, free_exchange);
+		exchange_bury(x);
 		return;
 	}
 	/* It may have left and still be writing its answer: then its end frees it. */
@@ -533,71 +447,4 @@ void exchange_first(struct exchange *x)
 {
 	if (x->state == EXCHANGE_HELD)
 		enter_queue(x);
-}
-
-/* ---- the end --------------------------------------------------------------------------------- */
-
-/* Gives its place in the queue back, once. */
-void exchange_leave_queue(struct exchange *x)
-{
-	if (!x->in_queue)
-		return;
-	x->in_queue = false;
-	if (queue_done(x->worker->relay->queue, &x->ticket, worker_now_ns(x->worker)) ==
-		QUEUE_UNDER_WAY)
-		x->awaits_mail = true;
-}
-
-static void settle(struct exchange *x)
-{
-	struct gate_end end = {
-		.status = x->upstream_status,
-		.never_forwarded = !x->request_started,
-		.bytes = x->up.content_bytes + x->down.content_bytes,
-		.has_cost = x->has_cost,
-		.cost = x->cost,
-	};
-
-	if (x->receipt.throttle.count > 0)
-		gate_finish(x->use->site->gate, x->route, &x->receipt, &end,
-			worker_throttle_ns(x->worker));
-}
-
-static void leave_orphans(struct exchange *x)
-{
-	struct exchange **at = &x->worker->orphans;
-
-	while (*at != x)
-		at = &(*at)->next;
-	*at = x->next;
-}
-
-void exchange_end(struct exchange *x)
-{
-	struct worker *worker = x->worker;
-
-	if (x->state == EXCHANGE_ENDED)
-		return;
-	bool logged = x->state != EXCHANGE_HEAD;
-	exchange_enter(x, EXCHANGE_ENDED);
-	if (x->has_deadline)
-		deadline_end(&x->deadline);
-	exchange_drop_connection(x);
-	exchange_leave_queue(x);
-	settle(x);
-	if (logged)
-		exchange_log(x);
-	if (x->downstream) {
-		if (x->close_client)
-			downstream_finish(x->downstream);
-		downstream_exchange_ended(x->downstream, x);
-		x->downstream = NULL;
-	}
-	if (x->orphaned)
-		leave_orphans(x);
-	site_use_release(x->use);
-	x->use = NULL;
-	worker->exchange_count--;
-	if (!x->awaits_mail)
-		worker_bury(worker, &x->grave, free_exchange);
 }

@@ -117,11 +117,6 @@ struct exchange {
 	char inline_bytes[EXCHANGE_HEAD_BYTES];
 };
 
-struct exchange *exchange_new(struct downstream *downstream);
-
-const char *exchange_state_name(enum exchange_state state);
-void exchange_enter(struct exchange *exchange, enum exchange_state state);
-
 /* Its head is complete in the connection's buffer (`bytes` of it): judge it and set it on its way.
  */
 void exchange_begin(struct exchange *exchange, const char *bytes);
@@ -147,9 +142,6 @@ void exchange_forward(struct exchange *exchange);
 /* Lets go of its connection to the server, cutting it. */
 void exchange_drop_connection(struct exchange *exchange);
 
-/* Gives its place in the queue back: the next in order may go. */
-void exchange_leave_queue(struct exchange *exchange);
-
 /* The hash of another key of this request: for balance = hash. */
 uint64_t exchange_hash_key(const struct exchange *exchange, const struct conf_key *key);
 
@@ -174,8 +166,23 @@ void exchange_reply(
 void exchange_reject(struct exchange *exchange, unsigned status, const char *why)
 	__attribute__((cold));
 
-/* Over, however it ended: gives account to queue, gate and log, and frees it. */
+/* ---- life.c --------------------------------------------------------------------------------- */
+
+/* For the next request of the connection. NULL: no memory. */
+struct exchange *exchange_new(struct downstream *downstream);
+
+const char *exchange_state_name(enum exchange_state state);
+void exchange_enter(struct exchange *exchange, enum exchange_state state);
+
+/* Gives its place in the queue back: the next in order may go. */
+void exchange_leave_queue(struct exchange *exchange);
+
+/* Over, however it ended: gives account to queue, gate and log, and frees it, unless a message of
+ * the queue's is under way to it. */
 void exchange_end(struct exchange *exchange);
+
+/* Its memory is free at the end of the loop's turn: nobody knows of it any more. */
+void exchange_bury(struct exchange *exchange);
 
 /* ---- compose.c ------------------------------------------------------------------------------ */
 

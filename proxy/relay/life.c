@@ -1,0 +1,168 @@
+/*
+ * An exchange's birth, its states and its end. Its memory is its worker's and used again:
+ *
+ *   spare --> exchange_new --> ... --> exchange_end --> exchange_bury --(turn's end)--> spare
+ *                                           `--> the queue's message, if one is under way --^
+ */
+#include "relay/exchange.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "relay/downstream.h"
+#include "relay/listener.h"
+#include "relay/relay.h"
+
+#define SPARE_EXCHANGES 256
+
+static const char *const state_names[] = {
+	[EXCHANGE_HEAD] = "head",
+	[EXCHANGE_HELD] = "held",
+	[EXCHANGE_DELAYED] = "delayed",
+	[EXCHANGE_QUEUED] = "queued",
+	[EXCHANGE_CONNECTING] = "connecting",
+	[EXCHANGE_FORWARDING] = "forwarding",
+	[EXCHANGE_RELAYING] = "relaying",
+	[EXCHANGE_DRAINING] = "draining",
+	[EXCHANGE_TUNNEL] = "tunnel",
+	[EXCHANGE_REPLYING] = "replying",
+	[EXCHANGE_ENDED] = "ended",
+};
+
+const char *exchange_state_name(enum exchange_state state)
+{
+	return state_names[state];
+}
+
+static void __attribute__((cold, noinline))
+log_change(const struct exchange *x, enum exchange_state state)
+{
+	log_debug("exchange %.*s: %s -> %s", SLICE_ARGS(x->request_id), state_names[x->state],
+		state_names[state]);
+}
+
+void exchange_enter(struct exchange *x, enum exchange_state state)
+{
+	if (log_enabled(LOG_LEVEL_DEBUG))
+		log_change(x, state);
+	x->state = state;
+}
+
+struct exchange *exchange_new(struct downstream *d)
+{
+	struct worker *worker = d->worker;
+	struct exchange *x = worker->spare_exchanges;
+
+	if (x) {
+		worker->spare_exchanges = x->next;
+		worker->spare_exchange_count--;
+	} else if (!(x = malloc(sizeof(*x)))) {
+		return NULL;
+	}
+	memset(x, 0, offsetof(struct exchange, ticket));
+	x->head_bytes = x->inline_bytes;
+	x->path_bytes = x->body_bytes = NULL;
+	http_head_init(&x->request);
+	http_head_init(&x->response);
+	x->verdict.outcome = GATE_ADMIT;
+	x->verdict.limit_count = 0;
+	x->receipt.throttle.count = 0;
+	ticket_init(&x->ticket, worker->index);
+	x->worker = worker;
+	x->downstream = d;
+	x->use = site_use_hold(worker->use);
+	x->dialect = d->listener->conf->ratelimit_headers;
+	x->began_ns = worker_now_ns(worker);
+	worker->exchange_count++;
+	return x;
+}
+
+static void free_exchange(struct worker *worker, struct grave *grave)
+{
+	struct exchange *x = (struct exchange *)((char *)grave - offsetof(struct exchange, grave));
+
+	http_head_clear(&x->request);
+	http_head_clear(&x->response);
+	if (x->head_bytes != x->inline_bytes)
+		free(x->head_bytes);
+	free(x->path_bytes);
+	free(x->body_bytes);
+	if (worker->spare_exchange_count < SPARE_EXCHANGES) {
+		x->next = worker->spare_exchanges;
+		worker->spare_exchanges = x;
+		worker->spare_exchange_count++;
+	} else {
+		free(x);
+	}
+}
+
+/* Gives its place in the queue back, once. */
+void exchange_leave_queue(struct exchange *x)
+{
+	if (!x->in_queue)
+		return;
+	x->in_queue = false;
+	if (queue_done(x->worker->relay->queue, &x->ticket, worker_now_ns(x->worker)) ==
+		QUEUE_UNDER_WAY)
+		x->awaits_mail = true;
+}
+
+static void settle(struct exchange *x)
+{
+	struct gate_end end = {
+		.status = x->upstream_status,
+		.never_forwarded = !x->request_started,
+		.bytes = x->up.content_bytes + x->down.content_bytes,
+		.has_cost = x->has_cost,
+		.cost = x->cost,
+	};
+
+	if (x->receipt.throttle.count > 0)
+		gate_finish(x->use->site->gate, x->route, &x->receipt, &end,
+			worker_throttle_ns(x->worker));
+}
+
+static void leave_orphans(struct exchange *x)
+{
+	struct exchange **at = &x->worker->orphans;
+
+	while (*at != x)
+		at = &(*at)->next;
+	*at = x->next;
+}
+
+void exchange_bury(struct exchange *x)
+{
+	worker_bury(x->worker, &x->grave, free_exchange);
+}
+
+void exchange_end(struct exchange *x)
+{
+	struct worker *worker = x->worker;
+
+	if (x->state == EXCHANGE_ENDED)
+		return;
+	bool logged = x->state != EXCHANGE_HEAD;
+	exchange_enter(x, EXCHANGE_ENDED);
+	if (x->has_deadline)
+		deadline_end(&x->deadline);
+	exchange_drop_connection(x);
+	exchange_leave_queue(x);
+	settle(x);
+	if (logged)
+		exchange_log(x);
+	if (x->downstream) {
+		if (x->close_client)
+			downstream_finish(x->downstream);
+		downstream_exchange_ended(x->downstream, x);
+		x->downstream = NULL;
+	}
+	if (x->orphaned)
+		leave_orphans(x);
+	site_use_release(x->use);
+	x->use = NULL;
+	worker->exchange_count--;
+	if (!x->awaits_mail)
+		exchange_bury(x);
+}
