@@ -1,16 +1,17 @@
 /*
  * A load generator for what wrk can't do: connections held idle, a fixed rate with honest
- *latencies, an exact number of requests, a million callers.
+ * latencies, an exact number of requests, a million callers.
  *
- *	--mode closed   each connection sends its next request when it has its answer, for --seconds
- *or --count
+ *	--mode closed   each connection sends its next request when it has its answer, for
+ *	                --seconds or --count
  *	--mode open     requests are due at a fixed --rate, whatever the answers do; a latency is
- *counted from when the request was due, so a subject that stalls is charged for all that had to
- *wait (no coordinated omission)
+ *	                counted from when the request was due, so a subject that stalls is charged
+ *	                for all that had to wait (no coordinated omission)
  *	--mode idle     one request on each connection, then "ready", then nothing until standard
- *input ends
+ *	                input ends
  *
- * Prints one line of JSON.
+ * Prints one line of JSON; with --buckets also its latencies, as pairs of nanoseconds and how
+ * often, so that those of several runs can be counted together.
  */
 #include "tests/bench/client.h"
 #include "tests/bench/histogram.h"
@@ -49,6 +50,7 @@ struct options {
 	const char *path;
 	size_t header_bytes;
 	size_t body_bytes;
+	bool buckets;
 };
 
 /* One request, as bytes, in which the caller's and the route's number are written in place before
@@ -367,6 +369,21 @@ static void run_idle(struct load *load)
 		continue;
 }
 
+static void print_buckets(const struct histogram *histogram)
+{
+	const char *between = "";
+
+	printf(", \"latencies\": [");
+	for (unsigned i = 0; i < HISTOGRAM_BUCKETS; i++) {
+		if (histogram->buckets[i] == 0)
+			continue;
+		printf("%s[%lu, %lu]", between, (unsigned long)histogram_upper(i),
+			(unsigned long)histogram->buckets[i]);
+		between = ", ";
+	}
+	printf("]");
+}
+
 static void print_result(const struct load *load, double seconds)
 {
 	const struct histogram *latencies = &load->latencies;
@@ -375,7 +392,7 @@ static void print_result(const struct load *load, double seconds)
 	       "\"status_429\": %lu, "
 	       "\"status_other\": %lu, \"broken\": %lu, \"p50_us\": %.1f, \"p90_us\": %.1f, "
 	       "\"p99_us\": %.1f, "
-	       "\"p999_us\": %.1f, \"max_us\": %.1f}\n",
+	       "\"p999_us\": %.1f, \"max_us\": %.1f",
 		(unsigned long)load->answered, seconds, (double)load->answered / seconds,
 		(unsigned long)load->status_2xx, (unsigned long)load->status_429,
 		(unsigned long)load->status_other, (unsigned long)load->broken,
@@ -384,6 +401,9 @@ static void print_result(const struct load *load, double seconds)
 		(double)histogram_percentile(latencies, 99) / 1000,
 		(double)histogram_percentile(latencies, 99.9) / 1000,
 		(double)latencies->largest / 1000);
+	if (load->options.buckets)
+		print_buckets(latencies);
+	printf("}\n");
 }
 
 /* ---- options
@@ -396,7 +416,7 @@ static _Noreturn void usage(void)
 			"[--warmup S] [--count N]\n"
 			"            [--rate R] [--callers N] [--sequential] [--path P] [--paths "
 			"N] [--header-bytes N]\n"
-			"            [--body-bytes N] [HOST:]PORT\n");
+			"            [--body-bytes N] [--buckets] [HOST:]PORT\n");
 	exit(2);
 }
 
@@ -450,6 +470,9 @@ static void set_option(struct options *options, int letter, const char *value)
 	case 'b':
 		options->body_bytes = strtoul(value, NULL, 10);
 		break;
+	case 'u':
+		options->buckets = true;
+		break;
 	default:
 		usage();
 	}
@@ -464,7 +487,8 @@ static void read_options(struct options *options, int argc, char **argv)
 		{"callers", required_argument, NULL, 'k'}, {"sequential", no_argument, NULL, 'q'},
 		{"path", required_argument, NULL, 'p'}, {"paths", required_argument, NULL, 'P'},
 		{"header-bytes", required_argument, NULL, 'h'},
-		{"body-bytes", required_argument, NULL, 'b'}, {NULL, 0, NULL, 0}};
+		{"body-bytes", required_argument, NULL, 'b'}, {"buckets", no_argument, NULL, 'u'},
+		{NULL, 0, NULL, 0}};
 	int letter;
 
 	*options = (struct options){.connections = 32, .seconds = 3, .callers = 1, .path = "/1k"};

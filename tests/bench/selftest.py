@@ -12,6 +12,10 @@ import sys
 import tempfile
 import time
 
+sys.dont_write_bytecode = True
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+from benchlib import latency  # noqa: E402
+
 BIN = os.path.join(os.environ.get("top_builddir", "."), "tests", "bench")
 
 
@@ -87,6 +91,12 @@ def checks(port, counter):
     result = load(port, "--mode", "open", "--rate", 2000, "--seconds", 0.5)
     yield "an open loop of 2,000/s for 0.5 s", result["requests"] == 1000
     yield "its percentiles rise", 0 < result["p50_us"] <= result["p99_us"] <= result["max_us"]
+    yield "no histogram unless asked for", "latencies" not in result
+
+    result = load(port, "--mode", "open", "--rate", 2000, "--seconds", 0.5, "--buckets")
+    yield "all latencies are in the histogram", sum(count for _, count in result["latencies"]) == 1000
+    yield "its p99 is that of the histogram", abs(latency.pooled_us([result["latencies"]], 99) - result["p99_us"]) <= 0.1 \
+        or result["p99_us"] == result["max_us"]
 
 
 def stalls(port, process):

@@ -20,6 +20,7 @@ MANY = 1000
 IDLE = 10_000
 LATENCY_CONNECTIONS = 64
 LATENCY_LOAD = 0.7  # of saturation
+LATENCY_SLICES = 3
 
 
 @dataclasses.dataclass(frozen=True)
@@ -33,6 +34,7 @@ class Scenario:
     prepare: Callable = lambda bench, subject: None
     starts_subjects: bool = True  # else the scenario starts its own
     rounds: int = 0  # 0: as many as asked for
+    slices: int = 1  # so many times the rounds, each so much shorter: where the noise is that of the machine's moods
     without: tuple = ()  # subjects that can't do it
 
 
@@ -101,21 +103,29 @@ def connections(bench, subject):
 
 
 def _open_loop(bench, subject, rate):
-    return load.generate(bench, subject.port, "--mode", "open", "--rate", round(rate), "--seconds", bench.seconds + 0.5,
-                         "--warmup", 0.5, "--connections", LATENCY_CONNECTIONS)
+    warmup = 0.25
+    return load.generate(bench, subject.port, "--mode", "open", "--rate", round(rate), "--warmup", warmup, "--seconds",
+                         bench.seconds / LATENCY_SLICES + warmup, "--connections", LATENCY_CONNECTIONS, "--buckets")
+
+
+def _saturate(bench, subject):
+    return load.generate(bench, subject.port, "--seconds", bench.seconds / LATENCY_SLICES / 2, "--connections",
+                         LATENCY_CONNECTIONS)["rate"]
 
 
 def latency(bench, subjects):
-    """Saturation of each, then an open loop at 70 % of its own, then one at 70 % of the slowest subject's."""
-    saturated = {name: load.generate(bench, subject.port, "--seconds", bench.seconds / 2, "--connections",
-                                     LATENCY_CONNECTIONS)["rate"] for name, subject in subjects.items()}
-    own = {name: _open_loop(bench, subject, LATENCY_LOAD * saturated[name]) for name, subject in subjects.items()}
+    """Saturation of each and an open loop at 70 % of it, then one of each at 70 % of the slowest subject's."""
+    saturated, own = {}, {}
+    for name, subject in subjects.items():
+        saturated[name] = _saturate(bench, subject)
+        own[name] = _open_loop(bench, subject, LATENCY_LOAD * saturated[name])
     slowest = LATENCY_LOAD * min(saturated.values())
     same = {name: _open_loop(bench, subject, slowest) for name, subject in subjects.items()}
     return {name: {
         "saturation": saturated[name], "rate": own[name]["rate"], "p50_us": own[name]["p50_us"],
-        "p99_us": own[name]["p99_us"], "p999_us": own[name]["p999_us"],
+        "p99_us": own[name]["p99_us"], "p999_us": own[name]["p999_us"], "latencies": own[name]["latencies"],
         "same_rate": slowest, "p50_us_same": same[name]["p50_us"], "p99_us_same": same[name]["p99_us"],
+        "latencies_same": same[name]["latencies"],
         "errors": (own[name]["broken"] + own[name]["status_other"]) / max(own[name]["requests"], 1),
     } for name in subjects}
 
@@ -181,7 +191,7 @@ ALL = [
     Scenario("connections", "1,000 connections; 10,000 idle beside 32 busy", each(connections)),
     Scenario("close", "a connection for each request", each(connection_each)),
     Scenario("pipeline", "pipelined requests, 16 deep", each(pipelined), Setup(pipeline=2)),
-    Scenario("latency", "p99 at 70 % of saturation, open loop", latency),
+    Scenario("latency", "p99 at 70 % of saturation, open loop", latency, slices=LATENCY_SLICES),
     Scenario("workers", "two workers on two processors", workers, starts_subjects=False, without=("relay",)),
     Scenario("memory", "resident memory", memory, starts_subjects=False, rounds=1),
 ]
