@@ -103,6 +103,10 @@ static inline _Atomic(uint64_t) *stamp_of(struct entry *e)
  * or only looks, which records nothing, and the next charge may be of a clock that is behind this
  * one. It is still larger than the head's last: either that was seen, or that charge was three
  * periods ago.
+ *
+ * An empty one has nothing to forget, but the next charge must not be recorded at its tick because
+ * that has come round and seems to be ahead of now: it too is put back, to where it was not yet two
+ * periods ago. Not one that has no stamp: it was made this moment, and its time is that.
  */
 static bool wipe_if_idle(const struct shape *s, struct entry *e, uint64_t head, uint64_t now)
 {
@@ -110,9 +114,13 @@ static bool wipe_if_idle(const struct shape *s, struct entry *e, uint64_t head, 
 	uint64_t stamp = atomic_load_explicit(stamp_of(e), memory_order_acquire);
 	uint64_t rest = now > stamp ? now - stamp : 0, tick = now >> s->shift;
 	struct view v = unpack(s, head);
+	uint64_t since = ticks_since(s, tick, v.tick);
+	bool is_known = rest < 4 * s->keep; /* that the head's tick is no older than it seems */
 
-	if (rest <= s->keep || v.fill == 0 ||
-		(rest < 4 * s->keep && ticks_since(s, tick, v.tick) <= s->keep_ticks))
+	if (rest <= s->keep || (v.fill == 0 && stamp == 0))
+		return false;
+	if (v.fill > 0 ? is_known && since <= s->keep_ticks
+		       : since <= 2 * s->keep_ticks && (is_known || since >= s->keep_ticks))
 		return false;
 	v = (struct view){.type = RING_CLEAN, .position = v.position, .tick = tick - s->keep_ticks};
 	/* acq_rel: as every change of a head */

@@ -151,7 +151,7 @@ static void test_both_directions(void **state)
 static void test_found_schedules(void **state)
 {
 	static const uint64_t seeds[] = {
-		4486641806894737739, /* an emptied ring put back behind a time it had told */
+		4486641806894737739, /* a ring made by a refusal, put back behind that time */
 	};
 
 	(void)state;
@@ -274,6 +274,44 @@ static void test_refusals_keep_nothing(void **state)
 	}
 }
 
+/* The only charge of a ring is refunded. What is charged after a rest, with or without refusals in
+ * it, is recorded when it is made, and stands in the way no longer than a window. */
+static void charge_emptied(uint64_t quota, uint64_t rest, uint64_t refused_every)
+{
+	struct throttle_limit limit = ring("emptied", quota, 1000 * MS);
+	struct throttle_table *table;
+	struct throttle_charge charge = {.cost = 1};
+	struct throttle_receipt receipt;
+	struct throttle_verdict verdict;
+	struct throttle_outcome o;
+
+	limit.slots = THROTTLE_EXACT;
+	table = open_table(NULL, 1, &limit, 1);
+	charge.caller = key_of(table, 1);
+	throttle_take(table, &charge, 1, START, &verdict, &receipt);
+	assert_true(verdict.admitted);
+	throttle_refund(table, &receipt, 0, START);
+	for (uint64_t then = refused_every; refused_every > 0 && then < rest; then += refused_every)
+		assert_false(take_one(table, 1, quota + 1, START + then, NULL));
+	assert_true(take_one(table, 1, 1, START + rest, &o));
+	assert_true(o.at_ns <= START + rest);
+	assert_true(take_one(table, 1, quota, START + rest + 1010 * MS, NULL));
+	throttle_table_close(table);
+}
+
+/* Its tick may look like one ahead of now. */
+static void test_emptied_rests(void **state)
+{
+	static const uint64_t quotas[] = {20, 32, 300, 4095};
+	static const uint64_t refused_every[] = {0, 3 * SECOND, 7 * SECOND, 12 * SECOND};
+
+	(void)state;
+	for (size_t q = 0; q < sizeof(quotas) / sizeof(quotas[0]); q++)
+		for (size_t r = 0; r < sizeof(refused_every) / sizeof(refused_every[0]); r++)
+			for (uint64_t rest = 2 * SECOND; rest < 200 * SECOND; rest += 250 * MS)
+				charge_emptied(quotas[q], rest, refused_every[r]);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -283,6 +321,7 @@ int main(void)
 		cmocka_unit_test(test_long_idle),
 		cmocka_unit_test(test_rest_records_nothing),
 		cmocka_unit_test(test_refusals_keep_nothing),
+		cmocka_unit_test(test_emptied_rests),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
