@@ -108,6 +108,11 @@ def response_bodies(t):
                        + chunked(b"hello", trailers=[("X-Sum", "7")]), close=False)
         answer = client.ask("/", fields=[("TE", "trailers"), ("Connection", "TE")])
         equal((answer.body, answer.trailers), (b"hello", [("X-Sum", "7")]))
+        equal(answer.all("Trailer"), ["X-Sum"], "Trailer")
+
+    with t.point("a client of HTTP/1.0 gets no trailers, and none are announced to it"):
+        answer = t.client(sluice).ask("/", version="1.0")
+        equal((answer.framing, answer.body, answer.all("Trailer")), ("close", b"hello", []))
 
 
 # ---- at every split ----------------------------------------------------------------------------
