@@ -204,4 +204,17 @@ static inline __attribute__((always_inline)) void section_prefetch(
 	__builtin_prefetch(e + leap * (ptrdiff_t)s->shape.entry_bytes);
 }
 
+/* The same where there is time until it is needed: so much that most who aren't in their first or
+ * second place are found in memory that is there, too. */
+static inline __attribute__((always_inline)) void section_prefetch_far(
+	const struct section *s, const struct aim *aim)
+{
+	const unsigned second = section_next_way(aim->way), third = section_next_way(second);
+	const char *bucket = (const char *)aim->entry - (size_t)aim->way * s->shape.entry_bytes;
+
+	section_prefetch(s, aim);
+	__builtin_prefetch(bucket + (size_t)second * s->shape.entry_bytes + 64);
+	__builtin_prefetch(bucket + (size_t)third * s->shape.entry_bytes);
+}
+
 #endif

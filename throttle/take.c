@@ -345,5 +345,5 @@ void throttle_prefetch(struct throttle_table *table, uint32_t limit, struct thro
 	if (l == NULL)
 		return;
 	section_aim(&l->section, caller, &aim);
-	section_prefetch(&l->section, &aim);
+	section_prefetch_far(&l->section, &aim);
 }

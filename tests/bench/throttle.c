@@ -31,6 +31,7 @@ struct subject {
 	const char *name;
 	enum subject_kind kind;
 	unsigned threads, limits;
+	unsigned ahead; /* how many decisions before its own a caller is asked for; 0 = not */
 	uint64_t callers; /* a power of two, drawn at random */
 	uint64_t step_ns; /* that a decision takes of the table's time */
 	struct throttle_limit limit[LIMITS_MAX];
@@ -123,6 +124,9 @@ static void decide(struct share *share, uint64_t n)
 		case TAKE:
 			if (s->callers > 1)
 				charges[0].caller = key_of(s, share->draw + i);
+			if (s->ahead > 0)
+				throttle_prefetch(
+					s->table, 0, key_of(s, share->draw + i + s->ahead));
 			throttle_take(s->table, charges, s->limits, now, &verdict, &receipt);
 			admitted += verdict.admitted;
 		}
@@ -299,6 +303,14 @@ static struct subject subjects[] = {
 	SUBJECT("one caller, ring of 20, refused, 2 threads", TAKE, 2, 1, 1, RING20(1000000)),
 	SUBJECT("one caller, divided, 1M per 1s, 2 threads", TAKE, 2, 1, 4000, DIVIDED(1000000, 1)),
 	SUBJECT("1M callers, ring of 20", TAKE, 1, MILLION, 100, RING20(1)),
+	{.name = "1M callers, ring of 20, asked for ahead",
+		.kind = TAKE,
+		.threads = 1,
+		.limits = 1,
+		.ahead = 8,
+		.callers = MILLION,
+		.step_ns = 100,
+		.limit = {RING20(1)}},
 	SUBJECT("1M callers, divided, 1000 per 1s", TAKE, 1, MILLION, 100, DIVIDED(1000, 1)),
 	SUBJECT("four limits at once: a ring of 20, three divided", TAKE, 1, 1, 100000, RING20(1),
 		DIVIDED(100000, 1), DIVIDED(1000000, 10), DIVIDED(100000000, 100)),
