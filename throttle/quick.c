@@ -17,7 +17,15 @@
 #include "throttle/take.h"
 #include "throttle/window.h"
 
+#if defined(__x86_64__)
+#include <x86intrin.h>
+#endif
+
 #define QUICK_TRIES 3 /* again, where threads meet at one caller; then take.c tries on */
+
+/* About half a microsecond to one: longer than a line of memory takes from one processor to another
+ * and back. */
+#define STEP_BACK_CYCLES 2500
 
 #define INLINE   static inline __attribute__((always_inline))
 #define NOINLINE static __attribute__((noinline))
@@ -202,6 +210,24 @@ INLINE bool judge(struct chosen *c, struct round *r, struct throttle_outcome *o)
 	return c->quick == QUICK_WINDOW ? judge_window(c, r, o) : judge_any(c, r, o);
 }
 
+/*
+ * Another thread was faster, and is let go on for a moment: with the line in its cache it makes
+ * several verdicts in the time that two, who take it from each other for each, need for one. It
+ * is waited for a time, not for that thread.
+ */
+SELDOM static void step_back(void)
+{
+#if defined(__x86_64__)
+	const uint64_t begin = __rdtsc();
+
+	while (__rdtsc() - begin < STEP_BACK_CYCLES)
+		_mm_pause();
+#else
+	for (unsigned i = 0; i < STEP_BACK_CYCLES; i++)
+		atomic_signal_fence(memory_order_seq_cst); /* an empty loop that stays */
+#endif
+}
+
 /* False: the head has changed since. */
 INLINE bool swap(const struct chosen *c)
 {
@@ -272,8 +298,10 @@ INLINE bool take_one(const struct throttle_table *table, const struct generation
 	next = ring_short_next(&v);
 	/* acq_rel: as every change of a head */
 	if (!atomic_compare_exchange_strong_explicit(
-		    &e->head, &head, next, memory_order_acq_rel, memory_order_relaxed))
+		    &e->head, &head, next, memory_order_acq_rel, memory_order_relaxed)) {
+		step_back();
 		return false;
+	}
 	ring_short_write(e, v.position, old, next);
 	tell_short(&v, true, g->epoch_ns, o);
 	conclude(verdict, 1, &sum);
@@ -324,8 +352,10 @@ INLINE bool take_window(const struct throttle_table *table, const struct generat
 		return false;
 	/* acq_rel: as every change of a head */
 	if (!atomic_compare_exchange_strong_explicit(
-		    &aim.entry->head, &head, v.next, memory_order_acq_rel, memory_order_relaxed))
+		    &aim.entry->head, &head, v.next, memory_order_acq_rel, memory_order_relaxed)) {
+		step_back();
 		return false;
+	}
 	tell(&verdict->outcome[0], s->quota, s->quota - v.used - charge->cost, v.more, v.reset,
 		v.at + g->epoch_ns);
 	conclude(verdict, 1, &none);
@@ -346,9 +376,12 @@ INLINE bool take_any(struct throttle_table *table, const struct throttle_charge 
 	struct chosen c;
 
 	c.slot = c.old = 0; /* not used here, but gcc can't know */
-	if (!set_time(table, g, now_ns, &r.now) || !choose(g, charge, &c) || !judge(&c, &r, o) ||
-		(r.sum.violated == 0 && !swap(&c)))
+	if (!set_time(table, g, now_ns, &r.now) || !choose(g, charge, &c) || !judge(&c, &r, o))
 		return false;
+	if (r.sum.violated == 0 && !swap(&c)) {
+		step_back();
+		return false;
+	}
 	conclude(verdict, 1, &r.sum);
 	if (receipt == NULL)
 		return true;
@@ -405,6 +438,7 @@ INLINE bool take_several(struct throttle_table *table, const struct throttle_cha
 	for (size_t i = 0; r.sum.violated == 0 && i < count; i++)
 		if (!swap(order[i])) {
 			give_back(table, g, order, i, r.now);
+			step_back();
 			return false;
 		}
 	conclude(verdict, count, &r.sum);

@@ -22,8 +22,8 @@
 #define SECOND     UINT64_C(1000000000)
 #define START      (UINT64_C(1700000000) * SECOND)
 #define LIMITS_MAX 4
-#define TRIES      5     /* that a round of two threads has to find two processors free */
-#define PACE       20000 /* two threads: the table's ns in one of the clock's */
+#define TRIES      5    /* that a round of two threads has to find two processors free */
+#define PACE       8000 /* two threads: the table's ns in one of the clock's */
 
 enum subject_kind { LOOP, ADD, HASH, PLAIN, TAKE };
 
@@ -31,7 +31,7 @@ struct subject {
 	const char *name;
 	enum subject_kind kind;
 	unsigned threads, limits;
-	unsigned ahead; /* how many decisions before its own a caller is asked for; 0 = not */
+	unsigned ahead;   /* how many decisions before its own a caller is asked for; 0 = not */
 	uint64_t callers; /* a power of two, drawn at random */
 	uint64_t step_ns; /* that a decision takes of the table's time */
 	struct throttle_limit limit[LIMITS_MAX];
@@ -292,14 +292,14 @@ static struct subject subjects[] = {
 	SUBJECT("yardstick: an atomic addition, alone", ADD, 1, 1, 1, RING20(1000)),
 	SUBJECT("yardstick: mutex, one caller", PLAIN, 1, 1, 100000, RING20(1)),
 	SUBJECT("yardstick: mutex, one caller, refused", PLAIN, 1, 1, 1, RING20(1000000)),
-	SUBJECT("yardstick: mutex, one caller, 2 threads", PLAIN, 2, 1, 2000000, RING20(1)),
+	SUBJECT("yardstick: mutex, one caller, 2 threads", PLAIN, 2, 1, 100000, RING20(1)),
 	SUBJECT("yardstick: mutex, refused, 2 threads", PLAIN, 2, 1, 1, RING20(1000000)),
 	SUBJECT("yardstick: mutex, 1M callers", PLAIN, 1, MILLION, 100, RING20(1)),
 	SUBJECT("hashing a key of 20 bytes", HASH, 1, 1, 1, RING20(1000)),
 	SUBJECT("one caller, ring of 20", TAKE, 1, 1, 100000, RING20(1)),
 	SUBJECT("one caller, ring of 20, refused", TAKE, 1, 1, 1, RING20(1000000)),
 	SUBJECT("one caller, divided, 1M per 1s", TAKE, 1, 1, 2000, DIVIDED(1000000, 1)),
-	SUBJECT("one caller, ring of 20, 2 threads", TAKE, 2, 1, 2000000, RING20(1)),
+	SUBJECT("one caller, ring of 20, 2 threads", TAKE, 2, 1, 100000, RING20(1)),
 	SUBJECT("one caller, ring of 20, refused, 2 threads", TAKE, 2, 1, 1, RING20(1000000)),
 	SUBJECT("one caller, divided, 1M per 1s, 2 threads", TAKE, 2, 1, 4000, DIVIDED(1000000, 1)),
 	SUBJECT("1M callers, ring of 20", TAKE, 1, MILLION, 100, RING20(1)),
