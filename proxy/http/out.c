@@ -1,25 +1,42 @@
 #include "http/out.h"
 
+/* How many decimal digits it has, from its bits: each is worth log10(2), 1233 / 4096. */
+static unsigned count_digits(uint64_t number)
+{
+	static const uint64_t powers[] = {0, UINT64_C(10), UINT64_C(100), UINT64_C(1000),
+		UINT64_C(10000), UINT64_C(100000), UINT64_C(1000000), UINT64_C(10000000),
+		UINT64_C(100000000), UINT64_C(1000000000), UINT64_C(10000000000),
+		UINT64_C(100000000000), UINT64_C(1000000000000), UINT64_C(10000000000000),
+		UINT64_C(100000000000000), UINT64_C(1000000000000000), UINT64_C(10000000000000000),
+		UINT64_C(100000000000000000), UINT64_C(1000000000000000000),
+		UINT64_C(10000000000000000000)};
+	unsigned bits = 64 - (unsigned)__builtin_clzll(number | 1);
+	unsigned digits = bits * 1233 >> 12;
+
+	return digits + (number >= powers[digits]);
+}
+
 void http_out_number(struct http_out *out, uint64_t number)
 {
 	static const char pairs[] = "00010203040506070809101112131415161718192021222324"
 				    "25262728293031323334353637383940414243444546474849"
 				    "50515253545556575859606162636465666768697071727374"
 				    "75767778798081828384858687888990919293949596979899";
-	char digits[20];
-	char *at = digits + sizeof(digits);
 
 	if (number < 10) {
 		http_out_char(out, (char)('0' + number));
 		return;
 	}
+	unsigned digits = count_digits(number);
+	if (!http_out_has_room(out, digits))
+		return;
+	char *at = out->at += digits;
 	for (; number >= 100; number /= 100)
 		memcpy(at -= 2, pairs + 2 * (number % 100), 2);
 	if (number >= 10)
 		memcpy(at -= 2, pairs + 2 * number, 2);
 	else
 		*--at = (char)('0' + number);
-	http_out_slice(out, (struct slice){at, (size_t)(digits + sizeof(digits) - at)});
 }
 
 static bool is_printable(char c)

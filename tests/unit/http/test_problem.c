@@ -1,5 +1,6 @@
 #include "http/problem.h"
 
+#include <inttypes.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -176,6 +177,42 @@ static void any_bytes_make_valid_json(void **state)
 		(struct slice){text, (size_t)(out.at - text)}, SLICE("184467440737095516150")));
 }
 
+static void assert_number(uint64_t number)
+{
+	char expected[24], text[24];
+	size_t len = (size_t)snprintf(expected, sizeof(expected), "%" PRIu64, number);
+	struct http_out out = http_out_over(text, len);
+
+	http_out_number(&out, number);
+	assert_false(out.overflow);
+	assert_ptr_equal(out.at, text + len);
+	assert_memory_equal(text, expected, len);
+	/* A byte too few: none of it is written. */
+	memset(text, '.', sizeof(text));
+	out = http_out_over(text, len - 1);
+	http_out_number(&out, number);
+	assert_true(out.overflow);
+	assert_ptr_equal(out.at, text);
+	assert_int_equal(text[0], '.');
+}
+
+static void numbers_of_every_length(void **state)
+{
+	(void)state;
+	for (unsigned bit = 0; bit < 64; bit++) {
+		assert_number((UINT64_C(1) << bit) - 1);
+		assert_number(UINT64_C(1) << bit);
+	}
+	for (uint64_t power = 1;; power *= 10) {
+		assert_number(power - 1);
+		assert_number(power);
+		assert_number(power / 3 * 7);
+		if (power > UINT64_MAX / 10)
+			break;
+	}
+	assert_number(UINT64_MAX);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -186,6 +223,7 @@ int main(void)
 		cmocka_unit_test(allow),
 		cmocka_unit_test(capacity),
 		cmocka_unit_test(any_bytes_make_valid_json),
+		cmocka_unit_test(numbers_of_every_length),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
