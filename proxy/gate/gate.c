@@ -197,7 +197,6 @@ void gate_check(const struct gate *gate, const struct conf_route *route,
 	verdict->lane = plan && plan->lane == CONF_LANE_HIGH ? CONF_LANE_HIGH : route->lane;
 	verdict->caller = hashes[set->first_key];
 	verdict->session = (struct throttle_key){hashes[0].hi ^ salt->hi, hashes[0].lo ^ salt->lo};
-	identity_short(&verdict->caller, verdict->caller_text);
 	if (access == ACCESS_DENIED) {
 		verdict->outcome = GATE_DENY;
 	} else if (access == ACCESS_ALLOWED) {

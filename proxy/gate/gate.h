@@ -71,7 +71,6 @@ struct gate_verdict {
 	bool exempt;                  /* on the route's allow list */
 	struct throttle_key caller;   /* hash of the first limit's key, else of the session's */
 	struct throttle_key session;  /* hash of the session's key and the route */
-	char caller_text[IDENTITY_SHORT_BYTES];    /* the caller's hash for the log, no NUL */
 	struct gate_limit limits[GATE_LIMITS_MAX]; /* the first limit_count are set */
 };
 

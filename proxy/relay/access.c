@@ -180,7 +180,7 @@ static void put_json(struct http_out *out, const struct exchange *x, const struc
 void exchange_log(struct exchange *x)
 {
 	struct worker *worker = x->worker;
-	char text[LINE_BYTES], address[FORWARDED_ADDRESS_BYTES];
+	char text[LINE_BYTES], address[FORWARDED_ADDRESS_BYTES], caller[IDENTITY_SHORT_BYTES];
 	struct http_out out = http_out_over(text, sizeof(text) - 1);
 	uint64_t now_ns = worker_now_ns(worker);
 
@@ -189,13 +189,15 @@ void exchange_log(struct exchange *x)
 	if (!log_access_enabled())
 		return;
 	struct line line = {
-		.caller = x->judged_ns ? (struct slice){x->verdict.caller_text,
-						 sizeof(x->verdict.caller_text)}
-				       : SLICE("-"),
+		.caller = SLICE("-"),
 		.total_us = since_us(x->began_ns, now_ns),
 		.upstream_us = since_us(x->started_ns, now_ns),
 		.upstream = x->route ? x->route->upstream->name : "-",
 	};
+	if (x->judged_ns) {
+		identity_short(&x->verdict.caller, caller);
+		line.caller = (struct slice){caller, sizeof(caller)};
+	}
 	static const uint8_t unset[16];
 	if (memcmp(x->address, unset, sizeof(unset)) != 0)
 		line.address = (struct slice){address, forwarded_address_text(x->address, address)};
