@@ -57,14 +57,16 @@ struct exchange *exchange_new(struct downstream *d)
 	if (x) {
 		worker->spare_exchanges = x->next;
 		worker->spare_exchange_count--;
-	} else if (!(x = malloc(sizeof(*x)))) {
-		return NULL;
+	} else {
+		x = malloc(sizeof(*x));
+		if (!x)
+			return NULL;
+		http_head_init(&x->request);
+		http_head_init(&x->response);
 	}
 	memset(x, 0, offsetof(struct exchange, ticket));
 	x->head_bytes = x->inline_bytes;
 	x->path_bytes = x->body_bytes = NULL;
-	http_head_init(&x->request);
-	http_head_init(&x->response);
 	x->verdict.outcome = GATE_ADMIT;
 	x->verdict.limit_count = 0;
 	x->receipt.throttle.count = 0;
