@@ -179,6 +179,21 @@ static bool is_as_written(const struct exchange *x)
 	       !x->route->add_prefix;
 }
 
+/* Is the head's beginning what would be written anew, line for line, as it mostly is? Then the host
+ * comes first, once, and it passes with what stands around it. */
+static bool begins_as_written(const struct exchange *x)
+{
+	static const char between[] = " HTTP/1.1\r\nHost: ";
+	const struct http_head *head = &x->request;
+	const struct http_field *first = head->fields;
+	size_t target_end = head->target_at + head->target_len;
+
+	return head->field_count > 0 && first->id == HTTP_FIELD_HOST && !first->hop &&
+	       is_as_written(x) && first->value_at == target_end + strlen(between) &&
+	       memcmp(head->base + target_end, between, strlen(between)) == 0 &&
+	       head->base[first->value_at + first->value_len] == '\r';
+}
+
 /* Method and target. */
 static void put_request_line(struct http_out *out, const struct exchange *x)
 {
@@ -219,17 +234,24 @@ bool compose_request(struct exchange *x, struct flow *flow)
 	size_t room = 2u * x->request.len + 3u * x->authority.len + x->path.len +
 		      set_bytes(&route->request_set) + ADDED_BYTES +
 		      (route->add_prefix ? strlen(route->add_prefix) : 0);
-	const struct left_out left_out = left_out_of_request(x);
+	struct left_out left_out = left_out_of_request(x);
+	bool sets_host = route->request_set.count > 0 && is_set(&route->request_set, SLICE("host"));
 	struct http_out out;
 
 	if (!flow_reserve(flow, &x->worker->blocks, room, &out))
 		return false;
-	put_request_line(&out, x);
-	if (route->request_set.count == 0 || !is_set(&route->request_set, SLICE("host")))
-		put_line(&out, SLICE(" HTTP/1.1\r\nHost: "), x->authority);
-	else
+	if (sets_host) {
+		put_request_line(&out, x);
 		put(&out, SLICE(" HTTP/1.1\r\n"));
-	put_lines(&out, x, &x->request, first_line(&x->request), left_out);
+		put_lines(&out, x, &x->request, first_line(&x->request), left_out);
+	} else if (begins_as_written(x)) {
+		left_out.ids &= ~ID_BIT(HTTP_FIELD_HOST);
+		put_lines(&out, x, &x->request, 0, left_out);
+	} else {
+		put_request_line(&out, x);
+		put_line(&out, SLICE(" HTTP/1.1\r\nHost: "), x->authority);
+		put_lines(&out, x, &x->request, first_line(&x->request), left_out);
+	}
 	forwarding_put(&out, &x->downstream->forwarding, x);
 	put_request_id(&out, x);
 	put_set(&out, &route->request_set);

@@ -304,6 +304,15 @@ def targets(t):
             client.ask(sent)
             equal(origin.last().target, expected, sent)
 
+    for lines in (b"Host: one.test\r\nX-A: b", b"X-A: b\r\nHost: one.test", b"host: one.test\r\nX-A: b",
+                  b"Host:one.test\r\nX-A: b", b"Host: \t one.test\r\nX-A: b", b"Host: one.test \r\nX-A: b",
+                  b"Host: one.test\r\nConnection: host\r\nX-A: b"):
+        with t.point(f"{lines!r}: the origin is told the host once, and first"):
+            client.send(b"GET /host HTTP/1.1\r\n" + lines + b"\r\n\r\n")
+            equal(client.response().status, 200, "status")
+            seen = origin.last()
+            equal((seen.fields[0], seen.all("Host"), seen.all("X-A")), (("Host", "one.test"), ["one.test"], ["b"]))
+
     for bad in ("/a%zz", "/a%00b", "/..%2fx", "/a#b", "nothing", "ftp://example.com/"):
         with t.point(f"the target {bad!r} gets 400"):
             count = len(origin.requests)
