@@ -35,11 +35,9 @@ static const struct slice field_names[HTTP_FIELDS] = {
 	NAME(X_REQUEST_ID, "x-request-id"),
 };
 
-#define LONGEST_NAME    17
 #define AT(len, letter) [len][(letter)&31]
 
-/* The only known name with this length and first letter, by the letter's low bits. */
-static const uint8_t candidates[LONGEST_NAME + 1][32] = {
+const uint8_t http_field_candidates[HTTP_FIELD_NAME_LONGEST + 1][32] = {
 	AT(2, 't') = HTTP_FIELD_TE,
 	AT(3, 'v') = HTTP_FIELD_VIA,
 	AT(4, 'd') = HTTP_FIELD_DATE,
@@ -105,23 +103,9 @@ static bool is_name(const char *name, const char *known, size_t len)
 	return lower8(name + len - 8) == lower8(known + len - 8);
 }
 
-enum http_field_id http_field_id(struct slice name)
+bool http_field_is(const char *name, enum http_field_id id)
 {
-	if (name.len == 0 || name.len > LONGEST_NAME)
-		return HTTP_FIELD_OTHER;
-	enum http_field_id id = candidates[name.len][name.at[0] & 31];
-	if (id == HTTP_FIELD_OTHER || !is_name(name.at, field_names[id].at, name.len))
-		return HTTP_FIELD_OTHER;
-	return id;
-}
-
-struct slice http_head_find(const struct http_head *head, enum http_field_id id)
-{
-	for (unsigned i = 0; i < head->field_count; i++) {
-		if (head->fields[i].id == id)
-			return http_field_value(head, &head->fields[i]);
-	}
-	return SLICE_NONE;
+	return is_name(name, field_names[id].at, field_names[id].len);
 }
 
 struct slice http_head_find_name(const struct http_head *head, struct slice name)

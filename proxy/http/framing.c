@@ -64,8 +64,30 @@ static const uint32_t looked_at = BIT(CONTENT_LENGTH) | BIT(TRANSFER_ENCODING) |
 				  BIT(HOST) | BIT(UPGRADE) | BIT(EXPECT) | BIT(KEEP_ALIVE) |
 				  BIT(PROXY_CONNECTION) | BIT(TE);
 
+static void see_length(struct http_head *head, struct http_field *field, struct seen *seen)
+{
+	uint64_t length = 0;
+
+	field->hop = true;
+	if (!parse_length(http_field_value(head, field), &length) ||
+		(seen->lengths > 0 && length != seen->length))
+		seen->bad_length = true;
+	seen->length = length;
+	seen->lengths++;
+}
+
 static void see_fields(struct http_head *head, struct seen *seen)
 {
+	uint32_t here = head->ids & looked_at;
+
+	/* Mostly a host and a length at most, each of them once. */
+	if (!(here & ~(BIT(HOST) | BIT(CONTENT_LENGTH)) || head->repeated & looked_at)) {
+		seen->hosts = http_head_has(head, HTTP_FIELD_HOST);
+		if (http_head_has(head, HTTP_FIELD_CONTENT_LENGTH))
+			see_length(
+				head, &head->fields[head->first[HTTP_FIELD_CONTENT_LENGTH]], seen);
+		return;
+	}
 	for (unsigned i = 0; i < head->field_count; i++) {
 		struct http_field *field = &head->fields[i];
 		if (!(looked_at >> field->id & 1))
@@ -73,16 +95,9 @@ static void see_fields(struct http_head *head, struct seen *seen)
 		struct slice value = http_field_value(head, field);
 
 		switch (field->id) {
-		case HTTP_FIELD_CONTENT_LENGTH: {
-			uint64_t length = 0;
-			field->hop = true;
-			if (!parse_length(value, &length) ||
-				(seen->lengths > 0 && length != seen->length))
-				seen->bad_length = true;
-			seen->length = length;
-			seen->lengths++;
+		case HTTP_FIELD_CONTENT_LENGTH:
+			see_length(head, field, seen);
 			break;
-		}
 		case HTTP_FIELD_TRANSFER_ENCODING:
 			field->hop = true;
 			seen->codings++;

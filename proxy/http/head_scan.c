@@ -55,8 +55,10 @@ static inline bool scan_text(struct scan *scan)
 		scan->at = find(scan, bytes16_controls);
 		if (scan->end - scan->at < 2)
 			return false;
+		if (memcmp(scan->at, "\r\n", 2) == 0)
+			return true;
 		if (*scan->at != '\t')
-			return scan->at[0] == '\r' && scan->at[1] == '\n';
+			return false;
 	}
 }
 
@@ -90,6 +92,8 @@ static bool is_ows(char c)
 	return c == ' ' || c == '\t';
 }
 
+#define SHORTEST_REST 5 /* ":\r\n\r\n", behind the last field's name */
+
 static inline bool scan_field(struct scan *scan, const char *base, struct http_field *field)
 {
 	const char *name = scan->at, *at = find(scan, bytes16_not_name), *end = scan->end;
@@ -97,11 +101,16 @@ static inline bool scan_field(struct scan *scan, const char *base, struct http_f
 	while (at < end && is_tchar[(unsigned char)*at])
 		at++;
 	size_t name_len = (size_t)(at - name);
-	if (name_len == 0 || name_len > UINT16_MAX || at == end || *at != ':')
+	if (name_len == 0 || name_len > UINT16_MAX || end - at < SHORTEST_REST || *at != ':')
 		return false;
 	at++;
-	while (at < end && is_ows(*at))
+	/* Mostly one space and no more; what is below it, by sign or not, takes the loop. */
+	if (at[0] == ' ' && at[1] > ' ') {
 		at++;
+	} else {
+		while (at < end && is_ows(*at))
+			at++;
+	}
 	scan->at = at;
 	if (!scan_text(scan))
 		return false;
@@ -133,12 +142,24 @@ static bool is_length(const char *base, const struct http_field *field)
 	return true;
 }
 
+#define BIT(id) (UINT32_C(1) << HTTP_FIELD_##id)
+
+/* Is the field that was noted last one that llhttp has rules of its own for? */
+static bool is_llhttps(const struct http_head *head, const struct http_field *field)
+{
+	static const uint32_t some = BIT(TRANSFER_ENCODING) | BIT(UPGRADE) | BIT(CONTENT_LENGTH);
+
+	if (!(some >> field->id & 1))
+		return false;
+	return field->id != HTTP_FIELD_CONTENT_LENGTH || head->repeated & BIT(CONTENT_LENGTH) ||
+	       !is_length(head->base, field);
+}
+
 /* All field lines and the empty line, which ends the head. */
 static bool scan_fields(struct scan scan, const char *base, unsigned limit, struct http_head *head)
 {
 	unsigned most =
 		limit > 0 && limit < HTTP_HEAD_FIELDS_INLINE ? limit : HTTP_HEAD_FIELDS_INLINE;
-	bool has_length = false;
 
 	head->base = base;
 	for (unsigned count = 0;; count++) {
@@ -151,15 +172,9 @@ static bool scan_fields(struct scan scan, const char *base, unsigned limit, stru
 		}
 		if (count == most || !scan_field(&scan, base, &head->fields[count]))
 			return false;
-		enum http_field_id id = head->fields[count].id;
-		head->ids |= 1u << id;
-		if (id == HTTP_FIELD_TRANSFER_ENCODING || id == HTTP_FIELD_UPGRADE)
+		http_head_note(head, count);
+		if (is_llhttps(head, &head->fields[count]))
 			return false;
-		if (id == HTTP_FIELD_CONTENT_LENGTH) {
-			if (has_length || !is_length(base, &head->fields[count]))
-				return false;
-			has_length = true;
-		}
 	}
 }
 

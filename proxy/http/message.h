@@ -76,8 +76,22 @@ enum http_field_id {
 	HTTP_FIELDS,
 };
 
-/* Which known field this name is, compared without case. */
-enum http_field_id http_field_id(struct slice name);
+#define HTTP_FIELD_NAME_LONGEST 17
+
+/* The only known name of this length and first letter, by the letter's low five bits. */
+extern const uint8_t http_field_candidates[HTTP_FIELD_NAME_LONGEST + 1][32];
+
+/* Is this the known name `id`, whose length it has? Compared without case. */
+bool http_field_is(const char *name, enum http_field_id id);
+
+/* Which known field this name is. */
+static inline enum http_field_id http_field_id(struct slice name)
+{
+	if (name.len == 0 || name.len > HTTP_FIELD_NAME_LONGEST)
+		return HTTP_FIELD_OTHER;
+	enum http_field_id id = http_field_candidates[name.len][name.at[0] & 31];
+	return id != HTTP_FIELD_OTHER && http_field_is(name.at, id) ? id : HTTP_FIELD_OTHER;
+}
 
 struct http_field {
 	uint32_t name_at, value_at; /* offsets from base */
@@ -97,8 +111,10 @@ struct http_head {
 	uint16_t status;                /* responses */
 	uint8_t major, minor;
 	uint16_t field_count, field_capacity;
-	uint32_t ids;              /* which fields occur: bit 1 << enum http_field_id */
-	struct http_field *fields; /* inline_fields, or from the heap when there are more */
+	uint32_t ids;                /* which fields occur: bit 1 << enum http_field_id */
+	uint32_t repeated;           /* which of them more than once */
+	uint16_t first[HTTP_FIELDS]; /* where, for those that occur: the first of each */
+	struct http_field *fields;   /* inline_fields, or from the heap when there are more */
 	struct http_field inline_fields[HTTP_HEAD_FIELDS_INLINE];
 };
 
@@ -119,9 +135,37 @@ static inline struct slice http_field_value(
 	return (struct slice){head->base + field->value_at, field->value_len};
 }
 
+_Static_assert(HTTP_FIELDS <= 32, "ids of fields are bits of http_head.ids");
+
+/* For those who fill heads: the field at `index` is in its place. */
+static inline void http_head_note(struct http_head *head, unsigned index)
+{
+	uint8_t id = head->fields[index].id;
+	uint32_t bit = UINT32_C(1) << id;
+
+	if (head->ids & bit) {
+		head->repeated |= bit;
+	} else {
+		head->ids |= bit;
+		head->first[id] = (uint16_t)index;
+	}
+}
+
+/* Whether a field with this id occurs. */
+static inline bool http_head_has(const struct http_head *head, enum http_field_id id)
+{
+	return head->ids >> id & 1;
+}
+
 /* The value of the first field with this id, or SLICE_NONE. For names without an id:
  * http_head_find_name. */
-struct slice http_head_find(const struct http_head *head, enum http_field_id id);
+static inline struct slice http_head_find(const struct http_head *head, enum http_field_id id)
+{
+	if (!http_head_has(head, id))
+		return SLICE_NONE;
+	return http_field_value(head, &head->fields[head->first[id]]);
+}
+
 struct slice http_head_find_name(const struct http_head *head, struct slice name);
 
 /* The same for a name whose id is known to be `id`: by id unless that is HTTP_FIELD_OTHER. */
@@ -129,14 +173,6 @@ static inline struct slice http_head_find_known(
 	const struct http_head *head, enum http_field_id id, struct slice name)
 {
 	return id == HTTP_FIELD_OTHER ? http_head_find_name(head, name) : http_head_find(head, id);
-}
-
-_Static_assert(HTTP_FIELDS <= 32, "ids of fields are bits of http_head.ids");
-
-/* Whether a field with this id occurs. Only for heads that a parser filled. */
-static inline bool http_head_has(const struct http_head *head, enum http_field_id id)
-{
-	return head->ids >> id & 1;
 }
 
 /* How many fields have this id. */

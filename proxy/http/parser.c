@@ -250,7 +250,7 @@ static bool lines_join(struct http_head *head, size_t at)
 			return false;
 		at += 2;
 		field->id = (uint8_t)http_field_id(http_field_name(head, field));
-		head->ids |= 1u << field->id;
+		http_head_note(head, i);
 	}
 	return at + 2 == head->len && is_line_end(base, at);
 }
@@ -482,7 +482,7 @@ void http_head_init(struct http_head *head)
 	head->status = 0;
 	head->major = head->minor = 0;
 	head->field_count = 0;
-	head->ids = 0;
+	head->ids = head->repeated = 0;
 	head->field_capacity = HTTP_HEAD_FIELDS_INLINE;
 	head->fields = head->inline_fields;
 }

@@ -96,6 +96,7 @@ static void make_head(struct bench *b)
 			.value_len = (uint32_t)(end - colon - 2),
 			.id = (uint8_t)http_field_id(name),
 		};
+		http_head_note(&b->head, b->head.field_count - 1u);
 		at = end + 1;
 	}
 	b->key_at = (size_t)(strstr(b->request, "0123456789abcdef") - b->request);

@@ -28,7 +28,7 @@ static inline void fuzz_head(struct http_head *head, struct slice text)
 				.value_len = (uint32_t)value.len,
 				.id = (uint8_t)http_field_id(name),
 			};
-			head->ids |= 1u << http_field_id(name);
+			http_head_note(head, head->field_count - 1u);
 		}
 		at = newline ? newline + 1 : end;
 	}

@@ -106,7 +106,8 @@ static inline const char *fuzz_line_end(const char *at, const char *end)
 static inline void fuzz_assert_lines(const struct http_head *head)
 {
 	const char *end = head->base + head->len, *at = head->base;
-	uint32_t ids = 0;
+	uint32_t ids = 0, repeated = 0;
+	unsigned first[HTTP_FIELDS] = {0};
 
 	MUST(head->len >= 4 && head->major == 1);
 	at = fuzz_line_end(at, end) + 2;
@@ -120,6 +121,10 @@ static inline void fuzz_assert_lines(const struct http_head *head)
 		MUST(slice_equal(http_field_value(head, field),
 			slice_trim((struct slice){colon + 1, (size_t)(cr - colon - 1)})));
 		MUST(field->id == http_field_id(http_field_name(head, field)));
+		if (ids >> field->id & 1)
+			repeated |= 1u << field->id;
+		else
+			first[field->id] = i;
 		ids |= 1u << field->id;
 		for (const char *c = at; c < colon; c++)
 			MUST(*c > ' ' && *c < 127 && !strchr("\"(),/:;<=>?@[\\]{}", *c));
@@ -128,7 +133,9 @@ static inline void fuzz_assert_lines(const struct http_head *head)
 		at = cr + 2;
 	}
 	MUST(end - at == 2 && memcmp(at, "\r\n", 2) == 0);
-	MUST(ids == head->ids);
+	MUST(ids == head->ids && repeated == head->repeated);
+	for (unsigned id = 0; id < HTTP_FIELDS; id++)
+		MUST(!(ids >> id & 1) || head->first[id] == first[id]);
 }
 
 /* All of it on one input. `judge` looks at an accepted head. */

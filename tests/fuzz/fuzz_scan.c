@@ -18,12 +18,14 @@ static void assert_same(const struct http_head *scanned, const struct http_head 
 	assert(scanned->method == parsed->method && scanned->status == parsed->status);
 	assert(scanned->major == parsed->major && scanned->minor == parsed->minor);
 	assert(scanned->field_count == parsed->field_count && scanned->ids == parsed->ids);
+	assert(scanned->repeated == parsed->repeated);
 	for (unsigned i = 0; i < scanned->field_count; i++) {
 		const struct http_field *a = &scanned->fields[i], *b = &parsed->fields[i];
 		assert(a->name_at == b->name_at && a->name_len == b->name_len);
 		assert(a->value_len == b->value_len && a->id == b->id);
 		assert(a->value_len == 0 || a->value_at == b->value_at);
 		assert(!a->hop && !b->hop);
+		assert(scanned->first[a->id] == parsed->first[a->id]);
 	}
 }
 

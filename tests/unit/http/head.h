@@ -23,7 +23,7 @@ static inline void head_of(struct http_head *head, const char *text)
 			.value_len = (uint32_t)value.len,
 			.id = (uint8_t)http_field_id((struct slice){at, (size_t)(colon - at)}),
 		};
-		head->ids |= 1u << head->fields[head->field_count - 1].id;
+		http_head_note(head, head->field_count - 1u);
 		at = *end ? end + 1 : end;
 	}
 }

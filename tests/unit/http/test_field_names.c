@@ -73,6 +73,7 @@ static void finding(void **state)
 	assert_non_null(http_head_find_name(&head, SLICE("empty")).at);
 	assert_int_equal(http_head_count(&head, HTTP_FIELD_VIA), 2);
 	assert_int_equal(http_head_count(&head, HTTP_FIELD_DATE), 0);
+	assert_int_equal(head.repeated, 1u << HTTP_FIELD_VIA | 1u << HTTP_FIELD_OTHER);
 }
 
 int main(void)
