@@ -3,6 +3,7 @@ import contextlib
 import os
 import platform
 import resource
+import shutil
 import socket
 import subprocess
 import time
@@ -32,6 +33,14 @@ def free_port():
 def start(command, cpus, **how):
     """A child pinned to `cpus`."""
     return subprocess.Popen(command, preexec_fn=lambda: os.sched_setaffinity(0, cpus), **how)
+
+
+def absent(*programs):
+    """Which of the programs is not installed, as words for a table; None when all are."""
+    for program in programs:
+        if shutil.which(program) is None:
+            return f"{program} is not installed"
+    return None
 
 
 def stop(process):

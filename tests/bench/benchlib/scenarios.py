@@ -36,6 +36,7 @@ class Scenario:
     rounds: int = 0  # 0: as many as asked for
     slices: int = 1  # so many times the rounds, each so much shorter: where the noise is that of the machine's moods
     without: tuple = ()  # subjects that can't do it
+    needs: tuple = ("wrk",)  # programs
 
 
 def each(measure):
@@ -191,7 +192,7 @@ ALL = [
     Scenario("connections", "1,000 connections; 10,000 idle beside 32 busy", each(connections)),
     Scenario("close", "a connection for each request", each(connection_each)),
     Scenario("pipeline", "pipelined requests, 16 deep", each(pipelined), Setup(pipeline=2)),
-    Scenario("latency", "p99 at 70 % of saturation, open loop", latency, slices=LATENCY_SLICES),
+    Scenario("latency", "p99 at 70 % of saturation, open loop", latency, slices=LATENCY_SLICES, needs=()),
     Scenario("workers", "two workers on two processors", workers, starts_subjects=False, without=("relay",)),
-    Scenario("memory", "resident memory", memory, starts_subjects=False, rounds=1),
+    Scenario("memory", "resident memory", memory, starts_subjects=False, rounds=1, needs=()),
 ]
