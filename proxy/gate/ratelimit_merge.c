@@ -84,6 +84,8 @@ enum ratelimit_merge ratelimit_merge(enum conf_ratelimit_headers dialect,
 {
 	if (!response || dialect == CONF_RATELIMIT_OFF || dialect == CONF_RATELIMIT_INHERIT)
 		return RATELIMIT_BOTH;
+	if (dialect != CONF_RATELIMIT_X && !http_head_has(response, HTTP_FIELD_RATELIMIT))
+		return RATELIMIT_BOTH;
 	const struct theirs theirs = read_theirs(dialect, response);
 	if (!theirs.sent || (dialect == CONF_RATELIMIT_DRAFT_11 && theirs.in_list))
 		return RATELIMIT_BOTH;
