@@ -98,13 +98,16 @@ static inline bool scan_field(struct scan *scan, const char *base, struct http_f
 {
 	const char *name = scan->at, *at = find(scan, bytes16_not_name), *end = scan->end;
 
-	while (at < end && is_tchar[(unsigned char)*at])
-		at++;
+	for (; at < end && *at != ':'; at++) {
+		if (!is_tchar[(unsigned char)*at])
+			return false;
+	}
 	size_t name_len = (size_t)(at - name);
-	if (name_len == 0 || name_len > UINT16_MAX || end - at < SHORTEST_REST || *at != ':')
+	if (name_len == 0 || name_len > UINT16_MAX || end - at < SHORTEST_REST)
 		return false;
 	at++;
-	/* Mostly one space and no more; what is below it, by sign or not, takes the loop. */
+	/* Mostly one space in front and none behind; bytes below it, also by sign, take the loop.
+	 */
 	if (at[0] == ' ' && at[1] > ' ') {
 		at++;
 	} else {
@@ -116,8 +119,10 @@ static inline bool scan_field(struct scan *scan, const char *base, struct http_f
 		return false;
 	const char *value = at, *value_end = scan->at;
 	scan->at += 2;
-	while (value_end > value && is_ows(value_end[-1]))
-		value_end--;
+	if (value_end[-1] <= ' ') {
+		while (value_end > value && is_ows(value_end[-1]))
+			value_end--;
+	}
 	*field = (struct http_field){
 		.name_at = (uint32_t)(name - base),
 		.value_at = (uint32_t)(value - base),
