@@ -64,6 +64,13 @@ static bool are_plain(const char *at)
 	       0;
 }
 
+/* The same of one byte. */
+static const bool is_plain[256] = {
+	[' ' ... '!'] = true,
+	['#' ... '['] = true,
+	[']' ... '~'] = true,
+};
+
 /* How many bytes from the front stand for themselves in a JSON string. */
 static size_t plain_run(struct slice bytes)
 {
@@ -71,8 +78,7 @@ static size_t plain_run(struct slice bytes)
 
 	while (len + 8 <= bytes.len && are_plain(bytes.at + len))
 		len += 8;
-	while (len < bytes.len && is_printable(bytes.at[len]) && bytes.at[len] != '"' &&
-		bytes.at[len] != '\\')
+	while (len < bytes.len && is_plain[(unsigned char)bytes.at[len]])
 		len++;
 	return len;
 }

@@ -109,13 +109,23 @@ static void put_retry_after(struct http_out *out, uint64_t wait_ms)
 	http_out_slice(out, SLICE("\r\n"));
 }
 
+static void put_status_line(struct http_out *out, unsigned status)
+{
+	struct slice line = http_status_line(status);
+
+	http_out_slice(out, SLICE("HTTP/1.1 "));
+	if (line.len > 0) {
+		http_out_slice(out, line);
+	} else {
+		http_out_number(out, status);
+		http_out_char(out, ' ');
+	}
+	http_out_slice(out, SLICE("\r\n"));
+}
+
 static void put_head(struct http_out *out, const struct http_problem *problem, size_t body_bytes)
 {
-	http_out_slice(out, SLICE("HTTP/1.1 "));
-	http_out_number(out, problem->status);
-	http_out_char(out, ' ');
-	http_out_slice(out, http_status_reason(problem->status));
-	http_out_slice(out, SLICE("\r\n"));
+	put_status_line(out, problem->status);
 	put_field(out, SLICE("Date"), problem->date);
 	http_out_slice(out, SLICE("Content-Type: application/problem+json\r\nContent-Length: "));
 	http_out_number(out, body_bytes);

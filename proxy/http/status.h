@@ -4,6 +4,9 @@
 
 #include "base/slice.h"
 
+/* The code and the phrase of a registered status, `429 Too Many Requests`, or an empty slice. */
+struct slice http_status_line(unsigned status);
+
 /* The phrase of a registered status, or an empty slice. */
 struct slice http_status_reason(unsigned status);
 

@@ -100,6 +100,9 @@ static void all_statuses(void **state)
 		assert_int_equal(
 			strtoul(strstr(reply, "Content-Length: ") + 16, NULL, 10), strlen(body));
 	}
+	struct http_problem unknown = {.status = 299, .retry_after_ms = HTTP_PROBLEM_NO_RETRY};
+	assert_memory_equal(written(&unknown), "HTTP/1.1 299 \r\n", 15);
+	assert_non_null(strstr(reply, ",\"status\":299}"));
 	assert_int_equal(http_status_reason(299).len, 0);
 	assert_int_equal(http_status_reason(99).len, 0);
 	assert_int_equal(http_status_reason(512).len, 0);
