@@ -16,7 +16,8 @@
 
 #define SYSTEMD_FIRST_FD 3 /* sd_listen_fds(3) */
 
-static bool set_options(int fd, const struct conf_listener *conf, const struct sockaddr *address)
+static bool set_options(
+	int fd, const struct conf_listener *conf, const struct sockaddr *address, int is_shared)
 {
 	int one = 1, v6only = conf->v6only;
 
@@ -25,7 +26,7 @@ static bool set_options(int fd, const struct conf_listener *conf, const struct s
 	/* A listener that restarts must not wait for old connections; SO_REUSEPORT gives each
 	 * worker a backlog of its own. */
 	if (setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one)) != 0 ||
-		setsockopt(fd, SOL_SOCKET, SO_REUSEPORT, &one, sizeof(one)) != 0)
+		setsockopt(fd, SOL_SOCKET, SO_REUSEPORT, &is_shared, sizeof(is_shared)) != 0)
 		return false;
 	/* Inherited by what is accepted, which saves a call a connection. */
 	if (setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one)) != 0)
@@ -57,13 +58,38 @@ static int open_socket(const struct conf_listener *conf, const struct conf_addre
 
 	if (fd < 0)
 		return -1;
-	if (set_options(fd, conf, address) && bind(fd, address, bind_address->socket_len) == 0 &&
+	if (set_options(fd, conf, address, true) &&
+		bind(fd, address, bind_address->socket_len) == 0 &&
 		listen(fd, (int)conf->backlog) == 0)
 		return fd;
 	int error = errno;
 	close(fd);
 	errno = error;
 	return -1;
+}
+
+static bool is_systemd(const struct conf_address *address)
+{
+	return strncmp(address->text, "systemd:", 8) == 0;
+}
+
+/* Does another process listen there? SO_REUSEPORT, which our own sockets share an address by, would
+ * not tell. */
+static bool is_taken(const struct conf_listener *conf, const struct conf_address *bind_address)
+{
+	const struct sockaddr *address = (const struct sockaddr *)&bind_address->socket;
+	bool is_taken;
+	int fd;
+
+	if (is_systemd(bind_address) || bind_address->kind == CONF_ADDRESS_UNIX)
+		return false;
+	fd = socket(address->sa_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	if (fd < 0)
+		return false;
+	is_taken = set_options(fd, conf, address, false) &&
+		   bind(fd, address, bind_address->socket_len) != 0 && errno == EADDRINUSE;
+	close(fd);
+	return is_taken;
 }
 
 /* `systemd:NAME` or `systemd:` for the first: LISTEN_FDS sockets, named by LISTEN_FDNAMES. */
@@ -95,17 +121,17 @@ static int systemd_socket(const char *name)
 static bool open_all(struct binding *binding, const struct conf_listener *conf,
 	const struct conf_address *address)
 {
-	bool is_systemd = strncmp(address->text, "systemd:", 8) == 0;
-	bool is_unix = !is_systemd && address->kind == CONF_ADDRESS_UNIX;
+	bool is_handed_in = is_systemd(address);
+	bool is_unix = !is_handed_in && address->kind == CONF_ADDRESS_UNIX;
 
 	if (is_unix) {
 		remove_stale(address->host, (const struct sockaddr *)&address->socket,
 			address->socket_len);
 	}
 	for (unsigned i = 0; i < binding->workers; i++) {
-		if (i > 0 && (is_unix || is_systemd))
+		if (i > 0 && (is_unix || is_handed_in))
 			binding->sockets[i] = fcntl(binding->sockets[0], F_DUPFD_CLOEXEC, 0);
-		else if (is_systemd)
+		else if (is_handed_in)
 			binding->sockets[i] = systemd_socket(address->text + 8);
 		else
 			binding->sockets[i] = open_socket(conf, address);
@@ -193,6 +219,26 @@ failed:
 		listener->name, address->text, strerror(errno));
 	binding_free(binding);
 	return false;
+}
+
+bool bindings_are_free(const struct conf *conf)
+{
+	bool all = true;
+
+	for (size_t i = 0; i < conf->listener_count; i++) {
+		const struct conf_listener *listener = &conf->listeners[i];
+		for (size_t j = 0; j < listener->bind_count; j++) {
+			if (!is_taken(listener, &listener->binds[j]))
+				continue;
+			log_error("%s:%u: listener %s: can't listen on %s: %s; two of sluice can "
+				  "share "
+				  "an address when both have the same state folder",
+				conf->path, listener->line, listener->name, listener->binds[j].text,
+				strerror(EADDRINUSE));
+			all = false;
+		}
+	}
+	return all;
 }
 
 bool bindings_open(struct relay *relay, const struct conf *conf)

@@ -58,6 +58,10 @@ struct listener {
 	uint64_t connections;
 };
 
+/* Does nobody listen on any of these addresses? Else the error log says where. To be asked before
+ * bindings_open, which shares an address with whoever shares it. */
+bool bindings_are_free(const struct conf *conf);
+
 /* Opens the sockets of all listeners of `conf` that are not open yet. False, with all that failed
  * in the error log, and what was opened here closed again. Main thread. */
 bool bindings_open(struct relay *relay, const struct conf *conf);

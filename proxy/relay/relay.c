@@ -286,7 +286,9 @@ static bool start(struct relay *relay, struct conf *conf)
 	}
 	log_thread_attach(relay->log, 0);
 	raise_descriptor_limit();
-	if (!bindings_open(relay, conf) || !drop_privileges(conf) || !make_loop(relay) ||
+	/* Two that count apart would admit twice what the limits say. */
+	if ((!conf->state && !bindings_are_free(conf)) || !bindings_open(relay, conf) ||
+		!drop_privileges(conf) || !make_loop(relay) ||
 		!make_queue(relay, conf) || !relay_open_throttles(relay, conf) ||
 		!(relay->site = site_new(
 			  conf, NULL, relay->worker_count, relay->throttles, relay->queue))) {
@@ -296,7 +298,10 @@ static bool start(struct relay *relay, struct conf *conf)
 	resolver_watch(relay->resolver, relay->site);
 	resolver_wait(relay->resolver, RESOLVE_START_MS);
 	checks_watch(relay->checks, relay->site);
-	if (!write_pid(conf) || !start_workers(relay))
+	if (!write_pid(conf))
+		return false;
+	relay->begun_with = conf_hold(conf);
+	if (!start_workers(relay))
 		return false;
 	log_info("sluice is ready: %s, %u workers", conf->path, relay->worker_count);
 	return true;
@@ -310,8 +315,8 @@ static void finish(struct relay *relay)
 	}
 	checks_free(relay->checks);
 	resolver_free(relay->resolver);
-	if (relay->site && relay->site->conf->pid_file)
-		unlink(relay->site->conf->pid_file);
+	if (relay->begun_with && relay->begun_with->pid_file)
+		unlink(relay->begun_with->pid_file);
 	for (unsigned i = 0; relay->workers && i < relay->worker_count; i++) {
 		if (relay->workers[i])
 			worker_free(relay->workers[i]);
@@ -320,6 +325,7 @@ static void finish(struct relay *relay)
 		queue_sweep_pins(relay->queue, pin_is_of_site, NULL);
 	if (relay->site)
 		site_release(relay->site);
+	conf_release(relay->begun_with);
 	queue_destroy(relay->queue);
 	relay_close_throttles(relay);
 	bindings_free(relay);

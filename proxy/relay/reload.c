@@ -118,6 +118,36 @@ void reload_collect(struct relay *relay)
 	log_debug("what the limits of before left is freed");
 }
 
+static bool is_same(const char *a, const char *b)
+{
+	return a == b || (a && b && strcmp(a, b) == 0);
+}
+
+/* What is taken only at the start, and is another now, is said each time. */
+static void tell_what_stays(const struct relay *relay, const struct conf *conf)
+{
+	const struct conf *begun = relay->begun_with;
+	const struct {
+		const char *key;
+		bool is_same;
+	} keys[] = {
+		{"workers", conf->workers == begun->workers},
+		{"state", is_same(conf->state, begun->state)},
+		{"state_required", conf->state_required == begun->state_required},
+		{"sessions", conf->sessions == begun->sessions},
+		{"queue_total", conf->queue_total == begun->queue_total},
+		{"queue_total_bytes", conf->queue_total_bytes == begun->queue_total_bytes},
+		{"buffer_size", conf->buffer_bytes == begun->buffer_bytes},
+		{"pid_file", is_same(conf->pid_file, begun->pid_file)},
+		{"user", is_same(conf->user, begun->user)},
+	};
+
+	for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); i++)
+		if (!keys[i].is_same)
+			log_warn("%s: %s has changed: it takes effect at the next start",
+				conf->path, keys[i].key);
+}
+
 void relay_reload(struct relay *relay)
 {
 	struct conf *conf = load(relay);
@@ -138,9 +168,7 @@ void relay_reload(struct relay *relay)
 			relay->site->conf->path);
 		return;
 	}
-	if (conf->workers != relay->worker_count)
-		log_warn("workers = %u takes effect at the next start; %u are running",
-			conf->workers, relay->worker_count);
+	tell_what_stays(relay, conf);
 	log_configure(relay->log, conf->log_level, conf->error_log, conf->access_log);
 	struct site *old = relay->site;
 	relay->site = site;

@@ -358,7 +358,7 @@ void exchange_client_gone(struct exchange *x)
 
 	x->downstream = NULL;
 	if (!x->outcome)
-		x->outcome = "client gone";
+		x->outcome = x->worker->stopping ? "shutdown" : "client gone";
 	if (!under_way || !x->request_done || !x->up_over || x->response_received ||
 		x->worker->stopping || !x->connection || !is_worth_following(x)) {
 		exchange_end(x);

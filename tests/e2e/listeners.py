@@ -74,6 +74,34 @@ def unix_in_use(t):
     equal(t.client(first).ask("/").status, 200, "status of the first")
 
 
+@group("an address that another sluice of the same user serves")
+def served_twice(t):
+    sections = to(t.origin())
+    for bind in ("127.0.0.1", "0.0.0.0", "[::]"):
+        with t.point(f"on {bind}: refused, for each would count for itself"):
+            first = t.sluice(sections)
+            ini = t.file("second.ini", f"[sluice]\nworkers = {t.workers}\n[listener x]\n"
+                         f"bind = {bind}:{first.port.number}\nv6only = no\n" + sections)
+            status, output = process.run([BINARY, "run", "-c", ini])
+            equal(status, 1, "exit status")
+            true("listener x: can't listen on" in output and "in use" in output, f"output {output!r}")
+            equal(t.client(first).ask("/").status, 200, "status of the first")
+
+    with t.point("shared when they count in one state folder"):
+        settings = "state = " + t.path("state")
+        first = t.sluice(sections, settings=settings)
+        second = t.sluice(sections, settings=settings, bind=first.address)
+        second.process.wait_output("is ready")
+        equal(t.client(first).ask("/").status, 200, "status")
+
+    with t.point("its own: a wildcard beside one of its addresses"):
+        more = Port()
+        t.defer(more.release)
+        sluice = t.sluice(sections, listener=f"bind = 0.0.0.0:{more.number}\nbind = 127.0.0.1:{more.number}")
+        equal(t.client(f"127.0.0.1:{more.number}").ask("/").status, 200, "status")
+        equal(t.client(sluice).ask("/").status, 200, "status")
+
+
 # ---- timeouts ----------------------------------------------------------------------------------
 
 @group("timeouts")

@@ -158,6 +158,32 @@ def pid_file(t):
     true(not os.path.exists(path), "the file is still there")
 
 
+@test("a reload says what takes effect at the next start only, and leaves another's pid_file alone")
+def reload_of_start_only(t):
+    path, other = t.path("sluice.pid"), t.file("other.pid", "1\n")
+    sluice = t.sluice(to(t.origin()), settings=f"pid_file = {path}")
+    until(lambda: read(path).strip() == str(sluice.pid), "the process id")
+    changed = {"workers": sluice.workers + 1, "state": t.path("state"), "state_required": "on", "sessions": "20k",
+               "queue_total": "7k", "queue_total_bytes": "100M", "buffer_size": "40k", "pid_file": other,
+               "user": "nobody"}
+    sluice.settings = "\n".join(f"{key} = {value}" for key, value in changed.items())
+    sluice.reload(sluice.sections)
+    sluice.process.wait_output(": reloaded")
+    said = re.findall(r"ini: (\w+) has changed: it takes effect at the next start", sluice.log())
+    equal(sorted(said), sorted(changed), "what the log says")
+    sluice.settings = f"pid_file = {path}"
+    sluice.reload(sluice.sections)
+    sluice.process.wait_output(": reloaded", 2)
+    equal(sluice.log().count("has changed"), len(changed), "said when it is as at the start")
+    sluice.settings = f"pid_file = {other}"
+    sluice.reload(sluice.sections)
+    sluice.process.wait_output(": reloaded", 3)
+    sluice.terminate()
+    equal(sluice.wait(), 0, "exit status")
+    equal(read(other), "1\n", "the other file")
+    true(not os.path.exists(path), "its own file is still there")
+
+
 # ---- the end -----------------------------------------------------------------------------------
 
 def refuses(sluice):
@@ -226,9 +252,11 @@ def drain_download(t):
 
 @test("shutdown_timeout cuts what does not end; the exit status 1 says so")
 def shutdown_timeout(t):
-    _, _, sluice, client = held(t, settings="shutdown_timeout = 300ms")
+    log = t.path("access.log")
+    _, _, sluice, client = held(t, settings=f"shutdown_timeout = 300ms\naccess_log = file:{log}")
     sluice.terminate()
     equal(sluice.wait(), 1, "exit status")
+    member('outcome="shutdown"', read(log), "the access log")
     member(client.read_to_any_end()[:12], (b"", b"HTTP/1.1 503", b"HTTP/1.1 504", b"HTTP/1.1 502"), "the cut one's end")
 
 

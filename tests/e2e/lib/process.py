@@ -177,6 +177,7 @@ class Port:
 
     def __init__(self, family=socket.AF_INET):
         self.socket = socket.socket(family, socket.SOCK_STREAM)
+        self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # lets it look whether anybody listens
         self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
         self.socket.bind(("::1" if family == socket.AF_INET6 else "127.0.0.1", 0))
         self.number = self.socket.getsockname()[1]
