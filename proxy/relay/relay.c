@@ -288,8 +288,8 @@ static bool start(struct relay *relay, struct conf *conf)
 	raise_descriptor_limit();
 	/* Two that count apart would admit twice what the limits say. */
 	if ((!conf->state && !bindings_are_free(conf)) || !bindings_open(relay, conf) ||
-		!drop_privileges(conf) || !make_loop(relay) ||
-		!make_queue(relay, conf) || !relay_open_throttles(relay, conf) ||
+		!drop_privileges(conf) || !make_loop(relay) || !make_queue(relay, conf) ||
+		!relay_open_throttles(relay, conf) ||
 		!(relay->site = site_new(
 			  conf, NULL, relay->worker_count, relay->throttles, relay->queue))) {
 		conf_release(conf);

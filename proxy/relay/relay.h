@@ -26,7 +26,7 @@ struct relay {
 	struct log *log;
 	struct throttle_table *throttles;
 	struct queue *queue;
-	struct site *site; /* current; the main thread's hold */
+	struct site *site;             /* current; the main thread's hold */
 	const struct conf *begun_with; /* what is taken only at the start is as this says; a hold */
 	struct worker **workers;
 	unsigned worker_count;
