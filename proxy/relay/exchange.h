@@ -14,6 +14,7 @@
 #define RELAY_EXCHANGE_H
 
 #include "base/deadline.h"
+#include "base/log.h"
 #include "gate/gate.h"
 #include "http/framing.h"
 #include "http/message.h"
@@ -172,7 +173,15 @@ void exchange_reject(struct exchange *exchange, unsigned status, const char *why
 struct exchange *exchange_new(struct downstream *downstream);
 
 const char *exchange_state_name(enum exchange_state state);
-void exchange_enter(struct exchange *exchange, enum exchange_state state);
+void exchange_log_change(const struct exchange *exchange, enum exchange_state state)
+	__attribute__((cold));
+
+static inline void exchange_enter(struct exchange *exchange, enum exchange_state state)
+{
+	if (log_enabled(LOG_LEVEL_DEBUG))
+		exchange_log_change(exchange, state);
+	exchange->state = state;
+}
 
 /* Gives its place in the queue back: the next in order may go. */
 void exchange_leave_queue(struct exchange *exchange);

@@ -35,18 +35,10 @@ const char *exchange_state_name(enum exchange_state state)
 	return state_names[state];
 }
 
-static void __attribute__((cold, noinline))
-log_change(const struct exchange *x, enum exchange_state state)
+void exchange_log_change(const struct exchange *x, enum exchange_state state)
 {
 	log_debug("exchange %.*s: %s -> %s", SLICE_ARGS(x->request_id), state_names[x->state],
 		state_names[state]);
-}
-
-void exchange_enter(struct exchange *x, enum exchange_state state)
-{
-	if (log_enabled(LOG_LEVEL_DEBUG))
-		log_change(x, state);
-	x->state = state;
 }
 
 struct exchange *exchange_new(struct downstream *d)
