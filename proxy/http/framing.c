@@ -57,12 +57,10 @@ static void see_connection(struct http_head *head, struct seen *seen, struct sli
 	mark_named(head, value);
 }
 
-#define BIT(id) (1u << HTTP_FIELD_##id)
+#define BIT(id) HTTP_FIELD_BIT(id)
 
 /* The fields that say something about the message's end or the connection. */
-static const uint32_t looked_at = BIT(CONTENT_LENGTH) | BIT(TRANSFER_ENCODING) | BIT(CONNECTION) |
-				  BIT(HOST) | BIT(UPGRADE) | BIT(EXPECT) | BIT(KEEP_ALIVE) |
-				  BIT(PROXY_CONNECTION) | BIT(TE);
+static const uint32_t looked_at = HTTP_HOP_FIELDS | BIT(HOST) | BIT(EXPECT);
 
 static void see_length(struct http_head *head, struct http_field *field, struct seen *seen)
 {

@@ -147,7 +147,7 @@ static bool is_length(const char *base, const struct http_field *field)
 	return true;
 }
 
-#define BIT(id) (UINT32_C(1) << HTTP_FIELD_##id)
+#define BIT(id) HTTP_FIELD_BIT(id)
 
 /* Is the field that was noted last one that llhttp has rules of its own for? */
 static bool is_llhttps(const struct http_head *head, const struct http_field *field)

@@ -101,6 +101,16 @@ struct http_field {
 	bool hop;   /* hop-by-hop or named by Connection: not passed on (RFC 9110 section 7.6.1) */
 };
 
+/* Bits of http_head.ids. */
+#define HTTP_FIELD_BIT(name) (UINT32_C(1) << HTTP_FIELD_##name)
+
+/* Fields of one hop by their names, whatever a Connection field names besides. */
+#define HTTP_HOP_FIELDS                                                                            \
+	(HTTP_FIELD_BIT(CONTENT_LENGTH) | HTTP_FIELD_BIT(TRANSFER_ENCODING) |                      \
+		HTTP_FIELD_BIT(CONNECTION) | HTTP_FIELD_BIT(UPGRADE) |                             \
+		HTTP_FIELD_BIT(KEEP_ALIVE) | HTTP_FIELD_BIT(PROXY_CONNECTION) |                    \
+		HTTP_FIELD_BIT(TE))
+
 #define HTTP_HEAD_FIELDS_INLINE 32
 
 struct http_head {

@@ -73,8 +73,6 @@ struct left_out {
 	bool (*others)(const struct exchange *x, const struct http_field *field, struct slice name);
 };
 
-#define ID_BIT(id) (UINT32_C(1) << (id))
-
 /* Copies the head from its byte `from` to its last line, but for what is left out: one piece up to
  * each such line, and one behind the last. */
 static void put_lines(struct http_out *out, const struct exchange *x, const struct http_head *head,
@@ -82,8 +80,10 @@ static void put_lines(struct http_out *out, const struct exchange *x, const stru
 {
 	const struct http_field *end = head->fields + head->field_count;
 	size_t head_end = head->len - 2;
+	/* A Connection field, which may name any other, is one of a hop itself. */
+	bool all_pass = !left_out.others && !(head->ids & (left_out.ids | HTTP_HOP_FIELDS));
 
-	for (const struct http_field *field = head->fields; field < end; field++) {
+	for (const struct http_field *field = head->fields; !all_pass && field < end; field++) {
 		if (!field->hop && !(left_out.ids >> field->id & 1) &&
 			!(left_out.others &&
 				left_out.others(x, field, http_field_name(head, field))))
@@ -120,19 +120,19 @@ static struct left_out left_out_of_request(const struct exchange *x)
 {
 	const struct conf_route *route = x->route;
 	/* Written anew: */
-	struct left_out left_out = {ID_BIT(HTTP_FIELD_HOST) | ID_BIT(HTTP_FIELD_X_FORWARDED_FOR) |
-					    ID_BIT(HTTP_FIELD_X_FORWARDED_HOST) |
-					    ID_BIT(HTTP_FIELD_X_FORWARDED_PROTO) |
-					    ID_BIT(HTTP_FIELD_FORWARDED) | ID_BIT(HTTP_FIELD_VIA),
+	struct left_out left_out = {HTTP_FIELD_BIT(HOST) | HTTP_FIELD_BIT(X_FORWARDED_FOR) |
+					    HTTP_FIELD_BIT(X_FORWARDED_HOST) |
+					    HTTP_FIELD_BIT(X_FORWARDED_PROTO) |
+					    HTTP_FIELD_BIT(FORWARDED) | HTTP_FIELD_BIT(VIA),
 		NULL};
 	bool by_name = route->request_remove.count > 0 || route->request_set.count > 0;
 
 	if (!x->framing.expects_continue)
-		left_out.ids |= ID_BIT(HTTP_FIELD_EXPECT);
+		left_out.ids |= HTTP_FIELD_BIT(EXPECT);
 	if (x->request_id.len > 0) {
 		enum http_field_id id = x->use->site->request_id_field_id;
 		if (id != HTTP_FIELD_OTHER)
-			left_out.ids |= ID_BIT(id);
+			left_out.ids |= UINT32_C(1) << id;
 		else
 			by_name = true;
 	}
@@ -245,7 +245,7 @@ bool compose_request(struct exchange *x, struct flow *flow)
 		put(&out, SLICE(" HTTP/1.1\r\n"));
 		put_lines(&out, x, &x->request, first_line(&x->request), left_out);
 	} else if (begins_as_written(x)) {
-		left_out.ids &= ~ID_BIT(HTTP_FIELD_HOST);
+		left_out.ids &= ~HTTP_FIELD_BIT(HOST);
 		put_lines(&out, x, &x->request, 0, left_out);
 	} else {
 		put_request_line(&out, x);
@@ -288,9 +288,9 @@ static struct left_out left_out_of_response(const struct exchange *x)
 	struct left_out left_out = {0};
 
 	if (x->use->site->via.len > 0)
-		left_out.ids |= ID_BIT(HTTP_FIELD_VIA); /* written anew */
+		left_out.ids |= HTTP_FIELD_BIT(VIA); /* written anew */
 	if (x->request.minor == 0)
-		left_out.ids |= ID_BIT(HTTP_FIELD_TRAILER);
+		left_out.ids |= HTTP_FIELD_BIT(TRAILER);
 	if (x->replaces_ratelimit || route->response_remove.count > 0 ||
 		route->response_set.count > 0)
 		left_out.others = drops_response_field;
