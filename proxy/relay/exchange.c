@@ -28,8 +28,7 @@ static bool keep_head(struct exchange *x, const char *bytes)
 	}
 	memcpy(x->head_bytes, bytes, x->request.len);
 	x->request.base = x->head_bytes;
-	const char *space = memchr(x->head_bytes, ' ', x->request.len);
-	x->method = (struct slice){x->head_bytes, (size_t)(space - x->head_bytes)};
+	x->method = (struct slice){x->head_bytes, x->request.target_at - 1}; /* one space between */
 	return true;
 }
 
@@ -139,7 +138,7 @@ static bool find_route(struct exchange *x)
 	return false;
 }
 
-static struct identity_input identity_of(const struct exchange *x)
+static inline struct identity_input identity_of(const struct exchange *x)
 {
 	struct identity_input input = {
 		.head = &x->request,
