@@ -7,7 +7,8 @@ RIVALS = ("haproxy", "nginx")
 
 # Figures that are counted over the requests of all rounds: percentile, and where their histogram is.
 POOLED = {"p50_us": (50, "latencies"), "p99_us": (99, "latencies"), "p999_us": (99.9, "latencies"),
-          "p50_us_same": (50, "latencies_same"), "p99_us_same": (99, "latencies_same")}
+          "p50_us_same": (50, "latencies_same"), "p99_us_same": (99, "latencies_same"),
+          "p99_us_relay": (99, "latencies_relay")}
 
 
 def numbers(figure):
@@ -101,7 +102,8 @@ COLUMNS = {
     "connections": [("cpu_us", "us, 32", ".2f"), ("cpu_us_many", "us, 1,000", ".2f"), ("cpu_us_idle", "us, idle", ".2f"),
                     ("growth_many", "1,000 / 32", ".3f"), ("growth_idle", "idle / 32", ".3f")],
     "latency": [("saturation", "saturation/s", ",.0f"), ("p50_us", "p50 us", ".0f"), ("p99_us", "p99 us", ".0f"),
-                ("p999_us", "p99.9 us", ".0f"), ("same_rate", "same rate/s", ",.0f"), ("p99_us_same", "p99 us there", ".0f")],
+                ("p999_us", "p99.9 us", ".0f"), ("p99_us_relay", "relay there", ".0f"), ("same_rate", "same rate/s", ",.0f"),
+                ("p99_us_same", "p99 us there", ".0f")],
     "workers": [("rate_one", "one/s", ",.0f"), ("rate_two", "two/s", ",.0f"), ("scaling", "two / one", ".3f"),
                 ("cpu_us_one", "us, one", ".2f"), ("cpu_us_two", "us, two", ".2f")],
     "memory": [("idle_bytes", "idle B", ",.0f"), ("warm_bytes", "warm B", ",.0f"),
