@@ -149,22 +149,25 @@ void stream_fetch(struct stream *stream, struct buffer *buffer, struct buffer_po
 	buffer_release(buffer, pool);
 }
 
+static ssize_t send_pieces(int fd, const struct iovec *pieces, int count)
+{
+	struct msghdr message = {
+		.msg_iov = (struct iovec *)(uintptr_t)pieces, .msg_iovlen = (size_t)count};
+
+	return transfer_send_pieces(fd, &message);
+}
+
 enum stream_result stream_write(
 	struct stream *stream, const struct iovec *pieces, int count, size_t *written)
 {
-	size_t wanted = 0;
+	size_t wanted = pieces[0].iov_len;
 	ssize_t n;
 
-	for (int i = 0; i < count; i++)
+	for (int i = 1; i < count; i++)
 		wanted += pieces[i].iov_len;
 	do {
-		if (count == 1) {
-			n = transfer_send(stream->fd, pieces[0].iov_base, wanted);
-		} else {
-			struct msghdr message = {.msg_iov = (struct iovec *)(uintptr_t)pieces,
-				.msg_iovlen = (size_t)count};
-			n = transfer_send_pieces(stream->fd, &message);
-		}
+		n = count == 1 ? transfer_send(stream->fd, pieces[0].iov_base, wanted)
+			       : send_pieces(stream->fd, pieces, count);
 	} while (n < 0 && errno == EINTR);
 	if (n < 0) {
 		*written = 0;

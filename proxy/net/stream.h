@@ -86,7 +86,8 @@ enum stream_result stream_read(struct stream *stream, struct buffer *buffer);
  * next stream_read. Does nothing without memory. */
 void stream_fetch(struct stream *stream, struct buffer *buffer, struct buffer_pool *pool);
 
-/* Writes once. `*written` is how much the kernel took; STREAM_AGAIN when that was not all. */
+/* Writes one piece or more, once. `*written` is how much the kernel took; STREAM_AGAIN when that
+ * was not all. */
 enum stream_result stream_write(
 	struct stream *stream, const struct iovec *pieces, int count, size_t *written);
 
