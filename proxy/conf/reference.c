@@ -1,6 +1,7 @@
 /* See reference.h. */
 #include "conf/reference.h"
 
+#include <ctype.h>
 #include <string.h>
 
 #include "conf/build.h"
@@ -71,6 +72,20 @@ static void print_word(const char *word, FILE *out)
 	fputs(word, out);
 }
 
+/* A line a sentence: formatters see the end of one by the end of its line (mdoc(7)). */
+static void print_sentences(const char *text, FILE *out)
+{
+	for (; *text; text++) {
+		bool ends = text[0] == '.' && text[1] == ' ' && isupper((unsigned char)text[2]);
+
+		fputc(*text, out);
+		if (ends)
+			fputc('\n', out);
+		text += ends;
+	}
+	fputc('\n', out);
+}
+
 void reference_print_mdoc(const struct option_section *section, FILE *out)
 {
 	for (size_t i = 0; i < *section->option_count; i++) {
@@ -78,7 +93,8 @@ void reference_print_mdoc(const struct option_section *section, FILE *out)
 
 		fprintf(out, ".It Ic %s No (", option->name);
 		print_type(option, out);
-		fprintf(out, ")\n%s\n", option->help);
+		fputs(")\n", out);
+		print_sentences(option->help, out);
 		if (option->fallback) {
 			fputs("Default:\n.Ql ", out);
 			print_word(option->fallback, out);

@@ -176,6 +176,25 @@ static void the_man_page_holds_the_reference(void **state)
 	free(text);
 }
 
+/* mdoc(7): a new sentence, a new line; what is left of several in one is set with narrow gaps. */
+static void the_man_page_has_a_line_a_sentence(void **state)
+{
+	(void)state;
+	for (size_t i = 0; i < SECTIONS; i++) {
+		char *printed = NULL;
+		size_t len = 0;
+		FILE *out = open_memstream(&printed, &len);
+
+		reference_print_mdoc(&option_sections[i], out);
+		fclose(out);
+		for (const char *at = printed; (at = strstr(at, ". ")); at++)
+			if (isupper((unsigned char)at[2]))
+				fail_msg("two sentences in a line of %s: %.60s",
+					option_sections[i].kind, at);
+		free(printed);
+	}
+}
+
 /* Section for section, in the table's order: a row of the README's with every key and no other. */
 static void the_readme_names_every_key(void **state)
 {
@@ -240,6 +259,7 @@ int main(void)
 		cmocka_unit_test(the_sample_is_good),
 		cmocka_unit_test(the_sample_is_good_with_all_its_examples),
 		cmocka_unit_test(the_man_page_holds_the_reference),
+		cmocka_unit_test(the_man_page_has_a_line_a_sentence),
 		cmocka_unit_test(the_readme_names_every_key),
 		cmocka_unit_test(every_default_is_good),
 		cmocka_unit_test(names_and_helps_are_whole),
