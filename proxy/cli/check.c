@@ -75,7 +75,7 @@ int cli_check_run(int argc, char **argv)
 	bool dump = false;
 	int given;
 
-	optind = 1; /* argv[0] is `check` */
+	optind = 1; /* argv[0] is `sluice check` */
 	while ((given = getopt_long(argc, argv, "c:h", long_options, NULL)) != -1) {
 		switch (given) {
 		case 'c':

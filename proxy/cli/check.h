@@ -8,8 +8,9 @@
 extern const char cli_check_help[];
 
 /*
- * The arguments after the program's name: `check [-c FILE] [--dump]`, `check --keys`. Returns the
- * exit status: 0, 1 when the file has errors, 2 when the command line has.
+ * The arguments `[-c FILE] [--dump]` or `--keys`, after one that stands before getopt's messages:
+ * `sluice check`. Returns the exit status: 0, 1 when the file has errors, 2 when the command line
+ * has.
  */
 int cli_check_run(int argc, char **argv);
 

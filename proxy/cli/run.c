@@ -1,9 +1,23 @@
+/* See run.h. */
 #include "cli/run.h"
 
+#include <getopt.h>
 #include <stdio.h>
 
 #include "conf/conf.h"
 #include "relay/relay.h"
+
+#define DEFAULT_FILE "/etc/sluice/sluice.ini"
+
+static const char help[] = "usage: sluice run [-c FILE]\n"
+			   "\n"
+			   "Reads a configuration and serves, in the foreground, until SIGTERM.\n"
+			   "Exits with 0 when it was stopped by a signal, 1 when the configuration "
+			   "has errors, nothing\n"
+			   "could be started, or requests were cut off at the end.\n"
+			   "\n"
+			   "  -c, --config FILE  the configuration (default: " DEFAULT_FILE ")\n"
+			   "  -h, --help         print this\n";
 
 int cli_run(const char *path)
 {
@@ -21,4 +35,32 @@ int cli_run(const char *path)
 		fprintf(stderr, "%s: [admin] bind has no effect yet: nothing listens there\n",
 			path);
 	return relay_run(conf);
+}
+
+int cli_run_run(int argc, char **argv)
+{
+	static const struct option long_options[] = {{"config", required_argument, NULL, 'c'},
+		{"help", no_argument, NULL, 'h'}, {NULL, 0, NULL, 0}};
+	const char *path = DEFAULT_FILE;
+	int given;
+
+	optind = 1; /* argv[0] is `sluice run` */
+	while ((given = getopt_long(argc, argv, "c:h", long_options, NULL)) != -1) {
+		switch (given) {
+		case 'c':
+			path = optarg;
+			break;
+		case 'h':
+			fputs(help, stdout);
+			return 0;
+		default:
+			fputs(help, stderr);
+			return 2;
+		}
+	}
+	if (optind < argc) {
+		fprintf(stderr, "sluice run: \"%s\" is left over\n%s", argv[optind], help);
+		return 2;
+	}
+	return cli_run(path);
 }

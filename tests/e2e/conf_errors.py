@@ -107,5 +107,32 @@ def command_line(t):
             true(found == 0 if status == 0 else found not in (0, 99) and found > 0, f"exit status {found}")
             true(words in output and output, f"output {output!r}")
 
+    for command in ("run", "check"):
+        for option in ("--help", "-h"):
+            with t.point(f"sluice {command} {option}: exit 0, the usage"):
+                found, output = process.run([BINARY, command, option])
+                equal(found, 0, f"exit status, it said {output!r}")
+                true(output.startswith(f"usage: sluice {command} "), f"output {output!r}")
+        for arguments, words in ((["--frob"], "'--frob'"), (["-c"], "'c'"), (["-x"], "'x'"),
+                                 (["left"], '"left" is left over'),
+                                 (["-c", "none.ini", "over"], '"over" is left over')):
+            with t.point(f"sluice {command} {' '.join(arguments)}: exit 2, and which word is wrong"):
+                found, output = process.run([BINARY, command, *arguments])
+                equal(found, 2, f"exit status, it said {output!r}")
+                true(output.startswith(f"sluice {command}: ") and words in output.splitlines()[0],
+                     f"output {output!r}")
+
+    with t.point("an unknown command is named"):
+        found, output = process.run([BINARY, "frobnicate"])
+        equal(found, 2, "exit status")
+        true('unknown command "frobnicate"' in output, f"output {output!r}")
+
+    with t.point("the file's option is spelled long and short, for both"):
+        for command in ("run", "check"):
+            for option in (["-c"], ["--config"]):
+                found, output = process.run([BINARY, command, *option, t.path("none.ini")])
+                equal(found, 1, f"exit status, it said {output!r}")
+                true(t.path("none.ini") in output, f"output {output!r}")
+
 
 main()
