@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -118,6 +119,25 @@ static int systemd_socket(const char *name)
 	return -1;
 }
 
+/* Why systemd_socket found none of that name: what was passed instead. */
+static void explain_systemd(const char *name, char *text, size_t size)
+{
+	const char *pid = getenv("LISTEN_PID"), *count = getenv("LISTEN_FDS");
+	const char *names = getenv("LISTEN_FDNAMES"), *quote = names ? "\"" : "";
+
+	if (!count || atoi(count) <= 0)
+		snprintf(text, size, "systemd passed no sockets (LISTEN_FDS is %s)",
+			count ? count : "not set");
+	else if (pid && atoi(pid) != (int)getpid())
+		snprintf(text, size, "systemd passed no sockets to this process (LISTEN_PID is %s)",
+			pid);
+	else
+		snprintf(text, size,
+			"systemd passed no socket of the name \"%s\" (LISTEN_FDNAMES is "
+			"%s%s%s, LISTEN_FDS %s)",
+			name, quote, names ? names : "not set", quote, count);
+}
+
 static bool open_all(struct binding *binding, const struct conf_listener *conf,
 	const struct conf_address *address)
 {
@@ -197,6 +217,7 @@ static bool open_one(struct relay *relay, const struct conf *conf,
 	const struct conf_listener *listener, const struct conf_address *address)
 {
 	struct binding *binding = calloc(1, sizeof(*binding));
+	char why[512];
 
 	errno = ENOMEM;
 	if (!binding)
@@ -215,8 +236,11 @@ static bool open_one(struct relay *relay, const struct conf *conf,
 	relay->bindings = binding;
 	return true;
 failed:
-	log_error("%s:%u: listener %s: can't listen on %s: %s", conf->path, listener->line,
-		listener->name, address->text, strerror(errno));
+	snprintf(why, sizeof(why), "%s", strerror(errno));
+	if (address->kind == CONF_ADDRESS_SYSTEMD && errno == ENOENT)
+		explain_systemd(address->host, why, sizeof(why));
+	log_error("%s:%u: listener %s: can't listen on %s: %s", conf->path, address->line,
+		listener->name, address->text, why);
 	binding_free(binding);
 	return false;
 }

@@ -271,4 +271,24 @@ def activation(t):
     equal(child.wait(), 0, "exit status")
 
 
+@group("systemd: a socket that was not passed, and what was", workers=[1])
+def not_passed(t):
+    ini = t.file("systemd.ini", "[listener x]\nbacklog = 10\nbind = systemd:public\n" + to("127.0.0.1:1"))
+    for what, environment, words in (
+            ("no socket at all", {}, "systemd passed no sockets (LISTEN_FDS is not set)"),
+            ("sockets for another process", {"LISTEN_FDS": "1", "LISTEN_PID": "1", "LISTEN_FDNAMES": "public"},
+             "systemd passed no sockets to this process (LISTEN_PID is 1)"),
+            ("sockets of other names", {"LISTEN_FDS": "2", "LISTEN_FDNAMES": "web:admin"},
+             'systemd passed no socket of the name "public" (LISTEN_FDNAMES is "web:admin", LISTEN_FDS 2)'),
+            ("sockets without names", {"LISTEN_FDS": "2"},
+             'systemd passed no socket of the name "public" (LISTEN_FDNAMES is not set, LISTEN_FDS 2)'),
+            ("a name whose socket is beyond the count", {"LISTEN_FDS": "1", "LISTEN_FDNAMES": "web:public"},
+             'systemd passed no socket of the name "public" (LISTEN_FDNAMES is "web:public", LISTEN_FDS 1)')):
+        with t.point(what):
+            status, output = process.run([BINARY, "run", "-c", ini], environment=environment)
+            equal(status, 1, "exit status")
+            true(f"{ini}:3: listener x: can't listen on systemd:public: {words}\n" in output,
+                 f"output {output!r}")
+
+
 main()
