@@ -328,11 +328,14 @@ struct conf *conf_load(const char *path, struct conf_errors *errors);
 
 /* The same from a text in memory; `name` stands for the file in messages. Relative file: paths are
  * taken from `folder`; when it is NULL, no
- * file is looked at and those named are taken to be empty. */
+ * file is looked at and those named are taken to be empty; nor is a user looked up. */
 struct conf *conf_parse(const char *text, size_t len, const char *name, const char *folder,
 	struct conf_errors *errors);
 
 void conf_errors_free(struct conf_errors *errors);
+
+/* The line in which [sluice] sets `key`, for messages; 0 when the file does not set it. */
+unsigned conf_line(const struct conf *conf, const char *key);
 
 /* Holders are counted atomically; the last release frees the snapshot. Any thread. */
 const struct conf *conf_hold(const struct conf *conf);

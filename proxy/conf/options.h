@@ -100,7 +100,7 @@ extern const struct option_type type_token, type_token_or_off, type_reference, t
 /* value_address.c: */
 extern const struct option_type type_bind, type_binds, type_networks, type_server;
 /* value_file.c: */
-extern const struct option_type type_path, type_log_target, type_callers;
+extern const struct option_type type_path, type_log_target, type_callers, type_user;
 /* value_key.c: */
 extern const struct option_type type_key;
 /* value_limit.c: */

@@ -66,7 +66,7 @@ const struct option options_sluice[] = {
 		.help = "Whether Forwarded (RFC 7239) is sent to servers besides X-Forwarded-For."},
 	{"pid_file", &type_path, AT(pid_file), .flags = OPTION_WRITTEN,
 		.help = "File that holds the process id while sluice runs."},
-	{"user", &type_token, AT(user),
+	{"user", &type_user, AT(user),
 		.help = "User to change to when the sockets are open; needs a start as root."},
 };
 const size_t options_sluice_count = COUNT(options_sluice);

@@ -58,6 +58,17 @@ struct conf *conf_load(const char *path, struct conf_errors *errors)
 	return conf;
 }
 
+unsigned conf_line(const struct conf *conf, const char *key)
+{
+	const struct setting *setting = NULL;
+
+	for (const struct instance *instance = conf->source->instances; instance && !setting;
+		instance = instance->next)
+		if (instance->section->id == SECTION_SLUICE)
+			setting = instance_setting(instance, key);
+	return setting ? setting->line : 0;
+}
+
 const struct conf *conf_hold(const struct conf *conf)
 {
 	/* Relaxed: whoever holds one already keeps it alive, nothing is published by it. */

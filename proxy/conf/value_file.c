@@ -1,7 +1,8 @@
-/* Paths, log targets and files of keys. See value.h. */
+/* Paths, log targets, files of keys and users: what stands outside the ini. See value.h. */
 #include "conf/value.h"
 
 #include <limits.h>
+#include <pwd.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -135,6 +136,19 @@ static bool parse_callers(struct value *value)
 	return value_read_lines(value, path, &plan->callers);
 }
 
+static bool parse_user(struct value *value)
+{
+	const char *name = value_text(value, value->text);
+
+	if (!scan_is_token(value->text))
+		return value_fail(value, "\"%s\" is none", name);
+	if (value->build->names_files && !getpwnam(name))
+		return value_fail(value, "there is no user \"%s\"", name);
+	*(const char **)value->at = name;
+	return true;
+}
+
+const struct option_type type_user = {"name", "the name of a user of this system", parse_user};
 const struct option_type type_path = {"path", "a path", parse_path};
 const struct option_type type_log_target = {
 	"log", "off, stdout, stderr, syslog or file:PATH", parse_log_target};

@@ -226,7 +226,8 @@ static bool drop_privileges(const struct conf *conf)
 	if (user && initgroups(conf->user, user->pw_gid) == 0 && setgid(user->pw_gid) == 0 &&
 		setuid(user->pw_uid) == 0)
 		return true;
-	log_error("%s: user %s: %s", conf->path, conf->user, user ? strerror(errno) : "not known");
+	log_error("%s:%u: user = %s: %s", conf->path, conf_line(conf, "user"), conf->user,
+		user ? strerror(errno) : "not known");
 	return false;
 }
 
@@ -236,7 +237,8 @@ static bool write_pid(const struct conf *conf)
 		return true;
 	FILE *file = fopen(conf->pid_file, "we");
 	if (!file || fprintf(file, "%ld\n", (long)getpid()) < 0 || fclose(file) != 0) {
-		log_error("pid_file %s: %s", conf->pid_file, strerror(errno));
+		log_error("%s:%u: pid_file = %s: %s", conf->path, conf_line(conf, "pid_file"),
+			conf->pid_file, strerror(errno));
 		return false;
 	}
 	return true;

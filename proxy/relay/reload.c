@@ -37,15 +37,17 @@ bool relay_open_throttles(struct relay *relay, const struct conf *conf)
 	}
 	relay->throttles = throttle_table_open(&options, limits, conf->limit_count, &report);
 	if (!relay->throttles && report.found == THROTTLE_FOUND_UNUSABLE)
-		log_error("state = %s: %s; state_required = on does not let this be", conf->state,
-			report.text);
+		log_error("%s:%u: state = %s: %s; state_required = on does not let this be",
+			conf->path, conf_line(conf, "state"), conf->state, report.text);
 	else if (!relay->throttles)
 		log_error("limits: %s", report.text);
 	else if (report.found == THROTTLE_FOUND_UNUSABLE)
-		log_warn("state = %s: %s; counting in memory only, from nothing at each start",
-			conf->state, report.text);
+		log_warn("%s:%u: state = %s: %s; counting in memory only, from nothing at each "
+			 "start",
+			conf->path, conf_line(conf, "state"), conf->state, report.text);
 	else if (report.found == THROTTLE_FOUND_SET_ASIDE)
-		log_warn("state = %s: %s", conf->state, report.text);
+		log_warn("%s:%u: state = %s: %s", conf->path, conf_line(conf, "state"), conf->state,
+			report.text);
 	else if (conf->state)
 		log_info("state = %s: %s", conf->state, report.text);
 	free(limits);

@@ -1,6 +1,7 @@
 """What was admitted still counts: after a restart, a crash, a changed limit. And folders for the
 state that can't be used."""
 import os
+import re
 import signal
 import tempfile
 
@@ -146,7 +147,7 @@ def refuses(t, sections_text, state, message):
                   f"[listener main]\nbind = unix:{t.path('socket')}\n{sections_text}")
     status, output = run([BINARY, "run", "-c", path])
     equal(status, 1, f"exit status: {output}")
-    true(state in output and message in output, f"it says: {output}")
+    true(f"{path}:2: state = {state}: " in output and message in output, f"it says: {output}")
 
 
 @group("folders that can't be used")
@@ -161,6 +162,7 @@ def unusable_folders(t):
         with t.point(f"{title}: a warning, and counting goes on in memory"):
             sluice = t.sluice(text, settings=f"state = {state}")
             warning = sluice.process.wait_output(f"state = {state}: ")
+            true(re.search(re.escape(sluice.ini_path) + r":\d+: state = ", warning), warning)
             true(" warn " in warning and message in warning and "in memory only" in warning, warning)
             equal(statuses(t, sluice, 4), [200] * 3 + [429], "statuses")
 

@@ -2,9 +2,10 @@
 import json
 import os
 import re
+import shutil
 import signal
 
-from lib.process import DEADLINE_SECONDS, until
+from lib.process import BINARY, DEADLINE_SECONDS, run, until
 from lib.sluice import to
 from lib.tap import equal, group, main, member, test, true
 from lib.wire import dial, quiet
@@ -182,6 +183,31 @@ def reload_of_start_only(t):
     equal(sluice.wait(), 0, "exit status")
     equal(read(other), "1\n", "the other file")
     true(not os.path.exists(path), "its own file is still there")
+
+
+@group("what can't be done at the start is told with file and line", workers=[1])
+def told_with_line(t):
+    def start(setting, command=()):
+        ini = t.file("start.ini", f"[sluice]\nworkers = 1\n{setting}\n[listener x]\n"
+                     f"bind = unix:{t.path('socket')}\n" + to("127.0.0.1:1"))
+        status, output = run([*command, BINARY, "run", "-c", ini])
+        equal(status, 1, f"exit status, it said {output!r}")
+        return output.replace(ini, "INI")
+
+    with t.point("a pid_file that can't be written"):
+        output = start("pid_file = /proc/self/sluice.pid")
+        true("INI:3: pid_file = /proc/self/sluice.pid: " in output, f"output {output!r}")
+
+    with t.point("a user that is not there"):
+        output = start("user = no-such-user-here")
+        true('INI:3: [sluice] user: there is no user "no-such-user-here"' in output, f"output {output!r}")
+
+    with t.point("a user it may not change to"):
+        powerless = ["setpriv", "--bounding-set=-setuid,-setgid"]
+        if os.geteuid() != 0 or not shutil.which(powerless[0]) or run([*powerless, "true"])[0] != 0:
+            t.skip("needs root and setpriv")
+        output = start("user = nobody", powerless)
+        true("INI:3: user = nobody: Operation not permitted" in output, f"output {output!r}")
 
 
 # ---- the end -----------------------------------------------------------------------------------

@@ -399,6 +399,47 @@ static void places_to_write(void **state)
 	remove_file(ini);
 }
 
+/* A user that is not there is told of by `check` already. */
+static void users(void **state)
+{
+	char *ini = write_file("t.ini", TEXT_BASE "[sluice]\nuser = no-such-user-here\n");
+	struct conf_errors errors;
+	const struct conf *conf;
+
+	(void)state;
+	assert_null(conf_load(ini, &errors));
+	assert_int_equal(errors.count, 1);
+	assert_int_equal(errors.items[0].line, 11);
+	assert_non_null(strstr(errors.items[0].text,
+		"[sluice] user: there is no user \"no-such-user-here\"; expected"));
+	conf_errors_free(&errors);
+	remove_file(ini);
+	ini = write_file("t.ini", TEXT_BASE "[sluice]\nuser = root\n");
+	conf = conf_load(ini, &errors);
+	print_errors(&errors);
+	assert_non_null(conf);
+	assert_string_equal(conf->user, "root");
+	conf_release(conf);
+	remove_file(ini);
+	bad("sluice", "user = no user", "is none");
+	/* Of a text that names no folder, nothing outside is looked at. */
+	conf_release(good("sluice", "user = no-such-user-here"));
+}
+
+static void lines_of_keys(void **state)
+{
+	const struct conf *conf = good("sluice", "user = root\nstate = /tmp");
+
+	(void)state;
+	assert_int_equal(conf_line(conf, "user"), 11);
+	assert_int_equal(conf_line(conf, "state"), 12);
+	assert_int_equal(conf_line(conf, "pid_file"), 0);
+	conf_release(conf);
+	conf = parse_good(TEXT_BASE);
+	assert_int_equal(conf_line(conf, "state"), 0);
+	conf_release(conf);
+}
+
 static int remove_folder(void **state)
 {
 	(void)state;
@@ -422,6 +463,8 @@ int main(void)
 		cmocka_unit_test(files_of_callers),
 		cmocka_unit_test(files_that_are_none),
 		cmocka_unit_test(places_to_write),
+		cmocka_unit_test(users),
+		cmocka_unit_test(lines_of_keys),
 	};
 	return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }
