@@ -2,11 +2,11 @@
  * What can only be checked when all is read: references, required keys, keys that need or exclude
  * each other. Also fills in what follows from them.
  */
-#include "conf/build.h"
-
 #include <stdlib.h>
 #include <string.h>
 #include <sys/un.h>
+
+#include "conf/value.h"
 
 /* ---- required keys ---- */
 
@@ -53,7 +53,7 @@ static void *resolve(struct build *build, const struct instance *instance,
 	const struct reference *reference, enum section_id id)
 {
 	struct near_miss near = {.word = slice_of(reference->name)};
-	const char *kind = option_sections[id].kind;
+	const char *kind = option_sections[id].kind, *hint = value_comment_hint(near.word);
 	void *found = find_named(build, id, reference->name);
 
 	if (found)
@@ -63,12 +63,12 @@ static void *resolve(struct build *build, const struct instance *instance,
 			near_miss_offer(&near, other->name);
 	if (near.best)
 		build_fail(build, instance, reference->line,
-			"%s: there is no [%s %s], did you mean \"%s\"?", reference->option->name,
-			kind, reference->name, near.best);
+			"%s: there is no [%s %s], did you mean \"%s\"?%s", reference->option->name,
+			kind, reference->name, near.best, hint);
 	else
 		build_fail(build, instance, reference->line,
-			"%s: there is no [%s %s]; expected the name of one",
-			reference->option->name, kind, reference->name);
+			"%s: there is no [%s %s]; expected the name of one%s",
+			reference->option->name, kind, reference->name, hint);
 	return NULL;
 }
 

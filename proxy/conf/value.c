@@ -18,6 +18,14 @@ static void list_words(const struct option_word *words, char *out, size_t size)
 	}
 }
 
+const char *value_comment_hint(struct slice text)
+{
+	for (size_t i = 1; i < text.len; i++)
+		if (text.at[i] == '#' && (text.at[i - 1] == ' ' || text.at[i - 1] == '\t'))
+			return "; only ';' begins a comment after a value";
+	return "";
+}
+
 static void say(struct value *value, const char *format, va_list args, bool with_expected)
 	__attribute__((format(printf, 2, 0)));
 
@@ -35,7 +43,8 @@ static void say(struct value *value, const char *format, va_list args, bool with
 		}
 		snprintf(text + len, sizeof(text) - (size_t)len, "; expected %s", what);
 	}
-	build_fail(value->build, value->instance, value->line, "%s: %s", value->option->name, text);
+	build_fail(value->build, value->instance, value->line, "%s: %s%s", value->option->name,
+		text, value_comment_hint(value->text));
 }
 
 bool value_fail(struct value *value, const char *format, ...)

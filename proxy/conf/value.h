@@ -25,6 +25,10 @@ bool value_fail(struct value *value, const char *format, ...) __attribute__((for
 bool value_fail_plainly(struct value *value, const char *format, ...)
 	__attribute__((format(printf, 2, 3)));
 
+/* What to add to an error about `text`: a hint when a '#' in it was meant to begin a comment, or
+ * "". */
+const char *value_comment_hint(struct slice text);
+
 /* A NUL-terminated copy in the arena. */
 char *value_text(struct value *value, struct slice text);
 

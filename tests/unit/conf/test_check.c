@@ -399,6 +399,46 @@ static void places_to_write(void **state)
 	remove_file(ini);
 }
 
+/* '#' begins a comment at the beginning of a line only; who takes it for one is told. */
+static void comments_after_values(void **state)
+{
+	static const char hint[] = "; only ';' begins a comment after a value";
+
+	(void)state;
+	bad("sluice", "workers = 1 # c", hint);
+	bad("sluice", "workers = 1\t# c", hint);
+	bad("sluice", "shutdown_timeout = 1s #c", hint);
+	bad("sluice", "callers = 10 # out of bounds as well", hint);
+	bad("listener m", "bind = 127.0.0.1:3 # c", hint);
+	parse_bad(TEXT_BASE "[upstream v]\nserver = 127.0.0.1:3 # c\n", 11, hint);
+	parse_bad(TEXT_BASE "[upstream v]\nserver = 127.0.0.1:3 weight=2 # c\n", 11, hint);
+	parse_bad(TEXT_BASE "[route r]\nupstream = u # c\n", 11, hint);
+	parse_bad(TEXT_BASE "[route r]\nupstream = u\nlimits = base # c\n", 12, hint);
+	parse_bad(TEXT_BASE "[route r]\nupstream = u\npath = /r # c\n", 12, hint);
+	parse_bad(TEXT_BASE "[limit m]\nrate = 1 per 1s # c\n", 11, hint);
+	parse_bad(TEXT_BASE "[limit m]\nrate = 1 per 1s\nkey = ip # c\n", 12, hint);
+	conf_release(good("sluice", "workers = 1 ; c"));
+	conf_release(good("sluice", "# c\nworkers = 1"));
+}
+
+/* Without such a sign nothing is said of it. */
+static void errors_without_comments(void **state)
+{
+	static const char *const values[] = {"workers = 1#", "workers = #1", "workers = many"};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(values) / sizeof(values[0]); i++) {
+		char *text = text_with("sluice", values[i]);
+		struct conf_errors errors;
+
+		assert_null(conf_parse(text, strlen(text), "t", NULL, &errors));
+		assert_int_equal(errors.count, 1);
+		assert_null(strstr(errors.items[0].text, "comment"));
+		conf_errors_free(&errors);
+		free(text);
+	}
+}
+
 /* A user that is not there is told of by `check` already. */
 static void users(void **state)
 {
@@ -463,6 +503,8 @@ int main(void)
 		cmocka_unit_test(files_of_callers),
 		cmocka_unit_test(files_that_are_none),
 		cmocka_unit_test(places_to_write),
+		cmocka_unit_test(comments_after_values),
+		cmocka_unit_test(errors_without_comments),
 		cmocka_unit_test(users),
 		cmocka_unit_test(lines_of_keys),
 	};
