@@ -68,19 +68,21 @@ void value_cidrs_add(struct value *value, struct conf_cidrs *list, struct conf_c
 static bool parse_networks(struct value *value)
 {
 	struct slice rest = value->text, item;
+	bool good = true;
 
 	while (slice_next_element(&rest, &item)) {
 		struct conf_cidr cidr;
 
 		if (!scan_cidr(item, &cidr))
-			return value_fail(
+			good = value_fail(
 				value, "\"%.*s\" is no address or network", SLICE_ARGS(item));
-		if (!host_bits_are_clear(&cidr))
-			return value_fail(
+		else if (!host_bits_are_clear(&cidr))
+			good = value_fail(
 				value, "\"%.*s\" has bits set after its prefix", SLICE_ARGS(item));
-		value_cidrs_add(value, value->at, cidr);
+		else
+			value_cidrs_add(value, value->at, cidr);
 	}
-	return true;
+	return good;
 }
 
 /* ---- addresses ---- */
@@ -224,17 +226,20 @@ static bool parse_binds(struct value *value)
 {
 	struct conf_listener *listener = value->instance->object;
 	struct slice rest = value->text, item;
+	bool good = true;
 
 	while (slice_next_element(&rest, &item)) {
 		struct conf_address address;
 
-		if (!value_read_address(value, item, true, &address))
-			return false;
+		if (!value_read_address(value, item, true, &address)) {
+			good = false;
+			continue;
+		}
 		listener->binds = arena_grow(value->build->arena, listener->binds,
 			listener->bind_count, sizeof(*listener->binds));
 		listener->binds[listener->bind_count++] = address;
 	}
-	return true;
+	return good;
 }
 
 /* ADDRESS [key=value ...] */

@@ -50,16 +50,18 @@ static bool parse_field(struct value *value)
 static bool parse_field_names(struct value *value)
 {
 	struct slice rest = value->text, name;
+	bool good = true;
 
 	while (slice_next_element(&rest, &name)) {
 		if (!scan_is_token(name))
-			return value_fail(value, "\"%.*s\" is no field name", SLICE_ARGS(name));
-		if (is_own(name) || slice_equal_nocase(name, SLICE("Host")))
-			return value_fail_plainly(value,
+			good = value_fail(value, "\"%.*s\" is no field name", SLICE_ARGS(name));
+		else if (is_own(name) || slice_equal_nocase(name, SLICE("Host")))
+			good = value_fail_plainly(value,
 				"%.*s is sluice's own; expected another field", SLICE_ARGS(name));
-		value_list_add(value, value->at, value_text(value, name));
+		else
+			value_list_add(value, value->at, value_text(value, name));
 	}
-	return true;
+	return good;
 }
 
 /* What may stand in a request line as it is. */

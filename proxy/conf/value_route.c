@@ -57,22 +57,31 @@ static const char *read_host(struct value *value, struct slice host)
 	return copy;
 }
 
+static bool list_holds(const struct conf_text_list *list, const char *text)
+{
+	for (size_t i = 0; i < list->count; i++)
+		if (strcmp(list->items[i], text) == 0)
+			return true;
+	return false;
+}
+
 static bool parse_hosts(struct value *value)
 {
 	struct conf_text_list *hosts = value->at;
 	struct slice rest = value->text, item;
+	bool good = true;
 
 	while (slice_next_element(&rest, &item)) {
 		const char *host = read_host(value, item);
 
 		if (!host)
-			return value_fail(value, "\"%.*s\" is no host", SLICE_ARGS(item));
-		for (size_t i = 0; i < hosts->count; i++)
-			if (strcmp(hosts->items[i], host) == 0)
-				return value_fail_plainly(value, "\"%s\" stands there twice", host);
-		value_list_add(value, hosts, host);
+			good = value_fail(value, "\"%.*s\" is no host", SLICE_ARGS(item));
+		else if (list_holds(hosts, host))
+			good = value_fail_plainly(value, "\"%s\" stands there twice", host);
+		else
+			value_list_add(value, hosts, host);
 	}
-	return true;
+	return good;
 }
 
 /* ---- path ---- */
@@ -202,6 +211,7 @@ static bool parse_methods(struct value *value)
 	struct slice rest = value->text, item;
 	uint64_t *bits = value->at;
 	unsigned method;
+	bool good = true;
 
 	while (slice_next_element(&rest, &item)) {
 		struct near_miss near = {.word = item};
@@ -209,16 +219,17 @@ static bool parse_methods(struct value *value)
 		if (!scan_word(methods, item, &method)) {
 			for (size_t i = 0; methods[i].word; i++)
 				near_miss_offer(&near, methods[i].word);
-			return value_fail(value, "unknown method \"%.*s\"%s%s%s", SLICE_ARGS(item),
+			good = value_fail(value, "unknown method \"%.*s\"%s%s%s", SLICE_ARGS(item),
 				near.best ? " (did you mean \"" : "", near.best ? near.best : "",
 				near.best ? "\"?)" : "");
+			continue;
 		}
 		*bits |= UINT64_C(1) << method;
 		/* What serves GET serves HEAD (RFC 9110 section 9.3.2). */
 		if (method == HTTP_METHOD_GET)
 			*bits |= UINT64_C(1) << HTTP_METHOD_HEAD;
 	}
-	return true;
+	return good;
 }
 
 static void statuses_add(struct conf_statuses *statuses, unsigned first, unsigned last)
@@ -232,6 +243,7 @@ static void statuses_add(struct conf_statuses *statuses, unsigned first, unsigne
 static bool parse_statuses(struct value *value)
 {
 	struct slice rest = value->text, item;
+	bool good = true;
 
 	while (slice_next_element(&rest, &item)) {
 		uint64_t status;
@@ -243,9 +255,9 @@ static bool parse_statuses(struct value *value)
 		else if (item.len == 3 && scan_digits(item, &status) && status >= 200)
 			statuses_add(value->at, (unsigned)status, (unsigned)status);
 		else
-			return value_fail(value, "\"%.*s\" is no final status", SLICE_ARGS(item));
+			good = value_fail(value, "\"%.*s\" is no final status", SLICE_ARGS(item));
 	}
-	return true;
+	return good;
 }
 
 /* 1, or response:X-Cost */
@@ -271,36 +283,45 @@ static bool parse_cost(struct value *value)
 	return value_in_bounds(value, route->cost);
 }
 
+/* Networks and keys, one a line: file:vip.keys */
+static bool read_access_file(struct value *value, struct slice path, struct conf_cidrs *addresses,
+	struct conf_text_list *keys)
+{
+	struct conf_text_list lines = {0};
+	struct conf_cidr cidr;
+
+	if (!value_read_lines(value, path, &lines))
+		return false;
+	for (size_t i = 0; i < lines.count; i++) {
+		if (scan_cidr(slice_of(lines.items[i]), &cidr))
+			value_cidrs_add(value, addresses, cidr);
+		else
+			value_list_add(value, keys, lines.items[i]);
+	}
+	return true;
+}
+
 /* Networks, and files of networks and keys: allow = 10.0.0.0/8, file:vip.keys */
 static bool parse_access(struct value *value)
 {
 	struct conf_route *route = value->instance->object;
-	bool allow = value->at == &route->allow_addresses;
+	bool allow = value->at == &route->allow_addresses, good = true;
 	struct conf_cidrs *addresses = value->at;
 	struct conf_text_list *keys = allow ? &route->allow_keys : &route->deny_keys;
 	struct slice rest = value->text, item;
 	struct conf_cidr cidr;
 
 	while (slice_next_element(&rest, &item)) {
-		struct conf_text_list lines = {0};
-
-		if (scan_cidr(item, &cidr)) {
+		if (scan_cidr(item, &cidr))
 			value_cidrs_add(value, addresses, cidr);
-			continue;
-		}
-		if (item.len <= 5 || memcmp(item.at, "file:", 5) != 0)
-			return value_fail(
+		else if (item.len <= 5 || memcmp(item.at, "file:", 5) != 0)
+			good = value_fail(
 				value, "\"%.*s\" is neither address nor file", SLICE_ARGS(item));
-		if (!value_read_lines(value, (struct slice){item.at + 5, item.len - 5}, &lines))
-			return false;
-		for (size_t i = 0; i < lines.count; i++) {
-			if (scan_cidr(slice_of(lines.items[i]), &cidr))
-				value_cidrs_add(value, addresses, cidr);
-			else
-				value_list_add(value, keys, lines.items[i]);
-		}
+		else if (!read_access_file(
+				 value, (struct slice){item.at + 5, item.len - 5}, addresses, keys))
+			good = false;
 	}
-	return true;
+	return good;
 }
 
 const struct option_type type_hosts = {

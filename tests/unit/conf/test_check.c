@@ -399,6 +399,85 @@ static void places_to_write(void **state)
 	remove_file(ini);
 }
 
+/* All bad items of a list, each an error of its own, in their order. */
+static void lists_tell_all_their_mistakes(void **state)
+{
+	static const struct {
+		const char *section, *setting, *items[4];
+	} some[] = {
+		{"route r", "upstream = u\nallow = 10.0.0.0/33, 10.0.0.0/8, nope, ::1, foo",
+			{"10.0.0.0/33", "nope", "foo"}},
+		{"route r", "upstream = u\nhost = a_b, a..b, c.d, [::z], c.d",
+			{"a..b", "[::z]", "\"c.d\" stands there twice"}},
+		{"route r", "upstream = u\nmethod = get, GET, Post, PUSH",
+			{"\"get\"", "\"Post\"", "\"PUSH\""}},
+		{"route r", "upstream = u\nrefund = 5xx, 199, 6xx, 429, x",
+			{"199", "6xx", "\"x\""}},
+		{"route r", "upstream = u\nrequest_header_remove = A B, Via, Host, Upgrade",
+			{"A B", "Host is", "Upgrade is"}},
+		{"route r", "upstream = u\nlimits = base, bose, nope", {"bose", "nope"}},
+		{"listener m", "bind = 127.0.0.1:3, 127.0.0.1, [::1]:4, ::1:5, [::1]:0",
+			{"127.0.0.1\"", "::1", "\"0\""}},
+		{"listener m", "bind = 127.0.0.1:3\ntrusted_proxies = 10.0.0.1/8, ::/0, x, 1",
+			{"10.0.0.1/8", "\"x\"", "\"1\""}},
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(some) / sizeof(some[0]); i++) {
+		char *text = text_with(some[i].section, some[i].setting);
+		struct conf_errors errors;
+		size_t wanted = 0;
+
+		assert_null(conf_parse(text, strlen(text), "t", NULL, &errors));
+		print_errors(&errors);
+		for (; some[i].items[wanted]; wanted++) {
+			assert_true(wanted < errors.count);
+			assert_non_null(strstr(errors.items[wanted].text, some[i].items[wanted]));
+		}
+		assert_int_equal(errors.count, wanted);
+		conf_errors_free(&errors);
+		free(text);
+	}
+}
+
+static void files_in_lists_tell_too(void **state)
+{
+	char *ini = write_file("t.ini",
+		TEXT_BASE "[route r]\nupstream = u\nallow = 10.0.0.0/33, file:nope, foo, "
+			  "file:other\n");
+	static const char *const wanted[] = {"10.0.0.0/33", "/nope can't", "\"foo\"", "/other"};
+	struct conf_errors errors;
+
+	(void)state;
+	assert_null(conf_load(ini, &errors));
+	assert_int_equal(errors.count, 4);
+	for (size_t i = 0; i < 4; i++) {
+		assert_int_equal(errors.items[i].line, 12);
+		assert_non_null(strstr(errors.items[i].text, wanted[i]));
+	}
+	conf_errors_free(&errors);
+	remove_file(ini);
+}
+
+/* As many lines as a file of garbage gets, and one that says so. */
+static void lists_of_garbage_have_an_end(void **state)
+{
+	struct conf_errors errors;
+	char *text = NULL;
+	size_t len = 0;
+	FILE *out = open_memstream(&text, &len);
+
+	(void)state;
+	fputs(TEXT_BASE "[route r]\nupstream = u\n", out);
+	for (unsigned i = 0; i < 100; i++)
+		fputs("allow = a,b,c,d,e,f,g,h,i,j,k,l,m,n,o,p,q,r,s,t,u,v,w,x,y,z\n", out);
+	fclose(out);
+	assert_null(conf_parse(text, len, "t", NULL, &errors));
+	assert_int_equal(errors.count, 1001);
+	conf_errors_free(&errors);
+	free(text);
+}
+
 /* '#' begins a comment at the beginning of a line only; who takes it for one is told. */
 static void comments_after_values(void **state)
 {
@@ -503,6 +582,9 @@ int main(void)
 		cmocka_unit_test(files_of_callers),
 		cmocka_unit_test(files_that_are_none),
 		cmocka_unit_test(places_to_write),
+		cmocka_unit_test(lists_tell_all_their_mistakes),
+		cmocka_unit_test(files_in_lists_tell_too),
+		cmocka_unit_test(lists_of_garbage_have_an_end),
 		cmocka_unit_test(comments_after_values),
 		cmocka_unit_test(errors_without_comments),
 		cmocka_unit_test(users),
