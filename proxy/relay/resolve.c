@@ -76,8 +76,12 @@ static void answered(int error, struct evutil_addrinfo *list, void *arg)
 		struct timeval interval = {.tv_sec = (time_t)(conf->resolve_interval_ms / 1000),
 			.tv_usec = (suseconds_t)(conf->resolve_interval_ms % 1000) * 1000};
 		if (error)
-			log_warn("upstream %s: server %s: %s; its addresses stay", conf->name,
-				lookup->server->conf->address.text, evutil_gai_strerror(error));
+			/* The count is this thread's to change: the lock is for the workers. */
+			log_warn("upstream %s: server %s: %s; %s", conf->name,
+				lookup->server->conf->address.text, evutil_gai_strerror(error),
+				lookup->server->address_count
+					? "its addresses stay"
+					: "it has no address until it is found");
 		else
 			take_addresses(lookup, list);
 		if (!lookup->answered && --resolver->unanswered == 0)

@@ -376,6 +376,16 @@ def addresses(t):
                 equal(client.ask("/", "POST", body=b"hello").body, b"hello", "body")
 
 
+@test("a name that can't be looked up: told with what that means, answered 502 or 503")
+def no_address(t):
+    name = "a" * 64 + ".test"  # a label has at most 63 bytes (RFC 1035): no network is needed to fail
+    sluice = t.sluice(to(f"{name}:80"))
+    warning = sluice.process.wait_output(f"server {name}:80: ")
+    true(" warn " in warning and "; it has no address until it is found" in warning
+         and "its addresses stay" not in warning, warning)
+    member(t.client(sluice).ask("/").status, (502, 503), "status")
+
+
 # ---- kept connections and bounds ---------------------------------------------------------------
 
 @group("kept connections")
