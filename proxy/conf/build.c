@@ -234,13 +234,11 @@ static void take_setting(void *user, unsigned line, const char *key, const char 
 	}
 	setting = arena_alloc(build->arena, sizeof(*setting));
 	*setting = (struct setting){
-		value.option, arena_text(build->arena, slice_of(text)), line, NULL};
+		value.option, arena_text(build->arena, slice_of(text)), line, false, NULL};
 	*instance->settings_tail = setting;
 	instance->settings_tail = &setting->next;
-	if (*text)
-		set_value(&value, instance->object, setting->text, strlen(text));
-	else
-		value_fail(&value, "there is no value");
+	setting->wrong = !(*text ? set_value(&value, instance->object, setting->text, strlen(text))
+				 : value_fail(&value, "there is no value"));
 }
 
 /* ---- all of it ---- */

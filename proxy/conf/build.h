@@ -26,6 +26,7 @@ struct setting {
 	const struct option *option;
 	const char *text;
 	unsigned line;
+	bool wrong; /* an error was added */
 	struct setting *next;
 };
 
@@ -66,6 +67,9 @@ void check_snapshot(struct build *build);
 /* The part of that which is about limits: one [limit], and those of all routes. check_limits.c */
 void check_limit(struct build *build, const struct instance *instance);
 void check_limits_of_routes(struct build *build);
+
+/* Routes that another always goes before. check_routes.c */
+void check_routes_are_reached(struct build *build);
 
 /* Sorts the routes and makes the table of hosts. order.c */
 void order_routes(struct build *build);

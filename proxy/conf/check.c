@@ -362,6 +362,7 @@ void check_snapshot(struct build *build)
 	}
 	check_plans(build);
 	check_limits_of_routes(build);
+	check_routes_are_reached(build);
 	check_callers(build);
 	check_binds(build);
 }

@@ -72,6 +72,8 @@ def checks(t):
             ("a limit without a rate", ("rate = 100 per 10s", ""), "rate"),
             ("a plan's file that is not there",
              ("[route api]", "[plans]\nkey = ip\n[plan a]\nlimits = burst\ncallers = file:none.keys\n[route api]"), "none.keys"),
+            ("a route that another hides",
+             ("limits = burst", "limits = burst\n[route again]\nupstream = legacy"), "one.ini:10 has its host"),
             ("a bad regular expression", ("upstream = legacy", "upstream = legacy\npath = ~(("), "")):
         with t.point(f"{what}: exit 1, file and line"):
             path = t.file("one.ini", GOOD.replace(*change))

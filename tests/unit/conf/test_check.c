@@ -253,7 +253,7 @@ static void plans(void **state)
 			  "callers = file:gold.keys\n[plan default]\nlimits = base\n"
 			  "[route a]\npath = /a\nupstream = u\nlimits = m\nlimits = plan, base\n"
 			  "[route b]\npath = /bb\nupstream = u\nlimits = plan\n");
-	const struct conf_route *a = &conf->routes[1], *b = &conf->routes[0];
+	const struct conf_route *a = &conf->routes[2], *b = &conf->routes[1];
 
 	(void)state;
 	assert_string_equal(conf->plans[0].name, "gold");

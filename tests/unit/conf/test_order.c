@@ -97,6 +97,97 @@ static void hosts_have_their_own_order(void **state)
 	conf_release(conf);
 }
 
+/* The text, with all that was added, must have this one error. */
+static void hidden(unsigned line, const char *what)
+{
+	parse_bad(text, line, what);
+}
+
+static void reached(void)
+{
+	conf_release(parse_good(text));
+}
+
+static void a_route_that_is_never_reached(void **state)
+{
+	(void)state;
+	begin(); /* the first route is in line 5, the second in line 8 */
+	route("a", "path = /a");
+	route("b", "path = /a");
+	hidden(8, "[route b] is never reached: [route a] at t:5 has its host, path and method");
+	begin();
+	route("a", "path = /");
+	route("b", ""); /* the default */
+	hidden(8, "[route b]");
+	begin();
+	route("a", "host = x.org");
+	route("b", "host = X.ORG.");
+	hidden(8, "[route b] is never reached for x.org: [route a] at t:5");
+	begin();
+	route("a", "host = *.x.org, y.org, x.org");
+	route("b", "host = x.org, z.org");
+	hidden(8, "never reached for x.org:");
+	begin();
+	route("a", "path = =/a");
+	route("b", "path = =/a");
+	hidden(8, "[route b]");
+	begin();
+	route("a", "path = ~^/a");
+	route("b", "path = ~^/a\nmethod = GET");
+	hidden(8, "[route b]");
+	begin();
+	route("a", "method = GET, POST");
+	route("b", "method = HEAD"); /* what serves GET serves HEAD */
+	hidden(8, "[route b]");
+	begin(); /* by methods among those that share a path */
+	route("a", "path = /a");
+	route("c", "path = /c");
+	route("b", "path = /a\nmethod = GET");
+	route("d", "path = /c\nmethod = PUT, GET");
+	route("e", "path = /c\nmethod = PUT");
+	hidden(19, "[route e] is never reached: [route d] at t:15");
+}
+
+static void routes_that_look_alike(void **state)
+{
+	(void)state;
+	begin();
+	route("any", "path = /a");
+	route("get", "path = /a\nmethod = GET"); /* goes first */
+	route("exact", "path = =/a");
+	route("below", "path = /a/");
+	route("regex", "path = ~/a");
+	route("any2", "path = /a\nhost = x.org");
+	route("any3", "path = /a\nhost = *.x.org");
+	reached();
+	begin();
+	route("a", "method = GET, POST");
+	route("b", "method = POST, PUT");
+	reached();
+	begin();
+	route("a", "path = ~^/a\nmethod = GET");
+	route("b", "path = ~^/a");
+	reached();
+}
+
+/* What a route fits is not known when that has an error: one error a cause. */
+static void wrong_routes_hide_none(void **state)
+{
+	(void)state;
+	begin();
+	route("a", "path = /a");
+	route("b", "path = /a\nmethod = GOT");
+	hidden(11, "unknown method");
+	begin();
+	route("a", "path = /a\nhost = a..b");
+	route("b", "path = /a");
+	hidden(8, "is no host");
+	begin();
+	route("a", "path = a");
+	route("b", "");
+	hidden(7, "does not begin with");
+}
+
 static int end(void **state)
 {
 	(void)state;
@@ -111,6 +202,9 @@ int main(void)
 		cmocka_unit_test(by_path),
 		cmocka_unit_test(by_method_then_file),
 		cmocka_unit_test(hosts_have_their_own_order),
+		cmocka_unit_test(a_route_that_is_never_reached),
+		cmocka_unit_test(routes_that_look_alike),
+		cmocka_unit_test(wrong_routes_hide_none),
 	};
 	return cmocka_run_group_tests(tests, NULL, end);
 }

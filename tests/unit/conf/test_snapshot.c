@@ -9,7 +9,10 @@ enum { THREADS = 4, TURNS = 20000 };
 
 static void defaults(void **state)
 {
-	const struct conf *conf = parse_good(TEXT_BASE);
+	const struct conf *conf = parse_good("[listener l]\nbind = 127.0.0.1:1\n"
+					     "[upstream u]\nserver = 127.0.0.1:2\n"
+					     "[limit base]\nrate = 1 per 1s\n"
+					     "[route r]\nupstream = u\nlimits = base\n");
 	const struct conf_listener *listener = &conf->listeners[0];
 	const struct conf_upstream *upstream = &conf->upstreams[0];
 	const struct conf_route *route = &conf->routes[0];

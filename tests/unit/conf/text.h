@@ -15,7 +15,8 @@
 
 #include "conf/conf.h"
 
-/* What every configuration needs, in nine lines, so that what is added begins in the tenth. */
+/* What every configuration needs, in nine lines, so that what is added begins in the tenth.
+ * Its route is out of the way of others. */
 #define TEXT_BASE                                                                                  \
 	"[listener l]\n"                                                                           \
 	"bind = 127.0.0.1:1\n"                                                                     \
@@ -25,7 +26,7 @@
 	"rate = 1 per 1s\n"                                                                        \
 	"[route base]\n"                                                                           \
 	"upstream = u\n"                                                                           \
-	"limits = base\n"
+	"path = =/base\n"
 
 static inline void print_errors(const struct conf_errors *errors)
 {

@@ -12,21 +12,31 @@
 
 #include "conf/conf.h"
 
-/* `folder`: where the files are that the text names; may be NULL. Fails the test on an error. */
-static inline const struct conf *conf_in(const char *folder, const char *ini)
+/* `folder`: where the files are that the text names; may be NULL. NULL with errors, which the
+ * caller frees in either case. */
+static inline const struct conf *conf_try(
+	const char *folder, const char *ini, struct conf_errors *errors)
 {
-	struct conf_errors errors;
 	char *text = NULL;
 
 	assert_true(asprintf(&text,
 			    "[listener l]\nbind = 127.0.0.1:1\n"
 			    "[upstream u]\nserver = 127.0.0.1:2\n%s",
 			    ini) > 0);
-	const struct conf *conf = conf_parse(text, strlen(text), "test.ini", folder, &errors);
+	const struct conf *conf = conf_parse(text, strlen(text), "test.ini", folder, errors);
+	free(text);
+	return conf;
+}
+
+/* Fails the test on an error. */
+static inline const struct conf *conf_in(const char *folder, const char *ini)
+{
+	struct conf_errors errors;
+	const struct conf *conf = conf_try(folder, ini, &errors);
+
 	if (!conf)
 		fail_msg("%s", errors.items[0].text);
 	conf_errors_free(&errors);
-	free(text);
 	return conf;
 }
 

@@ -273,6 +273,28 @@ static void compare(struct fixture *f, uint64_t seed, unsigned round)
 			expected.route ? expected.route->name : "none");
 }
 
+/* Adds a route to `text`, unless it could never be reached: then the file would be refused. */
+static char *add_route(char *text, unsigned i)
+{
+	struct conf_errors errors;
+	char *longer = NULL;
+	size_t len;
+	FILE *out = open_memstream(&longer, &len);
+
+	fputs(text, out);
+	random_route(out, i);
+	fclose(out);
+	const struct conf *conf = conf_try(NULL, longer, &errors);
+	if (!conf) {
+		assert_int_equal(errors.items[0].line, errors.items[errors.count - 1].line);
+		assert_non_null(strstr(errors.items[0].text, "is never reached"));
+	}
+	free(conf ? text : longer);
+	conf_release(conf);
+	conf_errors_free(&errors);
+	return conf ? longer : text;
+}
+
 static void agrees_with_a_scan(void **state)
 {
 	uint64_t seed = 0x5eed0002;
@@ -280,13 +302,10 @@ static void agrees_with_a_scan(void **state)
 	(void)state;
 	random_state = seed;
 	for (unsigned round = 0; round < 300; round++) {
-		char *text = NULL;
-		size_t len;
-		FILE *out = open_memstream(&text, &len);
+		char *text = strdup("");
 		unsigned count = 1 + random_below(40);
 		for (unsigned i = 0; i < count; i++)
-			random_route(out, i);
-		fclose(out);
+			text = add_route(text, i);
 		struct fixture f = begin(text);
 		for (unsigned i = 0; i < 300; i++)
 			compare(&f, seed, round);
