@@ -164,6 +164,15 @@ def cpu_seconds(pid):
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
+def kept_waiting_seconds(pid):
+    """How long in all its threads could run and got no processor; 0 where the kernel does not count it."""
+    waited = 0
+    for path in glob.glob(f"/proc/{pid}/task/*/schedstat"):
+        with open(path, encoding="ascii") as counts:
+            waited += int(counts.read().split()[1])
+    return waited / 1e9
+
+
 def open_files(pid):
     return len(os.listdir(f"/proc/{pid}/fd"))
 
