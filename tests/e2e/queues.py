@@ -48,6 +48,12 @@ def most_in_window(times, seconds):
     return most
 
 
+def lines(path):
+    """Those that are whole."""
+    with open(path, encoding="ascii") as text:
+        return text.read().split("\n")[:-1]
+
+
 def all_answered(t, sluice, clients, each):
     """Each client sends its requests in one go; returns the statuses."""
     statuses = []
@@ -83,9 +89,11 @@ def pace_at_nginx(t):
         equal(all_answered(t, sluice, 20, 10), [200] * 200, "statuses")
         took = time.monotonic() - began
         kept_waiting = kept_waiting_seconds(nginx.process.pid) + kept_waiting_seconds(sluice.pid)
-    nginx.end()  # its log is whole
-    with open(os.path.join(nginx.folder, "paced"), encoding="ascii") as log:
-        times = sorted(float(line) for line in log)
+    # An answer comes before its line.
+    path = os.path.join(nginx.folder, "paced")
+    until(lambda: len(lines(path)) >= 200, "a line for each request in nginx's log")
+    nginx.end()
+    times = sorted(float(line) for line in lines(path))
     gaps = [b - a for a, b in zip(times, times[50:])]
     t.note(f"200 requests in {took:.2f} s; 51 of them took {min(gaps):.3f} s at least; a thread here "
            f"woke up to {lateness.worst * 1000:.1f} ms late, nginx and sluice were kept waiting for "
