@@ -1,20 +1,8 @@
 #!/bin/sh
 # bootstrap does what its head says, in a tree and with tools that only pretend. TAP.
-count=0 failed=0 tree=$(mktemp -d)
+. "${top_srcdir:-.}/tests/tap.sh"
+tree=$(mktemp -d)
 trap 'rm -rf "$tree"' EXIT
-
-# is NAME WANTED GOT
-is() {
-	count=$((count + 1))
-	if [ "$2" = "$3" ]; then
-		echo "ok $count - $1"
-	else
-		echo "not ok $count - $1"
-		echo "# wanted: $2"
-		echo "# got:    $3"
-		failed=1
-	fi
-}
 
 # pretend FILE LINE...: a program
 pretend() {
@@ -63,5 +51,4 @@ is 'make failed and no test did' '5 passed, 1 failed; 1' "$(suite 1 5 0 0)"
 pretend "$tree/tools/make" 'case "$*" in *check*) exit 2 ;; esac'
 is 'the tests do not build' '0 passed, 1 failed' "$(bootstrap check | tail -n 1)"
 
-echo "1..$count"
-exit $failed
+conclude

@@ -1,7 +1,8 @@
 #!/bin/sh
 # sluice-demo answers as its help says. TAP.
+. "${top_srcdir:-.}/tests/tap.sh"
 : "${top_builddir:=.}"
-count=0 failed=0 log=$(mktemp)
+log=$(mktemp)
 
 # shellcheck disable=SC2317 # called by the trap
 finish() {
@@ -9,19 +10,6 @@ finish() {
 	rm -f "$log"
 }
 trap finish EXIT
-
-# is NAME WANTED GOT
-is() {
-	count=$((count + 1))
-	if [ "$2" = "$3" ]; then
-		echo "ok $count - $1"
-	else
-		echo "not ok $count - $1"
-		echo "# wanted: $2"
-		echo "# got:    $3"
-		failed=1
-	fi
-}
 
 if ! command -v curl >/dev/null; then
 	echo "1..0 # SKIP curl is not installed"
@@ -75,5 +63,4 @@ is 'SIGTERM ends it well' 0 $?
 demo=
 is 'an address is needed' 1 "$("$top_builddir/sluice-demo" --listen nowhere 2>/dev/null; echo $?)"
 is 'an unknown option' 2 "$("$top_builddir/sluice-demo" --what 2>/dev/null; echo $?)"
-echo "1..$count"
-exit $failed
+conclude
