@@ -13,8 +13,9 @@
  * changes of limits. When fewer than L were admitted in the trailing window a charge is admitted:
  * at once with exact slots, at the latest W/slots later with quantised ones.
  *
- * Nothing here waits: a thread that is stopped anywhere in a call holds up nobody else, and every
- * change is one compare-and-swap on one word of one caller. A process killed at any instant leaves
+ * No thread waits for another: one that is stopped anywhere in a call holds up nobody else, and
+ * every change is one compare-and-swap on one word of one caller. (Who is too late for one tries
+ * again about a microsecond later, whatever the others do.) A process killed at any instant leaves
  * a valid table; at worst a charge of several limits that it was in the middle of stays charged.
  *
  * Time is passed in: nanoseconds since 1970. Callers should derive it from the wall clock at start
