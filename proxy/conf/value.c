@@ -18,12 +18,17 @@ static void list_words(const struct option_word *words, char *out, size_t size)
 	}
 }
 
-const char *value_comment_hint(struct slice text)
+bool scan_comment(struct slice text)
 {
 	for (size_t i = 1; i < text.len; i++)
 		if (text.at[i] == '#' && (text.at[i - 1] == ' ' || text.at[i - 1] == '\t'))
-			return "; only ';' begins a comment after a value";
-	return "";
+			return true;
+	return false;
+}
+
+const char *value_comment_hint(struct slice text)
+{
+	return scan_comment(text) ? "; only ';' begins a comment after a value" : "";
 }
 
 static void say(struct value *value, const char *format, va_list args, bool with_expected)

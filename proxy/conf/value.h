@@ -25,8 +25,13 @@ bool value_fail(struct value *value, const char *format, ...) __attribute__((for
 bool value_fail_plainly(struct value *value, const char *format, ...)
 	__attribute__((format(printf, 2, 3)));
 
-/* What to add to an error about `text`: a hint when a '#' in it was meant to begin a comment, or
- * "". */
+/*
+ * Does `text` hold what other formats' users take for a comment, a blank and a '#'? inih leaves it
+ * in the value; only ';' begins a comment there.
+ */
+bool scan_comment(struct slice text);
+
+/* What to add to an error about `text`: a hint when it does, or "". */
 const char *value_comment_hint(struct slice text);
 
 /* A NUL-terminated copy in the arena. */
@@ -71,7 +76,11 @@ struct conf_key *value_read_key(struct value *value);
 /* value_limit.c: AMOUNT per DURATION, both above 0. */
 bool scan_per(struct slice text, uint64_t *amount, uint64_t *per_ns);
 
-/* value_file.c */
+/*
+ * value_file.c: a file's path, relative ones from the folder of the ini. What looks like a comment
+ * in it is an error, as a path that is made, or only looked at later, would hide the mistake.
+ */
+bool value_check_path(struct value *value, struct slice path);
 const char *value_resolve_path(struct value *value, struct slice path);
 
 /*

@@ -94,6 +94,8 @@ static bool read_unix(struct value *value, struct slice path, struct conf_addres
 	if (path.len == 0 || path.at[0] != '/')
 		return value_fail_plainly(value,
 			"\"%.*s\" is no absolute path; expected unix:/PATH", SLICE_ARGS(path));
+	if (!value_check_path(value, path))
+		return false;
 	if (path.len >= sizeof(socket->sun_path))
 		return value_fail_plainly(value,
 			"the socket's path has %zu bytes; expected at most %zu", path.len,

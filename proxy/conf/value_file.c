@@ -9,6 +9,13 @@
 
 enum { KEY_FILE_BYTES = 256 << 20, KEY_BYTES = 4096 };
 
+bool value_check_path(struct value *value, struct slice path)
+{
+	return !scan_comment(path) ||
+	       value_fail_plainly(value, "\"%.*s\" has a blank before '#'; expected a path without",
+		       SLICE_ARGS(path));
+}
+
 const char *value_resolve_path(struct value *value, struct slice path)
 {
 	const char *folder = value->build->folder;
@@ -41,6 +48,8 @@ static bool parse_path(struct value *value)
 {
 	const char *path = value_resolve_path(value, value->text);
 
+	if (!value_check_path(value, value->text))
+		return false;
 	if (strlen(path) >= PATH_MAX)
 		return value_fail_plainly(value, "the path has %zu bytes; expected at most %d",
 			strlen(path), PATH_MAX - 1);
@@ -66,7 +75,7 @@ static bool parse_log_target(struct value *value)
 	text.at += 5;
 	text.len -= 5;
 	*target = (struct log_target){LOG_SINK_FILE, value_resolve_path(value, text)};
-	return check_writable_place(value, target->path);
+	return value_check_path(value, text) && check_writable_place(value, target->path);
 }
 
 /* One line of a file of keys; false when it can't be a key. */
@@ -102,6 +111,8 @@ bool value_read_lines(struct value *value, struct slice path, struct conf_text_l
 	size_t len = 0;
 	char *bytes;
 
+	if (!value_check_path(value, path))
+		return false;
 	if (!value->build->names_files)
 		return true;
 	bytes = reader_file(full, KEY_FILE_BYTES, true, &len, &why);

@@ -132,10 +132,16 @@ static bool check_path_is_normal(struct value *value, struct slice path)
 					"without",
 					3, path.at + i);
 			i += 2;
-		} else if (c <= ' ' || c >= 0x7f || strchr("\"<>\\^`{|}", c)) {
+		} else if (c == ' ') {
+			return value_fail_plainly(
+				value, "a blank stands bare; expected its percent-encoding, %%20");
+		} else if (c < ' ' || c >= 0x7f) {
 			return value_fail_plainly(value,
-				"'%.*s' stands bare; expected its percent-encoding, %%%02X",
-				c <= ' ' || c >= 0x7f ? 0 : 1, path.at + i, c);
+				"byte 0x%02x stands bare; expected its percent-encoding, %%%02X", c,
+				c);
+		} else if (strchr("\"<>\\^`{|}", c)) {
+			return value_fail_plainly(value,
+				"'%c' stands bare; expected its percent-encoding, %%%02X", c, c);
 		} else if (c == '/') {
 			struct slice rest = {path.at + i + 1, path.len - i - 1};
 			const char *end = memchr(rest.at, '/', rest.len);
@@ -179,6 +185,51 @@ static bool compile_regex(struct value *value, struct slice pattern, void **rege
 	return true;
 }
 
+/* Does it set the option x, under which '#' does begin a comment (pcre2pattern(3))? */
+static bool is_extended(struct slice pattern)
+{
+	for (size_t i = 0; i + 2 < pattern.len; i++) {
+		if (memcmp(pattern.at + i, "(?", 2) != 0)
+			continue;
+		for (size_t j = i + 2; j < pattern.len && isalpha((unsigned char)pattern.at[j]);
+			j++)
+			if (pattern.at[j] == 'x')
+				return true;
+	}
+	return false;
+}
+
+/*
+ * A blank and a '#' outside brackets: no path in its normal form has them, so the expression would
+ * find nothing, and a comment was meant.
+ */
+static bool check_regex_has_no_comment(struct value *value, struct slice pattern)
+{
+	bool in_class = false;
+
+	if (is_extended(pattern))
+		return true;
+	for (size_t i = 0; i < pattern.len; i++) {
+		char c = pattern.at[i], next = i + 1 < pattern.len ? pattern.at[i + 1] : '\0';
+
+		if (c == '\\') {
+			i++;
+		} else if (in_class) {
+			in_class = c != ']';
+		} else if (c == '[') {
+			in_class = true;
+			i += next == '^';
+			/* in first place it stands for itself */
+			i += i + 1 < pattern.len && pattern.at[i + 1] == ']';
+		} else if ((c == ' ' || c == '\t') && next == '#') {
+			return value_fail_plainly(value,
+				"a blank stands before '#', which no path has; expected a regular "
+				"expression without, or (?x) in front");
+		}
+	}
+	return true;
+}
+
 /* /prefix, =/exact, ~regex */
 static bool parse_path_match(struct value *value)
 {
@@ -194,7 +245,8 @@ static bool parse_path_match(struct value *value)
 		return value_fail(value, "the path is empty");
 	route->path = value_text(value, path);
 	if (route->path_kind == CONF_PATH_REGEX)
-		return compile_regex(value, path, &route->regex);
+		return compile_regex(value, path, &route->regex) &&
+		       check_regex_has_no_comment(value, path);
 	if (path.at[0] != '/')
 		return value_fail(value, "\"%.*s\" does not begin with '/'", SLICE_ARGS(path));
 	return check_path_is_normal(value, path);

@@ -74,6 +74,8 @@ def checks(t):
              ("[route api]", "[plans]\nkey = ip\n[plan a]\nlimits = burst\ncallers = file:none.keys\n[route api]"), "none.keys"),
             ("a route that another hides",
              ("limits = burst", "limits = burst\n[route again]\nupstream = legacy"), "one.ini:10 has its host"),
+            ("a comment after a path that need not be there",
+             ("workers = 2", "workers = 2\nstate = /var/lib/none # c"), "only ';' begins a comment"),
             ("a bad regular expression", ("upstream = legacy", "upstream = legacy\npath = ~(("), "")):
         with t.point(f"{what}: exit 1, file and line"):
             path = t.file("one.ini", GOOD.replace(*change))

@@ -138,6 +138,52 @@ static void comments_after_values(void **state)
 	conf_release(good("sluice", "# c\nworkers = 1"));
 }
 
+/* Where nearly any text would do, the comment would be part of the value without a word. */
+static void comments_after_free_texts(void **state)
+{
+	static const char hint[] = "; only ';' begins a comment after a value";
+	static const char in_path[] = "has a blank before '#'; expected a path without";
+	static const char in_regex[] =
+		"a blank stands before '#', which no path has; expected a regular expression "
+		"without, or (?x) in front";
+
+	(void)state;
+	bad("sluice", "state = /x # c", in_path);
+	bad("sluice", "state = /x # c", hint);
+	bad("sluice", "state = x\t#c", in_path);
+	bad("sluice", "pid_file = /x.pid # c", in_path);
+	bad("sluice", "error_log = file:/x.log # c", in_path);
+	bad("sluice", "access_log = file:/x.log # c", in_path);
+	bad("listener m", "bind = unix:/x # c", in_path);
+	bad("listener m", "bind = 127.0.0.1:3, unix:/x # c", in_path);
+	parse_bad(TEXT_BASE "[plans]\nkey = ip\n[plan p]\ncallers = file:x # c\n", 13, in_path);
+	parse_bad(TEXT_BASE "[route r]\nupstream = u\nallow = file:x # c\n", 12, in_path);
+	parse_bad(TEXT_BASE "[route r]\nupstream = u\npath = ~^/r # c\n", 12, in_regex);
+	parse_bad(TEXT_BASE "[route r]\nupstream = u\npath = ~^/r # c\n", 12, hint);
+	parse_bad(TEXT_BASE "[route r]\nupstream = u\npath = ~[^/][]x] # c\n", 12, in_regex);
+	conf_release(good("sluice", "state = /x#y z"));
+	conf_release(good("sluice", "state = #x"));
+	conf_release(good("sluice", "pid_file = /x.pid ; # c"));
+	conf_release(good("listener m", "bind = unix:/x#y z"));
+}
+
+/* A regular expression may say of a blank and a '#' what it likes where it does not mean both. */
+static void expressions_with_signs(void **state)
+{
+	static const char *const some[] = {"~^/r#c", "~^/r[ #]", "~^/r[] #]", "~^/r[^] #]",
+		"~^/r\\ #", "~(?x)^/r # c", "~(?ix)^/r # c"};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(some) / sizeof(some[0]); i++) {
+		char *text = NULL;
+
+		assert_true(asprintf(&text, TEXT_BASE "[route r]\nupstream = u\npath = %s\n",
+				    some[i]) > 0);
+		conf_release(parse_good(text));
+		free(text);
+	}
+}
+
 /* Without such a sign nothing is said of it. */
 static void errors_without_comments(void **state)
 {
@@ -178,6 +224,8 @@ int main(void)
 		cmocka_unit_test(lists_tell_all_their_mistakes),
 		cmocka_unit_test(lists_of_garbage_have_an_end),
 		cmocka_unit_test(comments_after_values),
+		cmocka_unit_test(comments_after_free_texts),
+		cmocka_unit_test(expressions_with_signs),
 		cmocka_unit_test(errors_without_comments),
 		cmocka_unit_test(lines_of_keys),
 	};
