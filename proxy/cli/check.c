@@ -15,7 +15,7 @@ const char cli_check_help[] =
 	"       sluice check --keys\n"
 	"\n"
 	"Reads a configuration and tells every error in it, with file and line.\n"
-	"Exits with 0 when there is none, 1 when there are some.\n"
+	"Exits with 0 when there is none, 1 when there are some; warnings are no errors.\n"
 	"\n"
 	"  -c, --config FILE  the configuration (default: " DEFAULT_FILE ")\n"
 	"      --dump         print the configuration in effect, with all defaults\n"
@@ -30,6 +30,9 @@ static const struct conf *load(const char *path)
 	for (size_t i = 0; i < errors.count; i++)
 		fprintf(stderr, "%s\n", errors.items[i].text);
 	conf_errors_free(&errors);
+	for (size_t i = 0; conf && i < conf->warning_count; i++)
+		fprintf(stderr, "%s:%u: warning: %s\n", path, conf->warnings[i].line,
+			conf->warnings[i].text);
 	return conf;
 }
 

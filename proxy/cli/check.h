@@ -15,8 +15,8 @@ extern const char cli_check_help[];
 int cli_check_run(int argc, char **argv);
 
 /*
- * Prints every error of the file to stderr, one a line, and returns 1; or prints to stdout that it
- * is good, with what it holds, and returns 0.
+ * Prints every error of the file to stderr, one a line, and returns 1; or prints its warnings to
+ * stderr, to stdout that it is good, with what it holds, and returns 0.
  */
 int cli_check(const char *path);
 

@@ -31,9 +31,6 @@ int cli_run(const char *path)
 		fprintf(stderr, "sluice: nothing was started\n");
 		return 1;
 	}
-	if (conf->admin_bind)
-		fprintf(stderr, "%s: [admin] bind has no effect yet: nothing listens there\n",
-			path);
 	return relay_run(conf);
 }
 

@@ -47,6 +47,25 @@ void build_fail(struct build *build, const struct instance *instance, unsigned l
 		build->errors, build->name, line, "%s %s", instance_title(build, instance), text);
 }
 
+void build_warn(struct build *build, const struct instance *instance, unsigned line,
+	const char *format, ...)
+{
+	struct conf *conf = build->conf;
+	size_t at = conf->warning_count;
+	char text[1280];
+	va_list args;
+
+	va_start(args, format);
+	vsnprintf(text, sizeof(text), format, args);
+	va_end(args);
+	conf->warnings = arena_grow(
+		build->arena, conf->warnings, conf->warning_count++, sizeof(*conf->warnings));
+	for (; at > 0 && conf->warnings[at - 1].line > line; at--)
+		conf->warnings[at] = conf->warnings[at - 1];
+	conf->warnings[at] = (struct conf_warning){
+		line, arena_format(build->arena, "%s %s", instance_title(build, instance), text)};
+}
+
 /* ---- values ---- */
 
 static bool set_value(struct value *value, void *object, const char *text, size_t len)

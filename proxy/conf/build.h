@@ -84,4 +84,8 @@ const struct setting *instance_setting(const struct instance *instance, const ch
 void build_fail(struct build *build, const struct instance *instance, unsigned line,
 	const char *format, ...) __attribute__((format(printf, 4, 5)));
 
+/* The same, but no error: it goes to the snapshot's warnings. */
+void build_warn(struct build *build, const struct instance *instance, unsigned line,
+	const char *format, ...) __attribute__((format(printf, 4, 5)));
+
 #endif

@@ -345,6 +345,15 @@ static void check_binds(struct build *build)
 	}
 }
 
+static void check_admin(struct build *build, const struct instance *instance)
+{
+	const struct setting *bind = instance_setting(instance, "bind");
+
+	if (bind)
+		build_warn(build, instance, bind->line,
+			"bind: it has no effect yet: nothing listens there");
+}
+
 void check_snapshot(struct build *build)
 {
 	check_present(build);
@@ -359,6 +368,8 @@ void check_snapshot(struct build *build)
 			check_plan(build, instance);
 		else if (instance->section->id == SECTION_ROUTE)
 			check_route(build, instance);
+		else if (instance->section->id == SECTION_ADMIN)
+			check_admin(build, instance);
 	}
 	check_plans(build);
 	check_limits_of_routes(build);

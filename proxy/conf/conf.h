@@ -83,6 +83,12 @@ enum conf_ratelimit_headers {
 	CONF_RATELIMIT_INHERIT, /* on a route: what the listener says */
 };
 
+/* What is no error but was hardly meant, for people, without `file:line: ` in front. */
+struct conf_warning {
+	unsigned line; /* of the file at conf.path */
+	const char *text;
+};
+
 struct conf_listener {
 	const char *name;
 	unsigned line;
@@ -301,6 +307,9 @@ struct conf {
 	struct conf_host *hosts; /* exact ones in byte order, wildcards from the longest, any */
 	size_t host_count;
 	size_t exact_host_count; /* so many of them, the first ones, are exact */
+
+	struct conf_warning *warnings; /* by line */
+	size_t warning_count;
 
 	/* conf/'s own */
 	struct arena *arena; /* owns all of the above and this struct */

@@ -72,6 +72,18 @@ bool value_fail_plainly(struct value *value, const char *format, ...)
 	return false;
 }
 
+void value_warn(struct value *value, const char *format, ...)
+{
+	char text[1024];
+	va_list args;
+
+	va_start(args, format);
+	vsnprintf(text, sizeof(text), format, args);
+	va_end(args);
+	build_warn(value->build, value->instance, value->line, "%s: %s%s", value->option->name,
+		text, value_comment_hint(value->text));
+}
+
 bool value_in_bounds(struct value *value, uint64_t number)
 {
 	const struct option *option = value->option;

@@ -25,6 +25,9 @@ bool value_fail(struct value *value, const char *format, ...) __attribute__((for
 bool value_fail_plainly(struct value *value, const char *format, ...)
 	__attribute__((format(printf, 2, 3)));
 
+/* Adds a warning that begins in the same way. */
+void value_warn(struct value *value, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
 /*
  * Does `text` hold what other formats' users take for a comment, a blank and a '#'? inih leaves it
  * in the value; only ';' begins a comment there.

@@ -44,6 +44,8 @@ static bool parse_field(struct value *value)
 		.name_len = name.len,
 		.value = value_text(value, text),
 		.value_len = text.len};
+	if (scan_comment(text))
+		value_warn(value, "\"%.*s\" is sent whole", SLICE_ARGS(text));
 	return true;
 }
 

@@ -287,6 +287,7 @@ static bool start(struct relay *relay, struct conf *conf)
 		return false;
 	}
 	log_thread_attach(relay->log, 0);
+	relay_tell_warnings(conf);
 	raise_descriptor_limit();
 	/* Two that count apart would admit twice what the limits say. */
 	if ((!conf->state && !bindings_are_free(conf)) || !bindings_open(relay, conf) ||

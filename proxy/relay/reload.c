@@ -71,6 +71,12 @@ static struct conf *load(const struct relay *relay)
 	return conf;
 }
 
+void relay_tell_warnings(const struct conf *conf)
+{
+	for (size_t i = 0; i < conf->warning_count; i++)
+		log_warn("%s:%u: %s", conf->path, conf->warnings[i].line, conf->warnings[i].text);
+}
+
 static bool configure_throttles(struct relay *relay, const struct conf *conf)
 {
 	struct throttle_report report = {.text = "no memory"};
@@ -170,6 +176,7 @@ void relay_reload(struct relay *relay)
 			relay->site->conf->path);
 		return;
 	}
+	relay_tell_warnings(conf);
 	tell_what_stays(relay, conf);
 	log_configure(relay->log, conf->log_level, conf->error_log, conf->access_log);
 	struct site *old = relay->site;

@@ -15,6 +15,9 @@ struct worker;
 
 void relay_reload(struct relay *relay);
 
+/* The warnings of a file that is taken, to the error log. */
+void relay_tell_warnings(const struct conf *conf);
+
 /* The worker has taken the site of the last reload: it is in no call that began before. */
 void reload_seen(struct worker *worker);
 

@@ -3,7 +3,7 @@ import re
 
 from lib import process
 from lib.process import BINARY
-from lib.sluice import check
+from lib.sluice import check, to
 from lib.tap import equal, group, main, test, true
 
 GOOD = """[sluice]
@@ -100,6 +100,34 @@ def runs(t):
         status, output = process.run([BINARY, "run", "-c", ten])
         equal(status, 1, "exit status")
         equal([n for n in mistakes_in(TEN) if f"{ten}:{n}: " not in output], [], "lines not told of")
+
+
+@group("what is no error but was hardly meant", workers=[1])
+def warnings(t):
+    field = to("127.0.0.1:1", route="request_header_set = X-Note: a # c")
+    text = "[admin]\nbind = 127.0.0.1:9\n[listener l]\nbind = 127.0.0.1:8\n" + field
+    said = ("[admin] bind: it has no effect yet", '[route origin] request_header_set: "a # c" is sent whole')
+
+    with t.point("check: exit 0, each with file and line"):
+        path = t.file("warned.ini", text)
+        status, output = check(path)
+        equal(status, 0, f"exit status, it said {output!r}")
+        for line, words in zip((2, 10), said):
+            true(f"{path}:{line}: warning: {words}" in output, f"output {output!r}")
+        true(f"{path}: ok (" in output, f"output {output!r}")
+
+    with t.point("check of a file with errors too: exit 1"):
+        status, output = check(t.file("wrong.ini", text + "queue_depth = many\n"))
+        equal(status, 1, f"exit status, it said {output!r}")
+
+    with t.point("at the start, and at a reload, in the error log"):
+        sluice = t.sluice(field)
+        line = sluice.ini().splitlines().index("request_header_set = X-Note: a # c") + 1
+        wanted = f" warn  {sluice.ini_path}:{line}: {said[1]}"
+        sluice.process.wait_output(wanted)
+        sluice.reload(sluice.sections)
+        sluice.process.wait_output(": reloaded")
+        equal(sluice.log().count(wanted), 2, f"how often it is said: {sluice.log()}")
 
 
 @group("the command line", workers=[1])
