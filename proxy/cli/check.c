@@ -5,6 +5,7 @@
 #include <stdbool.h>
 #include <stdio.h>
 
+#include "cli/places.h"
 #include "conf/conf.h"
 #include "conf/reference.h"
 
@@ -47,6 +48,10 @@ int cli_check(const char *path)
 
 	if (!conf)
 		return 1;
+	if (!cli_check_places(conf)) {
+		conf_release(conf);
+		return 1;
+	}
 	printf("%s: ok (", path);
 	print_count(conf->listener_count, "listener", "listeners", ", ");
 	print_count(conf->upstream_count, "upstream", "upstreams", ", ");

@@ -1,6 +1,7 @@
 /*
  * `sluice check`: is this file one that sluice would start with? Nothing is bound and nothing is
- * started, so an address that is taken only shows when the daemon starts.
+ * started, so an address that is taken only shows when the daemon starts. What it would write is
+ * asked for its permissions: places.h.
  */
 #ifndef CLI_CHECK_H
 #define CLI_CHECK_H

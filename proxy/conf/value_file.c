@@ -1,6 +1,7 @@
 /* Paths, log targets, files of keys and users: what stands outside the ini. See value.h. */
 #include "conf/value.h"
 
+#include <errno.h>
 #include <limits.h>
 #include <pwd.h>
 #include <stdlib.h>
@@ -30,13 +31,17 @@ static bool check_writable_place(struct value *value, const char *path)
 {
 	const char *slash = strrchr(path, '/');
 	struct slice folder = slash ? (struct slice){path, (size_t)(slash - path)} : SLICE(".");
-	struct stat about;
+	struct stat about = {0};
 
 	if (!value->build->names_files)
 		return true;
 	if (folder.len == 0)
 		folder = SLICE("/");
-	if (stat(value_text(value, folder), &about) != 0 || !S_ISDIR(about.st_mode))
+	if (stat(value_text(value, folder), &about) != 0 && errno != ENOENT && errno != ENOTDIR)
+		return value_fail_plainly(value,
+			"the folder %.*s can't be looked at: %s; expected one, for %s",
+			SLICE_ARGS(folder), strerror(errno), path);
+	if (!S_ISDIR(about.st_mode))
 		return value_fail_plainly(value, "there is no folder %.*s; expected one, for %s",
 			SLICE_ARGS(folder), path);
 	if (stat(path, &about) == 0 && S_ISDIR(about.st_mode))

@@ -1,0 +1,168 @@
+/* See places.h. */
+#include "cli/places.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <grp.h>
+#include <limits.h>
+#include <pwd.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+/* What libthrottle keeps in the folder `state`. */
+#define STATE_FILE "throttle.table"
+
+/* `file:line: [sluice] key: ` */
+static void print_front(const struct conf *conf, const char *kind, const char *key)
+{
+	fprintf(stderr, "%s:%u: %s[sluice] %s: ", conf->path, conf_line(conf, key), kind, key);
+}
+
+/* The name of who we are now, for messages; in `out` when the user has none. */
+static const char *whoami(char out[32])
+{
+	const struct passwd *user = getpwuid(geteuid());
+
+	if (user)
+		return user->pw_name;
+	snprintf(out, 32, "user %ld", (long)geteuid());
+	return out;
+}
+
+/* 0, or why a file can't be made in the folder: errno. */
+static int try_folder(const char *path)
+{
+	struct stat about;
+
+	if (stat(path, &about) != 0)
+		return errno;
+	if (!S_ISDIR(about.st_mode))
+		return ENOTDIR;
+	return faccessat(AT_FDCWD, path, W_OK | X_OK, AT_EACCESS) == 0 ? 0 : errno;
+}
+
+/* 0, or why the file can neither be used so (R_OK, W_OK) nor, when it is not there, made: errno. */
+static int try_file(const char *path, int mode)
+{
+	const char *slash = strrchr(path, '/');
+	char folder[PATH_MAX];
+
+	if (faccessat(AT_FDCWD, path, mode, AT_EACCESS) == 0)
+		return 0;
+	if (errno != ENOENT)
+		return errno;
+	if (!slash)
+		return try_folder(".");
+	if (slash - path >= PATH_MAX)
+		return ENAMETOOLONG;
+	snprintf(folder, sizeof(folder), "%.*s", slash == path ? 1 : (int)(slash - path), path);
+	return try_folder(folder);
+}
+
+static bool check_file(const struct conf *conf, const char *key, const char *path)
+{
+	char name[32];
+	int error = path ? try_file(path, W_OK) : 0;
+
+	if (error == 0)
+		return true;
+	print_front(conf, "", key);
+	fprintf(stderr, "%s can't be written by %s: %s\n", path, whoami(name), strerror(error));
+	return false;
+}
+
+static bool check_log(const struct conf *conf, const char *key, const struct log_target *target)
+{
+	return target->sink != LOG_SINK_FILE || check_file(conf, key, target->path);
+}
+
+/* Without state_required the daemon goes on without it, so that it is only a warning. */
+static bool check_state(const struct conf *conf)
+{
+	char path[PATH_MAX], name[32];
+	int error = 0;
+
+	if (!conf->state)
+		return true;
+	snprintf(path, sizeof(path), "%s", conf->state);
+	error = try_folder(path);
+	if (error == 0 &&
+		(size_t)snprintf(path, sizeof(path), "%s/" STATE_FILE, conf->state) < sizeof(path))
+		error = try_file(path, R_OK | W_OK);
+	if (error == 0)
+		return true;
+	print_front(conf, conf->state_required ? "" : "warning: ", "state");
+	fprintf(stderr, "%s can't be used by %s: %s; %s\n", path, whoami(name), strerror(error),
+		conf->state_required
+			? "state_required = on does not let this be"
+			: "counting would be in memory only, from nothing at each start");
+	return !conf->state_required;
+}
+
+static bool check_as_now(const struct conf *conf)
+{
+	bool state = check_state(conf), pid_file = check_file(conf, "pid_file", conf->pid_file);
+
+	return state && pid_file;
+}
+
+/* As the daemon does it. */
+static bool become(const struct conf *conf)
+{
+	const struct passwd *user = getpwnam(conf->user);
+
+	if (user && initgroups(conf->user, user->pw_gid) == 0 && setgid(user->pw_gid) == 0 &&
+		setuid(user->pw_uid) == 0)
+		return true;
+	print_front(conf, "", "user");
+	fprintf(stderr, "%s: %s\n", conf->user, user ? strerror(errno) : "not known");
+	return false;
+}
+
+/* In a process of its own, as there is no way back. */
+static bool check_as_user(const struct conf *conf)
+{
+	pid_t child;
+	int status;
+
+	fflush(NULL); /* else it would be written twice */
+	child = fork();
+	if (child == 0) {
+		status = become(conf) && check_as_now(conf) ? 0 : 1;
+		fflush(stderr);
+		_exit(status);
+	}
+	while (child > 0 && waitpid(child, &status, 0) < 0)
+		if (errno != EINTR)
+			child = -1;
+	if (child < 0) {
+		print_front(conf, "", "user");
+		fprintf(stderr, "what %s may write can't be tested: %s\n", conf->user,
+			strerror(errno));
+		return false;
+	}
+	return WIFEXITED(status) && WEXITSTATUS(status) == 0;
+}
+
+bool cli_check_places(const struct conf *conf)
+{
+	bool logs;
+
+	if (conf->user && geteuid() != 0) {
+		if (conf->state || conf->pid_file || conf->error_log.sink == LOG_SINK_FILE ||
+			conf->access_log.sink == LOG_SINK_FILE) {
+			print_front(conf, "note: ", "user");
+			fprintf(stderr,
+				"what %s may write was not tested, as only root can; run "
+				"this check as root\n",
+				conf->user);
+		}
+		return true;
+	}
+	logs = check_log(conf, "error_log", &conf->error_log);
+	logs = check_log(conf, "access_log", &conf->access_log) && logs;
+	return (conf->user ? check_as_user(conf) : check_as_now(conf)) && logs;
+}
