@@ -34,6 +34,14 @@ const struct setting *instance_setting(const struct instance *instance, const ch
 	return NULL;
 }
 
+bool instance_lacks(const struct instance *instance, const char *key)
+{
+	const struct option *option = option_find(instance->section, slice_of(key));
+	uint64_t bit = UINT64_C(1) << (option - instance->section->options);
+
+	return !instance->unclear && !(instance->meant & bit) && !instance_setting(instance, key);
+}
+
 void build_fail(struct build *build, const struct instance *instance, unsigned line,
 	const char *format, ...)
 {
@@ -178,6 +186,7 @@ static void begin_section(void *user, unsigned line, struct slice kind, struct s
 	build->outside = false;
 	build->current = NULL;
 	if (!section) {
+		build->section_wrong = true;
 		unknown_section(build, line, kind);
 		return;
 	}
@@ -200,31 +209,46 @@ static void begin_section(void *user, unsigned line, struct slice kind, struct s
 			name.len ? "has a name that can't be one" : "has no name", section->kind);
 	else
 		keep_instance(build, instance);
+	if (build->source->instances_tail != &instance->next) /* not kept */
+		build->section_wrong = true;
 }
 
 /* ---- settings ---- */
 
-static void unknown_key(
-	struct build *build, const struct instance *instance, unsigned line, struct slice key)
+/* The sections that have the key, `[kind NAME] or [kind]`; NULL when there is none. */
+static const char *homes_of(struct build *build, struct slice key)
 {
-	const char *near = near_option(instance->section, key);
+	const char *homes = NULL;
 
-	for (size_t i = 0; i < SECTIONS && !near; i++) {
+	for (size_t i = 0; i < SECTIONS; i++) {
 		const struct option_section *section = &option_sections[i];
 
-		if (i == SECTION_SERVER || !option_find(section, key))
-			continue;
-		build_fail(build, instance, line, "%.*s: unknown key here; it belongs in [%s%s]",
-			SLICE_ARGS(key), section->kind, section->named ? " NAME" : "");
-		return;
+		if (i != SECTION_SERVER && option_find(section, key))
+			homes = arena_format(build->arena, "%s%s[%s%s]", homes ? homes : "",
+				homes ? " or " : "", section->kind, section->named ? " NAME" : "");
 	}
-	if (near)
+	return homes;
+}
+
+static void unknown_key(
+	struct build *build, struct instance *instance, unsigned line, struct slice key)
+{
+	const struct option_section *section = instance->section;
+	const char *near = near_option(section, key), *homes = homes_of(build, key);
+
+	if (near) {
+		instance->meant |= UINT64_C(1)
+				   << (option_find(section, slice_of(near)) - section->options);
 		build_fail(build, instance, line, "%.*s: unknown key, did you mean \"%s\"?",
 			SLICE_ARGS(key), near);
-	else
+	} else if (homes) {
+		build_fail(build, instance, line, "%.*s: unknown key here; it belongs in %s",
+			SLICE_ARGS(key), homes);
+	} else {
 		build_fail(build, instance, line,
 			"%.*s: unknown key; expected one that `sluice check --keys` lists",
 			SLICE_ARGS(key));
+	}
 }
 
 static void take_setting(void *user, unsigned line, const char *key, const char *text)
@@ -235,9 +259,13 @@ static void take_setting(void *user, unsigned line, const char *key, const char 
 	const struct setting *before;
 	struct setting *setting;
 
-	if (build->outside)
+	if (build->outside) {
+		const char *homes = homes_of(build, slice_of(key));
+
 		conf_errors_add(build->errors, build->name, line,
-			"%s = %s stands before any section; expected [section] first", key, text);
+			"%s = %s stands before any section; expected %s first", key, text,
+			homes ? homes : "[section]");
+	}
 	if (!instance)
 		return;
 	value.option = option_find(instance->section, slice_of(key));
@@ -258,6 +286,20 @@ static void take_setting(void *user, unsigned line, const char *key, const char 
 	instance->settings_tail = &setting->next;
 	setting->wrong = !(*text ? set_value(&value, instance->object, setting->text, strlen(text))
 				 : value_fail(&value, "there is no value"));
+}
+
+static void skip_line(void *user, unsigned line, bool section)
+{
+	struct build *build = user;
+
+	(void)line;
+	if (section) {
+		build->section_wrong = true;
+		build->outside = false;
+		build->current = NULL;
+	} else if (build->current) {
+		build->current->unclear = true;
+	}
 }
 
 /* ---- all of it ---- */
@@ -338,7 +380,7 @@ static void collect_all(struct build *build)
 
 void build_read(struct build *build, struct slice text)
 {
-	const struct reader_handler handler = {begin_section, take_setting, build};
+	const struct reader_handler handler = {begin_section, take_setting, skip_line, build};
 	const struct option_section *sluice = &option_sections[SECTION_SLUICE];
 
 	build->outside = true;

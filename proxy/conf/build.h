@@ -38,6 +38,8 @@ struct instance {
 	struct setting *settings, **settings_tail;
 	struct reference *references;
 	size_t reference_count;
+	bool unclear;   /* what a line of it says can't be read */
+	uint64_t meant; /* bit n: an unknown key is near to the section's option n */
 	struct instance *next;
 };
 
@@ -55,6 +57,7 @@ struct build {
 	const char *folder;       /* what relative paths are taken from; may be "" */
 	struct instance *current; /* NULL: in a section nobody knows */
 	bool outside;             /* before the first section */
+	bool section_wrong;       /* a section is not what it was meant to be */
 	bool names_files;         /* are files looked at? Not when fuzzing */
 };
 
@@ -79,6 +82,9 @@ const char *instance_title(struct build *build, const struct instance *instance)
 
 /* The first line of a setting by its key, or NULL when the file does not have it. */
 const struct setting *instance_setting(const struct instance *instance, const char *key);
+
+/* Is the key not there, and no slip hides it? */
+bool instance_lacks(const struct instance *instance, const char *key);
 
 /* `name:line: [section] what` */
 void build_fail(struct build *build, const struct instance *instance, unsigned line,

@@ -17,7 +17,7 @@ static void check_required(struct build *build, const struct instance *instance)
 	for (size_t i = 0; i < *section->option_count; i++) {
 		const struct option *option = &section->options[i];
 
-		if ((option->flags & OPTION_REQUIRED) && !instance_setting(instance, option->name))
+		if ((option->flags & OPTION_REQUIRED) && instance_lacks(instance, option->name))
 			build_fail(build, instance, instance->line, "has no %s; expected %s = %s",
 				option->name, option->name, option->type->expected);
 	}
@@ -27,6 +27,8 @@ static void check_present(struct build *build)
 {
 	const struct conf *conf = build->conf;
 
+	if (build->section_wrong) /* it may be the one */
+		return;
 	if (build->source->instances == NULL && build->errors->count == 0)
 		conf_errors_add(build->errors, build->name, 0,
 			"the file is empty; expected at least a listener, an upstream and a route");
@@ -151,7 +153,7 @@ static void check_plan(struct build *build, const struct instance *instance)
 		if (callers)
 			build_fail(build, instance, callers->line,
 				"callers: this plan is for those on no list; expected none");
-	} else if (!callers) {
+	} else if (instance_lacks(instance, "callers")) {
 		build_fail(build, instance, instance->line,
 			"has no callers; expected callers = file:PATH");
 	}

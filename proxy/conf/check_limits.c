@@ -67,7 +67,7 @@ void check_limit(struct build *build, const struct instance *instance)
 	if (strcmp(limit->name, "plan") == 0)
 		build_fail(build, instance, instance->line,
 			"can't have that name, which stands for a plan's limits; expected another");
-	if (!rate && !concurrency)
+	if (instance_lacks(instance, "rate") && instance_lacks(instance, "concurrency"))
 		build_fail(build, instance, instance->line,
 			"has no rate; expected rate = AMOUNT per PERIOD, or concurrency = NUMBER");
 	if (rate && concurrency) {

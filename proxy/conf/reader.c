@@ -11,12 +11,18 @@
 
 #include "conf/errors.h"
 
+/* A file of another kind is told enough by this many lines. */
+enum { CONTROL_LINES_AT_MOST = 10 };
+
 struct reader {
 	struct slice rest; /* what was not read yet */
 	unsigned line;     /* of the line inih holds */
 	const char *name;
 	const struct reader_handler *handler;
 	struct conf_errors *errors;
+	unsigned control_lines; /* with bytes that no line may hold, so far */
+	unsigned control_first; /* the first of those that were not told of */
+	unsigned control_last;
 };
 
 static bool is_blank(char c)
@@ -37,20 +43,32 @@ static struct slice next_line(struct slice *rest)
 	return line;
 }
 
-/* `[kind name]`, with nothing after it but a comment. */
+/* Without a comment at its end. */
+static struct slice before_comment(struct slice text)
+{
+	for (size_t i = 1; i < text.len; i++)
+		if (is_blank(text.at[i - 1]) && (text.at[i] == ';' || text.at[i] == '#'))
+			return slice_trim((struct slice){text.at, i});
+	return text;
+}
+
+/* `[kind name]`, with nothing after it but a comment. Which it is, is clear without the end. */
 static void read_section(struct reader *reader, struct slice line)
 {
 	const char *close = memchr(line.at, ']', line.len);
-	struct slice inside, after, kind, name;
+	struct slice inside, after = SLICE_NONE, kind, name;
 
-	if (!close) {
+	if (close) {
+		inside = slice_trim((struct slice){line.at + 1, (size_t)(close - line.at - 1)});
+		after = slice_trim(
+			(struct slice){close + 1, (size_t)(line.at + line.len - close - 1)});
+	} else {
+		line = before_comment(line);
+		inside = slice_trim((struct slice){line.at + 1, line.len - 1});
 		conf_errors_add(reader->errors, reader->name, reader->line,
 			"\"%.*s\" has no \"]\"; expected [section] or [section name]",
 			SLICE_ARGS(line));
-		return;
 	}
-	inside = slice_trim((struct slice){line.at + 1, (size_t)(close - line.at - 1)});
-	after = slice_trim((struct slice){close + 1, (size_t)(line.at + line.len - close - 1)});
 	if (after.len > 0 && after.at[0] != ';' && after.at[0] != '#')
 		conf_errors_add(reader->errors, reader->name, reader->line,
 			"\"%.*s\" after \"]\"; expected the end of the line", SLICE_ARGS(after));
@@ -73,6 +91,29 @@ static const char *find_control(struct slice line)
 	return NULL;
 }
 
+static void control_found(struct reader *reader, struct slice line, const char *control)
+{
+	if (++reader->control_lines <= CONTROL_LINES_AT_MOST) {
+		conf_errors_add(reader->errors, reader->name, reader->line,
+			"byte 0x%02x in column %zu; expected text", (unsigned char)*control,
+			(size_t)(control - line.at) + 1);
+		return;
+	}
+	if (reader->control_lines == CONTROL_LINES_AT_MOST + 1)
+		reader->control_first = reader->line;
+	reader->control_last = reader->line;
+}
+
+static void tell_further_controls(const struct reader *reader)
+{
+	unsigned more = reader->control_lines - CONTROL_LINES_AT_MOST;
+
+	if (reader->control_lines > CONTROL_LINES_AT_MOST)
+		conf_errors_add(reader->errors, reader->name, reader->control_first,
+			"%u more %s such bytes, up to line %u; expected a file of text", more,
+			more == 1 ? "line holds" : "lines hold", reader->control_last);
+}
+
 /* Is it a line that inih can be given as it stands? Says so when not. */
 static bool check_line(struct reader *reader, struct slice line, size_t room)
 {
@@ -80,9 +121,7 @@ static bool check_line(struct reader *reader, struct slice line, size_t room)
 	const char *sign;
 
 	if (control) {
-		conf_errors_add(reader->errors, reader->name, reader->line,
-			"byte 0x%02x in column %zu; expected text", (unsigned char)*control,
-			(size_t)(control - line.at) + 1);
+		control_found(reader, line, control);
 		return false;
 	}
 	if (line.len > room) {
@@ -125,6 +164,8 @@ static char *give_line(char *out, int size, void *user)
 	if (check_line(reader, line, (size_t)size - 1)) {
 		memcpy(out, line.at, line.len);
 		out[line.len] = '\0';
+	} else {
+		reader->handler->unreadable(reader->handler->user, reader->line, line.at[0] == '[');
 	}
 	return out;
 }
@@ -153,11 +194,18 @@ void reader_run(struct slice text, const char *name, const struct reader_handler
 	struct reader reader = {.rest = text, .name = name, .handler = handler, .errors = errors};
 	int result;
 
+	if (text.len >= 2 &&
+		(memcmp(text.at, "\xff\xfe", 2) == 0 || memcmp(text.at, "\xfe\xff", 2) == 0)) {
+		conf_errors_add(errors, name, 1, "the text is in UTF-16; expected UTF-8");
+		handler->unreadable(handler->user, 1, true);
+		return;
+	}
 	if (text.len >= 3 && memcmp(text.at, "\xef\xbb\xbf", 3) == 0) {
 		reader.rest.at += 3;
 		reader.rest.len -= 3;
 	}
 	result = ini_parse_stream(give_line, &reader, take_setting, &reader);
+	tell_further_controls(&reader);
 	if (result > 0 && errors->count == 0)
 		conf_errors_add(errors, name, (unsigned)result,
 			"the line can't be read; expected key = value");

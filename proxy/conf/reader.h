@@ -10,6 +10,7 @@
 #ifndef CONF_READER_H
 #define CONF_READER_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 #include "base/slice.h"
@@ -20,6 +21,8 @@ struct reader_handler {
 	/* `[kind name]`; name is empty in `[kind]`. */
 	void (*section)(void *user, unsigned line, struct slice kind, struct slice name);
 	void (*setting)(void *user, unsigned line, const char *key, const char *value);
+	/* A line with an error that hides what it would say: a section, or a setting. */
+	void (*unreadable)(void *user, unsigned line, bool section);
 	void *user;
 };
 

@@ -46,7 +46,7 @@ struct conf *conf_load(const char *path, struct conf_errors *errors)
 	*errors = (struct conf_errors){0};
 	text = reader_file(path, FILE_BYTES, false, &len, &why);
 	if (!text) {
-		conf_errors_add(errors, path, 0, "%s", why);
+		conf_errors_add(errors, path, 0, "can't be read: %s", why);
 		return NULL;
 	}
 	folder = slash ? strndup(path, slash == path ? 1 : (size_t)(slash - path)) : strdup(".");

@@ -419,6 +419,6 @@ const struct option_type type_workers = {"number", "a number or auto", parse_wor
 const struct option_type type_token = {"name", "a name of letters, digits and -._", parse_token};
 const struct option_type type_token_or_off = {
 	"name", "a name of letters, digits and -._, or off", parse_token_or_off};
-const struct option_type type_reference = {"name", "a name", parse_reference};
+const struct option_type type_reference = {"name", "NAME", parse_reference};
 const struct option_type type_references = {
 	"list of names", "names, with commas", parse_references};

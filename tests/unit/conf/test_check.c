@@ -13,7 +13,10 @@ static void sections(void **state)
 	parse_bad(TEXT_BASE "[limit base]\nrate = 1 per 1s\n", 10, "the first is in line 5");
 	parse_bad(TEXT_BASE "[sluice]\n[sluice]\n", 11, "the first is in line 10");
 	parse_bad(TEXT_BASE "[limit plan]\nrate = 1 per 1s\n", 10, "expected another");
-	parse_bad("a = b\n" TEXT_BASE, 1, "stands before any section");
+	parse_bad("a = b\n" TEXT_BASE, 1, "stands before any section; expected [section] first");
+	parse_bad("workers = 1\n" TEXT_BASE, 1,
+		"workers = 1 stands before any section; expected [sluice] first");
+	parse_bad("queue_depth = 1\n" TEXT_BASE, 1, "expected [route NAME] first");
 	/* inih would have cut both to the same. */
 	conf_release(parse_good(
 		TEXT_BASE "[limit aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa1]\n"
@@ -26,6 +29,8 @@ static void keys_of_sections(void **state)
 {
 	(void)state;
 	bad("sluice", "rate = 1 per 1s", "it belongs in [limit NAME]");
+	bad("sluice", "bind = 127.0.0.1:3", "it belongs in [admin] or [listener NAME]");
+	bad("sluice", "weight = 1", "it belongs in [plan NAME]");
 	bad("sluice", "wrokers = 1", "did you mean \"workers\"?");
 	bad("sluice", "colour = red", "unknown key; expected one that");
 	bad("sluice", "workers", "is no setting");
@@ -34,7 +39,48 @@ static void keys_of_sections(void **state)
 	parse_bad(TEXT_BASE "[listener m]\n", 10, "has no bind");
 	parse_bad(TEXT_BASE "[upstream v]\n", 10, "has no server");
 	parse_bad(TEXT_BASE "[limit m]\n", 10, "has no rate");
-	parse_bad(TEXT_BASE "[route r]\n", 10, "has no upstream");
+	parse_bad(TEXT_BASE "[route r]\n", 10, "has no upstream; expected upstream = NAME");
+}
+
+/* What a slip leaves out is not told to be missing as well. */
+static void one_error_a_cause(void **state)
+{
+	static const char rest[] = "[upstream u]\nserver = a:1\n";
+	struct conf_errors errors;
+	char *text = NULL;
+
+	(void)state;
+	assert_true(asprintf(&text, "[listener l\nbind = 127.0.0.1:1\n%s[route r]\nupstream = u\n",
+			    rest) > 0);
+	parse_bad(text, 1, "has no \"]\"");
+	free(text);
+	assert_true(asprintf(&text, "[listner l]\nbind = 127.0.0.1:1\n%s[route r]\nupstream = u\n",
+			    rest) > 0);
+	parse_bad(text, 1, "did you mean [listener NAME]?");
+	free(text);
+	assert_true(
+		asprintf(&text, "[listener l]\nbind = 127.0.0.1:1\n%s[route a/b]\nupstream = u\n",
+			rest) > 0);
+	parse_bad(text, 5, "has a name that can't be one");
+	free(text);
+	assert_true(
+		asprintf(&text, "[listener l]\nbind = 127.0.0.1:1\n%s[route \1]\nupstream = u\n",
+			rest) > 0);
+	parse_bad(text, 5, "byte 0x01");
+	free(text);
+	parse_bad(TEXT_BASE "[listener m]\nBind = 127.0.0.1:3\n", 11, "did you mean \"bind\"?");
+	parse_bad(TEXT_BASE "[listener m]\nbind: 127.0.0.1:3\n", 11, "is no setting");
+	parse_bad(TEXT_BASE "[limit m]\nRate = 1 per 1s\n", 11, "did you mean \"rate\"?");
+	parse_bad(TEXT_BASE "[limit m]\nconcurency = 1\n", 11, "did you mean \"concurrency\"?");
+	parse_bad(TEXT_BASE "[plans]\nkey = ip\n[plan p]\ncaller = file:x\n", 13,
+		"did you mean \"callers\"?");
+
+	/* A slip in another key is another cause. */
+	text = text_with("listener m", "backlok = 1");
+	assert_null(conf_parse(text, strlen(text), "t", NULL, &errors));
+	assert_int_equal(errors.count, 2);
+	conf_errors_free(&errors);
+	free(text);
 }
 
 /* What the library would refuse at the start is refused here. */
@@ -227,6 +273,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(sections),
 		cmocka_unit_test(keys_of_sections),
+		cmocka_unit_test(one_error_a_cause),
 		cmocka_unit_test(limits_that_cannot_be_kept),
 		cmocka_unit_test(costs_that_never_fit),
 		cmocka_unit_test(too_many_limits),

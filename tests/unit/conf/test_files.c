@@ -92,12 +92,13 @@ static void files_that_are_none(void **state)
 	(void)state;
 	assert_null(conf_load(folder, &errors));
 	assert_int_equal(errors.count, 1);
-	assert_non_null(strstr(errors.items[0].text, "it is a folder; expected a file"));
+	assert_non_null(
+		strstr(errors.items[0].text, ": can't be read: it is a folder; expected a file"));
 	conf_errors_free(&errors);
 	snprintf(path, sizeof(path), "%s/none.ini", folder);
 	assert_null(conf_load(path, &errors));
 	assert_int_equal(errors.count, 1);
-	assert_non_null(strstr(errors.items[0].text, "No such file"));
+	assert_non_null(strstr(errors.items[0].text, "none.ini: can't be read: No such file"));
 	conf_errors_free(&errors);
 	assert_null(conf_load("/dev/null", &errors));
 	assert_int_equal(errors.count, 1);

@@ -28,11 +28,16 @@ static void see_setting(void *user, unsigned line, const char *key, const char *
 	saw(user, "%u(%s|%s)", line, key, value);
 }
 
+static void see_unreadable(void *user, unsigned line, bool section)
+{
+	saw(user, "%u%s", line, section ? "[?]" : "?");
+}
+
 /* What was read, then each error's line with a '!'. */
 static void reads_n(const char *text, size_t len, const char *expected)
 {
 	struct seen seen = {.used = 0};
-	const struct reader_handler handler = {see_section, see_setting, &seen};
+	const struct reader_handler handler = {see_section, see_setting, see_unreadable, &seen};
 	struct conf_errors errors = {0};
 
 	reader_run((struct slice){text, len}, "t", &handler, &errors);
@@ -63,7 +68,7 @@ static void crlf_and_bom(void **state)
 {
 	(void)state;
 	reads("\xef\xbb\xbf[a]\r\nb = c\r\n\r\nd = e", "1[a|]2(b|c)4(d|e)");
-	reads("[a]\n\xef\xbb\xbf[b]\n", "1[a|]!2");
+	reads("[a]\n\xef\xbb\xbf[b]\n", "1[a|]2?!2");
 }
 
 static void comments(void **state)
@@ -80,18 +85,21 @@ static void indented_lines_continue_nothing(void **state)
 {
 	(void)state;
 	reads("[a]\nb = c\n  d = e\n", "1[a|]2(b|c)3(d|e)");
-	reads("[a]\nb = c\n  d\n", "1[a|]2(b|c)!3");
+	reads("[a]\nb = c\n  d\n", "1[a|]2(b|c)3?!3");
 }
 
 static void lines_that_are_none(void **state)
 {
 	(void)state;
-	reads("[a]\nb\n", "1[a|]!2");
-	reads("[a]\n= c\n", "1[a|]!2");
-	reads("[a]\nb: c\n", "1[a|]!2");
-	reads("[a]\nb:c=d\n", "1[a|]!2");
-	reads("[a]\nb ; = c\n", "1[a|]!2");
-	reads("[a\nb = c\n", "2(b|c)!1");
+	reads("[a]\nb\n", "1[a|]2?!2");
+	reads("[a]\n= c\n", "1[a|]2?!2");
+	reads("[a]\nb: c\n", "1[a|]2?!2");
+	reads("[a]\nb:c=d\n", "1[a|]2?!2");
+	reads("[a]\nb ; = c\n", "1[a|]2?!2");
+	/* What a section is, is clear without its end. */
+	reads("[a\nb = c\n", "1[a|]2(b|c)!1");
+	reads("[a n ; d\nb = c\n", "1[a|n]2(b|c)!1");
+	reads("[a n # d\n[\n", "1[a|n]2[|]!1!2");
 	reads("[a] b\nb = c\n", "1[a|]2(b|c)!1");
 	reads("[]\n", "1[|]");
 }
@@ -101,10 +109,52 @@ static void control_bytes(void **state)
 	static const char nul[] = "[a]\nb = c\0d\n[x\0]\ne = f\n";
 
 	(void)state;
-	reads_n(nul, sizeof(nul) - 1, "1[a|]4(e|f)!2!3");
-	reads("[a]\nb = c\rd\n", "1[a|]!2");
-	reads("[a]\nb = c\x7f\n", "1[a|]!2");
+	reads_n(nul, sizeof(nul) - 1, "1[a|]2?3[?]4(e|f)!2!3");
+	reads("[a]\nb = c\rd\n", "1[a|]2?!2");
+	reads("[a]\nb = c\x7f\n", "1[a|]2?!2");
 	reads("[a]\nb\t=\tc\n", "1[a|]2(b|c)");
+}
+
+/* What is no text is told of in few words, however long it is. */
+static void files_of_another_kind(void **state)
+{
+	char text[600] = "";
+	struct conf_errors errors;
+
+	(void)state;
+	for (unsigned i = 0; i < 100; i++)
+		strcat(text, i == 20 ? "x\n" : "\1\2\n");
+	assert_null(conf_parse(text, strlen(text), "t", NULL, &errors));
+	print_errors(&errors);
+	assert_int_equal(errors.count, 1 + 10 + 2);
+	assert_string_equal(errors.items[10].text, "t:10: byte 0x01 in column 1; expected text");
+	assert_string_equal(errors.items[11].text,
+		"t:11: 89 more lines hold such bytes, up to line 100; expected a file of text");
+	assert_string_equal(
+		errors.items[12].text, "t:21: \"x\" is no setting; expected key = value");
+	conf_errors_free(&errors);
+
+	text[strlen("\1\2\n") * 10] = '\0';
+	assert_null(conf_parse(text, strlen(text), "t", NULL, &errors));
+	assert_int_equal(errors.count, 1 + 10);
+	conf_errors_free(&errors);
+}
+
+/* As some editors write it. */
+static void utf16(void **state)
+{
+	static const char little[] = "\xff\xfe[\0a\0]\0\n\0", big[] = "\xfe\xff\0[\0a\0]\0\n";
+	const char *texts[] = {little, big};
+	struct conf_errors errors;
+
+	(void)state;
+	for (size_t i = 0; i < 2; i++) {
+		assert_null(conf_parse(texts[i], sizeof(little) - 1, "t", NULL, &errors));
+		assert_int_equal(errors.count, 1);
+		assert_string_equal(
+			errors.items[0].text, "t:1: the text is in UTF-16; expected UTF-8");
+		conf_errors_free(&errors);
+	}
 }
 
 /* 199 bytes fit the buffer that distributions' inih has; it would cut one more without a word. */
@@ -122,11 +172,11 @@ static void overlong_lines(void **state)
 	line[199] = 'x';
 	line[200] = '\0';
 	snprintf(text, sizeof(text), "[a]\n%s\nd = e\n", line);
-	reads(text, "1[a|]3(d|e)!2");
+	reads(text, "1[a|]2?3(d|e)!2");
 	line[200] = 'x';
 	line[399] = '\0';
 	snprintf(text, sizeof(text), "[a]\n%s\nd = e\n", line);
-	reads(text, "1[a|]3(d|e)!2");
+	reads(text, "1[a|]2?3(d|e)!2");
 	/* Comments may be as long as they like, and inih never sees them. */
 	line[0] = '#';
 	snprintf(text, sizeof(text), "[a]\n%s\nd = e\n", line);
@@ -150,6 +200,8 @@ int main(void)
 		cmocka_unit_test(indented_lines_continue_nothing),
 		cmocka_unit_test(lines_that_are_none),
 		cmocka_unit_test(control_bytes),
+		cmocka_unit_test(files_of_another_kind),
+		cmocka_unit_test(utf16),
 		cmocka_unit_test(overlong_lines),
 		cmocka_unit_test(long_section_names),
 	};
