@@ -55,7 +55,7 @@ static void *resolve(struct build *build, const struct instance *instance,
 	const struct reference *reference, enum section_id id)
 {
 	struct near_miss near = {.word = slice_of(reference->name)};
-	const char *kind = option_sections[id].kind, *hint = value_comment_hint(near.word);
+	const char *kind = option_sections[id].kind, *hint = value_hint(near.word);
 	void *found = find_named(build, id, reference->name);
 
 	if (found)

@@ -26,9 +26,11 @@ bool scan_comment(struct slice text)
 	return false;
 }
 
-const char *value_comment_hint(struct slice text)
+const char *value_hint(struct slice text)
 {
-	return scan_comment(text) ? "; only ';' begins a comment after a value" : "";
+	if (scan_comment(text))
+		return "; only ';' begins a comment after a value";
+	return scan_is_quoted(text) ? "; values stand without quotes" : "";
 }
 
 static void say(struct value *value, const char *format, va_list args, bool with_expected)
@@ -49,7 +51,7 @@ static void say(struct value *value, const char *format, va_list args, bool with
 		snprintf(text + len, sizeof(text) - (size_t)len, "; expected %s", what);
 	}
 	build_fail(value->build, value->instance, value->line, "%s: %s%s", value->option->name,
-		text, value_comment_hint(value->text));
+		text, value_hint(value->text));
 }
 
 bool value_fail(struct value *value, const char *format, ...)
@@ -81,7 +83,7 @@ void value_warn(struct value *value, const char *format, ...)
 	vsnprintf(text, sizeof(text), format, args);
 	va_end(args);
 	build_warn(value->build, value->instance, value->line, "%s: %s%s", value->option->name,
-		text, value_comment_hint(value->text));
+		text, value_hint(value->text));
 }
 
 bool value_in_bounds(struct value *value, uint64_t number)
@@ -234,6 +236,16 @@ bool scan_is_token(struct slice text)
 	return text.len > 0;
 }
 
+bool scan_is_url(struct slice text)
+{
+	return memmem(text.at, text.len, "://", 3) != NULL;
+}
+
+bool scan_is_quoted(struct slice text)
+{
+	return text.len > 0 && (text.at[0] == '"' || text.at[0] == '\'');
+}
+
 char *value_text(struct value *value, struct slice text)
 {
 	return arena_text(value->build->arena, text);
@@ -248,11 +260,40 @@ void value_list_add(struct value *value, struct conf_text_list *list, const char
 
 /* ---- types ---- */
 
+static bool is_letters(struct slice text)
+{
+	for (size_t i = 0; i < text.len; i++)
+		if ((text.at[i] | 0x20) < 'a' || (text.at[i] | 0x20) > 'z')
+			return false;
+	return text.len > 0;
+}
+
+/* A number that can't be read: mostly it is the unit that is not ours. */
+static bool fail_number(struct value *value, bool (*scan)(struct slice, uint64_t *))
+{
+	struct slice text = value->text, unit = text;
+	char one[16];
+	uint64_t number;
+
+	if (!scan_number_before(&unit, &number))
+		return value_fail(value, "\"%.*s\" is not one", SLICE_ARGS(text));
+	if (unit.len == 0)
+		return value_fail(value, "\"%.*s\" is not one: it has no unit", SLICE_ARGS(text));
+	if (memchr(unit.at, ' ', unit.len) || memchr(unit.at, '\t', unit.len))
+		return value_fail(
+			value, "\"%.*s\" is not one: a blank stands in it", SLICE_ARGS(text));
+	snprintf(one, sizeof(one), "1%.*s", SLICE_ARGS(unit));
+	if (is_letters(unit) && !scan(slice_of(one), &number))
+		return value_fail(value, "\"%.*s\" is not one: \"%.*s\" is no unit",
+			SLICE_ARGS(text), SLICE_ARGS(unit));
+	return value_fail(value, "\"%.*s\" is not one", SLICE_ARGS(text));
+}
+
 static bool read_number(
 	struct value *value, bool (*scan)(struct slice, uint64_t *), uint64_t *number)
 {
 	if (!scan(value->text, number))
-		return value_fail(value, "\"%.*s\" is not one", SLICE_ARGS(value->text));
+		return fail_number(value, scan);
 	return value_in_bounds(value, *number);
 }
 

@@ -34,8 +34,8 @@ void value_warn(struct value *value, const char *format, ...) __attribute__((for
  */
 bool scan_comment(struct slice text);
 
-/* What to add to an error about `text`: a hint when it does, or "". */
-const char *value_comment_hint(struct slice text);
+/* What to add to an error about `text`: a hint when it does, or when it is quoted, else "". */
+const char *value_hint(struct slice text);
 
 /* A NUL-terminated copy in the arena. */
 char *value_text(struct value *value, struct slice text);
@@ -59,6 +59,12 @@ bool scan_next_token(struct slice *rest, struct slice *token);
 /* Is it a token (RFC 9110 section 5.6.2), as field names and cookie names are? */
 bool scan_is_token(struct slice text);
 
+/* Has it a scheme, as in http://10.0.0.5? */
+bool scan_is_url(struct slice text);
+
+/* Does it begin with a quote, which would be part of it? */
+bool scan_is_quoted(struct slice text);
+
 /* Is `number` within the option's bounds? Says so when not. */
 bool value_in_bounds(struct value *value, uint64_t number);
 
@@ -81,7 +87,8 @@ bool scan_per(struct slice text, uint64_t *amount, uint64_t *per_ns);
 
 /*
  * value_file.c: a file's path, relative ones from the folder of the ini. What looks like a comment
- * in it is an error, as a path that is made, or only looked at later, would hide the mistake.
+ * or a quote in it is an error, as a path that is made, or only looked at later, would hide the
+ * mistake.
  */
 bool value_check_path(struct value *value, struct slice path);
 const char *value_resolve_path(struct value *value, struct slice path);

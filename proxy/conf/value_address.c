@@ -164,8 +164,14 @@ static bool read_inet(
 	const char *colon = memrchr(text.at, ':', text.len);
 	struct slice host = {text.at, colon ? (size_t)(colon - text.at) : text.len}, port;
 	bool v6 = host.len >= 2 && host.at[0] == '[' && host.at[host.len - 1] == ']';
+	static const char all[] = " (0.0.0.0 is all of IPv4, [::] all of IPv6)";
 	uint64_t number;
 
+	if (scan_is_url(text))
+		return value_fail(value, "\"%.*s\" is a URL", SLICE_ARGS(text));
+	if (host.len == 0 || scan_digits(text, &number))
+		return value_fail(
+			value, "\"%.*s\" has no address%s", SLICE_ARGS(text), bind ? all : "");
 	if (!colon || (text.at[0] == '[' && !v6))
 		return value_fail(value, "\"%.*s\" has no port", SLICE_ARGS(text));
 	port = (struct slice){colon + 1, text.len - host.len - 1};
@@ -186,7 +192,8 @@ static bool read_inet(
 	address->socket_len = 0;
 	address->kind = CONF_ADDRESS_NAME;
 	if (v6 || !is_host_name(host))
-		return value_fail(value, "\"%.*s\" is no address", SLICE_ARGS(host));
+		return value_fail(value, "\"%.*s\" is no address%s", SLICE_ARGS(host),
+			bind && slice_equal(host, SLICE("*")) ? all : "");
 	if (bind)
 		return value_fail(value,
 			"\"%.*s\" is a name, and only an address says where to listen",

@@ -12,9 +12,14 @@ enum { KEY_FILE_BYTES = 256 << 20, KEY_BYTES = 4096 };
 
 bool value_check_path(struct value *value, struct slice path)
 {
-	return !scan_comment(path) ||
-	       value_fail_plainly(value, "\"%.*s\" has a blank before '#'; expected a path without",
-		       SLICE_ARGS(path));
+	if (scan_comment(path))
+		return value_fail_plainly(value,
+			"\"%.*s\" has a blank before '#'; expected a path without",
+			SLICE_ARGS(path));
+	if (scan_is_quoted(path))
+		return value_fail_plainly(value,
+			"\"%.*s\" begins with a quote; expected a path without", SLICE_ARGS(path));
+	return true;
 }
 
 const char *value_resolve_path(struct value *value, struct slice path)

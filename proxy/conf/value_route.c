@@ -65,6 +65,19 @@ static bool list_holds(const struct conf_text_list *list, const char *text)
 	return false;
 }
 
+static bool fail_host(struct value *value, struct slice host)
+{
+	if (slice_equal(host, SLICE("*")))
+		return value_fail_plainly(value,
+			"\"*\" is no host; expected no host, for any, or %s",
+			value->option->type->expected);
+	if (scan_is_url(host))
+		return value_fail(value, "\"%.*s\" is a URL", SLICE_ARGS(host));
+	if (host.len > 0 && host.at[0] != '[' && memchr(host.at, ':', host.len))
+		return value_fail(value, "\"%.*s\" has a port", SLICE_ARGS(host));
+	return value_fail(value, "\"%.*s\" is no host", SLICE_ARGS(host));
+}
+
 static bool parse_hosts(struct value *value)
 {
 	struct conf_text_list *hosts = value->at;
@@ -75,7 +88,7 @@ static bool parse_hosts(struct value *value)
 		const char *host = read_host(value, item);
 
 		if (!host)
-			good = value_fail(value, "\"%.*s\" is no host", SLICE_ARGS(item));
+			good = fail_host(value, item);
 		else if (list_holds(hosts, host))
 			good = value_fail_plainly(value, "\"%s\" stands there twice", host);
 		else

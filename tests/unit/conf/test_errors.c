@@ -184,6 +184,28 @@ static void expressions_with_signs(void **state)
 	}
 }
 
+/* Values stand without quotes; who is used to other files reads why one is wrong. */
+static void quotes(void **state)
+{
+	static const char hint[] = "; values stand without quotes";
+
+	(void)state;
+	bad("sluice", "workers = \"1\"", hint);
+	bad("sluice", "via = \"x\"", hint);
+	bad("listener m", "bind = \"127.0.0.1:3\"", hint);
+	parse_bad(TEXT_BASE "[route r]\nupstream = \"u\"\n", 11, hint);
+	parse_bad(TEXT_BASE "[route r]\nupstream = u\nlimits = \"base\"\n", 12, hint);
+	parse_bad(TEXT_BASE "[route r]\nupstream = u\npath = \"/r\"\n", 12, hint);
+	parse_bad(TEXT_BASE "[limit m]\nrate = \"1 per 1s\"\n", 11, hint);
+	bad("sluice", "state = \"/x\"", "\"\"/x\"\" begins with a quote; expected a path without");
+	bad("sluice", "state = '/x'", hint);
+	bad("sluice", "error_log = \"file:/x\"", hint);
+	bad("sluice", "error_log = file:\"/x\"", "begins with a quote; expected a path without");
+	conf_release(good("sluice", "state = /x\"y"));
+	conf_release(parse_good(
+		TEXT_BASE "[route r]\nupstream = u\nrequest_header_set = If-Match: \"x\"\n"));
+}
+
 /* Without such a sign nothing is said of it. */
 static void errors_without_comments(void **state)
 {
@@ -226,6 +248,7 @@ int main(void)
 		cmocka_unit_test(comments_after_values),
 		cmocka_unit_test(comments_after_free_texts),
 		cmocka_unit_test(expressions_with_signs),
+		cmocka_unit_test(quotes),
 		cmocka_unit_test(errors_without_comments),
 		cmocka_unit_test(lines_of_keys),
 	};

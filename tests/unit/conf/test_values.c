@@ -25,14 +25,19 @@ static void durations(void **state)
 		assert_int_equal(conf->shutdown_timeout_ms, some[i].ms);
 		conf_release(conf);
 	}
-	bad("sluice", "shutdown_timeout = 10", "expected a duration such as");
-	bad("sluice", "shutdown_timeout = -1s", "is not one");
+	bad("sluice", "shutdown_timeout = 10",
+		"\"10\" is not one: it has no unit; expected a duration such as");
+	bad("sluice", "shutdown_timeout = 10sec", "\"10sec\" is not one: \"sec\" is no unit; exp");
+	bad("sluice", "shutdown_timeout = 10S", "is not one: \"S\" is no unit; expected");
+	bad("sluice", "shutdown_timeout = 10 s", "is not one: a blank stands in it; expected");
+	bad("sluice", "shutdown_timeout = 10s ms", "is not one: a blank stands in it; expected");
+	bad("sluice", "shutdown_timeout = -1s", "is not one; expected");
 	bad("sluice", "shutdown_timeout = 1.5s", "is not one");
 	bad("sluice", "shutdown_timeout = 30m1h", "is not one");
 	bad("sluice", "shutdown_timeout = 1s1s", "is not one");
 	bad("sluice", "shutdown_timeout = 1d1ms", "out of bounds; expected 0 to 1d");
 	bad("sluice", "shutdown_timeout = 18446744073709551616ms", "is not one");
-	bad("sluice", "shutdown_timeout = 18446744073709551615d", "is not one");
+	bad("sluice", "shutdown_timeout = 18446744073709551615d", "is not one; expected");
 	bad("sluice", "shutdown_timeout = s", "is not one");
 }
 
@@ -50,13 +55,14 @@ static void sizes_and_numbers(void **state)
 	conf_release(conf);
 	bad("sluice", "buffer_size = 4095", "out of bounds; expected 4k to 4M");
 	bad("sluice", "buffer_size = 5M", "out of bounds");
-	bad("sluice", "buffer_size = 16kB", "is not one");
-	bad("sluice", "callers = 1T", "is not one");
+	bad("sluice", "buffer_size = 16kB",
+		"is not one: \"kB\" is no unit; expected a size such as 512, 16k or 1M");
+	bad("sluice", "callers = 1T", "is not one: \"T\" is no unit; expected");
 	bad("sluice", "callers = 18446744073709551616", "is not one");
-	bad("sluice", "callers = 99999999999999999G", "is not one");
-	bad("sluice", "callers = 0x10", "is not one");
-	bad("sluice", "callers = +5", "is not one");
-	bad("sluice", "callers = 1 000", "is not one");
+	bad("sluice", "callers = 99999999999999999G", "is not one; expected");
+	bad("sluice", "callers = 0x10", "is not one; expected");
+	bad("sluice", "callers = +5", "is not one; expected");
+	bad("sluice", "callers = 1 000", "is not one: a blank stands in it; expected");
 	bad("sluice", "workers = 0", "expected 1 to 256");
 	bad("sluice", "workers = 257", "expected 1 to 256");
 	bad("sluice", "workers = many", "expected a number or auto");
@@ -125,7 +131,17 @@ static void addresses(void **state)
 	bad("listener m", "bind = [::1]", "has no port");
 	bad("listener m", "bind = localhost:80", "is a name");
 	bad("listener m", "bind = unix:run/s", "is no absolute path");
-	bad("listener m", "bind = :80", "is no address");
+	bad("listener m", "bind = :80",
+		"\":80\" has no address (0.0.0.0 is all of IPv4, [::] all of IPv6); expected");
+	bad("listener m", "bind = *:80",
+		"\"*\" is no address (0.0.0.0 is all of IPv4, [::] all of IPv6); expected");
+	bad("listener m", "bind = 80",
+		"\"80\" has no address (0.0.0.0 is all of IPv4, [::] all of IPv6); expected");
+	bad("listener m", "bind = http://10.0.0.1:80", "\"http://10.0.0.1:80\" is a URL; expected");
+	parse_bad(TEXT_BASE "[upstream v]\nserver = https://a:443/\n", 11,
+		"\"https://a:443/\" is a URL; expected HOST:PORT");
+	parse_bad(TEXT_BASE "[upstream v]\nserver = :80\n", 11, "\":80\" has no address; expected");
+	parse_bad(TEXT_BASE "[upstream v]\nserver = 80\n", 11, "\"80\" has no address; expected");
 	bad("listener m",
 		"bind = "
 		"unix:/xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx"
@@ -183,7 +199,7 @@ static void servers(void **state)
 	bad("upstream v", "server = a:1 backup", "is no key=value");
 	bad("upstream v", "server = a b:1", "has no port");
 	bad("upstream v", "server = a_-..b:1", "is no address");
-	bad("upstream v", "server = http://a:1", "is no");
+	bad("upstream v", "server = http://a:1", "is a URL");
 }
 
 static void rates(void **state)
@@ -396,8 +412,11 @@ static void bad_routes(void **state)
 		{"path = /\xc3\xa9", "byte 0xc3 stands bare; expected its percent-encoding, %C3"},
 		{"path = /a|b", "'|' stands bare; expected its percent-encoding, %7C"},
 		{"path = ~a(b", "at offset 3"}, {"path = ~[z-a]", "at offset"},
-		{"host = a/b", "is no host"}, {"host = *", "is no host"},
-		{"host = a.*.b", "is no host"}, {"host = a:80", "is no host"},
+		{"host = a/b", "is no host"},
+		{"host = *", "\"*\" is no host; expected no host, for any, or names such as"},
+		{"host = a.*.b", "is no host"},
+		{"host = a:80", "\"a:80\" has a port; expected names such as"},
+		{"host = http://a/", "\"http://a/\" is a URL; expected names such as"},
 		{"host = a..b", "is no host"}, {"host = a, a", "stands there twice"},
 		{"method = GETT", "did you mean \"GET\"?"}, {"method = get", "upper case"},
 		{"method = CONNECT", "unknown method"}, {"refund = 6xx", "is no final status"},
