@@ -88,6 +88,8 @@ struct shape {
 	unsigned index_bits; /* of a position */
 	uint64_t tick_mask, slot_mask;
 	uint64_t window_ticks, keep_ticks, lag_ticks;
+	uint64_t since_max; /* ticks that a head can be behind now; more is a head that is ahead */
+	uint64_t span;      /* window_ticks in ns */
 	/* window */
 	uint64_t quantum, quantum_inverse, slots_inverse;
 	unsigned used_bits;

@@ -180,6 +180,8 @@ static void shape_ring(struct shape *s, uint32_t slots, uint64_t window, uint64_
 	/* A head can be ahead by as much as threads' clocks differ, and by a tick for each refund
 	 * that was taken up again at once (refund_one). */
 	s->lag_ticks = (TIME_SLACK_NS >> s->shift) + 2 + (s->tick_mask >> 6);
+	s->since_max = s->tick_mask - s->lag_ticks;
+	s->span = s->window_ticks * s->tick_ns;
 	s->entry_bytes = entry_bytes_for(s->first_slot + slots);
 }
 

@@ -17,6 +17,8 @@
 #include "throttle/take.h"
 #include "throttle/window.h"
 
+#include <string.h>
+
 #if defined(__x86_64__)
 #include <x86intrin.h>
 #endif
@@ -104,7 +106,8 @@ INLINE void tell(struct throttle_outcome *o, uint64_t quota, uint64_t remaining,
 	o->reset_ns = reset_ns;
 	o->retry_after_ns = 0;
 	o->at_ns = at_ns;
-	o->violated = o->shadow = o->banned = o->overflow = o->absent = false;
+	/* what is left of it: the answers of yes and no, all at once */
+	memset(&o->violated, 0, sizeof(*o) - offsetof(struct throttle_outcome, violated));
 }
 
 INLINE void tell_violated(struct throttle_outcome *o, uint64_t retry_after_ns, struct sum *sum)
@@ -172,34 +175,33 @@ NOINLINE bool judge_window(struct chosen *c, struct round *r, struct throttle_ou
 	return true;
 }
 
-INLINE void tell_short(
-	const struct short_view *v, bool fits, uint64_t epoch_ns, struct throttle_outcome *o)
+INLINE void tell_short(const struct shape *s, const struct entry *e, const struct short_view *v,
+	bool fits, struct throttle_outcome *o)
 {
-	const uint64_t reset = ring_short_reset(v);
-
-	tell(o, v->slots, fits ? v->slots - v->live - 1 : 0,
-		v->live > 0 ? ring_short_wait(v, v->age) : reset, reset,
-		ring_short_at(v) + epoch_ns);
+	tell(o, s->slots, fits ? s->slots - v->live - 1 : 0, ring_short_wait(s, v, v->age),
+		ring_short_reset(s, e, v, fits), ring_short_at(s, v) + s->epoch_ns);
 }
 
 NOINLINE bool judge_short(struct chosen *c, struct round *r, struct throttle_outcome *o)
 {
+	const struct shape *s = &c->limit->section.shape;
 	struct short_view v;
 
-	if (!look(c) || !ring_short_view(&c->limit->section.shape, c->entry, c->head, r->now, &v))
+	if (!look(c) || !ring_short_view(s, c->entry, c->head,
+				ring_short_is_past(s, c->head, r->now), r->now, &v))
 		return false;
-	if (!ring_short_fits(&v)) {
+	if (!ring_short_fits(s, &v)) {
+		tell_short(s, c->entry, &v, false, o);
 		if (!head_still(c->entry, c->head))
 			return false;
-		tell_short(&v, false, r->epoch_ns, o);
 		tell_violated(o, o->more_ns, &r->sum);
 		return true;
 	}
-	c->next = ring_short_next(&v);
-	c->at = ring_short_at(&v);
+	c->next = ring_short_next(s, &v);
+	c->at = ring_short_at(s, &v);
 	c->slot = v.position;
 	c->old = ring_short_slot(c->entry, v.position);
-	tell_short(&v, true, r->epoch_ns, o);
+	tell_short(s, c->entry, &v, true, o);
 	return true;
 }
 
@@ -258,6 +260,9 @@ INLINE void conclude(struct throttle_verdict *v, size_t count, const struct sum 
 	v->retry_after_ns = sum->retry_after_ns;
 }
 
+/* The same of one that was admitted, to be copied at once. */
+static const struct throttle_verdict admitted_one = {.admitted = true, .count = 1};
+
 INLINE void hold(const struct throttle_charge *c, uint64_t at_ns, struct throttle_held *held)
 {
 	held->limit = c->limit;
@@ -267,27 +272,33 @@ INLINE void hold(const struct throttle_charge *c, uint64_t at_ns, struct throttl
 	held->at_ns = at_ns;
 }
 
-/* One charge of 1 of a short ring: what most verdicts are. As judge_short and swap, with all of it
- * in registers. */
-INLINE bool take_one(const struct throttle_table *table, const struct generation *g,
-	const struct limit_state *l, struct entry *e, uint64_t head,
-	const struct throttle_charge *charge, uint64_t now_ns, struct throttle_verdict *verdict,
+/* What is before the epoch comes to a time far off, which is not judged here. */
+INLINE uint64_t time_of(
+	const struct throttle_table *table, const struct generation *g, uint64_t now_ns)
+{
+	/* relaxed: set while no other thread is in a call */
+	return now_ns + atomic_load_explicit(&table->offset_ns, memory_order_relaxed) - g->epoch_ns;
+}
+
+/* One charge of 1 of a short ring: what most verdicts are. As judge_short and swap, with what is
+ * needed until the swap in registers. */
+INLINE bool take_one(const struct limit_state *l, struct entry *e, uint64_t head, bool is_past,
+	const struct throttle_charge *charge, uint64_t now, struct throttle_verdict *verdict,
 	struct throttle_receipt *receipt)
 {
+	const struct shape *s = &l->section.shape;
 	struct throttle_outcome *o = &verdict->outcome[0];
-	/* relaxed: set while no other thread is in a call. What is before the epoch comes to a time
-	 * far off, which is not judged here. */
-	uint64_t offset = atomic_load_explicit(&table->offset_ns, memory_order_relaxed), next;
-	struct short_view v;
 	struct sum sum = {0};
+	struct short_view v;
+	uint64_t next;
 	uint32_t old;
 
-	if (!ring_short_view(&l->section.shape, e, head, now_ns + offset - g->epoch_ns, &v))
+	if (!ring_short_view(s, e, head, is_past, now, &v))
 		return false;
-	if (!ring_short_fits(&v)) {
+	if (!ring_short_fits(s, &v)) {
+		tell_short(s, e, &v, false, o);
 		if (!head_still(e, head))
 			return false;
-		tell_short(&v, false, g->epoch_ns, o);
 		tell_violated(o, o->more_ns, &sum);
 		conclude(verdict, 1, &sum);
 		if (receipt != NULL)
@@ -295,7 +306,7 @@ INLINE bool take_one(const struct throttle_table *table, const struct generation
 		return true;
 	}
 	old = ring_short_slot(e, v.position);
-	next = ring_short_next(&v);
+	next = ring_short_next(s, &v);
 	/* acq_rel: as every change of a head */
 	if (!atomic_compare_exchange_strong_explicit(
 		    &e->head, &head, next, memory_order_acq_rel, memory_order_relaxed)) {
@@ -303,8 +314,8 @@ INLINE bool take_one(const struct throttle_table *table, const struct generation
 		return false;
 	}
 	ring_short_write(e, v.position, old, next);
-	tell_short(&v, true, g->epoch_ns, o);
-	conclude(verdict, 1, &sum);
+	tell_short(s, e, &v, true, o);
+	memcpy(verdict, &admitted_one, offsetof(struct throttle_verdict, outcome));
 	if (receipt != NULL) {
 		receipt->count = 1;
 		hold(charge, o->at_ns, &receipt->held[0]);
@@ -312,24 +323,31 @@ INLINE bool take_one(const struct throttle_table *table, const struct generation
 	return true;
 }
 
-/* The same where the caller isn't in its first place, or another thread was in the way. */
-INLINE bool take_one_again(const struct throttle_table *table, const struct generation *g,
-	const struct limit_state *l, const struct throttle_charge *charge, uint64_t now_ns,
-	struct throttle_verdict *verdict, struct throttle_receipt *receipt)
+/* The same where the caller isn't in its first place, another thread was in the way, or the last
+ * charge was not before this one. */
+NOINLINE int take_ring(struct throttle_table *table, const struct throttle_charge *charge,
+	size_t count, uint64_t now_ns, struct throttle_verdict *verdict,
+	struct throttle_receipt *receipt)
 {
-	struct sight sight;
+	const struct generation *g = table_current(table);
+	const struct limit_state *l = table_limit(g, charge->limit);
+	const uint64_t now = time_of(table, g, now_ns);
+	int tries = l != NULL && l->quick == QUICK_RING ? QUICK_TRIES : 0;
 	struct aim aim;
 
-	section_aim(&l->section, charge->caller, &aim);
-	for (int tries = QUICK_TRIES; tries > 0; tries--) {
-		sight = section_look(&l->section, &aim);
+	if (tries > 0)
+		section_aim(&l->section, charge->caller, &aim);
+	for (; tries > 0; tries--) {
+		const struct sight sight = section_look(&l->section, &aim);
+
 		if (sight.entry == NULL)
-			return false;
-		if (take_one(
-			    table, g, l, sight.entry, sight.head, charge, now_ns, verdict, receipt))
-			return true;
+			break;
+		if (take_one(l, sight.entry, sight.head,
+			    ring_short_is_past(&l->section.shape, sight.head, now), charge, now,
+			    verdict, receipt))
+			return 0;
 	}
-	return false;
+	return take_slowly(table, charge, count, now_ns, verdict, receipt);
 }
 
 /* One charge of a divided ring, in its first place. */
@@ -338,8 +356,7 @@ INLINE bool take_window(const struct throttle_table *table, const struct generat
 	struct throttle_verdict *verdict, struct throttle_receipt *receipt)
 {
 	const struct shape *s = &l->section.shape;
-	/* relaxed: as in take_one */
-	uint64_t offset = atomic_load_explicit(&table->offset_ns, memory_order_relaxed), head, tag;
+	uint64_t head, tag;
 	const struct sum none = {0};
 	struct window_verdict v;
 	struct aim aim;
@@ -347,8 +364,7 @@ INLINE bool take_window(const struct throttle_table *table, const struct generat
 	section_aim(&l->section, charge->caller, &aim);
 	section_prefetch(&l->section, &aim);
 	if (!section_look_first(&aim, &head, &tag) ||
-		!window_judge_now(
-			s, aim.entry, head, charge->cost, now_ns + offset - g->epoch_ns, &v))
+		!window_judge_now(s, aim.entry, head, charge->cost, time_of(table, g, now_ns), &v))
 		return false;
 	/* acq_rel: as every change of a head */
 	if (!atomic_compare_exchange_strong_explicit(
@@ -447,25 +463,6 @@ INLINE bool take_several(struct throttle_table *table, const struct throttle_cha
 	return true;
 }
 
-/* One charge where throttle_take itself wouldn't do. */
-NOINLINE int take_otherwise(struct throttle_table *table, const struct throttle_charge *charges,
-	size_t count, uint64_t now_ns, struct throttle_verdict *verdict,
-	struct throttle_receipt *receipt)
-{
-	const struct generation *g = table_current(table);
-	const struct limit_state *l = count == 1 ? table_limit(g, charges[0].limit) : NULL;
-	bool is_done;
-
-	if (l != NULL && l->quick == QUICK_WINDOW && charges[0].cost > 0 &&
-		take_window(table, g, l, charges, now_ns, verdict, receipt))
-		return 0;
-	if (l != NULL && l->quick == QUICK_RING && charges[0].cost == 1)
-		is_done = take_one_again(table, g, l, charges, now_ns, verdict, receipt);
-	else
-		is_done = l != NULL && take_any(table, charges, now_ns, verdict, receipt);
-	return is_done ? 0 : take_slowly(table, charges, count, now_ns, verdict, receipt);
-}
-
 NOINLINE int take_all(struct throttle_table *table, const struct throttle_charge *charges,
 	size_t count, uint64_t now_ns, struct throttle_verdict *verdict,
 	struct throttle_receipt *receipt)
@@ -475,23 +472,44 @@ NOINLINE int take_all(struct throttle_table *table, const struct throttle_charge
 	return take_slowly(table, charges, count, now_ns, verdict, receipt);
 }
 
+/* What is no charge of 1 of a short ring. */
+NOINLINE int take_otherwise(struct throttle_table *table, const struct throttle_charge *charges,
+	size_t count, uint64_t now_ns, struct throttle_verdict *verdict,
+	struct throttle_receipt *receipt)
+{
+	const struct generation *g = table_current(table);
+	const struct limit_state *l = count == 1 ? table_limit(g, charges[0].limit) : NULL;
+
+	if (count > 1)
+		return take_all(table, charges, count, now_ns, verdict, receipt);
+	if (l != NULL && l->quick == QUICK_WINDOW && charges[0].cost > 0 &&
+		take_window(table, g, l, charges, now_ns, verdict, receipt))
+		return 0;
+	if (l != NULL && take_any(table, charges, now_ns, verdict, receipt))
+		return 0;
+	return take_slowly(table, charges, count, now_ns, verdict, receipt);
+}
+
 int throttle_take(struct throttle_table *table, const struct throttle_charge *charges, size_t count,
 	uint64_t now_ns, struct throttle_verdict *verdict, struct throttle_receipt *receipt)
 {
 	const struct generation *g = table_current(table);
 	const struct limit_state *l;
-	uint64_t head, tag;
+	uint64_t head, now;
 	struct aim aim;
 
-	if (count > 1)
-		return take_all(table, charges, count, now_ns, verdict, receipt);
-	l = count > 0 ? table_limit(g, charges[0].limit) : NULL;
-	if (l == NULL || l->quick != QUICK_RING || charges[0].cost != 1)
+	if (count != 1)
 		return take_otherwise(table, charges, count, now_ns, verdict, receipt);
-	section_aim(&l->section, charges[0].caller, &aim);
-	section_prefetch(&l->section, &aim);
-	if (section_look_first(&aim, &head, &tag) &&
-		take_one(table, g, l, aim.entry, head, charges, now_ns, verdict, receipt))
-		return 0;
-	return take_otherwise(table, charges, count, now_ns, verdict, receipt);
+	l = table_limit(g, charges->limit);
+	if (l == NULL || l->quick != QUICK_RING || charges->cost != 1)
+		return take_otherwise(table, charges, 1, now_ns, verdict, receipt);
+	section_aim(&l->section, charges->caller, &aim);
+	section_prefetch_rest(&l->section, &aim);
+	if (!section_look_by_key(&aim, charges->caller, &head))
+		return take_ring(table, charges, 1, now_ns, verdict, receipt);
+	now = time_of(table, g, now_ns);
+	if (!ring_short_is_past(&l->section.shape, head, now) ||
+		!take_one(l, aim.entry, head, true, charges, now, verdict, receipt))
+		return take_ring(table, charges, 1, now_ns, verdict, receipt);
+	return 0;
 }

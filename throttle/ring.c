@@ -284,23 +284,26 @@ static enum found ring_short_plan(const struct shape *s, struct entry *e, uint64
 	/* acquire: as in ring_plan */
 	uint64_t head = atomic_load_explicit(&e->head, memory_order_acquire);
 	struct short_view v;
+	uint64_t reset;
 	bool fits;
 
-	if (cost != 1 || how != HOW_TAKE || !ring_short_view(s, e, head, now, &v))
+	if (cost != 1 || how != HOW_TAKE ||
+		!ring_short_view(s, e, head, ring_short_is_past(s, head, now), now, &v))
 		return ring_plan(s, e, cost, now, how, plan);
-	fits = ring_short_fits(&v);
+	fits = ring_short_fits(s, &v);
+	reset = ring_short_reset(s, e, &v, fits);
 	if (!fits && !head_still(e, head))
 		return ring_plan(s, e, cost, now, how, plan);
 	*plan = (struct plan){
 		.head = head,
-		.next = fits ? ring_short_next(&v) : head,
+		.next = fits ? ring_short_next(s, &v) : head,
 		.fits = fits,
 		.used = v.live,
 		.now = now,
-		.reset = ring_short_reset(&v),
-		.at = ring_short_at(&v),
+		.reset = reset,
+		.at = ring_short_at(s, &v),
 	};
-	plan->more = v.live > 0 ? ring_short_wait(&v, v.age) : plan->reset;
+	plan->more = ring_short_wait(s, &v, v.age);
 	plan->retry = fits ? 0 : plan->more;
 	return ENTRY_READY;
 }

@@ -78,7 +78,7 @@ static inline uint64_t ticks_since(const struct shape *s, uint64_t tick, uint64_
 {
 	uint64_t d = (tick - head_tick) & s->tick_mask;
 
-	return d > s->tick_mask - s->lag_ticks ? 0 : d;
+	return d > s->since_max ? 0 : d;
 }
 
 static inline bool is_claim_unwritten(const struct shape *s, struct entry *e, const struct view *v)

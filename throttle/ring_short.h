@@ -34,89 +34,98 @@ SHORT_INLINE uint32_t ring_short_slot(const struct entry *e, uint32_t i)
 	return atomic_load_explicit(&e->slot[i], memory_order_acquire);
 }
 
-/* What one look at a ring has seen of it; and what it takes of the shape, which would have to be
- * read again after every atomic operation. */
+/* What one look at a ring has seen of it. As little as a charge needs until it is made: what its
+ * outcome says is read again, and counted, when that is done. */
 struct short_view {
-	uint64_t tick;  /* of now, */
-	uint64_t ahead; /* and how much later it is to be recorded: ticks */
-	uint64_t part;  /* that now is into its tick: ns */
-	uint32_t live, position, newest;
-	int32_t age; /* of the oldest that is live, in ticks */
-	uint32_t slots;
-	int32_t window_ticks;
-	uint64_t tick_ns;
+	uint64_t now, tick; /* that it is in, */
+	uint64_t ahead;     /* and how much later it is to be recorded: ticks */
+	int64_t age;        /* of the oldest that is live, the charge's own if none is: ticks */
+	uint32_t live, position;
 };
 
-/* Looks at it by a head that was loaded (acquire) from `e`. False: not to be judged here. */
+/* Is the head of before now? Else it is of now; or, where that is more than clocks differ, of
+ * after it. */
+SHORT_INLINE bool ring_short_is_past(const struct shape *s, uint64_t head, uint64_t now)
+{
+	return (((now >> s->shift) - head) & SHORT_TICK_MASK) - 1 < s->since_max;
+}
+
+/* Looks at it by a head that was loaded (acquire) from `e`, and is of before now or not. False: not
+ * to be judged here. */
 SHORT_INLINE bool ring_short_view(const struct shape *s, const struct entry *e, uint64_t head,
-	uint64_t now, struct short_view *v)
+	bool is_past, uint64_t now, struct short_view *v)
 {
 	uint64_t tick = now >> s->shift, behind = (tick - head) & SHORT_TICK_MASK;
 	uint32_t position = (uint32_t)(head >> SHORT_POSITION_AT) & SHORT_INDEX_MASK;
 	uint32_t live = (uint32_t)(head >> SHORT_FILL_AT) & SHORT_INDEX_MASK, oldest;
 
-	v->tick_ns = s->tick_ns;
-	v->window_ticks = (int32_t)s->window_ticks;
-	v->slots = s->slots;
+	v->now = now;
 	v->tick = tick;
-	v->part = now & (s->tick_ns - 1);
 	v->position = position;
 	v->ahead = 0;
-	/* The head is of before now. Or of now; or, where that is more than clocks differ, of after
-	 * it: then the charge is recorded at the newest, after a refund one later (ring.c). */
-	if (behind - 1 < SHORT_TICK_MASK - s->lag_ticks)
+	/* Else the charge is recorded at the newest, after a refund one later (ring.c). */
+	if (is_past)
 		live = behind < s->window_ticks ? live : 0;
 	else
 		v->ahead = (-behind & SHORT_TICK_MASK) + ((head & SHORT_CLEAN) != 0);
 	if (head >> SHORT_READY_AT != SHORT_READY || !time_is_near(s, now))
 		return false;
-	v->newest = ring_short_slot(e, (position > 0 ? position : v->slots) - 1);
-	if (v->newest != (uint32_t)head && !(head & SHORT_CLEAN))
+	if (ring_short_slot(e, (position > 0 ? position : s->slots) - 1) != (uint32_t)head &&
+		!(head & SHORT_CLEAN))
 		return false;
-	oldest = position >= live ? position - live : position + v->slots - live;
-	for (v->age = 0; live > 0; live--) {
+	oldest = position >= live ? position - live : position + s->slots - live;
+	for (v->age = -(int64_t)v->ahead; live > 0; live--) {
 		/* Signed: what a thread whose clock is ahead has recorded is younger than now. */
-		v->age = (int32_t)((uint32_t)tick - ring_short_slot(e, oldest));
-		if (v->age < v->window_ticks)
+		int32_t age = (int32_t)((uint32_t)tick - ring_short_slot(e, oldest));
+
+		if (age < (int32_t)s->window_ticks) {
+			v->age = age;
 			break;
-		oldest = oldest + 1 < v->slots ? oldest + 1 : 0;
+		}
+		oldest = oldest + 1 < s->slots ? oldest + 1 : 0;
 	}
 	v->live = live;
 	return true;
 }
 
-SHORT_INLINE bool ring_short_fits(const struct short_view *v)
+SHORT_INLINE bool ring_short_fits(const struct shape *s, const struct short_view *v)
 {
-	return v->live < v->slots;
+	return v->live < s->slots;
 }
 
 /* The time that a charge is recorded at. */
-SHORT_INLINE uint64_t ring_short_at(const struct short_view *v)
+SHORT_INLINE uint64_t ring_short_at(const struct shape *s, const struct short_view *v)
 {
-	return (v->tick + v->ahead) * v->tick_ns;
+	return (v->tick + v->ahead) * s->tick_ns;
 }
 
 /* The head that makes a charge that fits. */
-SHORT_INLINE uint64_t ring_short_next(const struct short_view *v)
+SHORT_INLINE uint64_t ring_short_next(const struct shape *s, const struct short_view *v)
 {
-	uint32_t position = v->position + 1 < v->slots ? v->position + 1 : 0;
+	uint32_t position = v->position + 1 < s->slots ? v->position + 1 : 0;
 
 	return SHORT_CLAIM | (uint64_t)(v->live + 1) << SHORT_FILL_AT |
 	       (uint64_t)position << SHORT_POSITION_AT | ((v->tick + v->ahead) & SHORT_TICK_MASK);
 }
 
 /* ns from now until what is of that age has left the window: more than now's part of a tick. */
-SHORT_INLINE uint64_t ring_short_wait(const struct short_view *v, int64_t age)
+SHORT_INLINE uint64_t ring_short_wait(
+	const struct shape *s, const struct short_view *v, int64_t age)
 {
-	return (uint64_t)(v->window_ticks - age) * v->tick_ns - v->part;
+	return s->span - (uint64_t)age * s->tick_ns - (v->now & (s->tick_ns - 1));
 }
 
-/* ... until all has, with the charge taken if it fits. */
-SHORT_INLINE uint64_t ring_short_reset(const struct short_view *v)
+/* ... until all has, with the charge taken if it fits. (If not, the head is to be looked at again
+ * after this.) */
+SHORT_INLINE uint64_t ring_short_reset(
+	const struct shape *s, const struct entry *e, const struct short_view *v, bool fits)
 {
-	if (ring_short_fits(v))
-		return ring_short_wait(v, -(int64_t)v->ahead);
-	return ring_short_wait(v, (int32_t)((uint32_t)v->tick - v->newest));
+	uint32_t newest;
+
+	if (fits)
+		return ring_short_wait(s, v, -(int64_t)v->ahead);
+	newest = ring_short_slot(e, (v->position > 0 ? v->position : s->slots) - 1);
+	return ring_short_wait(s, v, (int32_t)((uint32_t)v->tick - newest));
 }
 
 /*

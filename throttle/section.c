@@ -66,6 +66,8 @@ void section_lay(struct section *section, void *memory, uint64_t buckets)
 {
 	section->buckets = buckets;
 	section->bucket_bytes = (BUCKET_WAYS + 1) * (uint64_t)section->shape.entry_bytes;
+	section->leap = WAY_LEAP * (int64_t)section->shape.entry_bytes;
+	section->leap_back = section->leap - BUCKET_WAYS * (int64_t)section->shape.entry_bytes;
 	section->entries = memory;
 }
 

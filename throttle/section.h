@@ -38,8 +38,9 @@ struct tally {
 struct section {
 	struct shape shape;
 	const struct form_ops *ops;
-	uint64_t buckets;      /* how many, */
-	uint64_t bucket_bytes; /* each of so many */
+	uint64_t buckets;        /* how many, */
+	uint64_t bucket_bytes;   /* each of so many */
+	int64_t leap, leap_back; /* bytes from a way to the next, from the last ways to theirs */
 	unsigned char *entries;
 	struct tally *tally;
 	_Atomic(struct section *) old; /* what is still to be moved from, or NULL */
@@ -153,7 +154,8 @@ struct aim {
 static inline void section_aim(const struct section *s, struct throttle_key key, struct aim *aim)
 {
 	aim->fingerprint = section_fingerprint_of(key);
-	aim->way = section_preferred_way(aim->fingerprint);
+	/* Of a fingerprint's lower half, where 0 and 1 come to the same. */
+	aim->way = section_preferred_way(key.lo >> (64 - KEY_BITS));
 	/* As section_entry, in products that needn't wait for each other. */
 	aim->entry =
 		(struct entry *)(void *)(s->entries + section_bucket_of(s, key) * s->bucket_bytes +
@@ -178,6 +180,19 @@ static inline bool section_look_first(const struct aim *aim, uint64_t *head, uin
 	return (*tag & FINGERPRINT_MASK) == aim->fingerprint;
 }
 
+/* The same by the key itself, in fewer steps: not for the one caller in 2^52 whose fingerprint
+ * would be 0. Where that meets a tag that is nobody's, the head is nobody's, too. */
+static inline bool section_look_by_key(
+	const struct aim *aim, struct throttle_key key, uint64_t *head)
+{
+	uint64_t tag;
+
+	/* acquire, relaxed: as in section_look_first */
+	*head = atomic_load_explicit(&aim->entry->head, memory_order_acquire);
+	tag = atomic_load_explicit(&aim->entry->tag, memory_order_relaxed);
+	return (tag ^ key.lo >> (64 - KEY_BITS)) << (64 - FINGERPRINT_BITS) == 0;
+}
+
 /* Where that was another caller's. */
 struct sight section_look_on(const struct section *section, struct aim aim);
 
@@ -191,17 +206,23 @@ static inline struct sight section_look(const struct section *s, const struct ai
 	return tag == 0 ? (struct sight){0} : section_look_on(s, *aim);
 }
 
-/* What a look is likely to need is asked for at once, before any of it is waited for. Inlined by
- * force: gcc takes a function that only prefetches for one without effect, and drops its call. */
-static inline __attribute__((always_inline)) void section_prefetch(
+/* What a look is likely to need beyond the beginning of the first place, before that is waited
+ * for. These are inlined by force: gcc takes a function that only prefetches for one without
+ * effect, and drops its call. */
+static inline __attribute__((always_inline)) void section_prefetch_rest(
 	const struct section *s, const struct aim *aim)
 {
 	const char *e = (const char *)aim->entry;
-	const ptrdiff_t leap = (ptrdiff_t)section_next_way(aim->way) - (ptrdiff_t)aim->way;
 
-	__builtin_prefetch(e);
 	__builtin_prefetch(e + 64);
-	__builtin_prefetch(e + leap * (ptrdiff_t)s->shape.entry_bytes);
+	__builtin_prefetch(e + (aim->way < BUCKET_WAYS - WAY_LEAP ? s->leap : s->leap_back));
+}
+
+static inline __attribute__((always_inline)) void section_prefetch(
+	const struct section *s, const struct aim *aim)
+{
+	__builtin_prefetch(aim->entry);
+	section_prefetch_rest(s, aim);
 }
 
 /* The same where there is time until it is needed: so much that most who aren't in their first or

@@ -117,9 +117,33 @@ static void test_same_as_the_general_way(void **state)
 		one_history(&random);
 }
 
+/* Keys whose part that is kept in the table would be 0, which there means nobody. */
+static void test_keys_of_nobody(void **state)
+{
+	const uint64_t keys[] = {0, UINT64_C(1) << 56, UINT64_C(0xc8) << 56};
+	struct throttle_limit limit = ring("five", 5, SECOND);
+	struct throttle_table *table = open_table(NULL, 100, &limit, 1);
+	struct throttle_verdict verdict;
+
+	(void)state;
+	for (unsigned i = 0; i < 3; i++) {
+		struct throttle_charge charge = {.caller = {.lo = keys[i]}, .cost = 1};
+
+		for (unsigned n = 0; n < 12; n++) {
+			uint64_t now = START + i * 10 * SECOND + n * 100 * MS;
+
+			throttle_take(table, &charge, 1, now, &verdict, NULL);
+			/* Five, then none until the first has left the window. */
+			assert_int_equal(verdict.admitted, n < 5 || n > 10);
+		}
+	}
+	throttle_table_close(table);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_keys_of_nobody),
 		cmocka_unit_test(test_same_as_the_general_way),
 	};
 
