@@ -22,6 +22,7 @@
 #define SECOND     UINT64_C(1000000000)
 #define START      (UINT64_C(1700000000) * SECOND)
 #define LIMITS_MAX 4
+#define AHEAD_MAX  16
 #define TRIES      5    /* that a round of two threads has to find two processors free */
 #define PACE       8000 /* two threads: the table's ns in one of the clock's */
 
@@ -88,52 +89,145 @@ static uint64_t shared_time(const struct subject *s, uint64_t i, uint64_t now)
 	return clock > now ? clock : now;
 }
 
-static void decide(struct share *share, uint64_t n)
-{
-	static _Atomic(uint64_t) counter;
-	struct subject *s = share->subject;
-	/* Not to depend on where the stack happens to be: a store across two lines takes longer. */
+/* What a thread decides with. Not to depend on where the stack happens to be: a store across two
+ * lines takes longer. */
+struct desk {
 	_Alignas(64) struct throttle_charge charges[LIMITS_MAX];
 	_Alignas(64) struct throttle_verdict verdict;
 	_Alignas(64) struct throttle_receipt receipt;
-	uint64_t now = s->now, admitted = 0, sum = 0;
+};
 
-	for (uint32_t i = 0; i < LIMITS_MAX; i++)
-		charges[i] =
-			(struct throttle_charge){.limit = i, .caller = key_of(s, 0), .cost = 1};
+/* One caller, one thread: as little as can be beside the decision. Gives how many were admitted. */
+static uint64_t take_alone(const struct subject *s, struct desk *desk, uint64_t n)
+{
+	struct throttle_table *table = s->table;
+	const uint64_t limits = s->limits, step = s->step_ns;
+	uint64_t admitted = 0, now = s->now;
+
+	for (uint64_t i = 0; i < n; i++) {
+		now += step;
+		throttle_take(table, desk->charges, limits, now, &desk->verdict, &desk->receipt);
+		admitted += desk->verdict.admitted;
+	}
+	return admitted;
+}
+
+/* The same without the decision. */
+static uint64_t loop_alone(const struct subject *s, struct desk *desk, uint64_t n)
+{
+	const uint64_t step = s->step_ns;
+	uint64_t admitted = 0, now = s->now;
+
+	for (uint64_t i = 0; i < n; i++) {
+		now += step;
+		/* The compiler is to believe that the verdict is made of the charges. */
+		__asm__ volatile("" : : "r"(desk), "r"(now) : "memory");
+		admitted += desk->verdict.admitted;
+	}
+	return admitted;
+}
+
+/* The yardstick as plainly. */
+static uint64_t take_plain_alone(struct subject *s, uint64_t n)
+{
+	const struct throttle_key key = key_of(s, 0);
+	const uint64_t step = s->step_ns, window = s->limit[0].window_ns;
+	uint64_t admitted = 0, now = s->now;
+
+	for (uint64_t i = 0; i < n; i++) {
+		now += step;
+		admitted += plain_take(&s->plain, key, now, window);
+	}
+	return admitted;
+}
+
+/* Many callers or threads. Who is asked for ahead has its key computed then, once. */
+static uint64_t take_among(const struct share *share, struct desk *desk, uint64_t n)
+{
+	const struct subject *s = share->subject;
+	struct throttle_key keys[AHEAD_MAX];
+	uint64_t admitted = 0, now = s->now;
+
+	for (uint64_t i = 0; i < s->ahead; i++)
+		keys[i] = key_of(s, share->draw + i);
+	for (uint64_t i = 0; i < n; i++) {
+		struct throttle_key *key = &keys[(i + s->ahead) % AHEAD_MAX];
+
+		now = shared_time(s, i, now);
+		if (s->callers > 1)
+			*key = key_of(s, share->draw + i + s->ahead);
+		if (s->ahead > 0)
+			throttle_prefetch(s->table, 0, *key);
+		if (s->callers > 1)
+			desk->charges[0].caller = keys[i % AHEAD_MAX];
+		throttle_take(
+			s->table, desk->charges, s->limits, now, &desk->verdict, &desk->receipt);
+		admitted += desk->verdict.admitted;
+	}
+	return admitted;
+}
+
+static uint64_t take_plain(const struct share *share, uint64_t n)
+{
+	struct subject *s = share->subject;
+	uint64_t admitted = 0, now = s->now;
+
 	for (uint64_t i = 0; i < n; i++) {
 		now = shared_time(s, i, now);
-		switch (s->kind) {
-		case LOOP:
-			/* The compiler is to believe that the verdict is made of the charges. */
-			__asm__ volatile("" : : "r"(&verdict), "r"(charges), "r"(now) : "memory");
-			break;
-		case ADD:
-			atomic_fetch_add(&counter, now);
-			break;
-		case HASH: {
-			char key[32] = "key-0123456789abcdef";
+		admitted += plain_take(
+			&s->plain, key_of(s, share->draw + i), now, s->limit[0].window_ns);
+	}
+	return admitted;
+}
 
-			memcpy(key + 4, &i, sizeof(i));
-			sum += throttle_hash(throttle_table_seed(s->table), key, 20).lo;
-			break;
-		}
-		case PLAIN:
-			admitted += plain_take(
-				&s->plain, key_of(s, share->draw + i), now, s->limit[0].window_ns);
-			break;
-		case TAKE:
-			if (s->callers > 1)
-				charges[0].caller = key_of(s, share->draw + i);
-			if (s->ahead > 0)
-				throttle_prefetch(
-					s->table, 0, key_of(s, share->draw + i + s->ahead));
-			throttle_take(s->table, charges, s->limits, now, &verdict, &receipt);
-			admitted += verdict.admitted;
-		}
+static uint64_t add(uint64_t n)
+{
+	static _Atomic(uint64_t) counter;
+
+	for (uint64_t i = 0; i < n; i++)
+		atomic_fetch_add(&counter, i);
+	return 0;
+}
+
+static uint64_t hash(const struct subject *s, uint64_t n)
+{
+	char key[32] = "key-0123456789abcdef";
+	uint64_t sum = 0;
+
+	for (uint64_t i = 0; i < n; i++) {
+		memcpy(key + 4, &i, sizeof(i));
+		sum += throttle_hash(throttle_table_seed(s->table), key, 20).lo;
+	}
+	return sum == 1; /* so that the sum is needed */
+}
+
+static void decide(struct share *share, uint64_t n)
+{
+	struct subject *s = share->subject;
+	struct desk desk = {0};
+
+	for (uint32_t i = 0; i < LIMITS_MAX; i++)
+		desk.charges[i] =
+			(struct throttle_charge){.limit = i, .caller = key_of(s, 0), .cost = 1};
+	switch (s->kind) {
+	case LOOP:
+		share->admitted = loop_alone(s, &desk, n);
+		break;
+	case ADD:
+		share->admitted = add(n);
+		break;
+	case HASH:
+		share->admitted = hash(s, n);
+		break;
+	case PLAIN:
+		share->admitted = s->callers == 1 && s->threads == 1 ? take_plain_alone(s, n)
+								     : take_plain(share, n);
+		break;
+	case TAKE:
+		share->admitted = s->callers == 1 && s->threads == 1 ? take_alone(s, &desk, n)
+								     : take_among(share, &desk, n);
 	}
 	share->draw += n;
-	share->admitted = admitted + (sum == 1);
 }
 
 static void decide_timed(struct share *share)
