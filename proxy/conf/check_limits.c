@@ -192,8 +192,41 @@ static void check_limit_counts(struct build *build)
 			THROTTLE_MAX_LIMITS);
 }
 
+static void mark_named(bool *named, const struct conf_limit *const *limits, size_t count)
+{
+	for (size_t i = 0; i < count; i++)
+		named[limits[i]->index] = true;
+}
+
+/* Who defines a limit and forgets to name it believes to be protected. */
+static void warn_of_unnamed(struct build *build)
+{
+	const struct conf *conf = build->conf;
+	bool *named = arena_alloc(build->arena, conf->limit_count * sizeof(*named));
+	bool plans_named = false;
+
+	for (size_t i = 0; i < conf->route_count; i++) {
+		mark_named(named, conf->routes[i].limits, conf->routes[i].limit_count);
+		plans_named = plans_named || conf->routes[i].plan_limits;
+	}
+	for (size_t i = 0; i < conf->plan_count; i++)
+		mark_named(named, conf->plans[i].limits, conf->plans[i].limit_count);
+	for (const struct instance *instance = build->source->instances; instance;
+		instance = instance->next) {
+		const struct conf_limit *limit = instance->object;
+
+		if (instance->section->id == SECTION_LIMIT && !named[limit->index])
+			build_warn(build, instance, instance->line,
+				"holds nobody: no route and no plan names it in its limits");
+		if (instance->section->id == SECTION_PLANS && !plans_named)
+			build_warn(build, instance, instance->line,
+				"hold nobody: no route has \"plan\" in its limits");
+	}
+}
+
 void check_limits_of_routes(struct build *build)
 {
+	warn_of_unnamed(build);
 	check_limit_counts(build);
 	check_costs(build);
 }

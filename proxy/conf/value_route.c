@@ -243,6 +243,20 @@ static bool check_regex_has_no_comment(struct value *value, struct slice pattern
 	return true;
 }
 
+/* Paths are no patterns of a shell, as they are elsewhere. */
+static void warn_of_star(struct value *value, struct slice path)
+{
+	for (size_t i = 0; i + 1 < path.len; i++)
+		if (path.at[i] == '/' && path.at[i + 1] == '*' &&
+			(i + 2 == path.len || path.at[i + 2] == '/')) {
+			value_warn(value,
+				"the '*' in \"%.*s\" stands for itself; all below a path is "
+				"/PREFIX, a pattern ~REGEX",
+				SLICE_ARGS(path));
+			return;
+		}
+}
+
 /* /prefix, =/exact, ~regex */
 static bool parse_path_match(struct value *value)
 {
@@ -262,7 +276,10 @@ static bool parse_path_match(struct value *value)
 		       check_regex_has_no_comment(value, path);
 	if (path.at[0] != '/')
 		return value_fail(value, "\"%.*s\" does not begin with '/'", SLICE_ARGS(path));
-	return check_path_is_normal(value, path);
+	if (!check_path_is_normal(value, path))
+		return false;
+	warn_of_star(value, path);
+	return true;
 }
 
 /* ---- methods, statuses, cost, exemptions ---- */

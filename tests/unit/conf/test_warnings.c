@@ -1,6 +1,9 @@
 /* What is no error, but hardly meant: the snapshot is there, and says so. */
 #include "text.h"
 
+/* TEXT_BASE, with its limit in its route: ten lines. */
+#define TEXT_USED TEXT_BASE "limits = base\n"
+
 /* A good text with exactly this one warning. */
 static void warned(const char *text, unsigned line, const char *what)
 {
@@ -14,6 +17,16 @@ static void warned(const char *text, unsigned line, const char *what)
 	conf_release(conf);
 }
 
+static const struct conf *silent(const char *text)
+{
+	const struct conf *conf = parse_good(text);
+
+	for (size_t i = 0; i < conf->warning_count; i++)
+		fprintf(stderr, "# %u: %s\n", conf->warnings[i].line, conf->warnings[i].text);
+	assert_int_equal(conf->warning_count, 0);
+	return conf;
+}
+
 static void nothing_to_say(void **state)
 {
 	static const char *const settings[] = {"request_header_set = X: a#b",
@@ -23,13 +36,10 @@ static void nothing_to_say(void **state)
 	(void)state;
 	for (size_t i = 0; i < sizeof(settings) / sizeof(settings[0]); i++) {
 		char *text = NULL;
-		const struct conf *conf;
 
-		assert_true(asprintf(&text, TEXT_BASE "[route r]\nupstream = u\n%s\n",
+		assert_true(asprintf(&text, TEXT_USED "[route r]\nupstream = u\n%s\n",
 				    settings[i]) > 0);
-		conf = parse_good(text);
-		assert_int_equal(conf->warning_count, 0);
-		conf_release(conf);
+		conf_release(silent(text));
 		free(text);
 	}
 }
@@ -38,15 +48,15 @@ static void nothing_to_say(void **state)
 static void comments_in_fields(void **state)
 {
 	const struct conf *conf =
-		parse_good(TEXT_BASE "[route r]\nupstream = u\nrequest_header_set = X: a # c\n");
+		parse_good(TEXT_USED "[route r]\nupstream = u\nrequest_header_set = X: a # c\n");
 
 	(void)state;
 	assert_string_equal(conf->routes[1].request_set.items[0].value, "a # c");
 	conf_release(conf);
-	warned(TEXT_BASE "[route r]\nupstream = u\nrequest_header_set = X: a # c\n", 12,
+	warned(TEXT_USED "[route r]\nupstream = u\nrequest_header_set = X: a # c\n", 13,
 		"[route r] request_header_set: \"a # c\" is sent whole; only ';' begins a comment "
 		"after a value");
-	warned(TEXT_BASE "[route r]\nupstream = u\nresponse_header_set = X: a\t#1\n", 12,
+	warned(TEXT_USED "[route r]\nupstream = u\nresponse_header_set = X: a\t#1\n", 13,
 		"[route r] response_header_set: \"a\t#1\" is sent whole; only ';' begins a comment "
 		"after a value");
 }
@@ -54,8 +64,48 @@ static void comments_in_fields(void **state)
 static void an_admin_without_effect(void **state)
 {
 	(void)state;
-	warned(TEXT_BASE "[admin]\nbind = 127.0.0.1:3\n", 11,
+	warned(TEXT_USED "[admin]\nbind = 127.0.0.1:3\n", 12,
 		"[admin] bind: it has no effect yet: nothing listens there");
+}
+
+/* Who defines a limit and forgets to name it believes to be protected. */
+static void limits_of_nobody(void **state)
+{
+	(void)state;
+	warned(TEXT_BASE, 5,
+		"[limit base] holds nobody: no route and no plan names it in its limits");
+	warned(TEXT_USED "[limit m]\nrate = 1 per 1s\n", 11,
+		"[limit m] holds nobody: no route and no plan names it in its limits");
+	/* A plan names it, and a route the plans. */
+	conf_release(silent(
+		TEXT_BASE "limits = plan\n[plans]\nkey = ip\n[plan default]\nlimits = base\n"));
+	warned(TEXT_USED "[plans]\nkey = ip\n[plan default]\nlimits = base\n", 11,
+		"[plans] hold nobody: no route has \"plan\" in its limits");
+}
+
+/* Paths are no patterns of a shell. */
+static void stars_in_paths(void **state)
+{
+	static const struct {
+		const char *path, *shown;
+	} some[] = {{"/r/*", "/r/*"}, {"=/r/*", "/r/*"}, {"/r/*/s", "/r/*/s"}, {"/*", "/*"}};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(some) / sizeof(some[0]); i++) {
+		char *text = NULL, *what = NULL;
+
+		assert_true(asprintf(&text, TEXT_USED "[route r]\nupstream = u\npath = %s\n",
+				    some[i].path) > 0);
+		assert_true(asprintf(&what,
+				    "[route r] path: the '*' in \"%s\" stands for itself; all "
+				    "below a path is /PREFIX, a pattern ~REGEX",
+				    some[i].shown) > 0);
+		warned(text, 13, what);
+		free(text);
+		free(what);
+	}
+	conf_release(silent(TEXT_USED "[route r]\nupstream = u\npath = ~^/r/.*$\n"));
+	conf_release(silent(TEXT_USED "[route r]\nupstream = u\npath = /r/a*b\n"));
 }
 
 static void by_line(void **state)
@@ -80,6 +130,8 @@ int main(void)
 		cmocka_unit_test(nothing_to_say),
 		cmocka_unit_test(comments_in_fields),
 		cmocka_unit_test(an_admin_without_effect),
+		cmocka_unit_test(limits_of_nobody),
+		cmocka_unit_test(stars_in_paths),
 		cmocka_unit_test(by_line),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
