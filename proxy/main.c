@@ -1,9 +1,11 @@
 /* sluice: argv to subcommand. */
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "cli/check.h"
 #include "cli/run.h"
+#include "conf/errors.h"
 #include "config.h"
 
 static const char usage[] =
@@ -17,7 +19,30 @@ static const char usage[] =
 	"Signals to a running one: HUP reloads the file, TERM drains and stops, USR1 reopens "
 	"logs.\n";
 
-int main(int argc, char **argv)
+/* What is said when it did not arrive, as on a full disk: an exit status of 0 would be a lie. */
+static int with_output_written(int status)
+{
+	if (fflush(stdout) == 0 && !ferror(stdout))
+		return status;
+	fprintf(stderr, "sluice: the output can't be written: %s\n", strerror(errno));
+	return status ? status : 1;
+}
+
+static int fail_command(const char *command)
+{
+	struct near_miss near = {.word = slice_of(command)};
+
+	near_miss_offer(&near, "check");
+	near_miss_offer(&near, "run");
+	near_miss_offer(&near, "help");
+	fprintf(stderr, "sluice: unknown command \"%s\"", command);
+	if (near.best)
+		fprintf(stderr, ", did you mean \"%s\"?", near.best);
+	fprintf(stderr, "\n%s", usage);
+	return 2;
+}
+
+static int run_command(int argc, char **argv)
 {
 	char run_title[] = "sluice run", check_title[] = "sluice check"; /* for getopt's messages */
 
@@ -43,6 +68,10 @@ int main(int argc, char **argv)
 		argv[1] = check_title;
 		return cli_check_run(argc - 1, argv + 1);
 	}
-	fprintf(stderr, "sluice: unknown command \"%s\"\n%s", command, usage);
-	return 2;
+	return fail_command(command);
+}
+
+int main(int argc, char **argv)
+{
+	return with_output_written(run_command(argc, argv));
 }

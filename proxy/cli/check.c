@@ -15,7 +15,8 @@ const char cli_check_help[] =
 	"usage: sluice check [-c FILE] [--dump]\n"
 	"       sluice check --keys\n"
 	"\n"
-	"Reads a configuration and tells every error in it, with file and line.\n"
+	"Reads a configuration and tells every error in it, with file and line, and what it\n"
+	"says is to be written but can't be.\n"
 	"Exits with 0 when there is none, 1 when there are some; warnings are no errors.\n"
 	"\n"
 	"  -c, --config FILE  the configuration (default: " DEFAULT_FILE ")\n"
@@ -104,8 +105,8 @@ int cli_check_run(int argc, char **argv)
 		}
 	}
 	if (optind < argc) {
-		fprintf(stderr, "sluice check: \"%s\" is left over\n%s", argv[optind],
-			cli_check_help);
+		fprintf(stderr, "sluice check: \"%s\" is left over; a file is given as -c FILE\n%s",
+			argv[optind], cli_check_help);
 		return 2;
 	}
 	return dump ? cli_check_dump(path) : cli_check(path);

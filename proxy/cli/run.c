@@ -56,7 +56,8 @@ int cli_run_run(int argc, char **argv)
 		}
 	}
 	if (optind < argc) {
-		fprintf(stderr, "sluice run: \"%s\" is left over\n%s", argv[optind], help);
+		fprintf(stderr, "sluice run: \"%s\" is left over; a file is given as -c FILE\n%s",
+			argv[optind], help);
 		return 2;
 	}
 	return cli_run(path);

@@ -1,5 +1,6 @@
 """Mistakes in the ini: all are listed, each with file and line; nothing is started half configured."""
 import re
+import shlex
 
 from lib import process
 from lib.process import BINARY
@@ -154,10 +155,29 @@ def command_line(t):
                 true(output.startswith(f"sluice {command}: ") and words in output.splitlines()[0],
                      f"output {output!r}")
 
-    with t.point("an unknown command is named"):
-        found, output = process.run([BINARY, "frobnicate"])
-        equal(found, 2, "exit status")
-        true('unknown command "frobnicate"' in output, f"output {output!r}")
+    with t.point("an unknown command is named, and the one that was meant"):
+        for word, said in (("frobnicate", 'unknown command "frobnicate"'),
+                           ("chek", 'unknown command "chek", did you mean "check"?'),
+                           ("rnu", 'unknown command "rnu", did you mean "run"?')):
+            found, output = process.run([BINARY, word])
+            equal(found, 2, "exit status")
+            equal(output.splitlines()[0], f"sluice: {said}", "what it says")
+
+    with t.point("a file without -c: exit 2, and how it is given"):
+        for command in ("run", "check"):
+            found, output = process.run([BINARY, command, "some.ini"])
+            equal(found, 2, "exit status")
+            equal(output.splitlines()[0],
+                  f'sluice {command}: "some.ini" is left over; a file is given as -c FILE', "what it says")
+
+    with t.point("what can't be printed is an error"):
+        path = t.file("good.ini", GOOD)
+        for arguments in (["check", "-c", path], ["check", "-c", path, "--dump"], ["check", "--keys"],
+                          ["--help"], ["--version"], ["check", "--help"]):
+            words = shlex.join([BINARY, *arguments])
+            found, output = process.run(["sh", "-c", f"exec {words} >/dev/full"])
+            equal(found, 1, f"exit status of {arguments}, it said {output!r}")
+            equal(output, "sluice: the output can't be written: No space left on device\n", "what it says")
 
     with t.point("the file's option is spelled long and short, for both"):
         for command in ("run", "check"):
