@@ -103,6 +103,63 @@ def runs(t):
         equal([n for n in mistakes_in(TEN) if f"{ten}:{n}: " not in output], [], "lines not told of")
 
 
+# Files as they come from elsewhere: bytes, and all that is said of each, its lines' ends cut. No words: it is good.
+FOREIGN = (
+    ("CRLF at the ends", GOOD.replace("\n", "\r\n"), ()),
+    ("a byte order mark", "\ufeff" + GOOD, ()),
+    ("tabs for blanks, and indented", GOOD.replace("\n", "\n\t").replace(" = ", "\t=\t"), ()),
+    ("UTF-16", GOOD.encode("utf-16"), (":1: the text is in UTF-16",)),
+    ("a picture", b"\x89PNG\r\n\x1a\n" + bytes(range(256)) * 40,
+     (": there is no [listener NAME]", ':1: "\ufffdPNG" is no setting', *(f":{n}: byte 0x" for n in range(2, 12)), ":12: 32 more lines hold such bytes")),
+    ("comments only", "# nothing\n\n", (": the file is empty",)),
+    ("a key before any section", "workers = 1\n" + GOOD.replace("workers = 2\n", ""),
+     (":1: workers = 1 stands before any section; expected [sluice] first",)),
+    ("colons", GOOD.replace("rate = ", "rate: "), (':9: "rate: 100 per 10s" is no setting',)),
+    ("quotes", GOOD.replace("= 127.0.0.1:9", '= "127.0.0.1:9"').replace("= legacy", "= 'legacy'"),
+     (':6: [upstream legacy] server: ', ":11: [route api] upstream: there is no [upstream 'legacy']")),
+    ("a section without its end", GOOD.replace("[route api]", "[route api"), (':10: "[route api" has no "]"',)),
+    ("sections misspelled", GOOD.replace("[route", "[routes").replace("[listener", "[Listener"),
+     (":3: unknown section [Listener], did you mean [listener NAME]?",
+      ":10: unknown section [routes], did you mean [route NAME]?")),
+    ("keys misspelled", GOOD.replace("rate =", "Rate =").replace("server =", "servers =") + "queue-depth = 1\n",
+     (':6: [upstream legacy] servers: unknown key, did you mean "server"?',
+      ':9: [limit burst] Rate: unknown key, did you mean "rate"?',
+      ':13: [route api] queue-depth: unknown key, did you mean "queue_depth"?')),
+    ("other units", GOOD + "queue_timeout = 30\nmax_body_size = 10MB\n[limit m]\nrate = 10r/s\n",
+     (':13: [route api] queue_timeout: "30" is not one: it has no unit',
+      ':14: [route api] max_body_size: "10MB" is not one: "MB" is no unit',
+      ':16: [limit m] rate: "10r/s" is no rate')),
+    ("a zone that is none", GOOD.replace("per 10s", "per day Europe/Olso"),
+     (':9: [limit burst] rate: there is no time zone "Europe/Olso"',)),
+    ("networks that are none", GOOD + "allow = 10.0.0.0/33, 300.1.1.1\n",
+     (':13: [route api] allow: "10.0.0.0/33" is neither', ':13: [route api] allow: "300.1.1.1" is neither')),
+    ("a URL for a server", GOOD.replace("= 127.0.0.1:9", "= https://127.0.0.1:9/"),
+     (':6: [upstream legacy] server: "https://127.0.0.1:9/" is a URL',)),
+    ("no upstream", GOOD.replace("upstream = legacy\n", ""),
+     (":10: [route api] has no upstream; expected upstream = NAME",)),
+)
+
+
+@group("files as strangers bring them: all that is wrong, and nothing that is not", workers=[1])
+def foreign(t):
+    for what, content, wanted in FOREIGN:
+        with t.point(what):
+            path = t.path("foreign.ini")
+            with open(path, "wb") as out:
+                out.write(content if isinstance(content, bytes) else content.encode())
+            status, output = check(path)
+            t.note(output)
+            equal(status, 1 if wanted else 0, "exit status")
+            said = [line for line in output.splitlines() if ": ok (" not in line]
+            equal(len(said), len(wanted), "how many errors")
+            for line, words in zip(said, wanted):
+                true(line.startswith(path + words), f"{line!r} instead of {words!r}")
+
+    with t.point("a folder, and what may not be read"):
+        status, output = check(t.folder)
+        equal((status, output), (1, f"{t.folder}: can't be read: it is a folder; expected a file\n"))
+
+
 @group("what is no error but was hardly meant", workers=[1])
 def warnings(t):
     field = to("127.0.0.1:1", route="request_header_set = X-Note: a # c")
