@@ -44,22 +44,25 @@ static int try_folder(const char *path)
 	return faccessat(AT_FDCWD, path, W_OK | X_OK, AT_EACCESS) == 0 ? 0 : errno;
 }
 
+/* The folder of a file, in `folder`. */
+static const char *folder_of(const char *path, char folder[PATH_MAX])
+{
+	const char *slash = strrchr(path, '/');
+
+	if (!slash)
+		return ".";
+	snprintf(folder, PATH_MAX, "%.*s", slash == path ? 1 : (int)(slash - path), path);
+	return folder;
+}
+
 /* 0, or why the file can neither be used so (R_OK, W_OK) nor, when it is not there, made: errno. */
 static int try_file(const char *path, int mode)
 {
-	const char *slash = strrchr(path, '/');
 	char folder[PATH_MAX];
 
 	if (faccessat(AT_FDCWD, path, mode, AT_EACCESS) == 0)
 		return 0;
-	if (errno != ENOENT)
-		return errno;
-	if (!slash)
-		return try_folder(".");
-	if (slash - path >= PATH_MAX)
-		return ENAMETOOLONG;
-	snprintf(folder, sizeof(folder), "%.*s", slash == path ? 1 : (int)(slash - path), path);
-	return try_folder(folder);
+	return errno == ENOENT ? try_folder(folder_of(path, folder)) : errno;
 }
 
 static bool check_file(const struct conf *conf, const char *key, const char *path)
@@ -77,6 +80,32 @@ static bool check_file(const struct conf *conf, const char *key, const char *pat
 static bool check_log(const struct conf *conf, const char *key, const struct log_target *target)
 {
 	return target->sink != LOG_SINK_FILE || check_file(conf, key, target->path);
+}
+
+/* A socket is made anew at each start. */
+static bool check_sockets(const struct conf_listener *listener, const struct conf *conf)
+{
+	char folder[PATH_MAX], name[32];
+	bool good = true;
+
+	for (size_t i = 0; i < listener->bind_count; i++) {
+		const struct conf_address *bind = &listener->binds[i];
+		const char *place;
+		int error;
+
+		if (bind->kind != CONF_ADDRESS_UNIX)
+			continue;
+		place = folder_of(bind->host, folder);
+		error = try_folder(place);
+		if (error == 0)
+			continue;
+		fprintf(stderr,
+			"%s:%u: [listener %s] bind: no socket can be made in %s by %s: %s\n",
+			conf->path, bind->line, listener->name, place, whoami(name),
+			strerror(error));
+		good = false;
+	}
+	return good;
 }
 
 /* Without state_required the daemon goes on without it, so that it is only a warning. */
@@ -147,13 +176,24 @@ static bool check_as_user(const struct conf *conf)
 	return WIFEXITED(status) && WEXITSTATUS(status) == 0;
 }
 
+static bool is_anything_written(const struct conf *conf)
+{
+	if (conf->state || conf->pid_file || conf->error_log.sink == LOG_SINK_FILE ||
+		conf->access_log.sink == LOG_SINK_FILE)
+		return true;
+	for (size_t i = 0; i < conf->listener_count; i++)
+		for (size_t j = 0; j < conf->listeners[i].bind_count; j++)
+			if (conf->listeners[i].binds[j].kind == CONF_ADDRESS_UNIX)
+				return true;
+	return false;
+}
+
 bool cli_check_places(const struct conf *conf)
 {
-	bool logs;
+	bool good = true;
 
 	if (conf->user && geteuid() != 0) {
-		if (conf->state || conf->pid_file || conf->error_log.sink == LOG_SINK_FILE ||
-			conf->access_log.sink == LOG_SINK_FILE) {
+		if (is_anything_written(conf)) {
 			print_front(conf, "note: ", "user");
 			fprintf(stderr,
 				"what %s may write was not tested, as only root can; run "
@@ -162,7 +202,9 @@ bool cli_check_places(const struct conf *conf)
 		}
 		return true;
 	}
-	logs = check_log(conf, "error_log", &conf->error_log);
-	logs = check_log(conf, "access_log", &conf->access_log) && logs;
-	return (conf->user ? check_as_user(conf) : check_as_now(conf)) && logs;
+	good = check_log(conf, "error_log", &conf->error_log) && good;
+	good = check_log(conf, "access_log", &conf->access_log) && good;
+	for (size_t i = 0; i < conf->listener_count; i++)
+		good = check_sockets(&conf->listeners[i], conf) && good;
+	return (conf->user ? check_as_user(conf) : check_as_now(conf)) && good;
 }

@@ -113,6 +113,18 @@ def by_caller(t):
              f"INI:2: [sluice] pid_file: the folder {inside} can't be looked at: Permission denied; "
              f"expected one, for {inside}/p")
 
+    with t.point("a socket's folder: exit 1 where none may be made, or that is not there"):
+        missing = t.path("missing")
+        for place, why in ((closed, "Permission denied"), (missing, "No such file or directory")):
+            path = ini(t) + ".unix"
+            with open(path, "w", encoding="utf-8") as out:
+                out.write(f"[listener l]\nbind = unix:{opened}/s\nbind = 127.0.0.1:8, unix:{place}/s\n" +
+                          to("127.0.0.1:1"))
+            status, output = process.run([*command, BINARY, "check", "-c", path])
+            says((status, output.replace(path, "INI")), 1,
+                 f"INI:3: [listener l] bind: no socket can be made in {place} by {name}: {why}")
+        equal([trace(opened)[1:], os.path.exists(missing)], [[], False], "what was made")
+
     with t.point("what may be written: nothing said, no trace"):
         before = trace(opened)
         says(checked(f"state = {opened}", f"pid_file = {opened}/p", f"error_log = file:{opened}/e",
