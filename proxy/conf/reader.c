@@ -72,6 +72,10 @@ static void read_section(struct reader *reader, struct slice line)
 	if (after.len > 0 && after.at[0] != ';' && after.at[0] != '#')
 		conf_errors_add(reader->errors, reader->name, reader->line,
 			"\"%.*s\" after \"]\"; expected the end of the line", SLICE_ARGS(after));
+	if (!close && inside.len == 0) {
+		reader->handler->unreadable(reader->handler->user, reader->line, true);
+		return;
+	}
 	kind = inside;
 	for (kind.len = 0; kind.len < inside.len && !is_blank(inside.at[kind.len]);)
 		kind.len++;
@@ -188,10 +192,18 @@ static int take_setting(void *user, const char *section, const char *key, const 
 	return 1;
 }
 
+struct slice slice_after_bom(struct slice text)
+{
+	if (text.len < 3 || memcmp(text.at, "\xef\xbb\xbf", 3) != 0)
+		return text;
+	return (struct slice){text.at + 3, text.len - 3};
+}
+
 void reader_run(struct slice text, const char *name, const struct reader_handler *handler,
 	struct conf_errors *errors)
 {
-	struct reader reader = {.rest = text, .name = name, .handler = handler, .errors = errors};
+	struct reader reader = {
+		.rest = slice_after_bom(text), .name = name, .handler = handler, .errors = errors};
 	int result;
 
 	if (text.len >= 2 &&
@@ -199,10 +211,6 @@ void reader_run(struct slice text, const char *name, const struct reader_handler
 		conf_errors_add(errors, name, 1, "the text is in UTF-16; expected UTF-8");
 		handler->unreadable(handler->user, 1, true);
 		return;
-	}
-	if (text.len >= 3 && memcmp(text.at, "\xef\xbb\xbf", 3) == 0) {
-		reader.rest.at += 3;
-		reader.rest.len -= 3;
 	}
 	result = ini_parse_stream(give_line, &reader, take_setting, &reader);
 	tell_further_controls(&reader);

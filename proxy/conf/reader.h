@@ -30,6 +30,9 @@ struct reader_handler {
 void reader_run(struct slice text, const char *name, const struct reader_handler *handler,
 	struct conf_errors *errors);
 
+/* `text` without the byte order mark of UTF-8. */
+struct slice slice_after_bom(struct slice text);
+
 /*
  * The whole of a file of at most `max` bytes. Returns malloc'd bytes, or NULL with what went wrong
  * in `why` (a static text or strerror's). With `regular`, nothing but a regular file will do, so

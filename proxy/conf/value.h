@@ -34,7 +34,7 @@ void value_warn(struct value *value, const char *format, ...) __attribute__((for
  */
 bool scan_comment(struct slice text);
 
-/* What to add to an error about `text`: a hint when it does, or when it is quoted, else "". */
+/* What to add to an error about `text`, a hint when it does, has a ';', or is quoted; else "". */
 const char *value_hint(struct slice text);
 
 /* A NUL-terminated copy in the arena. */
@@ -73,6 +73,8 @@ void value_list_add(struct value *value, struct conf_text_list *list, const char
 
 /* value_address.c: `text` as address/prefix. */
 bool scan_cidr(struct slice text, struct conf_cidr *cidr);
+/* Are all bits after the prefix 0? 10.0.0.1/8 is a slip of the pen more often than not. */
+bool cidr_is_clear(const struct conf_cidr *cidr);
 void value_cidrs_add(struct value *value, struct conf_cidrs *list, struct conf_cidr cidr);
 
 /* value_address.c: HOST:PORT, [IPV6]:PORT, unix:/PATH and, with `bind`, systemd:NAME. */
@@ -93,11 +95,15 @@ bool scan_per(struct slice text, uint64_t *amount, uint64_t *per_ns);
 bool value_check_path(struct value *value, struct slice path);
 const char *value_resolve_path(struct value *value, struct slice path);
 
+/* Takes line `number` of the file at `path`; false when it is wrong and the error was added. */
+typedef bool value_take_line(
+	struct value *value, const char *path, unsigned number, struct slice line, void *user);
+
 /*
- * The lines of the file that `file:PATH` names, into the arena; '#' comments and empty lines left
- * out. `lines` gets the number of each when it is not NULL.
+ * Gives `take` the lines of the file that `file:PATH` names, without blanks around them; '#'
+ * comments and empty lines are left out. False when one was wrong or the file can't be read.
  */
-bool value_read_lines(struct value *value, struct slice path, struct conf_text_list *list);
+bool value_read_lines(struct value *value, struct slice path, value_take_line *take, void *user);
 
 /* build.c: sets the options of a pseudo-section such as a server's. */
 bool value_set_option(struct value *value, const struct option_section *section, void *object,

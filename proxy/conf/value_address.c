@@ -49,8 +49,7 @@ bool scan_cidr(struct slice text, struct conf_cidr *cidr)
 	return true;
 }
 
-/* Are all bits after the prefix 0? 10.0.0.1/8 is a slip of the pen more often than not. */
-static bool host_bits_are_clear(const struct conf_cidr *cidr)
+bool cidr_is_clear(const struct conf_cidr *cidr)
 {
 	for (unsigned bit = cidr->prefix; bit < 128; bit++)
 		if (cidr->address[bit / 8] & (0x80 >> (bit % 8)))
@@ -76,7 +75,7 @@ static bool parse_networks(struct value *value)
 		if (!scan_cidr(item, &cidr))
 			good = value_fail(
 				value, "\"%.*s\" is no address or network", SLICE_ARGS(item));
-		else if (!host_bits_are_clear(&cidr))
+		else if (!cidr_is_clear(&cidr))
 			good = value_fail(
 				value, "\"%.*s\" has bits set after its prefix", SLICE_ARGS(item));
 		else

@@ -8,7 +8,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-enum { KEY_FILE_BYTES = 256 << 20, KEY_BYTES = 4096 };
+enum { KEY_FILE_BYTES = 256 << 20, KEY_BYTES = 4096, BAD_LINES_AT_MOST = 10 };
 
 bool value_check_path(struct value *value, struct slice path)
 {
@@ -19,6 +19,13 @@ bool value_check_path(struct value *value, struct slice path)
 	if (scan_is_quoted(path))
 		return value_fail_plainly(value,
 			"\"%.*s\" begins with a quote; expected a path without", SLICE_ARGS(path));
+	for (size_t i = 0; i < path.len; i++)
+		if (path.at[i] == ';' &&
+			(i + 1 == path.len || path.at[i + 1] == ' ' || path.at[i + 1] == '\t'))
+			return value_fail_plainly(value,
+				"\"%.*s\" has a ';' at its end or before a blank; expected a path "
+				"without",
+				SLICE_ARGS(path));
 	return true;
 }
 
@@ -88,9 +95,20 @@ static bool parse_log_target(struct value *value)
 	return value_check_path(value, text) && check_writable_place(value, target->path);
 }
 
-/* One line of a file of keys; false when it can't be a key. */
-static bool take_key_line(struct value *value, const char *path, unsigned number, struct slice line,
-	struct conf_text_list *list)
+/* A file of keys on its way. */
+struct key_file {
+	struct value *value;
+	const char *path;
+	value_take_line *take;
+	void *user;
+	unsigned number;        /* of the line */
+	unsigned bad;           /* lines so far */
+	unsigned comments;      /* lines that seem to have one after the key */
+	unsigned comment_first; /* the first of them */
+};
+
+/* False when it can't be a key. */
+static bool take_key_line(struct key_file *file, struct slice line)
 {
 	line = slice_trim(line);
 	if (line.len > 0 && line.at[line.len - 1] == '\r')
@@ -98,26 +116,27 @@ static bool take_key_line(struct value *value, const char *path, unsigned number
 	if (line.len == 0 || line.at[0] == '#')
 		return true;
 	if (line.len > KEY_BYTES)
-		return value_fail_plainly(value,
-			"%s:%u: the key has %zu bytes; expected at most %d", path, number, line.len,
-			KEY_BYTES);
+		return value_fail_plainly(file->value,
+			"%s:%u: the key has %zu bytes; expected at most %d", file->path,
+			file->number, line.len, KEY_BYTES);
 	for (size_t i = 0; i < line.len; i++) {
 		unsigned char c = (unsigned char)line.at[i];
 
 		if (c < 0x20 || c == 0x7f)
-			return value_fail_plainly(value,
-				"%s:%u: byte 0x%02x in the key; expected text", path, number, c);
+			return value_fail_plainly(file->value,
+				"%s:%u: byte 0x%02x in the key; expected text", file->path,
+				file->number, c);
 	}
-	value_list_add(value, list, value_text(value, line));
-	return true;
+	if (scan_comment(line) && file->comments++ == 0)
+		file->comment_first = file->number;
+	return file->take(file->value, file->path, file->number, line, file->user);
 }
 
-bool value_read_lines(struct value *value, struct slice path, struct conf_text_list *list)
+bool value_read_lines(struct value *value, struct slice path, value_take_line *take, void *user)
 {
-	const char *full = value_resolve_path(value, path), *why = "";
+	struct key_file file = {.value = value, .take = take, .user = user};
+	const char *why = "";
 	struct slice rest;
-	unsigned number = 0;
-	bool good = true;
 	size_t len = 0;
 	char *bytes;
 
@@ -125,22 +144,39 @@ bool value_read_lines(struct value *value, struct slice path, struct conf_text_l
 		return false;
 	if (!value->build->names_files)
 		return true;
-	bytes = reader_file(full, KEY_FILE_BYTES, true, &len, &why);
+	file.path = value_resolve_path(value, path);
+	bytes = reader_file(file.path, KEY_FILE_BYTES, true, &len, &why);
 	if (!bytes)
-		return value_fail_plainly(
-			value, "%s can't be read: %s; expected a file, one key a line", full, why);
-	for (rest = (struct slice){bytes, len}; rest.len > 0 && good;) {
+		return value_fail_plainly(value,
+			"%s can't be read: %s; expected a file, one key a line", file.path, why);
+	rest = slice_after_bom((struct slice){bytes, len});
+	while (rest.len > 0 && file.bad < BAD_LINES_AT_MOST) {
 		const char *end = memchr(rest.at, '\n', rest.len);
 		struct slice line = {rest.at, end ? (size_t)(end - rest.at) : rest.len};
 
-		number++;
-		good = take_key_line(value, full, number, line, list);
+		file.number++;
+		file.bad += !take_key_line(&file, line);
 		line.len += end ? 1 : 0;
 		rest.at += line.len;
 		rest.len -= line.len;
 	}
 	free(bytes);
-	return good;
+	if (file.comments)
+		value_warn(value,
+			"%s:%u: a '#' after a blank is part of the key; a comment is a line of its "
+			"own (%u such line%s)",
+			file.path, file.comment_first, file.comments,
+			file.comments == 1 ? "" : "s");
+	return file.bad == 0;
+}
+
+static bool take_caller(
+	struct value *value, const char *path, unsigned number, struct slice line, void *callers)
+{
+	(void)path;
+	(void)number;
+	value_list_add(value, callers, value_text(value, line));
+	return true;
 }
 
 /* callers = file:PATH */
@@ -154,7 +190,7 @@ static bool parse_callers(struct value *value)
 	path.at += 5;
 	path.len -= 5;
 	plan->callers_path = value_resolve_path(value, path);
-	return value_read_lines(value, path, &plan->callers);
+	return value_read_lines(value, path, take_caller, &plan->callers);
 }
 
 static bool parse_user(struct value *value)

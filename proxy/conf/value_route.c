@@ -365,21 +365,56 @@ static bool parse_cost(struct value *value)
 	return value_in_bounds(value, route->cost);
 }
 
-/* Networks and keys, one a line: file:vip.keys */
-static bool read_access_file(struct value *value, struct slice path, struct conf_cidrs *addresses,
-	struct conf_text_list *keys)
+/* Where a list's items go. */
+struct access_lists {
+	struct conf_cidrs *addresses;
+	struct conf_text_list *keys;
+};
+
+/* Was it meant to be an address or network, whatever its numbers are? */
+static bool looks_like_network(struct slice text)
 {
-	struct conf_text_list lines = {0};
+	const char *slash = memchr(text.at, '/', text.len);
+	struct slice host = {text.at, slash ? (size_t)(slash - text.at) : text.len};
+	unsigned dots = 0, colons = 0, digits = 0, letters = 0;
+	uint64_t bits;
+
+	if (slash && !scan_digits((struct slice){slash + 1, text.len - host.len - 1}, &bits))
+		return false;
+	for (size_t i = 0; i < host.len; i++) {
+		char c = host.at[i];
+
+		if (!isxdigit((unsigned char)c) && c != '.' && c != ':')
+			return false;
+		dots += c == '.';
+		colons += c == ':';
+		digits += isdigit((unsigned char)c) != 0;
+		letters += isalpha((unsigned char)c) != 0;
+	}
+	return (dots == 3 && digits > 3 && letters + colons == 0) || (colons > 1 && dots == 0);
+}
+
+/* A line of a file of networks and keys. */
+static bool take_access_line(
+	struct value *value, const char *path, unsigned number, struct slice line, void *user)
+{
+	struct access_lists *lists = user;
 	struct conf_cidr cidr;
 
-	if (!value_read_lines(value, path, &lines))
-		return false;
-	for (size_t i = 0; i < lines.count; i++) {
-		if (scan_cidr(slice_of(lines.items[i]), &cidr))
-			value_cidrs_add(value, addresses, cidr);
-		else
-			value_list_add(value, keys, lines.items[i]);
+	if (!scan_cidr(line, &cidr)) {
+		if (looks_like_network(line))
+			value_warn(value,
+				"%s:%u: \"%.*s\" is no network, and taken for a caller's key", path,
+				number, SLICE_ARGS(line));
+		value_list_add(value, lists->keys, value_text(value, line));
+		return true;
 	}
+	if (!cidr_is_clear(&cidr))
+		return value_fail_plainly(value,
+			"%s:%u: \"%.*s\" has bits set after its prefix; expected a network such as "
+			"10.0.0.0/8",
+			path, number, SLICE_ARGS(line));
+	value_cidrs_add(value, lists->addresses, cidr);
 	return true;
 }
 
@@ -388,20 +423,23 @@ static bool parse_access(struct value *value)
 {
 	struct conf_route *route = value->instance->object;
 	bool allow = value->at == &route->allow_addresses, good = true;
-	struct conf_cidrs *addresses = value->at;
-	struct conf_text_list *keys = allow ? &route->allow_keys : &route->deny_keys;
+	struct access_lists lists = {value->at, allow ? &route->allow_keys : &route->deny_keys};
 	struct slice rest = value->text, item;
 	struct conf_cidr cidr;
 
 	while (slice_next_element(&rest, &item)) {
-		if (scan_cidr(item, &cidr))
-			value_cidrs_add(value, addresses, cidr);
-		else if (item.len <= 5 || memcmp(item.at, "file:", 5) != 0)
+		if (item.len > 5 && memcmp(item.at, "file:", 5) == 0)
+			good = value_read_lines(value, (struct slice){item.at + 5, item.len - 5},
+				       take_access_line, &lists) &&
+			       good;
+		else if (!scan_cidr(item, &cidr))
 			good = value_fail(
 				value, "\"%.*s\" is neither address nor file", SLICE_ARGS(item));
-		else if (!read_access_file(
-				 value, (struct slice){item.at + 5, item.len - 5}, addresses, keys))
-			good = false;
+		else if (!cidr_is_clear(&cidr))
+			good = value_fail(
+				value, "\"%.*s\" has bits set after its prefix", SLICE_ARGS(item));
+		else
+			value_cidrs_add(value, lists.addresses, cidr);
 	}
 	return good;
 }

@@ -54,6 +54,7 @@ static void one_error_a_cause(void **state)
 			    rest) > 0);
 	parse_bad(text, 1, "has no \"]\"");
 	free(text);
+	parse_bad(TEXT_BASE "[\n", 10, "has no \"]\"");
 	assert_true(asprintf(&text, "[listner l]\nbind = 127.0.0.1:1\n%s[route r]\nupstream = u\n",
 			    rest) > 0);
 	parse_bad(text, 1, "did you mean [listener NAME]?");

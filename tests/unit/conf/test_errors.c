@@ -64,6 +64,9 @@ static void lists_tell_all_their_mistakes(void **state)
 	} some[] = {
 		{"route r", "upstream = u\nallow = 10.0.0.0/33, 10.0.0.0/8, nope, ::1, foo",
 			{"10.0.0.0/33", "nope", "foo"}},
+		{"route r", "upstream = u\ndeny = 10.0.0.1/8, 10.0.0.1/32, ::1/64",
+			{"\"10.0.0.1/8\" has bits set after its prefix",
+				"\"::1/64\" has bits set after its prefix"}},
 		{"route r", "upstream = u\nhost = a_b, a..b, c.d, [::z], c.d",
 			{"a..b", "[::z]", "\"c.d\" stands there twice"}},
 		{"route r", "upstream = u\nmethod = get, GET, Post, PUSH",
@@ -161,6 +164,12 @@ static void comments_after_free_texts(void **state)
 	parse_bad(TEXT_BASE "[route r]\nupstream = u\npath = ~^/r # c\n", 12, in_regex);
 	parse_bad(TEXT_BASE "[route r]\nupstream = u\npath = ~^/r # c\n", 12, hint);
 	parse_bad(TEXT_BASE "[route r]\nupstream = u\npath = ~[^/][]x] # c\n", 12, in_regex);
+	bad("sluice", "state = /x; c",
+		"has a ';' at its end or before a blank; expected a path without");
+	bad("sluice", "pid_file = /x.pid;", "has a ';' at its end or before a blank");
+	bad("sluice", "access_log = file:/x.log;\tc", "has a ';' at its end or before a blank");
+	bad("listener m", "bind = unix:/x;", "has a ';' at its end or before a blank");
+	conf_release(good("sluice", "state = /x;y"));
 	conf_release(good("sluice", "state = /x#y z"));
 	conf_release(good("sluice", "state = #x"));
 	conf_release(good("sluice", "pid_file = /x.pid ; # c"));
@@ -182,6 +191,21 @@ static void expressions_with_signs(void **state)
 		conf_release(parse_good(text));
 		free(text);
 	}
+}
+
+/* ';' begins a comment after a blank only, and ends nothing. */
+static void semicolons(void **state)
+{
+	static const char hint[] = "; ';' begins a comment only after a blank";
+
+	(void)state;
+	bad("sluice", "workers = 1; c", hint);
+	bad("sluice", "workers = 1;", hint);
+	bad("sluice", "state = /x;", hint);
+	bad("sluice", "workers = 1;c", hint);
+	parse_bad(TEXT_BASE "[route r]\nupstream = u; c\n", 11, hint);
+	parse_bad(TEXT_BASE "[route r]\nupstream = u\nlimits = base;\n", 12, hint);
+	parse_bad(TEXT_BASE "[limit m]\nrate = 1 per 1s;\n", 11, hint);
 }
 
 /* Values stand without quotes; who is used to other files reads why one is wrong. */
@@ -248,6 +272,7 @@ int main(void)
 		cmocka_unit_test(comments_after_values),
 		cmocka_unit_test(comments_after_free_texts),
 		cmocka_unit_test(expressions_with_signs),
+		cmocka_unit_test(semicolons),
 		cmocka_unit_test(quotes),
 		cmocka_unit_test(errors_without_comments),
 		cmocka_unit_test(lines_of_keys),

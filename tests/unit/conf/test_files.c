@@ -141,6 +141,80 @@ static void files_in_lists_tell_too(void **state)
 	remove_file(ini);
 }
 
+static void oddities_in_files_of_callers(void **state)
+{
+	char *ini = write_file("t.ini",
+		TEXT_BASE "limits = plan, base\n[plans]\nkey = header:K\n[plan gold]\ncallers = "
+			  "file:gold.keys\n");
+	char *gold = write_file("gold.keys", "\xef\xbb\xbfone\ntwo # who\nth#ree\nfour  #\n");
+	struct conf_errors errors;
+	const struct conf *conf = conf_load(ini, &errors);
+
+	(void)state;
+	print_errors(&errors);
+	assert_non_null(conf);
+	assert_string_equal(conf->plans[0].callers.items[0], "one");
+	assert_string_equal(conf->plans[0].callers.items[1], "two # who");
+	assert_int_equal(conf->warning_count, 1);
+	assert_int_equal(conf->warnings[0].line, 14);
+	assert_non_null(strstr(conf->warnings[0].text, "/gold.keys:2: a '#' after a blank is part "
+						       "of the key; a comment is a line of its own "
+						       "(2 such lines)"));
+	conf_release(conf);
+	conf_errors_free(&errors);
+
+	/* All bad lines are told of, but a file of another kind in few. */
+	free(gold);
+	gold = write_file("gold.keys", "a\1\nb\nc\1\n");
+	assert_null(conf_load(ini, &errors));
+	assert_int_equal(errors.count, 2);
+	conf_errors_free(&errors);
+	free(gold);
+	gold = write_file("gold.keys", "\1\n\1\n\1\n\1\n\1\n\1\n\1\n\1\n\1\n\1\n\1\n\1\n\1\n");
+	assert_null(conf_load(ini, &errors));
+	assert_int_equal(errors.count, 10);
+	conf_errors_free(&errors);
+	remove_file(gold);
+	remove_file(ini);
+}
+
+/* A line of such a file that is no network is a key, but one that was meant to be is told of. */
+static void networks_in_files(void **state)
+{
+	char *ini = write_file(
+		"t.ini", TEXT_BASE "limits = base\n[route r]\nupstream = u\ndeny = file:nets\n");
+	char *nets = write_file("nets", "10.0.0.0/8\n# x\n10.0.0.1/8\n::1/64\n");
+	struct conf_errors errors;
+	const struct conf *conf;
+
+	(void)state;
+	assert_null(conf_load(ini, &errors));
+	print_errors(&errors);
+	assert_int_equal(errors.count, 2);
+	assert_int_equal(errors.items[0].line, 13);
+	assert_non_null(strstr(errors.items[0].text,
+		"/nets:3: \"10.0.0.1/8\" has bits set after its prefix; expected a network"));
+	assert_non_null(strstr(errors.items[1].text, "/nets:4: \"::1/64\" has bits set"));
+	conf_errors_free(&errors);
+
+	free(nets);
+	nets = write_file(
+		"nets", "10.0.0.0/33\na/b\n1234\n10.0.0\n300.1.1.1/8\n12/ab\nfe80::/129\n");
+	conf = conf_load(ini, &errors);
+	print_errors(&errors);
+	assert_non_null(conf);
+	assert_int_equal(conf->warning_count, 3);
+	assert_non_null(strstr(conf->warnings[0].text,
+		"/nets:1: \"10.0.0.0/33\" is no network, and taken for a caller's key"));
+	assert_non_null(strstr(conf->warnings[1].text, "/nets:5: \"300.1.1.1/8\" is no"));
+	assert_non_null(strstr(conf->warnings[2].text, "/nets:7: \"fe80::/129\" is no"));
+	assert_int_equal(conf->routes[1].deny_keys.count + conf->routes[0].deny_keys.count, 7);
+	conf_release(conf);
+	conf_errors_free(&errors);
+	remove_file(nets);
+	remove_file(ini);
+}
+
 /* A user that is not there is told of by `check` already. */
 static void users(void **state)
 {
@@ -181,6 +255,8 @@ int main(void)
 		cmocka_unit_test(files_that_are_none),
 		cmocka_unit_test(places_to_write),
 		cmocka_unit_test(files_in_lists_tell_too),
+		cmocka_unit_test(oddities_in_files_of_callers),
+		cmocka_unit_test(networks_in_files),
 		cmocka_unit_test(users),
 	};
 	return cmocka_run_group_tests(tests, make_folder, remove_folder);

@@ -99,7 +99,7 @@ static void lines_that_are_none(void **state)
 	/* What a section is, is clear without its end. */
 	reads("[a\nb = c\n", "1[a|]2(b|c)!1");
 	reads("[a n ; d\nb = c\n", "1[a|n]2(b|c)!1");
-	reads("[a n # d\n[\n", "1[a|n]2[|]!1!2");
+	reads("[a n # d\n[\n", "1[a|n]2[?]!1!2");
 	reads("[a] b\nb = c\n", "1[a|]2(b|c)!1");
 	reads("[]\n", "1[|]");
 }
