@@ -6,6 +6,8 @@
 
 #include "conf/value.h"
 
+enum { WARNINGS_AT_MOST = 1000 };
+
 /* Names of sections: they stand in header fields, metrics and log lines. */
 static bool is_name(struct slice name)
 {
@@ -63,6 +65,10 @@ void build_warn(struct build *build, const struct instance *instance, unsigned l
 	char text[1280];
 	va_list args;
 
+	if (at > WARNINGS_AT_MOST)
+		return;
+	if (at == WARNINGS_AT_MOST)
+		format = "there are more warnings than can be listed; mend some";
 	va_start(args, format);
 	vsnprintf(text, sizeof(text), format, args);
 	va_end(args);

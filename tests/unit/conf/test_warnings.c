@@ -108,6 +108,28 @@ static void stars_in_paths(void **state)
 	conf_release(silent(TEXT_USED "[route r]\nupstream = u\npath = /r/a*b\n"));
 }
 
+/* As many as there can be errors, and one that says so. */
+static void warnings_have_an_end(void **state)
+{
+	const struct conf *conf;
+	char *text = NULL;
+	size_t len = 0;
+	FILE *out = open_memstream(&text, &len);
+
+	(void)state;
+	fputs(TEXT_USED "[route r]\nupstream = u\n", out);
+	for (unsigned i = 0; i < 1100; i++)
+		fputs("request_header_set = X: a # c\n", out);
+	fclose(out);
+	conf = parse_good(text);
+	assert_int_equal(conf->warning_count, 1001);
+	assert_int_equal(conf->warnings[1000].line, 1013);
+	assert_string_equal(conf->warnings[1000].text,
+		"[route r] there are more warnings than can be listed; mend some");
+	conf_release(conf);
+	free(text);
+}
+
 static void by_line(void **state)
 {
 	const struct conf *conf =
@@ -132,6 +154,7 @@ int main(void)
 		cmocka_unit_test(an_admin_without_effect),
 		cmocka_unit_test(limits_of_nobody),
 		cmocka_unit_test(stars_in_paths),
+		cmocka_unit_test(warnings_have_an_end),
 		cmocka_unit_test(by_line),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
