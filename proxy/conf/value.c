@@ -30,7 +30,7 @@ const char *value_hint(struct slice text)
 {
 	if (scan_comment(text))
 		return "; only ';' begins a comment after a value";
-	if (memchr(text.at, ';', text.len))
+	if (text.len > 0 && memchr(text.at, ';', text.len))
 		return "; ';' begins a comment only after a blank";
 	return scan_is_quoted(text) ? "; values stand without quotes" : "";
 }
