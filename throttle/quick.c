@@ -478,16 +478,17 @@ NOINLINE int take_otherwise(struct throttle_table *table, const struct throttle_
 	struct throttle_receipt *receipt)
 {
 	const struct generation *g = table_current(table);
-	const struct limit_state *l = count == 1 ? table_limit(g, charges[0].limit) : NULL;
+	const struct limit_state *l;
 
-	if (count > 1)
+	if (count != 1)
 		return take_all(table, charges, count, now_ns, verdict, receipt);
-	if (l != NULL && l->quick == QUICK_WINDOW && charges[0].cost > 0 &&
+	l = table_limit(g, charges->limit);
+	if (l != NULL && l->quick == QUICK_WINDOW && charges->cost > 0 &&
 		take_window(table, g, l, charges, now_ns, verdict, receipt))
 		return 0;
 	if (l != NULL && take_any(table, charges, now_ns, verdict, receipt))
 		return 0;
-	return take_slowly(table, charges, count, now_ns, verdict, receipt);
+	return take_slowly(table, charges, 1, now_ns, verdict, receipt);
 }
 
 int throttle_take(struct throttle_table *table, const struct throttle_charge *charges, size_t count,

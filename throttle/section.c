@@ -71,21 +71,27 @@ void section_lay(struct section *section, void *memory, uint64_t buckets)
 	section->entries = memory;
 }
 
+#define FAR_STEP 3 /* from there on all that is left is asked for at once */
+
 struct sight section_look_on(const struct section *s, struct aim aim)
 {
 	const size_t leap = WAY_LEAP * (size_t)s->shape.entry_bytes;
 	const size_t all = BUCKET_WAYS * (size_t)s->shape.entry_bytes;
-	size_t first = aim.way * (size_t)s->shape.entry_bytes, at = first, next;
-	unsigned char *ways = (unsigned char *)aim.entry - first;
+	size_t at = aim.way * (size_t)s->shape.entry_bytes, next;
+	unsigned char *ways = (unsigned char *)aim.entry - at;
 
-	next = at + leap < all ? at + leap : at + leap - all;
-	do {
-		struct sight sight = {.entry = (struct entry *)(void *)(ways + next)};
+	for (unsigned step = 1; step < BUCKET_WAYS; step++) {
+		struct sight sight;
 		uint64_t tag;
 
-		at = next;
+		at = at + leap < all ? at + leap : at + leap - all;
 		next = at + leap < all ? at + leap : at + leap - all;
-		__builtin_prefetch(ways + next);
+		sight.entry = (struct entry *)(void *)(ways + at);
+		/* Most are in one of the first places; who isn't may be anywhere, or nowhere. */
+		if (step == 1)
+			__builtin_prefetch(ways + next);
+		for (size_t way = 0; step == FAR_STEP && way < all; way += s->shape.entry_bytes)
+			__builtin_prefetch(ways + way);
 		/* acquire, relaxed: as in section_look_first */
 		sight.head = atomic_load_explicit(&sight.entry->head, memory_order_acquire);
 		tag = atomic_load_explicit(&sight.entry->tag, memory_order_relaxed);
@@ -93,7 +99,7 @@ struct sight section_look_on(const struct section *s, struct aim aim)
 			return sight;
 		if (tag == 0)
 			break;
-	} while (next != first);
+	}
 	return (struct sight){0};
 }
 

@@ -117,6 +117,20 @@ static void test_same_as_the_general_way(void **state)
 		one_history(&random);
 }
 
+static void test_no_charges(void **state)
+{
+	struct throttle_limit limit = ring("five", 5, SECOND);
+	struct throttle_table *table = open_table(NULL, 100, &limit, 1);
+	struct throttle_verdict verdict = {.count = 7, .violated = 7};
+	struct throttle_receipt receipt = {.count = 7};
+
+	(void)state;
+	assert_int_equal(throttle_take(table, NULL, 0, START, &verdict, &receipt), 0);
+	assert_true(verdict.admitted);
+	assert_int_equal(verdict.count + verdict.violated + receipt.count, 0);
+	throttle_table_close(table);
+}
+
 /* Keys whose part that is kept in the table would be 0, which there means nobody. */
 static void test_keys_of_nobody(void **state)
 {
@@ -143,6 +157,7 @@ static void test_keys_of_nobody(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_no_charges),
 		cmocka_unit_test(test_keys_of_nobody),
 		cmocka_unit_test(test_same_as_the_general_way),
 	};
