@@ -463,6 +463,7 @@ INLINE bool take_several(struct throttle_table *table, const struct throttle_cha
 	return true;
 }
 
+/* None, or several. */
 NOINLINE int take_all(struct throttle_table *table, const struct throttle_charge *charges,
 	size_t count, uint64_t now_ns, struct throttle_verdict *verdict,
 	struct throttle_receipt *receipt)
@@ -472,23 +473,20 @@ NOINLINE int take_all(struct throttle_table *table, const struct throttle_charge
 	return take_slowly(table, charges, count, now_ns, verdict, receipt);
 }
 
-/* What is no charge of 1 of a short ring. */
+/* One charge that is none of 1 of a short ring. */
 NOINLINE int take_otherwise(struct throttle_table *table, const struct throttle_charge *charges,
 	size_t count, uint64_t now_ns, struct throttle_verdict *verdict,
 	struct throttle_receipt *receipt)
 {
 	const struct generation *g = table_current(table);
-	const struct limit_state *l;
+	const struct limit_state *l = table_limit(g, charges->limit);
 
-	if (count != 1)
-		return take_all(table, charges, count, now_ns, verdict, receipt);
-	l = table_limit(g, charges->limit);
 	if (l != NULL && l->quick == QUICK_WINDOW && charges->cost > 0 &&
 		take_window(table, g, l, charges, now_ns, verdict, receipt))
 		return 0;
 	if (l != NULL && take_any(table, charges, now_ns, verdict, receipt))
 		return 0;
-	return take_slowly(table, charges, 1, now_ns, verdict, receipt);
+	return take_slowly(table, charges, count, now_ns, verdict, receipt);
 }
 
 int throttle_take(struct throttle_table *table, const struct throttle_charge *charges, size_t count,
@@ -500,7 +498,7 @@ int throttle_take(struct throttle_table *table, const struct throttle_charge *ch
 	struct aim aim;
 
 	if (count != 1)
-		return take_otherwise(table, charges, count, now_ns, verdict, receipt);
+		return take_all(table, charges, count, now_ns, verdict, receipt);
 	l = table_limit(g, charges->limit);
 	if (l == NULL || l->quick != QUICK_RING || charges->cost != 1)
 		return take_otherwise(table, charges, 1, now_ns, verdict, receipt);
