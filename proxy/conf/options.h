@@ -106,8 +106,10 @@ extern const struct option_type type_key;
 /* value_limit.c: */
 extern const struct option_type type_rate, type_concurrency, type_precision, type_ban;
 extern const struct option_type type_on_exceed, type_pace, type_in_flight;
+/* value_path.c: */
+extern const struct option_type type_path_match;
 /* value_route.c: */
-extern const struct option_type type_hosts, type_path_match, type_methods, type_statuses;
+extern const struct option_type type_hosts, type_methods, type_statuses;
 extern const struct option_type type_cost, type_access;
 /* value_field.c: */
 extern const struct option_type type_field, type_field_names, type_uri_path, type_host_field;
