@@ -10,8 +10,8 @@
  *
  * It does what take.c does by the same parts, without what it takes to be general: that is worth
  * more than half of the time of a verdict. One charge of 1 of a short ring, in the place where it
- * is looked for first, is all inlined into throttle_take; everything else is in functions of its
- * own, so that the compiler has the registers for that.
+ * is looked for first and recorded after all before it, is all inlined into throttle_take;
+ * everything else is in functions of its own, so that the compiler has the registers for that.
  */
 #include "throttle/ring_short.h"
 #include "throttle/take.h"
@@ -131,7 +131,7 @@ INLINE bool look(struct chosen *c)
 /* The judges. Each says false when it is not to be judged here; true with an outcome, and if it
  * fits with what the swap needs. The head that was judged is one that the entry had while it was
  * the caller's: it was looked at before the tag, and is swapped, or was looked at again for a
- * refusal. Each a function of its own, so that it has the registers. */
+ * refusal. The longer ones are functions of their own, so that they have the registers. */
 
 /* Any kind of limit: by its plan. */
 NOINLINE bool judge_any(struct chosen *c, struct round *r, struct throttle_outcome *o)
@@ -182,7 +182,7 @@ INLINE void tell_short(const struct shape *s, const struct entry *e, const struc
 		ring_short_reset(s, e, v, fits), ring_short_at(s, v) + s->epoch_ns);
 }
 
-NOINLINE bool judge_short(struct chosen *c, struct round *r, struct throttle_outcome *o)
+INLINE bool judge_short(struct chosen *c, struct round *r, struct throttle_outcome *o)
 {
 	const struct shape *s = &c->limit->section.shape;
 	struct short_view v;
