@@ -117,6 +117,44 @@ static void test_same_as_the_general_way(void **state)
 		one_history(&random);
 }
 
+#define MANY 1000
+
+/* Who is in another's first place, or found another in its own, is charged for itself alone. */
+static void test_each_its_own(void **state)
+{
+	uint64_t random = random_seed("own");
+	struct throttle_limit limits[2] = {
+		ring("short", 31, SECOND), ring("divided", 1000, SECOND)};
+	struct throttle_table *table;
+	struct throttle_verdict verdict;
+	uint64_t taken[MANY] = {0};
+
+	(void)state;
+	limits[0].slots = THROTTLE_EXACT;
+	table = open_table(NULL, 3 * MANY, limits, 2);
+	for (unsigned n = 0; n < 6 * MANY; n++) {
+		uint64_t caller = random_below(&random, MANY), now = START + n * 100000;
+		struct throttle_charge charges[2] = {
+			{.limit = 0, .caller = key_of(table, caller), .cost = 1},
+			{.limit = 1, .caller = key_of(table, caller), .cost = 1},
+		};
+
+		/* Both at once, or one after the other. */
+		if (n % 2 == 0) {
+			throttle_take(table, charges, 2, now, &verdict, NULL);
+		} else {
+			throttle_take(table, &charges[1], 1, now, &verdict, NULL);
+			throttle_take(table, &charges[0], 1, now, &verdict, NULL);
+		}
+		taken[caller]++;
+		assert_int_equal(verdict.outcome[0].remaining, 31 - taken[caller]);
+		throttle_peek(table, charges, 2, now, &verdict);
+		assert_int_equal(verdict.outcome[0].remaining, 30 - taken[caller]);
+		assert_int_equal(verdict.outcome[1].remaining, 999 - taken[caller]);
+	}
+	throttle_table_close(table);
+}
+
 static void test_no_charges(void **state)
 {
 	struct throttle_limit limit = ring("five", 5, SECOND);
@@ -157,6 +195,7 @@ static void test_keys_of_nobody(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_each_its_own),
 		cmocka_unit_test(test_no_charges),
 		cmocka_unit_test(test_keys_of_nobody),
 		cmocka_unit_test(test_same_as_the_general_way),
