@@ -97,7 +97,14 @@ struct desk {
 	_Alignas(64) struct throttle_receipt receipt;
 };
 
-/* One caller, one thread: as little as can be beside the decision. Gives how many were admitted. */
+/* Neither draws a caller nor needs another thread's time. */
+static bool is_alone(const struct subject *s)
+{
+	return s->callers == 1 && (s->threads == 1 || s->step_ns <= 1);
+}
+
+/* One caller, one thread, or refusals: as little as can be beside the decision. Gives how many were
+ * admitted. */
 static uint64_t take_alone(const struct subject *s, struct desk *desk, uint64_t n)
 {
 	struct throttle_table *table = s->table;
@@ -220,12 +227,11 @@ static void decide(struct share *share, uint64_t n)
 		share->admitted = hash(s, n);
 		break;
 	case PLAIN:
-		share->admitted = s->callers == 1 && s->threads == 1 ? take_plain_alone(s, n)
-								     : take_plain(share, n);
+		share->admitted = is_alone(s) ? take_plain_alone(s, n) : take_plain(share, n);
 		break;
 	case TAKE:
-		share->admitted = s->callers == 1 && s->threads == 1 ? take_alone(s, &desk, n)
-								     : take_among(share, &desk, n);
+		share->admitted =
+			is_alone(s) ? take_alone(s, &desk, n) : take_among(share, &desk, n);
 	}
 	share->draw += n;
 }
