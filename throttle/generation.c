@@ -12,7 +12,7 @@
 #include <string.h>
 
 #define MAGIC      UINT64_C(0x454c54544f524854) /* "THROTTLE" on a little-endian machine */
-#define VERSION    2
+#define VERSION    3
 #define PAGE_BYTES 4096
 
 struct header {

@@ -10,8 +10,9 @@
  *
  * It does what take.c does by the same parts, without what it takes to be general: that is worth
  * more than half of the time of a verdict. One charge of 1 of a short ring, in the place where it
- * is looked for first and recorded after all before it, is all inlined into throttle_take;
- * everything else is in functions of its own, so that the compiler has the registers for that.
+ * is looked for first or second, and recorded after all before it, is all inlined into
+ * throttle_take; everything else is in functions of its own, so that the compiler has the registers
+ * for that.
  */
 #include "throttle/ring_short.h"
 #include "throttle/take.h"
@@ -280,6 +281,16 @@ INLINE uint64_t time_of(
 	return now_ns + atomic_load_explicit(&table->offset_ns, memory_order_relaxed) - g->epoch_ns;
 }
 
+/* Where the caller is aimed at, or in the second place, which is aimed at then. */
+INLINE bool look_near(
+	const struct section *s, struct aim *aim, struct throttle_key key, uint64_t *head)
+{
+	if (section_look_by_key(aim->entry, key, head))
+		return true;
+	aim->entry = section_second(s, aim);
+	return section_look_by_key(aim->entry, key, head);
+}
+
 /* One charge of 1 of a short ring: what most verdicts are. As judge_short and swap, with what is
  * needed until the swap in registers. */
 INLINE bool take_one(const struct limit_state *l, struct entry *e, uint64_t head, bool is_past,
@@ -323,7 +334,7 @@ INLINE bool take_one(const struct limit_state *l, struct entry *e, uint64_t head
 	return true;
 }
 
-/* The same where the caller isn't in its first place, another thread was in the way, or the last
+/* The same where the caller is in none of these places, another thread was in the way, or the last
  * charge was not before this one. */
 NOINLINE int take_ring(struct throttle_table *table, const struct throttle_charge *charge,
 	size_t count, uint64_t now_ns, struct throttle_verdict *verdict,
@@ -350,20 +361,20 @@ NOINLINE int take_ring(struct throttle_table *table, const struct throttle_charg
 	return take_slowly(table, charge, count, now_ns, verdict, receipt);
 }
 
-/* One charge of a divided ring, in its first place. */
+/* One charge of a divided ring, in its first place or the second. */
 INLINE bool take_window(const struct throttle_table *table, const struct generation *g,
 	const struct limit_state *l, const struct throttle_charge *charge, uint64_t now_ns,
 	struct throttle_verdict *verdict, struct throttle_receipt *receipt)
 {
 	const struct shape *s = &l->section.shape;
-	uint64_t head, tag;
+	uint64_t head;
 	const struct sum none = {0};
 	struct window_verdict v;
 	struct aim aim;
 
 	section_aim(&l->section, charge->caller, &aim);
-	section_prefetch(&l->section, &aim);
-	if (!section_look_first(&aim, &head, &tag) ||
+	section_prefetch_rest(&l->section, &aim);
+	if (!look_near(&l->section, &aim, charge->caller, &head) ||
 		!window_judge_now(s, aim.entry, head, charge->cost, time_of(table, g, now_ns), &v))
 		return false;
 	/* acq_rel: as every change of a head */
@@ -504,7 +515,7 @@ int throttle_take(struct throttle_table *table, const struct throttle_charge *ch
 		return take_otherwise(table, charges, 1, now_ns, verdict, receipt);
 	section_aim(&l->section, charges->caller, &aim);
 	section_prefetch_rest(&l->section, &aim);
-	if (!section_look_by_key(&aim, charges->caller, &head))
+	if (!look_near(&l->section, &aim, charges->caller, &head))
 		return take_ring(table, charges, 1, now_ns, verdict, receipt);
 	now = time_of(table, g, now_ns);
 	if (!ring_short_is_past(&l->section.shape, head, now) ||

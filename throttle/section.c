@@ -66,8 +66,10 @@ void section_lay(struct section *section, void *memory, uint64_t buckets)
 {
 	section->buckets = buckets;
 	section->bucket_bytes = (BUCKET_WAYS + 1) * (uint64_t)section->shape.entry_bytes;
-	section->leap = WAY_LEAP * (int64_t)section->shape.entry_bytes;
-	section->leap_back = section->leap - BUCKET_WAYS * (int64_t)section->shape.entry_bytes;
+	for (unsigned way = 0; way + 1 < BUCKET_WAYS; way++)
+		section->second[way] = way % 2 == 0 ? section->shape.entry_bytes
+						    : -(int64_t)section->shape.entry_bytes;
+	section->second[BUCKET_WAYS - 1] = 0; /* with the overflow's, which is nobody's place */
 	section->entries = memory;
 }
 
@@ -75,23 +77,21 @@ void section_lay(struct section *section, void *memory, uint64_t buckets)
 
 struct sight section_look_on(const struct section *s, struct aim aim)
 {
-	const size_t leap = WAY_LEAP * (size_t)s->shape.entry_bytes;
-	const size_t all = BUCKET_WAYS * (size_t)s->shape.entry_bytes;
-	size_t at = aim.way * (size_t)s->shape.entry_bytes, next;
-	unsigned char *ways = (unsigned char *)aim.entry - at;
+	const size_t bytes = s->shape.entry_bytes;
+	unsigned char *bucket = (unsigned char *)aim.entry - aim.way * bytes;
 
-	for (unsigned step = 1; step < BUCKET_WAYS; step++) {
-		struct sight sight;
+	for (unsigned step = 1; step <= BUCKET_WAYS; step++) {
+		const unsigned way = section_way(aim.way, step);
+		struct sight sight = {.entry = (struct entry *)(void *)(bucket + way * bytes)};
 		uint64_t tag;
 
-		at = at + leap < all ? at + leap : at + leap - all;
-		next = at + leap < all ? at + leap : at + leap - all;
-		sight.entry = (struct entry *)(void *)(ways + at);
+		if (way == BUCKET_WAYS)
+			continue;
 		/* Most are in one of the first places; who isn't may be anywhere, or nowhere. */
 		if (step == 1)
-			__builtin_prefetch(ways + next);
-		for (size_t way = 0; step == FAR_STEP && way < all; way += s->shape.entry_bytes)
-			__builtin_prefetch(ways + way);
+			__builtin_prefetch(bucket + section_way(aim.way, 2) * bytes);
+		for (unsigned w = 0; step == FAR_STEP && w < BUCKET_WAYS; w++)
+			__builtin_prefetch(bucket + w * bytes);
 		/* acquire, relaxed: as in section_look_first */
 		sight.head = atomic_load_explicit(&sight.entry->head, memory_order_acquire);
 		tag = atomic_load_explicit(&sight.entry->tag, memory_order_relaxed);
@@ -217,13 +217,16 @@ static unsigned way_of(const struct section *s, uint64_t number, const struct en
 
 /* An entry to give away: the caller's own one left half inserted, a free one, an empty one. */
 static unsigned choose_way(
-	struct section *s, uint64_t number, unsigned way, uint64_t now, uint64_t *head)
+	struct section *s, uint64_t number, unsigned first, uint64_t now, uint64_t *head)
 {
 	for (unsigned w = 0; w < BUCKET_WAYS; w++)
 		__builtin_prefetch(section_entry(s, number, w));
-	for (unsigned i = 0; i < BUCKET_WAYS; i++, way = section_next_way(way)) {
+	for (unsigned step = 0; step <= BUCKET_WAYS; step++) {
+		const unsigned way = section_way(first, step);
 		struct entry *e = section_entry(s, number, way);
 
+		if (way == BUCKET_WAYS)
+			continue;
 		*head = atomic_load_explicit(&e->head, memory_order_acquire);
 		/* relaxed: without a tag it was never anybody's, whatever a damaged file says */
 		if (atomic_load_explicit(&e->tag, memory_order_relaxed) == 0 || *head == 0 ||

@@ -28,7 +28,7 @@
 #include "throttle/entry.h"
 
 #define BUCKET_WAYS           15  /* the overflow entry comes behind them */
-#define WAY_LEAP              7   /* has no divisor in common with it */
+#define PAIR_LEAP             3   /* has no divisor in common with the 8 pairs of them */
 #define SECTION_LEAST_BUCKETS 256 /* below that a tag doesn't tell the rest of the key */
 
 struct tally {
@@ -38,9 +38,9 @@ struct tally {
 struct section {
 	struct shape shape;
 	const struct form_ops *ops;
-	uint64_t buckets;        /* how many, */
-	uint64_t bucket_bytes;   /* each of so many */
-	int64_t leap, leap_back; /* bytes from a way to the next, from the last ways to theirs */
+	uint64_t buckets;            /* how many, */
+	uint64_t bucket_bytes;       /* each of so many */
+	int64_t second[BUCKET_WAYS]; /* bytes from each way to the other of its pair, if any */
 	unsigned char *entries;
 	struct tally *tally;
 	_Atomic(struct section *) old; /* what is still to be moved from, or NULL */
@@ -115,10 +115,15 @@ static inline unsigned section_preferred_way(uint64_t fingerprint)
 	return (unsigned)((uint64_t)(uint32_t)fingerprint * BUCKET_WAYS >> 32);
 }
 
-/* In leaps, so that those who meet at one way don't crowd the ways behind it. */
-static inline unsigned section_next_way(unsigned way)
+/*
+ * Where the caller is to be looked for after so many other places: first in the other one of the
+ * pair, which shares a cache line with it, then in pairs further on, in leaps, so that those who
+ * meet at one place don't crowd the places behind it. BUCKET_WAYS, the overflow's, comes among the
+ * steps from 0 to BUCKET_WAYS too, and is to be passed over.
+ */
+static inline unsigned section_way(unsigned first, unsigned step)
 {
-	return way < BUCKET_WAYS - WAY_LEAP ? way + WAY_LEAP : way + WAY_LEAP - BUCKET_WAYS;
+	return ((first + 2 * PAIR_LEAP * (step / 2)) & (BUCKET_WAYS - 1)) | ((first ^ step) & 1);
 }
 
 /* Whatever its head; the overflow entry is the way BUCKET_WAYS. */
@@ -183,14 +188,20 @@ static inline bool section_look_first(const struct aim *aim, uint64_t *head, uin
 /* The same by the key itself, in fewer steps: not for the one caller in 2^52 whose fingerprint
  * would be 0. Where that meets a tag that is nobody's, the head is nobody's, too. */
 static inline bool section_look_by_key(
-	const struct aim *aim, struct throttle_key key, uint64_t *head)
+	const struct entry *e, struct throttle_key key, uint64_t *head)
 {
 	uint64_t tag;
 
 	/* acquire, relaxed: as in section_look_first */
-	*head = atomic_load_explicit(&aim->entry->head, memory_order_acquire);
-	tag = atomic_load_explicit(&aim->entry->tag, memory_order_relaxed);
+	*head = atomic_load_explicit(&e->head, memory_order_acquire);
+	tag = atomic_load_explicit(&e->tag, memory_order_relaxed);
 	return (tag ^ key.lo >> (64 - KEY_BITS)) << (64 - FINGERPRINT_BITS) == 0;
+}
+
+/* The second place; again the first, where that is the overflow's other half. */
+static inline struct entry *section_second(const struct section *s, const struct aim *aim)
+{
+	return (struct entry *)(void *)((unsigned char *)aim->entry + s->second[aim->way]);
 }
 
 /* Where that was another caller's. */
@@ -212,10 +223,8 @@ static inline struct sight section_look(const struct section *s, const struct ai
 static inline __attribute__((always_inline)) void section_prefetch_rest(
 	const struct section *s, const struct aim *aim)
 {
-	const char *e = (const char *)aim->entry;
-
-	__builtin_prefetch(e + 64);
-	__builtin_prefetch(e + (aim->way < BUCKET_WAYS - WAY_LEAP ? s->leap : s->leap_back));
+	__builtin_prefetch((const char *)aim->entry + 64);
+	__builtin_prefetch(section_second(s, aim));
 }
 
 static inline __attribute__((always_inline)) void section_prefetch(
@@ -230,12 +239,12 @@ static inline __attribute__((always_inline)) void section_prefetch(
 static inline __attribute__((always_inline)) void section_prefetch_far(
 	const struct section *s, const struct aim *aim)
 {
-	const unsigned second = section_next_way(aim->way), third = section_next_way(second);
-	const char *bucket = (const char *)aim->entry - (size_t)aim->way * s->shape.entry_bytes;
+	const size_t bytes = s->shape.entry_bytes;
+	const char *bucket = (const char *)aim->entry - aim->way * bytes;
 
 	section_prefetch(s, aim);
-	__builtin_prefetch(bucket + (size_t)second * s->shape.entry_bytes + 64);
-	__builtin_prefetch(bucket + (size_t)third * s->shape.entry_bytes);
+	__builtin_prefetch((const char *)section_second(s, aim) + 64);
+	__builtin_prefetch(bucket + section_way(aim->way, 2) * bytes);
 }
 
 #endif

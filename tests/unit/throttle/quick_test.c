@@ -117,23 +117,25 @@ static void test_same_as_the_general_way(void **state)
 		one_history(&random);
 }
 
-#define MANY 1000
+#define MANY 4000 /* more than there are places for in the smallest table */
 
-/* Who is in another's first place, or found another in its own, is charged for itself alone. */
+/* Who is in another's first place, or found another in its own, is charged for itself alone; who
+ * found no place at all is told so. */
 static void test_each_its_own(void **state)
 {
-	uint64_t random = random_seed("own");
+	uint64_t random = random_seed("own"), own = 0, overflowed = 0;
 	struct throttle_limit limits[2] = {
 		ring("short", 31, SECOND), ring("divided", 1000, SECOND)};
 	struct throttle_table *table;
 	struct throttle_verdict verdict;
-	uint64_t taken[MANY] = {0};
+	static uint64_t taken[MANY];
 
 	(void)state;
 	limits[0].slots = THROTTLE_EXACT;
-	table = open_table(NULL, 3 * MANY, limits, 2);
+	table = open_table(NULL, 1, limits, 2);
+	memset(taken, 0, sizeof(taken));
 	for (unsigned n = 0; n < 6 * MANY; n++) {
-		uint64_t caller = random_below(&random, MANY), now = START + n * 100000;
+		uint64_t caller = random_below(&random, MANY), now = START + n * 30000;
 		struct throttle_charge charges[2] = {
 			{.limit = 0, .caller = key_of(table, caller), .cost = 1},
 			{.limit = 1, .caller = key_of(table, caller), .cost = 1},
@@ -146,12 +148,18 @@ static void test_each_its_own(void **state)
 			throttle_take(table, &charges[1], 1, now, &verdict, NULL);
 			throttle_take(table, &charges[0], 1, now, &verdict, NULL);
 		}
-		taken[caller]++;
+		if (verdict.outcome[0].overflow) {
+			assert_int_equal(taken[caller], 0); /* nobody's place is taken away */
+			overflowed++;
+			continue;
+		}
+		own += taken[caller]++ > 0;
 		assert_int_equal(verdict.outcome[0].remaining, 31 - taken[caller]);
 		throttle_peek(table, charges, 2, now, &verdict);
 		assert_int_equal(verdict.outcome[0].remaining, 30 - taken[caller]);
 		assert_int_equal(verdict.outcome[1].remaining, 999 - taken[caller]);
 	}
+	assert_true(own > MANY && overflowed > 100);
 	throttle_table_close(table);
 }
 
