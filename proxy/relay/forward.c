@@ -281,12 +281,27 @@ static void note_sent(struct exchange *x)
 	x->sent = true;
 }
 
+/* What of the body is here already leaves with the head. It is taken now and not before: until now
+ * the connection may turn out to have ended, and then the request goes, whole, on another one. */
+static enum pump_result begin_up(struct exchange *x)
+{
+	const struct buffer *in = &x->downstream->in;
+
+	x->request_started = true;
+	return x->up.decoded || !in->at || buffer_used(in) == 0 ? PUMP_DONE : pump_fill(&x->up);
+}
+
 static void run_up(struct exchange *x)
 {
+	enum pump_result result = PUMP_DONE;
+
 	if (x->up_over || !x->up.sink || x->connection->unsent)
 		return;
-	x->request_started = true;
-	act_on_up(x, pump_run(&x->up, PUMP_TURNS));
+	if (!x->request_started)
+		result = begin_up(x);
+	if (result == PUMP_DONE || result == PUMP_WANTS_READ)
+		result = pump_run(&x->up, PUMP_TURNS);
+	act_on_up(x, result);
 }
 
 /* Others of this round are about to be sent as well. */
@@ -353,14 +368,6 @@ static bool start_request(struct exchange *x)
 		.content_bytes = x->body_bytes ? x->framing.length : 0,
 		.max_bytes = x->route->max_body_bytes,
 	};
-	/* What of the body is here already leaves with the head. */
-	if (!x->up.decoded && d->in.at && buffer_used(&d->in) > 0) {
-		enum pump_result result = pump_fill(&x->up);
-		if (result != PUMP_DONE && result != PUMP_WANTS_READ) {
-			act_on_up(x, result);
-			return true;
-		}
-	}
 	send_later(connection);
 	return true;
 }

@@ -2,9 +2,11 @@
 when they fail; and when, and only when, a request is tried again."""
 import collections
 import json
+import signal
 import socket
 import threading
 
+from lib.client import request_bytes
 from lib.process import DEADLINE_SECONDS, Port, until
 from lib.sluice import to
 from lib.tap import equal, group, main, member, test, true
@@ -21,6 +23,12 @@ def problem(answer, status):
     equal(body["status"], status, "status in the body")
     true(body.get("title") and body.get("detail"), f"title and detail in {body}")
     return body
+
+
+def connecting_to(port):
+    """Is there a TCP connection on its way to that port of this host (state SYN_SENT)?"""
+    with open("/proc/net/tcp") as table:
+        return any(line.split()[2].endswith(f":{port:04X}") and line.split()[3] == "02" for line in table)
 
 
 def named(name):
@@ -184,6 +192,38 @@ def reused_dead(t):
         with t.point(f"{method}{' with a body' if body else ''} is not: 502, sent once"):
             answer, seen = prepared(method, f"/{method}", body=body)
             equal((answer.status, seen), (502, ["/first", f"/{method}"]))
+
+
+@group("a connection that ends before a request is sent on it", workers=[1])
+def dead_before_sent(t):
+    """That it is made and that it has ended is seen at once, as sluice stands still meanwhile."""
+    good = t.origin()
+    body = b"z" * 5000
+    chunked = (request_bytes("/", "POST", [("Transfer-Encoding", "chunked")])
+               + b"7d0\r\n" + body[:2000] + b"\r\nbb8\r\n" + body[2000:] + b"\r\n0\r\n\r\n")
+    for what, method, request in (("a POST", "POST", request_bytes("/", "POST", body=body)),
+                                  ("a POST in chunks", "POST", chunked),
+                                  ("a PUT", "PUT", request_bytes("/", "PUT", body=body))):
+        with t.point(f"{what} goes to the next server, whole, and what is behind it in its turn"):
+            listener = socket.create_server(("127.0.0.1", 0), backlog=0)
+            # With one in its queue the next one's SYN is lost, and sent again a second later.
+            filler = socket.create_connection(listener.getsockname())
+            bad = f"127.0.0.1:{listener.getsockname()[1]}"
+            sluice = t.sluice(to(bad, good))
+            client = t.client(sluice)
+            client.send(request + request_bytes("/behind"))
+            until(lambda: connecting_to(listener.getsockname()[1]), "a connect under way")
+            sluice.process.signal(signal.SIGSTOP)
+            listener.accept()[0].close()
+            listener.settimeout(DEADLINE_SECONDS)
+            listener.accept()[0].close()
+            listener.close()
+            filler.close()
+            sluice.process.signal(signal.SIGCONT)
+            answer = client.response(method)
+            equal((answer.status, answer.body), (200, body))
+            equal(client.response().status, 200, "the request behind it")
+            client.close()
 
 
 @group("a fresh connection that dies, and one that dies within an answer")
