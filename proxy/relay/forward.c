@@ -7,7 +7,8 @@
  *           nothing was processed        response's head --> relay.. (respond.c)
  *
  * A retry is made only when the connect failed, or when a reused connection was closed before a
- * byte of the response and the method is idempotent and no body was sent (RFC 9110 section 9.2.2).
+ * byte of the response, the method is idempotent (RFC 9110 section 9.2.2), and there was no body or
+ * it was kept.
  */
 #include <stdlib.h>
 
@@ -139,8 +140,9 @@ static void server_broke(struct exchange *x, const char *why, unsigned status, b
 	const struct conf_upstream *conf = x->upstream->conf;
 	bool no_byte = !connection || (buffer_used(&connection->in) == 0 && !x->first_byte_ns);
 	bool stale = connection && connection->reused && no_byte && !is_timeout;
-	bool safe = !x->request_started || (stale && http_method_is_idempotent(x->request.method) &&
-						   x->framing.body == HTTP_BODY_NONE);
+	bool safe = !x->request_started ||
+		    (stale && http_method_is_idempotent(x->request.method) &&
+			    (x->framing.body == HTTP_BODY_NONE || x->body_bytes));
 
 	worker_count(&worker->counts.upstream_failures);
 	if (!stale || !safe) {
