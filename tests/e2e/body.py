@@ -8,7 +8,7 @@ import threading
 
 from lib import wire
 from lib.client import request_bytes
-from lib.process import DEADLINE_SECONDS, SANITIZER, peak_resident_bytes, resident_bytes
+from lib.process import DEADLINE_SECONDS, SANITIZER, peak_resident_bytes, resident_bytes, until
 from lib.sluice import to
 from lib.tap import equal, group, main, member, test, true
 from lib.wire import Ended, chunked
@@ -509,6 +509,7 @@ def big_download(t):
     # It reads nothing more until the origin can't send any more: sluice must not swallow it all.
     true(stalled.wait(DEADLINE_SECONDS), "the origin was never held back")
     digest, size = take_big(client.body_pieces(head))
+    until(lambda: "digest" in sent, "the origin to note what it sent")
     equal((size, digest), (BIG_MIB * MIB, sent["digest"]), "the body")
     bounded(t, sluice, before)
 
