@@ -4,6 +4,7 @@
  */
 #include "demo/handlers.h"
 
+#include <errno.h>
 #include <event2/event.h>
 #include <event2/http.h>
 #include <event2/listener.h>
@@ -15,13 +16,17 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
 
 enum { BODY_MAX_BYTES = 1 << 20, HEADERS_MAX_BYTES = 1 << 16, CLIENT_TIMEOUT_S = 600 };
 
 static const char help[] =
-	"usage: sluice-demo [--listen ADDRESS:PORT] [--quiet]\n"
+	"usage: sluice-demo [--listen ADDRESS:PORT | --listen unix:PATH] [--quiet]\n"
 	"A bank account over HTTP, to try sluice with.\n"
 	"  -l, --listen ADDRESS:PORT  where to listen; port 0 takes a free one [127.0.0.1:8081]\n"
+	"  -l, --listen unix:PATH     listen on a socket file; an old one at PATH is replaced\n"
 	"  -q, --quiet                no line for each request\n"
 	"  -h, --help                 this text\n"
 	"Resources: GET /account, POST /deposit and /withdraw (?amount=5), /echo, /slow?ms=N\n";
@@ -40,7 +45,14 @@ static void announce(evutil_socket_t fd)
 	socklen_t len = sizeof(address);
 	char host[NI_MAXHOST] = "?", port[NI_MAXSERV] = "?";
 
-	if (getsockname(fd, (struct sockaddr *)&address, &len) == 0)
+	if (getsockname(fd, (struct sockaddr *)&address, &len) == 0 &&
+		address.ss_family == AF_UNIX) {
+		printf("sluice-demo: listening on unix:%s\n",
+			((struct sockaddr_un *)&address)->sun_path);
+		fflush(stdout);
+		return;
+	}
+	if (address.ss_family != AF_UNSPEC)
 		getnameinfo((struct sockaddr *)&address, len, host, sizeof(host), port,
 			sizeof(port), NI_NUMERICHOST | NI_NUMERICSERV);
 	printf(address.ss_family == AF_INET6 ? "sluice-demo: listening on http://[%s]:%s\n"
@@ -70,19 +82,49 @@ static struct addrinfo *parse_address(const char *where)
 	return getaddrinfo(host, colon + 1, &hints, &found) == 0 ? found : NULL;
 }
 
+static struct evconnlistener *bind_listener(
+	struct event_base *base, const struct sockaddr *address, socklen_t len)
+{
+	return evconnlistener_new_bind(base, NULL, NULL,
+		LEV_OPT_REUSEABLE | LEV_OPT_CLOSE_ON_FREE | LEV_OPT_CLOSE_ON_EXEC, -1, address,
+		(int)len);
+}
+
+/* On a socket file. One that an earlier run left behind is removed; anything else is not. */
+static struct evconnlistener *listen_on_file(struct event_base *base, const char *path)
+{
+	struct sockaddr_un address = {.sun_family = AF_UNIX};
+	struct stat about;
+
+	if (strlen(path) >= sizeof(address.sun_path)) {
+		errno = ENAMETOOLONG;
+		return NULL;
+	}
+	memcpy(address.sun_path, path, strlen(path));
+	if (lstat(path, &about) == 0 && S_ISSOCK(about.st_mode))
+		unlink(path);
+	return bind_listener(base, (struct sockaddr *)&address, sizeof(address));
+}
+
 /* Listens on `where`; NULL after a line on stderr. */
 static struct evconnlistener *listen_on(struct event_base *base, const char *where)
 {
-	struct addrinfo *address = parse_address(where);
+	struct evconnlistener *listener;
 
-	if (!address) {
-		fprintf(stderr, "sluice-demo: --listen %s: expected ADDRESS:PORT\n", where);
-		return NULL;
+	if (strncmp(where, "unix:/", 6) == 0) {
+		listener = listen_on_file(base, where + 5);
+	} else {
+		struct addrinfo *address = parse_address(where);
+
+		if (!address) {
+			fprintf(stderr,
+				"sluice-demo: --listen %s: expected ADDRESS:PORT or unix:/PATH\n",
+				where);
+			return NULL;
+		}
+		listener = bind_listener(base, address->ai_addr, address->ai_addrlen);
+		freeaddrinfo(address);
 	}
-	struct evconnlistener *listener = evconnlistener_new_bind(base, NULL, NULL,
-		LEV_OPT_REUSEABLE | LEV_OPT_CLOSE_ON_FREE | LEV_OPT_CLOSE_ON_EXEC, -1,
-		address->ai_addr, (int)address->ai_addrlen);
-	freeaddrinfo(address);
 	if (!listener)
 		fprintf(stderr, "sluice-demo: cannot listen on %s: %s\n", where,
 			evutil_socket_error_to_string(EVUTIL_SOCKET_ERROR()));

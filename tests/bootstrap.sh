@@ -15,8 +15,11 @@ pretend() {
 mkdir -p "$tree/tools" "$tree/elsewhere" "$tree/source/build" "$tree/source/build-aux"
 cp "${top_srcdir:-.}/bootstrap" "$tree/source"
 touch "$tree/source/Makefile.in" "$tree/source/build-aux/tap-driver.sh" "$tree/source/build/Makefile"
-echo >"$tree/source/build/configure.flags"
-pretend "$tree/source/configure" 'exit 0'
+cp "${top_srcdir:-.}/configure.ac" "$tree/source"
+pretend "$tree/source/configure" 'echo "$0 $(pwd -P)" >>../configured'
+# pkg-config knows the libraries that stand in a file, all in version 1.
+pretend "$tree/tools/pkg-config" "grep -qx \"\$2\" '$tree/libraries' && echo 1"
+printf '%s\n' libevent_core inih libpcre2-8 jansson libllhttp >"$tree/libraries"
 pretend "$tree/source/build/sluice" 'echo "sluice $*"'
 pretend "$tree/tools/dpkg-query" 'echo "install ok installed"'
 for name in rpm apk npm; do
@@ -30,6 +33,7 @@ bootstrap() {
 		PATH=$tree/tools:$PATH BUILD_DIR='' CONFIGURE_FLAGS='' CI='' ../source/bootstrap "$@" 2>&1)
 }
 
+bootstrap >/dev/null # configures
 is 'a relative INI is the one where it was called' "sluice run -c $tree/elsewhere/my.ini" "$(bootstrap run my.ini)"
 is 'an absolute one is itself' "sluice run -c /etc/my.ini" "$(bootstrap run /etc/my.ini)"
 is 'quiet where nothing is to be done' '' "$(bootstrap)"
@@ -51,4 +55,98 @@ is 'make failed and no test did' '5 passed, 1 failed; 1' "$(suite 1 5 0 0)"
 pretend "$tree/tools/make" 'case "$*" in *check*) exit 2 ;; esac'
 is 'the tests do not build' '0 passed, 1 failed' "$(bootstrap check | tail -n 1)"
 
+
+# ---- configuring again
+configurations() {
+	wc -l <"$tree/source/configured" | tr -d ' '
+}
+pretend "$tree/tools/make" 'exit 0'
+is 'configured once while nothing changes' 1 "$(configurations)"
+echo cmocka >>"$tree/libraries"
+bootstrap >/dev/null
+is 'a library that was installed since is looked for again' 2 "$(configurations)"
+(cd "$tree/elsewhere" && PATH=$tree/tools:$PATH CONFIGURE_FLAGS=--enable-werror ../source/bootstrap >/dev/null)
+is 'other flags, too' 3 "$(configurations)"
+
+# ---- a path with a blank
+mkdir "$tree/with blank"
+cp -R "$tree/source" "$tree/with blank/source"
+rm -rf "$tree/with blank/source/build" "$tree/with blank/source/configured"
+blank() {
+	(cd "$tree/elsewhere" && PATH=$tree/tools:$PATH CONFIGURE_FLAGS='' CI='' "../with blank/source/bootstrap" "$@" 2>&1)
+}
+BUILD_DIR='' blank >/dev/null
+is 'a blank in the path: configure is called by a relative name' \
+	"../configure $(cd "$tree/with blank/source/build" && pwd -P)" "$(cat "$tree/with blank/source/configured")"
+has 'a build folder elsewhere then is an error that says why' 'has a blank' "$(BUILD_DIR=$tree/other blank)"
+mkdir "$tree/it's"
+cp -R "$tree/source" "$tree/it's/source"
+has 'as is a character that make cannot take' "cannot have in names" \
+	"$(cd "$tree" && PATH=$tree/tools:$PATH BUILD_DIR='' "./it's/source/bootstrap" 2>&1)"
+
+# ---- packages: a Debian that lacks some. `available` are those of its lists, `installed` what is there.
+pretend "$tree/tools/dpkg-query" "for name; do :; done; grep -qx \"\$name\" '$tree/installed' && echo 'install ok installed'"
+pretend "$tree/tools/apt-cache" "grep -qx \"\$2\" '$tree/available' && echo '  Candidate: 1'"
+pretend "$tree/tools/id" 'echo 1000'
+: >"$tree/installed"
+: >"$tree/available"
+# debian ARGUMENT...: bootstrap, which takes this system for a Debian
+debian() {
+	sed "s|\$(package_family)|debian|" "$tree/source/bootstrap" >"$tree/source/bootstrap-debian"
+	chmod +x "$tree/source/bootstrap-debian"
+	(cd "$tree/elsewhere" && PATH=$tree/tools:$PATH BUILD_DIR='' CONFIGURE_FLAGS='' CI='' \
+		../source/bootstrap-debian "$@" 2>&1)
+}
+has 'without root and without lists: the command chooses names later' \
+	"as root, run: '$(cd "$tree/source" && pwd)/bootstrap' packages build run" "$(debian packages build run)"
+awk '$1 == "build" && $2 { print $2 }' "${top_srcdir:-.}/bootstrap" | sed 's/.*|//; s/pkg-config/pkgconf/' >"$tree/available"
+has 'with lists: the lists are fetched first' 'apt-get update && apt-get install' "$(debian packages build)"
+has 'and of two names the one that there is' ' node-llhttp ' "$(debian packages build)"
+lacks 'not the other' libllhttp-dev "$(debian packages build)"
+sed '$d' "$tree/available" >"$tree/installed"
+is 'only what is missing' "bootstrap: packages are missing; as root, run: apt-get update && apt-get install --no-install-recommends $(tail -n 1 "$tree/available")" \
+	"$(debian packages build)"
+
+pretend "$tree/tools/id" 'echo 0'
+pretend "$tree/tools/apt-get" "case \"\$*\" in *update*) exit 100 ;; *) grep -q reachable '$tree/available' ;; esac"
+has 'without a network the word is said' 'is there a network?' "$(debian packages build)"
+echo reachable >>"$tree/available"
+lacks 'but not where the packages come all the same' 'network' "$(debian packages build)"
+
+# ---- the demo, with the real programs, twice at a time
+if command -v curl >/dev/null; then
+	rm -f "$tree/tools/id"
+	mkdir -p "$tree/source/etc" "$tree/tmp"
+	cp "${top_srcdir:-.}/etc/sluice-demo.ini" "$tree/source/etc"
+	cp "${SLUICE:-build/sluice}" "${top_builddir:-build}/sluice-demo" "$tree/source/build"
+	cp "$tree/available" "$tree/installed"
+	# demo NAME: starts one and waits until it says that it runs
+	demo() {
+		(cd "$tree/elsewhere" && PATH=$tree/tools:$PATH BUILD_DIR='' CONFIGURE_FLAGS='' CI='' TMPDIR=$tree/tmp \
+			exec ../source/bootstrap run >"$tree/$1.log" 2>&1) &
+		tries=0
+		until grep -q 'Ctrl-C stops both' "$tree/$1.log" 2>/dev/null; do
+			tries=$((tries + 1))
+			[ $tries -lt 300 ] && kill -0 $! 2>/dev/null || return 0
+			sleep 0.1
+		done
+	}
+	url() {
+		sed -n 's|.*listens on *\(http://[0-9.:]*\).*|\1|p' "$tree/$1.log"
+	}
+	demo one
+	one=$!
+	demo two
+	two=$!
+	is 'the demo runs beside another one' '{"balance":5,"version":1}{"balance":7,"version":1}' \
+		"$(curl -s -m 10 -d amount=5 "$(url one)/deposit")$(curl -s -m 10 -d amount=7 "$(url two)/deposit")"
+	[ "$(url one)" != "$(url two)" ] || is 'on another port' other same
+	kill -TERM $one $two
+	status=0
+	wait $one || status=$?
+	wait $two || status=$?
+	is 'both end well' 0 $status
+	is 'and leave nothing behind' '' "$(ls "$tree/tmp")"
+	[ $failed -eq 0 ] || sed 's/^/# /' "$tree/one.log" "$tree/two.log"
+fi
 conclude

@@ -61,6 +61,14 @@ kill "$demo"
 wait "$demo"
 is 'SIGTERM ends it well' 0 $?
 demo=
+folder=$(mktemp -d)
+has 'a path that is too long is an error' 'File name too long' \
+	"$("$top_builddir/sluice-demo" --listen "unix:/$(printf '%0200d' 0)" 2>&1)"
+echo mine >"$folder/file"
+has 'as is one where a file is' 'Address already in use' \
+	"$("$top_builddir/sluice-demo" --listen "unix:$folder/file" 2>&1)"
+is 'which stays as it was' mine "$(cat "$folder/file")"
+rm -r "$folder"
 is 'an address is needed' 1 "$("$top_builddir/sluice-demo" --listen nowhere 2>/dev/null; echo $?)"
 is 'an unknown option' 2 "$("$top_builddir/sluice-demo" --what 2>/dev/null; echo $?)"
 conclude

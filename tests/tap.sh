@@ -14,6 +14,20 @@ is() {
 	fi
 }
 
+# has NAME PART TEXT and lacks NAME PART TEXT: is the part in the text?
+has() {
+	case $3 in
+	*"$2"*) is "$1" '' '' ;;
+	*) is "$1" "...$2..." "$3" ;;
+	esac
+}
+lacks() {
+	case $3 in
+	*"$2"*) is "$1" "no $2" "$3" ;;
+	*) is "$1" '' '' ;;
+	esac
+}
+
 # The end of the test.
 conclude() {
 	echo "1..$count"
