@@ -1,6 +1,6 @@
 #!/bin/sh
 # No room includes one above it, and rooms on one floor not each other, but http and net may know
-# the configuration: throttle | base < conf < http, net < gate, queue < relay < admin, cli. TAP.
+# the configuration: throttle | base < loop, conf < http, net < gate, queue < relay < admin, cli. TAP.
 cd "${top_srcdir:-.}" || exit 1
 count=0 failed=0
 
@@ -29,7 +29,7 @@ check() {
 	fi
 }
 
-below_gate='throttle base conf http net'
+below_gate='throttle base loop conf http net'
 check throttle throttle
 check demo demo
 check proxy/base base
@@ -38,7 +38,8 @@ check proxy/base base
 check proxy/conf throttle/throttle.h base conf http/message.h
 check proxy/http/message.h base
 check proxy/http base conf http
-check proxy/net base conf net
+check proxy/loop base loop
+check proxy/net base loop conf net
 # shellcheck disable=SC2086 # words
 {
 	check proxy/gate $below_gate gate

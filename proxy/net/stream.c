@@ -20,9 +20,17 @@ static void on_event(evutil_socket_t fd, short what, void *arg)
 	stream_wake(stream);
 }
 
-void stream_loop_init(struct stream_loop *loop, struct event_base *base)
+static bool run_stage(struct loop_stage *stage)
 {
-	*loop = (struct stream_loop){.base = base, .end = &loop->first};
+	return stream_round(
+		(struct stream_loop *)((char *)stage - offsetof(struct stream_loop, stage)));
+}
+
+void stream_loop_init(struct stream_loop *streams, struct loop *loop)
+{
+	*streams =
+		(struct stream_loop){.loop = loop, .stage.run = run_stage, .end = &streams->first};
+	loop_add_stage(loop, LOOP_READ, &streams->stage);
 }
 
 void stream_wake(struct stream *stream)
@@ -76,7 +84,7 @@ bool stream_open(struct stream *stream, struct stream_loop *loop, int fd, bool c
 	const struct stream_calls *calls)
 {
 	*stream = (struct stream){.fd = fd, .writable = connected, .calls = calls, .loop = loop};
-	event_assign(&stream->event, loop->base, fd,
+	event_assign(&stream->event, loop->loop->base, fd,
 		EV_READ | EV_WRITE | EV_CLOSED | EV_ET | EV_PERSIST, on_event, stream);
 	if (event_add(&stream->event, NULL) == 0)
 		return true;

@@ -23,12 +23,14 @@
 #include <sys/uio.h>
 
 #include "base/buffer.h"
+#include "loop/loop.h"
 
 struct stream;
 
 /* Streams of one thread. */
 struct stream_loop {
-	struct event_base *base;
+	struct loop *loop;
+	struct loop_stage stage;
 	struct stream *first, **end; /* woken, in that order */
 	size_t fetched;              /* bytes in this round */
 };
@@ -60,7 +62,8 @@ struct stream {
 #define STREAM_ROUND       32
 #define STREAM_ROUND_BYTES (64 * 1024)
 
-void stream_loop_init(struct stream_loop *loop, struct event_base *base);
+/* Registers itself with `loop`: streams are served in its read phase. */
+void stream_loop_init(struct stream_loop *streams, struct loop *loop);
 
 /* Serves up to STREAM_ROUND of those that were woken. False: there are none. A stream that was
  * closed is passed over; its memory must stay until there are none woken. */

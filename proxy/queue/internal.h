@@ -37,7 +37,7 @@ struct queue {
 #define OUTBOX_SERVES 4
 
 struct outbox {
-	struct ticket *head, **tail; /* by mail_next */
+	struct message *head, **tail; /* of tickets */
 	unsigned pins, serves;
 	uint64_t deadline_ns; /* the earliest that was set meanwhile */
 	void *pin[OUTBOX_PINS];

@@ -25,7 +25,7 @@ static void refuse_queued(struct queue *queue, struct shard *shard, struct sessi
 static void abort_flying(struct session *session, struct outbox *outbox)
 {
 	for (struct ticket *ticket = session->flight; ticket != NULL; ticket = ticket->next) {
-		if (ticket->mail)
+		if (ticket->posted)
 			ticket->verdict = QUEUE_ABORTED;
 		else
 			outbox_add(outbox, ticket, QUEUE_ABORTED);

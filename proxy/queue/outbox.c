@@ -4,10 +4,10 @@
 void outbox_add(struct outbox *outbox, struct ticket *ticket, enum queue_verdict verdict)
 {
 	ticket->verdict = (uint8_t)verdict;
-	ticket->mail = true;
-	ticket->mail_next = NULL;
-	*outbox->tail = ticket;
-	outbox->tail = &ticket->mail_next;
+	ticket->posted = true;
+	ticket->message.next = NULL;
+	*outbox->tail = &ticket->message;
+	outbox->tail = &ticket->message.next;
 }
 
 void outbox_serve(struct outbox *outbox, struct run_queue *run_queue)
@@ -29,15 +29,16 @@ void outbox_serve(struct outbox *outbox, struct run_queue *run_queue)
 static void deliver_tickets(struct queue *queue, struct outbox *outbox)
 {
 	const struct queue_callbacks *callbacks = &queue->config.callbacks;
-	struct ticket *ticket = outbox->head;
+	struct message *message = outbox->head;
 
 	outbox->head = NULL;
 	outbox->tail = &outbox->head;
-	while (ticket != NULL) {
+	while (message != NULL) {
 		/* From the call on the ticket is its owner's, and may be gone. */
-		struct ticket *next = ticket->mail_next;
+		struct message *next = message->next;
+		struct ticket *ticket = ticket_of(message);
 		callbacks->dispatch(callbacks->ctx, ticket->worker, ticket);
-		ticket = next;
+		message = next;
 	}
 }
 

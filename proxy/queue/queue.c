@@ -268,7 +268,7 @@ enum queue_verdict queue_enter(struct queue *queue, const struct queue_policy *p
 	enum queue_verdict verdict;
 	struct outbox outbox;
 
-	assert(ticket->state == TICKET_OUT && !ticket->mail);
+	assert(ticket->state == TICKET_OUT && !ticket->posted);
 	outbox_init(&outbox);
 	prepare(ticket, policy, shard, run_queue, now_ns);
 	pthread_mutex_lock(&shard->mutex);
@@ -286,8 +286,8 @@ enum queue_verdict queue_arrive(struct queue *queue, struct ticket *ticket, uint
 
 	(void)queue;
 	pthread_mutex_lock(&ticket->shard->mutex);
-	assert(ticket->mail);
-	ticket->mail = false;
+	assert(ticket->posted);
+	ticket->posted = false;
 	verdict = ticket->verdict;
 	if (verdict == QUEUE_GO)
 		ticket->started_ns = now_ns;
@@ -315,7 +315,7 @@ static void take_out(struct queue *queue, struct shard *shard, struct ticket *ti
 
 static enum queue_left out(struct ticket *ticket)
 {
-	if (!ticket->mail)
+	if (!ticket->posted)
 		return QUEUE_LEFT;
 	ticket->verdict = QUEUE_GONE;
 	return QUEUE_UNDER_WAY;
@@ -340,7 +340,7 @@ static enum queue_left leave(
 	case TICKET_FLYING:
 	case TICKET_DETACHED: {
 		struct session *session = ticket->session;
-		bool unheard = ticket->mail && ticket->started_ns == 0;
+		bool unheard = ticket->posted && ticket->started_ns == 0;
 		if (!in_flight_too && !unheard) {
 			pthread_mutex_unlock(&shard->mutex);
 			return QUEUE_IN_FLIGHT;
@@ -419,7 +419,7 @@ bool queue_requeue(struct queue *queue, struct ticket *ticket, uint64_t now_ns)
 
 	outbox_init(&outbox);
 	pthread_mutex_lock(&shard->mutex);
-	if (ticket->state == TICKET_FLYING && !ticket->mail) {
+	if (ticket->state == TICKET_FLYING && !ticket->posted) {
 		assert(!ticket->placed);
 		requeued = true;
 		session_land(ticket->session, ticket);

@@ -36,6 +36,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/container.h"
+#include "loop/message.h"
+
 struct queue;
 struct run_queue; /* queue/run_queue.h */
 struct session;
@@ -109,7 +112,7 @@ struct ticket {
 	uint64_t started_ns;     /* GO; started - entered is the queue wait */
 	uint64_t placed_ns;      /* its place was taken and pace charged; 0: none needed */
 
-	struct ticket *mail_next; /* the owner's, from dispatch() to queue_arrive: a mailbox link */
+	struct message message; /* from dispatch() to queue_arrive; its function is the owner's */
 
 	/* private, guarded by the shard's mutex */
 	struct ticket *prev, *next; /* lane or in-flight list of the session */
@@ -119,17 +122,23 @@ struct ticket {
 	uint32_t high_burst, session_in_flight; /* from the policy, judged when its turn comes */
 	uint8_t state;                          /* enum ticket_state */
 	uint8_t order;                          /* enum ticket_order */
-	bool mail;                              /* a message is under way */
+	bool posted;                            /* its message is under way */
 	bool placed;                            /* holds a place of run_queue */
 };
 
 #define QUEUE_MAX_WEIGHT 100
 
+/* Whose message it is. */
+static inline struct ticket *ticket_of(struct message *message)
+{
+	return CONTAINER_OF(message, struct ticket, message);
+}
+
 struct queue_callbacks {
 	void *ctx;
 
-	/* The ticket has something to tell its owner: put it on that worker's mailbox (mail_next is
-	 * free for that); there call queue_arrive. Must not block. Required. */
+	/* The ticket has something to tell its owner: post its message to that worker, which
+	 * calls queue_arrive. Must not block. Required. */
 	void (*dispatch)(void *ctx, unsigned worker, struct ticket *ticket);
 
 	/* The pin is off its session, which was rolled or closed, or by queue_sweep_pins: close

@@ -7,9 +7,9 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "base/deadline.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "loop/deadline.h"
 
 #define FAILS_TO_LEAVE_OUT 2
 #define ANSWER_BYTES       64

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <sys/socket.h>
 
+#include "base/container.h"
 #include "base/log.h"
 #include "relay/exchange.h"
 #include "relay/listener.h"
@@ -41,7 +42,7 @@ void downstream_accept(struct worker *worker, struct listener *listener, int fd,
 	d->listener = listener;
 	d->state = DOWNSTREAM_OPEN;
 	forwarded_peer_init(&d->peer, peer, peer_len, &listener->conf->trusted_proxies);
-	deadline_init(&d->deadline, worker->base, on_deadline);
+	deadline_init(&d->deadline, worker->loop.base, on_deadline);
 	d->next = worker->downstreams;
 	if (d->next)
 		d->next->prev = d;
@@ -54,10 +55,9 @@ void downstream_accept(struct worker *worker, struct listener *listener, int fd,
 	stream_wake(&d->stream);
 }
 
-static void free_downstream(struct worker *worker, struct grave *grave)
+static void free_downstream(struct deferred_free *item)
 {
-	(void)worker;
-	free((char *)grave - offsetof(struct downstream, grave));
+	free(CONTAINER_OF(item, struct downstream, deferred));
 }
 
 void downstream_close(struct downstream *d, const char *why)
@@ -93,7 +93,7 @@ void downstream_close(struct downstream *d, const char *why)
 	if (atomic_fetch_sub(&worker->relay->clients, 1) == 1 && worker->draining)
 		relay_wake_workers(worker->relay);
 	listener_connection_closed(d->listener);
-	worker_bury(worker, &d->grave, free_downstream);
+	loop_free_later(&worker->loop, &d->deferred, free_downstream);
 }
 
 /* ---- reading requests ------------------------------------------------------------------------ */

@@ -15,9 +15,9 @@
 #ifndef RELAY_DOWNSTREAM_H
 #define RELAY_DOWNSTREAM_H
 
-#include "base/deadline.h"
 #include "http/forwarded.h"
 #include "http/parser.h"
+#include "loop/deadline.h"
 #include "net/stream.h"
 #include "relay/flow.h"
 #include "relay/forwarding.h"
@@ -32,7 +32,7 @@ enum downstream_state {
 
 struct downstream {
 	struct stream stream;
-	struct grave grave;
+	struct deferred_free deferred;
 	struct deadline deadline;
 	struct worker *worker;
 	struct listener *listener;

@@ -7,6 +7,7 @@
 #include <assert.h>
 #include <stdlib.h>
 
+#include "base/container.h"
 #include "http/path.h"
 #include "http/priority.h"
 #include "http/problem.h"
@@ -286,7 +287,7 @@ static void on_deadline(struct deadline *deadline)
 static void wait_until(struct exchange *x, uint64_t at_ms)
 {
 	if (!x->has_deadline)
-		deadline_init(&x->deadline, x->worker->base, on_deadline);
+		deadline_init(&x->deadline, x->worker->loop.base, on_deadline);
 	x->has_deadline = true;
 	deadline_set(&x->deadline, at_ms, worker_now_ms(x->worker));
 }
@@ -403,8 +404,9 @@ void exchange_admit(struct exchange *x)
 	exchange_forward(x);
 }
 
-void exchange_arrive(struct exchange *x)
+void exchange_on_ticket(struct message *message)
 {
+	struct exchange *x = CONTAINER_OF(ticket_of(message), struct exchange, ticket);
 	struct downstream *d = x->downstream;
 	enum queue_verdict verdict =
 		queue_arrive(x->worker->relay->queue, &x->ticket, worker_now_ns(x->worker));
@@ -412,7 +414,7 @@ void exchange_arrive(struct exchange *x)
 	if (x->state == EXCHANGE_ENDED) {
 		/* It left while this was under way; only its memory waited. */
 		assert(verdict == QUEUE_GONE);
-		exchange_bury(x);
+		exchange_free_later(x);
 		return;
 	}
 	/* It may have left and still be writing its answer: then its end frees it. */

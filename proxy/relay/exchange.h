@@ -13,12 +13,12 @@
 #ifndef RELAY_EXCHANGE_H
 #define RELAY_EXCHANGE_H
 
-#include "base/deadline.h"
 #include "base/log.h"
 #include "gate/gate.h"
 #include "http/framing.h"
 #include "http/message.h"
 #include "http/target.h"
+#include "loop/deadline.h"
 #include "queue/queue.h"
 #include "relay/pump.h"
 #include "relay/worker.h"
@@ -102,7 +102,7 @@ struct exchange {
 
 	/* From here on nothing is cleared when an exchange begins: written before it is read. */
 	struct ticket ticket;
-	struct grave grave;
+	struct deferred_free deferred;
 	struct http_target target;
 	struct http_framing response_framing;
 	struct deadline deadline; /* QUEUED, DELAYED; only when has_deadline */
@@ -131,8 +131,8 @@ void exchange_send_requests(struct worker *worker);
 /* Moves what can be moved: the request's body up, the response down. */
 void exchange_run(struct exchange *exchange);
 
-/* Its turn has come, or what else the queue had to say (relay/queue's dispatch). */
-void exchange_arrive(struct exchange *exchange);
+/* The message of its ticket: its turn has come, or what else the queue had to say. */
+void exchange_on_ticket(struct message *message);
 
 /* Its turn has come: through the gate when it was delayed, then on. */
 void exchange_admit(struct exchange *exchange);
@@ -191,7 +191,7 @@ void exchange_leave_queue(struct exchange *exchange);
 void exchange_end(struct exchange *exchange);
 
 /* Its memory is free at the end of the loop's turn: nobody knows of it any more. */
-void exchange_bury(struct exchange *exchange);
+void exchange_free_later(struct exchange *exchange);
 
 /* ---- compose.c ------------------------------------------------------------------------------ */
 

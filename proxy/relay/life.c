@@ -1,7 +1,7 @@
 /*
  * An exchange's birth, its states and its end. Its memory is its worker's and used again:
  *
- *   spare --> exchange_new --> ... --> exchange_end --> exchange_bury --(turn's end)--> spare
+ *   spare --> exchange_new --> ... --> exchange_end --> exchange_free_later --(turn's end)--> spare
  *                                           `--> the queue's message, if one is under way --^
  */
 #include "relay/exchange.h"
@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/container.h"
 #include "base/log.h"
 #include "relay/downstream.h"
 #include "relay/listener.h"
@@ -63,6 +64,7 @@ struct exchange *exchange_new(struct downstream *d)
 	x->verdict.limit_count = 0;
 	x->receipt.throttle.count = 0;
 	ticket_init(&x->ticket, worker->index);
+	x->ticket.message.run = exchange_on_ticket;
 	x->worker = worker;
 	x->downstream = d;
 	x->use = site_use_hold(worker->use);
@@ -72,9 +74,10 @@ struct exchange *exchange_new(struct downstream *d)
 	return x;
 }
 
-static void free_exchange(struct worker *worker, struct grave *grave)
+static void free_exchange(struct deferred_free *item)
 {
-	struct exchange *x = (struct exchange *)((char *)grave - offsetof(struct exchange, grave));
+	struct exchange *x = CONTAINER_OF(item, struct exchange, deferred);
+	struct worker *worker = x->worker;
 
 	http_head_clear(&x->request);
 	http_head_clear(&x->response);
@@ -126,9 +129,9 @@ static void leave_orphans(struct exchange *x)
 	*at = x->next;
 }
 
-void exchange_bury(struct exchange *x)
+void exchange_free_later(struct exchange *x)
 {
-	worker_bury(x->worker, &x->grave, free_exchange);
+	loop_free_later(&x->worker->loop, &x->deferred, free_exchange);
 }
 
 void exchange_end(struct exchange *x)
@@ -158,5 +161,5 @@ void exchange_end(struct exchange *x)
 	x->use = NULL;
 	worker->exchange_count--;
 	if (!x->awaits_mail)
-		exchange_bury(x);
+		exchange_free_later(x);
 }

@@ -63,7 +63,7 @@ static void give_place(struct listener *listener)
 	if (!atomic_load(&bound->waiting) || !atomic_exchange(&bound->waiting, false))
 		return;
 	for (unsigned i = 0; i < relay->worker_count; i++)
-		worker_order(relay->workers[i], WORKER_ACCEPT);
+		worker_command(relay->workers[i], WORKER_ACCEPT);
 }
 
 static void accept_failed(struct listener *listener)
@@ -176,9 +176,9 @@ static void listener_open(
 	listener->fd = binding->sockets[worker->index];
 	binding->sockets[worker->index] = -1;
 	set_conf(listener, conf);
-	event_assign(&listener->event, worker->base, listener->fd, EV_READ | EV_PERSIST,
+	event_assign(&listener->event, worker->loop.base, listener->fd, EV_READ | EV_PERSIST,
 		on_connection, listener);
-	deadline_init(&listener->retry, worker->base, retry);
+	deadline_init(&listener->retry, worker->loop.base, retry);
 	listener->next = worker->listeners;
 	worker->listeners = listener;
 	accept_on(listener);

@@ -18,8 +18,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "base/deadline.h"
 #include "conf/conf.h"
+#include "loop/deadline.h"
 
 struct relay;
 struct site_use;

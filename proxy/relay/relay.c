@@ -8,7 +8,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/eventfd.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -30,19 +29,17 @@ static void dispatch(void *ctx, unsigned worker, struct ticket *ticket)
 {
 	struct relay *relay = ctx;
 
-	worker_mail(relay->workers[worker], ticket);
+	message_post(&relay->workers[worker]->loop, &ticket->message);
 }
 
 static void tell_timer(void *ctx, uint64_t deadline_ns)
 {
 	struct relay *relay = ctx;
-	uint64_t one = 1;
 	uint64_t known = atomic_load(&relay->queue_deadline_ns);
 
 	while (deadline_ns < known) {
 		if (atomic_compare_exchange_weak(&relay->queue_deadline_ns, &known, deadline_ns)) {
-			while (write(relay->timer_fd, &one, sizeof(one)) < 0 && errno == EINTR)
-				;
+			loop_wake(&relay->loop);
 			return;
 		}
 	}
@@ -66,44 +63,30 @@ static void on_queue_timer(evutil_socket_t fd, short what, void *arg)
 
 	(void)fd;
 	(void)what;
-	/* Cleared first: what is told from now on is armed again by on_timer_told. */
+	/* Cleared first: a deadline noted from now on is armed at the end of the turn. */
 	atomic_store(&relay->queue_deadline_ns, QUEUE_NEVER);
 	uint64_t next = queue_expire(relay->queue, clock_monotonic_ns());
 	tell_timer(relay, next);
-	arm_queue_timer(relay);
-}
-
-static void on_timer_told(evutil_socket_t fd, short what, void *arg)
-{
-	uint64_t count;
-
-	(void)what;
-	while (read(fd, &count, sizeof(count)) < 0 && errno == EINTR)
-		;
-	reload_collect(arg);
-	arm_queue_timer(arg);
 }
 
 /* ---- stopping -------------------------------------------------------------------------------- */
 
 void relay_tell_main(struct relay *relay)
 {
-	uint64_t one = 1;
-
-	/* Any wake-up of the main loop makes it look at `running` and what was collected. */
-	while (write(relay->timer_fd, &one, sizeof(one)) < 0 && errno == EINTR)
-		;
+	/* Every turn of the main loop looks at `running` and at what workers have seen. */
+	loop_wake(&relay->loop);
 }
 
-static void order_all(struct relay *relay, unsigned orders)
+static void command_all(struct relay *relay, unsigned commands)
 {
 	for (unsigned i = 0; i < relay->worker_count; i++)
-		worker_order(relay->workers[i], orders);
+		worker_command(relay->workers[i], commands);
 }
 
 void relay_wake_workers(struct relay *relay)
 {
-	order_all(relay, 0);
+	for (unsigned i = 0; i < relay->worker_count; i++)
+		loop_wake(&relay->workers[i]->loop);
 }
 
 static void on_stop_timer(evutil_socket_t fd, short what, void *arg)
@@ -114,7 +97,7 @@ static void on_stop_timer(evutil_socket_t fd, short what, void *arg)
 	(void)what;
 	log_warn("shutdown_timeout has passed: cutting what is left");
 	relay->exit_status = 1;
-	order_all(relay, WORKER_STOP);
+	command_all(relay, WORKER_STOP);
 }
 
 static void begin_stop(struct relay *relay)
@@ -126,13 +109,13 @@ static void begin_stop(struct relay *relay)
 	if (relay->stopping) {
 		log_warn("told to stop again: cutting what is left");
 		relay->exit_status = 1;
-		order_all(relay, WORKER_STOP);
+		command_all(relay, WORKER_STOP);
 		return;
 	}
 	relay->stopping = true;
 	log_info("draining: finishing what is under way, at most %llu ms",
 		(unsigned long long)timeout_ms);
-	order_all(relay, WORKER_DRAIN);
+	command_all(relay, WORKER_DRAIN);
 	event_add(relay->stop_timer, &timeout);
 }
 
@@ -167,7 +150,8 @@ static const int signal_numbers[] = {SIGTERM, SIGINT, SIGQUIT, SIGHUP, SIGUSR1};
 static bool watch_signals(struct relay *relay)
 {
 	for (size_t i = 0; i < SIGNAL_COUNT; i++) {
-		relay->signals[i] = evsignal_new(relay->base, signal_numbers[i], on_signal, relay);
+		relay->signals[i] =
+			evsignal_new(relay->loop.base, signal_numbers[i], on_signal, relay);
 		if (!relay->signals[i] || event_add(relay->signals[i], NULL) != 0)
 			return false;
 	}
@@ -176,18 +160,21 @@ static bool watch_signals(struct relay *relay)
 
 static bool make_loop(struct relay *relay)
 {
-	relay->base = event_base_new();
-	relay->timer_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
-	if (!relay->base || relay->timer_fd < 0)
+	struct event_base *base;
+	int error = loop_init(&relay->loop);
+
+	if (error != 0) {
+		log_error("main loop: %s", strerror(error));
 		return false;
-	relay->queue_timer = evtimer_new(relay->base, on_queue_timer, relay);
-	relay->stop_timer = evtimer_new(relay->base, on_stop_timer, relay);
-	relay->timer_event =
-		event_new(relay->base, relay->timer_fd, EV_READ | EV_PERSIST, on_timer_told, relay);
-	relay->resolver = resolver_new(relay->base);
-	relay->checks = checks_new(relay->base);
-	return relay->queue_timer && relay->stop_timer && relay->timer_event && relay->resolver &&
-	       relay->checks && event_add(relay->timer_event, NULL) == 0 && watch_signals(relay);
+	}
+	loop_enter(&relay->loop);
+	base = relay->loop.base;
+	relay->queue_timer = evtimer_new(base, on_queue_timer, relay);
+	relay->stop_timer = evtimer_new(base, on_stop_timer, relay);
+	relay->resolver = resolver_new(base);
+	relay->checks = checks_new(base);
+	return relay->queue_timer && relay->stop_timer && relay->resolver && relay->checks &&
+	       watch_signals(relay);
 }
 
 static bool make_queue(struct relay *relay, const struct conf *conf)
@@ -265,7 +252,7 @@ static bool start_workers(struct relay *relay)
 		if (error != 0) {
 			log_error("worker %u: %s", i, strerror(error));
 			pthread_sigmask(SIG_SETMASK, &before, NULL);
-			order_all(relay, WORKER_STOP);
+			command_all(relay, WORKER_STOP);
 			relay->exit_status = 1;
 			return i > 0;
 		}
@@ -336,15 +323,13 @@ static void finish(struct relay *relay)
 		if (relay->signals[i])
 			event_free(relay->signals[i]);
 	}
-	struct event *events[] = {relay->queue_timer, relay->stop_timer, relay->timer_event};
+	struct event *events[] = {relay->queue_timer, relay->stop_timer};
 	for (size_t i = 0; i < sizeof(events) / sizeof(events[0]); i++) {
 		if (events[i])
 			event_free(events[i]);
 	}
-	if (relay->base)
-		event_base_free(relay->base);
-	if (relay->timer_fd >= 0)
-		close(relay->timer_fd);
+	loop_enter(NULL);
+	loop_end(&relay->loop);
 	pthread_mutex_destroy(&relay->bindings_lock);
 	free(relay->workers);
 	log_info("sluice has stopped");
@@ -366,23 +351,26 @@ static void hold_signals(bool hold)
 
 int relay_run(struct conf *conf)
 {
-	struct relay relay = {.timer_fd = -1};
+	struct relay relay = {0};
 
 	signal(SIGPIPE, SIG_IGN);
 	hold_signals(true);
 	if (!start(&relay, conf)) {
 		relay.exit_status = 1;
 		if (atomic_load(&relay.running) > 0)
-			order_all(&relay, WORKER_STOP);
+			command_all(&relay, WORKER_STOP);
 	}
 	hold_signals(false);
 	while (atomic_load_explicit(&relay.running, memory_order_acquire) > 0) {
-		if (event_base_loop(relay.base, EVLOOP_ONCE) < 0) {
-			log_error("the main event loop failed: %s", strerror(errno));
+		int error = loop_run_turn(&relay.loop);
+		if (error != 0) {
+			log_error("the main event loop failed: %s", strerror(error));
 			relay.exit_status = 1;
-			order_all(&relay, WORKER_STOP);
+			command_all(&relay, WORKER_STOP);
 			break;
 		}
+		reload_collect(&relay);
+		arm_queue_timer(&relay);
 	}
 	int status = relay.exit_status;
 	finish(&relay);

@@ -22,7 +22,7 @@ struct resolver;
 struct throttle_table;
 
 struct relay {
-	struct event_base *base; /* the main thread's */
+	struct loop loop; /* the main thread's */
 	struct log *log;
 	struct throttle_table *throttles;
 	struct queue *queue;
@@ -38,8 +38,6 @@ struct relay {
 	struct event *signals[6];
 	struct event *queue_timer, *stop_timer;
 	_Atomic uint64_t queue_deadline_ns;
-	int timer_fd; /* told when the queue's next deadline is earlier */
-	struct event *timer_event;
 	uint64_t wall_offset_ns;  /* wall minus monotonic at start */
 	_Atomic uint64_t reloads; /* how often limits were changed */
 	uint64_t reloads_collected;

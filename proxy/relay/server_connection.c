@@ -7,6 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/container.h"
 #include "base/log.h"
 #include "relay/exchange.h"
 
@@ -26,10 +27,9 @@ static void unlist(struct server_connection *connection)
 	idle->count--;
 }
 
-static void free_connection(struct worker *worker, struct grave *grave)
+static void free_connection(struct deferred_free *item)
 {
-	(void)worker;
-	free((char *)grave - offsetof(struct server_connection, grave));
+	free(CONTAINER_OF(item, struct server_connection, deferred));
 }
 
 void server_connection_close(struct server_connection *connection)
@@ -47,7 +47,7 @@ void server_connection_close(struct server_connection *connection)
 	flow_clear(&connection->out, &worker->blocks);
 	buffer_release(&connection->in, &worker->blocks);
 	http_parser_end(&connection->parser);
-	worker_bury(worker, &connection->grave, free_connection);
+	loop_free_later(&worker->loop, &connection->deferred, free_connection);
 }
 
 static void on_event(struct stream *stream)
@@ -135,7 +135,7 @@ static struct server_connection *open_on(struct worker *worker, struct server *s
 		free(connection);
 		return NULL;
 	}
-	deadline_init(&connection->deadline, worker->base, on_deadline);
+	deadline_init(&connection->deadline, worker->loop.base, on_deadline);
 	connection->worker = worker;
 	connection->server = server;
 	connection->exchange = exchange;

@@ -7,8 +7,8 @@
 #ifndef RELAY_SERVER_CONNECTION_H
 #define RELAY_SERVER_CONNECTION_H
 
-#include "base/deadline.h"
 #include "http/parser.h"
+#include "loop/deadline.h"
 #include "net/stream.h"
 #include "relay/flow.h"
 #include "relay/upstream.h"
@@ -23,7 +23,7 @@ enum server_connection_state {
 
 struct server_connection {
 	struct stream stream;
-	struct grave grave;
+	struct deferred_free deferred;
 	struct deadline deadline;
 	struct worker *worker;
 	struct server *server;

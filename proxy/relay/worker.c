@@ -1,14 +1,12 @@
 #include "relay/worker.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/eventfd.h>
 #include <sys/random.h>
 #include <time.h>
-#include <unistd.h>
 
+#include "base/container.h"
 #include "base/log.h"
 #include "relay/downstream.h"
 #include "relay/exchange.h"
@@ -18,21 +16,6 @@
 #include "relay/server_connection.h"
 
 #define SPARE_BLOCKS 64
-
-static _Thread_local struct worker *current;
-
-struct worker *worker_current(void)
-{
-	return current;
-}
-
-uint64_t worker_now_ns_slow(struct worker *worker)
-{
-	worker->now_ns = clock_monotonic_ns();
-	worker->now_ms = worker->now_ns / CLOCK_NS_PER_MS;
-	worker->now_known = true;
-	return worker->now_ns;
-}
 
 uint64_t worker_throttle_ns(const struct worker *worker)
 {
@@ -56,14 +39,6 @@ struct slice worker_date(struct worker *worker)
 		worker->date_second = second;
 	}
 	return (struct slice){worker->date, 29};
-}
-
-void worker_bury(struct worker *worker, struct grave *grave,
-	void (*free_it)(struct worker *worker, struct grave *grave))
-{
-	grave->free = free_it;
-	grave->next = worker->graves;
-	worker->graves = grave;
 }
 
 /* ---- sites ----------------------------------------------------------------------------------- */
@@ -120,65 +95,7 @@ static void take_site(struct worker *worker)
 	site_use_release(old);
 }
 
-/* ---- messages -------------------------------------------------------------------------------- */
-
-static void wake(struct worker *worker)
-{
-	uint64_t one = 1;
-	ssize_t n;
-
-	do {
-		n = write(worker->wake_fd, &one, sizeof(one));
-	} while (n < 0 && errno == EINTR);
-}
-
-void worker_order(struct worker *worker, unsigned orders)
-{
-	/* release: pairs with the acquire in obey */
-	atomic_fetch_or_explicit(&worker->orders, orders, memory_order_release);
-	wake(worker);
-}
-
-void worker_mail(struct worker *worker, struct ticket *ticket)
-{
-	if (worker == current) {
-		ticket->mail_next = worker->ready;
-		worker->ready = ticket;
-		return;
-	}
-	struct ticket *head = atomic_load_explicit(&worker->mail, memory_order_relaxed);
-	do {
-		ticket->mail_next = head;
-		/* release: pairs with the acquire in take_mail, so the link is seen */
-	} while (!atomic_compare_exchange_weak_explicit(
-		&worker->mail, &head, ticket, memory_order_release, memory_order_relaxed));
-	if (!head)
-		wake(worker); /* whoever finds it empty wakes; others know somebody did */
-}
-
-/* A pile, newest first, is turned so that tickets are seen in the order they were sent. */
-static struct ticket *turn_over(struct ticket *pile)
-{
-	struct ticket *list = NULL;
-
-	while (pile) {
-		struct ticket *next = pile->mail_next;
-		pile->mail_next = list;
-		list = pile;
-		pile = next;
-	}
-	return list;
-}
-
-static void deliver(struct ticket *list)
-{
-	while (list) {
-		struct ticket *next = list->mail_next;
-		exchange_arrive(
-			(struct exchange *)((char *)list - offsetof(struct exchange, ticket)));
-		list = next;
-	}
-}
+/* ---- commands -------------------------------------------------------------------------------- */
 
 static void drain(struct worker *worker)
 {
@@ -200,35 +117,31 @@ static void stop(struct worker *worker)
 		downstream_close(worker->downstreams, "shutdown");
 }
 
-static void obey(struct worker *worker)
+static void run_commands(struct message *message)
 {
-	/* acquire: pairs with the release in worker_order */
-	unsigned orders = atomic_exchange_explicit(&worker->orders, 0, memory_order_acquire);
+	struct worker *worker = CONTAINER_OF(message, struct worker, command);
+	/* acq_rel: acquire pairs with the release in worker_command; the message is free to be
+	 * posted again from here on */
+	unsigned commands = atomic_exchange_explicit(&worker->commands, 0, memory_order_acq_rel);
 
-	if (orders & WORKER_SITE) {
+	if (commands & WORKER_SITE) {
 		take_site(worker);
 		reload_seen(worker);
 	}
-	if (orders & WORKER_ACCEPT)
+	if (commands & WORKER_ACCEPT)
 		listeners_resume(worker);
-	if (orders & WORKER_DRAIN)
+	if (commands & WORKER_DRAIN)
 		drain(worker);
-	if (orders & WORKER_STOP)
+	if (commands & WORKER_STOP)
 		stop(worker);
 }
 
-static void on_wake(evutil_socket_t fd, short what, void *arg)
+void worker_command(struct worker *worker, unsigned commands)
 {
-	struct worker *worker = arg;
-	uint64_t count;
-
-	(void)what;
-	/* Emptied before the mail is looked at: what comes later wakes again. */
-	while (read(fd, &count, sizeof(count)) < 0 && errno == EINTR)
-		;
-	/* acquire: pairs with the release in worker_mail */
-	deliver(turn_over(atomic_exchange_explicit(&worker->mail, NULL, memory_order_acquire)));
-	obey(worker);
+	/* acq_rel: release pairs with the acquire in run_commands; acquire so that the message is
+	 * posted only after its last run has taken what it was posted for */
+	if (atomic_fetch_or_explicit(&worker->commands, commands, memory_order_acq_rel) == 0)
+		message_post(&worker->loop, &worker->command);
 }
 
 void worker_next_request_id(struct worker *worker)
@@ -245,6 +158,18 @@ void worker_next_request_id(struct worker *worker)
 
 /* ---- life ------------------------------------------------------------------------------------ */
 
+/* Writes what the round has composed. */
+static bool write_all(struct loop_stage *stage)
+{
+	struct worker *worker = CONTAINER_OF(stage, struct worker, write_stage);
+
+	if (!worker->unsent && !worker->unflushed)
+		return false;
+	exchange_send_requests(worker);
+	downstream_flush_all(worker);
+	return true;
+}
+
 struct worker *worker_new(struct relay *relay, unsigned index, struct site *site)
 {
 	struct worker *worker = calloc(1, sizeof(*worker));
@@ -259,51 +184,31 @@ struct worker *worker_new(struct relay *relay, unsigned index, struct site *site
 	char id[WORKER_REQUEST_ID_BYTES + 1];
 	snprintf(id, sizeof(id), "%016llx%012d", (unsigned long long)seed, 0);
 	memcpy(worker->request_id, id, sizeof(worker->request_id));
-	worker->wake_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
-	worker->base = event_base_new();
-	worker->route_scratch = route_scratch_new();
-	stream_loop_init(&worker->streams, worker->base);
+	int error = loop_init(&worker->loop);
+	if (error != 0) {
+		log_error("worker %u: %s", index, strerror(error));
+		free(worker);
+		return NULL;
+	}
+	stream_loop_init(&worker->streams, &worker->loop);
+	worker->write_stage.run = write_all;
+	loop_add_stage(&worker->loop, LOOP_WRITE, &worker->write_stage);
+	worker->command.run = run_commands;
 	worker->unsent_end = &worker->unsent;
 	worker->unflushed_end = &worker->unflushed;
 	buffer_pool_init(&worker->blocks, site->conf->buffer_bytes, SPARE_BLOCKS);
-	if (worker->wake_fd >= 0 && worker->base && worker->route_scratch) {
-		worker->use = site_use_new(worker, site);
-		worker->wake_event = event_new(
-			worker->base, worker->wake_fd, EV_READ | EV_PERSIST, on_wake, worker);
-	}
-	if (worker->use && worker->wake_event && event_add(worker->wake_event, NULL) == 0)
+	worker->route_scratch = route_scratch_new();
+	worker->use = site_use_new(worker, site);
+	if (worker->route_scratch && worker->use)
 		return worker;
-	log_error("worker %u: %s", index, strerror(errno));
+	log_error("worker %u: no memory", index);
 	worker_free(worker);
 	return NULL;
 }
 
-static void bury_the_dead(struct worker *worker)
-{
-	while (worker->graves) {
-		struct grave *grave = worker->graves;
-		worker->graves = grave->next;
-		grave->free(worker, grave);
-	}
-}
-
-/* Whom the callbacks woke and what they made ready, and what that makes ready. */
-static void end_turn(struct worker *worker)
-{
-	while (stream_round(&worker->streams) || worker->ready || worker->unsent ||
-		worker->unflushed) {
-		struct ticket *list = turn_over(worker->ready);
-		worker->ready = NULL;
-		deliver(list);
-		exchange_send_requests(worker);
-		downstream_flush_all(worker);
-	}
-	bury_the_dead(worker);
-}
-
 static bool is_over(const struct worker *worker)
 {
-	if (!worker->draining || worker->downstreams || worker->ready)
+	if (!worker->draining || worker->downstreams || loop_has_ready(&worker->loop))
 		return false;
 	/* Exchanges whose client left may still be under way; they are finished as long as any
 	 * client is left anywhere that may be waiting behind them. */
@@ -315,22 +220,21 @@ void *worker_main(void *arg)
 {
 	struct worker *worker = arg;
 
-	current = worker;
+	loop_enter(&worker->loop);
 	log_thread_attach(worker->relay->log, worker->index + 1);
 	listeners_update(worker);
 	while (!is_over(worker)) {
-		worker->now_known = false;
-		if (event_base_loop(worker->base, EVLOOP_ONCE) < 0) {
+		int error = loop_run_turn(&worker->loop);
+		if (error != 0) {
 			log_error("worker %u: the event loop failed: %s", worker->index,
-				strerror(errno));
+				strerror(error));
 			break;
 		}
-		end_turn(worker);
 	}
 	listeners_close(worker);
 	while (worker->orphans)
 		exchange_end(worker->orphans);
-	end_turn(worker);
+	loop_finish_turn(&worker->loop);
 	/* The last one lets the main thread end: its loop must notice. */
 	atomic_fetch_sub_explicit(&worker->relay->running, 1, memory_order_acq_rel);
 	relay_tell_main(worker->relay);
@@ -340,13 +244,13 @@ void *worker_main(void *arg)
 
 void worker_free(struct worker *worker)
 {
-	current = worker; /* what is released here belonged to that thread */
+	loop_enter(&worker->loop); /* what is released here belonged to that thread */
 	listeners_free(worker);
 	if (worker->use) {
 		worker->use->count = 1; /* an exchange cut by the shutdown may not have let go */
 		site_use_release(worker->use);
 	}
-	bury_the_dead(worker);
+	loop_finish_turn(&worker->loop);
 	while (worker->spare_exchanges) {
 		struct exchange *exchange = worker->spare_exchanges;
 		worker->spare_exchanges = exchange->next;
@@ -356,15 +260,10 @@ void worker_free(struct worker *worker)
 		atomic_exchange_explicit(&worker->next_site, NULL, memory_order_acquire);
 	if (next)
 		site_release(next);
-	if (worker->wake_event)
-		event_free(worker->wake_event);
-	if (worker->base)
-		event_base_free(worker->base);
-	if (worker->wake_fd >= 0)
-		close(worker->wake_fd);
+	loop_end(&worker->loop);
 	route_scratch_free(worker->route_scratch);
 	buffer_pool_clear(&worker->blocks);
-	current = NULL;
+	loop_enter(NULL);
 	free(worker);
 }
 
@@ -377,5 +276,5 @@ void worker_site(struct worker *worker, struct site *site)
 
 	if (unseen)
 		site_release(unseen);
-	worker_order(worker, WORKER_SITE);
+	worker_command(worker, WORKER_SITE);
 }

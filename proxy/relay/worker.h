@@ -1,14 +1,12 @@
 /*
- * A worker: one thread, one libevent base, its own listening sockets, its own connections on both
- * sides. It shares with the others only what is atomic or immutable, the queue and the upstreams.
+ * A worker: one thread, its loop (loop/loop.h), its own listening sockets, its own connections on
+ * both sides. It shares with the others only what is atomic or immutable, the queue and the
+ * upstreams.
  *
- *   other workers --tickets--> mailbox --eventfd--> loop turn: callbacks, then rounds of streams
- *   main thread --commands-->                       that were woken, then graves
+ *   other workers --tickets---> messages of its loop
+ *   main thread ---commands-->
  *
- *   a round:  read all -> act on each -> tickets that came ready here -> write all
- *
- * Objects that end in a callback are buried: freed at the end of the turn, since callbacks up the
- * stack may still look at them.
+ *   a round:  streams are read and acted on -> messages -> requests and responses are written
  */
 #ifndef RELAY_WORKER_H
 #define RELAY_WORKER_H
@@ -22,6 +20,7 @@
 #include "base/buffer.h"
 #include "base/clock.h"
 #include "base/slice.h"
+#include "loop/loop.h"
 #include "net/stream.h"
 #include "queue/queue.h"
 #include "relay/site.h"
@@ -39,13 +38,8 @@ struct site_use {
 	uint64_t count;
 };
 
-/* Freed at the end of the turn. */
-struct grave {
-	struct grave *next;
-	void (*free)(struct worker *worker, struct grave *grave);
-};
-
-enum worker_order {
+/* What the main thread and other workers ask of a worker; asked twice before it is done is once. */
+enum worker_command {
 	WORKER_SITE = 1 << 0,   /* a new site is current */
 	WORKER_DRAIN = 1 << 1,  /* finish what is there, accept nothing */
 	WORKER_STOP = 1 << 2,   /* cut all and end */
@@ -67,7 +61,7 @@ struct worker {
 	struct relay *relay;
 	unsigned index;
 	pthread_t thread;
-	struct event_base *base;
+	struct loop loop;
 	struct stream_loop streams;
 	struct buffer_pool blocks;
 	struct site_use *use; /* of the current site */
@@ -78,21 +72,16 @@ struct worker {
 	struct exchange *orphans;       /* their clients are gone, their responses still to come */
 	struct exchange *spare_exchanges;
 	unsigned spare_exchange_count;
-	struct grave *graves;
 	struct server_connection *unsent, **unsent_end; /* with requests to write, */
 	struct downstream *unflushed, **unflushed_end;  /* with responses: at the round's end */
-	struct ticket *ready; /* dispatched to us by ourselves, newest first */
+	struct loop_stage write_stage;
 
 	/* from other threads */
-	struct ticket *_Atomic mail;
-	atomic_uint orders;
+	struct message command;
+	atomic_uint commands; /* asked for, not yet taken; not 0: `command` is posted */
 	struct site *_Atomic next_site;
 	_Atomic uint64_t reloads_seen; /* relay.reloads when it last took a site */
-	int wake_fd;
-	struct event *wake_event;
 
-	uint64_t now_ns, now_ms; /* monotonic; read once a turn */
-	bool now_known;
 	bool draining, stopping;
 	uint64_t date_second;
 	char date[32]; /* IMF-fixdate */
@@ -101,9 +90,6 @@ struct worker {
 	char path_scratch[3 * 65536];
 	struct worker_counts counts;
 };
-
-/* The worker that the calling thread is, or NULL. */
-struct worker *worker_current(void);
 
 /* Makes it, with its loop and wake-up, held on `site`. NULL with a line in the log. */
 struct worker *worker_new(struct relay *relay, unsigned index, struct site *site);
@@ -114,19 +100,17 @@ void worker_free(struct worker *worker);
 void *worker_main(void *worker);
 
 /* Any thread. */
-void worker_order(struct worker *worker, unsigned orders);
-void worker_mail(struct worker *worker, struct ticket *ticket);
+void worker_command(struct worker *worker, unsigned commands);
 void worker_site(struct worker *worker, struct site *site);
 
-uint64_t worker_now_ns_slow(struct worker *worker);
+/* The monotonic time of this turn. */
 static inline uint64_t worker_now_ns(struct worker *worker)
 {
-	return worker->now_known ? worker->now_ns : worker_now_ns_slow(worker);
+	return loop_now_ns(&worker->loop);
 }
 static inline uint64_t worker_now_ms(struct worker *worker)
 {
-	worker_now_ns(worker);
-	return worker->now_ms;
+	return loop_now_ms(&worker->loop);
 }
 
 /* The clock of the throttles: monotonic since start, on the wall's base, so that it goes on after
@@ -141,9 +125,6 @@ void worker_next_request_id(struct worker *worker);
 
 /* `Sun, 06 Nov 1994 08:49:37 GMT` */
 struct slice worker_date(struct worker *worker);
-
-void worker_bury(struct worker *worker, struct grave *grave,
-	void (*free_it)(struct worker *worker, struct grave *grave));
 
 struct site_use *site_use_hold(struct site_use *use);
 void site_use_release(struct site_use *use);

@@ -24,7 +24,7 @@ struct bench {
 	struct queue *queue;
 	struct run_queue *upstream;
 	struct queue_policy policy;
-	struct ticket *mail, **tail;
+	struct message *mail, **tail;
 	unsigned long rounds;
 };
 
@@ -33,18 +33,19 @@ static void on_dispatch(void *ctx, unsigned worker, struct ticket *ticket)
 	struct bench *bench = ctx;
 
 	(void)worker;
-	ticket->mail_next = NULL;
-	*bench->tail = ticket;
-	bench->tail = &ticket->mail_next;
+	ticket->message.next = NULL;
+	*bench->tail = &ticket->message;
+	bench->tail = &ticket->message.next;
 }
 
 static struct ticket *take(struct bench *bench, uint64_t now_ns)
 {
-	struct ticket *ticket = bench->mail;
+	struct message *message = bench->mail;
+	struct ticket *ticket = message ? ticket_of(message) : NULL;
 
 	if (ticket == NULL)
 		return NULL;
-	bench->mail = ticket->mail_next;
+	bench->mail = ticket->message.next;
 	if (bench->mail == NULL)
 		bench->tail = &bench->mail;
 	return queue_arrive(bench->queue, ticket, now_ns) == QUEUE_GO ? ticket : NULL;

@@ -22,7 +22,7 @@ struct end {
 };
 
 struct fixture {
-	struct event_base *base;
+	struct loop turn;
 	struct stream_loop loop;
 	struct buffer_pool pool;
 	struct buffer buffer;
@@ -51,11 +51,10 @@ static void make_nonblocking(int fd)
 static void open_end(struct fixture *f, int fd, bool connected)
 {
 	make_nonblocking(fd);
-	f->base = event_base_new();
-	assert_non_null(f->base);
+	assert_int_equal(loop_init(&f->turn), 0);
 	buffer_pool_init(&f->pool, 64, 2);
 	assert_true(buffer_acquire(&f->buffer, &f->pool));
-	stream_loop_init(&f->loop, f->base);
+	stream_loop_init(&f->loop, &f->turn);
 	assert_true(stream_open(&f->end.stream, &f->loop, fd, connected, &calls));
 }
 
@@ -89,7 +88,7 @@ static void end(struct fixture *f)
 		close(f->peer);
 	buffer_release(&f->buffer, &f->pool);
 	buffer_pool_clear(&f->pool);
-	event_base_free(f->base);
+	loop_end(&f->turn);
 	free(f);
 }
 
@@ -99,7 +98,7 @@ static void await(struct fixture *f)
 	unsigned before = f->end.told;
 
 	while (f->end.told == before) {
-		assert_true(event_base_loop(f->base, EVLOOP_ONCE) >= 0);
+		assert_true(event_base_loop(f->turn.base, EVLOOP_ONCE) >= 0);
 		serve(f);
 	}
 }
@@ -111,7 +110,7 @@ static void settle(struct fixture *f)
 
 	do {
 		before = f->end.told;
-		event_base_loop(f->base, EVLOOP_NONBLOCK);
+		event_base_loop(f->turn.base, EVLOOP_NONBLOCK);
 		serve(f);
 	} while (f->end.told != before);
 }
@@ -289,7 +288,7 @@ static void letting_go(void **state)
 	assert_int_equal(f->end.stream.fd, -1);
 	unsigned told = f->end.told;
 	send_all(f->peer, "x", 1);
-	event_base_loop(f->base, EVLOOP_NONBLOCK);
+	event_base_loop(f->turn.base, EVLOOP_NONBLOCK);
 	serve(f);
 	assert_int_equal(f->end.told, told); /* it is not ours any more */
 	assert_int_equal(recv(fd, text, sizeof(text), 0), 1);
@@ -340,6 +339,8 @@ static void on_member_notify(struct stream *stream)
 
 static const struct stream_calls member_calls = {on_member_fetch, on_member_notify};
 
+static struct loop many_turn;
+
 static struct member *begin_many(struct stream_loop *loop)
 {
 	struct member *members = calloc(MANY, sizeof(*members));
@@ -347,8 +348,8 @@ static struct member *begin_many(struct stream_loop *loop)
 	assert_non_null(members);
 	journal = 0;
 	buffer_pool_init(&member_pool, 64, 4);
-	stream_loop_init(loop, event_base_new());
-	assert_non_null(loop->base);
+	assert_int_equal(loop_init(&many_turn), 0);
+	stream_loop_init(loop, &many_turn);
 	for (int i = 0; i < MANY; i++) {
 		int pair[2];
 		assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, pair), 0);
@@ -356,7 +357,7 @@ static struct member *begin_many(struct stream_loop *loop)
 		assert_true(stream_open(&members[i].stream, loop, pair[0], true, &member_calls));
 	}
 	/* That they may be written is news as well. */
-	event_base_loop(loop->base, EVLOOP_NONBLOCK);
+	event_base_loop(loop->loop->base, EVLOOP_NONBLOCK);
 	while (stream_round(loop))
 		;
 	for (int i = 0; i < MANY; i++)
@@ -364,7 +365,7 @@ static struct member *begin_many(struct stream_loop *loop)
 	return members;
 }
 
-static void end_many(struct stream_loop *loop, struct member *members)
+static void end_many(struct member *members)
 {
 	for (int i = 0; i < MANY; i++) {
 		stream_close(&members[i].stream);
@@ -372,7 +373,7 @@ static void end_many(struct stream_loop *loop, struct member *members)
 		close(members[i].peer);
 	}
 	buffer_pool_clear(&member_pool);
-	event_base_free(loop->base);
+	loop_end(&many_turn);
 	free(members);
 }
 
@@ -383,7 +384,7 @@ static void await_readable(struct stream_loop *loop, struct member *members, int
 		if (members[i].stream.readable)
 			i++;
 		else
-			assert_true(event_base_loop(loop->base, EVLOOP_ONCE) >= 0);
+			assert_true(event_base_loop(loop->loop->base, EVLOOP_ONCE) >= 0);
 	}
 }
 
@@ -420,7 +421,7 @@ static void rounds_read_before_they_act(void **state)
 		served += size;
 	}
 	assert_false(stream_round(&loop));
-	end_many(&loop, members);
+	end_many(members);
 }
 
 static void rounds_pass_over_the_closed(void **state)
@@ -454,7 +455,7 @@ static void rounds_pass_over_the_closed(void **state)
 	assert_true(stream_round(&loop));
 	assert_int_equal(members[4].told, 2);
 	assert_false(stream_round(&loop));
-	end_many(&loop, members);
+	end_many(members);
 }
 
 static void rounds_read_only_so_much_ahead(void **state)
@@ -478,7 +479,7 @@ static void rounds_read_only_so_much_ahead(void **state)
 	}
 	assert_int_equal(fetched, 4);
 	assert_int_equal(told, STREAM_ROUND); /* the others read for themselves */
-	end_many(&loop, members);
+	end_many(members);
 }
 
 static void fetching_an_end(void **state)
@@ -504,7 +505,7 @@ static void fetching_an_end(void **state)
 	assert_int_equal(members[1].fetched, 1);
 	assert_null(members[1].in.at);
 	assert_false(members[1].stream.readable);
-	end_many(&loop, members);
+	end_many(members);
 }
 
 int main(void)

@@ -6,9 +6,9 @@ static void on_dispatch(void *ctx, unsigned worker, struct ticket *ticket)
 	struct world *world = ctx;
 
 	assert_int_equal(worker, ticket->worker);
-	ticket->mail_next = NULL;
-	*world->mail_tail = ticket;
-	world->mail_tail = &ticket->mail_next;
+	ticket->message.next = NULL;
+	*world->mail_tail = &ticket->message;
+	world->mail_tail = &ticket->message.next;
 	world->mails++;
 }
 
@@ -101,12 +101,13 @@ enum queue_verdict world_enter(struct world *world, struct job *job)
 
 struct job *world_next(struct world *world)
 {
-	struct ticket *ticket = world->mail;
+	struct message *message = world->mail;
+	struct ticket *ticket = message ? ticket_of(message) : NULL;
 	struct job *job;
 
 	if (ticket == NULL)
 		return NULL;
-	world->mail = ticket->mail_next;
+	world->mail = ticket->message.next;
 	if (world->mail == NULL)
 		world->mail_tail = &world->mail;
 	world->mails--;

@@ -33,7 +33,7 @@ struct world {
 	struct run_queue *upstream;
 	struct queue_policy policy;
 	uint64_t now_ns;
-	struct ticket *mail, **mail_tail;
+	struct message *mail, **mail_tail;
 	unsigned mails;
 	unsigned unpins;
 	void *unpinned;

@@ -189,7 +189,7 @@ static void step_yield(struct schedule *schedule)
 	else if (queue_requeue(queue, &exchange->job.ticket, schedule->world.now_ns))
 		exchange->phase = WAITING;
 	else
-		check(schedule, exchange->job.ticket.mail); /* it is cut */
+		check(schedule, exchange->job.ticket.posted); /* it is cut */
 }
 
 static void step_other(struct schedule *schedule)
@@ -205,7 +205,7 @@ static void step_other(struct schedule *schedule)
 	} else if (chance(schedule, 10)) {
 		exchange = somebody(schedule, FLYING);
 		/* a tunnel: it touched the origin, now it orders nothing */
-		if (exchange != NULL && !exchange->job.ticket.mail) {
+		if (exchange != NULL && !exchange->job.ticket.posted) {
 			touch(schedule, exchange);
 			queue_detach(world->queue, &exchange->job.ticket, world->now_ns);
 			exchange->phase = TUNNEL;

@@ -63,7 +63,7 @@ struct worker {
 	unsigned index;
 	uint64_t random;
 	pthread_mutex_t mutex;
-	struct ticket *mail, **tail;
+	struct message *mail, **tail;
 	struct exchange exchange[OPEN];
 	unsigned open;
 	uint64_t went, waited, refused;
@@ -101,9 +101,9 @@ static void on_dispatch(void *ctx, unsigned index, struct ticket *ticket)
 	struct worker *worker = &arena->worker[index];
 
 	pthread_mutex_lock(&worker->mutex);
-	ticket->mail_next = NULL;
-	*worker->tail = ticket;
-	worker->tail = &ticket->mail_next;
+	ticket->message.next = NULL;
+	*worker->tail = &ticket->message;
+	worker->tail = &ticket->message.next;
 	pthread_mutex_unlock(&worker->mutex);
 }
 
@@ -300,9 +300,9 @@ static bool take_mail(struct worker *worker)
 	struct ticket *ticket;
 
 	pthread_mutex_lock(&worker->mutex);
-	ticket = worker->mail;
+	ticket = worker->mail ? ticket_of(worker->mail) : NULL;
 	if (ticket != NULL) {
-		worker->mail = ticket->mail_next;
+		worker->mail = ticket->message.next;
 		if (worker->mail == NULL)
 			worker->tail = &worker->mail;
 	}

@@ -19,6 +19,7 @@
 #define BLOCK 512
 
 struct fixture {
+	struct loop turn;
 	struct stream_loop loop;
 	struct buffer_pool pool;
 	struct stream stream;
@@ -40,8 +41,8 @@ static struct fixture *begin(void)
 	int pair[2], small = 1;
 
 	assert_non_null(f);
-	stream_loop_init(&f->loop, event_base_new());
-	assert_non_null(f->loop.base);
+	assert_int_equal(loop_init(&f->turn), 0);
+	stream_loop_init(&f->loop, &f->turn);
 	buffer_pool_init(&f->pool, BLOCK, 4);
 	assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, pair), 0);
 	assert_int_equal(setsockopt(pair[0], SOL_SOCKET, SO_SNDBUF, &small, sizeof(small)), 0);
@@ -57,7 +58,7 @@ static void end(struct fixture *f)
 	stream_close(&f->stream);
 	close(f->peer);
 	buffer_pool_clear(&f->pool);
-	event_base_free(f->loop.base);
+	loop_end(&f->turn);
 	free(f);
 }
 

@@ -26,7 +26,7 @@ struct line {
 };
 
 struct fixture {
-	struct event_base *base;
+	struct loop turn;
 	struct stream_loop loop;
 	struct buffer_pool pool;
 	struct line source, sink;
@@ -63,9 +63,8 @@ static struct fixture *begin(enum http_body body, uint64_t length, bool encode_c
 	struct fixture *f = calloc(1, sizeof(*f));
 
 	assert_non_null(f);
-	f->base = event_base_new();
-	assert_non_null(f->base);
-	stream_loop_init(&f->loop, f->base);
+	assert_int_equal(loop_init(&f->turn), 0);
+	stream_loop_init(&f->loop, &f->turn);
 	buffer_pool_init(&f->pool, BLOCK, 8);
 	open_line(f, &f->source, 4096);
 	open_line(f, &f->sink, 1);
@@ -109,13 +108,13 @@ static void end(struct fixture *f)
 	buffer_pool_clear(&f->pool);
 	http_head_clear(&f->head);
 	http_parser_end(&f->parser);
-	event_base_free(f->base);
+	loop_end(&f->turn);
 	free(f);
 }
 
 static void look(struct fixture *f)
 {
-	event_base_loop(f->base, EVLOOP_NONBLOCK);
+	event_base_loop(f->turn.base, EVLOOP_NONBLOCK);
 	while (stream_round(&f->loop))
 		;
 }

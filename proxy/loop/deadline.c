@@ -1,4 +1,4 @@
-#include "base/deadline.h"
+#include "loop/deadline.h"
 
 #include "base/clock.h"
 

@@ -4,8 +4,8 @@
  * what is armed, and when it fires early it looks at the number and sleeps on. A request thus
  * adds and deletes no timers.
  */
-#ifndef BASE_DEADLINE_H
-#define BASE_DEADLINE_H
+#ifndef LOOP_DEADLINE_H
+#define LOOP_DEADLINE_H
 
 #include <event2/event.h>
 #include <event2/event_struct.h>

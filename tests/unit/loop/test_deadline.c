@@ -1,6 +1,6 @@
 /* Deadlines: called once, not before their time, and no timer is touched to move one later. Time is
  * the subject: the loop runs for some tens of milliseconds. */
-#include "base/deadline.h"
+#include "loop/deadline.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
