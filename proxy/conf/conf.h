@@ -244,7 +244,9 @@ struct conf_route {
 	uint64_t cost;                    /* what a request is charged, 1 */
 	const char *cost_field; /* cost = response:X-Cost : lower-case field name; NULL: none */
 	struct conf_statuses refund;
-	bool upgrade; /* pass Upgrade on, on */
+	struct conf_text_list upgrades;         /* protocols that Upgrade may ask for, lower case;
+						   websocket */
+	struct conf_text_list request_trailers; /* that pass, besides the usual ones */
 	struct conf_fields request_set,
 		response_set; /* request_header_set = Name: value; repeatable */
 	struct conf_text_list request_remove, response_remove;
@@ -285,7 +287,7 @@ struct conf {
 	struct log_target error_log, access_log;
 	enum conf_access_format access_format;
 	const char *request_id_field; /* request_id = X-Request-Id; NULL when off */
-	const char *via;              /* pseudonym in Via, "sluice"; NULL when off */
+	const char *via;              /* pseudonym in Via; NULL when off, the default */
 	const char *pid_file;
 	const char *user; /* after binding, drop to this user; NULL: stay */
 	bool forwarded;   /* send Forwarded (RFC 7239) too, on */

@@ -110,7 +110,7 @@ extern const struct option_type type_on_exceed, type_pace, type_in_flight;
 extern const struct option_type type_path_match;
 /* value_route.c: */
 extern const struct option_type type_hosts, type_methods, type_statuses;
-extern const struct option_type type_cost, type_access;
+extern const struct option_type type_cost, type_access, type_upgrades;
 /* value_field.c: */
 extern const struct option_type type_field, type_field_names, type_uri_path, type_host_field;
 

@@ -72,8 +72,12 @@ const struct option options_route[] = {
 			"response."},
 	{"refund", &type_statuses, AT(refund), .flags = OPTION_REPEATABLE,
 		.help = "Statuses of the server's that give the charge back."},
-	{"upgrade", &type_flag, AT(upgrade), .fallback = "on",
-		.help = "Whether Upgrade is passed on, for WebSockets."},
+	{"upgrade", &type_upgrades, AT(upgrades), .fallback = "websocket",
+		.help = "Protocols that a connection may be upgraded to; requests for others are "
+			"served without, and off is for none."},
+	{"request_trailers", &type_field_names, AT(request_trailers), .flags = OPTION_REPEATABLE,
+		.help = "Trailer fields of requests that are passed on, besides those of digests, "
+			"signatures and timing; others are dropped."},
 	{"request_header_set", &type_field, AT(request_set), .flags = OPTION_REPEATABLE,
 		.help = "A field set on requests to the server, in place of any of that name."},
 	{"request_header_remove", &type_field_names, AT(request_remove),

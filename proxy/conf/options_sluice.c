@@ -60,8 +60,9 @@ const struct option options_sluice[] = {
 		.help = "Whether access log lines are in the combined format or JSON objects."},
 	{"request_id", &type_token_or_off, AT(request_id_field), .fallback = "X-Request-Id",
 		.help = "The field in which a request's id is taken or made, and passed on."},
-	{"via", &type_token_or_off, AT(via), .fallback = "sluice",
-		.help = "The name under which sluice adds itself to Via."},
+	{"via", &type_token_or_off, AT(via), .fallback = "off",
+		.help = "The name under which sluice adds itself to Via, off for not at all; some "
+			"servers do not compress what a proxy asked for."},
 	{"forwarded", &type_flag, AT(forwarded), .fallback = "on",
 		.help = "Whether Forwarded (RFC 7239) is sent to servers besides X-Forwarded-For."},
 	{"pid_file", &type_path, AT(pid_file), .flags = OPTION_WRITTEN,

@@ -1,6 +1,7 @@
 /* Header fields to set and remove, and paths to put before others. See value.h. */
 #include "conf/value.h"
 
+#include <ctype.h>
 #include <string.h>
 
 #include "http/message.h"
@@ -21,6 +22,25 @@ static bool is_own(struct slice name)
 	return false;
 }
 
+/* HOST, HOST:PORT or [IPV6]:PORT, as far as it can do harm. */
+static bool is_host(struct slice text)
+{
+	const char *end = text.at + text.len, *port = memrchr(text.at, ':', text.len);
+
+	if (port && memchr(port, ']', (size_t)(end - port)))
+		port = NULL;
+	for (const char *c = text.at; c < (port ? port : end); c++) {
+		bool in_brackets = text.at[0] == '[';
+		if (!isalnum((unsigned char)*c) && !strchr(in_brackets ? "[]:." : "-._~", *c))
+			return false;
+	}
+	for (const char *c = port ? port + 1 : end; c < end; c++) {
+		if (!isdigit((unsigned char)*c))
+			return false;
+	}
+	return text.len > 0 && port != text.at;
+}
+
 /* Name: value */
 static bool parse_field(struct value *value)
 {
@@ -38,6 +58,9 @@ static bool parse_field(struct value *value)
 	if (is_own(name))
 		return value_fail_plainly(value,
 			"%.*s is sluice's own to set; expected another field", SLICE_ARGS(name));
+	if (slice_equal_nocase(name, SLICE("Host")) && !is_host(text))
+		return value_fail_plainly(
+			value, "\"%.*s\" is no host; expected HOST or HOST:PORT", SLICE_ARGS(text));
 	fields->items = arena_grow(
 		value->build->arena, fields->items, fields->count, sizeof(*fields->items));
 	fields->items[fields->count++] = (struct conf_field){.name = value_text(value, name),
@@ -79,6 +102,12 @@ static bool parse_uri_path(struct value *value)
 		if (c <= ' ' || c >= 0x7f || strchr("\"<>\\^`{|}#", c) ||
 			(c == '?' && !(value->option->flags & OPTION_QUERY)))
 			return value_fail(value, "byte 0x%02x in \"%.*s\"", c, SLICE_ARGS(path));
+		if (c == '%' && (i + 2 >= path.len || !isxdigit((unsigned char)path.at[i + 1]) ||
+					!isxdigit((unsigned char)path.at[i + 2])))
+			return value_fail_plainly(value,
+				"\"%.*s\" after '%%'; expected two hex digits",
+				(int)(path.len - i - 1 < 2 ? path.len - i - 1 : 2),
+				path.at + i + 1);
 	}
 	*(const char **)value->at = value_text(value, path);
 	return true;

@@ -178,6 +178,36 @@ static bool parse_cost(struct value *value)
 	return value_in_bounds(value, route->cost);
 }
 
+/* off, or protocols as Upgrade names them: websocket, custom/1 */
+static bool parse_upgrades(struct value *value)
+{
+	struct slice rest = value->text, item;
+	bool good = true;
+
+	if (slice_equal(value->text, SLICE("off")))
+		return true;
+	if (slice_equal(value->text, SLICE("on")))
+		rest = SLICE("websocket");
+	while (slice_next_element(&rest, &item)) {
+		const char *slash = memchr(item.at, '/', item.len);
+		struct slice name = {item.at, slash ? (size_t)(slash - item.at) : item.len};
+		struct slice version = {item.at + name.len + 1, item.len - name.len - 1};
+
+		if (!scan_is_token(name) || (slash && !scan_is_token(version))) {
+			good = value_fail(value, "\"%.*s\" is no protocol", SLICE_ARGS(item));
+			continue;
+		}
+		if (slice_equal_nocase(name, SLICE("h2c")))
+			value_warn(value, "requests inside an h2c tunnel pass no limit and no "
+					  "deny list");
+		char *copy = value_text(value, item);
+		for (char *c = copy; *c; c++)
+			*c = (char)tolower((unsigned char)*c);
+		value_list_add(value, value->at, copy);
+	}
+	return good;
+}
+
 /* Where a list's items go. */
 struct access_lists {
 	struct conf_cidrs *addresses;
@@ -267,3 +297,5 @@ const struct option_type type_cost = {"cost", "a number or response:FIELD", pars
 const struct option_type type_access = {"list of networks and files",
 	"addresses, networks such as 10.0.0.0/8, and file:PATH, where keys stand one a line",
 	parse_access};
+const struct option_type type_upgrades = {
+	"off or list of protocols", "off, or protocols such as websocket", parse_upgrades};

@@ -6,7 +6,7 @@
 
 #include "gate/route_table.h"
 
-/* How much a regex may try before it counts as not matching: enough for any sensible pattern, and
+/* How much a regex may try before the request is refused: enough for any sensible pattern, and
  * no request can make one take longer than about a millisecond. */
 #define REGEX_MATCH_LIMIT 100000
 #define REGEX_STACK_BYTES (256 * 1024)
@@ -54,6 +54,7 @@ struct search {
 	struct route_scratch *scratch;
 	struct slice path;
 	bool only_root;                 /* OPTIONS *: the prefix `/` and nothing else */
+	bool undecided;                 /* a regex that could have won ran into its limits */
 	bool any_method;                /* the second way: what methods would be served? */
 	uint64_t method;                /* its bit */
 	uint64_t methods;               /* of all routes with this host and path */
@@ -126,8 +127,12 @@ static void search_exact(struct search *search, const struct route_node *node, u
 
 static bool regex_fits(struct search *search, const struct conf_route *route)
 {
-	return pcre2_match(route->regex, (PCRE2_SPTR)search->path.at, search->path.len, 0, 0,
-		       search->scratch->data, search->scratch->context) >= 0;
+	int result = pcre2_match(route->regex, (PCRE2_SPTR)search->path.at, search->path.len, 0, 0,
+		search->scratch->data, search->scratch->context);
+
+	/* Ran into its limits: this route may be the one that denies, so no other may serve. */
+	search->undecided |= result < 0 && result != PCRE2_ERROR_NOMATCH;
+	return result >= 0;
 }
 
 static void search_regexes(struct search *search, const struct route_node *node)
@@ -142,6 +147,8 @@ static void search_regexes(struct search *search, const struct route_node *node)
 			search->best = entry;
 			return;
 		}
+		if (search->undecided)
+			return;
 	}
 }
 
@@ -156,7 +163,7 @@ static bool search_node(struct search *search, uint32_t index)
 	search_exact(search, node, index);
 	search_prefixes(search, node, index);
 	search_regexes(search, node);
-	return search->best;
+	return search->best || search->undecided;
 }
 
 static bool search_host(struct search *search, struct slice text, bool is_wildcard)
@@ -195,10 +202,13 @@ struct route_match route_match(const struct route_table *table, struct route_scr
 		search.only_root = true;
 		search.path.at = "/";
 	}
-	if (search_hosts(&search, host))
+	if (search_hosts(&search, host) && !search.undecided)
 		return (struct route_match){ROUTE_FOUND, search.best->route, 0};
 	search.any_method = true;
-	search_hosts(&search, host);
+	if (!search.undecided)
+		search_hosts(&search, host);
+	if (search.undecided)
+		return (struct route_match){ROUTE_UNDECIDED, NULL, 0};
 	return (struct route_match){
 		search.methods ? ROUTE_METHOD : ROUTE_NONE, NULL, search.methods};
 }

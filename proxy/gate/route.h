@@ -23,8 +23,9 @@ struct route_scratch; /* what matching regexes needs; one a thread */
 
 enum route_outcome {
 	ROUTE_FOUND,
-	ROUTE_NONE,   /* 404 */
-	ROUTE_METHOD, /* 405: a route has the host and path, none of them the method */
+	ROUTE_NONE,      /* 404 */
+	ROUTE_METHOD,    /* 405: a route has the host and path, none of them the method */
+	ROUTE_UNDECIDED, /* 400: a regex that could have won ran into its match limit */
 };
 
 struct route_match {
@@ -44,8 +45,7 @@ void route_scratch_free(struct route_scratch *scratch);
 
 /*
  * Matches. `host` as http_authority_host gives it, `path` as http_path_normalise does (or "*" for
- * OPTIONS *, which only routes with the path `/` and any method or OPTIONS take). A regex that
- * runs into its match limit counts as not matching.
+ * OPTIONS *, which only routes with the path `/` and any method or OPTIONS take).
  */
 struct route_match route_match(const struct route_table *table, struct route_scratch *scratch,
 	struct slice host, struct slice path, enum http_method method);

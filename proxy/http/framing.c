@@ -19,42 +19,45 @@ static bool parse_length(struct slice text, uint64_t *length)
 }
 
 struct seen {
-	unsigned lengths, codings, hosts, upgrades, expects;
+	unsigned lengths, codings, hosts, upgrades, expects, options;
 	uint64_t length;
 	bool bad_length;
 	bool chunked;
 	bool close, keep_alive, connection_upgrade;
 };
 
-/* Marks the fields that a Connection field names. */
-static void mark_named(struct http_head *head, struct slice connection)
-{
-	struct slice name;
+/* More options than any sender of sense has: beyond these the message is refused, so that what a
+ * head costs is bounded by its fields. */
+#define CONNECTION_OPTIONS 32
 
-	while (slice_next_element(&connection, &name)) {
-		for (unsigned i = 0; i < head->field_count; i++) {
-			struct http_field *field = &head->fields[i];
-			if (slice_equal_nocase(name, http_field_name(head, field)))
-				field->hop = true;
-		}
+/* Marks the fields with that name as of this hop. */
+static void mark_named(struct http_head *head, struct slice name)
+{
+	for (unsigned i = 0; i < head->field_count; i++) {
+		struct http_field *field = &head->fields[i];
+		if (field->name_len == name.len &&
+			slice_equal_nocase(name, http_field_name(head, field)))
+			field->hop = true;
 	}
 }
 
 static void see_connection(struct http_head *head, struct seen *seen, struct slice value)
 {
-	/* The two common values need no walk over the fields. */
-	if (slice_equal_nocase(value, SLICE("keep-alive"))) {
-		seen->keep_alive = true;
-		return;
+	struct slice option;
+
+	while (seen->options <= CONNECTION_OPTIONS && slice_next_element(&value, &option)) {
+		seen->options++;
+		/* The three common ones need no walk over the fields: two name no field, and
+		 * Upgrade is of the hop anyway. */
+		if (slice_equal_nocase(option, SLICE("keep-alive")))
+			seen->keep_alive = true;
+		else if (slice_equal_nocase(option, SLICE("close")))
+			seen->close = true;
+		else if (slice_equal_nocase(option, SLICE("upgrade")))
+			seen->connection_upgrade = true;
+		else
+			mark_named(head, option);
 	}
-	if (slice_equal_nocase(value, SLICE("close"))) {
-		seen->close = true;
-		return;
-	}
-	seen->close |= slice_list_has(value, SLICE("close"));
-	seen->keep_alive |= slice_list_has(value, SLICE("keep-alive"));
-	seen->connection_upgrade |= slice_list_has(value, SLICE("upgrade"));
-	mark_named(head, value);
 }
 
 #define BIT(id) HTTP_FIELD_BIT(id)
@@ -137,7 +140,7 @@ unsigned http_frame_request(struct http_head *head, struct http_framing *framing
 
 	see_fields(head, &seen);
 	*framing = (struct http_framing){.keep_alive = keeps_alive(head, &seen)};
-	if (seen.bad_length || seen.lengths > 1)
+	if (seen.bad_length || seen.lengths > 1 || seen.options > CONNECTION_OPTIONS)
 		return 400;
 	if (seen.hosts > 1 || (seen.hosts == 0 && head->minor >= 1))
 		return 400;
@@ -179,7 +182,8 @@ bool http_frame_response(
 	see_fields(head, &seen);
 	*framing = (struct http_framing){.keep_alive = keeps_alive(head, &seen),
 		.upgrade = seen.upgrades > 0 && seen.connection_upgrade};
-	if (seen.bad_length || (seen.codings > 0 && seen.lengths > 0) || seen.codings > 1)
+	if (seen.bad_length || seen.options > CONNECTION_OPTIONS ||
+		(seen.codings > 0 && seen.lengths > 0) || seen.codings > 1)
 		return false;
 	framing->has_length = seen.lengths > 0;
 	framing->length = seen.length;
@@ -196,22 +200,6 @@ bool http_frame_response(
 	} else {
 		framing->body = HTTP_BODY_UNTIL_CLOSE;
 		framing->keep_alive = false;
-	}
-	return true;
-}
-
-bool http_trailer_allowed(struct slice name)
-{
-	static const char *const refused[] = {"authorization", "content-encoding", "content-length",
-		"content-range", "content-type", "cookie", "host", "set-cookie", "trailer",
-		"transfer-encoding", "www-authenticate", "connection", "te", "upgrade",
-		"keep-alive", "proxy-connection", "proxy-authorization", "proxy-authenticate",
-		"cache-control", "expect", "max-forwards", "age", "date", "location", "retry-after",
-		"vary"};
-
-	for (size_t i = 0; i < sizeof(refused) / sizeof(refused[0]); i++) {
-		if (slice_equal_nocase(name, slice_of(refused[i])))
-			return false;
 	}
 	return true;
 }

@@ -23,8 +23,8 @@ struct http_framing {
 
 /*
  * A request's framing; marks its hop-by-hop fields. Returns 0 or the status to refuse it with and
- * close: 400, 417 (an expectation other than 100-continue), 501 (a transfer coding other than
- * chunked).
+ * close: 400 (also for more than 32 options in Connection), 417 (an expectation other than
+ * 100-continue), 501 (a transfer coding other than chunked).
  */
 unsigned http_frame_request(struct http_head *head, struct http_framing *framing);
 
@@ -32,9 +32,5 @@ unsigned http_frame_request(struct http_head *head, struct http_framing *framing
  * the response can't be trusted: answer 502 and close. */
 bool http_frame_response(
 	struct http_head *head, enum http_method request_method, struct http_framing *framing);
-
-/* May this trailer field be passed on (RFC 9110 section 6.5.1)? Framing, routing, authentication
- * and hop-by-hop fields may not. */
-bool http_trailer_allowed(struct slice name);
 
 #endif

@@ -6,10 +6,12 @@
 #include "base/log.h"
 #include "http/forwarded.h"
 #include "http/status.h"
+#include "http/upgrade.h"
 #include "relay/downstream.h"
 #include "relay/exchange.h"
 #include "relay/forwarding.h"
 #include "relay/listener.h"
+#include "relay/upstream.h"
 
 /* What is added to a head besides the fields that were there; the rest is counted exactly. */
 #define ADDED_BYTES 4096
@@ -172,6 +174,17 @@ static void put_target(struct http_out *out, const struct exchange *x)
 	}
 }
 
+/* An HTTP/1.0 client need not say which host it means: then it is the server's own, as a request of
+ * HTTP/1.1 must have one (RFC 9112 section 3.2). */
+static struct slice host_of(const struct exchange *x)
+{
+	const struct conf_address *address = &x->server->conf->address;
+
+	if (x->authority.len > 0 || http_head_has(&x->request, HTTP_FIELD_HOST))
+		return x->authority;
+	return address->kind == CONF_ADDRESS_UNIX ? SLICE("localhost") : slice_of(address->text);
+}
+
 /* Does the server get the target as the client wrote it? */
 static bool is_as_written(const struct exchange *x)
 {
@@ -218,16 +231,6 @@ static void put_request_id(struct http_out *out, const struct exchange *x)
 	put_line(out, x->use->site->request_id_start, x->request_id);
 }
 
-static void put_upgrade(struct http_out *out, const struct http_head *head)
-{
-	put(out, SLICE("Connection: upgrade\r\n"));
-	for (unsigned i = 0; i < head->field_count; i++) {
-		if (head->fields[i].id != HTTP_FIELD_UPGRADE)
-			continue;
-		put_line(out, SLICE("Upgrade: "), http_field_value(head, &head->fields[i]));
-	}
-}
-
 bool compose_request(struct exchange *x, struct flow *flow)
 {
 	const struct conf_route *route = x->route;
@@ -249,14 +252,14 @@ bool compose_request(struct exchange *x, struct flow *flow)
 		put_lines(&out, x, &x->request, 0, left_out);
 	} else {
 		put_request_line(&out, x);
-		put_line(&out, SLICE(" HTTP/1.1\r\nHost: "), x->authority);
+		put_line(&out, SLICE(" HTTP/1.1\r\nHost: "), host_of(x));
 		put_lines(&out, x, &x->request, first_line(&x->request), left_out);
 	}
 	forwarding_put(&out, &x->downstream->forwarding, x);
 	put_request_id(&out, x);
 	put_set(&out, &route->request_set);
-	if (x->framing.upgrade && route->upgrade)
-		put_upgrade(&out, &x->request);
+	if (x->framing.upgrade)
+		http_upgrade_put(&out, &x->request, &route->upgrades);
 	if (x->framing.body == HTTP_BODY_CHUNKED) {
 		put(&out, SLICE("Transfer-Encoding: chunked\r\n"));
 	} else if (x->framing.has_length) {
@@ -356,7 +359,7 @@ bool compose_response(struct exchange *x, struct flow *flow, bool chunked, bool 
 			put_request_id(&out, x);
 		put_set(&out, &route->response_set);
 		if (x->response.status == 101)
-			put_upgrade(&out, &x->response);
+			http_upgrade_put(&out, &x->response, &route->upgrades);
 		else
 			put_response_framing(&out, x, chunked);
 	}

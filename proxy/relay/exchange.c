@@ -11,6 +11,7 @@
 #include "http/path.h"
 #include "http/priority.h"
 #include "http/problem.h"
+#include "http/upgrade.h"
 #include "relay/downstream.h"
 #include "relay/listener.h"
 #include "relay/relay.h"
@@ -125,11 +126,16 @@ static bool find_route(struct exchange *x)
 	case ROUTE_FOUND:
 		x->route = match.route;
 		x->upstream = site->upstreams[x->route->upstream->index];
+		x->framing.upgrade = x->framing.upgrade &&
+				     http_upgrade_allowed(&x->request, &x->route->upgrades);
 		if (x->route->ratelimit_headers != CONF_RATELIMIT_INHERIT)
 			x->dialect = x->route->ratelimit_headers;
 		return true;
 	case ROUTE_NONE:
 		exchange_reply(x, 404, "no route", HTTP_PROBLEM_NO_RETRY);
+		return false;
+	case ROUTE_UNDECIDED:
+		exchange_reply(x, 400, "path too costly to match", HTTP_PROBLEM_NO_RETRY);
 		return false;
 	case ROUTE_METHOD:
 		x->allow = match.allow;

@@ -369,6 +369,8 @@ static bool start_request(struct exchange *x)
 		.left = x->framing.length,
 		.content_bytes = x->body_bytes ? x->framing.length : 0,
 		.max_bytes = x->route->max_body_bytes,
+		.trailers = {&x->route->request_trailers, &x->route->request_remove,
+			&x->route->request_set},
 	};
 	send_later(connection);
 	return true;

@@ -5,23 +5,6 @@
 static const struct slice crlf = {"\r\n", 2};
 static const struct slice crlf_last_chunk = {"\r\n0\r\n\r\n", 7};
 
-/* Passes the allowed ones of the trailer fields on, each line whole. */
-static void put_trailers(struct http_out *out, struct slice trailers)
-{
-	while (trailers.len > 0) {
-		const char *end = memchr(trailers.at, '\n', trailers.len);
-		const char *colon = memchr(trailers.at, ':', trailers.len);
-		size_t line = end ? (size_t)(end - trailers.at) + 1 : trailers.len;
-
-		if (colon && colon < trailers.at + line &&
-			http_trailer_allowed(
-				(struct slice){trailers.at, (size_t)(colon - trailers.at)}))
-			http_out_slice(out, (struct slice){trailers.at, line});
-		trailers.at += line;
-		trailers.len -= line;
-	}
-}
-
 /* The end of a chunked body behind all that was sent of it. */
 static bool put_last_chunk(struct pump *pump)
 {
@@ -33,7 +16,7 @@ static bool put_last_chunk(struct pump *pump)
 	if (!flow_reserve(pump->flow, pump->pool, trailers.len + 8, &out))
 		return false;
 	http_out_slice(&out, SLICE("0\r\n"));
-	put_trailers(&out, trailers);
+	http_trailers_put(&out, trailers, &pump->trailers);
 	http_out_slice(&out, crlf);
 	flow_commit(pump->flow, &out);
 	pump->tail_due = false;

@@ -18,6 +18,7 @@
 
 #include "http/framing.h"
 #include "http/parser.h"
+#include "http/trailers.h"
 #include "relay/flow.h"
 
 enum pump_result {
@@ -46,6 +47,7 @@ struct pump {
 	uint64_t max_bytes;     /* 0: no bound */
 	uint64_t content_bytes; /* passed so far */
 	uint64_t written;       /* bytes the sink took, framing included */
+	struct http_trailer_rules trailers; /* which of these pass, behind chunks */
 };
 
 /* Moves what can be moved now. At most `turns` reads, for fairness between connections: after

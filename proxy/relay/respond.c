@@ -4,6 +4,7 @@
 
 #include "base/log.h"
 #include "http/problem.h"
+#include "http/upgrade.h"
 #include "relay/downstream.h"
 #include "relay/exchange.h"
 #include "relay/pin.h"
@@ -124,6 +125,7 @@ static void begin_relaying(struct exchange *x)
 		.encode_chunked = chunked,
 		.decoded = body == HTTP_BODY_NONE,
 		.left = x->response_framing.length,
+		.trailers = {NULL, &x->route->response_remove, &x->route->response_set},
 	};
 	exchange_enter(x, d ? EXCHANGE_RELAYING : EXCHANGE_DRAINING);
 	if (!d && !is_worth_following(x))
@@ -158,8 +160,8 @@ void respond_to_head(struct exchange *x)
 		return;
 	}
 	if (x->response.status == 101) {
-		if (x->framing.upgrade && x->route->upgrade && x->response_framing.upgrade &&
-			x->downstream)
+		if (x->framing.upgrade && x->response_framing.upgrade && x->downstream &&
+			http_upgrade_agreed(&x->response, &x->request, &x->route->upgrades))
 			begin_tunnel(x);
 		else
 			bad_gateway(x, "101 without a request for it");

@@ -31,7 +31,8 @@ def post_head(fields, target="/", host="api.test"):
 @group("request bodies")
 def request_bodies(t):
     origin = t.origin()
-    sluice = t.sluice(to(origin))
+    sluice = t.sluice(to(origin, route="request_trailers = X-Sum, X-Removed\nrequest_header_remove = X-Removed\n"
+                         "request_header_set = X-Set: ours"))
     client = t.client(sluice)
 
     with t.point("by length"):
@@ -50,15 +51,19 @@ def request_bodies(t):
 
     with t.point("trailers: passed on behind chunks, or dropped; never among the header fields"):
         client.send(post_head(CHUNKED + b"Trailer: X-Sum\r\n")
-                    + chunked(b"body", trailers=[("X-Sum", "7"), ("Content-Length", "99"), ("Host", "evil")]))
+                    + chunked(b"body", trailers=[
+                        ("X-Sum", "7"), ("Content-Length", "99"), ("Host", "evil"), ("Content-Digest", "sha-256=:YQ==:"),
+                        ("X-Forwarded-For", "6.6.6.6"), ("X-Forwarded-Proto", "https"), ("Forwarded", "for=6.6.6.6"),
+                        ("Via", "1.1 evil"), ("X-Request-Id", "forged"), ("X-Api-Key", "gold"), ("X-Removed", "1"),
+                        ("X-Set", "theirs"), ("X-Anything", "1")]))
         equal(client.response().body, b"body", "body")
         seen = origin.last()
         equal((seen.get("X-Sum"), seen.all("Host"), seen.body), (None, ["api.test"], b"body"))
         names = [name.lower() for name, _ in seen.trailers]
-        true(set(names) <= {"x-sum"}, f"trailers {seen.trailers}")
+        true(set(names) <= {"x-sum", "content-digest"}, f"trailers {seen.trailers}")
 
     with t.point("trailers reach the origin"):
-        equal(seen.trailers, [("X-Sum", "7")], "trailers")
+        equal(seen.trailers, [("X-Sum", "7"), ("Content-Digest", "sha-256=:YQ==:")], "trailers")
 
     with t.point("the connection goes on behind all that"):
         equal(client.ask("/").status, 200, "status")
@@ -94,7 +99,7 @@ def speaking(current):
 def response_bodies(t):
     current = {}
     origin = t.origin(speaking(current))
-    sluice = t.sluice(to(origin))
+    sluice = t.sluice(to(origin, route="response_header_remove = X-Removed\nresponse_header_set = X-Set: ours"))
     client = t.client(sluice)
     for what, data, body, close in RESPONSES:
         with t.point(f"{what}: arrives whole, and the client's connection goes on"):
@@ -105,7 +110,7 @@ def response_bodies(t):
 
     with t.point("trailers reach the client that said TE: trailers"):
         current.update(data=OK + CHUNKED + b"Trailer: X-Sum\r\n\r\n"
-                       + chunked(b"hello", trailers=[("X-Sum", "7")]), close=False)
+                       + chunked(b"hello", trailers=[("X-Sum", "7"), ("X-Removed", "1"), ("X-Set", "theirs")]), close=False)
         answer = client.ask("/", fields=[("TE", "trailers"), ("Connection", "TE")])
         equal((answer.body, answer.trailers), (b"hello", [("X-Sum", "7")]))
         equal(answer.all("Trailer"), ["X-Sum"], "Trailer")

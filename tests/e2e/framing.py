@@ -141,6 +141,19 @@ def served_after(client, data):
     return statuses
 
 
+@test("a Connection field with more options than makes sense is refused, and soon")
+def connection_options(t):
+    origin = t.origin(lambda x: x.reply(200, b"x", fields=[("Connection", ", ".join(f"a{n}" for n in range(x.number and 33 or 32)))]))
+    sluice = t.sluice(to(origin, upstream="retries = 0"))
+    for count, status in ((32, 200), (33, 400), (2000, 400)):
+        fields = [("Connection", ", ".join(f"x{n}" for n in range(count))), ("X1", "1"), ("X31", "1")]
+        client = t.client(sluice)
+        answer = client.ask("/", fields=fields)
+        equal(answer.status, status, f"status with {count} options")
+    equal((origin.last().get("X1"), origin.last().get("X31")), (None, None), "fields that it names")
+    equal(t.client(sluice).ask("/").status, 502, "status when the origin sends such a field")
+
+
 @group("ambiguous requests")
 def ambiguous(t):
     origin = t.origin()

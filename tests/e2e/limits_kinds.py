@@ -178,7 +178,7 @@ class Held:
     def __init__(self, t, route="", upstream=""):
         self.t = t
         self.release = t.event()
-        self.origin, self.sluice = limited(t, "concurrency = 1", route=f"upgrade = on\n{route}",
+        self.origin, self.sluice = limited(t, "concurrency = 1", route=f"upgrade = shout\n{route}",
                                            upstream=upstream, handler=self.handle)
         self.probe = t.client(self.sluice)
 

@@ -364,7 +364,7 @@ def hop_by_hop(t):
 
 @group("who asked: forwarding fields, not believed")
 def forwarding_untrusted(t):
-    origin, sluice = plain(t)
+    origin, sluice = plain(t, settings="via = sluice")
     client = t.client(sluice)
     client.ask("/", fields=[("X-Forwarded-For", "6.6.6.6"), ("X-Forwarded-Proto", "https"),
                             ("X-Forwarded-Host", "evil.test"), ("Forwarded", "for=6.6.6.6"),
@@ -420,9 +420,23 @@ def forwarded_proto(t):
         equal(origin.last().all("X-Forwarded-Proto"), [expected], f"proto for {value}")
 
 
-@test("with `forwarded = off` and `via = off` neither is sent")
+@test("an HTTP/1.0 request without Host gets that of the server; an empty one stays as it came")
+def host_of_old_clients(t):
+    origin, sluice = plain(t)
+    client = t.client(sluice)
+    client.send(b"OPTIONS / HTTP/1.0\r\n\r\n")
+    equal(client.response().status, 200, "status")
+    equal(origin.last().all("Host"), [origin.address], "Host")
+    equal(origin.last().all("X-Forwarded-Host"), [], "X-Forwarded-Host")
+    client = t.client(sluice)
+    client.send(b"GET / HTTP/1.1\r\nHost:\r\n\r\n")
+    equal(client.response().status, 200, "status")
+    equal(origin.last().all("Host"), [""], "Host")
+
+
+@test("with `forwarded = off` no Forwarded is sent; Via only with `via`")
 def forwarding_off(t):
-    origin, sluice = plain(t, settings="forwarded = off\nvia = off")
+    origin, sluice = plain(t, settings="forwarded = off")
     t.client(sluice).ask("/")
     equal((origin.last().get("Forwarded"), origin.last().get("Via")), (None, None))
 
@@ -498,7 +512,7 @@ response_header_remove = X-Powered-By
                answer.get("X-Stay")), (["new"], "yes", None, "1"))
 
 
-@test("with `via = off` a route may remove and set Via of the response as any other field")
+@test("a route may remove and set Via of the response as any other field")
 def via_changed(t):
     origin = t.origin(lambda x: x.reply(200, b"x", fields=[("Via", "1.1 inner"), ("X-Stay", "1")]))
     routes = "".join(f"[route {name}]\npath = /{name}\nupstream = origin\n{line}\n" for name, line in

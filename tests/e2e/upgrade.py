@@ -5,6 +5,7 @@ from lib.tap import equal, group, main, test, true
 
 SWITCH = b"HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: shout\r\n\r\n"
 ASK = [("Connection", "Upgrade"), ("Upgrade", "shout")]
+SHOUT = "upgrade = shout"
 
 
 def shout(x):
@@ -34,7 +35,7 @@ def upgraded(t, sluice, more=b""):
 @group("tunnels")
 def tunnels(t):
     origin = t.origin(shout)
-    sluice = t.sluice(to(origin))
+    sluice = t.sluice(to(origin, route=SHOUT))
 
     with t.point("bytes go both ways, those sent along with the handshake too"):
         client = upgraded(t, sluice, b"early words;")
@@ -62,7 +63,7 @@ def tunnels(t):
 
     with t.point("a client that vanishes: the origin's side is closed"):
         other = t.origin(shout)
-        client = upgraded(t, t.sluice(to(other)))
+        client = upgraded(t, t.sluice(to(other, route=SHOUT)))
         client.reset()
         other.wait_connections_gone()
 
@@ -87,7 +88,7 @@ def origin_ends(t):
         x.send(SWITCH + b"words" * 100_000)
         x.close()
 
-    sluice = t.sluice(to(t.origin(handler)))
+    sluice = t.sluice(to(t.origin(handler), route=SHOUT))
     client = t.client(sluice)
     client.request("/", fields=ASK)
     client.response_head()
@@ -97,7 +98,7 @@ def origin_ends(t):
 @test("a tunnel in which nobody speaks ends after tunnel_timeout")
 def tunnel_timeout(t):
     origin = t.origin(shout)
-    sluice = t.sluice(to(origin, upstream="tunnel_timeout = 300ms"))
+    sluice = t.sluice(to(origin, upstream="tunnel_timeout = 300ms", route=SHOUT))
     client = upgraded(t, sluice)
     client.read_to_any_end()
     origin.wait_connections_gone()
@@ -105,7 +106,7 @@ def tunnel_timeout(t):
 
 @test("a tunnel outlives the timeouts that are meant for messages")
 def other_timeouts(t):
-    sluice = t.sluice(to(t.origin(shout), upstream="idle_timeout = 200ms\nfirst_byte_timeout = 200ms"),
+    sluice = t.sluice(to(t.origin(shout), upstream="idle_timeout = 200ms\nfirst_byte_timeout = 200ms", route=SHOUT),
                       listener="idle_timeout = 200ms\nheader_timeout = 200ms\nbody_timeout = 200ms")
     client = upgraded(t, sluice)
     other = t.client(sluice)
@@ -124,9 +125,48 @@ def upgrade_off(t):
     equal(origin.last().get("Upgrade"), None, "Upgrade at the origin")
 
 
+@group("only protocols of the list are asked for, by default websocket")
+def protocols(t):
+    switched = {}
+
+    def handler(x):
+        x.read_body()
+        if x.request.get("Upgrade"):
+            x.send(f"HTTP/1.1 101 Switching\r\nConnection: upgrade\r\nUpgrade: {switched['to']}\r\n\r\n".encode())
+            x.stream.read_to_any_end()
+            x.close()
+        else:
+            x.reply(200, b"plain")
+
+    origin = t.origin(handler)
+    sluice = t.sluice(to(origin, upstream="max_fails = 0\nretries = 0"))
+    for asked, switch, status, seen in (
+            ("h2c", "h2c", 200, None), ("h2c, websocket", "websocket", 101, "websocket"),
+            ("WebSocket", "websocket", 101, "WebSocket"), ("websocket", "h2c", 502, "websocket"),
+            ("websocket", "websocket, h2c", 502, "websocket"), ("websocket, h2c", "h2c", 502, "websocket"),
+            ("websocket/13", "websocket", 200, None), ("shout", "shout", 200, None)):
+        with t.point(f"Upgrade: {asked}, answered with {switch}: {status}"):
+            switched["to"] = switch
+            client = t.client(sluice)
+            client.request("/", fields=[("Connection", "Upgrade, HTTP2-Settings"), ("Upgrade", asked),
+                                        ("HTTP2-Settings", "AAMAAABkAARAAAAAAAIAAAAA")])
+            equal(client.response_head().status, status, "status")
+            equal((origin.last().get("Upgrade"), origin.last().get("HTTP2-Settings")), (seen, None), "at the origin")
+
+
+@test("h2c: requests inside a tunnel would pass no limit, so none is opened")
+def h2c_and_limits(t):
+    origin = t.origin(shout)
+    sluice = t.sluice("[limit few]\nrate = 2 per 1h\n" + to(origin, route="limits = few"))
+    client = t.client(sluice)
+    for status in (200, 200, 429):
+        answer = client.ask("/", fields=[("Connection", "Upgrade"), ("Upgrade", "h2c")])
+        equal(answer.status, status, "status")
+
+
 @test("a tunnel orders nothing: its client's other requests go on, also under strict")
 def tunnel_and_queue(t):
-    sluice = t.sluice(to(t.origin(shout), route="ordering = strict"))
+    sluice = t.sluice(to(t.origin(shout), route="ordering = strict\n" + SHOUT))
     client = upgraded(t, sluice)
     equal(t.client(sluice).ask("/refuse", "POST", body=b"x").body, b"plain", "body")
     client.send(b"x")

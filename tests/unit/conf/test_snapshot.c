@@ -29,7 +29,7 @@ static void defaults(void **state)
 	assert_int_equal(conf->error_log.sink, LOG_SINK_STDERR);
 	assert_int_equal(conf->access_log.sink, LOG_SINK_STDOUT);
 	assert_string_equal(conf->request_id_field, "X-Request-Id");
-	assert_string_equal(conf->via, "sluice");
+	assert_null(conf->via);
 	assert_true(conf->forwarded);
 	assert_true(listener->v6only);
 	assert_int_equal(listener->header_timeout_ms, 10000);
@@ -56,7 +56,8 @@ static void defaults(void **state)
 	assert_int_equal(route->queue_depth, 1000);
 	assert_int_equal(route->high_burst, 16);
 	assert_int_equal(route->cost, 1);
-	assert_true(route->upgrade);
+	assert_int_equal(route->upgrades.count, 1);
+	assert_string_equal(route->upgrades.items[0], "websocket");
 	assert_int_equal(route->ratelimit_headers, CONF_RATELIMIT_INHERIT);
 	conf_release(conf);
 }

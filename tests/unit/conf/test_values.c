@@ -424,7 +424,11 @@ static void bad_routes(void **state)
 		{"cost = response:", "is neither"}, {"request_header_set = X", "has no colon"},
 		{"request_header_set = X Y: z", "is no field name"},
 		{"allow = 10.0.0.1/33", "is neither"}, {"strip_prefix = a", "does not begin"},
-		{"add_prefix = /a?b", "byte 0x3f"},
+		{"add_prefix = /a?b", "byte 0x3f"}, {"add_prefix = /%zz", "\"zz\" after '%'"},
+		{"strip_prefix = /a%2", "\"2\" after '%'"},
+		{"request_header_set = Host: a b c", "\"a b c\" is no host"},
+		{"request_header_set = Host: a:b", "\"a:b\" is no host"},
+		{"upgrade = web socket", "is no protocol"}, {"upgrade = a/", "is no protocol"},
 		{"ordering = write", "did you mean \"writes\"?"},
 		{"path = /b\nstrip_prefix = /a", "begins with /a"}};
 

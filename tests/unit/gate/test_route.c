@@ -33,16 +33,17 @@ static void end(struct fixture *fixture)
 	conf_release(fixture->conf);
 }
 
-/* The name of the route, "405" or "404". */
+/* The name of the route, "405", "undecided" or "404". */
 static const char *match(
 	struct fixture *fixture, const char *host, const char *path, enum http_method method)
 {
 	struct route_match found = route_match(
 		fixture->table, fixture->scratch, slice_of(host), slice_of(path), method);
 
-	return found.outcome == ROUTE_FOUND    ? found.route->name
-	       : found.outcome == ROUTE_METHOD ? "405"
-					       : "404";
+	return found.outcome == ROUTE_FOUND       ? found.route->name
+	       : found.outcome == ROUTE_METHOD    ? "405"
+	       : found.outcome == ROUTE_UNDECIDED ? "undecided"
+						  : "404";
 }
 
 static void hosts(void **state)
@@ -143,17 +144,23 @@ static void no_routes(void **state)
 	route_scratch_free(scratch);
 }
 
-static void a_runaway_regex_does_not_match(void **state)
+static void a_runaway_regex_is_no_way_around_it(void **state)
 {
-	struct fixture f = begin("[route slow]\npath = ~^/(a+)+(x+)+$\nupstream = u\n"
-				 "[route root]\npath = /\nupstream = u\n");
+	struct fixture f = begin("[route slow]\npath = ~^/(a+)+$\nupstream = u\n"
+				 "method = GET\n"
+				 "[route root]\npath = /\nupstream = u\n"
+				 "[route exact]\nhost = e\npath = /\nupstream = u\n");
 	char path[4096];
 
 	(void)state;
 	memset(path, 'a', sizeof(path));
 	path[0] = '/';
+	path[sizeof(path) - 2] = 'b';
 	path[sizeof(path) - 1] = '\0';
-	assert_string_equal(match(&f, "h", path, HTTP_METHOD_GET), "root");
+	assert_string_equal(match(&f, "h", path, HTTP_METHOD_GET), "undecided");
+	/* Where it could not win it is not asked. */
+	assert_string_equal(match(&f, "h", path, HTTP_METHOD_POST), "root");
+	assert_string_equal(match(&f, "e", path, HTTP_METHOD_GET), "exact");
 	end(&f);
 }
 
@@ -322,7 +329,7 @@ int main(void)
 		cmocka_unit_test(methods),
 		cmocka_unit_test(ipv6_hosts),
 		cmocka_unit_test(no_routes),
-		cmocka_unit_test(a_runaway_regex_does_not_match),
+		cmocka_unit_test(a_runaway_regex_is_no_way_around_it),
 		cmocka_unit_test(agrees_with_a_scan),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
