@@ -78,7 +78,8 @@ struct conf_fields {
 enum conf_ratelimit_headers {
 	CONF_RATELIMIT_DRAFT_11,
 	CONF_RATELIMIT_DRAFT_7,
-	CONF_RATELIMIT_X,
+	CONF_RATELIMIT_X,      /* X-RateLimit-Reset in seconds from now */
+	CONF_RATELIMIT_X_UNIX, /* the same as a unix time */
 	CONF_RATELIMIT_OFF,
 	CONF_RATELIMIT_INHERIT, /* on a route: what the listener says */
 };

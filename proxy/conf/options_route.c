@@ -18,7 +18,8 @@ static const struct option_word affinities[] = {{"none", false}, {"session", tru
 
 static const struct option_word ratelimit_headers[] = {{"inherit", CONF_RATELIMIT_INHERIT},
 	{"draft-11", CONF_RATELIMIT_DRAFT_11}, {"draft-7", CONF_RATELIMIT_DRAFT_7},
-	{"x-ratelimit", CONF_RATELIMIT_X}, {"off", CONF_RATELIMIT_OFF}, {NULL, 0}};
+	{"x-ratelimit", CONF_RATELIMIT_X}, {"x-ratelimit-unix", CONF_RATELIMIT_X_UNIX},
+	{"off", CONF_RATELIMIT_OFF}, {NULL, 0}};
 
 #define AT(field) .offset = offsetof(struct conf_route, field)
 /* clang-format off */

@@ -20,7 +20,8 @@ static const struct option_word access_formats[] = {
 
 static const struct option_word listener_ratelimit_headers[] = {
 	{"draft-11", CONF_RATELIMIT_DRAFT_11}, {"draft-7", CONF_RATELIMIT_DRAFT_7},
-	{"x-ratelimit", CONF_RATELIMIT_X}, {"off", CONF_RATELIMIT_OFF}, {NULL, 0}};
+	{"x-ratelimit", CONF_RATELIMIT_X}, {"x-ratelimit-unix", CONF_RATELIMIT_X_UNIX},
+	{"off", CONF_RATELIMIT_OFF}, {NULL, 0}};
 
 /* clang-format off */
 const struct option options_sluice[] = {

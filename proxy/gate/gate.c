@@ -139,6 +139,34 @@ static bool may_delay(
 	return true;
 }
 
+/* A refused request takes nothing, so limits that would have let it pass still have what they had:
+ * a charge of 0 asks for that. */
+static void report_untaken(const struct gate *gate, const struct limit_set *set,
+	const struct throttle_charge *charges, const struct throttle_verdict *judged,
+	uint64_t now_ns, struct gate_verdict *verdict)
+{
+	struct throttle_charge asked[GATE_LIMITS_MAX];
+	struct throttle_verdict found;
+	unsigned count = 0, next = 0;
+
+	for (unsigned i = 0; i < set->count; i++) {
+		if (!judged->outcome[i].violated)
+			asked[count++] =
+				(struct throttle_charge){charges[i].limit, charges[i].caller, 0};
+	}
+	if (count == 0)
+		return;
+	throttle_peek(gate->throttles, asked, count, now_ns, &found);
+	for (unsigned i = 0; i < set->count; i++) {
+		if (judged->outcome[i].violated)
+			continue;
+		struct throttle_outcome *outcome = &found.outcome[next++];
+		/* Another thread may have taken the rest since; this request it did not refuse. */
+		outcome->violated = false;
+		report_limit(outcome, set->limits[i], &verdict->limits[i]);
+	}
+}
+
 static void judge(const struct gate *gate, const struct limit_set *set,
 	const struct throttle_key *hashes, uint64_t now_ns, uint64_t waited_ns,
 	struct gate_verdict *verdict, struct gate_receipt *receipt)
@@ -161,6 +189,7 @@ static void judge(const struct gate *gate, const struct limit_set *set,
 		return;
 	}
 	receipt->throttle.count = 0;
+	report_untaken(gate, set, charges, &judged, now_ns, verdict);
 	verdict->violated = true;
 	verdict->retry_after_ms = ms_up(judged.retry_after_ns);
 	verdict->retry_after_ms += verdict->retry_after_ms == 0;

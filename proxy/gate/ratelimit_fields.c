@@ -128,15 +128,24 @@ void ratelimit_texts_free(struct ratelimit_texts *texts)
 
 /* ---- writing -------------------------------------------------------------------------------- */
 
+static uint64_t least(uint64_t a, uint64_t b)
+{
+	return a < b ? a : b;
+}
+
 static uint64_t seconds_up(uint64_t ms)
 {
 	return ms / 1000 + (ms % 1000 != 0);
 }
 
-static uint64_t reset_s(const struct gate_limit *limit)
+/* RateLimit's t: at most the window, which is also what a cost that never fits gets. */
+static uint64_t reset_in_window_s(const struct gate_limit *limit)
 {
-	/* What will never fit is told the window. */
-	return limit->reset_ms == UINT64_MAX ? window_s(limit->limit) : seconds_up(limit->reset_ms);
+	uint64_t window = window_s(limit->limit);
+
+	if (limit->reset_ms == UINT64_MAX)
+		return window;
+	return least(seconds_up(limit->reset_ms), window);
 }
 
 const struct gate_limit *ratelimit_tightest(const struct gate_verdict *verdict)
@@ -194,7 +203,7 @@ static void put_state(struct http_out *out, const struct gate_limit *limit)
 	put_sf_integer(out, ratelimit_remaining(limit));
 	if (limit->limit->algorithm != CONF_LIMIT_CONCURRENCY) {
 		http_out_slice(out, SLICE(";t="));
-		put_sf_integer(out, reset_s(limit));
+		put_sf_integer(out, reset_in_window_s(limit));
 	}
 }
 
@@ -226,24 +235,28 @@ static void append_draft_11(struct http_out *out, const struct ratelimit_texts *
 		http_out_slice(out, SLICE("\r\n"));
 }
 
-/* What the dialects of single values tell. */
+/* What the dialects of single values report. */
 struct single {
-	uint64_t quota, remaining, reset_s;
+	uint64_t quota, remaining, reset_ms;
 };
 
-/* False: nothing is to be told. What was refused by a limit that they have no words for, in bytes
- * or in flight, is told as nothing left for now. */
+/* False: nothing is to be reported. A request that was refused by a limit in bytes or in flight,
+ * which these dialects cannot express, is reported as nothing left for now. */
 static bool single_values(const struct gate_verdict *verdict, struct single *single)
 {
 	const struct gate_limit *limit = ratelimit_tightest(verdict);
 
 	if (!limit)
 		return false;
-	*single = (struct single){limit->quota, ratelimit_remaining(limit), reset_s(limit)};
+	*single = (struct single){limit->quota, ratelimit_remaining(limit), limit->reset_ms};
+	/* The wait of a refused request is exact, even where a slot or a ban makes it longer than
+	 * the window: many clients of these dialects read nothing else. */
+	if (!limit->violated || limit->reset_ms == UINT64_MAX)
+		single->reset_ms = least(limit->reset_ms, window_s(limit->limit) * 1000);
 	if (verdict->outcome == GATE_REFUSE && !limit->violated) {
 		single->remaining = 0;
 		if (verdict->retry_after_ms != UINT64_MAX)
-			single->reset_s = seconds_up(verdict->retry_after_ms);
+			single->reset_ms = verdict->retry_after_ms;
 	}
 	return true;
 }
@@ -260,10 +273,11 @@ static void append_draft_7(struct http_out *out, const struct ratelimit_texts *t
 	http_out_number(out, single.quota);
 	http_out_slice(out, SLICE(", remaining="));
 	http_out_number(out, single.remaining);
-	put_line_number(out, SLICE(", reset="), single.reset_s);
+	put_line_number(out, SLICE(", reset="), seconds_up(single.reset_ms));
 }
 
-static void append_x(struct http_out *out, const struct gate_verdict *verdict)
+/* `since_ms` is added to the reset: 0 for seconds from now, the wall clock for a unix time. */
+static void append_x(struct http_out *out, const struct gate_verdict *verdict, uint64_t since_ms)
 {
 	struct single single;
 
@@ -271,11 +285,11 @@ static void append_x(struct http_out *out, const struct gate_verdict *verdict)
 		return;
 	put_line_number(out, SLICE("X-RateLimit-Limit: "), single.quota);
 	put_line_number(out, SLICE("X-RateLimit-Remaining: "), single.remaining);
-	put_line_number(out, SLICE("X-RateLimit-Reset: "), single.reset_s);
+	put_line_number(out, SLICE("X-RateLimit-Reset: "), seconds_up(since_ms + single.reset_ms));
 }
 
 void ratelimit_append(struct http_out *out, const struct ratelimit_texts *texts,
-	enum conf_ratelimit_headers dialect, const struct gate_verdict *verdict)
+	enum conf_ratelimit_headers dialect, const struct gate_verdict *verdict, uint64_t wall_ms)
 {
 	switch (dialect) {
 	case CONF_RATELIMIT_DRAFT_11:
@@ -285,7 +299,10 @@ void ratelimit_append(struct http_out *out, const struct ratelimit_texts *texts,
 		append_draft_7(out, texts, verdict);
 		break;
 	case CONF_RATELIMIT_X:
-		append_x(out, verdict);
+		append_x(out, verdict, 0);
+		break;
+	case CONF_RATELIMIT_X_UNIX:
+		append_x(out, verdict, wall_ms);
 		break;
 	case CONF_RATELIMIT_OFF:
 	case CONF_RATELIMIT_INHERIT:

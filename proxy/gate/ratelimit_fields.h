@@ -1,5 +1,5 @@
 /*
- * RateLimit fields of a response, in the dialect that the route or its listener says:
+ * RateLimit fields of a response, in the dialect of the route or its listener:
  *
  *   draft-11     RateLimit-Policy: "burst";q=100;w=10, "daily";q=10000;w=86400
  *                RateLimit: "burst";r=0;t=7, "daily";r=512;t=3600
@@ -8,13 +8,20 @@
  *   x-ratelimit  X-RateLimit-Limit: 100
  *                X-RateLimit-Remaining: 0
  *                X-RateLimit-Reset: 7                                seconds from now
+ *   x-ratelimit-unix   the same, with
+ *                X-RateLimit-Reset: 1795312639                       seconds since 1970, as GitHub
  *
- * Shadow limits are not told. The last two have no units, so they tell limits on requests only; who
- * is refused by one in bytes or in flight is told that nothing is left for now.
+ * Shadow limits are left out. Only draft-11 has units; the other dialects report limits on
+ * requests. A request that another limit refused, in bytes or in flight, is reported as nothing
+ * left for now.
+ *
+ * t and the reset of what was admitted are never above the window: a window counted in slots may
+ * empty a slot later, but no more than the window is ever said to be left of it. The exact wait of
+ * a refused request is in Retry-After, and as reset in the dialects whose clients read only that.
  *
  * When the upstream sent such fields itself, the client gets what is more restrictive: a list of
  * its own (draft-11) is joined with ours, as further field lines; of single values the set with
- * less remaining stands, ours or theirs, as a whole.
+ * less remaining is passed on, ours or theirs, as a whole.
  */
 #ifndef GATE_RATELIMIT_FIELDS_H
 #define GATE_RATELIMIT_FIELDS_H
@@ -34,10 +41,10 @@ struct ratelimit_texts;
 struct ratelimit_texts *ratelimit_texts_new(const struct conf *conf);
 void ratelimit_texts_free(struct ratelimit_texts *texts);
 
-/* Appends the field lines, each with its CRLF; nothing when no limit is to be told. `dialect` is
- * not INHERIT. */
+/* Appends the field lines, each with its CRLF; nothing when no limit is to be reported. `dialect`
+ * is not INHERIT. `wall_ms` is the time since 1970; x-ratelimit-unix alone uses it. */
 void ratelimit_append(struct http_out *out, const struct ratelimit_texts *texts,
-	enum conf_ratelimit_headers dialect, const struct gate_verdict *verdict);
+	enum conf_ratelimit_headers dialect, const struct gate_verdict *verdict, uint64_t wall_ms);
 
 /* The names of the violated limits, for the problem's body. Returns how many. */
 unsigned ratelimit_violated(

@@ -61,12 +61,17 @@ static void read_value(struct slice value, struct theirs *theirs)
 	}
 }
 
+static bool is_x(enum conf_ratelimit_headers dialect)
+{
+	return dialect == CONF_RATELIMIT_X || dialect == CONF_RATELIMIT_X_UNIX;
+}
+
 static struct theirs read_theirs(
 	enum conf_ratelimit_headers dialect, const struct http_head *response)
 {
 	struct theirs theirs = {0};
 
-	if (dialect == CONF_RATELIMIT_X) {
+	if (is_x(dialect)) {
 		struct slice value = http_head_find_name(response, SLICE("x-ratelimit-remaining"));
 		theirs.sent = value.at != NULL;
 		theirs.known = theirs.sent && parse_number(value, &theirs.remaining);
@@ -84,13 +89,13 @@ enum ratelimit_merge ratelimit_merge(enum conf_ratelimit_headers dialect,
 {
 	if (!response || dialect == CONF_RATELIMIT_OFF || dialect == CONF_RATELIMIT_INHERIT)
 		return RATELIMIT_BOTH;
-	if (dialect != CONF_RATELIMIT_X && !http_head_has(response, HTTP_FIELD_RATELIMIT))
+	if (!is_x(dialect) && !http_head_has(response, HTTP_FIELD_RATELIMIT))
 		return RATELIMIT_BOTH;
 	const struct theirs theirs = read_theirs(dialect, response);
 	if (!theirs.sent || (dialect == CONF_RATELIMIT_DRAFT_11 && theirs.in_list))
 		return RATELIMIT_BOTH;
 	const struct gate_limit *ours = ratelimit_tightest(verdict);
-	/* What nobody can read tells nobody anything. */
+	/* Theirs can't be read by anybody. */
 	if (!theirs.known && (ours || dialect == CONF_RATELIMIT_DRAFT_11))
 		return RATELIMIT_OURS;
 	if (!ours)
@@ -106,7 +111,7 @@ bool ratelimit_is_replaced(
 
 	if (dialect == CONF_RATELIMIT_DRAFT_7 || dialect == CONF_RATELIMIT_DRAFT_11)
 		return id == HTTP_FIELD_RATELIMIT || id == HTTP_FIELD_RATELIMIT_POLICY;
-	if (dialect != CONF_RATELIMIT_X || id != HTTP_FIELD_OTHER)
+	if (!is_x(dialect) || id != HTTP_FIELD_OTHER)
 		return false;
 	for (size_t i = 0; i < sizeof(x_names) / sizeof(x_names[0]); i++) {
 		if (slice_equal_nocase(name, x_names[i]))

@@ -347,7 +347,8 @@ bool compose_response(struct exchange *x, struct flow *flow, bool chunked, bool 
 			put(&out, SLICE("\r\n"));
 		}
 		if (limits && merge != RATELIMIT_THEIRS)
-			ratelimit_append(&out, site->texts, x->dialect, &x->verdict);
+			ratelimit_append(&out, site->texts, x->dialect, &x->verdict,
+				worker_wall_ns(x->worker) / CLOCK_NS_PER_MS);
 		if (!http_head_has(&x->response, HTTP_FIELD_DATE)) {
 			/* RFC 9110 section 6.6.1: a recipient with a clock adds it. */
 			put_line(&out, SLICE("Date: "), worker_date(x->worker));

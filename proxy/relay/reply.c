@@ -114,7 +114,8 @@ static struct slice ratelimit_lines(const struct exchange *x, char *buffer, size
 	struct http_out out = http_out_over(buffer, capacity);
 
 	if (x->route && x->verdict.limit_count > 0 && x->dialect != CONF_RATELIMIT_OFF)
-		ratelimit_append(&out, x->use->site->texts, x->dialect, &x->verdict);
+		ratelimit_append(&out, x->use->site->texts, x->dialect, &x->verdict,
+			worker_wall_ns(x->worker) / CLOCK_NS_PER_MS);
 	if (out.overflow)
 		return SLICE_NONE;
 	return (struct slice){buffer, (size_t)(out.at - buffer)};

@@ -222,7 +222,7 @@ static void step_fields(struct bench *b)
 	char text[512];
 	struct http_out out = http_out_over(text, sizeof(text));
 
-	ratelimit_append(&out, b->texts, CONF_RATELIMIT_DRAFT_11, &b->verdict);
+	ratelimit_append(&out, b->texts, CONF_RATELIMIT_DRAFT_11, &b->verdict, 0);
 	b->sink += (uint64_t)text[0];
 }
 
@@ -246,7 +246,7 @@ static void step_refusal(struct bench *b)
 	struct slice policies[GATE_LIMITS_MAX];
 	struct http_out out = http_out_over(fields, sizeof(fields));
 
-	ratelimit_append(&out, b->texts, CONF_RATELIMIT_DRAFT_11, &b->verdict);
+	ratelimit_append(&out, b->texts, CONF_RATELIMIT_DRAFT_11, &b->verdict, 0);
 	struct http_problem problem = {
 		.status = 429,
 		.retry_after_ms = b->verdict.retry_after_ms,

@@ -73,10 +73,10 @@ def draft_11(t):
               (429, 0, int(seen["retry_after"])), "status, remaining, reset")
 
 
-@group("draft-7 and x-ratelimit, read by ratelimit-header-parser", workers=[1])
+@group("draft-7 and both kinds of x-ratelimit, read by ratelimit-header-parser", workers=[1])
 def plain(t):
     node.install(t)
-    for family in ("draft-7", "x-ratelimit"):
+    for family in ("draft-7", "x-ratelimit", "x-ratelimit-unix"):
         began = time.monotonic()
         answers = parse(families(t, family), 4)
         passed = time.monotonic() - began

@@ -55,7 +55,7 @@ def families(t):
         for form, tight in forms(3).items():
             loose = forms(50)[form]
             reads = {"draft-11": ("draft-11", "draft-7"), "draft-7": ("draft-11", "draft-7"),
-                     "x-ratelimit": ("x-ratelimit",), "off": ()}[family]
+                     "x-ratelimit": ("x-ratelimit",), "x-ratelimit-unix": ("x-ratelimit",), "off": ()}[family]
             if form not in reads or form == family == "draft-11":
                 expected = joined(tight, ours), joined(loose, ours)
             else:

@@ -119,6 +119,40 @@ static void one_limit(void **state)
 	end(&f);
 }
 
+/* A refusal takes nothing: the limits that it did not violate still have all they had. */
+static void refused_by_another(void **state)
+{
+	struct fixture f =
+		begin("[limit a]\nkey = ip\nrate = 10 per 10s\n"
+		      "[limit b]\nkey = ip\nrate = 3 per 10s\n"
+		      "[limit c]\nkey = ip\nrate = 5 per 100s\nalgorithm = gcra\nburst = 4\n"
+		      "[limit d]\nkey = ip\nrate = 900 per day\n"
+		      "[limit e]\nkey = ip\nconcurrency = 9\n"
+		      "[limit f]\nkey = ip\nrate = 1000 per 10s\n"
+		      "[route r]\nupstream = u\nlimits = a, b, c, d, e, f\n");
+
+	(void)state;
+	for (unsigned i = 0; i < 3; i++) {
+		assert_int_equal(ask(&f, "r", ""), GATE_ADMIT);
+		f.now_ns += S;
+	}
+	struct gate_verdict last = f.verdict;
+	for (unsigned i = 0; i < 2; i++) {
+		assert_int_equal(ask(&f, "r", ""), GATE_REFUSE);
+		assert_true(f.verdict.limits[1].violated);
+		for (unsigned n = 0; n < 6; n++) {
+			if (n == 1)
+				continue;
+			assert_false(f.verdict.limits[n].violated);
+			assert_int_equal(f.verdict.limits[n].remaining, last.limits[n].remaining);
+			/* f is in slots, and its reset may be that of the slot now. */
+			assert_true(
+				n == 5 || f.verdict.limits[n].reset_ms <= last.limits[n].reset_ms);
+		}
+	}
+	end(&f);
+}
+
 static void all_or_nothing(void **state)
 {
 	struct fixture f = begin("[limit wide]\nkey = ip\nrate = 10 per 10s\n"
@@ -409,6 +443,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(one_limit),
+		cmocka_unit_test(refused_by_another),
 		cmocka_unit_test(all_or_nothing),
 		cmocka_unit_test(shadow_limits_never_refuse),
 		cmocka_unit_test(plans),

@@ -54,7 +54,7 @@ static const char *lines(struct fixture *f, enum conf_ratelimit_headers dialect)
 	static char text[2048];
 	struct http_out out = http_out_over(text, sizeof(text) - 1);
 
-	ratelimit_append(&out, f->texts, dialect, &f->verdict);
+	ratelimit_append(&out, f->texts, dialect, &f->verdict, UINT64_C(1795312632001));
 	assert_false(out.overflow);
 	*out.at = '\0';
 	return text;
@@ -123,6 +123,32 @@ static void x_ratelimit(void **state)
 	assert_string_equal(lines(&f, CONF_RATELIMIT_X),
 		"X-RateLimit-Limit: 10000\r\nX-RateLimit-Remaining: 42\r\n"
 		"X-RateLimit-Reset: 2\r\n");
+	/* Rounded up from the instant, so that nobody comes back too early. */
+	assert_string_equal(lines(&f, CONF_RATELIMIT_X_UNIX),
+		"X-RateLimit-Limit: 10000\r\nX-RateLimit-Remaining: 42\r\n"
+		"X-RateLimit-Reset: 1795312634\r\n");
+	end(&f);
+}
+
+/* A slot later than the window, and a ban: t is within w, and single values have the exact wait of
+ * who was refused. */
+static void never_above_the_window(void **state)
+{
+	struct fixture f = begin();
+
+	(void)state;
+	add(&f, BURST, 42, 10527, false);
+	add(&f, PACED, 3, 2001, false);
+	add(&f, DAILY, 0, UINT64_MAX, true);
+	assert_non_null(strstr(lines(&f, CONF_RATELIMIT_DRAFT_11),
+		"RateLimit: \"burst\";r=42;t=10, \"paced\";r=3;t=2, \"daily\";r=0;t=86400\r\n"));
+	f.verdict.limit_count = 1;
+	assert_non_null(strstr(lines(&f, CONF_RATELIMIT_DRAFT_7), "remaining=42, reset=10\r\n"));
+	assert_non_null(strstr(lines(&f, CONF_RATELIMIT_X), "Reset: 10\r\n"));
+	assert_non_null(strstr(lines(&f, CONF_RATELIMIT_X_UNIX), "Reset: 1795312643\r\n"));
+	f.verdict.limits[0].violated = true;
+	assert_non_null(strstr(lines(&f, CONF_RATELIMIT_DRAFT_11), "\"burst\";r=0;t=10\r\n"));
+	assert_non_null(strstr(lines(&f, CONF_RATELIMIT_X), "Reset: 11\r\n"));
 	end(&f);
 }
 
@@ -239,6 +265,7 @@ int main(void)
 		cmocka_unit_test(draft_11),
 		cmocka_unit_test(draft_7),
 		cmocka_unit_test(x_ratelimit),
+		cmocka_unit_test(never_above_the_window),
 		cmocka_unit_test(gcra),
 		cmocka_unit_test(violated_names),
 		cmocka_unit_test(merging),
