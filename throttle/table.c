@@ -348,9 +348,9 @@ int throttle_table_find(const struct throttle_table *t, const char *name)
 	return -1;
 }
 
-const struct throttle_seed *throttle_table_seed(const struct throttle_table *t)
+struct throttle_seed throttle_table_seed(const struct throttle_table *t)
 {
-	return generation_seed(table_current(t));
+	return *generation_seed(table_current(t));
 }
 
 void throttle_rebase(struct throttle_table *t, uint64_t now_ns)

@@ -184,7 +184,8 @@ void throttle_table_collect(struct throttle_table *table);
 /* The number of a limit, or -1. */
 int throttle_table_find(const struct throttle_table *table, const char *name);
 
-const struct throttle_seed *throttle_table_seed(const struct throttle_table *table);
+/* A copy: the seed stays the same for the table's life, the memory it lies in does not. */
+struct throttle_seed throttle_table_seed(const struct throttle_table *table);
 
 /* Says that the clock was set back on purpose: time goes on from the newest the table has seen. No
  * other thread may be in a call with a time from before the step. */

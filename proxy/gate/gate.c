@@ -13,7 +13,7 @@
 struct gate {
 	const struct conf *conf;
 	struct throttle_table *throttles;
-	const struct throttle_seed *seed;
+	struct throttle_seed seed; /* the table's, which may be replaced under us */
 	struct plan_table *plans;
 	struct limit_sets sets;
 	struct access_list **access;       /* one a route; NULL: no lists */
@@ -30,7 +30,8 @@ static int make_routes(struct gate *gate)
 		return ENOMEM;
 	for (size_t i = 0; i < conf->route_count; i++) {
 		const struct conf_route *route = &conf->routes[i];
-		gate->session_salt[i] = throttle_hash(gate->seed, route->name, strlen(route->name));
+		gate->session_salt[i] =
+			throttle_hash(&gate->seed, route->name, strlen(route->name));
 		gate->access[i] = access_list_new(route);
 		if (!gate->access[i] && errno != 0)
 			return errno;
@@ -218,7 +219,7 @@ void gate_check(const struct gate *gate, const struct conf_route *route,
 	receipt->in_bytes = receipt->by_cost = 0;
 	receipt->bytes_charged = 0;
 	for (unsigned i = 0; i < set->key_count; i++)
-		hashes[i] = identity_hash(set->keys[i], input, gate->seed);
+		hashes[i] = identity_hash(set->keys[i], input, &gate->seed);
 	for (unsigned i = 0; i < set->count; i++)
 		throttle_prefetch(gate->throttles, set->numbers[i], hashes[set->keys_of[i]]);
 	verdict->plan = plan;
@@ -286,5 +287,5 @@ bool gate_find_caller(const struct gate *gate, const struct conf_limit *limit, s
 	if (found < 0)
 		return false;
 	*number = (uint32_t)found;
-	return identity_hash_text(limit->key, text, gate->seed, caller);
+	return identity_hash_text(limit->key, text, &gate->seed, caller);
 }

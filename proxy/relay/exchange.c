@@ -162,9 +162,10 @@ static inline struct identity_input identity_of(const struct exchange *x)
 
 uint64_t exchange_hash_key(const struct exchange *x, const struct conf_key *key)
 {
+	struct throttle_seed seed = throttle_table_seed(x->worker->relay->throttles);
 	struct identity_input input = identity_of(x);
 
-	return identity_hash(key, &input, throttle_table_seed(x->worker->relay->throttles)).lo;
+	return identity_hash(key, &input, &seed).lo;
 }
 
 /* Asks the limits. Also again when a delay is over. */

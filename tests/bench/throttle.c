@@ -199,11 +199,12 @@ static uint64_t add(uint64_t n)
 static uint64_t hash(const struct subject *s, uint64_t n)
 {
 	char key[32] = "key-0123456789abcdef";
+	struct throttle_seed seed = throttle_table_seed(s->table);
 	uint64_t sum = 0;
 
 	for (uint64_t i = 0; i < n; i++) {
 		memcpy(key + 4, &i, sizeof(i));
-		sum += throttle_hash(throttle_table_seed(s->table), key, 20).lo;
+		sum += throttle_hash(&seed, key, 20).lo;
 	}
 	return sum == 1; /* so that the sum is needed */
 }

@@ -223,6 +223,28 @@ def changes(t):
             changed(t, one)
 
 
+@test("requests that began before reloads are judged after them: half a head, and a delayed one", workers=[1])
+def change_in_midst(t):
+    origin = t.origin()
+
+    def limit(quota):
+        return sections(origin, f"rate = {quota} per 1500ms\non_exceed = delay 10s")
+
+    sluice = t.sluice(limit(1), settings="log_level = debug")
+    half, delayed = t.client(sluice), t.client(sluice)
+    equal(delayed.ask("/").status, 200, "status of the first")
+    delayed.request("/")  # waits for its limit
+    half.send(b"GET /half HTTP/1.1\r\nHo")
+    equal(t.client(sluice).ask("/", "TRACE").status, 405, "status of one that comes after both")
+    sluice.process.wait_output("-> delayed")
+    for mark in range(1, 4):
+        sluice.reload(limit(mark + 1))
+        sluice.process.wait_output("limits of before left is freed", mark)
+    half.send(b"st: api.test\r\n\r\n")
+    equal(half.response().status, 200, "status of the one with half a head")
+    equal(delayed.response().status, 200, "status of the delayed one")
+
+
 @test("in flight while its limit changes: a lower one counts it, and it is given back once")
 def change_in_flight(t):
     gates = [t.event(), t.event()]

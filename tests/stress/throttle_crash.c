@@ -79,7 +79,9 @@ static void make_limits(struct throttle_limit limits[LIMITS], unsigned form)
 
 static struct throttle_key key_of(const struct throttle_table *table, uint32_t caller)
 {
-	return throttle_hash(throttle_table_seed(table), &caller, sizeof(caller));
+	struct throttle_seed seed = throttle_table_seed(table);
+
+	return throttle_hash(&seed, &caller, sizeof(caller));
 }
 
 static struct note *note(uint32_t limit, uint32_t caller, uint64_t at, uint64_t cost)

@@ -78,8 +78,8 @@ static void *work(void *argument)
 		uint32_t caller = (uint32_t)oracle_below(&random, CALLERS);
 		uint32_t first = (uint32_t)oracle_below(&random, 2), count = 0;
 		uint64_t now = atomic_load(&shared.now) - oracle_below(&random, 100000);
-		struct throttle_key key =
-			throttle_hash(throttle_table_seed(shared.table), &caller, sizeof(caller));
+		struct throttle_seed seed = throttle_table_seed(shared.table);
+		struct throttle_key key = throttle_hash(&seed, &caller, sizeof(caller));
 		struct throttle_charge charges[LIMITS];
 		struct throttle_verdict verdict;
 		struct throttle_receipt receipt;

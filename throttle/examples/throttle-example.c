@@ -30,11 +30,11 @@ int main(int argc, char **argv)
 		return 1;
 	while (fgets(name, sizeof(name), stdin) != NULL) {
 		struct throttle_charge charge = {.limit = 0, .cost = 1};
+		struct throttle_seed seed = throttle_table_seed(table);
 		struct throttle_verdict verdict;
 
 		clock_gettime(CLOCK_REALTIME, &clock);
-		charge.caller =
-			throttle_hash(throttle_table_seed(table), name, strcspn(name, "\n"));
+		charge.caller = throttle_hash(&seed, name, strcspn(name, "\n"));
 		throttle_take(table, &charge, 1,
 			(uint64_t)clock.tv_sec * 1000000000 + (uint64_t)clock.tv_nsec, &verdict,
 			NULL);

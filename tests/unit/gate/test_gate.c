@@ -439,6 +439,42 @@ static void reload(void **state)
 	end(&f);
 }
 
+/* A request that began before a reload is judged after it, by the gate it began with, when what the
+ * reload left behind has been freed. */
+static void old_gate_after_a_reload(void **state)
+{
+	struct fixture f = begin("[limit l]\nkey = ip\nrate = 5 per 10s\n"
+				 "[route r]\nupstream = u\nlimits = l\n");
+	struct throttle_key caller, caller_before;
+	uint32_t number;
+
+	(void)state;
+	assert_int_equal(ask(&f, "r", ""), GATE_ADMIT);
+	caller_before = f.verdict.caller;
+	for (unsigned quota = 6; quota < 9; quota++) {
+		char ini[200];
+		snprintf(ini, sizeof(ini),
+			"[limit l]\nkey = ip\nrate = %u per 10s\n"
+			"[route r]\nupstream = u\nlimits = l\n",
+			quota);
+		const struct conf *conf = conf_of(ini);
+		struct throttle_limit *limits = gate_throttle_limits(conf, 0);
+		assert_int_equal(
+			throttle_table_apply(f.table, limits, conf->limit_count, 0, f.now_ns, NULL),
+			0);
+		free(limits);
+		throttle_table_collect(f.table);
+		conf_release(conf);
+	}
+	assert_int_equal(ask(&f, "r", ""), GATE_ADMIT);
+	assert_memory_equal(&f.verdict.caller, &caller_before, sizeof(caller_before));
+	assert_int_equal(f.verdict.limits[0].remaining, 6);
+	assert_true(gate_find_caller(
+		f.gate, f.verdict.limits[0].limit, SLICE("192.0.2.1"), &caller, &number));
+	assert_memory_equal(&caller, &caller_before, sizeof(caller));
+	end(&f);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -456,6 +492,7 @@ int main(void)
 		cmocka_unit_test(concurrency),
 		cmocka_unit_test(sessions_and_callers),
 		cmocka_unit_test(reload),
+		cmocka_unit_test(old_gate_after_a_reload),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -76,7 +76,9 @@ static inline struct throttle_table *open_table(
 
 static inline struct throttle_key key_of(const struct throttle_table *table, uint64_t caller)
 {
-	return throttle_hash(throttle_table_seed(table), &caller, sizeof(caller));
+	struct throttle_seed seed = throttle_table_seed(table);
+
+	return throttle_hash(&seed, &caller, sizeof(caller));
 }
 
 /* One charge of the first limit. */
