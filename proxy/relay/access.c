@@ -184,8 +184,6 @@ void exchange_log(struct exchange *x)
 	struct http_out out = http_out_over(text, sizeof(text) - 1);
 	uint64_t now_ns = worker_now_ns(worker);
 
-	if (x->status >= 100 && x->status < 600)
-		worker_count(&worker->counts.responses[x->status / 100]);
 	if (!log_access_enabled())
 		return;
 	struct line line = {

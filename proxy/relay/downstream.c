@@ -49,7 +49,7 @@ void downstream_accept(struct worker *worker, struct listener *listener, int fd,
 	worker->downstreams = d;
 	/* relaxed: looked at only by workers that drain, who are woken when it is 0 */
 	atomic_fetch_add_explicit(&worker->relay->clients, 1, memory_order_relaxed);
-	worker_count(&worker->counts.connections);
+	worker_count(worker, STATS_CONNECTIONS);
 	/* Mostly the request is here already: looking saves a turn of the loop. */
 	d->stream.readable = true;
 	stream_wake(&d->stream);

@@ -12,6 +12,7 @@
 #include "http/priority.h"
 #include "http/problem.h"
 #include "http/upgrade.h"
+#include "relay/account.h"
 #include "relay/downstream.h"
 #include "relay/listener.h"
 #include "relay/relay.h"
@@ -185,20 +186,15 @@ static void ask_gate(struct exchange *x)
 /* Refused by the gate? Then it is answered. */
 static bool is_turned_away(struct exchange *x)
 {
-	struct worker_counts *counts = &x->worker->counts;
-
 	switch (x->verdict.outcome) {
 	case GATE_ADMIT:
-		worker_count(&counts->admitted);
 		return false;
 	case GATE_DELAY:
 		return false;
 	case GATE_REFUSE:
-		worker_count(&counts->refused);
 		exchange_reply(x, 429, "limit", x->verdict.retry_after_ms);
 		return true;
 	case GATE_DENY:
-		worker_count(&counts->denied);
 		exchange_reply(x, 403, "denied", HTTP_PROBLEM_NO_RETRY);
 		return true;
 	}
@@ -233,7 +229,6 @@ void exchange_begin(struct exchange *x, const char *bytes)
 	struct downstream *d = x->downstream;
 	unsigned status;
 
-	worker_count(&x->worker->counts.requests);
 	if (!keep_head(x, bytes)) {
 		exchange_reject(x, 503, "no memory");
 		return;
@@ -284,7 +279,7 @@ static void on_deadline(struct deadline *deadline)
 		exchange_admit(x);
 	} else if (x->state == EXCHANGE_QUEUED) {
 		struct run_queue *line = x->upstream->run_queue;
-		worker_count(&x->worker->counts.shed);
+		worker_count(x->worker, STATS_SHED);
 		exchange_reply(x, 503, "queue timeout", run_queue_retry_after_ms(line));
 	}
 	if (d)
@@ -311,7 +306,7 @@ static void turned_away_by_queue(struct exchange *x, enum queue_verdict verdict)
 		[QUEUE_SHED] = "overload",
 	};
 
-	worker_count(&x->worker->counts.shed);
+	worker_count(x->worker, STATS_SHED);
 	exchange_reply(x, 503, reasons[verdict], x->ticket.retry_after_ms);
 }
 
@@ -393,6 +388,9 @@ void exchange_admit(struct exchange *x)
 		uint64_t wait_ms =
 			until_ns > now_ns ? (until_ns - now_ns) / CLOCK_NS_PER_MS + 1 : 1;
 		exchange_enter(x, EXCHANGE_DELAYED);
+		if (!x->delayed)
+			account_delay(x);
+		x->delayed = true;
 		/* Others need not wait for its limit. */
 		x->yielded |= queue_yield(queue, &x->ticket, worker_now_ns(x->worker));
 		wait_until(x, worker_now_ms(x->worker) + wait_ms);

@@ -67,6 +67,7 @@ struct exchange {
 	bool close_client;         /* no request after this one */
 	bool in_queue;             /* has a ticket to give back */
 	bool orphaned;             /* on the worker's list of those whose client is gone */
+	bool delayed;              /* waited for its limit */
 	bool yielded;              /* gave its place at the upstream back while it is delayed */
 	bool awaits_mail;          /* ended, but the queue's message is under way to it */
 	bool has_deadline;

@@ -14,6 +14,7 @@
 
 #include "base/log.h"
 #include "http/problem.h"
+#include "relay/account.h"
 #include "relay/downstream.h"
 #include "relay/exchange.h"
 #include "relay/pin.h"
@@ -84,7 +85,7 @@ static void try_servers(struct exchange *x, bool fresh)
 		if (x->connection)
 			break;
 		server_failed(x->server, why, worker_now_ms(worker));
-		worker_count(&worker->counts.upstream_failures);
+		account_upstream_failure(x);
 		log_info("upstream %s: server %s: %s", upstream->conf->name,
 			x->server->conf->address.text, why);
 		x->tried |= 1ULL << x->server->index;
@@ -94,7 +95,7 @@ static void try_servers(struct exchange *x, bool fresh)
 			exchange_reply(x, 502, why, HTTP_PROBLEM_NO_RETRY);
 			return;
 		}
-		worker_count(&worker->counts.retries);
+		worker_count(worker, STATS_RETRIES);
 	}
 	if (x->connection->state == SERVER_CONNECTION_BUSY)
 		start_request(x);
@@ -144,7 +145,7 @@ static void server_broke(struct exchange *x, const char *why, unsigned status, b
 		    (stale && http_method_is_idempotent(x->request.method) &&
 			    (x->framing.body == HTTP_BODY_NONE || x->body_bytes));
 
-	worker_count(&worker->counts.upstream_failures);
+	account_upstream_failure(x);
 	if (!stale || !safe) {
 		/* A reused connection that the server had closed meanwhile is nobody's fault. */
 		if (!stale)
@@ -160,7 +161,7 @@ static void server_broke(struct exchange *x, const char *why, unsigned status, b
 		exchange_end(x);
 	} else if (safe && x->tries < conf->retries) {
 		x->tries++;
-		worker_count(&worker->counts.retries);
+		worker_count(worker, STATS_RETRIES);
 		x->request_started = false;
 		x->ticket.failed = false;
 		x->first_byte_ns = 0;
@@ -250,7 +251,7 @@ static void act_on_up(struct exchange *x, enum pump_result result)
 			set_server_deadline(x, conf->send_timeout_ms);
 		break;
 	case PUMP_SOURCE_ENDED:
-		worker_count(&x->worker->counts.client_gone);
+		worker_count(x->worker, STATS_CLIENT_GONE);
 		exchange_abort(x, "client left during its request");
 		break;
 	case PUMP_SOURCE_BROKEN:

@@ -11,6 +11,7 @@
 
 #include "base/container.h"
 #include "base/log.h"
+#include "relay/account.h"
 #include "relay/downstream.h"
 #include "relay/listener.h"
 #include "relay/relay.h"
@@ -147,8 +148,10 @@ void exchange_end(struct exchange *x)
 	exchange_drop_connection(x);
 	exchange_leave_queue(x);
 	settle(x);
-	if (logged)
+	if (logged) {
+		account_exchange(x);
 		exchange_log(x);
+	}
 	if (x->downstream) {
 		if (x->close_client)
 			downstream_finish(x->downstream);

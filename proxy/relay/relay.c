@@ -19,6 +19,7 @@
 #include "relay/reload.h"
 #include "relay/resolve.h"
 #include "relay/server_connection.h"
+#include "stats/stats.h"
 
 #define LOG_RING_BYTES   (1024 * 1024)
 #define RESOLVE_START_MS 3000
@@ -280,8 +281,9 @@ static bool start(struct relay *relay, struct conf *conf)
 	if ((!conf->state && !bindings_are_free(conf)) || !bindings_open(relay, conf) ||
 		!drop_privileges(conf) || !make_loop(relay) || !make_queue(relay, conf) ||
 		!relay_open_throttles(relay, conf) ||
-		!(relay->site = site_new(
-			  conf, NULL, relay->worker_count, relay->throttles, relay->queue))) {
+		!(relay->stats = stats_new(relay->worker_count)) ||
+		!(relay->site = site_new(conf, NULL, relay->worker_count, relay->throttles,
+			  relay->queue, relay->stats))) {
 		conf_release(conf);
 		return false;
 	}
@@ -318,6 +320,7 @@ static void finish(struct relay *relay)
 	conf_release(relay->begun_with);
 	queue_destroy(relay->queue);
 	relay_close_throttles(relay);
+	stats_free(relay->stats);
 	bindings_free(relay);
 	for (size_t i = 0; i < sizeof(relay->signals) / sizeof(relay->signals[0]); i++) {
 		if (relay->signals[i])

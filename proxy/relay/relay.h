@@ -19,6 +19,7 @@
 
 struct checks;
 struct resolver;
+struct stats;
 struct throttle_table;
 
 struct relay {
@@ -26,6 +27,7 @@ struct relay {
 	struct log *log;
 	struct throttle_table *throttles;
 	struct queue *queue;
+	struct stats *stats;
 	struct site *site;             /* current; the main thread's hold */
 	const struct conf *begun_with; /* what is taken only at the start is as this says; a hold */
 	struct worker **workers;

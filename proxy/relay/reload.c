@@ -166,7 +166,7 @@ void relay_reload(struct relay *relay)
 		 * again by the comparison with the old file. */
 		if (bindings_open(relay, conf) && configure_throttles(relay, conf))
 			site = site_new(conf, relay->site, relay->worker_count, relay->throttles,
-				relay->queue);
+				relay->queue, relay->stats);
 		if (!site)
 			conf_release(conf);
 	}

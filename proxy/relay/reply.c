@@ -73,7 +73,7 @@ void exchange_reply(struct exchange *x, unsigned status, const char *why, uint64
 
 void exchange_reject(struct exchange *x, unsigned status, const char *why)
 {
-	worker_count(&x->worker->counts.malformed);
+	worker_count(x->worker, STATS_MALFORMED);
 	x->close_client = true;
 	if (x->downstream)
 		downstream_finish(x->downstream);

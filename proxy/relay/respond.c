@@ -5,6 +5,7 @@
 #include "base/log.h"
 #include "http/problem.h"
 #include "http/upgrade.h"
+#include "relay/account.h"
 #include "relay/downstream.h"
 #include "relay/exchange.h"
 #include "relay/pin.h"
@@ -24,7 +25,7 @@ static bool is_first(const struct exchange *x)
 static void bad_gateway(struct exchange *x, const char *why)
 {
 	server_failed(x->server, why, worker_now_ms(x->worker));
-	worker_count(&x->worker->counts.upstream_failures);
+	account_upstream_failure(x);
 	exchange_drop_connection(x);
 	if (x->downstream)
 		exchange_reply(x, 502, why, HTTP_PROBLEM_NO_RETRY);
@@ -270,7 +271,7 @@ void respond_run(struct exchange *x)
 			deadline_clear(&x->connection->deadline); /* it waits for the client */
 		break;
 	case PUMP_SINK_FAILED:
-		worker_count(&x->worker->counts.client_gone);
+		worker_count(x->worker, STATS_CLIENT_GONE);
 		exchange_abort(x, "client gone");
 		break;
 	case PUMP_SOURCE_ENDED:
@@ -279,7 +280,7 @@ void respond_run(struct exchange *x)
 	case PUMP_NO_MEMORY:
 		/* The head is out: only a cut tells the client that this is not all. */
 		x->ticket.failed = true;
-		worker_count(&x->worker->counts.upstream_failures);
+		account_upstream_failure(x);
 		server_failed(x->server, "response cut short", worker_now_ms(x->worker));
 		exchange_abort(x, "response cut short");
 		break;

@@ -51,7 +51,7 @@ static struct slice text_of(const char *text)
 }
 
 static bool fill(struct site *site, const struct site *old, unsigned workers,
-	struct throttle_table *throttles, struct queue *queue)
+	struct throttle_table *throttles, struct queue *queue, struct stats *stats)
 {
 	const struct conf *conf = site->conf;
 
@@ -80,7 +80,8 @@ static bool fill(struct site *site, const struct site *old, unsigned workers,
 	site->routes = route_table_new(conf);
 	site->texts = ratelimit_texts_new(conf);
 	site->gate = gate_new(conf, throttles);
-	if (!site->upstreams || !site->policies || !site->routes || !site->texts || !site->gate)
+	if (!site->upstreams || !site->policies || !site->routes || !site->texts || !site->gate ||
+		!account_rows_fill(&site->rows, conf, stats))
 		return false;
 	for (size_t i = 0; i < conf->upstream_count; i++) {
 		site->upstreams[i] = find_same(old, &conf->upstreams[i]);
@@ -101,14 +102,14 @@ static bool fill(struct site *site, const struct site *old, unsigned workers,
 }
 
 struct site *site_new(const struct conf *conf, const struct site *old, unsigned workers,
-	struct throttle_table *throttles, struct queue *queue)
+	struct throttle_table *throttles, struct queue *queue, struct stats *stats)
 {
 	struct site *site = calloc(1, sizeof(*site));
 
 	if (site) {
 		atomic_init(&site->holders, 1);
 		site->conf = conf_hold(conf);
-		if (fill(site, old, workers, throttles, queue)) {
+		if (fill(site, old, workers, throttles, queue, stats)) {
 			conf_release(conf); /* the caller's hold is ours now */
 			return site;
 		}
@@ -142,6 +143,7 @@ void site_release(struct site *site)
 	free(site->request_id_text);
 	free(site->upstreams);
 	free(site->policies);
+	account_rows_clear(&site->rows);
 	conf_release(site->conf);
 	free(site);
 }

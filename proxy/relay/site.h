@@ -13,6 +13,7 @@
 #include "gate/ratelimit_fields.h"
 #include "gate/route.h"
 #include "queue/queue.h"
+#include "relay/account.h"
 #include "relay/upstream.h"
 
 struct site {
@@ -31,12 +32,13 @@ struct site {
 	struct ratelimit_texts *texts;
 	struct upstream **upstreams;   /* by conf_upstream.index */
 	struct queue_policy *policies; /* by conf_route.index */
+	struct account_rows rows;      /* of the counters */
 };
 
 /* Takes over the caller's hold on `conf` when it succeeds. `old` (or NULL) gives what can be kept.
  * NULL with a line in the error log. */
 struct site *site_new(const struct conf *conf, const struct site *old, unsigned workers,
-	struct throttle_table *throttles, struct queue *queue);
+	struct throttle_table *throttles, struct queue *queue, struct stats *stats);
 struct site *site_hold(struct site *site);
 void site_release(struct site *site);
 

@@ -178,6 +178,7 @@ struct worker *worker_new(struct relay *relay, unsigned index, struct site *site
 		return NULL;
 	worker->relay = relay;
 	worker->index = index;
+	worker->stats = stats_block(relay->stats, index);
 	uint64_t seed;
 	if (getrandom(&seed, sizeof(seed), GRND_NONBLOCK) < 0)
 		seed = clock_wall_ns() + index;

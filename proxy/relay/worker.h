@@ -24,6 +24,7 @@
 #include "net/stream.h"
 #include "queue/queue.h"
 #include "relay/site.h"
+#include "stats/stats.h"
 
 struct downstream;
 struct exchange;
@@ -44,13 +45,6 @@ enum worker_command {
 	WORKER_DRAIN = 1 << 1,  /* finish what is there, accept nothing */
 	WORKER_STOP = 1 << 2,   /* cut all and end */
 	WORKER_ACCEPT = 1 << 3, /* a listener at its bound may accept again */
-};
-
-/* Counts of one worker, written by it alone and summed by whoever asks; relaxed atomics. */
-struct worker_counts {
-	_Atomic uint64_t connections, requests, admitted, refused, denied, shed;
-	_Atomic uint64_t responses[6]; /* by class; [0] unused */
-	_Atomic uint64_t upstream_failures, retries, client_gone, malformed;
 };
 
 /* A name for a request that no other has: 16 hex digits that the worker drew at its start, and a
@@ -88,7 +82,7 @@ struct worker {
 	struct clock_cache clock;
 	char request_id[WORKER_REQUEST_ID_BYTES]; /* the next one's */
 	char path_scratch[3 * 65536];
-	struct worker_counts counts;
+	struct stats_block *stats; /* this worker's counters */
 };
 
 /* Makes it, with its loop and wake-up, held on `site`. NULL with a line in the log. */
@@ -129,11 +123,10 @@ struct slice worker_date(struct worker *worker);
 struct site_use *site_use_hold(struct site_use *use);
 void site_use_release(struct site_use *use);
 
-static inline void worker_count(_Atomic uint64_t *count)
+/* Adds one to a counter of the node's own: STATS_CONNECTIONS, ... */
+static inline void worker_count(struct worker *worker, unsigned slot)
 {
-	/* relaxed: one writer, readers take any recent value */
-	atomic_store_explicit(
-		count, atomic_load_explicit(count, memory_order_relaxed) + 1, memory_order_relaxed);
+	stats_add(&stats_row(worker->stats, STATS_NODE, 0)[slot], 1);
 }
 
 #endif

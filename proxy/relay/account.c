@@ -1,0 +1,137 @@
+#include "relay/account.h"
+
+#include <stdlib.h>
+
+#include "conf/conf.h"
+#include "relay/exchange.h"
+#include "stats/stats.h"
+
+bool account_rows_fill(struct account_rows *rows, const struct conf *conf, struct stats *stats)
+{
+	rows->routes = calloc(conf->route_count + 1, sizeof(unsigned));
+	rows->limits = calloc(conf->limit_count + 1, sizeof(unsigned));
+	rows->plans = calloc(conf->plan_count + 1, sizeof(unsigned));
+	rows->upstreams = calloc(conf->upstream_count + 1, sizeof(unsigned));
+	if (!rows->routes || !rows->limits || !rows->plans || !rows->upstreams)
+		return false;
+	for (size_t i = 0; i < conf->route_count; i++)
+		rows->routes[i] = stats_register(stats, STATS_ROUTE, conf->routes[i].name);
+	for (size_t i = 0; i < conf->limit_count; i++)
+		rows->limits[i] = stats_register(stats, STATS_LIMIT, conf->limits[i].name);
+	for (size_t i = 0; i < conf->plan_count; i++)
+		rows->plans[i] = stats_register(stats, STATS_PLAN, conf->plans[i].name);
+	for (size_t i = 0; i < conf->upstream_count; i++)
+		rows->upstreams[i] = stats_register(stats, STATS_UPSTREAM, conf->upstreams[i].name);
+	return true;
+}
+
+void account_rows_clear(struct account_rows *rows)
+{
+	free(rows->routes);
+	free(rows->limits);
+	free(rows->plans);
+	free(rows->upstreams);
+	*rows = (struct account_rows){0};
+}
+
+static enum stats_verdict verdict_of(const struct exchange *x)
+{
+	if (!x->judged_ns)
+		return STATS_UNLIMITED;
+	switch (x->verdict.outcome) {
+	case GATE_ADMIT:
+		if (x->delayed)
+			return STATS_DELAY;
+		return x->verdict.limit_count > 0 ? STATS_ADMIT : STATS_UNLIMITED;
+	case GATE_DELAY:
+		return STATS_DELAY;
+	case GATE_REFUSE:
+		return STATS_REFUSE;
+	case GATE_DENY:
+		return STATS_DENY;
+	}
+	return STATS_UNLIMITED;
+}
+
+static _Atomic uint64_t *row_of(
+	const struct exchange *x, enum stats_scope scope, const unsigned *rows, size_t index)
+{
+	return stats_row(x->worker->stats, scope, rows[index]);
+}
+
+/* Limits are all or nothing: of a refused request, those that it would have passed counted
+ * nothing. */
+static void count_limits(const struct exchange *x, bool delayed)
+{
+	const struct gate_verdict *verdict = &x->verdict;
+	const struct account_rows *rows = &x->use->site->rows;
+
+	for (unsigned i = 0; i < verdict->limit_count; i++) {
+		const struct gate_limit *limit = &verdict->limits[i];
+		enum stats_limit_verdict is = STATS_LIMIT_ADMITTED;
+		if (limit->violated && limit->limit->shadow)
+			is = STATS_LIMIT_SHADOW_REFUSED;
+		else if (limit->violated)
+			is = delayed ? STATS_LIMIT_DELAYED : STATS_LIMIT_REFUSED;
+		else if (verdict->outcome != GATE_ADMIT)
+			continue;
+		stats_add(&row_of(x, STATS_LIMIT, rows->limits,
+				  limit->limit->index)[STATS_LIMIT_VERDICT + is],
+			1);
+	}
+}
+
+static void count_times(const struct exchange *x, _Atomic uint64_t *route)
+{
+	const struct ticket *ticket = &x->ticket;
+	uint64_t now_ns = worker_now_ns(x->worker);
+
+	stats_observe(&route[STATS_REQUEST_DURATION], now_ns - x->began_ns);
+	if (x->started_ns == 0)
+		return;
+	stats_observe(&route[STATS_QUEUE_WAIT], ticket->started_ns > ticket->entered_ns
+							? ticket->started_ns - ticket->entered_ns
+							: 0);
+	stats_observe(&route[STATS_UPSTREAM_DURATION], now_ns - x->started_ns);
+}
+
+void account_exchange(const struct exchange *x)
+{
+	const struct account_rows *rows = &x->use->site->rows;
+	const struct conf *conf = x->use->site->conf;
+	unsigned status = x->status / 100 < STATS_STATUS_CLASSES ? x->status / 100 : 0;
+	enum stats_verdict verdict = verdict_of(x);
+	_Atomic uint64_t *route = stats_row(
+		x->worker->stats, STATS_ROUTE, x->route ? rows->routes[x->route->index] : 0);
+
+	stats_add(&route[STATS_REQUESTS + status * STATS_VERDICTS + verdict], 1);
+	if (x->up.content_bytes > 0)
+		stats_add(&route[STATS_RECEIVED_BYTES], x->up.content_bytes);
+	stats_add(&route[STATS_SENT_BYTES], x->down.content_bytes + x->reply_bytes);
+	count_times(x, route);
+	if (!x->judged_ns)
+		return;
+	if (x->verdict.outcome != GATE_DELAY) /* else it left while it waited, counted as such */
+		count_limits(x, false);
+	if (x->verdict.plan)
+		stats_add(&row_of(x, STATS_PLAN, rows->plans,
+				  (size_t)(x->verdict.plan -
+					   conf->plans))[STATS_PLAN_REQUESTS + verdict],
+			1);
+	if (x->upstream_status)
+		stats_add(&row_of(x, STATS_UPSTREAM, rows->upstreams,
+				  x->route->upstream->index)[STATS_UPSTREAM_REQUESTS],
+			1);
+}
+
+void account_delay(const struct exchange *x)
+{
+	count_limits(x, true);
+}
+
+void account_upstream_failure(const struct exchange *x)
+{
+	stats_add(&row_of(x, STATS_UPSTREAM, x->use->site->rows.upstreams,
+			  x->route->upstream->index)[STATS_UPSTREAM_FAILURES],
+		1);
+}

@@ -1,0 +1,92 @@
+#include "stats/metrics.h"
+
+#define COUNT(rows) (sizeof(rows) / sizeof((rows)[0]))
+
+static const char *const statuses[STATS_STATUS_CLASSES] = {
+	"none", "1xx", "2xx", "3xx", "4xx", "5xx"};
+static const char *const verdicts[STATS_VERDICTS] = {
+	[STATS_ADMIT] = "admit",
+	[STATS_REFUSE] = "refuse",
+	[STATS_DENY] = "deny",
+	[STATS_DELAY] = "delay",
+	[STATS_UNLIMITED] = "none",
+};
+static const char *const limit_verdicts[STATS_LIMIT_VERDICTS] = {
+	[STATS_LIMIT_ADMITTED] = "admit",
+	[STATS_LIMIT_REFUSED] = "refuse",
+	[STATS_LIMIT_DELAYED] = "delay",
+	[STATS_LIMIT_SHADOW_REFUSED] = "shadow_refuse",
+};
+
+#define VALUES(of) of, COUNT(of)
+
+const struct stats_metric stats_metrics[] = {
+	{"sluice_client_connections_total", STATS_COUNTER, STATS_NODE, STATS_CONNECTIONS, {{0}},
+		"Connections accepted from clients."},
+	{"sluice_malformed_requests_total", STATS_COUNTER, STATS_NODE, STATS_MALFORMED, {{0}},
+		"Requests refused because they are not valid HTTP."},
+	{"sluice_clients_gone_total", STATS_COUNTER, STATS_NODE, STATS_CLIENT_GONE, {{0}},
+		"Exchanges whose client left before its response was complete."},
+	{"sluice_shed_requests_total", STATS_COUNTER, STATS_NODE, STATS_SHED, {{0}},
+		"Requests answered 503 because a queue was full or they waited too long."},
+	{"sluice_retries_total", STATS_COUNTER, STATS_NODE, STATS_RETRIES, {{0}},
+		"Requests sent once more, on another connection or to another server."},
+	{"sluice_requests_total", STATS_COUNTER, STATS_ROUTE, STATS_REQUESTS,
+		{{"status", VALUES(statuses)}, {"verdict", VALUES(verdicts)}},
+		"Exchanges that ended, by the class of their status and the verdict of the "
+		"limits."},
+	{"sluice_request_bytes_total", STATS_COUNTER, STATS_ROUTE, STATS_RECEIVED_BYTES, {{0}},
+		"Bytes of request content passed on to upstreams."},
+	{"sluice_response_bytes_total", STATS_COUNTER, STATS_ROUTE, STATS_SENT_BYTES, {{0}},
+		"Bytes of response content sent to clients."},
+	{"sluice_request_duration_seconds", STATS_HISTOGRAM, STATS_ROUTE, STATS_REQUEST_DURATION,
+		{{0}}, "Time from the first byte of a request to the end of its exchange."},
+	{"sluice_queue_wait_seconds", STATS_HISTOGRAM, STATS_ROUTE, STATS_QUEUE_WAIT, {{0}},
+		"Time that forwarded requests waited for their turn."},
+	{"sluice_upstream_duration_seconds", STATS_HISTOGRAM, STATS_ROUTE, STATS_UPSTREAM_DURATION,
+		{{0}}, "Time from choosing a server to the end of the exchange."},
+	{"sluice_limit_verdicts_total", STATS_COUNTER, STATS_LIMIT, STATS_LIMIT_VERDICT,
+		{{"verdict", VALUES(limit_verdicts)}},
+		"Verdicts of each limit; shadow_refuse: what a limit in shadow mode would refuse."},
+	{"sluice_plan_requests_total", STATS_COUNTER, STATS_PLAN, STATS_PLAN_REQUESTS,
+		{{"verdict", VALUES(verdicts)}}, "Requests of the callers of each plan."},
+	{"sluice_upstream_requests_total", STATS_COUNTER, STATS_UPSTREAM, STATS_UPSTREAM_REQUESTS,
+		{{0}}, "Exchanges for which the upstream sent a response."},
+	{"sluice_upstream_failures_total", STATS_COUNTER, STATS_UPSTREAM, STATS_UPSTREAM_FAILURES,
+		{{0}}, "Connections refused or cut, timeouts and malformed responses of servers."},
+};
+const size_t stats_metric_count = COUNT(stats_metrics);
+
+const unsigned stats_slots[STATS_SCOPES] = {
+	[STATS_NODE] = STATS_NODE_SLOTS,
+	[STATS_ROUTE] = STATS_ROUTE_SLOTS,
+	[STATS_LIMIT] = STATS_LIMIT_SLOTS,
+	[STATS_PLAN] = STATS_PLAN_SLOTS,
+	[STATS_UPSTREAM] = STATS_UPSTREAM_SLOTS,
+};
+
+const char *const stats_scope_labels[STATS_SCOPES] = {
+	[STATS_ROUTE] = "route",
+	[STATS_LIMIT] = "limit",
+	[STATS_PLAN] = "plan",
+	[STATS_UPSTREAM] = "upstream",
+};
+
+#define US 1000ULL
+#define MS 1000000ULL
+#define S  1000000000ULL
+const uint64_t stats_bounds_ns[STATS_BOUNDS] = {100 * US, 250 * US, 500 * US, 1 * MS, 2500 * US,
+	5 * MS, 10 * MS, 25 * MS, 50 * MS, 100 * MS, 250 * MS, 500 * MS, 1 * S, 2500 * MS, 5 * S,
+	10 * S, 30 * S, 60 * S};
+const char *const stats_bound_texts[STATS_BOUNDS] = {"0.0001", "0.00025", "0.0005", "0.001",
+	"0.0025", "0.005", "0.01", "0.025", "0.05", "0.1", "0.25", "0.5", "1.0", "2.5", "5.0",
+	"10.0", "30.0", "60.0"};
+
+unsigned stats_metric_slots(const struct stats_metric *metric)
+{
+	unsigned slots = metric->type == STATS_HISTOGRAM ? STATS_HISTOGRAM_SLOTS : 1;
+
+	for (unsigned i = 0; i < STATS_LABELS && metric->labels[i].name; i++)
+		slots *= metric->labels[i].count;
+	return slots;
+}

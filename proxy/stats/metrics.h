@@ -1,0 +1,113 @@
+/*
+ * The table of metrics: what each counter and histogram is called, counts and means. Names, labels
+ * and help stand here once; what is exported and documented is read from this table.
+ *
+ * Every scope has rows, one a route, a limit and so on (STATS_NODE has one), and a row is an array
+ * of slots: one a counter and label value, or several a histogram.
+ */
+#ifndef STATS_METRICS_H
+#define STATS_METRICS_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* What a row stands for; its name is the label of that name. */
+enum stats_scope {
+	STATS_NODE, /* this process: no label */
+	STATS_ROUTE,
+	STATS_LIMIT,
+	STATS_PLAN,
+	STATS_UPSTREAM,
+	STATS_SCOPES,
+};
+
+enum stats_verdict {
+	STATS_ADMIT,
+	STATS_REFUSE,
+	STATS_DENY,
+	STATS_DELAY,     /* admitted after waiting for its limit */
+	STATS_UNLIMITED, /* no limit judged it */
+	STATS_VERDICTS,
+};
+
+/* 0: the exchange ended without a response; else the first digit of the status. */
+#define STATS_STATUS_CLASSES 6
+
+enum stats_limit_verdict {
+	STATS_LIMIT_ADMITTED,
+	STATS_LIMIT_REFUSED,
+	STATS_LIMIT_DELAYED,
+	STATS_LIMIT_SHADOW_REFUSED,
+	STATS_LIMIT_VERDICTS,
+};
+
+/* A histogram's slots: a bucket for each bound, one above the last, the sum in nanoseconds. */
+#define STATS_BOUNDS          18
+#define STATS_HISTOGRAM_SLOTS (STATS_BOUNDS + 2)
+
+/* Slots of STATS_NODE's row. */
+enum {
+	STATS_CONNECTIONS,
+	STATS_MALFORMED,
+	STATS_CLIENT_GONE,
+	STATS_SHED,
+	STATS_RETRIES,
+	STATS_NODE_SLOTS,
+};
+
+/* Slots of a route's row. */
+enum {
+	STATS_REQUESTS, /* by status class, then verdict */
+	STATS_RECEIVED_BYTES = STATS_REQUESTS + STATS_STATUS_CLASSES * STATS_VERDICTS,
+	STATS_SENT_BYTES,
+	STATS_REQUEST_DURATION,
+	STATS_QUEUE_WAIT = STATS_REQUEST_DURATION + STATS_HISTOGRAM_SLOTS,
+	STATS_UPSTREAM_DURATION = STATS_QUEUE_WAIT + STATS_HISTOGRAM_SLOTS,
+	STATS_ROUTE_SLOTS = STATS_UPSTREAM_DURATION + STATS_HISTOGRAM_SLOTS,
+};
+
+/* Slots of a limit's row. */
+enum { STATS_LIMIT_VERDICT, STATS_LIMIT_SLOTS = STATS_LIMIT_VERDICT + STATS_LIMIT_VERDICTS };
+
+/* Slots of a plan's row. */
+enum { STATS_PLAN_REQUESTS, STATS_PLAN_SLOTS = STATS_PLAN_REQUESTS + STATS_VERDICTS };
+
+/* Slots of an upstream's row. */
+enum { STATS_UPSTREAM_REQUESTS, STATS_UPSTREAM_FAILURES, STATS_UPSTREAM_SLOTS };
+
+enum stats_type { STATS_COUNTER, STATS_HISTOGRAM };
+
+struct stats_label {
+	const char *name; /* NULL: none */
+	const char *const *values;
+	unsigned count;
+};
+
+#define STATS_LABELS 2
+
+struct stats_metric {
+	const char *name;
+	enum stats_type type;
+	enum stats_scope scope;
+	unsigned slot; /* the first; labels[0] changes slowest */
+	struct stats_label labels[STATS_LABELS];
+	const char *help; /* one sentence */
+};
+
+extern const struct stats_metric stats_metrics[];
+extern const size_t stats_metric_count;
+
+/* Slots of one row of each scope. */
+extern const unsigned stats_slots[STATS_SCOPES];
+
+/* `route`, `limit`, ...; NULL for STATS_NODE. */
+extern const char *const stats_scope_labels[STATS_SCOPES];
+
+/* Upper bounds of a histogram's buckets, rising; the texts are the same in seconds. */
+extern const uint64_t stats_bounds_ns[STATS_BOUNDS];
+extern const char *const stats_bound_texts[STATS_BOUNDS];
+
+/* How many slots a metric has. */
+unsigned stats_metric_slots(const struct stats_metric *metric);
+
+#endif
