@@ -277,15 +277,31 @@ void downstream_finish(struct downstream *d)
 		enter(d, DOWNSTREAM_FINISHING);
 }
 
+/* The client was told that no further response comes on this connection, or takes all that follows
+ * for the body of the one before (RFC 9112 sections 6.3 and 9.6). */
+static void cut_behind(struct downstream *d)
+{
+	while (d->first) {
+		struct exchange *exchange = d->first;
+		d->first = exchange->next;
+		if (d->reading == exchange)
+			d->reading = NULL;
+		exchange_client_gone(exchange);
+	}
+	d->exchange_count = 0;
+}
+
 void downstream_exchange_ended(struct downstream *d, struct exchange *exchange)
 {
 	assert(d->first == exchange);
 	d->first = exchange->next;
-	if (!d->first)
-		d->last = NULL;
 	d->exchange_count--;
 	if (d->reading == exchange)
 		d->reading = NULL;
+	if (exchange->close_client)
+		cut_behind(d);
+	if (!d->first)
+		d->last = NULL;
 	d->again = true;
 }
 

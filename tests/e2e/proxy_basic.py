@@ -131,6 +131,25 @@ def chunked_to_old_client(t):
     equal((answer.framing, answer.body), ("close", b"abcd"))
 
 
+@test("nothing is written behind a response that ends with the connection, though more was asked for")
+def nothing_behind_the_end(t):
+    def handler(x):
+        if x.request.target == "/first":
+            other.wait()
+            x.send(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n" + wire.chunked(b"first"))
+        else:
+            x.reply(200, b"second")
+            other.set()
+
+    other = t.event()
+    _, sluice = plain(t, handler)
+    client = t.client(sluice)
+    keep = [("Connection", "keep-alive")]
+    client.send(request_bytes("/first", fields=keep, version="1.0")
+                + request_bytes("/second", fields=keep, version="1.0"))
+    equal(client.response().body, b"first")
+
+
 @test("pipelined requests are answered in order, whichever the origin answers first")
 def pipelining(t):
     last = t.event()
