@@ -221,6 +221,29 @@ void exchange_connection_timeout(struct exchange *x)
 
 /* ---- the request up -------------------------------------------------------------------------- */
 
+/* The server's end closed while the request was written. */
+static void sink_failed(struct exchange *x)
+{
+	struct server_connection *connection = x->connection;
+	bool can_put_back = x->framing.body != HTTP_BODY_CHUNKED || x->up.content_bytes == 0;
+
+	x->up_over = true;
+	if (x->up.written > 0 || !can_put_back || x->state != EXCHANGE_FORWARDING) {
+		/* Perhaps it has answered already: what it said is still to be read. The loop may
+		 * have told of it, and of the end behind it, before: it is read now. */
+		set_server_deadline(x, x->upstream->conf->first_byte_timeout_ms);
+		connection->stream.readable = true;
+		stream_wake(&connection->stream);
+		return;
+	}
+	/* It had closed before: not a byte left, and what it may have said answers something else.
+	 * What was taken of the body is still where it was. */
+	if (!x->body_bytes)
+		x->downstream->in.start -= (uint32_t)x->up.content_bytes;
+	x->request_started = false;
+	server_broke(x, "closed before the request was sent", 502, false);
+}
+
 static void act_on_up(struct exchange *x, enum pump_result result)
 {
 	const struct conf_upstream *conf = x->upstream->conf;
@@ -263,9 +286,7 @@ static void act_on_up(struct exchange *x, enum pump_result result)
 		exchange_reply(x, 413, "body too large", HTTP_PROBLEM_NO_RETRY);
 		break;
 	case PUMP_SINK_FAILED:
-		/* Perhaps it has answered already: what it said is still to be read. */
-		x->up_over = true;
-		x->connection->stream.readable = true;
+		sink_failed(x);
 		break;
 	case PUMP_NO_MEMORY:
 		exchange_abort(x, "no memory");

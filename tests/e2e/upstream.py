@@ -228,6 +228,41 @@ def dead_before_sent(t):
             client.close()
 
 
+@group("a connection that is reset in the same moment as its answer arrives", workers=[1])
+def reset_with_answer(t):
+    """As sluice stands still meanwhile, the loop tells it of both at once, which looks like an answer alone."""
+    bodies = {"GET": None, "PUT": b"z" * 3000, "POST": b"z" * 3000}
+
+    def handler(x):
+        x.read_body()
+        if x.request.target == "/first":
+            sluices[-1].process.signal(signal.SIGSTOP)
+            x.reply(200, b"x")
+            x.reset()
+            sluices[-1].process.signal(signal.SIGCONT)
+        else:
+            x.reply(200, x.request.body)
+
+    sluices = []
+    origin = t.origin(handler)
+    for method, body in bodies.items():
+        with t.point(f"the next {method} is sent on another one, whole"):
+            sluices.append(t.sluice(to(origin, upstream="max_in_flight = 1")))
+            client = t.client(sluices[-1])
+            equal(client.ask("/first").status, 200, "status of the first")
+            answer = client.ask("/next", method, body=body)
+            equal((answer.status, answer.body), (200, body or b""))
+            equal(t.client(sluices[-1]).ask("/other").status, 200, "status of another client")
+
+    with t.point("one in chunks is answered too"):
+        sluices.append(t.sluice(to(origin, upstream="max_in_flight = 1")))
+        client = t.client(sluices[-1])
+        equal(client.ask("/first").status, 200, "status of the first")
+        client.send(request_bytes("/", "POST", [("Transfer-Encoding", "chunked")]) + b"1\r\na\r\n0\r\n\r\n")
+        problem(client.response(), 502)
+        equal(t.client(sluices[-1]).ask("/other").status, 200, "status of another client")
+
+
 @group("a fresh connection that dies, and one that dies within an answer")
 def fresh_dead(t):
     def handler(x):
