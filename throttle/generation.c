@@ -281,6 +281,7 @@ void generation_free(struct generation *g)
 	for (uint32_t i = 0; g->limits != NULL && i < g->count; i++)
 		zone_free(g->limits[i].zone);
 	free(g->limits);
+	free(g->by_id);
 	store_close(&g->store);
 	free(g);
 }

@@ -45,7 +45,8 @@ struct generation {
 	unsigned lane;
 	uint32_t count;
 	struct limit_state *limits;
-	struct limit_state *by_id[THROTTLE_MAX_LIMITS]; /* by a handle's number of a limit */
+	struct limit_state **by_id; /* [ids], by a handle's number of a limit */
+	uint32_t ids;
 	struct generation *retired; /* the next in the list of what awaits collection */
 };
 

@@ -13,6 +13,7 @@
 #include "throttle/table.h"
 #include "throttle/limit.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -83,28 +84,47 @@ wrong:
 	return NULL;
 }
 
-/* The number of a name, given to it when it is new; -1 when there are too many. */
-static int number_of(struct throttle_table *t, const char *name)
+/* The number of a name, or -1. */
+static int known_number(const struct throttle_table *t, const char *name)
 {
 	for (uint32_t i = 0; i < t->name_count; i++)
 		if (strcmp(t->names[i], name) == 0)
 			return (int)i;
-	if (t->name_count == THROTTLE_MAX_LIMITS)
-		return -1;
+	return -1;
+}
+
+/* The number of a name, given to it when it is new; -1 without memory. A number is never given to
+ * another name: receipts and callers of the table hold on to it. */
+static int number_of(struct throttle_table *t, const char *name)
+{
+	int known = known_number(t, name);
+
+	if (known >= 0)
+		return known;
+	if (t->name_count == t->name_room) {
+		uint32_t room = t->name_room > 0 ? 2 * t->name_room : 16;
+		void *names = reallocarray(t->names, room, sizeof(*t->names));
+
+		if (names == NULL)
+			return -1;
+		t->names = names;
+		t->name_room = room;
+	}
 	snprintf(t->names[t->name_count], THROTTLE_NAME_BYTES, "%s", name);
 	return (int)t->name_count++;
 }
 
 static int number_limits(struct throttle_table *t, struct generation *g)
 {
-	for (uint32_t i = 0; i < g->count; i++) {
-		int id = number_of(t, g->limits[i].limit.name);
-
-		if (id < 0)
-			return ENOSPC;
-		g->by_id[id] = &g->limits[i];
-		g->limits[i].section.shape.wall_shift_ns = &t->wall_shift_ns;
-	}
+	for (uint32_t i = 0; i < g->count; i++)
+		if (number_of(t, g->limits[i].limit.name) < 0)
+			return ENOMEM;
+	g->by_id = calloc(t->name_count > 0 ? t->name_count : 1, sizeof(struct limit_state *));
+	if (g->by_id == NULL)
+		return ENOMEM;
+	g->ids = t->name_count;
+	for (uint32_t i = 0; i < g->count; i++)
+		g->by_id[known_number(t, g->limits[i].limit.name)] = &g->limits[i];
 	return 0;
 }
 
@@ -134,47 +154,88 @@ static int settle(struct throttle_table *t, struct generation *g)
 	return t->folder == NULL ? 0 : store_rename(t->folder, GENERATION_NEXT, GENERATION_FILE);
 }
 
-int throttle_table_apply(struct throttle_table *t, const struct throttle_limit *limits,
-	size_t count, uint64_t callers, uint64_t now_ns, struct throttle_report *report)
+struct throttle_change *throttle_table_prepare(struct throttle_table *t,
+	const struct throttle_limit *limits, size_t count, uint64_t callers, uint64_t now_ns,
+	struct throttle_report *report)
 {
-	struct generation *last = table_current(t), *next = NULL;
+	struct generation *last = table_current(t);
 	struct throttle_limit *wanted = tidy_all(limits, count, report);
-	int error = 0;
+	struct throttle_change *change = wanted != NULL ? calloc(1, sizeof(*change)) : NULL;
+	int error = wanted == NULL ? errno : ENOMEM;
 
-	if (wanted == NULL)
-		return -1;
-	tell(report, THROTTLE_FOUND_TABLE, "counters go on where they stood", "");
-	callers = callers > 0 ? callers : last->callers;
-	if (generation_has_limits(last, wanted, count) && callers == last->callers) {
-		free(wanted);
-		return 0;
+	if (change != NULL) {
+		error = 0;
+		tell(report, THROTTLE_FOUND_TABLE, "counters go on where they stood", "");
+		change->table = t;
+		callers = callers > 0 ? callers : last->callers;
+		if (!generation_has_limits(last, wanted, count) || callers != last->callers) {
+			/* Notes the time for what is to be remembered. */
+			generation_time(last, now_ns,
+				atomic_load_explicit(&t->offset_ns, memory_order_relaxed));
+			change->next = next_generation(t, last, wanted, count, callers);
+			error = change->next == NULL ? errno : number_limits(t, change->next);
+		}
 	}
-	/* Notes the time for what is to be remembered. */
-	generation_time(last, now_ns, atomic_load_explicit(&t->offset_ns, memory_order_relaxed));
-	next = next_generation(t, last, wanted, count, callers);
-	if (next == NULL)
-		error = errno;
-	else
-		error = number_limits(t, next);
 	free(wanted);
-	if (error != 0) {
+	if (error == 0)
+		return change;
+	if (change != NULL)
 		tell(report, THROTTLE_FOUND_UNUSABLE, "limits could not be changed",
 			strerror(error));
-		generation_free(next);
-		if (t->folder != NULL)
-			store_remove(t->folder, GENERATION_NEXT);
-		errno = error;
-		return -1;
+	throttle_table_discard(change);
+	errno = error;
+	return NULL;
+}
+
+void throttle_table_discard(struct throttle_change *change)
+{
+	if (change == NULL)
+		return;
+	if (change->next != NULL) {
+		generation_free(change->next);
+		if (change->table->folder != NULL)
+			store_remove(change->table->folder, GENERATION_NEXT);
 	}
+	free(change);
+}
+
+int throttle_table_commit(struct throttle_table *t, struct throttle_change *change, uint64_t now_ns,
+	struct throttle_report *report)
+{
+	struct generation *last = table_current(t), *next = change->next;
+	int error;
+
+	assert(change->table == t);
+	free(change);
+	if (next == NULL)
+		return 0;
+	generation_time(last, now_ns, atomic_load_explicit(&t->offset_ns, memory_order_relaxed));
+	/* relaxed: the next store publishes it */
+	atomic_store_explicit(next->latest, generation_latest(last), memory_order_relaxed);
 	generation_link(next, last);
 	/* release: pairs with table_current; the generation is whole before it is seen */
 	atomic_store_explicit(&t->current, next, memory_order_release);
 	error = settle(t, next);
 	last->retired = t->retired;
 	t->retired = last;
-	if (error != 0)
-		tell(report, THROTTLE_FOUND_UNUSABLE, "the table's file could not be renamed",
-			strerror(error));
+	if (error == 0)
+		return 0;
+	tell(report, THROTTLE_FOUND_UNUSABLE, "the table's file could not be renamed",
+		strerror(error));
+	errno = error;
+	return -1;
+}
+
+int throttle_table_apply(struct throttle_table *t, const struct throttle_limit *limits,
+	size_t count, uint64_t callers, uint64_t now_ns, struct throttle_report *report)
+{
+	struct throttle_change *change =
+		throttle_table_prepare(t, limits, count, callers, now_ns, report);
+
+	if (change == NULL)
+		return -1;
+	/* In force even when its file could not be renamed, which the report then says. */
+	throttle_table_commit(t, change, now_ns, report);
 	return 0;
 }
 
@@ -296,9 +357,8 @@ struct throttle_table *throttle_table_open(const struct throttle_table_options *
 	int error = wanted == NULL ? errno : ENOMEM;
 
 	if (t != NULL && wanted != NULL) {
-		t->names = calloc(THROTTLE_MAX_LIMITS, sizeof(*t->names));
 		t->folder = options->folder != NULL ? strdup(options->folder) : NULL;
-		if (t->names != NULL && (t->folder != NULL || options->folder == NULL))
+		if (t->folder != NULL || options->folder == NULL)
 			error = begin(t, options, wanted, count, report, &g);
 	}
 	if (error == 0)
@@ -341,12 +401,16 @@ void throttle_table_close(struct throttle_table *t)
 	free(t);
 }
 
+int throttle_table_number(const struct throttle_table *t, const char *name)
+{
+	return known_number(t, name);
+}
+
 int throttle_table_find(const struct throttle_table *t, const char *name)
 {
-	for (uint32_t i = 0; i < t->name_count; i++)
-		if (strcmp(t->names[i], name) == 0)
-			return table_limit(table_current(t), i) != NULL ? (int)i : -1;
-	return -1;
+	int number = known_number(t, name);
+
+	return number >= 0 && table_limit(table_current(t), (uint32_t)number) != NULL ? number : -1;
 }
 
 struct throttle_seed throttle_table_seed(const struct throttle_table *t)
@@ -362,17 +426,6 @@ void throttle_rebase(struct throttle_table *t, uint64_t now_ns)
 	/* relaxed: no other thread is in a call */
 	atomic_store_explicit(
 		&t->offset_ns, newest > now_ns ? newest - now_ns : 0, memory_order_relaxed);
-	throttle_set_wall(t, now_ns, now_ns);
-}
-
-void throttle_set_wall(struct throttle_table *t, uint64_t now_ns, uint64_t wall_ns)
-{
-	/* relaxed: set while no other thread is in a call */
-	uint64_t offset = atomic_load_explicit(&t->offset_ns, memory_order_relaxed);
-
-	/* relaxed: see wall_of in calendar.c */
-	atomic_store_explicit(
-		&t->wall_shift_ns, (int64_t)(wall_ns - now_ns - offset), memory_order_relaxed);
 }
 
 int throttle_table_counters(

@@ -7,23 +7,27 @@
 struct throttle_table {
 	_Atomic(struct generation *) current;
 	_Atomic(uint64_t) offset_ns; /* added to the times passed in; throttle_rebase */
-	_Atomic(int64_t)
-		wall_shift_ns;      /* added to the table's time for calendars; throttle_set_wall */
-	struct generation *retired; /* awaiting collection */
-	char *folder;               /* NULL: memory only */
-	uint32_t name_count;
+	struct generation *retired;  /* awaiting collection */
+	char *folder;                /* NULL: memory only */
+	uint32_t name_count, name_room;
 	char (*names)[THROTTLE_NAME_BYTES];
+};
+
+/* A change of limits that was prepared. */
+struct throttle_change {
+	struct throttle_table *table;
+	struct generation *next; /* NULL: nothing changes */
 };
 
 static inline struct generation *table_current(const struct throttle_table *table)
 {
-	/* acquire: pairs with the store in throttle_table_apply */
+	/* acquire: pairs with the store in throttle_table_commit */
 	return atomic_load_explicit(&table->current, memory_order_acquire);
 }
 
 static inline struct limit_state *table_limit(const struct generation *g, uint32_t id)
 {
-	return id < THROTTLE_MAX_LIMITS ? g->by_id[id] : NULL;
+	return id < g->ids ? g->by_id[id] : NULL;
 }
 
 #endif

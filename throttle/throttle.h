@@ -30,10 +30,7 @@
  *  - A clock that steps back by more than a second stands still for the table until it has caught
  *    up: nothing is forgiven, retry_after_ns says how long it takes. throttle_rebase (and opening a
  *    file) ends that: the table's time then goes on from where it was.
- *  - A step forward of `now_ns` is taken for time that passed.
- *  - So a step of the wall clock must not become a step of `now_ns`. throttle_set_wall hands it to
- * the calendar limits alone: their periods begin and end by the wall, all windows go on
- * undisturbed.
+ *  - A step forward is taken for time that passed.
  */
 #ifndef THROTTLE_H
 #define THROTTLE_H
@@ -53,7 +50,7 @@ extern "C" {
 #define THROTTLE_ZONE_BYTES  48         /* of a time zone's name, with its NUL */
 #define THROTTLE_NEVER       UINT64_MAX /* a wait without end: the cost is above the limit */
 #define THROTTLE_EXACT       UINT32_MAX /* slots: as many as the quota, at most 4095 */
-#define THROTTLE_MAX_LIMITS  1024       /* names that one table can ever have known */
+#define THROTTLE_MAX_LIMITS  1024       /* limits of one table at a time */
 
 /* ---- what a limit is ----------------------------------------------------------------------------
  */
@@ -180,12 +177,29 @@ void throttle_table_close(struct throttle_table *table);
 int throttle_table_apply(struct throttle_table *table, const struct throttle_limit *limits,
 	size_t count, uint64_t callers, uint64_t now_ns, struct throttle_report *report);
 
+/*
+ * The same in two steps. throttle_table_prepare does all that can fail and changes nothing; it
+ * returns what throttle_table_commit puts in force or throttle_table_discard drops (one of them,
+ * before the next prepare, and before the table is closed), or NULL as apply fails.
+ * throttle_table_commit puts the limits in force whatever happens; -1 with errno says that the
+ * table's file could not be renamed, so that a restart goes on moving from the old one.
+ */
+struct throttle_change;
+struct throttle_change *throttle_table_prepare(struct throttle_table *table,
+	const struct throttle_limit *limits, size_t count, uint64_t callers, uint64_t now_ns,
+	struct throttle_report *report);
+int throttle_table_commit(struct throttle_table *table, struct throttle_change *change,
+	uint64_t now_ns, struct throttle_report *report);
+void throttle_table_discard(struct throttle_change *change); /* NULL is ignored */
+
 /* Frees what apply has left behind. To be called when every thread that was in a call during the
  * last apply has left it (a loop turn later, say). */
 void throttle_table_collect(struct throttle_table *table);
 
-/* The number of a limit, or -1. */
+/* The number of a limit, or -1. These two belong to the thread that changes limits. */
 int throttle_table_find(const struct throttle_table *table, const char *name);
+/* The same for a limit that the table has, had, or will have by a prepared change. */
+int throttle_table_number(const struct throttle_table *table, const char *name);
 
 /* A copy: the seed stays the same for the table's life, the memory it lies in does not. */
 struct throttle_seed throttle_table_seed(const struct throttle_table *table);
@@ -193,12 +207,6 @@ struct throttle_seed throttle_table_seed(const struct throttle_table *table);
 /* Says that the clock was set back on purpose: time goes on from the newest the table has seen. No
  * other thread may be in a call with a time from before the step. */
 void throttle_rebase(struct throttle_table *table, uint64_t now_ns);
-
-/* Says that the wall clock shows `wall_ns` at `now_ns`: from now on periods of calendar limits
- * begin and end by that. Call it after a step of the wall clock; until the first call, and after
- * opening or a rebase, the times passed in are the wall's. A step back forgives nothing: a caller
- * who was charged in a later period goes on in that. Any thread. */
-void throttle_set_wall(struct throttle_table *table, uint64_t now_ns, uint64_t wall_ns);
 
 /* ---- verdicts -----------------------------------------------------------------------------------
  */
