@@ -14,6 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 enum {
@@ -31,11 +32,19 @@ enum consumer { CONSUMER_AWAKE, CONSUMER_LINGERS, CONSUMER_ASLEEP };
 
 enum request { REQUEST_REOPEN = 1, REQUEST_CONFIGURE = 2, REQUEST_STOP = 4 };
 
+struct log_change {
+	struct log_output output[LOG_CHANNELS];
+	bool keeps[LOG_CHANNELS]; /* the output in use stays */
+	char *paths[LOG_CHANNELS];
+	enum log_level level;
+	bool access;
+};
+
 struct log {
 	_Atomic int consumer;   /* enum consumer */
 	_Atomic int requests;   /* bits of enum request */
 	_Atomic int level;      /* enum log_level */
-	_Atomic unsigned epoch; /* counts log_configure() */
+	_Atomic unsigned epoch; /* counts log_commit() */
 	_Atomic bool access;    /* does the access log go anywhere? */
 	_Atomic uint64_t lost;  /* lines that an output could not write */
 	int eventfd;
@@ -45,11 +54,13 @@ struct log {
 	uint8_t applied; /* epoch of `output` */
 	struct clock_cache clock;
 	uint64_t reported, reported_at_ns;
-	/* Handed over by log_configure. */
+	/* Handed over by log_commit. */
 	pthread_mutex_t pending_lock;
 	bool pending;
 	uint8_t pending_epoch;
-	struct log_output next[LOG_CHANNELS];
+	struct log_change *next; /* pending */
+	/* Of the thread that configures: what the files are called. */
+	char *paths[LOG_CHANNELS]; /* owned; NULL: no file */
 	unsigned threads;
 	struct log_ring rings[];
 };
@@ -100,15 +111,20 @@ static void put(struct log *log, struct log_ring *ring, struct log_record record
 
 /* ---- the log thread ------------------------------------------------------------------------- */
 
-/* Goes over to the outputs of the last log_configure(), if that has not been done. */
+/* Goes over to the outputs of the last log_commit(), if that has not been done. */
 static void take_pending(struct log *log)
 {
 	pthread_mutex_lock(&log->pending_lock);
 	if (log->pending) {
 		for (int i = 0; i < LOG_CHANNELS; i++) {
+			if (log->next->keeps[i])
+				continue;
 			log_output_close(&log->output[i]);
-			log->output[i] = log->next[i];
+			log->output[i] = log->next->output[i];
+			log->next->keeps[i] = true; /* nothing to close */
 		}
+		log_discard(log->next);
+		log->next = NULL;
 		log->pending = false;
 		log->applied = log->pending_epoch;
 	}
@@ -127,7 +143,7 @@ static bool drain(struct log *log)
 		uint64_t left = log_ring_used(ring);
 
 		while (left > 0 && log_ring_peek(ring, &record, span)) {
-			/* The first line written after log_configure() belongs to the new outputs.
+			/* The first line written after log_commit() belongs to the new outputs.
 			 */
 			if (record.epoch != log->applied)
 				take_pending(log);
@@ -303,17 +319,122 @@ void log_access(const char *line, size_t len)
 
 /* ---- opening and closing -------------------------------------------------------------------- */
 
-static int open_outputs(struct log_output output[LOG_CHANNELS], struct log_target error_log,
+/* The path that a target has to be opened by, or NULL. */
+static bool copy_path(char **path, struct log_target target)
+{
+	*path = target.sink == LOG_SINK_FILE ? strdup(target.path) : NULL;
+	return *path || target.sink != LOG_SINK_FILE;
+}
+
+static bool is_in_use(const struct log *log, int channel, struct log_target target)
+{
+	return target.sink == LOG_SINK_FILE && log->paths[channel] &&
+	       strcmp(log->paths[channel], target.path) == 0;
+}
+
+void log_discard(struct log_change *change)
+{
+	if (!change)
+		return;
+	for (int i = 0; i < LOG_CHANNELS; i++) {
+		if (!change->keeps[i])
+			log_output_close(&change->output[i]);
+		free(change->paths[i]);
+	}
+	free(change);
+}
+
+struct log_change *log_prepare(struct log *log, enum log_level level, struct log_target error_log,
 	struct log_target access_log)
 {
-	int error = log_output_open(&output[LOG_CHANNEL_ERROR], error_log);
+	struct log_target targets[LOG_CHANNELS] = {
+		[LOG_CHANNEL_ERROR] = error_log, [LOG_CHANNEL_ACCESS] = access_log};
+	struct log_change *change = calloc(1, sizeof(*change));
+	int error = change ? 0 : ENOMEM;
 
-	if (error)
-		return error;
-	error = log_output_open(&output[LOG_CHANNEL_ACCESS], access_log);
-	if (error)
-		log_output_close(&output[LOG_CHANNEL_ERROR]);
-	return error;
+	for (int i = 0; change && i < LOG_CHANNELS; i++)
+		change->keeps[i] = true; /* until it is opened */
+	for (int i = 0; !error && i < LOG_CHANNELS; i++) {
+		error = log_output_open(&change->output[i], targets[i]);
+		change->keeps[i] = error != 0;
+		if (error && is_in_use(log, i, targets[i])) {
+			log_warn("log: cannot reopen %s, keeping the old file: %s", targets[i].path,
+				strerror(error));
+			error = 0;
+		} else if (error) {
+			log_error("log: cannot open %s: %s",
+				targets[i].path ? targets[i].path : "a log", strerror(error));
+		}
+		if (!error && !copy_path(&change->paths[i], targets[i]))
+			error = ENOMEM;
+	}
+	if (error) {
+		log_discard(change);
+		errno = error;
+		return NULL;
+	}
+	change->level = level;
+	change->access = access_log.sink != LOG_SINK_OFF;
+	return change;
+}
+
+void log_commit(struct log *log, struct log_change *change)
+{
+	/* The log thread may free the change as soon as the lock is given back. */
+	enum log_level level = change->level;
+	bool access = change->access;
+
+	for (int i = 0; i < LOG_CHANNELS; i++) {
+		free(log->paths[i]);
+		log->paths[i] = change->paths[i];
+		change->paths[i] = NULL;
+	}
+	pthread_mutex_lock(&log->pending_lock);
+	/* Configured twice before the log thread came by: what is not opened again is in the first
+	 * one, the rest of that was never used. */
+	for (int i = 0; log->pending && i < LOG_CHANNELS; i++) {
+		if (change->keeps[i] && !log->next->keeps[i]) {
+			change->output[i] = log->next->output[i];
+			change->keeps[i] = false;
+			log->next->keeps[i] = true;
+		}
+	}
+	if (log->pending)
+		log_discard(log->next);
+	log->next = change;
+	log->pending = true;
+	/* Relaxed: see put(); what it announces is guarded by the lock. */
+	log->pending_epoch =
+		(uint8_t)(atomic_fetch_add_explicit(&log->epoch, 1, memory_order_relaxed) + 1);
+	pthread_mutex_unlock(&log->pending_lock);
+	/* Relaxed: see log_enabled(). */
+	atomic_store_explicit(&log->level, (int)level, memory_order_relaxed);
+	atomic_store_explicit(&log->access, access, memory_order_relaxed);
+	request(log, REQUEST_CONFIGURE);
+}
+
+int log_configure(struct log *log, enum log_level level, struct log_target error_log,
+	struct log_target access_log)
+{
+	struct log_change *change = log_prepare(log, level, error_log, access_log);
+
+	if (!change)
+		return errno;
+	log_commit(log, change);
+	return 0;
+}
+
+void log_give_to(struct log *log, uid_t user, gid_t group)
+{
+	for (int i = 0; i < LOG_CHANNELS; i++) {
+		struct stat status;
+		if (!log->paths[i] || stat(log->paths[i], &status) != 0 ||
+			!S_ISREG(status.st_mode) || status.st_uid == user)
+			continue;
+		if (chown(log->paths[i], user, group) != 0)
+			log_warn("log: cannot give %s to the user: %s", log->paths[i],
+				strerror(errno));
+	}
 }
 
 /* The log thread takes no signals: they are the main thread's. */
@@ -334,10 +455,9 @@ static void log_free(struct log *log)
 		log_ring_free(&log->rings[i]);
 	for (int i = 0; i < LOG_CHANNELS; i++)
 		log_output_close(&log->output[i]);
-	if (log->pending) {
-		for (int i = 0; i < LOG_CHANNELS; i++)
-			log_output_close(&log->next[i]);
-	}
+	log_discard(log->next);
+	for (int i = 0; i < LOG_CHANNELS; i++)
+		free(log->paths[i]);
 	if (log->eventfd >= 0)
 		close(log->eventfd);
 	pthread_mutex_destroy(&log->pending_lock);
@@ -366,7 +486,12 @@ struct log *log_open(unsigned threads, size_t ring_bytes, enum log_level level,
 	for (; !error && log->threads < threads; log->threads++)
 		error = log_ring_init(&log->rings[log->threads], ring_bytes);
 	if (!error)
-		error = open_outputs(log->output, error_log, access_log);
+		error = log_output_open(&log->output[LOG_CHANNEL_ERROR], error_log);
+	if (!error)
+		error = log_output_open(&log->output[LOG_CHANNEL_ACCESS], access_log);
+	if (!error && (!copy_path(&log->paths[LOG_CHANNEL_ERROR], error_log) ||
+			      !copy_path(&log->paths[LOG_CHANNEL_ACCESS], access_log)))
+		error = ENOMEM;
 	if (!error)
 		error = start_thread(log);
 	if (error) {
@@ -375,33 +500,6 @@ struct log *log_open(unsigned threads, size_t ring_bytes, enum log_level level,
 		return NULL;
 	}
 	return log;
-}
-
-int log_configure(struct log *log, enum log_level level, struct log_target error_log,
-	struct log_target access_log)
-{
-	struct log_output next[LOG_CHANNELS];
-	int error = open_outputs(next, error_log, access_log);
-
-	if (error)
-		return error;
-	pthread_mutex_lock(&log->pending_lock);
-	for (int i = 0; i < LOG_CHANNELS; i++) {
-		/* Configured twice before the log thread came by: the first was never used. */
-		if (log->pending)
-			log_output_close(&log->next[i]);
-		log->next[i] = next[i];
-	}
-	log->pending = true;
-	/* Relaxed: see put(); what it announces is guarded by the lock. */
-	log->pending_epoch =
-		(uint8_t)(atomic_fetch_add_explicit(&log->epoch, 1, memory_order_relaxed) + 1);
-	pthread_mutex_unlock(&log->pending_lock);
-	/* Relaxed: see log_enabled(). */
-	atomic_store_explicit(&log->level, (int)level, memory_order_relaxed);
-	atomic_store_explicit(&log->access, access_log.sink != LOG_SINK_OFF, memory_order_relaxed);
-	request(log, REQUEST_CONFIGURE);
-	return 0;
 }
 
 void log_reopen(struct log *log)

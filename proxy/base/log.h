@@ -16,6 +16,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 enum log_level { LOG_LEVEL_ERROR, LOG_LEVEL_WARN, LOG_LEVEL_INFO, LOG_LEVEL_DEBUG };
 
@@ -31,15 +32,32 @@ struct log;
 
 /*
  * Opens both logs and starts the log thread, with a ring of `ring_bytes` for each of `threads`
- * threads. Returns NULL with errno and a line on stderr when a file can't be opened. The level and
- * the targets can be changed while running by log_configure (a reload), which returns 0, or errno
- * when a file can't be opened: then nothing has changed. Its own thread's lines come to the old
- * targets before it and to the new ones after it; those of other threads may for a moment differ.
+ * threads. Returns NULL with errno and a line on stderr when a file can't be opened.
  */
 struct log *log_open(unsigned threads, size_t ring_bytes, enum log_level level,
 	struct log_target error_log, struct log_target access_log);
+
+/*
+ * Another level and other targets, while running (a reload). log_prepare opens the files and
+ * changes nothing; it returns NULL with errno, and a line in the error log, when one can't be
+ * opened. A file that is in use already and can't be opened again stays in use, with a warning.
+ * log_commit can't fail. Its own thread's lines come to the old targets before it and to the new
+ * ones after it; those of other threads may for a moment differ. One of log_commit and log_discard
+ * takes the change. One thread only.
+ */
+struct log_change;
+struct log_change *log_prepare(struct log *log, enum log_level level, struct log_target error_log,
+	struct log_target access_log);
+void log_commit(struct log *log, struct log_change *change);
+void log_discard(struct log_change *change); /* NULL is ignored */
+
+/* Both in one step: 0, or errno and nothing has changed. */
 int log_configure(struct log *log, enum log_level level, struct log_target error_log,
 	struct log_target access_log);
+
+/* Gives the files to a user, who may then open them again. Before log_reopen and log_prepare can
+ * happen; failures are reported and change nothing. */
+void log_give_to(struct log *log, uid_t user, gid_t group);
 
 /*
  * Closes and opens the files again by name; done by the log thread soon after. From any thread, and
