@@ -23,10 +23,21 @@ struct option_word {
  * How a value is written, read and stored. `parse` stores the value at `value->at`, or says what is
  * wrong with value_fail and returns false.
  */
+struct option;
 struct option_type {
 	const char *name;     /* for the reference: `duration`, `size`, ... */
 	const char *expected; /* for error texts: what a good value looks like */
 	bool (*parse)(struct value *value);
+	/* Do two sections have the same value, however it was written? conf/same.h */
+	bool (*same)(const struct option *option, const void *a, const void *b);
+};
+
+/* When a reload brings a new value into effect. Every row says it. */
+enum option_reload {
+	RELOAD_UNSET,
+	RELOAD_LIVE,        /* from the next request on, or the next time it is looked at */
+	RELOAD_CONNECTIONS, /* for connections that come to it from then on */
+	RELOAD_START, /* at the next start; until then each reload warns that it has changed */
 };
 
 enum option_flags {
@@ -46,6 +57,7 @@ struct option {
 	uint64_t min, max;    /* both 0: the type's own bounds */
 	const struct option_word *words;
 	unsigned flags;
+	enum option_reload reload;
 	const char *help; /* one sentence */
 };
 

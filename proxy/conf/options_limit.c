@@ -6,6 +6,7 @@
 #define MINUTES(n)         (60000ULL * (n))
 #define MILLION            1000000ULL
 #define BETWEEN(low, high) .min = (low), .max = (high)
+#define LIVE               .reload = RELOAD_LIVE
 
 static const struct option_word algorithms[] = {
 	{"ring", CONF_LIMIT_RING}, {"gcra", CONF_LIMIT_GCRA}, {NULL, 0}};
@@ -18,36 +19,36 @@ static const struct option_word lanes[] = {
 #define AT(field) .offset = offsetof(struct conf_limit, field)
 /* clang-format off */
 const struct option options_limit[] = {
-	{"key", &type_key, AT(key), .fallback = "ip",
+	{"key", &type_key, LIVE, AT(key), .fallback = "ip",
 		.help = "Whom the limit is charged to."},
-	{"rate", &type_rate, AT(amount),
+	{"rate", &type_rate, LIVE, AT(amount),
 		.help = "How much in how long: requests or, with B, kB, MB, GB, KiB, MiB or GiB, "
 			"bytes of bodies."},
-	{"concurrency", &type_concurrency, AT(amount), BETWEEN(1, 8191),
+	{"concurrency", &type_concurrency, LIVE, AT(amount), BETWEEN(1, 8191),
 		.help = "Instead of a rate: requests of a caller on their way at once."},
-	{"algorithm", &type_word, AT(algorithm), .fallback = "ring", .words = algorithms,
+	{"algorithm", &type_word, LIVE, AT(algorithm), .fallback = "ring", .words = algorithms,
 		.help = "Whether any window holds no more than the rate (ring), or requests are spaced "
 			"evenly with a burst (gcra)."},
-	{"burst", &type_count64, AT(burst), .fallback = "0", BETWEEN(0, 1000 * MILLION),
+	{"burst", &type_count64, LIVE, AT(burst), .fallback = "0", BETWEEN(0, 1000 * MILLION),
 		.help = "With gcra: requests that may come at once; 0 is the rate's amount."},
-	{"precision", &type_precision, AT(precision), .fallback = "auto", BETWEEN(1, 4095),
+	{"precision", &type_precision, LIVE, AT(precision), .fallback = "auto", BETWEEN(1, 4095),
 		.help = "With ring: times that are remembered for a caller; auto fits 128 bytes, exact "
 			"is one for each request of the rate."},
-	{"mode", &type_choice, AT(shadow), .fallback = "enforce", .words = modes,
+	{"mode", &type_choice, LIVE, AT(shadow), .fallback = "enforce", .words = modes,
 		.help = "With shadow, violations are counted and logged but not refused."},
-	{"on_exceed", &type_on_exceed, AT(delay_max_ms), .fallback = "reject",
+	{"on_exceed", &type_on_exceed, LIVE, AT(delay_max_ms), .fallback = "reject",
 		BETWEEN(1, MINUTES(60)), .flags = OPTION_DURATION,
 		.help = "Whether a request over the limit is refused, or waits until it fits when that "
 			"takes no longer than the duration."},
-	{"count_refused", &type_flag, AT(count_refused), .fallback = "off",
+	{"count_refused", &type_flag, LIVE, AT(count_refused), .fallback = "off",
 		.help = "Whether refused requests are charged too."},
-	{"ban", &type_ban, AT(ban_count), .fallback = "off",
+	{"ban", &type_ban, LIVE, AT(ban_count), .fallback = "off",
 		.help = "A caller refused so often in that time is refused outright for a time."},
 };
 const size_t options_limit_count = COUNT(options_limit);
 
 const struct option options_plans[] = {
-	{"key", &type_key, .offset = offsetof(struct conf, plans_key), .flags = OPTION_REQUIRED,
+	{"key", &type_key, LIVE, .offset = offsetof(struct conf, plans_key), .flags = OPTION_REQUIRED,
 		.help = "What is looked up in the plans' lists of callers."},
 };
 const size_t options_plans_count = COUNT(options_plans);
@@ -55,13 +56,13 @@ const size_t options_plans_count = COUNT(options_plans);
 #undef AT
 #define AT(field) .offset = offsetof(struct conf_plan, field)
 const struct option options_plan[] = {
-	{"limits", &type_references, AT(limits), .flags = OPTION_REPEATABLE,
+	{"limits", &type_references, LIVE, AT(limits), .flags = OPTION_REPEATABLE,
 		.help = "The limits of the plan's callers, where a route says plan."},
-	{"lane", &type_word, AT(lane), .fallback = "normal", .words = lanes,
+	{"lane", &type_word, LIVE, AT(lane), .fallback = "normal", .words = lanes,
 		.help = "The lane of the plan's callers."},
-	{"weight", &type_count32, AT(weight), .fallback = "1", BETWEEN(1, 1000),
+	{"weight", &type_count32, LIVE, AT(weight), .fallback = "1", BETWEEN(1, 1000),
 		.help = "The share of each of the plan's callers at a busy upstream."},
-	{"callers", &type_callers, AT(callers_path),
+	{"callers", &type_callers, LIVE, AT(callers_path),
 		.help = "File of the callers' keys, one a line; needed in all plans but default."},
 };
 const size_t options_plan_count = COUNT(options_plan);

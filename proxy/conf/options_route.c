@@ -7,17 +7,13 @@
 #define DAYS(n)            (86400000ULL * (n))
 #define MILLION            1000000ULL
 #define BETWEEN(low, high) .min = (low), .max = (high)
+#define LIVE               .reload = RELOAD_LIVE
 
 static const struct option_word orderings[] = {{"writes", CONF_ORDERING_WRITES},
 	{"strict", CONF_ORDERING_STRICT}, {"none", CONF_ORDERING_NONE}, {NULL, 0}};
 
 static const struct option_word lanes[] = {
 	{"normal", CONF_LANE_NORMAL}, {"high", CONF_LANE_HIGH}, {NULL, 0}};
-
-static const struct option_word forward_paths[] = {
-	{"received", false}, {"normal", true}, {NULL, 0}};
-
-static const struct option_word ambiguous_paths[] = {{"refuse", false}, {"allow", true}, {NULL, 0}};
 
 static const struct option_word affinities[] = {{"none", false}, {"session", true}, {NULL, 0}};
 
@@ -29,90 +25,82 @@ static const struct option_word ratelimit_headers[] = {{"inherit", CONF_RATELIMI
 #define AT(field) .offset = offsetof(struct conf_route, field)
 /* clang-format off */
 const struct option options_route[] = {
-	{"host", &type_hosts, AT(hosts), .flags = OPTION_REPEATABLE,
+	{"host", &type_hosts, LIVE, AT(hosts), .flags = OPTION_REPEATABLE,
 		.help = "Hosts that the route is for; unset, any."},
-	{"path", &type_path_match, AT(path), .fallback = "/",
+	{"path", &type_path_match, LIVE, AT(path), .fallback = "/",
 		.help = "Paths that the route is for: those under a prefix, exactly one, or those that "
 			"a regular expression finds."},
-	{"method", &type_methods, AT(methods), .flags = OPTION_REPEATABLE,
+	{"method", &type_methods, LIVE, AT(methods), .flags = OPTION_REPEATABLE,
 		.help = "Methods that the route is for, HEAD with GET; unset, any."},
-	{"upstream", &type_reference, AT(upstream), .flags = OPTION_REQUIRED,
+	{"upstream", &type_reference, LIVE, AT(upstream), .flags = OPTION_REQUIRED,
 		.help = "The upstream that the requests are forwarded to."},
-	{"limits", &type_references, AT(limits), .flags = OPTION_REPEATABLE,
+	{"limits", &type_references, LIVE, AT(limits), .flags = OPTION_REPEATABLE,
 		.help = "Limits that a request must pass, all of them; plan stands for those of the "
 			"caller's plan."},
-	{"session", &type_key, AT(session),
+	{"session", &type_key, LIVE, AT(session),
 		.help = "Whose requests stay in order; unset, the key of the first limit, else of the "
 			"plans, else ip."},
-	{"ordering", &type_word, AT(ordering), .fallback = "writes", .words = orderings,
+	{"ordering", &type_word, LIVE, AT(ordering), .fallback = "writes", .words = orderings,
 		.help = "What waits for what in a session."},
-	{"session_in_flight", &type_count32, AT(session_in_flight), .fallback = "0",
+	{"session_in_flight", &type_count32, LIVE, AT(session_in_flight), .fallback = "0",
 		BETWEEN(0, 1 * MILLION),
 		.help = "Requests of one session on their way at once, 0 for no bound."},
-	{"queue_depth", &type_count32, AT(queue_depth), .fallback = "1000",
+	{"queue_depth", &type_count32, LIVE, AT(queue_depth), .fallback = "1000",
 		BETWEEN(0, 10 * MILLION),
 		.help = "Requests waiting in one session; beyond it 503 is answered."},
-	{"queue_bytes", &type_size64, AT(queue_bytes), .fallback = "0",
+	{"queue_bytes", &type_size64, LIVE, AT(queue_bytes), .fallback = "0",
 		BETWEEN(0, 1ULL << 40), .flags = OPTION_SIZE,
 		.help = "Bytes of memory that these hold, with their heads and the first block of a "
 			"body, 0 for no bound; beyond it 503 is answered."},
-	{"queue_timeout", &type_duration, AT(queue_timeout_ms), .fallback = "30s",
+	{"queue_timeout", &type_duration, LIVE, AT(queue_timeout_ms), .fallback = "30s",
 		BETWEEN(MS(1), DAYS(1)), .flags = OPTION_DURATION,
 		.help = "Time that a request may wait; 503 is answered after it."},
-	{"high_burst", &type_count32, AT(high_burst), .fallback = "16", BETWEEN(1, 1 * MILLION),
+	{"high_burst", &type_count32, LIVE, AT(high_burst), .fallback = "16", BETWEEN(1, 1 * MILLION),
 		.help = "High requests of a session that may pass a waiting normal one."},
-	{"lane", &type_word, AT(lane), .fallback = "normal", .words = lanes,
+	{"lane", &type_word, LIVE, AT(lane), .fallback = "normal", .words = lanes,
 		.help = "The lane of the route's requests."},
-	{"session_idle_timeout", &type_duration, AT(session_idle_timeout_ms), .fallback = "60s",
+	{"session_idle_timeout", &type_duration, LIVE, AT(session_idle_timeout_ms), .fallback = "60s",
 		BETWEEN(MS(10), DAYS(30)), .flags = OPTION_DURATION,
 		.help = "Time from the end of a session's last request until it is forgotten."},
-	{"upstream_affinity", &type_choice, AT(upstream_affinity), .fallback = "none",
+	{"upstream_affinity", &type_choice, LIVE, AT(upstream_affinity), .fallback = "none",
 		.words = affinities,
 		.help = "Whether a session keeps a connection to a server to itself, for servers whose "
 			"login lives in the connection."},
-	{"max_body_size", &type_size64, AT(max_body_bytes), .fallback = "0",
+	{"max_body_size", &type_size64, LIVE, AT(max_body_bytes), .fallback = "0",
 		BETWEEN(0, 1ULL << 50), .flags = OPTION_SIZE,
 		.help = "Bytes in a request's body, 0 for no bound; beyond it 413 is answered."},
-	{"cost", &type_cost, AT(cost), .fallback = "1", BETWEEN(1, 1 * MILLION),
+	{"cost", &type_cost, LIVE, AT(cost), .fallback = "1", BETWEEN(1, 1 * MILLION),
 		.help = "What a request is charged; response:FIELD is settled from that field of the "
 			"response."},
-	{"refund", &type_statuses, AT(refund), .flags = OPTION_REPEATABLE,
+	{"refund", &type_statuses, LIVE, AT(refund), .flags = OPTION_REPEATABLE,
 		.help = "Statuses of the server's that give the charge back."},
-	{"upgrade", &type_upgrades, AT(upgrades), .fallback = "websocket",
+	{"upgrade", &type_upgrades, LIVE, AT(upgrades), .fallback = "websocket",
 		.help = "Protocols that a connection may be upgraded to; requests for others are "
 			"served without, and off is for none."},
-	{"request_trailers", &type_field_names, AT(request_trailers), .flags = OPTION_REPEATABLE,
+	{"request_trailers", &type_field_names, LIVE, AT(request_trailers), .flags = OPTION_REPEATABLE,
 		.help = "Trailer fields of requests that are passed on, besides those of digests, "
 			"signatures and timing; others are dropped."},
-	{"request_header_set", &type_field, AT(request_set), .flags = OPTION_REPEATABLE,
+	{"request_header_set", &type_field, LIVE, AT(request_set), .flags = OPTION_REPEATABLE,
 		.help = "A field set on requests to the server, in place of any of that name."},
-	{"request_header_remove", &type_field_names, AT(request_remove),
+	{"request_header_remove", &type_field_names, LIVE, AT(request_remove),
 		.flags = OPTION_REPEATABLE,
 		.help = "Fields removed from requests to the server."},
-	{"response_header_set", &type_field, AT(response_set), .flags = OPTION_REPEATABLE,
+	{"response_header_set", &type_field, LIVE, AT(response_set), .flags = OPTION_REPEATABLE,
 		.help = "A field set on responses to the client, in place of any of that name."},
-	{"response_header_remove", &type_field_names, AT(response_remove),
+	{"response_header_remove", &type_field_names, LIVE, AT(response_remove),
 		.flags = OPTION_REPEATABLE,
 		.help = "Fields removed from responses to the client."},
-	{"strip_prefix", &type_uri_path, AT(strip_prefix),
+	{"strip_prefix", &type_uri_path, LIVE, AT(strip_prefix),
 		.help = "What is taken off the front of the path."},
-	{"add_prefix", &type_uri_path, AT(add_prefix),
+	{"add_prefix", &type_uri_path, LIVE, AT(add_prefix),
 		.help = "What is put before the path, after stripping."},
-	{"forward_path", &type_choice, AT(forwards_normal_path), .fallback = "received",
-		.words = forward_paths,
-		.help = "Whether the server gets the path as it came, unless a prefix is changed, "
-			"or in its normal form."},
-	{"ambiguous_path", &type_choice, AT(allows_ambiguous_path), .fallback = "refuse",
-		.words = ambiguous_paths,
-		.help = "Whether a path that some servers take for one of this route and some for "
-			"one of another gets 400, where one of the two denies or limits."},
-	{"ratelimit_headers", &type_word, AT(ratelimit_headers), .fallback = "inherit",
+	{"ratelimit_headers", &type_word, LIVE, AT(ratelimit_headers), .fallback = "inherit",
 		.words = ratelimit_headers,
 		.help = "Which rate-limit fields responses carry; inherit is what the listener says."},
-	{"allow", &type_access, AT(allow_addresses), .flags = OPTION_REPEATABLE,
+	{"allow", &type_access, LIVE, AT(allow_addresses), .flags = OPTION_REPEATABLE,
 		.help = "Callers without limits: networks, and files of networks and keys, one a line; "
 			"keys are compared with the first limit's."},
-	{"deny", &type_access, AT(deny_addresses), .flags = OPTION_REPEATABLE,
+	{"deny", &type_access, LIVE, AT(deny_addresses), .flags = OPTION_REPEATABLE,
 		.help = "Callers that get 403, in the same form; before allow."},
 };
 const size_t options_route_count = COUNT(options_route);

@@ -11,6 +11,8 @@
 
 #define AT(field)          .offset = offsetof(struct conf, field)
 #define BETWEEN(low, high) .min = (low), .max = (high)
+#define LIVE               .reload = RELOAD_LIVE
+#define AT_START           .reload = RELOAD_START
 
 static const struct option_word log_levels[] = {{"error", LOG_LEVEL_ERROR},
 	{"warn", LOG_LEVEL_WARN}, {"info", LOG_LEVEL_INFO}, {"debug", LOG_LEVEL_DEBUG}, {NULL, 0}};
@@ -25,56 +27,56 @@ static const struct option_word listener_ratelimit_headers[] = {
 
 /* clang-format off */
 const struct option options_sluice[] = {
-	{"workers", &type_workers, AT(workers), .fallback = "auto", BETWEEN(1, 256),
+	{"workers", &type_workers, AT_START, AT(workers), .fallback = "auto", BETWEEN(1, 256),
 		.help = "Threads that serve; auto is one for each processor the process may use."},
-	{"state", &type_path, AT(state),
+	{"state", &type_path, AT_START, AT(state),
 		.help = "Folder where the throttles' state outlives a restart; unset, it is kept in "
 			"memory only."},
-	{"state_required", &type_flag, AT(state_required), .fallback = "off",
+	{"state_required", &type_flag, AT_START, AT(state_required), .fallback = "off",
 		.help = "Whether to refuse to start when the state folder can't be used, instead of "
 			"going on in memory only."},
-	{"callers", &type_count64, AT(callers), .fallback = "1M", BETWEEN(1000, 1000 * MILLION),
+	{"callers", &type_count64, LIVE, AT(callers), .fallback = "1M", BETWEEN(1000, 1000 * MILLION),
 		.help = "Callers that are remembered for each limit."},
-	{"sessions", &type_count64, AT(sessions), .fallback = "1M", BETWEEN(100, 1000 * MILLION),
+	{"sessions", &type_count64, AT_START, AT(sessions), .fallback = "1M", BETWEEN(100, 1000 * MILLION),
 		.help = "Sessions kept at most, idle ones included."},
-	{"queue_total", &type_count64, AT(queue_total), .fallback = "100k",
+	{"queue_total", &type_count64, AT_START, AT(queue_total), .fallback = "100k",
 		BETWEEN(1, 100 * MILLION),
 		.help = "Requests waiting at most over all sessions; beyond it 503 is answered."},
-	{"queue_total_bytes", &type_size64, AT(queue_total_bytes), .fallback = "512M",
+	{"queue_total_bytes", &type_size64, AT_START, AT(queue_total_bytes), .fallback = "512M",
 		BETWEEN(0, 1ULL << 40), .flags = OPTION_SIZE,
 		.help = "Bytes of memory that these hold, with their heads and the first block of a "
 			"body, 0 for no bound; beyond it 503 is answered."},
-	{"shutdown_timeout", &type_duration, AT(shutdown_timeout_ms), .fallback = "30s",
+	{"shutdown_timeout", &type_duration, LIVE, AT(shutdown_timeout_ms), .fallback = "30s",
 		BETWEEN(0, DAYS(1)), .flags = OPTION_DURATION,
 		.help = "How long requests on their way may take to finish after SIGTERM."},
-	{"buffer_size", &type_size32, AT(buffer_bytes), .fallback = "80k",
+	{"buffer_size", &type_size32, AT_START, AT(buffer_bytes), .fallback = "80k",
 		BETWEEN(4 << 10, 4 << 20), .flags = OPTION_SIZE,
 		.help = "Bytes read from a connection at once, and kept of a body in each direction."},
-	{"log_level", &type_word, AT(log_level), .fallback = "info", .words = log_levels,
+	{"log_level", &type_word, LIVE, AT(log_level), .fallback = "info", .words = log_levels,
 		.help = "The least severe lines that go to the error log."},
-	{"error_log", &type_log_target, AT(error_log), .fallback = "stderr",
+	{"error_log", &type_log_target, LIVE, AT(error_log), .fallback = "stderr",
 		.help = "Where the error log goes."},
-	{"access_log", &type_log_target, AT(access_log), .fallback = "stdout",
+	{"access_log", &type_log_target, LIVE, AT(access_log), .fallback = "stdout",
 		.help = "Where a line for each request goes."},
-	{"access_log_format", &type_word, AT(access_format), .fallback = "combined",
+	{"access_log_format", &type_word, LIVE, AT(access_format), .fallback = "combined",
 		.words = access_formats,
 		.help = "Whether access log lines are in the combined format or JSON objects."},
-	{"request_id", &type_token_or_off, AT(request_id_field), .fallback = "X-Request-Id",
+	{"request_id", &type_token_or_off, LIVE, AT(request_id_field), .fallback = "X-Request-Id",
 		.help = "The field in which a request's id is taken or made, and passed on."},
-	{"via", &type_token_or_off, AT(via), .fallback = "off",
+	{"via", &type_token_or_off, LIVE, AT(via), .fallback = "off",
 		.help = "The name under which sluice adds itself to Via, off for not at all; some "
 			"servers do not compress what a proxy asked for."},
-	{"forwarded", &type_flag, AT(forwarded), .fallback = "on",
+	{"forwarded", &type_flag, LIVE, AT(forwarded), .fallback = "on",
 		.help = "Whether Forwarded (RFC 7239) is sent to servers besides X-Forwarded-For."},
-	{"pid_file", &type_path, AT(pid_file), .flags = OPTION_WRITTEN,
+	{"pid_file", &type_path, AT_START, AT(pid_file), .flags = OPTION_WRITTEN,
 		.help = "File that holds the process id while sluice runs."},
-	{"user", &type_user, AT(user),
+	{"user", &type_user, AT_START, AT(user),
 		.help = "User to change to when the sockets are open; needs a start as root."},
 };
 const size_t options_sluice_count = COUNT(options_sluice);
 
 const struct option options_admin[] = {
-	{"bind", &type_bind, AT(admin_bind), .flags = OPTION_REQUIRED,
+	{"bind", &type_bind, AT_START, AT(admin_bind), .flags = OPTION_REQUIRED,
 		.help = "Address of the operator's interface; whoever can connect can operate."},
 };
 const size_t options_admin_count = COUNT(options_admin);
@@ -82,47 +84,47 @@ const size_t options_admin_count = COUNT(options_admin);
 #undef AT
 #define AT(field) .offset = offsetof(struct conf_listener, field)
 const struct option options_listener[] = {
-	{"bind", &type_binds, AT(binds), .flags = OPTION_REQUIRED | OPTION_REPEATABLE,
+	{"bind", &type_binds, LIVE, AT(binds), .flags = OPTION_REQUIRED | OPTION_REPEATABLE,
 		.help = "Addresses to listen on; systemd:NAME is a socket that systemd passes."},
-	{"trusted_proxies", &type_networks, AT(trusted_proxies), .flags = OPTION_REPEATABLE,
+	{"trusted_proxies", &type_networks, LIVE, AT(trusted_proxies), .flags = OPTION_REPEATABLE,
 		.help = "Networks whose X-Forwarded-For and Forwarded are believed, read right to "
 			"left."},
-	{"trust_priority", &type_flag, AT(trust_priority), .fallback = "off",
+	{"trust_priority", &type_flag, LIVE, AT(trust_priority), .fallback = "off",
 		.help = "Whether the urgency in a client's Priority field (RFC 9218) chooses its lane, "
 			"as far as its plan allows."},
-	{"v6only", &type_flag, AT(v6only), .fallback = "on",
+	{"v6only", &type_flag, AT_START, AT(v6only), .fallback = "on",
 		.help = "Whether sockets on IPv6 addresses take IPv6 clients only."},
-	{"backlog", &type_count32, AT(backlog), .fallback = "1024", BETWEEN(1, 65535),
+	{"backlog", &type_count32, LIVE, AT(backlog), .fallback = "1024", BETWEEN(1, 65535),
 		.help = "Connections that the system keeps for each socket until they are accepted."},
-	{"max_connections", &type_count32, AT(max_connections), .fallback = "0",
+	{"max_connections", &type_count32, LIVE, AT(max_connections), .fallback = "0",
 		BETWEEN(0, 10 * MILLION),
 		.help = "Open connections over all workers, 0 for no bound; further ones wait in the "
 			"backlog."},
-	{"pipeline_depth", &type_count32, AT(pipeline_depth), .fallback = "16", BETWEEN(1, 1000),
+	{"pipeline_depth", &type_count32, LIVE, AT(pipeline_depth), .fallback = "16", BETWEEN(1, 1000),
 		.help = "Requests of one connection on their way at once. Each needs a connection to a "
 			"server: many help when servers are slow, 2 cost least when answers are "
 			"short and quick."},
-	{"header_timeout", &type_duration, AT(header_timeout_ms), .fallback = "10s",
+	{"header_timeout", &type_duration, LIVE, AT(header_timeout_ms), .fallback = "10s",
 		BETWEEN(MS(10), HOURS(1)), .flags = OPTION_DURATION,
 		.help = "Time from a request's first byte to the end of its head."},
-	{"idle_timeout", &type_duration, AT(idle_timeout_ms), .fallback = "75s",
+	{"idle_timeout", &type_duration, LIVE, AT(idle_timeout_ms), .fallback = "75s",
 		BETWEEN(MS(10), DAYS(1)), .flags = OPTION_DURATION,
 		.help = "Time that a connection is kept open between requests."},
-	{"body_timeout", &type_duration, AT(body_timeout_ms), .fallback = "60s",
+	{"body_timeout", &type_duration, LIVE, AT(body_timeout_ms), .fallback = "60s",
 		BETWEEN(MS(10), DAYS(1)), .flags = OPTION_DURATION,
 		.help = "Time between two reads of a request's body."},
-	{"send_timeout", &type_duration, AT(send_timeout_ms), .fallback = "60s",
+	{"send_timeout", &type_duration, LIVE, AT(send_timeout_ms), .fallback = "60s",
 		BETWEEN(MS(10), DAYS(1)), .flags = OPTION_DURATION,
 		.help = "Time for which a client may read nothing of its response."},
-	{"max_header_size", &type_size32, AT(max_header_bytes), .fallback = "16k",
+	{"max_header_size", &type_size32, LIVE, AT(max_header_bytes), .fallback = "16k",
 		BETWEEN(256, 1 << 20), .flags = OPTION_SIZE,
 		.help = "Bytes in a request's head; beyond it 431 is answered."},
-	{"max_uri_size", &type_size32, AT(max_uri_bytes), .fallback = "8k",
+	{"max_uri_size", &type_size32, LIVE, AT(max_uri_bytes), .fallback = "8k",
 		BETWEEN(64, 1 << 20), .flags = OPTION_SIZE,
 		.help = "Bytes in a request's target; beyond it 414 is answered."},
-	{"max_headers", &type_count32, AT(max_fields), .fallback = "100", BETWEEN(1, 10000),
+	{"max_headers", &type_count32, LIVE, AT(max_fields), .fallback = "100", BETWEEN(1, 10000),
 		.help = "Field lines in a request's head; beyond it 431 is answered."},
-	{"ratelimit_headers", &type_word, AT(ratelimit_headers), .fallback = "draft-11",
+	{"ratelimit_headers", &type_word, LIVE, AT(ratelimit_headers), .fallback = "draft-11",
 		.words = listener_ratelimit_headers,
 		.help = "Which rate-limit fields responses carry."},
 };

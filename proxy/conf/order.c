@@ -108,6 +108,25 @@ static void group_by_host(struct build *build, const struct pair *pairs, size_t 
 	}
 }
 
+/* Instances point at their routes wherever these are. */
+static void sort_routes(struct build *build)
+{
+	struct conf *conf = build->conf;
+	struct instance **instances =
+		arena_alloc(build->arena, (conf->route_count + 1) * sizeof(struct instance *));
+	unsigned count = 0;
+
+	for (struct instance *i = build->source->instances; i; i = i->next) {
+		if (i->section->id != SECTION_ROUTE)
+			continue;
+		conf->routes[count].index = count;
+		instances[count++] = i;
+	}
+	qsort(conf->routes, conf->route_count, sizeof(*conf->routes), compare_routes);
+	for (size_t i = 0; i < conf->route_count; i++)
+		instances[conf->routes[i].index]->object = &conf->routes[i];
+}
+
 void order_routes(struct build *build)
 {
 	struct conf *conf = build->conf;
@@ -116,7 +135,7 @@ void order_routes(struct build *build)
 
 	if (conf->route_count == 0)
 		return;
-	qsort(conf->routes, conf->route_count, sizeof(*conf->routes), compare_routes);
+	sort_routes(build);
 	for (unsigned i = 0; i < conf->route_count; i++) {
 		const struct conf_route *route = &conf->routes[i];
 		size_t hosts = route->hosts.count ? route->hosts.count : 1;

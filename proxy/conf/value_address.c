@@ -1,4 +1,5 @@
 /* Addresses, networks and servers. See value.h. */
+#include "conf/same.h"
 #include "conf/value.h"
 
 #include <arpa/inet.h>
@@ -279,10 +280,12 @@ static bool parse_server(struct value *value)
 }
 
 const struct option_type type_bind = {
-	"address", "ADDRESS:PORT, [IPV6]:PORT, unix:/PATH or systemd:NAME", parse_bind};
-const struct option_type type_binds = {
-	"list of addresses", "ADDRESS:PORT, [IPV6]:PORT, unix:/PATH or systemd:NAME", parse_binds};
+	"address", "ADDRESS:PORT, [IPV6]:PORT, unix:/PATH or systemd:NAME", parse_bind, same_bind};
+const struct option_type type_binds = {"list of addresses",
+	"ADDRESS:PORT, [IPV6]:PORT, unix:/PATH or systemd:NAME", parse_binds, same_binds};
 const struct option_type type_networks = {"list of networks",
-	"addresses and networks such as 10.0.0.0/8 or 2001:db8::/32", parse_networks};
+	"addresses and networks such as 10.0.0.0/8 or 2001:db8::/32", parse_networks,
+	same_networks};
 const struct option_type type_server = {"server",
-	"HOST:PORT, [IPV6]:PORT or unix:/PATH, then weight= and max_in_flight=", parse_server};
+	"HOST:PORT, [IPV6]:PORT or unix:/PATH, then weight= and max_in_flight=", parse_server,
+	same_servers};

@@ -1,4 +1,5 @@
 /* Header fields to set and remove, and paths to put before others. See value.h. */
+#include "conf/same.h"
 #include "conf/value.h"
 
 #include <ctype.h>
@@ -126,9 +127,10 @@ static bool parse_host_field(struct value *value)
 	return true;
 }
 
-const struct option_type type_field = {"field", "Name: value", parse_field};
+const struct option_type type_field = {"field", "Name: value", parse_field, same_fields};
 const struct option_type type_field_names = {
-	"list of fields", "field names, with commas", parse_field_names};
+	"list of fields", "field names, with commas", parse_field_names, same_texts};
 const struct option_type type_uri_path = {
-	"path", "a path such as /v1, percent-encoded", parse_uri_path};
-const struct option_type type_host_field = {"host", "HOST or HOST:PORT", parse_host_field};
+	"path", "a path such as /v1, percent-encoded", parse_uri_path, same_text};
+const struct option_type type_host_field = {
+	"host", "HOST or HOST:PORT", parse_host_field, same_text};

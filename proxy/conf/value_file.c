@@ -1,4 +1,5 @@
 /* Paths, log targets, files of keys and users: what stands outside the ini. See value.h. */
+#include "conf/same.h"
 #include "conf/value.h"
 
 #include <errno.h>
@@ -205,8 +206,9 @@ static bool parse_user(struct value *value)
 	return true;
 }
 
-const struct option_type type_user = {"name", "the name of a user of this system", parse_user};
-const struct option_type type_path = {"path", "a path", parse_path};
+const struct option_type type_user = {
+	"name", "the name of a user of this system", parse_user, same_text};
+const struct option_type type_path = {"path", "a path", parse_path, same_text};
 const struct option_type type_log_target = {
-	"log", "off, stdout, stderr, syslog or file:PATH", parse_log_target};
-const struct option_type type_callers = {"file", "file:PATH", parse_callers};
+	"log", "off, stdout, stderr, syslog or file:PATH", parse_log_target, same_log_target};
+const struct option_type type_callers = {"file", "file:PATH", parse_callers, same_callers};

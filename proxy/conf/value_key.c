@@ -1,4 +1,5 @@
 /* Key expressions: `header:X-Api-Key + path | ip/64`. See key.h and value.h. */
+#include "conf/same.h"
 #include "conf/value.h"
 
 #include <ctype.h>
@@ -160,4 +161,4 @@ static bool parse_key(struct value *value)
 const struct option_type type_key = {"key",
 	"ip, ip/PREFIX, header:NAME, cookie:NAME, query:NAME, host, path, method or route, joined "
 	"by '+', with '|' before a fallback",
-	parse_key};
+	parse_key, same_key};

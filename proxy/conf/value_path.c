@@ -1,4 +1,5 @@
 /* The paths that a route matches: prefixes, exact ones, regular expressions. See value.h. */
+#include "conf/same.h"
 #include "conf/value.h"
 
 #define PCRE2_CODE_UNIT_WIDTH 8
@@ -189,4 +190,5 @@ static bool parse_path_match(struct value *value)
 	return true;
 }
 
-const struct option_type type_path_match = {"path", "/PREFIX, =/EXACT or ~REGEX", parse_path_match};
+const struct option_type type_path_match = {
+	"path", "/PREFIX, =/EXACT or ~REGEX", parse_path_match, same_path_match};

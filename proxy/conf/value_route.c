@@ -1,4 +1,5 @@
 /* What a route matches but its path, and whom it exempts. See value.h. */
+#include "conf/same.h"
 #include "conf/value.h"
 
 #include <arpa/inet.h>
@@ -288,14 +289,14 @@ static bool parse_access(struct value *value)
 }
 
 const struct option_type type_hosts = {
-	"list of hosts", "names such as api.example.com or *.example.com", parse_hosts};
+	"list of hosts", "names such as api.example.com or *.example.com", parse_hosts, same_texts};
 const struct option_type type_methods = {"list of methods",
-	"GET, HEAD, POST, PUT, DELETE, OPTIONS or PATCH, in upper case", parse_methods};
+	"GET, HEAD, POST, PUT, DELETE, OPTIONS or PATCH, in upper case", parse_methods, same_u64};
 const struct option_type type_statuses = {
-	"list of statuses", "statuses such as 429, 503 or 5xx", parse_statuses};
-const struct option_type type_cost = {"cost", "a number or response:FIELD", parse_cost};
+	"list of statuses", "statuses such as 429, 503 or 5xx", parse_statuses, same_statuses};
+const struct option_type type_cost = {"cost", "a number or response:FIELD", parse_cost, same_cost};
 const struct option_type type_access = {"list of networks and files",
 	"addresses, networks such as 10.0.0.0/8, and file:PATH, where keys stand one a line",
-	parse_access};
-const struct option_type type_upgrades = {
-	"off or list of protocols", "off, or protocols such as websocket", parse_upgrades};
+	parse_access, same_access};
+const struct option_type type_upgrades = {"off or list of protocols",
+	"off, or protocols such as websocket", parse_upgrades, same_texts};

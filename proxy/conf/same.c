@@ -1,0 +1,265 @@
+/* Comparing values. See same.h. */
+#include "conf/same.h"
+
+#include <stddef.h>
+#include <string.h>
+
+#include "conf/conf.h"
+
+static const void *at(const struct option *option, const void *object)
+{
+	return (const char *)object + option->offset;
+}
+
+#define VALUE(type, object) (*(type const *)at(option, object))
+
+static bool equal_text(const char *a, const char *b)
+{
+	return a == b || (a && b && strcmp(a, b) == 0);
+}
+
+static bool equal_texts(const struct conf_text_list *a, const struct conf_text_list *b)
+{
+	bool equal = a->count == b->count;
+
+	for (size_t i = 0; equal && i < a->count; i++)
+		equal = equal_text(a->items[i], b->items[i]);
+	return equal;
+}
+
+static bool equal_networks(const struct conf_cidrs *a, const struct conf_cidrs *b)
+{
+	bool equal = a->count == b->count;
+
+	for (size_t i = 0; equal && i < a->count; i++)
+		equal = a->items[i].prefix == b->items[i].prefix &&
+			memcmp(a->items[i].address, b->items[i].address, 16) == 0;
+	return equal;
+}
+
+SAME(same_u32)
+{
+	return VALUE(uint32_t, a) == VALUE(uint32_t, b);
+}
+
+SAME(same_u64)
+{
+	return VALUE(uint64_t, a) == VALUE(uint64_t, b);
+}
+
+SAME(same_flag)
+{
+	return VALUE(bool, a) == VALUE(bool, b);
+}
+
+/* Enumerations are stored as unsigned numbers (see parse_word). */
+SAME(same_word)
+{
+	return VALUE(unsigned, a) == VALUE(unsigned, b);
+}
+
+SAME(same_text)
+{
+	return equal_text(VALUE(const char *, a), VALUE(const char *, b));
+}
+
+SAME(same_texts)
+{
+	return equal_texts(at(option, a), at(option, b));
+}
+
+SAME(same_key)
+{
+	const struct conf_key *one = VALUE(const struct conf_key *, a);
+	const struct conf_key *other = VALUE(const struct conf_key *, b);
+
+	return equal_text(one ? one->text : NULL, other ? other->text : NULL);
+}
+
+SAME(same_fields)
+{
+	const struct conf_fields *one = at(option, a), *other = at(option, b);
+	bool equal = one->count == other->count;
+
+	for (size_t i = 0; equal && i < one->count; i++)
+		equal = equal_text(one->items[i].name, other->items[i].name) &&
+			equal_text(one->items[i].value, other->items[i].value);
+	return equal;
+}
+
+SAME(same_networks)
+{
+	return equal_networks(at(option, a), at(option, b));
+}
+
+SAME(same_bind)
+{
+	const struct conf_address *one = VALUE(const struct conf_address *, a);
+	const struct conf_address *other = VALUE(const struct conf_address *, b);
+
+	return equal_text(one ? one->text : NULL, other ? other->text : NULL);
+}
+
+SAME(same_binds)
+{
+	const struct conf_listener *one = a, *other = b;
+	bool equal = one->bind_count == other->bind_count;
+
+	(void)option;
+	for (size_t i = 0; equal && i < one->bind_count; i++)
+		equal = equal_text(one->binds[i].text, other->binds[i].text);
+	return equal;
+}
+
+SAME(same_log_target)
+{
+	const struct log_target *one = at(option, a), *other = at(option, b);
+
+	return one->sink == other->sink && equal_text(one->path, other->path);
+}
+
+/* All sections that can be referred to begin with their name. */
+static const char *name_of(const void *section)
+{
+	_Static_assert(offsetof(struct conf_upstream, name) == 0, "the name comes first");
+	_Static_assert(offsetof(struct conf_limit, name) == 0, "the name comes first");
+	return section ? *(const char *const *)section : NULL;
+}
+
+SAME(same_reference)
+{
+	return equal_text(name_of(VALUE(const void *, a)), name_of(VALUE(const void *, b)));
+}
+
+static bool equal_limits(const struct conf_limit *const *a, size_t a_count,
+	const struct conf_limit *const *b, size_t b_count)
+{
+	bool equal = a_count == b_count;
+
+	for (size_t i = 0; equal && i < a_count; i++)
+		equal = equal_text(a[i]->name, b[i]->name);
+	return equal;
+}
+
+SAME(same_references)
+{
+	if (option >= options_plan && option < options_plan + options_plan_count) {
+		const struct conf_plan *one = a, *other = b;
+		return equal_limits((const struct conf_limit *const *)one->limits, one->limit_count,
+			(const struct conf_limit *const *)other->limits, other->limit_count);
+	}
+	const struct conf_route *one = a, *other = b;
+	return one->plan_limits == other->plan_limits &&
+	       one->plan_position == other->plan_position &&
+	       equal_limits((const struct conf_limit *const *)one->limits, one->limit_count,
+		       (const struct conf_limit *const *)other->limits, other->limit_count);
+}
+
+SAME(same_statuses)
+{
+	return memcmp(at(option, a), at(option, b), sizeof(struct conf_statuses)) == 0;
+}
+
+bool section_same(const struct option_section *section, const void *a, const void *b)
+{
+	for (size_t i = 0; i < *section->option_count; i++) {
+		const struct option *option = &section->options[i];
+		if (!option->type->same(option, a, b))
+			return false;
+	}
+	return true;
+}
+
+SAME(same_servers)
+{
+	const struct conf_upstream *one = a, *other = b;
+	bool equal = one->server_count == other->server_count;
+
+	(void)option;
+	for (size_t i = 0; equal && i < one->server_count; i++)
+		equal = equal_text(one->servers[i].address.text, other->servers[i].address.text) &&
+			section_same(&option_sections[SECTION_SERVER], &one->servers[i],
+				&other->servers[i]);
+	return equal;
+}
+
+SAME(same_pace)
+{
+	const struct conf_upstream *one = a, *other = b;
+
+	(void)option;
+	return one->pace_amount == other->pace_amount && one->pace_per_ns == other->pace_per_ns;
+}
+
+static bool is_concurrency(const void *limit)
+{
+	return ((const struct conf_limit *)limit)->algorithm == CONF_LIMIT_CONCURRENCY;
+}
+
+/* A limit has a rate or a concurrency. */
+SAME(same_rate)
+{
+	const struct conf_limit *one = a, *other = b;
+
+	(void)option;
+	if (is_concurrency(a) || is_concurrency(b))
+		return is_concurrency(a) == is_concurrency(b);
+	/* A rate per day of a calendar is no rate per 24 hours: its per_ns is 0. */
+	return one->amount == other->amount && one->unit == other->unit &&
+	       one->per_ns == other->per_ns && one->calendar == other->calendar &&
+	       equal_text(one->time_zone, other->time_zone);
+}
+
+SAME(same_concurrency)
+{
+	const struct conf_limit *one = a, *other = b;
+
+	(void)option;
+	return is_concurrency(a) == is_concurrency(b) &&
+	       (!is_concurrency(a) || one->amount == other->amount);
+}
+
+SAME(same_ban)
+{
+	const struct conf_limit *one = a, *other = b;
+
+	(void)option;
+	return one->ban_count == other->ban_count && one->ban_per_ns == other->ban_per_ns &&
+	       one->ban_for_ns == other->ban_for_ns;
+}
+
+SAME(same_callers)
+{
+	const struct conf_plan *one = a, *other = b;
+
+	(void)option;
+	return equal_text(one->callers_path, other->callers_path) &&
+	       equal_texts(&one->callers, &other->callers);
+}
+
+SAME(same_path_match)
+{
+	const struct conf_route *one = a, *other = b;
+
+	(void)option;
+	return one->path_kind == other->path_kind && equal_text(one->path, other->path);
+}
+
+SAME(same_cost)
+{
+	const struct conf_route *one = a, *other = b;
+
+	(void)option;
+	return one->cost == other->cost && equal_text(one->cost_field, other->cost_field);
+}
+
+SAME(same_access)
+{
+	const struct conf_route *one = a, *other = b;
+	bool allows = option->offset == offsetof(struct conf_route, allow_addresses);
+
+	return allows ? equal_networks(&one->allow_addresses, &other->allow_addresses) &&
+				equal_texts(&one->allow_keys, &other->allow_keys)
+		      : equal_networks(&one->deny_addresses, &other->deny_addresses) &&
+				equal_texts(&one->deny_keys, &other->deny_keys);
+}

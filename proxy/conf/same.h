@@ -1,0 +1,45 @@
+/*
+ * Do two sections have the same value of an option, however it was written? One function for each
+ * way in which values are stored; the types of options (conf/options.h) name theirs. Sections that
+ * a value refers to are compared by their names, files by what they held.
+ */
+#ifndef CONF_SAME_H
+#define CONF_SAME_H
+
+#include "conf/options.h"
+
+#define SAME(name) bool name(const struct option *option, const void *a, const void *b)
+
+SAME(same_u32);
+SAME(same_u64);
+SAME(same_flag);
+SAME(same_word);
+SAME(same_text);
+SAME(same_texts);
+SAME(same_key);
+SAME(same_fields);
+SAME(same_networks);
+SAME(same_bind);
+SAME(same_binds);
+SAME(same_log_target);
+SAME(same_reference);
+SAME(same_references);
+SAME(same_statuses);
+/* of [upstream]: */
+SAME(same_servers);
+SAME(same_pace);
+/* of [limit]: */
+SAME(same_rate);
+SAME(same_concurrency);
+SAME(same_ban);
+/* of [plan]: */
+SAME(same_callers);
+/* of [route]: */
+SAME(same_path_match);
+SAME(same_cost);
+SAME(same_access);
+
+/* Have two sections of this kind the same values of all options? */
+bool section_same(const struct option_section *section, const void *a, const void *b);
+
+#endif
