@@ -24,7 +24,7 @@ static int add_limit(struct limit_set *set, const struct conf_route *route,
 			return 0;
 	}
 	assert(set->count < GATE_LIMITS_MAX); /* the configuration was checked */
-	int number = throttle_table_find(throttles, limit->name);
+	int number = throttle_table_number(throttles, limit->name);
 	if (number < 0)
 		return ENOENT;
 	bool in_bytes = limit->unit == CONF_UNIT_BYTES;

@@ -46,6 +46,9 @@ struct forwarded_peer {
 void forwarded_peer_init(struct forwarded_peer *peer, const struct sockaddr *address, socklen_t len,
 	const struct conf_cidrs *trusted);
 
+/* The list is another one now: is the peer trusted by it? */
+void forwarded_peer_judge(struct forwarded_peer *peer, const struct conf_cidrs *trusted);
+
 /* Is the address in the list? */
 bool forwarded_peer_trusted(const struct conf_cidrs *trusted, const uint8_t address[16]);
 

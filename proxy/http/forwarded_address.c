@@ -96,10 +96,16 @@ void forwarded_peer_init(struct forwarded_peer *peer, const struct sockaddr *add
 		memcpy(peer->address, &in6.sin6_addr, 16);
 	} else {
 		peer->is_unix = true;
-		peer->trusted = trusted->count > 0;
-		peer_name_unix(peer);
-		return;
 	}
-	peer->trusted = forwarded_peer_trusted(trusted, peer->address);
-	peer_name(peer);
+	forwarded_peer_judge(peer, trusted);
+	if (peer->is_unix)
+		peer_name_unix(peer);
+	else
+		peer_name(peer);
+}
+
+void forwarded_peer_judge(struct forwarded_peer *peer, const struct conf_cidrs *trusted)
+{
+	peer->trusted =
+		peer->is_unix ? trusted->count > 0 : forwarded_peer_trusted(trusted, peer->address);
 }

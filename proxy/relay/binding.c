@@ -172,18 +172,36 @@ static void close_sockets(struct binding *binding)
 	}
 }
 
+static void remove_path(struct binding *binding)
+{
+	if (binding->unix_path)
+		unlink(binding->unix_path);
+	free(binding->unix_path);
+	binding->unix_path = NULL;
+}
+
 static void binding_free(struct binding *binding)
 {
 	if (!binding)
 		return;
 	if (binding->sockets)
 		close_sockets(binding);
-	if (binding->unix_path)
-		unlink(binding->unix_path);
-	free(binding->unix_path);
+	for (unsigned i = 0; binding->listeners && i < binding->workers; i++)
+		free(binding->listeners[i]);
+	remove_path(binding);
+	free(binding->listeners);
 	free(binding->sockets);
 	free(binding->text);
 	free(binding);
+}
+
+static void free_all(struct binding **list)
+{
+	while (*list) {
+		struct binding *binding = *list;
+		*list = binding->next;
+		binding_free(binding);
+	}
 }
 
 static struct connection_bound *bound_for(struct relay *relay, const char *name)
@@ -213,29 +231,44 @@ static struct binding *find(const struct relay *relay, const char *text)
 	return NULL;
 }
 
+/* With what its workers need to listen, so that they take no memory for it. */
+static struct binding *binding_new(
+	struct relay *relay, const struct conf_listener *listener, const char *text)
+{
+	struct binding *binding = calloc(1, sizeof(*binding));
+	unsigned workers = relay->worker_count;
+
+	if (!binding)
+		return NULL;
+	binding->text = strdup(text);
+	binding->sockets = malloc(workers * sizeof(int));
+	binding->listeners = calloc(workers, sizeof(*binding->listeners));
+	binding->bound = bound_for(relay, listener->name);
+	bool good = binding->text && binding->sockets && binding->listeners && binding->bound;
+	for (unsigned i = 0; good && i < workers; i++) {
+		binding->sockets[i] = -1;
+		binding->workers = i + 1;
+		binding->listeners[i] = calloc(1, sizeof(struct listener));
+		good = binding->listeners[i] != NULL;
+	}
+	if (good)
+		return binding;
+	binding_free(binding);
+	errno = ENOMEM;
+	return NULL;
+}
+
 static bool open_one(struct relay *relay, const struct conf *conf,
 	const struct conf_listener *listener, const struct conf_address *address)
 {
-	struct binding *binding = calloc(1, sizeof(*binding));
+	struct binding *binding = binding_new(relay, listener, address->text);
 	char why[512];
 
-	errno = ENOMEM;
-	if (!binding)
-		return false;
-	binding->workers = relay->worker_count;
-	binding->text = strdup(address->text);
-	binding->sockets = malloc(binding->workers * sizeof(int));
-	binding->bound = bound_for(relay, listener->name);
-	if (!binding->text || !binding->sockets || !binding->bound)
-		goto failed;
-	for (unsigned i = 0; i < binding->workers; i++)
-		binding->sockets[i] = -1;
-	if (!open_all(binding, listener, address))
-		goto failed;
-	binding->next = relay->bindings;
-	relay->bindings = binding;
-	return true;
-failed:
+	if (binding && open_all(binding, listener, address)) {
+		binding->next = relay->prepared_bindings;
+		relay->prepared_bindings = binding;
+		return true;
+	}
 	snprintf(why, sizeof(why), "%s", strerror(errno));
 	if (address->kind == CONF_ADDRESS_SYSTEMD && errno == ENOENT)
 		explain_systemd(address->host, why, sizeof(why));
@@ -265,12 +298,10 @@ bool bindings_are_free(const struct conf *conf)
 	return all;
 }
 
-bool bindings_open(struct relay *relay, const struct conf *conf)
+bool bindings_prepare(struct relay *relay, const struct conf *conf)
 {
-	struct binding *before = relay->bindings;
 	bool all = true;
 
-	pthread_mutex_lock(&relay->bindings_lock);
 	for (size_t i = 0; i < conf->listener_count; i++) {
 		const struct conf_listener *listener = &conf->listeners[i];
 		for (size_t j = 0; j < listener->bind_count; j++) {
@@ -279,13 +310,14 @@ bool bindings_open(struct relay *relay, const struct conf *conf)
 				all &= open_one(relay, conf, listener, address);
 		}
 	}
-	while (!all && relay->bindings != before) {
-		struct binding *opened = relay->bindings;
-		relay->bindings = opened->next;
-		binding_free(opened);
-	}
-	pthread_mutex_unlock(&relay->bindings_lock);
+	if (!all)
+		bindings_discard(relay);
 	return all;
+}
+
+void bindings_discard(struct relay *relay)
+{
+	free_all(&relay->prepared_bindings);
 }
 
 static bool is_bound(const struct conf *conf, const char *text)
@@ -299,13 +331,20 @@ static bool is_bound(const struct conf *conf, const char *text)
 	return false;
 }
 
-void bindings_close_others(struct relay *relay, const struct conf *conf)
+void bindings_commit(struct relay *relay, const struct conf *conf)
 {
 	pthread_mutex_lock(&relay->bindings_lock);
+	while (relay->prepared_bindings) {
+		struct binding *binding = relay->prepared_bindings;
+		relay->prepared_bindings = binding->next;
+		binding->next = relay->bindings;
+		relay->bindings = binding;
+	}
 	for (struct binding *binding = relay->bindings; binding; binding = binding->next) {
 		if (!binding->closed && !is_bound(conf, binding->text)) {
 			binding->closed = true;
 			close_sockets(binding);
+			remove_path(binding);
 		}
 	}
 	pthread_mutex_unlock(&relay->bindings_lock);
@@ -313,11 +352,8 @@ void bindings_close_others(struct relay *relay, const struct conf *conf)
 
 void bindings_free(struct relay *relay)
 {
-	while (relay->bindings) {
-		struct binding *binding = relay->bindings;
-		relay->bindings = binding->next;
-		binding_free(binding);
-	}
+	free_all(&relay->prepared_bindings);
+	free_all(&relay->bindings);
 	while (relay->bounds) {
 		struct connection_bound *bound = relay->bounds;
 		relay->bounds = bound->next;

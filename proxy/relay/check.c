@@ -13,6 +13,7 @@
 
 #define FAILS_TO_LEAVE_OUT 2
 #define ANSWER_BYTES       64
+#define PREPARED_MS        86400000
 
 /* One server's probe: a connection of its own each time, so that it sees what a new client sees. */
 struct check {
@@ -26,6 +27,7 @@ struct check {
 	char answer[ANSWER_BYTES];
 	size_t answer_len;
 	unsigned fails;
+	bool fresh; /* prepared, not committed */
 };
 
 struct checks {
@@ -58,14 +60,14 @@ static void judge(struct check *check, const char *why)
 	struct server *server = check->server;
 	const struct conf_upstream *conf = server->upstream->conf;
 	uint64_t now_ms = clock_monotonic_ms();
-	bool was_out = atomic_load_explicit(&server->unhealthy, memory_order_relaxed);
+	bool was_out = atomic_load_explicit(&server->state->unhealthy, memory_order_relaxed);
 
 	end_probe(check);
 	check->fails = why ? check->fails + 1 : 0;
 	bool out = why && (was_out || check->fails >= FAILS_TO_LEAVE_OUT);
 	if (out != was_out) {
 		/* relaxed: a hint for who picks a server */
-		atomic_store_explicit(&server->unhealthy, out, memory_order_relaxed);
+		atomic_store_explicit(&server->state->unhealthy, out, memory_order_relaxed);
 		if (out)
 			log_warn("upstream %s: server %s is unhealthy: %s", conf->name,
 				server->conf->address.text, why);
@@ -150,7 +152,7 @@ static void begin_probe(struct check *check)
 	check->sent = false;
 	check->answer_len = 0;
 	memset(check->answer, 0, sizeof(check->answer));
-	if (!server_address(check->server, &address)) {
+	if (!server_state_address(check->server->state, now_ms, &address)) {
 		judge(check, "its name has no address");
 		return;
 	}
@@ -183,53 +185,110 @@ static void on_deadline(struct deadline *deadline)
 		begin_probe(check);
 }
 
-static void forget(struct checks *checks)
+static void check_end(struct check *check)
 {
-	while (checks->first) {
-		struct check *check = checks->first;
-		checks->first = check->next;
-		end_probe(check);
-		deadline_end(&check->deadline);
-		free(check);
-	}
-	if (checks->site)
-		site_release(checks->site);
-	checks->site = NULL;
+	end_probe(check);
+	deadline_end(&check->deadline);
+	free(check);
 }
 
-static void watch_server(struct checks *checks, struct server *server)
+static bool is_checked(const struct checks *checks, const struct server_state *state)
+{
+	for (const struct check *check = checks->first; check; check = check->next) {
+		if (check->server->state == state)
+			return true;
+	}
+	return false;
+}
+
+static bool watch_server(struct checks *checks, struct server *server)
 {
 	struct check *check = calloc(1, sizeof(*check));
 	uint64_t now_ms = clock_monotonic_ms();
 
-	if (!check) {
-		log_error("no memory for a health check");
-		return;
-	}
+	if (!check)
+		return false;
 	check->checks = checks;
 	check->server = server;
 	check->fd = -1;
+	check->fresh = true;
 	deadline_init(&check->deadline, checks->base, on_deadline);
-	deadline_set(&check->deadline, now_ms, now_ms);
+	/* A timer that is pending can be moved without memory: checks_commit does. */
+	deadline_set(&check->deadline, now_ms + PREPARED_MS, now_ms);
 	check->next = checks->first;
 	checks->first = check;
+	return true;
 }
 
-void checks_watch(struct checks *checks, struct site *site)
+bool checks_prepare(struct checks *checks, struct site *site)
 {
-	forget(checks);
-	checks->site = site_hold(site);
 	for (size_t i = 0; i < site->conf->upstream_count; i++) {
 		struct upstream *upstream = site->upstreams[i];
-		for (size_t j = 0; upstream->conf->health_path && j < upstream->server_count; j++)
-			watch_server(checks, &upstream->servers[j]);
+		for (size_t j = 0; upstream->conf->health_path && j < upstream->server_count; j++) {
+			struct server *server = &upstream->servers[j];
+			if (!is_checked(checks, server->state) && !watch_server(checks, server))
+				return false;
+		}
 	}
+	return true;
+}
+
+void checks_discard(struct checks *checks)
+{
+	struct check **at = &checks->first;
+
+	while (*at) {
+		struct check *check = *at;
+		if (!check->fresh) {
+			at = &check->next;
+			continue;
+		}
+		*at = check->next;
+		check_end(check);
+	}
+}
+
+/* A server that is not checked any more is judged by its traffic only. */
+static void forget_verdicts(const struct site *site)
+{
+	for (size_t i = 0; i < site->conf->upstream_count; i++) {
+		const struct upstream *upstream = site->upstreams[i];
+		/* relaxed: a hint for who picks a server */
+		for (size_t j = 0; !upstream->conf->health_path && j < upstream->server_count; j++)
+			atomic_store_explicit(&upstream->servers[j].state->unhealthy, false,
+				memory_order_relaxed);
+	}
+}
+
+void checks_commit(struct checks *checks, struct site *site)
+{
+	struct check **at = &checks->first;
+	uint64_t now_ms = clock_monotonic_ms();
+
+	while (*at) {
+		struct check *check = *at;
+		check->server = site ? site_server_of(site, check->server->state) : NULL;
+		if (!check->server || !check->server->upstream->conf->health_path) {
+			*at = check->next;
+			check_end(check);
+			continue;
+		}
+		if (check->fresh)
+			deadline_set(&check->deadline, now_ms, now_ms);
+		check->fresh = false;
+		at = &check->next;
+	}
+	if (site)
+		forget_verdicts(site);
+	if (checks->site)
+		site_release(checks->site);
+	checks->site = site ? site_hold(site) : NULL;
 }
 
 void checks_free(struct checks *checks)
 {
 	if (!checks)
 		return;
-	forget(checks);
+	checks_commit(checks, NULL);
 	free(checks);
 }

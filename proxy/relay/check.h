@@ -15,7 +15,12 @@ struct checks;
 struct checks *checks_new(struct event_base *base);
 void checks_free(struct checks *checks);
 
-/* Checks the servers of this site from now on, instead of the last one's. */
-void checks_watch(struct checks *checks, struct site *site);
+/* Prepares the checks of the servers of `site` that are not checked yet. False without memory. What
+ * was prepared is then committed or discarded. */
+bool checks_prepare(struct checks *checks, struct site *site);
+void checks_discard(struct checks *checks);
+/* Checks the servers of this site from now on, instead of the last one's. Checks of servers that
+ * both have go on as they are. */
+void checks_commit(struct checks *checks, struct site *site);
 
 #endif

@@ -42,6 +42,7 @@ void downstream_accept(struct worker *worker, struct listener *listener, int fd,
 	d->listener = listener;
 	d->state = DOWNSTREAM_OPEN;
 	forwarded_peer_init(&d->peer, peer, peer_len, &listener->conf->trusted_proxies);
+	d->judged_by = worker->use->site->serial;
 	deadline_init(&d->deadline, worker->loop.base, on_deadline);
 	d->next = worker->downstreams;
 	if (d->next)
@@ -53,6 +54,16 @@ void downstream_accept(struct worker *worker, struct listener *listener, int fd,
 	/* Mostly the request is here already: looking saves a turn of the loop. */
 	d->stream.readable = true;
 	stream_wake(&d->stream);
+}
+
+void downstream_judge_peer(struct downstream *d)
+{
+	uint64_t serial = d->worker->use->site->serial;
+
+	if (d->judged_by == serial)
+		return;
+	forwarded_peer_judge(&d->peer, &d->listener->conf->trusted_proxies);
+	d->judged_by = serial;
 }
 
 static void free_downstream(struct deferred_free *item)

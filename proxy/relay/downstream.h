@@ -52,6 +52,7 @@ struct downstream {
 	uint64_t lingered_bytes;
 	uint64_t written; /* while flushing replies of our own */
 	struct forwarded_peer peer;
+	uint64_t judged_by; /* serial of the site whose trusted_proxies the peer was judged by */
 	struct forwarding forwarding; /* what servers are told of it */
 };
 
@@ -68,6 +69,9 @@ void downstream_flush_all(struct worker *worker);
 
 /* The exchange's response is written whole (or never will be): on to the next. */
 void downstream_exchange_ended(struct downstream *downstream, struct exchange *exchange);
+
+/* Judges its peer by the trusted_proxies that are in force now. */
+void downstream_judge_peer(struct downstream *downstream);
 
 /* No further request on this connection. */
 void downstream_finish(struct downstream *downstream);

@@ -8,9 +8,7 @@
 #include <stdlib.h>
 
 #include "base/container.h"
-#include "gate/readings.h"
 #include "http/path.h"
-#include "http/path_readings.h"
 #include "http/priority.h"
 #include "http/problem.h"
 #include "http/upgrade.h"
@@ -72,30 +70,6 @@ static bool names_no_path(const struct exchange *x)
 	       authority.at + authority.len == raw.at + raw.len;
 }
 
-/* The paths that do not stand in the head move to the exchange: the normal form, and that by which
- * keys know an odd path, in which as much is one as any server may take for it. */
-static bool keep_paths(struct exchange *x)
-{
-	struct worker *worker = x->worker;
-	char *scratch = worker->path_scratch;
-	size_t len = x->path.at == scratch ? x->path.len : 0;
-	struct slice key = SLICE_NONE;
-
-	if (x->path_odd)
-		key = http_path_reading(x->target.path, http_path_features(x->target.path),
-			scratch + len, sizeof(worker->path_scratch) - len);
-	if (len + key.len > 0) {
-		x->path_bytes = malloc(len + key.len);
-		if (!x->path_bytes)
-			return false;
-		memcpy(x->path_bytes, scratch, len + key.len);
-	}
-	if (len > 0)
-		x->path.at = x->path_bytes;
-	x->key_path = key.at ? (struct slice){x->path_bytes + len, key.len} : x->path;
-	return true;
-}
-
 /* Target, host and path. Returns 0 or the status to refuse with. */
 static unsigned read_target(struct exchange *x)
 {
@@ -120,11 +94,12 @@ static unsigned read_target(struct exchange *x)
 		x->target.path = SLICE("*");
 	}
 	if (x->target.form == HTTP_TARGET_ASTERISK) {
-		x->path = x->key_path = x->target.path;
+		x->path = x->target.path;
 		return 0;
 	}
-	switch (http_path_normalise(x->target.path, x->worker->path_scratch,
-		sizeof(x->worker->path_scratch), &x->path, &x->path_odd)) {
+	char *scratch = x->worker->path_scratch;
+	switch (http_path_normalise(
+		x->target.path, scratch, sizeof(x->worker->path_scratch), &x->path)) {
 	case HTTP_PATH_OK:
 		break;
 	case HTTP_PATH_INVALID:
@@ -132,9 +107,13 @@ static unsigned read_target(struct exchange *x)
 	case HTTP_PATH_TOO_LONG:
 		return 414;
 	}
-	if (x->path.at == x->worker->path_scratch || x->path_odd)
-		return keep_paths(x) ? 0 : 500;
-	x->key_path = x->path;
+	if (x->path.at == scratch) {
+		x->path_bytes = malloc(x->path.len);
+		if (!x->path_bytes)
+			return 500;
+		memcpy(x->path_bytes, scratch, x->path.len);
+		x->path.at = x->path_bytes;
+	}
 	return 0;
 }
 
@@ -146,13 +125,6 @@ static bool find_route(struct exchange *x)
 
 	switch (match.outcome) {
 	case ROUTE_FOUND:
-		if (x->path_odd &&
-			readings_differ(site->routes, x->worker->route_scratch, x->host,
-				x->target.path, x->request.method, &match, x->worker->path_scratch,
-				sizeof(x->worker->path_scratch))) {
-			exchange_reply(x, 400, "ambiguous path", HTTP_PROBLEM_NO_RETRY);
-			return false;
-		}
 		x->route = match.route;
 		x->upstream = site->upstreams[x->route->upstream->index];
 		x->framing.upgrade = x->framing.upgrade &&
@@ -179,7 +151,7 @@ static inline struct identity_input identity_of(const struct exchange *x)
 	struct identity_input input = {
 		.head = &x->request,
 		.host = x->host,
-		.path = x->key_path,
+		.path = x->path,
 		.query = x->target.query,
 		.method = x->method,
 		.route = slice_of(x->route->name),
@@ -279,6 +251,7 @@ void exchange_begin(struct exchange *x, const char *bytes)
 	}
 	if (x->close_client)
 		downstream_finish(d);
+	downstream_judge_peer(d);
 	forwarded_caller(&x->request, &d->peer, &d->listener->conf->trusted_proxies, x->address);
 	if (!find_route(x))
 		return;
@@ -306,7 +279,7 @@ static void on_deadline(struct deadline *deadline)
 	if (x->state == EXCHANGE_DELAYED) {
 		exchange_admit(x);
 	} else if (x->state == EXCHANGE_QUEUED) {
-		struct run_queue *line = x->upstream->run_queue;
+		struct run_queue *line = x->upstream->state->run_queue;
 		worker_count(x->worker, STATS_SHED);
 		exchange_reply(x, 503, "queue timeout", run_queue_retry_after_ms(line));
 	}
@@ -383,7 +356,7 @@ static void enter_queue(struct exchange *x)
 	ticket->lane = (uint8_t)lane_of(x);
 	ticket->unsafe = !http_method_is_safe(x->request.method);
 	enum queue_verdict verdict = queue_enter(x->worker->relay->queue,
-		&site->policies[x->route->index], upstream->run_queue,
+		&site->policies[x->route->index], upstream->state->run_queue,
 		(struct session_key){{x->verdict.session.hi, x->verdict.session.lo}}, ticket,
 		worker_now_ns(x->worker));
 	if (verdict == QUEUE_GO) {

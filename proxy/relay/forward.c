@@ -10,7 +10,9 @@
  * byte of the response, the method is idempotent (RFC 9110 section 9.2.2), and there was no body or
  * it was kept.
  */
+#include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/log.h"
 #include "http/problem.h"
@@ -62,45 +64,69 @@ void exchange_abort(struct exchange *x, const char *why)
 
 static bool start_request(struct exchange *x);
 
-/* Takes the next server and a connection to it. Answers when there is none left. */
-static void try_servers(struct exchange *x, bool fresh)
+/* No connection to x->server could be made. */
+static void blame(struct exchange *x, enum connect_fault fault, const char *why)
+{
+	struct worker *worker = x->worker;
+
+	if (fault == CONNECT_SERVER) {
+		server_failed(x->server, why, worker_now_ms(worker));
+		x->tried |= 1ULL << x->server->index;
+	}
+	if (fault != CONNECT_LOCAL)
+		account_upstream_failure(x);
+	log_info("upstream %s: server %s: %s (%.*s %.*s)", x->upstream->conf->name,
+		x->server->conf->address.text, why, SLICE_ARGS(x->method), SLICE_ARGS(x->path));
+}
+
+/* Takes the next server and a connection to it, or answers. False: neither yet, as a connection
+ * could not be made and another one may be tried. */
+static bool try_next(struct exchange *x, bool fresh)
 {
 	struct upstream *upstream = x->upstream;
 	struct worker *worker = x->worker;
+	const char *why = NULL;
+	enum connect_fault fault;
 
+	x->server =
+		upstream_pick(upstream, worker->index, x->tried, x->hash, worker_now_ms(worker));
+	if (!x->server) {
+		bool never_tried = x->tried == 0;
+		exchange_reply(x, never_tried ? 503 : 502,
+			never_tried ? "no server" : "servers failed",
+			never_tried ? 1000 : HTTP_PROBLEM_NO_RETRY);
+		return true;
+	}
+	x->connection = server_connection_get(worker, x->server, x, fresh, &why, &fault);
+	if (x->connection)
+		return true;
+	blame(x, fault, why);
+	server_done(x->server);
+	x->server = NULL;
+	if (fault == CONNECT_LOCAL) {
+		exchange_reply(x, 503, why, 1000);
+		return true;
+	}
+	if (x->tries++ >= upstream->conf->retries) {
+		exchange_reply(x, 502, why, HTTP_PROBLEM_NO_RETRY);
+		return true;
+	}
+	worker_count(worker, STATS_RETRIES);
+	return false;
+}
+
+static void try_servers(struct exchange *x, bool fresh)
+{
 	/* What is in the pool may carry somebody else's login. */
 	fresh |= x->route->upstream_affinity;
-	for (;;) {
-		const char *why = "no server is left to try";
-		x->server = upstream_pick(
-			upstream, worker->index, x->tried, x->hash, worker_now_ms(worker));
-		if (!x->server) {
-			bool never_tried = x->tried == 0;
-			exchange_reply(x, never_tried ? 503 : 502,
-				never_tried ? "no server" : "servers failed",
-				never_tried ? 1000 : HTTP_PROBLEM_NO_RETRY);
-			return;
-		}
-		x->connection = server_connection_get(worker, x->server, x, fresh, &why);
-		if (x->connection)
-			break;
-		server_failed(x->server, why, worker_now_ms(worker));
-		account_upstream_failure(x);
-		log_info("upstream %s: server %s: %s", upstream->conf->name,
-			x->server->conf->address.text, why);
-		x->tried |= 1ULL << x->server->index;
-		server_done(x->server);
-		x->server = NULL;
-		if (x->tries++ >= upstream->conf->retries) {
-			exchange_reply(x, 502, why, HTTP_PROBLEM_NO_RETRY);
-			return;
-		}
-		worker_count(worker, STATS_RETRIES);
-	}
+	while (!try_next(x, fresh))
+		;
+	if (!x->connection)
+		return;
 	if (x->connection->state == SERVER_CONNECTION_BUSY)
 		start_request(x);
 	else
-		set_server_deadline(x, upstream->conf->connect_timeout_ms);
+		set_server_deadline(x, x->upstream->conf->connect_timeout_ms);
 }
 
 /* On the connection that its session has, if it has one. */
@@ -133,7 +159,29 @@ void exchange_forward(struct exchange *x)
 	try_servers(x, false);
 }
 
-/* The server, or the way to it, failed before a response. Tries again where that is safe. */
+/* A connection that was being made could not be. */
+static void connect_failed(struct exchange *x, const char *why, int error, unsigned status)
+{
+	enum connect_fault fault = server_connection_failed(x->connection, error);
+
+	blame(x, fault, why);
+	exchange_drop_connection(x);
+	if (!x->downstream) {
+		x->ticket.failed = true;
+		exchange_end(x);
+	} else if (fault == CONNECT_LOCAL) {
+		exchange_reply(x, 503, why, 1000);
+	} else if (x->tries < x->upstream->conf->retries) {
+		x->tries++;
+		worker_count(x->worker, STATS_RETRIES);
+		try_servers(x, false);
+	} else {
+		x->ticket.failed = true;
+		exchange_reply(x, status, why, HTTP_PROBLEM_NO_RETRY);
+	}
+}
+
+/* The server failed before a response. Tries again where that is safe. */
 static void server_broke(struct exchange *x, const char *why, unsigned status, bool is_timeout)
 {
 	struct worker *worker = x->worker;
@@ -179,9 +227,10 @@ void exchange_connected(struct exchange *x)
 	int error = stream_error(&connection->stream);
 
 	if (error != 0) {
-		server_broke(x, strerror(error), 502, false);
+		connect_failed(x, strerror(error), error, 502);
 	} else if (connection->stream.writable) {
 		connection->state = SERVER_CONNECTION_BUSY;
+		server_connection_made(connection);
 		start_request(x);
 	}
 	if (d)
@@ -194,7 +243,7 @@ void exchange_connection_timeout(struct exchange *x)
 
 	switch (x->state) {
 	case EXCHANGE_CONNECTING:
-		server_broke(x, "connect timeout", 504, true);
+		connect_failed(x, "connect timeout", ETIMEDOUT, 504);
 		break;
 	case EXCHANGE_FORWARDING:
 		server_broke(x, x->request_done ? "response timeout" : "send timeout", 504, true);
@@ -297,8 +346,8 @@ static void act_on_up(struct exchange *x, enum pump_result result)
 /* Its first byte leaves now, for the first time or once more. */
 static void note_sent(struct exchange *x)
 {
-	/* acquire: pairs with the release in set_pace */
-	struct pace *pace = atomic_load_explicit(&x->upstream->pace, memory_order_acquire);
+	/* acquire: pairs with the release in upstream_commit */
+	struct pace *pace = atomic_load_explicit(&x->upstream->state->pace, memory_order_acquire);
 
 	if (pace && x->ticket.placed_ns != 0)
 		pace_sent(pace, x->ticket.placed_ns, x->sent);

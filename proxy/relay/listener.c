@@ -162,15 +162,13 @@ static void set_conf(struct listener *listener, const struct conf_listener *conf
 		site_use_release(old);
 }
 
+/* The main thread has prepared all that it takes. */
 static void listener_open(
 	struct worker *worker, struct binding *binding, const struct conf_listener *conf)
 {
-	struct listener *listener = calloc(1, sizeof(*listener));
+	struct listener *listener = binding->listeners[worker->index];
 
-	if (!listener) {
-		log_error("listener %s: no memory", conf->name);
-		return;
-	}
+	binding->listeners[worker->index] = NULL;
 	listener->worker = worker;
 	listener->binding = binding;
 	listener->fd = binding->sockets[worker->index];

@@ -28,9 +28,10 @@ struct worker;
 /* Made by the main thread, known to all until the process ends. */
 struct binding {
 	struct binding *next;
-	char *text;      /* as in the configuration: what identifies it over reloads */
-	char *unix_path; /* to be removed at the end; NULL when it is not ours */
-	int *sockets;    /* [workers]; -1 once its worker took it */
+	char *text;                  /* as in the configuration: what identifies it over reloads */
+	char *unix_path;             /* to be removed at the end; NULL when it is not ours */
+	int *sockets;                /* [workers]; -1 once its worker took it */
+	struct listener **listeners; /* [workers], for each worker's part; NULL once it took it */
 	unsigned workers;
 	bool closed; /* no longer in the configuration */
 	struct connection_bound *bound;
@@ -59,14 +60,16 @@ struct listener {
 };
 
 /* Does nobody listen on any of these addresses? Else the error log says where. To be asked before
- * bindings_open, which shares an address with whoever shares it. */
+ * bindings_prepare, which shares an address with whoever shares it. */
 bool bindings_are_free(const struct conf *conf);
 
-/* Opens the sockets of all listeners of `conf` that are not open yet. False, with all that failed
- * in the error log, and what was opened here closed again. Main thread. */
-bool bindings_open(struct relay *relay, const struct conf *conf);
-/* Forgets those that `conf` no longer has. */
-void bindings_close_others(struct relay *relay, const struct conf *conf);
+/* Opens the sockets of all listeners of `conf` that are not open yet, for bindings_commit or
+ * bindings_discard. False, with all that failed in the error log, and what was opened here closed
+ * again. Main thread. */
+bool bindings_prepare(struct relay *relay, const struct conf *conf);
+void bindings_discard(struct relay *relay);
+/* Shows what was prepared to the workers, and closes what `conf` no longer has. */
+void bindings_commit(struct relay *relay, const struct conf *conf);
 void bindings_free(struct relay *relay);
 
 /* Makes this worker's listeners those of its current site. */

@@ -14,11 +14,15 @@
 #define GUARD_MAX_NS (50 * CLOCK_NS_PER_MS)
 
 struct pace {
-	atomic_uint holders;
 	struct throttle_table *table;
 	uint32_t limit;
 	_Atomic uint64_t guard_ns;
 	atomic_uint owed; /* sent, and not yet charged */
+};
+
+struct pace_change {
+	struct throttle_change *table;
+	uint64_t guard_ns;
 };
 
 static struct throttle_limit limit_of(uint64_t amount, uint64_t per_ns)
@@ -47,7 +51,6 @@ struct pace *pace_new(uint64_t amount, uint64_t per_ns)
 
 	if (!pace)
 		return NULL;
-	atomic_init(&pace->holders, 1);
 	atomic_init(&pace->guard_ns, limit.guard_ns);
 	pace->table = throttle_table_open(&options, &limit, 1, NULL);
 	if (!pace->table) {
@@ -58,36 +61,49 @@ struct pace *pace_new(uint64_t amount, uint64_t per_ns)
 	return pace;
 }
 
-bool pace_configure(struct pace *pace, uint64_t amount, uint64_t per_ns)
+void pace_free(struct pace *pace)
+{
+	if (!pace)
+		return;
+	throttle_table_close(pace->table);
+	free(pace);
+}
+
+struct pace_change *pace_prepare(struct pace *pace, uint64_t amount, uint64_t per_ns)
 {
 	struct throttle_limit limit = limit_of(amount, per_ns);
+	struct pace_change *change = malloc(sizeof(*change));
 
-	if (throttle_table_apply(pace->table, &limit, 1, 0, clock_monotonic_ns(), NULL) != 0)
-		return false;
-	/* relaxed: whoever still goes by the old one is charged by the old one */
-	atomic_store_explicit(&pace->guard_ns, limit.guard_ns, memory_order_relaxed);
-	return true;
+	if (!change)
+		return NULL;
+	change->guard_ns = limit.guard_ns;
+	change->table =
+		throttle_table_prepare(pace->table, &limit, 1, 0, clock_monotonic_ns(), NULL);
+	if (change->table)
+		return change;
+	free(change);
+	return NULL;
+}
+
+void pace_commit(struct pace *pace, struct pace_change *change)
+{
+	throttle_table_commit(pace->table, change->table, clock_monotonic_ns(), NULL);
+	/* relaxed: a thread that still sees the old guard is charged by the old one */
+	atomic_store_explicit(&pace->guard_ns, change->guard_ns, memory_order_relaxed);
+	free(change);
+}
+
+void pace_discard(struct pace_change *change)
+{
+	if (!change)
+		return;
+	throttle_table_discard(change->table);
+	free(change);
 }
 
 void pace_collect(struct pace *pace)
 {
 	throttle_table_collect(pace->table);
-}
-
-struct pace *pace_hold(struct pace *pace)
-{
-	/* relaxed: whoever holds may pass it on; the release below orders the rest */
-	atomic_fetch_add_explicit(&pace->holders, 1, memory_order_relaxed);
-	return pace;
-}
-
-void pace_release(struct pace *pace)
-{
-	/* acq_rel: pairs with itself, so the last holder sees all that the others did */
-	if (!pace || atomic_fetch_sub_explicit(&pace->holders, 1, memory_order_acq_rel) != 1)
-		return;
-	throttle_table_close(pace->table);
-	free(pace);
 }
 
 /* 0 when there was room for one more. */

@@ -18,16 +18,23 @@
 #include <stdint.h>
 
 struct pace;
+struct pace_change;
 
-/* `amount` dispatches in any `per_ns`; held once. NULL without memory. */
+/* `amount` dispatches in any `per_ns`. NULL without memory. */
 struct pace *pace_new(uint64_t amount, uint64_t per_ns);
-/* Of one upstream over reloads: what went counts under the new pace too. False without memory. Main
- * thread only. */
-bool pace_configure(struct pace *pace, uint64_t amount, uint64_t per_ns);
-/* Frees what pace_configure left behind, once no thread can be in a charge that began before it. */
+/* NULL is ignored. */
+void pace_free(struct pace *pace);
+
+/*
+ * A change of the pace of one upstream over reloads: what was sent counts under the new one too.
+ * pace_prepare returns NULL without memory and changes nothing; pace_commit can't fail, and frees
+ * the change, as pace_discard does. Main thread only.
+ */
+struct pace_change *pace_prepare(struct pace *pace, uint64_t amount, uint64_t per_ns);
+void pace_commit(struct pace *pace, struct pace_change *change);
+void pace_discard(struct pace_change *change);
+/* Frees what pace_commit left behind, once no thread can be in a charge that began before it. */
 void pace_collect(struct pace *pace);
-struct pace *pace_hold(struct pace *pace);
-void pace_release(struct pace *pace);
 
 /* run_queue_config.pace: 0 and charged, or the nanoseconds after which to ask again. Reads the
  * clock itself, as the caller's may be a loop turn old. */

@@ -12,8 +12,7 @@
 #include "relay/server_connection.h"
 
 struct pin {
-	struct upstream *upstream; /* held */
-	struct server *server;
+	struct server_state *server; /* held */
 	int fd;
 	uint32_t requests; /* begun on it */
 };
@@ -24,9 +23,9 @@ void pin_close(void *ctx, void *memory)
 
 	(void)ctx;
 	log_debug("upstream %s: server %s: a session's connection is closed after %u requests",
-		pin->upstream->conf->name, pin->server->conf->address.text, pin->requests);
+		pin->server->upstream->name, pin->server->address, pin->requests);
 	close(pin->fd);
-	upstream_release(pin->upstream);
+	server_state_release(pin->server);
 	free(pin);
 }
 
@@ -34,26 +33,25 @@ bool pin_is_of_site(void *site, const void *memory)
 {
 	const struct pin *pin = memory;
 
-	return site && site_has_upstream(site, pin->upstream);
+	return site && site_server_of(site, pin->server);
 }
 
 void pin_park(struct exchange *x, struct server_connection *connection)
 {
 	struct worker *worker = x->worker;
-	struct upstream *upstream = connection->server->upstream;
+	struct server_state *server = connection->server->state;
 	struct pin *pin = NULL;
 
-	/* Later than the reload that took its upstream away: nobody would close it. */
+	/* Later than the reload that took its server away: nobody would close it. */
 	if (!worker->stopping && !stream_is_stale(&connection->stream) &&
-		site_has_upstream(worker->use->site, upstream))
+		site_server_of(worker->use->site, server))
 		pin = malloc(sizeof(*pin));
 	if (!pin) {
 		server_connection_close(connection);
 		return;
 	}
 	*pin = (struct pin){
-		.upstream = upstream_hold(upstream),
-		.server = connection->server,
+		.server = server_state_hold(server),
 		.requests = connection->requests,
 	};
 	pin->fd = server_connection_let_go(connection);
@@ -76,29 +74,29 @@ static bool is_silent(int fd)
 enum pin_result pin_take(struct exchange *x)
 {
 	struct worker *worker = x->worker;
-	struct upstream *upstream = x->upstream;
 	struct queue *queue = worker->relay->queue;
 	struct pin *pin = queue_take_pin(queue, &x->ticket);
+	struct server *server;
 
 	if (!pin)
 		return PIN_NONE;
-	if (pin->upstream != upstream || !is_silent(pin->fd) ||
-		!server_may_serve(pin->server, worker_now_ms(worker))) {
+	server = upstream_server_of(x->upstream, pin->server);
+	if (!server || !is_silent(pin->fd) || !server_may_serve(server, worker_now_ms(worker))) {
 		pin_close(NULL, pin);
 		return PIN_NONE;
 	}
-	if (!server_take_place(pin->server)) {
+	if (!server_take_place(server)) {
 		if (!queue_pin(queue, &x->ticket, pin))
 			pin_close(NULL, pin);
 		return PIN_FULL;
 	}
-	x->connection = server_connection_adopt(worker, pin->server, x, pin->fd, pin->requests + 1);
+	x->connection = server_connection_adopt(worker, server, x, pin->fd, pin->requests + 1);
 	if (x->connection)
-		x->server = pin->server;
+		x->server = server;
 	else
-		server_done(pin->server);
-	/* The exchange's site holds the upstream from here on. */
-	upstream_release(pin->upstream);
+		server_done(server);
+	/* The exchange's site holds the server from here on. */
+	server_state_release(pin->server);
 	free(pin);
 	return x->connection ? PIN_TAKEN : PIN_NONE;
 }

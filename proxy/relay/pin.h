@@ -4,7 +4,7 @@
  *
  *   an exchange of the session is done --pin_park--> a descriptor, in no loop, with its session
  *   the next one, on any worker <--pin_take--------'                 |
- *                                    session over, upstream gone --> pin_close
+ *                                    session over, server gone --> pin_close
  *
  * Such a session has one exchange in flight at a time (site.c), reads too, so a pin has one user.
  * As a parked one is in no worker's loop it moves between workers without asking the other; that
@@ -22,7 +22,7 @@ struct server_connection;
 struct site;
 
 /* The exchange is over, still in its session, and its connection clean: it becomes the session's.
- * Closed instead when the session has one already, or its upstream is not of the current site any
+ * Closed instead when the session has one already, or its server is not of the current site any
  * more. */
 void pin_park(struct exchange *exchange, struct server_connection *connection);
 
@@ -40,7 +40,7 @@ enum pin_result pin_take(struct exchange *exchange);
 /* Frees and closes it: queue_callbacks.unpin. Any thread. */
 void pin_close(void *ctx, void *pin);
 
-/* Is its upstream one of the site's? For queue_sweep_pins; ctx is the site, NULL has none. */
+/* Is its server one of the site's? For queue_sweep_pins; ctx is the site, NULL has none. */
 bool pin_is_of_site(void *site, const void *pin);
 
 #endif

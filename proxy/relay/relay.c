@@ -21,8 +21,7 @@
 #include "relay/server_connection.h"
 #include "stats/stats.h"
 
-#define LOG_RING_BYTES   (1024 * 1024)
-#define RESOLVE_START_MS 3000
+#define LOG_RING_BYTES (1024 * 1024)
 
 /* ---- the queue's callbacks ------------------------------------------------------------------- */
 
@@ -101,6 +100,23 @@ static void on_stop_timer(evutil_socket_t fd, short what, void *arg)
 	command_all(relay, WORKER_STOP);
 }
 
+static void on_names_known(void *ctx)
+{
+	struct relay *relay = ctx;
+
+	if (relay->reload)
+		event_active(relay->reload_timer, EV_TIMEOUT, 0);
+	else
+		event_base_loopbreak(relay->loop.base); /* for resolver_wait */
+}
+
+static void on_reload_timer(evutil_socket_t fd, short what, void *arg)
+{
+	(void)fd;
+	(void)what;
+	reload_continue(arg);
+}
+
 static void begin_stop(struct relay *relay)
 {
 	uint64_t timeout_ms = relay->site->conf->shutdown_timeout_ms;
@@ -114,6 +130,7 @@ static void begin_stop(struct relay *relay)
 		return;
 	}
 	relay->stopping = true;
+	reload_cancel(relay);
 	log_info("draining: finishing what is under way, at most %llu ms",
 		(unsigned long long)timeout_ms);
 	command_all(relay, WORKER_DRAIN);
@@ -172,10 +189,11 @@ static bool make_loop(struct relay *relay)
 	base = relay->loop.base;
 	relay->queue_timer = evtimer_new(base, on_queue_timer, relay);
 	relay->stop_timer = evtimer_new(base, on_stop_timer, relay);
-	relay->resolver = resolver_new(base);
+	relay->reload_timer = evtimer_new(base, on_reload_timer, relay);
+	relay->resolver = resolver_new(base, on_names_known, relay);
 	relay->checks = checks_new(base);
-	return relay->queue_timer && relay->stop_timer && relay->resolver && relay->checks &&
-	       watch_signals(relay);
+	return relay->queue_timer && relay->stop_timer && relay->reload_timer && relay->resolver &&
+	       relay->checks && watch_signals(relay);
 }
 
 static bool make_queue(struct relay *relay, const struct conf *conf)
@@ -192,7 +210,9 @@ static bool make_queue(struct relay *relay, const struct conf *conf)
 
 	atomic_init(&relay->queue_deadline_ns, QUEUE_NEVER);
 	relay->queue = queue_create(&config);
-	return relay->queue != NULL;
+	if (relay->queue)
+		relay->states = upstream_states_new(relay->queue, relay->worker_count);
+	return relay->states != NULL;
 }
 
 /* As many descriptors as we may have: each client takes two. */
@@ -266,7 +286,7 @@ static bool start_workers(struct relay *relay)
 static bool start(struct relay *relay, struct conf *conf)
 {
 	relay->worker_count = conf->workers;
-	clock_anchor_init(&relay->anchor, clock_boot_ns(), clock_wall_ns());
+	relay->wall_offset_ns = clock_wall_ns() - clock_monotonic_ns();
 	pthread_mutex_init(&relay->bindings_lock, NULL);
 	relay->log = log_open(conf->workers + 1, LOG_RING_BYTES, conf->log_level, conf->error_log,
 		conf->access_log);
@@ -275,21 +295,27 @@ static bool start(struct relay *relay, struct conf *conf)
 		return false;
 	}
 	log_thread_attach(relay->log, 0);
-	relay_tell_warnings(conf);
+	reload_write_warnings(conf);
 	raise_descriptor_limit();
 	/* Two that count apart would admit twice what the limits say. */
-	if ((!conf->state && !bindings_are_free(conf)) || !bindings_open(relay, conf) ||
+	if ((!conf->state && !bindings_are_free(conf)) || !bindings_prepare(relay, conf) ||
 		!drop_privileges(conf) || !make_loop(relay) || !make_queue(relay, conf) ||
 		!relay_open_throttles(relay, conf) ||
 		!(relay->stats = stats_new(relay->worker_count)) ||
-		!(relay->site = site_new(conf, NULL, relay->worker_count, relay->throttles,
-			  relay->queue, relay->stats))) {
+		!(relay->site = site_new(conf, 1, relay->states, relay->throttles, relay->stats))) {
 		conf_release(conf);
 		return false;
 	}
-	resolver_watch(relay->resolver, relay->site);
+	bindings_commit(relay, conf);
+	site_commit(relay->site);
+	if (!resolver_prepare(relay->resolver, relay->site) ||
+		!checks_prepare(relay->checks, relay->site)) {
+		log_error("%s: %s", conf->path, strerror(ENOMEM));
+		return false;
+	}
 	resolver_wait(relay->resolver, RESOLVE_START_MS);
-	checks_watch(relay->checks, relay->site);
+	resolver_commit(relay->resolver, relay->site);
+	checks_commit(relay->checks, relay->site);
 	if (!write_pid(conf))
 		return false;
 	relay->begun_with = conf_hold(conf);
@@ -305,6 +331,8 @@ static void finish(struct relay *relay)
 		if (relay->workers[i] && relay->workers[i]->thread)
 			pthread_join(relay->workers[i]->thread, NULL);
 	}
+	if (relay->reload)
+		reload_cancel(relay);
 	checks_free(relay->checks);
 	resolver_free(relay->resolver);
 	if (relay->begun_with && relay->begun_with->pid_file)
@@ -318,6 +346,7 @@ static void finish(struct relay *relay)
 	if (relay->site)
 		site_release(relay->site);
 	conf_release(relay->begun_with);
+	upstream_states_free(relay->states);
 	queue_destroy(relay->queue);
 	relay_close_throttles(relay);
 	stats_free(relay->stats);
@@ -326,7 +355,7 @@ static void finish(struct relay *relay)
 		if (relay->signals[i])
 			event_free(relay->signals[i]);
 	}
-	struct event *events[] = {relay->queue_timer, relay->stop_timer};
+	struct event *events[] = {relay->queue_timer, relay->stop_timer, relay->reload_timer};
 	for (size_t i = 0; i < sizeof(events) / sizeof(events[0]); i++) {
 		if (events[i])
 			event_free(events[i]);

@@ -18,6 +18,7 @@
 #include "relay/worker.h"
 
 struct checks;
+struct reload;
 struct resolver;
 struct stats;
 struct throttle_table;
@@ -28,20 +29,24 @@ struct relay {
 	struct throttle_table *throttles;
 	struct queue *queue;
 	struct stats *stats;
+	struct upstream_states *states;
 	struct site *site;             /* current; the main thread's hold */
 	const struct conf *begun_with; /* what is taken only at the start is as this says; a hold */
 	struct worker **workers;
 	unsigned worker_count;
 	struct binding *bindings;
+	struct binding *prepared_bindings; /* of a reload that is not committed yet */
 	struct connection_bound *bounds;
 	pthread_mutex_t bindings_lock; /* guards the two lists; workers look during a reload */
 	struct resolver *resolver;
 	struct checks *checks;
 	struct event *signals[6];
 	struct event *queue_timer, *stop_timer;
+	struct reload *reload;      /* prepared, waiting for names; or NULL */
+	struct event *reload_timer; /* commits it */
 	_Atomic uint64_t queue_deadline_ns;
-	struct clock_anchor anchor; /* the throttles' clock, and steps of the wall's */
-	_Atomic uint64_t reloads;   /* how often limits were changed */
+	uint64_t wall_offset_ns;  /* wall minus monotonic at start */
+	_Atomic uint64_t reloads; /* how often limits were changed */
 	uint64_t reloads_collected;
 	atomic_uint clients; /* open connections, over all workers */
 	atomic_uint running; /* workers that have not ended */

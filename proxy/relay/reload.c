@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "conf/compare.h"
 #include "relay/check.h"
 #include "relay/listener.h"
 #include "relay/pin.h"
@@ -17,7 +18,7 @@
 
 static uint64_t throttle_now(const struct relay *relay)
 {
-	return clock_anchor_time(&relay->anchor, clock_boot_ns());
+	return clock_monotonic_ns() + relay->wall_offset_ns;
 }
 
 bool relay_open_throttles(struct relay *relay, const struct conf *conf)
@@ -71,23 +72,10 @@ static struct conf *load(const struct relay *relay)
 	return conf;
 }
 
-void relay_tell_warnings(const struct conf *conf)
+void reload_write_warnings(const struct conf *conf)
 {
 	for (size_t i = 0; i < conf->warning_count; i++)
 		log_warn("%s:%u: %s", conf->path, conf->warnings[i].line, conf->warnings[i].text);
-}
-
-static bool configure_throttles(struct relay *relay, const struct conf *conf)
-{
-	struct throttle_report report = {.text = "no memory"};
-	struct throttle_limit *limits = gate_throttle_limits(conf, CLOCK_GUARD_NS);
-	bool done = limits && throttle_table_apply(relay->throttles, limits, conf->limit_count,
-				      conf->callers, throttle_now(relay), &report) == 0;
-
-	if (!done)
-		log_error("%s: limits: %s", conf->path, limits ? report.text : strerror(errno));
-	free(limits);
-	return done;
 }
 
 void reload_seen(struct worker *worker)
@@ -119,75 +107,197 @@ void reload_collect(struct relay *relay)
 	throttle_table_collect(relay->throttles);
 	queue_sweep_pins(relay->queue, pin_is_of_site, relay->site);
 	for (size_t i = 0; i < relay->site->conf->upstream_count; i++) {
-		struct pace *pace = relay->site->upstreams[i]->pace;
+		struct pace *pace = relay->site->upstreams[i]->state->pace;
 		if (pace)
 			pace_collect(pace);
 	}
 	log_debug("what the limits of before left is freed");
 }
 
-static bool is_same(const char *a, const char *b)
+/* ---- what changes ---------------------------------------------------------------------------- */
+
+static void write_change(const void *user, const struct conf_change *change)
 {
-	return a == b || (a && b && strcmp(a, b) == 0);
+	const struct conf *conf = user;
+
+	if (!change->option)
+		log_info("%s: %s is %s", conf->path, change->title,
+			change->kind == CONF_CHANGE_ADDED ? "new" : "gone");
+	else if (change->option->reload == RELOAD_START)
+		log_warn("%s:%u: %s %s has changed; it takes effect at the next start", conf->path,
+			change->line, change->title, change->option->name);
+	else
+		log_info("%s: %s %s has changed%s", conf->path, change->title, change->option->name,
+			change->option->reload == RELOAD_CONNECTIONS ? "; for new connections"
+								     : "");
 }
 
-/* What is taken only at the start, and is another now, is said each time. */
-static void tell_what_stays(const struct relay *relay, const struct conf *conf)
+/* Against the last one; but what is taken only at a start against that, so that it is reported each
+ * time until then. */
+static void write_changes(const struct relay *relay, const struct conf *conf)
 {
-	const struct conf *begun = relay->begun_with;
-	const struct {
-		const char *key;
-		bool is_same;
-	} keys[] = {
-		{"workers", conf->workers == begun->workers},
-		{"state", is_same(conf->state, begun->state)},
-		{"state_required", conf->state_required == begun->state_required},
-		{"sessions", conf->sessions == begun->sessions},
-		{"queue_total", conf->queue_total == begun->queue_total},
-		{"queue_total_bytes", conf->queue_total_bytes == begun->queue_total_bytes},
-		{"buffer_size", conf->buffer_bytes == begun->buffer_bytes},
-		{"pid_file", is_same(conf->pid_file, begun->pid_file)},
-		{"user", is_same(conf->user, begun->user)},
-	};
+	conf_compare(relay->site->conf, conf, CONF_COMPARE_LIVE, write_change, conf);
+	conf_compare(relay->begun_with, conf, CONF_COMPARE_START, write_change, conf);
+}
 
-	for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); i++)
-		if (!keys[i].is_same)
-			log_warn("%s: %s has changed: it takes effect at the next start",
-				conf->path, keys[i].key);
+/* ---- prepare --------------------------------------------------------------------------------- */
+
+struct reload {
+	const struct conf *conf; /* NULL: the site has it */
+	struct site *site;
+	struct throttle_change *throttles;
+	struct log_change *logs;
+	struct site_use **uses; /* [worker_count] */
+};
+
+static bool prepare_throttles(struct relay *relay, struct reload *reload, const struct conf *conf)
+{
+	struct throttle_report report = {.text = "no memory"};
+	struct throttle_limit *limits = gate_throttle_limits(conf, CLOCK_GUARD_NS);
+
+	if (limits)
+		reload->throttles = throttle_table_prepare(relay->throttles, limits,
+			conf->limit_count, conf->callers, throttle_now(relay), &report);
+	if (!reload->throttles)
+		log_error("%s: limits: %s", conf->path, report.text);
+	free(limits);
+	return reload->throttles != NULL;
+}
+
+static bool prepare_uses(struct relay *relay, struct reload *reload)
+{
+	reload->uses = calloc(relay->worker_count, sizeof(*reload->uses));
+	for (unsigned i = 0; reload->uses && i < relay->worker_count; i++) {
+		reload->uses[i] = site_use_new(relay->workers[i], reload->site);
+		if (!reload->uses[i])
+			return false;
+	}
+	return reload->uses != NULL;
+}
+
+void reload_discard(struct relay *relay, struct reload *reload)
+{
+	if (!reload)
+		return;
+	checks_discard(relay->checks);
+	resolver_discard(relay->resolver);
+	for (unsigned i = 0; reload->uses && i < relay->worker_count; i++)
+		site_use_free_unused(reload->uses[i]);
+	free(reload->uses);
+	if (reload->site)
+		site_release(reload->site);
+	throttle_table_discard(reload->throttles);
+	log_discard(reload->logs);
+	bindings_discard(relay);
+	conf_release(reload->conf);
+	free(reload);
+}
+
+static bool prepare_all(struct relay *relay, struct reload *reload, const struct conf *conf)
+{
+	if (!bindings_prepare(relay, conf))
+		return false;
+	reload->logs = log_prepare(relay->log, conf->log_level, conf->error_log, conf->access_log);
+	if (!reload->logs || !prepare_throttles(relay, reload, conf))
+		return false;
+	reload->site = site_new(
+		conf, relay->site->serial + 1, relay->states, relay->throttles, relay->stats);
+	if (!reload->site)
+		return false;
+	reload->conf = NULL;
+	if (prepare_uses(relay, reload) && resolver_prepare(relay->resolver, reload->site) &&
+		checks_prepare(relay->checks, reload->site))
+		return true;
+	log_error("%s: %s", conf->path, strerror(ENOMEM));
+	return false;
+}
+
+struct reload *reload_prepare(struct relay *relay, const struct conf *conf)
+{
+	struct reload *reload = calloc(1, sizeof(*reload));
+
+	if (!reload) {
+		log_error("%s: %s", conf->path, strerror(ENOMEM));
+		conf_release(conf);
+		return NULL;
+	}
+	reload->conf = conf;
+	if (prepare_all(relay, reload, conf))
+		return reload;
+	reload_discard(relay, reload);
+	return NULL;
+}
+
+/* ---- commit ---------------------------------------------------------------------------------- */
+
+void reload_commit(struct relay *relay, struct reload *reload)
+{
+	struct throttle_report report;
+	struct site *old = relay->site, *site = reload->site;
+	const struct conf *conf = site->conf;
+
+	log_commit(relay->log, reload->logs);
+	if (throttle_table_commit(
+		    relay->throttles, reload->throttles, throttle_now(relay), &report) != 0)
+		log_error("%s: limits: %s", conf->path, report.text);
+	site_commit(site);
+	relay->site = site;
+	bindings_commit(relay, conf);
+	/* release: pairs with the acquire in reload_seen */
+	atomic_fetch_add_explicit(&relay->reloads, 1, memory_order_release);
+	for (unsigned i = 0; i < relay->worker_count; i++)
+		worker_site(relay->workers[i], reload->uses[i]);
+	resolver_commit(relay->resolver, site);
+	checks_commit(relay->checks, site);
+	site_release(old);
+	free(reload->uses);
+	free(reload);
+}
+
+static void finish(struct relay *relay, struct reload *reload)
+{
+	const struct conf *conf = reload->site->conf;
+
+	reload_write_warnings(conf);
+	write_changes(relay, conf);
+	reload_commit(relay, reload);
+	log_info("%s: reloaded", relay->site->conf->path);
+}
+
+void reload_cancel(struct relay *relay)
+{
+	reload_discard(relay, relay->reload);
+	relay->reload = NULL;
+	event_del(relay->reload_timer);
+}
+
+void reload_continue(struct relay *relay)
+{
+	struct reload *reload = relay->reload;
+
+	if (!reload)
+		return;
+	event_del(relay->reload_timer);
+	relay->reload = NULL;
+	finish(relay, reload);
 }
 
 void relay_reload(struct relay *relay)
 {
-	struct conf *conf = load(relay);
-	struct site *site = NULL;
+	struct timeval timeout = {
+		.tv_sec = RESOLVE_START_MS / 1000, .tv_usec = RESOLVE_START_MS % 1000 * 1000};
+	struct reload *reload = NULL;
 
-	if (conf) {
-		/* What can fail comes first; the listeners' sockets of a failed reload are closed
-		 * again by the comparison with the old file. */
-		if (bindings_open(relay, conf) && configure_throttles(relay, conf))
-			site = site_new(conf, relay->site, relay->worker_count, relay->throttles,
-				relay->queue, relay->stats);
-		if (!site)
-			conf_release(conf);
-	}
-	if (!site) {
-		bindings_close_others(relay, relay->site->conf);
+	reload_cancel(relay);
+	struct conf *conf = load(relay);
+	if (conf)
+		reload = reload_prepare(relay, conf);
+	if (!reload)
 		log_error("%s: reload failed; the running configuration stays",
 			relay->site->conf->path);
-		return;
-	}
-	relay_tell_warnings(conf);
-	tell_what_stays(relay, conf);
-	log_configure(relay->log, conf->log_level, conf->error_log, conf->access_log);
-	struct site *old = relay->site;
-	relay->site = site;
-	bindings_close_others(relay, conf);
-	/* release: pairs with the acquire in reload_seen */
-	atomic_fetch_add_explicit(&relay->reloads, 1, memory_order_release);
-	for (unsigned i = 0; i < relay->worker_count; i++)
-		worker_site(relay->workers[i], site);
-	resolver_watch(relay->resolver, site);
-	checks_watch(relay->checks, site);
-	site_release(old);
-	log_info("%s: reloaded", conf->path);
+	else if (resolver_is_waiting(relay->resolver) &&
+		 event_add(relay->reload_timer, &timeout) == 0)
+		relay->reload = reload;
+	else
+		finish(relay, reload);
 }

@@ -1,7 +1,13 @@
 /*
- * A reload (SIGHUP): the file is read and checked anew; when all of it is good, listeners,
- * throttles and routes become the new ones, else nothing changes and the log says file:line.
- * What was admitted goes on counting; exchanges under way finish by what they began with.
+ * A reload (SIGHUP): the file is read and checked again, all that can fail is prepared, and what is
+ * prepared is committed in one step that can't fail and allocates nothing.
+ *
+ *   SIGHUP --> prepare: conf, sockets, logs, limits, site, names, health checks
+ *                 |-- something failed: all of it is dropped, nothing has changed
+ *                 |-- new names of servers: wait for DNS, RESOLVE_START_MS at most
+ *                 `-> commit: throttles, bounds, logs; every worker takes the site
+ *
+ * What was admitted still counts; exchanges under way finish by what they began with.
  */
 #ifndef RELAY_RELOAD_H
 #define RELAY_RELOAD_H
@@ -11,12 +17,28 @@
 #include "conf/conf.h"
 
 struct relay;
+struct reload;
 struct worker;
 
-void relay_reload(struct relay *relay);
+/* How long a start or a reload waits for the addresses of new names. */
+#define RESOLVE_START_MS 3000
 
-/* The warnings of a file that is taken, to the error log. */
-void relay_tell_warnings(const struct conf *conf);
+/* Reads the relay's file again and prepares what it says; one that was prepared before is dropped.
+ * Commits at once unless names have to be looked up first; then reload_continue commits. */
+void relay_reload(struct relay *relay);
+/* The names are known, or the time for them is over. */
+void reload_continue(struct relay *relay);
+/* Drops what was prepared, if anything was. */
+void reload_cancel(struct relay *relay);
+
+/* The two steps. reload_prepare takes over the hold on `conf`; it returns NULL, with lines in the
+ * error log, when something failed. Main thread. */
+struct reload *reload_prepare(struct relay *relay, const struct conf *conf);
+void reload_commit(struct relay *relay, struct reload *reload);
+void reload_discard(struct relay *relay, struct reload *reload);
+
+/* Writes the warnings of a file that is taken to the error log. */
+void reload_write_warnings(const struct conf *conf);
 
 /* The worker has taken the site of the last reload: it is in no call that began before. */
 void reload_seen(struct worker *worker);

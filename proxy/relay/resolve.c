@@ -16,24 +16,29 @@ struct lookup {
 	struct event *timer;
 	struct evdns_getaddrinfo_request *request;
 	bool answered;
+	bool fresh;     /* prepared, not committed */
 	bool cancelled; /* the callback that is still to come only frees it */
 };
 
 struct resolver {
 	struct event_base *base;
 	struct evdns_base *dns;
-	struct site *site;
+	void (*known)(void *ctx);
+	void *ctx;
+	struct site *site; /* in force; NULL: none yet */
 	struct lookup *lookups;
-	unsigned unanswered;
+	unsigned unanswered; /* fresh ones */
 };
 
-struct resolver *resolver_new(struct event_base *base)
+struct resolver *resolver_new(struct event_base *base, void (*known)(void *ctx), void *ctx)
 {
 	struct resolver *resolver = calloc(1, sizeof(*resolver));
 
 	if (!resolver)
 		return NULL;
 	resolver->base = base;
+	resolver->known = known;
+	resolver->ctx = ctx;
 	return resolver;
 }
 
@@ -60,13 +65,21 @@ static void take_addresses(struct lookup *lookup, const struct evutil_addrinfo *
 		count++;
 	}
 	if (count > 0)
-		server_set_addresses(lookup->server, addresses, count);
+		server_state_set_addresses(lookup->server->state, addresses, count);
+}
+
+static void note_answer(struct lookup *lookup)
+{
+	struct resolver *resolver = lookup->resolver;
+
+	if (lookup->fresh && !lookup->answered && --resolver->unanswered == 0)
+		resolver->known(resolver->ctx);
+	lookup->answered = true;
 }
 
 static void answered(int error, struct evutil_addrinfo *list, void *arg)
 {
 	struct lookup *lookup = arg;
-	struct resolver *resolver = lookup->resolver;
 
 	lookup->request = NULL;
 	if (lookup->cancelled) {
@@ -79,15 +92,13 @@ static void answered(int error, struct evutil_addrinfo *list, void *arg)
 			/* The count is this thread's to change: the lock is for the workers. */
 			log_warn("upstream %s: server %s: %s; %s", conf->name,
 				lookup->server->conf->address.text, evutil_gai_strerror(error),
-				lookup->server->address_count
+				lookup->server->state->address_count
 					? "its addresses stay"
 					: "it has no address until it is found");
 		else
 			take_addresses(lookup, list);
-		if (!lookup->answered && --resolver->unanswered == 0)
-			event_base_loopbreak(resolver->base); /* for resolver_wait */
-		lookup->answered = true;
 		event_add(lookup->timer, &interval);
+		note_answer(lookup);
 	}
 	if (list)
 		evutil_freeaddrinfo(list);
@@ -109,63 +120,115 @@ static void look_up(evutil_socket_t fd, short what, void *arg)
 		lookup->request = request;
 }
 
-static void forget(struct resolver *resolver)
+static void lookup_end(struct lookup *lookup)
 {
-	while (resolver->lookups) {
-		struct lookup *lookup = resolver->lookups;
-		resolver->lookups = lookup->next;
-		event_free(lookup->timer);
-		lookup->timer = NULL;
-		if (lookup->request) {
-			lookup->cancelled = true;
-			evdns_getaddrinfo_cancel(lookup->request);
-		} else {
-			free(lookup);
-		}
+	if (lookup->fresh && !lookup->answered)
+		lookup->resolver->unanswered--;
+	event_free(lookup->timer);
+	lookup->timer = NULL;
+	if (lookup->request) {
+		lookup->cancelled = true;
+		evdns_getaddrinfo_cancel(lookup->request);
+	} else {
+		free(lookup);
 	}
-	resolver->unanswered = 0;
-	if (resolver->site)
-		site_release(resolver->site);
-	resolver->site = NULL;
 }
 
-static void watch_server(struct resolver *resolver, struct server *server)
+static bool is_looked_up(const struct resolver *resolver, const struct server_state *state)
+{
+	for (const struct lookup *l = resolver->lookups; l; l = l->next) {
+		if (l->server->state == state)
+			return true;
+	}
+	return false;
+}
+
+static bool make_dns(struct resolver *resolver)
+{
+	if (!resolver->dns)
+		resolver->dns = evdns_base_new(resolver->base,
+			EVDNS_BASE_INITIALIZE_NAMESERVERS | EVDNS_BASE_DISABLE_WHEN_INACTIVE);
+	if (!resolver->dns)
+		resolver->dns = evdns_base_new(resolver->base, EVDNS_BASE_DISABLE_WHEN_INACTIVE);
+	return resolver->dns != NULL;
+}
+
+static bool watch_server(struct resolver *resolver, struct server *server)
 {
 	struct lookup *lookup = calloc(1, sizeof(*lookup));
 
-	if (!resolver->dns) {
-		resolver->dns = evdns_base_new(resolver->base,
-			EVDNS_BASE_INITIALIZE_NAMESERVERS | EVDNS_BASE_DISABLE_WHEN_INACTIVE);
-		if (!resolver->dns)
-			resolver->dns =
-				evdns_base_new(resolver->base, EVDNS_BASE_DISABLE_WHEN_INACTIVE);
-	}
-	if (!lookup || !resolver->dns ||
+	if (!lookup || !make_dns(resolver) ||
 		!(lookup->timer = evtimer_new(resolver->base, look_up, lookup))) {
 		log_error("upstream %s: %s can't be looked up", server->upstream->conf->name,
 			server->conf->address.text);
 		free(lookup);
-		return;
+		return false;
 	}
 	lookup->resolver = resolver;
 	lookup->server = server;
+	lookup->fresh = true;
 	lookup->next = resolver->lookups;
 	resolver->lookups = lookup;
 	resolver->unanswered++;
 	event_active(lookup->timer, EV_TIMEOUT, 0);
+	return true;
 }
 
-void resolver_watch(struct resolver *resolver, struct site *site)
+bool resolver_prepare(struct resolver *resolver, struct site *site)
 {
-	forget(resolver);
-	resolver->site = site_hold(site);
 	for (size_t i = 0; i < site->conf->upstream_count; i++) {
 		struct upstream *upstream = site->upstreams[i];
 		for (size_t j = 0; j < upstream->server_count; j++) {
-			if (upstream->servers[j].conf->address.kind == CONF_ADDRESS_NAME)
-				watch_server(resolver, &upstream->servers[j]);
+			struct server *server = &upstream->servers[j];
+			if (server->conf->address.kind == CONF_ADDRESS_NAME &&
+				!is_looked_up(resolver, server->state) &&
+				!watch_server(resolver, server))
+				return false;
 		}
 	}
+	return true;
+}
+
+void resolver_discard(struct resolver *resolver)
+{
+	struct lookup **at = &resolver->lookups;
+
+	while (*at) {
+		struct lookup *lookup = *at;
+		if (!lookup->fresh) {
+			at = &lookup->next;
+			continue;
+		}
+		*at = lookup->next;
+		lookup_end(lookup);
+	}
+}
+
+void resolver_commit(struct resolver *resolver, struct site *site)
+{
+	struct lookup **at = &resolver->lookups;
+
+	while (*at) {
+		struct lookup *lookup = *at;
+		lookup->server = site ? site_server_of(site, lookup->server->state) : NULL;
+		if (lookup->fresh && !lookup->answered)
+			resolver->unanswered--;
+		lookup->fresh = false;
+		if (lookup->server) {
+			at = &lookup->next;
+		} else {
+			*at = lookup->next;
+			lookup_end(lookup);
+		}
+	}
+	if (resolver->site)
+		site_release(resolver->site);
+	resolver->site = site ? site_hold(site) : NULL;
+}
+
+bool resolver_is_waiting(const struct resolver *resolver)
+{
+	return resolver->unanswered > 0;
 }
 
 void resolver_wait(struct resolver *resolver, unsigned timeout_ms)
@@ -183,7 +246,7 @@ void resolver_free(struct resolver *resolver)
 {
 	if (!resolver)
 		return;
-	forget(resolver);
+	resolver_commit(resolver, NULL);
 	if (resolver->dns)
 		evdns_base_free(resolver->dns, 0);
 	free(resolver);

@@ -13,7 +13,7 @@
 
 static void unlist(struct server_connection *connection)
 {
-	struct server_idle *idle = &connection->server->idle[connection->worker->index];
+	struct server_idle *idle = &connection->known->idle[connection->worker->index];
 
 	if (connection->prev)
 		connection->prev->next = connection->next;
@@ -97,29 +97,105 @@ static void on_deadline(struct deadline *deadline)
 		exchange_connection_timeout(connection->exchange);
 }
 
-/* A socket that is connecting to one of the server's addresses, or -1. */
-static int begin_connect(struct server *server, bool *connected, const char **why)
+/* Nothing that a server can do anything about. A unix socket says EAGAIN when its backlog is full.
+ */
+static bool is_local(int error, sa_family_t family)
 {
-	struct server_address address;
-	int one = 1;
+	return error == EMFILE || error == ENFILE || error == ENOBUFS || error == ENOMEM ||
+	       error == EADDRNOTAVAIL || (error == EAGAIN && family != AF_UNIX);
+}
 
-	if (!server_address(server, &address)) {
-		*why = "its name has no address";
-		return -1;
+static enum connect_fault fault_of(
+	const struct server *server, uint32_t address_id, uint64_t now_ms)
+{
+	const struct conf_upstream *conf = server->upstream->conf;
+
+	return server_state_address_failed(server->state, address_id, now_ms, conf->fail_timeout_ms,
+		       conf->fail_timeout_max_ms)
+		       ? CONNECT_ADDRESS
+		       : CONNECT_SERVER;
+}
+
+/* Gives a descriptor back that only waits for a request. */
+static bool close_an_idle_one(struct worker *worker)
+{
+	const struct site *site = worker->use->site;
+
+	for (size_t i = 0; i < site->conf->upstream_count; i++) {
+		const struct upstream *upstream = site->upstreams[i];
+		for (size_t j = 0; j < upstream->server_count; j++) {
+			struct server_idle *idle = &upstream->servers[j].state->idle[worker->index];
+			if (idle->last) {
+				server_connection_close(idle->last);
+				return true;
+			}
+		}
 	}
-	int fd = socket(address.socket.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-	if (fd < 0) {
-		*why = strerror(errno);
-		return -1;
-	}
-	if (address.socket.ss_family != AF_UNIX)
+	return false;
+}
+
+static int open_socket(struct worker *worker, sa_family_t family)
+{
+	int one = 1, fd;
+
+	do {
+		fd = socket(family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+	} while (fd < 0 && (errno == EMFILE || errno == ENFILE) && close_an_idle_one(worker));
+	if (fd >= 0 && family != AF_UNIX)
 		setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
-	*connected = connect(fd, (struct sockaddr *)&address.socket, address.len) == 0;
-	if (*connected || errno == EINPROGRESS)
-		return fd;
-	*why = strerror(errno);
-	close(fd);
-	return -1;
+	return fd;
+}
+
+struct attempt {
+	int fd; /* -1: failed */
+	bool connected;
+	uint32_t address_id;
+	const char *why;
+	enum connect_fault fault;
+};
+
+/* A socket that is connecting to one of the server's addresses. */
+static struct attempt begin_connect(struct worker *worker, struct server *server)
+{
+	struct attempt attempt = {.fd = -1, .fault = CONNECT_SERVER};
+	struct server_address address;
+	uint64_t now_ms = worker_now_ms(worker);
+
+	if (!server_state_address(server->state, now_ms, &address)) {
+		attempt.why = "its name has no address";
+		return attempt;
+	}
+	attempt.address_id = address.id;
+	attempt.fd = open_socket(worker, address.socket.ss_family);
+	if (attempt.fd < 0) {
+		attempt.fault = CONNECT_LOCAL;
+		attempt.why = strerror(errno);
+		return attempt;
+	}
+	attempt.connected =
+		connect(attempt.fd, (struct sockaddr *)&address.socket, address.len) == 0;
+	if (attempt.connected || errno == EINPROGRESS)
+		return attempt;
+	attempt.why = strerror(errno);
+	attempt.fault = is_local(errno, address.socket.ss_family)
+				? CONNECT_LOCAL
+				: fault_of(server, address.id, now_ms);
+	close(attempt.fd);
+	attempt.fd = -1;
+	return attempt;
+}
+
+enum connect_fault server_connection_failed(struct server_connection *connection, int error)
+{
+	if (is_local(error, AF_UNSPEC))
+		return CONNECT_LOCAL;
+	return fault_of(
+		connection->server, connection->address_id, worker_now_ms(connection->worker));
+}
+
+void server_connection_made(struct server_connection *connection)
+{
+	server_state_address_succeeded(connection->known, connection->address_id);
 }
 
 static struct server_connection *open_on(struct worker *worker, struct server *server,
@@ -138,22 +214,31 @@ static struct server_connection *open_on(struct worker *worker, struct server *s
 	deadline_init(&connection->deadline, worker->loop.base, on_deadline);
 	connection->worker = worker;
 	connection->server = server;
+	connection->known = server->state;
 	connection->exchange = exchange;
 	connection->requests = 1;
 	connection->state = connected ? SERVER_CONNECTION_BUSY : SERVER_CONNECTION_CONNECTING;
 	return connection;
 }
 
-static struct server_connection *connect_new(
-	struct worker *worker, struct server *server, struct exchange *exchange, const char **why)
+static struct server_connection *connect_new(struct worker *worker, struct server *server,
+	struct exchange *exchange, const char **why, enum connect_fault *fault)
 {
-	bool connected;
-	int fd = begin_connect(server, &connected, why);
+	struct attempt attempt = begin_connect(worker, server);
+	struct server_connection *connection = NULL;
 
-	if (fd < 0)
+	*why = attempt.why;
+	*fault = attempt.fault;
+	if (attempt.fd < 0)
 		return NULL;
-	*why = "no memory";
-	return open_on(worker, server, exchange, fd, connected);
+	connection = open_on(worker, server, exchange, attempt.fd, attempt.connected);
+	if (connection) {
+		connection->address_id = attempt.address_id;
+	} else {
+		*why = "no memory";
+		*fault = CONNECT_LOCAL;
+	}
+	return connection;
 }
 
 int server_connection_let_go(struct server_connection *connection)
@@ -177,9 +262,9 @@ struct server_connection *server_connection_adopt(struct worker *worker, struct 
 }
 
 struct server_connection *server_connection_get(struct worker *worker, struct server *server,
-	struct exchange *exchange, bool fresh, const char **why)
+	struct exchange *exchange, bool fresh, const char **why, enum connect_fault *fault)
 {
-	struct server_idle *idle = &server->idle[worker->index];
+	struct server_idle *idle = &server->state->idle[worker->index];
 
 	while (!fresh && idle->first) {
 		struct server_connection *connection = idle->first;
@@ -190,19 +275,20 @@ struct server_connection *server_connection_get(struct worker *worker, struct se
 		unlist(connection);
 		deadline_clear(&connection->deadline);
 		connection->state = SERVER_CONNECTION_BUSY;
+		connection->server = server;
 		connection->exchange = exchange;
 		connection->reused = true;
 		connection->requests++;
 		return connection;
 	}
-	return connect_new(worker, server, exchange, why);
+	return connect_new(worker, server, exchange, why, fault);
 }
 
 void server_connection_keep(struct server_connection *connection)
 {
 	struct worker *worker = connection->worker;
 	const struct conf_upstream *conf = connection->server->upstream->conf;
-	struct server_idle *idle = &connection->server->idle[worker->index];
+	struct server_idle *idle = &connection->known->idle[worker->index];
 
 	connection->exchange = NULL;
 	buffer_release(&connection->in, &worker->blocks);
@@ -214,6 +300,7 @@ void server_connection_keep(struct server_connection *connection)
 		return;
 	}
 	connection->state = SERVER_CONNECTION_IDLE;
+	connection->server = NULL; /* its site may go, its state stays */
 	connection->prev = NULL;
 	connection->next = idle->first;
 	if (idle->first)
@@ -228,7 +315,7 @@ void server_connection_keep(struct server_connection *connection)
 		server_connection_close(idle->last);
 }
 
-void server_close_idle(struct server *server, struct worker *worker)
+void server_close_idle(struct server_state *server, struct worker *worker)
 {
 	while (server->idle[worker->index].first)
 		server_connection_close(server->idle[worker->index].first);

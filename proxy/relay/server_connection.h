@@ -26,7 +26,8 @@ struct server_connection {
 	struct deferred_free deferred;
 	struct deadline deadline;
 	struct worker *worker;
-	struct server *server;
+	struct server *server;                 /* CONNECTING, BUSY: the exchange's */
+	struct server_state *known;            /* its server's */
 	struct exchange *exchange;             /* CONNECTING, BUSY */
 	struct server_connection *prev, *next; /* IDLE */
 	struct buffer in;
@@ -36,13 +37,26 @@ struct server_connection {
 	bool reused;
 	bool unsent; /* on the worker's list: written at the end of the round */
 	struct server_connection *next_unsent;
-	uint32_t requests; /* begun on it */
+	uint32_t requests;   /* begun on it */
+	uint32_t address_id; /* of the server's address that it is to */
 };
 
-/* An idle one, or a new one that is connecting; for `exchange`. NULL: no address, or the connect
- * failed at once; `*why` says which. `fresh`: not from the pool. */
+/* Why there is no connection. */
+enum connect_fault {
+	CONNECT_SERVER,  /* the server can't be reached at any of its addresses */
+	CONNECT_ADDRESS, /* nor at this one, but there are others to try */
+	CONNECT_LOCAL,   /* no descriptors, ports or memory here: no server is to blame */
+};
+
+/* An idle one, or a new one that is connecting; for `exchange`. NULL: none, and `*why` and `*fault`
+ * say why. `fresh`: not from the pool. */
 struct server_connection *server_connection_get(struct worker *worker, struct server *server,
-	struct exchange *exchange, bool fresh, const char **why);
+	struct exchange *exchange, bool fresh, const char **why, enum connect_fault *fault);
+
+/* A new connection could not be made (an errno of connect's, or ETIMEDOUT): whose fault is it? */
+enum connect_fault server_connection_failed(struct server_connection *connection, int error);
+/* A new connection is made. */
+void server_connection_made(struct server_connection *connection);
 
 /* The exchange is over and the connection clean: into the pool, or closed when the pool is full. */
 void server_connection_keep(struct server_connection *connection);
@@ -59,6 +73,6 @@ struct server_connection *server_connection_adopt(struct worker *worker, struct 
 	struct exchange *exchange, int fd, uint32_t requests);
 
 /* Closes this worker's idle connections to a server. */
-void server_close_idle(struct server *server, struct worker *worker);
+void server_close_idle(struct server_state *server, struct worker *worker);
 
 #endif

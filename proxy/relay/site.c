@@ -7,24 +7,6 @@
 
 #include "base/log.h"
 
-static const struct upstream *find_named(const struct site *old, const char *name)
-{
-	for (size_t i = 0; old && i < old->conf->upstream_count; i++) {
-		if (strcmp(old->upstreams[i]->conf->name, name) == 0)
-			return old->upstreams[i];
-	}
-	return NULL;
-}
-
-static struct upstream *find_same(const struct site *old, const struct conf_upstream *description)
-{
-	for (size_t i = 0; old && i < old->conf->upstream_count; i++) {
-		if (upstream_same(old->upstreams[i], description))
-			return upstream_hold(old->upstreams[i]);
-	}
-	return NULL;
-}
-
 static struct queue_policy policy_of(const struct conf_route *route)
 {
 	static const enum queue_ordering orderings[] = {
@@ -50,12 +32,10 @@ static struct slice text_of(const char *text)
 	return text ? slice_of(text) : SLICE_NONE;
 }
 
-static bool fill(struct site *site, const struct site *old, unsigned workers,
-	struct throttle_table *throttles, struct queue *queue, struct stats *stats)
+static bool compose_texts(struct site *site)
 {
 	const struct conf *conf = site->conf;
 
-	site->serial = old ? old->serial + 1 : 1;
 	site->via = text_of(conf->via);
 	if (conf->via) {
 		int len = asprintf(&site->via_line, "Via: 1.1 %s\r\n", conf->via);
@@ -75,6 +55,16 @@ static bool fill(struct site *site, const struct site *old, unsigned workers,
 		}
 		site->request_id_start = (struct slice){site->request_id_text, (size_t)len};
 	}
+	return true;
+}
+
+static bool fill(struct site *site, struct upstream_states *states,
+	struct throttle_table *throttles, struct stats *stats)
+{
+	const struct conf *conf = site->conf;
+
+	if (!compose_texts(site))
+		return false;
 	site->upstreams = calloc(conf->upstream_count, sizeof(*site->upstreams));
 	site->policies = calloc(conf->route_count, sizeof(*site->policies));
 	site->routes = route_table_new(conf);
@@ -84,32 +74,26 @@ static bool fill(struct site *site, const struct site *old, unsigned workers,
 		!account_rows_fill(&site->rows, conf, stats))
 		return false;
 	for (size_t i = 0; i < conf->upstream_count; i++) {
-		site->upstreams[i] = find_same(old, &conf->upstreams[i]);
-		if (!site->upstreams[i])
-			site->upstreams[i] = upstream_new(conf, &conf->upstreams[i],
-				find_named(old, conf->upstreams[i].name), workers, queue);
+		site->upstreams[i] = upstream_new(states, &conf->upstreams[i]);
 		if (!site->upstreams[i])
 			return false;
 	}
 	for (size_t i = 0; i < conf->route_count; i++)
 		site->policies[i] = policy_of(&conf->routes[i]);
-	/* Last, as it changes what the old site goes by. */
-	for (size_t i = 0; i < conf->upstream_count; i++) {
-		if (!upstream_configure(site->upstreams[i], &conf->upstreams[i]))
-			return false;
-	}
 	return true;
 }
 
-struct site *site_new(const struct conf *conf, const struct site *old, unsigned workers,
-	struct throttle_table *throttles, struct queue *queue, struct stats *stats)
+struct site *site_new(const struct conf *conf, uint64_t serial, struct upstream_states *states,
+	struct throttle_table *throttles, struct stats *stats)
 {
 	struct site *site = calloc(1, sizeof(*site));
 
+	errno = ENOMEM;
 	if (site) {
 		atomic_init(&site->holders, 1);
+		site->serial = serial;
 		site->conf = conf_hold(conf);
-		if (fill(site, old, workers, throttles, queue, stats)) {
+		if (fill(site, states, throttles, stats)) {
 			conf_release(conf); /* the caller's hold is ours now */
 			return site;
 		}
@@ -118,6 +102,12 @@ struct site *site_new(const struct conf *conf, const struct site *old, unsigned 
 	if (site)
 		site_release(site);
 	return NULL;
+}
+
+void site_commit(struct site *site)
+{
+	for (size_t i = 0; i < site->conf->upstream_count; i++)
+		upstream_commit(site->upstreams[i]);
 }
 
 struct site *site_hold(struct site *site)
@@ -132,10 +122,8 @@ void site_release(struct site *site)
 	/* acq_rel: pairs with itself, so the last holder sees all that the others did */
 	if (atomic_fetch_sub_explicit(&site->holders, 1, memory_order_acq_rel) != 1)
 		return;
-	for (size_t i = 0; site->upstreams && i < site->conf->upstream_count; i++) {
-		if (site->upstreams[i])
-			upstream_release(site->upstreams[i]);
-	}
+	for (size_t i = 0; site->upstreams && i < site->conf->upstream_count; i++)
+		upstream_free(site->upstreams[i]);
 	gate_free(site->gate);
 	ratelimit_texts_free(site->texts);
 	route_table_free(site->routes);
@@ -148,11 +136,11 @@ void site_release(struct site *site)
 	free(site);
 }
 
-bool site_has_upstream(const struct site *site, const struct upstream *upstream)
+struct server *site_server_of(const struct site *site, const struct server_state *state)
 {
 	for (size_t i = 0; i < site->conf->upstream_count; i++) {
-		if (site->upstreams[i] == upstream)
-			return true;
+		if (site->upstreams[i]->state == state->upstream)
+			return upstream_server_of(site->upstreams[i], state);
 	}
-	return false;
+	return NULL;
 }

@@ -1,7 +1,10 @@
 /*
  * A site: one configuration snapshot made ready to serve. Workers hold it as long as an exchange of
- * theirs began under it; a reload makes a new one, and what is the same in both (upstreams with
- * their connections and counts, the throttles) is shared.
+ * theirs began under it. A reload makes a new one, all of it from the new snapshot, so that no
+ * setting can be forgotten; what is no setting (places, connections, addresses, the throttles) is
+ * in states that all sites share.
+ *
+ *   site_new (prepare: may fail, changes nothing) --> site_commit (can't fail) --> in force
  */
 #ifndef RELAY_SITE_H
 #define RELAY_SITE_H
@@ -35,13 +38,17 @@ struct site {
 	struct account_rows rows;      /* of the counters */
 };
 
-/* Takes over the caller's hold on `conf` when it succeeds. `old` (or NULL) gives what can be kept.
+/* Takes over the caller's hold on `conf` when it succeeds. The throttles must have the limits of
+ * `conf`, or a prepared change that brings them. `serial` is that of the site before, and one more.
  * NULL with a line in the error log. */
-struct site *site_new(const struct conf *conf, const struct site *old, unsigned workers,
-	struct throttle_table *throttles, struct queue *queue, struct stats *stats);
+struct site *site_new(const struct conf *conf, uint64_t serial, struct upstream_states *states,
+	struct throttle_table *throttles, struct stats *stats);
+/* The bounds of its upstreams take effect. Main thread. */
+void site_commit(struct site *site);
 struct site *site_hold(struct site *site);
 void site_release(struct site *site);
 
-bool site_has_upstream(const struct site *site, const struct upstream *upstream);
+/* Its server of that state, or NULL. */
+struct server *site_server_of(const struct site *site, const struct server_state *state);
 
 #endif

@@ -1,9 +1,8 @@
 /*
- * Upstreams and their servers, as all workers share them: who is asked next, who is left out.
+ * A site's upstreams and their servers: which server is asked next, and which is left out.
  *
- *   upstream --balance--> server --addresses--> one of them (a name has several, and they change)
- *                            |- in flight, failures in a row, left out until
- *                            `- idle connections: a list a worker, touched by that worker only
+ *   upstream --balance--> server --state--> in flight, failures, addresses, idle connections
+ *        `--state--> run queue, pace                      (relay/server_state.h: over reloads)
  *
  * A server that fails max_fails times in a row is left out for fail_timeout, then twice that, up to
  * fail_timeout_max; one success forgets it all. When all are left out, all are asked: a wrong guess
@@ -12,83 +11,51 @@
 #ifndef RELAY_UPSTREAM_H
 #define RELAY_UPSTREAM_H
 
-#include <pthread.h>
-#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
-#include <sys/socket.h>
 
 #include "conf/conf.h"
 #include "queue/run_queue.h"
 #include "relay/pace.h"
+#include "relay/server_state.h"
 
-struct server_connection;
-struct upstream;
-
-#define SERVER_ADDRESSES     16
 #define UPSTREAM_SERVERS_MAX 64 /* a mask of those tried fits a word */
 
-struct server_address {
-	struct sockaddr_storage socket;
-	socklen_t len;
-};
+struct pace_change;
+struct upstream;
 
-/* One worker's idle connections to a server, last used first. Alone on its cache line. */
-struct server_idle {
-	struct server_connection *first, *last;
-	uint32_t count;
-	int32_t current_weight; /* round robin's state of this worker */
-} __attribute__((aligned(64)));
-
+/* A server as one site describes it. Lives as long as the site does. */
 struct server {
 	struct upstream *upstream;
 	const struct conf_server *conf;
 	unsigned index;
-	pthread_mutex_t addresses_lock; /* guards the addresses; held for a copy only */
-	struct server_address addresses[SERVER_ADDRESSES];
-	unsigned address_count;
-	atomic_uint next_address;
-	_Alignas(64) atomic_uint in_flight;
-	atomic_uint fails;             /* in a row */
-	atomic_uint interval_ms;       /* it was left out for, last */
-	_Atomic uint64_t out_until_ms; /* 0: in */
-	atomic_bool unhealthy;         /* by active checks */
-	struct server_idle *idle;      /* [workers] */
+	struct server_state *state; /* held */
 };
 
 struct upstream {
-	atomic_uint holders;
-	const struct conf *conf_held;
 	const struct conf_upstream *conf;
-	unsigned workers;
+	struct upstream_state *state; /* held */
 	struct server *servers;
 	size_t server_count;
-	struct queue *queue;
-	struct run_queue *run_queue;
-	/* The keys of the run queue, which a reload changes in place. The main thread's. */
-	struct upstream_bounds {
-		uint32_t max_in_flight, floor, ceiling, quantum;
-		uint64_t pace_amount, pace_per_ns;
-		uint32_t shed_target_ms, shed_interval_ms;
-	} bounds;
-	struct pace
-		*_Atomic pace; /* NULL: none yet. Made by the main thread, never changed after */
+	struct run_queue_config bounds; /* what upstream_commit sets in force */
+	/* until then: the pace of an upstream that had none, or how the one that it has changes */
+	struct pace *new_pace;
+	struct pace_change *pace_change;
 };
 
-/* Made for `workers` workers, held once; holds the snapshot. `before`: the one of that name that it
- * replaces, or NULL; its pace goes on. NULL without memory. */
-struct upstream *upstream_new(const struct conf *conf, const struct conf_upstream *description,
-	const struct upstream *before, unsigned workers, struct queue *queue);
-struct upstream *upstream_hold(struct upstream *upstream);
-/* The last one frees it; its idle connections must be closed by then. */
-void upstream_release(struct upstream *upstream);
+/* Prepares an upstream of a site to come; `description` must outlive it. Nothing that others see
+ * changes. NULL without memory. Main thread. */
+struct upstream *upstream_new(
+	struct upstream_states *states, const struct conf_upstream *description);
+/* Its bounds (max_in_flight, pace, quantum, shedding) take effect. Main thread. */
+void upstream_commit(struct upstream *upstream);
+/* Also when it was never committed. The idle connections of servers that no other site has must be
+ * closed by then. Any thread. NULL is ignored. */
+void upstream_free(struct upstream *upstream);
 
-/* Would a new snapshot's upstream be the same but for its bounds? Then the old one serves on. */
-bool upstream_same(const struct upstream *upstream, const struct conf_upstream *description);
-
-/* The bounds of a new snapshot (max_in_flight, pace, quantum) take effect. Main thread only. False
- * without memory; the old ones stay. */
-bool upstream_configure(struct upstream *upstream, const struct conf_upstream *description);
+/* The upstream's server of that state, or NULL. */
+struct server *upstream_server_of(
+	const struct upstream *upstream, const struct server_state *state);
 
 /*
  * The server to ask for one more exchange and takes a place of it (server_done gives it back).
@@ -108,10 +75,5 @@ bool server_may_serve(struct server *server, uint64_t now_ms);
 /* How it went, for the passive check. */
 void server_succeeded(struct server *server);
 void server_failed(struct server *server, const char *why, uint64_t now_ms);
-
-/* One of its addresses, another at each call. False when the name has none (yet). */
-bool server_address(struct server *server, struct server_address *address);
-void server_set_addresses(
-	struct server *server, const struct server_address *addresses, unsigned count);
 
 #endif

@@ -17,36 +17,14 @@
 
 #define SPARE_BLOCKS 64
 
-/* Reads the wall clock. Calendar limits follow one that was set; all windows go on undisturbed. */
-static uint64_t read_wall(struct relay *relay)
+uint64_t worker_throttle_ns(const struct worker *worker)
 {
-	uint64_t boot_ns = clock_boot_ns(), wall_ns = clock_wall_ns();
-	int64_t step_ns = clock_anchor_step(&relay->anchor, boot_ns, wall_ns);
-
-	if (step_ns == 0)
-		return wall_ns;
-	throttle_set_wall(relay->throttles, clock_anchor_time(&relay->anchor, boot_ns), wall_ns);
-	log_warn("the system clock was set %s by %lld ms; calendar limits follow it",
-		step_ns > 0 ? "forward" : "back",
-		(long long)(step_ns > 0 ? step_ns : -step_ns) / (long long)CLOCK_NS_PER_MS);
-	return wall_ns;
+	return clock_monotonic_ns() + worker->relay->wall_offset_ns;
 }
 
 uint64_t worker_wall_ns(struct worker *worker)
 {
-	uint64_t turn_ns = worker_now_ns(worker);
-
-	if (turn_ns != worker->wall_turn_ns) {
-		worker->wall_ns = read_wall(worker->relay);
-		worker->wall_turn_ns = turn_ns;
-	}
-	return worker->wall_ns;
-}
-
-uint64_t worker_throttle_ns(struct worker *worker)
-{
-	worker_wall_ns(worker); /* so that a step is noticed before a calendar is asked */
-	return clock_anchor_time(&worker->relay->anchor, clock_boot_ns());
+	return worker_now_ns(worker) + worker->relay->wall_offset_ns;
 }
 
 struct slice worker_date(struct worker *worker)
@@ -65,13 +43,21 @@ struct slice worker_date(struct worker *worker)
 
 /* ---- sites ----------------------------------------------------------------------------------- */
 
-static struct site_use *site_use_new(struct worker *worker, struct site *site)
+struct site_use *site_use_new(struct worker *worker, struct site *site)
 {
 	struct site_use *use = malloc(sizeof(*use));
 
 	if (use)
 		*use = (struct site_use){site_hold(site), worker, 1};
 	return use;
+}
+
+void site_use_free_unused(struct site_use *use)
+{
+	if (!use)
+		return;
+	site_release(use->site);
+	free(use);
 }
 
 struct site_use *site_use_hold(struct site_use *use)
@@ -88,10 +74,11 @@ void site_use_release(struct site_use *use)
 	struct site *current_site = use->worker->use == use ? NULL : use->worker->use->site;
 	for (size_t i = 0; i < use->site->conf->upstream_count; i++) {
 		struct upstream *upstream = use->site->upstreams[i];
-		if (current_site && site_has_upstream(current_site, upstream))
-			continue;
-		for (size_t j = 0; j < upstream->server_count; j++)
-			server_close_idle(&upstream->servers[j], use->worker);
+		for (size_t j = 0; j < upstream->server_count; j++) {
+			struct server_state *state = upstream->servers[j].state;
+			if (!current_site || !site_server_of(current_site, state))
+				server_close_idle(state, use->worker);
+		}
 	}
 	site_release(use->site);
 	free(use);
@@ -100,18 +87,12 @@ void site_use_release(struct site_use *use)
 static void take_site(struct worker *worker)
 {
 	/* acquire: pairs with the release in worker_site, so the site is seen whole */
-	struct site *site =
-		atomic_exchange_explicit(&worker->next_site, NULL, memory_order_acquire);
-
-	if (!site)
-		return;
-	struct site_use *use = site_use_new(worker, site);
-	site_release(site);
-	if (!use) {
-		log_error("worker %u: no memory for the new configuration", worker->index);
-		return;
-	}
+	struct site_use *use =
+		atomic_exchange_explicit(&worker->next_use, NULL, memory_order_acquire);
 	struct site_use *old = worker->use;
+
+	if (!use)
+		return;
 	worker->use = use;
 	listeners_update(worker);
 	site_use_release(old);
@@ -279,10 +260,8 @@ void worker_free(struct worker *worker)
 		worker->spare_exchanges = exchange->next;
 		free(exchange);
 	}
-	struct site *next =
-		atomic_exchange_explicit(&worker->next_site, NULL, memory_order_acquire);
-	if (next)
-		site_release(next);
+	site_use_free_unused(
+		atomic_exchange_explicit(&worker->next_use, NULL, memory_order_acquire));
 	loop_end(&worker->loop);
 	route_scratch_free(worker->route_scratch);
 	buffer_pool_clear(&worker->blocks);
@@ -290,14 +269,11 @@ void worker_free(struct worker *worker)
 	free(worker);
 }
 
-void worker_site(struct worker *worker, struct site *site)
+void worker_site(struct worker *worker, struct site_use *use)
 {
 	/* acq_rel: release pairs with the acquire in take_site; acquire to free one not yet taken
 	 */
-	struct site *unseen =
-		atomic_exchange_explicit(&worker->next_site, site_hold(site), memory_order_acq_rel);
-
-	if (unseen)
-		site_release(unseen);
+	site_use_free_unused(
+		atomic_exchange_explicit(&worker->next_use, use, memory_order_acq_rel));
 	worker_command(worker, WORKER_SITE);
 }

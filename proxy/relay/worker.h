@@ -73,11 +73,10 @@ struct worker {
 	/* from other threads */
 	struct message command;
 	atomic_uint commands; /* asked for, not yet taken; not 0: `command` is posted */
-	struct site *_Atomic next_site;
-	_Atomic uint64_t reloads_seen; /* relay.reloads when it last took a site */
+	struct site_use *_Atomic next_use; /* of a site to take */
+	_Atomic uint64_t reloads_seen;     /* relay.reloads when it last took a site */
 
 	bool draining, stopping;
-	uint64_t wall_ns, wall_turn_ns; /* worker_wall_ns, and the turn that it was read in */
 	uint64_t date_second;
 	char date[32]; /* IMF-fixdate */
 	struct clock_cache clock;
@@ -96,7 +95,8 @@ void *worker_main(void *worker);
 
 /* Any thread. */
 void worker_command(struct worker *worker, unsigned commands);
-void worker_site(struct worker *worker, struct site *site);
+/* Hands it a new site, by a use that site_use_new made for it. Main thread. */
+void worker_site(struct worker *worker, struct site_use *use);
 
 /* The monotonic time of this turn. */
 static inline uint64_t worker_now_ns(struct worker *worker)
@@ -108,13 +108,11 @@ static inline uint64_t worker_now_ms(struct worker *worker)
 	return loop_now_ms(&worker->loop);
 }
 
-/* The clock of the throttles: the wall's time at the start and CLOCK_BOOTTIME since, so that it
- * goes on after a restart, through a suspend, and never steps. Read at each call: a limit is
- * promised over true times, and a turn may be long. */
-uint64_t worker_throttle_ns(struct worker *worker);
+/* The clock of the throttles: monotonic since start, on the wall's base, so that it goes on after
+ * a restart. Read anew: a limit is promised over true times, and a turn may be long. */
+uint64_t worker_throttle_ns(const struct worker *worker);
 
-/* The wall's time of this turn, for dates. Read once a turn; a step of the clock is noticed then.
- */
+/* The wall's time of this turn, for dates. */
 uint64_t worker_wall_ns(struct worker *worker);
 
 /* Counts worker->request_id up, in place. */
@@ -123,6 +121,10 @@ void worker_next_request_id(struct worker *worker);
 /* `Sun, 06 Nov 1994 08:49:37 GMT` */
 struct slice worker_date(struct worker *worker);
 
+/* Held once. NULL without memory. Any thread. */
+struct site_use *site_use_new(struct worker *worker, struct site *site);
+/* One that no worker took. NULL is ignored. */
+void site_use_free_unused(struct site_use *use);
 struct site_use *site_use_hold(struct site_use *use);
 void site_use_release(struct site_use *use);
 

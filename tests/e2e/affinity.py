@@ -261,7 +261,7 @@ def nobody_elses(t):
     true(not open_ & set(logins.connection_of("/login") + logins.connection_of("/whoami")), "shared")
 
 
-@test("a reload keeps it while its upstream stays, and closes it with that")
+@test("a reload keeps it while its server stays, and closes it with that")
 def reload(t):
     logins = Logins(t)
 
@@ -274,8 +274,13 @@ def reload(t):
     sluice.reload(sections("max_in_flight = 7", "queue_depth = 17"))
     sluice.process.wait_output("what the limits of before left is freed", 1)
     equal(ask(client, "GET /whoami", "one").body, b"one", "who it is")
-    sluice.reload(sections("connect_timeout = 7s"))
+    sluice.reload(sections("connect_timeout = 7s\nretries = 1"))
+    sluice.process.wait_output("what the limits of before left is freed", 2)
+    equal(ask(client, "GET /whoami", "one").body, b"one", "who it is")
+    sluice.reload(to(t.origin(), route=ROUTE))
     logins.origin.wait_connections_gone()
+    sluice.reload(sections())
+    sluice.process.wait_output("what the limits of before left is freed", 4)
     equal(ask(client, "GET /whoami", "one").status, 401, "status")
     equal(logins.origin.connections, 2, "connections")
 

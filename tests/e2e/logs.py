@@ -170,12 +170,12 @@ def reload_of_start_only(t):
     sluice.settings = "\n".join(f"{key} = {value}" for key, value in changed.items())
     sluice.reload(sluice.sections)
     sluice.process.wait_output(": reloaded")
-    said = re.findall(r"ini: (\w+) has changed: it takes effect at the next start", sluice.log())
+    said = re.findall(r"\[sluice\] (\w+) has changed; it takes effect at the next start", sluice.log())
     equal(sorted(said), sorted(changed), "what the log says")
     sluice.settings = f"pid_file = {path}"
     sluice.reload(sluice.sections)
     sluice.process.wait_output(": reloaded", 2)
-    equal(sluice.log().count("has changed"), len(changed), "said when it is as at the start")
+    equal(sluice.log().count("at the next start"), len(changed), "said when it is as at the start")
     sluice.settings = f"pid_file = {other}"
     sluice.reload(sluice.sections)
     sluice.process.wait_output(": reloaded", 3)

@@ -27,6 +27,14 @@ static uint64_t in_time(void)
 	return clock_monotonic_ns() + HOUR_NS;
 }
 
+static void change(struct pace *pace, uint64_t amount, uint64_t per_ns)
+{
+	struct pace_change *change = pace_prepare(pace, amount, per_ns);
+
+	assert_non_null(change);
+	pace_commit(pace, change);
+}
+
 static void no_more_than_its_amount(void **state)
 {
 	struct pace *pace = pace_new(5, HOUR_NS);
@@ -35,7 +43,7 @@ static void no_more_than_its_amount(void **state)
 	assert_int_equal(admitted(pace), 5);
 	uint64_t wait_ns = pace_charge(pace, 0);
 	assert_true(wait_ns > HOUR_NS / 2 && wait_ns <= HOUR_NS + HOUR_NS / 50);
-	pace_release(pace);
+	pace_free(pace);
 }
 
 static void who_is_sent_late_counts_once_more(void **state)
@@ -49,7 +57,7 @@ static void who_is_sent_late_counts_once_more(void **state)
 	pace_sent(pace, clock_monotonic_ns() - CLOCK_NS_PER_S, false);
 	/* of five, two charges and one more when it was sent */
 	assert_int_equal(admitted(pace), 2);
-	pace_release(pace);
+	pace_free(pace);
 }
 
 static void who_is_sent_again_counts_again(void **state)
@@ -65,10 +73,10 @@ static void who_is_sent_again_counts_again(void **state)
 	pace_sent(pace, in_time(), true);
 	pace_sent(pace, in_time(), true);
 	assert_true(pace_charge(pace, 0) > 0);
-	assert_true(pace_configure(pace, 10, HOUR_NS));
+	change(pace, 10, HOUR_NS);
 	assert_int_equal(admitted(pace), 3);
 	pace_collect(pace);
-	pace_release(pace);
+	pace_free(pace);
 }
 
 static void a_change_keeps_what_went(void **state)
@@ -77,14 +85,11 @@ static void a_change_keeps_what_went(void **state)
 
 	(void)state;
 	assert_int_equal(admitted(pace), 20);
-	assert_true(pace_configure(pace, 30, HOUR_NS));
+	change(pace, 30, HOUR_NS);
 	assert_int_equal(admitted(pace), 10);
-	assert_true(pace_configure(pace, 10, HOUR_NS));
+	change(pace, 10, HOUR_NS);
 	assert_int_equal(admitted(pace), 0);
-	struct pace *held = pace_hold(pace);
-	pace_release(pace);
-	assert_int_equal(admitted(held), 0);
-	pace_release(held);
+	pace_free(pace);
 }
 
 int main(void)

@@ -17,6 +17,7 @@ struct failing {
 	struct conf_server conf_server;
 	struct upstream upstream;
 	struct server server;
+	struct server_state state;
 	uint64_t now_ms;
 	pthread_barrier_t begin, end;
 };
@@ -34,6 +35,7 @@ static void failing_init(struct failing *f, uint32_t max_fails, uint64_t most_ms
 	f->upstream.server_count = 2; /* of one alone nothing depends on this */
 	f->server.upstream = &f->upstream;
 	f->server.conf = &f->conf_server;
+	f->server.state = &f->state;
 	f->now_ms = 1000;
 }
 

@@ -1,0 +1,140 @@
+#!/usr/bin/env python3
+"""Reloads: what is in flight counts on, whatever changes; what is taken away is taken away."""
+import os
+import sys
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+from lib.process import until
+from lib.tap import equal, group, main, test, true
+from lib.sluice import to
+
+
+class Held:
+    """An origin that answers /hold when it is told to, and notes the most that it had at once."""
+
+    def __init__(self, t):
+        self.gate = t.event()
+        self.now = self.most = 0
+        self.origin = t.origin(self.answer)
+
+    def answer(self, x):
+        with self.origin.changed:
+            self.now += 1
+            self.most = max(self.most, self.now)
+        x.read_body()
+        if x.request.target.startswith("/hold"):
+            self.gate.wait(20)
+        with self.origin.changed:
+            self.now -= 1
+        x.reply(200, x.request.target.encode())
+
+
+def reloaded(sluice, sections):
+    mark = sluice.log().count(": reloaded")
+    sluice.reload(sections)
+    sluice.process.wait_output(": reloaded", mark + 1)
+
+
+# Any key of an upstream that bounds nothing: [what it is, what it becomes].
+OTHER_KEYS = ["connect_timeout = 7s", "retries = 1", "keepalive = 3", "balance = least_in_flight",
+              "max_fails = 9", "idle_timeout = 50s", "quantum = 20"]
+
+
+@group("a bound holds over reloads that change another key")
+def bound_holds(t):
+    for bound, server in (("max_in_flight = 1", ""), ("", " max_in_flight=1")):
+        with t.point(f"of {'the server' if server else 'the upstream'}"):
+            held = Held(t)
+            sections = lambda more: to(f"{held.origin}{server}", upstream=f"{bound}\n{more}",
+                                       route="queue_timeout = 20s")
+            sluice = t.sluice(sections(""))
+            clients = [t.client(sluice)]
+            clients[0].request("/hold/0")
+            held.origin.wait_requests(1)
+            for number, key in enumerate(OTHER_KEYS):
+                reloaded(sluice, sections(key))
+                clients.append(t.client(sluice))
+                clients[-1].request(f"/hold/{number + 1}")
+            # An answer to a probe of no route says that what was sent before has been read.
+            for client in clients[1:]:
+                probe = t.client(sluice)
+                equal(probe.ask("/", host="nowhere.test").status in (200, 404, 503), True, "status")
+                break
+            held.gate.set()
+            answers = [client.response().status for client in clients]
+            equal(held.most, 1, "most at the origin at once")
+            true(answers[0] == 200, answers)
+            sluice.end()
+
+
+@test("a server that a file in between did not have still counts what is in flight")
+def gone_and_back(t):
+    held, other = Held(t), t.origin()
+    with_it = to(f"{held.origin} max_in_flight=1", f"{other} max_in_flight=1",
+                 upstream="balance = least_in_flight\nmax_in_flight = 2")
+    sluice = t.sluice(to(f"{held.origin} max_in_flight=1", upstream="max_in_flight = 2"))
+    client = t.client(sluice)
+    client.request("/hold")
+    held.origin.wait_requests(1)
+    reloaded(sluice, to(other))
+    reloaded(sluice, with_it)
+    asker = t.client(sluice)
+    for _ in range(6):
+        equal(asker.ask("/").status, 200, "status")
+    equal(len(held.origin.requests), 1, "requests at the one that is full")
+    held.gate.set()
+    equal(client.response().status, 200, "status of the one in flight")
+
+
+@test("trusted_proxies taken away are not believed any more, on open connections either")
+def distrusted(t):
+    origin = t.origin()
+    sluice = t.sluice(to(origin), listener="trusted_proxies = 127.0.0.0/8")
+    client = t.client(sluice)
+    said = [("X-Forwarded-For", "203.0.113.9")]
+    client.ask("/", fields=said)
+    equal(origin.last().get("X-Forwarded-For"), "203.0.113.9, 127.0.0.1", "believed")
+    sluice.listener = ""
+    reloaded(sluice, sluice.sections)
+    until(lambda: client.ask("/", fields=said) and
+          origin.last().get("X-Forwarded-For") == "127.0.0.1", "not believed")
+    sluice.listener = "trusted_proxies = 127.0.0.0/8"
+    reloaded(sluice, sluice.sections)
+    until(lambda: client.ask("/", fields=said) and
+          origin.last().get("X-Forwarded-For") == "203.0.113.9, 127.0.0.1", "believed again")
+    equal(origin.connections <= sluice.workers, True, "connections to the server live on")
+
+
+@test("connections to a server live through a reload that changes its upstream")
+def pool_lives(t):
+    origin = t.origin()
+    sluice = t.sluice(to(origin))
+    client = t.client(sluice)
+    client.ask("/")
+    for key in OTHER_KEYS:
+        reloaded(sluice, to(origin, upstream=key))
+        equal(client.ask("/").status, 200, "status")
+    equal(origin.connections, 1, "connections")
+
+
+@test("a failed reload changes nothing: no limit, no bound, no socket, no log")
+def nothing_changes(t):
+    origin, path, log = t.origin(), t.path("front.sock"), t.path("error.log")
+    limit = lambda n: f"[limit burst]\nrate = {n} per 1h\n"
+    sluice = t.sluice(limit(3) + to(origin, route="limits = burst"))
+    client = t.client(sluice)
+    equal(client.ask("/").status, 200, "status")
+    sluice.settings = f"error_log = file:{t.path('no/such/folder/log')}"
+    sluice.listener = f"bind = unix:{path}"
+    sluice.reload(limit(9) + to(origin, upstream="max_in_flight = 1", route="limits = burst"))
+    sluice.process.wait_output("reload failed")
+    equal([client.ask("/").status for _ in range(3)], [200, 200, 429], "statuses")
+    true(not os.path.exists(path), "the socket of the failed reload is there")
+    sluice.settings = f"error_log = file:{log}"
+    sluice.reload(sluice.sections)
+    until(lambda: os.path.exists(log) and ": reloaded" in open(log, encoding="utf-8").read(),
+          "the good one, in the new log")
+    true(os.path.exists(path), "the socket is missing")
+
+
+main()
