@@ -4,6 +4,7 @@
 #include "base/log_output.h"
 #include "base/log_ring.h"
 #include "base/log_text.h"
+#include "base/signals.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -442,7 +443,7 @@ static int start_thread(struct log *log)
 {
 	sigset_t all, before;
 
-	sigfillset(&all);
+	signals_fill_but_faults(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &before);
 	int error = pthread_create(&log->thread, NULL, log_run, log);
 	pthread_sigmask(SIG_SETMASK, &before, NULL);

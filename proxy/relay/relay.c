@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/signals.h"
 #include "relay/check.h"
 #include "relay/exchange.h"
 #include "relay/listener.h"
@@ -19,6 +20,7 @@
 #include "relay/reload.h"
 #include "relay/resolve.h"
 #include "relay/server_connection.h"
+#include "relay/tally.h"
 #include "stats/stats.h"
 
 #define LOG_RING_BYTES (1024 * 1024)
@@ -265,7 +267,7 @@ static bool start_workers(struct relay *relay)
 			return false;
 	}
 	/* Signals are the main thread's. */
-	sigfillset(&all);
+	signals_fill_but_faults(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &before);
 	for (unsigned i = 0; i < relay->worker_count; i++) {
 		int error = pthread_create(
@@ -333,6 +335,8 @@ static void finish(struct relay *relay)
 	}
 	if (relay->reload)
 		reload_cancel(relay);
+	if (relay->begun_with)
+		tally_log(relay);
 	checks_free(relay->checks);
 	resolver_free(relay->resolver);
 	if (relay->begun_with && relay->begun_with->pid_file)

@@ -1,4 +1,5 @@
 """What sluice tells while it runs and when it ends: access and error log, reopening, draining."""
+import glob
 import json
 import os
 import re
@@ -284,6 +285,31 @@ def shutdown_timeout(t):
     equal(sluice.wait(), 1, "exit status")
     member('outcome="shutdown"', read(log), "the access log")
     member(client.read_to_any_end()[:12], (b"", b"HTTP/1.1 503", b"HTTP/1.1 504", b"HTTP/1.1 502"), "the cut one's end")
+
+
+@test("the end's tally: what was served, by class of status, and nothing left over")
+def tally(t):
+    sluice = t.sluice("[limit burst]\nkey = header:X-Api-Key\nrate = 1 per 1h\n"
+                      + to(t.origin(), route="limits = burst\nhost = api.test"))
+    client = t.client(sluice)
+    equal([client.ask("/", fields=[("X-Api-Key", "k")]).status, client.ask("/", fields=[("X-Api-Key", "k")]).status,
+           client.ask("/", host="nowhere.test").status], [200, 429, 404], "statuses")
+    client.close()
+    sluice.terminate()
+    equal(sluice.wait(), 0, "exit status")
+    line = next((line for line in sluice.log().splitlines() if "served" in line), sluice.log())
+    member(" served 3 requests on ", line, "the tally")
+    member("connections: 1xx 0, 2xx 1, 3xx 0, 4xx 2, 5xx 0, unanswered 0", line, "the tally")
+    true("left over" not in sluice.log(), sluice.log())
+
+
+@test("no thread blocks the signals of its own faults: crash reporters see them")
+def faults_unblocked(t):
+    sluice = t.sluice(to(t.origin()))
+    faults = [signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE, signal.SIGILL, signal.SIGABRT]
+    for path in glob.glob(f"/proc/{sluice.pid}/task/*/status"):
+        blocked = int(re.search(r"^SigBlk:\s*(\w+)", read(path), re.MULTILINE).group(1), 16)
+        equal([one for one in faults if blocked >> (one - 1) & 1], [], f"signals blocked in {path}")
 
 
 @test("SIGINT ends it like SIGTERM")
