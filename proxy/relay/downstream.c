@@ -71,6 +71,46 @@ static void free_downstream(struct deferred_free *item)
 	free(CONTAINER_OF(item, struct downstream, deferred));
 }
 
+void downstream_set_input(
+	struct downstream *d, enum downstream_input input, struct exchange *exchange)
+{
+	static const unsigned char leads_to[] = {
+		[INPUT_NONE] = 1 << INPUT_HEAD,
+		[INPUT_HEAD] = 1 << INPUT_NONE | 1 << INPUT_BODY,
+		[INPUT_BODY] = 1 << INPUT_NONE | 1 << INPUT_UPGRADE,
+		[INPUT_UPGRADE] = 1 << INPUT_NONE | 1 << INPUT_TUNNEL,
+		[INPUT_TUNNEL] = 1 << INPUT_NONE,
+	};
+
+	assert(leads_to[d->input] >> input & 1);
+	assert((input == INPUT_NONE) == !exchange);
+	assert(d->input == INPUT_NONE || !exchange || exchange == d->reading);
+	assert(input <= INPUT_HEAD || exchange == d->last);
+	d->input = input;
+	d->reading = exchange;
+}
+
+void downstream_leave_input(struct downstream *d, const struct exchange *exchange)
+{
+	if (d->reading != exchange)
+		return;
+	assert(d->input != INPUT_HEAD);
+	/* What is left of a body must never be read as a request. */
+	assert(d->input != INPUT_BODY || exchange->request_done || d->state != DOWNSTREAM_OPEN);
+	downstream_set_input(d, INPUT_NONE, NULL);
+}
+
+/* A request whose head was read in part will never be one. */
+static void discard_head(struct downstream *d)
+{
+	struct exchange *exchange = d->reading;
+
+	if (d->input != INPUT_HEAD)
+		return;
+	downstream_set_input(d, INPUT_NONE, NULL);
+	exchange_client_gone(exchange);
+}
+
 void downstream_close(struct downstream *d, const char *why)
 {
 	struct worker *worker = d->worker;
@@ -81,16 +121,15 @@ void downstream_close(struct downstream *d, const char *why)
 	enter(d, DOWNSTREAM_CLOSED);
 	stream_close(&d->stream);
 	deadline_end(&d->deadline);
-	if (d->reading && d->reading->state == EXCHANGE_HEAD) {
-		exchange_client_gone(d->reading);
-		d->reading = NULL;
-	}
+	discard_head(d);
+	if (d->reading)
+		downstream_leave_input(d, d->reading);
 	while (d->first) {
 		struct exchange *exchange = d->first;
 		d->first = exchange->next;
 		exchange_client_gone(exchange);
 	}
-	d->last = d->reading = NULL;
+	d->last = NULL;
 	flow_clear(&d->out, &worker->blocks);
 	buffer_release(&d->in, &worker->blocks);
 	http_parser_end(&d->parser);
@@ -118,7 +157,7 @@ static void skip_empty_lines(struct buffer *in)
 
 static bool may_begin_request(struct downstream *d)
 {
-	if (d->state != DOWNSTREAM_OPEN || d->reading ||
+	if (d->state != DOWNSTREAM_OPEN || d->input != INPUT_NONE ||
 		d->exchange_count >= d->listener->conf->pipeline_depth)
 		return false;
 	d->stalled = buffer_used(&d->out.prefix) >= REPLIES_MAX_BYTES;
@@ -129,10 +168,7 @@ static bool may_begin_request(struct downstream *d)
  * half. */
 static void input_ended(struct downstream *d)
 {
-	if (d->reading && d->reading->state == EXCHANGE_HEAD) {
-		exchange_client_gone(d->reading);
-		d->reading = NULL;
-	}
+	discard_head(d);
 	if (d->stream.failed)
 		downstream_close(d, "connection reset");
 	else if (d->state == DOWNSTREAM_OPEN)
@@ -180,17 +216,21 @@ static bool begin_head(struct downstream *d)
 	struct http_parser_limits limits = {
 		conf->max_header_bytes, conf->max_uri_bytes, conf->max_fields};
 
-	d->reading = exchange_new(d);
-	if (!d->reading) {
+	struct exchange *exchange = exchange_new(d);
+	if (!exchange) {
 		downstream_close(d, "no memory");
 		return false;
 	}
-	http_parser_begin_request(&d->parser, &d->reading->request, &limits);
+	downstream_set_input(d, INPUT_HEAD, exchange);
+	http_parser_begin_request(&d->parser, &exchange->request, &limits);
 	return true;
 }
 
-static void append(struct downstream *d, struct exchange *exchange)
+/* Its head is there, or all there will be of it: it takes its place in the list. */
+static void append(struct downstream *d)
 {
+	struct exchange *exchange = d->reading;
+
 	exchange->next = NULL;
 	if (d->last)
 		d->last->next = exchange;
@@ -198,35 +238,36 @@ static void append(struct downstream *d, struct exchange *exchange)
 		d->first = exchange;
 	d->last = exchange;
 	d->exchange_count++;
+	downstream_set_input(d, INPUT_BODY, exchange);
 }
 
 /* Reads heads and begins exchanges as long as there are any and they may begin. */
 static void read_requests(struct downstream *d)
 {
-	while (may_begin_request(d) ||
-		(d->state == DOWNSTREAM_OPEN && d->reading && d->reading->state == EXCHANGE_HEAD)) {
+	while (may_begin_request(d) || (d->state == DOWNSTREAM_OPEN && d->input == INPUT_HEAD)) {
 		struct buffer *in = &d->in;
-		if (!d->reading)
+		if (d->input == INPUT_NONE)
 			skip_empty_lines(in);
-		bool fresh = in->at && buffer_used(in) > (d->reading ? d->parser.fed : 0) &&
+		bool fresh = in->at &&
+			     buffer_used(in) > (d->input == INPUT_HEAD ? d->parser.fed : 0) &&
 			     !(buffer_used(in) == 1 && buffer_head(in)[0] == '\r');
 		if (!fresh) {
 			if (!read_more(d, d->listener->conf->max_header_bytes))
 				break;
 			continue;
 		}
-		if (!d->reading && !begin_head(d))
+		if (d->input == INPUT_NONE && !begin_head(d))
 			break;
 		struct exchange *exchange = d->reading;
 		switch (http_parser_head(&d->parser, buffer_head(in), buffer_used(in))) {
 		case HTTP_PARSE_MORE:
 			continue;
 		case HTTP_PARSE_BAD:
-			append(d, exchange);
+			append(d);
 			exchange_reject(exchange, d->parser.error_status, "malformed head");
 			return;
 		case HTTP_PARSE_DONE:
-			append(d, exchange);
+			append(d);
 			in->start += exchange->request.len;
 			exchange_begin(exchange, exchange->request.base);
 			break;
@@ -269,15 +310,15 @@ static void discard_input(struct downstream *d)
  * could take the answer with it (RFC 9112 section 9.6). */
 static void end_output(struct downstream *d)
 {
-	bool unread = (d->in.at && buffer_used(&d->in) > 0) || d->stream.readable || d->reading;
+	bool unread = (d->in.at && buffer_used(&d->in) > 0) || d->stream.readable;
 
+	assert(d->input == INPUT_NONE);
 	if (d->stream.read_ended || !unread) {
 		downstream_close(d, "done");
 		return;
 	}
 	shutdown(d->stream.fd, SHUT_WR);
 	enter(d, DOWNSTREAM_LINGERING);
-	d->reading = NULL;
 	deadline_set(&d->deadline, worker_now_ms(d->worker) + LINGER_MS, worker_now_ms(d->worker));
 	discard_input(d);
 }
@@ -286,6 +327,7 @@ void downstream_finish(struct downstream *d)
 {
 	if (d->state == DOWNSTREAM_OPEN)
 		enter(d, DOWNSTREAM_FINISHING);
+	discard_head(d);
 }
 
 /* The client was told that no further response comes on this connection, or takes all that follows
@@ -295,8 +337,7 @@ static void cut_behind(struct downstream *d)
 	while (d->first) {
 		struct exchange *exchange = d->first;
 		d->first = exchange->next;
-		if (d->reading == exchange)
-			d->reading = NULL;
+		downstream_leave_input(d, exchange);
 		exchange_client_gone(exchange);
 	}
 	d->exchange_count = 0;
@@ -307,8 +348,7 @@ void downstream_exchange_ended(struct downstream *d, struct exchange *exchange)
 	assert(d->first == exchange);
 	d->first = exchange->next;
 	d->exchange_count--;
-	if (d->reading == exchange)
-		d->reading = NULL;
+	downstream_leave_input(d, exchange);
 	if (exchange->close_client)
 		cut_behind(d);
 	if (!d->first)
@@ -327,10 +367,10 @@ static void set_deadline(struct downstream *d)
 		deadline_clear(&d->deadline); /* tunnel_timeout, at the server's connection */
 	else if (!flow_is_empty(&d->out))
 		deadline_set(&d->deadline, now_ms + conf->send_timeout_ms, now_ms);
-	else if (d->reading && d->reading->state == EXCHANGE_HEAD)
+	else if (d->input == INPUT_HEAD)
 		deadline_set(&d->deadline,
 			d->reading->began_ns / CLOCK_NS_PER_MS + conf->header_timeout_ms, now_ms);
-	else if (d->reading && d->reading->up.in)
+	else if (d->input == INPUT_BODY && d->reading->up.in)
 		deadline_set(&d->deadline, now_ms + conf->body_timeout_ms, now_ms);
 	else if (!d->first)
 		deadline_set(&d->deadline, now_ms + conf->idle_timeout_ms, now_ms);
@@ -359,7 +399,8 @@ static void settle(struct downstream *d)
 	flush(d);
 	if (d->state == DOWNSTREAM_CLOSED)
 		return;
-	if (d->state == DOWNSTREAM_OPEN && d->worker->draining && !d->first && !d->reading)
+	if (d->state == DOWNSTREAM_OPEN && d->worker->draining && !d->first &&
+		d->input == INPUT_NONE)
 		downstream_finish(d);
 	if (d->state == DOWNSTREAM_FINISHING && !d->first && flow_is_empty(&d->out))
 		end_output(d);
@@ -411,8 +452,8 @@ void downstream_advance(struct downstream *d)
 	do {
 		d->again = d->stalled = false;
 		run_first(d);
-		if (d->state != DOWNSTREAM_CLOSED && d->reading && d->reading != d->first &&
-			d->reading->state != EXCHANGE_HEAD)
+		if (d->state != DOWNSTREAM_CLOSED && d->input == INPUT_BODY &&
+			d->reading != d->first)
 			exchange_run(d->reading);
 		if (d->state == DOWNSTREAM_OPEN && (d->in.at || d->stream.readable))
 			read_requests(d);
@@ -428,7 +469,7 @@ void downstream_advance(struct downstream *d)
 
 void downstream_drain(struct downstream *d)
 {
-	if (d->state != DOWNSTREAM_OPEN || d->first || d->reading)
+	if (d->state != DOWNSTREAM_OPEN || d->first || d->input != INPUT_NONE)
 		return;
 	if (flow_is_empty(&d->out))
 		downstream_close(d, "drained");
@@ -461,10 +502,11 @@ static void probe(struct downstream *d)
 	flow_append(&d->out, &d->worker->blocks, SLICE("HTTP/1.1 100 Continue\r\n\r\n"));
 }
 
-/* A body that waits for its exchange's turn is not read, so neither is a reset behind it. */
+/* A body that waits for its exchange's turn is not read, nor what is behind a request for an
+ * upgrade, so neither is a reset behind these. */
 static bool leaves_unread(const struct downstream *d)
 {
-	return d->reading && d->reading->state != EXCHANGE_HEAD && !d->reading->up.in;
+	return (d->input == INPUT_BODY && !d->reading->up.in) || d->input == INPUT_UPGRADE;
 }
 
 /* Nothing is under way on it: what comes is a request. */
@@ -473,7 +515,7 @@ static void on_readable(struct stream *stream)
 	struct downstream *d =
 		(struct downstream *)((char *)stream - offsetof(struct downstream, stream));
 
-	if (d->state == DOWNSTREAM_OPEN && !d->first && !d->reading && !d->in.at)
+	if (d->state == DOWNSTREAM_OPEN && !d->first && d->input == INPUT_NONE && !d->in.at)
 		stream_fetch(stream, &d->in, &d->worker->blocks);
 }
 
@@ -506,11 +548,11 @@ static void on_deadline(struct deadline *deadline)
 		downstream_close(d, "lingered");
 	} else if (!flow_is_empty(&d->out)) {
 		downstream_close(d, "send timeout");
-	} else if (reading && reading->state == EXCHANGE_HEAD) {
-		append(d, reading);
+	} else if (d->input == INPUT_HEAD) {
+		append(d);
 		exchange_reject(reading, 408, "header timeout");
 		downstream_advance(d);
-	} else if (reading && reading->up.in) {
+	} else if (d->input == INPUT_BODY && reading->up.in) {
 		exchange_reject(reading, 408, "body timeout");
 		downstream_advance(d);
 	} else {

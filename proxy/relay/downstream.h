@@ -6,7 +6,8 @@
  *   bytes <- [out] <-----------'
  *
  * Heads are read on while earlier exchanges are under way, up to pipeline_depth; a request's body
- * belongs to the last exchange (`reading`) and is left in the socket until its turn has come.
+ * belongs to the last exchange (`reading`) and is left in the socket until its turn has come. So is
+ * what follows a request for an upgrade until its response says whether that is a request.
  *
  * States:  OPEN -> FINISHING (no more requests: answer what is there, then close)
  *               -> LINGERING (all is written, the write end is shut; what the client still sends is
@@ -30,6 +31,20 @@ enum downstream_state {
 	DOWNSTREAM_CLOSED,
 };
 
+/* What the next bytes from the client are. downstream_set_input is the one place that changes it.
+ *
+ *   NONE --> HEAD --> BODY --> UPGRADE --> TUNNEL     and from each of them back to NONE
+ *                `-------------^
+ */
+enum downstream_input {
+	INPUT_NONE,    /* a request's beginning */
+	INPUT_HEAD,    /* of `reading`'s head: not in the list yet, only `reading` knows it */
+	INPUT_BODY,    /* of `reading`'s body, the last in the list */
+	INPUT_UPGRADE, /* `reading`, the last in the list, has asked for an upgrade: not known yet
+			*/
+	INPUT_TUNNEL,  /* of `reading`'s tunnel, the only one in the list */
+};
+
 struct downstream {
 	struct stream stream;
 	struct deferred_free deferred;
@@ -38,7 +53,8 @@ struct downstream {
 	struct listener *listener;
 	struct downstream *prev, *next; /* all of the worker's */
 	struct exchange *first, *last;
-	struct exchange *reading; /* its head or body is being read */
+	struct exchange *reading; /* whose `input` is; NULL with INPUT_NONE only */
+	enum downstream_input input;
 	unsigned exchange_count;
 	enum downstream_state state;
 	bool busy;      /* inside downstream_advance: no second entry */
@@ -66,6 +82,14 @@ void downstream_advance(struct downstream *downstream);
 
 /* Writes what was left for the end of the turn, on all connections of the worker. */
 void downstream_flush_all(struct worker *worker);
+
+/* What comes next is `exchange`'s (NULL with INPUT_NONE only). Who leaves INPUT_HEAD has put the
+ * exchange into the list or ends it. */
+void downstream_set_input(
+	struct downstream *downstream, enum downstream_input input, struct exchange *exchange);
+
+/* The exchange has read all that is its own: the next bytes are another's. */
+void downstream_leave_input(struct downstream *downstream, const struct exchange *exchange);
 
 /* The exchange's response is written whole (or never will be): on to the next. */
 void downstream_exchange_ended(struct downstream *downstream, struct exchange *exchange);

@@ -224,6 +224,19 @@ static bool must_be_held(const struct exchange *x)
 
 static void enter_queue(struct exchange *x);
 
+void exchange_request_read(struct exchange *x)
+{
+	struct downstream *d = x->downstream;
+
+	x->request_done = true;
+	if (!d || d->reading != x)
+		return;
+	if (x->framing.upgrade && x->upstream_status == 0 && x->state != EXCHANGE_REPLYING)
+		downstream_set_input(d, INPUT_UPGRADE, x);
+	else
+		downstream_leave_input(d, x);
+}
+
 void exchange_begin(struct exchange *x, const char *bytes)
 {
 	struct downstream *d = x->downstream;
@@ -237,8 +250,6 @@ void exchange_begin(struct exchange *x, const char *bytes)
 	status = http_frame_request(&x->request, &x->framing);
 	x->close_client = status != 0 || !x->framing.keep_alive;
 	x->request_done = x->framing.body == HTTP_BODY_NONE;
-	if (x->request_done)
-		d->reading = NULL;
 	if (status == 0)
 		status = read_target(x);
 	if (status == 405) {
@@ -255,6 +266,8 @@ void exchange_begin(struct exchange *x, const char *bytes)
 	forwarded_caller(&x->request, &d->peer, &d->listener->conf->trusted_proxies, x->address);
 	if (!find_route(x))
 		return;
+	if (x->request_done)
+		exchange_request_read(x);
 	if (x->route->max_body_bytes > 0 && x->framing.length > x->route->max_body_bytes) {
 		exchange_reply(x, 413, "body too large", HTTP_PROBLEM_NO_RETRY);
 		return;

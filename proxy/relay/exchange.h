@@ -123,6 +123,10 @@ struct exchange {
  */
 void exchange_begin(struct exchange *exchange, const char *bytes);
 
+/* All of its request was read: what follows is the next request, or not known before its upgrade is
+ * answered. */
+void exchange_request_read(struct exchange *exchange);
+
 /* It is the first on its connection now: go on with what waited for that. */
 void exchange_first(struct exchange *exchange);
 

@@ -302,9 +302,7 @@ static void act_on_up(struct exchange *x, enum pump_result result)
 	case PUMP_DONE:
 		x->up_over = true;
 		if (!x->request_done) {
-			x->request_done = true;
-			if (d && d->reading == x)
-				d->reading = NULL;
+			exchange_request_read(x);
 			if (d)
 				d->again = true;
 		}
@@ -405,9 +403,7 @@ static void keep_body(struct exchange *x)
 		return; /* then it is sent once */
 	memcpy(x->body_bytes, buffer_head(&d->in), len);
 	d->in.start += (uint32_t)len;
-	x->request_done = true;
-	if (d->reading == x)
-		d->reading = NULL;
+	exchange_request_read(x);
 	d->again = true;
 }
 

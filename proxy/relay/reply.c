@@ -24,8 +24,10 @@ static void begin_discard(struct exchange *x)
 	bool is_begun = x->up.in != NULL;
 	struct pump before = x->up;
 
-	if (x->request_done)
+	if (x->request_done) {
+		downstream_leave_input(d, x);
 		return;
+	}
 	/* A client that waits for a 100 may send its body or not: nothing to go on from. */
 	if (!is_short || x->framing.expects_continue || x->close_client) {
 		x->close_client = true;
@@ -86,9 +88,7 @@ void reply_discard_body(struct exchange *x)
 
 	switch (pump_run(&x->up, 16)) {
 	case PUMP_DONE:
-		x->request_done = true;
-		if (d->reading == x)
-			d->reading = NULL;
+		exchange_request_read(x);
 		break;
 	case PUMP_WANTS_READ:
 		if (d->stream.readable)

@@ -150,10 +150,24 @@ static void begin_relaying(struct exchange *x)
 	join_others(x);
 }
 
+/* What is to be sent of the response waits until those before it on the connection are out. */
+static void first_or_hold(struct exchange *x, void (*begin)(struct exchange *x))
+{
+	if (x->downstream && !is_first(x)) {
+		x->held_response = true;
+		deadline_clear(&x->connection->deadline);
+		return;
+	}
+	begin(x);
+}
+
 void respond_to_head(struct exchange *x)
 {
 	if (x->held_response) {
-		begin_relaying(x);
+		if (x->response.status == 101)
+			begin_tunnel(x);
+		else
+			begin_relaying(x);
 		return;
 	}
 	if (!http_frame_response(&x->response, x->request.method, &x->response_framing)) {
@@ -161,9 +175,10 @@ void respond_to_head(struct exchange *x)
 		return;
 	}
 	if (x->response.status == 101) {
-		if (x->framing.upgrade && x->response_framing.upgrade && x->downstream &&
+		if (x->framing.upgrade && x->request_done && x->response_framing.upgrade &&
+			x->downstream &&
 			http_upgrade_agreed(&x->response, &x->request, &x->route->upgrades))
-			begin_tunnel(x);
+			first_or_hold(x, begin_tunnel);
 		else
 			bad_gateway(x, "101 without a request for it");
 		return;
@@ -176,12 +191,12 @@ void respond_to_head(struct exchange *x)
 	server_succeeded(x->server);
 	if (x->route->cost_field)
 		read_cost(x);
-	if (x->downstream && !is_first(x)) {
-		x->held_response = true; /* until those before it on the connection are out */
-		deadline_clear(&x->connection->deadline);
-		return;
+	if (x->framing.upgrade && x->downstream && x->downstream->input == INPUT_UPGRADE) {
+		/* It stays what it is: the next request may be behind it. */
+		downstream_leave_input(x->downstream, x);
+		x->downstream->again = true;
 	}
-	begin_relaying(x);
+	first_or_hold(x, begin_relaying);
 }
 
 /* ---- bodies ---------------------------------------------------------------------------------- */
@@ -294,11 +309,7 @@ static void begin_tunnel(struct exchange *x)
 	struct downstream *d = x->downstream;
 	struct server_connection *connection = x->connection;
 
-	if (!is_first(x)) {
-		x->held_response = false;
-		bad_gateway(x, "101 out of order");
-		return;
-	}
+	x->held_response = false;
 	x->status = x->upstream_status = 101;
 	x->response_begun = true;
 	x->close_client = true;
@@ -307,9 +318,8 @@ static void begin_tunnel(struct exchange *x)
 		return;
 	}
 	exchange_enter(x, EXCHANGE_TUNNEL);
+	downstream_set_input(d, INPUT_TUNNEL, x);
 	downstream_finish(d);
-	d->reading = x;
-	x->request_done = true;
 	x->up = (struct pump){&d->stream, &d->in, NULL, &connection->stream, &connection->out,
 		&x->worker->blocks, .body = HTTP_BODY_UNTIL_CLOSE};
 	x->down = (struct pump){&connection->stream, &connection->in, NULL, &d->stream, &d->out,
@@ -358,11 +368,12 @@ void respond_tunnel(struct exchange *x)
 void exchange_client_gone(struct exchange *x)
 {
 	bool under_way = x->state == EXCHANGE_FORWARDING || x->state == EXCHANGE_RELAYING;
+	bool is_upgrade = x->held_response && x->response.status == 101;
 
 	x->downstream = NULL;
 	if (!x->outcome)
 		x->outcome = x->worker->stopping ? "shutdown" : "client gone";
-	if (!under_way || !x->request_done || !x->up_over || x->response_received ||
+	if (!under_way || is_upgrade || !x->request_done || !x->up_over || x->response_received ||
 		x->worker->stopping || !x->connection || !is_worth_following(x)) {
 		exchange_end(x);
 		return;

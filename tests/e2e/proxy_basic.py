@@ -7,6 +7,7 @@ import termios
 
 from lib import wire
 from lib.client import request_bytes
+from lib.process import SANITIZER, resident_bytes
 from lib.sluice import to
 from lib.tap import equal, group, main, member, test, true
 from lib.wire import fields_bytes
@@ -148,6 +149,29 @@ def nothing_behind_the_end(t):
     client.send(request_bytes("/first", fields=keep, version="1.0")
                 + request_bytes("/second", fields=keep, version="1.0"))
     equal(client.response().body, b"first")
+
+
+@test("half a head behind a request after whose response the connection closes")
+def half_a_head_behind(t):
+    """What was read of it is let go of, and what was configured when it came: a reload shows that."""
+    def handler(x):
+        x.send(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nx\r\n0\r\n\r\n")
+
+    origin = t.origin(handler)
+    sections = to(origin)
+    sluice = t.sluice(sections)
+    half = b"GET /half HTTP/1.1\r\nX: " + b"y" * 100
+    before = resident_bytes(sluice.pid)
+    for _ in range(1500):
+        client = t.client(sluice)
+        client.send(request_bytes("/", fields=[("Connection", "keep-alive")], version="1.0") + half)
+        equal(client.response_head().status, 200, "status")
+        client.read_to_end()
+        client.close()
+    grown = resident_bytes(sluice.pid) - before
+    true(SANITIZER or grown < 4 << 20, f"grown by {grown >> 10} KiB")
+    sluice.reload(sections)
+    sluice.process.wait_output("reloaded")
 
 
 @test("pipelined requests are answered in order, whichever the origin answers first")

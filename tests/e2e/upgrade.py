@@ -82,6 +82,49 @@ def tunnels(t):
             equal((answer.status, answer.body), (200, b"plain"))
 
 
+@test("what follows an upgrade is the tunnel's, even if it looks like a request or a part of one")
+def early_requests(t):
+    origin = t.origin(shout)
+    sluice = t.sluice(to(origin, route=SHOUT))
+    for early in (request_bytes("/inside"), request_bytes("/a") + b"GET /half HTTP/1.1\r\nHo", b"\r\n\r\n", b"P"):
+        client = upgraded(t, sluice, early)
+        equal(client.read_exactly(len(early)), early.upper(), "bytes behind the request")
+    equal(len(origin.requests), 4, "requests at the origin")
+
+
+@test("what follows an upgrade that is declined is the next request")
+def behind_declined(t):
+    sluice = t.sluice(to(t.origin(shout), route=SHOUT))
+    client = t.client(sluice)
+    client.send(request_bytes("/refuse", fields=ASK) + request_bytes("/refuse", "POST", ASK, b"body")
+                + request_bytes("/refuse") + request_bytes("/refuse", "TRACE"))
+    for _ in range(3):
+        answer = client.response()
+        equal((answer.status, answer.body), (200, b"plain"))
+    equal(client.response().status, 405, "status of the one that sluice answers itself")
+
+
+@test("an upgrade behind another request of its connection waits for that one's response")
+def upgrade_behind(t):
+    gate = t.event()
+
+    def handler(x):
+        if x.request.target == "/slow":
+            gate.wait()
+            x.reply(200, b"slow")
+        else:
+            shout(x)
+
+    origin = t.origin(handler)
+    client = t.client(t.sluice(to(origin, route=SHOUT)))
+    client.send(request_bytes("/slow") + request_bytes("/tunnel", fields=ASK) + b"early")
+    origin.wait_requests(2)
+    gate.set()
+    equal(client.response().body, b"slow", "the first response")
+    equal(client.response_head().status, 101, "status of the second")
+    equal(client.read_exactly(24), b"with the handshake;EARLY", "what came through the tunnel")
+
+
 @test("an origin that ends the tunnel: the client gets all it said, then the end")
 def origin_ends(t):
     def handler(x):
