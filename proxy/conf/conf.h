@@ -301,6 +301,7 @@ struct conf {
 	size_t upstream_count;
 	struct conf_limit *limits;
 	size_t limit_count;
+	struct conf_text_list query_keys; /* query parameters that any key names: secrets */
 	const struct conf_key *plans_key; /* [plans] key; NULL without plans */
 	struct conf_plan *plans;
 	size_t plan_count;

@@ -38,6 +38,17 @@ static bool read_prefix(struct value *value, struct slice text, struct key_part 
 	return true;
 }
 
+/* What identifies callers is a secret of theirs: the access log leaves it out. */
+static void note_query_key(struct value *value, const char *name)
+{
+	struct conf_text_list *keys = &value->build->conf->query_keys;
+
+	for (size_t i = 0; i < keys->count; i++)
+		if (strcmp(keys->items[i], name) == 0)
+			return;
+	value_list_add(value, keys, name);
+}
+
 static bool read_name(struct value *value, struct slice name, struct key_part *part)
 {
 	char *copy;
@@ -52,6 +63,8 @@ static bool read_name(struct value *value, struct slice name, struct key_part *p
 			*c = (char)tolower((unsigned char)*c);
 	part->name = copy;
 	part->name_len = name.len;
+	if (part->kind == KEY_QUERY)
+		note_query_key(value, copy);
 	return true;
 }
 

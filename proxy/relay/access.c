@@ -1,11 +1,32 @@
 /* The access log: one line for each exchange, when it is over. Combined, with the proxy's own
  * fields behind it, or a JSON object. */
+#include <assert.h>
+
 #include "base/log.h"
+#include "relay/access_text.h"
 #include "relay/downstream.h"
 #include "relay/exchange.h"
 #include "relay/relay.h"
 
-#define LINE_BYTES 8192
+/* What each text of a client may take up in a line, escapes included, and what all the rest does:
+ * fields, numbers, and names of the configuration, which have at most 64 bytes. */
+enum {
+	TARGET_BYTES = 3072,
+	VERSION_BYTES = 64,
+	METHOD_BYTES = 64,
+	HOST_BYTES = 512,
+	REFERER_BYTES = 1024,
+	AGENT_BYTES = 1024,
+	ID_BYTES = 256, /* at most 128 bytes, of which some are escaped */
+	OUTCOME_BYTES = 256,
+	REST_BYTES = 1024,
+	LINE_BYTES = 8192,
+};
+
+_Static_assert(TARGET_BYTES + VERSION_BYTES + METHOD_BYTES + HOST_BYTES + REFERER_BYTES +
+			       AGENT_BYTES + ID_BYTES + OUTCOME_BYTES + REST_BYTES <
+		       LINE_BYTES,
+	"whatever clients send, the fields of a line fit");
 
 static uint64_t since_us(uint64_t from_ns, uint64_t to_ns)
 {
@@ -19,27 +40,6 @@ static void put_ms(struct http_out *out, uint64_t us)
 	http_out_char(out, (char)('0' + us / 100 % 10));
 	http_out_char(out, (char)('0' + us / 10 % 10));
 	http_out_char(out, (char)('0' + us % 10));
-}
-
-/* A quoted text of the combined format: '"', '\' and what is not printable as \xHH. */
-static void put_quoted(struct http_out *out, struct slice text)
-{
-	static const char digits[] = "0123456789abcdef";
-
-	http_out_char(out, '"');
-	if (text.len == 0)
-		http_out_char(out, '-');
-	for (size_t i = 0; i < text.len; i++) {
-		unsigned char c = (unsigned char)text.at[i];
-		if (c >= ' ' && c < 127 && c != '"' && c != '\\') {
-			http_out_char(out, (char)c);
-			continue;
-		}
-		http_out_slice(out, SLICE("\\x"));
-		http_out_char(out, digits[c >> 4]);
-		http_out_char(out, digits[c & 15]);
-	}
-	http_out_char(out, '"');
 }
 
 static const char *verdict_name(const struct exchange *x)
@@ -78,16 +78,33 @@ static uint64_t queue_wait_us(const struct exchange *x)
 {
 	const struct ticket *ticket = &x->ticket;
 
-	if (ticket->entered_ns && ticket->started_ns >= ticket->entered_ns)
-		return (ticket->started_ns - ticket->entered_ns) / 1000;
-	return 0;
+	if (!ticket->entered_ns)
+		return 0;
+	/* Its turn never came: it waited until now. */
+	return since_us(ticket->entered_ns,
+		ticket->started_ns ? ticket->started_ns : worker_now_ns(x->worker));
 }
 
 struct line {
-	struct slice address, request_line, referer, user_agent, caller;
+	struct slice address, method, target, version, referer, user_agent, caller;
 	uint64_t total_us, upstream_us;
 	const char *upstream;
 };
+
+static void put_request_line(struct http_out *out, const struct line *line)
+{
+	if (line->target.len == 0) {
+		http_out_slice(out, SLICE("\"-\""));
+		return;
+	}
+	http_out_char(out, '"');
+	access_put_escaped(out, line->method, METHOD_BYTES);
+	http_out_char(out, ' ');
+	access_put_escaped(out, line->target, TARGET_BYTES);
+	http_out_char(out, ' ');
+	access_put_escaped(out, line->version, VERSION_BYTES);
+	http_out_char(out, '"');
+}
 
 static void put_combined(struct http_out *out, const struct exchange *x, const struct line *line)
 {
@@ -98,15 +115,15 @@ static void put_combined(struct http_out *out, const struct exchange *x, const s
 	http_out_slice(
 		out, slice_of(clock_format_combined(&worker->clock, worker_wall_ns(worker))));
 	http_out_slice(out, SLICE("] "));
-	put_quoted(out, line->request_line);
+	put_request_line(out, line);
 	http_out_char(out, ' ');
 	http_out_number(out, x->status);
 	http_out_char(out, ' ');
 	http_out_number(out, x->down.content_bytes + x->reply_bytes);
 	http_out_char(out, ' ');
-	put_quoted(out, line->referer);
+	access_put_quoted(out, line->referer, REFERER_BYTES);
 	http_out_char(out, ' ');
-	put_quoted(out, line->user_agent);
+	access_put_quoted(out, line->user_agent, AGENT_BYTES);
 	http_out_slice(out, SLICE(" id="));
 	http_out_slice(out, x->request_id.len ? x->request_id : SLICE("-"));
 	http_out_slice(out, SLICE(" route="));
@@ -129,7 +146,7 @@ static void put_combined(struct http_out *out, const struct exchange *x, const s
 	put_ms(out, line->total_us);
 	if (x->outcome) {
 		http_out_slice(out, SLICE(" outcome="));
-		put_quoted(out, slice_of(x->outcome));
+		access_put_quoted(out, slice_of(x->outcome), OUTCOME_BYTES);
 	}
 }
 
@@ -139,26 +156,31 @@ static void put_json_text(struct http_out *out, struct slice name, struct slice 
 	http_out_json(out, value);
 }
 
+static void put_json_cut(struct http_out *out, struct slice name, struct slice value, size_t most)
+{
+	http_out_slice(out, name);
+	access_put_json(out, value, most);
+}
+
 static void put_json(struct http_out *out, const struct exchange *x, const struct line *line)
 {
 	char time[CLOCK_ISO_BYTES];
 
 	clock_format_iso(&x->worker->clock, worker_wall_ns(x->worker), time);
 	put_json_text(out, SLICE("{\"time\":"), slice_of(time));
-	put_json_text(out, SLICE(",\"id\":"), x->request_id);
+	put_json_cut(out, SLICE(",\"id\":"), x->request_id, ID_BYTES);
 	put_json_text(out, SLICE(",\"client\":"), line->address);
-	put_json_text(out, SLICE(",\"method\":"), x->method);
-	put_json_text(out, SLICE(",\"host\":"), x->host);
-	put_json_text(out, SLICE(",\"target\":"),
-		x->request.base ? http_head_target(&x->request) : SLICE_NONE);
+	put_json_cut(out, SLICE(",\"method\":"), x->method, METHOD_BYTES);
+	put_json_cut(out, SLICE(",\"host\":"), x->host, HOST_BYTES);
+	put_json_cut(out, SLICE(",\"target\":"), line->target, TARGET_BYTES);
 	http_out_slice(out, SLICE(",\"status\":"));
 	http_out_number(out, x->status);
 	http_out_slice(out, SLICE(",\"request_bytes\":"));
 	http_out_number(out, x->up.content_bytes);
 	http_out_slice(out, SLICE(",\"response_bytes\":"));
 	http_out_number(out, x->down.content_bytes + x->reply_bytes);
-	put_json_text(out, SLICE(",\"referer\":"), line->referer);
-	put_json_text(out, SLICE(",\"user_agent\":"), line->user_agent);
+	put_json_cut(out, SLICE(",\"referer\":"), line->referer, REFERER_BYTES);
+	put_json_cut(out, SLICE(",\"user_agent\":"), line->user_agent, AGENT_BYTES);
 	put_json_text(out, SLICE(",\"route\":"), slice_of(x->route ? x->route->name : ""));
 	put_json_text(out, SLICE(",\"caller\":"), line->caller);
 	put_json_text(out, SLICE(",\"limit\":"), slice_of(limit_name(x)));
@@ -173,8 +195,29 @@ static void put_json(struct http_out *out, const struct exchange *x, const struc
 	http_out_slice(out, SLICE(",\"total_ms\":"));
 	put_ms(out, line->total_us);
 	if (x->outcome)
-		put_json_text(out, SLICE(",\"outcome\":"), slice_of(x->outcome));
+		put_json_cut(out, SLICE(",\"outcome\":"), slice_of(x->outcome), OUTCOME_BYTES);
 	http_out_char(out, '}');
+}
+
+/* What the client sent, without its secrets. `scratch` holds the texts that had some. */
+struct scratch {
+	char target[TARGET_BYTES + 256], referer[REFERER_BYTES + 256];
+};
+
+static void read_request(const struct exchange *x, struct scratch *scratch, struct line *line)
+{
+	const struct conf_text_list *secrets = &x->use->site->conf->query_keys;
+	const char *end = memchr(x->request.base, '\r', x->request.len);
+	const char *target_end = x->request.base + x->request.target_at + x->request.target_len;
+
+	line->method = x->method;
+	line->target = access_redact(
+		http_head_target(&x->request), secrets, scratch->target, sizeof(scratch->target));
+	if (end && end > target_end)
+		line->version = (struct slice){target_end + 1, (size_t)(end - target_end - 1)};
+	line->referer = access_redact(http_head_find(&x->request, HTTP_FIELD_REFERER), secrets,
+		scratch->referer, sizeof(scratch->referer));
+	line->user_agent = http_head_find(&x->request, HTTP_FIELD_USER_AGENT);
 }
 
 void exchange_log(struct exchange *x)
@@ -183,6 +226,7 @@ void exchange_log(struct exchange *x)
 	char text[LINE_BYTES], address[FORWARDED_ADDRESS_BYTES], caller[IDENTITY_SHORT_BYTES];
 	struct http_out out = http_out_over(text, sizeof(text) - 1);
 	uint64_t now_ns = worker_now_ns(worker);
+	struct scratch scratch;
 
 	if (!log_access_enabled())
 		return;
@@ -202,18 +246,13 @@ void exchange_log(struct exchange *x)
 	else
 		line.address =
 			x->downstream ? forwarded_peer_text(&x->downstream->peer) : SLICE("-");
-	if (x->request.base && x->head_bytes == x->request.base) {
-		const char *end = memchr(x->request.base, '\r', x->request.len);
-		line.request_line =
-			(struct slice){x->request.base, end ? (size_t)(end - x->request.base) : 0};
-		line.referer = http_head_find(&x->request, HTTP_FIELD_REFERER);
-		line.user_agent = http_head_find(&x->request, HTTP_FIELD_USER_AGENT);
-	}
+	if (x->request.base && x->head_bytes == x->request.base)
+		read_request(x, &scratch, &line);
 	if (worker->relay->log && x->use->site->conf->access_format == CONF_ACCESS_JSON)
 		put_json(&out, x, &line);
 	else
 		put_combined(&out, x, &line);
-	/* An overlong line is cut, never dropped: its status still counts for something. */
+	assert(!out.overflow);
 	*out.at++ = '\n';
 	log_access(text, (size_t)(out.at - text));
 }

@@ -11,6 +11,7 @@
  * it was kept.
  */
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -64,6 +65,20 @@ void exchange_abort(struct exchange *x, const char *why)
 
 static bool start_request(struct exchange *x);
 
+static void log_failure(struct exchange *x, const char *why)
+{
+	unsigned unlogged;
+	char more[64] = "";
+
+	if (!server_may_log(x->server, worker_now_ms(x->worker), &unlogged))
+		return;
+	if (unlogged > 0)
+		snprintf(more, sizeof(more), "; %u more failures since the last line", unlogged);
+	log_info("upstream %s: server %s: %s (%.*s %.*s)%s", x->upstream->conf->name,
+		x->server->conf->address.text, why, SLICE_ARGS(x->method), SLICE_ARGS(x->path),
+		more);
+}
+
 /* No connection to x->server could be made. */
 static void blame(struct exchange *x, enum connect_fault fault, const char *why)
 {
@@ -75,8 +90,7 @@ static void blame(struct exchange *x, enum connect_fault fault, const char *why)
 	}
 	if (fault != CONNECT_LOCAL)
 		account_upstream_failure(x);
-	log_info("upstream %s: server %s: %s (%.*s %.*s)", x->upstream->conf->name,
-		x->server->conf->address.text, why, SLICE_ARGS(x->method), SLICE_ARGS(x->path));
+	log_failure(x, why);
 }
 
 /* Takes the next server and a connection to it, or answers. False: neither yet, as a connection
@@ -198,9 +212,7 @@ static void server_broke(struct exchange *x, const char *why, unsigned status, b
 		/* A reused connection that the server had closed meanwhile is nobody's fault. */
 		if (!stale)
 			server_failed(x->server, why, worker_now_ms(worker));
-		log_info("upstream %s: server %s: %s (%.*s %.*s)", conf->name,
-			x->server->conf->address.text, why, SLICE_ARGS(x->method),
-			SLICE_ARGS(x->path));
+		log_failure(x, why);
 		x->tried |= 1ULL << x->server->index;
 	}
 	x->ticket.failed = true;

@@ -59,6 +59,8 @@ struct server_state {
 	atomic_uint interval_ms;       /* it was left out for, last */
 	_Atomic uint64_t out_until_ms; /* 0: in */
 	atomic_bool unhealthy;         /* by active checks */
+	_Atomic uint64_t logged_ms;    /* of its last line about a failure */
+	atomic_uint unlogged;          /* failures since */
 	struct server_idle *idle;      /* [workers] */
 };
 

@@ -6,6 +6,8 @@
 #include "base/clock.h"
 #include "base/log.h"
 
+enum { FAILURE_LINES_MS = 10000 };
+
 /* The bound that the run queue keeps: the upstream's own, or what its servers take together. */
 static uint32_t bound_of(const struct conf_upstream *conf)
 {
@@ -309,6 +311,21 @@ void server_succeeded(struct server *server)
 	if (atomic_exchange_explicit(&server->state->out_until_ms, 0, memory_order_relaxed) != 0)
 		log_info("upstream %s: server %s is back", server->upstream->conf->name,
 			server->conf->address.text);
+}
+
+bool server_may_log(struct server *server, uint64_t now_ms, unsigned *unlogged)
+{
+	/* relaxed, all: of several workers one writes the line; the count is for people */
+	uint64_t last = atomic_load_explicit(&server->state->logged_ms, memory_order_relaxed);
+
+	if ((last != 0 && now_ms - last < FAILURE_LINES_MS) ||
+		!atomic_compare_exchange_strong_explicit(&server->state->logged_ms, &last, now_ms,
+			memory_order_relaxed, memory_order_relaxed)) {
+		atomic_fetch_add_explicit(&server->state->unlogged, 1, memory_order_relaxed);
+		return false;
+	}
+	*unlogged = atomic_exchange_explicit(&server->state->unlogged, 0, memory_order_relaxed);
+	return true;
 }
 
 void server_failed(struct server *server, const char *why, uint64_t now_ms)

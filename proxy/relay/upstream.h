@@ -72,6 +72,10 @@ bool server_take_place(struct server *server);
 /* Is it in, or the only one? */
 bool server_may_serve(struct server *server, uint64_t now_ms);
 
+/* May a failure have a line in the log? One in ten seconds for each server, so that a dead one does
+ * not write a line for each request. `unlogged` is how many had none since the last line. */
+bool server_may_log(struct server *server, uint64_t now_ms, unsigned *unlogged);
+
 /* How it went, for the passive check. */
 void server_succeeded(struct server *server);
 void server_failed(struct server *server, const char *why, uint64_t now_ms);

@@ -122,6 +122,78 @@ def hostile(t):
     equal(len(rows), 1000, "lines")
 
 
+@group("texts of clients never push the fields behind them off the line", workers=[1])
+def long_texts(t):
+    for sign in ("x", '"', "\\", "\u00e9"):
+        for kind in ("combined", "json"):
+            with t.point(f"{kind}, of {sign!r}"):
+                path = t.path(f"{kind}-{ord(sign)}.log")
+                sluice = t.sluice(to(t.origin()), listener="max_header_size = 60k\nmax_uri_size = 20k",
+                                  settings=f"access_log = file:{path}\naccess_log_format = {kind}")
+                target = "/" + ("x" if ord(sign) > 127 else sign.replace("\\", "!").replace('"', "'")) * 9000
+                fields = [("User-Agent", sign * 9000), ("Referer", sign * 9000), ("X-Request-Id", "\\" * 128)]
+                equal(t.client(sluice).ask(target, fields=fields).status, 200, "status")
+                line = lines_of(path, 1)[0]
+                if kind == "json":
+                    row = json.loads(line)
+                    equal((row["status"], row["verdict"], row["upstream_status"]), (200, "admit", 200), "fields")
+                    true(row["target"].endswith("...") and row["user_agent"].endswith("..."), line)
+                    equal(row["id"], "\\" * 128, "id")
+                else:
+                    found = COMBINED.fullmatch(line)
+                    true(found and found["status"] == "200", line)
+                    true(found["request"].endswith("... HTTP/1.1") and found["agent"].endswith("..."), line)
+                    true(re.search(r" verdict=admit .* upstream_status=200 .* total_ms=[\d.]+$", found["more"]), line)
+
+
+@group("what a query tells of a caller is no more in the log than what a field does", workers=[1])
+def query_keys(t):
+    for kind in ("combined", "json"):
+        with t.point(kind):
+            path = t.path(f"query-{kind}.log")
+            sluice = t.sluice("[limit a]\nkey = query:api_key | ip\nrate = 9 per 1h\n"
+                              + to(t.origin(), route="limits = a\nsession = query:sid"),
+                              settings=f"access_log = file:{path}\naccess_log_format = {kind}")
+            fields = [("Referer", "http://api.test/?sid=hidden-1&page=3")]
+            equal(t.client(sluice).ask("/a?b=c&api_key=hidden-2&SID=hidden%2D3&d=e", fields=fields).status, 200)
+            line = lines_of(path, 1)[0]
+            true("hidden" not in line, line)
+            true("/a?b=c&api_key=***&SID=***&d=e" in line and "?sid=***&page=3" in line, line)
+
+
+@test("queue_ms of a request that waited until its time was up", workers=[1])
+def queue_wait(t):
+    path, release = t.path("access.log"), t.event()
+
+    def handler(x):
+        release.wait(DEADLINE_SECONDS)
+        x.reply(200)
+
+    origin = t.origin(handler)
+    sluice = t.sluice(to(origin, upstream="max_in_flight = 1", route="queue_timeout = 300ms\nordering = none"),
+                      settings=f"access_log = file:{path}\naccess_log_format = json")
+    first, second = t.client(sluice), t.client(sluice)
+    first.request("/first")
+    until(lambda: len(origin.requests) == 1, "the first at the origin")
+    equal(second.ask("/second").status, 503, "status of the one that waited")
+    row = json.loads(lines_of(path, 1)[0])
+    release.set()
+    first.response()
+    true(300 <= row["queue_ms"] <= row["total_ms"], f"{row}")
+
+
+@test("a server that is down has one line for many requests", workers=[1])
+def dead_server(t):
+    sluice = t.sluice(to("127.0.0.1:1", upstream="max_fails = 0"))
+    client = t.client(sluice)
+    equal({client.ask(f"/{n}").status for n in range(100)}, {502}, "statuses")
+    sluice.terminate()
+    equal(sluice.wait(), 0, "exit status")
+    said = [line for line in sluice.log().splitlines() if "127.0.0.1:1" in line]
+    # One in ten seconds: a second one on a very slow machine.
+    true(1 <= len(said) <= 2, f"{said}")
+
+
 @test("SIGUSR1 reopens the logs by name; no line is lost")
 def reopen(t):
     path, old = t.path("access.log"), t.path("access.log.1")

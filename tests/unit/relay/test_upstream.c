@@ -105,9 +105,28 @@ static void workers_that_see_it_at_once_double_once(void **state)
 	assert_int_equal(wrong, 0);
 }
 
+static void a_line_in_ten_seconds(void **state)
+{
+	struct failing f;
+	unsigned unlogged = 0;
+
+	(void)state;
+	failing_init(&f, 3, 70);
+	assert_true(server_may_log(&f.server, 5, &unlogged));
+	assert_int_equal(unlogged, 0);
+	for (unsigned i = 0; i < 40; i++)
+		assert_false(server_may_log(&f.server, 5 + i * 200, &unlogged));
+	assert_false(server_may_log(&f.server, 10004, &unlogged));
+	assert_true(server_may_log(&f.server, 10005, &unlogged));
+	assert_int_equal(unlogged, 41);
+	assert_true(server_may_log(&f.server, 50000, &unlogged));
+	assert_int_equal(unlogged, 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(a_line_in_ten_seconds),
 		cmocka_unit_test(it_is_left_out_ever_longer),
 		cmocka_unit_test(workers_that_see_it_at_once_double_once),
 	};
