@@ -350,6 +350,12 @@ void bindings_commit(struct relay *relay, const struct conf *conf)
 	pthread_mutex_unlock(&relay->bindings_lock);
 }
 
+void bindings_remove_paths(struct relay *relay)
+{
+	for (struct binding *binding = relay->bindings; binding; binding = binding->next)
+		remove_path(binding);
+}
+
 void bindings_free(struct relay *relay)
 {
 	free_all(&relay->prepared_bindings);

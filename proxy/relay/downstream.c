@@ -12,6 +12,7 @@
 #include "relay/relay.h"
 
 #define LINGER_MS         2000
+#define DRAIN_IDLE_MS     1000 /* in a drain: how long a connection may be idle */
 #define LINGER_BYTES      (1024 * 1024)
 #define REPLIES_MAX_BYTES (16 * 1024) /* composed but unsent: read no further requests */
 
@@ -356,6 +357,17 @@ void downstream_exchange_ended(struct downstream *d, struct exchange *exchange)
 	d->again = true;
 }
 
+static uint64_t idle_timeout_ms(const struct downstream *d)
+{
+	uint64_t timeout_ms = d->listener->conf->idle_timeout_ms;
+	uint64_t shutdown_ms = d->worker->use->site->conf->shutdown_timeout_ms;
+
+	if (d->worker->draining && timeout_ms > DRAIN_IDLE_MS)
+		timeout_ms = DRAIN_IDLE_MS;
+	/* The shutdown's end would count as a cut. */
+	return d->worker->draining && timeout_ms > shutdown_ms / 2 ? shutdown_ms / 2 : timeout_ms;
+}
+
 static void set_deadline(struct downstream *d)
 {
 	const struct conf_listener *conf = d->listener->conf;
@@ -373,7 +385,7 @@ static void set_deadline(struct downstream *d)
 	else if (d->input == INPUT_BODY && d->reading->up.in)
 		deadline_set(&d->deadline, now_ms + conf->body_timeout_ms, now_ms);
 	else if (!d->first)
-		deadline_set(&d->deadline, now_ms + conf->idle_timeout_ms, now_ms);
+		deadline_set(&d->deadline, now_ms + idle_timeout_ms(d), now_ms);
 	else
 		deadline_clear(&d->deadline);
 }
@@ -399,9 +411,6 @@ static void settle(struct downstream *d)
 	flush(d);
 	if (d->state == DOWNSTREAM_CLOSED)
 		return;
-	if (d->state == DOWNSTREAM_OPEN && d->worker->draining && !d->first &&
-		d->input == INPUT_NONE)
-		downstream_finish(d);
 	if (d->state == DOWNSTREAM_FINISHING && !d->first && flow_is_empty(&d->out))
 		end_output(d);
 	if (d->state != DOWNSTREAM_CLOSED)
@@ -469,12 +478,19 @@ void downstream_advance(struct downstream *d)
 
 void downstream_drain(struct downstream *d)
 {
-	if (d->state != DOWNSTREAM_OPEN || d->first || d->input != INPUT_NONE)
-		return;
-	if (flow_is_empty(&d->out))
-		downstream_close(d, "drained");
-	else
-		downstream_finish(d); /* its last answers are still to be taken */
+	if (d->state == DOWNSTREAM_OPEN && !d->first && d->input == INPUT_NONE &&
+		flow_is_empty(&d->out))
+		set_deadline(d);
+}
+
+bool downstream_drains_after(const struct downstream *d, const struct exchange *exchange)
+{
+	bool more = exchange->request_done &&
+		    ((d->in.at && buffer_used(&d->in) > 0) || d->stream.readable);
+
+	/* What was pipelined behind it is answered, too, as long as it does not go on for ever. */
+	return d->worker->draining && !exchange->next &&
+	       (!more || worker_now_ms(d->worker) > d->worker->drain_began_ms + DRAIN_IDLE_MS);
 }
 
 /* ---- events ---------------------------------------------------------------------------------- */
@@ -484,6 +500,14 @@ static bool is_dead(const struct downstream *d)
 	struct pollfd poll_fd = {.fd = d->stream.fd};
 
 	return poll(&poll_fd, 1, 0) == 1 && (poll_fd.revents & (POLLERR | POLLHUP)) != 0;
+}
+
+/* Has the system bytes that we have not heard of yet? */
+static bool has_input(const struct downstream *d)
+{
+	struct pollfd poll_fd = {.fd = d->stream.fd, .events = POLLIN};
+
+	return poll(&poll_fd, 1, 0) == 1 && (poll_fd.revents & POLLIN) != 0;
 }
 
 /*
@@ -555,7 +579,10 @@ static void on_deadline(struct deadline *deadline)
 	} else if (d->input == INPUT_BODY && reading->up.in) {
 		exchange_reject(reading, 408, "body timeout");
 		downstream_advance(d);
+	} else if (d->worker->draining && d->state == DOWNSTREAM_OPEN && has_input(d)) {
+		d->stream.readable = true;
+		downstream_advance(d);
 	} else {
-		downstream_close(d, "idle");
+		downstream_close(d, d->worker->draining ? "drained" : "idle");
 	}
 }

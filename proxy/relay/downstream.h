@@ -103,7 +103,13 @@ void downstream_finish(struct downstream *downstream);
 /* Cuts it now, with the exchanges on it. `why` for the log. */
 void downstream_close(struct downstream *downstream, const char *why);
 
-/* A clean close that also ends idle ones at once: a drain. */
+/*
+ * A drain has begun: the connection ends with a response that says so (Connection: close), or when
+ * no request came for a while. Closing an idle one at once would lose what is on its way to us.
+ */
 void downstream_drain(struct downstream *downstream);
+
+/* Is this response to say that it is the connection's last, because of a drain? */
+bool downstream_drains_after(const struct downstream *downstream, const struct exchange *exchange);
 
 #endif

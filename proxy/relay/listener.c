@@ -1,6 +1,7 @@
 #include "relay/listener.h"
 
 #include <errno.h>
+#include <linux/filter.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -14,6 +15,9 @@
 #define ACCEPT_RETRY_MS 500
 /* Connections taken in one go, so that those there are get their turn. */
 #define ACCEPT_BATCH 64
+/* A retiring listener closes when nobody came for so long: handshakes that had begun are over then,
+ * but for the slowest. */
+#define QUIET_MS 100
 
 static void accept_on(struct listener *listener)
 {
@@ -83,6 +87,26 @@ static void accept_failed(struct listener *listener)
 	}
 }
 
+/* The system takes no new connections for the socket, but finishes the handshakes that have begun:
+ * a SYN is dropped, an ACK is not. Whose SYN is dropped sends it again after a second, and then
+ * finds another process that listens there, or is refused. Where this can't be done, waiting for
+ * quiet has to do. */
+static void keep_out(int fd)
+{
+	/* tcp[13] & (SYN | ACK) == SYN */
+	struct sock_filter code[] = {
+		BPF_STMT(BPF_LD | BPF_B | BPF_ABS, 13),
+		BPF_STMT(BPF_ALU | BPF_AND | BPF_K, 0x12),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, 0x02, 0, 1),
+		BPF_STMT(BPF_RET | BPF_K, 0),
+		BPF_STMT(BPF_RET | BPF_K, UINT32_MAX),
+	};
+	struct sock_fprog program = {sizeof(code) / sizeof(code[0]), code};
+
+	if (setsockopt(fd, SOL_SOCKET, SO_ATTACH_FILTER, &program, sizeof(program)) != 0)
+		log_debug("listener: new connections can't be kept out: %s", strerror(errno));
+}
+
 static void on_connection(evutil_socket_t fd, short what, void *arg)
 {
 	struct listener *listener = arg;
@@ -101,6 +125,7 @@ static void on_connection(evutil_socket_t fd, short what, void *arg)
 			return;
 		}
 		listener->connections++;
+		listener->came_ms = worker_now_ms(listener->worker);
 		downstream_accept(
 			listener->worker, listener, client, (struct sockaddr *)&peer, len);
 	}
@@ -119,6 +144,7 @@ static void listener_release(struct listener *listener)
 		}
 	}
 	deadline_end(&listener->retry);
+	deadline_end(&listener->quiet);
 	site_use_release(listener->use);
 	free(listener);
 }
@@ -143,10 +169,50 @@ static void listener_close(struct listener *listener)
 	listener_release(listener);
 }
 
+static void on_quiet(struct deadline *deadline)
+{
+	struct listener *listener = CONTAINER_OF(deadline, struct listener, quiet);
+	struct worker *worker = listener->worker;
+	uint64_t now_ms = worker_now_ms(worker);
+
+	/* Those that wait until a descriptor or a place is free wait on. */
+	if (listener->accepting)
+		on_connection(listener->fd, EV_READ, listener);
+	if (listener->accepting && now_ms >= listener->came_ms + QUIET_MS) {
+		listener_close(listener);
+		loop_wake(&worker->loop); /* it may have been the last to wait for */
+	} else {
+		deadline_set(&listener->quiet, now_ms + QUIET_MS, now_ms);
+	}
+}
+
+static void listener_retire(struct listener *listener)
+{
+	const struct binding *binding = listener->binding;
+	uint64_t now_ms = worker_now_ms(listener->worker);
+
+	if (listener->closed || listener->retiring)
+		return;
+	if (strncmp(binding->text, "systemd:", 8) == 0) {
+		listener_close(listener); /* systemd has it, too, with all that waits */
+		return;
+	}
+	listener->retiring = true;
+	listener->came_ms = now_ms;
+	if (strncmp(binding->text, "unix:", 5) == 0) {
+		/* Its path is gone: who is not there yet will not come. */
+		deadline_set(&listener->quiet, now_ms, now_ms);
+		listener->came_ms = 0;
+		return;
+	}
+	keep_out(listener->fd);
+	deadline_set(&listener->quiet, now_ms + QUIET_MS, now_ms);
+}
+
 static struct listener *find(struct worker *worker, const struct binding *binding)
 {
 	for (struct listener *l = worker->listeners; l; l = l->next) {
-		if (l->binding == binding && !l->closed)
+		if (l->binding == binding && !l->closed && !l->retiring)
 			return l;
 	}
 	return NULL;
@@ -177,6 +243,7 @@ static void listener_open(
 	event_assign(&listener->event, worker->loop.base, listener->fd, EV_READ | EV_PERSIST,
 		on_connection, listener);
 	deadline_init(&listener->retry, worker->loop.base, retry);
+	deadline_init(&listener->quiet, worker->loop.base, on_quiet);
 	listener->next = worker->listeners;
 	worker->listeners = listener;
 	accept_on(listener);
@@ -201,10 +268,10 @@ void listeners_update(struct worker *worker)
 	for (struct listener *l = worker->listeners; l; l = next) {
 		const struct conf_listener *now = conf_of(conf, l->binding->text);
 		next = l->next;
-		if (now && !l->closed)
+		if (now && !l->closed && !l->retiring)
 			set_conf(l, now);
 		else
-			listener_close(l);
+			listener_retire(l);
 	}
 	if (worker->draining)
 		return;
@@ -215,6 +282,25 @@ void listeners_update(struct worker *worker)
 			listener_open(worker, b, now);
 	}
 	pthread_mutex_unlock(&worker->relay->bindings_lock);
+}
+
+void listeners_retire(struct worker *worker)
+{
+	struct listener *next;
+
+	for (struct listener *l = worker->listeners; l; l = next) {
+		next = l->next;
+		listener_retire(l);
+	}
+}
+
+bool listeners_are_closed(const struct worker *worker)
+{
+	for (const struct listener *l = worker->listeners; l; l = l->next) {
+		if (!l->closed)
+			return false;
+	}
+	return true;
 }
 
 void listeners_close(struct worker *worker)

@@ -6,6 +6,13 @@
  *   [listener public] bind a, b -> binding a -> socket of worker 0, of worker 1, ...
  *                               -> binding b -> ...
  *
+ *   ACCEPTING --drain, or its bind is gone--> RETIRING (new connections are kept out, those that
+ * the
+ *        `-------- stop -------> CLOSED <---- quiet ---'  system has already are still accepted)
+ *
+ * Closing a listening socket resets what waits in its backlog, with the requests that were sent
+ * already. So the backlog is emptied first.
+ *
  * When file descriptors run out or max_connections is reached, a listener stops accepting and
  * leaves clients in the backlog, until a connection has closed; it never spins.
  */
@@ -49,13 +56,15 @@ struct connection_bound {
 struct listener {
 	struct event event;
 	struct deadline retry; /* file descriptors ran out */
+	struct deadline quiet; /* RETIRING: looks whether nobody came lately */
+	uint64_t came_ms;      /* RETIRING: when somebody came last, or it began */
 	struct listener *next;
 	struct worker *worker;
 	struct binding *binding;
 	const struct conf_listener *conf;
 	struct site_use *use; /* holds conf */
 	int fd;
-	bool accepting, closed;
+	bool accepting, retiring, closed;
 	uint64_t connections;
 };
 
@@ -72,8 +81,16 @@ void bindings_discard(struct relay *relay);
 void bindings_commit(struct relay *relay, const struct conf *conf);
 void bindings_free(struct relay *relay);
 
+/* Removes the socket files of `unix:` bindings, so that nobody new can connect: a drain begins.
+ * Main thread. */
+void bindings_remove_paths(struct relay *relay);
+
 /* Makes this worker's listeners those of its current site. */
 void listeners_update(struct worker *worker);
+/* Closes them as soon as what has arrived is accepted. */
+void listeners_retire(struct worker *worker);
+bool listeners_are_closed(const struct worker *worker);
+/* Closes them now. */
 void listeners_close(struct worker *worker);
 void listeners_resume(struct worker *worker);
 void listeners_free(struct worker *worker);

@@ -135,6 +135,7 @@ static void begin_stop(struct relay *relay)
 	reload_cancel(relay);
 	log_info("draining: finishing what is under way, at most %llu ms",
 		(unsigned long long)timeout_ms);
+	bindings_remove_paths(relay);
 	command_all(relay, WORKER_DRAIN);
 	event_add(relay->stop_timer, &timeout);
 }

@@ -167,7 +167,7 @@ void reply_if_first(struct exchange *x)
 
 	if (x->state != EXCHANGE_REPLYING || !d || d->first != x || !flow_takes_prefix(&d->out))
 		return;
-	if (x->worker->draining && !x->next)
+	if (downstream_drains_after(d, x))
 		x->close_client = true;
 	if (!x->response_begun) {
 		if (!flow_reserve(&d->out, &x->worker->blocks, HTTP_PROBLEM_BYTES, &out) ||

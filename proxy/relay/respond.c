@@ -110,7 +110,7 @@ static void begin_relaying(struct exchange *x)
 
 	if (d && (body == HTTP_BODY_CHUNKED || body == HTTP_BODY_UNTIL_CLOSE) && !chunked)
 		x->close_client = true; /* an HTTP/1.0 client sees the end by the close */
-	if (d && (!x->request_done || (x->worker->draining && !x->next)))
+	if (d && (!x->request_done || downstream_drains_after(d, x)))
 		x->close_client = true; /* in a drain, the last of the connection says so */
 	x->held_response = false;
 	x->response_begun = true;

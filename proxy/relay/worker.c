@@ -105,7 +105,8 @@ static void drain(struct worker *worker)
 	struct downstream *next;
 
 	worker->draining = true;
-	listeners_close(worker);
+	worker->drain_began_ms = worker_now_ms(worker);
+	listeners_retire(worker);
 	for (struct downstream *d = worker->downstreams; d; d = next) {
 		next = d->next;
 		downstream_drain(d);
@@ -212,7 +213,8 @@ struct worker *worker_new(struct relay *relay, unsigned index, struct site *site
 
 static bool is_over(const struct worker *worker)
 {
-	if (!worker->draining || worker->downstreams || loop_has_ready(&worker->loop))
+	if (!worker->draining || worker->downstreams || loop_has_ready(&worker->loop) ||
+		!listeners_are_closed(worker))
 		return false;
 	/* Exchanges whose client left may still be under way; they are finished as long as any
 	 * client is left anywhere that may be waiting behind them. */

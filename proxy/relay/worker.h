@@ -77,6 +77,7 @@ struct worker {
 	_Atomic uint64_t reloads_seen;     /* relay.reloads when it last took a site */
 
 	bool draining, stopping;
+	uint64_t drain_began_ms;
 	uint64_t date_second;
 	char date[32]; /* IMF-fixdate */
 	struct clock_cache clock;

@@ -1,0 +1,235 @@
+#!/usr/bin/env python3
+"""Drains lose nothing: a request that was sent on a connection that stood is answered, whole, while a
+sluice ends, is replaced by another (a rolling restart), or is started again behind systemd's socket."""
+import fcntl
+import os
+import socket
+import sys
+import threading
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+from lib import process
+from lib.client import Client
+from lib.process import BINARY, until
+from lib.sluice import Sluice, to
+from lib.tap import equal, main, test, true
+from lib.wire import Ended
+
+# What systemd does: the socket is descriptor 3, and the environment says so.
+ACTIVATE = """
+import os, sys
+os.dup2(int(sys.argv[1]), 3)
+os.environ.update(LISTEN_PID=str(os.getpid()), LISTEN_FDS="1", LISTEN_FDNAMES="web")
+os.execv(sys.argv[2], sys.argv[2:])
+"""
+
+
+class Crowd:
+    """Clients on threads of their own, until they are stopped. A request is lost when its connection
+    was made, all of it was sent, and no whole answer came. That a connection is refused, or had
+    ended before anything was sent on it, loses nothing."""
+
+    def __init__(self, t, address):
+        self.t, self.address = t, address
+        self.lost, self.answered, self.refused, self.told = [], 0, 0, 0
+        self._stop, self._lock, self._threads = threading.Event(), threading.Lock(), []
+        t.defer(self.stop)
+
+    def add(self, count, once, pause):
+        for number in range(count):
+            thread = threading.Thread(target=self._ask, args=(once, pause, number), daemon=True)
+            thread.start()
+            self._threads.append(thread)
+        return self
+
+    def stop(self):
+        self._stop.set()
+        for thread in self._threads:
+            thread.join(60)
+
+    def _connect(self):
+        try:
+            return Client(self.address)
+        except OSError:
+            with self._lock:
+                self.refused += 1
+            self._stop.wait(0.01)
+            return None
+
+    def _ask(self, once, pause, number):
+        client, count = None, 0
+        while not self._stop.is_set():
+            client = client or self._connect()
+            if not client:
+                continue
+            ended = self._has_ended(client)
+            if not ended:
+                count += 1
+                ended = self._one(client, f"/{'once' if once else 'kept'}/{number}/{count}") or once
+            if ended:
+                client.close()
+                client = None
+            if pause:
+                self._stop.wait(pause)
+        if client:
+            client.close()
+
+    @staticmethod
+    def _has_ended(client):
+        try:
+            client.socket.setblocking(False)
+            return client.socket.recv(1, socket.MSG_PEEK) == b""
+        except BlockingIOError:
+            return False
+        except OSError:
+            return True
+        finally:
+            client.socket.settimeout(process.DEADLINE_SECONDS)
+
+    def _one(self, client, target):
+        """A request and its answer; true when the connection takes no other."""
+        try:
+            client.request(target)
+            answer = client.response()
+        except (Ended, OSError) as error:
+            with self._lock:
+                self.lost.append(f"{target}: {type(error).__name__} {error}")
+            return True
+        with self._lock:
+            self.answered += 1
+            closes = (answer.get("Connection") or "").lower() == "close"
+            self.told += closes
+            if answer.status != 200 or answer.body != b"":
+                self.lost.append(f"{target}: {answer.status} {answer.body!r}")
+        return closes
+
+    def judge(self, least):
+        equal(self.lost[:5], [], f"lost of {self.answered}")
+        true(self.answered >= least, f"only {self.answered} were answered")
+
+
+def ready(sluice_process):
+    sluice_process.wait_output("sluice is ready")
+
+
+@test("a drain answers what was sent: of clients that connect anew each time, and of those that stay")
+def ends(t):
+    origin = t.origin()
+    sluice = t.sluice(to(origin))
+    crowd = Crowd(t, sluice.address)
+    crowd.add(8, once=True, pause=0).add(8, once=False, pause=0).add(24, once=False, pause=0.05)
+    until(lambda: crowd.answered > 500, "answers")
+    sluice.terminate()
+    equal(sluice.wait(), 0, "exit status")
+    crowd.stop()
+    crowd.judge(500)
+    true(crowd.told >= 24, f"only {crowd.told} were told Connection: close")
+
+
+@test("a drain accepts what waits in the backlog, and waits for requests that were about to come")
+def backlog(t):
+    origin = t.origin()
+    sluice = t.sluice(to(origin))
+    os.kill(sluice.pid, 19)  # SIGSTOP
+    waiting = [t.client(sluice) for _ in range(100)]
+    for client in waiting[:50]:
+        client.request("/sent")
+    sluice.terminate()
+    os.kill(sluice.pid, 18)  # SIGCONT
+    for client in waiting[50:]:
+        client.request("/later")
+    equal({client.response().status for client in waiting}, {200}, "statuses")
+    for client in waiting:
+        client.expect_end()
+    equal(sluice.wait(), 0, "exit status")
+
+
+@test("what waits on a unix socket is answered, too")
+def unix_backlog(t):
+    path = t.path("front.sock")
+    sluice = t.sluice(to(t.origin()), bind=f"unix:{path}")
+    os.kill(sluice.pid, 19)
+    waiting = [t.client(sluice) for _ in range(50)]
+    for client in waiting:
+        client.request("/")
+    sluice.terminate()
+    os.kill(sluice.pid, 18)
+    equal({client.response().status for client in waiting}, {200}, "statuses")
+    equal(sluice.wait(), 0, "exit status")
+    true(not os.path.exists(path), "the socket file is still there")
+
+
+@test("a bind that a reload takes away answers what has arrived there")
+def bind_taken_away(t):
+    sluice = t.sluice(to(t.origin()))
+    port = process.Port()
+    t.defer(port.release)
+    address = f"127.0.0.1:{port.number}"
+    sluice.listener = f"bind = {address}"
+    sluice.reload(sluice.sections)
+    sluice.process.wait_output(": reloaded")
+    crowd = Crowd(t, address).add(8, once=True, pause=0)
+    until(lambda: crowd.answered > 300, "answers")
+    refused = crowd.refused
+    sluice.listener = ""
+    sluice.reload(sluice.sections)
+    until(lambda: crowd.refused > refused, "a refused connection")
+    crowd.stop()
+    crowd.judge(300)
+
+
+@test("rolling restarts with a shared state lose nothing and refuse nobody")
+def rolling(t):
+    origin = t.origin()
+    state = t.path("state")
+    os.mkdir(state)
+    first = t.sluice(to(origin), settings=f"state = {state}")
+    crowd = Crowd(t, first.address)
+    crowd.add(6, once=True, pause=0).add(4, once=False, pause=0).add(10, once=False, pause=0.03)
+    running = first.process
+    for number in range(4):
+        goal = crowd.answered + 300
+        until(lambda: crowd.answered > goal, "answers")
+        following = process.Process([BINARY, "run", "-c", first.ini_path], f"follower{number}")
+        t.defer(following.kill)
+        ready(following)
+        running.signal(15)
+        equal(running.wait(), 0, "exit status")
+        running = following
+    first.ended = True
+    crowd.stop()
+    crowd.judge(1200)
+    equal(crowd.refused, 0, "refused connections")
+    running.signal(15)
+    equal(running.wait(), 0, "exit status")
+
+
+@test("restarts behind systemd's socket lose nothing and refuse nobody")
+def activated(t):
+    listener = socket.socket()
+    listener.bind(("127.0.0.1", 0))
+    listener.listen(1000)
+    t.defer(listener.close)
+    address = f"127.0.0.1:{listener.getsockname()[1]}"
+    passed = fcntl.fcntl(listener.fileno(), fcntl.F_DUPFD, 60)
+    t.defer(lambda: os.close(passed))
+    ini = t.file("systemd.ini", f"[sluice]\nworkers = {t.workers}\naccess_log = off\n"
+                 f"[listener web]\nbind = systemd:web\n" + to(t.origin()))
+    crowd = Crowd(t, address)
+    crowd.add(6, once=True, pause=0).add(4, once=False, pause=0).add(10, once=False, pause=0.03)
+    for number in range(4):
+        child = process.Process(
+            [sys.executable, "-c", ACTIVATE, str(passed), BINARY, "run", "-c", ini],
+            f"activated{number}", pass_fds=(passed,))
+        t.defer(child.kill)
+        goal = crowd.answered + 300
+        until(lambda: crowd.answered > goal, "answers")
+        if number == 3:
+            crowd.stop()  # whoever comes after the last one would wait in the backlog
+        child.signal(15)
+        equal(child.wait(), 0, "exit status")
+    crowd.judge(1200)
+    equal(crowd.refused, 0, "refused connections")
+
+
+main()
