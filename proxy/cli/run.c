@@ -4,6 +4,7 @@
 #include <getopt.h>
 #include <stdio.h>
 
+#include "admin/admin.h"
 #include "conf/conf.h"
 #include "relay/relay.h"
 
@@ -19,9 +20,26 @@ static const char help[] = "usage: sluice run [-c FILE]\n"
 			   "  -c, --config FILE  the configuration (default: " DEFAULT_FILE ")\n"
 			   "  -h, --help         print this\n";
 
+static bool open_admin(void *ctx, const struct conf *conf)
+{
+	return admin_open(conf, ctx);
+}
+
+static bool start_admin(void *ctx, struct relay *relay)
+{
+	return admin_start(*(struct admin **)ctx, relay);
+}
+
+static void close_admin(void *ctx)
+{
+	admin_close(*(struct admin **)ctx);
+}
+
 int cli_run(const char *path)
 {
 	struct conf_errors errors = {0};
+	struct admin *admin = NULL;
+	struct relay_service service = {open_admin, start_admin, close_admin, &admin};
 	struct conf *conf = conf_load(path, &errors);
 
 	for (size_t i = 0; i < errors.count; i++)
@@ -31,7 +49,7 @@ int cli_run(const char *path)
 		fprintf(stderr, "sluice: nothing was started\n");
 		return 1;
 	}
-	return relay_run(conf);
+	return relay_run(conf, &service);
 }
 
 int cli_run_run(int argc, char **argv)

@@ -2,6 +2,8 @@
  * What can only be checked when all is read: references, required keys, keys that need or exclude
  * each other. Also fills in what follows from them.
  */
+#include <arpa/inet.h>
+#include <netinet/in.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/un.h>
@@ -324,9 +326,9 @@ static void check_binds(struct build *build)
 		if (instance->section->id == SECTION_LISTENER) {
 			addresses = listener->binds;
 			address_count = listener->bind_count;
-		} else if (instance->section->id == SECTION_ADMIN && build->conf->admin_bind) {
-			addresses = build->conf->admin_bind;
-			address_count = 1;
+		} else if (instance->section->id == SECTION_ADMIN) {
+			addresses = build->conf->admin.binds;
+			address_count = build->conf->admin.bind_count;
 		} else {
 			continue;
 		}
@@ -347,13 +349,36 @@ static void check_binds(struct build *build)
 	}
 }
 
+/* Is it an address that only this machine can connect to? */
+static bool is_local(const struct conf_address *address)
+{
+	const struct sockaddr_in *v4 = (const struct sockaddr_in *)&address->socket;
+	const struct sockaddr_in6 *v6 = (const struct sockaddr_in6 *)&address->socket;
+
+	if (address->kind == CONF_ADDRESS_UNIX)
+		return true;
+	if (address->kind != CONF_ADDRESS_INET)
+		return false;
+	return address->socket.ss_family == AF_INET ? ntohl(v4->sin_addr.s_addr) >> 24 == 127
+						    : IN6_IS_ADDR_LOOPBACK(&v6->sin6_addr);
+}
+
 static void check_admin(struct build *build, const struct instance *instance)
 {
-	const struct setting *bind = instance_setting(instance, "bind");
+	const struct conf_admin *admin = &build->conf->admin;
 
-	if (bind)
-		build_warn(build, instance, bind->line,
-			"bind: it has no effect yet: nothing listens there");
+	for (size_t i = 0; i < admin->bind_count; i++) {
+		const struct conf_address *bind = &admin->binds[i];
+		if (bind->kind == CONF_ADDRESS_SYSTEMD)
+			build_fail(build, instance, bind->line,
+				"bind: %s is not possible here; expected an address or unix:/PATH",
+				bind->text);
+		else if (!admin->token_path && !is_local(bind))
+			build_fail(build, instance, bind->line,
+				"bind: %s can be reached by other machines; expected a token as "
+				"well: token = file:PATH",
+				bind->text);
+	}
 }
 
 void check_snapshot(struct build *build)

@@ -270,6 +270,14 @@ struct conf_host {
 	size_t route_count;
 };
 
+/* [admin]: none without a bind */
+struct conf_admin {
+	unsigned line;
+	struct conf_address *binds;
+	size_t bind_count;
+	const char *token_path; /* NULL: none is asked for */
+};
+
 enum conf_access_format { CONF_ACCESS_COMBINED, CONF_ACCESS_JSON };
 
 struct conf {
@@ -292,8 +300,7 @@ struct conf {
 	const char *pid_file;
 	const char *user; /* after binding, drop to this user; NULL: stay */
 	bool forwarded;   /* send Forwarded (RFC 7239) too, on */
-	/* [admin] */
-	struct conf_address *admin_bind; /* NULL: no admin */
+	struct conf_admin admin;
 
 	struct conf_listener *listeners;
 	size_t listener_count;

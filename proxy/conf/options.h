@@ -110,9 +110,10 @@ extern const struct option_type type_duration, type_flag, type_word, type_choice
 	type_workers;
 extern const struct option_type type_token, type_token_or_off, type_reference, type_references;
 /* value_address.c: */
-extern const struct option_type type_bind, type_binds, type_networks, type_server;
+extern const struct option_type type_binds, type_admin_binds, type_networks, type_server;
 /* value_file.c: */
-extern const struct option_type type_path, type_log_target, type_callers, type_user;
+extern const struct option_type type_path, type_secret_file, type_log_target, type_callers,
+	type_user;
 /* value_key.c: */
 extern const struct option_type type_key;
 /* value_limit.c: */

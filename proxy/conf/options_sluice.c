@@ -76,8 +76,12 @@ const struct option options_sluice[] = {
 const size_t options_sluice_count = COUNT(options_sluice);
 
 const struct option options_admin[] = {
-	{"bind", &type_bind, AT_START, AT(admin_bind), .flags = OPTION_REQUIRED,
-		.help = "Address of the operator's interface; whoever can connect can operate."},
+	{"bind", &type_admin_binds, AT_START, AT(admin), .flags = OPTION_REQUIRED | OPTION_REPEATABLE,
+		.help = "Addresses of the operator's interface, several by commas; without a token, "
+			"any process that can connect can operate."},
+	{"token", &type_secret_file, AT_START, AT(admin.token_path),
+		.help = "File of the bearer tokens that requests need; required when an address is "
+			"not loopback or a unix socket."},
 };
 const size_t options_admin_count = COUNT(options_admin);
 

@@ -92,23 +92,29 @@ SAME(same_networks)
 	return equal_networks(at(option, a), at(option, b));
 }
 
-SAME(same_bind)
+static bool equal_binds(const struct conf_address *one, size_t one_count,
+	const struct conf_address *other, size_t other_count)
 {
-	const struct conf_address *one = VALUE(const struct conf_address *, a);
-	const struct conf_address *other = VALUE(const struct conf_address *, b);
+	bool equal = one_count == other_count;
 
-	return equal_text(one ? one->text : NULL, other ? other->text : NULL);
+	for (size_t i = 0; equal && i < one_count; i++)
+		equal = equal_text(one[i].text, other[i].text);
+	return equal;
+}
+
+SAME(same_admin_binds)
+{
+	const struct conf_admin *one = at(option, a), *other = at(option, b);
+
+	return equal_binds(one->binds, one->bind_count, other->binds, other->bind_count);
 }
 
 SAME(same_binds)
 {
 	const struct conf_listener *one = a, *other = b;
-	bool equal = one->bind_count == other->bind_count;
 
 	(void)option;
-	for (size_t i = 0; equal && i < one->bind_count; i++)
-		equal = equal_text(one->binds[i].text, other->binds[i].text);
-	return equal;
+	return equal_binds(one->binds, one->bind_count, other->binds, other->bind_count);
 }
 
 SAME(same_log_target)

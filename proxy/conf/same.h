@@ -19,7 +19,7 @@ SAME(same_texts);
 SAME(same_key);
 SAME(same_fields);
 SAME(same_networks);
-SAME(same_bind);
+SAME(same_admin_binds);
 SAME(same_binds);
 SAME(same_log_target);
 SAME(same_reference);

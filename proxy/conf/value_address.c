@@ -221,19 +221,9 @@ bool value_read_address(
 	return read_inet(value, text, bind, address);
 }
 
-static bool parse_bind(struct value *value)
+/* Addresses to listen at, several by commas, added to a list. */
+static bool read_binds(struct value *value, struct conf_address **items, size_t *count)
 {
-	struct conf_address *address = arena_alloc(value->build->arena, sizeof(*address));
-
-	if (!value_read_address(value, value->text, true, address))
-		return false;
-	*(struct conf_address **)value->at = address;
-	return true;
-}
-
-static bool parse_binds(struct value *value)
-{
-	struct conf_listener *listener = value->instance->object;
 	struct slice rest = value->text, item;
 	bool good = true;
 
@@ -244,11 +234,25 @@ static bool parse_binds(struct value *value)
 			good = false;
 			continue;
 		}
-		listener->binds = arena_grow(value->build->arena, listener->binds,
-			listener->bind_count, sizeof(*listener->binds));
-		listener->binds[listener->bind_count++] = address;
+		*items = arena_grow(value->build->arena, *items, *count, sizeof(**items));
+		(*items)[(*count)++] = address;
 	}
 	return good;
+}
+
+static bool parse_binds(struct value *value)
+{
+	struct conf_listener *listener = value->instance->object;
+
+	return read_binds(value, &listener->binds, &listener->bind_count);
+}
+
+static bool parse_admin_binds(struct value *value)
+{
+	struct conf_admin *admin = value->at;
+
+	admin->line = value->line;
+	return read_binds(value, &admin->binds, &admin->bind_count);
 }
 
 /* ADDRESS [key=value ...] */
@@ -279,8 +283,9 @@ static bool parse_server(struct value *value)
 	return true;
 }
 
-const struct option_type type_bind = {
-	"address", "ADDRESS:PORT, [IPV6]:PORT, unix:/PATH or systemd:NAME", parse_bind, same_bind};
+const struct option_type type_admin_binds = {"addresses",
+	"ADDRESS:PORT, [IPV6]:PORT or unix:/PATH, several by commas", parse_admin_binds,
+	same_admin_binds};
 const struct option_type type_binds = {"list of addresses",
 	"ADDRESS:PORT, [IPV6]:PORT, unix:/PATH or systemd:NAME", parse_binds, same_binds};
 const struct option_type type_networks = {"list of networks",

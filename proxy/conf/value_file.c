@@ -194,6 +194,21 @@ static bool parse_callers(struct value *value)
 	return value_read_lines(value, path, take_caller, &plan->callers);
 }
 
+/* token = file:PATH: read when it is needed, not here */
+static bool parse_secret_file(struct value *value)
+{
+	struct slice path = value->text;
+
+	if (path.len <= 5 || memcmp(path.at, "file:", 5) != 0)
+		return value_fail(value, "a secret stands in a file of its own");
+	path.at += 5;
+	path.len -= 5;
+	if (!value_check_path(value, path))
+		return false;
+	*(const char **)value->at = value_resolve_path(value, path);
+	return true;
+}
+
 static bool parse_user(struct value *value)
 {
 	const char *name = value_text(value, value->text);
@@ -211,4 +226,5 @@ const struct option_type type_user = {
 const struct option_type type_path = {"path", "a path", parse_path, same_text};
 const struct option_type type_log_target = {
 	"log", "off, stdout, stderr, syslog or file:PATH", parse_log_target, same_log_target};
+const struct option_type type_secret_file = {"file", "file:PATH", parse_secret_file, same_text};
 const struct option_type type_callers = {"file", "file:PATH", parse_callers, same_callers};

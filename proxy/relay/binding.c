@@ -1,72 +1,23 @@
 /* Opening listening sockets: by address, or as systemd handed them in. See relay/listener.h. */
 #include <errno.h>
 #include <fcntl.h>
-#include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
-#include <sys/un.h>
 #include <unistd.h>
 
 #include "base/log.h"
+#include "net/listen.h"
 #include "relay/listener.h"
 #include "relay/relay.h"
 
 #define SYSTEMD_FIRST_FD 3 /* sd_listen_fds(3) */
 
-static bool set_options(
-	int fd, const struct conf_listener *conf, const struct sockaddr *address, int is_shared)
+static struct listen_options options_of(const struct conf_listener *conf)
 {
-	int one = 1, v6only = conf->v6only;
-
-	if (address->sa_family == AF_UNIX)
-		return true;
-	/* A listener that restarts must not wait for old connections; SO_REUSEPORT gives each
-	 * worker a backlog of its own. */
-	if (setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one)) != 0 ||
-		setsockopt(fd, SOL_SOCKET, SO_REUSEPORT, &is_shared, sizeof(is_shared)) != 0)
-		return false;
-	/* Inherited by what is accepted, which saves a call a connection. */
-	if (setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one)) != 0)
-		return false;
-	return address->sa_family != AF_INET6 ||
-	       setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &v6only, sizeof(v6only)) == 0;
-}
-
-/* A socket file that nobody answers on is left over from a crash: it may be replaced. */
-static void remove_stale(const char *path, const struct sockaddr *address, socklen_t len)
-{
-	struct stat status;
-	int fd;
-
-	if (lstat(path, &status) != 0 || !S_ISSOCK(status.st_mode))
-		return;
-	fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-	if (fd < 0)
-		return;
-	if (connect(fd, address, len) != 0 && errno == ECONNREFUSED)
-		unlink(path);
-	close(fd);
-}
-
-static int open_socket(const struct conf_listener *conf, const struct conf_address *bind_address)
-{
-	const struct sockaddr *address = (const struct sockaddr *)&bind_address->socket;
-	int fd = socket(address->sa_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-
-	if (fd < 0)
-		return -1;
-	if (set_options(fd, conf, address, true) &&
-		bind(fd, address, bind_address->socket_len) == 0 &&
-		listen(fd, (int)conf->backlog) == 0)
-		return fd;
-	int error = errno;
-	close(fd);
-	errno = error;
-	return -1;
+	return (struct listen_options){
+		.backlog = (int)conf->backlog, .reuse_port = true, .v6only = conf->v6only};
 }
 
 static bool is_systemd(const struct conf_address *address)
@@ -74,23 +25,12 @@ static bool is_systemd(const struct conf_address *address)
 	return strncmp(address->text, "systemd:", 8) == 0;
 }
 
-/* Does another process listen there? SO_REUSEPORT, which our own sockets share an address by, would
- * not tell. */
-static bool is_taken(const struct conf_listener *conf, const struct conf_address *bind_address)
+static bool is_taken(const struct conf_listener *conf, const struct conf_address *address)
 {
-	const struct sockaddr *address = (const struct sockaddr *)&bind_address->socket;
-	bool is_taken;
-	int fd;
+	struct listen_options options = options_of(conf);
 
-	if (is_systemd(bind_address) || bind_address->kind == CONF_ADDRESS_UNIX)
-		return false;
-	fd = socket(address->sa_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
-	if (fd < 0)
-		return false;
-	is_taken = set_options(fd, conf, address, false) &&
-		   bind(fd, address, bind_address->socket_len) != 0 && errno == EADDRINUSE;
-	close(fd);
-	return is_taken;
+	return !is_systemd(address) && listen_is_taken((const struct sockaddr *)&address->socket,
+					       address->socket_len, &options);
 }
 
 /* `systemd:NAME` or `systemd:` for the first: LISTEN_FDS sockets, named by LISTEN_FDNAMES. */
@@ -143,18 +83,16 @@ static bool open_all(struct binding *binding, const struct conf_listener *conf,
 {
 	bool is_handed_in = is_systemd(address);
 	bool is_unix = !is_handed_in && address->kind == CONF_ADDRESS_UNIX;
+	struct listen_options options = options_of(conf);
 
-	if (is_unix) {
-		remove_stale(address->host, (const struct sockaddr *)&address->socket,
-			address->socket_len);
-	}
 	for (unsigned i = 0; i < binding->workers; i++) {
 		if (i > 0 && (is_unix || is_handed_in))
 			binding->sockets[i] = fcntl(binding->sockets[0], F_DUPFD_CLOEXEC, 0);
 		else if (is_handed_in)
 			binding->sockets[i] = systemd_socket(address->text + 8);
 		else
-			binding->sockets[i] = open_socket(conf, address);
+			binding->sockets[i] = listen_open((const struct sockaddr *)&address->socket,
+				address->socket_len, &options);
 		if (binding->sockets[i] < 0)
 			return false;
 	}

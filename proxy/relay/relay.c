@@ -302,7 +302,8 @@ static bool start(struct relay *relay, struct conf *conf)
 	raise_descriptor_limit();
 	/* Two that count apart would admit twice what the limits say. */
 	if ((!conf->state && !bindings_are_free(conf)) || !bindings_prepare(relay, conf) ||
-		!drop_privileges(conf) || !make_loop(relay) || !make_queue(relay, conf) ||
+		!relay->service->open(relay->service->ctx, conf) || !drop_privileges(conf) ||
+		!make_loop(relay) || !make_queue(relay, conf) ||
 		!relay_open_throttles(relay, conf) ||
 		!(relay->stats = stats_new(relay->worker_count)) ||
 		!(relay->site = site_new(conf, 1, relay->states, relay->throttles, relay->stats))) {
@@ -322,7 +323,7 @@ static bool start(struct relay *relay, struct conf *conf)
 	if (!write_pid(conf))
 		return false;
 	relay->begun_with = conf_hold(conf);
-	if (!start_workers(relay))
+	if (!start_workers(relay) || !relay->service->start(relay->service->ctx, relay))
 		return false;
 	log_info("sluice is ready: %s, %u workers", conf->path, relay->worker_count);
 	return true;
@@ -334,6 +335,7 @@ static void finish(struct relay *relay)
 		if (relay->workers[i] && relay->workers[i]->thread)
 			pthread_join(relay->workers[i]->thread, NULL);
 	}
+	relay->service->close(relay->service->ctx);
 	if (relay->reload)
 		reload_cancel(relay);
 	if (relay->begun_with)
@@ -386,9 +388,9 @@ static void hold_signals(bool hold)
 	pthread_sigmask(hold ? SIG_BLOCK : SIG_UNBLOCK, &set, NULL);
 }
 
-int relay_run(struct conf *conf)
+int relay_run(struct conf *conf, const struct relay_service *service)
 {
-	struct relay relay = {0};
+	struct relay relay = {.service = service, .started_ns = clock_monotonic_ns()};
 
 	signal(SIGPIPE, SIG_IGN);
 	hold_signals(true);

@@ -23,6 +23,19 @@ struct resolver;
 struct stats;
 struct throttle_table;
 
+/*
+ * What a room above runs beside the relay, on the main thread's loop or threads of its own. `open`
+ * is called before privileges are dropped, `start` when all workers serve, `close` when they have
+ * ended or the start failed. open and start write a line to the error log when they return false,
+ * which ends the start.
+ */
+struct relay_service {
+	bool (*open)(void *ctx, const struct conf *conf);
+	bool (*start)(void *ctx, struct relay *relay);
+	void (*close)(void *ctx);
+	void *ctx;
+};
+
 struct relay {
 	struct loop loop; /* the main thread's */
 	struct log *log;
@@ -30,6 +43,8 @@ struct relay {
 	struct queue *queue;
 	struct stats *stats;
 	struct upstream_states *states;
+	const struct relay_service *service;
+	uint64_t started_ns;           /* monotonic */
 	struct site *site;             /* current; the main thread's hold */
 	const struct conf *begun_with; /* what is taken only at the start is as this says; a hold */
 	struct worker **workers;
@@ -56,7 +71,7 @@ struct relay {
 
 /* Serves `conf` (the hold passes over) until told to stop by a signal. Returns the exit status: 0
  * after a drain, 1 when it could not start (the log says why) or was cut by shutdown_timeout. */
-int relay_run(struct conf *conf);
+int relay_run(struct conf *conf, const struct relay_service *service);
 
 /* Makes every worker look again whether it is done. Any thread. */
 void relay_wake_workers(struct relay *relay);

@@ -282,7 +282,7 @@ void reload_continue(struct relay *relay)
 	finish(relay, reload);
 }
 
-void relay_reload(struct relay *relay)
+enum reload_outcome relay_reload(struct relay *relay)
 {
 	struct timeval timeout = {
 		.tv_sec = RESOLVE_START_MS / 1000, .tv_usec = RESOLVE_START_MS % 1000 * 1000};
@@ -292,12 +292,15 @@ void relay_reload(struct relay *relay)
 	struct conf *conf = load(relay);
 	if (conf)
 		reload = reload_prepare(relay, conf);
-	if (!reload)
+	if (!reload) {
 		log_error("%s: reload failed; the running configuration stays",
 			relay->site->conf->path);
-	else if (resolver_is_waiting(relay->resolver) &&
-		 event_add(relay->reload_timer, &timeout) == 0)
+		return RELOAD_FAILED;
+	}
+	if (resolver_is_waiting(relay->resolver) && event_add(relay->reload_timer, &timeout) == 0) {
 		relay->reload = reload;
-	else
-		finish(relay, reload);
+		return RELOAD_WAITING;
+	}
+	finish(relay, reload);
+	return RELOAD_DONE;
 }

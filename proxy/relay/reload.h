@@ -23,9 +23,15 @@ struct worker;
 /* How long a start or a reload waits for the addresses of new names. */
 #define RESOLVE_START_MS 3000
 
+enum reload_outcome {
+	RELOAD_FAILED,  /* nothing has changed; the error log says why */
+	RELOAD_DONE,    /* it took effect */
+	RELOAD_WAITING, /* it will, when new names of servers are looked up: reload_continue */
+};
+
 /* Reads the relay's file again and prepares what it says; one that was prepared before is dropped.
- * Commits at once unless names have to be looked up first; then reload_continue commits. */
-void relay_reload(struct relay *relay);
+ * Main thread. */
+enum reload_outcome relay_reload(struct relay *relay);
 /* The names are known, or the time for them is over. */
 void reload_continue(struct relay *relay);
 /* Drops what was prepared, if anything was. */

@@ -234,6 +234,36 @@ static void exclusions(void **state)
 	parse_bad(TEXT_BASE "[admin]\nbind = 127.0.0.1:1\n", 11, "the first is in line 2");
 }
 
+/* An operator's interface that other machines reach needs tokens. */
+static void admin(void **state)
+{
+	static const char *const far[] = {
+		"0.0.0.0:9", "[::]:9", "10.0.0.1:9", "[::ffff:127.0.0.1]:9", "126.255.255.255:9"};
+	static const char *const near[] = {
+		"127.0.0.1:9", "127.255.0.1:9", "[::1]:9", "unix:/run/a.sock"};
+	char text[256];
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(far) / sizeof(far[0]); i++) {
+		snprintf(text, sizeof(text), TEXT_BASE "[admin]\nbind = %s\n", far[i]);
+		parse_bad(text, 11, "can be reached by other machines; expected a token");
+		snprintf(text, sizeof(text), TEXT_BASE "[admin]\nbind = %s\ntoken = file:t\n",
+			far[i]);
+		conf_release(parse_good(text));
+	}
+	for (size_t i = 0; i < sizeof(near) / sizeof(near[0]); i++) {
+		snprintf(text, sizeof(text), TEXT_BASE "[admin]\nbind = %s\n", near[i]);
+		conf_release(parse_good(text));
+	}
+	parse_bad(TEXT_BASE "[admin]\nbind = systemd:x\n", 11, "is not possible here");
+	parse_bad(TEXT_BASE "[admin]\nbind = 127.0.0.1:9\ntoken = secret\n", 12,
+		"a secret stands in a file of its own; expected file:PATH");
+	const struct conf *conf = parse_good(
+		TEXT_BASE "[admin]\nbind = 127.0.0.1:9, [::1]:9\nbind = unix:/run/a.sock\n");
+	assert_int_equal(conf->admin.bind_count, 3);
+	conf_release(conf);
+}
+
 static void plans(void **state)
 {
 	const struct conf *conf = parse_good(
@@ -281,6 +311,7 @@ int main(void)
 		cmocka_unit_test(nothing_to_do),
 		cmocka_unit_test(references),
 		cmocka_unit_test(exclusions),
+		cmocka_unit_test(admin),
 		cmocka_unit_test(plans),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -19,7 +19,7 @@ static void defaults(void **state)
 
 	(void)state;
 	assert_null(conf->state);
-	assert_null(conf->admin_bind);
+	assert_int_equal(conf->admin.bind_count, 0);
 	assert_int_equal(conf->callers, 1000000);
 	assert_int_equal(conf->queue_total, 100000);
 	assert_int_equal(conf->queue_total_bytes, 512 << 20);

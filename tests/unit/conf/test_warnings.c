@@ -61,13 +61,6 @@ static void comments_in_fields(void **state)
 		"after a value");
 }
 
-static void an_admin_without_effect(void **state)
-{
-	(void)state;
-	warned(TEXT_USED "[admin]\nbind = 127.0.0.1:3\n", 12,
-		"[admin] bind: it has no effect yet: nothing listens there");
-}
-
 /* Who defines a limit and forgets to name it believes to be protected. */
 static void limits_of_nobody(void **state)
 {
@@ -137,11 +130,11 @@ static void by_line(void **state)
 			   "[route r]\nupstream = u\nrequest_header_set = X: a # c\n"
 			   "request_header_set = Y: a # c\n"
 			   "[listener l]\nbind = 127.0.0.1:1\n[upstream u]\nserver = a:1\n");
-	static const unsigned lines[] = {2, 5, 6};
+	static const unsigned lines[] = {5, 6};
 
 	(void)state;
-	assert_int_equal(conf->warning_count, 3);
-	for (size_t i = 0; i < 3; i++)
+	assert_int_equal(conf->warning_count, 2);
+	for (size_t i = 0; i < 2; i++)
 		assert_int_equal(conf->warnings[i].line, lines[i]);
 	conf_release(conf);
 }
@@ -151,7 +144,6 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(nothing_to_say),
 		cmocka_unit_test(comments_in_fields),
-		cmocka_unit_test(an_admin_without_effect),
 		cmocka_unit_test(limits_of_nobody),
 		cmocka_unit_test(stars_in_paths),
 		cmocka_unit_test(warnings_have_an_end),

@@ -1,0 +1,52 @@
+/* The table of endpoints, and finding one. */
+#include <string.h>
+
+#include "admin/handlers.h"
+#include "admin/request.h"
+
+#define API "/api/v1/"
+
+/* A path that ends with '/' is followed by one segment, or with `deep` by several. */
+const struct admin_endpoint admin_endpoints[] = {
+	{"GET", "/healthz", false, ADMIN_ANYONE, false, admin_get_health},
+	{"GET", "/readyz", false, ADMIN_ANYONE, true, admin_get_ready},
+	{"GET", "/metrics", false, ADMIN_READ, true, admin_get_metrics},
+	{"GET", API "status", false, ADMIN_READ, true, admin_get_status},
+	{"GET", API "limits", false, ADMIN_READ, true, admin_get_limits},
+	{"GET", API "limits/", false, ADMIN_READ, true, admin_get_limit},
+	{"GET", API "upstreams", false, ADMIN_READ, true, admin_get_upstreams},
+	{"GET", API "sessions", false, ADMIN_READ, true, admin_get_sessions},
+	{"POST", API "sessions/", true, ADMIN_WRITE, true, admin_post_session},
+	{"POST", API "reload", false, ADMIN_WRITE, true, admin_post_reload},
+};
+const size_t admin_endpoint_count = sizeof(admin_endpoints) / sizeof(admin_endpoints[0]);
+
+static bool fits_path(const struct admin_endpoint *endpoint, const char *path, const char **tail)
+{
+	size_t len = strlen(endpoint->path);
+
+	if (endpoint->path[len - 1] != '/') {
+		*tail = "";
+		return strcmp(path, endpoint->path) == 0;
+	}
+	*tail = path + len;
+	return strncmp(path, endpoint->path, len) == 0 && path[len] != '\0' &&
+	       (endpoint->deep || !strchr(path + len, '/'));
+}
+
+const struct admin_endpoint *admin_find(
+	const char *method, const char *path, const char **tail, bool *path_known)
+{
+	/* HEAD is GET without the content, which the server leaves out. */
+	if (strcmp(method, "HEAD") == 0)
+		method = "GET";
+	*path_known = false;
+	for (size_t i = 0; i < admin_endpoint_count; i++) {
+		if (!fits_path(&admin_endpoints[i], path, tail))
+			continue;
+		if (strcmp(method, admin_endpoints[i].method) == 0)
+			return &admin_endpoints[i];
+		*path_known = true;
+	}
+	return NULL;
+}

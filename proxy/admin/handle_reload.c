@@ -1,0 +1,31 @@
+/* Changing what runs: the configuration file. */
+#include "admin/handlers.h"
+#include "admin/request.h"
+#include "relay/relay.h"
+#include "relay/reload.h"
+
+void admin_post_reload(struct admin_request *request)
+{
+	struct relay *relay = request->relay;
+
+	if (relay->stopping) {
+		admin_respond_problem(request, 409, "sluice is stopping.");
+		return;
+	}
+	switch (relay_reload(relay)) {
+	case RELOAD_DONE:
+		admin_respond_json(
+			request, 200, json_pack("{s:s}", "configuration", relay->site->conf->path));
+		break;
+	case RELOAD_WAITING: /* RFC 9110 section 15.3.3 */
+		admin_respond_json(request, 202,
+			json_pack("{s:s, s:s}", "configuration", relay->site->conf->path, "waiting",
+				"addresses of new names"));
+		break;
+	case RELOAD_FAILED:
+		admin_respond_problem(request, 422,
+			"The file has errors, which the error log lists; the running "
+			"configuration stays.");
+		break;
+	}
+}

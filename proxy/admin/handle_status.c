@@ -1,0 +1,201 @@
+/* Status, health and metrics. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include "admin/handlers.h"
+#include "admin/request.h"
+#include "base/clock.h"
+#include "config.h"
+#include "relay/relay.h"
+#include "stats/exposition.h"
+#include "throttle/throttle.h"
+
+static json_t *status_queue(const struct queue_counts *counts)
+{
+	return json_pack("{s:I, s:I, s:I, s:I, s:I}", "sessions", (json_int_t)counts->sessions,
+		"idle_sessions", (json_int_t)counts->idle_sessions, "queued",
+		(json_int_t)counts->queued, "queued_bytes", (json_int_t)counts->queued_bytes,
+		"in_flight", (json_int_t)counts->in_flight);
+}
+
+void admin_get_status(struct admin_request *request)
+{
+	struct relay *relay = request->relay;
+	const struct conf *conf = relay->site->conf;
+	struct queue_counts counts;
+	char started[CLOCK_ISO_BYTES];
+	struct clock_cache cache = {0};
+	uint64_t up_ns = clock_monotonic_ns() - relay->started_ns;
+
+	queue_count(relay->queue, &counts);
+	clock_format_iso(&cache, clock_wall_ns() - up_ns, started);
+	admin_respond_json(request, 200,
+		json_pack("{s:s, s:s, s:I, s:s, s:I, s:I, s:I, s:o, s:b}", "version",
+			PACKAGE_VERSION, "configuration", conf->path, "pid", (json_int_t)getpid(),
+			"started", started, "uptime_ms", (json_int_t)(up_ns / CLOCK_NS_PER_MS),
+			"workers", (json_int_t)relay->worker_count, "client_connections",
+			(json_int_t)atomic_load(&relay->clients), "queue", status_queue(&counts),
+			"draining", relay->stopping));
+}
+
+static void respond_text(struct admin_request *request, unsigned status, const char *text)
+{
+	request->status = status;
+	request->media_type = "text/plain; charset=utf-8";
+	request->text = strdup(text);
+	request->text_bytes = request->text ? strlen(text) : 0;
+}
+
+/* The process answers: that is all. */
+void admin_get_health(struct admin_request *request)
+{
+	respond_text(request, 200, "ok\n");
+}
+
+/* New requests are welcome: it serves and does not drain. */
+void admin_get_ready(struct admin_request *request)
+{
+	if (request->relay->stopping)
+		respond_text(request, 503, "draining\n");
+	else
+		respond_text(request, 200, "ready\n");
+}
+
+/* ---- metrics --------------------------------------------------------------------------------- */
+
+/* The text while it is written. */
+struct page {
+	FILE *out;
+	enum exposition_format format;
+};
+
+static void put_one(
+	struct page *page, const char *name, bool counter, const char *help, double value)
+{
+	exposition_family(page->out, page->format, name, counter, help);
+	exposition_sample(page->out, name, NULL, value);
+}
+
+static void put_queue(struct page *page, struct queue *queue)
+{
+	struct queue_counts counts;
+
+	queue_count(queue, &counts);
+	put_one(page, "sluice_sessions", false, "Sessions that have something to remember.",
+		(double)counts.sessions);
+	put_one(page, "sluice_queued_requests", false, "Requests that wait for their turn.",
+		(double)counts.queued);
+	put_one(page, "sluice_queued_bytes", false, "Memory that waiting requests hold.",
+		(double)counts.queued_bytes);
+	put_one(page, "sluice_in_flight_requests", false,
+		"Requests that have had their turn and are not over.", (double)counts.in_flight);
+}
+
+/* One family of the limits' tables, over all limits. */
+static void put_table(struct page *page, const struct relay *relay, const char *name, bool counter,
+	const char *help, size_t offset)
+{
+	const struct conf *conf = relay->site->conf;
+
+	exposition_family(page->out, page->format, name, counter, help);
+	for (size_t i = 0; i < conf->limit_count; i++) {
+		const char *limit = conf->limits[i].name;
+		const char *const labels[] = {"limit", limit, NULL};
+		struct throttle_counters counters;
+		int number = throttle_table_find(relay->throttles, limit);
+		if (number >= 0 &&
+			throttle_table_counters(relay->throttles, (uint32_t)number, &counters) == 0)
+			exposition_sample(page->out, name, labels,
+				(double)*(uint64_t *)((char *)&counters + offset));
+	}
+}
+
+static void put_tables(struct page *page, const struct relay *relay)
+{
+	put_table(page, relay, "sluice_limit_callers", false,
+		"Callers that the limit keeps a throttle for.",
+		offsetof(struct throttle_counters, entries));
+	put_table(page, relay, "sluice_limit_capacity", false,
+		"Callers that the limit has room for.",
+		offsetof(struct throttle_counters, capacity));
+	put_table(page, relay, "sluice_limit_evictions_total", true,
+		"Throttles with an empty window whose place another caller got.",
+		offsetof(struct throttle_counters, evicted));
+	put_table(page, relay, "sluice_limit_overflows_total", true,
+		"Verdicts by a throttle that several callers share because the table was full.",
+		offsetof(struct throttle_counters, overflowed));
+}
+
+static void put_servers(struct page *page, const struct relay *relay, const char *name,
+	const char *help, bool health)
+{
+	const struct site *site = relay->site;
+	uint64_t now_ms = clock_monotonic_ms();
+
+	exposition_family(page->out, page->format, name, false, help);
+	for (size_t i = 0; i < site->conf->upstream_count; i++) {
+		struct upstream *upstream = site->upstreams[i];
+		for (size_t j = 0; j < upstream->server_count; j++) {
+			struct server *server = &upstream->servers[j];
+			const char *const labels[] = {"upstream", upstream->conf->name, "server",
+				server->conf->address.text, NULL};
+			double value = health ? (double)server_may_serve(server, now_ms)
+					      : (double)atomic_load(&server->state->in_flight);
+			exposition_sample(page->out, name, labels, value);
+		}
+	}
+}
+
+static void put_process(struct page *page, const struct relay *relay)
+{
+	const char *const build[] = {"version", PACKAGE_VERSION, NULL};
+	double uptime_s = (double)(clock_monotonic_ns() - relay->started_ns) / 1e9;
+	struct rusage usage;
+
+	exposition_family(page->out, page->format, "sluice_build_info", false,
+		"The version, as a label; the value is always 1.");
+	exposition_sample(page->out, "sluice_build_info", build, 1);
+	put_one(page, "sluice_uptime_seconds", false, "Time since the start.", uptime_s);
+	put_one(page, "sluice_workers", false, "Threads that serve.", relay->worker_count);
+	put_one(page, "sluice_client_connections", false, "Open connections of clients.",
+		atomic_load(&relay->clients));
+	put_one(page, "sluice_reloads_total", true, "Configurations that took effect by a reload.",
+		(double)atomic_load(&relay->reloads));
+	put_one(page, "sluice_log_dropped_lines_total", true,
+		"Log lines left out because the log writer was behind.",
+		(double)log_dropped(relay->log));
+	if (getrusage(RUSAGE_SELF, &usage) == 0)
+		put_one(page, "sluice_processor_seconds_total", true,
+			"Processor time of the process, user and system.",
+			(double)usage.ru_utime.tv_sec + (double)usage.ru_stime.tv_sec +
+				(double)(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec) / 1e6);
+}
+
+void admin_get_metrics(struct admin_request *request)
+{
+	const struct relay *relay = request->relay;
+	struct page page = {.format = strstr(request->accept, "application/openmetrics-text")
+					      ? EXPOSITION_OPENMETRICS
+					      : EXPOSITION_PROMETHEUS};
+
+	page.out = open_memstream(&request->text, &request->text_bytes);
+	if (!page.out) {
+		admin_respond_problem(request, 503, "No memory.");
+		return;
+	}
+	exposition_counters(page.out, page.format, relay->stats);
+	put_queue(&page, relay->queue);
+	put_tables(&page, relay);
+	put_servers(&page, relay, "sluice_server_up",
+		"1: the server may be chosen; 0: it is left out.", true);
+	put_servers(
+		&page, relay, "sluice_server_in_flight_requests", "Requests at the server.", false);
+	put_process(&page, relay);
+	exposition_end(page.out, page.format);
+	fclose(page.out);
+	request->status = 200;
+	request->media_type = exposition_media_type(page.format);
+}

@@ -1,0 +1,27 @@
+/* The handlers of admin_endpoints, by the file they are in. */
+#ifndef ADMIN_HANDLERS_H
+#define ADMIN_HANDLERS_H
+
+struct admin_request;
+
+/* handle_status.c */
+void admin_get_status(struct admin_request *request);
+void admin_get_health(struct admin_request *request);
+void admin_get_ready(struct admin_request *request);
+void admin_get_metrics(struct admin_request *request);
+
+/* handle_limits.c */
+void admin_get_limits(struct admin_request *request);
+void admin_get_limit(struct admin_request *request);
+
+/* handle_upstreams.c */
+void admin_get_upstreams(struct admin_request *request);
+
+/* handle_sessions.c */
+void admin_get_sessions(struct admin_request *request);
+void admin_post_session(struct admin_request *request);
+
+/* handle_reload.c */
+void admin_post_reload(struct admin_request *request);
+
+#endif

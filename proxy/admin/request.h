@@ -1,0 +1,65 @@
+/*
+ * One request to the admin API as its handlers see it, and the table of them.
+ */
+#ifndef ADMIN_REQUEST_H
+#define ADMIN_REQUEST_H
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stddef.h>
+
+struct relay;
+
+#define ADMIN_BODY_MAX (1024 * 1024) /* of a request; 413 beyond */
+
+struct admin_request {
+	const char *method, *path; /* the path decoded, without its query */
+	const char *tail;          /* what of the path follows the endpoint's own; "" if nothing */
+	const char *accept;        /* the Accept field, or "" */
+	const char *body;          /* NUL-terminated */
+	size_t body_bytes;
+	struct MHD_Connection *connection; /* for admin_argument */
+	struct relay *relay;
+
+	/* the response */
+	unsigned status;
+	const char *media_type;
+	char *text; /* malloc'ed; freed by the server */
+	size_t text_bytes;
+};
+
+/* The value of a query parameter, decoded, or NULL. Valid as long as the request. */
+const char *admin_argument(const struct admin_request *request, const char *name);
+
+/* Responds with a JSON value, whose reference it takes over; NULL: 503, no memory. */
+void admin_respond_json(struct admin_request *request, unsigned status, json_t *value);
+
+/* Responds with application/problem+json (RFC 9457). `detail` is a sentence for people. */
+void admin_respond_problem(struct admin_request *request, unsigned status, const char *detail);
+
+/* Who may call it. */
+enum admin_role {
+	ADMIN_ANYONE, /* without a token */
+	ADMIN_READ,
+	ADMIN_WRITE,
+};
+
+struct admin_endpoint {
+	const char *method;
+	const char *path; /* one that ends with '/' has a tail behind it, which may hold no '/' but
+			     where `deep` says so */
+	bool deep;
+	enum admin_role role;
+	bool on_main; /* runs on the main thread */
+	void (*handle)(struct admin_request *request);
+};
+
+extern const struct admin_endpoint admin_endpoints[];
+extern const size_t admin_endpoint_count;
+
+/* The endpoint of a method and path, with the tail. NULL: `*path_known` says whether another
+ * method would find one (405) or not (404). */
+const struct admin_endpoint *admin_find(
+	const char *method, const char *path, const char **tail, bool *path_known);
+
+#endif

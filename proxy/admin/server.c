@@ -1,0 +1,369 @@
+/* The admin server: libmicrohttpd's callbacks, who may call what, and the life of it all. */
+#include "admin/admin.h"
+
+#include <errno.h>
+#include <microhttpd.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "admin/ask.h"
+#include "admin/request.h"
+#include "admin/tokens.h"
+#include "base/log.h"
+#include "conf/conf.h"
+#include "net/listen.h"
+#include "relay/relay.h"
+
+#define BACKLOG         64
+#define MAX_CONNECTIONS 256
+#define IDLE_SECONDS    30
+#define MAX_DAEMONS     16
+
+struct admin {
+	struct relay *relay;
+	struct asker *asker;
+	struct admin_tokens *tokens; /* NULL: none are asked for */
+	size_t count;                /* of the sockets, and of the daemons that are started */
+	int sockets[MAX_DAEMONS];
+	const char *unix_paths[MAX_DAEMONS]; /* NULL where it is none */
+	struct MHD_Daemon *daemons[MAX_DAEMONS];
+	const struct conf *conf; /* a hold */
+};
+
+/* One request while it is read and answered. */
+struct call {
+	struct admin *admin;
+	const struct admin_endpoint *endpoint;
+	struct admin_request request;
+	bool too_large;
+};
+
+/* ---- responses ------------------------------------------------------------------------------- */
+
+const char *admin_argument(const struct admin_request *request, const char *name)
+{
+	return MHD_lookup_connection_value(request->connection, MHD_GET_ARGUMENT_KIND, name);
+}
+
+void admin_respond_json(struct admin_request *request, unsigned status, json_t *value)
+{
+	free(request->text);
+	request->status = status;
+	request->media_type = status < 400 ? "application/json" : "application/problem+json";
+	request->text = value ? json_dumps(value, JSON_INDENT(2) | JSON_PRESERVE_ORDER) : NULL;
+	request->text_bytes = request->text ? strlen(request->text) : 0;
+	if (!request->text)
+		request->status = 503;
+	json_decref(value);
+}
+
+static const char *title_of(unsigned status)
+{
+	switch (status) {
+	case 400:
+		return "Bad Request";
+	case 401:
+		return "Unauthorized";
+	case 403:
+		return "Forbidden";
+	case 404:
+		return "Not Found";
+	case 405:
+		return "Method Not Allowed";
+	case 409:
+		return "Conflict";
+	case 413:
+		return "Content Too Large";
+	case 422:
+		return "Unprocessable Content";
+	case 503:
+		return "Service Unavailable";
+	default:
+		return "Error";
+	}
+}
+
+void admin_respond_problem(struct admin_request *request, unsigned status, const char *detail)
+{
+	admin_respond_json(request, status,
+		json_pack("{s:s, s:s, s:i, s:s}", "type", "about:blank", "title", title_of(status),
+			"status", (int)status, "detail", detail));
+}
+
+/* The methods of a path that another method was used on. */
+static void add_allow(struct MHD_Response *response, const char *path)
+{
+	char allow[64] = "";
+	const char *tail;
+	bool known;
+
+	for (size_t i = 0; i < admin_endpoint_count; i++) {
+		const char *method = admin_endpoints[i].method;
+		if (admin_find(method, path, &tail, &known) == &admin_endpoints[i] &&
+			strlen(allow) + strlen(method) + 3 < sizeof(allow)) {
+			if (allow[0])
+				strcat(allow, ", ");
+			strcat(allow, method);
+		}
+	}
+	MHD_add_response_header(response, MHD_HTTP_HEADER_ALLOW, allow);
+}
+
+static enum MHD_Result send_response(struct MHD_Connection *connection, struct call *call)
+{
+	struct admin_request *request = &call->request;
+	struct MHD_Response *response = MHD_create_response_from_buffer(
+		request->text_bytes, request->text, MHD_RESPMEM_MUST_FREE);
+
+	if (!response)
+		return MHD_NO;
+	request->text = NULL; /* the response's now */
+	if (request->media_type)
+		MHD_add_response_header(
+			response, MHD_HTTP_HEADER_CONTENT_TYPE, request->media_type);
+	MHD_add_response_header(response, MHD_HTTP_HEADER_CACHE_CONTROL, "no-store");
+	MHD_add_response_header(response, "X-Content-Type-Options", "nosniff");
+	if (request->status == 401)
+		MHD_add_response_header(
+			response, MHD_HTTP_HEADER_WWW_AUTHENTICATE, "Bearer realm=\"sluice\"");
+	if (request->status == 405)
+		add_allow(response, request->path);
+	enum MHD_Result result = MHD_queue_response(connection, request->status, response);
+	MHD_destroy_response(response);
+	return result;
+}
+
+/* ---- requests -------------------------------------------------------------------------------- */
+
+/* True if the request may go on; else it is answered. */
+static bool is_allowed(struct call *call)
+{
+	const struct admin_tokens *tokens = call->admin->tokens;
+	struct admin_request *request = &call->request;
+
+	if (!tokens || call->endpoint->role == ADMIN_ANYONE)
+		return true;
+	enum admin_role role =
+		admin_tokens_role(tokens, MHD_lookup_connection_value(request->connection,
+						  MHD_HEADER_KIND, MHD_HTTP_HEADER_AUTHORIZATION));
+	if (role >= call->endpoint->role)
+		return true;
+	if (role == ADMIN_ANYONE)
+		admin_respond_problem(
+			request, 401, "A bearer token of the file that token = names is needed.");
+	else
+		admin_respond_problem(request, 403, "This token may only read.");
+	return false;
+}
+
+static void run_handler(void *ctx)
+{
+	struct call *call = ctx;
+
+	call->endpoint->handle(&call->request);
+}
+
+static void answer(struct call *call)
+{
+	struct admin_request *request = &call->request;
+	bool path_known;
+
+	call->endpoint = admin_find(request->method, request->path, &request->tail, &path_known);
+	if (!call->endpoint && path_known) {
+		admin_respond_problem(request, 405, "This path has other methods; see Allow.");
+	} else if (!call->endpoint) {
+		admin_respond_problem(request, 404, "There is no such path.");
+	} else if (!is_allowed(call)) {
+		return;
+	} else if (call->too_large) {
+		admin_respond_problem(request, 413, "The content is larger than 1 MiB.");
+	} else if (!call->endpoint->on_main) {
+		run_handler(call);
+	} else if (!asker_run(call->admin->asker, run_handler, call)) {
+		admin_respond_problem(request, 503, "sluice is stopping.");
+	}
+}
+
+static void add_body(struct call *call, const char *data, size_t size)
+{
+	struct admin_request *request = &call->request;
+
+	if (call->too_large || request->body_bytes + size > ADMIN_BODY_MAX) {
+		call->too_large = true;
+		return;
+	}
+	char *body = realloc((char *)(uintptr_t)request->body, request->body_bytes + size + 1);
+	if (!body) {
+		call->too_large = true;
+		return;
+	}
+	memcpy(body + request->body_bytes, data, size);
+	request->body_bytes += size;
+	body[request->body_bytes] = '\0';
+	request->body = body;
+}
+
+static struct call *begin_call(struct admin *admin, struct MHD_Connection *connection,
+	const char *path, const char *method)
+{
+	struct call *call = calloc(1, sizeof(*call));
+	const char *accept =
+		MHD_lookup_connection_value(connection, MHD_HEADER_KIND, MHD_HTTP_HEADER_ACCEPT);
+
+	if (!call)
+		return NULL;
+	call->admin = admin;
+	call->request = (struct admin_request){.method = method,
+		.path = path,
+		.accept = accept ? accept : "",
+		.body = calloc(1, 1),
+		.connection = connection,
+		.relay = admin->relay,
+		.status = 200};
+	if (call->request.body)
+		return call;
+	free(call);
+	return NULL;
+}
+
+static enum MHD_Result on_request(void *ctx, struct MHD_Connection *connection, const char *path,
+	const char *method, const char *version, const char *data, size_t *data_size,
+	void **call_at)
+{
+	struct call *call = *call_at;
+
+	(void)version;
+	if (!call) {
+		*call_at = begin_call(ctx, connection, path, method);
+		return *call_at ? MHD_YES : MHD_NO;
+	}
+	if (*data_size > 0) {
+		add_body(call, data, *data_size);
+		*data_size = 0;
+		return MHD_YES;
+	}
+	answer(call);
+	return send_response(connection, call);
+}
+
+static void on_completed(void *ctx, struct MHD_Connection *connection, void **call_at,
+	enum MHD_RequestTerminationCode code)
+{
+	struct call *call = *call_at;
+
+	(void)ctx;
+	(void)connection;
+	(void)code;
+	if (!call)
+		return;
+	free(call->request.text);
+	free((char *)(uintptr_t)call->request.body);
+	free(call);
+	*call_at = NULL;
+}
+
+/* ---- life ------------------------------------------------------------------------------------ */
+
+static bool open_sockets(struct admin *admin, const struct conf *conf)
+{
+	for (size_t i = 0; i < conf->admin.bind_count; i++) {
+		const struct conf_address *bind = &conf->admin.binds[i];
+		struct listen_options options = {.backlog = BACKLOG, .mode = 0660};
+		if (admin->count == MAX_DAEMONS) {
+			log_error("%s:%u: [admin] bind: more than %u addresses", conf->path,
+				bind->line, MAX_DAEMONS);
+			return false;
+		}
+		int fd = listen_open(
+			(const struct sockaddr *)&bind->socket, bind->socket_len, &options);
+		if (fd < 0) {
+			log_error("%s:%u: [admin] bind = %s: %s", conf->path, bind->line,
+				bind->text, strerror(errno));
+			return false;
+		}
+		if (bind->kind == CONF_ADDRESS_UNIX)
+			admin->unix_paths[admin->count] = bind->host;
+		admin->sockets[admin->count++] = fd;
+	}
+	return true;
+}
+
+bool admin_open(const struct conf *conf, struct admin **admin_at)
+{
+	char why[512];
+
+	*admin_at = NULL;
+	if (conf->admin.bind_count == 0)
+		return true;
+	struct admin *admin = calloc(1, sizeof(*admin));
+	if (!admin) {
+		log_error("[admin]: no memory");
+		return false;
+	}
+	admin->conf = conf_hold(conf);
+	if (conf->admin.token_path) {
+		admin->tokens = admin_tokens_load(conf->admin.token_path, why, sizeof(why));
+		if (!admin->tokens)
+			log_error("%s:%u: [admin] token: %s", conf->path, conf->admin.line, why);
+	}
+	if ((conf->admin.token_path && !admin->tokens) || !open_sockets(admin, conf)) {
+		admin_close(admin);
+		return false;
+	}
+	*admin_at = admin;
+	return true;
+}
+
+static struct MHD_Daemon *start_daemon(struct admin *admin, int fd)
+{
+	return MHD_start_daemon(MHD_USE_AUTO_INTERNAL_THREAD | MHD_USE_ERROR_LOG, 0, NULL, NULL,
+		on_request, admin, MHD_OPTION_LISTEN_SOCKET, fd, MHD_OPTION_NOTIFY_COMPLETED,
+		on_completed, NULL, MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)IDLE_SECONDS,
+		MHD_OPTION_CONNECTION_LIMIT, (unsigned)MAX_CONNECTIONS, MHD_OPTION_END);
+}
+
+bool admin_start(struct admin *admin, struct relay *relay)
+{
+	if (!admin)
+		return true;
+	admin->relay = relay;
+	admin->asker = asker_new(&relay->loop);
+	for (size_t i = 0; admin->asker && i < admin->count; i++) {
+		admin->daemons[i] = start_daemon(admin, admin->sockets[i]);
+		if (!admin->daemons[i]) {
+			log_error("[admin] bind = %s: the server can't start",
+				admin->conf->admin.binds[i].text);
+			return false;
+		}
+		log_info("admin: listening on %s%s", admin->conf->admin.binds[i].text,
+			admin->tokens ? ", tokens are required" : "");
+	}
+	if (!admin->asker)
+		log_error("[admin]: no memory");
+	return admin->asker != NULL;
+}
+
+void admin_close(struct admin *admin)
+{
+	if (!admin)
+		return;
+	if (admin->asker)
+		asker_close(admin->asker);
+	for (size_t i = 0; i < admin->count; i++) {
+		if (admin->daemons[i])
+			MHD_stop_daemon(admin->daemons[i]); /* closes the socket, too */
+		else
+			close(admin->sockets[i]);
+		if (admin->unix_paths[i])
+			unlink(admin->unix_paths[i]);
+	}
+	asker_free(admin->asker);
+	admin_tokens_free(admin->tokens);
+	conf_release(admin->conf);
+	free(admin);
+}

@@ -1,0 +1,152 @@
+#include "admin/tokens.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <openssl/crypto.h>
+#include <openssl/sha.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#define LINE_BYTES 1024
+#define HASHED     "sha256:"
+
+struct token {
+	enum admin_role role;
+	unsigned char digest[SHA256_DIGEST_LENGTH];
+};
+
+struct admin_tokens {
+	struct token *items;
+	size_t count;
+};
+
+static bool read_hex(const char *text, unsigned char digest[static SHA256_DIGEST_LENGTH])
+{
+	if (strlen(text) != 2 * SHA256_DIGEST_LENGTH)
+		return false;
+	for (size_t i = 0; i < SHA256_DIGEST_LENGTH; i++) {
+		unsigned value;
+		if (!isxdigit((unsigned char)text[2 * i]) ||
+			!isxdigit((unsigned char)text[2 * i + 1]) ||
+			sscanf(text + 2 * i, "%2x", &value) != 1)
+			return false;
+		digest[i] = (unsigned char)value;
+	}
+	return true;
+}
+
+static bool read_token(const char *text, unsigned char digest[static SHA256_DIGEST_LENGTH])
+{
+	size_t prefix = strlen(HASHED);
+
+	if (strncmp(text, HASHED, prefix) == 0)
+		return read_hex(text + prefix, digest);
+	SHA256((const unsigned char *)text, strlen(text), digest);
+	return true;
+}
+
+/* One line without its comment. Returns what was expected instead, or NULL. */
+static const char *read_line(struct admin_tokens *tokens, char *line)
+{
+	char *words[4] = {NULL}, *rest = NULL;
+	size_t count = 0;
+	struct token token = {.role = ADMIN_WRITE};
+
+	for (char *word = strtok_r(line, " \t\r\n", &rest); word && count < 4;
+		word = strtok_r(NULL, " \t\r\n", &rest))
+		words[count++] = word;
+	if (count == 0)
+		return NULL;
+	if (count == 3 && strcmp(words[1], "read") == 0)
+		token.role = ADMIN_READ;
+	else if (count != 1 && !(count == 3 && strcmp(words[1], "write") == 0))
+		return "expected NAME, read or write, and a token; or a token alone";
+	if (!read_token(words[count - 1], token.digest))
+		return "expected 64 hexadecimal digits after sha256:";
+	struct token *items = realloc(tokens->items, (tokens->count + 1) * sizeof(*items));
+	if (!items)
+		return "no memory";
+	tokens->items = items;
+	tokens->items[tokens->count++] = token;
+	return NULL;
+}
+
+static bool read_file(
+	struct admin_tokens *tokens, FILE *file, const char *path, char *why, size_t why_bytes)
+{
+	char line[LINE_BYTES];
+
+	for (unsigned number = 1; fgets(line, sizeof(line), file); number++) {
+		if (!strchr(line, '\n') && !feof(file)) {
+			snprintf(why, why_bytes, "%s:%u: a line of over %u bytes", path, number,
+				LINE_BYTES - 2);
+			return false;
+		}
+		line[strcspn(line, "#\n")] = '\0';
+		const char *expected = read_line(tokens, line);
+		if (expected) {
+			snprintf(why, why_bytes, "%s:%u: %s", path, number, expected);
+			return false;
+		}
+	}
+	if (ferror(file))
+		snprintf(why, why_bytes, "%s: %s", path, strerror(errno));
+	else if (tokens->count == 0)
+		snprintf(why, why_bytes, "%s: no token in it", path);
+	return !ferror(file) && tokens->count > 0;
+}
+
+struct admin_tokens *admin_tokens_load(const char *path, char *why, size_t why_bytes)
+{
+	struct admin_tokens *tokens = calloc(1, sizeof(*tokens));
+	FILE *file = fopen(path, "re");
+	bool good = false;
+
+	if (!file || !tokens)
+		snprintf(why, why_bytes, "%s: %s", path, strerror(errno));
+	else
+		good = read_file(tokens, file, path, why, why_bytes);
+	if (file)
+		fclose(file);
+	if (good)
+		return tokens;
+	admin_tokens_free(tokens);
+	return NULL;
+}
+
+void admin_tokens_free(struct admin_tokens *tokens)
+{
+	if (!tokens)
+		return;
+	if (tokens->items)
+		OPENSSL_cleanse(tokens->items, tokens->count * sizeof(*tokens->items));
+	free(tokens->items);
+	free(tokens);
+}
+
+enum admin_role admin_tokens_role(const struct admin_tokens *tokens, const char *authorization)
+{
+	static const char scheme[] = "Bearer";
+	unsigned char digest[SHA256_DIGEST_LENGTH];
+	enum admin_role role = ADMIN_ANYONE;
+	size_t len = sizeof(scheme) - 1;
+
+	if (!authorization || strncasecmp(authorization, scheme, len) != 0 ||
+		authorization[len] != ' ')
+		return ADMIN_ANYONE;
+	authorization += len + strspn(authorization + len, " ");
+	len = strlen(authorization);
+	while (len > 0 && authorization[len - 1] == ' ')
+		len--;
+	/* Digests are compared, all of them: neither the time nor the length tells anything of a
+	 * token. */
+	SHA256((const unsigned char *)authorization, len, digest);
+	for (size_t i = 0; i < tokens->count; i++) {
+		if (CRYPTO_memcmp(tokens->items[i].digest, digest, sizeof(digest)) == 0 &&
+			tokens->items[i].role > role)
+			role = tokens->items[i].role;
+	}
+	return role;
+}

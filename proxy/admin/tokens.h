@@ -1,0 +1,27 @@
+/*
+ * Bearer tokens of the admin API (RFC 6750), read from a file when sluice starts.
+ *
+ *   NAME ROLE TOKEN      a line each; ROLE is read or write; TOKEN is the token itself or
+ *   TOKEN                sha256:HEX of it; a line of one word is a token with role write
+ *   # comment
+ */
+#ifndef ADMIN_TOKENS_H
+#define ADMIN_TOKENS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "admin/request.h"
+
+struct admin_tokens;
+
+/* NULL with a sentence in `why` (`why_bytes` of it): the file can't be read, a line is wrong, or
+ * there is no token in it. */
+struct admin_tokens *admin_tokens_load(const char *path, char *why, size_t why_bytes);
+void admin_tokens_free(struct admin_tokens *tokens);
+
+/* The role of an Authorization field's value (`Bearer TOKEN`); ADMIN_ANYONE when it is missing
+ * (NULL) or wrong. Takes the same time for any token of one length. */
+enum admin_role admin_tokens_role(const struct admin_tokens *tokens, const char *authorization);
+
+#endif

@@ -1,0 +1,276 @@
+"""The operator's interface: metrics, health, status, and who may call what."""
+import hashlib
+import json
+import os
+import re
+import socket
+
+from lib import process
+from lib.process import Port
+from lib.sluice import to
+from lib.tap import equal, group, main, true
+from lib.wire import dial
+
+LIMIT = "[limit burst]\nkey = header:X-Key\nrate = 2 per 1h\n"
+
+
+class Admin:
+    """A client of the admin server: one connection a request."""
+
+    def __init__(self, address, token=None):
+        self.address = address
+        self.token = token
+
+    def ask(self, path, method="GET", body=b"", fields=(), token=None):
+        """(status, fields by lower-case name, body)"""
+        token = token or self.token
+        lines = [f"{method} {path} HTTP/1.1", "Host: admin", "Connection: close",
+                 f"Content-Length: {len(body)}", *fields]
+        if token:
+            lines.append(f"Authorization: Bearer {token}")
+        with dial(self.address) as sock:
+            sock.sendall("\r\n".join(lines).encode() + b"\r\n\r\n" + body)
+            data = b""
+            while part := sock.recv(65536):
+                data += part
+        head, _, content = data.partition(b"\r\n\r\n")
+        first, *rest = head.decode().split("\r\n")
+        return (int(first.split()[1]),
+                {name.lower(): value.strip() for name, value in (line.split(":", 1) for line in rest)}, content)
+
+    def json(self, path, method="GET", **more):
+        status, fields, content = self.ask(path, method, **more)
+        return status, json.loads(content)
+
+    def metrics(self, accept=None):
+        fields = [f"Accept: {accept}"] if accept else []
+        status, fields, content = self.ask("/metrics", fields=fields)
+        equal(status, 200, "status of /metrics")
+        return fields, content.decode()
+
+
+def value(text, name, **labels):
+    """The value of one sample, or None."""
+    for line in text.splitlines():
+        found = re.fullmatch(r"([a-z_]+)(?:\{(.*)\})? (\S+)", line)
+        if not found or found.group(1) != name:
+            continue
+        if dict(re.findall(r'(\w+)="([^"]*)"', found.group(2) or "")) == labels:
+            return float(found.group(3))
+    return None
+
+
+def with_admin(t, sections, tokens=None, **more):
+    """(sluice, Admin) with an [admin] on a port of its own."""
+    port = Port(socket.AF_INET)
+    admin = f"[admin]\nbind = 127.0.0.1:{port.number}\n"
+    if tokens is not None:
+        admin += f"token = file:{t.file('admin.token', tokens)}\n"
+    port.release()
+    sluice = t.sluice(sections + admin, **more)
+    sluice.process.wait_output("sluice is ready")
+    return sluice, Admin(f"127.0.0.1:{port.number}")
+
+
+@group("metrics say what happened")
+def metrics(t):
+    origin = t.origin(lambda x: x.reply(200, b"hello"))
+    sluice, admin = with_admin(t, LIMIT + to(origin, route="limits = burst"))
+    client = t.client(sluice)
+
+    for _ in range(3):
+        client.ask("/", fields=[("X-Key", "a")])
+    client.ask("/", fields=[("X-Key", "b")])
+
+    with t.point("requests by route, class and verdict"):
+        fields, text = admin.metrics()
+        true(fields["content-type"].startswith("text/plain; version=0.0.4"), fields["content-type"])
+        equal(value(text, "sluice_requests_total", route="origin", status="2xx", verdict="admit"), 3)
+        equal(value(text, "sluice_requests_total", route="origin", status="4xx", verdict="refuse"), 1)
+
+    with t.point("limits and upstreams"):
+        equal(value(text, "sluice_limit_verdicts_total", limit="burst", verdict="admit"), 3)
+        equal(value(text, "sluice_limit_verdicts_total", limit="burst", verdict="refuse"), 1)
+        equal(value(text, "sluice_limit_callers", limit="burst"), 2)
+        equal(value(text, "sluice_upstream_requests_total", upstream="origin"), 3)
+        equal(value(text, "sluice_server_up", upstream="origin", server=str(origin)), 1)
+
+    with t.point("histograms count every request, the queue's those that were forwarded"):
+        equal(value(text, "sluice_request_duration_seconds_count", route="origin"), 4)
+        equal(value(text, "sluice_queue_wait_seconds_count", route="origin"), 3)
+        equal(value(text, "sluice_upstream_duration_seconds_bucket", route="origin", le="+Inf"), 3)
+
+    with t.point("no sample twice, each of a family with HELP and TYPE"):
+        samples = [line.rsplit(" ", 1)[0] for line in text.splitlines() if not line.startswith("#")]
+        equal(len(samples), len(set(samples)), "samples")
+        families = set(re.findall(r"# TYPE (\S+)", text))
+        for sample in samples:
+            name = sample.split("{")[0]
+            true(name in families or re.sub("_(bucket|sum|count)$", "", name) in families, sample)
+
+    with t.point("OpenMetrics by Accept"):
+        fields, text = admin.metrics("application/openmetrics-text; version=1.0.0")
+        true(fields["content-type"].startswith("application/openmetrics-text"), fields["content-type"])
+        true(text.endswith("# EOF\n"), "its end")
+        true("# TYPE sluice_requests counter\n" in text, "a counter's family")
+
+    with t.point("counters go on over a reload"):
+        sluice.reload(sluice.sections.replace("2 per 1h", "3 per 1h"))
+        sluice.process.wait_output(": reloaded")
+        client.ask("/", fields=[("X-Key", "a")])
+        _, text = admin.metrics()
+        equal(value(text, "sluice_requests_total", route="origin", status="2xx", verdict="admit"), 4)
+        equal(value(text, "sluice_reloads_total"), 1)
+
+
+@group("health, readiness and status")
+def health(t):
+    origin = t.origin(lambda x: x.reply(200))
+    sluice, admin = with_admin(t, to(origin))
+
+    with t.point("healthz and readyz"):
+        equal(admin.ask("/healthz")[::2], (200, b"ok\n"))
+        equal(admin.ask("/readyz")[::2], (200, b"ready\n"))
+
+    with t.point("status"):
+        status, answer = admin.json("/api/v1/status")
+        equal((status, answer["pid"], answer["workers"], answer["draining"]),
+              (200, sluice.pid, sluice.workers, False))
+        equal(answer["configuration"], sluice.ini_path)
+
+    with t.point("HEAD: the fields without the content"):
+        status, fields, content = admin.ask("/healthz", "HEAD")
+        equal((status, fields["content-length"], content), (200, "3", b""))
+
+
+@group("limits, upstreams and sessions")
+def listings(t):
+    origin = t.origin(lambda x: x.reply(200))
+    sluice, admin = with_admin(
+        t, LIMIT + to(origin, route="limits = burst\nsession = header:X-Key\n"))
+    client = t.client(sluice)
+    client.ask("/", fields=[("X-Key", "a")])
+
+    with t.point("limits"):
+        _, answer = admin.json("/api/v1/limits")
+        (limit,) = answer["limits"]
+        equal((limit["name"], limit["amount"], limit["per_ms"], limit["callers"]),
+              ("burst", 2, 3600000, 1))
+        equal(limit["verdicts"]["admitted"], 1)
+        equal(admin.json("/api/v1/limits/burst"), (200, limit))
+        equal(admin.json("/api/v1/limits/none")[0], 404)
+
+    with t.point("upstreams"):
+        _, answer = admin.json("/api/v1/upstreams")
+        (upstream,) = answer["upstreams"]
+        equal((upstream["name"], upstream["responses"], upstream["failures"]), ("origin", 1, 0))
+        equal([server["address"] for server in upstream["servers"]], [str(origin)])
+
+    with t.point("sessions, and closing one"):
+        _, answer = admin.json("/api/v1/sessions")
+        equal(answer["total"], len(answer["sessions"]))
+        if answer["sessions"]:
+            session = answer["sessions"][0]["id"]
+            equal(admin.json(f"/api/v1/sessions/{session}/close", "POST"), (200, {"state": "closing"}))
+        equal(admin.json(f"/api/v1/sessions/{'0' * 32}/close", "POST")[0], 404)
+        equal(admin.json(f"/api/v1/sessions/{'0' * 32}/frob", "POST")[0], 404)
+        equal(admin.json("/api/v1/sessions/xyz/close", "POST")[0], 404)
+
+
+@group("reload", workers=[1])
+def reload(t):
+    origin = t.origin(lambda x: x.reply(200))
+    sluice, admin = with_admin(t, LIMIT + to(origin, route="limits = burst"))
+
+    with t.point("a good file takes effect before the answer"):
+        sluice.write_ini(sluice.sections.replace("2 per 1h", "5 per 1h"))
+        equal(admin.json("/api/v1/reload", "POST"), (200, {"configuration": sluice.ini_path}))
+        equal(admin.json("/api/v1/limits/burst")[1]["amount"], 5)
+
+    with t.point("a file with an error: 422, and nothing changes"):
+        sluice.write_ini(sluice.sections.replace("5 per 1h", "many"))
+        status, problem = admin.json("/api/v1/reload", "POST")
+        equal((status, problem["status"]), (422, 422))
+        equal(admin.json("/api/v1/limits/burst")[1]["amount"], 5)
+
+
+@group("tokens", workers=[1])
+def tokens(t):
+    digest = hashlib.sha256(b"hashed-secret").hexdigest()
+    lines = f"# people\nann read reader-secret\nbob write sha256:{digest}\nplain-secret\n"
+    origin = t.origin(lambda x: x.reply(200))
+    sluice, admin = with_admin(t, to(origin), tokens=lines)
+
+    with t.point("without a token: 401 that says how, but health needs none"):
+        status, fields, content = admin.ask("/api/v1/status")
+        equal((status, fields["www-authenticate"]), (401, 'Bearer realm="sluice"'))
+        equal(json.loads(content)["status"], 401)
+        equal(admin.ask("/metrics")[0], 401)
+        equal(admin.ask("/healthz")[0], 200)
+        equal(admin.ask("/readyz")[0], 200)
+
+    with t.point("a wrong token, a part of one, a digest instead of its token: 401"):
+        for token in ("reader-secre", "reader-secret2", digest, "sha256:" + digest, "ann", ""):
+            equal(admin.ask("/api/v1/status", fields=[f"Authorization: Bearer {token}"])[0], 401, token)
+        equal(admin.ask("/api/v1/status", fields=["Authorization: Basic reader-secret"])[0], 401)
+
+    with t.point("read may look and not change"):
+        equal(admin.ask("/api/v1/status", token="reader-secret")[0], 200)
+        equal(admin.ask("/api/v1/reload", "POST", token="reader-secret")[0], 403)
+
+    with t.point("write may do both, also by its digest"):
+        for token in ("hashed-secret", "plain-secret"):
+            equal(admin.ask("/api/v1/status", token=token)[0], 200)
+            equal(admin.ask("/api/v1/reload", "POST", token=token)[0], 200)
+
+    with t.point("a file that can't be read, or is wrong: no start, and the line says why"):
+        for text, words in (("ann read\n", ":1: expected NAME"), ("", "no token in it"),
+                            ("x write sha256:12\n", ":1: expected 64 hexadecimal digits")):
+            path = t.file("wrong.token", text)
+            port = Port(socket.AF_INET)
+            ini = t.file("wrong.ini", sluice.ini().replace("admin.token", "wrong.token").replace(
+                sluice.address, f"127.0.0.1:{port.number}"))
+            port.release()
+            status, output = process.run([process.BINARY, "run", "-c", ini])
+            equal(status, 1, f"exit status, it said {output!r}")
+            true(path in output and words in output, output)
+
+
+@group("what is not asked well", workers=[1])
+def mistakes(t):
+    origin = t.origin(lambda x: x.reply(200))
+    sluice, admin = with_admin(t, to(origin))
+
+    with t.point("an unknown path is 404, another method 405 with Allow, as problem+json"):
+        status, fields, content = admin.ask("/api/v1/nothing")
+        equal((status, fields["content-type"], json.loads(content)["status"]),
+              (404, "application/problem+json", 404))
+        status, fields, _ = admin.ask("/api/v1/status", "DELETE")
+        equal((status, fields["allow"]), (405, "GET"))
+
+    with t.point("content over 1 MiB is 413"):
+        equal(admin.ask("/api/v1/reload", "POST", body=b"x" * (1 << 20))[0], 200)
+        equal(admin.ask("/api/v1/reload", "POST", body=b"x" * ((1 << 20) + 1))[0], 413)
+
+    with t.point("half a request holds up neither other operators nor the stop"):
+        with dial(admin.address) as half:
+            half.sendall(b"POST /api/v1/reload HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\n\r\nabc")
+            equal(admin.ask("/healthz")[0], 200)
+            sluice.terminate()
+            equal(sluice.wait(), 0, "exit status")
+
+
+@group("a unix socket", workers=[1])
+def unix(t):
+    origin = t.origin(lambda x: x.reply(200))
+    path = os.path.join(t.folder, "admin.sock")
+    sluice = t.sluice(to(origin) + f"[admin]\nbind = unix:{path}\n")
+    sluice.process.wait_output("sluice is ready")
+    equal(Admin(f"unix:{path}").ask("/healthz")[0], 200)
+    equal(oct(os.stat(path).st_mode & 0o777), oct(0o660), "its mode")
+    sluice.terminate()
+    equal(sluice.wait(), 0, "exit status")
+    true(not os.path.exists(path), "the socket's file is gone")
+
+
+main()
