@@ -252,6 +252,8 @@ struct conf_route {
 		response_set; /* request_header_set = Name: value; repeatable */
 	struct conf_text_list request_remove, response_remove;
 	const char *strip_prefix, *add_prefix;
+	bool forwards_normal_path;  /* forward_path = normal; else as received */
+	bool allows_ambiguous_path; /* ambiguous_path = allow; else refused */
 	enum conf_ratelimit_headers ratelimit_headers;
 	struct conf_cidrs allow_addresses, deny_addresses; /* allow = 10.0.0.0/8, file:vip.keys */
 	struct conf_text_list allow_keys,

@@ -15,6 +15,11 @@ static const struct option_word orderings[] = {{"writes", CONF_ORDERING_WRITES},
 static const struct option_word lanes[] = {
 	{"normal", CONF_LANE_NORMAL}, {"high", CONF_LANE_HIGH}, {NULL, 0}};
 
+static const struct option_word forward_paths[] = {
+	{"received", false}, {"normal", true}, {NULL, 0}};
+
+static const struct option_word ambiguous_paths[] = {{"refuse", false}, {"allow", true}, {NULL, 0}};
+
 static const struct option_word affinities[] = {{"none", false}, {"session", true}, {NULL, 0}};
 
 static const struct option_word ratelimit_headers[] = {{"inherit", CONF_RATELIMIT_INHERIT},
@@ -94,6 +99,14 @@ const struct option options_route[] = {
 		.help = "What is taken off the front of the path."},
 	{"add_prefix", &type_uri_path, LIVE, AT(add_prefix),
 		.help = "What is put before the path, after stripping."},
+	{"forward_path", &type_choice, LIVE, AT(forwards_normal_path), .fallback = "received",
+		.words = forward_paths,
+		.help = "Whether the server gets the path as it came, unless a prefix is changed, "
+			"or in its normal form."},
+	{"ambiguous_path", &type_choice, LIVE, AT(allows_ambiguous_path), .fallback = "refuse",
+		.words = ambiguous_paths,
+		.help = "Whether a path that some servers take for one of this route and some for "
+			"one of another gets 400, where one of the two denies or limits."},
 	{"ratelimit_headers", &type_word, LIVE, AT(ratelimit_headers), .fallback = "inherit",
 		.words = ratelimit_headers,
 		.help = "Which rate-limit fields responses carry; inherit is what the listener says."},

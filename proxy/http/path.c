@@ -4,7 +4,8 @@
 #include <string.h>
 
 /* What is to be done with a byte of a path (RFC 3986 section 3.3: pchar and '/'). PLAIN ones are
- * kept wherever they stand, which of those that are kept only a dot is not. */
+ * kept wherever they stand and read alike by all: of those that are kept, dots, slashes and ';'
+ * depend on their neighbours. */
 enum { BAD = 0, KEEP = 1, UNRESERVED = 2, ENCODE = 4, PERCENT = 8, PLAIN = 16 };
 
 static const uint8_t byte_class[256] = {
@@ -16,9 +17,10 @@ static const uint8_t byte_class[256] = {
 	['&' ... ','] = PLAIN | KEEP,
 	['-'] = PLAIN | KEEP | UNRESERVED,
 	['.'] = KEEP | UNRESERVED,
-	['/'] = PLAIN | KEEP,
+	['/'] = KEEP,
 	['0' ... '9'] = PLAIN | KEEP | UNRESERVED,
-	[':' ... ';'] = PLAIN | KEEP,
+	[':'] = PLAIN | KEEP,
+	[';'] = KEEP,
 	['<'] = ENCODE,
 	['='] = PLAIN | KEEP,
 	['>'] = ENCODE,
@@ -48,17 +50,23 @@ static int hex_value(char c)
 
 /* Is nothing to be done? A segment that begins with a dot needs the long way only when the dot is
  * followed by what could make it a dot segment. */
-static bool is_normal(struct slice raw)
+static bool is_normal(struct slice raw, bool *odd)
 {
 	for (size_t i = 0; i < raw.len; i++) {
-		uint8_t class = byte_class[(unsigned char)raw.at[i]];
+		char c = raw.at[i], next;
+		uint8_t class = byte_class[(unsigned char)c];
 		if (class & PLAIN)
 			continue;
 		if (!(class & KEEP))
 			return false;
-		char next = i + 1 < raw.len ? raw.at[i + 1] : '/';
-		if (raw.at[i - 1] == '/' && (next == '/' || next == '.' || next == ';'))
-			return false;
+		next = i + 1 < raw.len ? raw.at[i + 1] : '\0';
+		if (c == '.') {
+			if (raw.at[i - 1] == '/' &&
+				(next == '/' || next == '.' || next == ';' || next == '\0'))
+				return false;
+		} else if (c == ';' || next == '/') {
+			*odd = true;
+		}
 	}
 	return true;
 }
@@ -185,18 +193,35 @@ static enum http_path_result rewrite(struct slice raw, struct writer *writer)
 }
 
 enum http_path_result http_path_normalise(
-	struct slice raw, char *out, size_t capacity, struct slice *path)
+	struct slice raw, char *out, size_t capacity, struct slice *path, bool *odd)
 {
+	*odd = false;
 	if (raw.len == 0 || raw.at[0] != '/')
 		return HTTP_PATH_INVALID;
-	if (is_normal(raw)) {
+	if (is_normal(raw, odd)) {
 		*path = raw;
 		return HTTP_PATH_OK;
 	}
+	*odd = true;
 	struct writer writer = {.out = out, .capacity = capacity};
 	enum http_path_result result = rewrite(raw, &writer);
 	*path = (struct slice){out, writer.len};
 	return result;
+}
+
+bool http_path_is_unreserved(unsigned char byte)
+{
+	return byte_class[byte] & UNRESERVED;
+}
+
+bool http_path_stays_bare(unsigned char byte)
+{
+	return byte != '/' && byte_class[byte] & KEEP;
+}
+
+unsigned char http_path_hex(const char digits[static 2])
+{
+	return (unsigned char)(hex_value(digits[0]) << 4 | hex_value(digits[1]));
 }
 
 bool http_path_has_prefix(struct slice path, struct slice prefix)

@@ -1,6 +1,5 @@
 /*
- * Paths in their one normal form (RFC 3986 section 6.2.2), so that what a route was matched by is
- * what the upstream serves:
+ * Paths in their one normal form (RFC 3986 section 6.2.2), by which routes are matched:
  *
  *   /%7euser/./a/../b%2fc//d   ->   /~user/b%2Fc//d
  *
@@ -11,11 +10,12 @@
  * - an encoded slash (%2F) stays encoded and separates nothing; `//` stays, as empty segments mean
  *   something to some servers.
  *
- * A path is refused that some server would read as another one than we do: a bad percent sequence,
- * a control byte or NUL, encoded or not, and a dot segment that hides behind an encoded slash or
- * backslash (`..%2Fx`) or before a parameter (`..;x`).
+ * A path is refused in which a server may see what we can't: a bad percent sequence, a control byte
+ * or NUL, encoded or not, and a dot segment that hides behind an encoded slash or backslash
+ * (`..%2Fx`) or before a parameter (`..;x`). Where servers merely differ the path is odd, and
+ * http/path_readings.h has what they make of it.
  *
- * The normalised path is what routes, keys and the upstream see; the query passes untouched.
+ * The server gets the path as it came, unless its route says otherwise.
  */
 #ifndef HTTP_PATH_H
 #define HTTP_PATH_H
@@ -34,10 +34,20 @@ enum http_path_result {
 /*
  * Normalises `raw`, which begins with '/' (else it is invalid). When nothing is to be done, `path`
  * is `raw` itself and `out` is not touched; else `path` is in `out`, which must not overlap `raw`.
- * Normalising twice gives the same.
+ * Normalising twice gives the same. `odd`: servers may differ about it; false for sure means that
+ * they don't.
  */
 enum http_path_result http_path_normalise(
-	struct slice raw, char *out, size_t capacity, struct slice *path);
+	struct slice raw, char *out, size_t capacity, struct slice *path, bool *odd);
+
+/* RFC 3986 section 2.3: letters, digits and -._~ */
+bool http_path_is_unreserved(unsigned char byte);
+
+/* Does the byte stand bare in the normal form, where it was bare? All but '/' that may. */
+bool http_path_stays_bare(unsigned char byte);
+
+/* The byte that two hex digits stand for; of others, any. */
+unsigned char http_path_hex(const char digits[static 2]);
 
 /*
  * Does a normalised path lie under `prefix`? On segment boundaries: `/api` holds `/api` and

@@ -142,9 +142,11 @@ static struct left_out left_out_of_request(const struct exchange *x)
 	return left_out;
 }
 
+static bool keeps_path(const struct exchange *x);
+
 static void put_target(struct http_out *out, const struct exchange *x)
 {
-	struct slice path = x->path;
+	struct slice path = keeps_path(x) ? x->target.path : x->path;
 	const char *strip = x->route->strip_prefix;
 
 	if (strip) {
@@ -185,11 +187,19 @@ static struct slice host_of(const struct exchange *x)
 	return address->kind == CONF_ADDRESS_UNIX ? SLICE("localhost") : slice_of(address->text);
 }
 
-/* Does the server get the target as the client wrote it? */
+/* Does the server get the path as the client wrote it (RFC 9110 section 7.7)? */
+static bool keeps_path(const struct exchange *x)
+{
+	const struct conf_route *route = x->route;
+
+	return !route->strip_prefix && !route->add_prefix &&
+	       (!route->forwards_normal_path || x->path.at == x->target.path.at);
+}
+
+/* Does it get the whole target so? */
 static bool is_as_written(const struct exchange *x)
 {
-	return x->target.form == HTTP_TARGET_ORIGIN && !x->path_bytes && !x->route->strip_prefix &&
-	       !x->route->add_prefix;
+	return x->target.form == HTTP_TARGET_ORIGIN && keeps_path(x);
 }
 
 /* Is the head's beginning what would be written anew, line for line, as it mostly is? Then the host

@@ -8,7 +8,9 @@
 #include <stdlib.h>
 
 #include "base/container.h"
+#include "gate/readings.h"
 #include "http/path.h"
+#include "http/path_readings.h"
 #include "http/priority.h"
 #include "http/problem.h"
 #include "http/upgrade.h"
@@ -70,6 +72,30 @@ static bool names_no_path(const struct exchange *x)
 	       authority.at + authority.len == raw.at + raw.len;
 }
 
+/* The paths that do not stand in the head move to the exchange: the normal form, and that by which
+ * keys know an odd path, in which as much is one as any server may take for it. */
+static bool keep_paths(struct exchange *x)
+{
+	struct worker *worker = x->worker;
+	char *scratch = worker->path_scratch;
+	size_t len = x->path.at == scratch ? x->path.len : 0;
+	struct slice key = SLICE_NONE;
+
+	if (x->path_odd)
+		key = http_path_reading(x->target.path, http_path_features(x->target.path),
+			scratch + len, sizeof(worker->path_scratch) - len);
+	if (len + key.len > 0) {
+		x->path_bytes = malloc(len + key.len);
+		if (!x->path_bytes)
+			return false;
+		memcpy(x->path_bytes, scratch, len + key.len);
+	}
+	if (len > 0)
+		x->path.at = x->path_bytes;
+	x->key_path = key.at ? (struct slice){x->path_bytes + len, key.len} : x->path;
+	return true;
+}
+
 /* Target, host and path. Returns 0 or the status to refuse with. */
 static unsigned read_target(struct exchange *x)
 {
@@ -94,12 +120,11 @@ static unsigned read_target(struct exchange *x)
 		x->target.path = SLICE("*");
 	}
 	if (x->target.form == HTTP_TARGET_ASTERISK) {
-		x->path = x->target.path;
+		x->path = x->key_path = x->target.path;
 		return 0;
 	}
-	char *scratch = x->worker->path_scratch;
-	switch (http_path_normalise(
-		x->target.path, scratch, sizeof(x->worker->path_scratch), &x->path)) {
+	switch (http_path_normalise(x->target.path, x->worker->path_scratch,
+		sizeof(x->worker->path_scratch), &x->path, &x->path_odd)) {
 	case HTTP_PATH_OK:
 		break;
 	case HTTP_PATH_INVALID:
@@ -107,13 +132,9 @@ static unsigned read_target(struct exchange *x)
 	case HTTP_PATH_TOO_LONG:
 		return 414;
 	}
-	if (x->path.at == scratch) {
-		x->path_bytes = malloc(x->path.len);
-		if (!x->path_bytes)
-			return 500;
-		memcpy(x->path_bytes, scratch, x->path.len);
-		x->path.at = x->path_bytes;
-	}
+	if (x->path.at == x->worker->path_scratch || x->path_odd)
+		return keep_paths(x) ? 0 : 500;
+	x->key_path = x->path;
 	return 0;
 }
 
@@ -125,6 +146,13 @@ static bool find_route(struct exchange *x)
 
 	switch (match.outcome) {
 	case ROUTE_FOUND:
+		if (x->path_odd &&
+			readings_differ(site->routes, x->worker->route_scratch, x->host,
+				x->target.path, x->request.method, &match, x->worker->path_scratch,
+				sizeof(x->worker->path_scratch))) {
+			exchange_reply(x, 400, "ambiguous path", HTTP_PROBLEM_NO_RETRY);
+			return false;
+		}
 		x->route = match.route;
 		x->upstream = site->upstreams[x->route->upstream->index];
 		x->framing.upgrade = x->framing.upgrade &&
@@ -151,7 +179,7 @@ static inline struct identity_input identity_of(const struct exchange *x)
 	struct identity_input input = {
 		.head = &x->request,
 		.host = x->host,
-		.path = x->path,
+		.path = x->key_path,
 		.query = x->target.query,
 		.method = x->method,
 		.route = slice_of(x->route->name),

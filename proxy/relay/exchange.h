@@ -56,6 +56,8 @@ struct exchange {
 	struct slice host;      /* for routes */
 	struct slice authority; /* for the upstream's Host */
 	struct slice path;      /* normalised */
+	struct slice key_path;  /* the same for keys: of an odd path what any server takes it for */
+	bool path_odd;          /* servers may read it in several ways */
 	struct slice method;
 	uint8_t address[16]; /* the caller's */
 	struct pump up;
@@ -115,7 +117,7 @@ struct exchange {
 
 	char *body_bytes; /* a short body, kept so that it can be sent again */
 	char *head_bytes; /* inline_bytes or its own memory */
-	char *path_bytes; /* when the normal form is not in the head */
+	char *path_bytes; /* what of path and key_path is not in the head */
 	char inline_bytes[EXCHANGE_HEAD_BYTES];
 };
 

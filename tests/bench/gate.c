@@ -174,8 +174,9 @@ static void step_host(struct bench *b)
 static void step_path(struct bench *b)
 {
 	char out[256];
+	bool odd;
 
-	b->sink += http_path_normalise(b->input.path, out, sizeof(out), &b->input.path);
+	b->sink += http_path_normalise(b->input.path, out, sizeof(out), &b->input.path, &odd);
 }
 
 static void step_caller(struct bench *b)

@@ -341,10 +341,20 @@ def targets(t):
         client.ask("/p?")
         equal(origin.last().target, "/p?", "target")
 
-    with t.point("the path reaches the origin in its normal form"):
-        for sent, expected in (("/a/./b/../c", "/a/c"), ("/%7euser", "/~user"),
-                               ("/a%2fb", "/a%2Fb"), ("/a//b", "/a//b"), ("/../../x", "/x")):
+    received = ("/a/./b/../c", "/%7euser", "/a%2fb", "/a%2Fb", "/a//b", "/../../x", "/caf%c3%a9", "/a;b=1//c?d;e//f",
+                "/x|y\"z^w`{v}")
+    with t.point("the path reaches the origin exactly as it came"):
+        for sent in received:
             client.ask(sent)
+            equal(origin.last().target, sent, sent)
+            client.ask("http://one.test" + sent)
+            equal(origin.last().target, sent, f"{sent} in absolute-form")
+
+    with t.point("or, where the route says so, in its normal form"):
+        normal = t.client(t.sluice(to(origin, route="forward_path = normal")))
+        for sent, expected in (("/a/./b/../c", "/a/c"), ("/%7euser", "/~user"), ("/a%2fb", "/a%2Fb"), ("/a//b", "/a//b"),
+                               ("/../../x", "/x"), ("/plain?a=%7e", "/plain?a=%7e")):
+            normal.ask(sent)
             equal(origin.last().target, expected, sent)
 
     for lines in (b"Host: one.test\r\nX-A: b", b"X-A: b\r\nHost: one.test", b"host: one.test\r\nX-A: b",
@@ -612,7 +622,8 @@ def routes(t):
         ("GET", "paths.test", "/%61pi/x", "prefix"),
         ("GET", "paths.test", "/api/../other", 404),
         ("GET", "paths.test", "/api/%2e%2e/other", 404),
-        ("GET", "paths.test", "/x/../api?/v2", "prefix"),
+        ("GET", "paths.test", "/api/x/../y", "prefix"),
+        ("GET", "paths.test", "/x/../api?/v2", 400),  # no route has it where dot segments stay
         ("GET", "paths.test", "/r/123", "regex"),
         ("GET", "paths.test", "/r/123x", 404),
         ("GET", "methods.test", "/", "get-only"),

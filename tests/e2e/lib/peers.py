@@ -1,4 +1,4 @@
-"""Real peers from packages: curl and nginx."""
+"""Real peers from packages: curl, nginx, Apache httpd and node."""
 import hashlib
 import os
 import shutil
@@ -59,6 +59,72 @@ class Nginx:
 
     def file(self, name):
         return os.path.join(self.folder, "files", name)
+
+    def end(self):
+        self.port.release()
+        self.process.kill()
+
+
+class Apache:
+    """An Apache httpd that answers every path with one file; `server` are lines of its one host."""
+
+    MODULES = ("mpm_event", "authz_core", "alias", "headers", "dir", "env", "setenvif", "unixd")
+
+    def __init__(self, t, server, name="apache"):
+        program = find("apache2") or find("httpd")
+        modules = next((folder for folder in ("/usr/lib/apache2/modules", "/usr/lib64/httpd/modules", "/var/www/modules")
+                        if os.path.isdir(folder)), None)
+        if not program or not modules:
+            t.skip("apache2 is not installed")
+        self.folder = t.path(name)
+        os.makedirs(self.folder, exist_ok=True)
+        os.chmod(t.folder, 0o755)
+        self.port = Port()
+        self.address = f"127.0.0.1:{self.port.number}"
+        with open(os.path.join(self.folder, "file"), "w", encoding="ascii") as out:
+            out.write("read\n")
+        conf = os.path.join(self.folder, "httpd.conf")
+        with open(conf, "w", encoding="utf-8") as out:
+            out.write(self._text(server, modules))
+        t.defer(self.end)
+        self.process = Process([program, "-d", self.folder, "-f", conf, "-X"], name)
+        until(self._listens, f"{name} listens")
+
+    def _text(self, server, modules):
+        loads = "\n".join(f"LoadModule {name}_module {modules}/mod_{name}.so" for name in self.MODULES
+                          if os.path.exists(f"{modules}/mod_{name}.so"))
+        return (f"{loads}\nServerName localhost\nListen {self.address}\nPidFile {self.folder}/pid\n"
+                f"ErrorLog {self.folder}/error.log\nDocumentRoot {self.folder}\n"
+                f"AliasMatch \"^.*$\" \"{self.folder}/file\"\n<Directory />\nRequire all granted\n</Directory>\n"
+                f"{server}\n")
+
+    def _listens(self):
+        if not self.process.running():
+            raise AssertionError(f"apache did not start: {self.process.output()}")
+        try:
+            dial(self.address).close()
+        except OSError:
+            return False
+        return True
+
+    def end(self):
+        self.port.release()
+        self.process.kill()
+
+
+class Node:
+    """A program of node's that is given the port to listen on."""
+
+    def __init__(self, t, path, name="node"):
+        if not find("node"):
+            t.skip("node is not installed")
+        self.port = Port()
+        self.address = f"127.0.0.1:{self.port.number}"
+        t.defer(self.end)
+        self.process = Process([find("node"), path, str(self.port.number)], name)
+        until(self._listens, f"{name} listens")
+
+    _listens = Apache._listens
 
     def end(self):
         self.port.release()

@@ -1,4 +1,5 @@
 #include "http/path.h"
+#include "http/path_readings.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -48,8 +49,9 @@ static void normal_forms(void **state)
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
 		char out[256];
 		struct slice path;
+		bool odd;
 		enum http_path_result result =
-			http_path_normalise(slice_of(cases[i].raw), out, sizeof(out), &path);
+			http_path_normalise(slice_of(cases[i].raw), out, sizeof(out), &path, &odd);
 		if (result != HTTP_PATH_OK || !slice_equal(path, slice_of(cases[i].normal)))
 			fail_msg("%s: %d, %.*s", cases[i].raw, (int)result, SLICE_ARGS(path));
 	}
@@ -66,35 +68,115 @@ static void refused(void **state)
 	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
 		char out[256];
 		struct slice path;
-		if (http_path_normalise(slice_of(bad[i]), out, sizeof(out), &path) !=
+		bool odd;
+		if (http_path_normalise(slice_of(bad[i]), out, sizeof(out), &path, &odd) !=
 			HTTP_PATH_INVALID)
 			fail_msg("taken: %s", bad[i]);
 	}
 	char out[8];
+	bool odd;
 	struct slice path, nul = {"/a\0b", 4};
-	assert_int_equal(http_path_normalise(nul, out, sizeof(out), &path), HTTP_PATH_INVALID);
+	assert_int_equal(
+		http_path_normalise(nul, out, sizeof(out), &path, &odd), HTTP_PATH_INVALID);
 }
 
 static void nothing_to_do_is_no_copy(void **state)
 {
 	struct slice raw = SLICE("/v1/things/17"), path;
+	bool odd;
 
 	(void)state;
-	assert_int_equal(http_path_normalise(raw, NULL, 0, &path), HTTP_PATH_OK);
+	assert_int_equal(http_path_normalise(raw, NULL, 0, &path, &odd), HTTP_PATH_OK);
 	assert_ptr_equal(path.at, raw.at);
 	assert_int_equal(path.len, raw.len);
+	assert_false(odd);
+}
+
+static void odd_paths(void **state)
+{
+	static const char *const odd_ones[] = {
+		"//", "/a//b", "/a;b", "/a%2fb", "/a\\b", "/a/./b", "/%2e%2e", "/a%3bb"};
+	static const char *const plain[] = {"/", "/a/b", "/a/.b", "/a:b@c,d"};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(odd_ones) / sizeof(odd_ones[0]); i++) {
+		char out[64];
+		struct slice path;
+		bool odd;
+		assert_int_equal(
+			http_path_normalise(slice_of(odd_ones[i]), out, sizeof(out), &path, &odd),
+			HTTP_PATH_OK);
+		assert_true(odd);
+	}
+	for (size_t i = 0; i < sizeof(plain) / sizeof(plain[0]); i++) {
+		struct slice path;
+		bool odd;
+		assert_int_equal(http_path_normalise(slice_of(plain[i]), NULL, 0, &path, &odd),
+			HTTP_PATH_OK);
+		assert_false(odd);
+	}
+}
+
+static void readings(void **state)
+{
+	static const struct {
+		const char *raw, *reading;
+		unsigned features;
+	} cases[] = {
+		{"//admin", "/admin", HTTP_PATH_MERGED},
+		{"//admin", "//admin", HTTP_PATH_DECODED | HTTP_PATH_CUT | HTTP_PATH_RESOLVED},
+		{"/admin%2Fx", "/admin/x", HTTP_PATH_DECODED},
+		{"/admin%2fx", "/admin%2Fx", HTTP_PATH_MERGED | HTTP_PATH_CUT},
+		{"/%2Fadmin", "/admin", HTTP_PATH_DECODED | HTTP_PATH_MERGED},
+		{"/.//admin", "//admin", HTTP_PATH_RESOLVED},
+		{"/.//admin", "/admin", HTTP_PATH_RESOLVED | HTTP_PATH_MERGED},
+		{"/x/..//admin", "//admin", HTTP_PATH_RESOLVED},
+		{"/x/..//admin", "/admin", HTTP_PATH_RESOLVED | HTTP_PATH_MERGED},
+		{"/x/..//admin", "/x/../admin", HTTP_PATH_MERGED},
+		{"/x//../admin", "/x/admin", HTTP_PATH_RESOLVED},
+		{"/x//../admin", "/admin", HTTP_PATH_RESOLVED | HTTP_PATH_MERGED},
+		{"/x%2Fy/../admin", "/admin", HTTP_PATH_RESOLVED},
+		{"/x%2Fy/../admin", "/x/admin", HTTP_PATH_RESOLVED | HTTP_PATH_DECODED},
+		{"/admin;a/x", "/admin/x", HTTP_PATH_CUT},
+		{"/;a/admin", "/admin", HTTP_PATH_CUT | HTTP_PATH_MERGED},
+		{"/admin%3Ba/x", "/admin/x", HTTP_PATH_CUT | HTTP_PATH_DECODED},
+		{"/a;%2Fb", "/a", HTTP_PATH_CUT},
+		{"/a\\b", "/a/b", HTTP_PATH_DECODED},
+		{"/%61%40%20%25", "/a%40%20%25", 0},
+		{"/%61%40%20%25", "/a@%20%25", HTTP_PATH_DECODED},
+		{"/a/%2e%2e/b", "/a/../b", 0},
+		{"/a/..", "/", HTTP_PATH_RESOLVED},
+		{"/..", "/", HTTP_PATH_RESOLVED},
+		{"/a/", "/a/", HTTP_PATH_MERGED},
+		{"/", "/", 15},
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		char out[64];
+		struct slice raw = slice_of(cases[i].raw);
+		struct slice reading = http_path_reading(raw, cases[i].features, out, sizeof(out));
+		if (!slice_equal(reading, slice_of(cases[i].reading)))
+			fail_msg("%s: %.*s", cases[i].raw, SLICE_ARGS(reading));
+	}
+	char out[2];
+	assert_null(http_path_reading(SLICE("/ab"), 0, out, sizeof(out)).at);
 }
 
 static void capacity(void **state)
 {
 	char out[8];
 	struct slice path;
+	bool odd;
 
 	(void)state;
-	assert_int_equal(http_path_normalise(SLICE("/\"\""), out, 7, &path), HTTP_PATH_OK);
-	assert_int_equal(http_path_normalise(SLICE("/\"\""), out, 6, &path), HTTP_PATH_TOO_LONG);
-	assert_int_equal(http_path_normalise(SLICE("/%20"), out, 3, &path), HTTP_PATH_TOO_LONG);
-	assert_int_equal(http_path_normalise(SLICE("/./"), out, 0, &path), HTTP_PATH_TOO_LONG);
+	assert_int_equal(http_path_normalise(SLICE("/\"\""), out, 7, &path, &odd), HTTP_PATH_OK);
+	assert_int_equal(
+		http_path_normalise(SLICE("/\"\""), out, 6, &path, &odd), HTTP_PATH_TOO_LONG);
+	assert_int_equal(
+		http_path_normalise(SLICE("/%20"), out, 3, &path, &odd), HTTP_PATH_TOO_LONG);
+	assert_int_equal(
+		http_path_normalise(SLICE("/./"), out, 0, &path, &odd), HTTP_PATH_TOO_LONG);
 }
 
 static void prefixes(void **state)
@@ -209,15 +291,31 @@ static void agrees_with_the_plain_way(void **state)
 		char raw_bytes[128], out[384], again_out[384], plain[512];
 		struct slice raw = {raw_bytes, random_path(raw_bytes, sizeof(raw_bytes))};
 		struct slice path, again;
-		if (http_path_normalise(raw, out, sizeof(out), &path) != HTTP_PATH_OK)
+		bool odd, still_odd;
+		if (http_path_normalise(raw, out, sizeof(out), &path, &odd) != HTTP_PATH_OK)
 			continue;
 		struct slice expected = {plain, plain_normalise(raw, plain)};
 		if (!slice_equal(path, expected))
 			fail_msg("seed %llx round %u: %.*s gave %.*s, not %.*s",
 				(unsigned long long)seed, round, SLICE_ARGS(raw), SLICE_ARGS(path),
 				SLICE_ARGS(expected));
-		assert_int_equal(http_path_normalise(path, again_out, sizeof(again_out), &again),
+		assert_int_equal(
+			http_path_normalise(path, again_out, sizeof(again_out), &again, &still_odd),
 			HTTP_PATH_OK);
+		for (unsigned some = 0; some < 16; some++) {
+			unsigned features = http_path_features(raw);
+			struct slice reading =
+				http_path_reading(raw, some, again_out, sizeof(again_out));
+			struct slice same =
+				http_path_reading(raw, some & features, plain, sizeof(plain));
+			/* What a path has no feature for, no server can read differently. */
+			if (!slice_equal(reading, same) || (!odd && !slice_equal(reading, path)) ||
+				(some == HTTP_PATH_RESOLVED && !slice_equal(reading, path)))
+				fail_msg("seed %llx round %u: %.*s read with %u is %.*s",
+					(unsigned long long)seed, round, SLICE_ARGS(raw), some,
+					SLICE_ARGS(reading));
+		}
+		http_path_normalise(path, again_out, sizeof(again_out), &again, &still_odd);
 		if (!slice_equal(path, again))
 			fail_msg("seed %llx round %u: %.*s is not stable", (unsigned long long)seed,
 				round, SLICE_ARGS(raw));
@@ -230,6 +328,8 @@ int main(void)
 		cmocka_unit_test(normal_forms),
 		cmocka_unit_test(refused),
 		cmocka_unit_test(nothing_to_do_is_no_copy),
+		cmocka_unit_test(odd_paths),
+		cmocka_unit_test(readings),
 		cmocka_unit_test(capacity),
 		cmocka_unit_test(prefixes),
 		cmocka_unit_test(agrees_with_the_plain_way),
