@@ -110,6 +110,7 @@ struct conf_listener {
 	uint32_t max_header_bytes;  /* max_header_size: 431 beyond, 16k */
 	uint32_t max_uri_bytes;     /* max_uri_size: 414 beyond, 8k */
 	uint32_t max_fields;        /* max_headers: field lines in a head, 431 beyond, 100 */
+	bool passes_lookalikes;     /* lookalike_fields = pass; else dropped */
 	enum conf_ratelimit_headers ratelimit_headers;
 };
 

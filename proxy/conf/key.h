@@ -12,6 +12,7 @@
 #ifndef CONF_KEY_H
 #define CONF_KEY_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -33,6 +34,7 @@ struct key_part {
 	uint8_t prefix;   /* KEY_IP_PREFIX */
 	const char *name; /* KEY_HEADER (lower case), KEY_COOKIE, KEY_QUERY */
 	size_t name_len;
+	bool is_credentials; /* a field with a scheme, in its one form: conf/credentials.h */
 };
 
 struct key_alternative {

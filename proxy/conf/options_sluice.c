@@ -20,6 +20,8 @@ static const struct option_word log_levels[] = {{"error", LOG_LEVEL_ERROR},
 static const struct option_word access_formats[] = {
 	{"combined", CONF_ACCESS_COMBINED}, {"json", CONF_ACCESS_JSON}, {NULL, 0}};
 
+static const struct option_word lookalike_fields[] = {{"drop", false}, {"pass", true}, {NULL, 0}};
+
 static const struct option_word listener_ratelimit_headers[] = {
 	{"draft-11", CONF_RATELIMIT_DRAFT_11}, {"draft-7", CONF_RATELIMIT_DRAFT_7},
 	{"x-ratelimit", CONF_RATELIMIT_X}, {"x-ratelimit-unix", CONF_RATELIMIT_X_UNIX},
@@ -128,6 +130,10 @@ const struct option options_listener[] = {
 		.help = "Bytes in a request's target; beyond it 414 is answered."},
 	{"max_headers", &type_count32, LIVE, AT(max_fields), .fallback = "100", BETWEEN(1, 10000),
 		.help = "Field lines in a request's head; beyond it 431 is answered."},
+	{"lookalike_fields", &type_choice, LIVE, AT(passes_lookalikes), .fallback = "drop",
+		.words = lookalike_fields,
+		.help = "Whether request fields are dropped that a server may take for one that "
+			"sluice sets or reads, as X_Api_Key for X-Api-Key."},
 	{"ratelimit_headers", &type_word, LIVE, AT(ratelimit_headers), .fallback = "draft-11",
 		.words = listener_ratelimit_headers,
 		.help = "Which rate-limit fields responses carry."},

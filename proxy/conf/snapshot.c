@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "conf/build.h"
+#include "conf/credentials.h"
 
 enum { FILE_BYTES = 16 << 20 };
 
@@ -33,6 +34,7 @@ struct conf *conf_parse(const char *text, size_t len, const char *name, const ch
 		return NULL;
 	}
 	order_routes(&build);
+	credentials_settle(conf);
 	return conf;
 }
 

@@ -65,6 +65,9 @@ static bool read_name(struct value *value, struct slice name, struct key_part *p
 	part->name_len = name.len;
 	if (part->kind == KEY_QUERY)
 		note_query_key(value, copy);
+	part->is_credentials =
+		part->kind == KEY_HEADER &&
+		(strcmp(copy, "authorization") == 0 || strcmp(copy, "proxy-authorization") == 0);
 	return true;
 }
 

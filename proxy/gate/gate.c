@@ -76,7 +76,7 @@ void gate_free(struct gate *gate)
 
 /* `key_expression` is the first limit's. */
 static enum access_verdict check_access(const struct access_list *list,
-	const struct conf_key *key_expression, const struct identity_input *input)
+	const struct conf_key *key_expression, struct identity_input *input)
 {
 	char scratch[IDENTITY_TEXT_BYTES];
 	struct slice key = SLICE_NONE;
@@ -88,8 +88,7 @@ static enum access_verdict check_access(const struct access_list *list,
 	return access_check(list, input->address, key);
 }
 
-static const struct conf_plan *find_plan(
-	const struct gate *gate, const struct identity_input *input)
+static const struct conf_plan *find_plan(const struct gate *gate, struct identity_input *input)
 {
 	char scratch[IDENTITY_TEXT_BYTES];
 
@@ -203,7 +202,7 @@ static void judge(const struct gate *gate, const struct limit_set *set,
 }
 
 void gate_check(const struct gate *gate, const struct conf_route *route,
-	const struct identity_input *input, uint64_t now_ns, uint64_t waited_ns,
+	struct identity_input *input, uint64_t now_ns, uint64_t waited_ns,
 	struct gate_verdict *verdict, struct gate_receipt *receipt)
 {
 	struct throttle_key hashes[GATE_LIMITS_MAX + 1];
@@ -227,7 +226,9 @@ void gate_check(const struct gate *gate, const struct conf_route *route,
 	verdict->lane = plan && plan->lane == CONF_LANE_HIGH ? CONF_LANE_HIGH : route->lane;
 	verdict->caller = hashes[set->first_key];
 	verdict->session = (struct throttle_key){hashes[0].hi ^ salt->hi, hashes[0].lo ^ salt->lo};
-	if (access == ACCESS_DENIED) {
+	if (input->ambiguous) {
+		verdict->outcome = GATE_AMBIGUOUS;
+	} else if (access == ACCESS_DENIED) {
 		verdict->outcome = GATE_DENY;
 	} else if (access == ACCESS_ALLOWED) {
 		verdict->exempt = true;

@@ -32,6 +32,7 @@ enum gate_outcome {
 	GATE_DELAY,  /* admitted from `delay_until_ns` on; nothing is taken yet: ask again then */
 	GATE_REFUSE, /* 429 */
 	GATE_DENY,   /* 403: on a deny list */
+	GATE_AMBIGUOUS, /* 400: the server may read another key than would be charged */
 };
 
 /* What a limit said. */
@@ -101,7 +102,7 @@ void gate_free(struct gate *gate);
  * time: it counts against the limits' longest delay.
  */
 void gate_check(const struct gate *gate, const struct conf_route *route,
-	const struct identity_input *input, uint64_t now_ns, uint64_t waited_ns,
+	struct identity_input *input, uint64_t now_ns, uint64_t waited_ns,
 	struct gate_verdict *verdict, struct gate_receipt *receipt);
 
 /* How an exchange ended. */

@@ -3,6 +3,7 @@
 #include <endian.h>
 #include <string.h>
 
+#include "conf/credentials.h"
 #include "http/forwarded.h"
 
 /* What may be mistaken for one another: part of the hash's domain. */
@@ -41,58 +42,117 @@ static enum identity_class class_of(enum key_part_kind kind)
 
 /* ---- values --------------------------------------------------------------------------------- */
 
-/* `name=value` pairs between separators. */
-static struct slice find_pair(struct slice pairs, char separator, struct slice name)
+static int hex_value(char c)
 {
-	while (pairs.len > 0) {
-		const char *end = memchr(pairs.at, separator, pairs.len);
-		struct slice pair = {pairs.at, end ? (size_t)(end - pairs.at) : pairs.len};
-		size_t step = end ? pair.len + 1 : pair.len;
-		pairs.at += step;
-		pairs.len -= step;
-		if (separator == ';')
-			pair = slice_trim(pair);
-		if (pair.len > name.len && pair.at[name.len] == '=' &&
-			memcmp(pair.at, name.at, name.len) == 0)
-			return (struct slice){pair.at + name.len + 1, pair.len - name.len - 1};
-	}
-	return SLICE_NONE;
+	if (c >= '0' && c <= '9')
+		return c - '0';
+	c |= 0x20;
+	return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
 }
 
-struct slice identity_cookie(const struct http_head *head, struct slice name)
+/* Takes the next of what stands between separators off `rest`. */
+static bool take_piece(struct slice *rest, char separator, struct slice *piece)
 {
+	if (rest->len == 0)
+		return false;
+	const char *end = memchr(rest->at, separator, rest->len);
+	*piece = (struct slice){rest->at, end ? (size_t)(end - rest->at) : rest->len};
+	size_t step = end ? piece->len + 1 : piece->len;
+	rest->at += step;
+	rest->len -= step;
+	return true;
+}
+
+/* Does `pair` begin with `name` and '='? Then `value` is what is behind. */
+static bool is_pair(struct slice pair, struct slice name, struct slice *value)
+{
+	if (pair.len <= name.len || pair.at[name.len] != '=' ||
+		memcmp(pair.at, name.at, name.len) != 0)
+		return false;
+	*value = (struct slice){pair.at + name.len + 1, pair.len - name.len - 1};
+	return true;
+}
+
+struct slice identity_cookie(const struct http_head *head, struct slice name, bool *ambiguous)
+{
+	struct slice found = SLICE_NONE, pair, value;
+
 	for (unsigned i = 0; i < head->field_count; i++) {
 		if (head->fields[i].id != HTTP_FIELD_COOKIE)
 			continue;
-		struct slice value = find_pair(http_field_value(head, &head->fields[i]), ';', name);
-		if (!value.at)
-			continue;
-		if (value.len >= 2 && value.at[0] == '"' && value.at[value.len - 1] == '"')
-			return (struct slice){value.at + 1, value.len - 2};
-		return value;
+		struct slice pairs = http_field_value(head, &head->fields[i]);
+		*ambiguous |= head->fields[i].hop;
+		while (take_piece(&pairs, ';', &pair)) {
+			if (!is_pair(slice_trim(pair), name, &value))
+				continue;
+			if (value.len >= 2 && value.at[0] == '"' && value.at[value.len - 1] == '"')
+				value = (struct slice){value.at + 1, value.len - 2};
+			if (!found.at)
+				found = value;
+			else
+				*ambiguous |= !slice_equal(found, value);
+		}
 	}
-	return SLICE_NONE;
+	return found;
 }
 
-struct slice identity_query(struct slice query, struct slice name)
+/*
+ * Would some server take this parameter for `name`? Decoded, without case, in front of '[' (an
+ * array's element).
+ */
+static bool is_alike(struct slice pair, struct slice name)
 {
-	return find_pair(query, '&', name);
+	size_t i = 0, at = 0;
+
+	for (; i < name.len && at < pair.len; i++, at++) {
+		char c = pair.at[at];
+		if (c == '%' && pair.len - at >= 3 && hex_value(pair.at[at + 1]) >= 0 &&
+			hex_value(pair.at[at + 2]) >= 0) {
+			c = (char)(hex_value(pair.at[at + 1]) << 4 | hex_value(pair.at[at + 2]));
+			at += 2;
+		}
+		bool letter = (c | 0x20) >= 'a' && (c | 0x20) <= 'z';
+		if (c != name.at[i] && !(letter && (c ^ name.at[i]) == 0x20))
+			return false;
+	}
+	return i == name.len && (at == pair.len || pair.at[at] == '=' || pair.at[at] == '[' ||
+					(pair.len - at >= 3 && memcmp(pair.at + at, "%5", 2) == 0 &&
+						(pair.at[at + 2] | 0x20) == 'b'));
+}
+
+struct slice identity_query(struct slice query, struct slice name, bool *ambiguous)
+{
+	struct slice found = SLICE_NONE, pair, piece, value;
+
+	while (take_piece(&query, '&', &pair)) {
+		/* To some servers a ';' separates as well. */
+		for (struct slice rest = pair; take_piece(&rest, ';', &piece);) {
+			if (!is_alike(piece, name))
+				continue;
+			if (piece.at != pair.at || piece.len != pair.len || found.at ||
+				!is_pair(pair, name, &value))
+				*ambiguous = true;
+			else
+				found = value;
+		}
+	}
+	return found;
 }
 
 /* The bytes of a part as they stand in the request; empty when it has no value. `address` is where
  * the bytes of an address or network go. */
 static struct slice part_value(
-	const struct key_part *part, const struct identity_input *input, uint8_t address[16])
+	const struct key_part *part, struct identity_input *input, uint8_t address[16])
 {
 	struct slice name = {part->name, part->name_len};
 
 	switch (part->kind) {
 	case KEY_HEADER:
-		return http_head_find_name(input->head, name);
+		return http_head_find_only(input->head, name, &input->ambiguous);
 	case KEY_COOKIE:
-		return identity_cookie(input->head, name);
+		return identity_cookie(input->head, name, &input->ambiguous);
 	case KEY_QUERY:
-		return identity_query(input->query, name);
+		return identity_query(input->query, name, &input->ambiguous);
 	case KEY_HOST:
 		return input->host;
 	case KEY_PATH:
@@ -115,14 +175,6 @@ static struct slice part_value(
 	for (unsigned i = bits / 8; i < 16; i++)
 		address[i] &= (uint8_t)(i == bits / 8 ? 0xff00 >> bits % 8 : 0);
 	return (struct slice){(const char *)address, 16};
-}
-
-static int hex_value(char c)
-{
-	if (c >= '0' && c <= '9')
-		return c - '0';
-	c |= 0x20;
-	return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
 }
 
 /* Decodes %XX and '+' into `out` until it is full; `raw` moves past what was decoded. A bad
@@ -156,11 +208,33 @@ static bool needs_decoding(const struct key_part *part, struct slice value)
 
 /* ---- hashes --------------------------------------------------------------------------------- */
 
+/* A scheme that is longer is taken for no scheme. */
+#define SCHEME_BYTES 32
+
+/* The scheme in its one form, and the rest as it stands. */
+static void hash_credentials(struct throttle_hasher *hasher, struct slice value)
+{
+	size_t scheme_len, rest_at;
+	char scheme[SCHEME_BYTES];
+
+	if (!credentials_split(value, &scheme_len, &rest_at) || scheme_len >= SCHEME_BYTES) {
+		throttle_hash_part(hasher, value.at, value.len);
+		return;
+	}
+	credentials_write_scheme((struct slice){value.at, scheme_len}, scheme);
+	throttle_hash_part(hasher, scheme, scheme_len);
+	throttle_hash_part(hasher, value.at + rest_at, value.len - rest_at);
+}
+
 static void hash_part(
 	struct throttle_hasher *hasher, const struct key_part *part, struct slice value)
 {
 	char decoded[IDENTITY_TEXT_BYTES];
 
+	if (part->is_credentials) {
+		hash_credentials(hasher, value);
+		return;
+	}
 	if (!needs_decoding(part, value)) {
 		throttle_hash_part(hasher, value.at, value.len);
 		return;
@@ -188,7 +262,7 @@ struct values {
 };
 
 static struct slice value_at(struct values *values, const struct key_alternative *alternative,
-	const struct identity_input *input, size_t i)
+	struct identity_input *input, size_t i)
 {
 	size_t place = i < PARTS_KEPT ? i : PARTS_KEPT - 1;
 
@@ -198,7 +272,7 @@ static struct slice value_at(struct values *values, const struct key_alternative
 
 /* Does every part have a value? */
 static bool has_values(struct values *values, const struct key_alternative *alternative,
-	const struct identity_input *input)
+	struct identity_input *input)
 {
 	for (size_t i = 0; i < alternative->part_count; i++) {
 		if (value_at(values, alternative, input, i).len == 0)
@@ -233,6 +307,11 @@ static struct throttle_key hash_single(
 	struct throttle_hasher hasher;
 	char decoded[IDENTITY_TEXT_BYTES];
 
+	if (part->is_credentials) {
+		throttle_hash_begin(&hasher, seed, class);
+		hash_credentials(&hasher, value);
+		return throttle_hash_end(&hasher);
+	}
 	if (!needs_decoding(part, value))
 		return hash_one(class, value.at, value.len, seed);
 	struct slice rest = value;
@@ -245,7 +324,7 @@ static struct throttle_key hash_single(
 }
 
 static struct throttle_key hash_values(struct values *values,
-	const struct key_alternative *alternative, const struct identity_input *input,
+	const struct key_alternative *alternative, struct identity_input *input,
 	const struct throttle_seed *seed)
 {
 	struct throttle_hasher hasher;
@@ -265,8 +344,8 @@ static struct throttle_key hash_values(struct values *values,
 	return throttle_hash_end(&hasher);
 }
 
-struct throttle_key identity_hash(const struct conf_key *key, const struct identity_input *input,
-	const struct throttle_seed *seed)
+struct throttle_key identity_hash(
+	const struct conf_key *key, struct identity_input *input, const struct throttle_seed *seed)
 {
 	struct values values;
 
@@ -303,7 +382,10 @@ bool identity_hash_text(const struct conf_key *key, struct slice text,
 		if (alternative->part_count != 1 ||
 			class_of(alternative->parts[0].kind) < CLASS_TEXT)
 			continue;
-		*hash = hash_one(class_of(alternative->parts[0].kind), text.at, text.len, seed);
+		*hash = alternative->parts[0].is_credentials
+				? hash_single(&alternative->parts[0], text, seed)
+				: hash_one(class_of(alternative->parts[0].kind), text.at, text.len,
+					  seed);
 		return true;
 	}
 	return false;
@@ -311,7 +393,7 @@ bool identity_hash_text(const struct conf_key *key, struct slice text,
 
 /* ---- texts ---------------------------------------------------------------------------------- */
 
-struct slice identity_text(const struct conf_key *key, const struct identity_input *input,
+struct slice identity_text(const struct conf_key *key, struct identity_input *input,
 	char scratch[static IDENTITY_TEXT_BYTES])
 {
 	const struct key_part *part = NULL;
@@ -328,6 +410,12 @@ struct slice identity_text(const struct conf_key *key, const struct identity_inp
 	memcpy(address, input->address, sizeof(address));
 	if (part && part->kind > KEY_IP_PREFIX) {
 		struct slice value = values.items[0];
+		if (part->is_credentials && !credentials_are_canonical(value)) {
+			if (value.len <= IDENTITY_TEXT_BYTES)
+				return (struct slice){scratch, credentials_write(value, scratch)};
+			input->ambiguous = true; /* too long to be looked up */
+			return SLICE_NONE;
+		}
 		if (!needs_decoding(part, value))
 			return value;
 		size_t len = decode(&value, scratch, IDENTITY_TEXT_BYTES);

@@ -9,7 +9,11 @@
  * where it likes is one class, so that a key gets one quota, not one as a header and another as a
  * query parameter. Values of any length are hashed whole.
  *
- * Of several header fields with one name the first counts, and an empty value is none.
+ * A caller has one key: where a field, cookie or parameter that counts is there twice, or is
+ * spelled so that some servers take it for the key's and others do not (?KEY=, ?%6Bey=, ?key[]=),
+ * the request is ambiguous and must be refused, as the server may read another key than was
+ * charged. An empty value is none. Credentials (Authorization) count in one form, whatever case and
+ * blanks their scheme has.
  */
 #ifndef GATE_IDENTITY_H
 #define GATE_IDENTITY_H
@@ -27,15 +31,16 @@ struct identity_input {
 	const struct http_head *head;
 	uint8_t address[16]; /* the caller's: forwarded_caller */
 	struct slice host;   /* http_authority_host */
-	struct slice path;   /* normalised */
+	struct slice path;   /* as keys know it */
 	struct slice query;  /* as received, without '?' */
 	struct slice method; /* as received */
 	struct slice route;  /* its name */
+	bool ambiguous;      /* set when a part that was evaluated may be read otherwise */
 };
 
 /* The caller's hash. */
-struct throttle_key identity_hash(const struct conf_key *key, const struct identity_input *input,
-	const struct throttle_seed *seed);
+struct throttle_key identity_hash(
+	const struct conf_key *key, struct identity_input *input, const struct throttle_seed *seed);
 
 /*
  * The same of a text, as `sluice explain KEY` and `reset KEY` are given it: the hash of a caller
@@ -52,16 +57,18 @@ bool identity_hash_text(const struct conf_key *key, struct slice text,
  * counts has several parts, and when a value longer than the scratch would need decoding.
  */
 #define IDENTITY_TEXT_BYTES 1024
-struct slice identity_text(const struct conf_key *key, const struct identity_input *input,
+struct slice identity_text(const struct conf_key *key, struct identity_input *input,
 	char scratch[static IDENTITY_TEXT_BYTES]);
 
 /* The value of the first cookie of that name, without the optional quotes, or none (RFC 6265
- * section 4.2.1, over all Cookie lines). Names are compared as they stand. */
-struct slice identity_cookie(const struct http_head *head, struct slice name);
+ * section 4.2.1, over all Cookie lines). Names are compared as they stand. `*ambiguous` is set when
+ * there is another with another value. */
+struct slice identity_cookie(const struct http_head *head, struct slice name, bool *ambiguous);
 
-/* The raw value of the first parameter of that name in a query, or none. Names are compared as they
- * stand; the value may hold %XX and '+', which count as what they stand for. */
-struct slice identity_query(struct slice query, struct slice name);
+/* The raw value of the first parameter of that very name in a query, or none; it may hold %XX and
+ * '+', which count as what they stand for. `*ambiguous` is set when there is another, or one that a
+ * server might take for it. */
+struct slice identity_query(struct slice query, struct slice name, bool *ambiguous);
 
 /* 16 hex digits of a hash, for logs. Not NUL-terminated. */
 #define IDENTITY_SHORT_BYTES 16

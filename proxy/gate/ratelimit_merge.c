@@ -111,7 +111,7 @@ bool ratelimit_is_replaced(
 
 	if (dialect == CONF_RATELIMIT_DRAFT_7 || dialect == CONF_RATELIMIT_DRAFT_11)
 		return id == HTTP_FIELD_RATELIMIT || id == HTTP_FIELD_RATELIMIT_POLICY;
-	if (!is_x(dialect) || id != HTTP_FIELD_OTHER)
+	if (!is_x(dialect) || id > HTTP_FIELD_UNDERSCORED)
 		return false;
 	for (size_t i = 0; i < sizeof(x_names) / sizeof(x_names[0]); i++) {
 		if (slice_equal_nocase(name, x_names[i]))

@@ -7,6 +7,7 @@
 
 static const struct slice field_names[HTTP_FIELDS] = {
 	NAME(OTHER, ""),
+	NAME(UNDERSCORED, ""),
 	NAME(CACHE_CONTROL, "cache-control"),
 	NAME(CONNECTION, "connection"),
 	NAME(CONTENT_LENGTH, "content-length"),
@@ -117,6 +118,22 @@ struct slice http_head_find_name(const struct http_head *head, struct slice name
 			return http_field_value(head, field);
 	}
 	return SLICE_NONE;
+}
+
+struct slice http_head_find_only(const struct http_head *head, struct slice name, bool *ambiguous)
+{
+	struct slice found = SLICE_NONE;
+
+	for (unsigned i = 0; i < head->field_count; i++) {
+		const struct http_field *field = &head->fields[i];
+		if (field->name_len != name.len ||
+			!slice_equal_nocase(http_field_name(head, field), name))
+			continue;
+		*ambiguous |= found.at || field->hop;
+		if (!found.at)
+			found = http_field_value(head, field);
+	}
+	return found;
 }
 
 unsigned http_head_count(const struct http_head *head, enum http_field_id id)

@@ -98,9 +98,11 @@ static inline bool scan_field(struct scan *scan, const char *base, struct http_f
 {
 	const char *name = scan->at, *at = find(scan, bytes16_not_name), *end = scan->end;
 
+	bool underscored = false;
 	for (; at < end && *at != ':'; at++) {
 		if (!is_tchar[(unsigned char)*at])
 			return false;
+		underscored |= *at == '_';
 	}
 	size_t name_len = (size_t)(at - name);
 	if (name_len == 0 || name_len > UINT16_MAX || end - at < SHORTEST_REST)
@@ -130,6 +132,8 @@ static inline bool scan_field(struct scan *scan, const char *base, struct http_f
 		.name_len = (uint16_t)name_len,
 		.id = (uint8_t)http_field_id((struct slice){name, name_len}),
 	};
+	if (underscored && field->id == HTTP_FIELD_OTHER)
+		field->id = HTTP_FIELD_UNDERSCORED;
 	return true;
 }
 

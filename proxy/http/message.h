@@ -47,6 +47,7 @@ static inline bool http_method_is_idempotent(enum http_method method)
 /* Field names the proxy itself acts on; all others are HTTP_FIELD_OTHER and pass by name. */
 enum http_field_id {
 	HTTP_FIELD_OTHER,
+	HTTP_FIELD_UNDERSCORED, /* no known name, and one with an underscore */
 	HTTP_FIELD_CACHE_CONTROL,
 	HTTP_FIELD_CONNECTION,
 	HTTP_FIELD_CONTENT_LENGTH,
@@ -91,6 +92,16 @@ static inline enum http_field_id http_field_id(struct slice name)
 		return HTTP_FIELD_OTHER;
 	enum http_field_id id = http_field_candidates[name.len][name.at[0] & 31];
 	return id != HTTP_FIELD_OTHER && http_field_is(name.at, id) ? id : HTTP_FIELD_OTHER;
+}
+
+/* The same for a field of a head, of which a name with an underscore is told apart: servers that
+ * make variables of names take it for the name with dashes. */
+static inline enum http_field_id http_field_id_of(struct slice name)
+{
+	enum http_field_id id = http_field_id(name);
+
+	return id == HTTP_FIELD_OTHER && memchr(name.at, '_', name.len) ? HTTP_FIELD_UNDERSCORED
+									: id;
 }
 
 struct http_field {
@@ -177,6 +188,10 @@ static inline struct slice http_head_find(const struct http_head *head, enum htt
 }
 
 struct slice http_head_find_name(const struct http_head *head, struct slice name);
+
+/* The same; `*ambiguous` is set when the server would find another: there are more of that name, or
+ * a Connection field names it, so that it is not passed on. */
+struct slice http_head_find_only(const struct http_head *head, struct slice name, bool *ambiguous);
 
 /* The same for a name whose id is known to be `id`: by id unless that is HTTP_FIELD_OTHER. */
 static inline struct slice http_head_find_known(

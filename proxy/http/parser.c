@@ -249,7 +249,7 @@ static bool lines_join(struct http_head *head, size_t at)
 		if (at + 2 > head->len || !is_line_end(base, at))
 			return false;
 		at += 2;
-		field->id = (uint8_t)http_field_id(http_field_name(head, field));
+		field->id = (uint8_t)http_field_id_of(http_field_name(head, field));
 		http_head_note(head, i);
 	}
 	return at + 2 == head->len && is_line_end(base, at);

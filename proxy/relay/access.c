@@ -49,6 +49,7 @@ static const char *verdict_name(const struct exchange *x)
 		[GATE_DELAY] = "delay",
 		[GATE_REFUSE] = "refuse",
 		[GATE_DENY] = "deny",
+		[GATE_AMBIGUOUS] = "ambiguous",
 	};
 
 	if (!x->judged_ns)

@@ -48,6 +48,7 @@ static enum stats_verdict verdict_of(const struct exchange *x)
 	case GATE_REFUSE:
 		return STATS_REFUSE;
 	case GATE_DENY:
+	case GATE_AMBIGUOUS:
 		return STATS_DENY;
 	}
 	return STATS_UNLIMITED;

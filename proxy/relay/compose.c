@@ -83,7 +83,9 @@ static void put_lines(struct http_out *out, const struct exchange *x, const stru
 	const struct http_field *end = head->fields + head->field_count;
 	size_t head_end = head->len - 2;
 	/* A Connection field, which may name any other, is one of a hop itself. */
-	bool all_pass = !left_out.others && !(head->ids & (left_out.ids | HTTP_HOP_FIELDS));
+	bool all_pass =
+		!left_out.others &&
+		!(head->ids & (left_out.ids | HTTP_HOP_FIELDS | HTTP_FIELD_BIT(UNDERSCORED)));
 
 	for (const struct http_field *field = head->fields; !all_pass && field < end; field++) {
 		if (!field->hop && !(left_out.ids >> field->id & 1) &&
@@ -112,7 +114,7 @@ static bool drops_request_field(
 
 	if (field->id == HTTP_FIELD_EXPECT)
 		return false;
-	if (field->id == HTTP_FIELD_OTHER &&
+	if (field->id <= HTTP_FIELD_UNDERSCORED &&
 		slice_equal_nocase(name, x->use->site->request_id_field))
 		return true;
 	return is_listed(&route->request_remove, name) || is_set(&route->request_set, name);

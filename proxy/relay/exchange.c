@@ -222,6 +222,9 @@ static bool is_turned_away(struct exchange *x)
 	case GATE_REFUSE:
 		exchange_reply(x, 429, "limit", x->verdict.retry_after_ms);
 		return true;
+	case GATE_AMBIGUOUS:
+		exchange_reply(x, 400, "ambiguous key", HTTP_PROBLEM_NO_RETRY);
+		return true;
 	case GATE_DENY:
 		exchange_reply(x, 403, "denied", HTTP_PROBLEM_NO_RETRY);
 		return true;
@@ -291,6 +294,10 @@ void exchange_begin(struct exchange *x, const char *bytes)
 	if (x->close_client)
 		downstream_finish(d);
 	downstream_judge_peer(d);
+	if ((http_head_has(&x->request, HTTP_FIELD_UNDERSCORED) ||
+		    lookalikes_need_all(x->use->site->lookalikes)) &&
+		!d->listener->conf->passes_lookalikes)
+		lookalikes_drop(x->use->site->lookalikes, &x->request);
 	forwarded_caller(&x->request, &d->peer, &d->listener->conf->trusted_proxies, x->address);
 	if (!find_route(x))
 		return;

@@ -121,13 +121,34 @@ static struct slice ratelimit_lines(const struct exchange *x, char *buffer, size
 	return (struct slice){buffer, (size_t)(out.at - buffer)};
 }
 
+/* What a caller can do about it, where the status alone does not tell. */
+static struct slice detail_of(const char *why)
+{
+	static const struct {
+		const char *why;
+		struct slice detail;
+	} details[] = {
+		{"ambiguous path", SLICE("Servers differ about this path; send it without //, ;, "
+					 "encoded slashes and dot segments.")},
+		{"ambiguous key", SLICE("The caller's key is there more than once, or not exactly "
+					"under its name.")},
+		{"path too costly to match", SLICE("This path cannot be matched in time.")},
+	};
+
+	for (size_t i = 0; i < sizeof(details) / sizeof(details[0]); i++) {
+		if (strcmp(why, details[i].why) == 0)
+			return details[i].detail;
+	}
+	return SLICE_NONE;
+}
+
 static bool write_reply(struct exchange *x, struct http_out *out)
 {
 	char fields[4096], allow[HTTP_ALLOW_BYTES];
 	struct slice violated[GATE_LIMITS_MAX];
 	struct http_problem problem = {
 		.status = x->status,
-		.detail = SLICE_NONE,
+		.detail = x->status == 400 ? detail_of(x->outcome) : SLICE_NONE,
 		.retry_after_ms = x->retry_after_ms,
 		.fields = ratelimit_lines(x, fields, sizeof(fields)),
 		.date = worker_date(x->worker),

@@ -68,10 +68,11 @@ static bool fill(struct site *site, struct upstream_states *states,
 	site->upstreams = calloc(conf->upstream_count, sizeof(*site->upstreams));
 	site->policies = calloc(conf->route_count, sizeof(*site->policies));
 	site->routes = route_table_new(conf);
+	site->lookalikes = lookalikes_new(conf);
 	site->texts = ratelimit_texts_new(conf);
 	site->gate = gate_new(conf, throttles);
-	if (!site->upstreams || !site->policies || !site->routes || !site->texts || !site->gate ||
-		!account_rows_fill(&site->rows, conf, stats))
+	if (!site->upstreams || !site->policies || !site->routes || !site->lookalikes ||
+		!site->texts || !site->gate || !account_rows_fill(&site->rows, conf, stats))
 		return false;
 	for (size_t i = 0; i < conf->upstream_count; i++) {
 		site->upstreams[i] = upstream_new(states, &conf->upstreams[i]);
@@ -127,6 +128,7 @@ void site_release(struct site *site)
 	gate_free(site->gate);
 	ratelimit_texts_free(site->texts);
 	route_table_free(site->routes);
+	lookalikes_free(site->lookalikes);
 	free(site->via_line);
 	free(site->request_id_text);
 	free(site->upstreams);

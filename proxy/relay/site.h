@@ -16,6 +16,7 @@
 #include "gate/ratelimit_fields.h"
 #include "gate/route.h"
 #include "queue/queue.h"
+#include "relay/lookalikes.h"
 #include "relay/account.h"
 #include "relay/upstream.h"
 
@@ -31,6 +32,7 @@ struct site {
 	struct slice request_id_start; /* `X-Request-Id: `, of request_id_text; empty when off */
 	enum http_field_id request_id_field_id;
 	struct route_table *routes;
+	struct lookalikes *lookalikes;
 	struct gate *gate;
 	struct ratelimit_texts *texts;
 	struct upstream **upstreams;   /* by conf_upstream.index */

@@ -95,7 +95,77 @@ def paths_at(name, start):
                     true(bytes.fromhex(through.get("X-Target")).decode() == path, "it did not arrive as it was sent")
 
 
+# ---- keys --------------------------------------------------------------------------------------
+
+# A caller whose key is "banned" is denied. Each row: which key of the route, what is sent, and what sluice says of it.
+FIELD, PARAM, COOKIE, AUTH = "header:X-Api-Key", "query:key", "cookie:sid", "header:Authorization"
+KEYS = [
+    (FIELD, "/", ["X-Api-Key: banned"], 403), (FIELD, "/", ["x-API-key:   banned  "], 403),
+    (FIELD, "/", ["X-Api-Key: good"], 200), (FIELD, "/", [], 200),
+    (FIELD, "/", ["X-Api-Key: good", "X-Api-Key: banned"], 400), (FIELD, "/", ["X-Api-Key:", "X-Api-Key: banned"], 400),
+    (FIELD, "/", ["X-Api-Key: banned", "X-Api-Key: good"], 400), (FIELD, "/", ["X_Api_Key: banned"], 200),
+    (FIELD, "/", ["X-Api-Key: good", "X_Api_Key: banned"], 200), (FIELD, "/", ["X-Api_Key: banned"], 200),
+    (FIELD, "/", ["X-Api-Key: good", "Connection: X-Api-Key"], 400),
+    (PARAM, "/?key=banned", [], 403), (PARAM, "/?key=%62anned", [], 403), (PARAM, "/?a=1&key=good", [], 200),
+    (PARAM, "/?key=good&key=banned", [], 400), (PARAM, "/?key=&key=banned", [], 400), (PARAM, "/?%6Bey=banned", [], 400),
+    (PARAM, "/?key=good&k%65y=banned", [], 400), (PARAM, "/?KEY=banned", [], 400), (PARAM, "/?key[]=banned", [], 400),
+    (PARAM, "/?a=1;key=banned", [], 400), (PARAM, "/?key=banned;a=1", [], 400), (PARAM, "/?keys=banned", [], 200),
+    (COOKIE, "/", ["Cookie: sid=banned"], 403), (COOKIE, "/", ["Cookie: a=b; sid=good"], 200),
+    (COOKIE, "/", ["Cookie: sid=good; sid=banned"], 400), (COOKIE, "/", ["Cookie: sid=good", "Cookie: sid=banned"], 400),
+    (COOKIE, "/", ["Cookie: sid=; sid=banned"], 400), (COOKIE, "/", ["Cookie: sid=good; sid=good"], 200),
+    (COOKIE, "/", ["Cookie: sid=good", "Connection: cookie"], 400),
+    (AUTH, "/", ["Authorization: Bearer banned"], 403), (AUTH, "/", ["Authorization: bearer banned"], 403),
+    (AUTH, "/", ["Authorization: BEARER \t banned"], 403), (AUTH, "/", ["Authorization: Bearer good"], 200),
+    (AUTH, "/", ["Authorization: Bearer good", "Authorization: Bearer banned"], 400),
+]
+
+LISTED = """
+[upstream origin]
+server = {0}
+[limit callers]
+key = {1} | ip
+rate = 1000 per 1h
+[route all]
+upstream = origin
+limits = callers
+deny = file:{2}
+"""
+
+
+def keys_at(name, start):
+    @group(f"{name}: keys", workers=[1])
+    def keys(t):
+        server = start(t)
+        listed = t.file("listed", "banned\nbearer banned\n")
+        sluices = {key: t.sluice(LISTED.format(server.address, key, listed)) for key in (FIELD, PARAM, COOKIE, AUTH)}
+        for key, target, lines, status in KEYS:
+            data = (f"GET {target} HTTP/1.1\r\nHost: h\r\n" + "".join(line + "\r\n" for line in lines) + "\r\n").encode()
+            what = {FIELD: "X-Key", PARAM: "X-Param", COOKIE: "X-Cookie", AUTH: "X-Auth"}[key]
+            direct, through = asked(t, server, data), asked(t, sluices[key], data)
+            read = direct.get(what) if direct else None
+            with t.point(f"{target} {lines}: {name} reads {read!r} as {key}, sluice says {status}"):
+                true(through is not None and through.status == status, f"sluice says {through}")
+                if status == 200 and "keys=" not in target:
+                    true("banned" not in (through.get(what) or ""), f"the server read {through.get(what)}")
+
+
+# ---- trailers ----------------------------------------------------------------------------------
+
+@group("node: trailers", workers=[1])
+def trailers(t):
+    server = SERVERS["node"](t)
+    sluice = t.sluice(LISTED.format(server.address, FIELD, t.file("listed", "banned\n")))
+    lines = ["X-Api-Key: banned", "X-Forwarded-For: 6.6.6.6", "X-Request-Id: forged", "Content-Digest: sha-256=:YQ==:"]
+    data = ("POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n1\r\na\r\n0\r\n"
+            + "".join(line + "\r\n" for line in lines) + "\r\n").encode()
+    with t.point("directly node reads all of them"):
+        true("X-Api-Key banned" in asked(t, server, data).get("X-Trailers"), "X-Api-Key")
+    with t.point("through sluice only what can't be taken for a field of the head"):
+        true(asked(t, sluice, data).get("X-Trailers") == "Content-Digest sha-256=:YQ==:", "trailers")
+
+
 for each in SERVERS.items():
     paths_at(*each)
+    keys_at(*each)
 
 main()

@@ -26,7 +26,7 @@ static inline void fuzz_head(struct http_head *head, struct slice text)
 				.name_len = (uint16_t)name.len,
 				.value_at = (uint32_t)(value.at - text.at),
 				.value_len = (uint32_t)value.len,
-				.id = (uint8_t)http_field_id(name),
+				.id = (uint8_t)http_field_id_of(name),
 			};
 			http_head_note(head, head->field_count - 1u);
 		}

@@ -17,7 +17,7 @@ static struct key_part parts[] = {
 	{.kind = KEY_IP_PREFIX, .prefix = 61},
 };
 
-static void check_key(const struct conf_key *key, const struct identity_input *input)
+static void check_key(const struct conf_key *key, struct identity_input *input)
 {
 	const struct throttle_seed seed = {1, 2};
 	struct throttle_key first = identity_hash(key, input, &seed);

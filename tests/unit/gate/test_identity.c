@@ -30,7 +30,7 @@ static struct asked *ask(const char *key, const char *address, const char *field
 		.head = &asked.head,
 		.host = SLICE("h.example"),
 		.path = SLICE("/a/b"),
-		.query = SLICE("q=1&key=a%62+c&key=other&empty=&long"),
+		.query = SLICE("q=1&key=a%62+c&empty=&x;long2=3&keys=2"),
 		.method = SLICE("GET"),
 		.route = SLICE("r"),
 	};
@@ -67,7 +67,7 @@ static const char *text(const char *key, const char *address, const char *fields
 static void values(void **state)
 {
 	(void)state;
-	assert_string_equal(text("header:X-Api-Key", A, "x-api-key: k\nX-Api-Key: l\n"), "k");
+	assert_string_equal(text("header:X-Api-Key", A, "x-api-key: k\n"), "k");
 	assert_string_equal(text("header:X-Api-Key", A, "X-Api-Key:\n"), A);
 	assert_string_equal(text("header:A | header:B", A, "B: k\n"), "k");
 	assert_string_equal(text("header:A + header:B", A, "A: a\nB: b\n"), "");
@@ -78,7 +78,7 @@ static void values(void **state)
 	assert_string_equal(text("cookie:sid", A, "Cookie: sid=; SID=9\n"), A);
 	assert_string_equal(text("query:key", A, ""), "ab c");
 	assert_string_equal(text("query:empty", A, ""), A);
-	assert_string_equal(text("query:long", A, ""), A);
+	assert_string_equal(text("query:none", A, ""), A);
 	assert_string_equal(text("query:q", A, ""), "1");
 	assert_string_equal(text("host", A, ""), "h.example");
 	assert_string_equal(text("path", A, ""), "/a/b");
@@ -184,6 +184,79 @@ static void callers_by_text(void **state)
 	assert_false(by_text("ip", "k", &found));
 }
 
+/* With these fields and this query: may the server find another key than we do? */
+static bool ambiguous(const char *key, const char *fields, const char *query)
+{
+	struct asked *asked = ask(key, A, fields);
+
+	asked->input.query = slice_of(query);
+	identity_hash(asked->key, &asked->input, &seed);
+	return asked->input.ambiguous;
+}
+
+static void ambiguous_keys(void **state)
+{
+	static const char *const queries[] = {"key=1&key=2", "key=&key=2", "key=1&KEY=2", "KEY=2",
+		"%6Bey=2", "key=1&k%65y=2", "key[]=2", "key%5b%5d=2", "key=1;x=2", "x=1;key=2",
+		"key&key=2", "key", "key=1&key=1"};
+	static const char *const good[] = {"key=1", "a=2&key=1&b=3", "", "keys=1", "akey=2", "ke=y",
+		"x=key=1", "a;b", "key=%6Bey", "%6=1"};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(queries) / sizeof(queries[0]); i++) {
+		if (!ambiguous("query:key", "", queries[i]))
+			fail_msg("%s is taken", queries[i]);
+		assert_false(ambiguous("query:other", "", queries[i]));
+	}
+	for (size_t i = 0; i < sizeof(good) / sizeof(good[0]); i++) {
+		if (ambiguous("query:key", "", good[i]))
+			fail_msg("%s is refused", good[i]);
+	}
+	assert_true(ambiguous("header:K", "K: 1\nk: 2\n", ""));
+	assert_true(ambiguous("header:K | ip", "K:\nk: 2\n", ""));
+	assert_true(ambiguous("header:K", "K: 1\nK: 1\n", ""));
+	assert_false(ambiguous("header:J", "K: 1\nK: 2\n", ""));
+	assert_false(ambiguous("header:J | header:K", "J: 1\nK: 2\nK: 3\n", ""));
+	assert_true(ambiguous("cookie:sid", "Cookie: sid=1; sid=2\n", ""));
+	assert_true(ambiguous("cookie:sid", "Cookie: sid=1\nCookie: a=b; sid=2\n", ""));
+	assert_true(ambiguous("cookie:sid", "Cookie: sid=; sid=2\n", ""));
+	assert_true(ambiguous("cookie:sid", "Cookie: a=\"x; sid=1\"; sid=2\n", ""));
+	assert_false(ambiguous("cookie:sid", "Cookie: sid=1; sid=\"1\"; a=2; a=3\n", ""));
+	struct asked *asked = ask("header:K", A, "K: 1\n");
+	asked->head.fields[0].hop = true;
+	identity_hash(asked->key, &asked->input, &seed);
+	assert_true(asked->input.ambiguous);
+}
+
+static void credentials_in_one_form(void **state)
+{
+	static char longer[2][3000];
+	struct throttle_key one = hash("header:Authorization", A, "Authorization: Bearer aB\n"),
+			    found;
+
+	(void)state;
+	assert_true(same(one, hash("header:Authorization", A, "Authorization: bearer aB\n")));
+	assert_true(same(one, hash("header:Authorization", A, "Authorization: BEARER \t  aB\n")));
+	assert_false(same(one, hash("header:Authorization", A, "Authorization: Bearer ab\n")));
+	assert_false(same(one, hash("header:Authorization", A, "Authorization: Basic aB\n")));
+	assert_false(same(hash("header:Authorization", A, "Authorization: aB\n"),
+		hash("header:Authorization", A, "Authorization: Ab\n")));
+	assert_false(same(hash("header:X-Key", A, "X-Key: Bearer aB\n"),
+		hash("header:X-Key", A, "X-Key: bearer aB\n")));
+	assert_string_equal(
+		text("header:Authorization", A, "Authorization: bEARER  aB\n"), "Bearer aB");
+	assert_true(by_text("header:Authorization", "bearer aB", &found));
+	assert_true(same(found, one));
+	for (unsigned i = 0; i < 2; i++) {
+		memset(longer[i], 'x', sizeof(longer[i]) - 1);
+		memcpy(longer[i], i ? "Authorization: bearer   " : "Authorization: Bearer ",
+			i ? 24 : 22);
+		longer[i][2022 + 2 * i] = '\0';
+	}
+	assert_true(same(hash("header:Authorization", A, longer[0]),
+		hash("header:Authorization", A, longer[1])));
+}
+
 static void short_text(void **state)
 {
 	const struct throttle_key key = {0x0123456789abcdef, 1};
@@ -210,6 +283,8 @@ int main(void)
 		cmocka_unit_test(overlong_values_are_whole),
 		cmocka_unit_test(more_parts_than_are_kept),
 		cmocka_unit_test(callers_by_text),
+		cmocka_unit_test(ambiguous_keys),
+		cmocka_unit_test(credentials_in_one_form),
 		cmocka_unit_test(short_text),
 	};
 	return cmocka_run_group_tests(tests, NULL, end_asking);

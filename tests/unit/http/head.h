@@ -21,7 +21,7 @@ static inline void head_of(struct http_head *head, const char *text)
 			.name_len = (uint16_t)(colon - at),
 			.value_at = (uint32_t)(value.at - text),
 			.value_len = (uint32_t)value.len,
-			.id = (uint8_t)http_field_id((struct slice){at, (size_t)(colon - at)}),
+			.id = (uint8_t)http_field_id_of((struct slice){at, (size_t)(colon - at)}),
 		};
 		http_head_note(head, head->field_count - 1u);
 		at = *end ? end + 1 : end;

@@ -38,7 +38,7 @@ static void known_names(void **state)
 	};
 
 	(void)state;
-	for (unsigned id = 1; id < HTTP_FIELDS; id++) {
+	for (unsigned id = HTTP_FIELD_UNDERSCORED + 1; id < HTTP_FIELDS; id++) {
 		char upper[32] = "", longer[34];
 		struct slice name = slice_of(names[id]);
 		assert_int_equal(http_field_id(name), id);
@@ -57,6 +57,10 @@ static void known_names(void **state)
 	}
 	assert_int_equal(http_field_id(SLICE_NONE), HTTP_FIELD_OTHER);
 	assert_int_equal(http_field_id(SLICE("X-Api-Key")), HTTP_FIELD_OTHER);
+	assert_int_equal(http_field_id(SLICE("X_Api_Key")), HTTP_FIELD_OTHER);
+	assert_int_equal(http_field_id_of(SLICE("X_Api_Key")), HTTP_FIELD_UNDERSCORED);
+	assert_int_equal(http_field_id_of(SLICE("X-Api-Key")), HTTP_FIELD_OTHER);
+	assert_int_equal(http_field_id_of(SLICE("Host")), HTTP_FIELD_HOST);
 }
 
 static void finding(void **state)

@@ -1,0 +1,105 @@
+#include "conf/credentials.h"
+
+#include <stdint.h>
+#include <string.h>
+
+#include "conf/conf.h"
+
+static bool is_blank(char c)
+{
+	return c == ' ' || c == '\t';
+}
+
+bool credentials_split(struct slice value, size_t *scheme_len, size_t *rest_at)
+{
+	size_t i = 0;
+
+	while (i < value.len && !is_blank(value.at[i]))
+		i++;
+	*scheme_len = i;
+	while (i < value.len && is_blank(value.at[i]))
+		i++;
+	*rest_at = i;
+	return *scheme_len > 0 && i < value.len;
+}
+
+/* Capital first, as most write it. */
+static char scheme_char(char c, bool first)
+{
+	bool letter = (c | 0x20) >= 'a' && (c | 0x20) <= 'z';
+
+	return !letter ? c : (char)(first ? c & ~0x20 : c | 0x20);
+}
+
+bool credentials_are_canonical(struct slice value)
+{
+	size_t scheme_len, rest_at;
+
+	if (!credentials_split(value, &scheme_len, &rest_at))
+		return true;
+	for (size_t i = 0; i < scheme_len; i++) {
+		if (scheme_char(value.at[i], i == 0) != value.at[i])
+			return false;
+	}
+	return rest_at == scheme_len + 1 && value.at[scheme_len] == ' ';
+}
+
+void credentials_write_scheme(struct slice scheme, char *out)
+{
+	for (size_t i = 0; i < scheme.len; i++)
+		out[i] = scheme_char(scheme.at[i], i == 0);
+}
+
+size_t credentials_write(struct slice value, char *out)
+{
+	size_t scheme_len, rest_at;
+
+	if (!credentials_split(value, &scheme_len, &rest_at)) {
+		memmove(out, value.at, value.len);
+		return value.len;
+	}
+	credentials_write_scheme((struct slice){value.at, scheme_len}, out);
+	out[scheme_len] = ' ';
+	memmove(out + scheme_len + 1, value.at + rest_at, value.len - rest_at);
+	return scheme_len + 1 + value.len - rest_at;
+}
+
+/* ---- lists ---- */
+
+static bool has_credentials(const struct conf_key *key)
+{
+	for (size_t i = 0; key && i < key->alternative_count; i++) {
+		const struct key_alternative *alternative = &key->alternatives[i];
+		if (alternative->part_count == 1 && alternative->parts[0].is_credentials)
+			return true;
+	}
+	return false;
+}
+
+static void settle_list(const struct conf_text_list *list)
+{
+	for (size_t i = 0; i < list->count; i++) {
+		char *text = (char *)(uintptr_t)list->items[i]; /* the arena's, not yet shared */
+		text[credentials_write(slice_of(text), text)] = '\0';
+	}
+}
+
+void credentials_settle(struct conf *conf)
+{
+	bool by_plans = has_credentials(conf->plans_key);
+
+	for (size_t i = 0; by_plans && i < conf->plan_count; i++)
+		settle_list(&conf->plans[i].callers);
+	for (size_t i = 0; i < conf->route_count; i++) {
+		const struct conf_route *route = &conf->routes[i];
+		bool by_route = has_credentials(route->session);
+		for (size_t j = 0; j < route->limit_count; j++)
+			by_route |= has_credentials(route->limits[j]->key);
+		for (size_t j = 0; route->plan_limits && j < conf->limit_count; j++)
+			by_route |= has_credentials(conf->limits[j].key);
+		if (by_route) {
+			settle_list(&route->allow_keys);
+			settle_list(&route->deny_keys);
+		}
+	}
+}
