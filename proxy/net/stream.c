@@ -123,6 +123,7 @@ enum stream_result stream_read(struct stream *stream, struct buffer *buffer)
 	} while (n < 0 && errno == EINTR);
 	if (n > 0) {
 		buffer->end += (uint32_t)n;
+		stream->received += (size_t)n;
 		if ((size_t)n < room && !stream->peer_closed)
 			stream->readable = false;
 		return STREAM_OK;
@@ -187,6 +188,7 @@ enum stream_result stream_write(
 		return STREAM_FAILED;
 	}
 	*written = (size_t)n;
+	stream->sent += (size_t)n;
 	if ((size_t)n == wanted)
 		return STREAM_OK;
 	stream->writable = false;

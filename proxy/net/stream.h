@@ -47,10 +47,11 @@ struct stream {
 	struct event event;
 	int fd;
 	bool readable, writable;
-	bool peer_closed; /* the peer's end of data is known to come: read on until 0 */
-	bool read_ended;  /* 0 or an error was read */
-	bool failed;      /* ECONNRESET, EPIPE, ...: nothing more goes either way */
-	bool woken;       /* listed in its loop, to be served */
+	bool peer_closed;        /* the peer's end of data is known to come: read on until 0 */
+	bool read_ended;         /* 0 or an error was read */
+	bool failed;             /* ECONNRESET, EPIPE, ...: nothing more goes either way */
+	bool woken;              /* listed in its loop, to be served */
+	uint64_t received, sent; /* bytes so far */
 	const struct stream_calls *calls;
 	struct stream_loop *loop;
 	struct stream *next_woken;

@@ -44,7 +44,7 @@ void downstream_accept(struct worker *worker, struct listener *listener, int fd,
 	d->state = DOWNSTREAM_OPEN;
 	forwarded_peer_init(&d->peer, peer, peer_len, &listener->conf->trusted_proxies);
 	d->judged_by = worker->use->site->serial;
-	deadline_init(&d->deadline, worker->loop.base, on_deadline);
+	wait_init(&d->wait, worker->loop.base, on_deadline);
 	d->next = worker->downstreams;
 	if (d->next)
 		d->next->prev = d;
@@ -121,7 +121,7 @@ void downstream_close(struct downstream *d, const char *why)
 	log_debug("client %.*s: closed: %s", SLICE_ARGS(forwarded_peer_text(&d->peer)), why);
 	enter(d, DOWNSTREAM_CLOSED);
 	stream_close(&d->stream);
-	deadline_end(&d->deadline);
+	wait_end(&d->wait);
 	discard_head(d);
 	if (d->reading)
 		downstream_leave_input(d, d->reading);
@@ -239,6 +239,7 @@ static void append(struct downstream *d)
 		d->first = exchange;
 	d->last = exchange;
 	d->exchange_count++;
+	d->begun++;
 	downstream_set_input(d, INPUT_BODY, exchange);
 }
 
@@ -320,7 +321,8 @@ static void end_output(struct downstream *d)
 	}
 	shutdown(d->stream.fd, SHUT_WR);
 	enter(d, DOWNSTREAM_LINGERING);
-	deadline_set(&d->deadline, worker_now_ms(d->worker) + LINGER_MS, worker_now_ms(d->worker));
+	wait_for(&d->wait, WAIT_LINGER, 0, worker_now_ms(d->worker) + LINGER_MS,
+		worker_now_ms(d->worker));
 	discard_input(d);
 }
 
@@ -368,26 +370,39 @@ static uint64_t idle_timeout_ms(const struct downstream *d)
 	return d->worker->draining && timeout_ms > shutdown_ms / 2 ? shutdown_ms / 2 : timeout_ms;
 }
 
-static void set_deadline(struct downstream *d)
+/* Is it the client that keeps its request's body from going on, and not the server? */
+static bool wants_body(const struct downstream *d)
+{
+	const struct pump *up = &d->reading->up;
+
+	return up->in && (!up->flow || flow_is_empty(up->flow));
+}
+
+void downstream_watch(struct downstream *d)
 {
 	const struct conf_listener *conf = d->listener->conf;
+	const struct exchange *reading = d->reading;
 	uint64_t now_ms = worker_now_ms(d->worker);
 
 	if (d->state == DOWNSTREAM_LINGERING)
 		return;
-	if (d->first && d->first->state == EXCHANGE_TUNNEL)
-		deadline_clear(&d->deadline); /* tunnel_timeout, at the server's connection */
+	if (d->input == INPUT_TUNNEL)
+		wait_none(&d->wait); /* tunnel_timeout, at the server's connection */
 	else if (!flow_is_empty(&d->out))
-		deadline_set(&d->deadline, now_ms + conf->send_timeout_ms, now_ms);
+		wait_for(&d->wait, WAIT_TAKE, d->stream.sent, now_ms + conf->send_timeout_ms,
+			now_ms);
 	else if (d->input == INPUT_HEAD)
-		deadline_set(&d->deadline,
-			d->reading->began_ns / CLOCK_NS_PER_MS + conf->header_timeout_ms, now_ms);
-	else if (d->input == INPUT_BODY && d->reading->up.in)
-		deadline_set(&d->deadline, now_ms + conf->body_timeout_ms, now_ms);
+		wait_for(&d->wait, WAIT_HEAD, reading->began_ns,
+			reading->began_ns / CLOCK_NS_PER_MS + conf->header_timeout_ms, now_ms);
+	else if (d->input == INPUT_BODY && wants_body(d))
+		wait_for(&d->wait, WAIT_BODY, reading->up.content_bytes,
+			now_ms + conf->body_timeout_ms, now_ms);
 	else if (!d->first)
-		deadline_set(&d->deadline, now_ms + idle_timeout_ms(d), now_ms);
+		/* A drain shortens it. */
+		wait_for(&d->wait, WAIT_IDLE, 2 * d->begun + d->worker->draining,
+			now_ms + idle_timeout_ms(d), now_ms);
 	else
-		deadline_clear(&d->deadline);
+		wait_none(&d->wait); /* what it asked for is under way */
 }
 
 /* Whether to write now, or at the turn's end together with what else is about to come. */
@@ -414,7 +429,7 @@ static void settle(struct downstream *d)
 	if (d->state == DOWNSTREAM_FINISHING && !d->first && flow_is_empty(&d->out))
 		end_output(d);
 	if (d->state != DOWNSTREAM_CLOSED)
-		set_deadline(d);
+		downstream_watch(d);
 }
 
 void downstream_flush_all(struct worker *worker)
@@ -480,7 +495,7 @@ void downstream_drain(struct downstream *d)
 {
 	if (d->state == DOWNSTREAM_OPEN && !d->first && d->input == INPUT_NONE &&
 		flow_is_empty(&d->out))
-		set_deadline(d);
+		downstream_watch(d);
 }
 
 bool downstream_drains_after(const struct downstream *d, const struct exchange *exchange)
@@ -565,24 +580,42 @@ static const struct stream_calls calls = {on_readable, on_event};
 static void on_deadline(struct deadline *deadline)
 {
 	struct downstream *d =
-		(struct downstream *)((char *)deadline - offsetof(struct downstream, deadline));
+		(struct downstream *)((char *)deadline - offsetof(struct downstream, wait));
 	struct exchange *reading = d->reading;
 
-	if (d->state == DOWNSTREAM_LINGERING) {
+	switch (d->wait.reason) {
+	case WAIT_LINGER:
 		downstream_close(d, "lingered");
-	} else if (!flow_is_empty(&d->out)) {
+		break;
+	case WAIT_TAKE:
 		downstream_close(d, "send timeout");
-	} else if (d->input == INPUT_HEAD) {
+		break;
+	case WAIT_HEAD:
 		append(d);
 		exchange_reject(reading, 408, "header timeout");
 		downstream_advance(d);
-	} else if (d->input == INPUT_BODY && reading->up.in) {
+		break;
+	case WAIT_BODY:
 		exchange_reject(reading, 408, "body timeout");
 		downstream_advance(d);
-	} else if (d->worker->draining && d->state == DOWNSTREAM_OPEN && has_input(d)) {
-		d->stream.readable = true;
-		downstream_advance(d);
-	} else {
-		downstream_close(d, d->worker->draining ? "drained" : "idle");
+		break;
+	case WAIT_IDLE:
+		if (d->worker->draining && d->state == DOWNSTREAM_OPEN && has_input(d)) {
+			wait_none(&d->wait);
+			d->stream.readable = true;
+			downstream_advance(d);
+		} else {
+			downstream_close(d, d->worker->draining ? "drained" : "idle");
+		}
+		break;
+	case WAIT_NONE:
+	case WAIT_CONNECT:
+	case WAIT_SEND:
+	case WAIT_RESPONSE:
+	case WAIT_MORE:
+	case WAIT_DRAIN:
+	case WAIT_TUNNEL:
+	case WAIT_REUSE:
+		assert(!"a client's connection waits for something else");
 	}
 }

@@ -18,10 +18,10 @@
 
 #include "http/forwarded.h"
 #include "http/parser.h"
-#include "loop/deadline.h"
 #include "net/stream.h"
 #include "relay/flow.h"
 #include "relay/forwarding.h"
+#include "relay/wait.h"
 #include "relay/worker.h"
 
 enum downstream_state {
@@ -48,7 +48,7 @@ enum downstream_input {
 struct downstream {
 	struct stream stream;
 	struct deferred_free deferred;
-	struct deadline deadline;
+	struct wait wait;
 	struct worker *worker;
 	struct listener *listener;
 	struct downstream *prev, *next; /* all of the worker's */
@@ -56,6 +56,7 @@ struct downstream {
 	struct exchange *reading; /* whose `input` is; NULL with INPUT_NONE only */
 	enum downstream_input input;
 	unsigned exchange_count;
+	uint64_t begun; /* exchanges so far */
 	enum downstream_state state;
 	bool busy;      /* inside downstream_advance: no second entry */
 	bool again;     /* something happened meanwhile */
@@ -79,6 +80,9 @@ void downstream_accept(struct worker *worker, struct listener *listener, int fd,
 /* Does all that can be done now: writes, reads, begins exchanges. Called whenever anything changed.
  */
 void downstream_advance(struct downstream *downstream);
+
+/* The exchange that is being read has changed what it waits for. */
+void downstream_watch(struct downstream *downstream);
 
 /* Writes what was left for the end of the turn, on all connections of the worker. */
 void downstream_flush_all(struct worker *worker);

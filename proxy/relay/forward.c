@@ -28,11 +28,13 @@
 /* Reads of one body in a row, so that other connections get their turn. */
 #define PUMP_TURNS 16
 
-static void set_server_deadline(struct exchange *x, uint64_t timeout_ms)
+/* The server's time runs. */
+static void await_server(
+	struct exchange *x, enum wait_reason reason, uint64_t progress, uint64_t timeout_ms)
 {
 	uint64_t now_ms = worker_now_ms(x->worker);
 
-	deadline_set(&x->connection->deadline, now_ms + timeout_ms, now_ms);
+	wait_for(&x->connection->wait, reason, progress, now_ms + timeout_ms, now_ms);
 }
 
 void exchange_drop_connection(struct exchange *x)
@@ -140,7 +142,7 @@ static void try_servers(struct exchange *x, bool fresh)
 	if (x->connection->state == SERVER_CONNECTION_BUSY)
 		start_request(x);
 	else
-		set_server_deadline(x, x->upstream->conf->connect_timeout_ms);
+		await_server(x, WAIT_CONNECT, 0, x->upstream->conf->connect_timeout_ms);
 }
 
 /* On the connection that its session has, if it has one. */
@@ -292,7 +294,7 @@ static void sink_failed(struct exchange *x)
 	if (x->up.written > 0 || !can_put_back || x->state != EXCHANGE_FORWARDING) {
 		/* Perhaps it has answered already: what it said is still to be read. The loop may
 		 * have told of it, and of the end behind it, before: it is read now. */
-		set_server_deadline(x, x->upstream->conf->first_byte_timeout_ms);
+		await_server(x, WAIT_RESPONSE, 0, x->upstream->conf->first_byte_timeout_ms);
 		connection->stream.readable = true;
 		stream_wake(&connection->stream);
 		return;
@@ -319,18 +321,19 @@ static void act_on_up(struct exchange *x, enum pump_result result)
 				d->again = true;
 		}
 		if (x->state == EXCHANGE_FORWARDING)
-			set_server_deadline(x, conf->first_byte_timeout_ms);
+			await_server(x, WAIT_RESPONSE, 0, conf->first_byte_timeout_ms);
 		break;
 	case PUMP_WANTS_READ:
 		/* The client's time runs now, not the server's. */
 		if (x->state == EXCHANGE_FORWARDING)
-			deadline_clear(&x->connection->deadline);
+			wait_none(&x->connection->wait);
 		if (d && d->stream.readable)
 			event_active(&d->stream.event, EV_READ, 0);
 		break;
 	case PUMP_WANTS_WRITE:
 		if (x->state == EXCHANGE_FORWARDING)
-			set_server_deadline(x, conf->send_timeout_ms);
+			await_server(
+				x, WAIT_SEND, x->connection->stream.sent, conf->send_timeout_ms);
 		break;
 	case PUMP_SOURCE_ENDED:
 		worker_count(x->worker, STATS_CLIENT_GONE);
@@ -471,6 +474,8 @@ void exchange_send_requests(struct worker *worker)
 		run_up(x);
 		if (d && d->again)
 			downstream_advance(d);
+		else if (x->downstream && !x->request_done)
+			downstream_watch(x->downstream);
 	}
 }
 

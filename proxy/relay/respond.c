@@ -155,7 +155,7 @@ static void first_or_hold(struct exchange *x, void (*begin)(struct exchange *x))
 {
 	if (x->downstream && !is_first(x)) {
 		x->held_response = true;
-		deadline_clear(&x->connection->deadline);
+		wait_none(&x->connection->wait);
 		return;
 	}
 	begin(x);
@@ -241,7 +241,8 @@ static void await_more(struct exchange *x)
 
 	if (!x->connection)
 		return;
-	deadline_set(&x->connection->deadline, now_ms + x->upstream->conf->idle_timeout_ms, now_ms);
+	wait_for(&x->connection->wait, WAIT_MORE, x->connection->stream.received,
+		now_ms + x->upstream->conf->idle_timeout_ms, now_ms);
 	if (x->connection->stream.readable)
 		event_active(&x->connection->stream.event, EV_READ, 0);
 }
@@ -283,7 +284,7 @@ void respond_run(struct exchange *x)
 		break;
 	case PUMP_WANTS_WRITE:
 		if (x->connection)
-			deadline_clear(&x->connection->deadline); /* it waits for the client */
+			wait_none(&x->connection->wait); /* it waits for the client */
 		break;
 	case PUMP_SINK_FAILED:
 		worker_count(x->worker, STATS_CLIENT_GONE);
@@ -347,7 +348,6 @@ static bool tunnel_one_way(struct pump *pump, bool *ended)
 void respond_tunnel(struct exchange *x)
 {
 	uint64_t now_ms = worker_now_ms(x->worker);
-	uint64_t before = x->up.written + x->down.written;
 
 	if (!tunnel_one_way(&x->up, &x->up_ended) || !tunnel_one_way(&x->down, &x->down_ended)) {
 		exchange_abort(x, "tunnel cut");
@@ -357,10 +357,8 @@ void respond_tunnel(struct exchange *x)
 		exchange_abort(x, NULL);
 		return;
 	}
-	if (x->up.written + x->down.written != before ||
-		x->connection->deadline.at_ms == DEADLINE_NEVER)
-		deadline_set(&x->connection->deadline,
-			now_ms + x->upstream->conf->tunnel_timeout_ms, now_ms);
+	wait_for(&x->connection->wait, WAIT_TUNNEL, x->up.written + x->down.written,
+		now_ms + x->upstream->conf->tunnel_timeout_ms, now_ms);
 }
 
 /* ---- the client left ------------------------------------------------------------------------- */

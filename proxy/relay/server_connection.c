@@ -43,7 +43,7 @@ void server_connection_close(struct server_connection *connection)
 	connection->state = SERVER_CONNECTION_CLOSED;
 	connection->exchange = NULL;
 	stream_close(&connection->stream);
-	deadline_end(&connection->deadline);
+	wait_end(&connection->wait);
 	flow_clear(&connection->out, &worker->blocks);
 	buffer_release(&connection->in, &worker->blocks);
 	http_parser_end(&connection->parser);
@@ -89,7 +89,7 @@ static void on_deadline(struct deadline *deadline)
 {
 	struct server_connection *connection =
 		(struct server_connection *)((char *)deadline -
-					     offsetof(struct server_connection, deadline));
+					     offsetof(struct server_connection, wait));
 
 	if (connection->state == SERVER_CONNECTION_IDLE)
 		server_connection_close(connection);
@@ -211,7 +211,7 @@ static struct server_connection *open_on(struct worker *worker, struct server *s
 		free(connection);
 		return NULL;
 	}
-	deadline_init(&connection->deadline, worker->loop.base, on_deadline);
+	wait_init(&connection->wait, worker->loop.base, on_deadline);
 	connection->worker = worker;
 	connection->server = server;
 	connection->known = server->state;
@@ -273,7 +273,7 @@ struct server_connection *server_connection_get(struct worker *worker, struct se
 			continue;
 		}
 		unlist(connection);
-		deadline_clear(&connection->deadline);
+		wait_none(&connection->wait);
 		connection->state = SERVER_CONNECTION_BUSY;
 		connection->server = server;
 		connection->exchange = exchange;
@@ -310,7 +310,8 @@ void server_connection_keep(struct server_connection *connection)
 	idle->first = connection;
 	idle->count++;
 	uint64_t now_ms = worker_now_ms(worker);
-	deadline_set(&connection->deadline, now_ms + conf->keepalive_timeout_ms, now_ms);
+	wait_none(&connection->wait);
+	wait_for(&connection->wait, WAIT_REUSE, 0, now_ms + conf->keepalive_timeout_ms, now_ms);
 	if (idle->count > conf->keepalive)
 		server_connection_close(idle->last);
 }

@@ -8,10 +8,10 @@
 #define RELAY_SERVER_CONNECTION_H
 
 #include "http/parser.h"
-#include "loop/deadline.h"
 #include "net/stream.h"
 #include "relay/flow.h"
 #include "relay/upstream.h"
+#include "relay/wait.h"
 #include "relay/worker.h"
 
 enum server_connection_state {
@@ -24,7 +24,7 @@ enum server_connection_state {
 struct server_connection {
 	struct stream stream;
 	struct deferred_free deferred;
-	struct deadline deadline;
+	struct wait wait;
 	struct worker *worker;
 	struct server *server;                 /* CONNECTING, BUSY: the exchange's */
 	struct server_state *known;            /* its server's */

@@ -1,0 +1,126 @@
+"""Each timeout is moved by the progress it is about, and by nothing else."""
+import threading
+
+from lib.client import request_bytes
+from lib.process import DEADLINE_SECONDS
+from lib.sluice import to
+from lib.tap import equal, main, test, true
+from lib.wire import Ended
+
+# How often a peer says something that is no progress; far below the timeouts here.
+TICK = 0.05
+SHORT = "300ms"
+
+
+def say_until_closed(t, client, what):
+    """Sends `what` each tick until sluice has closed; fails when it never does."""
+    pause = threading.Event()
+    for _ in range(int(DEADLINE_SECONDS / TICK)):
+        try:
+            client.send(what)
+        except Ended:
+            return
+        pause.wait(TICK)
+    raise AssertionError("never closed")
+
+
+@test("idle_timeout: empty lines don't keep a connection")
+def idle(t):
+    sluice = t.sluice(to(t.origin()), listener=f"idle_timeout = {SHORT}")
+    client = t.client(sluice)
+    equal(client.ask("/").status, 200, "status")
+    say_until_closed(t, client, b"\r\n")
+    say_until_closed(t, t.client(sluice), b"\r\n")
+
+
+@test("idle_timeout runs from the last answer: requests in between move it")
+def idle_moves(t):
+    sluice = t.sluice(to(t.origin()), listener="idle_timeout = 2s")
+    client = t.client(sluice)
+    for _ in range(6):
+        equal(client.ask("/").status, 200, "status")
+        threading.Event().wait(0.5)
+    client.expect_end()
+
+
+@test("send_timeout: a client that reads nothing is not kept by what it sends")
+def stuck_reader(t):
+    def handler(x):
+        x.send(b"HTTP/1.1 200 OK\r\nContent-Length: 100000000\r\n\r\n")
+        try:
+            while True:
+                x.send(b"z" * 65536)
+        except Ended:
+            x.close()
+
+    origin = t.origin(handler)
+    sluice = t.sluice(to(origin), listener=f"send_timeout = {SHORT}")
+    for what in (b"\r\n", b"x"):
+        client = t.client(sluice, receive_buffer=4096)
+        client.request("/")
+        say_until_closed(t, client, what)
+    origin.wait_connections_gone()
+
+
+@test("body_timeout: what is no content does not keep a request")
+def body(t):
+    sluice = t.sluice(to(t.origin()), listener=f"body_timeout = {SHORT}")
+    client = t.client(sluice)
+    client.send(request_bytes("/", "POST", [("Transfer-Encoding", "chunked")]) + b"1;")
+    stop = threading.Event()
+
+    def drip():
+        while not stop.wait(TICK):
+            client.try_send(b"x")
+
+    dripping = threading.Thread(target=drip, daemon=True)
+    dripping.start()
+    equal(client.response().status, 408, "status")
+    stop.set()
+    dripping.join()
+
+
+@test("a server that stops reading a request: its send_timeout, not the client's body_timeout")
+def stalled_server(t):
+    gate = t.event()
+    origin = t.origin(lambda x: gate.wait())
+    sluice = t.sluice(to(origin, upstream="send_timeout = 1s"), listener=f"body_timeout = {SHORT}")
+    client = t.client(sluice)
+    sent = threading.Thread(target=client.try_send, daemon=True, args=(
+        request_bytes("/", "POST", body=b"z" * 50_000_000),))
+    sent.start()
+    equal(client.response().status, 504, "status")
+
+
+@test("send_timeout of an upstream: a server that reads slowly is waited for")
+def slow_server(t):
+    def handler(x):
+        for _ in x.body_pieces():
+            threading.Event().wait(0.01)
+        x.reply(200)
+
+    sluice = t.sluice(to(t.origin(handler), upstream="send_timeout = 1s"), listener=f"body_timeout = {SHORT}")
+    client = t.client(sluice)
+    client.request("/", "POST", body=b"z" * 10_000_000)
+    equal(client.response().status, 200, "status")
+
+
+@test("idle_timeout of an upstream: a client that goes on reading does not stand for a server that stalls")
+def stalled_response(t):
+    gate = t.event()
+
+    def handler(x):
+        x.send(b"HTTP/1.1 200 OK\r\nContent-Length: 3000001\r\n\r\n" + b"z" * 3_000_000)
+        gate.wait()
+
+    sluice = t.sluice(to(t.origin(handler), upstream=f"idle_timeout = {SHORT}"))
+    client = t.client(sluice)
+    client.request("/")
+    try:
+        client.response()
+        raise AssertionError("the response seemed whole")
+    except Ended:
+        pass
+
+
+main()
