@@ -81,7 +81,8 @@ struct exchange {
 	uint64_t tried; /* mask of servers */
 	uint64_t hash;  /* balance = hash */
 	unsigned tries;
-	bool request_started; /* bytes of it may have reached the server */
+	bool request_started; /* bytes of it may have reached the server of this try */
+	bool left;            /* bytes of it have left for a server, in whichever try */
 	bool sent;            /* to any server, once at least */
 
 	/* the response */

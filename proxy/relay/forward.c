@@ -387,6 +387,7 @@ static void run_up(struct exchange *x)
 		result = begin_up(x);
 	if (result == PUMP_DONE || result == PUMP_WANTS_READ)
 		result = pump_run(&x->up, PUMP_TURNS);
+	x->left |= x->up.written > 0;
 	act_on_up(x, result);
 }
 

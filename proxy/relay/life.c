@@ -110,7 +110,7 @@ static void settle(struct exchange *x)
 {
 	struct gate_end end = {
 		.status = x->upstream_status,
-		.never_forwarded = !x->request_started,
+		.never_forwarded = !x->left,
 		.bytes = x->up.content_bytes + x->down.content_bytes,
 		.has_cost = x->has_cost,
 		.cost = x->cost,

@@ -37,19 +37,13 @@ static void retry(struct deadline *deadline)
 	accept_on((struct listener *)((char *)deadline - offsetof(struct listener, retry)));
 }
 
-/* Takes a place of max_connections, or stops accepting until one is free. */
-static bool take_place(struct listener *listener)
+/* Takes a place within `max` (0: no bound), or stops accepting until one is free. */
+static bool take_place(struct listener *listener, struct connection_bound *bound, uint32_t max)
 {
-	struct connection_bound *bound = listener->binding->bound;
-	uint32_t max = listener->conf->max_connections;
-
 	/* seq_cst on both sides: either we see the place that was given back, or who gave it
 	 * back sees that we wait */
-	if (max == 0 || atomic_fetch_add(&bound->connections, 1) < max) {
-		if (max == 0)
-			atomic_fetch_add_explicit(&bound->connections, 1, memory_order_relaxed);
+	if (atomic_fetch_add(&bound->connections, 1) < max || max == 0)
 		return true;
-	}
 	atomic_fetch_sub(&bound->connections, 1);
 	accept_off(listener);
 	atomic_store(&bound->waiting, true);
@@ -58,9 +52,8 @@ static bool take_place(struct listener *listener)
 	return false;
 }
 
-static void give_place(struct listener *listener)
+static void give_place(struct listener *listener, struct connection_bound *bound)
 {
-	struct connection_bound *bound = listener->binding->bound;
 	struct relay *relay = listener->worker->relay;
 
 	atomic_fetch_sub(&bound->connections, 1);
@@ -68,6 +61,29 @@ static void give_place(struct listener *listener)
 		return;
 	for (unsigned i = 0; i < relay->worker_count; i++)
 		worker_command(relay->workers[i], WORKER_ACCEPT);
+}
+
+/* A place of the listener's max_connections, and one within the descriptors there are. */
+static bool take_places(struct listener *listener)
+{
+	struct relay *relay = listener->worker->relay;
+
+	if (!take_place(listener, listener->binding->bound, listener->conf->max_connections))
+		return false;
+	if (take_place(listener, &relay->descriptors, relay->clients_max))
+		return true;
+	give_place(listener, listener->binding->bound);
+	if (!relay->told_of_descriptors && !atomic_exchange(&relay->told_of_descriptors, true))
+		log_warn("%u clients are connected, as many as the limit of %u descriptors allows: "
+			 "others wait in the backlog",
+			relay->clients_max, relay->descriptor_limit);
+	return false;
+}
+
+static void give_places(struct listener *listener)
+{
+	give_place(listener, listener->binding->bound);
+	give_place(listener, &listener->worker->relay->descriptors);
 }
 
 static void accept_failed(struct listener *listener)
@@ -115,13 +131,13 @@ static void on_connection(evutil_socket_t fd, short what, void *arg)
 	(void)what;
 	for (int i = 0; i < ACCEPT_BATCH && listener->accepting; i++) {
 		socklen_t len = sizeof(peer);
-		if (!take_place(listener))
+		if (!take_places(listener))
 			return;
 		int client =
 			accept4(fd, (struct sockaddr *)&peer, &len, SOCK_NONBLOCK | SOCK_CLOEXEC);
 		if (client < 0) {
 			accept_failed(listener);
-			give_place(listener);
+			give_places(listener);
 			return;
 		}
 		listener->connections++;
@@ -152,7 +168,7 @@ static void listener_release(struct listener *listener)
 void listener_connection_closed(struct listener *listener)
 {
 	listener->connections--;
-	give_place(listener);
+	give_places(listener);
 	if (listener->retry.at_ms != DEADLINE_NEVER)
 		accept_on(listener); /* a descriptor is free again */
 	listener_release(listener);

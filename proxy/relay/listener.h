@@ -26,6 +26,7 @@
 #include <stdint.h>
 
 #include "conf/conf.h"
+#include "relay/connection_bound.h"
 #include "loop/deadline.h"
 
 struct relay;
@@ -42,14 +43,6 @@ struct binding {
 	unsigned workers;
 	bool closed; /* no longer in the configuration */
 	struct connection_bound *bound;
-};
-
-/* Open connections of one [listener], over its binds and all workers. */
-struct connection_bound {
-	struct connection_bound *next;
-	char *name;
-	atomic_uint connections;
-	atomic_bool waiting; /* some worker's listener is at the bound */
 };
 
 /* A worker's. Lives until its connections have gone. */

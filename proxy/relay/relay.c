@@ -24,6 +24,9 @@
 #include "stats/stats.h"
 
 #define LOG_RING_BYTES (1024 * 1024)
+/* Logs, tables, timers, DNS; a loop and its wake-up. */
+#define OWN_DESCRIPTORS      24
+#define DESCRIPTORS_A_WORKER 4
 
 /* ---- the queue's callbacks ------------------------------------------------------------------- */
 
@@ -218,14 +221,38 @@ static bool make_queue(struct relay *relay, const struct conf *conf)
 	return relay->states != NULL;
 }
 
-/* As many descriptors as we may have: each client takes two. */
-static void raise_descriptor_limit(void)
+/* As many descriptors as we may have. A client needs one, and one to a server: at most half of what
+ * we do not need ourselves go to clients, or requests that were accepted could not be sent on. */
+static void divide_descriptors(struct relay *relay, const struct conf *conf)
 {
 	struct rlimit limit;
+	rlim_t own = OWN_DESCRIPTORS + (rlim_t)DESCRIPTORS_A_WORKER * relay->worker_count;
 
-	if (getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur < limit.rlim_max) {
+	if (getrlimit(RLIMIT_NOFILE, &limit) != 0)
+		return;
+	if (limit.rlim_cur < limit.rlim_max) {
 		limit.rlim_cur = limit.rlim_max;
 		setrlimit(RLIMIT_NOFILE, &limit);
+		getrlimit(RLIMIT_NOFILE, &limit);
+	}
+	if (limit.rlim_cur > UINT32_MAX)
+		limit.rlim_cur = UINT32_MAX;
+	for (size_t i = 0; i < conf->listener_count; i++)
+		own += (rlim_t)conf->listeners[i].bind_count * relay->worker_count;
+	/* With very few, some of each. */
+	if (own > limit.rlim_cur / 2)
+		own = limit.rlim_cur / 2;
+	relay->descriptor_limit = (unsigned)limit.rlim_cur;
+	relay->clients_max = (unsigned)(limit.rlim_cur - own) / 2;
+	for (size_t i = 0; i < conf->listener_count; i++) {
+		const struct conf_listener *listener = &conf->listeners[i];
+		if (listener->max_connections > relay->clients_max)
+			log_warn("%s:%u: listener %s: max_connections = %u is more than the limit "
+				 "of %u "
+				 "descriptors allows, which is %u clients",
+				conf->path, listener->line, listener->name,
+				listener->max_connections, relay->descriptor_limit,
+				relay->clients_max);
 	}
 }
 
@@ -299,7 +326,7 @@ static bool start(struct relay *relay, struct conf *conf)
 	}
 	log_thread_attach(relay->log, 0);
 	reload_write_warnings(conf);
-	raise_descriptor_limit();
+	divide_descriptors(relay, conf);
 	/* Two that count apart would admit twice what the limits say. */
 	if ((!conf->state && !bindings_are_free(conf)) || !bindings_prepare(relay, conf) ||
 		!relay->service->open(relay->service->ctx, conf) || !drop_privileges(conf) ||

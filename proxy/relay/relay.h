@@ -14,6 +14,7 @@
 #include "base/log.h"
 #include "conf/conf.h"
 #include "queue/queue.h"
+#include "relay/connection_bound.h"
 #include "relay/site.h"
 #include "relay/worker.h"
 
@@ -52,6 +53,9 @@ struct relay {
 	struct binding *bindings;
 	struct binding *prepared_bindings; /* of a reload that is not committed yet */
 	struct connection_bound *bounds;
+	struct connection_bound descriptors; /* clients, within the descriptors there are: */
+	unsigned descriptor_limit, clients_max;
+	atomic_bool told_of_descriptors;
 	pthread_mutex_t bindings_lock; /* guards the two lists; workers look during a reload */
 	struct resolver *resolver;
 	struct checks *checks;

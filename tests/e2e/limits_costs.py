@@ -85,7 +85,7 @@ def in_bytes(t):
                 x.send(data)
             x.close()
 
-        _, sluice = limited(t, "rate = 100kB per 1h", handler=tunnel)
+        _, sluice = limited(t, "rate = 100kB per 1h", route="upgrade = echo", handler=tunnel)
         client, other = t.client(sluice), t.client(sluice)
         client.request("/tunnel", fields=[("Connection", "Upgrade"), ("Upgrade", "echo")])
         equal(client.response_head().status, 101, "status")
@@ -258,6 +258,25 @@ def left_queue(t):
     answer = three.response()
     equal((answer.status, left(answer)), (200, 1), "of the last")
     equal(origin.targets(), ["/one", "/three"], "targets")
+
+
+@test("what was sent and failed stays charged when the retry finds no server")
+def sent_and_failed(t):
+    def handler(x):
+        x.read_body()
+        if x.number == 1:
+            x.origin.refuse()  # it takes the request, ends without an answer, and is gone
+            x.close()
+        else:
+            x.reply(200)
+
+    origin, sluice = limited(t, "rate = 2 per 1h", handler=handler)
+    client = t.client(sluice)
+    equal(client.ask("/one").status, 200, "status")
+    equal(client.ask("/two").status, 502, "status of the one that failed")
+    origin.reopen()
+    equal(client.ask("/three").status, 429, "status of the third")
+    equal(origin.targets(), ["/one", "/two"], "targets")
 
 
 main()

@@ -7,6 +7,7 @@ import socket
 import threading
 
 from lib.client import request_bytes
+from lib import process
 from lib.process import DEADLINE_SECONDS, Port, until
 from lib.sluice import to
 from lib.tap import equal, group, main, member, test, true
@@ -453,6 +454,23 @@ def addresses(t):
                 equal(client.ask("/", "POST", body=b"hello").body, b"hello", "body")
 
 
+@test("a name with several addresses of which some are dead: all is answered, and nothing is left out")
+def dead_address(t):
+    hosts = t.file("hosts", "".join(f"127.0.0.{n} many.test\n" for n in (2, 3, 1, 4)))
+    command = ["unshare", "-rm", "sh", "-c", f'mount --bind {hosts} /etc/hosts && exec "$0" "$@"']
+    try:
+        if process.run([*command, "true"])[0] != 0:
+            t.skip("mount namespaces are not permitted")
+    except FileNotFoundError:
+        t.skip("there is no unshare")
+    origin = t.origin()
+    sluice = t.sluice(to(f"many.test:{origin.port}", upstream="keepalive = 0\nretries = 3\nmax_fails = 1"),
+                      command=[*command, process.BINARY])
+    clients = [t.client(sluice) for _ in range(4)]
+    equal({client.ask(f"/{n}").status for n in range(20) for client in clients}, {200}, "statuses")
+    true("left out" not in sluice.log(), "the server was left out")
+
+
 @test("a name that can't be looked up: told with what that means, answered 502 or 503")
 def no_address(t):
     name = "a" * 64 + ".test"  # a label has at most 63 bytes (RFC 1035): no network is needed to fail
@@ -531,6 +549,65 @@ def max_in_flight(t):
 @test("max_in_flight of each server: never more, and no less")
 def max_in_flight_of_server(t):
     in_flight(t, ("", "max_in_flight=2"), 4, servers=2)
+
+
+# ---- descriptors -------------------------------------------------------------------------------
+
+def answers_of(clients, count):
+    """The statuses of so many answers to each, all at once: one may wait until another has left."""
+    statuses = set()
+
+    def read(client):
+        statuses.update(client.response().status for _ in range(count))
+        client.close()
+
+    threads = [threading.Thread(target=read, args=(client,), daemon=True) for client in clients]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(DEADLINE_SECONDS)
+        true(not thread.is_alive(), "a client waits for ever")
+    return statuses
+
+
+@test("out of descriptors: clients leave some for servers, what lacks one is 503, and no server is blamed")
+def descriptors(t):
+    gate = t.event()
+
+    def held(x):
+        x.read_body()
+        if x.request.target.startswith("/hold"):
+            gate.wait(DEADLINE_SECONDS)
+        x.reply(200)
+
+    origins = [t.origin(held) for _ in range(2)]
+    sluice = t.sluice(to(*origins, upstream="max_fails = 1\nfail_timeout = 1m", route="ordering = none"),
+                      nofile=120)
+    # Each pipelines more than it has a share of descriptors for.
+    clients = [t.client(sluice) for _ in range(60)]
+    for client in clients:
+        for n in range(8):
+            client.request(f"/hold/{n}")
+    until(lambda: "Too many open files" in sluice.log(), "no descriptor is left")
+    gate.set()
+    equal(answers_of(clients, 8), {200, 503}, "statuses")
+    true("left out" not in sluice.log(), "a server was left out")
+    fresh = t.client(sluice)
+    equal({fresh.ask(f"/{n}").status for n in range(4)}, {200}, "statuses afterwards")
+
+
+@test("descriptors: one request of each client always finds one to a server")
+def reserved_descriptors(t):
+    gate, origin = t.event(), t.origin(lambda x: (x.read_body(), gate.wait(DEADLINE_SECONDS), x.reply(200)))
+    sluice = t.sluice(to(origin, route="ordering = none"), nofile=120)
+    clients = [t.client(sluice) for _ in range(60)]
+    for client in clients:
+        client.request("/")
+    line = sluice.process.wait_output("descriptors allows: others wait in the backlog")
+    served = int(line.split(" clients are connected")[0].rsplit(" ", 1)[1])
+    origin.wait_requests(served)
+    gate.set()
+    equal(answers_of(clients, 1), {200}, "statuses")
 
 
 main()

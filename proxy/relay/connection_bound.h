@@ -1,0 +1,18 @@
+/*
+ * A bound on open connections, which several workers take places of (relay/listener.c).
+ */
+#ifndef RELAY_CONNECTION_BOUND_H
+#define RELAY_CONNECTION_BOUND_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+
+/* Of one [listener], over its binds and all workers; or of the whole process. */
+struct connection_bound {
+	struct connection_bound *next;
+	char *name; /* the listener's; NULL: the process's */
+	atomic_uint connections;
+	atomic_bool waiting; /* some worker's listener is at the bound */
+};
+
+#endif
