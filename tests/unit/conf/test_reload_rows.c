@@ -1,0 +1,312 @@
+/* What a reload does with each option: every row of the table says it, and no row can change
+ * without being seen. The samples below have each row once; one that is missing fails. */
+#include <stdbool.h>
+
+#include "conf/compare.h"
+#include "text.h"
+
+struct sample {
+	enum section_id section;
+	const char *key;
+	const char *a, *b;     /* two values; NULL: the key is not there */
+	const char *a_as_well; /* the first, written otherwise; NULL: there is no other way */
+	const char *needs;     /* lines that the key can't be without */
+};
+
+#define S SECTION_SLUICE
+#define L SECTION_LISTENER
+#define U SECTION_UPSTREAM
+#define R SECTION_ROUTE
+
+/* clang-format off */
+static const struct sample samples[] = {
+	{S, "workers", "2", "3", NULL, NULL},
+	{S, "state", NULL, "/tmp", NULL, NULL},
+	{S, "state_required", "off", "on", "no", "state = /tmp"},
+	{S, "callers", "10k", "20k", "10000", NULL},
+	{S, "sessions", "1M", "2M", "1000k", NULL},
+	{S, "queue_total", "1k", "2k", "1000", NULL},
+	{S, "queue_total_bytes", "1M", "2M", "1024k", NULL},
+	{S, "shutdown_timeout", "1s", "2s", "1000ms", NULL},
+	{S, "buffer_size", "8k", "16k", "8192", NULL},
+	{S, "log_level", "info", "debug", NULL, NULL},
+	{S, "error_log", "stderr", "file:/tmp/x", NULL, NULL},
+	{S, "access_log", "off", "stdout", NULL, NULL},
+	{S, "access_log_format", "combined", "json", NULL, NULL},
+	{S, "request_id", "X-Request-Id", "off", NULL, NULL},
+	{S, "via", "off", "other", NULL, NULL},
+	{S, "forwarded", "on", "off", "yes", NULL},
+	{S, "pid_file", NULL, "/tmp/pid", NULL, NULL},
+	{S, "user", NULL, "nobody", NULL, NULL},
+	{SECTION_ADMIN, "bind", "127.0.0.1:8", "127.0.0.1:9", NULL, NULL},
+	{SECTION_ADMIN, "token", "file:/a", "file:/b", NULL, NULL},
+	{L, "bind", "127.0.0.1:10", "127.0.0.1:11", NULL, NULL},
+	{L, "trusted_proxies", NULL, "10.0.0.0/8", NULL, NULL},
+	{L, "trust_priority", "off", "on", "false", NULL},
+	{L, "v6only", "on", "off", "true", NULL},
+	{L, "backlog", "1k", "2k", "1000", NULL},
+	{L, "max_connections", "1k", "2k", "1000", NULL},
+	{L, "pipeline_depth", "2", "3", NULL, NULL},
+	{L, "header_timeout", "1s", "2s", "1000ms", NULL},
+	{L, "idle_timeout", "1m", "2m", "60s", NULL},
+	{L, "body_timeout", "1s", "2s", "1000ms", NULL},
+	{L, "send_timeout", "1s", "2s", "1000ms", NULL},
+	{L, "max_header_size", "16k", "32k", "16384", NULL},
+	{L, "max_uri_size", "4k", "2k", "4096", NULL},
+	{L, "max_headers", "1k", "2k", "1000", NULL},
+	{L, "lookalike_fields", "drop", "pass", NULL, NULL},
+	{L, "ratelimit_headers", "draft-11", "off", NULL, NULL},
+	{U, "server", "127.0.0.1:20", "127.0.0.1:21", NULL, NULL},
+	{U, "balance", "round_robin", "least_in_flight", NULL, NULL},
+	{U, "hash_key", NULL, "ip", NULL, "balance = hash"},
+	{U, "max_in_flight", "1k", "auto", "1000", NULL},
+	{U, "max_in_flight_floor", "1", "2", NULL, "max_in_flight = auto"},
+	{U, "max_in_flight_ceiling", "1k", "2k", "1000", "max_in_flight = auto"},
+	{U, "pace", "5 per 1s", "5 per 2s", "5 per 1000ms", NULL},
+	{U, "quantum", "10", "20", NULL, NULL},
+	{U, "shed_target", "1s", "2s", "1000ms", NULL},
+	{U, "shed_interval", "1s", "2s", "1000ms", "shed_target = 1s"},
+	{U, "connect_timeout", "1s", "2s", "1000ms", NULL},
+	{U, "send_timeout", "1s", "2s", "1000ms", NULL},
+	{U, "first_byte_timeout", "1s", "2s", "1000ms", NULL},
+	{U, "idle_timeout", "1s", "2s", "1000ms", NULL},
+	{U, "tunnel_timeout", "1s", "2s", "1000ms", NULL},
+	{U, "keepalive", "1k", "2k", "1000", NULL},
+	{U, "keepalive_timeout", "1s", "2s", "1000ms", NULL},
+	{U, "keepalive_requests", "1k", "2k", "1000", NULL},
+	{U, "resolve_interval", "1s", "2s", "1000ms", NULL},
+	{U, "max_fails", "1", "2", NULL, NULL},
+	{U, "fail_timeout", "1s", "2s", "1000ms", NULL},
+	{U, "fail_timeout_max", "1m", "2m", "60s", NULL},
+	{U, "retries", "1", "2", NULL, NULL},
+	{U, "health_path", "/a", "/b", NULL, NULL},
+	{U, "health_host", "a", "b", NULL, "health_path = /"},
+	{U, "health_interval", "1s", "2s", "1000ms", "health_path = /"},
+	{U, "health_timeout", "1s", "2s", "1000ms", "health_path = /"},
+	{SECTION_SERVER, "weight", "1", "2", NULL, NULL},
+	{SECTION_SERVER, "max_in_flight", "1k", "2k", "1000", NULL},
+	{SECTION_LIMIT, "key", "ip", "header:X-Key", NULL, NULL},
+	{SECTION_LIMIT, "rate", "5 per 1s", "5 per 2s", "5 per 1000ms", NULL},
+	{SECTION_LIMIT, "concurrency", "5", "6", NULL, NULL},
+	{SECTION_LIMIT, "algorithm", "ring", "gcra", NULL, NULL},
+	{SECTION_LIMIT, "burst", "1", "2", NULL, "algorithm = gcra"},
+	{SECTION_LIMIT, "precision", "2", "exact", NULL, NULL},
+	{SECTION_LIMIT, "mode", "enforce", "shadow", NULL, NULL},
+	{SECTION_LIMIT, "on_exceed", "reject", "delay 1s", NULL, NULL},
+	{SECTION_LIMIT, "count_refused", "off", "on", "no", NULL},
+	{SECTION_LIMIT, "ban", "5 per 1m for 1h", "5 per 1m for 2h", "5 per 60s for 60m", NULL},
+	{SECTION_PLANS, "key", "ip", "header:X-Key", NULL, NULL},
+	{SECTION_PLAN, "limits", "x", "y", NULL, NULL},
+	{SECTION_PLAN, "lane", "normal", "high", NULL, NULL},
+	{SECTION_PLAN, "weight", "1", "2", NULL, NULL},
+	{SECTION_PLAN, "callers", "file:/a", "file:/b", NULL, NULL},
+	{R, "host", NULL, "a.test", NULL, NULL},
+	{R, "path", "/a", "=/a", NULL, NULL},
+	{R, "method", NULL, "GET", NULL, NULL},
+	{R, "upstream", "x", "y", NULL, NULL},
+	{R, "limits", "x, plan", "plan, x", "x,plan", "session = ip"},
+	{R, "session", "ip", "header:X-Key", NULL, NULL},
+	{R, "ordering", "writes", "strict", NULL, NULL},
+	{R, "session_in_flight", "1", "2", NULL, NULL},
+	{R, "queue_depth", "1k", "2k", "1000", NULL},
+	{R, "queue_bytes", "1k", "2k", "1024", NULL},
+	{R, "queue_timeout", "1s", "2s", "1000ms", NULL},
+	{R, "high_burst", "1", "2", NULL, NULL},
+	{R, "lane", "normal", "high", NULL, NULL},
+	{R, "session_idle_timeout", "1s", "2s", "1000ms", NULL},
+	{R, "upstream_affinity", "none", "session", NULL, NULL},
+	{R, "max_body_size", "1k", "2k", "1024", NULL},
+	{R, "cost", "5", "response:X-Cost", NULL, "limits = x"},
+	{R, "refund", NULL, "5xx", NULL, "limits = x"},
+	{R, "upgrade", "websocket", "off", NULL, NULL},
+	{R, "request_trailers", NULL, "X-A", NULL, NULL},
+	{R, "request_header_set", "X-A: 1", "X-A: 2", NULL, NULL},
+	{R, "request_header_remove", "X-A", "X-B", NULL, NULL},
+	{R, "response_header_set", "X-A: 1", "X-B: 1", NULL, NULL},
+	{R, "response_header_remove", "X-A", "X-A, X-B", NULL, NULL},
+	{R, "strip_prefix", NULL, "/x", NULL, NULL},
+	{R, "add_prefix", "/a", "/b", NULL, NULL},
+	{R, "forward_path", "received", "normal", NULL, NULL},
+	{R, "ambiguous_path", "refuse", "allow", NULL, NULL},
+	{R, "ratelimit_headers", "inherit", "off", NULL, NULL},
+	{R, "allow", "10.0.0.0/8", "10.0.0.0/9", NULL, "limits = x"},
+	{R, "deny", "10.0.0.0/8", "10.0.0.0/9", NULL, NULL},
+};
+
+/* A file that every option has a place in. */
+static const struct part {
+	enum section_id id;
+	const char *title, *key, *line; /* what it can't be without */
+} parts[] = {
+	{SECTION_SLUICE, "sluice", "", ""},
+	{SECTION_ADMIN, "admin", "bind", "bind = 127.0.0.1:1\n"},
+	{SECTION_LISTENER, "listener x", "bind", "bind = 127.0.0.1:2\n"},
+	{SECTION_UPSTREAM, "upstream x", "server", "server = 127.0.0.1:3\n"},
+	{SECTIONS, "upstream y", "", "server = 127.0.0.1:4\n"},
+	{SECTION_LIMIT, "limit x", "rate", "rate = 9 per 1s\n"},
+	{SECTIONS, "limit y", "", "rate = 9 per 1s\n"},
+	{SECTION_PLANS, "plans", "key", "key = ip\n"},
+	{SECTION_PLAN, "plan x", "callers", "callers = file:/x\n"},
+	{SECTION_ROUTE, "route x", "upstream", "upstream = x\n"},
+	{SECTIONS, "route z", "", "upstream = y\npath = =/z\nlimits = y, plan\n"},
+};
+/* clang-format on */
+
+static void put_part(
+	FILE *out, const struct part *part, const struct sample *sample, const char *value)
+{
+	bool here = part->id == sample->section;
+	bool replaces = here && (strcmp(part->key, sample->key) == 0 ||
+					(strcmp(part->key, "rate") == 0 &&
+						strcmp(sample->key, "concurrency") == 0));
+
+	fprintf(out, "[%s]\n", part->title);
+	if (part->id == SECTION_UPSTREAM && sample->section == SECTION_SERVER)
+		fprintf(out, "server = 127.0.0.1:3 %s=%s\n", sample->key, value);
+	else if (!replaces)
+		fputs(part->line, out);
+	if (here && value)
+		fprintf(out, "%s = %s\n", sample->key, value);
+	if (here && sample->needs)
+		fprintf(out, "%s\n", sample->needs);
+}
+
+static const struct conf *with(const struct sample *sample, const char *value)
+{
+	char *text = NULL;
+	size_t len;
+	FILE *out = open_memstream(&text, &len);
+
+	for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]); i++)
+		put_part(out, &parts[i], sample, value);
+	fclose(out);
+	const struct conf *conf = parse_good(text);
+	free(text);
+	return conf;
+}
+
+struct seen {
+	const struct option *option; /* the only one */
+	unsigned count;
+};
+
+static void note(const void *user, const struct conf_change *change)
+{
+	struct seen *seen = *(struct seen *const *)user;
+
+	assert_int_equal(change->kind, CONF_CHANGE_SET);
+	seen->option = change->option;
+	seen->count++;
+}
+
+static struct seen compare(const struct conf *a, const struct conf *b, enum conf_compare which)
+{
+	struct seen seen = {NULL, 0}, *at = &seen;
+
+	conf_compare(a, b, which, note, &at);
+	return seen;
+}
+
+static const struct sample *sample_of(enum section_id section, const char *key)
+{
+	for (size_t i = 0; i < sizeof(samples) / sizeof(samples[0]); i++) {
+		if (samples[i].section == section && strcmp(samples[i].key, key) == 0)
+			return &samples[i];
+	}
+	return NULL;
+}
+
+/* The row that a change of the sample is reported by: that of the whole server line, for its own.
+ */
+static const struct option *row_of(const struct sample *sample)
+{
+	bool inside = sample->section == SECTION_SERVER;
+	const struct option_section *section =
+		&option_sections[inside ? SECTION_UPSTREAM : sample->section];
+
+	return option_find(section, slice_of(inside ? "server" : sample->key));
+}
+
+static void each_row_says_what_a_reload_does_with_it(void **state)
+{
+	unsigned wrong = 0;
+
+	(void)state;
+	for (size_t i = 0; i < SECTIONS; i++) {
+		const struct option_section *section = &option_sections[i];
+		for (size_t j = 0; j < *section->option_count; j++) {
+			const struct option *option = &section->options[j];
+			if (option->reload != RELOAD_UNSET && option->type->same &&
+				sample_of(section->id, option->name))
+				continue;
+			fprintf(stderr, "# [%s] %s: %s\n", section->kind, option->name,
+				option->reload == RELOAD_UNSET ? "no .reload in its row"
+				: !option->type->same          ? "its type compares nothing"
+							       : "no sample in this test");
+			wrong++;
+		}
+	}
+	assert_int_equal(wrong, 0);
+}
+
+static void check_sample(const struct sample *sample)
+{
+	const struct option *row = row_of(sample);
+	const struct conf *a = with(sample, sample->a), *b = with(sample, sample->b);
+	const struct conf *again = with(sample, sample->a_as_well ? sample->a_as_well : sample->a);
+	bool at_start = row->reload == RELOAD_START;
+	struct seen live = compare(a, b, CONF_COMPARE_LIVE);
+	struct seen start = compare(a, b, CONF_COMPARE_START);
+
+	if (live.count + start.count != 1 || (at_start ? start : live).option != row)
+		fprintf(stderr, "# %s: %u live, %u at the start\n", sample->key, live.count,
+			start.count);
+	assert_int_equal(live.count, !at_start);
+	assert_int_equal(start.count, at_start);
+	assert_ptr_equal((at_start ? start : live).option, row);
+	assert_int_equal(compare(a, again, CONF_COMPARE_LIVE).count, 0);
+	assert_int_equal(compare(a, again, CONF_COMPARE_START).count, 0);
+	conf_release(a);
+	conf_release(b);
+	conf_release(again);
+}
+
+static void each_change_is_seen_once_and_only_when_it_is_one(void **state)
+{
+	(void)state;
+	for (size_t i = 0; i < sizeof(samples) / sizeof(samples[0]); i++)
+		check_sample(&samples[i]);
+}
+
+static void note_sections(const void *user, const struct conf_change *change)
+{
+	char *text = *(char *const *)user;
+	static const char *const kinds[] = {"+", "-", "="};
+
+	strcat(text, kinds[change->kind]);
+	strcat(text, change->title);
+}
+
+static void sections_that_come_and_go_are_reported_as_a_whole(void **state)
+{
+	const struct conf *a = parse_good(TEXT_BASE "[limit old]\nrate = 1 per 1s\n");
+	const struct conf *b = parse_good(TEXT_BASE "[limit new]\nrate = 1 per 1s\n");
+	char text[200] = "", *at = text;
+
+	(void)state;
+	conf_compare(a, b, CONF_COMPARE_LIVE, note_sections, &at);
+	conf_compare(a, b, CONF_COMPARE_START, note_sections, &at);
+	assert_string_equal(text, "+[limit new]-[limit old]");
+	conf_release(a);
+	conf_release(b);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(each_row_says_what_a_reload_does_with_it),
+		cmocka_unit_test(each_change_is_seen_once_and_only_when_it_is_one),
+		cmocka_unit_test(sections_that_come_and_go_are_reported_as_a_whole),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
