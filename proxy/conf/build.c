@@ -131,16 +131,6 @@ bool value_set_option(struct value *value, const struct option_section *section,
 
 /* ---- sections ---- */
 
-static struct instance *find_instance(
-	const struct build *build, const struct option_section *section, struct slice name)
-{
-	for (struct instance *instance = build->source->instances; instance;
-		instance = instance->next)
-		if (instance->section == section && slice_equal(name, slice_of(instance->name)))
-			return instance;
-	return NULL;
-}
-
 static struct instance *add_instance(
 	struct build *build, const struct option_section *section, unsigned line, struct slice name)
 {
@@ -161,6 +151,7 @@ static void keep_instance(struct build *build, struct instance *instance)
 {
 	*build->source->instances_tail = instance;
 	build->source->instances_tail = &instance->next;
+	name_index_add(&build->names, build->arena, instance);
 }
 
 static void unknown_section(struct build *build, unsigned line, struct slice kind)
@@ -197,7 +188,7 @@ static void begin_section(void *user, unsigned line, struct slice kind, struct s
 		return;
 	}
 	/* Its settings are looked at even when the name is not right: all errors at once. */
-	first = find_instance(build, section, section->named ? name : SLICE(""));
+	first = name_index_find(&build->names, section->id, section->named ? name : SLICE(""));
 	instance = add_instance(build, section, line, name);
 	build->current = instance;
 	if (first)

@@ -12,6 +12,7 @@
 #include "conf/arena.h"
 #include "conf/conf.h"
 #include "conf/errors.h"
+#include "conf/name_index.h"
 #include "conf/options.h"
 #include "conf/reader.h"
 
@@ -55,6 +56,7 @@ struct build {
 	struct conf_errors *errors;
 	const char *name;         /* of the file, in messages */
 	const char *folder;       /* what relative paths are taken from; may be "" */
+	struct name_index names;  /* the sections that were kept */
 	struct instance *current; /* NULL: in a section nobody knows */
 	bool outside;             /* before the first section */
 	bool section_wrong;       /* a section is not what it was meant to be */

@@ -46,11 +46,9 @@ static void check_present(struct build *build)
 
 static void *find_named(struct build *build, enum section_id id, const char *name)
 {
-	for (struct instance *instance = build->source->instances; instance;
-		instance = instance->next)
-		if (instance->section->id == id && strcmp(instance->name, name) == 0)
-			return instance->object;
-	return NULL;
+	const struct instance *instance = name_index_find(&build->names, id, slice_of(name));
+
+	return instance ? instance->object : NULL;
 }
 
 static void *resolve(struct build *build, const struct instance *instance,
@@ -62,7 +60,8 @@ static void *resolve(struct build *build, const struct instance *instance,
 
 	if (found)
 		return found;
-	for (struct instance *other = build->source->instances; other; other = other->next)
+	for (struct instance *other = build->source->instances;
+		other && !conf_errors_are_many(build->errors); other = other->next)
 		if (other->section->id == id)
 			near_miss_offer(&near, other->name);
 	if (near.best)
@@ -297,31 +296,41 @@ static void check_callers(struct build *build)
 	}
 }
 
-static bool same_address(const struct conf_address *a, const struct conf_address *b)
-{
-	if (a->kind != b->kind)
-		return false;
-	if (a->kind == CONF_ADDRESS_INET)
-		return a->socket_len == b->socket_len &&
-		       memcmp(&a->socket, &b->socket, a->socket_len) == 0;
-	return strcmp(a->host, b->host) == 0;
-}
-
 struct bind {
 	const struct conf_address *address;
-	const char *title; /* of its section */
+	const struct instance *instance;
+	size_t position; /* in the file */
 };
 
-static void check_binds(struct build *build)
+static int compare_addresses(const struct conf_address *a, const struct conf_address *b)
+{
+	if (a->kind != b->kind)
+		return a->kind < b->kind ? -1 : 1;
+	if (a->kind != CONF_ADDRESS_INET)
+		return strcmp(a->host, b->host);
+	if (a->socket_len != b->socket_len)
+		return a->socket_len < b->socket_len ? -1 : 1;
+	return memcmp(&a->socket, &b->socket, a->socket_len);
+}
+
+static int compare_binds(const void *a, const void *b)
+{
+	const struct bind *x = a, *y = b;
+	int order = compare_addresses(x->address, y->address);
+
+	return order ? order : x->position < y->position ? -1 : 1;
+}
+
+static struct bind *list_binds(struct build *build, size_t *count)
 {
 	struct bind *binds = NULL;
-	size_t count = 0;
 
+	*count = 0;
 	for (const struct instance *instance = build->source->instances; instance;
 		instance = instance->next) {
 		const struct conf_listener *listener = instance->object;
-		const struct conf_address *addresses;
-		size_t address_count;
+		const struct conf_address *addresses = NULL;
+		size_t address_count = 0;
 
 		if (instance->section->id == SECTION_LISTENER) {
 			addresses = listener->binds;
@@ -329,23 +338,34 @@ static void check_binds(struct build *build)
 		} else if (instance->section->id == SECTION_ADMIN) {
 			addresses = build->conf->admin.binds;
 			address_count = build->conf->admin.bind_count;
-		} else {
-			continue;
 		}
 		for (size_t i = 0; i < address_count; i++) {
-			for (size_t j = 0; j < count; j++)
-				if (same_address(&addresses[i], binds[j].address)) {
-					build_fail(build, instance, addresses[i].line,
-						"bind: %s stands there twice; the first is in line "
-						"%u, in %s",
-						addresses[i].text, binds[j].address->line,
-						binds[j].title);
-					break;
-				}
-			binds = arena_grow(build->arena, binds, count, sizeof(*binds));
-			binds[count++] =
-				(struct bind){&addresses[i], instance_title(build, instance)};
+			binds = arena_grow(build->arena, binds, *count, sizeof(*binds));
+			binds[*count] = (struct bind){&addresses[i], instance, *count};
+			++*count;
 		}
+	}
+	return binds;
+}
+
+/* Sorted, those of one address stand side by side, the first in the file first. */
+static void check_binds(struct build *build)
+{
+	size_t count, first = 0;
+	struct bind *binds = list_binds(build, &count);
+
+	if (count < 2)
+		return;
+	qsort(binds, count, sizeof(*binds), compare_binds);
+	for (size_t i = 1; i < count; i++) {
+		if (compare_addresses(binds[i].address, binds[first].address) != 0) {
+			first = i;
+			continue;
+		}
+		build_fail(build, binds[i].instance, binds[i].address->line,
+			"bind: %s stands there twice; the first is in line %u, in %s",
+			binds[i].address->text, binds[first].address->line,
+			instance_title(build, binds[first].instance));
 	}
 }
 

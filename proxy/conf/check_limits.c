@@ -151,6 +151,8 @@ static void check_costs(struct build *build)
 
 		if (instance->section->id != SECTION_ROUTE)
 			continue;
+		if (!instance_setting(instance, "cost"))
+			continue;
 		check_cost(build, instance, route->limits, route->limit_count);
 		for (size_t i = 0; i < build->conf->plan_count && route->plan_limits; i++)
 			check_cost(build, instance, build->conf->plans[i].limits,
@@ -163,7 +165,11 @@ static void check_limit_counts(struct build *build)
 {
 	static const struct conf_plan no_plan;
 	const struct conf *conf = build->conf;
+	size_t most_of_plans = 0;
 
+	for (size_t i = 0; i < conf->plan_count; i++)
+		if (conf->plans[i].limit_count > most_of_plans)
+			most_of_plans = conf->plans[i].limit_count;
 	for (const struct instance *instance = build->source->instances; instance;
 		instance = instance->next) {
 		const struct conf_route *route = instance->object;
@@ -177,6 +183,9 @@ static void check_limit_counts(struct build *build)
 				MOST_LIMITS);
 			continue;
 		}
+		/* Most routes are within it whatever the plan. */
+		if (route->limit_count + most_of_plans <= MOST_LIMITS)
+			continue;
 		for (size_t i = 0; i < conf->plan_count && route->plan_limits; i++) {
 			size_t count = count_limits(route, &conf->plans[i]);
 			if (count > MOST_LIMITS)

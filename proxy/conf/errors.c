@@ -45,6 +45,11 @@ void conf_errors_add(
 	va_end(args);
 }
 
+bool conf_errors_are_many(const struct conf_errors *errors)
+{
+	return errors->count > ERRORS_AT_MOST;
+}
+
 void conf_errors_sort(struct conf_errors *errors)
 {
 	/* Nearly sorted already, as most are found line by line: insertion. */

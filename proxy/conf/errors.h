@@ -5,6 +5,7 @@
 #define CONF_ERRORS_H
 
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stddef.h>
 
 #include "base/slice.h"
@@ -15,6 +16,9 @@ void conf_errors_add(struct conf_errors *errors, const char *name, unsigned line
 	const char *format, ...) __attribute__((format(printf, 4, 5)));
 void conf_errors_add_va(struct conf_errors *errors, const char *name, unsigned line,
 	const char *format, va_list args) __attribute__((format(printf, 4, 0)));
+
+/* Is the list full? Then nothing more needs to be found out for a message. */
+bool conf_errors_are_many(const struct conf_errors *errors);
 
 /* By line; those of one line stay in the order they were found. */
 void conf_errors_sort(struct conf_errors *errors);

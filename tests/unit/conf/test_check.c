@@ -299,9 +299,65 @@ static void plans(void **state)
 		"there is no [limit plan]");
 }
 
+/* So many sections are found again by their names, and those that stand there twice are told. */
+static void many_sections(void **state)
+{
+	enum { MANY = 25000 };
+	size_t room = (size_t)MANY * 120, used = 0;
+	char *text = malloc(room);
+	const struct conf *conf;
+
+	(void)state;
+	used += (size_t)snprintf(text, room, "%s", TEXT_BASE);
+	for (unsigned i = 0; i < MANY; i++)
+		used += (size_t)snprintf(text + used, room - used,
+			"[upstream u%u]\nserver = 127.0.0.1:2\n[route r%u]\npath = /%u\nupstream = "
+			"u%u\n",
+			i, i, i, i);
+	conf = parse_good(text);
+	assert_int_equal(conf->route_count, MANY + 1);
+	for (size_t i = 0; i < conf->route_count; i++)
+		if (conf->routes[i].name[0] == 'r')
+			assert_string_equal(
+				conf->routes[i].upstream->name + 1, conf->routes[i].name + 1);
+	conf_release(conf);
+	snprintf(text + used, room - used, "[upstream u17]\nserver = 127.0.0.1:3\n");
+	parse_bad(text, 10 + 5 * MANY, "the first is in line 95");
+	free(text);
+}
+
+/* Of each address the first in the file is named, wherever the others stand. */
+static void binds_twice(void **state)
+{
+	struct conf_errors errors;
+	const char *text =
+		TEXT_BASE "[listener b]\nbind = 127.0.0.1:9\nbind = unix:/s\n"
+			  "[listener c]\nbind = 127.0.0.1:9\nbind = 127.0.0.1:1, unix:/s\n"
+			  "[listener d]\nbind = 127.0.0.1:9\n";
+	static const char *const expected[] = {
+		"t:14: [listener c] bind: 127.0.0.1:9 stands there twice; the first is in line 11, "
+		"in [listener b]",
+		"t:15: [listener c] bind: 127.0.0.1:1 stands there twice; the first is in line 2, "
+		"in [listener l]",
+		"t:15: [listener c] bind: unix:/s stands there twice; the first is in line 12, in "
+		"[listener b]",
+		"t:17: [listener d] bind: 127.0.0.1:9 stands there twice; the first is in line 11, "
+		"in [listener b]",
+	};
+
+	(void)state;
+	assert_null(conf_parse(text, strlen(text), "t", NULL, &errors));
+	assert_int_equal(errors.count, 4);
+	for (size_t i = 0; i < 4; i++)
+		assert_string_equal(errors.items[i].text, expected[i]);
+	conf_errors_free(&errors);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(many_sections),
+		cmocka_unit_test(binds_twice),
 		cmocka_unit_test(sections),
 		cmocka_unit_test(keys_of_sections),
 		cmocka_unit_test(one_error_a_cause),
