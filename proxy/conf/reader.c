@@ -11,13 +11,19 @@
 
 #include "conf/errors.h"
 
-/* A file of another kind is told enough by this many lines. */
-enum { CONTROL_LINES_AT_MOST = 10 };
+/*
+ * CONTROL_LINES_AT_MOST: so many lines are enough to see that a file is of another kind.
+ * INIH_LINE_BYTES: inih takes so much of a line, in the distribution with the shortest (Debian 12).
+ * Of a longer one inih gets the key alone, so that all versions read all lines alike.
+ */
+enum { CONTROL_LINES_AT_MOST = 10, INIH_LINE_BYTES = 199, LINE_BYTES = 64 << 10 };
 
 struct reader {
 	struct slice rest; /* what was not read yet */
 	unsigned line;     /* of the line inih holds */
 	const char *name;
+	struct slice value; /* of the line inih holds, when it was too long for inih */
+	char *long_value;   /* room for a copy of it with its NUL; LINE_BYTES */
 	const struct reader_handler *handler;
 	struct conf_errors *errors;
 	unsigned control_lines; /* with bytes that no line may hold, so far */
@@ -119,7 +125,7 @@ static void tell_further_controls(const struct reader *reader)
 }
 
 /* Is it a line that inih can be given as it stands? Says so when not. */
-static bool check_line(struct reader *reader, struct slice line, size_t room)
+static bool check_line(struct reader *reader, struct slice line)
 {
 	const char *control = find_control(line);
 	const char *sign;
@@ -128,11 +134,11 @@ static bool check_line(struct reader *reader, struct slice line, size_t room)
 		control_found(reader, line, control);
 		return false;
 	}
-	if (line.len > room) {
+	if (line.len >= LINE_BYTES) {
 		conf_errors_add(reader->errors, reader->name, reader->line,
-			"the line has %zu bytes; expected at most %zu (lists may be split over "
+			"the line has %zu bytes; expected at most %d (lists may be split over "
 			"several lines of the same key)",
-			line.len, room);
+			line.len, LINE_BYTES - 1);
 		return false;
 	}
 	sign = memchr(line.at, '=', line.len);
@@ -145,6 +151,35 @@ static bool check_line(struct reader *reader, struct slice line, size_t room)
 	return true;
 }
 
+/* A `;` behind a blank begins a comment, as for inih. */
+static struct slice before_semicolon(struct slice text)
+{
+	for (size_t i = 0; i < text.len; i++)
+		if (text.at[i] == ';' && (i == 0 || is_blank(text.at[i - 1])))
+			return slice_trim((struct slice){text.at, i});
+	return slice_trim(text);
+}
+
+/* A line that is too long for inih: gives it `key = .`, and take_setting the value that belongs
+ * there. Returns the length. */
+static size_t put_aside(struct reader *reader, struct slice line, char *out)
+{
+	const char *sign = memchr(line.at, '=', line.len);
+	struct slice key = slice_trim((struct slice){line.at, (size_t)(sign - line.at)});
+	struct slice value = {sign + 1, line.len - (size_t)(sign + 1 - line.at)};
+
+	if (key.len + 2 > INIH_LINE_BYTES) {
+		conf_errors_add(reader->errors, reader->name, reader->line,
+			"the key has %zu bytes; no key is so long", key.len);
+		reader->handler->unreadable(reader->handler->user, reader->line, false);
+		return 0;
+	}
+	reader->value = before_semicolon(value);
+	memcpy(out, key.at, key.len);
+	memcpy(out + key.len, "=.", 2);
+	return key.len + 2;
+}
+
 /*
  * inih's fgets: one line into `out`, of `size` bytes. What is no setting is dealt with here, and an
  * empty line stands for it so that none is skipped.
@@ -154,7 +189,7 @@ static char *give_line(char *out, int size, void *user)
 	struct reader *reader = user;
 	struct slice line;
 
-	if (reader->rest.len == 0 || size < 1)
+	if (reader->rest.len == 0 || size <= INIH_LINE_BYTES)
 		return NULL;
 	reader->line++;
 	line = slice_trim(next_line(&reader->rest));
@@ -165,9 +200,14 @@ static char *give_line(char *out, int size, void *user)
 		read_section(reader, line);
 		return out;
 	}
-	if (check_line(reader, line, (size_t)size - 1)) {
-		memcpy(out, line.at, line.len);
-		out[line.len] = '\0';
+	if (check_line(reader, line)) {
+		size_t len = line.len;
+
+		if (line.len <= INIH_LINE_BYTES)
+			memcpy(out, line.at, line.len);
+		else
+			len = put_aside(reader, line, out);
+		out[len] = '\0';
 	} else {
 		reader->handler->unreadable(reader->handler->user, reader->line, line.at[0] == '[');
 	}
@@ -187,6 +227,12 @@ static int take_setting(void *user, const char *section, const char *key, const 
 	(void)line;
 #endif
 	(void)section; /* inih cuts long ones; read_section has the whole */
+	if (key && value && reader->value.at) {
+		memcpy(reader->long_value, reader->value.at, reader->value.len);
+		reader->long_value[reader->value.len] = '\0';
+		value = reader->long_value;
+		reader->value = SLICE_NONE;
+	}
 	if (key && value)
 		reader->handler->setting(reader->handler->user, reader->line, key, value);
 	return 1;
@@ -212,7 +258,10 @@ void reader_run(struct slice text, const char *name, const struct reader_handler
 		handler->unreadable(handler->user, 1, true);
 		return;
 	}
-	result = ini_parse_stream(give_line, &reader, take_setting, &reader);
+	reader.long_value = malloc(LINE_BYTES);
+	result = reader.long_value ? ini_parse_stream(give_line, &reader, take_setting, &reader)
+				   : -2;
+	free(reader.long_value);
 	tell_further_controls(&reader);
 	if (result > 0 && errors->count == 0)
 		conf_errors_add(errors, name, (unsigned)result,

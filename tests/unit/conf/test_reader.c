@@ -4,7 +4,7 @@
 #include "conf/reader.h"
 
 struct seen {
-	char text[4096];
+	char text[1 << 17];
 	size_t used;
 };
 
@@ -158,29 +158,56 @@ static void utf16(void **state)
 }
 
 /* 199 bytes fit the buffer that distributions' inih has; it would cut one more without a word. */
-static void overlong_lines(void **state)
+/* Lines beyond inih's buffer are read as short ones are: blanks, comments, a value that is all. */
+static void long_lines(void **state)
 {
-	char line[400], text[500], expected[500];
+	char value[1001], text[2500], expected[2500];
 
 	(void)state;
-	memset(line, 'x', sizeof(line));
-	memcpy(line, "b = ", 4);
-	line[199] = '\0';
-	snprintf(text, sizeof(text), "[a]\n%s\nd = e\n", line);
-	snprintf(expected, sizeof(expected), "1[a|]2(b|%s)3(d|e)", line + 4);
-	reads(text, expected);
-	line[199] = 'x';
-	line[200] = '\0';
-	snprintf(text, sizeof(text), "[a]\n%s\nd = e\n", line);
+	memset(value, 'x', sizeof(value));
+	for (size_t len = 190; len <= 1000; len += len < 210 ? 1 : 395) {
+		value[len] = '\0';
+		snprintf(text, sizeof(text), "[a]\n  b =  %s; x  \nd = e\n", value);
+		snprintf(expected, sizeof(expected), "1[a|]2(b|%s; x)3(d|e)", value);
+		reads(text, expected);
+		snprintf(text, sizeof(text), "[a]\nb=%s \t ; c\nd = e\n", value);
+		snprintf(expected, sizeof(expected), "1[a|]2(b|%s)3(d|e)", value);
+		reads(text, expected);
+		snprintf(text, sizeof(text), "[a]\nb = ; %s\nd = e\n", value);
+		reads(text, "1[a|]2(b|)3(d|e)");
+		snprintf(text, sizeof(text), "[a]\nb = c = %s # y\nd = e\n", value);
+		snprintf(expected, sizeof(expected), "1[a|]2(b|c = %s # y)3(d|e)", value);
+		reads(text, expected);
+		/* Comments never come to inih. */
+		snprintf(text, sizeof(text), "[a]\n#%s\nd = e\n", value);
+		reads(text, "1[a|]3(d|e)");
+		value[len] = 'x';
+	}
+	/* A key is never so long. */
+	value[250] = '\0';
+	snprintf(text, sizeof(text), "[a]\n%s = c\nd = e\n", value);
 	reads(text, "1[a|]2?3(d|e)!2");
-	line[200] = 'x';
-	line[399] = '\0';
-	snprintf(text, sizeof(text), "[a]\n%s\nd = e\n", line);
-	reads(text, "1[a|]2?3(d|e)!2");
-	/* Comments may be as long as they like, and inih never sees them. */
-	line[0] = '#';
-	snprintf(text, sizeof(text), "[a]\n%s\nd = e\n", line);
-	reads(text, "1[a|]3(d|e)");
+}
+
+static void overlong_lines(void **state)
+{
+	enum { BYTES = 1 << 16 };
+	char *text = malloc(BYTES + 100), *expected = malloc(BYTES + 100);
+
+	(void)state;
+	for (int over = 0; over <= 1; over++) {
+		char *at = stpcpy(text, "[a]\nb = ");
+
+		memset(at, 'x', BYTES - 5 + (size_t)over);
+		strcpy(at + BYTES - 5 + over, "\nd = e\n");
+		if (over)
+			strcpy(expected, "1[a|]2?3(d|e)!2");
+		else
+			snprintf(expected, BYTES + 100, "1[a|]2(b|%.*s)3(d|e)", BYTES - 5, at);
+		reads(text, expected);
+	}
+	free(text);
+	free(expected);
 }
 
 /* inih keeps 49 bytes of a section's name. */
@@ -202,6 +229,7 @@ int main(void)
 		cmocka_unit_test(control_bytes),
 		cmocka_unit_test(files_of_another_kind),
 		cmocka_unit_test(utf16),
+		cmocka_unit_test(long_lines),
 		cmocka_unit_test(overlong_lines),
 		cmocka_unit_test(long_section_names),
 	};
