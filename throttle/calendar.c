@@ -15,10 +15,18 @@
 #define MINUTE_NS   UINT64_C(60000000000)
 #define MINUTE_MASK ((UINT64_C(1) << 26) - 1)
 
+/* What the wall's clock shows at `now`, in ns since 1970. */
+static inline uint64_t wall_of(const struct shape *s, uint64_t now)
+{
+	/* relaxed: a number by itself; a charge at the moment of a step may be judged before it */
+	return now + s->epoch_ns +
+	       (uint64_t)atomic_load_explicit(s->wall_shift_ns, memory_order_relaxed);
+}
+
 /* Begin and end of the period of `now`, in minutes since 1970. */
 static void period_of(const struct shape *s, uint64_t now, uint64_t *begin, uint64_t *end)
 {
-	uint64_t minute = (now + s->epoch_ns) / MINUTE_NS;
+	uint64_t minute = wall_of(s, now) / MINUTE_NS;
 	/* relaxed: the word says all, and it is right or wrong by itself */
 	uint64_t cached = atomic_load_explicit(s->period_cache, memory_order_relaxed);
 	int64_t first, next;
@@ -70,7 +78,7 @@ static enum found calendar_plan(const struct shape *s, struct entry *e, uint64_t
 	if ((head & HEAD_SPECIAL) || head == 0)
 		return ENTRY_GONE;
 	plan->used = used_at(s, head, now, &begin, &end);
-	wait = end * MINUTE_NS - s->epoch_ns - now;
+	wait = end * MINUTE_NS - wall_of(s, now);
 	plan->fits = wanted <= s->quota && plan->used <= s->quota - wanted;
 	plan->more = plan->reset = plan->used > 0 || (cost > 0 && plan->fits) ? wait : 0;
 	plan->retry = plan->fits ? 0 : wanted > s->quota ? THROTTLE_NEVER : wait;
@@ -140,7 +148,7 @@ static void calendar_recall(const struct shape *s, const struct event *events, u
 
 	period_of(s, now, &begin, &end);
 	for (unsigned i = 0; i < count; i++)
-		if ((events[i].at + s->epoch_ns) / MINUTE_NS >= begin)
+		if (wall_of(s, events[i].at) / MINUTE_NS >= begin)
 			used += events[i].units;
 	image->head = pack(begin, used);
 }

@@ -101,6 +101,7 @@ struct shape {
 	const struct zone *zone;
 	uint64_t epoch_ns;
 	_Atomic(uint64_t) *period_cache;
+	const _Atomic(int64_t) *wall_shift_ns; /* throttle_set_wall */
 	/* concurrency */
 	unsigned lane;
 };

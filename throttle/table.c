@@ -123,8 +123,10 @@ static int number_limits(struct throttle_table *t, struct generation *g)
 	if (g->by_id == NULL)
 		return ENOMEM;
 	g->ids = t->name_count;
-	for (uint32_t i = 0; i < g->count; i++)
+	for (uint32_t i = 0; i < g->count; i++) {
 		g->by_id[known_number(t, g->limits[i].limit.name)] = &g->limits[i];
+		g->limits[i].section.shape.wall_shift_ns = &t->wall_shift_ns;
+	}
 	return 0;
 }
 
@@ -426,6 +428,17 @@ void throttle_rebase(struct throttle_table *t, uint64_t now_ns)
 	/* relaxed: no other thread is in a call */
 	atomic_store_explicit(
 		&t->offset_ns, newest > now_ns ? newest - now_ns : 0, memory_order_relaxed);
+	throttle_set_wall(t, now_ns, now_ns);
+}
+
+void throttle_set_wall(struct throttle_table *t, uint64_t now_ns, uint64_t wall_ns)
+{
+	/* relaxed: set while no other thread is in a call */
+	uint64_t offset = atomic_load_explicit(&t->offset_ns, memory_order_relaxed);
+
+	/* relaxed: see wall_of in calendar.c */
+	atomic_store_explicit(
+		&t->wall_shift_ns, (int64_t)(wall_ns - now_ns - offset), memory_order_relaxed);
 }
 
 int throttle_table_counters(

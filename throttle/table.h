@@ -7,8 +7,10 @@
 struct throttle_table {
 	_Atomic(struct generation *) current;
 	_Atomic(uint64_t) offset_ns; /* added to the times passed in; throttle_rebase */
-	struct generation *retired;  /* awaiting collection */
-	char *folder;                /* NULL: memory only */
+	_Atomic(int64_t)
+		wall_shift_ns;      /* added to the table's time for calendars; throttle_set_wall */
+	struct generation *retired; /* awaiting collection */
+	char *folder;               /* NULL: memory only */
 	uint32_t name_count, name_room;
 	char (*names)[THROTTLE_NAME_BYTES];
 };

@@ -30,7 +30,10 @@
  *  - A clock that steps back by more than a second stands still for the table until it has caught
  *    up: nothing is forgiven, retry_after_ns says how long it takes. throttle_rebase (and opening a
  *    file) ends that: the table's time then goes on from where it was.
- *  - A step forward is taken for time that passed.
+ *  - A step forward of `now_ns` is taken for time that passed.
+ *  - So a step of the wall clock must not become a step of `now_ns`. throttle_set_wall hands it to
+ * the calendar limits alone: their periods begin and end by the wall, all windows go on
+ * undisturbed.
  */
 #ifndef THROTTLE_H
 #define THROTTLE_H
@@ -207,6 +210,12 @@ struct throttle_seed throttle_table_seed(const struct throttle_table *table);
 /* Says that the clock was set back on purpose: time goes on from the newest the table has seen. No
  * other thread may be in a call with a time from before the step. */
 void throttle_rebase(struct throttle_table *table, uint64_t now_ns);
+
+/* Says that the wall clock shows `wall_ns` at `now_ns`: from now on periods of calendar limits
+ * begin and end by that. Call it after a step of the wall clock; until the first call, and after
+ * opening or a rebase, the times passed in are the wall's. A step back forgives nothing: a caller
+ * who was charged in a later period goes on in that. Any thread. */
+void throttle_set_wall(struct throttle_table *table, uint64_t now_ns, uint64_t wall_ns);
 
 /* ---- verdicts -----------------------------------------------------------------------------------
  */

@@ -27,6 +27,32 @@ uint64_t clock_wall_ns(void)
 	return read_ns(CLOCK_REALTIME);
 }
 
+uint64_t clock_boot_ns(void)
+{
+	return read_ns(CLOCK_BOOTTIME);
+}
+
+void clock_anchor_init(struct clock_anchor *anchor, uint64_t boot_ns, uint64_t wall_ns)
+{
+	anchor->offset_ns = wall_ns - boot_ns;
+	atomic_init(&anchor->shift_ns, 0);
+}
+
+int64_t clock_anchor_step(struct clock_anchor *anchor, uint64_t boot_ns, uint64_t wall_ns)
+{
+	/* relaxed, both: the number is all there is */
+	int64_t before = atomic_load_explicit(&anchor->shift_ns, memory_order_relaxed);
+	int64_t shift = (int64_t)(wall_ns - clock_anchor_time(anchor, boot_ns));
+	int64_t step = shift - before;
+
+	if (step > -(int64_t)CLOCK_STEP_NS && step < (int64_t)CLOCK_STEP_NS)
+		return 0;
+	if (!atomic_compare_exchange_strong_explicit(
+		    &anchor->shift_ns, &before, shift, memory_order_relaxed, memory_order_relaxed))
+		return 0;
+	return step;
+}
+
 static char *put_digits(char *at, unsigned value, unsigned width)
 {
 	for (unsigned i = width; i > 0; i--) {

@@ -5,6 +5,7 @@
 #ifndef BASE_CLOCK_H
 #define BASE_CLOCK_H
 
+#include <stdatomic.h>
 #include <stdint.h>
 
 #define CLOCK_NS_PER_MS 1000000ULL
@@ -30,6 +31,33 @@ uint64_t clock_monotonic_ms(void);
 
 /* CLOCK_REALTIME: nanoseconds since 1970-01-01T00:00:00Z. May step. */
 uint64_t clock_wall_ns(void);
+
+/* CLOCK_BOOTTIME: as the monotonic clock, but goes on while the machine is suspended. */
+uint64_t clock_boot_ns(void);
+
+/*
+ * A clock that begins with the wall's time and then never steps: what limits count by. When the
+ * wall clock is set meanwhile, clock_anchor_step notices, so that whatever follows the wall can be
+ * told. Times are passed in.
+ */
+struct clock_anchor {
+	uint64_t offset_ns;        /* added to clock_boot_ns */
+	_Atomic(int64_t) shift_ns; /* the wall clock minus this one, as last noticed */
+};
+
+void clock_anchor_init(struct clock_anchor *anchor, uint64_t boot_ns, uint64_t wall_ns);
+
+static inline uint64_t clock_anchor_time(const struct clock_anchor *anchor, uint64_t boot_ns)
+{
+	return boot_ns + anchor->offset_ns;
+}
+
+/* By less than this the two may differ: they are not read at the same instant. */
+#define CLOCK_STEP_NS (20 * CLOCK_NS_PER_MS)
+
+/* Has the wall clock been set since init or the last step noticed? By how much, in ns, or 0. Of the
+ * threads that ask at once, one is told. */
+int64_t clock_anchor_step(struct clock_anchor *anchor, uint64_t boot_ns, uint64_t wall_ns);
 
 /*
  * `wall_ns` as UTC, `2026-11-21T03:36:37.123Z` (RFC 3339), milliseconds cut, not rounded. Writes

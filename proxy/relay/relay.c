@@ -316,7 +316,7 @@ static bool start_workers(struct relay *relay)
 static bool start(struct relay *relay, struct conf *conf)
 {
 	relay->worker_count = conf->workers;
-	relay->wall_offset_ns = clock_wall_ns() - clock_monotonic_ns();
+	clock_anchor_init(&relay->anchor, clock_boot_ns(), clock_wall_ns());
 	pthread_mutex_init(&relay->bindings_lock, NULL);
 	relay->log = log_open(conf->workers + 1, LOG_RING_BYTES, conf->log_level, conf->error_log,
 		conf->access_log);

@@ -64,8 +64,8 @@ struct relay {
 	struct reload *reload;      /* prepared, waiting for names; or NULL */
 	struct event *reload_timer; /* commits it */
 	_Atomic uint64_t queue_deadline_ns;
-	uint64_t wall_offset_ns;  /* wall minus monotonic at start */
-	_Atomic uint64_t reloads; /* how often limits were changed */
+	struct clock_anchor anchor; /* the throttles' clock, and steps of the wall's */
+	_Atomic uint64_t reloads;   /* how often limits were changed */
 	uint64_t reloads_collected;
 	atomic_uint clients; /* open connections, over all workers */
 	atomic_uint running; /* workers that have not ended */

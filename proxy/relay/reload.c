@@ -18,7 +18,7 @@
 
 static uint64_t throttle_now(const struct relay *relay)
 {
-	return clock_monotonic_ns() + relay->wall_offset_ns;
+	return clock_anchor_time(&relay->anchor, clock_boot_ns());
 }
 
 bool relay_open_throttles(struct relay *relay, const struct conf *conf)

@@ -78,6 +78,7 @@ struct worker {
 
 	bool draining, stopping;
 	uint64_t drain_began_ms;
+	uint64_t wall_ns, wall_turn_ns; /* worker_wall_ns, and the turn that it was read in */
 	uint64_t date_second;
 	char date[32]; /* IMF-fixdate */
 	struct clock_cache clock;
@@ -109,11 +110,13 @@ static inline uint64_t worker_now_ms(struct worker *worker)
 	return loop_now_ms(&worker->loop);
 }
 
-/* The clock of the throttles: monotonic since start, on the wall's base, so that it goes on after
- * a restart. Read anew: a limit is promised over true times, and a turn may be long. */
-uint64_t worker_throttle_ns(const struct worker *worker);
+/* The clock of the throttles: the wall's time at the start and CLOCK_BOOTTIME since, so that it
+ * goes on after a restart, through a suspend, and never steps. Read at each call: a limit is
+ * promised over true times, and a turn may be long. */
+uint64_t worker_throttle_ns(struct worker *worker);
 
-/* The wall's time of this turn, for dates. */
+/* The wall's time of this turn, for dates. Read once a turn; a step of the clock is noticed then.
+ */
 uint64_t worker_wall_ns(struct worker *worker);
 
 /* Counts worker->request_id up, in place. */

@@ -2,6 +2,7 @@
 request costs. Waits are awaited by what sluice says (Retry-After), never guessed."""
 import datetime
 import json
+import os
 import time
 import zoneinfo
 
@@ -15,8 +16,15 @@ from lib.workers import Barrier, leave
 
 UTC = datetime.timezone.utc
 # What the clocks of two processes, read one after the other, may differ by beyond what the test
-# itself has measured: sluice reads the wall clock once, at its start.
+# itself has measured: limits count by a clock that is the wall's at the start.
 CLOCK_SLACK_S = 0.02
+
+
+def read(path):
+    if not os.path.exists(path):
+        return ""
+    with open(path, encoding="utf-8") as text:
+        return text.read()
 
 
 def limited(t, limit, route="", upstream="", handler=None, **options):
@@ -162,6 +170,58 @@ def calendar_special(t):
             shift = round(at - time.time())
             judge_calendar(t, period, name, shift, environment={
                 "LD_PRELOAD": library, "FAKETIME": f"{shift:+d}s", "FAKETIME_DONT_FAKE_MONOTONIC": "1"})
+
+
+@group("the clock is set while sluice runs", workers=[1, 4])
+def clock_set(t):
+    library = find_library("faketime/libfaketime.so.1")
+    if not library or SANITIZER:
+        t.skip("libfaketime is not installed" if not SANITIZER else "libfaketime and a sanitizer")
+    shift, access = t.path("shift"), t.path("access.log")
+
+    def set_clock(seconds):
+        with open(shift + ".new", "w", encoding="utf-8") as out:
+            out.write(f"{seconds:+d}s\n")
+        os.replace(shift + ".new", shift)
+
+    def dated(text, pattern):
+        return datetime.datetime.strptime(text, pattern).replace(tzinfo=datetime.timezone.utc).timestamp()
+
+    set_clock(0)
+    # No Date from the origin, so that the one seen is sluice's.
+    sluice = t.sluice("[limit day]\nrate = 2 per day\n[limit ring]\nrate = 5 per 30d\n",
+                      to(t.origin(lambda x: x.send(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")),
+                         route="limits = day, ring"), settings=f"access_log = file:{access}",
+                      environment={"LD_PRELOAD": library, "FAKETIME_TIMESTAMP_FILE": shift,
+                                   "FAKETIME_NO_CACHE": "1", "FAKETIME_DONT_FAKE_MONOTONIC": "1"})
+    client = t.client(sluice)
+    count = 0
+
+    def ask():
+        nonlocal count
+        count += 1
+        return client.ask("/")
+
+    def judge(name, seconds, admitted, answers):
+        with t.point(f"{name}: Date and the access log follow"):
+            answer = answers[-1]
+            near = (time.time() + seconds - 60, time.time() + seconds + 60)
+            true(near[0] < dated(answer.all("Date")[0], "%a, %d %b %Y %H:%M:%S GMT") < near[1], answer.all("Date")[0])
+            until(lambda: read(access).count("\n") >= count, "the line in the log")
+            line = read(access).splitlines()[-1]
+            true(near[0] < dated(line[line.index("[") + 1:line.index("]")], "%d/%b/%Y:%H:%M:%S +0000") < near[1], line)
+        with t.point(f"{name}: calendar limits follow, windows do not notice"):
+            equal([answer.status for answer in answers], admitted)
+
+    judge("at the start", 0, [200, 200, 429], [ask() for _ in range(3)])
+    set_clock(3 * 86400)
+    judge("three days ahead", 3 * 86400, [200, 200, 429], [ask() for _ in range(3)])
+    # What was charged in the later day stays charged: nothing is forgiven.
+    set_clock(0)
+    judge("and back", 0, [429], [ask()])
+    set_clock(40 * 86400)
+    judge("forty days ahead: the ring has one left, and is 30 days long", 40 * 86400, [200, 429], [ask(), ask()])
+    true("the system clock was set forward by" in sluice.log() and "set back by" in sluice.log(), "log")
 
 
 # ---- concurrency -------------------------------------------------------------------------------

@@ -66,9 +66,35 @@ static void monotonic_never_goes_back(void **state)
 	assert_true(clock_monotonic_ms() >= last / CLOCK_NS_PER_MS);
 }
 
+/* The wall's clock is set, the anchored one is not: each step is told once, what is read at
+ * slightly different instants is none. */
+static void steps_of_the_wall(void **state)
+{
+	const uint64_t boot = 1000 * CLOCK_NS_PER_S, wall = 1795000000 * CLOCK_NS_PER_S;
+	const uint64_t s = CLOCK_NS_PER_S, ms = CLOCK_NS_PER_MS;
+	struct clock_anchor anchor;
+
+	(void)state;
+	clock_anchor_init(&anchor, boot, wall);
+	assert_true(clock_anchor_time(&anchor, boot + 5 * s) == wall + 5 * s);
+	assert_true(clock_anchor_step(&anchor, boot + 5 * s, wall + 5 * s) == 0);
+	assert_true(clock_anchor_step(&anchor, boot + 5 * s, wall + 5 * s + 19 * ms) == 0);
+	assert_true(clock_anchor_step(&anchor, boot + 5 * s, wall + 5 * s - 19 * ms) == 0);
+	/* A suspend is no step: CLOCK_BOOTTIME goes on. */
+	assert_true(clock_anchor_step(&anchor, boot + 9000 * s, wall + 9000 * s) == 0);
+	assert_true(
+		clock_anchor_step(&anchor, boot + 9001 * s, wall + 5401 * s) == -3600 * (int64_t)s);
+	assert_true(clock_anchor_step(&anchor, boot + 9002 * s, wall + 5402 * s) == 0);
+	assert_true(clock_anchor_time(&anchor, boot + 9002 * s) == wall + 9002 * s);
+	assert_true(clock_anchor_step(&anchor, boot + 9003 * s, wall + 9003 * s + 30 * ms) ==
+		    3600 * (int64_t)s + 30 * (int64_t)ms);
+	assert_true(clock_anchor_step(&anchor, boot + 9004 * s, wall + 9004 * s + 20 * ms) == 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(steps_of_the_wall),
 		cmocka_unit_test(iso_has_milliseconds_cut),
 		cmocka_unit_test(epoch_is_not_mistaken_for_a_filled_cache),
 		cmocka_unit_test(combined_follows_the_second),

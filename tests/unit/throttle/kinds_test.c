@@ -54,6 +54,54 @@ static void test_gcra_paces(void **state)
 	throttle_table_close(t);
 }
 
+/* The wall clock is set while the table's time goes on: periods follow the wall, also over a change
+ * of limits, and windows do not notice. */
+static void test_calendar_follows_the_wall(void **state)
+{
+	struct throttle_limit limits[] = {ring("day", 2, 0), ring("r", 2, DAY)};
+	const uint64_t midnight = UINT64_C(1700006400) * SECOND, now = midnight - HOUR;
+	struct throttle_table *t;
+	struct throttle_outcome o;
+
+	(void)state;
+	limits[0].kind = THROTTLE_CALENDAR;
+	limits[0].period = THROTTLE_DAY;
+	t = open_table(NULL, 1, limits, 2);
+	for (uint32_t limit = 0; limit < 2; limit++) {
+		struct throttle_charge charge = {limit, key_of(t, 1), 2};
+		struct throttle_verdict v;
+
+		assert_int_equal(throttle_take(t, &charge, 1, now, &v, NULL), 0);
+		assert_true(v.admitted);
+	}
+	assert_false(take_one(t, 1, 1, now + SECOND, &o));
+	assert_true(o.retry_after_ns == HOUR - SECOND);
+	/* Two hours ahead, which is the next day. */
+	throttle_set_wall(t, now + SECOND, now + SECOND + 2 * HOUR);
+	assert_true(take_one(t, 1, 1, now + SECOND, &o));
+	assert_true(o.reset_ns == 23 * HOUR - SECOND);
+	limits[0].quota = 3;
+	assert_int_equal(throttle_table_apply(t, limits, 2, 0, now + 2 * SECOND, NULL), 0);
+	assert_true(take_one(t, 1, 2, now + 3 * SECOND, &o));
+	assert_true(o.reset_ns == 23 * HOUR - 3 * SECOND);
+	/* And back: what was charged in the later day is not forgiven, and that day ends when it
+	 * does. */
+	throttle_set_wall(t, now + 4 * SECOND, now + 4 * SECOND);
+	assert_false(take_one(t, 1, 1, now + 4 * SECOND, &o));
+	assert_true(o.retry_after_ns == 25 * HOUR - 4 * SECOND);
+	/* The ring went by the table's time. */
+	for (uint32_t i = 0; i < 2; i++) {
+		struct throttle_charge charge = {1, key_of(t, 1), 1};
+		struct throttle_verdict v;
+
+		assert_int_equal(
+			throttle_take(t, &charge, 1, now + DAY - SECOND + i * 2 * SECOND, &v, NULL),
+			0);
+		assert_int_equal(v.admitted, i);
+	}
+	throttle_table_close(t);
+}
+
 /* What an admitted charge is told counts itself: when it says, all is free, and no moment before.
  */
 static void test_reset_counts_this_charge(void **state)
@@ -407,6 +455,7 @@ static void test_memory(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_calendar_follows_the_wall),
 		cmocka_unit_test(test_ring_tells),
 		cmocka_unit_test(test_gcra_paces),
 		cmocka_unit_test(test_reset_counts_this_charge),
