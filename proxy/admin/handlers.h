@@ -14,6 +14,13 @@ void admin_get_metrics(struct admin_request *request);
 void admin_get_limits(struct admin_request *request);
 void admin_get_limit(struct admin_request *request);
 
+/* handle_callers.c */
+void admin_get_caller(struct admin_request *request);
+void admin_delete_caller(struct admin_request *request);
+
+/* handle_explain.c */
+void admin_get_explain(struct admin_request *request);
+
 /* handle_upstreams.c */
 void admin_get_upstreams(struct admin_request *request);
 

@@ -167,74 +167,129 @@ static void report_untaken(const struct gate *gate, const struct limit_set *set,
 	}
 }
 
-static void judge(const struct gate *gate, const struct limit_set *set,
-	const struct throttle_key *hashes, uint64_t now_ns, uint64_t waited_ns,
+static unsigned fill_charges(const struct gate_identity *identity,
+	struct throttle_charge charges[static GATE_LIMITS_MAX])
+{
+	const struct limit_set *set = identity->set;
+
+	for (unsigned i = 0; i < set->count; i++) {
+		charges[i] = (struct throttle_charge){
+			set->numbers[i], identity->hashes[set->keys_of[i]], set->costs[i]};
+	}
+	return set->count;
+}
+
+/* What the limits said. */
+static void fill_verdict(const struct gate *gate, const struct limit_set *set,
+	const struct throttle_charge *charges, const struct throttle_verdict *judged,
+	uint64_t now_ns, uint64_t waited_ns, struct gate_verdict *verdict)
+{
+	verdict->limit_count = set->count;
+	for (unsigned i = 0; i < set->count; i++)
+		report_limit(&judged->outcome[i], set->limits[i], &verdict->limits[i]);
+	verdict->shadowed = judged->shadowed > 0;
+	if (judged->admitted)
+		return;
+	report_untaken(gate, set, charges, judged, now_ns, verdict);
+	verdict->violated = true;
+	verdict->retry_after_ms = ms_up(judged->retry_after_ns);
+	verdict->retry_after_ms += verdict->retry_after_ms == 0;
+	if (judged->delay && may_delay(set, judged, waited_ns)) {
+		verdict->outcome = GATE_DELAY;
+		verdict->delay_until_ns = now_ns + judged->retry_after_ns;
+	} else {
+		verdict->outcome = GATE_REFUSE;
+	}
+}
+
+void gate_identify(const struct gate *gate, const struct conf_route *route,
+	struct identity_input *input, struct gate_identity *identity)
+{
+	const struct conf_plan *plan = find_plan(gate, input);
+	size_t plan_index = plan ? (size_t)(plan - gate->conf->plans) : gate->conf->plan_count;
+	const struct limit_set *set = limit_sets_get(&gate->sets, route->index, plan_index);
+
+	identity->plan = plan;
+	identity->set = set;
+	identity->access =
+		(uint8_t)check_access(gate->access[route->index], set->keys[set->first_key], input);
+	for (unsigned i = 0; i < set->key_count; i++)
+		identity->hashes[i] = identity_hash(set->keys[i], input, &gate->seed);
+	for (unsigned i = 0; i < set->count; i++)
+		throttle_prefetch(
+			gate->throttles, set->numbers[i], identity->hashes[set->keys_of[i]]);
+	identity->ambiguous = input->ambiguous;
+}
+
+/* What is known before the limits are asked. True when they are to be. */
+static bool begin_verdict(const struct gate *gate, const struct conf_route *route,
+	const struct gate_identity *identity, struct gate_verdict *verdict)
+{
+	const struct conf_plan *plan = identity->plan;
+	const struct throttle_key *hashes = identity->hashes;
+	const struct throttle_key *salt = &gate->session_salt[route->index];
+
+	memset(verdict, 0, offsetof(struct gate_verdict, limits));
+	verdict->plan = plan;
+	verdict->weight = plan ? plan->weight : 1;
+	verdict->lane = plan && plan->lane == CONF_LANE_HIGH ? CONF_LANE_HIGH : route->lane;
+	verdict->caller = hashes[identity->set->first_key];
+	verdict->session = (struct throttle_key){hashes[0].hi ^ salt->hi, hashes[0].lo ^ salt->lo};
+	if (identity->ambiguous)
+		verdict->outcome = GATE_AMBIGUOUS;
+	else if (identity->access == ACCESS_DENIED)
+		verdict->outcome = GATE_DENY;
+	else if (identity->access == ACCESS_ALLOWED)
+		verdict->exempt = true;
+	else
+		return identity->set->count > 0;
+	return false;
+}
+
+void gate_judge(const struct gate *gate, const struct conf_route *route,
+	const struct gate_identity *identity, uint64_t now_ns, uint64_t waited_ns,
 	struct gate_verdict *verdict, struct gate_receipt *receipt)
+{
+	const struct limit_set *set = identity->set;
+	struct throttle_charge charges[GATE_LIMITS_MAX];
+	struct throttle_verdict judged;
+
+	receipt->throttle.count = 0;
+	receipt->in_bytes = receipt->by_cost = 0;
+	receipt->bytes_charged = 0;
+	if (!begin_verdict(gate, route, identity, verdict))
+		return;
+	throttle_take(gate->throttles, charges, fill_charges(identity, charges), now_ns, &judged,
+		&receipt->throttle);
+	if (judged.admitted) {
+		receipt->in_bytes = set->in_bytes;
+		receipt->by_cost = set->by_cost;
+	} else {
+		receipt->throttle.count = 0;
+	}
+	fill_verdict(gate, set, charges, &judged, now_ns, waited_ns, verdict);
+}
+
+void gate_explain(const struct gate *gate, const struct conf_route *route,
+	const struct gate_identity *identity, uint64_t now_ns, struct gate_verdict *verdict)
 {
 	struct throttle_charge charges[GATE_LIMITS_MAX];
 	struct throttle_verdict judged;
 
-	for (unsigned i = 0; i < set->count; i++) {
-		charges[i] = (struct throttle_charge){
-			set->numbers[i], hashes[set->keys_of[i]], set->costs[i]};
-	}
-	throttle_take(gate->throttles, charges, set->count, now_ns, &judged, &receipt->throttle);
-	verdict->limit_count = set->count;
-	for (unsigned i = 0; i < set->count; i++)
-		report_limit(&judged.outcome[i], set->limits[i], &verdict->limits[i]);
-	verdict->shadowed = judged.shadowed > 0;
-	if (judged.admitted) {
-		receipt->in_bytes = set->in_bytes;
-		receipt->by_cost = set->by_cost;
+	if (!begin_verdict(gate, route, identity, verdict))
 		return;
-	}
-	receipt->throttle.count = 0;
-	report_untaken(gate, set, charges, &judged, now_ns, verdict);
-	verdict->violated = true;
-	verdict->retry_after_ms = ms_up(judged.retry_after_ns);
-	verdict->retry_after_ms += verdict->retry_after_ms == 0;
-	if (judged.delay && may_delay(set, &judged, waited_ns)) {
-		verdict->outcome = GATE_DELAY;
-		verdict->delay_until_ns = now_ns + judged.retry_after_ns;
-	} else {
-		verdict->outcome = GATE_REFUSE;
-	}
+	throttle_peek(gate->throttles, charges, fill_charges(identity, charges), now_ns, &judged);
+	fill_verdict(gate, identity->set, charges, &judged, now_ns, 0, verdict);
 }
 
 void gate_check(const struct gate *gate, const struct conf_route *route,
 	struct identity_input *input, uint64_t now_ns, uint64_t waited_ns,
 	struct gate_verdict *verdict, struct gate_receipt *receipt)
 {
-	struct throttle_key hashes[GATE_LIMITS_MAX + 1];
-	const struct conf_plan *plan = find_plan(gate, input);
-	size_t plan_index = plan ? (size_t)(plan - gate->conf->plans) : gate->conf->plan_count;
-	const struct limit_set *set = limit_sets_get(&gate->sets, route->index, plan_index);
-	const struct throttle_key *salt = &gate->session_salt[route->index];
-	enum access_verdict access =
-		check_access(gate->access[route->index], set->keys[set->first_key], input);
+	struct gate_identity identity;
 
-	memset(verdict, 0, offsetof(struct gate_verdict, limits));
-	receipt->throttle.count = 0;
-	receipt->in_bytes = receipt->by_cost = 0;
-	receipt->bytes_charged = 0;
-	for (unsigned i = 0; i < set->key_count; i++)
-		hashes[i] = identity_hash(set->keys[i], input, &gate->seed);
-	for (unsigned i = 0; i < set->count; i++)
-		throttle_prefetch(gate->throttles, set->numbers[i], hashes[set->keys_of[i]]);
-	verdict->plan = plan;
-	verdict->weight = plan ? plan->weight : 1;
-	verdict->lane = plan && plan->lane == CONF_LANE_HIGH ? CONF_LANE_HIGH : route->lane;
-	verdict->caller = hashes[set->first_key];
-	verdict->session = (struct throttle_key){hashes[0].hi ^ salt->hi, hashes[0].lo ^ salt->lo};
-	if (input->ambiguous) {
-		verdict->outcome = GATE_AMBIGUOUS;
-	} else if (access == ACCESS_DENIED) {
-		verdict->outcome = GATE_DENY;
-	} else if (access == ACCESS_ALLOWED) {
-		verdict->exempt = true;
-	} else if (set->count > 0) {
-		judge(gate, set, hashes, now_ns, waited_ns, verdict, receipt);
-	}
+	gate_identify(gate, route, input, &identity);
+	gate_judge(gate, route, &identity, now_ns, waited_ns, verdict, receipt);
 }
 
 /* ---- afterwards ----------------------------------------------------------------------------- */

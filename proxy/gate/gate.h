@@ -1,13 +1,13 @@
 /*
  * The gate: may this request be served now?
  *
- *   request --> access lists --> plan --> limits: the route's, with the plan's in their place
- *                  | deny: 403             |  each limit's caller: one hash a key expression
- *                  `-- allow: no limits    v
- *                                    libthrottle, all or nothing --> verdict + receipt
- *                                                                       |
- *   at the end of the exchange: gate_finish(receipt) <------------------'
- *     settle the cost, refund, release concurrency, charge bytes
+ *   request --gate_identify--> plan, access lists, limits: the route's with the plan's among them,
+ *                   |          each limit's caller: one hash a key expression
+ *                   v
+ *   gate_judge: deny: 403; allow: no limits; else libthrottle, all or nothing
+ *                   |                                            `--> verdict + receipt
+ *   at the end of the exchange: gate_finish(receipt) <---------------------------'
+ *     settles the cost, refunds, releases concurrency, charges bytes
  *
  * A gate belongs to one snapshot and is immutable; the throttles live outside of it and outlive
  * it. Any thread may check. No allocation a request.
@@ -95,12 +95,36 @@ struct throttle_limit *gate_throttle_limits(const struct conf *conf, uint64_t gu
 struct gate *gate_new(const struct conf *conf, struct throttle_table *throttles);
 void gate_free(struct gate *gate);
 
+struct limit_set;
+
+/* Whom a request is charged to, and by which limits. Valid as long as its gate. */
+struct gate_identity {
+	const struct conf_plan *plan; /* NULL: none */
+	const struct limit_set *set;
+	uint8_t access;                                  /* enum access_verdict */
+	bool ambiguous;                                  /* the server may read another key */
+	struct throttle_key hashes[GATE_LIMITS_MAX + 1]; /* of the set's key expressions */
+};
+
+/* The first step: evaluates each key expression once, finds the plan, and looks the lists up. */
+void gate_identify(const struct gate *gate, const struct conf_route *route,
+	struct identity_input *input, struct gate_identity *identity);
+
 /*
- * Judges one request on a route of the gate's snapshot. Fills `verdict`, of whose limits only the
- * first limit_count; with GATE_ADMIT `receipt` is what was taken, else it is empty. `now_ns` is the
- * library's time (throttle/throttle.h). `waited_ns` is how long it was delayed already, 0 the first
- * time: it counts against the limits' longest delay.
+ * The second step: judges the request. Fills `verdict`, of whose limits only the first limit_count;
+ * with GATE_ADMIT `receipt` is what was taken, else it is empty. `now_ns` is the library's time
+ * (throttle/throttle.h). `waited_ns` is how long it was delayed already, 0 the first time: it
+ * counts against the limits' longest delay.
  */
+void gate_judge(const struct gate *gate, const struct conf_route *route,
+	const struct gate_identity *identity, uint64_t now_ns, uint64_t waited_ns,
+	struct gate_verdict *verdict, struct gate_receipt *receipt);
+
+/* What gate_judge would say now, taking nothing and counting no refusal. */
+void gate_explain(const struct gate *gate, const struct conf_route *route,
+	const struct gate_identity *identity, uint64_t now_ns, struct gate_verdict *verdict);
+
+/* Both steps at once. */
 void gate_check(const struct gate *gate, const struct conf_route *route,
 	struct identity_input *input, uint64_t now_ns, uint64_t waited_ns,
 	struct gate_verdict *verdict, struct gate_receipt *receipt);

@@ -197,16 +197,20 @@ uint64_t exchange_hash_key(const struct exchange *x, const struct conf_key *key)
 	return identity_hash(key, &input, &seed).lo;
 }
 
-/* Asks the limits. Also again when a delay is over. */
+/* Asks the limits, the first time and again when a delay is over; who asks is determined once. */
 static void ask_gate(struct exchange *x)
 {
 	struct worker *worker = x->worker;
-	struct identity_input input = identity_of(x);
+	const struct gate *gate = x->use->site->gate;
 	uint64_t now_ns = worker_now_ns(worker);
 	uint64_t waited_ns = x->judged_ns ? now_ns - x->judged_ns : 0;
 
-	gate_check(x->use->site->gate, x->route, &input, worker_throttle_ns(worker), waited_ns,
-		&x->verdict, &x->receipt);
+	if (!x->judged_ns) {
+		struct identity_input input = identity_of(x);
+		gate_identify(gate, x->route, &input, &x->identity);
+	}
+	gate_judge(gate, x->route, &x->identity, worker_throttle_ns(worker), waited_ns, &x->verdict,
+		&x->receipt);
 	if (!x->judged_ns)
 		x->judged_ns = now_ns;
 }

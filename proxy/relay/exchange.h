@@ -111,6 +111,7 @@ struct exchange {
 	struct http_framing response_framing;
 	struct deadline deadline; /* QUEUED, DELAYED; only when has_deadline */
 	struct http_head request, response;
+	struct gate_identity identity; /* from judged_ns on */
 	struct gate_verdict verdict;
 	struct gate_receipt receipt;
 	char request_id_text[40];

@@ -77,6 +77,9 @@ struct relay {
  * after a drain, 1 when it could not start (the log says why) or was cut by shutdown_timeout. */
 int relay_run(struct conf *conf, const struct relay_service *service);
 
+/* The time of the throttles now (throttle/throttle.h). Any thread. */
+uint64_t relay_throttle_ns(const struct relay *relay);
+
 /* Makes every worker look again whether it is done. Any thread. */
 void relay_wake_workers(struct relay *relay);
 

@@ -16,7 +16,7 @@
 /* Workers read the clock at each decision: what they pass is no older than that. */
 #define CLOCK_GUARD_NS 0
 
-static uint64_t throttle_now(const struct relay *relay)
+uint64_t relay_throttle_ns(const struct relay *relay)
 {
 	return clock_anchor_time(&relay->anchor, clock_boot_ns());
 }
@@ -27,7 +27,7 @@ bool relay_open_throttles(struct relay *relay, const struct conf *conf)
 	struct throttle_table_options options = {
 		.folder = conf->state,
 		.callers = conf->callers,
-		.now_ns = throttle_now(relay),
+		.now_ns = relay_throttle_ns(relay),
 		.memory_if_unwritable = !conf->state_required,
 	};
 	struct throttle_limit *limits = gate_throttle_limits(conf, CLOCK_GUARD_NS);
@@ -157,7 +157,7 @@ static bool prepare_throttles(struct relay *relay, struct reload *reload, const 
 
 	if (limits)
 		reload->throttles = throttle_table_prepare(relay->throttles, limits,
-			conf->limit_count, conf->callers, throttle_now(relay), &report);
+			conf->limit_count, conf->callers, relay_throttle_ns(relay), &report);
 	if (!reload->throttles)
 		log_error("%s: limits: %s", conf->path, report.text);
 	free(limits);
@@ -238,7 +238,7 @@ void reload_commit(struct relay *relay, struct reload *reload)
 
 	log_commit(relay->log, reload->logs);
 	if (throttle_table_commit(
-		    relay->throttles, reload->throttles, throttle_now(relay), &report) != 0)
+		    relay->throttles, reload->throttles, relay_throttle_ns(relay), &report) != 0)
 		log_error("%s: limits: %s", conf->path, report.text);
 	site_commit(site);
 	relay->site = site;

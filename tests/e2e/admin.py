@@ -177,6 +177,83 @@ def listings(t):
         equal(admin.json("/api/v1/sessions/xyz/close", "POST")[0], 404)
 
 
+@group("callers: what they have used, and forgetting it")
+def callers(t):
+    origin = t.origin(lambda x: x.reply(200))
+    limits = LIMIT + "[limit each]\nkey = ip\nrate = 100 per 1h\n"
+    sluice, admin = with_admin(t, limits + to(origin, route="limits = burst, each"))
+    client = t.client(sluice)
+    for _ in range(3):
+        client.ask("/", fields=[("X-Key", "ann")])
+
+    with t.point("used, remaining, and when it clears"):
+        status, answer = admin.json("/api/v1/callers?key=ann")
+        found = {limit["limit"]: limit for limit in answer["limits"]}
+        equal((status, found["burst"]["used"], found["burst"]["remaining"], found["burst"]["quota"]), (200, 2, 0, 2))
+        true(3500000 < found["burst"]["more_ms"] <= 3600001, found["burst"])
+        true("each" not in found or found["each"]["used"] == 0, f"an address is not a key: {found}")
+
+    with t.point("an address is found by the limits that are keyed by it"):
+        _, answer = admin.json("/api/v1/callers?key=127.0.0.1&limit=each")
+        (limit,) = answer["limits"]
+        equal((limit["used"], limit["remaining"]), (2, 98))
+
+    with t.point("a caller that nobody has seen has all of it"):
+        _, answer = admin.json("/api/v1/callers?key=nobody&limit=burst")
+        equal([(x["used"], x["remaining"]) for x in answer["limits"]], [(0, 2)])
+
+    with t.point("looking takes nothing; a reset lets it pass again, one limit only"):
+        equal(client.ask("/", fields=[("X-Key", "ann")]).status, 429, "status")
+        equal(admin.json("/api/v1/callers?key=ann&limit=burst", "DELETE"),
+              (200, {"key": "ann", "reset": ["burst"]}))
+        equal([client.ask("/", fields=[("X-Key", "ann")]).status for _ in range(3)], [200, 200, 429])
+
+    with t.point("no key, an unknown limit: 400 and 404"):
+        equal(admin.json("/api/v1/callers")[0], 400)
+        equal(admin.json("/api/v1/callers?key=ann&limit=none")[0], 404)
+        equal(admin.json("/api/v1/callers?limit=burst", "DELETE")[0], 400)
+
+
+@group("explain says what a request would get, and takes nothing")
+def explain(t):
+    origin = t.origin(lambda x: x.reply(200))
+    sections = (LIMIT + "[plans]\nkey = header:X-Key\n[plan gold]\n"
+                f"callers = file:{t.file('gold.keys', 'ann' + chr(10))}\nlimits = burst\nlane = high\n" +
+                to(origin, route="path = /api/\nlimits = plan\ndeny = 192.0.2.0/24\nmethod = GET\n"))
+    sluice, admin = with_admin(t, sections)
+    client = t.client(sluice)
+
+    def ask(query):
+        status, answer = admin.json("/api/v1/explain?" + query)
+        equal(status, 200, answer)
+        return answer
+
+    with t.point("route, plan, limits and verdict, however often it is asked"):
+        for _ in range(5):
+            answer = ask("path=/api/x&field.X-Key=ann")
+            equal((answer["outcome"], answer["route"], answer["plan"], answer["lane"]),
+                  ("admit", "origin", "gold", "high"))
+            equal([(x["limit"], x["remaining"]) for x in answer["limits"]], [("burst", 1)])
+
+    with t.point("it is what the request then gets"):
+        equal([client.ask("/api/x", fields=[("X-Key", "ann")]).status for _ in range(3)], [200, 200, 429])
+        answer = ask("path=/api/x&field.X-Key=ann")
+        equal((answer["outcome"], answer["status"], answer["limits"][0]["violated"]), ("refuse", 429, True))
+        true(3500000 < answer["retry_after_ms"] <= 3600001, answer)
+        equal(ask("path=/api/x&field.X-Key=bob")["limits"], [])
+
+    with t.point("lists, methods, paths that no route has, a route by its name"):
+        equal(ask("path=/api/x&address=192.0.2.7")["outcome"], "deny")
+        equal(ask("path=/api/x&method=POST"), {"outcome": "no route", "status": 405})
+        equal(ask("path=/other"), {"outcome": "no route", "status": 404})
+        equal(ask("route=origin&field.X-Key=ann")["outcome"], "refuse")
+
+    with t.point("what is not HTTP is 400, and smuggles nothing"):
+        for query in ("path=no-slash", "method=G%20T", "address=here", "field.X%20Y=1", "host=a%20b",
+                      "field.X=1%0d%0a%0d%0aGET%20/%20HTTP/1.1", "path=/%2500"):
+            equal(admin.json("/api/v1/explain?" + query)[0], 400, query)
+
+
 @group("reload", workers=[1])
 def reload(t):
     origin = t.origin(lambda x: x.reply(200))

@@ -58,6 +58,37 @@ static const struct conf_route *route_named(const struct conf *conf, const char 
 	return NULL;
 }
 
+/* What is explained is what is judged the moment after, and takes nothing: asked twice. */
+static void explain(const struct fixture *f, const struct conf_route *route,
+	const struct gate_identity *identity, struct gate_verdict *explained)
+{
+	struct gate_verdict again;
+
+	memset(explained, 0xa5, sizeof(*explained));
+	gate_explain(f->gate, route, identity, f->now_ns, &again);
+	gate_explain(f->gate, route, identity, f->now_ns, explained);
+	assert_int_equal(again.outcome, explained->outcome);
+	assert_int_equal(again.retry_after_ms, explained->retry_after_ms);
+}
+
+static void same_verdicts(const struct gate_verdict *a, const struct gate_verdict *b)
+{
+	assert_int_equal(a->outcome, b->outcome);
+	assert_int_equal(a->retry_after_ms, b->retry_after_ms);
+	assert_ptr_equal(a->plan, b->plan);
+	assert_int_equal(a->limit_count, b->limit_count);
+	assert_int_equal(a->exempt, b->exempt);
+	assert_int_equal(a->shadowed, b->shadowed);
+	assert_memory_equal(&a->caller, &b->caller, sizeof(a->caller));
+	assert_memory_equal(&a->session, &b->session, sizeof(a->session));
+	for (unsigned i = 0; i < a->limit_count; i++) {
+		assert_ptr_equal(a->limits[i].limit, b->limits[i].limit);
+		assert_int_equal(a->limits[i].violated, b->limits[i].violated);
+		assert_int_equal(a->limits[i].banned, b->limits[i].banned);
+		assert_int_equal(a->limits[i].remaining, b->limits[i].remaining);
+	}
+}
+
 /* Asks on the route `name`, from 192.0.2.1, with these fields. */
 static enum gate_outcome ask_waited(
 	struct fixture *f, const char *name, const char *fields, uint64_t waited_ns)
@@ -76,7 +107,13 @@ static enum gate_outcome ask_waited(
 	assert_true(forwarded_address_parse(SLICE("192.0.2.1"), input.address));
 	memset(&f->verdict, 0xa5, sizeof(f->verdict));
 	memset(&f->receipt, 0xa5, sizeof(f->receipt));
-	gate_check(f->gate, route, &input, f->now_ns, waited_ns, &f->verdict, &f->receipt);
+	struct gate_identity identity;
+	struct gate_verdict explained;
+	gate_identify(f->gate, route, &input, &identity);
+	explain(f, route, &identity, &explained);
+	gate_judge(f->gate, route, &identity, f->now_ns, waited_ns, &f->verdict, &f->receipt);
+	if (waited_ns == 0)
+		same_verdicts(&explained, &f->verdict);
 	assert_true(f->verdict.outcome == GATE_ADMIT || f->receipt.throttle.count == 0);
 	return f->verdict.outcome;
 }

@@ -1,0 +1,127 @@
+/* One caller by its key: what it has used of each limit, and forgetting that. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "admin/handlers.h"
+#include "admin/request.h"
+#include "gate/gate.h"
+#include "relay/relay.h"
+#include "throttle/throttle.h"
+
+#define NS_PER_MS 1000000
+
+/* A caller of one limit, as the table has it. */
+struct subject {
+	const struct conf_limit *limit;
+	struct throttle_key caller;
+	uint32_t number;
+};
+
+/* The limits that ?limit= leaves (all without it) which a caller of ?key= can have. `found` has
+ * room for all limits. Returns how many there are, or -1 with the problem sent. */
+static long find_subjects(struct admin_request *request, struct subject *found)
+{
+	const struct site *site = request->relay->site;
+	const char *key = admin_argument(request, "key");
+	const char *name = admin_argument(request, "limit");
+	bool known = !name;
+	long count = 0;
+
+	if (!key || !*key) {
+		admin_respond_problem(request, 400,
+			"A caller is named by ?key=, the value that its limits' keys take.");
+		return -1;
+	}
+	for (size_t i = 0; i < site->conf->limit_count; i++) {
+		struct subject subject = {.limit = &site->conf->limits[i]};
+		if (name && strcmp(subject.limit->name, name) != 0)
+			continue;
+		known = true;
+		if (gate_find_caller(site->gate, subject.limit, slice_of(key), &subject.caller,
+			    &subject.number))
+			found[count++] = subject;
+	}
+	if (!known) {
+		admin_respond_problem(request, 404, "There is no limit of this name.");
+		return -1;
+	}
+	return count;
+}
+
+static json_t *caller_of(const struct throttle_key *caller)
+{
+	char text[IDENTITY_SHORT_BYTES];
+
+	identity_short(caller, text);
+	return json_stringn(text, sizeof(text));
+}
+
+static json_t *wait_of(uint64_t ns)
+{
+	return ns == THROTTLE_NEVER ? json_null()
+				    : json_integer((json_int_t)((ns + NS_PER_MS - 1) / NS_PER_MS));
+}
+
+static json_t *usage_of(const struct relay *relay, const struct subject *subject, uint64_t now_ns)
+{
+	struct throttle_outcome outcome;
+	bool used = throttle_explain(
+		relay->throttles, subject->number, subject->caller, now_ns, &outcome);
+	uint64_t quota = used ? outcome.quota : subject->limit->amount;
+	uint64_t remaining = used ? outcome.remaining : quota;
+
+	return json_pack("{s:s, s:o, s:I, s:I, s:I, s:o, s:o, s:b, s:b}", "limit",
+		subject->limit->name, "caller", caller_of(&subject->caller), "quota",
+		(json_int_t)quota, "used", (json_int_t)(quota > remaining ? quota - remaining : 0),
+		"remaining", (json_int_t)remaining, "more_ms",
+		used ? wait_of(outcome.more_ns) : json_integer(0), "clear_ms",
+		used ? wait_of(outcome.reset_ns) : json_integer(0), "banned",
+		used && outcome.banned, "shadow", subject->limit->shadow);
+}
+
+void admin_get_caller(struct admin_request *request)
+{
+	const struct relay *relay = request->relay;
+	struct subject *found = calloc(relay->site->conf->limit_count + 1, sizeof(*found));
+	uint64_t now_ns = relay_throttle_ns(relay);
+
+	if (!found) {
+		admin_respond_problem(request, 503, "No memory.");
+		return;
+	}
+	long count = find_subjects(request, found);
+	if (count >= 0) {
+		json_t *list = json_array();
+		for (long i = 0; i < count; i++)
+			json_array_append_new(list, usage_of(relay, &found[i], now_ns));
+		admin_respond_json(request, 200,
+			json_pack("{s:s, s:o}", "key", admin_argument(request, "key"), "limits",
+				list));
+	}
+	free(found);
+}
+
+void admin_delete_caller(struct admin_request *request)
+{
+	struct relay *relay = request->relay;
+	struct subject *found = calloc(relay->site->conf->limit_count + 1, sizeof(*found));
+	uint64_t now_ns = relay_throttle_ns(relay);
+
+	if (!found) {
+		admin_respond_problem(request, 503, "No memory.");
+		return;
+	}
+	long count = find_subjects(request, found);
+	if (count >= 0) {
+		json_t *list = json_array();
+		for (long i = 0; i < count; i++) {
+			if (throttle_reset(
+				    relay->throttles, found[i].number, found[i].caller, now_ns))
+				json_array_append_new(list, json_string(found[i].limit->name));
+		}
+		admin_respond_json(request, 200,
+			json_pack("{s:s, s:o}", "key", admin_argument(request, "key"), "reset",
+				list));
+	}
+	free(found);
+}

@@ -1,0 +1,237 @@
+/*
+ * What would happen to a request, without sending it or taking anything from a limit.
+ *
+ *   ?host=api.test&path=/a?b=c&method=GET&address=192.0.2.1&field.X-Api-Key=abc
+ *
+ * The request is written as a client would send it and read by the parser that reads clients'.
+ */
+#include <microhttpd.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "admin/handlers.h"
+#include "admin/request.h"
+#include "gate/gate.h"
+#include "gate/readings.h"
+#include "http/forwarded.h"
+#include "http/parser.h"
+#include "http/path.h"
+#include "http/path_readings.h"
+#include "http/target.h"
+#include "relay/relay.h"
+
+#define HEAD_BYTES   16384
+#define HEAD_FIELDS  100
+#define FIELD_PREFIX "field."
+
+struct question {
+	char text[HEAD_BYTES]; /* the head */
+	FILE *out;
+	struct http_head head;
+	struct http_target target;
+	struct http_authority authority;
+	char host_text[HTTP_HOST_BYTES];
+	char path_text[3 * HEAD_BYTES], key_path_text[3 * HEAD_BYTES];
+	struct slice path; /* that routes match; keys have input.path */
+	const char *method;
+	bool path_odd; /* servers may read the path differently */
+	struct identity_input input;
+};
+
+static enum MHD_Result put_field(
+	void *ctx, enum MHD_ValueKind kind, const char *name, const char *value)
+{
+	struct question *question = ctx;
+
+	(void)kind;
+	if (value && strncmp(name, FIELD_PREFIX, strlen(FIELD_PREFIX)) == 0)
+		fprintf(question->out, "%s: %s\r\n", name + strlen(FIELD_PREFIX), value);
+	return MHD_YES;
+}
+
+/* False when it does not fit. */
+static bool write_head(struct question *question, const struct admin_request *request)
+{
+	const char *path = admin_argument(request, "path");
+	const char *host = admin_argument(request, "host");
+
+	question->out = fmemopen(question->text, sizeof(question->text), "w");
+	if (!question->out)
+		return false;
+	fprintf(question->out, "%s %s HTTP/1.1\r\nHost: %s\r\n", question->method,
+		path ? path : "/", host ? host : "localhost");
+	MHD_get_connection_values(request->connection, MHD_GET_ARGUMENT_KIND, put_field, question);
+	fputs("\r\n", question->out);
+	bool good = !ferror(question->out) && ftell(question->out) < HEAD_BYTES - 1;
+	return fclose(question->out) == 0 && good;
+}
+
+/* NULL, or what is wrong with the request. */
+static const char *read_head(struct question *question)
+{
+	static const struct http_parser_limits limits = {HEAD_BYTES, HEAD_BYTES, HEAD_FIELDS};
+	struct http_parser parser = {0};
+
+	http_parser_begin_request(&parser, &question->head, &limits);
+	enum http_parse result = http_parser_head(&parser, question->text, strlen(question->text));
+	http_parser_end(&parser);
+	if (result != HTTP_PARSE_DONE || question->head.len != strlen(question->text))
+		return "The method, path, host or a field is not valid HTTP.";
+	if (!http_target_parse(
+		    http_head_target(&question->head), question->head.method, &question->target) ||
+		!http_authority_parse(
+			http_head_find(&question->head, HTTP_FIELD_HOST), &question->authority))
+		return "The path or host is not valid.";
+	if (http_path_normalise(question->target.path, question->path_text,
+		    sizeof(question->path_text), &question->path,
+		    &question->path_odd) != HTTP_PATH_OK)
+		return "The path is not valid.";
+	question->input.path = question->path;
+	if (question->path_odd) {
+		struct slice reading = http_path_reading(question->target.path,
+			http_path_features(question->target.path), question->key_path_text,
+			sizeof(question->key_path_text));
+		if (reading.at)
+			question->input.path = reading;
+	}
+	return NULL;
+}
+
+static const char *read_question(struct question *question, const struct admin_request *request)
+{
+	const char *method = admin_argument(request, "method");
+	const char *address = admin_argument(request, "address");
+
+	question->method = method ? method : "GET";
+	http_head_init(&question->head);
+	if (!forwarded_address_parse(
+		    slice_of(address ? address : "127.0.0.1"), question->input.address))
+		return "The address is not one: expected IPv4 or IPv6.";
+	if (!write_head(question, request))
+		return "The request is too long.";
+	const char *wrong = read_head(question);
+	if (wrong)
+		return wrong;
+	question->input.head = &question->head;
+	question->input.host = http_authority_host(&question->authority, question->host_text);
+	question->input.query = question->target.query;
+	question->input.method = slice_of(question->method);
+	return NULL;
+}
+
+static struct route_match match_route(
+	const struct admin_request *request, struct question *question, bool *ambiguous)
+{
+	const struct site *site = request->relay->site;
+	const char *name = admin_argument(request, "route");
+	struct route_scratch *scratch = route_scratch_new();
+	struct route_match match = {.outcome = ROUTE_NONE};
+
+	for (size_t i = 0; name && i < site->conf->route_count; i++) {
+		if (strcmp(site->conf->routes[i].name, name) == 0)
+			match = (struct route_match){
+				.outcome = ROUTE_FOUND, .route = &site->conf->routes[i]};
+	}
+	if (!name && scratch)
+		match = route_match(site->routes, scratch, question->input.host, question->path,
+			question->head.method);
+	*ambiguous = !name && scratch && match.outcome == ROUTE_FOUND && question->path_odd &&
+		     readings_differ(site->routes, scratch, question->input.host,
+			     question->target.path, question->head.method, &match,
+			     question->path_text, sizeof(question->path_text));
+	route_scratch_free(scratch);
+	return match;
+}
+
+/* NULL with the answer sent when no route serves it. */
+static const struct conf_route *find_route(struct admin_request *request, struct question *question)
+{
+	bool ambiguous;
+	struct route_match match = match_route(request, question, &ambiguous);
+	int status = match.outcome == ROUTE_METHOD      ? 405
+		     : match.outcome == ROUTE_UNDECIDED ? 400
+							: 404;
+
+	if (match.outcome == ROUTE_FOUND && !ambiguous)
+		return match.route;
+	admin_respond_json(request, 200,
+		json_pack("{s:s, s:i}", "outcome", ambiguous ? "ambiguous path" : "no route",
+			"status", ambiguous ? 400 : status));
+	return NULL;
+}
+
+static json_t *text_of(const struct throttle_key *hash)
+{
+	char text[IDENTITY_SHORT_BYTES];
+
+	identity_short(hash, text);
+	return json_stringn(text, sizeof(text));
+}
+
+static json_t *limit_of(const struct gate_limit *limit)
+{
+	return json_pack("{s:s, s:I, s:I, s:I, s:b, s:b, s:b}", "limit", limit->limit->name,
+		"quota", (json_int_t)limit->quota, "remaining", (json_int_t)limit->remaining,
+		"reset_ms", (json_int_t)limit->reset_ms, "violated", limit->violated, "banned",
+		limit->banned, "shadow", limit->limit->shadow);
+}
+
+static void respond_verdict(struct admin_request *request, const struct conf_route *route,
+	const struct gate_verdict *verdict)
+{
+	static const struct {
+		const char *word;
+		int status; /* 0: the upstream's */
+	} outcomes[] = {[GATE_ADMIT] = {"admit", 0},
+		[GATE_DELAY] = {"delay", 0},
+		[GATE_REFUSE] = {"refuse", 429},
+		[GATE_DENY] = {"deny", 403},
+		[GATE_AMBIGUOUS] = {"ambiguous key", 400}};
+	int status = outcomes[verdict->outcome].status;
+	json_t *limits = json_array();
+
+	for (unsigned i = 0; i < verdict->limit_count; i++)
+		json_array_append_new(limits, limit_of(&verdict->limits[i]));
+	json_t *answer = json_pack("{s:s, s:o, s:s, s:s, s:s?, s:s, s:o, s:o, s:b, s:o}", "outcome",
+		outcomes[verdict->outcome].word, "status",
+		status ? json_integer(status) : json_null(), "route", route->name, "upstream",
+		route->upstream->name, "plan", verdict->plan ? verdict->plan->name : NULL, "lane",
+		verdict->lane == CONF_LANE_HIGH ? "high" : "normal", "caller",
+		text_of(&verdict->caller), "session", text_of(&verdict->session), "exempt",
+		verdict->exempt, "limits", limits);
+	if (answer && verdict->violated)
+		json_object_set_new(answer, "retry_after_ms",
+			verdict->retry_after_ms == UINT64_MAX
+				? json_null()
+				: json_integer((json_int_t)verdict->retry_after_ms));
+	admin_respond_json(request, 200, answer);
+}
+
+void admin_get_explain(struct admin_request *request)
+{
+	const struct relay *relay = request->relay;
+	struct question *question = calloc(1, sizeof(*question));
+	struct gate_identity identity;
+	struct gate_verdict verdict;
+
+	if (!question) {
+		admin_respond_problem(request, 503, "No memory.");
+		return;
+	}
+	const char *wrong = read_question(question, request);
+	const struct conf_route *route = NULL;
+	if (wrong)
+		admin_respond_problem(request, 400, wrong);
+	else
+		route = find_route(request, question);
+	if (route) {
+		question->input.route = slice_of(route->name);
+		gate_identify(relay->site->gate, route, &question->input, &identity);
+		gate_explain(
+			relay->site->gate, route, &identity, relay_throttle_ns(relay), &verdict);
+		respond_verdict(request, route, &verdict);
+	}
+	http_head_clear(&question->head);
+	free(question);
+}
