@@ -110,7 +110,9 @@ struct conf_listener {
 	uint32_t max_header_bytes;  /* max_header_size: 431 beyond, 16k */
 	uint32_t max_uri_bytes;     /* max_uri_size: 414 beyond, 8k */
 	uint32_t max_fields;        /* max_headers: field lines in a head, 431 beyond, 100 */
-	bool passes_lookalikes;     /* lookalike_fields = pass; else dropped */
+	struct conf_fields response_set; /* of all responses, also of those of sluice itself */
+	struct conf_text_list response_remove;
+	bool passes_lookalikes; /* lookalike_fields = pass; else dropped */
 	enum conf_ratelimit_headers ratelimit_headers;
 };
 

@@ -91,7 +91,8 @@ const struct option options_route[] = {
 		.flags = OPTION_REPEATABLE,
 		.help = "Fields removed from requests to the server."},
 	{"response_header_set", &type_field, LIVE, AT(response_set), .flags = OPTION_REPEATABLE,
-		.help = "A field set on responses to the client, in place of any of that name."},
+		.help = "A field set on responses to the client, in place of any of that name; sluice's own "
+			"answers too."},
 	{"response_header_remove", &type_field_names, LIVE, AT(response_remove),
 		.flags = OPTION_REPEATABLE,
 		.help = "Fields removed from responses to the client."},

@@ -130,6 +130,12 @@ const struct option options_listener[] = {
 		.help = "Bytes in a request's target; beyond it 414 is answered."},
 	{"max_headers", &type_count32, LIVE, AT(max_fields), .fallback = "100", BETWEEN(1, 10000),
 		.help = "Field lines in a request's head; beyond it 431 is answered."},
+	{"response_header_set", &type_field, LIVE, AT(response_set), .flags = OPTION_REPEATABLE,
+		.help = "A field set on all responses, also on those that no route answers, in "
+			"place of any of that name; a route may set another."},
+	{"response_header_remove", &type_field_names, LIVE, AT(response_remove),
+		.flags = OPTION_REPEATABLE,
+		.help = "Fields removed from all responses."},
 	{"lookalike_fields", &type_choice, LIVE, AT(passes_lookalikes), .fallback = "drop",
 		.words = lookalike_fields,
 		.help = "Whether request fields are dropped that a server may take for one that "

@@ -1,5 +1,6 @@
 #include "http/problem.h"
 
+#include "http/changes.h"
 #include "http/message.h"
 #include "http/out.h"
 #include "http/status.h"
@@ -123,18 +124,40 @@ static void put_status_line(struct http_out *out, unsigned status)
 	http_out_slice(out, SLICE("\r\n"));
 }
 
+/* What says what the answer is stays, whatever is set for the server's answers. */
+static bool is_kept(struct slice name)
+{
+	static const struct slice kept[] = {{"content-type", 12}, {"cache-control", 13},
+		{"retry-after", 11}, {"allow", 5}, {"etag", 4}, {"last-modified", 13},
+		{"content-encoding", 16}, {"expires", 7}};
+
+	for (size_t i = 0; i < sizeof(kept) / sizeof(kept[0]); i++) {
+		if (slice_equal_nocase(name, kept[i]))
+			return true;
+	}
+	return false;
+}
+
 static void put_head(struct http_out *out, const struct http_problem *problem, size_t body_bytes)
 {
 	put_status_line(out, problem->status);
+	char *own = out->at;
 	put_field(out, SLICE("Date"), problem->date);
+	if (problem->changes)
+		http_changes_filter(out, own, problem->changes);
 	http_out_slice(out, SLICE("Content-Type: application/problem+json\r\nContent-Length: "));
 	http_out_number(out, body_bytes);
 	http_out_slice(out, SLICE("\r\nCache-Control: no-store\r\n"));
 	if (problem->retry_after_ms != HTTP_PROBLEM_NO_RETRY)
 		put_retry_after(out, problem->retry_after_ms);
 	put_field(out, SLICE("Allow"), problem->allow);
+	own = out->at;
 	http_out_slice(out, problem->fields);
 	put_field(out, problem->request_id_field, problem->request_id);
+	if (problem->changes) {
+		http_changes_filter(out, own, problem->changes);
+		http_changes_put(out, problem->changes, is_kept);
+	}
 	if (problem->connection == HTTP_PROBLEM_CLOSE)
 		http_out_slice(out, SLICE("Connection: close\r\n"));
 	else if (problem->connection == HTTP_PROBLEM_KEEP_ALIVE)

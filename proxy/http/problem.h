@@ -22,6 +22,8 @@
 
 #include "base/slice.h"
 
+struct http_changes;
+
 #define HTTP_PROBLEM_NO_RETRY UINT64_MAX
 
 enum http_problem_connection {
@@ -43,7 +45,9 @@ struct http_problem {
 	struct slice request_id; /* with `request_id_field` a field of its own; none: left out */
 	struct slice request_id_field;
 	enum http_problem_connection connection;
-	bool head; /* the request was HEAD: fields as for GET, no body */
+	const struct http_changes *changes; /* to all fields but those that say what this answer
+					       is; NULL: none */
+	bool head;                          /* the request was HEAD: fields as for GET, no body */
 };
 
 /*

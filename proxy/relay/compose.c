@@ -4,6 +4,7 @@
  * added.
  */
 #include "base/log.h"
+#include "http/changes.h"
 #include "http/forwarded.h"
 #include "http/status.h"
 #include "http/upgrade.h"
@@ -27,45 +28,6 @@ static inline void put_line(struct http_out *out, struct slice start, struct sli
 	put(out, start);
 	put(out, value);
 	put(out, SLICE("\r\n"));
-}
-
-static bool is_listed(const struct conf_text_list *list, struct slice name)
-{
-	for (size_t i = 0; i < list->count; i++) {
-		if (slice_equal_nocase(name, slice_of(list->items[i])))
-			return true;
-	}
-	return false;
-}
-
-static bool is_set(const struct conf_fields *set, struct slice name)
-{
-	for (size_t i = 0; i < set->count; i++) {
-		if (slice_equal_nocase(
-			    name, (struct slice){set->items[i].name, set->items[i].name_len}))
-			return true;
-	}
-	return false;
-}
-
-static void put_set(struct http_out *out, const struct conf_fields *set)
-{
-	for (size_t i = 0; i < set->count; i++) {
-		const struct conf_field *field = &set->items[i];
-		put(out, (struct slice){field->name, field->name_len});
-		put(out, SLICE(": "));
-		put(out, (struct slice){field->value, field->value_len});
-		put(out, SLICE("\r\n"));
-	}
-}
-
-static size_t set_bytes(const struct conf_fields *set)
-{
-	size_t bytes = 0;
-
-	for (size_t i = 0; i < set->count; i++)
-		bytes += set->items[i].name_len + set->items[i].value_len + 4;
-	return bytes;
 }
 
 /* Lines that are left out, besides those of this hop alone. */
@@ -107,6 +69,11 @@ static size_t first_line(const struct http_head *head)
 
 /* ---- requests -------------------------------------------------------------------------------- */
 
+static struct http_changes request_changes(const struct conf_route *route)
+{
+	return (struct http_changes){.set = &route->request_set, .removed = &route->request_remove};
+}
+
 static bool drops_request_field(
 	const struct exchange *x, const struct http_field *field, struct slice name)
 {
@@ -117,7 +84,8 @@ static bool drops_request_field(
 	if (field->id <= HTTP_FIELD_UNDERSCORED &&
 		slice_equal_nocase(name, x->use->site->request_id_field))
 		return true;
-	return is_listed(&route->request_remove, name) || is_set(&route->request_set, name);
+	struct http_changes changes = request_changes(route);
+	return http_changes_touch(&changes, name);
 }
 
 static struct left_out left_out_of_request(const struct exchange *x)
@@ -246,11 +214,13 @@ static void put_request_id(struct http_out *out, const struct exchange *x)
 bool compose_request(struct exchange *x, struct flow *flow)
 {
 	const struct conf_route *route = x->route;
+	const struct http_changes changes = request_changes(route);
 	size_t room = 2u * x->request.len + 3u * x->authority.len + x->path.len +
-		      set_bytes(&route->request_set) + ADDED_BYTES +
+		      http_changes_bytes(&changes) + ADDED_BYTES +
 		      (route->add_prefix ? strlen(route->add_prefix) : 0);
 	struct left_out left_out = left_out_of_request(x);
-	bool sets_host = route->request_set.count > 0 && is_set(&route->request_set, SLICE("host"));
+	bool has_changes = http_changes_any(&changes);
+	bool sets_host = has_changes && http_changes_touch(&changes, SLICE("host"));
 	struct http_out out;
 
 	if (!flow_reserve(flow, &x->worker->blocks, room, &out))
@@ -267,9 +237,13 @@ bool compose_request(struct exchange *x, struct flow *flow)
 		put_line(&out, SLICE(" HTTP/1.1\r\nHost: "), host_of(x));
 		put_lines(&out, x, &x->request, first_line(&x->request), left_out);
 	}
+	char *own = out.at;
 	forwarding_put(&out, &x->downstream->forwarding, x);
 	put_request_id(&out, x);
-	put_set(&out, &route->request_set);
+	if (has_changes) {
+		http_changes_filter(&out, own, &changes);
+		http_changes_put(&out, &changes, NULL);
+	}
 	if (x->framing.upgrade)
 		http_upgrade_put(&out, &x->request, &route->upgrades);
 	if (x->framing.body == HTTP_BODY_CHUNKED) {
@@ -286,28 +260,39 @@ bool compose_request(struct exchange *x, struct flow *flow)
 
 /* ---- responses ------------------------------------------------------------------------------- */
 
+struct http_changes exchange_response_changes(const struct exchange *x)
+{
+	const struct conf_listener *listener = x->downstream->listener->conf;
+	struct http_changes changes = {.listener_set = &listener->response_set,
+		.listener_removed = &listener->response_remove};
+
+	if (x->route) {
+		changes.set = &x->route->response_set;
+		changes.removed = &x->route->response_remove;
+	}
+	return changes;
+}
+
 static bool drops_response_field(
 	const struct exchange *x, const struct http_field *field, struct slice name)
 {
-	const struct conf_route *route = x->route;
+	const struct http_changes changes = exchange_response_changes(x);
 
 	if (x->replaces_ratelimit &&
 		ratelimit_is_replaced(x->dialect, (enum http_field_id)field->id, name))
 		return true;
-	return is_listed(&route->response_remove, name) || is_set(&route->response_set, name);
+	return http_changes_touch(&changes, name);
 }
 
-static struct left_out left_out_of_response(const struct exchange *x)
+static struct left_out left_out_of_response(const struct exchange *x, bool has_changes)
 {
-	const struct conf_route *route = x->route;
 	struct left_out left_out = {0};
 
 	if (x->use->site->via.len > 0)
 		left_out.ids |= HTTP_FIELD_BIT(VIA); /* written anew */
 	if (x->request.minor == 0)
 		left_out.ids |= HTTP_FIELD_BIT(TRAILER);
-	if (x->replaces_ratelimit || route->response_remove.count > 0 ||
-		route->response_set.count > 0)
+	if (x->replaces_ratelimit || has_changes)
 		left_out.others = drops_response_field;
 	return left_out;
 }
@@ -329,11 +314,38 @@ static void put_response_framing(struct http_out *out, const struct exchange *x,
 		put(out, SLICE("Connection: keep-alive\r\n"));
 }
 
+/* What sluice adds to a response. */
+static void put_own_fields(struct http_out *out, const struct exchange *x, bool with_limits)
+{
+	const struct site *site = x->use->site;
+
+	if (site->via.len > 0 && x->response.minor == 1 &&
+		!http_head_has(&x->response, HTTP_FIELD_VIA)) {
+		put(out, (struct slice){site->via_line, site->via_line_len});
+	} else if (site->via.len > 0) {
+		put(out, SLICE("Via: "));
+		forwarded_append_via(out, &x->response, site->via);
+		put(out, SLICE("\r\n"));
+	}
+	if (with_limits)
+		ratelimit_append(out, site->texts, x->dialect, &x->verdict,
+			worker_wall_ns(x->worker) / CLOCK_NS_PER_MS);
+	if (!http_head_has(&x->response, HTTP_FIELD_DATE)) {
+		/* RFC 9110 section 6.6.1: a recipient with a clock adds it. */
+		put_line(out, SLICE("Date: "), worker_date(x->worker));
+	}
+	if (site->request_id_field.len > 0 &&
+		!http_head_find_known(
+			&x->response, site->request_id_field_id, site->request_id_field)
+			 .at)
+		put_request_id(out, x);
+}
+
 bool compose_response(struct exchange *x, struct flow *flow, bool chunked, bool interim)
 {
-	const struct conf_route *route = x->route;
-	const struct site *site = x->use->site;
-	size_t room = 2u * x->response.len + set_bytes(&route->response_set) + ADDED_BYTES;
+	const struct http_changes changes = exchange_response_changes(x);
+	bool has_changes = http_changes_any(&changes);
+	size_t room = 2u * x->response.len + http_changes_bytes(&changes) + ADDED_BYTES;
 	struct http_out out;
 	bool limits = !interim && x->dialect != CONF_RATELIMIT_OFF && x->verdict.limit_count > 0;
 
@@ -342,7 +354,7 @@ bool compose_response(struct exchange *x, struct flow *flow, bool chunked, bool 
 	enum ratelimit_merge merge =
 		limits ? ratelimit_merge(x->dialect, &x->verdict, &x->response) : RATELIMIT_THEIRS;
 	x->replaces_ratelimit = merge == RATELIMIT_OURS;
-	const struct left_out left_out = left_out_of_response(x);
+	const struct left_out left_out = left_out_of_response(x, has_changes);
 	if (x->response.minor == 1) {
 		put_lines(&out, x, &x->response, 0, left_out);
 	} else {
@@ -350,29 +362,14 @@ bool compose_response(struct exchange *x, struct flow *flow, bool chunked, bool 
 		put_lines(&out, x, &x->response, strlen("HTTP/1.0"), left_out);
 	}
 	if (!interim) {
-		if (site->via.len > 0 && x->response.minor == 1 &&
-			!http_head_has(&x->response, HTTP_FIELD_VIA)) {
-			put(&out, (struct slice){site->via_line, site->via_line_len});
-		} else if (site->via.len > 0) {
-			put(&out, SLICE("Via: "));
-			forwarded_append_via(&out, &x->response, site->via);
-			put(&out, SLICE("\r\n"));
+		char *own = out.at;
+		put_own_fields(&out, x, limits && merge != RATELIMIT_THEIRS);
+		if (has_changes) {
+			http_changes_filter(&out, own, &changes);
+			http_changes_put(&out, &changes, NULL);
 		}
-		if (limits && merge != RATELIMIT_THEIRS)
-			ratelimit_append(&out, site->texts, x->dialect, &x->verdict,
-				worker_wall_ns(x->worker) / CLOCK_NS_PER_MS);
-		if (!http_head_has(&x->response, HTTP_FIELD_DATE)) {
-			/* RFC 9110 section 6.6.1: a recipient with a clock adds it. */
-			put_line(&out, SLICE("Date: "), worker_date(x->worker));
-		}
-		if (site->request_id_field.len > 0 &&
-			!http_head_find_known(
-				&x->response, site->request_id_field_id, site->request_id_field)
-				 .at)
-			put_request_id(&out, x);
-		put_set(&out, &route->response_set);
 		if (x->response.status == 101)
-			http_upgrade_put(&out, &x->response, &route->upgrades);
+			http_upgrade_put(&out, &x->response, &x->route->upgrades);
 		else
 			put_response_framing(&out, x, chunked);
 	}

@@ -15,6 +15,7 @@
 
 #include "base/log.h"
 #include "gate/gate.h"
+#include "http/changes.h"
 #include "http/framing.h"
 #include "http/message.h"
 #include "http/target.h"
@@ -206,6 +207,9 @@ void exchange_free_later(struct exchange *exchange);
 
 /* The request's head as the server gets it. False: does not fit in memory. */
 bool compose_request(struct exchange *exchange, struct flow *flow);
+
+/* What the listener and, when there is one, the route change in responses. With a client only. */
+struct http_changes exchange_response_changes(const struct exchange *exchange);
 
 /* The response's head as the client gets it; interim responses too. */
 bool compose_response(struct exchange *exchange, struct flow *flow, bool chunked, bool interim);

@@ -565,6 +565,61 @@ response_header_remove = X-Powered-By
                answer.get("X-Stay")), (["new"], "yes", None, "1"))
 
 
+@group("what a route sets or removes reaches what sluice writes itself")
+def changes_of_own(t):
+    origin = t.origin()
+    sluice = t.sluice(f"""
+[upstream origin]
+server = {origin}
+[limit few]
+rate = 2 per 1h
+[route set]
+path = /set
+upstream = origin
+request_header_set = X-Forwarded-Proto: https
+request_header_set = X-Request-Id: fixed
+request_header_remove = X-Forwarded-For, Forwarded, Via
+response_header_set = X-Request-Id: none
+response_header_remove = Date, Via
+[route few]
+path = /few
+upstream = origin
+limits = few
+response_header_set = Access-Control-Allow-Origin: https://route.test
+response_header_set = Cache-Control: public
+response_header_set = Content-Type: text/html
+response_header_remove = RateLimit-Policy
+[route other]
+path = =/other
+method = POST
+upstream = origin
+""", settings="via = sluice", listener="response_header_set = Access-Control-Allow-Origin: *\n"
+                      "response_header_set = Access-Control-Expose-Headers: Retry-After\nresponse_header_remove = X-Powered-By")
+    client = t.client(sluice)
+    with t.point("of requests: forwarding fields and the id"):
+        answer = client.ask("/set", fields=[("X-Forwarded-Proto", "ftp")])
+        seen = origin.last()
+        equal((seen.all("X-Forwarded-Proto"), seen.all("X-Request-Id")), (["https"], ["fixed"]))
+        equal((seen.all("X-Forwarded-For"), seen.all("Forwarded"), seen.all("Via")), ([], [], []))
+        equal(seen.all("X-Forwarded-Host"), ["api.test"])
+    with t.point("of responses: Date, Via and the id"):
+        equal((answer.all("Date"), answer.all("Via"), answer.all("X-Request-Id")), ([], [], ["none"]))
+        equal(answer.all("Access-Control-Allow-Origin"), ["*"], "the listener's field")
+    with t.point("of a server's answer and of a 429 alike"):
+        for status in (200, 200, 429):
+            answer = client.ask("/few")
+            equal((answer.status, answer.all("Access-Control-Allow-Origin")), (status, ["https://route.test"]))
+            equal(answer.all("Access-Control-Expose-Headers"), ["Retry-After"])
+            equal((answer.all("RateLimit-Policy"), bool(answer.all("RateLimit"))), ([], True))
+    with t.point("what says what a 429 is stays"):
+        equal((answer.all("Cache-Control"), answer.all("Content-Type"), bool(answer.get("Retry-After"))),
+              (["no-store"], ["application/problem+json"], True))
+    with t.point("of answers without a route: 404, 405, 400"):
+        for target, status in (("/nowhere", 404), ("/other", 405), ("/%", 400)):
+            answer = t.client(sluice).ask(target)
+            equal((answer.status, answer.all("Access-Control-Allow-Origin")), (status, ["*"]), target)
+
+
 @test("a route may remove and set Via of the response as any other field")
 def via_changed(t):
     origin = t.origin(lambda x: x.reply(200, b"x", fields=[("Via", "1.1 inner"), ("X-Stay", "1")]))

@@ -54,6 +54,8 @@ static const struct sample samples[] = {
 	{L, "max_header_size", "16k", "32k", "16384", NULL},
 	{L, "max_uri_size", "4k", "2k", "4096", NULL},
 	{L, "max_headers", "1k", "2k", "1000", NULL},
+	{L, "response_header_set", "X-A: 1", "X-B: 1", NULL, NULL},
+	{L, "response_header_remove", "X-A", "X-B", NULL, NULL},
 	{L, "lookalike_fields", "drop", "pass", NULL, NULL},
 	{L, "ratelimit_headers", "draft-11", "off", NULL, NULL},
 	{U, "server", "127.0.0.1:20", "127.0.0.1:21", NULL, NULL},

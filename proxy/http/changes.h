@@ -1,0 +1,42 @@
+/*
+ * The fields that a configuration sets and removes, in whatever writes a head.
+ *
+ *   what came    lines that are touched are left out
+ *   our own      http_changes_filter takes touched ones out of what was just written
+ *   then         http_changes_put writes what is set
+ *
+ * A listener and a route may both have changes; the route's come first where they name the same.
+ */
+#ifndef HTTP_CHANGES_H
+#define HTTP_CHANGES_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "base/slice.h"
+#include "http/out.h"
+
+struct conf_fields;
+struct conf_text_list;
+
+struct http_changes {
+	const struct conf_fields *set, *listener_set; /* NULL: none */
+	const struct conf_text_list *removed, *listener_removed;
+};
+
+bool http_changes_any(const struct http_changes *changes);
+
+/* Is the field set or removed? */
+bool http_changes_touch(const struct http_changes *changes, struct slice name);
+
+/* Takes the touched ones out of the lines between `begin` and the cursor. */
+void http_changes_filter(struct http_out *out, char *begin, const struct http_changes *changes);
+
+/* Appends a line for each field that is set, but for those whose names are `kept`. */
+void http_changes_put(
+	struct http_out *out, const struct http_changes *changes, bool (*kept)(struct slice name));
+
+/* How long these lines are at most. */
+size_t http_changes_bytes(const struct http_changes *changes);
+
+#endif
