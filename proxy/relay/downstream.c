@@ -14,6 +14,7 @@
 #define LINGER_MS         2000
 #define DRAIN_IDLE_MS     1000 /* in a drain: how long a connection may be idle */
 #define LINGER_BYTES      (1024 * 1024)
+#define TURN_WORK         32 /* requests and reads of one connection, before the others' turn */
 #define REPLIES_MAX_BYTES (16 * 1024) /* composed but unsent: read no further requests */
 
 static void enter(struct downstream *d, enum downstream_state state)
@@ -156,13 +157,26 @@ static void skip_empty_lines(struct buffer *in)
 		in->start += 2;
 }
 
+/* A client that never stops sending must not keep its worker from the others. */
+bool downstream_may_work(struct downstream *d)
+{
+	uint64_t now_ns = worker_now_ns(d->worker);
+
+	if (d->turn_ns != now_ns) {
+		d->turn_ns = now_ns;
+		d->work = 0;
+	}
+	d->yields = d->work >= TURN_WORK;
+	return !d->yields;
+}
+
 static bool may_begin_request(struct downstream *d)
 {
 	if (d->state != DOWNSTREAM_OPEN || d->input != INPUT_NONE ||
 		d->exchange_count >= d->listener->conf->pipeline_depth)
 		return false;
 	d->stalled = buffer_used(&d->out.prefix) >= REPLIES_MAX_BYTES;
-	return !d->stalled;
+	return !d->stalled && downstream_may_work(d);
 }
 
 /* The client will send no more. What it asked for is still answered: it may have closed only its
@@ -184,6 +198,7 @@ static bool read_more(struct downstream *d, size_t head_max)
 
 	if (!d->stream.readable)
 		return false;
+	d->work++;
 	if (!in->at && !buffer_acquire(in, pool)) {
 		downstream_close(d, "no memory");
 		return false;
@@ -240,6 +255,7 @@ static void append(struct downstream *d)
 	d->last = exchange;
 	d->exchange_count++;
 	d->begun++;
+	d->work++;
 	downstream_set_input(d, INPUT_BODY, exchange);
 }
 
@@ -375,6 +391,9 @@ static bool wants_body(const struct downstream *d)
 {
 	const struct pump *up = &d->reading->up;
 
+	/* It may wait for a 100 that waits for the responses before it. */
+	if (d->reading != d->first && d->reading->framing.expects_continue)
+		return false;
 	return up->in && (!up->flow || flow_is_empty(up->flow));
 }
 
@@ -474,7 +493,7 @@ void downstream_advance(struct downstream *d)
 	}
 	d->busy = true;
 	do {
-		d->again = d->stalled = false;
+		d->again = d->stalled = d->yields = false;
 		run_first(d);
 		if (d->state != DOWNSTREAM_CLOSED && d->input == INPUT_BODY &&
 			d->reading != d->first)
@@ -487,6 +506,8 @@ void downstream_advance(struct downstream *d)
 		}
 	} while (d->again && d->state != DOWNSTREAM_CLOSED);
 	d->busy = false;
+	if (d->yields && d->state <= DOWNSTREAM_FINISHING)
+		event_active(&d->stream.event, EV_READ, 0);
 	if (d->state != DOWNSTREAM_CLOSED && !may_wait(d))
 		settle(d);
 }

@@ -58,9 +58,12 @@ struct downstream {
 	unsigned exchange_count;
 	uint64_t begun; /* exchanges so far */
 	enum downstream_state state;
-	bool busy;      /* inside downstream_advance: no second entry */
-	bool again;     /* something happened meanwhile */
-	bool stalled;   /* no request was begun, as too much is composed but unsent */
+	bool busy;     /* inside downstream_advance: no second entry */
+	bool again;    /* something happened meanwhile */
+	bool stalled;  /* no request was begun, as too much is composed but unsent */
+	bool yields;   /* has done its share of this turn: goes on in the next */
+	unsigned work; /* requests begun and reads made in the turn of turn_ns */
+	uint64_t turn_ns;
 	bool unflushed; /* on the worker's list: written at the turn's end */
 	struct downstream *next_unflushed;
 	struct buffer in;
@@ -80,6 +83,10 @@ void downstream_accept(struct worker *worker, struct listener *listener, int fd,
 /* Does all that can be done now: writes, reads, begins exchanges. Called whenever anything changed.
  */
 void downstream_advance(struct downstream *downstream);
+
+/* One more piece of work for this connection in this turn of the loop? If not, it goes on in the
+ * next. */
+bool downstream_may_work(struct downstream *downstream);
 
 /* The exchange that is being read has changed what it waits for. */
 void downstream_watch(struct downstream *downstream);

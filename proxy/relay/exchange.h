@@ -67,6 +67,8 @@ struct exchange {
 	bool up_ended, down_ended; /* a tunnel's directions */
 	bool held_response;        /* the head is here, but others on the connection come first */
 	bool continue_sent;        /* a 100 was passed on */
+	bool interim_seen;         /* a 1xx came */
+	bool continue_due;         /* a 100 came before it was the first on its connection */
 	bool close_client;         /* no request after this one */
 	bool in_queue;             /* has a ticket to give back */
 	bool orphaned;             /* on the worker's list of those whose client is gone */

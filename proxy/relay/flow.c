@@ -103,6 +103,13 @@ enum stream_result flow_write(
 	return result;
 }
 
+void flow_truncate(struct flow *flow, size_t bytes)
+{
+	assert(flow->body.len == 0 && flow->suffix.len == 0);
+	assert(bytes <= buffer_used(&flow->prefix));
+	flow->prefix.end = flow->prefix.start + (uint32_t)bytes;
+}
+
 void flow_clear(struct flow *flow, struct buffer_pool *pool)
 {
 	buffer_release(&flow->prefix, pool);

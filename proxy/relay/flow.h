@@ -27,6 +27,12 @@ static inline bool flow_is_empty(const struct flow *flow)
 	return buffer_used(&flow->prefix) == 0 && flow->body.len == 0 && flow->suffix.len == 0;
 }
 
+/* How much is still to be written. */
+static inline size_t flow_bytes(const struct flow *flow)
+{
+	return buffer_used(&flow->prefix) + flow->body.len + flow->suffix.len;
+}
+
 /* May the prefix grow? What of a body is the flow's own moves into it then. */
 static inline bool flow_takes_prefix(const struct flow *flow)
 {
@@ -42,6 +48,10 @@ void flow_commit(struct flow *flow, const struct http_out *out);
 
 /* Appends a copy. False without memory. */
 bool flow_append(struct flow *flow, struct buffer_pool *pool, struct slice bytes);
+
+/* Takes back what was composed when `bytes` were still to be written, and nothing since. Only as
+ * long as nothing is borrowed. */
+void flow_truncate(struct flow *flow, size_t bytes);
 
 /* Writes as much as the socket takes. OK: the flow is empty. `*written` is added to. */
 enum stream_result flow_write(

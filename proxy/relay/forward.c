@@ -265,8 +265,10 @@ void exchange_connection_timeout(struct exchange *x)
 	case EXCHANGE_TUNNEL:
 		exchange_abort(x, "tunnel idle");
 		break;
-	case EXCHANGE_RELAYING:
 	case EXCHANGE_DRAINING:
+		exchange_end(x); /* not its server's fault */
+		break;
+	case EXCHANGE_RELAYING:
 		server_failed(x->server, "idle timeout", worker_now_ms(x->worker));
 		exchange_abort(x, "upstream idle timeout");
 		break;
@@ -502,7 +504,9 @@ static bool fetch_head(struct exchange *x)
 	}
 	if (buffer_used(in) == 0)
 		in->start = in->end = 0;
-	if (buffer_room(in) == 0 && !buffer_reserve(in, pool, in->capacity * 2ul)) {
+	/* What is there of a head moves to the front, or gets a block of twice the size. */
+	if (buffer_room(in) == 0 &&
+		!buffer_reserve(in, pool, in->start > 0 ? in->capacity : in->capacity * 2ul)) {
 		exchange_abort(x, "no memory");
 		return false;
 	}
@@ -537,8 +541,31 @@ void exchange_fetch_response(struct exchange *x)
 		x->first_byte_ns = worker_now_ns(x->worker);
 }
 
+/* A server may send interim responses without end: as many are read as the client takes, and some
+ * in one turn. */
+#define INTERIM_BYTES   (16 * 1024)
+#define INTERIM_AT_ONCE 16
+
+static bool may_read_on(struct exchange *x, unsigned *heads)
+{
+	struct downstream *d = x->downstream;
+
+	if (d && d->first == x) {
+		d->stalled |= buffer_used(&d->out.prefix) >= INTERIM_BYTES;
+		return !d->stalled && downstream_may_work(d);
+	}
+	if (++*heads <= INTERIM_AT_ONCE)
+		return true;
+	event_active(&x->connection->stream.event, EV_READ, 0);
+	return false;
+}
+
 static void read_response(struct exchange *x)
 {
+	unsigned heads = 0;
+
+	if (x->continue_due)
+		respond_continue(x);
 	if (x->held_response) {
 		if (x->downstream && x->downstream->first == x)
 			respond_to_head(x);
@@ -546,6 +573,8 @@ static void read_response(struct exchange *x)
 	}
 	while (x->state == EXCHANGE_FORWARDING && x->connection) {
 		struct server_connection *connection = x->connection;
+		if (x->interim_seen && !may_read_on(x, &heads))
+			return;
 		if (!head_bytes_there(connection)) {
 			if (!fetch_head(x))
 				return;

@@ -35,13 +35,35 @@ static void bad_gateway(struct exchange *x, const char *why)
 
 /* ---- heads ----------------------------------------------------------------------------------- */
 
-/* 1xx: passed on to clients that know of them, then the next head is awaited. */
+void respond_continue(struct exchange *x)
+{
+	struct downstream *d = x->downstream;
+
+	if (!is_first(x) || x->held_response || !flow_takes_prefix(&d->out))
+		return;
+	x->continue_due = false;
+	x->continue_sent = true;
+	if (flow_append(&d->out, &x->worker->blocks, SLICE("HTTP/1.1 100 Continue\r\n\r\n")))
+		d->again = true;
+	else
+		exchange_abort(x, "no memory");
+}
+
+/* 1xx: passed on to clients that know of them, then the next head is awaited. Before it is the
+ * exchange's turn on its connection, a 100 waits, as the client may wait for it; others, which only
+ * inform, are dropped. */
 static void respond_interim(struct exchange *x)
 {
 	static const struct http_parser_limits limits = {256 * 1024, 0, 512};
 	struct downstream *d = x->downstream;
 
-	if (d && is_first(x) && x->request.minor >= 1 && flow_takes_prefix(&d->out)) {
+	x->interim_seen = true;
+	if (d)
+		d->work++;
+	if (d && x->request.minor >= 1 && x->response.status == 100 &&
+		(!is_first(x) || !flow_takes_prefix(&d->out))) {
+		x->continue_due = true;
+	} else if (d && is_first(x) && x->request.minor >= 1 && flow_takes_prefix(&d->out)) {
 		if (x->response.status == 100)
 			x->continue_sent = true;
 		if (!compose_response(x, &d->out, false, true)) {
@@ -84,19 +106,21 @@ static void join_others(struct exchange *x)
 		    buffer_used(&out->prefix) + out->body.len + out->suffix.len <= JOIN_BYTES;
 }
 
-/* The client is gone. A write is followed to its end, so that what must come after it does. A read
- * that nobody will see is cut, unless that ends its session's login and what is left is short. */
+/* The client is gone. A write is followed to its response's head, so that what must come after it
+ * does, and on to its end as long as that is near. A read that nobody will see is cut, unless that
+ * ends its session's login and its end is near. Near is FOLLOW_BYTES, and the upstream's
+ * idle_timeout (await_more). */
 static bool is_worth_following(const struct exchange *x)
 {
 	bool head_known = x->state != EXCHANGE_FORWARDING || x->held_response;
+	bool is_write = !http_method_is_safe(x->request.method);
 	uint64_t left = x->held_response ? x->response_framing.length : x->down.left;
 
-	if (!http_method_is_safe(x->request.method))
-		return true;
-	if (!x->route->upstream_affinity)
+	if (!is_write && !x->route->upstream_affinity)
 		return false;
 	return !head_known || x->response_framing.body == HTTP_BODY_NONE ||
-	       (x->response_framing.body == HTTP_BODY_LENGTH && left <= FOLLOW_BYTES);
+	       (x->response_framing.body == HTTP_BODY_LENGTH && left <= FOLLOW_BYTES) ||
+	       (x->response_framing.body != HTTP_BODY_LENGTH && is_write);
 }
 
 /* The head goes to the client, its body is on its way. */
@@ -112,6 +136,7 @@ static void begin_relaying(struct exchange *x)
 		x->close_client = true; /* an HTTP/1.0 client sees the end by the close */
 	if (d && (!x->request_done || downstream_drains_after(d, x)))
 		x->close_client = true; /* in a drain, the last of the connection says so */
+	size_t unsent = d ? flow_bytes(&d->out) : 0;
 	x->held_response = false;
 	x->response_begun = true;
 	x->status = x->response.status;
@@ -126,6 +151,7 @@ static void begin_relaying(struct exchange *x)
 		.encode_chunked = chunked,
 		.decoded = body == HTTP_BODY_NONE,
 		.left = x->response_framing.length,
+		.max_bytes = d ? 0 : FOLLOW_BYTES,
 		.trailers = {NULL, &x->route->response_remove, &x->route->response_set},
 	};
 	exchange_enter(x, d ? EXCHANGE_RELAYING : EXCHANGE_DRAINING);
@@ -140,8 +166,15 @@ static void begin_relaying(struct exchange *x)
 	/* What of the body is here already leaves with the head. */
 	if (!x->down.decoded && connection->in.at && buffer_used(&connection->in) > 0) {
 		enum pump_result result = pump_fill(&x->down);
-		if (result == PUMP_SOURCE_BROKEN || result == PUMP_NO_MEMORY) {
-			exchange_abort(x, "malformed response body");
+		if (result == PUMP_NO_MEMORY) {
+			exchange_abort(x, "no memory");
+			return;
+		}
+		if (result == PUMP_SOURCE_BROKEN) {
+			/* Not a byte of the head has left: it can still be another one. */
+			flow_truncate(&d->out, unsent);
+			x->response_begun = false;
+			bad_gateway(x, "malformed response body");
 			return;
 		}
 	}
@@ -241,8 +274,12 @@ static void await_more(struct exchange *x)
 
 	if (!x->connection)
 		return;
-	wait_for(&x->connection->wait, WAIT_MORE, x->connection->stream.received,
-		now_ms + x->upstream->conf->idle_timeout_ms, now_ms);
+	if (x->state == EXCHANGE_DRAINING)
+		wait_for(&x->connection->wait, WAIT_DRAIN, 0,
+			now_ms + x->upstream->conf->idle_timeout_ms, now_ms);
+	else
+		wait_for(&x->connection->wait, WAIT_MORE, x->connection->stream.received,
+			now_ms + x->upstream->conf->idle_timeout_ms, now_ms);
 	if (x->connection->stream.readable)
 		event_active(&x->connection->stream.event, EV_READ, 0);
 }
@@ -290,9 +327,11 @@ void respond_run(struct exchange *x)
 		worker_count(x->worker, STATS_CLIENT_GONE);
 		exchange_abort(x, "client gone");
 		break;
+	case PUMP_TOO_LARGE:
+		exchange_end(x); /* nobody waits for what goes on so long */
+		break;
 	case PUMP_SOURCE_ENDED:
 	case PUMP_SOURCE_BROKEN:
-	case PUMP_TOO_LARGE:
 	case PUMP_NO_MEMORY:
 		/* The head is out: only a cut tells the client that this is not all. */
 		x->ticket.failed = true;
@@ -327,6 +366,9 @@ static void begin_tunnel(struct exchange *x)
 		&x->worker->blocks, .body = HTTP_BODY_UNTIL_CLOSE};
 	if (x->in_queue)
 		queue_detach(x->worker->relay->queue, &x->ticket, worker_now_ns(x->worker));
+	/* From here on it counts nowhere: neither at the upstream nor at its server. */
+	server_done(x->server);
+	x->server = NULL;
 }
 
 /* One direction. False: the tunnel is to be cut. */
@@ -392,6 +434,7 @@ void exchange_client_gone(struct exchange *x)
 	x->down.sink = NULL;
 	x->down.flow = NULL;
 	x->down.tail_due = false;
+	x->down.max_bytes = x->down.content_bytes + FOLLOW_BYTES;
 	exchange_enter(x, EXCHANGE_DRAINING);
 	event_active(&x->connection->stream.event, EV_READ, 0);
 }

@@ -7,6 +7,9 @@ struct exchange;
 /* The server's head is parsed into x->response: interim, upgrade, or the real one. */
 void respond_to_head(struct exchange *exchange);
 
+/* Passes a 100 on that came too early for it, when the exchange is the first on its connection. */
+void respond_continue(struct exchange *exchange);
+
 /* Moves the body down. */
 void respond_run(struct exchange *exchange);
 

@@ -237,6 +237,54 @@ def interim(t):
         equal((answer.interim, answer.body), ([], b"x"))
 
 
+@test("a 100 that comes before its request is the first on its connection is passed on when it is")
+def early_continue(t):
+    gate, said = t.event(), t.event()
+
+    def handler(x):
+        if x.request.target == "/slow":
+            gate.wait()
+            x.reply(200, b"slow")
+        else:
+            x.send(b"HTTP/1.1 100 Continue\r\n\r\n")
+            said.set()
+            x.read_body()
+            x.reply(200, x.request.body)
+
+    origin = t.origin(handler)
+    client = t.client(t.sluice(to(origin, route="ordering = none")))
+    client.send(request_bytes("/slow") + post_head(b"Content-Length: 4\r\nExpect: 100-continue\r\n"))
+    said.wait()
+    gate.set()
+    equal(client.response().body, b"slow", "the first response")
+    equal(client.read_head().status, 100, "what comes next")
+    client.send(b"body")
+    equal(client.response("POST").body, b"body", "the second response")
+
+
+@test("interim responses without end: memory stays bounded while the client reads none, and none is lost")
+def many_interim(t):
+    count = 30_000
+    hints = b"HTTP/1.1 103 Early Hints\r\nLink: <" + b"x" * 1000 + b">\r\n\r\n"
+
+    def handler(x):
+        for _ in range(count // 100):
+            x.send(hints * 100)
+        x.reply(200, b"at last")
+
+    sluice = t.sluice(to(t.origin(handler)))
+    before = resident_bytes(sluice.pid)
+    client = t.client(sluice, receive_buffer=65536)
+    client.request("/")
+    client.read_head()
+    for _ in range(20):
+        equal(t.client(sluice).ask("/", "TRACE").status, 405, "status of another client")
+    answer = client.response()
+    equal((len(answer.interim), answer.body), (count - 1, b"at last"))
+    grown = peak_resident_bytes(sluice.pid) - before
+    true(SANITIZER or grown < 6 << 20, f"grown by {grown >> 10} KiB")
+
+
 @group("Expect: 100-continue")
 def expect(t):
     def handler(x):
@@ -394,6 +442,38 @@ def half_closed(t):
         t.client(sluice).ask("/sentinel")
         true(not any(x.complete for x in origin.requests if x.request.target == "/half-body"),
              "a cut body was complete at the origin")
+
+
+@test("a client that leaves a write: an answer that never ends holds the only place no longer than it may")
+def endless_answer(t):
+    for what, upstream in (("bytes", "idle_timeout = 1h"), ("time", "idle_timeout = 300ms")):
+        begun, stop = t.event(), t.event()
+
+        def handler(x):
+            x.read_body()
+            if x.request.method == "GET":
+                x.reply(200)
+                return
+            x.send(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nx\r\n")
+            begun.set()
+            try:
+                while not stop.is_set():
+                    if what == "bytes":
+                        x.send(b"1000\r\n" + b"x" * 4096 + b"\r\n")
+                    else:
+                        x.send(b"1\r\nx\r\n")
+                        stop.wait(0.05)
+            except Ended:
+                x.close()
+
+        origin = t.origin(handler)
+        sluice = t.sluice(to(origin, upstream=f"max_in_flight = 1\n{upstream}"))
+        client = t.client(sluice)
+        client.request("/", "POST", body=b"x")
+        begun.wait()
+        client.reset()
+        equal(t.client(sluice).ask("/").status, 200, f"status behind one that is bounded by {what}")
+        stop.set()
 
 
 @group("clients that leave")

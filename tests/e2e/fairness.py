@@ -3,6 +3,7 @@
 The origin answers one by one, as the test lets it, so that what is measured is an order and not a
 speed. SLUICE_E2E_GREEDY sets how many requests the greedy client queues."""
 import os
+import signal
 import threading
 
 from lib.client import request_bytes
@@ -104,7 +105,7 @@ class Scene:
             now = min(count, DEPTH)
             client = self.free.pop()
             self._send(client, data * now, now)
-            self.barrier.passed_by(client)
+            self.barrier.passed_by(client, now)
             count -= now
 
     def finish(self):
@@ -279,6 +280,26 @@ def starvation(t):
     t.note(f"the normal one was served after {passed - 1} high ones")
     equal(passed - 1, 4, "high ones that passed it")
     scene.finish()
+
+
+@test("a client that has asked much at once lets others in between", workers=[1])
+def one_asks_much(t):
+    sluice = t.sluice(to(t.origin(), route="path = /served"), settings="access_log = stdout")
+    greedy, other = t.client(sluice), t.client(sluice)
+    for client in (greedy, other):
+        equal(client.ask("/served").status, 200, "status")
+    sluice.process.signal(signal.SIGSTOP)
+    count = 3000
+    greedy.send(request_bytes("/greedy") * count)
+    other.request("/other")
+    sluice.process.signal(signal.SIGCONT)
+    equal(other.response().status, 404, "status of the other's")
+    for _ in range(count):
+        equal(greedy.response().status, 404, "status of the greedy one's")
+    sluice.process.wait_output("/greedy", count)
+    lines = [line for line in sluice.log().splitlines() if "/greedy" in line or "/other" in line]
+    before = next(n for n, line in enumerate(lines) if "/other" in line)
+    true(before < count // 2, f"{before} of {count} were served before the other's one")
 
 
 main()

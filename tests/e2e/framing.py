@@ -366,6 +366,17 @@ def bad_response_bodies(t):
             equal(answer.status, 502, "status of an answer that ended well")
 
 
+@test("a first chunk that is malformed, with the head: the head has not left, so it is a 502")
+def bad_first_chunk(t):
+    def handler(x):
+        x.send(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\nxx\r\n0\r\n\r\n")
+        x.close()
+
+    client = t.client(t.sluice(to(t.origin(handler), upstream="max_fails = 0")))
+    client.send(request_bytes("/", "TRACE") + request_bytes("/") + request_bytes("/", "TRACE"))
+    equal([client.response().status for _ in range(3)], [405, 502, 405], "statuses")
+
+
 @group("what an origin says beyond its response")
 def beyond_the_response(t):
     current = {}

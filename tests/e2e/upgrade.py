@@ -82,6 +82,23 @@ def tunnels(t):
             equal((answer.status, answer.body), (200, b"plain"))
 
 
+@test("a tunnel is counted in no max_in_flight", workers=[1])
+def tunnels_uncounted(t):
+    for bound in ("upstream", "server"):
+        origin = t.origin(shout)
+        sections = (to(origin, upstream="max_in_flight = 1", route=SHOUT) if bound == "upstream"
+                    else to(f"{origin} max_in_flight=1", route=SHOUT))
+        sluice = t.sluice(sections)
+        first, second = upgraded(t, sluice), upgraded(t, sluice)
+        equal(t.client(sluice).ask("/refuse").status, 200, f"status, bound at the {bound}")
+        for client in (first, second):
+            client.send(b"x")
+            equal(client.read_exactly(1), b"X", "echo")
+            client.close()
+        # And none was given back twice: there is one place, not three.
+        equal(t.client(sluice).ask("/refuse").status, 200, "status when they are gone")
+
+
 @test("what follows an upgrade is the tunnel's, even if it looks like a request or a part of one")
 def early_requests(t):
     origin = t.origin(shout)

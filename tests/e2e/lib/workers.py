@@ -8,11 +8,16 @@ A worker that has answered a request on one connection has, by then, also read w
 before on its other connections, at the latest when it answers a second one: between the two it has
 been round its loop, and a loop handles every connection that is ready. On loopback, sent bytes have
 arrived when send() returns. So two round trips on a probe connection of the same worker, asking
-what sluice answers itself, are a barrier: what was sent before has been read, parsed and entered.
+what sluice answers itself, are a barrier: what was sent before has been read, parsed and entered, a
+share of it each time when it is many requests.
 """
 import os
 
 from .process import until
+
+
+# At least so many requests of one connection are begun in one turn of the loop; others then get theirs.
+REQUESTS_A_TURN = 16
 
 
 class Barrier:
@@ -35,11 +40,11 @@ class Barrier:
             self.probes.setdefault(self._worker_of(probe), probe)
         raise AssertionError(f"no probe for {wanted}")
 
-    def passed_by(self, client):
-        """Returns when sluice has taken in what this client has sent so far."""
+    def passed_by(self, client, requests=1):
+        """Returns when sluice has taken in what this client has sent so far, that many requests."""
         probe = self.probes[self.worker[client]]
-        self._ask(probe)
-        self._ask(probe)
+        for _ in range(2 + requests // REQUESTS_A_TURN):
+            self._ask(probe)
 
     @staticmethod
     def _ask(probe):
