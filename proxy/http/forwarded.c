@@ -69,11 +69,90 @@ static void append_token_or_quoted(struct http_out *out, struct slice text)
 		http_out_sf_string(out, text);
 }
 
+/* A node as Forwarded names it (RFC 7239 section 6). */
+static void append_node(struct http_out *out, struct slice node)
+{
+	uint8_t address[16];
+	char text[FORWARDED_ADDRESS_BYTES];
+
+	if (!forwarded_node_parse(node, address)) {
+		http_out_slice(out, SLICE("unknown"));
+		return;
+	}
+	struct slice shortest = {text, forwarded_address_text(address, text)};
+	if (!memchr(text, ':', shortest.len)) {
+		http_out_slice(out, shortest);
+		return;
+	}
+	http_out_slice(out, SLICE("\"["));
+	http_out_slice(out, shortest);
+	http_out_slice(out, SLICE("]\""));
+}
+
+/* What grows by being written in the other dialect has an end: the nearest hops, short pairs. */
+#define X_HOPS     32
+#define PAIR_BYTES 255
+
+static size_t count_x_hops(const struct http_head *head)
+{
+	size_t count = 0;
+
+	for (unsigned i = 0; i < head->field_count; i++) {
+		struct slice list = http_field_value(head, &head->fields[i]), node;
+		while (head->fields[i].id == HTTP_FIELD_X_FORWARDED_FOR &&
+			slice_next_element(&list, &node))
+			count++;
+	}
+	return count;
+}
+
+/* The first of what a list of one field says, as a pair. */
+static void append_pair(struct http_out *out, const struct http_head *head, enum http_field_id id,
+	struct slice start)
+{
+	struct slice list = http_head_find(head, id), first;
+
+	if (!slice_next_element(&list, &first) || first.len > PAIR_BYTES)
+		return;
+	http_out_slice(out, start);
+	append_token_or_quoted(out, first);
+}
+
+/* The hops of X-Forwarded-For, each with a comma behind it; none: false. */
+static bool append_x_hops(struct http_out *out, const struct http_head *head)
+{
+	size_t left = count_x_hops(head);
+	bool farthest = left <= X_HOPS, any = left > 0;
+
+	for (unsigned i = 0; i < head->field_count; i++) {
+		if (head->fields[i].id != HTTP_FIELD_X_FORWARDED_FOR)
+			continue;
+		struct slice list = http_field_value(head, &head->fields[i]), node;
+		while (slice_next_element(&list, &node)) {
+			if (left-- > X_HOPS)
+				continue;
+			http_out_slice(out, SLICE("for="));
+			append_node(out, node);
+			if (farthest) {
+				append_pair(
+					out, head, HTTP_FIELD_X_FORWARDED_HOST, SLICE(";host="));
+				append_pair(
+					out, head, HTTP_FIELD_X_FORWARDED_PROTO, SLICE(";proto="));
+			}
+			http_out_slice(out, SLICE(", "));
+			farthest = false;
+		}
+	}
+	return any;
+}
+
 void forwarded_append_forwarded(struct http_out *out, const struct http_head *head,
 	const struct forwarded_peer *peer, struct slice host, bool is_https)
 {
-	if (peer->trusted && append_fields(out, head, HTTP_FIELD_FORWARDED))
+	if (peer->trusted && !append_x_hops(out, head) && forwarded_is_well_formed(head)) {
+		append_fields(out, head, HTTP_FIELD_FORWARDED);
 		http_out_slice(out, SLICE(", "));
+	}
 	http_out_slice(out, SLICE("for="));
 	http_out_slice(out, (struct slice){peer->node, peer->node_len});
 	if (host.len > 0) {

@@ -94,7 +94,18 @@ void forwarded_append_proto(struct http_out *out, const struct http_head *head,
 void forwarded_append_host(struct http_out *out, const struct http_head *head,
 	const struct forwarded_peer *peer, struct slice host);
 
-/* `for=192.0.2.1;host=example.com;proto=http`, after the trusted peer's elements. */
+/* Are there elements in the head's Forwarded, all of them well formed? */
+bool forwarded_is_well_formed(const struct http_head *head);
+
+/* `192.0.2.1`, `192.0.2.1:80`, `2001:db8::1`, `[2001:db8::1]:80` */
+bool forwarded_node_parse(struct slice node, uint8_t address[16]);
+
+/*
+ * `for=192.0.2.1;host=example.com;proto=http`, after the hops that a trusted peer tells of. Both
+ * dialects say the same: where it sent X-Forwarded-For, by which callers are told, its hops are
+ * those, with its X-Forwarded-Proto and -Host at the farthest; else its Forwarded, which is left
+ * out when it is malformed.
+ */
 void forwarded_append_forwarded(struct http_out *out, const struct http_head *head,
 	const struct forwarded_peer *peer, struct slice host, bool is_https);
 

@@ -123,7 +123,8 @@ static bool take_element(struct slice *rest, struct hop *hop)
 		skip_ows(rest);
 		if (rest->len == 0 || rest->at[0] == ',' || rest->at[0] == ';')
 			continue; /* an empty pair */
-		if (!take_value(rest, &name) || !take_char(rest, '=') || !take_value(rest, &value))
+		if (!take_value(rest, &name) || name.len == 0 || !take_char(rest, '=') ||
+			!take_value(rest, &value))
 			return false;
 		struct slice *said = slice_equal_nocase(name, SLICE("for"))     ? &hop->node
 				     : slice_equal_nocase(name, SLICE("proto")) ? &hop->proto
@@ -218,4 +219,25 @@ struct slice forwarded_proto(const struct http_head *head, const struct forwarde
 	if (slice_equal_nocase(walk.proto, SLICE("http")))
 		return SLICE("http");
 	return SLICE_NONE;
+}
+
+bool forwarded_is_well_formed(const struct http_head *head)
+{
+	struct hops hops;
+	bool any = false;
+
+	for (unsigned i = 0; i < head->field_count; i++) {
+		const struct http_field *field = &head->fields[i];
+		if (field->id != HTTP_FIELD_FORWARDED)
+			continue;
+		if (!read_hops(http_field_value(head, field), &hops))
+			return false;
+		any |= hops.count > 0;
+	}
+	return any;
+}
+
+bool forwarded_node_parse(struct slice node, uint8_t address[16])
+{
+	return parse_node(node, address);
 }

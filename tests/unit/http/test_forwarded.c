@@ -255,6 +255,52 @@ static const char *composed(struct http_out *out, char *buffer)
 	return buffer;
 }
 
+static const char *forwarded_of(const char *fields, char *buffer, size_t capacity)
+{
+	struct conf_cidrs trusted = trusted_list();
+	struct forwarded_peer proxy = peer_at("2001:db8::1", &trusted);
+	struct http_out out = http_out_over(buffer, capacity - 1);
+	struct http_head head;
+
+	head_of(&head, fields);
+	forwarded_append_forwarded(&out, &head, &proxy, SLICE("h"), false);
+	assert_false(out.overflow);
+	*out.at = '\0';
+	return buffer;
+}
+
+/* Both dialects tell of the same hops. */
+static void one_view(void **state)
+{
+#define OURS "for=\"[2001:db8::1]\";host=h;proto=http"
+	static const struct {
+		const char *fields, *forwarded;
+	} cases[] = {
+		{"", OURS},
+		{"X-Forwarded-For: 1.1.1.1\nX-Forwarded-Proto: https\nX-Forwarded-Host: a:80\n",
+			"for=1.1.1.1;host=\"a:80\";proto=https, " OURS},
+		{"X-Forwarded-For: 1.1.1.1:99, junk, 2001:db9::1\n",
+			"for=1.1.1.1, for=unknown, for=\"[2001:db9::1]\", " OURS},
+		{"X-Forwarded-For: 1.1.1.1\nForwarded: for=2.2.2.2;proto=http\n",
+			"for=1.1.1.1, " OURS},
+		{"Forwarded: for=2.2.2.2;proto=https\n", "for=2.2.2.2;proto=https, " OURS},
+		{"Forwarded: for=2.2.2.2;=\n", OURS},
+		{"Forwarded: for=\"2.2.2.2\n", OURS},
+		{"Forwarded: for=2.2.2.2\nForwarded: for=\"\n", OURS},
+	};
+	char buffer[8192], many[4000] = "X-Forwarded-For: x";
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
+		assert_string_equal(
+			forwarded_of(cases[i].fields, buffer, sizeof(buffer)), cases[i].forwarded);
+	/* What a client can make grow has an end. */
+	for (unsigned i = 0; i < 1000; i++)
+		strcat(many, ",a");
+	strcat(many, "\n");
+	assert_true(strlen(forwarded_of(many, buffer, sizeof(buffer))) < 1000);
+}
+
 static void composing(void **state)
 {
 	struct conf_cidrs trusted = trusted_list();
@@ -284,7 +330,8 @@ static void composing(void **state)
 	assert_string_equal(composed(&out, buffer), "for=203.0.113.1;host=c.d;proto=https");
 	forwarded_append_forwarded(&out, &head, &proxy, SLICE("c.d:80"), false);
 	assert_string_equal(composed(&out, buffer),
-		"for=1.1.1.1, for=\"[2001:db8::1]\";host=\"c.d:80\";proto=http");
+		"for=1.1.1.1;host=a.b;proto=https, for=10.0.0.2, "
+		"for=\"[2001:db8::1]\";host=\"c.d:80\";proto=http");
 	forwarded_append_via(&out, &head, SLICE("sluice"));
 	assert_string_equal(composed(&out, buffer), "1.0 x, 1.1 sluice");
 	out.end = out.at + 5;
@@ -347,6 +394,7 @@ int main(void)
 		cmocka_unit_test(unix_peers),
 		cmocka_unit_test(walks),
 		cmocka_unit_test(random_chains),
+		cmocka_unit_test(one_view),
 		cmocka_unit_test(composing),
 		cmocka_unit_test(protocols),
 	};
