@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "cli/check.h"
+#include "cli/operate.h"
 #include "cli/run.h"
 #include "conf/errors.h"
 #include "config.h"
@@ -12,12 +13,18 @@ static const char usage[] =
 	"usage: sluice run [-c FILE]            serve, in the foreground\n"
 	"       sluice check [-c FILE]          say what is wrong with a configuration\n"
 	"       sluice check [-c FILE] --dump   print what is in effect, with all defaults\n"
-	"       sluice check --keys             list all keys with their defaults\n"
+	"       sluice check --keys             list all keys with their defaults\n";
+static const char usage_end[] =
 	"       sluice --version | --help | COMMAND --help\n"
 	"FILE is /etc/sluice/sluice.ini when not given.\n"
 	"\n"
 	"Signals to a running one: HUP reloads the file, TERM drains and stops, USR1 reopens "
 	"logs.\n";
+
+static void print_usage(FILE *out)
+{
+	fprintf(out, "%s%s%s", usage, cli_operate_usage, usage_end);
+}
 
 /* What is said when it did not arrive, as on a full disk: an exit status of 0 would be a lie. */
 static int with_output_written(int status)
@@ -35,10 +42,12 @@ static int fail_command(const char *command)
 	near_miss_offer(&near, "check");
 	near_miss_offer(&near, "run");
 	near_miss_offer(&near, "help");
+	cli_operate_offer(&near);
 	fprintf(stderr, "sluice: unknown command \"%s\"", command);
 	if (near.best)
 		fprintf(stderr, ", did you mean \"%s\"?", near.best);
-	fprintf(stderr, "\n%s", usage);
+	fputc('\n', stderr);
+	print_usage(stderr);
 	return 2;
 }
 
@@ -47,7 +56,8 @@ static int run_command(int argc, char **argv)
 	char run_title[] = "sluice run", check_title[] = "sluice check"; /* for getopt's messages */
 
 	if (argc < 2) {
-		fprintf(stderr, "sluice: a command is needed\n%s", usage);
+		fputs("sluice: a command is needed\n", stderr);
+		print_usage(stderr);
 		return 2;
 	}
 	const char *command = argv[1];
@@ -57,7 +67,7 @@ static int run_command(int argc, char **argv)
 	}
 	if (strcmp(command, "--help") == 0 || strcmp(command, "-h") == 0 ||
 		strcmp(command, "help") == 0) {
-		fputs(usage, stdout);
+		print_usage(stdout);
 		return 0;
 	}
 	if (strcmp(command, "run") == 0) {
@@ -68,6 +78,8 @@ static int run_command(int argc, char **argv)
 		argv[1] = check_title;
 		return cli_check_run(argc - 1, argv + 1);
 	}
+	if (cli_operate_knows(command))
+		return cli_operate(argc - 1, argv + 1);
 	return fail_command(command);
 }
 

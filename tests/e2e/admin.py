@@ -313,6 +313,59 @@ def tokens(t):
             true(path in output and words in output, output)
 
 
+@group("the command line asks the same", workers=[1])
+def command_line(t):
+    def run(*arguments, status=0, environment=None):
+        found, output = process.run([process.BINARY, *arguments], environment=environment)
+        equal(found, status, f"exit status of {arguments}: {output!r}")
+        return output
+
+    origin = t.origin(lambda x: x.reply(200))
+    limits = LIMIT + "[limit each]\nkey = ip\nrate = 100 per 1h\n"
+    sluice, admin = with_admin(t, limits + to(origin, route="limits = burst, each"),
+                               tokens=f"ann read sha256:{hashlib.sha256(b'reader').hexdigest()}\nwriter\n")
+    client = t.client(sluice)
+    for _ in range(3):
+        client.ask("/", fields=[("X-Key", "ann")])
+    here = ("-c", sluice.ini_path)
+
+    with t.point("status, limits, upstreams and sessions as tables, found by the file"):
+        true(f"pid                     {sluice.pid}\n" in run("status", *here), run("status", *here))
+        lines = run("limits", *here).splitlines()
+        equal(lines[0].split(), ["LIMIT", "ALGORITHM", "AMOUNT", "PER", "CALLERS", "ADMITTED", "REFUSED",
+                                 "DELAYED", "SHADOW"])
+        equal(lines[1].split(), ["burst", "ring", "2", "1h", "0m", "1", "2", "1", "0", "0"])
+        true(str(origin) in run("upstreams", *here), run("upstreams", *here))
+        true("in all" in run("sessions", *here), run("sessions", *here))
+
+    with t.point("callers, reset and explain"):
+        lines = run("callers", "ann", *here, "--limit", "burst").splitlines()
+        equal(lines[1].split()[:4], ["burst", "2", "0", "2"])
+        true("refuse" in run("explain", "/x", "--field", "X-Key: ann", *here), "explained")
+        equal(run("reset", "ann", "--limit", "burst", *here), "reset: burst\n")
+        true("admit" in run("explain", "/x", "--field", "X-Key: ann", *here), "explained")
+        equal(run("reset", "nobody", "--limit", "burst", *here), "nothing was used\n")
+
+    with t.point("--json is what the API sends; --admin and the environment instead of the file"):
+        where = ("--admin", f"http://{admin.address}")
+        output = run("limits", *where, "--json", environment={"SLUICE_TOKEN": "reader"})
+        equal(json.loads(output), admin.json("/api/v1/limits", token="writer")[1])
+
+    with t.point("reload; a role that does not suffice, a token that is wrong: exit 1"):
+        true(sluice.ini_path in run("reload", *here), "reloaded")
+        true("may only read" in run("reload", *where, status=1, environment={"SLUICE_TOKEN": "reader"}), "403")
+        true("token" in run("limits", *where, status=1, environment={"SLUICE_TOKEN": "wrong"}), "401")
+
+    with t.point("the command line is wrong: exit 2; nobody answers: exit 3"):
+        true("too few words" in run("callers", *here, status=2), "words")
+        true("too many words" in run("limits", "x", *here, status=2), "words")
+        true("not a field" in run("explain", "/", "--field", "x", *here, status=2), "a field")
+        run("limits", "--frobnicate", status=2)
+        true("is sluice running there?" in run("limits", "--admin", "127.0.0.1:1", status=3), "nobody")
+        true("no [admin]" in run("limits", "-c", t.file("none.ini", to(origin) + "[listener l]\nbind = 127.0.0.1:1\n"),
+                                 status=2), "no [admin]")
+
+
 @group("what is not asked well", workers=[1])
 def mistakes(t):
     origin = t.origin(lambda x: x.reply(200))

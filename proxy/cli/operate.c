@@ -1,0 +1,415 @@
+/* See operate.h. */
+#include "cli/operate.h"
+
+#include <getopt.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/remote.h"
+#include "cli/table.h"
+#include "conf/errors.h"
+
+#define DEFAULT_FILE "/etc/sluice/sluice.ini"
+#define COUNT(items) (sizeof(items) / sizeof((items)[0]))
+
+const char cli_operate_usage[] =
+	"       sluice status | limits | upstreams | sessions    what a running sluice does\n"
+	"       sluice callers KEY [--limit NAME]                what a caller has used\n"
+	"       sluice reset KEY [--limit NAME]                  forget it\n"
+	"       sluice explain PATH [--method M] [--host H] [--address A] [--field 'N: V']...\n"
+	"                                                        what a request would get\n"
+	"       sluice sessions drain|close|abort ID             end a session\n"
+	"       sluice reload                                    read the configuration again\n"
+	"         these take [-c FILE] or [--admin URL] [--token-file FILE], and [--json]\n";
+
+#define FIELDS_MAX 32
+
+struct call {
+	const char *conf, *admin, *token_file, *limit, *method, *host, *address, *route;
+	const char *fields[FIELDS_MAX];
+	size_t field_count;
+	bool json;
+	char **words; /* what is left of the command line */
+	int word_count;
+	struct remote remote;
+};
+
+struct command {
+	const char *word;
+	int words_min, words_max;
+	int (*run)(struct call *call);
+};
+
+/* ---- asking ---------------------------------------------------------------------------------- */
+
+/* An exit status; `print` is called with a good answer unless JSON was asked for. */
+static int ask(struct call *call, const char *method, const char *path,
+	void (*print)(const json_t *answer))
+{
+	json_t *answer;
+	enum remote_result result = remote_call(&call->remote, method, path, &answer);
+
+	if (result == REMOTE_OK && (call->json || !print)) {
+		json_dumpf(answer, stdout, JSON_INDENT(2) | JSON_PRESERVE_ORDER);
+		putchar('\n');
+	} else if (result == REMOTE_OK) {
+		print(answer);
+	}
+	json_decref(answer);
+	return result == REMOTE_OK ? 0 : result == REMOTE_REFUSED ? 1 : 3;
+}
+
+/* A path with its query, put together part by part. */
+struct query {
+	char *text;
+	size_t bytes;
+	FILE *out;
+	bool begun;
+};
+
+static void query_begin(struct query *query, const char *path)
+{
+	*query = (struct query){0};
+	query->out = open_memstream(&query->text, &query->bytes);
+	if (query->out)
+		fputs(path, query->out);
+}
+
+static void query_add(struct query *query, const char *prefix, const char *name, const char *value)
+{
+	char *escaped_name = remote_escape(name), *escaped = value ? remote_escape(value) : NULL;
+
+	if (query->out && escaped && escaped_name) {
+		fprintf(query->out, "%c%s%s=%s", query->begun ? '&' : '?', prefix, escaped_name,
+			escaped);
+		query->begun = true;
+	}
+	free(escaped_name);
+	free(escaped);
+}
+
+static int query_ask(struct query *query, struct call *call, const char *method,
+	void (*print)(const json_t *answer))
+{
+	int status = 1;
+
+	if (!query->out || fclose(query->out) != 0 || !query->text)
+		fprintf(stderr, "sluice: no memory\n");
+	else
+		status = ask(call, method, query->text, print);
+	free(query->text);
+	return status;
+}
+
+/* ---- the commands ---------------------------------------------------------------------------- */
+
+static void print_status(const json_t *answer)
+{
+	table_print_members(stdout, answer);
+}
+
+static int run_status(struct call *call)
+{
+	return ask(call, "GET", "/api/v1/status", print_status);
+}
+
+static void print_limits(const json_t *answer)
+{
+	static const struct table_column columns[] = {{"LIMIT", "name", TABLE_TEXT},
+		{"ALGORITHM", "algorithm", TABLE_TEXT}, {"AMOUNT", "amount", TABLE_NUMBER},
+		{"PER", "per_ms", TABLE_MS}, {"CALLERS", "callers", TABLE_NUMBER},
+		{"ADMITTED", "verdicts.admitted", TABLE_NUMBER},
+		{"REFUSED", "verdicts.refused", TABLE_NUMBER},
+		{"DELAYED", "verdicts.delayed", TABLE_NUMBER},
+		{"SHADOW", "verdicts.shadow_refused", TABLE_NUMBER}};
+
+	table_print(stdout, json_object_get(answer, "limits"), columns, COUNT(columns));
+}
+
+static int run_limits(struct call *call)
+{
+	return ask(call, "GET", "/api/v1/limits", print_limits);
+}
+
+static void print_upstreams(const json_t *answer)
+{
+	static const struct table_column columns[] = {{"SERVER", "address", TABLE_TEXT},
+		{"UP", "up", TABLE_TEXT}, {"IN FLIGHT", "in_flight", TABLE_NUMBER},
+		{"FAILURES IN A ROW", "failures_in_a_row", TABLE_NUMBER},
+		{"WEIGHT", "weight", TABLE_NUMBER}};
+	size_t index;
+	const json_t *upstream;
+
+	json_array_foreach(json_object_get(answer, "upstreams"), index, upstream)
+	{
+		printf("%s%s: %" JSON_INTEGER_FORMAT " responses, %" JSON_INTEGER_FORMAT
+		       " failures\n",
+			index > 0 ? "\n" : "", json_string_value(json_object_get(upstream, "name")),
+			json_integer_value(json_object_get(upstream, "responses")),
+			json_integer_value(json_object_get(upstream, "failures")));
+		table_print(stdout, json_object_get(upstream, "servers"), columns, COUNT(columns));
+	}
+}
+
+static int run_upstreams(struct call *call)
+{
+	return ask(call, "GET", "/api/v1/upstreams", print_upstreams);
+}
+
+static void print_sessions(const json_t *answer)
+{
+	static const struct table_column columns[] = {{"SESSION", "id", TABLE_TEXT},
+		{"STATE", "state", TABLE_TEXT}, {"IN FLIGHT", "in_flight", TABLE_NUMBER},
+		{"HIGH", "queued_high", TABLE_NUMBER}, {"NORMAL", "queued_normal", TABLE_NUMBER},
+		{"COMPLETED", "completed", TABLE_NUMBER}};
+
+	table_print(stdout, json_object_get(answer, "sessions"), columns, COUNT(columns));
+	printf("%" JSON_INTEGER_FORMAT " in all\n",
+		json_integer_value(json_object_get(answer, "total")));
+}
+
+static int run_sessions(struct call *call)
+{
+	struct query query;
+	char *id;
+
+	if (call->word_count == 0)
+		return ask(call, "GET", "/api/v1/sessions", print_sessions);
+	if (call->word_count != 2) {
+		fprintf(stderr, "sluice sessions: expected drain, close or abort, and an id\n");
+		return 2;
+	}
+	id = remote_escape(call->words[1]);
+	query_begin(&query, "/api/v1/sessions/");
+	if (query.out)
+		fprintf(query.out, "%s/%s", id ? id : "", call->words[0]);
+	free(id);
+	return query_ask(&query, call, "POST", print_status);
+}
+
+static void print_callers(const json_t *answer)
+{
+	static const struct table_column columns[] = {{"LIMIT", "limit", TABLE_TEXT},
+		{"USED", "used", TABLE_NUMBER}, {"REMAINING", "remaining", TABLE_NUMBER},
+		{"QUOTA", "quota", TABLE_NUMBER}, {"MORE IN", "more_ms", TABLE_MS},
+		{"CLEAR IN", "clear_ms", TABLE_MS}, {"BANNED", "banned", TABLE_TEXT},
+		{"CALLER", "caller", TABLE_TEXT}};
+
+	table_print(stdout, json_object_get(answer, "limits"), columns, COUNT(columns));
+}
+
+static void print_reset(const json_t *answer)
+{
+	const json_t *limits = json_object_get(answer, "reset"), *limit;
+	size_t index;
+
+	if (json_array_size(limits) == 0)
+		puts("nothing was used");
+	json_array_foreach(limits, index, limit) printf("reset: %s\n", json_string_value(limit));
+}
+
+static int ask_caller(struct call *call, const char *method, void (*print)(const json_t *answer))
+{
+	struct query query;
+
+	query_begin(&query, "/api/v1/callers");
+	query_add(&query, "", "key", call->words[0]);
+	query_add(&query, "", "limit", call->limit);
+	return query_ask(&query, call, method, print);
+}
+
+static int run_callers(struct call *call)
+{
+	return ask_caller(call, "GET", print_callers);
+}
+
+static int run_reset(struct call *call)
+{
+	return ask_caller(call, "DELETE", print_reset);
+}
+
+static void print_explain(const json_t *answer)
+{
+	static const struct table_column columns[] = {{"LIMIT", "limit", TABLE_TEXT},
+		{"QUOTA", "quota", TABLE_NUMBER}, {"REMAINING", "remaining", TABLE_NUMBER},
+		{"RESET IN", "reset_ms", TABLE_MS}, {"VIOLATED", "violated", TABLE_TEXT},
+		{"SHADOW", "shadow", TABLE_TEXT}};
+	const json_t *limits = json_object_get(answer, "limits");
+
+	table_print_members(stdout, answer);
+	if (json_array_size(limits) > 0) {
+		putchar('\n');
+		table_print(stdout, limits, columns, COUNT(columns));
+	}
+}
+
+/* `Name: value` as field.Name=value. */
+static bool add_field(struct query *query, const char *field)
+{
+	const char *colon = strchr(field, ':');
+	char *name = colon ? strndup(field, (size_t)(colon - field)) : NULL;
+
+	if (!name) {
+		fprintf(stderr, "sluice explain: \"%s\" is not a field; expected 'Name: value'\n",
+			field);
+		return false;
+	}
+	query_add(query, "field.", name, colon + 1 + strspn(colon + 1, " \t"));
+	free(name);
+	return true;
+}
+
+static int run_explain(struct call *call)
+{
+	struct query query;
+	bool good = true;
+
+	query_begin(&query, "/api/v1/explain");
+	query_add(&query, "", "path", call->words[0]);
+	query_add(&query, "", "method", call->method);
+	query_add(&query, "", "host", call->host);
+	query_add(&query, "", "address", call->address);
+	query_add(&query, "", "route", call->route);
+	for (size_t i = 0; i < call->field_count; i++)
+		good &= add_field(&query, call->fields[i]);
+	if (good)
+		return query_ask(&query, call, "GET", print_explain);
+	if (query.out)
+		fclose(query.out);
+	free(query.text);
+	return 2;
+}
+
+static int run_reload(struct call *call)
+{
+	return ask(call, "POST", "/api/v1/reload", print_status);
+}
+
+static const struct command commands[] = {
+	{"status", 0, 0, run_status},
+	{"limits", 0, 0, run_limits},
+	{"upstreams", 0, 0, run_upstreams},
+	{"sessions", 0, 2, run_sessions},
+	{"callers", 1, 1, run_callers},
+	{"reset", 1, 1, run_reset},
+	{"explain", 1, 1, run_explain},
+	{"reload", 0, 0, run_reload},
+};
+
+/* ---- the command line ------------------------------------------------------------------------ */
+
+enum {
+	GIVEN_ADMIN = 256,
+	GIVEN_TOKEN,
+	GIVEN_JSON,
+	GIVEN_LIMIT,
+	GIVEN_METHOD,
+	GIVEN_HOST,
+	GIVEN_ADDRESS,
+	GIVEN_ROUTE,
+	GIVEN_FIELD
+};
+
+static const struct option options[] = {{"config", required_argument, NULL, 'c'},
+	{"admin", required_argument, NULL, GIVEN_ADMIN},
+	{"token-file", required_argument, NULL, GIVEN_TOKEN},
+	{"json", no_argument, NULL, GIVEN_JSON}, {"limit", required_argument, NULL, GIVEN_LIMIT},
+	{"method", required_argument, NULL, GIVEN_METHOD},
+	{"host", required_argument, NULL, GIVEN_HOST},
+	{"address", required_argument, NULL, GIVEN_ADDRESS},
+	{"route", required_argument, NULL, GIVEN_ROUTE},
+	{"field", required_argument, NULL, GIVEN_FIELD}, {"help", no_argument, NULL, 'h'},
+	{NULL, 0, NULL, 0}};
+
+/* False: the option is unknown, or there are too many fields. */
+static bool take_option(struct call *call, int given)
+{
+	switch (given) {
+	case 'c':
+		call->conf = optarg;
+		return true;
+	case GIVEN_ADMIN:
+		call->admin = optarg;
+		return true;
+	case GIVEN_TOKEN:
+		call->token_file = optarg;
+		return true;
+	case GIVEN_JSON:
+		call->json = true;
+		return true;
+	case GIVEN_LIMIT:
+		call->limit = optarg;
+		return true;
+	case GIVEN_METHOD:
+		call->method = optarg;
+		return true;
+	case GIVEN_HOST:
+		call->host = optarg;
+		return true;
+	case GIVEN_ADDRESS:
+		call->address = optarg;
+		return true;
+	case GIVEN_ROUTE:
+		call->route = optarg;
+		return true;
+	case GIVEN_FIELD:
+		if (call->field_count == FIELDS_MAX)
+			return false;
+		call->fields[call->field_count++] = optarg;
+		return true;
+	default:
+		return false;
+	}
+}
+
+static const struct command *find_command(const char *word)
+{
+	for (size_t i = 0; i < COUNT(commands); i++) {
+		if (strcmp(commands[i].word, word) == 0)
+			return &commands[i];
+	}
+	return NULL;
+}
+
+bool cli_operate_knows(const char *command)
+{
+	return find_command(command) != NULL;
+}
+
+void cli_operate_offer(struct near_miss *near)
+{
+	for (size_t i = 0; i < COUNT(commands); i++)
+		near_miss_offer(near, commands[i].word);
+}
+
+int cli_operate(int argc, char **argv)
+{
+	const struct command *command = find_command(argv[0]);
+	struct call call = {.conf = DEFAULT_FILE};
+	int given;
+
+	optind = 1;
+	while ((given = getopt_long(argc, argv, "c:h", options, NULL)) != -1) {
+		if (given == 'h') {
+			printf("usage: %s", cli_operate_usage + strspn(cli_operate_usage, " "));
+			return 0;
+		}
+		if (!take_option(&call, given)) {
+			fputs(cli_operate_usage, stderr);
+			return 2;
+		}
+	}
+	call.words = argv + optind;
+	call.word_count = argc - optind;
+	if (call.word_count < command->words_min || call.word_count > command->words_max) {
+		fprintf(stderr, "sluice %s: too %s words\n%s", command->word,
+			call.word_count < command->words_min ? "few" : "many", cli_operate_usage);
+		return 2;
+	}
+	int status = 2;
+	if (remote_find(&call.remote, call.admin, call.conf, call.token_file))
+		status = command->run(&call);
+	remote_clear(&call.remote);
+	return status;
+}

@@ -1,0 +1,212 @@
+/* See remote.h. */
+#include "cli/remote.h"
+
+#include <curl/curl.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "conf/conf.h"
+
+#define TIMEOUT_SECONDS 30
+#define ANSWER_MAX      (256 * 1024 * 1024)
+
+/* ---- where ----------------------------------------------------------------------------------- */
+
+static bool set_address(struct remote *remote, const char *text)
+{
+	if (strncmp(text, "unix:", 5) == 0) {
+		remote->socket_path = strdup(text + 5);
+		remote->base = strdup("http://localhost");
+		return remote->socket_path && remote->base;
+	}
+	if (strstr(text, "://"))
+		remote->base = strdup(text);
+	else if (asprintf(&remote->base, "http://%s", text) < 0)
+		remote->base = NULL;
+	if (remote->base && *remote->base && remote->base[strlen(remote->base) - 1] == '/')
+		remote->base[strlen(remote->base) - 1] = '\0';
+	return remote->base != NULL;
+}
+
+/* The last word of the first line that is neither a comment nor a hashed token. */
+static char *read_token(const char *path)
+{
+	char line[1024], *token = NULL;
+	FILE *file = fopen(path, "re");
+
+	if (!file) {
+		fprintf(stderr, "sluice: %s: %s\n", path, strerror(errno));
+		return NULL;
+	}
+	while (!token && fgets(line, sizeof(line), file)) {
+		char *rest = NULL, *last = NULL;
+		line[strcspn(line, "#\n")] = '\0';
+		for (char *word = strtok_r(line, " \t\r", &rest); word;
+			word = strtok_r(NULL, " \t\r", &rest))
+			last = word;
+		if (last && strncmp(last, "sha256:", 7) != 0)
+			token = strdup(last);
+	}
+	fclose(file);
+	return token;
+}
+
+static bool read_conf(struct remote *remote, const char *path, bool wants_token)
+{
+	struct conf_errors errors = {0};
+	const struct conf *conf = conf_load(path, &errors);
+	bool found = false;
+
+	for (size_t i = 0; i < errors.count; i++)
+		fprintf(stderr, "%s\n", errors.items[i].text);
+	conf_errors_free(&errors);
+	if (!conf)
+		return false;
+	if (conf->admin.bind_count == 0)
+		fprintf(stderr, "%s: there is no [admin]; sluice can't be asked\n", path);
+	else
+		found = set_address(remote, conf->admin.binds[0].text);
+	if (found && wants_token && conf->admin.token_path)
+		remote->token = read_token(conf->admin.token_path);
+	conf_release(conf);
+	return found;
+}
+
+bool remote_find(
+	struct remote *remote, const char *admin, const char *conf_path, const char *token_path)
+{
+	const char *given = getenv("SLUICE_TOKEN");
+
+	*remote = (struct remote){0};
+	if (token_path)
+		remote->token = read_token(token_path);
+	else if (given && *given)
+		remote->token = strdup(given);
+	if (token_path && !remote->token)
+		return false;
+	if (admin)
+		return set_address(remote, admin);
+	return read_conf(remote, conf_path, !remote->token);
+}
+
+void remote_clear(struct remote *remote)
+{
+	free(remote->base);
+	free(remote->socket_path);
+	free(remote->token);
+	*remote = (struct remote){0};
+}
+
+/* ---- calling --------------------------------------------------------------------------------- */
+
+struct answer {
+	char *text;
+	size_t bytes;
+};
+
+static size_t on_data(char *data, size_t size, size_t count, void *ctx)
+{
+	struct answer *answer = ctx;
+	size_t bytes = size * count;
+
+	if (answer->bytes + bytes > ANSWER_MAX)
+		return 0;
+	char *text = realloc(answer->text, answer->bytes + bytes + 1);
+	if (!text)
+		return 0;
+	answer->text = text;
+	memcpy(text + answer->bytes, data, bytes);
+	answer->bytes += bytes;
+	text[answer->bytes] = '\0';
+	return bytes;
+}
+
+static void report_problem(long status, const json_t *problem)
+{
+	const char *detail = json_string_value(json_object_get(problem, "detail"));
+
+	fprintf(stderr, "sluice: %s (status %ld)\n", detail ? detail : "the request was refused",
+		status);
+}
+
+static enum remote_result perform(
+	CURL *curl, const struct remote *remote, struct answer *text, json_t **answer)
+{
+	char why[CURL_ERROR_SIZE] = "";
+	long status = 0;
+
+	curl_easy_setopt(curl, CURLOPT_ERRORBUFFER, why);
+	CURLcode code = curl_easy_perform(curl);
+	if (code != CURLE_OK) {
+		fprintf(stderr, "sluice: %s: %s; is sluice running there?\n",
+			remote->socket_path ? remote->socket_path : remote->base,
+			why[0] ? why : curl_easy_strerror(code));
+		return REMOTE_UNREACHABLE;
+	}
+	curl_easy_getinfo(curl, CURLINFO_RESPONSE_CODE, &status);
+	*answer = text->text ? json_loads(text->text, 0, NULL) : NULL;
+	if (status < 300 && *answer)
+		return REMOTE_OK;
+	report_problem(status, *answer);
+	json_decref(*answer);
+	*answer = NULL;
+	return REMOTE_REFUSED;
+}
+
+static void set_options(CURL *curl, const struct remote *remote, const char *method,
+	const char *url, struct curl_slist *fields, struct answer *text)
+{
+	curl_easy_setopt(curl, CURLOPT_URL, url);
+	curl_easy_setopt(curl, CURLOPT_PROXY, "");
+	curl_easy_setopt(curl, CURLOPT_PATH_AS_IS, 1L);
+	curl_easy_setopt(curl, CURLOPT_TIMEOUT, (long)TIMEOUT_SECONDS);
+	curl_easy_setopt(curl, CURLOPT_HTTPHEADER, fields);
+	curl_easy_setopt(curl, CURLOPT_WRITEFUNCTION, on_data);
+	curl_easy_setopt(curl, CURLOPT_WRITEDATA, text);
+	if (remote->socket_path)
+		curl_easy_setopt(curl, CURLOPT_UNIX_SOCKET_PATH, remote->socket_path);
+	if (strcmp(method, "POST") == 0)
+		curl_easy_setopt(curl, CURLOPT_POSTFIELDS, "");
+	else if (strcmp(method, "GET") != 0)
+		curl_easy_setopt(curl, CURLOPT_CUSTOMREQUEST, method);
+}
+
+enum remote_result remote_call(
+	const struct remote *remote, const char *method, const char *path, json_t **answer)
+{
+	struct curl_slist *fields = NULL;
+	struct answer text = {0};
+	char *url = NULL, *authorization = NULL;
+	enum remote_result result = REMOTE_UNREACHABLE;
+	CURL *curl = curl_easy_init();
+
+	*answer = NULL;
+	if (asprintf(&url, "%s%s", remote->base, path) < 0)
+		url = NULL;
+	if (remote->token &&
+		asprintf(&authorization, "Authorization: Bearer %s", remote->token) >= 0)
+		fields = curl_slist_append(NULL, authorization);
+	if (curl && url) {
+		set_options(curl, remote, method, url, fields, &text);
+		result = perform(curl, remote, &text, answer);
+	} else {
+		fprintf(stderr, "sluice: no memory\n");
+	}
+	curl_slist_free_all(fields);
+	curl_easy_cleanup(curl);
+	free(authorization);
+	free(text.text);
+	free(url);
+	return result;
+}
+
+char *remote_escape(const char *text)
+{
+	char *escaped = curl_easy_escape(NULL, text, 0);
+	char *copy = escaped ? strdup(escaped) : NULL;
+
+	curl_free(escaped);
+	return copy;
+}

@@ -1,0 +1,41 @@
+/*
+ * Calls to the admin API of a running sluice, by libcurl.
+ */
+#ifndef CLI_REMOTE_H
+#define CLI_REMOTE_H
+
+#include <jansson.h>
+#include <stdbool.h>
+
+/* Where it listens, and as whom we ask. All zeroes is none. */
+struct remote {
+	char *base; /* `http://127.0.0.1:8081`; with a socket file its host is of no meaning */
+	char *socket_path; /* NULL: TCP */
+	char *token;       /* NULL: none */
+};
+
+/*
+ * `admin`: `http://HOST:PORT` or `unix:/PATH`; NULL: the first bind of [admin] in the configuration
+ * at `conf_path`, with the first token of its file that is not hashed. `token_path`: a file whose
+ * first word is the token; NULL: the environment's SLUICE_TOKEN, if set. False with a line on
+ * stderr. remote_clear is due in either case.
+ */
+bool remote_find(
+	struct remote *remote, const char *admin, const char *conf_path, const char *token_path);
+void remote_clear(struct remote *remote);
+
+enum remote_result {
+	REMOTE_OK,
+	REMOTE_REFUSED,     /* it answered with an error; exit status 1 */
+	REMOTE_UNREACHABLE, /* exit status 3 */
+};
+
+/* Calls `path`, which begins with '/' and may have a query. `*answer` is what it sent, owned by the
+ * caller; an error is written to stderr, and `*answer` is NULL then. */
+enum remote_result remote_call(
+	const struct remote *remote, const char *method, const char *path, json_t **answer);
+
+/* `text` as a part of a path or query, percent-encoded; to be freed. NULL without memory. */
+char *remote_escape(const char *text);
+
+#endif
