@@ -184,10 +184,13 @@ static void reopen(struct log *log)
 {
 	for (int i = 0; i < LOG_CHANNELS; i++) {
 		int error = log_output_reopen(&log->output[i]);
-		if (error)
-			own_line(log, LOG_LEVEL_ERROR,
-				"log: cannot reopen %s, keeping the old file: %s",
-				log->output[i].path, strerror(error));
+		if (!error)
+			continue;
+		own_line(log, LOG_LEVEL_ERROR, "log: cannot reopen %s, keeping the old file: %s",
+			log->output[i].path, strerror(error));
+		/* The old file was moved away: people look elsewhere, too. */
+		fprintf(stderr, "sluice: cannot reopen log %s, keeping the old file: %s\n",
+			log->output[i].path, strerror(error));
 	}
 }
 

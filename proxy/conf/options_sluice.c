@@ -73,7 +73,8 @@ const struct option options_sluice[] = {
 	{"pid_file", &type_path, AT_START, AT(pid_file), .flags = OPTION_WRITTEN,
 		.help = "File that holds the process id while sluice runs."},
 	{"user", &type_user, AT_START, AT(user),
-		.help = "User to change to when the sockets are open; needs a start as root."},
+		.help = "User to change to when the sockets are open; needs a start as root. Log files are "
+			"given to it; what a reload reads must be readable for it."},
 };
 const size_t options_sluice_count = COUNT(options_sluice);
 

@@ -65,6 +65,21 @@ void reference_print_text(FILE *out)
 	}
 }
 
+/* When a new value takes effect, where it is not at once. */
+static const char *effect_of(const struct option *option)
+{
+	switch (option->reload) {
+	case RELOAD_START:
+		return "A change takes effect at the next start.";
+	case RELOAD_CONNECTIONS:
+		return "A change takes effect for connections that become idle from then on.";
+	case RELOAD_UNSET:
+	case RELOAD_LIVE:
+		break;
+	}
+	return NULL;
+}
+
 /* A word as an argument of a macro; one that could be taken for a macro is shielded. */
 static void print_word(const char *word, FILE *out)
 {
@@ -107,6 +122,8 @@ void reference_print_mdoc(const struct option_section *section, FILE *out)
 		} else if (option->flags & OPTION_REPEATABLE) {
 			fputs("Repeatable.\n", out);
 		}
+		if (effect_of(option))
+			fprintf(out, "%s\n", effect_of(option));
 	}
 }
 

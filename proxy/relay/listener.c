@@ -265,6 +265,14 @@ static void listener_open(
 	accept_on(listener);
 }
 
+/* A socket that listens takes another backlog. That of systemd's is systemd's. */
+static void set_backlog(const struct listener *listener)
+{
+	if (strncmp(listener->binding->text, "systemd:", 8) != 0 &&
+		listen(listener->fd, (int)listener->conf->backlog) != 0)
+		log_warn("listener %s: backlog: %s", listener->conf->name, strerror(errno));
+}
+
 static const struct conf_listener *conf_of(const struct conf *conf, const char *text)
 {
 	for (size_t i = 0; i < conf->listener_count; i++) {
@@ -284,10 +292,12 @@ void listeners_update(struct worker *worker)
 	for (struct listener *l = worker->listeners; l; l = next) {
 		const struct conf_listener *now = conf_of(conf, l->binding->text);
 		next = l->next;
-		if (now && !l->closed && !l->retiring)
-			set_conf(l, now);
-		else
+		if (!now || l->closed || l->retiring) {
 			listener_retire(l);
+			continue;
+		}
+		set_conf(l, now);
+		set_backlog(l);
 	}
 	if (worker->draining)
 		return;

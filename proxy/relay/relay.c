@@ -256,14 +256,36 @@ static void divide_descriptors(struct relay *relay, const struct conf *conf)
 	}
 }
 
-static bool drop_privileges(const struct conf *conf)
+/* What the user may not read, a reload can't read either: better known now than then. */
+static void check_reload_as_user(const struct conf *conf)
 {
-	if (!conf->user || geteuid() != 0)
+	struct conf_errors errors = {0};
+	struct conf *again = conf_load(conf->path, &errors);
+
+	for (size_t i = 0; i < errors.count; i++)
+		log_warn("a reload will fail for user %s: %s", conf->user, errors.items[i].text);
+	conf_errors_free(&errors);
+	conf_release(again);
+}
+
+static bool drop_privileges(struct relay *relay, const struct conf *conf)
+{
+	struct passwd *user = conf->user ? getpwnam(conf->user) : NULL;
+
+	if (!conf->user || (user && user->pw_uid == geteuid()))
 		return true;
-	struct passwd *user = getpwnam(conf->user);
+	if (geteuid() != 0) {
+		log_warn("%s:%u: user = %s has no effect: only root can change to another user",
+			conf->path, conf_line(conf, "user"), conf->user);
+		return true;
+	}
+	if (user)
+		log_give_to(relay->log, user->pw_uid, user->pw_gid);
 	if (user && initgroups(conf->user, user->pw_gid) == 0 && setgid(user->pw_gid) == 0 &&
-		setuid(user->pw_uid) == 0)
+		setuid(user->pw_uid) == 0) {
+		check_reload_as_user(conf);
 		return true;
+	}
 	log_error("%s:%u: user = %s: %s", conf->path, conf_line(conf, "user"), conf->user,
 		user ? strerror(errno) : "not known");
 	return false;
@@ -329,7 +351,7 @@ static bool start(struct relay *relay, struct conf *conf)
 	divide_descriptors(relay, conf);
 	/* Two that count apart would admit twice what the limits say. */
 	if ((!conf->state && !bindings_are_free(conf)) || !bindings_prepare(relay, conf) ||
-		!relay->service->open(relay->service->ctx, conf) || !drop_privileges(conf) ||
+		!relay->service->open(relay->service->ctx, conf) || !drop_privileges(relay, conf) ||
 		!make_loop(relay) || !make_queue(relay, conf) ||
 		!relay_open_throttles(relay, conf) ||
 		!(relay->stats = stats_new(relay->worker_count)) ||
