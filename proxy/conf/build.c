@@ -1,4 +1,5 @@
 /* From the reader's lines to sections' structs, by the table. See build.h. */
+#include "conf/foreign.h"
 #include "conf/build.h"
 
 #include <stdio.h>
@@ -47,7 +48,7 @@ bool instance_lacks(const struct instance *instance, const char *key)
 void build_fail(struct build *build, const struct instance *instance, unsigned line,
 	const char *format, ...)
 {
-	char text[1280];
+	char text[2048];
 	va_list args;
 
 	va_start(args, format);
@@ -232,8 +233,12 @@ static void unknown_key(
 {
 	const struct option_section *section = instance->section;
 	const char *near = near_option(section, key), *homes = homes_of(build, key);
+	const char *pointer = homes ? NULL : foreign_word(key);
 
-	if (near) {
+	if (pointer) {
+		build_fail(
+			build, instance, line, "%.*s: unknown key; %s", SLICE_ARGS(key), pointer);
+	} else if (near) {
 		instance->meant |= UINT64_C(1)
 				   << (option_find(section, slice_of(near)) - section->options);
 		build_fail(build, instance, line, "%.*s: unknown key, did you mean \"%s\"?",

@@ -64,7 +64,11 @@ static void *resolve(struct build *build, const struct instance *instance,
 		other && !conf_errors_are_many(build->errors); other = other->next)
 		if (other->section->id == id)
 			near_miss_offer(&near, other->name);
-	if (near.best)
+	if (strpbrk(reference->name, " \t"))
+		build_fail(build, instance, reference->line,
+			"%s: \"%s\" has a blank in it; expected names with commas, as in a, b%s",
+			reference->option->name, reference->name, hint);
+	else if (near.best)
 		build_fail(build, instance, reference->line,
 			"%s: there is no [%s %s], did you mean \"%s\"?%s", reference->option->name,
 			kind, reference->name, near.best, hint);

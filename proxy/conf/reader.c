@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "conf/errors.h"
+#include "conf/foreign.h"
 
 /*
  * CONTROL_LINES_AT_MOST: so many lines are enough to see that a file is of another kind.
@@ -144,8 +145,15 @@ static bool check_line(struct reader *reader, struct slice line)
 	sign = memchr(line.at, '=', line.len);
 	if (!sign || sign == line.at || memchr(line.at, ':', (size_t)(sign - line.at)) ||
 		memchr(line.at, ';', (size_t)(sign - line.at))) {
+		struct slice word = {line.at, 0};
+		const char *pointer;
+
+		while (word.len < line.len && !is_blank(line.at[word.len]))
+			word.len++;
+		pointer = foreign_word(word);
 		conf_errors_add(reader->errors, reader->name, reader->line,
-			"\"%.*s\" is no setting; expected key = value", SLICE_ARGS(line));
+			"\"%.*s\" is no setting; expected key = value%s%s", SLICE_ARGS(line),
+			pointer ? "; " : "", pointer ? pointer : "");
 		return false;
 	}
 	return true;

@@ -1,4 +1,5 @@
 /* Scalars: numbers, sizes, durations, words, names. See value.h. */
+#include "conf/foreign.h"
 #include "conf/same.h"
 #include "conf/value.h"
 
@@ -33,6 +34,9 @@ const char *value_hint(struct slice text)
 		return "; only ';' begins a comment after a value";
 	if (text.len > 0 && memchr(text.at, ';', text.len))
 		return "; ';' begins a comment only after a blank";
+	if (foreign_is_variable(text))
+		return "; values are not taken from the environment here: a program such as "
+		       "envsubst can fill in a template";
 	return scan_is_quoted(text) ? "; values stand without quotes" : "";
 }
 
@@ -280,6 +284,10 @@ static bool fail_number(struct value *value, bool (*scan)(struct slice, uint64_t
 
 	if (!scan_number_before(&unit, &number))
 		return value_fail(value, "\"%.*s\" is not one", SLICE_ARGS(text));
+	const char *meant = scan == scan_size ? foreign_size(value->build->arena, text) : NULL;
+	if (meant)
+		return value_fail_plainly(
+			value, "\"%.*s\" is no size, did you mean %s?", SLICE_ARGS(text), meant);
 	if (unit.len == 0)
 		return value_fail(value, "\"%.*s\" is not one: it has no unit", SLICE_ARGS(text));
 	if (memchr(unit.at, ' ', unit.len) || memchr(unit.at, '\t', unit.len))

@@ -174,8 +174,14 @@ bool value_read_lines(struct value *value, struct slice path, value_take_line *t
 static bool take_caller(
 	struct value *value, const char *path, unsigned number, struct slice line, void *callers)
 {
-	(void)path;
-	(void)number;
+	struct conf_cidr network;
+
+	if (memchr(line.at, '/', line.len) && scan_cidr(line, &network))
+		return value_fail_plainly(value,
+			"%s:%u: \"%.*s\" is a network; expected a caller's key, as the key of "
+			"[plans] "
+			"has it (a route's allow and deny take networks)",
+			path, number, SLICE_ARGS(line));
 	value_list_add(value, callers, value_text(value, line));
 	return true;
 }

@@ -1,4 +1,5 @@
 /* Key expressions: `header:X-Api-Key + path | ip/64`. See key.h and value.h. */
+#include "conf/foreign.h"
 #include "conf/same.h"
 #include "conf/value.h"
 
@@ -97,6 +98,10 @@ static bool read_part(struct value *value, struct slice text, struct key_part *p
 				SLICE_ARGS(text), kinds[i].word);
 		return true;
 	}
+	const char *meant = foreign_key_part(value->build->arena, text);
+	if (meant)
+		return value_fail(value, "unknown part \"%.*s\" (did you mean \"%s\"?)",
+			SLICE_ARGS(text), meant);
 	if (near.best)
 		return value_fail(value, "unknown part \"%.*s\" (did you mean \"%s\"?)",
 			SLICE_ARGS(text), near.best);

@@ -1,4 +1,5 @@
 /* Rates and what else a limit is made of. See value.h. */
+#include "conf/foreign.h"
 #include "conf/same.h"
 #include "conf/value.h"
 
@@ -158,6 +159,15 @@ static bool has_blank_within(struct slice text, struct slice *number, struct sli
 	       scan_next_token(&text, &word) && slice_equal(word, SLICE("per"));
 }
 
+/* False with an error when it is a rate as other programs write it; else true. */
+static bool fail_foreign_rate(struct value *value)
+{
+	const char *meant = foreign_rate(value->build->arena, value->text);
+
+	return !meant || value_fail_plainly(value, "\"%.*s\" is no rate, did you mean %s?",
+				 SLICE_ARGS(value->text), meant);
+}
+
 static bool parse_rate(struct value *value)
 {
 	static const struct option_word calendars[] = {{"hour", CONF_CALENDAR_HOUR},
@@ -173,10 +183,11 @@ static bool parse_rate(struct value *value)
 				"\"%.*s %.*s\" has a blank in it; expected %.*s%.*s",
 				SLICE_ARGS(amount), SLICE_ARGS(rest), SLICE_ARGS(amount),
 				SLICE_ARGS(rest));
-		return value_fail(value, "\"%.*s\" is no rate", SLICE_ARGS(value->text));
+		return fail_foreign_rate(value) &&
+		       value_fail(value, "\"%.*s\" is no rate", SLICE_ARGS(value->text));
 	}
 	if (!scan_amount(amount, &limit->unit, &limit->amount))
-		return fail_amount(value, amount);
+		return fail_foreign_rate(value) && fail_amount(value, amount);
 	if (limit->amount < 1 ||
 		limit->amount > (limit->unit == CONF_UNIT_BYTES ? LARGEST_BYTES : LARGEST_COUNT))
 		return value_fail_plainly(value,
@@ -296,7 +307,8 @@ static bool parse_pace(struct value *value)
 	}
 	if (!scan_per(value->text, &upstream->pace_amount, &upstream->pace_per_ns) ||
 		upstream->pace_amount > LARGEST_COUNT)
-		return value_fail(value, "\"%.*s\" is none", SLICE_ARGS(value->text));
+		return fail_foreign_rate(value) &&
+		       value_fail(value, "\"%.*s\" is none", SLICE_ARGS(value->text));
 	return true;
 }
 

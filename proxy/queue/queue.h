@@ -126,7 +126,7 @@ struct ticket {
 	bool placed;                            /* holds a place of run_queue */
 };
 
-#define QUEUE_MAX_WEIGHT 100
+#define QUEUE_MAX_WEIGHT 1000 /* as conf has it for plans */
 
 /* Whose message it is. */
 static inline struct ticket *ticket_of(struct message *message)

@@ -196,22 +196,39 @@ static struct binding *binding_new(
 	return NULL;
 }
 
+static const char *advice_for(const struct conf_address *address, int error)
+{
+	if (error == EADDRINUSE)
+		return "; another program listens there (`ss -ltnp` shows which): stop it, or "
+		       "choose "
+		       "another address or port";
+	if (error == EACCES && address->kind == CONF_ADDRESS_INET && address->port < 1024)
+		return "; ports below 1024 need root or the capability CAP_NET_BIND_SERVICE, which "
+		       "the "
+		       "unit for systemd gives";
+	if (error == EADDRNOTAVAIL)
+		return "; no interface of this machine has that address";
+	return "";
+}
+
 static bool open_one(struct relay *relay, const struct conf *conf,
 	const struct conf_listener *listener, const struct conf_address *address)
 {
 	struct binding *binding = binding_new(relay, listener, address->text);
 	char why[512];
+	int error;
 
 	if (binding && open_all(binding, listener, address)) {
 		binding->next = relay->prepared_bindings;
 		relay->prepared_bindings = binding;
 		return true;
 	}
-	snprintf(why, sizeof(why), "%s", strerror(errno));
+	error = errno;
+	snprintf(why, sizeof(why), "%s", strerror(error));
 	if (address->kind == CONF_ADDRESS_SYSTEMD && errno == ENOENT)
 		explain_systemd(address->host, why, sizeof(why));
-	log_error("%s:%u: listener %s: can't listen on %s: %s", conf->path, address->line,
-		listener->name, address->text, why);
+	log_error("%s:%u: listener %s: can't listen on %s: %s%s", conf->path, address->line,
+		listener->name, address->text, why, advice_for(address, error));
 	binding_free(binding);
 	return false;
 }

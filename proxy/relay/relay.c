@@ -335,6 +335,25 @@ static bool start_workers(struct relay *relay)
 	return true;
 }
 
+/* `sluice is ready on 0.0.0.0:80, unix:/run/s: /etc/sluice/sluice.ini, 4 workers` */
+static void log_ready(const struct relay *relay, const struct conf *conf)
+{
+	char addresses[1024];
+	size_t used = 0;
+
+	addresses[0] = '\0';
+	for (size_t i = 0; i < conf->listener_count; i++) {
+		const struct conf_listener *listener = &conf->listeners[i];
+
+		for (size_t j = 0; j < listener->bind_count && used < sizeof(addresses); j++)
+			used += (size_t)snprintf(addresses + used, sizeof(addresses) - used, "%s%s",
+				used ? ", " : " on ", listener->binds[j].text);
+	}
+	if (used >= sizeof(addresses))
+		memcpy(addresses + sizeof(addresses) - 4, "...", 4);
+	log_info("sluice is ready%s: %s, %u workers", addresses, conf->path, relay->worker_count);
+}
+
 static bool start(struct relay *relay, struct conf *conf)
 {
 	relay->worker_count = conf->workers;
@@ -374,7 +393,7 @@ static bool start(struct relay *relay, struct conf *conf)
 	relay->begun_with = conf_hold(conf);
 	if (!start_workers(relay) || !relay->service->start(relay->service->ctx, relay))
 		return false;
-	log_info("sluice is ready: %s, %u workers", conf->path, relay->worker_count);
+	log_ready(relay, conf);
 	return true;
 }
 
