@@ -27,9 +27,11 @@
 
 #include "throttle/entry.h"
 
-#define BUCKET_WAYS           15  /* the overflow entry comes behind them */
-#define PAIR_LEAP             3   /* has no divisor in common with the 8 pairs of them */
+#define BUCKET_WAYS 15            /* the overflow entry comes behind them */
+#define PAIR_LEAP   3             /* has no divisor in common with the 8 pairs of them */
+#ifndef SECTION_LEAST_BUCKETS     /* the schedule explorer's keys have fewer bits */
 #define SECTION_LEAST_BUCKETS 256 /* below that a tag doesn't tell the rest of the key */
+#endif
 
 struct tally {
 	_Atomic(uint64_t) entries, evicted, overflowed;

@@ -1,0 +1,141 @@
+#!/usr/bin/env python3
+"""Plants mistakes in copies of libthrottle, one at a time: the schedule explorer must see each.
+
+   mutants.py [NAME...]     CC, top_srcdir, EXPLORE_SCENARIOS
+"""
+import concurrent.futures
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+import tempfile
+
+TOP = pathlib.Path(os.environ.get("top_srcdir", ".")).resolve()
+CC = os.environ.get("CC", "cc").split()
+SCENARIOS = os.environ.get("EXPLORE_SCENARIOS", "20000")
+EXPLORE = "tests/stress/explore"
+
+# name, profile that sees it, file, text, text in its place
+MUTANTS = [
+    ("a late writer of a slot does not look at the head again", "refunds", "ring.c",
+     "if (!head_still(e, head))\n\t\t\treturn false;\n\t\tif (old == value)",
+     "if (old == value)"),
+    ("a take does not finish the last one's slots", "takes", "ring.c",
+     "if (is_claim_unwritten(s, e, &v))\n\t\t\tfinish_claim(s, e, head);\n\t\tif (judge(",
+     "if (judge("),
+    ("a refusal does not look at the head again", "refunds", "ring.c",
+     "plan->next = head;\n\treturn head_still(e, head);", "plan->next = head;\n\treturn true;"),
+    ("after a refund the head may come back", "refunds", "ring.c",
+     "v.type = RING_CLEAN;\n\t\tv.position = v.hole;", "v.type = RING_OPEN;\n\t\tv.position = v.hole;"),
+    ("a hole moves on before its slot is written", "refunds", "ring.c",
+     "if (!write_slot(s, e, v.hole, value, head))\n\t\t\treturn;", "(void)value;"),
+    ("the quick way does not look whether the last slot is written", "takes", "ring_short.h",
+     "!(head & SHORT_CLEAN))\n\t\treturn false;", "!(head & SHORT_CLEAN) && false)\n\t\treturn false;"),
+    ("a thread that slept judges by its old time", "takes", "entry.h",
+     "return now + TIME_LAG_NS < latest ? latest - TIME_LAG_NS : now;", "return (void)latest, now;"),
+    ("a quantum's slot is written without a look at its tag", "refunds", "window.c",
+     "if (old >> WINDOW_COUNT_BITS != tag) {", "{"),
+    ("a hole moves on by a relaxed swap", "refunds", "ring.c",
+     "&e->head, &head, pack(s, &v), memory_order_acq_rel, memory_order_relaxed);\n}\n\nstatic inline _Atomic(uint64_t) *stamp_of",
+     "&e->head, &head, pack(s, &v), memory_order_relaxed, memory_order_relaxed);\n}\n\nstatic inline _Atomic(uint64_t) *stamp_of"),
+    ("a charge does not see whose the entry is", "full", "charge.c",
+     "if (place_holds(&j->place) && (how", "if ((how"),
+    ("a birth forgets what the overflow has in use", "full", "section.c",
+     "used = overflow_used(s, number, now);\n\tnow", "used = 0;\n\tnow"),
+    ("a charge of the overflow does not look at the word again", "full", "charge.c",
+     "return atomic_load_explicit(&j->place.overflow->tag, memory_order_seq_cst) == j->place.word;",
+     "return j != NULL;"),
+    ("a tombstone of another insertion is born", "full", "section.c",
+     "|| tombstone_sequence(head) != word_sequence(word) ||", "||"),
+    ("lanes are not cleared at opening", "kills", "generation.c",
+     "\tclear_lane(g);\n\tfor", "\tfor"),
+    ("several are charged without giving back", "takes", "take.c",
+     "if (o->violated && !o->shadow) {\n\t\t\t\tgive_back(a, order, n);",
+     "if (o->violated && !o->shadow) {"),
+]
+
+
+def compile_file(source, target, tree, explored):
+    command = CC + ["-std=gnu11", "-O1", "-g", "-w", "-D_GNU_SOURCE", f"-I{tree}", f"-I{TOP}"]
+    if explored:
+        command += ["-include", str(TOP / EXPLORE / "atomics.h")]
+    subprocess.run(command + ["-c", "-o", str(target), str(source)], check=True)
+
+
+def build(work, tree, files, base):
+    """Objects of `files` of the library in the tree, with all others from `base`."""
+    objects = dict(base)
+    with concurrent.futures.ThreadPoolExecutor() as pool:
+        jobs = []
+        for name in files:
+            objects[name] = work / (name + ".o")
+            jobs.append(pool.submit(compile_file, tree / "throttle" / name, objects[name], tree, True))
+        for job in jobs:
+            job.result()
+    return objects
+
+
+def link(objects, program):
+    subprocess.run(CC + ["-o", str(program)] + [str(o) for o in objects.values()], check=True)
+
+
+def explore(program, profile):
+    """What it printed, and whether it saw something wrong."""
+    try:
+        done = subprocess.run([str(program), "--profile", profile, "--scenarios", SCENARIOS,
+                               "--shrink", "0", "--trace", "0"], stdout=subprocess.PIPE,
+                              text=True, timeout=600, check=False)
+    except subprocess.TimeoutExpired:
+        return "no end", False
+    for line in done.stdout.splitlines():
+        if line.startswith("# profile"):
+            return line[2:], True
+    if done.returncode < 0:
+        return f"signal {-done.returncode}", True
+    return "nothing", False
+
+
+def mutate(work, number, mutant, library, base):
+    name, profile, file, text, replacement = mutant
+    tree = work / f"mutant{number}"
+    shutil.copytree(TOP / "throttle", tree / "throttle")
+    path = tree / "throttle" / file
+    source = path.read_text()
+    if source.count(text) != 1:
+        return f"the text to replace is in {file} {source.count(text)} times", False
+    path.write_text(source.replace(text, replacement))
+    files = [file] if file.endswith(".c") else library
+    objects = tree / "objects"
+    objects.mkdir()
+    link(build(objects, tree, files, base), tree / "explore")
+    said, seen = explore(tree / "explore", profile)
+    shutil.rmtree(tree)
+    return said, seen
+
+
+def main():
+    wanted = [m for m in MUTANTS if not sys.argv[1:] or m[0] in sys.argv[1:]]
+    failed = 0
+    print(f"1..{len(wanted)}")
+    with tempfile.TemporaryDirectory() as folder:
+        work = pathlib.Path(folder)
+        library = sorted(p.name for p in (TOP / "throttle").glob("*.c") if p.name != "store.c")
+        base = build(work, TOP, library, {})
+        for source in sorted((TOP / EXPLORE).glob("*.c")):
+            base["explore/" + source.name] = work / ("explore_" + source.name + ".o")
+            compile_file(source, base["explore/" + source.name], TOP, False)
+        link(base, work / "explore")
+        right = {p: not explore(work / "explore", p)[1] for p in {m[1] for m in wanted}}
+        for number, mutant in enumerate(wanted, 1):
+            if not right[mutant[1]]:
+                print(f"ok {number} - {mutant[0]} # SKIP {mutant[1]} has faults without it")
+                continue
+            said, seen = mutate(work, number, mutant, library, base)
+            failed |= not seen
+            print(f"{'ok' if seen else 'not ok'} {number} - {mutant[0]}: {said}", flush=True)
+    return failed
+
+
+if __name__ == "__main__":
+    sys.exit(main())

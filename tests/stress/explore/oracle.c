@@ -1,0 +1,559 @@
+/* See oracle.h. */
+#include "tests/stress/explore/oracle.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#define SECOND UINT64_C(1000000000)
+
+/* What a version may know of an account: events in the order of their times. */
+struct known {
+	uint64_t at[ORACLE_EVENTS], cost[ORACLE_EVENTS];
+	const struct event *event[ORACLE_EVENTS];
+	unsigned count;
+};
+
+static void wrong(struct oracle *o, const char *format, ...)
+{
+	va_list arguments;
+
+	if (o->wrong[0] != '\0')
+		return;
+	va_start(arguments, format);
+	vsnprintf(o->wrong, sizeof(o->wrong), format, arguments);
+	va_end(arguments);
+}
+
+void oracle_reset(struct oracle *o)
+{
+	o->begun = o->done = 0;
+	o->stamp = 1;
+	o->wrong[0] = '\0';
+	for (unsigned l = 0; l < ORACLE_LIMITS; l++)
+		for (unsigned c = 0; c < ORACLE_CALLERS; c++)
+			o->accounts[l][c].count = 0, o->accounts[l][c].reset_called = 0;
+}
+
+void oracle_begin_version(struct oracle *o, const struct throttle_limit *rules)
+{
+	o->begun++;
+	memcpy(o->rules[o->begun], rules, sizeof(o->rules[0]));
+}
+
+void oracle_end_version(struct oracle *o)
+{
+	/* Also those that a killed process was about to bring into force. */
+	for (unsigned v = o->done; v < o->begun; v++)
+		o->moved_at[v] = o->now;
+	o->done = o->begun;
+}
+
+/* ---- limits ---- */
+
+static bool is_divided(const struct throttle_limit *l)
+{
+	if (l->kind != THROTTLE_RING || l->slots == THROTTLE_EXACT)
+		return false;
+	return l->slots == 0 ? l->quota > 20 : l->quota > l->slots;
+}
+
+static uint64_t precision_of(const struct throttle_limit *l)
+{
+	uint64_t ticks = 8192 + (l->window_ns + 2 * SECOND) / (1 << 16);
+
+	if (is_divided(l))
+		return ticks + l->window_ns / (l->slots == 0 ? 19 : l->slots) + 4096;
+	return ticks;
+}
+
+uint64_t oracle_slack(const struct oracle *o, unsigned limit)
+{
+	uint64_t sum = 0;
+
+	/* Each change of limits may round once more. */
+	for (unsigned v = 1; v <= o->begun; v++)
+		sum += precision_of(&o->rules[v][limit]);
+	return sum;
+}
+
+static uint64_t increment_of(const struct throttle_limit *l)
+{
+	return (l->window_ns + l->quota - 1) / l->quota;
+}
+
+static uint64_t burst_of(const struct throttle_limit *l)
+{
+	return l->burst > 0 ? l->burst : 1;
+}
+
+/* ---- what is known ---- */
+
+static void insert(struct known *k, const struct event *e)
+{
+	unsigned i = k->count++;
+
+	for (; i > 0 && k->at[i - 1] > e->at; i--) {
+		k->at[i] = k->at[i - 1];
+		k->cost[i] = k->cost[i - 1];
+		k->event[i] = k->event[i - 1];
+	}
+	k->at[i] = e->at;
+	k->cost[i] = e->cost;
+	k->event[i] = e;
+}
+
+/* Keeps the newest `units`. */
+static void keep_newest(struct known *k, uint64_t units)
+{
+	unsigned kept = 0;
+
+	for (unsigned i = k->count; i > 0; i--) {
+		if (k->cost[i - 1] > units)
+			k->cost[i - 1] = units;
+		units -= k->cost[i - 1];
+	}
+	for (unsigned i = 0; i < k->count; i++)
+		if (k->cost[i] > 0) {
+			k->at[kept] = k->at[i];
+			k->cost[kept] = k->cost[i];
+			k->event[kept++] = k->event[i];
+		}
+	k->count = kept;
+}
+
+/* What a throttle of this limit remembers when it is replaced at `now`. */
+static void forget(struct known *k, const struct throttle_limit *l, uint64_t now)
+{
+	uint64_t drained = 0;
+
+	if (l->kind == THROTTLE_GCRA) {
+		for (unsigned i = 0; i < k->count; i++)
+			drained = (drained > k->at[i] ? drained : k->at[i]) +
+				  k->cost[i] * increment_of(l);
+		keep_newest(k, drained > now ? (drained - now) / increment_of(l) : 0);
+		return;
+	}
+	for (unsigned i = 0; i < k->count; i++)
+		if (k->at[i] + l->window_ns <= now)
+			k->cost[i] = 0;
+	keep_newest(k, l->quota);
+}
+
+/* All that version v knows for sure, of those events that `is_wanted`. */
+static void recall(const struct oracle *o, unsigned limit, const struct account *a, unsigned v,
+	bool (*is_wanted)(const struct event *, const struct event *), const struct event *one,
+	struct known *k)
+{
+	k->count = 0;
+	for (unsigned i = 1; i <= v; i++) {
+		for (unsigned n = 0; n < a->count; n++)
+			if (a->events[n].to == i && a->events[n].cost > 0 &&
+				is_wanted(&a->events[n], one))
+				insert(k, &a->events[n]);
+		if (i < v && memcmp(&o->rules[i][limit], &o->rules[i + 1][limit],
+				     sizeof(o->rules[0][0])) != 0)
+			forget(k, &o->rules[i][limit], o->moved_at[i]);
+	}
+}
+
+static bool is_sure(const struct event *e, const struct event *one)
+{
+	(void)one;
+	return e->is_sure && !e->is_forced && e->refund_called == ORACLE_NEVER;
+}
+
+/* ... when `one` was called. */
+static bool was_sure(const struct event *e, const struct event *one)
+{
+	return e == one ||
+	       (e->is_sure && e->returned < one->called && e->refund_called == ORACLE_NEVER);
+}
+
+static bool is_sure_now(const struct event *e, const struct event *one)
+{
+	(void)one;
+	return e->is_sure && e->refund_called == ORACLE_NEVER;
+}
+
+/* ---- never more than the limit ---- */
+
+static void check_windows(
+	struct oracle *o, unsigned limit, const struct event *e, unsigned v, const struct known *k)
+{
+	const struct throttle_limit *l = &o->rules[v][limit];
+
+	for (unsigned last = 0; last < k->count; last++) {
+		uint64_t sum = 0;
+		bool is_judged = false;
+
+		if (k->at[last] < e->at || k->at[last] >= e->at + l->window_ns)
+			continue;
+		for (unsigned i = last + 1; i-- > 0 && k->at[i] + l->window_ns > k->at[last];) {
+			sum += k->cost[i];
+			is_judged = is_judged || k->event[i]->from == v;
+		}
+		for (unsigned i = last + 1; i < k->count && k->at[i] == k->at[last]; i++)
+			sum += k->cost[i];
+		if (is_judged && sum > l->quota)
+			wrong(o, "%llu in a window, the limit is %llu", (unsigned long long)sum,
+				(unsigned long long)l->quota);
+	}
+}
+
+static void check_paced(
+	struct oracle *o, unsigned limit, unsigned v, const struct known *k, const struct event *e)
+{
+	const struct throttle_limit *l = &o->rules[v][limit];
+	uint64_t room = burst_of(l) * increment_of(l) + 1000 + burst_of(l) * 2;
+
+	for (unsigned first = 0; first < k->count; first++) {
+		uint64_t sum = 0, end = 0;
+		bool is_judged = false;
+
+		for (unsigned i = first; i < k->count; i++) {
+			if (k->event[i]->at_most > end)
+				end = k->event[i]->at_most;
+			sum += k->cost[i] * (l->window_ns / l->quota);
+			is_judged = is_judged || k->event[i]->from == v;
+			if (k->event[i] == e || i + 1 == k->count) {
+				if (is_judged && sum > room + (end - k->at[first]))
+					wrong(o, "paced: %u charges within %llu ns", i - first + 1,
+						(unsigned long long)(end - k->at[first]));
+			}
+		}
+	}
+}
+
+static void check_in_flight(struct oracle *o, unsigned limit, const struct account *a, unsigned v)
+{
+	uint64_t sum = 0;
+
+	for (unsigned i = 0; i < a->count; i++)
+		if (is_sure_now(&a->events[i], NULL) && a->events[i].from == v)
+			sum += a->events[i].cost;
+	if (sum > o->rules[v][limit].quota)
+		wrong(o, "%llu in flight, the limit is %llu", (unsigned long long)sum,
+			(unsigned long long)o->rules[v][limit].quota);
+}
+
+static void check_may(
+	struct oracle *o, unsigned limit, const struct account *a, const struct event *e)
+{
+	static struct known k;
+
+	for (unsigned v = e->to; v <= o->begun; v++) {
+		const struct throttle_limit *l = &o->rules[v][limit];
+
+		if (l->kind == THROTTLE_CONCURRENCY) {
+			check_in_flight(o, limit, a, v);
+			continue;
+		}
+		recall(o, limit, a, v, is_sure, e, &k);
+		if (l->kind == THROTTLE_GCRA)
+			check_paced(o, limit, v, &k, e);
+		else
+			check_windows(o, limit, e, v, &k);
+	}
+	if (e->from == e->to && o->rules[e->to][limit].kind == THROTTLE_RING) {
+		const struct throttle_limit *l = &o->rules[e->to][limit];
+		uint64_t sum = 0;
+
+		/* Debts are not judged themselves, but what comes after them is. */
+		recall(o, limit, a, e->to, was_sure, e, &k);
+		for (unsigned i = 0; i < k.count; i++)
+			if (k.at[i] <= e->at && k.at[i] + l->window_ns > e->at)
+				sum += k.cost[i];
+		if (sum > l->quota)
+			wrong(o, "%llu with debts in a window, the limit is %llu",
+				(unsigned long long)sum, (unsigned long long)l->quota);
+	}
+}
+
+/* ---- nobody is refused without need ---- */
+
+static bool is_possible(const struct event *e, uint64_t since)
+{
+	return e->cost > 0 && (e->refund_returned == ORACLE_NEVER || e->refund_returned > since);
+}
+
+/* As late as it can have been recorded, the changes since it was made included. */
+static uint64_t latest_of(const struct oracle *o, unsigned limit, const struct event *e, unsigned v)
+{
+	/* A divided ring that is interrupted in a refund counts it in the newest quantum. */
+	uint64_t at = e->in_refund ? o->now : e->at_most;
+
+	for (unsigned i = e->from; i < v; i++)
+		if (o->rules[i][limit].kind != THROTTLE_RING && at < o->moved_at[i])
+			at = o->moved_at[i];
+	return at;
+}
+
+/* The most that may be in use at `now`, but for `own`. */
+static uint64_t most_in_use(const struct oracle *o, unsigned limit, const struct account *a,
+	const struct event *own, uint64_t since, unsigned v, uint64_t now)
+{
+	const struct throttle_limit *l = &o->rules[v][limit];
+	uint64_t sum = 0, drained = o->now, slack = oracle_slack(o, limit);
+
+	/* Paced: what is drained is never recorded as that before the newest time, which is not
+	 * after the clock. A slower one waits for that. */
+	for (unsigned i = 0; i < a->count; i++) {
+		const struct event *e = &a->events[i];
+		uint64_t at = latest_of(o, limit, e, v);
+
+		if (e == own || !is_possible(e, since))
+			continue;
+		if (l->kind == THROTTLE_GCRA)
+			drained = (drained > at ? drained : at) + e->cost * (increment_of(l) + 1);
+		else if (l->kind == THROTTLE_CONCURRENCY || at + l->window_ns + slack > now)
+			sum += e->cost;
+	}
+	if (l->kind == THROTTLE_GCRA && drained > now)
+		sum = (drained - now + increment_of(l) - 1) / increment_of(l) + 1;
+	return sum;
+}
+
+static void check_must(struct oracle *o, unsigned limit, const struct account *a,
+	const struct event *e, uint64_t now, const struct throttle_outcome *outcome)
+{
+	uint64_t wanted = e->cost > 0 ? e->cost : 1;
+	unsigned v;
+
+	if (o->is_shared || o->is_weak)
+		return;
+	for (v = e->from; v <= o->begun; v++) {
+		const struct throttle_limit *l = &o->rules[v][limit];
+		uint64_t quota = l->kind == THROTTLE_GCRA ? burst_of(l) : l->quota;
+
+		if (wanted > quota ||
+			most_in_use(o, limit, a, e, e->called, v, now) + wanted > quota)
+			break;
+	}
+	if (v > o->begun)
+		wrong(o, "refused for %llu ns, with at most %llu of %llu in use",
+			(unsigned long long)outcome->retry_after_ns,
+			(unsigned long long)most_in_use(o, limit, a, e, e->called, o->begun, now),
+			(unsigned long long)outcome->quota);
+	v = o->begun;
+	if (e->from == v && outcome->retry_after_ns != THROTTLE_NEVER &&
+		o->rules[v][limit].kind == THROTTLE_RING &&
+		now + outcome->retry_after_ns >
+			o->now + o->rules[v][limit].window_ns + 2 * oracle_slack(o, limit))
+		wrong(o, "to come back after %llu ns, the window is %llu",
+			(unsigned long long)outcome->retry_after_ns,
+			(unsigned long long)o->rules[v][limit].window_ns);
+}
+
+/* ---- what happens ---- */
+
+struct event *oracle_call(struct oracle *o, unsigned limit, unsigned caller, uint64_t cost,
+	uint64_t now_ns, unsigned process)
+{
+	struct account *a = &o->accounts[limit][caller];
+	struct event *e = &a->events[a->count];
+
+	if (a->count == ORACLE_EVENTS)
+		return NULL;
+	a->count++;
+	*e = (struct event){
+		.at = now_ns,
+		.at_most = ORACLE_NEVER / 2,
+		.cost = cost,
+		.called = o->stamp++,
+		.returned = ORACLE_NEVER,
+		.refund_called = ORACLE_NEVER,
+		.refund_returned = ORACLE_NEVER,
+		.from = o->done,
+		.to = ORACLE_VERSIONS,
+		.process = process,
+	};
+	return e;
+}
+
+void oracle_admitted(struct oracle *o, unsigned limit, unsigned caller, struct event *e,
+	uint64_t now_ns, const struct throttle_outcome *outcome)
+{
+	struct account *a = &o->accounts[limit][caller];
+	e->returned = o->stamp++;
+	e->to = o->begun;
+	e->is_sure = a->reset_called < e->called;
+	/* The quota tells which version it was, where they differ. */
+	for (unsigned v = e->from; v <= e->to; v++) {
+		const struct throttle_limit *l = &o->rules[v][limit];
+
+		if (outcome->quota == (l->kind == THROTTLE_GCRA ? burst_of(l) : l->quota))
+			continue;
+		if (v == e->from && v < e->to)
+			e->from++;
+		else if (v == e->to && v > e->from)
+			e->to--;
+	}
+	e->at = now_ns;
+	e->at_most = o->now;
+	if (o->rules[e->to][limit].kind == THROTTLE_RING &&
+		o->rules[e->from][limit].kind == THROTTLE_RING) {
+		if (outcome->at_ns > e->at)
+			e->at = outcome->at_ns;
+		e->at_most = e->at;
+	}
+	check_may(o, limit, a, e);
+}
+
+void oracle_refused(struct oracle *o, unsigned limit, unsigned caller, struct event *e,
+	bool is_alone, uint64_t now_ns, const struct throttle_outcome *outcome)
+{
+	e->returned = e->refund_called = o->stamp++;
+	e->to = o->begun;
+	if (outcome != NULL)
+		check_must(o, limit, &o->accounts[limit][caller], e, now_ns, outcome);
+	/* One of several may have been taken and given back, when another limit refused. */
+	if (is_alone)
+		e->refund_returned = o->stamp++;
+	else
+		oracle_refunded(o, limit, e, 0);
+}
+
+void oracle_forced(
+	struct oracle *o, unsigned limit, unsigned caller, struct event *e, uint64_t now_ns)
+{
+	const struct account *a = &o->accounts[limit][caller];
+
+	e->returned = o->stamp++;
+	e->to = o->begun;
+	e->is_sure = e->is_forced = true;
+	/* Of debts a ring knows no more than its slots hold, of which a refund then frees one. */
+	if (most_in_use(o, limit, a, e, e->called, o->begun, o->now) + e->cost >
+		o->rules[o->begun][limit].quota)
+		e->is_sure = false;
+	e->at = now_ns;
+	e->at_most = o->now;
+}
+
+struct event *oracle_refund(
+	struct oracle *o, unsigned limit, unsigned caller, struct event *e, uint64_t cost)
+{
+	struct account *a = &o->accounts[limit][caller];
+	struct event *part = e;
+
+	if (cost < e->cost && a->count < ORACLE_EVENTS) {
+		part = &a->events[a->count++];
+		*part = *e;
+		part->cost = cost;
+		e->cost -= cost;
+	}
+	part->refund_called = o->stamp++;
+	part->in_refund = true;
+	/* See oracle_forced. */
+	for (unsigned i = 0; i < a->count; i++)
+		if (a->events[i].is_forced && a->events[i].refund_called == ORACLE_NEVER)
+			a->events[i].refund_called = o->stamp++;
+	return part;
+}
+
+/* Was anything else called between the call of its refund and now, or is it still? */
+static bool is_crossed(const struct oracle *o, unsigned limit, const struct event *refunded)
+{
+	for (unsigned c = 0; c < ORACLE_CALLERS; c++)
+		for (unsigned i = 0; i < o->accounts[limit][c].count; i++) {
+			const struct event *e = &o->accounts[limit][c].events[i];
+
+			if (e->returned > refunded->refund_called ||
+				(e->refund_called != ORACLE_NEVER && e != refunded &&
+					e->refund_returned > refunded->refund_called))
+				return true;
+		}
+	return false;
+}
+
+void oracle_refunded(struct oracle *o, unsigned limit, struct event *e, uint64_t now_ns)
+{
+	const struct throttle_limit *l = &o->rules[o->begun][limit];
+
+	e->in_refund = false;
+	/* Of what is paced, only what hasn't drained can be given back. */
+	if (l->kind == THROTTLE_GCRA)
+		return;
+	/* A divided ring may have closed a quantum meanwhile, and counts it in that. */
+	if (is_divided(l) && is_crossed(o, limit, e)) {
+		e->at_most = o->now;
+		return;
+	}
+	/* What has expired is left as it is, also if for a slower clock it hasn't. */
+	if (l->kind == THROTTLE_RING && now_ns >= e->at + l->window_ns)
+		return;
+	/* After a change of limits its time may have been rounded: then it may not be found. */
+	if (e->from == o->begun || l->kind == THROTTLE_CONCURRENCY)
+		e->refund_returned = o->stamp++;
+}
+
+void oracle_reset_called(struct oracle *o, unsigned limit, unsigned caller)
+{
+	struct account *a = &o->accounts[limit][caller];
+
+	a->reset_called = o->stamp++;
+	for (unsigned i = 0; i < a->count; i++)
+		if (a->events[i].refund_called == ORACLE_NEVER)
+			a->events[i].refund_called = a->reset_called;
+}
+
+void oracle_reset_returned(struct oracle *o, unsigned limit, unsigned caller)
+{
+	struct account *a = &o->accounts[limit][caller];
+
+	for (unsigned i = 0; i < a->count; i++)
+		if (a->events[i].returned < a->reset_called &&
+			a->events[i].refund_returned == ORACLE_NEVER)
+			a->events[i].refund_returned = o->stamp;
+	o->stamp++;
+}
+
+void oracle_process_ended(struct oracle *o, unsigned process)
+{
+	for (unsigned l = 0; l < ORACLE_LIMITS; l++)
+		for (unsigned c = 0; c < ORACLE_CALLERS; c++)
+			for (unsigned i = 0; i < o->accounts[l][c].count; i++) {
+				struct event *e = &o->accounts[l][c].events[i];
+
+				if (e->process != process)
+					continue;
+				/* In the middle of a refund: perhaps not of the account any more
+				 * that it was counted in. */
+				if (e->in_refund && e->at_most < o->now)
+					e->at_most = o->now;
+				e->in_refund = false;
+				if (e->returned == ORACLE_NEVER) {
+					e->at_most = o->now;
+					e->to = o->begun;
+				}
+				if (o->rules[o->begun][l].kind == THROTTLE_CONCURRENCY) {
+					e->refund_called = o->stamp;
+					e->refund_returned = o->stamp;
+				}
+			}
+	o->stamp++;
+}
+
+void oracle_explained(
+	struct oracle *o, unsigned limit, unsigned caller, const struct throttle_outcome *outcome)
+{
+	static struct known k;
+	const struct account *a = &o->accounts[limit][caller];
+	const struct throttle_limit *l = &o->rules[o->begun][limit];
+	uint64_t used = outcome->quota - outcome->remaining, least = 0, most;
+
+	most = most_in_use(o, limit, a, NULL, o->stamp, o->begun, o->now);
+	if (l->kind == THROTTLE_RING) {
+		recall(o, limit, a, o->begun, is_sure_now, NULL, &k);
+		for (unsigned i = 0; i < k.count; i++)
+			if (k.at[i] + l->window_ns > o->now)
+				least += k.cost[i];
+		least = least < l->quota ? least : l->quota;
+	}
+	if (used < least)
+		wrong(o, "%llu are said to be in use, at least %llu are", (unsigned long long)used,
+			(unsigned long long)least);
+	if (used > most && !o->is_shared)
+		wrong(o, "%llu are said to be in use, at most %llu are", (unsigned long long)used,
+			(unsigned long long)most);
+}
