@@ -6,6 +6,8 @@
 #include <string.h>
 
 #define SECOND UINT64_C(1000000000)
+/* How far a change of limits may be ahead of the clock. */
+#define MOVE_AHEAD_NS UINT64_C(34000000)
 
 /* What a version may know of an account: events in the order of their times. */
 struct known {
@@ -73,7 +75,7 @@ uint64_t oracle_slack(const struct oracle *o, unsigned limit)
 
 	/* Each change of limits may round once more. */
 	for (unsigned v = 1; v <= o->begun; v++)
-		sum += precision_of(&o->rules[v][limit]);
+		sum += precision_of(&o->rules[v][limit]) + (v > 1 ? MOVE_AHEAD_NS : 0);
 	return sum;
 }
 
@@ -85,6 +87,12 @@ static uint64_t increment_of(const struct throttle_limit *l)
 static uint64_t burst_of(const struct throttle_limit *l)
 {
 	return l->burst > 0 ? l->burst : 1;
+}
+
+/* When version v was replaced, at the latest. */
+static uint64_t moved_at(const struct oracle *o, unsigned v)
+{
+	return v < o->done ? o->moved_at[v] : o->now;
 }
 
 /* ---- what is known ---- */
@@ -131,6 +139,7 @@ static void forget(struct known *k, const struct throttle_limit *l, uint64_t now
 		for (unsigned i = 0; i < k->count; i++)
 			drained = (drained > k->at[i] ? drained : k->at[i]) +
 				  k->cost[i] * increment_of(l);
+		now += MOVE_AHEAD_NS;
 		keep_newest(k, drained > now ? (drained - now) / increment_of(l) : 0);
 		return;
 	}
@@ -138,6 +147,15 @@ static void forget(struct known *k, const struct throttle_limit *l, uint64_t now
 		if (k->at[i] + l->window_ns <= now)
 			k->cost[i] = 0;
 	keep_newest(k, l->quota);
+}
+
+/* What the next one takes over of that: pacing no more than its burst. */
+static void replace(struct known *k, const struct throttle_limit *last,
+	const struct throttle_limit *next, uint64_t now)
+{
+	forget(k, last, now);
+	if (next->kind == THROTTLE_GCRA)
+		keep_newest(k, burst_of(next));
 }
 
 /* All that version v knows for sure, of those events that `is_wanted`. */
@@ -148,19 +166,20 @@ static void recall(const struct oracle *o, unsigned limit, const struct account 
 	k->count = 0;
 	for (unsigned i = 1; i <= v; i++) {
 		for (unsigned n = 0; n < a->count; n++)
-			if (a->events[n].to == i && a->events[n].cost > 0 &&
-				is_wanted(&a->events[n], one))
+			/* As if by the first of the versions that it may have been judged by. */
+			if (a->events[n].from == i && a->events[n].to <= v &&
+				a->events[n].cost > 0 && is_wanted(&a->events[n], one))
 				insert(k, &a->events[n]);
 		if (i < v && memcmp(&o->rules[i][limit], &o->rules[i + 1][limit],
 				     sizeof(o->rules[0][0])) != 0)
-			forget(k, &o->rules[i][limit], o->moved_at[i]);
+			replace(k, &o->rules[i][limit], &o->rules[i + 1][limit], moved_at(o, i));
 	}
 }
 
+/* Debts only where there is not `one` to be judged. */
 static bool is_sure(const struct event *e, const struct event *one)
 {
-	(void)one;
-	return e->is_sure && !e->is_forced && e->refund_called == ORACLE_NEVER;
+	return e->is_sure && !(e->is_forced && one != NULL) && e->refund_called == ORACLE_NEVER;
 }
 
 /* ... when `one` was called. */
@@ -168,12 +187,6 @@ static bool was_sure(const struct event *e, const struct event *one)
 {
 	return e == one ||
 	       (e->is_sure && e->returned < one->called && e->refund_called == ORACLE_NEVER);
-}
-
-static bool is_sure_now(const struct event *e, const struct event *one)
-{
-	(void)one;
-	return e->is_sure && e->refund_called == ORACLE_NEVER;
 }
 
 /* ---- never more than the limit ---- */
@@ -230,7 +243,7 @@ static void check_in_flight(struct oracle *o, unsigned limit, const struct accou
 	uint64_t sum = 0;
 
 	for (unsigned i = 0; i < a->count; i++)
-		if (is_sure_now(&a->events[i], NULL) && a->events[i].from == v)
+		if (is_sure(&a->events[i], NULL) && a->events[i].from == v)
 			sum += a->events[i].cost;
 	if (sum > o->rules[v][limit].quota)
 		wrong(o, "%llu in flight, the limit is %llu", (unsigned long long)sum,
@@ -272,6 +285,14 @@ static void check_may(
 
 /* ---- nobody is refused without need ---- */
 
+/* One of several that began again with newer limits may be there twice, for as long as it is in
+ * the window: what was taken first is not found again to be given back. */
+static bool is_perhaps_twice(const struct oracle *o, const struct event *e)
+{
+	return e->is_one_of_several &&
+	       e->began != (e->returned == ORACLE_NEVER ? o->begun : e->ended);
+}
+
 static bool is_possible(const struct event *e, uint64_t since)
 {
 	return e->cost > 0 && (e->refund_returned == ORACLE_NEVER || e->refund_returned > since);
@@ -284,9 +305,23 @@ static uint64_t latest_of(const struct oracle *o, unsigned limit, const struct e
 	uint64_t at = e->in_refund ? o->now : e->at_most;
 
 	for (unsigned i = e->from; i < v; i++)
-		if (o->rules[i][limit].kind != THROTTLE_RING && at < o->moved_at[i])
-			at = o->moved_at[i];
+		if ((o->rules[i][limit].kind != THROTTLE_RING ||
+			    o->rules[i + 1][limit].kind != THROTTLE_RING) &&
+			at < moved_at(o, i) + MOVE_AHEAD_NS)
+			at = moved_at(o, i) + MOVE_AHEAD_NS;
 	return at;
+}
+
+/* Each change from pacing rounds up to a unit. */
+static uint64_t roundings_of(
+	const struct oracle *o, unsigned limit, const struct event *e, unsigned v)
+{
+	uint64_t n = 0;
+
+	for (unsigned i = e->from; i < v; i++)
+		n += o->rules[i][limit].kind == THROTTLE_GCRA &&
+		     o->rules[i + 1][limit].kind != THROTTLE_CONCURRENCY;
+	return n;
 }
 
 /* The most that may be in use at `now`, but for `own`. */
@@ -294,20 +329,24 @@ static uint64_t most_in_use(const struct oracle *o, unsigned limit, const struct
 	const struct event *own, uint64_t since, unsigned v, uint64_t now)
 {
 	const struct throttle_limit *l = &o->rules[v][limit];
-	uint64_t sum = 0, drained = o->now, slack = oracle_slack(o, limit);
+	uint64_t sum = 0, slack = oracle_slack(o, limit);
+	uint64_t drained = o->now + (o->begun > 1 ? MOVE_AHEAD_NS : 0);
 
 	/* Paced: what is drained is never recorded as that before the newest time, which is not
 	 * after the clock. A slower one waits for that. */
 	for (unsigned i = 0; i < a->count; i++) {
 		const struct event *e = &a->events[i];
 		uint64_t at = latest_of(o, limit, e, v);
+		uint64_t cost = (e != own && is_possible(e, since) ? e->cost : 0) +
+				(is_perhaps_twice(o, e) ? e->cost : 0);
 
-		if (e == own || !is_possible(e, since))
+		if (cost == 0)
 			continue;
+		cost += roundings_of(o, limit, e, v);
 		if (l->kind == THROTTLE_GCRA)
-			drained = (drained > at ? drained : at) + e->cost * (increment_of(l) + 1);
+			drained = (drained > at ? drained : at) + cost * (increment_of(l) + 1);
 		else if (l->kind == THROTTLE_CONCURRENCY || at + l->window_ns + slack > now)
-			sum += e->cost;
+			sum += cost;
 	}
 	if (l->kind == THROTTLE_GCRA && drained > now)
 		sum = (drained - now + increment_of(l) - 1) / increment_of(l) + 1;
@@ -348,7 +387,7 @@ static void check_must(struct oracle *o, unsigned limit, const struct account *a
 /* ---- what happens ---- */
 
 struct event *oracle_call(struct oracle *o, unsigned limit, unsigned caller, uint64_t cost,
-	uint64_t now_ns, unsigned process)
+	bool is_alone, uint64_t now_ns, unsigned process)
 {
 	struct account *a = &o->accounts[limit][caller];
 	struct event *e = &a->events[a->count];
@@ -365,6 +404,8 @@ struct event *oracle_call(struct oracle *o, unsigned limit, unsigned caller, uin
 		.refund_called = ORACLE_NEVER,
 		.refund_returned = ORACLE_NEVER,
 		.from = o->done,
+		.began = o->done,
+		.is_one_of_several = !is_alone,
 		.to = ORACLE_VERSIONS,
 		.process = process,
 	};
@@ -378,6 +419,7 @@ void oracle_admitted(struct oracle *o, unsigned limit, unsigned caller, struct e
 	e->returned = o->stamp++;
 	e->to = o->begun;
 	e->is_sure = a->reset_called < e->called;
+	e->ended = o->begun;
 	/* The quota tells which version it was, where they differ. */
 	for (unsigned v = e->from; v <= e->to; v++) {
 		const struct throttle_limit *l = &o->rules[v][limit];
@@ -404,7 +446,7 @@ void oracle_refused(struct oracle *o, unsigned limit, unsigned caller, struct ev
 	bool is_alone, uint64_t now_ns, const struct throttle_outcome *outcome)
 {
 	e->returned = e->refund_called = o->stamp++;
-	e->to = o->begun;
+	e->to = e->ended = o->begun;
 	if (outcome != NULL)
 		check_must(o, limit, &o->accounts[limit][caller], e, now_ns, outcome);
 	/* One of several may have been taken and given back, when another limit refused. */
@@ -544,7 +586,7 @@ void oracle_explained(
 
 	most = most_in_use(o, limit, a, NULL, o->stamp, o->begun, o->now);
 	if (l->kind == THROTTLE_RING) {
-		recall(o, limit, a, o->begun, is_sure_now, NULL, &k);
+		recall(o, limit, a, o->begun, is_sure, NULL, &k);
 		for (unsigned i = 0; i < k.count; i++)
 			if (k.at[i] + l->window_ns > o->now)
 				least += k.cost[i];

@@ -1,15 +1,18 @@
 /*
- * What a table may and must answer, by plain lists of what it was asked and what it said.
+ * What a table may and must answer, by plain lists of what it was asked and
+ * what it said.
  *
- * An event is a charge, from the call of a take to the end of what became of it. It is sure when
- * its take has returned and no refund has been called; it is possible from the call of its take to
- * the return of its refund (of a killed process: for ever). Then, whatever the schedule was:
+ * An event is a charge, from the call of a take to the end of what became of
+ * it. It is sure when its take has returned and no refund has been called; it
+ * is possible from the call of its take to the return of its refund (of a
+ * killed process: for ever). Then, whatever the schedule was:
  *
  *   may    what is sure in a window is at most the limit
  *   must   where a charge is refused, what is possible leaves no room for it
  *
- * A change of limits makes a new version of the rules. Each event has the versions that may have
- * judged it; a later version knows of it as far back as the versions between remembered.
+ * A change of limits makes a new version of the rules. Each event has the
+ * versions that may have judged it; a later version knows of it as far back as
+ * the versions between remembered.
  */
 #ifndef TESTS_STRESS_EXPLORE_ORACLE_H
 #define TESTS_STRESS_EXPLORE_ORACLE_H
@@ -32,7 +35,9 @@ struct event {
 	unsigned from, to;                                         /* versions */
 	unsigned process;
 	bool is_sure, is_forced;
-	bool in_refund; /* between call and return */
+	bool is_one_of_several;
+	unsigned began, ended; /* the versions of its call and of its return */
+	bool in_refund;        /* between call and return */
 };
 
 struct account {
@@ -43,10 +48,12 @@ struct account {
 
 struct oracle {
 	struct throttle_limit rules[ORACLE_VERSIONS][ORACLE_LIMITS];
-	uint64_t moved_at[ORACLE_VERSIONS]; /* when the version after this one was in force */
+	uint64_t moved_at[ORACLE_VERSIONS]; /* when the version after this one was in
+					       force */
 	unsigned begun, done;               /* versions: not before `done`, not after `begun` */
 	uint64_t stamp, now;
-	bool is_shared; /* callers share an overflow: who is refused may have others to blame */
+	bool is_shared; /* callers share an overflow: who is refused may have others
+			   to blame */
 	bool is_weak;   /* what one thread has seen return another may see later */
 	struct account accounts[ORACLE_LIMITS][ORACLE_CALLERS];
 	char wrong[256]; /* the first thing that was */
@@ -58,14 +65,15 @@ void oracle_reset(struct oracle *o);
 void oracle_begin_version(struct oracle *o, const struct throttle_limit *rules);
 void oracle_end_version(struct oracle *o);
 
-/* A charge is called; NULL when there is no room for more. */
+/* A charge is called; NULL when there is no room for more. `is_alone`: of no other limit is
+ * anything asked with it. */
 struct event *oracle_call(struct oracle *o, unsigned limit, unsigned caller, uint64_t cost,
-	uint64_t now_ns, unsigned process);
+	bool is_alone, uint64_t now_ns, unsigned process);
 /* It was made. */
 void oracle_admitted(struct oracle *o, unsigned limit, unsigned caller, struct event *event,
 	uint64_t now_ns, const struct throttle_outcome *outcome);
-/* It was not made; `outcome` says that it was refused by this limit, or is NULL. `is_alone`: of no
- * other limit was anything asked with it. */
+/* It was not made; `outcome` says that it was refused by this limit, or is NULL. `is_alone`: of
+ * no other limit was anything asked with it. */
 void oracle_refused(struct oracle *o, unsigned limit, unsigned caller, struct event *event,
 	bool is_alone, uint64_t now_ns, const struct throttle_outcome *outcome);
 /* It was made whether it fitted or not. */

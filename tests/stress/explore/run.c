@@ -86,8 +86,8 @@ static void take(struct worker *w, const struct operation *op, uint64_t now)
 		charges[count] = (struct throttle_charge){
 			.limit = l, .caller = key_of(op->caller), .cost = op->cost[l]};
 		held.limits[count] = l;
-		events[count] = oracle_call(
-			run.oracle, l, op->caller, op->cost[l], now, w->process->number);
+		events[count] = oracle_call(run.oracle, l, op->caller, op->cost[l],
+			(op->limits & (op->limits - 1)) == 0, now, w->process->number);
 		if (events[count++] == NULL)
 			return;
 	}
@@ -134,8 +134,8 @@ static void refund(struct worker *w, const struct operation *op, uint64_t now)
 
 static void force(struct worker *w, struct held *h, unsigned i, uint64_t cost, uint64_t now)
 {
-	struct event *e =
-		oracle_call(run.oracle, h->limits[i], h->caller, cost, now, w->process->number);
+	struct event *e = oracle_call(
+		run.oracle, h->limits[i], h->caller, cost, true, now, w->process->number);
 
 	if (e == NULL)
 		return;
