@@ -62,6 +62,7 @@ struct exchange {
 	struct slice method;
 	uint8_t address[16]; /* the caller's */
 	struct pump up;
+	uint32_t up_taken;         /* bytes of the body that left with the head */
 	bool request_done;         /* all of the request was read */
 	bool up_over;              /* nothing more goes up: all sent, or the server takes no more */
 	bool up_ended, down_ended; /* a tunnel's directions */

@@ -290,7 +290,7 @@ void exchange_connection_timeout(struct exchange *x)
 static void sink_failed(struct exchange *x)
 {
 	struct server_connection *connection = x->connection;
-	bool can_put_back = x->framing.body != HTTP_BODY_CHUNKED || x->up.content_bytes == 0;
+	bool can_put_back = x->framing.body != HTTP_BODY_CHUNKED || x->up_taken == 0;
 
 	x->up_over = true;
 	if (x->up.written > 0 || !can_put_back || x->state != EXCHANGE_FORWARDING) {
@@ -303,8 +303,8 @@ static void sink_failed(struct exchange *x)
 	}
 	/* It had closed before: not a byte left, and what it may have said answers something else.
 	 * What was taken of the body is still where it was. */
-	if (!x->body_bytes)
-		x->downstream->in.start -= (uint32_t)x->up.content_bytes;
+	x->downstream->in.start -= x->up_taken;
+	x->up = (struct pump){0};
 	x->request_started = false;
 	server_broke(x, "closed before the request was sent", 502, false);
 }
@@ -374,9 +374,15 @@ static void note_sent(struct exchange *x)
 static enum pump_result begin_up(struct exchange *x)
 {
 	const struct buffer *in = &x->downstream->in;
+	uint32_t start = in->start;
 
 	x->request_started = true;
-	return x->up.decoded || !in->at || buffer_used(in) == 0 ? PUMP_DONE : pump_fill(&x->up);
+	x->up_taken = 0;
+	if (x->up.decoded || !in->at || buffer_used(in) == 0)
+		return PUMP_DONE;
+	enum pump_result result = pump_fill(&x->up);
+	x->up_taken = in->start - start;
+	return result;
 }
 
 static void run_up(struct exchange *x)

@@ -263,6 +263,32 @@ def reset_with_answer(t):
         problem(client.response(), 502)
         equal(t.client(sluices[-1]).ask("/other").status, 200, "status of another client")
 
+    with t.point("one in chunks without content is not waited for"):
+        sluices.append(t.sluice(to(origin, upstream="max_in_flight = 1")))
+        client = t.client(sluices[-1])
+        equal(client.ask("/first").status, 200, "status of the first")
+        client.send(request_bytes("/", "POST", [("Transfer-Encoding", "chunked")]) + b"0\r\n\r\n")
+        problem(client.response(), 502)
+
+
+@test("a body that was put back for another connection, which fails too, is not read as a request", workers=[1])
+def put_back_and_refused(t):
+    def handler(x):
+        sluice.process.signal(signal.SIGSTOP)
+        x.reply(200, b"x")
+        x.reset()
+        origin.refuse()
+        sluice.process.signal(signal.SIGCONT)
+
+    origin = t.origin(handler)
+    sluice = t.sluice(to(origin, route="host = api.test"))
+    client = t.client(sluice)
+    equal(client.ask("/first").status, 200, "status of the first")
+    client.send(request_bytes("/next", "POST", body=request_bytes("/smuggled"))
+                + request_bytes("/nowhere", host="nowhere.test"))
+    problem(client.response(), 502)
+    problem(client.response(), 404)
+
 
 @group("a fresh connection that dies, and one that dies within an answer")
 def fresh_dead(t):
