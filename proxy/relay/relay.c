@@ -480,6 +480,8 @@ int relay_run(struct conf *conf, const struct relay_service *service)
 		arm_queue_timer(&relay);
 	}
 	int status = relay.exit_status;
+	/* Without handlers, as of now, a late SIGHUP would kill. */
+	hold_signals(true);
 	finish(&relay);
 	return status;
 }

@@ -455,6 +455,18 @@ def faults_unblocked(t):
     until(lambda: not blocked(), "all threads leave them unblocked")
 
 
+@test("signals that come while it ends do not kill it", workers=[2])
+def late_signals(t):
+    origin = t.origin()
+    for _ in range(20):
+        sluice = t.sluice(to(origin))
+        sluice.terminate()
+        while sluice.process.running():
+            for number in (signal.SIGHUP, signal.SIGUSR1):
+                sluice.process.signal(number)
+        equal(sluice.wait(), 0, "exit status")
+
+
 @test("SIGINT ends it like SIGTERM")
 def interrupt(t):
     sluice = t.sluice(to(t.origin()))
