@@ -216,7 +216,7 @@ def dead_before_sent(t):
             client = t.client(sluice)
             client.send(request + request_bytes("/behind"))
             until(lambda: connecting_to(listener.getsockname()[1]), "a connect under way")
-            sluice.process.signal(signal.SIGSTOP)
+            sluice.process.stop()
             listener.accept()[0].close()
             listener.settimeout(DEADLINE_SECONDS)
             listener.accept()[0].close()
@@ -237,7 +237,7 @@ def reset_with_answer(t):
     def handler(x):
         x.read_body()
         if x.request.target == "/first":
-            sluices[-1].process.signal(signal.SIGSTOP)
+            sluices[-1].process.stop()
             x.reply(200, b"x")
             x.reset()
             sluices[-1].process.signal(signal.SIGCONT)
@@ -274,7 +274,7 @@ def reset_with_answer(t):
 @test("a body that was put back for another connection, which fails too, is not read as a request", workers=[1])
 def put_back_and_refused(t):
     def handler(x):
-        sluice.process.signal(signal.SIGSTOP)
+        sluice.process.stop()
         x.reply(200, b"x")
         x.reset()
         origin.refuse()

@@ -99,6 +99,11 @@ class Process:
     def signal(self, number):
         self.popen.send_signal(number)
 
+    def stop(self):
+        """SIGSTOP; returns when all of its threads stand still, as that takes a moment on a busy machine."""
+        self.signal(signal.SIGSTOP)
+        until(lambda: set(_thread_states(self.pid)) == {"T"}, f"{self.name} standing still")
+
     def wait(self):
         """Its exit status, with all output collected."""
         try:
@@ -141,6 +146,12 @@ def _status_kib(pid, name):
             if line.startswith(name + ":"):
                 return int(line.split()[1])
     raise AssertionError(f"no {name} of process {pid}")
+
+
+def _thread_states(pid):
+    for path in glob.glob(f"/proc/{pid}/task/*/stat"):
+        with open(path, encoding="ascii") as stat:
+            yield stat.read().rpartition(")")[2].split()[0]
 
 
 def find_library(name):
