@@ -57,6 +57,7 @@ void exchange_abort(struct exchange *x, const char *why)
 	struct downstream *d = x->downstream;
 
 	x->outcome = why;
+	exchange_drop_connection(x); /* or a write would be followed, as if its client had left */
 	if (d && x->state != EXCHANGE_ENDED)
 		downstream_close(d, why); /* ends this one with the others */
 	else

@@ -325,7 +325,7 @@ void respond_run(struct exchange *x)
 		break;
 	case PUMP_SINK_FAILED:
 		worker_count(x->worker, STATS_CLIENT_GONE);
-		exchange_abort(x, "client gone");
+		downstream_close(x->downstream, "client gone");
 		break;
 	case PUMP_TOO_LARGE:
 		exchange_end(x); /* nobody waits for what goes on so long */

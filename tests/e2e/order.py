@@ -409,6 +409,26 @@ def leaving(t):
     equal(held.origin.targets(), [f"/{n}" for n in (0, 2, 3, 6, 7, 8)], "targets")
 
 
+@test("a write whose answer stops halfway is given up after idle_timeout, and then the next one goes")
+def stopped_halfway(t):
+    over = t.event()
+
+    def handler(x):
+        x.read_body()
+        if x.number > 0:
+            x.reply(200, b"next")
+            return
+        x.send(b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhalf")
+        over.wait()
+
+    sluice = t.sluice(to(t.origin(handler), upstream="max_in_flight = 1\nidle_timeout = 200ms",
+                         route="queue_timeout = 5s"))
+    client = t.client(sluice)
+    client.request("/", "POST", body=b"x")
+    true(client.read_to_any_end().endswith(b"half"), "its end")
+    equal(t.client(sluice).ask("/", "POST", body=b"x").body, b"next")
+
+
 @test("a write whose client left is followed to its end, and then the next one goes")
 def followed(t):
     held, clients, sluice = scene(t, "writes", ["POST /1", "POST /2"])
