@@ -108,9 +108,9 @@ const struct option options_listener[] = {
 		.help = "Open connections over all workers, 0 for no bound; further ones wait in the "
 			"backlog."},
 	{"pipeline_depth", &type_count32, LIVE, AT(pipeline_depth), .fallback = "16", BETWEEN(1, 1000),
-		.help = "Requests of one connection on their way at once. Each needs a connection to a "
-			"server: many help when servers are slow, 2 cost least when answers are "
-			"short and quick."},
+		.help = "Requests of one connection that are read before the first of them is "
+			"answered. Each takes its turn at once, but is sent to a server only when "
+			"those before it on the connection are answered."},
 	{"header_timeout", &type_duration, LIVE, AT(header_timeout_ms), .fallback = "10s",
 		BETWEEN(MS(10), HOURS(1)), .flags = OPTION_DURATION,
 		.help = "Time from a request's first byte to the end of its head."},

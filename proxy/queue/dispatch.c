@@ -1,7 +1,8 @@
 /* dispatch: from a session's lanes into flight, by order and by the upstream's turn.
  *
  *   something changed --> session_pump --+-- no bound: every ticket that its order lets go, goes
- *                                        `-- bound: a place at once, or into line
+ *                                        |-- bound: a place at once, or into line
+ *                                        `-- its owner is not ready: aside, without a place
  *   a place is free ----> dispatch_turn: who is next in line, which ticket, may it still go?
  */
 #include "queue/internal.h"
@@ -10,11 +11,10 @@
 
 /* ---- single tickets ------------------------------------------------------------------------- */
 
-void session_withdraw(struct queue *queue, struct shard *shard, struct session *session,
-	struct ticket *ticket, uint64_t now_ns)
+/* It waits no longer: counts only. */
+static void note_dequeued(
+	struct queue *queue, struct shard *shard, struct ticket *ticket, uint64_t now_ns)
 {
-	session_remove(session, ticket);
-	ticket->session = NULL;
 	shard->counts.queued--;
 	shard->counts.queued_bytes -= ticket->bytes;
 	/* Counters only: nothing is published by them. */
@@ -24,6 +24,14 @@ void session_withdraw(struct queue *queue, struct shard *shard, struct session *
 			&queue->queued_bytes, ticket->bytes, memory_order_relaxed);
 	drain_note(&queue->drain, now_ns);
 	line_note_gone(ticket->run_queue, now_ns);
+}
+
+void session_withdraw(struct queue *queue, struct shard *shard, struct session *session,
+	struct ticket *ticket, uint64_t now_ns)
+{
+	session_remove(session, ticket);
+	ticket->session = NULL;
+	note_dequeued(queue, shard, ticket, now_ns);
 }
 
 void session_refuse(struct queue *queue, struct shard *shard, struct session *session,
@@ -39,13 +47,34 @@ void session_refuse(struct queue *queue, struct shard *shard, struct session *se
 static void launch(struct queue *queue, struct shard *shard, struct session *session,
 	struct ticket *ticket, bool placed, struct outbox *outbox, uint64_t now_ns)
 {
-	session_withdraw(queue, shard, session, ticket, now_ns);
-	ticket->session = session;
+	note_dequeued(queue, shard, ticket, now_ns);
+	if (ticket->state == TICKET_CLAIMING) {
+		session_grant(session, ticket);
+	} else {
+		session_remove(session, ticket);
+		session_launch(session, ticket);
+	}
 	ticket->placed = placed;
 	ticket->placed_ns = placed ? now_ns : 0;
-	session_launch(session, ticket);
 	shard->counts.in_flight++;
 	outbox_add(outbox, ticket, QUEUE_GO);
+}
+
+/* Those whose turn has come but whose owners are not ready step aside: what may overlap with them
+ * does not wait behind them. */
+static void clear_unready(
+	struct queue *queue, struct shard *shard, struct session *session, uint64_t now_ns)
+{
+	struct ticket *ticket;
+
+	while ((ticket = session_next(session)) != NULL && ticket->unready &&
+		ticket->state == TICKET_WAITING && session_order_lets(session, ticket)) {
+		note_dequeued(queue, shard, ticket, now_ns);
+		session_remove(session, ticket);
+		session_launch(session, ticket);
+		session_put_aside(session, ticket);
+		shard->counts.in_flight++;
+	}
 }
 
 void session_complete(struct shard *shard, struct session *session, struct ticket *ticket,
@@ -81,8 +110,11 @@ void session_pump(struct queue *queue, struct shard *shard, struct session *sess
 {
 	struct ticket *ticket;
 
-	while (!session->lined && (ticket = session_next(session)) != NULL &&
-		session_may_go(session, ticket)) {
+	for (;;) {
+		clear_unready(queue, shard, session, now_ns);
+		if (session->lined || (ticket = session_next(session)) == NULL ||
+			!session_may_go(session, ticket))
+			return;
 		struct run_queue *run_queue = ticket->run_queue;
 		bool bounded = line_is_bounded(run_queue);
 
@@ -152,8 +184,11 @@ static struct ticket *choose(struct queue *queue, struct shard *shard, const str
 	struct session *session = turn->session;
 	struct ticket *ticket;
 
-	while ((ticket = session_next(session)) != NULL) {
-		if (ticket->run_queue != run_queue || !session_may_go(session, ticket))
+	for (;;) {
+		clear_unready(queue, shard, session, now_ns);
+		ticket = session_next(session);
+		if (ticket == NULL || ticket->run_queue != run_queue ||
+			!session_may_go(session, ticket))
 			return NULL;
 		if (ticket->entered_ns >= turn->shed_before_ns || *shed == SHED_AT_ONCE)
 			return ticket;
@@ -161,7 +196,6 @@ static struct ticket *choose(struct queue *queue, struct shard *shard, const str
 		shard->counts.shed++;
 		++*shed;
 	}
-	return NULL;
 }
 
 void dispatch_turn(struct run_queue *run_queue, struct outbox *outbox, uint64_t now_ns)
@@ -189,6 +223,7 @@ void dispatch_turn(struct run_queue *run_queue, struct outbox *outbox, uint64_t 
 	}
 	if (ticket != NULL)
 		launch(queue, shard, turn.session, ticket, true, outbox, now_ns);
+	clear_unready(queue, shard, turn.session, now_ns);
 	next = session_next(turn.session);
 	more = next != NULL && next->run_queue == run_queue && session_may_go(turn.session, next);
 	if (line_settle(run_queue, &turn, ticket != NULL, more, next != NULL, shed, now_ns))

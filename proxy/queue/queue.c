@@ -210,6 +210,21 @@ static enum queue_verdict enqueue(struct queue *queue, const struct queue_policy
 	return QUEUE_WAIT;
 }
 
+/* Its owner is not ready: it steps aside if its order lets it go, else it waits for that. */
+static enum queue_verdict enter_unready(struct queue *queue, const struct queue_policy *policy,
+	struct shard *shard, struct session *session, struct ticket *ticket, struct outbox *outbox,
+	uint64_t now_ns)
+{
+	if (!session_is_next(session, ticket) || !session_order_lets(session, ticket))
+		return enqueue(queue, policy, shard, session, ticket, outbox, now_ns);
+	ticket->session = session;
+	session_launch(session, ticket);
+	session_put_aside(session, ticket);
+	shard->counts.in_flight++;
+	shard->counts.waited++;
+	return QUEUE_WAIT;
+}
+
 /* With the mutex held. */
 static enum queue_verdict enter(struct queue *queue, const struct queue_policy *policy,
 	struct shard *shard, struct session_key key, struct ticket *ticket, struct outbox *outbox,
@@ -234,9 +249,12 @@ static enum queue_verdict enter(struct queue *queue, const struct queue_policy *
 	}
 
 	bounded = line_is_bounded(run_queue);
-	if (!session->lined && session_is_next(session, ticket) &&
-		session_may_go(session, ticket) &&
-		(!bounded || line_offer(run_queue, session, ticket, true, now_ns) == LINE_PLACED)) {
+	if (ticket->unready) {
+		verdict = enter_unready(queue, policy, shard, session, ticket, outbox, now_ns);
+	} else if (!session->lined && session_is_next(session, ticket) &&
+		   session_may_go(session, ticket) &&
+		   (!bounded ||
+			   line_offer(run_queue, session, ticket, true, now_ns) == LINE_PLACED)) {
 		ticket->session = session;
 		ticket->placed = bounded;
 		ticket->placed_ns = bounded ? now_ns : 0;
@@ -246,13 +264,13 @@ static enum queue_verdict enter(struct queue *queue, const struct queue_policy *
 		shard->counts.went++;
 	} else {
 		verdict = enqueue(queue, policy, shard, session, ticket, outbox, now_ns);
-		if (verdict != QUEUE_WAIT) {
-			/* A refused one leaves the idle timer alone; a session that began for it
-			 * goes at once. */
-			if (session->idle_class == 0 && session_is_empty(session))
-				session_roll(queue, shard, session, outbox);
-			return verdict;
-		}
+	}
+	if (verdict != QUEUE_GO && verdict != QUEUE_WAIT) {
+		/* A refused one leaves the idle timer alone; a session that began for it goes at
+		 * once. */
+		if (session->idle_class == 0 && session_is_empty(session))
+			session_roll(queue, shard, session, outbox);
+		return verdict;
 	}
 	shard_idle_stop(shard, session);
 	session->idle_ms = policy->session_idle_ms;
@@ -295,21 +313,32 @@ enum queue_verdict queue_arrive(struct queue *queue, struct ticket *ticket, uint
 	return verdict;
 }
 
+/* With the mutex held: another ticket is the session's next one. One that may not go, or is of
+ * another upstream, does not keep its session in line. */
+static void next_changed(struct queue *queue, struct shard *shard, struct session *session,
+	struct outbox *outbox, uint64_t now_ns)
+{
+	struct ticket *next;
+
+	session_pump(queue, shard, session, outbox, now_ns);
+	if (!session->lined)
+		return;
+	next = session_next(session);
+	if ((next == NULL || next->run_queue != session->run_queue ||
+		    !session_may_go(session, next)) &&
+		line_leave(session->run_queue, session))
+		session_pump(queue, shard, session, outbox, now_ns);
+}
+
 /* With the mutex held: a waiting ticket out of the queue, and whom that lets go. */
 static void take_out(struct queue *queue, struct shard *shard, struct ticket *ticket,
 	struct outbox *outbox, uint64_t now_ns)
 {
 	struct session *session = ticket->session;
-	struct ticket *next;
 
 	session_withdraw(queue, shard, session, ticket, now_ns);
 	shard->counts.left++;
-	next = session_next(session);
-	/* One of another upstream does not keep its session in line here. */
-	if (session->lined && (next == NULL || next->run_queue != session->run_queue ||
-				      !session_may_go(session, next)))
-		line_leave(session->run_queue, session);
-	session_pump(queue, shard, session, outbox, now_ns);
+	next_changed(queue, shard, session, outbox, now_ns);
 	session_rest(queue, shard, session, outbox, now_ns);
 }
 
@@ -335,12 +364,15 @@ static enum queue_left leave(
 	pthread_mutex_lock(&shard->mutex);
 	switch ((enum ticket_state)ticket->state) {
 	case TICKET_WAITING:
+	case TICKET_CLAIMING:
 		take_out(queue, shard, ticket, &outbox, now_ns);
 		break;
+	case TICKET_ASIDE:
 	case TICKET_FLYING:
 	case TICKET_DETACHED: {
 		struct session *session = ticket->session;
-		bool unheard = ticket->posted && ticket->started_ns == 0;
+		bool unheard = ticket->state == TICKET_ASIDE ||
+			       (ticket->posted && ticket->started_ns == 0);
 		if (!in_flight_too && !unheard) {
 			pthread_mutex_unlock(&shard->mutex);
 			return QUEUE_IN_FLIGHT;
@@ -400,43 +432,68 @@ bool queue_yield(struct queue *queue, struct ticket *ticket, uint64_t now_ns)
 
 	outbox_init(&outbox);
 	pthread_mutex_lock(&shard->mutex);
-	if (ticket->state == TICKET_FLYING && ticket->placed) {
-		ticket->placed = false;
+	if (ticket->state == TICKET_FLYING) {
 		yielded = true;
-		if (line_return_place(ticket->run_queue, 0, false, now_ns))
-			outbox_serve(&outbox, ticket->run_queue);
+		session_put_aside(ticket->session, ticket);
+		ticket->started_ns = 0;
+		if (ticket->placed) {
+			ticket->placed = false;
+			if (line_return_place(ticket->run_queue, 0, false, now_ns))
+				outbox_serve(&outbox, ticket->run_queue);
+		}
+		session_pump(queue, shard, ticket->session, &outbox, now_ns);
 	}
 	pthread_mutex_unlock(&shard->mutex);
 	outbox_flush(queue, &outbox, now_ns);
 	return yielded;
 }
 
-bool queue_requeue(struct queue *queue, struct ticket *ticket, uint64_t now_ns)
+/* With the mutex held: one that is aside wants a place. True: it has one. */
+static bool claim(struct queue *queue, struct shard *shard, struct ticket *ticket,
+	struct outbox *outbox, uint64_t now_ns)
+{
+	struct session *session = ticket->session;
+	struct run_queue *run_queue = ticket->run_queue;
+	bool bounded = line_is_bounded(run_queue);
+
+	/* What it waited for was not the upstream. */
+	ticket->entered_ns = now_ns;
+	if (!session->lined && session->head[SESSION_CLAIMS] == NULL &&
+		session_in_flight_lets(session, ticket) &&
+		(!bounded || line_offer(run_queue, session, ticket, true, now_ns) == LINE_PLACED)) {
+		ticket->placed = bounded;
+		ticket->placed_ns = bounded ? now_ns : 0;
+		ticket->started_ns = now_ns;
+		session_resume(session, ticket);
+		return true;
+	}
+	session_claim(session, ticket);
+	shard->counts.in_flight--;
+	shard->counts.queued++;
+	shard->counts.queued_bytes += ticket->bytes;
+	/* It was let in already: no bound refuses it. Counters only, hence relaxed. */
+	if (atomic_fetch_add_explicit(&queue->queued, 1, memory_order_relaxed) == 0)
+		drain_start(&queue->drain, now_ns);
+	atomic_fetch_add_explicit(&queue->queued_bytes, ticket->bytes, memory_order_relaxed);
+	line_note_waiting(run_queue, now_ns);
+	next_changed(queue, shard, session, outbox, now_ns);
+	return false;
+}
+
+enum queue_verdict queue_ready(struct queue *queue, struct ticket *ticket, uint64_t now_ns)
 {
 	struct shard *shard = ticket->shard;
+	enum queue_verdict verdict = QUEUE_WAIT;
 	struct outbox outbox;
-	bool requeued = false;
 
 	outbox_init(&outbox);
 	pthread_mutex_lock(&shard->mutex);
-	if (ticket->state == TICKET_FLYING && !ticket->posted) {
-		assert(!ticket->placed);
-		requeued = true;
-		session_land(ticket->session, ticket);
-		shard->counts.in_flight--;
-		ticket->started_ns = 0;
-		session_prepend(ticket->session, ticket);
-		shard->counts.queued++;
-		shard->counts.queued_bytes += ticket->bytes;
-		/* It was let in already: no bound refuses it. Counters only, hence relaxed. */
-		if (atomic_fetch_add_explicit(&queue->queued, 1, memory_order_relaxed) == 0)
-			drain_start(&queue->drain, now_ns);
-		atomic_fetch_add_explicit(
-			&queue->queued_bytes, ticket->bytes, memory_order_relaxed);
-		line_note_waiting(ticket->run_queue, now_ns);
-		session_pump(queue, shard, ticket->session, &outbox, now_ns);
-	}
+	ticket->unready = false;
+	/* A message under way to one that is aside says that it is to be cut. */
+	if (ticket->state == TICKET_ASIDE && !ticket->posted &&
+		claim(queue, shard, ticket, &outbox, now_ns))
+		verdict = QUEUE_GO;
 	pthread_mutex_unlock(&shard->mutex);
 	outbox_flush(queue, &outbox, now_ns);
-	return requeued;
+	return verdict;
 }

@@ -105,6 +105,7 @@ struct ticket {
 	uint8_t lane;    /* enum queue_lane */
 	bool unsafe;     /* an unsafe method: a write */
 	bool failed;     /* set before queue_done: timeout or overload, for the adaptive bound */
+	bool unready;    /* takes its turn in the order, but no place before queue_ready */
 
 	uint8_t verdict; /* enum queue_verdict, once dispatch() was called; see queue_arrive */
 	uint32_t retry_after_ms; /* with FULL_*, CLOSED, SHED: when to come back, at least 1 */
@@ -191,13 +192,22 @@ enum queue_left queue_done(struct queue *queue, struct ticket *ticket, uint64_t 
  * back, but its session is not idle before queue_done. In-flight tickets only. */
 void queue_detach(struct queue *queue, struct ticket *ticket, uint64_t now_ns);
 
-/* An exchange in flight that has something to wait for before it goes to the upstream (its limit)
- * gives its place there to others, and keeps its position in its session's order: nothing that must
- * come after it goes. False if it has none to give. When the wait is over, queue_requeue puts it
- * before all others of its lane, to wait for a place anew: dispatch() comes, however soon. False,
- * and nothing done, if another message for it is under way. */
+/* Order without a place. An exchange that could not make progress if it were in flight holds
+ * neither a place at the upstream nor one of session_in_flight, but keeps its position in its
+ * session's order: nothing that must come after it goes.
+ *
+ *   ticket.unready, queue_enter -> WAIT ... its turn by order ... aside --.
+ *   GO -> queue_yield (it has to wait for something else) -------> aside --+- queue_ready -> GO
+ *                                                                          `-> WAIT -> dispatch()
+ *
+ * An owner may enter unready tickets if what each waits for ends without any ticket of another
+ * session or lane, or one that entered the session later: then no circle can close (see session.h).
+ *
+ * queue_yield returns false if the ticket is not in flight. queue_ready is called once for each
+ * ticket that is unready or yielded; it returns GO, or WAIT: then a message comes, or is under way,
+ * as for any ticket that waits. Its queue wait begins then. */
 bool queue_yield(struct queue *queue, struct ticket *ticket, uint64_t now_ns);
-bool queue_requeue(struct queue *queue, struct ticket *ticket, uint64_t now_ns);
+enum queue_verdict queue_ready(struct queue *queue, struct ticket *ticket, uint64_t now_ns);
 
 /* Upstream affinity. A session keeps one pin, opaque here, while nothing uses it: an exchange in
  * flight takes it and, when it is done with it and before queue_done, puts it back.

@@ -12,6 +12,8 @@ struct ticket *session_next(const struct session *session)
 	struct ticket *high = session->head[QUEUE_LANE_HIGH];
 	struct ticket *normal = session->head[QUEUE_LANE_NORMAL];
 
+	if (session->head[SESSION_CLAIMS] != NULL)
+		return session->head[SESSION_CLAIMS];
 	if (high == NULL)
 		return normal;
 	if (normal == NULL)
@@ -25,85 +27,81 @@ bool session_is_next(const struct session *session, const struct ticket *ticket)
 {
 	const struct ticket *normal = session->head[QUEUE_LANE_NORMAL];
 
-	if (session->head[QUEUE_LANE_HIGH] != NULL)
+	if (session->head[QUEUE_LANE_HIGH] != NULL || session->head[SESSION_CLAIMS] != NULL)
 		return false;
 	if (normal == NULL)
 		return true;
 	return ticket->lane == QUEUE_LANE_HIGH && session->high_run < normal->high_burst;
 }
 
-void session_append(struct session *session, struct ticket *ticket)
+/* The list that a waiting ticket stands in. */
+static unsigned list_of(const struct ticket *ticket)
 {
-	unsigned lane = ticket->lane;
+	return ticket->state == TICKET_CLAIMING ? SESSION_CLAIMS : ticket->lane;
+}
+
+static void append(struct session *session, struct ticket *ticket, enum ticket_state state)
+{
+	ticket->state = (uint8_t)state;
+	unsigned list = list_of(ticket);
 
 	ticket->next = NULL;
-	ticket->prev = session->tail[lane];
+	ticket->prev = session->tail[list];
 	if (ticket->prev != NULL)
 		ticket->prev->next = ticket;
 	else
-		session->head[lane] = ticket;
-	session->tail[lane] = ticket;
-	session->queued[lane]++;
+		session->head[list] = ticket;
+	session->tail[list] = ticket;
+	session->queued[ticket->lane]++;
 	session->queued_bytes += ticket->bytes;
-	ticket->state = TICKET_WAITING;
 }
 
-void session_prepend(struct session *session, struct ticket *ticket)
+void session_append(struct session *session, struct ticket *ticket)
 {
-	unsigned lane = ticket->lane;
+	append(session, ticket, TICKET_WAITING);
+}
 
-	ticket->prev = NULL;
-	ticket->next = session->head[lane];
-	if (ticket->next != NULL)
-		ticket->next->prev = ticket;
+static void unlink_queued(struct session *session, struct ticket *ticket)
+{
+	unsigned list = list_of(ticket);
+
+	assert(ticket->state == TICKET_WAITING || ticket->state == TICKET_CLAIMING);
+	if (ticket->prev != NULL)
+		ticket->prev->next = ticket->next;
 	else
-		session->tail[lane] = ticket;
-	session->head[lane] = ticket;
-	session->queued[lane]++;
-	session->queued_bytes += ticket->bytes;
-	ticket->state = TICKET_WAITING;
+		session->head[list] = ticket->next;
+	if (ticket->next != NULL)
+		ticket->next->prev = ticket->prev;
+	else
+		session->tail[list] = ticket->prev;
+	ticket->prev = ticket->next = NULL;
+	session->queued[ticket->lane]--;
+	session->queued_bytes -= ticket->bytes;
 }
 
 void session_remove(struct session *session, struct ticket *ticket)
 {
-	unsigned lane = ticket->lane;
-
-	assert(ticket->state == TICKET_WAITING);
-	if (ticket->prev != NULL)
-		ticket->prev->next = ticket->next;
-	else
-		session->head[lane] = ticket->next;
-	if (ticket->next != NULL)
-		ticket->next->prev = ticket->prev;
-	else
-		session->tail[lane] = ticket->prev;
-	ticket->prev = ticket->next = NULL;
-	session->queued[lane]--;
-	session->queued_bytes -= ticket->bytes;
+	unlink_queued(session, ticket);
+	if (ticket->state == TICKET_CLAIMING) {
+		session->flying[ticket->order]--;
+		session->placeless--;
+	}
 	ticket->state = TICKET_OUT;
 }
 
 /* ---- in flight ------------------------------------------------------------------------------ */
 
-void session_launch(struct session *session, struct ticket *ticket)
+static void link_flight(struct session *session, struct ticket *ticket)
 {
-	if (ticket->lane == QUEUE_LANE_HIGH && session->head[QUEUE_LANE_NORMAL] != NULL)
-		session->high_run++;
-	else
-		session->high_run = 0;
-
 	ticket->prev = NULL;
 	ticket->next = session->flight;
 	if (ticket->next != NULL)
 		ticket->next->prev = ticket;
 	session->flight = ticket;
-	session->flying[ticket->order]++;
-	ticket->state = TICKET_FLYING;
 }
 
-void session_land(struct session *session, struct ticket *ticket)
+static void unlink_flight(struct session *session, struct ticket *ticket)
 {
-	assert(ticket->state == TICKET_FLYING || ticket->state == TICKET_DETACHED);
 	if (ticket->prev != NULL)
 		ticket->prev->next = ticket->next;
 	else
@@ -111,10 +109,30 @@ void session_land(struct session *session, struct ticket *ticket)
 	if (ticket->next != NULL)
 		ticket->next->prev = ticket->prev;
 	ticket->prev = ticket->next = NULL;
-	if (ticket->state == TICKET_FLYING)
-		session->flying[ticket->order]--;
+}
+
+void session_launch(struct session *session, struct ticket *ticket)
+{
+	if (ticket->lane == QUEUE_LANE_HIGH && session->head[QUEUE_LANE_NORMAL] != NULL)
+		session->high_run++;
 	else
+		session->high_run = 0;
+	link_flight(session, ticket);
+	session->flying[ticket->order]++;
+	ticket->state = TICKET_FLYING;
+}
+
+void session_land(struct session *session, struct ticket *ticket)
+{
+	assert(ticket->state == TICKET_ASIDE || ticket->state == TICKET_FLYING ||
+		ticket->state == TICKET_DETACHED);
+	unlink_flight(session, ticket);
+	if (ticket->state == TICKET_DETACHED)
 		session->detached--;
+	else
+		session->flying[ticket->order]--;
+	if (ticket->state == TICKET_ASIDE)
+		session->placeless--;
 	ticket->state = TICKET_OUT;
 }
 
@@ -124,6 +142,38 @@ void session_detach(struct session *session, struct ticket *ticket)
 	session->flying[ticket->order]--;
 	session->detached++;
 	ticket->state = TICKET_DETACHED;
+}
+
+/* ---- without a place ------------------------------------------------------------------------ */
+
+void session_put_aside(struct session *session, struct ticket *ticket)
+{
+	assert(ticket->state == TICKET_FLYING);
+	session->placeless++;
+	ticket->state = TICKET_ASIDE;
+}
+
+void session_claim(struct session *session, struct ticket *ticket)
+{
+	assert(ticket->state == TICKET_ASIDE);
+	unlink_flight(session, ticket);
+	append(session, ticket, TICKET_CLAIMING);
+}
+
+void session_grant(struct session *session, struct ticket *ticket)
+{
+	assert(ticket->state == TICKET_CLAIMING);
+	unlink_queued(session, ticket);
+	link_flight(session, ticket);
+	session->placeless--;
+	ticket->state = TICKET_FLYING;
+}
+
+void session_resume(struct session *session, struct ticket *ticket)
+{
+	assert(ticket->state == TICKET_ASIDE);
+	session->placeless--;
+	ticket->state = TICKET_FLYING;
 }
 
 /* ---- states --------------------------------------------------------------------------------- */

@@ -1,13 +1,18 @@
 /* session: one client's tickets, and which of them may go.
  *
- *   lane high    [h1][h2]        \
- *                                 > session_next: high first, at most high_burst past a normal one
- *   lane normal  [n1][n2][n3]    /
- *   in flight    {a, b}  tunnels {t}
+ *   lane high    [h1][h2]      \
+ *                               > session_next: high first, at most high_burst past a normal one
+ *   lane normal  [n1][n2][n3]  /        |
+ *                                       +--> in flight {a, b}  tunnels {t}
+ *                                       `--> aside {c}   its owner can't use a place yet
+ *   claims       [c]  <-- queue_ready --------' `--> first of all into flight
  *
  * Only the next ticket is ever considered; whatever is behind it waits, which is what makes a
- * barrier hold in both directions. Pure bookkeeping: the caller holds the shard's mutex. Private to
- * the room. */
+ * barrier hold in both directions. A ticket that is aside or claims a place has had its turn in the
+ * order: it holds back whatever must come after it, but no place of the upstream and none of
+ * session_in_flight. Nothing in a lane goes before a claim, so a claim waits for places only, and
+ * those are held only by exchanges that are with the upstream. Pure bookkeeping: the caller holds
+ * the shard's mutex. Private to the room. */
 #ifndef SLUICE_QUEUE_SESSION_H
 #define SLUICE_QUEUE_SESSION_H
 
@@ -16,6 +21,8 @@
 enum ticket_state {
 	TICKET_OUT,      /* not in a session */
 	TICKET_WAITING,  /* in a lane */
+	TICKET_ASIDE,    /* its order lets it go, but its owner is not ready: it orders others */
+	TICKET_CLAIMING, /* the same, and its owner is ready: waits for a place */
 	TICKET_FLYING,   /* in flight: it orders others */
 	TICKET_DETACHED, /* a tunnel: it only keeps its session */
 };
@@ -28,6 +35,10 @@ enum ticket_order {
 };
 #define TICKET_ORDERS 3
 
+/* What waits: in a lane, or as a claim. */
+#define SESSION_CLAIMS QUEUE_LANES
+#define SESSION_LISTS  (QUEUE_LANES + 1)
+
 /* In which list of the run queue a session stands. */
 enum line_place {
 	LINE_NONE,
@@ -39,13 +50,14 @@ struct session {
 	struct session *hash_next;
 	struct session_key key;
 
-	struct ticket *head[QUEUE_LANES], *tail[QUEUE_LANES];
-	uint32_t queued[QUEUE_LANES];
-	uint32_t flying[TICKET_ORDERS];
-	uint64_t queued_bytes;
+	struct ticket *head[SESSION_LISTS], *tail[SESSION_LISTS];
+	uint32_t queued[QUEUE_LANES];   /* claims count in their lanes */
+	uint32_t flying[TICKET_ORDERS]; /* those aside and the claims included */
+	uint32_t placeless;             /* of these: aside or claiming */
 	uint32_t detached;
+	uint64_t queued_bytes;
 	uint32_t high_run;     /* high ones gone since a normal one last could have */
-	struct ticket *flight; /* FLYING and DETACHED, for an abort */
+	struct ticket *flight; /* ASIDE, FLYING and DETACHED, for an abort */
 
 	struct session *idle_prev, *idle_next; /* the idle list; idle_next also the free list */
 	uint64_t idle_deadline_ns;
@@ -83,22 +95,22 @@ static inline uint32_t session_queued(const struct session *session)
 static inline uint32_t session_in_flight(const struct session *session)
 {
 	return session->flying[TICKET_FREE] + session->flying[TICKET_SHARED] +
-	       session->flying[TICKET_BARRIER];
+	       session->flying[TICKET_BARRIER] - session->placeless;
 }
 
 /* Nothing queued, in flight, tunnelled or about to be served. */
 static inline bool session_is_empty(const struct session *session)
 {
 	return session->flight == NULL && session->head[QUEUE_LANE_HIGH] == NULL &&
-	       session->head[QUEUE_LANE_NORMAL] == NULL && !session->lined;
+	       session->head[QUEUE_LANE_NORMAL] == NULL && session->head[SESSION_CLAIMS] == NULL &&
+	       !session->lined;
 }
 
-/* May this one go beside what is in flight? */
-static inline bool session_may_go(const struct session *session, const struct ticket *ticket)
+/* Does the order let this one go beside what went before it? A claim was let go already. */
+static inline bool session_order_lets(const struct session *session, const struct ticket *ticket)
 {
-	if (ticket->session_in_flight != 0 &&
-		session_in_flight(session) >= ticket->session_in_flight)
-		return false;
+	if (ticket->state == TICKET_CLAIMING)
+		return true;
 	switch ((enum ticket_order)ticket->order) {
 	case TICKET_FREE:
 		return true;
@@ -110,22 +122,41 @@ static inline bool session_may_go(const struct session *session, const struct ti
 	return false;
 }
 
+/* Does the bound on the session's own exchanges let it go? */
+static inline bool session_in_flight_lets(
+	const struct session *session, const struct ticket *ticket)
+{
+	return ticket->session_in_flight == 0 ||
+	       session_in_flight(session) < ticket->session_in_flight;
+}
+
+/* May this one go into flight now? */
+static inline bool session_may_go(const struct session *session, const struct ticket *ticket)
+{
+	return session_in_flight_lets(session, ticket) && session_order_lets(session, ticket);
+}
+
 /* The queued ticket whose turn is next, NULL if none waits. */
 struct ticket *session_next(const struct session *session);
 
 /* Would this newcomer be the next one if it were queued now? */
 bool session_is_next(const struct session *session, const struct ticket *ticket);
 
-/* Into its lane, at its end or before all others; out of it; from nowhere into flight; out of
- * flight. */
+/* To the end of its lane; out of it or of the claims; from nowhere into flight; out of flight, or
+ * from aside. */
 void session_append(struct session *session, struct ticket *ticket);
-void session_prepend(struct session *session, struct ticket *ticket);
 void session_remove(struct session *session, struct ticket *ticket);
 void session_launch(struct session *session, struct ticket *ticket);
 void session_land(struct session *session, struct ticket *ticket);
 
 /* In flight to tunnel. */
 void session_detach(struct session *session, struct ticket *ticket);
+
+/* In flight to aside; aside to the end of the claims; a claim into flight; aside into flight. */
+void session_put_aside(struct session *session, struct ticket *ticket);
+void session_claim(struct session *session, struct ticket *ticket);
+void session_grant(struct session *session, struct ticket *ticket);
+void session_resume(struct session *session, struct ticket *ticket);
 
 /* The only place where a session's state changes. Returns false, changing nothing, where the table
  * of transitions has none. */

@@ -470,13 +470,24 @@ static void run_first(struct downstream *d)
 	struct exchange *first;
 
 	while ((first = d->first) != NULL) {
-		exchange_first(first);
+		exchange_next(first);
 		if (d->first == first)
 			exchange_run(first);
 		if (d->first == first)
 			return;
 		d->again = false; /* what it was set for is done here or comes right after */
 	}
+}
+
+/* The first whose answer is still to come may fetch it now. */
+static void go_next(struct downstream *d)
+{
+	struct exchange *next = d->first;
+
+	while (next && exchange_is_answered(next))
+		next = next->next;
+	if (next && next != d->first)
+		exchange_next(next);
 }
 
 void downstream_advance(struct downstream *d)
@@ -495,6 +506,7 @@ void downstream_advance(struct downstream *d)
 	do {
 		d->again = d->stalled = d->yields = false;
 		run_first(d);
+		go_next(d);
 		if (d->state != DOWNSTREAM_CLOSED && d->input == INPUT_BODY &&
 			d->reading != d->first)
 			exchange_run(d->reading);

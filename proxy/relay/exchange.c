@@ -242,21 +242,40 @@ static bool same_session(const struct exchange *a, const struct exchange *b)
 	       a->verdict.session.lo == b->verdict.session.lo;
 }
 
+/* Those before it on its connection whose answers are still to come. */
+enum before {
+	BEFORE_NONE,
+	BEFORE_SAME,  /* all in the queue, in the same session and lane */
+	BEFORE_OTHER, /* one is not in the queue, or in another session or lane */
+};
+
 /*
- * Responses leave a connection in the order of its requests, so an exchange of one session would
- * wait here for one of another, which may wait elsewhere for the first. No such circle can close
- * when exchanges of different sessions do not overlap on one connection.
+ * Responses leave a connection in the order of its requests. While an exchange waits for those
+ * before it, it must hold nothing that they may need:
+ *
+ *   a place at the upstream, one of session_in_flight: it takes none before its answer is the next
+ *   its turn in its session's order: they took theirs before it, when they are of the same lane of
+ *   the same session; else it does not enter the queue before they are answered
+ *
+ * So no circle can close, whatever waits for what on other connections.
  */
-static bool must_be_held(const struct exchange *x)
+static enum before look_before(const struct exchange *x)
 {
+	enum before found = BEFORE_NONE;
+
 	for (const struct exchange *before = x->downstream->first; before != x;
 		before = before->next) {
-		if (before->state != EXCHANGE_REPLYING && !same_session(before, x))
-			return true;
+		if (exchange_is_answered(before))
+			continue;
+		if (!before->in_queue || !same_session(before, x) ||
+			before->ticket.lane != x->ticket.lane)
+			return BEFORE_OTHER;
+		found = BEFORE_SAME;
 	}
-	return false;
+	return found;
 }
 
+static enum queue_lane lane_of(const struct exchange *x);
 static void enter_queue(struct exchange *x);
 
 void exchange_request_read(struct exchange *x)
@@ -314,10 +333,19 @@ void exchange_begin(struct exchange *x, const char *bytes)
 	ask_gate(x);
 	if (is_turned_away(x))
 		return;
-	if (must_be_held(x))
+	x->ticket.lane = (uint8_t)lane_of(x);
+	switch (look_before(x)) {
+	case BEFORE_OTHER:
 		exchange_enter(x, EXCHANGE_HELD);
-	else
+		break;
+	case BEFORE_SAME:
+		x->ticket.unready = true;
 		enter_queue(x);
+		break;
+	case BEFORE_NONE:
+		enter_queue(x);
+		break;
+	}
 }
 
 /* ---- its turn -------------------------------------------------------------------------------- */
@@ -397,6 +425,12 @@ static uint64_t bytes_of(const struct exchange *x)
 	return bytes;
 }
 
+static void await_turn(struct exchange *x)
+{
+	exchange_enter(x, EXCHANGE_QUEUED);
+	wait_until(x, worker_now_ms(x->worker) + x->route->queue_timeout_ms);
+}
+
 static void enter_queue(struct exchange *x)
 {
 	struct site *site = x->use->site;
@@ -405,7 +439,6 @@ static void enter_queue(struct exchange *x)
 
 	ticket->bytes = bytes_of(x);
 	ticket->weight = (uint16_t)(x->verdict.weight > 0 ? x->verdict.weight : 1);
-	ticket->lane = (uint8_t)lane_of(x);
 	ticket->unsafe = !http_method_is_safe(x->request.method);
 	enum queue_verdict verdict = queue_enter(x->worker->relay->queue,
 		&site->policies[x->route->index], upstream->state->run_queue,
@@ -416,21 +449,33 @@ static void enter_queue(struct exchange *x)
 		exchange_admit(x);
 	} else if (verdict == QUEUE_WAIT) {
 		x->in_queue = true;
-		exchange_enter(x, EXCHANGE_QUEUED);
-		wait_until(x, worker_now_ms(x->worker) + x->route->queue_timeout_ms);
+		x->aside = ticket->unready;
+		if (x->aside)
+			exchange_enter(x, EXCHANGE_HELD);
+		else
+			await_turn(x);
 	} else {
 		turned_away_by_queue(x, verdict);
 	}
 }
 
+/* It can use a place now. */
+static void leave_aside(struct exchange *x)
+{
+	x->aside = false;
+	if (queue_ready(x->worker->relay->queue, &x->ticket, worker_now_ns(x->worker)) == QUEUE_GO)
+		exchange_admit(x);
+	else
+		await_turn(x);
+}
+
 /* At the head of its session: one that its limit delays waits here until it fits, and then for a
- * place at its upstream once more, if it takes one. */
+ * place at its upstream once more. */
 void exchange_admit(struct exchange *x)
 {
 	struct queue *queue = x->worker->relay->queue;
 
-	if (x->verdict.outcome == GATE_DELAY && x->state != EXCHANGE_HEAD &&
-		x->state != EXCHANGE_HELD) {
+	if (x->verdict.outcome == GATE_DELAY && x->state != EXCHANGE_HEAD) {
 		ask_gate(x);
 		if (is_turned_away(x))
 			return;
@@ -445,16 +490,12 @@ void exchange_admit(struct exchange *x)
 			account_delay(x);
 		x->delayed = true;
 		/* Others need not wait for its limit. */
-		x->yielded |= queue_yield(queue, &x->ticket, worker_now_ns(x->worker));
+		x->aside |= queue_yield(queue, &x->ticket, worker_now_ns(x->worker));
 		wait_until(x, worker_now_ms(x->worker) + wait_ms);
 		return;
 	}
-	if (x->yielded) {
-		x->yielded = false;
-		exchange_enter(x, EXCHANGE_QUEUED);
-		wait_until(x, worker_now_ms(x->worker) + x->route->queue_timeout_ms);
-		/* If it can't be, it is to be cut, and that message is under way. */
-		queue_requeue(queue, &x->ticket, worker_now_ns(x->worker));
+	if (x->aside) {
+		leave_aside(x);
 		return;
 	}
 	if (x->has_deadline)
@@ -502,8 +543,12 @@ void exchange_on_ticket(struct message *message)
 		downstream_advance(d);
 }
 
-void exchange_first(struct exchange *x)
+void exchange_next(struct exchange *x)
 {
-	if (x->state == EXCHANGE_HELD)
+	if (x->state != EXCHANGE_HELD)
+		return;
+	if (x->aside)
+		leave_aside(x);
+	else
 		enter_queue(x);
 }

@@ -26,7 +26,7 @@
 
 enum exchange_state {
 	EXCHANGE_HEAD,       /* its head is being read */
-	EXCHANGE_HELD,       /* waits for those before it on its connection, of other sessions */
+	EXCHANGE_HELD,       /* waits until those before it on its connection are answered */
 	EXCHANGE_DELAYED,    /* waits until its limit admits it */
 	EXCHANGE_QUEUED,     /* waits for its turn */
 	EXCHANGE_CONNECTING, /* has a server, not yet a connection */
@@ -74,8 +74,8 @@ struct exchange {
 	bool in_queue;             /* has a ticket to give back */
 	bool orphaned;             /* on the worker's list of those whose client is gone */
 	bool delayed;              /* waited for its limit */
-	bool yielded;              /* gave its place at the upstream back while it is delayed */
-	bool awaits_mail;          /* ended, but the queue's message is under way to it */
+	bool aside;       /* has its turn in the queue, but takes no place before it can go on */
+	bool awaits_mail; /* ended, but the queue's message is under way to it */
 	bool has_deadline;
 	uint64_t allow; /* 405: methods that would be served */
 
@@ -135,8 +135,14 @@ void exchange_begin(struct exchange *exchange, const char *bytes);
  * answered. */
 void exchange_request_read(struct exchange *exchange);
 
-/* It is the first on its connection now: go on with what waited for that. */
-void exchange_first(struct exchange *exchange);
+/* Has all of its answer come, so that the one behind it may be answered next? */
+static inline bool exchange_is_answered(const struct exchange *exchange)
+{
+	return exchange->response_received || exchange->state == EXCHANGE_REPLYING;
+}
+
+/* All before it on its connection are answered: go on with what waited for that. */
+void exchange_next(struct exchange *exchange);
 
 /* Writes what the worker's exchanges have composed for their servers. */
 void exchange_send_requests(struct worker *worker);

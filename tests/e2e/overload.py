@@ -63,7 +63,7 @@ def offer(t, upstream, per_second=200, seconds=2, service=0.01):
 
     sluice = t.sluice(to(t.origin(handler), upstream="max_in_flight = 1\n" + upstream, route=ROUTE),
                       listener="pipeline_depth = 1000")
-    connections, others = 10, []
+    connections, others = 100, []  # none waits behind another one of its connection
 
     def one(number):
         client = t.client(sluice)

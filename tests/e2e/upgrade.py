@@ -135,7 +135,7 @@ def upgrade_behind(t):
     origin = t.origin(handler)
     client = t.client(t.sluice(to(origin, route=SHOUT)))
     client.send(request_bytes("/slow") + request_bytes("/tunnel", fields=ASK) + b"early")
-    origin.wait_requests(2)
+    origin.wait_requests(1)
     gate.set()
     equal(client.response().body, b"slow", "the first response")
     equal(client.response_head().status, 101, "status of the second")

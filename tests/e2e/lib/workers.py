@@ -26,18 +26,21 @@ class Barrier:
         self.sluice = sluice
         self.probes = {}
         self.worker = {}
-        for client in clients:
-            self.watch(client)
+        for client, worker in zip(clients, self._workers_of(clients)):
+            self._watch(client, worker)
 
     def watch(self, client):
         """One more client."""
-        wanted = self.worker[client] = self._worker_of(client)
+        self._watch(client, self._workers_of([client])[0])
+
+    def _watch(self, client, wanted):
+        self.worker[client] = wanted
         for _ in range(1000):
             if wanted in self.probes:
                 return
             probe = self.t.client(self.sluice)
             self._ask(probe)
-            self.probes.setdefault(self._worker_of(probe), probe)
+            self.probes.setdefault(self._workers_of([probe])[0], probe)
         raise AssertionError(f"no probe for {wanted}")
 
     def passed_by(self, client, requests=1):
@@ -51,28 +54,40 @@ class Barrier:
         answer = probe.ask("/", host="nowhere.test")
         assert answer.status == 404, f"the probe got {answer}"
 
-    def _worker_of(self, client):
+    def _workers_of(self, clients):
+        """Of each, with one look into /proc for all."""
         pid = self.sluice.pid
-        socket = f"socket:[{server_inode(self.sluice, client)}]"
+        inodes = server_inodes(self.sluice, clients)
         links = _links(pid)
-        watched = next(number for number, link in links.items() if link == socket)
-        owners = [epoll for epoll, link in links.items()
-                  if "eventpoll" in link and watched in _targets(pid, epoll)]
-        assert len(owners) == 1, f"descriptor {watched} is watched by {owners}"
-        return owners[0]
+        numbers = {link: number for number, link in links.items()}
+        owners = {}
+        for epoll, link in links.items():
+            if "eventpoll" in link:
+                for watched in _targets(pid, epoll):
+                    owners.setdefault(watched, []).append(epoll)
+        found = []
+        for inode in inodes:
+            owner = owners.get(numbers[f"socket:[{inode}]"], [])
+            assert len(owner) == 1, f"socket {inode} is watched by {owner}"
+            found.append(owner[0])
+        return found
 
 
-def server_inode(sluice, client):
-    """The socket at sluice's end of a connection; waits until sluice has accepted it."""
-    ends = (f":{sluice.port.number:04X}", f":{client.local_port():04X}")
+def server_inodes(sluice, clients):
+    """The sockets at sluice's ends of connections; waits until sluice has accepted them."""
+    wanted = [(f"{sluice.port.number:04X}", f"{client.local_port():04X}") for client in clients]
 
     def find():
         with open("/proc/net/tcp", encoding="ascii") as table:
-            for fields in map(str.split, table):
-                if fields[1].endswith(ends[0]) and fields[2].endswith(ends[1]):
-                    return int(fields[9])
-        raise AssertionError(f"no connection between ports {ends}")
-    return until(find, "an accepted connection")
+            found = {(fields[1][-4:], fields[2][-4:]): int(fields[9])
+                     for fields in map(str.split, table) if fields[9].isdigit() and fields[9] != "0"}
+        return all(ends in found for ends in wanted) and found
+    found = until(find, "accepted connections") if wanted else {}
+    return [found[ends] for ends in wanted]
+
+
+def server_inode(sluice, client):
+    return server_inodes(sluice, [client])[0]
 
 
 def leave(sluice, client, how="close"):

@@ -3,7 +3,7 @@
  *
  *   schedule(seed): clients, lanes, policy, bounds, and then steps at random:
  *     enter | deliver a message | touch the origin | complete | leave | detach | time | close |
- *     give the place back, and want one again
+ *     enter before it is ready, or give the place back; and want one then
  *
  * The origin touches an account somewhere between dispatch and completion: a write sets it to its
  * own number, a read takes a copy. Messages are delivered late, so leaving crosses dispatching. At
@@ -19,7 +19,7 @@
 #define TICKETS      160
 #define NOTHING_SEEN UINT32_MAX
 
-enum phase { UNUSED, WAITING, MAIL, FLYING, YIELDED, TUNNEL, OVER };
+enum phase { UNUSED, WAITING, MAIL, FLYING, UNREADY, TUNNEL, OVER };
 
 struct exchange {
 	struct job job; /* first */
@@ -42,7 +42,7 @@ struct schedule {
 	struct exchange exchange[TICKETS];
 	struct account account[CLIENTS];
 	unsigned entered, clients, limit;
-	unsigned leave_chance, close_chance, write_chance, high_chance;
+	unsigned leave_chance, close_chance, write_chance, high_chance, unready_chance;
 	enum queue_ordering ordering;
 	uint64_t seed, random;
 };
@@ -94,12 +94,15 @@ static void step_enter(struct schedule *schedule)
 	exchange->position = schedule->account[client].entered++;
 	exchange->seen = NOTHING_SEEN;
 	exchange->phase = WAITING;
+	exchange->job.ticket.unready = chance(schedule, schedule->unready_chance);
 	schedule->entered++;
 	verdict = world_enter(&schedule->world, &exchange->job);
 	if (verdict == QUEUE_GO) {
 		exchange->phase = FLYING;
 	} else if (verdict != QUEUE_WAIT) {
 		exchange->phase = OVER;
+	} else if (exchange->job.ticket.unready) {
+		exchange->phase = UNREADY;
 	}
 }
 
@@ -154,7 +157,7 @@ static void complete(struct schedule *schedule, struct exchange *exchange)
 	enum queue_left left;
 
 	/* some fail before the origin did anything */
-	if (!chance(schedule, 5))
+	if (exchange->phase != UNREADY && !chance(schedule, 5))
 		touch(schedule, exchange);
 	left = queue_done(schedule->world.queue, &exchange->job.ticket, schedule->world.now_ns);
 	exchange->phase = left == QUEUE_UNDER_WAY ? MAIL : OVER;
@@ -172,7 +175,16 @@ static void step_leave(struct schedule *schedule)
 	exchange->phase = left == QUEUE_UNDER_WAY ? MAIL : OVER;
 }
 
-/* It waits for its limit before it goes, and leaves its place to others; or wants one again. */
+static void make_ready(struct schedule *schedule, struct exchange *exchange)
+{
+	if (queue_ready(schedule->world.queue, &exchange->job.ticket, schedule->world.now_ns) ==
+		QUEUE_GO)
+		exchange->phase = FLYING;
+	else
+		exchange->phase = WAITING; /* or it is cut: that message is under way */
+}
+
+/* It waits for its limit before it goes, and leaves its place to others; or wants one. */
 static void step_yield(struct schedule *schedule)
 {
 	struct exchange *exchange = somebody(schedule, FLYING);
@@ -180,16 +192,14 @@ static void step_yield(struct schedule *schedule)
 
 	if (exchange != NULL && !exchange->touched &&
 		queue_yield(queue, &exchange->job.ticket, schedule->world.now_ns))
-		exchange->phase = YIELDED;
-	exchange = somebody(schedule, YIELDED);
+		exchange->phase = UNREADY;
+	exchange = somebody(schedule, UNREADY);
 	if (exchange == NULL)
 		return;
 	if (chance(schedule, 20))
 		complete(schedule, exchange); /* its client left */
-	else if (queue_requeue(queue, &exchange->job.ticket, schedule->world.now_ns))
-		exchange->phase = WAITING;
 	else
-		check(schedule, exchange->job.ticket.posted); /* it is cut */
+		make_ready(schedule, exchange);
 }
 
 static void step_other(struct schedule *schedule)
@@ -298,6 +308,7 @@ static void begin(struct schedule *schedule, uint64_t seed)
 	schedule->close_chance = chance(schedule, 30) ? 10 : 0;
 	schedule->write_chance = 5 + pick(schedule, 90);
 	schedule->high_chance = chance(schedule, 50) ? pick(schedule, 60) : 0;
+	schedule->unready_chance = chance(schedule, 50) ? pick(schedule, 60) : 0;
 	schedule->config = (struct run_queue_config){.max_in_flight = schedule->limit,
 		.shed_target_ms = chance(schedule, 20) ? 1 + pick(schedule, 200) : 0};
 	world_open_with(&schedule->world, schedule->ordering,
@@ -324,8 +335,11 @@ static void drain(struct schedule *schedule)
 		}
 		for (unsigned i = 0; i < schedule->entered; i++) {
 			struct exchange *exchange = &schedule->exchange[i];
-			if (exchange->phase == YIELDED || exchange->phase == FLYING ||
-				exchange->phase == TUNNEL) {
+			if (exchange->phase == UNREADY) {
+				make_ready(schedule, exchange);
+				moved = true;
+			}
+			if (exchange->phase == FLYING || exchange->phase == TUNNEL) {
 				complete(schedule, exchange);
 				moved = true;
 				break;

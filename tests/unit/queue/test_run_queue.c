@@ -133,7 +133,7 @@ static void a_place_given_back_while_waiting(void **state)
 	world_expect_none(&world);
 
 	assert_int_equal(world_enter(&world, &late), QUEUE_WAIT);
-	assert_true(queue_requeue(world.queue, &slow.ticket, world.now_ns));
+	assert_int_equal(queue_ready(world.queue, &slow.ticket, world.now_ns), QUEUE_WAIT);
 	world_expect_none(&world);
 	queue_count(world.queue, &counts);
 	assert_int_equal(counts.queued, 3);
@@ -159,11 +159,10 @@ static void a_place_wanted_again(void **state)
 	job_init(&job, 1, 0, 'w');
 	assert_int_equal(world_enter(&world, &job), QUEUE_GO);
 	assert_true(queue_yield(world.queue, &job.ticket, world.now_ns));
-	assert_true(queue_requeue(world.queue, &job.ticket, world.now_ns));
-	world_expect(&world, &job, QUEUE_GO);
+	assert_int_equal(queue_ready(world.queue, &job.ticket, world.now_ns), QUEUE_GO);
 	assert_true(queue_yield(world.queue, &job.ticket, world.now_ns));
 	queue_close_session(world.queue, key_of(1), SESSION_ABORTED, world.now_ns);
-	assert_false(queue_requeue(world.queue, &job.ticket, world.now_ns));
+	assert_int_equal(queue_ready(world.queue, &job.ticket, world.now_ns), QUEUE_WAIT);
 	world_expect(&world, &job, QUEUE_ABORTED);
 	world_done(&world, &job);
 	world_close(&world);
