@@ -211,7 +211,7 @@ struct conf_plan {
 		callers; /* what the file held, '#' comments and empty lines left out */
 };
 
-enum conf_ordering { CONF_ORDERING_WRITES, CONF_ORDERING_STRICT, CONF_ORDERING_NONE };
+enum conf_ordering { CONF_ORDERING_AUTO, CONF_ORDERING_WRITES, CONF_ORDERING_STRICT, CONF_ORDERING_NONE };
 enum conf_path_kind { CONF_PATH_PREFIX, CONF_PATH_EXACT, CONF_PATH_REGEX };
 
 /* What gives back a taken charge: refund = 5xx, 429 */
@@ -236,6 +236,7 @@ struct conf_route {
 	size_t plan_position;           /* how many of `limits` go before the plan's */
 	const struct conf_key *session; /* never NULL: default is the first limit's key, else ip */
 	enum conf_ordering ordering;
+	uint64_t read_hold_ms;      /* 1s */
 	uint32_t session_in_flight; /* 0: no bound */
 	uint32_t queue_depth;       /* waiting in one session, 1000 */
 	uint64_t queue_bytes;       /* what these hold in memory, 0: no bound */

@@ -9,8 +9,8 @@
 #define BETWEEN(low, high) .min = (low), .max = (high)
 #define LIVE               .reload = RELOAD_LIVE
 
-static const struct option_word orderings[] = {{"writes", CONF_ORDERING_WRITES},
-	{"strict", CONF_ORDERING_STRICT}, {"none", CONF_ORDERING_NONE}, {NULL, 0}};
+static const struct option_word orderings[] = {{"auto", CONF_ORDERING_AUTO},
+	{"writes", CONF_ORDERING_WRITES}, {"strict", CONF_ORDERING_STRICT}, {"none", CONF_ORDERING_NONE}, {NULL, 0}};
 
 static const struct option_word lanes[] = {
 	{"normal", CONF_LANE_NORMAL}, {"high", CONF_LANE_HIGH}, {NULL, 0}};
@@ -45,8 +45,13 @@ const struct option options_route[] = {
 	{"session", &type_key, LIVE, AT(session),
 		.help = "Whose requests stay in order; unset, the key of the first limit, else of the "
 			"plans, else ip."},
-	{"ordering", &type_word, LIVE, AT(ordering), .fallback = "writes", .words = orderings,
-		.help = "What waits for what in a session."},
+	{"ordering", &type_word, LIVE, AT(ordering), .fallback = "auto", .words = orderings,
+		.help = "What waits for what in a session; auto is writes where the session's key found "
+			"a header field, cookie or query parameter, and none where it is an address."},
+	{"read_hold", &type_duration, LIVE, AT(read_hold_ms), .fallback = "1s", BETWEEN(MS(0), DAYS(1)),
+		.flags = OPTION_DURATION,
+		.help = "Longest time that a safe request whose response has not begun holds a later "
+			"write of its session back, with ordering = writes."},
 	{"session_in_flight", &type_count32, LIVE, AT(session_in_flight), .fallback = "0",
 		BETWEEN(0, 1 * MILLION),
 		.help = "Requests of one session on their way at once, 0 for no bound."},

@@ -208,12 +208,15 @@ void gate_identify(const struct gate *gate, const struct conf_route *route,
 	const struct conf_plan *plan = find_plan(gate, input);
 	size_t plan_index = plan ? (size_t)(plan - gate->conf->plans) : gate->conf->plan_count;
 	const struct limit_set *set = limit_sets_get(&gate->sets, route->index, plan_index);
+	const struct key_alternative *session_by;
 
 	identity->plan = plan;
 	identity->set = set;
 	identity->access =
 		(uint8_t)check_access(gate->access[route->index], set->keys[set->first_key], input);
-	for (unsigned i = 0; i < set->key_count; i++)
+	identity->hashes[0] = identity_hash_by(set->keys[0], input, &gate->seed, &session_by);
+	identity->names_client = session_by && identity_names_client(session_by);
+	for (unsigned i = 1; i < set->key_count; i++)
 		identity->hashes[i] = identity_hash(set->keys[i], input, &gate->seed);
 	for (unsigned i = 0; i < set->count; i++)
 		throttle_prefetch(
@@ -233,6 +236,7 @@ static bool begin_verdict(const struct gate *gate, const struct conf_route *rout
 	verdict->plan = plan;
 	verdict->weight = plan ? plan->weight : 1;
 	verdict->lane = plan && plan->lane == CONF_LANE_HIGH ? CONF_LANE_HIGH : route->lane;
+	verdict->names_client = identity->names_client;
 	verdict->caller = hashes[identity->set->first_key];
 	verdict->session = (struct throttle_key){hashes[0].hi ^ salt->hi, hashes[0].lo ^ salt->lo};
 	if (identity->ambiguous)

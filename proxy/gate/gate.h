@@ -70,6 +70,7 @@ struct gate_verdict {
 	bool violated;                /* a limit that is enforced was violated: REFUSE or DELAY */
 	bool shadowed;                /* a shadow limit was violated (and nothing came of it) */
 	bool exempt;                  /* on the route's allow list */
+	bool names_client; /* the session's key found what tells one client from others */
 	struct throttle_key caller;   /* hash of the first limit's key, else of the session's */
 	struct throttle_key session;  /* hash of the session's key and the route */
 	struct gate_limit limits[GATE_LIMITS_MAX]; /* the first limit_count are set */
@@ -101,8 +102,9 @@ struct limit_set;
 struct gate_identity {
 	const struct conf_plan *plan; /* NULL: none */
 	const struct limit_set *set;
-	uint8_t access;                                  /* enum access_verdict */
-	bool ambiguous;                                  /* the server may read another key */
+	uint8_t access;    /* enum access_verdict */
+	bool ambiguous;    /* the server may read another key */
+	bool names_client; /* the session's key found what tells one client from others */
 	struct throttle_key hashes[GATE_LIMITS_MAX + 1]; /* of the set's key expressions */
 };
 

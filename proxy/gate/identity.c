@@ -344,15 +344,37 @@ static struct throttle_key hash_values(struct values *values,
 	return throttle_hash_end(&hasher);
 }
 
+bool identity_names_client(const struct key_alternative *alternative)
+{
+	for (size_t i = 0; i < alternative->part_count; i++) {
+		enum key_part_kind kind = alternative->parts[i].kind;
+		if (kind == KEY_HEADER || kind == KEY_COOKIE || kind == KEY_QUERY)
+			return true;
+	}
+	return false;
+}
+
 struct throttle_key identity_hash(
 	const struct conf_key *key, struct identity_input *input, const struct throttle_seed *seed)
+{
+	const struct key_alternative *alternative;
+
+	return identity_hash_by(key, input, seed, &alternative);
+}
+
+struct throttle_key identity_hash_by(const struct conf_key *key, struct identity_input *input,
+	const struct throttle_seed *seed,
+	const struct key_alternative **alternative)
 {
 	struct values values;
 
 	for (size_t i = 0; i < key->alternative_count; i++) {
-		if (has_values(&values, &key->alternatives[i], input))
-			return hash_values(&values, &key->alternatives[i], input, seed);
+		if (has_values(&values, &key->alternatives[i], input)) {
+			*alternative = &key->alternatives[i];
+			return hash_values(&values, *alternative, input, seed);
+		}
 	}
+	*alternative = NULL;
 	return hash_one(CLASS_ADDRESS, input->address, sizeof(input->address), seed);
 }
 

@@ -1,4 +1,4 @@
-/* deadline: one timer for all idle sessions and all paced run queues.
+/* deadline: one timer for all idle and held sessions and all paced run queues.
  *
  *   worker:  shard or run queue deadline = d;   if d < armed: armed = d, timer_changed(d)
  *   timer:   armed = never;   roll and serve what is due;   scan all deadlines;   armed = the least
@@ -40,6 +40,23 @@ static void expire_shard(struct queue *queue, struct shard *shard, uint64_t now_
 			shard_idle_stop(shard, session);
 			session_roll(queue, shard, session, &outbox);
 		}
+		pthread_mutex_unlock(&shard->mutex);
+		outbox_flush(queue, &outbox, now_ns);
+	} while (session != NULL);
+}
+
+/* Lets the writes go that waited long enough for reads. */
+static void expire_held(struct queue *queue, struct shard *shard, uint64_t now_ns)
+{
+	struct outbox outbox;
+	struct session *session;
+
+	do {
+		outbox_init(&outbox);
+		pthread_mutex_lock(&shard->mutex);
+		session = shard_hold_due(shard, now_ns);
+		if (session != NULL)
+			session_pump(queue, shard, session, &outbox, now_ns);
 		pthread_mutex_unlock(&shard->mutex);
 		outbox_flush(queue, &outbox, now_ns);
 	} while (session != NULL);
@@ -93,8 +110,10 @@ uint64_t queue_expire(struct queue *queue, uint64_t now_ns)
 	atomic_store_explicit(&queue->armed_ns, QUEUE_NEVER, memory_order_seq_cst);
 	for (uint64_t i = 0; i <= queue->shard_mask; i++) {
 		struct shard *shard = &queue->shards[i];
-		if (atomic_load_explicit(&shard->deadline_ns, memory_order_seq_cst) <= now_ns)
+		if (atomic_load_explicit(&shard->deadline_ns, memory_order_seq_cst) <= now_ns) {
 			expire_shard(queue, shard, now_ns);
+			expire_held(queue, shard, now_ns);
+		}
 	}
 	while ((run_queue = due_run_queue(queue, now_ns)) != NULL) {
 		struct outbox outbox;

@@ -52,6 +52,7 @@ static void launch(struct queue *queue, struct shard *shard, struct session *ses
 		session_grant(session, ticket);
 	} else {
 		session_remove(session, ticket);
+		ticket->turn_ns = now_ns;
 		session_launch(session, ticket);
 	}
 	ticket->placed = placed;
@@ -71,6 +72,7 @@ static void clear_unready(
 		ticket->state == TICKET_WAITING && session_order_lets(session, ticket)) {
 		note_dequeued(queue, shard, ticket, now_ns);
 		session_remove(session, ticket);
+		ticket->turn_ns = now_ns;
 		session_launch(session, ticket);
 		session_put_aside(session, ticket);
 		shard->counts.in_flight++;
@@ -110,10 +112,17 @@ void session_pump(struct queue *queue, struct shard *shard, struct session *sess
 {
 	struct ticket *ticket;
 
+	session_unhold(shard, session);
 	for (;;) {
 		clear_unready(queue, shard, session, now_ns);
-		if (session->lined || (ticket = session_next(session)) == NULL ||
-			!session_may_go(session, ticket))
+		if (session->lined || (ticket = session_next(session)) == NULL)
+			return;
+		if (!session_order_lets(session, ticket)) {
+			if (!session_hold(shard, session, ticket, outbox, now_ns))
+				return;
+			continue;
+		}
+		if (!session_in_flight_lets(session, ticket))
 			return;
 		struct run_queue *run_queue = ticket->run_queue;
 		bool bounded = line_is_bounded(run_queue);
@@ -160,6 +169,7 @@ void session_roll(
 void session_rest(struct queue *queue, struct shard *shard, struct session *session,
 	struct outbox *outbox, uint64_t now_ns)
 {
+	session_unhold(shard, session);
 	if (!session->lined && session_queued(session) == 0) {
 		session->backlogged = false;
 		session->deficit = 0;

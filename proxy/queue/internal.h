@@ -83,6 +83,17 @@ static inline void outbox_flush(struct queue *queue, struct outbox *outbox, uint
 void session_pump(struct queue *queue, struct shard *shard, struct session *session,
 	struct outbox *outbox, uint64_t now_ns);
 
+/* ---- hold.c: the same -------------------------------------------------------------------- */
+
+/* A session's next ticket may not go: for reads only? True if, now, it may. */
+bool session_hold(struct shard *shard, struct session *session, const struct ticket *ticket,
+	struct outbox *outbox, uint64_t now_ns);
+
+/* Out of the list of held ones, if there is nothing to wait for any more. */
+void session_unhold(struct shard *shard, struct session *session);
+
+/* ---- dispatch.c again ------------------------------------------------------------------------ */
+
 /* Starts the idle timer of an empty session, or rolls it. The session may be gone afterwards. */
 void session_rest(struct queue *queue, struct shard *shard, struct session *session,
 	struct outbox *outbox, uint64_t now_ns);

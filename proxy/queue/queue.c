@@ -80,6 +80,8 @@ void ticket_init(struct ticket *ticket, unsigned worker)
 
 static enum ticket_order order_of(const struct queue_policy *policy, const struct ticket *ticket)
 {
+	if (ticket->unordered)
+		return TICKET_FREE;
 	switch (policy->ordering) {
 	case QUEUE_NONE:
 		return TICKET_FREE;
@@ -102,6 +104,8 @@ static void prepare(struct ticket *ticket, const struct queue_policy *policy, st
 	ticket->order = (uint8_t)order_of(policy, ticket);
 	ticket->high_burst = policy->high_burst > 0 ? policy->high_burst : 1;
 	ticket->session_in_flight = policy->session_in_flight;
+	ticket->read_hold_ms = policy->read_hold_ms;
+	ticket->turn_ns = now_ns;
 	ticket->placed = false;
 	if (ticket->weight == 0)
 		ticket->weight = 1;

@@ -32,6 +32,7 @@
 #ifndef SLUICE_QUEUE_QUEUE_H
 #define SLUICE_QUEUE_QUEUE_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -69,7 +70,9 @@ enum queue_left {
 
 enum queue_ordering {
 	QUEUE_STRICT, /* one exchange in flight */
-	QUEUE_WRITES, /* safe methods overlap; an unsafe one is a barrier in both directions */
+	/* safe methods overlap; an unsafe one waits until those before it are answered (have the
+	 * head of their response, or have had read_hold), and all behind it until it is complete */
+	QUEUE_WRITES,
 	QUEUE_NONE,   /* no order; still counted, bounded and fair */
 };
 
@@ -88,6 +91,7 @@ struct queue_policy {
 	uint64_t bytes;             /* their bytes together; 0: no bound */
 	uint32_t high_burst;      /* high ones that may pass a waiting normal one; 0 counts as 1 */
 	uint32_t session_idle_ms; /* from the last completion to the roll; 0: at the completion */
+	uint32_t read_hold_ms;    /* WRITES: from a safe one's turn until it holds no write back */
 };
 
 /* 128 bits of a keyed hash of (route, client). Both words must be well mixed: they choose shard
@@ -105,6 +109,7 @@ struct ticket {
 	uint8_t lane;    /* enum queue_lane */
 	bool unsafe;     /* an unsafe method: a write */
 	bool failed;     /* set before queue_done: timeout or overload, for the adaptive bound */
+	bool unordered;  /* its client is not known: as if the policy said NONE */
 	bool unready;    /* takes its turn in the order, but no place before queue_ready */
 
 	uint8_t verdict; /* enum queue_verdict, once dispatch() was called; see queue_arrive */
@@ -121,6 +126,9 @@ struct ticket {
 	struct session *session;    /* NULL when out */
 	struct run_queue *run_queue;
 	uint32_t high_burst, session_in_flight; /* from the policy, judged when its turn comes */
+	uint32_t read_hold_ms;                  /* from the policy */
+	uint64_t turn_ns;                       /* when the order let it go */
+	_Atomic bool answered, holds;           /* see hold.c */
 	uint8_t state;                          /* enum ticket_state */
 	uint8_t order;                          /* enum ticket_order */
 	bool posted;                            /* its message is under way */
@@ -191,6 +199,19 @@ enum queue_left queue_done(struct queue *queue, struct ticket *ticket, uint64_t 
 /* The exchange became a tunnel: it orders nothing any more and gives its place at the upstream
  * back, but its session is not idle before queue_done. In-flight tickets only. */
 void queue_detach(struct queue *queue, struct ticket *ticket, uint64_t now_ns);
+
+/* The head of its response has come: a safe exchange holds no write back any more. Of an exchange in
+ * flight; without a lock unless a write waits for it. */
+void queue_loosen(struct queue *queue, struct ticket *ticket, uint64_t now_ns);
+static inline void queue_answered(struct queue *queue, struct ticket *ticket, uint64_t now_ns)
+{
+	if (ticket->unsafe)
+		return;
+	/* Pair with mark() in hold.c. */
+	atomic_store_explicit(&ticket->answered, true, memory_order_seq_cst);
+	if (atomic_load_explicit(&ticket->holds, memory_order_seq_cst))
+		queue_loosen(queue, ticket, now_ns);
+}
 
 /* Order without a place. An exchange that could not make progress if it were in flight holds
  * neither a place at the upstream nor one of session_in_flight, but keeps its position in its

@@ -120,6 +120,8 @@ void session_launch(struct session *session, struct ticket *ticket)
 	link_flight(session, ticket);
 	session->flying[ticket->order]++;
 	ticket->state = TICKET_FLYING;
+	if (session->held) /* pairs with queue_answered, which can't have come yet */
+		atomic_store_explicit(&ticket->holds, true, memory_order_seq_cst);
 }
 
 void session_land(struct session *session, struct ticket *ticket)

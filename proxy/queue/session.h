@@ -30,7 +30,7 @@ enum ticket_state {
 /* What a ticket asks of the others of its session; the ordering of its route and its method say. */
 enum ticket_order {
 	TICKET_FREE,    /* overlaps with anything */
-	TICKET_SHARED,  /* overlaps with anything but a barrier */
+	TICKET_SHARED,  /* overlaps with anything but a barrier; FREE once it holds none back */
 	TICKET_BARRIER, /* overlaps with nothing that is ordered */
 };
 #define TICKET_ORDERS 3
@@ -59,7 +59,8 @@ struct session {
 	uint32_t high_run;     /* high ones gone since a normal one last could have */
 	struct ticket *flight; /* ASIDE, FLYING and DETACHED, for an abort */
 
-	struct session *idle_prev, *idle_next; /* the idle list; idle_next also the free list */
+	struct session *idle_prev, *idle_next; /* the idle list, or that of held ones; idle_next
+						  also the free list */
 	uint64_t idle_deadline_ns;
 	uint32_t idle_ms;
 
@@ -73,6 +74,7 @@ struct session {
 
 	/* Stands in the line of run_queue or is being served from it. Not rolled meanwhile. */
 	bool lined;
+	bool held; /* in the shard's list of those whose next write waits for reads */
 
 	/* The rest belongs to the line (line.c): guarded by the run queue's lock while lined, by
 	 * the shard's mutex otherwise. */

@@ -206,14 +206,79 @@ struct session *shard_idle_oldest(struct shard *shard)
 	return oldest;
 }
 
+/* Few writes wait for reads at any time, and not for long: no order is kept. */
+static struct session *first_held(const struct shard *shard)
+{
+	struct session *first = shard->held;
+
+	for (struct session *session = first; session != NULL; session = session->idle_next) {
+		if (session->idle_deadline_ns < first->idle_deadline_ns)
+			first = session;
+	}
+	return first;
+}
+
+static void refresh_deadline(struct shard *shard)
+{
+	const struct session *oldest = shard_idle_oldest(shard), *held = first_held(shard);
+	uint64_t deadline_ns = oldest != NULL ? oldest->idle_deadline_ns : QUEUE_NEVER;
+
+	if (held != NULL && held->idle_deadline_ns < deadline_ns)
+		deadline_ns = held->idle_deadline_ns;
+	/* Pairs with the scan in queue_expire. */
+	atomic_store_explicit(&shard->deadline_ns, deadline_ns, memory_order_seq_cst);
+}
+
 struct session *shard_idle_due(struct shard *shard, uint64_t now_ns)
 {
 	struct session *oldest = shard_idle_oldest(shard);
 
 	if (oldest != NULL && oldest->idle_deadline_ns <= now_ns)
 		return oldest;
-	/* Pairs with the scan in queue_expire. */
-	atomic_store_explicit(&shard->deadline_ns,
-		oldest != NULL ? oldest->idle_deadline_ns : QUEUE_NEVER, memory_order_seq_cst);
+	refresh_deadline(shard);
+	return NULL;
+}
+
+/* ---- held sessions -------------------------------------------------------------------------- */
+
+bool shard_hold_start(struct shard *shard, struct session *session, uint64_t deadline_ns)
+{
+	assert(session->idle_class == 0 && !session->held);
+	session->held = true;
+	session->idle_deadline_ns = deadline_ns;
+	session->idle_prev = NULL;
+	session->idle_next = shard->held;
+	if (session->idle_next != NULL)
+		session->idle_next->idle_prev = session;
+	shard->held = session;
+	/* The comparison pairs with nothing: all writers hold the mutex. */
+	if (deadline_ns >= atomic_load_explicit(&shard->deadline_ns, memory_order_relaxed))
+		return false;
+	/* Pairs with the scan in queue_expire: see deadline.c. */
+	atomic_store_explicit(&shard->deadline_ns, deadline_ns, memory_order_seq_cst);
+	return true;
+}
+
+void shard_hold_stop(struct shard *shard, struct session *session)
+{
+	assert(session->held);
+	session->held = false;
+	if (session->idle_prev != NULL)
+		session->idle_prev->idle_next = session->idle_next;
+	else
+		shard->held = session->idle_next;
+	if (session->idle_next != NULL)
+		session->idle_next->idle_prev = session->idle_prev;
+}
+
+struct session *shard_hold_due(struct shard *shard, uint64_t now_ns)
+{
+	struct session *first = first_held(shard);
+
+	if (first != NULL && first->idle_deadline_ns <= now_ns) {
+		shard_hold_stop(shard, first);
+		return first;
+	}
+	refresh_deadline(shard);
 	return NULL;
 }

@@ -42,7 +42,9 @@ struct shard {
 	unsigned idle_lists; /* in use */
 	struct idle_list idle[SHARD_IDLE_LISTS];
 
-	/* When the first idle session may be over: exact or early. Written with the mutex held,
+	struct session *held; /* whose next write waits for reads, in no order */
+
+	/* When the first idle session may be over, or the first held one may go: exact or early. Written with the mutex held,
 	 * read without. */
 	_Atomic uint64_t deadline_ns;
 };
@@ -63,6 +65,14 @@ void shard_release(struct shard *shard, struct session *session);
  * made the shard's deadline earlier. */
 bool shard_idle_start(struct shard *shard, struct session *session, uint64_t now_ns);
 void shard_idle_stop(struct shard *shard, struct session *session);
+
+/* The same of the held ones, whose time is in idle_deadline_ns: they are not idle. */
+bool shard_hold_start(struct shard *shard, struct session *session, uint64_t deadline_ns);
+void shard_hold_stop(struct shard *shard, struct session *session);
+
+/* A held session whose time has come, out of the list; NULL if there is none; then deadline_ns is
+ * made exact. */
+struct session *shard_hold_due(struct shard *shard, uint64_t now_ns);
 
 /* A session whose idle time is over, NULL if there is none; then deadline_ns is made exact. */
 struct session *shard_idle_due(struct shard *shard, uint64_t now_ns);

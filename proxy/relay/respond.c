@@ -222,6 +222,8 @@ void respond_to_head(struct exchange *x)
 	}
 	x->upstream_status = x->response.status;
 	server_succeeded(x->server);
+	if (x->in_queue)
+		queue_answered(x->worker->relay->queue, &x->ticket, worker_now_ns(x->worker));
 	if (x->route->cost_field)
 		read_cost(x);
 	if (x->framing.upgrade && x->downstream && x->downstream->input == INPUT_UPGRADE) {

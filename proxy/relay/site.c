@@ -10,6 +10,7 @@
 static struct queue_policy policy_of(const struct conf_route *route)
 {
 	static const enum queue_ordering orderings[] = {
+		[CONF_ORDERING_AUTO] = QUEUE_WRITES, /* see ticket.unordered */
 		[CONF_ORDERING_WRITES] = QUEUE_WRITES,
 		[CONF_ORDERING_STRICT] = QUEUE_STRICT,
 		[CONF_ORDERING_NONE] = QUEUE_NONE,
@@ -23,6 +24,7 @@ static struct queue_policy policy_of(const struct conf_route *route)
 		.depth = route->queue_depth,
 		.bytes = route->queue_bytes,
 		.high_burst = route->high_burst,
+		.read_hold_ms = (uint32_t)route->read_hold_ms,
 		.session_idle_ms = idle_ms > UINT32_MAX ? UINT32_MAX : (uint32_t)idle_ms,
 	};
 }

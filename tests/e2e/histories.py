@@ -23,7 +23,7 @@ CLIENTS = 4
 CONNECTIONS = 8
 OPERATIONS = int(os.environ.get("SLUICE_E2E_OPERATIONS") or (100 if SANITIZER else 250))
 
-ROUTE = "host = api.test\nsession = header:X-Api-Key | ip\nordering = {}\n"
+ROUTE = "host = api.test\nsession = header:X-Api-Key | ip\nordering = {}\nread_hold = 1h\n"
 
 
 class Registers(Origin):

@@ -29,7 +29,7 @@ def in_order(account, answers):
     equal(account.balance, 0, "balance in the end")
 
 
-ROUTE = "host = api.test\nsession = header:X-Api-Key | ip\nordering = {}\n"
+ROUTE = "host = api.test\nsession = header:X-Api-Key | ip\nordering = {}\nread_hold = 1m\n"
 
 
 @group(f"{COUNT} deposits and withdrawals pipelined on one connection")
@@ -169,6 +169,71 @@ def write_is_a_barrier(t):
     for target, together in (("/3", set()), ("/6", set())):
         equal(held.seen[target], together, f"unanswered when {target} came")
     true(held.seen["/4"] <= {"/5"} and held.seen["/5"] <= {"/4"}, f"{held.seen}")
+
+
+@test("writes: a write waits for the head of a read's response, not for its end")
+def stream(t):
+    ended = t.event()
+
+    def handler(x):
+        x.read_body()
+        if x.request.target == "/events":
+            x.send(b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n")
+            ended.wait(DEADLINE_SECONDS)
+            x.send(b"0\r\n\r\n")
+        else:
+            x.reply(200)
+
+    sluice = t.sluice(to(t.origin(handler), route=ROUTE.format("writes")))
+    reader, writer = t.client(sluice), t.client(sluice)
+    ask(reader, "GET /events")
+    reader.response_head()
+    ask(writer, "POST /1")
+    equal(writer.response().status, 200, "status of the write")
+    ended.set()
+
+
+@test("writes: a read that says nothing holds a write back for read_hold, and then no more")
+def read_hold(t):
+    held = Held(t)
+    sluice = t.sluice(to(held.origin, route=ROUTE.format("writes").replace("1m", "300ms")))
+    reader, writer = t.client(sluice), t.client(sluice)
+    began = time.monotonic()
+    ask(reader, "GET /poll")
+    held.here("/poll")
+    held.let("/write")
+    ask(writer, "POST /write")
+    equal(writer.response().status, 200, "status of the write")
+    true(time.monotonic() - began >= 0.3, "it waited for read_hold")
+    equal(held.seen["/write"], {"/poll"}, "unanswered when the write came")
+    held.let("/poll")
+    equal(reader.response().status, 200, "status of the read")
+
+
+@test("by default who is known by address only is not ordered, who shows a key is")
+def default_ordering(t):
+    for session in ("", "session = header:X-Api-Key | ip\n", "session = cookie:sid | ip\n"):
+        held = Held(t)
+        sluice = t.sluice(to(held.origin, route="host = api.test\n" + session))
+        clients = [t.client(sluice) for _ in range(5)]
+        clients[0].request("/1", "POST", body=b"x")
+        clients[1].request("/2", "POST", body=b"x")
+        held.here("/1", "/2")  # together
+        barrier = Barrier(t, sluice, clients)
+        fields = [("X-Api-Key", "one"), ("Cookie", "sid=one")]
+        for number, client in enumerate(clients[2:4], 3):
+            client.request(f"/{number}", "POST", fields, b"x")
+            barrier.passed_by(client)
+        held.let("/1", "/2", "/4")
+        if session:
+            held.here("/3")
+            true(quiet(clients[3], 0.1), "the second write with a key was answered")
+            held.let("/3")
+            held.here("/4")
+            true("/3" not in held.seen["/4"], "the first was complete")
+        held.let("/3")
+        for client in clients[:4]:
+            equal(client.response().status, 200, "status")
 
 
 @test("strict: one at a time, reads too")

@@ -109,6 +109,7 @@ static const struct sample samples[] = {
 	{R, "limits", "x, plan", "plan, x", "x,plan", "session = ip"},
 	{R, "session", "ip", "header:X-Key", NULL, NULL},
 	{R, "ordering", "writes", "strict", NULL, NULL},
+	{R, "read_hold", "1s", "2s", "1000ms", NULL},
 	{R, "session_in_flight", "1", "2", NULL, NULL},
 	{R, "queue_depth", "1k", "2k", "1000", NULL},
 	{R, "queue_bytes", "1k", "2k", "1024", NULL},

@@ -52,7 +52,7 @@ static void defaults(void **state)
 	assert_ptr_equal(route->upstream, upstream);
 	assert_ptr_equal(route->limits[0], &conf->limits[0]);
 	assert_ptr_equal(route->session, conf->limits[0].key);
-	assert_int_equal(route->ordering, CONF_ORDERING_WRITES);
+	assert_int_equal(route->ordering, CONF_ORDERING_AUTO);
 	assert_int_equal(route->queue_depth, 1000);
 	assert_int_equal(route->high_burst, 16);
 	assert_int_equal(route->cost, 1);

@@ -2,7 +2,8 @@
  * it in its client's order?
  *
  *   schedule(seed): clients, lanes, policy, bounds, and then steps at random:
- *     enter | deliver a message | touch the origin | complete | leave | detach | time | close |
+ *     enter | deliver a message | touch the origin | answer | complete | leave | detach | time |
+ *     close |
  *     enter before it is ready, or give the place back; and want one then
  *
  * The origin touches an account somewhere between dispatch and completion: a write sets it to its
@@ -10,7 +11,8 @@
  * the end every read is judged by the client's order, the order of queue_enter:
  *
  *   what it saw must not be older than the last write before it in its lane,
- *   and must not be a write after it in its lane.
+ *   and must not be a write after it in its lane, unless that one went when the head of the read's
+ *   response had come, or read_hold had passed since its turn.
  *
  * Any failure prints the seed; QUEUE_SEED=n QUEUE_SCHEDULES=1 repeats it. */
 #include "tests/unit/queue/harness.h"
@@ -28,6 +30,7 @@ struct exchange {
 	bool touched;      /* the origin did its part */
 	bool applied;      /* a write that the origin has done */
 	uint32_t apply_index, seen;
+	uint64_t went_ns, answered_ns; /* QUEUE_NEVER: has not */
 };
 
 struct account {
@@ -81,6 +84,12 @@ static void check_bound(struct schedule *schedule)
 	check(schedule, schedule->limit == 0 || counts.in_flight <= schedule->limit);
 }
 
+static void fly(struct schedule *schedule, struct exchange *exchange)
+{
+	exchange->phase = FLYING;
+	exchange->went_ns = schedule->world.now_ns;
+}
+
 static void step_enter(struct schedule *schedule)
 {
 	struct exchange *exchange = &schedule->exchange[schedule->entered];
@@ -93,12 +102,13 @@ static void step_enter(struct schedule *schedule)
 	exchange->job.ticket.weight = (uint16_t)(1 + client);
 	exchange->position = schedule->account[client].entered++;
 	exchange->seen = NOTHING_SEEN;
+	exchange->went_ns = exchange->answered_ns = QUEUE_NEVER;
 	exchange->phase = WAITING;
 	exchange->job.ticket.unready = chance(schedule, schedule->unready_chance);
 	schedule->entered++;
 	verdict = world_enter(&schedule->world, &exchange->job);
 	if (verdict == QUEUE_GO) {
-		exchange->phase = FLYING;
+		fly(schedule, exchange);
 	} else if (verdict != QUEUE_WAIT) {
 		exchange->phase = OVER;
 	} else if (exchange->job.ticket.unready) {
@@ -116,7 +126,7 @@ static void step_deliver(struct schedule *schedule)
 	exchange = of(job);
 	if (job->verdict == QUEUE_GO) {
 		check(schedule, exchange->phase == WAITING);
-		exchange->phase = FLYING;
+		fly(schedule, exchange);
 	} else if (job->verdict == QUEUE_ABORTED) {
 		exchange->phase = OVER;
 		queue_done(schedule->world.queue, &job->ticket, schedule->world.now_ns);
@@ -179,7 +189,7 @@ static void make_ready(struct schedule *schedule, struct exchange *exchange)
 {
 	if (queue_ready(schedule->world.queue, &exchange->job.ticket, schedule->world.now_ns) ==
 		QUEUE_GO)
-		exchange->phase = FLYING;
+		fly(schedule, exchange);
 	else
 		exchange->phase = WAITING; /* or it is cut: that message is under way */
 }
@@ -243,8 +253,14 @@ static void step(struct schedule *schedule)
 		step_deliver(schedule);
 	} else if (dice < 65) {
 		exchange = somebody(schedule, FLYING);
-		if (exchange != NULL)
+		if (exchange != NULL && exchange->answered_ns == QUEUE_NEVER &&
+			!exchange->job.ticket.posted && chance(schedule, 30)) {
+			queue_answered(schedule->world.queue, &exchange->job.ticket,
+				schedule->world.now_ns);
+			exchange->answered_ns = schedule->world.now_ns;
+		} else if (exchange != NULL) {
 			touch(schedule, exchange);
+		}
 	} else if (dice < 88) {
 		exchange = somebody(schedule, chance(schedule, 5) ? TUNNEL : FLYING);
 		if (exchange != NULL)
@@ -258,6 +274,16 @@ static void step(struct schedule *schedule)
 }
 
 /* ---- judging -------------------------------------------------------------------------------- */
+
+/* Might a write that went then have passed the read? A turn that came later than the message of it
+ * can't be told from outside, so it is the ticket that says when that was. */
+static bool held_no_more(const struct exchange *read, uint64_t at_ns)
+{
+	const struct ticket *ticket = &read->job.ticket;
+
+	return read->answered_ns <= at_ns ||
+	       ticket->turn_ns + ticket->read_hold_ms * MS <= at_ns;
+}
 
 static void judge_read(struct schedule *schedule, const struct exchange *read)
 {
@@ -277,7 +303,10 @@ static void judge_read(struct schedule *schedule, const struct exchange *read)
 	seen = &schedule->exchange[read->seen];
 	check(schedule, seen->applied && seen->job.client == client);
 	check(schedule, before == NULL || seen->apply_index >= before->apply_index);
-	check(schedule, seen->job.ticket.lane != lane || seen == before);
+	check(schedule, seen->job.ticket.lane != lane || seen == before ||
+				(schedule->ordering == QUEUE_WRITES &&
+					seen->position > read->position &&
+					held_no_more(read, seen->went_ns)));
 }
 
 /* Writes of a lane are done in the order in which they came. */
@@ -317,6 +346,8 @@ static void begin(struct schedule *schedule, uint64_t seed)
 	schedule->world.policy.depth = chance(schedule, 20) ? 4 : 1000;
 	schedule->world.policy.high_burst = pick(schedule, 6);
 	schedule->world.policy.session_in_flight = chance(schedule, 30) ? 1 + pick(schedule, 4) : 0;
+	if (chance(schedule, 50))
+		schedule->world.policy.read_hold_ms = pick(schedule, 100);
 	schedule->world.policy.session_idle_ms = chance(schedule, 20) ? 0 : pick(schedule, 50);
 	for (unsigned i = 0; i < CLIENTS; i++)
 		schedule->account[i].value = NOTHING_SEEN;

@@ -89,6 +89,106 @@ static void writes_are_barriers_both_ways(void **state)
 	close_fixture(fixture);
 }
 
+/* The head of a read's response is enough for the write behind it; what is behind the write waits
+ * for all of its response. */
+static void a_write_waits_for_the_heads_of_reads(void **state)
+{
+	struct fixture *fixture = open_fixture(QUEUE_WRITES);
+	struct world *world = &fixture->world;
+
+	(void)state;
+	enter(fixture, "rr", "gg");
+	queue_answered(world->queue, &fixture->job[0].ticket, world->now_ns);
+	enter(fixture, "wr", "ww");
+	expect(fixture, "");
+	queue_answered(world->queue, &fixture->job[1].ticket, world->now_ns);
+	expect(fixture, "2");
+	queue_answered(world->queue, &fixture->job[2].ticket, world->now_ns);
+	expect(fixture, "");
+	done(fixture, 2);
+	expect(fixture, "3");
+	/* all reads have their heads before the write comes: nothing to wait for */
+	queue_answered(world->queue, &fixture->job[3].ticket, world->now_ns);
+	enter(fixture, "w", "w");
+	expect(fixture, "4");
+	for (unsigned n = 0; n < 5; n++) {
+		if (n != 2)
+			done(fixture, n);
+	}
+	close_fixture(fixture);
+}
+
+/* A read that says nothing holds a write back for read_hold from its own turn, and then no more. */
+static void a_write_waits_for_read_hold_at_most(void **state)
+{
+	struct fixture *fixture = open_fixture(QUEUE_WRITES);
+	struct world *world = &fixture->world;
+
+	(void)state;
+	world->policy.read_hold_ms = 1000;
+	enter(fixture, "r", "g");
+	world->now_ns += 300 * MS;
+	enter(fixture, "rw", "gw");
+	assert_int_equal(world->timer_ns, world->now_ns + 700 * MS);
+	world->now_ns += 700 * MS;
+	assert_int_equal(queue_expire(world->queue, world->now_ns), world->now_ns + 300 * MS);
+	expect(fixture, ""); /* the second has 300 ms left */
+	world->now_ns += 300 * MS - 1;
+	queue_expire(world->queue, world->now_ns);
+	expect(fixture, "");
+	world->now_ns += 1;
+	assert_int_equal(queue_expire(world->queue, world->now_ns), QUEUE_NEVER);
+	expect(fixture, "2");
+	enter(fixture, "wr", "ww");
+	done(fixture, 2);
+	expect(fixture, "3"); /* the reads of before hold nothing any more */
+	done(fixture, 3);
+	expect(fixture, "4");
+	for (unsigned n = 0; n < 5; n += n == 1 ? 3 : 1)
+		done(fixture, n);
+	close_fixture(fixture);
+}
+
+/* The one that is held back leaves, or its session is closed: nothing is left of the wait. */
+static void a_held_write_leaves(void **state)
+{
+	struct fixture *fixture = open_fixture(QUEUE_WRITES);
+	struct world *world = &fixture->world;
+
+	(void)state;
+	world->policy.read_hold_ms = 1000;
+	enter(fixture, "rw", "gw");
+	assert_int_equal(
+		queue_leave(world->queue, &fixture->job[1].ticket, world->now_ns), QUEUE_LEFT);
+	done(fixture, 0);
+	world->now_ns += 2 * SEC;
+	queue_expire(world->queue, world->now_ns);
+	enter(fixture, "rw", "gw");
+	queue_close_session(world->queue, key_of(1), SESSION_CLOSING, world->now_ns);
+	world_expect(world, &fixture->job[3], QUEUE_CLOSED);
+	world->now_ns += 2 * SEC;
+	queue_expire(world->queue, world->now_ns);
+	done(fixture, 2);
+	close_fixture(fixture);
+}
+
+/* One whose client is not known keeps no order, whatever the policy says. */
+static void an_unordered_one_waits_for_nothing(void **state)
+{
+	struct fixture *fixture = open_fixture(QUEUE_WRITES);
+	struct job *job = fixture->job;
+
+	(void)state;
+	for (unsigned n = 0; n < 3; n++) {
+		job_init(&job[n], 1, n, "wrw"[n]);
+		job[n].ticket.unordered = true;
+		assert_int_equal(world_enter(&fixture->world, &job[n]), QUEUE_GO);
+	}
+	for (unsigned n = 0; n < 3; n++)
+		done(fixture, n);
+	close_fixture(fixture);
+}
+
 static void none_overlaps_and_is_bounded(void **state)
 {
 	struct fixture *fixture = open_fixture(QUEUE_NONE);
@@ -308,6 +408,10 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(strict_is_one_at_a_time),
 		cmocka_unit_test(writes_are_barriers_both_ways),
+		cmocka_unit_test(a_write_waits_for_the_heads_of_reads),
+		cmocka_unit_test(a_write_waits_for_read_hold_at_most),
+		cmocka_unit_test(a_held_write_leaves),
+		cmocka_unit_test(an_unordered_one_waits_for_nothing),
 		cmocka_unit_test(none_overlaps_and_is_bounded),
 		cmocka_unit_test(reads_are_bounded_too),
 		cmocka_unit_test(high_goes_first_but_not_over_flight),

@@ -281,6 +281,8 @@ static void complete(struct worker *worker, struct exchange *exchange)
 {
 	enum fate fate = exchange->touched ? APPLIED : NOT_APPLIED;
 
+	if (exchange->touched && !exchange->tunnel && pick(worker, 2) == 0)
+		queue_answered(worker->arena->queue, &exchange->ticket, now());
 	if (!exchange->tunnel)
 		landing(worker);
 	leave_pin(worker, exchange, !exchange->tunnel);
@@ -435,6 +437,7 @@ static void run(const char *name, enum queue_ordering ordering, unsigned limit, 
 	arena->policy = (struct queue_policy){.ordering = ordering,
 		.depth = 1000,
 		.high_burst = 4,
+		.read_hold_ms = 3600 * 1000,
 		.session_in_flight = arena->pinning ? 1 : 0,
 		.session_idle_ms = closing ? 0 : 1};
 	arena->queue = queue_create(&(struct queue_config){.shards = 2,
