@@ -211,7 +211,12 @@ struct conf_plan {
 		callers; /* what the file held, '#' comments and empty lines left out */
 };
 
-enum conf_ordering { CONF_ORDERING_AUTO, CONF_ORDERING_WRITES, CONF_ORDERING_STRICT, CONF_ORDERING_NONE };
+enum conf_ordering {
+	CONF_ORDERING_AUTO,
+	CONF_ORDERING_WRITES,
+	CONF_ORDERING_STRICT,
+	CONF_ORDERING_NONE
+};
 enum conf_path_kind { CONF_PATH_PREFIX, CONF_PATH_EXACT, CONF_PATH_REGEX };
 
 /* What gives back a taken charge: refund = 5xx, 429 */

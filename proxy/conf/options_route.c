@@ -10,7 +10,8 @@
 #define LIVE               .reload = RELOAD_LIVE
 
 static const struct option_word orderings[] = {{"auto", CONF_ORDERING_AUTO},
-	{"writes", CONF_ORDERING_WRITES}, {"strict", CONF_ORDERING_STRICT}, {"none", CONF_ORDERING_NONE}, {NULL, 0}};
+	{"writes", CONF_ORDERING_WRITES}, {"strict", CONF_ORDERING_STRICT},
+	{"none", CONF_ORDERING_NONE}, {NULL, 0}};
 
 static const struct option_word lanes[] = {
 	{"normal", CONF_LANE_NORMAL}, {"high", CONF_LANE_HIGH}, {NULL, 0}};
@@ -66,7 +67,8 @@ const struct option options_route[] = {
 		BETWEEN(MS(1), DAYS(1)), .flags = OPTION_DURATION,
 		.help = "Time that a request may wait; 503 is answered after it."},
 	{"high_burst", &type_count32, LIVE, AT(high_burst), .fallback = "16", BETWEEN(1, 1 * MILLION),
-		.help = "High requests of a session that may pass a waiting normal one."},
+		.help = "High requests that may pass a waiting normal one of their session, or of "
+			"another session at a busy upstream."},
 	{"lane", &type_word, LIVE, AT(lane), .fallback = "normal", .words = lanes,
 		.help = "The lane of the route's requests."},
 	{"session_idle_timeout", &type_duration, LIVE, AT(session_idle_timeout_ms), .fallback = "60s",

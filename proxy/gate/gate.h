@@ -70,9 +70,9 @@ struct gate_verdict {
 	bool violated;                /* a limit that is enforced was violated: REFUSE or DELAY */
 	bool shadowed;                /* a shadow limit was violated (and nothing came of it) */
 	bool exempt;                  /* on the route's allow list */
-	bool names_client; /* the session's key found what tells one client from others */
-	struct throttle_key caller;   /* hash of the first limit's key, else of the session's */
-	struct throttle_key session;  /* hash of the session's key and the route */
+	bool names_client;           /* the session's key found what tells one client from others */
+	struct throttle_key caller;  /* hash of the first limit's key, else of the session's */
+	struct throttle_key session; /* hash of the session's key and the route */
 	struct gate_limit limits[GATE_LIMITS_MAX]; /* the first limit_count are set */
 };
 

@@ -363,8 +363,7 @@ struct throttle_key identity_hash(
 }
 
 struct throttle_key identity_hash_by(const struct conf_key *key, struct identity_input *input,
-	const struct throttle_seed *seed,
-	const struct key_alternative **alternative)
+	const struct throttle_seed *seed, const struct key_alternative **alternative)
 {
 	struct values values;
 

@@ -43,8 +43,7 @@ bool identity_names_client(const struct key_alternative *alternative);
 
 /* The caller's hash; `*alternative`: the one that had values, NULL: none had, it is the address. */
 struct throttle_key identity_hash_by(const struct conf_key *key, struct identity_input *input,
-	const struct throttle_seed *seed,
-	const struct key_alternative **alternative);
+	const struct throttle_seed *seed, const struct key_alternative **alternative);
 
 /* The caller's hash. */
 struct throttle_key identity_hash(

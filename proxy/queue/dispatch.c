@@ -115,7 +115,11 @@ void session_pump(struct queue *queue, struct shard *shard, struct session *sess
 	session_unhold(shard, session);
 	for (;;) {
 		clear_unready(queue, shard, session, now_ns);
-		if (session->lined || (ticket = session_next(session)) == NULL)
+		ticket = session_next(session);
+		if (session->lined && ticket != NULL && ticket->lane < session->lane &&
+			ticket->run_queue == session->run_queue)
+			line_promote(session->run_queue, session, ticket, now_ns);
+		if (session->lined || ticket == NULL)
 			return;
 		if (!session_order_lets(session, ticket)) {
 			if (!session_hold(shard, session, ticket, outbox, now_ns))
@@ -215,7 +219,7 @@ void dispatch_turn(struct run_queue *run_queue, struct outbox *outbox, uint64_t 
 	struct shard *shard;
 	struct ticket *ticket, *next;
 	uint32_t shed = 0;
-	bool more;
+	bool waits;
 
 	if (!line_pop(run_queue, &turn, now_ns)) {
 		outbox_deadline(outbox,
@@ -235,8 +239,10 @@ void dispatch_turn(struct run_queue *run_queue, struct outbox *outbox, uint64_t 
 		launch(queue, shard, turn.session, ticket, true, outbox, now_ns);
 	clear_unready(queue, shard, turn.session, now_ns);
 	next = session_next(turn.session);
-	more = next != NULL && next->run_queue == run_queue && session_may_go(turn.session, next);
-	if (line_settle(run_queue, &turn, ticket != NULL, more, next != NULL, shed, now_ns))
+	waits = next != NULL;
+	if (waits && (next->run_queue != run_queue || !session_may_go(turn.session, next)))
+		next = NULL;
+	if (line_settle(run_queue, &turn, ticket != NULL, next, waits, shed, now_ns))
 		outbox_serve(outbox, run_queue);
 	else
 		outbox_deadline(outbox,

@@ -8,7 +8,8 @@
  * queue_loosen with the head; until then they pass here without a lock. The session is in the
  * shard's list of held ones meanwhile, for the first of their times.
  *
- *   owner:  answered = true;  if holds: queue_loosen      queue:  holds = true;  if answered: loosen
+ *   owner:  answered = true;  if holds: queue_loosen      queue:  holds = true;  if answered:
+ * loosen
  *
  * Both sides write before they read, all sequentially consistent: one of them sees the other. */
 #include "queue/internal.h"

@@ -5,15 +5,26 @@
 
 /* ---- the two lists -------------------------------------------------------------------------- */
 
-static struct line_list *list_of(struct run_queue *run_queue, enum line_place place)
+static struct line_lane *lane_of(struct run_queue *run_queue, const struct session *session)
 {
-	return place == LINE_NEW ? &run_queue->new_list : &run_queue->old_list;
+	return &run_queue->lanes[session->lane];
+}
+
+static struct line_list *list_of(struct line_lane *lane, enum line_place place)
+{
+	return place == LINE_NEW ? &lane->new_list : &lane->old_list;
+}
+
+static struct session *first_of(const struct line_lane *lane)
+{
+	return lane->new_list.head != NULL ? lane->new_list.head : lane->old_list.head;
 }
 
 static void insert(struct run_queue *run_queue, struct session *session, enum line_place place,
 	bool at_head, uint64_t now_ns)
 {
-	struct line_list *list = list_of(run_queue, place);
+	struct line_lane *lane = lane_of(run_queue, session);
+	struct line_list *list = list_of(lane, place);
 
 	session->place = (uint8_t)place;
 	session->line_prev = at_head ? NULL : list->tail;
@@ -27,7 +38,7 @@ static void insert(struct run_queue *run_queue, struct session *session, enum li
 	else
 		list->tail = session;
 	if (place == LINE_OLD)
-		session->seq = at_head ? run_queue->head_seq : ++run_queue->tail_seq;
+		session->seq = at_head ? lane->head_seq : ++lane->tail_seq;
 	run_queue->lined++;
 	if (run_queue->busy_since_ns == 0)
 		run_queue->busy_since_ns = now_ns;
@@ -35,7 +46,7 @@ static void insert(struct run_queue *run_queue, struct session *session, enum li
 
 static void unlink_session(struct run_queue *run_queue, struct session *session)
 {
-	struct line_list *list = list_of(run_queue, session->place);
+	struct line_list *list = list_of(lane_of(run_queue, session), session->place);
 
 	if (session->line_prev != NULL)
 		session->line_prev->line_next = session->line_next;
@@ -49,23 +60,40 @@ static void unlink_session(struct run_queue *run_queue, struct session *session)
 	run_queue->lined--;
 }
 
+/* What its next ticket says of the session. One that comes from the other lane is no newcomer: it
+ * gains nothing by changing. */
+static void take_ticket(struct session *session, const struct ticket *ticket)
+{
+	if (session->lane != ticket->lane) {
+		session->lane = ticket->lane;
+		session->backlogged = true;
+	}
+	session->weight = ticket->weight;
+	session->high_burst =
+		(uint16_t)(ticket->high_burst < UINT16_MAX ? ticket->high_burst : UINT16_MAX);
+}
+
 /* A session comes with work. Where it stands: in the middle of its turn (it was held up by its own
  * order), at the head; one that always had work queued, or was served less than a round ago, at the
  * tail; else it is a newcomer and goes before all of them, once. */
-static void line_up(
-	struct run_queue *run_queue, struct session *session, uint16_t weight, uint64_t now_ns)
+static void line_up(struct run_queue *run_queue, struct session *session,
+	const struct ticket *ticket, uint64_t now_ns)
 {
+	struct line_lane *lane;
+
 	if (session->run_queue != run_queue) {
 		session->run_queue = run_queue;
 		session->deficit = 0;
 		session->backlogged = false;
 		session->seq = 0;
+		session->lane = ticket->lane;
 	}
-	session->weight = weight;
+	take_ticket(session, ticket);
+	lane = lane_of(run_queue, session);
 	if (session->deficit > 0)
 		insert(run_queue, session, LINE_OLD, true, now_ns);
 	else if (session->backlogged ||
-		 (run_queue->old_list.head != NULL && run_queue->head_seq < session->seq))
+		 (lane->old_list.head != NULL && lane->head_seq < session->seq))
 		insert(run_queue, session, LINE_OLD, false, now_ns);
 	else
 		insert(run_queue, session, LINE_NEW, false, now_ns);
@@ -120,7 +148,7 @@ enum line_offer line_offer(struct run_queue *run_queue, struct session *session,
 		run_queue->dispatched++;
 		offer = LINE_PLACED;
 	} else if (!try_only) {
-		line_up(run_queue, session, ticket->weight, now_ns);
+		line_up(run_queue, session, ticket, now_ns);
 		session->lined = true;
 		if (must_serve(run_queue, now_ns))
 			offer = LINE_WAITS_SERVE;
@@ -149,9 +177,41 @@ bool line_return_place(
 
 /* ---- turns ---------------------------------------------------------------------------------- */
 
+/* The high lane first, but for each high_burst turns of it one of the normal lane, if any waits. */
+static struct line_lane *choose_lane(struct run_queue *run_queue, struct turn *turn)
+{
+	struct line_lane *high = &run_queue->lanes[QUEUE_LANE_HIGH];
+	struct line_lane *normal = &run_queue->lanes[QUEUE_LANE_NORMAL];
+	const struct session *waiting = first_of(normal);
+
+	turn->high_run = run_queue->high_run;
+	if (first_of(high) == NULL ||
+		(waiting != NULL && run_queue->high_run >= waiting->high_burst)) {
+		turn->lane = QUEUE_LANE_NORMAL;
+		run_queue->high_run = 0;
+		return normal;
+	}
+	turn->lane = QUEUE_LANE_HIGH;
+	run_queue->high_run = waiting != NULL ? run_queue->high_run + 1 : 0;
+	return high;
+}
+
+void line_promote(struct run_queue *run_queue, struct session *session, const struct ticket *ticket,
+	uint64_t now_ns)
+{
+	pthread_mutex_lock(&run_queue->lock);
+	if (session->place != LINE_NONE) {
+		unlink_session(run_queue, session);
+		take_ticket(session, ticket);
+		insert(run_queue, session, LINE_OLD, false, now_ns);
+	}
+	pthread_mutex_unlock(&run_queue->lock);
+}
+
 bool line_pop(struct run_queue *run_queue, struct turn *turn, uint64_t now_ns)
 {
 	const struct run_queue_config *config = &run_queue->config;
+	struct line_lane *lane;
 	struct session *session;
 
 	pthread_mutex_lock(&run_queue->lock);
@@ -160,18 +220,19 @@ bool line_pop(struct run_queue *run_queue, struct turn *turn, uint64_t now_ns)
 		pthread_mutex_unlock(&run_queue->lock);
 		return false;
 	}
+	lane = choose_lane(run_queue, turn);
 	/* A quantum of newcomers at most before an old session has one exchange. */
-	if (run_queue->new_list.head != NULL &&
-		(run_queue->old_list.head == NULL || run_queue->new_run < config->quantum)) {
-		session = run_queue->new_list.head;
+	if (lane->new_list.head != NULL &&
+		(lane->old_list.head == NULL || lane->new_run < config->quantum)) {
+		session = lane->new_list.head;
 		turn->from = LINE_NEW;
-		run_queue->new_run++;
+		lane->new_run++;
 	} else {
-		session = run_queue->old_list.head;
+		session = lane->old_list.head;
 		turn->from = LINE_OLD;
-		run_queue->new_run = 0;
-		if (run_queue->head_seq < session->seq)
-			run_queue->head_seq = session->seq;
+		lane->new_run = 0;
+		if (lane->head_seq < session->seq)
+			lane->head_seq = session->seq;
 		if (session->deficit == 0)
 			session->deficit = config->quantum * session->weight;
 	}
@@ -200,8 +261,9 @@ bool line_charge(
 		run_queue->in_flight--;
 		run_queue->serving--;
 		run_queue->shed += shed;
-		if (turn->from == LINE_NEW && run_queue->new_run > 0)
-			run_queue->new_run--;
+		if (turn->from == LINE_NEW && run_queue->lanes[turn->lane].new_run > 0)
+			run_queue->lanes[turn->lane].new_run--;
+		run_queue->high_run = turn->high_run;
 		insert(run_queue, turn->session, turn->from, true, now_ns);
 		set_deadline(run_queue, now_ns);
 	}
@@ -209,8 +271,8 @@ bool line_charge(
 	return allowed;
 }
 
-bool line_settle(struct run_queue *run_queue, const struct turn *turn, bool gone, bool more,
-	bool waits, uint32_t shed, uint64_t now_ns)
+bool line_settle(struct run_queue *run_queue, const struct turn *turn, bool gone,
+	const struct ticket *next, bool waits, uint32_t shed, uint64_t now_ns)
 {
 	struct session *session = turn->session;
 	bool serve;
@@ -225,15 +287,18 @@ bool line_settle(struct run_queue *run_queue, const struct turn *turn, bool gone
 			session->deficit--;
 	} else {
 		run_queue->in_flight--;
+		run_queue->high_run = turn->high_run;
 	}
-	if (more) {
-		bool again = turn->from == LINE_OLD && session->deficit > 0;
+	if (next != NULL) {
+		bool again = turn->from == LINE_OLD && session->deficit > 0 &&
+			     session->lane == next->lane;
+		take_ticket(session, next);
 		insert(run_queue, session, LINE_OLD, again, now_ns);
 	} else {
 		session->lined = false;
 		/* As if it stood at the tail with nothing to go: until that place was served it is
 		 * no newcomer. */
-		session->seq = ++run_queue->tail_seq;
+		session->seq = ++lane_of(run_queue, session)->tail_seq;
 		session->backlogged = waits;
 		if (!waits)
 			session->deficit = 0;
@@ -255,7 +320,7 @@ bool line_leave(struct run_queue *run_queue, struct session *session)
 	if (session->place != LINE_NONE) {
 		unlink_session(run_queue, session);
 		session->lined = false;
-		session->seq = run_queue->tail_seq;
+		session->seq = lane_of(run_queue, session)->tail_seq;
 		if (run_queue->lined == 0 && run_queue->serving == 0)
 			run_queue->busy_since_ns = 0;
 		left = true;

@@ -17,6 +17,13 @@ struct line_list {
 	struct session *head, *tail;
 };
 
+/* The sessions whose next ticket is of one lane. */
+struct line_lane {
+	struct line_list new_list, old_list;
+	uint64_t tail_seq, head_seq; /* of the old list: the last one given, the last one served */
+	uint32_t new_run;            /* newcomers served since an old one was */
+};
+
 /* Counts what drains in windows, from when something waits; lock-free, approximate by design. */
 struct drain {
 	_Atomic uint64_t since_ns, count, gap_ns;
@@ -38,11 +45,10 @@ struct run_queue {
 	struct run_queue_config config;
 	struct adapt adapt;
 	uint32_t limit, in_flight;
-	uint32_t lined;   /* sessions in the lists */
-	uint32_t serving; /* sessions between line_pop and line_settle */
-	uint32_t new_run; /* newcomers served since an old one was */
-	struct line_list new_list, old_list;
-	uint64_t tail_seq, head_seq; /* of the old list: the last one given, the last one served */
+	uint32_t lined;    /* sessions in the lists */
+	uint32_t serving;  /* sessions between line_pop and line_settle */
+	uint32_t high_run; /* turns of the high lane since a normal one, while one waits */
+	struct line_lane lanes[QUEUE_LANES];
 	uint64_t pace_until_ns;
 	uint64_t busy_since_ns; /* the line was not empty since, 0: it is empty */
 	uint64_t dispatched, shed, paced;
@@ -57,6 +63,8 @@ struct run_queue {
 struct turn {
 	struct session *session;
 	enum line_place from;
+	uint8_t lane;
+	uint32_t high_run;       /* before the turn */
 	uint64_t shed_before_ns; /* entered earlier than this: shed; 0: none */
 };
 
@@ -80,16 +88,21 @@ enum line_offer line_offer(struct run_queue *run_queue, struct session *session,
 /* Whose turn is it? Takes a place and a session from the line. False if nobody may go now. */
 bool line_pop(struct run_queue *run_queue, struct turn *turn, uint64_t now_ns);
 
+/* The session in line has a high ticket now that goes before what it lined up with. Shard's mutex
+ * held. */
+void line_promote(struct run_queue *run_queue, struct session *session, const struct ticket *ticket,
+	uint64_t now_ns);
+
 /* The served session has a ticket: does pace allow it now? If not, the session is back at the head
  * of its list, its place is returned and the turn is over. Shard's mutex held. */
 bool line_charge(
 	struct run_queue *run_queue, const struct turn *turn, uint32_t shed, uint64_t now_ns);
 
-/* Ends a turn: gone says that a ticket took the place; more that the session has another one that
- * may go, and so comes back into line; otherwise it is out of line, and waits says that it still
- * has queued tickets. Returns whether the line must be served on. Shard's mutex held. */
-bool line_settle(struct run_queue *run_queue, const struct turn *turn, bool gone, bool more,
-	bool waits, uint32_t shed, uint64_t now_ns);
+/* Ends a turn: gone says that a ticket took the place; next is another one of the session that may
+ * go, so that it comes back into line; if it is NULL it is out of line, and waits says that it
+ * still has queued tickets. Returns whether the line must be served on. Shard's mutex held. */
+bool line_settle(struct run_queue *run_queue, const struct turn *turn, bool gone,
+	const struct ticket *next, bool waits, uint32_t shed, uint64_t now_ns);
 
 /* A session in line has nothing more to go: out of it. False if it is being served just now: then
  * whoever serves finds that out. Shard's mutex held. */

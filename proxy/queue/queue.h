@@ -73,7 +73,7 @@ enum queue_ordering {
 	/* safe methods overlap; an unsafe one waits until those before it are answered (have the
 	 * head of their response, or have had read_hold), and all behind it until it is complete */
 	QUEUE_WRITES,
-	QUEUE_NONE,   /* no order; still counted, bounded and fair */
+	QUEUE_NONE, /* no order; still counted, bounded and fair */
 };
 
 enum queue_lane {
@@ -200,8 +200,8 @@ enum queue_left queue_done(struct queue *queue, struct ticket *ticket, uint64_t 
  * back, but its session is not idle before queue_done. In-flight tickets only. */
 void queue_detach(struct queue *queue, struct ticket *ticket, uint64_t now_ns);
 
-/* The head of its response has come: a safe exchange holds no write back any more. Of an exchange in
- * flight; without a lock unless a write waits for it. */
+/* The head of its response has come: a safe exchange holds no write back any more. Of an exchange
+ * in flight; without a lock unless a write waits for it. */
 void queue_loosen(struct queue *queue, struct ticket *ticket, uint64_t now_ns);
 static inline void queue_answered(struct queue *queue, struct ticket *ticket, uint64_t now_ns)
 {

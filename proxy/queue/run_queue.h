@@ -1,12 +1,15 @@
 /* run_queue: the sessions that have work for one upstream, in turn.
  *
+ *   high lane, then normal, each:
  *   new  [S7][S9]        a session that comes with work after none, for one exchange
  *   old  [S1][S4][S2]    round the circle, quantum * weight exchanges a turn
  *                  `---> dispatched while in_flight < max_in_flight and pace allows
  *
  * Turns are a deficit round-robin (Shreedhar and Varghese, SIGCOMM 1995) in exchanges; the short
  * list of newcomers is RFC 8290's (FQ-CoDel) section 4.2, bounded so that a flood of newcomers
- * starves nobody. An idle share is used by whoever has work; a lone session is drained in one go.
+ * starves nobody. Sessions whose next ticket is of the high lane go first; of high_burst turns of
+ * theirs and one, one is of the normal lane. An idle share is used by whoever has work; a lone
+ * session is drained in one go.
  *
  * Without bound and pace nobody ever waits here, and a ticket passes without writing to anything
  * that belongs to the run queue. */

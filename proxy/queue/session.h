@@ -78,11 +78,13 @@ struct session {
 
 	/* The rest belongs to the line (line.c): guarded by the run queue's lock while lined, by
 	 * the shard's mutex otherwise. */
-	uint8_t place;    /* enum line_place */
-	bool backlogged;  /* had more queued when it was last served */
-	uint16_t weight;  /* of the ticket that it lined up with */
-	uint32_t deficit; /* exchanges left of its turn */
-	uint64_t seq;     /* its position in the old list, as a number that only grows */
+	uint8_t place;   /* enum line_place */
+	bool backlogged; /* had more queued when it was last served */
+	uint8_t lane;    /* of its next ticket, as are weight and high_burst */
+	uint16_t weight;
+	uint16_t high_burst; /* at most 65535 */
+	uint32_t deficit;    /* exchanges left of its turn */
+	uint64_t seq;        /* its position in the old list, as a number that only grows */
 	struct session *line_prev, *line_next;
 	struct run_queue *run_queue;
 };

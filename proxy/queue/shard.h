@@ -44,8 +44,8 @@ struct shard {
 
 	struct session *held; /* whose next write waits for reads, in no order */
 
-	/* When the first idle session may be over, or the first held one may go: exact or early. Written with the mutex held,
-	 * read without. */
+	/* When the first idle session may be over, or the first held one may go: exact or early.
+	 * Written with the mutex held, read without. */
 	_Atomic uint64_t deadline_ns;
 };
 

@@ -439,8 +439,7 @@ static void enter_queue(struct exchange *x)
 
 	ticket->bytes = bytes_of(x);
 	ticket->weight = (uint16_t)(x->verdict.weight > 0 ? x->verdict.weight : 1);
-	ticket->unordered =
-		x->route->ordering == CONF_ORDERING_AUTO && !x->verdict.names_client;
+	ticket->unordered = x->route->ordering == CONF_ORDERING_AUTO && !x->verdict.names_client;
 	ticket->unsafe = !http_method_is_safe(x->request.method);
 	enum queue_verdict verdict = queue_enter(x->worker->relay->queue,
 		&site->policies[x->route->index], upstream->state->run_queue,

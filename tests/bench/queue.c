@@ -72,8 +72,10 @@ static void start(struct bench *bench, enum queue_ordering ordering, uint32_t ma
 {
 	bench->tail = &bench->mail;
 	bench->mail = NULL;
-	bench->policy = (struct queue_policy){
-		.ordering = ordering, .depth = 1000, .high_burst = 10, .session_idle_ms = 60000,
+	bench->policy = (struct queue_policy){.ordering = ordering,
+		.depth = 1000,
+		.high_burst = 10,
+		.session_idle_ms = 60000,
 		.read_hold_ms = 1000};
 	bench->queue = queue_create(
 		&(struct queue_config){.callbacks = {.ctx = bench, .dispatch = on_dispatch}});

@@ -237,6 +237,20 @@ def by_priority(t):
     equal(lane_order(t, sends), ["n1", "h1", "n2", "h2"], "not trusted")
 
 
+@test("lane = high by plan: customers of it are served before the queued requests of the others")
+def between_customers(t):
+    plans = PLANS.format(t.file("gold.keys", "gold\n"))
+    scene = Scene(t, CLIENT, ordering="none", plans=plans)
+    scene.prepare(65)
+    for number in range(60):
+        scene.queue(named(f"n{number}", f"free {number % 20}"))
+    for number in range(5):
+        scene.queue(named(f"gold {number}", "gold"))
+    scene.finish()
+    order = scene.at.order[1:]
+    equal([name for name in order[:5]], [f"gold {n}" for n in range(5)], f"who went first of {order}")
+
+
 @test("high_burst: of so many and one that go, one is normal, however many high ones come")
 def burst(t):
     plans = PLANS.format(t.file("gold.keys", "gold\n"))

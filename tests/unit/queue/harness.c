@@ -43,8 +43,10 @@ void world_open_with(struct world *world, enum queue_ordering ordering,
 	world->mail_tail = &world->mail;
 	world->now_ns = SEC;
 	world->timer_ns = QUEUE_NEVER;
-	world->policy = (struct queue_policy){
-		.ordering = ordering, .depth = 100000, .high_burst = 4, .session_idle_ms = 60000,
+	world->policy = (struct queue_policy){.ordering = ordering,
+		.depth = 100000,
+		.high_burst = 4,
+		.session_idle_ms = 60000,
 		.read_hold_ms = 3600 * 1000};
 	world->queue = queue_create(&own);
 	assert_non_null(world->queue);

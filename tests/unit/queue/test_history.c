@@ -281,8 +281,7 @@ static bool held_no_more(const struct exchange *read, uint64_t at_ns)
 {
 	const struct ticket *ticket = &read->job.ticket;
 
-	return read->answered_ns <= at_ns ||
-	       ticket->turn_ns + ticket->read_hold_ms * MS <= at_ns;
+	return read->answered_ns <= at_ns || ticket->turn_ns + ticket->read_hold_ms * MS <= at_ns;
 }
 
 static void judge_read(struct schedule *schedule, const struct exchange *read)
@@ -303,10 +302,10 @@ static void judge_read(struct schedule *schedule, const struct exchange *read)
 	seen = &schedule->exchange[read->seen];
 	check(schedule, seen->applied && seen->job.client == client);
 	check(schedule, before == NULL || seen->apply_index >= before->apply_index);
-	check(schedule, seen->job.ticket.lane != lane || seen == before ||
-				(schedule->ordering == QUEUE_WRITES &&
-					seen->position > read->position &&
-					held_no_more(read, seen->went_ns)));
+	check(schedule,
+		seen->job.ticket.lane != lane || seen == before ||
+			(schedule->ordering == QUEUE_WRITES && seen->position > read->position &&
+				held_no_more(read, seen->went_ns)));
 }
 
 /* Writes of a lane are done in the order in which they came. */

@@ -219,6 +219,95 @@ static void turns_follow_weights(void **state)
 	}
 }
 
+/* Requests of high-lane customers go before those of others that queued long before them. */
+static void high_sessions_go_first(void **state)
+{
+	struct fixture *fixture =
+		open_fixture(QUEUE_NONE, &(struct run_queue_config){.max_in_flight = 1});
+	struct job *job = enter(fixture, 0, 1, 'r', 1, QUEUE_GO);
+	unsigned went[5];
+
+	(void)state;
+	fixture->world.policy.high_burst = 16;
+	enter(fixture, 1, 30, 'r', 1, QUEUE_WAIT);
+	enter(fixture, 2, 30, 'r', 1, QUEUE_WAIT);
+	enter(fixture, 3, 5, 'R', 1, QUEUE_WAIT);
+	enter(fixture, 4, 5, 'R', 1, QUEUE_WAIT);
+	job = run(fixture, job, 10, went, 5);
+	assert_int_equal(went[3] + went[4], 10);
+	enter(fixture, 3, 40, 'R', 1, QUEUE_WAIT);
+	job = run(fixture, job, 34, went, 5);
+	assert_true(went[1] + went[2] >= 2); /* one for 16 */
+	assert_true(went[1] + went[2] <= 3);
+	finish(fixture, job);
+	close_fixture(fixture);
+}
+
+/* A session in line for a normal request gets a high one: it need not wait for the normal turn. */
+static void a_high_one_promotes_its_session(void **state)
+{
+	struct fixture *fixture =
+		open_fixture(QUEUE_NONE, &(struct run_queue_config){.max_in_flight = 1});
+	struct job *job = enter(fixture, 0, 1, 'r', 1, QUEUE_GO), *high;
+
+	(void)state;
+	enter(fixture, 1, 10, 'r', 1, QUEUE_WAIT);
+	enter(fixture, 2, 1, 'r', 1, QUEUE_WAIT);
+	high = enter(fixture, 2, 1, 'R', 1, QUEUE_WAIT);
+	world_done(&fixture->world, job);
+	world_expect(&fixture->world, high, QUEUE_GO);
+	finish(fixture, high);
+	close_fixture(fixture);
+}
+
+/* Random arrivals of both lanes over several sessions, one place: whenever a normal one goes while
+ * a high one waits, high_burst high ones went before it; and never more than that while one waits.
+ * QUEUE_SEED repeats a run. */
+static void high_burst_protects_the_others(void **state)
+{
+	const char *given = getenv("QUEUE_SEED");
+	uint64_t first = given ? strtoull(given, NULL, 10) : 1;
+
+	(void)state;
+	for (uint64_t seed = first; seed < first + (given ? 1 : 300); seed++) {
+		uint64_t random = (seed + 1) * 0x9e3779b97f4a7c15ull;
+		struct fixture *fixture =
+			open_fixture(QUEUE_NONE, &(struct run_queue_config){.max_in_flight = 1});
+		unsigned burst = 1 + (unsigned)((random_next(&random) >> 33) % 6);
+		unsigned waiting[QUEUE_LANES] = {0, 0}, passed = 0;
+		struct job *job;
+
+		fixture->world.policy.high_burst = burst;
+		job = enter(fixture, 0, 1, 'r', 1, QUEUE_GO);
+		while (job != NULL) {
+			unsigned dice = (unsigned)(random_next(&random) >> 33);
+			/* the lane is the customer's: sessions 1 to 4 are normal, 5 to 8 high */
+			if (dice % 3 != 0 && fixture->jobs < 300) {
+				bool high = dice / 3 % 2 == 0;
+				enter(fixture, 1 + dice / 6 % 4 + (high ? 4 : 0), 1,
+					high ? 'R' : 'r', 1, QUEUE_WAIT);
+				waiting[high ? QUEUE_LANE_HIGH : QUEUE_LANE_NORMAL]++;
+				continue;
+			}
+			world_done(&fixture->world, job);
+			job = world_next(&fixture->world);
+			if (job == NULL)
+				break;
+			bool normal = job->ticket.lane == QUEUE_LANE_NORMAL;
+			bool right = normal ? waiting[QUEUE_LANE_HIGH] == 0 || passed == burst
+					    : waiting[QUEUE_LANE_NORMAL] == 0 || passed < burst;
+			if (!right)
+				printf("# QUEUE_SEED=%llu\n", (unsigned long long)seed);
+			assert_true(right);
+			passed = !normal && waiting[QUEUE_LANE_NORMAL] > 0 ? passed + 1 : 0;
+			waiting[job->ticket.lane]--;
+		}
+		assert_int_equal(waiting[0] + waiting[1], 0);
+		close_fixture(fixture);
+	}
+	printf("# 300 runs from seed %llu\n", (unsigned long long)first);
+}
+
 /* Max-min: what one does not use goes to the others, equally. */
 static void idle_shares_are_used(void **state)
 {
@@ -535,6 +624,9 @@ int main(void)
 		cmocka_unit_test(a_place_wanted_again),
 		cmocka_unit_test(leaving_the_line),
 		cmocka_unit_test(leaving_the_line_for_another),
+		cmocka_unit_test(high_sessions_go_first),
+		cmocka_unit_test(a_high_one_promotes_its_session),
+		cmocka_unit_test(high_burst_protects_the_others),
 		cmocka_unit_test(turns_follow_weights),
 		cmocka_unit_test(idle_shares_are_used),
 		cmocka_unit_test(a_lone_session_is_drained_in_one_go),
