@@ -133,6 +133,10 @@ static int on_header_value_complete(llhttp_t *llhttp)
 static int on_headers_complete(llhttp_t *llhttp)
 {
 	parser_of(llhttp)->headers_done = true;
+	/* llhttp 9 holds a trailer named Content-Length to be the head's, beside Transfer-Encoding.
+	 * It is none of ours: what trailers may pass is decided elsewhere, and the head has been
+	 * judged. */
+	llhttp_set_lenient_chunked_length(llhttp, 1);
 	return HPE_PAUSED;
 }
 
