@@ -1,6 +1,7 @@
 /* Finding and inserting callers; see section.h for the way of an insertion. */
 #include "throttle/section.h"
 #include "throttle/section_move.h"
+#include "throttle/store.h"
 
 #include <string.h>
 
@@ -71,6 +72,8 @@ void section_lay(struct section *section, void *memory, uint64_t buckets)
 						    : -(int64_t)section->shape.entry_bytes;
 	section->second[BUCKET_WAYS - 1] = 0; /* with the overflow's, which is nobody's place */
 	section->entries = memory;
+	/* A page of 4 kB for each: as many callers as pages are on two thirds of them. */
+	section->many = section->buckets * section->bucket_bytes / 4096;
 }
 
 #define FAR_STEP 3 /* from there on all that is left is asked for at once */
@@ -237,6 +240,18 @@ static unsigned choose_way(
 	return BUCKET_WAYS;
 }
 
+#define CALLERS_A_LOOK 1024 /* so often it is looked at how many there are */
+
+/* One caller more. When they lie on most of the pages, larger ones take no more memory. */
+static void count_entry(const struct section *s)
+{
+	/* relaxed: a count that only people read, and this */
+	uint64_t n = atomic_fetch_add_explicit(&s->tally->entries, 1, memory_order_relaxed);
+
+	if (n >= s->many && n % CALLERS_A_LOOK == 0)
+		store_use_large_pages(s->entries, s->buckets * s->bucket_bytes);
+}
+
 enum inserted { INSERTED, INSERTED_NOT, INSERTED_FULL, INSERTED_FROZEN };
 
 /* One attempt. NOT: something has changed, look again. `word` is set to what the bucket's was. */
@@ -278,7 +293,7 @@ SELDOM static enum inserted insert(
 	complete(s, number, next, now);
 	/* relaxed: counts that only people read */
 	if (head == 0)
-		atomic_fetch_add_explicit(&s->tally->entries, 1, memory_order_relaxed);
+		count_entry(s);
 	else if (!head_is_tombstone(head))
 		atomic_fetch_add_explicit(&s->tally->evicted, 1, memory_order_relaxed);
 	return INSERTED;

@@ -25,11 +25,22 @@ static int map(struct store *store)
 		store->memory = NULL;
 		return errno;
 	}
-#ifdef MADV_HUGEPAGE
-	/* Callers are spread over all of it at random: fewer page table walks. Only a wish. */
-	madvise(store->memory, store->bytes, MADV_HUGEPAGE);
+#ifdef MADV_NOHUGEPAGE
+	/* Callers are spread over all of it at random: a few of them would make all of it resident.
+	 * Only a wish. */
+	madvise(store->memory, store->bytes, MADV_NOHUGEPAGE);
 #endif
 	return 0;
+}
+
+void store_use_large_pages(void *memory, uint64_t bytes)
+{
+#ifdef MADV_HUGEPAGE
+	madvise(memory, bytes, MADV_HUGEPAGE);
+#else
+	(void)memory;
+	(void)bytes;
+#endif
 }
 
 int store_anonymous(struct store *store, uint64_t bytes)

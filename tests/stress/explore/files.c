@@ -218,6 +218,12 @@ void store_close(struct store *store)
 	*store = (struct store){.file = -1};
 }
 
+void store_use_large_pages(void *memory, uint64_t bytes)
+{
+	(void)memory;
+	(void)bytes;
+}
+
 int store_rename(const char *folder, const char *from, const char *to)
 {
 	struct file *source, *target;

@@ -359,6 +359,34 @@ static void test_flood(void **state)
 	throttle_table_close(t);
 }
 
+static uint64_t resident_bytes(void)
+{
+	FILE *file = fopen("/proc/self/statm", "r");
+	unsigned long long all, resident;
+
+#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
+	skip(); /* they keep more of each page than that has */
+#endif
+	if (file == NULL || fscanf(file, "%llu %llu", &all, &resident) != 2)
+		skip();
+	fclose(file);
+	return resident * (uint64_t)sysconf(_SC_PAGESIZE);
+}
+
+/* A table with room for a million is no larger in memory than its callers make it. */
+static void test_few_of_many(void **state)
+{
+	struct throttle_limit limit = ring("few", 20, 60 * SECOND);
+	struct throttle_table *table = open_table(NULL, 1000000, &limit, 1);
+	uint64_t before = resident_bytes();
+
+	(void)state;
+	for (uint64_t caller = 0; caller < 1000; caller++)
+		assert_true(take_one(table, caller, 1, START, NULL));
+	assert_true(resident_bytes() - before < 16 << 20);
+	throttle_table_close(table);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -368,6 +396,7 @@ int main(void)
 		cmocka_unit_test(test_unusable_folder),
 		cmocka_unit_test_setup_teardown(test_changes, make_folder, remove_folder),
 		cmocka_unit_test_setup_teardown(test_change_under_way, make_folder, remove_folder),
+		cmocka_unit_test(test_few_of_many),
 		cmocka_unit_test(test_flood),
 	};
 
