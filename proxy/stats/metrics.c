@@ -82,6 +82,26 @@ const char *const stats_bound_texts[STATS_BOUNDS] = {"0.0001", "0.00025", "0.000
 	"0.0025", "0.005", "0.01", "0.025", "0.05", "0.1", "0.25", "0.5", "1.0", "2.5", "5.0",
 	"10.0", "30.0", "60.0"};
 
+const uint8_t stats_bounds_below[64] = {[17] = 1,
+	[18] = 2,
+	[19] = 3,
+	[20 ... 21] = 4,
+	[22] = 5,
+	[23] = 6,
+	[24] = 7,
+	[25] = 8,
+	[26] = 9,
+	[27] = 10,
+	[28] = 11,
+	[29] = 12,
+	[30 ... 31] = 13,
+	[32] = 14,
+	[33] = 15,
+	[34] = 16,
+	[35] = 17,
+	[36 ... 63] = 18};
+_Static_assert(STATS_BOUNDS == 18, "stats_bounds_below follows the bounds");
+
 unsigned stats_metric_slots(const struct stats_metric *metric)
 {
 	unsigned slots = metric->type == STATS_HISTOGRAM ? STATS_HISTOGRAM_SLOTS : 1;

@@ -107,6 +107,9 @@ extern const char *const stats_scope_labels[STATS_SCOPES];
 extern const uint64_t stats_bounds_ns[STATS_BOUNDS];
 extern const char *const stats_bound_texts[STATS_BOUNDS];
 
+/* [e]: how many bounds are below 2^e. No two lie between neighbouring powers of two. */
+extern const uint8_t stats_bounds_below[64];
+
 /* How many slots a metric has. */
 unsigned stats_metric_slots(const struct stats_metric *metric);
 

@@ -68,14 +68,18 @@ static inline void stats_add(_Atomic uint64_t *slot, uint64_t n)
 		slot, atomic_load_explicit(slot, memory_order_relaxed) + n, memory_order_relaxed);
 }
 
+/* The histogram bucket of a duration: how many bounds it is above. */
+static inline unsigned stats_bucket(uint64_t ns)
+{
+	unsigned bucket = stats_bounds_below[63 - __builtin_clzll(ns | 1)];
+
+	return bucket + (bucket < STATS_BOUNDS && ns > stats_bounds_ns[bucket]);
+}
+
 /* Adds a duration to the histogram that begins at `slots`. */
 static inline void stats_observe(_Atomic uint64_t *slots, uint64_t ns)
 {
-	unsigned bucket = 0;
-
-	while (bucket < STATS_BOUNDS && ns > stats_bounds_ns[bucket])
-		bucket++;
-	stats_add(&slots[bucket], 1);
+	stats_add(&slots[stats_bucket(ns)], 1);
 	stats_add(&slots[STATS_BOUNDS + 1], ns);
 }
 

@@ -33,6 +33,33 @@ static void the_table_covers_each_slot_once(void **state)
 		assert_true(stats_bounds_ns[i - 1] < stats_bounds_ns[i]);
 }
 
+/* By comparing with each bound, around all bounds and powers of two. */
+static unsigned bucket_by_search(uint64_t ns)
+{
+	unsigned bucket = 0;
+
+	while (bucket < STATS_BOUNDS && ns > stats_bounds_ns[bucket])
+		bucket++;
+	return bucket;
+}
+
+static void a_duration_finds_its_bucket(void **state)
+{
+	(void)state;
+	for (unsigned i = 0; i < STATS_BOUNDS; i++) {
+		for (uint64_t ns = stats_bounds_ns[i] - 1; ns <= stats_bounds_ns[i] + 1; ns++)
+			assert_int_equal(stats_bucket(ns), bucket_by_search(ns));
+		assert_int_equal(stats_bucket(stats_bounds_ns[i]), i);
+		assert_int_equal(stats_bucket(stats_bounds_ns[i] + 1), i + 1);
+	}
+	for (unsigned power = 0; power < 64; power++) {
+		uint64_t ns = UINT64_C(1) << power;
+		assert_int_equal(stats_bucket(ns), bucket_by_search(ns));
+		assert_int_equal(stats_bucket(ns - 1), bucket_by_search(ns - 1));
+	}
+	assert_int_equal(stats_bucket(UINT64_MAX), STATS_BOUNDS);
+}
+
 static void a_name_keeps_its_row(void **state)
 {
 	struct stats *stats = stats_new(2);
@@ -143,6 +170,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(the_table_covers_each_slot_once),
+		cmocka_unit_test(a_duration_finds_its_bucket),
 		cmocka_unit_test(a_name_keeps_its_row),
 		cmocka_unit_test(rows_are_bounded),
 		cmocka_unit_test(a_duration_falls_into_its_bucket),
