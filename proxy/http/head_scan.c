@@ -94,15 +94,17 @@ static bool is_ows(char c)
 
 #define SHORTEST_REST 5 /* ":\r\n\r\n", behind the last field's name */
 
-static inline bool scan_field(struct scan *scan, const char *base, struct http_field *field)
+/* A name with an underscore is noted in the head at once, its field's id when all are there. */
+static inline bool scan_field(struct scan *scan, struct http_head *head, struct http_field *field)
 {
+	const char *base = head->base;
 	const char *name = scan->at, *at = find(scan, bytes16_not_name), *end = scan->end;
 
-	bool underscored = false;
 	for (; at < end && *at != ':'; at++) {
 		if (!is_tchar[(unsigned char)*at])
 			return false;
-		underscored |= *at == '_';
+		if (*at == '_')
+			head->ids |= HTTP_FIELD_BIT(UNDERSCORED);
 	}
 	size_t name_len = (size_t)(at - name);
 	if (name_len == 0 || name_len > UINT16_MAX || end - at < SHORTEST_REST)
@@ -132,8 +134,6 @@ static inline bool scan_field(struct scan *scan, const char *base, struct http_f
 		.name_len = (uint16_t)name_len,
 		.id = (uint8_t)http_field_id((struct slice){name, name_len}),
 	};
-	if (underscored && field->id == HTTP_FIELD_OTHER)
-		field->id = HTTP_FIELD_UNDERSCORED;
 	return true;
 }
 
@@ -164,6 +164,18 @@ static bool is_llhttps(const struct http_head *head, const struct http_field *fi
 	       !is_length(head->base, field);
 }
 
+/* Names with an underscore are rare: all are looked at again when there is one. */
+static void mark_underscored(struct http_head *head)
+{
+	head->ids = head->repeated = 0;
+	for (unsigned i = 0; i < head->field_count; i++) {
+		struct http_field *field = &head->fields[i];
+		if (field->id == HTTP_FIELD_OTHER)
+			field->id = (uint8_t)http_field_id_of(http_field_name(head, field));
+		http_head_note(head, i);
+	}
+}
+
 /* All field lines and the empty line, which ends the head. */
 static bool scan_fields(struct scan scan, const char *base, unsigned limit, struct http_head *head)
 {
@@ -177,9 +189,11 @@ static bool scan_fields(struct scan scan, const char *base, unsigned limit, stru
 		if (*scan.at == '\r') {
 			head->field_count = (uint16_t)count;
 			head->len = (uint32_t)(scan.at + 2 - base);
+			if (head->ids & BIT(UNDERSCORED))
+				mark_underscored(head);
 			return scan.at[1] == '\n';
 		}
-		if (count == most || !scan_field(&scan, base, &head->fields[count]))
+		if (count == most || !scan_field(&scan, head, &head->fields[count]))
 			return false;
 		http_head_note(head, count);
 		if (is_llhttps(head, &head->fields[count]))
