@@ -81,8 +81,6 @@ static enum access_verdict check_access(const struct access_list *list,
 	char scratch[IDENTITY_TEXT_BYTES];
 	struct slice key = SLICE_NONE;
 
-	if (!list)
-		return ACCESS_LIMITED;
 	if (access_needs_key(list))
 		key = identity_text(key_expression, input, scratch);
 	return access_check(list, input->address, key);
@@ -92,8 +90,6 @@ static const struct conf_plan *find_plan(const struct gate *gate, struct identit
 {
 	char scratch[IDENTITY_TEXT_BYTES];
 
-	if (!gate->conf->plans_key)
-		return gate->conf->default_plan;
 	return plan_find(gate->plans, identity_text(gate->conf->plans_key, input, scratch));
 }
 
@@ -167,7 +163,7 @@ static void report_untaken(const struct gate *gate, const struct limit_set *set,
 	}
 }
 
-static unsigned fill_charges(const struct gate_identity *identity,
+static inline unsigned fill_charges(const struct gate_identity *identity,
 	struct throttle_charge charges[static GATE_LIMITS_MAX])
 {
 	const struct limit_set *set = identity->set;
@@ -180,7 +176,7 @@ static unsigned fill_charges(const struct gate_identity *identity,
 }
 
 /* What the limits said. */
-static void fill_verdict(const struct gate *gate, const struct limit_set *set,
+static inline void fill_verdict(const struct gate *gate, const struct limit_set *set,
 	const struct throttle_charge *charges, const struct throttle_verdict *judged,
 	uint64_t now_ns, uint64_t waited_ns, struct gate_verdict *verdict)
 {
@@ -205,15 +201,18 @@ static void fill_verdict(const struct gate *gate, const struct limit_set *set,
 void gate_identify(const struct gate *gate, const struct conf_route *route,
 	struct identity_input *input, struct gate_identity *identity)
 {
-	const struct conf_plan *plan = find_plan(gate, input);
+	/* Most routes have no lists and many configurations no keyed plans: no call for these. */
+	const struct access_list *lists = gate->access[route->index];
+	const struct conf_plan *plan =
+		gate->conf->plans_key ? find_plan(gate, input) : gate->conf->default_plan;
 	size_t plan_index = plan ? (size_t)(plan - gate->conf->plans) : gate->conf->plan_count;
 	const struct limit_set *set = limit_sets_get(&gate->sets, route->index, plan_index);
 	const struct key_alternative *session_by;
 
 	identity->plan = plan;
 	identity->set = set;
-	identity->access =
-		(uint8_t)check_access(gate->access[route->index], set->keys[set->first_key], input);
+	identity->access = lists ? (uint8_t)check_access(lists, set->keys[set->first_key], input)
+				 : ACCESS_LIMITED;
 	identity->hashes[0] = identity_hash_by(set->keys[0], input, &gate->seed, &session_by);
 	identity->names_client = session_by && identity_names_client(session_by);
 	for (unsigned i = 1; i < set->key_count; i++)
@@ -225,7 +224,7 @@ void gate_identify(const struct gate *gate, const struct conf_route *route,
 }
 
 /* What is known before the limits are asked. True when they are to be. */
-static bool begin_verdict(const struct gate *gate, const struct conf_route *route,
+static inline bool begin_verdict(const struct gate *gate, const struct conf_route *route,
 	const struct gate_identity *identity, struct gate_verdict *verdict)
 {
 	const struct conf_plan *plan = identity->plan;

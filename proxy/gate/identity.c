@@ -300,7 +300,7 @@ static struct throttle_key hash_one(
 	return throttle_hash_end(&hasher);
 }
 
-static struct throttle_key hash_single(
+static inline struct throttle_key hash_single(
 	const struct key_part *part, struct slice value, const struct throttle_seed *seed)
 {
 	enum identity_class class = class_of(part->kind);

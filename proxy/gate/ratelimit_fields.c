@@ -16,6 +16,7 @@ struct limit_texts {
 	char alone[POLICY_BYTES + NAME_BYTES + 48];
 	uint16_t name_len, draft_11_len, draft_7_len; /* 0: not told in that dialect */
 	uint16_t alone_len;
+	uint64_t window_s; /* 0: the limit has none */
 };
 
 struct ratelimit_texts {
@@ -70,6 +71,7 @@ static void make_texts(const struct conf_limit *limit, struct limit_texts *texts
 
 	http_out_sf_string(&out, slice_of(limit->name));
 	texts->name_len = (uint16_t)(out.at - texts->name);
+	texts->window_s = limit->algorithm == CONF_LIMIT_CONCURRENCY ? 0 : window_s(limit);
 
 	out = http_out_over(texts->draft_11, sizeof(texts->draft_11));
 	http_out_slice(&out, (struct slice){texts->name, texts->name_len});
@@ -139,13 +141,9 @@ static uint64_t seconds_up(uint64_t ms)
 }
 
 /* RateLimit's t: at most the window, which is also what a cost that never fits gets. */
-static uint64_t reset_in_window_s(const struct gate_limit *limit)
+static uint64_t reset_in_window_s(const struct gate_limit *limit, uint64_t window)
 {
-	uint64_t window = window_s(limit->limit);
-
-	if (limit->reset_ms == UINT64_MAX)
-		return window;
-	return least(seconds_up(limit->reset_ms), window);
+	return limit->reset_ms == UINT64_MAX ? window : least(seconds_up(limit->reset_ms), window);
 }
 
 const struct gate_limit *ratelimit_tightest(const struct gate_verdict *verdict)
@@ -198,12 +196,13 @@ static void put_policies(struct http_out *out, const struct ratelimit_texts *tex
 }
 
 /* What is left and until when, behind the name and `;r=`. */
-static void put_state(struct http_out *out, const struct gate_limit *limit)
+static void put_state(
+	struct http_out *out, const struct limit_texts *text, const struct gate_limit *limit)
 {
 	put_sf_integer(out, ratelimit_remaining(limit));
-	if (limit->limit->algorithm != CONF_LIMIT_CONCURRENCY) {
+	if (text->window_s > 0) {
 		http_out_slice(out, SLICE(";t="));
-		put_sf_integer(out, reset_in_window_s(limit));
+		put_sf_integer(out, reset_in_window_s(limit, text->window_s));
 	}
 }
 
@@ -215,7 +214,7 @@ static void append_draft_11(struct http_out *out, const struct ratelimit_texts *
 	if (verdict->limit_count == 1 && !verdict->limits[0].limit->shadow) {
 		const struct limit_texts *text = &texts->limits[verdict->limits[0].limit->index];
 		http_out_slice(out, (struct slice){text->alone, text->alone_len});
-		put_state(out, &verdict->limits[0]);
+		put_state(out, text, &verdict->limits[0]);
 		http_out_slice(out, SLICE("\r\n"));
 		return;
 	}
@@ -228,7 +227,7 @@ static void append_draft_11(struct http_out *out, const struct ratelimit_texts *
 		http_out_slice(out, before);
 		http_out_slice(out, (struct slice){text->name, text->name_len});
 		http_out_slice(out, SLICE(";r="));
-		put_state(out, limit);
+		put_state(out, text, limit);
 		before = SLICE(", ");
 	}
 	if (before.len == 2)
