@@ -1,7 +1,5 @@
 #include "http/changes.h"
 
-#include "conf/conf.h"
-
 static bool is_listed(const struct conf_text_list *list, struct slice name)
 {
 	for (size_t i = 0; list && i < list->count; i++) {
@@ -23,14 +21,6 @@ static bool is_set(const struct conf_fields *set, struct slice name)
 			return true;
 	}
 	return false;
-}
-
-bool http_changes_any(const struct http_changes *changes)
-{
-	return (changes->set && changes->set->count > 0) ||
-	       (changes->removed && changes->removed->count > 0) ||
-	       (changes->listener_set && changes->listener_set->count > 0) ||
-	       (changes->listener_removed && changes->listener_removed->count > 0);
 }
 
 bool http_changes_touch(const struct http_changes *changes, struct slice name)

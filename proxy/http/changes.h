@@ -14,17 +14,21 @@
 #include <stddef.h>
 
 #include "base/slice.h"
+#include "conf/conf.h"
 #include "http/out.h"
-
-struct conf_fields;
-struct conf_text_list;
 
 struct http_changes {
 	const struct conf_fields *set, *listener_set; /* NULL: none */
 	const struct conf_text_list *removed, *listener_removed;
 };
 
-bool http_changes_any(const struct http_changes *changes);
+static inline bool http_changes_any(const struct http_changes *changes)
+{
+	return (changes->set && changes->set->count > 0) ||
+	       (changes->removed && changes->removed->count > 0) ||
+	       (changes->listener_set && changes->listener_set->count > 0) ||
+	       (changes->listener_removed && changes->listener_removed->count > 0);
+}
 
 /* Is the field set or removed? */
 bool http_changes_touch(const struct http_changes *changes, struct slice name);

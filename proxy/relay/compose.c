@@ -215,11 +215,11 @@ bool compose_request(struct exchange *x, struct flow *flow)
 {
 	const struct conf_route *route = x->route;
 	const struct http_changes changes = request_changes(route);
-	size_t room = 2u * x->request.len + 3u * x->authority.len + x->path.len +
-		      http_changes_bytes(&changes) + ADDED_BYTES +
+	bool has_changes = http_changes_any(&changes);
+	size_t room = 2u * x->request.len + 3u * x->authority.len + x->path.len + ADDED_BYTES +
+		      (has_changes ? http_changes_bytes(&changes) : 0) +
 		      (route->add_prefix ? strlen(route->add_prefix) : 0);
 	struct left_out left_out = left_out_of_request(x);
-	bool has_changes = http_changes_any(&changes);
 	bool sets_host = has_changes && http_changes_touch(&changes, SLICE("host"));
 	struct http_out out;
 
@@ -345,7 +345,8 @@ bool compose_response(struct exchange *x, struct flow *flow, bool chunked, bool 
 {
 	const struct http_changes changes = exchange_response_changes(x);
 	bool has_changes = http_changes_any(&changes);
-	size_t room = 2u * x->response.len + http_changes_bytes(&changes) + ADDED_BYTES;
+	size_t room = 2u * x->response.len + ADDED_BYTES +
+		      (has_changes ? http_changes_bytes(&changes) : 0);
 	struct http_out out;
 	bool limits = !interim && x->dialect != CONF_RATELIMIT_OFF && x->verdict.limit_count > 0;
 

@@ -58,38 +58,15 @@ void downstream_accept(struct worker *worker, struct listener *listener, int fd,
 	stream_wake(&d->stream);
 }
 
-void downstream_judge_peer(struct downstream *d)
+void downstream_judge_peer_again(struct downstream *d)
 {
-	uint64_t serial = d->worker->use->site->serial;
-
-	if (d->judged_by == serial)
-		return;
 	forwarded_peer_judge(&d->peer, &d->listener->conf->trusted_proxies);
-	d->judged_by = serial;
+	d->judged_by = d->worker->use->site->serial;
 }
 
 static void free_downstream(struct deferred_free *item)
 {
 	free(CONTAINER_OF(item, struct downstream, deferred));
-}
-
-void downstream_set_input(
-	struct downstream *d, enum downstream_input input, struct exchange *exchange)
-{
-	static const unsigned char leads_to[] = {
-		[INPUT_NONE] = 1 << INPUT_HEAD,
-		[INPUT_HEAD] = 1 << INPUT_NONE | 1 << INPUT_BODY,
-		[INPUT_BODY] = 1 << INPUT_NONE | 1 << INPUT_UPGRADE,
-		[INPUT_UPGRADE] = 1 << INPUT_NONE | 1 << INPUT_TUNNEL,
-		[INPUT_TUNNEL] = 1 << INPUT_NONE,
-	};
-
-	assert(leads_to[d->input] >> input & 1);
-	assert((input == INPUT_NONE) == !exchange);
-	assert(d->input == INPUT_NONE || !exchange || exchange == d->reading);
-	assert(input <= INPUT_HEAD || exchange == d->last);
-	d->input = input;
-	d->reading = exchange;
 }
 
 void downstream_leave_input(struct downstream *d, const struct exchange *exchange)
@@ -243,7 +220,7 @@ static bool begin_head(struct downstream *d)
 }
 
 /* Its head is there, or all there will be of it: it takes its place in the list. */
-static void append(struct downstream *d)
+static inline void append(struct downstream *d)
 {
 	struct exchange *exchange = d->reading;
 
@@ -397,14 +374,23 @@ static bool wants_body(const struct downstream *d)
 	return up->in && (!up->flow || flow_is_empty(up->flow));
 }
 
-void downstream_watch(struct downstream *d)
+/* Nothing to be sent, and none of its requests is being read: the usual cases. */
+static inline void watch_input_none(struct downstream *d)
+{
+	if (d->first)
+		wait_none(&d->wait); /* what it asked for is under way */
+	else
+		/* A drain shortens it. */
+		wait_for(&d->wait, WAIT_IDLE, 2 * d->begun + d->worker->draining,
+			worker_now_ms(d->worker) + idle_timeout_ms(d), worker_now_ms(d->worker));
+}
+
+static void watch_transfer(struct downstream *d)
 {
 	const struct conf_listener *conf = d->listener->conf;
 	const struct exchange *reading = d->reading;
 	uint64_t now_ms = worker_now_ms(d->worker);
 
-	if (d->state == DOWNSTREAM_LINGERING)
-		return;
 	if (d->input == INPUT_TUNNEL)
 		wait_none(&d->wait); /* tunnel_timeout, at the server's connection */
 	else if (!flow_is_empty(&d->out))
@@ -416,12 +402,23 @@ void downstream_watch(struct downstream *d)
 	else if (d->input == INPUT_BODY && wants_body(d))
 		wait_for(&d->wait, WAIT_BODY, reading->up.content_bytes,
 			now_ms + conf->body_timeout_ms, now_ms);
-	else if (!d->first)
-		/* A drain shortens it. */
-		wait_for(&d->wait, WAIT_IDLE, 2 * d->begun + d->worker->draining,
-			now_ms + idle_timeout_ms(d), now_ms);
 	else
-		wait_none(&d->wait); /* what it asked for is under way */
+		watch_input_none(d);
+}
+
+static inline void watch(struct downstream *d)
+{
+	if (d->state == DOWNSTREAM_LINGERING)
+		return;
+	if (d->input == INPUT_NONE && flow_is_empty(&d->out))
+		watch_input_none(d);
+	else
+		watch_transfer(d);
+}
+
+void downstream_watch(struct downstream *d)
+{
+	watch(d);
 }
 
 /* Whether to write now, or at the turn's end together with what else is about to come. */
@@ -448,7 +445,7 @@ static void settle(struct downstream *d)
 	if (d->state == DOWNSTREAM_FINISHING && !d->first && flow_is_empty(&d->out))
 		end_output(d);
 	if (d->state != DOWNSTREAM_CLOSED)
-		downstream_watch(d);
+		watch(d);
 }
 
 void downstream_flush_all(struct worker *worker)
@@ -531,13 +528,13 @@ void downstream_drain(struct downstream *d)
 		downstream_watch(d);
 }
 
-bool downstream_drains_after(const struct downstream *d, const struct exchange *exchange)
+bool downstream_is_last(const struct downstream *d, const struct exchange *exchange)
 {
 	bool more = exchange->request_done &&
 		    ((d->in.at && buffer_used(&d->in) > 0) || d->stream.readable);
 
 	/* What was pipelined behind it is answered, too, as long as it does not go on for ever. */
-	return d->worker->draining && !exchange->next &&
+	return !exchange->next &&
 	       (!more || worker_now_ms(d->worker) > d->worker->drain_began_ms + DRAIN_IDLE_MS);
 }
 

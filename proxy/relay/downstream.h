@@ -16,6 +16,8 @@
 #ifndef RELAY_DOWNSTREAM_H
 #define RELAY_DOWNSTREAM_H
 
+#include <assert.h>
+
 #include "http/forwarded.h"
 #include "http/parser.h"
 #include "net/stream.h"
@@ -96,8 +98,24 @@ void downstream_flush_all(struct worker *worker);
 
 /* What comes next is `exchange`'s (NULL with INPUT_NONE only). Who leaves INPUT_HEAD has put the
  * exchange into the list or ends it. */
-void downstream_set_input(
-	struct downstream *downstream, enum downstream_input input, struct exchange *exchange);
+static inline void downstream_set_input(
+	struct downstream *downstream, enum downstream_input input, struct exchange *exchange)
+{
+	static const unsigned char leads_to[] = {
+		[INPUT_NONE] = 1 << INPUT_HEAD,
+		[INPUT_HEAD] = 1 << INPUT_NONE | 1 << INPUT_BODY,
+		[INPUT_BODY] = 1 << INPUT_NONE | 1 << INPUT_UPGRADE,
+		[INPUT_UPGRADE] = 1 << INPUT_NONE | 1 << INPUT_TUNNEL,
+		[INPUT_TUNNEL] = 1 << INPUT_NONE,
+	};
+
+	assert(leads_to[downstream->input] >> input & 1);
+	assert((input == INPUT_NONE) == !exchange);
+	assert(downstream->input == INPUT_NONE || !exchange || exchange == downstream->reading);
+	assert(input <= INPUT_HEAD || exchange == downstream->last);
+	downstream->input = input;
+	downstream->reading = exchange;
+}
 
 /* The exchange has read all that is its own: the next bytes are another's. */
 void downstream_leave_input(struct downstream *downstream, const struct exchange *exchange);
@@ -105,8 +123,15 @@ void downstream_leave_input(struct downstream *downstream, const struct exchange
 /* The exchange's response is written whole (or never will be): on to the next. */
 void downstream_exchange_ended(struct downstream *downstream, struct exchange *exchange);
 
+/* Of downstream_judge_peer only: a reload may have changed them. */
+void downstream_judge_peer_again(struct downstream *downstream);
+
 /* Judges its peer by the trusted_proxies that are in force now. */
-void downstream_judge_peer(struct downstream *downstream);
+static inline void downstream_judge_peer(struct downstream *downstream)
+{
+	if (downstream->judged_by != downstream->worker->use->site->serial)
+		downstream_judge_peer_again(downstream);
+}
 
 /* No further request on this connection. */
 void downstream_finish(struct downstream *downstream);
@@ -120,7 +145,14 @@ void downstream_close(struct downstream *downstream, const char *why);
  */
 void downstream_drain(struct downstream *downstream);
 
+/* Of downstream_drains_after only: in a drain, is this the last exchange of the connection? */
+bool downstream_is_last(const struct downstream *downstream, const struct exchange *exchange);
+
 /* Is this response to say that it is the connection's last, because of a drain? */
-bool downstream_drains_after(const struct downstream *downstream, const struct exchange *exchange);
+static inline bool downstream_drains_after(
+	const struct downstream *downstream, const struct exchange *exchange)
+{
+	return downstream->worker->draining && downstream_is_last(downstream, exchange);
+}
 
 #endif

@@ -29,7 +29,7 @@
 #define PUMP_TURNS 16
 
 /* The server's time runs. */
-static void await_server(
+static inline void await_server(
 	struct exchange *x, enum wait_reason reason, uint64_t progress, uint64_t timeout_ms)
 {
 	uint64_t now_ms = worker_now_ms(x->worker);

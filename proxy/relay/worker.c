@@ -32,14 +32,10 @@ static uint64_t read_wall(struct relay *relay)
 	return wall_ns;
 }
 
-uint64_t worker_wall_ns(struct worker *worker)
+uint64_t worker_read_wall(struct worker *worker)
 {
-	uint64_t turn_ns = worker_now_ns(worker);
-
-	if (turn_ns != worker->wall_turn_ns) {
-		worker->wall_ns = read_wall(worker->relay);
-		worker->wall_turn_ns = turn_ns;
-	}
+	worker->wall_ns = read_wall(worker->relay);
+	worker->wall_turn_ns = worker_now_ns(worker);
 	return worker->wall_ns;
 }
 

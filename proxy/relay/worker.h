@@ -115,9 +115,16 @@ static inline uint64_t worker_now_ms(struct worker *worker)
  * promised over true times, and a turn may be long. */
 uint64_t worker_throttle_ns(struct worker *worker);
 
+/* Of worker_wall_ns only: reads the wall clock for this turn. */
+uint64_t worker_read_wall(struct worker *worker);
+
 /* The wall's time of this turn, for dates. Read once a turn; a step of the clock is noticed then.
  */
-uint64_t worker_wall_ns(struct worker *worker);
+static inline uint64_t worker_wall_ns(struct worker *worker)
+{
+	return worker_now_ns(worker) == worker->wall_turn_ns ? worker->wall_ns
+							     : worker_read_wall(worker);
+}
 
 /* Counts worker->request_id up, in place. */
 void worker_next_request_id(struct worker *worker);
