@@ -127,30 +127,35 @@ static uint64_t calendar_fresh(
 	return pack(begin, used);
 }
 
-static unsigned calendar_remember(const struct shape *s, const struct entry *e, uint64_t now,
-	struct event *events, unsigned room)
+static bool calendar_is_same(const struct shape *s, const struct shape *old)
+{
+	return s->period == old->period && s->scale == old->scale &&
+	       zone_is_same(s->zone, old->zone);
+}
+
+static bool calendar_remember(
+	const struct shape *s, const struct entry *e, uint64_t now, struct history *history)
 {
 	struct entry *entry = (struct entry *)(uintptr_t)e; /* only read */
 	uint64_t head = atomic_load_explicit(&entry->head, memory_order_acquire), begin, end;
 
-	if (room == 0 || calendar_is_empty(s, head & HEAD_OWN, now))
-		return 0;
-	/* Of 0 units, too: no charge is to be recorded in an earlier period any more. */
-	events[0].at = now;
-	events[0].units = used_at(s, head, now, &begin, &end);
-	return 1;
+	/* Also of nothing used: no charge is to be recorded in an earlier period any more. */
+	history->newest = now;
+	history->events[history->count++] =
+		(struct event){now, used_at(s, head & HEAD_OWN, now, &begin, &end)};
+	return true;
 }
 
-static void calendar_recall(const struct shape *s, const struct event *events, unsigned count,
-	uint64_t now, struct image *image)
+static void calendar_recall(
+	const struct shape *s, const struct history *history, uint64_t now, struct image *image)
 {
 	uint64_t begin, end, used = 0;
 
 	period_of(s, now, &begin, &end);
-	for (unsigned i = 0; i < count; i++)
-		if (wall_of(s, events[i].at) / MINUTE_NS >= begin)
-			used += events[i].units;
-	image->head = pack(begin, used);
+	for (unsigned i = 0; i < history->count; i++)
+		if (wall_of(s, history->events[i].at) / MINUTE_NS >= begin)
+			used += history->events[i].units;
+	image->head = pack(begin, used < s->quota ? used : s->quota);
 }
 
 const struct form_ops calendar_ops = {
@@ -159,6 +164,7 @@ const struct form_ops calendar_ops = {
 	.is_empty = calendar_is_empty,
 	.fresh = calendar_fresh,
 	.freeze = entry_freeze,
+	.is_same = calendar_is_same,
 	.remember = calendar_remember,
 	.recall = calendar_recall,
 };

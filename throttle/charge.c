@@ -66,17 +66,19 @@ bool charge_commit(struct judged *j)
 }
 
 void charge_give_back(struct throttle_table *table, const struct generation *generation,
-	const struct section *s, const struct throttle_charge *charge, struct entry *entry,
+	const struct section *s, const struct throttle_charge *charge, const struct place *place,
 	uint64_t at, uint64_t now)
 {
 	struct throttle_receipt receipt = {.count = 1};
 
-	if (s->ops->refund(&s->shape, entry, at, units_of_cost(&s->shape, charge->cost), now) ||
+	if (s->ops->refund(
+		    &s->shape, place->entry, at, units_of_cost(&s->shape, charge->cost), now) ||
 		table_current(table) == generation)
 		return;
 	/* It has moved to a newer generation: there, by its key. */
 	receipt.held[0] = (struct throttle_held){
 		.limit = charge->limit,
+		.flags = held_flags(generation, place->is_overflow),
 		.caller = charge->caller,
 		.cost = charge->cost,
 		.at_ns = at + generation->epoch_ns,

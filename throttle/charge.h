@@ -4,7 +4,13 @@
 
 #include "throttle/table.h"
 
-#define HELD_OVERFLOW 1u /* throttle_held.flags */
+/* throttle_held.flags: was it charged to an overflow, and in which of the handle's generations? */
+#define HELD_OVERFLOW 1u
+
+static inline uint32_t held_flags(const struct generation *g, bool is_overflow)
+{
+	return g->number << 1 | (is_overflow ? HELD_OVERFLOW : 0);
+}
 
 enum charged {
 	CHARGED,       /* judged (and taken, where that was asked) */
@@ -34,10 +40,10 @@ enum charged charge_judge(
 /* Puts the plan in force. False: the throttle has changed since, judge again. */
 bool charge_commit(struct judged *j);
 
-/* Gives back a charge of a take that came to nothing: made in this entry, recorded at `at`. */
+/* Gives back a charge of a take that came to nothing: made at this place, recorded at `at`. */
 void charge_give_back(struct throttle_table *table, const struct generation *generation,
-	const struct section *section, const struct throttle_charge *charge, struct entry *entry,
-	uint64_t at, uint64_t now);
+	const struct section *section, const struct throttle_charge *charge,
+	const struct place *place, uint64_t at, uint64_t now);
 
 /* Charges whether it fits or not. */
 enum charged charge_force(

@@ -85,27 +85,34 @@ static uint64_t concurrency_fresh(
 	return HEAD_BORN | (uint64_t)sequence << (CONCURRENCY_LANES * LANE_BITS);
 }
 
-static unsigned concurrency_remember(const struct shape *s, const struct entry *e, uint64_t now,
-	struct event *events, unsigned room)
+/* Never copied: what another process has in flight is no longer counted, since that can't give it
+ * back here. */
+static bool concurrency_is_same(const struct shape *s, const struct shape *old)
 {
-	struct entry *entry = (struct entry *)(uintptr_t)e; /* only read */
-
 	(void)s;
-	(void)room;
-	events[0].at = now;
-	events[0].units = sum_of(atomic_load_explicit(&entry->head, memory_order_acquire));
-	return events[0].units > 0;
+	(void)old;
+	return false;
 }
 
-/* All of it goes into the lane of the process that moves it. */
-static void concurrency_recall(const struct shape *s, const struct event *events, unsigned count,
-	uint64_t now, struct image *image)
+static bool concurrency_remember(
+	const struct shape *s, const struct entry *e, uint64_t now, struct history *history)
+{
+	struct entry *entry = (struct entry *)(uintptr_t)e; /* only read */
+	uint64_t head = atomic_load_explicit(&entry->head, memory_order_acquire);
+
+	history->newest = now;
+	history->events[history->count++] = (struct event){now, lane_of(head, s->lane)};
+	return history->events[0].units > 0;
+}
+
+static void concurrency_recall(
+	const struct shape *s, const struct history *history, uint64_t now, struct image *image)
 {
 	uint64_t units = 0;
 
 	(void)now;
-	for (unsigned i = 0; i < count; i++)
-		units += events[i].units;
+	for (unsigned i = 0; i < history->count; i++)
+		units += history->events[i].units;
 	units = units < LANE_MAX ? units : LANE_MAX;
 	image->head = HEAD_BORN | units << (s->lane * LANE_BITS);
 }
@@ -127,6 +134,7 @@ const struct form_ops concurrency_ops = {
 	.is_empty = concurrency_is_empty,
 	.fresh = concurrency_fresh,
 	.freeze = entry_freeze,
+	.is_same = concurrency_is_same,
 	.remember = concurrency_remember,
 	.recall = concurrency_recall,
 };

@@ -74,7 +74,7 @@ struct zone;
  * is set. See ring.c, window.c, ... */
 struct shape {
 	enum form form;
-	_Atomic(uint64_t) *latest; /* the newest time that any thread has passed in, about */
+	_Atomic(uint64_t) *latest; /* see latest_of */
 	uint32_t entry_bytes;
 	uint32_t slots;      /* physical */
 	uint32_t first_slot; /* ring: 2 where the first two slots' room is the idle stamp */
@@ -119,20 +119,34 @@ struct plan {
 };
 
 /*
+ * The newest time that any thread has passed in: no thread's is more than TIME_STEP_NS ahead of it.
+ * Of a table whose callers are being moved to a newer one, LATEST_CLOSED is set and it never
+ * changes again: no thread begins there any more, and no charge in it is later than two steps after
+ * that.
+ */
+#define LATEST_CLOSED (UINT64_C(1) << 63)
+
+static inline uint64_t latest_of(const struct shape *s)
+{
+	/* relaxed: a time by itself; what orders it is said where that matters */
+	return atomic_load_explicit(s->latest, memory_order_relaxed) & ~LATEST_CLOSED;
+}
+
+/*
  * The time to judge a head by: not further behind the newest than TIME_LAG_NS. To be called after
  * the head was loaded (acquire): who made that head had noted its time before, so that a head is
  * never further ahead of this than TIME_SLACK_NS, however long this thread has slept.
  */
 static inline uint64_t time_after_head(const struct shape *s, uint64_t now)
 {
-	/* relaxed: ordered after the load of the head */
-	uint64_t latest = atomic_load_explicit(s->latest, memory_order_relaxed);
+	uint64_t latest = latest_of(s);
 
 	return now + TIME_LAG_NS < latest ? latest - TIME_LAG_NS : now;
 }
 
 /* The same for the quick ways, in one comparison: is it from TIME_LAG_NS behind the newest to a
- * step ahead of it? Then it is the time to judge by, and needn't be noted. */
+ * step ahead of it? Then it is the time to judge by, and needn't be noted. (Of a closed table no
+ * time is.) */
 static inline bool time_is_near(const struct shape *s, uint64_t now)
 {
 	/* relaxed: ordered after the load of the head */
@@ -154,12 +168,18 @@ enum how {
 	HOW_FORCE, /* charges whether it fits or not */
 };
 
-/* So much was used up at that time. An event of 0 units says that what had expired by then may be
- * forgotten already: nothing is to be recorded before it. */
+/* So much was used up at that time, or before. */
 struct event {
 	uint64_t at, units;
 };
 #define EVENTS_MAX 4097
+
+/* What an entry remembers, oldest first. */
+struct history {
+	uint64_t newest; /* no charge is to be recorded before this */
+	unsigned count;
+	struct event events[EVENTS_MAX];
+};
 
 /* An entry as it is to be: what a mover writes into a caller's new throttle. */
 struct image {
@@ -187,13 +207,33 @@ struct form_ops {
 	uint64_t (*fresh)(const struct shape *s, uint64_t used, uint64_t now, unsigned sequence);
 	/* Moves what is left unfinished out of the way and sets HEAD_SPECIAL. */
 	void (*freeze)(const struct shape *s, struct entry *e);
-	/* Gives what a frozen entry remembers, oldest first: up to `room` events; its count. */
-	unsigned (*remember)(const struct shape *s, const struct entry *e, uint64_t now,
-		struct event *events, unsigned room);
-	/* The image of an entry of which all that is known are these events. */
-	void (*recall)(const struct shape *s, const struct event *events, unsigned count,
-		uint64_t now, struct image *image);
+	/* Does an entry of the shape `old` mean the same under this one? Then it is copied. */
+	bool (*is_same)(const struct shape *s, const struct shape *old);
+	/* What a frozen entry remembers: no time in it is after `now`, and none is earlier than the
+	 * charge it stands for. False: nothing. */
+	bool (*remember)(const struct shape *s, const struct entry *e, uint64_t now,
+		struct history *history);
+	/* The image of an entry of which all that is known is this history: its newest units, no
+	 * more than the limit. Where times are rounded they are rounded down. */
+	void (*recall)(const struct shape *s, const struct history *history, uint64_t now,
+		struct image *image);
 };
+
+/* Where in a history its newest `units` begin; `first_units` is what counts of that event. */
+static inline unsigned history_newest(
+	const struct history *history, uint64_t units, uint64_t *first_units)
+{
+	unsigned i = history->count;
+
+	*first_units = 0;
+	while (i > 0 && units > 0) {
+		const struct event *e = &history->events[--i];
+
+		*first_units = e->units < units ? e->units : units;
+		units -= *first_units;
+	}
+	return i;
+}
 
 /* freeze for the kinds that have nothing to finish first */
 static inline void entry_freeze(const struct shape *s, struct entry *e)

@@ -87,32 +87,36 @@ static uint64_t gcra_fresh(const struct shape *s, uint64_t used, uint64_t now, u
 	return HEAD_BORN | (now + (used > 0 ? increment_of(s, used) : 0));
 }
 
-static unsigned gcra_remember(const struct shape *s, const struct entry *e, uint64_t now,
-	struct event *events, unsigned room)
+static bool gcra_is_same(const struct shape *s, const struct shape *old)
+{
+	return s->quota == old->quota && s->window == old->window && s->scale == old->scale;
+}
+
+static bool gcra_remember(
+	const struct shape *s, const struct entry *e, uint64_t now, struct history *history)
 {
 	struct entry *entry = (struct entry *)(uintptr_t)e; /* only read */
 	uint64_t drained = atomic_load_explicit(&entry->head, memory_order_acquire) & HEAD_OWN;
 
-	if (room == 0 || gcra_is_empty(s, drained, now))
-		return 0;
 	/* A thread whose clock is behind may still find it not drained. */
-	events[0].at = drained < now ? drained : now;
-	events[0].units = drained > now ? units_of(s, drained - now) : 0;
-	return 1;
+	history->newest = drained < now ? drained : now;
+	if (drained > now)
+		history->events[history->count++] = (struct event){now, units_of(s, drained - now)};
+	return true;
 }
 
-static void gcra_recall(const struct shape *s, const struct event *events, unsigned count,
-	uint64_t now, struct image *image)
+static void gcra_recall(
+	const struct shape *s, const struct history *history, uint64_t now, struct image *image)
 {
-	uint64_t drained = now;
+	uint64_t drained = history->newest, most = now + s->burst;
 
-	for (unsigned i = 0; i < count; i++) {
-		/* A quantum's end may lie ahead; what it stands for doesn't. */
-		uint64_t at = events[i].at < now ? events[i].at : now;
+	for (unsigned i = 0; i < history->count; i++) {
+		uint64_t at = history->events[i].at;
 
 		if (i == 0 || drained < at)
 			drained = at;
-		drained += increment_of(s, events[i].units);
+		drained += increment_of(s, history->events[i].units);
+		drained = drained < most ? drained : most;
 	}
 	image->head = HEAD_BORN | (drained < HEAD_OWN ? drained : HEAD_OWN);
 }
@@ -123,6 +127,7 @@ const struct form_ops gcra_ops = {
 	.is_empty = gcra_is_empty,
 	.fresh = gcra_fresh,
 	.freeze = entry_freeze,
+	.is_same = gcra_is_same,
 	.remember = gcra_remember,
 	.recall = gcra_recall,
 };

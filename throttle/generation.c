@@ -4,6 +4,7 @@
 #include "throttle/concurrency.h"
 #include "throttle/limit.h"
 #include "throttle/ring.h"
+#include "throttle/section_move.h"
 #include "throttle/zone.h"
 
 #include <errno.h>
@@ -12,20 +13,19 @@
 #include <string.h>
 
 #define MAGIC      UINT64_C(0x454c54544f524854) /* "THROTTLE" on a little-endian machine */
-#define VERSION    3
+#define VERSION    4
 #define PAGE_BYTES 4096
 
 struct header {
 	/* Fixed when the table is made; `checksum` is over these and the limits. */
 	uint64_t magic;
 	uint32_t version, limit_bytes;
-	uint64_t bytes, callers, epoch_ns;
+	uint64_t bytes, callers, buckets, epoch_ns;
 	struct throttle_seed seed;
 	uint32_t count, reserved;
 	_Atomic(uint64_t) checksum;
 	/* On cache lines of their own. */
 	_Alignas(64) _Atomic(uint64_t) latest;
-	_Alignas(64) _Atomic(uint32_t) is_moving;
 	_Alignas(64) struct throttle_limit limits[];
 };
 
@@ -70,25 +70,28 @@ static uint64_t limit_state_bytes(const struct throttle_limit *limit, uint64_t b
 	return bytes;
 }
 
-static uint64_t total_bytes(const struct throttle_limit *limits, size_t count, uint64_t callers)
+static uint64_t total_bytes(const struct throttle_limit *limits, size_t count, uint64_t buckets)
 {
 	uint64_t bytes = header_bytes(count) + tally_bytes(count);
 
 	for (size_t i = 0; i < count; i++)
-		bytes += limit_state_bytes(&limits[i], section_buckets_for(callers));
+		bytes += limit_state_bytes(&limits[i], buckets);
 	return bytes;
 }
 
-static void lay_section(struct generation *g, struct section *s, uint64_t *at, struct tally *tally,
-	uint64_t buckets)
+/* Until a table has the generation. */
+static const _Atomic(int64_t) no_shift;
+
+static void lay_section(struct generation *g, struct section *s, uint64_t *at, struct tally *tally)
 {
 	s->shape.epoch_ns = g->epoch_ns;
 	s->shape.lane = g->lane;
+	s->shape.wall_shift_ns = &no_shift;
 	s->ops = form_ops_of(&s->shape);
 	s->tally = tally;
 	s->shape.latest = g->latest;
-	section_lay(s, (unsigned char *)g->store.memory + *at, buckets);
-	*at += page_up(section_bytes(&s->shape, buckets));
+	section_lay(s, (unsigned char *)g->store.memory + *at, g->buckets);
+	*at += page_up(section_bytes(&s->shape, g->buckets));
 }
 
 /* Of pacing, what there is at once. */
@@ -104,12 +107,12 @@ static int lay(struct generation *g)
 {
 	struct header *h = g->header;
 	uint64_t at = header_bytes(h->count) + tally_bytes(h->count);
-	uint64_t buckets = section_buckets_for(h->callers);
 	struct tally *tally = (void *)((unsigned char *)g->store.memory + header_bytes(h->count));
 
 	g->latest = &h->latest;
 	g->epoch_ns = h->epoch_ns;
 	g->callers = h->callers;
+	g->buckets = h->buckets;
 	g->count = h->count;
 	g->limits = calloc(h->count > 0 ? h->count : 1, sizeof(*g->limits));
 	if (g->limits == NULL)
@@ -126,11 +129,11 @@ static int lay(struct generation *g)
 			l->section.shape.zone = l->zone;
 			l->section.shape.period_cache = &l->period_cache;
 		}
-		lay_section(g, &l->section, &at, &tally[2 * i], buckets);
+		lay_section(g, &l->section, &at, &tally[2 * i]);
 		l->has_bans = l->limit.ban_count > 0;
 		if (l->has_bans) {
 			limit_ban_shape(&l->limit, &l->bans.shape);
-			lay_section(g, &l->bans, &at, &tally[2 * i + 1], buckets);
+			lay_section(g, &l->bans, &at, &tally[2 * i + 1]);
 		}
 		l->quick = quick_for(l);
 		l->told_quota = told_quota(&l->limit);
@@ -162,11 +165,11 @@ static void clear_lane(struct generation *g)
 	}
 }
 
-struct generation *generation_create(const struct generation_source *source,
-	const struct throttle_limit *limits, size_t count, uint64_t callers)
+struct generation *generation_create(
+	const struct generation_source *source, const struct throttle_limit *limits, size_t count)
 {
 	struct generation *g = calloc(1, sizeof(*g));
-	uint64_t bytes = total_bytes(limits, count, callers);
+	uint64_t bytes = total_bytes(limits, count, source->buckets);
 	struct header *h;
 	int error;
 
@@ -183,15 +186,15 @@ struct generation *generation_create(const struct generation_source *source,
 		h->version = VERSION;
 		h->limit_bytes = sizeof(struct throttle_limit);
 		h->bytes = bytes;
-		h->callers = callers;
+		h->callers = source->callers;
+		h->buckets = source->buckets;
 		h->epoch_ns = source->epoch_ns;
 		h->seed = source->seed;
 		h->count = (uint32_t)count;
 		memcpy(h->limits, limits, count * sizeof(*limits));
 		atomic_init(&h->latest, source->latest);
-		atomic_init(&h->is_moving, source->is_moving);
 		/* release: whatever instant the process is killed at, a file with a checksum that
-		 * fits is whole, and says whether its callers are still to be moved to it. */
+		 * fits is whole */
 		atomic_store_explicit(&h->checksum, checksum_of(h), memory_order_release);
 		error = lay(g);
 	}
@@ -219,7 +222,7 @@ static const char *check_header(const struct header *h, uint64_t bytes)
 	for (uint32_t i = 0; i < h->count; i++)
 		if (throttle_limit_check(&h->limits[i], why, sizeof(why)) != 0)
 			return "a limit in it can't be";
-	if (total_bytes(h->limits, h->count, h->callers) != bytes)
+	if (total_bytes(h->limits, h->count, h->buckets) != bytes)
 		return "its size is not that of its limits";
 	return NULL;
 }
@@ -291,16 +294,6 @@ const struct throttle_seed *generation_seed(const struct generation *g)
 	return &g->header->seed;
 }
 
-bool generation_is_moving(const struct generation *g)
-{
-	return atomic_load_explicit(&g->header->is_moving, memory_order_acquire) != 0;
-}
-
-void generation_set_moved(struct generation *g)
-{
-	atomic_store_explicit(&g->header->is_moving, 0, memory_order_release);
-}
-
 bool generation_has_limits(
 	const struct generation *g, const struct throttle_limit *limits, size_t count)
 {
@@ -315,18 +308,31 @@ struct limit_state *generation_find(const struct generation *g, const char *name
 	return NULL;
 }
 
+/* What was charged before is given back as long as it is still counted as it was then. */
+static void link_section(struct section *to, struct section *from, uint32_t number)
+{
+	bool is_same =
+		to->shape.form == from->shape.form &&
+		(to->shape.form == FORM_CONCURRENCY || to->ops->is_same(&to->shape, &from->shape));
+
+	to->refunds_since = is_same ? from->refunds_since : number;
+	/* release: pairs with the loads of `old` */
+	atomic_store_explicit(&to->old, from, memory_order_release);
+}
+
 void generation_link(struct generation *next, struct generation *last)
 {
+	next->number = last->number + 1;
 	for (uint32_t i = 0; i < next->count; i++) {
 		struct limit_state *to = &next->limits[i];
 		struct limit_state *from = generation_find(last, to->limit.name);
 
+		to->section.refunds_since = next->number;
 		if (from == NULL)
 			continue;
-		/* release: pairs with the loads of `old` */
-		atomic_store_explicit(&to->section.old, &from->section, memory_order_release);
+		link_section(&to->section, &from->section, next->number);
 		if (to->has_bans && from->has_bans)
-			atomic_store_explicit(&to->bans.old, &from->bans, memory_order_release);
+			link_section(&to->bans, &from->bans, next->number);
 	}
 }
 
@@ -341,6 +347,8 @@ void generation_move_all(struct generation *g)
 
 void generation_thaw(struct generation *g)
 {
+	/* relaxed: at opening */
+	atomic_fetch_and_explicit(g->latest, ~LATEST_CLOSED, memory_order_relaxed);
 	for (uint32_t i = 0; i < g->count; i++) {
 		section_thaw(&g->limits[i].section);
 		if (g->limits[i].has_bans)
@@ -348,15 +356,18 @@ void generation_thaw(struct generation *g)
 	}
 }
 
-uint64_t generation_time(struct generation *g, uint64_t now_ns, uint64_t offset)
+bool generation_time(struct generation *g, uint64_t now_ns, uint64_t offset, uint64_t *time)
 {
 	uint64_t now = now_ns + offset > g->epoch_ns ? now_ns + offset - g->epoch_ns : 0;
 	/* relaxed: what is swapped into a head by this thread later releases it */
-	uint64_t latest = atomic_load_explicit(&g->header->latest, memory_order_relaxed);
+	uint64_t latest = atomic_load_explicit(g->latest, memory_order_relaxed);
 
+	/* A closed one is larger than any time. */
 	while (now > latest + TIME_STEP_NS)
-		if (atomic_compare_exchange_weak_explicit(&g->header->latest, &latest, now,
-			    memory_order_relaxed, memory_order_relaxed))
+		/* acq_rel: pairs with close_old */
+		if (atomic_compare_exchange_weak_explicit(
+			    g->latest, &latest, now, memory_order_acq_rel, memory_order_relaxed))
 			break;
-	return now + TIME_LAG_NS < latest ? latest - TIME_LAG_NS : now;
+	*time = now + TIME_LAG_NS < latest ? latest - TIME_LAG_NS : now;
+	return !(latest & LATEST_CLOSED);
 }

@@ -4,7 +4,8 @@
  *   header | limit 0 .. n-1 as written | section 0 | its bans | section 1 | ...
  *
  * The header says whose table this is (version, machine, size, limits, all under a checksum); what
- * changes in it is the newest time seen, and whether an older table is still being moved from.
+ * changes in it is the newest time seen. A file of the name GENERATION_NEXT beside a table is one
+ * that its callers are being moved to.
  */
 #ifndef THROTTLE_GENERATION_H
 #define THROTTLE_GENERATION_H
@@ -41,7 +42,8 @@ struct generation {
 	struct store store;
 	struct header *header;
 	_Atomic(uint64_t) *latest; /* the newest time seen, about; in the header */
-	uint64_t epoch_ns, callers;
+	uint64_t epoch_ns, callers, buckets;
+	uint32_t number; /* how many this handle had before */
 	unsigned lane;
 	uint32_t count;
 	struct limit_state *limits;
@@ -58,12 +60,12 @@ struct generation_source {
 	const char *name;
 	struct throttle_seed seed;
 	uint64_t epoch_ns, latest;
-	bool is_moving; /* its callers are still to be moved to it */
+	uint64_t callers, buckets;
 };
 
 /* A new one. NULL with errno. The limits have been checked. */
-struct generation *generation_create(const struct generation_source *source,
-	const struct throttle_limit *limits, size_t count, uint64_t callers);
+struct generation *generation_create(
+	const struct generation_source *source, const struct throttle_limit *limits, size_t count);
 
 /* The one in a file, with the limits that it was made for. NULL with errno: ENOENT, EBADMSG (with
  * `why`: it can't be used), or what opening it said. */
@@ -76,11 +78,9 @@ const struct throttle_seed *generation_seed(const struct generation *generation)
 static inline uint64_t generation_latest(const struct generation *generation)
 {
 	/* relaxed: a time by itself; what orders it is said where that matters */
-	return atomic_load_explicit(generation->latest, memory_order_relaxed);
+	return atomic_load_explicit(generation->latest, memory_order_relaxed) & ~LATEST_CLOSED;
 }
 
-bool generation_is_moving(const struct generation *generation);
-void generation_set_moved(struct generation *generation);
 bool generation_has_limits(
 	const struct generation *generation, const struct throttle_limit *limits, size_t count);
 struct limit_state *generation_find(const struct generation *generation, const char *name);
@@ -94,8 +94,10 @@ void generation_thaw(struct generation *generation);
 
 /*
  * A caller's time as the table has it: since the epoch, and never more than a second behind the
- * newest that any thread has passed in. `offset` is the handle's (throttle_rebase).
+ * newest that any thread has passed in. `offset` is the handle's (throttle_rebase). False: the
+ * table is closed, its callers are being moved to a newer one.
  */
-uint64_t generation_time(struct generation *generation, uint64_t now_ns, uint64_t offset);
+bool generation_time(
+	struct generation *generation, uint64_t now_ns, uint64_t offset, uint64_t *now);
 
 #endif

@@ -55,9 +55,12 @@ INLINE bool set_time(
 	*now = time - g->epoch_ns;
 	if (time < g->epoch_ns)
 		return false;
-	/* From a second behind the newest to a step ahead of it, in one comparison. */
-	return *now + TIME_LAG_NS - generation_latest(g) <= TIME_LAG_NS + TIME_STEP_NS ||
-	       generation_time(g, now_ns, offset) == *now;
+	/* From a second behind the newest to a step ahead of it, in one comparison (time_is_near).
+	 * relaxed: as there */
+	if (*now + TIME_LAG_NS - atomic_load_explicit(g->latest, memory_order_relaxed) <=
+		TIME_LAG_NS + TIME_STEP_NS)
+		return true;
+	return generation_time(g, now_ns, offset, &time) && time == *now;
 }
 
 /* What charges come to. */
@@ -264,10 +267,11 @@ INLINE void conclude(struct throttle_verdict *v, size_t count, const struct sum 
 /* The same of one that was admitted, to be copied at once. */
 static const struct throttle_verdict admitted_one = {.admitted = true, .count = 1};
 
-INLINE void hold(const struct throttle_charge *c, uint64_t at_ns, struct throttle_held *held)
+INLINE void hold(const struct generation *g, const struct throttle_charge *c, uint64_t at_ns,
+	struct throttle_held *held)
 {
 	held->limit = c->limit;
-	held->flags = 0;
+	held->flags = held_flags(g, false);
 	held->caller = c->caller;
 	held->cost = c->cost;
 	held->at_ns = at_ns;
@@ -293,9 +297,9 @@ INLINE bool look_near(
 
 /* One charge of 1 of a short ring: what most verdicts are. As judge_short and swap, with what is
  * needed until the swap in registers. */
-INLINE bool take_one(const struct limit_state *l, struct entry *e, uint64_t head, bool is_past,
-	const struct throttle_charge *charge, uint64_t now, struct throttle_verdict *verdict,
-	struct throttle_receipt *receipt)
+INLINE bool take_one(const struct generation *g, const struct limit_state *l, struct entry *e,
+	uint64_t head, bool is_past, const struct throttle_charge *charge, uint64_t now,
+	struct throttle_verdict *verdict, struct throttle_receipt *receipt)
 {
 	const struct shape *s = &l->section.shape;
 	struct throttle_outcome *o = &verdict->outcome[0];
@@ -329,7 +333,7 @@ INLINE bool take_one(const struct limit_state *l, struct entry *e, uint64_t head
 	memcpy(verdict, &admitted_one, offsetof(struct throttle_verdict, outcome));
 	if (receipt != NULL) {
 		receipt->count = 1;
-		hold(charge, o->at_ns, &receipt->held[0]);
+		hold(g, charge, o->at_ns, &receipt->held[0]);
 	}
 	return true;
 }
@@ -353,7 +357,7 @@ NOINLINE int take_ring(struct throttle_table *table, const struct throttle_charg
 
 		if (sight.entry == NULL)
 			break;
-		if (take_one(l, sight.entry, sight.head,
+		if (take_one(g, l, sight.entry, sight.head,
 			    ring_short_is_past(&l->section.shape, sight.head, now), charge, now,
 			    verdict, receipt))
 			return 0;
@@ -388,7 +392,7 @@ INLINE bool take_window(const struct throttle_table *table, const struct generat
 	conclude(verdict, 1, &none);
 	if (receipt != NULL) {
 		receipt->count = 1;
-		hold(charge, v.at + g->epoch_ns, &receipt->held[0]);
+		hold(g, charge, v.at + g->epoch_ns, &receipt->held[0]);
 	}
 	return true;
 }
@@ -414,7 +418,7 @@ INLINE bool take_any(struct throttle_table *table, const struct throttle_charge 
 		return true;
 	receipt->count = r.sum.violated == 0;
 	if (r.sum.violated == 0)
-		hold(charge, o->at_ns, &receipt->held[0]);
+		hold(g, charge, o->at_ns, &receipt->held[0]);
 	return true;
 }
 
@@ -425,7 +429,9 @@ SELDOM static void give_back(struct throttle_table *table, const struct generati
 	while (count-- > 0) {
 		const struct chosen *c = taken[count];
 
-		charge_give_back(table, g, &c->limit->section, c->charge, c->entry, c->at, now);
+		const struct place place = {.entry = c->entry};
+
+		charge_give_back(table, g, &c->limit->section, c->charge, &place, c->at, now);
 	}
 }
 
@@ -460,7 +466,7 @@ INLINE bool take_several(struct throttle_table *table, const struct throttle_cha
 			return false;
 		put_in_order(&chosen[i], order, i);
 		if (receipt != NULL)
-			hold(&charges[i], verdict->outcome[i].at_ns, &receipt->held[i]);
+			hold(g, &charges[i], verdict->outcome[i].at_ns, &receipt->held[i]);
 	}
 	for (size_t i = 0; r.sum.violated == 0 && i < count; i++)
 		if (!swap(order[i])) {
@@ -519,7 +525,7 @@ int throttle_take(struct throttle_table *table, const struct throttle_charge *ch
 		return take_ring(table, charges, 1, now_ns, verdict, receipt);
 	now = time_of(table, g, now_ns);
 	if (!ring_short_is_past(&l->section.shape, head, now) ||
-		!take_one(l, aim.entry, head, true, charges, now, verdict, receipt))
+		!take_one(g, l, aim.entry, head, true, charges, now, verdict, receipt))
 		return take_ring(table, charges, 1, now_ns, verdict, receipt);
 	return 0;
 }

@@ -91,10 +91,27 @@ static inline _Atomic(uint64_t) *stamp_of(struct entry *e)
 	return (_Atomic(uint64_t) *)(void *)((unsigned char *)e + sizeof(struct entry));
 }
 
+bool ring_is_idle(const struct shape *s, struct entry *e, uint64_t head, uint64_t now)
+{
+	/* acquire: pairs with the release in touch_stamp */
+	uint64_t stamp =
+		s->first_slot == 0 ? now : atomic_load_explicit(stamp_of(e), memory_order_acquire);
+	uint64_t rest = now > stamp ? now - stamp : 0;
+	struct view v = unpack(s, head);
+	uint64_t since = ticks_since(s, now >> s->shift, v.tick);
+	bool is_known = rest < 4 * s->keep; /* that the head's tick is no older than it seems */
+
+	if (rest <= s->keep || (v.fill == 0 && stamp == 0))
+		return false;
+	if (v.fill > 0)
+		return !is_known || since > s->keep_ticks;
+	return since > 2 * s->keep_ticks || (!is_known && since < s->keep_ticks);
+}
+
 /*
- * Long rings: is `head` from so long ago that its tick can't be told from a new one? Then it is put
- * back to empty. The head was loaded before the stamp, so if a charge was made since the stamp that
- * is read here was old, the head has changed and the swap fails. True: start again.
+ * Long rings: an idle head is put back to empty. It was loaded before the stamp, so if a charge was
+ * made since the stamp that is read here was old, the head has changed and the swap fails. True:
+ * start again.
  *
  * A stamp that is to be set anew stands for what was charged since the last one: what is older is
  * put back before that too, or refusals would keep it until its tick looks new again.
@@ -110,19 +127,13 @@ static inline _Atomic(uint64_t) *stamp_of(struct entry *e)
  */
 static bool wipe_if_idle(const struct shape *s, struct entry *e, uint64_t head, uint64_t now)
 {
-	/* acquire: pairs with the release in touch_stamp */
-	uint64_t stamp = atomic_load_explicit(stamp_of(e), memory_order_acquire);
-	uint64_t rest = now > stamp ? now - stamp : 0, tick = now >> s->shift;
 	struct view v = unpack(s, head);
-	uint64_t since = ticks_since(s, tick, v.tick);
-	bool is_known = rest < 4 * s->keep; /* that the head's tick is no older than it seems */
 
-	if (rest <= s->keep || (v.fill == 0 && stamp == 0))
+	if (!ring_is_idle(s, e, head, now))
 		return false;
-	if (v.fill > 0 ? is_known && since <= s->keep_ticks
-		       : since <= 2 * s->keep_ticks && (is_known || since >= s->keep_ticks))
-		return false;
-	v = (struct view){.type = RING_CLEAN, .position = v.position, .tick = tick - s->keep_ticks};
+	v = (struct view){.type = RING_CLEAN,
+		.position = v.position,
+		.tick = (now >> s->shift) - s->keep_ticks};
 	/* acq_rel: as every change of a head */
 	atomic_compare_exchange_strong_explicit(
 		&e->head, &head, pack(s, &v), memory_order_acq_rel, memory_order_relaxed);
@@ -451,7 +462,8 @@ uint64_t ring_full_since(const struct shape *s, struct entry *e, uint64_t now)
 /* As ops has them, but for what is done for every verdict. */
 #define RING_OPS                                                                                   \
 	.refund = ring_refund, .is_empty = ring_is_empty, .fresh = ring_fresh,                     \
-	.freeze = ring_freeze, .remember = ring_remember, .recall = ring_recall
+	.freeze = ring_freeze, .is_same = ring_is_same, .remember = ring_remember,                 \
+	.recall = ring_recall
 
 const struct form_ops ring_ops = {.plan = ring_plan, .finish = finish_claim, RING_OPS};
 const struct form_ops ring_short_ops = {.plan = ring_short_plan, .finish = finish_claim, RING_OPS};

@@ -102,11 +102,16 @@ static inline uint64_t age_of(const struct shape *s, struct entry *e, uint32_t i
 /* Any ring; and those of up to 31 slots, whose usual verdict has a function of its own. */
 extern const struct form_ops ring_ops, ring_short_ops;
 
-/* form_ops.remember and .recall: ring_move.c */
-unsigned ring_remember(const struct shape *s, const struct entry *e, uint64_t now,
-	struct event *events, unsigned room);
-void ring_recall(const struct shape *s, const struct event *events, unsigned count, uint64_t now,
-	struct image *image);
+/* Is what a head that was loaded (acquire) before says from so long ago that its tick can't be told
+ * from a new one? Of short rings it never is. */
+bool ring_is_idle(const struct shape *s, struct entry *e, uint64_t head, uint64_t now);
+
+/* form_ops.is_same, .remember and .recall: ring_move.c */
+bool ring_is_same(const struct shape *s, const struct shape *old);
+bool ring_remember(
+	const struct shape *s, const struct entry *e, uint64_t now, struct history *history);
+void ring_recall(
+	const struct shape *s, const struct history *history, uint64_t now, struct image *image);
 
 /* Ban rings only: since when the caller is banned, or 0. */
 uint64_t ring_full_since(const struct shape *s, struct entry *e, uint64_t now);

@@ -4,48 +4,57 @@
 
 #include <string.h>
 
-unsigned ring_remember(const struct shape *s, const struct entry *e, uint64_t now,
-	struct event *events, unsigned room)
+bool ring_is_same(const struct shape *s, const struct shape *old)
 {
-	struct entry *entry = (struct entry *)(uintptr_t)e; /* only read */
-	struct view v = unpack(s, atomic_load_explicit(&entry->head, memory_order_acquire));
-	uint64_t absolute = now >> s->shift, since = ticks_since(s, absolute, v.tick);
-	unsigned count = 0;
-
-	if (since >= s->keep_ticks)
-		return 0;
-	if (since == 0)
-		absolute += (v.tick - absolute) & s->tick_mask;
-	for (uint32_t n = v.fill; n > 0 && count < room; n--) {
-		uint64_t age = age_of(s, entry, before(s, v.position, n), absolute);
-
-		if (age >= s->keep_ticks || age > absolute)
-			continue;
-		events[count].at = (absolute - age) << s->shift;
-		events[count++].units = 1;
-	}
-	/* The head's time, though what was charged then may have been refunded. */
-	if (count < room) {
-		events[count].at = (absolute - ((absolute - v.tick) & s->tick_mask)) << s->shift;
-		events[count++].units = 0;
-	}
-	return count;
+	return s->slots == old->slots && s->shift == old->shift && s->window == old->window &&
+	       s->keep == old->keep && s->scale == old->scale;
 }
 
-void ring_recall(const struct shape *s, const struct event *events, unsigned count, uint64_t now,
-	struct image *image)
+bool ring_remember(
+	const struct shape *s, const struct entry *e, uint64_t now, struct history *history)
 {
-	struct view v = {.type = RING_CLEAN, .tick = now >> s->shift};
-	uint32_t n = 0;
+	struct entry *entry = (struct entry *)(uintptr_t)e; /* only read */
+	/* acquire: as in ring_plan */
+	uint64_t head = atomic_load_explicit(&entry->head, memory_order_acquire);
+	struct view v = unpack(s, head);
+	uint64_t newest = now >> s->shift, since = ticks_since(s, newest, v.tick);
 
-	/* From the newest back, as many as there are slots for. */
-	for (unsigned i = count; i > 0 && n < s->slots; i--)
-		for (uint64_t u = events[i - 1].units; u > 0 && n < s->slots; u--)
-			image->slot[s->first_slot + s->slots - ++n] =
-				(uint32_t)(events[i - 1].at >> s->shift & s->slot_mask);
-	if (count > 0)
-		v.tick = events[count - 1].at >> s->shift;
-	v.fill = n;
+	if (since >= s->keep_ticks || ring_is_idle(s, entry, head, now))
+		return false;
+	newest = since > 0 ? newest - since : newest + ((v.tick - newest) & s->tick_mask);
+	history->newest = newest << s->shift;
+	for (uint32_t n = v.fill; n > 0; n--) {
+		uint64_t age = age_of(s, entry, before(s, v.position, n), newest), end;
+
+		if (age > newest)
+			continue;
+		end = ((newest - age + 1) << s->shift) - 1;
+		history->events[history->count++] = (struct event){end < now ? end : now, 1};
+	}
+	return true;
+}
+
+void ring_recall(
+	const struct shape *s, const struct history *history, uint64_t now, struct image *image)
+{
+	uint64_t newest = history->newest, first_units;
+	unsigned first = history_newest(history, s->quota, &first_units);
+	struct view v = {.type = RING_CLEAN};
+
+	for (unsigned i = first; i < history->count; i++) {
+		uint64_t at = history->events[i].at;
+		uint64_t units = i == first ? first_units : history->events[i].units;
+
+		newest = at > newest ? at : newest;
+		for (; units > 0 && now - at < s->keep; units--)
+			image->slot[s->first_slot + v.fill++] =
+				(uint32_t)(at >> s->shift & s->slot_mask);
+	}
+	/* Not so old that its tick could be taken for a new one. */
+	if (now > s->keep && newest < now - s->keep)
+		newest = now - s->keep;
+	v.tick = (newest < now ? newest : now) >> s->shift;
+	v.position = v.fill % s->slots;
 	if (s->first_slot > 0) {
 		uint64_t stamp = now > 0 ? now : 1;
 

@@ -6,12 +6,10 @@
 #include <string.h>
 
 /*
- *   word, tag:   frozen | - | sequence (6) | way (4) | fingerprint (52)
- *   tombstone:   the head's two top bits   | sequence | fingerprint of who is to come
+ *   word, tag:   frozen | moved | sequence (6) | way (4) | fingerprint (52)
+ *   tombstone:   the head's two top bits       | sequence | fingerprint of who is to come
  */
-#define WORD_FROZEN (UINT64_C(1) << 63)
-
-static inline uint64_t make_word(uint64_t fingerprint, unsigned way, unsigned sequence)
+uint64_t section_tag(uint64_t fingerprint, unsigned way, unsigned sequence)
 {
 	return (uint64_t)(sequence & 63) << 56 | (uint64_t)way << FINGERPRINT_BITS | fingerprint;
 }
@@ -129,64 +127,29 @@ static uint64_t overflow_used(const struct section *s, uint64_t bucket, uint64_t
 	return plan.used;
 }
 
-/* Writes what the old section remembers of the caller into its new entry, and gives its head; 0
- * when it remembers nothing. Whoever does it does the same: the old one is frozen. */
-SELDOM static uint64_t write_image(struct section *s, struct entry *e, uint64_t tombstone,
-	struct throttle_key key, uint64_t *used)
-{
-	struct image image;
-	uint32_t slots = s->shape.first_slot + s->shape.slots;
-	uint64_t units;
-
-	memset(image.slot, 0, slots * sizeof(image.slot[0]));
-	if (!section_recall(s, key, &image, &units))
-		return 0;
-	if (*used > 0) {
-		*used += units; /* both at once, as of now: the image has no room for it */
-		return 0;
-	}
-	for (uint32_t i = 0; i < slots; i++) {
-		uint32_t old = atomic_load_explicit(&e->slot[i], memory_order_acquire);
-
-		if (atomic_load_explicit(&e->head, memory_order_relaxed) != tombstone)
-			return 0;
-		if (old != image.slot[i])
-			/* release: pairs with the acquire loads of slots */
-			atomic_compare_exchange_strong_explicit(&e->slot[i], &old, image.slot[i],
-				memory_order_release, memory_order_relaxed);
-	}
-	return image.head;
-}
-
 /* Never before what it stands for was recorded; with nothing to stand for, as any charge is judged.
  */
 static uint64_t birth_time(const struct section *s, uint64_t now, uint64_t used)
 {
-	/* relaxed: ordered after the loads of the heads */
-	uint64_t latest = atomic_load_explicit(s->shape.latest, memory_order_relaxed);
+	uint64_t latest = latest_of(&s->shape);
 
 	if (used == 0)
 		return time_after_head(&s->shape, now);
 	return (now > latest ? now : latest) + TIME_STEP_NS;
 }
 
-/* The bucket's word is the tag of its overflow entry, which needs none. */
-static inline _Atomic(uint64_t) *word_of(const struct section *s, uint64_t bucket)
-{
-	return &section_entry(s, bucket, BUCKET_WAYS)->tag;
-}
-
 /* Does what an insertion has left to do: its tag, and its entry's birth. */
 SELDOM static void complete(struct section *s, uint64_t number, uint64_t word, uint64_t now)
 {
 	unsigned way = word_way(word);
-	_Atomic(uint64_t) *bucket_word = word_of(s, number);
+	_Atomic(uint64_t) *bucket_word = section_word(s, number);
 	struct entry *e = section_entry(s, number, way);
-	uint64_t used, head, born = 0;
+	uint64_t used, head, born;
 	/* acquire: so that the word is looked at after it */
 	uint64_t tag = atomic_load_explicit(&e->tag, memory_order_acquire);
 
-	if (word == 0 || atomic_load_explicit(bucket_word, memory_order_relaxed) != word)
+	if ((word & FINGERPRINT_MASK) == 0 ||
+		atomic_load_explicit(bucket_word, memory_order_relaxed) != word)
 		return;
 	if (tag != word)
 		/* release: pairs with entry_is_of. A tag is never the same twice: it has a sequence
@@ -201,11 +164,7 @@ SELDOM static void complete(struct section *s, uint64_t number, uint64_t word, u
 	if (s->ops->clear != NULL)
 		s->ops->clear(&s->shape, e, head);
 	used = overflow_used(s, number, now);
-	now = birth_time(s, now, used);
-	if (atomic_load_explicit(&s->old, memory_order_acquire) != NULL)
-		born = write_image(s, e, head, section_key_of(s, number, word), &used);
-	if (born == 0)
-		born = s->ops->fresh(&s->shape, used, now, word_sequence(word));
+	born = s->ops->fresh(&s->shape, used, birth_time(s, now, used), word_sequence(word));
 	/* acq_rel: as every change of a head */
 	atomic_compare_exchange_strong_explicit(
 		&e->head, &head, born, memory_order_acq_rel, memory_order_relaxed);
@@ -258,7 +217,7 @@ enum inserted { INSERTED, INSERTED_NOT, INSERTED_FULL, INSERTED_FROZEN };
 SELDOM static enum inserted insert(
 	struct section *s, uint64_t number, struct throttle_key key, uint64_t now, uint64_t *word)
 {
-	_Atomic(uint64_t) *bucket_word = word_of(s, number);
+	_Atomic(uint64_t) *bucket_word = section_word(s, number);
 	uint64_t next, head, tombstone;
 	struct sight own;
 	struct aim aim;
@@ -272,14 +231,14 @@ SELDOM static enum inserted insert(
 	complete(s, number, *word, now);
 	section_aim(s, key, &aim);
 	own = section_look(s, &aim);
-	if (own.entry != NULL && !head_is_tombstone(own.head))
+	if (own.entry != NULL && own.head != 0 && !head_is_tombstone(own.head))
 		return INSERTED_NOT;
 	way = choose_way(
 		s, number, own.entry != NULL ? way_of(s, number, own.entry) : aim.way, now, &head);
 	if (way == BUCKET_WAYS)
 		return INSERTED_FULL;
 	e = section_entry(s, number, way);
-	next = make_word(aim.fingerprint, way, word_sequence(*word) + 1);
+	next = section_tag(aim.fingerprint, way, word_sequence(*word) + 1);
 	tombstone = make_tombstone(next);
 	/* acq_rel: from here on nobody charges the entry's last caller */
 	if (head != tombstone && !atomic_compare_exchange_strong_explicit(&e->head, &head,
@@ -328,11 +287,13 @@ enum located section_locate(
 
 		if (is_found) {
 			head = atomic_load_explicit(&place->entry->head, memory_order_acquire);
-			if (!(head & HEAD_SPECIAL))
+			if (head != 0 && !(head & HEAD_SPECIAL))
 				return LOCATED;
 			if (head_is_frozen(head))
 				return LOCATED_MOVED;
 		}
+		if (section_move_bucket(s, number))
+			continue;
 		if (!make) {
 			/* acquire: as in insert() */
 			place->word =
@@ -346,7 +307,6 @@ enum located section_locate(
 				return LOCATED_NONE; /* somebody's half-done change of hands */
 			continue;
 		}
-		section_freeze_old(s, key);
 		inserted = insert(s, number, key, now, &place->word);
 		if (inserted == INSERTED_FROZEN)
 			return LOCATED_MOVED;
@@ -360,36 +320,52 @@ enum located section_overflow(
 {
 	uint64_t number = section_bucket_of(s, key);
 
+	section_move_bucket(s, number);
 	place->fingerprint = section_fingerprint_of(key);
 	place->overflow = section_entry(s, number, BUCKET_WAYS);
 	place->word = atomic_load_explicit(&place->overflow->tag, memory_order_acquire);
 	return place_overflow(s, number, now, place);
 }
 
-/* No more insertions; the one under way is completed. */
+static void freeze_entry(struct section *s, struct entry *e)
+{
+	uint64_t head = atomic_load_explicit(&e->head, memory_order_acquire);
+
+	/* A tombstone is nobody's: it becomes one that can't be born any more. */
+	while (head_is_tombstone(head))
+		if (atomic_compare_exchange_weak_explicit(&e->head, &head, HEAD_SPECIAL,
+			    memory_order_acq_rel, memory_order_acquire))
+			return;
+	if (!(head & HEAD_SPECIAL))
+		s->ops->freeze(&s->shape, e);
+}
+
 void section_freeze_bucket(struct section *s, uint64_t number)
 {
 	/* acq_rel: what was inserted before is seen by who moves it */
-	uint64_t word =
-		atomic_fetch_or_explicit(word_of(s, number), WORD_FROZEN, memory_order_acq_rel);
-	struct entry *e = section_entry(s, number, word_way(word));
-	uint64_t tag, own = word & ~WORD_FROZEN;
+	uint64_t word = atomic_fetch_or_explicit(
+		section_word(s, number), WORD_FROZEN, memory_order_acq_rel);
+	uint64_t own = word & ~WORD_FROZEN, tag;
 
-	if (own == 0)
-		return;
-	tag = atomic_load_explicit(&e->tag, memory_order_acquire);
-	if (tag != own)
-		atomic_compare_exchange_strong_explicit(
-			&e->tag, &tag, own, memory_order_release, memory_order_relaxed);
+	if ((own & FINGERPRINT_MASK) != 0) { /* the insertion under way gets its tag */
+		struct entry *e = section_entry(s, number, word_way(word));
+
+		tag = atomic_load_explicit(&e->tag, memory_order_acquire);
+		if (tag != own)
+			atomic_compare_exchange_strong_explicit(
+				&e->tag, &tag, own, memory_order_release, memory_order_relaxed);
+	}
+	for (unsigned way = 0; way <= BUCKET_WAYS; way++)
+		freeze_entry(s, section_entry(s, number, way));
 }
 
 void section_repair(struct section *s, uint64_t bucket)
 {
 	/* relaxed: at opening */
-	uint64_t word = atomic_load_explicit(word_of(s, bucket), memory_order_relaxed);
+	uint64_t word = atomic_load_explicit(section_word(s, bucket), memory_order_relaxed);
 
 	if (word_way(word) >= BUCKET_WAYS)
-		atomic_store_explicit(word_of(s, bucket), 0, memory_order_relaxed);
+		atomic_store_explicit(section_word(s, bucket), 0, memory_order_relaxed);
 }
 
 /* Another process may have it open: what isn't frozen is let be, and what has changed meanwhile. */
@@ -405,9 +381,9 @@ void section_thaw(struct section *s)
 {
 	/* relaxed: at opening */
 	for (uint64_t b = 0; b < s->buckets; b++) {
-		uint64_t word = atomic_load_explicit(word_of(s, b), memory_order_relaxed);
+		uint64_t word = atomic_load_explicit(section_word(s, b), memory_order_relaxed);
 
-		thaw(word_of(s, b), word, word & ~WORD_FROZEN);
+		thaw(section_word(s, b), word, word & ~WORD_FROZEN);
 		for (unsigned way = 0; way <= BUCKET_WAYS; way++) {
 			struct entry *e = section_entry(s, b, way);
 			uint64_t head = atomic_load_explicit(&e->head, memory_order_relaxed);

@@ -19,8 +19,9 @@
  * entry; who gets an entry of its own later begins with what that has in use, so that nothing is
  * forgiven by it.
  *
- * When limits change, a section has an older one behind it: a caller that isn't found is looked for
- * there, its old entry frozen, and the new one born with what the old one remembers (birth).
+ * When limits change, a section has an older one behind it. A bucket that nobody has moved yet has
+ * a word of 0: whoever needs more of it than an entry that is there moves it first
+ * (section_move.c).
  */
 #ifndef THROTTLE_SECTION_H
 #define THROTTLE_SECTION_H
@@ -47,6 +48,7 @@ struct section {
 	unsigned char *entries;
 	struct tally *tally;
 	_Atomic(struct section *) old; /* what is still to be moved from, or NULL */
+	uint32_t refunds_since; /* generations whose charges it can give back: see settle.c */
 };
 
 /* Where a caller's throttle is. */
@@ -87,8 +89,9 @@ void section_repair(struct section *section, uint64_t bucket);
 /* What was frozen for a move that can't be gone on with is in use again. At opening only. */
 void section_thaw(struct section *section);
 
-/* Moves all that `section->old` still has, then lets go of it. One thread; others may go on. */
-void section_move_all(struct section *section);
+/* The bucket's word is the tag of its overflow entry, which needs none. */
+#define WORD_FROZEN (UINT64_C(1) << 63) /* moved from: no more insertions */
+#define WORD_MOVED  (UINT64_C(1) << 62) /* moved to, and nobody was inserted since */
 
 /* ---- the arithmetic of keys ---- */
 
@@ -135,6 +138,11 @@ static inline struct entry *section_entry(const struct section *s, uint64_t buck
 	uint64_t at = bucket * s->bucket_bytes + (uint64_t)way * s->shape.entry_bytes;
 
 	return (struct entry *)(void *)(s->entries + at);
+}
+
+static inline _Atomic(uint64_t) *section_word(const struct section *s, uint64_t bucket)
+{
+	return &section_entry(s, bucket, BUCKET_WAYS)->tag;
 }
 
 static inline bool entry_is_of(const struct entry *e, uint64_t fingerprint)

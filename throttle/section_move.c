@@ -1,206 +1,255 @@
 /*
- * A limit has changed: what callers have used up moves from its old section to the new one, while
- * other threads go on taking.
+ * A limit has changed: what callers have used up moves from its old section to the new one, bucket
+ * by bucket, while other threads go on taking.
  *
- *   old section                        new section
- *   bucket: frozen, no insertions      the caller is inserted as any newcomer is,
- *   entry:  frozen, no charges   --->  but born with what the old entry remembers
+ *   old section                                 new section
+ *   closed: no thread begins here any more      word 0: nobody has looked for what is missing here
+ *   bucket: frozen, no insertions     ------->  entries, overflow, written from zero
+ *   entries: frozen, no charges                 word WORD_MOVED: all is there
  *
- * Whoever first looks for a caller in the new section freezes its old place before it inserts it;
- * the thread that applies the change walks over all of them. A thread that still works on the old
- * section meets something frozen and begins again with the new one. Nothing frozen ever changes, so
- * that every thread that gives birth to the same caller gives the same.
+ * Whoever misses a caller in the new section moves its bucket first: freezes the old buckets that
+ * its callers may be in, and writes what follows from them. Nothing frozen ever changes, and the
+ * time that the move counts by is fixed by the closing before it: so all threads that do this write
+ * the same, each word by a swap from zero, and one that comes late finds it done. The thread that
+ * applies the change walks over all buckets. A thread that still works on the old section meets
+ * something frozen and begins again with the new one.
+ *
+ * Callers who have no entry of their own were perhaps charged in an overflow: the overflow of their
+ * new bucket has all of that before the first of them is judged by it.
  */
 #include "throttle/section_move.h"
 
-/* The newest time that a charge of either section can have; a second more or less is no matter. */
-static uint64_t time_of_move(const struct section *section, const struct section *old)
-{
-	/* relaxed: ordered after the load of the frozen head; see time_after_head */
-	uint64_t a = atomic_load_explicit(section->shape.latest, memory_order_relaxed);
-	uint64_t b = atomic_load_explicit(old->shape.latest, memory_order_relaxed);
+#include <string.h>
 
-	return a > b ? a : b;
+struct move {
+	struct section *to, *from;
+	uint64_t now;                 /* no charge of `from` is later */
+	uint64_t bucket, first, last; /* in `to`; its callers' in `from` */
+	unsigned occupied;            /* ways: bits */
+	uint64_t crowded_out;         /* units of callers without a way */
+};
+
+/* No thread begins with the old section after this. Gives a time that none of its charges is after:
+ * that of every thread, and a birth, is a step at most after the newest noted. */
+static uint64_t close_old(struct section *section, struct section *old)
+{
+	/* acq_rel: a thread that notes its time after this sees that it is closed; who has noted it
+	 * before is seen here */
+	uint64_t newest =
+		atomic_fetch_or_explicit(old->shape.latest, LATEST_CLOSED, memory_order_acq_rel) &
+		~LATEST_CLOSED;
+	uint64_t noted = atomic_load_explicit(section->shape.latest, memory_order_relaxed);
+
+	/* The heads to be written are not ahead of the new section's time. (Of a closed one that is
+	 * larger.) relaxed: released by the swaps of these heads */
+	while (noted < newest)
+		if (atomic_compare_exchange_weak_explicit(section->shape.latest, &noted, newest,
+			    memory_order_relaxed, memory_order_relaxed))
+			break;
+	return newest + 2 * TIME_STEP_NS;
 }
 
-static struct entry *find_old(struct section *old, struct throttle_key key)
+/* What a frozen entry remembers, in units of the new section. False: nothing that matters. */
+static bool remember(const struct move *m, const struct entry *e, struct history *history)
 {
-	struct place place;
+	const struct section *from = m->from;
+	uint64_t head = atomic_load_explicit(&e->head, memory_order_acquire) & ~HEAD_SPECIAL;
 
-	return section_find(old, key, &place) ? place.entry : NULL;
-}
-
-static void freeze_entry(struct section *old, struct entry *e)
-{
-	uint64_t head = atomic_load_explicit(&e->head, memory_order_acquire);
-
-	/* A tombstone is nobody's: it becomes one that can't be born any more. */
-	while (head_is_tombstone(head))
-		if (atomic_compare_exchange_weak_explicit(&e->head, &head, HEAD_SPECIAL,
-			    memory_order_acq_rel, memory_order_acquire))
-			return;
-	if (!(head & HEAD_SPECIAL))
-		old->ops->freeze(&old->shape, e);
-}
-
-void section_freeze_old(struct section *section, struct throttle_key key)
-{
-	/* acquire: pairs with the store that made the section public */
-	struct section *old = atomic_load_explicit(&section->old, memory_order_acquire);
-	struct entry *e;
-	uint64_t number;
-
-	if (old == NULL)
-		return;
-	number = section_bucket_of(old, key);
-	section_freeze_bucket(old, number);
-	freeze_entry(old, section_entry(old, number, BUCKET_WAYS));
-	e = find_old(old, key);
-	if (e != NULL)
-		freeze_entry(old, e);
-}
-
-static uint64_t sum_events(const struct event *events, unsigned count)
-{
-	uint64_t sum = 0;
-
-	for (unsigned i = 0; i < count; i++)
-		sum += events[i].units;
-	return sum;
-}
-
-/* Two sorted runs into one: a caller's own, and what it may have been charged as overflow. */
-static unsigned remember(const struct section *section, const struct section *old,
-	const struct entry *e, struct event *events, unsigned room)
-{
-	uint64_t head = atomic_load_explicit(&e->head, memory_order_acquire);
-	bool was_held = old->ops == &concurrency_ops, is_held = section->ops == &concurrency_ops;
-	unsigned count;
-
+	history->count = 0;
 	/* What is in flight and what was admitted are not the same. */
-	if (!head_is_frozen(head) || (head & ~HEAD_SPECIAL) == 0 || was_held != is_held)
-		return 0;
-	count = old->ops->remember(&old->shape, e, time_of_move(section, old), events, room);
-	for (unsigned i = 0; i < count; i++) {
-		uint64_t units = events[i].units * old->shape.scale;
-
-		events[i].units = (units + section->shape.scale - 1) / section->shape.scale;
-	}
-	return count;
-}
-
-static void merge(
-	struct event *to, struct event *a, unsigned na, const struct event *b, unsigned nb)
-{
-	/* From the back, so that `to` may be `a`. */
-	while (nb > 0) {
-		if (na > 0 && a[na - 1].at > b[nb - 1].at) {
-			to[na + nb - 1] = a[na - 1];
-			na--;
-		} else {
-			to[na + nb - 1] = b[nb - 1];
-			nb--;
-		}
-	}
-}
-
-bool section_recall(
-	struct section *section, struct throttle_key key, struct image *image, uint64_t *units)
-{
-	struct section *old = atomic_load_explicit(&section->old, memory_order_acquire);
-	struct event events[2 * EVENTS_MAX], shared[EVENTS_MAX];
-	unsigned count = 0, others;
-	struct entry *e;
-
-	if (old == NULL)
+	if (head == 0 ||
+		(from->shape.form == FORM_CONCURRENCY) != (m->to->shape.form == FORM_CONCURRENCY))
 		return false;
-	section_freeze_old(section, key);
-	e = find_old(old, key);
-	if (e != NULL)
-		count = remember(section, old, e, events, EVENTS_MAX);
-	e = section_entry(old, section_bucket_of(old, key), BUCKET_WAYS);
-	others = section->ops == &concurrency_ops ? 0 /* would never be given back */
-						  : remember(section, old, e, shared, EVENTS_MAX);
-	merge(events, events, count, shared, others);
-	count += others;
-	*units = sum_events(events, count);
-	if (count == 0)
+	if (from->ops->is_empty(&from->shape, head, m->now) ||
+		!from->ops->remember(&from->shape, e, m->now, history))
 		return false;
-	section->ops->recall(&section->shape, events, count, time_of_move(section, old), image);
+	for (unsigned i = 0; i < history->count; i++) {
+		uint64_t units = history->events[i].units * from->shape.scale;
+
+		history->events[i].units = (units + m->to->shape.scale - 1) / m->to->shape.scale;
+	}
 	return true;
 }
 
-/* What can't be told to one caller is charged to all that may come to share it. */
-static void charge_overflow(
-	struct section *section, struct throttle_key key, uint64_t now, uint64_t units)
+static uint64_t sum_of(const struct history *history)
 {
-	struct place place;
-	struct plan plan;
+	uint64_t sum = 0;
 
-	while (units > 0) {
-		section_overflow(section, key, now, &place);
-		if (section->ops->plan(&section->shape, place.entry, units, now, HOW_FORCE,
-			    &plan) != ENTRY_READY)
-			return;
-		/* acq_rel: as every change of a head */
-		if (!atomic_compare_exchange_strong_explicit(&place.entry->head, &plan.head,
-			    plan.next, memory_order_acq_rel, memory_order_relaxed))
+	for (unsigned i = 0; i < history->count; i++)
+		sum += history->events[i].units;
+	return sum;
+}
+
+static uint32_t slots_of(const struct shape *s)
+{
+	return s->first_slot + s->slots;
+}
+
+static bool is_same(const struct move *m)
+{
+	return m->to->shape.form == m->from->shape.form &&
+	       m->to->ops->is_same(&m->to->shape, &m->from->shape);
+}
+
+static void make_image(
+	const struct move *m, struct entry *e, const struct history *history, struct image *image)
+{
+	const struct shape *s = &m->to->shape;
+
+	memset(image->slot, 0, slots_of(s) * sizeof(image->slot[0]));
+	if (!is_same(m)) {
+		m->to->ops->recall(s, history, m->now, image);
+		return;
+	}
+	image->head = atomic_load_explicit(&e->head, memory_order_acquire) & ~HEAD_SPECIAL;
+	for (uint32_t i = 0; i < slots_of(s); i++)
+		image->slot[i] = atomic_load_explicit(&e->slot[i], memory_order_acquire);
+}
+
+/* True: it was this thread that wrote it. */
+static bool write_image(const struct shape *s, struct entry *e, const struct image *image)
+{
+	uint64_t head = 0;
+
+	for (uint32_t i = 0; i < slots_of(s); i++) {
+		uint32_t old = 0;
+
+		if (atomic_load_explicit(&e->head, memory_order_acquire) != 0)
+			return false;
+		if (image->slot[i] != 0)
+			/* release: pairs with the acquire loads of slots */
+			atomic_compare_exchange_strong_explicit(&e->slot[i], &old, image->slot[i],
+				memory_order_release, memory_order_relaxed);
+	}
+	/* acq_rel: as every change of a head */
+	return atomic_compare_exchange_strong_explicit(
+		&e->head, &head, image->head, memory_order_acq_rel, memory_order_relaxed);
+}
+
+/* The place of a caller: every thread that moves this bucket comes to the same. BUCKET_WAYS: none
+ * is left. */
+static unsigned choose_way(struct move *m, uint64_t fingerprint)
+{
+	unsigned first = section_preferred_way(fingerprint);
+
+	for (unsigned step = 0; step <= BUCKET_WAYS; step++) {
+		unsigned way = section_way(first, step);
+		uint64_t tag;
+
+		if (way == BUCKET_WAYS || (m->occupied >> way & 1) != 0)
 			continue;
-		if (section->ops->finish != NULL)
-			section->ops->finish(&section->shape, place.entry, plan.next);
-		return;
+		tag = atomic_load_explicit(
+			&section_entry(m->to, m->bucket, way)->tag, memory_order_acquire);
+		if (tag != 0 && (tag & FINGERPRINT_MASK) != fingerprint)
+			continue; /* of a move that was broken off */
+		m->occupied |= 1u << way;
+		return way;
 	}
+	return BUCKET_WAYS;
 }
 
-static void move_entry(struct section *section, struct section *old, uint64_t number, unsigned way,
-	struct event *events)
+static void move_entry(struct move *m, uint64_t number, struct entry *e, struct history *history)
 {
-	struct entry *e = section_entry(old, number, way);
 	uint64_t tag = atomic_load_explicit(&e->tag, memory_order_acquire);
-	struct throttle_key key = section_key_of(old, number, tag);
-	uint64_t now = time_of_move(section, old);
-	struct place place;
-	unsigned count;
+	uint64_t fingerprint = tag & FINGERPRINT_MASK, none = 0;
+	struct throttle_key key = section_key_of(m->from, number, tag);
+	struct image image;
+	struct entry *to;
+	unsigned way;
 
-	freeze_entry(old, e);
-	count = remember(section, old, e, events, EVENTS_MAX);
-	if (count == 0 || tag == 0)
+	if (fingerprint == 0 || section_bucket_of(m->to, key) != m->bucket ||
+		!remember(m, e, history))
 		return;
-	if (section_locate(section, key, now, true, &place) == LOCATED && place.is_overflow)
-		charge_overflow(section, key, now, sum_events(events, count));
-}
-
-/* The buckets of the new section that the old one's callers may be in now. */
-static void move_overflow(
-	struct section *section, struct section *old, uint64_t number, struct event *events)
-{
-	struct entry *e = section_entry(old, number, BUCKET_WAYS);
-	unsigned count;
-
-	freeze_entry(old, e);
-	count = remember(section, old, e, events, EVENTS_MAX);
-	if (count == 0)
+	way = choose_way(m, fingerprint);
+	if (way == BUCKET_WAYS) {
+		m->crowded_out += sum_of(history);
 		return;
-	for (uint64_t n = number * section->buckets / old->buckets;
-		n <= ((number + 1) * section->buckets - 1) / old->buckets && n < section->buckets;
-		n++)
-		charge_overflow(section, section_key_of(section, n, 1), time_of_move(section, old),
-			sum_events(events, count));
-}
-
-void section_move_all(struct section *section)
-{
-	struct section *old = atomic_load_explicit(&section->old, memory_order_acquire);
-	struct event events[EVENTS_MAX];
-
-	if (old == NULL)
-		return;
-	for (uint64_t number = 0; number < old->buckets; number++) {
-		section_freeze_bucket(old, number);
-		for (unsigned way = 0; way < BUCKET_WAYS; way++)
-			move_entry(section, old, number, way, events);
-		move_overflow(section, old, number, events);
 	}
+	to = section_entry(m->to, m->bucket, way);
+	/* release: who finds it and no head yet moves the bucket, too */
+	atomic_compare_exchange_strong_explicit(&to->tag, &none, section_tag(fingerprint, way, 0),
+		memory_order_release, memory_order_relaxed);
+	if (atomic_load_explicit(&to->head, memory_order_acquire) != 0)
+		return;
+	make_image(m, e, history, &image);
+	if (write_image(&m->to->shape, to, &image))
+		/* relaxed: a count that only people read */
+		atomic_fetch_add_explicit(&m->to->tally->entries, 1, memory_order_relaxed);
+}
+
+/* One is moved as a caller's is; several, and who was crowded out, become one charge of this
+ * moment. */
+static void move_overflow(struct move *m, struct history *history)
+{
+	struct entry *e = section_entry(m->from, m->first, BUCKET_WAYS);
+	uint64_t units = m->crowded_out;
+	bool is_any = units > 0;
+	struct image image;
+
+	for (uint64_t n = m->first; n <= m->last; n++)
+		if (remember(m, section_entry(m->from, n, BUCKET_WAYS), history)) {
+			units += sum_of(history);
+			is_any = true;
+		}
+	if (!is_any)
+		return;
+	if (m->first == m->last && m->crowded_out == 0) {
+		make_image(m, e, history, &image);
+	} else {
+		history->newest = m->now;
+		history->count = 1;
+		history->events[0] = (struct event){m->now, units};
+		memset(image.slot, 0, slots_of(&m->to->shape) * sizeof(image.slot[0]));
+		m->to->ops->recall(&m->to->shape, history, m->now, &image);
+	}
+	write_image(&m->to->shape, section_entry(m->to, m->bucket, BUCKET_WAYS), &image);
+	m->occupied |= 1u << BUCKET_WAYS;
+}
+
+SELDOM static bool move_bucket(struct section *s, struct section *old, uint64_t bucket)
+{
+	struct history history;
+	uint64_t none = 0;
+	struct move m = {
+		.to = s,
+		.from = old,
+		.bucket = bucket,
+		.now = close_old(s, old),
+		.first = (uint64_t)((unsigned __int128)bucket * old->buckets / s->buckets),
+		.last = (uint64_t)(((unsigned __int128)(bucket + 1) * old->buckets - 1) /
+				   s->buckets),
+	};
+
+	for (uint64_t n = m.first; n <= m.last; n++)
+		section_freeze_bucket(old, n);
+	for (uint64_t n = m.first; n <= m.last; n++)
+		for (unsigned way = 0; way < BUCKET_WAYS; way++)
+			move_entry(&m, n, section_entry(old, n, way), &history);
+	move_overflow(&m, &history);
+	if (m.occupied == 0)
+		return false;
+	/* acq_rel: who sees this sees all of the bucket */
+	atomic_compare_exchange_strong_explicit(section_word(s, bucket), &none, WORD_MOVED,
+		memory_order_acq_rel, memory_order_relaxed);
+	return true;
+}
+
+bool section_move_bucket(struct section *s, uint64_t bucket)
+{
+	/* acquire: pairs with the stores that made the section public, and that let go of it */
+	struct section *old = atomic_load_explicit(&s->old, memory_order_acquire);
+
+	return old != NULL &&
+	       atomic_load_explicit(section_word(s, bucket), memory_order_acquire) == 0 &&
+	       move_bucket(s, old, bucket);
+}
+
+void section_move_all(struct section *s)
+{
+	if (atomic_load_explicit(&s->old, memory_order_acquire) == NULL)
+		return;
+	for (uint64_t bucket = 0; bucket < s->buckets; bucket++)
+		section_move_bucket(s, bucket);
 	/* release: who sees that it is gone sees what was moved */
-	atomic_store_explicit(&section->old, NULL, memory_order_release);
+	atomic_store_explicit(&s->old, NULL, memory_order_release);
 }

@@ -6,13 +6,15 @@
 
 /* In section.c. */
 struct throttle_key section_key_of(const struct section *section, uint64_t bucket, uint64_t tag);
+uint64_t section_tag(uint64_t fingerprint, unsigned way, unsigned sequence);
+/* No more insertions, charges or refunds in it: all of it stays as it is. */
 void section_freeze_bucket(struct section *section, uint64_t number);
 
-/* Freezes what `section->old`, if there is one, has of this caller. */
-void section_freeze_old(struct section *section, struct throttle_key key);
+/* Moves what `section->old`, if there is one, has for this bucket, unless that was done. True:
+ * there was something, look again. */
+bool section_move_bucket(struct section *section, uint64_t number);
 
-/* The image of what the old section remembers of this caller, and its sum. False: nothing. */
-bool section_recall(
-	struct section *section, struct throttle_key key, struct image *image, uint64_t *units);
+/* Moves all that `section->old` still has, then lets go of it. One thread; others may go on. */
+void section_move_all(struct section *section);
 
 #endif

@@ -2,26 +2,48 @@
  * What comes after a verdict: refunds, true costs, debts, the end of what was in flight.
  *
  * A receipt names its caller by key, not by place: the throttle is looked up again, in the
- * generation of now. Where it has been evicted there is nothing left that a refund could give back.
+ * generation of now. Where it has been evicted there is nothing left that a refund could give back;
+ * where limits were changed so that it counts otherwise than it did then, what was charged before
+ * stays charged: nobody could say any more which part of what is counted that is.
  */
 #include "throttle/charge.h"
 
 #include <string.h>
 
-/* The i-th of a receipt on the generation of now; false when it is nothing (any more). */
+/* A limit on the generation of now, and its time. False: there is no such limit (any more), or
+ * another process has moved the table on. */
+static bool aim_at(struct throttle_table *t, uint32_t limit, uint64_t now_ns, struct judged *j,
+	struct generation **g, uint64_t *now)
+{
+	uint64_t offset = atomic_load_explicit(&t->offset_ns, memory_order_relaxed);
+
+	do {
+		*g = table_current(t);
+		j->limit = table_limit(*g, limit);
+		if (j->limit == NULL)
+			return false;
+		j->section = &j->limit->section;
+		if (generation_time(*g, now_ns, offset, now))
+			return true;
+	} while (table_current(t) != *g);
+	return false;
+}
+
+/* The same of the i-th of a receipt. */
 static bool aim(struct throttle_table *t, const struct throttle_receipt *receipt, uint32_t i,
 	uint64_t now_ns, struct judged *j, struct generation **g, uint64_t *now)
 {
-	if (i >= receipt->count)
-		return false;
-	*g = table_current(t);
-	j->limit = table_limit(*g, receipt->held[i].limit);
-	if (j->limit == NULL)
-		return false;
-	j->section = &j->limit->section;
-	*now = generation_time(
-		*g, now_ns, atomic_load_explicit(&t->offset_ns, memory_order_relaxed));
-	return true;
+	return i < receipt->count && aim_at(t, receipt->held[i].limit, now_ns, j, g, now);
+}
+
+static bool is_still_counted(
+	const struct throttle_held *held, const struct section *s, const struct generation *g)
+{
+	uint32_t charged_in = held->flags >> 1;
+
+	if (s->shape.form == FORM_CONCURRENCY || !(held->flags & HELD_OVERFLOW))
+		return charged_in >= s->refunds_since;
+	return charged_in >= g->number;
 }
 
 static void refund(struct throttle_table *t, struct throttle_receipt *receipt, uint32_t i,
@@ -35,11 +57,13 @@ static void refund(struct throttle_table *t, struct throttle_receipt *receipt, u
 	while (aim(t, receipt, i, now_ns, &j, &g, &now) && g != last) {
 		struct section *s = j.section;
 		bool is_overflow = held->flags & HELD_OVERFLOW;
-		bool is_moving = atomic_load_explicit(&s->old, memory_order_acquire) != NULL;
-		enum located located =
-			is_overflow ? section_overflow(s, held->caller, now, &j.place)
-				    : section_locate(s, held->caller, now, is_moving, &j.place);
 		uint64_t units = units_of_cost(&s->shape, held->cost);
+		enum located located;
+
+		if (!is_still_counted(held, s, g))
+			break;
+		located = is_overflow ? section_overflow(s, held->caller, now, &j.place)
+				      : section_locate(s, held->caller, now, false, &j.place);
 
 		/* Rounded so that the parts never come to more than the whole. */
 		if (cost != held->cost)
@@ -134,12 +158,10 @@ static bool forget(struct section *s, struct throttle_key caller, uint64_t now)
 {
 	struct place place;
 	struct plan plan;
-	bool is_moving = atomic_load_explicit(&s->old, memory_order_acquire) != NULL;
 	uint64_t next;
 
 	do {
-		if (section_locate(s, caller, now, is_moving, &place) != LOCATED ||
-			place.is_overflow ||
+		if (section_locate(s, caller, now, false, &place) != LOCATED || place.is_overflow ||
 			s->ops->plan(&s->shape, place.entry, 0, now, HOW_LOOK, &plan) !=
 				ENTRY_READY)
 			return false;
@@ -154,17 +176,16 @@ static bool forget(struct section *s, struct throttle_key caller, uint64_t now)
 bool throttle_reset(
 	struct throttle_table *t, uint32_t limit, struct throttle_key caller, uint64_t now_ns)
 {
-	struct generation *g = table_current(t);
-	struct limit_state *l = table_limit(g, limit);
-	uint64_t now = generation_time(
-		g, now_ns, atomic_load_explicit(&t->offset_ns, memory_order_relaxed));
+	struct generation *g;
+	struct judged j;
 	bool was_used = false;
+	uint64_t now;
 
-	if (l == NULL)
+	if (!aim_at(t, limit, now_ns, &j, &g, &now))
 		return false;
-	if (l->section.shape.form != FORM_CONCURRENCY)
-		was_used = forget(&l->section, caller, now);
-	if (l->has_bans && forget(&l->bans, caller, now))
+	if (j.section->shape.form != FORM_CONCURRENCY)
+		was_used = forget(j.section, caller, now);
+	if (j.limit->has_bans && forget(&j.limit->bans, caller, now))
 		was_used = true;
 	return was_used;
 }

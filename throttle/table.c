@@ -5,10 +5,9 @@
  *                   --- open, other limits --> throttle.next, moved into ---> renamed, in use
  *                   --- not to be trusted  --> throttle.table.set-aside, a new one
  *
- * A change of limits makes a new generation in a file of its own. It is complete, and says that it
- * is being moved into, before the first of the old one's callers is frozen; it takes the old one's
- * name when the last was moved. A process killed in between leaves both, and the next one goes on
- * moving.
+ * A change of limits makes a new generation in a file of its own. It is complete before the first
+ * of the old one's callers is frozen; it takes the old one's name when the last was moved. A
+ * process killed in between leaves both, and the next one goes on moving.
  */
 #include "throttle/table.h"
 #include "throttle/limit.h"
@@ -130,7 +129,9 @@ static int number_limits(struct throttle_table *t, struct generation *g)
 	return 0;
 }
 
-/* A new generation for the same time and seed as `last`'s. NULL with errno. */
+/* A new generation for the same time and seed as `last`'s. NULL with errno. While it is in use (not
+ * at opening) each bucket is one of as many parts of an old one: so those who have an entry of
+ * their own there find room here, and what is in flight can be given back. */
 static struct generation *next_generation(struct throttle_table *t, const struct generation *last,
 	const struct throttle_limit *limits, size_t count, uint64_t callers)
 {
@@ -140,19 +141,22 @@ static struct generation *next_generation(struct throttle_table *t, const struct
 		.seed = *generation_seed(last),
 		.epoch_ns = last->epoch_ns,
 		.latest = generation_latest(last),
-		.is_moving = true,
+		.callers = callers,
+		.buckets = section_buckets_for(callers),
 	};
 
+	if (t->is_in_use)
+		source.buckets =
+			(source.buckets + last->buckets - 1) / last->buckets * last->buckets;
 	if (t->folder != NULL)
 		store_remove(t->folder, GENERATION_NEXT);
-	return generation_create(&source, limits, count, callers);
+	return generation_create(&source, limits, count);
 }
 
 /* The last caller has moved: the new table takes the old one's name. */
 static int settle(struct throttle_table *t, struct generation *g)
 {
 	generation_move_all(g);
-	generation_set_moved(g);
 	return t->folder == NULL ? 0 : store_rename(t->folder, GENERATION_NEXT, GENERATION_FILE);
 }
 
@@ -164,6 +168,7 @@ struct throttle_change *throttle_table_prepare(struct throttle_table *t,
 	struct throttle_limit *wanted = tidy_all(limits, count, report);
 	struct throttle_change *change = wanted != NULL ? calloc(1, sizeof(*change)) : NULL;
 	int error = wanted == NULL ? errno : ENOMEM;
+	uint64_t now;
 
 	if (change != NULL) {
 		error = 0;
@@ -173,7 +178,7 @@ struct throttle_change *throttle_table_prepare(struct throttle_table *t,
 		if (!generation_has_limits(last, wanted, count) || callers != last->callers) {
 			/* Notes the time for what is to be remembered. */
 			generation_time(last, now_ns,
-				atomic_load_explicit(&t->offset_ns, memory_order_relaxed));
+				atomic_load_explicit(&t->offset_ns, memory_order_relaxed), &now);
 			change->next = next_generation(t, last, wanted, count, callers);
 			error = change->next == NULL ? errno : number_limits(t, change->next);
 		}
@@ -205,17 +210,20 @@ int throttle_table_commit(struct throttle_table *t, struct throttle_change *chan
 	struct throttle_report *report)
 {
 	struct generation *last = table_current(t), *next = change->next;
+	uint64_t now;
 	int error;
 
 	assert(change->table == t);
 	free(change);
 	if (next == NULL)
 		return 0;
-	generation_time(last, now_ns, atomic_load_explicit(&t->offset_ns, memory_order_relaxed));
+	generation_time(
+		last, now_ns, atomic_load_explicit(&t->offset_ns, memory_order_relaxed), &now);
 	/* relaxed: the next store publishes it */
 	atomic_store_explicit(next->latest, generation_latest(last), memory_order_relaxed);
 	generation_link(next, last);
-	/* release: pairs with table_current; the generation is whole before it is seen */
+	/* release: pairs with table_current; the generation is whole before it is seen, and it is
+	 * seen before the last one is closed */
 	atomic_store_explicit(&t->current, next, memory_order_release);
 	error = settle(t, next);
 	last->retired = t->retired;
@@ -262,8 +270,7 @@ static struct generation *resume_move(struct throttle_table *t, struct generatio
 		generation_thaw(last);
 		return last;
 	}
-	if (generation_is_moving(next))
-		generation_link(next, last);
+	generation_link(next, last);
 	if (settle(t, next) != 0) {
 		generation_free(next);
 		return last;
@@ -298,8 +305,12 @@ static struct generation *open_file(struct throttle_table *t, struct throttle_re
 static int new_table(struct throttle_table *t, const struct throttle_table_options *options,
 	const struct throttle_limit *limits, size_t count, struct generation **g)
 {
-	struct generation_source source = {.folder = t->folder, .name = GENERATION_NEXT};
-	uint64_t callers = options->callers;
+	struct generation_source source = {
+		.folder = t->folder,
+		.name = GENERATION_NEXT,
+		.callers = options->callers,
+		.buckets = section_buckets_for(options->callers),
+	};
 	int error = 0;
 
 	if (options->seed != NULL)
@@ -314,7 +325,7 @@ static int new_table(struct throttle_table *t, const struct throttle_table_optio
 		return error;
 	if (t->folder != NULL)
 		store_remove(t->folder, GENERATION_NEXT);
-	*g = generation_create(&source, limits, count, callers);
+	*g = generation_create(&source, limits, count);
 	if (*g == NULL)
 		return errno;
 	if (t->folder != NULL)
@@ -386,6 +397,7 @@ struct throttle_table *throttle_table_open(const struct throttle_table_options *
 		t = NULL;
 	} else {
 		throttle_table_collect(t);
+		t->is_in_use = true;
 	}
 	free(wanted);
 	errno = error;

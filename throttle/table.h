@@ -11,6 +11,7 @@ struct throttle_table {
 		wall_shift_ns;      /* added to the table's time for calendars; throttle_set_wall */
 	struct generation *retired; /* awaiting collection */
 	char *folder;               /* NULL: memory only */
+	bool is_in_use;             /* was opened */
 	uint32_t name_count, name_room;
 	char (*names)[THROTTLE_NAME_BYTES];
 };

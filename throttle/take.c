@@ -85,8 +85,6 @@ SELDOM static enum charged judge_ban(struct attempt *a, size_t i, struct throttl
 
 	if (located == LOCATED_MOVED)
 		return CHARGED_MOVED;
-	if (located == LOCATED_NONE && atomic_load_explicit(&l->bans.old, memory_order_acquire))
-		located = section_locate(&l->bans, a->charges[i].caller, now, true, &place);
 	if (located == LOCATED)
 		since = ring_full_since(&l->bans.shape, place.entry, now);
 	if (located == LOCATED && !place_holds(&place))
@@ -114,8 +112,6 @@ static enum charged judge_one(struct attempt *a, size_t i, enum how how)
 	}
 	j->section = &j->limit->section;
 	j->units = units_of_cost(&j->section->shape, c->cost);
-	if (how == HOW_LOOK && atomic_load_explicit(&j->section->old, memory_order_acquire) != NULL)
-		how = HOW_TAKE; /* it may be that it must be moved before it can be seen */
 	charged = charge_judge(j, c->caller, a->now, how, false);
 	if (charged == CHARGED_MOVED)
 		return charged;
@@ -161,7 +157,7 @@ SELDOM static void give_back(struct attempt *a, const unsigned char *order, size
 
 		if (!a->verdict->outcome[i].violated && !a->verdict->outcome[i].absent)
 			charge_give_back(a->table, a->generation, j->section, &a->charges[i],
-				j->place.entry, j->plan.at, a->now);
+				&j->place, j->plan.at, a->now);
 	}
 }
 
@@ -257,7 +253,7 @@ static void write_receipt(const struct attempt *a, struct throttle_receipt *rece
 		struct throttle_held *held = &receipt->held[i];
 
 		held->limit = a->charges[i].limit;
-		held->flags = o->overflow ? HELD_OVERFLOW : 0;
+		held->flags = held_flags(a->generation, o->overflow);
 		held->caller = a->charges[i].caller;
 		held->cost = o->violated || o->absent ? 0 : a->charges[i].cost;
 		held->at_ns = o->at_ns;
@@ -309,12 +305,13 @@ static int run(struct throttle_table *table, const struct throttle_charge *charg
 		a.generation = table_current(table);
 		/* relaxed: set while no other thread is in a call */
 		offset = atomic_load_explicit(&table->offset_ns, memory_order_relaxed);
-		a.now = generation_time(a.generation, now_ns, offset);
-		a.asked = now_ns + offset - a.generation->epoch_ns;
-		if (a.asked > a.now || now_ns + offset < a.generation->epoch_ns)
-			a.asked = a.now;
-		if (attempt(&a, is_peek) != CHARGED_MOVED)
-			break;
+		if (generation_time(a.generation, now_ns, offset, &a.now)) {
+			a.asked = now_ns + offset - a.generation->epoch_ns;
+			if (a.asked > a.now || now_ns + offset < a.generation->epoch_ns)
+				a.asked = a.now;
+			if (attempt(&a, is_peek) != CHARGED_MOVED)
+				break;
+		}
 		if (table_current(table) == a.generation) {
 			refuse_moved(&a);
 			break;

@@ -172,10 +172,20 @@ struct throttle_table *throttle_table_open(const struct throttle_table_options *
 void throttle_table_close(struct throttle_table *table);
 
 /*
- * Changes limits (and capacity; 0: as before) while other threads go on taking. Limits are matched
- * by name; what was admitted under the old one still counts under the new, as far back as the old
- * one remembered. One caller at a time is moved, by whoever comes first. Only one thread may apply.
- * 0, or -1 with errno as throttle_table_open has it, and nothing changed.
+ * Changes limits (and capacity; 0: as before, and never less) while other threads go on taking.
+ * Limits are matched by name; what was admitted under the old one still counts under the new:
+ *  - Of a ring, its newest admissions: as many as the new limit (four times that of a divided one),
+ *    as far back as the old one's window. A limit that is lowered to L and raised again within its
+ *    window has kept only L. Each counts as of the latest time that it can have had: that of the
+ *    end of its quantum, or of the change.
+ *  - Between kinds, what the old one says is in use, at most the new limit, as of the change.
+ *  - A calendar's count stays as long as period and zone do; what is in flight stays in flight, but
+ *    for what another process has.
+ * What was charged before is given back as long as the limit counts as it did then (unchanged, but
+ * for burst, mode and bans; a calendar of the same period), else it stays charged; what is in
+ * flight is always given back. One bucket of callers at a time is moved, by whichever thread needs
+ * it first. Only one thread may apply. 0, or -1 with errno as throttle_table_open has it, and
+ * nothing changed.
  */
 int throttle_table_apply(struct throttle_table *table, const struct throttle_limit *limits,
 	size_t count, uint64_t callers, uint64_t now_ns, struct throttle_report *report);

@@ -26,12 +26,20 @@
 #include <string.h>
 
 #define WIPE_LAPS 64
+#define WINDOW_DEBT_MAX                                                                            \
+	4 /* so many times the limit can be counted; limit.c has the bits for it                   \
+	   */
 
 struct view {
 	uint64_t quantum; /* in full, not only the bits that the head has */
 	uint64_t used;
 	uint64_t now; /* the quantum to be judged in: never before the head's */
 };
+
+static inline uint64_t least(uint64_t a, uint64_t b)
+{
+	return a < b ? a : b;
+}
 
 static inline uint64_t pack(const struct shape *s, uint64_t quantum, uint64_t used)
 {
@@ -87,7 +95,7 @@ static uint64_t sum_of(const struct shape *s, struct entry *e, int64_t first, in
 	return sum;
 }
 
-static inline int64_t least(int64_t a, int64_t b)
+static inline int64_t earlier(int64_t a, int64_t b)
 {
 	return a < b ? a : b;
 }
@@ -169,7 +177,7 @@ SELDOM static void close_quantum(
 
 	opened = (int64_t)(v.now == v.quantum ? v.now + 1 : v.now);
 	live = sum_of(s, e, opened - span, quantum - 1);
-	closed = live + sum_of(s, e, quantum - span, least(opened - span, quantum) - 1);
+	closed = live + sum_of(s, e, quantum - span, earlier(opened - span, quantum) - 1);
 	if (!head_still(e, head))
 		return;
 	if (is_wiping(s, &v)) {
@@ -303,7 +311,7 @@ static enum found window_plan(const struct shape *s, struct entry *e, uint64_t c
 		if (!is_charge)
 			return ENTRY_READY;
 		used = plan->used + cost;
-		plan->next = pack(s, v.now, used < 4 * s->quota ? used : 4 * s->quota);
+		plan->next = pack(s, v.now, least(used, WINDOW_DEBT_MAX * s->quota));
 		return ENTRY_READY;
 	}
 }
@@ -390,66 +398,96 @@ static void window_clear(const struct shape *s, struct entry *e, uint64_t head)
 static uint64_t window_fresh(const struct shape *s, uint64_t used, uint64_t now, unsigned sequence)
 {
 	(void)sequence;
-	return pack(s, quantum_of(s, now), used < 4 * s->quota ? used : 4 * s->quota);
+	return pack(s, quantum_of(s, now), least(used, WINDOW_DEBT_MAX * s->quota));
 }
 
-/* A frozen head may still be closing, with or without the slot written: the sum tells. */
-static unsigned window_remember(const struct shape *s, const struct entry *entry, uint64_t now,
-	struct event *events, unsigned room)
+static void window_freeze(const struct shape *s, struct entry *e)
+{
+	for (;;) {
+		/* acquire: as in window_plan */
+		uint64_t head = atomic_load_explicit(&e->head, memory_order_acquire);
+
+		if (head & HEAD_SPECIAL)
+			return;
+		if (head & WINDOW_CLOSING)
+			close_quantum(s, e, head, latest_of(s));
+		else if (swap_head(e, head, head | HEAD_SPECIAL))
+			return;
+	}
+}
+
+static bool window_is_same(const struct shape *s, const struct shape *old)
+{
+	return s->quota == old->quota && s->slots == old->slots && s->window == old->window &&
+	       s->scale == old->scale;
+}
+
+static bool window_remember(
+	const struct shape *s, const struct entry *entry, uint64_t now, struct history *history)
 {
 	struct entry *e = (struct entry *)(uintptr_t)entry; /* only read */
-	uint64_t head = atomic_load_explicit(&e->head, memory_order_acquire), closed = 0;
-	struct view v = unpack(s, head & ~(HEAD_SPECIAL | WINDOW_CLOSING), now);
+	uint64_t head = atomic_load_explicit(&e->head, memory_order_acquire), closed = 0, end;
+	struct view v = unpack(s, head, now);
 	int64_t first = (int64_t)v.quantum - (int64_t)s->slots + 1;
-	unsigned count = 0;
 
-	if (v.now >= v.quantum + s->slots + s->lag_buckets || is_wiping(s, &v))
-		return 0;
+	if (v.now >= v.quantum + s->slots + s->lag_buckets)
+		return false;
+	history->newest = v.quantum * s->quantum;
 	for (int64_t q = first < 0 ? 0 : first; q < (int64_t)v.quantum; q++) {
 		uint64_t units = count_at(s, e, where_of(s, (uint64_t)q));
 
-		closed += units;
-		if (units == 0 || count + 2 >= room)
+		if (units == 0)
 			continue;
-		events[count].at = ((uint64_t)q + 1) * s->quantum - 1;
-		events[count++].units = units;
+		closed += units;
+		end = ((uint64_t)q + 1) * s->quantum - 1;
+		history->events[history->count++] = (struct event){end < now ? end : now, units};
 	}
-	/* Nothing may be recorded before the head's time, see entry.h. */
-	events[count++] = (struct event){.at = v.quantum * s->quantum};
-	if (v.used > closed) {
-		events[count].at = (v.quantum + 1) * s->quantum - 1;
-		events[count++].units = v.used - closed;
-	}
-	return count;
+	end = (v.quantum + 1) * s->quantum - 1;
+	if (v.used > closed)
+		history->events[history->count++] =
+			(struct event){end < now ? end : now, v.used - closed};
+	return true;
 }
 
-static void window_recall(const struct shape *s, const struct event *events, unsigned count,
-	uint64_t now, struct image *image)
+/* Grains are rounded down: what is left over counts as of the next quantum. `now` is up to two
+ * steps late: what has left the window only in these still counts, as of the oldest quantum. */
+static void window_recall(
+	const struct shape *s, const struct history *history, uint64_t now, struct image *image)
 {
-	/* By the newest event, not by now: every thread that does this must come to the same. */
-	uint64_t quantum = quantum_of(s, count > 0 ? events[count - 1].at : now), used = 0;
+	uint64_t first_units, newest = history->newest, used = 0, carried = 0, quantum, keep;
+	unsigned first = history_newest(history, WINDOW_DEBT_MAX * s->quota, &first_units);
 
-	for (unsigned i = 0; i < count; i++)
-		if (events[i].units == 0 && quantum_of(s, events[i].at + s->quantum - 1) > quantum)
-			quantum = quantum_of(s, events[i].at + s->quantum - 1);
-	for (unsigned i = 0; i < count; i++) {
-		uint64_t q = quantum_of(s, events[i].at), grains;
-		struct where w = where_of(s, q);
-		uint32_t *slot = &image->slot[w.index];
+	if (history->count > 0 && history->events[history->count - 1].at > newest)
+		newest = history->events[history->count - 1].at;
+	/* Not so old that the quantum's bits could be taken for those of a new one. */
+	keep = (s->slots + s->lag_buckets) * s->quantum;
+	if (now > keep && newest < now - keep)
+		newest = now - keep;
+	quantum = quantum_of(s, newest < now ? newest : now);
+	for (unsigned i = first; i < history->count; i++) {
+		uint64_t q = quantum_of(s, history->events[i].at), grains;
+		uint64_t units = i == first ? first_units : history->events[i].units;
+		struct where w;
+		uint32_t *slot;
 
+		if (q + s->slots <= quantum) {
+			if (history->events[i].at + s->window + 2 * TIME_STEP_NS <= now)
+				continue;
+			q = quantum - s->slots + 1;
+		}
+		w = where_of(s, q);
+		slot = &image->slot[w.index];
+		carried += units;
+		used += units;
 		if (q == quantum)
-			used += events[i].units;
-		if (q == quantum || q + s->slots <= quantum)
 			continue;
+		grains = carried / s->grain;
+		carried -= grains * s->grain;
 		if (*slot == 0)
 			*slot = w.tag << WINDOW_COUNT_BITS;
-		grains = (events[i].units + s->grain - 1) / s->grain;
-		if ((*slot & WINDOW_COUNT_MAX) + grains > WINDOW_COUNT_MAX)
-			grains = WINDOW_COUNT_MAX - (*slot & WINDOW_COUNT_MAX);
 		*slot += (uint32_t)grains;
-		used += grains * s->grain;
 	}
-	image->head = pack(s, quantum, used < 4 * s->quota ? used : 4 * s->quota);
+	image->head = pack(s, quantum, used);
 }
 
 const struct form_ops window_ops = {
@@ -458,7 +496,8 @@ const struct form_ops window_ops = {
 	.is_empty = window_is_empty,
 	.clear = window_clear,
 	.fresh = window_fresh,
-	.freeze = entry_freeze,
+	.freeze = window_freeze,
+	.is_same = window_is_same,
 	.remember = window_remember,
 	.recall = window_recall,
 };

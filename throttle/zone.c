@@ -17,6 +17,7 @@
 #define HEADER_BYTES 44
 
 struct zone {
+	char name[THROTTLE_ZONE_BYTES];
 	size_t count; /* of changes in the table */
 	int64_t *at;
 	int32_t *offset; /* from at[i] on */
@@ -151,6 +152,7 @@ struct zone *zone_load(const char *name)
 	zone = calloc(1, sizeof(*zone));
 	if (zone == NULL)
 		return NULL;
+	snprintf(zone->name, sizeof(zone->name), "%s", is_utc ? "UTC" : name);
 	if (!is_utc)
 		error = read_zone_file(name, &data, &bytes);
 	if (error == 0 && !is_utc && !parse(zone, data, data + bytes))
@@ -170,6 +172,11 @@ void zone_free(struct zone *zone)
 	free(zone->at);
 	free(zone->offset);
 	free(zone);
+}
+
+bool zone_is_same(const struct zone *a, const struct zone *b)
+{
+	return strcmp(a->name, b->name) == 0;
 }
 
 int32_t zone_offset(const struct zone *zone, int64_t time)

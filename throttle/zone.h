@@ -8,6 +8,7 @@
 #ifndef THROTTLE_ZONE_H
 #define THROTTLE_ZONE_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "throttle/throttle.h"
@@ -18,6 +19,7 @@ struct zone;
  * such zone), EBADMSG (not a zoneinfo file), ENOMEM. */
 struct zone *zone_load(const char *name);
 void zone_free(struct zone *zone);
+bool zone_is_same(const struct zone *a, const struct zone *b);
 
 /* Seconds east of UTC at a time (seconds since 1970). */
 int32_t zone_offset(const struct zone *zone, int64_t time);

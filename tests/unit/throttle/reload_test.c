@@ -1,0 +1,374 @@
+/*
+ * Limits that change: what was admitted still counts, against a plain list of it.
+ *
+ * throttle.h says what a new limit of L per W knows of the time before it: the newest L units, as
+ * far back as the limits before it reached. `remembered` is that, cut at each change; no charge may
+ * be admitted beyond L of it in a trailing window. On the other side, what all of the list has left
+ * long enough must be admitted.
+ */
+#include "fixture.h"
+
+#define HOUR (3600 * SECOND)
+#define ROOM 16384
+
+struct admission {
+	uint64_t at, cost;
+};
+
+struct past {
+	size_t count;
+	struct admission list[ROOM];
+};
+
+static uint64_t sum_since(const struct past *p, uint64_t now, uint64_t window)
+{
+	uint64_t sum = 0;
+
+	for (size_t i = p->count; i > 0 && p->list[i - 1].at + window > now; i--)
+		sum += p->list[i - 1].cost;
+	return sum;
+}
+
+static void add(struct past *p, uint64_t at, uint64_t cost)
+{
+	assert_true(p->count < ROOM);
+	p->list[p->count++] = (struct admission){at, cost};
+}
+
+/* What the next limit may forget: what is older than this window, and than its newest units. */
+static void cut(struct past *p, uint64_t now, uint64_t window, uint64_t units)
+{
+	size_t first = p->count, kept = 0;
+
+	for (; first > 0 && units > 0 && p->list[first - 1].at + window > now; first--) {
+		struct admission *a = &p->list[first - 1];
+
+		a->cost = a->cost < units ? a->cost : units;
+		units -= a->cost;
+	}
+	for (size_t i = first; i < p->count; i++)
+		p->list[kept++] = p->list[i];
+	p->count = kept;
+}
+
+static void change(struct throttle_table *t, const struct throttle_limit *limit, uint64_t now)
+{
+	assert_int_equal(throttle_table_apply(t, limit, 1, 0, now, NULL), 0);
+	throttle_table_collect(t);
+}
+
+static uint64_t take_until_refused(struct throttle_table *t, uint64_t now)
+{
+	uint64_t admitted = 0;
+
+	while (admitted < ROOM && take_one(t, 1, 1, now, NULL))
+		admitted++;
+	return admitted;
+}
+
+static struct throttle_limit precise(uint64_t quota, uint64_t window_ns, uint32_t slots)
+{
+	struct throttle_limit limit = ring("x", quota, window_ns);
+
+	limit.slots = slots;
+	return limit;
+}
+
+/* ---- changes that once broke the bound ------------------------------------------------------- */
+
+/* A limit that is cut to a part admits no more than that in any window, and goes on when what is
+ * left of the past has gone. */
+static void test_cut(void **state)
+{
+	static const struct {
+		uint64_t from, to;
+	} cuts[] = {{10000, 100}, {10000, 60}, {1000, 100}, {1000000, 21}, {4096, 5}};
+	static struct past past;
+
+	(void)state;
+	for (size_t c = 0; c < sizeof(cuts) / sizeof(cuts[0]); c++) {
+		struct throttle_limit limit = ring("x", cuts[c].from, HOUR);
+		struct throttle_table *t = open_table(NULL, 1, &limit, 1);
+		uint64_t now = START, last = 0;
+
+		past.count = 0;
+		for (int i = 0; i < 10; i++, now += 330 * SECOND) {
+			assert_true(take_one(t, 1, cuts[c].from / 10, now, NULL));
+			add(&past, now, cuts[c].from / 10);
+		}
+		limit.quota = cuts[c].to;
+		cut(&past, now, HOUR, limit.quota);
+		change(t, &limit, now);
+		assert_false(take_one(t, 1, 1, now, NULL));
+		for (uint64_t end = now + 10 * HOUR; now < end; now += 10 * SECOND) {
+			uint64_t admitted = take_until_refused(t, now);
+
+			if (admitted == 0)
+				continue;
+			add(&past, last = now, admitted);
+			assert_true(sum_since(&past, now, HOUR) <= limit.quota);
+		}
+		assert_true(last + HOUR + HOUR / 18 + 10 * SECOND >= now);
+		throttle_table_close(t);
+	}
+}
+
+/* Other quanta: nothing is dated into the future, nor out of it. */
+static void test_quanta(void **state)
+{
+	static const struct {
+		uint64_t quota, window;
+		uint32_t slots;
+	} pairs[][2] = {
+		{{20, 10 * SECOND, 0}, {30, 19 * SECOND, 0}},
+		{{4000, HOUR, 1}, {4000, HOUR, THROTTLE_EXACT}},
+		{{4000, HOUR, THROTTLE_EXACT}, {4000, HOUR, 1}},
+		{{100, HOUR, 3}, {100, HOUR, 7}},
+		{{100, HOUR, 7}, {20, HOUR, 0}},
+	};
+
+	(void)state;
+	for (size_t p = 0; p < sizeof(pairs) / sizeof(pairs[0]); p++)
+		for (uint64_t offset = 0; offset < 70 * 60 * SECOND; offset += 7 * 60 * SECOND) {
+			struct throttle_limit from =
+				precise(pairs[p][0].quota, pairs[p][0].window, pairs[p][0].slots);
+			struct throttle_limit to =
+				precise(pairs[p][1].quota, pairs[p][1].window, pairs[p][1].slots);
+			struct throttle_table *t = open_table(NULL, 1, &from, 1);
+			uint64_t now = START + offset, begin, least, admitted;
+
+			assert_true(take_one(t, 1, 1, START, NULL));
+			begin = now;
+			admitted = take_until_refused(t, now);
+			least = admitted < to.quota ? admitted : to.quota;
+			change(t, &to, now += SECOND);
+			for (; now < begin + to.window_ns; now += to.window_ns / 60)
+				least += take_until_refused(t, now);
+			assert_true(least <= to.quota);
+			throttle_table_close(t);
+		}
+}
+
+/* ---- random ones ----------------------------------------------------------------------------- */
+
+static struct throttle_limit random_ring(uint64_t *seed, uint64_t *quantum)
+{
+	static const uint64_t windows[] = {
+		50 * MS, 1000 * MS, 7000 * MS, 10 * SECOND, 19 * SECOND, 60 * SECOND, HOUR};
+	static const uint64_t quotas[] = {
+		1, 2, 5, 12, 19, 20, 21, 30, 31, 32, 50, 100, 400, 1000, 10000};
+	struct throttle_limit limit =
+		precise(quotas[random_below(seed, 15)], windows[random_below(seed, 7)], 0);
+
+	if (random_below(seed, 3) == 0 && limit.quota <= 4095)
+		limit.slots = THROTTLE_EXACT;
+	else if (random_below(seed, 2) == 0)
+		limit.slots = (uint32_t)(1 + random_below(seed, 60));
+	*quantum = limit.window_ns / (limit.slots == 0 ? 18 : limit.slots);
+	if (limit.slots == THROTTLE_EXACT)
+		*quantum = limit.window_ns >> 15;
+	return limit;
+}
+
+struct run {
+	struct throttle_limit limit;
+	uint64_t now,
+		late; /* all quanta so far: how much later than it was a charge may be dated */
+	struct past remembered, all;
+};
+
+static void one_charge(struct run *r, struct throttle_table *t, uint64_t *seed)
+{
+	uint64_t quota = r->limit.quota, window = r->limit.window_ns;
+	uint64_t cost = random_below(seed, 4) == 0 ? 1 + random_below(seed, quota) : 1;
+	struct throttle_outcome o;
+
+	if (take_one(t, 1, cost, r->now, &o)) {
+		uint64_t before = sum_since(&r->remembered, r->now, window);
+
+		if (before + cost > quota)
+			printf("# %llu and %llu of %llu in %llu ms, slots %u\n",
+				(unsigned long long)before, (unsigned long long)cost,
+				(unsigned long long)quota, (unsigned long long)(window / MS),
+				r->limit.slots);
+		assert_true(before + cost <= quota);
+		add(&r->remembered, r->now, cost);
+		add(&r->all, r->now, cost);
+		return;
+	}
+	assert_true(sum_since(&r->all, r->now, window + r->late) + cost > quota);
+	assert_true(o.retry_after_ns > 0 && o.retry_after_ns <= window + r->late);
+}
+
+static void random_changes(uint64_t *seed)
+{
+	static struct run r;
+	struct throttle_table *t;
+	uint64_t quantum;
+
+	memset(&r, 0, sizeof(r));
+	r.now = START + random_below(seed, HOUR);
+	r.limit = random_ring(seed, &quantum);
+	r.late = quantum + 100 * MS;
+	t = open_table(NULL, 1, &r.limit, 1);
+	for (unsigned changes = 1 + (unsigned)random_below(seed, 4); changes > 0; changes--) {
+		uint64_t window = r.limit.window_ns;
+
+		for (unsigned i = (unsigned)random_below(seed, 120); i > 0; i--) {
+			one_charge(&r, t, seed);
+			if (random_below(seed, 3) == 0)
+				r.now += random_below(seed, 1 + 2 * window / (1 + i));
+		}
+		r.limit = random_ring(seed, &quantum);
+		r.late += quantum + 100 * MS;
+		cut(&r.remembered, r.now, window, r.limit.quota);
+		change(t, &r.limit, r.now);
+		for (unsigned i = 40; i > 0; i--) {
+			one_charge(&r, t, seed);
+			if (random_below(seed, 2) == 0)
+				r.now += random_below(seed, r.limit.window_ns / 8);
+		}
+	}
+	throttle_table_close(t);
+}
+
+static void test_random_changes(void **state)
+{
+	uint64_t seed = random_seed("changes");
+
+	(void)state;
+	for (uint64_t n = steps_or(1500); n > 0; n--)
+		random_changes(&seed);
+}
+
+/* ---- other kinds ----------------------------------------------------------------------------- */
+
+/* What the old kind has in use is in use under the new one, from the change on; and back. */
+static void test_kinds(void **state)
+{
+	struct throttle_limit rings = ring("x", 20, 10 * SECOND), paced = rings, day = rings;
+	struct throttle_table *t;
+
+	(void)state;
+	paced.kind = THROTTLE_GCRA;
+	paced.burst = 20;
+	day.kind = THROTTLE_CALENDAR;
+	day.period = THROTTLE_DAY;
+	t = open_table(NULL, 1, &rings, 1);
+	assert_int_equal(take_until_refused(t, START), 20);
+	change(t, &paced, START + MS);
+	assert_int_equal(take_until_refused(t, START + 2 * MS), 0);
+	change(t, &rings, START + 3 * MS);
+	assert_int_equal(take_until_refused(t, START + 4 * MS), 0);
+	assert_int_equal(take_until_refused(t, START + 9900 * MS), 0);
+	assert_int_equal(take_until_refused(t, START + 10100 * MS), 20);
+	change(t, &day, START + 10200 * MS);
+	assert_int_equal(take_until_refused(t, START + 10300 * MS), 0);
+	change(t, &paced, START + 10400 * MS);
+	assert_int_equal(take_until_refused(t, START + 10450 * MS), 0);
+	assert_int_equal(take_until_refused(t, START + 11450 * MS), 2);
+	throttle_table_close(t);
+}
+
+/* A quota by the calendar that is lowered and raised again has forgotten nothing. */
+static void test_calendar_keeps(void **state)
+{
+	struct throttle_limit day = ring("x", 20, 10 * SECOND);
+	struct throttle_table *t;
+
+	(void)state;
+	day.kind = THROTTLE_CALENDAR;
+	day.period = THROTTLE_DAY;
+	t = open_table(NULL, 1, &day, 1);
+	assert_true(take_one(t, 1, 20, START, NULL));
+	day.quota = 2;
+	change(t, &day, START + SECOND);
+	assert_false(take_one(t, 1, 1, START + SECOND, NULL));
+	day.quota = 21;
+	change(t, &day, START + 2 * SECOND);
+	assert_int_equal(take_until_refused(t, START + 3 * SECOND), 1);
+	throttle_table_close(t);
+}
+
+/* ---- receipts -------------------------------------------------------------------------------- */
+
+/* A limit that a change leaves as it is gives back what was charged before it; one that became
+ * another doesn't, and never more than was charged. */
+static void test_refunds(void **state)
+{
+	static const struct {
+		uint64_t quota;
+		uint32_t slots;
+	} forms[] = {{3, 0}, {20, 0}, {20, 7}, {4, 0}, {60, 0}, {60, THROTTLE_EXACT}, {1000, 19}};
+	const size_t n = sizeof(forms) / sizeof(forms[0]);
+
+	(void)state;
+	for (size_t from = 0; from < n; from++)
+		for (size_t to = 0; to < n; to++) {
+			struct throttle_limit limits[2] = {
+				precise(forms[from].quota, 10 * SECOND, forms[from].slots),
+				ring("other", 5, SECOND)};
+			struct throttle_table *t = open_table(NULL, 1, limits, 2);
+			struct throttle_charge charge = {.caller = key_of(t, 1), .cost = 1};
+			struct throttle_receipt receipts[1000];
+			struct throttle_verdict v;
+			uint64_t now = START, admitted = 0, again;
+
+			for (; admitted < limits[0].quota; admitted++, now += MS / 100)
+				throttle_take(t, &charge, 1, now, &v, &receipts[admitted]);
+			limits[0] = precise(forms[to].quota, 10 * SECOND, forms[to].slots);
+			limits[1].quota++;
+			assert_int_equal(throttle_table_apply(t, limits, 2, 0, now, NULL), 0);
+			throttle_table_collect(t);
+			for (size_t i = 0; i < 2; i++)
+				throttle_refund_all(t, &receipts[i], now + MS);
+			again = take_until_refused(t, now + 2 * MS);
+			assert_true(admitted - 2 + again <= limits[0].quota || again == 0);
+			if (from == to)
+				assert_int_equal(again, 2);
+			throttle_table_close(t);
+		}
+}
+
+/* What is in flight is given back after any change, also that of the others' room. */
+static void test_in_flight(void **state)
+{
+	struct throttle_limit limit = {.name = "x", .kind = THROTTLE_CONCURRENCY, .quota = 3};
+	struct throttle_table *t = open_table(NULL, 1, &limit, 1);
+	struct throttle_charge charge = {.caller = key_of(t, 1), .cost = 1};
+	struct throttle_receipt receipts[3], more;
+	struct throttle_verdict v;
+
+	(void)state;
+	for (size_t i = 0; i < 3; i++)
+		throttle_take(t, &charge, 1, START, &v, &receipts[i]);
+	for (uint64_t quota = 2; quota < 6; quota++) {
+		limit.quota = quota;
+		assert_int_equal(
+			throttle_table_apply(t, &limit, 1, 4000 * quota, START + quota, NULL), 0);
+		throttle_table_collect(t);
+		throttle_take(t, &charge, 1, START + 9, &v, &more);
+		assert_int_equal(v.admitted, quota > 3);
+		throttle_release(t, &more, START + 9);
+	}
+	for (size_t i = 0; i < 3; i++)
+		throttle_release(t, &receipts[i], START + 10);
+	assert_int_equal(take_until_refused(t, START + 11), 5);
+	throttle_table_close(t);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_cut),
+		cmocka_unit_test(test_quanta),
+		cmocka_unit_test(test_random_changes),
+		cmocka_unit_test(test_kinds),
+		cmocka_unit_test(test_calendar_keeps),
+		cmocka_unit_test(test_refunds),
+		cmocka_unit_test(test_in_flight),
+	};
+
+	cmocka_set_test_filter(getenv("CMOCKA_TEST_FILTER"));
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
