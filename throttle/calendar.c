@@ -127,6 +127,12 @@ static uint64_t calendar_fresh(
 	return pack(begin, used);
 }
 
+static uint64_t calendar_reset(const struct shape *s, const struct plan *plan)
+{
+	(void)s;
+	return plan->head & ~USED_MAX;
+}
+
 static bool calendar_is_same(const struct shape *s, const struct shape *old)
 {
 	return s->period == old->period && s->scale == old->scale &&
@@ -161,6 +167,7 @@ static void calendar_recall(
 const struct form_ops calendar_ops = {
 	.plan = calendar_plan,
 	.refund = calendar_refund,
+	.reset = calendar_reset,
 	.is_empty = calendar_is_empty,
 	.fresh = calendar_fresh,
 	.freeze = entry_freeze,

@@ -96,6 +96,7 @@ struct shape {
 	uint64_t bucket_mask, lag_buckets, grain;
 	/* gcra */
 	uint64_t burst, increment;
+	bool by_increments;
 	/* calendar */
 	enum throttle_period period;
 	const struct zone *zone;
@@ -198,6 +199,8 @@ struct form_ops {
 	 * the entry is gone. */
 	bool (*refund)(
 		const struct shape *s, struct entry *e, uint64_t at, uint64_t cost, uint64_t now);
+	/* The head in the place of plan->head that makes it forget all that is in use. */
+	uint64_t (*reset)(const struct shape *s, const struct plan *plan);
 	/* Is nothing in use, and would nothing of it ever matter again? */
 	bool (*is_empty)(const struct shape *s, uint64_t head, uint64_t now);
 	/* Clears what the last caller left in the slots, while the head is this tombstone. NULL:

@@ -7,7 +7,8 @@
  *                               a charge of n moves it on by n * W / L
  *
  * A charge is admitted when that stays within burst * W / L of now. In any time t no more than
- * burst + t * L / W is admitted. Each charge's increment is rounded up to a nanosecond.
+ * burst + t * L / W is admitted. W / L is rounded up to a nanosecond; where that would be more than
+ * a thousandth, what a charge comes to is.
  */
 #include "throttle/entry.h"
 
@@ -15,6 +16,8 @@ static inline uint64_t increment_of(const struct shape *s, uint64_t cost)
 {
 	if (cost == 1)
 		return s->increment;
+	if (s->by_increments)
+		return cost < HEAD_OWN / s->increment ? cost * s->increment : HEAD_OWN;
 	if (cost > s->quota && cost / s->quota > HEAD_OWN / s->window)
 		return HEAD_OWN;
 	return (uint64_t)(((unsigned __int128)cost * s->window + s->quota - 1) / s->quota);
@@ -22,6 +25,8 @@ static inline uint64_t increment_of(const struct shape *s, uint64_t cost)
 
 static inline uint64_t units_of(const struct shape *s, uint64_t ns)
 {
+	if (s->by_increments)
+		return ns / s->increment + (ns % s->increment != 0);
 	return (uint64_t)(((unsigned __int128)ns * s->quota + s->window - 1) / s->window);
 }
 
@@ -75,6 +80,12 @@ static bool gcra_refund(
 	return true;
 }
 
+static uint64_t gcra_reset(const struct shape *s, const struct plan *plan)
+{
+	(void)s;
+	return HEAD_BORN | (plan->now & HEAD_OWN);
+}
+
 static bool gcra_is_empty(const struct shape *s, uint64_t head, uint64_t now)
 {
 	(void)s;
@@ -124,6 +135,7 @@ static void gcra_recall(
 const struct form_ops gcra_ops = {
 	.plan = gcra_plan,
 	.refund = gcra_refund,
+	.reset = gcra_reset,
 	.is_empty = gcra_is_empty,
 	.fresh = gcra_fresh,
 	.freeze = entry_freeze,

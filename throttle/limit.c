@@ -20,10 +20,12 @@
 #define DAY_NS         UINT64_C(86400000000000)
 #define WINDOW_MAX_NS  (400 * DAY_NS)
 #define QUOTA_MAX                                                                                  \
-	(UINT64_C(1) << 31) /* units; more bytes than that are counted in larger units             \
-			     */
-#define SHORT_RING_SHIFT 11 /* ticks of 2 us: 44 bits of them are 417 days */
-#define GRAINS           (UINT64_C(1) << 22) /* of a quota, in a slot's count */
+	(UINT64_C(1) << 31)     /* units; more bytes than that are counted in larger units         \
+				 */
+#define INCREMENT_LEAST_NS 1000 /* of pacing: rounding up to a ns is no more than a thousandth */
+#define SHORT_RING_SHIFT   11   /* ticks of 2 us: 44 bits of them are 417 days */
+#define SLOT_RANGE_BITS    29 /* a window in ticks: what is in a slot is younger than two of them */
+#define GRAINS             (UINT64_C(1) << 22) /* of a quota, in a slot's count */
 
 const struct form_ops *form_ops_of(const struct shape *shape)
 {
@@ -167,7 +169,7 @@ static void shape_ring(struct shape *s, uint32_t slots, uint64_t window, uint64_
 	time_bits = tick_bits(s);
 	/* Heads of short rings tell times of more than a year apart; long ones have a stamp. */
 	s->shift = bits > RING_SHORT_BITS ? 0 : SHORT_RING_SHIFT;
-	range = time_bits - 4 < 26 ? time_bits - 4 : 26;
+	range = time_bits - 4 < SLOT_RANGE_BITS ? time_bits - 4 : SLOT_RANGE_BITS;
 	while (longest >> s->shift >= UINT64_C(1) << range)
 		s->shift++;
 	s->tick_ns = UINT64_C(1) << s->shift;
@@ -177,9 +179,9 @@ static void shape_ring(struct shape *s, uint32_t slots, uint64_t window, uint64_
 	s->keep = keep + TIME_SLACK_NS;
 	s->window_ticks = divide_up(window, UINT64_C(1) << s->shift) + (s->shift > 0);
 	s->keep_ticks = divide_up(s->keep, UINT64_C(1) << s->shift) + 1;
-	/* A head can be ahead by as much as threads' clocks differ, and by a tick for each refund
-	 * that was taken up again at once (refund_one). */
-	s->lag_ticks = (TIME_SLACK_NS >> s->shift) + 2 + (s->tick_mask >> 6);
+	/* A head can be ahead by as much as threads' clocks differ, and as much again, and a part
+	 * of the window, for refunds that were taken up again at once (take_out in ring.c). */
+	s->lag_ticks = 2 * ((TIME_SLACK_NS >> s->shift) + 2) + (s->window_ticks >> 5);
 	s->since_max = s->tick_mask - s->lag_ticks;
 	s->span = s->window_ticks * s->tick_ns;
 	s->entry_bytes = entry_bytes_for(s->first_slot + slots);
@@ -207,10 +209,13 @@ static void shape_gcra(struct shape *s, const struct throttle_limit *l)
 	s->form = FORM_GCRA;
 	s->window = l->window_ns;
 	s->increment = divide_up(s->window, s->quota);
-	s->burst = (uint64_t)(((unsigned __int128)burst * s->window + s->quota - 1) / s->quota);
-	/* So that rounding up each of a burst's charges doesn't cost the last of them. */
-	if (s->increment >= 1000)
-		s->burst += burst;
+	/* A burst is as many increments as it has charges, also when each is rounded up. Short ones
+	 * are rounded up once a charge: see increment_of. */
+	s->by_increments = s->increment >= INCREMENT_LEAST_NS;
+	s->burst = s->by_increments
+			   ? burst * s->increment
+			   : (uint64_t)(((unsigned __int128)burst * s->window + s->quota - 1) /
+					s->quota);
 }
 
 void limit_shape(const struct throttle_limit *l, struct shape *s)

@@ -275,6 +275,7 @@ INLINE void hold(const struct generation *g, const struct throttle_charge *c, ui
 	held->caller = c->caller;
 	held->cost = c->cost;
 	held->at_ns = at_ns;
+	held->added = held->added_at_ns = 0;
 }
 
 /* What is before the epoch comes to a time far off, which is not judged here. */

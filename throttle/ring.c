@@ -336,14 +336,28 @@ static bool find_tick(const struct shape *s, struct entry *e, const struct view 
 	return false;
 }
 
-/* Each refund lets the next charge be recorded a tick later than the last one. Many of them within
- * a tick put the head ahead of time: only so far as ticks_since can still tell that from long ago.
- */
+/* Each refund lets the next charge be recorded a tick later than the last one, so many of them
+ * within a tick put the head ahead of time: only so far as ticks_since can still tell that from
+ * long ago. */
 static inline bool is_far_ahead(const struct shape *s, const struct view *v, uint64_t now)
 {
 	uint64_t lead = (v->tick - (now >> s->shift)) & s->tick_mask;
 
 	return lead > s->lag_ticks / 2 && lead <= s->lag_ticks;
+}
+
+/* What a refund makes of a head: the slot becomes a hole. Where the head is far ahead the oldest is
+ * let go of in its place: that is free at once, too, and what stays is on the safe side. */
+static void take_out(const struct shape *s, struct view *v, uint32_t hole, uint64_t now)
+{
+	if (!is_far_ahead(s, v, now)) {
+		v->type = RING_HOLE;
+		v->hole = hole;
+		return;
+	}
+	if (v->type == RING_OPEN)
+		v->claimed = 0;
+	v->fill--;
 }
 
 static bool refund_one(const struct shape *s, struct entry *e, uint64_t tick, uint64_t now)
@@ -364,13 +378,12 @@ static bool refund_one(const struct shape *s, struct entry *e, uint64_t tick, ui
 		if (is_claim_unwritten(s, e, &v))
 			finish_claim(s, e, head);
 		if (ticks_since(s, now >> s->shift, v.tick) >= s->window_ticks ||
-			is_far_ahead(s, &v, now) || !find_tick(s, e, &v, tick, &hole)) {
+			!find_tick(s, e, &v, tick, &hole)) {
 			if (head_still(e, head))
 				return false;
 			continue;
 		}
-		v.type = RING_HOLE;
-		v.hole = hole;
+		take_out(s, &v, hole, now);
 		next = pack(s, &v);
 		/* acq_rel: as every change of a head */
 		if (!atomic_compare_exchange_strong_explicit(
@@ -397,15 +410,6 @@ static bool ring_refund(
 	return true;
 }
 
-static bool ring_is_empty(const struct shape *s, uint64_t head, uint64_t now)
-{
-	struct view v = unpack(s, head);
-
-	now = time_after_head(s, now);
-	/* A fresh one is not, so that its head can't come back within the tick. */
-	return v.type != RING_HOLE && ticks_since(s, now >> s->shift, v.tick) >= s->keep_ticks;
-}
-
 static uint64_t ring_fresh(const struct shape *s, uint64_t used, uint64_t now, unsigned sequence)
 {
 	uint32_t n = used < s->slots ? (uint32_t)used : s->slots;
@@ -419,6 +423,20 @@ static uint64_t ring_fresh(const struct shape *s, uint64_t used, uint64_t now, u
 
 	(void)sequence;
 	return pack(s, &v);
+}
+
+static uint64_t ring_reset(const struct shape *s, const struct plan *plan)
+{
+	return ring_fresh(s, 0, plan->at, 0);
+}
+
+static bool ring_is_empty(const struct shape *s, uint64_t head, uint64_t now)
+{
+	struct view v = unpack(s, head);
+
+	now = time_after_head(s, now);
+	/* A fresh one is not, so that its head can't come back within the tick. */
+	return v.type != RING_HOLE && ticks_since(s, now >> s->shift, v.tick) >= s->keep_ticks;
 }
 
 static void ring_freeze(const struct shape *s, struct entry *e)
@@ -461,9 +479,9 @@ uint64_t ring_full_since(const struct shape *s, struct entry *e, uint64_t now)
 
 /* As ops has them, but for what is done for every verdict. */
 #define RING_OPS                                                                                   \
-	.refund = ring_refund, .is_empty = ring_is_empty, .fresh = ring_fresh,                     \
-	.freeze = ring_freeze, .is_same = ring_is_same, .remember = ring_remember,                 \
-	.recall = ring_recall
+	.refund = ring_refund, .reset = ring_reset, .is_empty = ring_is_empty,                     \
+	.fresh = ring_fresh, .freeze = ring_freeze, .is_same = ring_is_same,                       \
+	.remember = ring_remember, .recall = ring_recall
 
 const struct form_ops ring_ops = {.plan = ring_plan, .finish = finish_claim, RING_OPS};
 const struct form_ops ring_short_ops = {.plan = ring_short_plan, .finish = finish_claim, RING_OPS};

@@ -46,63 +46,87 @@ static bool is_still_counted(
 	return charged_in >= g->number;
 }
 
-static void refund(struct throttle_table *t, struct throttle_receipt *receipt, uint32_t i,
-	uint64_t cost, uint64_t now_ns)
+/* Gives back `cost` of what was charged at `at_ns` and came to `whole`. */
+static void refund(struct throttle_table *t, const struct throttle_receipt *receipt, uint32_t i,
+	uint64_t cost, uint64_t whole, uint64_t at_ns, uint64_t now_ns)
 {
-	struct throttle_held *held = &receipt->held[i];
+	const struct throttle_held *held = &receipt->held[i];
 	struct generation *g, *last = NULL;
 	struct judged j = {0};
 	uint64_t now, at;
 
-	while (aim(t, receipt, i, now_ns, &j, &g, &now) && g != last) {
+	while (cost > 0 && aim(t, receipt, i, now_ns, &j, &g, &now) && g != last) {
 		struct section *s = j.section;
 		bool is_overflow = held->flags & HELD_OVERFLOW;
-		uint64_t units = units_of_cost(&s->shape, held->cost);
+		/* Rounded so that the parts never come to more than the whole. */
+		uint64_t units =
+			units_of_cost(&s->shape, whole) - units_of_cost(&s->shape, whole - cost);
 		enum located located;
 
 		if (!is_still_counted(held, s, g))
-			break;
+			return;
 		located = is_overflow ? section_overflow(s, held->caller, now, &j.place)
 				      : section_locate(s, held->caller, now, false, &j.place);
-
-		/* Rounded so that the parts never come to more than the whole. */
-		if (cost != held->cost)
-			units -= units_of_cost(&s->shape, held->cost - cost);
-		at = held->at_ns > g->epoch_ns ? held->at_ns - g->epoch_ns : 0;
+		at = at_ns > g->epoch_ns ? at_ns - g->epoch_ns : 0;
 		if (located == LOCATED_NONE ||
 			(located == LOCATED &&
 				s->ops->refund(&s->shape, j.place.entry, at, units, now)))
-			break;
+			return;
 		/* Nothing of it left, or it has just moved: then there is a newer generation. */
 		last = g;
 	}
-	held->cost -= cost;
+}
+
+/* Gives back down to `cost`: of what was added first. */
+static void refund_to(struct throttle_table *t, struct throttle_receipt *receipt, uint32_t i,
+	uint64_t cost, uint64_t now_ns)
+{
+	struct throttle_held *held = &receipt->held[i];
+	uint64_t added = cost > held->cost ? cost - held->cost : 0;
+	uint64_t first = cost - added;
+
+	refund(t, receipt, i, held->added - added, held->added, held->added_at_ns, now_ns);
+	refund(t, receipt, i, held->cost - first, held->cost, held->at_ns, now_ns);
+	held->added = added;
+	held->cost = first;
 }
 
 void throttle_refund(
 	struct throttle_table *t, struct throttle_receipt *receipt, uint32_t i, uint64_t now_ns)
 {
-	if (i < receipt->count && receipt->held[i].cost > 0)
-		refund(t, receipt, i, receipt->held[i].cost, now_ns);
+	if (i < receipt->count)
+		refund_to(t, receipt, i, 0, now_ns);
 }
 
-void throttle_charge(struct throttle_table *t, struct throttle_receipt *receipt, uint32_t i,
-	uint64_t cost, uint64_t now_ns)
+/* False: nothing was charged. `at_ns` is when it is recorded. */
+static bool charge(struct throttle_table *t, struct throttle_receipt *receipt, uint32_t i,
+	uint64_t cost, uint64_t now_ns, uint64_t *at_ns)
 {
+	const struct throttle_held *held = &receipt->held[i];
 	struct generation *g, *last = NULL;
 	struct judged j = {0};
 	uint64_t now;
 
 	while (cost > 0 && aim(t, receipt, i, now_ns, &j, &g, &now) && g != last) {
-		const struct throttle_held *held = &receipt->held[i];
-
 		if (j.limit->limit.kind == THROTTLE_CONCURRENCY)
-			return;
+			return false;
 		j.units = units_of_cost(&j.section->shape, cost);
-		if (charge_force(&j, held->caller, now, held->flags & HELD_OVERFLOW) == CHARGED)
-			return;
+		if (charge_force(&j, held->caller, now, held->flags & HELD_OVERFLOW) == CHARGED) {
+			*at_ns = j.plan.at + g->epoch_ns;
+			return true;
+		}
 		last = g;
 	}
+	return false;
+}
+
+void throttle_charge(struct throttle_table *t, struct throttle_receipt *receipt, uint32_t i,
+	uint64_t cost, uint64_t now_ns)
+{
+	uint64_t at_ns;
+
+	if (i < receipt->count)
+		charge(t, receipt, i, cost, now_ns, &at_ns);
 }
 
 void throttle_settle(struct throttle_table *t, struct throttle_receipt *receipt, uint32_t i,
@@ -110,6 +134,7 @@ void throttle_settle(struct throttle_table *t, struct throttle_receipt *receipt,
 {
 	struct throttle_held *held;
 	const struct limit_state *l;
+	uint64_t at_ns;
 
 	if (i >= receipt->count)
 		return;
@@ -117,10 +142,16 @@ void throttle_settle(struct throttle_table *t, struct throttle_receipt *receipt,
 	l = table_limit(table_current(t), held->limit);
 	if (l == NULL || l->limit.kind == THROTTLE_CONCURRENCY)
 		return;
-	if (cost < held->cost)
-		refund(t, receipt, i, held->cost - cost, now_ns);
-	else
-		throttle_charge(t, receipt, i, cost - held->cost, now_ns);
+	if (cost <= held->cost + held->added) {
+		refund_to(t, receipt, i, cost, now_ns);
+		return;
+	}
+	/* All that was added is charged anew, so that there is one time of it to give back. */
+	if (charge(t, receipt, i, cost - held->cost, now_ns, &at_ns)) {
+		refund(t, receipt, i, held->added, held->added, held->added_at_ns, now_ns);
+		held->added = cost - held->cost;
+		held->added_at_ns = at_ns;
+	}
 }
 
 void throttle_release(struct throttle_table *t, struct throttle_receipt *receipt, uint64_t now_ns)
@@ -153,23 +184,21 @@ bool throttle_explain(struct throttle_table *t, uint32_t limit, struct throttle_
 	return !outcome->absent && (outcome->remaining < outcome->quota || outcome->banned);
 }
 
-/* Swaps the caller's head for that of a newcomer. */
 static bool forget(struct section *s, struct throttle_key caller, uint64_t now)
 {
 	struct place place;
 	struct plan plan;
-	uint64_t next;
 
 	do {
 		if (section_locate(s, caller, now, false, &place) != LOCATED || place.is_overflow ||
 			s->ops->plan(&s->shape, place.entry, 0, now, HOW_LOOK, &plan) !=
 				ENTRY_READY)
 			return false;
-		next = s->ops->fresh(&s->shape, 0, plan.at > now ? plan.at : now, 0);
 		/* acq_rel: as every change of a head */
-	} while (!place_holds(&place) ||
-		 !atomic_compare_exchange_strong_explicit(&place.entry->head, &plan.head, next,
-			 memory_order_acq_rel, memory_order_relaxed));
+	} while (
+		!place_holds(&place) || !atomic_compare_exchange_strong_explicit(&place.entry->head,
+						&plan.head, s->ops->reset(&s->shape, &plan),
+						memory_order_acq_rel, memory_order_relaxed));
 	return plan.used > 0;
 }
 

@@ -265,8 +265,8 @@ struct throttle_held {
 	uint32_t limit;
 	uint32_t flags;
 	struct throttle_key caller;
-	uint64_t cost;
-	uint64_t at_ns;
+	uint64_t cost, at_ns;
+	uint64_t added, added_at_ns; /* by throttle_settle */
 };
 
 struct throttle_receipt {
@@ -297,13 +297,13 @@ void throttle_prefetch(struct throttle_table *table, uint32_t limit, struct thro
 void throttle_refund(struct throttle_table *table, struct throttle_receipt *receipt, uint32_t i,
 	uint64_t now_ns);
 
-/* The true cost is known: the difference is given back, or charged whether it fits or not. Not for
- * concurrency. */
+/* The true cost is known: the difference is given back, or charged whether it fits or not; also
+ * again, when another is known later. Not for concurrency. */
 void throttle_settle(struct throttle_table *table, struct throttle_receipt *receipt, uint32_t i,
 	uint64_t cost, uint64_t now_ns);
 
 /* More of it is used up (bytes that passed): charged whether it fits or not, a debt that the next
- * verdicts wait for. */
+ * verdicts wait for. It is no part of the receipt: no refund gives it back. */
 void throttle_charge(struct throttle_table *table, struct throttle_receipt *receipt, uint32_t i,
 	uint64_t cost, uint64_t now_ns);
 

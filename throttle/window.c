@@ -150,15 +150,21 @@ static inline bool is_wiping(const struct shape *s, const struct view *v)
 	return v->used == bits_mask(s->used_bits);
 }
 
+/* What is in a slot of the last lap keeps its tag, so that who is late with closing that quantum
+ * finds that done. */
 SELDOM static void wipe_all(const struct shape *s, struct entry *e, uint64_t head, uint64_t quantum)
 {
-	for (uint32_t i = 0; i < s->slots; i++) {
-		uint32_t old = atomic_load_explicit(&e->slot[i], memory_order_acquire);
+	for (uint64_t back = 0; back < s->slots; back++) {
+		struct where w = where_of(s, quantum >= back ? quantum - back : 0);
+		_Atomic(uint32_t) *slot = &e->slot[w.index];
+		uint32_t old = atomic_load_explicit(slot, memory_order_acquire);
+		bool is_closed = back > 0 && old >> WINDOW_COUNT_BITS == w.tag;
+		uint32_t wiped = is_closed ? old & ~WINDOW_COUNT_MAX : 0;
 
 		if (!head_still(e, head))
 			return;
-		if (old != 0)
-			swap_slot(&e->slot[i], old, 0);
+		if (old != wiped)
+			swap_slot(slot, old, wiped);
 	}
 	swap_head(e, head, pack(s, quantum, 0));
 }
@@ -375,6 +381,12 @@ static bool window_refund(
 	}
 }
 
+/* Whoever looks at it next wipes it. */
+static uint64_t window_reset(const struct shape *s, const struct plan *plan)
+{
+	return pack_wiping(s, quantum_of(s, plan->at));
+}
+
 static bool window_is_empty(const struct shape *s, uint64_t head, uint64_t now)
 {
 	struct view v = unpack(s, head, time_after_head(s, now));
@@ -493,6 +505,7 @@ static void window_recall(
 const struct form_ops window_ops = {
 	.plan = window_plan,
 	.refund = window_refund,
+	.reset = window_reset,
 	.is_empty = window_is_empty,
 	.clear = window_clear,
 	.fresh = window_fresh,

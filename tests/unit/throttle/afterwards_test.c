@@ -1,0 +1,193 @@
+/* What comes after a verdict, by the numbers: refunds, true costs, resets; and pacing's burst. */
+#include "fixture.h"
+
+#define DAY (86400 * SECOND)
+
+static uint64_t used(struct throttle_table *t, uint64_t now)
+{
+	struct throttle_outcome o;
+
+	throttle_explain(t, 0, key_of(t, 1), now, &o);
+	return o.quota - o.remaining;
+}
+
+static uint64_t take_until_refused(struct throttle_table *t, uint64_t now)
+{
+	uint64_t admitted = 0;
+
+	while (admitted < 4000000 && take_one(t, 1, 1, now, NULL))
+		admitted++;
+	return admitted;
+}
+
+/* A reset is one: no charge of its own, nothing that comes back, nothing that is subtracted later.
+ */
+static void test_reset(void **state)
+{
+	struct throttle_limit limits[] = {ring("short", 10, 10 * SECOND),
+		ring("divided", 100, 10 * SECOND), ring("exact", 100, 10 * SECOND),
+		ring("paced", 10, 10 * SECOND), ring("day", 10, 10 * SECOND)};
+
+	(void)state;
+	limits[2].slots = THROTTLE_EXACT;
+	limits[3].kind = THROTTLE_GCRA;
+	limits[3].burst = 10;
+	limits[4].kind = THROTTLE_CALENDAR;
+	limits[4].period = THROTTLE_DAY;
+	for (size_t i = 0; i < sizeof(limits) / sizeof(limits[0]); i++) {
+		struct throttle_table *t = open_table(NULL, 1, &limits[i], 1);
+		uint64_t now = START, since = 0, quota = limits[i].quota;
+
+		for (uint64_t n = 0; n < quota; n++)
+			assert_true(take_one(t, 1, 1, now += 9 * SECOND / quota, NULL) || i == 3);
+		assert_true(throttle_reset(t, 0, key_of(t, 1), now));
+		for (int again = 0; again < 20; again++)
+			throttle_reset(t, 0, key_of(t, 1), now);
+		assert_int_equal(used(t, now), 0);
+		for (uint64_t end = now + 9 * SECOND; now < end; now += 100 * MS)
+			since += take_until_refused(t, now);
+		if (i == 3)
+			assert_in_range(since, quota, quota + 9);
+		else
+			assert_int_equal(since, quota);
+		throttle_table_close(t);
+	}
+}
+
+static void burst_of(uint64_t quota, uint64_t window, uint64_t burst, uint64_t least)
+{
+	struct throttle_limit limit = ring("paced", quota, window);
+	struct throttle_table *t;
+
+	limit.kind = THROTTLE_GCRA;
+	limit.burst = burst;
+	t = open_table(NULL, 1, &limit, 1);
+	assert_in_range(take_until_refused(t, START), least, burst);
+	assert_false(take_one(t, 2, burst + 1, START, NULL));
+	assert_true(take_one(t, 2, burst, START, NULL));
+	assert_false(take_one(t, 2, 1, START, NULL));
+	throttle_table_close(t);
+}
+
+/* At once, in one piece or in many: the burst, no less and no more. */
+static void test_burst(void **state)
+{
+	(void)state;
+	burst_of(1000000, SECOND, 1000000, 1000000);
+	burst_of(10, SECOND, 3, 3);
+	burst_of(7, SECOND, 7, 7);
+	burst_of(999983, SECOND, 999983, 999983);
+	burst_of(3, SECOND, 1000000, 1000000);
+	burst_of(3000000, SECOND, 2000000, 1990000);
+}
+
+static struct throttle_receipt take(struct throttle_table *t, uint64_t cost, uint64_t now)
+{
+	struct throttle_charge charge = {.caller = key_of(t, 1), .cost = cost};
+	struct throttle_receipt receipt;
+	struct throttle_verdict v;
+
+	throttle_take(t, &charge, 1, now, &v, &receipt);
+	assert_true(v.admitted);
+	return receipt;
+}
+
+/* The true cost may be told more than once, and all of it is given back. */
+static void test_settle_again(void **state)
+{
+	struct throttle_limit limits[] = {ring("short", 20, 10 * SECOND),
+		ring("divided", 1000, 10 * SECOND), ring("exact", 100, 10 * SECOND),
+		ring("paced", 20, 10 * SECOND), ring("day", 20, 10 * SECOND)};
+
+	(void)state;
+	limits[2].slots = THROTTLE_EXACT;
+	limits[3].kind = THROTTLE_GCRA;
+	limits[3].burst = 20;
+	limits[4].kind = THROTTLE_CALENDAR;
+	limits[4].period = THROTTLE_DAY;
+	for (size_t i = 0; i < sizeof(limits) / sizeof(limits[0]); i++) {
+		static const uint64_t costs[] = {8, 8, 12, 3, 3, 9, 0, 7, 15, 4};
+		struct throttle_table *t = open_table(NULL, 1, &limits[i], 1);
+		uint64_t now = START;
+		struct throttle_receipt receipt = take(t, 4, now);
+
+		for (size_t n = 0; n < sizeof(costs) / sizeof(costs[0]); n++) {
+			throttle_settle(t, &receipt, 0, costs[n], now += MS);
+			assert_int_equal(used(t, now), costs[n]);
+		}
+		throttle_settle(t, &receipt, 0, 11, now += MS);
+		throttle_refund_all(t, &receipt, now += MS);
+		assert_int_equal(used(t, now), 0);
+		throttle_table_close(t);
+	}
+}
+
+/* An outage: all is given back, for hours. It leaves no trace: what is charged afterwards counts as
+ * of then, and what was before it leaves the window when it should. */
+static void test_refunds_leave_time(void **state)
+{
+	static const struct {
+		uint64_t quota, window, rest;
+	} rings[] = {{20, 30 * DAY, 100 * MS}, {20, DAY, 5 * MS}, {31, 3600 * SECOND, MS},
+		{3, 10 * SECOND, MS / 10}};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(rings) / sizeof(rings[0]); i++) {
+		struct throttle_limit limit = ring("r", rings[i].quota, rings[i].window);
+		struct throttle_table *t;
+		uint64_t now = START;
+		struct throttle_outcome o;
+
+		limit.slots = THROTTLE_EXACT;
+		t = open_table(NULL, 1, &limit, 1);
+		assert_true(take_one(t, 1, 1, now, NULL));
+		for (int n = 0; n < 40000; n++) {
+			struct throttle_receipt receipt = take(t, 1, now += rings[i].rest);
+
+			throttle_refund_all(t, &receipt, now);
+		}
+		now += SECOND;
+		assert_int_equal(used(t, now), now < START + rings[i].window);
+		assert_true(take_one(t, 1, 1, now, &o));
+		assert_true(o.at_ns <= now);
+		assert_int_equal(used(t, START + limit.window_ns + limit.window_ns / 10000), 1);
+		throttle_table_close(t);
+	}
+}
+
+/* However many: refunds go on working, also in rings whose time runs ahead by them. */
+static void test_refunds_go_on(void **state)
+{
+	static const uint64_t quotas[] = {1, 20, 32, 4095};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(quotas) / sizeof(quotas[0]); i++) {
+		struct throttle_limit limit = ring("r", quotas[i], 30 * DAY);
+		struct throttle_table *t;
+		uint64_t now = START;
+
+		limit.slots = THROTTLE_EXACT;
+		t = open_table(NULL, 1, &limit, 1);
+		for (int n = 0; n < 20000; n++) {
+			struct throttle_receipt receipt = take(t, 1, now += 1000);
+
+			throttle_refund_all(t, &receipt, now);
+		}
+		assert_int_equal(used(t, now), 0);
+		assert_int_equal(take_until_refused(t, now), quotas[i]);
+		throttle_table_close(t);
+	}
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_reset),
+		cmocka_unit_test(test_burst),
+		cmocka_unit_test(test_settle_again),
+		cmocka_unit_test(test_refunds_leave_time),
+		cmocka_unit_test(test_refunds_go_on),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
