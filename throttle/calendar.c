@@ -47,7 +47,8 @@ static inline uint64_t pack(uint64_t begin, uint64_t used)
 	return HEAD_BORN | (begin & MINUTE_MASK) << USED_BITS | (used < USED_MAX ? used : USED_MAX);
 }
 
-/* The count in the period of `now`, or of the head if that is later. */
+/* The count in the period of `now`, or of the head if that is the next one: clocks differ. One
+ * further on is of a clock that was wrong, and what it counts is of now. */
 static uint64_t used_at(
 	const struct shape *s, uint64_t head, uint64_t now, uint64_t *begin, uint64_t *end)
 {
@@ -56,7 +57,7 @@ static uint64_t used_at(
 	period_of(s, now, begin, end);
 	if (own < *begin)
 		return 0;
-	if (own > *begin) {
+	if (own == *end) {
 		int64_t first, next;
 
 		zone_period(s->zone, s->period, (int64_t)own * 60, &first, &next);

@@ -16,6 +16,11 @@
 #define VERSION    4
 #define PAGE_BYTES 4096
 
+#define TIME_MAX_NS (UINT64_C(1) << 62) /* since 1970: 146 years */
+/* Of a table: what a head has bits for, less what may be charged ahead of it. 64 years. */
+#define TABLE_TIME_MAX_NS (HEAD_OWN - (UINT64_C(1) << 58))
+#define TIME_DOUBT_NS     UINT64_C(86400000000000) /* a clock can be wrong by a day */
+
 struct header {
 	/* Fixed when the table is made; `checksum` is over these and the limits. */
 	uint64_t magic;
@@ -26,6 +31,7 @@ struct header {
 	_Atomic(uint64_t) checksum;
 	/* On cache lines of their own. */
 	_Alignas(64) _Atomic(uint64_t) latest;
+	_Atomic(uint64_t) latest_copy;
 	_Alignas(64) struct throttle_limit limits[];
 };
 
@@ -193,6 +199,7 @@ struct generation *generation_create(
 		h->count = (uint32_t)count;
 		memcpy(h->limits, limits, count * sizeof(*limits));
 		atomic_init(&h->latest, source->latest);
+		atomic_init(&h->latest_copy, source->latest);
 		/* release: whatever instant the process is killed at, a file with a checksum that
 		 * fits is whole */
 		atomic_store_explicit(&h->checksum, checksum_of(h), memory_order_release);
@@ -205,30 +212,71 @@ struct generation *generation_create(
 	return NULL;
 }
 
-static const char *check_header(const struct header *h, uint64_t bytes)
+/* Can what is laid over the memory be where the header says? */
+static bool sizes_can_be(const struct header *h, uint64_t bytes)
 {
+	if (h->buckets == 0 || h->buckets > bytes / sizeof(struct entry))
+		return false;
+	for (uint32_t i = 0; i < h->count; i++)
+		if (limit_state_bytes(&h->limits[i], h->buckets) > bytes)
+			return false;
+	return total_bytes(h->limits, h->count, h->buckets) == bytes;
+}
+
+static bool limit_can_be(const struct throttle_limit *limit)
+{
+	unsigned char flag;
 	char why[128];
 
+	/* Another value would be none of a bool. */
+	memcpy(&flag, &limit->count_refused, 1);
+	return flag <= 1 && throttle_limit_check(limit, why, sizeof(why)) == 0;
+}
+
+static const char *check_header(const struct header *h, uint64_t bytes)
+{
 	if (h->magic == __builtin_bswap64(MAGIC))
 		return "it was written by a machine of another byte order";
 	if (h->magic != MAGIC)
 		return "it is not a table of throttles";
 	if (h->version != VERSION || h->limit_bytes != sizeof(struct throttle_limit))
 		return "it is of another version or machine";
-	if (h->bytes != bytes || h->count > THROTTLE_MAX_LIMITS || header_bytes(h->count) > bytes)
+	if (h->bytes != bytes || h->count > THROTTLE_MAX_LIMITS ||
+		header_bytes(h->count) + tally_bytes(h->count) > bytes)
 		return "its size is not what it says";
 	if (atomic_load_explicit(&h->checksum, memory_order_acquire) != checksum_of(h))
 		return "its header is damaged";
 	for (uint32_t i = 0; i < h->count; i++)
-		if (throttle_limit_check(&h->limits[i], why, sizeof(why)) != 0)
+		if (!limit_can_be(&h->limits[i]))
 			return "a limit in it can't be";
-	if (total_bytes(h->limits, h->count, h->buckets) != bytes)
+	if (!sizes_can_be(h, bytes))
 		return "its size is not that of its limits";
+	return h->epoch_ns > TIME_MAX_NS ? "its time can't be" : NULL;
+}
+
+/* The newest time is written twice: one that is far ahead of now is believed if both are. */
+static const char *check_time(struct header *h, uint64_t now_ns)
+{
+	/* relaxed: at opening */
+	uint64_t latest = atomic_load_explicit(&h->latest, memory_order_relaxed), was = latest;
+	uint64_t copy = atomic_load_explicit(&h->latest_copy, memory_order_relaxed);
+	uint64_t most = (now_ns > h->epoch_ns ? now_ns - h->epoch_ns : 0) + TIME_DOUBT_NS;
+
+	latest &= ~LATEST_CLOSED;
+	if (latest <= most)
+		return NULL;
+	if (copy > most && latest <= TABLE_TIME_MAX_NS &&
+		latest - copy + TIME_DOUBT_NS < 2 * TIME_DOUBT_NS)
+		return NULL;
+	if (copy > most)
+		return "its time can't be";
+	atomic_compare_exchange_strong_explicit(&h->latest, &was, copy | (was & LATEST_CLOSED),
+		memory_order_relaxed, memory_order_relaxed);
 	return NULL;
 }
 
-/* What would lead a write astray: a bucket's word beyond its ways, a ring's position beyond its
- * slots. The rest can be anything. */
+/* What would lead a write astray, or somebody else's throttle: places and callers that can't be, a
+ * ring's position beyond its slots. The rest can be anything. */
 static void check_entries(struct section *s)
 {
 	for (uint64_t b = 0; b < s->buckets; b++) {
@@ -240,7 +288,7 @@ static void check_entries(struct section *s)
 }
 
 struct generation *generation_open(
-	const char *folder, const char *name, char *why, size_t why_bytes)
+	const char *folder, const char *name, uint64_t now_ns, char *why, size_t why_bytes)
 {
 	struct generation *g = calloc(1, sizeof(*g));
 	const char *wrong = NULL;
@@ -253,6 +301,8 @@ struct generation *generation_open(
 		wrong = "it is too short to be a table, or no file";
 	if (error == 0)
 		wrong = check_header(g->store.memory, g->store.bytes);
+	if (error == 0 && wrong == NULL)
+		wrong = check_time(g->store.memory, now_ns);
 	if (wrong != NULL) {
 		snprintf(why, why_bytes, "%s", wrong);
 		error = EBADMSG;
@@ -358,16 +408,21 @@ void generation_thaw(struct generation *g)
 
 bool generation_time(struct generation *g, uint64_t now_ns, uint64_t offset, uint64_t *time)
 {
-	uint64_t now = now_ns + offset > g->epoch_ns ? now_ns + offset - g->epoch_ns : 0;
 	/* relaxed: what is swapped into a head by this thread later releases it */
 	uint64_t latest = atomic_load_explicit(g->latest, memory_order_relaxed);
+	uint64_t now = now_ns + offset > g->epoch_ns ? now_ns + offset - g->epoch_ns : 0;
+
+	now = now < TABLE_TIME_MAX_NS ? now : TABLE_TIME_MAX_NS;
 
 	/* A closed one is larger than any time. */
 	while (now > latest + TIME_STEP_NS)
 		/* acq_rel: pairs with close_old */
 		if (atomic_compare_exchange_weak_explicit(
-			    g->latest, &latest, now, memory_order_acq_rel, memory_order_relaxed))
+			    g->latest, &latest, now, memory_order_acq_rel, memory_order_relaxed)) {
+			/* relaxed: only looked at when the file is opened again */
+			atomic_store_explicit(&g->header->latest_copy, now, memory_order_relaxed);
 			break;
+		}
 	*time = now + TIME_LAG_NS < latest ? latest - TIME_LAG_NS : now;
 	return !(latest & LATEST_CLOSED);
 }

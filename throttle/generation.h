@@ -70,7 +70,7 @@ struct generation *generation_create(
 /* The one in a file, with the limits that it was made for. NULL with errno: ENOENT, EBADMSG (with
  * `why`: it can't be used), or what opening it said. */
 struct generation *generation_open(
-	const char *folder, const char *name, char *why, size_t why_bytes);
+	const char *folder, const char *name, uint64_t now_ns, char *why, size_t why_bytes);
 
 void generation_free(struct generation *generation);
 

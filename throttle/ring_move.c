@@ -63,15 +63,24 @@ void ring_recall(
 	image->head = pack(s, &v);
 }
 
+/* A hole is one of the slots in use. */
+static bool can_be(const struct shape *s, const struct view *v)
+{
+	if (v->position >= s->slots || v->fill > s->slots || v->type > RING_HOLE)
+		return false;
+	if (v->type == RING_HOLE)
+		return v->hole < s->slots &&
+		       (v->position + s->slots - v->hole - 1) % s->slots < v->fill;
+	return v->type == RING_CLEAN ? v->hole == 0 : v->claimed <= s->slots;
+}
+
 void ring_repair(const struct shape *s, struct entry *e)
 {
 	/* relaxed: at opening */
 	uint64_t head = atomic_load_explicit(&e->head, memory_order_relaxed);
 	struct view v = unpack(s, head);
 
-	if (head == 0 || head_is_tombstone(head) ||
-		(v.position < s->slots && v.fill <= s->slots &&
-			v.hole < s->slots + (v.type == RING_OPEN)))
+	if (head == 0 || head_is_tombstone(head) || can_be(s, &v))
 		return;
 	v.fill = v.claimed = s->slots;
 	v.position = 0;

@@ -359,13 +359,49 @@ void section_freeze_bucket(struct section *s, uint64_t number)
 		freeze_entry(s, section_entry(s, number, way));
 }
 
+/* A word of no insertion, or of one that is done or only lacks its tag and birth. */
+static bool word_can_be(const struct section *s, uint64_t bucket, uint64_t word)
+{
+	uint64_t own = word & ~(WORD_FROZEN | WORD_MOVED), head;
+	struct entry *e;
+
+	if ((own & FINGERPRINT_MASK) == 0)
+		return own == 0;
+	if (word_way(word) >= BUCKET_WAYS || (word & WORD_MOVED) != 0)
+		return false;
+	e = section_entry(s, bucket, word_way(word));
+	/* relaxed: at opening */
+	head = atomic_load_explicit(&e->head, memory_order_relaxed);
+	return atomic_load_explicit(&e->tag, memory_order_relaxed) == own ||
+	       (head_is_tombstone(head) && (head ^ make_tombstone(own)) == 0);
+}
+
+/* Only with both is it somebody's. What is behind a place without a tag would not be found. */
+static void repair_entry(struct entry *e)
+{
+	/* relaxed: at opening; by swaps, since another process may have it open */
+	uint64_t tag = atomic_load_explicit(&e->tag, memory_order_relaxed);
+	uint64_t head = atomic_load_explicit(&e->head, memory_order_relaxed);
+
+	if ((tag == 0) == (head == 0))
+		return;
+	atomic_compare_exchange_strong_explicit(&e->head, &head, HEAD_SPECIAL | HEAD_TOMBSTONE,
+		memory_order_relaxed, memory_order_relaxed);
+	if (tag == 0)
+		atomic_compare_exchange_strong_explicit(&e->tag, &tag, section_tag(0, 0, 1),
+			memory_order_relaxed, memory_order_relaxed);
+}
+
 void section_repair(struct section *s, uint64_t bucket)
 {
 	/* relaxed: at opening */
 	uint64_t word = atomic_load_explicit(section_word(s, bucket), memory_order_relaxed);
 
-	if (word_way(word) >= BUCKET_WAYS)
-		atomic_store_explicit(section_word(s, bucket), 0, memory_order_relaxed);
+	if (!word_can_be(s, bucket, word) || word == WORD_MOVED)
+		atomic_compare_exchange_strong_explicit(section_word(s, bucket), &word, 0,
+			memory_order_relaxed, memory_order_relaxed);
+	for (unsigned way = 0; way < BUCKET_WAYS; way++)
+		repair_entry(section_entry(s, bucket, way));
 }
 
 /* Another process may have it open: what isn't frozen is let be, and what has changed meanwhile. */

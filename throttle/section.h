@@ -83,7 +83,8 @@ enum located section_locate(struct section *section, struct throttle_key key, ui
 enum located section_overflow(
 	struct section *section, struct throttle_key key, uint64_t now, struct place *place);
 
-/* A bucket from a file: a word that can't be is made one of no insertion. At opening only. */
+/* A bucket from a file: a word that can't be, or that says what moving it again finds out, is made
+ * one of no insertion; an entry that can't be is nobody's. At opening only. */
 void section_repair(struct section *section, uint64_t bucket);
 
 /* What was frozen for a move that can't be gone on with is in use again. At opening only. */

@@ -260,10 +260,12 @@ void throttle_table_collect(struct throttle_table *t)
 }
 
 /* What a process that was killed while limits changed has left: goes on with it. */
-static struct generation *resume_move(struct throttle_table *t, struct generation *last)
+static struct generation *resume_move(
+	struct throttle_table *t, struct generation *last, uint64_t now_ns)
 {
 	char why[128];
-	struct generation *next = generation_open(t->folder, GENERATION_NEXT, why, sizeof(why));
+	struct generation *next =
+		generation_open(t->folder, GENERATION_NEXT, now_ns, why, sizeof(why));
 
 	if (next == NULL) {
 		store_remove(t->folder, GENERATION_NEXT);
@@ -280,15 +282,17 @@ static struct generation *resume_move(struct throttle_table *t, struct generatio
 }
 
 /* The table in the folder's file, or NULL with errno: ENOENT, or what makes it unusable. */
-static struct generation *open_file(struct throttle_table *t, struct throttle_report *report)
+static struct generation *open_file(
+	struct throttle_table *t, uint64_t now_ns, struct throttle_report *report)
 {
 	char why[128];
-	struct generation *g = generation_open(t->folder, GENERATION_FILE, why, sizeof(why));
+	struct generation *g =
+		generation_open(t->folder, GENERATION_FILE, now_ns, why, sizeof(why));
 	int error = errno;
 
 	if (g != NULL) {
 		tell(report, THROTTLE_FOUND_TABLE, "counters go on where they stood", "");
-		return resume_move(t, g);
+		return resume_move(t, g, now_ns);
 	}
 	if (error != EBADMSG) {
 		errno = error;
@@ -343,7 +347,7 @@ static int begin(struct throttle_table *t, const struct throttle_table_options *
 	tell(report, THROTTLE_FOUND_NONE, "a new table", "");
 	*g = NULL;
 	if (t->folder != NULL) {
-		*g = open_file(t, report);
+		*g = open_file(t, options->now_ns, report);
 		error = *g != NULL ? 0 : errno;
 	}
 	if (error == ENOENT)

@@ -26,9 +26,8 @@
 #include <string.h>
 
 #define WIPE_LAPS 64
-#define WINDOW_DEBT_MAX                                                                            \
-	4 /* so many times the limit can be counted; limit.c has the bits for it                   \
-	   */
+/* So many times the limit can be counted; used_bits (limit.c) have room for it. */
+#define WINDOW_DEBT_MAX 4
 
 struct view {
 	uint64_t quantum; /* in full, not only the bits that the head has */
@@ -57,7 +56,8 @@ static inline struct view unpack(const struct shape *s, uint64_t head, uint64_t 
 		v.now += s->bucket_mask + 1 - d;
 		d = 0;
 	}
-	v.quantum = v.now - d;
+	/* Not before the table's time, whatever a damaged file says. */
+	v.quantum = v.now > d ? v.now - d : 0;
 	v.used = window_used(s, head);
 	return v;
 }
