@@ -5,7 +5,7 @@
  *
  * A limit holds over the sum of the lanes; each process adds and takes away in its own. What was in
  * flight in a process that was killed is gone with its connections: whoever opens the table next
- * and gets that lane (its lock is free, generation.c) sets it to zero. The sequence number tells
+ * sets all lanes whose lock is free to zero (generation.c). The sequence number tells
  * one caller's throttle from the next one's in the same place.
  */
 #include "throttle/concurrency.h"
@@ -117,13 +117,14 @@ static void concurrency_recall(
 	image->head = HEAD_BORN | units << (s->lane * LANE_BITS);
 }
 
-void concurrency_clear_lane(struct entry *e, unsigned lane)
+void concurrency_clear_lanes(struct entry *e, unsigned lanes)
 {
-	uint64_t mask = LANE_MAX << (lane * LANE_BITS);
-
 	/* relaxed: at opening, before any other thread of this process has the table */
-	uint64_t head = atomic_load_explicit(&e->head, memory_order_relaxed);
+	uint64_t head = atomic_load_explicit(&e->head, memory_order_relaxed), mask = 0;
 
+	for (unsigned lane = 0; lane < CONCURRENCY_LANES; lane++)
+		if ((lanes >> lane & 1) != 0)
+			mask |= LANE_MAX << (lane * LANE_BITS);
 	if (!head_is_tombstone(head) && (head & mask))
 		atomic_fetch_and_explicit(&e->head, ~mask, memory_order_acq_rel);
 }

@@ -8,7 +8,7 @@
 #define CONCURRENCY_MAX      8191                 /* in flight, of one caller */
 #define CONCURRENCY_RETRY_NS UINT64_C(1000000000) /* told to who is refused: there's no knowing */
 
-/* Forgets what was in flight in a process that is gone. */
-void concurrency_clear_lane(struct entry *e, unsigned lane);
+/* Forgets what was in flight in processes that are gone: those of these lanes, bits. */
+void concurrency_clear_lanes(struct entry *e, unsigned lanes);
 
 #endif

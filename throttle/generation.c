@@ -147,19 +147,23 @@ static int lay(struct generation *g)
 	return 0;
 }
 
-/* What a process that is gone had in flight ends with it. */
 static int take_lane(struct generation *g)
 {
-	int lane = store_take_lane(&g->store, CONCURRENCY_LANES);
-
-	if (lane < 0)
-		return EBUSY;
-	g->lane = (unsigned)lane;
-	return 0;
+	for (g->lane = 0; g->lane < CONCURRENCY_LANES; g->lane++)
+		if (store_take_lane(&g->store, g->lane))
+			return 0;
+	return EBUSY;
 }
 
-static void clear_lane(struct generation *g)
+/* What a process that is gone had in flight has ended with it. While the folder is locked nobody
+ * else takes a lane. */
+static void clear_free_lanes(struct generation *g)
 {
+	unsigned free = 0;
+
+	for (unsigned lane = 0; lane < CONCURRENCY_LANES; lane++)
+		if (lane == g->lane || store_take_lane(&g->store, lane))
+			free |= 1u << lane;
 	for (uint32_t i = 0; i < g->count; i++) {
 		struct section *s = &g->limits[i].section;
 
@@ -167,8 +171,11 @@ static void clear_lane(struct generation *g)
 			continue;
 		for (uint64_t b = 0; b < s->buckets; b++)
 			for (unsigned way = 0; way <= BUCKET_WAYS; way++)
-				concurrency_clear_lane(section_entry(s, b, way), g->lane);
+				concurrency_clear_lanes(section_entry(s, b, way), free);
 	}
+	for (unsigned lane = 0; lane < CONCURRENCY_LANES; lane++)
+		if (lane != g->lane && (free >> lane & 1) != 0)
+			store_free_lane(&g->store, lane);
 }
 
 struct generation *generation_create(
@@ -318,7 +325,7 @@ struct generation *generation_open(
 		errno = error;
 		return NULL;
 	}
-	clear_lane(g);
+	clear_free_lanes(g);
 	for (uint32_t i = 0; i < g->count; i++) {
 		check_entries(&g->limits[i].section);
 		if (g->limits[i].has_bans)

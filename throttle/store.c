@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <stdio.h>
+#include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/random.h>
 #include <sys/stat.h>
@@ -129,19 +130,57 @@ int store_remove(const char *folder, const char *name)
 	return unlink(path) == 0 ? 0 : errno;
 }
 
-int store_take_lane(struct store *store, int lanes)
+bool store_is_named(const struct store *store, const char *folder, const char *name)
 {
-	if (store->file < 0)
-		return 0;
-	for (int lane = 0; lane < lanes; lane++) {
-		struct flock lock = {
-			.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = lane, .l_len = 1};
+	struct stat own, named;
+	char path[PATH_MAX];
 
-		/* Of the open file, not the process: another handle in it is another lane. */
-		if (fcntl(store->file, F_OFD_SETLK, &lock) == 0)
-			return lane;
-	}
-	return -1;
+	return store->file < 0 ||
+	       (path_of(path, folder, name) == 0 && fstat(store->file, &own) == 0 &&
+		       stat(path, &named) == 0 && own.st_dev == named.st_dev &&
+		       own.st_ino == named.st_ino);
+}
+
+int store_lock(const char *folder, int *lock)
+{
+	int error = 0;
+
+	*lock = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (*lock < 0)
+		return errno;
+	do {
+		error = flock(*lock, LOCK_EX) == 0 ? 0 : errno;
+	} while (error == EINTR);
+	if (error == 0)
+		return 0;
+	store_unlock(*lock);
+	*lock = -1;
+	return error;
+}
+
+void store_unlock(int lock)
+{
+	if (lock >= 0)
+		close(lock);
+}
+
+/* Of the open file, not the process: another handle in it is another lane. */
+static bool set_lane(struct store *store, unsigned lane, short type)
+{
+	struct flock lock = {
+		.l_type = type, .l_whence = SEEK_SET, .l_start = (off_t)lane, .l_len = 1};
+
+	return store->file < 0 || fcntl(store->file, F_OFD_SETLK, &lock) == 0;
+}
+
+bool store_take_lane(struct store *store, unsigned lane)
+{
+	return set_lane(store, lane, F_WRLCK);
+}
+
+void store_free_lane(struct store *store, unsigned lane)
+{
+	set_lane(store, lane, F_UNLCK);
 }
 
 int store_random(void *bytes, size_t count)

@@ -7,6 +7,7 @@
 #ifndef THROTTLE_STORE_H
 #define THROTTLE_STORE_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -30,9 +31,17 @@ void store_use_large_pages(void *memory, uint64_t bytes);
 int store_rename(const char *folder, const char *from, const char *to);
 int store_remove(const char *folder, const char *name);
 
-/* Locks one of a file's lanes for this process until it ends, however it does. The first that is
- * free of `lanes`, or -1. Memory alone: 0. */
-int store_take_lane(struct store *store, int lanes);
+/* Is it the file that this name is of now? Memory alone: yes. */
+bool store_is_named(const struct store *store, const char *folder, const char *name);
+
+/* Locks a folder against others that open or change tables in it, waiting for them. 0 or errno. */
+int store_lock(const char *folder, int *lock);
+void store_unlock(int lock); /* -1 is ignored */
+
+/* Locks one of a file's lanes for this process until it ends, however it does. False: another has
+ * it. Memory alone: true. */
+bool store_take_lane(struct store *store, unsigned lane);
+void store_free_lane(struct store *store, unsigned lane);
 
 /* Random bytes from the system. */
 int store_random(void *bytes, size_t count);

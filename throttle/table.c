@@ -5,6 +5,8 @@
  *                   --- open, other limits --> throttle.next, moved into ---> renamed, in use
  *                   --- not to be trusted  --> throttle.table.set-aside, a new one
  *
+ * While a process opens a table, or changes its limits, it has the folder locked.
+ *
  * A change of limits makes a new generation in a file of its own. It is complete before the first
  * of the old one's callers is frozen; it takes the old one's name when the last was moved. A
  * process killed in between leaves both, and the next one goes on moving.
@@ -160,28 +162,70 @@ static int settle(struct throttle_table *t, struct generation *g)
 	return t->folder == NULL ? 0 : store_rename(t->folder, GENERATION_NEXT, GENERATION_FILE);
 }
 
+/* Another process has moved the table on: its file is the one to move from. 0 or errno. */
+static int follow(struct throttle_table *t, uint64_t now_ns)
+{
+	struct generation *last = table_current(t), *g;
+	char why[128];
+	int error;
+
+	if (t->folder == NULL || store_is_named(&last->store, t->folder, GENERATION_FILE))
+		return 0;
+	g = generation_open(t->folder, GENERATION_FILE, now_ns, why, sizeof(why));
+	if (g == NULL)
+		return errno == ENOENT || errno == EBADMSG ? 0 : errno;
+	error = number_limits(t, g);
+	if (error != 0) {
+		generation_free(g);
+		return error;
+	}
+	g->number = last->number + 1;
+	for (uint32_t i = 0; i < g->count; i++)
+		g->limits[i].section.refunds_since = g->number;
+	/* release: pairs with table_current */
+	atomic_store_explicit(&t->current, g, memory_order_release);
+	last->retired = t->retired;
+	t->retired = last;
+	return 0;
+}
+
+/* Makes change->next, where anything changes. 0 or errno. */
+static int prepare(struct throttle_change *change, const struct throttle_limit *limits,
+	size_t count, uint64_t callers, uint64_t now_ns)
+{
+	struct throttle_table *t = change->table;
+	struct generation *last;
+	uint64_t now;
+	int error = 0;
+
+	if (t->is_in_use && t->folder != NULL)
+		error = store_lock(t->folder, &change->lock);
+	if (error == 0 && t->is_in_use)
+		error = follow(t, now_ns);
+	last = table_current(t);
+	callers = callers > 0 ? callers : last->callers;
+	if (error != 0 || (generation_has_limits(last, limits, count) && callers == last->callers))
+		return error;
+	/* Notes the time for what is to be remembered. */
+	generation_time(
+		last, now_ns, atomic_load_explicit(&t->offset_ns, memory_order_relaxed), &now);
+	change->next = next_generation(t, last, limits, count, callers);
+	return change->next == NULL ? errno : number_limits(t, change->next);
+}
+
 struct throttle_change *throttle_table_prepare(struct throttle_table *t,
 	const struct throttle_limit *limits, size_t count, uint64_t callers, uint64_t now_ns,
 	struct throttle_report *report)
 {
-	struct generation *last = table_current(t);
 	struct throttle_limit *wanted = tidy_all(limits, count, report);
 	struct throttle_change *change = wanted != NULL ? calloc(1, sizeof(*change)) : NULL;
 	int error = wanted == NULL ? errno : ENOMEM;
-	uint64_t now;
 
 	if (change != NULL) {
-		error = 0;
 		tell(report, THROTTLE_FOUND_TABLE, "counters go on where they stood", "");
 		change->table = t;
-		callers = callers > 0 ? callers : last->callers;
-		if (!generation_has_limits(last, wanted, count) || callers != last->callers) {
-			/* Notes the time for what is to be remembered. */
-			generation_time(last, now_ns,
-				atomic_load_explicit(&t->offset_ns, memory_order_relaxed), &now);
-			change->next = next_generation(t, last, wanted, count, callers);
-			error = change->next == NULL ? errno : number_limits(t, change->next);
-		}
+		change->lock = -1;
+		error = prepare(change, wanted, count, callers, now_ns);
 	}
 	free(wanted);
 	if (error == 0)
@@ -203,6 +247,7 @@ void throttle_table_discard(struct throttle_change *change)
 		if (change->table->folder != NULL)
 			store_remove(change->table->folder, GENERATION_NEXT);
 	}
+	store_unlock(change->lock);
 	free(change);
 }
 
@@ -210,24 +255,25 @@ int throttle_table_commit(struct throttle_table *t, struct throttle_change *chan
 	struct throttle_report *report)
 {
 	struct generation *last = table_current(t), *next = change->next;
+	int error = 0, lock = change->lock;
 	uint64_t now;
-	int error;
 
 	assert(change->table == t);
 	free(change);
-	if (next == NULL)
-		return 0;
-	generation_time(
-		last, now_ns, atomic_load_explicit(&t->offset_ns, memory_order_relaxed), &now);
-	/* relaxed: the next store publishes it */
-	atomic_store_explicit(next->latest, generation_latest(last), memory_order_relaxed);
-	generation_link(next, last);
-	/* release: pairs with table_current; the generation is whole before it is seen, and it is
-	 * seen before the last one is closed */
-	atomic_store_explicit(&t->current, next, memory_order_release);
-	error = settle(t, next);
-	last->retired = t->retired;
-	t->retired = last;
+	if (next != NULL) {
+		generation_time(last, now_ns,
+			atomic_load_explicit(&t->offset_ns, memory_order_relaxed), &now);
+		/* relaxed: the next store publishes it */
+		atomic_store_explicit(next->latest, generation_latest(last), memory_order_relaxed);
+		generation_link(next, last);
+		/* release: pairs with table_current; the generation is whole before it is seen,
+		 * and it is seen before the last one is closed */
+		atomic_store_explicit(&t->current, next, memory_order_release);
+		error = settle(t, next);
+		last->retired = t->retired;
+		t->retired = last;
+	}
+	store_unlock(lock);
 	if (error == 0)
 		return 0;
 	tell(report, THROTTLE_FOUND_UNUSABLE, "the table's file could not be renamed",
@@ -340,15 +386,18 @@ static int new_table(struct throttle_table *t, const struct throttle_table_optio
 /* Finds or makes the generation to begin with. 0 or errno. */
 static int begin(struct throttle_table *t, const struct throttle_table_options *options,
 	const struct throttle_limit *limits, size_t count, struct throttle_report *report,
-	struct generation **g)
+	struct generation **g, int *lock)
 {
 	int error = ENOENT;
 
 	tell(report, THROTTLE_FOUND_NONE, "a new table", "");
 	*g = NULL;
 	if (t->folder != NULL) {
-		*g = open_file(t, options->now_ns, report);
-		error = *g != NULL ? 0 : errno;
+		error = store_lock(t->folder, lock);
+		if (error == 0)
+			*g = open_file(t, options->now_ns, report);
+		if (error == 0 && *g == NULL)
+			error = errno;
 	}
 	if (error == ENOENT)
 		error = new_table(t, options, limits, count, g);
@@ -371,12 +420,12 @@ struct throttle_table *throttle_table_open(const struct throttle_table_options *
 	struct throttle_limit *wanted = tidy_all(limits, count, report);
 	struct throttle_table *t = calloc(1, sizeof(*t));
 	struct generation *g = NULL;
-	int error = wanted == NULL ? errno : ENOMEM;
+	int error = wanted == NULL ? errno : ENOMEM, lock = -1;
 
 	if (t != NULL && wanted != NULL) {
 		t->folder = options->folder != NULL ? strdup(options->folder) : NULL;
 		if (t->folder != NULL || options->folder == NULL)
-			error = begin(t, options, wanted, count, report, &g);
+			error = begin(t, options, wanted, count, report, &g, &lock);
 	}
 	if (error == 0)
 		error = number_limits(t, g);
@@ -388,6 +437,7 @@ struct throttle_table *throttle_table_open(const struct throttle_table_options *
 		}
 		free(t);
 		free(wanted);
+		store_unlock(lock);
 		errno = error;
 		return NULL;
 	}
@@ -403,6 +453,7 @@ struct throttle_table *throttle_table_open(const struct throttle_table_options *
 		throttle_table_collect(t);
 		t->is_in_use = true;
 	}
+	store_unlock(lock);
 	free(wanted);
 	errno = error;
 	return t;

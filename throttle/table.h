@@ -20,6 +20,7 @@ struct throttle_table {
 struct throttle_change {
 	struct throttle_table *table;
 	struct generation *next; /* NULL: nothing changes */
+	int lock;                /* of the folder; -1: none */
 };
 
 static inline struct generation *table_current(const struct throttle_table *table)

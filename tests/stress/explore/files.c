@@ -258,19 +258,45 @@ int store_remove(const char *folder, const char *name)
 	return 0;
 }
 
-int store_take_lane(struct store *store, int lanes)
+bool store_is_named(const struct store *store, const char *folder, const char *name)
+{
+	const struct file *file = all.handles[store->file].file;
+
+	(void)folder;
+	engine_point("stat", 0);
+	return file->name[0] == '\0' ? file->opens == 1 : find(name) == file;
+}
+
+/* Processes open one after another here: none waits for another's lock. */
+int store_lock(const char *folder, int *lock)
+{
+	(void)folder;
+	engine_point("lock", 0);
+	*lock = -1;
+	return 0;
+}
+
+void store_unlock(int lock)
+{
+	(void)lock;
+}
+
+bool store_take_lane(struct store *store, unsigned lane)
 {
 	struct file *file = all.handles[store->file].file;
 
 	engine_point("lock", 0);
 	if (file->name[0] == '\0' && file->opens == 1)
-		return 0;
-	for (int lane = 0; lane < lanes && lane < LANES; lane++)
-		if (file->lane_owner[lane] == 0) {
-			file->lane_owner[lane] = (unsigned)store->file + 1;
-			return lane;
-		}
-	return -1;
+		return true;
+	if (lane >= LANES || file->lane_owner[lane] != 0)
+		return false;
+	file->lane_owner[lane] = (unsigned)store->file + 1;
+	return true;
+}
+
+void store_free_lane(struct store *store, unsigned lane)
+{
+	all.handles[store->file].file->lane_owner[lane] = 0;
 }
 
 int store_random(void *bytes, size_t count)
