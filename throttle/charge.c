@@ -1,5 +1,6 @@
 /* See charge.h. */
 #include "throttle/charge.h"
+#include "throttle/concurrency.h"
 
 static bool head_is(const struct judged *j)
 {
@@ -14,7 +15,7 @@ enum charged charge_judge(
 
 	for (;;) {
 		enum located located =
-			is_overflow ? section_overflow(s, key, now, &j->place)
+			is_overflow ? section_overflow(s, section_bucket_of(s, key), now, &j->place)
 				    : section_locate(s, key, now, how != HOW_LOOK, &j->place);
 
 		if (located == LOCATED_MOVED)
@@ -28,6 +29,10 @@ enum charged charge_judge(
 				return CHARGED_MOVED;
 			continue;
 		}
+		if (s->shape.form == FORM_CONCURRENCY && !j->place.is_overflow &&
+			(j->plan.head & CONCURRENCY_SHARED) != 0)
+			concurrency_share(&s->shape, &j->plan, j->units,
+				section_overflow_used(s, section_bucket_of(s, key), now));
 		if (place_holds(&j->place) && (how != HOW_LOOK || head_is(j)))
 			return CHARGED;
 	}
@@ -82,6 +87,7 @@ void charge_give_back(struct throttle_table *table, const struct generation *gen
 		.caller = charge->caller,
 		.cost = charge->cost,
 		.at_ns = at + generation->epoch_ns,
+		.added_at_ns = s->buckets,
 	};
 	throttle_refund(table, &receipt, 0, now + generation->epoch_ns);
 }

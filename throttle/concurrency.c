@@ -1,16 +1,19 @@
 /*
  * So many in flight: counts, one for each process that has the table open.
  *
- *   head:  sequence | lane 3 | lane 2 | lane 1 | lane 0        13 bits a lane
+ *   head:  shared | sequence | lane 3 | lane 2 | lane 1 | lane 0        13 bits a lane
  *
  * A limit holds over the sum of the lanes; each process adds and takes away in its own. What was in
  * flight in a process that was killed is gone with its connections: whoever opens the table next
  * sets all lanes whose lock is free to zero (generation.c). The sequence number tells
  * one caller's throttle from the next one's in the same place.
+ *
+ * A caller who got a throttle while the bucket's overflow was in use may have some of that in
+ * flight: `shared` says that the overflow counts as well (charge.c), until it is seen empty.
  */
 #include "throttle/concurrency.h"
 
-#define LANE_BITS (HEAD_OWN_BITS / (CONCURRENCY_LANES + 1) + 1)
+#define LANE_BITS 13
 #define LANE_MAX  ((UINT64_C(1) << LANE_BITS) - 1)
 
 static inline uint64_t lane_of(uint64_t head, unsigned lane)
@@ -76,13 +79,30 @@ static bool concurrency_is_empty(const struct shape *s, uint64_t head, uint64_t 
 	return sum_of(head) == 0;
 }
 
+/* What is in flight under another throttle doesn't end under this one. */
 static uint64_t concurrency_fresh(
 	const struct shape *s, uint64_t used, uint64_t now, unsigned sequence)
 {
 	(void)s;
-	(void)used; /* nothing that is in flight under another throttle ends under this one */
 	(void)now;
-	return HEAD_BORN | (uint64_t)sequence << (CONCURRENCY_LANES * LANE_BITS);
+	return HEAD_BORN | (used > 0 ? CONCURRENCY_SHARED : 0) |
+	       (uint64_t)sequence << (CONCURRENCY_LANES * LANE_BITS);
+}
+
+void concurrency_share(const struct shape *s, struct plan *plan, uint64_t cost, uint64_t shared)
+{
+	uint64_t wanted = cost > 0 ? cost : 1;
+
+	if (shared == 0) {
+		plan->next &= ~CONCURRENCY_SHARED;
+		return;
+	}
+	plan->used += shared;
+	if (!plan->fits || (wanted <= s->quota && plan->used <= s->quota - wanted))
+		return;
+	plan->fits = false;
+	plan->next = plan->head;
+	plan->retry = CONCURRENCY_RETRY_NS;
 }
 
 /* Never copied: what another process has in flight is no longer counted, since that can't give it
@@ -114,7 +134,7 @@ static void concurrency_recall(
 	for (unsigned i = 0; i < history->count; i++)
 		units += history->events[i].units;
 	units = units < LANE_MAX ? units : LANE_MAX;
-	image->head = HEAD_BORN | units << (s->lane * LANE_BITS);
+	image->head = HEAD_BORN | CONCURRENCY_SHARED | units << (s->lane * LANE_BITS);
 }
 
 void concurrency_clear_lanes(struct entry *e, unsigned lanes)

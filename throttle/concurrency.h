@@ -8,6 +8,13 @@
 #define CONCURRENCY_MAX      8191                 /* in flight, of one caller */
 #define CONCURRENCY_RETRY_NS UINT64_C(1000000000) /* told to who is refused: there's no knowing */
 
+/* In a head: the bucket's overflow is to be counted, too. */
+#define CONCURRENCY_SHARED (UINT64_C(1) << (HEAD_OWN_BITS - 1))
+
+/* A plan of such a head, with what the overflow has in flight. */
+void concurrency_share(
+	const struct shape *shape, struct plan *plan, uint64_t cost, uint64_t shared);
+
 /* Forgets what was in flight in processes that are gone: those of these lanes, bits. */
 void concurrency_clear_lanes(struct entry *e, unsigned lanes);
 

@@ -14,6 +14,7 @@
  * throttle_take; everything else is in functions of its own, so that the compiler has the registers
  * for that.
  */
+#include "throttle/concurrency.h"
 #include "throttle/ring_short.h"
 #include "throttle/take.h"
 #include "throttle/window.h"
@@ -149,6 +150,8 @@ NOINLINE bool judge_any(struct chosen *c, struct round *r, struct throttle_outco
 	if (!look(c) ||
 		s->ops->plan(&s->shape, c->entry, cost, r->now, HOW_TAKE, &plan) != ENTRY_READY ||
 		plan.now != r->now || !entry_is_of(c->entry, c->aim.fingerprint))
+		return false;
+	if (s->shape.form == FORM_CONCURRENCY && (plan.head & CONCURRENCY_SHARED) != 0)
 		return false;
 	c->quick = QUICK_ANY;
 	c->head = plan.head;

@@ -115,13 +115,13 @@ bool section_find(const struct section *s, struct throttle_key key, struct place
 	return place->entry != NULL;
 }
 
-/* What the bucket's overflow has in use: what a newcomer begins with. */
-static uint64_t overflow_used(const struct section *s, uint64_t bucket, uint64_t now)
+uint64_t section_overflow_used(const struct section *s, uint64_t bucket, uint64_t now)
 {
 	struct entry *e = section_entry(s, bucket, BUCKET_WAYS);
 	struct plan plan;
 
-	if (atomic_load_explicit(&e->head, memory_order_acquire) == 0 ||
+	/* seq_cst: for a birth, after the word was swapped; see charge_commit */
+	if (atomic_load_explicit(&e->head, memory_order_seq_cst) == 0 ||
 		s->ops->plan(&s->shape, e, 0, now, HOW_LOOK, &plan) != ENTRY_READY)
 		return 0;
 	return plan.used;
@@ -148,8 +148,9 @@ SELDOM static void complete(struct section *s, uint64_t number, uint64_t word, u
 	/* acquire: so that the word is looked at after it */
 	uint64_t tag = atomic_load_explicit(&e->tag, memory_order_acquire);
 
+	/* seq_cst: orders the look at the overflow after the swap of the word, whoever made it */
 	if ((word & FINGERPRINT_MASK) == 0 ||
-		atomic_load_explicit(bucket_word, memory_order_relaxed) != word)
+		atomic_load_explicit(bucket_word, memory_order_seq_cst) != word)
 		return;
 	if (tag != word)
 		/* release: pairs with entry_is_of. A tag is never the same twice: it has a sequence
@@ -163,7 +164,7 @@ SELDOM static void complete(struct section *s, uint64_t number, uint64_t word, u
 		return;
 	if (s->ops->clear != NULL)
 		s->ops->clear(&s->shape, e, head);
-	used = overflow_used(s, number, now);
+	used = section_overflow_used(s, number, now);
 	born = s->ops->fresh(&s->shape, used, birth_time(s, now, used), word_sequence(word));
 	/* acq_rel: as every change of a head */
 	atomic_compare_exchange_strong_explicit(
@@ -315,16 +316,12 @@ enum located section_locate(
 	}
 }
 
-enum located section_overflow(
-	struct section *s, struct throttle_key key, uint64_t now, struct place *place)
+enum located section_overflow(struct section *s, uint64_t bucket, uint64_t now, struct place *place)
 {
-	uint64_t number = section_bucket_of(s, key);
-
-	section_move_bucket(s, number);
-	place->fingerprint = section_fingerprint_of(key);
-	place->overflow = section_entry(s, number, BUCKET_WAYS);
+	section_move_bucket(s, bucket);
+	place->overflow = section_entry(s, bucket, BUCKET_WAYS);
 	place->word = atomic_load_explicit(&place->overflow->tag, memory_order_acquire);
-	return place_overflow(s, number, now, place);
+	return place_overflow(s, bucket, now, place);
 }
 
 static void freeze_entry(struct section *s, struct entry *e)

@@ -81,7 +81,10 @@ enum located section_locate(struct section *section, struct throttle_key key, ui
 
 /* The bucket's one, whoever it is for. */
 enum located section_overflow(
-	struct section *section, struct throttle_key key, uint64_t now, struct place *place);
+	struct section *section, uint64_t bucket, uint64_t now, struct place *place);
+
+/* What the bucket's overflow has in use: what a newcomer begins with. */
+uint64_t section_overflow_used(const struct section *section, uint64_t bucket, uint64_t now);
 
 /* A bucket from a file: a word that can't be, or that says what moving it again finds out, is made
  * one of no insertion; an entry that can't be is nobody's. At opening only. */

@@ -46,6 +46,30 @@ static bool is_still_counted(
 	return charged_in >= g->number;
 }
 
+/* What was in flight under the overflow of this one of so many buckets is counted by those of all
+ * buckets that it has become. */
+SELDOM static void end_overflow(struct throttle_table *t, uint32_t limit, uint64_t buckets,
+	uint64_t bucket, uint64_t cost, uint64_t now_ns)
+{
+	struct generation *g;
+	struct judged j;
+	uint64_t now, n, last;
+
+	if (!aim_at(t, limit, now_ns, &j, &g, &now))
+		return;
+	n = (uint64_t)((unsigned __int128)bucket * j.section->buckets / buckets);
+	last = (uint64_t)(((unsigned __int128)(bucket + 1) * j.section->buckets - 1) / buckets);
+	for (; n <= last; n++) {
+		struct section *s = j.section;
+
+		section_overflow(s, n, now, &j.place);
+		/* Where it has just moved, what it has become has it. */
+		if (!s->ops->refund(&s->shape, j.place.entry, 0, cost, now) &&
+			table_current(t) != g)
+			end_overflow(t, limit, s->buckets, n, cost, now_ns);
+	}
+}
+
 /* Gives back `cost` of what was charged at `at_ns` and came to `whole`. */
 static void refund(struct throttle_table *t, const struct throttle_receipt *receipt, uint32_t i,
 	uint64_t cost, uint64_t whole, uint64_t at_ns, uint64_t now_ns)
@@ -65,7 +89,15 @@ static void refund(struct throttle_table *t, const struct throttle_receipt *rece
 
 		if (!is_still_counted(held, s, g))
 			return;
-		located = is_overflow ? section_overflow(s, held->caller, now, &j.place)
+		if (is_overflow && s->shape.form == FORM_CONCURRENCY) {
+			const struct section was = {.buckets = held->added_at_ns};
+
+			end_overflow(t, held->limit, was.buckets,
+				section_bucket_of(&was, held->caller), units, now_ns);
+			return;
+		}
+		located = is_overflow ? section_overflow(s, section_bucket_of(s, held->caller), now,
+						&j.place)
 				      : section_locate(s, held->caller, now, false, &j.place);
 		at = at_ns > g->epoch_ns ? at_ns - g->epoch_ns : 0;
 		if (located == LOCATED_NONE ||

@@ -257,7 +257,8 @@ static void write_receipt(const struct attempt *a, struct throttle_receipt *rece
 		held->caller = a->charges[i].caller;
 		held->cost = o->violated || o->absent ? 0 : a->charges[i].cost;
 		held->at_ns = o->at_ns;
-		held->added = held->added_at_ns = 0;
+		held->added = 0;
+		held->added_at_ns = o->overflow ? a->judged[i].section->buckets : 0;
 	}
 }
 

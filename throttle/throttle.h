@@ -266,7 +266,7 @@ struct throttle_held {
 	uint32_t flags;
 	struct throttle_key caller;
 	uint64_t cost, at_ns;
-	uint64_t added, added_at_ns; /* by throttle_settle */
+	uint64_t added, added_at_ns; /* by throttle_settle; of an overflow: which one it was */
 };
 
 struct throttle_receipt {

@@ -40,9 +40,11 @@ static inline uint64_t least(uint64_t a, uint64_t b)
 	return a < b ? a : b;
 }
 
+/* `used` stays within its bits whatever it was summed up from. */
 static inline uint64_t pack(const struct shape *s, uint64_t quantum, uint64_t used)
 {
-	return HEAD_BORN | used << (HEAD_OWN_BITS - 1 - s->used_bits) | (quantum & s->bucket_mask);
+	return HEAD_BORN | least(used, WINDOW_DEBT_MAX * s->quota) << window_used_at(s) |
+	       (quantum & s->bucket_mask);
 }
 
 static inline struct view unpack(const struct shape *s, uint64_t head, uint64_t now)
@@ -142,7 +144,7 @@ static bool is_wipe_due(const struct shape *s, const struct view *v)
 /* The state after a long rest: all slots are to be wiped, then the head's quantum opens. */
 static inline uint64_t pack_wiping(const struct shape *s, uint64_t quantum)
 {
-	return pack(s, quantum, bits_mask(s->used_bits)) | WINDOW_CLOSING;
+	return pack(s, quantum, 0) | bits_mask(s->used_bits) << window_used_at(s) | WINDOW_CLOSING;
 }
 
 static inline bool is_wiping(const struct shape *s, const struct view *v)
@@ -317,7 +319,7 @@ static enum found window_plan(const struct shape *s, struct entry *e, uint64_t c
 		if (!is_charge)
 			return ENTRY_READY;
 		used = plan->used + cost;
-		plan->next = pack(s, v.now, least(used, WINDOW_DEBT_MAX * s->quota));
+		plan->next = pack(s, v.now, used);
 		return ENTRY_READY;
 	}
 }
@@ -410,7 +412,7 @@ static void window_clear(const struct shape *s, struct entry *e, uint64_t head)
 static uint64_t window_fresh(const struct shape *s, uint64_t used, uint64_t now, unsigned sequence)
 {
 	(void)sequence;
-	return pack(s, quantum_of(s, now), least(used, WINDOW_DEBT_MAX * s->quota));
+	return pack(s, quantum_of(s, now), used);
 }
 
 static void window_freeze(const struct shape *s, struct entry *e)
@@ -497,7 +499,7 @@ static void window_recall(
 		carried -= grains * s->grain;
 		if (*slot == 0)
 			*slot = w.tag << WINDOW_COUNT_BITS;
-		*slot += (uint32_t)grains;
+		*slot += (uint32_t)least(grains, WINDOW_COUNT_MAX - (*slot & WINDOW_COUNT_MAX));
 	}
 	image->head = pack(s, quantum, used);
 }

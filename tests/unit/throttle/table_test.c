@@ -387,6 +387,66 @@ static void test_few_of_many(void **state)
 	throttle_table_close(table);
 }
 
+#define CROWD 7000
+
+static bool begin(struct throttle_table *t, uint64_t caller, struct throttle_receipt *receipt)
+{
+	struct throttle_charge charge = {.caller = key_of(t, caller), .cost = 1};
+	struct throttle_verdict v;
+
+	throttle_take(t, &charge, 1, START, &v, receipt);
+	return v.admitted;
+}
+
+/* In flight in a full table: who shares an overflow is held to the limit also when room comes, and
+ * when the table grows; and all of it is given back. */
+static void test_full_in_flight(void **state)
+{
+	static struct throttle_receipt crowd[CROWD], held[3 * CROWD];
+	struct throttle_limit limit = {.name = "c", .kind = THROTTLE_CONCURRENCY, .quota = 3};
+	struct throttle_table *t = open_table(NULL, 1, &limit, 1);
+	size_t own = 0, shared = 0;
+
+	(void)state;
+	for (uint64_t caller = 0; caller < CROWD; caller++)
+		if (begin(t, caller, &crowd[own]) && ++own == 3840)
+			break;
+	/* Newcomers, each as often as it may; then those before them end. */
+	for (uint64_t caller = CROWD; caller < 2 * CROWD; caller++)
+		for (int i = 0; i < 4; i++)
+			shared += begin(t, caller, &held[shared]);
+	assert_true(shared < 3 * CROWD);
+	for (size_t i = 0; i < own; i++)
+		throttle_release(t, &crowd[i], START);
+	for (int growth = 0; growth < 2; growth++) {
+		for (uint64_t caller = CROWD; caller < 2 * CROWD; caller += 37) {
+			struct throttle_receipt more;
+			unsigned had = 0;
+
+			for (size_t i = 0; i < shared; i++)
+				had += held[i].held[0].caller.lo == key_of(t, caller).lo;
+			for (; begin(t, caller, &more); had++)
+				held[shared++] = more;
+			assert_true(had <= 3);
+		}
+		assert_int_equal(throttle_table_apply(t, &limit, 1, 20000, START, NULL), 0);
+		throttle_table_collect(t);
+	}
+	for (size_t i = 0; i < shared; i++)
+		throttle_release(t, &held[i], START);
+	for (uint64_t caller = 0; caller < 2 * CROWD; caller++) {
+		struct throttle_receipt all[4];
+		unsigned n = 0;
+
+		while (begin(t, caller, &all[n]))
+			n++;
+		assert_int_equal(n, 3);
+		while (n-- > 0)
+			throttle_release(t, &all[n], START);
+	}
+	throttle_table_close(t);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -398,6 +458,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_change_under_way, make_folder, remove_folder),
 		cmocka_unit_test(test_few_of_many),
 		cmocka_unit_test(test_flood),
+		cmocka_unit_test(test_full_in_flight),
 	};
 
 	cmocka_set_test_filter(getenv("CMOCKA_TEST_FILTER"));
