@@ -38,7 +38,7 @@ static enum found gcra_plan(const struct shape *s, struct entry *e, uint64_t cos
 	uint64_t drained = head & HEAD_OWN, room = s->burst, then;
 
 	plan->head = plan->next = head;
-	plan->now = now;
+	plan->now = now = time_after_head(s, now);
 	if ((head & HEAD_SPECIAL) || head == 0)
 		return ENTRY_GONE;
 	if (drained < now)
@@ -57,26 +57,31 @@ static enum found gcra_plan(const struct shape *s, struct entry *e, uint64_t cos
 	return ENTRY_READY;
 }
 
-/* As long as the charge itself hasn't drained, nothing was idle since, and it can be taken out. */
+/* The last charge is taken out whole. Of another one what has drained stays, by the latest time
+ * that any later charge can have been made at: no more than that can be missing from what is in
+ * use. */
 static bool gcra_refund(
 	const struct shape *s, struct entry *e, uint64_t at, uint64_t cost, uint64_t now)
 {
-	uint64_t back = increment_of(s, cost),
-		 head = atomic_load_explicit(&e->head, memory_order_acquire);
-	uint64_t next;
+	uint64_t back, latest, head = atomic_load_explicit(&e->head, memory_order_acquire);
 
-	if (at <= now)
-		return false;
 	do {
 		uint64_t drained = head & HEAD_OWN;
 
-		if ((head & HEAD_SPECIAL) || head == 0 || drained <= now)
+		if ((head & HEAD_SPECIAL) || head == 0)
 			return false;
-		/* Not before now: so this value was never in the head when it was older. */
-		next = HEAD_BORN | (drained - now > back ? drained - back : now);
+		back = increment_of(s, cost);
+		latest = latest_of(s) + TIME_STEP_NS;
+		latest = now > latest ? now : latest;
+		if (drained != at) {
+			if (at <= latest || drained <= latest)
+				return false;
+			back = back < at - latest ? back : at - latest;
+		}
+		back = back < drained ? back : drained;
 		/* acq_rel: as every change of a head */
 	} while (!atomic_compare_exchange_weak_explicit(
-		&e->head, &head, next, memory_order_acq_rel, memory_order_acquire));
+		&e->head, &head, head - back, memory_order_acq_rel, memory_order_acquire));
 	return true;
 }
 

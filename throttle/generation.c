@@ -415,8 +415,9 @@ void generation_thaw(struct generation *g)
 
 bool generation_time(struct generation *g, uint64_t now_ns, uint64_t offset, uint64_t *time)
 {
-	/* relaxed: what is swapped into a head by this thread later releases it */
-	uint64_t latest = atomic_load_explicit(g->latest, memory_order_relaxed);
+	/* acquire: who sees that it is closed sees the newer one, which was public before; what is
+	 * noted is released by what is swapped into a head later */
+	uint64_t latest = atomic_load_explicit(g->latest, memory_order_acquire);
 	uint64_t now = now_ns + offset > g->epoch_ns ? now_ns + offset - g->epoch_ns : 0;
 
 	now = now < TABLE_TIME_MAX_NS ? now : TABLE_TIME_MAX_NS;
@@ -425,7 +426,7 @@ bool generation_time(struct generation *g, uint64_t now_ns, uint64_t offset, uin
 	while (now > latest + TIME_STEP_NS)
 		/* acq_rel: pairs with close_old */
 		if (atomic_compare_exchange_weak_explicit(
-			    g->latest, &latest, now, memory_order_acq_rel, memory_order_relaxed)) {
+			    g->latest, &latest, now, memory_order_acq_rel, memory_order_acquire)) {
 			/* relaxed: only looked at when the file is opened again */
 			atomic_store_explicit(&g->header->latest_copy, now, memory_order_relaxed);
 			break;

@@ -246,8 +246,10 @@ static bool judge(const struct shape *s, struct entry *e, uint64_t head, uint64_
 	plan->at = recorded << s->shift;
 	tell(s, e, &v, live, wanted, tick, now, plan);
 	if (cost > 0 && (plan->fits || how == HOW_FORCE)) {
-		plan_claim(
-			s, &v, live, cost, recorded + (v.type == RING_CLEAN && since == 0), plan);
+		/* A debt that overwrites what is in use could find its last slot as it is to be. */
+		bool is_next = v.type == RING_CLEAN || live + cost > s->slots;
+
+		plan_claim(s, &v, live, cost, recorded + (is_next && since == 0), plan);
 		if (plan->fits) { /* told with this charge, the newest, taken */
 			plan->reset = plan->at + (s->window_ticks << s->shift) - now;
 			if (live == 0)

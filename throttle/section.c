@@ -282,6 +282,8 @@ enum located section_locate(
 
 	place->overflow = section_entry(s, number, BUCKET_WAYS);
 	for (;;) {
+		/* What was moved before this is found. */
+		bool is_moved = section_is_moved(s, number);
 		bool is_found = section_find(s, key, place);
 		enum inserted inserted;
 		uint64_t head;
@@ -293,7 +295,7 @@ enum located section_locate(
 			if (head_is_frozen(head))
 				return LOCATED_MOVED;
 		}
-		if (section_move_bucket(s, number))
+		if (!is_moved && (section_move_bucket(s, number) || section_is_moved(s, number)))
 			continue;
 		if (!make) {
 			/* acquire: as in insert() */

@@ -10,6 +10,15 @@ uint64_t section_tag(uint64_t fingerprint, unsigned way, unsigned sequence);
 /* No more insertions, charges or refunds in it: all of it stays as it is. */
 void section_freeze_bucket(struct section *section, uint64_t number);
 
+/* Has all that there was for this bucket been moved? Not where there was nothing. */
+static inline bool section_is_moved(const struct section *section, uint64_t number)
+{
+	/* acquire: pairs with the store that let go of it; and with the swap of the word that says
+	 * so, after which all of the bucket is there */
+	return atomic_load_explicit(&section->old, memory_order_acquire) == NULL ||
+	       atomic_load_explicit(section_word(section, number), memory_order_acquire) != 0;
+}
+
 /* Moves what `section->old`, if there is one, has for this bucket, unless that was done. True:
  * there was something, look again. */
 bool section_move_bucket(struct section *section, uint64_t number);

@@ -372,7 +372,7 @@ static bool window_refund(
 			close_quantum(s, e, head, now);
 			continue;
 		}
-		if (v.quantum >= quantum + s->slots || quantum > v.quantum)
+		if (v.now >= quantum + s->slots || quantum > v.quantum)
 			return false;
 		if (quantum < v.quantum)
 			return refund_closed(s, e, head, &v, quantum, cost);

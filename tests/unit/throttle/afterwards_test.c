@@ -92,7 +92,8 @@ static struct throttle_receipt take(struct throttle_table *t, uint64_t cost, uin
 	return receipt;
 }
 
-/* The true cost may be told more than once, and all of it is given back. */
+/* The true cost may be told more than once, and all of it is given back: of pacing, what can't have
+ * drained by any thread's clock. */
 static void test_settle_again(void **state)
 {
 	struct throttle_limit limits[] = {ring("short", 20, 10 * SECOND),
@@ -113,11 +114,11 @@ static void test_settle_again(void **state)
 
 		for (size_t n = 0; n < sizeof(costs) / sizeof(costs[0]); n++) {
 			throttle_settle(t, &receipt, 0, costs[n], now += MS);
-			assert_int_equal(used(t, now), costs[n]);
+			assert_in_range(used(t, now), costs[n], costs[n] + (i == 3));
 		}
 		throttle_settle(t, &receipt, 0, 11, now += MS);
 		throttle_refund_all(t, &receipt, now += MS);
-		assert_int_equal(used(t, now), 0);
+		assert_in_range(used(t, now), 0, i == 3);
 		throttle_table_close(t);
 	}
 }
