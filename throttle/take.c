@@ -59,7 +59,7 @@ static inline void tell_outcome(const struct attempt *a, size_t i, struct thrott
 	o->absent = false;
 }
 
-/* Nobody has a throttle of this caller yet: all is free. For looks only. */
+/* Nobody has a throttle of this caller yet, nor is one shared: all is free. For looks only. */
 SELDOM static void tell_unused(const struct attempt *a, size_t i, struct throttle_outcome *o)
 {
 	const struct throttle_limit *l = &a->judged[i].limit->limit;
@@ -113,6 +113,11 @@ static enum charged judge_one(struct attempt *a, size_t i, enum how how)
 	j->section = &j->limit->section;
 	j->units = units_of_cost(&j->section->shape, c->cost);
 	charged = charge_judge(j, c->caller, a->now, how, false);
+	/* Who comes now begins with what the bucket's overflow has in use, or is judged by it. */
+	if (charged == CHARGED_NONE &&
+		section_overflow_used(
+			j->section, section_bucket_of(j->section, c->caller), a->now) > 0)
+		charged = charge_judge(j, c->caller, a->now, how, true);
 	if (charged == CHARGED_MOVED)
 		return charged;
 	if (charged == CHARGED_NONE)
