@@ -81,7 +81,8 @@ const struct option options_upstream[] = {
 		BETWEEN(MS(10), DAYS(1)), .flags = OPTION_DURATION,
 		.help = "The longest time that a failed server is left out."},
 	{"retries", &type_count32, LIVE, AT(retries), .fallback = "2", BETWEEN(0, 100),
-		.help = "Further tries of a request that certainly was not processed."},
+		.help = "Further tries of a request that certainly was not processed, or that is safe, "
+			"without a body, and whose connection was closed without a byte of a response."},
 	{"health_path", &type_uri_path, LIVE, AT(health_path), .flags = OPTION_QUERY,
 		.help = "What health checks ask for; unset, servers are judged by their traffic only."},
 	{"health_host", &type_host_field, LIVE, AT(health_host),

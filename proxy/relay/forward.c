@@ -3,12 +3,13 @@
  *
  *   forward --pick, connect--> connected --> request's head and body up (pump)
  *      ^                                        |
- *      `--- retry, when it is certain that      v
- *           nothing was processed        response's head --> relay.. (respond.c)
+ *      `--- retry, when that can do no harm     v
+ *                                        response's head --> relay.. (respond.c)
  *
- * A retry is made only when the connect failed, or when a reused connection was closed before a
- * byte of the response, the method is idempotent (RFC 9110 section 9.2.2), and there was no body or
- * it was kept.
+ * A retry is made only when the connect failed, or when the connection was closed before a byte of
+ * the response: a reused one when the method is idempotent (RFC 9110 section 9.2.2) and there was
+ * no body or it was kept, a fresh one when the method is safe and there was no body; the latter on
+ * another server, as this one may have had its reasons.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -198,6 +199,16 @@ static void connect_failed(struct exchange *x, const char *why, int error, unsig
 	}
 }
 
+/* May the request be sent once more, after a connection was closed on it without a word? */
+static bool may_repeat(const struct exchange *x, bool reused)
+{
+	if (reused)
+		return http_method_is_idempotent(x->request.method) &&
+		       (x->framing.body == HTTP_BODY_NONE || x->body_bytes);
+	return http_method_is_safe(x->request.method) && x->framing.body == HTTP_BODY_NONE &&
+	       x->upstream->server_count > 1;
+}
+
 /* The server failed before a response. Tries again where that is safe. */
 static void server_broke(struct exchange *x, const char *why, unsigned status, bool is_timeout)
 {
@@ -205,10 +216,9 @@ static void server_broke(struct exchange *x, const char *why, unsigned status, b
 	struct server_connection *connection = x->connection;
 	const struct conf_upstream *conf = x->upstream->conf;
 	bool no_byte = !connection || (buffer_used(&connection->in) == 0 && !x->first_byte_ns);
-	bool stale = connection && connection->reused && no_byte && !is_timeout;
-	bool safe = !x->request_started ||
-		    (stale && http_method_is_idempotent(x->request.method) &&
-			    (x->framing.body == HTTP_BODY_NONE || x->body_bytes));
+	bool silent = connection && no_byte && !is_timeout;
+	bool stale = silent && connection->reused;
+	bool safe = !x->request_started || (silent && may_repeat(x, stale));
 
 	account_upstream_failure(x);
 	if (!stale || !safe) {

@@ -324,6 +324,41 @@ def fresh_dead(t):
         equal(origin.targets()[count:], ["/body"], "requests")
 
 
+@group("two servers, of which one cuts fresh connections before a byte of a response")
+def next_server(t):
+    def cut(x):
+        x.read_body()
+        x.close()
+
+    bad, good = t.origin(cut), t.origin(named("good"))
+    sluice = t.sluice(to(bad, good, upstream="max_fails = 0\nkeepalive = 0"))
+    client = t.client(sluice)
+
+    for method in ("GET", "HEAD", "OPTIONS"):
+        with t.point(f"{method} is tried on the other one"):
+            for number in range(4):
+                answer = client.ask(f"/{method}/{number}", method)
+                equal(answer.status, 200, "status")
+    true(bad.targets(), "the bad one was asked")
+    equal(len(set(bad.targets())), len(bad.targets()), "none was sent to it twice")
+
+    with t.point("what may have changed something is not"):
+        for method in ("POST", "PUT", "DELETE"):
+            statuses = [client.ask(f"/{n}", method, body=b"x").status for n in range(2)]
+            equal(sorted(statuses), [200, 502], f"statuses of {method}")
+
+    with t.point("retries = 0: none is"):
+        none = t.sluice(to(bad, good, upstream="max_fails = 0\nkeepalive = 0\nretries = 0"))
+        client = t.client(none)  # one worker, which asks the servers by turns
+        equal(sorted(client.ask("/").status for _ in range(2)), [200, 502], "statuses")
+
+    with t.point("when both cut, it is 502 and each was asked once"):
+        other = t.origin(cut)
+        both = t.sluice(to(bad, other, upstream="max_fails = 0\nkeepalive = 0\nretries = 9"))
+        problem(t.client(both).ask("/both"), 502)
+        equal((bad.targets().count("/both"), other.targets().count("/both")), (1, 1), "times sent")
+
+
 # ---- servers left out and taken back -----------------------------------------------------------
 
 @group("a server that is down")
