@@ -375,20 +375,20 @@ static bool word_can_be(const struct section *s, uint64_t bucket, uint64_t word)
 	       (head_is_tombstone(head) && (head ^ make_tombstone(own)) == 0);
 }
 
-/* Only with both is it somebody's. What is behind a place without a tag would not be found. */
+/* Without a tag it is nobody's, but what is behind such a place would not be found. (Without a head
+ * it is given away as any empty one, or is still to be moved to.) */
 static void repair_entry(struct entry *e)
 {
 	/* relaxed: at opening; by swaps, since another process may have it open */
 	uint64_t tag = atomic_load_explicit(&e->tag, memory_order_relaxed);
 	uint64_t head = atomic_load_explicit(&e->head, memory_order_relaxed);
 
-	if ((tag == 0) == (head == 0))
+	if (tag != 0 || head == 0)
 		return;
 	atomic_compare_exchange_strong_explicit(&e->head, &head, HEAD_SPECIAL | HEAD_TOMBSTONE,
 		memory_order_relaxed, memory_order_relaxed);
-	if (tag == 0)
-		atomic_compare_exchange_strong_explicit(&e->tag, &tag, section_tag(0, 0, 1),
-			memory_order_relaxed, memory_order_relaxed);
+	atomic_compare_exchange_strong_explicit(
+		&e->tag, &tag, section_tag(0, 0, 1), memory_order_relaxed, memory_order_relaxed);
 }
 
 void section_repair(struct section *s, uint64_t bucket)

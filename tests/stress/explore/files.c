@@ -41,6 +41,7 @@ static struct {
 	struct file files[FILES];
 	struct handle handles[HANDLES];
 	struct block blocks[BLOCKS];
+	unsigned locked; /* the folder: 1 + the process */
 } all;
 
 /* ---- memory ---- */
@@ -267,18 +268,23 @@ bool store_is_named(const struct store *store, const char *folder, const char *n
 	return file->name[0] == '\0' ? file->opens == 1 : find(name) == file;
 }
 
-/* Processes open one after another here: none waits for another's lock. */
 int store_lock(const char *folder, int *lock)
 {
 	(void)folder;
 	engine_point("lock", 0);
-	*lock = -1;
+	while (all.locked != 0)
+		engine_wait();
+	*lock = (int)engine_process();
+	all.locked = 1 + engine_process();
 	return 0;
 }
 
 void store_unlock(int lock)
 {
-	(void)lock;
+	if (lock < 0)
+		return;
+	all.locked = 0;
+	engine_wake();
 }
 
 bool store_take_lane(struct store *store, unsigned lane)
@@ -309,6 +315,10 @@ int store_random(void *bytes, size_t count)
 
 void files_kill(unsigned process)
 {
+	if (all.locked == 1 + process) {
+		all.locked = 0;
+		engine_wake();
+	}
 	for (int i = 0; i < HANDLES; i++)
 		if (all.handles[i].file != NULL && all.handles[i].process == process)
 			close_handle(i);
@@ -319,6 +329,7 @@ void files_kill(unsigned process)
 
 void files_reset(void)
 {
+	all.locked = 0;
 	for (unsigned i = 0; i < HANDLES; i++)
 		if (all.handles[i].file != NULL)
 			close_handle((int)i);
