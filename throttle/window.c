@@ -19,7 +19,7 @@
  *
  * A slot is tagged with its lap, so that what it holds of long ago isn't mistaken: laps count to
  * 255, and every 64 of them all dead slots are wiped. Counts in slots are in grains (of 1 up to a
- * limit of 4 million), rounded up.
+ * limit of 4 million); what is left over counts as of the next quantum.
  */
 #include "throttle/window.h"
 
@@ -194,7 +194,7 @@ SELDOM static void close_quantum(
 	}
 	v.now = (uint64_t)opened;
 	if (old >> WINDOW_COUNT_BITS != tag) {
-		count = v.used > closed ? (v.used - closed + s->grain - 1) / s->grain : 0;
+		count = v.used > closed ? (v.used - closed) / s->grain : 0;
 		swap_slot(slot, old,
 			tag << WINDOW_COUNT_BITS |
 				(uint32_t)(count < WINDOW_COUNT_MAX ? count : WINDOW_COUNT_MAX));
@@ -206,8 +206,11 @@ SELDOM static void close_quantum(
 		}
 		wipe(s, e, &v, head);
 	}
-	if (opened - span <= quantum)
+	if (opened - span <= quantum) {
 		live += count_at(s, e, w);
+		/* What makes no grain counts on, as of the next quantum. */
+		live += v.used > closed ? (v.used - closed) % s->grain : 0;
+	}
 	swap_head(e, head, pack(s, v.now, live));
 }
 

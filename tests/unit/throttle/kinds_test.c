@@ -242,6 +242,29 @@ static void test_bytes_and_debt(void **state)
 	throttle_table_close(t);
 }
 
+/* Of a limit in the millions: many small ones are no more than their sum, in as many quanta. */
+static void test_small_charges(void **state)
+{
+	struct throttle_limit limit = ring("b", UINT64_C(1) << 30, 1000 * SECOND);
+	struct throttle_table *t;
+	struct throttle_outcome o;
+	uint64_t now = START, used = 0;
+
+	(void)state;
+	limit.unit = THROTTLE_BYTES;
+	limit.slots = 500;
+	t = open_table(NULL, 1, &limit, 1);
+	for (int i = 0; i < 400; i++, now += 2 * SECOND) {
+		assert_true(take_one(t, 1, 100, now, &o));
+		used += 100;
+		assert_int_equal(o.quota - o.remaining, used);
+	}
+	/* And leave no later than a grain does, with the last of them. */
+	assert_true(take_one(t, 1, 100, START + 1700 * SECOND, &o));
+	assert_true(o.quota - o.remaining <= 5500);
+	throttle_table_close(t);
+}
+
 static void test_settle(void **state)
 {
 	static const uint64_t quotas[] = {20, 1000};
@@ -462,6 +485,7 @@ int main(void)
 		cmocka_unit_test(test_concurrency_is_released),
 		cmocka_unit_test(test_calendars),
 		cmocka_unit_test(test_bytes_and_debt),
+		cmocka_unit_test(test_small_charges),
 		cmocka_unit_test(test_settle),
 		cmocka_unit_test(test_count_refused),
 		cmocka_unit_test(test_ban),
