@@ -9,14 +9,16 @@
  *                size set once, in a file or not <----'          release <---------------'
  *
  * The promise. For each ring limit of L per W and each caller, no trailing window of length W holds
- * more than L admitted, whatever the interleaving of threads, and over crashes, restarts and
- * changes of limits. When fewer than L were admitted in the trailing window a charge is admitted:
- * at once with exact slots, at the latest W/slots later with quantised ones.
+ * more than L admitted, whatever the interleaving of threads, over crashes and restarts; and over
+ * changes of limits of what throttle_table_apply says that it remembers. When fewer than L were
+ * admitted in the trailing window a charge is admitted: with exact slots at the latest three ticks
+ * later (of 2 us, or a 2^18th of W and 2 s), with quantised ones at the latest W/slots later.
  *
  * No thread waits for another: one that is stopped anywhere in a call holds up nobody else, and
  * every change is one compare-and-swap on one word of one caller. (Who is too late for one tries
  * again about a microsecond later, whatever the others do.) A process killed at any instant leaves
- * a valid table; at worst a charge of several limits that it was in the middle of stays charged.
+ * a valid table; at worst a charge of several limits that it was in the middle of stays charged, as
+ * it may when limits change in the middle of it.
  *
  * Time is passed in: nanoseconds since 1970. Callers should derive it from the wall clock at start
  * plus a clock that never steps (CLOCK_BOOTTIME) since, so that it goes on over a restart. The
@@ -99,7 +101,8 @@ size_t throttle_limit_bytes(const struct throttle_limit *limit);
 /* ---- who is charged -----------------------------------------------------------------------------
  */
 
-/* 128 bits. Only equality matters; all values are valid. */
+/* 128 bits, as throttle_hash makes them. The table tells callers apart by the 60 upper bits of
+ * `lo`, of which all values are valid. */
 struct throttle_key {
 	uint64_t hi, lo;
 };
