@@ -3,7 +3,9 @@ import hashlib
 import json
 import os
 import re
+import shutil
 import socket
+import subprocess
 
 from lib import process
 from lib.process import Port
@@ -107,6 +109,14 @@ def metrics(t):
         for sample in samples:
             name = sample.split("{")[0]
             true(name in families or re.sub("_(bucket|sum|count)$", "", name) in families, sample)
+
+    with t.point("promtool finds nothing wrong"):
+        if shutil.which("promtool"):
+            found = subprocess.run(["promtool", "check", "metrics"], input=text.encode(), capture_output=True,
+                                   timeout=60, check=False)
+            equal((found.returncode, found.stdout + found.stderr), (0, b""), "what promtool says")
+        else:
+            t.note("no promtool")
 
     with t.point("OpenMetrics by Accept"):
         fields, text = admin.metrics("application/openmetrics-text; version=1.0.0")
