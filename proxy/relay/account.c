@@ -62,7 +62,7 @@ static _Atomic uint64_t *row_of(
 
 /* Limits are all or nothing: of a refused request, those that it would have passed counted
  * nothing. */
-static void count_limits(const struct exchange *x, bool delayed)
+static inline void count_limits(const struct exchange *x, bool delayed)
 {
 	const struct gate_verdict *verdict = &x->verdict;
 	const struct account_rows *rows = &x->use->site->rows;

@@ -142,18 +142,19 @@ static struct slice detail_of(const char *why)
 	return SLICE_NONE;
 }
 
-static bool write_reply(struct exchange *x, struct http_out *out)
+/* `changes`: NULL for none. */
+static bool write_reply(
+	struct exchange *x, const struct http_changes *changes, struct http_out *out)
 {
 	char fields[4096], allow[HTTP_ALLOW_BYTES];
 	struct slice violated[GATE_LIMITS_MAX];
-	const struct http_changes changes = exchange_response_changes(x);
 	struct http_problem problem = {
 		.status = x->status,
 		.detail = x->status == 400 ? detail_of(x->outcome) : SLICE_NONE,
 		.retry_after_ms = x->retry_after_ms,
 		.fields = ratelimit_lines(x, fields, sizeof(fields)),
 		.date = worker_date(x->worker),
-		.changes = http_changes_any(&changes) ? &changes : NULL,
+		.changes = changes,
 		.request_id = x->request_id,
 		.request_id_field = x->use->site->request_id_field,
 		.connection = x->close_client         ? HTTP_PROBLEM_CLOSE
@@ -194,9 +195,10 @@ void reply_if_first(struct exchange *x)
 		x->close_client = true;
 	if (!x->response_begun) {
 		const struct http_changes changes = exchange_response_changes(x);
-		if (!flow_reserve(&d->out, &x->worker->blocks,
-			    HTTP_PROBLEM_BYTES + http_changes_bytes(&changes), &out) ||
-			!write_reply(x, &out)) {
+		bool any = http_changes_any(&changes);
+		size_t room = HTTP_PROBLEM_BYTES + (any ? http_changes_bytes(&changes) : 0);
+		if (!flow_reserve(&d->out, &x->worker->blocks, room, &out) ||
+			!write_reply(x, any ? &changes : NULL, &out)) {
 			exchange_abort(x, "no memory");
 			return;
 		}
