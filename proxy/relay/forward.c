@@ -29,12 +29,15 @@
 /* Reads of one body in a row, so that other connections get their turn. */
 #define PUMP_TURNS 16
 
-/* The server's time runs. */
+/* The server's time runs. Not while its response is here and waits for those before it, though the
+ * request's body may still go up: what is late then is the client. */
 static inline void await_server(
 	struct exchange *x, enum wait_reason reason, uint64_t progress, uint64_t timeout_ms)
 {
 	uint64_t now_ms = worker_now_ms(x->worker);
 
+	if (x->held_response)
+		return;
 	wait_for(&x->connection->wait, reason, progress, now_ms + timeout_ms, now_ms);
 }
 

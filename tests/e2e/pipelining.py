@@ -2,6 +2,7 @@
 or anybody else, may need: no place at the upstream, none of its session's."""
 import itertools
 import threading
+import time
 
 from lib.client import request_bytes
 from lib.process import DEADLINE_SECONDS
@@ -121,6 +122,52 @@ def all_are_answered(t):
         walked += len(statuses)
         sluice.end()
     t.note(f"{walked} requests")
+
+
+def lines_in(path):
+    with open(path, "rb") as log:
+        return log.read().count(b"\n")
+
+
+def logged(path, count):
+    """Has sluice given so many responses to the system? Not when its client takes no more."""
+    end = time.monotonic() + 0.5
+    while lines_in(path) < count and time.monotonic() < end:
+        time.sleep(0.002)
+    return lines_in(path) >= count
+
+
+@test("a response that waits behind another's has no deadline, though its request's body still comes")
+def held_response_waits(t):
+    def handler(x):
+        if x.request.target == "/never":
+            x.read_body()
+            x.stream.read_to_any_end()
+        elif x.request.target == "/early":
+            x.reply(200, b"early")
+            x.read_body()
+        else:
+            x.reply(200, b"x" * 12_000)
+
+    log = t.path("access.log")
+    origin = t.origin(handler)
+    sluice = t.sluice(to(origin, upstream="first_byte_timeout = 300ms\nmax_fails = 0"),
+                      settings=f"access_log = file:{log}")
+    client = t.client(sluice, receive_buffer=4096)
+    sent = 0
+    while sent == 0 or logged(log, sent):
+        client.send(request_bytes(f"/{sent}"))
+        sent += 1
+        origin.wait_requests(sent)
+    # The last of them is here whole, but the client does not take it.
+    client.send(request_bytes("/early", "POST", [("Content-Length", "4")]))
+    origin.wait_requests(sent + 1)
+    client.send(b"body")
+    origin.wait(lambda: origin.requests[sent].complete, "the body")
+    equal(t.client(sluice).ask("/never").status, 504, "status when first_byte_timeout has passed")
+    equal([client.response().status for _ in range(sent)], [200] * sent, "statuses before it")
+    answer = client.response()
+    equal((answer.status, answer.body), (200, b"early"), "the response that waited")
 
 
 main()
