@@ -47,6 +47,17 @@ static bool read_token(const char *text, unsigned char digest[static SHA256_DIGE
 	return true;
 }
 
+/* A comment begins the line or follows a blank: a token may have a '#' in it. */
+static void cut_comment(char *line)
+{
+	for (char *at = line; (at = strchr(at, '#')); at++) {
+		if (at == line || strchr(" \t", at[-1])) {
+			*at = '\0';
+			return;
+		}
+	}
+}
+
 /* One line without its comment. Returns what was expected instead, or NULL. */
 static const char *read_line(struct admin_tokens *tokens, char *line)
 {
@@ -84,7 +95,7 @@ static bool read_file(
 				LINE_BYTES - 2);
 			return false;
 		}
-		line[strcspn(line, "#\n")] = '\0';
+		cut_comment(line);
 		const char *expected = read_line(tokens, line);
 		if (expected) {
 			snprintf(why, why_bytes, "%s:%u: %s", path, number, expected);

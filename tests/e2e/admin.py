@@ -284,7 +284,7 @@ def reload(t):
 @group("tokens", workers=[1])
 def tokens(t):
     digest = hashlib.sha256(b"hashed-secret").hexdigest()
-    lines = f"# people\nann read reader-secret\nbob write sha256:{digest}\nplain-secret\n"
+    lines = f"# people\nann read reader-secret\nbob write sha256:{digest}\nplain-secret\nsharp#secret # no comment before a blank\n"
     origin = t.origin(lambda x: x.reply(200))
     sluice, admin = with_admin(t, to(origin), tokens=lines)
 
@@ -297,7 +297,7 @@ def tokens(t):
         equal(admin.ask("/readyz")[0], 200)
 
     with t.point("a wrong token, a part of one, a digest instead of its token: 401"):
-        for token in ("reader-secre", "reader-secret2", digest, "sha256:" + digest, "ann", ""):
+        for token in ("reader-secre", "reader-secret2", digest, "sha256:" + digest, "ann", "sharp", "no", ""):
             equal(admin.ask("/api/v1/status", fields=[f"Authorization: Bearer {token}"])[0], 401, token)
         equal(admin.ask("/api/v1/status", fields=["Authorization: Basic reader-secret"])[0], 401)
 
@@ -306,7 +306,7 @@ def tokens(t):
         equal(admin.ask("/api/v1/reload", "POST", token="reader-secret")[0], 403)
 
     with t.point("write may do both, also by its digest"):
-        for token in ("hashed-secret", "plain-secret"):
+        for token in ("hashed-secret", "plain-secret", "sharp#secret"):
             equal(admin.ask("/api/v1/status", token=token)[0], 200)
             equal(admin.ask("/api/v1/reload", "POST", token=token)[0], 200)
 
