@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "admin/handlers.h"
+#include "admin/json_text.h"
 #include "admin/request.h"
 #include "gate/gate.h"
 #include "relay/relay.h"
@@ -95,8 +96,8 @@ void admin_get_caller(struct admin_request *request)
 		for (long i = 0; i < count; i++)
 			json_array_append_new(list, usage_of(relay, &found[i], now_ns));
 		admin_respond_json(request, 200,
-			json_pack("{s:s, s:o}", "key", admin_argument(request, "key"), "limits",
-				list));
+			json_pack("{s:o, s:o}", "key",
+				admin_json_text(admin_argument(request, "key")), "limits", list));
 	}
 	free(found);
 }
@@ -120,8 +121,8 @@ void admin_delete_caller(struct admin_request *request)
 				json_array_append_new(list, json_string(found[i].limit->name));
 		}
 		admin_respond_json(request, 200,
-			json_pack("{s:s, s:o}", "key", admin_argument(request, "key"), "reset",
-				list));
+			json_pack("{s:o, s:o}", "key",
+				admin_json_text(admin_argument(request, "key")), "reset", list));
 	}
 	free(found);
 }

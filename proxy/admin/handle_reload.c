@@ -1,5 +1,6 @@
 /* Changing what runs: the configuration file. */
 #include "admin/handlers.h"
+#include "admin/json_text.h"
 #include "admin/request.h"
 #include "relay/relay.h"
 #include "relay/reload.h"
@@ -14,12 +15,14 @@ void admin_post_reload(struct admin_request *request)
 	}
 	switch (relay_reload(relay)) {
 	case RELOAD_DONE:
-		admin_respond_json(
-			request, 200, json_pack("{s:s}", "configuration", relay->site->conf->path));
+		admin_respond_json(request, 200,
+			json_pack("{s:o}", "configuration",
+				admin_json_text(relay->site->conf->path)));
 		break;
 	case RELOAD_WAITING: /* RFC 9110 section 15.3.3 */
 		admin_respond_json(request, 202,
-			json_pack("{s:s, s:s}", "configuration", relay->site->conf->path, "waiting",
+			json_pack("{s:o, s:s}", "configuration",
+				admin_json_text(relay->site->conf->path), "waiting",
 				"addresses of new names"));
 		break;
 	case RELOAD_FAILED:

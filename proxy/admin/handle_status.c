@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "admin/handlers.h"
+#include "admin/json_text.h"
 #include "admin/request.h"
 #include "base/clock.h"
 #include "config.h"
@@ -33,10 +34,11 @@ void admin_get_status(struct admin_request *request)
 	queue_count(relay->queue, &counts);
 	clock_format_iso(&cache, clock_wall_ns() - up_ns, started);
 	admin_respond_json(request, 200,
-		json_pack("{s:s, s:s, s:I, s:s, s:I, s:I, s:I, s:o, s:b}", "version",
-			PACKAGE_VERSION, "configuration", conf->path, "pid", (json_int_t)getpid(),
-			"started", started, "uptime_ms", (json_int_t)(up_ns / CLOCK_NS_PER_MS),
-			"workers", (json_int_t)relay->worker_count, "client_connections",
+		json_pack("{s:s, s:o, s:I, s:s, s:I, s:I, s:I, s:o, s:b}", "version",
+			PACKAGE_VERSION, "configuration", admin_json_text(conf->path), "pid",
+			(json_int_t)getpid(), "started", started, "uptime_ms",
+			(json_int_t)(up_ns / CLOCK_NS_PER_MS), "workers",
+			(json_int_t)relay->worker_count, "client_connections",
 			(json_int_t)atomic_load(&relay->clients), "queue", status_queue(&counts),
 			"draining", relay->stopping));
 }

@@ -1,14 +1,15 @@
 /* Upstreams and their servers. */
 #include "admin/handlers.h"
+#include "admin/json_text.h"
 #include "admin/request.h"
 #include "base/clock.h"
 #include "relay/relay.h"
 
 static json_t *server_of(struct server *server, uint64_t now_ms)
 {
-	return json_pack("{s:s, s:b, s:b, s:I, s:I, s:I}", "address", server->conf->address.text,
-		"up", server_may_serve(server, now_ms), "failed_checks",
-		atomic_load(&server->state->unhealthy), "in_flight",
+	return json_pack("{s:o, s:b, s:b, s:I, s:I, s:I}", "address",
+		admin_json_text(server->conf->address.text), "up", server_may_serve(server, now_ms),
+		"failed_checks", atomic_load(&server->state->unhealthy), "in_flight",
 		(json_int_t)atomic_load(&server->state->in_flight), "failures_in_a_row",
 		(json_int_t)atomic_load(&server->state->fails), "weight",
 		(json_int_t)server->conf->weight);

@@ -218,6 +218,14 @@ def callers(t):
               (200, {"key": "ann", "reset": ["burst"]}))
         equal([client.ask("/", fields=[("X-Key", "ann")]).status for _ in range(3)], [200, 200, 429])
 
+    with t.point("a key of bytes that are no UTF-8 is found, reset, and shown as JSON can"):
+        equal([client.ask("/", fields=[("X-Key", "\xff\xfe")]).status for _ in range(3)], [200, 200, 429])
+        status, answer = admin.json("/api/v1/callers?key=%ff%fe&limit=burst")
+        equal((status, answer["key"], [x["remaining"] for x in answer["limits"]]), (200, "\ufffd\ufffd", [0]))
+        equal(admin.json("/api/v1/callers?key=%ff%fe&limit=burst", "DELETE"),
+              (200, {"key": "\ufffd\ufffd", "reset": ["burst"]}))
+        equal(admin.json("/api/v1/callers?key=Zo%c3%ab")[1]["key"], "Zo\xeb", "a key in UTF-8")
+
     with t.point("no key, an unknown limit: 400 and 404"):
         equal(admin.json("/api/v1/callers")[0], 400)
         equal(admin.json("/api/v1/callers?key=ann&limit=none")[0], 404)
