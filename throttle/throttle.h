@@ -311,7 +311,8 @@ void throttle_charge(struct throttle_table *table, struct throttle_receipt *rece
 	uint64_t cost, uint64_t now_ns);
 
 /* The exchange has ended: concurrency is given back, all else stays taken; the receipt is zeroed.
- * To be called exactly once however the exchange ended; a receipt of a zeroed memory is let be. */
+ * To be called exactly once however the exchange ended, but for receipts that hold no
+ * concurrency, where it may be left out; a receipt of a zeroed memory is let be. */
 void throttle_release(
 	struct throttle_table *table, struct throttle_receipt *receipt, uint64_t now_ns);
 

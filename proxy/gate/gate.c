@@ -258,7 +258,7 @@ void gate_judge(const struct gate *gate, const struct conf_route *route,
 	struct throttle_verdict judged;
 
 	receipt->throttle.count = 0;
-	receipt->in_bytes = receipt->by_cost = 0;
+	receipt->in_bytes = receipt->by_cost = receipt->in_flight = 0;
 	receipt->bytes_charged = 0;
 	if (!begin_verdict(gate, route, identity, verdict))
 		return;
@@ -267,6 +267,7 @@ void gate_judge(const struct gate *gate, const struct conf_route *route,
 	if (judged.admitted) {
 		receipt->in_bytes = set->in_bytes;
 		receipt->by_cost = set->by_cost;
+		receipt->in_flight = set->in_flight;
 	} else {
 		receipt->throttle.count = 0;
 	}
@@ -316,10 +317,27 @@ static bool is_refunded(const struct conf_route *route, unsigned status)
 	       (route->refund.bits[(status - 100) / 8] >> (status - 100) % 8 & 1);
 }
 
+static void clear_receipt(struct gate_receipt *receipt)
+{
+	receipt->throttle.count = 0;
+	receipt->in_bytes = receipt->by_cost = receipt->in_flight = 0;
+}
+
+bool gate_finish_plain(
+	const struct conf_route *route, struct gate_receipt *receipt, const struct gate_end *end)
+{
+	if (receipt->throttle.count > 0 &&
+		(end->never_forwarded || receipt->in_flight || receipt->in_bytes ||
+			(end->has_cost && receipt->by_cost) || is_refunded(route, end->status)))
+		return false;
+	clear_receipt(receipt);
+	return true;
+}
+
 void gate_finish(const struct gate *gate, const struct conf_route *route,
 	struct gate_receipt *receipt, const struct gate_end *end, uint64_t now_ns)
 {
-	if (receipt->throttle.count == 0)
+	if (gate_finish_plain(route, receipt, end))
 		return;
 	if (end->never_forwarded || is_refunded(route, end->status)) {
 		/* Bytes are never given back: they have passed. */
@@ -334,8 +352,7 @@ void gate_finish(const struct gate *gate, const struct conf_route *route,
 		gate_charge_bytes(gate, receipt, end->bytes, now_ns);
 		throttle_release(gate->throttles, &receipt->throttle, now_ns);
 	}
-	receipt->throttle.count = 0;
-	receipt->in_bytes = receipt->by_cost = 0;
+	clear_receipt(receipt);
 }
 
 bool gate_find_caller(const struct gate *gate, const struct conf_limit *limit, struct slice text,

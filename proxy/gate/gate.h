@@ -55,6 +55,7 @@ struct gate_receipt {
 	struct throttle_receipt throttle;
 	uint32_t in_bytes;      /* bit i: the i-th held is charged by the byte */
 	uint32_t by_cost;       /* bit i: it is charged the request's cost */
+	uint32_t in_flight;     /* bit i: it is given back at the end */
 	uint64_t bytes_charged; /* of this exchange, by gate_charge_bytes */
 };
 
@@ -152,6 +153,11 @@ void gate_charge_bytes(
  * check's. */
 void gate_finish(const struct gate *gate, const struct conf_route *route,
 	struct gate_receipt *receipt, const struct gate_end *end, uint64_t now_ns);
+
+/* The same without the time, which most requests do not need: true when nothing is to be given
+ * back or charged, and the receipt is empty then. False: nothing is done, call gate_finish. */
+bool gate_finish_plain(
+	const struct conf_route *route, struct gate_receipt *receipt, const struct gate_end *end);
 
 /* The hash by which limits find a caller whose key is this text (identity_hash_text), and the
  * limit's number in the table: for explain and reset. False when the text can't be one's key. */

@@ -36,6 +36,7 @@ static int add_limit(struct limit_set *set, const struct conf_route *route,
 	 * exchange is one in flight, whatever it costs. */
 	set->costs[set->count] = by_cost ? route->cost : !in_bytes;
 	set->in_bytes |= (uint32_t)in_bytes << set->count;
+	set->in_flight |= (uint32_t)(limit->algorithm == CONF_LIMIT_CONCURRENCY) << set->count;
 	set->by_cost |= (uint32_t)by_cost << set->count;
 	set->count++;
 	return 0;

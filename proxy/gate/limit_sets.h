@@ -25,6 +25,7 @@ struct limit_set {
 	uint32_t numbers[GATE_LIMITS_MAX]; /* in the table */
 	uint64_t costs[GATE_LIMITS_MAX];   /* what the route charges */
 	uint32_t in_bytes, by_cost;        /* bit i: limits[i] is charged so */
+	uint32_t in_flight;                /* bit i: limits[i] counts what is in flight */
 	const struct conf_limit *limits[GATE_LIMITS_MAX];
 	const struct conf_key *keys[GATE_LIMITS_MAX + 1]; /* keys[0]: the session's */
 };

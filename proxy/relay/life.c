@@ -116,7 +116,7 @@ static void settle(struct exchange *x)
 		.cost = x->cost,
 	};
 
-	if (x->receipt.throttle.count > 0)
+	if (x->receipt.throttle.count > 0 && !gate_finish_plain(x->route, &x->receipt, &end))
 		gate_finish(x->use->site->gate, x->route, &x->receipt, &end,
 			worker_throttle_ns(x->worker));
 }

@@ -390,6 +390,43 @@ static void bytes(void **state)
 	end(&f);
 }
 
+/* A receipt needs no time at the end unless something is given back or charged then. */
+static void most_finish_without_the_time(void **state)
+{
+	static const struct {
+		const char *limit, *route;
+		struct gate_end end;
+		bool plain;
+	} cases[] = {
+		{"rate = 2 per 10s", "", {.status = 200}, true},
+		{"rate = 2 per 10s", "", {.status = 200, .bytes = 9}, true},
+		{"rate = 2 per 10s", "", {.never_forwarded = true}, false},
+		{"rate = 2 per 10s", "refund = 5xx\n", {.status = 200}, true},
+		{"rate = 2 per 10s", "refund = 5xx\n", {.status = 503}, false},
+		{"rate = 9 per 10s", "", {.status = 200, .has_cost = true, .cost = 3}, false},
+		{"rate = 1MB per 10s", "", {.status = 200, .bytes = 9}, false},
+		{"concurrency = 2", "", {.status = 200}, false},
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		char text[256];
+		snprintf(text, sizeof(text),
+			"[limit l]\nkey = ip\n%s\n[route r]\nupstream = u\nlimits = l\n%s",
+			cases[i].limit, cases[i].route);
+		struct fixture f = begin(text);
+		const struct conf_route *route = route_named(f.conf, "r");
+		assert_int_equal(ask(&f, "r", ""), GATE_ADMIT);
+		assert_int_equal(f.receipt.throttle.count, 1);
+		assert_int_equal(
+			gate_finish_plain(route, &f.receipt, &cases[i].end), cases[i].plain);
+		assert_int_equal(f.receipt.throttle.count, cases[i].plain ? 0 : 1);
+		finish(&f, "r", cases[i].end);
+		assert_true(gate_finish_plain(route, &f.receipt, &cases[i].end));
+		end(&f);
+	}
+}
+
 static void concurrency(void **state)
 {
 	struct fixture f = begin("[limit l]\nkey = ip\nconcurrency = 2\n"
@@ -526,6 +563,7 @@ int main(void)
 		cmocka_unit_test(refunds),
 		cmocka_unit_test(costs),
 		cmocka_unit_test(bytes),
+		cmocka_unit_test(most_finish_without_the_time),
 		cmocka_unit_test(concurrency),
 		cmocka_unit_test(sessions_and_callers),
 		cmocka_unit_test(reload),
