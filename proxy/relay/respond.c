@@ -398,7 +398,7 @@ void respond_tunnel(struct exchange *x)
 		return;
 	}
 	if (x->up_ended && x->down_ended) {
-		exchange_abort(x, NULL);
+		exchange_end(x);
 		return;
 	}
 	wait_for(&x->connection->wait, WAIT_TUNNEL, x->up.written + x->down.written,

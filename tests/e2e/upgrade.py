@@ -1,4 +1,6 @@
 """Upgrade: after a 101 sluice carries bytes, both ways and nothing else."""
+import json
+
 from lib.client import request_bytes
 from lib.sluice import to
 from lib.tap import equal, group, main, test, true
@@ -153,6 +155,21 @@ def origin_ends(t):
     client.request("/", fields=ASK)
     client.response_head()
     equal(len(client.read_to_end()), 500_000, "bytes before the end")
+
+
+@test("a tunnel that both sides have ended went well: no outcome in the access log")
+def no_outcome(t):
+    log = t.path("access.log")
+    sluice = t.sluice(to(t.origin(shout), route=SHOUT), settings=f"access_log = file:{log}\naccess_log_format = json")
+    client = upgraded(t, sluice)
+    client.finish_sending()
+    equal(client.read_to_end(), b"goodbye", "the last words")
+    client.close()
+    sluice.terminate()
+    equal(sluice.wait(), 0, "exit status")
+    with open(log, encoding="ascii") as lines:
+        (line,) = [json.loads(line) for line in lines]
+    equal((line["status"], line["upstream_status"], line.get("outcome")), (101, 101, None), "its line")
 
 
 @test("a tunnel in which nobody speaks ends after tunnel_timeout")
