@@ -79,16 +79,20 @@ def chunks(body, draw=None, trailers=True):
     return b"".join(pieces) + b"\r\n"
 
 
+def number(text, otherwise):
+    return int(text) if text.isascii() and text.isdigit() else otherwise
+
+
 class Asked:
-    """The same as its server reads it."""
+    """The same as its server reads it. A client that sends garbage may have changed any byte of it."""
 
     def __init__(self, head):
         self.head = head
         query = parse_qs(urlsplit(head.target).query)
         self.identity = query.get("id", ["?"])[0]
         self.do = query.get("do", ["plain"])[0]
-        self.size = int(query.get("n", ["10"])[0])
-        self.status = int(query.get("st", ["200"])[0])
+        self.size = min(number(query.get("n", [""])[0], 10), 10_000_000)
+        self.status = number(query.get("st", [""])[0], 200)
         self.random = random.Random(query.get("s", ["0"])[0])
         self.route = head.target[1:].partition("/")[0]
 

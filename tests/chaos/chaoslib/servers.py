@@ -419,7 +419,7 @@ class Server:
         self.in_flight.add(visit)
         self.world.arrived(self, visit.ask)
         try:
-            serves_on = await BEHAVIOURS[visit.ask.do](visit)
+            serves_on = await BEHAVIOURS.get(visit.ask.do, plain)(visit)
             if serves_on:
                 await visit.read_body()
             return serves_on
