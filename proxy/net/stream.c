@@ -118,14 +118,17 @@ enum stream_result stream_read(struct stream *stream, struct buffer *buffer)
 
 	if (stream->read_ended)
 		return STREAM_END;
+	stream->unsure = false;
 	do {
 		n = transfer_receive(stream->fd, buffer->at + buffer->end, room);
 	} while (n < 0 && errno == EINTR);
 	if (n > 0) {
 		buffer->end += (uint32_t)n;
 		stream->received += (size_t)n;
-		if ((size_t)n < room && !stream->peer_closed)
+		if ((size_t)n < room && !stream->peer_closed) {
 			stream->readable = false;
+			stream->unsure = true;
+		}
 		return STREAM_OK;
 	}
 	if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) {

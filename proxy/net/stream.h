@@ -48,6 +48,7 @@ struct stream {
 	int fd;
 	bool readable, writable;
 	bool peer_closed;        /* the peer's end of data is known to come: read on until 0 */
+	bool unsure;             /* the last read was short: a reset may hide behind it */
 	bool read_ended;         /* 0 or an error was read */
 	bool failed;             /* ECONNRESET, EPIPE, ...: nothing more goes either way */
 	bool woken;              /* listed in its loop, to be served */
@@ -85,6 +86,15 @@ void stream_wake(struct stream *stream);
 
 /* Reads once into the free room of the buffer, which must have some. */
 enum stream_result stream_read(struct stream *stream, struct buffer *buffer);
+
+/* Is there perhaps more to read? The loop does not tell a reset apart that came together with
+ * bytes, and a short read does not show it: who needs more than was read asks this and reads once
+ * again. */
+static inline bool stream_may_have_more(struct stream *stream)
+{
+	stream->readable |= stream->unsure;
+	return stream->readable;
+}
 
 /* Reads once into a new block, which is given back when nothing came. An end is told again by the
  * next stream_read. Does nothing without memory. */

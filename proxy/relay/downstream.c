@@ -173,7 +173,8 @@ static bool read_more(struct downstream *d, size_t head_max)
 	struct buffer *in = &d->in;
 	struct buffer_pool *pool = &d->worker->blocks;
 
-	if (!d->stream.readable)
+	bool within_head = d->input == INPUT_HEAD;
+	if (!(within_head ? stream_may_have_more(&d->stream) : d->stream.readable))
 		return false;
 	d->work++;
 	if (!in->at && !buffer_acquire(in, pool)) {

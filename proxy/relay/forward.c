@@ -516,7 +516,10 @@ static bool fetch_head(struct exchange *x)
 	struct buffer *in = &connection->in;
 	struct buffer_pool *pool = &x->worker->blocks;
 
-	if (!connection->stream.readable && !connection->stream.read_ended)
+	bool within_head = in->at && buffer_used(in) > 0;
+	if (!(within_head ? stream_may_have_more(&connection->stream)
+			  : connection->stream.readable) &&
+		!connection->stream.read_ended)
 		return false;
 	if (!in->at && !buffer_acquire(in, pool)) {
 		exchange_abort(x, "no memory");

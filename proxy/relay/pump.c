@@ -158,7 +158,7 @@ static enum pump_result fetch(struct pump *pump, unsigned *turns)
 {
 	if (pump->source->read_ended)
 		return source_ended(pump);
-	if (!pump->source->readable || (*turns)-- == 0)
+	if (!stream_may_have_more(pump->source) || (*turns)-- == 0)
 		return PUMP_WANTS_READ;
 	if (!pump->in->at && !buffer_acquire(pump->in, pump->pool))
 		return PUMP_NO_MEMORY;

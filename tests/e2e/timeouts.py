@@ -1,4 +1,5 @@
 """Each timeout is moved by the progress it is about, and by nothing else."""
+import signal
 import threading
 
 from lib.client import request_bytes
@@ -121,6 +122,60 @@ def stalled_response(t):
         raise AssertionError("the response seemed whole")
     except Ended:
         pass
+
+
+def send_and_reset(sluice, peer, data):
+    """Both reach sluice at once, so that its loop tells of them together."""
+    sluice.process.stop()
+    peer.send(data)
+    peer.reset()
+    sluice.process.signal(signal.SIGCONT)
+
+
+@test("a reset that comes together with bytes is seen at once, not when a timeout has passed", workers=[1])
+def reset_behind_bytes(t):
+    heads = {"/body": b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nx",
+             "/tunnel": b"HTTP/1.1 101 S\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\r\nx"}
+    gate = t.event()
+
+    def handler(x):
+        x.send(heads.get(x.request.target, b""))
+        gate.wait()
+
+    origin = t.origin(handler)
+    sluice = t.sluice(to(origin, upstream="retries = 0\nidle_timeout = 1h\nfirst_byte_timeout = 1h"),
+                      listener="header_timeout = 1h\nbody_timeout = 1h")
+    upgrade = [("Connection", "Upgrade"), ("Upgrade", "websocket")]
+
+    def begin(target, method="GET", fields=()):
+        client, count = t.client(sluice), len(origin.requests)
+        client.request(target, method, fields)
+        server = origin.wait_requests(count + 1)[-1]
+        if target in heads:
+            client.response_head()
+            equal(client.read_exactly(1), b"x", "the first byte")
+        return client, server.stream
+
+    for target, fields in (("/body", ()), ("/tunnel", upgrade)):
+        client, server = begin(target, fields=fields)
+        send_and_reset(sluice, server, b"yy")
+        equal(client.read_to_any_end(), b"yy", f"the rest of {target}")
+
+    client, server = begin("/head")
+    send_and_reset(sluice, server, b"HTTP/1.1 200 OK\r\nConte")
+    equal(client.response().status, 502, "status")
+
+    client, server = begin("/tunnel", fields=upgrade)
+    send_and_reset(sluice, client, b"yy")
+    server.read_to_any_end()
+
+    client, server = begin("/upload", "POST", [("Content-Length", "100")])
+    send_and_reset(sluice, client, b"yy")
+    server.read_to_any_end()
+
+    client = t.client(sluice)
+    send_and_reset(sluice, client, b"GET / HTTP/1.1\r\nHo")
+    # The drain at the end waits for no half head whose client is gone: header_timeout is an hour.
 
 
 main()
