@@ -260,7 +260,12 @@ def reload_of_start_only(t):
 
 
 # As somebody else from the start on.
-BECOME = "import os, sys; os.setgid(65534); os.setuid(65534); os.execv(sys.argv[1], sys.argv[1:])"
+# The program is opened as root: nobody may not search a folder such as /root, in which the build may be.
+BECOME = """import os, sys
+program = os.open(sys.argv[1], os.O_RDONLY)
+os.setgid(65534)
+os.setuid(65534)
+os.execve(program, sys.argv[1:], os.environ)"""
 
 
 def as_root(t):
