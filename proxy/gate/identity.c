@@ -73,6 +73,17 @@ static bool is_pair(struct slice pair, struct slice name, struct slice *value)
 	return true;
 }
 
+/* Blanks around '=', which RFC 6265 has not, are no part of the name or value to some servers. */
+static bool is_spaced_pair(struct slice pair, struct slice name)
+{
+	const char *sign = memchr(pair.at, '=', pair.len);
+	size_t len = sign ? (size_t)(sign - pair.at) : pair.len;
+
+	if (!sign || !slice_equal(slice_trim((struct slice){pair.at, len}), name))
+		return false;
+	return len != name.len || (pair.len > len + 1 && (sign[1] == ' ' || sign[1] == '\t'));
+}
+
 struct slice identity_cookie(const struct http_head *head, struct slice name, bool *ambiguous)
 {
 	struct slice found = SLICE_NONE, pair, value;
@@ -83,7 +94,9 @@ struct slice identity_cookie(const struct http_head *head, struct slice name, bo
 		struct slice pairs = http_field_value(head, &head->fields[i]);
 		*ambiguous |= head->fields[i].hop;
 		while (take_piece(&pairs, ';', &pair)) {
-			if (!is_pair(slice_trim(pair), name, &value))
+			pair = slice_trim(pair);
+			*ambiguous |= is_spaced_pair(pair, name);
+			if (!is_pair(pair, name, &value))
 				continue;
 			if (value.len >= 2 && value.at[0] == '"' && value.at[value.len - 1] == '"')
 				value = (struct slice){value.at + 1, value.len - 2};
@@ -96,23 +109,43 @@ struct slice identity_cookie(const struct http_head *head, struct slice name, bo
 	return found;
 }
 
+/* The byte at *at of a query's name, decoded; *at moves behind it. */
+static char decode_at(struct slice text, size_t *at)
+{
+	char c = text.at[(*at)++];
+
+	if (c == '+')
+		return ' ';
+	if (c == '%' && text.len - *at >= 2 && hex_value(text.at[*at]) >= 0 &&
+		hex_value(text.at[*at + 1]) >= 0) {
+		c = (char)(hex_value(text.at[*at]) << 4 | hex_value(text.at[*at + 1]));
+		*at += 2;
+	}
+	return c;
+}
+
+/* Do servers exist to which these two are the same in a name? Without case; PHP has '_' for '.' and
+ * for blanks. */
+static bool is_alike_byte(char c, char wanted)
+{
+	bool letter = (c | 0x20) >= 'a' && (c | 0x20) <= 'z';
+
+	return c == wanted || (letter && (c ^ wanted) == 0x20) ||
+	       (wanted == '_' && (c == '.' || c == ' '));
+}
+
 /*
- * Would some server take this parameter for `name`? Decoded, without case, in front of '[' (an
- * array's element).
+ * Would some server take this parameter for `name`? Decoded, without case, behind blanks, in front
+ * of '[' (an array's element).
  */
 static bool is_alike(struct slice pair, struct slice name)
 {
-	size_t i = 0, at = 0;
+	size_t i = 0, at = 0, next = 0;
 
-	for (; i < name.len && at < pair.len; i++, at++) {
-		char c = pair.at[at];
-		if (c == '%' && pair.len - at >= 3 && hex_value(pair.at[at + 1]) >= 0 &&
-			hex_value(pair.at[at + 2]) >= 0) {
-			c = (char)(hex_value(pair.at[at + 1]) << 4 | hex_value(pair.at[at + 2]));
-			at += 2;
-		}
-		bool letter = (c | 0x20) >= 'a' && (c | 0x20) <= 'z';
-		if (c != name.at[i] && !(letter && (c ^ name.at[i]) == 0x20))
+	while (next < pair.len && decode_at(pair, &next) == ' ')
+		at = next;
+	for (; i < name.len && at < pair.len; i++) {
+		if (!is_alike_byte(decode_at(pair, &at), name.at[i]))
 			return false;
 	}
 	return i == name.len && (at == pair.len || pair.at[at] == '=' || pair.at[at] == '[' ||

@@ -198,7 +198,7 @@ static void ambiguous_keys(void **state)
 {
 	static const char *const queries[] = {"key=1&key=2", "key=&key=2", "key=1&KEY=2", "KEY=2",
 		"%6Bey=2", "key=1&k%65y=2", "key[]=2", "key%5b%5d=2", "key=1;x=2", "x=1;key=2",
-		"key&key=2", "key", "key=1&key=1"};
+		"key&key=2", "key", "key=1&key=1", "+key=2", "%20key=2", "key=1&%20%20+key=2"};
 	static const char *const good[] = {"key=1", "a=2&key=1&b=3", "", "keys=1", "akey=2", "ke=y",
 		"x=key=1", "a;b", "key=%6Bey", "%6=1"};
 
@@ -222,6 +222,14 @@ static void ambiguous_keys(void **state)
 	assert_true(ambiguous("cookie:sid", "Cookie: sid=; sid=2\n", ""));
 	assert_true(ambiguous("cookie:sid", "Cookie: a=\"x; sid=1\"; sid=2\n", ""));
 	assert_false(ambiguous("cookie:sid", "Cookie: sid=1; sid=\"1\"; a=2; a=3\n", ""));
+	assert_true(ambiguous("cookie:sid", "Cookie: sid = 1\n", ""));
+	assert_true(ambiguous("cookie:sid", "Cookie: a=b; sid =1\n", ""));
+	assert_true(ambiguous("cookie:sid", "Cookie: sid=1; sid= 2\n", ""));
+	assert_false(ambiguous("cookie:sid", "Cookie: asid = 1; sid2 = 3; sid; =sid\n", ""));
+	assert_true(ambiguous("query:api_key", "", "api.key=2"));
+	assert_true(ambiguous("query:api_key", "", "api+key=2"));
+	assert_false(ambiguous("query:api_key", "", "api-key=2&api_key=1"));
+	assert_false(ambiguous("query:api.key", "", "api_key=2"));
 	struct asked *asked = ask("header:K", A, "K: 1\n");
 	asked->head.fields[0].hop = true;
 	identity_hash(asked->key, &asked->input, &seed);
