@@ -347,11 +347,12 @@ def drain_rate(t):
         else:
             answers.append(other.response())
     times = sorted(x.arrived for x in origin.requests)
-    gap = (times[-1] - times[0]) / (len(times) - 1)
+    gaps = [later - earlier for earlier, later in zip(times, times[1:])]
     told_ms = json.loads(answers[-1].body)["retry-after-ms"]
     told = told_ms / 1000
-    t.note(f"20 queued, one each {gap * 1000:.0f} ms: told {told:.2f} s")
-    true(10 * gap < told < 40 * gap, f"told {told} s")
+    # The rate is that of the last ones; on a busy machine these may be slower or faster than all.
+    t.note(f"20 queued, one each {min(gaps) * 1000:.0f} to {max(gaps) * 1000:.0f} ms: told {told:.2f} s")
+    true(10 * min(gaps) < told < 40 * max(gaps), f"told {told} s")
     equal(answers[-1].get("Retry-After"), str(-(-told_ms // 1000)), "whole seconds, rounded up")
 
 
