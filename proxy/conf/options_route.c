@@ -37,7 +37,7 @@ const struct option options_route[] = {
 		.help = "Paths that the route is for: those under a prefix, exactly one, or those that "
 			"a regular expression finds."},
 	{"method", &type_methods, LIVE, AT(methods), .flags = OPTION_REPEATABLE,
-		.help = "Methods that the route is for, HEAD with GET; unset, any."},
+		.help = "Methods that the route is for, HEAD with GET; unset, any but TRACE."},
 	{"upstream", &type_reference, LIVE, AT(upstream), .flags = OPTION_REQUIRED,
 		.help = "The upstream that the requests are forwarded to."},
 	{"limits", &type_references, LIVE, AT(limits), .flags = OPTION_REPEATABLE,

@@ -6,7 +6,7 @@
 #include <ctype.h>
 #include <string.h>
 
-#include "http/message.h"
+#include "http/method.h"
 
 /* ---- hosts ---- */
 
@@ -98,23 +98,20 @@ static bool parse_hosts(struct value *value)
 
 /* ---- methods, statuses, cost, exemptions ---- */
 
-static const struct option_word methods[] = {{"GET", HTTP_METHOD_GET}, {"HEAD", HTTP_METHOD_HEAD},
-	{"POST", HTTP_METHOD_POST}, {"PUT", HTTP_METHOD_PUT}, {"DELETE", HTTP_METHOD_DELETE},
-	{"OPTIONS", HTTP_METHOD_OPTIONS}, {"PATCH", HTTP_METHOD_PATCH}, {NULL, 0}};
-
 static bool parse_methods(struct value *value)
 {
 	struct slice rest = value->text, item;
 	uint64_t *bits = value->at;
-	unsigned method;
 	bool good = true;
 
 	while (slice_next_element(&rest, &item)) {
 		struct near_miss near = {.word = item};
 
-		if (!scan_word(methods, item, &method)) {
-			for (size_t i = 0; methods[i].word; i++)
-				near_miss_offer(&near, methods[i].word);
+		enum http_method method = http_method_of(item);
+		/* CONNECT is not forwarded. */
+		if (method == HTTP_METHOD_OTHER || method == HTTP_METHOD_CONNECT) {
+			for (unsigned i = 0; i < HTTP_METHOD_OTHER; i++)
+				near_miss_offer(&near, http_method_name((enum http_method)i));
 			good = value_fail(value, "unknown method \"%.*s\"%s%s%s", SLICE_ARGS(item),
 				near.best ? " (did you mean \"" : "", near.best ? near.best : "",
 				near.best ? "\"?)" : "");
@@ -291,7 +288,7 @@ static bool parse_access(struct value *value)
 const struct option_type type_hosts = {
 	"list of hosts", "names such as api.example.com or *.example.com", parse_hosts, same_texts};
 const struct option_type type_methods = {"list of methods",
-	"GET, HEAD, POST, PUT, DELETE, OPTIONS or PATCH, in upper case", parse_methods, same_u64};
+	"registered methods such as GET, POST or PROPFIND, in upper case", parse_methods, same_u64};
 const struct option_type type_statuses = {
 	"list of statuses", "statuses such as 429, 503 or 5xx", parse_statuses, same_statuses};
 const struct option_type type_cost = {"cost", "a number or response:FIELD", parse_cost, same_cost};

@@ -26,6 +26,15 @@ static const bool is_tchar[256] = {
 	['a' ... 'z'] = 1,
 };
 
+size_t http_token_len(const char *at, size_t len)
+{
+	size_t i = 0;
+
+	while (i < len && is_tchar[(unsigned char)at[i]])
+		i++;
+	return i;
+}
+
 /* The bytes still to be read. There are 16 at least from the head's first byte to the end. */
 struct scan {
 	const char *at, *end;

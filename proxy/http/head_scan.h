@@ -35,4 +35,7 @@ bool http_scan_request(struct http_head *head, const char *base, size_t len,
 bool http_scan_response(struct http_head *head, const char *base, size_t len,
 	const struct http_parser_limits *limits);
 
+/* How many bytes at `at` are a token's (RFC 9110 section 5.6.2). */
+size_t http_token_len(const char *at, size_t len);
+
 #endif

@@ -15,34 +15,7 @@
 #include <stdint.h>
 
 #include "base/slice.h"
-
-enum http_method {
-	HTTP_METHOD_GET,
-	HTTP_METHOD_HEAD,
-	HTTP_METHOD_POST,
-	HTTP_METHOD_PUT,
-	HTTP_METHOD_DELETE,
-	HTTP_METHOD_CONNECT,
-	HTTP_METHOD_OPTIONS,
-	HTTP_METHOD_TRACE,
-	HTTP_METHOD_PATCH,
-	HTTP_METHOD_OTHER, /* known to the parser (PROPFIND, ...), unsafe and not idempotent to us
-			    */
-	HTTP_METHODS,
-};
-
-/* RFC 9110 section 9.2.1 and 9.2.2. */
-static inline bool http_method_is_safe(enum http_method method)
-{
-	return method == HTTP_METHOD_GET || method == HTTP_METHOD_HEAD ||
-	       method == HTTP_METHOD_OPTIONS || method == HTTP_METHOD_TRACE;
-}
-
-static inline bool http_method_is_idempotent(enum http_method method)
-{
-	return http_method_is_safe(method) || method == HTTP_METHOD_PUT ||
-	       method == HTTP_METHOD_DELETE;
-}
+#include "http/method.h"
 
 /* Field names the proxy itself acts on; all others are HTTP_FIELD_OTHER and pass by name. */
 enum http_field_id {

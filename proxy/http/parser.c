@@ -175,6 +175,7 @@ static void begin(struct http_parser *parser, bool is_request, struct http_head 
 	parser->head = head;
 	parser->limits = *limits;
 	parser->fed = 0;
+	parser->is_begun = parser->has_method = false;
 	parser->error_status = 0;
 	parser->in_value = parser->headers_done = parser->message_done = false;
 	parser->overhead_bytes = 0;
@@ -212,6 +213,12 @@ static enum http_method method_of(uint8_t method)
 	if (method == HTTP_PATCH)
 		return HTTP_METHOD_PATCH;
 	return method < sizeof(map) ? (enum http_method)map[method] : HTTP_METHOD_OTHER;
+}
+
+/* Does llhttp read this method by its name? All others it reads as a POST. */
+static bool is_llhttps_method(enum http_method method)
+{
+	return method <= HTTP_METHOD_PATCH;
 }
 
 static bool is_line_end(const char *base, size_t at)
@@ -325,7 +332,8 @@ static enum http_parse head_done(struct http_parser *parser, const char *base)
 		return HTTP_PARSE_BAD;
 	}
 	if (parser->is_request) {
-		head->method = method_of(llhttp_get_method(&parser->llhttp));
+		if (is_llhttps_method(head->method))
+			head->method = method_of(llhttp_get_method(&parser->llhttp));
 		if (!request_line_joins(head, &line_end))
 			return HTTP_PARSE_BAD;
 	} else {
@@ -339,32 +347,50 @@ static enum http_parse head_done(struct http_parser *parser, const char *base)
 	return HTTP_PARSE_DONE;
 }
 
-static size_t token_len(const char *base, size_t len)
-{
-	size_t i = 0;
-
-	while (i < len && ((base[i] >= 'A' && base[i] <= 'Z') || base[i] == '-' || base[i] == '_' ||
-				  (base[i] >= 'a' && base[i] <= 'z')))
-		i++;
-	return i;
-}
-
-/* A request line that llhttp stopped at: was it a method or a version that we do not speak? */
+/* The status for what llhttp stopped at: was it a version that we do not speak? */
 static uint16_t status_for(enum llhttp_errno error, const char *base, size_t len)
 {
-	const char *line_end = memchr(base, '\n', len);
-	size_t line = line_end ? (size_t)(line_end - base) : len;
-
 	if (error == HPE_PAUSED_H2_UPGRADE)
 		return 505;
 	if (error == HPE_INVALID_VERSION)
 		return names_version(base, len) ? 505 : 400;
-	if (error == HPE_INVALID_METHOD) {
-		/* A token and a space: a method of some extension. Else not HTTP at all. */
-		size_t i = token_len(base, line);
-		return i > 0 && i < line && base[i] == ' ' ? 501 : 400;
-	}
 	return 400;
+}
+
+static enum http_parse bad(struct http_parser *parser, uint16_t status)
+{
+	parser->error_status = status;
+	return HTTP_PARSE_BAD;
+}
+
+/*
+ * The method, a token that this adapter reads, as llhttp knows a list of its own. Of one that is
+ * not RFC 9110's llhttp gets `POST` in its place; it goes on with the space behind it. DONE: the
+ * method is there, and llhttp goes on from `*from`; `len` may end at the limit.
+ */
+static enum http_parse read_method(
+	struct http_parser *parser, const char *base, size_t len, bool at_limit, size_t *from)
+{
+	size_t end = http_token_len(base, len);
+
+	if (end > HTTP_METHOD_LONGEST)
+		return bad(parser, 501);
+	if (end == len)
+		return at_limit ? bad(parser, 414) : HTTP_PARSE_MORE;
+	if (end == 0 || base[end] != ' ')
+		return bad(parser, 400);
+	struct slice name = {base, end};
+	if (http_method_is_misspelt(name))
+		return bad(parser, 501);
+	enum http_method method = http_method_of(name);
+	parser->head->method = method;
+	parser->has_method = true;
+	*from = 0;
+	if (!is_llhttps_method(method)) {
+		llhttp_execute(&parser->llhttp, "POST", 4);
+		*from = end;
+	}
+	return HTTP_PARSE_DONE;
 }
 
 /* llhttp's way through what has come since the last call. */
@@ -375,10 +401,17 @@ static enum http_parse read_head(struct http_parser *parser, const char *base, s
 
 	assert(!parser->headers_done);
 	parser->base = base;
-	enum llhttp_errno error = HPE_OK;
-	if (end > parser->fed)
-		error = llhttp_execute(&parser->llhttp, base + parser->fed, end - parser->fed);
+	size_t from = parser->fed;
 	parser->fed = (uint32_t)end;
+	if (parser->is_request && !parser->has_method) {
+		bool at_limit = end < len || (limit > 0 && end == limit);
+		enum http_parse method = read_method(parser, base, end, at_limit, &from);
+		if (method != HTTP_PARSE_DONE)
+			return method;
+	}
+	enum llhttp_errno error = HPE_OK;
+	if (end > from)
+		error = llhttp_execute(&parser->llhttp, base + from, end - from);
 	if (parser->headers_done && error == HPE_PAUSED)
 		return head_done(parser, base);
 	if (error == HPE_OK) {
@@ -388,11 +421,8 @@ static enum http_parse read_head(struct http_parser *parser, const char *base, s
 		}
 		return HTTP_PARSE_MORE;
 	}
-	/* What an unknown method is shows with the byte behind it, a version with its line's end.
-	 * llhttp goes on refusing until then. */
-	if ((limit == 0 || len < limit) &&
-		((error == HPE_INVALID_METHOD && token_len(base, len) == len) ||
-			(error == HPE_INVALID_VERSION && !memchr(base, '\n', len))))
+	/* What a version is shows with its line's end. llhttp goes on refusing until then. */
+	if ((limit == 0 || len < limit) && error == HPE_INVALID_VERSION && !memchr(base, '\n', len))
 		return HTTP_PARSE_MORE;
 	if (parser->error_status == 0)
 		parser->error_status = status_for(error, base, end);
@@ -407,7 +437,7 @@ static bool scan(struct http_parser *parser, const char *base, size_t len)
 
 enum http_parse http_parser_head(struct http_parser *parser, const char *base, size_t len)
 {
-	if (parser->fed == 0) {
+	if (!parser->is_begun) {
 		if (scan(parser, base, len)) {
 			parser->headers_done = true;
 			return HTTP_PARSE_DONE;
@@ -416,6 +446,7 @@ enum http_parse http_parser_head(struct http_parser *parser, const char *base, s
 		llhttp_init(&parser->llhttp, parser->is_request ? HTTP_REQUEST : HTTP_RESPONSE,
 			&settings);
 		parser->llhttp.data = parser;
+		parser->is_begun = true;
 	}
 	return read_head(parser, base, len);
 }

@@ -31,9 +31,11 @@ struct http_parser {
 	struct http_head *head;
 	const char *base; /* during a call: where the bytes given begin */
 	struct http_parser_limits limits;
-	uint32_t fed;          /* bytes of this head given to llhttp so far */
+	uint32_t fed;          /* bytes of this head read so far; offering no more is of no use */
 	uint16_t error_status; /* after HTTP_PARSE_BAD: the status to answer a request with */
 	bool is_request;
+	bool is_begun; /* the head is llhttp's to read: it was not there at once, or not plain */
+	bool has_method;
 	bool in_value; /* the last piece was of a field's value */
 	bool headers_done;
 	bool message_done;
@@ -56,7 +58,8 @@ void http_parser_begin_response(struct http_parser *parser, struct http_head *he
 /*
  * `base`: where the head begins, behind any empty line; `len`: all of it that is there by now,
  * those of earlier calls included, possibly moved as a whole. DONE: head->len bytes were the head,
- * head->base is base. BAD: error_status says what to answer: 400, 414, 431, 501 (unknown method),
+ * head->base is base. BAD: error_status says what to answer: 400, 414, 431, 501 (a method
+ * that is too long, or known but for its case),
  * 505.
  */
 enum http_parse http_parser_head(struct http_parser *parser, const char *base, size_t len);

@@ -145,7 +145,9 @@ static void put_head(struct http_out *out, const struct http_problem *problem, s
 	put_field(out, SLICE("Date"), problem->date);
 	if (problem->changes)
 		http_changes_filter(out, own, problem->changes);
-	http_out_slice(out, SLICE("Content-Type: application/problem+json\r\nContent-Length: "));
+	if (body_bytes > 0)
+		http_out_slice(out, SLICE("Content-Type: application/problem+json\r\n"));
+	http_out_slice(out, SLICE("Content-Length: "));
 	http_out_number(out, body_bytes);
 	http_out_slice(out, SLICE("\r\nCache-Control: no-store\r\n"));
 	if (problem->retry_after_ms != HTTP_PROBLEM_NO_RETRY)
@@ -172,7 +174,8 @@ size_t http_problem_write(
 	struct http_out body_out = http_out_over(body, sizeof(body));
 	struct http_out reply = http_out_over(out, capacity);
 
-	put_body(&body_out, problem);
+	if (problem->status != 200)
+		put_body(&body_out, problem);
 	if (body_out.overflow)
 		return 0;
 	size_t length = (size_t)(body_out.at - body);
@@ -184,29 +187,16 @@ size_t http_problem_write(
 	return reply.overflow ? 0 : (size_t)(reply.at - out);
 }
 
-/* HTTP_METHOD_OTHER has no name to tell. */
-static const struct slice method_names[HTTP_METHODS] = {
-	[HTTP_METHOD_GET] = {"GET", 3},
-	[HTTP_METHOD_HEAD] = {"HEAD", 4},
-	[HTTP_METHOD_POST] = {"POST", 4},
-	[HTTP_METHOD_PUT] = {"PUT", 3},
-	[HTTP_METHOD_DELETE] = {"DELETE", 6},
-	[HTTP_METHOD_CONNECT] = {"CONNECT", 7},
-	[HTTP_METHOD_OPTIONS] = {"OPTIONS", 7},
-	[HTTP_METHOD_TRACE] = {"TRACE", 5},
-	[HTTP_METHOD_PATCH] = {"PATCH", 5},
-};
-
 size_t http_allow_text(uint64_t methods, char out[static HTTP_ALLOW_BYTES])
 {
 	struct http_out text = http_out_over(out, HTTP_ALLOW_BYTES);
 
-	for (unsigned i = 0; i < HTTP_METHODS; i++) {
-		if (!(methods >> i & 1) || method_names[i].len == 0)
+	for (unsigned i = 0; i < HTTP_METHOD_OTHER; i++) {
+		if (!(methods >> i & 1))
 			continue;
 		if (text.at > out)
 			http_out_slice(&text, SLICE(", "));
-		http_out_slice(&text, method_names[i]);
+		http_out_slice(&text, slice_of(http_method_name((enum http_method)i)));
 	}
 	return (size_t)(text.at - out);
 }

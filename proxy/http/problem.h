@@ -33,12 +33,12 @@ enum http_problem_connection {
 };
 
 struct http_problem {
-	unsigned status;              /* 400..599 */
+	unsigned status;              /* 400..599; 200 has no body (OPTIONS) */
 	struct slice detail;          /* SLICE_NONE: the status's usual text. Any bytes; escaped */
 	uint64_t retry_after_ms;      /* HTTP_PROBLEM_NO_RETRY: not known */
 	const struct slice *policies; /* 429: names of the violated limits */
 	size_t policy_count;
-	struct slice allow;  /* 405: `GET, POST` */
+	struct slice allow;  /* 405 and 200: `GET, POST` */
 	struct slice fields; /* whole field lines, each with its CRLF, or none */
 	struct slice date; /* IMF-fixdate (RFC 9110 section 5.6.7), the worker's cached text; none:
 			      no Date */
@@ -60,7 +60,7 @@ size_t http_problem_write(
 	char *out, size_t capacity, const struct http_problem *problem, size_t *body_bytes);
 
 /* `GET, POST` of a mask of (1 << enum http_method) bits, for Allow. Returns the length. */
-#define HTTP_ALLOW_BYTES 80
+#define HTTP_ALLOW_BYTES 512
 size_t http_allow_text(uint64_t methods, char out[static HTTP_ALLOW_BYTES]);
 
 #endif

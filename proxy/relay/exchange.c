@@ -17,6 +17,7 @@
 #include "relay/account.h"
 #include "relay/downstream.h"
 #include "relay/listener.h"
+#include "relay/max_forwards.h"
 #include "relay/relay.h"
 
 /* ---- judging --------------------------------------------------------------------------------- */
@@ -106,7 +107,7 @@ static unsigned read_target(struct exchange *x)
 		return 400;
 	if (!http_authority_parse(host, &authority))
 		return 400;
-	if (x->request.method == HTTP_METHOD_CONNECT || x->request.method == HTTP_METHOD_TRACE)
+	if (x->request.method == HTTP_METHOD_CONNECT)
 		return 405;
 	x->authority = host;
 	if (x->target.form == HTTP_TARGET_ABSOLUTE) {
@@ -138,6 +139,12 @@ static unsigned read_target(struct exchange *x)
 	return 0;
 }
 
+/* TRACE sends fields back that scripts shall not see: only a route that lists it serves it. */
+static bool is_unlisted_trace(enum http_method method, const struct conf_route *route)
+{
+	return method == HTTP_METHOD_TRACE && route->methods == 0;
+}
+
 static bool find_route(struct exchange *x)
 {
 	struct site *site = x->use->site;
@@ -151,6 +158,10 @@ static bool find_route(struct exchange *x)
 				x->target.path, x->request.method, &match, x->worker->path_scratch,
 				sizeof(x->worker->path_scratch))) {
 			exchange_reply(x, 400, "ambiguous path", HTTP_PROBLEM_NO_RETRY);
+			return false;
+		}
+		if (is_unlisted_trace(x->request.method, match.route)) {
+			exchange_reply(x, 405, "method not allowed", HTTP_PROBLEM_NO_RETRY);
 			return false;
 		}
 		x->route = match.route;
@@ -304,6 +315,9 @@ void exchange_begin(struct exchange *x, const char *bytes)
 	status = http_frame_request(&x->request, &x->framing);
 	x->close_client = status != 0 || !x->framing.keep_alive;
 	x->request_done = x->framing.body == HTTP_BODY_NONE;
+	if (status == 0 && x->request.method == HTTP_METHOD_TRACE &&
+		x->framing.body != HTTP_BODY_NONE)
+		status = 400; /* RFC 9110 section 9.3.8: it has no content */
 	if (status == 0)
 		status = read_target(x);
 	if (status == 405) {
@@ -332,6 +346,8 @@ void exchange_begin(struct exchange *x, const char *bytes)
 	}
 	ask_gate(x);
 	if (is_turned_away(x))
+		return;
+	if (http_head_has(&x->request, HTTP_FIELD_MAX_FORWARDS) && max_forwards_reached(x))
 		return;
 	x->ticket.lane = (uint8_t)lane_of(x);
 	switch (look_before(x)) {

@@ -77,7 +77,7 @@ struct exchange {
 	bool aside;       /* has its turn in the queue, but takes no place before it can go on */
 	bool awaits_mail; /* ended, but the queue's message is under way to it */
 	bool has_deadline;
-	uint64_t allow; /* 405: methods that would be served */
+	uint64_t allow; /* 405 and 200: methods that would be served */
 
 	/* the server */
 	struct server *server;

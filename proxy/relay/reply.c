@@ -167,13 +167,10 @@ static bool write_reply(
 		problem.policies = violated;
 		problem.policy_count = ratelimit_violated(&x->verdict, violated);
 	}
-	if (x->status == 405) {
+	if (x->status == 405 || x->status == 200) {
 		uint64_t methods = x->allow;
 		if (methods == 0) /* CONNECT and TRACE: whatever else */
-			methods = (1 << HTTP_METHOD_GET) | (1 << HTTP_METHOD_HEAD) |
-				  (1 << HTTP_METHOD_POST) | (1 << HTTP_METHOD_PUT) |
-				  (1 << HTTP_METHOD_DELETE) | (1 << HTTP_METHOD_OPTIONS) |
-				  (1 << HTTP_METHOD_PATCH);
+			methods = HTTP_METHODS_USUAL;
 		problem.allow = (struct slice){allow, http_allow_text(methods, allow)};
 	}
 	size_t body_bytes = 0;

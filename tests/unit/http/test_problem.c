@@ -129,9 +129,23 @@ static void allow(void **state)
 
 	(void)state;
 	assert_non_null(strstr(written(&problem),
-		"\r\nAllow: GET, HEAD, POST, PUT, DELETE, CONNECT, OPTIONS, TRACE, PATCH\r\n"));
+		"\r\nAllow: GET, HEAD, POST, PUT, DELETE, CONNECT, OPTIONS, TRACE, PATCH, ACL, "));
 	len = http_allow_text(1u << HTTP_METHOD_GET | 1u << HTTP_METHOD_POST, text);
 	assert_true(slice_equal((struct slice){text, len}, SLICE("GET, POST")));
+}
+
+static void answer_to_options(void **state)
+{
+	struct http_problem answer = {.status = 200,
+		.retry_after_ms = HTTP_PROBLEM_NO_RETRY,
+		.allow = SLICE("GET, OPTIONS")};
+	const char *text = written(&answer);
+
+	(void)state;
+	assert_non_null(strstr(text, "\r\nContent-Length: 0\r\n"));
+	assert_non_null(strstr(text, "\r\nAllow: GET, OPTIONS\r\n"));
+	assert_null(strstr(text, "Content-Type"));
+	assert_string_equal(strstr(text, "\r\n\r\n"), "\r\n\r\n");
 }
 
 static void capacity(void **state)
@@ -224,6 +238,7 @@ int main(void)
 		cmocka_unit_test(all_statuses),
 		cmocka_unit_test(head_has_no_body),
 		cmocka_unit_test(allow),
+		cmocka_unit_test(answer_to_options),
 		cmocka_unit_test(capacity),
 		cmocka_unit_test(any_bytes_make_valid_json),
 		cmocka_unit_test(numbers_of_every_length),
