@@ -107,6 +107,9 @@ struct conf_listener {
 	uint64_t idle_timeout_ms;   /* keep-alive: between requests, 75s */
 	uint64_t body_timeout_ms;   /* between two reads of a request body, 60s */
 	uint64_t send_timeout_ms;   /* between two writes to a client that does not read, 60s */
+	uint64_t linger_timeout_ms; /* reading on behind the last response, 30s */
+	uint64_t linger_bytes;      /* the same in bytes, linger_size, 1G */
+	uint32_t max_lingering;     /* connections that do so, over all workers, 1000 */
 	uint32_t max_header_bytes;  /* max_header_size: 431 beyond, 16k */
 	uint32_t max_uri_bytes;     /* max_uri_size: 414 beyond, 8k */
 	uint32_t max_fields;        /* max_headers: field lines in a head, 431 beyond, 100 */

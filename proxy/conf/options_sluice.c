@@ -123,6 +123,18 @@ const struct option options_listener[] = {
 	{"send_timeout", &type_duration, LIVE, AT(send_timeout_ms), .fallback = "60s",
 		BETWEEN(MS(10), DAYS(1)), .flags = OPTION_DURATION,
 		.help = "Time for which a client may read nothing of its response."},
+	{"linger_timeout", &type_duration, LIVE, AT(linger_timeout_ms), .fallback = "30s",
+		BETWEEN(MS(10), HOURS(1)), .flags = OPTION_DURATION,
+		.help = "Time for which the rest of a refused upload is read and discarded at most, so "
+			"that its client gets the answer; a client that is silent for 5s is cut."},
+	{"linger_size", &type_size64, LIVE, AT(linger_bytes), .fallback = "1G",
+		BETWEEN(1 << 10, 1ULL << 40), .flags = OPTION_SIZE,
+		.help = "Bytes that are discarded so at most."},
+	{"max_lingering", &type_count32, LIVE, AT(max_lingering), .fallback = "1000",
+		BETWEEN(0, 10 * MILLION),
+		.help = "Connections of each address that discard so at once, over all workers; the "
+			"oldest give way, also to clients that wait for max_connections or for "
+			"descriptors. 0 closes at once, which may cost clients their answer."},
 	{"max_header_size", &type_size32, LIVE, AT(max_header_bytes), .fallback = "16k",
 		BETWEEN(256, 1 << 20), .flags = OPTION_SIZE,
 		.help = "Bytes in a request's head; beyond it 431 is answered."},

@@ -8,13 +8,12 @@
 #include "base/container.h"
 #include "base/log.h"
 #include "relay/exchange.h"
+#include "relay/linger.h"
 #include "relay/listener.h"
 #include "relay/relay.h"
 
-#define LINGER_MS         2000
 #define DRAIN_IDLE_MS     1000 /* in a drain: how long a connection may be idle */
-#define LINGER_BYTES      (1024 * 1024)
-#define TURN_WORK         32 /* requests and reads of one connection, before the others' turn */
+#define TURN_WORK         32   /* requests and reads of one connection, before the others' turn */
 #define REPLIES_MAX_BYTES (16 * 1024) /* composed but unsent: read no further requests */
 
 static void enter(struct downstream *d, enum downstream_state state)
@@ -97,6 +96,7 @@ void downstream_close(struct downstream *d, const char *why)
 	if (d->state == DOWNSTREAM_CLOSED)
 		return;
 	log_debug("client %.*s: closed: %s", SLICE_ARGS(forwarded_peer_text(&d->peer)), why);
+	linger_leave(d);
 	enter(d, DOWNSTREAM_CLOSED);
 	stream_close(&d->stream);
 	wait_end(&d->wait);
@@ -284,40 +284,21 @@ static void flush(struct downstream *d)
 		downstream_close(d, "write failed");
 }
 
-static void discard_input(struct downstream *d)
-{
-	struct buffer_pool *pool = &d->worker->blocks;
-
-	d->lingered_bytes += buffer_used(&d->in);
-	while (d->stream.readable && d->lingered_bytes < LINGER_BYTES) {
-		if (!d->in.at && !buffer_acquire(&d->in, pool))
-			break;
-		d->in.start = d->in.end = 0;
-		if (stream_read(&d->stream, &d->in) != STREAM_OK)
-			break;
-		d->lingered_bytes += buffer_used(&d->in);
-	}
-	buffer_release(&d->in, pool);
-	if (d->stream.read_ended || d->lingered_bytes >= LINGER_BYTES)
-		downstream_close(d, "lingered");
-}
-
-/* All is answered. When the client may still be sending, closing now would reset the connection and
- * could take the answer with it (RFC 9112 section 9.6). */
+/* All is answered. May the client still be sending, or has sent what nobody will read? */
 static void end_output(struct downstream *d)
 {
 	bool unread = (d->in.at && buffer_used(&d->in) > 0) || d->stream.readable;
 
 	assert(d->input == INPUT_NONE);
-	if (d->stream.read_ended || !unread) {
+	if (d->stream.read_ended || !(unread || d->rest_comes))
 		downstream_close(d, "done");
-		return;
-	}
-	shutdown(d->stream.fd, SHUT_WR);
+	else
+		linger_begin(d);
+}
+
+void downstream_linger(struct downstream *d)
+{
 	enter(d, DOWNSTREAM_LINGERING);
-	wait_for(&d->wait, WAIT_LINGER, 0, worker_now_ms(d->worker) + LINGER_MS,
-		worker_now_ms(d->worker));
-	discard_input(d);
 }
 
 void downstream_finish(struct downstream *d)
@@ -333,6 +314,7 @@ static void cut_behind(struct downstream *d)
 {
 	while (d->first) {
 		struct exchange *exchange = d->first;
+		d->rest_comes |= !exchange->request_done;
 		d->first = exchange->next;
 		downstream_leave_input(d, exchange);
 		exchange_client_gone(exchange);
@@ -345,6 +327,7 @@ void downstream_exchange_ended(struct downstream *d, struct exchange *exchange)
 	assert(d->first == exchange);
 	d->first = exchange->next;
 	d->exchange_count--;
+	d->rest_comes |= !exchange->request_done;
 	downstream_leave_input(d, exchange);
 	if (exchange->close_client)
 		cut_behind(d);
@@ -497,7 +480,7 @@ void downstream_advance(struct downstream *d)
 	if (d->state == DOWNSTREAM_CLOSED)
 		return;
 	if (d->state == DOWNSTREAM_LINGERING) {
-		discard_input(d);
+		linger_run(d);
 		return;
 	}
 	d->busy = true;
@@ -527,6 +510,7 @@ void downstream_drain(struct downstream *d)
 	if (d->state == DOWNSTREAM_OPEN && !d->first && d->input == INPUT_NONE &&
 		flow_is_empty(&d->out))
 		downstream_watch(d);
+	linger_drain(d);
 }
 
 bool downstream_is_last(const struct downstream *d, const struct exchange *exchange)

@@ -11,7 +11,7 @@
  *
  * States:  OPEN -> FINISHING (no more requests: answer what is there, then close)
  *               -> LINGERING (all is written, the write end is shut; what the client still sends is
- *                             thrown away so that a reset does not swallow the answer) -> CLOSED
+ *                             thrown away: relay/linger.h) -> CLOSED
  */
 #ifndef RELAY_DOWNSTREAM_H
 #define RELAY_DOWNSTREAM_H
@@ -71,8 +71,10 @@ struct downstream {
 	struct buffer in;
 	struct flow out;
 	struct http_parser parser;
-	uint64_t lingered_bytes;
-	uint64_t written; /* while flushing replies of our own */
+	bool rest_comes; /* of a request that was answered before it was read, or that is none */
+	uint64_t lingered_bytes, lingers_since_ms;
+	struct downstream *older, *newer; /* of its listener's that linger (relay/linger.h) */
+	uint64_t written;                 /* while flushing replies of our own */
 	struct forwarded_peer peer;
 	uint64_t judged_by; /* serial of the site whose trusted_proxies the peer was judged by */
 	struct forwarding forwarding; /* what servers are told of it */
@@ -132,6 +134,9 @@ static inline void downstream_judge_peer(struct downstream *downstream)
 	if (downstream->judged_by != downstream->worker->use->site->serial)
 		downstream_judge_peer_again(downstream);
 }
+
+/* Of linger_begin only: changes the state. */
+void downstream_linger(struct downstream *downstream);
 
 /* No further request on this connection. */
 void downstream_finish(struct downstream *downstream);

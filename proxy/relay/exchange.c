@@ -314,7 +314,7 @@ void exchange_begin(struct exchange *x, const char *bytes)
 	name_request(x);
 	status = http_frame_request(&x->request, &x->framing);
 	x->close_client = status != 0 || !x->framing.keep_alive;
-	x->request_done = x->framing.body == HTTP_BODY_NONE;
+	x->request_done = status == 0 && x->framing.body == HTTP_BODY_NONE;
 	if (status == 0 && x->request.method == HTTP_METHOD_TRACE &&
 		x->framing.body != HTTP_BODY_NONE)
 		status = 400; /* RFC 9110 section 9.3.8: it has no content */

@@ -9,6 +9,7 @@
 
 #include "base/log.h"
 #include "relay/downstream.h"
+#include "relay/linger.h"
 #include "relay/relay.h"
 #include "relay/worker.h"
 
@@ -131,13 +132,17 @@ static void on_connection(evutil_socket_t fd, short what, void *arg)
 	(void)what;
 	for (int i = 0; i < ACCEPT_BATCH && listener->accepting; i++) {
 		socklen_t len = sizeof(peer);
-		if (!take_places(listener))
+		if (!take_places(listener)) {
+			linger_give_way(listener); /* which lets it accept again */
 			return;
+		}
 		int client =
 			accept4(fd, (struct sockaddr *)&peer, &len, SOCK_NONBLOCK | SOCK_CLOEXEC);
 		if (client < 0) {
 			accept_failed(listener);
 			give_places(listener);
+			if (listener->retry.at_ms != DEADLINE_NEVER)
+				linger_give_way(listener);
 			return;
 		}
 		listener->connections++;

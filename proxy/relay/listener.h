@@ -59,6 +59,8 @@ struct listener {
 	int fd;
 	bool accepting, retiring, closed;
 	uint64_t connections;
+	struct downstream *oldest_lingering, *newest_lingering; /* relay/linger.h */
+	unsigned lingering;
 };
 
 /* Does nobody listen on any of these addresses? Else the error log says where. To be asked before

@@ -102,7 +102,7 @@ void reply_discard_body(struct exchange *x)
 	case PUMP_SINK_FAILED:
 	case PUMP_NO_MEMORY:
 		x->close_client = true;
-		x->request_done = true;
+		x->up.in = NULL;
 		downstream_finish(d);
 		break;
 	}

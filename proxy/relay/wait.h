@@ -8,7 +8,7 @@
  *   HEAD           the client's  none                             downstream.c
  *   BODY           the client's  bytes of the body's content      downstream.c
  *   TAKE           the client's  bytes that the client took       downstream.c
- *   LINGER         the client's  none                             downstream.c
+ *   LINGER         the client's  bytes that were thrown away      linger.c
  *   CONNECT        the server's  none                             forward.c
  *   SEND           the server's  bytes that the server took       forward.c
  *   RESPONSE       the server's  none                             forward.c
