@@ -275,14 +275,14 @@ static bool open_sockets(struct admin *admin, const struct conf *conf)
 		const struct conf_address *bind = &conf->admin.binds[i];
 		struct listen_options options = {.backlog = BACKLOG, .mode = 0660};
 		if (admin->count == MAX_DAEMONS) {
-			log_error("%s:%u: [admin] bind: more than %u addresses", conf->path,
-				bind->line, MAX_DAEMONS);
+			log_error("%s:%u: [admin] bind: more than %u addresses",
+				CONF_PLACE_ARGS(conf, bind->line), MAX_DAEMONS);
 			return false;
 		}
 		int fd = listen_open(
 			(const struct sockaddr *)&bind->socket, bind->socket_len, &options);
 		if (fd < 0) {
-			log_error("%s:%u: [admin] bind = %s: %s", conf->path, bind->line,
+			log_error("%s:%u: [admin] bind = %s: %s", CONF_PLACE_ARGS(conf, bind->line),
 				bind->text, strerror(errno));
 			return false;
 		}
@@ -309,7 +309,8 @@ bool admin_open(const struct conf *conf, struct admin **admin_at)
 	if (conf->admin.token_path) {
 		admin->tokens = admin_tokens_load(conf->admin.token_path, why, sizeof(why));
 		if (!admin->tokens)
-			log_error("%s:%u: [admin] token: %s", conf->path, conf->admin.line, why);
+			log_error("%s:%u: [admin] token: %s",
+				CONF_PLACE_ARGS(conf, conf->admin.line), why);
 	}
 	if ((conf->admin.token_path && !admin->tokens) || !open_sockets(admin, conf)) {
 		admin_close(admin);

@@ -33,8 +33,8 @@ static const struct conf *load(const char *path)
 		fprintf(stderr, "%s\n", errors.items[i].text);
 	conf_errors_free(&errors);
 	for (size_t i = 0; conf && i < conf->warning_count; i++)
-		fprintf(stderr, "%s:%u: warning: %s\n", path, conf->warnings[i].line,
-			conf->warnings[i].text);
+		fprintf(stderr, "%s:%u: warning: %s\n",
+			CONF_PLACE_ARGS(conf, conf->warnings[i].line), conf->warnings[i].text);
 	return conf;
 }
 

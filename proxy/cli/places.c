@@ -18,7 +18,8 @@
 /* `file:line: [sluice] key: ` */
 static void print_front(const struct conf *conf, const char *kind, const char *key)
 {
-	fprintf(stderr, "%s:%u: %s[sluice] %s: ", conf->path, conf_line(conf, key), kind, key);
+	fprintf(stderr, "%s:%u: %s[sluice] %s: ", CONF_PLACE_ARGS(conf, conf_line(conf, key)), kind,
+		key);
 }
 
 /* The name of who we are now, for messages; in `out` when the user has none. */
@@ -101,7 +102,7 @@ static bool check_sockets(const struct conf_listener *listener, const struct con
 			continue;
 		fprintf(stderr,
 			"%s:%u: [listener %s] bind: no socket can be made in %s by %s: %s\n",
-			conf->path, bind->line, listener->name, place, whoami(name),
+			CONF_PLACE_ARGS(conf, bind->line), listener->name, place, whoami(name),
 			strerror(error));
 		good = false;
 	}

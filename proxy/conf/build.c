@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "conf/environment.h"
 #include "conf/value.h"
 
 enum { WARNINGS_AT_MOST = 1000 };
@@ -56,6 +57,15 @@ void build_fail(struct build *build, const struct instance *instance, unsigned l
 	va_end(args);
 	conf_errors_add(
 		build->errors, build->name, line, "%s %s", instance_title(build, instance), text);
+}
+
+const char *build_where(struct build *build, unsigned line, unsigned from)
+{
+	struct conf_place place = lines_place(&build->lines, line);
+
+	if (place.path == lines_place(&build->lines, from).path)
+		return arena_format(build->arena, "line %u", place.line);
+	return arena_format(build->arena, "%s:%u", place.path, place.line);
 }
 
 void build_warn(struct build *build, const struct instance *instance, unsigned line,
@@ -194,8 +204,8 @@ static void begin_section(void *user, unsigned line, struct slice kind, struct s
 	build->current = instance;
 	if (first)
 		conf_errors_add(build->errors, build->name, line,
-			"%s stands there twice; the first is in line %u",
-			instance_title(build, instance), first->line);
+			"%s stands there twice; the first is in %s",
+			instance_title(build, instance), build_where(build, first->line, line));
 	else if (!section->named && name.len > 0)
 		conf_errors_add(build->errors, build->name, line,
 			"[%.*s %.*s] has a name; expected [%.*s]", SLICE_ARGS(kind),
@@ -253,6 +263,19 @@ static void unknown_key(
 	}
 }
 
+static bool take_value(struct value *value, const char *text)
+{
+	if (environment_is_named(slice_of(text))) {
+		value->written = text;
+		text = environment_expand(value, slice_of(text));
+		if (!text)
+			return false;
+	}
+	if (!*text)
+		return value_fail(value, "there is no value");
+	return set_value(value, value->instance->object, text, strlen(text));
+}
+
 static void take_setting(void *user, unsigned line, const char *key, const char *text)
 {
 	struct build *build = user;
@@ -261,7 +284,10 @@ static void take_setting(void *user, unsigned line, const char *key, const char 
 	const struct setting *before;
 	struct setting *setting;
 
-	if (build->outside) {
+	if (build->outside && strcmp(key, "include") == 0) {
+		instance = build->top;
+		value.instance = instance;
+	} else if (build->outside) {
 		const char *homes = homes_of(build, slice_of(key));
 
 		conf_errors_add(build->errors, build->name, line,
@@ -277,8 +303,8 @@ static void take_setting(void *user, unsigned line, const char *key, const char 
 	}
 	before = instance_setting(instance, key);
 	if (before && !(value.option->flags & OPTION_REPEATABLE)) {
-		build_fail(build, instance, line, "%s stands there twice; the first is in line %u",
-			key, before->line);
+		build_fail(build, instance, line, "%s stands there twice; the first is in %s", key,
+			build_where(build, before->line, line));
 		return;
 	}
 	setting = arena_alloc(build->arena, sizeof(*setting));
@@ -286,8 +312,7 @@ static void take_setting(void *user, unsigned line, const char *key, const char 
 		value.option, arena_text(build->arena, slice_of(text)), line, false, NULL};
 	*instance->settings_tail = setting;
 	instance->settings_tail = &setting->next;
-	setting->wrong = !(*text ? set_value(&value, instance->object, setting->text, strlen(text))
-				 : value_fail(&value, "there is no value"));
+	setting->wrong = !take_value(&value, setting->text);
 }
 
 static void skip_line(void *user, unsigned line, bool section)
@@ -380,14 +405,21 @@ static void collect_all(struct build *build)
 		conf->limits[i].index = i;
 }
 
-void build_read(struct build *build, struct slice text)
+void build_read_file(struct build *build, const char *path, struct slice text)
 {
 	const struct reader_handler handler = {begin_section, take_setting, skip_line, build};
+
+	lines_begin(&build->lines, build->arena, path, 1);
+	reader_run(text, path, &build->lines.last, &handler, build->errors);
+}
+
+void build_read(struct build *build, struct slice text)
+{
 	const struct option_section *sluice = &option_sections[SECTION_SLUICE];
 
 	build->outside = true;
 	/* A file need not have [sluice] for its defaults to count. */
-	add_instance(build, sluice, 0, SLICE(""));
-	reader_run(text, build->name, &handler, build->errors);
+	build->top = add_instance(build, sluice, 0, SLICE(""));
+	build_read_file(build, build->name, text);
 	collect_all(build);
 }

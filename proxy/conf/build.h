@@ -12,6 +12,7 @@
 #include "conf/arena.h"
 #include "conf/conf.h"
 #include "conf/errors.h"
+#include "conf/lines.h"
 #include "conf/name_index.h"
 #include "conf/options.h"
 #include "conf/reader.h"
@@ -25,7 +26,7 @@ struct reference {
 
 struct setting {
 	const struct option *option;
-	const char *text;
+	const char *text; /* as written: variables by their names */
 	unsigned line;
 	bool wrong; /* an error was added */
 	struct setting *next;
@@ -47,24 +48,38 @@ struct instance {
 /* What conf.source points at: the file as it was written, for dumps. */
 struct conf_source {
 	struct instance *instances, **instances_tail;
+	struct conf_lines lines;
 };
+
+struct build_file;
 
 struct build {
 	struct arena *arena;
 	struct conf *conf;
 	struct conf_source *source;
 	struct conf_errors *errors;
-	const char *name;         /* of the file, in messages */
-	const char *folder;       /* what relative paths are taken from; may be "" */
-	struct name_index names;  /* the sections that were kept */
-	struct instance *current; /* NULL: in a section nobody knows */
-	bool outside;             /* before the first section */
-	bool section_wrong;       /* a section is not what it was meant to be */
-	bool names_files;         /* are files looked at? Not when fuzzing */
+	struct conf_lines lines;       /* those read so far */
+	const char *name;              /* of the main file, in messages */
+	const char *folder;            /* what relative paths are taken from; may be "" */
+	const struct build_file *file; /* that is being read. include.c */
+	unsigned included;             /* files so far */
+	struct instance *top;          /* for `include` before any section */
+	struct name_index names;       /* the sections that were kept */
+	struct instance *current;      /* NULL: in a section nobody knows */
+	bool outside;                  /* before the first section */
+	bool section_wrong;            /* a section is not what it was meant to be */
+	bool incomplete;               /* a file could not be included: do not miss its sections */
+	bool names_files;              /* are files looked at? Not when fuzzing */
 };
 
 /* Reads all sections and settings, applies the defaults and collects the sections' structs. */
 void build_read(struct build *build, struct slice text);
+
+/* Reads `text`, the file `path`, after what was read before. */
+void build_read_file(struct build *build, const char *path, struct slice text);
+
+/* Remembers which file the main one is, so that none includes it. include.c */
+void build_open_main(struct build *build);
 
 /* What only the whole shows: references, required keys, keys that exclude each other. check.c */
 void check_snapshot(struct build *build);
@@ -87,6 +102,9 @@ const struct setting *instance_setting(const struct instance *instance, const ch
 
 /* Is the key not there, and no slip hides it? */
 bool instance_lacks(const struct instance *instance, const char *key);
+
+/* `line 12`, for a message about the line `from`; `FILE:12` when that is in another file. */
+const char *build_where(struct build *build, unsigned line, unsigned from);
 
 /* `name:line: [section] what` */
 void build_fail(struct build *build, const struct instance *instance, unsigned line,

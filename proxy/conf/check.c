@@ -29,7 +29,7 @@ static void check_present(struct build *build)
 {
 	const struct conf *conf = build->conf;
 
-	if (build->section_wrong) /* it may be the one */
+	if (build->section_wrong || build->incomplete) /* it may be the one */
 		return;
 	if (build->source->instances == NULL && build->errors->count == 0)
 		conf_errors_add(build->errors, build->name, 0,
@@ -68,6 +68,8 @@ static void *resolve(struct build *build, const struct instance *instance,
 		build_fail(build, instance, reference->line,
 			"%s: \"%s\" has a blank in it; expected names with commas, as in a, b%s",
 			reference->option->name, reference->name, hint);
+	else if (build->incomplete)
+		return NULL;
 	else if (near.best)
 		build_fail(build, instance, reference->line,
 			"%s: there is no [%s %s], did you mean \"%s\"?%s", reference->option->name,
@@ -140,9 +142,10 @@ static void check_upstream(struct build *build, const struct instance *instance)
 			if (strcmp(upstream->servers[i].address.text,
 				    upstream->servers[j].address.text) == 0) {
 				build_fail(build, instance, upstream->servers[i].line,
-					"server: %s stands there twice; the first is in line %u",
+					"server: %s stands there twice; the first is in %s",
 					upstream->servers[i].address.text,
-					upstream->servers[j].line);
+					build_where(build, upstream->servers[j].line,
+						upstream->servers[i].line));
 				break;
 			}
 }
@@ -367,8 +370,9 @@ static void check_binds(struct build *build)
 			continue;
 		}
 		build_fail(build, binds[i].instance, binds[i].address->line,
-			"bind: %s stands there twice; the first is in line %u, in %s",
-			binds[i].address->text, binds[first].address->line,
+			"bind: %s stands there twice; the first is in %s, in %s",
+			binds[i].address->text,
+			build_where(build, binds[first].address->line, binds[i].address->line),
 			instance_title(build, binds[first].instance));
 	}
 }

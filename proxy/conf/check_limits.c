@@ -74,9 +74,10 @@ void check_limit(struct build *build, const struct instance *instance)
 		const struct setting *second = rate->line > concurrency->line ? rate : concurrency;
 
 		build_fail(build, instance, second->line,
-			"%s: the limit has a %s too, in line %u; expected one of them",
+			"%s: the limit has a %s too, in %s; expected one of them",
 			second->option->name, second == rate ? "concurrency" : "rate",
-			second == rate ? concurrency->line : rate->line);
+			build_where(build, second == rate ? concurrency->line : rate->line,
+				second->line));
 	}
 	if (limit->time_zone) {
 		limit->algorithm = CONF_LIMIT_CALENDAR;

@@ -104,7 +104,8 @@ void check_routes_are_reached(struct build *build)
 				"is never reached%s%s: [route %s] at %s:%u has its host, path and "
 				"method and is tried first; expected one of the three to differ",
 				*claim.host ? " for " : "", claim.host, hiding->instance->name,
-				build->name, hiding->instance->line);
+				lines_place(&build->lines, hiding->instance->line).path,
+				lines_place(&build->lines, hiding->instance->line).line);
 		else
 			claims[last++] = claim;
 	}

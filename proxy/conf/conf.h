@@ -23,6 +23,7 @@
 
 #include "base/log.h"
 #include "conf/key.h"
+#include "conf/lines.h"
 
 /* A network or address: `prefix` bits of `address` (16 bytes; IPv4 as ::ffff:a.b.c.d, prefix + 96).
  */
@@ -86,7 +87,7 @@ enum conf_ratelimit_headers {
 
 /* What is no error but was hardly meant, for people, without `file:line: ` in front. */
 struct conf_warning {
-	unsigned line; /* of the file at conf.path */
+	unsigned line; /* for conf_place */
 	const char *text;
 };
 
@@ -295,17 +296,18 @@ struct conf_admin {
 enum conf_access_format { CONF_ACCESS_COMBINED, CONF_ACCESS_JSON };
 
 struct conf {
-	const char *path;
+	const char *path; /* the main file */
 	/* [sluice] */
-	unsigned workers;             /* auto: one a processor */
-	const char *state;            /* folder for the throttle counters; NULL: memory only */
-	bool state_required;          /* no: fall back to memory when the folder can't be used */
-	uint64_t callers;             /* table capacity for each limit, 1M */
-	uint64_t sessions;            /* sessions kept at most, 1M */
-	uint64_t queue_total;         /* waiting over all sessions, 100k */
-	uint64_t queue_total_bytes;   /* what these hold in memory, 512M; 0: no bound */
-	uint64_t shutdown_timeout_ms; /* 30s */
-	uint32_t buffer_bytes;        /* buffer_size: one read, 32k */
+	struct conf_text_list includes; /* the patterns, absolute or as conf.path is */
+	unsigned workers;               /* auto: one a processor */
+	const char *state;              /* folder for the throttle counters; NULL: memory only */
+	bool state_required;            /* no: fall back to memory when the folder can't be used */
+	uint64_t callers;               /* table capacity for each limit, 1M */
+	uint64_t sessions;              /* sessions kept at most, 1M */
+	uint64_t queue_total;           /* waiting over all sessions, 100k */
+	uint64_t queue_total_bytes;     /* what these hold in memory, 512M; 0: no bound */
+	uint64_t shutdown_timeout_ms;   /* 30s */
+	uint32_t buffer_bytes;          /* buffer_size: one read, 32k */
 	enum log_level log_level;
 	struct log_target error_log, access_log;
 	enum conf_access_format access_format;
@@ -345,12 +347,13 @@ struct conf {
 /* One error, for people: `file:line: what is wrong; what was expected`. */
 struct conf_error {
 	char *text;
-	unsigned line; /* 0: the file as a whole */
+	unsigned line; /* over all files (conf/lines.h); 0: the main file as a whole */
 };
 
 struct conf_errors {
 	struct conf_error *items;
 	size_t count;
+	const struct conf_lines *lines; /* of the files read so far; NULL before and after */
 };
 
 /*
@@ -370,6 +373,10 @@ void conf_errors_free(struct conf_errors *errors);
 
 /* The line in which [sluice] sets `key`, for messages; 0 when the file does not set it. */
 unsigned conf_line(const struct conf *conf, const char *key);
+
+/* The file and the line in it that a `line` of the snapshot stands for. For "%s:%u". */
+struct conf_place conf_place(const struct conf *conf, unsigned line);
+#define CONF_PLACE_ARGS(conf, at) conf_place(conf, at).path, conf_place(conf, at).line
 
 /* Holders are counted atomically; the last release frees the snapshot. Any thread. */
 const struct conf *conf_hold(const struct conf *conf);

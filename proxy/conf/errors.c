@@ -13,6 +13,7 @@ void conf_errors_add_va(struct conf_errors *errors, const char *name, unsigned l
 	const char *format, va_list args)
 {
 	char *what = NULL, *text = NULL;
+	struct conf_place place = {name, line};
 	struct conf_error *items;
 	int len;
 
@@ -22,9 +23,11 @@ void conf_errors_add_va(struct conf_errors *errors, const char *name, unsigned l
 		line = 0; /* which comes first */
 		format = "there are more errors than can be listed; fix some";
 	}
+	if (errors->lines && line)
+		place = lines_place(errors->lines, line);
 	if (vasprintf(&what, format, args) < 0)
 		abort();
-	len = line ? asprintf(&text, "%s:%u: %s", name, line, what)
+	len = line ? asprintf(&text, "%s:%u: %s", place.path, place.line, what)
 		   : asprintf(&text, "%s: %s", name, what);
 	items = realloc(errors->items, (errors->count + 1) * sizeof(*items));
 	if (len < 0 || !items)

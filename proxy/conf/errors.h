@@ -11,7 +11,8 @@
 #include "base/slice.h"
 #include "conf/conf.h"
 
-/* Adds `name:line: text`, or `name: text` for line 0. */
+/* Adds `name:line: text`, or `name: text` for line 0. With errors.lines the name is that of the
+ * line's file. */
 void conf_errors_add(struct conf_errors *errors, const char *name, unsigned line,
 	const char *format, ...) __attribute__((format(printf, 4, 5)));
 void conf_errors_add_va(struct conf_errors *errors, const char *name, unsigned line,

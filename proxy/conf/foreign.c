@@ -15,7 +15,7 @@ static const struct {
 	const char *word; /* a final '*' stands for any rest */
 	const char *pointer;
 } words[] = {
-	{"include*", "all sections are in one file here; a template or `cat` can put it together"},
+	{"include", "here it is `include = PATTERN`, in [sluice] or before all sections"},
 	{"tls*", "this version has no TLS: let a program in front end it, and name that in "
 		 "trusted_proxies"},
 	{"ssl*", "this version has no TLS: let a program in front end it, and name that in "

@@ -114,6 +114,8 @@ extern const struct option_type type_binds, type_admin_binds, type_networks, typ
 /* value_file.c: */
 extern const struct option_type type_path, type_secret_file, type_log_target, type_callers,
 	type_user;
+/* include.c: */
+extern const struct option_type type_include;
 /* value_key.c: */
 extern const struct option_type type_key;
 /* value_limit.c: */

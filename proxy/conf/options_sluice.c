@@ -29,6 +29,9 @@ static const struct option_word listener_ratelimit_headers[] = {
 
 /* clang-format off */
 const struct option options_sluice[] = {
+	{"include", &type_include, LIVE, AT(includes), .flags = OPTION_REPEATABLE,
+		.help = "Files whose sections belong to the configuration as well, by a pattern; may also "
+			"stand before all sections."},
 	{"workers", &type_workers, AT_START, AT(workers), .fallback = "auto", BETWEEN(1, 256),
 		.help = "Threads that serve; auto is one for each processor the process may use."},
 	{"state", &type_path, AT_START, AT(state),

@@ -21,7 +21,9 @@ enum { CONTROL_LINES_AT_MOST = 10, INIH_LINE_BYTES = 199, LINE_BYTES = 64 << 10 
 
 struct reader {
 	struct slice rest; /* what was not read yet */
+	unsigned *last;    /* line that was read, over all files */
 	unsigned line;     /* of the line inih holds */
+	unsigned number;   /* the same, in this file */
 	const char *name;
 	struct slice value; /* of the line inih holds, when it was too long for inih */
 	char *long_value;   /* room for a copy of it with its NUL; LINE_BYTES */
@@ -29,7 +31,7 @@ struct reader {
 	struct conf_errors *errors;
 	unsigned control_lines; /* with bytes that no line may hold, so far */
 	unsigned control_first; /* the first of those that were not told of */
-	unsigned control_last;
+	unsigned control_last;  /* in this file */
 };
 
 static bool is_blank(char c)
@@ -112,7 +114,7 @@ static void control_found(struct reader *reader, struct slice line, const char *
 	}
 	if (reader->control_lines == CONTROL_LINES_AT_MOST + 1)
 		reader->control_first = reader->line;
-	reader->control_last = reader->line;
+	reader->control_last = reader->number;
 }
 
 static void tell_further_controls(const struct reader *reader)
@@ -199,7 +201,8 @@ static char *give_line(char *out, int size, void *user)
 
 	if (reader->rest.len == 0 || size <= INIH_LINE_BYTES)
 		return NULL;
-	reader->line++;
+	reader->line = ++*reader->last;
+	reader->number++;
 	line = slice_trim(next_line(&reader->rest));
 	out[0] = '\0';
 	if (line.len == 0 || line.at[0] == ';' || line.at[0] == '#')
@@ -253,17 +256,21 @@ struct slice slice_after_bom(struct slice text)
 	return (struct slice){text.at + 3, text.len - 3};
 }
 
-void reader_run(struct slice text, const char *name, const struct reader_handler *handler,
-	struct conf_errors *errors)
+void reader_run(struct slice text, const char *name, unsigned *last,
+	const struct reader_handler *handler, struct conf_errors *errors)
 {
-	struct reader reader = {
-		.rest = slice_after_bom(text), .name = name, .handler = handler, .errors = errors};
+	struct reader reader = {.rest = slice_after_bom(text),
+		.last = last,
+		.name = name,
+		.handler = handler,
+		.errors = errors};
 	int result;
 
 	if (text.len >= 2 &&
 		(memcmp(text.at, "\xff\xfe", 2) == 0 || memcmp(text.at, "\xfe\xff", 2) == 0)) {
-		conf_errors_add(errors, name, 1, "the text is in UTF-16; expected UTF-8");
-		handler->unreadable(handler->user, 1, true);
+		++*last;
+		conf_errors_add(errors, name, *last, "the text is in UTF-16; expected UTF-8");
+		handler->unreadable(handler->user, *last, true);
 		return;
 	}
 	reader.long_value = malloc(LINE_BYTES);
@@ -272,8 +279,8 @@ void reader_run(struct slice text, const char *name, const struct reader_handler
 	free(reader.long_value);
 	tell_further_controls(&reader);
 	if (result > 0 && errors->count == 0)
-		conf_errors_add(errors, name, (unsigned)result,
-			"the line can't be read; expected key = value");
+		conf_errors_add(
+			errors, name, reader.line, "the line can't be read; expected key = value");
 	else if (result < 0)
 		conf_errors_add(errors, name, 0, "out of memory");
 }

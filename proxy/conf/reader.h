@@ -26,9 +26,11 @@ struct reader_handler {
 	void *user;
 };
 
-/* Reads `text`; lines that are neither section, setting, comment nor empty go to `errors`. */
-void reader_run(struct slice text, const char *name, const struct reader_handler *handler,
-	struct conf_errors *errors);
+/* Reads `text`; lines that are neither section, setting, comment nor empty go to `errors`. A line's
+ * number is one more than `last`, which counts up; a handler that reads another file counts there.
+ */
+void reader_run(struct slice text, const char *name, unsigned *last,
+	const struct reader_handler *handler, struct conf_errors *errors);
 
 /* `text` without the byte order mark of UTF-8. */
 struct slice slice_after_bom(struct slice text);

@@ -129,15 +129,17 @@ void reference_print_mdoc(const struct option_section *section, FILE *out)
 
 /* ---- dump ---- */
 
+/* Sections of included files are written out, so `include` is not. */
 static void dump_option(const struct instance *instance, const struct option *option, FILE *out)
 {
+	const char *off = option->type == &type_include ? ";" : "";
 	bool written = false;
 
 	for (const struct setting *setting = instance ? instance->settings : NULL; setting;
 		setting = setting->next) {
 		if (setting->option != option)
 			continue;
-		fprintf(out, "%s = %s\n", option->name, setting->text);
+		fprintf(out, "%s%s = %s\n", off, option->name, setting->text);
 		written = true;
 	}
 	if (!written && option->fallback)

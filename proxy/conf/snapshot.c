@@ -15,7 +15,7 @@ struct conf *conf_parse(const char *text, size_t len, const char *name, const ch
 	struct conf_source *source = arena_alloc(arena, sizeof(*source));
 	struct build build = {.arena = arena, .conf = conf, .source = source, .errors = errors};
 
-	*errors = (struct conf_errors){0};
+	*errors = (struct conf_errors){.lines = &build.lines};
 	source->instances_tail = &source->instances;
 	conf->arena = arena;
 	conf->source = source;
@@ -25,9 +25,12 @@ struct conf *conf_parse(const char *text, size_t len, const char *name, const ch
 	build.name = conf->path;
 	build.folder = folder;
 	build.names_files = folder != NULL;
+	build_open_main(&build);
 
 	build_read(&build, (struct slice){text, len});
 	check_snapshot(&build);
+	source->lines = build.lines;
+	errors->lines = NULL;
 	if (errors->count > 0) {
 		conf_errors_sort(errors);
 		arena_free(arena);
@@ -69,6 +72,11 @@ unsigned conf_line(const struct conf *conf, const char *key)
 		if (instance->section->id == SECTION_SLUICE)
 			setting = instance_setting(instance, key);
 	return setting ? setting->line : 0;
+}
+
+struct conf_place conf_place(const struct conf *conf, unsigned line)
+{
+	return lines_place(&conf->source->lines, line);
 }
 
 const struct conf *conf_hold(const struct conf *conf)

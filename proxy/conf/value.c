@@ -35,10 +35,13 @@ const char *value_hint(struct slice text)
 	if (text.len > 0 && memchr(text.at, ';', text.len))
 		return "; ';' begins a comment only after a blank";
 	if (foreign_is_variable(text))
-		return "; values are not taken from the environment here: a program such as "
-		       "envsubst can fill in a template";
+		return "; a variable of the environment is written ${NAME}";
 	return scan_is_quoted(text) ? "; values stand without quotes" : "";
 }
+
+/* After a message that holds a value: how the file has it. */
+#define WRITTEN_ARGS(value)                                                                        \
+	(value)->written ? "; the line says " : "", (value)->written ? (value)->written : ""
 
 static void say(struct value *value, const char *format, va_list args, bool with_expected)
 	__attribute__((format(printf, 2, 0)));
@@ -57,8 +60,8 @@ static void say(struct value *value, const char *format, va_list args, bool with
 		}
 		snprintf(text + len, sizeof(text) - (size_t)len, "; expected %s", what);
 	}
-	build_fail(value->build, value->instance, value->line, "%s: %s%s", value->option->name,
-		text, value_hint(value->text));
+	build_fail(value->build, value->instance, value->line, "%s: %s%s%s%s", value->option->name,
+		text, value_hint(value->text), WRITTEN_ARGS(value));
 }
 
 bool value_fail(struct value *value, const char *format, ...)
@@ -89,8 +92,8 @@ void value_warn(struct value *value, const char *format, ...)
 	va_start(args, format);
 	vsnprintf(text, sizeof(text), format, args);
 	va_end(args);
-	build_warn(value->build, value->instance, value->line, "%s: %s%s", value->option->name,
-		text, value_hint(value->text));
+	build_warn(value->build, value->instance, value->line, "%s: %s%s%s%s", value->option->name,
+		text, value_hint(value->text), WRITTEN_ARGS(value));
 }
 
 bool value_in_bounds(struct value *value, uint64_t number)

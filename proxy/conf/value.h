@@ -12,7 +12,8 @@ struct value {
 	const struct option *option;
 	unsigned line;
 	struct slice text;
-	void *at; /* where it is stored */
+	const char *written; /* when that is with variables replaced; else NULL */
+	void *at;            /* where it is stored */
 };
 
 /*

@@ -227,8 +227,9 @@ static bool open_one(struct relay *relay, const struct conf *conf,
 	snprintf(why, sizeof(why), "%s", strerror(error));
 	if (address->kind == CONF_ADDRESS_SYSTEMD && errno == ENOENT)
 		explain_systemd(address->host, why, sizeof(why));
-	log_error("%s:%u: listener %s: can't listen on %s: %s%s", conf->path, address->line,
-		listener->name, address->text, why, advice_for(address, error));
+	log_error("%s:%u: listener %s: can't listen on %s: %s%s",
+		CONF_PLACE_ARGS(conf, address->line), listener->name, address->text, why,
+		advice_for(address, error));
 	binding_free(binding);
 	return false;
 }
@@ -245,8 +246,8 @@ bool bindings_are_free(const struct conf *conf)
 			log_error("%s:%u: listener %s: can't listen on %s: %s; two of sluice can "
 				  "share "
 				  "an address when both have the same state folder",
-				conf->path, listener->line, listener->name, listener->binds[j].text,
-				strerror(EADDRINUSE));
+				CONF_PLACE_ARGS(conf, listener->line), listener->name,
+				listener->binds[j].text, strerror(EADDRINUSE));
 			all = false;
 		}
 	}

@@ -250,7 +250,7 @@ static void divide_descriptors(struct relay *relay, const struct conf *conf)
 			log_warn("%s:%u: listener %s: max_connections = %u is more than the limit "
 				 "of %u "
 				 "descriptors allows, which is %u clients",
-				conf->path, listener->line, listener->name,
+				CONF_PLACE_ARGS(conf, listener->line), listener->name,
 				listener->max_connections, relay->descriptor_limit,
 				relay->clients_max);
 	}
@@ -276,7 +276,7 @@ static bool drop_privileges(struct relay *relay, const struct conf *conf)
 		return true;
 	if (geteuid() != 0) {
 		log_warn("%s:%u: user = %s has no effect: only root can change to another user",
-			conf->path, conf_line(conf, "user"), conf->user);
+			CONF_PLACE_ARGS(conf, conf_line(conf, "user")), conf->user);
 		return true;
 	}
 	if (user)
@@ -286,8 +286,8 @@ static bool drop_privileges(struct relay *relay, const struct conf *conf)
 		check_reload_as_user(conf);
 		return true;
 	}
-	log_error("%s:%u: user = %s: %s", conf->path, conf_line(conf, "user"), conf->user,
-		user ? strerror(errno) : "not known");
+	log_error("%s:%u: user = %s: %s", CONF_PLACE_ARGS(conf, conf_line(conf, "user")),
+		conf->user, user ? strerror(errno) : "not known");
 	return false;
 }
 
@@ -297,8 +297,9 @@ static bool write_pid(const struct conf *conf)
 		return true;
 	FILE *file = fopen(conf->pid_file, "we");
 	if (!file || fprintf(file, "%ld\n", (long)getpid()) < 0 || fclose(file) != 0) {
-		log_error("%s:%u: pid_file = %s: %s", conf->path, conf_line(conf, "pid_file"),
-			conf->pid_file, strerror(errno));
+		log_error("%s:%u: pid_file = %s: %s",
+			CONF_PLACE_ARGS(conf, conf_line(conf, "pid_file")), conf->pid_file,
+			strerror(errno));
 		return false;
 	}
 	return true;

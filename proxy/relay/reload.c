@@ -39,16 +39,16 @@ bool relay_open_throttles(struct relay *relay, const struct conf *conf)
 	relay->throttles = throttle_table_open(&options, limits, conf->limit_count, &report);
 	if (!relay->throttles && report.found == THROTTLE_FOUND_UNUSABLE)
 		log_error("%s:%u: state = %s: %s; state_required = on does not let this be",
-			conf->path, conf_line(conf, "state"), conf->state, report.text);
+			CONF_PLACE_ARGS(conf, conf_line(conf, "state")), conf->state, report.text);
 	else if (!relay->throttles)
 		log_error("limits: %s", report.text);
 	else if (report.found == THROTTLE_FOUND_UNUSABLE)
 		log_warn("%s:%u: state = %s: %s; counting in memory only, from nothing at each "
 			 "start",
-			conf->path, conf_line(conf, "state"), conf->state, report.text);
+			CONF_PLACE_ARGS(conf, conf_line(conf, "state")), conf->state, report.text);
 	else if (report.found == THROTTLE_FOUND_SET_ASIDE)
-		log_warn("%s:%u: state = %s: %s", conf->path, conf_line(conf, "state"), conf->state,
-			report.text);
+		log_warn("%s:%u: state = %s: %s", CONF_PLACE_ARGS(conf, conf_line(conf, "state")),
+			conf->state, report.text);
 	else if (conf->state)
 		log_info("state = %s: %s", conf->state, report.text);
 	free(limits);
@@ -75,7 +75,8 @@ static struct conf *load(const struct relay *relay)
 void reload_write_warnings(const struct conf *conf)
 {
 	for (size_t i = 0; i < conf->warning_count; i++)
-		log_warn("%s:%u: %s", conf->path, conf->warnings[i].line, conf->warnings[i].text);
+		log_warn("%s:%u: %s", CONF_PLACE_ARGS(conf, conf->warnings[i].line),
+			conf->warnings[i].text);
 }
 
 void reload_seen(struct worker *worker)
@@ -124,8 +125,8 @@ static void write_change(const void *user, const struct conf_change *change)
 		log_info("%s: %s is %s", conf->path, change->title,
 			change->kind == CONF_CHANGE_ADDED ? "new" : "gone");
 	else if (change->option->reload == RELOAD_START)
-		log_warn("%s:%u: %s %s has changed; it takes effect at the next start", conf->path,
-			change->line, change->title, change->option->name);
+		log_warn("%s:%u: %s %s has changed; it takes effect at the next start",
+			CONF_PLACE_ARGS(conf, change->line), change->title, change->option->name);
 	else
 		log_info("%s: %s %s has changed%s", conf->path, change->title, change->option->name,
 			change->option->reload == RELOAD_CONNECTIONS ? "; for new connections"

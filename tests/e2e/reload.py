@@ -137,4 +137,34 @@ def nothing_changes(t):
     true(os.path.exists(path), "the socket is missing")
 
 
+@test("included files are read again as one with the main file: all of it, or nothing")
+def included(t):
+    os.mkdir(t.path("conf.d"))
+    limit = t.file("conf.d/limit.ini", "[limit few]\nkey = ip\nrate = 1 per 1h\n")
+    header = lambda text: f"response_header_set = X-Version: {text}"
+    t.file("conf.d/routes.ini", to(t.origin(), route=f"limits = few\n{header('${SLUICE_VERSION}')}"))
+    sluice = t.sluice("", settings="include = conf.d/*.ini",
+                      environment={"SLUICE_VERSION": "first"})
+    client = t.client(sluice)
+
+    def answer():
+        response = client.ask("/")
+        return response.status, response.get("X-Version")
+
+    equal([answer(), answer()], [(200, "first"), (429, "first")], "before")
+    # Right in one file, wrong in another: nothing of it.
+    t.file("conf.d/routes.ini", to(t.origin(), route=header("second")))
+    t.file("conf.d/limit.ini", "[limit few]\nkey = ip\nrate = 1 per fortnight\n")
+    sluice.reload("")
+    sluice.process.wait_output("reload failed; the running configuration stays")
+    true(f"{limit}:3: [limit few] rate:" in sluice.log(), "the included file and line")
+    equal(answer(), (429, "first"), "after a failed reload")
+    t.file("conf.d/limit.ini", "[limit few]\nkey = ip\nrate = 2 per 1h\n")
+    t.file("conf.d/more.ini", "[limit more]\nkey = ip\nrate = 5 per 1h\n")
+    reloaded(sluice, "")
+    true("[limit few] rate has changed" in sluice.log(), "the change of an included file")
+    true("[limit more] is new" in sluice.log(), "the section of a new file")
+    equal(answer(), (200, "second"), "after a reload")
+
+
 main()

@@ -39,8 +39,9 @@ static void reads_n(const char *text, size_t len, const char *expected)
 	struct seen seen = {.used = 0};
 	const struct reader_handler handler = {see_section, see_setting, see_unreadable, &seen};
 	struct conf_errors errors = {0};
+	unsigned last = 0;
 
-	reader_run((struct slice){text, len}, "t", &handler, &errors);
+	reader_run((struct slice){text, len}, "t", &last, &handler, &errors);
 	for (size_t i = 0; i < errors.count; i++)
 		saw(&seen, "!%u", errors.items[i].line);
 	conf_errors_free(&errors);

@@ -20,6 +20,7 @@ struct sample {
 
 /* clang-format off */
 static const struct sample samples[] = {
+	{S, "include", NULL, "/tmp/none.d/*.ini", NULL, NULL},
 	{S, "workers", "2", "3", NULL, NULL},
 	{S, "state", NULL, "/tmp", NULL, NULL},
 	{S, "state_required", "off", "on", "no", "state = /tmp"},
