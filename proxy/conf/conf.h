@@ -235,9 +235,10 @@ struct conf_route {
 	unsigned index;              /* in conf.routes */
 	struct conf_text_list hosts; /* lower case; `*.suffix` allowed; empty: any host */
 	enum conf_path_kind path_kind;
-	const char *path; /* normalised; "/" by default. Prefixes match on segment boundaries */
-	void *regex;      /* CONF_PATH_REGEX: a compiled pcre2_code, anchored at neither end */
-	uint64_t methods; /* bit (1 << enum http_method), 0: any */
+	const char *path;    /* normalised; "/" by default. Prefixes match on segment boundaries */
+	void *regex;         /* CONF_PATH_REGEX: a compiled pcre2_code, anchored at neither end */
+	void *regex_counted; /* the same with a callout at each step */
+	uint64_t methods;    /* bit (1 << enum http_method), 0: any */
 	const struct conf_upstream *upstream;
 	const struct conf_limit **limits;
 	size_t limit_count;

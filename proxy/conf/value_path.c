@@ -85,13 +85,14 @@ static void free_regex(void *regex)
 	pcre2_code_free(regex);
 }
 
-static bool compile_regex(struct value *value, struct slice pattern, void **regex)
+static bool compile_regex(struct value *value, struct slice pattern, uint32_t options, void **regex)
 {
 	PCRE2_UCHAR why[128];
 	PCRE2_SIZE offset;
 	int error;
 	pcre2_code *code = pcre2_compile((PCRE2_SPTR)pattern.at, pattern.len,
-		PCRE2_NEVER_UTF | PCRE2_NEVER_UCP | PCRE2_NEVER_BACKSLASH_C, &error, &offset, NULL);
+		options | PCRE2_NEVER_UTF | PCRE2_NEVER_UCP | PCRE2_NEVER_BACKSLASH_C, &error,
+		&offset, NULL);
 
 	if (!code) {
 		pcre2_get_error_message(error, why, sizeof(why));
@@ -180,7 +181,8 @@ static bool parse_path_match(struct value *value)
 		return value_fail(value, "the path is empty");
 	route->path = value_text(value, path);
 	if (route->path_kind == CONF_PATH_REGEX)
-		return compile_regex(value, path, &route->regex) &&
+		return compile_regex(value, path, 0, &route->regex) &&
+		       compile_regex(value, path, PCRE2_AUTO_CALLOUT, &route->regex_counted) &&
 		       check_regex_has_no_comment(value, path);
 	if (path.at[0] != '/')
 		return value_fail(value, "\"%.*s\" does not begin with '/'", SLICE_ARGS(path));

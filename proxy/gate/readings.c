@@ -28,7 +28,7 @@ bool readings_differ(const struct route_table *table, struct route_scratch *rout
 		struct slice path = http_path_reading(raw, some, scratch, capacity);
 		if (!path.at)
 			return true;
-		struct route_match other = route_match(table, routes, host, path, method);
+		struct route_match other = route_match_again(table, routes, host, path, method);
 		if (leads_elsewhere(match, &other))
 			return true;
 		if (some == 0)

@@ -1,52 +1,7 @@
 #include "gate/route.h"
 
-#define PCRE2_CODE_UNIT_WIDTH 8
-#include <pcre2.h>
-#include <stdlib.h>
-
+#include "gate/route_regex.h"
 #include "gate/route_table.h"
-
-/* How much a regex may try before the request is refused: enough for any sensible pattern, and
- * no request can make one take longer than about a millisecond. */
-#define REGEX_MATCH_LIMIT 100000
-#define REGEX_STACK_BYTES (256 * 1024)
-
-struct route_scratch {
-	pcre2_match_data *data;
-	pcre2_match_context *context;
-	pcre2_jit_stack *stack;
-};
-
-struct route_scratch *route_scratch_new(void)
-{
-	struct route_scratch *scratch = calloc(1, sizeof(*scratch));
-
-	if (!scratch)
-		return NULL;
-	scratch->data = pcre2_match_data_create(1, NULL);
-	scratch->context = pcre2_match_context_create(NULL);
-	scratch->stack = pcre2_jit_stack_create(16 * 1024, REGEX_STACK_BYTES, NULL);
-	if (!scratch->data || !scratch->context) {
-		route_scratch_free(scratch);
-		return NULL;
-	}
-	pcre2_set_match_limit(scratch->context, REGEX_MATCH_LIMIT);
-	pcre2_set_depth_limit(scratch->context, REGEX_MATCH_LIMIT);
-	/* Without JIT there is no stack of it, and none is needed. */
-	if (scratch->stack)
-		pcre2_jit_stack_assign(scratch->context, NULL, scratch->stack);
-	return scratch;
-}
-
-void route_scratch_free(struct route_scratch *scratch)
-{
-	if (!scratch)
-		return;
-	pcre2_jit_stack_free(scratch->stack);
-	pcre2_match_context_free(scratch->context);
-	pcre2_match_data_free(scratch->data);
-	free(scratch);
-}
 
 /* One way through the table. */
 struct search {
@@ -127,12 +82,11 @@ static void search_exact(struct search *search, const struct route_node *node, u
 
 static bool regex_fits(struct search *search, const struct conf_route *route)
 {
-	int result = pcre2_match(route->regex, (PCRE2_SPTR)search->path.at, search->path.len, 0, 0,
-		search->scratch->data, search->scratch->context);
+	enum route_regex found = route_regex_find(search->scratch, route, search->path);
 
-	/* Ran into its limits: this route may be the one that denies, so no other may serve. */
-	search->undecided |= result < 0 && result != PCRE2_ERROR_NOMATCH;
-	return result >= 0;
+	/* This route may be the one that denies, so no other may serve. */
+	search->undecided |= found == ROUTE_REGEX_UNDECIDED;
+	return found == ROUTE_REGEX_FITS;
 }
 
 static void search_regexes(struct search *search, const struct route_node *node)
@@ -188,7 +142,7 @@ static bool search_hosts(struct search *search, struct slice host)
 	return table->any_host != ROUTE_NO_NODE && search_node(search, table->any_host);
 }
 
-struct route_match route_match(const struct route_table *table, struct route_scratch *scratch,
+static struct route_match find(const struct route_table *table, struct route_scratch *scratch,
 	struct slice host, struct slice path, enum http_method method)
 {
 	struct search search = {
@@ -211,4 +165,18 @@ struct route_match route_match(const struct route_table *table, struct route_scr
 		return (struct route_match){ROUTE_UNDECIDED, NULL, 0};
 	return (struct route_match){
 		search.methods ? ROUTE_METHOD : ROUTE_NONE, NULL, search.methods};
+}
+
+struct route_match route_match(const struct route_table *table, struct route_scratch *scratch,
+	struct slice host, struct slice path, enum http_method method)
+{
+	route_regex_begin(scratch);
+	return find(table, scratch, host, path, method);
+}
+
+struct route_match route_match_again(const struct route_table *table, struct route_scratch *scratch,
+	struct slice host, struct slice path, enum http_method method)
+{
+	route_regex_go_on(scratch);
+	return find(table, scratch, host, path, method);
 }

@@ -25,7 +25,7 @@ enum route_outcome {
 	ROUTE_FOUND,
 	ROUTE_NONE,      /* 404 */
 	ROUTE_METHOD,    /* 405: a route has the host and path, none of them the method */
-	ROUTE_UNDECIDED, /* 400: a regex that could have won ran into its match limit */
+	ROUTE_UNDECIDED, /* 400: what regexes may try was used up, and one could have won */
 };
 
 struct route_match {
@@ -48,6 +48,11 @@ void route_scratch_free(struct route_scratch *scratch);
  * OPTIONS *, which only routes with the path `/` and any method or OPTIONS take).
  */
 struct route_match route_match(const struct route_table *table, struct route_scratch *scratch,
+	struct slice host, struct slice path, enum http_method method);
+
+/* The same for another host, path or method of the request that route_match was called for last:
+ * all of them share what its regexes may try. */
+struct route_match route_match_again(const struct route_table *table, struct route_scratch *scratch,
 	struct slice host, struct slice path, enum http_method method);
 
 #endif

@@ -14,7 +14,7 @@ static uint64_t methods_here(struct exchange *x)
 	for (unsigned i = 0; i < HTTP_METHOD_OTHER; i++) {
 		enum http_method method = (enum http_method)i;
 		uint64_t bit = UINT64_C(1) << i;
-		struct route_match match = route_match(
+		struct route_match match = route_match_again(
 			x->use->site->routes, x->worker->route_scratch, x->host, x->path, method);
 		if (match.outcome == ROUTE_FOUND &&
 			((match.route->methods ? match.route->methods : HTTP_METHODS_USUAL) & bit))

@@ -164,6 +164,74 @@ static void a_runaway_regex_is_no_way_around_it(void **state)
 	end(&f);
 }
 
+/* Each place that a match may begin at is cheap, all of them together are not. */
+static void places_share_what_may_be_tried(void **state)
+{
+	static const char *const expressions[] = {"([^/]*/)+edit$", "(a|b|ab)*c$",
+		"[a-z/]*[a-z]*!$", "[a-z/]+[0-9]+x$", "[a-z/]+@[a-z/]+x"};
+	char path[8000], routes[256];
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(expressions) / sizeof(expressions[0]); i++) {
+		snprintf(routes, sizeof(routes),
+			"[route regex]\npath = ~%s\nupstream = u\n[route root]\npath = /\nupstream "
+			"= u\n",
+			expressions[i]);
+		struct fixture f = begin(routes);
+		for (size_t at = 0; at < sizeof(path); at++)
+			path[at] = i == 1 ? 'a' : "/items"[at % 6];
+		path[0] = '/';
+		strcpy(path + sizeof(path) - 16, "/edit9@x!c/");
+		assert_string_equal(match(&f, "h", path, HTTP_METHOD_GET), "undecided");
+		/* As many steps are there for the next request again. */
+		assert_string_equal(match(&f, "h", "/edit9@x!c/", HTTP_METHOD_GET), "root");
+		end(&f);
+	}
+}
+
+static void a_long_path_is_decided_where_the_expression_is_plain(void **state)
+{
+	struct fixture f = begin("[route items]\npath = ~/items/[^/]+/[^/]+/edit$\nupstream = u\n"
+				 "[route images]\npath = ~\\.(png|jpe?g)$\nupstream = u\n"
+				 "[route root]\npath = /\nupstream = u\n");
+	char path[8000];
+
+	(void)state;
+	for (size_t at = 0; at < sizeof(path); at++)
+		path[at] = "/items"[at % 6];
+	strcpy(path + sizeof(path) - 16, "/edit/");
+	assert_string_equal(match(&f, "h", path, HTTP_METHOD_GET), "root");
+	strcpy(path + sizeof(path) - 16, "/items/a/b/edit");
+	assert_string_equal(match(&f, "h", path, HTTP_METHOD_GET), "items");
+	strcpy(path + sizeof(path) - 16, "/a.jpg");
+	assert_string_equal(match(&f, "h", path, HTTP_METHOD_GET), "images");
+	end(&f);
+}
+
+static void readings_share_what_may_be_tried(void **state)
+{
+	struct fixture f = begin("[route regex]\npath = ~^/.*a.*!$\nupstream = u\n"
+				 "[route root]\npath = /\nupstream = u\n");
+	char path[300];
+	unsigned readings = 0;
+
+	(void)state;
+	memset(path, 'a', sizeof(path));
+	path[0] = '/';
+	path[1] = '!';
+	strcpy(path + 30, "!/");
+	assert_string_equal(match(&f, "h", path, HTTP_METHOD_GET), "root");
+	struct route_match found;
+	do {
+		found = route_match_again(
+			f.table, f.scratch, SLICE("h"), slice_of(path), HTTP_METHOD_GET);
+	} while (found.outcome == ROUTE_FOUND && ++readings < 100000);
+	assert_int_equal(found.outcome, ROUTE_UNDECIDED);
+	assert_true(readings > 16);
+	assert_string_equal(match(&f, "h", path, HTTP_METHOD_GET), "root");
+	end(&f);
+}
+
 /* ---- the property --------------------------------------------------------------------------- */
 
 static uint64_t random_state;
@@ -330,6 +398,9 @@ int main(void)
 		cmocka_unit_test(ipv6_hosts),
 		cmocka_unit_test(no_routes),
 		cmocka_unit_test(a_runaway_regex_is_no_way_around_it),
+		cmocka_unit_test(places_share_what_may_be_tried),
+		cmocka_unit_test(a_long_path_is_decided_where_the_expression_is_plain),
+		cmocka_unit_test(readings_share_what_may_be_tried),
 		cmocka_unit_test(agrees_with_a_scan),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
