@@ -14,13 +14,17 @@ const struct admin_endpoint admin_endpoints[] = {
 	{"GET", API "status", false, ADMIN_READ, true, admin_get_status},
 	{"GET", API "limits", false, ADMIN_READ, true, admin_get_limits},
 	{"GET", API "limits/", false, ADMIN_READ, true, admin_get_limit},
+	{"PATCH", API "limits/", false, ADMIN_WRITE, true, admin_patch_limit},
 	{"GET", API "callers", false, ADMIN_READ, true, admin_get_caller},
 	{"DELETE", API "callers", false, ADMIN_WRITE, true, admin_delete_caller},
 	{"GET", API "explain", false, ADMIN_READ, true, admin_get_explain},
 	{"GET", API "upstreams", false, ADMIN_READ, true, admin_get_upstreams},
+	{"POST", API "upstreams/", true, ADMIN_WRITE, true, admin_post_server},
 	{"GET", API "sessions", false, ADMIN_READ, true, admin_get_sessions},
 	{"POST", API "sessions/", true, ADMIN_WRITE, true, admin_post_session},
 	{"POST", API "reload", false, ADMIN_WRITE, true, admin_post_reload},
+	{"GET", API "config", false, ADMIN_READ, true, admin_get_config},
+	{"PUT", API "log-level", false, ADMIN_WRITE, true, admin_put_log_level},
 };
 const size_t admin_endpoint_count = sizeof(admin_endpoints) / sizeof(admin_endpoints[0]);
 

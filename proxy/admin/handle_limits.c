@@ -1,8 +1,10 @@
-/* Limits: what is configured, and how full their tables are. */
+/* Limits: what is configured, how full their tables are, and changing them. */
+#include <stdio.h>
 #include <string.h>
 
 #include "admin/handlers.h"
 #include "admin/request.h"
+#include "admin/revise.h"
 #include "relay/relay.h"
 #include "throttle/throttle.h"
 
@@ -33,14 +35,15 @@ static json_t *limit_of(const struct relay *relay, size_t index)
 
 	if (number >= 0)
 		throttle_table_counters(relay->throttles, (uint32_t)number, &counters);
-	return json_pack("{s:s, s:s, s:s, s:I, s:I, s:b, s:I, s:I, s:I, s:I, s:o}", "name",
+	return json_pack("{s:s, s:s, s:s, s:I, s:I, s:b, s:b, s:I, s:I, s:I, s:I, s:o}", "name",
 		limit->name, "algorithm", algorithms[limit->algorithm], "unit",
 		limit->unit == CONF_UNIT_BYTES ? "bytes" : "requests", "amount",
 		(json_int_t)limit->amount, "per_ms", (json_int_t)(limit->per_ns / 1000000),
-		"shadow", limit->shadow, "callers", (json_int_t)counters.entries, "capacity",
-		(json_int_t)counters.capacity, "evicted", (json_int_t)counters.evicted,
-		"overflowed", (json_int_t)counters.overflowed, "verdicts",
-		verdicts_of(relay, index));
+		"shadow", limit->shadow, "changed",
+		conf_is_revised(relay->site->conf, "limit", limit->name), "callers",
+		(json_int_t)counters.entries, "capacity", (json_int_t)counters.capacity, "evicted",
+		(json_int_t)counters.evicted, "overflowed", (json_int_t)counters.overflowed,
+		"verdicts", verdicts_of(relay, index));
 }
 
 void admin_get_limits(struct admin_request *request)
@@ -53,15 +56,90 @@ void admin_get_limits(struct admin_request *request)
 	admin_respond_json(request, 200, json_pack("{s:o}", "limits", list));
 }
 
-void admin_get_limit(struct admin_request *request)
+/* -1 with the problem sent. */
+static long find_limit(struct admin_request *request)
 {
-	const struct relay *relay = request->relay;
+	const struct conf *conf = request->relay->site->conf;
 
-	for (size_t i = 0; i < relay->site->conf->limit_count; i++) {
-		if (strcmp(relay->site->conf->limits[i].name, request->tail) == 0) {
-			admin_respond_json(request, 200, limit_of(relay, i));
-			return;
-		}
+	for (size_t i = 0; i < conf->limit_count; i++) {
+		if (strcmp(conf->limits[i].name, request->tail) == 0)
+			return (long)i;
 	}
 	admin_respond_problem(request, 404, "There is no limit of this name.");
+	return -1;
+}
+
+void admin_get_limit(struct admin_request *request)
+{
+	long index = find_limit(request);
+
+	if (index >= 0)
+		admin_respond_json(request, 200, limit_of(request->relay, (size_t)index));
+}
+
+/* ---- changes --------------------------------------------------------------------------------- */
+
+#define CHANGES_MAX  16
+#define NUMBER_BYTES 32
+
+struct change {
+	struct conf_revision revisions[CHANGES_MAX];
+	char numbers[CHANGES_MAX][NUMBER_BYTES];
+	size_t count;
+};
+
+/* A setting as its line would have it. False when JSON's value can't be one. */
+static bool add_change(
+	struct change *change, const char *name, const char *key, const json_t *value)
+{
+	char *number = change->numbers[change->count];
+	const char *text = NULL;
+
+	if (change->count == CHANGES_MAX)
+		return false;
+	if (json_is_integer(value)) {
+		snprintf(number, NUMBER_BYTES, "%" JSON_INTEGER_FORMAT, json_integer_value(value));
+		text = number;
+	} else if (json_is_boolean(value)) {
+		text = json_is_true(value) ? "on" : "off";
+	} else if (json_is_string(value)) {
+		text = json_string_value(value);
+	} else if (!json_is_null(value)) {
+		return false;
+	}
+	change->revisions[change->count++] = (struct conf_revision){"limit", name, key, text};
+	return true;
+}
+
+static bool read_changes(struct change *change, const char *name, const json_t *body)
+{
+	const char *key;
+	json_t *value;
+
+	json_object_foreach((json_t *)(uintptr_t)body, key, value)
+	{
+		if (!add_change(change, name, key, value))
+			return false;
+	}
+	return change->count > 0;
+}
+
+/* A merge patch (RFC 7396) of the section's settings; null is the default. */
+void admin_patch_limit(struct admin_request *request)
+{
+	struct change change = {.count = 0};
+	json_t *body;
+
+	if (find_limit(request) < 0 || !(body = admin_object(request)))
+		return;
+	if (!read_changes(&change, request->tail, body)) {
+		admin_respond_problem(request, 400,
+			"Expected settings of [limit], as {\"rate\": \"200 per 10s\"}.");
+	} else if (admin_revise(request, change.revisions, change.count)) {
+		json_t *answer = limit_of(request->relay, (size_t)find_limit(request));
+		json_object_set_new(answer, "persists", json_false());
+		json_object_set_new(answer, "detail", json_string(ADMIN_UNTIL_RELOAD));
+		admin_respond_json(request, 200, answer);
+	}
+	json_decref(body);
 }

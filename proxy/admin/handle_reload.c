@@ -2,18 +2,20 @@
 #include "admin/handlers.h"
 #include "admin/json_text.h"
 #include "admin/request.h"
+#include "admin/revise.h"
 #include "relay/relay.h"
 #include "relay/reload.h"
 
 void admin_post_reload(struct admin_request *request)
 {
 	struct relay *relay = request->relay;
+	struct conf_errors errors = {0};
 
 	if (relay->stopping) {
 		admin_respond_problem(request, 409, "sluice is stopping.");
 		return;
 	}
-	switch (relay_reload(relay)) {
+	switch (relay_reload(relay, &errors)) {
 	case RELOAD_DONE:
 		admin_respond_json(request, 200,
 			json_pack("{s:o}", "configuration",
@@ -26,9 +28,11 @@ void admin_post_reload(struct admin_request *request)
 				"addresses of new names"));
 		break;
 	case RELOAD_FAILED:
-		admin_respond_problem(request, 422,
-			"The file has errors, which the error log lists; the running "
-			"configuration stays.");
+		admin_respond_errors(request, 422,
+			"The configuration can't take effect, for reasons that the error log "
+			"lists; the running one stays.",
+			&errors);
 		break;
 	}
+	conf_errors_free(&errors);
 }

@@ -144,7 +144,9 @@ static void put_servers(struct page *page, const struct relay *relay, const char
 			struct server *server = &upstream->servers[j];
 			const char *const labels[] = {"upstream", upstream->conf->name, "server",
 				server->conf->address.text, NULL};
-			double value = health ? (double)server_may_serve(server, now_ms)
+			bool up = server_may_serve(server, now_ms) &&
+				  server_mode(server) == SERVER_ENABLED;
+			double value = health ? (double)up
 					      : (double)atomic_load(&server->state->in_flight);
 			exposition_sample(page->out, name, labels, value);
 		}
@@ -192,7 +194,7 @@ void admin_get_metrics(struct admin_request *request)
 	put_queue(&page, relay->queue);
 	put_tables(&page, relay);
 	put_servers(&page, relay, "sluice_server_up",
-		"1: the server may be chosen; 0: it is left out.", true);
+		"1: the server may be chosen; 0: it is left out, drained or disabled.", true);
 	put_servers(
 		&page, relay, "sluice_server_in_flight_requests", "Requests at the server.", false);
 	put_process(&page, relay);

@@ -1,14 +1,18 @@
-/* Upstreams and their servers. */
+/* Upstreams and their servers, and taking a server out of use. */
+#include <string.h>
+
 #include "admin/handlers.h"
 #include "admin/json_text.h"
 #include "admin/request.h"
 #include "base/clock.h"
+#include "base/log.h"
 #include "relay/relay.h"
 
 static json_t *server_of(struct server *server, uint64_t now_ms)
 {
-	return json_pack("{s:o, s:b, s:b, s:I, s:I, s:I}", "address",
-		admin_json_text(server->conf->address.text), "up", server_may_serve(server, now_ms),
+	return json_pack("{s:o, s:s, s:b, s:b, s:I, s:I, s:I}", "address",
+		admin_json_text(server->conf->address.text), "mode",
+		server_mode_name(server_mode(server)), "up", server_may_serve(server, now_ms),
 		"failed_checks", atomic_load(&server->state->unhealthy), "in_flight",
 		(json_int_t)atomic_load(&server->state->in_flight), "failures_in_a_row",
 		(json_int_t)atomic_load(&server->state->fails), "weight",
@@ -37,4 +41,83 @@ void admin_get_upstreams(struct admin_request *request)
 	for (size_t i = 0; i < relay->site->conf->upstream_count; i++)
 		json_array_append_new(list, upstream_of(relay, i));
 	admin_respond_json(request, 200, json_pack("{s:o}", "upstreams", list));
+}
+
+/* ---- modes ----------------------------------------------------------------------------------- */
+
+/* `NAME/servers/ADDRESS/OPERATION`; an address may hold '/'. */
+struct server_path {
+	struct slice upstream, address;
+	const char *operation;
+};
+
+static bool split_path(const char *tail, struct server_path *path)
+{
+	static const char middle[] = "/servers/";
+	const char *at = strstr(tail, middle), *last = strrchr(tail, '/');
+
+	if (!at)
+		return false;
+	path->upstream = (struct slice){tail, (size_t)(at - tail)};
+	path->address.at = at + strlen(middle);
+	if (last <= path->address.at)
+		return false;
+	path->address.len = (size_t)(last - path->address.at);
+	path->operation = last + 1;
+	return true;
+}
+
+/* How many servers there are at the address. */
+static unsigned set_modes(
+	const struct relay *relay, const struct server_path *path, enum server_mode mode)
+{
+	const struct site *site = relay->site;
+	unsigned found = 0;
+
+	for (size_t i = 0; i < site->conf->upstream_count; i++) {
+		struct upstream *upstream = site->upstreams[i];
+		if (!slice_equal(slice_of(upstream->conf->name), path->upstream))
+			continue;
+		for (size_t j = 0; j < upstream->server_count; j++) {
+			struct server *server = &upstream->servers[j];
+			if (!slice_equal(slice_of(server->conf->address.text), path->address))
+				continue;
+			if (server_mode(server) != mode)
+				log_info("upstream %s: server %s: %s by the admin interface",
+					upstream->conf->name, server->conf->address.text,
+					server_mode_name(mode));
+			server_set_mode(server, mode);
+			found++;
+		}
+	}
+	return found;
+}
+
+void admin_post_server(struct admin_request *request)
+{
+	static const char *const operations[SERVER_MODES] = {
+		[SERVER_ENABLED] = "enable",
+		[SERVER_DRAINING] = "drain",
+		[SERVER_DISABLED] = "disable",
+	};
+	struct server_path path;
+	unsigned mode = 0;
+
+	if (!split_path(request->tail, &path)) {
+		admin_respond_problem(request, 404,
+			"A server's path is upstreams/NAME/servers/ADDRESS, then /drain, /disable "
+			"or /enable.");
+		return;
+	}
+	while (mode < SERVER_MODES && strcmp(path.operation, operations[mode]) != 0)
+		mode++;
+	if (mode == SERVER_MODES)
+		admin_respond_problem(
+			request, 404, "The operations are drain, disable and enable.");
+	else if (set_modes(request->relay, &path, mode) == 0)
+		admin_respond_problem(
+			request, 404, "There is no server of this address in this upstream.");
+	else
+		admin_respond_json(
+			request, 200, json_pack("{s:s}", "mode", server_mode_name(mode)));
 }

@@ -13,6 +13,7 @@ void admin_get_metrics(struct admin_request *request);
 /* handle_limits.c */
 void admin_get_limits(struct admin_request *request);
 void admin_get_limit(struct admin_request *request);
+void admin_patch_limit(struct admin_request *request);
 
 /* handle_callers.c */
 void admin_get_caller(struct admin_request *request);
@@ -23,6 +24,7 @@ void admin_get_explain(struct admin_request *request);
 
 /* handle_upstreams.c */
 void admin_get_upstreams(struct admin_request *request);
+void admin_post_server(struct admin_request *request);
 
 /* handle_sessions.c */
 void admin_get_sessions(struct admin_request *request);
@@ -30,5 +32,9 @@ void admin_post_session(struct admin_request *request);
 
 /* handle_reload.c */
 void admin_post_reload(struct admin_request *request);
+
+/* handle_config.c */
+void admin_get_config(struct admin_request *request);
+void admin_put_log_level(struct admin_request *request);
 
 #endif

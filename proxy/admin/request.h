@@ -37,6 +37,10 @@ void admin_respond_json(struct admin_request *request, unsigned status, json_t *
 /* Responds with application/problem+json (RFC 9457). `detail` is a sentence for people. */
 void admin_respond_problem(struct admin_request *request, unsigned status, const char *detail);
 
+/* The same with one member more, whose reference it takes over. */
+void admin_respond_problem_with(struct admin_request *request, unsigned status, const char *detail,
+	const char *name, json_t *value);
+
 /* Who may call it. */
 enum admin_role {
 	ADMIN_ANYONE, /* without a token */

@@ -88,11 +88,20 @@ static const char *title_of(unsigned status)
 	}
 }
 
+void admin_respond_problem_with(struct admin_request *request, unsigned status, const char *detail,
+	const char *name, json_t *value)
+{
+	json_t *problem = json_pack("{s:s, s:s, s:i, s:s}", "type", "about:blank", "title",
+		title_of(status), "status", (int)status, "detail", detail);
+
+	if (value)
+		json_object_set_new(problem, name, value);
+	admin_respond_json(request, status, problem);
+}
+
 void admin_respond_problem(struct admin_request *request, unsigned status, const char *detail)
 {
-	admin_respond_json(request, status,
-		json_pack("{s:s, s:s, s:i, s:s}", "type", "about:blank", "title", title_of(status),
-			"status", (int)status, "detail", detail));
+	admin_respond_problem_with(request, status, detail, NULL, NULL);
 }
 
 /* The methods of a path that another method was used on. */

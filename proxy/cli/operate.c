@@ -6,12 +6,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/remote.h"
+#include "cli/call.h"
+#include "cli/operate_change.h"
 #include "cli/table.h"
 #include "conf/errors.h"
 
 #define DEFAULT_FILE "/etc/sluice/sluice.ini"
 #define COUNT(items) (sizeof(items) / sizeof((items)[0]))
+#define COUNT_ANY    1000
 
 const char cli_operate_usage[] =
 	"       sluice status | limits | upstreams | sessions    what a running sluice does\n"
@@ -20,87 +22,21 @@ const char cli_operate_usage[] =
 	"       sluice explain PATH [--method M] [--host H] [--address A] [--field 'N: V']...\n"
 	"                                                        what a request would get\n"
 	"       sluice sessions drain|close|abort ID             end a session\n"
+	"       sluice limits set NAME KEY=VALUE...              change a limit until the next "
+	"reload\n"
+	"       sluice upstreams drain|disable|enable NAME ADDRESS\n"
+	"                                                        take a server out of use, or "
+	"back\n"
+	"       sluice log-level error|warn|info|debug           until the next reload\n"
+	"       sluice config                                    the configuration in effect\n"
 	"       sluice reload                                    read the configuration again\n"
 	"         these take [-c FILE] or [--admin URL] [--token-file FILE], and [--json]\n";
-
-#define FIELDS_MAX 32
-
-struct call {
-	const char *conf, *admin, *token_file, *limit, *method, *host, *address, *route;
-	const char *fields[FIELDS_MAX];
-	size_t field_count;
-	bool json;
-	char **words; /* what is left of the command line */
-	int word_count;
-	struct remote remote;
-};
 
 struct command {
 	const char *word;
 	int words_min, words_max;
 	int (*run)(struct call *call);
 };
-
-/* ---- asking ---------------------------------------------------------------------------------- */
-
-/* An exit status; `print` is called with a good answer unless JSON was asked for. */
-static int ask(struct call *call, const char *method, const char *path,
-	void (*print)(const json_t *answer))
-{
-	json_t *answer;
-	enum remote_result result = remote_call(&call->remote, method, path, &answer);
-
-	if (result == REMOTE_OK && (call->json || !print)) {
-		json_dumpf(answer, stdout, JSON_INDENT(2) | JSON_PRESERVE_ORDER);
-		putchar('\n');
-	} else if (result == REMOTE_OK) {
-		print(answer);
-	}
-	json_decref(answer);
-	return result == REMOTE_OK ? 0 : result == REMOTE_REFUSED ? 1 : 3;
-}
-
-/* A path with its query, put together part by part. */
-struct query {
-	char *text;
-	size_t bytes;
-	FILE *out;
-	bool begun;
-};
-
-static void query_begin(struct query *query, const char *path)
-{
-	*query = (struct query){0};
-	query->out = open_memstream(&query->text, &query->bytes);
-	if (query->out)
-		fputs(path, query->out);
-}
-
-static void query_add(struct query *query, const char *prefix, const char *name, const char *value)
-{
-	char *escaped_name = remote_escape(name), *escaped = value ? remote_escape(value) : NULL;
-
-	if (query->out && escaped && escaped_name) {
-		fprintf(query->out, "%c%s%s=%s", query->begun ? '&' : '?', prefix, escaped_name,
-			escaped);
-		query->begun = true;
-	}
-	free(escaped_name);
-	free(escaped);
-}
-
-static int query_ask(struct query *query, struct call *call, const char *method,
-	void (*print)(const json_t *answer))
-{
-	int status = 1;
-
-	if (!query->out || fclose(query->out) != 0 || !query->text)
-		fprintf(stderr, "sluice: no memory\n");
-	else
-		status = ask(call, method, query->text, print);
-	free(query->text);
-	return status;
-}
 
 /* ---- the commands ---------------------------------------------------------------------------- */
 
@@ -111,7 +47,7 @@ static void print_status(const json_t *answer)
 
 static int run_status(struct call *call)
 {
-	return ask(call, "GET", "/api/v1/status", print_status);
+	return call_ask(call, "GET", "/api/v1/status", NULL, print_status);
 }
 
 static void print_limits(const json_t *answer)
@@ -127,15 +63,30 @@ static void print_limits(const json_t *answer)
 	table_print(stdout, json_object_get(answer, "limits"), columns, COUNT(columns));
 }
 
+/* One limit, as a table of one row, and what the answer says of the change. */
+static void print_limit(const json_t *answer)
+{
+	json_t *list = json_pack("{s:[O]}", "limits", answer);
+	const char *detail = json_string_value(json_object_get(answer, "detail"));
+
+	print_limits(list);
+	json_decref(list);
+	if (detail)
+		puts(detail);
+}
+
 static int run_limits(struct call *call)
 {
-	return ask(call, "GET", "/api/v1/limits", print_limits);
+	if (call->word_count > 0)
+		return cli_set_limit(call, print_limit);
+	return call_ask(call, "GET", "/api/v1/limits", NULL, print_limits);
 }
 
 static void print_upstreams(const json_t *answer)
 {
 	static const struct table_column columns[] = {{"SERVER", "address", TABLE_TEXT},
-		{"UP", "up", TABLE_TEXT}, {"IN FLIGHT", "in_flight", TABLE_NUMBER},
+		{"MODE", "mode", TABLE_TEXT}, {"UP", "up", TABLE_TEXT},
+		{"IN FLIGHT", "in_flight", TABLE_NUMBER},
 		{"FAILURES IN A ROW", "failures_in_a_row", TABLE_NUMBER},
 		{"WEIGHT", "weight", TABLE_NUMBER}};
 	size_t index;
@@ -154,7 +105,9 @@ static void print_upstreams(const json_t *answer)
 
 static int run_upstreams(struct call *call)
 {
-	return ask(call, "GET", "/api/v1/upstreams", print_upstreams);
+	if (call->word_count > 0)
+		return cli_set_server(call);
+	return call_ask(call, "GET", "/api/v1/upstreams", NULL, print_upstreams);
 }
 
 static void print_sessions(const json_t *answer)
@@ -172,20 +125,17 @@ static void print_sessions(const json_t *answer)
 static int run_sessions(struct call *call)
 {
 	struct query query;
-	char *id;
 
 	if (call->word_count == 0)
-		return ask(call, "GET", "/api/v1/sessions", print_sessions);
+		return call_ask(call, "GET", "/api/v1/sessions", NULL, print_sessions);
 	if (call->word_count != 2) {
 		fprintf(stderr, "sluice sessions: expected drain, close or abort, and an id\n");
 		return 2;
 	}
-	id = remote_escape(call->words[1]);
-	query_begin(&query, "/api/v1/sessions/");
-	if (query.out)
-		fprintf(query.out, "%s/%s", id ? id : "", call->words[0]);
-	free(id);
-	return query_ask(&query, call, "POST", print_status);
+	query_begin(&query, "/api/v1/sessions");
+	query_add_segment(&query, call->words[1]);
+	query_add_segment(&query, call->words[0]);
+	return query_ask(&query, call, "POST", NULL, print_status);
 }
 
 static void print_callers(const json_t *answer)
@@ -209,14 +159,14 @@ static void print_reset(const json_t *answer)
 	json_array_foreach(limits, index, limit) printf("reset: %s\n", json_string_value(limit));
 }
 
-static int ask_caller(struct call *call, const char *method, void (*print)(const json_t *answer))
+static int ask_caller(struct call *call, const char *method, call_print *print)
 {
 	struct query query;
 
 	query_begin(&query, "/api/v1/callers");
 	query_add(&query, "", "key", call->words[0]);
 	query_add(&query, "", "limit", call->limit);
-	return query_ask(&query, call, method, print);
+	return query_ask(&query, call, method, NULL, print);
 }
 
 static int run_callers(struct call *call)
@@ -274,7 +224,7 @@ static int run_explain(struct call *call)
 	for (size_t i = 0; i < call->field_count; i++)
 		good &= add_field(&query, call->fields[i]);
 	if (good)
-		return query_ask(&query, call, "GET", print_explain);
+		return query_ask(&query, call, "GET", NULL, print_explain);
 	if (query.out)
 		fclose(query.out);
 	free(query.text);
@@ -283,18 +233,20 @@ static int run_explain(struct call *call)
 
 static int run_reload(struct call *call)
 {
-	return ask(call, "POST", "/api/v1/reload", print_status);
+	return call_ask(call, "POST", "/api/v1/reload", NULL, print_status);
 }
 
 static const struct command commands[] = {
 	{"status", 0, 0, run_status},
-	{"limits", 0, 0, run_limits},
-	{"upstreams", 0, 0, run_upstreams},
+	{"limits", 0, COUNT_ANY, run_limits},
+	{"upstreams", 0, 3, run_upstreams},
 	{"sessions", 0, 2, run_sessions},
 	{"callers", 1, 1, run_callers},
 	{"reset", 1, 1, run_reset},
 	{"explain", 1, 1, run_explain},
 	{"reload", 0, 0, run_reload},
+	{"config", 0, 0, cli_print_config},
+	{"log-level", 1, 1, cli_set_log_level},
 };
 
 /* ---- the command line ------------------------------------------------------------------------ */

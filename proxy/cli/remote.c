@@ -126,9 +126,13 @@ static size_t on_data(char *data, size_t size, size_t count, void *ctx)
 static void report_problem(long status, const json_t *problem)
 {
 	const char *detail = json_string_value(json_object_get(problem, "detail"));
+	const json_t *error;
+	size_t index;
 
 	fprintf(stderr, "sluice: %s (status %ld)\n", detail ? detail : "the request was refused",
 		status);
+	json_array_foreach(json_object_get(problem, "errors"), index, error)
+		fprintf(stderr, "  %s\n", json_string_value(error));
 }
 
 static enum remote_result perform(
@@ -156,7 +160,7 @@ static enum remote_result perform(
 }
 
 static void set_options(CURL *curl, const struct remote *remote, const char *method,
-	const char *url, struct curl_slist *fields, struct answer *text)
+	const char *url, struct curl_slist *fields, const char *body, struct answer *text)
 {
 	curl_easy_setopt(curl, CURLOPT_URL, url);
 	curl_easy_setopt(curl, CURLOPT_PROXY, "");
@@ -167,36 +171,48 @@ static void set_options(CURL *curl, const struct remote *remote, const char *met
 	curl_easy_setopt(curl, CURLOPT_WRITEDATA, text);
 	if (remote->socket_path)
 		curl_easy_setopt(curl, CURLOPT_UNIX_SOCKET_PATH, remote->socket_path);
-	if (strcmp(method, "POST") == 0)
-		curl_easy_setopt(curl, CURLOPT_POSTFIELDS, "");
-	else if (strcmp(method, "GET") != 0)
+	if (body || strcmp(method, "POST") == 0)
+		curl_easy_setopt(curl, CURLOPT_POSTFIELDS, body ? body : "");
+	if (strcmp(method, "GET") != 0)
 		curl_easy_setopt(curl, CURLOPT_CUSTOMREQUEST, method);
 }
 
-enum remote_result remote_call(
-	const struct remote *remote, const char *method, const char *path, json_t **answer)
+static struct curl_slist *add_field(struct curl_slist *fields, const char *name, const char *value)
+{
+	char *line = NULL;
+	struct curl_slist *more = NULL;
+
+	if (asprintf(&line, "%s%s", name, value) >= 0)
+		more = curl_slist_append(fields, line);
+	free(line);
+	return more ? more : fields;
+}
+
+enum remote_result remote_call(const struct remote *remote, const char *method, const char *path,
+	const json_t *body, json_t **answer)
 {
 	struct curl_slist *fields = NULL;
 	struct answer text = {0};
-	char *url = NULL, *authorization = NULL;
+	char *url = NULL, *content = body ? json_dumps(body, JSON_COMPACT) : NULL;
 	enum remote_result result = REMOTE_UNREACHABLE;
 	CURL *curl = curl_easy_init();
 
 	*answer = NULL;
 	if (asprintf(&url, "%s%s", remote->base, path) < 0)
 		url = NULL;
-	if (remote->token &&
-		asprintf(&authorization, "Authorization: Bearer %s", remote->token) >= 0)
-		fields = curl_slist_append(NULL, authorization);
-	if (curl && url) {
-		set_options(curl, remote, method, url, fields, &text);
+	if (remote->token)
+		fields = add_field(fields, "Authorization: Bearer ", remote->token);
+	if (content)
+		fields = add_field(fields, "Content-Type: ", "application/json");
+	if (curl && url && (content || !body)) {
+		set_options(curl, remote, method, url, fields, content, &text);
 		result = perform(curl, remote, &text, answer);
 	} else {
 		fprintf(stderr, "sluice: no memory\n");
 	}
 	curl_slist_free_all(fields);
 	curl_easy_cleanup(curl);
-	free(authorization);
+	free(content);
 	free(text.text);
 	free(url);
 	return result;

@@ -30,10 +30,11 @@ enum remote_result {
 	REMOTE_UNREACHABLE, /* exit status 3 */
 };
 
-/* Calls `path`, which begins with '/' and may have a query. `*answer` is what it sent, owned by the
- * caller; an error is written to stderr, and `*answer` is NULL then. */
-enum remote_result remote_call(
-	const struct remote *remote, const char *method, const char *path, json_t **answer);
+/* Calls `path`, which begins with '/' and may have a query, with `body` as JSON (NULL: none).
+ * `*answer` is what it sent, owned by the caller; an error is written to stderr, and `*answer` is
+ * NULL then. */
+enum remote_result remote_call(const struct remote *remote, const char *method, const char *path,
+	const json_t *body, json_t **answer);
 
 /* `text` as a part of a path or query, percent-encoded; to be freed. NULL without memory. */
 char *remote_escape(const char *text);

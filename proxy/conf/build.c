@@ -151,6 +151,7 @@ static struct instance *add_instance(
 	instance->section = section;
 	instance->name = arena_text(build->arena, name);
 	instance->line = line;
+	instance->folder = build->folder;
 	instance->settings_tail = &instance->settings;
 	instance->object = section->inside_conf ? (void *)build->conf
 						: arena_alloc(build->arena, section->size);
@@ -405,21 +406,25 @@ static void collect_all(struct build *build)
 		conf->limits[i].index = i;
 }
 
+static const struct reader_handler build_handler = {begin_section, take_setting, skip_line, NULL};
+
 void build_read_file(struct build *build, const char *path, struct slice text)
 {
-	const struct reader_handler handler = {begin_section, take_setting, skip_line, build};
+	struct reader_handler handler = build_handler;
 
+	handler.user = build;
 	lines_begin(&build->lines, build->arena, path, 1);
 	reader_run(text, path, &build->lines.last, &handler, build->errors);
 }
 
-void build_read(struct build *build, struct slice text)
+void build_take(struct build *build, build_feed *feed, void *ctx)
 {
-	const struct option_section *sluice = &option_sections[SECTION_SLUICE];
+	struct reader_handler handler = build_handler;
 
+	handler.user = build;
 	build->outside = true;
 	/* A file need not have [sluice] for its defaults to count. */
-	build->top = add_instance(build, sluice, 0, SLICE(""));
-	build_read_file(build, build->name, text);
+	build->top = add_instance(build, &option_sections[SECTION_SLUICE], 0, SLICE(""));
+	feed(build, &handler, ctx);
 	collect_all(build);
 }

@@ -36,10 +36,12 @@ struct instance {
 	const struct option_section *section;
 	const char *name; /* "" when the section has none */
 	unsigned line;
-	void *object; /* the section's struct */
+	const char *folder; /* what relative paths in it are taken from */
+	void *object;       /* the section's struct */
 	struct setting *settings, **settings_tail;
 	struct reference *references;
 	size_t reference_count;
+	bool revised;   /* has settings that the file does not have: conf_revise */
 	bool unclear;   /* what a line of it says can't be read */
 	uint64_t meant; /* bit n: an unknown key is near to the section's option n */
 	struct instance *next;
@@ -49,6 +51,7 @@ struct instance {
 struct conf_source {
 	struct instance *instances, **instances_tail;
 	struct conf_lines lines;
+	const char *folder; /* as conf_parse was given it */
 };
 
 struct build_file;
@@ -70,10 +73,18 @@ struct build {
 	bool section_wrong;            /* a section is not what it was meant to be */
 	bool incomplete;               /* a file could not be included: do not miss its sections */
 	bool names_files;              /* are files looked at? Not when fuzzing */
+	bool is_revision;              /* all sections come by themselves, also included ones */
 };
 
-/* Reads all sections and settings, applies the defaults and collects the sections' structs. */
-void build_read(struct build *build, struct slice text);
+/* Hands all sections and settings to the handler, in their order. */
+typedef void build_feed(struct build *build, const struct reader_handler *handler, void *ctx);
+
+/* Takes all sections and settings, applies the defaults and collects the sections' structs. */
+void build_take(struct build *build, build_feed *feed, void *ctx);
+
+/* The whole way from what `feed` gives to a snapshot, as conf_parse describes it. snapshot.c */
+struct conf *conf_build(const char *name, const char *folder, build_feed *feed, void *ctx,
+	struct conf_errors *errors);
 
 /* Reads `text`, the file `path`, after what was read before. */
 void build_read_file(struct build *build, const char *path, struct slice text);

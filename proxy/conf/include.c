@@ -139,7 +139,7 @@ static bool parse_include(struct value *value)
 		return false;
 	pattern = value_resolve_path(value, value->text);
 	value_list_add(value, value->at, pattern);
-	if (!value->build->names_files)
+	if (!value->build->names_files || value->build->is_revision)
 		return true;
 	errno = 0;
 	result = glob(pattern, GLOB_ERR | GLOB_NOSORT, NULL, &found);

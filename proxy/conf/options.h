@@ -47,6 +47,7 @@ enum option_flags {
 	OPTION_SIZE = 8,
 	OPTION_WRITTEN = 16, /* a path: the file is written, so its folder must be there */
 	OPTION_QUERY = 32,   /* a path: a query may follow */
+	OPTION_SECRET = 64,  /* `Name: value`, of which the value is shown to nobody */
 };
 
 struct option {

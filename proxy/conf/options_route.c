@@ -92,7 +92,8 @@ const struct option options_route[] = {
 	{"request_trailers", &type_field_names, LIVE, AT(request_trailers), .flags = OPTION_REPEATABLE,
 		.help = "Trailer fields of requests that are passed on, besides those of digests, "
 			"signatures and timing; others are dropped."},
-	{"request_header_set", &type_field, LIVE, AT(request_set), .flags = OPTION_REPEATABLE,
+	{"request_header_set", &type_field, LIVE, AT(request_set),
+		.flags = OPTION_REPEATABLE | OPTION_SECRET,
 		.help = "A field set on requests to the server, in place of any of that name."},
 	{"request_header_remove", &type_field_names, LIVE, AT(request_remove),
 		.flags = OPTION_REPEATABLE,

@@ -191,3 +191,68 @@ void reference_dump(const struct conf *conf, FILE *out)
 	for (const struct instance *instance = first; instance; instance = instance->next)
 		dump_section(instance->section, instance, instance->name, out);
 }
+
+/* ---- one by one ---- */
+
+/* What may hold a credential is cut: the value of a field to set, a query. */
+static const char *mask(const struct option *option, const char *text, char *room, size_t size)
+{
+	const char *end = option->flags & OPTION_SECRET  ? strchr(text, ':')
+			  : option->flags & OPTION_QUERY ? strchr(text, '?')
+							 : NULL;
+
+	if (!end)
+		return text;
+	snprintf(room, size, "%.*s%s***", (int)(end - text) + 1, text, *end == ':' ? " " : "");
+	return room;
+}
+
+static void visit_option(const struct instance *instance, const struct option *option,
+	void (*visit)(void *ctx, const struct reference_setting *setting), void *ctx)
+{
+	char room[1024];
+	struct reference_setting found = {
+		.kind = instance->section->kind,
+		.name = instance->name,
+		.key = option->name,
+		.repeatable = option->flags & OPTION_REPEATABLE,
+	};
+
+	for (const struct setting *s = instance->settings; s; s = s->next) {
+		if (s->option != option)
+			continue;
+		found.text = mask(option, s->text, room, sizeof(room));
+		visit(ctx, &found);
+	}
+	if (!found.text && option->fallback) {
+		found.text = option->fallback;
+		found.is_default = true;
+		visit(ctx, &found);
+	}
+}
+
+static void visit_section(const struct instance *instance,
+	void (*visit)(void *ctx, const struct reference_setting *setting), void *ctx)
+{
+	const struct option_section *section = instance->section;
+
+	for (size_t i = 0; i < *section->option_count; i++) {
+		if (!excluded(instance, &section->options[i]))
+			visit_option(instance, &section->options[i], visit, ctx);
+	}
+}
+
+void reference_each(const struct conf *conf,
+	void (*visit)(void *ctx, const struct reference_setting *setting), void *ctx)
+{
+	const struct instance sluice = {.section = &option_sections[SECTION_SLUICE], .name = ""};
+	const struct instance *first = conf->source->instances;
+	bool has_sluice = false;
+
+	for (const struct instance *instance = first; instance; instance = instance->next)
+		has_sluice = has_sluice || instance->section->id == SECTION_SLUICE;
+	if (!has_sluice)
+		visit_section(&sluice, visit, ctx);
+	for (const struct instance *instance = first; instance; instance = instance->next)
+		visit_section(instance, visit, ctx);
+}

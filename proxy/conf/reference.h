@@ -4,6 +4,7 @@
 #ifndef CONF_REFERENCE_H
 #define CONF_REFERENCE_H
 
+#include <stdbool.h>
 #include <stdio.h>
 
 #include "conf/conf.h"
@@ -24,5 +25,17 @@ void reference_print_mdoc(const struct option_section *section, FILE *out);
  * of every key that it does not name. Keys with neither stand as comments.
  */
 void reference_dump(const struct conf *conf, FILE *out);
+
+/* One setting in effect. */
+struct reference_setting {
+	const char *kind, *name; /* of its section */
+	const char *key;
+	const char *text; /* as the file has it, or its default; what is secret reads *** */
+	bool repeatable, is_default;
+};
+
+/* Calls `visit` for each setting in effect, section by section, in the file's order. */
+void reference_each(const struct conf *conf,
+	void (*visit)(void *ctx, const struct reference_setting *setting), void *ctx);
 
 #endif

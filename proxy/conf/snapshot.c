@@ -7,7 +7,7 @@
 
 enum { FILE_BYTES = 16 << 20 };
 
-struct conf *conf_parse(const char *text, size_t len, const char *name, const char *folder,
+struct conf *conf_build(const char *name, const char *folder, build_feed *feed, void *ctx,
 	struct conf_errors *errors)
 {
 	struct arena *arena = arena_new();
@@ -17,17 +17,17 @@ struct conf *conf_parse(const char *text, size_t len, const char *name, const ch
 
 	*errors = (struct conf_errors){.lines = &build.lines};
 	source->instances_tail = &source->instances;
+	source->folder = folder ? arena_text(arena, slice_of(folder)) : NULL;
 	conf->arena = arena;
 	conf->source = source;
 	conf->path = arena_text(arena, slice_of(name));
 	conf->holders = arena_alloc(arena, sizeof(*conf->holders));
 	atomic_init(conf->holders, 1);
 	build.name = conf->path;
-	build.folder = folder;
+	build.folder = source->folder;
 	build.names_files = folder != NULL;
-	build_open_main(&build);
 
-	build_read(&build, (struct slice){text, len});
+	build_take(&build, feed, ctx);
 	check_snapshot(&build);
 	source->lines = build.lines;
 	errors->lines = NULL;
@@ -39,6 +39,23 @@ struct conf *conf_parse(const char *text, size_t len, const char *name, const ch
 	order_routes(&build);
 	credentials_settle(conf);
 	return conf;
+}
+
+static void give_text(struct build *build, const struct reader_handler *handler, void *ctx)
+{
+	const struct slice *text = ctx;
+
+	(void)handler;
+	build_open_main(build);
+	build_read_file(build, build->name, *text);
+}
+
+struct conf *conf_parse(const char *text, size_t len, const char *name, const char *folder,
+	struct conf_errors *errors)
+{
+	struct slice whole = {text, len};
+
+	return conf_build(name, folder, give_text, &whole, errors);
 }
 
 struct conf *conf_load(const char *path, struct conf_errors *errors)

@@ -81,7 +81,8 @@ enum pin_result pin_take(struct exchange *x)
 	if (!pin)
 		return PIN_NONE;
 	server = upstream_server_of(x->upstream, pin->server);
-	if (!server || !is_silent(pin->fd) || !server_may_serve(server, worker_now_ms(worker))) {
+	if (!server || !is_silent(pin->fd) || server_mode(server) == SERVER_DISABLED ||
+		!server_may_serve(server, worker_now_ms(worker))) {
 		pin_close(NULL, pin);
 		return PIN_NONE;
 	}

@@ -156,7 +156,7 @@ static void on_signal(evutil_socket_t number, short what, void *arg)
 		break;
 	case SIGHUP:
 		if (!relay->stopping)
-			relay_reload(relay);
+			relay_reload(relay, NULL);
 		break;
 	case SIGUSR1:
 		log_reopen(relay->log);

@@ -1,5 +1,6 @@
 #include "relay/reload.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -59,17 +60,6 @@ void relay_close_throttles(struct relay *relay)
 {
 	throttle_table_close(relay->throttles);
 	relay->throttles = NULL;
-}
-
-static struct conf *load(const struct relay *relay)
-{
-	struct conf_errors errors = {0};
-	struct conf *conf = conf_load(relay->site->conf->path, &errors);
-
-	for (size_t i = 0; i < errors.count; i++)
-		log_error("%s", errors.items[i].text);
-	conf_errors_free(&errors);
-	return conf;
 }
 
 void reload_write_warnings(const struct conf *conf)
@@ -149,6 +139,7 @@ struct reload {
 	struct throttle_change *throttles;
 	struct log_change *logs;
 	struct site_use **uses; /* [worker_count] */
+	bool is_revision;
 };
 
 static bool prepare_throttles(struct relay *relay, struct reload *reload, const struct conf *conf)
@@ -258,11 +249,17 @@ void reload_commit(struct relay *relay, struct reload *reload)
 static void finish(struct relay *relay, struct reload *reload)
 {
 	const struct conf *conf = reload->site->conf;
+	bool is_revision = reload->is_revision;
 
 	reload_write_warnings(conf);
 	write_changes(relay, conf);
 	reload_commit(relay, reload);
-	log_info("%s: reloaded", relay->site->conf->path);
+	if (is_revision)
+		log_info("%s: settings have changed by the admin interface; a reload brings those "
+			 "of the file back",
+			relay->site->conf->path);
+	else
+		log_info("%s: reloaded", relay->site->conf->path);
 }
 
 void reload_cancel(struct relay *relay)
@@ -283,25 +280,50 @@ void reload_continue(struct relay *relay)
 	finish(relay, reload);
 }
 
-enum reload_outcome relay_reload(struct relay *relay)
+/* `conf` may be NULL: it had errors. */
+static enum reload_outcome begin(struct relay *relay, const struct conf *conf,
+	const struct conf_errors *errors, bool is_revision)
 {
 	struct timeval timeout = {
 		.tv_sec = RESOLVE_START_MS / 1000, .tv_usec = RESOLVE_START_MS % 1000 * 1000};
 	struct reload *reload = NULL;
 
-	reload_cancel(relay);
-	struct conf *conf = load(relay);
+	for (size_t i = 0; i < errors->count; i++)
+		log_error("%s", errors->items[i].text);
 	if (conf)
 		reload = reload_prepare(relay, conf);
-	if (!reload) {
-		log_error("%s: reload failed; the running configuration stays",
-			relay->site->conf->path);
+	if (!reload)
 		return RELOAD_FAILED;
-	}
-	if (resolver_is_waiting(relay->resolver) && event_add(relay->reload_timer, &timeout) == 0) {
+	reload->is_revision = is_revision;
+	/* A revision has no name that is new. */
+	if (!is_revision && resolver_is_waiting(relay->resolver) &&
+		event_add(relay->reload_timer, &timeout) == 0) {
 		relay->reload = reload;
 		return RELOAD_WAITING;
 	}
 	finish(relay, reload);
 	return RELOAD_DONE;
+}
+
+enum reload_outcome relay_reload(struct relay *relay, struct conf_errors *errors)
+{
+	struct conf_errors own = {0};
+	struct conf_errors *found = errors ? errors : &own;
+
+	reload_cancel(relay);
+	struct conf *conf = conf_load(relay->site->conf->path, found);
+	enum reload_outcome outcome = begin(relay, conf, found, false);
+	if (outcome == RELOAD_FAILED)
+		log_error("%s: reload failed; the running configuration stays",
+			relay->site->conf->path);
+	conf_errors_free(&own);
+	return outcome;
+}
+
+enum reload_outcome relay_revise(struct relay *relay, const struct conf_revision *revisions,
+	size_t count, struct conf_errors *errors)
+{
+	assert(!relay->reload);
+	struct conf *conf = conf_revise(relay->site->conf, revisions, count, errors);
+	return begin(relay, conf, errors, true);
 }

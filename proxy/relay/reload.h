@@ -15,6 +15,7 @@
 #include <stdbool.h>
 
 #include "conf/conf.h"
+#include "conf/revise.h"
 
 struct relay;
 struct reload;
@@ -30,8 +31,15 @@ enum reload_outcome {
 };
 
 /* Reads the relay's file again and prepares what it says; one that was prepared before is dropped.
- * Main thread. */
-enum reload_outcome relay_reload(struct relay *relay);
+ * `errors` are those of the file, for conf_errors_free; NULL: only the error log has them. Main
+ * thread. */
+enum reload_outcome relay_reload(struct relay *relay, struct conf_errors *errors);
+
+/* The same with settings changed and without the file (conf/revise.h): the next reload brings the
+ * file's back. One that was prepared before must not be waiting. */
+enum reload_outcome relay_revise(struct relay *relay, const struct conf_revision *revisions,
+	size_t count, struct conf_errors *errors);
+
 /* The names are known, or the time for them is over. */
 void reload_continue(struct relay *relay);
 /* Drops what was prepared, if anything was. */

@@ -44,6 +44,14 @@ struct server_idle {
 	int32_t current_weight; /* round robin's state of this worker */
 } __attribute__((aligned(64)));
 
+/* What an operator has said of it; the first after a start. */
+enum server_mode {
+	SERVER_ENABLED,
+	SERVER_DRAINING, /* sessions that are bound to it go on, nobody else is sent there */
+	SERVER_DISABLED, /* nobody is; what is in flight ends */
+	SERVER_MODES,
+};
+
 struct server_state {
 	struct server_state *next; /* of the upstream's */
 	struct upstream_state *upstream;
@@ -59,6 +67,7 @@ struct server_state {
 	atomic_uint interval_ms;       /* it was left out for, last */
 	_Atomic uint64_t out_until_ms; /* 0: in */
 	atomic_bool unhealthy;         /* by active checks */
+	atomic_uint mode;              /* enum server_mode */
 	_Atomic uint64_t logged_ms;    /* of its last line about a failure */
 	atomic_uint unlogged;          /* failures since */
 	struct server_idle *idle;      /* [workers] */

@@ -157,11 +157,33 @@ bool server_may_serve(struct server *server, uint64_t now_ms)
 	return server->upstream->server_count == 1 || !is_left_out(server, now_ms);
 }
 
+enum server_mode server_mode(const struct server *server)
+{
+	/* relaxed: a switch; what began just before it ends where it is */
+	return atomic_load_explicit(&server->state->mode, memory_order_relaxed);
+}
+
+void server_set_mode(struct server *server, enum server_mode mode)
+{
+	atomic_store_explicit(&server->state->mode, mode, memory_order_relaxed);
+}
+
+const char *server_mode_name(enum server_mode mode)
+{
+	static const char *const names[SERVER_MODES] = {
+		[SERVER_ENABLED] = "enabled",
+		[SERVER_DRAINING] = "draining",
+		[SERVER_DISABLED] = "disabled",
+	};
+
+	return names[mode];
+}
+
 static bool may_be_asked(struct server *server, uint64_t tried, bool all, uint64_t now_ms)
 {
 	uint32_t bound = server->conf->max_in_flight;
 
-	if (tried & (1ULL << server->index))
+	if (tried & (1ULL << server->index) || server_mode(server) != SERVER_ENABLED)
 		return false;
 	if (bound > 0 &&
 		atomic_load_explicit(&server->state->in_flight, memory_order_relaxed) >= bound)

@@ -6,7 +6,7 @@
  *
  * A server that fails max_fails times in a row is left out for fail_timeout, then twice that, up to
  * fail_timeout_max; one success forgets it all. When all are left out, all are asked: a wrong guess
- * must not take the service down.
+ * must not take the service down. But a server that an operator drains or disables is never asked.
  */
 #ifndef RELAY_UPSTREAM_H
 #define RELAY_UPSTREAM_H
@@ -69,7 +69,13 @@ void server_done(struct server *server);
 /* A place at this very server; false if max_in_flight leaves none. server_done gives it back. */
 bool server_take_place(struct server *server);
 
-/* Is it in, or the only one? */
+/* Any thread. */
+enum server_mode server_mode(const struct server *server);
+void server_set_mode(struct server *server, enum server_mode mode);
+/* `enabled`, `draining`, `disabled` */
+const char *server_mode_name(enum server_mode mode);
+
+/* Is it in, or the only one? Whatever its mode is. */
 bool server_may_serve(struct server *server, uint64_t now_ms);
 
 /* May a failure have a line in the log? One in ten seconds for each server, so that a dead one does

@@ -8,70 +8,13 @@ import socket
 import subprocess
 
 from lib import process
+from lib.admin import Admin, value, with_admin
 from lib.process import Port
 from lib.sluice import to
 from lib.tap import equal, group, main, true
 from lib.wire import dial
 
 LIMIT = "[limit burst]\nkey = header:X-Key\nrate = 2 per 1h\n"
-
-
-class Admin:
-    """A client of the admin server: one connection a request."""
-
-    def __init__(self, address, token=None):
-        self.address = address
-        self.token = token
-
-    def ask(self, path, method="GET", body=b"", fields=(), token=None):
-        """(status, fields by lower-case name, body)"""
-        token = token or self.token
-        lines = [f"{method} {path} HTTP/1.1", "Host: admin", "Connection: close",
-                 f"Content-Length: {len(body)}", *fields]
-        if token:
-            lines.append(f"Authorization: Bearer {token}")
-        with dial(self.address) as sock:
-            sock.sendall("\r\n".join(lines).encode() + b"\r\n\r\n" + body)
-            data = b""
-            while part := sock.recv(65536):
-                data += part
-        head, _, content = data.partition(b"\r\n\r\n")
-        first, *rest = head.decode().split("\r\n")
-        return (int(first.split()[1]),
-                {name.lower(): value.strip() for name, value in (line.split(":", 1) for line in rest)}, content)
-
-    def json(self, path, method="GET", **more):
-        status, fields, content = self.ask(path, method, **more)
-        return status, json.loads(content)
-
-    def metrics(self, accept=None):
-        fields = [f"Accept: {accept}"] if accept else []
-        status, fields, content = self.ask("/metrics", fields=fields)
-        equal(status, 200, "status of /metrics")
-        return fields, content.decode()
-
-
-def value(text, name, **labels):
-    """The value of one sample, or None."""
-    for line in text.splitlines():
-        found = re.fullmatch(r"([a-z_]+)(?:\{(.*)\})? (\S+)", line)
-        if not found or found.group(1) != name:
-            continue
-        if dict(re.findall(r'(\w+)="([^"]*)"', found.group(2) or "")) == labels:
-            return float(found.group(3))
-    return None
-
-
-def with_admin(t, sections, tokens=None, **more):
-    """(sluice, Admin) with an [admin] on a port of its own."""
-    port = Port(socket.AF_INET)
-    admin = f"[admin]\nbind = 127.0.0.1:{port.number}\n"
-    if tokens is not None:
-        admin += f"token = file:{t.file('admin.token', tokens)}\n"
-    port.release()
-    sluice = t.sluice(sections + admin, **more)
-    sluice.process.wait_output("sluice is ready")
-    return sluice, Admin(f"127.0.0.1:{port.number}")
 
 
 @group("metrics say what happened")
@@ -376,7 +319,7 @@ def command_line(t):
 
     with t.point("the command line is wrong: exit 2; nobody answers: exit 3"):
         true("too few words" in run("callers", *here, status=2), "words")
-        true("too many words" in run("limits", "x", *here, status=2), "words")
+        true("too many words" in run("status", "x", *here, status=2), "words")
         true("not a field" in run("explain", "/", "--field", "x", *here, status=2), "a field")
         run("limits", "--frobnicate", status=2)
         true("is sluice running there?" in run("limits", "--admin", "127.0.0.1:1", status=3), "nobody")

@@ -1,0 +1,56 @@
+#include "admin/revise.h"
+
+#include <stdio.h>
+
+#include "admin/json_text.h"
+#include "admin/request.h"
+#include "relay/relay.h"
+#include "relay/reload.h"
+
+json_t *admin_object(struct admin_request *request)
+{
+	json_error_t error;
+	json_t *object =
+		json_loadb(request->body, request->body_bytes, JSON_REJECT_DUPLICATES, &error);
+	char detail[sizeof(error.text) + 64];
+
+	if (json_is_object(object))
+		return object;
+	json_decref(object);
+	snprintf(detail, sizeof(detail), "The content is not a JSON object%s%s.",
+		object ? "" : ": ", object ? "" : error.text);
+	admin_respond_problem(request, 400, detail);
+	return NULL;
+}
+
+void admin_respond_errors(struct admin_request *request, unsigned status, const char *detail,
+	const struct conf_errors *errors)
+{
+	json_t *list = json_array();
+
+	for (size_t i = 0; i < errors->count; i++)
+		json_array_append_new(list, admin_json_text(errors->items[i].text));
+	admin_respond_problem_with(request, status, detail, "errors", list);
+}
+
+bool admin_revise(
+	struct admin_request *request, const struct conf_revision *revisions, size_t count)
+{
+	struct relay *relay = request->relay;
+	struct conf_errors errors = {0};
+	enum reload_outcome outcome = RELOAD_FAILED;
+
+	if (relay->stopping) {
+		admin_respond_problem(request, 409, "sluice is stopping.");
+	} else if (relay->reload) {
+		admin_respond_problem(request, 409,
+			"A reload waits for addresses of new names; try again in some seconds.");
+	} else {
+		outcome = relay_revise(relay, revisions, count, &errors);
+		if (outcome == RELOAD_FAILED)
+			admin_respond_errors(request, 422,
+				"The change has errors; nothing has changed.", &errors);
+	}
+	conf_errors_free(&errors);
+	return outcome != RELOAD_FAILED;
+}

@@ -1,0 +1,66 @@
+/* See call.h. */
+#include "cli/call.h"
+
+#include <stdlib.h>
+
+int call_ask(
+	struct call *call, const char *method, const char *path, json_t *body, call_print *print)
+{
+	json_t *answer;
+	enum remote_result result = remote_call(&call->remote, method, path, body, &answer);
+
+	json_decref(body);
+	if (result == REMOTE_OK && (call->json || !print)) {
+		json_dumpf(answer, stdout, JSON_INDENT(2) | JSON_PRESERVE_ORDER);
+		putchar('\n');
+	} else if (result == REMOTE_OK) {
+		print(answer);
+	}
+	json_decref(answer);
+	return result == REMOTE_OK ? 0 : result == REMOTE_REFUSED ? 1 : 3;
+}
+
+void query_begin(struct query *query, const char *path)
+{
+	*query = (struct query){0};
+	query->out = open_memstream(&query->text, &query->bytes);
+	if (query->out)
+		fputs(path, query->out);
+}
+
+void query_add_segment(struct query *query, const char *text)
+{
+	char *escaped = remote_escape(text);
+
+	if (query->out && escaped)
+		fprintf(query->out, "/%s", escaped);
+	free(escaped);
+}
+
+void query_add(struct query *query, const char *prefix, const char *name, const char *value)
+{
+	char *escaped_name = remote_escape(name), *escaped = value ? remote_escape(value) : NULL;
+
+	if (query->out && escaped && escaped_name) {
+		fprintf(query->out, "%c%s%s=%s", query->begun ? '&' : '?', prefix, escaped_name,
+			escaped);
+		query->begun = true;
+	}
+	free(escaped_name);
+	free(escaped);
+}
+
+int query_ask(
+	struct query *query, struct call *call, const char *method, json_t *body, call_print *print)
+{
+	int status = 1;
+
+	if (!query->out || fclose(query->out) != 0 || !query->text) {
+		fprintf(stderr, "sluice: no memory\n");
+		json_decref(body);
+	} else {
+		status = call_ask(call, method, query->text, body, print);
+	}
+	free(query->text);
+	return status;
+}
