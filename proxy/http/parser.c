@@ -5,9 +5,6 @@
 
 #include "http/head_scan.h"
 
-/* Chunk-size lines, extensions and trailers may not outgrow this without content between. */
-#define CHUNK_OVERHEAD_BYTES (16 * 1024)
-
 static struct http_parser *parser_of(llhttp_t *llhttp)
 {
 	return llhttp->data;
@@ -52,36 +49,12 @@ static struct http_field *add_field(struct http_head *head)
 	return field;
 }
 
-static bool keep_trailer(struct http_parser *parser, const char *at, size_t len)
-{
-	if (len == 0)
-		return true;
-	if (parser->trailers_len + len > CHUNK_OVERHEAD_BYTES)
-		return false;
-	if (parser->trailers_len + len > parser->trailers_capacity) {
-		uint32_t capacity = (uint32_t)(parser->trailers_len + len) * 2;
-		char *grown = realloc(parser->trailers, capacity);
-		if (!grown)
-			return false;
-		parser->trailers = grown;
-		parser->trailers_capacity = capacity;
-	}
-	memcpy(parser->trailers + parser->trailers_len, at, len);
-	parser->trailers_len += (uint32_t)len;
-	return true;
-}
-
 static int on_header_field(llhttp_t *llhttp, const char *at, size_t len)
 {
 	struct http_parser *parser = parser_of(llhttp);
 	struct http_head *head = parser->head;
 	bool begins = parser->in_value || head->field_count == 0;
 
-	if (parser->headers_done) {
-		if (!parser->trailers_at)
-			parser->trailers_at = at;
-		return keep_trailer(parser, at, len) ? 0 : refuse(parser, 431);
-	}
 	parser->in_value = false;
 	if (begins) {
 		if (parser->limits.fields > 0 && head->field_count >= parser->limits.fields)
@@ -102,8 +75,6 @@ static int on_header_value(llhttp_t *llhttp, const char *at, size_t len)
 {
 	struct http_parser *parser = parser_of(llhttp);
 
-	if (parser->headers_done)
-		return keep_trailer(parser, at, len) ? 0 : refuse(parser, 431);
 	struct http_field *field = &parser->head->fields[parser->head->field_count - 1];
 	uint32_t offset = (uint32_t)(at - parser->base);
 	parser->in_value = true;
@@ -115,45 +86,16 @@ static int on_header_value(llhttp_t *llhttp, const char *at, size_t len)
 	return 0;
 }
 
-static int on_header_field_complete(llhttp_t *llhttp)
-{
-	struct http_parser *parser = parser_of(llhttp);
-
-	return !parser->headers_done || keep_trailer(parser, ": ", 2) ? 0 : refuse(parser, 431);
-}
-
 static int on_header_value_complete(llhttp_t *llhttp)
 {
-	struct http_parser *parser = parser_of(llhttp);
-
-	parser->in_value = true; /* also when the value is empty and came with no piece */
-	return !parser->headers_done || keep_trailer(parser, "\r\n", 2) ? 0 : refuse(parser, 431);
+	parser_of(llhttp)->in_value =
+		true; /* also when the value is empty and came with no piece */
+	return 0;
 }
 
 static int on_headers_complete(llhttp_t *llhttp)
 {
 	parser_of(llhttp)->headers_done = true;
-	/* llhttp 9 holds a trailer named Content-Length to be the head's, beside Transfer-Encoding.
-	 * It is none of ours: what trailers may pass is decided elsewhere, and the head has been
-	 * judged. */
-	llhttp_set_lenient_chunked_length(llhttp, 1);
-	return HPE_PAUSED;
-}
-
-static int on_body(llhttp_t *llhttp, const char *at, size_t len)
-{
-	struct http_parser *parser = parser_of(llhttp);
-
-	if (parser->write_at != at)
-		memmove(parser->write_at, at, len);
-	parser->write_at += len;
-	parser->overhead_bytes = 0;
-	return 0;
-}
-
-static int on_message_complete(llhttp_t *llhttp)
-{
-	parser_of(llhttp)->message_done = true;
 	return HPE_PAUSED;
 }
 
@@ -161,11 +103,8 @@ static const llhttp_settings_t settings = {
 	.on_url = on_url,
 	.on_header_field = on_header_field,
 	.on_header_value = on_header_value,
-	.on_header_field_complete = on_header_field_complete,
 	.on_header_value_complete = on_header_value_complete,
 	.on_headers_complete = on_headers_complete,
-	.on_body = on_body,
-	.on_message_complete = on_message_complete,
 };
 
 static void begin(struct http_parser *parser, bool is_request, struct http_head *head,
@@ -177,11 +116,8 @@ static void begin(struct http_parser *parser, bool is_request, struct http_head 
 	parser->fed = 0;
 	parser->is_begun = parser->has_method = false;
 	parser->error_status = 0;
-	parser->in_value = parser->headers_done = parser->message_done = false;
-	parser->overhead_bytes = 0;
-	parser->last = '\0';
-	parser->trailers_at = NULL;
-	parser->trailers_len = 0;
+	parser->in_value = parser->headers_done = false;
+	http_chunked_begin(&parser->chunked);
 	http_head_clear(head);
 }
 
@@ -451,62 +387,18 @@ enum http_parse http_parser_head(struct http_parser *parser, const char *base, s
 	return read_head(parser, base, len);
 }
 
-/* Does a line of the trailer section begin with a blank? That is refused as it is in a head. */
-static bool trailers_fold(const struct http_parser *parser, const char *data, const char *end)
-{
-	if (!parser->trailers_at)
-		return false;
-	for (const char *c = parser->trailers_at; c < end; c++) {
-		if (is_ows(*c) && (c > data ? c[-1] : parser->last) == '\n')
-			return true;
-	}
-	return false;
-}
-
 enum http_parse http_parser_chunked(
 	struct http_parser *parser, char *data, size_t len, size_t *consumed, size_t *produced)
 {
-	if (parser->trailers_at)
-		parser->trailers_at = data;
-	parser->base = data;
-	parser->write_at = data;
-	if (llhttp_get_errno(&parser->llhttp) == HPE_PAUSED)
-		llhttp_resume(&parser->llhttp);
-	parser->overhead_bytes += len;
-	enum llhttp_errno error = llhttp_execute(&parser->llhttp, data, len);
-	*produced = (size_t)(parser->write_at - data);
-	*consumed = len;
-	if (*produced > 0)
-		parser->overhead_bytes = 0;
-	if (parser->message_done && error == HPE_PAUSED) {
-		/* As in head_done: behind the last LF, or at it by version. */
-		const char *stop = llhttp_get_error_pos(&parser->llhttp);
-		if (stop == data || stop[-1] != '\n')
-			stop++;
-		*consumed = (size_t)(stop - data);
-		/* llhttp takes a bare LF for the last line's end. */
-		if ((*consumed > 1 ? data[*consumed - 2] : parser->last) == '\r' &&
-			!trailers_fold(parser, data, stop))
-			return HTTP_PARSE_DONE;
-		error = HPE_LF_EXPECTED;
-	}
-	if (trailers_fold(parser, data, data + len))
-		error = HPE_INVALID_HEADER_TOKEN;
-	if (len > 0)
-		parser->last = data[len - 1];
-	if (error != HPE_OK || parser->overhead_bytes > CHUNK_OVERHEAD_BYTES) {
-		if (parser->error_status == 0)
-			parser->error_status = 400;
-		return HTTP_PARSE_BAD;
-	}
-	return HTTP_PARSE_MORE;
+	enum http_parse result =
+		http_chunked_decode(&parser->chunked, data, len, consumed, produced);
+
+	return result == HTTP_PARSE_BAD ? bad(parser, 400) : result;
 }
 
 void http_parser_end(struct http_parser *parser)
 {
-	free(parser->trailers);
-	parser->trailers = NULL;
-	parser->trailers_len = parser->trailers_capacity = 0;
+	http_chunked_end(&parser->chunked);
 }
 
 void http_head_init(struct http_head *head)

@@ -1,7 +1,7 @@
 /*
- * One HTTP/1.x message after another off a byte stream: llhttp reads the syntax, this adapter
- * keeps where things stand and refuses what llhttp lets pass. A head that is there at once and of
- * the plain form is read without llhttp (http/head_scan.h).
+ * One HTTP/1.x message after another off a byte stream: llhttp reads the syntax of heads, this
+ * adapter keeps where things stand and refuses what llhttp lets pass. A head that is there at once
+ * and of the plain form is read without llhttp (http/head_scan.h).
  *
  *   bytes --http_parser_head--> struct http_head      (stops right behind the empty line)
  *         --http_parser_chunked--> body bytes, decoded where they lie, and the trailer section
@@ -16,9 +16,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "http/chunked.h"
 #include "http/message.h"
-
-enum http_parse { HTTP_PARSE_MORE, HTTP_PARSE_DONE, HTTP_PARSE_BAD };
 
 struct http_parser_limits {
 	uint32_t head_bytes;   /* the whole head: 431 */
@@ -38,14 +37,7 @@ struct http_parser {
 	bool has_method;
 	bool in_value; /* the last piece was of a field's value */
 	bool headers_done;
-	bool message_done;
-	/* chunked bodies */
-	char *write_at;          /* decoded bytes are moved down to here */
-	char last;               /* the last byte given */
-	const char *trailers_at; /* during a call: where the trailer section goes on */
-	uint64_t overhead_bytes; /* of chunk framing since the last byte of content */
-	char *trailers;          /* field lines, each with CRLF; owned */
-	uint32_t trailers_len, trailers_capacity;
+	struct http_chunked chunked; /* of the body behind the head */
 };
 
 /* Begins a message: `head` is emptied and filled by the calls to come. A parser that was zeroed or
@@ -67,7 +59,7 @@ enum http_parse http_parser_head(struct http_parser *parser, const char *base, s
 /*
  * Decodes a chunked body behind that head in place: of `len` bytes at `data`, `*consumed` were
  * read and `*produced` bytes of content now stand at `data`. DONE after the trailer section, with
- * parser->trailers filled; BAD on any breach of RFC 9112 section 7.1. Chunk extensions are dropped.
+ * parser->chunked.trailers filled; BAD as http_chunked_decode, with error_status 400.
  */
 enum http_parse http_parser_chunked(
 	struct http_parser *parser, char *data, size_t len, size_t *consumed, size_t *produced);

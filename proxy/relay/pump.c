@@ -12,7 +12,8 @@ static bool put_last_chunk(struct pump *pump)
 	struct http_out out;
 
 	if (pump->body == HTTP_BODY_CHUNKED)
-		trailers = (struct slice){pump->parser->trailers, pump->parser->trailers_len};
+		trailers = (struct slice){
+			pump->parser->chunked.trailers, pump->parser->chunked.trailers_len};
 	if (!flow_reserve(pump->flow, pump->pool, trailers.len + 8, &out))
 		return false;
 	http_out_slice(&out, SLICE("0\r\n"));
@@ -36,8 +37,8 @@ static bool put_content(struct pump *pump, struct slice content)
 		http_out_slice(&out, (struct slice){size, (size_t)len});
 		flow_commit(flow, &out);
 		flow->suffix = crlf;
-		if (pump->tail_due &&
-			(pump->body != HTTP_BODY_CHUNKED || pump->parser->trailers_len == 0)) {
+		if (pump->tail_due && (pump->body != HTTP_BODY_CHUNKED ||
+					      pump->parser->chunked.trailers_len == 0)) {
 			flow->suffix = crlf_last_chunk;
 			pump->tail_due = false;
 		}

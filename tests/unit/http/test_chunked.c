@@ -77,9 +77,10 @@ static void decode(struct outcome *outcome, const char *text, size_t len, const 
 	}
 	outcome->status = outcome->result == HTTP_PARSE_BAD ? parser.error_status : 0;
 	if (outcome->result == HTTP_PARSE_DONE) {
-		assert_true(parser.trailers_len < sizeof(outcome->trailers));
-		if (parser.trailers_len > 0)
-			memcpy(outcome->trailers, parser.trailers, parser.trailers_len);
+		assert_true(parser.chunked.trailers_len < sizeof(outcome->trailers));
+		if (parser.chunked.trailers_len > 0)
+			memcpy(outcome->trailers, parser.chunked.trailers,
+				parser.chunked.trailers_len);
 	}
 	http_head_clear(&head);
 	http_parser_end(&parser);
@@ -133,6 +134,13 @@ static void good_bodies(void **state)
 		{"a\r\n0123456789\r\nA\r\n0123456789\r\n0\r\n\r\n", "01234567890123456789", ""},
 		{"004\r\n\r\n\r\n\r\n0\r\n\r\n", "\r\n\r\n", ""},
 		{"1;x\r\na\r\n0;y=z\r\n\r\n", "a", ""},
+		{"3;a=b;c=d\r\nabc\r\n0;e;f=\"g\"\r\n\r\n", "abc", ""},
+		{"3;a=\"q\\\"x\"\r\nabc\r\n0\r\n\r\n", "abc", ""},
+		{"1;a=\"\\\\\"\r\na\r\n0\r\n\r\n", "a", ""},
+		{"1;a=\";\t \xff\"\r\na\r\n0\r\n\r\n", "a", ""},
+		{"1 ; a = b ;\tc =\"\" ;d\r\na\r\n0\r\n\r\n", "a", ""},
+		{"0\r\nA: b \t\r\nB:\tc d\xc3\xa9 \"\\\r\n\r\n", "",
+			"A: b\r\nB: c d\xc3\xa9 \"\\\r\n"},
 		{"5\r\n0\r\n\r\n\r\n0\r\n\r\n", "0\r\n\r\n", ""},
 		{"0\r\nA: b\r\n\r\n", "", "A: b\r\n"},
 		{"0\r\nA: \t b  c\r\n\r\n", "", "A: b  c\r\n"},
@@ -177,6 +185,33 @@ static void bad_bodies(void **state)
 		"10000000000000000\r\n",
 		"1 x\r\na\r\n0\r\n\r\n",
 		"1;x\na\r\n0\r\n\r\n",
+		"1 \r\na\r\n0\r\n\r\n",
+		"1;\r\na\r\n0\r\n\r\n",
+		"1; \r\na\r\n0\r\n\r\n",
+		"1;;a\r\na\r\n0\r\n\r\n",
+		"1;a=\r\na\r\n0\r\n\r\n",
+		"1;=b\r\na\r\n0\r\n\r\n",
+		"1;a \r\na\r\n0\r\n\r\n",
+		"1;a=b \r\na\r\n0\r\n\r\n",
+		"1;a b\r\na\r\n0\r\n\r\n",
+		"1;a=b c\r\na\r\n0\r\n\r\n",
+		"1;a,b\r\na\r\n0\r\n\r\n",
+		"1;a=b=c\r\na\r\n0\r\n\r\n",
+		"1;a=\"b\r\na\r\n0\r\n\r\n",
+		"1;a=\"b\"c\r\na\r\n0\r\n\r\n",
+		"1;a=b\"c\"\r\na\r\n0\r\n\r\n",
+		"1;a=\"b\\\r\n\"\r\na\r\n0\r\n\r\n",
+		"1;a=\"\x7f\"\r\na\r\n0\r\n\r\n",
+		"1;a\x01\r\na\r\n0\r\n\r\n",
+		"1;a=\x80\r\na\r\n0\r\n\r\n",
+		"1;a\r\r\na\r\n0\r\n\r\n",
+		"1;a=\"\n\"\r\na\r\n0\r\n\r\n",
+		"1, 2\r\na\r\n0\r\n\r\n",
+		"0\r\nA: \x01\r\n\r\n",
+		"0\r\nA: \x7f\r\n\r\n",
+		"0\r\nA: b\rc\r\n\r\n",
+		"0\r\nA(: b\r\n\r\n",
+		"0\r\n: b\r\n\r\n",
 		"0\r\nno colon\r\n\r\n",
 		"0\r\nspace : b\r\n\r\n",
 		"0\r\nA: b\n\r\n",
@@ -224,12 +259,12 @@ static void one_after_the_other(void **state)
 		}
 		outcome = (struct outcome){0};
 		begin(&parser, &head, i % 2);
-		assert_int_equal(parser.trailers_len, 0);
+		assert_int_equal(parser.chunked.trailers_len, 0);
 		give(&parser, &outcome, body, strlen(body));
 		assert_int_equal(outcome.result, HTTP_PARSE_DONE);
 		assert_int_equal(outcome.consumed, strlen(body));
 		assert_int_equal(outcome.produced, i % 3 == 0 ? 3 : 2);
-		assert_int_equal(parser.trailers_len, i % 3 == 0 ? 6 : 0);
+		assert_int_equal(parser.chunked.trailers_len, i % 3 == 0 ? 6 : 0);
 	}
 	http_head_clear(&head);
 	http_parser_end(&parser);
@@ -298,6 +333,45 @@ static void overhead_is_bounded(void **state)
 	http_parser_end(&parser);
 }
 
+/* The same where each chunk has a byte of content; and content pays for what comes with it. */
+static void overhead_is_paid_by_content(void **state)
+{
+	static struct outcome outcome;
+	struct http_parser parser = {0};
+	struct http_head head;
+	char piece[400], *large = malloc(100000);
+	size_t given = 0;
+
+	(void)state;
+	assert_non_null(large);
+	http_head_init(&head);
+	begin(&parser, &head, true);
+	memset(piece, 'x', sizeof(piece));
+	memcpy(piece, "1;", 2);
+	memcpy(piece + sizeof(piece) - 5, "\r\na\r\n", 5);
+	outcome = (struct outcome){.result = HTTP_PARSE_MORE};
+	for (; outcome.result == HTTP_PARSE_MORE && given < 1u << 20; given += sizeof(piece))
+		give(&parser, &outcome, piece, sizeof(piece));
+	assert_int_equal(outcome.result, HTTP_PARSE_BAD);
+	assert_true(given < 2 * HTTP_CHUNKED_EXCESS);
+
+	begin(&parser, &head, true);
+	for (unsigned i = 0; i < 100; i++) {
+		size_t consumed = 0, produced = 0, line = (size_t)sprintf(large, "%x;a=", 80000);
+		memset(large + line, 'x', 10000);
+		memcpy(large + line + 10000, "\r\n", 2);
+		memset(large + line + 10002, 'y', 80000);
+		memcpy(large + line + 90002, "\r\n", 2);
+		assert_int_equal(
+			http_parser_chunked(&parser, large, line + 90004, &consumed, &produced),
+			HTTP_PARSE_MORE);
+		assert_int_equal(produced, 80000);
+	}
+	free(large);
+	http_head_clear(&head);
+	http_parser_end(&parser);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -306,6 +380,7 @@ int main(void)
 		cmocka_unit_test(one_after_the_other),
 		cmocka_unit_test(random_bodies),
 		cmocka_unit_test(overhead_is_bounded),
+		cmocka_unit_test(overhead_is_paid_by_content),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

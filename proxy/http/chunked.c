@@ -1,0 +1,241 @@
+#include "http/chunked.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/*
+ *   SIZE_FIRST -> SIZE -> SIZE_LF -> SIZE_DONE -> DATA -> DATA_CR -> DATA_LF -> SIZE_FIRST
+ *                                       `--0--> TRAILER -> NAME -> ... -> VALUE_LF -> TRAILER
+ *                                                  `-> LAST_LF -> END
+ *
+ * The grammar is the table `next`: what it does not name is BROKEN.
+ */
+enum state {
+	BROKEN,
+	SIZE_FIRST,
+	SIZE,
+	BEFORE_SEMICOLON, /* blanks were there: an extension must follow */
+	EXT_FIRST,
+	EXT_NAME,
+	AFTER_NAME, /* blanks were there: `=` or another extension must follow */
+	EXT_VALUE,
+	EXT_TOKEN,
+	QUOTED,
+	ESCAPED,
+	AFTER_QUOTED,
+	SIZE_LF,
+	SIZE_DONE,
+	DATA,
+	DATA_CR,
+	DATA_LF,
+	TRAILER,
+	NAME,
+	BEFORE_VALUE,
+	VALUE,
+	VALUE_LF,
+	LAST_LF,
+	END,
+	STATES,
+};
+
+enum class {
+	CONTROL,
+	HEX, /* a token's, too */
+	TOKEN,
+	SEMICOLON,
+	EQUALS,
+	QUOTE,
+	BACKSLASH,
+	COLON,
+	TEXT, /* of a quoted string or a field's value only */
+	BLANK,
+	CR,
+	LF,
+	CLASSES,
+};
+
+static const uint8_t classes[256] = {
+	['\t'] = BLANK,
+	['\n'] = LF,
+	['\r'] = CR,
+	[' '] = BLANK,
+	['!'] = TOKEN,
+	['"'] = QUOTE,
+	['#' ... '\''] = TOKEN,
+	['(' ... ')'] = TEXT,
+	['*' ... '+'] = TOKEN,
+	[','] = TEXT,
+	['-' ... '.'] = TOKEN,
+	['/'] = TEXT,
+	['0' ... '9'] = HEX,
+	[':'] = COLON,
+	[';'] = SEMICOLON,
+	['<'] = TEXT,
+	['='] = EQUALS,
+	['>' ... '@'] = TEXT,
+	['A' ... 'F'] = HEX,
+	['G' ... 'Z'] = TOKEN,
+	['['] = TEXT,
+	['\\'] = BACKSLASH,
+	[']'] = TEXT,
+	['^' ... '`'] = TOKEN,
+	['a' ... 'f'] = HEX,
+	['g' ... 'z'] = TOKEN,
+	['{'] = TEXT,
+	['|'] = TOKEN,
+	['}'] = TEXT,
+	['~'] = TOKEN,
+	[128 ... 255] = TEXT,
+};
+
+/* A token's bytes, and those of a text but for its quotes, backslashes and blanks. */
+#define TOKENS(state) [HEX] = state, [TOKEN] = state
+#define TEXTS(state)                                                                               \
+	TOKENS(state), [SEMICOLON] = state, [EQUALS] = state, [COLON] = state, [TEXT] = state
+
+static const uint8_t next[STATES][CLASSES] = {
+	[SIZE_FIRST] = {[HEX] = SIZE},
+	[SIZE] =
+		{[HEX] = SIZE, [SEMICOLON] = EXT_FIRST, [BLANK] = BEFORE_SEMICOLON, [CR] = SIZE_LF},
+	/* *( BWS ";" BWS chunk-ext-name [ BWS "=" BWS chunk-ext-val ] ) */
+	[BEFORE_SEMICOLON] = {[BLANK] = BEFORE_SEMICOLON, [SEMICOLON] = EXT_FIRST},
+	[EXT_FIRST] = {TOKENS(EXT_NAME), [BLANK] = EXT_FIRST},
+	[EXT_NAME] = {TOKENS(EXT_NAME), [BLANK] = AFTER_NAME, [EQUALS] = EXT_VALUE,
+		[SEMICOLON] = EXT_FIRST, [CR] = SIZE_LF},
+	[AFTER_NAME] = {[BLANK] = AFTER_NAME, [EQUALS] = EXT_VALUE, [SEMICOLON] = EXT_FIRST},
+	[EXT_VALUE] = {TOKENS(EXT_TOKEN), [QUOTE] = QUOTED, [BLANK] = EXT_VALUE},
+	[EXT_TOKEN] = {TOKENS(EXT_TOKEN), [BLANK] = BEFORE_SEMICOLON, [SEMICOLON] = EXT_FIRST,
+		[CR] = SIZE_LF},
+	[QUOTED] = {TEXTS(QUOTED), [BLANK] = QUOTED, [BACKSLASH] = ESCAPED, [QUOTE] = AFTER_QUOTED},
+	[ESCAPED] = {TEXTS(QUOTED), [BLANK] = QUOTED, [BACKSLASH] = QUOTED, [QUOTE] = QUOTED},
+	[AFTER_QUOTED] = {[BLANK] = BEFORE_SEMICOLON, [SEMICOLON] = EXT_FIRST, [CR] = SIZE_LF},
+	[SIZE_LF] = {[LF] = SIZE_DONE},
+	[DATA_CR] = {[CR] = DATA_LF},
+	[DATA_LF] = {[LF] = SIZE_FIRST},
+	[TRAILER] = {TOKENS(NAME), [CR] = LAST_LF},
+	[NAME] = {TOKENS(NAME), [COLON] = BEFORE_VALUE},
+	[BEFORE_VALUE] = {TEXTS(VALUE), [QUOTE] = VALUE, [BACKSLASH] = VALUE,
+		[BLANK] = BEFORE_VALUE, [CR] = VALUE_LF},
+	[VALUE] = {TEXTS(VALUE), [QUOTE] = VALUE, [BACKSLASH] = VALUE, [BLANK] = VALUE,
+		[CR] = VALUE_LF},
+	[VALUE_LF] = {[LF] = TRAILER},
+	[LAST_LF] = {[LF] = END},
+};
+
+void http_chunked_begin(struct http_chunked *chunked)
+{
+	chunked->state = SIZE_FIRST;
+	chunked->left = 0;
+	chunked->line_bytes = chunked->excess = 0;
+	chunked->trailers_len = 0;
+}
+
+void http_chunked_end(struct http_chunked *chunked)
+{
+	free(chunked->trailers);
+	*chunked = (struct http_chunked){0};
+}
+
+static enum state add_digit(struct http_chunked *chunked, char c)
+{
+	unsigned digit =
+		(unsigned char)c <= '9' ? (unsigned)(c - '0') : (unsigned)((c | 32) - 'a') + 10;
+
+	if (chunked->left >> 56 != 0)
+		return BROKEN;
+	chunked->left = chunked->left << 4 | digit;
+	return SIZE;
+}
+
+/* The line is over: its chunk's content justifies as much framing again, and a short line. */
+static enum state end_size_line(struct http_chunked *chunked)
+{
+	uint64_t justified = 16 + 2 * chunked->left;
+	uint64_t excess = (uint64_t)chunked->excess + chunked->line_bytes;
+
+	chunked->excess = excess > justified ? (uint32_t)(excess - justified) : 0;
+	chunked->line_bytes = 0;
+	return chunked->left > 0 ? DATA : TRAILER;
+}
+
+static enum state keep(struct http_chunked *chunked, const char *at, uint32_t len, enum state state)
+{
+	if (chunked->trailers_len + len > chunked->trailers_capacity) {
+		uint32_t capacity = (chunked->trailers_len + len) * 2;
+		char *grown = realloc(chunked->trailers, capacity);
+		if (!grown)
+			return BROKEN;
+		chunked->trailers = grown;
+		chunked->trailers_capacity = capacity;
+	}
+	memcpy(chunked->trailers + chunked->trailers_len, at, len);
+	chunked->trailers_len += len;
+	return state;
+}
+
+static enum state end_value(struct http_chunked *chunked)
+{
+	const char *trailers = chunked->trailers;
+
+	while (chunked->trailers_len > chunked->value_at &&
+		classes[(unsigned char)trailers[chunked->trailers_len - 1]] == BLANK)
+		chunked->trailers_len--;
+	return keep(chunked, "\r\n", 2, VALUE_LF);
+}
+
+/* What a byte of the framing does besides leading to `state`. */
+static enum state act(struct http_chunked *chunked, enum state state, char c)
+{
+	if (state == SIZE)
+		return add_digit(chunked, c);
+	if (state == SIZE_DONE)
+		return end_size_line(chunked);
+	if (state == NAME || state == VALUE)
+		return keep(chunked, &c, 1, state);
+	if (state == BEFORE_VALUE && chunked->state == NAME) {
+		chunked->value_at = chunked->trailers_len + 2;
+		return keep(chunked, ": ", 2, state);
+	}
+	if (state == VALUE_LF)
+		return end_value(chunked);
+	return state;
+}
+
+/* Moves content down to where it belongs. Returns how much there was. */
+static size_t take_content(struct http_chunked *chunked, char *to, const char *from, size_t len)
+{
+	size_t size = chunked->left < len ? (size_t)chunked->left : len;
+
+	if (to != from)
+		memmove(to, from, size);
+	chunked->left -= size;
+	if (chunked->left == 0)
+		chunked->state = DATA_CR;
+	return size;
+}
+
+enum http_parse http_chunked_decode(
+	struct http_chunked *chunked, char *data, size_t len, size_t *consumed, size_t *produced)
+{
+	size_t at = 0, to = 0;
+
+	while (at < len && chunked->state != END && chunked->state != BROKEN) {
+		if (chunked->state == DATA) {
+			size_t size = take_content(chunked, data + to, data + at, len - at);
+			to += size;
+			at += size;
+			continue;
+		}
+		char c = data[at++];
+		enum state state = (enum state)next[chunked->state][classes[(unsigned char)c]];
+		chunked->line_bytes++;
+		chunked->state = (uint8_t)act(chunked, state, c);
+		if (chunked->line_bytes + chunked->excess > HTTP_CHUNKED_EXCESS)
+			chunked->state = BROKEN;
+	}
+	*consumed = at;
+	*produced = to;
+	return chunked->state == BROKEN ? HTTP_PARSE_BAD
+	       : chunked->state == END  ? HTTP_PARSE_DONE
+					: HTTP_PARSE_MORE;
+}
