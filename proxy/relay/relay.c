@@ -136,6 +136,7 @@ static void begin_stop(struct relay *relay)
 	}
 	relay->stopping = true;
 	reload_cancel(relay);
+	manager_stopping(relay, timeout_ms);
 	log_info("draining: finishing what is under way, at most %llu ms",
 		(unsigned long long)timeout_ms);
 	bindings_remove_paths(relay);
@@ -367,6 +368,7 @@ static bool start(struct relay *relay, struct conf *conf)
 		return false;
 	}
 	log_thread_attach(relay->log, 0);
+	manager_open(relay);
 	reload_write_warnings(conf);
 	divide_descriptors(relay, conf);
 	/* Two that count apart would admit twice what the limits say. */
@@ -395,6 +397,7 @@ static bool start(struct relay *relay, struct conf *conf)
 	if (!start_workers(relay) || !relay->service->start(relay->service->ctx, relay))
 		return false;
 	log_ready(relay, conf);
+	manager_ready(relay);
 	return true;
 }
 
@@ -436,6 +439,7 @@ static void finish(struct relay *relay)
 		if (events[i])
 			event_free(events[i]);
 	}
+	manager_close(relay);
 	loop_enter(NULL);
 	loop_end(&relay->loop);
 	pthread_mutex_destroy(&relay->bindings_lock);
@@ -459,7 +463,8 @@ static void hold_signals(bool hold)
 
 int relay_run(struct conf *conf, const struct relay_service *service)
 {
-	struct relay relay = {.service = service, .started_ns = clock_monotonic_ns()};
+	struct relay relay = {
+		.service = service, .manager.notify.fd = -1, .started_ns = clock_monotonic_ns()};
 
 	signal(SIGPIPE, SIG_IGN);
 	hold_signals(true);

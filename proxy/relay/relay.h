@@ -15,6 +15,7 @@
 #include "conf/conf.h"
 #include "queue/queue.h"
 #include "relay/connection_bound.h"
+#include "relay/manager.h"
 #include "relay/site.h"
 #include "relay/worker.h"
 
@@ -57,6 +58,7 @@ struct relay {
 	unsigned descriptor_limit, clients_max;
 	atomic_bool told_of_descriptors;
 	pthread_mutex_t bindings_lock; /* guards the two lists; workers look during a reload */
+	struct manager manager;        /* the service manager's part in it */
 	struct resolver *resolver;
 	struct checks *checks;
 	struct event *signals[6];

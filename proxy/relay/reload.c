@@ -260,6 +260,8 @@ static void finish(struct relay *relay, struct reload *reload)
 			relay->site->conf->path);
 	else
 		log_info("%s: reloaded", relay->site->conf->path);
+	if (!is_revision)
+		manager_reloaded(relay, true);
 }
 
 void reload_cancel(struct relay *relay)
@@ -311,11 +313,14 @@ enum reload_outcome relay_reload(struct relay *relay, struct conf_errors *errors
 	struct conf_errors *found = errors ? errors : &own;
 
 	reload_cancel(relay);
+	manager_reloading(relay);
 	struct conf *conf = conf_load(relay->site->conf->path, found);
 	enum reload_outcome outcome = begin(relay, conf, found, false);
-	if (outcome == RELOAD_FAILED)
+	if (outcome == RELOAD_FAILED) {
 		log_error("%s: reload failed; the running configuration stays",
 			relay->site->conf->path);
+		manager_reloaded(relay, false);
+	}
 	conf_errors_free(&own);
 	return outcome;
 }

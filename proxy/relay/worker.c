@@ -150,6 +150,8 @@ static void run_commands(struct message *message)
 		take_site(worker);
 		reload_seen(worker);
 	}
+	if (commands & WORKER_PING)
+		manager_answer(worker);
 	if (commands & WORKER_ACCEPT)
 		listeners_resume(worker);
 	if (commands & WORKER_DRAIN)
@@ -244,6 +246,10 @@ void *worker_main(void *arg)
 {
 	struct worker *worker = arg;
 
+	char name[16]; /* as `top -H` and debuggers show it */
+
+	snprintf(name, sizeof(name), "worker-%u", worker->index);
+	pthread_setname_np(pthread_self(), name);
 	loop_enter(&worker->loop);
 	log_thread_attach(worker->relay->log, worker->index + 1);
 	listeners_update(worker);
@@ -259,6 +265,7 @@ void *worker_main(void *arg)
 	while (worker->orphans)
 		exchange_end(worker->orphans);
 	loop_finish_turn(&worker->loop);
+	manager_answer_all(worker);
 	/* The last one lets the main thread end: its loop must notice. */
 	atomic_fetch_sub_explicit(&worker->relay->running, 1, memory_order_acq_rel);
 	relay_tell_main(worker->relay);

@@ -45,6 +45,7 @@ enum worker_command {
 	WORKER_DRAIN = 1 << 1,  /* finish what is there, accept nothing */
 	WORKER_STOP = 1 << 2,   /* cut all and end */
 	WORKER_ACCEPT = 1 << 3, /* a listener at its bound may accept again */
+	WORKER_PING = 1 << 4,   /* show that it turns: relay/manager.h */
 };
 
 /* A name for a request that no other has: 16 hex digits that the worker drew at its start, and a
@@ -75,6 +76,7 @@ struct worker {
 	atomic_uint commands; /* asked for, not yet taken; not 0: `command` is posted */
 	struct site_use *_Atomic next_use; /* of a site to take */
 	_Atomic uint64_t reloads_seen;     /* relay.reloads when it last took a site */
+	_Atomic uint64_t pings_answered;   /* relay.manager.pings that it had */
 
 	bool draining, stopping;
 	uint64_t drain_began_ms;
