@@ -21,6 +21,7 @@
 enum {
 	LINGER_MS = 5, /* while busy: how long lines gather before they are written */
 	REPORT_NS = 1000 * 1000 * 1000, /* between two reports of dropped lines */
+	CLOSE_MS = 5000,                /* that the last lines may take to be written */
 };
 
 /*
@@ -49,6 +50,7 @@ struct log {
 	_Atomic bool access;    /* does the access log go anywhere? */
 	_Atomic uint64_t lost;  /* lines that an output could not write */
 	int eventfd;
+	int ended; /* an eventfd: the log thread has written its last line */
 	pthread_t thread;
 	/* The log thread's own. */
 	struct log_output output[LOG_CHANNELS];
@@ -115,21 +117,27 @@ static void put(struct log *log, struct log_ring *ring, struct log_record record
 /* Goes over to the outputs of the last log_commit(), if that has not been done. */
 static void take_pending(struct log *log)
 {
+	struct log_output old[LOG_CHANNELS] = {{.sink = LOG_SINK_OFF}};
+	struct log_change *change;
+
 	pthread_mutex_lock(&log->pending_lock);
-	if (log->pending) {
-		for (int i = 0; i < LOG_CHANNELS; i++) {
-			if (log->next->keeps[i])
-				continue;
-			log_output_close(&log->output[i]);
-			log->output[i] = log->next->output[i];
-			log->next->keeps[i] = true; /* nothing to close */
-		}
-		log_discard(log->next);
-		log->next = NULL;
-		log->pending = false;
-		log->applied = log->pending_epoch;
+	change = log->next;
+	for (int i = 0; change && i < LOG_CHANNELS; i++) {
+		if (change->keeps[i])
+			continue;
+		old[i] = log->output[i];
+		log->output[i] = change->output[i];
+		change->keeps[i] = true; /* nothing to close */
 	}
+	if (change)
+		log->applied = log->pending_epoch;
+	log->next = NULL;
+	log->pending = false;
 	pthread_mutex_unlock(&log->pending_lock);
+	/* Without the lock: a write that takes for ever holds nobody else up. */
+	for (int i = 0; i < LOG_CHANNELS; i++)
+		log_output_close(&old[i]);
+	log_discard(change);
 }
 
 /* Takes out of every ring what was there at the start of the round. Was there anything? */
@@ -187,10 +195,10 @@ static void reopen(struct log *log)
 		if (!error)
 			continue;
 		own_line(log, LOG_LEVEL_ERROR, "log: cannot reopen %s, keeping the old file: %s",
-			log->output[i].path, strerror(error));
+			log->output[i].path, log_output_error(error));
 		/* The old file was moved away: people look elsewhere, too. */
 		fprintf(stderr, "sluice: cannot reopen log %s, keeping the old file: %s\n",
-			log->output[i].path, strerror(error));
+			log->output[i].path, log_output_error(error));
 	}
 }
 
@@ -251,6 +259,9 @@ static void *log_run(void *argument)
 		else
 			go_to_sleep(log);
 	}
+	uint64_t one = 1;
+	while (write(log->ended, &one, sizeof(one)) < 0 && errno == EINTR)
+		;
 	return NULL;
 }
 
@@ -363,11 +374,12 @@ struct log_change *log_prepare(struct log *log, enum log_level level, struct log
 		change->keeps[i] = error != 0;
 		if (error && is_in_use(log, i, targets[i])) {
 			log_warn("log: cannot reopen %s, keeping the old file: %s", targets[i].path,
-				strerror(error));
+				log_output_error(error));
 			error = 0;
 		} else if (error) {
 			log_error("log: cannot open %s: %s",
-				targets[i].path ? targets[i].path : "a log", strerror(error));
+				targets[i].path ? targets[i].path : "a log",
+				log_output_error(error));
 		}
 		if (!error && !copy_path(&change->paths[i], targets[i]))
 			error = ENOMEM;
@@ -464,6 +476,8 @@ static void log_free(struct log *log)
 		free(log->paths[i]);
 	if (log->eventfd >= 0)
 		close(log->eventfd);
+	if (log->ended >= 0)
+		close(log->ended);
 	pthread_mutex_destroy(&log->pending_lock);
 	free(log);
 }
@@ -485,7 +499,8 @@ struct log *log_open(unsigned threads, size_t ring_bytes, enum log_level level,
 	atomic_init(&log->level, (int)level);
 	atomic_init(&log->access, access_log.sink != LOG_SINK_OFF);
 	log->eventfd = eventfd(0, EFD_CLOEXEC);
-	if (log->eventfd < 0)
+	log->ended = eventfd(0, EFD_CLOEXEC);
+	if (log->eventfd < 0 || log->ended < 0)
 		error = errno;
 	for (; !error && log->threads < threads; log->threads++)
 		error = log_ring_init(&log->rings[log->threads], ring_bytes);
@@ -511,14 +526,36 @@ void log_reopen(struct log *log)
 	request(log, REQUEST_REOPEN);
 }
 
+/* Has the log thread written all? It may be in a write to a pipe that nobody empties. */
+static bool wait_for_end(struct log *log)
+{
+	static const char lost[] = "sluice: a log can't be written: its last lines are lost\n";
+	struct pollfd ended = {.fd = log->ended, .events = POLLIN};
+	struct pollfd standard = {.fd = STDERR_FILENO, .events = POLLOUT};
+	int ready;
+
+	do {
+		ready = poll(&ended, 1, CLOSE_MS);
+	} while (ready < 0 && errno == EINTR);
+	if (ready == 0 && poll(&standard, 1, 0) > 0 && standard.revents == POLLOUT &&
+		write(STDERR_FILENO, lost, sizeof(lost) - 1) < 0)
+		return false;
+	return ready != 0;
+}
+
 void log_close(struct log *log)
 {
 	if (!log)
 		return;
 	request(log, REQUEST_STOP);
-	pthread_join(log->thread, NULL);
+	bool ended = wait_for_end(log);
 	if (self.log == log)
 		log_thread_attach(NULL, 0);
+	if (!ended) { /* what its thread uses stays */
+		pthread_detach(log->thread);
+		return;
+	}
+	pthread_join(log->thread, NULL);
 	log_free(log);
 }
 

@@ -67,7 +67,9 @@ void log_reopen(struct log *log);
 
 /*
  * Writes out what is in the rings and ends the thread. No other thread may log through it
- * afterwards; the calling one is detached. NULL does nothing.
+ * afterwards; the calling one is detached. NULL does nothing. When that takes more than 5 s, as
+ * with a pipe whose reader has stopped, the lines are given up, with a line on stderr, and the
+ * thread and its memory are left to the end of the process.
  */
 void log_close(struct log *log);
 

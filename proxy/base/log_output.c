@@ -11,9 +11,20 @@
 
 enum { LOG_OUTPUT_BYTES = 64 * 1024 };
 
+/* Waits for nobody to open the other end of a pipe; writing then waits as usual. */
 static int open_file(const char *path)
 {
-	return open(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOCTTY, 0640);
+	int fd =
+		open(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOCTTY | O_NONBLOCK, 0640);
+
+	if (fd >= 0)
+		fcntl(fd, F_SETFL, O_APPEND);
+	return fd;
+}
+
+const char *log_output_error(int error)
+{
+	return error == ENXIO ? "no program reads this pipe" : strerror(error);
 }
 
 int log_output_open(struct log_output *output, struct log_target target)
@@ -36,7 +47,7 @@ int log_output_open(struct log_output *output, struct log_target target)
 		if (output->fd < 0) {
 			error = errno;
 			fprintf(stderr, "sluice: cannot open log %s: %s\n", target.path,
-				strerror(error));
+				log_output_error(error));
 			return error;
 		}
 		output->path = strdup(target.path);

@@ -30,6 +30,9 @@ struct log_output {
  */
 int log_output_open(struct log_output *output, struct log_target target);
 
+/* What an errno of opening a log says to people. */
+const char *log_output_error(int error);
+
 /* Writes out what is buffered, then closes. */
 void log_output_close(struct log_output *output);
 

@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 #include <cmocka.h>
@@ -259,6 +260,86 @@ static void full_ring_drops_and_counts(void **state)
 	assert_file_has(files->error, "1 lines dropped since the start, 1 of them now");
 }
 
+static void a_pipe_without_a_reader_is_an_error(void **state)
+{
+	struct files *files = *state;
+
+	assert_int_equal(mkfifo(files->access, 0600), 0);
+	alarm(60);
+	assert_null(
+		log_open(1, 4096, LOG_LEVEL_INFO, to_file(files->error), to_file(files->access)));
+	assert_int_equal(errno, ENXIO);
+	struct log *log = log_open(1, 4096, LOG_LEVEL_INFO, to_file(files->error), off);
+	log_thread_attach(log, 0);
+	assert_null(
+		log_prepare(log, LOG_LEVEL_INFO, to_file(files->error), to_file(files->access)));
+	alarm(0);
+	log_close(log);
+	assert_file_has(files->error, "no program reads this pipe");
+}
+
+/* A log whose reader has stopped, with as much in the pipe as it holds but for less than a line. */
+static struct log *open_stuck(struct files *files, int *reader)
+{
+	char line[3000];
+	int filled = 0;
+
+	assert_int_equal(mkfifo(files->access, 0600), 0);
+	*reader = open(files->access, O_RDONLY | O_NONBLOCK);
+	assert_true(*reader >= 0 && fcntl(*reader, F_SETPIPE_SZ, 4096) == 4096);
+	struct log *log =
+		log_open(1, 65536, LOG_LEVEL_INFO, to_file(files->error), to_file(files->access));
+	assert_non_null(log);
+	log_thread_attach(log, 0);
+	memset(line, 'a', sizeof(line));
+	line[sizeof(line) - 1] = '\n';
+	log_access(line, sizeof(line));
+	while (ioctl(*reader, FIONREAD, &filled) == 0 && filled < (int)sizeof(line))
+		usleep(100);
+	log_access(line, sizeof(line)); /* while the log thread lingers */
+	return log;
+}
+
+static void a_stuck_log_holds_up_no_reload(void **state)
+{
+	struct files *files = *state;
+	char line[3000];
+	int reader;
+	struct log *log = open_stuck(files, &reader);
+
+	usleep(50000); /* to be in the write; where that is not enough, less is tested */
+	memset(line, 'b', sizeof(line));
+	line[sizeof(line) - 1] = '\n';
+	log_access(line, sizeof(line));
+	assert_int_equal(
+		log_configure(log, LOG_LEVEL_INFO, to_file(files->error), to_file(files->moved)),
+		0);
+	log_access(line, sizeof(line)); /* for the new file, when the old one is written */
+	alarm(60);
+	assert_int_equal(read(reader, line, sizeof(line)), sizeof(line));
+	for (int i = 0; i < 100; i++) {
+		usleep(500);
+		assert_int_equal(log_configure(log, LOG_LEVEL_INFO, to_file(files->error),
+					 to_file(files->moved)),
+			0);
+	}
+	alarm(0);
+	close(reader); /* which ends the write */
+	log_close(log);
+	assert_file_has(files->moved, "bbb");
+}
+
+static void a_stuck_log_does_not_keep_the_process(void **state)
+{
+	int reader;
+	struct log *log = open_stuck(*state, &reader);
+
+	alarm(60);
+	log_close(log);
+	alarm(0);
+	/* The pipe stays open: its writer is there to the end. */
+}
+
 static void full_disk_is_counted(void **state)
 {
 	struct files *files = *state;
@@ -395,6 +476,9 @@ int main(void)
 		file_test(configure_switches_or_changes_nothing),
 		file_test(open_failure_leaves_nothing),
 		file_test(full_ring_drops_and_counts),
+		file_test(a_pipe_without_a_reader_is_an_error),
+		file_test(a_stuck_log_holds_up_no_reload),
+		file_test(a_stuck_log_does_not_keep_the_process),
 		file_test(full_disk_is_counted),
 		file_test(threads_keep_their_order),
 		cmocka_unit_test(ring_wraps_at_every_length),
