@@ -156,8 +156,8 @@ static int take_lane(struct generation *g)
 }
 
 /* What a process that is gone had in flight has ended with it. While the folder is locked nobody
- * else takes a lane. */
-static void clear_free_lanes(struct generation *g)
+ * else takes a lane. True: no other process has it open. */
+static bool clear_free_lanes(struct generation *g)
 {
 	unsigned free = 0;
 
@@ -176,6 +176,7 @@ static void clear_free_lanes(struct generation *g)
 	for (unsigned lane = 0; lane < CONCURRENCY_LANES; lane++)
 		if (lane != g->lane && (free >> lane & 1) != 0)
 			store_free_lane(&g->store, lane);
+	return free == (1u << CONCURRENCY_LANES) - 1;
 }
 
 struct generation *generation_create(
@@ -325,13 +326,30 @@ struct generation *generation_open(
 		errno = error;
 		return NULL;
 	}
-	clear_free_lanes(g);
-	for (uint32_t i = 0; i < g->count; i++) {
+	/* What another process has in use it has looked at, and half-done changes are its own. */
+	for (uint32_t i = clear_free_lanes(g) ? 0 : g->count; i < g->count; i++) {
 		check_entries(&g->limits[i].section);
 		if (g->limits[i].has_bans)
 			check_entries(&g->limits[i].bans);
 	}
 	return g;
+}
+
+uint64_t generation_peek(const char *folder, const char *name)
+{
+	const struct header *h;
+	uint64_t newest = 0;
+	struct store store;
+
+	if (store_open(&store, folder, name, sizeof(struct header)) != 0)
+		return 0;
+	h = store.memory;
+	if (check_header(h, store.bytes) == NULL)
+		/* relaxed: a time by itself */
+		newest = h->epoch_ns +
+			 (atomic_load_explicit(&h->latest, memory_order_relaxed) & ~LATEST_CLOSED);
+	store_close(&store);
+	return newest;
 }
 
 void generation_free(struct generation *g)

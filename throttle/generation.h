@@ -72,6 +72,10 @@ struct generation *generation_create(
 struct generation *generation_open(
 	const char *folder, const char *name, uint64_t now_ns, char *why, size_t why_bytes);
 
+/* The newest time in a file's table, in ns since 1970: what another process that has it open goes
+ * by. 0: there is none, or it says none. */
+uint64_t generation_peek(const char *folder, const char *name);
+
 void generation_free(struct generation *generation);
 
 const struct throttle_seed *generation_seed(const struct generation *generation);

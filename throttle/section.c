@@ -379,7 +379,7 @@ static bool word_can_be(const struct section *s, uint64_t bucket, uint64_t word)
  * it is given away as any empty one, or is still to be moved to.) */
 static void repair_entry(struct entry *e)
 {
-	/* relaxed: at opening; by swaps, since another process may have it open */
+	/* relaxed: at opening */
 	uint64_t tag = atomic_load_explicit(&e->tag, memory_order_relaxed);
 	uint64_t head = atomic_load_explicit(&e->head, memory_order_relaxed);
 

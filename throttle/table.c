@@ -414,6 +414,32 @@ static int begin(struct throttle_table *t, const struct throttle_table_options *
 	return new_table(t, options, limits, count, g);
 }
 
+static uint64_t newest_of(const struct generation *g)
+{
+	return g->epoch_ns + generation_latest(g);
+}
+
+static void set_offset(struct throttle_table *t, uint64_t now_ns, uint64_t newest)
+{
+	/* relaxed: no other thread is in a call */
+	atomic_store_explicit(
+		&t->offset_ns, newest > now_ns ? newest - now_ns : 0, memory_order_relaxed);
+	throttle_set_wall(t, now_ns, now_ns);
+}
+
+/*
+ * Time goes on from the newest that the file said when the opening began. Where another process has
+ * it open that has gone on since: so what can be the time until it was looked at is no difference
+ * of clocks, lest this process is ahead of that one for ever.
+ */
+static void begin_time(struct throttle_table *t, uint64_t now_ns, uint64_t newest)
+{
+	const uint64_t newest_now = newest_of(table_current(t));
+
+	newest = newest < newest_now ? newest : newest_now; /* of a damaged one */
+	set_offset(t, now_ns, newest > TIME_LAG_NS ? newest - TIME_LAG_NS : 0);
+}
+
 struct throttle_table *throttle_table_open(const struct throttle_table_options *options,
 	const struct throttle_limit *limits, size_t count, struct throttle_report *report)
 {
@@ -421,9 +447,13 @@ struct throttle_table *throttle_table_open(const struct throttle_table_options *
 	struct throttle_table *t = calloc(1, sizeof(*t));
 	struct generation *g = NULL;
 	int error = wanted == NULL ? errno : ENOMEM, lock = -1;
+	uint64_t newest = 0;
 
 	if (t != NULL && wanted != NULL) {
 		t->folder = options->folder != NULL ? strdup(options->folder) : NULL;
+		/* Before the folder's lock is waited for, while `now_ns` is still now. */
+		if (t->folder != NULL)
+			newest = generation_peek(t->folder, GENERATION_FILE);
 		if (t->folder != NULL || options->folder == NULL)
 			error = begin(t, options, wanted, count, report, &g, &lock);
 	}
@@ -442,7 +472,7 @@ struct throttle_table *throttle_table_open(const struct throttle_table_options *
 		return NULL;
 	}
 	atomic_init(&t->current, g);
-	throttle_rebase(t, options->now_ns);
+	begin_time(t, options->now_ns, newest);
 	if (throttle_table_apply(t, wanted, count, options->callers, options->now_ns, NULL) != 0) {
 		error = errno;
 		tell(report, THROTTLE_FOUND_UNUSABLE, "limits could not be changed",
@@ -489,13 +519,7 @@ struct throttle_seed throttle_table_seed(const struct throttle_table *t)
 
 void throttle_rebase(struct throttle_table *t, uint64_t now_ns)
 {
-	const struct generation *g = table_current(t);
-	uint64_t newest = g->epoch_ns + generation_latest(g);
-
-	/* relaxed: no other thread is in a call */
-	atomic_store_explicit(
-		&t->offset_ns, newest > now_ns ? newest - now_ns : 0, memory_order_relaxed);
-	throttle_set_wall(t, now_ns, now_ns);
+	set_offset(t, now_ns, newest_of(table_current(t)));
 }
 
 void throttle_set_wall(struct throttle_table *t, uint64_t now_ns, uint64_t wall_ns)
