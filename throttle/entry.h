@@ -145,6 +145,15 @@ static inline uint64_t time_after_head(const struct shape *s, uint64_t now)
 	return now + TIME_LAG_NS < latest ? latest - TIME_LAG_NS : now;
 }
 
+/* What any thread judged by, or later, before a move as of `now`: two steps after the newest
+ * (section_move.c). What has left the window by this has left it for all. */
+static inline uint64_t time_before_move(uint64_t now)
+{
+	const uint64_t back = 2 * TIME_STEP_NS + TIME_LAG_NS;
+
+	return now > back ? now - back : 0;
+}
+
 /* The same for the quick ways, in one comparison: is it from TIME_LAG_NS behind the newest to a
  * step ahead of it? Then it is the time to judge by, and needn't be noted. (Of a closed table no
  * time is.) */

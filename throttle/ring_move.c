@@ -18,6 +18,7 @@ bool ring_remember(
 	uint64_t head = atomic_load_explicit(&entry->head, memory_order_acquire);
 	struct view v = unpack(s, head);
 	uint64_t newest = now >> s->shift, since = ticks_since(s, newest, v.tick);
+	const uint64_t past = time_before_move(now), lasts = s->keep - TIME_SLACK_NS;
 
 	if (since >= s->keep_ticks || ring_is_idle(s, entry, head, now))
 		return false;
@@ -29,6 +30,8 @@ bool ring_remember(
 		if (age > newest)
 			continue;
 		end = ((newest - age + 1) << s->shift) - 1;
+		if (end + lasts <= past)
+			continue;
 		history->events[history->count++] = (struct event){end < now ? end : now, 1};
 	}
 	return true;

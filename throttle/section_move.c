@@ -27,6 +27,7 @@ struct move {
 	uint64_t bucket, first, last; /* in `to`; its callers' in `from` */
 	unsigned occupied;            /* ways: bits */
 	uint64_t crowded_out;         /* units of callers without a way */
+	bool is_done;                 /* by others: this thread is late */
 };
 
 /* No thread begins with the old section after this. Gives a time that none of its charges is after:
@@ -126,6 +127,12 @@ static bool write_image(const struct shape *s, struct entry *e, const struct ima
 		&e->head, &head, image->head, memory_order_acq_rel, memory_order_relaxed);
 }
 
+/* acquire: who sees that sees all of the bucket; and what was inserted there since, if anything */
+static bool is_bucket_done(const struct move *m)
+{
+	return atomic_load_explicit(section_word(m->to, m->bucket), memory_order_acquire) != 0;
+}
+
 /* The place of a caller: every thread that moves this bucket comes to the same. BUCKET_WAYS: none
  * is left. */
 static unsigned choose_way(struct move *m, uint64_t fingerprint)
@@ -140,8 +147,13 @@ static unsigned choose_way(struct move *m, uint64_t fingerprint)
 			continue;
 		tag = atomic_load_explicit(
 			&section_entry(m->to, m->bucket, way)->tag, memory_order_acquire);
-		if (tag != 0 && (tag & FINGERPRINT_MASK) != fingerprint)
-			continue; /* of a move that was broken off */
+		if (tag != 0 && (tag & FINGERPRINT_MASK) != fingerprint) {
+			/* Of a move that was broken off, or of who got the place after this one. */
+			m->is_done = is_bucket_done(m);
+			if (m->is_done)
+				return BUCKET_WAYS;
+			continue;
+		}
 		m->occupied |= 1u << way;
 		return way;
 	}
@@ -161,6 +173,8 @@ static void move_entry(struct move *m, uint64_t number, struct entry *e, struct 
 		!remember(m, e, history))
 		return;
 	way = choose_way(m, fingerprint);
+	if (m->is_done)
+		return;
 	if (way == BUCKET_WAYS) {
 		m->crowded_out += sum_of(history);
 		return;
@@ -223,8 +237,10 @@ SELDOM static bool move_bucket(struct section *s, struct section *old, uint64_t 
 	for (uint64_t n = m.first; n <= m.last; n++)
 		section_freeze_bucket(old, n);
 	for (uint64_t n = m.first; n <= m.last; n++)
-		for (unsigned way = 0; way < BUCKET_WAYS; way++)
+		for (unsigned way = 0; way < BUCKET_WAYS && !m.is_done; way++)
 			move_entry(&m, n, section_entry(old, n, way), &history);
+	if (m.is_done)
+		return true;
 	move_overflow(&m, &history);
 	if (m.occupied == 0)
 		return false;

@@ -195,9 +195,13 @@ SELDOM static void close_quantum(
 	v.now = (uint64_t)opened;
 	if (old >> WINDOW_COUNT_BITS != tag) {
 		count = v.used > closed ? (v.used - closed) / s->grain : 0;
-		swap_slot(slot, old,
-			tag << WINDOW_COUNT_BITS |
-				(uint32_t)(count < WINDOW_COUNT_MAX ? count : WINDOW_COUNT_MAX));
+		/* Where another thread was faster it has written the same, or is a late one that
+		 * has wiped what was there: come again. */
+		if (!swap_slot(slot, old,
+			    tag << WINDOW_COUNT_BITS |
+				    (uint32_t)(count < WINDOW_COUNT_MAX ? count
+									: WINDOW_COUNT_MAX)))
+			return;
 	}
 	if (is_wipe_due(s, &v)) {
 		if (v.now >= v.quantum + s->slots) {
@@ -446,6 +450,7 @@ static bool window_remember(
 	uint64_t head = atomic_load_explicit(&e->head, memory_order_acquire), closed = 0, end;
 	struct view v = unpack(s, head, now);
 	int64_t first = (int64_t)v.quantum - (int64_t)s->slots + 1;
+	const uint64_t past = quantum_of(s, time_before_move(now));
 
 	if (v.now >= v.quantum + s->slots + s->lag_buckets)
 		return false;
@@ -457,10 +462,12 @@ static bool window_remember(
 			continue;
 		closed += units;
 		end = ((uint64_t)q + 1) * s->quantum - 1;
+		if ((uint64_t)q + s->slots <= past)
+			continue;
 		history->events[history->count++] = (struct event){end < now ? end : now, units};
 	}
 	end = (v.quantum + 1) * s->quantum - 1;
-	if (v.used > closed)
+	if (v.used > closed && v.quantum + s->slots > past)
 		history->events[history->count++] =
 			(struct event){end < now ? end : now, v.used - closed};
 	return true;
