@@ -90,7 +90,7 @@ static enum found calendar_plan(const struct shape *s, struct entry *e, uint64_t
 }
 
 static bool calendar_refund(
-	const struct shape *s, struct entry *e, uint64_t at, uint64_t cost, uint64_t now)
+	const struct shape *s, struct entry *e, struct when *when, uint64_t cost, uint64_t now)
 {
 	uint64_t head = atomic_load_explicit(&e->head, memory_order_acquire), begin, end, used;
 
@@ -98,7 +98,7 @@ static bool calendar_refund(
 	do {
 		if ((head & HEAD_SPECIAL) || head == 0)
 			return false;
-		period_of(s, at, &begin, &end);
+		period_of(s, when->at, &begin, &end);
 		used = head & USED_MAX;
 		if ((head & HEAD_OWN) >> USED_BITS != begin || used < cost)
 			return false;
@@ -128,8 +128,9 @@ static uint64_t calendar_fresh(
 	return pack(begin, used);
 }
 
-static uint64_t calendar_reset(const struct shape *s, const struct plan *plan)
+static uint64_t calendar_reset(const struct shape *s, struct entry *e, const struct plan *plan)
 {
+	(void)e;
 	(void)s;
 	return plan->head & ~USED_MAX;
 }

@@ -22,6 +22,7 @@ enum charged charge_judge(
 			return CHARGED_MOVED;
 		if (located == LOCATED_NONE)
 			return CHARGED_NONE;
+		j->plan.given = 0;
 		if (s->ops->plan(&s->shape, j->place.entry, j->units, now, how, &j->plan) !=
 			ENTRY_READY) {
 			/* An overflow's is gone only when it is frozen. */
@@ -62,7 +63,9 @@ bool charge_commit(struct judged *j)
 		s->ops->finish(&s->shape, j->place.entry, j->plan.next);
 	if (__builtin_expect(j->place.is_overflow, 0)) {
 		if (!overflow_stands(j)) {
-			s->ops->refund(&s->shape, j->place.entry, j->plan.at, j->units, j->plan.at);
+			struct when when = {j->plan.at, j->plan.given};
+
+			s->ops->refund(&s->shape, j->place.entry, &when, j->units, j->plan.at);
 			return false;
 		}
 		atomic_fetch_add_explicit(&s->tally->overflowed, 1, memory_order_relaxed);
@@ -72,12 +75,12 @@ bool charge_commit(struct judged *j)
 
 void charge_give_back(struct throttle_table *table, const struct generation *generation,
 	const struct section *s, const struct throttle_charge *charge, const struct place *place,
-	uint64_t at, uint64_t now)
+	struct when when, uint64_t now)
 {
 	struct throttle_receipt receipt = {.count = 1};
 
 	if (s->ops->refund(
-		    &s->shape, place->entry, at, units_of_cost(&s->shape, charge->cost), now) ||
+		    &s->shape, place->entry, &when, units_of_cost(&s->shape, charge->cost), now) ||
 		table_current(table) == generation)
 		return;
 	/* It has moved to a newer generation: there, by its key. */
@@ -86,7 +89,8 @@ void charge_give_back(struct throttle_table *table, const struct generation *gen
 		.flags = held_flags(generation, place->is_overflow),
 		.caller = charge->caller,
 		.cost = charge->cost,
-		.at_ns = at + generation->epoch_ns,
+		.at_ns = when.at + generation->epoch_ns,
+		.given_ns = when.given,
 		.added_at_ns = s->buckets,
 	};
 	throttle_refund(table, &receipt, 0, now + generation->epoch_ns);

@@ -40,10 +40,10 @@ enum charged charge_judge(
 /* Puts the plan in force. False: the throttle has changed since, judge again. */
 bool charge_commit(struct judged *j);
 
-/* Gives back a charge of a take that came to nothing: made at this place, recorded at `at`. */
+/* Gives back a charge of a take that came to nothing: made at this place. */
 void charge_give_back(struct throttle_table *table, const struct generation *generation,
 	const struct section *section, const struct throttle_charge *charge,
-	const struct place *place, uint64_t at, uint64_t now);
+	const struct place *place, struct when when, uint64_t now);
 
 /* Charges whether it fits or not. */
 enum charged charge_force(

@@ -54,11 +54,11 @@ static enum found concurrency_plan(const struct shape *s, struct entry *e, uint6
 }
 
 static bool concurrency_refund(
-	const struct shape *s, struct entry *e, uint64_t at, uint64_t cost, uint64_t now)
+	const struct shape *s, struct entry *e, struct when *when, uint64_t cost, uint64_t now)
 {
 	uint64_t head = atomic_load_explicit(&e->head, memory_order_acquire), back;
 
-	(void)at;
+	(void)when;
 	(void)now;
 	do {
 		back = lane_of(head, s->lane);

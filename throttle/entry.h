@@ -58,6 +58,11 @@ static inline bool head_is_frozen(uint64_t head)
 	return (head & (HEAD_SPECIAL | HEAD_TOMBSTONE)) == HEAD_SPECIAL;
 }
 
+static inline uint64_t least(uint64_t a, uint64_t b)
+{
+	return a < b ? a : b;
+}
+
 static inline uint64_t bits_mask(unsigned bits)
 {
 	return bits >= 64 ? UINT64_MAX : (UINT64_C(1) << bits) - 1;
@@ -117,6 +122,7 @@ struct plan {
 	uint64_t now;  /* what the waits count from: not before the time asked for */
 	uint64_t more, reset, retry;
 	uint64_t at;
+	uint64_t given; /* gcra: what was given back until then */
 };
 
 /*
@@ -197,6 +203,11 @@ struct image {
 	uint32_t slot[EVENTS_MAX + 2];
 };
 
+/* When a charge was made: what its plan said. */
+struct when {
+	uint64_t at, given;
+};
+
 /* A kind of limit. `cost` is in units of the shape's scale. */
 struct form_ops {
 	/* Judges by one consistent view of the entry. GONE: it is special or was never used. */
@@ -204,12 +215,12 @@ struct form_ops {
 		enum how how, struct plan *plan);
 	/* After the swap of plan->head for plan->next succeeded, with that. NULL: nothing to do. */
 	void (*finish)(const struct shape *s, struct entry *e, uint64_t head);
-	/* Gives back what was charged with plan->at == at. False: there is nothing of it left, or
-	 * the entry is gone. */
-	bool (*refund)(
-		const struct shape *s, struct entry *e, uint64_t at, uint64_t cost, uint64_t now);
+	/* Gives back what was charged then. False: there is nothing of it left, or the entry is
+	 * gone. Else `when` is that of the rest of the charge, if this was a part of it. */
+	bool (*refund)(const struct shape *s, struct entry *e, struct when *when, uint64_t cost,
+		uint64_t now);
 	/* The head in the place of plan->head that makes it forget all that is in use. */
-	uint64_t (*reset)(const struct shape *s, const struct plan *plan);
+	uint64_t (*reset)(const struct shape *s, struct entry *e, const struct plan *plan);
 	/* Is nothing in use, and would nothing of it ever matter again? */
 	bool (*is_empty)(const struct shape *s, uint64_t head, uint64_t now);
 	/* Clears what the last caller left in the slots, while the head is this tombstone. NULL:

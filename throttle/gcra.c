@@ -9,8 +9,24 @@
  * A charge is admitted when that stays within burst * W / L of now. In any time t no more than
  * burst + t * L / W is admitted. W / L is rounded up to a nanosecond; where that would be more than
  * a thousandth, what a charge comes to is.
+ *
+ * A charge can be given back as far as it hasn't drained, the last one whole. Where it is in what
+ * is in use follows from its time, less what was given back of those before it: the sum of all that
+ * was, but for last ones, is in the entry's two slots. A refund adds to it before it swaps the
+ * head, each time that it tries, and a charge notes it before it swaps the head: so what a charge
+ * has noted is of no refund that comes after it.
  */
 #include "throttle/entry.h"
+
+static inline _Atomic(uint64_t) *given_of(struct entry *e)
+{
+	return (_Atomic(uint64_t) *)(void *)((unsigned char *)e + sizeof(struct entry));
+}
+
+static inline uint64_t pack(uint64_t drained)
+{
+	return HEAD_BORN | (drained < HEAD_OWN ? drained : HEAD_OWN);
+}
 
 static inline uint64_t increment_of(const struct shape *s, uint64_t cost)
 {
@@ -33,6 +49,8 @@ static inline uint64_t units_of(const struct shape *s, uint64_t ns)
 static enum found gcra_plan(const struct shape *s, struct entry *e, uint64_t cost, uint64_t now,
 	enum how how, struct plan *plan)
 {
+	/* relaxed: a refund that comes after this charge adds to it after that has swapped */
+	uint64_t given = atomic_load_explicit(given_of(e), memory_order_relaxed);
 	/* acquire: pairs with the swap that made this head */
 	uint64_t head = atomic_load_explicit(&e->head, memory_order_acquire);
 	uint64_t drained = head & HEAD_OWN, room = s->burst, then;
@@ -52,43 +70,68 @@ static enum found gcra_plan(const struct shape *s, struct entry *e, uint64_t cos
 	if (!plan->fits)
 		plan->retry = then - drained > room ? THROTTLE_NEVER : then - now - room;
 	plan->at = then;
+	plan->given = given;
 	if (cost > 0 && (plan->fits || how == HOW_FORCE))
-		plan->next = HEAD_BORN | (then < HEAD_OWN ? then : HEAD_OWN);
+		plan->next = pack(then);
 	return ENTRY_READY;
 }
 
-/* The last charge is taken out whole. Of another one what has drained stays, by the latest time
- * that any later charge can have been made at: no more than that can be missing from what is in
- * use. */
-static bool gcra_refund(
-	const struct shape *s, struct entry *e, uint64_t at, uint64_t cost, uint64_t now)
+/* How much of a charge hasn't drained by the latest time that any later charge can have been made
+ * at: no more than that can be missing from what is in use. */
+static uint64_t left_of(
+	const struct shape *s, uint64_t drained, uint64_t at, uint64_t all, uint64_t now)
 {
-	uint64_t back, latest, head = atomic_load_explicit(&e->head, memory_order_acquire);
+	uint64_t latest = latest_of(s) + TIME_STEP_NS;
 
-	do {
-		uint64_t drained = head & HEAD_OWN;
+	latest = now > latest ? now : latest;
+	return drained <= latest || at <= latest ? 0 : least(at - latest, all);
+}
+
+static bool gcra_refund(
+	const struct shape *s, struct entry *e, struct when *when, uint64_t cost, uint64_t now)
+{
+	const uint64_t all = increment_of(s, cost);
+	uint64_t own = 0, head = atomic_load_explicit(&e->head, memory_order_acquire);
+
+	for (;;) {
+		/* relaxed: after the head, which releases what was added to it before */
+		uint64_t given =
+			atomic_load_explicit(given_of(e), memory_order_relaxed) - when->given - own;
+		uint64_t drained = head & HEAD_OWN, back = all;
 
 		if ((head & HEAD_SPECIAL) || head == 0)
 			return false;
-		back = increment_of(s, cost);
-		latest = latest_of(s) + TIME_STEP_NS;
-		latest = now > latest ? now : latest;
-		if (drained != at) {
-			if (at <= latest || drained <= latest)
+		/* The last charge is taken out whole, and no other one is where it isn't said. */
+		if (drained != when->at || given > 0) {
+			back = left_of(s, drained, when->at - least(given, when->at), all, now);
+			if (back == 0)
 				return false;
-			back = back < at - latest ? back : at - latest;
+			/* relaxed: released by the swap of the head */
+			atomic_fetch_add_explicit(given_of(e), back, memory_order_relaxed);
+			own += back;
 		}
-		back = back < drained ? back : drained;
 		/* acq_rel: as every change of a head */
-	} while (!atomic_compare_exchange_weak_explicit(
-		&e->head, &head, head - back, memory_order_acq_rel, memory_order_acquire));
+		if (atomic_compare_exchange_strong_explicit(&e->head, &head,
+			    pack(drained - least(back, drained)), memory_order_acq_rel,
+			    memory_order_acquire))
+			break;
+	}
+	/* What was charged last was given back first. */
+	when->at -= least(when->at, all);
+	when->given += own;
 	return true;
 }
 
-static uint64_t gcra_reset(const struct shape *s, const struct plan *plan)
+/* As if all that is in use was given back. */
+static uint64_t gcra_reset(const struct shape *s, struct entry *e, const struct plan *plan)
 {
+	const uint64_t drained = plan->head & HEAD_OWN;
+
 	(void)s;
-	return HEAD_BORN | (plan->now & HEAD_OWN);
+	if (drained > plan->now)
+		/* relaxed: as in gcra_refund */
+		atomic_fetch_add_explicit(given_of(e), drained - plan->now, memory_order_relaxed);
+	return pack(plan->now);
 }
 
 static bool gcra_is_empty(const struct shape *s, uint64_t head, uint64_t now)
@@ -100,7 +143,7 @@ static bool gcra_is_empty(const struct shape *s, uint64_t head, uint64_t now)
 static uint64_t gcra_fresh(const struct shape *s, uint64_t used, uint64_t now, unsigned sequence)
 {
 	(void)sequence;
-	return HEAD_BORN | (now + (used > 0 ? increment_of(s, used) : 0));
+	return pack(now + (used > 0 ? increment_of(s, used) : 0));
 }
 
 static bool gcra_is_same(const struct shape *s, const struct shape *old)
@@ -134,7 +177,7 @@ static void gcra_recall(
 		drained += increment_of(s, history->events[i].units);
 		drained = drained < most ? drained : most;
 	}
-	image->head = HEAD_BORN | (drained < HEAD_OWN ? drained : HEAD_OWN);
+	image->head = pack(drained);
 }
 
 const struct form_ops gcra_ops = {

@@ -13,7 +13,7 @@
 #include <string.h>
 
 #define MAGIC      UINT64_C(0x454c54544f524854) /* "THROTTLE" on a little-endian machine */
-#define VERSION    4
+#define VERSION    5
 #define PAGE_BYTES 4096
 
 #define TIME_MAX_NS (UINT64_C(1) << 62) /* since 1970: 146 years */

@@ -207,6 +207,8 @@ static void shape_gcra(struct shape *s, const struct throttle_limit *l)
 	uint64_t burst = l->burst > 0 ? divide_up(l->burst, s->scale) : 1;
 
 	s->form = FORM_GCRA;
+	s->slots = 2; /* one number of 64 bits: see gcra.c */
+	s->entry_bytes = entry_bytes_for(s->slots);
 	s->window = l->window_ns;
 	s->increment = divide_up(s->window, s->quota);
 	/* A burst is as many increments as it has charges, also when each is rounded up. Short ones

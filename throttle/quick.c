@@ -83,7 +83,7 @@ struct chosen {
 	struct aim aim;
 	struct entry *entry;
 	uint64_t head, next; /* that it was judged by; that makes the charge */
-	uint64_t at;
+	struct when when;
 	uint32_t slot, old; /* of a short ring: which one it takes, and what is in it */
 	enum quick quick;   /* by which way it is judged, then was */
 };
@@ -143,7 +143,7 @@ NOINLINE bool judge_any(struct chosen *c, struct round *r, struct throttle_outco
 {
 	const struct section *s = &c->limit->section;
 	const uint64_t quota = c->limit->told_quota, cost = c->charge->cost;
-	struct plan plan;
+	struct plan plan = {.given = 0};
 	uint64_t used;
 
 	/* A plan that counts from another time than now's: of a clock that is far behind. */
@@ -156,7 +156,7 @@ NOINLINE bool judge_any(struct chosen *c, struct round *r, struct throttle_outco
 	c->quick = QUICK_ANY;
 	c->head = plan.head;
 	c->next = plan.next;
-	c->at = plan.at;
+	c->when = (struct when){plan.at, plan.given};
 	used = plan.used + (plan.fits ? cost : 0);
 	tell(o, quota, used < quota ? quota - used : 0, plan.more, plan.reset,
 		plan.at + r->epoch_ns);
@@ -177,7 +177,7 @@ NOINLINE bool judge_window(struct chosen *c, struct round *r, struct throttle_ou
 	if (!window_judge_now(s, c->entry, c->head, cost, r->now, &v))
 		return judge_any(c, r, o);
 	c->next = v.next;
-	c->at = v.at;
+	c->when = (struct when){v.at, 0};
 	tell(o, s->quota, s->quota - v.used - cost, v.more, v.reset, v.at + r->epoch_ns);
 	return true;
 }
@@ -205,7 +205,7 @@ INLINE bool judge_short(struct chosen *c, struct round *r, struct throttle_outco
 		return true;
 	}
 	c->next = ring_short_next(s, &v);
-	c->at = ring_short_at(s, &v);
+	c->when = (struct when){ring_short_at(s, &v), 0};
 	c->slot = v.position;
 	c->old = ring_short_slot(c->entry, v.position);
 	tell_short(s, c->entry, &v, true, o);
@@ -278,7 +278,8 @@ INLINE void hold(const struct generation *g, const struct throttle_charge *c, ui
 	held->caller = c->caller;
 	held->cost = c->cost;
 	held->at_ns = at_ns;
-	held->added = held->added_at_ns = 0;
+	held->given_ns = 0;
+	held->added = held->added_at_ns = held->added_given_ns = 0;
 }
 
 /* What is before the epoch comes to a time far off, which is not judged here. */
@@ -421,8 +422,10 @@ INLINE bool take_any(struct throttle_table *table, const struct throttle_charge 
 	if (receipt == NULL)
 		return true;
 	receipt->count = r.sum.violated == 0;
-	if (r.sum.violated == 0)
+	if (r.sum.violated == 0) {
 		hold(g, charge, o->at_ns, &receipt->held[0]);
+		receipt->held[0].given_ns = c.when.given;
+	}
 	return true;
 }
 
@@ -435,7 +438,7 @@ SELDOM static void give_back(struct throttle_table *table, const struct generati
 
 		const struct place place = {.entry = c->entry};
 
-		charge_give_back(table, g, &c->limit->section, c->charge, &place, c->at, now);
+		charge_give_back(table, g, &c->limit->section, c->charge, &place, c->when, now);
 	}
 }
 
@@ -469,8 +472,10 @@ INLINE bool take_several(struct throttle_table *table, const struct throttle_cha
 		if (!judge(&chosen[i], &r, &verdict->outcome[i]))
 			return false;
 		put_in_order(&chosen[i], order, i);
-		if (receipt != NULL)
-			hold(g, &charges[i], verdict->outcome[i].at_ns, &receipt->held[i]);
+		if (receipt == NULL)
+			continue;
+		hold(g, &charges[i], verdict->outcome[i].at_ns, &receipt->held[i]);
+		receipt->held[i].given_ns = chosen[i].when.given;
 	}
 	for (size_t i = 0; r.sum.violated == 0 && i < count; i++)
 		if (!swap(order[i])) {

@@ -401,8 +401,10 @@ static bool refund_one(const struct shape *s, struct entry *e, uint64_t tick, ui
 }
 
 static bool ring_refund(
-	const struct shape *s, struct entry *e, uint64_t at, uint64_t cost, uint64_t now)
+	const struct shape *s, struct entry *e, struct when *when, uint64_t cost, uint64_t now)
 {
+	const uint64_t at = when->at;
+
 	/* What has left the window, or will before it could matter, is let be. */
 	if (now > at && ((now - at) >> s->shift) >= s->window_ticks)
 		return false;
@@ -427,8 +429,9 @@ static uint64_t ring_fresh(const struct shape *s, uint64_t used, uint64_t now, u
 	return pack(s, &v);
 }
 
-static uint64_t ring_reset(const struct shape *s, const struct plan *plan)
+static uint64_t ring_reset(const struct shape *s, struct entry *e, const struct plan *plan)
 {
+	(void)e;
 	return ring_fresh(s, 0, plan->at, 0);
 }
 

@@ -61,23 +61,25 @@ SELDOM static void end_overflow(struct throttle_table *t, uint32_t limit, uint64
 	last = (uint64_t)(((unsigned __int128)(bucket + 1) * j.section->buckets - 1) / buckets);
 	for (; n <= last; n++) {
 		struct section *s = j.section;
+		struct when when = {0}; /* of what is in flight only how much it is counts */
 
 		section_overflow(s, n, now, &j.place);
 		/* Where it has just moved, what it has become has it. */
-		if (!s->ops->refund(&s->shape, j.place.entry, 0, cost, now) &&
+		if (!s->ops->refund(&s->shape, j.place.entry, &when, cost, now) &&
 			table_current(t) != g)
 			end_overflow(t, limit, s->buckets, n, cost, now_ns);
 	}
 }
 
-/* Gives back `cost` of what was charged at `at_ns` and came to `whole`. */
+/* Gives back `cost` of what was charged then (since 1970) and came to `whole`. */
 static void refund(struct throttle_table *t, const struct throttle_receipt *receipt, uint32_t i,
-	uint64_t cost, uint64_t whole, uint64_t at_ns, uint64_t now_ns)
+	uint64_t cost, uint64_t whole, uint64_t *at_ns, uint64_t *given_ns, uint64_t now_ns)
 {
 	const struct throttle_held *held = &receipt->held[i];
 	struct generation *g, *last = NULL;
 	struct judged j = {0};
-	uint64_t now, at;
+	struct when when;
+	uint64_t now;
 
 	while (cost > 0 && aim(t, receipt, i, now_ns, &j, &g, &now) && g != last) {
 		struct section *s = j.section;
@@ -99,14 +101,30 @@ static void refund(struct throttle_table *t, const struct throttle_receipt *rece
 		located = is_overflow ? section_overflow(s, section_bucket_of(s, held->caller), now,
 						&j.place)
 				      : section_locate(s, held->caller, now, false, &j.place);
-		at = at_ns > g->epoch_ns ? at_ns - g->epoch_ns : 0;
-		if (located == LOCATED_NONE ||
-			(located == LOCATED &&
-				s->ops->refund(&s->shape, j.place.entry, at, units, now)))
+		when.at = *at_ns > g->epoch_ns ? *at_ns - g->epoch_ns : 0;
+		when.given = *given_ns;
+		if (located == LOCATED_NONE)
 			return;
+		if (located == LOCATED &&
+			s->ops->refund(&s->shape, j.place.entry, &when, units, now)) {
+			*at_ns = when.at + g->epoch_ns;
+			*given_ns = when.given;
+			return;
+		}
 		/* Nothing of it left, or it has just moved: then there is a newer generation. */
 		last = g;
 	}
+}
+
+/* The same of what was added: that was behind the rest, which is where it was. */
+static void refund_added(struct throttle_table *t, struct throttle_receipt *receipt, uint32_t i,
+	uint64_t cost, uint64_t now_ns)
+{
+	struct throttle_held *held = &receipt->held[i];
+	const uint64_t given_ns = held->added_given_ns;
+
+	refund(t, receipt, i, cost, held->added, &held->added_at_ns, &held->added_given_ns, now_ns);
+	held->given_ns += held->added_given_ns - given_ns;
 }
 
 /* Gives back down to `cost`: of what was added first. */
@@ -117,8 +135,9 @@ static void refund_to(struct throttle_table *t, struct throttle_receipt *receipt
 	uint64_t added = cost > held->cost ? cost - held->cost : 0;
 	uint64_t first = cost - added;
 
-	refund(t, receipt, i, held->added - added, held->added, held->added_at_ns, now_ns);
-	refund(t, receipt, i, held->cost - first, held->cost, held->at_ns, now_ns);
+	refund_added(t, receipt, i, held->added - added, now_ns);
+	refund(t, receipt, i, held->cost - first, held->cost, &held->at_ns, &held->given_ns,
+		now_ns);
 	held->added = added;
 	held->cost = first;
 }
@@ -130,9 +149,9 @@ void throttle_refund(
 		refund_to(t, receipt, i, 0, now_ns);
 }
 
-/* False: nothing was charged. `at_ns` is when it is recorded. */
+/* False: nothing was charged. `when` is since 1970, as it is in a receipt. */
 static bool charge(struct throttle_table *t, struct throttle_receipt *receipt, uint32_t i,
-	uint64_t cost, uint64_t now_ns, uint64_t *at_ns)
+	uint64_t cost, uint64_t now_ns, struct when *when)
 {
 	const struct throttle_held *held = &receipt->held[i];
 	struct generation *g, *last = NULL;
@@ -144,7 +163,8 @@ static bool charge(struct throttle_table *t, struct throttle_receipt *receipt, u
 			return false;
 		j.units = units_of_cost(&j.section->shape, cost);
 		if (charge_force(&j, held->caller, now, held->flags & HELD_OVERFLOW) == CHARGED) {
-			*at_ns = j.plan.at + g->epoch_ns;
+			when->at = j.plan.at + g->epoch_ns;
+			when->given = j.plan.given;
 			return true;
 		}
 		last = g;
@@ -155,10 +175,10 @@ static bool charge(struct throttle_table *t, struct throttle_receipt *receipt, u
 void throttle_charge(struct throttle_table *t, struct throttle_receipt *receipt, uint32_t i,
 	uint64_t cost, uint64_t now_ns)
 {
-	uint64_t at_ns;
+	struct when when;
 
 	if (i < receipt->count)
-		charge(t, receipt, i, cost, now_ns, &at_ns);
+		charge(t, receipt, i, cost, now_ns, &when);
 }
 
 void throttle_settle(struct throttle_table *t, struct throttle_receipt *receipt, uint32_t i,
@@ -166,7 +186,7 @@ void throttle_settle(struct throttle_table *t, struct throttle_receipt *receipt,
 {
 	struct throttle_held *held;
 	const struct limit_state *l;
-	uint64_t at_ns;
+	struct when when;
 
 	if (i >= receipt->count)
 		return;
@@ -179,10 +199,11 @@ void throttle_settle(struct throttle_table *t, struct throttle_receipt *receipt,
 		return;
 	}
 	/* All that was added is charged anew, so that there is one time of it to give back. */
-	if (charge(t, receipt, i, cost - held->cost, now_ns, &at_ns)) {
-		refund(t, receipt, i, held->added, held->added, held->added_at_ns, now_ns);
+	if (charge(t, receipt, i, cost - held->cost, now_ns, &when)) {
+		refund_added(t, receipt, i, held->added, now_ns);
 		held->added = cost - held->cost;
-		held->added_at_ns = at_ns;
+		held->added_at_ns = when.at;
+		held->added_given_ns = when.given;
 	}
 }
 
@@ -227,10 +248,10 @@ static bool forget(struct section *s, struct throttle_key caller, uint64_t now)
 				ENTRY_READY)
 			return false;
 		/* acq_rel: as every change of a head */
-	} while (
-		!place_holds(&place) || !atomic_compare_exchange_strong_explicit(&place.entry->head,
-						&plan.head, s->ops->reset(&s->shape, &plan),
-						memory_order_acq_rel, memory_order_relaxed));
+	} while (!place_holds(&place) ||
+		 !atomic_compare_exchange_strong_explicit(&place.entry->head, &plan.head,
+			 s->ops->reset(&s->shape, place.entry, &plan), memory_order_acq_rel,
+			 memory_order_relaxed));
 	return plan.used > 0;
 }
 

@@ -162,7 +162,7 @@ SELDOM static void give_back(struct attempt *a, const unsigned char *order, size
 
 		if (!a->verdict->outcome[i].violated && !a->verdict->outcome[i].absent)
 			charge_give_back(a->table, a->generation, j->section, &a->charges[i],
-				&j->place, j->plan.at, a->now);
+				&j->place, (struct when){j->plan.at, j->plan.given}, a->now);
 	}
 }
 
@@ -262,7 +262,8 @@ static void write_receipt(const struct attempt *a, struct throttle_receipt *rece
 		held->caller = a->charges[i].caller;
 		held->cost = o->violated || o->absent ? 0 : a->charges[i].cost;
 		held->at_ns = o->at_ns;
-		held->added = 0;
+		held->given_ns = o->absent ? 0 : a->judged[i].plan.given;
+		held->added = held->added_given_ns = 0;
 		held->added_at_ns = o->overflow ? a->judged[i].section->buckets : 0;
 	}
 }

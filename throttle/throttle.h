@@ -268,8 +268,9 @@ struct throttle_held {
 	uint32_t limit;
 	uint32_t flags;
 	struct throttle_key caller;
-	uint64_t cost, at_ns;
-	uint64_t added, added_at_ns; /* by throttle_settle; of an overflow: which one it was */
+	uint64_t cost, at_ns, given_ns;
+	/* by throttle_settle; of an overflow: which one it was */
+	uint64_t added, added_at_ns, added_given_ns;
 };
 
 struct throttle_receipt {

@@ -35,11 +35,6 @@ struct view {
 	uint64_t now; /* the quantum to be judged in: never before the head's */
 };
 
-static inline uint64_t least(uint64_t a, uint64_t b)
-{
-	return a < b ? a : b;
-}
-
 /* `used` stays within its bits whatever it was summed up from. */
 static inline uint64_t pack(const struct shape *s, uint64_t quantum, uint64_t used)
 {
@@ -362,9 +357,9 @@ static bool refund_closed(const struct shape *s, struct entry *e, uint64_t head,
 }
 
 static bool window_refund(
-	const struct shape *s, struct entry *e, uint64_t at, uint64_t cost, uint64_t now)
+	const struct shape *s, struct entry *e, struct when *when, uint64_t cost, uint64_t now)
 {
-	uint64_t quantum = quantum_of(s, at);
+	uint64_t quantum = quantum_of(s, when->at);
 
 	for (;;) {
 		/* acquire: as in window_plan */
@@ -391,8 +386,9 @@ static bool window_refund(
 }
 
 /* Whoever looks at it next wipes it. */
-static uint64_t window_reset(const struct shape *s, const struct plan *plan)
+static uint64_t window_reset(const struct shape *s, struct entry *e, const struct plan *plan)
 {
+	(void)e;
 	return pack_wiping(s, quantum_of(s, plan->at));
 }
 
