@@ -198,6 +198,11 @@ void engine_point(const char *file, int line)
 	switch_to(n);
 }
 
+void engine_synchronize(void)
+{
+	memory_begin_thread(engine.current);
+}
+
 void engine_wait(void)
 {
 	engine.threads[engine.current].state = STATE_WAITS;

@@ -58,6 +58,9 @@ bool engine_is_killed(unsigned process);
 /* Another thread may go on here. */
 void engine_point(const char *file, int line);
 
+/* The calling thread sees all that was written until now, as by a message from who wrote it. */
+void engine_synchronize(void);
+
 /* The calling thread waits until engine_wake. */
 void engine_wait(void);
 void engine_wake(void);

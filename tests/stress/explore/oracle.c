@@ -33,8 +33,12 @@ void oracle_reset(struct oracle *o)
 	o->stamp = 1;
 	o->wrong[0] = '\0';
 	for (unsigned l = 0; l < ORACLE_LIMITS; l++)
-		for (unsigned c = 0; c < ORACLE_CALLERS; c++)
-			o->accounts[l][c].count = 0, o->accounts[l][c].reset_called = 0;
+		for (unsigned c = 0; c < ORACLE_CALLERS; c++) {
+			struct account *a = &o->accounts[l][c];
+
+			a->count = a->resets = 0;
+			a->reset_called = a->reset_returned = 0;
+		}
 }
 
 void oracle_begin_version(struct oracle *o, const struct throttle_limit *rules)
@@ -418,7 +422,8 @@ void oracle_admitted(struct oracle *o, unsigned limit, unsigned caller, struct e
 	struct account *a = &o->accounts[limit][caller];
 	e->returned = o->stamp++;
 	e->to = o->begun;
-	e->is_sure = a->reset_called < e->called;
+	/* A reset that was under way may have forgotten it. */
+	e->is_sure = a->resets == 0 && a->reset_returned < e->called;
 	e->ended = o->begun;
 	/* The quota tells which version it was, where they differ. */
 	for (unsigned v = e->from; v <= e->to; v++) {
@@ -533,6 +538,7 @@ void oracle_reset_called(struct oracle *o, unsigned limit, unsigned caller)
 {
 	struct account *a = &o->accounts[limit][caller];
 
+	a->resets++;
 	a->reset_called = o->stamp++;
 	for (unsigned i = 0; i < a->count; i++)
 		if (a->events[i].refund_called == ORACLE_NEVER)
@@ -543,10 +549,26 @@ void oracle_reset_returned(struct oracle *o, unsigned limit, unsigned caller)
 {
 	struct account *a = &o->accounts[limit][caller];
 
-	for (unsigned i = 0; i < a->count; i++)
+	/* With weak memory its thread may not have seen them. */
+	for (unsigned i = 0; !o->is_weak && i < a->count; i++)
 		if (a->events[i].returned < a->reset_called &&
 			a->events[i].refund_returned == ORACLE_NEVER)
 			a->events[i].refund_returned = o->stamp;
+	a->resets--;
+	a->reset_returned = o->stamp++;
+}
+
+void oracle_process_killed(struct oracle *o, unsigned process)
+{
+	for (unsigned l = 0; l < ORACLE_LIMITS; l++)
+		for (unsigned c = 0; c < ORACLE_CALLERS; c++)
+			for (unsigned i = 0; i < o->accounts[l][c].count; i++) {
+				struct event *e = &o->accounts[l][c].events[i];
+
+				if (e->process == process && e->refund_called == ORACLE_NEVER &&
+					o->rules[o->begun][l].kind == THROTTLE_CONCURRENCY)
+					e->refund_called = o->stamp;
+			}
 	o->stamp++;
 }
 

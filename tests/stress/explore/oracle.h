@@ -43,7 +43,8 @@ struct event {
 struct account {
 	struct event events[ORACLE_EVENTS];
 	unsigned count;
-	uint64_t reset_called;
+	uint64_t reset_called, reset_returned; /* the last ones */
+	unsigned resets;                       /* that have not returned yet */
 };
 
 struct oracle {
@@ -85,6 +86,8 @@ struct event *oracle_refund(
 void oracle_refunded(struct oracle *o, unsigned limit, struct event *event, uint64_t now_ns);
 void oracle_reset_called(struct oracle *o, unsigned limit, unsigned caller);
 void oracle_reset_returned(struct oracle *o, unsigned limit, unsigned caller);
+/* A process was killed: what it had in flight may be given back from now on. */
+void oracle_process_killed(struct oracle *o, unsigned process);
 /* A process has ended: what it had in flight ends with it. */
 void oracle_process_ended(struct oracle *o, unsigned process);
 

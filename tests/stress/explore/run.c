@@ -8,6 +8,7 @@
 
 #define SECOND      UINT64_C(1000000000)
 #define START       (UINT64_C(1700000000) * SECOND)
+#define OPENING_NS  (10 * UINT64_C(1000000)) /* of each thing done while a table is opened */
 #define HELD        8
 #define FILLERS     15
 #define FILLER_BITS (UINT64_C(0x5555) << 36)
@@ -21,14 +22,16 @@ struct held {
 struct process {
 	unsigned number;
 	struct throttle_table *table;
-	bool is_busy;        /* somebody applies or collects */
+	bool is_busy; /* somebody applies or collects */
+	bool is_known_killed;
 	uint64_t retired_at; /* stamp of what awaits collection; 0: nothing */
 };
 
 struct worker {
 	struct process *process;
 	const struct program *program;
-	uint64_t in_call; /* since this stamp; 0: in none */
+	uint64_t in_call;         /* since this stamp; 0: in none */
+	uint64_t synchronized_at; /* with what other threads did before this stamp */
 	unsigned holds;
 	struct held held[HELD];
 };
@@ -39,8 +42,8 @@ static struct {
 	struct oracle *oracle;
 	struct process processes[2];
 	struct worker workers[SCENARIO_PROGRAMS];
-	struct throttle_table *table; /* of the one process, without a file */
-	unsigned next_version;
+	struct throttle_table *table;   /* of the one process, without a file */
+	unsigned next_version, opening; /* processes that are opening the table */
 	uint64_t fingerprints[ORACLE_CALLERS];
 } run;
 
@@ -70,6 +73,19 @@ static void trace(
 	printf("\n");
 }
 
+/* Tells the oracle of a kill since the last time. */
+static void note_kills(void)
+{
+	for (unsigned p = 0; p < run.life->processes; p++) {
+		struct process *process = &run.processes[p];
+
+		if (process->is_known_killed || !engine_is_killed(process->number))
+			continue;
+		process->is_known_killed = true;
+		oracle_process_killed(run.oracle, process->number);
+	}
+}
+
 /* ---- what a thread does ---- */
 
 static void take(struct worker *w, const struct operation *op, uint64_t now)
@@ -92,6 +108,7 @@ static void take(struct worker *w, const struct operation *op, uint64_t now)
 			return;
 	}
 	throttle_take(w->process->table, charges, count, now, &verdict, &held.receipt);
+	note_kills();
 	for (unsigned i = 0; i < count; i++) {
 		const struct throttle_outcome *o = &verdict.outcome[i];
 
@@ -213,14 +230,15 @@ static void apply(struct worker *w, uint64_t now)
 		printf("# applied\n");
 }
 
-/* When nobody is in a call any more that began before the last change of limits was done. */
+/* When nobody is in a call any more that began before its thread knew that the last change of
+ * limits is done. */
 static void collect(struct process *p)
 {
 	if (p->is_busy || p->retired_at == 0)
 		return;
 	for (unsigned i = 0; i < run.life->programs; i++)
 		if (run.workers[i].process == p && run.workers[i].in_call != 0 &&
-			run.workers[i].in_call < p->retired_at)
+			run.workers[i].synchronized_at < p->retired_at)
 			return;
 	p->is_busy = true;
 	p->retired_at = 0;
@@ -235,7 +253,7 @@ static void operate(struct worker *w, const struct operation *op)
 	struct throttle_verdict verdict;
 	uint64_t now;
 
-	run.oracle->now += op->advance;
+	run.oracle->now += run.opening > 0 ? op->advance % OPENING_NS : op->advance;
 	now = run.oracle->now - op->behind;
 	switch (op->what) {
 	case WHAT_TAKE:
@@ -276,6 +294,10 @@ static void work(void *argument)
 
 	for (unsigned i = 0; i < w->program->count; i++) {
 		collect(w->process);
+		if (engine_random(2) == 0) {
+			engine_synchronize();
+			w->synchronized_at = run.oracle->stamp++;
+		}
 		w->in_call = run.oracle->stamp++;
 		operate(w, &w->program->operations[i]);
 		w->in_call = 0;
@@ -320,7 +342,9 @@ static void begin_process(void *argument)
 {
 	struct process *p = argument;
 
+	run.opening++;
 	p->table = run.scenario->in_file ? open_table() : run.table;
+	run.opening--;
 	if (p->table == NULL)
 		return;
 	oracle_end_version(run.oracle);
@@ -358,6 +382,7 @@ static void live(const struct life *life, unsigned number)
 	}
 	if (engine_run() == ENDED_HANGS)
 		fail("a thread hangs");
+	run.opening = 0; /* also of who was killed in it */
 	for (unsigned p = 0; p < life->processes; p++) {
 		struct process *process = &run.processes[p];
 
@@ -408,7 +433,7 @@ bool scenario_run(const struct scenario *s, const struct schedule *schedules, st
 
 	run.scenario = s;
 	run.oracle = oracle;
-	run.next_version = 0;
+	run.next_version = run.opening = 0;
 	engine_reset(schedules[0].seed, schedules[0].is_weak);
 	files_reset();
 	oracle_reset(oracle);
