@@ -33,7 +33,8 @@ const struct option options_sluice[] = {
 		.help = "Files whose sections belong to the configuration as well, by a pattern; may also "
 			"stand before all sections."},
 	{"workers", &type_workers, AT_START, AT(workers), .fallback = "auto", BETWEEN(1, 256),
-		.help = "Threads that serve; auto is one for each processor the process may use."},
+		.help = "Threads that serve; auto is one for each processor that the process may use, by "
+			"its affinity and the CPU quota of its control groups."},
 	{"state", &type_path, AT_START, AT(state),
 		.help = "Folder where the throttles' state outlives a restart; unset, it is kept in "
 			"memory only."},

@@ -1,9 +1,9 @@
 /* Scalars: numbers, sizes, durations, words, names. See value.h. */
+#include "base/processors.h"
 #include "conf/foreign.h"
 #include "conf/same.h"
 #include "conf/value.h"
 
-#include <sched.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -420,16 +420,14 @@ static bool parse_token_or_off(struct value *value)
 
 static bool parse_workers(struct value *value)
 {
-	cpu_set_t processors;
-	int count = 1;
+	unsigned count;
 
 	if (!slice_equal(value->text, SLICE("auto")))
 		return parse_count32(value);
-	if (sched_getaffinity(0, sizeof(processors), &processors) == 0)
-		count = CPU_COUNT(&processors);
-	if (count > (int)value->option->max)
-		count = (int)value->option->max;
-	*(unsigned *)value->at = (unsigned)count;
+	count = processors_usable(value->build->names_files ? "" : NULL);
+	if (count > value->option->max)
+		count = (unsigned)value->option->max;
+	*(unsigned *)value->at = count;
 	return true;
 }
 
