@@ -84,6 +84,14 @@ static bool is_spaced_pair(struct slice pair, struct slice name)
 	return len != name.len || (pair.len > len + 1 && (sign[1] == ' ' || sign[1] == '\t'));
 }
 
+static bool is_alike(struct slice pair, struct slice name);
+
+/* Would some server take this pair, which is not it, for the cookie `name`? */
+static bool is_alike_pair(struct slice pair, struct slice name)
+{
+	return memchr(pair.at, '=', pair.len) && is_alike(pair, name);
+}
+
 struct slice identity_cookie(const struct http_head *head, struct slice name, bool *ambiguous)
 {
 	struct slice found = SLICE_NONE, pair, value;
@@ -96,10 +104,16 @@ struct slice identity_cookie(const struct http_head *head, struct slice name, bo
 		while (take_piece(&pairs, ';', &pair)) {
 			pair = slice_trim(pair);
 			*ambiguous |= is_spaced_pair(pair, name);
-			if (!is_pair(pair, name, &value))
+			if (!is_pair(pair, name, &value)) {
+				*ambiguous |= is_alike_pair(pair, name);
 				continue;
-			if (value.len >= 2 && value.at[0] == '"' && value.at[value.len - 1] == '"')
+			}
+			if (value.len >= 2 && value.at[0] == '"' &&
+				value.at[value.len - 1] == '"') {
 				value = (struct slice){value.at + 1, value.len - 2};
+				/* Python's servers decode "\141". */
+				*ambiguous |= memchr(value.at, '\\', value.len) != NULL;
+			}
 			if (!found.at)
 				found = value;
 			else
@@ -124,20 +138,26 @@ static char decode_at(struct slice text, size_t *at)
 	return c;
 }
 
-/* Do servers exist to which these two are the same in a name? Without case; PHP has '_' for '.' and
- * for blanks. */
+/* Do servers exist to which these two are the same in a name? Without case; PHP has '_' for '.',
+ * for blanks and for a '[' that nothing closes. */
 static bool is_alike_byte(char c, char wanted)
 {
 	bool letter = (c | 0x20) >= 'a' && (c | 0x20) <= 'z';
 
 	return c == wanted || (letter && (c ^ wanted) == 0x20) ||
-	       (wanted == '_' && (c == '.' || c == ' '));
+	       (wanted == '_' && (c == '.' || c == ' ' || c == '['));
 }
 
-/*
- * Would some server take this parameter for `name`? Decoded, without case, behind blanks, in front
- * of '[' (an array's element).
- */
+/* May a name end here? In front of '[' (an array's element) and of a NUL, in PHP. */
+static bool ends_name(struct slice pair, size_t at)
+{
+	if (at == pair.len || pair.at[at] == '=')
+		return true;
+	char c = decode_at(pair, &at);
+	return c == '[' || c == '\0';
+}
+
+/* Would some server take this parameter for `name`? Decoded, without case, behind blanks. */
 static bool is_alike(struct slice pair, struct slice name)
 {
 	size_t i = 0, at = 0, next = 0;
@@ -148,9 +168,7 @@ static bool is_alike(struct slice pair, struct slice name)
 		if (!is_alike_byte(decode_at(pair, &at), name.at[i]))
 			return false;
 	}
-	return i == name.len && (at == pair.len || pair.at[at] == '=' || pair.at[at] == '[' ||
-					(pair.len - at >= 3 && memcmp(pair.at + at, "%5", 2) == 0 &&
-						(pair.at[at + 2] | 0x20) == 'b'));
+	return i == name.len && ends_name(pair, at);
 }
 
 struct slice identity_query(struct slice query, struct slice name, bool *ambiguous)
@@ -210,16 +228,16 @@ static struct slice part_value(
 	return (struct slice){(const char *)address, 16};
 }
 
-/* Decodes %XX and '+' into `out` until it is full; `raw` moves past what was decoded. A bad
- * sequence stands for itself. */
-static size_t decode(struct slice *raw, char *out, size_t capacity)
+/* Decodes %XX, and in queries '+', into `out` until it is full; `raw` moves past what was decoded.
+ * A bad sequence stands for itself. */
+static size_t decode(const struct key_part *part, struct slice *raw, char *out, size_t capacity)
 {
 	size_t len = 0;
 
 	while (raw->len > 0 && len < capacity) {
 		size_t step = 1;
 		char c = raw->at[0];
-		if (c == '+') {
+		if (c == '+' && part->kind == KEY_QUERY) {
 			c = ' ';
 		} else if (c == '%' && raw->len >= 3 && hex_value(raw->at[1]) >= 0 &&
 			   hex_value(raw->at[2]) >= 0) {
@@ -235,8 +253,10 @@ static size_t decode(struct slice *raw, char *out, size_t capacity)
 
 static bool needs_decoding(const struct key_part *part, struct slice value)
 {
-	return part->kind == KEY_QUERY &&
-	       (memchr(value.at, '%', value.len) || memchr(value.at, '+', value.len));
+	if (part->kind != KEY_QUERY && part->kind != KEY_COOKIE)
+		return false;
+	return memchr(value.at, '%', value.len) ||
+	       (part->kind == KEY_QUERY && memchr(value.at, '+', value.len));
 }
 
 /* ---- hashes --------------------------------------------------------------------------------- */
@@ -272,14 +292,14 @@ static void hash_part(
 		throttle_hash_part(hasher, value.at, value.len);
 		return;
 	}
-	size_t len = decode(&value, decoded, sizeof(decoded));
+	size_t len = decode(part, &value, decoded, sizeof(decoded));
 	throttle_hash_part(hasher, decoded, len);
 	if (value.len == 0)
 		return;
 	/* Too long for one part: pieces, and their total length, so that bounds stay clear. */
 	uint64_t total = len;
 	while (value.len > 0) {
-		len = decode(&value, decoded, sizeof(decoded));
+		len = decode(part, &value, decoded, sizeof(decoded));
 		total += len;
 		throttle_hash_part(hasher, decoded, len);
 	}
@@ -348,7 +368,7 @@ static inline struct throttle_key hash_single(
 	if (!needs_decoding(part, value))
 		return hash_one(class, value.at, value.len, seed);
 	struct slice rest = value;
-	size_t len = decode(&rest, decoded, sizeof(decoded));
+	size_t len = decode(part, &rest, decoded, sizeof(decoded));
 	if (rest.len == 0)
 		return hash_one(class, decoded, len, seed);
 	throttle_hash_begin(&hasher, seed, class);
@@ -472,7 +492,7 @@ struct slice identity_text(const struct conf_key *key, struct identity_input *in
 		}
 		if (!needs_decoding(part, value))
 			return value;
-		size_t len = decode(&value, scratch, IDENTITY_TEXT_BYTES);
+		size_t len = decode(part, &value, scratch, IDENTITY_TEXT_BYTES);
 		return value.len > 0 ? SLICE_NONE : (struct slice){scratch, len};
 	}
 	if (part)

@@ -75,6 +75,7 @@ static void values(void **state)
 	assert_string_equal(text("cookie:sid", A, "Cookie: a=b; sid=1; sid=2\n"), "1");
 	assert_string_equal(text("cookie:sid", A, "Cookie: xsid=0;sid=\"q\"\n"), "q");
 	assert_string_equal(text("cookie:sid", A, "Cookie: a\nCookie: sid=z\n"), "z");
+	assert_string_equal(text("cookie:sid", A, "Cookie: sid=%7a%20+%2B%\n"), "z ++%");
 	assert_string_equal(text("cookie:sid", A, "Cookie: sid=; SID=9\n"), A);
 	assert_string_equal(text("query:key", A, ""), "ab c");
 	assert_string_equal(text("query:empty", A, ""), A);
@@ -226,6 +227,21 @@ static void ambiguous_keys(void **state)
 	assert_true(ambiguous("cookie:sid", "Cookie: a=b; sid =1\n", ""));
 	assert_true(ambiguous("cookie:sid", "Cookie: sid=1; sid= 2\n", ""));
 	assert_false(ambiguous("cookie:sid", "Cookie: asid = 1; sid2 = 3; sid; =sid\n", ""));
+	/* ASP.NET finds cookies without case, PHP by any of these names; Python decodes what is
+	 * quoted. */
+	assert_true(ambiguous("cookie:sid", "Cookie: SID=1\n", ""));
+	assert_true(ambiguous("cookie:sid", "Cookie: sid=1; Sid=1\n", ""));
+	assert_true(ambiguous("cookie:sid", "Cookie: s%69d=1\n", ""));
+	assert_true(ambiguous("cookie:sid", "Cookie: sid[a]=1\n", ""));
+	assert_true(ambiguous("cookie:s_id", "Cookie: s.id=1\n", ""));
+	assert_true(ambiguous("cookie:sid", "Cookie: sid=\"\\141bc\"\n", ""));
+	assert_false(ambiguous("cookie:sid", "Cookie: sid=a\\141bc\n", ""));
+	assert_false(ambiguous(
+		"cookie:sid", "Cookie: sid=%41+%2b; sids=1; xsid=2; a=sid; a[sid]=3\n", ""));
+	assert_true(ambiguous("query:key", "", "key%00x=2"));
+	assert_true(ambiguous("query:key", "", "key%00=2"));
+	assert_false(ambiguous("query:key", "", "key%20=2&key%01=3"));
+	assert_true(ambiguous("query:api_key", "", "api[key=2"));
 	assert_true(ambiguous("query:api_key", "", "api.key=2"));
 	assert_true(ambiguous("query:api_key", "", "api+key=2"));
 	assert_false(ambiguous("query:api_key", "", "api-key=2&api_key=1"));
