@@ -14,10 +14,12 @@ enum charged charge_judge(
 	struct section *s = j->section;
 
 	for (;;) {
-		enum located located =
-			is_overflow ? section_overflow(s, section_bucket_of(s, key), now, &j->place)
-				    : section_locate(s, key, now, how != HOW_LOOK, &j->place);
+		enum located located = LOCATED;
 
+		if (is_overflow)
+			section_overflow(s, key, now, &j->place);
+		else
+			located = section_locate(s, key, now, how != HOW_LOOK, &j->place);
 		if (located == LOCATED_MOVED)
 			return CHARGED_MOVED;
 		if (located == LOCATED_NONE)
@@ -25,27 +27,30 @@ enum charged charge_judge(
 		j->plan.given = 0;
 		if (s->ops->plan(&s->shape, j->place.entry, j->units, now, how, &j->plan) !=
 			ENTRY_READY) {
-			/* An overflow's is gone only when it is frozen. */
-			if (j->place.is_overflow && (j->plan.head & HEAD_SPECIAL))
+			/* An overflow's is gone only when it is frozen; of a bucket that was split
+			 * there is one in the next level. */
+			if (j->place.is_overflow && (j->plan.head & HEAD_SPECIAL) &&
+				!place_is_split(&j->place))
 				return CHARGED_MOVED;
 			continue;
 		}
 		if (s->shape.form == FORM_CONCURRENCY && !j->place.is_overflow &&
 			(j->plan.head & CONCURRENCY_SHARED) != 0)
-			concurrency_share(&s->shape, &j->plan, j->units,
-				section_overflow_used(s, section_bucket_of(s, key), now));
+			concurrency_share(
+				&s->shape, &j->plan, j->units, section_overflow_used(s, key, now));
 		if (place_holds(&j->place) && (how != HOW_LOOK || head_is(j)))
 			return CHARGED;
 	}
 }
 
 /* A caller judged by the overflow has perhaps got an entry of its own meanwhile, born without this
- * charge: then it is taken back. */
+ * charge: then it is taken back. (A bucket that was frozen meanwhile has it in what moves on.) */
 static bool overflow_stands(const struct judged *j)
 {
 	/* seq_cst: with the swap of the head before it, pairs with the swap of the word in insert()
 	 */
-	return atomic_load_explicit(&j->place.overflow->tag, memory_order_seq_cst) == j->place.word;
+	return word_insertion(atomic_load_explicit(&j->place.overflow->tag,
+		       memory_order_seq_cst)) == word_insertion(j->place.word);
 }
 
 bool charge_commit(struct judged *j)
@@ -68,7 +73,8 @@ bool charge_commit(struct judged *j)
 			s->ops->refund(&s->shape, j->place.entry, &when, j->units, j->plan.at);
 			return false;
 		}
-		atomic_fetch_add_explicit(&s->tally->overflowed, 1, memory_order_relaxed);
+		atomic_fetch_add_explicit(
+			&j->place.section->tally->overflowed, 1, memory_order_relaxed);
 	}
 	return true;
 }
@@ -81,9 +87,9 @@ void charge_give_back(struct throttle_table *table, const struct generation *gen
 
 	if (s->ops->refund(
 		    &s->shape, place->entry, &when, units_of_cost(&s->shape, charge->cost), now) ||
-		table_current(table) == generation)
+		(table_current(table) == generation && !place_is_split(place)))
 		return;
-	/* It has moved to a newer generation: there, by its key. */
+	/* It has moved to a newer generation, or to the next level: there, by its key. */
 	receipt.held[0] = (struct throttle_held){
 		.limit = charge->limit,
 		.flags = held_flags(generation, place->is_overflow),
@@ -91,7 +97,7 @@ void charge_give_back(struct throttle_table *table, const struct generation *gen
 		.cost = charge->cost,
 		.at_ns = when.at + generation->epoch_ns,
 		.given_ns = when.given,
-		.added_at_ns = s->buckets,
+		.added_at_ns = place->section->buckets,
 	};
 	throttle_refund(table, &receipt, 0, now + generation->epoch_ns);
 }

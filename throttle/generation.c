@@ -2,6 +2,7 @@
 #include "throttle/generation.h"
 #include "throttle/take.h"
 #include "throttle/concurrency.h"
+#include "throttle/growth.h"
 #include "throttle/limit.h"
 #include "throttle/ring.h"
 #include "throttle/section_move.h"
@@ -15,6 +16,7 @@
 #define MAGIC      UINT64_C(0x454c54544f524854) /* "THROTTLE" on a little-endian machine */
 #define VERSION    5
 #define PAGE_BYTES 4096
+#define LEVELS_MAX 40
 
 #define TIME_MAX_NS (UINT64_C(1) << 62) /* since 1970: 146 years */
 /* Of a table: what a head has bits for, less what may be charged ahead of it. 64 years. */
@@ -27,7 +29,7 @@ struct header {
 	uint32_t version, limit_bytes;
 	uint64_t bytes, callers, buckets, epoch_ns;
 	struct throttle_seed seed;
-	uint32_t count, reserved;
+	uint32_t count, levels;
 	_Atomic(uint64_t) checksum;
 	/* On cache lines of their own. */
 	_Alignas(64) _Atomic(uint64_t) latest;
@@ -56,12 +58,18 @@ static uint64_t header_bytes(size_t count)
 	return page_up(sizeof(struct header) + count * sizeof(struct throttle_limit));
 }
 
-static uint64_t tally_bytes(size_t count)
+/* The words of levels, then two tallies for each level of each limit. */
+static uint64_t levels_bytes(size_t count)
 {
-	return page_up(count * 2 * sizeof(struct tally));
+	return (count * sizeof(uint64_t) + 63) & ~UINT64_C(63);
 }
 
-/* The bytes of the sections of a limit. */
+static uint64_t tally_bytes(size_t count, uint32_t levels)
+{
+	return page_up(levels_bytes(count) + count * levels * 2 * sizeof(struct tally));
+}
+
+/* The bytes of the sections of a limit, in a level of so many buckets. */
 static uint64_t limit_state_bytes(const struct throttle_limit *limit, uint64_t buckets)
 {
 	struct shape shape;
@@ -76,19 +84,37 @@ static uint64_t limit_state_bytes(const struct throttle_limit *limit, uint64_t b
 	return bytes;
 }
 
-static uint64_t total_bytes(const struct throttle_limit *limits, size_t count, uint64_t buckets)
+static uint64_t total_bytes(
+	const struct throttle_limit *limits, size_t count, uint64_t buckets, uint32_t levels)
 {
-	uint64_t bytes = header_bytes(count) + tally_bytes(count);
+	uint64_t bytes = header_bytes(count) + tally_bytes(count, levels);
 
 	for (size_t i = 0; i < count; i++)
-		bytes += limit_state_bytes(&limits[i], buckets);
+		for (uint32_t level = 0; level < levels; level++)
+			bytes += limit_state_bytes(&limits[i], buckets << level);
 	return bytes;
+}
+
+void generation_size(struct generation_source *source, uint64_t callers, bool grows)
+{
+	uint64_t wanted = section_buckets_for(callers);
+
+	/* How many the first level has stays for all of a table's life. */
+	if (source->buckets == 0) {
+		source->buckets = wanted;
+		while (grows && source->buckets / 2 >= SECTION_LEAST_BUCKETS)
+			source->buckets = (source->buckets + 1) / 2;
+		source->levels = 1;
+	}
+	while (source->buckets << (source->levels - 1) < wanted)
+		source->levels++;
 }
 
 /* Until a table has the generation. */
 static const _Atomic(int64_t) no_shift;
 
-static void lay_section(struct generation *g, struct section *s, uint64_t *at, struct tally *tally)
+static void lay_section(struct generation *g, struct section *s, uint64_t *at, struct tally *tally,
+	uint32_t limit, unsigned level)
 {
 	s->shape.epoch_ns = g->epoch_ns;
 	s->shape.lane = g->lane;
@@ -96,8 +122,11 @@ static void lay_section(struct generation *g, struct section *s, uint64_t *at, s
 	s->ops = form_ops_of(&s->shape);
 	s->tally = tally;
 	s->shape.latest = g->latest;
-	section_lay(s, (unsigned char *)g->store.memory + *at, g->buckets);
-	*at += page_up(section_bytes(&s->shape, g->buckets));
+	s->level = level;
+	s->levels = &g->levels_in_use[limit];
+	s->wants_growth = &g->wants_growth;
+	section_lay(s, (unsigned char *)g->store.memory + *at, g->buckets << level);
+	*at += page_up(section_bytes(&s->shape, s->buckets));
 }
 
 /* Of pacing, what there is at once. */
@@ -108,41 +137,64 @@ static uint64_t told_quota(const struct throttle_limit *l)
 	return l->burst > 0 ? l->burst : 1;
 }
 
+/* One level of a limit. */
+static void lay_level(struct generation *g, struct limit_state *l, uint32_t limit, uint64_t *at)
+{
+	struct limit_state *first = &g->limits[limit * g->levels];
+	struct tally *tally = (void *)((unsigned char *)g->store.memory + header_bytes(g->count) +
+				       levels_bytes(g->count));
+
+	l->level = (unsigned)(l - first);
+	l->limit = g->header->limits[limit];
+	l->at = *at;
+	l->zone = first->zone;
+	tally += 2 * (l - g->limits);
+	limit_shape(&l->limit, &l->section.shape);
+	l->section.shape.zone = l->zone;
+	l->section.shape.period_cache = &first->period_cache;
+	lay_section(g, &l->section, at, &tally[0], limit, l->level);
+	l->has_bans = l->limit.ban_count > 0;
+	if (l->has_bans) {
+		limit_ban_shape(&l->limit, &l->bans.shape);
+		lay_section(g, &l->bans, at, &tally[1], limit, l->level);
+	}
+	l->bytes = *at - l->at;
+	l->quick = quick_for(l);
+	l->told_quota = told_quota(&l->limit);
+	if (l->level == 0)
+		return;
+	l->section.below = &l[-1].section;
+	l[-1].section.next = &l->section;
+	l->bans.below = &l[-1].bans;
+	l[-1].bans.next = &l->bans;
+}
+
 /* Makes the process's side of the limits in the header. 0 or errno. */
 static int lay(struct generation *g)
 {
 	struct header *h = g->header;
-	uint64_t at = header_bytes(h->count) + tally_bytes(h->count);
-	struct tally *tally = (void *)((unsigned char *)g->store.memory + header_bytes(h->count));
+	uint64_t at = header_bytes(h->count) + tally_bytes(h->count, h->levels);
 
 	g->latest = &h->latest;
 	g->epoch_ns = h->epoch_ns;
 	g->callers = h->callers;
 	g->buckets = h->buckets;
-	g->count = h->count;
-	g->limits = calloc(h->count > 0 ? h->count : 1, sizeof(*g->limits));
+	g->levels = h->levels;
+	g->levels_in_use = (void *)((unsigned char *)g->store.memory + header_bytes(h->count));
+	g->limits = calloc(h->count > 0 ? h->count * h->levels : 1, sizeof(*g->limits));
 	if (g->limits == NULL)
 		return ENOMEM;
+	g->count = h->count;
 	for (uint32_t i = 0; i < h->count; i++) {
-		struct limit_state *l = &g->limits[i];
+		struct limit_state *l = &g->limits[i * g->levels];
 
-		l->limit = h->limits[i];
-		limit_shape(&l->limit, &l->section.shape);
-		if (l->limit.kind == THROTTLE_CALENDAR) {
-			l->zone = zone_load(l->limit.zone);
+		if (h->limits[i].kind == THROTTLE_CALENDAR) {
+			l->zone = zone_load(h->limits[i].zone);
 			if (l->zone == NULL)
 				return errno;
-			l->section.shape.zone = l->zone;
-			l->section.shape.period_cache = &l->period_cache;
 		}
-		lay_section(g, &l->section, &at, &tally[2 * i]);
-		l->has_bans = l->limit.ban_count > 0;
-		if (l->has_bans) {
-			limit_ban_shape(&l->limit, &l->bans.shape);
-			lay_section(g, &l->bans, &at, &tally[2 * i + 1]);
-		}
-		l->quick = quick_for(l);
-		l->told_quota = told_quota(&l->limit);
+		for (uint32_t level = 0; level < g->levels; level++)
+			lay_level(g, &l[level], i, &at);
 	}
 	return 0;
 }
@@ -155,36 +207,53 @@ static int take_lane(struct generation *g)
 	return EBUSY;
 }
 
-/* What a process that is gone had in flight has ended with it. While the folder is locked nobody
- * else takes a lane. True: no other process has it open. */
-static bool clear_free_lanes(struct generation *g)
+static void visit_all(
+	struct section *s, void (*visit)(struct section *, uint64_t, void *), void *argument)
+{
+	for (uint64_t b = 0; b < s->buckets; b++)
+		section_visit(s, b, visit, argument);
+}
+
+static void visit_lanes(struct section *s, uint64_t bucket, void *argument)
+{
+	for (unsigned way = 0; way <= BUCKET_WAYS; way++)
+		concurrency_clear_lanes(section_entry(s, bucket, way), *(unsigned *)argument);
+}
+
+#define ALL_LANES ((1u << CONCURRENCY_LANES) - 1)
+
+/* Those that no other process has: a bit for each. While the folder is locked no other takes one.
+ */
+static unsigned take_free_lanes(struct generation *g)
 {
 	unsigned free = 0;
 
 	for (unsigned lane = 0; lane < CONCURRENCY_LANES; lane++)
 		if (lane == g->lane || store_take_lane(&g->store, lane))
 			free |= 1u << lane;
-	for (uint32_t i = 0; i < g->count; i++) {
-		struct section *s = &g->limits[i].section;
+	return free;
+}
 
-		if (s->shape.form != FORM_CONCURRENCY)
-			continue;
-		for (uint64_t b = 0; b < s->buckets; b++)
-			for (unsigned way = 0; way <= BUCKET_WAYS; way++)
-				concurrency_clear_lanes(section_entry(s, b, way), free);
+/* What a process that is gone had in flight has ended with it. */
+static void clear_lanes(struct generation *g, unsigned free)
+{
+	for (uint32_t i = 0; i < g->count; i++) {
+		struct section *s = &generation_limit(g, i)->section;
+
+		if (s->shape.form == FORM_CONCURRENCY)
+			visit_all(s, visit_lanes, &free);
 	}
 	for (unsigned lane = 0; lane < CONCURRENCY_LANES; lane++)
 		if (lane != g->lane && (free >> lane & 1) != 0)
 			store_free_lane(&g->store, lane);
-	return free == (1u << CONCURRENCY_LANES) - 1;
 }
 
 struct generation *generation_create(
 	const struct generation_source *source, const struct throttle_limit *limits, size_t count)
 {
 	struct generation *g = calloc(1, sizeof(*g));
-	uint64_t bytes = total_bytes(limits, count, source->buckets);
-	struct header *h;
+	uint64_t bytes = total_bytes(limits, count, source->buckets, source->levels);
+	struct header *h = NULL;
 	int error;
 
 	if (g == NULL)
@@ -194,6 +263,9 @@ struct generation *generation_create(
 			: store_create(&g->store, source->folder, source->name, bytes);
 	if (error == 0)
 		error = take_lane(g);
+	if (error == 0)
+		error = store_reserve(
+			&g->store, 0, header_bytes(count) + tally_bytes(count, source->levels));
 	if (error == 0) {
 		h = g->header = g->store.memory;
 		h->magic = MAGIC;
@@ -202,19 +274,25 @@ struct generation *generation_create(
 		h->bytes = bytes;
 		h->callers = source->callers;
 		h->buckets = source->buckets;
+		h->levels = source->levels;
 		h->epoch_ns = source->epoch_ns;
 		h->seed = source->seed;
 		h->count = (uint32_t)count;
 		memcpy(h->limits, limits, count * sizeof(*limits));
 		atomic_init(&h->latest, source->latest);
 		atomic_init(&h->latest_copy, source->latest);
+		error = lay(g);
+	}
+	if (error == 0) {
+		growth_begin(g, source->last, source->grows);
+		error = growth_reserve(g, true);
+	}
+	if (error == 0) {
 		/* release: whatever instant the process is killed at, a file with a checksum that
 		 * fits is whole */
 		atomic_store_explicit(&h->checksum, checksum_of(h), memory_order_release);
-		error = lay(g);
-	}
-	if (error == 0)
 		return g;
+	}
 	generation_free(g);
 	errno = error;
 	return NULL;
@@ -223,12 +301,17 @@ struct generation *generation_create(
 /* Can what is laid over the memory be where the header says? */
 static bool sizes_can_be(const struct header *h, uint64_t bytes)
 {
-	if (h->buckets == 0 || h->buckets > bytes / sizeof(struct entry))
+	uint64_t most;
+
+	if (h->buckets == 0 || h->levels == 0 || h->levels > LEVELS_MAX ||
+		h->buckets > bytes / sizeof(struct entry) >> (h->levels - 1) ||
+		header_bytes(h->count) + tally_bytes(h->count, h->levels) > bytes)
 		return false;
+	most = h->buckets << (h->levels - 1);
 	for (uint32_t i = 0; i < h->count; i++)
-		if (limit_state_bytes(&h->limits[i], h->buckets) > bytes)
+		if (limit_state_bytes(&h->limits[i], most) > bytes)
 			return false;
-	return total_bytes(h->limits, h->count, h->buckets) == bytes;
+	return total_bytes(h->limits, h->count, h->buckets, h->levels) == bytes;
 }
 
 static bool limit_can_be(const struct throttle_limit *limit)
@@ -249,8 +332,7 @@ static const char *check_header(const struct header *h, uint64_t bytes)
 		return "it is not a table of throttles";
 	if (h->version != VERSION || h->limit_bytes != sizeof(struct throttle_limit))
 		return "it is of another version or machine";
-	if (h->bytes != bytes || h->count > THROTTLE_MAX_LIMITS ||
-		header_bytes(h->count) + tally_bytes(h->count) > bytes)
+	if (h->bytes != bytes || h->count > THROTTLE_MAX_LIMITS || header_bytes(h->count) > bytes)
 		return "its size is not what it says";
 	if (atomic_load_explicit(&h->checksum, memory_order_acquire) != checksum_of(h))
 		return "its header is damaged";
@@ -283,15 +365,38 @@ static const char *check_time(struct header *h, uint64_t now_ns)
 	return NULL;
 }
 
+/* What was on its way to the next level gets there. */
+static void visit_finish(struct section *s, uint64_t bucket, void *unused)
+{
+	struct section *next = section_next(s);
+
+	(void)unused;
+	if (next == NULL || !word_is_split(section_load_word(s, bucket)))
+		return;
+	section_move_bucket(next, 2 * bucket);
+	section_move_bucket(next, 2 * bucket + 1);
+}
+
 /* What would lead a write astray, or somebody else's throttle: places and callers that can't be, a
  * ring's position beyond its slots. The rest can be anything. */
-static void check_entries(struct section *s)
+static void visit_check(struct section *s, uint64_t bucket, void *unused)
 {
-	for (uint64_t b = 0; b < s->buckets; b++) {
-		section_repair(s, b);
-		if (s->shape.form == FORM_RING)
-			for (unsigned way = 0; way <= BUCKET_WAYS; way++)
-				ring_repair(&s->shape, section_entry(s, b, way));
+	section_repair(s, bucket);
+	if (s->shape.form == FORM_RING)
+		for (unsigned way = 0; way <= BUCKET_WAYS; way++)
+			ring_repair(&s->shape, section_entry(s, bucket, way));
+	visit_finish(s, bucket, unused);
+}
+
+static void visit_bans_and_all(
+	struct generation *g, void (*visit)(struct section *, uint64_t, void *))
+{
+	for (uint32_t i = 0; i < g->count; i++) {
+		struct limit_state *l = generation_limit(g, i);
+
+		visit_all(&l->section, visit, NULL);
+		if (l->has_bans)
+			visit_all(&l->bans, visit, NULL);
 	}
 }
 
@@ -300,6 +405,7 @@ struct generation *generation_open(
 {
 	struct generation *g = calloc(1, sizeof(*g));
 	const char *wrong = NULL;
+	unsigned free;
 	int error;
 
 	if (g == NULL)
@@ -321,17 +427,23 @@ struct generation *generation_open(
 		g->header = g->store.memory;
 		error = lay(g);
 	}
+	if (error == 0 && !growth_levels_can_be(g)) {
+		snprintf(why, why_bytes, "what it says of its levels can't be");
+		error = EBADMSG;
+	}
+	if (error == 0)
+		error = growth_reserve(g, false);
 	if (error != 0) {
 		generation_free(g);
 		errno = error;
 		return NULL;
 	}
+	for (uint32_t i = 0; i < g->count; i++)
+		g->limits[i * g->levels].begins = generation_limit(g, i)->level;
+	free = take_free_lanes(g);
 	/* What another process has in use it has looked at, and half-done changes are its own. */
-	for (uint32_t i = clear_free_lanes(g) ? 0 : g->count; i < g->count; i++) {
-		check_entries(&g->limits[i].section);
-		if (g->limits[i].has_bans)
-			check_entries(&g->limits[i].bans);
-	}
+	visit_bans_and_all(g, free == ALL_LANES ? visit_check : visit_finish);
+	clear_lanes(g, free);
 	return g;
 }
 
@@ -356,8 +468,8 @@ void generation_free(struct generation *g)
 {
 	if (g == NULL)
 		return;
-	for (uint32_t i = 0; g->limits != NULL && i < g->count; i++)
-		zone_free(g->limits[i].zone);
+	for (uint32_t i = 0; i < g->count; i++)
+		zone_free(g->limits[i * g->levels].zone);
 	free(g->limits);
 	free(g->by_id);
 	store_close(&g->store);
@@ -378,57 +490,76 @@ bool generation_has_limits(
 struct limit_state *generation_find(const struct generation *g, const char *name)
 {
 	for (uint32_t i = 0; i < g->count; i++)
-		if (strcmp(g->limits[i].limit.name, name) == 0)
-			return &g->limits[i];
+		if (strcmp(g->header->limits[i].name, name) == 0)
+			return generation_limit(g, i);
 	return NULL;
 }
 
 /* What was charged before is given back as long as it is still counted as it was then. */
-static void link_section(struct section *to, struct section *from, uint32_t number)
+static void link_section(
+	struct section *to, struct section *from, bool has_callers, uint32_t number)
 {
 	bool is_same =
 		to->shape.form == from->shape.form &&
 		(to->shape.form == FORM_CONCURRENCY || to->ops->is_same(&to->shape, &from->shape));
 
 	to->refunds_since = is_same ? from->refunds_since : number;
-	/* release: pairs with the loads of `old` */
-	atomic_store_explicit(&to->old, from, memory_order_release);
+	if (has_callers)
+		/* release: pairs with the loads of `old` */
+		atomic_store_explicit(&to->old, from, memory_order_release);
+}
+
+/* All levels of a limit; some are new. */
+static void link_levels(struct limit_state *to, unsigned levels, struct limit_state *from,
+	unsigned had_levels, uint32_t number)
+{
+	for (unsigned n = 0; n < levels; n++) {
+		bool has_callers = n < had_levels;
+		struct limit_state *same = has_callers ? &from[n] : &from[had_levels - 1];
+
+		link_section(&to[n].section, &same->section, has_callers, number);
+		if (to->has_bans && from->has_bans)
+			link_section(&to[n].bans, &same->bans, has_callers, number);
+	}
 }
 
 void generation_link(struct generation *next, struct generation *last)
 {
 	next->number = last->number + 1;
 	for (uint32_t i = 0; i < next->count; i++) {
-		struct limit_state *to = &next->limits[i];
+		struct limit_state *to = &next->limits[i * next->levels];
 		struct limit_state *from = generation_find(last, to->limit.name);
 
-		to->section.refunds_since = next->number;
-		if (from == NULL)
-			continue;
-		link_section(&to->section, &from->section, next->number);
-		if (to->has_bans && from->has_bans)
-			link_section(&to->bans, &from->bans, next->number);
+		if (from != NULL)
+			link_levels(
+				to, next->levels, from - from->level, last->levels, next->number);
+		for (unsigned n = 0; from == NULL && n < next->levels; n++)
+			to[n].section.refunds_since = next->number;
 	}
 }
 
 void generation_move_all(struct generation *g)
 {
 	for (uint32_t i = 0; i < g->count; i++) {
-		section_move_all(&g->limits[i].section);
-		if (g->limits[i].has_bans)
-			section_move_all(&g->limits[i].bans);
+		struct limit_state *l = generation_limit(g, i);
+
+		section_move_all(&l->section);
+		if (l->has_bans)
+			section_move_all(&l->bans);
 	}
+}
+
+static void visit_thaw(struct section *s, uint64_t bucket, void *unused)
+{
+	(void)unused;
+	section_thaw(s, bucket);
 }
 
 void generation_thaw(struct generation *g)
 {
 	/* relaxed: at opening */
 	atomic_fetch_and_explicit(g->latest, ~LATEST_CLOSED, memory_order_relaxed);
-	for (uint32_t i = 0; i < g->count; i++) {
-		section_thaw(&g->limits[i].section);
-		if (g->limits[i].has_bans)
-			section_thaw(&g->limits[i].bans);
-	}
+	visit_bans_and_all(g, visit_thaw);
 }
 
 bool generation_time(struct generation *g, uint64_t now_ns, uint64_t offset, uint64_t *time)

@@ -1,11 +1,22 @@
 /*
  * One set of limits over one block of memory.
  *
- *   header | limit 0 .. n-1 as written | section 0 | its bans | section 1 | ...
+ *   header | limit 0 .. n-1 as written | levels in use, tallies | limit 0 | limit 1 | ...
+ *                                                                 |
+ *           level 0: section, its bans | level 1: section, its bans | ... each twice the last
  *
  * The header says whose table this is (version, machine, size, limits, all under a checksum); what
  * changes in it is the newest time seen. A file of the name GENERATION_NEXT beside a table is one
  * that its callers are being moved to.
+ *
+ * Of each limit only some levels are in use, and only their memory is reserved (store.h):
+ *
+ *   opening one   reserved, then the word of levels says so; if there is no room all stays as it is
+ *   giving up     all buckets of the lowest were split, then the word says so; its memory is given
+ *   the lowest    back when no thread of any process can be in it any more
+ *
+ * A process killed in the middle of either has done it or not. All processes that have the table
+ * open see the same word, and go on from level to level by what the buckets say (section.h).
  */
 #ifndef THROTTLE_GENERATION_H
 #define THROTTLE_GENERATION_H
@@ -30,24 +41,32 @@ enum quick {
 /* One limit with what belongs to it. */
 struct limit_state {
 	struct throttle_limit limit;
+	unsigned level;
+	uint64_t at, bytes; /* of the level's memory */
+	unsigned begins;    /* of the first level: the one that lookups of this process begin at */
 	struct section section, bans;
 	bool has_bans;
 	enum quick quick;
 	uint64_t told_quota; /* what verdicts say that the quota is */
 	struct zone *zone;
-	_Atomic(uint64_t) period_cache;
+	_Atomic(uint64_t) period_cache; /* the first level's is that of all */
 };
 
 struct generation {
 	struct store store;
 	struct header *header;
 	_Atomic(uint64_t) *latest; /* the newest time seen, about; in the header */
-	uint64_t epoch_ns, callers, buckets;
-	uint32_t number; /* how many this handle had before */
+	uint64_t epoch_ns, callers;
+	uint64_t buckets; /* of the first level */
+	uint32_t number;  /* how many this handle had before */
 	unsigned lane;
-	uint32_t count;
-	struct limit_state *limits;
-	struct limit_state **by_id; /* [ids], by a handle's number of a limit */
+	uint32_t count, levels;
+	struct limit_state *limits;           /* [count][levels] */
+	_Atomic(uint64_t) *levels_in_use;     /* [count]; in the memory */
+	_Atomic(uint64_t) wants_growth;       /* generation_grow may find something to do */
+	bool has_given_up;                    /* levels whose memory can be given back */
+	_Atomic(struct limit_state *) *by_id; /* [ids], by a handle's number of a limit: its lowest
+						 level in use, or one that was */
 	uint32_t ids;
 	struct generation *retired; /* the next in the list of what awaits collection */
 };
@@ -61,6 +80,9 @@ struct generation_source {
 	struct throttle_seed seed;
 	uint64_t epoch_ns, latest;
 	uint64_t callers, buckets;
+	uint32_t levels;
+	const struct generation *last; /* whose limits' levels it begins with; NULL: the first */
+	bool grows;                    /* else all levels above are made ready at once */
 };
 
 /* A new one. NULL with errno. The limits have been checked. */
@@ -84,6 +106,16 @@ static inline uint64_t generation_latest(const struct generation *generation)
 	/* relaxed: a time by itself; what orders it is said where that matters */
 	return atomic_load_explicit(generation->latest, memory_order_relaxed) & ~LATEST_CLOSED;
 }
+
+/* The lowest level in use of the i-th limit. */
+static inline struct limit_state *generation_limit(const struct generation *g, uint32_t i)
+{
+	return &g->limits[i * g->levels + levels_bottom(atomic_load_explicit(
+						  &g->levels_in_use[i], memory_order_acquire))];
+}
+
+/* How many buckets and levels are room for so many callers, in one level or from few buckets on. */
+void generation_size(struct generation_source *source, uint64_t callers, bool grows);
 
 bool generation_has_limits(
 	const struct generation *generation, const struct throttle_limit *limits, size_t count);

@@ -435,10 +435,13 @@ SELDOM static void give_back(struct throttle_table *table, const struct generati
 {
 	while (count-- > 0) {
 		const struct chosen *c = taken[count];
+		const struct section *s = &c->limit->section;
+		const struct place place = {.entry = c->entry,
+			.section = s,
+			.overflow = section_entry(
+				s, section_bucket_of(s, c->charge->caller), BUCKET_WAYS)};
 
-		const struct place place = {.entry = c->entry};
-
-		charge_give_back(table, g, &c->limit->section, c->charge, &place, c->when, now);
+		charge_give_back(table, g, s, c->charge, &place, c->when, now);
 	}
 }
 

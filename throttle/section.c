@@ -14,27 +14,6 @@ uint64_t section_tag(uint64_t fingerprint, unsigned way, unsigned sequence)
 	return (uint64_t)(sequence & 63) << 56 | (uint64_t)way << FINGERPRINT_BITS | fingerprint;
 }
 
-static inline unsigned word_way(uint64_t word)
-{
-	return (unsigned)(word >> FINGERPRINT_BITS) & 15;
-}
-
-static inline unsigned word_sequence(uint64_t word)
-{
-	return (unsigned)(word >> 56) & 63;
-}
-
-static inline unsigned tombstone_sequence(uint64_t head)
-{
-	return (unsigned)(head >> FINGERPRINT_BITS) & 63;
-}
-
-static inline uint64_t make_tombstone(uint64_t word)
-{
-	return HEAD_SPECIAL | HEAD_TOMBSTONE | (uint64_t)word_sequence(word) << FINGERPRINT_BITS |
-	       (word & FINGERPRINT_MASK);
-}
-
 /* The rest of a key follows from its bucket, whose keys are fewer than there are fingerprints. */
 struct throttle_key section_key_of(const struct section *s, uint64_t bucket, uint64_t tag)
 {
@@ -115,27 +94,33 @@ bool section_find(const struct section *s, struct throttle_key key, struct place
 	return place->entry != NULL;
 }
 
-uint64_t section_overflow_used(const struct section *s, uint64_t bucket, uint64_t now)
+/* What the bucket's overflow has in use; and the time that a charge of it would be recorded at, or
+ * 0. */
+static uint64_t overflow_used(const struct section *s, uint64_t bucket, uint64_t now, uint64_t *at)
 {
 	struct entry *e = section_entry(s, bucket, BUCKET_WAYS);
 	struct plan plan;
 
+	*at = 0;
 	/* seq_cst: for a birth, after the word was swapped; see charge_commit */
 	if (atomic_load_explicit(&e->head, memory_order_seq_cst) == 0 ||
 		s->ops->plan(&s->shape, e, 0, now, HOW_LOOK, &plan) != ENTRY_READY)
 		return 0;
+	if (s->shape.form == FORM_RING || s->shape.form == FORM_WINDOW)
+		*at = plan.at;
 	return plan.used;
 }
 
-/* Never before what it stands for was recorded; with nothing to stand for, as any charge is judged.
- */
-static uint64_t birth_time(const struct section *s, uint64_t now, uint64_t used)
+/* Never before what it stands for was recorded, by `at` where nothing of it is in use any more (but
+ * would be for a slower clock); with nothing to stand for, as any charge is judged. */
+static uint64_t birth_time(const struct section *s, uint64_t now, uint64_t used, uint64_t at)
 {
 	uint64_t latest = latest_of(&s->shape);
 
-	if (used == 0)
-		return time_after_head(&s->shape, now);
-	return (now > latest ? now : latest) + TIME_STEP_NS;
+	if (used > 0)
+		return (now > latest ? now : latest) + TIME_STEP_NS;
+	now = time_after_head(&s->shape, now);
+	return now > at ? now : at;
 }
 
 /* Does what an insertion has left to do: its tag, and its entry's birth. */
@@ -144,7 +129,7 @@ SELDOM static void complete(struct section *s, uint64_t number, uint64_t word, u
 	unsigned way = word_way(word);
 	_Atomic(uint64_t) *bucket_word = section_word(s, number);
 	struct entry *e = section_entry(s, number, way);
-	uint64_t used, head, born;
+	uint64_t used, at, head, born;
 	/* acquire: so that the word is looked at after it */
 	uint64_t tag = atomic_load_explicit(&e->tag, memory_order_acquire);
 
@@ -164,8 +149,8 @@ SELDOM static void complete(struct section *s, uint64_t number, uint64_t word, u
 		return;
 	if (s->ops->clear != NULL)
 		s->ops->clear(&s->shape, e, head);
-	used = section_overflow_used(s, number, now);
-	born = s->ops->fresh(&s->shape, used, birth_time(s, now, used), word_sequence(word));
+	used = overflow_used(s, number, now, &at);
+	born = s->ops->fresh(&s->shape, used, birth_time(s, now, used, at), word_sequence(word));
 	/* acq_rel: as every change of a head */
 	atomic_compare_exchange_strong_explicit(
 		&e->head, &head, born, memory_order_acq_rel, memory_order_relaxed);
@@ -202,14 +187,25 @@ static unsigned choose_way(
 
 #define CALLERS_A_LOOK 1024 /* so often it is looked at how many there are */
 
-/* One caller more. When they lie on most of the pages, larger ones take no more memory. */
-static void count_entry(const struct section *s)
+static void want_growth(const struct section *s)
+{
+	/* relaxed: a hint; the next one who wants it says so again */
+	if (atomic_load_explicit(s->wants_growth, memory_order_relaxed) == 0)
+		atomic_store_explicit(s->wants_growth, 1, memory_order_relaxed);
+}
+
+/* When the callers lie on most of the pages, larger ones take no more memory. */
+void section_count_entry(const struct section *s)
 {
 	/* relaxed: a count that only people read, and this */
 	uint64_t n = atomic_fetch_add_explicit(&s->tally->entries, 1, memory_order_relaxed);
+	bool is_upper = section_is_upper(s);
 
-	if (n >= s->many && n % CALLERS_A_LOOK == 0)
+	if (!is_upper && n >= s->many && n % CALLERS_A_LOOK == 0)
 		store_use_large_pages(s->entries, s->buckets * s->bucket_bytes);
+	if (is_upper ? n % (s->buckets / SECTION_SOME + 1) == 0
+		     : n == s->buckets * SECTION_CROWDED && s->next != NULL)
+		want_growth(s);
 }
 
 enum inserted { INSERTED, INSERTED_NOT, INSERTED_FULL, INSERTED_FROZEN };
@@ -253,33 +249,54 @@ SELDOM static enum inserted insert(
 	complete(s, number, next, now);
 	/* relaxed: counts that only people read */
 	if (head == 0)
-		count_entry(s);
+		section_count_entry(s);
 	else if (!head_is_tombstone(head))
 		atomic_fetch_add_explicit(&s->tally->evicted, 1, memory_order_relaxed);
 	return INSERTED;
 }
 
-SELDOM static enum located place_overflow(
+SELDOM static void place_overflow(
 	struct section *s, uint64_t number, uint64_t now, struct place *place)
 {
 	uint64_t head = 0, fresh;
 
 	place->is_overflow = true;
-	place->entry = section_entry(s, number, BUCKET_WAYS);
+	place->section = s;
+	place->entry = place->overflow = section_entry(s, number, BUCKET_WAYS);
 	if (atomic_load_explicit(&place->entry->head, memory_order_acquire) != 0)
-		return LOCATED;
-	fresh = s->ops->fresh(&s->shape, 0, birth_time(s, now, 0), 0);
+		return;
+	fresh = s->ops->fresh(&s->shape, 0, birth_time(s, now, 0, 0), 0);
 	/* acq_rel: as every change of a head */
 	atomic_compare_exchange_strong_explicit(
 		&place->entry->head, &head, fresh, memory_order_acq_rel, memory_order_relaxed);
-	return LOCATED;
 }
 
-enum located section_locate(
+/* Of one level. */
+enum looked { LOOKED_THERE, LOOKED_NONE, LOOKED_MOVED, LOOKED_SPLIT };
+
+static enum looked look_gone(uint64_t word)
+{
+	return word_is_split(word) ? LOOKED_SPLIT : LOOKED_MOVED;
+}
+
+/* No place is left: its callers get more. Else the overflow is theirs. */
+SELDOM static enum looked look_full(
+	struct section *s, uint64_t number, uint64_t now, struct place *place)
+{
+	if (section_next(s) != NULL)
+		return look_gone(section_freeze_bucket(s, number, true));
+	if (s->next != NULL)
+		want_growth(s);
+	place_overflow(s, number, now, place);
+	return LOOKED_THERE;
+}
+
+static enum looked locate_here(
 	struct section *s, struct throttle_key key, uint64_t now, bool make, struct place *place)
 {
 	uint64_t number = section_bucket_of(s, key);
 
+	place->section = s;
 	place->overflow = section_entry(s, number, BUCKET_WAYS);
 	for (;;) {
 		/* What was moved before this is found. */
@@ -291,9 +308,9 @@ enum located section_locate(
 		if (is_found) {
 			head = atomic_load_explicit(&place->entry->head, memory_order_acquire);
 			if (head != 0 && !(head & HEAD_SPECIAL))
-				return LOCATED;
+				return LOOKED_THERE;
 			if (head_is_frozen(head))
-				return LOCATED_MOVED;
+				return look_gone(section_load_word(s, number));
 		}
 		if (!is_moved && (section_move_bucket(s, number) || section_is_moved(s, number)))
 			continue;
@@ -301,29 +318,78 @@ enum located section_locate(
 			/* acquire: as in insert() */
 			place->word =
 				atomic_load_explicit(&place->overflow->tag, memory_order_acquire);
-			if ((place->word & FINGERPRINT_MASK) != place->fingerprint)
-				return place->word & WORD_FROZEN ? LOCATED_MOVED : LOCATED_NONE;
 			if (place->word & WORD_FROZEN)
-				return LOCATED_MOVED;
+				return look_gone(place->word);
+			if ((place->word & FINGERPRINT_MASK) != place->fingerprint)
+				return LOOKED_NONE;
 			complete(s, number, place->word, now);
 			if (is_found)
-				return LOCATED_NONE; /* somebody's half-done change of hands */
+				return LOOKED_NONE; /* somebody's half-done change of hands */
 			continue;
 		}
 		inserted = insert(s, number, key, now, &place->word);
 		if (inserted == INSERTED_FROZEN)
-			return LOCATED_MOVED;
+			return look_gone(place->word);
 		if (inserted == INSERTED_FULL)
-			return place_overflow(s, number, now, place);
+			return look_full(s, number, now, place);
 	}
 }
 
-enum located section_overflow(struct section *s, uint64_t bucket, uint64_t now, struct place *place)
+enum located section_locate(
+	struct section *s, struct throttle_key key, uint64_t now, bool make, struct place *place)
 {
+	enum looked looked = locate_here(s, key, now, make, place);
+
+	for (; looked == LOOKED_SPLIT && s->next != NULL; s = s->next)
+		looked = locate_here(s->next, key, now, make, place);
+	if (looked == LOOKED_THERE)
+		return LOCATED;
+	return looked == LOOKED_NONE ? LOCATED_NONE : LOCATED_MOVED;
+}
+
+/* Where a caller without an entry of its own is judged. */
+static struct section *last_of(struct section *s, struct throttle_key key, uint64_t *number)
+{
+	for (;; s = s->next) {
+		*number = section_bucket_of(s, key);
+		section_move_bucket(s, *number);
+		if (s->next == NULL || !word_is_split(section_load_word(s, *number)))
+			return s;
+	}
+}
+
+uint64_t section_overflow_used(struct section *s, struct throttle_key key, uint64_t now)
+{
+	uint64_t number, at;
+
+	s = last_of(s, key, &number);
+	return overflow_used(s, number, now, &at);
+}
+
+void section_overflow(struct section *s, struct throttle_key key, uint64_t now, struct place *place)
+{
+	uint64_t number;
+
+	s = last_of(s, key, &number);
+	place->word = section_load_word(s, number);
+	place_overflow(s, number, now, place);
+}
+
+enum overflow_ended section_end_overflow(
+	struct section *s, uint64_t bucket, uint64_t units, uint64_t now)
+{
+	struct when when = {0}; /* of what is in flight only how much it is counts */
+	struct place place;
+	uint64_t word;
+
 	section_move_bucket(s, bucket);
-	place->overflow = section_entry(s, bucket, BUCKET_WAYS);
-	place->word = atomic_load_explicit(&place->overflow->tag, memory_order_acquire);
-	return place_overflow(s, bucket, now, place);
+	place_overflow(s, bucket, now, &place);
+	if (s->ops->refund(&s->shape, place.entry, &when, units, now))
+		return OVERFLOW_ENDED;
+	word = section_load_word(s, bucket);
+	if (word_is_split(word) && s->next != NULL)
+		return OVERFLOW_SPLIT;
+	return word & WORD_FROZEN ? OVERFLOW_MOVED : OVERFLOW_ENDED;
 }
 
 static void freeze_entry(struct section *s, struct entry *e)
@@ -339,14 +405,30 @@ static void freeze_entry(struct section *s, struct entry *e)
 		s->ops->freeze(&s->shape, e);
 }
 
-void section_freeze_bucket(struct section *s, uint64_t number)
+static uint64_t freeze_word(_Atomic(uint64_t) *at, bool is_split)
 {
-	/* acq_rel: what was inserted before is seen by who moves it */
-	uint64_t word = atomic_fetch_or_explicit(
-		section_word(s, number), WORD_FROZEN, memory_order_acq_rel);
-	uint64_t own = word & ~WORD_FROZEN, tag;
+	uint64_t word = atomic_load_explicit(at, memory_order_acquire), next;
 
-	if ((own & FINGERPRINT_MASK) != 0) { /* the insertion under way gets its tag */
+	do {
+		if (word & WORD_FROZEN)
+			return word;
+		next = word | WORD_FROZEN;
+		if (is_split)
+			next |= word_insertion(word) != 0 ? WORD_MOVED : WORD_SPLIT;
+		/* acq_rel: what was inserted before is seen by who moves it */
+	} while (!atomic_compare_exchange_weak_explicit(
+		at, &word, next, memory_order_acq_rel, memory_order_acquire));
+	return next;
+}
+
+uint64_t section_freeze_bucket(struct section *s, uint64_t number, bool is_split)
+{
+	uint64_t word = freeze_word(section_word(s, number), is_split);
+	uint64_t own = word_insertion(word), tag;
+
+	if (word_is_split(word) != is_split)
+		return word;
+	if (own != 0) { /* the insertion under way gets its tag */
 		struct entry *e = section_entry(s, number, word_way(word));
 
 		tag = atomic_load_explicit(&e->tag, memory_order_acquire);
@@ -356,78 +438,17 @@ void section_freeze_bucket(struct section *s, uint64_t number)
 	}
 	for (unsigned way = 0; way <= BUCKET_WAYS; way++)
 		freeze_entry(s, section_entry(s, number, way));
+	return word;
 }
 
-/* A word of no insertion, or of one that is done or only lacks its tag and birth. */
-static bool word_can_be(const struct section *s, uint64_t bucket, uint64_t word)
+void section_visit(struct section *s, uint64_t bucket,
+	void (*visit)(struct section *, uint64_t, void *), void *argument)
 {
-	uint64_t own = word & ~(WORD_FROZEN | WORD_MOVED), head;
-	struct entry *e;
+	struct section *next = section_next(s);
 
-	if ((own & FINGERPRINT_MASK) == 0)
-		return own == 0;
-	if (word_way(word) >= BUCKET_WAYS || (word & WORD_MOVED) != 0)
-		return false;
-	e = section_entry(s, bucket, word_way(word));
-	/* relaxed: at opening */
-	head = atomic_load_explicit(&e->head, memory_order_relaxed);
-	return atomic_load_explicit(&e->tag, memory_order_relaxed) == own ||
-	       (head_is_tombstone(head) && (head ^ make_tombstone(own)) == 0);
-}
-
-/* Without a tag it is nobody's, but what is behind such a place would not be found. (Without a head
- * it is given away as any empty one, or is still to be moved to.) */
-static void repair_entry(struct entry *e)
-{
-	/* relaxed: at opening */
-	uint64_t tag = atomic_load_explicit(&e->tag, memory_order_relaxed);
-	uint64_t head = atomic_load_explicit(&e->head, memory_order_relaxed);
-
-	if (tag != 0 || head == 0)
+	visit(s, bucket, argument);
+	if (next == NULL || !word_is_split(section_load_word(s, bucket)))
 		return;
-	atomic_compare_exchange_strong_explicit(&e->head, &head, HEAD_SPECIAL | HEAD_TOMBSTONE,
-		memory_order_relaxed, memory_order_relaxed);
-	atomic_compare_exchange_strong_explicit(
-		&e->tag, &tag, section_tag(0, 0, 1), memory_order_relaxed, memory_order_relaxed);
-}
-
-void section_repair(struct section *s, uint64_t bucket)
-{
-	/* relaxed: at opening */
-	uint64_t word = atomic_load_explicit(section_word(s, bucket), memory_order_relaxed);
-
-	if (!word_can_be(s, bucket, word) || word == WORD_MOVED)
-		atomic_compare_exchange_strong_explicit(section_word(s, bucket), &word, 0,
-			memory_order_relaxed, memory_order_relaxed);
-	for (unsigned way = 0; way < BUCKET_WAYS; way++)
-		repair_entry(section_entry(s, bucket, way));
-}
-
-/* Another process may have it open: what isn't frozen is let be, and what has changed meanwhile. */
-static void thaw(_Atomic(uint64_t) *word, uint64_t was, uint64_t thawed)
-{
-	/* relaxed: at opening */
-	if (thawed != was)
-		atomic_compare_exchange_strong_explicit(
-			word, &was, thawed, memory_order_relaxed, memory_order_relaxed);
-}
-
-void section_thaw(struct section *s)
-{
-	/* relaxed: at opening */
-	for (uint64_t b = 0; b < s->buckets; b++) {
-		uint64_t word = atomic_load_explicit(section_word(s, b), memory_order_relaxed);
-
-		thaw(section_word(s, b), word, word & ~WORD_FROZEN);
-		for (unsigned way = 0; way <= BUCKET_WAYS; way++) {
-			struct entry *e = section_entry(s, b, way);
-			uint64_t head = atomic_load_explicit(&e->head, memory_order_relaxed);
-			/* What freeze_entry makes of a tombstone. */
-			uint64_t nobodys = way < BUCKET_WAYS ? HEAD_SPECIAL | HEAD_TOMBSTONE : 0;
-
-			if (head_is_frozen(head))
-				thaw(&e->head, head,
-					head == HEAD_SPECIAL ? nobodys : head & ~HEAD_SPECIAL);
-		}
-	}
+	section_visit(next, 2 * bucket, visit, argument);
+	section_visit(next, 2 * bucket + 1, visit, argument);
 }

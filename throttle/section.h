@@ -19,9 +19,22 @@
  * entry; who gets an entry of its own later begins with what that has in use, so that nothing is
  * forgiven by it.
  *
- * When limits change, a section has an older one behind it. A bucket that nobody has moved yet has
- * a word of 0: whoever needs more of it than an entry that is there moves it first
- * (section_move.c).
+ * A table that grows has its sections in levels, each of twice as many buckets as the one before:
+ *
+ *   level 0      [ 0 ][ 1 ][ 2 ]...          lookups begin at the level `bottom`
+ *   level 1      [0][1][2][3]...             and go on to the next only where a bucket was split
+ *   level 2      ...                         `top` is the last whose memory can be used
+ *
+ * A full bucket b below the top is split: it is frozen for good, with a word that says so, and its
+ * callers are copied to the buckets 2b and 2b + 1 of the next level. So memory is used where
+ * callers are, and callers share an overflow only at the last level. When many were split, all
+ * others of the bottom level are, and that is given back (generation.c). A bucket above the bottom
+ * is only looked at after the one below it was seen split: until then nothing of it was ever
+ * touched.
+ *
+ * When limits change, a section has an older one behind it, of the same level. A bucket that nobody
+ * has moved yet, from that or from the level below, has a word of 0: a thread that needs more of it
+ * than an entry that is there moves it first (section_move.c).
  */
 #ifndef THROTTLE_SECTION_H
 #define THROTTLE_SECTION_H
@@ -33,6 +46,10 @@
 #ifndef SECTION_LEAST_BUCKETS     /* the schedule explorer's keys have fewer bits */
 #define SECTION_LEAST_BUCKETS 256 /* below that a tag doesn't tell the rest of the key */
 #endif
+/* So many callers a bucket, or above the bottom for so many buckets one, and the next level is made
+ * ready: before a bucket is full, with luck. (At 4 one in a million is, by chance.) */
+#define SECTION_CROWDED 4
+#define SECTION_SOME    16
 
 struct tally {
 	_Atomic(uint64_t) entries, evicted, overflowed;
@@ -48,12 +65,17 @@ struct section {
 	unsigned char *entries;
 	struct tally *tally;
 	_Atomic(struct section *) old; /* what is still to be moved from, or NULL */
+	unsigned level;
+	struct section *below, *next;    /* the levels before and after; NULL: none */
+	const _Atomic(uint64_t) *levels; /* which of them are in use: see section_bottom */
+	_Atomic(uint64_t) *wants_growth; /* set when a level should be added or given up */
 	uint32_t refunds_since; /* generations whose charges it can give back: see settle.c */
 };
 
 /* Where a caller's throttle is. */
 struct place {
 	struct entry *entry;
+	const struct section *section; /* the level that it is in */
 	uint64_t fingerprint;
 	bool is_overflow;       /* it is the bucket's, not the caller's own */
 	struct entry *overflow; /* of the bucket, and the word that it had when it was looked at: */
@@ -79,27 +101,44 @@ bool section_find(const struct section *section, struct throttle_key key, struct
 enum located section_locate(struct section *section, struct throttle_key key, uint64_t now,
 	bool make, struct place *place);
 
-/* The bucket's one, whoever it is for. */
-enum located section_overflow(
-	struct section *section, uint64_t bucket, uint64_t now, struct place *place);
+/* The bucket's one that this caller is judged by without an entry of its own. */
+void section_overflow(
+	struct section *section, struct throttle_key key, uint64_t now, struct place *place);
 
-/* What the bucket's overflow has in use: what a newcomer begins with. */
-uint64_t section_overflow_used(const struct section *section, uint64_t bucket, uint64_t now);
+/* What the overflow has in use that this caller would be judged by: what a newcomer begins with. */
+uint64_t section_overflow_used(struct section *section, struct throttle_key key, uint64_t now);
+
+/* Gives back units in flight under the overflow of this bucket. */
+enum overflow_ended {
+	OVERFLOW_ENDED,
+	OVERFLOW_SPLIT, /* not given back: by the buckets 2b and 2b + 1 of the next level */
+	OVERFLOW_MOVED, /* nor here: by a newer section's */
+};
+enum overflow_ended section_end_overflow(
+	struct section *section, uint64_t bucket, uint64_t units, uint64_t now);
+
+/* Calls `visit` for a bucket of the bottom level, and for all that it was split into. */
+void section_visit(struct section *section, uint64_t bucket,
+	void (*visit)(struct section *, uint64_t bucket, void *argument), void *argument);
 
 /* A bucket from a file: a word that can't be, or that says what moving it again finds out, is made
  * one of no insertion; an entry that can't be is nobody's. At opening only. */
 void section_repair(struct section *section, uint64_t bucket);
 
 /* What was frozen for a move that can't be gone on with is in use again. At opening only. */
-void section_thaw(struct section *section);
+void section_thaw(struct section *section, uint64_t bucket);
 
 /* The bucket's word is the tag of its overflow entry, which needs none. */
 #define WORD_FROZEN (UINT64_C(1) << 63) /* moved from: no more insertions */
 #define WORD_MOVED  (UINT64_C(1) << 62) /* moved to, and nobody was inserted since */
+/* Both: it was split. With this way where it names no insertion that says so, too. */
+#define WORD_SPLIT (WORD_FROZEN | WORD_MOVED | UINT64_C(15) << 52)
 
 /* ---- the arithmetic of keys ---- */
 
-#define KEY_BITS         60
+#ifndef KEY_BITS /* the schedule explorer's keys have fewer */
+#define KEY_BITS 60
+#endif
 #define FINGERPRINT_BITS 52
 #define FINGERPRINT_MASK ((UINT64_C(1) << FINGERPRINT_BITS) - 1)
 
@@ -149,6 +188,76 @@ static inline _Atomic(uint64_t) *section_word(const struct section *s, uint64_t 
 	return &section_entry(s, bucket, BUCKET_WAYS)->tag;
 }
 
+static inline bool word_is_split(uint64_t word)
+{
+	const uint64_t both = WORD_FROZEN | WORD_MOVED;
+
+	return (word & both) == both &&
+	       ((word & FINGERPRINT_MASK) != 0 || (word & WORD_SPLIT) == WORD_SPLIT);
+}
+
+/* The insertion that a word names, whatever has become of the bucket since; 0: none. */
+static inline uint64_t word_insertion(uint64_t word)
+{
+	return (word & FINGERPRINT_MASK) != 0 ? word & ~(WORD_FROZEN | WORD_MOVED) : 0;
+}
+
+/* Parts of words and of tombstones: see section_tag. */
+static inline unsigned word_way(uint64_t word)
+{
+	return (unsigned)(word >> FINGERPRINT_BITS) & 15;
+}
+
+static inline unsigned word_sequence(uint64_t word)
+{
+	return (unsigned)(word >> 56) & 63;
+}
+
+static inline unsigned tombstone_sequence(uint64_t head)
+{
+	return (unsigned)(head >> FINGERPRINT_BITS) & 63;
+}
+
+static inline uint64_t make_tombstone(uint64_t word)
+{
+	return HEAD_SPECIAL | HEAD_TOMBSTONE | (uint64_t)word_sequence(word) << FINGERPRINT_BITS |
+	       (word & FINGERPRINT_MASK);
+}
+
+static inline uint64_t section_load_word(const struct section *s, uint64_t bucket)
+{
+	/* acquire: pairs with the swaps of the word; and before the look at what it says */
+	return atomic_load_explicit(section_word(s, bucket), memory_order_acquire);
+}
+
+/* The levels in use, in a word of the table's memory that only grows: check (48) | top (8) |
+ * bottom (8). */
+static inline unsigned levels_bottom(uint64_t levels)
+{
+	return levels & 0xff;
+}
+
+static inline unsigned levels_top(uint64_t levels)
+{
+	return levels >> 8 & 0xff;
+}
+
+/* Not below the bottom: can its callers be in the level below? */
+static inline bool section_is_upper(const struct section *s)
+{
+	/* acquire: pairs with the store of a new bottom, after all of its callers had moved */
+	return s->level > levels_bottom(atomic_load_explicit(s->levels, memory_order_acquire));
+}
+
+/* The level that buckets are split into; NULL: none, or not yet. */
+static inline struct section *section_next(const struct section *s)
+{
+	/* acquire: pairs with the store of a new top, whose memory could be used before that */
+	return s->level < levels_top(atomic_load_explicit(s->levels, memory_order_acquire))
+		       ? s->next
+		       : NULL;
+}
+
 static inline bool entry_is_of(const struct entry *e, uint64_t fingerprint)
 {
 	/* acquire: pairs with the swap of the tag in complete(), after which the entry is born; and
@@ -162,6 +271,15 @@ static inline bool entry_is_of(const struct entry *e, uint64_t fingerprint)
 static inline bool place_holds(const struct place *place)
 {
 	return place->is_overflow || entry_is_of(place->entry, place->fingerprint);
+}
+
+/* What is there was frozen, and is in the next level: to be located again. */
+static inline bool place_is_split(const struct place *place)
+{
+	/* acquire: the word was frozen before it */
+	return place->section->next != NULL &&
+	       head_is_frozen(atomic_load_explicit(&place->entry->head, memory_order_acquire)) &&
+	       word_is_split(atomic_load_explicit(&place->overflow->tag, memory_order_acquire));
 }
 
 /* Where a caller is looked for first. */

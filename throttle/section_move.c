@@ -1,18 +1,29 @@
 /*
- * A limit has changed: what callers have used up moves from its old section to the new one, bucket
- * by bucket, while other threads go on taking.
+ * A limit has changed: what callers have used up moves from its old section to the new one of the
+ * same level, bucket by bucket, while other threads go on taking.
  *
  *   old section                                 new section
  *   closed: no thread begins here any more      word 0: nobody has looked for what is missing here
  *   bucket: frozen, no insertions     ------->  entries, overflow, written from zero
  *   entries: frozen, no charges                 word WORD_MOVED: all is there
  *
- * Whoever misses a caller in the new section moves its bucket first: freezes the old buckets that
- * its callers may be in, and writes what follows from them. Nothing frozen ever changes, and the
- * time that the move counts by is fixed by the closing before it: so all threads that do this write
- * the same, each word by a swap from zero, and one that comes late finds it done. The thread that
- * applies the change walks over all buckets. A thread that still works on the old section meets
- * something frozen and begins again with the new one.
+ * A thread that misses a caller in the new section moves its bucket first: it freezes the old one
+ * and writes what follows from it. Nothing frozen ever changes, and the time that the move counts
+ * by is fixed by the closing before it: so all threads that do this write the same, each word by a
+ * swap from zero, and one that comes late finds it done. The thread that applies the change walks
+ * over all buckets. A thread that still works on the old section meets something frozen and begins
+ * again with the new one.
+ *
+ * A bucket that was split (section.h) moves to the next level in the same way, but as it is: all
+ * that is frozen is copied, whatever the time, so there is nothing to close, and nothing to round.
+ *
+ *   level k   [ b, split ] --- callers of the lower half of its keys ---> [ 2b ]      level k + 1
+ *                          --- callers of the upper half -------------> [ 2b + 1 ]
+ *                          --- its overflow, to both
+ *
+ * Where both meet, the old section's bucket has been split or not when the reload freezes it: one
+ * swap of its word decides. Of one that was split the new section's says so, too, and its callers
+ * are moved from the old section's next level to the new one's.
  *
  * Callers who have no entry of their own were perhaps charged in an overflow: the overflow of their
  * new bucket has all of that before the first of them is judged by it.
@@ -23,11 +34,11 @@
 
 struct move {
 	struct section *to, *from;
-	uint64_t now;                 /* no charge of `from` is later */
-	uint64_t bucket, first, last; /* in `to`; its callers' in `from` */
-	unsigned occupied;            /* ways: bits */
-	uint64_t crowded_out;         /* units of callers without a way */
-	bool is_done;                 /* by others: this thread is late */
+	uint64_t bucket, source; /* in `to`; in `from` */
+	bool is_copy;            /* to the next level: all of it, as it is */
+	uint64_t now;            /* else: no charge of `from` is later */
+	unsigned occupied;       /* ways of `to`: bits */
+	bool is_done;            /* by others: this thread is late */
 };
 
 /* No thread begins with the old section after this. Gives a time that none of its charges is after:
@@ -72,15 +83,6 @@ static bool remember(const struct move *m, const struct entry *e, struct history
 	return true;
 }
 
-static uint64_t sum_of(const struct history *history)
-{
-	uint64_t sum = 0;
-
-	for (unsigned i = 0; i < history->count; i++)
-		sum += history->events[i].units;
-	return sum;
-}
-
 static uint32_t slots_of(const struct shape *s)
 {
 	return s->first_slot + s->slots;
@@ -92,19 +94,23 @@ static bool is_same(const struct move *m)
 	       m->to->ops->is_same(&m->to->shape, &m->from->shape);
 }
 
-static void make_image(
-	const struct move *m, struct entry *e, const struct history *history, struct image *image)
+/* False: there is nothing that matters. */
+static bool make_image(
+	const struct move *m, struct entry *e, struct history *history, struct image *image)
 {
 	const struct shape *s = &m->to->shape;
 
+	if (!m->is_copy && !remember(m, e, history))
+		return false;
 	memset(image->slot, 0, slots_of(s) * sizeof(image->slot[0]));
-	if (!is_same(m)) {
+	if (!m->is_copy && !is_same(m)) {
 		m->to->ops->recall(s, history, m->now, image);
-		return;
+		return true;
 	}
 	image->head = atomic_load_explicit(&e->head, memory_order_acquire) & ~HEAD_SPECIAL;
 	for (uint32_t i = 0; i < slots_of(s); i++)
 		image->slot[i] = atomic_load_explicit(&e->slot[i], memory_order_acquire);
+	return (image->head & HEAD_BORN) != 0;
 }
 
 /* True: it was this thread that wrote it. */
@@ -160,88 +166,83 @@ static unsigned choose_way(struct move *m, uint64_t fingerprint)
 	return BUCKET_WAYS;
 }
 
-static void move_entry(struct move *m, uint64_t number, struct entry *e, struct history *history)
+static void move_entry(struct move *m, struct entry *e, struct history *history)
 {
 	uint64_t tag = atomic_load_explicit(&e->tag, memory_order_acquire);
 	uint64_t fingerprint = tag & FINGERPRINT_MASK, none = 0;
-	struct throttle_key key = section_key_of(m->from, number, tag);
+	struct throttle_key key = section_key_of(m->from, m->source, tag);
 	struct image image;
 	struct entry *to;
 	unsigned way;
 
 	if (fingerprint == 0 || section_bucket_of(m->to, key) != m->bucket ||
-		!remember(m, e, history))
+		!make_image(m, e, history, &image))
 		return;
 	way = choose_way(m, fingerprint);
-	if (m->is_done)
-		return;
-	if (way == BUCKET_WAYS) {
-		m->crowded_out += sum_of(history);
-		return;
-	}
+	if (m->is_done || way == BUCKET_WAYS)
+		return; /* (No way is left in a damaged file only, where one caller is there twice.)
+			 */
 	to = section_entry(m->to, m->bucket, way);
 	/* release: who finds it and no head yet moves the bucket, too */
 	atomic_compare_exchange_strong_explicit(&to->tag, &none, section_tag(fingerprint, way, 0),
 		memory_order_release, memory_order_relaxed);
-	if (atomic_load_explicit(&to->head, memory_order_acquire) != 0)
+	if (atomic_load_explicit(&to->head, memory_order_acquire) != 0 ||
+		!write_image(&m->to->shape, to, &image))
 		return;
-	make_image(m, e, history, &image);
-	if (write_image(&m->to->shape, to, &image))
+	section_count_entry(m->to);
+	if (m->is_copy)
 		/* relaxed: a count that only people read */
-		atomic_fetch_add_explicit(&m->to->tally->entries, 1, memory_order_relaxed);
+		atomic_fetch_sub_explicit(&m->from->tally->entries, 1, memory_order_relaxed);
 }
 
-/* One is moved as a caller's is; several, and who was crowded out, become one charge of this
- * moment. */
-static void move_overflow(struct move *m, struct history *history)
+static void move_entries(struct move *m, struct section *from, uint64_t source, bool is_copy)
 {
-	struct entry *e = section_entry(m->from, m->first, BUCKET_WAYS);
-	uint64_t units = m->crowded_out;
-	bool is_any = units > 0;
+	struct history history;
 	struct image image;
 
-	for (uint64_t n = m->first; n <= m->last; n++)
-		if (remember(m, section_entry(m->from, n, BUCKET_WAYS), history)) {
-			units += sum_of(history);
-			is_any = true;
-		}
-	if (!is_any)
+	m->from = from;
+	m->source = source;
+	m->is_copy = is_copy;
+	for (unsigned way = 0; way < BUCKET_WAYS && !m->is_done; way++)
+		move_entry(m, section_entry(from, source, way), &history);
+	if (m->is_done ||
+		!make_image(m, section_entry(from, source, BUCKET_WAYS), &history, &image))
 		return;
-	if (m->first == m->last && m->crowded_out == 0) {
-		make_image(m, e, history, &image);
-	} else {
-		history->newest = m->now;
-		history->count = 1;
-		history->events[0] = (struct event){m->now, units};
-		memset(image.slot, 0, slots_of(&m->to->shape) * sizeof(image.slot[0]));
-		m->to->ops->recall(&m->to->shape, history, m->now, &image);
-	}
 	write_image(&m->to->shape, section_entry(m->to, m->bucket, BUCKET_WAYS), &image);
 	m->occupied |= 1u << BUCKET_WAYS;
 }
 
+/* What the old section has. True: the bucket was split there, and so is this one. */
+static bool move_old(struct move *m, struct section *old)
+{
+	uint64_t word = 0;
+
+	m->now = close_old(m->to, old);
+	/* What was on its way there from the level below comes first. */
+	section_move_bucket(old, m->bucket);
+	if (!word_is_split(section_freeze_bucket(old, m->bucket, false))) {
+		move_entries(m, old, m->bucket, false);
+		return false;
+	}
+	/* acq_rel: as every change of a word */
+	atomic_compare_exchange_strong_explicit(section_word(m->to, m->bucket), &word, WORD_SPLIT,
+		memory_order_acq_rel, memory_order_relaxed);
+	return true;
+}
+
 SELDOM static bool move_bucket(struct section *s, struct section *old, uint64_t bucket)
 {
-	struct history history;
+	struct move m = {.to = s, .bucket = bucket};
 	uint64_t none = 0;
-	struct move m = {
-		.to = s,
-		.from = old,
-		.bucket = bucket,
-		.now = close_old(s, old),
-		.first = (uint64_t)((unsigned __int128)bucket * old->buckets / s->buckets),
-		.last = (uint64_t)(((unsigned __int128)(bucket + 1) * old->buckets - 1) /
-				   s->buckets),
-	};
 
-	for (uint64_t n = m.first; n <= m.last; n++)
-		section_freeze_bucket(old, n);
-	for (uint64_t n = m.first; n <= m.last; n++)
-		for (unsigned way = 0; way < BUCKET_WAYS && !m.is_done; way++)
-			move_entry(&m, n, section_entry(old, n, way), &history);
+	if (old != NULL && move_old(&m, old))
+		return true;
+	if (section_is_upper(s) && word_is_split(section_load_word(s->below, bucket / 2))) {
+		section_freeze_bucket(s->below, bucket / 2, true);
+		move_entries(&m, s->below, bucket / 2, true);
+	}
 	if (m.is_done)
 		return true;
-	move_overflow(&m, &history);
 	if (m.occupied == 0)
 		return false;
 	/* acq_rel: who sees this sees all of the bucket */
@@ -255,9 +256,15 @@ bool section_move_bucket(struct section *s, uint64_t bucket)
 	/* acquire: pairs with the stores that made the section public, and that let go of it */
 	struct section *old = atomic_load_explicit(&s->old, memory_order_acquire);
 
-	return old != NULL &&
+	return (old != NULL || section_is_upper(s)) &&
 	       atomic_load_explicit(section_word(s, bucket), memory_order_acquire) == 0 &&
 	       move_bucket(s, old, bucket);
+}
+
+static void visit_move(struct section *s, uint64_t bucket, void *unused)
+{
+	(void)unused;
+	section_move_bucket(s, bucket);
 }
 
 void section_move_all(struct section *s)
@@ -265,7 +272,17 @@ void section_move_all(struct section *s)
 	if (atomic_load_explicit(&s->old, memory_order_acquire) == NULL)
 		return;
 	for (uint64_t bucket = 0; bucket < s->buckets; bucket++)
-		section_move_bucket(s, bucket);
-	/* release: who sees that it is gone sees what was moved */
-	atomic_store_explicit(&s->old, NULL, memory_order_release);
+		section_visit(s, bucket, visit_move, NULL);
+	for (; s != NULL; s = s->next)
+		/* release: who sees that it is gone sees what was moved */
+		atomic_store_explicit(&s->old, NULL, memory_order_release);
+}
+
+void section_split_all(struct section *s)
+{
+	for (uint64_t bucket = 0; bucket < s->buckets; bucket++) {
+		section_freeze_bucket(s, bucket, true);
+		section_move_bucket(s->next, 2 * bucket);
+		section_move_bucket(s->next, 2 * bucket + 1);
+	}
 }

@@ -46,29 +46,45 @@ static bool is_still_counted(
 	return charged_in >= g->number;
 }
 
+static void end_overflow(struct throttle_table *t, uint32_t limit, uint64_t buckets,
+	uint64_t bucket, uint64_t cost, uint64_t now_ns);
+
+/* The same of one bucket of this section. */
+SELDOM static void end_overflow_in(struct throttle_table *t, uint32_t limit,
+	const struct generation *g, struct section *s, uint64_t bucket, uint64_t cost, uint64_t now,
+	uint64_t now_ns)
+{
+	switch (section_end_overflow(s, bucket, cost, now)) {
+	case OVERFLOW_ENDED:
+		return;
+	case OVERFLOW_SPLIT:
+		for (unsigned half = 0; half < 2; half++)
+			end_overflow_in(t, limit, g, s->next, 2 * bucket + half, cost, now, now_ns);
+		return;
+	case OVERFLOW_MOVED:
+		/* Where it has just moved, what it has become has it. */
+		if (table_current(t) != g)
+			end_overflow(t, limit, s->buckets, bucket, cost, now_ns);
+	}
+}
+
 /* What was in flight under the overflow of this one of so many buckets is counted by those of all
  * buckets that it has become. */
 SELDOM static void end_overflow(struct throttle_table *t, uint32_t limit, uint64_t buckets,
 	uint64_t bucket, uint64_t cost, uint64_t now_ns)
 {
 	struct generation *g;
+	struct section *s;
 	struct judged j;
-	uint64_t now, n, last;
+	uint64_t now, parts;
 
 	if (!aim_at(t, limit, now_ns, &j, &g, &now))
 		return;
-	n = (uint64_t)((unsigned __int128)bucket * j.section->buckets / buckets);
-	last = (uint64_t)(((unsigned __int128)(bucket + 1) * j.section->buckets - 1) / buckets);
-	for (; n <= last; n++) {
-		struct section *s = j.section;
-		struct when when = {0}; /* of what is in flight only how much it is counts */
-
-		section_overflow(s, n, now, &j.place);
-		/* Where it has just moved, what it has become has it. */
-		if (!s->ops->refund(&s->shape, j.place.entry, &when, cost, now) &&
-			table_current(t) != g)
-			end_overflow(t, limit, s->buckets, n, cost, now_ns);
-	}
+	for (s = j.section; s->buckets < buckets && s->next != NULL;)
+		s = s->next;
+	parts = s->buckets / buckets;
+	for (uint64_t n = 0; n < parts; n++)
+		end_overflow_in(t, limit, g, s, bucket * parts + n, cost, now, now_ns);
 }
 
 /* Gives back `cost` of what was charged then (since 1970) and came to `whole`. */
@@ -98,9 +114,11 @@ static void refund(struct throttle_table *t, const struct throttle_receipt *rece
 				section_bucket_of(&was, held->caller), units, now_ns);
 			return;
 		}
-		located = is_overflow ? section_overflow(s, section_bucket_of(s, held->caller), now,
-						&j.place)
-				      : section_locate(s, held->caller, now, false, &j.place);
+		located = LOCATED;
+		if (is_overflow)
+			section_overflow(s, held->caller, now, &j.place);
+		else
+			located = section_locate(s, held->caller, now, false, &j.place);
 		when.at = *at_ns > g->epoch_ns ? *at_ns - g->epoch_ns : 0;
 		when.given = *given_ns;
 		if (located == LOCATED_NONE)
@@ -111,8 +129,9 @@ static void refund(struct throttle_table *t, const struct throttle_receipt *rece
 			*given_ns = when.given;
 			return;
 		}
-		/* Nothing of it left, or it has just moved: then there is a newer generation. */
-		last = g;
+		/* Nothing of it left, or it has just moved: then there is a newer generation, or
+		 * it is in the next level. */
+		last = place_is_split(&j.place) ? NULL : g;
 	}
 }
 
@@ -242,16 +261,21 @@ static bool forget(struct section *s, struct throttle_key caller, uint64_t now)
 	struct place place;
 	struct plan plan;
 
-	do {
-		if (section_locate(s, caller, now, false, &place) != LOCATED || place.is_overflow ||
-			s->ops->plan(&s->shape, place.entry, 0, now, HOW_LOOK, &plan) !=
-				ENTRY_READY)
+	for (;;) {
+		if (section_locate(s, caller, now, false, &place) != LOCATED || place.is_overflow)
 			return false;
+		if (s->ops->plan(&s->shape, place.entry, 0, now, HOW_LOOK, &plan) != ENTRY_READY) {
+			if (!place_is_split(&place))
+				return false;
+			continue;
+		}
 		/* acq_rel: as every change of a head */
-	} while (!place_holds(&place) ||
-		 !atomic_compare_exchange_strong_explicit(&place.entry->head, &plan.head,
-			 s->ops->reset(&s->shape, place.entry, &plan), memory_order_acq_rel,
-			 memory_order_relaxed));
+		if (place_holds(&place) &&
+			atomic_compare_exchange_strong_explicit(&place.entry->head, &plan.head,
+				s->ops->reset(&s->shape, place.entry, &plan), memory_order_acq_rel,
+				memory_order_relaxed))
+			break;
+	}
 	return plan.used > 0;
 }
 

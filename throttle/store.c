@@ -20,8 +20,10 @@ static int path_of(char path[PATH_MAX], const char *folder, const char *name)
 
 static int map(struct store *store)
 {
-	store->memory = mmap(NULL, store->bytes, PROT_READ | PROT_WRITE,
-		store->file < 0 ? MAP_PRIVATE | MAP_ANONYMOUS : MAP_SHARED, store->file, 0);
+	bool is_anonymous = store->file < 0;
+
+	store->memory = mmap(NULL, store->bytes, is_anonymous ? PROT_NONE : PROT_READ | PROT_WRITE,
+		is_anonymous ? MAP_PRIVATE | MAP_ANONYMOUS : MAP_SHARED, store->file, 0);
 	if (store->memory == MAP_FAILED) {
 		store->memory = NULL;
 		return errno;
@@ -61,9 +63,7 @@ int store_create(struct store *store, const char *folder, const char *name, uint
 	store->file = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
 	if (store->file < 0)
 		return errno;
-	error = posix_fallocate(store->file, 0, (off_t)bytes);
-	if (error == 0)
-		error = map(store);
+	error = ftruncate(store->file, (off_t)bytes) == 0 ? map(store) : errno;
 	if (error != 0) {
 		unlink(path);
 		store_close(store);
@@ -87,9 +87,6 @@ int store_open(struct store *store, const char *folder, const char *name, uint64
 		error = errno;
 	else if (!S_ISREG(status.st_mode) || (uint64_t)status.st_size < least_bytes)
 		error = ENOTSUP;
-	/* A file with holes could meet a full disk later, as a signal. */
-	else if ((uint64_t)status.st_blocks * 512 < (uint64_t)status.st_size)
-		error = posix_fallocate(store->file, 0, status.st_size);
 	if (error == 0) {
 		store->bytes = (uint64_t)status.st_size;
 		error = map(store);
@@ -106,6 +103,39 @@ void store_close(struct store *store)
 	if (store->file >= 0)
 		close(store->file);
 	*store = (struct store){.file = -1};
+}
+
+int store_reserve(struct store *store, uint64_t at, uint64_t bytes)
+{
+	if (store->file >= 0)
+		return posix_fallocate(store->file, (off_t)at, (off_t)bytes);
+	return mprotect((unsigned char *)store->memory + at, bytes, PROT_READ | PROT_WRITE) == 0
+		       ? 0
+		       : errno;
+}
+
+void store_release(struct store *store, uint64_t at, uint64_t bytes)
+{
+	/* Where it can't be given back it stays: it is only room. */
+	if (store->file < 0) {
+		madvise((unsigned char *)store->memory + at, bytes, MADV_DONTNEED);
+		mprotect((unsigned char *)store->memory + at, bytes, PROT_NONE);
+		return;
+	}
+#ifdef FALLOC_FL_PUNCH_HOLE
+	if (fallocate(store->file, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)at,
+		    (off_t)bytes) == 0)
+		return;
+#endif
+	madvise((unsigned char *)store->memory + at, bytes, MADV_DONTNEED);
+}
+
+bool store_has_holes(const struct store *store, uint64_t bytes)
+{
+	struct stat status;
+
+	return store->file >= 0 && fstat(store->file, &status) == 0 &&
+	       (uint64_t)status.st_blocks * 512 < bytes;
 }
 
 int store_rename(const char *folder, const char *from, const char *to)
@@ -141,7 +171,7 @@ bool store_is_named(const struct store *store, const char *folder, const char *n
 		       own.st_ino == named.st_ino);
 }
 
-int store_lock(const char *folder, int *lock)
+int store_lock(const char *folder, bool may_wait, int *lock)
 {
 	int error = 0;
 
@@ -149,7 +179,7 @@ int store_lock(const char *folder, int *lock)
 	if (*lock < 0)
 		return errno;
 	do {
-		error = flock(*lock, LOCK_EX) == 0 ? 0 : errno;
+		error = flock(*lock, LOCK_EX | (may_wait ? 0 : LOCK_NB)) == 0 ? 0 : errno;
 	} while (error == EINTR);
 	if (error == 0)
 		return 0;

@@ -12,6 +12,7 @@
  * process killed in between leaves both, and the next one goes on moving.
  */
 #include "throttle/table.h"
+#include "throttle/growth.h"
 #include "throttle/limit.h"
 
 #include <assert.h>
@@ -118,22 +119,42 @@ static int number_of(struct throttle_table *t, const char *name)
 static int number_limits(struct throttle_table *t, struct generation *g)
 {
 	for (uint32_t i = 0; i < g->count; i++)
-		if (number_of(t, g->limits[i].limit.name) < 0)
+		if (number_of(t, generation_limit(g, i)->limit.name) < 0)
 			return ENOMEM;
-	g->by_id = calloc(t->name_count > 0 ? t->name_count : 1, sizeof(struct limit_state *));
+	g->by_id = calloc(t->name_count > 0 ? t->name_count : 1, sizeof(g->by_id[0]));
 	if (g->by_id == NULL)
 		return ENOMEM;
 	g->ids = t->name_count;
 	for (uint32_t i = 0; i < g->count; i++) {
-		g->by_id[known_number(t, g->limits[i].limit.name)] = &g->limits[i];
-		g->limits[i].section.shape.wall_shift_ns = &t->wall_shift_ns;
+		struct limit_state *l = &g->limits[i * g->levels];
+
+		atomic_init(&g->by_id[known_number(t, l->limit.name)], &l[l->begins]);
 	}
+	for (uint32_t n = 0; n < g->count * g->levels; n++)
+		g->limits[n].section.shape.wall_shift_ns = &t->wall_shift_ns;
 	return 0;
 }
 
-/* A new generation for the same time and seed as `last`'s. NULL with errno. While it is in use (not
- * at opening) each bucket is one of as many parts of an old one: so those who have an entry of
- * their own there find room here, and what is in flight can be given back. */
+/* NULL with errno, and no file is left. */
+static struct generation *create(struct throttle_table *t, const struct generation_source *source,
+	const struct throttle_limit *limits, size_t count)
+{
+	struct generation *g;
+	int error;
+
+	if (t->folder != NULL)
+		store_remove(t->folder, GENERATION_NEXT);
+	g = generation_create(source, limits, count);
+	error = errno;
+	if (g == NULL && t->folder != NULL)
+		store_remove(t->folder, GENERATION_NEXT);
+	errno = error;
+	return g;
+}
+
+/* A new generation for the same time and seed as `last`'s, of the same levels: each bucket is one
+ * of the old ones. So those who have an entry of their own there find room here, and what is in
+ * flight can be given back. NULL with errno. */
 static struct generation *next_generation(struct throttle_table *t, const struct generation *last,
 	const struct throttle_limit *limits, size_t count, uint64_t callers)
 {
@@ -144,15 +165,14 @@ static struct generation *next_generation(struct throttle_table *t, const struct
 		.epoch_ns = last->epoch_ns,
 		.latest = generation_latest(last),
 		.callers = callers,
-		.buckets = section_buckets_for(callers),
+		.buckets = last->buckets,
+		.levels = last->levels,
+		.last = last,
+		.grows = t->grows,
 	};
 
-	if (t->is_in_use)
-		source.buckets =
-			(source.buckets + last->buckets - 1) / last->buckets * last->buckets;
-	if (t->folder != NULL)
-		store_remove(t->folder, GENERATION_NEXT);
-	return generation_create(&source, limits, count);
+	generation_size(&source, callers, t->grows);
+	return create(t, &source, limits, count);
 }
 
 /* The last caller has moved: the new table takes the old one's name. */
@@ -180,8 +200,8 @@ static int follow(struct throttle_table *t, uint64_t now_ns)
 		return error;
 	}
 	g->number = last->number + 1;
-	for (uint32_t i = 0; i < g->count; i++)
-		g->limits[i].section.refunds_since = g->number;
+	for (uint32_t n = 0; n < g->count * g->levels; n++)
+		g->limits[n].section.refunds_since = g->number;
 	/* release: pairs with table_current */
 	atomic_store_explicit(&t->current, g, memory_order_release);
 	last->retired = t->retired;
@@ -199,7 +219,7 @@ static int prepare(struct throttle_change *change, const struct throttle_limit *
 	int error = 0;
 
 	if (t->is_in_use && t->folder != NULL)
-		error = store_lock(t->folder, &change->lock);
+		error = store_lock(t->folder, true, &change->lock);
 	if (error == 0 && t->is_in_use)
 		error = follow(t, now_ns);
 	last = table_current(t);
@@ -225,6 +245,7 @@ struct throttle_change *throttle_table_prepare(struct throttle_table *t,
 		tell(report, THROTTLE_FOUND_TABLE, "counters go on where they stood", "");
 		change->table = t;
 		change->lock = -1;
+		t->is_changing = true;
 		error = prepare(change, wanted, count, callers, now_ns);
 	}
 	free(wanted);
@@ -242,6 +263,7 @@ void throttle_table_discard(struct throttle_change *change)
 {
 	if (change == NULL)
 		return;
+	change->table->is_changing = false;
 	if (change->next != NULL) {
 		generation_free(change->next);
 		if (change->table->folder != NULL)
@@ -260,6 +282,7 @@ int throttle_table_commit(struct throttle_table *t, struct throttle_change *chan
 
 	assert(change->table == t);
 	free(change);
+	t->is_changing = false;
 	if (next != NULL) {
 		generation_time(last, now_ns,
 			atomic_load_explicit(&t->offset_ns, memory_order_relaxed), &now);
@@ -270,6 +293,8 @@ int throttle_table_commit(struct throttle_table *t, struct throttle_change *chan
 		 * and it is seen before the last one is closed */
 		atomic_store_explicit(&t->current, next, memory_order_release);
 		error = settle(t, next);
+		if (!t->grows)
+			growth_grow(next, true); /* all of it is ready */
 		last->retired = t->retired;
 		t->retired = last;
 	}
@@ -295,8 +320,47 @@ int throttle_table_apply(struct throttle_table *t, const struct throttle_limit *
 	return 0;
 }
 
+bool throttle_table_wants_growth(const struct throttle_table *t)
+{
+	/* relaxed: a hint, which says so again */
+	return atomic_load_explicit(&table_current(t)->wants_growth, memory_order_relaxed) != 0;
+}
+
+/* 0 or errno: another process changes the table, or this one does. */
+static int lock_at_once(struct throttle_table *t, int *lock)
+{
+	*lock = -1;
+	if (t->is_changing)
+		return EAGAIN;
+	return t->folder == NULL ? 0 : store_lock(t->folder, false, lock);
+}
+
+int throttle_table_grow(struct throttle_table *t)
+{
+	struct generation *g = table_current(t);
+	int lock, error = lock_at_once(t, &lock);
+
+	if (error == 0 &&
+		(t->folder == NULL || store_is_named(&g->store, t->folder, GENERATION_FILE)))
+		error = growth_grow(g, false);
+	store_unlock(lock);
+	errno = error;
+	return error == 0 ? 0 : -1;
+}
+
+static void collect_levels(struct throttle_table *t, struct generation *g)
+{
+	int lock;
+
+	if (!g->has_given_up || lock_at_once(t, &lock) != 0)
+		return;
+	growth_collect(g);
+	store_unlock(lock);
+}
+
 void throttle_table_collect(struct throttle_table *t)
 {
+	collect_levels(t, table_current(t));
 	while (t->retired != NULL) {
 		struct generation *g = t->retired;
 
@@ -359,9 +423,11 @@ static int new_table(struct throttle_table *t, const struct throttle_table_optio
 		.folder = t->folder,
 		.name = GENERATION_NEXT,
 		.callers = options->callers,
-		.buckets = section_buckets_for(options->callers),
+		.grows = t->grows,
 	};
 	int error = 0;
+
+	generation_size(&source, options->callers, t->grows);
 
 	if (options->seed != NULL)
 		source.seed = *options->seed;
@@ -373,9 +439,7 @@ static int new_table(struct throttle_table *t, const struct throttle_table_optio
 	}
 	if (error != 0)
 		return error;
-	if (t->folder != NULL)
-		store_remove(t->folder, GENERATION_NEXT);
-	*g = generation_create(&source, limits, count);
+	*g = create(t, &source, limits, count);
 	if (*g == NULL)
 		return errno;
 	if (t->folder != NULL)
@@ -393,7 +457,7 @@ static int begin(struct throttle_table *t, const struct throttle_table_options *
 	tell(report, THROTTLE_FOUND_NONE, "a new table", "");
 	*g = NULL;
 	if (t->folder != NULL) {
-		error = store_lock(t->folder, lock);
+		error = store_lock(t->folder, true, lock);
 		if (error == 0)
 			*g = open_file(t, options->now_ns, report);
 		if (error == 0 && *g == NULL)
@@ -450,6 +514,7 @@ struct throttle_table *throttle_table_open(const struct throttle_table_options *
 	uint64_t newest = 0;
 
 	if (t != NULL && wanted != NULL) {
+		t->grows = options->grows;
 		t->folder = options->folder != NULL ? strdup(options->folder) : NULL;
 		/* Before the folder's lock is waited for, while `now_ns` is still now. */
 		if (t->folder != NULL)
@@ -473,14 +538,18 @@ struct throttle_table *throttle_table_open(const struct throttle_table_options *
 	}
 	atomic_init(&t->current, g);
 	begin_time(t, options->now_ns, newest);
-	if (throttle_table_apply(t, wanted, count, options->callers, options->now_ns, NULL) != 0) {
+	if (throttle_table_apply(t, wanted, count, options->callers, options->now_ns, NULL) != 0)
 		error = errno;
+	else if (!t->grows)
+		error = growth_grow(table_current(t), true);
+	if (error != 0) {
 		tell(report, THROTTLE_FOUND_UNUSABLE, "limits could not be changed",
 			strerror(error));
 		throttle_table_close(t);
 		t = NULL;
 	} else {
 		throttle_table_collect(t);
+		growth_collect(table_current(t)); /* the folder is locked */
 		t->is_in_use = true;
 	}
 	store_unlock(lock);
@@ -537,19 +606,24 @@ int throttle_table_counters(
 {
 	const struct generation *g = table_current(t);
 	const struct limit_state *l = table_limit(g, limit);
-	const struct section *s;
+	uint32_t i;
 
 	if (l == NULL)
 		return -1;
-	s = &l->section;
-	/* relaxed: for people */
-	counters->capacity = g->callers;
-	counters->entries = atomic_load_explicit(&s->tally->entries, memory_order_relaxed);
-	counters->evicted = atomic_load_explicit(&s->tally->evicted, memory_order_relaxed);
-	counters->overflowed = atomic_load_explicit(&s->tally->overflowed, memory_order_relaxed);
-	counters->bytes = section_bytes(&s->shape, s->buckets);
-	if (l->has_bans)
-		counters->bytes += section_bytes(&l->bans.shape, l->bans.buckets);
+	i = (uint32_t)(l - g->limits) / g->levels;
+	*counters = (struct throttle_counters){
+		.capacity = g->callers,
+		.entries = growth_entries(g, i, l->level),
+	};
+	for (l -= l->level; l != NULL; l = l->level + 1 < g->levels ? l + 1 : NULL) {
+		const struct tally *tally = l->section.tally;
+
+		/* relaxed: for people */
+		counters->evicted += atomic_load_explicit(&tally->evicted, memory_order_relaxed);
+		counters->overflowed +=
+			atomic_load_explicit(&tally->overflowed, memory_order_relaxed);
+	}
+	counters->bytes = growth_reserved(g, i);
 	return 0;
 }
 

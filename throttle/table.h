@@ -12,6 +12,8 @@ struct throttle_table {
 	struct generation *retired; /* awaiting collection */
 	char *folder;               /* NULL: memory only */
 	bool is_in_use;             /* was opened */
+	bool is_changing;           /* a change is prepared */
+	bool grows;                 /* by throttle_table_grow, from few buckets on */
 	uint32_t name_count, name_room;
 	char (*names)[THROTTLE_NAME_BYTES];
 };
@@ -31,7 +33,8 @@ static inline struct generation *table_current(const struct throttle_table *tabl
 
 static inline struct limit_state *table_limit(const struct generation *g, uint32_t id)
 {
-	return id < g->ids ? g->by_id[id] : NULL;
+	/* acquire: pairs with the store of a level whose callers are all there */
+	return id < g->ids ? atomic_load_explicit(&g->by_id[id], memory_order_acquire) : NULL;
 }
 
 #endif

@@ -81,12 +81,15 @@ SELDOM static enum charged judge_ban(struct attempt *a, size_t i, struct throttl
 	struct limit_state *l = a->judged[i].limit;
 	struct place place;
 	uint64_t since = 0, now = a->now;
-	enum located located = section_locate(&l->bans, a->charges[i].caller, now, false, &place);
+	enum located located;
 
-	if (located == LOCATED_MOVED)
-		return CHARGED_MOVED;
-	if (located == LOCATED)
-		since = ring_full_since(&l->bans.shape, place.entry, now);
+	do {
+		located = section_locate(&l->bans, a->charges[i].caller, now, false, &place);
+		if (located == LOCATED_MOVED)
+			return CHARGED_MOVED;
+		if (located == LOCATED)
+			since = ring_full_since(&l->bans.shape, place.entry, now);
+	} while (located == LOCATED && place_is_split(&place));
 	if (located == LOCATED && !place_holds(&place))
 		since = 0;
 	if (since == 0 || since > now || now - since >= l->limit.ban_for_ns)
@@ -114,9 +117,7 @@ static enum charged judge_one(struct attempt *a, size_t i, enum how how)
 	j->units = units_of_cost(&j->section->shape, c->cost);
 	charged = charge_judge(j, c->caller, a->now, how, false);
 	/* Who comes now begins with what the bucket's overflow has in use, or is judged by it. */
-	if (charged == CHARGED_NONE &&
-		section_overflow_used(
-			j->section, section_bucket_of(j->section, c->caller), a->now) > 0)
+	if (charged == CHARGED_NONE && section_overflow_used(j->section, c->caller, a->now) > 0)
 		charged = charge_judge(j, c->caller, a->now, how, true);
 	if (charged == CHARGED_MOVED)
 		return charged;
@@ -264,7 +265,7 @@ static void write_receipt(const struct attempt *a, struct throttle_receipt *rece
 		held->at_ns = o->at_ns;
 		held->given_ns = o->absent ? 0 : a->judged[i].plan.given;
 		held->added = held->added_given_ns = 0;
-		held->added_at_ns = o->overflow ? a->judged[i].section->buckets : 0;
+		held->added_at_ns = o->overflow ? a->judged[i].place.section->buckets : 0;
 	}
 }
 

@@ -144,7 +144,8 @@ struct throttle_table_options {
 	const char *folder; /* the file's, which must exist; NULL: memory only */
 	uint64_t callers;   /* capacity for each limit; at least 3840 are made room for */
 	uint64_t now_ns;
-	bool memory_if_unwritable;        /* go on without a file when the folder can't be used */
+	bool memory_if_unwritable; /* go on without a file when the folder can't be used */
+	bool grows;                /* takes memory as callers come: see throttle_table_grow */
 	const struct throttle_seed *seed; /* for tests; NULL: random */
 };
 
@@ -208,8 +209,25 @@ int throttle_table_commit(struct throttle_table *table, struct throttle_change *
 	uint64_t now_ns, struct throttle_report *report);
 void throttle_table_discard(struct throttle_change *change); /* NULL is ignored */
 
-/* Frees what apply has left behind. To be called when every thread that was in a call during the
- * last apply has left it (a loop turn later, say). */
+/*
+ * Growth. A table that was opened with `grows` begins with room for a few hundred callers and gets
+ * more as they come, up to its capacity: throttle_table_wants_growth (any thread; two loads) says
+ * that it is time for throttle_table_grow, and collect after it. (Without `grows` all of the
+ * capacity is there from the beginning: nothing is to be called, and each caller costs a page until
+ * there are many.)
+ *
+ * Growth changes nothing that is promised: each caller keeps its throttle as it is, refunds and
+ * what is in flight included; other threads and processes go on meanwhile, and may be killed; so
+ * may this one. Until it is called, or where it fails, those new to a full bucket share an overflow
+ * as in a table that has reached its capacity. The thread that applies grows, between changes. 0,
+ * or -1 with errno: EAGAIN or EWOULDBLOCK (the table is being changed, here or by another process),
+ * ENOSPC, ENOMEM, ...; all stays as it was, and it can be called again.
+ */
+bool throttle_table_wants_growth(const struct throttle_table *table);
+int throttle_table_grow(struct throttle_table *table);
+
+/* Frees what apply and growth have left behind. To be called when every thread that was in a call
+ * during the last of them has left it (a loop turn later, say). */
 void throttle_table_collect(struct throttle_table *table);
 
 /* The number of a limit, or -1. These two belong to the thread that changes limits. */

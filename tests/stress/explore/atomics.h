@@ -81,7 +81,8 @@ void explore_free(void *memory);
 #define strdup(TEXT)                       explore_strdup(TEXT)
 #define free(MEMORY)                       explore_free(MEMORY)
 
-/* So that one bucket is all of a table: the explorer's keys have no more bits than that needs. */
+/* So that one bucket can be all of a table: keys have no more bits than a fingerprint tells. */
 #define SECTION_LEAST_BUCKETS 1
+#define KEY_BITS              52
 
 #endif

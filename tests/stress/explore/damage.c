@@ -60,7 +60,7 @@ static uint64_t random_below(uint64_t below)
 
 static struct throttle_key key_of(uint64_t caller)
 {
-	return (struct throttle_key){.lo = (caller * UINT64_C(0x3779b97f4a7c1) + 1) << 4};
+	return (struct throttle_key){.lo = (caller * UINT64_C(0x3779b97f4a7c1) + 1) << 12};
 }
 
 static bool open_table(void)

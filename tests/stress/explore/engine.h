@@ -96,6 +96,8 @@ void memory_begin_thread(unsigned thread);
 
 /* No files, nobody's memory. */
 void files_reset(void);
+/* There is room on the disk, or sometimes not. */
+void files_fill_disk(bool is_full_at_times);
 /* All that a process had open, locked or allocated. */
 void files_kill(unsigned process);
 /* The bytes of the table's file, or NULL. */

@@ -44,6 +44,15 @@ static const struct profile profiles[] = {
 	{"reloads-kills", FEATURE_RELOAD | FEATURE_KILL | FEATURE_REFUND, {0}},
 	{"reloads-kinds", FEATURE_RELOAD | FEATURE_KINDS | FEATURE_CHANGE | FEATURE_REFUND,
 		{101593}},
+	{"grows", FEATURE_GROW | FEATURE_FULL | FEATURE_PAIR | FEATURE_REFUND | FEATURE_WEAK, {0}},
+	{"grows-kinds", FEATURE_GROW | FEATURE_FULL | FEATURE_KINDS | FEATURE_REFUND, {0}},
+	{"grows-kills", FEATURE_GROW | FEATURE_FULL | FEATURE_KILL | FEATURE_KINDS | FEATURE_REFUND,
+		{0}},
+	{"grows-processes", FEATURE_GROW | FEATURE_FULL | FEATURE_TWO | FEATURE_KILL, {228}},
+	{"grows-reloads", FEATURE_GROW | FEATURE_FULL | FEATURE_RELOAD | FEATURE_WEAK, {0}},
+	{"grows-reloads-kills",
+		FEATURE_GROW | FEATURE_FULL | FEATURE_RELOAD | FEATURE_KILL | FEATURE_REFUND,
+		{102504}},
 };
 #define PROFILES (sizeof(profiles) / sizeof(profiles[0]))
 

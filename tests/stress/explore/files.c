@@ -42,6 +42,7 @@ static struct {
 	struct handle handles[HANDLES];
 	struct block blocks[BLOCKS];
 	unsigned locked; /* the folder: 1 + the process */
+	bool is_full_at_times;
 } all;
 
 /* ---- memory ---- */
@@ -211,6 +212,31 @@ int store_open(struct store *store, const char *folder, const char *name, uint64
 	return 0;
 }
 
+/* Sometimes there is no room. */
+int store_reserve(struct store *store, uint64_t at, uint64_t bytes)
+{
+	const struct file *file = all.handles[store->file].file;
+
+	engine_point("reserve", 0);
+	if (at + bytes > file->bytes)
+		abort();
+	return all.is_full_at_times && at > 0 && engine_random(4) == 0 ? ENOSPC : 0;
+}
+
+void store_release(struct store *store, uint64_t at, uint64_t bytes)
+{
+	engine_point("release", 0);
+	memory_forget((unsigned char *)store->memory + at, bytes);
+	memset((unsigned char *)store->memory + at, 0, bytes);
+}
+
+bool store_has_holes(const struct store *store, uint64_t bytes)
+{
+	(void)store;
+	(void)bytes;
+	return false;
+}
+
 void store_close(struct store *store)
 {
 	engine_point("close", 0);
@@ -268,12 +294,15 @@ bool store_is_named(const struct store *store, const char *folder, const char *n
 	return file->name[0] == '\0' ? file->opens == 1 : find(name) == file;
 }
 
-int store_lock(const char *folder, int *lock)
+int store_lock(const char *folder, bool may_wait, int *lock)
 {
 	(void)folder;
 	engine_point("lock", 0);
-	while (all.locked != 0)
+	while (all.locked != 0) {
+		if (!may_wait)
+			return EWOULDBLOCK;
 		engine_wait();
+	}
 	*lock = (int)engine_process();
 	all.locked = 1 + engine_process();
 	return 0;
@@ -315,6 +344,7 @@ int store_random(void *bytes, size_t count)
 
 void files_kill(unsigned process)
 {
+	all.is_full_at_times = false;
 	if (all.locked == 1 + process) {
 		all.locked = 0;
 		engine_wake();
@@ -341,6 +371,11 @@ void files_reset(void)
 			all.files[i].name[0] = '\0';
 			drop_if_unused(&all.files[i]);
 		}
+}
+
+void files_fill_disk(bool is_full_at_times)
+{
+	all.is_full_at_times = is_full_at_times;
 }
 
 void *files_table(size_t *bytes)

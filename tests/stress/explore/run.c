@@ -6,12 +6,12 @@
 #include "tests/stress/explore/engine.h"
 #include "tests/stress/explore/scenario.h"
 
-#define SECOND      UINT64_C(1000000000)
-#define START       (UINT64_C(1700000000) * SECOND)
-#define OPENING_NS  (10 * UINT64_C(1000000)) /* of each thing done while a table is opened */
-#define HELD        8
-#define FILLERS     15
-#define FILLER_BITS (UINT64_C(0x5555) << 36)
+#define SECOND     UINT64_C(1000000000)
+#define START      (UINT64_C(1700000000) * SECOND)
+#define OPENING_NS (10 * UINT64_C(1000000)) /* of each thing done while a table is opened */
+#define HELD       8
+#define FILLERS    15
+#define KEY_SHIFT  12 /* of a key, 64 - KEY_BITS are not looked at */
 
 struct held {
 	struct throttle_receipt receipt;
@@ -44,12 +44,13 @@ static struct {
 	struct worker workers[SCENARIO_PROGRAMS];
 	struct throttle_table *table;   /* of the one process, without a file */
 	unsigned next_version, opening; /* processes that are opening the table */
+	uint64_t fillers;
 	uint64_t fingerprints[ORACLE_CALLERS];
 } run;
 
 static struct throttle_key key_of(unsigned caller)
 {
-	return (struct throttle_key){.lo = run.fingerprints[caller] << 4};
+	return (struct throttle_key){.lo = run.fingerprints[caller] << KEY_SHIFT};
 }
 
 static void fail(const char *what)
@@ -211,6 +212,44 @@ static void reset(struct worker *w, const struct operation *op, uint64_t now)
 	oracle_reset_returned(run.oracle, 0, op->caller);
 }
 
+/* Callers that are not looked at: the i-th is somewhere in the table. */
+static struct throttle_key filler_of(uint64_t i)
+{
+	return (struct throttle_key){
+		.lo = (i * UINT64_C(0x9e3779b97f4a7) & ((UINT64_C(1) << 52) - 1)) << KEY_SHIFT};
+}
+
+static void take_filler(struct throttle_table *table, uint64_t i, uint64_t now)
+{
+	for (uint32_t limit = 0; limit < ORACLE_LIMITS; limit++) {
+		struct throttle_charge charge = {.limit = limit, .caller = filler_of(i), .cost = 1};
+		struct throttle_verdict verdict;
+
+		throttle_take(table, &charge, 1, now, &verdict, NULL);
+	}
+}
+
+/* Some more callers come. */
+static void crowd(struct worker *w, const struct operation *op, uint64_t now)
+{
+	for (unsigned i = 0; i < op->cost[0]; i++)
+		take_filler(w->process->table, 100 + run.fillers++, now);
+}
+
+static void grow(struct worker *w)
+{
+	struct process *p = w->process;
+
+	p->is_busy = true;
+	files_fill_disk(true);
+	throttle_table_grow(p->table);
+	files_fill_disk(false);
+	if (engine_tracing())
+		printf("# grown\n");
+	p->retired_at = run.oracle->stamp++;
+	p->is_busy = false;
+}
+
 static void apply(struct worker *w, uint64_t now)
 {
 	const struct scenario *s = run.scenario;
@@ -285,6 +324,13 @@ static void operate(struct worker *w, const struct operation *op)
 		if (!w->process->is_busy)
 			apply(w, run.oracle->now);
 		break;
+	case WHAT_GROW:
+		if (!w->process->is_busy)
+			grow(w);
+		break;
+	case WHAT_CROWD:
+		crowd(w, op, now);
+		break;
 	}
 }
 
@@ -312,8 +358,9 @@ static struct throttle_table *open_table(void)
 {
 	struct throttle_table_options options = {
 		.folder = run.scenario->in_file ? "state" : NULL,
-		.callers = 1,
+		.callers = run.scenario->grows ? 2 * FILLERS : 1,
 		.now_ns = run.oracle->now,
+		.grows = run.scenario->grows,
 	};
 	struct throttle_report report;
 	struct throttle_table *table = throttle_table_open(
@@ -328,14 +375,7 @@ static struct throttle_table *open_table(void)
 static void fill(struct throttle_table *table)
 {
 	for (uint64_t i = 1; run.scenario->is_full && i <= FILLERS; i++)
-		for (uint32_t limit = 0; limit < ORACLE_LIMITS; limit++) {
-			struct throttle_charge charge = {.limit = limit,
-				.caller = {.lo = (FILLER_BITS + i) << 4},
-				.cost = 1};
-			struct throttle_verdict verdict;
-
-			throttle_take(table, &charge, 1, run.oracle->now, &verdict, NULL);
-		}
+		take_filler(table, i, run.oracle->now);
 }
 
 static void begin_process(void *argument)
@@ -434,6 +474,7 @@ bool scenario_run(const struct scenario *s, const struct schedule *schedules, st
 	run.scenario = s;
 	run.oracle = oracle;
 	run.next_version = run.opening = 0;
+	run.fillers = 0;
 	engine_reset(schedules[0].seed, schedules[0].is_weak);
 	files_reset();
 	oracle_reset(oracle);

@@ -89,6 +89,8 @@ static enum what random_what(unsigned features, uint64_t *random)
 {
 	uint64_t n = scenario_random(random, 20);
 
+	if ((features & FEATURE_GROW) && one_in(random, 4))
+		return one_in(random, 2) ? WHAT_GROW : WHAT_CROWD;
 	if ((features & FEATURE_REFUND) && n < 4)
 		return WHAT_REFUND;
 	if ((features & FEATURE_REFUND) && n < 6)
@@ -118,6 +120,8 @@ static void make_operation(
 		if (one_in(random, 5) || l[i].quota > 30)
 			op->cost[i] = (uint32_t)(1 + scenario_random(random, l[i].quota));
 	}
+	if (op->what == WHAT_CROWD)
+		op->cost[0] = (uint32_t)(1 + scenario_random(random, 8));
 	op->advance = random_advance(random, l->window_ns);
 	op->behind = 0;
 	if (one_in(random, 3))
@@ -156,6 +160,7 @@ void scenario_make(struct scenario *s, unsigned features, uint64_t seed)
 	s->seed = seed;
 	s->in_file = (features & (FEATURE_KILL | FEATURE_TWO)) != 0;
 	s->is_full = (features & FEATURE_FULL) != 0;
+	s->grows = (features & FEATURE_GROW) != 0;
 	s->callers = 1 + (unsigned)scenario_random(&random, ORACLE_CALLERS);
 	s->versions = features & FEATURE_RELOAD ? SCENARIO_VERSIONS : 1;
 	s->lives = s->in_file ? 1 + (unsigned)scenario_random(&random, SCENARIO_LIVES) : 1;
@@ -191,8 +196,8 @@ static void print_limit(const struct throttle_limit *l)
 
 void scenario_print(const struct scenario *s)
 {
-	static const char *const names[] = {
-		"take", "peek", "refund", "settle", "charge", "release", "reset", "apply"};
+	static const char *const names[] = {"take", "peek", "refund", "settle", "charge", "release",
+		"reset", "apply", "grow", "crowd"};
 
 	for (unsigned v = 0; v < s->versions; v++) {
 		printf("# version %u:", v);
@@ -215,7 +220,7 @@ void scenario_print(const struct scenario *s)
 					names[op->what]);
 				if (op->behind > 0)
 					printf(" (-%llu)", (unsigned long long)op->behind);
-				if (op->what <= WHAT_PEEK)
+				if (op->what <= WHAT_PEEK || op->what == WHAT_CROWD)
 					printf(" %c%u:%u,%u", "?ab2"[op->limits], op -> caller,
 						op -> cost[0], op -> cost[1]);
 				printf(";");

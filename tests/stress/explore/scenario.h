@@ -23,6 +23,7 @@ enum feature {
 	FEATURE_RESET = 1 << 9,
 	FEATURE_LONG = 1 << 10, /* rings of more than 31 slots */
 	FEATURE_WEAK = 1 << 11, /* half of the schedules have weak memory */
+	FEATURE_GROW = 1 << 12, /* the table begins with one bucket, callers come, it grows */
 };
 
 enum what {
@@ -34,6 +35,8 @@ enum what {
 	WHAT_RELEASE,
 	WHAT_RESET,
 	WHAT_APPLY,
+	WHAT_GROW,
+	WHAT_CROWD, /* takes of callers that are not looked at, cost[0] of them */
 };
 
 struct operation {
@@ -61,7 +64,7 @@ struct life {
 
 struct scenario {
 	uint64_t seed;
-	bool in_file, is_full;
+	bool in_file, is_full, grows;
 	unsigned callers, versions, lives;
 	struct throttle_limit version[SCENARIO_VERSIONS][ORACLE_LIMITS];
 	struct life life[SCENARIO_LIVES];
