@@ -1,4 +1,5 @@
-/* One caller by its key: what it has used of each limit, and forgetting that. */
+/* One caller, by its key or the hash that logs have: what it has used of each limit, and forgetting
+ * that. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -18,8 +19,23 @@ struct subject {
 	uint32_t number;
 };
 
-/* The limits that ?limit= leaves (all without it) which a caller of ?key= can have. `found` has
- * room for all limits. Returns how many there are, or -1 with the problem sent. */
+/* Is it a caller of this limit? By a hash each could be; by a key, the limit's own key says it. */
+static bool find_subject(
+	const struct admin_request *request, const char *key, struct subject *subject)
+{
+	const struct relay *relay = request->relay;
+	int number = throttle_table_find(relay->throttles, subject->limit->name);
+
+	if (key)
+		return gate_find_caller(relay->site->gate, subject->limit, slice_of(key),
+			&subject->caller, &subject->number);
+	subject->number = (uint32_t)number;
+	return number >= 0 && identity_of_short(slice_of(request->tail), &subject->caller);
+}
+
+/* The limits that ?limit= leaves (all without it) which a caller of ?key=, or of a hash in the
+ * path, can have. `found` has room for all limits. Returns how many there are, or -1 with the
+ * problem sent. */
 static long find_subjects(struct admin_request *request, struct subject *found)
 {
 	const struct site *site = request->relay->site;
@@ -28,7 +44,16 @@ static long find_subjects(struct admin_request *request, struct subject *found)
 	bool known = !name;
 	long count = 0;
 
-	if (!key || !*key) {
+	struct throttle_key hash;
+
+	if (*request->tail) {
+		key = NULL;
+		if (!identity_of_short(slice_of(request->tail), &hash)) {
+			admin_respond_problem(request, 404,
+				"A caller's hash is the 16 digits that the access log has.");
+			return -1;
+		}
+	} else if (!key || !*key) {
 		admin_respond_problem(request, 400,
 			"A caller is named by ?key=, the value that its limits' keys take.");
 		return -1;
@@ -38,8 +63,7 @@ static long find_subjects(struct admin_request *request, struct subject *found)
 		if (name && strcmp(subject.limit->name, name) != 0)
 			continue;
 		known = true;
-		if (gate_find_caller(site->gate, subject.limit, slice_of(key), &subject.caller,
-			    &subject.number))
+		if (find_subject(request, key, &subject))
 			found[count++] = subject;
 	}
 	if (!known) {
@@ -80,6 +104,27 @@ static json_t *usage_of(const struct relay *relay, const struct subject *subject
 		used && outcome.banned, "shadow", subject->limit->shadow);
 }
 
+/* {"key": KEY, NAME: list}, or with "caller" instead of the key. Takes over the list. */
+static void respond(struct admin_request *request, const char *name, json_t *list)
+{
+	if (*request->tail)
+		admin_respond_json(
+			request, 200, json_pack("{s:s, s:o}", "caller", request->tail, name, list));
+	else
+		admin_respond_json(request, 200,
+			json_pack("{s:o, s:o}", "key",
+				admin_json_text(admin_argument(request, "key")), name, list));
+}
+
+/* By its hash, a caller is known by what limits hold of it. */
+static bool is_used(const struct relay *relay, const struct subject *subject, uint64_t now_ns)
+{
+	struct throttle_outcome outcome;
+
+	return throttle_explain(
+		relay->throttles, subject->number, subject->caller, now_ns, &outcome);
+}
+
 void admin_get_caller(struct admin_request *request)
 {
 	const struct relay *relay = request->relay;
@@ -93,13 +138,21 @@ void admin_get_caller(struct admin_request *request)
 	long count = find_subjects(request, found);
 	if (count >= 0) {
 		json_t *list = json_array();
-		for (long i = 0; i < count; i++)
-			json_array_append_new(list, usage_of(relay, &found[i], now_ns));
-		admin_respond_json(request, 200,
-			json_pack("{s:o, s:o}", "key",
-				admin_json_text(admin_argument(request, "key")), "limits", list));
+		for (long i = 0; i < count; i++) {
+			if (!*request->tail || is_used(relay, &found[i], now_ns))
+				json_array_append_new(list, usage_of(relay, &found[i], now_ns));
+		}
+		respond(request, "limits", list);
 	}
 	free(found);
+}
+
+void admin_get_callers(struct admin_request *request)
+{
+	if (admin_argument(request, "key"))
+		admin_get_caller(request);
+	else
+		admin_get_busiest(request);
 }
 
 void admin_delete_caller(struct admin_request *request)
@@ -120,9 +173,7 @@ void admin_delete_caller(struct admin_request *request)
 				    relay->throttles, found[i].number, found[i].caller, now_ns))
 				json_array_append_new(list, json_string(found[i].limit->name));
 		}
-		admin_respond_json(request, 200,
-			json_pack("{s:o, s:o}", "key",
-				admin_json_text(admin_argument(request, "key")), "reset", list));
+		respond(request, "reset", list);
 	}
 	free(found);
 }

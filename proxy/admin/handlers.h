@@ -16,8 +16,12 @@ void admin_get_limit(struct admin_request *request);
 void admin_patch_limit(struct admin_request *request);
 
 /* handle_callers.c */
+void admin_get_callers(struct admin_request *request);
 void admin_get_caller(struct admin_request *request);
 void admin_delete_caller(struct admin_request *request);
+
+/* handle_busiest.c */
+void admin_get_busiest(struct admin_request *request);
 
 /* handle_explain.c */
 void admin_get_explain(struct admin_request *request);

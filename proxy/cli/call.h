@@ -14,6 +14,8 @@
 
 struct call {
 	const char *conf, *admin, *token_file, *limit, *method, *host, *address, *route;
+	const char *hash, *count;
+	bool sort_refused;
 	const char *fields[FIELDS_MAX];
 	size_t field_count;
 	bool json;

@@ -7,8 +7,10 @@
 #include <string.h>
 
 #include "cli/call.h"
+#include "cli/operate_callers.h"
 #include "cli/operate_change.h"
 #include "cli/table.h"
+#include "cli/top.h"
 #include "conf/errors.h"
 
 #define DEFAULT_FILE "/etc/sluice/sluice.ini"
@@ -17,8 +19,12 @@
 
 const char cli_operate_usage[] =
 	"       sluice status | limits | upstreams | sessions    what a running sluice does\n"
-	"       sluice callers KEY [--limit NAME]                what a caller has used\n"
-	"       sluice reset KEY [--limit NAME]                  forget it\n"
+	"       sluice top [--refused]                           all of it on a screen that "
+	"follows\n"
+	"       sluice callers [--refused] [--count N] [--limit NAME]\n"
+	"                                                        the busiest, or the most refused\n"
+	"       sluice callers KEY | --hash HASH [--limit NAME]  what a caller has used\n"
+	"       sluice reset KEY | --hash HASH [--limit NAME]    forget it\n"
 	"       sluice explain PATH [--method M] [--host H] [--address A] [--field 'N: V']...\n"
 	"                                                        what a request would get\n"
 	"       sluice sessions drain|close|abort ID             end a session\n"
@@ -138,47 +144,6 @@ static int run_sessions(struct call *call)
 	return query_ask(&query, call, "POST", NULL, print_status);
 }
 
-static void print_callers(const json_t *answer)
-{
-	static const struct table_column columns[] = {{"LIMIT", "limit", TABLE_TEXT},
-		{"USED", "used", TABLE_NUMBER}, {"REMAINING", "remaining", TABLE_NUMBER},
-		{"QUOTA", "quota", TABLE_NUMBER}, {"MORE IN", "more_ms", TABLE_MS},
-		{"CLEAR IN", "clear_ms", TABLE_MS}, {"BANNED", "banned", TABLE_TEXT},
-		{"CALLER", "caller", TABLE_TEXT}};
-
-	table_print(stdout, json_object_get(answer, "limits"), columns, COUNT(columns));
-}
-
-static void print_reset(const json_t *answer)
-{
-	const json_t *limits = json_object_get(answer, "reset"), *limit;
-	size_t index;
-
-	if (json_array_size(limits) == 0)
-		puts("nothing was used");
-	json_array_foreach(limits, index, limit) printf("reset: %s\n", json_string_value(limit));
-}
-
-static int ask_caller(struct call *call, const char *method, call_print *print)
-{
-	struct query query;
-
-	query_begin(&query, "/api/v1/callers");
-	query_add(&query, "", "key", call->words[0]);
-	query_add(&query, "", "limit", call->limit);
-	return query_ask(&query, call, method, NULL, print);
-}
-
-static int run_callers(struct call *call)
-{
-	return ask_caller(call, "GET", print_callers);
-}
-
-static int run_reset(struct call *call)
-{
-	return ask_caller(call, "DELETE", print_reset);
-}
-
 static void print_explain(const json_t *answer)
 {
 	static const struct table_column columns[] = {{"LIMIT", "limit", TABLE_TEXT},
@@ -241,8 +206,9 @@ static const struct command commands[] = {
 	{"limits", 0, COUNT_ANY, run_limits},
 	{"upstreams", 0, 3, run_upstreams},
 	{"sessions", 0, 2, run_sessions},
-	{"callers", 1, 1, run_callers},
-	{"reset", 1, 1, run_reset},
+	{"callers", 0, 1, cli_callers},
+	{"reset", 0, 1, cli_reset},
+	{"top", 0, 0, cli_top},
 	{"explain", 1, 1, run_explain},
 	{"reload", 0, 0, run_reload},
 	{"config", 0, 0, cli_print_config},
@@ -260,7 +226,10 @@ enum {
 	GIVEN_HOST,
 	GIVEN_ADDRESS,
 	GIVEN_ROUTE,
-	GIVEN_FIELD
+	GIVEN_FIELD,
+	GIVEN_HASH,
+	GIVEN_COUNT,
+	GIVEN_REFUSED
 };
 
 static const struct option options[] = {{"config", required_argument, NULL, 'c'},
@@ -271,7 +240,10 @@ static const struct option options[] = {{"config", required_argument, NULL, 'c'}
 	{"host", required_argument, NULL, GIVEN_HOST},
 	{"address", required_argument, NULL, GIVEN_ADDRESS},
 	{"route", required_argument, NULL, GIVEN_ROUTE},
-	{"field", required_argument, NULL, GIVEN_FIELD}, {"help", no_argument, NULL, 'h'},
+	{"field", required_argument, NULL, GIVEN_FIELD},
+	{"hash", required_argument, NULL, GIVEN_HASH},
+	{"count", required_argument, NULL, GIVEN_COUNT},
+	{"refused", no_argument, NULL, GIVEN_REFUSED}, {"help", no_argument, NULL, 'h'},
 	{NULL, 0, NULL, 0}};
 
 /* False: the option is unknown, or there are too many fields. */
@@ -304,6 +276,15 @@ static bool take_option(struct call *call, int given)
 		return true;
 	case GIVEN_ROUTE:
 		call->route = optarg;
+		return true;
+	case GIVEN_HASH:
+		call->hash = optarg;
+		return true;
+	case GIVEN_COUNT:
+		call->count = optarg;
+		return true;
+	case GIVEN_REFUSED:
+		call->sort_refused = true;
 		return true;
 	case GIVEN_FIELD:
 		if (call->field_count == FIELDS_MAX)

@@ -99,7 +99,7 @@ static uint64_t ms_up(uint64_t ns)
 }
 
 static void report_limit(const struct throttle_outcome *outcome, const struct conf_limit *limit,
-	struct gate_limit *report)
+	const struct throttle_charge *charge, struct gate_limit *report)
 {
 	uint64_t reset_ns = outcome->violated         ? outcome->retry_after_ns
 			    : outcome->remaining == 0 ? outcome->more_ns
@@ -111,6 +111,7 @@ static void report_limit(const struct throttle_outcome *outcome, const struct co
 
 	*report = (struct gate_limit){
 		.limit = limit,
+		.caller = charge->caller.lo,
 		.quota = outcome->quota,
 		.remaining = outcome->remaining,
 		.reset_ms = is_rounded_down ? reset_ns / NS_PER_MS : ms_up(reset_ns),
@@ -159,7 +160,7 @@ static void report_untaken(const struct gate *gate, const struct limit_set *set,
 		struct throttle_outcome *outcome = &found.outcome[next++];
 		/* Another thread may have taken the rest since; this request it did not refuse. */
 		outcome->violated = false;
-		report_limit(outcome, set->limits[i], &verdict->limits[i]);
+		report_limit(outcome, set->limits[i], &charges[i], &verdict->limits[i]);
 	}
 }
 
@@ -182,7 +183,7 @@ static inline void fill_verdict(const struct gate *gate, const struct limit_set 
 {
 	verdict->limit_count = set->count;
 	for (unsigned i = 0; i < set->count; i++)
-		report_limit(&judged->outcome[i], set->limits[i], &verdict->limits[i]);
+		report_limit(&judged->outcome[i], set->limits[i], &charges[i], &verdict->limits[i]);
 	verdict->shadowed = judged->shadowed > 0;
 	if (judged->admitted)
 		return;

@@ -38,6 +38,7 @@ enum gate_outcome {
 /* What a limit said. */
 struct gate_limit {
 	const struct conf_limit *limit;
+	uint64_t caller; /* whom it charges: `lo` of the throttle's key */
 	uint64_t quota;
 	uint64_t remaining; /* after this request */
 	uint64_t reset_ms;  /* RateLimit's t: until more can be had when nothing remains or this

@@ -516,6 +516,20 @@ static void put_hex(uint32_t word, char out[static 8])
 
 void identity_short(const struct throttle_key *hash, char out[static IDENTITY_SHORT_BYTES])
 {
-	put_hex((uint32_t)(hash->hi >> 32), out);
-	put_hex((uint32_t)hash->hi, out + 8);
+	put_hex((uint32_t)(hash->lo >> 32), out);
+	put_hex((uint32_t)hash->lo, out + 8);
+}
+
+bool identity_of_short(struct slice text, struct throttle_key *hash)
+{
+	static const char digits[] = "0123456789abcdef";
+
+	*hash = (struct throttle_key){0};
+	for (size_t i = 0; i < text.len; i++) {
+		const char *digit = memchr(digits, text.at[i], sizeof(digits) - 1);
+		if (!digit)
+			return false;
+		hash->lo = hash->lo << 4 | (uint64_t)(digit - digits);
+	}
+	return text.len == IDENTITY_SHORT_BYTES;
 }

@@ -77,8 +77,13 @@ struct slice identity_cookie(const struct http_head *head, struct slice name, bo
  * server might take for it. */
 struct slice identity_query(struct slice query, struct slice name, bool *ambiguous);
 
-/* 16 hex digits of a hash, for logs. Not NUL-terminated. */
+/* 16 hex digits of a hash, for logs: those by which throttles tell callers apart (throttle.h), so
+ * that a caller of a log line can be looked up and reset. The same as long as the state folder is.
+ * Not NUL-terminated. */
 #define IDENTITY_SHORT_BYTES 16
 void identity_short(const struct throttle_key *hash, char out[static IDENTITY_SHORT_BYTES]);
+/* The other way round: the key of that caller's throttles. False when the text is not 16 such
+ * digits. */
+bool identity_of_short(struct slice text, struct throttle_key *hash);
 
 #endif

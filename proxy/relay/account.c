@@ -4,6 +4,7 @@
 
 #include "conf/conf.h"
 #include "relay/exchange.h"
+#include "stats/busiest.h"
 #include "stats/stats.h"
 
 bool account_rows_fill(struct account_rows *rows, const struct conf *conf, struct stats *stats)
@@ -60,9 +61,25 @@ static _Atomic uint64_t *row_of(
 	return stats_row(x->worker->stats, scope, rows[index]);
 }
 
+/* The i-th limit's caller of the verdict. A delay is counted when it is over. */
+static inline void count_caller(
+	const struct exchange *x, unsigned i, unsigned row, enum stats_limit_verdict is)
+{
+	enum busiest_kind kind = is == STATS_LIMIT_ADMITTED ? BUSIEST_ADMITTED : BUSIEST_REFUSED;
+	struct busiest *busiest;
+
+	if (is == STATS_LIMIT_DELAYED)
+		return;
+	busiest = busiest_row(x->worker->busiest, row, kind);
+	if (busiest)
+		busiest_add(
+			busiest, x->verdict.limits[i].caller, x->address, worker_now_ns(x->worker));
+}
+
 /* Limits are all or nothing: of a refused request, those that it would have passed counted
  * nothing. */
-static inline void count_limits(const struct exchange *x, bool delayed)
+static inline __attribute__((always_inline)) void count_limits(
+	const struct exchange *x, bool delayed)
 {
 	const struct gate_verdict *verdict = &x->verdict;
 	const struct account_rows *rows = &x->use->site->rows;
@@ -76,9 +93,10 @@ static inline void count_limits(const struct exchange *x, bool delayed)
 			is = delayed ? STATS_LIMIT_DELAYED : STATS_LIMIT_REFUSED;
 		else if (verdict->outcome != GATE_ADMIT)
 			continue;
-		stats_add(&row_of(x, STATS_LIMIT, rows->limits,
-				  limit->limit->index)[STATS_LIMIT_VERDICT + is],
+		unsigned row = rows->limits[limit->limit->index];
+		stats_add(&stats_row(x->worker->stats, STATS_LIMIT, row)[STATS_LIMIT_VERDICT + is],
 			1);
+		count_caller(x, i, row, is);
 	}
 }
 

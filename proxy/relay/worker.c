@@ -14,6 +14,7 @@
 #include "relay/relay.h"
 #include "relay/reload.h"
 #include "relay/server_connection.h"
+#include "stats/busiest.h"
 
 #define SPARE_BLOCKS 64
 
@@ -223,8 +224,9 @@ struct worker *worker_new(struct relay *relay, unsigned index, struct site *site
 	worker->unflushed_end = &worker->unflushed;
 	buffer_pool_init(&worker->blocks, site->conf->buffer_bytes, SPARE_BLOCKS);
 	worker->route_scratch = route_scratch_new();
+	worker->busiest = calloc(1, sizeof(*worker->busiest));
 	worker->use = site_use_new(worker, site);
-	if (worker->route_scratch && worker->use)
+	if (worker->route_scratch && worker->busiest && worker->use)
 		return worker;
 	log_error("worker %u: no memory", index);
 	worker_free(worker);
@@ -293,6 +295,9 @@ void worker_free(struct worker *worker)
 	route_scratch_free(worker->route_scratch);
 	buffer_pool_clear(&worker->blocks);
 	loop_enter(NULL);
+	if (worker->busiest)
+		busiest_rows_clear(worker->busiest);
+	free(worker->busiest);
 	free(worker);
 }
 

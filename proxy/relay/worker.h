@@ -26,6 +26,7 @@
 #include "relay/site.h"
 #include "stats/stats.h"
 
+struct busiest_rows;
 struct downstream;
 struct exchange;
 struct listener;
@@ -86,7 +87,8 @@ struct worker {
 	struct clock_cache clock;
 	char request_id[WORKER_REQUEST_ID_BYTES]; /* the next one's */
 	char path_scratch[3 * 65536];
-	struct stats_block *stats; /* this worker's counters */
+	struct stats_block *stats;    /* this worker's counters */
+	struct busiest_rows *busiest; /* and the callers of each limit that it has most of */
 };
 
 /* Makes it, with its loop and wake-up, held on `site`. NULL with a line in the log. */

@@ -169,8 +169,7 @@ def callers(t):
               (200, {"key": "\ufffd\ufffd", "reset": ["burst"]}))
         equal(admin.json("/api/v1/callers?key=Zo%c3%ab")[1]["key"], "Zo\xeb", "a key in UTF-8")
 
-    with t.point("no key, an unknown limit: 400 and 404"):
-        equal(admin.json("/api/v1/callers")[0], 400)
+    with t.point("an unknown limit and a delete without a key: 404 and 400"):
         equal(admin.json("/api/v1/callers?key=ann&limit=none")[0], 404)
         equal(admin.json("/api/v1/callers?limit=burst", "DELETE")[0], 400)
 
@@ -318,7 +317,8 @@ def command_line(t):
         true("token" in run("limits", *where, status=1, environment={"SLUICE_TOKEN": "wrong"}), "401")
 
     with t.point("the command line is wrong: exit 2; nobody answers: exit 3"):
-        true("too few words" in run("callers", *here, status=2), "words")
+        true("too few words" in run("reset", *here, status=2), "words")
+        true("too many words" in run("callers", "ann", "--hash", "0" * 16, *here, status=2), "words")
         true("too many words" in run("status", "x", *here, status=2), "words")
         true("not a field" in run("explain", "/", "--field", "x", *here, status=2), "a field")
         run("limits", "--frobnicate", status=2)

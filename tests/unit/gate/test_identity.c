@@ -283,12 +283,19 @@ static void credentials_in_one_form(void **state)
 
 static void short_text(void **state)
 {
-	const struct throttle_key key = {0x0123456789abcdef, 1};
+	const struct throttle_key key = {1, 0x0123456789abcdef};
+	struct throttle_key back;
 	char out[IDENTITY_SHORT_BYTES];
 
 	(void)state;
 	identity_short(&key, out);
 	assert_memory_equal(out, "0123456789abcdef", sizeof(out));
+	assert_true(identity_of_short((struct slice){out, sizeof(out)}, &back));
+	assert_int_equal(back.lo, key.lo);
+	const char *const bad[] = {
+		"", "0123456789abcde", "0123456789abcdef0", "0123456789abcdeF", "0123456789abcde "};
+	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
+		assert_false(identity_of_short(slice_of(bad[i]), &back));
 }
 
 static int end_asking(void **state)

@@ -1,0 +1,154 @@
+#!/usr/bin/env python3
+"""The busiest and the most refused callers, and a caller by the hash that the access log has."""
+import os
+import re
+
+from lib import process
+from lib.admin import with_admin
+from lib.sluice import to
+from lib.tap import equal, group, main, true
+
+LIMITS = "[limit burst]\nkey = header:X-Key\nrate = 5 per 1h\n[limit each]\nkey = ip\nrate = 1000 per 1h\n"
+
+
+def counts(answer):
+    return [(x["limit"], x["admitted"], x["refused"]) for x in answer["callers"]]
+
+
+@group("the busiest callers, over all workers")
+def busiest(t):
+    origin = t.origin(lambda x: x.reply(200))
+    sluice, admin = with_admin(t, LIMITS + to(origin, route="limits = burst, each"))
+    clients = [t.client(sluice) for _ in range(4)]
+    ask = lambda key, count: [clients[i % 4].ask("/", fields=[("X-Key", key)]).status for i in range(count)]
+    busy = lambda query="": admin.json("/api/v1/callers" + query)[1]
+
+    with t.point("nobody yet"):
+        answer = busy()
+        equal((answer["sort"], answer["callers"], answer["span_ms"]), ("admitted", [], 0))
+
+    ask("ann", 9)
+    ask("bob", 4)
+    ask("eve", 7)
+
+    with t.point("by what was admitted, of all limits or of one"):
+        answer = busy("?limit=burst")
+        equal(counts(answer), [("burst", 5, 4), ("burst", 5, 2), ("burst", 4, 0)])
+        equal({x["admitted_error"] + x["refused_error"] for x in answer["callers"]}, {0})
+        equal([(x["used"], x["quota"]) for x in answer["callers"]], [(5, 5), (5, 5), (4, 5)])
+        equal({x["address"] for x in answer["callers"]}, {"127.0.0.1"})
+        true(0 < answer["span_ms"] <= 120000, answer["span_ms"])
+        equal(counts(busy("?count=2")), [("each", 14, 0), ("burst", 5, 4)])
+
+    with t.point("by what was refused"):
+        answer = busy("?sort=refused&count=2")
+        equal((answer["sort"], counts(answer)), ("refused", [("burst", 5, 4), ("burst", 5, 2)]))
+
+    with t.point("what is not asked well"):
+        for query in ("?sort=name", "?count=0", "?count=385", "?count=-1", "?count=x", "?count="):
+            equal(admin.json("/api/v1/callers" + query)[0], 400, query)
+        equal(admin.json("/api/v1/callers?limit=none")[0], 404)
+
+    with t.point("more callers than there are counters: the busy ones stay, within the stated error"):
+        for number in range(1200):
+            clients[number % 4].ask("/", fields=[("X-Key", f"guest{number}")])
+        answer = busy("?limit=burst&count=384")
+        total = 14 + 1200
+        first = answer["callers"][0]
+        true(first["admitted_error"] <= total / 192, first)
+        for caller in answer["callers"]:
+            true(caller["admitted"] <= 5, caller)
+        true(len(answer["callers"]) <= 384 * sluice.workers, len(answer["callers"]))
+
+    with t.point("no label of metrics comes of it"):
+        text = admin.metrics()[1]
+        true("sluice_limit_verdicts_total" in text and first["caller"] not in text, text)
+
+
+@group("a caller by the hash of the access log", workers=[1])
+def by_hash(t):
+    origin = t.origin(lambda x: x.reply(200))
+    log, state = os.path.join(t.folder, "access.log"), os.path.join(t.folder, "state")
+    os.mkdir(state)
+    settings = f"access_log = file:{log}\nstate = {state}\n"
+    sections = LIMITS + to(origin, route="limits = burst, each")
+
+    def logged():
+        with open(log, encoding="utf-8") as lines:
+            found = re.findall(r"caller=([0-9a-f]{16})", lines.read())
+        return found[-1] if found else None
+
+    def serve(count):
+        sluice, admin = with_admin(t, sections, settings=settings)
+        client = t.client(sluice)
+        statuses = [client.ask("/", fields=[("X-Key", "ann")]).status for _ in range(count)]
+        process.until(logged, "a line in the access log")
+        return sluice, admin, statuses
+
+    sluice, admin, _ = serve(3)
+    known = logged()
+
+    with t.point("it is the list's hash, and finds what the key finds"):
+        equal([x["caller"] for x in admin.json("/api/v1/callers?limit=burst")[1]["callers"]], [known])
+        status, answer = admin.json(f"/api/v1/callers/{known}")
+        equal((status, answer["caller"], [(x["limit"], x["used"]) for x in answer["limits"]]),
+              (200, known, [("burst", 3)]))
+        by_key = admin.json("/api/v1/callers?key=ann&limit=burst")[1]["limits"]
+        equal([(x["caller"], x["used"]) for x in by_key], [(known, 3)])
+
+    with t.point("one that no limit knows, and what is no hash"):
+        equal(admin.json("/api/v1/callers/0123456789abcdef"), (200, {"caller": "0123456789abcdef", "limits": []}))
+        for hash in ("ann", known[:15], known + "0", known.upper() if known.upper() != known else "X" * 16):
+            equal(admin.json(f"/api/v1/callers/{hash}")[0], 404, hash)
+        equal(admin.json(f"/api/v1/callers/{known}?limit=none")[0], 404)
+
+    with t.point("the same after a restart on the same state"):
+        sluice.terminate()
+        equal(sluice.wait(), 0, "exit status")
+        sluice, admin, statuses = serve(3)
+        equal((statuses, logged()), ([200, 200, 429], known))
+        equal([x["used"] for x in admin.json(f"/api/v1/callers/{known}")[1]["limits"]], [5])
+
+    with t.point("reset by the hash, one limit or all"):
+        equal(admin.json(f"/api/v1/callers/{known}?limit=each", "DELETE")[1]["reset"], [])
+        equal(admin.json(f"/api/v1/callers/{known}?limit=burst", "DELETE"),
+              (200, {"caller": known, "reset": ["burst"]}))
+        equal(admin.json(f"/api/v1/callers/{known}")[1]["limits"], [])
+
+
+def run(*words, status=0):
+    found, output = process.run([process.BINARY, *words])
+    equal(found, status, f"exit status of {words}: {output}")
+    return output
+
+
+@group("the command line", workers=[1])
+def commands(t):
+    origin = t.origin(lambda x: x.reply(200))
+    sluice, admin = with_admin(t, LIMITS + to(origin, route="limits = burst, each"))
+    client = t.client(sluice)
+    for _ in range(8):
+        client.ask("/", fields=[("X-Key", "ann")])
+    here = ("-c", sluice.ini_path)
+    hash = admin.json("/api/v1/callers?limit=burst")[1]["callers"][0]["caller"]
+
+    with t.point("callers"):
+        lines = run("callers", "--limit", "burst", *here).splitlines()
+        equal(lines[0].split(), ["CALLER", "ADDRESS", "LIMIT", "ADMITTED", "REFUSED", "USED", "QUOTA", "BANNED"])
+        equal(lines[1].split(), [hash, "127.0.0.1", "burst", "5", "3", "5", "5", "no"])
+        equal(len(run("callers", "--refused", "--count", "1", *here).splitlines()), 3)
+        equal(run("callers", "--hash", hash, *here).splitlines()[1].split()[:3], ["burst", "5", "0"])
+        run("callers", "--count", "0", *here, status=1)
+
+    with t.point("reset by hash"):
+        equal(run("reset", "--hash", hash, *here), "reset: burst\n")
+
+    with t.point("top, to a file: one screen of 80 columns"):
+        lines = run("top", *here).splitlines()
+        true(all(len(line) <= 80 for line in lines) and len(lines) <= 24, lines)
+        true(lines[0].startswith("sluice ") and "1 workers" in lines[0], lines[0])
+        found = [line.split() for line in lines if line.startswith(hash)]
+        equal([x[1:5] for x in found if x[2] == "burst"], [["127.0.0.1", "burst", "5", "3"]])
+
+
+main()
