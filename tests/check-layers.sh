@@ -46,9 +46,10 @@ check proxy/net base loop conf net
 	check proxy/gate $below_gate gate
 	check proxy/queue $below_gate queue
 	check proxy/stats base stats
-	check proxy/relay $below_gate gate queue stats relay
+	check proxy/spool base spool
+	check proxy/relay $below_gate gate queue stats spool relay
 	for top in proxy/fleet proxy/admin proxy/cli; do
-		[ ! -d "$top" ] || check "$top" $below_gate gate queue stats relay fleet admin cli
+		[ ! -d "$top" ] || check "$top" $below_gate gate queue stats spool relay fleet admin cli
 	done
 }
 

@@ -1,0 +1,140 @@
+#include "spool/store.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+
+#define REPORT_NS (10ULL * 1000 * 1000 * 1000)
+
+bool store_init(struct spool_store *store, const char *folder, unsigned files_max)
+{
+	*store = (struct spool_store){.files_max = files_max};
+	if (!folder)
+		return true;
+	store->folder = strdup(folder);
+	return store->folder != NULL;
+}
+
+void store_end(struct spool_store *store)
+{
+	free(store->folder);
+	store->folder = NULL;
+}
+
+void store_set_bounds(struct spool_store *store, uint64_t memory_max, uint64_t disk_max)
+{
+	/* relaxed, here and below: numbers that publish nothing */
+	atomic_store_explicit(&store->memory_max, memory_max, memory_order_relaxed);
+	atomic_store_explicit(&store->disk_max, disk_max, memory_order_relaxed);
+}
+
+static bool take(_Atomic uint64_t *used, uint64_t most, uint64_t bytes)
+{
+	uint64_t before = atomic_fetch_add_explicit(used, bytes, memory_order_relaxed);
+
+	if (before <= most && bytes <= most - before)
+		return true;
+	atomic_fetch_sub_explicit(used, bytes, memory_order_relaxed);
+	return false;
+}
+
+bool store_take_memory(struct spool_store *store, uint64_t bytes)
+{
+	return take(&store->memory, atomic_load_explicit(&store->memory_max, memory_order_relaxed),
+		bytes);
+}
+
+void store_force_memory(struct spool_store *store, uint64_t bytes)
+{
+	atomic_fetch_add_explicit(&store->memory, bytes, memory_order_relaxed);
+}
+
+void store_give_memory(struct spool_store *store, uint64_t bytes)
+{
+	atomic_fetch_sub_explicit(&store->memory, bytes, memory_order_relaxed);
+}
+
+void store_report(struct spool_store *store, const char *what, int error)
+{
+	uint64_t now_ns = clock_monotonic_ns();
+	uint64_t last_ns = atomic_load_explicit(&store->reported_ns, memory_order_relaxed);
+	unsigned more;
+
+	/* Of several threads one writes the line. */
+	if ((last_ns != 0 && now_ns - last_ns < REPORT_NS) ||
+		!atomic_compare_exchange_strong_explicit(&store->reported_ns, &last_ns, now_ns,
+			memory_order_relaxed, memory_order_relaxed)) {
+		atomic_fetch_add_explicit(&store->unreported, 1, memory_order_relaxed);
+		return;
+	}
+	more = atomic_exchange_explicit(&store->unreported, 0, memory_order_relaxed);
+	log_error("buffering_folder %s: %s: %s (%u more failures since the last line)",
+		store->folder, what, strerror(error), more);
+}
+
+/* Where the file system has no O_TMPFILE. */
+static int open_and_unlink(const char *folder)
+{
+	char path[PATH_MAX];
+	int fd;
+
+	if ((size_t)snprintf(path, sizeof(path), "%s/sluice.XXXXXX", folder) >= sizeof(path)) {
+		errno = ENAMETOOLONG;
+		return -1;
+	}
+	fd = mkostemp(path, O_CLOEXEC);
+	if (fd >= 0)
+		unlink(path);
+	return fd;
+}
+
+int store_open_file(struct spool_store *store)
+{
+	int fd = -1;
+
+	if (!store->folder)
+		return -1;
+	if (atomic_fetch_add_explicit(&store->files, 1, memory_order_relaxed) >= store->files_max)
+		goto none;
+	fd = open(store->folder, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+	if (fd < 0 && (errno == EOPNOTSUPP || errno == EISDIR))
+		fd = open_and_unlink(store->folder);
+	if (fd >= 0)
+		return fd;
+	store_report(store, "a temporary file", errno);
+none:
+	atomic_fetch_sub_explicit(&store->files, 1, memory_order_relaxed);
+	return -1;
+}
+
+bool store_grow_file(struct spool_store *store, int fd, uint64_t size, uint64_t bytes)
+{
+	uint64_t most = atomic_load_explicit(&store->disk_max, memory_order_relaxed);
+	int error;
+
+	if (!take(&store->disk, most, bytes))
+		return false;
+	do {
+		error = fallocate(fd, 0, (off_t)size, (off_t)bytes) == 0 ? 0 : errno;
+	} while (error == EINTR);
+	/* Where the file system can't reserve, a write may fail for lack of space. */
+	if (error == 0 || error == EOPNOTSUPP)
+		return true;
+	atomic_fetch_sub_explicit(&store->disk, bytes, memory_order_relaxed);
+	store_report(store, "a temporary file can't grow", error);
+	return false;
+}
+
+void store_close_file(struct spool_store *store, int fd, uint64_t size)
+{
+	close(fd);
+	atomic_fetch_sub_explicit(&store->disk, size, memory_order_relaxed);
+	atomic_fetch_sub_explicit(&store->files, 1, memory_order_relaxed);
+}
