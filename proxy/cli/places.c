@@ -15,11 +15,15 @@
 /* What libthrottle keeps in the folder `state`. */
 #define STATE_FILE "throttle.table"
 
-/* `file:line: [sluice] key: ` */
+/* `file:line: [sluice] key: `; without a line when the file does not set it */
 static void print_front(const struct conf *conf, const char *kind, const char *key)
 {
-	fprintf(stderr, "%s:%u: %s[sluice] %s: ", CONF_PLACE_ARGS(conf, conf_line(conf, key)), kind,
-		key);
+	unsigned line = conf_line(conf, key);
+
+	if (line > 0)
+		fprintf(stderr, "%s:%u: %s[sluice] %s: ", CONF_PLACE_ARGS(conf, line), kind, key);
+	else
+		fprintf(stderr, "%s: %s[sluice] %s: ", conf->path, kind, key);
 }
 
 /* The name of who we are now, for messages; in `out` when the user has none. */
@@ -132,10 +136,24 @@ static bool check_state(const struct conf *conf)
 	return !conf->state_required;
 }
 
+/* The daemon goes on without files, so that it is only a warning. */
+static void check_buffering(const struct conf *conf)
+{
+	char name[32];
+	int error = conf->buffering_disk_bytes > 0 ? try_folder(conf->buffering_folder) : 0;
+
+	if (error == 0)
+		return;
+	print_front(conf, "warning: ", "buffering_folder");
+	fprintf(stderr, "%s can't be used by %s: %s; bodies would be kept in memory only\n",
+		conf->buffering_folder, whoami(name), strerror(error));
+}
+
 static bool check_as_now(const struct conf *conf)
 {
 	bool state = check_state(conf), pid_file = check_file(conf, "pid_file", conf->pid_file);
 
+	check_buffering(conf);
 	return state && pid_file;
 }
 

@@ -122,6 +122,8 @@ extern const struct option_type type_key;
 /* value_limit.c: */
 extern const struct option_type type_rate, type_concurrency, type_precision, type_ban;
 extern const struct option_type type_on_exceed, type_pace, type_in_flight;
+/* value_body.c: */
+extern const struct option_type type_buffering;
 /* value_path.c: */
 extern const struct option_type type_path_match;
 /* value_route.c: */

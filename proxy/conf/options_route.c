@@ -81,6 +81,10 @@ const struct option options_route[] = {
 	{"max_body_size", &type_size64, LIVE, AT(max_body_bytes), .fallback = "0",
 		BETWEEN(0, 1ULL << 50), .flags = OPTION_SIZE,
 		.help = "Bytes in a request's body, 0 for no bound; beyond it 413 is answered."},
+	{"response_buffering", &type_buffering, LIVE, AT(response_buffering),
+		.fallback = "256k file 64M",
+		.help = "What is kept of a response that its client takes too slowly, so that the server "
+			"and its place are free earlier."},
 	{"cost", &type_cost, LIVE, AT(cost), .fallback = "1", BETWEEN(1, 1 * MILLION),
 		.help = "What a request is charged; response:FIELD is settled from that field of the "
 			"response."},

@@ -58,6 +58,16 @@ const struct option options_sluice[] = {
 	{"buffer_size", &type_size32, AT_START, AT(buffer_bytes), .fallback = "80k",
 		BETWEEN(4 << 10, 4 << 20), .flags = OPTION_SIZE,
 		.help = "Bytes read from a connection at once, and kept of a body in each direction."},
+	{"buffering_memory", &type_size64, LIVE, AT(buffering_memory_bytes), .fallback = "128M",
+		BETWEEN(0, 1ULL << 40), .flags = OPTION_SIZE,
+		.help = "Bytes of memory in which response_buffering keeps bodies, "
+			"all together; beyond it they are kept in files."},
+	{"buffering_disk", &type_size64, LIVE, AT(buffering_disk_bytes), .fallback = "1G",
+		BETWEEN(0, 1ULL << 50), .flags = OPTION_SIZE,
+		.help = "Bytes of the files in which bodies are kept, all together; 0 for no files. When "
+			"there is no room, bodies pass at the pace of the slower side."},
+	{"buffering_folder", &type_path, AT_START, AT(buffering_folder), .fallback = "/var/tmp",
+		.help = "Folder of these files; no name of them is ever in it."},
 	{"log_level", &type_word, LIVE, AT(log_level), .fallback = "info", .words = log_levels,
 		.help = "The least severe lines that go to the error log."},
 	{"error_log", &type_log_target, LIVE, AT(error_log), .fallback = "stderr",

@@ -269,3 +269,10 @@ SAME(same_access)
 		      : equal_networks(&one->deny_addresses, &other->deny_addresses) &&
 				equal_texts(&one->deny_keys, &other->deny_keys);
 }
+
+SAME(same_buffering)
+{
+	const struct conf_buffering *one = at(option, a), *other = at(option, b);
+
+	return one->memory_bytes == other->memory_bytes && one->file_bytes == other->file_bytes;
+}

@@ -38,6 +38,7 @@ SAME(same_callers);
 SAME(same_path_match);
 SAME(same_cost);
 SAME(same_access);
+SAME(same_buffering);
 
 /* Have two sections of this kind the same values of all options? */
 bool section_same(const struct option_section *section, const void *a, const void *b);

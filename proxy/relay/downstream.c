@@ -460,10 +460,14 @@ static void run_first(struct downstream *d)
 	}
 }
 
-/* The first whose answer is still to come may fetch it now. */
+/* The first whose answer is still to come may fetch it now, unless the client has yet to take what
+ * was there before: it would hold a connection and a place until then. */
 static void go_next(struct downstream *d)
 {
 	struct exchange *next = d->first;
+
+	if (downstream_is_behind(d))
+		return;
 
 	while (next && exchange_is_answered(next))
 		next = next->next;
@@ -628,6 +632,7 @@ static void on_deadline(struct deadline *deadline)
 	case WAIT_SEND:
 	case WAIT_RESPONSE:
 	case WAIT_MORE:
+	case WAIT_CLIENT:
 	case WAIT_DRAIN:
 	case WAIT_TUNNEL:
 	case WAIT_REUSE:

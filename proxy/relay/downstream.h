@@ -138,6 +138,12 @@ static inline void downstream_judge_peer(struct downstream *downstream)
 /* Of linger_begin only: changes the state. */
 void downstream_linger(struct downstream *downstream);
 
+/* Has the client left something untaken that was sent to it? */
+static inline bool downstream_is_behind(const struct downstream *downstream)
+{
+	return !downstream->stream.writable;
+}
+
 /* No further request on this connection. */
 void downstream_finish(struct downstream *downstream);
 

@@ -359,6 +359,7 @@ void exchange_begin(struct exchange *x, const char *bytes)
 		enter_queue(x);
 		break;
 	case BEFORE_NONE:
+		x->ticket.unready = d->first != x && downstream_is_behind(d);
 		enter_queue(x);
 		break;
 	}

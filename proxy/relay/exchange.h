@@ -92,6 +92,7 @@ struct exchange {
 	/* the response */
 	struct pump down;
 	struct buffer empty; /* what the pump reads from when the connection is given back */
+	uint64_t taken;      /* of the response by the client, when WAIT_CLIENT began */
 	bool joined;         /* its response waits in the client's flow for the turn's end */
 	bool response_begun; /* bytes of the final response's head were composed for the client */
 	bool response_received; /* all of it was read: the next in order may go */

@@ -61,10 +61,17 @@ static void advance(struct slice *slice, size_t *n)
 	*n -= step;
 }
 
+static void clear_runs(struct flow *flow, struct buffer_pool *pool)
+{
+	buffer_release(&flow->prefix, pool);
+	buffer_release(&flow->kept, pool);
+	flow->body = flow->suffix = SLICE_NONE;
+}
+
 static void took(struct flow *flow, struct buffer_pool *pool, size_t n)
 {
-	if (n == buffer_used(&flow->prefix) + flow->body.len + flow->suffix.len) {
-		flow_clear(flow, pool);
+	if (n == flow_bytes(flow)) {
+		clear_runs(flow, pool);
 		return;
 	}
 	size_t used = buffer_used(&flow->prefix);
@@ -80,6 +87,54 @@ static void took(struct flow *flow, struct buffer_pool *pool, size_t n)
 		buffer_release(&flow->kept, pool);
 }
 
+bool flow_spill(struct flow *flow, struct buffer_pool *pool, struct spool_store *store,
+	struct spool_limits limits)
+{
+	size_t spilled = 0;
+
+	if (!flow->spool)
+		flow->spool = spool_new(store, limits);
+	if (!flow->spool)
+		return false;
+	const struct slice runs[] = {
+		{flow->prefix.at ? buffer_head(&flow->prefix) : NULL, buffer_used(&flow->prefix)},
+		flow->body, flow->suffix};
+	for (size_t i = 0; i < sizeof(runs) / sizeof(runs[0]); i++) {
+		size_t n = spool_put(flow->spool, runs[i]);
+		spilled += n;
+		if (n < runs[i].len)
+			break;
+	}
+	took(flow, pool, spilled);
+	if (spool_bytes(flow->spool) == 0) {
+		spool_free(flow->spool);
+		flow->spool = NULL;
+	}
+	return flow_bytes(flow) == 0;
+}
+
+/* OK: there is no spool any more. */
+static enum stream_result write_spool(struct flow *flow, struct stream *stream, uint64_t *written)
+{
+	while (flow->spool) {
+		struct slice run = spool_front(flow->spool);
+		struct iovec piece = {(void *)(uintptr_t)run.at, run.len};
+		size_t n;
+		enum stream_result result = stream_write(stream, &piece, 1, &n);
+
+		*written += n;
+		if (!spool_drop(flow->spool, n))
+			return STREAM_FAILED;
+		if (spool_bytes(flow->spool) == 0) {
+			spool_free(flow->spool);
+			flow->spool = NULL;
+		}
+		if (result != STREAM_OK)
+			return result;
+	}
+	return STREAM_OK;
+}
+
 enum stream_result flow_write(
 	struct flow *flow, struct stream *stream, struct buffer_pool *pool, uint64_t *written)
 {
@@ -87,6 +142,11 @@ enum stream_result flow_write(
 	int count = 0;
 	size_t n;
 
+	if (flow->spool) {
+		enum stream_result result = write_spool(flow, stream, written);
+		if (result != STREAM_OK)
+			return result;
+	}
 	if (buffer_used(&flow->prefix) > 0)
 		pieces[count++] =
 			(struct iovec){buffer_head(&flow->prefix), buffer_used(&flow->prefix)};
@@ -112,7 +172,7 @@ void flow_truncate(struct flow *flow, size_t bytes)
 
 void flow_clear(struct flow *flow, struct buffer_pool *pool)
 {
-	buffer_release(&flow->prefix, pool);
-	buffer_release(&flow->kept, pool);
-	flow->body = flow->suffix = SLICE_NONE;
+	clear_runs(flow, pool);
+	spool_free(flow->spool);
+	flow->spool = NULL;
 }

@@ -5,7 +5,10 @@
  *     own buffer                                   source's buffer    constant
  *
  * Invariant: the prefix grows only while there is nothing borrowed behind it. Memory is
- * bounded by one block plus the one borrowed from.
+ * bounded by one block plus the one borrowed from, and by the spool.
+ *
+ * What a slow socket does not take can be moved out of the runs into a spool, which goes before
+ * them: flow_spill. The spool is there only while it holds something.
  */
 #ifndef RELAY_FLOW_H
 #define RELAY_FLOW_H
@@ -14,8 +17,10 @@
 #include "base/slice.h"
 #include "http/out.h"
 #include "net/stream.h"
+#include "spool/spool.h"
 
 struct flow {
+	struct spool *spool; /* NULL, or not empty: goes before all that follows */
 	struct buffer prefix;
 	struct slice body; /* stays with the source until flow_is_empty */
 	struct slice suffix;
@@ -24,10 +29,11 @@ struct flow {
 
 static inline bool flow_is_empty(const struct flow *flow)
 {
-	return buffer_used(&flow->prefix) == 0 && flow->body.len == 0 && flow->suffix.len == 0;
+	return buffer_used(&flow->prefix) == 0 && flow->body.len == 0 && flow->suffix.len == 0 &&
+	       !flow->spool;
 }
 
-/* How much is still to be written. */
+/* How much of the runs is still to be written. */
 static inline size_t flow_bytes(const struct flow *flow)
 {
 	return buffer_used(&flow->prefix) + flow->body.len + flow->suffix.len;
@@ -53,7 +59,16 @@ bool flow_append(struct flow *flow, struct buffer_pool *pool, struct slice bytes
  * long as nothing is borrowed. */
 void flow_truncate(struct flow *flow, size_t bytes);
 
-/* Writes as much as the socket takes. OK: the flow is empty. `*written` is added to. */
+/*
+ * Moves the runs into the spool, which is made with these limits when there is none. True when all
+ * of them are in it, so that the runs can be filled again; else the rest stays, as there is no room
+ * for it.
+ */
+bool flow_spill(struct flow *flow, struct buffer_pool *pool, struct spool_store *store,
+	struct spool_limits limits);
+
+/* Writes as much as the socket takes. OK: the flow is empty. `*written` is added to. FAILED also
+ * when the spool's file can't be read. */
 enum stream_result flow_write(
 	struct flow *flow, struct stream *stream, struct buffer_pool *pool, uint64_t *written);
 

@@ -283,6 +283,10 @@ void exchange_connection_timeout(struct exchange *x)
 		exchange_end(x); /* not its server's fault */
 		break;
 	case EXCHANGE_RELAYING:
+		if (x->connection->wait.reason == WAIT_CLIENT) {
+			respond_client_is_slow(x);
+			break;
+		}
 		server_failed(x->server, "idle timeout", worker_now_ms(x->worker));
 		exchange_abort(x, "upstream idle timeout");
 		break;

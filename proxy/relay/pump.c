@@ -118,18 +118,44 @@ enum pump_result pump_fill(struct pump *pump)
 	return result;
 }
 
+void pump_finish(struct pump *pump)
+{
+	if (pump->tail_due && !put_last_chunk(pump))
+		pump->body = HTTP_BODY_UNTIL_CLOSE; /* none are looked for later */
+}
+
+/* What the sink does not take goes out of the way of what comes next. */
+static bool spill(struct pump *pump)
+{
+	const struct flow *flow = pump->flow;
+
+	if (!pump->spills || pump->decoded)
+		return false;
+	if (pump->body == HTTP_BODY_LENGTH) {
+		uint64_t space = flow->spool ? spool_space(flow->spool)
+					     : pump->kept.memory + pump->kept.file;
+		if (pump->left + flow_bytes(flow) > space)
+			return false;
+	}
+	return flow_spill(pump->flow, pump->pool, pump->store, pump->kept);
+}
+
 /* Sends what the flow holds, and the last chunk behind it when that is due. */
 static enum pump_result send_all(struct pump *pump)
 {
 	while (pump->sink) {
 		if (!flow_is_empty(pump->flow)) {
-			if (!pump->sink->writable)
-				return PUMP_WANTS_WRITE;
-			switch (flow_write(pump->flow, pump->sink, pump->pool, &pump->written)) {
+			enum stream_result result = STREAM_AGAIN;
+			if (pump->sink->writable)
+				result = flow_write(
+					pump->flow, pump->sink, pump->pool, &pump->written);
+			switch (result) {
 			case STREAM_OK:
 				break;
 			case STREAM_AGAIN:
-				return PUMP_WANTS_WRITE;
+				if (!spill(pump))
+					return PUMP_WANTS_WRITE;
+				break;
 			case STREAM_END:
 			case STREAM_FAILED:
 				return PUMP_SINK_FAILED;

@@ -8,6 +8,10 @@
  * TCP the sender's), and memory stays bounded whatever the body's size. Framing is made anew, never
  * copied; chunk extensions are dropped.
  *
+ * When `spills` is set, what a slow sink does not take goes into the flow's spool as far as there
+ * is room, and reading goes on. A body whose length is known spills only when all that is left of
+ * it fits: until then the source would wait for the sink in any case.
+ *
  * A pump with no sink reads a body and throws it away.
  */
 #ifndef RELAY_PUMP_H
@@ -39,6 +43,9 @@ struct pump {
 	struct stream *sink;        /* NULL: throw away */
 	struct flow *flow;
 	struct buffer_pool *pool;
+	struct spool_store *store; /* for `spills`; NULL: never */
+	struct spool_limits kept;
+	bool spills;
 	enum http_body body;
 	bool encode_chunked;
 	bool decoded;           /* the last byte of the body was read */
@@ -58,5 +65,10 @@ enum pump_result pump_run(struct pump *pump, unsigned turns);
  * the first of a body leave with its head. Returns DONE when all is decoded, WANTS_READ or
  * WANTS_WRITE, or what is wrong. */
 enum pump_result pump_fill(struct pump *pump);
+
+/* The body is decoded, and the source's parser, which has its trailers, is about to go: what is due
+ * behind the content goes into the flow now. Only when flow_takes_prefix. Without memory the
+ * trailers are lost. */
+void pump_finish(struct pump *pump);
 
 #endif

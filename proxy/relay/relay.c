@@ -27,6 +27,8 @@
 /* Logs, tables, timers, DNS; a loop and its wake-up. */
 #define OWN_DESCRIPTORS      24
 #define DESCRIPTORS_A_WORKER 4
+/* One in so many is for the files of bodies that are kept. */
+#define FILES_SHARE 10
 
 /* ---- the queue's callbacks ------------------------------------------------------------------- */
 
@@ -224,6 +226,15 @@ static bool make_queue(struct relay *relay, const struct conf *conf)
 
 /* As many descriptors as we may have. A client needs one, and one to a server: at most half of what
  * we do not need ourselves go to clients, or requests that were accepted could not be sent on. */
+/* The room for bodies that are kept for slow clients. */
+static bool make_store(struct relay *relay, const struct conf *conf)
+{
+	if (!store_init(&relay->store, conf->buffering_folder))
+		return false;
+	store_set_bounds(&relay->store, conf->buffering_memory_bytes, conf->buffering_disk_bytes);
+	return true;
+}
+
 static void divide_descriptors(struct relay *relay, const struct conf *conf)
 {
 	struct rlimit limit;
@@ -244,6 +255,8 @@ static void divide_descriptors(struct relay *relay, const struct conf *conf)
 	if (own > limit.rlim_cur / 2)
 		own = limit.rlim_cur / 2;
 	relay->descriptor_limit = (unsigned)limit.rlim_cur;
+	relay->store.files_max = (unsigned)(limit.rlim_cur - own) / FILES_SHARE;
+	own += relay->store.files_max;
 	relay->clients_max = (unsigned)(limit.rlim_cur - own) / 2;
 	for (size_t i = 0; i < conf->listener_count; i++) {
 		const struct conf_listener *listener = &conf->listeners[i];
@@ -370,6 +383,10 @@ static bool start(struct relay *relay, struct conf *conf)
 	log_thread_attach(relay->log, 0);
 	manager_open(relay);
 	reload_write_warnings(conf);
+	if (!make_store(relay, conf)) {
+		conf_release(conf);
+		return false;
+	}
 	divide_descriptors(relay, conf);
 	/* Two that count apart would admit twice what the limits say. */
 	if ((!conf->state && !bindings_are_free(conf)) || !bindings_prepare(relay, conf) ||
@@ -427,6 +444,7 @@ static void finish(struct relay *relay)
 	conf_release(relay->begun_with);
 	upstream_states_free(relay->states);
 	queue_destroy(relay->queue);
+	store_end(&relay->store);
 	relay_close_throttles(relay);
 	stats_free(relay->stats);
 	bindings_free(relay);
@@ -467,6 +485,7 @@ int relay_run(struct conf *conf, const struct relay_service *service)
 		.service = service, .manager.notify.fd = -1, .started_ns = clock_monotonic_ns()};
 
 	signal(SIGPIPE, SIG_IGN);
+	signal(SIGXFSZ, SIG_IGN); /* a file that may not grow is an error of its write */
 	hold_signals(true);
 	if (!start(&relay, conf)) {
 		relay.exit_status = 1;

@@ -18,6 +18,7 @@
 #include "relay/manager.h"
 #include "relay/site.h"
 #include "relay/worker.h"
+#include "spool/store.h"
 
 struct checks;
 struct reload;
@@ -45,6 +46,7 @@ struct relay {
 	struct queue *queue;
 	struct stats *stats;
 	struct upstream_states *states;
+	struct spool_store store; /* of the bodies that are kept for slow clients */
 	const struct relay_service *service;
 	uint64_t started_ns;           /* monotonic */
 	struct site *site;             /* current; the main thread's hold */

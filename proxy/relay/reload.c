@@ -233,6 +233,7 @@ void reload_commit(struct relay *relay, struct reload *reload)
 		    relay->throttles, reload->throttles, relay_throttle_ns(relay), &report) != 0)
 		log_error("%s: limits: %s", conf->path, report.text);
 	site_commit(site);
+	store_set_bounds(&relay->store, conf->buffering_memory_bytes, conf->buffering_disk_bytes);
 	relay->site = site;
 	bindings_commit(relay, conf);
 	/* release: pairs with the acquire in reload_seen */

@@ -147,6 +147,10 @@ static void begin_relaying(struct exchange *x)
 		.sink = d ? &d->stream : NULL,
 		.flow = d ? &d->out : NULL,
 		.pool = &x->worker->blocks,
+		.store = x->route->response_buffering.memory_bytes > 0 ? &x->worker->relay->store
+								       : NULL,
+		.kept = {x->route->response_buffering.memory_bytes,
+			x->route->response_buffering.file_bytes},
 		.body = body,
 		.encode_chunked = chunked,
 		.decoded = body == HTTP_BODY_NONE,
@@ -253,6 +257,8 @@ static void received(struct exchange *x)
 			x->downstream->out.kept = connection->in;
 			connection->in = (struct buffer){0};
 		}
+		if (x->down.sink)
+			pump_finish(&x->down);
 		x->down.in = &x->empty;
 		x->down.source = NULL;
 		x->connection = NULL;
@@ -268,6 +274,34 @@ static void received(struct exchange *x)
 			server_connection_close(connection);
 	}
 	exchange_leave_queue(x);
+}
+
+/* A client that takes less than SLOW_BYTES in SLOW_MS, while there is more for it, is slow: what it
+ * does not take is kept for it from then on, until it has caught up. For a faster one the server
+ * waits, as that costs no copy and ends soon. */
+#define SLOW_MS    100
+#define SLOW_BYTES (1024 * 1024)
+
+/* The client takes no more now. */
+static void await_client(struct exchange *x)
+{
+	uint64_t now_ms = worker_now_ms(x->worker);
+
+	if (!x->connection)
+		return;
+	if (!x->down.store || x->down.spills) {
+		wait_none(&x->connection->wait);
+		return;
+	}
+	if (x->connection->wait.reason != WAIT_CLIENT)
+		x->taken = x->down.written;
+	wait_for(&x->connection->wait, WAIT_CLIENT, x->taken, now_ms + SLOW_MS, now_ms);
+}
+
+void respond_client_is_slow(struct exchange *x)
+{
+	x->down.spills = x->down.written - x->taken < SLOW_BYTES;
+	wait_none(&x->connection->wait);
 }
 
 static void await_more(struct exchange *x)
@@ -312,6 +346,8 @@ void respond_run(struct exchange *x)
 		return;
 	}
 	result = pump_run(&x->down, PUMP_TURNS);
+	if (x->down.spills && x->downstream && !x->downstream->out.spool)
+		x->down.spills = false; /* it has caught up */
 	if (x->down.decoded && result == PUMP_WANTS_WRITE)
 		received(x);
 	switch (result) {
@@ -322,8 +358,7 @@ void respond_run(struct exchange *x)
 		await_more(x);
 		break;
 	case PUMP_WANTS_WRITE:
-		if (x->connection)
-			wait_none(&x->connection->wait); /* it waits for the client */
+		await_client(x);
 		break;
 	case PUMP_SINK_FAILED:
 		worker_count(x->worker, STATS_CLIENT_GONE);

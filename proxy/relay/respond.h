@@ -13,6 +13,9 @@ void respond_continue(struct exchange *exchange);
 /* Moves the body down. */
 void respond_run(struct exchange *exchange);
 
+/* The time of WAIT_CLIENT has passed: has the client taken little of the response meanwhile? */
+void respond_client_is_slow(struct exchange *exchange);
+
 /* Moves bytes both ways. */
 void respond_tunnel(struct exchange *exchange);
 

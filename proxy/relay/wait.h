@@ -13,6 +13,7 @@
  *   SEND           the server's  bytes that the server took       forward.c
  *   RESPONSE       the server's  none                             forward.c
  *   MORE           the server's  bytes that the server sent       respond.c
+ *   CLIENT         the client's  none                             respond.c
  *   DRAIN          the server's  none                             respond.c
  *   TUNNEL         both's        bytes that either side took      respond.c
  *   REUSE          ours          none                             server_connection.c
@@ -33,6 +34,7 @@ enum wait_reason {
 	WAIT_SEND,
 	WAIT_RESPONSE,
 	WAIT_MORE,
+	WAIT_CLIENT,
 	WAIT_DRAIN,
 	WAIT_TUNNEL,
 	WAIT_REUSE,

@@ -13,9 +13,9 @@
 
 #define REPORT_NS (10ULL * 1000 * 1000 * 1000)
 
-bool store_init(struct spool_store *store, const char *folder, unsigned files_max)
+bool store_init(struct spool_store *store, const char *folder)
 {
-	*store = (struct spool_store){.files_max = files_max};
+	*store = (struct spool_store){0};
 	if (!folder)
 		return true;
 	store->folder = strdup(folder);

@@ -16,8 +16,8 @@
 
 struct spool_store {
 	_Atomic uint64_t memory_max, disk_max; /* bytes; changed by store_set_bounds at any time */
-	unsigned files_max;
-	char *folder; /* NULL: no files */
+	unsigned files_max;                    /* set before the first file is opened */
+	char *folder;                          /* NULL: no files */
 
 	_Atomic uint64_t memory, disk; /* bytes that spools hold now */
 	atomic_uint files;
@@ -25,9 +25,9 @@ struct spool_store {
 	atomic_uint unreported;       /* failures since */
 };
 
-/* `folder` is where files are made, NULL for none; it is copied. At most `files_max` of them are
- * open at once. False without memory. */
-bool store_init(struct spool_store *store, const char *folder, unsigned files_max);
+/* `folder` is where files are made, NULL for none; it is copied. No files before files_max is set,
+ * how many of them may be open at once. False without memory. */
+bool store_init(struct spool_store *store, const char *folder);
 /* No spool may be left. */
 void store_end(struct spool_store *store);
 

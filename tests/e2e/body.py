@@ -637,7 +637,7 @@ def many_slow_readers(t):
                 stalled.set()
             x.send(BLOCK)
 
-    sluice = t.sluice(to(t.origin(handler)))
+    sluice = t.sluice(to(t.origin(handler), route="response_buffering = off"))
     t.client(sluice).ask("/warm")
     before = resident_bytes(sluice.pid)
     clients = [t.client(sluice, receive_buffer=4096) for _ in stalls]

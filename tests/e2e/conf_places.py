@@ -71,6 +71,12 @@ def by_caller(t):
         says(checked(f"state = {closed}"), 0, f"INI:2: warning: [sluice] state: {closed} {denied}; "
              "counting would be in memory only, from nothing at each start")
 
+    with t.point("a folder for bodies that may not be written: a warning, unless none are kept there"):
+        says(checked(f"buffering_folder = {closed}"), 0,
+             f"INI:2: warning: [sluice] buffering_folder: {closed} {denied}; "
+             "bodies would be kept in memory only")
+        says(checked(f"buffering_folder = {closed}", "buffering_disk = 0"), 0)
+
     with t.point("with state_required: exit 1"):
         says(checked("state_required = on", f"state = {closed}"), 1,
              f"INI:3: [sluice] state: {closed} {denied}; state_required = on does not let this be")

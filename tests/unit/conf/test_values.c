@@ -464,6 +464,57 @@ static void fields_of_our_own(void **state)
 	}
 }
 
+/* The route of TEXT_BASE is more specific. */
+static const struct conf_route *last_route(const struct conf *conf)
+{
+	return &conf->routes[conf->route_count - 1];
+}
+
+static void buffering(void **state)
+{
+	const struct conf *conf = parse_good(TEXT_BASE "[route r]\nupstream = u\n");
+	const struct conf_buffering *kept = &last_route(conf)->response_buffering;
+
+	(void)state;
+	assert_int_equal(kept->memory_bytes, 256 << 10);
+	assert_int_equal(kept->file_bytes, 64 << 20);
+	conf_release(conf);
+	conf = parse_good(TEXT_BASE "[route r]\nupstream = u\nresponse_buffering = 4k file  2M\n");
+	kept = &last_route(conf)->response_buffering;
+	assert_int_equal(kept->memory_bytes, 4096);
+	assert_int_equal(kept->file_bytes, 2 << 20);
+	conf_release(conf);
+	conf = parse_good(TEXT_BASE "[route r]\nupstream = u\nresponse_buffering = 1M\n");
+	kept = &last_route(conf)->response_buffering;
+	assert_int_equal(kept->memory_bytes, 1 << 20);
+	assert_int_equal(kept->file_bytes, 0);
+	conf_release(conf);
+	conf = parse_good(TEXT_BASE "[route r]\nupstream = u\nresponse_buffering = off\n");
+	assert_int_equal(last_route(conf)->response_buffering.memory_bytes, 0);
+	conf_release(conf);
+	static const struct {
+		const char *text, *error;
+	} wrong[] = {
+		{"on", "\"on\" is no size; expected off, SIZE such as 64k"},
+		{"4095", "out of bounds; expected 4k to 1024G, or off"},
+		{"0", "out of bounds"},
+		{"64k 1M", "\"64k 1M\" is neither"},
+		{"64k file", "is neither"},
+		{"64k file 1M 2M", "is neither"},
+		{"64k file 1MB", "is neither"},
+		{"off file 1M", "\"off\" is no size"},
+		{"64k file 1025G", "out of bounds"},
+	};
+	for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
+		char text[256];
+
+		snprintf(text, sizeof(text),
+			TEXT_BASE "[route r]\nupstream = u\nresponse_buffering = %s\n",
+			wrong[i].text);
+		parse_bad(text, 12, wrong[i].error);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -481,6 +532,7 @@ int main(void)
 		cmocka_unit_test(routes),
 		cmocka_unit_test(bad_routes),
 		cmocka_unit_test(fields_of_our_own),
+		cmocka_unit_test(buffering),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -24,6 +24,8 @@ struct fixture {
 	struct buffer_pool pool;
 	struct stream stream;
 	struct flow flow;
+	struct spool_store store;
+	struct spool_limits kept;
 	int peer;
 	size_t in, out; /* bytes of the pattern given to the flow, and received from it */
 };
@@ -46,6 +48,10 @@ static struct fixture *begin(void)
 	buffer_pool_init(&f->pool, BLOCK, 4);
 	assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, pair), 0);
 	assert_int_equal(setsockopt(pair[0], SOL_SOCKET, SO_SNDBUF, &small, sizeof(small)), 0);
+	assert_true(store_init(&f->store, "/tmp"));
+	f->store.files_max = 1;
+	f->kept = (struct spool_limits){4096, 4096};
+	store_set_bounds(&f->store, 1 << 20, 1 << 20);
 	f->peer = pair[1];
 	assert_true(stream_open(&f->stream, &f->loop, pair[0], true, &calls));
 	return f;
@@ -55,6 +61,8 @@ static void end(struct fixture *f)
 {
 	flow_clear(&f->flow, &f->pool);
 	assert_true(flow_is_empty(&f->flow));
+	assert_int_equal(f->store.memory + f->store.disk + f->store.files, 0);
+	store_end(&f->store);
 	stream_close(&f->stream);
 	close(f->peer);
 	buffer_pool_clear(&f->pool);
@@ -82,7 +90,7 @@ static void put_owned(struct fixture *f, size_t len, size_t suffix_len)
 {
 	static char suffix[8];
 
-	assert_true(flow_is_empty(&f->flow) || f->flow.body.len + f->flow.suffix.len == 0);
+	assert_int_equal(f->flow.body.len + f->flow.suffix.len, 0);
 	assert_true(buffer_acquire(&f->flow.kept, &f->pool));
 	for (size_t i = 0; i < len; i++)
 		f->flow.kept.at[i] = pattern(f->in++);
@@ -108,8 +116,9 @@ static void receive(struct fixture *f)
 
 static void write_some(struct fixture *f)
 {
-	uint64_t written = 0,
-		 left = buffer_used(&f->flow.prefix) + f->flow.body.len + f->flow.suffix.len;
+	uint64_t written = 0, left = flow_bytes(&f->flow);
+
+	left += f->flow.spool ? spool_bytes(f->flow.spool) : 0;
 	enum stream_result result = flow_write(&f->flow, &f->stream, &f->pool, &written);
 
 	assert_true(written <= left);
@@ -162,6 +171,46 @@ static void owned_moves_up(void **state)
 	end(f);
 }
 
+/* The runs go out of the way as far as there is room, and before what comes later. */
+static void spill_some(struct fixture *f)
+{
+	size_t before = flow_bytes(&f->flow);
+	uint64_t held = f->flow.spool ? spool_bytes(f->flow.spool) : 0;
+	bool all = flow_spill(&f->flow, &f->pool, &f->store, f->kept);
+
+	assert_int_equal(all, flow_bytes(&f->flow) == 0);
+	assert_true(all || spool_room(f->flow.spool, 1) == 0);
+	assert_int_equal((f->flow.spool ? spool_bytes(f->flow.spool) : 0) - held,
+		before - flow_bytes(&f->flow));
+	if (f->flow.body.len == 0)
+		assert_null(f->flow.kept.at);
+}
+
+/* What was spilled leaves first; a flow is not empty before it has. */
+static void spilled(void **state)
+{
+	struct fixture *f = begin();
+
+	(void)state;
+	assert_true(flow_spill(&f->flow, &f->pool, &f->store, f->kept));
+	assert_null(f->flow.spool);
+	assert_true(flow_is_empty(&f->flow));
+	put_prefix(f, 100);
+	put_owned(f, 300, 5);
+	spill_some(f);
+	assert_false(flow_is_empty(&f->flow));
+	assert_true(flow_takes_prefix(&f->flow));
+	assert_int_equal(flow_bytes(&f->flow), 0);
+	put_prefix(f, 50);
+	write_some(f);
+	receive(f);
+	assert_int_equal(f->out, 455);
+	assert_null(f->flow.spool);
+	put_prefix(f, 10);
+	spill_some(f);
+	end(f); /* forgets it */
+}
+
 /* Random orders of all that can happen, with a socket that takes little. */
 static void anything_in_any_order(void **state)
 {
@@ -171,7 +220,7 @@ static void anything_in_any_order(void **state)
 	for (int run = 0; run < 200; run++) {
 		struct fixture *f = begin();
 		for (int step = 0; step < 200; step++) {
-			switch (random_below(&random, 4)) {
+			switch (random_below(&random, 5)) {
 			case 0:
 				put_prefix(f, random_below(&random, 2 * BLOCK));
 				break;
@@ -183,6 +232,9 @@ static void anything_in_any_order(void **state)
 			case 2:
 				if (!flow_is_empty(&f->flow))
 					write_some(f);
+				break;
+			case 3:
+				spill_some(f);
 				break;
 			default:
 				receive(f);
@@ -204,6 +256,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(borrowed),
 		cmocka_unit_test(owned_moves_up),
+		cmocka_unit_test(spilled),
 		cmocka_unit_test(anything_in_any_order),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);

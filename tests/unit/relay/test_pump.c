@@ -35,6 +35,7 @@ struct fixture {
 	struct http_parser parser;
 	struct http_head head;
 	struct pump pump;
+	struct spool_store store;
 	char out[4 * LONGEST];
 	size_t out_len;
 };
@@ -66,6 +67,9 @@ static struct fixture *begin(enum http_body body, uint64_t length, bool encode_c
 	assert_int_equal(loop_init(&f->turn), 0);
 	stream_loop_init(&f->loop, &f->turn);
 	buffer_pool_init(&f->pool, BLOCK, 8);
+	assert_true(store_init(&f->store, "/tmp"));
+	f->store.files_max = 1;
+	store_set_bounds(&f->store, 1 << 20, 1 << 20);
 	open_line(f, &f->source, 4096);
 	open_line(f, &f->sink, 1);
 	http_head_init(&f->head);
@@ -82,6 +86,8 @@ static struct fixture *begin(enum http_body body, uint64_t length, bool encode_c
 		.sink = &f->sink.stream,
 		.flow = &f->flow,
 		.pool = &f->pool,
+		.store = &f->store,
+		.kept = {4096, 16384},
 		.body = body,
 		.encode_chunked = encode_chunked,
 		.decoded = body == HTTP_BODY_LENGTH && length == 0,
@@ -104,6 +110,8 @@ static void end(struct fixture *f)
 	close_peer(&f->source.peer);
 	close_peer(&f->sink.peer);
 	flow_clear(&f->flow, &f->pool);
+	assert_int_equal(f->store.memory + f->store.disk + f->store.files, 0);
+	store_end(&f->store);
 	buffer_release(&f->in, &f->pool);
 	buffer_pool_clear(&f->pool);
 	http_head_clear(&f->head);
@@ -148,6 +156,8 @@ static enum pump_result run(
 			ends = false;
 		}
 		look(f);
+		if (random_below(random, 10) == 0)
+			f->pump.spills = !f->pump.spills;
 		result = pump_run(&f->pump, 1 + (unsigned)random_below(random, 4));
 		/* One block beside what is on its way at most, whatever the body's size. */
 		assert_true(f->in.capacity <= BLOCK && f->flow.prefix.capacity <= BLOCK);
@@ -348,6 +358,59 @@ static void turns(void **state)
 	end(f);
 }
 
+/* A sink that takes nothing more: what is left of a body spills when it fits, and only then; the
+ * source is free, and its trailers are behind the content in time. */
+static void spills(void **state)
+{
+	static char text[64 * BLOCK];
+
+	(void)state;
+	for (int fits = 0; fits < 2; fits++) {
+		struct fixture *f = begin(HTTP_BODY_LENGTH, sizeof(text), false);
+		f->pump.spills = true;
+		f->sink.stream.writable = false;
+		f->pump.kept = (struct spool_limits){1024, fits ? sizeof(text) : 1024};
+		size_t given = 0;
+		enum pump_result result = PUMP_WANTS_READ;
+		for (int i = 0; i < 200 && result == PUMP_WANTS_READ; i++) {
+			ssize_t n = send(f->source.peer, text, sizeof(text) - given, MSG_NOSIGNAL);
+			given += n > 0 ? (size_t)n : 0;
+			look(f);
+			f->sink.stream.writable = false;
+			result = pump_run(&f->pump, 16);
+		}
+		assert_int_equal(result, PUMP_WANTS_WRITE);
+		assert_int_equal(f->pump.decoded, fits);
+		assert_int_equal(f->flow.spool != NULL, fits);
+		end(f);
+	}
+}
+
+/* The parser goes before the sink has taken the last of a body. */
+static void finished_early(void **state)
+{
+	static const char text[] = "3\r\nabc\r\n0\r\nX-Sum: 1\r\n\r\n";
+	struct fixture *f = begin(HTTP_BODY_CHUNKED, 0, true);
+
+	(void)state;
+	assert_int_equal(send(f->source.peer, text, strlen(text), 0), strlen(text));
+	look(f);
+	f->sink.stream.writable = false;
+	assert_int_equal(pump_run(&f->pump, 16), PUMP_WANTS_WRITE);
+	assert_true(f->pump.decoded && f->pump.tail_due);
+	f->flow.kept = f->in; /* as when the source's connection goes */
+	f->in = (struct buffer){0};
+	pump_finish(&f->pump);
+	assert_false(f->pump.tail_due);
+	http_parser_end(&f->parser);
+	f->sink.stream.writable = true;
+	assert_int_equal(pump_run(&f->pump, 16), PUMP_DONE);
+	take(f, 1000);
+	assert_int_equal(f->out_len, strlen(text));
+	assert_memory_equal(f->out, text, strlen(text));
+	end(f);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -356,6 +419,8 @@ int main(void)
 		cmocka_unit_test(the_reader_leaves),
 		cmocka_unit_test(thrown_away),
 		cmocka_unit_test(turns),
+		cmocka_unit_test(spills),
+		cmocka_unit_test(finished_early),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

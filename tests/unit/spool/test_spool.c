@@ -40,7 +40,8 @@ static struct fixture *begin(uint64_t memory, uint64_t disk, unsigned files)
 	assert_non_null(f);
 	strcpy(f->folder, "/tmp/test_spool.XXXXXX");
 	assert_non_null(mkdtemp(f->folder));
-	assert_true(store_init(&f->store, f->folder, files));
+	assert_true(store_init(&f->store, f->folder));
+	f->store.files_max = files;
 	store_set_bounds(&f->store, memory, disk);
 	return f;
 }
@@ -199,7 +200,7 @@ static void no_folder(void **state)
 	spool_free(spool);
 	assert_int_equal(f->store.files, 0);
 	store_end(&f->store);
-	assert_true(store_init(&f->store, NULL, 10));
+	assert_true(store_init(&f->store, NULL));
 	store_set_bounds(&f->store, MIB, MIB);
 	spool = spool_new(&f->store, (struct spool_limits){10 * KIB, MIB});
 	assert_int_equal(put(f, spool, 20 * KIB), 10 * KIB);
