@@ -357,6 +357,45 @@ static void test_in_flight(void **state)
 	throttle_table_close(t);
 }
 
+/* ---- names ----------------------------------------------------------------------------------- */
+
+enum { NAMES = 3 * THROTTLE_MAX_LIMITS, NAMES_AT_ONCE = 64 };
+
+/* Limits come and go under new names, more than there may be at a time; one stays. */
+static void test_names(void **state)
+{
+	static struct throttle_limit limits[NAMES_AT_ONCE];
+	struct throttle_table *t;
+	int first_id, stays_id;
+
+	(void)state;
+	limits[0] = ring("stays", NAMES, HOUR);
+	for (unsigned i = 1; i < NAMES_AT_ONCE; i++)
+		limits[i] = ring(i == 1 ? "first" : "", 2, HOUR);
+	for (unsigned i = 2; i < NAMES_AT_ONCE; i++)
+		snprintf(limits[i].name, sizeof(limits[i].name), "first%u", i);
+	t = open_table(NULL, 1, limits, NAMES_AT_ONCE);
+	stays_id = throttle_table_find(t, "stays");
+	first_id = throttle_table_find(t, limits[1].name);
+	for (unsigned named = NAMES_AT_ONCE; named < NAMES; named += NAMES_AT_ONCE - 1) {
+		for (unsigned i = 1; i < NAMES_AT_ONCE; i++)
+			snprintf(limits[i].name, sizeof(limits[i].name), "n%u", named + i);
+		assert_int_equal(throttle_table_apply(t, limits, NAMES_AT_ONCE, 0, START, NULL), 0);
+		throttle_table_collect(t);
+		assert_true(take_one(t, 1, 1, START, NULL));
+		assert_int_equal(throttle_table_find(t, "stays"), stays_id);
+		assert_int_equal(throttle_table_find(t, "first"), -1);
+		for (unsigned i = 1; i < NAMES_AT_ONCE; i++) {
+			int id = throttle_table_find(t, limits[i].name);
+			assert_true(id >= 0 && id != first_id && id != stays_id);
+		}
+	}
+	limits[0].quota = 1; /* what it admitted under all of these sets still counts */
+	assert_int_equal(throttle_table_apply(t, limits, NAMES_AT_ONCE, 0, START, NULL), 0);
+	assert_false(take_one(t, 1, 1, START, NULL));
+	throttle_table_close(t);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -367,6 +406,7 @@ int main(void)
 		cmocka_unit_test(test_calendar_keeps),
 		cmocka_unit_test(test_refunds),
 		cmocka_unit_test(test_in_flight),
+		cmocka_unit_test(test_names),
 	};
 
 	cmocka_set_test_filter(getenv("CMOCKA_TEST_FILTER"));
