@@ -31,6 +31,8 @@ static const struct conf *load(const char *path)
 
 	for (size_t i = 0; i < errors.count; i++)
 		fprintf(stderr, "%s\n", errors.items[i].text);
+	if (errors.incomplete)
+		fprintf(stderr, "%s: out of memory\n", path);
 	conf_errors_free(&errors);
 	for (size_t i = 0; conf && i < conf->warning_count; i++)
 		fprintf(stderr, "%s:%u: warning: %s\n",

@@ -61,6 +61,8 @@ static bool read_conf(struct remote *remote, const char *path, bool wants_token)
 
 	for (size_t i = 0; i < errors.count; i++)
 		fprintf(stderr, "%s\n", errors.items[i].text);
+	if (errors.incomplete)
+		fprintf(stderr, "%s: out of memory\n", path);
 	conf_errors_free(&errors);
 	if (!conf)
 		return false;

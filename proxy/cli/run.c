@@ -44,6 +44,8 @@ int cli_run(const char *path)
 
 	for (size_t i = 0; i < errors.count; i++)
 		fprintf(stderr, "%s\n", errors.items[i].text);
+	if (errors.incomplete)
+		fprintf(stderr, "%s: out of memory\n", path);
 	conf_errors_free(&errors);
 	if (!conf) {
 		fprintf(stderr, "sluice: nothing was started\n");

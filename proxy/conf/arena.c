@@ -1,6 +1,8 @@
 /* Chunks in a list, each larger than the last up to a bound. See arena.h. */
 #include "conf/arena.h"
 
+#include <assert.h>
+#include <setjmp.h>
 #include <stdarg.h>
 #include <stdalign.h>
 #include <stdint.h>
@@ -18,7 +20,7 @@ struct chunk {
 
 struct finalizer {
 	struct finalizer *next;
-	void (*free_it)(void *thing);
+	void (*free_it)(void *thing); /* NULL: it was */
 	void *thing;
 };
 
@@ -26,25 +28,29 @@ struct arena {
 	struct chunk *chunks;
 	struct finalizer *finalizers;
 	size_t next_chunk_bytes;
+	bool is_running;
+	jmp_buf no_memory;
 };
-
-static void *must_allocate(size_t size)
-{
-	void *memory = calloc(1, size);
-
-	if (!memory) {
-		fputs("sluice: out of memory while reading the configuration\n", stderr);
-		abort();
-	}
-	return memory;
-}
 
 struct arena *arena_new(void)
 {
-	struct arena *arena = must_allocate(sizeof(*arena));
+	struct arena *arena = calloc(1, sizeof(*arena));
 
-	arena->next_chunk_bytes = FIRST_CHUNK_BYTES;
+	if (arena)
+		arena->next_chunk_bytes = FIRST_CHUNK_BYTES;
 	return arena;
+}
+
+bool arena_run(struct arena *arena, void (*run)(void *ctx), void *ctx)
+{
+	arena->is_running = true;
+	if (setjmp(arena->no_memory) != 0) {
+		arena->is_running = false;
+		return false;
+	}
+	run(ctx);
+	arena->is_running = false;
+	return true;
 }
 
 void arena_free(struct arena *arena)
@@ -52,7 +58,7 @@ void arena_free(struct arena *arena)
 	if (!arena)
 		return;
 	for (struct finalizer *f = arena->finalizers; f; f = f->next)
-		f->free_it(f->thing);
+		arena_free_now(f);
 	for (struct chunk *chunk = arena->chunks, *next; chunk; chunk = next) {
 		next = chunk->next;
 		free(chunk);
@@ -60,11 +66,14 @@ void arena_free(struct arena *arena)
 	free(arena);
 }
 
+/* NULL without memory. */
 static struct chunk *add_chunk(struct arena *arena, size_t at_least)
 {
 	size_t size = at_least > arena->next_chunk_bytes ? at_least : arena->next_chunk_bytes;
-	struct chunk *chunk = must_allocate(sizeof(*chunk) + size);
+	struct chunk *chunk = calloc(1, sizeof(*chunk) + size);
 
+	if (!chunk)
+		return NULL;
 	chunk->size = size;
 	chunk->next = arena->chunks;
 	arena->chunks = chunk;
@@ -73,7 +82,7 @@ static struct chunk *add_chunk(struct arena *arena, size_t at_least)
 	return chunk;
 }
 
-void *arena_alloc(struct arena *arena, size_t size)
+static void *try_alloc(struct arena *arena, size_t size)
 {
 	size_t rounded = (size + alignof(max_align_t) - 1) & ~(alignof(max_align_t) - 1);
 	struct chunk *chunk = arena->chunks;
@@ -81,8 +90,25 @@ void *arena_alloc(struct arena *arena, size_t size)
 
 	if (!chunk || chunk->size - chunk->used < rounded)
 		chunk = add_chunk(arena, rounded);
+	if (!chunk)
+		return NULL;
 	memory = chunk->bytes + chunk->used;
 	chunk->used += rounded;
+	return memory;
+}
+
+static _Noreturn void leave(struct arena *arena)
+{
+	assert(arena->is_running);
+	longjmp(arena->no_memory, 1);
+}
+
+void *arena_alloc(struct arena *arena, size_t size)
+{
+	void *memory = try_alloc(arena, size);
+
+	if (!memory)
+		leave(arena);
 	return memory;
 }
 
@@ -125,12 +151,34 @@ void *arena_grow(struct arena *arena, void *items, size_t count, size_t item_siz
 	return larger;
 }
 
-void arena_on_free(struct arena *arena, void (*free_it)(void *thing), void *thing)
+struct finalizer *arena_on_free(struct arena *arena, void (*free_it)(void *thing), void *thing)
 {
-	struct finalizer *finalizer = arena_alloc(arena, sizeof(*finalizer));
+	struct finalizer *finalizer = try_alloc(arena, sizeof(*finalizer));
 
+	if (!finalizer) {
+		free_it(thing);
+		leave(arena);
+	}
 	finalizer->free_it = free_it;
 	finalizer->thing = thing;
 	finalizer->next = arena->finalizers;
 	arena->finalizers = finalizer;
+	return finalizer;
+}
+
+void *arena_lend(struct arena *arena, size_t size, struct finalizer **loan)
+{
+	void *memory = malloc(size);
+
+	if (!memory)
+		leave(arena);
+	*loan = arena_on_free(arena, free, memory);
+	return memory;
+}
+
+void arena_free_now(struct finalizer *finalizer)
+{
+	if (finalizer->free_it)
+		finalizer->free_it(finalizer->thing);
+	finalizer->free_it = NULL;
 }

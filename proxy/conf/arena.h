@@ -3,22 +3,31 @@
  * once. Things that are not plain memory (a compiled regex) are given a function that frees them
  * then.
  *
- * There is no half-built snapshot worth keeping when memory runs out while a file is read, and no
- * peer can bring that about: the process ends with a line that says so.
+ * No caller looks whether memory ran out, as there is no half-built snapshot worth keeping: all
+ * that is built runs within arena_run, which ends then. What is no memory of the arena's must be
+ * given to arena_on_free before more is allocated, or it would be lost.
  */
 #ifndef CONF_ARENA_H
 #define CONF_ARENA_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 #include "base/slice.h"
 
 struct arena;
+struct finalizer;
 
+/* NULL without memory. */
 struct arena *arena_new(void);
 void arena_free(struct arena *arena);
 
-/* `size` zeroed bytes, aligned for anything. */
+/* Calls `run(ctx)`. False: memory ran out, and it was left at once, in the middle of whatever it
+ * did.
+ */
+bool arena_run(struct arena *arena, void (*run)(void *ctx), void *ctx);
+
+/* `size` zeroed bytes, aligned for anything. Like all that allocates, within arena_run only. */
 void *arena_alloc(struct arena *arena, size_t size);
 
 /* A NUL-terminated copy. */
@@ -33,7 +42,12 @@ char *arena_format(struct arena *arena, const char *format, ...)
  */
 void *arena_grow(struct arena *arena, void *items, size_t count, size_t item_size);
 
-/* arena_free calls `free_it(thing)`; the last one given goes first. */
-void arena_on_free(struct arena *arena, void (*free_it)(void *thing), void *thing);
+/* arena_free calls `free_it(thing)`; the last one given goes first. So does arena_free_now, and
+ * then arena_free does not. */
+struct finalizer *arena_on_free(struct arena *arena, void (*free_it)(void *thing), void *thing);
+void arena_free_now(struct finalizer *finalizer);
+
+/* `size` bytes that arena_free_now gives back. */
+void *arena_lend(struct arena *arena, size_t size, struct finalizer **loan);
 
 #endif

@@ -363,12 +363,13 @@ struct conf_errors {
 	struct conf_error *items;
 	size_t count;
 	const struct conf_lines *lines; /* of the files read so far; NULL before and after */
+	bool incomplete;                /* memory ran out: there may be more, and none in `items` */
 };
 
 /*
  * Reads and checks the file at `path`. Returns a snapshot held once, or NULL with at least one
- * error in `errors`, sorted by line, all of them. The caller frees the errors with conf_errors_free
- * in either case.
+ * error in `errors`, sorted by line, all of them unless `incomplete`. The caller frees the errors
+ * with conf_errors_free in either case.
  */
 struct conf *conf_load(const char *path, struct conf_errors *errors);
 

@@ -123,13 +123,13 @@ static bool expand(struct expansion *out, struct slice text)
 
 const char *environment_expand(struct value *value, struct slice text)
 {
-	struct expansion out = {.value = value, .text = malloc(VALUE_BYTES)};
+	struct finalizer *held;
+	struct expansion out = {
+		.value = value, .text = arena_lend(value->build->arena, VALUE_BYTES, &held)};
 	const char *result = NULL;
 
-	if (!out.text)
-		abort();
 	if (expand(&out, text))
 		result = value_text(value, slice_trim((struct slice){out.text, out.len}));
-	free(out.text);
+	arena_free_now(held);
 	return result;
 }

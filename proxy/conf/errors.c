@@ -15,7 +15,7 @@ void conf_errors_add_va(struct conf_errors *errors, const char *name, unsigned l
 	char *what = NULL, *text = NULL;
 	struct conf_place place = {name, line};
 	struct conf_error *items;
-	int len;
+	int len = -1;
 
 	if (errors->count > ERRORS_AT_MOST)
 		return;
@@ -25,14 +25,18 @@ void conf_errors_add_va(struct conf_errors *errors, const char *name, unsigned l
 	}
 	if (errors->lines && line)
 		place = lines_place(errors->lines, line);
-	if (vasprintf(&what, format, args) < 0)
-		abort();
-	len = line ? asprintf(&text, "%s:%u: %s", place.path, place.line, what)
-		   : asprintf(&text, "%s: %s", name, what);
-	items = realloc(errors->items, (errors->count + 1) * sizeof(*items));
-	if (len < 0 || !items)
-		abort();
-	free(what);
+	if (vasprintf(&what, format, args) >= 0) {
+		len = line ? asprintf(&text, "%s:%u: %s", place.path, place.line, what)
+			   : asprintf(&text, "%s: %s", name, what);
+		free(what);
+	}
+	items = len >= 0 ? realloc(errors->items, (errors->count + 1) * sizeof(*items)) : NULL;
+	if (!items) {
+		if (len >= 0)
+			free(text);
+		errors->incomplete = true;
+		return;
+	}
 	items[errors->count] = (struct conf_error){.text = text, .line = line};
 	errors->items = items;
 	errors->count++;

@@ -91,17 +91,19 @@ static bool include_one(struct value *value, const char *path)
 	struct build *build = value->build;
 	struct build before = *build;
 	struct build_file file;
+	struct finalizer *held;
 	size_t len = 0;
 	char *text = read_text(value, path, &file, &len);
 
 	if (!text)
 		return false;
+	held = arena_on_free(build->arena, free, text);
 	build->file = &file;
 	build->folder = folder_of(build, path);
 	build->current = NULL;
 	build->outside = true;
 	build_read_file(build, path, (struct slice){text, len});
-	free(text);
+	arena_free_now(held);
 	build->file = before.file;
 	build->folder = before.folder;
 	build->current = before.current;
@@ -127,11 +129,17 @@ static bool include_all(struct value *value, glob_t *found)
 	return all;
 }
 
+static void free_found(void *found)
+{
+	globfree(found);
+}
+
 /* include = PATTERN */
 static bool parse_include(struct value *value)
 {
 	const char *pattern;
-	glob_t found = {0};
+	struct finalizer *held;
+	glob_t *found;
 	bool good = false;
 	int result;
 
@@ -141,10 +149,12 @@ static bool parse_include(struct value *value)
 	value_list_add(value, value->at, pattern);
 	if (!value->build->names_files || value->build->is_revision)
 		return true;
+	found = arena_alloc(value->build->arena, sizeof(*found));
+	held = arena_on_free(value->build->arena, free_found, found);
 	errno = 0;
-	result = glob(pattern, GLOB_ERR | GLOB_NOSORT, NULL, &found);
+	result = glob(pattern, GLOB_ERR | GLOB_NOSORT, NULL, found);
 	if (result == 0)
-		good = include_all(value, &found);
+		good = include_all(value, found);
 	else if (result != GLOB_NOMATCH)
 		value_fail_plainly(value, "%s can't be searched: %s", pattern,
 			errno ? strerror(errno) : "no memory");
@@ -152,7 +162,7 @@ static bool parse_include(struct value *value)
 		good = true; /* a folder for files to come */
 	else
 		value_fail_plainly(value, "there is no file %s", pattern);
-	globfree(&found);
+	arena_free_now(held);
 	value->build->incomplete |= !good;
 	return good;
 }

@@ -264,6 +264,7 @@ void reader_run(struct slice text, const char *name, unsigned *last,
 		.name = name,
 		.handler = handler,
 		.errors = errors};
+	char long_value[LINE_BYTES];
 	int result;
 
 	if (text.len >= 2 &&
@@ -273,10 +274,8 @@ void reader_run(struct slice text, const char *name, unsigned *last,
 		handler->unreadable(handler->user, *last, true);
 		return;
 	}
-	reader.long_value = malloc(LINE_BYTES);
-	result = reader.long_value ? ini_parse_stream(give_line, &reader, take_setting, &reader)
-				   : -2;
-	free(reader.long_value);
+	reader.long_value = long_value;
+	result = ini_parse_stream(give_line, &reader, take_setting, &reader);
 	tell_further_controls(&reader);
 	if (result > 0 && errors->count == 0)
 		conf_errors_add(

@@ -158,7 +158,7 @@ struct conf *conf_revise(const struct conf *base, const struct conf_revision *re
 	*errors = (struct conf_errors){0};
 	for (size_t i = 0; i < count; i++)
 		check_revision(&replay, &revisions[i]);
-	if (errors->count == 0)
+	if (errors->count == 0 && !errors->incomplete)
 		conf = conf_build(base->path, base->source->folder, give_sections, &replay, errors);
 	if (conf)
 		mark_revised(&replay, conf);

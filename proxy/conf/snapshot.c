@@ -7,38 +7,62 @@
 
 enum { FILE_BYTES = 16 << 20 };
 
-struct conf *conf_build(const char *name, const char *folder, build_feed *feed, void *ctx,
-	struct conf_errors *errors)
+/* What conf_build was given, and what becomes of it. */
+struct work {
+	const char *name, *folder;
+	build_feed *feed;
+	void *feed_ctx;
+	struct conf_errors *errors;
+	struct arena *arena;
+	struct conf *conf;
+};
+
+static void run(void *ctx)
 {
-	struct arena *arena = arena_new();
+	struct work *work = ctx;
+	struct arena *arena = work->arena;
 	struct conf *conf = arena_alloc(arena, sizeof(*conf));
 	struct conf_source *source = arena_alloc(arena, sizeof(*source));
-	struct build build = {.arena = arena, .conf = conf, .source = source, .errors = errors};
+	struct build build = {
+		.arena = arena, .conf = conf, .source = source, .errors = work->errors};
 
-	*errors = (struct conf_errors){.lines = &build.lines};
+	work->errors->lines = &build.lines;
 	source->instances_tail = &source->instances;
-	source->folder = folder ? arena_text(arena, slice_of(folder)) : NULL;
+	source->folder = work->folder ? arena_text(arena, slice_of(work->folder)) : NULL;
 	conf->arena = arena;
 	conf->source = source;
-	conf->path = arena_text(arena, slice_of(name));
+	conf->path = arena_text(arena, slice_of(work->name));
 	conf->holders = arena_alloc(arena, sizeof(*conf->holders));
 	atomic_init(conf->holders, 1);
 	build.name = conf->path;
 	build.folder = source->folder;
-	build.names_files = folder != NULL;
+	build.names_files = work->folder != NULL;
 
-	build_take(&build, feed, ctx);
+	build_take(&build, work->feed, work->feed_ctx);
 	check_snapshot(&build);
 	source->lines = build.lines;
-	errors->lines = NULL;
-	if (errors->count > 0) {
-		conf_errors_sort(errors);
-		arena_free(arena);
-		return NULL;
-	}
+	work->errors->lines = NULL;
+	if (work->errors->count > 0 || work->errors->incomplete)
+		return;
 	order_routes(&build);
 	credentials_settle(conf);
-	return conf;
+	work->conf = conf;
+}
+
+struct conf *conf_build(const char *name, const char *folder, build_feed *feed, void *ctx,
+	struct conf_errors *errors)
+{
+	struct work work = {name, folder, feed, ctx, errors, .arena = arena_new()};
+
+	*errors = (struct conf_errors){0};
+	if (!work.arena || !arena_run(work.arena, run, &work))
+		errors->incomplete = true;
+	else if (work.conf)
+		return work.conf;
+	errors->lines = NULL;
+	arena_free(work.arena);
+	conf_errors_sort(errors);
+	return NULL;
 }
 
 static void give_text(struct build *build, const struct reader_handler *handler, void *ctx)
@@ -72,9 +96,8 @@ struct conf *conf_load(const char *path, struct conf_errors *errors)
 		return NULL;
 	}
 	folder = slash ? strndup(path, slash == path ? 1 : (size_t)(slash - path)) : strdup(".");
-	if (!folder)
-		abort();
-	conf = conf_parse(text, len, path, folder, errors);
+	conf = folder ? conf_parse(text, len, path, folder, errors) : NULL;
+	errors->incomplete |= !folder;
 	free(folder);
 	free(text);
 	return conf;

@@ -137,6 +137,7 @@ bool value_read_lines(struct value *value, struct slice path, value_take_line *t
 {
 	struct key_file file = {.value = value, .take = take, .user = user};
 	const char *why = "";
+	struct finalizer *held;
 	struct slice rest;
 	size_t len = 0;
 	char *bytes;
@@ -150,6 +151,7 @@ bool value_read_lines(struct value *value, struct slice path, value_take_line *t
 	if (!bytes)
 		return value_fail_plainly(value,
 			"%s can't be read: %s; expected a file, one key a line", file.path, why);
+	held = arena_on_free(value->build->arena, free, bytes);
 	rest = slice_after_bom((struct slice){bytes, len});
 	while (rest.len > 0 && file.bad < BAD_LINES_AT_MOST) {
 		const char *end = memchr(rest.at, '\n', rest.len);
@@ -161,7 +163,7 @@ bool value_read_lines(struct value *value, struct slice path, value_take_line *t
 		rest.at += line.len;
 		rest.len -= line.len;
 	}
-	free(bytes);
+	arena_free_now(held);
 	if (file.comments)
 		value_warn(value,
 			"%s:%u: a '#' after a blank is part of the key; a comment is a line of its "
