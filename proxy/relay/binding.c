@@ -84,7 +84,10 @@ static bool open_all(struct binding *binding, const struct conf_listener *conf,
 	bool is_handed_in = is_systemd(address);
 	bool is_unix = !is_handed_in && address->kind == CONF_ADDRESS_UNIX;
 	struct listen_options options = options_of(conf);
+	char *path = is_unix ? strdup(address->host) : NULL;
 
+	if (is_unix && !path)
+		return false;
 	for (unsigned i = 0; i < binding->workers; i++) {
 		if (i > 0 && (is_unix || is_handed_in))
 			binding->sockets[i] = fcntl(binding->sockets[0], F_DUPFD_CLOEXEC, 0);
@@ -93,11 +96,14 @@ static bool open_all(struct binding *binding, const struct conf_listener *conf,
 		else
 			binding->sockets[i] = listen_open((const struct sockaddr *)&address->socket,
 				address->socket_len, &options);
-		if (binding->sockets[i] < 0)
+		if (binding->sockets[i] < 0) {
+			free(path);
 			return false;
+		}
+		if (path)
+			binding->unix_path = path; /* it is ours to remove from now on */
+		path = NULL;
 	}
-	if (is_unix)
-		binding->unix_path = strdup(address->host);
 	return true;
 }
 
@@ -118,10 +124,24 @@ static void remove_path(struct binding *binding)
 	binding->unix_path = NULL;
 }
 
-static void binding_free(struct binding *binding)
+static void bound_release(struct relay *relay, struct connection_bound *bound)
+{
+	struct connection_bound **at = &relay->bounds;
+
+	if (!bound || --bound->holders > 0)
+		return;
+	while (*at != bound)
+		at = &(*at)->next;
+	*at = bound->next;
+	free(bound->name);
+	free(bound);
+}
+
+static void binding_free(struct relay *relay, struct binding *binding)
 {
 	if (!binding)
 		return;
+	bound_release(relay, binding->bound);
 	if (binding->sockets)
 		close_sockets(binding);
 	for (unsigned i = 0; binding->listeners && i < binding->workers; i++)
@@ -133,12 +153,12 @@ static void binding_free(struct binding *binding)
 	free(binding);
 }
 
-static void free_all(struct binding **list)
+static void free_all(struct relay *relay, struct binding **list)
 {
 	while (*list) {
 		struct binding *binding = *list;
 		*list = binding->next;
-		binding_free(binding);
+		binding_free(relay, binding);
 	}
 }
 
@@ -147,14 +167,17 @@ static struct connection_bound *bound_for(struct relay *relay, const char *name)
 	struct connection_bound *bound;
 
 	for (bound = relay->bounds; bound; bound = bound->next) {
-		if (strcmp(bound->name, name) == 0)
+		if (strcmp(bound->name, name) == 0) {
+			bound->holders++;
 			return bound;
+		}
 	}
 	bound = calloc(1, sizeof(*bound));
 	if (!bound || !(bound->name = strdup(name))) {
 		free(bound);
 		return NULL;
 	}
+	bound->holders = 1;
 	bound->next = relay->bounds;
 	relay->bounds = bound;
 	return bound;
@@ -191,7 +214,7 @@ static struct binding *binding_new(
 	}
 	if (good)
 		return binding;
-	binding_free(binding);
+	binding_free(relay, binding);
 	errno = ENOMEM;
 	return NULL;
 }
@@ -230,7 +253,7 @@ static bool open_one(struct relay *relay, const struct conf *conf,
 	log_error("%s:%u: listener %s: can't listen on %s: %s%s",
 		CONF_PLACE_ARGS(conf, address->line), listener->name, address->text, why,
 		advice_for(address, error));
-	binding_free(binding);
+	binding_free(relay, binding);
 	return false;
 }
 
@@ -273,7 +296,7 @@ bool bindings_prepare(struct relay *relay, const struct conf *conf)
 
 void bindings_discard(struct relay *relay)
 {
-	free_all(&relay->prepared_bindings);
+	free_all(relay, &relay->prepared_bindings);
 }
 
 static bool is_bound(const struct conf *conf, const char *text)
@@ -312,14 +335,27 @@ void bindings_remove_paths(struct relay *relay)
 		remove_path(binding);
 }
 
+void bindings_collect(struct relay *relay)
+{
+	struct binding **at = &relay->bindings;
+
+	pthread_mutex_lock(&relay->bindings_lock);
+	while (*at) {
+		struct binding *binding = *at;
+		/* acquire: pairs with the release in listener_release */
+		if (!binding->closed ||
+			atomic_load_explicit(&binding->holders, memory_order_acquire) > 0) {
+			at = &binding->next;
+			continue;
+		}
+		*at = binding->next;
+		binding_free(relay, binding);
+	}
+	pthread_mutex_unlock(&relay->bindings_lock);
+}
+
 void bindings_free(struct relay *relay)
 {
-	free_all(&relay->prepared_bindings);
-	free_all(&relay->bindings);
-	while (relay->bounds) {
-		struct connection_bound *bound = relay->bounds;
-		relay->bounds = bound->next;
-		free(bound->name);
-		free(bound);
-	}
+	free_all(relay, &relay->prepared_bindings);
+	free_all(relay, &relay->bindings);
 }

@@ -10,7 +10,8 @@
 /* Of one [listener], over its binds and all workers; or of the whole process. */
 struct connection_bound {
 	struct connection_bound *next;
-	char *name; /* the listener's; NULL: the process's */
+	char *name;       /* the listener's; NULL: the process's */
+	unsigned holders; /* its bindings; the main thread's to count */
 	atomic_uint connections;
 	atomic_bool waiting; /* some worker's listener is at the bound */
 };

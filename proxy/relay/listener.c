@@ -167,6 +167,8 @@ static void listener_release(struct listener *listener)
 	deadline_end(&listener->retry);
 	deadline_end(&listener->quiet);
 	site_use_release(listener->use);
+	/* release: pairs with the acquire in bindings_collect; it is not looked at any more */
+	atomic_fetch_sub_explicit(&listener->binding->holders, 1, memory_order_release);
 	free(listener);
 }
 
@@ -258,6 +260,8 @@ static void listener_open(
 	binding->listeners[worker->index] = NULL;
 	listener->worker = worker;
 	listener->binding = binding;
+	/* relaxed: with bindings_lock, by which bindings_collect sees it */
+	atomic_fetch_add_explicit(&binding->holders, 1, memory_order_relaxed);
 	listener->fd = binding->sockets[worker->index];
 	binding->sockets[worker->index] = -1;
 	set_conf(listener, conf);

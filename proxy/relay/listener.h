@@ -33,7 +33,7 @@ struct relay;
 struct site_use;
 struct worker;
 
-/* Made by the main thread, known to all until the process ends. */
+/* Made by the main thread, and freed by it when it is closed and no worker has a listener of it. */
 struct binding {
 	struct binding *next;
 	char *text;                  /* as in the configuration: what identifies it over reloads */
@@ -41,7 +41,8 @@ struct binding {
 	int *sockets;                /* [workers]; -1 once its worker took it */
 	struct listener **listeners; /* [workers], for each worker's part; NULL once it took it */
 	unsigned workers;
-	bool closed; /* no longer in the configuration */
+	bool closed;         /* no longer in the configuration: no worker makes a listener of it */
+	atomic_uint holders; /* listeners that workers made of it */
 	struct connection_bound *bound;
 };
 
@@ -74,6 +75,8 @@ bool bindings_prepare(struct relay *relay, const struct conf *conf);
 void bindings_discard(struct relay *relay);
 /* Shows what was prepared to the workers, and closes what `conf` no longer has. */
 void bindings_commit(struct relay *relay, const struct conf *conf);
+/* Frees those that are closed and that no worker's connections are of any more. */
+void bindings_collect(struct relay *relay);
 void bindings_free(struct relay *relay);
 
 /* Removes the socket files of `unix:` bindings, so that nobody new can connect: a drain begins.

@@ -96,6 +96,7 @@ void reload_collect(struct relay *relay)
 	}
 	relay->reloads_collected = reloads;
 	throttle_table_collect(relay->throttles);
+	bindings_collect(relay);
 	queue_sweep_pins(relay->queue, pin_is_of_site, relay->site);
 	for (size_t i = 0; i < relay->site->conf->upstream_count; i++) {
 		struct pace *pace = relay->site->upstreams[i]->state->pace;
@@ -293,6 +294,8 @@ static enum reload_outcome begin(struct relay *relay, const struct conf *conf,
 
 	for (size_t i = 0; i < errors->count; i++)
 		log_error("%s", errors->items[i].text);
+	if (errors->incomplete)
+		log_error("%s: %s", relay->site->conf->path, strerror(ENOMEM));
 	if (conf)
 		reload = reload_prepare(relay, conf);
 	if (!reload)
