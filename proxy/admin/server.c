@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "admin/ask.h"
+#include "admin/browser.h"
 #include "admin/request.h"
 #include "admin/tokens.h"
 #include "base/log.h"
@@ -149,17 +150,41 @@ static enum MHD_Result send_response(struct MHD_Connection *connection, struct c
 
 /* ---- requests -------------------------------------------------------------------------------- */
 
+static const char *field(const struct admin_request *request, const char *name)
+{
+	return MHD_lookup_connection_value(request->connection, MHD_HEADER_KIND, name);
+}
+
+/* No browser connects to a unix socket. */
+static bool may_be_a_page(const struct admin_request *request)
+{
+	const union MHD_ConnectionInfo *peer =
+		MHD_get_connection_info(request->connection, MHD_CONNECTION_INFO_CLIENT_ADDRESS);
+
+	if (peer && peer->client_addr && peer->client_addr->sa_family == AF_UNIX)
+		return false;
+	return admin_is_from_elsewhere(field(request, MHD_HTTP_HEADER_HOST),
+		field(request, MHD_HTTP_HEADER_ORIGIN), field(request, "Sec-Fetch-Site"));
+}
+
 /* True if the request may go on; else it is answered. */
 static bool is_allowed(struct call *call)
 {
 	const struct admin_tokens *tokens = call->admin->tokens;
 	struct admin_request *request = &call->request;
 
-	if (!tokens || call->endpoint->role == ADMIN_ANYONE)
+	if (call->endpoint->role == ADMIN_ANYONE)
 		return true;
+	if (!tokens && !may_be_a_page(request))
+		return true;
+	if (!tokens) {
+		admin_respond_problem(request, 403,
+			"Without a token, only requests to an address or localhost are answered, "
+			"and none of another site's page.");
+		return false;
+	}
 	enum admin_role role =
-		admin_tokens_role(tokens, MHD_lookup_connection_value(request->connection,
-						  MHD_HEADER_KIND, MHD_HTTP_HEADER_AUTHORIZATION));
+		admin_tokens_role(tokens, field(request, MHD_HTTP_HEADER_AUTHORIZATION));
 	if (role >= call->endpoint->role)
 		return true;
 	if (role == ADMIN_ANYONE)

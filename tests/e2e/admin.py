@@ -351,6 +351,35 @@ def mistakes(t):
             equal(sluice.wait(), 0, "exit status")
 
 
+@group("without a token, no page in the operator's browser is answered", workers=[1])
+def pages(t):
+    origin = t.origin(lambda x: x.reply(200))
+    sluice, admin = with_admin(t, to(origin))
+    port = admin.address.rpartition(":")[2]
+    disable = f"/api/v1/upstreams/origin/servers/{origin}/disable"
+
+    for host in ("localhost", "localhost:81", "LOCALHOST.", "sluice.localhost", "127.0.0.1", "10.1.2.3:8081", "[::1]:8081"):
+        with t.point(f"Host: {host} is answered"):
+            equal(admin.ask("/api/v1/status", host=host)[0], 200)
+    for host in ("evil.example", f"evil.example:{port}", "127.0.0.1.evil.example", "localhost.evil", "evillocalhost",
+                 "a b", "[::1].evil", "127.0.0.1@evil.example"):
+        with t.point(f"Host: {host} is 403, but health is told"):
+            equal(admin.ask("/api/v1/config", host=host)[0], 403)
+            equal(admin.ask("/healthz", host=host)[0], 200)
+    for line in ("Origin: http://evil.example", "Origin: null", "Origin: http://127.0.0.1:1", "Sec-Fetch-Site: cross-site",
+                 "Sec-Fetch-Site: same-site"):
+        with t.point(f"{line} is 403, and nothing is done"):
+            equal(admin.ask(disable, "POST", fields=[line], host=admin.address)[0], 403)
+            equal(admin.json("/api/v1/upstreams")[1]["upstreams"][0]["servers"][0]["mode"], "enabled")
+    for line in (f"Origin: http://{admin.address}", "Sec-Fetch-Site: same-origin", "Sec-Fetch-Site: none"):
+        with t.point(f"{line} is answered"):
+            equal(admin.ask("/api/v1/reload", "POST", fields=[line], host=admin.address)[0], 200)
+
+    with t.point("with a token, any Host is answered"):
+        _, guarded = with_admin(t, to(origin), tokens="secret\n")
+        equal(guarded.ask("/api/v1/status", token="secret", host="sluice.example")[0], 200)
+
+
 @group("a unix socket", workers=[1])
 def unix(t):
     origin = t.origin(lambda x: x.reply(200))
@@ -358,6 +387,7 @@ def unix(t):
     sluice = t.sluice(to(origin) + f"[admin]\nbind = unix:{path}\n")
     sluice.process.wait_output("sluice is ready")
     equal(Admin(f"unix:{path}").ask("/healthz")[0], 200)
+    equal(Admin(f"unix:{path}").ask("/api/v1/status", host="sluice")[0], 200, "any Host")
     equal(oct(os.stat(path).st_mode & 0o777), oct(0o660), "its mode")
     sluice.terminate()
     equal(sluice.wait(), 0, "exit status")

@@ -15,10 +15,10 @@ class Admin:
         self.address = address
         self.token = token
 
-    def ask(self, path, method="GET", body=b"", fields=(), token=None):
+    def ask(self, path, method="GET", body=b"", fields=(), token=None, host="localhost"):
         """(status, fields by lower-case name, body)"""
         token = token or self.token
-        lines = [f"{method} {path} HTTP/1.1", "Host: admin", "Connection: close",
+        lines = [f"{method} {path} HTTP/1.1", f"Host: {host}", "Connection: close",
                  f"Content-Length: {len(body)}", *fields]
         if token:
             lines.append(f"Authorization: Bearer {token}")
