@@ -219,7 +219,7 @@ SELDOM static enum inserted insert(
 	struct sight own;
 	struct aim aim;
 	struct entry *e;
-	unsigned way;
+	unsigned way, first;
 
 	/* acquire: pairs with the swap below */
 	*word = atomic_load_explicit(bucket_word, memory_order_acquire);
@@ -230,8 +230,11 @@ SELDOM static enum inserted insert(
 	own = section_look(s, &aim);
 	if (own.entry != NULL && own.head != 0 && !head_is_tombstone(own.head))
 		return INSERTED_NOT;
-	way = choose_way(
-		s, number, own.entry != NULL ? way_of(s, number, own.entry) : aim.way, now, &head);
+	first = own.entry != NULL ? way_of(s, number, own.entry) : aim.way;
+	way = choose_way(s, number, first, now, &head);
+	/* Its own was born meanwhile: it must not get another one. */
+	if (own.entry != NULL && way != first)
+		return INSERTED_NOT;
 	if (way == BUCKET_WAYS)
 		return INSERTED_FULL;
 	e = section_entry(s, number, way);
