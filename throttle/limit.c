@@ -179,9 +179,8 @@ static void shape_ring(struct shape *s, uint32_t slots, uint64_t window, uint64_
 	s->keep = keep + TIME_SLACK_NS;
 	s->window_ticks = divide_up(window, UINT64_C(1) << s->shift) + (s->shift > 0);
 	s->keep_ticks = divide_up(s->keep, UINT64_C(1) << s->shift) + 1;
-	/* A head can be ahead by as much as threads' clocks differ, and as much again, and a part
-	 * of the window, for refunds that were taken up again at once (take_out in ring.c). */
-	s->lag_ticks = 2 * ((TIME_SLACK_NS >> s->shift) + 2) + (s->window_ticks >> 5);
+	/* A head can be ahead by as much as threads' clocks differ, and as much again. */
+	s->lag_ticks = 2 * ((TIME_SLACK_NS >> s->shift) + 2);
 	s->since_max = s->tick_mask - s->lag_ticks;
 	s->span = s->window_ticks * s->tick_ns;
 	s->entry_bytes = entry_bytes_for(s->first_slot + slots);

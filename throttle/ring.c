@@ -20,9 +20,10 @@
  *
  * A refund takes out one slot: the head names the hole, and each step of closing the gap (copy the
  * next slot over the hole, move the hole one on) is a head of its own, so that any thread can do
- * any step, and doing it twice is doing it once. When the hole reaches the end it is dropped, and
- * the next claim's tick is one larger than the last (CLEAN): so no head comes back with other
- * slots.
+ * any step, and doing it twice is doing it once. When the hole reaches the end it is dropped. No
+ * head comes back with other slots: after a hole that has moved to the newest slot, the next
+ * claim's tick is one larger than the last (CLEAN); one that moves to the oldest leaves the
+ * position, and fewer behind it. The newest slot itself is dropped at once.
  *
  * Ticks are 2^shift ns. Long rings have few bits for the time in their head; theirs has a stamp
  * beside it that says when it was last used, so that an old tick is never taken for a new one.
@@ -62,17 +63,36 @@ static void finish_claim(const struct shape *s, struct entry *e, uint64_t head)
 			return;
 }
 
+/* A refund's gap has come to the newest slot: CLEAN, since the position is one that it was before.
+ */
+static void end_hole(struct view *v)
+{
+	v->type = RING_CLEAN;
+	v->position = v->hole;
+	v->hole = 0;
+	v->fill--;
+}
+
+/* To the oldest: none of the heads of this tick has so many behind the position and so few in use,
+ * until the oldest has come round. */
+static void end_sink(const struct shape *s, struct view *v)
+{
+	v->type = after(s, v->hole, 1) == 0 ? RING_CLEAN : RING_OPEN;
+	v->hole = 0;
+	v->fill--;
+}
+
 /* One step of closing the gap that a refund has left. */
 SELDOM static void move_hole(const struct shape *s, struct entry *e, uint64_t head)
 {
 	struct view v = unpack(s, head);
-	uint32_t next = after(s, v.hole, 1);
+	bool sinks = v.type == RING_SINK;
+	uint32_t next = sinks ? before(s, v.hole, 1) : after(s, v.hole, 1);
 
-	if (next == v.position) {
-		v.type = RING_CLEAN;
-		v.position = v.hole;
-		v.hole = 0;
-		v.fill--;
+	if (sinks && v.hole == before(s, v.position, v.fill)) {
+		end_sink(s, &v);
+	} else if (!sinks && next == v.position) {
+		end_hole(&v);
 	} else {
 		/* acquire: pairs with write_slot */
 		uint32_t value = atomic_load_explicit(slot_at(s, e, next), memory_order_acquire);
@@ -246,8 +266,10 @@ static bool judge(const struct shape *s, struct entry *e, uint64_t head, uint64_
 	plan->at = recorded << s->shift;
 	tell(s, e, &v, live, wanted, tick, now, plan);
 	if (cost > 0 && (plan->fits || how == HOW_FORCE)) {
-		/* A debt that overwrites what is in use could find its last slot as it is to be. */
-		bool is_next = v.type == RING_CLEAN || live + cost > s->slots;
+		/* A debt that overwrites what is in use could find its last slot as it is to be.
+		 * And for the oldest to come round, see end_sink. */
+		bool is_next = v.type == RING_CLEAN || live + cost > s->slots ||
+			       before(s, v.position, live) < before(s, v.position, v.fill);
 
 		plan_claim(s, &v, live, cost, recorded + (is_next && since == 0), plan);
 		if (plan->fits) { /* told with this charge, the newest, taken */
@@ -279,7 +301,7 @@ static enum found ring_plan(const struct shape *s, struct entry *e, uint64_t cos
 			if (how != HOW_LOOK)
 				touch_stamp(s, e, now);
 		}
-		if (v.type == RING_HOLE) {
+		if (is_gap_open(&v)) {
 			move_hole(s, e, head);
 			continue;
 		}
@@ -338,27 +360,31 @@ static bool find_tick(const struct shape *s, struct entry *e, const struct view 
 	return false;
 }
 
-/* Each refund lets the next charge be recorded a tick later than the last one, so many of them
- * within a tick put the head ahead of time: only so far as ticks_since can still tell that from
- * long ago. */
-static inline bool is_far_ahead(const struct shape *s, const struct view *v, uint64_t now)
+static inline bool is_ahead(const struct shape *s, const struct view *v, uint64_t now)
 {
 	uint64_t lead = (v->tick - (now >> s->shift)) & s->tick_mask;
 
-	return lead > s->lag_ticks / 2 && lead <= s->lag_ticks;
+	return lead > 1 && lead <= s->lag_ticks;
 }
 
-/* What a refund makes of a head: the slot becomes a hole. Where the head is far ahead the oldest is
- * let go of in its place: that is free at once, too, and what stays is on the safe side. */
+/* What a refund makes of a head. The newest slot is dropped; another one becomes a hole that moves
+ * to the newest, which isn't far as a rule. But then the next charge is recorded a tick later than
+ * the last: where that would put the head ahead of time it moves to the oldest. */
 static void take_out(const struct shape *s, struct view *v, uint32_t hole, uint64_t now)
 {
-	if (!is_far_ahead(s, v, now)) {
-		v->type = RING_HOLE;
-		v->hole = hole;
+	bool is_open = v->type == RING_OPEN;
+
+	v->hole = hole;
+	v->type = is_open && is_ahead(s, v, now) ? RING_SINK : RING_HOLE;
+	if (after(s, hole, 1) != v->position)
+		return;
+	if (!is_open) {
+		end_hole(v);
 		return;
 	}
-	if (v->type == RING_OPEN)
-		v->claimed = 0;
+	v->type = RING_OPEN;
+	v->position = hole;
+	v->claimed = 0;
 	v->fill--;
 }
 
@@ -373,7 +399,7 @@ static bool refund_one(const struct shape *s, struct entry *e, uint64_t tick, ui
 		if ((head & HEAD_SPECIAL) || head == 0)
 			return false;
 		now = time_after_head(s, now);
-		if (v.type == RING_HOLE) {
+		if (is_gap_open(&v)) {
 			move_hole(s, e, head);
 			continue;
 		}
@@ -392,7 +418,7 @@ static bool refund_one(const struct shape *s, struct entry *e, uint64_t tick, ui
 			    &e->head, &head, next, memory_order_acq_rel, memory_order_relaxed))
 			continue;
 		/* The gap is closed by whoever sees it; here at once. */
-		while (!(next & HEAD_SPECIAL) && unpack(s, next).type == RING_HOLE) {
+		while (!(next & HEAD_SPECIAL) && unpack(s, next).type >= RING_HOLE) {
 			move_hole(s, e, next);
 			next = atomic_load_explicit(&e->head, memory_order_acquire);
 		}
@@ -441,7 +467,7 @@ static bool ring_is_empty(const struct shape *s, uint64_t head, uint64_t now)
 
 	now = time_after_head(s, now);
 	/* A fresh one is not, so that its head can't come back within the tick. */
-	return v.type != RING_HOLE && ticks_since(s, now >> s->shift, v.tick) >= s->keep_ticks;
+	return !is_gap_open(&v) && ticks_since(s, now >> s->shift, v.tick) >= s->keep_ticks;
 }
 
 static void ring_freeze(const struct shape *s, struct entry *e)
@@ -453,7 +479,7 @@ static void ring_freeze(const struct shape *s, struct entry *e)
 
 		if (head & HEAD_SPECIAL)
 			return;
-		if (head != 0 && v.type == RING_HOLE) {
+		if (head != 0 && is_gap_open(&v)) {
 			move_hole(s, e, head);
 			continue;
 		}

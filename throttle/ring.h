@@ -13,10 +13,11 @@
 
 #include "throttle/entry.h"
 
-enum { RING_OPEN, RING_CLEAN, RING_HOLE };
+enum { RING_OPEN, RING_CLEAN, RING_HOLE, RING_SINK };
 
-/* OPEN: the last change was a charge of `claimed`, perhaps unwritten. CLEAN: nothing is unwritten.
- * HOLE: the slot at `hole` is being taken out. */
+/* OPEN: the last change was a charge of `claimed`, perhaps unwritten, or 0. CLEAN: nothing is
+ * unwritten, and the next charge is recorded in a later tick. HOLE, SINK: the slot at `hole` is
+ * being taken out, by newer slots or by older ones. */
 struct view {
 	unsigned type;
 	union {
@@ -79,6 +80,11 @@ static inline uint64_t ticks_since(const struct shape *s, uint64_t tick, uint64_
 	uint64_t d = (tick - head_tick) & s->tick_mask;
 
 	return d > s->since_max ? 0 : d;
+}
+
+static inline bool is_gap_open(const struct view *v)
+{
+	return v->type >= RING_HOLE;
 }
 
 static inline bool is_claim_unwritten(const struct shape *s, struct entry *e, const struct view *v)

@@ -69,9 +69,9 @@ void ring_recall(
 /* A hole is one of the slots in use. */
 static bool can_be(const struct shape *s, const struct view *v)
 {
-	if (v->position >= s->slots || v->fill > s->slots || v->type > RING_HOLE)
+	if (v->position >= s->slots || v->fill > s->slots)
 		return false;
-	if (v->type == RING_HOLE)
+	if (is_gap_open(v))
 		return v->hole < s->slots &&
 		       (v->position + s->slots - v->hole - 1) % s->slots < v->fill;
 	return v->type == RING_CLEAN ? v->hole == 0 : v->claimed <= s->slots;

@@ -70,8 +70,9 @@ SHORT_INLINE bool ring_short_view(const struct shape *s, const struct entry *e, 
 		v->ahead = (-behind & SHORT_TICK_MASK) + ((head & SHORT_CLEAN) != 0);
 	if (head >> SHORT_READY_AT != SHORT_READY || !time_is_near(s, now))
 		return false;
+	/* Of a claim that is not written yet. */
 	if (ring_short_slot(e, (position > 0 ? position : s->slots) - 1) != (uint32_t)head &&
-		!(head & SHORT_CLEAN))
+		(head & SHORT_CLEAN) == 0 && (head >> SHORT_CLAIMED_AT & SHORT_INDEX_MASK) != 0)
 		return false;
 	oldest = position >= live ? position - live : position + s->slots - live;
 	for (v->age = -(int64_t)v->ahead; live > 0; live--) {
@@ -82,6 +83,8 @@ SHORT_INLINE bool ring_short_view(const struct shape *s, const struct entry *e, 
 			v->age = age;
 			break;
 		}
+		if (!is_past)
+			return false; /* is_next in ring.c */
 		oldest = oldest + 1 < s->slots ? oldest + 1 : 0;
 	}
 	v->live = live;

@@ -236,6 +236,44 @@ static void test_refunds_leave_time(void **state)
 	}
 }
 
+/* The same where many are on their way at a time, and come back in any order. */
+static void test_refunds_in_any_order(void **state)
+{
+	static const struct {
+		uint64_t quota, window;
+	} rings[] = {{20, 30 * DAY}, {4000, DAY}, {40, DAY}, {7, 3600 * SECOND}};
+	uint64_t random = random_seed("refunds in any order");
+	struct throttle_receipt on_way[6];
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(rings) / sizeof(rings[0]); i++) {
+		struct throttle_limit limit = ring("r", rings[i].quota, rings[i].window);
+		struct throttle_table *t;
+		struct throttle_outcome o;
+		uint64_t now = START;
+
+		limit.slots = THROTTLE_EXACT;
+		t = open_table(NULL, 1, &limit, 1);
+		memset(on_way, 0, sizeof(on_way));
+		assert_true(take_one(t, 1, 1, now, NULL));
+		for (uint64_t n = 0; n < steps_or(100000); n++) {
+			struct throttle_receipt *any = &on_way[random_below(&random, 6)];
+
+			now += random_below(&random, 2 * MS);
+			throttle_refund_all(t, any, now);
+			*any = take(t, 1, now);
+			assert_int_equal(any->count, 1);
+		}
+		for (int n = 0; n < 6; n++)
+			throttle_refund_all(t, &on_way[n], now);
+		assert_int_equal(used(t, now), 1);
+		assert_true(take_one(t, 1, 1, now, &o));
+		assert_true(o.at_ns <= now + limit.window_ns / 65536);
+		assert_int_equal(used(t, START + limit.window_ns + 60 * SECOND), 1);
+		throttle_table_close(t);
+	}
+}
+
 /* However many: refunds go on working, also in rings whose time runs ahead by them. */
 static void test_refunds_go_on(void **state)
 {
@@ -270,6 +308,7 @@ int main(void)
 		cmocka_unit_test(test_paced_refunds),
 		cmocka_unit_test(test_paced_outage),
 		cmocka_unit_test(test_refunds_leave_time),
+		cmocka_unit_test(test_refunds_in_any_order),
 		cmocka_unit_test(test_refunds_go_on),
 	};
 
