@@ -158,10 +158,11 @@ struct conf_upstream {
 	uint64_t fail_timeout_ms; /* first interval it is left out; doubles, 1s */
 	uint64_t fail_timeout_max_ms; /* 60s */
 	uint32_t retries;             /* further tries on another server or a fresh connection, 2 */
-	const char *health_path;      /* NULL: no active health checks */
-	const char *health_host;      /* Host of the probe; NULL: the server's address */
-	uint64_t health_interval_ms;  /* 5s */
-	uint64_t health_timeout_ms;   /* 2s */
+	uint64_t lenient;            /* bits of enum http_lenient; 0: responses are read strictly */
+	const char *health_path;     /* NULL: no active health checks */
+	const char *health_host;     /* Host of the probe; NULL: the server's address */
+	uint64_t health_interval_ms; /* 5s */
+	uint64_t health_timeout_ms;  /* 2s */
 };
 
 enum conf_limit_algorithm {

@@ -107,8 +107,8 @@ extern const size_t options_route_count;
 
 /* The types, by the file they are in. value.c: */
 extern const struct option_type type_count32, type_count64, type_size32, type_size64;
-extern const struct option_type type_duration, type_flag, type_word, type_choice, type_text,
-	type_workers;
+extern const struct option_type type_duration, type_flag, type_word, type_words, type_choice;
+extern const struct option_type type_text, type_workers;
 extern const struct option_type type_token, type_token_or_off, type_reference, type_references;
 /* value_address.c: */
 extern const struct option_type type_binds, type_admin_binds, type_networks, type_server;

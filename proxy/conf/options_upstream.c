@@ -1,6 +1,7 @@
 /* Rows of [upstream] and of its server lines. */
 #include "conf/conf.h"
 #include "conf/options.h"
+#include "http/lenient.h"
 
 #define COUNT(rows)        (sizeof(rows) / sizeof((rows)[0]))
 #define MS(n)              (n)
@@ -14,6 +15,11 @@
 
 static const struct option_word balances[] = {{"round_robin", CONF_BALANCE_ROUND_ROBIN},
 	{"least_in_flight", CONF_BALANCE_LEAST_IN_FLIGHT}, {"hash", CONF_BALANCE_HASH}, {NULL, 0}};
+
+static const struct option_word lenients[] = {{"bare_lf", HTTP_LENIENT_BARE_LF},
+	{"equal_lengths", HTTP_LENIENT_EQUAL_LENGTHS}, {"http_1_2", HTTP_LENIENT_HTTP_1_2},
+	{"folded_lines", HTTP_LENIENT_FOLDED_LINES},
+	{"space_before_colon", HTTP_LENIENT_SPACE_BEFORE_COLON}, {NULL, 0}};
 
 #define AT(field) .offset = offsetof(struct conf_upstream, field)
 /* clang-format off */
@@ -83,6 +89,9 @@ const struct option options_upstream[] = {
 	{"retries", &type_count32, LIVE, AT(retries), .fallback = "2", BETWEEN(0, 100),
 		.help = "Further tries of a request that certainly was not processed, or that is safe, "
 			"without a body, and whose connection was closed without a byte of a response."},
+	{"lenient", &type_words, LIVE, AT(lenient), .words = lenients, .flags = OPTION_REPEATABLE,
+		.help = "What of RFC 9112 the servers' responses may break. Clients get it rewritten; "
+			"unset, such a response is answered 502."},
 	{"health_path", &type_uri_path, LIVE, AT(health_path), .flags = OPTION_QUERY,
 		.help = "What health checks ask for; unset, servers are judged by their traffic only."},
 	{"health_host", &type_host_field, LIVE, AT(health_host),

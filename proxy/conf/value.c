@@ -386,6 +386,23 @@ static bool parse_word(struct value *value)
 	return true;
 }
 
+/* Each word of a list is a bit. */
+static bool parse_words(struct value *value)
+{
+	struct slice rest = value->text, item;
+	uint64_t *bits = value->at;
+
+	while (slice_next_element(&rest, &item)) {
+		struct value one = *value;
+		unsigned bit;
+		one.text = item;
+		if (!read_word(&one, &bit))
+			return false;
+		*bits |= bit;
+	}
+	return *bits != 0 || value_fail(value, "no word");
+}
+
 static bool parse_choice(struct value *value)
 {
 	unsigned chosen;
@@ -469,6 +486,7 @@ const struct option_type type_duration = {
 const struct option_type type_flag = {
 	"flag", "on or off (or yes, no, true, false)", parse_flag, same_flag};
 const struct option_type type_word = {"word", "one of the words", parse_word, same_word};
+const struct option_type type_words = {"list of words", "words of the list", parse_words, same_u64};
 const struct option_type type_choice = {"word", "one of the words", parse_choice, same_flag};
 const struct option_type type_text = {"text", "a text", parse_text, same_text};
 const struct option_type type_workers = {"number", "a number or auto", parse_workers, same_u32};

@@ -21,6 +21,7 @@
 #include "relay/account.h"
 #include "relay/downstream.h"
 #include "relay/exchange.h"
+#include "relay/lenient_head.h"
 #include "relay/pin.h"
 #include "relay/relay.h"
 #include "relay/respond.h"
@@ -607,6 +608,8 @@ static void read_response(struct exchange *x)
 				return;
 			continue;
 		}
+		if (x->upstream->conf->lenient && !lenient_head_is_ready(x))
+			continue;
 		switch (http_parser_head(&connection->parser, buffer_head(&connection->in),
 			buffer_used(&connection->in))) {
 		case HTTP_PARSE_MORE:

@@ -251,7 +251,8 @@ static void received(struct exchange *x)
 	x->response_received = true;
 	if (connection) {
 		bool clean = x->response_framing.keep_alive && x->request_done &&
-			     flow_is_empty(&connection->out) && buffer_used(&connection->in) == 0;
+			     !connection->is_doubtful && flow_is_empty(&connection->out) &&
+			     buffer_used(&connection->in) == 0;
 		if (connection->in.at && x->downstream && x->downstream->out.body.len > 0) {
 			/* The client still borrows the last block: it takes it over. */
 			x->downstream->out.kept = connection->in;

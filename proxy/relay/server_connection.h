@@ -35,7 +35,8 @@ struct server_connection {
 	struct http_parser parser;
 	enum server_connection_state state;
 	bool reused;
-	bool unsent; /* on the worker's list: written at the end of the round */
+	bool is_doubtful; /* a head had to be guessed at (http/lenient.h): not to be used again */
+	bool unsent;      /* on the worker's list: written at the end of the round */
 	struct server_connection *next_unsent;
 	uint32_t requests;   /* begun on it */
 	uint32_t address_id; /* of the server's address that it is to */

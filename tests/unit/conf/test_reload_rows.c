@@ -87,6 +87,7 @@ static const struct sample samples[] = {
 	{U, "max_fails", "1", "2", NULL, NULL},
 	{U, "fail_timeout", "1s", "2s", "1000ms", NULL},
 	{U, "fail_timeout_max", "1m", "2m", "60s", NULL},
+	{U, "lenient", NULL, "bare_lf", NULL, NULL},
 	{U, "retries", "1", "2", NULL, NULL},
 	{U, "health_path", "/a", "/b", NULL, NULL},
 	{U, "health_host", "a", "b", NULL, "health_path = /"},

@@ -1,0 +1,42 @@
+/*
+ * What old servers send that RFC 9112 does not allow, forgiven where an upstream says so. A head is
+ * rewritten clean in front of the parser, which stays as strict as it is:
+ *
+ *   bytes of a server --http_lenient_end--> is the head all there?
+ *                     --http_lenient_clean--> a head without what is forgiven --> http_parser_head
+ *
+ * So nothing behind it can tell, nor pass on, how a head was written. What is not forgiven, or
+ * can't be made clean beyond doubt, is left as it came, for the parser to refuse.
+ */
+#ifndef HTTP_LENIENT_H
+#define HTTP_LENIENT_H
+
+#include <stddef.h>
+
+#include "base/slice.h"
+
+struct http_out;
+
+/* What is forgiven, as bits. */
+enum http_lenient {
+	HTTP_LENIENT_BARE_LF = 1 << 0,       /* lines that end with LF alone */
+	HTTP_LENIENT_EQUAL_LENGTHS = 1 << 1, /* Content-Length several times, all the same */
+	HTTP_LENIENT_HTTP_1_2 = 1 << 2,      /* HTTP/1.2 to 1.9, taken for HTTP/1.1 */
+	HTTP_LENIENT_FOLDED_LINES = 1 << 3,  /* a field's value that goes on in the next line */
+	HTTP_LENIENT_SPACE_BEFORE_COLON = 1 << 4,
+};
+
+/* Those that two readers may understand in two ways: where the head ends is a guess. */
+#define HTTP_LENIENT_DOUBTFUL                                                                      \
+	(HTTP_LENIENT_BARE_LF | HTTP_LENIENT_FOLDED_LINES | HTTP_LENIENT_SPACE_BEFORE_COLON)
+
+/* Length of the head at `base` with its empty line, whichever way its lines end; 0: not all there,
+ * and then it need not be looked for in these `len` bytes again: pass them as `looked`. */
+size_t http_lenient_end(const char *base, size_t len, size_t looked);
+
+/* Writes the head, which ends with its empty line, without what of `forgiven` (of enum
+ * http_lenient) is in it. Returns what was; 0, with anything in `out`: nothing, or it is to be
+ * taken as it came. */
+unsigned http_lenient_clean(struct slice head, unsigned forgiven, struct http_out *out);
+
+#endif
