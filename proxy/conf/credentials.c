@@ -44,6 +44,47 @@ bool credentials_are_canonical(struct slice value)
 	return rest_at == scheme_len + 1 && value.at[scheme_len] == ' ';
 }
 
+/* What a base64 digit stands for, or -1. */
+static int digit_value(char c)
+{
+	static const char digits[] =
+		"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+	const char *at = c ? strchr(digits, c) : NULL;
+
+	return at ? (int)(at - digits) : -1;
+}
+
+static bool is_base64(struct slice text)
+{
+	size_t len = text.len;
+
+	if (len % 4 != 0)
+		return false;
+	while (len > 0 && text.len - len < 2 && text.at[len - 1] == '=')
+		len--;
+	for (size_t i = 0; i < len; i++) {
+		if (digit_value(text.at[i]) < 0)
+			return false;
+	}
+	/* One '=' leaves two bits of the last digit unused, two leave four. */
+	int unused = (1 << 2 * (text.len - len)) - 1;
+	return len == 0 || (digit_value(text.at[len - 1]) & unused) == 0;
+}
+
+bool credentials_are_misspelled(struct slice value)
+{
+	static const char basic[] = "Basic";
+	size_t scheme_len, rest_at;
+
+	if (!credentials_split(value, &scheme_len, &rest_at) || scheme_len != sizeof(basic) - 1)
+		return false;
+	for (size_t i = 0; i < scheme_len; i++) {
+		if (scheme_char(value.at[i], i == 0) != basic[i])
+			return false;
+	}
+	return !is_base64((struct slice){value.at + rest_at, value.len - rest_at});
+}
+
 void credentials_write_scheme(struct slice scheme, char *out)
 {
 	for (size_t i = 0; i < scheme.len; i++)

@@ -195,11 +195,13 @@ struct slice identity_query(struct slice query, struct slice name, bool *ambiguo
 static struct slice part_value(
 	const struct key_part *part, struct identity_input *input, uint8_t address[16])
 {
-	struct slice name = {part->name, part->name_len};
+	struct slice name = {part->name, part->name_len}, value;
 
 	switch (part->kind) {
 	case KEY_HEADER:
-		return http_head_find_only(input->head, name, &input->ambiguous);
+		value = http_head_find_only(input->head, name, &input->ambiguous);
+		input->ambiguous |= part->is_credentials && credentials_are_misspelled(value);
+		return value;
 	case KEY_COOKIE:
 		return identity_cookie(input->head, name, &input->ambiguous);
 	case KEY_QUERY:

@@ -252,6 +252,33 @@ static void ambiguous_keys(void **state)
 	assert_true(asked->input.ambiguous);
 }
 
+static void credentials_in_base64(void **state)
+{
+	static const char *const good[] = {"Basic dXNlcjpwYXNzMQ==", "basic   dXNlcjpwYXNzMTI=",
+		"BASIC dXNlcjpwYXNz", "Basic +/+/", "Bearer a-b_c.d", "Digest username=\"a\"",
+		"dXNl", "Basics dXN", "Basi dXN"};
+	static const char *const wrong[] = {"Basic dXNlcjpwYXNzMQ",
+		"Basic dXNlcjpwYXNzMQ=", "Basic dXNlcjpwYXNzMQ===", "Basic dXNlcjpwYXNzMR==",
+		"basic dXNlcjpwYXNzMTJ=", "Basic dXNl cjpwYXNz", "Basic dXNl-jpwYXNz",
+		"BASIC  dXNlcjpwYXNzMQ==A", "Basic ====",
+		"Basic dX=="
+		"lcjp"};
+	char line[128];
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(good) / sizeof(good[0]); i++) {
+		snprintf(line, sizeof(line), "Authorization: %s\n", good[i]);
+		if (ambiguous("header:Authorization", line, ""))
+			fail_msg("%s is refused", good[i]);
+	}
+	for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
+		snprintf(line, sizeof(line), "Authorization: %s\n", wrong[i]);
+		if (!ambiguous("header:Authorization", line, ""))
+			fail_msg("%s is taken", wrong[i]);
+		assert_false(ambiguous("header:X-Key", line, ""));
+	}
+}
+
 static void credentials_in_one_form(void **state)
 {
 	static char longer[2][3000];
@@ -315,6 +342,7 @@ int main(void)
 		cmocka_unit_test(more_parts_than_are_kept),
 		cmocka_unit_test(callers_by_text),
 		cmocka_unit_test(ambiguous_keys),
+		cmocka_unit_test(credentials_in_base64),
 		cmocka_unit_test(credentials_in_one_form),
 		cmocka_unit_test(short_text),
 	};
