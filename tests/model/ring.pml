@@ -1,6 +1,7 @@
 /*
- * The ring's protocol (throttle/ring.c, ring_short.h), for Spin: takes, and refunds that close the gap
- * step by step. A charge is judged by the thread's own time and recorded at the newest.
+ * The ring's protocol (throttle/ring.c, ring_short.h), for Spin: takes, and refunds that drop the newest
+ * slot, or close the gap of another one step by step, from either side (ring.c says when from which).
+ * A charge is judged by the thread's own time and recorded at the newest.
  *
  *   head    type, claimed or hole, fill, position, time: one word, changed by compare-and-swap only
  *   slot[]  written after the head, by whoever comes first, by compare-and-swap from what was there
@@ -37,7 +38,8 @@
 
 #define OPEN  0
 #define CLEAN 1
-#define HOLE  2
+#define HOLE  2 /* moves to the newest slot */
+#define SINK  3 /* to the oldest */
 
 typedef word {
 	byte type, mark, fill, position, time;
@@ -122,7 +124,13 @@ inline move_hole(h, w, old, go, ok, value)
 {
 	copy(w, h);
 	if
-	:: (h.mark + 1) % SLOTS == h.position ->
+	:: h.type == SINK && h.mark == back(h.position, h.fill) ->
+		w.type = ((h.mark + 1) % SLOTS == 0 -> CLEAN : OPEN); w.mark = 0; w.fill = h.fill - 1
+	:: h.type == SINK && h.mark != back(h.position, h.fill) ->
+		atomic { value = slot[back(h.mark, 1)] };
+		write_slot(h, h.mark, value, old, go);
+		w.mark = back(h.mark, 1)
+	:: h.type == HOLE && (h.mark + 1) % SLOTS == h.position ->
 		w.type = CLEAN; w.position = h.mark; w.mark = 0; w.fill = h.fill - 1
 	:: else ->
 		atomic { value = slot[(h.mark + 1) % SLOTS] };
@@ -153,7 +161,7 @@ inline claim(h, w, t, mine, live)
 {
 	mine = (t > h.time -> t : h.time);
 	if
-	:: h.type == CLEAN && mine == h.time -> mine++
+	:: mine == h.time && (h.type == CLEAN || back(h.position, live) < back(h.position, h.fill)) -> mine++
 	:: else
 	fi;
 	w.type = OPEN; w.mark = 1; w.fill = live + 1;
@@ -184,7 +192,7 @@ inline take_slowly(h, w, t, mine, live, n, old, go, ok, value)
 {
 	load_head(h);
 	if
-	:: h.type == HOLE -> move_hole(h, w, old, go, ok, value); ok = 0
+	:: h.type >= HOLE -> move_hole(h, w, old, go, ok, value); ok = 0
 	:: else ->
 #ifndef BROKEN_NO_HELP
 		if
@@ -214,15 +222,19 @@ inline take_quickly(h, w, t, mine, live, old, ok)
 {
 	load_head(h);
 	if
-	:: h.type == HOLE
+	:: h.type >= HOLE
 	:: else ->
 #ifndef BROKEN_QUICK_UNWRITTEN
 		if
-		:: atomic { h.type == OPEN && slot[back(h.position, 1)] != h.time -> goto quick_end }
+		:: atomic { h.type == OPEN && h.mark > 0 && slot[back(h.position, 1)] != h.time -> goto quick_end }
 		:: atomic { else }
 		fi;
 #endif
 		count_live(h, t, live);
+		if
+		:: t <= h.time && live < h.fill -> goto quick_end
+		:: else
+		fi;
 		if
 		:: live < SLOTS ->
 #ifndef BROKEN_QUICK_LATE
@@ -284,7 +296,7 @@ proctype taker()
 			:: !ok ->
 				load_head(h);
 				if
-				:: h.type == HOLE -> move_hole(h, w, old, go, ok, value); ok = 0
+				:: h.type >= HOLE -> move_hole(h, w, old, go, ok, value); ok = 0
 				:: else ->
 					if
 					:: h.type == OPEN && h.mark > 0 -> finish_claim(h, n, old, go)
@@ -303,7 +315,15 @@ proctype taker()
 						:: atomic { else }
 						fi
 					:: else ->
-						copy(w, h); w.type = HOLE; w.mark = back(h.position, n);
+						copy(w, h);
+						if
+						:: n == 1 ->
+							w.mark = 0; w.fill = h.fill - 1;
+							w.position = back(h.position, 1)
+						:: n > 1 -> w.type = HOLE; w.mark = back(h.position, n)
+						:: n > 1 && h.type == OPEN ->
+							w.type = SINK; w.mark = back(h.position, n)
+						fi;
 						atomic {
 							ok = same(h);
 							if
