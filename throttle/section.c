@@ -49,8 +49,7 @@ void section_lay(struct section *section, void *memory, uint64_t buckets)
 						    : -(int64_t)section->shape.entry_bytes;
 	section->second[BUCKET_WAYS - 1] = 0; /* with the overflow's, which is nobody's place */
 	section->entries = memory;
-	/* A page of 4 kB for each: as many callers as pages are on two thirds of them. */
-	section->many = section->buckets * section->bucket_bytes / 4096;
+	section->pages = section->buckets * section->bucket_bytes / 4096;
 }
 
 #define FAR_STEP 3 /* from there on all that is left is asked for at once */
@@ -185,7 +184,8 @@ static unsigned choose_way(
 	return BUCKET_WAYS;
 }
 
-#define CALLERS_A_LOOK 1024 /* so often it is looked at how many there are */
+#define CALLERS_A_PAGE 4    /* of 4 kB: then hardly any is untouched */
+#define CALLERS_A_LOOK 1024 /* after so many more another large page is made */
 
 static void want_growth(const struct section *s)
 {
@@ -194,15 +194,17 @@ static void want_growth(const struct section *s)
 		atomic_store_explicit(s->wants_growth, 1, memory_order_relaxed);
 }
 
-/* When the callers lie on most of the pages, larger ones take no more memory. */
+/* When the callers lie on all of the pages, large ones take no more memory: one at a time, since
+ * that is a copy of 2 MB. */
 void section_count_entry(const struct section *s)
 {
 	/* relaxed: a count that only people read, and this */
 	uint64_t n = atomic_fetch_add_explicit(&s->tally->entries, 1, memory_order_relaxed);
 	bool is_upper = section_is_upper(s);
 
-	if (!is_upper && n >= s->many && n % CALLERS_A_LOOK == 0)
-		store_use_large_pages(s->entries, s->buckets * s->bucket_bytes);
+	if (n >= CALLERS_A_PAGE * s->pages && n % CALLERS_A_LOOK == 0)
+		store_use_large_page(s->entries, s->buckets * s->bucket_bytes,
+			(n - CALLERS_A_PAGE * s->pages) / CALLERS_A_LOOK);
 	if (is_upper ? n % (s->buckets / SECTION_SOME + 1) == 0
 		     : n == s->buckets * SECTION_CROWDED && s->next != NULL)
 		want_growth(s);

@@ -58,7 +58,7 @@ struct tally {
 struct section {
 	struct shape shape;
 	const struct form_ops *ops;
-	uint64_t many;               /* callers, who lie on most of its pages */
+	uint64_t pages;              /* of 4 kB */
 	uint64_t buckets;            /* how many, */
 	uint64_t bucket_bytes;       /* each of so many */
 	int64_t second[BUCKET_WAYS]; /* bytes from each way to the other of its pair, if any */

@@ -11,6 +11,14 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+/* Where the system knows of none, it says so when it is asked. */
+#ifndef MADV_HUGEPAGE
+#define MADV_HUGEPAGE 14
+#endif
+#ifndef MADV_COLLAPSE
+#define MADV_COLLAPSE 25 /* Linux 6.1: at once, not when the system comes to it */
+#endif
+
 static int path_of(char path[PATH_MAX], const char *folder, const char *name)
 {
 	int n = snprintf(path, PATH_MAX, "%s/%s", folder, name);
@@ -36,14 +44,17 @@ static int map(struct store *store)
 	return 0;
 }
 
-void store_use_large_pages(void *memory, uint64_t bytes)
+#define LARGE_BYTES (UINT64_C(1) << 21)
+
+void store_use_large_page(void *memory, uint64_t bytes, uint64_t number)
 {
-#ifdef MADV_HUGEPAGE
-	madvise(memory, bytes, MADV_HUGEPAGE);
-#else
-	(void)memory;
-	(void)bytes;
-#endif
+	uintptr_t first = ((uintptr_t)memory + LARGE_BYTES - 1) & ~(uintptr_t)(LARGE_BYTES - 1);
+	uintptr_t page = first + number * LARGE_BYTES;
+
+	if (number > bytes / LARGE_BYTES || page + LARGE_BYTES > (uintptr_t)memory + bytes)
+		return;
+	madvise((void *)page, LARGE_BYTES, MADV_HUGEPAGE);
+	madvise((void *)page, LARGE_BYTES, MADV_COLLAPSE);
 }
 
 int store_anonymous(struct store *store, uint64_t bytes)

@@ -32,9 +32,9 @@ void store_release(struct store *store, uint64_t at, uint64_t bytes);
 /* Has an opened one fewer bytes on the disk than these? Then parts must be reserved again. */
 bool store_has_holes(const struct store *store, uint64_t bytes);
 
-/* Most of this memory, which begins at a page, is in use now: fewer page table walks. Only a wish.
- */
-void store_use_large_pages(void *memory, uint64_t bytes);
+/* All of this memory is in use by now: makes the page of that number in it a large one, if it has
+ * so many; fewer page table walks. Only a wish. */
+void store_use_large_page(void *memory, uint64_t bytes, uint64_t number);
 
 int store_rename(const char *folder, const char *from, const char *to);
 int store_remove(const char *folder, const char *name);

@@ -245,8 +245,9 @@ void store_close(struct store *store)
 	*store = (struct store){.file = -1};
 }
 
-void store_use_large_pages(void *memory, uint64_t bytes)
+void store_use_large_page(void *memory, uint64_t bytes, uint64_t number)
 {
+	(void)number;
 	(void)memory;
 	(void)bytes;
 }
