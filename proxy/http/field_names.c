@@ -32,7 +32,9 @@ static const struct slice field_names[HTTP_FIELDS] = {
 	NAME(VIA, "via"),
 	NAME(X_FORWARDED_FOR, "x-forwarded-for"),
 	NAME(X_FORWARDED_HOST, "x-forwarded-host"),
+	NAME(X_FORWARDED_PORT, "x-forwarded-port"),
 	NAME(X_FORWARDED_PROTO, "x-forwarded-proto"),
+	NAME(X_REAL_IP, "x-real-ip"),
 	NAME(X_REQUEST_ID, "x-request-id"),
 };
 
@@ -51,6 +53,7 @@ const uint8_t http_field_candidates[HTTP_FIELD_NAME_LONGEST + 1][32] = {
 	AT(8, 'p') = HTTP_FIELD_PRIORITY,
 	AT(9, 'f') = HTTP_FIELD_FORWARDED,
 	AT(9, 'r') = HTTP_FIELD_RATELIMIT,
+	AT(9, 'x') = HTTP_FIELD_X_REAL_IP,
 	AT(10, 'c') = HTTP_FIELD_CONNECTION,
 	AT(10, 'k') = HTTP_FIELD_KEEP_ALIVE,
 	AT(10, 'u') = HTTP_FIELD_USER_AGENT,

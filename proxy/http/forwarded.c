@@ -21,7 +21,9 @@ static bool append_fields(struct http_out *out, const struct http_head *head, en
 void forwarded_append_for(
 	struct http_out *out, const struct http_head *head, const struct forwarded_peer *peer)
 {
-	bool any = peer->trusted && append_fields(out, head, HTTP_FIELD_X_FORWARDED_FOR);
+	bool any = peer->trusted &&
+		   (append_fields(out, head, HTTP_FIELD_X_FORWARDED_FOR) ||
+			   (forwarded_is_well_formed(head) && forwarded_append_nodes(out, head)));
 
 	if (peer->is_unix)
 		return;
@@ -42,11 +44,67 @@ void forwarded_append_proto(struct http_out *out, const struct http_head *head,
 }
 
 void forwarded_append_host(struct http_out *out, const struct http_head *head,
-	const struct forwarded_peer *peer, struct slice host)
+	const struct forwarded_peer *peer, const struct conf_cidrs *trusted, struct slice host)
 {
 	if (peer->trusted && append_fields(out, head, HTTP_FIELD_X_FORWARDED_HOST))
 		return;
-	http_out_slice(out, host);
+	struct slice told = forwarded_host(head, peer, trusted);
+	http_out_slice(out, told.at ? told : host);
+}
+
+/* The first of a trusted peer's list, or SLICE_NONE. */
+static struct slice first_of(
+	const struct http_head *head, const struct forwarded_peer *peer, enum http_field_id id)
+{
+	struct slice list = http_head_find(head, id), first;
+
+	return peer->trusted && slice_next_element(&list, &first) ? first : SLICE_NONE;
+}
+
+/* 1 to 65535, else 0. */
+static unsigned port_number(struct slice text)
+{
+	unsigned port = 0;
+
+	if (text.len == 0 || text.len > 5)
+		return 0;
+	for (size_t i = 0; i < text.len; i++) {
+		if (text.at[i] < '0' || text.at[i] > '9')
+			return 0;
+		port = port * 10 + (unsigned)(text.at[i] - '0');
+	}
+	return port <= 65535 ? port : 0;
+}
+
+/* Of `example.com:80` or `[2001:db8::1]:80`; 0: none. */
+static unsigned port_of_host(struct slice host)
+{
+	const char *colon = host.len > 0 ? memrchr(host.at, ':', host.len) : NULL;
+	const char *bracket = host.len > 0 ? memrchr(host.at, ']', host.len) : NULL;
+
+	if (!colon || (bracket && bracket > colon))
+		return 0;
+	return port_number((struct slice){colon + 1, (size_t)(host.at + host.len - colon) - 1});
+}
+
+void forwarded_append_port(struct http_out *out, const struct http_head *head,
+	const struct forwarded_peer *peer, const struct conf_cidrs *trusted, struct slice host,
+	bool is_https)
+{
+	struct slice told_host = first_of(head, peer, HTTP_FIELD_X_FORWARDED_HOST);
+	struct slice told_proto = first_of(head, peer, HTTP_FIELD_X_FORWARDED_PROTO);
+	unsigned port = port_number(first_of(head, peer, HTTP_FIELD_X_FORWARDED_PORT));
+
+	if (!told_host.at)
+		told_host = forwarded_host(head, peer, trusted);
+	if (!told_proto.at)
+		told_proto = forwarded_proto(head, peer, trusted);
+	if (told_proto.at)
+		is_https = slice_equal_nocase(told_proto, SLICE("https")) ||
+			   slice_equal_nocase(told_proto, SLICE("wss"));
+	if (port == 0)
+		port = port_of_host(told_host.at ? told_host : host);
+	http_out_number(out, port != 0 ? port : is_https ? 443 : 80);
 }
 
 /* RFC 9110 section 5.6.2. */

@@ -69,6 +69,14 @@ void forwarded_caller(const struct http_head *head, const struct forwarded_peer 
 struct slice forwarded_proto(const struct http_head *head, const struct forwarded_peer *peer,
 	const struct conf_cidrs *trusted);
 
+/* The host that the client asked for, likewise. */
+struct slice forwarded_host(const struct http_head *head, const struct forwarded_peer *peer,
+	const struct conf_cidrs *trusted);
+
+/* The nodes of a well-formed Forwarded as X-Forwarded-For lists them: addresses, without ports, or
+ * `unknown`. False: there are none. */
+bool forwarded_append_nodes(struct http_out *out, const struct http_head *head);
+
 /* An address as text (RFC 5952; IPv4 in dots). Returns its length. */
 #define FORWARDED_ADDRESS_BYTES 46
 size_t forwarded_address_text(const uint8_t address[16], char out[static FORWARDED_ADDRESS_BYTES]);
@@ -78,8 +86,9 @@ bool forwarded_address_parse(struct slice text, uint8_t address[16]);
 
 /*
  * Field values for the upstream, without name and CRLF, appended to `out`. What an untrusted peer
- * said of these is replaced; what a trusted one said is kept and added to. Field lines of one name
- * are joined by ", ". A unix peer adds nothing to X-Forwarded-For: it has no address.
+ * said of these is replaced; what a trusted one said is kept and added to, in whichever dialect it
+ * said it. Field lines of one name are joined by ", ". A unix peer adds nothing to X-Forwarded-For:
+ * it has no address.
  */
 void forwarded_append_for(
 	struct http_out *out, const struct http_head *head, const struct forwarded_peer *peer);
@@ -89,10 +98,16 @@ void forwarded_append_for(
 void forwarded_append_proto(struct http_out *out, const struct http_head *head,
 	const struct forwarded_peer *peer, const struct conf_cidrs *trusted, bool is_https);
 
-/* The trusted peer's X-Forwarded-Host, else `host`: the authority as the client sent it. Appends
- * nothing when neither is known. */
+/* The trusted peer's X-Forwarded-Host or the host of its Forwarded, else `host`: the authority as
+ * the client sent it. Appends nothing when none is known. */
 void forwarded_append_host(struct http_out *out, const struct http_head *head,
-	const struct forwarded_peer *peer, struct slice host);
+	const struct forwarded_peer *peer, const struct conf_cidrs *trusted, struct slice host);
+
+/* The port of the client's URL: the trusted peer's X-Forwarded-Port, else that of the host as the
+ * function above tells it, else 443 or 80 by the protocol. */
+void forwarded_append_port(struct http_out *out, const struct http_head *head,
+	const struct forwarded_peer *peer, const struct conf_cidrs *trusted, struct slice host,
+	bool is_https);
 
 /* Are there elements in the head's Forwarded, all of them well formed? */
 bool forwarded_is_well_formed(const struct http_head *head);

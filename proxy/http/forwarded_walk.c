@@ -10,6 +10,7 @@ struct walk {
 	uint8_t *address;   /* the farthest hop that is known */
 	bool goes_on;       /* it is trusted, so what it said of the hop before counts */
 	struct slice proto; /* of the farthest hop whose protocol was told */
+	struct slice host;  /* of the farthest hop whose host was told */
 };
 
 /* `192.0.2.1`, `192.0.2.1:80`, `2001:db8::1`, `[2001:db8::1]`, `[2001:db8::1]:80` */
@@ -66,7 +67,7 @@ static void walk_list(struct walk *walk, struct slice list)
 #define HOPS 32
 
 struct hop {
-	struct slice node, proto; /* none: not said */
+	struct slice node, proto, host; /* none: not said */
 };
 
 struct hops {
@@ -117,7 +118,7 @@ static bool take_char(struct slice *rest, char c)
 /* One element, `for=...;proto=...`, up to its comma. */
 static bool take_element(struct slice *rest, struct hop *hop)
 {
-	*hop = (struct hop){SLICE_NONE, SLICE_NONE};
+	*hop = (struct hop){SLICE_NONE, SLICE_NONE, SLICE_NONE};
 	do {
 		struct slice name, value;
 		skip_ows(rest);
@@ -128,6 +129,7 @@ static bool take_element(struct slice *rest, struct hop *hop)
 			return false;
 		struct slice *said = slice_equal_nocase(name, SLICE("for"))     ? &hop->node
 				     : slice_equal_nocase(name, SLICE("proto")) ? &hop->proto
+				     : slice_equal_nocase(name, SLICE("host"))  ? &hop->host
 										: NULL;
 		if (said && said->at)
 			return false;
@@ -169,6 +171,8 @@ static void walk_forwarded(struct walk *walk, struct slice line)
 		const struct hop *hop = &hops.items[(i - 1) % HOPS];
 		if (hop->proto.at)
 			walk->proto = hop->proto;
+		if (hop->host.at)
+			walk->host = hop->host;
 		if (hop->node.at)
 			step(walk, hop->node);
 		else
@@ -195,7 +199,7 @@ static void walk_fields(struct walk *walk, const struct http_head *head, enum ht
 void forwarded_caller(const struct http_head *head, const struct forwarded_peer *peer,
 	const struct conf_cidrs *trusted, uint8_t address[16])
 {
-	struct walk walk = {trusted, address, peer->trusted, SLICE_NONE};
+	struct walk walk = {.trusted = trusted, .address = address, .goes_on = peer->trusted};
 
 	memcpy(address, peer->address, 16);
 	if (!walk.goes_on)
@@ -206,14 +210,58 @@ void forwarded_caller(const struct http_head *head, const struct forwarded_peer 
 		walk_fields(&walk, head, HTTP_FIELD_FORWARDED);
 }
 
+/* Of what Forwarded says, where a trusted peer's is what counts. */
+static struct walk walk_what_counts(const struct http_head *head, const struct forwarded_peer *peer,
+	const struct conf_cidrs *trusted, uint8_t address[16])
+{
+	struct walk walk = {.trusted = trusted, .address = address, .goes_on = peer->trusted};
+
+	if (walk.goes_on && !http_head_find(head, HTTP_FIELD_X_FORWARDED_FOR).at)
+		walk_fields(&walk, head, HTTP_FIELD_FORWARDED);
+	return walk;
+}
+
+struct slice forwarded_host(const struct http_head *head, const struct forwarded_peer *peer,
+	const struct conf_cidrs *trusted)
+{
+	uint8_t address[16];
+	struct slice host = walk_what_counts(head, peer, trusted, address).host;
+
+	/* No host needs to be escaped. */
+	return host.len > 0 && !memchr(host.at, '\\', host.len) ? host : SLICE_NONE;
+}
+
+bool forwarded_append_nodes(struct http_out *out, const struct http_head *head)
+{
+	struct hops hops;
+	bool any = false;
+
+	for (unsigned i = 0; i < head->field_count; i++) {
+		if (head->fields[i].id != HTTP_FIELD_FORWARDED ||
+			!read_hops(http_field_value(head, &head->fields[i]), &hops))
+			continue;
+		for (size_t j = hops.count > HOPS ? hops.count - HOPS : 0; j < hops.count; j++) {
+			char text[FORWARDED_ADDRESS_BYTES];
+			uint8_t address[16];
+			if (any)
+				http_out_slice(out, SLICE(", "));
+			any = true;
+			if (parse_node(hops.items[j % HOPS].node, address))
+				http_out_slice(out, (struct slice){text,
+							    forwarded_address_text(address, text)});
+			else
+				http_out_slice(out, SLICE("unknown"));
+		}
+	}
+	return any;
+}
+
 struct slice forwarded_proto(const struct http_head *head, const struct forwarded_peer *peer,
 	const struct conf_cidrs *trusted)
 {
 	uint8_t address[16];
-	struct walk walk = {trusted, address, peer->trusted, SLICE_NONE};
+	struct walk walk = walk_what_counts(head, peer, trusted, address);
 
-	if (walk.goes_on && !http_head_find(head, HTTP_FIELD_X_FORWARDED_FOR).at)
-		walk_fields(&walk, head, HTTP_FIELD_FORWARDED);
 	if (slice_equal_nocase(walk.proto, SLICE("https")))
 		return SLICE("https");
 	if (slice_equal_nocase(walk.proto, SLICE("http")))

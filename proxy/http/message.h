@@ -45,14 +45,17 @@ enum http_field_id {
 	HTTP_FIELD_VIA,
 	HTTP_FIELD_X_FORWARDED_FOR,
 	HTTP_FIELD_X_FORWARDED_HOST,
+	HTTP_FIELD_X_FORWARDED_PORT,
 	HTTP_FIELD_X_FORWARDED_PROTO,
+	HTTP_FIELD_X_REAL_IP,
 	HTTP_FIELD_X_REQUEST_ID,
 	HTTP_FIELDS,
 };
 
 #define HTTP_FIELD_NAME_LONGEST 17
 
-/* The only known name of this length and first letter, by the letter's low five bits. */
+/* The only known name of this length and first letter, by the letter's low five bits; but that
+ * X-Forwarded-Port is where X-Forwarded-Host is. */
 extern const uint8_t http_field_candidates[HTTP_FIELD_NAME_LONGEST + 1][32];
 
 /* Is this the known name `id`, whose length it has? Compared without case. */
@@ -64,7 +67,12 @@ static inline enum http_field_id http_field_id(struct slice name)
 	if (name.len == 0 || name.len > HTTP_FIELD_NAME_LONGEST)
 		return HTTP_FIELD_OTHER;
 	enum http_field_id id = http_field_candidates[name.len][name.at[0] & 31];
-	return id != HTTP_FIELD_OTHER && http_field_is(name.at, id) ? id : HTTP_FIELD_OTHER;
+	if (id == HTTP_FIELD_OTHER || http_field_is(name.at, id))
+		return id;
+	return id == HTTP_FIELD_X_FORWARDED_HOST &&
+			       http_field_is(name.at, HTTP_FIELD_X_FORWARDED_PORT)
+		       ? HTTP_FIELD_X_FORWARDED_PORT
+		       : HTTP_FIELD_OTHER;
 }
 
 /* The same for a field of a head, of which a name with an underscore is told apart: servers that

@@ -92,10 +92,11 @@ static struct left_out left_out_of_request(const struct exchange *x)
 {
 	const struct conf_route *route = x->route;
 	/* Written anew: */
-	struct left_out left_out = {HTTP_FIELD_BIT(HOST) | HTTP_FIELD_BIT(X_FORWARDED_FOR) |
-					    HTTP_FIELD_BIT(X_FORWARDED_HOST) |
-					    HTTP_FIELD_BIT(X_FORWARDED_PROTO) |
-					    HTTP_FIELD_BIT(FORWARDED) | HTTP_FIELD_BIT(VIA),
+	struct left_out left_out = {
+		HTTP_FIELD_BIT(HOST) | HTTP_FIELD_BIT(X_FORWARDED_FOR) |
+			HTTP_FIELD_BIT(X_FORWARDED_HOST) | HTTP_FIELD_BIT(X_FORWARDED_PORT) |
+			HTTP_FIELD_BIT(X_FORWARDED_PROTO) | HTTP_FIELD_BIT(X_REAL_IP) |
+			HTTP_FIELD_BIT(FORWARDED) | HTTP_FIELD_BIT(VIA),
 		NULL};
 	bool by_name = route->request_remove.count > 0 || route->request_set.count > 0;
 

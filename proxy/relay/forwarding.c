@@ -14,9 +14,23 @@ static void put(struct http_out *out, struct slice bytes)
 	http_out_slice(out, bytes);
 }
 
+/* One address, that by which callers are told apart; a peer on a unix socket may have none. */
+static void put_caller(struct http_out *out, const struct exchange *x)
+{
+	static const uint8_t none[16];
+	char text[FORWARDED_ADDRESS_BYTES];
+
+	if (memcmp(x->address, none, sizeof(none)) == 0)
+		return;
+	put(out, SLICE("X-Real-IP: "));
+	put(out, (struct slice){text, forwarded_address_text(x->address, text)});
+	put(out, SLICE("\r\n"));
+}
+
 static void compose(struct http_out *out, const struct exchange *x)
 {
 	const struct forwarded_peer *peer = &x->downstream->peer;
+	const struct conf_cidrs *trusted = &x->downstream->listener->conf->trusted_proxies;
 	const struct site *site = x->use->site;
 
 	/* A peer on a unix socket that is not trusted has no address to tell. */
@@ -25,13 +39,15 @@ static void compose(struct http_out *out, const struct exchange *x)
 		forwarded_append_for(out, &x->request, peer);
 		put(out, SLICE("\r\n"));
 	}
+	put_caller(out, x);
 	put(out, SLICE("X-Forwarded-Proto: "));
-	forwarded_append_proto(
-		out, &x->request, peer, &x->downstream->listener->conf->trusted_proxies, false);
+	forwarded_append_proto(out, &x->request, peer, trusted, false);
 	if (x->authority.len > 0 || peer->trusted) {
 		put(out, SLICE("\r\nX-Forwarded-Host: "));
-		forwarded_append_host(out, &x->request, peer, x->authority);
+		forwarded_append_host(out, &x->request, peer, trusted, x->authority);
 	}
+	put(out, SLICE("\r\nX-Forwarded-Port: "));
+	forwarded_append_port(out, &x->request, peer, trusted, x->authority, false);
 	if (site->conf->forwarded) {
 		put(out, SLICE("\r\nForwarded: "));
 		forwarded_append_forwarded(out, &x->request, peer, x->authority, false);
@@ -49,6 +65,7 @@ static bool says_itself(const struct http_head *head)
 	return http_head_has(head, HTTP_FIELD_VIA) || http_head_has(head, HTTP_FIELD_FORWARDED) ||
 	       http_head_has(head, HTTP_FIELD_X_FORWARDED_FOR) ||
 	       http_head_has(head, HTTP_FIELD_X_FORWARDED_HOST) ||
+	       http_head_has(head, HTTP_FIELD_X_FORWARDED_PORT) ||
 	       http_head_has(head, HTTP_FIELD_X_FORWARDED_PROTO);
 }
 

@@ -1,5 +1,6 @@
 /*
- * The fields that tell a server whom we speak for: X-Forwarded-*, Forwarded (RFC 7239) and Via.
+ * The fields that tell a server whom we speak for: X-Forwarded-*, X-Real-IP, Forwarded (RFC 7239)
+ * and Via.
  *
  * A connection's requests come from one peer and nearly always name one host, so what these fields
  * say stays the same: the lines are composed for the first request and kept with the connection.

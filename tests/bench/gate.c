@@ -235,7 +235,7 @@ static void step_hops(struct bench *b)
 
 	forwarded_append_for(&out, &b->head, &b->peer);
 	forwarded_append_proto(&out, &b->head, &b->peer, &none, false);
-	forwarded_append_host(&out, &b->head, &b->peer, b->input.host);
+	forwarded_append_host(&out, &b->head, &b->peer, &none, b->input.host);
 	forwarded_append_forwarded(&out, &b->head, &b->peer, b->input.host, false);
 	forwarded_append_via(&out, &b->head, SLICE("sluice"));
 	b->sink += (uint64_t)text[0];

@@ -122,6 +122,28 @@ def nginx_client(t):
         equal((status, checksum(t.path("down"))), (0, digest), output)
 
 
+@group("nginx that ends TLS before sluice: the server learns of the client, in both dialects alike")
+def balancer(t):
+    origin = t.origin()
+    sluice = t.sluice(to(origin), listener="trusted_proxies = 127.0.0.1")
+    fields = " proxy_set_header Host $host; proxy_set_header X-Forwarded-For $http_x_client;"
+    front = Nginx(t, f"location / {{ proxy_pass http://{sluice.address};{fields} proxy_set_header X-Forwarded-Proto https; }}"
+                  f" location /rfc/ {{ proxy_pass http://{sluice.address}; proxy_set_header Host $host;"
+                  " proxy_set_header Forwarded \"for=$http_x_client;proto=https;host=$host\"; }", name="front")
+    url = f"http://{front.address}"
+    expected = {"X-Real-IP": "192.0.2.7", "X-Forwarded-For": "192.0.2.7, 127.0.0.1", "X-Forwarded-Proto": "https",
+                "X-Forwarded-Host": "api.test", "X-Forwarded-Port": "443"}
+
+    for path in ("/", "/rfc/"):
+        with t.point(f"{path}: {'Forwarded' if path == '/rfc/' else 'X-Forwarded-For and -Proto'} from nginx"):
+            status, output = curl("--fail", "-H", "Host: api.test", "-H", "X-Client: 192.0.2.7", url + path)
+            equal(status, 0, output)
+            seen = origin.last()
+            equal({name: seen.get(name) for name in expected}, expected)
+            first = seen.get("Forwarded").split(",")[0].split(";")
+            true({"for=192.0.2.7", "proto=https"} <= set(first), seen.get("Forwarded"))
+
+
 @test("a 429 stops curl, and curl's --retry waits for what Retry-After says")
 def retry(t):
     need_curl(t)

@@ -413,8 +413,14 @@ def forwarding_untrusted(t):
     client = t.client(sluice)
     client.ask("/", fields=[("X-Forwarded-For", "6.6.6.6"), ("X-Forwarded-Proto", "https"),
                             ("X-Forwarded-Host", "evil.test"), ("Forwarded", "for=6.6.6.6"),
+                            ("X-Forwarded-Port", "443"), ("X-Real-IP", "6.6.6.6"), ("X_Real_IP", "6.6.6.6"),
                             ("Via", "1.0 fred")])
     seen = origin.last()
+
+    with t.point("X-Real-IP and X-Forwarded-Port: the peer, and the port of the Host that was asked"):
+        equal((seen.all("X-Real-IP"), seen.all("X_Real_IP"), seen.all("X-Forwarded-Port")), (["127.0.0.1"], [], ["80"]))
+        client.ask("/", host="api.test:8080")
+        equal(origin.last().all("X-Forwarded-Port"), ["8080"], "port")
 
     with t.point("X-Forwarded-*: what the client claims is replaced"):
         equal(seen.all("X-Forwarded-For"), ["127.0.0.1"], "for")
@@ -449,6 +455,22 @@ def forwarding_trusted(t):
 
     with t.point("X-Forwarded-Proto and -Host are kept"):
         equal((seen.get("X-Forwarded-Proto"), seen.get("X-Forwarded-Host")), ("https", "real.test"))
+
+    with t.point("X-Real-IP is the caller, X-Forwarded-Port that of its URL"):
+        equal((seen.all("X-Real-IP"), seen.all("X-Forwarded-Port")), (["5.6.7.8"], ["443"]))
+
+    with t.point("a proxy that speaks Forwarded only: the same in X-Forwarded-*"):
+        client.ask("/", fields=[("Forwarded", 'for=1.2.3.4;proto=https;host="real.test:8443"')])
+        told = origin.last()
+        equal([told.all(name) for name in ("X-Forwarded-For", "X-Real-IP", "X-Forwarded-Proto", "X-Forwarded-Host", "X-Forwarded-Port")],
+              [["1.2.3.4, 127.0.0.1"], ["1.2.3.4"], ["https"], ["real.test:8443"], ["8443"]])
+        true(told.get("Forwarded").startswith('for=1.2.3.4;proto=https;host="real.test:8443", for=127.0.0.1;'), told.get("Forwarded"))
+
+    with t.point("a malformed Forwarded is replaced, and nothing of it said elsewhere"):
+        client.ask("/", fields=[("Forwarded", 'for=1.2.3.4;proto=https, for="6.6')])
+        told = origin.last()
+        equal([told.all(name) for name in ("X-Forwarded-For", "X-Real-IP", "X-Forwarded-Proto", "Forwarded")],
+              [["127.0.0.1"], ["127.0.0.1"], ["http"], ["for=127.0.0.1;host=api.test;proto=http"]])
 
     with t.point("Forwarded is added to"):
         true(seen.get("Forwarded").startswith("for=1.2.3.4"), seen.get("Forwarded"))

@@ -31,7 +31,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	struct http_out out = http_out_over(out_bytes, sizeof(out_bytes));
 	forwarded_append_for(&out, &head, &peer);
 	forwarded_append_proto(&out, &head, &peer, &trusted, false);
-	forwarded_append_host(&out, &head, &peer, SLICE("h:80"));
+	forwarded_append_host(&out, &head, &peer, &trusted, SLICE("h:80"));
+	forwarded_append_port(&out, &head, &peer, &trusted, SLICE("h:80"), false);
 	forwarded_append_forwarded(&out, &head, &peer, SLICE("h:80"), true);
 	forwarded_append_via(&out, &head, SLICE("sluice"));
 	if (out.at > out.end)

@@ -33,7 +33,9 @@ static void known_names(void **state)
 		[HTTP_FIELD_VIA] = "Via",
 		[HTTP_FIELD_X_FORWARDED_FOR] = "X-Forwarded-For",
 		[HTTP_FIELD_X_FORWARDED_HOST] = "X-Forwarded-Host",
+		[HTTP_FIELD_X_FORWARDED_PORT] = "X-Forwarded-Port",
 		[HTTP_FIELD_X_FORWARDED_PROTO] = "X-Forwarded-Proto",
+		[HTTP_FIELD_X_REAL_IP] = "X-Real-IP",
 		[HTTP_FIELD_X_REQUEST_ID] = "X-Request-ID",
 	};
 

@@ -322,9 +322,9 @@ static void composing(void **state)
 	assert_string_equal(composed(&out, buffer), "http");
 	forwarded_append_proto(&out, &head, &proxy, &trusted, false);
 	assert_string_equal(composed(&out, buffer), "https");
-	forwarded_append_host(&out, &head, &stranger, SLICE("c.d:80"));
+	forwarded_append_host(&out, &head, &stranger, &trusted, SLICE("c.d:80"));
 	assert_string_equal(composed(&out, buffer), "c.d:80");
-	forwarded_append_host(&out, &head, &proxy, SLICE("c.d:80"));
+	forwarded_append_host(&out, &head, &proxy, &trusted, SLICE("c.d:80"));
 	assert_string_equal(composed(&out, buffer), "a.b");
 	forwarded_append_forwarded(&out, &head, &stranger, SLICE("c.d"), true);
 	assert_string_equal(composed(&out, buffer), "for=203.0.113.1;host=c.d;proto=https");
@@ -387,6 +387,71 @@ static void protocols(void **state)
 	}
 }
 
+/* What a trusted proxy says in Forwarded only is said in the other dialect, too; the host and port
+ * are those of the client's URL. */
+static void the_other_dialect(void **state)
+{
+	static const struct {
+		const char *fields, *list, *host, *port;
+	} cases[] = {
+		{"", "10.0.0.1", "h.test:81", "81"},
+		{"Forwarded: for=1.2.3.4;proto=https;host=a.test\n", "1.2.3.4, 10.0.0.1", "a.test",
+			"443"},
+		{"Forwarded: for=\"1.2.3.4:99\";host=\"a.test:8443\";proto=https\n",
+			"1.2.3.4, 10.0.0.1", "a.test:8443", "8443"},
+		{"Forwarded: for=\"[2001:db9::1]:7\", for=_hidden, for=unknown;proto=http\n",
+			"2001:db9::1, unknown, unknown, 10.0.0.1", "h.test:81", "81"},
+		{"Forwarded: for=1.2.3.4;host=x\nForwarded: for=10.0.0.2;host=y\n",
+			"1.2.3.4, 10.0.0.2, 10.0.0.1", "x", "80"},
+		/* A stranger's host is not believed, nor anything malformed. */
+		{"Forwarded: for=6.6.6.6;host=x, for=1.2.3.4;host=y\n",
+			"6.6.6.6, 1.2.3.4, 10.0.0.1", "y", "80"},
+		{"Forwarded: for=1.2.3.4;host=\"x\\y\"\n", "1.2.3.4, 10.0.0.1", "h.test:81", "81"},
+		{"Forwarded: for=1.2.3.4;=\n", "10.0.0.1", "h.test:81", "81"},
+		{"Forwarded: for=1.2.3.4\nForwarded: for=\"\n", "10.0.0.1", "h.test:81", "81"},
+		/* What is said in X-Forwarded-* goes first. */
+		{"X-Forwarded-For: 5.5.5.5\nForwarded: for=1.2.3.4;host=x;proto=https\n",
+			"5.5.5.5, 10.0.0.1", "h.test:81", "81"},
+		{"X-Forwarded-Port: 8443\nX-Forwarded-Proto: https\n", "10.0.0.1", "h.test:81",
+			"8443"},
+		{"X-Forwarded-Port: 8443, 80\n", "10.0.0.1", "h.test:81", "8443"},
+		{"X-Forwarded-Host: a.test\nX-Forwarded-Proto: https\n", "10.0.0.1", "a.test",
+			"443"},
+		{"X-Forwarded-Host: a.test\nX-Forwarded-Proto: wss, http\n", "10.0.0.1", "a.test",
+			"443"},
+		{"X-Forwarded-Host: [2001:db9::1]\n", "10.0.0.1", "[2001:db9::1]", "80"},
+		{"X-Forwarded-Host: [2001:db9::1]:82, b\n", "10.0.0.1", "[2001:db9::1]:82, b",
+			"82"},
+		{"X-Forwarded-Port: 0\n", "10.0.0.1", "h.test:81", "81"},
+		{"X-Forwarded-Port: 65536\n", "10.0.0.1", "h.test:81", "81"},
+		{"X-Forwarded-Port: x\n", "10.0.0.1", "h.test:81", "81"},
+	};
+	struct conf_cidrs trusted = trusted_list();
+	struct forwarded_peer stranger = peer_at("203.0.113.1", &trusted);
+	struct forwarded_peer proxy = peer_at("10.0.0.1", &trusted);
+	struct slice host = SLICE("h.test:81");
+	struct http_head head;
+	char buffer[200];
+	struct http_out out = http_out_over(buffer, 199);
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		head_of(&head, cases[i].fields);
+		forwarded_append_for(&out, &head, &proxy);
+		assert_string_equal(composed(&out, buffer), cases[i].list);
+		forwarded_append_host(&out, &head, &proxy, &trusted, host);
+		assert_string_equal(composed(&out, buffer), cases[i].host);
+		forwarded_append_port(&out, &head, &proxy, &trusted, host, false);
+		assert_string_equal(composed(&out, buffer), cases[i].port);
+		forwarded_append_for(&out, &head, &stranger);
+		assert_string_equal(composed(&out, buffer), "203.0.113.1");
+		forwarded_append_port(&out, &head, &stranger, &trusted, host, true);
+		assert_string_equal(composed(&out, buffer), "81");
+		forwarded_append_port(&out, &head, &stranger, &trusted, SLICE("h"), true);
+		assert_string_equal(composed(&out, buffer), "443");
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -397,6 +462,7 @@ int main(void)
 		cmocka_unit_test(one_view),
 		cmocka_unit_test(composing),
 		cmocka_unit_test(protocols),
+		cmocka_unit_test(the_other_dialect),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
