@@ -107,9 +107,12 @@ static json_t *usage_of(const struct relay *relay, const struct subject *subject
 /* {"key": KEY, NAME: list}, or with "caller" instead of the key. Takes over the list. */
 static void respond(struct admin_request *request, const char *name, json_t *list)
 {
-	if (*request->tail)
-		admin_respond_json(
-			request, 200, json_pack("{s:s, s:o}", "caller", request->tail, name, list));
+	struct throttle_key hash;
+
+	if (identity_of_short(slice_of(request->tail), &hash))
+		admin_respond_json(request, 200,
+			json_pack("{s:s, s:o, s:o}", "caller", request->tail, name, list,
+				"override", admin_override_json(request->relay, hash.lo)));
 	else
 		admin_respond_json(request, 200,
 			json_pack("{s:o, s:o}", "key",
@@ -158,6 +161,11 @@ void admin_get_callers(struct admin_request *request)
 void admin_delete_caller(struct admin_request *request)
 {
 	struct relay *relay = request->relay;
+
+	if (strchr(request->tail, '/')) {
+		admin_delete_override(request);
+		return;
+	}
 	struct subject *found = calloc(relay->site->conf->limit_count + 1, sizeof(*found));
 	uint64_t now_ns = relay_throttle_ns(relay);
 

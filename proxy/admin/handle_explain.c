@@ -12,6 +12,7 @@
 
 #include "admin/handlers.h"
 #include "admin/request.h"
+#include "base/clock.h"
 #include "gate/gate.h"
 #include "gate/readings.h"
 #include "http/forwarded.h"
@@ -187,19 +188,21 @@ static void respond_verdict(struct admin_request *request, const struct conf_rou
 		[GATE_DELAY] = {"delay", 0},
 		[GATE_REFUSE] = {"refuse", 429},
 		[GATE_DENY] = {"deny", 403},
-		[GATE_AMBIGUOUS] = {"ambiguous key", 400}};
+		[GATE_AMBIGUOUS] = {"ambiguous key", 400},
+		[GATE_NO_KEY] = {"no key", 401},
+		[GATE_UNKNOWN] = {"unknown key", 403}};
 	int status = outcomes[verdict->outcome].status;
 	json_t *limits = json_array();
 
 	for (unsigned i = 0; i < verdict->limit_count; i++)
 		json_array_append_new(limits, limit_of(&verdict->limits[i]));
-	json_t *answer = json_pack("{s:s, s:o, s:s, s:s, s:s?, s:s, s:o, s:o, s:b, s:o}", "outcome",
-		outcomes[verdict->outcome].word, "status",
+	json_t *answer = json_pack("{s:s, s:o, s:s, s:s, s:s?, s:s, s:o, s:o, s:b, s:b, s:o}",
+		"outcome", outcomes[verdict->outcome].word, "status",
 		status ? json_integer(status) : json_null(), "route", route->name, "upstream",
 		route->upstream->name, "plan", verdict->plan ? verdict->plan->name : NULL, "lane",
 		verdict->lane == CONF_LANE_HIGH ? "high" : "normal", "caller",
 		text_of(&verdict->caller), "session", text_of(&verdict->session), "exempt",
-		verdict->exempt, "limits", limits);
+		verdict->exempt, "override", verdict->overridden, "limits", limits);
 	if (answer && verdict->violated)
 		json_object_set_new(answer, "retry_after_ms",
 			verdict->retry_after_ms == UINT64_MAX
@@ -227,6 +230,7 @@ void admin_get_explain(struct admin_request *request)
 		route = find_route(request, question);
 	if (route) {
 		question->input.route = slice_of(route->name);
+		question->input.now_s = clock_wall_ns() / CLOCK_NS_PER_S;
 		gate_identify(relay->site->gate, route, &question->input, &identity);
 		gate_explain(
 			relay->site->gate, route, &identity, relay_throttle_ns(relay), &verdict);

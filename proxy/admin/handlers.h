@@ -2,7 +2,11 @@
 #ifndef ADMIN_HANDLERS_H
 #define ADMIN_HANDLERS_H
 
+#include <jansson.h>
+#include <stdint.h>
+
 struct admin_request;
+struct relay;
 
 /* handle_status.c */
 void admin_get_status(struct admin_request *request);
@@ -22,6 +26,16 @@ void admin_delete_caller(struct admin_request *request);
 
 /* handle_busiest.c */
 void admin_get_busiest(struct admin_request *request);
+
+/* handle_keys.c */
+void admin_get_key(struct admin_request *request);
+void admin_put_key(struct admin_request *request);
+void admin_delete_key(struct admin_request *request);
+
+/* handle_override.c: also {"kind": ..., "until": ...}, or null, of a caller */
+void admin_put_override(struct admin_request *request);
+void admin_delete_override(struct admin_request *request);
+json_t *admin_override_json(const struct relay *relay, uint64_t caller);
 
 /* handle_explain.c */
 void admin_get_explain(struct admin_request *request);

@@ -9,6 +9,7 @@
 #include "cli/call.h"
 #include "cli/operate_callers.h"
 #include "cli/operate_change.h"
+#include "cli/operate_keys.h"
 #include "cli/table.h"
 #include "cli/top.h"
 #include "conf/errors.h"
@@ -27,6 +28,12 @@ const char cli_operate_usage[] =
 	"       sluice reset KEY | --hash HASH [--limit NAME]    forget it\n"
 	"       sluice explain PATH [--method M] [--host H] [--address A] [--field 'N: V']...\n"
 	"                                                        what a request would get\n"
+	"       sluice override HASH plan NAME|exempt|deny DURATION, or override HASH end\n"
+	"                                                        treat one caller otherwise\n"
+	"       sluice keys set KEY PLAN [--hashed]              give a key a plan; KEY may be - "
+	"for stdin\n"
+	"       sluice keys show|revoke|delete KEY               its plan; refuse it; forget what "
+	"was set\n"
 	"       sluice sessions drain|close|abort ID             end a session\n"
 	"       sluice limits set NAME KEY=VALUE...              change a limit until the next "
 	"reload\n"
@@ -209,6 +216,8 @@ static const struct command commands[] = {
 	{"callers", 0, 1, cli_callers},
 	{"reset", 0, 1, cli_reset},
 	{"top", 0, 0, cli_top},
+	{"keys", 2, 3, cli_keys},
+	{"override", 2, 4, cli_override},
 	{"explain", 1, 1, run_explain},
 	{"reload", 0, 0, run_reload},
 	{"config", 0, 0, cli_print_config},
@@ -229,7 +238,8 @@ enum {
 	GIVEN_FIELD,
 	GIVEN_HASH,
 	GIVEN_COUNT,
-	GIVEN_REFUSED
+	GIVEN_REFUSED,
+	GIVEN_HASHED
 };
 
 static const struct option options[] = {{"config", required_argument, NULL, 'c'},
@@ -243,8 +253,8 @@ static const struct option options[] = {{"config", required_argument, NULL, 'c'}
 	{"field", required_argument, NULL, GIVEN_FIELD},
 	{"hash", required_argument, NULL, GIVEN_HASH},
 	{"count", required_argument, NULL, GIVEN_COUNT},
-	{"refused", no_argument, NULL, GIVEN_REFUSED}, {"help", no_argument, NULL, 'h'},
-	{NULL, 0, NULL, 0}};
+	{"refused", no_argument, NULL, GIVEN_REFUSED}, {"hashed", no_argument, NULL, GIVEN_HASHED},
+	{"help", no_argument, NULL, 'h'}, {NULL, 0, NULL, 0}};
 
 /* False: the option is unknown, or there are too many fields. */
 static bool take_option(struct call *call, int given)
@@ -282,6 +292,9 @@ static bool take_option(struct call *call, int given)
 		return true;
 	case GIVEN_COUNT:
 		call->count = optarg;
+		return true;
+	case GIVEN_HASHED:
+		call->is_hashed = true;
 		return true;
 	case GIVEN_REFUSED:
 		call->sort_refused = true;

@@ -161,9 +161,10 @@ static void check_plan(struct build *build, const struct instance *instance)
 		if (callers)
 			build_fail(build, instance, callers->line,
 				"callers: this plan is for those on no list; expected none");
-	} else if (instance_lacks(instance, "callers")) {
+	} else if (instance_lacks(instance, "callers") && !find_named(build, SECTION_ADMIN, "")) {
 		build_fail(build, instance, instance->line,
-			"has no callers; expected callers = file:PATH");
+			"has no callers; expected callers = file:PATH, or [admin], through which "
+			"keys can be added");
 	}
 }
 
@@ -230,6 +231,10 @@ static void check_route(struct build *build, const struct instance *instance)
 		route->session = build->conf->plans_key;
 	if (!route->session)
 		route->session = &ip_key;
+	if (route->unknown == CONF_UNKNOWN_REFUSE && !find_named(build, SECTION_PLANS, ""))
+		build_fail(build, instance, instance_setting(instance, "unknown_callers")->line,
+			"unknown_callers: there is no [plans] that would know any; expected that "
+			"section, with key = KEY");
 	if (strip && !can_begin_with(route, route->strip_prefix))
 		build_fail(build, instance, strip->line,
 			"strip_prefix: no path of %s begins with %s; expected the front of the "

@@ -204,6 +204,9 @@ struct conf_limit {
 
 enum conf_lane { CONF_LANE_NORMAL, CONF_LANE_HIGH };
 
+/* What callers get whose key has no plan. */
+enum conf_unknown { CONF_UNKNOWN_INHERIT, CONF_UNKNOWN_DEFAULT, CONF_UNKNOWN_REFUSE };
+
 struct conf_plan {
 	const char *name;
 	unsigned line;
@@ -259,6 +262,7 @@ struct conf_route {
 	uint64_t queue_timeout_ms;  /* 30s */
 	uint32_t high_burst;        /* high exchanges that may pass a waiting normal one, 16 */
 	enum conf_lane lane;
+	enum conf_unknown unknown;                /* unknown_callers */
 	uint64_t session_idle_timeout_ms;         /* 60s */
 	bool upstream_affinity;                   /* upstream_affinity = session */
 	uint64_t max_body_bytes;                  /* max_body_size: 413 beyond; 0: no bound */
@@ -336,6 +340,7 @@ struct conf {
 	size_t limit_count;
 	struct conf_text_list query_keys; /* query parameters that any key names: secrets */
 	const struct conf_key *plans_key; /* [plans] key; NULL without plans */
+	enum conf_unknown unknown;        /* [plans] unknown */
 	struct conf_plan *plans;
 	size_t plan_count;
 	const struct conf_plan *default_plan; /* [plan default]; NULL: no limits for the unlisted */

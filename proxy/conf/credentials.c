@@ -107,7 +107,7 @@ size_t credentials_write(struct slice value, char *out)
 
 /* ---- lists ---- */
 
-static bool has_credentials(const struct conf_key *key)
+bool credentials_are_keys(const struct conf_key *key)
 {
 	for (size_t i = 0; key && i < key->alternative_count; i++) {
 		const struct key_alternative *alternative = &key->alternatives[i];
@@ -127,17 +127,17 @@ static void settle_list(const struct conf_text_list *list)
 
 void credentials_settle(struct conf *conf)
 {
-	bool by_plans = has_credentials(conf->plans_key);
+	bool by_plans = credentials_are_keys(conf->plans_key);
 
 	for (size_t i = 0; by_plans && i < conf->plan_count; i++)
 		settle_list(&conf->plans[i].callers);
 	for (size_t i = 0; i < conf->route_count; i++) {
 		const struct conf_route *route = &conf->routes[i];
-		bool by_route = has_credentials(route->session);
+		bool by_route = credentials_are_keys(route->session);
 		for (size_t j = 0; j < route->limit_count; j++)
-			by_route |= has_credentials(route->limits[j]->key);
+			by_route |= credentials_are_keys(route->limits[j]->key);
 		for (size_t j = 0; route->plan_limits && j < conf->limit_count; j++)
-			by_route |= has_credentials(conf->limits[j].key);
+			by_route |= credentials_are_keys(conf->limits[j].key);
 		if (by_route) {
 			settle_list(&route->allow_keys);
 			settle_list(&route->deny_keys);

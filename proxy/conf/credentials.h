@@ -16,6 +16,7 @@
 #include "base/slice.h"
 
 struct conf;
+struct conf_key;
 
 /* The scheme's length and where the rest begins; false when there is no blank after a scheme. */
 bool credentials_split(struct slice value, size_t *scheme_len, size_t *rest_at);
@@ -34,6 +35,9 @@ size_t credentials_write(struct slice value, char *out);
 
 /* The scheme alone, to as many bytes. */
 void credentials_write_scheme(struct slice scheme, char *out);
+
+/* Is the value of a credentials field a key by this expression? */
+bool credentials_are_keys(const struct conf_key *key);
 
 /* Brings the lists that are looked up by credentials (callers of plans, allow and deny) into that
  * form, in place. */

@@ -13,6 +13,9 @@ static const struct option_word algorithms[] = {
 
 static const struct option_word modes[] = {{"enforce", false}, {"shadow", true}, {NULL, 0}};
 
+static const struct option_word unknowns[] = {
+	{"default", CONF_UNKNOWN_DEFAULT}, {"refuse", CONF_UNKNOWN_REFUSE}, {NULL, 0}};
+
 static const struct option_word lanes[] = {
 	{"normal", CONF_LANE_NORMAL}, {"high", CONF_LANE_HIGH}, {NULL, 0}};
 
@@ -50,6 +53,10 @@ const size_t options_limit_count = COUNT(options_limit);
 const struct option options_plans[] = {
 	{"key", &type_key, LIVE, .offset = offsetof(struct conf, plans_key), .flags = OPTION_REQUIRED,
 		.help = "What is looked up in the plans' lists of callers."},
+	{"unknown", &type_word, LIVE, .offset = offsetof(struct conf, unknown),
+		.fallback = "default", .words = unknowns,
+		.help = "What callers on no list get: the plan default, or 401 without a key and 403 "
+			"with one."},
 };
 const size_t options_plans_count = COUNT(options_plans);
 
@@ -63,6 +70,7 @@ const struct option options_plan[] = {
 	{"weight", &type_count32, LIVE, AT(weight), .fallback = "1", BETWEEN(1, 1000),
 		.help = "The share of each of the plan's callers at a busy upstream."},
 	{"callers", &type_callers, LIVE, AT(callers_path),
-		.help = "File of the callers' keys, one a line; needed in all plans but default."},
+		.help = "File of the callers' keys, one a line, or sha256: and the hexadecimal SHA-256 of "
+			"one; needed in all plans but default where there is no [admin]."},
 };
 const size_t options_plan_count = COUNT(options_plan);

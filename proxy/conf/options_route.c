@@ -23,6 +23,9 @@ static const struct option_word ambiguous_paths[] = {{"refuse", false}, {"allow"
 
 static const struct option_word affinities[] = {{"none", false}, {"session", true}, {NULL, 0}};
 
+static const struct option_word unknowns[] = {{"inherit", CONF_UNKNOWN_INHERIT},
+	{"default", CONF_UNKNOWN_DEFAULT}, {"refuse", CONF_UNKNOWN_REFUSE}, {NULL, 0}};
+
 static const struct option_word ratelimit_headers[] = {{"inherit", CONF_RATELIMIT_INHERIT},
 	{"draft-11", CONF_RATELIMIT_DRAFT_11}, {"draft-7", CONF_RATELIMIT_DRAFT_7},
 	{"x-ratelimit", CONF_RATELIMIT_X}, {"x-ratelimit-unix", CONF_RATELIMIT_X_UNIX},
@@ -120,6 +123,8 @@ const struct option options_route[] = {
 		.words = ambiguous_paths,
 		.help = "Whether a path that some servers take for one of this route and some for "
 			"one of another gets 400, where one of the two denies or limits."},
+	{"unknown_callers", &type_word, LIVE, AT(unknown), .fallback = "inherit", .words = unknowns,
+		.help = "What callers on no plan's list get; inherit is what unknown of [plans] says."},
 	{"ratelimit_headers", &type_word, LIVE, AT(ratelimit_headers), .fallback = "inherit",
 		.words = ratelimit_headers,
 		.help = "Which rate-limit fields responses carry; inherit is what the listener says."},

@@ -7,6 +7,7 @@
 #include "gate/access.h"
 #include "gate/limit_sets.h"
 #include "gate/plans.h"
+#include "gate/roster.h"
 
 #define NS_PER_MS UINT64_C(1000000)
 
@@ -16,8 +17,11 @@ struct gate {
 	struct throttle_seed seed; /* the table's, which may be replaced under us */
 	struct plan_table *plans;
 	struct limit_sets sets;
-	struct access_list **access;       /* one a route; NULL: no lists */
-	struct throttle_key *session_salt; /* one a route: keyed hash of its name */
+	struct access_list **access;           /* one a route; NULL: no lists */
+	struct throttle_key *session_salt;     /* one a route: keyed hash of its name */
+	const struct roster *roster;           /* NULL: none */
+	const struct conf_plan **roster_plans; /* by the roster's numbers; NULL: no longer there */
+	uint32_t roster_plan_count;
 };
 
 static int make_routes(struct gate *gate)
@@ -66,6 +70,7 @@ void gate_free(struct gate *gate)
 	for (size_t i = 0; gate->access && i < gate->conf->route_count; i++)
 		access_list_free(gate->access[i]);
 	free(gate->access);
+	free(gate->roster_plans);
 	free(gate->session_salt);
 	limit_sets_free(&gate->sets);
 	plan_table_free(gate->plans);
@@ -86,11 +91,34 @@ static enum access_verdict check_access(const struct access_list *list,
 	return access_check(list, input->address, key);
 }
 
-static const struct conf_plan *find_plan(const struct gate *gate, struct identity_input *input)
+/* The plan of a key: what an operator said goes before the files. NULL: unknown. */
+static const struct conf_plan *plan_of_key(const struct gate *gate, struct slice key)
+{
+	uint32_t number = ROSTER_PLAN_NONE;
+
+	if (gate->roster && roster_has_keys(gate->roster))
+		number = roster_find_key(gate->roster, key);
+	if (number == ROSTER_PLAN_REVOKED)
+		return NULL;
+	if (number != ROSTER_PLAN_NONE)
+		return number <= gate->roster_plan_count ? gate->roster_plans[number - 1] : NULL;
+	return plan_find(gate->plans, key);
+}
+
+static const struct conf_plan *find_plan(const struct gate *gate, const struct conf_route *route,
+	struct identity_input *input, struct gate_identity *identity)
 {
 	char scratch[IDENTITY_TEXT_BYTES];
+	struct slice key = identity_text(gate->conf->plans_key, input, scratch);
+	const struct conf_plan *plan = plan_of_key(gate, key);
 
-	return plan_find(gate->plans, identity_text(gate->conf->plans_key, input, scratch));
+	if (plan)
+		return plan;
+	enum conf_unknown unknown =
+		route->unknown == CONF_UNKNOWN_INHERIT ? gate->conf->unknown : route->unknown;
+	if (unknown == CONF_UNKNOWN_REFUSE)
+		identity->stranger = input->has_key ? GATE_UNKNOWN : GATE_NO_KEY;
+	return gate->conf->default_plan;
 }
 
 static uint64_t ms_up(uint64_t ns)
@@ -199,29 +227,108 @@ static inline void fill_verdict(const struct gate *gate, const struct limit_set 
 	}
 }
 
+/* By which limits, and each one's caller. */
+static void use_plan(const struct gate *gate, const struct conf_route *route,
+	const struct conf_plan *plan, struct identity_input *input, struct gate_identity *identity)
+{
+	size_t plan_index = plan ? (size_t)(plan - gate->conf->plans) : gate->conf->plan_count;
+	const struct limit_set *set = limit_sets_get(&gate->sets, route->index, plan_index);
+
+	identity->plan = plan;
+	identity->set = set;
+	for (unsigned i = 1; i < set->key_count; i++)
+		identity->hashes[i] = identity_hash(set->keys[i], input, &gate->seed);
+}
+
+static void apply_override(const struct gate *gate, const struct conf_route *route,
+	struct identity_input *input, struct gate_identity *identity)
+{
+	struct roster_override override = roster_find_override(
+		gate->roster, identity->hashes[identity->set->first_key].lo, input->now_s);
+
+	switch (override.kind) {
+	case ROSTER_NO_OVERRIDE:
+		return;
+	case ROSTER_EXEMPT:
+		identity->access = ACCESS_ALLOWED;
+		break;
+	case ROSTER_DENY:
+		identity->access = ACCESS_DENIED;
+		break;
+	case ROSTER_PLAN:
+		if (override.plan > gate->roster_plan_count ||
+			!gate->roster_plans[override.plan - 1])
+			return; /* the plan is gone */
+		identity->stranger = GATE_ADMIT;
+		use_plan(gate, route, gate->roster_plans[override.plan - 1], input, identity);
+		break;
+	}
+	identity->overridden = true;
+}
+
 void gate_identify(const struct gate *gate, const struct conf_route *route,
 	struct identity_input *input, struct gate_identity *identity)
 {
 	/* Most routes have no lists and many configurations no keyed plans: no call for these. */
 	const struct access_list *lists = gate->access[route->index];
-	const struct conf_plan *plan =
-		gate->conf->plans_key ? find_plan(gate, input) : gate->conf->default_plan;
-	size_t plan_index = plan ? (size_t)(plan - gate->conf->plans) : gate->conf->plan_count;
-	const struct limit_set *set = limit_sets_get(&gate->sets, route->index, plan_index);
 	const struct key_alternative *session_by;
 
-	identity->plan = plan;
-	identity->set = set;
-	identity->access = lists ? (uint8_t)check_access(lists, set->keys[set->first_key], input)
+	identity->stranger = GATE_ADMIT;
+	identity->overridden = false;
+	const struct conf_plan *plan = gate->conf->plans_key
+					       ? find_plan(gate, route, input, identity)
+					       : gate->conf->default_plan;
+	use_plan(gate, route, plan, input, identity);
+	identity->access = lists ? (uint8_t)check_access(lists,
+					   identity->set->keys[identity->set->first_key], input)
 				 : ACCESS_LIMITED;
-	identity->hashes[0] = identity_hash_by(set->keys[0], input, &gate->seed, &session_by);
+	identity->hashes[0] =
+		identity_hash_by(identity->set->keys[0], input, &gate->seed, &session_by);
 	identity->names_client = session_by && identity_names_client(session_by);
-	for (unsigned i = 1; i < set->key_count; i++)
-		identity->hashes[i] = identity_hash(set->keys[i], input, &gate->seed);
-	for (unsigned i = 0; i < set->count; i++)
-		throttle_prefetch(
-			gate->throttles, set->numbers[i], identity->hashes[set->keys_of[i]]);
+	if (gate->roster && roster_has_overrides(gate->roster))
+		apply_override(gate, route, input, identity);
+	for (unsigned i = 0; i < identity->set->count; i++)
+		throttle_prefetch(gate->throttles, identity->set->numbers[i],
+			identity->hashes[identity->set->keys_of[i]]);
 	identity->ambiguous = input->ambiguous;
+}
+
+bool gate_use_roster(struct gate *gate, struct roster *roster)
+{
+	const struct conf *conf = gate->conf;
+	uint32_t count = 0;
+
+	for (size_t i = 0; i < conf->plan_count; i++) {
+		uint32_t number = roster_plan_number(roster, conf->plans[i].name);
+		if (number == 0)
+			return false;
+		count = number > count ? number : count;
+	}
+	gate->roster_plans = calloc(count + 1, sizeof(*gate->roster_plans));
+	if (!gate->roster_plans)
+		return false;
+	for (size_t i = 0; i < conf->plan_count; i++)
+		gate->roster_plans[roster_plan_number(roster, conf->plans[i].name) - 1] =
+			&conf->plans[i];
+	gate->roster_plan_count = count;
+	gate->roster = roster;
+	return true;
+}
+
+struct slice gate_challenge(const struct gate *gate)
+{
+	const struct conf_key *key = gate->conf->plans_key;
+
+	for (size_t i = 0; key && i < key->alternative_count; i++) {
+		if (key->alternatives[i].parts[0].is_credentials)
+			return SLICE("Bearer");
+	}
+	return SLICE("ApiKey");
+}
+
+const struct conf_plan *gate_listed_plan(const struct gate *gate, struct slice key)
+{
+	return plan_find(gate->plans, key);
 }
 
 /* What is known before the limits are asked. True when they are to be. */
@@ -237,6 +344,7 @@ static inline bool begin_verdict(const struct gate *gate, const struct conf_rout
 	verdict->weight = plan ? plan->weight : 1;
 	verdict->lane = plan && plan->lane == CONF_LANE_HIGH ? CONF_LANE_HIGH : route->lane;
 	verdict->names_client = identity->names_client;
+	verdict->overridden = identity->overridden;
 	verdict->caller = hashes[identity->set->first_key];
 	verdict->session = (struct throttle_key){hashes[0].hi ^ salt->hi, hashes[0].lo ^ salt->lo};
 	if (identity->ambiguous)
@@ -245,6 +353,8 @@ static inline bool begin_verdict(const struct gate *gate, const struct conf_rout
 		verdict->outcome = GATE_DENY;
 	else if (identity->access == ACCESS_ALLOWED)
 		verdict->exempt = true;
+	else if (identity->stranger != GATE_ADMIT)
+		verdict->outcome = (enum gate_outcome)identity->stranger;
 	else
 		return identity->set->count > 0;
 	return false;

@@ -33,6 +33,8 @@ enum gate_outcome {
 	GATE_REFUSE, /* 429 */
 	GATE_DENY,   /* 403: on a deny list */
 	GATE_AMBIGUOUS, /* 400: the server may read another key than would be charged */
+	GATE_NO_KEY,    /* 401: the route refuses unknown callers, and there is no key */
+	GATE_UNKNOWN,   /* 403: nor has the key a plan */
 };
 
 /* What a limit said. */
@@ -71,7 +73,8 @@ struct gate_verdict {
 	unsigned limit_count;         /* 0: no limit applied */
 	bool violated;                /* a limit that is enforced was violated: REFUSE or DELAY */
 	bool shadowed;                /* a shadow limit was violated (and nothing came of it) */
-	bool exempt;                  /* on the route's allow list */
+	bool exempt;                  /* on the route's allow list, or by an override */
+	bool overridden;              /* an override of this caller is in force */
 	bool names_client;           /* the session's key found what tells one client from others */
 	struct throttle_key caller;  /* hash of the first limit's key, else of the session's */
 	struct throttle_key session; /* hash of the session's key and the route */
@@ -79,6 +82,7 @@ struct gate_verdict {
 };
 
 struct gate;
+struct roster;
 
 /*
  * The limits of a snapshot as the library has them, in conf's order, for throttle_table_open and
@@ -96,6 +100,16 @@ struct throttle_limit *gate_throttle_limits(const struct conf *conf, uint64_t gu
  * ENOENT when the table lacks a limit, ENOMEM.
  */
 struct gate *gate_new(const struct conf *conf, struct throttle_table *throttles);
+
+/* What operators said of single callers (gate/roster.h), which must outlive the gate. Before the
+ * first request; without it nothing was said. False without memory. On the roster's thread. */
+bool gate_use_roster(struct gate *gate, struct roster *roster);
+
+/* What 401 says in WWW-Authenticate, by the key of plans. */
+struct slice gate_challenge(const struct gate *gate);
+
+/* The plan that the lists in the files give to a key; NULL: none. */
+const struct conf_plan *gate_listed_plan(const struct gate *gate, struct slice key);
 void gate_free(struct gate *gate);
 
 struct limit_set;
@@ -104,7 +118,9 @@ struct limit_set;
 struct gate_identity {
 	const struct conf_plan *plan; /* NULL: none */
 	const struct limit_set *set;
-	uint8_t access;    /* enum access_verdict */
+	uint8_t access;   /* enum access_verdict */
+	uint8_t stranger; /* enum gate_outcome: GATE_NO_KEY or GATE_UNKNOWN; GATE_ADMIT: served */
+	bool overridden;
 	bool ambiguous;    /* the server may read another key */
 	bool names_client; /* the session's key found what tells one client from others */
 	struct throttle_key hashes[GATE_LIMITS_MAX + 1]; /* of the set's key expressions */

@@ -479,10 +479,12 @@ struct slice identity_text(const struct conf_key *key, struct identity_input *in
 	for (size_t i = 0; i < key->alternative_count && !part; i++) {
 		if (!has_values(&values, &key->alternatives[i], input))
 			continue;
+		input->has_key = true;
 		if (key->alternatives[i].part_count != 1)
 			return SLICE_NONE;
 		part = &key->alternatives[i].parts[0];
 	}
+	input->has_key = part != NULL;
 	memcpy(address, input->address, sizeof(address));
 	if (part && part->kind > KEY_IP_PREFIX) {
 		struct slice value = values.items[0];

@@ -35,6 +35,8 @@ struct identity_input {
 	struct slice query;  /* as received, without '?' */
 	struct slice method; /* as received */
 	struct slice route;  /* its name */
+	uint64_t now_s;      /* unix time, for overrides that end */
+	bool has_key;        /* set by identity_text: an alternative had values */
 	bool ambiguous;      /* set when a part that was evaluated may be read otherwise */
 };
 

@@ -12,7 +12,7 @@ struct plan_table;
 struct plan_table *plan_table_new(const struct conf *conf);
 void plan_table_free(struct plan_table *table);
 
-/* The caller's plan: by its key, else the default plan, which is NULL when there is none. */
+/* The caller's plan by its key, also one that the file has as its SHA-256. NULL: on no list. */
 const struct conf_plan *plan_find(const struct plan_table *table, struct slice caller);
 
 #endif

@@ -14,6 +14,8 @@ static struct slice default_detail(unsigned status)
 	switch (status) {
 	case 400:
 		return SLICE("The request is not valid HTTP.");
+	case 401:
+		return SLICE("A key is needed to be served here.");
 	case 403:
 		return SLICE("This caller is not served here.");
 	case 404:
@@ -128,8 +130,8 @@ static void put_status_line(struct http_out *out, unsigned status)
 static bool is_kept(struct slice name)
 {
 	static const struct slice kept[] = {{"content-type", 12}, {"cache-control", 13},
-		{"retry-after", 11}, {"allow", 5}, {"etag", 4}, {"last-modified", 13},
-		{"content-encoding", 16}, {"expires", 7}};
+		{"retry-after", 11}, {"allow", 5}, {"www-authenticate", 16}, {"etag", 4},
+		{"last-modified", 13}, {"content-encoding", 16}, {"expires", 7}};
 
 	for (size_t i = 0; i < sizeof(kept) / sizeof(kept[0]); i++) {
 		if (slice_equal_nocase(name, kept[i]))
@@ -153,6 +155,7 @@ static void put_head(struct http_out *out, const struct http_problem *problem, s
 	if (problem->retry_after_ms != HTTP_PROBLEM_NO_RETRY)
 		put_retry_after(out, problem->retry_after_ms);
 	put_field(out, SLICE("Allow"), problem->allow);
+	put_field(out, SLICE("WWW-Authenticate"), problem->challenge);
 	own = out->at;
 	http_out_slice(out, problem->fields);
 	put_field(out, problem->request_id_field, problem->request_id);

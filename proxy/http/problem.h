@@ -38,8 +38,9 @@ struct http_problem {
 	uint64_t retry_after_ms;      /* HTTP_PROBLEM_NO_RETRY: not known */
 	const struct slice *policies; /* 429: names of the violated limits */
 	size_t policy_count;
-	struct slice allow;  /* 405 and 200: `GET, POST` */
-	struct slice fields; /* whole field lines, each with its CRLF, or none */
+	struct slice allow;     /* 405 and 200: `GET, POST` */
+	struct slice challenge; /* 401: what WWW-Authenticate says (RFC 9110 section 11.6.1) */
+	struct slice fields;    /* whole field lines, each with its CRLF, or none */
 	struct slice date; /* IMF-fixdate (RFC 9110 section 5.6.7), the worker's cached text; none:
 			      no Date */
 	struct slice request_id; /* with `request_id_field` a field of its own; none: left out */

@@ -50,6 +50,8 @@ static const char *verdict_name(const struct exchange *x)
 		[GATE_REFUSE] = "refuse",
 		[GATE_DENY] = "deny",
 		[GATE_AMBIGUOUS] = "ambiguous",
+		[GATE_NO_KEY] = "deny",
+		[GATE_UNKNOWN] = "deny",
 	};
 
 	if (!x->judged_ns)

@@ -50,6 +50,8 @@ static enum stats_verdict verdict_of(const struct exchange *x)
 		return STATS_REFUSE;
 	case GATE_DENY:
 	case GATE_AMBIGUOUS:
+	case GATE_NO_KEY:
+	case GATE_UNKNOWN:
 		return STATS_DENY;
 	}
 	return STATS_UNLIMITED;

@@ -194,6 +194,7 @@ static inline struct identity_input identity_of(const struct exchange *x)
 		.query = x->target.query,
 		.method = x->method,
 		.route = slice_of(x->route->name),
+		.now_s = worker_wall_ns(x->worker) / CLOCK_NS_PER_S,
 	};
 
 	memcpy(input.address, x->address, sizeof(input.address));
@@ -242,6 +243,12 @@ static bool is_turned_away(struct exchange *x)
 		return true;
 	case GATE_DENY:
 		exchange_reply(x, 403, "denied", HTTP_PROBLEM_NO_RETRY);
+		return true;
+	case GATE_NO_KEY:
+		exchange_reply(x, 401, "no key", HTTP_PROBLEM_NO_RETRY);
+		return true;
+	case GATE_UNKNOWN:
+		exchange_reply(x, 403, "unknown key", HTTP_PROBLEM_NO_RETRY);
 		return true;
 	}
 	return true;

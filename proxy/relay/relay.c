@@ -13,6 +13,7 @@
 
 #include "base/clock.h"
 #include "base/signals.h"
+#include "gate/roster.h"
 #include "relay/check.h"
 #include "relay/exchange.h"
 #include "relay/listener.h"
@@ -369,6 +370,23 @@ static void log_ready(const struct relay *relay, const struct conf *conf)
 	log_info("sluice is ready%s: %s, %u workers", addresses, conf->path, relay->worker_count);
 }
 
+/* In memory when the state folder can't be used, as the throttles are. */
+static bool open_roster(struct relay *relay, const struct conf *conf)
+{
+	char why[512];
+
+	relay->roster = roster_open(conf->state, why, sizeof(why));
+	if (!relay->roster && !conf->state_required) {
+		log_warn("%s; keys and overrides are kept in memory only", why);
+		relay->roster = roster_open(NULL, why, sizeof(why));
+	}
+	if (!relay->roster)
+		log_error("keys and overrides: %s", why);
+	else if (*why)
+		log_error("%s", why);
+	return relay->roster != NULL;
+}
+
 static bool start(struct relay *relay, struct conf *conf)
 {
 	relay->worker_count = conf->workers;
@@ -392,9 +410,10 @@ static bool start(struct relay *relay, struct conf *conf)
 	if ((!conf->state && !bindings_are_free(conf)) || !bindings_prepare(relay, conf) ||
 		!relay->service->open(relay->service->ctx, conf) || !drop_privileges(relay, conf) ||
 		!make_loop(relay) || !make_queue(relay, conf) ||
-		!relay_open_throttles(relay, conf) ||
+		!relay_open_throttles(relay, conf) || !open_roster(relay, conf) ||
 		!(relay->stats = stats_new(relay->worker_count)) ||
-		!(relay->site = site_new(conf, 1, relay->states, relay->throttles, relay->stats))) {
+		!(relay->site = site_new(
+			  conf, 1, relay->states, relay->throttles, relay->roster, relay->stats))) {
 		conf_release(conf);
 		return false;
 	}
@@ -446,6 +465,7 @@ static void finish(struct relay *relay)
 	queue_destroy(relay->queue);
 	store_end(&relay->store);
 	relay_close_throttles(relay);
+	roster_close(relay->roster);
 	stats_free(relay->stats);
 	bindings_free(relay);
 	for (size_t i = 0; i < sizeof(relay->signals) / sizeof(relay->signals[0]); i++) {

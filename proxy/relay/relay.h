@@ -23,6 +23,7 @@
 struct checks;
 struct reload;
 struct resolver;
+struct roster;
 struct stats;
 struct throttle_table;
 
@@ -43,6 +44,8 @@ struct relay {
 	struct loop loop; /* the main thread's */
 	struct log *log;
 	struct throttle_table *throttles;
+	struct roster
+		*roster; /* what operators said of single callers; the main thread's to change */
 	struct queue *queue;
 	struct stats *stats;
 	struct upstream_states *states;

@@ -193,8 +193,8 @@ static bool prepare_all(struct relay *relay, struct reload *reload, const struct
 	reload->logs = log_prepare(relay->log, conf->log_level, conf->error_log, conf->access_log);
 	if (!reload->logs || !prepare_throttles(relay, reload, conf))
 		return false;
-	reload->site = site_new(
-		conf, relay->site->serial + 1, relay->states, relay->throttles, relay->stats);
+	reload->site = site_new(conf, relay->site->serial + 1, relay->states, relay->throttles,
+		relay->roster, relay->stats);
 	if (!reload->site)
 		return false;
 	reload->conf = NULL;

@@ -132,6 +132,7 @@ static struct slice detail_of(const char *why)
 					 "encoded slashes and dot segments.")},
 		{"ambiguous key", SLICE("The caller's key is there more than once, or not exactly "
 					"under its name.")},
+		{"unknown key", SLICE("The key is not known, or has been revoked.")},
 		{"path too costly to match", SLICE("This path cannot be matched in time.")},
 	};
 
@@ -150,7 +151,7 @@ static bool write_reply(
 	struct slice violated[GATE_LIMITS_MAX];
 	struct http_problem problem = {
 		.status = x->status,
-		.detail = x->status == 400 ? detail_of(x->outcome) : SLICE_NONE,
+		.detail = x->status == 400 || x->status == 403 ? detail_of(x->outcome) : SLICE_NONE,
 		.retry_after_ms = x->retry_after_ms,
 		.fields = ratelimit_lines(x, fields, sizeof(fields)),
 		.date = worker_date(x->worker),
@@ -163,6 +164,8 @@ static bool write_reply(
 		.head = x->request.method == HTTP_METHOD_HEAD && x->request.len > 0,
 	};
 
+	if (x->status == 401)
+		problem.challenge = gate_challenge(x->use->site->gate);
 	if (x->status == 429) {
 		problem.policies = violated;
 		problem.policy_count = ratelimit_violated(&x->verdict, violated);

@@ -61,7 +61,7 @@ static bool compose_texts(struct site *site)
 }
 
 static bool fill(struct site *site, struct upstream_states *states,
-	struct throttle_table *throttles, struct stats *stats)
+	struct throttle_table *throttles, struct roster *roster, struct stats *stats)
 {
 	const struct conf *conf = site->conf;
 
@@ -74,7 +74,8 @@ static bool fill(struct site *site, struct upstream_states *states,
 	site->texts = ratelimit_texts_new(conf);
 	site->gate = gate_new(conf, throttles);
 	if (!site->upstreams || !site->policies || !site->routes || !site->lookalikes ||
-		!site->texts || !site->gate || !account_rows_fill(&site->rows, conf, stats))
+		!site->texts || !site->gate || !gate_use_roster(site->gate, roster) ||
+		!account_rows_fill(&site->rows, conf, stats))
 		return false;
 	for (size_t i = 0; i < conf->upstream_count; i++) {
 		site->upstreams[i] = upstream_new(states, &conf->upstreams[i]);
@@ -87,7 +88,7 @@ static bool fill(struct site *site, struct upstream_states *states,
 }
 
 struct site *site_new(const struct conf *conf, uint64_t serial, struct upstream_states *states,
-	struct throttle_table *throttles, struct stats *stats)
+	struct throttle_table *throttles, struct roster *roster, struct stats *stats)
 {
 	struct site *site = calloc(1, sizeof(*site));
 
@@ -96,7 +97,7 @@ struct site *site_new(const struct conf *conf, uint64_t serial, struct upstream_
 		atomic_init(&site->holders, 1);
 		site->serial = serial;
 		site->conf = conf_hold(conf);
-		if (fill(site, states, throttles, stats)) {
+		if (fill(site, states, throttles, roster, stats)) {
 			conf_release(conf); /* the caller's hold is ours now */
 			return site;
 		}

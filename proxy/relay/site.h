@@ -44,7 +44,7 @@ struct site {
  * `conf`, or a prepared change that brings them. `serial` is that of the site before, and one more.
  * NULL with a line in the error log. */
 struct site *site_new(const struct conf *conf, uint64_t serial, struct upstream_states *states,
-	struct throttle_table *throttles, struct stats *stats);
+	struct throttle_table *throttles, struct roster *roster, struct stats *stats);
 /* The bounds of its upstreams take effect. Main thread. */
 void site_commit(struct site *site);
 struct site *site_hold(struct site *site);

@@ -97,7 +97,7 @@ def by_hash(t):
         equal([(x["caller"], x["used"]) for x in by_key], [(known, 3)])
 
     with t.point("one that no limit knows, and what is no hash"):
-        equal(admin.json("/api/v1/callers/0123456789abcdef"), (200, {"caller": "0123456789abcdef", "limits": []}))
+        equal(admin.json("/api/v1/callers/0123456789abcdef"), (200, {"caller": "0123456789abcdef", "limits": [], "override": None}))
         for hash in ("ann", known[:15], known + "0", known.upper() if known.upper() != known else "X" * 16):
             equal(admin.json(f"/api/v1/callers/{hash}")[0], 404, hash)
         equal(admin.json(f"/api/v1/callers/{known}?limit=none")[0], 404)
@@ -112,7 +112,7 @@ def by_hash(t):
     with t.point("reset by the hash, one limit or all"):
         equal(admin.json(f"/api/v1/callers/{known}?limit=each", "DELETE")[1]["reset"], [])
         equal(admin.json(f"/api/v1/callers/{known}?limit=burst", "DELETE"),
-              (200, {"caller": known, "reset": ["burst"]}))
+              (200, {"caller": known, "reset": ["burst"], "override": None}))
         equal(admin.json(f"/api/v1/callers/{known}")[1]["limits"], [])
 
 

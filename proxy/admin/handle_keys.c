@@ -1,0 +1,200 @@
+/* Keys of callers and the plans that they have, beside the lists in files. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "admin/handlers.h"
+#include "admin/json_text.h"
+#include "admin/request.h"
+#include "admin/revise.h"
+#include "base/digest.h"
+#include "base/log.h"
+#include "conf/credentials.h"
+#include "gate/gate.h"
+#include "gate/roster.h"
+#include "relay/relay.h"
+
+#define KEY_BYTES 4096
+
+/* The key as requests are looked up by it. */
+struct key {
+	char text[KEY_BYTES];
+	struct slice slice;
+};
+
+static bool is_control(char c)
+{
+	return (unsigned char)c < 0x20 || c == 0x7f;
+}
+
+/* False with the problem sent. */
+static bool read_key(struct admin_request *request, struct key *key)
+{
+	const struct conf *conf = request->relay->site->conf;
+	struct slice text = slice_of(request->tail);
+
+	if (!conf->plans_key) {
+		admin_respond_problem(
+			request, 409, "There is no [plans], by whose key callers have plans.");
+		return false;
+	}
+	for (size_t i = 0; i < text.len; i++) {
+		if (text.len > KEY_BYTES || is_control(text.at[i])) {
+			admin_respond_problem(request, 400,
+				"A key has at most 4096 bytes and no control characters.");
+			return false;
+		}
+	}
+	memcpy(key->text, text.at, text.len);
+	key->slice = (struct slice){key->text, text.len};
+	if (credentials_are_keys(conf->plans_key))
+		key->slice.len = credentials_write(text, key->text);
+	return true;
+}
+
+/* NULL: no such plan, with the problem sent. */
+static const struct conf_plan *find_plan(struct admin_request *request, const char *name)
+{
+	const struct conf *conf = request->relay->site->conf;
+
+	for (size_t i = 0; i < conf->plan_count; i++) {
+		if (strcmp(conf->plans[i].name, name) == 0)
+			return &conf->plans[i];
+	}
+	admin_respond_problem(request, 422, "There is no plan of this name.");
+	return NULL;
+}
+
+static void respond(struct admin_request *request, const struct key *key, unsigned status)
+{
+	const struct relay *relay = request->relay;
+	uint32_t number = roster_find_text(relay->roster, key->slice);
+	const char *source = "interface";
+
+	if (number == ROSTER_PLAN_NONE)
+		number = roster_find_key(relay->roster, key->slice);
+	const char *plan = roster_plan_name(relay->roster, number);
+	if (number == ROSTER_PLAN_NONE) {
+		const struct conf_plan *listed = gate_listed_plan(relay->site->gate, key->slice);
+		plan = listed ? listed->name : NULL;
+		source = "file";
+	}
+	if (number == ROSTER_PLAN_NONE && !plan) {
+		admin_respond_problem(request, 404, "This key has no plan of its own.");
+		return;
+	}
+	admin_respond_json(request, status,
+		json_pack("{s:o, s:s?, s:b, s:s, s:b}", "key", admin_json_text(request->tail),
+			"plan", plan, "revoked", number == ROSTER_PLAN_REVOKED, "source", source,
+			"persists", roster_is_kept(relay->roster) || strcmp(source, "file") == 0));
+}
+
+void admin_get_key(struct admin_request *request)
+{
+	struct key key;
+
+	if (read_key(request, &key))
+		respond(request, &key, 200);
+}
+
+/* False with the problem sent. */
+static bool put(struct admin_request *request, struct slice key, uint32_t plan)
+{
+	int error = roster_put_key(request->relay->roster, key, plan);
+	char detail[256];
+
+	if (error == 0)
+		return true;
+	snprintf(detail, sizeof(detail), "The change can't be kept: %s.", strerror(error));
+	log_error("keys: %s", detail);
+	admin_respond_problem(request, 503, detail);
+	return false;
+}
+
+/* {"plan": NAME} or {"revoked": true}, and "hashed": true. False with the problem sent. */
+static bool read_change(
+	struct admin_request *request, const json_t *body, uint32_t *plan, bool *is_hashed)
+{
+	const char *name = json_string_value(json_object_get(body, "plan"));
+	bool is_revoked = json_is_true(json_object_get(body, "revoked"));
+	const json_t *hashed = json_object_get(body, "hashed");
+	size_t members = (name || is_revoked) + (hashed != NULL);
+
+	*is_hashed = json_is_true(hashed);
+	if ((name && is_revoked) || members == 0 || json_object_size(body) != members ||
+		(hashed && (!json_is_boolean(hashed) || members == 1))) {
+		admin_respond_problem(request, 400,
+			"Expected {\"plan\": NAME} or {\"revoked\": true}, and perhaps \"hashed\": "
+			"true.");
+		return false;
+	}
+	*plan = ROSTER_PLAN_REVOKED;
+	if (is_revoked)
+		return true;
+	if (!find_plan(request, name))
+		return false;
+	*plan = roster_plan_number(request->relay->roster, name);
+	return true;
+}
+
+void admin_put_key(struct admin_request *request)
+{
+	struct roster *roster = request->relay->roster;
+	char digest[DIGEST_TEXT_BYTES];
+	struct key key;
+	uint32_t plan;
+	bool is_hashed;
+	json_t *body = NULL;
+
+	if (!read_key(request, &key) || !(body = admin_object(request)))
+		return;
+	struct slice stored = key.slice;
+	if (read_change(request, body, &plan, &is_hashed)) {
+		if (is_hashed && !digest_is_text(key.slice)) {
+			digest_text(key.slice, digest);
+			stored = (struct slice){digest, sizeof(digest)};
+		}
+		bool is_new = roster_find_text(roster, stored) == ROSTER_PLAN_NONE;
+		/* It is known by one of the two only. */
+		bool done = put(request, stored, plan) &&
+			    (stored.at == key.slice.at ||
+				    roster_find_text(roster, key.slice) == ROSTER_PLAN_NONE ||
+				    put(request, key.slice, ROSTER_PLAN_NONE));
+		if (done) {
+			log_info("keys: a key %s%s by the admin interface",
+				plan == ROSTER_PLAN_REVOKED ? "is revoked" : "has plan ",
+				plan == ROSTER_PLAN_REVOKED ? "" : roster_plan_name(roster, plan));
+			respond(request, &key, is_new ? 201 : 200);
+		}
+	}
+	json_decref(body);
+}
+
+void admin_delete_key(struct admin_request *request)
+{
+	struct roster *roster = request->relay->roster;
+	char digest[DIGEST_TEXT_BYTES];
+	struct key key;
+
+	if (!read_key(request, &key))
+		return;
+	digest_text(key.slice, digest);
+	const struct slice texts[] = {key.slice, {digest, sizeof(digest)}};
+	unsigned found = 0;
+	for (size_t i = 0; i < 2; i++) {
+		if (roster_find_text(roster, texts[i]) == ROSTER_PLAN_NONE)
+			continue;
+		if (!put(request, texts[i], ROSTER_PLAN_NONE))
+			return;
+		found++;
+	}
+	if (found == 0) {
+		admin_respond_problem(request, 404,
+			"The interface was never told of this key; those of files are revoked by "
+			"PUT.");
+		return;
+	}
+	log_info("keys: a key is taken out by the admin interface");
+	admin_respond_json(request, 200,
+		json_pack("{s:o, s:b}", "key", admin_json_text(request->tail), "deleted", true));
+}

@@ -1,0 +1,279 @@
+/*
+ * The file of a roster: text, a line each.
+ *
+ *   sluice roster 1
+ *   key KEY PLAN                     KEY percent-encoded
+ *   revoked KEY
+ *   override HASH UNTIL exempt       HASH as in the access log, UNTIL in seconds since 1970
+ *   override HASH UNTIL deny
+ *   override HASH UNTIL plan PLAN
+ *   end
+ *
+ * It is written whole beside the old one and renamed, so that either is there whole after a crash.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "gate/roster_internal.h"
+
+#define FIRST_LINE "sluice roster 1\n"
+#define LAST_LINE  "end\n"
+#define PATH_BYTES 4200
+
+static void path_of(const struct roster *roster, const char *name, char path[static PATH_BYTES])
+{
+	snprintf(path, PATH_BYTES, "%s/%s", roster->folder, name);
+}
+
+/* ---- writing --------------------------------------------------------------------------------- */
+
+/* Percent-encoded but for letters, digits and -._~ */
+static void put_text(FILE *out, struct slice text)
+{
+	for (size_t i = 0; i < text.len; i++) {
+		unsigned char c = (unsigned char)text.at[i];
+		bool plain = (c >= '0' && c <= '9') || ((c | 0x20) >= 'a' && (c | 0x20) <= 'z') ||
+			     c == '-' || c == '.' || c == '_' || c == '~';
+		fprintf(out, plain ? "%c" : "%%%02X", c);
+	}
+}
+
+static void put_key(
+	const struct roster *roster, FILE *out, const struct roster_entry *entry, uint64_t value)
+{
+	if (value == ROSTER_PLAN_NONE)
+		return;
+	fputs(value == ROSTER_PLAN_REVOKED ? "revoked " : "key ", out);
+	put_text(out, entry->key);
+	if (value != ROSTER_PLAN_REVOKED)
+		fprintf(out, " %s", roster_plan_name(roster, (uint32_t)value));
+	fputc('\n', out);
+}
+
+static void put_override(
+	const struct roster *roster, FILE *out, const struct roster_entry *entry, uint64_t value)
+{
+	struct roster_override override = roster_unpack(value);
+
+	if (override.kind == ROSTER_NO_OVERRIDE)
+		return;
+	fprintf(out, "override %016" PRIx64 " %" PRIu64, entry->caller, override.until_s);
+	if (override.kind == ROSTER_PLAN)
+		fprintf(out, " plan %s\n", roster_plan_name(roster, override.plan));
+	else
+		fputs(override.kind == ROSTER_EXEMPT ? " exempt\n" : " deny\n", out);
+}
+
+static void put_side(const struct roster *roster, const struct roster_side *side, FILE *out,
+	const struct roster_entry *changed, uint64_t changed_value)
+{
+	bool is_keys = side == &roster->keys;
+	bool is_there = false;
+
+	for (const struct roster_entry *entry = side->entries; entry; entry = entry->next) {
+		uint64_t value = entry == changed ? changed_value : entry->value;
+		is_there |= entry == changed;
+		(is_keys ? put_key : put_override)(roster, out, entry, value);
+	}
+	if (changed && !is_there)
+		(is_keys ? put_key : put_override)(roster, out, changed, changed_value);
+}
+
+static int sync_folder(const struct roster *roster)
+{
+	int fd = open(roster->folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	int error = fd < 0 || fsync(fd) != 0 ? errno : 0;
+
+	if (fd >= 0)
+		close(fd);
+	return error;
+}
+
+static int write_file(const struct roster *roster, const char *path, const struct roster_side *side,
+	const struct roster_entry *entry, uint64_t value)
+{
+	int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
+	FILE *out = fd >= 0 ? fdopen(fd, "w") : NULL;
+	int error = 0;
+
+	if (!out) {
+		error = errno;
+		if (fd >= 0)
+			close(fd);
+		return error;
+	}
+	fputs(FIRST_LINE, out);
+	put_side(roster, &roster->keys, out, side == &roster->keys ? entry : NULL, value);
+	put_side(roster, &roster->overrides, out, side == &roster->overrides ? entry : NULL, value);
+	fputs(LAST_LINE, out);
+	errno = 0;
+	if (fflush(out) != 0 || ferror(out) || fsync(fd) != 0)
+		error = errno ? errno : EIO;
+	if (fclose(out) != 0 && error == 0)
+		error = errno;
+	return error;
+}
+
+int roster_write(struct roster *roster, const struct roster_side *side,
+	const struct roster_entry *entry, uint64_t value)
+{
+	char path[PATH_BYTES], fresh[PATH_BYTES];
+	int error;
+
+	if (!roster->folder || roster->is_reading)
+		return 0;
+	path_of(roster, "roster", path);
+	path_of(roster, "roster.new", fresh);
+	error = write_file(roster, fresh, side, entry, value);
+	if (error == 0 && rename(fresh, path) != 0)
+		error = errno;
+	if (error != 0) {
+		unlink(fresh);
+		return error;
+	}
+	return sync_folder(roster);
+}
+
+/* ---- reading --------------------------------------------------------------------------------- */
+
+static int digit_of(char c)
+{
+	return c >= '0' && c <= '9' ? c - '0' : c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
+}
+
+/* In place. False when it is not what put_text writes. */
+static bool take_text(char *text, struct slice *taken)
+{
+	size_t len = 0;
+
+	for (const char *at = text; *at; at++) {
+		if (*at == '%') {
+			int high = digit_of(at[1]), low = high < 0 ? -1 : digit_of(at[2]);
+			if (low < 0)
+				return false;
+			text[len++] = (char)(high << 4 | low);
+			at += 2;
+		} else {
+			text[len++] = *at;
+		}
+	}
+	*taken = (struct slice){text, len};
+	return len > 0;
+}
+
+static bool read_key(struct roster *roster, char *words[5], size_t count)
+{
+	bool is_revoked = strcmp(words[0], "revoked") == 0;
+	struct slice key;
+	uint32_t plan;
+
+	if (count != (is_revoked ? 2 : 3) || !take_text(words[1], &key))
+		return false;
+	plan = is_revoked ? ROSTER_PLAN_REVOKED : roster_plan_number(roster, words[2]);
+	return plan != ROSTER_PLAN_NONE && roster_put_key(roster, key, plan) == 0;
+}
+
+static bool read_override(struct roster *roster, char *words[5], size_t count)
+{
+	struct roster_override override = {.kind = ROSTER_NO_OVERRIDE};
+	uint64_t caller;
+	char *end;
+
+	if (count < 4 || strlen(words[1]) != 16)
+		return false;
+	caller = strtoull(words[1], &end, 16);
+	if (*end)
+		return false;
+	override.until_s = strtoull(words[2], &end, 10);
+	if (*end || override.until_s >> 44)
+		return false;
+	if (count == 4 && strcmp(words[3], "exempt") == 0) {
+		override.kind = ROSTER_EXEMPT;
+	} else if (count == 4 && strcmp(words[3], "deny") == 0) {
+		override.kind = ROSTER_DENY;
+	} else if (count == 5 && strcmp(words[3], "plan") == 0) {
+		override.kind = ROSTER_PLAN;
+		override.plan = roster_plan_number(roster, words[4]);
+		if (override.plan == ROSTER_PLAN_NONE)
+			return false;
+	}
+	return override.kind != ROSTER_NO_OVERRIDE &&
+	       roster_put_override(roster, caller, &override) == 0;
+}
+
+static bool read_line(struct roster *roster, char *line)
+{
+	char *words[5], *rest = NULL;
+	size_t count = 0;
+
+	for (char *word = strtok_r(line, " ", &rest); word; word = strtok_r(NULL, " ", &rest)) {
+		if (count == 5)
+			return false;
+		words[count++] = word;
+	}
+	if (count == 0)
+		return false;
+	if (strcmp(words[0], "override") == 0)
+		return read_override(roster, words, count);
+	return (strcmp(words[0], "key") == 0 || strcmp(words[0], "revoked") == 0) &&
+	       read_key(roster, words, count);
+}
+
+/* The number of the line that is wrong; 0: none. */
+static unsigned read_lines(struct roster *roster, FILE *file)
+{
+	char *line = NULL;
+	size_t room = 0;
+	ssize_t len;
+	unsigned number = 0;
+	bool good = true, is_over = false;
+
+	while (good && !is_over && (len = getline(&line, &room, file)) > 0) {
+		number++;
+		is_over = number > 1 && strcmp(line, LAST_LINE) == 0;
+		if (is_over)
+			break;
+		if (number == 1) {
+			good = strcmp(line, FIRST_LINE) == 0;
+			continue;
+		}
+		good = line[len - 1] == '\n' && strlen(line) == (size_t)len;
+		line[len - 1] = '\0';
+		good = good && read_line(roster, line);
+	}
+	free(line);
+	return good && is_over ? 0 : number + 1 - (unsigned)!good;
+}
+
+bool roster_read(struct roster *roster, char *why, size_t why_bytes)
+{
+	char path[PATH_BYTES], aside[PATH_BYTES];
+	FILE *file;
+	unsigned wrong;
+
+	path_of(roster, "roster", path);
+	file = fopen(path, "re");
+	if (!file) {
+		snprintf(why, why_bytes, "%s: %s", path, strerror(errno));
+		if (errno != ENOENT)
+			return false;
+		*why = '\0';
+		return true;
+	}
+	roster->is_reading = true;
+	wrong = read_lines(roster, file);
+	roster->is_reading = false;
+	fclose(file);
+	if (wrong == 0)
+		return true;
+	path_of(roster, "roster.set-aside", aside);
+	snprintf(why, why_bytes, "%s:%u: not a line of a roster; %s", path, wrong,
+		rename(path, aside) == 0 ? "set aside, what was read before it is in force"
+					 : strerror(errno));
+	return true;
+}
