@@ -19,6 +19,8 @@
 /* A retiring listener closes when nobody came for so long: handshakes that had begun are over then,
  * but for the slowest. */
 #define QUIET_MS 100
+/* How long it waits for quiet where new connections can't be kept out. */
+#define RETIRE_MAX_MS 1000
 
 static void accept_on(struct listener *listener)
 {
@@ -106,9 +108,9 @@ static void accept_failed(struct listener *listener)
 
 /* The system takes no new connections for the socket, but finishes the handshakes that have begun:
  * a SYN is dropped, an ACK is not. Whose SYN is dropped sends it again after a second, and then
- * finds another process that listens there, or is refused. Where this can't be done, waiting for
- * quiet has to do. */
-static void keep_out(int fd)
+ * finds another process that listens there, or is refused. False where the system refuses that: at
+ * least no more than one connection waits at a time then. */
+static bool keep_out(int fd)
 {
 	/* tcp[13] & (SYN | ACK) == SYN */
 	struct sock_filter code[] = {
@@ -120,8 +122,11 @@ static void keep_out(int fd)
 	};
 	struct sock_fprog program = {sizeof(code) / sizeof(code[0]), code};
 
-	if (setsockopt(fd, SOL_SOCKET, SO_ATTACH_FILTER, &program, sizeof(program)) != 0)
-		log_debug("listener: new connections can't be kept out: %s", strerror(errno));
+	if (setsockopt(fd, SOL_SOCKET, SO_ATTACH_FILTER, &program, sizeof(program)) == 0)
+		return true;
+	log_debug("listener: new connections can't be kept out: %s", strerror(errno));
+	listen(fd, 0);
+	return false;
 }
 
 static void on_connection(evutil_socket_t fd, short what, void *arg)
@@ -138,6 +143,7 @@ static void on_connection(evutil_socket_t fd, short what, void *arg)
 		}
 		int client =
 			accept4(fd, (struct sockaddr *)&peer, &len, SOCK_NONBLOCK | SOCK_CLOEXEC);
+		listener->is_empty = client < 0;
 		if (client < 0) {
 			accept_failed(listener);
 			give_places(listener);
@@ -201,7 +207,9 @@ static void on_quiet(struct deadline *deadline)
 	/* Those that wait until a descriptor or a place is free wait on. */
 	if (listener->accepting)
 		on_connection(listener->fd, EV_READ, listener);
-	if (listener->accepting && now_ms >= listener->came_ms + QUIET_MS) {
+	if (listener->accepting &&
+		(now_ms >= listener->came_ms + QUIET_MS ||
+			(listener->is_empty && now_ms >= listener->retire_max_ms))) {
 		listener_close(listener);
 		loop_wake(&worker->loop); /* it may have been the last to wait for */
 	} else {
@@ -228,7 +236,7 @@ static void listener_retire(struct listener *listener)
 		listener->came_ms = 0;
 		return;
 	}
-	keep_out(listener->fd);
+	listener->retire_max_ms = keep_out(listener->fd) ? DEADLINE_NEVER : now_ms + RETIRE_MAX_MS;
 	deadline_set(&listener->quiet, now_ms + QUIET_MS, now_ms);
 }
 

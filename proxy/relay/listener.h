@@ -6,12 +6,14 @@
  *   [listener public] bind a, b -> binding a -> socket of worker 0, of worker 1, ...
  *                               -> binding b -> ...
  *
- *   ACCEPTING --drain, or its bind is gone--> RETIRING (new connections are kept out, those that
- * the
- *        `-------- stop -------> CLOSED <---- quiet ---'  system has already are still accepted)
+ *   ACCEPTING --drain, or its bind is gone--> RETIRING (new connections are kept out,
+ *        |                                       |      those that stand are accepted)
+ *        `--------------- stop --> CLOSED <--quiet
  *
  * Closing a listening socket resets what waits in its backlog, with the requests that were sent
- * already. So the backlog is emptied first.
+ * already. So the backlog is emptied first. A system that does not let us keep new connections out
+ * (some do not, without root's rights) gives no quiet under load: then the socket is closed after
+ * RETIRE_MAX_MS, in a moment when nobody waits, and who connects in that moment is reset.
  *
  * When file descriptors run out or max_connections is reached, a listener stops accepting and
  * leaves clients in the backlog, until a connection has closed; it never spins.
@@ -49,9 +51,10 @@ struct binding {
 /* A worker's. Lives until its connections have gone. */
 struct listener {
 	struct event event;
-	struct deadline retry; /* file descriptors ran out */
-	struct deadline quiet; /* RETIRING: looks whether nobody came lately */
-	uint64_t came_ms;      /* RETIRING: when somebody came last, or it began */
+	struct deadline retry;  /* file descriptors ran out */
+	struct deadline quiet;  /* RETIRING: looks whether nobody came lately */
+	uint64_t came_ms;       /* RETIRING: when somebody came last, or it began */
+	uint64_t retire_max_ms; /* RETIRING: when it ends although there is no quiet */
 	struct listener *next;
 	struct worker *worker;
 	struct binding *binding;
@@ -59,6 +62,7 @@ struct listener {
 	struct site_use *use; /* holds conf */
 	int fd;
 	bool accepting, retiring, closed;
+	bool is_empty; /* nobody waited when last asked */
 	uint64_t connections;
 	struct downstream *oldest_lingering, *newest_lingering; /* relay/linger.h */
 	unsigned lingering;
