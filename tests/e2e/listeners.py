@@ -98,6 +98,7 @@ def served_twice(t):
         more = Port()
         t.defer(more.release)
         sluice = t.sluice(sections, listener=f"bind = 0.0.0.0:{more.number}\nbind = 127.0.0.1:{more.number}")
+        sluice.process.wait_output("is ready")
         equal(t.client(f"127.0.0.1:{more.number}").ask("/").status, 200, "status")
         equal(t.client(sluice).ask("/").status, 200, "status")
 

@@ -16,6 +16,7 @@ from .servers import BEHAVIOURS, WHOLE
 BOUND, BOUND_SECONDS = 12, 0.4
 
 LISTENER_TIMES = """header_timeout = 800ms
+linger_timeout = 500ms
 idle_timeout = 800ms
 body_timeout = 600ms
 send_timeout = 400ms
