@@ -13,6 +13,7 @@
 
 #include "admin/ask.h"
 #include "admin/browser.h"
+#include "admin/doorman.h"
 #include "admin/request.h"
 #include "admin/tokens.h"
 #include "base/log.h"
@@ -21,7 +22,8 @@
 #include "relay/relay.h"
 
 #define BACKLOG         64
-#define MAX_CONNECTIONS 256
+#define MAX_CONNECTIONS 256 /* of a daemon; with room for those that are being cut: */
+#define MAX_VISITORS    192
 #define IDLE_SECONDS    30
 #define MAX_DAEMONS     16
 
@@ -33,6 +35,7 @@ struct admin {
 	int sockets[MAX_DAEMONS];
 	const char *unix_paths[MAX_DAEMONS]; /* NULL where it is none */
 	struct MHD_Daemon *daemons[MAX_DAEMONS];
+	struct doorman doormen[MAX_DAEMONS];
 	const struct conf *conf; /* a hold */
 };
 
@@ -41,6 +44,9 @@ struct call {
 	struct admin *admin;
 	const struct admin_endpoint *endpoint;
 	struct admin_request request;
+	size_t received; /* bytes of its content, kept or not */
+	bool answered;   /* by its head: what follows is not kept */
+	bool keeps_body;
 	bool too_large;
 };
 
@@ -202,17 +208,28 @@ static void run_handler(void *ctx)
 	call->endpoint->handle(&call->request);
 }
 
-static void answer(struct call *call)
+/* By its head. Content is kept of what may change something, and only then. */
+static void judge(struct call *call)
 {
 	struct admin_request *request = &call->request;
 	bool path_known;
 
 	call->endpoint = admin_find(request->method, request->path, &request->tail, &path_known);
-	if (!call->endpoint && path_known) {
+	call->answered = true;
+	if (!call->endpoint && path_known)
 		admin_respond_problem(request, 405, "This path has other methods; see Allow.");
-	} else if (!call->endpoint) {
+	else if (!call->endpoint)
 		admin_respond_problem(request, 404, "There is no such path.");
-	} else if (!is_allowed(call)) {
+	else if (is_allowed(call))
+		call->answered = false;
+	call->keeps_body = !call->answered && call->endpoint->role == ADMIN_WRITE;
+}
+
+static void answer(struct call *call)
+{
+	struct admin_request *request = &call->request;
+
+	if (call->answered) {
 		return;
 	} else if (call->too_large) {
 		admin_respond_problem(request, 413, "The content is larger than 1 MiB.");
@@ -227,10 +244,10 @@ static void add_body(struct call *call, const char *data, size_t size)
 {
 	struct admin_request *request = &call->request;
 
-	if (call->too_large || request->body_bytes + size > ADMIN_BODY_MAX) {
-		call->too_large = true;
+	call->received += size;
+	call->too_large |= call->received > ADMIN_BODY_MAX;
+	if (call->too_large || !call->keeps_body)
 		return;
-	}
 	char *body = realloc((char *)(uintptr_t)request->body, request->body_bytes + size + 1);
 	if (!body) {
 		call->too_large = true;
@@ -273,26 +290,49 @@ static enum MHD_Result on_request(void *ctx, struct MHD_Connection *connection, 
 
 	(void)version;
 	if (!call) {
-		*call_at = begin_call(ctx, connection, path, method);
-		return *call_at ? MHD_YES : MHD_NO;
+		*call_at = call = begin_call(ctx, connection, path, method);
+		if (!call)
+			return MHD_NO;
+		judge(call);
+		/* Content that waits to be asked for does not come. */
+		return call->answered && MHD_lookup_connection_value(connection, MHD_HEADER_KIND,
+						 MHD_HTTP_HEADER_EXPECT)
+			       ? send_response(connection, call)
+			       : MHD_YES;
 	}
 	if (*data_size > 0) {
 		add_body(call, data, *data_size);
 		*data_size = 0;
-		return MHD_YES;
+		/* Far beyond what is too much already, nobody reads the answer. */
+		return call->received > 2 * ADMIN_BODY_MAX ? MHD_NO : MHD_YES;
 	}
 	answer(call);
 	return send_response(connection, call);
+}
+
+static void on_connection(void *ctx, struct MHD_Connection *connection, void **visitor,
+	enum MHD_ConnectionNotificationCode code)
+{
+	const union MHD_ConnectionInfo *socket =
+		MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD);
+
+	if (code == MHD_CONNECTION_NOTIFY_STARTED) {
+		*visitor = doorman_enter(ctx, socket->connect_fd);
+		return;
+	}
+	doorman_leave(ctx, *visitor);
+	*visitor = NULL;
 }
 
 static void on_completed(void *ctx, struct MHD_Connection *connection, void **call_at,
 	enum MHD_RequestTerminationCode code)
 {
 	struct call *call = *call_at;
+	const union MHD_ConnectionInfo *visitor =
+		MHD_get_connection_info(connection, MHD_CONNECTION_INFO_SOCKET_CONTEXT);
 
-	(void)ctx;
-	(void)connection;
-	(void)code;
+	if (code == MHD_REQUEST_TERMINATED_COMPLETED_OK)
+		doorman_served(ctx, visitor->socket_context);
 	if (!call)
 		return;
 	free(call->request.text);
@@ -354,11 +394,15 @@ bool admin_open(const struct conf *conf, struct admin **admin_at)
 	return true;
 }
 
-static struct MHD_Daemon *start_daemon(struct admin *admin, int fd)
+static struct MHD_Daemon *start_daemon(struct admin *admin, size_t i)
 {
+	struct doorman *doorman = &admin->doormen[i];
+
+	doorman->most = MAX_VISITORS;
 	return MHD_start_daemon(MHD_USE_AUTO_INTERNAL_THREAD | MHD_USE_ERROR_LOG, 0, NULL, NULL,
-		on_request, admin, MHD_OPTION_LISTEN_SOCKET, fd, MHD_OPTION_NOTIFY_COMPLETED,
-		on_completed, NULL, MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)IDLE_SECONDS,
+		on_request, admin, MHD_OPTION_LISTEN_SOCKET, admin->sockets[i],
+		MHD_OPTION_NOTIFY_CONNECTION, on_connection, doorman, MHD_OPTION_NOTIFY_COMPLETED,
+		on_completed, doorman, MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)IDLE_SECONDS,
 		MHD_OPTION_CONNECTION_LIMIT, (unsigned)MAX_CONNECTIONS, MHD_OPTION_END);
 }
 
@@ -369,7 +413,7 @@ bool admin_start(struct admin *admin, struct relay *relay)
 	admin->relay = relay;
 	admin->asker = asker_new(&relay->loop);
 	for (size_t i = 0; admin->asker && i < admin->count; i++) {
-		admin->daemons[i] = start_daemon(admin, admin->sockets[i]);
+		admin->daemons[i] = start_daemon(admin, i);
 		if (!admin->daemons[i]) {
 			log_error("[admin] bind = %s: the server can't start",
 				admin->conf->admin.binds[i].text);

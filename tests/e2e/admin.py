@@ -1,4 +1,5 @@
 """The operator's interface: metrics, health, status, and who may call what."""
+import contextlib
 import hashlib
 import json
 import os
@@ -9,7 +10,7 @@ import subprocess
 
 from lib import process
 from lib.admin import Admin, value, with_admin
-from lib.process import Port
+from lib.process import SANITIZER, Port, resident_bytes, until
 from lib.sluice import to
 from lib.tap import equal, group, main, true
 from lib.wire import dial
@@ -327,6 +328,34 @@ def command_line(t):
                                  status=2), "no [admin]")
 
 
+@group("content of those who may not call is not kept", workers=[1])
+def unheard(t):
+    origin = t.origin(lambda x: x.reply(200))
+    sluice, admin = with_admin(t, to(origin), tokens="ann write secret\n")
+    equal(admin.ask("/api/v1/reload", "POST", token="secret")[0], 200)
+    size = 1 << 20
+    with t.point("a mebibyte each of a hundred without a token takes no memory"):
+        with contextlib.ExitStack() as stack:
+            before = resident_bytes(sluice.pid)
+            callers = [stack.enter_context(dial(admin.address)) for _ in range(100)]
+            head = b"POST %s HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\n"
+            for number, caller in enumerate(callers):
+                caller.sendall(head % ((b"/api/v1/reload", b"/healthz", b"/nothing")[number % 3], size))
+                caller.sendall(b"x" * (size - 1))
+            # A round of the server's loop each: all that was sent is read then.
+            for _ in range(300):
+                equal(admin.ask("/healthz")[0], 200)
+            true(SANITIZER or resident_bytes(sluice.pid) < before + 30 * size,
+                 f"{before} bytes became {resident_bytes(sluice.pid)}")
+            for number, caller in enumerate(callers):
+                caller.sendall(b"x")
+                equal(caller.recv(65536).split(b" ")[1], (b"401", b"405", b"404")[number % 3], "status")
+    with t.point("who waits to be asked for the content is refused at once"):
+        with dial(admin.address) as caller:
+            caller.sendall(b"POST /api/v1/reload HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\nExpect: 100-continue\r\n\r\n")
+            equal(caller.recv(65536).split(b" ")[1], b"401", "status")
+
+
 @group("what is not asked well", workers=[1])
 def mistakes(t):
     origin = t.origin(lambda x: x.reply(200))
@@ -339,9 +368,29 @@ def mistakes(t):
         status, fields, _ = admin.ask("/api/v1/status", "DELETE")
         equal((status, fields["allow"]), (405, "GET"))
 
-    with t.point("content over 1 MiB is 413"):
+    with t.point("content over 1 MiB is 413, also where none is taken"):
         equal(admin.ask("/api/v1/reload", "POST", body=b"x" * (1 << 20))[0], 200)
         equal(admin.ask("/api/v1/reload", "POST", body=b"x" * ((1 << 20) + 1))[0], 413)
+        equal(admin.ask("/healthz", "GET", body=b"x" * ((1 << 20) + 1))[0], 413)
+
+    with t.point("half requests that go on for ever lock nobody out"):
+        with contextlib.ExitStack() as stack:
+            halves = []
+            for _ in range(400):
+                half = stack.enter_context(dial(admin.address))
+                half.sendall(b"GET /healthz HTTP/1.1\r\n")
+                halves.append(half)
+            cut = [False]
+
+            def drip():
+                try:
+                    for half in halves[:200]:
+                        half.sendall(b"x")
+                except OSError:
+                    cut[0] = True  # the older ones are cut
+                return cut[0]
+            until(drip, "the first half request is cut", pause=1)
+            equal(admin.ask("/healthz")[0], 200)
 
     with t.point("half a request holds up neither other operators nor the stop"):
         with dial(admin.address) as half:
