@@ -475,8 +475,24 @@ static void go_next(struct downstream *d)
 		exchange_next(next);
 }
 
+static bool is_dead(const struct downstream *d)
+{
+	struct pollfd poll_fd = {.fd = d->stream.fd};
+
+	return poll(&poll_fd, 1, 0) == 1 && (poll_fd.revents & (POLLERR | POLLHUP)) != 0;
+}
+
+/* The last request has just been read and waits for its turn. A reset that came together with it is
+ * behind it, and nothing will tell of it again. */
+static inline bool may_hide_reset(const struct downstream *d, uint64_t begun)
+{
+	return d->begun != begun && d->last && d->stream.unsure && exchange_waits_for_turn(d->last);
+}
+
 void downstream_advance(struct downstream *d)
 {
+	uint64_t begun = d->begun;
+
 	if (d->busy) {
 		d->again = true;
 		return;
@@ -503,6 +519,10 @@ void downstream_advance(struct downstream *d)
 		}
 	} while (d->again && d->state != DOWNSTREAM_CLOSED);
 	d->busy = false;
+	if (d->state != DOWNSTREAM_CLOSED && may_hide_reset(d, begun) && is_dead(d)) {
+		downstream_close(d, "client gone");
+		return;
+	}
 	if (d->yields && d->state <= DOWNSTREAM_FINISHING)
 		event_active(&d->stream.event, EV_READ, 0);
 	if (d->state != DOWNSTREAM_CLOSED && !may_wait(d))
@@ -528,13 +548,6 @@ bool downstream_is_last(const struct downstream *d, const struct exchange *excha
 }
 
 /* ---- events ---------------------------------------------------------------------------------- */
-
-static bool is_dead(const struct downstream *d)
-{
-	struct pollfd poll_fd = {.fd = d->stream.fd};
-
-	return poll(&poll_fd, 1, 0) == 1 && (poll_fd.revents & (POLLERR | POLLHUP)) != 0;
-}
 
 /* Has the system bytes that we have not heard of yet? */
 static bool has_input(const struct downstream *d)

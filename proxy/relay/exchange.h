@@ -58,11 +58,11 @@ struct exchange {
 	struct slice authority; /* for the upstream's Host */
 	struct slice path;      /* normalised */
 	struct slice key_path;  /* the same for keys: of an odd path what any server takes it for */
-	bool path_odd;          /* servers may read it in several ways */
 	struct slice method;
 	uint8_t address[16]; /* the caller's */
 	struct pump up;
 	uint32_t up_taken;         /* bytes of the body that left with the head */
+	bool path_odd;             /* servers may read its path in several ways */
 	bool request_done;         /* all of the request was read */
 	bool up_over;              /* nothing more goes up: all sent, or the server takes no more */
 	bool up_ended, down_ended; /* a tunnel's directions */
@@ -70,12 +70,13 @@ struct exchange {
 	bool continue_sent;        /* a 100 was passed on */
 	bool interim_seen;         /* a 1xx came */
 	bool continue_due;         /* a 100 came before it was the first on its connection */
-	bool close_client;         /* no request after this one */
-	bool in_queue;             /* has a ticket to give back */
-	bool orphaned;             /* on the worker's list of those whose client is gone */
-	bool delayed;              /* waited for its limit */
-	bool aside;       /* has its turn in the queue, but takes no place before it can go on */
-	bool awaits_mail; /* ended, but the queue's message is under way to it */
+	bool held_interim; /* another 1xx did, and nothing behind it is read before its turn */
+	bool close_client; /* no request after this one */
+	bool in_queue;     /* has a ticket to give back */
+	bool orphaned;     /* on the worker's list of those whose client is gone */
+	bool delayed;      /* waited for its limit */
+	bool aside;        /* has its turn in the queue, but takes no place before it can go on */
+	bool awaits_mail;  /* ended, but the queue's message is under way to it */
 	bool has_deadline;
 	uint64_t allow; /* 405 and 200: methods that would be served */
 
@@ -140,6 +141,13 @@ void exchange_request_read(struct exchange *exchange);
 static inline bool exchange_is_answered(const struct exchange *exchange)
 {
 	return exchange->response_received || exchange->state == EXCHANGE_REPLYING;
+}
+
+/* Is it judged, and no server has been asked yet? */
+static inline bool exchange_waits_for_turn(const struct exchange *exchange)
+{
+	return exchange->state == EXCHANGE_QUEUED || exchange->state == EXCHANGE_DELAYED ||
+	       exchange->state == EXCHANGE_HELD;
 }
 
 /* All before it on its connection are answered: go on with what waited for that. */

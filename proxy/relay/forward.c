@@ -37,7 +37,7 @@ static inline void await_server(
 {
 	uint64_t now_ms = worker_now_ms(x->worker);
 
-	if (x->held_response)
+	if (x->held_response || x->held_interim)
 		return;
 	wait_for(&x->connection->wait, reason, progress, now_ms + timeout_ms, now_ms);
 }
@@ -239,7 +239,7 @@ static void server_broke(struct exchange *x, const char *why, unsigned status, b
 	} else if (safe && x->tries < conf->retries) {
 		x->tries++;
 		worker_count(worker, STATS_RETRIES);
-		x->request_started = false;
+		x->request_started = x->held_interim = false;
 		x->ticket.failed = false;
 		x->first_byte_ns = 0;
 		exchange_enter(x, EXCHANGE_CONNECTING);
@@ -562,7 +562,8 @@ void exchange_fetch_response(struct exchange *x)
 {
 	struct server_connection *connection = x->connection;
 
-	if (x->state != EXCHANGE_FORWARDING || x->held_response || connection->in.at)
+	if (x->state != EXCHANGE_FORWARDING || x->held_response || x->held_interim ||
+		connection->in.at)
 		return;
 	stream_fetch(&connection->stream, &connection->in, &x->worker->blocks);
 	if (connection->in.at && !x->first_byte_ns)
@@ -599,6 +600,12 @@ static void read_response(struct exchange *x)
 			respond_to_head(x);
 		return;
 	}
+	if (x->held_interim) {
+		if (!respond_held_interim(x) || x->state != EXCHANGE_FORWARDING)
+			return;
+		if (x->up_over)
+			await_server(x, WAIT_RESPONSE, 0, x->upstream->conf->first_byte_timeout_ms);
+	}
 	while (x->state == EXCHANGE_FORWARDING && x->connection) {
 		struct server_connection *connection = x->connection;
 		if (x->interim_seen && !may_read_on(x, &heads))
@@ -622,7 +629,7 @@ static void read_response(struct exchange *x)
 			respond_to_head(x);
 			break;
 		}
-		if (x->held_response)
+		if (x->held_response || x->held_interim)
 			return;
 	}
 }

@@ -49,21 +49,31 @@ void respond_continue(struct exchange *x)
 		exchange_abort(x, "no memory");
 }
 
+static bool may_write_interim(const struct exchange *x)
+{
+	return is_first(x) && flow_takes_prefix(&x->downstream->out);
+}
+
 /* 1xx: passed on to clients that know of them, then the next head is awaited. Before it is the
- * exchange's turn on its connection, a 100 waits, as the client may wait for it; others, which only
- * inform, are dropped. */
+ * exchange's turn on its connection it waits: of a 100 that is noted, as the client may wait for it
+ * with its request's body; with others the server is left to wait. */
 static void respond_interim(struct exchange *x)
 {
 	static const struct http_parser_limits limits = {256 * 1024, 0, 512};
 	struct downstream *d = x->downstream;
+	bool is_wanted = d && x->request.minor >= 1;
 
 	x->interim_seen = true;
 	if (d)
 		d->work++;
-	if (d && x->request.minor >= 1 && x->response.status == 100 &&
-		(!is_first(x) || !flow_takes_prefix(&d->out))) {
-		x->continue_due = true;
-	} else if (d && is_first(x) && x->request.minor >= 1 && flow_takes_prefix(&d->out)) {
+	if (is_wanted && !may_write_interim(x)) {
+		x->held_interim = x->response.status != 100;
+		x->continue_due |= !x->held_interim;
+		if (x->held_interim) {
+			wait_none(&x->connection->wait);
+			return;
+		}
+	} else if (is_wanted) {
 		if (x->response.status == 100)
 			x->continue_sent = true;
 		if (!compose_response(x, &d->out, false, true)) {
@@ -73,6 +83,15 @@ static void respond_interim(struct exchange *x)
 		d->again = true;
 	}
 	http_parser_begin_response(&x->connection->parser, &x->response, &limits);
+}
+
+bool respond_held_interim(struct exchange *x)
+{
+	if (x->downstream && !may_write_interim(x))
+		return false;
+	x->held_interim = false;
+	respond_interim(x);
+	return true;
 }
 
 static void begin_tunnel(struct exchange *x);
@@ -464,6 +483,8 @@ void exchange_client_gone(struct exchange *x)
 	if (x->state == EXCHANGE_FORWARDING) {
 		if (x->held_response) {
 			begin_relaying(x);
+			event_active(&x->connection->stream.event, EV_READ, 0);
+		} else if (x->held_interim) {
 			event_active(&x->connection->stream.event, EV_READ, 0);
 		}
 		return; /* goes on alone */

@@ -2,10 +2,16 @@
 #ifndef RELAY_RESPOND_H
 #define RELAY_RESPOND_H
 
+#include <stdbool.h>
+
 struct exchange;
 
 /* The server's head is parsed into x->response: interim, upgrade, or the real one. */
 void respond_to_head(struct exchange *exchange);
+
+/* Passes the interim response on that came too early for it and is still in x->response; false: it
+ * is too early still. Then the next head may be read. */
+bool respond_held_interim(struct exchange *exchange);
 
 /* Passes a 100 on that came too early for it, when the exchange is the first on its connection. */
 void respond_continue(struct exchange *exchange);

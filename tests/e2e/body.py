@@ -261,6 +261,33 @@ def early_continue(t):
     equal(client.response("POST").body, b"body", "the second response")
 
 
+@test("a 103 of a request behind another one's is passed on in its turn")
+def early_hints(t):
+    def handler(x):
+        # In one piece, so that all of it is here when the client takes no more.
+        x.send(b"HTTP/1.1 103 Early Hints\r\nLink: </a.css>\r\n\r\n"
+               b"HTTP/1.1 103 Early Hints\r\nLink: </b.css>\r\n\r\n"
+               b"HTTP/1.1 200 OK\r\nContent-Length: 30000\r\n\r\n" + b"y" * 30_000)
+
+    count, origin, path = 40, t.origin(handler), t.path("front.sock")
+    sluice = t.sluice(to(origin), listener=f"bind = unix:{path}\npipeline_depth = 100")
+    sluice.process.wait_output("ready")
+    client = t.client(f"unix:{path}")
+    client.send(request_bytes("/") * count)
+    # The system takes some; one is all here and waits for the client, and the next has been sent.
+    seen = [0, 0]
+
+    def stands_still():
+        seen[:] = len(origin.requests), seen[1] + 1 if len(origin.requests) == seen[0] else 0
+        return seen[1] > 5
+    origin.wait_requests(3)
+    until(stands_still, "no more requests at the origin", pause=0.02)
+    true(seen[0] < count, "the system takes it all")
+    for _ in range(count):
+        answer = client.response()
+        equal(([i.get("Link") for i in answer.interim], len(answer.body)), (["</a.css>", "</b.css>"], 30_000), "answer")
+
+
 @test("interim responses without end: memory stays bounded while the client reads none, and none is lost")
 def many_interim(t):
     count = 30_000

@@ -4,6 +4,7 @@ import threading
 
 from lib.client import request_bytes
 from lib.process import DEADLINE_SECONDS
+from lib.fields import told
 from lib.sluice import to
 from lib.tap import equal, main, test, true
 from lib.wire import Ended
@@ -176,6 +177,39 @@ def reset_behind_bytes(t):
     client = t.client(sluice)
     send_and_reset(sluice, client, b"GET / HTTP/1.1\r\nHo")
     # The drain at the end waits for no half head whose client is gone: header_timeout is an hour.
+
+
+@test("a request that waits for its turn is not sent when a reset came together with it", workers=[1])
+def reset_behind_request(t):
+    gate = t.event()
+
+    def handler(x):
+        if x.request.target == "/first":
+            gate.wait()
+        x.read_body()
+        x.reply(200)
+
+    origin = t.origin(handler)
+    sluice = t.sluice(to(origin, upstream="max_in_flight = 1", route="ordering = none\nlimits = slow, burst") +
+                      "[limit slow]\nrate = 1 per 2s\non_exceed = delay 1h\nkey = header:X-Slow\n"
+                      "[limit burst]\nrate = 100 per 1h\nkey = header:X-Burst\n")
+    first = t.client(sluice)
+    first.request("/first")
+    origin.wait_requests(1)
+    body = b"Content-Length: 4\r\n\r\nbody"
+    for number, fields in enumerate((b"\r\n", b"X-Slow: a\r\n\r\n", b"X-Slow: a\r\n\r\n", body, body[:-2])):
+        client = t.client(sluice)
+        send_and_reset(sluice, client, b"POST /gone/%d HTTP/1.1\r\nHost: api.test\r\nX-Burst: b\r\n%s"
+                       % (number, fields))
+    last = t.client(sluice)
+    last.request("/last")
+    probe = t.client(sluice)
+    equal(probe.ask("/", "TRACE").status, 405, "status")  # all of these have been read
+    gate.set()
+    equal((first.response().status, last.response().status), (200, 200), "statuses")
+    equal(origin.targets(), ["/first", "/last"], "what was sent")
+    # What was not sent is given back.
+    equal(told(last.ask("/last", fields=[("X-Burst", "b")])).left["burst"]["r"], 99, "left of the limit")
 
 
 main()
