@@ -402,7 +402,7 @@ def queue_bytes(t):
 def queue_total_bytes(t):
     held = Held(t)
     sluice = t.sluice(to(held.origin, upstream="max_in_flight = 1", route=ROUTE.format("writes")),
-                      listener="max_header_size = 64k", settings="queue_total_bytes = 100k")
+                      listener="max_header_size = 64k", settings="queue_total_bytes = 110k")
     clients = [t.client(sluice) for _ in range(8)]
     for client in clients:
         client.ask("/", host="nowhere.test")
