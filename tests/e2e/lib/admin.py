@@ -3,13 +3,18 @@ import json
 import re
 import socket
 
+from .openapi import Document
 from .process import Port
 from .tap import equal
 from .wire import dial
 
 
+DOCUMENT = Document()
+
+
 class Admin:
-    """A client of the admin server: one connection a request."""
+    """A client of the admin server: one connection a request. Each request and response must be as the OpenAPI document
+    says."""
 
     def __init__(self, address, token=None):
         self.address = address
@@ -29,8 +34,10 @@ class Admin:
                 data += part
         head, _, content = data.partition(b"\r\n\r\n")
         first, *rest = head.decode().split("\r\n")
-        return (int(first.split()[1]),
-                {name.lower(): value.strip() for name, value in (line.split(":", 1) for line in rest)}, content)
+        status = int(first.split()[1])
+        fields = {name.lower(): value.strip() for name, value in (line.split(":", 1) for line in rest)}
+        DOCUMENT.check_call(method, path, body, status, fields, content)
+        return status, fields, content
 
     def json(self, path, method="GET", **more):
         status, fields, content = self.ask(path, method, **more)
