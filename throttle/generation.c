@@ -2,7 +2,7 @@
 #include "throttle/generation.h"
 #include "throttle/take.h"
 #include "throttle/concurrency.h"
-#include "throttle/growth.h"
+#include "throttle/levels.h"
 #include "throttle/limit.h"
 #include "throttle/ring.h"
 #include "throttle/section_move.h"
@@ -284,8 +284,8 @@ struct generation *generation_create(
 		error = lay(g);
 	}
 	if (error == 0) {
-		growth_begin(g, source->last, source->grows);
-		error = growth_reserve(g, true);
+		levels_begin(g, source->last, source->grows);
+		error = levels_reserve(g, true);
 	}
 	if (error == 0) {
 		/* release: whatever instant the process is killed at, a file with a checksum that
@@ -427,12 +427,12 @@ struct generation *generation_open(
 		g->header = g->store.memory;
 		error = lay(g);
 	}
-	if (error == 0 && !growth_levels_can_be(g)) {
+	if (error == 0 && !levels_can_be(g)) {
 		snprintf(why, why_bytes, "what it says of its levels can't be");
 		error = EBADMSG;
 	}
 	if (error == 0)
-		error = growth_reserve(g, false);
+		error = levels_reserve(g, false);
 	if (error != 0) {
 		generation_free(g);
 		errno = error;

@@ -63,7 +63,7 @@ struct generation {
 	uint32_t count, levels;
 	struct limit_state *limits;           /* [count][levels] */
 	_Atomic(uint64_t) *levels_in_use;     /* [count]; in the memory */
-	_Atomic(uint64_t) wants_growth;       /* generation_grow may find something to do */
+	_Atomic(uint64_t) wants_growth;       /* levels_grow may find something to do */
 	bool has_given_up;                    /* levels whose memory can be given back */
 	_Atomic(struct limit_state *) *by_id; /* [ids], by a handle's number of a limit: its lowest
 						 level in use, or one that was */

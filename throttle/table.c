@@ -12,7 +12,7 @@
  * process killed in between leaves both, and the next one goes on moving.
  */
 #include "throttle/table.h"
-#include "throttle/growth.h"
+#include "throttle/levels.h"
 #include "throttle/limit.h"
 
 #include <assert.h>
@@ -294,7 +294,7 @@ int throttle_table_commit(struct throttle_table *t, struct throttle_change *chan
 		atomic_store_explicit(&t->current, next, memory_order_release);
 		error = settle(t, next);
 		if (!t->grows)
-			growth_grow(next, true); /* all of it is ready */
+			levels_grow(next, true); /* all of it is ready */
 		last->retired = t->retired;
 		t->retired = last;
 	}
@@ -342,7 +342,7 @@ int throttle_table_grow(struct throttle_table *t)
 
 	if (error == 0 &&
 		(t->folder == NULL || store_is_named(&g->store, t->folder, GENERATION_FILE)))
-		error = growth_grow(g, false);
+		error = levels_grow(g, false);
 	store_unlock(lock);
 	errno = error;
 	return error == 0 ? 0 : -1;
@@ -354,7 +354,7 @@ static void collect_levels(struct throttle_table *t, struct generation *g)
 
 	if (!g->has_given_up || lock_at_once(t, &lock) != 0)
 		return;
-	growth_collect(g);
+	levels_collect(g);
 	store_unlock(lock);
 }
 
@@ -541,7 +541,7 @@ struct throttle_table *throttle_table_open(const struct throttle_table_options *
 	if (throttle_table_apply(t, wanted, count, options->callers, options->now_ns, NULL) != 0)
 		error = errno;
 	else if (!t->grows)
-		error = growth_grow(table_current(t), true);
+		error = levels_grow(table_current(t), true);
 	if (error != 0) {
 		tell(report, THROTTLE_FOUND_UNUSABLE, "limits could not be changed",
 			strerror(error));
@@ -549,7 +549,7 @@ struct throttle_table *throttle_table_open(const struct throttle_table_options *
 		t = NULL;
 	} else {
 		throttle_table_collect(t);
-		growth_collect(table_current(t)); /* the folder is locked */
+		levels_collect(table_current(t)); /* the folder is locked */
 		t->is_in_use = true;
 	}
 	store_unlock(lock);
@@ -613,7 +613,7 @@ int throttle_table_counters(
 	i = (uint32_t)(l - g->limits) / g->levels;
 	*counters = (struct throttle_counters){
 		.capacity = g->callers,
-		.entries = growth_entries(g, i, l->level),
+		.entries = levels_entries(g, i, l->level),
 	};
 	for (l -= l->level; l != NULL; l = l->level + 1 < g->levels ? l + 1 : NULL) {
 		const struct tally *tally = l->section.tally;
@@ -623,7 +623,7 @@ int throttle_table_counters(
 		counters->overflowed +=
 			atomic_load_explicit(&tally->overflowed, memory_order_relaxed);
 	}
-	counters->bytes = growth_reserved(g, i);
+	counters->bytes = levels_reserved(g, i);
 	return 0;
 }
 

@@ -6,7 +6,7 @@
  *   charges { limit, caller, cost }[] -----+--throttle_take(table, ..., now)--> verdict + receipt
  *                                                     |                                  |
  *                table: one block of memory, of a     |          refund, settle, charge, |
- *                size set once, in a file or not <----'          release <---------------'
+ *                bounded size, in a file or not <-----'          release <---------------'
  *
  * The promise. For each ring limit of L per W and each caller, no trailing window of length W holds
  * more than L admitted, whatever the interleaving of threads, over crashes and restarts; and over

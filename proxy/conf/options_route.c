@@ -76,7 +76,8 @@ const struct option options_route[] = {
 		.help = "The lane of the route's requests."},
 	{"session_idle_timeout", &type_duration, LIVE, AT(session_idle_timeout_ms), .fallback = "60s",
 		BETWEEN(MS(10), DAYS(30)), .flags = OPTION_DURATION,
-		.help = "Time from the end of a session's last request until it is forgotten."},
+		.help = "Time from the end of a session's last request until what it remembers is "
+			"forgotten: a connection of its own, how fast it goes."},
 	{"upstream_affinity", &type_choice, LIVE, AT(upstream_affinity), .fallback = "none",
 		.words = affinities,
 		.help = "Whether a session keeps a connection to a server to itself, for servers whose "

@@ -42,7 +42,8 @@ const struct option options_sluice[] = {
 		.help = "Whether to refuse to start when the state folder can't be used, instead of "
 			"going on in memory only."},
 	{"callers", &type_count64, LIVE, AT(callers), .fallback = "1M", BETWEEN(1000, 1000 * MILLION),
-		.help = "Callers that are remembered for each limit."},
+		.help = "Callers that are remembered for each limit at most; memory is taken as they "
+			"come."},
 	{"sessions", &type_count64, AT_START, AT(sessions), .fallback = "1M", BETWEEN(100, 1000 * MILLION),
 		.help = "Sessions kept at most, idle ones included."},
 	{"queue_total", &type_count64, AT_START, AT(queue_total), .fallback = "100k",

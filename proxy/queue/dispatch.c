@@ -180,7 +180,8 @@ void session_rest(struct queue *queue, struct shard *shard, struct session *sess
 	}
 	if (!session_is_empty(session))
 		return;
-	if (session->state != SESSION_OPEN || session->idle_ms == 0)
+	if (session->state != SESSION_OPEN || session->idle_ms == 0 ||
+		(session->forgets && !session_remembers(session)))
 		session_roll(queue, shard, session, outbox);
 	else if (shard_idle_start(shard, session, now_ns))
 		outbox_deadline(outbox, session->idle_deadline_ns);

@@ -278,6 +278,7 @@ static enum queue_verdict enter(struct queue *queue, const struct queue_policy *
 	}
 	shard_idle_stop(shard, session);
 	session->idle_ms = policy->session_idle_ms;
+	session->forgets = policy->forgets;
 	session->accepted++;
 	shard->counts.entered++;
 	return verdict;

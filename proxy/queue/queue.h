@@ -91,7 +91,9 @@ struct queue_policy {
 	uint64_t bytes;             /* their bytes together; 0: no bound */
 	uint32_t high_burst;      /* high ones that may pass a waiting normal one; 0 counts as 1 */
 	uint32_t session_idle_ms; /* from the last completion to the roll; 0: at the completion */
-	uint32_t read_hold_ms;    /* WRITES: from a safe one's turn until it holds no write back */
+	bool forgets; /* one that has nothing to remember is rolled at the completion, too: no
+			 connection of its own, nor how fast it goes */
+	uint32_t read_hold_ms; /* WRITES: from a safe one's turn until it holds no write back */
 };
 
 /* 128 bits of a keyed hash of (route, client). Both words must be well mixed: they choose shard

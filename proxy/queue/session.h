@@ -74,7 +74,8 @@ struct session {
 
 	/* Stands in the line of run_queue or is being served from it. Not rolled meanwhile. */
 	bool lined;
-	bool held; /* in the shard's list of those whose next write waits for reads */
+	bool forgets; /* queue_policy.forgets */
+	bool held;    /* in the shard's list of those whose next write waits for reads */
 
 	/* The rest belongs to the line (line.c): guarded by the run queue's lock while lined, by
 	 * the shard's mutex otherwise. */
@@ -108,6 +109,13 @@ static inline bool session_is_empty(const struct session *session)
 	return session->flight == NULL && session->head[QUEUE_LANE_HIGH] == NULL &&
 	       session->head[QUEUE_LANE_NORMAL] == NULL && session->head[SESSION_CLAIMS] == NULL &&
 	       !session->lined;
+}
+
+/* Would the next one of an empty session find anything that a new one had not? Its connection, or
+ * how fast it goes. */
+static inline bool session_remembers(const struct session *session)
+{
+	return session->pin != NULL || session->gap_us != 0;
 }
 
 /* Does the order let this one go beside what went before it? A claim was let go already. */

@@ -202,8 +202,8 @@ static bool make_loop(struct relay *relay)
 	relay->reload_timer = evtimer_new(base, on_reload_timer, relay);
 	relay->resolver = resolver_new(base, on_names_known, relay);
 	relay->checks = checks_new(base);
-	return relay->queue_timer && relay->stop_timer && relay->reload_timer && relay->resolver &&
-	       relay->checks && watch_signals(relay);
+	return growth_begin(relay) && relay->queue_timer && relay->stop_timer &&
+	       relay->reload_timer && relay->resolver && relay->checks && watch_signals(relay);
 }
 
 static bool make_queue(struct relay *relay, const struct conf *conf)
@@ -477,6 +477,7 @@ static void finish(struct relay *relay)
 		if (events[i])
 			event_free(events[i]);
 	}
+	growth_end(relay);
 	manager_close(relay);
 	loop_enter(NULL);
 	loop_end(&relay->loop);
@@ -522,6 +523,7 @@ int relay_run(struct conf *conf, const struct relay_service *service)
 			break;
 		}
 		reload_collect(&relay);
+		growth_make(&relay);
 		arm_queue_timer(&relay);
 	}
 	int status = relay.exit_status;

@@ -30,6 +30,7 @@ bool relay_open_throttles(struct relay *relay, const struct conf *conf)
 		.callers = conf->callers,
 		.now_ns = relay_throttle_ns(relay),
 		.memory_if_unwritable = !conf->state_required,
+		.grows = true,
 	};
 	struct throttle_limit *limits = gate_throttle_limits(conf, CLOCK_GUARD_NS);
 

@@ -25,6 +25,7 @@ static struct queue_policy policy_of(const struct conf_route *route)
 		.bytes = route->queue_bytes,
 		.high_burst = route->high_burst,
 		.read_hold_ms = (uint32_t)route->read_hold_ms,
+		.forgets = true,
 		.session_idle_ms = idle_ms > UINT32_MAX ? UINT32_MAX : (uint32_t)idle_ms,
 	};
 }

@@ -10,6 +10,7 @@
 #include "base/log.h"
 #include "relay/downstream.h"
 #include "relay/exchange.h"
+#include "relay/growth.h"
 #include "relay/listener.h"
 #include "relay/relay.h"
 #include "relay/reload.h"
@@ -147,10 +148,10 @@ static void run_commands(struct message *message)
 	 * posted again from here on */
 	unsigned commands = atomic_exchange_explicit(&worker->commands, 0, memory_order_acq_rel);
 
-	if (commands & WORKER_SITE) {
+	if (commands & WORKER_SITE)
 		take_site(worker);
+	if (commands & (WORKER_SITE | WORKER_SEEN))
 		reload_seen(worker);
-	}
 	if (commands & WORKER_PING)
 		manager_answer(worker);
 	if (commands & WORKER_ACCEPT)
@@ -262,6 +263,7 @@ void *worker_main(void *arg)
 				strerror(error));
 			break;
 		}
+		growth_look(worker);
 	}
 	listeners_close(worker);
 	while (worker->orphans)

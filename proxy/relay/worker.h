@@ -47,6 +47,7 @@ enum worker_command {
 	WORKER_STOP = 1 << 2,   /* cut all and end */
 	WORKER_ACCEPT = 1 << 3, /* a listener at its bound may accept again */
 	WORKER_PING = 1 << 4,   /* show that it turns: relay/manager.h */
+	WORKER_SEEN = 1 << 5,   /* show that it is in no call that began before */
 };
 
 /* A name for a request that no other has: 16 hex digits that the worker drew at its start, and a

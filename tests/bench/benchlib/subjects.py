@@ -31,11 +31,12 @@ class Setup:
     head_bytes: int = 16384
     table: int = TABLE
     ordering: str = "writes"
+    seconds: int = ADMIT[1]  # of the limit that never refuses
     pipeline: int = 16  # requests of one connection that sluice forwards at once; the others forward one
 
     @property
     def rate(self):
-        return REFUSE if self.refuse else ADMIT
+        return REFUSE if self.refuse else (ADMIT[0], self.seconds)
 
     @property
     def prefixes(self):

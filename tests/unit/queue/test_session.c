@@ -289,6 +289,48 @@ static void idle_time_zero_rolls_at_once(void **state)
 	world_close(&world);
 }
 
+/* What a session remembers is its connection, and how fast it goes; others leave nothing behind. */
+static void what_remembers_nothing_ends_at_once(void **state)
+{
+	struct world world;
+	struct job job, pinned, waits[4];
+	struct queue_counts counts;
+	int pin;
+
+	(void)state;
+	world_open(&world, QUEUE_STRICT);
+	world.policy.forgets = true;
+	job_init(&job, 1, 0, 'r');
+	world_enter(&world, &job);
+	world_done(&world, &job);
+	count(&world, &counts);
+	assert_int_equal(counts.sessions, 0);
+	assert_int_equal(world.timer_changes, 0);
+
+	job_init(&pinned, 2, 0, 'r');
+	world_enter(&world, &pinned);
+	assert_true(queue_pin(world.queue, &pinned.ticket, &pin));
+	world_done(&world, &pinned);
+	for (unsigned i = 0; i < 4; i++) {
+		job_init(&waits[i], 3, i, 'w');
+		world_enter(&world, &waits[i]);
+	}
+	for (unsigned i = 0; i < 4; i++) {
+		world.now_ns += 10 * MS;
+		world_done(&world, &waits[i]);
+		if (i < 3)
+			world_expect(&world, &waits[i + 1], QUEUE_GO);
+	}
+	count(&world, &counts);
+	assert_int_equal(counts.sessions, 2);
+	assert_int_equal(counts.idle_sessions, 2);
+	queue_expire(world.queue, world.now_ns + 61 * SEC);
+	count(&world, &counts);
+	assert_int_equal(counts.sessions, 0);
+	assert_ptr_equal(world.unpinned, &pin);
+	world_close(&world);
+}
+
 /* More idle times than lists: sessions then stay a little longer, never shorter, never for ever. */
 static void many_idle_times(void **state)
 {
@@ -409,6 +451,7 @@ int main(void)
 		cmocka_unit_test(refused_arrivals_do_not_touch_it),
 		cmocka_unit_test(waiting_keeps_the_session),
 		cmocka_unit_test(idle_time_zero_rolls_at_once),
+		cmocka_unit_test(what_remembers_nothing_ends_at_once),
 		cmocka_unit_test(many_idle_times),
 		cmocka_unit_test(many_idle_sessions_cost_nothing),
 		cmocka_unit_test(sessions_are_listed),

@@ -2,7 +2,7 @@
  * Levels: which of them a limit has in use, how it gets more, and what becomes of those that its
  * callers have left. See generation.h for the whole, section.h for how a bucket is split.
  */
-#include "throttle/growth.h"
+#include "throttle/levels.h"
 #include "throttle/concurrency.h"
 #include "throttle/section_move.h"
 
@@ -34,7 +34,7 @@ static uint64_t entries_of(const struct section *s)
 	return n < UINT64_MAX / 2 ? n : 0;
 }
 
-uint64_t growth_entries(const struct generation *g, uint32_t limit, unsigned from)
+uint64_t levels_entries(const struct generation *g, uint32_t limit, unsigned from)
 {
 	uint64_t sum = 0;
 
@@ -43,7 +43,7 @@ uint64_t growth_entries(const struct generation *g, uint32_t limit, unsigned fro
 	return sum;
 }
 
-uint64_t growth_reserved(const struct generation *g, uint32_t limit)
+uint64_t levels_reserved(const struct generation *g, uint32_t limit)
 {
 	uint64_t levels = levels_of(g, limit), bytes = 0;
 
@@ -57,7 +57,7 @@ static int reserve_level(struct generation *g, const struct limit_state *l)
 	return store_reserve(&g->store, l->at, l->bytes);
 }
 
-int growth_reserve(struct generation *g, bool is_new)
+int levels_reserve(struct generation *g, bool is_new)
 {
 	uint64_t begin = g->limits[0].at, bytes = begin;
 	int error = 0;
@@ -66,7 +66,7 @@ int growth_reserve(struct generation *g, bool is_new)
 		return 0;
 
 	for (uint32_t i = 0; i < g->count; i++)
-		bytes += growth_reserved(g, i);
+		bytes += levels_reserved(g, i);
 	if (!is_new && !store_has_holes(&g->store, bytes))
 		return 0;
 	if (!is_new)
@@ -85,7 +85,7 @@ static void set_levels(struct generation *g, uint32_t limit, unsigned bottom, un
 		&g->levels_in_use[limit], make_levels(g, limit, bottom, top), memory_order_release);
 }
 
-bool growth_levels_can_be(const struct generation *g)
+bool levels_can_be(const struct generation *g)
 {
 	for (uint32_t i = 0; i < g->count; i++) {
 		uint64_t levels = levels_of(g, i);
@@ -97,7 +97,7 @@ bool growth_levels_can_be(const struct generation *g)
 	return true;
 }
 
-void growth_begin(struct generation *g, const struct generation *last, bool grows)
+void levels_begin(struct generation *g, const struct generation *last, bool grows)
 {
 	for (uint32_t i = 0; i < g->count; i++) {
 		const struct limit_state *l =
@@ -149,7 +149,7 @@ static void give_up_bottom(struct generation *g, uint32_t limit, unsigned bottom
 static bool has_left_bottom(const struct generation *g, uint32_t limit, unsigned bottom)
 {
 	const struct limit_state *l = level_of(g, limit, bottom);
-	uint64_t beyond = growth_entries(g, limit, bottom + 1);
+	uint64_t beyond = levels_entries(g, limit, bottom + 1);
 
 	return beyond > 0 && beyond >= entries_of(&l->section) / 2;
 }
@@ -192,7 +192,7 @@ static void begin_at_bottom(struct generation *g, uint32_t limit)
 	g->has_given_up = true;
 }
 
-int growth_grow(struct generation *g, bool to_the_end)
+int levels_grow(struct generation *g, bool to_the_end)
 {
 	int error = 0;
 
@@ -208,7 +208,7 @@ int growth_grow(struct generation *g, bool to_the_end)
 }
 
 /* While the folder is locked, so that nobody else opens it. */
-void growth_collect(struct generation *g)
+void levels_collect(struct generation *g)
 {
 	bool is_alone = true;
 
