@@ -442,7 +442,8 @@ struct generation *generation_open(
 		g->limits[i * g->levels].begins = generation_limit(g, i)->level;
 	free = take_free_lanes(g);
 	/* What another process has in use it has looked at, and half-done changes are its own. */
-	visit_bans_and_all(g, free == ALL_LANES ? visit_check : visit_finish);
+	g->was_alone = free == ALL_LANES;
+	visit_bans_and_all(g, g->was_alone ? visit_check : visit_finish);
 	clear_lanes(g, free);
 	return g;
 }
@@ -552,14 +553,20 @@ void generation_move_all(struct generation *g)
 static void visit_thaw(struct section *s, uint64_t bucket, void *unused)
 {
 	(void)unused;
-	section_thaw(s, bucket);
+	section_thaw(s, bucket, false);
+}
+
+static void visit_thaw_alone(struct section *s, uint64_t bucket, void *unused)
+{
+	(void)unused;
+	section_thaw(s, bucket, true);
 }
 
 void generation_thaw(struct generation *g)
 {
 	/* relaxed: at opening */
 	atomic_fetch_and_explicit(g->latest, ~LATEST_CLOSED, memory_order_relaxed);
-	visit_bans_and_all(g, visit_thaw);
+	visit_bans_and_all(g, g->was_alone ? visit_thaw_alone : visit_thaw);
 }
 
 bool generation_time(struct generation *g, uint64_t now_ns, uint64_t offset, uint64_t *time)

@@ -65,6 +65,7 @@ struct generation {
 	_Atomic(uint64_t) *levels_in_use;     /* [count]; in the memory */
 	_Atomic(uint64_t) wants_growth;       /* levels_grow may find something to do */
 	bool has_given_up;                    /* levels whose memory can be given back */
+	bool was_alone;                       /* when it was opened, no other process had it open */
 	_Atomic(struct limit_state *) *by_id; /* [ids], by a handle's number of a limit: its lowest
 						 level in use, or one that was */
 	uint32_t ids;

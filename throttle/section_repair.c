@@ -72,7 +72,6 @@ void section_repair(struct section *s, uint64_t bucket)
 		repair_entry(section_entry(s, bucket, way));
 }
 
-/* Another process may have it open: what isn't frozen is let be, and what has changed meanwhile. */
 static void thaw(_Atomic(uint64_t) *word, uint64_t was, uint64_t thawed)
 {
 	/* relaxed: at opening */
@@ -81,14 +80,15 @@ static void thaw(_Atomic(uint64_t) *word, uint64_t was, uint64_t thawed)
 			word, &was, thawed, memory_order_relaxed, memory_order_relaxed);
 }
 
-void section_thaw(struct section *s, uint64_t bucket)
+/* Where another process has it open only buckets of the move are touched. Their words come last:
+ * one that isn't frozen may be split at any time, and then its entries are frozen for good. */
+void section_thaw(struct section *s, uint64_t bucket, bool is_alone)
 {
 	/* relaxed: at opening */
 	uint64_t word = atomic_load_explicit(section_word(s, bucket), memory_order_relaxed);
 
-	if (word_is_split(word))
+	if (word_is_split(word) || (!is_alone && !(word & WORD_FROZEN)))
 		return;
-	thaw(section_word(s, bucket), word, word & ~WORD_FROZEN);
 	for (unsigned way = 0; way <= BUCKET_WAYS; way++) {
 		struct entry *e = section_entry(s, bucket, way);
 		uint64_t head = atomic_load_explicit(&e->head, memory_order_relaxed);
@@ -98,4 +98,5 @@ void section_thaw(struct section *s, uint64_t bucket)
 		if (head_is_frozen(head))
 			thaw(&e->head, head, head == HEAD_SPECIAL ? nobodys : head & ~HEAD_SPECIAL);
 	}
+	thaw(section_word(s, bucket), word, word & ~WORD_FROZEN);
 }
