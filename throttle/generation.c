@@ -400,6 +400,22 @@ static void visit_bans_and_all(
 	}
 }
 
+/* The copy is written after it: if they differ, and it is ahead of now, it is damaged. (Or it is
+ * that of a process that was killed in between and had a clock that was ahead.) Alone, since
+ * another process writes both. */
+static void believe_time(struct generation *g, uint64_t now_ns)
+{
+	/* relaxed: at opening */
+	uint64_t was = atomic_load_explicit(g->latest, memory_order_relaxed);
+	uint64_t copy = atomic_load_explicit(&g->header->latest_copy, memory_order_relaxed);
+	uint64_t now = now_ns > g->epoch_ns ? now_ns - g->epoch_ns : 0;
+	uint64_t latest = was & ~LATEST_CLOSED;
+
+	if (latest > copy && latest > now + TIME_STEP_NS)
+		atomic_store_explicit(g->latest, (copy > now ? copy : now) | (was & LATEST_CLOSED),
+			memory_order_relaxed);
+}
+
 struct generation *generation_open(
 	const char *folder, const char *name, uint64_t now_ns, char *why, size_t why_bytes)
 {
@@ -443,6 +459,8 @@ struct generation *generation_open(
 	free = take_free_lanes(g);
 	/* What another process has in use it has looked at, and half-done changes are its own. */
 	g->was_alone = free == ALL_LANES;
+	if (g->was_alone)
+		believe_time(g, now_ns);
 	visit_bans_and_all(g, g->was_alone ? visit_check : visit_finish);
 	clear_lanes(g, free);
 	return g;
