@@ -100,9 +100,14 @@ void admin_get_key(struct admin_request *request)
 /* False with the problem sent. */
 static bool put(struct admin_request *request, struct slice key, uint32_t plan)
 {
-	int error = roster_put_key(request->relay->roster, key, plan);
 	char detail[256];
 
+	/* The next process may have read the file already. */
+	if (request->relay->stopping) {
+		admin_respond_problem(request, 409, "sluice is stopping.");
+		return false;
+	}
+	int error = roster_put_key(request->relay->roster, key, plan);
 	if (error == 0)
 		return true;
 	snprintf(detail, sizeof(detail), "The change can't be kept: %s.", strerror(error));

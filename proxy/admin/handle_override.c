@@ -109,9 +109,14 @@ static bool read_override(
 /* False with the problem sent. */
 static bool put(struct admin_request *request, uint64_t caller, struct roster_override *override)
 {
-	int error = roster_put_override(request->relay->roster, caller, override);
 	char detail[256];
 
+	/* The next process may have read the file already. */
+	if (request->relay->stopping) {
+		admin_respond_problem(request, 409, "sluice is stopping.");
+		return false;
+	}
+	int error = roster_put_override(request->relay->roster, caller, override);
 	if (error == 0)
 		return true;
 	snprintf(detail, sizeof(detail), "The change can't be kept: %s.", strerror(error));

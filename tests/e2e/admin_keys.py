@@ -149,6 +149,28 @@ def unkept(t):
     equal((asker.put("ann", plan="gold")[1]["persists"], asker.quota("ann")), (False, [50]))
 
 
+@group("a sluice that stops takes no changes: the next one may have read the file", workers=[1])
+def stopping(t):
+    gate = t.event()
+
+    def answer(x):
+        gate.wait(30)
+        x.reply(200)
+    origin = t.origin(answer)
+    sluice, admin = with_admin(t, PLANS.format(more="", file=t.file("listed.keys", "lara\n")) + to(origin))
+    client = t.client(sluice)
+    asker = Asker(admin, client)
+    client.request("/")
+    origin.wait_requests(1)
+    sluice.terminate()
+    process.until(lambda: admin.ask("/readyz")[0] == 503, "it drains")
+    equal((asker.put("ann", plan="gold")[0], asker.key("ann", "DELETE")[0]), (409, 404))
+    equal(asker.override("0" * 16, deny=True, **{"for": 60})[0], 409)
+    gate.set()
+    equal(client.response().status, 200)
+    equal(sluice.wait(), 0, "exit status")
+
+
 @group("a damaged file is set aside, and said", workers=[1])
 def damaged(t):
     os.makedirs(os.path.join(t.folder, "state"))
