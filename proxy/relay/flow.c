@@ -68,12 +68,9 @@ static void clear_runs(struct flow *flow, struct buffer_pool *pool)
 	flow->body = flow->suffix = SLICE_NONE;
 }
 
-static void took(struct flow *flow, struct buffer_pool *pool, size_t n)
+static __attribute__((noinline)) void took_some(
+	struct flow *flow, struct buffer_pool *pool, size_t n)
 {
-	if (n == flow_bytes(flow)) {
-		clear_runs(flow, pool);
-		return;
-	}
 	size_t used = buffer_used(&flow->prefix);
 	size_t step = n < used ? n : used;
 
@@ -85,6 +82,14 @@ static void took(struct flow *flow, struct buffer_pool *pool, size_t n)
 	advance(&flow->suffix, &n);
 	if (flow->kept.at && flow->body.len == 0)
 		buffer_release(&flow->kept, pool);
+}
+
+static inline void took(struct flow *flow, struct buffer_pool *pool, size_t n)
+{
+	if (n == flow_bytes(flow))
+		clear_runs(flow, pool);
+	else
+		took_some(flow, pool, n);
 }
 
 bool flow_spill(struct flow *flow, struct buffer_pool *pool, struct spool_store *store,

@@ -100,6 +100,26 @@ extern const size_t stats_metric_count;
 /* Slots of one row of each scope. */
 extern const unsigned stats_slots[STATS_SCOPES];
 
+/* The same where the scope is known when this is compiled. */
+static inline unsigned stats_slots_of(enum stats_scope scope)
+{
+	switch (scope) {
+	case STATS_NODE:
+		return STATS_NODE_SLOTS;
+	case STATS_ROUTE:
+		return STATS_ROUTE_SLOTS;
+	case STATS_LIMIT:
+		return STATS_LIMIT_SLOTS;
+	case STATS_PLAN:
+		return STATS_PLAN_SLOTS;
+	case STATS_UPSTREAM:
+		return STATS_UPSTREAM_SLOTS;
+	case STATS_SCOPES:
+		break;
+	}
+	return 0;
+}
+
 /* `route`, `limit`, ...; NULL for STATS_NODE. */
 extern const char *const stats_scope_labels[STATS_SCOPES];
 

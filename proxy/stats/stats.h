@@ -58,7 +58,7 @@ static inline _Atomic uint64_t *stats_row(
 	_Atomic uint64_t *chunk = atomic_load_explicit(
 		&block->chunks[scope][row / STATS_CHUNK_ROWS], memory_order_relaxed);
 
-	return chunk + (size_t)(row % STATS_CHUNK_ROWS) * stats_slots[scope];
+	return chunk + (size_t)(row % STATS_CHUNK_ROWS) * stats_slots_of(scope);
 }
 
 static inline void stats_add(_Atomic uint64_t *slot, uint64_t n)
@@ -79,6 +79,10 @@ static inline unsigned stats_bucket(uint64_t ns)
 /* Adds a duration to the histogram that begins at `slots`. */
 static inline void stats_observe(_Atomic uint64_t *slots, uint64_t ns)
 {
+	if (ns == 0) { /* what waited for nothing */
+		stats_add(&slots[0], 1);
+		return;
+	}
 	stats_add(&slots[stats_bucket(ns)], 1);
 	stats_add(&slots[STATS_BOUNDS + 1], ns);
 }
