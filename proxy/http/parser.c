@@ -114,7 +114,7 @@ static void begin(struct http_parser *parser, bool is_request, struct http_head 
 	parser->head = head;
 	parser->limits = *limits;
 	parser->fed = 0;
-	parser->is_begun = parser->has_method = false;
+	parser->is_begun = parser->has_method = parser->in_target = false;
 	parser->error_status = 0;
 	parser->in_value = parser->headers_done = false;
 	http_chunked_begin(&parser->chunked);
@@ -320,13 +320,41 @@ static enum http_parse read_method(
 		return bad(parser, 501);
 	enum http_method method = http_method_of(name);
 	parser->head->method = method;
-	parser->has_method = true;
+	parser->has_method = parser->in_target = true;
+	parser->target_at = (uint32_t)end + 1;
 	*from = 0;
 	if (!is_llhttps_method(method)) {
 		llhttp_execute(&parser->llhttp, "POST", 4);
 		*from = end;
 	}
 	return HTTP_PARSE_DONE;
+}
+
+/*
+ * Gives llhttp the bytes from `from` to `end`. It takes no byte above 127 in a target, or takes it,
+ * by version; clients send such ones (raw UTF-8), and servers get what came (RFC 9110 section 7.7).
+ * So llhttp gets `x` in their place, and still judges what is around them.
+ */
+static enum llhttp_errno execute(
+	struct http_parser *parser, const char *base, size_t from, size_t end)
+{
+	enum llhttp_errno error = HPE_OK;
+	size_t at = from > parser->target_at ? from : parser->target_at;
+
+	for (; parser->in_target && at < end && error == HPE_OK; at++) {
+		if (base[at] == ' ' || base[at] == '\r' || base[at] == '\n') {
+			parser->in_target = false;
+		} else if ((unsigned char)base[at] > 127 && at > parser->target_at) {
+			if (at > from)
+				error = llhttp_execute(&parser->llhttp, base + from, at - from);
+			if (error == HPE_OK)
+				error = llhttp_execute(&parser->llhttp, "x", 1);
+			from = at + 1;
+		}
+	}
+	if (error == HPE_OK && end > from)
+		error = llhttp_execute(&parser->llhttp, base + from, end - from);
+	return error;
 }
 
 /* llhttp's way through what has come since the last call. */
@@ -347,7 +375,7 @@ static enum http_parse read_head(struct http_parser *parser, const char *base, s
 	}
 	enum llhttp_errno error = HPE_OK;
 	if (end > from)
-		error = llhttp_execute(&parser->llhttp, base + from, end - from);
+		error = execute(parser, base, from, end);
 	if (parser->headers_done && error == HPE_PAUSED)
 		return head_done(parser, base);
 	if (error == HPE_OK) {

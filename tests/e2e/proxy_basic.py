@@ -74,6 +74,12 @@ def messages(t):
         equal(other.ask("/x", "post").status, 501, "status")
         true("post" not in [x.request.method for x in origin.requests], "post reached the origin")
 
+    with t.point("raw UTF-8 in a target is forwarded as it came"):
+        for target in (b"/\xc3\xa4/\xe2\x82\xac?q=\xc3\xa4&\xff=1", b"/%c3%A4\xc3\xa4"):
+            client.send(b"GET " + target + b" HTTP/1.1\r\nHost: api.test\r\n\r\n")
+            equal(client.response().status, 200, "status")
+            equal(origin.last().target.encode("latin-1"), target, "target")
+
     with t.point("empty lines before a request are ignored"):
         client.send(b"\r\n\r\n" + request_bytes("/empty-lines"))
         equal(client.response().status, 200, "status")
@@ -727,6 +733,19 @@ upstream = origin
 response_header_set = X-Route: second
 """)
     equal(t.client(sluice).ask("/a").get("X-Route"), "first", "route")
+
+
+@test("raw UTF-8 is the same path and the same caller as percent-encoded")
+def raw_utf8(t):
+    sluice = t.sluice("[limit by_path]\nkey = path\nrate = 1 per 1h\n[limit by_key]\nkey = query:key\nrate = 1 per 1h\n",
+                      to(t.origin(), name="cafe", route="path = /caf%C3%A9\nlimits = by_path"),
+                      to(t.origin(), name="all", route="limits = by_key"))
+    client = t.client(sluice)
+    for target in (b"/caf%C3%A9", b"/?key=%C3%A4"):
+        raw = target.replace(b"%C3%A9", b"\xc3\xa9").replace(b"%C3%A4", b"\xc3\xa4")
+        for asked, status in ((raw, 200), (target, 429), (target.lower(), 429), (raw, 429)):
+            client.send(b"GET " + asked + b" HTTP/1.1\r\nHost: api.test\r\n\r\n")
+            equal((asked, client.response().status), (asked, status))
 
 
 @group("OPTIONS and TRACE respect Max-Forwards, and a list of methods restricts any")
