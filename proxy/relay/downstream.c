@@ -623,11 +623,13 @@ static void on_deadline(struct deadline *deadline)
 		downstream_close(d, "send timeout");
 		break;
 	case WAIT_HEAD:
+		d->was_slow = true;
 		append(d);
 		exchange_reject(reading, 408, "header timeout");
 		downstream_advance(d);
 		break;
 	case WAIT_BODY:
+		d->was_slow = true;
 		exchange_reject(reading, 408, "body timeout");
 		downstream_advance(d);
 		break;

@@ -8,6 +8,7 @@
 
 #define SILENT_MS       5000 /* a client that sends nothing for so long has stopped */
 #define DRAIN_SILENT_MS 1000
+#define SLOW_MS         2000 /* in all, for one that was too slow already */
 
 /* This worker's part of the listener's bound. */
 static unsigned bound_of(const struct listener *listener)
@@ -69,6 +70,8 @@ static void watch(struct downstream *d)
 	uint64_t end_ms = d->lingers_since_ms + d->listener->conf->linger_timeout_ms;
 	uint64_t silent_ms = SILENT_MS;
 
+	if (d->was_slow)
+		end_ms = least(end_ms, d->lingers_since_ms + SLOW_MS);
 	if (worker->draining) {
 		/* The shutdown's end would count as a cut. */
 		uint64_t shutdown_ms = worker->use->site->conf->shutdown_timeout_ms;

@@ -6,6 +6,7 @@
  *
  *   until the client closes             the usual end
  *   or is silent for a few seconds
+ *   or two seconds have passed, when its request was not read because it came too slowly
  *   or linger_timeout has passed, or linger_size bytes have come
  *   or the connection gives way         to newer ones beyond max_lingering, and to clients that
  *                                       wait for a descriptor or within max_connections

@@ -138,6 +138,16 @@ def is_cut(client):
     return client.socket.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR) != 0
 
 
+@test("a client that is too slow does not linger long, however it goes on", workers=[1])
+def slow(t):
+    sluice = t.sluice(to(t.origin()), listener="header_timeout = 100ms\nbody_timeout = 100ms\nlinger_timeout = 1h")
+    for begun in (b"GET / HTTP/1.1\r\nHost: api", HEAD + b"Transfer-Encoding: chunked\r\n\r\n5"):
+        client = t.client(sluice)
+        client.send(begun)
+        equal(client.response().status, 408, "status")
+        until(lambda: is_cut(client), "the end of lingering")
+
+
 @test("clients that linger make room for others where max_connections is reached")
 def room(t):
     sluice = refusing(t, listener="max_connections = 8\nlinger_timeout = 60s")
