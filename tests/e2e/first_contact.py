@@ -1,0 +1,93 @@
+"""README's first configuration for an API of one's own, in front of an API that breaks above 50 requests a second."""
+import collections
+import os
+import re
+import threading
+import time
+
+from lib.tap import equal, main, test, true
+
+README = os.path.join(os.environ.get("top_srcdir") or os.path.join(os.path.dirname(__file__), "../.."), "README.md")
+BREAKS_ABOVE = 50
+
+
+class Api:
+    """Answers 500 to what is more than 50 in any second."""
+
+    def __init__(self):
+        self.lock = threading.Lock()
+        self.arrived = collections.deque()
+        self.most = 0
+
+    def __call__(self, x):
+        x.read_body()
+        with self.lock:
+            now = time.monotonic()
+            while self.arrived and self.arrived[0] <= now - 1:
+                self.arrived.popleft()
+            self.arrived.append(now)
+            self.most = max(self.most, len(self.arrived))
+            broken = len(self.arrived) > BREAKS_ABOVE
+        x.reply(500 if broken else 200)
+
+
+def configuration(t, server):
+    """The first ini of that chapter, with the test's server and folder; the listener is the test's own."""
+    with open(README, encoding="utf-8") as readme:
+        chapter = readme.read().partition("## In front of your own API")[2]
+    ini = re.search(r"```ini\n(.*?)```", chapter, re.S)[1]
+    ini = re.sub(r"(?m)^server = \S+", f"server = {server}", ini)
+    ini, removed = re.subn(r"(?ms)^\[sluice\].*?(?=^\[upstream)", "", ini)
+    equal((removed, ini.count("pace = 45 per 1s")), (1, 1), "README's file")
+    return ini
+
+
+def ask(t, sluice, callers, each, threads=4):
+    """So many requests of each caller, as fast as they can, each caller's on some connections."""
+    statuses = collections.Counter()
+    lock = threading.Lock()
+
+    def send(caller, count):
+        client = t.client(sluice)
+        for _ in range(count):
+            status = client.ask("/", fields=[("X-Api-Key", f"key-{caller}")]).status
+            with lock:
+                statuses[status] += 1
+
+    running = [threading.Thread(target=send, args=(caller, each // threads))
+               for caller in range(callers) for _ in range(threads)]
+    for thread in running:
+        thread.start()
+    for thread in running:
+        thread.join()
+    return dict(statuses)
+
+
+@test("ten callers at once: all are answered, and the API never breaks", workers=[2])
+def many_callers(t):
+    api = Api()
+    sluice = t.sluice(configuration(t, t.origin(api)))
+    statuses = ask(t, sluice, callers=10, each=20)
+    t.note(f"at most {api.most} in a second at the API; statuses {statuses}")
+    equal(statuses, {200: 200}, "statuses")
+
+
+@test("one caller with 400 requests gets its 100, and the API never breaks", workers=[2])
+def one_caller(t):
+    api = Api()
+    sluice = t.sluice(configuration(t, t.origin(api)))
+    statuses = ask(t, sluice, callers=1, each=400, threads=20)
+    t.note(f"at most {api.most} in a second at the API; statuses {statuses}")
+    equal(statuses, {200: 100, 429: 300}, "statuses")
+
+
+@test("without `pace` the same API breaks under the same callers", workers=[2])
+def without_pace(t):
+    api = Api()
+    sluice = t.sluice(configuration(t, t.origin(api)).replace("pace = 45 per 1s", ";"))
+    statuses = ask(t, sluice, callers=10, each=20)
+    t.note(f"at most {api.most} in a second at the API; statuses {statuses}")
+    true(statuses.get(500, 0) > 0, f"the API did not break: {statuses}")
+
+
+main()
