@@ -233,7 +233,7 @@ struct conf_statuses {
 	bool any;
 };
 
-/* response_buffering = 256k file 64M: bytes of a body kept in memory and then in a file; 0: none */
+/* request_buffering = 256k file 16M: bytes of a body kept in memory and then in a file; 0: none */
 struct conf_buffering {
 	uint64_t memory_bytes, file_bytes;
 };
@@ -266,6 +266,7 @@ struct conf_route {
 	uint64_t session_idle_timeout_ms;         /* 60s */
 	bool upstream_affinity;                   /* upstream_affinity = session */
 	uint64_t max_body_bytes;                  /* max_body_size: 413 beyond; 0: no bound */
+	struct conf_buffering request_buffering;  /* before a place is taken, 256k file 16M */
 	struct conf_buffering response_buffering; /* so that a place is given back, 256k file 64M */
 	uint64_t cost;                            /* what a request is charged, 1 */
 	const char *cost_field; /* cost = response:X-Cost : lower-case field name; NULL: none */

@@ -85,6 +85,11 @@ const struct option options_route[] = {
 	{"max_body_size", &type_size64, LIVE, AT(max_body_bytes), .fallback = "0",
 		BETWEEN(0, 1ULL << 50), .flags = OPTION_SIZE,
 		.help = "Bytes in a request's body, 0 for no bound; beyond it 413 is answered."},
+	{"request_buffering", &type_buffering, LIVE, AT(request_buffering),
+		.fallback = "256k file 16M",
+		.help = "What is kept of a request's body before the request takes a place at its "
+			"upstream, in memory and then in a file; of a longer body the rest is sent on "
+			"as it comes."},
 	{"response_buffering", &type_buffering, LIVE, AT(response_buffering),
 		.fallback = "256k file 64M",
 		.help = "What is kept of a response that its client takes too slowly, so that the server "

@@ -61,7 +61,7 @@ const struct option options_sluice[] = {
 		.help = "Bytes read from a connection at once, and kept of a body in each direction."},
 	{"buffering_memory", &type_size64, LIVE, AT(buffering_memory_bytes), .fallback = "128M",
 		BETWEEN(0, 1ULL << 40), .flags = OPTION_SIZE,
-		.help = "Bytes of memory in which response_buffering keeps bodies, "
+		.help = "Bytes of memory in which request_buffering and response_buffering keep bodies, "
 			"all together; beyond it they are kept in files."},
 	{"buffering_disk", &type_size64, LIVE, AT(buffering_disk_bytes), .fallback = "1G",
 		BETWEEN(0, 1ULL << 50), .flags = OPTION_SIZE,

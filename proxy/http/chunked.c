@@ -136,14 +136,16 @@ void http_chunked_end(struct http_chunked *chunked)
 	*chunked = (struct http_chunked){0};
 }
 
+static unsigned digit_of(char c)
+{
+	return (unsigned char)c <= '9' ? (unsigned)(c - '0') : (unsigned)((c | 32) - 'a') + 10;
+}
+
 static enum state add_digit(struct http_chunked *chunked, char c)
 {
-	unsigned digit =
-		(unsigned char)c <= '9' ? (unsigned)(c - '0') : (unsigned)((c | 32) - 'a') + 10;
-
 	if (chunked->left >> 56 != 0)
 		return BROKEN;
-	chunked->left = chunked->left << 4 | digit;
+	chunked->left = chunked->left << 4 | digit_of(c);
 	return SIZE;
 }
 
@@ -238,4 +240,34 @@ enum http_parse http_chunked_decode(
 	return chunked->state == BROKEN ? HTTP_PARSE_BAD
 	       : chunked->state == END  ? HTTP_PARSE_DONE
 					: HTTP_PARSE_MORE;
+}
+
+/* Behind the LF of the line at `at`; NULL when there is none. */
+static const char *behind_line(const char *at, const char *end)
+{
+	const char *lf = at < end ? memchr(at, '\n', (size_t)(end - at)) : NULL;
+
+	return lf ? lf + 1 : NULL;
+}
+
+bool http_chunked_is_whole(const char *data, size_t len)
+{
+	const char *at = data, *end = data + len;
+
+	for (;;) {
+		uint64_t size = 0;
+		while (at < end && classes[(uint8_t)*at] == HEX && size < len)
+			size = size * 16 + digit_of(*at++);
+		at = behind_line(at, end);
+		if (!at || size > (uint64_t)(end - at))
+			return false;
+		if (size == 0)
+			break;
+		at = behind_line(at + size, end);
+		if (!at)
+			return false;
+	}
+	while (at && at < end && *at != '\r')
+		at = behind_line(at, end); /* a trailer */
+	return at && end - at >= 2;
 }

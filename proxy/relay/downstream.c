@@ -355,6 +355,8 @@ static bool wants_body(const struct downstream *d)
 	/* It may wait for a 100 that waits for the responses before it. */
 	if (d->reading != d->first && d->reading->framing.expects_continue)
 		return false;
+	if (d->reading->gathering == GATHERING_READY && !up->flow)
+		return false; /* as much as is kept of it is here: it waits for its turn */
 	return up->in && (!up->flow || flow_is_empty(up->flow));
 }
 

@@ -357,6 +357,7 @@ void exchange_begin(struct exchange *x, const char *bytes)
 	if (http_head_has(&x->request, HTTP_FIELD_MAX_FORWARDS) && max_forwards_reached(x))
 		return;
 	x->ticket.lane = (uint8_t)lane_of(x);
+	x->ticket.unready = gather_begin(x);
 	switch (look_before(x)) {
 	case BEFORE_OTHER:
 		exchange_enter(x, EXCHANGE_HELD);
@@ -366,10 +367,12 @@ void exchange_begin(struct exchange *x, const char *bytes)
 		enter_queue(x);
 		break;
 	case BEFORE_NONE:
-		x->ticket.unready = d->first != x && downstream_is_behind(d);
+		x->ticket.unready |= d->first != x && downstream_is_behind(d);
 		enter_queue(x);
 		break;
 	}
+	if (x->state == EXCHANGE_HELD)
+		gather_run(x);
 }
 
 /* ---- its turn -------------------------------------------------------------------------------- */
@@ -572,8 +575,10 @@ void exchange_next(struct exchange *x)
 {
 	if (x->state != EXCHANGE_HELD)
 		return;
-	if (x->aside)
-		leave_aside(x);
-	else
+	if (!x->in_queue) {
+		x->ticket.unready = x->gathering == GATHERING_READING;
 		enter_queue(x);
+	} else if (x->gathering != GATHERING_READING) {
+		leave_aside(x);
+	}
 }

@@ -21,6 +21,7 @@
 #include "http/target.h"
 #include "loop/deadline.h"
 #include "queue/queue.h"
+#include "relay/gather.h"
 #include "relay/pump.h"
 #include "relay/worker.h"
 
@@ -61,7 +62,9 @@ struct exchange {
 	struct slice method;
 	uint8_t address[16]; /* the caller's */
 	struct pump up;
-	uint32_t up_taken;         /* bytes of the body that left with the head */
+	uint32_t up_taken;  /* bytes of the body that left with the head */
+	struct spool *body; /* what was read of it before it was sent, and not sent yet */
+	enum gathering gathering;
 	bool path_odd;             /* servers may read its path in several ways */
 	bool request_done;         /* all of the request was read */
 	bool up_over;              /* nothing more goes up: all sent, or the server takes no more */
@@ -123,9 +126,10 @@ struct exchange {
 	char request_id_text[40];
 	char host_text[HTTP_HOST_BYTES];
 
-	char *body_bytes; /* a short body, kept so that it can be sent again */
-	char *head_bytes; /* inline_bytes or its own memory */
-	char *path_bytes; /* what of path and key_path is not in the head */
+	char *body_bytes;    /* a short body, kept so that it can be sent again */
+	char *trailer_bytes; /* of a body that was gathered */
+	char *head_bytes;    /* inline_bytes or its own memory */
+	char *path_bytes;    /* what of path and key_path is not in the head */
 	char inline_bytes[EXCHANGE_HEAD_BYTES];
 };
 

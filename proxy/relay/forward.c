@@ -323,7 +323,8 @@ static void sink_failed(struct exchange *x)
 	/* It had closed before: not a byte left, and what it may have said answers something else.
 	 * What was taken of the body is still where it was. */
 	x->downstream->in.start -= x->up_taken;
-	x->up = (struct pump){0};
+	if (!x->body)
+		x->up = (struct pump){0};
 	x->request_started = false;
 	server_broke(x, "closed before the request was sent", 502, false);
 }
@@ -374,6 +375,10 @@ static void act_on_up(struct exchange *x, enum pump_result result)
 	case PUMP_NO_MEMORY:
 		exchange_abort(x, "no memory");
 		break;
+	case PUMP_SPOOL_FAILED:
+		exchange_drop_connection(x);
+		exchange_reply(x, 503, "temporary file failed", 1000);
+		break;
 	}
 }
 
@@ -397,7 +402,7 @@ static enum pump_result begin_up(struct exchange *x)
 
 	x->request_started = true;
 	x->up_taken = 0;
-	if (x->up.decoded || !in->at || buffer_used(in) == 0)
+	if (!pump_has_content(&x->up))
 		return PUMP_DONE;
 	enum pump_result result = pump_fill(&x->up);
 	x->up_taken = in->start - start;
@@ -438,8 +443,13 @@ static void keep_body(struct exchange *x)
 	size_t len = (size_t)x->framing.length;
 
 	if (x->body_bytes || !x->connection->reused || x->framing.body != HTTP_BODY_LENGTH ||
-		!http_method_is_idempotent(x->request.method) || x->request_done || !d->in.at ||
-		buffer_used(&d->in) < x->framing.length)
+		!http_method_is_idempotent(x->request.method))
+		return;
+	if (x->body) {
+		gather_keep(x);
+		return;
+	}
+	if (x->request_done || !d->in.at || buffer_used(&d->in) < x->framing.length)
 		return;
 	x->body_bytes = malloc(len);
 	if (!x->body_bytes)
@@ -450,22 +460,11 @@ static void keep_body(struct exchange *x)
 	d->again = true;
 }
 
-static bool start_request(struct exchange *x)
+/* Its body as it comes. */
+static void begin_body(struct exchange *x, struct server_connection *connection)
 {
-	static const struct http_parser_limits limits = {256 * 1024, 0, 512};
 	struct downstream *d = x->downstream;
-	struct server_connection *connection = x->connection;
 
-	exchange_enter(x, EXCHANGE_FORWARDING);
-	keep_body(x);
-	if (!compose_request(x, &connection->out) ||
-		(x->body_bytes && !flow_append(&connection->out, &x->worker->blocks,
-					  (struct slice){x->body_bytes, x->framing.length}))) {
-		exchange_abort(x, "no memory");
-		return false;
-	}
-	http_parser_begin_response(&connection->parser, &x->response, &limits);
-	x->up_over = false;
 	x->up = (struct pump){
 		.source = &d->stream,
 		.in = &d->in,
@@ -482,6 +481,27 @@ static bool start_request(struct exchange *x)
 		.trailers = {&x->route->request_trailers, &x->route->request_remove,
 			&x->route->request_set},
 	};
+}
+
+static bool start_request(struct exchange *x)
+{
+	static const struct http_parser_limits limits = {256 * 1024, 0, 512};
+	struct server_connection *connection = x->connection;
+
+	exchange_enter(x, EXCHANGE_FORWARDING);
+	keep_body(x);
+	if (!compose_request(x, &connection->out) ||
+		(x->body_bytes && !flow_append(&connection->out, &x->worker->blocks,
+					  (struct slice){x->body_bytes, x->framing.length}))) {
+		exchange_abort(x, "no memory");
+		return false;
+	}
+	http_parser_begin_response(&connection->parser, &x->response, &limits);
+	x->up_over = false;
+	if (x->body)
+		gather_resume(x, connection);
+	else
+		begin_body(x, connection);
 	send_later(connection);
 	return true;
 }
@@ -672,8 +692,10 @@ void exchange_run(struct exchange *x)
 			reply_discard_body(x);
 		reply_if_first(x);
 		break;
-	case EXCHANGE_HEAD:
 	case EXCHANGE_HELD:
+		gather_run(x);
+		break;
+	case EXCHANGE_HEAD:
 	case EXCHANGE_DELAYED:
 	case EXCHANGE_QUEUED:
 	case EXCHANGE_CONNECTING:

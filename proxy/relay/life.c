@@ -60,7 +60,7 @@ struct exchange *exchange_new(struct downstream *d)
 	}
 	memset(x, 0, offsetof(struct exchange, ticket));
 	x->head_bytes = x->inline_bytes;
-	x->path_bytes = x->body_bytes = NULL;
+	x->path_bytes = x->body_bytes = x->trailer_bytes = NULL;
 	x->verdict.outcome = GATE_ADMIT;
 	x->verdict.limit_count = 0;
 	x->receipt.throttle.count = 0;
@@ -86,6 +86,7 @@ static void free_exchange(struct deferred_free *item)
 		free(x->head_bytes);
 	free(x->path_bytes);
 	free(x->body_bytes);
+	free(x->trailer_bytes);
 	if (worker->spare_exchange_count < SPARE_EXCHANGES) {
 		x->next = worker->spare_exchanges;
 		worker->spare_exchanges = x;
@@ -146,6 +147,8 @@ void exchange_end(struct exchange *x)
 	if (x->has_deadline)
 		deadline_end(&x->deadline);
 	exchange_drop_connection(x);
+	if (x->body)
+		gather_end(x);
 	exchange_leave_queue(x);
 	settle(x);
 	if (logged) {

@@ -11,7 +11,9 @@ static bool put_last_chunk(struct pump *pump)
 	struct slice trailers = SLICE_NONE;
 	struct http_out out;
 
-	if (pump->body == HTTP_BODY_CHUNKED)
+	if (pump->kept_trailers.len > 0)
+		trailers = pump->kept_trailers;
+	else if (pump->body == HTTP_BODY_CHUNKED && pump->parser)
 		trailers = (struct slice){
 			pump->parser->chunked.trailers, pump->parser->chunked.trailers_len};
 	if (!flow_reserve(pump->flow, pump->pool, trailers.len + 8, &out))
@@ -22,6 +24,12 @@ static bool put_last_chunk(struct pump *pump)
 	flow_commit(pump->flow, &out);
 	pump->tail_due = false;
 	return true;
+}
+
+static bool has_trailers(const struct pump *pump)
+{
+	return pump->kept_trailers.len > 0 || (pump->body == HTTP_BODY_CHUNKED && pump->parser &&
+						      pump->parser->chunked.trailers_len > 0);
 }
 
 static bool put_content(struct pump *pump, struct slice content)
@@ -37,8 +45,7 @@ static bool put_content(struct pump *pump, struct slice content)
 		http_out_slice(&out, (struct slice){size, (size_t)len});
 		flow_commit(flow, &out);
 		flow->suffix = crlf;
-		if (pump->tail_due && (pump->body != HTTP_BODY_CHUNKED ||
-					      pump->parser->chunked.trailers_len == 0)) {
+		if (pump->tail_due && !has_trailers(pump)) {
 			flow->suffix = crlf_last_chunk;
 			pump->tail_due = false;
 		}
@@ -47,11 +54,15 @@ static bool put_content(struct pump *pump, struct slice content)
 	return true;
 }
 
-/* Takes the next run of content out of the buffer. */
-static enum pump_result decode(struct pump *pump, struct slice *content)
+/* Takes the next run of content out of the buffer, of at most `most` bytes. */
+static enum pump_result decode(struct pump *pump, size_t most, struct slice *content)
 {
 	struct buffer *in = pump->in;
-	size_t used = buffer_used(in), consumed = used, produced = used;
+	size_t used = buffer_used(in);
+
+	if (used > most)
+		used = most;
+	size_t consumed = used, produced = used;
 
 	*content = (struct slice){buffer_head(in), 0};
 	switch (pump->body) {
@@ -97,15 +108,36 @@ static void let_go(struct pump *pump)
 		buffer_release(pump->in, pump->pool);
 }
 
+/* The front of the spool is sent; it stays there until then. */
+static enum pump_result fill_from_spool(struct pump *pump)
+{
+	struct slice content = spool_front(pump->spool);
+
+	if (!flow_takes_prefix(pump->flow))
+		return PUMP_WANTS_WRITE;
+	pump->tail_due =
+		pump->decoded && pump->encode_chunked && content.len == spool_bytes(pump->spool);
+	pump->borrowed = content.len;
+	return put_content(pump, content) ? PUMP_WANTS_READ : PUMP_NO_MEMORY;
+}
+
+bool pump_has_content(const struct pump *pump)
+{
+	return (pump->spool && spool_bytes(pump->spool) > 0) ||
+	       (!pump->decoded && pump->in->at && buffer_used(pump->in) > 0);
+}
+
 enum pump_result pump_fill(struct pump *pump)
 {
 	struct slice content;
 
+	if (pump->spool && spool_bytes(pump->spool) > 0)
+		return fill_from_spool(pump);
 	if (pump->decoded)
 		return PUMP_DONE;
 	if (pump->sink && !flow_takes_prefix(pump->flow))
 		return PUMP_WANTS_WRITE;
-	enum pump_result result = decode(pump, &content);
+	enum pump_result result = decode(pump, SIZE_MAX, &content);
 	if (result != PUMP_DONE && result != PUMP_WANTS_READ)
 		return result;
 	if (!pump->sink)
@@ -167,6 +199,12 @@ static enum pump_result send_all(struct pump *pump)
 			return PUMP_NO_MEMORY;
 	}
 	let_go(pump);
+	if (pump->borrowed > 0) {
+		size_t borrowed = pump->borrowed;
+		pump->borrowed = 0;
+		if (!spool_drop(pump->spool, borrowed))
+			return PUMP_SPOOL_FAILED;
+	}
 	return PUMP_DONE;
 }
 
@@ -211,9 +249,9 @@ enum pump_result pump_run(struct pump *pump, unsigned turns)
 		enum pump_result result = send_all(pump);
 		if (result != PUMP_DONE)
 			return result;
-		if (pump->decoded)
-			return PUMP_DONE;
-		if (!pump->in->at || buffer_used(pump->in) == 0) {
+		if (!pump_has_content(pump)) {
+			if (pump->decoded)
+				return PUMP_DONE;
 			result = fetch(pump, &turns);
 			if (result != PUMP_DONE)
 				return result;
@@ -224,4 +262,25 @@ enum pump_result pump_run(struct pump *pump, unsigned turns)
 		if (result != PUMP_DONE && result != PUMP_WANTS_READ)
 			return result;
 	}
+}
+
+enum pump_result pump_collect(struct pump *pump, unsigned turns)
+{
+	while (!pump->decoded) {
+		struct slice content;
+		enum pump_result result = PUMP_DONE;
+		if (spool_room(pump->spool, 1) == 0)
+			return spool_failed(pump->spool) ? PUMP_SPOOL_FAILED : PUMP_WANTS_WRITE;
+		if (!pump->in->at || buffer_used(pump->in) == 0)
+			result = fetch(pump, &turns);
+		if (result != PUMP_DONE)
+			return result;
+		result = decode(pump, spool_room(pump->spool, buffer_used(pump->in)), &content);
+		if (result != PUMP_DONE && result != PUMP_WANTS_READ)
+			return result;
+		if (spool_put(pump->spool, content) < content.len)
+			return PUMP_SPOOL_FAILED;
+		let_go(pump);
+	}
+	return PUMP_DONE;
 }

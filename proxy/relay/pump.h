@@ -12,7 +12,9 @@
  * is room, and reading goes on. A body whose length is known spills only when all that is left of
  * it fits: until then the source would wait for the sink in any case.
  *
- * A pump with no sink reads a body and throws it away.
+ * A pump with no sink reads a body and throws it away, or collects it in a spool (pump_collect).
+ * What is in that spool goes first when the pump has a sink; each run stays in it until it is
+ * written.
  */
 #ifndef RELAY_PUMP_H
 #define RELAY_PUMP_H
@@ -34,12 +36,16 @@ enum pump_result {
 	PUMP_TOO_LARGE,     /* more content than max_bytes */
 	PUMP_SINK_FAILED,
 	PUMP_NO_MEMORY,
+	PUMP_SPOOL_FAILED, /* a temporary file can't be written or read, which is logged */
 };
 
 struct pump {
 	struct stream *source;
 	struct buffer *in;
 	struct http_parser *parser; /* of the source; for chunked bodies */
+	struct spool *spool;        /* content that was collected; NULL: none */
+	size_t borrowed;            /* of its front, by the flow */
+	struct slice kept_trailers; /* when the parser has gone on to something else */
 	struct stream *sink;        /* NULL: throw away */
 	struct flow *flow;
 	struct buffer_pool *pool;
@@ -60,6 +66,13 @@ struct pump {
 /* Moves what can be moved now. At most `turns` reads, for fairness between connections: after
  * these it says PUMP_WANTS_READ with source->readable still set. */
 enum pump_result pump_run(struct pump *pump, unsigned turns);
+
+/* Moves what can be read now into the spool. DONE: all of the body is in it. WANTS_WRITE: it is
+ * full, and the body goes on. */
+enum pump_result pump_collect(struct pump *pump, unsigned turns);
+
+/* Is there content to send that needs no reading? */
+bool pump_has_content(const struct pump *pump);
 
 /* Only decodes what is in the buffer and fills an empty flow with it, writing nothing: to let
  * the first of a body leave with its head. Returns DONE when all is decoded, WANTS_READ or

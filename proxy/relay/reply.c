@@ -52,6 +52,8 @@ void exchange_reply(struct exchange *x, unsigned status, const char *why, uint64
 	x->outcome = why;
 	x->retry_after_ms = retry_after_ms;
 	exchange_drop_connection(x);
+	if (x->body)
+		gather_end(x);
 	exchange_leave_queue(x);
 	if (x->has_deadline)
 		deadline_clear(&x->deadline);
@@ -101,6 +103,7 @@ void reply_discard_body(struct exchange *x)
 	case PUMP_TOO_LARGE:
 	case PUMP_SINK_FAILED:
 	case PUMP_NO_MEMORY:
+	case PUMP_SPOOL_FAILED:
 		x->close_client = true;
 		x->up.in = NULL;
 		downstream_finish(d);

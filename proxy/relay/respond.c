@@ -390,6 +390,7 @@ void respond_run(struct exchange *x)
 	case PUMP_SOURCE_ENDED:
 	case PUMP_SOURCE_BROKEN:
 	case PUMP_NO_MEMORY:
+	case PUMP_SPOOL_FAILED:
 		/* The head is out: only a cut tells the client that this is not all. */
 		x->ticket.failed = true;
 		account_upstream_failure(x);
@@ -410,6 +411,8 @@ static void begin_tunnel(struct exchange *x)
 	x->status = x->upstream_status = 101;
 	x->response_begun = true;
 	x->close_client = true;
+	if (x->body)
+		gather_end(x); /* it was sent */
 	if (!compose_response(x, &d->out, false, false)) {
 		exchange_abort(x, "no memory");
 		return;
@@ -417,10 +420,22 @@ static void begin_tunnel(struct exchange *x)
 	exchange_enter(x, EXCHANGE_TUNNEL);
 	downstream_set_input(d, INPUT_TUNNEL, x);
 	downstream_finish(d);
-	x->up = (struct pump){&d->stream, &d->in, NULL, &connection->stream, &connection->out,
-		&x->worker->blocks, .body = HTTP_BODY_UNTIL_CLOSE};
-	x->down = (struct pump){&connection->stream, &connection->in, NULL, &d->stream, &d->out,
-		&x->worker->blocks, .body = HTTP_BODY_UNTIL_CLOSE};
+	x->up = (struct pump){
+		.source = &d->stream,
+		.in = &d->in,
+		.sink = &connection->stream,
+		.flow = &connection->out,
+		.pool = &x->worker->blocks,
+		.body = HTTP_BODY_UNTIL_CLOSE,
+	};
+	x->down = (struct pump){
+		.source = &connection->stream,
+		.in = &connection->in,
+		.sink = &d->stream,
+		.flow = &d->out,
+		.pool = &x->worker->blocks,
+		.body = HTTP_BODY_UNTIL_CLOSE,
+	};
 	if (x->in_queue)
 		queue_detach(x->worker->relay->queue, &x->ticket, worker_now_ns(x->worker));
 	/* From here on it counts nowhere: neither at the upstream nor at its server. */

@@ -311,6 +311,10 @@ def many_interim(t):
     true(SANITIZER or grown < 6 << 20, f"grown by {grown >> 10} KiB")
 
 
+# With the default request_buffering sluice says 100 itself: slow_clients.py.
+UNBUFFERED = "request_buffering = off\n"
+
+
 @group("Expect: 100-continue")
 def expect(t):
     def handler(x):
@@ -324,7 +328,7 @@ def expect(t):
         x.reply(200, x.request.body)
 
     origin = t.origin(handler)
-    sluice = t.sluice(to(origin, route="max_body_size = 1000"))
+    sluice = t.sluice(to(origin, route="max_body_size = 1000\n" + UNBUFFERED))
     head = post_head(b"Expect: 100-continue\r\nContent-Length: 5\r\n")
 
     with t.point("the client is told to go on, sends, and is answered"):
@@ -367,7 +371,7 @@ def expect(t):
 
 @test("an origin that never says 100 gets the body all the same, as one that speaks HTTP/1.0 would")
 def expect_ignored(t):
-    sluice = t.sluice(to(t.origin()))
+    sluice = t.sluice(to(t.origin(), route=UNBUFFERED))
     client = t.client(sluice)
     client.send(post_head(b"Expect: 100-continue\r\nContent-Length: 5\r\n"))
     # A client that was told nothing sends its body after a while of its own choosing.
@@ -393,9 +397,9 @@ def early(t):
             x.reply(200, b"later")
 
     answered = t.event()
-    closing = t.sluice(to(t.origin(handler), upstream="retries = 0\nmax_fails = 0"))
+    closing = t.sluice(to(t.origin(handler), upstream="retries = 0\nmax_fails = 0", route=UNBUFFERED))
     origin = t.origin(handler_that_reads)
-    reading = t.sluice(to(origin))
+    reading = t.sluice(to(origin, route=UNBUFFERED))
 
     with t.point("an origin that answers and closes while the body is coming: the client gets it"):
         client = t.client(closing)
@@ -517,7 +521,7 @@ def leaving(t):
         x.reply(200, b"x")
 
     origin = t.origin(handler)
-    sluice = t.sluice(to(origin, route="ordering = strict"))
+    sluice = t.sluice(to(origin, route="ordering = strict\n" + UNBUFFERED))
 
     def exchange_of(target):
         origin.wait(lambda: target in origin.targets(), target)

@@ -275,7 +275,7 @@ def sizes(t):
 
     with t.point("a chunked body too long, counted as it comes: 413, and it never ends well at the origin"):
         count = len(origin.requests)
-        client = t.client(sluice)
+        client = t.client(t.sluice(to(origin, route="max_body_size = 1000\nrequest_buffering = off")))
         client.send(post(TE + b"chunked\r\n", chunked(b"a" * 600)[:-5], target=b"/long"))
         origin.wait_requests(count + 1)
         client.send(chunked(b"b" * 600))

@@ -94,6 +94,141 @@ def read_big(client, size=BIG):
     return head
 
 
+# ---- uploads -----------------------------------------------------------------------------------
+
+def begin_upload(t, sluice, size, fields=(), sent=1, method="POST"):
+    """A client that has sent the head of an upload and so many bytes of its body."""
+    client = t.client(sluice)
+    client.send(request_bytes("/up", method, [("Content-Length", str(size)), *fields]) +
+                content(size)[:sent])
+    return client
+
+
+@group(f"{PLACES} uploads of which one byte has come, {PLACES} places: others are served")
+def slow_uploads(t):
+    for name, upstream, fields in (
+            ("max_in_flight", f"max_in_flight = {PLACES}", []),
+            ("max_in_flight, and clients that ask for a 100", f"max_in_flight = {PLACES}",
+             [("Expect", "100-continue")])):
+        with t.point(name):
+            origin = t.origin()
+            sluice = t.sluice(to(origin, upstream=upstream))
+            clients = [begin_upload(t, sluice, 1000, fields, 0 if fields else 1)
+                       for _ in range(PLACES)]
+            if fields:
+                for client in clients:
+                    equal(client.read_head().status, 100, "interim status")
+                    client.send(content(1))
+            for _ in range(3):
+                equal(t.client(sluice).ask("/small").status, 200, "another client")
+            equal(origin.targets().count("/up"), 0, "uploads at the server")
+            for client in clients:
+                client.send(content(1000)[1:])
+                equal(client.response().body, content(1000), "the body")
+            equal([x.request.get("Expect") for x in origin.requests], [None] * (PLACES + 3), "Expect")
+
+
+@group("uploads in pieces arrive as they were sent, whatever is kept of them")
+def pieces(t):
+    origin = t.origin()
+    for route in ("", "request_buffering = off", "request_buffering = 4k",
+                  "request_buffering = 4k file 100k", "request_buffering = 64k file 1M"):
+        sluice = t.sluice(to(origin, route=route))
+        for size in (1, 3000, 50_000, 3_000_000):
+            with t.point(f"{route or 'the defaults'}, {size} bytes"):
+                body = content(size)
+                client = begin_upload(t, sluice, size, method="PUT")
+                client.send(body[1:size // 2 + 1])
+                client.send(body[size // 2 + 1:] + request_bytes("/next"))
+                true(client.response().body == body, "by length")
+                equal(client.response().body, b"", "the next request's")
+                client.send(b"POST /chunked HTTP/1.1\r\nHost: api.test\r\nTransfer-Encoding: chunked\r\n"
+                            b"Trailer: Digest\r\n\r\n1\r\n" + body[:1] + b"\r\n")
+                for at in range(1, size, 70_000):
+                    piece = body[at:at + 70_000]
+                    client.send(b"%x;a=b\r\n%s\r\n" % (len(piece), piece))
+                client.send(b"0\r\nDigest: last\r\n\r\n" + request_bytes("/next"))
+                true(client.response().body == body, "in chunks")
+                equal(client.response().body, b"", "the next request's")
+                chunked = [x.request for x in origin.requests if x.request.target == "/chunked"][-1]
+                equal(chunked.framing, "chunked", "framing")
+                equal(chunked.trailers, [("Digest", "last")], "trailers")
+        equal(temporary_files(sluice), 0, "files")
+
+
+@test("an upload longer than what is kept of it takes its place when that is full")
+def longer(t):
+    origin = t.origin()
+    sluice = t.sluice(to(origin, upstream="max_in_flight = 1",
+                         route="request_buffering = 64k file 1M"))
+    client = begin_upload(t, sluice, 2 * MIB, sent=MIB)
+    equal(t.client(sluice).ask("/small").status, 200, "another client")
+    equal(origin.targets(), ["/small"], "at the server")
+    until(lambda: temporary_files(sluice) > 0, "a file")
+    client.send(content(2 * MIB)[MIB:MIB + 200_000])
+    origin.wait_requests(2)
+    client.send(content(2 * MIB)[MIB + 200_000:])
+    true(client.response().body == content(2 * MIB), "the body")
+    until(lambda: temporary_files(sluice) == 0, "the file to be gone")
+
+
+@test("a body that is too long, broken or cut while it is gathered never comes to the server")
+def refused(t):
+    origin = t.origin()
+    sluice = t.sluice(to(origin, route="max_body_size = 1000\nrequest_buffering = 4k file 1M"),
+                      listener="body_timeout = 300ms")
+    head = b"POST /up HTTP/1.1\r\nHost: api.test\r\nTransfer-Encoding: chunked\r\n\r\n"
+    for what, status in ((b"3e9\r\n" + content(1001) + b"\r\n", 413), (b"3\r\nabcd\r\n", 400),
+                         (b"3\r\nabc\r\n", 408)):
+        client = t.client(sluice)
+        client.send(head)
+        client.send(what)
+        equal(client.response().status, status, "status")
+    for leave in ("close", "reset"):
+        client = begin_upload(t, sluice, 900)
+        getattr(client, leave)()
+    equal(t.client(sluice).ask("/small").status, 200, "another client")
+    equal(origin.targets(), ["/small"], "at the server")
+    equal(temporary_files(sluice), 0, "files")
+
+
+@test("an idempotent upload in pieces is sent again when its kept connection turns out dead")
+def sent_again(t):
+    def handler(x):
+        if x.request.target == "/small":
+            x.reply(200)
+            return
+        x.read_body()
+        if x.connection == 0:
+            x.close()
+        else:
+            x.reply(200, x.request.body)
+
+    origin = t.origin(handler)
+    sluice = t.sluice(to(origin, upstream="retries = 1"), workers=1)
+    equal(t.client(sluice).ask("/small").status, 200, "the first")
+    client = begin_upload(t, sluice, 5000, method="PUT")
+    client.send(content(5000)[1:])
+    equal(client.response().body, content(5000), "the body")
+    equal(origin.connections, 2, "connections")
+
+
+@test("an upload keeps its place in its session's order while it comes")
+def upload_order(t):
+    origin = t.origin()
+    key = [("X-Api-Key", "one")]
+    sluice = t.sluice(to(origin, route="session = header:X-Api-Key\nordering = writes"))
+    upload = begin_upload(t, sluice, 10, key)
+    reader = t.client(sluice)
+    reader.request("/read", fields=key)
+    equal(t.client(sluice).ask("/small", fields=[("X-Api-Key", "other")]).status, 200, "another's")
+    equal(origin.targets(), ["/small"], "at the server")
+    upload.send(content(10)[1:])
+    equal(upload.response().status, 200, "the upload")
+    equal(reader.response().status, 200, "the read")
+    equal(origin.targets(), ["/small", "/up", "/read"], "at the server")
+
+
 # ---- readers -----------------------------------------------------------------------------------
 
 @test(f"{PLACES} slow readers of {BIG // MIB} MiB, {PLACES} places: others are served, and the readers get every byte")
@@ -104,7 +239,7 @@ def slow_readers(t):
     server.wait_sent(PLACES)
     for _ in range(3):
         equal(t.client(sluice).ask("/small").status, 200, "another client")
-    true(temporary_files(sluice) > 0, "nothing is in a file")
+    until(lambda: temporary_files(sluice) > 0, "a file")
     for reader in readers:
         read_big(reader)
         equal(reader.ask("/small").body, b"small", "the same connection")
@@ -170,7 +305,7 @@ def leaving(t):
     for number in range(4):
         reader = ask_big(t, sluice)
         server.wait_sent(1)  # else what the one before it had would be missing
-        true(temporary_files(sluice) > 0, "nothing is in a file")
+        until(lambda: temporary_files(sluice) > 0, "a file")
         if number % 2:
             reader.reset()
         else:

@@ -144,7 +144,8 @@ def reset_behind_bytes(t):
         gate.wait()
 
     origin = t.origin(handler)
-    sluice = t.sluice(to(origin, upstream="retries = 0\nidle_timeout = 1h\nfirst_byte_timeout = 1h"),
+    sluice = t.sluice(to(origin, upstream="retries = 0\nidle_timeout = 1h\nfirst_byte_timeout = 1h",
+                         route="request_buffering = off"),
                       listener="header_timeout = 1h\nbody_timeout = 1h")
     upgrade = [("Connection", "Upgrade"), ("Upgrade", "websocket")]
 

@@ -372,6 +372,38 @@ static void overhead_is_paid_by_content(void **state)
 	http_parser_end(&parser);
 }
 
+/* A body is whole with its last byte and not before, also when more stands behind it. */
+static void seen_whole(void **state)
+{
+	static const char *const bodies[] = {
+		"0\r\n\r\n",
+		"000;last\r\n\r\n",
+		"3\r\nabc\r\n0\r\n\r\n",
+		"a;x="
+		"\"y\"\r\n0\r\n\r\n0\r\n\r\r\n1F\r\n0123456789012345678901234567890\r\n0\r\n\r\n",
+		"3\r\n\r\n0\r\n0\r\nDigest: x\r\nOther: y\r\n\r\n",
+	};
+	static const char *const never[] = {"", "0", "\r\n",
+		"FFFFFFFFFFFFFFFFFFFFFFFF\r\nabc\r\n0\r\n\r\n", "5\r\nabc\r\n0\r\n\r\n",
+		"10\r\n0\r\n\r\n"};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(bodies) / sizeof(bodies[0]); i++) {
+		char text[256];
+		size_t len = strlen(bodies[i]);
+
+		for (size_t cut = 0; cut < len; cut++) {
+			if (http_chunked_is_whole(bodies[i], cut))
+				fail_msg("%zu: whole after %zu", i, cut);
+		}
+		assert_true(http_chunked_is_whole(bodies[i], len));
+		len = (size_t)sprintf(text, "%s" NEXT, bodies[i]);
+		assert_true(http_chunked_is_whole(text, len));
+	}
+	for (size_t i = 0; i < sizeof(never) / sizeof(never[0]); i++)
+		assert_false(http_chunked_is_whole(never[i], strlen(never[i])));
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -381,6 +413,7 @@ int main(void)
 		cmocka_unit_test(random_bodies),
 		cmocka_unit_test(overhead_is_bounded),
 		cmocka_unit_test(overhead_is_paid_by_content),
+		cmocka_unit_test(seen_whole),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

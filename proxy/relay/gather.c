@@ -1,0 +1,176 @@
+#include "relay/gather.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "http/problem.h"
+#include "relay/downstream.h"
+#include "relay/exchange.h"
+#include "relay/relay.h"
+#include "relay/respond.h"
+#include "relay/server_connection.h"
+
+/* Reads of one body in a row, so that other connections get their turn. */
+#define TURNS 16
+/* A body up to this is kept in one piece to be sent again. */
+#define REPEATABLE_BYTES (64 * 1024)
+
+static bool is_here_whole(const struct exchange *x)
+{
+	const struct buffer *in = &x->downstream->in;
+	size_t used = in->at ? buffer_used(in) : 0;
+
+	if (x->framing.body == HTTP_BODY_LENGTH)
+		return used >= x->framing.length;
+	return used > 0 && http_chunked_is_whole(buffer_head(in), used);
+}
+
+bool gather_begin(struct exchange *x)
+{
+	const struct conf_buffering *buffering = &x->route->request_buffering;
+	struct downstream *d = x->downstream;
+
+	if (x->request_done || buffering->memory_bytes == 0 || is_here_whole(x))
+		return false;
+	x->body = spool_new(&x->worker->relay->store,
+		(struct spool_limits){buffering->memory_bytes, buffering->file_bytes});
+	if (!x->body)
+		return false; /* then it is sent as it comes */
+	x->gathering = GATHERING_READING;
+	x->continue_due = x->framing.expects_continue;
+	x->up = (struct pump){
+		.source = &d->stream,
+		.in = &d->in,
+		.parser = &d->parser,
+		.pool = &x->worker->blocks,
+		.spool = x->body,
+		.body = x->framing.body,
+		.left = x->framing.length,
+		.max_bytes = x->route->max_body_bytes,
+	};
+	return true;
+}
+
+static void ready(struct exchange *x)
+{
+	x->gathering = GATHERING_READY;
+	x->continue_due = x->framing.expects_continue =
+		false; /* it has got its 100, or sent without */
+	x->downstream->again = true;
+}
+
+/* The connection's parser goes on to the next request. */
+static bool keep_trailers(struct exchange *x)
+{
+	const struct http_parser *parser = x->up.parser;
+	char *copy;
+
+	if (x->framing.body != HTTP_BODY_CHUNKED || parser->chunked.trailers_len == 0)
+		return true;
+	copy = malloc(parser->chunked.trailers_len);
+	if (!copy)
+		return false;
+	memcpy(copy, parser->chunked.trailers, parser->chunked.trailers_len);
+	x->trailer_bytes = copy;
+	x->up.kept_trailers = (struct slice){copy, parser->chunked.trailers_len};
+	return true;
+}
+
+static void whole(struct exchange *x)
+{
+	if (!keep_trailers(x)) {
+		exchange_abort(x, "no memory");
+		return;
+	}
+	x->up.parser = NULL;
+	ready(x);
+	exchange_request_read(x);
+}
+
+void gather_run(struct exchange *x)
+{
+	struct downstream *d = x->downstream;
+
+	if (x->gathering != GATHERING_READING)
+		return;
+	if (x->continue_due)
+		respond_continue(x);
+	if (x->state == EXCHANGE_ENDED)
+		return;
+	switch (pump_collect(&x->up, TURNS)) {
+	case PUMP_DONE:
+		whole(x);
+		break;
+	case PUMP_WANTS_READ:
+		if (d->stream.readable)
+			event_active(&d->stream.event, EV_READ, 0);
+		break;
+	case PUMP_WANTS_WRITE:
+		ready(x);
+		break;
+	case PUMP_SOURCE_ENDED:
+		worker_count(x->worker, STATS_CLIENT_GONE);
+		exchange_abort(x, "client left during its request");
+		break;
+	case PUMP_SOURCE_BROKEN:
+		exchange_reject(x, 400, "malformed body");
+		break;
+	case PUMP_TOO_LARGE:
+		exchange_reply(x, 413, "body too large", HTTP_PROBLEM_NO_RETRY);
+		break;
+	case PUMP_SINK_FAILED:
+	case PUMP_NO_MEMORY:
+		exchange_reply(x, 503, "no memory", 1000);
+		break;
+	case PUMP_SPOOL_FAILED:
+		exchange_reply(x, 503, "temporary file failed", 1000);
+		break;
+	}
+}
+
+void gather_resume(struct exchange *x, struct server_connection *connection)
+{
+	struct pump *up = &x->up;
+
+	up->sink = &connection->stream;
+	up->flow = &connection->out;
+	up->encode_chunked = x->framing.body == HTTP_BODY_CHUNKED;
+	up->tail_due = up->encode_chunked && up->decoded && spool_bytes(x->body) == 0;
+	up->written = 0;
+	up->borrowed = 0;
+	up->trailers = (struct http_trailer_rules){
+		&x->route->request_trailers, &x->route->request_remove, &x->route->request_set};
+}
+
+void gather_keep(struct exchange *x)
+{
+	size_t len = (size_t)x->framing.length, done = 0;
+	struct slice run;
+
+	if (!x->request_done || x->framing.body != HTTP_BODY_LENGTH ||
+		x->framing.length > REPEATABLE_BYTES || spool_bytes(x->body) != x->framing.length)
+		return;
+	x->body_bytes = malloc(len);
+	if (!x->body_bytes)
+		return; /* then it is sent once */
+	while ((run = spool_front(x->body)).len > 0) {
+		memcpy(x->body_bytes + done, run.at, run.len);
+		done += run.len;
+		if (!spool_drop(x->body, run.len))
+			break;
+	}
+	gather_end(x);
+	if (done == len)
+		return;
+	free(x->body_bytes);
+	x->body_bytes = NULL;
+	exchange_abort(x, "temporary file failed");
+}
+
+void gather_end(struct exchange *x)
+{
+	spool_free(x->body);
+	x->body = NULL;
+	x->gathering = GATHERING_NONE;
+	x->up.spool = NULL;
+}
