@@ -141,11 +141,12 @@ struct conf_upstream {
 	const struct conf_key *hash_key; /* balance = hash: NULL means the session's key */
 	uint32_t max_in_flight;          /* 0: no bound; CONF_IN_FLIGHT_AUTO */
 	uint32_t max_in_flight_floor, max_in_flight_ceiling; /* bounds of auto: 1, 1000 */
-	uint64_t pace_amount, pace_per_ns;                   /* pace = 50 per 1s; 0: none */
-	uint32_t quantum;                                    /* 10..50, 10 */
-	uint64_t shed_target_ms, shed_interval_ms;           /* 0: no shedding; 100 */
-	uint64_t connect_timeout_ms;                         /* 5s */
-	uint64_t send_timeout_ms;       /* between two writes of a request, 60s */
+	uint32_t max_streams;                      /* responses without end at once, 0: no bound */
+	uint64_t pace_amount, pace_per_ns;         /* pace = 50 per 1s; 0: none */
+	uint32_t quantum;                          /* 10..50, 10 */
+	uint64_t shed_target_ms, shed_interval_ms; /* 0: no shedding; 100 */
+	uint64_t connect_timeout_ms;               /* 5s */
+	uint64_t send_timeout_ms;                  /* between two writes of a request, 60s */
 	uint64_t first_byte_timeout_ms; /* from the request's end to the response's first byte, 60s
 					 */
 	uint64_t idle_timeout_ms;       /* between two reads of a response, 60s */

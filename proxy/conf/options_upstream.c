@@ -41,6 +41,9 @@ const struct option options_upstream[] = {
 	{"max_in_flight_ceiling", &type_count32, LIVE, AT(max_in_flight_ceiling), .fallback = "1000",
 		BETWEEN(1, 1 * MILLION),
 		.help = "The most that max_in_flight = auto goes up to."},
+	{"max_streams", &type_count32, LIVE, AT(max_streams), .fallback = "0", BETWEEN(0, 10 * MILLION),
+		.help = "Event streams and upgraded connections at once, which count in no "
+			"max_in_flight; 0 for no bound; beyond it 503 is answered."},
 	{"pace", &type_pace, LIVE, AT(pace_amount), .fallback = "off",
 		.help = "Requests sent on in any window of that length, however many are waiting."},
 	{"quantum", &type_count32, LIVE, AT(quantum), .fallback = "10", BETWEEN(10, 50),

@@ -406,6 +406,28 @@ enum queue_left queue_done(struct queue *queue, struct ticket *ticket, uint64_t 
 	return leave(queue, ticket, true, now_ns);
 }
 
+/* With the mutex held. It says nothing of how fast the upstream is. */
+static void give_place(struct ticket *ticket, struct outbox *outbox, uint64_t now_ns)
+{
+	if (!ticket->placed)
+		return;
+	ticket->placed = false;
+	if (line_return_place(ticket->run_queue, 0, false, now_ns))
+		outbox_serve(outbox, ticket->run_queue);
+}
+
+void queue_give_place(struct queue *queue, struct ticket *ticket, uint64_t now_ns)
+{
+	struct outbox outbox;
+
+	outbox_init(&outbox);
+	pthread_mutex_lock(&ticket->shard->mutex);
+	assert(ticket->state == TICKET_FLYING);
+	give_place(ticket, &outbox, now_ns);
+	pthread_mutex_unlock(&ticket->shard->mutex);
+	outbox_flush(queue, &outbox, now_ns);
+}
+
 void queue_detach(struct queue *queue, struct ticket *ticket, uint64_t now_ns)
 {
 	struct shard *shard = ticket->shard;
@@ -419,11 +441,7 @@ void queue_detach(struct queue *queue, struct ticket *ticket, uint64_t now_ns)
 	session_detach(session, ticket);
 	shard->counts.in_flight--;
 	shard->counts.detached++;
-	if (ticket->placed) {
-		ticket->placed = false;
-		if (line_return_place(ticket->run_queue, 0, false, now_ns))
-			outbox_serve(&outbox, ticket->run_queue);
-	}
+	give_place(ticket, &outbox, now_ns);
 	session_pump(queue, shard, session, &outbox, now_ns);
 	pthread_mutex_unlock(&shard->mutex);
 	outbox_flush(queue, &outbox, now_ns);

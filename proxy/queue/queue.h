@@ -202,6 +202,10 @@ enum queue_left queue_done(struct queue *queue, struct ticket *ticket, uint64_t 
  * back, but its session is not idle before queue_done. In-flight tickets only. */
 void queue_detach(struct queue *queue, struct ticket *ticket, uint64_t now_ns);
 
+/* The exchange goes on for as long as its client likes: it gives its place at the upstream back,
+ * but orders others as before. In-flight tickets only. */
+void queue_give_place(struct queue *queue, struct ticket *ticket, uint64_t now_ns);
+
 /* The head of its response has come: a safe exchange holds no write back any more. Of an exchange
  * in flight; without a lock unless a write waits for it. */
 void queue_loosen(struct queue *queue, struct ticket *ticket, uint64_t now_ns);

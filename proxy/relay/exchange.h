@@ -23,6 +23,7 @@
 #include "queue/queue.h"
 #include "relay/gather.h"
 #include "relay/pump.h"
+#include "relay/upstream.h"
 #include "relay/worker.h"
 
 enum exchange_state {
@@ -89,6 +90,7 @@ struct exchange {
 	uint64_t tried; /* mask of servers */
 	uint64_t hash;  /* balance = hash */
 	unsigned tries;
+	bool endless;         /* its response has no end: it has no place, and is counted as such */
 	bool request_started; /* bytes of it may have reached the server of this try */
 	bool left;            /* bytes of it have left for a server, in whichever try */
 	bool sent;            /* to any server, once at least */
@@ -171,6 +173,14 @@ void exchange_admit(struct exchange *exchange);
 
 /* Begins forwarding. */
 void exchange_forward(struct exchange *exchange);
+
+/* Nothing more is at its server: gives its place there back. */
+static inline void exchange_leave_server(struct exchange *exchange)
+{
+	if (exchange->server && !exchange->endless)
+		server_done(exchange->server);
+	exchange->server = NULL;
+}
 
 /* Lets go of its connection to the server, cutting it. */
 void exchange_drop_connection(struct exchange *exchange);

@@ -48,10 +48,7 @@ void exchange_drop_connection(struct exchange *x)
 		server_connection_close(x->connection);
 		x->connection = NULL;
 	}
-	if (x->server) {
-		server_done(x->server);
-		x->server = NULL;
-	}
+	exchange_leave_server(x);
 	x->up.sink = NULL;
 	x->up.flow = NULL;
 	x->down.source = NULL;

@@ -13,6 +13,7 @@
 #include "base/log.h"
 #include "relay/account.h"
 #include "relay/downstream.h"
+#include "relay/endless.h"
 #include "relay/listener.h"
 #include "relay/relay.h"
 
@@ -149,6 +150,7 @@ void exchange_end(struct exchange *x)
 	exchange_drop_connection(x);
 	if (x->body)
 		gather_end(x);
+	endless_end(x);
 	exchange_leave_queue(x);
 	settle(x);
 	if (logged) {

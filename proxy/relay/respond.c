@@ -7,6 +7,7 @@
 #include "http/upgrade.h"
 #include "relay/account.h"
 #include "relay/downstream.h"
+#include "relay/endless.h"
 #include "relay/exchange.h"
 #include "relay/pin.h"
 #include "relay/relay.h"
@@ -249,6 +250,8 @@ void respond_to_head(struct exchange *x)
 		queue_answered(x->worker->relay->queue, &x->ticket, worker_now_ns(x->worker));
 	if (x->route->cost_field)
 		read_cost(x);
+	if (x->downstream && endless_is_events(x) && !endless_begin(x))
+		return;
 	if (x->framing.upgrade && x->downstream && x->downstream->input == INPUT_UPGRADE) {
 		/* It stays what it is: the next request may be behind it. */
 		downstream_leave_input(x->downstream, x);
@@ -284,8 +287,7 @@ static void received(struct exchange *x)
 		x->connection = NULL;
 		x->up.sink = NULL;
 		x->up.flow = NULL;
-		server_done(x->server);
-		x->server = NULL;
+		exchange_leave_server(x);
 		if (clean && x->route->upstream_affinity && x->in_queue)
 			pin_park(x, connection);
 		else if (clean && !x->route->upstream_affinity)
@@ -408,6 +410,8 @@ static void begin_tunnel(struct exchange *x)
 	struct server_connection *connection = x->connection;
 
 	x->held_response = false;
+	if (!endless_begin(x))
+		return;
 	x->status = x->upstream_status = 101;
 	x->response_begun = true;
 	x->close_client = true;
@@ -438,9 +442,7 @@ static void begin_tunnel(struct exchange *x)
 	};
 	if (x->in_queue)
 		queue_detach(x->worker->relay->queue, &x->ticket, worker_now_ns(x->worker));
-	/* From here on it counts nowhere: neither at the upstream nor at its server. */
-	server_done(x->server);
-	x->server = NULL;
+	exchange_leave_server(x);
 }
 
 /* One direction. False: the tunnel is to be cut. */

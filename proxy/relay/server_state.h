@@ -80,6 +80,7 @@ struct upstream_state {
 	char *name;
 	struct server_state *servers;
 	struct run_queue *run_queue;
+	atomic_uint streams; /* responses without end (relay/endless.h) */
 	struct pace
 		*_Atomic pace; /* NULL: none yet. Set once, by a commit; goes on while it is off */
 };

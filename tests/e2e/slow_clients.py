@@ -229,6 +229,67 @@ def upload_order(t):
     equal(origin.targets(), ["/small", "/up", "/read"], "at the server")
 
 
+# ---- event streams -----------------------------------------------------------------------------
+
+class Events:
+    """Event streams under /events, one event each at once, another when `go` is set; else small."""
+
+    def __init__(self, t):
+        self.go = t.event()
+        self.origin = t.origin(self.serve)
+
+    def serve(self, x):
+        x.read_body()
+        if x.request.target != "/events":
+            x.reply(200, b"small")
+            return
+        x.send(OK + b"Content-Type: Text/Event-Stream; charset=utf-8\r\n"
+               b"Transfer-Encoding: chunked\r\n\r\n9\r\ndata: 1\n\n\r\n")
+        self.go.wait(DEADLINE_SECONDS)
+        x.send(b"9\r\ndata: 2\n\n\r\n0\r\n\r\n")
+
+
+def open_events(t, sluice):
+    client = t.client(sluice)
+    client.request("/events")
+    head = client.response_head()
+    return client, head, client.body_pieces(head) if head.status == 200 else None
+
+
+@test("event streams hold no place: of the upstream, nor of its server")
+def event_streams(t):
+    for options in ({"upstream": "max_in_flight = 1"}, {"server": " max_in_flight=1"}):
+        events = Events(t)
+        sluice = t.sluice(to(f"{events.origin}{options.get('server', '')}",
+                             upstream=options.get("upstream", "")))
+        streams = [open_events(t, sluice) for _ in range(3)]
+        for _, _, pieces in streams:
+            equal(next(pieces), b"data: 1\n\n", "the first event")
+        for _ in range(3):
+            equal(t.client(sluice).ask("/small").status, 200, "another client")
+        events.go.set()
+        for client, _, pieces in streams:
+            equal(b"".join(pieces), b"data: 2\n\n", "the second")
+            equal(client.ask("/small").status, 200, "the same connection")
+
+
+@test("max_streams: one more gets 503, and one that has ended makes room")
+def max_streams(t):
+    events = Events(t)
+    sluice = t.sluice(to(events.origin, upstream="max_in_flight = 4\nmax_streams = 2"))
+    first, _, _ = open_events(t, sluice)
+    open_events(t, sluice)
+    for _ in range(3):
+        client, head, _ = open_events(t, sluice)
+        equal(head.status, 503, "status of one more")
+        true(head.get("Retry-After"), "Retry-After")
+        client.read_body(head)
+        equal(client.ask("/small").status, 200, "the same connection")
+    first.reset()  # one that only closed its half may still read
+    until(lambda: open_events(t, sluice)[1].status == 200, "room for another")
+    equal(open_events(t, sluice)[1].status, 503, "status of one more")
+
+
 # ---- readers -----------------------------------------------------------------------------------
 
 @test(f"{PLACES} slow readers of {BIG // MIB} MiB, {PLACES} places: others are served, and the readers get every byte")

@@ -71,6 +71,7 @@ static const struct sample samples[] = {
 	{U, "max_in_flight", "1k", "auto", "1000", NULL},
 	{U, "max_in_flight_floor", "1", "2", NULL, "max_in_flight = auto"},
 	{U, "max_in_flight_ceiling", "1k", "2k", "1000", "max_in_flight = auto"},
+	{U, "max_streams", "1k", "2k", "1000", NULL},
 	{U, "pace", "5 per 1s", "5 per 2s", "5 per 1000ms", NULL},
 	{U, "quantum", "10", "20", NULL, NULL},
 	{U, "shed_target", "1s", "2s", "1000ms", NULL},

@@ -111,6 +111,30 @@ static void a_tunnel_gives_its_place_back(void **state)
 	close_fixture(fixture);
 }
 
+/* A response without end gives its place back, and what must not overlap with it still does not. */
+static void a_stream_gives_its_place_back(void **state)
+{
+	struct fixture *fixture =
+		open_fixture(QUEUE_STRICT, &(struct run_queue_config){.max_in_flight = 1});
+	struct job *stream = enter(fixture, 1, 1, 'r', 1, QUEUE_GO);
+	struct job *behind = enter(fixture, 1, 1, 'r', 1, QUEUE_WAIT);
+	struct job *other = enter(fixture, 2, 1, 'r', 1, QUEUE_WAIT);
+	struct run_queue_counts counts;
+
+	(void)state;
+	queue_give_place(fixture->world.queue, &stream->ticket, fixture->world.now_ns);
+	world_expect(&fixture->world, other, QUEUE_GO);
+	world_done(&fixture->world, other);
+	run_queue_count(fixture->world.upstream, &counts);
+	assert_int_equal(counts.in_flight, 0);
+	world_done(&fixture->world, stream);
+	world_expect(&fixture->world, behind, QUEUE_GO);
+	world_done(&fixture->world, behind);
+	run_queue_count(fixture->world.upstream, &counts);
+	assert_int_equal(counts.in_flight, 0);
+	close_fixture(fixture);
+}
+
 /* Who waits for its limit has no place meanwhile, and comes before the others of its lane after. */
 static void a_place_given_back_while_waiting(void **state)
 {
@@ -620,6 +644,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(the_bound_holds_over_sessions),
 		cmocka_unit_test(a_tunnel_gives_its_place_back),
+		cmocka_unit_test(a_stream_gives_its_place_back),
 		cmocka_unit_test(a_place_given_back_while_waiting),
 		cmocka_unit_test(a_place_wanted_again),
 		cmocka_unit_test(leaving_the_line),
