@@ -234,7 +234,7 @@ struct conf_statuses {
 	bool any;
 };
 
-/* request_buffering = 256k file 16M: bytes of a body kept in memory and then in a file; 0: none */
+/* request_buffering = 64k file 16M: bytes of a body kept in memory and then in a file; 0: none */
 struct conf_buffering {
 	uint64_t memory_bytes, file_bytes;
 };
@@ -267,8 +267,8 @@ struct conf_route {
 	uint64_t session_idle_timeout_ms;         /* 60s */
 	bool upstream_affinity;                   /* upstream_affinity = session */
 	uint64_t max_body_bytes;                  /* max_body_size: 413 beyond; 0: no bound */
-	struct conf_buffering request_buffering;  /* before a place is taken, 256k file 16M */
-	struct conf_buffering response_buffering; /* so that a place is given back, 256k file 64M */
+	struct conf_buffering request_buffering;  /* before a place is taken, 64k file 16M */
+	struct conf_buffering response_buffering; /* so that a place is given back, 32k file 64M */
 	uint64_t cost;                            /* what a request is charged, 1 */
 	const char *cost_field; /* cost = response:X-Cost : lower-case field name; NULL: none */
 	struct conf_statuses refund;
@@ -322,7 +322,7 @@ struct conf {
 	uint64_t queue_total_bytes;     /* what these hold in memory, 512M; 0: no bound */
 	uint64_t shutdown_timeout_ms;   /* 30s */
 	uint32_t buffer_bytes;          /* buffer_size: one read, 32k */
-	uint64_t buffering_memory_bytes, buffering_disk_bytes; /* of all bodies kept: 128M, 1G */
+	uint64_t buffering_memory_bytes, buffering_disk_bytes; /* of all bodies kept: 64M, 1G */
 	const char *buffering_folder;                          /* /var/tmp */
 	enum log_level log_level;
 	struct log_target error_log, access_log;

@@ -86,12 +86,12 @@ const struct option options_route[] = {
 		BETWEEN(0, 1ULL << 50), .flags = OPTION_SIZE,
 		.help = "Bytes in a request's body, 0 for no bound; beyond it 413 is answered."},
 	{"request_buffering", &type_buffering, LIVE, AT(request_buffering),
-		.fallback = "256k file 16M",
+		.fallback = "64k file 16M",
 		.help = "What is kept of a request's body before the request takes a place at its "
 			"upstream, in memory and then in a file; of a longer body the rest is sent on "
 			"as it comes."},
 	{"response_buffering", &type_buffering, LIVE, AT(response_buffering),
-		.fallback = "256k file 64M",
+		.fallback = "32k file 64M",
 		.help = "What is kept of a response that its client takes too slowly, so that the server "
 			"and its place are free earlier."},
 	{"cost", &type_cost, LIVE, AT(cost), .fallback = "1", BETWEEN(1, 1 * MILLION),

@@ -59,7 +59,7 @@ const struct option options_sluice[] = {
 	{"buffer_size", &type_size32, AT_START, AT(buffer_bytes), .fallback = "80k",
 		BETWEEN(4 << 10, 4 << 20), .flags = OPTION_SIZE,
 		.help = "Bytes read from a connection at once, and kept of a body in each direction."},
-	{"buffering_memory", &type_size64, LIVE, AT(buffering_memory_bytes), .fallback = "128M",
+	{"buffering_memory", &type_size64, LIVE, AT(buffering_memory_bytes), .fallback = "64M",
 		BETWEEN(0, 1ULL << 40), .flags = OPTION_SIZE,
 		.help = "Bytes of memory in which request_buffering and response_buffering keep bodies, "
 			"all together; beyond it they are kept in files."},

@@ -9,8 +9,8 @@
 /* Pieces of memory, their heads included; what is wanted decides which. */
 #define PIECE_LEAST 4096u
 #define PIECE_MOST  65536u
-/* For what is read back when the store's memory is used up. */
-#define PIECE_FORCED 16384u
+/* For what is read back, of which each spool has one. */
+#define PIECE_BACK 16384u
 /* A file grows by so much. */
 #define GROWTH (1024 * 1024ULL)
 
@@ -201,15 +201,12 @@ static size_t put_in_file(struct spool *spool, const char *at, size_t count)
 /* A piece to read into, at most as large as what there is to read. */
 static bool add_read_piece(struct spool *spool, uint64_t count)
 {
-	size_t bytes = PIECE_MOST;
+	size_t bytes = PIECE_BACK;
 
 	if (bytes > count + sizeof(struct piece))
 		bytes = (size_t)count + sizeof(struct piece);
-	if (!store_take_memory(spool->store, bytes)) {
-		/* What is in the file must come out whatever others hold in memory. */
-		bytes = bytes < PIECE_FORCED ? bytes : PIECE_FORCED;
-		store_force_memory(spool->store, bytes);
-	}
+	/* What is in the file must come out whatever others hold in memory. */
+	store_force_memory(spool->store, bytes);
 	if (add_piece(spool, bytes))
 		return true;
 	store_give_memory(spool->store, bytes);

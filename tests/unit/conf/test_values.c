@@ -476,7 +476,7 @@ static void buffering(void **state)
 	const struct conf_buffering *kept = &last_route(conf)->response_buffering;
 
 	(void)state;
-	assert_int_equal(kept->memory_bytes, 256 << 10);
+	assert_int_equal(kept->memory_bytes, 32 << 10);
 	assert_int_equal(kept->file_bytes, 64 << 20);
 	conf_release(conf);
 	conf = parse_good(TEXT_BASE "[route r]\nupstream = u\nresponse_buffering = 4k file  2M\n");
