@@ -83,6 +83,8 @@ def storm_sections(r, life, step):
                 f"session_idle_timeout = {pick('10ms', '100ms')}\nhigh_burst = {pick('1', '4')}\n"
                 + pick("", "", "upstream_affinity = session\n") + pick("", "session_in_flight = 2\n")
                 + pick("", "queue_bytes = 30k\n") + pick("", "max_body_size = 100k\n")
+                + pick("", "request_buffering = off\n", "request_buffering = 4k file 100k\n")
+                + pick("", "response_buffering = off\n", "response_buffering = 4k file 1M\n")
                 + pick("", "limits = slow\n", "limits = few\n", "limits = slow, flow\n"))
 
     limits = (f"[limit slow]\nkey = header:X-Api-Key\nrate = {pick('10', '20', '30')} per 100ms\n"
