@@ -503,7 +503,17 @@ const struct throttle_seed *generation_seed(const struct generation *g)
 bool generation_has_limits(
 	const struct generation *g, const struct throttle_limit *limits, size_t count)
 {
-	return g->count == count && memcmp(g->header->limits, limits, count * sizeof(*limits)) == 0;
+	bool has_all = g->count == count;
+
+	for (size_t i = 0; has_all && i < count; i++) {
+		struct throttle_limit a = g->header->limits[i], b = limits[i];
+
+		/* What it was is no matter any more. */
+		memset(a.was, 0, sizeof(a.was));
+		memset(b.was, 0, sizeof(b.was));
+		has_all = memcmp(&a, &b, sizeof(a)) == 0;
+	}
+	return has_all;
 }
 
 struct limit_state *generation_find(const struct generation *g, const char *name)
@@ -512,6 +522,14 @@ struct limit_state *generation_find(const struct generation *g, const char *name
 		if (strcmp(g->header->limits[i].name, name) == 0)
 			return generation_limit(g, i);
 	return NULL;
+}
+
+struct limit_state *generation_predecessor(
+	const struct generation *last, const struct throttle_limit *limit)
+{
+	struct limit_state *l = generation_find(last, limit->name);
+
+	return l != NULL || limit->was[0] == '\0' ? l : generation_find(last, limit->was);
 }
 
 /* What was charged before is given back as long as it is still counted as it was then. */
@@ -547,7 +565,7 @@ void generation_link(struct generation *next, struct generation *last)
 	next->number = last->number + 1;
 	for (uint32_t i = 0; i < next->count; i++) {
 		struct limit_state *to = &next->limits[i * next->levels];
-		struct limit_state *from = generation_find(last, to->limit.name);
+		struct limit_state *from = generation_predecessor(last, &to->limit);
 
 		if (from != NULL)
 			link_levels(

@@ -121,6 +121,9 @@ void generation_size(struct generation_source *source, uint64_t callers, bool gr
 bool generation_has_limits(
 	const struct generation *generation, const struct throttle_limit *limits, size_t count);
 struct limit_state *generation_find(const struct generation *generation, const char *name);
+/* The one whose callers this limit goes on with, or NULL. */
+struct limit_state *generation_predecessor(
+	const struct generation *last, const struct throttle_limit *limit);
 
 /* Lets each section of `next` find its callers in `last`'s section of the same name. */
 void generation_link(struct generation *next, struct generation *last);

@@ -101,7 +101,7 @@ void levels_begin(struct generation *g, const struct generation *last, bool grow
 {
 	for (uint32_t i = 0; i < g->count; i++) {
 		const struct limit_state *l =
-			last != NULL ? generation_find(last, g->limits[i * g->levels].limit.name)
+			last != NULL ? generation_predecessor(last, &g->limits[i * g->levels].limit)
 				     : NULL;
 		uint64_t levels =
 			l != NULL ? levels_of(last, (uint32_t)(l - last->limits) / last->levels)

@@ -133,7 +133,9 @@ int throttle_limit_check(const struct throttle_limit *limit, char *why, size_t w
 
 	if (memchr(limit->name, '\0', sizeof(limit->name)) == NULL || limit->name[0] == '\0')
 		return wrong(why, why_bytes, limit, "a name must have 1 to 63 bytes");
-	if (limit->quota == 0)
+	if (memchr(limit->was, '\0', sizeof(limit->was)) == NULL)
+		what = "the name that it had must have at most 63 bytes";
+	else if (limit->quota == 0)
 		what = "the quota must be at least 1";
 	else if (limit->unit != THROTTLE_BYTES && limit->quota > QUOTA_MAX)
 		what = "the quota must be at most 2147483648 requests";

@@ -39,6 +39,7 @@ static void tidy(struct throttle_limit *to, const struct throttle_limit *from)
 {
 	memset(to, 0, sizeof(*to));
 	snprintf(to->name, sizeof(to->name), "%s", from->name);
+	snprintf(to->was, sizeof(to->was), "%.*s", THROTTLE_NAME_BYTES - 1, from->was);
 	snprintf(to->zone, sizeof(to->zone), "%.*s", THROTTLE_ZONE_BYTES - 1, from->zone);
 	to->kind = from->kind;
 	to->unit = from->unit;
@@ -73,6 +74,14 @@ static struct throttle_limit *tidy_all(
 			if (strcmp(copy[i].name, copy[j].name) == 0) {
 				snprintf(why, sizeof(why), "limit \"%s\" is there twice",
 					copy[i].name);
+				goto wrong;
+			}
+		for (size_t j = 0; copy[i].was[0] != '\0' && j < count; j++)
+			if (strcmp(copy[i].was, limits[j].name) == 0 ||
+				(j < i && strcmp(copy[i].was, copy[j].was) == 0)) {
+				snprintf(why, sizeof(why),
+					"limit \"%s\" can't have been \"%s\", as another is or was",
+					copy[i].name, copy[i].was);
 				goto wrong;
 			}
 	}
@@ -116,6 +125,25 @@ static int number_of(struct throttle_table *t, const char *name)
 	return (int)t->name_count++;
 }
 
+/* The limit that a number stands for that none has any more: the one that took over from it. */
+static struct limit_state *successor_of(
+	const struct throttle_table *t, const struct generation *g, uint32_t id)
+{
+	const struct generation *last = table_current(t);
+	const struct limit_state *then = last != NULL ? table_limit(last, id) : NULL;
+
+	for (uint32_t i = 0; i < g->count; i++) {
+		struct limit_state *l = &g->limits[i * g->levels];
+
+		if (strcmp(l->limit.was, t->names[id]) == 0 ||
+			(then != NULL && strcmp(then->limit.name, t->names[id]) != 0 &&
+				(strcmp(l->limit.name, then->limit.name) == 0 ||
+					strcmp(l->limit.was, then->limit.name) == 0)))
+			return l;
+	}
+	return NULL;
+}
+
 static int number_limits(struct throttle_table *t, struct generation *g)
 {
 	for (uint32_t i = 0; i < g->count; i++)
@@ -129,6 +157,14 @@ static int number_limits(struct throttle_table *t, struct generation *g)
 		struct limit_state *l = &g->limits[i * g->levels];
 
 		atomic_init(&g->by_id[known_number(t, l->limit.name)], &l[l->begins]);
+	}
+	for (uint32_t id = 0; id < g->ids; id++) {
+		struct limit_state *l = NULL;
+
+		if (table_limit(g, id) == NULL)
+			l = successor_of(t, g, id);
+		if (l != NULL)
+			atomic_init(&g->by_id[id], &l[l->begins]);
 	}
 	for (uint32_t n = 0; n < g->count * g->levels; n++)
 		g->limits[n].section.shape.wall_shift_ns = &t->wall_shift_ns;
@@ -577,8 +613,11 @@ int throttle_table_number(const struct throttle_table *t, const char *name)
 int throttle_table_find(const struct throttle_table *t, const char *name)
 {
 	int number = known_number(t, name);
+	const struct limit_state *l =
+		number >= 0 ? table_limit(table_current(t), (uint32_t)number) : NULL;
 
-	return number >= 0 && table_limit(table_current(t), (uint32_t)number) != NULL ? number : -1;
+	/* Under another name it is only for those who hold its number. */
+	return l != NULL && strcmp(l->limit.name, name) == 0 ? number : -1;
 }
 
 struct throttle_seed throttle_table_seed(const struct throttle_table *t)

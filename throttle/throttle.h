@@ -74,6 +74,8 @@ enum throttle_mode { THROTTLE_ENFORCE, THROTTLE_SHADOW };
 /* All zero but name, quota and window_ns is a valid ring. */
 struct throttle_limit {
 	char name[THROTTLE_NAME_BYTES]; /* what finds its counters again: unique, not empty */
+	char was[THROTTLE_NAME_BYTES];  /* the name that it had before, whose counters it goes on
+					   with unless the table has its own; "": none */
 	enum throttle_kind kind;
 	enum throttle_unit unit;
 	uint64_t quota;     /* L, at least 1 */
@@ -177,7 +179,8 @@ void throttle_table_close(struct throttle_table *table);
 
 /*
  * Changes limits (and capacity; 0: as before, and never less) while other threads go on taking.
- * Limits are matched by name; what was admitted under the old one still counts under the new:
+ * Limits are matched by name (or by the one that `was` says, which then also receipts of it are
+ * good for); what was admitted under the old one still counts under the new:
  *  - Of a ring, its newest admissions: as many as the new limit (four times that of a divided one),
  *    as far back as the old one's window. A limit that is lowered to L and raised again within its
  *    window has kept only L. Each counts as of the latest time that it can have had: that of the

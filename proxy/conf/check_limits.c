@@ -161,6 +161,33 @@ static void check_costs(struct build *build)
 	}
 }
 
+/* Counters have one heir, and no limit of their own. */
+static void check_former_names(struct build *build)
+{
+	for (const struct instance *instance = build->source->instances; instance;
+		instance = instance->next) {
+		const struct conf_limit *limit = instance->object, *other;
+		const struct setting *was = instance_setting(instance, "was");
+
+		if (instance->section->id != SECTION_LIMIT || !was || !limit->was)
+			continue;
+		for (size_t i = 0; i < build->conf->limit_count; i++) {
+			other = &build->conf->limits[i];
+			if (strcmp(other->name, limit->was) == 0 ||
+				(other != limit && other->line < limit->line && other->was &&
+					strcmp(other->was, limit->was) == 0)) {
+				build_fail(build, instance, was->line,
+					"was: [limit %s] %s; expected the name that this one had, "
+					"and no other",
+					other->name,
+					strcmp(other->name, limit->was) == 0 ? "is there"
+									     : "was that");
+				break;
+			}
+		}
+	}
+}
+
 /* A request is judged by so many at once. */
 static void check_limit_counts(struct build *build)
 {
@@ -237,6 +264,7 @@ static void warn_of_unnamed(struct build *build)
 void check_limits_of_routes(struct build *build)
 {
 	warn_of_unnamed(build);
+	check_former_names(build);
 	check_limit_counts(build);
 	check_costs(build);
 }

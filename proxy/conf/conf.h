@@ -185,7 +185,8 @@ enum conf_calendar {
 struct conf_limit {
 	const char *name;
 	unsigned line;
-	unsigned index; /* in conf.limits */
+	unsigned index;  /* in conf.limits */
+	const char *was; /* the name that it had before; NULL: none */
 	const struct conf_key *key;
 	enum conf_limit_algorithm algorithm; /* algorithm = ring | gcra; calendar follows from the
 						rate; concurrency = N instead of rate */

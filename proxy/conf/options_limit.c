@@ -45,6 +45,9 @@ const struct option options_limit[] = {
 			"takes no longer than the duration."},
 	{"count_refused", &type_flag, LIVE, AT(count_refused), .fallback = "off",
 		.help = "Whether refused requests are charged too."},
+	{"was", &type_text, LIVE, AT(was),
+		.help = "The name that the limit had before: what was counted under it goes on, over a "
+			"reload or a restart."},
 	{"ban", &type_ban, LIVE, AT(ban_count), .fallback = "off",
 		.help = "A caller refused so often in that time is refused outright for a time."},
 };

@@ -37,7 +37,9 @@ bool conf_throttle_limit(
 {
 	const char *zone = limit->time_zone ? limit->time_zone : "";
 
-	if (strlen(limit->name) >= sizeof(out->name) || strlen(zone) >= sizeof(out->zone))
+	if (strlen(limit->name) >= sizeof(out->name) ||
+		(limit->was && strlen(limit->was) >= sizeof(out->was)) ||
+		strlen(zone) >= sizeof(out->zone))
 		return false;
 	*out = (struct throttle_limit){
 		.kind = kind_of(limit->algorithm),
@@ -58,6 +60,8 @@ bool conf_throttle_limit(
 		.ban_for_ns = limit->ban_for_ns,
 	};
 	strcpy(out->name, limit->name);
+	if (limit->was)
+		strcpy(out->was, limit->was);
 	if (limit->algorithm == CONF_LIMIT_CALENDAR)
 		strcpy(out->zone, zone);
 	return true;

@@ -223,6 +223,22 @@ def changes(t):
             changed(t, one)
 
 
+@test("a renamed limit goes on with the counters of its old name: over a reload, and over a restart")
+def renamed(t):
+    origin, sluice, folder = begun(t, "rate = 5 per 1h")
+    equal(statuses(t, sluice, 2), [200] * 2, "statuses")
+
+    def named(name, was):
+        return (f"[limit {name}]\nkey = header:X-Api-Key | ip\nrate = 5 per 1h\nwas = {was}\n"
+                + to(origin, route=f"limits = {name}"))
+    sluice.reload(named("second", "it"))
+    sluice.process.wait_output("reloaded")
+    equal(statuses(t, sluice, 1), [200], "status after the reload")
+    again(sluice, limits=named("third", "second"))
+    sluice.process.wait_output(f"state = {folder}: counters go on where they stood")
+    equal(statuses(t, sluice, 3), [200, 200, 429], "statuses after the restart")
+
+
 @test("requests that began before reloads are judged after them: half a head, and a delayed one", workers=[1])
 def change_in_midst(t):
     origin = t.origin()

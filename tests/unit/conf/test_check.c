@@ -144,6 +144,21 @@ static void costs_that_never_fit(void **state)
 		17, "cost: 5 never fits in [limit m]");
 }
 
+static void former_names(void **state)
+{
+	(void)state;
+	conf_release(parse_good(TEXT_BASE "[route r]\nupstream = u\nlimits = m\n"
+					  "[limit m]\nrate = 4 per 1s\nwas = n\n"));
+	parse_bad(TEXT_BASE "[route r]\nupstream = u\nlimits = m\n"
+			    "[limit n]\nrate = 4 per 1s\n"
+			    "[limit m]\nrate = 4 per 1s\nwas = n\n",
+		17, "[limit m] was: [limit n] is there; expected the name that this one had");
+	parse_bad(TEXT_BASE "[route r]\nupstream = u\nlimits = m\n"
+			    "[limit n]\nrate = 4 per 1s\nwas = o\n"
+			    "[limit m]\nrate = 4 per 1s\nwas = o\n",
+		18, "[limit m] was: [limit n] was that; expected the name that this one had");
+}
+
 /* Writes [limit l1] to [limit lN], and their names in a list. */
 static size_t write_limits(char *text, char *names, unsigned count)
 {
@@ -356,6 +371,7 @@ static void binds_twice(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(former_names),
 		cmocka_unit_test(many_sections),
 		cmocka_unit_test(binds_twice),
 		cmocka_unit_test(sections),

@@ -105,6 +105,7 @@ static const struct sample samples[] = {
 	{SECTION_LIMIT, "mode", "enforce", "shadow", NULL, NULL},
 	{SECTION_LIMIT, "on_exceed", "reject", "delay 1s", NULL, NULL},
 	{SECTION_LIMIT, "count_refused", "off", "on", "no", NULL},
+	{SECTION_LIMIT, "was", "before", "long before", NULL, NULL},
 	{SECTION_LIMIT, "ban", "5 per 1m for 1h", "5 per 1m for 2h", "5 per 60s for 60m", NULL},
 	{SECTION_PLANS, "key", "ip", "header:X-Key", NULL, NULL},
 	{SECTION_PLANS, "unknown", "default", "refuse", NULL, NULL},

@@ -8,6 +8,9 @@
  */
 #include "fixture.h"
 
+#include <errno.h>
+#include <unistd.h>
+
 #define HOUR (3600 * SECOND)
 #define ROOM 16384
 
@@ -396,6 +399,84 @@ static void test_names(void **state)
 	throttle_table_close(t);
 }
 
+/* A limit with another name goes on with what was counted, over a change and over an opening; also
+ * its receipts. Once it has counters of its own, its past name is no matter. */
+static void test_renamed(void **state)
+{
+	char folder[] = "throttle-renamed-XXXXXX";
+	struct throttle_limit limits[2] = {
+		ring("old", 5, HOUR), {.name = "f", .kind = THROTTLE_CONCURRENCY, .quota = 2}};
+	struct throttle_charge charges[2];
+	struct throttle_verdict verdict;
+	struct throttle_receipt receipt;
+	struct throttle_table *t;
+	char path[64];
+	int old;
+
+	(void)state;
+	assert_non_null(mkdtemp(folder));
+	t = open_table(folder, 1, limits, 2);
+	old = throttle_table_find(t, "old");
+	for (uint32_t i = 0; i < 2; i++)
+		charges[i] =
+			(struct throttle_charge){.limit = i, .caller = key_of(t, 1), .cost = 2};
+	assert_int_equal(throttle_take(t, charges, 2, START, &verdict, &receipt), 0);
+	assert_true(verdict.admitted);
+
+	strcpy(limits[0].name, "new");
+	strcpy(limits[0].was, "old");
+	strcpy(limits[1].name, "g");
+	strcpy(limits[1].was, "f");
+	assert_int_equal(throttle_table_apply(t, limits, 2, 0, START, NULL), 0);
+	throttle_table_collect(t);
+	assert_int_equal(throttle_table_find(t, "old"), -1);
+	charges[0].limit = (uint32_t)throttle_table_find(t, "new");
+	charges[1].limit = (uint32_t)throttle_table_find(t, "g");
+	assert_int_not_equal(charges[0].limit, old);
+	throttle_take(t, charges, 1, START, &verdict, NULL);
+	assert_int_equal(verdict.outcome[0].remaining, 1);
+	throttle_take(t, charges, 2, START, &verdict, NULL);
+	assert_false(verdict.admitted);
+	/* What was in flight under the old name ends under the new one. */
+	throttle_release(t, &receipt, START);
+	throttle_peek(t, &charges[1], 1, START, &verdict);
+	assert_int_equal(verdict.outcome[0].remaining, 0);
+	assert_true(verdict.admitted);
+	throttle_table_close(t);
+
+	/* Without `was` it is nobody's: the name is the one that counts. */
+	strcpy(limits[0].was, "");
+	t = open_table(folder, 1, limits, 1);
+	assert_false(take_one(t, 1, 2, START, NULL));
+	throttle_table_close(t);
+	strcpy(limits[0].name, "third");
+	strcpy(limits[0].was, "new");
+	t = open_table(folder, 1, limits, 1);
+	assert_true(take_one(t, 1, 1, START, NULL));
+	assert_false(take_one(t, 1, 1, START, NULL));
+	throttle_table_close(t);
+	snprintf(path, sizeof(path), "%s/throttle.table", folder);
+	unlink(path);
+	rmdir(folder);
+}
+
+/* A name that another limit has or had is a mistake. */
+static void test_renamed_twice(void **state)
+{
+	struct throttle_limit limits[2] = {ring("a", 5, HOUR), ring("b", 5, HOUR)};
+	struct throttle_table_options options = {.callers = 1, .now_ns = START};
+	struct throttle_report report;
+
+	(void)state;
+	strcpy(limits[1].was, "a");
+	assert_null(throttle_table_open(&options, limits, 2, &report));
+	assert_int_equal(errno, EINVAL);
+	strcpy(limits[0].was, "c");
+	strcpy(limits[1].was, "c");
+	assert_null(throttle_table_open(&options, limits, 2, &report));
+	assert_non_null(strstr(report.text, "\"c\""));
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -407,6 +488,8 @@ int main(void)
 		cmocka_unit_test(test_refunds),
 		cmocka_unit_test(test_in_flight),
 		cmocka_unit_test(test_names),
+		cmocka_unit_test(test_renamed),
+		cmocka_unit_test(test_renamed_twice),
 	};
 
 	cmocka_set_test_filter(getenv("CMOCKA_TEST_FILTER"));
