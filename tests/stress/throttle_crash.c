@@ -32,6 +32,7 @@
 #define NOTES   (1 << 18)
 #define CALLERS 5
 #define THREADS 2
+#define LIVES   8 /* of one table, that begins small */
 
 enum { EXACT, DIVIDED, LARGE, IN_FLIGHT, LIMITS };
 
@@ -47,7 +48,7 @@ struct witness {
 	_Atomic(int) found;      /* what opening said, -1: not open yet */
 	_Atomic(int) in_flight[CALLERS];
 	_Atomic(bool) is_over; /* more in flight than may be */
-	_Atomic(uint64_t) takes, applied;
+	_Atomic(uint64_t) takes, applied, grown;
 	char text[256];
 	struct note notes[NOTES];
 };
@@ -159,6 +160,19 @@ static void take_flight(struct throttle_table *table, const int *ids, uint64_t *
 	throttle_release(table, &receipt, now);
 }
 
+/* One of many who are not looked at, so that the table grows. */
+static void crowd(struct throttle_table *table, const int *ids, uint64_t *random)
+{
+	struct throttle_verdict verdict;
+	struct throttle_charge charge = {
+		.limit = (uint32_t)ids[oracle_below(random, IN_FLIGHT)],
+		.caller = key_of(table, (uint32_t)(1000 + oracle_below(random, 6000))),
+		.cost = 1,
+	};
+
+	throttle_take(table, &charge, 1, atomic_load(&witness->now), &verdict, NULL);
+}
+
 struct worker {
 	struct throttle_table *table;
 	uint64_t random;
@@ -173,6 +187,8 @@ static void *work(void *argument)
 	for (int i = 0; i < LIMITS; i++)
 		ids[i] = throttle_table_find(w->table, names[i]);
 	for (;;) {
+		if (oracle_below(&w->random, 2) == 0)
+			crowd(w->table, ids, &w->random);
 		if (oracle_below(&w->random, 8) == 0)
 			take_flight(w->table, ids, &w->random);
 		else
@@ -188,8 +204,10 @@ static void *work(void *argument)
 static void child(uint64_t random)
 {
 	struct throttle_limit limits[LIMITS];
-	struct throttle_table_options options = {
-		.folder = folder, .callers = 1000, .now_ns = atomic_load(&witness->now)};
+	struct throttle_table_options options = {.folder = folder,
+		.callers = 8000,
+		.now_ns = atomic_load(&witness->now),
+		.grows = true};
 	struct throttle_report report;
 	struct worker workers[THREADS];
 	pthread_t thread;
@@ -208,6 +226,11 @@ static void child(uint64_t random)
 	}
 	for (;;) {
 		usleep((useconds_t)oracle_below(&random, 4000));
+		if (throttle_table_wants_growth(workers[0].table) && oracle_below(&random, 4) > 0) {
+			if (throttle_table_grow(workers[0].table) == 0)
+				atomic_fetch_add(&witness->grown, 1);
+			continue;
+		}
 		make_limits(limits, ++form);
 		if (throttle_table_apply(workers[0].table, limits, LIMITS, 0,
 			    atomic_load(&witness->now), &report) == 0)
@@ -259,7 +282,7 @@ static int look_through(void)
 /* One life and death. */
 static int one_kill(uint64_t *random, uint64_t *set_aside)
 {
-	struct timespec wait = {.tv_nsec = (long)oracle_below(random, 12 * MS)};
+	struct timespec wait = {.tv_nsec = (long)oracle_below(random, 24 * MS)};
 	bool in_opening = oracle_below(random, 8) == 0;
 	uint64_t seed = oracle_random(random);
 	pid_t pid;
@@ -291,6 +314,19 @@ static int one_kill(uint64_t *random, uint64_t *set_aside)
 	return look_through();
 }
 
+/* Another table, which has yet to grow. */
+static void begin_again(void)
+{
+	static const char *const names[] = {"throttle.table", "throttle.next"};
+	char path[300];
+
+	for (int i = 0; i < 2; i++) {
+		snprintf(path, sizeof(path), "%s/%s", folder, names[i]);
+		unlink(path);
+	}
+	memset(logs, 0, sizeof(logs));
+}
+
 int main(int argc, char **argv)
 {
 	uint64_t seed = oracle_seed("THROTTLE_SEED"), random = seed, set_aside = 0;
@@ -309,12 +345,16 @@ int main(int argc, char **argv)
 	atomic_store(&witness->now, START);
 	setvbuf(stdout, NULL, _IOLBF, 0);
 	printf("1..1\n# THROTTLE_SEED=%llu\n", (unsigned long long)seed);
-	for (i = 0; i < kills && result == 0; i++)
+	for (i = 0; i < kills && result == 0; i++) {
+		if (i % LIVES == 0)
+			begin_again();
 		result = one_kill(&random, &set_aside);
+	}
 	if (set_aside > 0)
 		result = -1;
-	printf("# %llu kills, %llu takes, %llu changes of limits\n", (unsigned long long)i,
-		(unsigned long long)witness->takes, (unsigned long long)witness->applied);
+	printf("# %llu kills, %llu takes, %llu changes of limits, %llu times grown\n",
+		(unsigned long long)i, (unsigned long long)witness->takes,
+		(unsigned long long)witness->applied, (unsigned long long)witness->grown);
 	printf("%s 1 - no window over its limit across kills\n", result == 0 ? "ok" : "not ok");
 	snprintf(command, sizeof(command), "rm -rf '%s'", folder);
 	if (result == 0 && system(command) != 0)
