@@ -230,7 +230,7 @@ bool throttle_table_wants_growth(const struct throttle_table *table);
 int throttle_table_grow(struct throttle_table *table);
 
 /* Frees what apply and growth have left behind. To be called when every thread that was in a call
- * during the last of them has left it (a loop turn later, say). */
+ * during the last of them has left it (a loop turn later, say), and all others know of it. */
 void throttle_table_collect(struct throttle_table *table);
 
 /* The number of a limit, or -1. These two belong to the thread that changes limits. */
@@ -318,7 +318,8 @@ void throttle_prefetch(struct throttle_table *table, uint32_t limit, struct thro
 /* ---- afterwards: each works on the i-th of a receipt, or does nothing when it holds none
  * --------- */
 
-/* Gives all of it back, as if never taken (also to concurrency). */
+/* Gives all of it back, as if never taken (also to concurrency): of a ring or calendar what is
+ * still in the window or period, of gcra what has not drained (a last charge whole). */
 void throttle_refund(struct throttle_table *table, struct throttle_receipt *receipt, uint32_t i,
 	uint64_t now_ns);
 
