@@ -5,6 +5,7 @@ import re
 import threading
 import time
 
+from lib.process import Lateness, kept_waiting_seconds
 from lib.tap import equal, main, test, true
 
 README = os.path.join(os.environ.get("top_srcdir") or os.path.join(os.path.dirname(__file__), "../.."), "README.md")
@@ -42,6 +43,22 @@ def configuration(t, server):
     return ini
 
 
+def protected(t, expected, **requests):
+    """Are the statuses as expected? What left evenly may arrive in a heap where processes are kept from running: a try
+    in which they were by more than a fiftieth of the window, which pace is exact to, is made again."""
+    for _ in range(6):
+        api = Api()
+        sluice = t.sluice(configuration(t, t.origin(api)))
+        with Lateness() as lateness:
+            statuses = ask(t, sluice, **requests)
+        late = max(lateness.worst, kept_waiting_seconds(sluice.pid))
+        t.note(f"at most {api.most} in a second at the API; statuses {statuses}; up to {late * 1000:.0f} ms late")
+        if statuses == expected or late <= 0.02:
+            equal(statuses, expected, "statuses")
+            return
+    t.skip(f"this machine keeps processes from running for {late * 1000:.0f} ms")
+
+
 def ask(t, sluice, callers, each, threads=4):
     """So many requests of each caller, as fast as they can, each caller's on some connections."""
     statuses = collections.Counter()
@@ -65,20 +82,12 @@ def ask(t, sluice, callers, each, threads=4):
 
 @test("ten callers at once: all are answered, and the API never breaks", workers=[2])
 def many_callers(t):
-    api = Api()
-    sluice = t.sluice(configuration(t, t.origin(api)))
-    statuses = ask(t, sluice, callers=10, each=20)
-    t.note(f"at most {api.most} in a second at the API; statuses {statuses}")
-    equal(statuses, {200: 200}, "statuses")
+    protected(t, {200: 200}, callers=10, each=20)
 
 
 @test("one caller with 400 requests gets its 100, and the API never breaks", workers=[2])
 def one_caller(t):
-    api = Api()
-    sluice = t.sluice(configuration(t, t.origin(api)))
-    statuses = ask(t, sluice, callers=1, each=400, threads=20)
-    t.note(f"at most {api.most} in a second at the API; statuses {statuses}")
-    equal(statuses, {200: 100, 429: 300}, "statuses")
+    protected(t, {200: 100, 429: 300}, callers=1, each=400, threads=20)
 
 
 @test("without `pace` the same API breaks under the same callers", workers=[2])

@@ -6,33 +6,10 @@ import time
 
 from lib.client import request_bytes
 from lib.peers import Nginx
-from lib.process import DEADLINE_SECONDS, SANITIZER, kept_waiting_seconds, until
+from lib.process import DEADLINE_SECONDS, SANITIZER, Lateness, kept_waiting_seconds, until
 from lib.sluice import to
 from lib.tap import equal, main, test, true
 from lib.workers import Barrier, leave
-
-class Lateness:
-    """How late this machine lets a thread wake, at the worst: what a test that looks at times must
-    forgive, as the other side's clock readings are late by as much."""
-
-    def __enter__(self):
-        self.worst = 0
-        self._ended = threading.Event()
-        self._thread = threading.Thread(target=self._watch, daemon=True)
-        self._thread.start()
-        return self
-
-    def _watch(self):
-        last = time.monotonic()
-        while not self._ended.wait(0.001):
-            now = time.monotonic()
-            self.worst = max(self.worst, now - last - 0.001)
-            last = now
-
-    def __exit__(self, *_):
-        self._ended.set()
-        self._thread.join()
-
 
 def arrivals(origin):
     return sorted(x.arrived for x in origin.requests)

@@ -216,3 +216,26 @@ def until(claim, what, pause=0.002):
         if time.monotonic() > end:
             raise Hung(f"never came: {what}")
         time.sleep(pause)
+
+
+class Lateness:
+    """How late this machine lets a thread wake, at the worst: what a test that looks at times must
+    forgive, as the other side's clock readings are late by as much."""
+
+    def __enter__(self):
+        self.worst = 0
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._watch, daemon=True)
+        self._thread.start()
+        return self
+
+    def _watch(self):
+        last = time.monotonic()
+        while not self._ended.wait(0.001):
+            now = time.monotonic()
+            self.worst = max(self.worst, now - last - 0.001)
+            last = now
+
+    def __exit__(self, *_):
+        self._ended.set()
+        self._thread.join()
