@@ -258,9 +258,11 @@ struct generation *generation_create(
 
 	if (g == NULL)
 		return NULL;
-	error = source->folder == NULL
-			? store_anonymous(&g->store, bytes)
-			: store_create(&g->store, source->folder, source->name, bytes);
+	if (source->folder != NULL)
+		error = store_create(&g->store, source->folder, source->name, bytes);
+	else
+		error = source->shareable ? store_shareable(&g->store, bytes)
+					  : store_anonymous(&g->store, bytes);
 	if (error == 0)
 		error = take_lane(g);
 	if (error == 0)
@@ -416,17 +418,22 @@ static void believe_time(struct generation *g, uint64_t now_ns)
 			memory_order_relaxed);
 }
 
-struct generation *generation_open(
-	const char *folder, const char *name, uint64_t now_ns, char *why, size_t why_bytes)
+/* Of a store that was opened with `error`, which the generation then owns. */
+static struct generation *open_store(
+	const struct store *store, int error, uint64_t now_ns, char *why, size_t why_bytes)
 {
 	struct generation *g = calloc(1, sizeof(*g));
+	struct store opened = *store;
 	const char *wrong = NULL;
 	unsigned free;
-	int error;
 
-	if (g == NULL)
+	if (g == NULL) {
+		if (error == 0)
+			store_close(&opened);
+		errno = ENOMEM;
 		return NULL;
-	error = store_open(&g->store, folder, name, sizeof(struct header));
+	}
+	g->store = opened;
 	if (error == ENOTSUP)
 		wrong = "it is too short to be a table, or no file";
 	if (error == 0)
@@ -483,6 +490,25 @@ uint64_t generation_peek(const char *folder, const char *name)
 	return newest;
 }
 
+struct generation *generation_open(
+	const char *folder, const char *name, uint64_t now_ns, char *why, size_t why_bytes)
+{
+	struct store store;
+	int error = store_open(&store, folder, name, sizeof(struct header));
+
+	return open_store(&store, error, now_ns, why, why_bytes);
+}
+
+struct generation *generation_open_shared(int shared, uint64_t now_ns, char *why, size_t why_bytes)
+{
+	struct store store;
+	int error = store_open_shared(&store, shared, sizeof(struct header));
+
+	if (error == 0)
+		store_lock_shared(&store, true);
+	return open_store(&store, error, now_ns, why, why_bytes);
+}
+
 void generation_free(struct generation *g)
 {
 	if (g == NULL)
@@ -498,6 +524,11 @@ void generation_free(struct generation *g)
 const struct throttle_seed *generation_seed(const struct generation *g)
 {
 	return &g->header->seed;
+}
+
+const struct throttle_limit *generation_limits(const struct generation *g)
+{
+	return g->header->limits;
 }
 
 bool generation_has_limits(

@@ -77,6 +77,7 @@ enum generation_check { GENERATION_GOOD, GENERATION_BAD };
 /* Where the memory is to come from. */
 struct generation_source {
 	const char *folder; /* NULL: anonymous */
+	bool shareable;     /* that, but with a descriptor for another process */
 	const char *name;
 	struct throttle_seed seed;
 	uint64_t epoch_ns, latest;
@@ -99,9 +100,14 @@ struct generation *generation_open(
  * by. 0: there is none, or it says none. */
 uint64_t generation_peek(const char *folder, const char *name);
 
+/* The same of the one behind a descriptor (store_open_shared), which it leaves locked. */
+struct generation *generation_open_shared(int shared, uint64_t now_ns, char *why, size_t why_bytes);
+
 void generation_free(struct generation *generation);
 
 const struct throttle_seed *generation_seed(const struct generation *generation);
+/* As they were written. */
+const struct throttle_limit *generation_limits(const struct generation *generation);
 static inline uint64_t generation_latest(const struct generation *generation)
 {
 	/* relaxed: a time by itself; what orders it is said where that matters */

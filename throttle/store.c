@@ -63,6 +63,20 @@ int store_anonymous(struct store *store, uint64_t bytes)
 	return map(store);
 }
 
+int store_shareable(struct store *store, uint64_t bytes)
+{
+	int error = 0;
+
+	*store = (struct store){.bytes = bytes, .file = memfd_create("throttle", MFD_CLOEXEC)};
+	if (store->file < 0 || ftruncate(store->file, (off_t)bytes) != 0)
+		error = errno;
+	if (error == 0)
+		error = map(store);
+	if (error != 0)
+		store_close(store);
+	return error;
+}
+
 int store_create(struct store *store, const char *folder, const char *name, uint64_t bytes)
 {
 	char path[PATH_MAX];
@@ -92,6 +106,30 @@ int store_open(struct store *store, const char *folder, const char *name, uint64
 	if (error != 0)
 		return error;
 	store->file = open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+	if (store->file < 0)
+		return errno;
+	if (fstat(store->file, &status) != 0)
+		error = errno;
+	else if (!S_ISREG(status.st_mode) || (uint64_t)status.st_size < least_bytes)
+		error = ENOTSUP;
+	if (error == 0) {
+		store->bytes = (uint64_t)status.st_size;
+		error = map(store);
+	}
+	if (error != 0)
+		store_close(store);
+	return error;
+}
+
+int store_open_shared(struct store *store, int shared, uint64_t least_bytes)
+{
+	char path[64];
+	struct stat status;
+	int error = 0;
+
+	/* Opened again: locks belong to an open file, and an inherited one is still the other's. */
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", shared);
+	*store = (struct store){.file = open(path, O_RDWR | O_CLOEXEC)};
 	if (store->file < 0)
 		return errno;
 	if (fstat(store->file, &status) != 0)
@@ -206,12 +244,35 @@ void store_unlock(int lock)
 }
 
 /* Of the open file, not the process: another handle in it is another lane. */
-static bool set_lane(struct store *store, unsigned lane, short type)
+static bool set_lock(struct store *store, unsigned at, short type, int command)
 {
 	struct flock lock = {
-		.l_type = type, .l_whence = SEEK_SET, .l_start = (off_t)lane, .l_len = 1};
+		.l_type = type, .l_whence = SEEK_SET, .l_start = (off_t)at, .l_len = 1};
+	int result;
 
-	return store->file < 0 || fcntl(store->file, F_OFD_SETLK, &lock) == 0;
+	if (store->file < 0)
+		return true;
+	do {
+		result = fcntl(store->file, command, &lock);
+	} while (result != 0 && errno == EINTR);
+	return result == 0;
+}
+
+static bool set_lane(struct store *store, unsigned lane, short type)
+{
+	return set_lock(store, lane, type, F_OFD_SETLK);
+}
+
+#define SHARED_LOCK 4096 /* behind all lanes */
+
+bool store_lock_shared(struct store *store, bool may_wait)
+{
+	return set_lock(store, SHARED_LOCK, F_WRLCK, may_wait ? F_OFD_SETLKW : F_OFD_SETLK);
+}
+
+void store_unlock_shared(struct store *store)
+{
+	set_lock(store, SHARED_LOCK, F_UNLCK, F_OFD_SETLK);
 }
 
 bool store_take_lane(struct store *store, unsigned lane)

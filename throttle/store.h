@@ -20,9 +20,14 @@ struct store {
 
 /* All 0 or errno. Nothing of a new one is reserved. */
 int store_anonymous(struct store *store, uint64_t bytes);
+/* Memory that another process can open by the descriptor store->file. */
+int store_shareable(struct store *store, uint64_t bytes);
 int store_create(struct store *store, const char *folder, const char *name, uint64_t bytes);
 /* ENOENT: there is none; ENOTSUP: it is no regular file or too short for `least_bytes`. */
 int store_open(struct store *store, const char *folder, const char *name, uint64_t least_bytes);
+/* The memory behind a descriptor of store_shareable's, which this process has inherited and which
+ * stays open; with locks of its own. ENOTSUP as above. */
+int store_open_shared(struct store *store, int shared, uint64_t least_bytes);
 void store_close(struct store *store);
 
 /* Makes this part, of whole pages, usable: zero where it was not before. */
@@ -51,6 +56,11 @@ void store_unlock(int lock); /* -1 is ignored */
  * it. Memory alone: true. */
 bool store_take_lane(struct store *store, unsigned lane);
 void store_free_lane(struct store *store, unsigned lane);
+
+/* Locks memory with a descriptor as store_lock does a folder. False: another has it, and
+ * `may_wait` is not set. Memory alone: true. */
+bool store_lock_shared(struct store *store, bool may_wait);
+void store_unlock_shared(struct store *store);
 
 /* Random bytes from the system. */
 int store_random(void *bytes, size_t count);

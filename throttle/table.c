@@ -192,10 +192,11 @@ static struct generation *create(struct throttle_table *t, const struct generati
  * of the old ones. So those who have an entry of their own there find room here, and what is in
  * flight can be given back. NULL with errno. */
 static struct generation *next_generation(struct throttle_table *t, const struct generation *last,
-	const struct throttle_limit *limits, size_t count, uint64_t callers)
+	const struct throttle_limit *limits, size_t count, uint64_t callers, bool shareable)
 {
 	struct generation_source source = {
 		.folder = t->folder,
+		.shareable = shareable,
 		.name = GENERATION_NEXT,
 		.seed = *generation_seed(last),
 		.epoch_ns = last->epoch_ns,
@@ -265,7 +266,7 @@ static int prepare(struct throttle_change *change, const struct throttle_limit *
 	/* Notes the time for what is to be remembered. */
 	generation_time(
 		last, now_ns, atomic_load_explicit(&t->offset_ns, memory_order_relaxed), &now);
-	change->next = next_generation(t, last, limits, count, callers);
+	change->next = next_generation(t, last, limits, count, callers, false);
 	return change->next == NULL ? errno : number_limits(t, change->next);
 }
 
@@ -368,7 +369,16 @@ static int lock_at_once(struct throttle_table *t, int *lock)
 	*lock = -1;
 	if (t->is_changing)
 		return EAGAIN;
-	return t->folder == NULL ? 0 : store_lock(t->folder, false, lock);
+	if (t->folder == NULL)
+		return store_lock_shared(&table_current(t)->store, false) ? 0 : EAGAIN;
+	return store_lock(t->folder, false, lock);
+}
+
+static void unlock(struct throttle_table *t, int lock)
+{
+	store_unlock(lock);
+	if (t->folder == NULL)
+		store_unlock_shared(&table_current(t)->store);
 }
 
 int throttle_table_grow(struct throttle_table *t)
@@ -379,7 +389,7 @@ int throttle_table_grow(struct throttle_table *t)
 	if (error == 0 &&
 		(t->folder == NULL || store_is_named(&g->store, t->folder, GENERATION_FILE)))
 		error = levels_grow(g, false);
-	store_unlock(lock);
+	unlock(t, lock);
 	errno = error;
 	return error == 0 ? 0 : -1;
 }
@@ -391,7 +401,7 @@ static void collect_levels(struct throttle_table *t, struct generation *g)
 	if (!g->has_given_up || lock_at_once(t, &lock) != 0)
 		return;
 	levels_collect(g);
-	store_unlock(lock);
+	unlock(t, lock);
 }
 
 void throttle_table_collect(struct throttle_table *t)
@@ -403,6 +413,43 @@ void throttle_table_collect(struct throttle_table *t)
 		t->retired = g->retired;
 		generation_free(g);
 	}
+}
+
+int throttle_table_share(struct throttle_table *t, uint64_t now_ns)
+{
+	struct generation *last = table_current(t);
+	struct throttle_change *change;
+	int error = 0;
+	uint64_t now;
+
+	errno = EINVAL;
+	if (t->folder != NULL)
+		return -1;
+	if (last->store.file >= 0)
+		return last->store.file;
+	change = calloc(1, sizeof(*change));
+	if (change == NULL)
+		return -1;
+	change->table = t;
+	change->lock = -1;
+	/* Notes the time for what is to be remembered. */
+	generation_time(
+		last, now_ns, atomic_load_explicit(&t->offset_ns, memory_order_relaxed), &now);
+	change->next =
+		next_generation(t, last, generation_limits(last), last->count, last->callers, true);
+	error = change->next == NULL ? errno : number_limits(t, change->next);
+	if (error == 0) {
+		throttle_table_commit(t, change, now_ns, NULL);
+		return table_current(t)->store.file;
+	}
+	throttle_table_discard(change);
+	errno = error;
+	return -1;
+}
+
+const char *throttle_table_folder(const struct throttle_table *t)
+{
+	return t->folder;
 }
 
 /* What a process that was killed while limits changed has left: goes on with it. */
@@ -483,6 +530,39 @@ static int new_table(struct throttle_table *t, const struct throttle_table_optio
 	return error;
 }
 
+/* The generation that another process has open, if it is of these limits. 0 or errno. */
+static int join(struct throttle_table *t, const struct throttle_table_options *options,
+	const struct throttle_limit *limits, size_t count, struct throttle_report *report,
+	struct generation **g, int *lock)
+{
+	char why[128] = "";
+	int error = t->folder != NULL && options->shared < 0 ? store_lock(t->folder, lock) : 0;
+
+	tell(report, THROTTLE_FOUND_TABLE, "counters go on where they stood", "");
+	if (options->shared >= 0) {
+		free(t->folder);
+		t->folder = NULL;
+		*g = generation_open_shared(options->shared, options->now_ns, why, sizeof(why));
+	} else if (error == 0) {
+		*g = t->folder == NULL ? NULL
+				       : generation_open(t->folder, GENERATION_FILE,
+						 options->now_ns, why, sizeof(why));
+	}
+	if (*g == NULL) {
+		error = error != 0                                 ? error
+			: t->folder == NULL && options->shared < 0 ? EINVAL
+								   : errno;
+		tell(report, THROTTLE_FOUND_UNUSABLE, "the table in use can't be opened",
+			why[0] != '\0' ? why : strerror(error));
+		return error;
+	}
+	if (generation_has_limits(*g, limits, count) && (*g)->callers == options->callers)
+		return 0;
+	tell(report, THROTTLE_FOUND_UNUSABLE,
+		"the limits or the capacity are not those of the table in use", "");
+	return EBUSY;
+}
+
 /* Finds or makes the generation to begin with. 0 or errno. */
 static int begin(struct throttle_table *t, const struct throttle_table_options *options,
 	const struct throttle_limit *limits, size_t count, struct throttle_report *report,
@@ -556,7 +636,8 @@ struct throttle_table *throttle_table_open(const struct throttle_table_options *
 		if (t->folder != NULL)
 			newest = generation_peek(t->folder, GENERATION_FILE);
 		if (t->folder != NULL || options->folder == NULL)
-			error = begin(t, options, wanted, count, report, &g, &lock);
+			error = (options->joins ? join : begin)(
+				t, options, wanted, count, report, &g, &lock);
 	}
 	if (error == 0)
 		error = number_limits(t, g);
@@ -587,6 +668,8 @@ struct throttle_table *throttle_table_open(const struct throttle_table_options *
 		throttle_table_collect(t);
 		levels_collect(table_current(t)); /* the folder is locked */
 		t->is_in_use = true;
+		unlock(t, lock);
+		lock = -1;
 	}
 	store_unlock(lock);
 	free(wanted);

@@ -148,6 +148,12 @@ struct throttle_table_options {
 	uint64_t now_ns;
 	bool memory_if_unwritable; /* go on without a file when the folder can't be used */
 	bool grows;                /* takes memory as callers come: see throttle_table_grow */
+	/* An upgrade: another process has the table open and goes on with it. It is opened with
+	 * these limits and this capacity, or not at all (EBUSY): nothing in it is changed, made or
+	 * set aside. */
+	bool joins;
+	int shared; /* with joins: a descriptor of throttle_table_share, inherited; -1: the folder's
+		     */
 	const struct throttle_seed *seed; /* for tests; NULL: random */
 };
 
@@ -168,11 +174,23 @@ struct throttle_report {
  * Opens, or makes, the table for these limits. Two processes may have one folder's table open at a
  * time (an upgrade) as long as their limits are the same.
  * NULL with errno: EINVAL (a limit is wrong or named twice, report says which), ENOMEM, or with a
- * folder that can't be used and !memory_if_unwritable its reason (EACCES, ENOSPC, ...).
- * `report` may be NULL.
+ * folder that can't be used and !memory_if_unwritable its reason (EACCES, ENOSPC, ...); with
+ * `joins` EBUSY or what opening said. `report` may be NULL.
  */
 struct throttle_table *throttle_table_open(const struct throttle_table_options *options,
 	const struct throttle_limit *limits, size_t count, struct throttle_report *report);
+
+/*
+ * Makes the table of a memory only one that another process can join, while other threads go on
+ * taking: its callers are moved to memory behind a descriptor, as a change of limits moves them.
+ * Returns the descriptor, which stays the table's and good until limits change or the table is
+ * closed; throttle_table_collect is due as after a change. -1 with errno: ENOMEM, EINVAL (it has a
+ * folder), ... As for apply, only one thread may do this.
+ */
+int throttle_table_share(struct throttle_table *table, uint64_t now_ns);
+
+/* The folder that the table's file is in; NULL: memory only. */
+const char *throttle_table_folder(const struct throttle_table *table);
 
 /* No other thread may be in a call. The file stays. NULL is let be. */
 void throttle_table_close(struct throttle_table *table);

@@ -181,6 +181,22 @@ int store_anonymous(struct store *store, uint64_t bytes)
 	return 0;
 }
 
+/* Descriptors are not simulated: scenarios share tables by folders. */
+int store_shareable(struct store *store, uint64_t bytes)
+{
+	(void)bytes;
+	*store = (struct store){.file = -1};
+	return ENOTSUP;
+}
+
+int store_open_shared(struct store *store, int shared, uint64_t least_bytes)
+{
+	(void)shared;
+	(void)least_bytes;
+	*store = (struct store){.file = -1};
+	return ENOTSUP;
+}
+
 int store_create(struct store *store, const char *folder, const char *name, uint64_t bytes)
 {
 	struct file *file;
@@ -315,6 +331,18 @@ void store_unlock(int lock)
 		return;
 	all.locked = 0;
 	engine_wake();
+}
+
+bool store_lock_shared(struct store *store, bool may_wait)
+{
+	(void)store;
+	(void)may_wait;
+	return true;
+}
+
+void store_unlock_shared(struct store *store)
+{
+	(void)store;
 }
 
 bool store_take_lane(struct store *store, unsigned lane)
