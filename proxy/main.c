@@ -19,7 +19,8 @@ static const char usage_end[] =
 	"FILE is /etc/sluice/sluice.ini when not given.\n"
 	"\n"
 	"Signals to a running one: HUP reloads the file, TERM drains and stops, USR1 reopens "
-	"logs.\n";
+	"logs,\n"
+	"USR2 starts the binary anew and hands over to it.\n";
 
 static void print_usage(FILE *out)
 {

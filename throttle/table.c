@@ -536,7 +536,8 @@ static int join(struct throttle_table *t, const struct throttle_table_options *o
 	struct generation **g, int *lock)
 {
 	char why[128] = "";
-	int error = t->folder != NULL && options->shared < 0 ? store_lock(t->folder, lock) : 0;
+	int error =
+		t->folder != NULL && options->shared < 0 ? store_lock(t->folder, true, lock) : 0;
 
 	tell(report, THROTTLE_FOUND_TABLE, "counters go on where they stood", "");
 	if (options->shared >= 0) {

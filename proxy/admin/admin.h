@@ -15,15 +15,22 @@
 
 struct admin;
 struct conf;
+struct handover;
 struct relay;
 
-/* Opens the sockets of [admin] in `conf`, before privileges are dropped. `*admin` is NULL when
+/* Opens the sockets of [admin] in `conf`, or takes them from `inherited` (NULL: none is), before
+ * privileges are dropped. `*admin` is NULL when
  * there is no [admin]. False with lines in the error log; nothing is held then. */
-bool admin_open(const struct conf *conf, struct admin **admin);
+bool admin_open(const struct conf *conf, struct handover *inherited, struct admin **admin);
 
 /* Serves on them. The relay's main loop must turn until admin_close. False with a line in the
  * error log. NULL is ignored. */
 bool admin_start(struct admin *admin, struct relay *relay);
+
+/* Adds the listening sockets, for an upgrade. False without memory. NULL has none. */
+bool admin_give(const struct admin *admin, struct handover *to);
+/* Another process answers at the address from now on; requests that have come are answered here. */
+void admin_hand_over(struct admin *admin, const char *address);
 
 /* Stops serving, answers 503 to requests that wait for the main thread, and frees `admin`. On the
  * main thread. NULL is ignored. */

@@ -19,6 +19,7 @@
 #include "base/log.h"
 #include "conf/conf.h"
 #include "net/listen.h"
+#include "relay/handover.h"
 #include "relay/relay.h"
 
 #define BACKLOG         64
@@ -36,7 +37,8 @@ struct admin {
 	const char *unix_paths[MAX_DAEMONS]; /* NULL where it is none */
 	struct MHD_Daemon *daemons[MAX_DAEMONS];
 	struct doorman doormen[MAX_DAEMONS];
-	const struct conf *conf; /* a hold */
+	bool is_quiet[MAX_DAEMONS]; /* another process has the socket, too, and answers there */
+	const struct conf *conf;    /* a hold */
 };
 
 /* One request while it is read and answered. */
@@ -343,7 +345,7 @@ static void on_completed(void *ctx, struct MHD_Connection *connection, void **ca
 
 /* ---- life ------------------------------------------------------------------------------------ */
 
-static bool open_sockets(struct admin *admin, const struct conf *conf)
+static bool open_sockets(struct admin *admin, const struct conf *conf, struct handover *inherited)
 {
 	for (size_t i = 0; i < conf->admin.bind_count; i++) {
 		const struct conf_address *bind = &conf->admin.binds[i];
@@ -353,8 +355,10 @@ static bool open_sockets(struct admin *admin, const struct conf *conf)
 				CONF_PLACE_ARGS(conf, bind->line), MAX_DAEMONS);
 			return false;
 		}
-		int fd = listen_open(
-			(const struct sockaddr *)&bind->socket, bind->socket_len, &options);
+		int fd = handover_take(inherited, "admin", bind->text);
+		if (fd < 0)
+			fd = listen_open(
+				(const struct sockaddr *)&bind->socket, bind->socket_len, &options);
 		if (fd < 0) {
 			log_error("%s:%u: [admin] bind = %s: %s", CONF_PLACE_ARGS(conf, bind->line),
 				bind->text, strerror(errno));
@@ -367,7 +371,7 @@ static bool open_sockets(struct admin *admin, const struct conf *conf)
 	return true;
 }
 
-bool admin_open(const struct conf *conf, struct admin **admin_at)
+bool admin_open(const struct conf *conf, struct handover *inherited, struct admin **admin_at)
 {
 	char why[512];
 
@@ -386,7 +390,7 @@ bool admin_open(const struct conf *conf, struct admin **admin_at)
 			log_error("%s:%u: [admin] token: %s",
 				CONF_PLACE_ARGS(conf, conf->admin.line), why);
 	}
-	if ((conf->admin.token_path && !admin->tokens) || !open_sockets(admin, conf)) {
+	if ((conf->admin.token_path && !admin->tokens) || !open_sockets(admin, conf, inherited)) {
 		admin_close(admin);
 		return false;
 	}
@@ -399,8 +403,9 @@ static struct MHD_Daemon *start_daemon(struct admin *admin, size_t i)
 	struct doorman *doorman = &admin->doormen[i];
 
 	doorman->most = MAX_VISITORS;
-	return MHD_start_daemon(MHD_USE_AUTO_INTERNAL_THREAD | MHD_USE_ERROR_LOG, 0, NULL, NULL,
-		on_request, admin, MHD_OPTION_LISTEN_SOCKET, admin->sockets[i],
+	/* ITC: admin_hand_over needs it. */
+	return MHD_start_daemon(MHD_USE_AUTO_INTERNAL_THREAD | MHD_USE_ITC | MHD_USE_ERROR_LOG, 0,
+		NULL, NULL, on_request, admin, MHD_OPTION_LISTEN_SOCKET, admin->sockets[i],
 		MHD_OPTION_NOTIFY_CONNECTION, on_connection, doorman, MHD_OPTION_NOTIFY_COMPLETED,
 		on_completed, doorman, MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)IDLE_SECONDS,
 		MHD_OPTION_CONNECTION_LIMIT, (unsigned)MAX_CONNECTIONS, MHD_OPTION_END);
@@ -427,6 +432,28 @@ bool admin_start(struct admin *admin, struct relay *relay)
 	return admin->asker != NULL;
 }
 
+bool admin_give(const struct admin *admin, struct handover *to)
+{
+	for (size_t i = 0; admin && i < admin->count; i++) {
+		if (!handover_add_socket(
+			    to, "admin", admin->conf->admin.binds[i].text, admin->sockets[i]))
+			return false;
+	}
+	return true;
+}
+
+void admin_hand_over(struct admin *admin, const char *address)
+{
+	for (size_t i = 0; admin && i < admin->count; i++) {
+		if (strcmp(admin->conf->admin.binds[i].text, address) != 0)
+			continue;
+		admin->unix_paths[i] = NULL; /* its file is the new process's */
+		admin->is_quiet[i] = MHD_quiesce_daemon(admin->daemons[i]) != MHD_INVALID_SOCKET;
+		if (!admin->is_quiet[i])
+			log_error("[admin] bind = %s: the server can't leave its socket", address);
+	}
+}
+
 void admin_close(struct admin *admin)
 {
 	if (!admin)
@@ -435,8 +462,8 @@ void admin_close(struct admin *admin)
 		asker_close(admin->asker);
 	for (size_t i = 0; i < admin->count; i++) {
 		if (admin->daemons[i])
-			MHD_stop_daemon(admin->daemons[i]); /* closes the socket, too */
-		else
+			MHD_stop_daemon(admin->daemons[i]);   /* closes the socket, too, */
+		if (!admin->daemons[i] || admin->is_quiet[i]) /* but one that it has left */
 			close(admin->sockets[i]);
 		if (admin->unix_paths[i])
 			unlink(admin->unix_paths[i]);

@@ -1,8 +1,13 @@
 /* See run.h. */
 #include "cli/run.h"
 
+#include <errno.h>
 #include <getopt.h>
+#include <limits.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
 
 #include "admin/admin.h"
 #include "conf/conf.h"
@@ -20,9 +25,9 @@ static const char help[] = "usage: sluice run [-c FILE]\n"
 			   "  -c, --config FILE  the configuration (default: " DEFAULT_FILE ")\n"
 			   "  -h, --help         print this\n";
 
-static bool open_admin(void *ctx, const struct conf *conf)
+static bool open_admin(void *ctx, const struct conf *conf, struct handover *inherited)
 {
-	return admin_open(conf, ctx);
+	return admin_open(conf, inherited, ctx);
 }
 
 static bool start_admin(void *ctx, struct relay *relay)
@@ -35,11 +40,46 @@ static void close_admin(void *ctx)
 	admin_close(*(struct admin **)ctx);
 }
 
+static bool give_admin(void *ctx, struct handover *to)
+{
+	return admin_give(*(struct admin **)ctx, to);
+}
+
+static void hand_over_admin(void *ctx, const char *address)
+{
+	admin_hand_over(*(struct admin **)ctx, address);
+}
+
+/* Where this program can be started from again, also when another one is there by then: as it was
+ * called, so that a link can be changed to another version. NULL without memory. */
+static char *find_program(void)
+{
+	const char *called = program_invocation_name;
+	char *folder, *program, linked[PATH_MAX];
+	ssize_t len;
+
+	if (called[0] == '/')
+		return strdup(called);
+	if (strchr(called, '/')) {
+		folder = getcwd(NULL, 0);
+		if (!folder || asprintf(&program, "%s/%s", folder, called) < 0)
+			program = NULL;
+		free(folder);
+		return program;
+	}
+	/* Found by PATH: by its name there are others. */
+	len = readlink("/proc/self/exe", linked, sizeof(linked) - 1);
+	linked[len > 0 ? len : 0] = '\0';
+	return strdup(len > 0 ? linked : called);
+}
+
 int cli_run(const char *path)
 {
 	struct conf_errors errors = {0};
 	struct admin *admin = NULL;
-	struct relay_service service = {open_admin, start_admin, close_admin, &admin};
+	char *program = find_program();
+	struct relay_service service = {open_admin, start_admin, close_admin, give_admin,
+		hand_over_admin, &admin, program ? program : program_invocation_name};
 	struct conf *conf = conf_load(path, &errors);
 
 	for (size_t i = 0; i < errors.count; i++)
@@ -49,9 +89,12 @@ int cli_run(const char *path)
 	conf_errors_free(&errors);
 	if (!conf) {
 		fprintf(stderr, "sluice: nothing was started\n");
+		free(program);
 		return 1;
 	}
-	return relay_run(conf, &service);
+	int status = relay_run(conf, &service);
+	free(program);
+	return status;
 }
 
 int cli_run_run(int argc, char **argv)

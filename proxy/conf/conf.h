@@ -321,6 +321,7 @@ struct conf {
 	uint64_t sessions;              /* sessions kept at most, 1M */
 	uint64_t queue_total;           /* waiting over all sessions, 100k */
 	uint64_t queue_total_bytes;     /* what these hold in memory, 512M; 0: no bound */
+	uint64_t lame_duck_ms;          /* 0 */
 	uint64_t shutdown_timeout_ms;   /* 30s */
 	uint32_t buffer_bytes;          /* buffer_size: one read, 32k */
 	uint64_t buffering_memory_bytes, buffering_disk_bytes; /* of all bodies kept: 64M, 1G */

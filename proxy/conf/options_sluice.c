@@ -53,9 +53,13 @@ const struct option options_sluice[] = {
 		BETWEEN(0, 1ULL << 40), .flags = OPTION_SIZE,
 		.help = "Bytes of memory that these hold, with their heads and the first block of a "
 			"body, 0 for no bound; beyond it 503 is answered."},
+	{"lame_duck", &type_duration, LIVE, AT(lame_duck_ms), .fallback = "0",
+		BETWEEN(0, HOURS(1)), .flags = OPTION_DURATION,
+		.help = "How long sluice serves on after SIGTERM, or after an upgrade the connections it "
+			"has, with /readyz saying no, before it drains."},
 	{"shutdown_timeout", &type_duration, LIVE, AT(shutdown_timeout_ms), .fallback = "30s",
 		BETWEEN(0, DAYS(1)), .flags = OPTION_DURATION,
-		.help = "How long requests on their way may take to finish after SIGTERM."},
+		.help = "How long requests on their way may take to finish in a drain, after SIGTERM or an upgrade."},
 	{"buffer_size", &type_size32, AT_START, AT(buffer_bytes), .fallback = "80k",
 		BETWEEN(4 << 10, 4 << 20), .flags = OPTION_SIZE,
 		.help = "Bytes read from a connection at once, and kept of a body in each direction."},

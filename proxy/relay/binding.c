@@ -9,6 +9,7 @@
 
 #include "base/log.h"
 #include "net/listen.h"
+#include "relay/handover.h"
 #include "relay/listener.h"
 #include "relay/relay.h"
 
@@ -103,7 +104,33 @@ static bool open_all(struct binding *binding, const struct conf_listener *conf,
 		if (path)
 			binding->unix_path = path; /* it is ours to remove from now on */
 		path = NULL;
+		if (i == 0 || (!is_unix && !is_handed_in))
+			binding->given[i] = binding->sockets[i];
 	}
+	return true;
+}
+
+/* Those that the process before had. Of one socket for all, and for more workers than it had,
+ * descriptors are shared. False with errno. */
+static bool adopt(
+	struct binding *binding, struct handover *inherited, const struct conf_address *address)
+{
+	unsigned adopted = 0;
+
+	while (adopted < binding->workers) {
+		int fd = handover_take(inherited, "listener", address->text);
+		if (fd < 0)
+			break;
+		binding->given[adopted] = binding->sockets[adopted] = fd;
+		adopted++;
+	}
+	for (unsigned i = adopted; i < binding->workers; i++) {
+		binding->sockets[i] = fcntl(binding->sockets[i % adopted], F_DUPFD_CLOEXEC, 0);
+		if (binding->sockets[i] < 0)
+			return false;
+	}
+	if (address->kind == CONF_ADDRESS_UNIX)
+		binding->unix_path = strdup(address->host);
 	return true;
 }
 
@@ -148,6 +175,7 @@ static void binding_free(struct relay *relay, struct binding *binding)
 		free(binding->listeners[i]);
 	remove_path(binding);
 	free(binding->listeners);
+	free(binding->given);
 	free(binding->sockets);
 	free(binding->text);
 	free(binding);
@@ -203,11 +231,13 @@ static struct binding *binding_new(
 		return NULL;
 	binding->text = strdup(text);
 	binding->sockets = malloc(workers * sizeof(int));
+	binding->given = malloc(workers * sizeof(int));
 	binding->listeners = calloc(workers, sizeof(*binding->listeners));
 	binding->bound = bound_for(relay, listener->name);
-	bool good = binding->text && binding->sockets && binding->listeners && binding->bound;
+	bool good = binding->text && binding->sockets && binding->given && binding->listeners &&
+		    binding->bound;
 	for (unsigned i = 0; good && i < workers; i++) {
-		binding->sockets[i] = -1;
+		binding->sockets[i] = binding->given[i] = -1;
 		binding->workers = i + 1;
 		binding->listeners[i] = calloc(1, sizeof(struct listener));
 		good = binding->listeners[i] != NULL;
@@ -241,7 +271,9 @@ static bool open_one(struct relay *relay, const struct conf *conf,
 	char why[512];
 	int error;
 
-	if (binding && open_all(binding, listener, address)) {
+	bool is_inherited = handover_has(relay->inherited, "listener", address->text);
+	if (binding && (is_inherited ? adopt(binding, relay->inherited, address)
+				     : open_all(binding, listener, address))) {
 		binding->next = relay->prepared_bindings;
 		relay->prepared_bindings = binding;
 		return true;
@@ -257,14 +289,15 @@ static bool open_one(struct relay *relay, const struct conf *conf,
 	return false;
 }
 
-bool bindings_are_free(const struct conf *conf)
+bool bindings_are_free(const struct conf *conf, const struct handover *inherited)
 {
 	bool all = true;
 
 	for (size_t i = 0; i < conf->listener_count; i++) {
 		const struct conf_listener *listener = &conf->listeners[i];
 		for (size_t j = 0; j < listener->bind_count; j++) {
-			if (!is_taken(listener, &listener->binds[j]))
+			if (handover_has(inherited, "listener", listener->binds[j].text) ||
+				!is_taken(listener, &listener->binds[j]))
 				continue;
 			log_error("%s:%u: listener %s: can't listen on %s: %s; two of sluice can "
 				  "share "
@@ -286,6 +319,10 @@ bool bindings_prepare(struct relay *relay, const struct conf *conf)
 		for (size_t j = 0; j < listener->bind_count; j++) {
 			const struct conf_address *address = &listener->binds[j];
 			if (!find(relay, address->text))
+				all &= open_one(relay, conf, listener, address);
+			/* With fewer workers than the process before had: nobody may be left to
+			 * wait in a socket that none of them serves. */
+			while (all && handover_has(relay->inherited, "listener", address->text))
 				all &= open_one(relay, conf, listener, address);
 		}
 	}
@@ -327,6 +364,30 @@ void bindings_commit(struct relay *relay, const struct conf *conf)
 		}
 	}
 	pthread_mutex_unlock(&relay->bindings_lock);
+}
+
+bool bindings_give(struct relay *relay, struct handover *to)
+{
+	for (struct binding *binding = relay->bindings; binding; binding = binding->next) {
+		for (unsigned i = 0; !binding->closed && i < binding->workers; i++) {
+			if (binding->given[i] >= 0 && !handover_add_socket(to, "listener",
+							      binding->text, binding->given[i]))
+				return false;
+		}
+	}
+	return true;
+}
+
+void bindings_hand_over(struct relay *relay, const char *address)
+{
+	for (struct binding *binding = relay->bindings; binding; binding = binding->next) {
+		if (binding->closed || strcmp(binding->text, address) != 0)
+			continue;
+		binding->handed_over = true;
+		/* Its file is the new process's. */
+		free(binding->unix_path);
+		binding->unix_path = NULL;
+	}
 }
 
 void bindings_remove_paths(struct relay *relay)

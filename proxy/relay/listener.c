@@ -337,6 +337,17 @@ void listeners_retire(struct worker *worker)
 	}
 }
 
+void listeners_hand_over(struct worker *worker)
+{
+	struct listener *next;
+
+	for (struct listener *l = worker->listeners; l; l = next) {
+		next = l->next;
+		if (l->binding->handed_over)
+			listener_close(l);
+	}
+}
+
 bool listeners_are_closed(const struct worker *worker)
 {
 	for (const struct listener *l = worker->listeners; l; l = l->next) {

@@ -31,6 +31,7 @@
 #include "relay/connection_bound.h"
 #include "loop/deadline.h"
 
+struct handover;
 struct relay;
 struct site_use;
 struct worker;
@@ -45,6 +46,8 @@ struct binding {
 	unsigned workers;
 	bool closed;         /* no longer in the configuration: no worker makes a listener of it */
 	atomic_uint holders; /* listeners that workers made of it */
+	int *given; /* [workers] the sockets' descriptors, for an upgrade; -1: one of before */
+	bool handed_over; /* another process has it; set before workers are told */
 	struct connection_bound *bound;
 };
 
@@ -70,7 +73,7 @@ struct listener {
 
 /* Does nobody listen on any of these addresses? Else the error log says where. To be asked before
  * bindings_prepare, which shares an address with whoever shares it. */
-bool bindings_are_free(const struct conf *conf);
+bool bindings_are_free(const struct conf *conf, const struct handover *inherited);
 
 /* Opens the sockets of all listeners of `conf` that are not open yet, for bindings_commit or
  * bindings_discard. False, with all that failed in the error log, and what was opened here closed
@@ -83,6 +86,11 @@ void bindings_commit(struct relay *relay, const struct conf *conf);
 void bindings_collect(struct relay *relay);
 void bindings_free(struct relay *relay);
 
+/* Adds the listening sockets there are. False without memory. */
+bool bindings_give(struct relay *relay, struct handover *to);
+/* Another process has taken those of the address. WORKER_HAND_OVER is to follow. */
+void bindings_hand_over(struct relay *relay, const char *address);
+
 /* Removes the socket files of `unix:` bindings, so that nobody new can connect: a drain begins.
  * Main thread. */
 void bindings_remove_paths(struct relay *relay);
@@ -92,6 +100,8 @@ void listeners_update(struct worker *worker);
 /* Closes them as soon as what has arrived is accepted. */
 void listeners_retire(struct worker *worker);
 bool listeners_are_closed(const struct worker *worker);
+/* Closes those of which another process has the sockets, too, with all that waits in them. */
+void listeners_hand_over(struct worker *worker);
 /* Closes them now. */
 void listeners_close(struct worker *worker);
 void listeners_resume(struct worker *worker);

@@ -117,6 +117,13 @@ void manager_reloaded(struct relay *relay, bool effective)
 			relay->site->conf->path);
 }
 
+void manager_handed_over(struct relay *relay, long pid)
+{
+	/* The manager hears this process no more, and the new one only after this. */
+	notify_send(&relay->manager.notify, "MAINPID=%ld\nREADY=1\nSTATUS=Process %ld serves by %s",
+		pid, pid, relay->site->conf->path);
+}
+
 void manager_stopping(struct relay *relay, uint64_t timeout_ms)
 {
 	unsigned long long timeout_us = (timeout_ms + STOP_GRACE_MS) * 1000ULL;

@@ -42,6 +42,9 @@ void manager_reloaded(struct relay *relay, bool effective);
  * more. */
 void manager_stopping(struct relay *relay, uint64_t timeout_ms);
 
+/* Process `pid` has taken over and is the service's from now on. */
+void manager_handed_over(struct relay *relay, long pid);
+
 /* The worker has had a ping. On its thread. */
 void manager_answer(struct worker *worker);
 /* It has ended and answers all that may come. On its thread. */

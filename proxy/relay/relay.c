@@ -16,12 +16,15 @@
 #include "gate/roster.h"
 #include "relay/check.h"
 #include "relay/exchange.h"
+#include "relay/handover.h"
 #include "relay/listener.h"
+#include "relay/pid_file.h"
 #include "relay/pin.h"
 #include "relay/reload.h"
 #include "relay/resolve.h"
 #include "relay/server_connection.h"
 #include "relay/tally.h"
+#include "relay/upgrade.h"
 #include "stats/stats.h"
 
 #define LOG_RING_BYTES (1024 * 1024)
@@ -97,12 +100,35 @@ void relay_wake_workers(struct relay *relay)
 		loop_wake(&relay->workers[i]->loop);
 }
 
+static struct timeval timeval_of(uint64_t ms)
+{
+	return (struct timeval){
+		.tv_sec = (time_t)(ms / 1000), .tv_usec = (suseconds_t)(ms % 1000) * 1000};
+}
+
+static void begin_drain(struct relay *relay)
+{
+	uint64_t timeout_ms = relay->site->conf->shutdown_timeout_ms;
+	struct timeval timeout = timeval_of(timeout_ms);
+
+	relay->draining = true;
+	log_info("draining: finishing what is under way, at most %llu ms",
+		(unsigned long long)timeout_ms);
+	bindings_remove_paths(relay);
+	command_all(relay, WORKER_DRAIN);
+	event_add(relay->stop_timer, &timeout);
+}
+
 static void on_stop_timer(evutil_socket_t fd, short what, void *arg)
 {
 	struct relay *relay = arg;
 
 	(void)fd;
 	(void)what;
+	if (!relay->draining) {
+		begin_drain(relay); /* the lame duck's time is over */
+		return;
+	}
 	log_warn("shutdown_timeout has passed: cutting what is left");
 	relay->exit_status = 1;
 	command_all(relay, WORKER_STOP);
@@ -125,26 +151,47 @@ static void on_reload_timer(evutil_socket_t fd, short what, void *arg)
 	reload_continue(arg);
 }
 
+/* From here on nothing new begins: not a reload, nor an upgrade, and readiness says no. */
 static void begin_stop(struct relay *relay)
 {
-	uint64_t timeout_ms = relay->site->conf->shutdown_timeout_ms;
-	struct timeval timeout = {.tv_sec = (time_t)(timeout_ms / 1000),
-		.tv_usec = (suseconds_t)(timeout_ms % 1000) * 1000};
+	uint64_t lame_ms = relay->site->conf->lame_duck_ms;
+	struct timeval lame = timeval_of(lame_ms);
 
-	if (relay->stopping) {
+	relay->stopping = true;
+	upgrade_cancel(relay);
+	reload_cancel(relay);
+	if (!relay->handed_over)
+		manager_stopping(relay, lame_ms + relay->site->conf->shutdown_timeout_ms);
+	if (lame_ms > 0 && event_add(relay->stop_timer, &lame) == 0)
+		log_info("lame duck: serving on for %llu ms, and not ready for more",
+			(unsigned long long)lame_ms);
+	else
+		begin_drain(relay);
+}
+
+/* SIGTERM and its like: stop, stop sooner, cut. */
+static void stop_by_signal(struct relay *relay)
+{
+	bool is_first = !relay->was_told;
+
+	relay->was_told = true;
+	if (!relay->stopping) {
+		begin_stop(relay);
+	} else if (!relay->draining) {
+		begin_drain(relay);
+	} else if (!is_first) {
 		log_warn("told to stop again: cutting what is left");
 		relay->exit_status = 1;
 		command_all(relay, WORKER_STOP);
-		return;
 	}
-	relay->stopping = true;
-	reload_cancel(relay);
-	manager_stopping(relay, timeout_ms);
-	log_info("draining: finishing what is under way, at most %llu ms",
-		(unsigned long long)timeout_ms);
-	bindings_remove_paths(relay);
-	command_all(relay, WORKER_DRAIN);
-	event_add(relay->stop_timer, &timeout);
+}
+
+void relay_hand_over(struct relay *relay, pid_t pid)
+{
+	manager_handed_over(relay, (long)pid);
+	relay->handed_over = true;
+	command_all(relay, WORKER_HAND_OVER);
+	begin_stop(relay);
 }
 
 static void on_signal(evutil_socket_t number, short what, void *arg)
@@ -156,7 +203,7 @@ static void on_signal(evutil_socket_t number, short what, void *arg)
 	case SIGTERM:
 	case SIGINT:
 	case SIGQUIT:
-		begin_stop(relay);
+		stop_by_signal(relay);
 		break;
 	case SIGHUP:
 		if (!relay->stopping)
@@ -165,6 +212,9 @@ static void on_signal(evutil_socket_t number, short what, void *arg)
 	case SIGUSR1:
 		log_reopen(relay->log);
 		break;
+	case SIGUSR2:
+		upgrade_begin(relay);
+		break;
 	default:
 		break;
 	}
@@ -172,8 +222,15 @@ static void on_signal(evutil_socket_t number, short what, void *arg)
 
 /* ---- starting -------------------------------------------------------------------------------- */
 
-static const int signal_numbers[] = {SIGTERM, SIGINT, SIGQUIT, SIGHUP, SIGUSR1};
+static const int signal_numbers[] = {SIGTERM, SIGINT, SIGQUIT, SIGHUP, SIGUSR1, SIGUSR2};
 #define SIGNAL_COUNT (sizeof(signal_numbers) / sizeof(signal_numbers[0]))
+
+void relay_forget_signals(const struct relay *relay)
+{
+	(void)relay;
+	for (size_t i = 0; i < SIGNAL_COUNT; i++)
+		signal(signal_numbers[i], SIG_DFL);
+}
 
 static bool watch_signals(struct relay *relay)
 {
@@ -306,20 +363,6 @@ static bool drop_privileges(struct relay *relay, const struct conf *conf)
 	return false;
 }
 
-static bool write_pid(const struct conf *conf)
-{
-	if (!conf->pid_file)
-		return true;
-	FILE *file = fopen(conf->pid_file, "we");
-	if (!file || fprintf(file, "%ld\n", (long)getpid()) < 0 || fclose(file) != 0) {
-		log_error("%s:%u: pid_file = %s: %s",
-			CONF_PLACE_ARGS(conf, conf_line(conf, "pid_file")), conf->pid_file,
-			strerror(errno));
-		return false;
-	}
-	return true;
-}
-
 static bool start_workers(struct relay *relay)
 {
 	sigset_t all, before;
@@ -400,6 +443,12 @@ static bool start(struct relay *relay, struct conf *conf)
 	}
 	log_thread_attach(relay->log, 0);
 	manager_open(relay);
+	if (!upgrade_inherit(relay)) {
+		conf_release(conf);
+		return false;
+	}
+	if (relay->inherited)
+		relay->anchor.offset_ns = relay->inherited->clock_offset_ns;
 	reload_write_warnings(conf);
 	if (!make_store(relay, conf)) {
 		conf_release(conf);
@@ -407,9 +456,10 @@ static bool start(struct relay *relay, struct conf *conf)
 	}
 	divide_descriptors(relay, conf);
 	/* Two that count apart would admit twice what the limits say. */
-	if ((!conf->state && !bindings_are_free(conf)) || !bindings_prepare(relay, conf) ||
-		!relay->service->open(relay->service->ctx, conf) || !drop_privileges(relay, conf) ||
-		!make_loop(relay) || !make_queue(relay, conf) ||
+	if ((!conf->state && !bindings_are_free(conf, relay->inherited)) ||
+		!bindings_prepare(relay, conf) ||
+		!relay->service->open(relay->service->ctx, conf, relay->inherited) ||
+		!drop_privileges(relay, conf) || !make_loop(relay) || !make_queue(relay, conf) ||
 		!relay_open_throttles(relay, conf) || !open_roster(relay, conf) ||
 		!(relay->stats = stats_new(relay->worker_count)) ||
 		!(relay->site = site_new(
@@ -427,12 +477,13 @@ static bool start(struct relay *relay, struct conf *conf)
 	resolver_wait(relay->resolver, RESOLVE_START_MS);
 	resolver_commit(relay->resolver, relay->site);
 	checks_commit(relay->checks, relay->site);
-	if (!write_pid(conf))
+	if (!pid_file_write(conf))
 		return false;
 	relay->begun_with = conf_hold(conf);
 	if (!start_workers(relay) || !relay->service->start(relay->service->ctx, relay))
 		return false;
 	log_ready(relay, conf);
+	upgrade_report(relay);
 	manager_ready(relay);
 	return true;
 }
@@ -444,14 +495,14 @@ static void finish(struct relay *relay)
 			pthread_join(relay->workers[i]->thread, NULL);
 	}
 	relay->service->close(relay->service->ctx);
+	upgrade_end(relay);
 	if (relay->reload)
 		reload_cancel(relay);
 	if (relay->begun_with)
 		tally_log(relay);
 	checks_free(relay->checks);
 	resolver_free(relay->resolver);
-	if (relay->begun_with && relay->begun_with->pid_file)
-		unlink(relay->begun_with->pid_file);
+	pid_file_remove(relay);
 	for (unsigned i = 0; relay->workers && i < relay->worker_count; i++) {
 		if (relay->workers[i])
 			worker_free(relay->workers[i]);
@@ -502,8 +553,10 @@ static void hold_signals(bool hold)
 
 int relay_run(struct conf *conf, const struct relay_service *service)
 {
-	struct relay relay = {
-		.service = service, .manager.notify.fd = -1, .started_ns = clock_monotonic_ns()};
+	struct relay relay = {.service = service,
+		.manager.notify.fd = -1,
+		.successor = -1,
+		.started_ns = clock_monotonic_ns()};
 
 	signal(SIGPIPE, SIG_IGN);
 	signal(SIGXFSZ, SIG_IGN); /* a file that may not grow is an error of its write */

@@ -22,23 +22,30 @@
 #include "spool/store.h"
 
 struct checks;
+struct handover;
 struct reload;
 struct resolver;
 struct roster;
 struct stats;
 struct throttle_table;
+struct upgrade;
 
 /*
  * What a room above runs beside the relay, on the main thread's loop or threads of its own. `open`
  * is called before privileges are dropped, `start` when all workers serve, `close` when they have
  * ended or the start failed. open and start write a line to the error log when they return false,
- * which ends the start.
+ * which ends the start. What it inherits (NULL: nothing) `open` takes as its own; for an upgrade,
+ * `give` adds its listening sockets (false: no memory) and `hand_over` leaves the one of an address
+ * to the new process.
  */
 struct relay_service {
-	bool (*open)(void *ctx, const struct conf *conf);
+	bool (*open)(void *ctx, const struct conf *conf, struct handover *inherited);
 	bool (*start)(void *ctx, struct relay *relay);
 	void (*close)(void *ctx);
+	bool (*give)(void *ctx, struct handover *to);
+	void (*hand_over)(void *ctx, const char *address);
 	void *ctx;
+	const char *program; /* the binary's path, for upgrades */
 };
 
 struct relay {
@@ -67,10 +74,15 @@ struct relay {
 	struct manager manager;        /* the service manager's part in it */
 	struct resolver *resolver;
 	struct checks *checks;
-	struct event *signals[6];
+	struct event *signals[6]; /* signal_numbers */
 	struct event *queue_timer, *stop_timer;
 	struct reload *reload;      /* prepared, waiting for names; or NULL */
 	struct event *reload_timer; /* commits it */
+	bool reload_waits;          /* one was asked for while two processes have the table */
+	struct handover *inherited; /* at the start, from the process before; else NULL */
+	struct upgrade *upgrade;    /* the next process is starting; or NULL */
+	struct event *predecessor;  /* sees the end of the process before; or NULL */
+	int successor;              /* shows the next process our end; or -1 */
 	_Atomic uint64_t queue_deadline_ns;
 	struct clock_anchor anchor; /* the throttles' clock, and steps of the wall's */
 	struct growth growth;       /* of the throttles' table */
@@ -78,7 +90,10 @@ struct relay {
 	uint64_t reloads_collected;
 	atomic_uint clients; /* open connections, over all workers */
 	atomic_uint running; /* workers that have not ended */
-	bool stopping;
+	bool stopping;       /* nothing new begins: lame duck, then */
+	bool draining;       /* the drain */
+	bool handed_over;    /* because another process has taken over */
+	bool was_told;       /* because of a signal */
 	int exit_status;
 };
 
@@ -88,6 +103,13 @@ int relay_run(struct conf *conf, const struct relay_service *service);
 
 /* The time of the throttles now (throttle/throttle.h). Any thread. */
 uint64_t relay_throttle_ns(const struct relay *relay);
+
+/* Process `pid` has taken over what bindings_hand_over and the like have left to it: this one
+ * drains and ends. */
+void relay_hand_over(struct relay *relay, pid_t pid);
+
+/* In a child, before an exec: the handlers of this process are not run there. */
+void relay_forget_signals(const struct relay *relay);
 
 /* Makes every worker look again whether it is done. Any thread. */
 void relay_wake_workers(struct relay *relay);

@@ -4,14 +4,18 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/clock.h"
 #include "conf/compare.h"
+#include "conf/errors.h"
 #include "relay/check.h"
+#include "relay/handover.h"
 #include "relay/listener.h"
 #include "relay/pin.h"
 #include "relay/relay.h"
 #include "relay/resolve.h"
+#include "relay/upgrade.h"
 #include "throttle/throttle.h"
 
 /* Workers read the clock at each decision: what they pass is no older than that. */
@@ -20,6 +24,49 @@
 uint64_t relay_throttle_ns(const struct relay *relay)
 {
 	return clock_anchor_time(&relay->anchor, clock_boot_ns());
+}
+
+static void log_throttles(const struct conf *conf, const struct throttle_report *report)
+{
+	struct conf_place place = conf_place(conf, conf_line(conf, "state"));
+
+	if (report->found == THROTTLE_FOUND_UNUSABLE)
+		log_warn("%s:%u: state = %s: %s; counting in memory only, from nothing at each "
+			 "start",
+			place.path, place.line, conf->state, report->text);
+	else if (report->found == THROTTLE_FOUND_SET_ASIDE)
+		log_warn(
+			"%s:%u: state = %s: %s", place.path, place.line, conf->state, report->text);
+	else if (conf->state)
+		log_info("state = %s: %s", conf->state, report->text);
+}
+
+/* With what the process before has counted. */
+static struct throttle_table *join_throttles(struct relay *relay, const struct conf *conf,
+	const struct throttle_limit *limits, struct throttle_report *report)
+{
+	const struct handover *inherited = relay->inherited;
+	struct throttle_table_options options = {
+		.folder = inherited->folder,
+		.callers = conf->callers,
+		.now_ns = relay_throttle_ns(relay),
+		.grows = true,
+		.joins = true,
+		.shared = inherited->table,
+	};
+	struct throttle_table *table = NULL;
+
+	if (inherited->folder && (!conf->state || strcmp(conf->state, inherited->folder) != 0)) {
+		log_error("upgrade: the table is in %s, and state = %s; expected the same",
+			inherited->folder, conf->state ? conf->state : "");
+	} else {
+		table = throttle_table_open(&options, limits, conf->limit_count, report);
+		if (!table)
+			log_error("upgrade: limits: %s; reload first, then upgrade", report->text);
+	}
+	if (inherited->table >= 0)
+		close(inherited->table);
+	return table;
 }
 
 bool relay_open_throttles(struct relay *relay, const struct conf *conf)
@@ -38,22 +85,19 @@ bool relay_open_throttles(struct relay *relay, const struct conf *conf)
 		log_error("%s: limits: %s", conf->path, strerror(errno));
 		return false;
 	}
-	relay->throttles = throttle_table_open(&options, limits, conf->limit_count, &report);
-	if (!relay->throttles && report.found == THROTTLE_FOUND_UNUSABLE)
+	if (relay->inherited)
+		relay->throttles = join_throttles(relay, conf, limits, &report);
+	else
+		relay->throttles =
+			throttle_table_open(&options, limits, conf->limit_count, &report);
+	free(limits);
+	if (relay->throttles)
+		log_throttles(conf, &report);
+	else if (!relay->inherited && report.found == THROTTLE_FOUND_UNUSABLE)
 		log_error("%s:%u: state = %s: %s; state_required = on does not let this be",
 			CONF_PLACE_ARGS(conf, conf_line(conf, "state")), conf->state, report.text);
-	else if (!relay->throttles)
+	else if (!relay->inherited)
 		log_error("limits: %s", report.text);
-	else if (report.found == THROTTLE_FOUND_UNUSABLE)
-		log_warn("%s:%u: state = %s: %s; counting in memory only, from nothing at each "
-			 "start",
-			CONF_PLACE_ARGS(conf, conf_line(conf, "state")), conf->state, report.text);
-	else if (report.found == THROTTLE_FOUND_SET_ASIDE)
-		log_warn("%s:%u: state = %s: %s", CONF_PLACE_ARGS(conf, conf_line(conf, "state")),
-			conf->state, report.text);
-	else if (conf->state)
-		log_info("state = %s: %s", conf->state, report.text);
-	free(limits);
 	return relay->throttles != NULL;
 }
 
@@ -68,6 +112,14 @@ void reload_write_warnings(const struct conf *conf)
 	for (size_t i = 0; i < conf->warning_count; i++)
 		log_warn("%s:%u: %s", CONF_PLACE_ARGS(conf, conf->warnings[i].line),
 			conf->warnings[i].text);
+}
+
+void reload_note_change(struct relay *relay)
+{
+	/* release: pairs with the acquire in reload_seen */
+	atomic_fetch_add_explicit(&relay->reloads, 1, memory_order_release);
+	for (unsigned i = 0; i < relay->worker_count; i++)
+		worker_command(relay->workers[i], WORKER_SEEN);
 }
 
 void reload_seen(struct worker *worker)
@@ -317,6 +369,11 @@ enum reload_outcome relay_reload(struct relay *relay, struct conf_errors *errors
 	struct conf_errors own = {0};
 	struct conf_errors *found = errors ? errors : &own;
 
+	if (upgrade_is_under_way(relay)) {
+		log_info("the reload waits until the upgrade is over");
+		relay->reload_waits = true;
+		return RELOAD_WAITING;
+	}
 	reload_cancel(relay);
 	manager_reloading(relay);
 	struct conf *conf = conf_load(relay->site->conf->path, found);
@@ -334,6 +391,11 @@ enum reload_outcome relay_revise(struct relay *relay, const struct conf_revision
 	size_t count, struct conf_errors *errors)
 {
 	assert(!relay->reload);
+	if (upgrade_is_under_way(relay)) {
+		conf_errors_add(errors, relay->site->conf->path, 0,
+			"an upgrade is under way; settings can be changed when it is over");
+		return RELOAD_FAILED;
+	}
 	struct conf *conf = conf_revise(relay->site->conf, revisions, count, errors);
 	return begin(relay, conf, errors, true);
 }

@@ -27,7 +27,8 @@ struct worker;
 enum reload_outcome {
 	RELOAD_FAILED,  /* nothing has changed; the error log says why */
 	RELOAD_DONE,    /* it took effect */
-	RELOAD_WAITING, /* it will, when new names of servers are looked up: reload_continue */
+	RELOAD_WAITING, /* it will, when new names of servers are looked up (reload_continue), or an
+			   upgrade is over */
 };
 
 /* Reads the relay's file again and prepares what it says; one that was prepared before is dropped.
@@ -53,6 +54,9 @@ void reload_discard(struct relay *relay, struct reload *reload);
 
 /* Writes the warnings of a file that is taken to the error log. */
 void reload_write_warnings(const struct conf *conf);
+
+/* The throttles' table has moved: what it left is freed when all workers have seen that. */
+void reload_note_change(struct relay *relay);
 
 /* The worker has taken the site of the last reload: it is in no call that began before. */
 void reload_seen(struct worker *worker);

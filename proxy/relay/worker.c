@@ -156,6 +156,8 @@ static void run_commands(struct message *message)
 		manager_answer(worker);
 	if (commands & WORKER_ACCEPT)
 		listeners_resume(worker);
+	if (commands & WORKER_HAND_OVER)
+		listeners_hand_over(worker);
 	if (commands & WORKER_DRAIN)
 		drain(worker);
 	if (commands & WORKER_STOP)

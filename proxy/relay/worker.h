@@ -42,12 +42,13 @@ struct site_use {
 
 /* What the main thread and other workers ask of a worker; asked twice before it is done is once. */
 enum worker_command {
-	WORKER_SITE = 1 << 0,   /* a new site is current */
-	WORKER_DRAIN = 1 << 1,  /* finish what is there, accept nothing */
-	WORKER_STOP = 1 << 2,   /* cut all and end */
-	WORKER_ACCEPT = 1 << 3, /* a listener at its bound may accept again */
-	WORKER_PING = 1 << 4,   /* show that it turns: relay/manager.h */
-	WORKER_SEEN = 1 << 5,   /* show that it is in no call that began before */
+	WORKER_SITE = 1 << 0,      /* a new site is current */
+	WORKER_DRAIN = 1 << 1,     /* finish what is there, accept nothing */
+	WORKER_STOP = 1 << 2,      /* cut all and end */
+	WORKER_ACCEPT = 1 << 3,    /* a listener at its bound may accept again */
+	WORKER_PING = 1 << 4,      /* show that it turns: relay/manager.h */
+	WORKER_SEEN = 1 << 5,      /* show that it is in no call that began before */
+	WORKER_HAND_OVER = 1 << 6, /* leave the bindings that are handed over to another process */
 };
 
 /* A name for a request that no other has: 16 hex digits that the worker drew at its start, and a

@@ -11,6 +11,7 @@ import time
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from lib import process
+from lib.chain import Chain, sections
 from lib.sluice import Sluice, to
 from lib.tap import equal, main, test, true
 
@@ -142,6 +143,22 @@ def watchdog(t):
         finally:
             frozen.let_go()
         equal(manager.message(), {"WATCHDOG": "1"}, f"after {names[thread]} goes on")
+
+
+@test("an upgrade: the manager learns the new process's number from the old one, which is then silent")
+def upgraded(t):
+    manager = Manager(t)
+    chain = Chain(t, sections(t.origin()), environment=manager.environment(WATCHDOG_USEC="60000000"))
+    equal(manager.message().get("READY"), "1", "READY")
+    old = chain.pid
+    chain.replace()
+    equal(chain.ended(old), 0, "exit status of the old one")
+    chain.pids.remove(old)
+    messages = manager.came_within(0)
+    equal([m["MAINPID"] for m in messages if "MAINPID" in m], [str(chain.pid)], f"MAINPID of {messages}")
+    equal([m for m in messages if "STOPPING" in m], [], "STOPPING of the old one")
+    chain.end()
+    equal([m["STOPPING"] for m in manager.came_within(0) if "STOPPING" in m], ["1"], "of the new one")
 
 
 @test("the watchdog of another process is none of ours, and a drain keeps it alive")

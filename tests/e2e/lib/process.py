@@ -10,6 +10,7 @@ import threading
 import time
 
 PR_SET_PDEATHSIG = 1
+PR_SET_CHILD_SUBREAPER = 36
 _libc = ctypes.CDLL(None, use_errno=True)
 
 BINARY = os.environ.get("SLUICE") or os.path.join(os.environ.get("top_builddir", "."), "sluice")
@@ -121,6 +122,11 @@ class Process:
         self.popen.wait()
         for reader in self._readers:
             reader.join(DEADLINE_SECONDS)
+
+
+def adopt_orphans():
+    """Processes whose parent, a child of this one, has ended become children of this one."""
+    _libc.prctl(PR_SET_CHILD_SUBREAPER, 1)
 
 
 def sanitizer_options():

@@ -28,6 +28,7 @@ static const struct sample samples[] = {
 	{S, "sessions", "1M", "2M", "1000k", NULL},
 	{S, "queue_total", "1k", "2k", "1000", NULL},
 	{S, "queue_total_bytes", "1M", "2M", "1024k", NULL},
+	{S, "lame_duck", "1s", "2s", "1000ms", NULL},
 	{S, "shutdown_timeout", "1s", "2s", "1000ms", NULL},
 	{S, "buffer_size", "8k", "16k", "8192", NULL},
 	{S, "buffering_memory", "1M", "2M", "1024k", NULL},

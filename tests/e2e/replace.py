@@ -1,0 +1,268 @@
+#!/usr/bin/env python3
+"""Another binary takes over (SIGUSR2): no request is lost, limits go on where they stood, and one that
+can't start changes nothing. And the lame duck's time before a drain."""
+import os
+import shutil
+import signal
+import sys
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+from lib import process
+from lib.chain import Chain, Load, sections
+from lib.client import Client
+from lib.process import BINARY
+from lib.sluice import to
+from lib.tap import equal, group, main, test, true
+
+ROUNDS = int(os.environ.get("UPGRADE_ROUNDS", "2"))
+
+# A program that is no sluice, but knows where to report.
+NONSENSE = """
+import os, time
+manifest = open("/proc/self/fd/" + os.environ["SLUICE_UPGRADE"])
+channel = [line.split()[1] for line in manifest if line.startswith("channel ")]
+os.write(int(channel[0]), b"took 999\\n")
+time.sleep(60)
+"""
+
+def quota_holds(t, state):
+    """Reloads and upgrades under load: nothing fails, and the origin sees the limits' quota, no more."""
+    origin = t.origin()
+    settings = "lame_duck = 100ms" + (f"\nstate = {state}" if state else "")
+    chain = Chain(t, sections(origin), settings=settings)
+    load = Load(t, chain.sluice.address)
+    load.add(3, "/once", True).add(3, "/kept", False)
+    for caller in ("a", "b"):
+        load.add(1, f"/limited/{caller}", caller == "a", caller)
+    for number in range(ROUNDS):
+        load.goes_on()
+        before = chain.pid
+        chain.replace()
+        load.goes_on()
+        equal(chain.ended(before), 0, "exit status of the one before")
+        chain.pids.remove(before)
+        chain.sluice.write_ini(sections(origin, more=f"[limit other{number}]\nrate = 1 per 1s\n"))
+        os.kill(chain.pid, signal.SIGHUP)
+        chain.sluice.process.wait_output(": reloaded", number + 1)
+    load.goes_on()
+    load.stop()
+    equal(load.failed[:5], [], f"failed of {load.answered}")
+    for caller in ("a", "b"):
+        equal(load.statuses.get((caller, 200)), 20, f"admitted of {caller}")
+    with origin.changed:
+        seen = [x.request.target for x in origin.requests]
+    for caller in ("a", "b"):
+        equal(seen.count(f"/limited/{caller}"), 20, f"{caller}'s at the origin")
+    chain.sluice.ended = True
+    chain.end()
+
+
+@test("upgrades and reloads under load: nothing fails, limits in memory hold")
+def in_memory(t):
+    quota_holds(t, None)
+
+
+@test("upgrades and reloads under load: nothing fails, limits in a folder hold")
+def in_a_folder(t):
+    os.mkdir(t.path("state"))
+    quota_holds(t, t.path("state"))
+
+
+@group("a start that fails leaves the old process serving, with a line in the log")
+def failures(t):
+    pid_file = t.path("pid")
+    chain = Chain(t, sections(t.origin()), settings=f"pid_file = {pid_file}")
+    client, failed = t.client(chain.sluice), 0
+    good = chain.sluice.ini()
+
+    def fails(why, program=None, ini=None):
+        nonlocal failed
+        failed += 1
+        if program is not None:
+            os.remove(chain.binary)
+            with open(chain.binary, "w", encoding="ascii") as out:
+                out.write(program)
+            os.chmod(chain.binary, 0o755)
+        with open(chain.sluice.ini_path, "w", encoding="utf-8") as out:
+            out.write(ini or good)
+        os.kill(chain.pid, signal.SIGUSR2)
+        line = chain.sluice.process.wait_output("upgrade failed", failed)
+        true(why in line, f"{why!r} in {line!r}")
+        equal(client.ask("/").status, 200, "status")
+        with open(pid_file, encoding="ascii") as pid:
+            equal(int(pid.read()), chain.pid, "the pid file")
+        true(not os.path.exists(pid_file + ".oldbin"), "the old pid file is still there")
+
+    with t.point("a file with errors"):
+        fails("exited with 1", ini=good + "colour = green\n")
+    with t.point("a file with other limits"):
+        fails("exited with 1", ini=good.replace("rate = 20", "rate = 21"))
+        true("reload first, then upgrade" in chain.log(), "advice")
+    with t.point("an address that another program has"):
+        taken = process.Port()
+        t.defer(taken.release)
+        taken.socket.listen()
+        fails("exited with 1", ini=good.replace("[upstream", f"[listener x]\nbind = 127.0.0.1:{taken.number}\n[upstream", 1))
+    with t.point("a program that fails"):
+        fails("exited with 3", program="#!/bin/sh\nexit 3\n")
+    with t.point("a program that reports nonsense"):
+        fails("what it reports can't be read",
+              program=f"#!{sys.executable}\n" + NONSENSE)
+    with t.point("a program that is killed"):
+        fails("was killed by signal 9", program="#!/bin/sh\nkill -9 $$\n")
+    with t.point("no program"):
+        fails("Exec format error", program="")
+        os.remove(chain.binary)
+        shutil.copy2(BINARY, chain.binary)
+    with t.point("and then one that works"):
+        chain.sluice.write_ini()
+        chain.replace()
+        with open(pid_file, encoding="ascii") as pid:
+            equal(int(pid.read()), chain.pid, "the pid file")
+        equal(chain.ended(chain.pids.pop(0)), 0, "exit status of the old one")
+        true(not os.path.exists(pid_file + ".oldbin"), "the old pid file is still there")
+        equal(t.client(chain.sluice).ask("/").status, 200, "status")
+        chain.end()
+        true(not os.path.exists(pid_file), "the pid file is still there")
+
+
+@test("a connection goes on in the old process for the lame duck's time, and a request under way ends there")
+def lame_after_upgrade(t):
+    gate = t.event()
+
+    def answer(x):
+        x.read_body()
+        if x.request.target == "/held":
+            gate.wait(20)
+        x.reply(200, b"")
+
+    origin = t.origin(answer)
+    chain = Chain(t, sections(origin), settings="lame_duck = 2s")
+    kept, held = t.client(chain.sluice), t.client(chain.sluice)
+    equal(kept.ask("/").status, 200, "status before")
+    held.request("/held")
+    origin.wait_requests(2)
+    chain.replace()
+    answer = kept.ask("/")
+    equal((answer.status, answer.get("Connection")), (200, None), "in the lame duck's time")
+    chain.sluice.process.wait_output("draining: ")
+    gate.set()
+    equal(held.response().status, 200, "of the request under way")
+    equal(chain.ended(chain.pids.pop(0)), 0, "exit status of the old one")
+    chain.end()
+
+
+@test("after SIGTERM a lame duck accepts and serves on, until a second one")
+def lame_after_term(t):
+    path = t.path("admin.sock")
+    sluice = t.sluice(f"[admin]\nbind = unix:{path}\n" + to(t.origin()), settings="lame_duck = 1h")
+    sluice.process.wait_output("sluice is ready")
+    kept, admin = t.client(sluice), t.client(f"unix:{path}")
+    equal(kept.ask("/").status, 200, "status before")
+    equal(admin.ask("/readyz").status, 200, "readiness before")
+    sluice.terminate()
+    sluice.process.wait_output("lame duck: ")
+    answer = kept.ask("/")
+    equal((answer.status, answer.get("Connection")), (200, None), "on a connection of before")
+    equal(t.client(sluice).ask("/").status, 200, "on a new connection")
+    equal(t.client(f"unix:{path}").ask("/readyz").status, 503, "readiness")
+    equal(t.client(f"unix:{path}").ask("/healthz").status, 200, "health")
+    sluice.terminate()
+    sluice.process.wait_output("draining: ")
+    equal(sluice.wait(), 0, "exit status")
+
+
+@test("a new binary with another number of workers serves all sockets")
+def other_workers(t):
+    origin = t.origin()
+    chain = Chain(t, sections(origin))
+    for number, workers in enumerate((3, 1, 4, 1)):
+        chain.sluice.workers = workers
+        chain.sluice.write_ini()
+        old = chain.pid
+        chain.replace()
+        equal(chain.ended(old), 0, "exit status")
+        chain.pids.remove(old)
+        # Spread over all sockets by their ports: one that nobody serves would be found.
+        for _ in range(40):
+            client = Client(chain.sluice.address)
+            equal(client.ask("/").status, 200, "status")
+            client.close()
+    chain.end()
+
+
+@test("unix sockets go over: their file stays until the last has ended")
+def unix(t):
+    path = t.path("front.sock")
+    chain = Chain(t, sections(t.origin()), bind=f"unix:{path}")
+    chain.replace()
+    equal(chain.ended(chain.pids.pop(0)), 0, "exit status")
+    equal(t.client(chain.sluice).ask("/").status, 200, "status")
+    chain.end()
+    true(not os.path.exists(path), "the file is still there")
+
+
+@test("nothing of one upgrade is left over for the next: descriptors, variables")
+def nothing_left(t):
+    chain = Chain(t, sections(t.origin()))
+    seen = []
+    for _ in range(3):
+        chain.replace()
+        equal(chain.ended(chain.pids.pop(0)), 0, "exit status")
+        chain.sluice.process.wait_output("the process before this one has ended", chain.replaced)
+        links = [os.readlink(entry.path) for entry in os.scandir(f"/proc/{chain.pid}/fd")]
+        seen.append(sorted(link.split(":")[0] for link in links))
+        with open(f"/proc/{chain.pid}/cmdline", "rb") as line:
+            equal(line.read().split(b"\0")[1:4], [b"run", b"-c", chain.sluice.ini_path.encode()], "arguments")
+    equal(seen[1:], seen[:1] * 2, "descriptors")
+    chain.end()
+
+
+@test("a reload that comes while two have the table waits until one has ended")
+def reload_waits(t):
+    gate = t.event()
+    origin = t.origin(lambda x: (x.request.target == "/held" and gate.wait(20), x.reply(200, b"")))
+    chain = Chain(t, sections(origin))
+    held = t.client(chain.sluice)
+    held.request("/held")
+    origin.wait_requests(1)
+    chain.replace()
+    chain.sluice.write_ini(sections(origin, rate=30))
+    os.kill(chain.pid, signal.SIGHUP)
+    chain.sluice.process.wait_output("the reload waits until the upgrade is over")
+    os.kill(chain.pid, signal.SIGUSR2)
+    chain.sluice.process.wait_output("upgrade refused: the process before this one has not ended yet")
+    true(": reloaded" not in chain.log(), "a reload while two have the table")
+    gate.set()
+    equal(held.response().status, 200, "status")
+    chain.sluice.process.wait_output(": reloaded")
+    equal(chain.ended(chain.pids.pop(0)), 0, "exit status")
+    chain.end()
+
+
+@test("the admin interface goes over, and readiness is the new one's")
+def admin(t):
+    path = t.path("admin.sock")
+    chain = Chain(t, f"[admin]\nbind = unix:{path}\n" + sections(t.origin()),
+                  settings="lame_duck = 1s")
+    address = f"unix:{path}"
+
+    def status():
+        client = Client(address)
+        try:
+            return client.ask("/api/v1/status").body, client.ask("/readyz").status
+        finally:
+            client.close()
+
+    equal(status()[1], 200, "ready before")
+    chain.replace()
+    body, ready = status()
+    equal(ready, 200, "ready after")
+    true(str(chain.pid).encode() in body, f"pid {chain.pid} in {body!r}")
+    equal(chain.ended(chain.pids.pop(0)), 0, "exit status")
+    equal(status()[1], 200, "ready when the old one has ended")
+    chain.end()
+    true(not os.path.exists(path), "the file is still there")
+
+
+main()
