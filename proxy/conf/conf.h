@@ -116,6 +116,7 @@ struct conf_listener {
 	uint32_t max_fields;        /* max_headers: field lines in a head, 431 beyond, 100 */
 	struct conf_fields response_set; /* of all responses, also of those of sluice itself */
 	struct conf_text_list response_remove;
+	bool health;            /* /healthz and /readyz are answered, off */
 	bool passes_lookalikes; /* lookalike_fields = pass; else dropped */
 	enum conf_ratelimit_headers ratelimit_headers;
 };

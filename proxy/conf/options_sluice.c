@@ -115,6 +115,9 @@ const struct option options_listener[] = {
 	{"trusted_proxies", &type_networks, LIVE, AT(trusted_proxies), .flags = OPTION_REPEATABLE,
 		.help = "Networks whose X-Forwarded-For and Forwarded are believed, read right to "
 			"left."},
+	{"health", &type_flag, LIVE, AT(health), .fallback = "off",
+		.help = "Whether a GET or HEAD of /healthz and /readyz is answered here and not forwarded: "
+			"200, or 503 for /readyz from SIGTERM or an upgrade on."},
 	{"trust_priority", &type_flag, LIVE, AT(trust_priority), .fallback = "off",
 		.help = "Whether the urgency in a client's Priority field (RFC 9218) chooses its lane, "
 			"as far as its plan allows."},

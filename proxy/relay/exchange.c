@@ -18,6 +18,7 @@
 #include "relay/downstream.h"
 #include "relay/listener.h"
 #include "relay/max_forwards.h"
+#include "relay/probe.h"
 #include "relay/relay.h"
 
 /* ---- judging --------------------------------------------------------------------------------- */
@@ -343,6 +344,8 @@ void exchange_begin(struct exchange *x, const char *bytes)
 		!d->listener->conf->passes_lookalikes)
 		lookalikes_drop(x->use->site->lookalikes, &x->request);
 	forwarded_caller(&x->request, &d->peer, &d->listener->conf->trusted_proxies, x->address);
+	if (d->listener->conf->health && probe_answered(x))
+		return;
 	if (!find_route(x))
 		return;
 	if (x->request_done)

@@ -88,12 +88,12 @@ struct relay {
 	struct growth growth;       /* of the throttles' table */
 	_Atomic uint64_t reloads;   /* how often limits were changed, or their table grew */
 	uint64_t reloads_collected;
-	atomic_uint clients; /* open connections, over all workers */
-	atomic_uint running; /* workers that have not ended */
-	bool stopping;       /* nothing new begins: lame duck, then */
-	bool draining;       /* the drain */
-	bool handed_over;    /* because another process has taken over */
-	bool was_told;       /* because of a signal */
+	atomic_uint clients;  /* open connections, over all workers */
+	atomic_uint running;  /* workers that have not ended */
+	atomic_bool stopping; /* nothing new begins: lame duck, then */
+	bool draining;        /* the drain */
+	bool handed_over;     /* because another process has taken over */
+	bool was_told;        /* because of a signal */
 	int exit_status;
 };
 

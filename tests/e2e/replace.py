@@ -172,6 +172,29 @@ def lame_after_term(t):
     equal(sluice.wait(), 0, "exit status")
 
 
+@test("a listener with health = on answers probes itself, before routes and limits")
+def probes(t):
+    origin = t.origin()
+    limited = "[limit none]\nkey = host\nrate = 1 per 1h\n"
+    sluice = t.sluice(limited + to(origin, route="limits = none"), settings="lame_duck = 1h", listener="health = on")
+    other = t.sluice(to(origin))
+    client = t.client(sluice)
+    for _ in range(3):
+        equal([client.ask(path).status for path in ("/healthz", "/readyz")], [200, 200], "statuses")
+    equal(client.ask("/readyz", method="HEAD").status, 200, "status of HEAD")
+    equal(len(origin.requests), 0, "requests at the origin")
+    for target, method in (("/readyz/", "GET"), ("/healthz", "POST")):
+        equal(t.client(other).ask(target, method=method).status, 200, f"{method} {target}")
+    equal([x.request.target for x in origin.requests], ["/readyz/", "/healthz"], "forwarded without health = on")
+    equal(client.ask("/healthz", method="POST", body=b"x").status, 200, "a POST is forwarded")
+    equal(len(origin.requests), 3, "requests at the origin")
+    sluice.terminate()
+    sluice.process.wait_output("lame duck: ")
+    equal([client.ask(path).status for path in ("/healthz", "/readyz")], [200, 503], "in the lame duck's time")
+    sluice.terminate()
+    equal(sluice.wait(), 0, "exit status")
+
+
 @test("a new binary with another number of workers serves all sockets")
 def other_workers(t):
     origin = t.origin()

@@ -47,6 +47,7 @@ static const struct sample samples[] = {
 	{SECTION_ADMIN, "token", "file:/a", "file:/b", NULL, NULL},
 	{L, "bind", "127.0.0.1:10", "127.0.0.1:11", NULL, NULL},
 	{L, "trusted_proxies", NULL, "10.0.0.0/8", NULL, NULL},
+	{L, "health", "off", "on", "no", NULL},
 	{L, "trust_priority", "off", "on", "false", NULL},
 	{L, "v6only", "on", "off", "true", NULL},
 	{L, "backlog", "1k", "2k", "1000", NULL},

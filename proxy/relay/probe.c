@@ -1,0 +1,26 @@
+#include "relay/probe.h"
+
+#include "http/problem.h"
+#include "relay/downstream.h"
+#include "relay/exchange.h"
+#include "relay/listener.h"
+#include "relay/relay.h"
+
+#define METHODS (UINT64_C(1) << HTTP_METHOD_GET | UINT64_C(1) << HTTP_METHOD_HEAD)
+
+bool probe_answered(struct exchange *x)
+{
+	bool is_ready;
+
+	if (!x->downstream->listener->conf->health || !(METHODS >> x->request.method & 1))
+		return false;
+	is_ready = slice_equal(x->path, SLICE("/readyz"));
+	if (!is_ready && !slice_equal(x->path, SLICE("/healthz")))
+		return false;
+	x->allow = METHODS;
+	if (is_ready && x->worker->relay->stopping)
+		exchange_reply(x, 503, "draining", HTTP_PROBLEM_NO_RETRY);
+	else
+		exchange_reply(x, 200, "probe", HTTP_PROBLEM_NO_RETRY);
+	return true;
+}
