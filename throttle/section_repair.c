@@ -24,6 +24,13 @@ static bool word_can_be(const struct section *s, uint64_t bucket, uint64_t word)
 	       (head_is_tombstone(head) && (head ^ make_tombstone(own)) == 0);
 }
 
+/* Has a bucket something of the level below? One that is only frozen has not: a move to a newer
+ * table freezes it where the newer one was split, whether the older one was or not. */
+static bool has_callers(const struct section *s, uint64_t bucket)
+{
+	return (section_load_word(s, bucket) & ~WORD_FROZEN) != 0;
+}
+
 /* Was it split, whatever its word says? Then something of it is frozen, and there are callers in
  * the next level. */
 static bool was_split(const struct section *s, uint64_t bucket)
@@ -35,8 +42,7 @@ static bool was_split(const struct section *s, uint64_t bucket)
 	for (unsigned way = 0; next != NULL && way <= BUCKET_WAYS; way++)
 		is_frozen |= head_is_frozen(atomic_load_explicit(
 			&section_entry(s, bucket, way)->head, memory_order_relaxed));
-	return is_frozen && (section_load_word(next, 2 * bucket) != 0 ||
-				    section_load_word(next, 2 * bucket + 1) != 0);
+	return is_frozen && (has_callers(next, 2 * bucket) || has_callers(next, 2 * bucket + 1));
 }
 
 /* Without a tag it is nobody's, but what is behind such a place would not be found. (Without a head

@@ -1,0 +1,124 @@
+/*
+ * A process that dies in the middle of a change: the limits are in force, callers move to the new
+ * table one bucket at a time, whose buckets fill and are split meanwhile. The next process that
+ * opens the folder goes on with it, and forgets nothing.
+ */
+#include "fixture.h"
+
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "throttle/table.h"
+
+#define CALLERS 20000
+#define QUOTA   3
+#define BEFORE  1800 /* callers whom the old table has: few enough that it has split no bucket */
+#define ALL     9000 /* more than the new one's first two levels have room for */
+#define HOUR    (3600 * SECOND)
+
+static char folder[] = "throttle-resume-XXXXXX";
+
+static struct throttle_table *open_growing(const struct throttle_limit *limits, size_t count)
+{
+	const struct throttle_table_options options = {
+		.folder = folder, .callers = CALLERS, .now_ns = START, .grows = true};
+	struct throttle_table *t = throttle_table_open(&options, limits, count, NULL);
+
+	assert_non_null(t);
+	return t;
+}
+
+static unsigned take_all(struct throttle_table *t, uint64_t callers, unsigned times)
+{
+	unsigned admitted = 0;
+
+	for (uint64_t caller = 0; caller < callers; caller++)
+		for (unsigned n = 0; n < times; n++)
+			admitted += take_one(t, caller, 1, START, NULL);
+	return admitted;
+}
+
+/* In the process that is to die. */
+static void must(bool claim)
+{
+	if (!claim)
+		_exit(1);
+}
+
+/* As throttle_table_commit does it, until the first caller is moved. */
+static void commit_half(struct throttle_table *t, const struct throttle_limit *limits, size_t count)
+{
+	struct throttle_change *change = throttle_table_prepare(t, limits, count, 0, START, NULL);
+
+	must(change != NULL && change->next != NULL);
+	generation_link(change->next, table_current(t));
+	atomic_store(&t->current, change->next);
+}
+
+/* Never comes back, and leaves all as it is. */
+static void die_in_a_change(const struct throttle_limit *limits)
+{
+	struct throttle_table *t = open_growing(limits, 1);
+
+	take_all(t, BEFORE, 1);
+	must(throttle_table_wants_growth(t) && throttle_table_grow(t) == 0);
+	commit_half(t, limits, 2);
+	take_all(t, ALL, QUOTA);
+	_exit(0);
+}
+
+/* The old table had split none, and its opening must not find that it had: the callers of such a
+ * bucket would be moved from there as well, as they were before the change. */
+static void expect_no_split(void)
+{
+	char why[128];
+	struct generation *g = generation_open(folder, GENERATION_FILE, START, why, sizeof(why));
+	const struct section *s;
+
+	assert_non_null(g);
+	s = &generation_limit(g, 0)->section;
+	for (uint64_t bucket = 0; bucket < s->buckets; bucket++)
+		assert_false(word_is_split(section_load_word(s, bucket)));
+	generation_free(g);
+}
+
+static void test_split_while_moved(void **state)
+{
+	struct throttle_limit limits[] = {ring("l", QUOTA, HOUR), ring("new", 1, HOUR)};
+	struct throttle_table *t;
+	int status;
+	pid_t pid;
+
+	(void)state;
+	fflush(NULL);
+	pid = fork();
+	assert_true(pid >= 0);
+	if (pid == 0)
+		die_in_a_change(limits);
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_int_equal(status, 0);
+	expect_no_split();
+	t = open_growing(limits, 2);
+	assert_int_equal(take_all(t, ALL, QUOTA), 0);
+	throttle_table_close(t);
+}
+
+static int remove_folder(void **state)
+{
+	char command[64];
+
+	(void)state;
+	snprintf(command, sizeof(command), "rm -r %s", folder);
+	return system(command);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_teardown(test_split_while_moved, remove_folder),
+	};
+
+	if (mkdtemp(folder) == NULL)
+		return 1;
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
