@@ -452,26 +452,31 @@ const char *throttle_table_folder(const struct throttle_table *t)
 	return t->folder;
 }
 
-/* What a process that was killed while limits changed has left: goes on with it. */
+/* What a process that was killed while limits changed has left: goes on with it. NULL with errno:
+ * it can't now, and both files stay, since what callers have used up since is only in the newer. */
 static struct generation *resume_move(
 	struct throttle_table *t, struct generation *last, uint64_t now_ns)
 {
 	char why[128];
 	struct generation *next =
 		generation_open(t->folder, GENERATION_NEXT, now_ns, why, sizeof(why));
+	int error = next == NULL ? errno : 0;
 
-	if (next == NULL) {
+	if (error == ENOENT || error == EBADMSG) {
 		store_remove(t->folder, GENERATION_NEXT);
 		generation_thaw(last);
 		return last;
 	}
-	generation_link(next, last);
-	if (settle(t, next) != 0) {
-		generation_free(next);
-		return last;
+	if (error == 0) {
+		generation_link(next, last);
+		error = settle(t, next);
 	}
 	generation_free(last);
-	return next;
+	if (error == 0)
+		return next;
+	generation_free(next);
+	errno = error;
+	return NULL;
 }
 
 /* The table in the folder's file, or NULL with errno: ENOENT, or what makes it unusable. */

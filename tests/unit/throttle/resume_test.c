@@ -5,6 +5,8 @@
  */
 #include "fixture.h"
 
+#include <errno.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -82,14 +84,12 @@ static void expect_no_split(void)
 	generation_free(g);
 }
 
-static void test_split_while_moved(void **state)
+/* Both tables are there when this returns. */
+static void let_one_die(const struct throttle_limit *limits)
 {
-	struct throttle_limit limits[] = {ring("l", QUOTA, HOUR), ring("new", 1, HOUR)};
-	struct throttle_table *t;
 	int status;
 	pid_t pid;
 
-	(void)state;
 	fflush(NULL);
 	pid = fork();
 	assert_true(pid >= 0);
@@ -97,10 +97,67 @@ static void test_split_while_moved(void **state)
 		die_in_a_change(limits);
 	assert_int_equal(waitpid(pid, &status, 0), pid);
 	assert_int_equal(status, 0);
-	expect_no_split();
-	t = open_growing(limits, 2);
+}
+
+static void expect_none_forgotten(const struct throttle_limit *limits)
+{
+	struct throttle_table *t = open_growing(limits, 2);
+
 	assert_int_equal(take_all(t, ALL, QUOTA), 0);
 	throttle_table_close(t);
+}
+
+static void test_split_while_moved(void **state)
+{
+	struct throttle_limit limits[] = {ring("l", QUOTA, HOUR), ring("new", 1, HOUR)};
+
+	(void)state;
+	let_one_die(limits);
+	expect_no_split();
+	expect_none_forgotten(limits);
+}
+
+static void limit_files(rlim_t count)
+{
+	struct rlimit limit;
+
+	assert_int_equal(getrlimit(RLIMIT_NOFILE, &limit), 0);
+	limit.rlim_cur = count < limit.rlim_max ? count : limit.rlim_max;
+	assert_int_equal(setrlimit(RLIMIT_NOFILE, &limit), 0);
+}
+
+/* The newer table can't be opened for a reason that passes: it is not thrown away. */
+static void test_no_descriptor_left(void **state)
+{
+	struct throttle_limit limits[] = {ring("l", QUOTA, HOUR), ring("new", 1, HOUR)};
+	const struct throttle_table_options options = {
+		.folder = folder, .callers = CALLERS, .now_ns = START, .grows = true};
+
+	int lowest = dup(0);
+
+	(void)state;
+	assert_true(lowest >= 0);
+	close(lowest);
+	let_one_die(limits);
+	for (rlim_t files = 0; files < 3; files++) {
+		struct throttle_table *t;
+		int error;
+
+		limit_files((rlim_t)lowest + files);
+		t = throttle_table_open(&options, limits, 2, NULL);
+		error = errno;
+		limit_files(RLIM_INFINITY);
+		assert_null(t);
+		assert_int_equal(error, EMFILE);
+	}
+	expect_none_forgotten(limits);
+}
+
+static int make_folder(void **state)
+{
+	(void)state;
+	memcpy(folder + strlen(folder) - 6, "XXXXXX", 6);
+	return mkdtemp(folder) != NULL ? 0 : -1;
 }
 
 static int remove_folder(void **state)
@@ -115,10 +172,10 @@ static int remove_folder(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test_teardown(test_split_while_moved, remove_folder),
+		cmocka_unit_test_setup_teardown(test_split_while_moved, make_folder, remove_folder),
+		cmocka_unit_test_setup_teardown(
+			test_no_descriptor_left, make_folder, remove_folder),
 	};
 
-	if (mkdtemp(folder) == NULL)
-		return 1;
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
