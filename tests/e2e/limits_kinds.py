@@ -300,7 +300,7 @@ class Held:
 
 @group("concurrency: the place comes back however the exchange ends")
 def concurrency(t):
-    held = Held(t)
+    held = Held(t, route="request_buffering = off")
 
     with t.point("finished"):
         client = held.begin(HOLD)
@@ -336,6 +336,14 @@ def concurrency(t):
         held.is_taken()
         client.reset()
         held.is_free()
+
+    with t.point("the client goes in the middle of its own body, which is read before it is sent"):
+        reading = Held(t)
+        client = reading.client()
+        client.send(b"POST /upload HTTP/1.1\r\nHost: a\r\nContent-Length: 100000\r\n\r\n" + b"x" * 1000)
+        until(lambda: reading.probe.ask("/").status == 429, "the place is taken")
+        client.reset()
+        reading.is_free()
 
     with t.point("the upstream dies in the middle of its response"):
         held.release.clear()
