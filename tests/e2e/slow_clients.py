@@ -8,6 +8,7 @@ from lib.client import request_bytes
 from lib.process import DEADLINE_SECONDS, SANITIZER, until
 from lib.sluice import to
 from lib.tap import equal, group, main, test, true
+from lib.workers import Barrier
 
 MIB = 1024 * 1024
 OK = b"HTTP/1.1 200 OK\r\n"
@@ -217,8 +218,9 @@ def sent_again(t):
 def upload_order(t):
     origin = t.origin()
     key = [("X-Api-Key", "one")]
-    sluice = t.sluice(to(origin, route="session = header:X-Api-Key\nordering = writes"))
+    sluice = t.sluice(to(origin, route="host = api.test\nsession = header:X-Api-Key\nordering = writes"))
     upload = begin_upload(t, sluice, 10, key)
+    Barrier(t, sluice, [upload]).passed_by(upload)
     reader = t.client(sluice)
     reader.request("/read", fields=key)
     equal(t.client(sluice).ask("/small", fields=[("X-Api-Key", "other")]).status, 200, "another's")
