@@ -143,6 +143,8 @@ class Client:
             return
         if identity != ask.identity:
             self.fail(f"the response of request {identity} to {ask}")
+        elif message.framing == "close" and self.world.was_starved(began):
+            pass  # a server was late by that, and its response cut: HTTP/1.0 has no other sign of it than the end
         elif ask.do in WHOLE and (message.status != ask.status or message.body != ask.expected_content()):
             self.fail(f"a wrong response to {ask}: {len(message.body)} bytes, expected "
                       f"{len(ask.expected_content())}: {message}")
