@@ -615,7 +615,7 @@ def big_download(t):
         else:
             x.reply(200, b"x")
 
-    sluice = t.sluice(to(t.origin(handler)))
+    sluice = t.sluice(to(t.origin(handler), route="response_buffering = off"))
     client = t.client(sluice)
     client.ask("/warm")
     before = resident_bytes(sluice.pid)
@@ -640,7 +640,7 @@ def big_upload(t):
         x.read_body()
         x.reply(200, b"x")
 
-    sluice = t.sluice(to(t.origin(handler)))
+    sluice = t.sluice(to(t.origin(handler), route=UNBUFFERED))
     client = t.client(sluice)
     client.ask("/warm")
     before = resident_bytes(sluice.pid)
