@@ -13,7 +13,7 @@ from lib.workers import Barrier
 MIB = 1024 * 1024
 OK = b"HTTP/1.1 200 OK\r\n"
 PLACES = 4
-BIG = (8 if SANITIZER else 40) * MIB
+BIG = (24 if SANITIZER else 40) * MIB
 BLOCK = b"".join(hashlib.sha256(b"%d" % n).digest() for n in range(2048))  # 64 KiB that never repeat
 
 
