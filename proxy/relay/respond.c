@@ -479,6 +479,29 @@ void respond_tunnel(struct exchange *x)
 
 /* ---- the client left ------------------------------------------------------------------------- */
 
+/* From now on only the server's time bounds it. */
+static void follow(struct exchange *x)
+{
+	await_more(x);
+	event_active(&x->connection->stream.event, EV_READ, 0);
+}
+
+/* What it held back for those before it on the connection waits for nobody now. */
+static void go_on_alone(struct exchange *x)
+{
+	uint64_t now_ms = worker_now_ms(x->worker);
+
+	if (x->held_response) {
+		begin_relaying(x);
+		if (x->state == EXCHANGE_DRAINING)
+			follow(x);
+	} else if (x->held_interim) {
+		wait_for(&x->connection->wait, WAIT_RESPONSE, 0,
+			now_ms + x->upstream->conf->first_byte_timeout_ms, now_ms);
+		event_active(&x->connection->stream.event, EV_READ, 0);
+	}
+}
+
 void exchange_client_gone(struct exchange *x)
 {
 	bool under_way = x->state == EXCHANGE_FORWARDING || x->state == EXCHANGE_RELAYING;
@@ -498,13 +521,8 @@ void exchange_client_gone(struct exchange *x)
 	x->worker->orphans = x;
 	x->orphaned = true;
 	if (x->state == EXCHANGE_FORWARDING) {
-		if (x->held_response) {
-			begin_relaying(x);
-			event_active(&x->connection->stream.event, EV_READ, 0);
-		} else if (x->held_interim) {
-			event_active(&x->connection->stream.event, EV_READ, 0);
-		}
-		return; /* goes on alone */
+		go_on_alone(x);
+		return;
 	}
 	/* What the flow borrowed is gone with the client's connection. */
 	x->down.sink = NULL;
@@ -512,5 +530,5 @@ void exchange_client_gone(struct exchange *x)
 	x->down.tail_due = false;
 	x->down.max_bytes = x->down.content_bytes + FOLLOW_BYTES;
 	exchange_enter(x, EXCHANGE_DRAINING);
-	event_active(&x->connection->stream.event, EV_READ, 0);
+	follow(x);
 }

@@ -15,6 +15,7 @@
 #include "relay/relay.h"
 #include "relay/reload.h"
 #include "relay/server_connection.h"
+#include "relay/wait_check.h"
 #include "stats/busiest.h"
 
 #define SPARE_BLOCKS 64
@@ -220,6 +221,7 @@ struct worker *worker_new(struct relay *relay, unsigned index, struct site *site
 		return NULL;
 	}
 	stream_loop_init(&worker->streams, &worker->loop);
+	worker->checks_waits = wait_check_wanted();
 	worker->write_stage.run = write_all;
 	loop_add_stage(&worker->loop, LOOP_WRITE, &worker->write_stage);
 	worker->command.run = run_commands;
@@ -266,6 +268,8 @@ void *worker_main(void *arg)
 			break;
 		}
 		growth_look(worker);
+		if (worker->checks_waits)
+			wait_check(worker);
 	}
 	listeners_close(worker);
 	while (worker->orphans)

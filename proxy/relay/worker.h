@@ -82,6 +82,7 @@ struct worker {
 	_Atomic uint64_t pings_answered;   /* relay.manager.pings that it had */
 
 	bool draining, stopping;
+	bool checks_waits; /* relay/wait_check.h */
 	uint64_t drain_began_ms;
 	uint64_t wall_ns, wall_turn_ns; /* worker_wall_ns, and the turn that it was read in */
 	uint64_t date_second;

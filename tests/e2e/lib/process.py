@@ -63,7 +63,7 @@ class Process:
         self.popen = subprocess.Popen(
             command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
             preexec_fn=in_child, pass_fds=pass_fds,
-            env={**os.environ, **sanitizer_options(), **(environment or {})})
+            env={**os.environ, "SLUICE_CHECK_WAITS": "1", **sanitizer_options(), **(environment or {})})
         self.pid = self.popen.pid
         self._readers = [self._reader(self.popen.stdout), self._reader(self.popen.stderr)]
 
