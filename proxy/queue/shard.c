@@ -5,7 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define FIRST_BUCKETS 16u
+#define FIRST_BUCKETS  16u
+#define FIRST_SESSIONS 2u  /* of a shard; then as many more as there are, */
+#define MORE_SESSIONS  32u /* at most so many at a time */
 
 int shard_init(struct shard *shard)
 {
@@ -72,13 +74,16 @@ static void grow(struct shard *shard)
 
 static int add_chunk(struct shard *shard)
 {
-	struct session_chunk *chunk = malloc(sizeof(*chunk));
+	size_t count = shard->sessions < FIRST_SESSIONS ? FIRST_SESSIONS : shard->sessions;
 
+	if (count > MORE_SESSIONS)
+		count = MORE_SESSIONS;
+	struct session_chunk *chunk = malloc(sizeof(*chunk) + count * sizeof(chunk->sessions[0]));
 	if (chunk == NULL)
 		return -1;
 	chunk->next = shard->chunks;
 	shard->chunks = chunk;
-	for (size_t i = 0; i < SHARD_CHUNK_SESSIONS; i++) {
+	for (size_t i = 0; i < count; i++) {
 		chunk->sessions[i].idle_next = shard->free;
 		shard->free = &chunk->sessions[i];
 	}

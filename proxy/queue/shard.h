@@ -17,8 +17,7 @@
 
 #include "queue/session.h"
 
-#define SHARD_IDLE_LISTS     16
-#define SHARD_CHUNK_SESSIONS 32
+#define SHARD_IDLE_LISTS 16
 
 struct idle_list {
 	uint64_t
@@ -28,7 +27,7 @@ struct idle_list {
 
 struct session_chunk {
 	struct session_chunk *next;
-	struct session sessions[SHARD_CHUNK_SESSIONS];
+	struct session sessions[];
 };
 
 struct shard {
