@@ -2,19 +2,20 @@
 
 #include <ctype.h>
 #include <errno.h>
-#include <openssl/crypto.h>
-#include <openssl/sha.h>
+#include <nettle/memops.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
+
+#include "base/digest.h"
 
 #define LINE_BYTES 1024
 #define HASHED     "sha256:"
 
 struct token {
 	enum admin_role role;
-	unsigned char digest[SHA256_DIGEST_LENGTH];
+	unsigned char digest[DIGEST_BYTES];
 };
 
 struct admin_tokens {
@@ -22,11 +23,11 @@ struct admin_tokens {
 	size_t count;
 };
 
-static bool read_hex(const char *text, unsigned char digest[static SHA256_DIGEST_LENGTH])
+static bool read_hex(const char *text, unsigned char digest[static DIGEST_BYTES])
 {
-	if (strlen(text) != 2 * SHA256_DIGEST_LENGTH)
+	if (strlen(text) != 2 * DIGEST_BYTES)
 		return false;
-	for (size_t i = 0; i < SHA256_DIGEST_LENGTH; i++) {
+	for (size_t i = 0; i < DIGEST_BYTES; i++) {
 		unsigned value;
 		if (!isxdigit((unsigned char)text[2 * i]) ||
 			!isxdigit((unsigned char)text[2 * i + 1]) ||
@@ -37,13 +38,13 @@ static bool read_hex(const char *text, unsigned char digest[static SHA256_DIGEST
 	return true;
 }
 
-static bool read_token(const char *text, unsigned char digest[static SHA256_DIGEST_LENGTH])
+static bool read_token(const char *text, unsigned char digest[static DIGEST_BYTES])
 {
 	size_t prefix = strlen(HASHED);
 
 	if (strncmp(text, HASHED, prefix) == 0)
 		return read_hex(text + prefix, digest);
-	SHA256((const unsigned char *)text, strlen(text), digest);
+	digest_make(slice_of(text), digest);
 	return true;
 }
 
@@ -132,7 +133,7 @@ void admin_tokens_free(struct admin_tokens *tokens)
 	if (!tokens)
 		return;
 	if (tokens->items)
-		OPENSSL_cleanse(tokens->items, tokens->count * sizeof(*tokens->items));
+		explicit_bzero(tokens->items, tokens->count * sizeof(*tokens->items));
 	free(tokens->items);
 	free(tokens);
 }
@@ -140,7 +141,7 @@ void admin_tokens_free(struct admin_tokens *tokens)
 enum admin_role admin_tokens_role(const struct admin_tokens *tokens, const char *authorization)
 {
 	static const char scheme[] = "Bearer";
-	unsigned char digest[SHA256_DIGEST_LENGTH];
+	unsigned char digest[DIGEST_BYTES];
 	enum admin_role role = ADMIN_ANYONE;
 	size_t len = sizeof(scheme) - 1;
 
@@ -153,9 +154,9 @@ enum admin_role admin_tokens_role(const struct admin_tokens *tokens, const char 
 		len--;
 	/* Digests are compared, all of them: neither the time nor the length tells anything of a
 	 * token. */
-	SHA256((const unsigned char *)authorization, len, digest);
+	digest_make((struct slice){authorization, len}, digest);
 	for (size_t i = 0; i < tokens->count; i++) {
-		if (CRYPTO_memcmp(tokens->items[i].digest, digest, sizeof(digest)) == 0 &&
+		if (memeql_sec(tokens->items[i].digest, digest, sizeof(digest)) &&
 			tokens->items[i].role > role)
 			role = tokens->items[i].role;
 	}

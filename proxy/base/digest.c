@@ -1,16 +1,25 @@
 #include "base/digest.h"
 
-#include <openssl/sha.h>
+#include <nettle/sha2.h>
 #include <stdbool.h>
 #include <string.h>
 
 static const char digits[] = "0123456789abcdef";
 
+void digest_make(struct slice data, unsigned char digest[static DIGEST_BYTES])
+{
+	struct sha256_ctx context;
+
+	sha256_init(&context);
+	sha256_update(&context, data.len, (const uint8_t *)data.at);
+	sha256_digest(&context, DIGEST_BYTES, digest);
+}
+
 void digest_text(struct slice data, char out[static DIGEST_TEXT_BYTES])
 {
-	unsigned char digest[SHA256_DIGEST_LENGTH];
+	unsigned char digest[DIGEST_BYTES];
 
-	SHA256((const unsigned char *)data.at, data.len, digest);
+	digest_make(data, digest);
 	memcpy(out, DIGEST_PREFIX, strlen(DIGEST_PREFIX));
 	out += strlen(DIGEST_PREFIX);
 	for (size_t i = 0; i < sizeof(digest); i++) {

@@ -1,8 +1,11 @@
-/* SHA-256 as text. */
+/* SHA-256, also as text. */
 #ifndef BASE_DIGEST_H
 #define BASE_DIGEST_H
 
 #include "base/slice.h"
+
+#define DIGEST_BYTES 32
+void digest_make(struct slice data, unsigned char digest[static DIGEST_BYTES]);
 
 /* `sha256:` and 64 lower-case hexadecimal digits; not NUL-terminated. */
 #define DIGEST_PREFIX     "sha256:"

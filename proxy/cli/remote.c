@@ -1,12 +1,12 @@
 /* See remote.h. */
 #include "cli/remote.h"
 
-#include <curl/curl.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "cli/curl.h"
 #include "conf/conf.h"
 
 #define TIMEOUT_SECONDS 30
@@ -137,21 +137,21 @@ static void report_problem(long status, const json_t *problem)
 		fprintf(stderr, "  %s\n", json_string_value(error));
 }
 
-static enum remote_result perform(
-	CURL *curl, const struct remote *remote, struct answer *text, json_t **answer)
+static enum remote_result perform(const struct curl_functions *curl, CURL *call,
+	const struct remote *remote, struct answer *text, json_t **answer)
 {
 	char why[CURL_ERROR_SIZE] = "";
 	long status = 0;
 
-	curl_easy_setopt(curl, CURLOPT_ERRORBUFFER, why);
-	CURLcode code = curl_easy_perform(curl);
+	curl->easy_setopt(call, CURLOPT_ERRORBUFFER, why);
+	CURLcode code = curl->easy_perform(call);
 	if (code != CURLE_OK) {
 		fprintf(stderr, "sluice: %s: %s; is sluice running there?\n",
 			remote->socket_path ? remote->socket_path : remote->base,
-			why[0] ? why : curl_easy_strerror(code));
+			why[0] ? why : curl->easy_strerror(code));
 		return REMOTE_UNREACHABLE;
 	}
-	curl_easy_getinfo(curl, CURLINFO_RESPONSE_CODE, &status);
+	curl->easy_getinfo(call, CURLINFO_RESPONSE_CODE, &status);
 	*answer = text->text ? json_loads(text->text, 0, NULL) : NULL;
 	if (status < 300 && *answer)
 		return REMOTE_OK;
@@ -161,31 +161,33 @@ static enum remote_result perform(
 	return REMOTE_REFUSED;
 }
 
-static void set_options(CURL *curl, const struct remote *remote, const char *method,
-	const char *url, struct curl_slist *fields, const char *body, struct answer *text)
+static void set_options(const struct curl_functions *curl, CURL *call, const struct remote *remote,
+	const char *method, const char *url, struct curl_slist *fields, const char *body,
+	struct answer *text)
 {
-	curl_easy_setopt(curl, CURLOPT_URL, url);
-	curl_easy_setopt(curl, CURLOPT_PROXY, "");
-	curl_easy_setopt(curl, CURLOPT_PATH_AS_IS, 1L);
-	curl_easy_setopt(curl, CURLOPT_TIMEOUT, (long)TIMEOUT_SECONDS);
-	curl_easy_setopt(curl, CURLOPT_HTTPHEADER, fields);
-	curl_easy_setopt(curl, CURLOPT_WRITEFUNCTION, on_data);
-	curl_easy_setopt(curl, CURLOPT_WRITEDATA, text);
+	curl->easy_setopt(call, CURLOPT_URL, url);
+	curl->easy_setopt(call, CURLOPT_PROXY, "");
+	curl->easy_setopt(call, CURLOPT_PATH_AS_IS, 1L);
+	curl->easy_setopt(call, CURLOPT_TIMEOUT, (long)TIMEOUT_SECONDS);
+	curl->easy_setopt(call, CURLOPT_HTTPHEADER, fields);
+	curl->easy_setopt(call, CURLOPT_WRITEFUNCTION, on_data);
+	curl->easy_setopt(call, CURLOPT_WRITEDATA, text);
 	if (remote->socket_path)
-		curl_easy_setopt(curl, CURLOPT_UNIX_SOCKET_PATH, remote->socket_path);
+		curl->easy_setopt(call, CURLOPT_UNIX_SOCKET_PATH, remote->socket_path);
 	if (body || strcmp(method, "POST") == 0)
-		curl_easy_setopt(curl, CURLOPT_POSTFIELDS, body ? body : "");
+		curl->easy_setopt(call, CURLOPT_POSTFIELDS, body ? body : "");
 	if (strcmp(method, "GET") != 0)
-		curl_easy_setopt(curl, CURLOPT_CUSTOMREQUEST, method);
+		curl->easy_setopt(call, CURLOPT_CUSTOMREQUEST, method);
 }
 
-static struct curl_slist *add_field(struct curl_slist *fields, const char *name, const char *value)
+static struct curl_slist *add_field(const struct curl_functions *curl, struct curl_slist *fields,
+	const char *name, const char *value)
 {
 	char *line = NULL;
 	struct curl_slist *more = NULL;
 
 	if (asprintf(&line, "%s%s", name, value) >= 0)
-		more = curl_slist_append(fields, line);
+		more = curl->slist_append(fields, line);
 	free(line);
 	return more ? more : fields;
 }
@@ -197,23 +199,28 @@ enum remote_result remote_call(const struct remote *remote, const char *method, 
 	struct answer text = {0};
 	char *url = NULL, *content = body ? json_dumps(body, JSON_COMPACT) : NULL;
 	enum remote_result result = REMOTE_UNREACHABLE;
-	CURL *curl = curl_easy_init();
+	struct curl_functions curl;
 
 	*answer = NULL;
+	if (!curl_load(&curl)) {
+		free(content);
+		return REMOTE_UNREACHABLE;
+	}
+	CURL *call = curl.easy_init();
 	if (asprintf(&url, "%s%s", remote->base, path) < 0)
 		url = NULL;
 	if (remote->token)
-		fields = add_field(fields, "Authorization: Bearer ", remote->token);
+		fields = add_field(&curl, fields, "Authorization: Bearer ", remote->token);
 	if (content)
-		fields = add_field(fields, "Content-Type: ", "application/json");
-	if (curl && url && (content || !body)) {
-		set_options(curl, remote, method, url, fields, content, &text);
-		result = perform(curl, remote, &text, answer);
+		fields = add_field(&curl, fields, "Content-Type: ", "application/json");
+	if (call && url && (content || !body)) {
+		set_options(&curl, call, remote, method, url, fields, content, &text);
+		result = perform(&curl, call, remote, &text, answer);
 	} else {
 		fprintf(stderr, "sluice: no memory\n");
 	}
-	curl_slist_free_all(fields);
-	curl_easy_cleanup(curl);
+	curl.slist_free_all(fields);
+	curl.easy_cleanup(call);
 	free(content);
 	free(text.text);
 	free(url);
@@ -222,9 +229,13 @@ enum remote_result remote_call(const struct remote *remote, const char *method, 
 
 char *remote_escape(const char *text)
 {
-	char *escaped = curl_easy_escape(NULL, text, 0);
+	struct curl_functions curl;
+
+	if (!curl_load(&curl))
+		return NULL;
+	char *escaped = curl.easy_escape(NULL, text, 0);
 	char *copy = escaped ? strdup(escaped) : NULL;
 
-	curl_free(escaped);
+	curl.free(escaped);
 	return copy;
 }
