@@ -51,6 +51,9 @@ void admin_post_session(struct admin_request *request);
 /* handle_reload.c */
 void admin_post_reload(struct admin_request *request);
 
+/* handle_events.c */
+void admin_get_events(struct admin_request *request);
+
 /* handle_config.c */
 void admin_get_config(struct admin_request *request);
 void admin_put_log_level(struct admin_request *request);

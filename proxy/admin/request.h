@@ -8,6 +8,8 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+struct broadcast_listener;
+struct events;
 struct relay;
 
 #define ADMIN_BODY_MAX (1024 * 1024) /* of a request; 413 beyond */
@@ -20,12 +22,14 @@ struct admin_request {
 	size_t body_bytes;
 	struct MHD_Connection *connection; /* for admin_argument */
 	struct relay *relay;
+	struct events *events;
 
 	/* the response */
 	unsigned status;
 	const char *media_type;
 	char *text; /* malloc'ed; freed by the server */
 	size_t text_bytes;
+	struct broadcast_listener *listener; /* its response, in place of the text, or NULL */
 };
 
 /* The value of a query parameter, decoded, or NULL. Valid as long as the request. */

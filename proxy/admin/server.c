@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <microhttpd.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,8 +13,10 @@
 #include <unistd.h>
 
 #include "admin/ask.h"
+#include "admin/broadcast.h"
 #include "admin/browser.h"
 #include "admin/doorman.h"
+#include "admin/events.h"
 #include "admin/request.h"
 #include "admin/tokens.h"
 #include "base/log.h"
@@ -31,6 +34,7 @@
 struct admin {
 	struct relay *relay;
 	struct asker *asker;
+	struct events *events;
 	struct admin_tokens *tokens; /* NULL: none are asked for */
 	size_t count;                /* of the sockets, and of the daemons that are started */
 	int sockets[MAX_DAEMONS];
@@ -132,15 +136,30 @@ static void add_allow(struct MHD_Response *response, const char *path)
 	MHD_add_response_header(response, MHD_HTTP_HEADER_ALLOW, allow);
 }
 
+/* Of the text or the listener, which are the response's then. */
+static struct MHD_Response *create_response(struct admin_request *request)
+{
+	struct MHD_Response *response;
+
+	if (request->listener) {
+		response = broadcast_response(request->listener);
+		request->listener = NULL;
+		return response;
+	}
+	response = MHD_create_response_from_buffer(
+		request->text_bytes, request->text, MHD_RESPMEM_MUST_FREE);
+	if (response)
+		request->text = NULL;
+	return response;
+}
+
 static enum MHD_Result send_response(struct MHD_Connection *connection, struct call *call)
 {
 	struct admin_request *request = &call->request;
-	struct MHD_Response *response = MHD_create_response_from_buffer(
-		request->text_bytes, request->text, MHD_RESPMEM_MUST_FREE);
+	struct MHD_Response *response = create_response(request);
 
 	if (!response)
 		return MHD_NO;
-	request->text = NULL; /* the response's now */
 	if (request->media_type)
 		MHD_add_response_header(
 			response, MHD_HTTP_HEADER_CONTENT_TYPE, request->media_type);
@@ -277,6 +296,7 @@ static struct call *begin_call(struct admin *admin, struct MHD_Connection *conne
 		.body = calloc(1, 1),
 		.connection = connection,
 		.relay = admin->relay,
+		.events = admin->events,
 		.status = 200};
 	if (call->request.body)
 		return call;
@@ -337,6 +357,7 @@ static void on_completed(void *ctx, struct MHD_Connection *connection, void **ca
 		doorman_served(ctx, visitor->socket_context);
 	if (!call)
 		return;
+	broadcast_leave(call->request.listener);
 	free(call->request.text);
 	free((char *)(uintptr_t)call->request.body);
 	free(call);
@@ -398,17 +419,30 @@ bool admin_open(const struct conf *conf, struct handover *inherited, struct admi
 	return true;
 }
 
+/* Its messages are about connections that end early. */
+static void on_message(void *ctx, const char *format, va_list arguments)
+{
+	char text[256];
+
+	(void)ctx;
+	vsnprintf(text, sizeof(text), format, arguments);
+	text[strcspn(text, "\n")] = '\0';
+	log_debug("admin: %s", text);
+}
+
 static struct MHD_Daemon *start_daemon(struct admin *admin, size_t i)
 {
 	struct doorman *doorman = &admin->doormen[i];
 
 	doorman->most = MAX_VISITORS;
 	/* ITC: admin_hand_over needs it. */
-	return MHD_start_daemon(MHD_USE_AUTO_INTERNAL_THREAD | MHD_USE_ITC | MHD_USE_ERROR_LOG, 0,
-		NULL, NULL, on_request, admin, MHD_OPTION_LISTEN_SOCKET, admin->sockets[i],
-		MHD_OPTION_NOTIFY_CONNECTION, on_connection, doorman, MHD_OPTION_NOTIFY_COMPLETED,
-		on_completed, doorman, MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)IDLE_SECONDS,
-		MHD_OPTION_CONNECTION_LIMIT, (unsigned)MAX_CONNECTIONS, MHD_OPTION_END);
+	return MHD_start_daemon(MHD_USE_AUTO_INTERNAL_THREAD | MHD_USE_ITC | MHD_USE_ERROR_LOG |
+					MHD_ALLOW_SUSPEND_RESUME,
+		0, NULL, NULL, on_request, admin, MHD_OPTION_EXTERNAL_LOGGER, on_message, NULL,
+		MHD_OPTION_LISTEN_SOCKET, admin->sockets[i], MHD_OPTION_NOTIFY_CONNECTION,
+		on_connection, doorman, MHD_OPTION_NOTIFY_COMPLETED, on_completed, doorman,
+		MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)IDLE_SECONDS, MHD_OPTION_CONNECTION_LIMIT,
+		(unsigned)MAX_CONNECTIONS, MHD_OPTION_END);
 }
 
 bool admin_start(struct admin *admin, struct relay *relay)
@@ -417,7 +451,9 @@ bool admin_start(struct admin *admin, struct relay *relay)
 		return true;
 	admin->relay = relay;
 	admin->asker = asker_new(&relay->loop);
-	for (size_t i = 0; admin->asker && i < admin->count; i++) {
+	admin->events = events_new(relay);
+	bool good = admin->asker && admin->events;
+	for (size_t i = 0; good && i < admin->count; i++) {
 		admin->daemons[i] = start_daemon(admin, i);
 		if (!admin->daemons[i]) {
 			log_error("[admin] bind = %s: the server can't start",
@@ -427,9 +463,9 @@ bool admin_start(struct admin *admin, struct relay *relay)
 		log_info("admin: listening on %s%s", admin->conf->admin.binds[i].text,
 			admin->tokens ? ", tokens are required" : "");
 	}
-	if (!admin->asker)
+	if (!good)
 		log_error("[admin]: no memory");
-	return admin->asker != NULL;
+	return good;
 }
 
 bool admin_give(const struct admin *admin, struct handover *to)
@@ -451,6 +487,7 @@ void admin_hand_over(struct admin *admin, const char *address)
 		admin->is_quiet[i] = MHD_quiesce_daemon(admin->daemons[i]) != MHD_INVALID_SOCKET;
 		if (!admin->is_quiet[i])
 			log_error("[admin] bind = %s: the server can't leave its socket", address);
+		events_close(admin->events); /* who listens on finds the new process */
 	}
 }
 
@@ -460,6 +497,8 @@ void admin_close(struct admin *admin)
 		return;
 	if (admin->asker)
 		asker_close(admin->asker);
+	if (admin->events)
+		events_close(admin->events);
 	for (size_t i = 0; i < admin->count; i++) {
 		if (admin->daemons[i])
 			MHD_stop_daemon(admin->daemons[i]);   /* closes the socket, too, */
@@ -469,6 +508,7 @@ void admin_close(struct admin *admin)
 			unlink(admin->unix_paths[i]);
 	}
 	asker_free(admin->asker);
+	events_free(admin->events);
 	admin_tokens_free(admin->tokens);
 	conf_release(admin->conf);
 	free(admin);

@@ -69,6 +69,8 @@ def answers(t):
     sessions = admin.json("/api/v1/sessions?count=10")[1]["sessions"]
     if sessions:
         equal(admin.ask(f"/api/v1/sessions/{sessions[0]['id']}/close", "POST")[0], 200)
+    with admin.events() as events:
+        true(events.next() is not None, "an event")
     seen = {(path, method) for path, method, status in DOCUMENT.seen if status < 300}
     missing = operations() - seen
     equal(missing - {("/api/v1/sessions/{id}/{operation}", "POST")}, set(), "operations that nobody asked for")

@@ -1,4 +1,5 @@
 """A client of the admin interface, and a sluice that has one."""
+import contextlib
 import json
 import re
 import socket
@@ -43,11 +44,68 @@ class Admin:
         status, fields, content = self.ask(path, method, **more)
         return status, json.loads(content)
 
+    @contextlib.contextmanager
+    def events(self, token=None):
+        """The stream of server-sent events, as an Events."""
+        with dial(self.address) as sock:
+            lines = ["GET /api/v1/events HTTP/1.1", "Host: localhost"]
+            token = token or self.token
+            if token:
+                lines.append(f"Authorization: Bearer {token}")
+            sock.sendall("\r\n".join(lines).encode() + b"\r\n\r\n")
+            yield Events(sock)
+
     def metrics(self, accept=None):
         fields = [f"Accept: {accept}"] if accept else []
         status, fields, content = self.ask("/metrics", fields=fields)
         equal(status, 200, "status of /metrics")
         return fields, content.decode()
+
+
+class Events:
+    """What comes on such a stream: each event's data as JSON, held against the document."""
+
+    def __init__(self, sock):
+        self.sock = sock
+        self.file = sock.makefile("rb")
+        self.status = int(self.file.readline().split()[1])
+        self.fields = {}
+        while (line := self.file.readline().decode().strip()):
+            name, _, text = line.partition(":")
+            self.fields[name.lower()] = text.strip()
+        self.ids = []
+        self._text = b""
+        if self.status == 200:
+            DOCUMENT.check_call("GET", "/api/v1/events", b"", self.status, self.fields, b"")
+
+    def _more(self):
+        """Another chunk; False at the end."""
+        size = int(self.file.readline() or b"0", 16)
+        self._text += self.file.read(size)
+        self.file.readline()
+        return size > 0
+
+    def block(self):
+        """The next block's lines, or None at the end."""
+        while b"\n\n" not in self._text:
+            if not self._more():
+                return None
+        block, _, self._text = self._text.partition(b"\n\n")
+        return block.decode().split("\n")
+
+    def next(self):
+        """The next event's data, or None at the end."""
+        lines = self.block()
+        while lines and lines[0].startswith("retry:"):
+            lines = self.block()
+        if lines is None:
+            return None
+        fields = dict(line.split(": ", 1) for line in lines)
+        equal((sorted(fields), fields["event"]), (["data", "event", "id"], "second"), "an event")
+        self.ids.append(int(fields["id"]))
+        second = json.loads(fields["data"])
+        DOCUMENT.check(second, {"$ref": "#/components/schemas/Second"}, "an event's data")
+        return second
 
 
 def value(text, name, **labels):

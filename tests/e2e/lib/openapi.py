@@ -10,7 +10,8 @@ import urllib.parse
 
 SOURCE = os.path.join(os.environ.get("top_srcdir") or os.path.join(os.path.dirname(__file__), "../../.."),
                       "etc/sluice-admin.openapi.json")
-TYPES = {"object": dict, "array": list, "string": str, "boolean": bool, "null": type(None), "integer": int}
+TYPES = {"object": dict, "array": list, "string": str, "boolean": bool, "null": type(None), "integer": int,
+         "number": (int, float)}
 NOTES = {"description", "format", "title"}
 
 
@@ -23,7 +24,7 @@ def fail(where, what):
 
 
 def is_type(value, name):
-    return isinstance(value, TYPES[name]) and (name != "integer" or not isinstance(value, bool))
+    return isinstance(value, TYPES[name]) and (name not in ("integer", "number") or not isinstance(value, bool))
 
 
 class Document:
@@ -75,11 +76,11 @@ class Document:
             fail(where, f"{value!r} does not match {given}")
 
     def word_minimum(self, value, given, _, where):
-        if is_type(value, "integer") and value < given:
+        if is_type(value, "number") and value < given:
             fail(where, f"{value} is below {given}")
 
     def word_maximum(self, value, given, _, where):
-        if is_type(value, "integer") and value > given:
+        if is_type(value, "number") and value > given:
             fail(where, f"{value} is above {given}")
 
     def word_minProperties(self, value, given, _, where):
