@@ -271,8 +271,10 @@ struct conf_route {
 	uint64_t max_body_bytes;                  /* max_body_size: 413 beyond; 0: no bound */
 	struct conf_buffering request_buffering;  /* before a place is taken, 64k file 16M */
 	struct conf_buffering response_buffering; /* so that a place is given back, 32k file 64M */
-	uint64_t cost;                            /* what a request is charged, 1 */
-	const char *cost_field; /* cost = response:X-Cost : lower-case field name; NULL: none */
+	uint64_t min_rate; /* bytes a second of a body either way, beyond the grace; 0: none */
+	uint64_t min_rate_grace_ms; /* 10s */
+	uint64_t cost;              /* what a request is charged, 1 */
+	const char *cost_field;     /* cost = response:X-Cost : lower-case field name; NULL: none */
 	struct conf_statuses refund;
 	struct conf_text_list upgrades;         /* protocols that Upgrade may ask for, lower case;
 						   websocket */

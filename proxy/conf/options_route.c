@@ -94,6 +94,14 @@ const struct option options_route[] = {
 		.fallback = "32k file 64M",
 		.help = "What is kept of a response that its client takes too slowly, so that the server "
 			"and its place are free earlier."},
+	{"min_rate", &type_size64, LIVE, AT(min_rate), .fallback = "0", BETWEEN(0, 1ULL << 30),
+		.flags = OPTION_SIZE,
+		.help = "Bytes a second that a client must send of a request's body, and take of a "
+			"response that is there for it; 0 for none. Slower ones are cut."},
+	{"min_rate_grace", &type_duration, LIVE, AT(min_rate_grace_ms), .fallback = "10s",
+		BETWEEN(MS(10), DAYS(1)), .flags = OPTION_DURATION,
+		.help = "How long a client may make us wait for a body beyond what min_rate "
+			"allows."},
 	{"cost", &type_cost, LIVE, AT(cost), .fallback = "1", BETWEEN(1, 1 * MILLION),
 		.help = "What a request is charged; response:FIELD is settled from that field of the "
 			"response."},

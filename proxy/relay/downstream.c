@@ -7,6 +7,7 @@
 
 #include "base/container.h"
 #include "base/log.h"
+#include "relay/client_wait.h"
 #include "relay/exchange.h"
 #include "relay/linger.h"
 #include "relay/listener.h"
@@ -113,6 +114,7 @@ void downstream_close(struct downstream *d, const char *why)
 	buffer_release(&d->in, &worker->blocks);
 	http_parser_end(&d->parser);
 	forwarding_clear(&d->forwarding);
+	client_wait_end(d);
 	if (d->prev)
 		d->prev->next = d->next;
 	else
@@ -347,19 +349,6 @@ static uint64_t idle_timeout_ms(const struct downstream *d)
 	return d->worker->draining && timeout_ms > shutdown_ms / 2 ? shutdown_ms / 2 : timeout_ms;
 }
 
-/* Is it the client that keeps its request's body from going on, and not the server? */
-static bool wants_body(const struct downstream *d)
-{
-	const struct pump *up = &d->reading->up;
-
-	/* It may wait for a 100 that waits for the responses before it. */
-	if (d->reading != d->first && d->reading->framing.expects_continue)
-		return false;
-	if (d->reading->gathering == GATHERING_READY && !up->flow)
-		return false; /* as much as is kept of it is here: it waits for its turn */
-	return up->in && (!up->flow || flow_is_empty(up->flow));
-}
-
 /* Nothing to be sent, and none of its requests is being read: the usual cases. */
 static inline void watch_input_none(struct downstream *d)
 {
@@ -371,35 +360,12 @@ static inline void watch_input_none(struct downstream *d)
 			worker_now_ms(d->worker) + idle_timeout_ms(d), worker_now_ms(d->worker));
 }
 
-static void watch_transfer(struct downstream *d)
-{
-	const struct conf_listener *conf = d->listener->conf;
-	const struct exchange *reading = d->reading;
-	uint64_t now_ms = worker_now_ms(d->worker);
-
-	if (d->input == INPUT_TUNNEL)
-		wait_none(&d->wait); /* tunnel_timeout, at the server's connection */
-	else if (!flow_is_empty(&d->out))
-		wait_for(&d->wait, WAIT_TAKE, d->stream.sent, now_ms + conf->send_timeout_ms,
-			now_ms);
-	else if (d->input == INPUT_HEAD)
-		wait_for(&d->wait, WAIT_HEAD, reading->began_ns,
-			reading->began_ns / CLOCK_NS_PER_MS + conf->header_timeout_ms, now_ms);
-	else if (d->input == INPUT_BODY && wants_body(d))
-		wait_for(&d->wait, WAIT_BODY, reading->up.content_bytes,
-			now_ms + conf->body_timeout_ms, now_ms);
-	else
-		watch_input_none(d);
-}
-
 static inline void watch(struct downstream *d)
 {
 	if (d->state == DOWNSTREAM_LINGERING)
 		return;
-	if (d->input == INPUT_NONE && flow_is_empty(&d->out))
+	if ((d->input == INPUT_NONE && flow_is_empty(&d->out)) || !client_wait(d))
 		watch_input_none(d);
-	else
-		watch_transfer(d);
 }
 
 void downstream_watch(struct downstream *d)
@@ -611,18 +577,27 @@ static void on_event(struct stream *stream)
 
 static const struct stream_calls calls = {on_readable, on_event};
 
+static void cut_slow_reader(struct downstream *d, const char *why)
+{
+	if (d->first && !d->first->outcome)
+		d->first->outcome = why;
+	downstream_close(d, why);
+}
+
 static void on_deadline(struct deadline *deadline)
 {
 	struct downstream *d =
 		(struct downstream *)((char *)deadline - offsetof(struct downstream, wait));
 	struct exchange *reading = d->reading;
+	const char *why;
 
 	switch (d->wait.reason) {
 	case WAIT_LINGER:
 		downstream_close(d, "lingered");
 		break;
 	case WAIT_TAKE:
-		downstream_close(d, "send timeout");
+		if (client_wait_is_over(d, &why))
+			cut_slow_reader(d, why);
 		break;
 	case WAIT_HEAD:
 		d->was_slow = true;
@@ -631,8 +606,10 @@ static void on_deadline(struct deadline *deadline)
 		downstream_advance(d);
 		break;
 	case WAIT_BODY:
+		if (!client_wait_is_over(d, &why))
+			break;
 		d->was_slow = true;
-		exchange_reject(reading, 408, "body timeout");
+		exchange_reject(reading, 408, why);
 		downstream_advance(d);
 		break;
 	case WAIT_IDLE:

@@ -5,9 +5,9 @@
  *
  *   reason         whose time    progress that moves it           from where
  *   IDLE           the client's  exchanges begun                  downstream.c
- *   HEAD           the client's  none                             downstream.c
- *   BODY           the client's  bytes of the body's content      downstream.c
- *   TAKE           the client's  bytes that the client took       downstream.c
+ *   HEAD           the client's  none                             client_wait.c
+ *   BODY           the client's  bytes of the body's content      client_wait.c
+ *   TAKE           the client's  bytes that the client took       client_wait.c
  *   LINGER         the client's  bytes that were thrown away      linger.c
  *   CONNECT        the server's  none                             forward.c
  *   SEND           the server's  bytes that the server took       forward.c

@@ -18,6 +18,8 @@ static const char *const limit_verdicts[STATS_LIMIT_VERDICTS] = {
 	[STATS_LIMIT_SHADOW_REFUSED] = "shadow_refuse",
 };
 
+static const char *const bodies[] = {"request", "response"};
+
 #define VALUES(of) of, COUNT(of)
 
 const struct stats_metric stats_metrics[] = {
@@ -31,6 +33,9 @@ const struct stats_metric stats_metrics[] = {
 		"Requests answered 503 because a queue was full or they waited too long."},
 	{"sluice_retries_total", STATS_COUNTER, STATS_NODE, STATS_RETRIES, {{0}},
 		"Requests sent once more, on another connection or to another server."},
+	{"sluice_slow_clients_total", STATS_COUNTER, STATS_NODE, STATS_SLOW_REQUEST,
+		{{"body", VALUES(bodies)}},
+		"Clients that were cut because they sent or took a body below min_rate."},
 	{"sluice_requests_total", STATS_COUNTER, STATS_ROUTE, STATS_REQUESTS,
 		{{"status", VALUES(statuses)}, {"verdict", VALUES(verdicts)}},
 		"Exchanges that ended, by the class of their status and the verdict of the "

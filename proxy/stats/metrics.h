@@ -52,6 +52,8 @@ enum {
 	STATS_CLIENT_GONE,
 	STATS_SHED,
 	STATS_RETRIES,
+	STATS_SLOW_REQUEST, /* in this order: the values of one label */
+	STATS_SLOW_RESPONSE,
 	STATS_NODE_SLOTS,
 };
 

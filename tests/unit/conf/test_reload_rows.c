@@ -132,6 +132,8 @@ static const struct sample samples[] = {
 	{R, "session_idle_timeout", "1s", "2s", "1000ms", NULL},
 	{R, "upstream_affinity", "none", "session", NULL, NULL},
 	{R, "max_body_size", "1k", "2k", "1024", NULL},
+	{R, "min_rate", "1k", "2k", "1024", NULL},
+	{R, "min_rate_grace", "1s", "2s", "1000ms", NULL},
 	{R, "request_buffering", "64k file 1M", "64k", "65536 file 1024k", NULL},
 	{R, "response_buffering", "off", "64k file 1M", NULL, NULL},
 	{R, "cost", "5", "response:X-Cost", NULL, "limits = x"},

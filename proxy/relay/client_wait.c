@@ -1,0 +1,204 @@
+#include "relay/client_wait.h"
+
+#include <linux/sockios.h>
+#include <stdlib.h>
+#include <sys/ioctl.h>
+#include <sys/socket.h>
+
+#include "relay/downstream.h"
+#include "relay/exchange.h"
+#include "relay/listener.h"
+#include "relay/min_rate.h"
+
+/* Made with the first body of a connection that has a rate. */
+struct client_rates {
+	struct min_rate body, take;
+	uint64_t body_of;      /* the exchange by its number on the connection */
+	uint64_t timeout_ms;   /* body_timeout or send_timeout ends then */
+	enum wait_reason asks; /* whose rate decides when the time is over; or NONE */
+};
+
+/* What the client's system has taken: what ours still holds is not. */
+static uint64_t taken(const struct downstream *d)
+{
+	int held = 0;
+
+	if (ioctl(d->stream.fd, SIOCOUTQ, &held) != 0 || held < 0 ||
+		(uint64_t)held > d->stream.sent)
+		return d->stream.sent;
+	return d->stream.sent - (uint64_t)held;
+}
+
+static bool has_rate(const struct exchange *x)
+{
+	return x && x->route && x->route->min_rate > 0 && !x->endless;
+}
+
+static struct client_rates *rates_of(struct downstream *d)
+{
+	if (!d->rates)
+		d->rates = calloc(1, sizeof(*d->rates));
+	return d->rates; /* without memory there is no rate */
+}
+
+/* ---- taking ---------------------------------------------------------------------------------- */
+
+/* The response that is being taken begins to be waited for: by the rules of its route. One that is
+ * over already leaves the last ones in force. */
+static void begin_taking(struct downstream *d)
+{
+	const struct exchange *x = d->first;
+	const struct conf_route *route = x ? x->route : NULL;
+
+	if (has_rate(x) && rates_of(d))
+		min_rate_begin(
+			&d->rates->take, route->min_rate, route->min_rate_grace_ms, taken(d));
+	else if (d->rates && route)
+		d->rates->take.per_second = 0;
+	else if (d->rates)
+		min_rate_begin(&d->rates->take, d->rates->take.per_second,
+			d->rates->take.grace_ns / CLOCK_NS_PER_MS, taken(d));
+}
+
+/* The earlier of what the timeout and the rate allow, rounded up. */
+static uint64_t until_ms(struct downstream *d, struct min_rate *rate, uint64_t bytes)
+{
+	struct client_rates *rates = d->rates;
+	uint64_t now_ns = worker_now_ns(d->worker);
+	uint64_t at_ms =
+		worker_now_ms(d->worker) + min_rate_look(rate, bytes, now_ns) / CLOCK_NS_PER_MS + 1;
+
+	rates->asks = at_ms < rates->timeout_ms ? d->wait.reason : WAIT_NONE;
+	return at_ms < rates->timeout_ms ? at_ms : rates->timeout_ms;
+}
+
+static void wait_to_take(struct downstream *d)
+{
+	uint64_t now_ms = worker_now_ms(d->worker), sent = d->stream.sent;
+	uint64_t at_ms = now_ms + d->listener->conf->send_timeout_ms;
+
+	if (d->wait.reason != WAIT_TAKE)
+		begin_taking(d);
+	else if (d->wait.progress == sent)
+		return;
+	wait_for(&d->wait, WAIT_TAKE, sent, at_ms, now_ms);
+	if (!d->rates)
+		return;
+	d->rates->timeout_ms = at_ms;
+	d->rates->asks = WAIT_NONE;
+	if (d->rates->take.per_second == 0 || (d->first && d->first->endless))
+		return;
+	deadline_set(&d->wait.deadline, until_ms(d, &d->rates->take, taken(d)), now_ms);
+}
+
+/* ---- sending --------------------------------------------------------------------------------- */
+
+/* Is it the client that keeps its request's body from going on, and not the server? */
+static bool wants_body(const struct downstream *d)
+{
+	const struct pump *up = &d->reading->up;
+
+	/* It may wait for a 100 that waits for the responses before it. */
+	if (d->reading != d->first && d->reading->framing.expects_continue)
+		return false;
+	if (d->reading->gathering == GATHERING_READY && !up->flow)
+		return false; /* as much as is kept of it is here: it waits for its turn */
+	return up->in && (!up->flow || flow_is_empty(up->flow));
+}
+
+static void wait_for_body(struct downstream *d)
+{
+	const struct exchange *x = d->reading;
+	uint64_t now_ms = worker_now_ms(d->worker), bytes = x->up.content_bytes;
+	uint64_t at_ms = now_ms + d->listener->conf->body_timeout_ms;
+
+	if (d->wait.reason == WAIT_BODY && d->wait.progress == bytes)
+		return;
+	wait_for(&d->wait, WAIT_BODY, bytes, at_ms, now_ms);
+	struct client_rates *rates = has_rate(x) ? rates_of(d) : d->rates;
+	if (!rates)
+		return;
+	rates->timeout_ms = at_ms;
+	rates->asks = WAIT_NONE;
+	if (!has_rate(x))
+		return;
+	if (rates->body_of != d->begun) {
+		rates->body_of = d->begun;
+		min_rate_begin(
+			&rates->body, x->route->min_rate, x->route->min_rate_grace_ms, bytes);
+	}
+	deadline_set(&d->wait.deadline, until_ms(d, &rates->body, bytes), now_ms);
+}
+
+/* Others than the client have to do something now. */
+static void pause_body(struct downstream *d)
+{
+	const struct exchange *x = d->input == INPUT_BODY ? d->reading : NULL;
+	struct client_rates *rates = d->rates;
+
+	if (rates)
+		min_rate_pause(&rates->body,
+			x && rates->body_of == d->begun ? x->up.content_bytes : rates->body.bytes,
+			worker_now_ns(d->worker));
+}
+
+/* ---- both ------------------------------------------------------------------------------------ */
+
+bool client_wait(struct downstream *d)
+{
+	const struct exchange *reading = d->reading;
+	uint64_t now_ms = worker_now_ms(d->worker);
+
+	if (d->input == INPUT_TUNNEL) {
+		wait_none(&d->wait); /* tunnel_timeout, at the server's connection */
+	} else if (!flow_is_empty(&d->out)) {
+		pause_body(d);
+		wait_to_take(d);
+	} else if (d->input == INPUT_HEAD) {
+		wait_for(&d->wait, WAIT_HEAD, reading->began_ns,
+			reading->began_ns / CLOCK_NS_PER_MS + d->listener->conf->header_timeout_ms,
+			now_ms);
+	} else if (d->input == INPUT_BODY && wants_body(d)) {
+		wait_for_body(d);
+	} else {
+		pause_body(d);
+		return false;
+	}
+	return true;
+}
+
+/* What the system still holds for it is thrown away, or it would hold that on. */
+static void reset_at_close(struct downstream *d)
+{
+	struct linger none = {.l_onoff = 1, .l_linger = 0};
+
+	setsockopt(d->stream.fd, SOL_SOCKET, SO_LINGER, &none, sizeof(none));
+}
+
+bool client_wait_is_over(struct downstream *d, const char **why)
+{
+	bool takes = d->wait.reason == WAIT_TAKE;
+	struct client_rates *rates = d->rates;
+
+	*why = takes ? "send timeout" : "body timeout";
+	if (!rates || rates->asks != d->wait.reason)
+		return true;
+	struct min_rate *rate = takes ? &rates->take : &rates->body;
+	uint64_t bytes = takes ? taken(d) : d->reading->up.content_bytes;
+	uint64_t now_ms = worker_now_ms(d->worker);
+	if (min_rate_look(rate, bytes, worker_now_ns(d->worker)) > 0) {
+		deadline_set(&d->wait.deadline, until_ms(d, rate, bytes), now_ms);
+		return false;
+	}
+	*why = takes ? "response below min_rate" : "request below min_rate";
+	worker_count(d->worker, takes ? STATS_SLOW_RESPONSE : STATS_SLOW_REQUEST);
+	if (takes)
+		reset_at_close(d);
+	return true;
+}
+
+void client_wait_end(struct downstream *d)
+{
+	free(d->rates);
+	d->rates = NULL;
+}
