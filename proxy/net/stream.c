@@ -102,6 +102,13 @@ void stream_close(struct stream *stream)
 	stream->fd = -1;
 }
 
+void stream_reset_at_close(struct stream *stream)
+{
+	struct linger linger = {.l_onoff = 1, .l_linger = 0};
+
+	setsockopt(stream->fd, SOL_SOCKET, SO_LINGER, &linger, sizeof(linger));
+}
+
 int stream_let_go(struct stream *stream)
 {
 	int fd = stream->fd;

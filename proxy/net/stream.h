@@ -75,6 +75,9 @@ bool stream_round(struct stream_loop *loop);
 bool stream_open(struct stream *stream, struct stream_loop *loop, int fd, bool connected,
 	const struct stream_calls *calls);
 void stream_close(struct stream *stream);
+/* Before stream_close: the peer is to see a reset, and no end of data. A unix socket knows no such
+ * thing. */
+void stream_reset_at_close(struct stream *stream);
 
 /* Takes it off its loop without closing it: returns the socket, which is the caller's now. */
 int stream_let_go(struct stream *stream);

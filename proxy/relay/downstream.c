@@ -90,6 +90,13 @@ static void discard_head(struct downstream *d)
 	exchange_client_gone(exchange);
 }
 
+/* The client could not tell that it has not got all: an end of data is the end of a body that has
+ * no length (RFC 9112 section 6.3). */
+static bool looks_whole(const struct downstream *d)
+{
+	return d->ends_body && (d->first || !flow_is_empty(&d->out));
+}
+
 void downstream_close(struct downstream *d, const char *why)
 {
 	struct worker *worker = d->worker;
@@ -99,6 +106,8 @@ void downstream_close(struct downstream *d, const char *why)
 	log_debug("client %.*s: closed: %s", SLICE_ARGS(forwarded_peer_text(&d->peer)), why);
 	linger_leave(d);
 	enter(d, DOWNSTREAM_CLOSED);
+	if (looks_whole(d))
+		stream_reset_at_close(&d->stream);
 	stream_close(&d->stream);
 	wait_end(&d->wait);
 	discard_head(d);

@@ -73,6 +73,7 @@ struct downstream {
 	struct http_parser parser;
 	bool rest_comes; /* of a request that was answered before it was read, or that is none */
 	bool was_slow;   /* the request that was being read took too long */
+	bool ends_body;  /* its close is the end of a response's body */
 	uint64_t lingered_bytes, lingers_since_ms;
 	struct downstream *older, *newer; /* of its listener's that linger (relay/linger.h) */
 	uint64_t written;                 /* while flushing replies of our own */

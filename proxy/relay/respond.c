@@ -143,23 +143,13 @@ static bool is_worth_following(const struct exchange *x)
 	       (x->response_framing.body != HTTP_BODY_LENGTH && is_write);
 }
 
-/* The head goes to the client, its body is on its way. */
-static void begin_relaying(struct exchange *x)
+/* Its body comes down. `chunked`: to the client. */
+static void begin_down(struct exchange *x, bool chunked)
 {
 	struct downstream *d = x->downstream;
 	struct server_connection *connection = x->connection;
-	enum http_body body = x->response_framing.body;
-	bool chunked = (body == HTTP_BODY_CHUNKED || body == HTTP_BODY_UNTIL_CLOSE) && d &&
-		       x->request.minor >= 1;
+	const struct conf_buffering *buffering = &x->route->response_buffering;
 
-	if (d && (body == HTTP_BODY_CHUNKED || body == HTTP_BODY_UNTIL_CLOSE) && !chunked)
-		x->close_client = true; /* an HTTP/1.0 client sees the end by the close */
-	if (d && (!x->request_done || downstream_drains_after(d, x)))
-		x->close_client = true; /* in a drain, the last of the connection says so */
-	size_t unsent = d ? flow_bytes(&d->out) : 0;
-	x->held_response = false;
-	x->response_begun = true;
-	x->status = x->response.status;
 	x->down = (struct pump){
 		.source = &connection->stream,
 		.in = &connection->in,
@@ -167,17 +157,36 @@ static void begin_relaying(struct exchange *x)
 		.sink = d ? &d->stream : NULL,
 		.flow = d ? &d->out : NULL,
 		.pool = &x->worker->blocks,
-		.store = x->route->response_buffering.memory_bytes > 0 ? &x->worker->relay->store
-								       : NULL,
-		.kept = {x->route->response_buffering.memory_bytes,
-			x->route->response_buffering.file_bytes},
-		.body = body,
+		.store = buffering->memory_bytes > 0 ? &x->worker->relay->store : NULL,
+		.kept = {buffering->memory_bytes, buffering->file_bytes},
+		.body = x->response_framing.body,
 		.encode_chunked = chunked,
-		.decoded = body == HTTP_BODY_NONE,
+		.decoded = x->response_framing.body == HTTP_BODY_NONE,
 		.left = x->response_framing.length,
 		.max_bytes = d ? 0 : FOLLOW_BYTES,
 		.trailers = {NULL, &x->route->response_remove, &x->route->response_set},
 	};
+}
+
+/* The head goes to the client, its body is on its way. */
+static void begin_relaying(struct exchange *x)
+{
+	struct downstream *d = x->downstream;
+	struct server_connection *connection = x->connection;
+	enum http_body body = x->response_framing.body;
+	bool has_no_length = body == HTTP_BODY_CHUNKED || body == HTTP_BODY_UNTIL_CLOSE;
+	bool chunked = has_no_length && d && x->request.minor >= 1;
+	bool by_close = has_no_length && d && x->request.minor == 0;
+
+	if (by_close)
+		x->close_client = true; /* an HTTP/1.0 client sees the end by the close */
+	if (d && (!x->request_done || downstream_drains_after(d, x)))
+		x->close_client = true; /* in a drain, the last of the connection says so */
+	size_t unsent = d ? flow_bytes(&d->out) : 0;
+	x->held_response = false;
+	x->response_begun = true;
+	x->status = x->response.status;
+	begin_down(x, chunked);
 	exchange_enter(x, d ? EXCHANGE_RELAYING : EXCHANGE_DRAINING);
 	if (!d && !is_worth_following(x))
 		exchange_end(x);
@@ -202,6 +211,7 @@ static void begin_relaying(struct exchange *x)
 			return;
 		}
 	}
+	d->ends_body = by_close;
 	if (x->downstream->state == DOWNSTREAM_OPEN && x->close_client)
 		downstream_finish(x->downstream);
 	join_others(x);

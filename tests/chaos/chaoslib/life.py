@@ -41,6 +41,7 @@ class Life:
         self.sent_at = {}   # identity: when
         self.statuses = {}  # identity: of a server's response that its client read
         self.cut = set()    # identities of requests whose server died on them
+        self.lost = {}      # identity: bytes of its response that were on their way when its server reset
         self.arrivals = []  # (when, route, asked)
         self.resident = []  # bytes of memory, when all was calm after a wave
         self.connections = self.reloads = self.stops = self.deaths = 0

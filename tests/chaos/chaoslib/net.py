@@ -15,7 +15,11 @@ PATIENCE_SECONDS = 8.0
 
 
 class Ended(Exception):
-    """The peer closed or reset the connection."""
+    """The peer closed or reset the connection; `missing`: bytes of a body whose length is known."""
+
+    def __init__(self, text, missing=0):
+        super().__init__(text)
+        self.missing = missing
 
 
 class Late(Exception):
@@ -98,7 +102,8 @@ class Wire:
     async def exactly(self, count, seconds=PATIENCE_SECONDS):
         while len(self.buffer) < count:
             if not await self.more(seconds):
-                raise Ended(f"closed {count - len(self.buffer)} bytes early")
+                missing = count - len(self.buffer)
+                raise Ended(f"closed {missing} bytes early", missing)
         return self.take(count)
 
     async def to_end(self, seconds=PATIENCE_SECONDS):

@@ -2,7 +2,9 @@
 
 A behaviour is `whole` when its response is complete and correct, so that its client may insist on it.
 The others break off, stall, lie or send what no server may."""
+import array
 import asyncio
+import fcntl
 import socket
 import time
 
@@ -16,6 +18,7 @@ from .net import Ended, Late, Wire
 FORGOTTEN_SECONDS = 15.0
 
 TCP_ESTABLISHED = 1
+SIOCOUTQ = 0x5411
 
 BEHAVIOURS = {}
 WHOLE = set()
@@ -401,6 +404,8 @@ class Server:
         except Ended:
             pass
         except asyncio.CancelledError:
+            if link.last:
+                self.world.lost[Asked(link.last).identity] = link.unacknowledged()
             link.reset()
         except Late as late:
             self.world.fail(f"server {self.name}: {late}: forgotten, after {link.last}")
@@ -432,6 +437,12 @@ class Server:
 
 class ServerWire(Wire):
     last = None  # the head of the last request on it
+
+    def unacknowledged(self):
+        """Bytes that were written and that the peer's kernel does not have: a reset throws them away."""
+        count = array.array("i", [0])
+        fcntl.ioctl(self.socket, SIOCOUTQ, count)
+        return count[0]
 
     def peer_gone(self):
         """Whether the peer has closed or reset, be bytes of its still unread or not."""
