@@ -24,9 +24,10 @@
  * plus a clock that never steps (CLOCK_BOOTTIME) since, so that it goes on over a restart. The
  * exact rule for times:
  *  - A charge is recorded at the later of its `now_ns` and the newest time already recorded for
- * that caller and limit, its first verdict included (outcome.at_ns). The promise holds over
- * recorded times, in whatever order the threads' different `now_ns` arrive. A ring judges by the
- * thread's own `now_ns`, so that a slow clock only waits longer.
+ * that caller and limit, its first verdict included (outcome.at_ns). Of a limit with precision only
+ * the quantum of the newest time is known, and a charge counts until W after that has ended. The
+ * promise holds over recorded times, in whatever order the threads' different `now_ns` arrive. A
+ * ring judges by the thread's own `now_ns`, so that a slow clock only waits longer.
  *  - If every `now_ns` is at most d behind the true time, true windows of W - d hold at most L.
  *    A limit's `guard_ns` >= d makes that W again; use it for clocks read once a loop turn.
  *  - A clock that steps back by more than a second stands still for the table until it has caught
@@ -285,7 +286,8 @@ struct throttle_outcome {
 				    again; 0: nothing used */
 	uint64_t reset_ns;       /* until all of it is free again */
 	uint64_t retry_after_ns; /* when violated: until this cost fits, exact; THROTTLE_NEVER */
-	uint64_t at_ns;          /* the time it was recorded at */
+	uint64_t at_ns;          /* the time it was recorded at; with precision, when that quantum
+				    begins */
 	bool violated;
 	bool shadow;   /* of a limit in shadow mode: a violation refused nothing */
 	bool banned;   /* violated because of a ban */

@@ -5,7 +5,10 @@
  *   the main thread       exact <-> divided <-> divided otherwise, again and again
  *
  * L and W stay the same, so that over it all no window may hold more than L. Time is a counter that
- * the threads push on themselves; a thread that has slept is as far behind as it may be.
+ * the threads push on themselves; a thread that has slept is as far behind as it may be. What such
+ * a thread is admitted is recorded at the newest time, of which a divided limit knows the quantum
+ * only: the admission happened somewhere in that before the call came back, and is one too many if
+ * it is wherever it was.
  *
  *   throttle_moves [CHANGES [THREADS]]     100, 3; THROTTLE_SEED=n. Half a million admissions end
  * it, too.
@@ -24,13 +27,17 @@
 #define START       (UINT64_C(1700000000) * 1000 * MS)
 #define NOTES       (1 << 19)
 #define CALLERS     3
+#define SLOTS       40
+#define WINDOW      (50 * MS) /* of the divided limit */
+#define NONE        UINT32_MAX
 #define THREADS_MAX 16
 
 enum { EXACT, DIVIDED, LIMITS };
 
 struct note {
-	uint64_t at;
+	uint64_t at, last; /* it happened between these */
 	uint32_t limit, caller;
+	uint32_t before; /* the one before it of that limit and caller */
 	_Atomic(bool) is_valid;
 };
 
@@ -39,12 +46,13 @@ static struct {
 	_Atomic(uint64_t) now;
 	_Atomic(uint32_t) count;
 	_Atomic(bool) stop;
+	_Atomic(unsigned) begun, ended; /* changes */
 	struct note notes[NOTES];
 } shared;
 
 static void make_limits(struct throttle_limit limits[LIMITS], unsigned form)
 {
-	static const uint32_t slots[] = {0, THROTTLE_EXACT, 40};
+	static const uint32_t slots[] = {0, THROTTLE_EXACT, SLOTS};
 
 	memset(limits, 0, LIMITS * sizeof(limits[0]));
 	strcpy(limits[EXACT].name, "exact");
@@ -52,12 +60,21 @@ static void make_limits(struct throttle_limit limits[LIMITS], unsigned form)
 	limits[EXACT].window_ns = 40 * MS;
 	strcpy(limits[DIVIDED].name, "divided");
 	limits[DIVIDED].quota = 60;
-	limits[DIVIDED].window_ns = 50 * MS;
+	limits[DIVIDED].window_ns = WINDOW;
 	limits[DIVIDED].slots = slots[form % 3];
 }
 
+/* How long after `at` an admission may have happened, of a thread that was behind that and began
+ * after the change `form`. */
+static uint64_t doubt(uint32_t limit, unsigned form)
+{
+	if (limit == EXACT || (form % 3 == 1 && form == atomic_load(&shared.begun)))
+		return 0;
+	return WINDOW / 19; /* the widest quantum: of the default precision */
+}
+
 /* False: no room for more. */
-static bool note(uint32_t limit, uint32_t caller, uint64_t at)
+static bool note(uint32_t limit, uint32_t caller, uint64_t at, uint64_t last)
 {
 	uint32_t i = atomic_fetch_add(&shared.count, 1);
 
@@ -66,6 +83,7 @@ static bool note(uint32_t limit, uint32_t caller, uint64_t at)
 	shared.notes[i].limit = limit;
 	shared.notes[i].caller = caller;
 	shared.notes[i].at = at;
+	shared.notes[i].last = last;
 	atomic_store(&shared.notes[i].is_valid, true);
 	return true;
 }
@@ -77,25 +95,31 @@ static void *work(void *argument)
 	while (!atomic_load(&shared.stop)) {
 		uint32_t caller = (uint32_t)oracle_below(&random, CALLERS);
 		uint32_t first = (uint32_t)oracle_below(&random, 2), count = 0;
+		unsigned form = atomic_load(&shared.ended);
 		uint64_t now = atomic_load(&shared.now) - oracle_below(&random, 100000);
 		struct throttle_seed seed = throttle_table_seed(shared.table);
 		struct throttle_key key = throttle_hash(&seed, &caller, sizeof(caller));
 		struct throttle_charge charges[LIMITS];
 		struct throttle_verdict verdict;
 		struct throttle_receipt receipt;
+		uint64_t after;
 
 		for (uint32_t limit = first; limit <= 1 && count <= oracle_below(&random, 2);
 			limit++)
 			charges[count++] =
 				(struct throttle_charge){.limit = limit, .caller = key, .cost = 1};
 		throttle_take(shared.table, charges, count, now, &verdict, &receipt);
+		after = atomic_load(&shared.now);
 		if (verdict.admitted && oracle_below(&random, 6) == 0)
 			throttle_refund_all(shared.table, &receipt, now);
 		else if (verdict.admitted)
 			for (uint32_t i = 0; i < count; i++) {
 				uint64_t at = verdict.outcome[i].at_ns;
+				uint64_t last = at + doubt(charges[i].limit, form);
 
-				if (!note(charges[i].limit, caller, now > at ? now : at))
+				at = now > at ? now : at;
+				last = last < after ? last : after;
+				if (!note(charges[i].limit, caller, at, at > last ? at : last))
 					atomic_store(&shared.stop, true);
 			}
 		atomic_fetch_add(&shared.now, oracle_below(&random, 20000));
@@ -107,33 +131,45 @@ static void *work(void *argument)
 
 static int compare_notes(const void *a, const void *b)
 {
-	uint64_t x = ((const struct note *)a)->at, y = ((const struct note *)b)->at;
+	uint64_t x = ((const struct note *)a)->last, y = ((const struct note *)b)->last;
 
 	return (x > y) - (x < y);
+}
+
+/* How many there were surely in the window that ends with it. */
+static uint64_t sum_until(const struct note *n, uint64_t window)
+{
+	uint64_t end = n->last, sum = 1;
+
+	for (uint32_t i = n->before; i != NONE; i = shared.notes[i].before) {
+		if (shared.notes[i].last + window <= end)
+			break;
+		sum += shared.notes[i].at + window > end;
+	}
+	return sum;
 }
 
 /* How many admissions were over the limit. */
 static unsigned look_through(void)
 {
-	static struct oracle_log logs[LIMITS][CALLERS];
-	uint32_t count = atomic_load(&shared.count);
+	uint32_t newest[LIMITS][CALLERS], count = atomic_load(&shared.count);
 	struct throttle_limit limits[LIMITS];
 	unsigned over = 0;
 
 	make_limits(limits, 0);
+	memset(newest, 0xff, sizeof(newest));
 	count = count < NOTES ? count : NOTES;
 	qsort(shared.notes, count, sizeof(shared.notes[0]), compare_notes);
 	for (uint32_t i = 0; i < count; i++) {
-		const struct note *n = &shared.notes[i];
-		struct oracle_log *log = &logs[n->limit][n->caller];
+		struct note *n = &shared.notes[i];
 		const struct throttle_limit *l = &limits[n->limit];
 		uint64_t sum;
 
 		if (!n->is_valid)
 			continue;
-		oracle_forget(log, n->at - l->window_ns);
-		oracle_add(log, n->at, 1);
-		sum = oracle_sum(log, n->at, l->window_ns);
+		n->before = newest[n->limit][n->caller];
+		newest[n->limit][n->caller] = i;
+		sum = sum_until(n, l->window_ns);
 		if (sum > l->quota && over++ == 0)
 			printf("# %s: %llu in a window, the limit is %llu; at +%llu ns\n", l->name,
 				(unsigned long long)sum, (unsigned long long)l->quota,
@@ -166,9 +202,11 @@ int main(int argc, char **argv)
 		pthread_create(&ids[i], NULL, work, (void *)(uintptr_t)oracle_random(&random));
 	while (done < changes && !atomic_load(&shared.stop)) {
 		make_limits(limits, ++done);
+		atomic_store(&shared.begun, done);
 		if (throttle_table_apply(shared.table, limits, LIMITS, 0, atomic_load(&shared.now),
 			    &report) != 0)
 			abort();
+		atomic_store(&shared.ended, done);
 		usleep(500);
 	}
 	atomic_store(&shared.stop, true);
