@@ -92,7 +92,7 @@ void charge_give_back(struct throttle_table *table, const struct generation *gen
 	/* It has moved to a newer generation, or to the next level: there, by its key. */
 	receipt.held[0] = (struct throttle_held){
 		.limit = charge->limit,
-		.flags = held_flags(generation, place->is_overflow),
+		.flags = held_flags(generation->number, place->is_overflow),
 		.caller = charge->caller,
 		.cost = charge->cost,
 		.at_ns = when.at + generation->epoch_ns,

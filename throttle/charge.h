@@ -7,9 +7,9 @@
 /* throttle_held.flags: was it charged to an overflow, and in which of the handle's generations? */
 #define HELD_OVERFLOW 1u
 
-static inline uint32_t held_flags(const struct generation *g, bool is_overflow)
+static inline uint32_t held_flags(uint32_t generation, bool is_overflow)
 {
-	return g->number << 1 | (is_overflow ? HELD_OVERFLOW : 0);
+	return generation << 1 | (is_overflow ? HELD_OVERFLOW : 0);
 }
 
 enum charged {

@@ -516,7 +516,7 @@ void generation_free(struct generation *g)
 	for (uint32_t i = 0; i < g->count; i++)
 		zone_free(g->limits[i * g->levels].zone);
 	free(g->limits);
-	free(g->by_id);
+	free(g->far_ids);
 	store_close(&g->store);
 	free(g);
 }
@@ -591,9 +591,16 @@ static void link_levels(struct limit_state *to, unsigned levels, struct limit_st
 	}
 }
 
+void generation_set_number(struct generation *g, uint32_t number)
+{
+	g->number = number;
+	for (uint32_t n = 0; n < g->count * g->levels; n++)
+		g->limits[n].number = number;
+}
+
 void generation_link(struct generation *next, struct generation *last)
 {
-	next->number = last->number + 1;
+	generation_set_number(next, last->number + 1);
 	for (uint32_t i = 0; i < next->count; i++) {
 		struct limit_state *to = &next->limits[i * next->levels];
 		struct limit_state *from = generation_predecessor(last, &to->limit);

@@ -27,6 +27,8 @@
 #define GENERATION_FILE "throttle.table"
 #define GENERATION_NEXT "throttle.next"
 
+#define GENERATION_NEAR_IDS 64
+
 /* What is before the limits in the memory. */
 struct header;
 
@@ -48,6 +50,7 @@ struct limit_state {
 	bool has_bans;
 	enum quick quick;
 	uint64_t told_quota; /* what verdicts say that the quota is */
+	uint32_t number;     /* the generation's */
 	struct zone *zone;
 	_Atomic(uint64_t) period_cache; /* the first level's is that of all */
 };
@@ -58,16 +61,17 @@ struct generation {
 	_Atomic(uint64_t) *latest; /* the newest time seen, about; in the header */
 	uint64_t epoch_ns, callers;
 	uint64_t buckets; /* of the first level */
-	uint32_t number;  /* how many this handle had before */
+	uint32_t number;  /* how many this handle had before: generation_set_number */
 	unsigned lane;
 	uint32_t count, levels;
-	struct limit_state *limits;           /* [count][levels] */
-	_Atomic(uint64_t) *levels_in_use;     /* [count]; in the memory */
-	_Atomic(uint64_t) wants_growth;       /* levels_grow may find something to do */
-	bool has_given_up;                    /* levels whose memory can be given back */
-	bool was_alone;                       /* when it was opened, no other process had it open */
-	_Atomic(struct limit_state *) *by_id; /* [ids], by a handle's number of a limit: its lowest
-						 level in use, or one that was */
+	struct limit_state *limits;       /* [count][levels] */
+	_Atomic(uint64_t) *levels_in_use; /* [count]; in the memory */
+	_Atomic(uint64_t) wants_growth;   /* levels_grow may find something to do */
+	bool has_given_up;                /* levels whose memory can be given back */
+	bool was_alone;                   /* when it was opened, no other process had it open */
+	/* By a handle's number of a limit: its lowest level in use, or one that was; generation_id.
+	 * The first are here, where a verdict finds them by one load less. */
+	_Atomic(struct limit_state *) near_ids[GENERATION_NEAR_IDS], *far_ids;
 	uint32_t ids;
 	struct generation *retired; /* the next in the list of what awaits collection */
 };
@@ -113,6 +117,15 @@ static inline uint64_t generation_latest(const struct generation *generation)
 	/* relaxed: a time by itself; what orders it is said where that matters */
 	return atomic_load_explicit(generation->latest, memory_order_relaxed) & ~LATEST_CLOSED;
 }
+
+/* Where the limit of a number below `ids` is. */
+static inline _Atomic(struct limit_state *) *generation_id(struct generation *g, uint32_t id)
+{
+	return id < GENERATION_NEAR_IDS ? &g->near_ids[id] : &g->far_ids[id - GENERATION_NEAR_IDS];
+}
+
+/* Before any other thread knows of it. */
+void generation_set_number(struct generation *generation, uint32_t number);
 
 /* The lowest level in use of the i-th limit. */
 static inline struct limit_state *generation_limit(const struct generation *g, uint32_t i)

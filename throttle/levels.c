@@ -182,11 +182,11 @@ static void begin_at_bottom(struct generation *g, uint32_t limit)
 	for (uint32_t id = 0; id < g->ids; id++) {
 		/* relaxed: written by this thread */
 		const struct limit_state *l =
-			atomic_load_explicit(&g->by_id[id], memory_order_relaxed);
+			atomic_load_explicit(generation_id(g, id), memory_order_relaxed);
 
 		if (l == &first[first->begins])
 			/* release: pairs with table_limit */
-			atomic_store_explicit(&g->by_id[id], bottom, memory_order_release);
+			atomic_store_explicit(generation_id(g, id), bottom, memory_order_release);
 	}
 	first->begins = bottom->level;
 	g->has_given_up = true;

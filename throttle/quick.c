@@ -270,11 +270,11 @@ INLINE void conclude(struct throttle_verdict *v, size_t count, const struct sum 
 /* The same of one that was admitted, to be copied at once. */
 static const struct throttle_verdict admitted_one = {.admitted = true, .count = 1};
 
-INLINE void hold(const struct generation *g, const struct throttle_charge *c, uint64_t at_ns,
+INLINE void hold(const struct limit_state *l, const struct throttle_charge *c, uint64_t at_ns,
 	struct throttle_held *held)
 {
 	held->limit = c->limit;
-	held->flags = held_flags(g, false);
+	held->flags = held_flags(l->number, false);
 	held->caller = c->caller;
 	held->cost = c->cost;
 	held->at_ns = at_ns;
@@ -302,9 +302,9 @@ INLINE bool look_near(
 
 /* One charge of 1 of a short ring: what most verdicts are. As judge_short and swap, with what is
  * needed until the swap in registers. */
-INLINE bool take_one(const struct generation *g, const struct limit_state *l, struct entry *e,
-	uint64_t head, bool is_past, const struct throttle_charge *charge, uint64_t now,
-	struct throttle_verdict *verdict, struct throttle_receipt *receipt)
+INLINE bool take_one(const struct limit_state *l, struct entry *e, uint64_t head, bool is_past,
+	const struct throttle_charge *charge, uint64_t now, struct throttle_verdict *verdict,
+	struct throttle_receipt *receipt)
 {
 	const struct shape *s = &l->section.shape;
 	struct throttle_outcome *o = &verdict->outcome[0];
@@ -338,7 +338,7 @@ INLINE bool take_one(const struct generation *g, const struct limit_state *l, st
 	memcpy(verdict, &admitted_one, offsetof(struct throttle_verdict, outcome));
 	if (receipt != NULL) {
 		receipt->count = 1;
-		hold(g, charge, o->at_ns, &receipt->held[0]);
+		hold(l, charge, o->at_ns, &receipt->held[0]);
 	}
 	return true;
 }
@@ -362,7 +362,7 @@ NOINLINE int take_ring(struct throttle_table *table, const struct throttle_charg
 
 		if (sight.entry == NULL)
 			break;
-		if (take_one(g, l, sight.entry, sight.head,
+		if (take_one(l, sight.entry, sight.head,
 			    ring_short_is_past(&l->section.shape, sight.head, now), charge, now,
 			    verdict, receipt))
 			return 0;
@@ -397,7 +397,7 @@ INLINE bool take_window(const struct throttle_table *table, const struct generat
 	conclude(verdict, 1, &none);
 	if (receipt != NULL) {
 		receipt->count = 1;
-		hold(g, charge, v.at + g->epoch_ns, &receipt->held[0]);
+		hold(l, charge, v.at + g->epoch_ns, &receipt->held[0]);
 	}
 	return true;
 }
@@ -423,7 +423,7 @@ INLINE bool take_any(struct throttle_table *table, const struct throttle_charge 
 		return true;
 	receipt->count = r.sum.violated == 0;
 	if (r.sum.violated == 0) {
-		hold(g, charge, o->at_ns, &receipt->held[0]);
+		hold(c.limit, charge, o->at_ns, &receipt->held[0]);
 		receipt->held[0].given_ns = c.when.given;
 	}
 	return true;
@@ -477,7 +477,7 @@ INLINE bool take_several(struct throttle_table *table, const struct throttle_cha
 		put_in_order(&chosen[i], order, i);
 		if (receipt == NULL)
 			continue;
-		hold(g, &charges[i], verdict->outcome[i].at_ns, &receipt->held[i]);
+		hold(chosen[i].limit, &charges[i], verdict->outcome[i].at_ns, &receipt->held[i]);
 		receipt->held[i].given_ns = chosen[i].when.given;
 	}
 	for (size_t i = 0; r.sum.violated == 0 && i < count; i++)
@@ -537,7 +537,7 @@ int throttle_take(struct throttle_table *table, const struct throttle_charge *ch
 		return take_ring(table, charges, 1, now_ns, verdict, receipt);
 	now = time_of(table, g, now_ns);
 	if (!ring_short_is_past(&l->section.shape, head, now) ||
-		!take_one(g, l, aim.entry, head, true, charges, now, verdict, receipt))
+		!take_one(l, aim.entry, head, true, charges, now, verdict, receipt))
 		return take_ring(table, charges, 1, now_ns, verdict, receipt);
 	return 0;
 }

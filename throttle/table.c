@@ -149,14 +149,17 @@ static int number_limits(struct throttle_table *t, struct generation *g)
 	for (uint32_t i = 0; i < g->count; i++)
 		if (number_of(t, generation_limit(g, i)->limit.name) < 0)
 			return ENOMEM;
-	g->by_id = calloc(t->name_count > 0 ? t->name_count : 1, sizeof(g->by_id[0]));
-	if (g->by_id == NULL)
-		return ENOMEM;
+	if (t->name_count > GENERATION_NEAR_IDS) {
+		g->far_ids = calloc(t->name_count - GENERATION_NEAR_IDS, sizeof(g->far_ids[0]));
+		if (g->far_ids == NULL)
+			return ENOMEM;
+	}
 	g->ids = t->name_count;
 	for (uint32_t i = 0; i < g->count; i++) {
 		struct limit_state *l = &g->limits[i * g->levels];
 
-		atomic_init(&g->by_id[known_number(t, l->limit.name)], &l[l->begins]);
+		atomic_init(
+			generation_id(g, (uint32_t)known_number(t, l->limit.name)), &l[l->begins]);
 	}
 	for (uint32_t id = 0; id < g->ids; id++) {
 		struct limit_state *l = NULL;
@@ -164,7 +167,7 @@ static int number_limits(struct throttle_table *t, struct generation *g)
 		if (table_limit(g, id) == NULL)
 			l = successor_of(t, g, id);
 		if (l != NULL)
-			atomic_init(&g->by_id[id], &l[l->begins]);
+			atomic_init(generation_id(g, id), &l[l->begins]);
 	}
 	for (uint32_t n = 0; n < g->count * g->levels; n++)
 		g->limits[n].section.shape.wall_shift_ns = &t->wall_shift_ns;
@@ -236,7 +239,7 @@ static int follow(struct throttle_table *t, uint64_t now_ns)
 		generation_free(g);
 		return error;
 	}
-	g->number = last->number + 1;
+	generation_set_number(g, last->number + 1);
 	for (uint32_t n = 0; n < g->count * g->levels; n++)
 		g->limits[n].section.refunds_since = g->number;
 	/* release: pairs with table_current */

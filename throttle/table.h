@@ -33,8 +33,14 @@ static inline struct generation *table_current(const struct throttle_table *tabl
 
 static inline struct limit_state *table_limit(const struct generation *g, uint32_t id)
 {
-	/* acquire: pairs with the store of a level whose callers are all there */
-	return id < g->ids ? atomic_load_explicit(&g->by_id[id], memory_order_acquire) : NULL;
+	const _Atomic(struct limit_state *) *at =
+		id < GENERATION_NEAR_IDS ? &g->near_ids[id] : &g->far_ids[id - GENERATION_NEAR_IDS];
+
+	/* Of the near ones those that are none are NULL. acquire: pairs with the store of a level
+	 * whose callers are all there */
+	return id < GENERATION_NEAR_IDS || id < g->ids
+		       ? atomic_load_explicit(at, memory_order_acquire)
+		       : NULL;
 }
 
 #endif

@@ -259,7 +259,7 @@ static void write_receipt(const struct attempt *a, struct throttle_receipt *rece
 		struct throttle_held *held = &receipt->held[i];
 
 		held->limit = a->charges[i].limit;
-		held->flags = held_flags(a->generation, o->overflow);
+		held->flags = held_flags(a->generation->number, o->overflow);
 		held->caller = a->charges[i].caller;
 		held->cost = o->violated || o->absent ? 0 : a->charges[i].cost;
 		held->at_ns = o->at_ns;
