@@ -6,8 +6,11 @@
 
 #define API "/api/v1/"
 
-/* A path that ends with '/' is followed by one segment, or with `deep` by several. */
+/* A path that ends with '/', but for the root, is followed by one segment, or with `deep` by
+ * several. */
 const struct admin_endpoint admin_endpoints[] = {
+	{"GET", "/", false, ADMIN_ANYONE, true, admin_get_dashboard},
+	{"GET", "/dashboard/", false, ADMIN_ANYONE, true, admin_get_dashboard},
 	{"GET", "/healthz", false, ADMIN_ANYONE, false, admin_get_health},
 	{"GET", "/readyz", false, ADMIN_ANYONE, true, admin_get_ready},
 	{"GET", "/metrics", false, ADMIN_READ, true, admin_get_metrics},
@@ -39,7 +42,7 @@ static bool fits_path(const struct admin_endpoint *endpoint, const char *path, c
 {
 	size_t len = strlen(endpoint->path);
 
-	if (endpoint->path[len - 1] != '/') {
+	if (endpoint->path[len - 1] != '/' || len == 1) {
 		*tail = "";
 		return strcmp(path, endpoint->path) == 0;
 	}

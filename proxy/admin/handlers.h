@@ -51,6 +51,9 @@ void admin_post_session(struct admin_request *request);
 /* handle_reload.c */
 void admin_post_reload(struct admin_request *request);
 
+/* handle_dashboard.c */
+void admin_get_dashboard(struct admin_request *request);
+
 /* handle_events.c */
 void admin_get_events(struct admin_request *request);
 

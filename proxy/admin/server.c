@@ -153,6 +153,13 @@ static struct MHD_Response *create_response(struct admin_request *request)
 	return response;
 }
 
+/* For the dashboard's page: what it shows comes from others, and none of it is a script, a style or
+ * an address to go to. */
+static const char content_policy[] = "default-src 'none'; script-src 'self'; style-src 'self'; "
+				     "connect-src 'self'; img-src data:; "
+				     "base-uri 'none'; form-action 'none'; frame-ancestors 'none'; "
+				     "require-trusted-types-for 'script'; trusted-types 'none'";
+
 static enum MHD_Result send_response(struct MHD_Connection *connection, struct call *call)
 {
 	struct admin_request *request = &call->request;
@@ -165,6 +172,8 @@ static enum MHD_Result send_response(struct MHD_Connection *connection, struct c
 			response, MHD_HTTP_HEADER_CONTENT_TYPE, request->media_type);
 	MHD_add_response_header(response, MHD_HTTP_HEADER_CACHE_CONTROL, "no-store");
 	MHD_add_response_header(response, "X-Content-Type-Options", "nosniff");
+	MHD_add_response_header(response, "Content-Security-Policy", content_policy);
+	MHD_add_response_header(response, "Referrer-Policy", "no-referrer");
 	if (request->status == 401)
 		MHD_add_response_header(
 			response, MHD_HTTP_HEADER_WWW_AUTHENTICATE, "Bearer realm=\"sluice\"");

@@ -309,6 +309,7 @@ struct conf_admin {
 	struct conf_address *binds;
 	size_t bind_count;
 	const char *token_path; /* NULL: none is asked for */
+	bool dashboard;
 };
 
 enum conf_access_format { CONF_ACCESS_COMBINED, CONF_ACCESS_JSON };

@@ -104,6 +104,8 @@ const struct option options_admin[] = {
 	{"token", &type_secret_file, AT_START, AT(admin.token_path),
 		.help = "File of the bearer tokens that requests need; required when an address is "
 			"not loopback or a unix socket."},
+	{"dashboard", &type_flag, LIVE, AT(admin.dashboard), .fallback = "on",
+		.help = "Whether the root has a page for browsers, which shows what happens."},
 };
 const size_t options_admin_count = COUNT(options_admin);
 

@@ -9,29 +9,36 @@ import threading
 from . import process, wire
 from .peers import find
 
-SOURCES = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "clients")
-INSTALLED = os.path.join(os.environ.get("top_builddir", "."), "tests/e2e/clients.installed")
+E2E = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+CLIENTS = "clients"
 
+
+def _installed(folder):
+    return os.path.join(os.environ.get("top_builddir", "."), f"tests/e2e/{folder}.installed")
+
+
+INSTALLED = _installed(CLIENTS)
 
 _no_install = []  # why not, when it was tried
 
 
-def install(t):
-    """The folder with everything in it; skips the test where that can't be had."""
+def install(t, folder=CLIENTS):
+    """Where everything of the folder is installed; skips the test where that can't be had."""
     for program in ("node", "npm"):
         if not find(program):
             t.skip(f"{program} is not installed")
-    os.makedirs(INSTALLED, exist_ok=True)
-    with open(os.path.join(INSTALLED, "lock"), "w", encoding="ascii") as lock:
+    sources, installed = os.path.join(E2E, folder), _installed(folder)
+    os.makedirs(installed, exist_ok=True)
+    with open(os.path.join(installed, "lock"), "w", encoding="ascii") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        for name in os.listdir(SOURCES):
+        for name in os.listdir(sources):
             if name.endswith(".mjs"):
-                shutil.copyfile(os.path.join(SOURCES, name), os.path.join(INSTALLED, name))
+                shutil.copyfile(os.path.join(sources, name), os.path.join(installed, name))
         if _no_install:
             t.skip(_no_install[0])  # once is enough
-        if not _is_current():
-            _install(t)
-    return INSTALLED
+        if not _is_current(sources, installed):
+            _install(t, sources, installed)
+    return installed
 
 
 def _text(folder, name):
@@ -42,25 +49,25 @@ def _text(folder, name):
         return None
 
 
-def _is_current():
+def _is_current(sources, installed):
     """Installed from this very lock, and to its end."""
-    return (_text(INSTALLED, "package-lock.json") == _text(SOURCES, "package-lock.json")
-            and _text(INSTALLED, "complete") is not None)
+    return (_text(installed, "package-lock.json") == _text(sources, "package-lock.json")
+            and _text(installed, "complete") is not None)
 
 
-def _install(t):
+def _install(t, sources, installed):
     for name in ("complete", "node_modules"):
-        path = os.path.join(INSTALLED, name)
+        path = os.path.join(installed, name)
         if os.path.isdir(path):
             shutil.rmtree(path)
         elif os.path.exists(path):
             os.unlink(path)
     for name in ("package.json", "package-lock.json"):
-        shutil.copyfile(os.path.join(SOURCES, name), os.path.join(INSTALLED, name))
+        shutil.copyfile(os.path.join(sources, name), os.path.join(installed, name))
     try:
         status, output = process.run([
             find("npm"), "ci", "--ignore-scripts", "--no-audit", "--no-fund", "--prefer-offline",
-            "--fetch-retries=1", "--fetch-timeout=20000", "--prefix", INSTALLED])
+            "--fetch-retries=1", "--fetch-timeout=20000", "--prefix", installed])
     except process.Hung:
         status, output = None, "it takes too long"
     if status != 0:
@@ -68,7 +75,7 @@ def _install(t):
                       output or f"status {status}")
         _no_install.append(f"npm ci: {reason.strip()}")
         t.skip(_no_install[0])
-    with open(os.path.join(INSTALLED, "complete"), "w", encoding="ascii"):
+    with open(os.path.join(installed, "complete"), "w", encoding="ascii"):
         pass
 
 

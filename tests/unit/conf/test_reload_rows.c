@@ -45,6 +45,7 @@ static const struct sample samples[] = {
 	{S, "user", NULL, "nobody", NULL, NULL},
 	{SECTION_ADMIN, "bind", "127.0.0.1:8", "127.0.0.1:9", NULL, NULL},
 	{SECTION_ADMIN, "token", "file:/a", "file:/b", NULL, NULL},
+	{SECTION_ADMIN, "dashboard", "on", "off", NULL, NULL},
 	{L, "bind", "127.0.0.1:10", "127.0.0.1:11", NULL, NULL},
 	{L, "trusted_proxies", NULL, "10.0.0.0/8", NULL, NULL},
 	{L, "health", "off", "on", "no", NULL},

@@ -1,0 +1,305 @@
+// The page: what comes once a second is shown, and what is shown can be acted on.
+import { Refused, call, follow, hasToken, onTokenNeeded } from './api.js';
+import { bindSearch, openCaller } from './caller.js';
+import { Chart, redrawCharts } from './charts.js';
+import { askForToken, run, open } from './dialog.js';
+import { Table, bar, button, duration, element, find, make, number, setText, spark, text } from './dom.js';
+import { openLimit } from './limit.js';
+
+const CALLERS = 12;
+const SPARKS = 60;
+const LIMITS_SHOWN = 6;
+
+let settings = new Map(); // of limits, by name
+let plans = [];
+let reloads = null;
+let limits = [];
+let last = null; // second
+
+onTokenNeeded(askForToken);
+
+// ---- theme ----------------------------------------------------------------------------------
+
+const prefersDark = matchMedia('(prefers-color-scheme: dark)');
+
+function setTheme(dark) {
+	document.documentElement.dataset.theme = dark ? 'dark' : 'light';
+	find('theme').setAttribute('aria-pressed', String(dark));
+	redrawCharts();
+}
+
+const isDark = () => (localStorage.getItem('sluice-theme') ?? (prefersDark.matches ? 'dark' : 'light')) === 'dark';
+setTheme(isDark());
+prefersDark.addEventListener('change', () => setTheme(isDark()));
+find('theme').addEventListener('click', () => {
+	localStorage.setItem('sluice-theme', isDark() ? 'light' : 'dark');
+	setTheme(isDark());
+});
+
+// ---- parts ----------------------------------------------------------------------------------
+
+const charts = {
+	requests: new Chart(find('requests-chart'), [{ key: 'admitted', label: 'admitted' },
+		{ key: 'refused', label: 'refused' }, { key: 'denied', label: 'denied' }]),
+	refusals: new Chart(find('refusals-chart'), []),
+	queue: new Chart(find('queue-chart'), [{ key: 'queued', label: 'waiting' }, { key: 'flight', label: 'in flight' }]),
+	waits: new Chart(find('waits-chart'), [{ key: 'mean', label: 'mean' }, { key: 'p99', label: '99 of 100 below' }]),
+};
+
+const tiles = new Map(['Requests a second', 'Refused', 'Waiting', 'In flight', 'Connections', 'Servers up'].map((label) => {
+	const value = make('dd', {}, '–');
+	find('tiles').append(make('div', {}, make('dt', {}, label), value));
+	return [label, value];
+}));
+
+const share = (part, whole) => whole ? `${(100 * part / whole).toFixed(part && part < whole / 10 ? 1 : 0)} %` : '–';
+const rate = (value) => number(Math.round(value * 10) / 10);
+
+const routes = new Map(); // name: its last values, for the line
+const routeTable = new Table(find('routes'), 'Routes', [
+	{ label: 'Route', head: true, show: text((row) => row.name === '-' ? 'no route' : row.name) },
+	{ label: 'Last minute', wide: true, show: element((row) => spark(row.kept)) },
+	{ label: 'Requests/s', number: true, show: text((row) => rate(row.all)) },
+	{ label: 'Refused', number: true, show: text((row) => share(row.refused, row.all)) },
+	{ label: '5xx', number: true, show: text((row) => share(row.errors, row.all)) },
+	{ label: 'Mean time', number: true, show: text((row) => row.all ? duration(row.mean) : '–') },
+	{ label: '99 of 100 below', number: true, show: text((row) => row.p99 ? duration(row.p99) : '–') },
+	{ label: 'Mean wait', number: true, show: text((row) => row.all ? duration(row.wait) : '–') },
+], (row) => row.name, 'No request has come yet.');
+
+const limitTable = new Table(find('limits'), 'Limits', [
+	{ label: 'Limit', head: true, show: text((row) => row.name) },
+	{ label: 'Amount', show: text((row) => row.amount + (row.changed ? ' (changed)' : '')) },
+	{ label: 'Mode', show: text((row) => row.shadow ? 'shadow' : 'enforced') },
+	{ label: 'Admitted/s', number: true, show: text((row) => rate(row.admitted)) },
+	{ label: 'Refused/s', number: true, show: text((row) => rate(row.refused)) },
+	{ label: 'Callers', wide: true, show: element((row) => bar(row.callers, row.capacity)) },
+	{ label: 'Change', show: button(() => 'Edit', (row) => editLimit(row.name),
+		(row) => ({ 'aria-label': `Edit limit ${row.name}` })) },
+], (row) => row.name, 'There are no limits.');
+
+const callerTable = new Table(find('callers'), 'Busiest callers', [
+	{ label: 'Caller', head: true, show: button((row) => row.caller, (row) => openCaller(row.caller, plans),
+		() => ({ class: 'link' })) },
+	{ label: 'Address', name: true, show: text((row) => row.address) },
+	{ label: 'Limit', name: true, show: text((row) => row.limit) },
+	{ label: 'Window', wide: true, show: element((row) => bar(row.used, row.quota)) },
+	{ label: 'Admitted', number: true, show: text((row) => number(row.admitted)) },
+	{ label: 'Refused', number: true, show: text((row) => number(row.refused)) },
+	{ label: 'Now', show: text((row) => row.banned ? 'banned' : row.used >= row.quota ? 'used up' : 'has room') },
+], (row) => `${row.limit} ${row.caller}`, 'No limit has judged a request lately.');
+
+function health(row) {
+	if (row.mode !== 'enabled')
+		return make('span', { class: 'pill warn' }, row.mode);
+	return make('span', { class: row.up ? 'pill good' : 'pill bad' }, row.up ? 'up' : 'down');
+}
+
+const upstreamTable = new Table(find('upstreams'), 'Upstreams', [
+	{ label: 'Server', head: true, show: text((row) => row.address) },
+	{ label: 'Upstream', name: true, show: text((row) => row.upstream) },
+	{ label: 'Health', show: element(health) },
+	{ label: 'In flight', number: true, show: text((row) => number(row.in_flight)) },
+	{ label: 'Upstream: waiting', number: true, show: text((row) => number(row.queued)) },
+	{ label: 'Answers/s', number: true, show: text((row) => rate(row.responses)) },
+	{ label: 'Failures/s', number: true, show: text((row) => rate(row.failures)) },
+	{ label: 'Change', show: button((row) => row.mode === 'enabled' ? 'Drain' : 'Enable', (row) => changeServer(row)) },
+], (row) => `${row.upstream} ${row.address}`, 'There are no upstreams.');
+
+function changeServer(row) {
+	const operation = row.mode === 'enabled' ? 'drain' : 'enable';
+	const path = `upstreams/${encodeURIComponent(row.upstream)}/servers/${encodeURIComponent(row.address)}/${operation}`;
+	open(`Server ${row.address}`, (body) => body.replaceChildren(make('p', {}, operation === 'drain' ?
+		'It gets no new clients, and keeps the sessions that are bound to it, until it is enabled or sluice starts again.' :
+		'It is used again.')));
+	return run(async () => `It is ${(await call(path, 'POST')).mode}.`);
+}
+
+function editLimit(name) {
+	openLimit(name, settings.get(name) ?? {}, () => readConfiguration());
+}
+
+// ---- what comes each second -----------------------------------------------------------------
+
+function showRoutes(second, by) {
+	for (const row of second.routes) {
+		if (!routes.has(row.route))
+			routes.set(row.route, { name: row.route, kept: [] });
+	}
+	for (const [name, kept] of routes) {
+		const row = second.routes.find((one) => one.route === name);
+		const all = row ? Object.values(row.verdicts).reduce((sum, one) => sum + one, 0) * by : 0;
+		kept.kept = [...kept.kept, all].slice(-SPARKS);
+		Object.assign(kept, { all, refused: (row?.verdicts.refuse ?? 0) * by, errors: (row?.statuses['5xx'] ?? 0) * by,
+			mean: row?.duration.mean_ms ?? 0, p99: row?.duration.p99_ms ?? 0, wait: row?.queue_wait.mean_ms ?? 0 });
+		// What has had nothing for a minute, and is perhaps no longer there.
+		if (kept.kept.length === SPARKS && kept.kept.every((one) => one === 0))
+			routes.delete(name);
+	}
+	routeTable.show([...routes.values()]);
+}
+
+function showRequests(time, second, by) {
+	const sum = { admitted: 0, refused: 0, denied: 0 };
+	let waited = 0, waits = 0, p99 = 0;
+	for (const { verdicts, queue_wait: wait } of second.routes) {
+		sum.admitted += (verdicts.admit + verdicts.delay + verdicts.none) * by;
+		sum.refused += verdicts.refuse * by;
+		sum.denied += verdicts.deny * by;
+		waited += wait.mean_ms * wait.count;
+		waits += wait.count;
+		p99 = Math.max(p99, wait.p99_ms ?? 0);
+	}
+	charts.requests.push(time, sum);
+	charts.queue.push(time, { queued: second.queue.queued, flight: second.queue.in_flight });
+	charts.waits.push(time, { mean: waits ? waited / waits : 0, p99: waits && waited ? p99 : 0 });
+	const all = sum.admitted + sum.refused + sum.denied;
+	setText(tiles.get('Requests a second'), rate(all));
+	setText(tiles.get('Refused'), share(sum.refused, all));
+}
+
+function showLimits(time, second, by) {
+	const refused = {};
+	for (const row of second.limits)
+		refused[row.limit] = row.refused * by;
+	const busiest = charts.refusals.busiest(LIMITS_SHOWN);
+	const shown = charts.refusals.series.map((one) => one.key);
+	if (busiest.some((key) => !shown.includes(key)) && busiest.join('\n') !== shown.join('\n'))
+		charts.refusals.setSeries(busiest.map((key) => ({ key, label: key })));
+	charts.refusals.push(time, refused);
+	showLimitTable(second, by);
+}
+
+function amount(limit) {
+	const own = settings.get(limit.name);
+	return own?.rate ?? (own?.concurrency ? `${own.concurrency} at once` : String(limit.amount));
+}
+
+function showLimitTable(second, by) {
+	limitTable.show(limits.map((limit) => {
+		const row = second.limits.find((one) => one.limit === limit.name);
+		return { ...limit, amount: amount(limit), admitted: (row?.admitted ?? 0) * by, refused: (row?.refused ?? 0) * by };
+	}));
+}
+
+const known = new Map(); // server: how it was
+
+function showUpstreams(second, by) {
+	const rows = second.upstreams.flatMap((upstream) => upstream.servers.map((server) => ({ ...server,
+		upstream: upstream.upstream, queued: upstream.queued, responses: upstream.responses * by,
+		failures: upstream.failures * by })));
+	upstreamTable.show(rows);
+	const up = rows.filter((row) => row.up && row.mode === 'enabled').length;
+	setText(tiles.get('Servers up'), `${up} of ${rows.length}`);
+	tiles.get('Servers up').className = up < rows.length ? 'bad' : '';
+	const fallen = rows.filter((row) => !row.up && known.get(row.address) === true);
+	if (fallen.length)
+		notify(`Down: ${fallen.map((row) => row.address).join(', ')}.`);
+	for (const row of rows)
+		known.set(row.address, row.up);
+	if (up === rows.length)
+		notify('');
+}
+
+function take(second) {
+	const by = 1000 / Math.max(1, second.span_ms);
+	const time = Date.parse(second.time) / 1000;
+	last = second;
+	setState(second.draining ? 'draining' : 'live', second.draining ? 'warn' : 'good');
+	showRequests(time, second, by);
+	showRoutes(second, by);
+	showLimits(time, second, by);
+	showUpstreams(second, by);
+	setText(tiles.get('Waiting'), number(second.queue.queued));
+	setText(tiles.get('In flight'), number(second.queue.in_flight));
+	setText(tiles.get('Connections'), number(second.client_connections));
+	if (reloads !== second.reloads) {
+		reloads = second.reloads;
+		readConfiguration();
+	}
+}
+
+// ---- what is asked for ----------------------------------------------------------------------
+
+async function readConfiguration() {
+	try {
+		const config = await call('config');
+		settings = new Map(config.sections.filter((one) => one.section === 'limit').map((one) => [one.name, one.settings]));
+		plans = config.sections.filter((one) => one.section === 'plan').map((one) => one.name);
+		const status = await call('status');
+		setText(find('about'), `${status.version} · ${status.configuration} · up ${duration(status.uptime_ms)}`);
+		await readLimits();
+	} catch (error) {
+		report(error);
+	}
+}
+
+async function readLimits() {
+	({ limits } = await call('limits'));
+	if (last)
+		showLimitTable(last, 1000 / Math.max(1, last.span_ms));
+}
+
+const sort = () => document.querySelector('input[name="sort"]:checked').value;
+
+async function readCallers() {
+	try {
+		const { callers } = await call(`callers?sort=${sort()}&count=${CALLERS}`);
+		callerTable.show(callers);
+	} catch (error) {
+		report(error);
+	}
+}
+
+// ---- life -----------------------------------------------------------------------------------
+
+function setState(label, kind) {
+	setText(find('state'), label);
+	find('state').className = `pill ${kind}`;
+}
+
+function notify(sentence) {
+	setText(find('notice'), sentence);
+	find('notice').hidden = sentence === '';
+}
+
+function report(error) {
+	if (error instanceof Refused)
+		notify(error.message);
+}
+
+const pause = (ms) => new Promise((resolve) => { setTimeout(resolve, ms); });
+
+async function listen() {
+	for (let wait = 500; ; wait = Math.min(5000, wait * 2)) {
+		try {
+			await follow('events', (second) => {
+				wait = 500;
+				take(second);
+			});
+		} catch (error) {
+			report(error);
+		}
+		setState('connecting', 'bad');
+		reloads = null; // it may be another process
+		await pause(wait);
+	}
+}
+
+async function poll() {
+	for (let count = 0; ; count++) {
+		if (!document.hidden) {
+			await readCallers();
+			if (count % 5 === 4)
+				await readLimits().catch(report);
+		}
+		await pause(1000);
+	}
+}
+
+bindSearch(() => plans);
+for (const choice of document.querySelectorAll('input[name="sort"]'))
+	choice.addEventListener('change', readCallers);
+find('sign-out').hidden = !hasToken();
+listen();
+poll();
