@@ -14,7 +14,7 @@
 #include <string.h>
 
 #define MAGIC      UINT64_C(0x454c54544f524854) /* "THROTTLE" on a little-endian machine */
-#define VERSION    5
+#define VERSION    6
 #define PAGE_BYTES 4096
 #define LEVELS_MAX 40
 

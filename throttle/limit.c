@@ -4,6 +4,12 @@
  *   quota <= slots            ring, one slot an admission
  *   quota >  slots            window, one slot a quantum of time
  *
+ * A caller who asks all the time gets L in W of a ring, and of a window of n slots L in W and a
+ * quantum, which is W / (n - 1). Of N slots (n = N + 1) the first window's limit, N + 1, gives N in
+ * W, as the last ring's does; so where n isn't more than N by default, the first window has one
+ * slot more. So a larger limit never admits less. (Where its ticks are much coarser it can: exact
+ * rings above 2047 of windows under 16 ms.)
+ *
  * Ticks and quanta are rounded so that every error is on the safe side: a window may be judged up
  * to two ticks too long, never too short.
  */
@@ -170,7 +176,9 @@ static void shape_ring(struct shape *s, uint32_t slots, uint64_t window, uint64_
 	s->first_slot = bits > RING_SHORT_BITS ? 2 : 0;
 	time_bits = tick_bits(s);
 	/* Heads of short rings tell times of more than a year apart; long ones have a stamp. */
-	s->shift = bits > RING_SHORT_BITS ? 0 : SHORT_RING_SHIFT;
+	/* (A tick is no less than a divided ring of so many slots loses by its quantum's rounding.)
+	 */
+	s->shift = bits > RING_SHORT_BITS ? bits : SHORT_RING_SHIFT;
 	range = time_bits - 4 < SLOT_RANGE_BITS ? time_bits - 4 : SLOT_RANGE_BITS;
 	while (longest >> s->shift >= UINT64_C(1) << range)
 		s->shift++;
@@ -246,7 +254,8 @@ void limit_shape(const struct throttle_limit *l, struct shape *s)
 			shape_ring(s, (uint32_t)s->quota, l->window_ns + l->guard_ns,
 				l->window_ns + l->guard_ns);
 		else
-			shape_window(s, slots, l->window_ns + l->guard_ns);
+			shape_window(s, slots + (l->slots == 0 && s->quota == slots + 1),
+				l->window_ns + l->guard_ns);
 	}
 }
 

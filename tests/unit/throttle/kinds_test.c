@@ -455,8 +455,8 @@ static void test_memory(void **state)
 	static const struct {
 		uint64_t quota;
 		size_t bytes;
-	} rings[] = {{1, 43}, {4, 43}, {5, 85}, {12, 85}, {13, 128}, {20, 128}, {21, 128},
-		{1000000, 128}, {UINT64_C(1) << 31, 128}};
+	} rings[] = {{1, 43}, {4, 43}, {5, 85}, {12, 85}, {13, 128}, {20, 128}, {21, 171},
+		{22, 128}, {1000000, 128}, {UINT64_C(1) << 31, 128}};
 	struct throttle_limit limit;
 
 	(void)state;
