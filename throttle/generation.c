@@ -624,23 +624,24 @@ void generation_move_all(struct generation *g)
 	}
 }
 
-static void visit_thaw(struct section *s, uint64_t bucket, void *unused)
+static void thaw_level(struct section *s, bool is_alone)
 {
-	(void)unused;
-	section_thaw(s, bucket, false);
-}
-
-static void visit_thaw_alone(struct section *s, uint64_t bucket, void *unused)
-{
-	(void)unused;
-	section_thaw(s, bucket, true);
+	for (uint64_t bucket = 0; bucket < s->buckets; bucket++)
+		section_thaw(s, bucket, is_alone);
 }
 
 void generation_thaw(struct generation *g)
 {
 	/* relaxed: at opening */
 	atomic_fetch_and_explicit(g->latest, ~LATEST_CLOSED, memory_order_relaxed);
-	visit_bans_and_all(g, g->was_alone ? visit_thaw_alone : visit_thaw);
+	/* All of all levels: what was not split here may have been in the newer table. */
+	for (uint32_t i = 0; i < g->count; i++)
+		for (struct limit_state *l = generation_limit(g, i); l != NULL;
+			l = section_next(&l->section) != NULL ? l + 1 : NULL) {
+			thaw_level(&l->section, g->was_alone);
+			if (l->has_bans)
+				thaw_level(&l->bans, g->was_alone);
+		}
 }
 
 bool generation_time(struct generation *g, uint64_t now_ns, uint64_t offset, uint64_t *time)

@@ -86,6 +86,14 @@ static void thaw(_Atomic(uint64_t) *word, uint64_t was, uint64_t thawed)
 			word, &was, thawed, memory_order_relaxed, memory_order_relaxed);
 }
 
+/* Has nothing moved here from the level below? Then it was frozen where the newer table was split
+ * and this one was not, and is to be as it was before. */
+static bool is_unmoved(const struct section *s, uint64_t bucket, uint64_t word)
+{
+	return word == WORD_FROZEN && section_is_upper(s) &&
+	       !word_is_split(section_load_word(s->below, bucket / 2));
+}
+
 /* Where another process has it open only buckets of the move are touched. Their words come last:
  * one that isn't frozen may be split at any time, and then its entries are frozen for good. */
 void section_thaw(struct section *s, uint64_t bucket, bool is_alone)
@@ -93,13 +101,16 @@ void section_thaw(struct section *s, uint64_t bucket, bool is_alone)
 	/* relaxed: at opening */
 	uint64_t word = atomic_load_explicit(section_word(s, bucket), memory_order_relaxed);
 
+	bool is_new;
+
 	if (word_is_split(word) || (!is_alone && !(word & WORD_FROZEN)))
 		return;
+	is_new = is_unmoved(s, bucket, word);
 	for (unsigned way = 0; way <= BUCKET_WAYS; way++) {
 		struct entry *e = section_entry(s, bucket, way);
 		uint64_t head = atomic_load_explicit(&e->head, memory_order_relaxed);
 		/* What freeze_entry makes of a tombstone. */
-		uint64_t nobodys = way < BUCKET_WAYS ? HEAD_SPECIAL | HEAD_TOMBSTONE : 0;
+		uint64_t nobodys = way < BUCKET_WAYS && !is_new ? HEAD_SPECIAL | HEAD_TOMBSTONE : 0;
 
 		if (head_is_frozen(head))
 			thaw(&e->head, head, head == HEAD_SPECIAL ? nobodys : head & ~HEAD_SPECIAL);

@@ -22,8 +22,13 @@ static char folder[] = "throttle-resume-XXXXXX";
 
 static struct throttle_table *open_growing(const struct throttle_limit *limits, size_t count)
 {
-	const struct throttle_table_options options = {
-		.folder = folder, .callers = CALLERS, .now_ns = START, .grows = true};
+	/* Always the same callers in a bucket, none of which is full too early. */
+	const struct throttle_seed seed = {1, 2};
+	const struct throttle_table_options options = {.folder = folder,
+		.callers = CALLERS,
+		.now_ns = START,
+		.grows = true,
+		.seed = &seed};
 	struct throttle_table *t = throttle_table_open(&options, limits, count, NULL);
 
 	assert_non_null(t);
@@ -153,6 +158,41 @@ static void test_no_descriptor_left(void **state)
 	expect_none_forgotten(limits);
 }
 
+static void damage_next(void)
+{
+	char path[64];
+	FILE *file;
+
+	snprintf(path, sizeof(path), "%s/%s", folder, GENERATION_NEXT);
+	file = fopen(path, "r+");
+	assert_non_null(file);
+	assert_true(fputs("not a table", file) >= 0);
+	assert_int_equal(fclose(file), 0);
+}
+
+/* The newer table is of no use any more: the older one, which was being moved from, goes on with
+ * what it has, also in the buckets that are split later. */
+static void test_newer_is_damaged(void **state)
+{
+	struct throttle_limit limits[] = {ring("l", QUOTA, HOUR), ring("new", 1, HOUR)};
+	struct throttle_table *t;
+
+	(void)state;
+	let_one_die(limits);
+	damage_next();
+	t = open_growing(limits, 1);
+	assert_int_equal(take_all(t, BEFORE, QUOTA), BEFORE * (QUOTA - 1));
+	for (uint64_t caller = BEFORE; caller < ALL; caller++) {
+		for (unsigned n = 0; n < QUOTA; n++)
+			assert_true(take_one(t, caller, 1, START, NULL));
+		if (throttle_table_wants_growth(t))
+			assert_int_equal(throttle_table_grow(t), 0);
+		throttle_table_collect(t);
+	}
+	assert_int_equal(take_all(t, ALL, QUOTA), 0);
+	throttle_table_close(t);
+}
+
 static int make_folder(void **state)
 {
 	(void)state;
@@ -175,6 +215,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_split_while_moved, make_folder, remove_folder),
 		cmocka_unit_test_setup_teardown(
 			test_no_descriptor_left, make_folder, remove_folder),
+		cmocka_unit_test_setup_teardown(test_newer_is_damaged, make_folder, remove_folder),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
