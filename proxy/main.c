@@ -20,7 +20,7 @@ static const char usage_end[] =
 	"\n"
 	"Signals to a running one: HUP reloads the file, TERM drains and stops, USR1 reopens "
 	"logs,\n"
-	"USR2 starts the binary anew and hands over to it.\n";
+	"USR2 starts the binary again and hands over to it.\n";
 
 static void print_usage(FILE *out)
 {

@@ -172,7 +172,7 @@ static int grow_limit(struct generation *g, uint32_t limit, bool to_the_end)
 	return error;
 }
 
-/* Lookups of this process begin at the level that does now, whoever has made it that. */
+/* Lookups of this process begin at the level that does now, even if another process chose it. */
 static void begin_at_bottom(struct generation *g, uint32_t limit)
 {
 	struct limit_state *first = level_of(g, limit, 0), *bottom = generation_limit(g, limit);

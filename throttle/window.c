@@ -385,7 +385,7 @@ static bool window_refund(
 	}
 }
 
-/* Whoever looks at it next wipes it. */
+/* The next thread that looks at it wipes it. */
 static uint64_t window_reset(const struct shape *s, struct entry *e, const struct plan *plan)
 {
 	(void)e;

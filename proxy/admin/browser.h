@@ -1,6 +1,6 @@
 /*
  * Requests that a web page may have made a browser send: of an interface without tokens, being able
- * to connect is the only credential, and the browser of whoever operates can connect, too.
+ * to connect is the only credential, and the browser of the operator can connect, too.
  */
 #ifndef ADMIN_BROWSER_H
 #define ADMIN_BROWSER_H

@@ -15,7 +15,7 @@
 #include <sys/un.h>
 
 struct notify {
-	int fd; /* -1: nobody is told */
+	int fd; /* -1: notifies nobody */
 	socklen_t address_len;
 	struct sockaddr_un address;
 };

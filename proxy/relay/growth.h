@@ -1,10 +1,9 @@
 /*
  * More room for callers, as they come: the throttles' table begins small (throttle/throttle.h).
  *
- *   worker, after a turn: wants growth? --once--> main thread: grows --> workers have seen it -->
- * the | failed             room of before is given back
- *                                                   '--> again after a second, if it still is
- * wanted
+ *   worker, after a turn: wants growth? --once--> main thread: grows --> workers have seen it
+ *                                                          |                      |
+ *                            again after a second <--failed'    the old room is given back
  */
 #ifndef RELAY_GROWTH_H
 #define RELAY_GROWTH_H

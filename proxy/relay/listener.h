@@ -46,7 +46,7 @@ struct binding {
 	unsigned workers;
 	bool closed;         /* no longer in the configuration: no worker makes a listener of it */
 	atomic_uint holders; /* listeners that workers made of it */
-	int *given; /* [workers] the sockets' descriptors, for an upgrade; -1: one of before */
+	int *given; /* [workers] the sockets' descriptors, for an upgrade; -1: it has one already */
 	bool handed_over; /* another process has it; set before workers are told */
 	struct connection_bound *bound;
 };

@@ -112,7 +112,7 @@ void manager_reloaded(struct relay *relay, bool effective)
 			relay->site->conf->path, relay->worker_count);
 	else
 		notify_send(&relay->manager.notify,
-			"READY=1\nSTATUS=Serving by the configuration of before: %s has errors, "
+			"READY=1\nSTATUS=Serving by the last good configuration: %s has errors, "
 			"which the log lists",
 			relay->site->conf->path);
 }

@@ -411,7 +411,7 @@ def pages(t):
             equal(admin.ask("/api/v1/status", host=host)[0], 200)
     for host in ("evil.example", f"evil.example:{port}", "127.0.0.1.evil.example", "localhost.evil", "evillocalhost",
                  "a b", "[::1].evil", "127.0.0.1@evil.example"):
-        with t.point(f"Host: {host} is 403, but health is told"):
+        with t.point(f"Host: {host} is 403, but /healthz answers"):
             equal(admin.ask("/api/v1/config", host=host)[0], 403)
             equal(admin.ask("/healthz", host=host)[0], 200)
     for line in ("Origin: http://evil.example", "Origin: null", "Origin: http://127.0.0.1:1", "Sec-Fetch-Site: cross-site",

@@ -4,7 +4,7 @@ import os
 import re
 
 from lib import process
-from lib.admin import with_admin
+from lib.admin import command, with_admin
 from lib.sluice import to
 from lib.tap import equal, group, main, true
 
@@ -44,7 +44,7 @@ def busiest(t):
         answer = busy("?sort=refused&count=2")
         equal((answer["sort"], counts(answer)), ("refused", [("burst", 5, 4), ("burst", 5, 2)]))
 
-    with t.point("what is not asked well"):
+    with t.point("malformed questions"):
         for query in ("?sort=name", "?count=0", "?count=385", "?count=-1", "?count=x", "?count="):
             equal(admin.json("/api/v1/callers" + query)[0], 400, query)
         equal(admin.json("/api/v1/callers?limit=none")[0], 404)
@@ -116,12 +116,6 @@ def by_hash(t):
         equal(admin.json(f"/api/v1/callers/{known}")[1]["limits"], [])
 
 
-def run(*words, status=0):
-    found, output = process.run([process.BINARY, *words])
-    equal(found, status, f"exit status of {words}: {output}")
-    return output
-
-
 @group("the command line", workers=[1])
 def commands(t):
     origin = t.origin(lambda x: x.reply(200))
@@ -133,18 +127,18 @@ def commands(t):
     hash = admin.json("/api/v1/callers?limit=burst")[1]["callers"][0]["caller"]
 
     with t.point("callers"):
-        lines = run("callers", "--limit", "burst", *here).splitlines()
+        lines = command("callers", "--limit", "burst", *here).splitlines()
         equal(lines[0].split(), ["CALLER", "ADDRESS", "LIMIT", "ADMITTED", "REFUSED", "USED", "QUOTA", "BANNED"])
         equal(lines[1].split(), [hash, "127.0.0.1", "burst", "5", "3", "5", "5", "no"])
-        equal(len(run("callers", "--refused", "--count", "1", *here).splitlines()), 3)
-        equal(run("callers", "--hash", hash, *here).splitlines()[1].split()[:3], ["burst", "5", "0"])
-        run("callers", "--count", "0", *here, status=1)
+        equal(len(command("callers", "--refused", "--count", "1", *here).splitlines()), 3)
+        equal(command("callers", "--hash", hash, *here).splitlines()[1].split()[:3], ["burst", "5", "0"])
+        command("callers", "--count", "0", *here, status=1)
 
     with t.point("reset by hash"):
-        equal(run("reset", "--hash", hash, *here), "reset: burst\n")
+        equal(command("reset", "--hash", hash, *here), "reset: burst\n")
 
     with t.point("top, to a file: one screen of 80 columns"):
-        lines = run("top", *here).splitlines()
+        lines = command("top", *here).splitlines()
         true(all(len(line) <= 80 for line in lines) and len(lines) <= 24, lines)
         true(lines[0].startswith("sluice ") and "1 workers" in lines[0], lines[0])
         found = [line.split() for line in lines if line.startswith(hash)]

@@ -3,8 +3,7 @@
 import json
 import os
 
-from lib import process
-from lib.admin import value, with_admin
+from lib.admin import command, value, with_admin
 from lib.process import until
 from lib.sluice import to
 from lib.tap import equal, group, main, true
@@ -183,12 +182,6 @@ def bound_sessions(t):
     equal([ask() for _ in range(4)], [other] * 4, "disabled")
 
 
-def run(*words, status=0):
-    found, output = process.run([process.BINARY, *words])
-    equal(found, status, f"exit status of {words}: {output}")
-    return output
-
-
 @group("the command line", workers=[1])
 def commands(t):
     origin = t.origin(lambda x: x.reply(200))
@@ -196,29 +189,29 @@ def commands(t):
     here = ("-c", sluice.ini_path)
 
     with t.point("limits set: the new limit, and what keeps it"):
-        lines = run("limits", "set", "burst", "rate=9 per 1h", "mode=shadow", *here).splitlines()
+        lines = command("limits", "set", "burst", "rate=9 per 1h", "mode=shadow", *here).splitlines()
         equal(lines[1].split()[:3], ["burst", "ring", "9"])
         true("until the next reload" in lines[-1], lines)
         equal(admin.json("/api/v1/limits/burst")[1]["shadow"], True)
-        run("limits", "set", "burst", "mode=", *here)
+        command("limits", "set", "burst", "mode=", *here)
         equal(admin.json("/api/v1/limits/burst")[1]["shadow"], False)
 
     with t.point("errors: exit 1 with each of them; words that are missing: exit 2"):
-        output = run("limits", "set", "burst", "rate=many", *here, status=1)
+        output = command("limits", "set", "burst", "rate=many", *here, status=1)
         true("nothing has changed" in output and '"many"' in output, output)
-        run("limits", "set", "none", "rate=1 per 1s", *here, status=1)
-        run("limits", "set", "burst", *here, status=2)
-        run("limits", "set", "burst", "rate", *here, status=2)
-        run("limits", "burst", *here, status=2)
+        command("limits", "set", "none", "rate=1 per 1s", *here, status=1)
+        command("limits", "set", "burst", *here, status=2)
+        command("limits", "set", "burst", "rate", *here, status=2)
+        command("limits", "burst", *here, status=2)
 
     with t.point("upstreams disable, log-level, config"):
-        true("disabled" in run("upstreams", "disable", "origin", str(origin), *here), "disable")
-        true("disabled" in run("upstreams", *here), "listed")
-        run("upstreams", "enable", "origin", str(origin), *here)
-        run("upstreams", "frob", "origin", str(origin), *here, status=1)
-        run("upstreams", "enable", "origin", *here, status=2)
-        true("debug" in run("log-level", "debug", *here), "log-level")
-        output = run("config", *here)
+        true("disabled" in command("upstreams", "disable", "origin", str(origin), *here), "disable")
+        true("disabled" in command("upstreams", *here), "listed")
+        command("upstreams", "enable", "origin", str(origin), *here)
+        command("upstreams", "frob", "origin", str(origin), *here, status=1)
+        command("upstreams", "enable", "origin", *here, status=2)
+        true("debug" in command("log-level", "debug", *here), "log-level")
+        output = command("config", *here)
         true("[limit burst] ; changed by the admin interface\n" in output, output)
         true("rate = 9 per 1h\n" in output and "log_level = debug\n" in output, output)
 

@@ -7,7 +7,7 @@ import random
 import signal
 
 from lib import process
-from lib.admin import with_admin
+from lib.admin import command, with_admin
 from lib.sluice import to
 from lib.tap import SEED, equal, group, main, true
 
@@ -260,12 +260,6 @@ def overrides(t):
         equal(asker.admin.json(f"/api/v1/callers/{hash}/other", "PUT", body=b"{}")[0], 404)
 
 
-def run(*words, status=0):
-    found, output = process.run([process.BINARY, *words])
-    equal(found, status, f"exit status of {words}: {output}")
-    return output
-
-
 @group("the command line", workers=[1])
 def commands(t):
     sluice, asker, _ = begin(t)
@@ -274,24 +268,24 @@ def commands(t):
     hash = asker.admin.json("/api/v1/callers?key=ann&limit=few")[1]["limits"][0]["caller"]
 
     with t.point("keys"):
-        true("gold" in run("keys", "set", "ann", "gold", *here), "set")
-        true("gold" in run("keys", "show", "ann", *here), "show")
-        run("keys", "set", "ann", "none", *here, status=1)
-        true("yes" in run("keys", "revoke", "ann", *here), "revoke")
-        run("keys", "delete", "ann", *here)
-        run("keys", "show", "ann", *here, status=1)
-        run("keys", "set", "hashed", "gold", "--hashed", *here)
+        true("gold" in command("keys", "set", "ann", "gold", *here), "set")
+        true("gold" in command("keys", "show", "ann", *here), "show")
+        command("keys", "set", "ann", "none", *here, status=1)
+        true("yes" in command("keys", "revoke", "ann", *here), "revoke")
+        command("keys", "delete", "ann", *here)
+        command("keys", "show", "ann", *here, status=1)
+        command("keys", "set", "hashed", "gold", "--hashed", *here)
         equal(asker.quota("hashed"), [50])
-        run("keys", "set", "ann", *here, status=2)
-        run("keys", "frob", "ann", *here, status=2)
+        command("keys", "set", "ann", *here, status=2)
+        command("keys", "frob", "ann", *here, status=2)
 
     with t.point("override"):
-        true("exempt" in run("override", hash, "exempt", "1h", *here), "exempt")
-        true("gold" in run("override", hash, "plan", "gold", "1h", *here), "plan")
+        true("exempt" in command("override", hash, "exempt", "1h", *here), "exempt")
+        true("gold" in command("override", hash, "plan", "gold", "1h", *here), "plan")
         equal(asker.quota("ann"), [50])
-        run("override", hash, "end", *here)
-        run("override", hash, "end", *here, status=1)
-        run("override", hash, "plan", "gold", *here, status=2)
+        command("override", hash, "end", *here)
+        command("override", hash, "end", *here, status=1)
+        command("override", hash, "plan", "gold", *here, status=2)
 
 
 main()

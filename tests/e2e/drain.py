@@ -66,7 +66,7 @@ class Crowd:
             client = client or self._connect()
             if not client:
                 continue
-            ended = self._has_ended(client)
+            ended = client.has_ended()
             if not ended:
                 count += 1
                 ended = self._one(client, f"/{'once' if once else 'kept'}/{number}/{count}") or once
@@ -77,18 +77,6 @@ class Crowd:
                 self._stop.wait(pause)
         if client:
             client.close()
-
-    @staticmethod
-    def _has_ended(client):
-        try:
-            client.socket.setblocking(False)
-            return client.socket.recv(1, socket.MSG_PEEK) == b""
-        except BlockingIOError:
-            return False
-        except OSError:
-            return True
-        finally:
-            client.socket.settimeout(process.DEADLINE_SECONDS)
 
     def _one(self, client, target):
         """A request and its answer; true when the connection takes no other."""

@@ -80,7 +80,7 @@ def forgiven(t):
                 equal((status == 0 and output == "hello200") >= passes_nginx, True, f"nginx passes it: {output!r}")
 
 
-@group("what is not forgiven")
+@group("violations that no leniency covers")
 def not_forgiven(t):
     origin = serving(t, [data for _, data in REFUSED])
     sluice = t.sluice(to(origin, upstream="lenient = " + ALL))

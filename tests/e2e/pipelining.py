@@ -158,7 +158,7 @@ def not_sent(t):
         origin.wait_requests(sent)
     client.send(request_bytes("/late", "POST", body=b"body"))
     equal(t.client(sluice).ask("/never").status, 504, "status when first_byte_timeout has passed")
-    equal(origin.targets().count("/late"), 0, "requests behind what is not taken")
+    equal(origin.targets().count("/late"), 0, "requests behind a response that is not read")
     equal([client.response().status for _ in range(sent)], [200] * sent, "statuses before it")
     equal(client.response().body, b"late", "the response of the last")
 

@@ -163,7 +163,7 @@ def lame_after_term(t):
     sluice.terminate()
     sluice.process.wait_output("lame duck: ")
     answer = kept.ask("/")
-    equal((answer.status, answer.get("Connection")), (200, None), "on a connection of before")
+    equal((answer.status, answer.get("Connection")), (200, None), "on a connection from before the upgrade")
     equal(t.client(sluice).ask("/").status, 200, "on a new connection")
     equal(t.client(f"unix:{path}").ask("/readyz").status, 503, "readiness")
     equal(t.client(f"unix:{path}").ask("/healthz").status, 200, "health")

@@ -4,6 +4,7 @@ import json
 import re
 import socket
 
+from . import process
 from .openapi import Document
 from .process import Port
 from .tap import equal
@@ -129,3 +130,10 @@ def with_admin(t, sections, tokens=None, **more):
     sluice = t.sluice(sections + admin, **more)
     sluice.process.wait_output("sluice is ready")
     return sluice, Admin(f"127.0.0.1:{port.number}")
+
+
+def command(*words, status=0):
+    """What `sluice WORDS...` prints; it must end with this status."""
+    found, output = process.run([process.BINARY, *words])
+    equal(found, status, f"exit status of {words}: {output}")
+    return output

@@ -2,7 +2,6 @@
 import os
 import shutil
 import signal
-import socket
 import threading
 import time
 
@@ -112,7 +111,7 @@ class Load:
     def _ask(self, target, once, caller):
         client = None
         while not self._stop.is_set():
-            if client and self._has_ended(client):
+            if client and client.has_ended():
                 client.close()  # before anything was sent: nothing is lost
                 client = None
             try:
@@ -136,18 +135,6 @@ class Load:
                 client = None
         if client:
             client.close()
-
-    @staticmethod
-    def _has_ended(client):
-        try:
-            client.socket.setblocking(False)
-            return client.socket.recv(1, socket.MSG_PEEK) == b""
-        except BlockingIOError:
-            return False
-        except OSError:
-            return True
-        finally:
-            client.socket.settimeout(process.DEADLINE_SECONDS)
 
     def goes_on(self, count=200):
         goal = self.answered + count

@@ -1,5 +1,7 @@
-"""A scripted client: sends the bytes it is told, reads responses strictly."""
-from . import wire
+"""A scripted client: sends the bytes it is given, reads responses strictly."""
+import socket
+
+from . import process, wire
 from .wire import dial, fields_bytes
 
 
@@ -10,6 +12,18 @@ class Client(wire.Stream):
 
     def local_port(self):
         return self.socket.getsockname()[1]
+
+    def has_ended(self):
+        """The other side has closed or reset the connection, and nothing is left to read. Waits for nothing."""
+        try:
+            self.socket.setblocking(False)
+            return self.socket.recv(1, socket.MSG_PEEK) == b""
+        except BlockingIOError:
+            return False
+        except OSError:
+            return True
+        finally:
+            self.socket.settimeout(process.DEADLINE_SECONDS)
 
     def request(self, target="/", method="GET", fields=(), body=None, host=None, version="1.1"):
         """Sends one request; a body gets a Content-Length."""
