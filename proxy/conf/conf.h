@@ -314,6 +314,8 @@ struct conf_admin {
 
 enum conf_access_format { CONF_ACCESS_COMBINED, CONF_ACCESS_JSON };
 
+enum conf_traceparent { CONF_TRACEPARENT_PASS, CONF_TRACEPARENT_BEGIN, CONF_TRACEPARENT_OFF };
+
 struct conf {
 	const char *path; /* the main file */
 	/* [sluice] */
@@ -333,6 +335,7 @@ struct conf {
 	enum log_level log_level;
 	struct log_target error_log, access_log;
 	enum conf_access_format access_format;
+	enum conf_traceparent traceparent;
 	const char *request_id_field; /* request_id = X-Request-Id; NULL when off */
 	const char *via;              /* pseudonym in Via; NULL when off, the default */
 	const char *pid_file;

@@ -20,6 +20,9 @@ static const struct option_word log_levels[] = {{"error", LOG_LEVEL_ERROR},
 static const struct option_word access_formats[] = {
 	{"combined", CONF_ACCESS_COMBINED}, {"json", CONF_ACCESS_JSON}, {NULL, 0}};
 
+static const struct option_word traceparent_modes[] = {{"pass", CONF_TRACEPARENT_PASS},
+	{"begin", CONF_TRACEPARENT_BEGIN}, {"off", CONF_TRACEPARENT_OFF}, {NULL, 0}};
+
 static const struct option_word lookalike_fields[] = {{"drop", false}, {"pass", true}, {NULL, 0}};
 
 static const struct option_word listener_ratelimit_headers[] = {
@@ -84,6 +87,11 @@ const struct option options_sluice[] = {
 		.help = "Whether access log lines are in the combined format or JSON objects."},
 	{"request_id", &type_token_or_off, LIVE, AT(request_id_field), .fallback = "X-Request-Id",
 		.help = "The field in which a request's id is taken or made, and passed on."},
+	{"traceparent", &type_word, LIVE, AT(traceparent), .fallback = "pass",
+		.words = traceparent_modes,
+		.help = "Whether a valid traceparent (W3C Trace Context) is only passed on, or one is "
+			"begun, sampled, where there is none; invalid ones are dropped with tracestate. off "
+			"looks at neither."},
 	{"via", &type_token_or_off, LIVE, AT(via), .fallback = "off",
 		.help = "The name under which sluice adds itself to Via, off for not at all; some "
 			"servers do not compress what a proxy asked for."},

@@ -88,6 +88,21 @@ static uint64_t queue_wait_us(const struct exchange *x)
 		ticket->started_ns ? ticket->started_ns : worker_now_ns(x->worker));
 }
 
+static bool has_trace(const struct exchange *x)
+{
+	return x->trace == TRACE_GIVEN || x->trace == TRACE_BEGUN;
+}
+
+static struct slice trace_id(const struct exchange *x)
+{
+	return (struct slice){x->traceparent + HTTP_TRACE_ID_AT, HTTP_TRACE_ID_BYTES};
+}
+
+static struct slice parent_id(const struct exchange *x)
+{
+	return (struct slice){x->traceparent + HTTP_PARENT_ID_AT, HTTP_PARENT_ID_BYTES};
+}
+
 struct line {
 	struct slice address, method, target, version, referer, user_agent, caller;
 	uint64_t total_us, upstream_us;
@@ -147,6 +162,12 @@ static void put_combined(struct http_out *out, const struct exchange *x, const s
 	put_ms(out, line->upstream_us);
 	http_out_slice(out, SLICE(" total_ms="));
 	put_ms(out, line->total_us);
+	if (has_trace(x)) {
+		http_out_slice(out, SLICE(" trace_id="));
+		http_out_slice(out, trace_id(x));
+		http_out_slice(out, SLICE(" parent_id="));
+		http_out_slice(out, parent_id(x));
+	}
 	if (x->outcome) {
 		http_out_slice(out, SLICE(" outcome="));
 		access_put_quoted(out, slice_of(x->outcome), OUTCOME_BYTES);
@@ -197,6 +218,10 @@ static void put_json(struct http_out *out, const struct exchange *x, const struc
 	put_ms(out, line->upstream_us);
 	http_out_slice(out, SLICE(",\"total_ms\":"));
 	put_ms(out, line->total_us);
+	if (has_trace(x)) {
+		put_json_text(out, SLICE(",\"trace_id\":"), trace_id(x));
+		put_json_text(out, SLICE(",\"parent_id\":"), parent_id(x));
+	}
 	if (x->outcome)
 		put_json_cut(out, SLICE(",\"outcome\":"), slice_of(x->outcome), OUTCOME_BYTES);
 	http_out_char(out, '}');

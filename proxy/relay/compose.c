@@ -12,6 +12,7 @@
 #include "relay/exchange.h"
 #include "relay/forwarding.h"
 #include "relay/listener.h"
+#include "relay/trace.h"
 #include "relay/upstream.h"
 
 /* What is added to a head besides the fields that were there; the rest is counted exactly. */
@@ -109,6 +110,7 @@ static struct left_out left_out_of_request(const struct exchange *x)
 		else
 			by_name = true;
 	}
+	left_out.ids |= trace_left_out(x);
 	left_out.others = by_name ? drops_request_field : NULL;
 	return left_out;
 }
@@ -241,6 +243,7 @@ bool compose_request(struct exchange *x, struct flow *flow)
 	char *own = out.at;
 	forwarding_put(&out, &x->downstream->forwarding, x);
 	put_request_id(&out, x);
+	trace_put(&out, x);
 	if (has_changes) {
 		http_changes_filter(&out, own, &changes);
 		http_changes_put(&out, &changes, NULL);

@@ -320,6 +320,7 @@ void exchange_begin(struct exchange *x, const char *bytes)
 		return;
 	}
 	name_request(x);
+	trace_begin(x);
 	status = http_frame_request(&x->request, &x->framing);
 	x->close_client = status != 0 || !x->framing.keep_alive;
 	x->request_done = status == 0 && x->framing.body == HTTP_BODY_NONE;

@@ -114,6 +114,7 @@ struct exchange {
 	uint64_t began_ns, judged_ns, started_ns, first_byte_ns;
 	const char *outcome; /* why it was answered by ourselves or cut; NULL: all went well */
 	struct slice request_id;
+	enum trace_kind trace;
 
 	/* From here on nothing is cleared when an exchange begins: written before it is read. */
 	struct ticket ticket;
@@ -126,6 +127,7 @@ struct exchange {
 	struct gate_verdict verdict;
 	struct gate_receipt receipt;
 	char request_id_text[40];
+	char traceparent[HTTP_TRACEPARENT_BYTES]; /* of TRACE_GIVEN, in part, and TRACE_BEGUN */
 	char host_text[HTTP_HOST_BYTES];
 
 	char *body_bytes;    /* a short body, kept so that it can be sent again */

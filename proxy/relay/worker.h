@@ -24,6 +24,7 @@
 #include "net/stream.h"
 #include "queue/queue.h"
 #include "relay/site.h"
+#include "relay/trace.h"
 #include "stats/stats.h"
 
 struct busiest_rows;
@@ -89,6 +90,7 @@ struct worker {
 	char date[32]; /* IMF-fixdate */
 	struct clock_cache clock;
 	char request_id[WORKER_REQUEST_ID_BYTES]; /* the next one's */
+	struct trace_random trace_random;
 	char path_scratch[3 * 65536];
 	struct stats_block *stats;    /* this worker's counters */
 	struct busiest_rows *busiest; /* and the callers of each limit that it has most of */

@@ -39,6 +39,7 @@ static const struct sample samples[] = {
 	{S, "access_log", "off", "stdout", NULL, NULL},
 	{S, "access_log_format", "combined", "json", NULL, NULL},
 	{S, "request_id", "X-Request-Id", "off", NULL, NULL},
+	{S, "traceparent", "pass", "begin", NULL, NULL},
 	{S, "via", "off", "other", NULL, NULL},
 	{S, "forwarded", "on", "off", "yes", NULL},
 	{S, "pid_file", NULL, "/tmp/pid", NULL, NULL},

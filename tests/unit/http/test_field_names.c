@@ -26,6 +26,8 @@ static void known_names(void **state)
 		[HTTP_FIELD_REFERER] = "Referer",
 		[HTTP_FIELD_RETRY_AFTER] = "Retry-After",
 		[HTTP_FIELD_TE] = "TE",
+		[HTTP_FIELD_TRACEPARENT] = "Traceparent",
+		[HTTP_FIELD_TRACESTATE] = "Tracestate",
 		[HTTP_FIELD_TRAILER] = "Trailer",
 		[HTTP_FIELD_TRANSFER_ENCODING] = "Transfer-Encoding",
 		[HTTP_FIELD_UPGRADE] = "Upgrade",
