@@ -1,7 +1,7 @@
 /*
  * An exchange with its server: a connection, the request up, the response's head.
  *
- *   forward --pick, connect--> connected --> request's head and body up (pump)
+ *   forward --find_server.c--> connected --> request's head and body up (pump)
  *      ^                                        |
  *      `--- retry, when that can do no harm     v
  *                                        response's head --> relay.. (respond.c)
@@ -11,8 +11,9 @@
  * no body or it was kept, a fresh one when the method is safe and there was no body; the latter on
  * another server, as this one may have had its reasons.
  */
+#include "relay/forward.h"
+
 #include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -21,8 +22,8 @@
 #include "relay/account.h"
 #include "relay/downstream.h"
 #include "relay/exchange.h"
+#include "relay/find_server.h"
 #include "relay/lenient_head.h"
-#include "relay/pin.h"
 #include "relay/relay.h"
 #include "relay/respond.h"
 #include "relay/server_connection.h"
@@ -66,139 +67,8 @@ void exchange_abort(struct exchange *x, const char *why)
 		exchange_end(x);
 }
 
-/* ---- finding a server ------------------------------------------------------------------------ */
-
-static bool start_request(struct exchange *x);
-
-static void log_failure(struct exchange *x, const char *why)
-{
-	unsigned unlogged;
-	char more[64] = "";
-
-	if (!server_may_log(x->server, worker_now_ms(x->worker), &unlogged))
-		return;
-	if (unlogged > 0)
-		snprintf(more, sizeof(more), "; %u more failures since the last line", unlogged);
-	log_info("upstream %s: server %s: %s (%.*s %.*s)%s", x->upstream->conf->name,
-		x->server->conf->address.text, why, SLICE_ARGS(x->method), SLICE_ARGS(x->path),
-		more);
-}
-
-/* No connection to x->server could be made. */
-static void blame(struct exchange *x, enum connect_fault fault, const char *why)
-{
-	struct worker *worker = x->worker;
-
-	if (fault == CONNECT_SERVER) {
-		server_failed(x->server, why, worker_now_ms(worker));
-		x->tried |= 1ULL << x->server->index;
-	}
-	if (fault != CONNECT_LOCAL)
-		account_upstream_failure(x);
-	log_failure(x, why);
-}
-
-/* Takes the next server and a connection to it, or answers. False: neither yet, as a connection
- * could not be made and another one may be tried. */
-static bool try_next(struct exchange *x, bool fresh)
-{
-	struct upstream *upstream = x->upstream;
-	struct worker *worker = x->worker;
-	const char *why = NULL;
-	enum connect_fault fault;
-
-	x->server =
-		upstream_pick(upstream, worker->index, x->tried, x->hash, worker_now_ms(worker));
-	if (!x->server) {
-		bool never_tried = x->tried == 0;
-		exchange_reply(x, never_tried ? 503 : 502,
-			never_tried ? "no server" : "servers failed",
-			never_tried ? 1000 : HTTP_PROBLEM_NO_RETRY);
-		return true;
-	}
-	x->connection = server_connection_get(worker, x->server, x, fresh, &why, &fault);
-	if (x->connection)
-		return true;
-	blame(x, fault, why);
-	server_done(x->server);
-	x->server = NULL;
-	if (fault == CONNECT_LOCAL) {
-		exchange_reply(x, 503, why, 1000);
-		return true;
-	}
-	if (x->tries++ >= upstream->conf->retries) {
-		exchange_reply(x, 502, why, HTTP_PROBLEM_NO_RETRY);
-		return true;
-	}
-	worker_count(worker, STATS_RETRIES);
-	return false;
-}
-
-static void try_servers(struct exchange *x, bool fresh)
-{
-	/* What is in the pool may carry somebody else's login. */
-	fresh |= x->route->upstream_affinity;
-	while (!try_next(x, fresh))
-		;
-	if (!x->connection)
-		return;
-	if (x->connection->state == SERVER_CONNECTION_BUSY)
-		start_request(x);
-	else
-		await_server(x, WAIT_CONNECT, 0, x->upstream->conf->connect_timeout_ms);
-}
-
-/* On the connection that its session has, if it has one. */
-static bool try_pin(struct exchange *x)
-{
-	switch (pin_take(x)) {
-	case PIN_TAKEN:
-		start_request(x);
-		return true;
-	case PIN_FULL:
-		exchange_reply(x, 503, "the session's server is full", 1000);
-		return true;
-	case PIN_NONE:
-		break;
-	}
-	return false;
-}
-
-void exchange_forward(struct exchange *x)
-{
-	const struct conf_upstream *conf = x->route->upstream;
-
-	x->started_ns = worker_now_ns(x->worker);
-	x->hash = x->verdict.session.hi;
-	if (conf->balance == CONF_BALANCE_HASH && conf->hash_key)
-		x->hash = exchange_hash_key(x, conf->hash_key);
-	exchange_enter(x, EXCHANGE_CONNECTING);
-	if (x->route->upstream_affinity && try_pin(x))
-		return;
-	try_servers(x, false);
-}
-
-/* A connection that was being made could not be. */
-static void connect_failed(struct exchange *x, const char *why, int error, unsigned status)
-{
-	enum connect_fault fault = server_connection_failed(x->connection, error);
-
-	blame(x, fault, why);
-	exchange_drop_connection(x);
-	if (!x->downstream) {
-		x->ticket.failed = true;
-		exchange_end(x);
-	} else if (fault == CONNECT_LOCAL) {
-		exchange_reply(x, 503, why, 1000);
-	} else if (x->tries < x->upstream->conf->retries) {
-		x->tries++;
-		worker_count(x->worker, STATS_RETRIES);
-		try_servers(x, false);
-	} else {
-		x->ticket.failed = true;
-		exchange_reply(x, status, why, HTTP_PROBLEM_NO_RETRY);
-	}
-}
+/* ---- when the server fails --------------------------------------------------------------------
+ */
 
 /* May the request be sent once more, after a connection was closed on it without a word? */
 static bool may_repeat(const struct exchange *x, bool reused)
@@ -226,7 +96,7 @@ static void server_broke(struct exchange *x, const char *why, unsigned status, b
 		/* A reused connection that the server had closed meanwhile is nobody's fault. */
 		if (!stale)
 			server_failed(x->server, why, worker_now_ms(worker));
-		log_failure(x, why);
+		find_server_log_failure(x, why);
 		x->tried |= 1ULL << x->server->index;
 	}
 	x->ticket.failed = true;
@@ -240,27 +110,10 @@ static void server_broke(struct exchange *x, const char *why, unsigned status, b
 		x->ticket.failed = false;
 		x->first_byte_ns = 0;
 		exchange_enter(x, EXCHANGE_CONNECTING);
-		try_servers(x, stale);
+		find_server(x, stale);
 	} else {
 		exchange_reply(x, status, why, HTTP_PROBLEM_NO_RETRY);
 	}
-}
-
-void exchange_connected(struct exchange *x)
-{
-	struct downstream *d = x->downstream;
-	struct server_connection *connection = x->connection;
-	int error = stream_error(&connection->stream);
-
-	if (error != 0) {
-		connect_failed(x, strerror(error), error, 502);
-	} else if (connection->stream.writable) {
-		connection->state = SERVER_CONNECTION_BUSY;
-		server_connection_made(connection);
-		start_request(x);
-	}
-	if (d)
-		downstream_advance(d);
 }
 
 void exchange_connection_timeout(struct exchange *x)
@@ -269,7 +122,7 @@ void exchange_connection_timeout(struct exchange *x)
 
 	switch (x->state) {
 	case EXCHANGE_CONNECTING:
-		connect_failed(x, "connect timeout", ETIMEDOUT, 504);
+		find_server_connect_failed(x, "connect timeout", ETIMEDOUT, 504);
 		break;
 	case EXCHANGE_FORWARDING:
 		server_broke(x, x->request_done ? "response timeout" : "send timeout", 504, true);
@@ -480,7 +333,7 @@ static void begin_body(struct exchange *x, struct server_connection *connection)
 	};
 }
 
-static bool start_request(struct exchange *x)
+bool forward_start(struct exchange *x)
 {
 	static const struct http_parser_limits limits = {256 * 1024, 0, 512};
 	struct server_connection *connection = x->connection;

@@ -1,0 +1,174 @@
+/*
+ * A server for an exchange whose turn has come, and a connection to it: one that is idle, one of
+ * its session's own, or a new one.
+ */
+#include "relay/find_server.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "http/problem.h"
+#include "relay/account.h"
+#include "relay/downstream.h"
+#include "relay/exchange.h"
+#include "relay/forward.h"
+#include "relay/pin.h"
+#include "relay/relay.h"
+#include "relay/server_connection.h"
+
+void find_server_log_failure(struct exchange *x, const char *why)
+{
+	unsigned unlogged;
+	char more[64] = "";
+
+	if (!server_may_log(x->server, worker_now_ms(x->worker), &unlogged))
+		return;
+	if (unlogged > 0)
+		snprintf(more, sizeof(more), "; %u more failures since the last line", unlogged);
+	log_info("upstream %s: server %s: %s (%.*s %.*s)%s", x->upstream->conf->name,
+		x->server->conf->address.text, why, SLICE_ARGS(x->method), SLICE_ARGS(x->path),
+		more);
+}
+
+/* No connection to x->server could be made. */
+static void blame(struct exchange *x, enum connect_fault fault, const char *why)
+{
+	struct worker *worker = x->worker;
+
+	if (fault == CONNECT_SERVER) {
+		server_failed(x->server, why, worker_now_ms(worker));
+		x->tried |= 1ULL << x->server->index;
+	}
+	if (fault != CONNECT_LOCAL)
+		account_upstream_failure(x);
+	find_server_log_failure(x, why);
+}
+
+/* Takes the next server and a connection to it, or answers. False: neither yet, as a connection
+ * could not be made and another one may be tried. */
+static bool try_next(struct exchange *x, bool fresh)
+{
+	struct upstream *upstream = x->upstream;
+	struct worker *worker = x->worker;
+	const char *why = NULL;
+	enum connect_fault fault;
+
+	x->server =
+		upstream_pick(upstream, worker->index, x->tried, x->hash, worker_now_ms(worker));
+	if (!x->server) {
+		bool never_tried = x->tried == 0;
+		exchange_reply(x, never_tried ? 503 : 502,
+			never_tried ? "no server" : "servers failed",
+			never_tried ? 1000 : HTTP_PROBLEM_NO_RETRY);
+		return true;
+	}
+	x->connection = server_connection_get(worker, x->server, x, fresh, &why, &fault);
+	if (x->connection)
+		return true;
+	blame(x, fault, why);
+	server_done(x->server);
+	x->server = NULL;
+	if (fault == CONNECT_LOCAL) {
+		exchange_reply(x, 503, why, 1000);
+		return true;
+	}
+	if (x->tries++ >= upstream->conf->retries) {
+		exchange_reply(x, 502, why, HTTP_PROBLEM_NO_RETRY);
+		return true;
+	}
+	worker_count(worker, STATS_RETRIES);
+	return false;
+}
+
+static void await_connect(struct exchange *x)
+{
+	uint64_t now_ms = worker_now_ms(x->worker);
+
+	wait_for(&x->connection->wait, WAIT_CONNECT, 0,
+		now_ms + x->upstream->conf->connect_timeout_ms, now_ms);
+}
+
+void find_server(struct exchange *x, bool fresh)
+{
+	/* What is in the pool may carry somebody else's login. */
+	fresh |= x->route->upstream_affinity;
+	while (!try_next(x, fresh))
+		;
+	if (!x->connection)
+		return;
+	if (x->connection->state == SERVER_CONNECTION_BUSY)
+		forward_start(x);
+	else
+		await_connect(x);
+}
+
+/* On the connection that its session has, if it has one. */
+static bool try_pin(struct exchange *x)
+{
+	switch (pin_take(x)) {
+	case PIN_TAKEN:
+		forward_start(x);
+		return true;
+	case PIN_FULL:
+		exchange_reply(x, 503, "the session's server is full", 1000);
+		return true;
+	case PIN_NONE:
+		break;
+	}
+	return false;
+}
+
+void exchange_forward(struct exchange *x)
+{
+	const struct conf_upstream *conf = x->route->upstream;
+
+	x->started_ns = worker_now_ns(x->worker);
+	x->hash = x->verdict.session.hi;
+	if (conf->balance == CONF_BALANCE_HASH && conf->hash_key)
+		x->hash = exchange_hash_key(x, conf->hash_key);
+	exchange_enter(x, EXCHANGE_CONNECTING);
+	if (x->route->upstream_affinity && try_pin(x))
+		return;
+	find_server(x, false);
+}
+
+/* A connection that was being made could not be. */
+void find_server_connect_failed(struct exchange *x, const char *why, int error, unsigned status)
+{
+	enum connect_fault fault = server_connection_failed(x->connection, error);
+
+	blame(x, fault, why);
+	exchange_drop_connection(x);
+	if (!x->downstream) {
+		x->ticket.failed = true;
+		exchange_end(x);
+	} else if (fault == CONNECT_LOCAL) {
+		exchange_reply(x, 503, why, 1000);
+	} else if (x->tries < x->upstream->conf->retries) {
+		x->tries++;
+		worker_count(x->worker, STATS_RETRIES);
+		find_server(x, false);
+	} else {
+		x->ticket.failed = true;
+		exchange_reply(x, status, why, HTTP_PROBLEM_NO_RETRY);
+	}
+}
+
+void exchange_connected(struct exchange *x)
+{
+	struct downstream *d = x->downstream;
+	struct server_connection *connection = x->connection;
+	int error = stream_error(&connection->stream);
+
+	if (error != 0) {
+		find_server_connect_failed(x, strerror(error), error, 502);
+	} else if (connection->stream.writable) {
+		connection->state = SERVER_CONNECTION_BUSY;
+		server_connection_made(connection);
+		forward_start(x);
+	}
+	if (d)
+		downstream_advance(d);
+}

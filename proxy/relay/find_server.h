@@ -1,0 +1,22 @@
+/* Which server an exchange is forwarded to, over which connection, and what comes of it when there
+ * is none. */
+#ifndef RELAY_FIND_SERVER_H
+#define RELAY_FIND_SERVER_H
+
+#include <stdbool.h>
+
+struct exchange;
+
+/* The next server that was not tried yet and a connection to it, or an answer. Forwarding starts
+ * when the connection is there. `fresh`: not one that has served. */
+void find_server(struct exchange *exchange, bool fresh);
+
+/* The connection that was being made could not be, with this errno: tries another server, or
+ * answers with the status. */
+void find_server_connect_failed(
+	struct exchange *exchange, const char *why, int error, unsigned status);
+
+/* The exchange's server has failed: a line in the log, now and then. */
+void find_server_log_failure(struct exchange *exchange, const char *why);
+
+#endif

@@ -1,0 +1,13 @@
+/* The request up to its server and the response's head from there (relay/forward.c). */
+#ifndef RELAY_FORWARD_H
+#define RELAY_FORWARD_H
+
+#include <stdbool.h>
+
+struct exchange;
+
+/* Its connection is there: composes the request, which leaves at the end of the round. False: there
+ * was no memory, and the exchange is over. */
+bool forward_start(struct exchange *exchange);
+
+#endif
