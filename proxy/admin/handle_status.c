@@ -131,11 +131,26 @@ static void put_tables(struct page *page, const struct relay *relay)
 		offsetof(struct throttle_counters, overflowed));
 }
 
+static double server_up(struct server *server)
+{
+	return server_may_serve(server, clock_monotonic_ms()) &&
+	       server_mode(server) == SERVER_ENABLED;
+}
+
+static double server_in_flight(struct server *server)
+{
+	return (double)atomic_load(&server->state->in_flight);
+}
+
+static double server_connections(struct server *server)
+{
+	return (double)atomic_load(&server->state->connections);
+}
+
 static void put_servers(struct page *page, const struct relay *relay, const char *name,
-	const char *help, bool health)
+	const char *help, double (*value_of)(struct server *server))
 {
 	const struct site *site = relay->site;
-	uint64_t now_ms = clock_monotonic_ms();
 
 	exposition_family(page->out, page->format, name, false, help);
 	for (size_t i = 0; i < site->conf->upstream_count; i++) {
@@ -144,11 +159,7 @@ static void put_servers(struct page *page, const struct relay *relay, const char
 			struct server *server = &upstream->servers[j];
 			const char *const labels[] = {"upstream", upstream->conf->name, "server",
 				server->conf->address.text, NULL};
-			bool up = server_may_serve(server, now_ms) &&
-				  server_mode(server) == SERVER_ENABLED;
-			double value = health ? (double)up
-					      : (double)atomic_load(&server->state->in_flight);
-			exposition_sample(page->out, name, labels, value);
+			exposition_sample(page->out, name, labels, value_of(server));
 		}
 	}
 }
@@ -194,9 +205,12 @@ void admin_get_metrics(struct admin_request *request)
 	put_queue(&page, relay->queue);
 	put_tables(&page, relay);
 	put_servers(&page, relay, "sluice_server_up",
-		"1: the server may be chosen; 0: it is left out, drained or disabled.", true);
-	put_servers(
-		&page, relay, "sluice_server_in_flight_requests", "Requests at the server.", false);
+		"1: the server may be chosen; 0: it is left out, drained or disabled.", server_up);
+	put_servers(&page, relay, "sluice_server_in_flight_requests", "Requests at the server.",
+		server_in_flight);
+	put_servers(&page, relay, "sluice_server_connections",
+		"Open connections to the server, without those of health checks.",
+		server_connections);
 	put_process(&page, relay);
 	exposition_end(page.out, page.format);
 	fclose(page.out);

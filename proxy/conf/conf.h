@@ -124,8 +124,9 @@ struct conf_listener {
 struct conf_server {
 	struct conf_address address;
 	unsigned line;
-	uint32_t weight;        /* 1 */
-	uint32_t max_in_flight; /* 0: no bound */
+	uint32_t weight;          /* 1 */
+	uint32_t max_in_flight;   /* 0: no bound */
+	uint32_t max_connections; /* 0: no bound */
 };
 
 enum conf_balance { CONF_BALANCE_ROUND_ROBIN, CONF_BALANCE_LEAST_IN_FLIGHT, CONF_BALANCE_HASH };

@@ -116,5 +116,9 @@ const struct option options_server[] = {
 	{"max_in_flight", &type_count32, LIVE, AT(max_in_flight), .fallback = "0",
 		BETWEEN(0, 1 * MILLION),
 		.help = "Requests at the server at once, 0 for no bound."},
+	{"max_connections", &type_count32, LIVE, AT(max_connections), .fallback = "0",
+		BETWEEN(0, 1 * MILLION),
+		.help = "Connections to the server at once, idle ones and streams included, health "
+			"checks not; 0 for no bound; what finds none waits."},
 };
 const size_t options_server_count = COUNT(options_server);

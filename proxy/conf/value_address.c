@@ -292,5 +292,5 @@ const struct option_type type_networks = {"list of networks",
 	"addresses and networks such as 10.0.0.0/8 or 2001:db8::/32", parse_networks,
 	same_networks};
 const struct option_type type_server = {"server",
-	"HOST:PORT, [IPV6]:PORT or unix:/PATH, then weight= and max_in_flight=", parse_server,
-	same_servers};
+	"HOST:PORT, [IPV6]:PORT or unix:/PATH, then weight=, max_in_flight= and max_connections=",
+	parse_server, same_servers};

@@ -456,10 +456,13 @@ static uint64_t bytes_of(const struct exchange *x)
 	return bytes;
 }
 
-static void await_turn(struct exchange *x)
+void exchange_await_turn(struct exchange *x)
 {
+	/* One that was sent already, and is to be sent again, has waited for something else. */
+	uint64_t since_ns = x->sent ? worker_now_ns(x->worker) : x->ticket.entered_ns;
+
 	exchange_enter(x, EXCHANGE_QUEUED);
-	wait_until(x, worker_now_ms(x->worker) + x->route->queue_timeout_ms);
+	wait_until(x, since_ns / CLOCK_NS_PER_MS + x->route->queue_timeout_ms);
 }
 
 static void enter_queue(struct exchange *x)
@@ -485,7 +488,7 @@ static void enter_queue(struct exchange *x)
 		if (x->aside)
 			exchange_enter(x, EXCHANGE_HELD);
 		else
-			await_turn(x);
+			exchange_await_turn(x);
 	} else {
 		turned_away_by_queue(x, verdict);
 	}
@@ -498,7 +501,7 @@ static void leave_aside(struct exchange *x)
 	if (queue_ready(x->worker->relay->queue, &x->ticket, worker_now_ns(x->worker)) == QUEUE_GO)
 		exchange_admit(x);
 	else
-		await_turn(x);
+		exchange_await_turn(x);
 }
 
 /* At the head of its session: one that its limit delays waits here until it fits, and then for a

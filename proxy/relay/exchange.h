@@ -79,6 +79,7 @@ struct exchange {
 	bool in_queue;     /* has a ticket to give back */
 	bool orphaned;     /* on the worker's list of those whose client is gone */
 	bool delayed;      /* waited for its limit */
+	bool woken;        /* a connection was free, for which it waited */
 	bool aside;        /* has its turn in the queue, but takes no place before it can go on */
 	bool awaits_mail;  /* ended, but the queue's message is under way to it */
 	bool has_deadline;
@@ -87,8 +88,9 @@ struct exchange {
 	/* the server */
 	struct server *server;
 	struct server_connection *connection;
-	uint64_t tried; /* mask of servers */
-	uint64_t hash;  /* balance = hash */
+	struct connection_waiter *waiter; /* for a connection: relay/server_pool.h; NULL: no */
+	uint64_t tried;                   /* mask of servers */
+	uint64_t hash;                    /* balance = hash */
 	unsigned tries;
 	bool endless;         /* its response has no end: it has no place, and is counted as such */
 	bool request_started; /* bytes of it may have reached the server of this try */
@@ -175,6 +177,12 @@ void exchange_admit(struct exchange *exchange);
 
 /* Begins forwarding. */
 void exchange_forward(struct exchange *exchange);
+
+/* One of the connections that it waited for is free, unless another exchange has taken it. */
+void exchange_connection_is_free(struct exchange *exchange);
+
+/* Waits for its turn, or again, until queue_timeout is over. */
+void exchange_await_turn(struct exchange *exchange);
 
 /* Nothing more is at its server: gives its place there back. */
 static inline void exchange_leave_server(struct exchange *exchange)

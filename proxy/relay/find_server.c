@@ -17,6 +17,7 @@
 #include "relay/pin.h"
 #include "relay/relay.h"
 #include "relay/server_connection.h"
+#include "relay/server_pool.h"
 
 void find_server_log_failure(struct exchange *x, const char *why)
 {
@@ -46,30 +47,89 @@ static void blame(struct exchange *x, enum connect_fault fault, const char *why)
 	find_server_log_failure(x, why);
 }
 
-/* Takes the next server and a connection to it, or answers. False: neither yet, as a connection
- * could not be made and another one may be tried. */
-static bool try_next(struct exchange *x, bool fresh)
+/* The servers that an exchange may still be forwarded to, if all of them are bounded: others would
+ * have a connection for it. */
+static uint64_t bounded_servers(const struct exchange *x)
+{
+	uint64_t servers = 0;
+
+	for (size_t i = 0; i < x->upstream->server_count; i++) {
+		const struct server_state *state = x->upstream->servers[i].state;
+		if (x->tried >> i & 1)
+			continue;
+		/* relaxed: a setting */
+		if (atomic_load_explicit(&state->max_connections, memory_order_relaxed) == 0)
+			return 0;
+		servers |= 1ULL << i;
+	}
+	return servers;
+}
+
+/* In line for a connection to one of these servers. Its place at the upstream stays its own, so
+ * that few wait here and most in their turn; but where sessions have connections of their own, what
+ * is free of places is theirs. False: a connection has become free meanwhile. */
+static bool await_connection(struct exchange *x, uint64_t servers)
+{
+	struct queue *queue = x->worker->relay->queue;
+
+	switch (pool_wait(x, servers)) {
+	case POOL_WAITS:
+		if (x->route->upstream_affinity)
+			x->aside |= queue_yield(queue, &x->ticket, worker_now_ns(x->worker));
+		exchange_await_turn(x);
+		return true;
+	case POOL_HAS_ONE:
+		return false;
+	case POOL_NO_MEMORY:
+		exchange_reply(x, 503, "no memory", 1000);
+		return true;
+	}
+	return true;
+}
+
+/* No server is left to try. `full`: those that have no connection for it. */
+static bool none_left(struct exchange *x, uint64_t full)
+{
+	bool never_tried = x->tried == 0;
+
+	if (full != 0)
+		return await_connection(x, full);
+	exchange_reply(x, never_tried ? 503 : 502, never_tried ? "no server" : "servers failed",
+		never_tried ? 1000 : HTTP_PROBLEM_NO_RETRY);
+	return true;
+}
+
+/* Takes the next server and a connection to it, answers, or waits. False: none of these yet, as a
+ * connection could not be made and another one may be tried. */
+static bool try_next(struct exchange *x, bool fresh, uint64_t *full)
 {
 	struct upstream *upstream = x->upstream;
 	struct worker *worker = x->worker;
+	uint64_t now_ms = worker_now_ms(worker);
 	const char *why = NULL;
 	enum connect_fault fault;
 
-	x->server =
-		upstream_pick(upstream, worker->index, x->tried, x->hash, worker_now_ms(worker));
+	x->server = upstream_pick(upstream, worker->index, x->tried | *full, x->hash, now_ms);
+	if (x->server && *full != 0 && !server_may_serve(x->server, now_ms)) {
+		server_done(x->server); /* better to wait for one that works */
+		x->server = NULL;
+	}
 	if (!x->server) {
-		bool never_tried = x->tried == 0;
-		exchange_reply(x, never_tried ? 503 : 502,
-			never_tried ? "no server" : "servers failed",
-			never_tried ? 1000 : HTTP_PROBLEM_NO_RETRY);
-		return true;
+		bool is_over = none_left(x, *full);
+		*full = 0;
+		return is_over;
 	}
 	x->connection = server_connection_get(worker, x->server, x, fresh, &why, &fault);
 	if (x->connection)
 		return true;
-	blame(x, fault, why);
+	if (fault == CONNECT_FULL)
+		*full |= 1ULL << x->server->index;
+	else
+		blame(x, fault, why);
 	server_done(x->server);
 	x->server = NULL;
+	if (fault == CONNECT_FULL)
+		return false;
 	if (fault == CONNECT_LOCAL) {
 		exchange_reply(x, 503, why, 1000);
 		return true;
@@ -92,12 +152,20 @@ static void await_connect(struct exchange *x)
 
 void find_server(struct exchange *x, bool fresh)
 {
+	uint64_t full = 0;
+
 	/* What is in the pool may carry somebody else's login. */
 	fresh |= x->route->upstream_affinity;
-	while (!try_next(x, fresh))
+	if (pool_has_waiters(x) && !x->woken) {
+		uint64_t servers = bounded_servers(x);
+		if (servers != 0 && await_connection(x, servers))
+			return; /* behind those that wait already */
+	}
+	while (!try_next(x, fresh, &full))
 		;
 	if (!x->connection)
 		return;
+	x->woken = false;
 	if (x->connection->state == SERVER_CONNECTION_BUSY)
 		forward_start(x);
 	else
@@ -132,6 +200,22 @@ void exchange_forward(struct exchange *x)
 	if (x->route->upstream_affinity && try_pin(x))
 		return;
 	find_server(x, false);
+}
+
+void exchange_connection_is_free(struct exchange *x)
+{
+	struct downstream *d = x->downstream;
+
+	x->woken = true;
+	if (x->aside) {
+		exchange_admit(x); /* for a place first */
+	} else {
+		deadline_clear(&x->deadline);
+		exchange_enter(x, EXCHANGE_CONNECTING);
+		find_server(x, false);
+	}
+	if (d)
+		downstream_advance(d);
 }
 
 /* A connection that was being made could not be. */

@@ -27,6 +27,7 @@
 #include "relay/relay.h"
 #include "relay/respond.h"
 #include "relay/server_connection.h"
+#include "relay/server_pool.h"
 
 /* Reads of one body in a row, so that other connections get their turn. */
 #define PUMP_TURNS 16
@@ -45,6 +46,8 @@ static inline void await_server(
 
 void exchange_drop_connection(struct exchange *x)
 {
+	if (x->waiter)
+		pool_leave(x);
 	if (x->connection) {
 		server_connection_close(x->connection);
 		x->connection = NULL;
@@ -106,7 +109,7 @@ static void server_broke(struct exchange *x, const char *why, unsigned status, b
 	} else if (safe && x->tries < conf->retries) {
 		x->tries++;
 		worker_count(worker, STATS_RETRIES);
-		x->request_started = x->held_interim = false;
+		x->request_started = x->held_interim = x->woken = false;
 		x->ticket.failed = false;
 		x->first_byte_ns = 0;
 		exchange_enter(x, EXCHANGE_CONNECTING);

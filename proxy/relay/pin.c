@@ -10,6 +10,7 @@
 #include "relay/exchange.h"
 #include "relay/relay.h"
 #include "relay/server_connection.h"
+#include "relay/server_pool.h"
 
 struct pin {
 	struct server_state *server; /* held */
@@ -25,6 +26,7 @@ void pin_close(void *ctx, void *memory)
 	log_debug("upstream %s: server %s: a session's connection is closed after %u requests",
 		pin->server->upstream->name, pin->server->address, pin->requests);
 	close(pin->fd);
+	pool_forget(pin->server);
 	server_state_release(pin->server);
 	free(pin);
 }

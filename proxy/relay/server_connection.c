@@ -10,36 +10,17 @@
 #include "base/container.h"
 #include "base/log.h"
 #include "relay/exchange.h"
-
-static void unlist(struct server_connection *connection)
-{
-	struct server_idle *idle = &connection->known->idle[connection->worker->index];
-
-	if (connection->prev)
-		connection->prev->next = connection->next;
-	else
-		idle->first = connection->next;
-	if (connection->next)
-		connection->next->prev = connection->prev;
-	else
-		idle->last = connection->prev;
-	connection->prev = connection->next = NULL;
-	idle->count--;
-}
+#include "relay/server_pool.h"
 
 static void free_connection(struct deferred_free *item)
 {
 	free(CONTAINER_OF(item, struct server_connection, deferred));
 }
 
-void server_connection_close(struct server_connection *connection)
+void server_connection_close_unlisted(struct server_connection *connection)
 {
 	struct worker *worker = connection->worker;
 
-	if (connection->state == SERVER_CONNECTION_CLOSED)
-		return;
-	if (connection->state == SERVER_CONNECTION_IDLE)
-		unlist(connection);
 	connection->state = SERVER_CONNECTION_CLOSED;
 	connection->exchange = NULL;
 	stream_close(&connection->stream);
@@ -47,7 +28,17 @@ void server_connection_close(struct server_connection *connection)
 	flow_clear(&connection->out, &worker->blocks);
 	buffer_release(&connection->in, &worker->blocks);
 	http_parser_end(&connection->parser);
+	if (connection->counts)
+		pool_forget(connection->known);
 	loop_free_later(&worker->loop, &connection->deferred, free_connection);
+}
+
+void server_connection_close(struct server_connection *connection)
+{
+	if (connection->state == SERVER_CONNECTION_CLOSED)
+		return;
+	if (connection->state != SERVER_CONNECTION_IDLE || pool_remove(connection))
+		server_connection_close_unlisted(connection);
 }
 
 static void on_event(struct stream *stream)
@@ -124,9 +115,10 @@ static bool close_an_idle_one(struct worker *worker)
 	for (size_t i = 0; i < site->conf->upstream_count; i++) {
 		const struct upstream *upstream = site->upstreams[i];
 		for (size_t j = 0; j < upstream->server_count; j++) {
-			struct server_idle *idle = &upstream->servers[j].state->idle[worker->index];
-			if (idle->last) {
-				server_connection_close(idle->last);
+			struct server_connection *connection =
+				pool_pop(upstream->servers[j].state, worker, true);
+			if (connection) {
+				server_connection_close_unlisted(connection);
 				return true;
 			}
 		}
@@ -215,12 +207,14 @@ static struct server_connection *open_on(struct worker *worker, struct server *s
 	connection->worker = worker;
 	connection->server = server;
 	connection->known = server->state;
+	connection->counts = true;
 	connection->exchange = exchange;
 	connection->requests = 1;
 	connection->state = connected ? SERVER_CONNECTION_BUSY : SERVER_CONNECTION_CONNECTING;
 	return connection;
 }
 
+/* It counts already. */
 static struct server_connection *connect_new(struct worker *worker, struct server *server,
 	struct exchange *exchange, const char **why, enum connect_fault *fault)
 {
@@ -229,22 +223,25 @@ static struct server_connection *connect_new(struct worker *worker, struct serve
 
 	*why = attempt.why;
 	*fault = attempt.fault;
-	if (attempt.fd < 0)
-		return NULL;
-	connection = open_on(worker, server, exchange, attempt.fd, attempt.connected);
+	if (attempt.fd >= 0)
+		connection = open_on(worker, server, exchange, attempt.fd, attempt.connected);
 	if (connection) {
 		connection->address_id = attempt.address_id;
-	} else {
+		return connection;
+	}
+	pool_forget(server->state);
+	if (attempt.fd >= 0) {
 		*why = "no memory";
 		*fault = CONNECT_LOCAL;
 	}
-	return connection;
+	return NULL;
 }
 
 int server_connection_let_go(struct server_connection *connection)
 {
 	int fd = stream_let_go(&connection->stream);
 
+	connection->counts = false;
 	server_connection_close(connection);
 	return fd;
 }
@@ -254,41 +251,63 @@ struct server_connection *server_connection_adopt(struct worker *worker, struct 
 {
 	struct server_connection *connection = open_on(worker, server, exchange, fd, true);
 
-	if (connection) {
-		connection->reused = true;
-		connection->requests = requests;
+	if (!connection) {
+		pool_forget(server->state);
+		return NULL;
 	}
+	connection->reused = true;
+	connection->requests = requests;
+	return connection;
+}
+
+static struct server_connection *resume(
+	struct server_connection *connection, struct server *server, struct exchange *exchange)
+{
+	wait_none(&connection->wait);
+	connection->state = SERVER_CONNECTION_BUSY;
+	connection->server = server;
+	connection->exchange = exchange;
+	connection->reused = true;
+	connection->requests++;
 	return connection;
 }
 
 struct server_connection *server_connection_get(struct worker *worker, struct server *server,
 	struct exchange *exchange, bool fresh, const char **why, enum connect_fault *fault)
 {
-	struct server_idle *idle = &server->state->idle[worker->index];
+	struct server_connection *connection;
+	struct pool_connection pooled;
 
-	while (!fresh && idle->first) {
-		struct server_connection *connection = idle->first;
-		if (stream_is_stale(&connection->stream)) {
-			server_connection_close(connection);
-			continue;
+	for (;;) {
+		switch (pool_take(worker, server, fresh, &pooled)) {
+		case POOL_IDLE:
+			if (!stream_is_stale(&pooled.idle->stream))
+				return resume(pooled.idle, server, exchange);
+			server_connection_close_unlisted(pooled.idle);
+			break;
+		case POOL_TAKEN:
+			connection = server_connection_adopt(
+				worker, server, exchange, pooled.fd, pooled.requests + 1);
+			*why = "no memory";
+			*fault = CONNECT_LOCAL;
+			return connection;
+		case POOL_NEW:
+			return connect_new(worker, server, exchange, why, fault);
+		case POOL_FULL:
+			*why = "no connection";
+			*fault = CONNECT_FULL;
+			return NULL;
 		}
-		unlist(connection);
-		wait_none(&connection->wait);
-		connection->state = SERVER_CONNECTION_BUSY;
-		connection->server = server;
-		connection->exchange = exchange;
-		connection->reused = true;
-		connection->requests++;
-		return connection;
 	}
-	return connect_new(worker, server, exchange, why, fault);
 }
 
 void server_connection_keep(struct server_connection *connection)
 {
 	struct worker *worker = connection->worker;
+	struct server_state *server = connection->known;
 	const struct conf_upstream *conf = connection->server->upstream->conf;
-	struct server_idle *idle = &connection->known->idle[worker->index];
+	uint64_t now_ms = worker_now_ms(worker);
+	struct server_connection *oldest;
 
 	connection->exchange = NULL;
 	buffer_release(&connection->in, &worker->blocks);
@@ -299,25 +318,24 @@ void server_connection_keep(struct server_connection *connection)
 		server_connection_close(connection);
 		return;
 	}
-	connection->state = SERVER_CONNECTION_IDLE;
+	/* All is set before it is listed: others may take it from then on. */
 	connection->server = NULL; /* its site may go, its state stays */
-	connection->prev = NULL;
-	connection->next = idle->first;
-	if (idle->first)
-		idle->first->prev = connection;
-	else
-		idle->last = connection;
-	idle->first = connection;
-	idle->count++;
-	uint64_t now_ms = worker_now_ms(worker);
 	wait_none(&connection->wait);
 	wait_for(&connection->wait, WAIT_REUSE, 0, now_ms + conf->keepalive_timeout_ms, now_ms);
-	if (idle->count > conf->keepalive)
-		server_connection_close(idle->last);
+	connection->state = SERVER_CONNECTION_IDLE;
+	if (!pool_keep(connection)) {
+		server_connection_close_unlisted(connection);
+		return;
+	}
+	if (pool_count(server, worker) > conf->keepalive &&
+		(oldest = pool_pop(server, worker, true)) != NULL)
+		server_connection_close_unlisted(oldest);
 }
 
 void server_close_idle(struct server_state *server, struct worker *worker)
 {
-	while (server->idle[worker->index].first)
-		server_connection_close(server->idle[worker->index].first);
+	struct server_connection *connection;
+
+	while ((connection = pool_pop(server, worker, true)) != NULL)
+		server_connection_close_unlisted(connection);
 }

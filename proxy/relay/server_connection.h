@@ -35,6 +35,8 @@ struct server_connection {
 	struct http_parser parser;
 	enum server_connection_state state;
 	bool reused;
+	bool counts;      /* among the connections of its server */
+	bool is_taken;    /* by another worker, from its list; guarded by the list's lock */
 	bool is_doubtful; /* a head had to be guessed at (http/lenient.h): not to be used again */
 	bool unsent;      /* on the worker's list: written at the end of the round */
 	struct server_connection *next_unsent;
@@ -46,6 +48,7 @@ struct server_connection {
 enum connect_fault {
 	CONNECT_SERVER,  /* the server can't be reached at any of its addresses */
 	CONNECT_ADDRESS, /* nor at this one, but there are others to try */
+	CONNECT_FULL,    /* the server has max_connections, none of them idle: wait for one */
 	CONNECT_LOCAL,   /* no descriptors, ports or memory here: no server is to blame */
 };
 
@@ -62,14 +65,18 @@ void server_connection_made(struct server_connection *connection);
 /* The exchange is over and the connection clean: into the pool, or closed when the pool is full. */
 void server_connection_keep(struct server_connection *connection);
 
+/* Closes it. One that is idle and was taken by another worker stays as it is: it is closed when
+ * that worker's message comes. */
 void server_connection_close(struct server_connection *connection);
+/* The same of one that is on no list. */
+void server_connection_close_unlisted(struct server_connection *connection);
 
 /* Takes a clean, silent connection off this worker: returns its socket, which is the caller's now;
  * the connection is gone. */
 int server_connection_let_go(struct server_connection *connection);
 
-/* Takes such a socket over, for `exchange`, which is the `requests`th on it. NULL without memory,
- * the socket closed. */
+/* Takes such a socket over, for `exchange`, which is the `requests`th on it; it counts already
+ * among the server's. NULL without memory, the socket closed. */
 struct server_connection *server_connection_adopt(struct worker *worker, struct server *server,
 	struct exchange *exchange, int fd, uint32_t requests);
 

@@ -54,6 +54,7 @@ static struct upstream_state *find_upstream(struct upstream_states *states, cons
 static void free_upstream(struct upstream_state *state)
 {
 	run_queue_destroy(state->run_queue);
+	pthread_mutex_destroy(&state->connections_lock);
 	pace_free(atomic_load_explicit(&state->pace, memory_order_relaxed));
 	free(state->name);
 	free(state);
@@ -70,6 +71,7 @@ struct upstream_state *upstream_state_get(
 	if (!state)
 		return NULL;
 	state->states = states;
+	pthread_mutex_init(&state->connections_lock, NULL);
 	state->holders = 1;
 	state->name = strdup(name);
 	state->run_queue = state->name ? run_queue_create(states->queue, config) : NULL;
@@ -153,6 +155,7 @@ static struct server_state *new_server(
 		return NULL;
 	}
 	memset(state->idle, 0, idle_bytes);
+	state->workers = workers;
 	if (address->kind != CONF_ADDRESS_NAME) {
 		struct server_address only = {
 			.socket = address->socket, .len = address->socket_len};

@@ -22,6 +22,7 @@
 #include "conf/conf.h"
 #include "queue/run_queue.h"
 
+struct connection_waiter;
 struct pace;
 struct server_connection;
 struct upstream_states;
@@ -37,11 +38,13 @@ struct server_address {
 	uint64_t out_until_ms; /* 0: in */
 };
 
-/* One worker's idle connections to a server, last used first. Alone on its cache line. */
+/* One worker's idle connections to a server, last used first (relay/server_pool.h). Alone on its
+ * cache line. */
 struct server_idle {
 	struct server_connection *first, *last;
 	uint32_t count;
 	int32_t current_weight; /* round robin's state of this worker */
+	bool shared;            /* under the upstream's lock, and others may take of it */
 } __attribute__((aligned(64)));
 
 /* What an operator has said of it; the first after a start. */
@@ -63,6 +66,8 @@ struct server_state {
 	unsigned address_count;
 	uint32_t next_address, next_id; /* guarded, too */
 	_Alignas(64) atomic_uint in_flight;
+	atomic_uint max_connections;   /* 0: no bound */
+	atomic_uint connections;       /* open, whatever for: relay/server_pool.h */
 	atomic_uint fails;             /* in a row */
 	atomic_uint interval_ms;       /* it was left out for, last */
 	_Atomic uint64_t out_until_ms; /* 0: in */
@@ -70,7 +75,8 @@ struct server_state {
 	atomic_uint mode;              /* enum server_mode */
 	_Atomic uint64_t logged_ms;    /* of its last line about a failure */
 	atomic_uint unlogged;          /* failures since */
-	struct server_idle *idle;      /* [workers] */
+	unsigned workers;
+	struct server_idle *idle; /* [workers] */
 };
 
 struct upstream_state {
@@ -80,7 +86,10 @@ struct upstream_state {
 	char *name;
 	struct server_state *servers;
 	struct run_queue *run_queue;
-	atomic_uint streams; /* responses without end (relay/endless.h) */
+	atomic_uint streams;              /* responses without end (relay/endless.h) */
+	pthread_mutex_t connections_lock; /* of servers with a bound: relay/server_pool.h */
+	struct connection_waiter *first_waiter, *last_waiter; /* guarded by it */
+	atomic_uint waiting;                                  /* how many these are */
 	struct pace
 		*_Atomic pace; /* NULL: none yet. Set once, by a commit; goes on while it is off */
 };

@@ -5,21 +5,28 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "relay/server_pool.h"
 
 enum { FAILURE_LINES_MS = 10000 };
 
-/* The bound that the run queue keeps: the upstream's own, or what its servers take together. */
-static uint32_t bound_of(const struct conf_upstream *conf)
+/* The lower of two bounds, of which 0 is none. */
+static uint32_t lower(uint32_t a, uint32_t b)
+{
+	return a == 0 || (b > 0 && b < a) ? b : a;
+}
+
+/* What the servers take together, each request with a connection; 0: no bound. */
+static uint32_t bound_of_servers(const struct conf_upstream *conf)
 {
 	uint64_t sum = 0;
 
 	for (size_t i = 0; i < conf->server_count; i++) {
-		if (conf->servers[i].max_in_flight == 0)
-			return conf->max_in_flight;
-		sum += conf->servers[i].max_in_flight;
+		uint32_t bound =
+			lower(conf->servers[i].max_in_flight, conf->servers[i].max_connections);
+		if (bound == 0)
+			return 0;
+		sum += bound;
 	}
-	if (conf->max_in_flight > 0 && conf->max_in_flight < sum)
-		return conf->max_in_flight;
 	return (uint32_t)sum;
 }
 
@@ -33,11 +40,12 @@ static struct run_queue_config bounds_of(const struct conf_upstream *conf, struc
 
 	if (conf->max_in_flight == CONF_IN_FLIGHT_AUTO) {
 		bounds.adaptive = true;
-		bounds.adaptive_min = conf->max_in_flight_floor;
-		bounds.adaptive_max = conf->max_in_flight_ceiling;
-		bounds.max_in_flight = conf->max_in_flight_floor;
+		uint32_t servers = bound_of_servers(conf);
+		bounds.adaptive_min = lower(conf->max_in_flight_floor, servers);
+		bounds.adaptive_max = lower(conf->max_in_flight_ceiling, servers);
+		bounds.max_in_flight = bounds.adaptive_min;
 	} else {
-		bounds.max_in_flight = bound_of(conf);
+		bounds.max_in_flight = lower(conf->max_in_flight, bound_of_servers(conf));
 	}
 	if (conf->pace_amount > 0) {
 		bounds.pace = pace_charge;
@@ -117,6 +125,9 @@ void upstream_commit(struct upstream *upstream)
 	if (upstream->pace_change)
 		pace_commit(state->pace, upstream->pace_change);
 	upstream->pace_change = NULL;
+	for (size_t i = 0; i < upstream->server_count; i++)
+		pool_set_bound(
+			upstream->servers[i].state, upstream->servers[i].conf->max_connections);
 	run_queue_configure(state->run_queue, &upstream->bounds, clock_monotonic_ns());
 }
 

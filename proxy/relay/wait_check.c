@@ -6,6 +6,7 @@
 #include "relay/downstream.h"
 #include "relay/exchange.h"
 #include "relay/server_connection.h"
+#include "relay/server_pool.h"
 #include "relay/site.h"
 
 /* Connections looked at in a turn. */
@@ -171,6 +172,14 @@ static void check_client(const struct downstream *d)
 		check_exchange(x);
 }
 
+static void check_idle_one(void *ctx, const struct server_connection *connection)
+{
+	const char **fault = ctx;
+
+	if (!*fault)
+		*fault = wait_check_idle_server(connection);
+}
+
 static void check_idle(const struct worker *worker)
 {
 	const struct site *site = worker->use->site;
@@ -178,11 +187,9 @@ static void check_idle(const struct worker *worker)
 	for (size_t i = 0; i < site->conf->upstream_count; i++) {
 		const struct upstream *upstream = site->upstreams[i];
 		for (size_t j = 0; j < upstream->server_count; j++) {
-			const struct server_connection *connection =
-				upstream->servers[j].state->idle[worker->index].first;
-			for (; connection; connection = connection->next)
-				judge("server's connection", "idle",
-					wait_check_idle_server(connection));
+			const char *fault = NULL;
+			pool_each(upstream->servers[j].state, worker, check_idle_one, &fault);
+			judge("server's connection", "idle", fault);
 		}
 	}
 }

@@ -15,6 +15,7 @@
 #include "relay/relay.h"
 #include "relay/reload.h"
 #include "relay/server_connection.h"
+#include "relay/server_pool.h"
 #include "relay/wait_check.h"
 #include "stats/busiest.h"
 
@@ -116,6 +117,7 @@ static void take_site(struct worker *worker)
 		return;
 	worker->use = use;
 	listeners_update(worker);
+	pool_take_site(worker);
 	site_use_release(old);
 }
 
@@ -155,6 +157,8 @@ static void run_commands(struct message *message)
 		reload_seen(worker);
 	if (commands & WORKER_PING)
 		manager_answer(worker);
+	if (commands & WORKER_CONNECTIONS)
+		pool_run(worker);
 	if (commands & WORKER_ACCEPT)
 		listeners_resume(worker);
 	if (commands & WORKER_HAND_OVER)
@@ -260,6 +264,7 @@ void *worker_main(void *arg)
 	loop_enter(&worker->loop);
 	log_thread_attach(worker->relay->log, worker->index + 1);
 	listeners_update(worker);
+	pool_take_site(worker);
 	while (!is_over(worker)) {
 		int error = loop_run_turn(&worker->loop);
 		if (error != 0) {
@@ -286,6 +291,7 @@ void *worker_main(void *arg)
 void worker_free(struct worker *worker)
 {
 	loop_enter(&worker->loop); /* what is released here belonged to that thread */
+	pool_end(worker);
 	listeners_free(worker);
 	if (worker->use) {
 		worker->use->count = 1; /* an exchange cut by the shutdown may not have let go */

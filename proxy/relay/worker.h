@@ -28,6 +28,7 @@
 #include "stats/stats.h"
 
 struct busiest_rows;
+struct connection_waiter;
 struct downstream;
 struct exchange;
 struct listener;
@@ -43,12 +44,13 @@ struct site_use {
 
 /* What the main thread and other workers ask of a worker; asked twice before it is done is once. */
 enum worker_command {
-	WORKER_SITE = 1 << 0,      /* a new site is current */
-	WORKER_DRAIN = 1 << 1,     /* finish what is there, accept nothing */
-	WORKER_STOP = 1 << 2,      /* cut all and end */
-	WORKER_ACCEPT = 1 << 3,    /* a listener at its bound may accept again */
-	WORKER_PING = 1 << 4,      /* show that it turns: relay/manager.h */
-	WORKER_SEEN = 1 << 5,      /* show that it is in no call that began before */
+	WORKER_SITE = 1 << 0,        /* a new site is current */
+	WORKER_DRAIN = 1 << 1,       /* finish what is there, accept nothing */
+	WORKER_STOP = 1 << 2,        /* cut all and end */
+	WORKER_ACCEPT = 1 << 3,      /* a listener at its bound may accept again */
+	WORKER_PING = 1 << 4,        /* show that it turns: relay/manager.h */
+	WORKER_SEEN = 1 << 5,        /* show that it is in no call that began before */
+	WORKER_CONNECTIONS = 1 << 7, /* connections were taken over, or are free: server_pool.h */
 	WORKER_HAND_OVER = 1 << 6, /* leave the bindings that are handed over to another process */
 };
 
@@ -78,9 +80,11 @@ struct worker {
 	/* from other threads */
 	struct message command;
 	atomic_uint commands; /* asked for, not yet taken; not 0: `command` is posted */
-	struct site_use *_Atomic next_use; /* of a site to take */
-	_Atomic uint64_t reloads_seen;     /* relay.reloads when it last took a site */
-	_Atomic uint64_t pings_answered;   /* relay.manager.pings that it had */
+	struct site_use *_Atomic next_use;       /* of a site to take */
+	_Atomic uint64_t reloads_seen;           /* relay.reloads when it last took a site */
+	struct server_connection *_Atomic taken; /* idle ones, by others: close them */
+	struct connection_waiter *_Atomic woken; /* last first */
+	_Atomic uint64_t pings_answered;         /* relay.manager.pings that it had */
 
 	bool draining, stopping;
 	bool checks_waits; /* relay/wait_check.h */

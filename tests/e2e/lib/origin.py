@@ -80,6 +80,7 @@ class Origin:
         self.requests = []
         self.connections = 0
         self.open_connections = 0
+        self.most_open = 0  # of them at once
         self.faults = []  # requests that no proxy may send
         self.changed = threading.Condition()
         self._streams = set()
@@ -121,6 +122,7 @@ class Origin:
                 number = self.connections
                 self.connections += 1
                 self.open_connections += 1
+                self.most_open = max(self.most_open, self.open_connections)
                 self.changed.notify_all()
             threading.Thread(target=self._serve, args=(stream, number), daemon=True).start()
 

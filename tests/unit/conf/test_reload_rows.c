@@ -100,6 +100,7 @@ static const struct sample samples[] = {
 	{U, "health_timeout", "1s", "2s", "1000ms", "health_path = /"},
 	{SECTION_SERVER, "weight", "1", "2", NULL, NULL},
 	{SECTION_SERVER, "max_in_flight", "1k", "2k", "1000", NULL},
+	{SECTION_SERVER, "max_connections", "1k", "2k", "1000", NULL},
 	{SECTION_LIMIT, "key", "ip", "header:X-Key", NULL, NULL},
 	{SECTION_LIMIT, "rate", "5 per 1s", "5 per 2s", "5 per 1000ms", NULL},
 	{SECTION_LIMIT, "concurrency", "5", "6", NULL, NULL},

@@ -1,0 +1,525 @@
+#include "relay/server_pool.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "relay/exchange.h"
+#include "relay/server_connection.h"
+#include "relay/site.h"
+
+static pthread_mutex_t *lock_of(const struct server_state *server)
+{
+	return &server->upstream->connections_lock;
+}
+
+static struct server_idle *list_of(const struct server_state *server, const struct worker *worker)
+{
+	return &server->idle[worker->index];
+}
+
+/* Only the list's worker writes `shared`, so it may read it without the lock. */
+static void lock_list(const struct server_state *server, const struct server_idle *list)
+{
+	if (list->shared)
+		pthread_mutex_lock(lock_of(server));
+}
+
+static void unlock_list(const struct server_state *server, const struct server_idle *list)
+{
+	if (list->shared)
+		pthread_mutex_unlock(lock_of(server));
+}
+
+static void unlink_idle(struct server_idle *list, struct server_connection *connection)
+{
+	if (connection->prev)
+		connection->prev->next = connection->next;
+	else
+		list->first = connection->next;
+	if (connection->next)
+		connection->next->prev = connection->prev;
+	else
+		list->last = connection->prev;
+	connection->prev = connection->next = NULL;
+	list->count--;
+}
+
+/* seq_cst: see note_free. */
+static bool is_below_bound(const struct server_state *server)
+{
+	uint32_t bound = atomic_load_explicit(&server->max_connections, memory_order_relaxed);
+
+	return bound == 0 || atomic_load(&server->connections) < bound;
+}
+
+static bool is_above_bound(const struct server_state *server)
+{
+	/* relaxed, both: a hint, when a reload has lowered it */
+	uint32_t bound = atomic_load_explicit(&server->max_connections, memory_order_relaxed);
+
+	return bound > 0 &&
+	       atomic_load_explicit(&server->connections, memory_order_relaxed) > bound;
+}
+
+/* ---- waiting --------------------------------------------------------------------------------- */
+
+/* An exchange in line; from when it is woken until its worker hears of it, on that worker's list of
+ * those woken, and its exchange may be gone meanwhile. */
+struct connection_waiter {
+	struct connection_waiter *prev, *next;
+	struct worker *worker;
+	struct exchange
+		*exchange; /* NULL: it has left since it was woken; its worker's to change */
+	uint64_t servers;  /* of exchange's upstream */
+	bool is_woken;
+	const struct server_state *freed; /* a name only: it may be gone */
+};
+
+/* Is it one of the servers that are waited for? With the lock. */
+static bool waits_for(const struct connection_waiter *waiter, const struct server_state *server)
+{
+	const struct upstream *upstream = waiter->exchange->upstream;
+
+	for (size_t i = 0; i < upstream->server_count; i++) {
+		if (waiter->servers >> i & 1 && upstream->servers[i].state == server)
+			return true;
+	}
+	return false;
+}
+
+static void unlink_waiter(struct upstream_state *upstream, struct connection_waiter *waiter)
+{
+	if (waiter->prev)
+		waiter->prev->next = waiter->next;
+	else
+		upstream->first_waiter = waiter->next;
+	if (waiter->next)
+		waiter->next->prev = waiter->prev;
+	else
+		upstream->last_waiter = waiter->prev;
+	/* seq_cst: see pool_forget */
+	atomic_fetch_sub(&upstream->waiting, 1);
+}
+
+/* A connection to the server is free: the first that waits for it hears of it. False: none does. */
+static bool wake_one(struct upstream_state *upstream, const struct server_state *server)
+{
+	struct connection_waiter *waiter;
+
+	pthread_mutex_lock(&upstream->connections_lock);
+	for (waiter = upstream->first_waiter; waiter; waiter = waiter->next) {
+		if (waits_for(waiter, server))
+			break;
+	}
+	if (waiter) {
+		unlink_waiter(upstream, waiter);
+		waiter->is_woken = true;
+		waiter->freed = server;
+	}
+	pthread_mutex_unlock(&upstream->connections_lock);
+	if (!waiter)
+		return false;
+	struct worker *worker = waiter->worker;
+	waiter->next = atomic_load_explicit(&worker->woken, memory_order_relaxed);
+	/* release: pairs with the acquire in pool_run */
+	while (!atomic_compare_exchange_weak_explicit(
+		&worker->woken, &waiter->next, waiter, memory_order_release, memory_order_relaxed))
+		;
+	worker_command(worker, WORKER_CONNECTIONS);
+	return true;
+}
+
+/* A connection can be had now that could not before. A waiter counts itself and looks then; whoever
+ * frees one frees it and looks at the count then (seq_cst both): one sees the other. */
+static void note_free(struct server_state *server)
+{
+	if (atomic_load(&server->upstream->waiting) > 0)
+		wake_one(server->upstream, server);
+}
+
+void pool_forget(struct server_state *server)
+{
+	atomic_fetch_sub(&server->connections, 1);
+	note_free(server);
+}
+
+bool pool_has_waiters(const struct exchange *x)
+{
+	/* relaxed: one that comes just now may be before or behind us */
+	return atomic_load_explicit(&x->upstream->state->waiting, memory_order_relaxed) > 0;
+}
+
+/* With the lock: could one more connection to it be had? */
+static bool has_room(const struct server_state *server, const struct worker *worker)
+{
+	if (is_below_bound(server))
+		return true;
+	for (unsigned w = 0; w < server->workers; w++) {
+		const struct server_idle *list = &server->idle[w];
+		if ((w == worker->index || list->shared) && list->first)
+			return true;
+	}
+	return false;
+}
+
+/* With the lock: has one of the servers a connection for it? What those before it wait for is
+ * theirs: they have been woken, or will be. */
+static bool is_free(const struct connection_waiter *waiter)
+{
+	const struct upstream *upstream = waiter->exchange->upstream;
+
+	for (size_t i = 0; i < upstream->server_count; i++) {
+		const struct server_state *server = upstream->servers[i].state;
+		const struct connection_waiter *before = waiter->prev;
+		if (!(waiter->servers >> i & 1) || !has_room(server, waiter->worker))
+			continue;
+		while (before && !waits_for(before, server))
+			before = before->prev;
+		if (!before)
+			return true;
+	}
+	return false;
+}
+
+enum pool_wait pool_wait(struct exchange *x, uint64_t servers)
+{
+	struct upstream_state *upstream = x->upstream->state;
+	struct connection_waiter *waiter = calloc(1, sizeof(*waiter));
+
+	if (!waiter)
+		return POOL_NO_MEMORY;
+	*waiter =
+		(struct connection_waiter){.worker = x->worker, .exchange = x, .servers = servers};
+	pthread_mutex_lock(&upstream->connections_lock);
+	if (x->woken)
+		waiter->next = upstream->first_waiter;
+	else
+		waiter->prev = upstream->last_waiter;
+	if (waiter->prev)
+		waiter->prev->next = waiter;
+	else
+		upstream->first_waiter = waiter;
+	if (waiter->next)
+		waiter->next->prev = waiter;
+	else
+		upstream->last_waiter = waiter;
+	atomic_fetch_add(&upstream->waiting, 1);
+	bool has_one = is_free(waiter);
+	if (has_one)
+		unlink_waiter(upstream, waiter);
+	pthread_mutex_unlock(&upstream->connections_lock);
+	if (has_one) {
+		free(waiter);
+		return POOL_HAS_ONE;
+	}
+	x->waiter = waiter;
+	return POOL_WAITS;
+}
+
+void pool_leave(struct exchange *x)
+{
+	struct connection_waiter *waiter = x->waiter;
+	struct upstream_state *upstream = x->upstream ? x->upstream->state : NULL;
+
+	if (!waiter)
+		return;
+	x->waiter = NULL;
+	pthread_mutex_lock(&upstream->connections_lock);
+	bool is_woken = waiter->is_woken;
+	if (!is_woken)
+		unlink_waiter(upstream, waiter);
+	pthread_mutex_unlock(&upstream->connections_lock);
+	if (!is_woken) {
+		free(waiter);
+		return;
+	}
+	/* What it was woken for is somebody else's. */
+	waiter->exchange = NULL;
+	wake_one(upstream, waiter->freed);
+}
+
+/* ---- taking ---------------------------------------------------------------------------------- */
+
+/* With the lock: an idle connection of another worker, off its list. */
+static struct server_connection *steal(struct server_state *server, const struct worker *worker)
+{
+	for (unsigned i = 1; i < server->workers; i++) {
+		struct server_idle *list = &server->idle[(worker->index + i) % server->workers];
+		struct server_connection *connection = list->shared ? list->first : NULL;
+		if (connection) {
+			unlink_idle(list, connection);
+			connection->is_taken = true;
+			return connection;
+		}
+	}
+	return NULL;
+}
+
+/* Its worker closes its copy. From then on the object is not ours. */
+static void dismiss(struct server_connection *connection)
+{
+	struct worker *worker = connection->worker;
+
+	connection->next = atomic_load_explicit(&worker->taken, memory_order_relaxed);
+	/* release: pairs with the acquire in pool_run */
+	while (!atomic_compare_exchange_weak_explicit(&worker->taken, &connection->next, connection,
+		memory_order_release, memory_order_relaxed))
+		;
+	worker_command(worker, WORKER_CONNECTIONS);
+}
+
+/* Nothing is due on it: whatever there is to read, an end most likely, makes it useless. */
+static bool is_silent(int fd)
+{
+	char byte;
+	ssize_t n;
+
+	do {
+		n = recv(fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT);
+	} while (n < 0 && errno == EINTR);
+	return n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK);
+}
+
+/* Another worker's connection is the caller's, or what it counted as. */
+static enum pool_outcome take_over(
+	struct server_connection *stolen, bool fresh, struct pool_connection *connection)
+{
+	int fd = fresh ? -1 : fcntl(stolen->stream.fd, F_DUPFD_CLOEXEC, 0);
+
+	connection->requests = stolen->requests;
+	if (fd < 0)
+		shutdown(stolen->stream.fd, SHUT_RDWR); /* it ends now, not when its worker hears */
+	dismiss(stolen);
+	if (fd >= 0 && is_silent(fd)) {
+		connection->fd = fd;
+		return POOL_TAKEN;
+	}
+	if (fd >= 0)
+		close(fd);
+	return POOL_NEW;
+}
+
+static enum pool_outcome take_bounded(struct worker *worker, struct server *server, bool fresh,
+	struct pool_connection *connection)
+{
+	struct server_state *state = server->state;
+	struct server_idle *own = list_of(state, worker);
+	struct server_connection *stolen = NULL, *ended = NULL;
+	enum pool_outcome outcome = POOL_FULL;
+
+	pthread_mutex_lock(lock_of(state));
+	own->shared = true;
+	if (own->first && !fresh) {
+		connection->idle = own->first;
+		unlink_idle(own, own->first);
+		outcome = POOL_IDLE;
+	} else if (is_below_bound(state)) {
+		atomic_fetch_add(&state->connections, 1);
+		outcome = POOL_NEW;
+	} else if (own->last) {
+		ended = own->last;
+		unlink_idle(own, ended);
+		outcome = POOL_NEW;
+	} else {
+		stolen = steal(state, worker);
+	}
+	pthread_mutex_unlock(lock_of(state));
+	if (ended) {
+		ended->counts = false; /* the new one counts for it */
+		server_connection_close_unlisted(ended);
+	}
+	return stolen ? take_over(stolen, fresh, connection) : outcome;
+}
+
+enum pool_outcome pool_take(struct worker *worker, struct server *server, bool fresh,
+	struct pool_connection *connection)
+{
+	/* relaxed: a setting */
+	if (atomic_load_explicit(&server->state->max_connections, memory_order_relaxed) > 0)
+		return take_bounded(worker, server, fresh, connection);
+	connection->idle = fresh ? NULL : pool_pop(server->state, worker, false);
+	if (connection->idle)
+		return POOL_IDLE;
+	/* relaxed: a count; nothing is read by it */
+	atomic_fetch_add_explicit(&server->state->connections, 1, memory_order_relaxed);
+	return POOL_NEW;
+}
+
+/* ---- lists ----------------------------------------------------------------------------------- */
+
+bool pool_keep(struct server_connection *connection)
+{
+	struct server_state *server = connection->known;
+	struct server_idle *list = list_of(server, connection->worker);
+
+	if (is_above_bound(server))
+		return false;
+	lock_list(server, list);
+	connection->prev = NULL;
+	connection->next = list->first;
+	if (list->first)
+		list->first->prev = connection;
+	else
+		list->last = connection;
+	list->first = connection;
+	list->count++;
+	unlock_list(server, list);
+	if (list->shared)
+		note_free(server);
+	return true;
+}
+
+bool pool_remove(struct server_connection *connection)
+{
+	struct server_state *server = connection->known;
+	struct server_idle *list = list_of(server, connection->worker);
+	bool was_ours;
+
+	lock_list(server, list);
+	was_ours = !connection->is_taken;
+	if (was_ours)
+		unlink_idle(list, connection);
+	unlock_list(server, list);
+	return was_ours;
+}
+
+struct server_connection *pool_pop(struct server_state *server, struct worker *worker, bool oldest)
+{
+	struct server_idle *list = list_of(server, worker);
+	struct server_connection *connection;
+
+	lock_list(server, list);
+	connection = oldest ? list->last : list->first;
+	if (connection)
+		unlink_idle(list, connection);
+	unlock_list(server, list);
+	return connection;
+}
+
+void pool_each(const struct server_state *server, const struct worker *worker,
+	void (*visit)(void *ctx, const struct server_connection *connection), void *ctx)
+{
+	const struct server_idle *list = list_of(server, worker);
+
+	lock_list(server, list);
+	for (const struct server_connection *connection = list->first; connection;
+		connection = connection->next)
+		visit(ctx, connection);
+	unlock_list(server, list);
+}
+
+uint32_t pool_count(const struct server_state *server, const struct worker *worker)
+{
+	const struct server_idle *list = list_of(server, worker);
+	uint32_t count;
+
+	lock_list(server, list);
+	count = list->count;
+	unlock_list(server, list);
+	return count;
+}
+
+void pool_set_bound(struct server_state *server, uint32_t max_connections)
+{
+	uint32_t open = atomic_load(&server->connections), room = UINT32_MAX;
+
+	if (max_connections > 0)
+		room = max_connections > open ? max_connections - open : 0;
+	/* relaxed: a setting; who waits by the old one is woken behind it */
+	atomic_store_explicit(&server->max_connections, max_connections, memory_order_relaxed);
+	while (room-- > 0 && wake_one(server->upstream, server))
+		;
+}
+
+static void share(struct worker *worker, struct server_state *server)
+{
+	struct server_idle *list = list_of(server, worker);
+	struct server_connection *connection;
+
+	/* relaxed: a setting, and this site's or a later one's */
+	if (atomic_load_explicit(&server->max_connections, memory_order_relaxed) == 0)
+		return;
+	pthread_mutex_lock(lock_of(server));
+	list->shared = true;
+	pthread_mutex_unlock(lock_of(server));
+	while (is_above_bound(server) && (connection = pool_pop(server, worker, true)) != NULL)
+		server_connection_close_unlisted(connection);
+	for (uint32_t n = pool_count(server, worker); n > 0 && wake_one(server->upstream, server);
+		n--)
+		;
+}
+
+void pool_take_site(struct worker *worker)
+{
+	const struct site *site = worker->use->site;
+
+	for (size_t i = 0; i < site->conf->upstream_count; i++) {
+		struct upstream *upstream = site->upstreams[i];
+		for (size_t j = 0; j < upstream->server_count; j++)
+			share(worker, upstream->servers[j].state);
+	}
+}
+
+/* ---- of other threads ------------------------------------------------------------------------ */
+
+static void close_taken(struct worker *worker)
+{
+	/* acquire: pairs with the release in dismiss */
+	struct server_connection *connection =
+		atomic_exchange_explicit(&worker->taken, NULL, memory_order_acquire);
+
+	while (connection) {
+		struct server_connection *next = connection->next;
+		connection->next = NULL;
+		connection->counts = false; /* for the one that took it */
+		server_connection_close_unlisted(connection);
+		connection = next;
+	}
+}
+
+/* They came last first. */
+static struct connection_waiter *woken_in_order(struct worker *worker)
+{
+	/* acquire: pairs with the release in wake_one */
+	struct connection_waiter *last =
+		atomic_exchange_explicit(&worker->woken, NULL, memory_order_acquire);
+	struct connection_waiter *first = NULL;
+
+	while (last) {
+		struct connection_waiter *next = last->next;
+		last->next = first;
+		first = last;
+		last = next;
+	}
+	return first;
+}
+
+void pool_run(struct worker *worker)
+{
+	struct connection_waiter *waiter, *next;
+
+	close_taken(worker);
+	for (waiter = woken_in_order(worker); waiter; waiter = next) {
+		struct exchange *x = waiter->exchange;
+		next = waiter->next;
+		free(waiter);
+		if (!x)
+			continue;
+		x->waiter = NULL;
+		exchange_connection_is_free(x);
+	}
+}
+
+void pool_end(struct worker *worker)
+{
+	struct connection_waiter *waiter, *next;
+
+	close_taken(worker);
+	for (waiter = woken_in_order(worker); waiter; waiter = next) {
+		next = waiter->next;
+		free(waiter);
+	}
+}
