@@ -42,6 +42,9 @@
 #define TIME_LAG_NS   UINT64_C(1000000000)
 #define TIME_SLACK_NS (2 * TIME_LAG_NS)
 
+/* Of a table: what a head has bits for, less what may be charged ahead of it. 64 years. */
+#define TABLE_TIME_MAX_NS (HEAD_OWN - (UINT64_C(1) << 58))
+
 struct entry {
 	_Atomic(uint64_t) tag;
 	_Atomic(uint64_t) head;
@@ -82,7 +85,7 @@ struct shape {
 	_Atomic(uint64_t) *latest; /* see latest_of */
 	uint32_t entry_bytes;
 	uint32_t slots;      /* physical */
-	uint32_t first_slot; /* ring: 2 where the first two slots' room is the idle stamp */
+	uint32_t first_slot; /* behind the room of the stamp: 2 of long rings, 1 of some windows */
 	uint64_t quota;      /* in units of `scale` */
 	uint64_t scale;      /* bytes to a unit: costs are rounded up to it */
 	uint64_t window;     /* with the guard */
@@ -97,7 +100,7 @@ struct shape {
 	uint64_t span;      /* window_ticks in ns */
 	/* window */
 	uint64_t quantum, quantum_inverse, slots_inverse;
-	unsigned used_bits;
+	unsigned used_bits, stamp_shift;
 	uint64_t bucket_mask, lag_buckets, grain;
 	/* gcra */
 	uint64_t burst, increment;

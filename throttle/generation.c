@@ -14,14 +14,12 @@
 #include <string.h>
 
 #define MAGIC      UINT64_C(0x454c54544f524854) /* "THROTTLE" on a little-endian machine */
-#define VERSION    6
+#define VERSION    7
 #define PAGE_BYTES 4096
 #define LEVELS_MAX 40
 
-#define TIME_MAX_NS (UINT64_C(1) << 62) /* since 1970: 146 years */
-/* Of a table: what a head has bits for, less what may be charged ahead of it. 64 years. */
-#define TABLE_TIME_MAX_NS (HEAD_OWN - (UINT64_C(1) << 58))
-#define TIME_DOUBT_NS     UINT64_C(86400000000000) /* a clock can be wrong by a day */
+#define TIME_MAX_NS   (UINT64_C(1) << 62)      /* since 1970: 146 years */
+#define TIME_DOUBT_NS UINT64_C(86400000000000) /* a clock can be wrong by a day */
 
 struct header {
 	/* Fixed when the table is made; `checksum` is over these and the limits. */

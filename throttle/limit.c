@@ -206,9 +206,11 @@ static void shape_window(struct shape *s, uint32_t slots, uint64_t window)
 	s->slots_inverse = UINT64_MAX / slots;
 	s->used_bits = bit_length(s->quota) + 3;
 	s->bucket_mask = bits_mask(HEAD_OWN_BITS - 1 - s->used_bits);
+	s->stamp_shift = HEAD_OWN_BITS - 1 - s->used_bits - 2;
+	s->first_slot = s->bucket_mask < TABLE_TIME_MAX_NS / s->quantum;
 	s->lag_buckets = TIME_SLACK_NS / s->quantum + 3;
 	s->grain = divide_up(s->quota, GRAINS);
-	s->entry_bytes = entry_bytes_for(slots);
+	s->entry_bytes = entry_bytes_for(s->first_slot + slots);
 }
 
 static void shape_gcra(struct shape *s, const struct throttle_limit *l)

@@ -41,7 +41,8 @@ enum quick quick_for(const struct limit_state *l)
 		return QUICK_NOT;
 	if (l->section.ops == &ring_short_ops)
 		return QUICK_RING;
-	return l->section.ops == &window_ops ? QUICK_WINDOW : QUICK_ANY;
+	return l->section.ops == &window_ops && l->section.shape.first_slot == 0 ? QUICK_WINDOW
+										 : QUICK_ANY;
 }
 
 /* The time in the table, noted before the heads that it makes. False: it is far behind the newest,

@@ -20,6 +20,10 @@
  * A slot is tagged with its lap, so that what it holds of long ago isn't mistaken: laps count to
  * 255, and every 64 of them all dead slots are wiped. Counts in slots are in grains (of 1 up to a
  * limit of 4 million); what is left over counts as of the next quantum.
+ *
+ * The head has the quantum's lower bits. Where they come round within the time that a table can
+ * have (a large limit leaves few, many slots make quanta short), a stamp before the slots says in
+ * which quarter of that the last charge was, so that one of long ago is not taken for one of now.
  */
 #include "throttle/window.h"
 
@@ -68,11 +72,45 @@ static inline struct where next_where(const struct shape *s, struct where w)
 	return w;
 }
 
+static inline _Atomic(uint32_t) *slot_at(const struct shape *s, struct entry *e, uint32_t i)
+{
+	return &e->slot[s->first_slot + i];
+}
+
+/* In quarters of the time after which a head's quantum comes round. */
+static inline uint32_t stamp_for(const struct shape *s, uint64_t quantum)
+{
+	return (uint32_t)(quantum >> s->stamp_shift) + 1;
+}
+
+/* Stamped windows, before a charge: a quarter at most behind what the head is to say. */
+static void touch_stamp(const struct shape *s, struct entry *e, uint64_t quantum)
+{
+	uint32_t old = atomic_load_explicit(&e->slot[0], memory_order_relaxed);
+	uint32_t stamp = stamp_for(s, quantum);
+
+	while (old < stamp)
+		/* release: pairs with is_stale, by the swap of a head that follows */
+		if (atomic_compare_exchange_weak_explicit(
+			    &e->slot[0], &old, stamp, memory_order_release, memory_order_relaxed))
+			break;
+}
+
+/* Is the head, which was loaded (acquire) before, of a quantum that came round? Who made it had
+ * touched the stamp first. */
+static bool is_stale(const struct shape *s, struct entry *e, const struct view *v)
+{
+	/* acquire: pairs with touch_stamp */
+	uint32_t stamp = atomic_load_explicit(&e->slot[0], memory_order_acquire);
+
+	return stamp != 0 && stamp_for(s, v->quantum) > stamp + 1;
+}
+
 /* What the slot holds of that quantum. */
 static inline uint64_t count_at(const struct shape *s, struct entry *e, struct where w)
 {
 	/* acquire: pairs with the release of swap_slot, for the look at the head that follows */
-	uint32_t slot = atomic_load_explicit(&e->slot[w.index], memory_order_acquire);
+	uint32_t slot = atomic_load_explicit(slot_at(s, e, w.index), memory_order_acquire);
 
 	return slot >> WINDOW_COUNT_BITS == w.tag ? (slot & WINDOW_COUNT_MAX) * s->grain : 0;
 }
@@ -116,7 +154,7 @@ SELDOM static void wipe(const struct shape *s, struct entry *e, const struct vie
 {
 	for (uint64_t q = v->quantum + 1; q <= v->quantum + s->slots; q++) {
 		struct where w = where_of(s, q >= s->slots ? q - s->slots : q);
-		_Atomic(uint32_t) *slot = &e->slot[w.index];
+		_Atomic(uint32_t) *slot = slot_at(s, e, w.index);
 		uint32_t old = atomic_load_explicit(slot, memory_order_acquire);
 		bool live = q >= s->slots && old >> WINDOW_COUNT_BITS == w.tag;
 
@@ -153,7 +191,7 @@ SELDOM static void wipe_all(const struct shape *s, struct entry *e, uint64_t hea
 {
 	for (uint64_t back = 0; back < s->slots; back++) {
 		struct where w = where_of(s, quantum >= back ? quantum - back : 0);
-		_Atomic(uint32_t) *slot = &e->slot[w.index];
+		_Atomic(uint32_t) *slot = slot_at(s, e, w.index);
 		uint32_t old = atomic_load_explicit(slot, memory_order_acquire);
 		bool is_closed = back > 0 && old >> WINDOW_COUNT_BITS == w.tag;
 		uint32_t wiped = is_closed ? old & ~WINDOW_COUNT_MAX : 0;
@@ -174,7 +212,7 @@ SELDOM static void close_quantum(
 	struct view v = unpack(s, head, now);
 	int64_t span = (int64_t)s->slots - 1, quantum = (int64_t)v.quantum, opened;
 	struct where w = where_of(s, v.quantum);
-	_Atomic(uint32_t) *slot = &e->slot[w.index];
+	_Atomic(uint32_t) *slot = slot_at(s, e, w.index);
 	uint32_t old = atomic_load_explicit(slot, memory_order_acquire), tag = w.tag;
 	uint64_t closed, live, count;
 
@@ -288,6 +326,33 @@ static bool judge(const struct shape *s, struct entry *e, uint64_t head, const s
 	return head_still(e, head);
 }
 
+/*
+ * Stamped windows: a head that is stale, or soon could be, is put back to empty before the stamp is
+ * touched: so where the stamp is of now, the head is too. Later heads are of a later quantum than
+ * this one seems to be of: so the swap fails if there has been one. True: start again.
+ */
+static bool keep_stamp(
+	const struct shape *s, struct entry *e, uint64_t head, const struct view *v, enum how how)
+{
+	uint64_t quantum = v->now > s->lag_buckets ? v->now - s->lag_buckets : 0;
+	bool is_behind, is_over;
+
+	if (s->first_slot == 0)
+		return false;
+	/* relaxed: a charge that this one's head is of is seen by is_stale */
+	is_behind = atomic_load_explicit(&e->slot[0], memory_order_relaxed) < stamp_for(s, v->now);
+	is_over = v->now >= v->quantum + s->slots + s->lag_buckets;
+	if (is_stale(s, e, v) || (is_behind && is_over && how != HOW_LOOK)) {
+		quantum = quantum > v->quantum ? quantum : v->quantum + 1;
+		if (swap_head(e, head, pack_wiping(s, quantum)))
+			touch_stamp(s, e, v->now);
+		return true;
+	}
+	if (is_behind && how != HOW_LOOK)
+		touch_stamp(s, e, v->now);
+	return false;
+}
+
 static enum found window_plan(const struct shape *s, struct entry *e, uint64_t cost, uint64_t now,
 	enum how how, struct plan *plan)
 {
@@ -307,6 +372,8 @@ static enum found window_plan(const struct shape *s, struct entry *e, uint64_t c
 			close_quantum(s, e, head, now);
 			continue;
 		}
+		if (keep_stamp(s, e, head, &v, how))
+			continue;
 		live = live_at(s, e, &v);
 		plan->fits = wanted <= s->quota && live <= s->quota - wanted;
 		is_charge = cost > 0 && (how == HOW_FORCE || (how == HOW_TAKE && plan->fits));
@@ -332,7 +399,7 @@ static bool refund_closed(const struct shape *s, struct entry *e, uint64_t head,
 	const struct view *v, uint64_t quantum, uint64_t cost)
 {
 	struct where w = where_of(s, quantum);
-	_Atomic(uint32_t) *slot = &e->slot[w.index];
+	_Atomic(uint32_t) *slot = slot_at(s, e, w.index);
 	uint32_t grains = (uint32_t)(cost / s->grain);
 	uint32_t old = atomic_load_explicit(slot, memory_order_acquire);
 	uint64_t left = (uint64_t)grains * s->grain;
@@ -403,13 +470,15 @@ static bool window_is_empty(const struct shape *s, uint64_t head, uint64_t now)
 static void window_clear(const struct shape *s, struct entry *e, uint64_t head)
 {
 	for (uint32_t i = 0; i < s->slots; i++) {
-		uint32_t old = atomic_load_explicit(&e->slot[i], memory_order_acquire);
+		uint32_t old = atomic_load_explicit(slot_at(s, e, i), memory_order_acquire);
 
 		if (!head_still(e, head))
 			return;
 		if (old != 0)
-			swap_slot(&e->slot[i], old, 0);
+			swap_slot(slot_at(s, e, i), old, 0);
 	}
+	if (s->first_slot > 0)
+		touch_stamp(s, e, quantum_of(s, latest_of(s)));
 }
 
 static uint64_t window_fresh(const struct shape *s, uint64_t used, uint64_t now, unsigned sequence)
@@ -448,7 +517,8 @@ static bool window_remember(
 	int64_t first = (int64_t)v.quantum - (int64_t)s->slots + 1;
 	const uint64_t past = quantum_of(s, time_before_move(now));
 
-	if (v.now >= v.quantum + s->slots + s->lag_buckets)
+	if (v.now >= v.quantum + s->slots + s->lag_buckets ||
+		(s->first_slot > 0 && is_stale(s, e, &v)))
 		return false;
 	history->newest = v.quantum * s->quantum;
 	for (int64_t q = first < 0 ? 0 : first; q < (int64_t)v.quantum; q++) {
@@ -496,7 +566,7 @@ static void window_recall(
 			q = quantum - s->slots + 1;
 		}
 		w = where_of(s, q);
-		slot = &image->slot[w.index];
+		slot = &image->slot[s->first_slot + w.index];
 		carried += units;
 		used += units;
 		if (q == quantum)
@@ -508,6 +578,8 @@ static void window_recall(
 		*slot += (uint32_t)least(grains, WINDOW_COUNT_MAX - (*slot & WINDOW_COUNT_MAX));
 	}
 	image->head = pack(s, quantum, used);
+	if (s->first_slot > 0)
+		image->slot[0] = stamp_for(s, quantum);
 }
 
 const struct form_ops window_ops = {

@@ -456,7 +456,7 @@ static void test_memory(void **state)
 		uint64_t quota;
 		size_t bytes;
 	} rings[] = {{1, 43}, {4, 43}, {5, 85}, {12, 85}, {13, 128}, {20, 128}, {21, 171},
-		{22, 128}, {1000000, 128}, {UINT64_C(1) << 31, 128}};
+		{22, 128}, {1000000, 128}, {UINT64_C(1) << 31, 171}};
 	struct throttle_limit limit;
 
 	(void)state;
