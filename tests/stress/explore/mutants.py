@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Plants mistakes in copies of libthrottle, one at a time: the schedule explorer must see each.
+"""Plants mistakes in copies of libthrottle, one at a time: the schedule explorer must see each, or
+a unit test that puts there what a stopped thread leaves.
 
    mutants.py [NAME...]     CC, top_srcdir, EXPLORE_SCENARIOS
 """
@@ -15,8 +16,9 @@ TOP = pathlib.Path(os.environ.get("top_srcdir", ".")).resolve()
 CC = os.environ.get("CC", "cc").split()
 SCENARIOS = os.environ.get("EXPLORE_SCENARIOS", "20000")
 EXPLORE = "tests/stress/explore"
+UNIT = "tests/unit/throttle"
 
-# name, profile that sees it, file, text, text in its place
+# name, profile (or unit test: "..._test") that sees it, file, text, text in its place
 MUTANTS = [
     ("a late writer of a slot does not look at the head again", "refunds", "ring.c",
      "if (!head_still(e, head))\n\t\t\treturn false;\n\t\tif (old == value)",
@@ -24,6 +26,11 @@ MUTANTS = [
     ("a take does not finish the last one's slots", "takes", "ring.c",
      "if (is_claim_unwritten(s, e, &v))\n\t\t\tfinish_claim(s, e, head);\n\t\tif (judge(",
      "if (judge("),
+    ("after a refund the head may come back", "steps_test", "ring.c",
+     "v->type = RING_CLEAN;\n\tv->position = v->hole;", "v->type = RING_OPEN;\n\tv->position = v->hole;"),
+    ("a hole moves on by a relaxed swap", "refunds", "ring.c",
+     "&e->head, &head, pack(s, &v), memory_order_acq_rel, memory_order_relaxed);\n}\n\nstatic inline _Atomic(uint64_t) *stamp_of",
+     "&e->head, &head, pack(s, &v), memory_order_relaxed, memory_order_relaxed);\n}\n\nstatic inline _Atomic(uint64_t) *stamp_of"),
     ("a hole moves on before its slot is written", "refunds", "ring.c",
      "if (!write_slot(s, e, v.hole, value, head))\n\t\t\treturn;", "(void)value;"),
     ("a gap that is closed from the older side keeps its place", "refunds", "ring.c",
@@ -36,6 +43,20 @@ MUTANTS = [
      "return now + TIME_LAG_NS < latest ? latest - TIME_LAG_NS : now;", "return (void)latest, now;"),
     ("a refund of pacing looks at nobody's later charge", "kinds", "gcra.c",
      "return drained <= latest || at <= latest ? 0 : least(at - latest, all);", "return (void)at, all;"),
+    ("a refund of pacing forgets what others gave back", "afterwards_test", "gcra.c",
+     "atomic_fetch_add_explicit(given_of(e), back, memory_order_relaxed);", ""),
+    ("a tombstone of another insertion is born", "steps_test", "section.c",
+     "|| tombstone_sequence(head) != word_sequence(word) ||", "||"),
+    ("in flight, the overflow is not counted", "table_test", "charge.c",
+     "(j->plan.head & CONCURRENCY_SHARED) != 0)", "(j->plan.head & CONCURRENCY_SHARED) == 1)"),
+    ("a bucket is split without being frozen", "steps_test", "section_move.c",
+     "section_freeze_bucket(s->below, bucket / 2, true);", ""),
+    ("a bucket that is only frozen is taken for one with callers", "grows-reloads-kills", "section_repair.c",
+     "(section_load_word(s, bucket) & ~WORD_FROZEN) != 0", "section_load_word(s, bucket) != 0"),
+    ("what has left the window comes back with a longer one", "reload_test", "window.c",
+     "const uint64_t past = quantum_of(s, time_before_move(now));", "const uint64_t past = 0;"),
+    ("a head of a wrap before is taken for one of now", "wraps_test", "window.c",
+     "return stamp != 0 && stamp_for(s, v->quantum) > stamp + 1;", "return (void)stamp, false;"),
     ("a charge does not see whose the entry is", "full", "charge.c",
      "if (place_holds(&j->place) && (how", "if ((how"),
     ("a birth forgets what the overflow has in use", "full", "section.c",
@@ -108,6 +129,29 @@ def link(objects, program):
     subprocess.run(CC + ["-o", str(program)] + [str(o) for o in objects.values()], check=True)
 
 
+def is_unit(profile):
+    return profile.endswith("_test")
+
+
+def run_unit(tree, test, work, library):
+    """What failed of the unit test, with the library in the tree."""
+    objects = {}
+    for name in library + ["store.c"]:
+        objects[name] = work / ("unit_" + name + ".o")
+        compile_file(tree / "throttle" / name, objects[name], tree, False)
+    program = work / test
+    subprocess.run(CC + ["-std=gnu11", "-O1", "-w", "-D_GNU_SOURCE", f"-I{tree}", f"-I{TOP}", "-o", str(program),
+                         str(TOP / UNIT / (test + ".c"))] + [str(o) for o in objects.values()] +
+                   ["-lcmocka", "-lpthread"], check=True)
+    try:
+        done = subprocess.run([str(program)], cwd=work, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                              timeout=600, check=False)
+    except subprocess.TimeoutExpired:
+        return "no end", True
+    failed = sorted({line.split()[-1] for line in done.stdout.splitlines() if "FAILED  ] test" in line})
+    return f"{test}: {' '.join(failed) or done.returncode}", done.returncode != 0
+
+
 def explore(program, profile, scenarios=SCENARIOS):
     """What it printed, and whether it saw something wrong."""
     try:
@@ -133,6 +177,10 @@ def mutate(work, number, mutant, library, base):
     if source.count(text) != 1:
         return f"the text to replace is in {file} {source.count(text)} times", False
     path.write_text(source.replace(text, replacement))
+    if is_unit(profile):
+        said, seen = run_unit(tree, profile, tree, library)
+        shutil.rmtree(tree)
+        return said, seen
     files = [file] if file.endswith(".c") else library
     objects = tree / "objects"
     objects.mkdir()
@@ -154,7 +202,8 @@ def main():
             base["explore/" + source.name] = work / ("explore_" + source.name + ".o")
             compile_file(source, base["explore/" + source.name], TOP, False)
         link(base, work / "explore")
-        right = {p: not explore(work / "explore", p, "100")[1] for p in {m[1] for m in wanted}}
+        right = {p: not (run_unit(TOP, p, work, library) if is_unit(p) else explore(work / "explore", p, "100"))[1]
+                 for p in {m[1] for m in wanted}}
         for number, mutant in enumerate(wanted, 1):
             if not right[mutant[1]]:
                 print(f"ok {number} - {mutant[0]} # SKIP {mutant[1]} has faults without it")

@@ -117,6 +117,29 @@ static void test_cut(void **state)
 }
 
 /* Other quanta: nothing is dated into the future, nor out of it. */
+/* What had left the window before the change is not in the longer one after it, although its slots
+ * were still there. */
+static void test_expired_stays_out(void **state)
+{
+	static const uint32_t slots[] = {5, 20, THROTTLE_EXACT};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(slots) / sizeof(slots[0]); i++) {
+		struct throttle_limit limit = precise(50, 10 * SECOND, slots[i]);
+		struct throttle_table *t = open_table(NULL, 1, &limit, 1);
+		uint64_t now = START;
+
+		for (; now < START + 9 * SECOND; now += SECOND)
+			assert_true(take_one(t, 1, 5, now, NULL));
+		/* The last has just left it, for every thread's clock. */
+		now += 13 * SECOND;
+		limit.window_ns = HOUR;
+		change(t, &limit, now);
+		assert_int_equal(take_until_refused(t, now), 50);
+		throttle_table_close(t);
+	}
+}
+
 static void test_quanta(void **state)
 {
 	static const struct {
@@ -481,6 +504,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_cut),
+		cmocka_unit_test(test_expired_stays_out),
 		cmocka_unit_test(test_quanta),
 		cmocka_unit_test(test_random_changes),
 		cmocka_unit_test(test_kinds),
