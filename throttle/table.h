@@ -1,4 +1,4 @@
-/* The handle: names of limits, and the generation in use. See table.c. */
+/* The handle: names of limits, and the generation in use; and what table*.c share. */
 #ifndef THROTTLE_TABLE_H
 #define THROTTLE_TABLE_H
 
@@ -42,5 +42,30 @@ static inline struct limit_state *table_limit(const struct generation *g, uint32
 		       ? atomic_load_explicit(at, memory_order_acquire)
 		       : NULL;
 }
+
+/* `report` may be NULL; `detail` is "" where there is none. */
+void table_report(struct throttle_report *report, enum throttle_found found, const char *text,
+	const char *detail);
+
+/* Checked copies, as they are stored, or NULL with errno. */
+struct throttle_limit *table_copy_limits(
+	const struct throttle_limit *limits, size_t count, struct throttle_report *report);
+
+/* Gives the generation's limits their numbers. 0 or errno. */
+int table_number_limits(struct throttle_table *table, struct generation *generation);
+
+/* A new generation. NULL with errno, and no file of it is left. */
+struct generation *table_create(struct throttle_table *table,
+	const struct generation_source *source, const struct throttle_limit *limits, size_t count);
+
+/* Moves all callers to it, which then takes the old one's name. 0 or errno. */
+int table_settle(struct throttle_table *table, struct generation *generation);
+
+/* The newest time that it has seen, since 1970; and time goes on from one. */
+uint64_t table_newest(const struct throttle_table *table);
+void table_set_offset(struct throttle_table *table, uint64_t now_ns, uint64_t newest);
+
+/* Of the folder, or of memory that is shared. */
+void table_unlock(struct throttle_table *table, int lock);
 
 #endif

@@ -1,0 +1,236 @@
+/*
+ * Opening a table.
+ *
+ *   throttle.table  --- open, limits as wanted ------------------------------> in use
+ *                   --- open, other limits --> throttle.next, moved into ---> renamed, in use
+ *                   --- not to be trusted  --> throttle.table.set-aside, a new one
+ *
+ * While a process opens one it has the folder locked.
+ */
+#include "throttle/levels.h"
+#include "throttle/table.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define SET_ASIDE     GENERATION_FILE ".set-aside"
+#define EPOCH_BACK_NS UINT64_C(10000000000)
+
+/* What a process that was killed while limits changed has left: goes on with it. NULL with errno:
+ * it can't now, and both files stay, since what callers have used up since is only in the newer. */
+static struct generation *resume_move(
+	struct throttle_table *t, struct generation *last, uint64_t now_ns)
+{
+	char why[128];
+	struct generation *next =
+		generation_open(t->folder, GENERATION_NEXT, now_ns, why, sizeof(why));
+	int error = next == NULL ? errno : 0;
+
+	if (error == ENOENT || error == EBADMSG) {
+		store_remove(t->folder, GENERATION_NEXT);
+		generation_thaw(last);
+		return last;
+	}
+	if (error == 0) {
+		generation_link(next, last);
+		error = table_settle(t, next);
+	}
+	generation_free(last);
+	if (error == 0)
+		return next;
+	generation_free(next);
+	errno = error;
+	return NULL;
+}
+
+/* The table in the folder's file, or NULL with errno: ENOENT, or what makes it unusable. */
+static struct generation *open_file(
+	struct throttle_table *t, uint64_t now_ns, struct throttle_report *report)
+{
+	char why[128];
+	struct generation *g =
+		generation_open(t->folder, GENERATION_FILE, now_ns, why, sizeof(why));
+	int error = errno;
+
+	if (g != NULL) {
+		table_report(report, THROTTLE_FOUND_TABLE, "counters go on where they stood", "");
+		return resume_move(t, g, now_ns);
+	}
+	if (error != EBADMSG) {
+		errno = error;
+		return NULL;
+	}
+	store_remove(t->folder, GENERATION_NEXT);
+	error = store_rename(t->folder, GENERATION_FILE, SET_ASIDE);
+	table_report(report, THROTTLE_FOUND_SET_ASIDE,
+		"the file " GENERATION_FILE " was set aside, all counters begin anew", why);
+	errno = error != 0 ? error : ENOENT;
+	return NULL;
+}
+
+static int new_table(struct throttle_table *t, const struct throttle_table_options *options,
+	const struct throttle_limit *limits, size_t count, struct generation **g)
+{
+	struct generation_source source = {
+		.folder = t->folder,
+		.name = GENERATION_NEXT,
+		.callers = options->callers,
+		.grows = t->grows,
+	};
+	int error = 0;
+
+	generation_size(&source, options->callers, t->grows);
+
+	if (options->seed != NULL)
+		source.seed = *options->seed;
+	else
+		error = store_random(&source.seed, sizeof(source.seed));
+	if (options->now_ns > EPOCH_BACK_NS) {
+		source.epoch_ns = options->now_ns - EPOCH_BACK_NS;
+		source.latest = EPOCH_BACK_NS;
+	}
+	if (error != 0)
+		return error;
+	*g = table_create(t, &source, limits, count);
+	if (*g == NULL)
+		return errno;
+	if (t->folder != NULL)
+		error = store_rename(t->folder, GENERATION_NEXT, GENERATION_FILE);
+	return error;
+}
+
+/* The generation that another process has open, if it is of these limits. 0 or errno. */
+static int join(struct throttle_table *t, const struct throttle_table_options *options,
+	const struct throttle_limit *limits, size_t count, struct throttle_report *report,
+	struct generation **g, int *lock)
+{
+	char why[128] = "";
+	int error =
+		t->folder != NULL && options->shared < 0 ? store_lock(t->folder, true, lock) : 0;
+
+	table_report(report, THROTTLE_FOUND_TABLE, "counters go on where they stood", "");
+	if (options->shared >= 0) {
+		free(t->folder);
+		t->folder = NULL;
+		*g = generation_open_shared(options->shared, options->now_ns, why, sizeof(why));
+	} else if (error == 0) {
+		*g = t->folder == NULL ? NULL
+				       : generation_open(t->folder, GENERATION_FILE,
+						 options->now_ns, why, sizeof(why));
+	}
+	if (*g == NULL) {
+		error = error != 0                                 ? error
+			: t->folder == NULL && options->shared < 0 ? EINVAL
+								   : errno;
+		table_report(report, THROTTLE_FOUND_UNUSABLE, "the table in use can't be opened",
+			why[0] != '\0' ? why : strerror(error));
+		return error;
+	}
+	if (generation_has_limits(*g, limits, count) && (*g)->callers == options->callers)
+		return 0;
+	table_report(report, THROTTLE_FOUND_UNUSABLE,
+		"the limits or the capacity are not those of the table in use", "");
+	return EBUSY;
+}
+
+/* Finds or makes the generation to begin with. 0 or errno. */
+static int begin(struct throttle_table *t, const struct throttle_table_options *options,
+	const struct throttle_limit *limits, size_t count, struct throttle_report *report,
+	struct generation **g, int *lock)
+{
+	int error = ENOENT;
+
+	table_report(report, THROTTLE_FOUND_NONE, "a new table", "");
+	*g = NULL;
+	if (t->folder != NULL) {
+		error = store_lock(t->folder, true, lock);
+		if (error == 0)
+			*g = open_file(t, options->now_ns, report);
+		if (error == 0 && *g == NULL)
+			error = errno;
+	}
+	if (error == ENOENT)
+		error = new_table(t, options, limits, count, g);
+	if (error == 0 || t->folder == NULL)
+		return error;
+	generation_free(*g);
+	*g = NULL;
+	table_report(report, THROTTLE_FOUND_UNUSABLE, "counters can't be kept in the folder",
+		strerror(error));
+	if (!options->memory_if_unwritable)
+		return error;
+	free(t->folder);
+	t->folder = NULL;
+	return new_table(t, options, limits, count, g);
+}
+
+/*
+ * Time goes on from the newest that the file said when the opening began. Where another process has
+ * it open that has gone on since: so what can be the time until it was looked at is no difference
+ * of clocks, lest this process is ahead of that one for ever.
+ */
+static void begin_time(struct throttle_table *t, uint64_t now_ns, uint64_t newest)
+{
+	const uint64_t newest_now = table_newest(t);
+
+	newest = newest < newest_now ? newest : newest_now; /* of a damaged one */
+	table_set_offset(t, now_ns, newest > TIME_LAG_NS ? newest - TIME_LAG_NS : 0);
+}
+
+struct throttle_table *throttle_table_open(const struct throttle_table_options *options,
+	const struct throttle_limit *limits, size_t count, struct throttle_report *report)
+{
+	struct throttle_limit *wanted = table_copy_limits(limits, count, report);
+	struct throttle_table *t = calloc(1, sizeof(*t));
+	struct generation *g = NULL;
+	int error = wanted == NULL ? errno : ENOMEM, lock = -1;
+	uint64_t newest = 0;
+
+	if (t != NULL && wanted != NULL) {
+		t->grows = options->grows;
+		t->folder = options->folder != NULL ? strdup(options->folder) : NULL;
+		/* Before the folder's lock is waited for, while `now_ns` is still now. */
+		if (t->folder != NULL)
+			newest = generation_peek(t->folder, GENERATION_FILE);
+		if (t->folder != NULL || options->folder == NULL)
+			error = (options->joins ? join : begin)(
+				t, options, wanted, count, report, &g, &lock);
+	}
+	if (error == 0)
+		error = table_number_limits(t, g);
+	if (error != 0) {
+		generation_free(g);
+		if (t != NULL) {
+			free(t->names);
+			free(t->folder);
+		}
+		free(t);
+		free(wanted);
+		store_unlock(lock);
+		errno = error;
+		return NULL;
+	}
+	atomic_init(&t->current, g);
+	begin_time(t, options->now_ns, newest);
+	if (throttle_table_apply(t, wanted, count, options->callers, options->now_ns, NULL) != 0)
+		error = errno;
+	else if (!t->grows)
+		error = levels_grow(table_current(t), true);
+	if (error != 0) {
+		table_report(report, THROTTLE_FOUND_UNUSABLE, "limits could not be changed",
+			strerror(error));
+		throttle_table_close(t);
+		t = NULL;
+	} else {
+		throttle_table_collect(t);
+		levels_collect(table_current(t)); /* the folder is locked */
+		t->is_in_use = true;
+		table_unlock(t, lock);
+		lock = -1;
+	}
+	store_unlock(lock);
+	free(wanted);
+	errno = error;
+	return t;
+}
