@@ -1,256 +1,18 @@
-/* Laying a set of limits over memory, and trusting a file only after a look. See generation.h. */
-#include "throttle/generation.h"
-#include "throttle/take.h"
-#include "throttle/concurrency.h"
+/* A set of limits: making one, finding its limits, linking it to the one before. */
+#include "throttle/layout.h"
 #include "throttle/levels.h"
-#include "throttle/limit.h"
-#include "throttle/ring.h"
 #include "throttle/section_move.h"
 #include "throttle/zone.h"
 
 #include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#define MAGIC      UINT64_C(0x454c54544f524854) /* "THROTTLE" on a little-endian machine */
-#define VERSION    7
-#define PAGE_BYTES 4096
-#define LEVELS_MAX 40
-
-#define TIME_MAX_NS   (UINT64_C(1) << 62)      /* since 1970: 146 years */
-#define TIME_DOUBT_NS UINT64_C(86400000000000) /* a clock can be wrong by a day */
-
-struct header {
-	/* Fixed when the table is made; `checksum` is over these and the limits. */
-	uint64_t magic;
-	uint32_t version, limit_bytes;
-	uint64_t bytes, callers, buckets, epoch_ns;
-	struct throttle_seed seed;
-	uint32_t count, levels;
-	_Atomic(uint64_t) checksum;
-	/* On cache lines of their own. */
-	_Alignas(64) _Atomic(uint64_t) latest;
-	_Atomic(uint64_t) latest_copy;
-	_Alignas(64) struct throttle_limit limits[];
-};
-
-static uint64_t checksum_of(const struct header *h)
-{
-	const struct throttle_seed seed = {h->magic, h->version};
-	struct throttle_hasher hasher;
-
-	throttle_hash_begin(&hasher, &seed, 0);
-	throttle_hash_part(&hasher, h, offsetof(struct header, checksum));
-	throttle_hash_part(&hasher, h->limits, h->count * sizeof(h->limits[0]));
-	return throttle_hash_end(&hasher).lo;
-}
-
-static uint64_t page_up(uint64_t bytes)
-{
-	return (bytes + PAGE_BYTES - 1) & ~(uint64_t)(PAGE_BYTES - 1);
-}
-
-static uint64_t header_bytes(size_t count)
-{
-	return page_up(sizeof(struct header) + count * sizeof(struct throttle_limit));
-}
-
-/* The words of levels, then two tallies for each level of each limit. */
-static uint64_t levels_bytes(size_t count)
-{
-	return (count * sizeof(uint64_t) + 63) & ~UINT64_C(63);
-}
-
-static uint64_t tally_bytes(size_t count, uint32_t levels)
-{
-	return page_up(levels_bytes(count) + count * levels * 2 * sizeof(struct tally));
-}
-
-/* The bytes of the sections of a limit, in a level of so many buckets. */
-static uint64_t limit_state_bytes(const struct throttle_limit *limit, uint64_t buckets)
-{
-	struct shape shape;
-	uint64_t bytes;
-
-	limit_shape(limit, &shape);
-	bytes = page_up(section_bytes(&shape, buckets));
-	if (limit->ban_count > 0) {
-		limit_ban_shape(limit, &shape);
-		bytes += page_up(section_bytes(&shape, buckets));
-	}
-	return bytes;
-}
-
-static uint64_t total_bytes(
-	const struct throttle_limit *limits, size_t count, uint64_t buckets, uint32_t levels)
-{
-	uint64_t bytes = header_bytes(count) + tally_bytes(count, levels);
-
-	for (size_t i = 0; i < count; i++)
-		for (uint32_t level = 0; level < levels; level++)
-			bytes += limit_state_bytes(&limits[i], buckets << level);
-	return bytes;
-}
-
-void generation_size(struct generation_source *source, uint64_t callers, bool grows)
-{
-	uint64_t wanted = section_buckets_for(callers);
-
-	/* How many the first level has stays for all of a table's life. */
-	if (source->buckets == 0) {
-		source->buckets = wanted;
-		while (grows && source->buckets / 2 >= SECTION_LEAST_BUCKETS)
-			source->buckets = (source->buckets + 1) / 2;
-		source->levels = 1;
-	}
-	while (source->buckets << (source->levels - 1) < wanted)
-		source->levels++;
-}
-
-/* Until a table has the generation. */
-static const _Atomic(int64_t) no_shift;
-
-static void lay_section(struct generation *g, struct section *s, uint64_t *at, struct tally *tally,
-	uint32_t limit, unsigned level)
-{
-	s->shape.epoch_ns = g->epoch_ns;
-	s->shape.lane = g->lane;
-	s->shape.wall_shift_ns = &no_shift;
-	s->ops = form_ops_of(&s->shape);
-	s->tally = tally;
-	s->shape.latest = g->latest;
-	s->level = level;
-	s->levels = &g->levels_in_use[limit];
-	s->wants_growth = &g->wants_growth;
-	section_lay(s, (unsigned char *)g->store.memory + *at, g->buckets << level);
-	*at += page_up(section_bytes(&s->shape, s->buckets));
-}
-
-/* Of pacing, what there is at once. */
-static uint64_t told_quota(const struct throttle_limit *l)
-{
-	if (l->kind != THROTTLE_GCRA)
-		return l->quota;
-	return l->burst > 0 ? l->burst : 1;
-}
-
-/* One level of a limit. */
-static void lay_level(struct generation *g, struct limit_state *l, uint32_t limit, uint64_t *at)
-{
-	struct limit_state *first = &g->limits[limit * g->levels];
-	struct tally *tally = (void *)((unsigned char *)g->store.memory + header_bytes(g->count) +
-				       levels_bytes(g->count));
-
-	l->level = (unsigned)(l - first);
-	l->limit = g->header->limits[limit];
-	l->at = *at;
-	l->zone = first->zone;
-	tally += 2 * (l - g->limits);
-	limit_shape(&l->limit, &l->section.shape);
-	l->section.shape.zone = l->zone;
-	l->section.shape.period_cache = &first->period_cache;
-	lay_section(g, &l->section, at, &tally[0], limit, l->level);
-	l->has_bans = l->limit.ban_count > 0;
-	if (l->has_bans) {
-		limit_ban_shape(&l->limit, &l->bans.shape);
-		lay_section(g, &l->bans, at, &tally[1], limit, l->level);
-	}
-	l->bytes = *at - l->at;
-	l->quick = quick_for(l);
-	l->told_quota = told_quota(&l->limit);
-	if (l->level == 0)
-		return;
-	l->section.below = &l[-1].section;
-	l[-1].section.next = &l->section;
-	l->bans.below = &l[-1].bans;
-	l[-1].bans.next = &l->bans;
-}
-
-/* Makes the process's side of the limits in the header. 0 or errno. */
-static int lay(struct generation *g)
-{
-	struct header *h = g->header;
-	uint64_t at = header_bytes(h->count) + tally_bytes(h->count, h->levels);
-
-	g->latest = &h->latest;
-	g->epoch_ns = h->epoch_ns;
-	g->callers = h->callers;
-	g->buckets = h->buckets;
-	g->levels = h->levels;
-	g->levels_in_use = (void *)((unsigned char *)g->store.memory + header_bytes(h->count));
-	g->limits = calloc(h->count > 0 ? h->count * h->levels : 1, sizeof(*g->limits));
-	if (g->limits == NULL)
-		return ENOMEM;
-	g->count = h->count;
-	for (uint32_t i = 0; i < h->count; i++) {
-		struct limit_state *l = &g->limits[i * g->levels];
-
-		if (h->limits[i].kind == THROTTLE_CALENDAR) {
-			l->zone = zone_load(h->limits[i].zone);
-			if (l->zone == NULL)
-				return errno;
-		}
-		for (uint32_t level = 0; level < g->levels; level++)
-			lay_level(g, &l[level], i, &at);
-	}
-	return 0;
-}
-
-static int take_lane(struct generation *g)
-{
-	for (g->lane = 0; g->lane < CONCURRENCY_LANES; g->lane++)
-		if (store_take_lane(&g->store, g->lane))
-			return 0;
-	return EBUSY;
-}
-
-static void visit_all(
-	struct section *s, void (*visit)(struct section *, uint64_t, void *), void *argument)
-{
-	for (uint64_t b = 0; b < s->buckets; b++)
-		section_visit(s, b, visit, argument);
-}
-
-static void visit_lanes(struct section *s, uint64_t bucket, void *argument)
-{
-	for (unsigned way = 0; way <= BUCKET_WAYS; way++)
-		concurrency_clear_lanes(section_entry(s, bucket, way), *(unsigned *)argument);
-}
-
-#define ALL_LANES ((1u << CONCURRENCY_LANES) - 1)
-
-/* Those that no other process has: a bit for each. While the folder is locked no other takes one.
- */
-static unsigned take_free_lanes(struct generation *g)
-{
-	unsigned free = 0;
-
-	for (unsigned lane = 0; lane < CONCURRENCY_LANES; lane++)
-		if (lane == g->lane || store_take_lane(&g->store, lane))
-			free |= 1u << lane;
-	return free;
-}
-
-/* What a process that is gone had in flight has ended with it. */
-static void clear_lanes(struct generation *g, unsigned free)
-{
-	for (uint32_t i = 0; i < g->count; i++) {
-		struct section *s = &generation_limit(g, i)->section;
-
-		if (s->shape.form == FORM_CONCURRENCY)
-			visit_all(s, visit_lanes, &free);
-	}
-	for (unsigned lane = 0; lane < CONCURRENCY_LANES; lane++)
-		if (lane != g->lane && (free >> lane & 1) != 0)
-			store_free_lane(&g->store, lane);
-}
 
 struct generation *generation_create(
 	const struct generation_source *source, const struct throttle_limit *limits, size_t count)
 {
 	struct generation *g = calloc(1, sizeof(*g));
-	uint64_t bytes = total_bytes(limits, count, source->buckets, source->levels);
+	uint64_t bytes = layout_bytes(limits, count, source->buckets, source->levels);
 	struct header *h = NULL;
 	int error;
 
@@ -262,14 +24,14 @@ struct generation *generation_create(
 		error = source->shareable ? store_shareable(&g->store, bytes)
 					  : store_anonymous(&g->store, bytes);
 	if (error == 0)
-		error = take_lane(g);
+		error = layout_take_lane(g);
 	if (error == 0)
-		error = store_reserve(
-			&g->store, 0, header_bytes(count) + tally_bytes(count, source->levels));
+		error = store_reserve(&g->store, 0,
+			layout_header_bytes(count) + layout_tally_bytes(count, source->levels));
 	if (error == 0) {
 		h = g->header = g->store.memory;
-		h->magic = MAGIC;
-		h->version = VERSION;
+		h->magic = LAYOUT_MAGIC;
+		h->version = LAYOUT_VERSION;
 		h->limit_bytes = sizeof(struct throttle_limit);
 		h->bytes = bytes;
 		h->callers = source->callers;
@@ -281,7 +43,7 @@ struct generation *generation_create(
 		memcpy(h->limits, limits, count * sizeof(*limits));
 		atomic_init(&h->latest, source->latest);
 		atomic_init(&h->latest_copy, source->latest);
-		error = lay(g);
+		error = layout_lay(g);
 	}
 	if (error == 0) {
 		levels_begin(g, source->last, source->grows);
@@ -290,221 +52,12 @@ struct generation *generation_create(
 	if (error == 0) {
 		/* release: whatever instant the process is killed at, a file with a checksum that
 		 * fits is whole */
-		atomic_store_explicit(&h->checksum, checksum_of(h), memory_order_release);
+		atomic_store_explicit(&h->checksum, layout_checksum(h), memory_order_release);
 		return g;
 	}
 	generation_free(g);
 	errno = error;
 	return NULL;
-}
-
-/* Can what is laid over the memory be where the header says? */
-static bool sizes_can_be(const struct header *h, uint64_t bytes)
-{
-	uint64_t most;
-
-	if (h->buckets == 0 || h->levels == 0 || h->levels > LEVELS_MAX ||
-		h->buckets > bytes / sizeof(struct entry) >> (h->levels - 1) ||
-		header_bytes(h->count) + tally_bytes(h->count, h->levels) > bytes)
-		return false;
-	most = h->buckets << (h->levels - 1);
-	for (uint32_t i = 0; i < h->count; i++)
-		if (limit_state_bytes(&h->limits[i], most) > bytes)
-			return false;
-	return total_bytes(h->limits, h->count, h->buckets, h->levels) == bytes;
-}
-
-static bool limit_can_be(const struct throttle_limit *limit)
-{
-	unsigned char flag;
-	char why[128];
-
-	/* Another value would be none of a bool. */
-	memcpy(&flag, &limit->count_refused, 1);
-	return flag <= 1 && throttle_limit_check(limit, why, sizeof(why)) == 0;
-}
-
-static const char *check_header(const struct header *h, uint64_t bytes)
-{
-	if (h->magic == __builtin_bswap64(MAGIC))
-		return "it was written by a machine of another byte order";
-	if (h->magic != MAGIC)
-		return "it is not a table of throttles";
-	if (h->version != VERSION || h->limit_bytes != sizeof(struct throttle_limit))
-		return "it is of another version or machine";
-	if (h->bytes != bytes || h->count > THROTTLE_MAX_LIMITS || header_bytes(h->count) > bytes)
-		return "its size is not what it says";
-	if (atomic_load_explicit(&h->checksum, memory_order_acquire) != checksum_of(h))
-		return "its header is damaged";
-	for (uint32_t i = 0; i < h->count; i++)
-		if (!limit_can_be(&h->limits[i]))
-			return "a limit in it can't be";
-	if (!sizes_can_be(h, bytes))
-		return "its size is not that of its limits";
-	return h->epoch_ns > TIME_MAX_NS ? "its time can't be" : NULL;
-}
-
-/* The newest time is written twice: one that is far ahead of now is believed if both are. */
-static const char *check_time(struct header *h, uint64_t now_ns)
-{
-	/* relaxed: at opening */
-	uint64_t latest = atomic_load_explicit(&h->latest, memory_order_relaxed), was = latest;
-	uint64_t copy = atomic_load_explicit(&h->latest_copy, memory_order_relaxed);
-	uint64_t most = (now_ns > h->epoch_ns ? now_ns - h->epoch_ns : 0) + TIME_DOUBT_NS;
-
-	latest &= ~LATEST_CLOSED;
-	if (latest <= most)
-		return NULL;
-	if (copy > most && latest <= TABLE_TIME_MAX_NS &&
-		latest - copy + TIME_DOUBT_NS < 2 * TIME_DOUBT_NS)
-		return NULL;
-	if (copy > most)
-		return "its time can't be";
-	atomic_compare_exchange_strong_explicit(&h->latest, &was, copy | (was & LATEST_CLOSED),
-		memory_order_relaxed, memory_order_relaxed);
-	return NULL;
-}
-
-/* What was on its way to the next level gets there. */
-static void visit_finish(struct section *s, uint64_t bucket, void *unused)
-{
-	struct section *next = section_next(s);
-
-	(void)unused;
-	if (next == NULL || !word_is_split(section_load_word(s, bucket)))
-		return;
-	section_move_bucket(next, 2 * bucket);
-	section_move_bucket(next, 2 * bucket + 1);
-}
-
-/* What would lead a write astray, or somebody else's throttle: places and callers that can't be, a
- * ring's position beyond its slots. The rest can be anything. */
-static void visit_check(struct section *s, uint64_t bucket, void *unused)
-{
-	section_repair(s, bucket);
-	if (s->shape.form == FORM_RING)
-		for (unsigned way = 0; way <= BUCKET_WAYS; way++)
-			ring_repair(&s->shape, section_entry(s, bucket, way));
-	visit_finish(s, bucket, unused);
-}
-
-static void visit_bans_and_all(
-	struct generation *g, void (*visit)(struct section *, uint64_t, void *))
-{
-	for (uint32_t i = 0; i < g->count; i++) {
-		struct limit_state *l = generation_limit(g, i);
-
-		visit_all(&l->section, visit, NULL);
-		if (l->has_bans)
-			visit_all(&l->bans, visit, NULL);
-	}
-}
-
-/* The copy is written after it: if they differ, and it is ahead of now, it is damaged. (Or it is
- * that of a process that was killed in between and had a clock that was ahead.) Alone, since
- * another process writes both. */
-static void believe_time(struct generation *g, uint64_t now_ns)
-{
-	/* relaxed: at opening */
-	uint64_t was = atomic_load_explicit(g->latest, memory_order_relaxed);
-	uint64_t copy = atomic_load_explicit(&g->header->latest_copy, memory_order_relaxed);
-	uint64_t now = now_ns > g->epoch_ns ? now_ns - g->epoch_ns : 0;
-	uint64_t latest = was & ~LATEST_CLOSED;
-
-	if (latest > copy && latest > now + TIME_STEP_NS)
-		atomic_store_explicit(g->latest, (copy > now ? copy : now) | (was & LATEST_CLOSED),
-			memory_order_relaxed);
-}
-
-/* Of a store that was opened with `error`, which the generation then owns. */
-static struct generation *open_store(
-	const struct store *store, int error, uint64_t now_ns, char *why, size_t why_bytes)
-{
-	struct generation *g = calloc(1, sizeof(*g));
-	struct store opened = *store;
-	const char *wrong = NULL;
-	unsigned free;
-
-	if (g == NULL) {
-		if (error == 0)
-			store_close(&opened);
-		errno = ENOMEM;
-		return NULL;
-	}
-	g->store = opened;
-	if (error == ENOTSUP)
-		wrong = "it is too short to be a table, or no file";
-	if (error == 0)
-		wrong = check_header(g->store.memory, g->store.bytes);
-	if (error == 0 && wrong == NULL)
-		wrong = check_time(g->store.memory, now_ns);
-	if (wrong != NULL) {
-		snprintf(why, why_bytes, "%s", wrong);
-		error = EBADMSG;
-	}
-	if (error == 0)
-		error = take_lane(g);
-	if (error == 0) {
-		g->header = g->store.memory;
-		error = lay(g);
-	}
-	if (error == 0 && !levels_can_be(g)) {
-		snprintf(why, why_bytes, "what it says of its levels can't be");
-		error = EBADMSG;
-	}
-	if (error == 0)
-		error = levels_reserve(g, false);
-	if (error != 0) {
-		generation_free(g);
-		errno = error;
-		return NULL;
-	}
-	for (uint32_t i = 0; i < g->count; i++)
-		g->limits[i * g->levels].begins = generation_limit(g, i)->level;
-	free = take_free_lanes(g);
-	/* What another process has in use it has looked at, and half-done changes are its own. */
-	g->was_alone = free == ALL_LANES;
-	if (g->was_alone)
-		believe_time(g, now_ns);
-	visit_bans_and_all(g, g->was_alone ? visit_check : visit_finish);
-	clear_lanes(g, free);
-	return g;
-}
-
-uint64_t generation_peek(const char *folder, const char *name)
-{
-	const struct header *h;
-	uint64_t newest = 0;
-	struct store store;
-
-	if (store_open(&store, folder, name, sizeof(struct header)) != 0)
-		return 0;
-	h = store.memory;
-	if (check_header(h, store.bytes) == NULL)
-		/* relaxed: a time by itself */
-		newest = h->epoch_ns +
-			 (atomic_load_explicit(&h->latest, memory_order_relaxed) & ~LATEST_CLOSED);
-	store_close(&store);
-	return newest;
-}
-
-struct generation *generation_open(
-	const char *folder, const char *name, uint64_t now_ns, char *why, size_t why_bytes)
-{
-	struct store store;
-	int error = store_open(&store, folder, name, sizeof(struct header));
-
-	return open_store(&store, error, now_ns, why, why_bytes);
-}
-
-struct generation *generation_open_shared(int shared, uint64_t now_ns, char *why, size_t why_bytes)
-{
-	struct store store;
-	int error = store_open_shared(&store, shared, sizeof(struct header));
-
-	if (error == 0)
-		store_lock_shared(&store, true);
-	return open_store(&store, error, now_ns, why, why_bytes);
 }
 
 void generation_free(struct generation *g)
@@ -620,26 +173,6 @@ void generation_move_all(struct generation *g)
 		if (l->has_bans)
 			section_move_all(&l->bans);
 	}
-}
-
-static void thaw_level(struct section *s, bool is_alone)
-{
-	for (uint64_t bucket = 0; bucket < s->buckets; bucket++)
-		section_thaw(s, bucket, is_alone);
-}
-
-void generation_thaw(struct generation *g)
-{
-	/* relaxed: at opening */
-	atomic_fetch_and_explicit(g->latest, ~LATEST_CLOSED, memory_order_relaxed);
-	/* All of all levels: what was not split here may have been in the newer table. */
-	for (uint32_t i = 0; i < g->count; i++)
-		for (struct limit_state *l = generation_limit(g, i); l != NULL;
-			l = section_next(&l->section) != NULL ? l + 1 : NULL) {
-			thaw_level(&l->section, g->was_alone);
-			if (l->has_bans)
-				thaw_level(&l->bans, g->was_alone);
-		}
 }
 
 bool generation_time(struct generation *g, uint64_t now_ns, uint64_t offset, uint64_t *time)
