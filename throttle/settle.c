@@ -131,7 +131,7 @@ static void refund(struct throttle_table *t, const struct throttle_receipt *rece
 		}
 		/* Nothing of it left, or it has just moved: then there is a newer generation, or
 		 * it is in the next level. */
-		last = place_is_split(&j.place) ? NULL : g;
+		last = located == LOCATED && place_is_split(&j.place) ? NULL : g;
 	}
 }
 

@@ -111,6 +111,29 @@ static void test_split_not_frozen(void **state)
 	throttle_table_close(t);
 }
 
+/* A receipt of a caller whose throttle is no more is refunded just when a change of limits has
+ * frozen the bucket. */
+static void test_refund_of_nobody(void **state)
+{
+	const struct throttle_limit limit = ring("l", QUOTA, 3600 * SECOND);
+	struct throttle_table *t = open_grown(&limit);
+	struct section *s = section_of(t);
+	const uint64_t nobody = MANY + 1;
+	struct throttle_charge charge = {.cost = 1, .caller = key_of(t, 1)};
+	struct throttle_verdict verdict;
+	struct throttle_receipt receipt;
+	struct place place;
+
+	(void)state;
+	throttle_take(t, &charge, 1, START, &verdict, &receipt);
+	assert_true(verdict.admitted);
+	receipt.held[0].caller = key_of(t, nobody);
+	assert_false(section_find(s, key_of(t, nobody), &place));
+	section_freeze_bucket(s, bucket_of(s, t, nobody), false);
+	throttle_refund(t, &receipt, 0, START);
+	throttle_table_close(t);
+}
+
 /* A thread that has judged by a head, and swaps it late, must not find it again with other slots
  * behind it: after a refund there is none like before, also within the same tick. */
 static void refund_first(uint64_t quota)
@@ -150,6 +173,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_insertion_not_decided),
 		cmocka_unit_test(test_split_not_frozen),
+		cmocka_unit_test(test_refund_of_nobody),
 		cmocka_unit_test(test_no_head_twice),
 	};
 
