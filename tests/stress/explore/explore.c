@@ -55,6 +55,10 @@ static const struct profile profiles[] = {
 	{"grows-reloads-kills",
 		FEATURE_GROW | FEATURE_FULL | FEATURE_RELOAD | FEATURE_KILL | FEATURE_REFUND,
 		{102504}},
+	{"splits-reloads-kills",
+		FEATURE_GROW | FEATURE_FULL | FEATURE_ROOM | FEATURE_RELOAD | FEATURE_KILL |
+			FEATURE_REFUND,
+		{16660}},
 };
 #define PROFILES (sizeof(profiles) / sizeof(profiles[0]))
 

@@ -51,7 +51,7 @@ MUTANTS = [
      "(j->plan.head & CONCURRENCY_SHARED) != 0)", "(j->plan.head & CONCURRENCY_SHARED) == 1)"),
     ("a bucket is split without being frozen", "steps_test", "section_move.c",
      "section_freeze_bucket(s->below, bucket / 2, true);", ""),
-    ("a bucket that is only frozen is taken for one with callers", "grows-reloads-kills", "section_repair.c",
+    ("a bucket that is only frozen is taken for one with callers", "splits-reloads-kills", "section_repair.c",
      "(section_load_word(s, bucket) & ~WORD_FROZEN) != 0", "section_load_word(s, bucket) != 0"),
     ("what has left the window comes back with a longer one", "reload_test", "window.c",
      "const uint64_t past = quantum_of(s, time_before_move(now));", "const uint64_t past = 0;"),

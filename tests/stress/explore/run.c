@@ -374,8 +374,10 @@ static struct throttle_table *open_table(void)
 /* Others than those that are looked at: so many that the bucket is full. */
 static void fill(struct throttle_table *table)
 {
-	for (uint64_t i = 1; run.scenario->is_full && i <= FILLERS; i++)
+	for (uint64_t i = 1; run.scenario->is_full && i <= run.scenario->fillers; i++)
 		take_filler(table, i, run.oracle->now);
+	if (run.scenario->fillers < FILLERS)
+		throttle_table_grow(table);
 }
 
 static void begin_process(void *argument)

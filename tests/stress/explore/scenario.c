@@ -163,6 +163,7 @@ void scenario_make(struct scenario *s, unsigned features, uint64_t seed)
 	s->grows = (features & FEATURE_GROW) != 0;
 	s->callers = 1 + (unsigned)scenario_random(&random, ORACLE_CALLERS);
 	s->versions = features & FEATURE_RELOAD ? SCENARIO_VERSIONS : 1;
+	s->fillers = features & FEATURE_ROOM ? 8 + (unsigned)scenario_random(&random, 8) : 15;
 	s->lives = s->in_file ? 1 + (unsigned)scenario_random(&random, SCENARIO_LIVES) : 1;
 	make_limit(&s->version[0][0], "a", features, &random);
 	make_limit(&s->version[0][1], "b", features, &random);

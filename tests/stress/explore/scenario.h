@@ -24,6 +24,7 @@ enum feature {
 	FEATURE_LONG = 1 << 10, /* rings of more than 31 slots */
 	FEATURE_WEAK = 1 << 11, /* half of the schedules have weak memory */
 	FEATURE_GROW = 1 << 12, /* the table begins with one bucket, callers come, it grows */
+	FEATURE_ROOM = 1 << 13, /* with FULL: not quite yet, and there is a level above */
 };
 
 enum what {
@@ -65,7 +66,7 @@ struct life {
 struct scenario {
 	uint64_t seed;
 	bool in_file, is_full, grows;
-	unsigned callers, versions, lives;
+	unsigned callers, versions, lives, fillers;
 	struct throttle_limit version[SCENARIO_VERSIONS][ORACLE_LIMITS];
 	struct life life[SCENARIO_LIVES];
 };
