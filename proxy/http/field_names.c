@@ -5,7 +5,7 @@
 
 #define NAME(id, text) [HTTP_FIELD_##id] = {"" text "", sizeof(text) - 1}
 
-static const struct slice field_names[HTTP_FIELDS] = {
+const struct slice http_field_names[HTTP_FIELDS] = {
 	NAME(OTHER, ""),
 	NAME(UNDERSCORED, ""),
 	NAME(CACHE_CONTROL, "cache-control"),
@@ -76,15 +76,6 @@ const uint8_t http_field_candidates[HTTP_FIELD_NAME_LONGEST + 1][32] = {
 
 #undef AT
 
-/* Eight bytes in lower case: letters, and what else a known name has, keep or take the bit. */
-static uint64_t lower8(const char *at)
-{
-	uint64_t word;
-
-	memcpy(&word, at, sizeof(word));
-	return word | 0x2020202020202020u;
-}
-
 static uint32_t lower4(const char *at)
 {
 	uint32_t word;
@@ -93,10 +84,7 @@ static uint32_t lower4(const char *at)
 	return word | 0x20202020u;
 }
 
-/*
- * `known` is in lower case. Of the bytes that a field name may have only the capital letter becomes
- * a lower-case one by 0x20, and '-' has the bit already (the byte that would become '-' is CR).
- */
+/* See http_field_is. */
 static bool is_name(const char *name, const char *known, size_t len)
 {
 	if (len < 4)
@@ -105,15 +93,15 @@ static bool is_name(const char *name, const char *known, size_t len)
 		return lower4(name) == lower4(known) &&
 		       lower4(name + len - 4) == lower4(known + len - 4);
 	for (size_t i = 0; i + 8 < len; i += 8) {
-		if (lower8(name + i) != lower8(known + i))
+		if (http_lower8(name + i) != http_lower8(known + i))
 			return false;
 	}
-	return lower8(name + len - 8) == lower8(known + len - 8);
+	return http_lower8(name + len - 8) == http_lower8(known + len - 8);
 }
 
-bool http_field_is(const char *name, enum http_field_id id)
+bool http_field_is_any(const char *name, enum http_field_id id)
 {
-	return is_name(name, field_names[id].at, field_names[id].len);
+	return is_name(name, http_field_names[id].at, http_field_names[id].len);
 }
 
 struct slice http_head_find_name(const struct http_head *head, struct slice name)
@@ -127,14 +115,42 @@ struct slice http_head_find_name(const struct http_head *head, struct slice name
 	return SLICE_NONE;
 }
 
+/* Is one of eight bytes '~'? In lower case '^' is, too. */
+static bool has_tilde(uint64_t word)
+{
+	word ^= 0x7e7e7e7e7e7e7e7eu;
+	return ((word - 0x0101010101010101u) & ~word & 0x8080808080808080u) != 0;
+}
+
+/* Eight bytes of two names in lower case: not 0 where they differ, or could by '^' and '~'. */
+static inline uint64_t differ8(const char *name, const char *known)
+{
+	uint64_t word = http_lower8(known);
+
+	return (http_lower8(name) ^ word) | has_tilde(word);
+}
+
+/* As slice_equal_nocase of two names of this length, for most without that. */
+static inline bool is_alike(const char *name, struct slice known)
+{
+	const size_t step = sizeof(uint64_t);
+	uint64_t differ = 0;
+
+	if (known.len < step)
+		return slice_equal_nocase((struct slice){name, known.len}, known);
+	for (size_t i = 0; i < known.len - step; i += step)
+		differ |= differ8(name + i, known.at + i);
+	differ |= differ8(name + known.len - step, known.at + known.len - step);
+	return differ == 0 || slice_equal_nocase((struct slice){name, known.len}, known);
+}
+
 struct slice http_head_find_only(const struct http_head *head, struct slice name, bool *ambiguous)
 {
 	struct slice found = SLICE_NONE;
 
 	for (unsigned i = 0; i < head->field_count; i++) {
 		const struct http_field *field = &head->fields[i];
-		if (field->name_len != name.len ||
-			!slice_equal_nocase(http_field_name(head, field), name))
+		if (field->name_len != name.len || !is_alike(head->base + field->name_at, name))
 			continue;
 		*ambiguous |= found.at || field->hop;
 		if (!found.at)

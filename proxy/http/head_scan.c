@@ -104,9 +104,9 @@ static bool is_ows(char c)
 #define SHORTEST_REST 5 /* ":\r\n\r\n", behind the last field's name */
 
 /* A name with an underscore is noted in the head at once, its field's id when all are there. */
-static inline bool scan_field(struct scan *scan, struct http_head *head, struct http_field *field)
+static inline bool scan_field(
+	struct scan *scan, const char *base, struct http_head *head, struct http_field *field)
 {
-	const char *base = head->base;
 	const char *name = scan->at, *at = find(scan, bytes16_not_name), *end = scan->end;
 
 	for (; at < end && *at != ':'; at++) {
@@ -202,7 +202,7 @@ static bool scan_fields(struct scan scan, const char *base, unsigned limit, stru
 				mark_underscored(head);
 			return scan.at[1] == '\n';
 		}
-		if (count == most || !scan_field(&scan, head, &head->fields[count]))
+		if (count == most || !scan_field(&scan, base, head, &head->fields[count]))
 			return false;
 		http_head_note(head, count);
 		if (is_llhttps(head, &head->fields[count]))

@@ -60,8 +60,37 @@ enum http_field_id {
  * X-Forwarded-Port is where X-Forwarded-Host is. */
 extern const uint8_t http_field_candidates[HTTP_FIELD_NAME_LONGEST + 1][32];
 
-/* Is this the known name `id`, whose length it has? Compared without case. */
-bool http_field_is(const char *name, enum http_field_id id);
+/* In lower case. */
+extern const struct slice http_field_names[HTTP_FIELDS];
+
+/* Eight bytes in lower case: letters, and what else a known name has, keep or take the bit. */
+static inline uint64_t http_lower8(const char *at)
+{
+	uint64_t word;
+
+	memcpy(&word, at, sizeof(word));
+	return word | 0x2020202020202020u;
+}
+
+/* http_field_is for names of any length. */
+bool http_field_is_any(const char *name, enum http_field_id id);
+
+/*
+ * Is this the known name `id`, whose length it has? Compared without case: of the bytes that a
+ * field name may have only the capital letter becomes a lower-case one by 0x20, and '-' has the bit
+ * already (the byte that would become '-' is CR).
+ */
+static inline bool http_field_is(struct slice name, enum http_field_id id)
+{
+	const char *known = http_field_names[id].at;
+	uint64_t first, last;
+
+	if (name.len < 8 || name.len > 16)
+		return http_field_is_any(name.at, id);
+	memcpy(&first, known, sizeof(first));
+	memcpy(&last, known + name.len - 8, sizeof(last));
+	return ((http_lower8(name.at) ^ first) | (http_lower8(name.at + name.len - 8) ^ last)) == 0;
+}
 
 /* Which known field this name is. */
 static inline enum http_field_id http_field_id(struct slice name)
@@ -69,10 +98,9 @@ static inline enum http_field_id http_field_id(struct slice name)
 	if (name.len == 0 || name.len > HTTP_FIELD_NAME_LONGEST)
 		return HTTP_FIELD_OTHER;
 	enum http_field_id id = http_field_candidates[name.len][name.at[0] & 31];
-	if (id == HTTP_FIELD_OTHER || http_field_is(name.at, id))
+	if (id == HTTP_FIELD_OTHER || http_field_is(name, id))
 		return id;
-	return id == HTTP_FIELD_X_FORWARDED_HOST &&
-			       http_field_is(name.at, HTTP_FIELD_X_FORWARDED_PORT)
+	return id == HTTP_FIELD_X_FORWARDED_HOST && http_field_is(name, HTTP_FIELD_X_FORWARDED_PORT)
 		       ? HTTP_FIELD_X_FORWARDED_PORT
 		       : HTTP_FIELD_OTHER;
 }

@@ -4,6 +4,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <cmocka.h>
 
 static void known_names(void **state)
@@ -84,11 +85,39 @@ static void finding(void **state)
 	assert_int_equal(head.repeated, 1u << HTTP_FIELD_VIA | 1u << HTTP_FIELD_OTHER);
 }
 
+/* A key's field: every letter's case, and no byte that only looks like another in lower case. */
+static void finding_only(void **state)
+{
+	static const char *const others[] = {
+		"X-Key-~AB1", "X-Key-^AB2", "X-Key-^AC1", "Y-Key-^AB1", "X-Key-^A_1", "X-Key-^AB"};
+	struct http_head head;
+	bool ambiguous = false;
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(others) / sizeof(others[0]); i++) {
+		char text[64];
+		snprintf(text, sizeof(text), "%s: a\n", others[i]);
+		head_of(&head, text);
+		assert_null(http_head_find_only(&head, SLICE("x-key-^ab1"), &ambiguous).at);
+	}
+	head_of(&head, "Id: b\nX-KEY-^aB1: a\nxKey: c\n");
+	assert_true(slice_equal(
+		http_head_find_only(&head, SLICE("x-key-^ab1"), &ambiguous), SLICE("a")));
+	assert_true(slice_equal(http_head_find_only(&head, SLICE("iD"), &ambiguous), SLICE("b")));
+	assert_true(slice_equal(http_head_find_only(&head, SLICE("XkEy"), &ambiguous), SLICE("c")));
+	assert_false(ambiguous);
+	head_of(&head, "X-Api-Key: one\nx-API-key: two\n");
+	assert_true(slice_equal(
+		http_head_find_only(&head, SLICE("X-Api-Key"), &ambiguous), SLICE("one")));
+	assert_true(ambiguous);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(known_names),
 		cmocka_unit_test(finding),
+		cmocka_unit_test(finding_only),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
