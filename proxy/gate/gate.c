@@ -126,8 +126,9 @@ static uint64_t ms_up(uint64_t ns)
 	return ns == THROTTLE_NEVER ? UINT64_MAX : ns / NS_PER_MS + (ns % NS_PER_MS != 0);
 }
 
-static void report_limit(const struct throttle_outcome *outcome, const struct conf_limit *limit,
-	const struct throttle_charge *charge, struct gate_limit *report)
+static inline void report_limit(const struct throttle_outcome *outcome,
+	const struct conf_limit *limit, const struct throttle_charge *charge,
+	struct gate_limit *report)
 {
 	uint64_t reset_ns = outcome->violated         ? outcome->retry_after_ns
 			    : outcome->remaining == 0 ? outcome->more_ns
@@ -205,9 +206,10 @@ static inline unsigned fill_charges(const struct gate_identity *identity,
 }
 
 /* What the limits said. */
-static inline void fill_verdict(const struct gate *gate, const struct limit_set *set,
-	const struct throttle_charge *charges, const struct throttle_verdict *judged,
-	uint64_t now_ns, uint64_t waited_ns, struct gate_verdict *verdict)
+static inline __attribute__((always_inline)) void fill_verdict(const struct gate *gate,
+	const struct limit_set *set, const struct throttle_charge *charges,
+	const struct throttle_verdict *judged, uint64_t now_ns, uint64_t waited_ns,
+	struct gate_verdict *verdict)
 {
 	verdict->limit_count = set->count;
 	for (unsigned i = 0; i < set->count; i++)
@@ -228,7 +230,7 @@ static inline void fill_verdict(const struct gate *gate, const struct limit_set 
 }
 
 /* By which limits, and each one's caller. */
-static void use_plan(const struct gate *gate, const struct conf_route *route,
+static inline void use_plan(const struct gate *gate, const struct conf_route *route,
 	const struct conf_plan *plan, struct identity_input *input, struct gate_identity *identity)
 {
 	size_t plan_index = plan ? (size_t)(plan - gate->conf->plans) : gate->conf->plan_count;

@@ -142,8 +142,9 @@ static bool search_hosts(struct search *search, struct slice host)
 	return table->any_host != ROUTE_NO_NODE && search_node(search, table->any_host);
 }
 
-static struct route_match find(const struct route_table *table, struct route_scratch *scratch,
-	struct slice host, struct slice path, enum http_method method)
+static inline __attribute__((always_inline)) struct route_match find(
+	const struct route_table *table, struct route_scratch *scratch, struct slice host,
+	struct slice path, enum http_method method)
 {
 	struct search search = {
 		.table = table,
