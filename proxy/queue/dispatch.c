@@ -113,6 +113,8 @@ void session_pump(struct queue *queue, struct shard *shard, struct session *sess
 	struct ticket *ticket;
 
 	session_unhold(shard, session);
+	if (session_has_no_next(session))
+		return;
 	for (;;) {
 		clear_unready(queue, shard, session, now_ns);
 		ticket = session_next(session);

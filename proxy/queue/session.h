@@ -97,6 +97,13 @@ static inline uint32_t session_queued(const struct session *session)
 	return session->queued[QUEUE_LANE_HIGH] + session->queued[QUEUE_LANE_NORMAL];
 }
 
+/* Has session_next none to give? */
+static inline bool session_has_no_next(const struct session *session)
+{
+	return session->head[QUEUE_LANE_HIGH] == NULL && session->head[QUEUE_LANE_NORMAL] == NULL &&
+	       session->head[SESSION_CLAIMS] == NULL;
+}
+
 static inline uint32_t session_in_flight(const struct session *session)
 {
 	return session->flying[TICKET_FREE] + session->flying[TICKET_SHARED] +
