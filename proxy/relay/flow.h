@@ -29,8 +29,8 @@ struct flow {
 
 static inline bool flow_is_empty(const struct flow *flow)
 {
-	return buffer_used(&flow->prefix) == 0 && flow->body.len == 0 && flow->suffix.len == 0 &&
-	       !flow->spool;
+	return (buffer_used(&flow->prefix) | flow->body.len | flow->suffix.len |
+		       (uintptr_t)flow->spool) == 0;
 }
 
 /* How much of the runs is still to be written. */

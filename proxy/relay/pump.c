@@ -32,30 +32,36 @@ static bool has_trailers(const struct pump *pump)
 						      pump->parser->chunked.trailers_len > 0);
 }
 
-static bool put_content(struct pump *pump, struct slice content)
+static bool put_chunk(struct pump *pump, struct slice content)
 {
 	struct flow *flow = pump->flow;
 	struct http_out out;
 	char size[24];
+	int len = snprintf(size, sizeof(size), "%zx\r\n", content.len);
 
-	if (pump->encode_chunked) {
-		int len = snprintf(size, sizeof(size), "%zx\r\n", content.len);
-		if (!flow_reserve(flow, pump->pool, (size_t)len, &out))
-			return false;
-		http_out_slice(&out, (struct slice){size, (size_t)len});
-		flow_commit(flow, &out);
-		flow->suffix = crlf;
-		if (pump->tail_due && !has_trailers(pump)) {
-			flow->suffix = crlf_last_chunk;
-			pump->tail_due = false;
-		}
+	if (!flow_reserve(flow, pump->pool, (size_t)len, &out))
+		return false;
+	http_out_slice(&out, (struct slice){size, (size_t)len});
+	flow_commit(flow, &out);
+	flow->suffix = crlf;
+	if (pump->tail_due && !has_trailers(pump)) {
+		flow->suffix = crlf_last_chunk;
+		pump->tail_due = false;
 	}
-	flow->body = content;
+	return true;
+}
+
+static inline bool put_content(struct pump *pump, struct slice content)
+{
+	if (pump->encode_chunked && !put_chunk(pump, content))
+		return false;
+	pump->flow->body = content;
 	return true;
 }
 
 /* Takes the next run of content out of the buffer, of at most `most` bytes. */
-static enum pump_result decode(struct pump *pump, size_t most, struct slice *content)
+static inline __attribute__((always_inline)) enum pump_result decode(
+	struct pump *pump, size_t most, struct slice *content)
 {
 	struct buffer *in = pump->in;
 	size_t used = buffer_used(in);
