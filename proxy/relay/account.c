@@ -39,11 +39,11 @@ static enum stats_verdict verdict_of(const struct exchange *x)
 {
 	if (!x->judged_ns)
 		return STATS_UNLIMITED;
+	if (x->verdict.outcome == GATE_ADMIT && !x->delayed)
+		return x->verdict.limit_count > 0 ? STATS_ADMIT : STATS_UNLIMITED;
 	switch (x->verdict.outcome) {
 	case GATE_ADMIT:
-		if (x->delayed)
-			return STATS_DELAY;
-		return x->verdict.limit_count > 0 ? STATS_ADMIT : STATS_UNLIMITED;
+		return STATS_DELAY;
 	case GATE_DELAY:
 		return STATS_DELAY;
 	case GATE_REFUSE:

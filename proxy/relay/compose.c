@@ -110,7 +110,8 @@ static struct left_out left_out_of_request(const struct exchange *x)
 		else
 			by_name = true;
 	}
-	left_out.ids |= trace_left_out(x);
+	if (x->trace != TRACE_NONE)
+		left_out.ids |= trace_left_out(x);
 	left_out.others = by_name ? drops_request_field : NULL;
 	return left_out;
 }
@@ -243,7 +244,8 @@ bool compose_request(struct exchange *x, struct flow *flow)
 	char *own = out.at;
 	forwarding_put(&out, &x->downstream->forwarding, x);
 	put_request_id(&out, x);
-	trace_put(&out, x);
+	if (x->trace != TRACE_NONE)
+		trace_put(&out, x);
 	if (has_changes) {
 		http_changes_filter(&out, own, &changes);
 		http_changes_put(&out, &changes, NULL);

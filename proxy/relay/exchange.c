@@ -310,6 +310,14 @@ void exchange_request_read(struct exchange *x)
 		downstream_leave_input(d, x);
 }
 
+/* Most requests have none, and most sites begin none. */
+static inline bool trace_is_due(const struct exchange *x)
+{
+	enum conf_traceparent mode = x->use->site->conf->traceparent;
+
+	return mode == CONF_TRACEPARENT_BEGIN || http_head_has(&x->request, HTTP_FIELD_TRACEPARENT);
+}
+
 void exchange_begin(struct exchange *x, const char *bytes)
 {
 	struct downstream *d = x->downstream;
@@ -320,7 +328,8 @@ void exchange_begin(struct exchange *x, const char *bytes)
 		return;
 	}
 	name_request(x);
-	trace_begin(x);
+	if (trace_is_due(x))
+		trace_begin(x);
 	status = http_frame_request(&x->request, &x->framing);
 	x->close_client = status != 0 || !x->framing.keep_alive;
 	x->request_done = status == 0 && x->framing.body == HTTP_BODY_NONE;

@@ -323,12 +323,10 @@ void server_connection_keep(struct server_connection *connection)
 	wait_none(&connection->wait);
 	wait_for(&connection->wait, WAIT_REUSE, 0, now_ms + conf->keepalive_timeout_ms, now_ms);
 	connection->state = SERVER_CONNECTION_IDLE;
-	if (!pool_keep(connection)) {
+	uint32_t idle = pool_keep(connection);
+	if (idle == 0)
 		server_connection_close_unlisted(connection);
-		return;
-	}
-	if (pool_count(server, worker) > conf->keepalive &&
-		(oldest = pool_pop(server, worker, true)) != NULL)
+	else if (idle > conf->keepalive && (oldest = pool_pop(server, worker, true)) != NULL)
 		server_connection_close_unlisted(oldest);
 }
 

@@ -350,13 +350,14 @@ enum pool_outcome pool_take(struct worker *worker, struct server *server, bool f
 
 /* ---- lists ----------------------------------------------------------------------------------- */
 
-bool pool_keep(struct server_connection *connection)
+uint32_t pool_keep(struct server_connection *connection)
 {
 	struct server_state *server = connection->known;
 	struct server_idle *list = list_of(server, connection->worker);
+	uint32_t count;
 
 	if (is_above_bound(server))
-		return false;
+		return 0;
 	lock_list(server, list);
 	connection->prev = NULL;
 	connection->next = list->first;
@@ -365,11 +366,11 @@ bool pool_keep(struct server_connection *connection)
 	else
 		list->last = connection;
 	list->first = connection;
-	list->count++;
+	count = ++list->count;
 	unlock_list(server, list);
 	if (list->shared)
 		note_free(server);
-	return true;
+	return count;
 }
 
 bool pool_remove(struct server_connection *connection)

@@ -50,8 +50,9 @@ enum pool_outcome pool_take(struct worker *worker, struct server *server, bool f
 /* A connection that counted is gone. Any thread. */
 void pool_forget(struct server_state *server);
 
-/* Lists a connection that is clean now. False: there are too many, as the bound was lowered. */
-bool pool_keep(struct server_connection *connection);
+/* Lists a connection that is clean now: how many this worker has idle then, or 0 where it is not
+ * listed, as the bound was lowered. */
+uint32_t pool_keep(struct server_connection *connection);
 
 /* Takes an idle one of this worker off its list. False: another worker has it already. */
 bool pool_remove(struct server_connection *connection);
