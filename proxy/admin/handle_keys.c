@@ -102,11 +102,8 @@ static bool put(struct admin_request *request, struct slice key, uint32_t plan)
 {
 	char detail[256];
 
-	/* The next process may have read the file already. */
-	if (request->relay->stopping) {
-		admin_respond_problem(request, 409, "sluice is stopping.");
+	if (admin_is_leaving(request))
 		return false;
-	}
 	int error = roster_put_key(request->relay->roster, key, plan);
 	if (error == 0)
 		return true;

@@ -111,11 +111,8 @@ static bool put(struct admin_request *request, uint64_t caller, struct roster_ov
 {
 	char detail[256];
 
-	/* The next process may have read the file already. */
-	if (request->relay->stopping) {
-		admin_respond_problem(request, 409, "sluice is stopping.");
+	if (admin_is_leaving(request))
 		return false;
-	}
 	int error = roster_put_override(request->relay->roster, caller, override);
 	if (error == 0)
 		return true;

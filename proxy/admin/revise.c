@@ -54,3 +54,15 @@ bool admin_revise(
 	conf_errors_free(&errors);
 	return outcome != RELOAD_FAILED;
 }
+
+bool admin_is_leaving(struct admin_request *request)
+{
+	if (request->relay->stopping)
+		admin_respond_problem(request, 409, "sluice is stopping.");
+	else if (request->relay->upgrade)
+		admin_respond_problem(request, 409,
+			"Another process is starting in place of this one; try again in a moment.");
+	else
+		return false;
+	return true;
+}

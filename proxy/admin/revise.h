@@ -25,4 +25,8 @@ bool admin_revise(
 void admin_respond_errors(struct admin_request *request, unsigned status, const char *detail,
 	const struct conf_errors *errors);
 
+/* Will another process answer in place of this one, which may have read by now what is kept? Then
+ * the problem is sent. */
+bool admin_is_leaving(struct admin_request *request);
+
 #endif

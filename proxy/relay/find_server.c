@@ -24,8 +24,10 @@ void find_server_log_failure(struct exchange *x, const char *why)
 	unsigned unlogged;
 	char more[64] = "";
 
-	if (!server_may_log(x->server, worker_now_ms(x->worker), &unlogged))
+	if (!server_may_log(x->server, worker_now_ms(x->worker), &unlogged)) {
+		failure_lines_note(x->worker->relay);
 		return;
+	}
 	if (unlogged > 0)
 		snprintf(more, sizeof(more), "; %u more failures since the last line", unlogged);
 	log_info("upstream %s: server %s: %s (%.*s %.*s)%s", x->upstream->conf->name,

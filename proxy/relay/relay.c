@@ -259,8 +259,9 @@ static bool make_loop(struct relay *relay)
 	relay->reload_timer = evtimer_new(base, on_reload_timer, relay);
 	relay->resolver = resolver_new(base, on_names_known, relay);
 	relay->checks = checks_new(base);
-	return growth_begin(relay) && relay->queue_timer && relay->stop_timer &&
-	       relay->reload_timer && relay->resolver && relay->checks && watch_signals(relay);
+	return growth_begin(relay) && failure_lines_begin(relay) && relay->queue_timer &&
+	       relay->stop_timer && relay->reload_timer && relay->resolver && relay->checks &&
+	       watch_signals(relay);
 }
 
 static bool make_queue(struct relay *relay, const struct conf *conf)
@@ -498,6 +499,7 @@ static void finish(struct relay *relay)
 	upgrade_end(relay);
 	if (relay->reload)
 		reload_cancel(relay);
+	failure_lines_write_all(relay);
 	if (relay->begun_with)
 		tally_log(relay);
 	checks_free(relay->checks);
@@ -529,6 +531,7 @@ static void finish(struct relay *relay)
 			event_free(events[i]);
 	}
 	growth_end(relay);
+	failure_lines_end(relay);
 	manager_close(relay);
 	loop_enter(NULL);
 	loop_end(&relay->loop);

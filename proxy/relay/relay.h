@@ -15,6 +15,7 @@
 #include "conf/conf.h"
 #include "queue/queue.h"
 #include "relay/connection_bound.h"
+#include "relay/failure_lines.h"
 #include "relay/growth.h"
 #include "relay/manager.h"
 #include "relay/site.h"
@@ -86,7 +87,8 @@ struct relay {
 	_Atomic uint64_t queue_deadline_ns;
 	struct clock_anchor anchor; /* the throttles' clock, and steps of the wall's */
 	struct growth growth;       /* of the throttles' table */
-	_Atomic uint64_t reloads;   /* how often limits were changed, or their table grew */
+	struct failure_lines failure_lines;
+	_Atomic uint64_t reloads; /* how often limits were changed, or their table grew */
 	uint64_t reloads_collected;
 	atomic_uint clients;  /* open connections, over all workers */
 	atomic_uint running;  /* workers that have not ended */

@@ -16,8 +16,9 @@ struct lookup {
 	struct event *timer;
 	struct evdns_getaddrinfo_request *request;
 	bool answered;
-	bool fresh;     /* prepared, not committed */
-	bool cancelled; /* the callback that is still to come only frees it */
+	unsigned failed; /* times in a row, of which the first has a line */
+	bool fresh;      /* prepared, not committed */
+	bool cancelled;  /* the callback that is still to come only frees it */
 };
 
 struct resolver {
@@ -77,6 +78,32 @@ static void note_answer(struct lookup *lookup)
 	lookup->answered = true;
 }
 
+/* One line for a run of them. */
+static void note_failure(struct lookup *lookup, int error)
+{
+	const struct server *server = lookup->server;
+
+	if (lookup->failed++ > 0)
+		return;
+	/* The count is this thread's to change: the lock is for the workers. */
+	log_warn("upstream %s: server %s: %s; %s", server->upstream->conf->name,
+		server->conf->address.text, evutil_gai_strerror(error),
+		server->state->address_count ? "its addresses stay"
+					     : "it has no address until it is found");
+}
+
+static void take_answer(struct lookup *lookup, const struct evutil_addrinfo *list)
+{
+	const struct server *server = lookup->server;
+
+	if (lookup->failed > 0)
+		log_info("upstream %s: server %s: its name is found again after %u look-ups that "
+			 "failed",
+			server->upstream->conf->name, server->conf->address.text, lookup->failed);
+	lookup->failed = 0;
+	take_addresses(lookup, list);
+}
+
 static void answered(int error, struct evutil_addrinfo *list, void *arg)
 {
 	struct lookup *lookup = arg;
@@ -89,14 +116,9 @@ static void answered(int error, struct evutil_addrinfo *list, void *arg)
 		struct timeval interval = {.tv_sec = (time_t)(conf->resolve_interval_ms / 1000),
 			.tv_usec = (suseconds_t)(conf->resolve_interval_ms % 1000) * 1000};
 		if (error)
-			/* The count is this thread's to change: the lock is for the workers. */
-			log_warn("upstream %s: server %s: %s; %s", conf->name,
-				lookup->server->conf->address.text, evutil_gai_strerror(error),
-				lookup->server->state->address_count
-					? "its addresses stay"
-					: "it has no address until it is found");
+			note_failure(lookup, error);
 		else
-			take_addresses(lookup, list);
+			take_answer(lookup, list);
 		event_add(lookup->timer, &interval);
 		note_answer(lookup);
 	}

@@ -7,8 +7,6 @@
 #include "base/log.h"
 #include "relay/server_pool.h"
 
-enum { FAILURE_LINES_MS = 10000 };
-
 /* The lower of two bounds, of which 0 is none. */
 static uint32_t lower(uint32_t a, uint32_t b)
 {
@@ -351,7 +349,7 @@ bool server_may_log(struct server *server, uint64_t now_ms, unsigned *unlogged)
 	/* relaxed, all: of several workers one writes the line; the count is for people */
 	uint64_t last = atomic_load_explicit(&server->state->logged_ms, memory_order_relaxed);
 
-	if ((last != 0 && now_ms - last < FAILURE_LINES_MS) ||
+	if ((last != 0 && now_ms - last < SERVER_FAILURE_LINES_MS) ||
 		!atomic_compare_exchange_strong_explicit(&server->state->logged_ms, &last, now_ms,
 			memory_order_relaxed, memory_order_relaxed)) {
 		atomic_fetch_add_explicit(&server->state->unlogged, 1, memory_order_relaxed);
@@ -359,6 +357,22 @@ bool server_may_log(struct server *server, uint64_t now_ms, unsigned *unlogged)
 	}
 	*unlogged = atomic_exchange_explicit(&server->state->unlogged, 0, memory_order_relaxed);
 	return true;
+}
+
+unsigned server_take_unlogged(struct server *server, uint64_t now_ms)
+{
+	/* relaxed, both: for people */
+	uint64_t last = atomic_load_explicit(&server->state->logged_ms, memory_order_relaxed);
+
+	if (!server_has_unlogged(server) || now_ms - last < SERVER_FAILURE_LINES_MS)
+		return 0;
+	atomic_store_explicit(&server->state->logged_ms, now_ms, memory_order_relaxed);
+	return atomic_exchange_explicit(&server->state->unlogged, 0, memory_order_relaxed);
+}
+
+bool server_has_unlogged(const struct server *server)
+{
+	return atomic_load_explicit(&server->state->unlogged, memory_order_relaxed) > 0;
 }
 
 void server_failed(struct server *server, const char *why, uint64_t now_ms)

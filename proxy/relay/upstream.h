@@ -81,6 +81,11 @@ bool server_may_serve(struct server *server, uint64_t now_ms);
 /* May a failure have a line in the log? One in ten seconds for each server, so that a dead one does
  * not write a line for each request. `unlogged` is how many had none since the last line. */
 bool server_may_log(struct server *server, uint64_t now_ms, unsigned *unlogged);
+#define SERVER_FAILURE_LINES_MS 10000
+
+/* How many failures have had no line, if the last line is that old: they count as written then. */
+unsigned server_take_unlogged(struct server *server, uint64_t now_ms);
+bool server_has_unlogged(const struct server *server);
 
 /* How it went, for the passive check. */
 void server_succeeded(struct server *server);

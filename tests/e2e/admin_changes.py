@@ -63,7 +63,7 @@ def limits(t):
         equal(admin.json("/api/v1/reload", "POST")[0], 200)
         answer = admin.json("/api/v1/limits/burst")[1]
         equal((answer["amount"], answer["changed"]), (50, False))
-        true("[limit burst] rate has changed" in sluice.log(), sluice.log())
+        sluice.process.wait_output("[limit burst] rate has changed")
 
 
 @group("the bound holds while a limit is changed under load")

@@ -8,9 +8,10 @@ import sys
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from lib import process
+from lib.admin import Admin
 from lib.chain import Chain, Load, sections
 from lib.client import Client
-from lib.process import BINARY
+from lib.process import BINARY, until
 from lib.sluice import to
 from lib.tap import equal, group, main, test, true
 
@@ -286,6 +287,70 @@ def admin(t):
     equal(status()[1], 200, "ready when the old one has ended")
     chain.end()
     true(not os.path.exists(path), "the file is still there")
+
+
+SLOW = """#!/bin/sh
+while [ ! -e {go} ]; do sleep 0.05; done
+exec {binary} "$@"
+"""
+
+
+@test("while another process starts, keys and overrides are refused, so that none is lost", workers=[2])
+def keys_meanwhile(t):
+    os.mkdir(t.path("state"))
+    port = process.Port()
+    port.release()
+    plans = f"[plans]\nkey = header:X-Key\n[plan gold]\ncallers = file:{t.file('callers', 'someone')}\nlimits = few\n"
+    chain = Chain(t, f"[admin]\nbind = 127.0.0.1:{port.number}\n" +
+                  sections(t.origin(), more=plans).replace("limits = few\n", "limits = few, plan\n", 1),
+                  settings=f"state = {t.path('state')}")
+    admin = Admin(f"127.0.0.1:{port.number}")
+    go = t.path("go")
+
+    def put(key, status):
+        equal(admin.ask(f"/api/v1/keys/{key}", "PUT", b'{"plan": "gold"}')[0], status, key)
+    put("before", 201)
+    os.rename(chain.binary, chain.binary + ".real")
+    with open(chain.binary, "w", encoding="ascii") as out:
+        out.write(SLOW.format(go=go, binary=chain.binary + ".real"))
+    os.chmod(chain.binary, 0o755)
+    os.kill(chain.pid, signal.SIGUSR2)
+    until(lambda: admin.ask("/api/v1/keys/meanwhile", "PUT", b'{"plan": "gold"}')[0] == 409, "refused")
+    equal(admin.ask("/api/v1/callers/0123456789abcdef/override", "PUT", b'{"deny": true, "for": 60}')[0], 409)
+    equal(admin.ask("/api/v1/keys/before")[0], 200, "reading goes on")
+    with open(go, "w", encoding="ascii"):
+        pass
+    chain.replaced += 1
+    line = chain.sluice.process.wait_output("has taken over", 1)
+    chain.pids.append(int(line.split("process ")[1].split()[0]))
+    put("after", 201)
+    equal(admin.json("/api/v1/keys/before")[1]["plan"], "gold", "what was before")
+    chain.ended(chain.pids.pop(0))
+    chain.end()
+
+
+@test("a limit that was changed by PATCH: a reload takes the file's, and an upgrade asks for that first", workers=[2])
+def patched_limit(t):
+    port = process.Port()
+    port.release()
+    chain = Chain(t, f"[admin]\nbind = 127.0.0.1:{port.number}\n" + sections(t.origin()))
+    admin = Admin(f"127.0.0.1:{port.number}")
+
+    def amount():
+        return admin.json("/api/v1/limits/few")[1]["amount"]
+    equal(admin.ask("/api/v1/limits/few", "PATCH", b'{"rate": "30 per 1h"}')[0], 200)
+    equal(amount(), 30, "changed")
+    os.kill(chain.pid, signal.SIGUSR2)
+    chain.sluice.process.wait_output("reload first, then upgrade")
+    chain.sluice.process.wait_output("upgrade failed")
+    equal(amount(), 30, "it goes on")
+    os.kill(chain.pid, signal.SIGHUP)
+    chain.sluice.process.wait_output(": reloaded")
+    equal(amount(), 20, "the file's")
+    chain.replace()
+    equal(amount(), 20, "the next process's")
+    chain.ended(chain.pids.pop(0))
+    chain.end()
 
 
 main()

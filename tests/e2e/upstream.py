@@ -5,6 +5,7 @@ import json
 import signal
 import socket
 import threading
+import time
 
 from lib.client import request_bytes
 from lib import process
@@ -540,6 +541,33 @@ def no_address(t):
     true(" warn " in warning and "; it has no address until it is found" in warning
          and "its addresses stay" not in warning, warning)
     member(t.client(sluice).ask("/").status, (502, 503), "status")
+
+
+@test("look-ups that go on failing have one line", workers=[1])
+def no_address_again(t):
+    name = "a" * 64 + ".test"
+    sluice = t.sluice(to(f"{name}:80", upstream="resolve_interval = 1s"), settings="log_level = debug")
+    sluice.process.wait_output(f"server {name}:80: ")
+    began = time.monotonic()
+    until(lambda: time.monotonic() - began > 3.5, "three more look-ups", pause=0.1)
+    equal(sluice.log().count(f"server {name}:80: "), 1, "lines")
+
+
+@test("failures have a line each ten seconds, and the last ones are counted when they end", workers=[2])
+def failure_lines(t):
+    free = Port()
+    free.release()
+    sluice = t.sluice(to(f"127.0.0.1:{free.number}", upstream="max_fails = 0\nretries = 0"))
+    client = t.client(sluice)
+    for _ in range(30):
+        equal(client.ask("/").status, 502, "status")
+    sluice.process.wait_output("29 more failures since the last line")
+    for _ in range(7):
+        client.ask("/")
+    sluice.terminate()
+    equal(sluice.wait(), 0, "exit status")
+    sluice.process.wait_output("7 more failures since the last line")
+    equal(sluice.log().count(f"server 127.0.0.1:{free.number}: "), 3, "lines")
 
 
 # ---- kept connections and bounds ---------------------------------------------------------------

@@ -123,10 +123,32 @@ static void a_line_in_ten_seconds(void **state)
 	assert_int_equal(unlogged, 0);
 }
 
+static void the_rest_of_a_run_is_counted_once(void **state)
+{
+	struct failing f;
+	unsigned unlogged = 0;
+
+	(void)state;
+	failing_init(&f, 3, 70);
+	assert_true(server_may_log(&f.server, 5, &unlogged));
+	assert_int_equal(server_take_unlogged(&f.server, 20000), 0);
+	for (unsigned i = 0; i < 7; i++)
+		assert_false(server_may_log(&f.server, 6, &unlogged));
+	assert_true(server_has_unlogged(&f.server));
+	assert_int_equal(server_take_unlogged(&f.server, 10004), 0); /* not yet */
+	assert_int_equal(server_take_unlogged(&f.server, 10005), 7);
+	assert_false(server_has_unlogged(&f.server));
+	/* that was a line: the next one has its distance from it */
+	assert_false(server_may_log(&f.server, 20004, &unlogged));
+	assert_true(server_may_log(&f.server, 20005, &unlogged));
+	assert_int_equal(unlogged, 1);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_line_in_ten_seconds),
+		cmocka_unit_test(the_rest_of_a_run_is_counted_once),
 		cmocka_unit_test(it_is_left_out_ever_longer),
 		cmocka_unit_test(workers_that_see_it_at_once_double_once),
 	};
