@@ -237,28 +237,36 @@ def interim(t):
         equal((answer.interim, answer.body), ([], b"x"))
 
 
-@test("a 100 of a request behind another one's is passed on in its turn")
+@group("a 100 of a request behind another one's is passed on in its turn")
 def early_continue(t):
-    gate = t.event()
+    gates = {}
 
     def handler(x):
-        if x.request.target == "/slow":
-            gate.wait()
-            x.reply(200, b"slow")
-        else:
+        kind, _, name = x.request.target[1:].partition("/")
+        if kind == "slow":
+            gates[name].wait()
+        elif kind == "body":
             x.send(b"HTTP/1.1 100 Continue\r\n\r\n")
             x.read_body()
-            x.reply(200, x.request.body)
+        x.reply(200, x.request.body or kind.encode())
 
     origin = t.origin(handler)
-    client = t.client(t.sluice(to(origin, route="ordering = none")))
-    client.send(request_bytes("/slow") + post_head(b"Content-Length: 4\r\nExpect: 100-continue\r\n"))
-    origin.wait_requests(1)
-    gate.set()
-    equal(client.response().body, b"slow", "the first response")
-    equal(client.read_head().status, 100, "what comes next")
-    client.send(b"body")
-    equal(client.response("POST").body, b"body", "the second response")
+    sluice = t.sluice(to(origin, route="ordering = none") + "[route unbuffered]\npath = ~/unbuffered$\n"
+                      "upstream = origin\nordering = none\n" + UNBUFFERED)
+    for name in ("buffered", "unbuffered"):
+        gates[name] = t.event()
+        with t.point(name):
+            client, other = t.client(sluice), t.client(sluice)
+            client.send(request_bytes(f"/slow/{name}")
+                        + post_head(b"Content-Length: 4\r\nExpect: 100-continue\r\n", f"/body/{name}"))
+            # Were the second sent ahead, its server's 100 would be here by now.
+            for _ in range(5):
+                other.ask("/ping")
+            gates[name].set()
+            equal(client.response().body, b"slow", "the first response")
+            equal(client.read_head().status, 100, "what comes next")
+            client.send(b"body")
+            equal(client.response("POST").body, b"body", "the second response")
 
 
 @test("a 103 of a request behind another one's is passed on in its turn")
