@@ -35,8 +35,9 @@ check demo demo
 check proxy/base base
 # What the library takes, conf has to know, so that a file is refused before anything starts.
 # What a method is, is a word that conf needs too; the headers of words stand on base alone.
-check proxy/conf throttle/throttle.h base conf http/lenient.h http/message.h http/method.h
+check proxy/conf throttle/throttle.h base conf http/lenient.h http/message.h http/method.h http/path_readings.h
 check proxy/http/lenient.h base
+check proxy/http/path_readings.h base
 check proxy/http/method.h base
 check proxy/http/message.h base http/method.h
 check proxy/http base conf http

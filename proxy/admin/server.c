@@ -1,6 +1,7 @@
 /* The admin server: libmicrohttpd's callbacks, who may call what, and the life of it all. */
 #include "admin/admin.h"
 
+#include <ctype.h>
 #include <errno.h>
 #include <microhttpd.h>
 #include <stdarg.h>
@@ -21,6 +22,7 @@
 #include "admin/tokens.h"
 #include "base/log.h"
 #include "conf/conf.h"
+#include "http/path.h"
 #include "net/listen.h"
 #include "relay/handover.h"
 #include "relay/relay.h"
@@ -313,6 +315,25 @@ static struct call *begin_call(struct admin *admin, struct MHD_Connection *conne
 	return NULL;
 }
 
+/* Decodes %XX in place, but for %00: a NUL would end the text, and something else be meant by it.
+ */
+static size_t unescape(void *ctx, struct MHD_Connection *connection, char *text)
+{
+	char *to = text;
+
+	(void)ctx;
+	(void)connection;
+	for (const char *from = text; *from; to++) {
+		bool is_escaped = from[0] == '%' && isxdigit((unsigned char)from[1]) &&
+				  isxdigit((unsigned char)from[2]) &&
+				  (from[1] != '0' || from[2] != '0');
+		*to = is_escaped ? (char)http_path_hex(from + 1) : *from;
+		from += is_escaped ? 3 : 1;
+	}
+	*to = '\0';
+	return (size_t)(to - text);
+}
+
 static enum MHD_Result on_request(void *ctx, struct MHD_Connection *connection, const char *path,
 	const char *method, const char *version, const char *data, size_t *data_size,
 	void **call_at)
@@ -450,8 +471,9 @@ static struct MHD_Daemon *start_daemon(struct admin *admin, size_t i)
 		0, NULL, NULL, on_request, admin, MHD_OPTION_EXTERNAL_LOGGER, on_message, NULL,
 		MHD_OPTION_LISTEN_SOCKET, admin->sockets[i], MHD_OPTION_NOTIFY_CONNECTION,
 		on_connection, doorman, MHD_OPTION_NOTIFY_COMPLETED, on_completed, doorman,
-		MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)IDLE_SECONDS, MHD_OPTION_CONNECTION_LIMIT,
-		(unsigned)MAX_CONNECTIONS, MHD_OPTION_END);
+		MHD_OPTION_UNESCAPE_CALLBACK, unescape, NULL, MHD_OPTION_CONNECTION_TIMEOUT,
+		(unsigned)IDLE_SECONDS, MHD_OPTION_CONNECTION_LIMIT, (unsigned)MAX_CONNECTIONS,
+		MHD_OPTION_END);
 }
 
 bool admin_start(struct admin *admin, struct relay *relay)

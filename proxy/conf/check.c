@@ -9,6 +9,7 @@
 #include <sys/un.h>
 
 #include "conf/value.h"
+#include "http/path_readings.h"
 
 /* ---- required keys ---- */
 
@@ -211,6 +212,24 @@ static bool can_begin_with(const struct conf_route *route, const char *front)
 	return strncmp(route->path, front, len) == 0;
 }
 
+/* A path that servers read in several ways, as requests for it are refused where that makes a
+ * difference. */
+static void check_path_is_plain(struct build *build, const struct instance *instance)
+{
+	const struct conf_route *route = instance->object;
+	const struct setting *setting = instance_setting(instance, "path");
+	unsigned differ = HTTP_PATH_DECODED | HTTP_PATH_MERGED | HTTP_PATH_CUT;
+
+	if (!setting || !route->path || route->path_kind == CONF_PATH_REGEX ||
+		route->allows_ambiguous_path ||
+		!(http_path_features(slice_of(route->path)) & differ))
+		return;
+	build_warn(build, instance, setting->line,
+		"path: servers read \"%s\" in several ways; requests for it get 400 where one of "
+		"these ways is a route that denies or limits, unless ambiguous_path = allow",
+		route->path);
+}
+
 static void check_route(struct build *build, const struct instance *instance)
 {
 	static struct key_part ip = {.kind = KEY_IP};
@@ -225,6 +244,7 @@ static void check_route(struct build *build, const struct instance *instance)
 				build, instance, &instance->references[i], SECTION_UPSTREAM);
 	route->limits = resolve_limits(build, instance, &route->limit_count);
 	check_plan_word(build, instance);
+	check_path_is_plain(build, instance);
 	if (!route->session && route->limit_count > 0)
 		route->session = route->limits[0]->key;
 	else if (!route->session && route->plan_limits)

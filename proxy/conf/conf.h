@@ -390,6 +390,8 @@ struct conf_errors {
  * with conf_errors_free in either case.
  */
 struct conf *conf_load(const char *path, struct conf_errors *errors);
+/* The same for a process that serves, which must not wait: only a regular file is read, no pipe. */
+struct conf *conf_load_again(const char *path, struct conf_errors *errors);
 
 /* The same from a text in memory; `name` stands for the file in messages. Relative file: paths are
  * taken from `folder`; when it is NULL, no

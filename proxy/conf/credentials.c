@@ -44,45 +44,88 @@ bool credentials_are_canonical(struct slice value)
 	return rest_at == scheme_len + 1 && value.at[scheme_len] == ' ';
 }
 
-/* What a base64 digit stands for, or -1. */
-static int digit_value(char c)
+#define DIGITS "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789"
+
+static const char base64_digits[] = DIGITS "+/", url_digits[] = DIGITS "-_";
+
+/* What a digit stands for, or -1. */
+static int digit_value(const char *digits, char c)
 {
-	static const char digits[] =
-		"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 	const char *at = c ? strchr(digits, c) : NULL;
 
 	return at ? (int)(at - digits) : -1;
+}
+
+/* Are these digits, none of whose bits is set that stands for nothing? */
+static bool are_digits(const char *digits, struct slice text)
+{
+	/* Two digits behind the last four leave four bits of the last unused, three leave two. */
+	static const int unused[4] = {0, -1, 15, 3};
+
+	for (size_t i = 0; i < text.len; i++) {
+		if (digit_value(digits, text.at[i]) < 0)
+			return false;
+	}
+	return text.len % 4 == 0 ||
+	       (text.len % 4 != 1 &&
+		       (digit_value(digits, text.at[text.len - 1]) & unused[text.len % 4]) == 0);
 }
 
 static bool is_base64(struct slice text)
 {
 	size_t len = text.len;
 
-	if (len % 4 != 0)
-		return false;
 	while (len > 0 && text.len - len < 2 && text.at[len - 1] == '=')
 		len--;
+	return text.len % 4 == 0 && are_digits(base64_digits, (struct slice){text.at, len});
+}
+
+/* A JSON object in base64url, which a JSON web token begins with. */
+static bool begins_object(struct slice text)
+{
+	/* The bits of '{' are the first digit and two of the second. */
+	return text.len > 1 && text.at[0] == 'e' && digit_value(url_digits, text.at[1]) >= 48;
+}
+
+/* Is it a JSON web token (RFC 7515 section 7.1, RFC 7516 section 7.1) in other base64url than an
+ * encoder writes? */
+static bool is_misspelled_token(struct slice text)
+{
+	unsigned dots = 0;
+	bool good = true;
+
+	if (!begins_object(text))
+		return false;
+	for (size_t from = 0, i = 0; i <= text.len; i++) {
+		if (i < text.len && text.at[i] != '.')
+			continue;
+		good &= are_digits(url_digits, (struct slice){text.at + from, i - from});
+		dots += i < text.len;
+		from = i + 1;
+	}
+	return !good && (dots == 2 || dots == 4);
+}
+
+static bool is_scheme(struct slice value, size_t len, const char *name)
+{
+	if (strlen(name) != len)
+		return false;
 	for (size_t i = 0; i < len; i++) {
-		if (digit_value(text.at[i]) < 0)
+		if (scheme_char(value.at[i], i == 0) != name[i])
 			return false;
 	}
-	/* One '=' leaves two bits of the last digit unused, two leave four. */
-	int unused = (1 << 2 * (text.len - len)) - 1;
-	return len == 0 || (digit_value(text.at[len - 1]) & unused) == 0;
+	return true;
 }
 
 bool credentials_are_misspelled(struct slice value)
 {
-	static const char basic[] = "Basic";
 	size_t scheme_len, rest_at;
 
-	if (!credentials_split(value, &scheme_len, &rest_at) || scheme_len != sizeof(basic) - 1)
+	if (!credentials_split(value, &scheme_len, &rest_at))
 		return false;
-	for (size_t i = 0; i < scheme_len; i++) {
-		if (scheme_char(value.at[i], i == 0) != basic[i])
-			return false;
-	}
-	return !is_base64((struct slice){value.at + rest_at, value.len - rest_at});
+	struct slice rest = {value.at + rest_at, value.len - rest_at};
+	return (is_scheme(value, scheme_len, "Basic") && !is_base64(rest)) ||
+	       (is_scheme(value, scheme_len, "Bearer") && is_misspelled_token(rest));
 }
 
 void credentials_write_scheme(struct slice scheme, char *out)

@@ -82,7 +82,7 @@ struct conf *conf_parse(const char *text, size_t len, const char *name, const ch
 	return conf_build(name, folder, give_text, &whole, errors);
 }
 
-struct conf *conf_load(const char *path, struct conf_errors *errors)
+static struct conf *load(const char *path, bool regular, struct conf_errors *errors)
 {
 	const char *slash = strrchr(path, '/'), *why = "";
 	struct conf *conf;
@@ -90,7 +90,7 @@ struct conf *conf_load(const char *path, struct conf_errors *errors)
 	size_t len = 0;
 
 	*errors = (struct conf_errors){0};
-	text = reader_file(path, FILE_BYTES, false, &len, &why);
+	text = reader_file(path, FILE_BYTES, regular, &len, &why);
 	if (!text) {
 		conf_errors_add(errors, path, 0, "can't be read: %s", why);
 		return NULL;
@@ -101,6 +101,16 @@ struct conf *conf_load(const char *path, struct conf_errors *errors)
 	free(folder);
 	free(text);
 	return conf;
+}
+
+struct conf *conf_load(const char *path, struct conf_errors *errors)
+{
+	return load(path, false, errors);
+}
+
+struct conf *conf_load_again(const char *path, struct conf_errors *errors)
+{
+	return load(path, true, errors);
 }
 
 unsigned conf_line(const struct conf *conf, const char *key)

@@ -257,7 +257,8 @@ static bool needs_decoding(const struct key_part *part, struct slice value)
 {
 	if (part->kind != KEY_QUERY && part->kind != KEY_COOKIE)
 		return false;
-	return memchr(value.at, '%', value.len) ||
+	/* A long one is hashed in pieces, be there something to decode in it or not. */
+	return value.len > IDENTITY_TEXT_BYTES || memchr(value.at, '%', value.len) ||
 	       (part->kind == KEY_QUERY && memchr(value.at, '+', value.len));
 }
 

@@ -333,7 +333,7 @@ static void divide_descriptors(struct relay *relay, const struct conf *conf)
 static void check_reload_as_user(const struct conf *conf)
 {
 	struct conf_errors errors = {0};
-	struct conf *again = conf_load(conf->path, &errors);
+	struct conf *again = conf_load_again(conf->path, &errors);
 
 	for (size_t i = 0; i < errors.count; i++)
 		log_warn("a reload will fail for user %s: %s", conf->user, errors.items[i].text);

@@ -170,6 +170,10 @@ def callers(t):
               (200, {"key": "\ufffd\ufffd", "reset": ["burst"]}))
         equal(admin.json("/api/v1/callers?key=Zo%c3%ab")[1]["key"], "Zo\xeb", "a key in UTF-8")
 
+    with t.point("a NUL ends no key: another caller is meant"):
+        equal(admin.json("/api/v1/callers?key=ann%00b", "DELETE")[1]["key"], "ann%00b")
+        equal(admin.json("/api/v1/callers/" + "0" * 16 + "%00x")[0], 404)
+
     with t.point("an unknown limit and a delete without a key: 404 and 400"):
         equal(admin.json("/api/v1/callers?key=ann&limit=none")[0], 404)
         equal(admin.json("/api/v1/callers?limit=burst", "DELETE")[0], 400)
@@ -211,7 +215,7 @@ def explain(t):
 
     with t.point("what is not HTTP is 400, and smuggles nothing"):
         for query in ("path=no-slash", "method=G%20T", "address=here", "field.X%20Y=1", "host=a%20b",
-                      "field.X=1%0d%0a%0d%0aGET%20/%20HTTP/1.1", "path=/%2500"):
+                      "field.X=1%0d%0a%0d%0aGET%20/%20HTTP/1.1", "path=/%2500", "path=/%00"):
             equal(admin.json("/api/v1/explain?" + query)[0], 400, query)
 
 

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Reloads: what is in flight counts on, whatever changes; what is taken away is taken away."""
 import os
+import signal
 import sys
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
@@ -115,6 +116,22 @@ def pool_lives(t):
         reloaded(sluice, to(origin, upstream=key))
         equal(client.ask("/").status, 200, "status")
     equal(origin.connections, 1, "connections")
+
+
+@test("a reload of a file that has become a pipe fails at once, where it would wait for a writer")
+def pipe_for_a_file(t):
+    sluice = t.sluice(to(t.origin()))
+    text = sluice.ini()
+    os.unlink(sluice.ini_path)
+    os.mkfifo(sluice.ini_path)
+    sluice.process.signal(signal.SIGHUP)
+    sluice.process.wait_output("it is no regular file")
+    sluice.process.wait_output("reload failed; the running configuration stays")
+    equal(t.client(sluice).ask("/").status, 200, "status")
+    os.unlink(sluice.ini_path)
+    t.file(os.path.basename(sluice.ini_path), text)
+    sluice.process.signal(signal.SIGHUP)
+    sluice.process.wait_output("reloaded")
 
 
 @test("a failed reload changes nothing: no limit, no bound, no socket, no log")

@@ -101,6 +101,46 @@ static void stars_in_paths(void **state)
 	conf_release(silent(TEXT_USED "[route r]\nupstream = u\npath = /r/a*b\n"));
 }
 
+/* Requests for them may be refused, whatever the route says. */
+static void paths_read_in_several_ways(void **state)
+{
+	static const char *const some[] = {"/a%2Fb", "=/a%5Cb", "/a%3Ab", "/a;v=1", "/a//b"};
+	static const char *const plain[] = {
+		"/a%20b", "=/.well-known/x", "/a", "~^/a%2Fb$", "/a%C3%A9"};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(some) / sizeof(some[0]); i++) {
+		char *text = NULL, *what = NULL;
+
+		assert_true(asprintf(&text, TEXT_USED "[route r]\nupstream = u\npath = %s\n",
+				    some[i]) > 0);
+		assert_true(
+			asprintf(&what,
+				"[route r] path: servers read \"%s\" in several ways; requests for "
+				"it get 400 where one of these ways is a route that denies or "
+				"limits, "
+				"unless ambiguous_path = allow",
+				some[i] + (some[i][0] == '=')) > 0);
+		warned(text, 13, what);
+		free(text);
+		assert_true(asprintf(&text,
+				    TEXT_USED "[route r]\nupstream = u\npath = %s\n"
+					      "ambiguous_path = allow\n",
+				    some[i]) > 0);
+		conf_release(silent(text));
+		free(text);
+		free(what);
+	}
+	for (size_t i = 0; i < sizeof(plain) / sizeof(plain[0]); i++) {
+		char *text = NULL;
+
+		assert_true(asprintf(&text, TEXT_USED "[route r]\nupstream = u\npath = %s\n",
+				    plain[i]) > 0);
+		conf_release(silent(text));
+		free(text);
+	}
+}
+
 /* As many as there can be errors, and one that says so. */
 static void warnings_have_an_end(void **state)
 {
@@ -146,6 +186,7 @@ int main(void)
 		cmocka_unit_test(comments_in_fields),
 		cmocka_unit_test(limits_of_nobody),
 		cmocka_unit_test(stars_in_paths),
+		cmocka_unit_test(paths_read_in_several_ways),
 		cmocka_unit_test(warnings_have_an_end),
 		cmocka_unit_test(by_line),
 	};

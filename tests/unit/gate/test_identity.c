@@ -252,17 +252,46 @@ static void ambiguous_keys(void **state)
 	assert_true(asked->input.ambiguous);
 }
 
+/* A long value, with a letter of it encoded, is the same caller. */
+static void long_values(void **state)
+{
+	static const size_t lens[] = {IDENTITY_TEXT_BYTES - 2, IDENTITY_TEXT_BYTES - 1,
+		IDENTITY_TEXT_BYTES, IDENTITY_TEXT_BYTES + 1, 3 * IDENTITY_TEXT_BYTES, 5000};
+	static char plain[6000], encoded[6000];
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(lens) / sizeof(lens[0]); i++) {
+		char text[5001];
+		memset(text, 'x', lens[i]);
+		text[lens[i]] = '\0';
+		snprintf(plain, sizeof(plain), "Cookie: sid=%s\n", text);
+		snprintf(
+			encoded, sizeof(encoded), "Cookie: sid=%.*s%%78\n", (int)lens[i] - 1, text);
+		struct throttle_key one = hash("cookie:sid", A, plain);
+		assert_true(same(one, hash("cookie:sid", A, encoded)));
+		plain[12 + lens[i] - 1] = 'y';
+		assert_false(same(one, hash("cookie:sid", A, plain)));
+	}
+}
+
 static void credentials_in_base64(void **state)
 {
-	static const char *const good[] = {"Basic dXNlcjpwYXNzMQ==", "basic   dXNlcjpwYXNzMTI=",
-		"BASIC dXNlcjpwYXNz", "Basic +/+/", "Bearer a-b_c.d", "Digest username=\"a\"",
-		"dXNl", "Basics dXN", "Basi dXN"};
+	static const char *const good[] = {
+		"Basic dXNlcjpwYXNzMQ==", "basic   dXNlcjpwYXNzMTI=", "BASIC dXNlcjpwYXNz",
+		"Basic +/+/", "Bearer a-b_c.d", "Digest username=\"a\"", "dXNl", "Basics dXN",
+		"Basi dXN", "Bearer eyJh.eyI.c2ln", "Bearer eyJh.eyI.c2k", "bearer ewog.e30.c2lnbg",
+		"Bearer eyJh..c2ln.c2k.c2k", "Bearer eyJh.eyI", "Bearer eyJ+.e==", "Bearer eB.a.b",
+		"Bearer xyJh.eyJ.c2l", "Bearers eyJh.eyI.c2l", "eyJh.eyI.c2l"};
 	static const char *const wrong[] = {"Basic dXNlcjpwYXNzMQ",
 		"Basic dXNlcjpwYXNzMQ=", "Basic dXNlcjpwYXNzMQ===", "Basic dXNlcjpwYXNzMR==",
 		"basic dXNlcjpwYXNzMTJ=", "Basic dXNl cjpwYXNz", "Basic dXNl-jpwYXNz",
 		"BASIC  dXNlcjpwYXNzMQ==A", "Basic ====",
 		"Basic dX=="
-		"lcjp"};
+		"lcjp",
+		"Bearer eyJh.eyI.c2l", "bearer  eyJh.eyI.c2lnbh",
+		"Bearer eyJh.eyI.c2ln=", "Bearer eyJh.eyI.c2+n", "Bearer eyJh.eyI.c2 ln",
+		"Bearer eyJh.eyI.c2lnb", "Bearer eyJh.eyI.c2l.c2ln.c2ln", "Bearer ewog.e31.c2ln",
+		"BEARER eyJh.eyI.c2ln\t="};
 	char line[128];
 
 	(void)state;
@@ -342,6 +371,7 @@ int main(void)
 		cmocka_unit_test(more_parts_than_are_kept),
 		cmocka_unit_test(callers_by_text),
 		cmocka_unit_test(ambiguous_keys),
+		cmocka_unit_test(long_values),
 		cmocka_unit_test(credentials_in_base64),
 		cmocka_unit_test(credentials_in_one_form),
 		cmocka_unit_test(short_text),
