@@ -99,7 +99,7 @@ static void print_upstreams(const json_t *answer)
 {
 	static const struct table_column columns[] = {{"SERVER", "address", TABLE_TEXT},
 		{"MODE", "mode", TABLE_TEXT}, {"UP", "up", TABLE_TEXT},
-		{"IN FLIGHT", "in_flight", TABLE_NUMBER},
+		{"IN FLIGHT", "in_flight", TABLE_NUMBER}, {"STREAMS", "streams", TABLE_NUMBER},
 		{"FAILURES IN A ROW", "failures_in_a_row", TABLE_NUMBER},
 		{"WEIGHT", "weight", TABLE_NUMBER}};
 	size_t index;

@@ -37,7 +37,8 @@ bool endless_begin(struct exchange *x)
 		exchange_reply(x, 503, "too many streams", 1000);
 		return false;
 	}
-	x->endless = true;
+	x->endless = x->server->state;
+	atomic_fetch_add_explicit(&x->endless->streams, 1, memory_order_relaxed);
 	if (x->in_queue)
 		queue_give_place(x->worker->relay->queue, &x->ticket, worker_now_ns(x->worker));
 	server_done(x->server);
@@ -48,6 +49,7 @@ void endless_end(struct exchange *x)
 {
 	if (!x->endless)
 		return;
-	x->endless = false;
+	atomic_fetch_sub_explicit(&x->endless->streams, 1, memory_order_relaxed);
+	x->endless = NULL;
 	atomic_fetch_sub_explicit(&x->upstream->state->streams, 1, memory_order_relaxed);
 }

@@ -89,10 +89,11 @@ struct exchange {
 	struct server *server;
 	struct server_connection *connection;
 	struct connection_waiter *waiter; /* for a connection: relay/server_pool.h; NULL: no */
-	uint64_t tried;                   /* mask of servers */
-	uint64_t hash;                    /* balance = hash */
+	struct server_state *endless; /* at which its response has no end: it has no place there,
+					 and is counted as such. NULL: its response may end */
+	uint64_t tried;               /* mask of servers */
+	uint64_t hash;                /* balance = hash */
 	unsigned tries;
-	bool endless;         /* its response has no end: it has no place, and is counted as such */
 	bool request_started; /* bytes of it may have reached the server of this try */
 	bool left;            /* bytes of it have left for a server, in whichever try */
 	bool sent;            /* to any server, once at least */

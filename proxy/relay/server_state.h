@@ -68,6 +68,7 @@ struct server_state {
 	_Alignas(64) atomic_uint in_flight;
 	atomic_uint max_connections;   /* 0: no bound */
 	atomic_uint connections;       /* open, whatever for: relay/server_pool.h */
+	atomic_uint streams;           /* responses without end, tunnels: in no in_flight */
 	atomic_uint fails;             /* in a row */
 	atomic_uint interval_ms;       /* it was left out for, last */
 	_Atomic uint64_t out_until_ms; /* 0: in */

@@ -235,10 +235,11 @@ static struct server *by_load(
 		struct server *server = &upstream->servers[(i + (size_t)now_ms + worker) % count];
 		if (!may_be_asked(server, tried, all, now_ms))
 			continue;
-		uint64_t load =
-			(atomic_load_explicit(&server->state->in_flight, memory_order_relaxed) +
-				1ULL) *
-			65536 / server->conf->weight;
+		/* relaxed: counts; nothing is read by them */
+		uint64_t load = 1ULL;
+		load += atomic_load_explicit(&server->state->in_flight, memory_order_relaxed);
+		load += atomic_load_explicit(&server->state->streams, memory_order_relaxed);
+		load = load * 65536 / server->conf->weight;
 		if (load < best_load) {
 			best_load = load;
 			best = server;

@@ -1,7 +1,9 @@
 """Upgrade: after a 101 sluice carries bytes, both ways and nothing else."""
 import json
 
+from lib.admin import with_admin
 from lib.client import request_bytes
+from lib.process import until
 from lib.sluice import to
 from lib.tap import equal, group, main, test, true
 
@@ -99,6 +101,40 @@ def tunnels_uncounted(t):
             client.close()
         # And none was given back twice: there is one place, not three.
         equal(t.client(sluice).ask("/refuse").status, 200, "status when they are gone")
+
+
+@test("least_in_flight counts tunnels, and a drained server keeps its own", workers=[1])
+def tunnels_balanced(t):
+    origins = [t.origin(shout), t.origin(shout)]
+    sluice, admin = with_admin(t, to(*origins, upstream="balance = least_in_flight", route=SHOUT))
+    clients = [upgraded(t, sluice) for _ in range(6)]
+    equal([origin.connections for origin in origins], [3, 3], "tunnels at each server")
+
+    def streams():
+        servers = admin.json("/api/v1/upstreams")[1]["upstreams"][0]["servers"]
+        return [(server["streams"], server["in_flight"]) for server in servers]
+
+    equal(streams(), [(3, 0), (3, 0)], "as the admin interface has them")
+    admin.json(f"/api/v1/upstreams/origin/servers/{origins[0]}/drain", "POST")
+    clients += [upgraded(t, sluice) for _ in range(2)]
+    equal([origin.connections for origin in origins], [3, 5], "behind the drain")
+    for client in clients:
+        client.send(b"x")
+        equal(client.read_exactly(1), b"X", "echo")
+        client.close()
+    until(lambda: streams() == [(0, 0), (0, 0)], "they are gone")
+
+
+@test("a drain waits for a tunnel no longer than shutdown_timeout", workers=[1])
+def tunnel_in_drain(t):
+    sluice = t.sluice(to(t.origin(shout), route=SHOUT), settings="shutdown_timeout = 500ms")
+    client = upgraded(t, sluice)
+    sluice.terminate()
+    sluice.process.wait_output("draining")
+    client.send(b"x")
+    equal(client.read_exactly(1), b"X", "echo in the drain")
+    client.expect_end()
+    equal(sluice.wait(), 1, "exit status of an end that cuts")
 
 
 @test("what follows an upgrade is the tunnel's, even if it looks like a request or a part of one")
