@@ -26,6 +26,9 @@
 #include "relay/upstream.h"
 #include "relay/worker.h"
 
+/* With a client, one that a server was asked for (from CONNECTING on) is the first on its
+ * connection: those behind it wait in HELD, DELAYED, QUEUED or REPLYING. So what a server says can
+ * be passed on. */
 enum exchange_state {
 	EXCHANGE_HEAD,       /* its head is being read */
 	EXCHANGE_HELD,       /* waits until those before it on its connection are answered */
@@ -70,7 +73,6 @@ struct exchange {
 	bool request_done;         /* all of the request was read */
 	bool up_over;              /* nothing more goes up: all sent, or the server takes no more */
 	bool up_ended, down_ended; /* a tunnel's directions */
-	bool held_response;        /* the head is here, but others on the connection come first */
 	bool continue_sent;        /* a 100 was passed on */
 	bool interim_seen;         /* a 1xx came */
 	bool continue_due;         /* a 100 came before it was the first on its connection */

@@ -32,14 +32,14 @@
 /* Reads of one body in a row, so that other connections get their turn. */
 #define PUMP_TURNS 16
 
-/* The server's time runs. Not while its response is here and waits for those before it, though the
- * request's body may still go up: what is late then is the client. */
+/* The server's time runs. Not while an interim response of its waits for the client, though the
+ * request's body may still go up. */
 static inline void await_server(
 	struct exchange *x, enum wait_reason reason, uint64_t progress, uint64_t timeout_ms)
 {
 	uint64_t now_ms = worker_now_ms(x->worker);
 
-	if (x->held_response || x->held_interim)
+	if (x->held_interim)
 		return;
 	wait_for(&x->connection->wait, reason, progress, now_ms + timeout_ms, now_ms);
 }
@@ -435,8 +435,7 @@ void exchange_fetch_response(struct exchange *x)
 {
 	struct server_connection *connection = x->connection;
 
-	if (x->state != EXCHANGE_FORWARDING || x->held_response || x->held_interim ||
-		connection->in.at)
+	if (x->state != EXCHANGE_FORWARDING || x->held_interim || connection->in.at)
 		return;
 	stream_fetch(&connection->stream, &connection->in, &x->worker->blocks);
 	if (connection->in.at && !x->first_byte_ns)
@@ -468,11 +467,6 @@ static void read_response(struct exchange *x)
 
 	if (x->continue_due)
 		respond_continue(x);
-	if (x->held_response) {
-		if (x->downstream && x->downstream->first == x)
-			respond_to_head(x);
-		return;
-	}
 	if (x->held_interim) {
 		if (!respond_held_interim(x) || x->state != EXCHANGE_FORWARDING)
 			return;
@@ -502,7 +496,7 @@ static void read_response(struct exchange *x)
 			respond_to_head(x);
 			break;
 		}
-		if (x->held_response || x->held_interim)
+		if (x->held_interim)
 			return;
 	}
 }

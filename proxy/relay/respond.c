@@ -1,5 +1,6 @@
 #include "relay/respond.h"
 
+#include <assert.h>
 #include <sys/socket.h>
 
 #include "base/log.h"
@@ -40,7 +41,7 @@ void respond_continue(struct exchange *x)
 {
 	struct downstream *d = x->downstream;
 
-	if (!is_first(x) || x->held_response || !flow_takes_prefix(&d->out))
+	if (!is_first(x) || !flow_takes_prefix(&d->out))
 		return;
 	x->continue_due = false;
 	x->continue_sent = true;
@@ -132,14 +133,13 @@ static void join_others(struct exchange *x)
  * idle_timeout (await_more). */
 static bool is_worth_following(const struct exchange *x)
 {
-	bool head_known = x->state != EXCHANGE_FORWARDING || x->held_response;
+	bool head_known = x->state != EXCHANGE_FORWARDING;
 	bool is_write = !http_method_is_safe(x->request.method);
-	uint64_t left = x->held_response ? x->response_framing.length : x->down.left;
 
 	if (!is_write && !x->route->upstream_affinity)
 		return false;
 	return !head_known || x->response_framing.body == HTTP_BODY_NONE ||
-	       (x->response_framing.body == HTTP_BODY_LENGTH && left <= FOLLOW_BYTES) ||
+	       (x->response_framing.body == HTTP_BODY_LENGTH && x->down.left <= FOLLOW_BYTES) ||
 	       (x->response_framing.body != HTTP_BODY_LENGTH && is_write);
 }
 
@@ -183,7 +183,6 @@ static void begin_relaying(struct exchange *x)
 	if (d && (!x->request_done || downstream_drains_after(d, x)))
 		x->close_client = true; /* in a drain, the last of the connection says so */
 	size_t unsent = d ? flow_bytes(&d->out) : 0;
-	x->held_response = false;
 	x->response_begun = true;
 	x->status = x->response.status;
 	begin_down(x, chunked);
@@ -217,26 +216,10 @@ static void begin_relaying(struct exchange *x)
 	join_others(x);
 }
 
-/* What is to be sent of the response waits until those before it on the connection are out. */
-static void first_or_hold(struct exchange *x, void (*begin)(struct exchange *x))
-{
-	if (x->downstream && !is_first(x)) {
-		x->held_response = true;
-		wait_none(&x->connection->wait);
-		return;
-	}
-	begin(x);
-}
-
 void respond_to_head(struct exchange *x)
 {
-	if (x->held_response) {
-		if (x->response.status == 101)
-			begin_tunnel(x);
-		else
-			begin_relaying(x);
-		return;
-	}
+	assert(!x->downstream ||
+		is_first(x)); /* or another's response would be taken for its own */
 	if (!http_frame_response(&x->response, x->request.method, &x->response_framing)) {
 		bad_gateway(x, "ambiguous framing in the response");
 		return;
@@ -245,7 +228,7 @@ void respond_to_head(struct exchange *x)
 		if (x->framing.upgrade && x->request_done && x->response_framing.upgrade &&
 			x->downstream &&
 			http_upgrade_agreed(&x->response, &x->request, &x->route->upgrades))
-			first_or_hold(x, begin_tunnel);
+			begin_tunnel(x);
 		else
 			bad_gateway(x, "101 without a request for it");
 		return;
@@ -267,7 +250,7 @@ void respond_to_head(struct exchange *x)
 		downstream_leave_input(x->downstream, x);
 		x->downstream->again = true;
 	}
-	first_or_hold(x, begin_relaying);
+	begin_relaying(x);
 }
 
 /* ---- bodies ---------------------------------------------------------------------------------- */
@@ -419,7 +402,6 @@ static void begin_tunnel(struct exchange *x)
 	struct downstream *d = x->downstream;
 	struct server_connection *connection = x->connection;
 
-	x->held_response = false;
 	if (!endless_begin(x))
 		return;
 	x->status = x->upstream_status = 101;
@@ -489,38 +471,14 @@ void respond_tunnel(struct exchange *x)
 
 /* ---- the client left ------------------------------------------------------------------------- */
 
-/* From now on only the server's time bounds it. */
-static void follow(struct exchange *x)
-{
-	await_more(x);
-	event_active(&x->connection->stream.event, EV_READ, 0);
-}
-
-/* What it held back for those before it on the connection waits for nobody now. */
-static void go_on_alone(struct exchange *x)
-{
-	uint64_t now_ms = worker_now_ms(x->worker);
-
-	if (x->held_response) {
-		begin_relaying(x);
-		if (x->state == EXCHANGE_DRAINING)
-			follow(x);
-	} else if (x->held_interim) {
-		wait_for(&x->connection->wait, WAIT_RESPONSE, 0,
-			now_ms + x->upstream->conf->first_byte_timeout_ms, now_ms);
-		event_active(&x->connection->stream.event, EV_READ, 0);
-	}
-}
-
 void exchange_client_gone(struct exchange *x)
 {
 	bool under_way = x->state == EXCHANGE_FORWARDING || x->state == EXCHANGE_RELAYING;
-	bool is_upgrade = x->held_response && x->response.status == 101;
 
 	x->downstream = NULL;
 	if (!x->outcome)
 		x->outcome = x->worker->stopping ? "shutdown" : "client gone";
-	if (!under_way || is_upgrade || !x->request_done || !x->up_over || x->response_received ||
+	if (!under_way || !x->request_done || !x->up_over || x->response_received ||
 		x->worker->stopping || !x->connection || !is_worth_following(x)) {
 		exchange_end(x);
 		return;
@@ -531,8 +489,13 @@ void exchange_client_gone(struct exchange *x)
 	x->worker->orphans = x;
 	x->orphaned = true;
 	if (x->state == EXCHANGE_FORWARDING) {
-		go_on_alone(x);
-		return;
+		if (x->held_interim) {
+			uint64_t now_ms = worker_now_ms(x->worker);
+			wait_for(&x->connection->wait, WAIT_RESPONSE, 0,
+				now_ms + x->upstream->conf->first_byte_timeout_ms, now_ms);
+			event_active(&x->connection->stream.event, EV_READ, 0);
+		}
+		return; /* goes on alone */
 	}
 	/* What the flow borrowed is gone with the client's connection. */
 	x->down.sink = NULL;
@@ -540,5 +503,6 @@ void exchange_client_gone(struct exchange *x)
 	x->down.tail_due = false;
 	x->down.max_bytes = x->down.content_bytes + FOLLOW_BYTES;
 	exchange_enter(x, EXCHANGE_DRAINING);
-	follow(x);
+	await_more(x);
+	event_active(&x->connection->stream.event, EV_READ, 0);
 }

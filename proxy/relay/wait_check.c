@@ -31,8 +31,7 @@ static const struct rule rules[] = {
 	[EXCHANGE_QUEUED] = {.own = true},
 	[EXCHANGE_CONNECTING] = {.server = ONE(WAIT_CONNECT)},
 	[EXCHANGE_FORWARDING] = {.server = ONE(WAIT_SEND) | ONE(WAIT_RESPONSE),
-		.client = ONE(WAIT_BODY) | ONE(WAIT_TAKE),
-		.behind = true},
+		.client = ONE(WAIT_BODY) | ONE(WAIT_TAKE)},
 	/* CLIENT only tells a slow client from a fast one: it bounds nothing. */
 	[EXCHANGE_RELAYING] = {.server = ONE(WAIT_MORE) | ONE(WAIT_CLIENT),
 		.client = ONE(WAIT_TAKE)},
@@ -66,12 +65,7 @@ static enum wait_reason client_reason(const struct exchange *x)
 /* May it leave it to those before it on its connection to have a deadline? */
 static bool is_behind(const struct exchange *x)
 {
-	if (!rules[x->state].behind || !x->downstream || x->downstream->first == x)
-		return false;
-	/* Its server was asked: only what it holds back, or a body that waits for its 100, waits.
-	 */
-	return x->state != EXCHANGE_FORWARDING || x->held_response || x->held_interim ||
-	       (!x->request_done && x->framing.expects_continue);
+	return rules[x->state].behind && x->downstream && x->downstream->first != x;
 }
 
 static const char *check_connection(const struct exchange *x)
@@ -83,6 +77,8 @@ static const char *check_connection(const struct exchange *x)
 		return rules[x->state].server && x->state != EXCHANGE_RELAYING
 			       ? "it has no connection"
 			       : NULL;
+	if (x->downstream && x->downstream->first != x)
+		return "its server was asked before those ahead of it were answered";
 	if (connection->exchange != x)
 		return "its connection is another exchange's";
 	if (connection->state != (connects ? SERVER_CONNECTION_CONNECTING : SERVER_CONNECTION_BUSY))

@@ -8,12 +8,13 @@
  *   DELAYED     yes
  *   QUEUED      yes
  *   CONNECTING                   CONNECT
- *   FORWARDING                   SEND, RESPONSE        BODY              what it holds back
+ *   FORWARDING                   SEND, RESPONSE        BODY
  *   RELAYING                     MORE                  TAKE
  *   DRAINING                     DRAIN
  *   TUNNEL                       TUNNEL
  *   REPLYING                                           BODY, TAKE        yes
  *
+ * An exchange with a connection to a server is the first on its client's, or its client has left.
  * Exactly one of its own, its server's and its client's HEAD or BODY; a client that has not taken
  * what was sent to it (TAKE) is waited for first. Only progress moves them: relay/wait.h.
  *
