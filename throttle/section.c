@@ -110,15 +110,15 @@ static uint64_t overflow_used(const struct section *s, uint64_t bucket, uint64_t
 	return plan.used;
 }
 
-/* Never before what it stands for was recorded, by `at` where nothing of it is in use any more (but
- * would be for a slower clock); with nothing to stand for, as any charge is judged. */
+/* Never before what it stands for was recorded, which can be ahead of the newest time after a
+ * change of limits: `at`, also where nothing of it is in use any more (but would be for a slower
+ * clock). With nothing to stand for, as any charge is judged. */
 static uint64_t birth_time(const struct section *s, uint64_t now, uint64_t used, uint64_t at)
 {
 	uint64_t latest = latest_of(&s->shape);
 
-	if (used > 0)
-		return (now > latest ? now : latest) + TIME_STEP_NS;
-	now = time_after_head(&s->shape, now);
+	now = used > 0 ? (now > latest ? now : latest) + TIME_STEP_NS
+		       : time_after_head(&s->shape, now);
 	return now > at ? now : at;
 }
 

@@ -54,7 +54,7 @@ static const struct profile profiles[] = {
 	{"grows-reloads", FEATURE_GROW | FEATURE_FULL | FEATURE_RELOAD | FEATURE_WEAK, {0}},
 	{"grows-reloads-kills",
 		FEATURE_GROW | FEATURE_FULL | FEATURE_RELOAD | FEATURE_KILL | FEATURE_REFUND,
-		{102504}},
+		{102504, 779644}},
 	{"splits-reloads-kills",
 		FEATURE_GROW | FEATURE_FULL | FEATURE_ROOM | FEATURE_RELOAD | FEATURE_KILL |
 			FEATURE_REFUND,
