@@ -207,6 +207,7 @@ void exchange_forward(struct exchange *x)
 void exchange_connection_is_free(struct exchange *x)
 {
 	struct downstream *d = x->downstream;
+	struct upstream_state *upstream = x->upstream->state;
 
 	x->woken = true;
 	if (x->aside) {
@@ -216,6 +217,7 @@ void exchange_connection_is_free(struct exchange *x)
 		exchange_enter(x, EXCHANGE_CONNECTING);
 		find_server(x, false);
 	}
+	pool_pass_on(upstream);
 	if (d)
 		downstream_advance(d);
 }

@@ -55,13 +55,22 @@ static bool is_below_bound(const struct server_state *server)
 	return bound == 0 || atomic_load(&server->connections) < bound;
 }
 
-static bool is_above_bound(const struct server_state *server)
+/* A reload has lowered the bound, and this connection is one of those too many: it counts no more.
+ * Of workers that ask at once only as many are told so as there are too many. */
+static bool is_one_too_many(struct server_state *server, struct server_connection *connection)
 {
-	/* relaxed, both: a hint, when a reload has lowered it */
+	/* relaxed, all: no other thread reads anything by it, and none waits for less than the
+	 * bound */
 	uint32_t bound = atomic_load_explicit(&server->max_connections, memory_order_relaxed);
+	uint32_t count = atomic_load_explicit(&server->connections, memory_order_relaxed);
 
-	return bound > 0 &&
-	       atomic_load_explicit(&server->connections, memory_order_relaxed) > bound;
+	while (bound > 0 && count > bound)
+		if (atomic_compare_exchange_weak_explicit(&server->connections, &count, count - 1,
+			    memory_order_relaxed, memory_order_relaxed)) {
+			connection->counts = false;
+			return true;
+		}
+	return false;
 }
 
 /* ---- waiting --------------------------------------------------------------------------------- */
@@ -75,7 +84,6 @@ struct connection_waiter {
 		*exchange; /* NULL: it has left since it was woken; its worker's to change */
 	uint64_t servers;  /* of exchange's upstream */
 	bool is_woken;
-	const struct server_state *freed; /* a name only: it may be gone */
 };
 
 /* Is it one of the servers that are waited for? With the lock. */
@@ -104,6 +112,25 @@ static void unlink_waiter(struct upstream_state *upstream, struct connection_wai
 	atomic_fetch_sub(&upstream->waiting, 1);
 }
 
+/* With the lock: out of line, to be woken. */
+static void take_out(struct upstream_state *upstream, struct connection_waiter *waiter)
+{
+	unlink_waiter(upstream, waiter);
+	waiter->is_woken = true;
+}
+
+static void wake(struct connection_waiter *waiter)
+{
+	struct worker *worker = waiter->worker;
+
+	waiter->next = atomic_load_explicit(&worker->woken, memory_order_relaxed);
+	/* release: pairs with the acquire in pool_run */
+	while (!atomic_compare_exchange_weak_explicit(
+		&worker->woken, &waiter->next, waiter, memory_order_release, memory_order_relaxed))
+		;
+	worker_command(worker, WORKER_CONNECTIONS);
+}
+
 /* A connection to the server is free: the first that waits for it hears of it. False: none does. */
 static bool wake_one(struct upstream_state *upstream, const struct server_state *server)
 {
@@ -114,22 +141,12 @@ static bool wake_one(struct upstream_state *upstream, const struct server_state 
 		if (waits_for(waiter, server))
 			break;
 	}
-	if (waiter) {
-		unlink_waiter(upstream, waiter);
-		waiter->is_woken = true;
-		waiter->freed = server;
-	}
+	if (waiter)
+		take_out(upstream, waiter);
 	pthread_mutex_unlock(&upstream->connections_lock);
-	if (!waiter)
-		return false;
-	struct worker *worker = waiter->worker;
-	waiter->next = atomic_load_explicit(&worker->woken, memory_order_relaxed);
-	/* release: pairs with the acquire in pool_run */
-	while (!atomic_compare_exchange_weak_explicit(
-		&worker->woken, &waiter->next, waiter, memory_order_release, memory_order_relaxed))
-		;
-	worker_command(worker, WORKER_CONNECTIONS);
-	return true;
+	if (waiter)
+		wake(waiter);
+	return waiter != NULL;
 }
 
 /* A connection can be had now that could not before. A waiter counts itself and looks then; whoever
@@ -219,6 +236,22 @@ enum pool_wait pool_wait(struct exchange *x, uint64_t servers)
 	return POOL_WAITS;
 }
 
+void pool_pass_on(struct upstream_state *upstream)
+{
+	struct connection_waiter *waiter;
+
+	if (atomic_load(&upstream->waiting) == 0)
+		return;
+	pthread_mutex_lock(&upstream->connections_lock);
+	for (waiter = upstream->first_waiter; waiter && !is_free(waiter); waiter = waiter->next)
+		;
+	if (waiter)
+		take_out(upstream, waiter);
+	pthread_mutex_unlock(&upstream->connections_lock);
+	if (waiter)
+		wake(waiter);
+}
+
 void pool_leave(struct exchange *x)
 {
 	struct connection_waiter *waiter = x->waiter;
@@ -236,9 +269,8 @@ void pool_leave(struct exchange *x)
 		free(waiter);
 		return;
 	}
-	/* What it was woken for is somebody else's. */
 	waiter->exchange = NULL;
-	wake_one(upstream, waiter->freed);
+	pool_pass_on(upstream);
 }
 
 /* ---- taking ---------------------------------------------------------------------------------- */
@@ -356,7 +388,7 @@ uint32_t pool_keep(struct server_connection *connection)
 	struct server_idle *list = list_of(server, connection->worker);
 	uint32_t count;
 
-	if (is_above_bound(server))
+	if (is_one_too_many(server, connection))
 		return 0;
 	lock_list(server, list);
 	connection->prev = NULL;
@@ -435,6 +467,23 @@ void pool_set_bound(struct server_state *server, uint32_t max_connections)
 		;
 }
 
+/* The oldest that this worker has idle, where there are more connections than the bound. */
+static struct server_connection *pop_one_too_many(
+	struct server_state *server, struct worker *worker)
+{
+	struct server_idle *list = list_of(server, worker);
+	struct server_connection *connection;
+
+	lock_list(server, list);
+	connection = list->last;
+	if (connection && is_one_too_many(server, connection))
+		unlink_idle(list, connection);
+	else
+		connection = NULL;
+	unlock_list(server, list);
+	return connection;
+}
+
 static void share(struct worker *worker, struct server_state *server)
 {
 	struct server_idle *list = list_of(server, worker);
@@ -446,7 +495,7 @@ static void share(struct worker *worker, struct server_state *server)
 	pthread_mutex_lock(lock_of(server));
 	list->shared = true;
 	pthread_mutex_unlock(lock_of(server));
-	while (is_above_bound(server) && (connection = pool_pop(server, worker, true)) != NULL)
+	while ((connection = pop_one_too_many(server, worker)) != NULL)
 		server_connection_close_unlisted(connection);
 	for (uint32_t n = pool_count(server, worker); n > 0 && wake_one(server->upstream, server);
 		n--)

@@ -28,6 +28,7 @@ struct exchange;
 struct server;
 struct server_connection;
 struct server_state;
+struct upstream_state;
 struct worker;
 
 enum pool_outcome {
@@ -78,6 +79,10 @@ void pool_take_site(struct worker *worker);
 
 /* Do others wait for a connection to a server of the upstream? */
 bool pool_has_waiters(const struct exchange *exchange);
+
+/* One that was woken has done with it: it took another connection than the one that became free,
+ * or none. The first in line that could have one is woken. */
+void pool_pass_on(struct upstream_state *upstream);
 
 enum pool_wait {
 	POOL_WAITS,   /* exchange_connection_is_free will be called */

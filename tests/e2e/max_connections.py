@@ -153,7 +153,8 @@ def leavers(t):
     holder.reset()
     for client in clients[1::2]:
         equal(client.response().status, 200, "status")
-    equal(server.origin.connections, 2, "connections in all: the stream's, and one for all others")
+    # A request that is there when its client leaves takes its connection with it; the next one is opened then.
+    true(server.origin.most_open <= 2, f"{server.origin.most_open} connections at once")
 
 
 @test("sessions with connections of their own: one more waits until one of them ends, they do not")
