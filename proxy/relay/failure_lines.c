@@ -46,9 +46,10 @@ static void on_timer(evutil_socket_t fd, short what, void *arg)
 
 	(void)fd;
 	(void)what;
-	/* relaxed: who finds it set has left its failure to be found here, at the latest when the
-	 * next one tells */
-	atomic_store_explicit(&relay->failure_lines.is_told, false, memory_order_relaxed);
+	/* release: pairs with the acquire in failure_lines_note: the message has been run, and may
+	 * be posted again. Who finds it set has left its failure to be found here, at the latest
+	 * when the next one tells. */
+	atomic_store_explicit(&relay->failure_lines.is_told, false, memory_order_release);
 	if (write_lines(relay, clock_monotonic_ms()))
 		failure_lines_note(relay);
 }
@@ -75,7 +76,7 @@ void failure_lines_end(struct relay *relay)
 
 void failure_lines_note(struct relay *relay)
 {
-	/* relaxed: see on_timer */
-	if (!atomic_exchange_explicit(&relay->failure_lines.is_told, true, memory_order_relaxed))
+	/* acquire: see on_timer */
+	if (!atomic_exchange_explicit(&relay->failure_lines.is_told, true, memory_order_acquire))
 		message_post(&relay->loop, &relay->failure_lines.message);
 }
