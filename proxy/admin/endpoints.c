@@ -28,6 +28,7 @@ const struct admin_endpoint admin_endpoints[] = {
 	{"DELETE", API "keys/", true, ADMIN_WRITE, true, admin_delete_key},
 	{"GET", API "explain", false, ADMIN_READ, true, admin_get_explain},
 	{"GET", API "upstreams", false, ADMIN_READ, true, admin_get_upstreams},
+	{"PUT", API "upstreams/", true, ADMIN_WRITE, true, admin_put_server},
 	{"POST", API "upstreams/", true, ADMIN_WRITE, true, admin_post_server},
 	{"GET", API "sessions", false, ADMIN_READ, true, admin_get_sessions},
 	{"POST", API "sessions/", true, ADMIN_WRITE, true, admin_post_session},

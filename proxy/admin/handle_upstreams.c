@@ -1,9 +1,10 @@
-/* Upstreams and their servers, and taking a server out of use. */
+/* Upstreams and their servers, taking a server out of use, and its weight. */
 #include <string.h>
 
 #include "admin/handlers.h"
 #include "admin/json_text.h"
 #include "admin/request.h"
+#include "admin/revise.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "relay/relay.h"
@@ -18,7 +19,7 @@ static json_t *server_of(struct server *server, uint64_t now_ms)
 		(json_int_t)atomic_load(&server->state->connections), "streams",
 		(json_int_t)atomic_load(&server->state->streams), "failures_in_a_row",
 		(json_int_t)atomic_load(&server->state->fails), "weight",
-		(json_int_t)server->conf->weight);
+		(json_int_t)server_weight(server));
 }
 
 static json_t *upstream_of(const struct relay *relay, size_t index)
@@ -45,6 +46,8 @@ void admin_get_upstreams(struct admin_request *request)
 	admin_respond_json(request, 200, json_pack("{s:o}", "upstreams", list));
 }
 
+#define WEIGHT_MAX 1000 /* of the file's, too (conf/options_upstream.c) */
+
 /* ---- modes ----------------------------------------------------------------------------------- */
 
 /* `NAME/servers/ADDRESS/OPERATION`; an address may hold '/'. */
@@ -69,9 +72,25 @@ static bool split_path(const char *tail, struct server_path *path)
 	return true;
 }
 
-/* How many servers there are at the address. */
-static unsigned set_modes(
-	const struct relay *relay, const struct server_path *path, enum server_mode mode)
+static void set_mode(struct server *server, unsigned mode)
+{
+	if (server_mode(server) != mode)
+		log_info("upstream %s: server %s: %s by the admin interface",
+			server->upstream->conf->name, server->conf->address.text,
+			server_mode_name(mode));
+	server_set_mode(server, mode);
+}
+
+static void set_weight(struct server *server, unsigned weight)
+{
+	server_set_weight(server, weight);
+	log_info("upstream %s: server %s: weight %u by the admin interface",
+		server->upstream->conf->name, server->conf->address.text, server_weight(server));
+}
+
+/* Of each server at the address. Returns how many there are. */
+static unsigned set_each(const struct relay *relay, const struct server_path *path,
+	void (*set)(struct server *server, unsigned value), unsigned value)
 {
 	const struct site *site = relay->site;
 	unsigned found = 0;
@@ -84,11 +103,7 @@ static unsigned set_modes(
 			struct server *server = &upstream->servers[j];
 			if (!slice_equal(slice_of(server->conf->address.text), path->address))
 				continue;
-			if (server_mode(server) != mode)
-				log_info("upstream %s: server %s: %s by the admin interface",
-					upstream->conf->name, server->conf->address.text,
-					server_mode_name(mode));
-			server_set_mode(server, mode);
+			set(server, value);
 			found++;
 		}
 	}
@@ -116,10 +131,51 @@ void admin_post_server(struct admin_request *request)
 	if (mode == SERVER_MODES)
 		admin_respond_problem(
 			request, 404, "The operations are drain, disable and enable.");
-	else if (set_modes(request->relay, &path, mode) == 0)
+	else if (set_each(request->relay, &path, set_mode, mode) == 0)
 		admin_respond_problem(
 			request, 404, "There is no server of this address in this upstream.");
 	else
 		admin_respond_json(
 			request, 200, json_pack("{s:s}", "mode", server_mode_name(mode)));
+}
+
+/* {"weight": N}, or null for the file's. -1 with the problem sent. */
+static long read_weight(struct admin_request *request)
+{
+	json_t *body = admin_object(request);
+	const json_t *value = json_object_get(body, "weight");
+	json_int_t weight = json_integer_value(value);
+
+	if (!body)
+		return -1;
+	bool good = json_object_size(body) == 1 &&
+		    (json_is_null(value) ||
+			    (json_is_integer(value) && weight >= 1 && weight <= WEIGHT_MAX));
+	json_decref(body);
+	if (good)
+		return (long)weight;
+	admin_respond_problem(request, 400,
+		"Expected {\"weight\": N}, a number from 1 to 1000, or null for the file's.");
+	return -1;
+}
+
+void admin_put_server(struct admin_request *request)
+{
+	struct server_path path;
+
+	if (!split_path(request->tail, &path) || strcmp(path.operation, "weight") != 0) {
+		admin_respond_problem(
+			request, 404, "A weight's path is upstreams/NAME/servers/ADDRESS/weight.");
+		return;
+	}
+	long weight = read_weight(request);
+	if (weight < 0)
+		return;
+	if (set_each(request->relay, &path, set_weight, (unsigned)weight) == 0)
+		admin_respond_problem(
+			request, 404, "There is no server of this address in this upstream.");
+	else
+		admin_respond_json(request, 200,
+			json_pack("{s:o}", "weight",
+				weight > 0 ? json_integer(weight) : json_null()));
 }

@@ -43,6 +43,7 @@ void admin_get_explain(struct admin_request *request);
 /* handle_upstreams.c */
 void admin_get_upstreams(struct admin_request *request);
 void admin_post_server(struct admin_request *request);
+void admin_put_server(struct admin_request *request);
 
 /* handle_sessions.c */
 void admin_get_sessions(struct admin_request *request);

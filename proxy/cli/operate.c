@@ -40,6 +40,7 @@ const char cli_operate_usage[] =
 	"       sluice upstreams drain|disable|enable NAME ADDRESS\n"
 	"                                                        take a server out of use, or "
 	"back\n"
+	"       sluice upstreams weight NAME ADDRESS N|file      its weight until the next start\n"
 	"       sluice log-level error|warn|info|debug           until the next reload\n"
 	"       sluice config                                    the configuration in effect\n"
 	"       sluice reload                                    read the configuration again\n"
@@ -211,7 +212,7 @@ static int run_reload(struct call *call)
 static const struct command commands[] = {
 	{"status", 0, 0, run_status},
 	{"limits", 0, COUNT_ANY, run_limits},
-	{"upstreams", 0, 3, run_upstreams},
+	{"upstreams", 0, 4, run_upstreams},
 	{"sessions", 0, 2, run_sessions},
 	{"callers", 0, 1, cli_callers},
 	{"reset", 0, 1, cli_reset},

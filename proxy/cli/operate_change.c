@@ -51,13 +51,32 @@ int cli_set_limit(struct call *call, call_print *print)
 	return query_ask(&query, call, "PATCH", body, print);
 }
 
+/* A number, or `file`. NULL with a line on standard error. */
+static json_t *weight_of(const char *word)
+{
+	char *end;
+	long weight = strtol(word, &end, 10);
+
+	if (strcmp(word, "file") == 0)
+		return json_pack("{s:n}", "weight");
+	if (*word >= '0' && *word <= '9' && *end == '\0')
+		return json_pack("{s:I}", "weight", (json_int_t)weight);
+	fprintf(stderr, "sluice upstreams weight: \"%s\" is neither a number nor file\n", word);
+	return NULL;
+}
+
 int cli_set_server(struct call *call)
 {
 	struct query query;
+	bool is_weight = call->word_count == 4 && strcmp(call->words[0], "weight") == 0;
+	json_t *body = is_weight ? weight_of(call->words[3]) : NULL;
 
-	if (call->word_count != 3) {
-		fprintf(stderr, "sluice upstreams: expected no words, or drain, disable or enable, "
-				"an upstream and a server's address\n");
+	if (is_weight && !body)
+		return 2;
+	if (call->word_count != 3 && !is_weight) {
+		fprintf(stderr,
+			"sluice upstreams: expected no words, or drain, disable or enable, "
+			"an upstream and a server's address; or weight, these and a number\n");
 		return 2;
 	}
 	query_begin(&query, "/api/v1/upstreams");
@@ -65,7 +84,7 @@ int cli_set_server(struct call *call)
 	query_add_segment(&query, "servers");
 	query_add_segment(&query, call->words[2]);
 	query_add_segment(&query, call->words[0]);
-	return query_ask(&query, call, "POST", NULL, print_members);
+	return query_ask(&query, call, is_weight ? "PUT" : "POST", body, print_members);
 }
 
 int cli_set_log_level(struct call *call)

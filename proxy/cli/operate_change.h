@@ -6,7 +6,7 @@
 
 /* Each returns an exit status. `limits set NAME KEY=VALUE...` */
 int cli_set_limit(struct call *call, call_print *print);
-/* `upstreams drain|disable|enable NAME ADDRESS` */
+/* `upstreams drain|disable|enable NAME ADDRESS`, `upstreams weight NAME ADDRESS N` */
 int cli_set_server(struct call *call);
 /* `log-level LEVEL` */
 int cli_set_log_level(struct call *call);

@@ -74,6 +74,7 @@ struct server_state {
 	_Atomic uint64_t out_until_ms; /* 0: in */
 	atomic_bool unhealthy;         /* by active checks */
 	atomic_uint mode;              /* enum server_mode */
+	atomic_uint weight;            /* what an operator has said; 0: the file's */
 	_Atomic uint64_t logged_ms;    /* of its last line about a failure */
 	atomic_uint unlogged;          /* failures since */
 	unsigned workers;

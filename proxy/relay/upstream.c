@@ -200,6 +200,19 @@ static bool may_be_asked(struct server *server, uint64_t tried, bool all, uint64
 	return all || !is_left_out(server, now_ms);
 }
 
+unsigned server_weight(const struct server *server)
+{
+	/* relaxed: what is set goes for the next that are chosen */
+	unsigned weight = atomic_load_explicit(&server->state->weight, memory_order_relaxed);
+
+	return weight > 0 ? weight : server->conf->weight;
+}
+
+void server_set_weight(struct server *server, unsigned weight)
+{
+	atomic_store_explicit(&server->state->weight, weight, memory_order_relaxed);
+}
+
 /* Smooth weighted round robin, a state for each worker: each gains its weight, the richest is
  * taken and pays the sum. */
 static struct server *by_turn(
@@ -213,8 +226,9 @@ static struct server *by_turn(
 		if (!may_be_asked(server, tried, all, now_ms))
 			continue;
 		struct server_idle *mine = &server->state->idle[worker];
-		mine->current_weight += (int32_t)server->conf->weight;
-		sum += (int32_t)server->conf->weight;
+		int32_t weight = (int32_t)server_weight(server);
+		mine->current_weight += weight;
+		sum += weight;
 		if (!best || mine->current_weight > best->state->idle[worker].current_weight)
 			best = server;
 	}
@@ -239,7 +253,7 @@ static struct server *by_load(
 		uint64_t load = 1ULL;
 		load += atomic_load_explicit(&server->state->in_flight, memory_order_relaxed);
 		load += atomic_load_explicit(&server->state->streams, memory_order_relaxed);
-		load = load * 65536 / server->conf->weight;
+		load = load * 65536 / server_weight(server);
 		if (load < best_load) {
 			best_load = load;
 			best = server;
@@ -271,7 +285,8 @@ static struct server *by_hash(
 		struct server *server = &upstream->servers[i];
 		if (!may_be_asked(server, tried, all, now_ms))
 			continue;
-		for (uint32_t w = 0; w < server->conf->weight; w++) {
+		unsigned weight = server_weight(server);
+		for (unsigned w = 0; w < weight; w++) {
 			uint64_t score = mix(hash, (i + 1) * 1000003ULL + w);
 			if (!best || score > best_score) {
 				best_score = score;

@@ -75,6 +75,10 @@ void server_set_mode(struct server *server, enum server_mode mode);
 /* `enabled`, `draining`, `disabled` */
 const char *server_mode_name(enum server_mode mode);
 
+/* Its weight, which an operator may have set until the next start; 0 makes it the file's again. */
+unsigned server_weight(const struct server *server);
+void server_set_weight(struct server *server, unsigned weight);
+
 /* Is it in, or the only one? Whatever its mode is. */
 bool server_may_serve(struct server *server, uint64_t now_ms);
 

@@ -167,6 +167,40 @@ def servers(t):
             equal(admin.json(f"/api/v1/upstreams/{path}", "POST")[0], 404, path)
 
 
+@group("servers: weight", workers=[2])
+def weights(t):
+    origins = [t.origin(lambda x: x.reply(200)) for _ in range(2)]
+    one = origins[0]
+    sluice, admin = with_admin(t, to(*origins))
+    path = f"/api/v1/upstreams/origin/servers/{one}/weight"
+
+    def put(weight, of=path):
+        return admin.json(of, "PUT", body=json.dumps(weight).encode())
+
+    def share():
+        """How many of 80 requests on one connection, which has one worker, the first server gets."""
+        before, client = len(one.requests), t.client(sluice)
+        equal({client.ask("/").status for _ in range(80)}, {200}, "statuses")
+        return len(one.requests) - before
+
+    with t.point("the next requests are divided by it"):
+        equal(share(), 40, "equal weights")
+        equal(put({"weight": 3}), (200, {"weight": 3}))
+        equal(share(), 60, "three to one")
+        equal([server["weight"] for server in admin.json("/api/v1/upstreams")[1]["upstreams"][0]["servers"]], [3, 1])
+    with t.point("a reload keeps it, null takes the file's"):
+        sluice.reload(sluice.sections.replace(f"server = {one}", f"server = {one} weight=7"))
+        sluice.process.wait_output(": reloaded")
+        equal(share(), 60, "after a reload")
+        equal(put({"weight": None}), (200, {"weight": None}))
+        equal(share(), 70, "the file's")
+    with t.point("what is no weight, and what there is not"):
+        for body in ({}, {"weight": 0}, {"weight": 1001}, {"weight": "3"}, {"weight": 3, "more": 1}, {"weight": 1.5}):
+            equal(put(body)[0], 400, body)
+        equal(put({"weight": 1}, "/api/v1/upstreams/none/servers/x:1/weight")[0], 404)
+        equal(put({"weight": 1}, f"/api/v1/upstreams/origin/servers/{one}/drain")[0], 404)
+
+
 @group("a drained server keeps the sessions that are bound to it; a disabled one loses them")
 def bound_sessions(t):
     one, two = t.origin(lambda x: x.reply(200, b"one")), t.origin(lambda x: x.reply(200, b"two"))
@@ -208,6 +242,10 @@ def commands(t):
         true("disabled" in command("upstreams", "disable", "origin", str(origin), *here), "disable")
         true("disabled" in command("upstreams", *here), "listed")
         command("upstreams", "enable", "origin", str(origin), *here)
+        true("5" in command("upstreams", "weight", "origin", str(origin), "5", *here), "weight")
+        command("upstreams", "weight", "origin", str(origin), "file", *here)
+        command("upstreams", "weight", "origin", str(origin), "many", *here, status=2)
+        command("upstreams", "weight", "origin", str(origin), "5000", *here, status=1)
         command("upstreams", "frob", "origin", str(origin), *here, status=1)
         command("upstreams", "enable", "origin", *here, status=2)
         true("debug" in command("log-level", "debug", *here), "log-level")

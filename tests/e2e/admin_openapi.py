@@ -61,6 +61,8 @@ def answers(t):
              ("PUT", "keys/ann", {"revoked": True, "hashed": True}, 201), ("DELETE", "keys/ann", None, 200),
              ("POST", f"upstreams/origin/servers/{origin}/drain", None, 200),
              ("POST", f"upstreams/origin/servers/{origin}/enable", None, 200),
+             ("PUT", f"upstreams/origin/servers/{origin}/weight", {"weight": 3}, 200),
+             ("PUT", f"upstreams/origin/servers/{origin}/weight", {"weight": None}, 200),
              ("POST", "reload", None, 200), ("PUT", "log-level", {"level": "warn"}, 200)]
     for method, path, body, status in calls:
         content = b"" if body is None else json.dumps(body).encode()
