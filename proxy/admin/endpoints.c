@@ -32,6 +32,7 @@ const struct admin_endpoint admin_endpoints[] = {
 	{"POST", API "upstreams/", true, ADMIN_WRITE, true, admin_post_server},
 	{"GET", API "sessions", false, ADMIN_READ, true, admin_get_sessions},
 	{"POST", API "sessions/", true, ADMIN_WRITE, true, admin_post_session},
+	{"GET", API "usage", false, ADMIN_READ, false, admin_get_usage},
 	{"GET", API "events", false, ADMIN_READ, true, admin_get_events},
 	{"POST", API "reload", false, ADMIN_WRITE, true, admin_post_reload},
 	{"GET", API "config", false, ADMIN_READ, true, admin_get_config},

@@ -55,6 +55,9 @@ void admin_post_reload(struct admin_request *request);
 /* handle_dashboard.c */
 void admin_get_dashboard(struct admin_request *request);
 
+/* handle_usage.c */
+void admin_get_usage(struct admin_request *request);
+
 /* handle_events.c */
 void admin_get_events(struct admin_request *request);
 

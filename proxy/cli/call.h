@@ -15,7 +15,7 @@
 struct call {
 	const char *conf, *admin, *token_file, *limit, *method, *host, *address, *route;
 	const char *hash, *count;
-	bool sort_refused, is_hashed;
+	bool sort_refused, is_hashed, as_csv;
 	const char *fields[FIELDS_MAX];
 	size_t field_count;
 	bool json;

@@ -41,6 +41,8 @@ const char cli_operate_usage[] =
 	"                                                        take a server out of use, or "
 	"back\n"
 	"       sluice upstreams weight NAME ADDRESS N|file      its weight until the next start\n"
+	"       sluice usage [FROM [TO]] [--csv]                 what callers used, by hours, for "
+	"invoices\n"
 	"       sluice log-level error|warn|info|debug           until the next reload\n"
 	"       sluice config                                    the configuration in effect\n"
 	"       sluice reload                                    read the configuration again\n"
@@ -221,6 +223,7 @@ static const struct command commands[] = {
 	{"override", 2, 4, cli_override},
 	{"explain", 1, 1, run_explain},
 	{"reload", 0, 0, run_reload},
+	{"usage", 0, 2, cli_usage},
 	{"config", 0, 0, cli_print_config},
 	{"log-level", 1, 1, cli_set_log_level},
 };
@@ -240,7 +243,8 @@ enum {
 	GIVEN_HASH,
 	GIVEN_COUNT,
 	GIVEN_REFUSED,
-	GIVEN_HASHED
+	GIVEN_HASHED,
+	GIVEN_CSV
 };
 
 static const struct option options[] = {{"config", required_argument, NULL, 'c'},
@@ -255,7 +259,8 @@ static const struct option options[] = {{"config", required_argument, NULL, 'c'}
 	{"hash", required_argument, NULL, GIVEN_HASH},
 	{"count", required_argument, NULL, GIVEN_COUNT},
 	{"refused", no_argument, NULL, GIVEN_REFUSED}, {"hashed", no_argument, NULL, GIVEN_HASHED},
-	{"help", no_argument, NULL, 'h'}, {NULL, 0, NULL, 0}};
+	{"csv", no_argument, NULL, GIVEN_CSV}, {"help", no_argument, NULL, 'h'},
+	{NULL, 0, NULL, 0}};
 
 /* False: the option is unknown, or there are too many fields. */
 static bool take_option(struct call *call, int given)
@@ -296,6 +301,9 @@ static bool take_option(struct call *call, int given)
 		return true;
 	case GIVEN_HASHED:
 		call->is_hashed = true;
+		return true;
+	case GIVEN_CSV:
+		call->as_csv = true;
 		return true;
 	case GIVEN_REFUSED:
 		call->sort_refused = true;

@@ -88,3 +88,56 @@ int cli_reset(struct call *call)
 {
 	return names_caller(call, "reset") ? ask_caller(call, "DELETE", print_reset) : 2;
 }
+
+static void print_usage(const json_t *answer)
+{
+	static const struct table_column columns[] = {{"LIMIT", "limit", TABLE_TEXT},
+		{"CALLER", "caller", TABLE_TEXT}, {"ADMITTED", "admitted", TABLE_NUMBER},
+		{"REFUSED", "refused", TABLE_NUMBER}};
+
+	table_print(stdout, json_object_get(answer, "usage"), columns, COUNT(columns));
+	printf("from %s to %s\n", json_string_value(json_object_get(answer, "from")),
+		json_string_value(json_object_get(answer, "to")));
+}
+
+/* A field of RFC 4180. */
+static void print_csv_field(const char *text)
+{
+	if (!strpbrk(text, "\",\r\n")) {
+		fputs(text, stdout);
+		return;
+	}
+	putchar('"');
+	for (; *text; text++) {
+		if (*text == '"')
+			putchar('"');
+		putchar(*text);
+	}
+	putchar('"');
+}
+
+static void print_csv(const json_t *answer)
+{
+	const json_t *row;
+	size_t index;
+
+	puts("limit,caller,admitted,refused");
+	json_array_foreach(json_object_get(answer, "usage"), index, row)
+	{
+		print_csv_field(json_string_value(json_object_get(row, "limit")));
+		printf(",%s,%" JSON_INTEGER_FORMAT ",%" JSON_INTEGER_FORMAT "\n",
+			json_string_value(json_object_get(row, "caller")),
+			json_integer_value(json_object_get(row, "admitted")),
+			json_integer_value(json_object_get(row, "refused")));
+	}
+}
+
+int cli_usage(struct call *call)
+{
+	struct query query;
+
+	query_begin(&query, "/api/v1/usage");
+	query_add(&query, "", "from", call->word_count > 0 ? call->words[0] : NULL);
+	query_add(&query, "", "to", call->word_count > 1 ? call->words[1] : NULL);
+	return query_ask(&query, call, "GET", NULL, call->as_csv ? print_csv : print_usage);
+}

@@ -9,4 +9,7 @@ int cli_callers(struct call *call);
 /* `reset KEY | --hash HASH` */
 int cli_reset(struct call *call);
 
+/* `usage [FROM [TO]] [--csv]` */
+int cli_usage(struct call *call);
+
 #endif

@@ -43,6 +43,21 @@ static void check_present(struct build *build)
 			"there is no [route NAME]; expected one, with upstream = NAME");
 }
 
+static void check_usage(struct build *build, const struct instance *sluice)
+{
+	const struct conf *conf = build->conf;
+	const struct setting *setting = instance_setting(sluice, "usage");
+
+	if (!setting || conf->usage_ms == 0)
+		return;
+	if (conf->usage_ms < 1000)
+		build_fail(
+			build, sluice, setting->line, "usage is below 1s; expected 0, or 1s to 1h");
+	if (!conf->state)
+		build_fail(build, sluice, setting->line,
+			"usage needs a folder for its files; expected state = FOLDER as well");
+}
+
 /* ---- references ---- */
 
 static void *find_named(struct build *build, enum section_id id, const char *name)
@@ -440,7 +455,9 @@ void check_snapshot(struct build *build)
 	for (struct instance *instance = build->source->instances; instance;
 		instance = instance->next) {
 		check_required(build, instance);
-		if (instance->section->id == SECTION_UPSTREAM)
+		if (instance->section->id == SECTION_SLUICE)
+			check_usage(build, instance);
+		else if (instance->section->id == SECTION_UPSTREAM)
 			check_upstream(build, instance);
 		else if (instance->section->id == SECTION_LIMIT)
 			check_limit(build, instance);

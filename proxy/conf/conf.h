@@ -324,6 +324,8 @@ struct conf {
 	unsigned workers;               /* auto: one a processor */
 	const char *state;              /* folder for the throttle counters; NULL: memory only */
 	bool state_required;            /* no: fall back to memory when the folder can't be used */
+	uint64_t usage_ms;              /* 0: callers' usage is not kept */
+	uint64_t usage_bytes;           /* of its files, 1G */
 	uint64_t callers;               /* table capacity for each limit, 1M */
 	uint64_t sessions;              /* sessions kept at most, 1M */
 	uint64_t queue_total;           /* waiting over all sessions, 100k */

@@ -44,6 +44,13 @@ const struct option options_sluice[] = {
 	{"state_required", &type_flag, AT_START, AT(state_required), .fallback = "off",
 		.help = "Whether to refuse to start when the state folder can't be used, instead of "
 			"going on in memory only."},
+	{"usage", &type_duration, AT_START, AT(usage_ms), .fallback = "0", BETWEEN(0, HOURS(1)),
+		.flags = OPTION_DURATION,
+		.help = "How often what callers have used of each limit is written to the state folder, "
+			"for invoices; 0 keeps nothing of it. A crash loses what was counted since."},
+	{"usage_size", &type_size64, AT_START, AT(usage_bytes), .fallback = "1G",
+		BETWEEN(1ULL << 20, 1ULL << 50), .flags = OPTION_SIZE,
+		.help = "Bytes of these files, all together; beyond it the oldest hours are removed."},
 	{"callers", &type_count64, LIVE, AT(callers), .fallback = "1M", BETWEEN(1000, 1000 * MILLION),
 		.help = "Callers that are remembered for each limit at most; memory is taken as they "
 			"come."},

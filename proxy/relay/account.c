@@ -4,6 +4,7 @@
 
 #include "conf/conf.h"
 #include "relay/exchange.h"
+#include "relay/usage.h"
 #include "stats/busiest.h"
 #include "stats/stats.h"
 
@@ -63,6 +64,16 @@ static _Atomic uint64_t *row_of(
 	return stats_row(x->worker->stats, scope, rows[index]);
 }
 
+/* For an invoice: what a limit in shadow mode would have refused was served, unless another did
+ * refuse it. */
+static void count_usage(
+	const struct exchange *x, unsigned i, unsigned row, enum stats_limit_verdict is)
+{
+	if (is == STATS_LIMIT_REFUSED || x->verdict.outcome == GATE_ADMIT)
+		usage_count(x->worker->usage, row, x->verdict.limits[i].caller,
+			is != STATS_LIMIT_REFUSED);
+}
+
 /* The i-th limit's caller of the verdict. A delay is counted when it is over. */
 static inline void count_caller(
 	const struct exchange *x, unsigned i, unsigned row, enum stats_limit_verdict is)
@@ -72,6 +83,8 @@ static inline void count_caller(
 
 	if (is == STATS_LIMIT_DELAYED)
 		return;
+	if (x->worker->usage)
+		count_usage(x, i, row, is);
 	busiest = busiest_row(x->worker->busiest, row, kind);
 	if (busiest)
 		busiest_add(

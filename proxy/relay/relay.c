@@ -25,6 +25,7 @@
 #include "relay/server_connection.h"
 #include "relay/tally.h"
 #include "relay/upgrade.h"
+#include "relay/usage.h"
 #include "stats/stats.h"
 
 #define LOG_RING_BYTES (1024 * 1024)
@@ -481,7 +482,8 @@ static bool start(struct relay *relay, struct conf *conf)
 	if (!pid_file_write(conf))
 		return false;
 	relay->begun_with = conf_hold(conf);
-	if (!start_workers(relay) || !relay->service->start(relay->service->ctx, relay))
+	if (!usage_begin(relay, conf) || !start_workers(relay) ||
+		!relay->service->start(relay->service->ctx, relay))
 		return false;
 	log_ready(relay, conf);
 	upgrade_report(relay);
@@ -502,6 +504,7 @@ static void finish(struct relay *relay)
 	failure_lines_write_all(relay);
 	if (relay->begun_with)
 		tally_log(relay);
+	usage_end(relay);
 	checks_free(relay->checks);
 	resolver_free(relay->resolver);
 	pid_file_remove(relay);

@@ -30,6 +30,7 @@ struct roster;
 struct stats;
 struct throttle_table;
 struct upgrade;
+struct usage;
 
 /*
  * What a room above runs beside the relay, on the main thread's loop or threads of its own. `open`
@@ -86,6 +87,7 @@ struct relay {
 	int successor;              /* shows the next process our end; or -1 */
 	_Atomic uint64_t queue_deadline_ns;
 	struct clock_anchor anchor; /* the throttles' clock, and steps of the wall's */
+	struct usage *usage;        /* NULL: it is not kept */
 	struct growth growth;       /* of the throttles' table */
 	struct failure_lines failure_lines;
 	_Atomic uint64_t reloads; /* how often limits were changed, or their table grew */

@@ -17,6 +17,7 @@
 #include "relay/server_connection.h"
 #include "relay/server_pool.h"
 #include "relay/wait_check.h"
+#include "relay/usage.h"
 #include "stats/busiest.h"
 
 #define SPARE_BLOCKS 64
@@ -233,6 +234,7 @@ struct worker *worker_new(struct relay *relay, unsigned index, struct site *site
 	worker->unflushed_end = &worker->unflushed;
 	buffer_pool_init(&worker->blocks, site->conf->buffer_bytes, SPARE_BLOCKS);
 	worker->route_scratch = route_scratch_new();
+	worker->usage = usage_counts_of(relay, index);
 	worker->busiest = calloc(1, sizeof(*worker->busiest));
 	worker->use = site_use_new(worker, site);
 	if (worker->route_scratch && worker->busiest && worker->use)

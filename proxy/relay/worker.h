@@ -29,6 +29,7 @@
 
 struct busiest_rows;
 struct connection_waiter;
+struct usage_counts;
 struct downstream;
 struct exchange;
 struct listener;
@@ -97,6 +98,7 @@ struct worker {
 	struct trace_random trace_random;
 	char path_scratch[3 * 65536];
 	struct stats_block *stats;    /* this worker's counters */
+	struct usage_counts *usage;   /* NULL: it is not kept */
 	struct busiest_rows *busiest; /* and the callers of each limit that it has most of */
 };
 

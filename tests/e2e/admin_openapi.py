@@ -39,8 +39,10 @@ def endpoints(t):
 
 @group("each operation of it is answered as it says")
 def answers(t):
+    os.mkdir(t.path("state"))
     origin = t.origin(lambda x: x.reply(200))
-    sluice, admin = with_admin(t, SECTIONS + to(origin, route="limits = plan, burst\nsession = header:X-Key"))
+    sluice, admin = with_admin(t, SECTIONS + to(origin, route="limits = plan, burst\nsession = header:X-Key"),
+                               settings=f"state = {t.path('state')}\nusage = 1s")
     client = t.client(sluice)
     for _ in range(3):
         client.ask("/", fields=[("X-Key", "ann")])
@@ -71,6 +73,7 @@ def answers(t):
     sessions = admin.json("/api/v1/sessions?count=10")[1]["sessions"]
     if sessions:
         equal(admin.ask(f"/api/v1/sessions/{sessions[0]['id']}/close", "POST")[0], 200)
+    equal(admin.ask("/api/v1/usage")[0], 200)
     with admin.events() as events:
         true(events.next() is not None, "an event")
     seen = {(path, method) for path, method, status in DOCUMENT.seen if status < 300}

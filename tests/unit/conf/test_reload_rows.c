@@ -39,6 +39,8 @@ static const struct sample samples[] = {
 	{S, "access_log", "off", "stdout", NULL, NULL},
 	{S, "access_log_format", "combined", "json", NULL, NULL},
 	{S, "request_id", "X-Request-Id", "off", NULL, NULL},
+	{S, "usage", "0", "1m", NULL, "state = /x"},
+	{S, "usage_size", "1G", "2G", NULL, NULL},
 	{S, "traceparent", "pass", "begin", NULL, NULL},
 	{S, "via", "off", "other", NULL, NULL},
 	{S, "forwarded", "on", "off", "yes", NULL},

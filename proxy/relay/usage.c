@@ -1,0 +1,165 @@
+#include "relay/usage.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "relay/relay.h"
+#include "stats/usage_file.h"
+
+#define TRIM_EVERY_S 60
+
+struct usage_counts {
+	pthread_mutex_t lock; /* held to add, and to take the table away */
+	struct usage_table table;
+} __attribute__((aligned(64)));
+
+struct usage {
+	char *folder;
+	uint64_t most_bytes;
+	struct timeval interval;
+	struct event *timer;
+	bool has_failed;    /* which the log says */
+	uint64_t trim_at_s; /* when the files are looked at again */
+	unsigned workers;
+	struct usage_counts *counts;
+	struct usage_table *taken; /* [workers] */
+};
+
+static void on_timer(evutil_socket_t fd, short what, void *arg)
+{
+	(void)fd;
+	(void)what;
+	usage_write(arg);
+}
+
+static void usage_free(struct usage *usage)
+{
+	if (usage->timer)
+		event_free(usage->timer);
+	for (unsigned i = 0; usage->counts && i < usage->workers; i++) {
+		usage_table_clear(&usage->counts[i].table);
+		pthread_mutex_destroy(&usage->counts[i].lock);
+	}
+	free(usage->counts);
+	free(usage->taken);
+	free(usage->folder);
+	free(usage);
+}
+
+/* False without memory. */
+static bool fill(struct usage *usage, struct relay *relay, const struct conf *conf)
+{
+	usage->workers = conf->workers;
+	usage->most_bytes = conf->usage_bytes;
+	usage->interval = (struct timeval){.tv_sec = (time_t)(conf->usage_ms / 1000),
+		.tv_usec = (suseconds_t)(conf->usage_ms % 1000) * 1000};
+	if (asprintf(&usage->folder, "%s/usage", conf->state) < 0) {
+		usage->folder = NULL;
+		return false;
+	}
+	usage->taken = calloc(usage->workers, sizeof(*usage->taken));
+	if (posix_memalign((void **)&usage->counts, _Alignof(struct usage_counts),
+		    usage->workers * sizeof(*usage->counts)) != 0) {
+		usage->counts = NULL;
+		return false;
+	}
+	for (unsigned i = 0; i < usage->workers; i++) {
+		usage->counts[i].table = (struct usage_table){0};
+		pthread_mutex_init(&usage->counts[i].lock, NULL);
+	}
+	usage->timer = event_new(relay->loop.base, -1, EV_PERSIST, on_timer, relay);
+	return usage->taken && usage->timer && event_add(usage->timer, &usage->interval) == 0;
+}
+
+bool usage_begin(struct relay *relay, const struct conf *conf)
+{
+	if (conf->usage_ms == 0)
+		return true;
+	struct usage *usage = calloc(1, sizeof(*usage));
+	if (!usage || !fill(usage, relay, conf)) {
+		log_error("usage: no memory");
+		if (usage)
+			usage_free(usage);
+		return false;
+	}
+	relay->usage = usage;
+	if (mkdir(usage->folder, 0750) == 0 || errno == EEXIST)
+		return true;
+	log_error("usage: %s can't be made: %s", usage->folder, strerror(errno));
+	return false;
+}
+
+/* Once a minute: it looks at each file. */
+static void trim(struct usage *usage)
+{
+	uint64_t now_s = clock_monotonic_ms() / 1000;
+	unsigned removed;
+
+	if (now_s < usage->trim_at_s)
+		return;
+	usage->trim_at_s = now_s + TRIM_EVERY_S;
+	removed = usage_file_trim(usage->folder, usage->most_bytes);
+	if (removed > 0)
+		log_warn("usage: the oldest %u hours are removed, for usage_size", removed);
+}
+
+void usage_write(struct relay *relay)
+{
+	struct usage *usage = relay->usage;
+
+	for (unsigned i = 0; i < usage->workers; i++) {
+		pthread_mutex_lock(&usage->counts[i].lock);
+		usage->taken[i] = usage->counts[i].table;
+		usage->counts[i].table = (struct usage_table){0};
+		pthread_mutex_unlock(&usage->counts[i].lock);
+	}
+	size_t rows = 0;
+	for (unsigned i = 0; i < usage->workers; i++)
+		rows += usage->taken[i].count;
+	int error = rows == 0 ? 0
+			      : usage_file_append(usage->folder, clock_wall_ns() / CLOCK_NS_PER_S,
+					usage->taken, usage->workers, relay->stats);
+	for (unsigned i = 0; i < usage->workers; i++)
+		usage_table_clear(&usage->taken[i]);
+	if (error != 0 && !usage->has_failed)
+		log_error(
+			"usage: %s can't be written, %zu rows are lost, and more until it can: %s",
+			usage->folder, rows, strerror(error));
+	if (error == 0 && usage->has_failed && rows > 0)
+		log_info("usage: %s is written again", usage->folder);
+	if (rows > 0)
+		usage->has_failed = error != 0;
+	trim(usage);
+}
+
+void usage_end(struct relay *relay)
+{
+	if (!relay->usage)
+		return;
+	usage_write(relay);
+	usage_free(relay->usage);
+	relay->usage = NULL;
+}
+
+struct usage_counts *usage_counts_of(const struct relay *relay, unsigned worker)
+{
+	return relay->usage ? &relay->usage->counts[worker] : NULL;
+}
+
+void usage_count(struct usage_counts *counts, unsigned limit, uint64_t caller, bool admitted)
+{
+	pthread_mutex_lock(&counts->lock);
+	usage_table_add(&counts->table, USAGE_ROWS, limit, caller, admitted, !admitted);
+	pthread_mutex_unlock(&counts->lock);
+}
+
+const char *usage_folder(const struct relay *relay)
+{
+	return relay->usage ? relay->usage->folder : NULL;
+}

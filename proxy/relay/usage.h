@@ -1,0 +1,37 @@
+/*
+ * What each caller uses of each limit, for invoices: counted by the workers, written by the main
+ * thread once an interval (stats/usage_file.h). Off, it costs a look at a pointer.
+ *
+ *   worker: usage_count --> its table --lock--> main thread, each `usage`: a line a row
+ */
+#ifndef RELAY_USAGE_H
+#define RELAY_USAGE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#define USAGE_ROWS 65536 /* of a worker and interval; the rest is counted together */
+
+struct conf;
+struct relay;
+struct usage;
+struct usage_counts; /* a worker's */
+
+/* Makes the folder `usage` in that of the state. True also where `usage` is 0: then there is none.
+ * False with a line in the log. Before the workers begin; main thread, as the next two. */
+bool usage_begin(struct relay *relay, const struct conf *conf);
+/* Writes what has been counted. */
+void usage_write(struct relay *relay);
+/* Writes the last, and frees it all: no worker counts any more. */
+void usage_end(struct relay *relay);
+
+/* A worker's counts, or NULL: nothing is counted. */
+struct usage_counts *usage_counts_of(const struct relay *relay, unsigned worker);
+
+/* One more of this caller, by the limit's row of the counters. */
+void usage_count(struct usage_counts *counts, unsigned limit, uint64_t caller, bool admitted);
+
+/* The folder; NULL: nothing is kept. Valid as long as the relay. Any thread. */
+const char *usage_folder(const struct relay *relay);
+
+#endif

@@ -1,0 +1,37 @@
+/*
+ * What callers have used, in files of an hour each in a folder of their own:
+ *
+ *   FOLDER/2026112209      HASH ADMITTED REFUSED LIMIT      a line for each caller and limit that
+ *   FOLDER/2026112210                                       an interval had; lines are added up
+ *
+ * A line is whole when it ends: a write that a crash cut leaves one that is passed over. The folder
+ * has a bound; the oldest hours go first.
+ */
+#ifndef STATS_USAGE_FILE_H
+#define STATS_USAGE_FILE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "stats/stats.h"
+#include "stats/usage_table.h"
+
+#define USAGE_HOUR_S 3600
+
+/* Appends the rows of `count` tables to the hour's file of `now_s` (unix time). `stats` has the
+ * names of limits. 0, or an errno value. */
+int usage_file_append(const char *folder, uint64_t now_s, const struct usage_table *tables,
+	unsigned count, const struct stats *stats);
+
+/* Removes the oldest files, but not the newest, until all of them have at most `most_bytes`.
+ * Returns how many went. */
+unsigned usage_file_trim(const char *folder, uint64_t most_bytes);
+
+/* Calls `take` for each line of the hours from `from_s` to before `to_s`; it returns false to stop.
+ * 0, or an errno value (ECANCELED: it was stopped). Any thread. */
+int usage_file_read(const char *folder, uint64_t from_s, uint64_t to_s,
+	bool (*take)(
+		void *ctx, const char *limit, uint64_t caller, uint64_t admitted, uint64_t refused),
+	void *ctx);
+
+#endif
