@@ -16,6 +16,12 @@ function ageText(age) {
 	return age ? `−${age / 60} min` : 'now';
 }
 
+// The next of 1, 2, 4, 10, 20, 40, ...
+function roundUp(value) {
+	const ten = 10 ** Math.floor(Math.log10(value));
+	return ten * [1, 2, 4, 10].find((step) => value <= step * ten);
+}
+
 function colour(element) {
 	return getComputedStyle(element).color;
 }
@@ -125,12 +131,12 @@ export class Chart {
 		const width = this.plot.clientWidth;
 		const last = this.times.at(-1) ?? 0;
 		const lists = this.series.map(({ key }) => this.values.get(key));
-		const most = Math.max(1, ...lists.flat()) * 1.1;
+		const most = roundUp(Math.max(1, ...lists.flat()));
 		const x = (time) => 44 + (width - 50) * (1 + (time - last) / SPAN_S);
 		const y = (value) => HEIGHT - 20 - (HEIGHT - 30) * value / most;
 		const paths = lists.map((kept, i) => svg('path', { class: `series-${i + 1}`,
 			d: kept.map((value, at) => `${at ? 'L' : 'M'}${x(this.times[at]).toFixed(1)} ${y(value).toFixed(1)}`).join('') }));
-		const marks = [0, most / 2.2, most / 1.1].map((value) => [
+		const marks = [0, most / 2, most].map((value) => [
 			svg('line', { x1: 44, x2: width - 6, y1: y(value), y2: y(value) }),
 			svg('text', { x: 38, y: y(value) + 4, 'text-anchor': 'end' }, number(value))]);
 		const times = ['−5 min', '', 'now'].map((text, i) => svg('text', { x: 44 + (width - 50) * i / 2, y: HEIGHT - 4,
