@@ -381,7 +381,8 @@ class Server:
     def die(self):
         """Refuses connections and cuts the open ones, until open()."""
         self.task.cancel()
-        asyncio.get_running_loop().remove_reader(self.listener)  # or it would find another socket of this number
+        if self.listener.fileno() >= 0:  # it may be dead already
+            asyncio.get_running_loop().remove_reader(self.listener)  # or it would find another socket of this number
         self.listener.close()
         self.world.cut.update(visit.ask.identity for visit in self.in_flight)
         for task in list(self.serving):
