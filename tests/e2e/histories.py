@@ -5,6 +5,9 @@ workers, while the origin drops requests, dies and returns, and clients leave wh
       knows the order in which sluice received them                writes set it to their seq,
       (a barrier after each)                                       reads return it; logs who came
 
+With `slow` clients send bodies in pieces, which others' requests pass, leave long responses unread for
+a while, and have event streams open.
+
 Judged are what each read saw, and the order of arrivals. SLUICE_E2E_SEED repeats a run's choices;
 threads and timing still differ. SLUICE_E2E_OPERATIONS sets the length."""
 import os
@@ -43,9 +46,19 @@ class Registers(Origin):
         self.dropped = 0
         super().__init__(self._serve_register)
 
+    def _serve_events(self, x, client, seq):
+        with self.state:
+            self.arrivals.setdefault(client, []).append((seq, False))
+        x.send(b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n:\n\n")
+        x.stream.read_to_end()
+        x.close()
+
     def _serve_register(self, x):
         client, seq = x.request.get("X-Api-Key"), int(x.request.get("X-Seq"))
         write = x.request.method not in ("GET", "HEAD")
+        if x.request.target == "/events":
+            self._serve_events(x, client, seq)
+            return
         x.read_body()
         with self.state:
             if x.connection < self.oldest:
@@ -72,7 +85,7 @@ class Registers(Origin):
         if drops:
             x.close()
         else:
-            x.reply(200, b"%d" % seen)
+            x.reply(200, (b"%d" % seen).ljust(int(x.request.get("X-Long") or 0)))
 
     def _book(self, client, seq, withdrawn):
         """Every other write is a deposit, the next one withdraws just that."""
@@ -90,7 +103,10 @@ class Registers(Origin):
 class Asker:
     """One client with several connections. It knows in which order sluice received its requests."""
 
-    def __init__(self, t, sluice, name, random, leaves):
+    def __init__(self, t, sluice, name, random, leaves, slow=False):
+        self.slow = slow
+        self.unsent = {}     # connection: the rest of a body
+        self.streams = []
         self.t, self.sluice, self.name, self.random, self.leaves = t, sluice, name, random, leaves
         self.connections = []
         self.waiting = {}    # connection: what it has not been answered, in order
@@ -104,7 +120,7 @@ class Asker:
         self.barrier = Barrier(t, sluice, self.connections)
 
     def _connect(self):
-        client = self.t.client(self.sluice)
+        client = self.t.client(self.sluice, receive_buffer=4096 if self.slow else None)
         equal(client.ask("/", host="nowhere.test").status, 404, "status of a first request")
         self.connections.append(client)
         self.waiting[client] = []
@@ -126,6 +142,9 @@ class Asker:
         # No more than sluice reads without answering: a queued body is not read, nor what is behind.
         while len(self.waiting[client]) >= 6 or any(body for _, _, body in self.waiting[client]):
             self._answer(client)
+        if self.slow and self.random.random() < 0.03:
+            self._open_stream(seq)
+            return
         method = self.random.choice(["GET"] * 6 + ["HEAD", "POST", "POST", "PUT"])
         body = b"x" * self.random.randrange(1, 2000) if method in ("POST", "PUT") \
             and self.random.random() < 0.5 else None
@@ -134,16 +153,40 @@ class Asker:
             if self.deposited:
                 fields.append(("X-Withdraw", str(self.deposited)))
             self.deposited = None if self.deposited else seq
-        client.send(request_bytes("/", method, fields, body))
+        if self.slow and self.random.random() < 0.05:
+            fields.append(("X-Long", "300000"))
+        request = request_bytes("/", method, fields, body)
+        cut = self.random.randrange(len(body)) if self.slow and body else 0
+        client.send(request[:len(request) - cut])
+        if cut:
+            self.unsent[client] = request[-cut:]
         self.waiting[client].append((seq, method, body))
         self.barrier.passed_by(client)
+        if self.random.random() < 0.3:
+            self._send_rests()
         if self.leaves and self.random.random() < 0.04:
+            self.unsent.pop(client, None)
             self.abandoned |= {waiting for waiting, _, _ in self.waiting.pop(client)}
             self.connections.remove(client)
             self.random.choice([client.reset, client.close])()
             self.barrier.watch(self._connect())
 
+    def _send_rests(self):
+        for client in list(self.unsent):
+            client.send(self.unsent.pop(client))
+
+    def _open_stream(self, seq):
+        stream = self.t.client(self.sluice)
+        stream.request("/events", fields=[("X-Api-Key", self.name), ("X-Seq", str(seq))])
+        self.barrier.watch(stream)
+        self.barrier.passed_by(stream)
+        self.abandoned.add(seq)  # a read, which may be cut
+        self.streams.append(stream)
+        if len(self.streams) > 3:
+            self.streams.pop(0).reset()
+
     def _answer(self, client):
+        self._send_rests()
         seq, method, _ = self.waiting[client].pop(0)
         answer = client.response(method)
         self.statuses[answer.status] = self.statuses.get(answer.status, 0) + 1
@@ -176,11 +219,12 @@ def wrong_arrivals(asker, origin, strict):
     return wrong
 
 
-def history(t, ordering, troubled=True, upstream=""):
+def history(t, ordering, troubled=True, upstream="", route="", slow=False):
     origin = Registers(t.random, troubled)
     t.defer(origin.end)
-    sluice = t.sluice(to(origin, upstream="keepalive = 8\nretries = 1\n" + upstream, route=ROUTE.format(ordering)))
-    askers = [Asker(t, sluice, f"client {n}", t.random, troubled) for n in range(CLIENTS)]
+    sluice = t.sluice(to(origin, upstream="keepalive = 8\nretries = 1\n" + upstream,
+                         route=ROUTE.format(ordering) + route))
+    askers = [Asker(t, sluice, f"client {n}", t.random, troubled, slow) for n in range(CLIENTS)]
     threads = [threading.Thread(target=asker.run, daemon=True) for asker in askers]
     over = threading.Event()
     deaths = 0
@@ -197,6 +241,8 @@ def history(t, ordering, troubled=True, upstream=""):
     true(over.wait(DEADLINE_SECONDS), "it came to an end")
     for asker in askers:
         true(asker.error is None, f"{asker.name}: {asker.error!r}")
+        for stream in asker.streams:
+            stream.reset()
     wrong_read = [line for asker in askers for line in wrong_reads(asker, origin)]
     wrong_order = [line for asker in askers for line in wrong_arrivals(asker, origin, ordering == "strict")]
     # A deposit that failed is no news; one that was done after its withdrawal had come is.
@@ -220,6 +266,22 @@ def writes(t):
         wrong_read, wrong_order = history(t, "writes", troubled, upstream)
         equal(wrong_read, [], "reads")
         equal(wrong_order, [], "arrivals")
+
+
+@test("writes: the same with bodies in pieces, responses left unread and event streams")
+def slow_writes(t):
+    for troubled, upstream, route in (
+            (False, "", ""), (True, "max_in_flight = 3", ""),
+            (True, "max_in_flight = 3", "request_buffering = off\nresponse_buffering = off")):
+        wrong_read, wrong_order = history(t, "writes", troubled, upstream, route, slow=True)
+        equal(wrong_read, [], "reads")
+        equal(wrong_order, [], "arrivals")
+
+
+@test("none: slow clients, too, are out of order then", workers=[4])
+def slow_none(t):
+    wrong_read, _ = history(t, "none", troubled=False, slow=True)
+    true(wrong_read, "no wrong read was found")
 
 
 @test("strict: as received by sluice, so at the origin, whatever fails and whoever leaves")

@@ -13,6 +13,7 @@ from lib.tap import equal, group, main, test, true
 from lib.wire import quiet
 from lib.workers import Barrier, leave
 
+MANY = 400
 COUNT = 500 if SANITIZER else 2000
 
 
@@ -234,6 +235,22 @@ def default_ordering(t):
         held.let("/3")
         for client in clients[:4]:
             equal(client.response().status, 200, "status")
+
+
+@test(f"{MANY} POSTs at once behind one address, without a key: all are at the server at once, none is lost")
+def one_address(t):
+    all_there = threading.Barrier(MANY)
+
+    def handler(x):
+        x.read_body()
+        all_there.wait(DEADLINE_SECONDS)
+        x.reply(200)
+
+    sluice = t.sluice(to(t.origin(handler)))
+    clients = [t.client(sluice) for _ in range(MANY)]
+    for client in clients:
+        client.request("/", "POST", body=b"amount=1")
+    equal([client.response().status for client in clients], [200] * MANY, "statuses")
 
 
 @test("strict: one at a time, reads too")

@@ -1,7 +1,9 @@
 """What users of clients, servers and balancers in the field expect: nginx, HAProxy and curl around sluice."""
 import os
+import re
 import threading
 
+from lib import process
 from lib.peers import Nginx, curl, find
 from lib.process import Port, Process, until
 from lib.sluice import to
@@ -188,6 +190,46 @@ def cors(t):
         _, output = curl("-i", "-H", "Origin: https://shop.test", f"http://{sluice.address}/")
         true(f" {expected} " in output.splitlines()[0], output)
         true("Access-Control-Allow-Origin: *" in output and "Access-Control-Expose-Headers: Retry-After" in output, output)
+
+
+PAGE = """<!doctype html><title>shop</title><pre id=seen></pre><script>
+(async () => {
+  const seen = [];
+  for (let i = 0; i < 2; i++) {
+    const answer = await fetch("URL", {headers: {"X-Api-Key": "k"}});
+    seen.push(answer.status + " " + answer.headers.get("Retry-After") + " " + answer.headers.get("RateLimit"));
+  }
+  document.getElementById("seen").textContent = seen.join("|");
+})().catch(error => { document.getElementById("seen").textContent = "failed: " + error; });
+</script>
+"""
+
+
+@test("a browser: a page of another origin reads Retry-After of a 429, after its preflight", workers=[2])
+def browser(t):
+    chromium = find("chromium") or find("chromium-browser") or find("google-chrome")
+    if not chromium:
+        t.skip("chromium is not installed")
+    cors = ("add_header Access-Control-Allow-Methods GET; add_header Access-Control-Allow-Headers X-Api-Key;"
+            "if ($request_method = OPTIONS) { return 204; } return 200;")
+    api = Nginx(t, f"location / {{ {cors} }}", name="api")
+    sluice = t.sluice("[limit one]\nkey = header:X-Api-Key\nrate = 1 per 1h\n",
+                      to(api.address, route="method = GET\nlimits = one"),
+                      "[route preflight]\nmethod = OPTIONS\nupstream = origin\n",
+                      listener="response_header_set = Access-Control-Allow-Origin: *\n"
+                               "response_header_set = Access-Control-Expose-Headers: Retry-After, RateLimit")
+    site = Nginx(t, f"location / {{ root {t.path('site')}/files; }}", name="site")
+    with open(site.file("shop.html"), "w", encoding="utf-8") as page:
+        page.write(PAGE.replace("URL", f"http://{sluice.address}/"))
+    status, output = process.run([chromium, "--headless", "--no-sandbox", "--disable-gpu", "--no-proxy-server",
+                                  f"--user-data-dir={t.path('chromium')}", "--virtual-time-budget=10000",
+                                  "--dump-dom", f"http://{site.address}/shop.html"])
+    seen = re.search(r"<pre id=.seen.>([^<]+)</pre>", output)
+    true(status == 0 and seen, f"the page was not shown: {output[-2000:]}")
+    first, second = seen.group(1).split("|")
+    t.note(f"the page saw {first!r} and then {second!r}")
+    true(re.fullmatch(r'200 null "one";r=0.*', first), first)
+    true(re.fullmatch(r'429 \d+ "one";r=0;t=\d+', second), second)
 
 
 main()
