@@ -164,6 +164,47 @@ static void put_servers(struct page *page, const struct relay *relay, const char
 	}
 }
 
+/* What is kept of bodies, and how often there was no room for more. */
+static void put_buffering(struct page *page, const struct spool_store *store)
+{
+	static const char *const uses[SPOOL_USES] = {
+		[SPOOL_REQUEST] = "request", [SPOOL_RESPONSE] = "response"};
+	static const char *const bounds[STORE_BOUNDS] = {
+		[STORE_MEMORY] = "memory", [STORE_DISK] = "disk", [STORE_FILES] = "files"};
+	const char *name = "sluice_buffered_bytes";
+
+	exposition_family(page->out, page->format, name, false,
+		"What request_buffering and response_buffering take of memory and of the disk.");
+	for (int use = 0; use < SPOOL_USES; use++) {
+		const char *const memory[] = {"body", uses[use], "in", "memory", NULL};
+		const char *const file[] = {"body", uses[use], "in", "file", NULL};
+		exposition_sample(
+			page->out, name, memory, (double)atomic_load(&store->uses[use].memory));
+		exposition_sample(
+			page->out, name, file, (double)atomic_load(&store->uses[use].disk));
+	}
+	put_one(page, "sluice_buffering_files", false, "Temporary files that are open for that.",
+		atomic_load(&store->files));
+	name = "sluice_buffers_filled_total";
+	exposition_family(page->out, page->format, name, true,
+		"Bodies of which there was more than request_buffering or response_buffering "
+		"keep.");
+	for (int use = 0; use < SPOOL_USES; use++) {
+		const char *const labels[] = {"body", uses[use], NULL};
+		exposition_sample(
+			page->out, name, labels, (double)atomic_load(&store->uses[use].filled));
+	}
+	name = "sluice_buffering_refused_total";
+	exposition_family(page->out, page->format, name, true,
+		"Bodies of which less was kept, as buffering_memory, buffering_disk or the number "
+		"of files was at its bound.");
+	for (int bound = 0; bound < STORE_BOUNDS; bound++) {
+		const char *const labels[] = {"bound", bounds[bound], NULL};
+		exposition_sample(
+			page->out, name, labels, (double)atomic_load(&store->refused[bound]));
+	}
+}
+
 static void put_process(struct page *page, const struct relay *relay)
 {
 	const char *const build[] = {"version", PACKAGE_VERSION, NULL};
@@ -211,6 +252,7 @@ void admin_get_metrics(struct admin_request *request)
 	put_servers(&page, relay, "sluice_server_connections",
 		"Open connections to the server, without those of health checks.",
 		server_connections);
+	put_buffering(&page, &relay->store);
 	put_process(&page, relay);
 	exposition_end(page.out, page.format);
 	fclose(page.out);

@@ -32,8 +32,9 @@ bool gather_begin(struct exchange *x)
 
 	if (x->request_done || buffering->memory_bytes == 0 || is_here_whole(x))
 		return false;
-	x->body = spool_new(&x->worker->relay->store,
-		(struct spool_limits){buffering->memory_bytes, buffering->file_bytes});
+	x->body =
+		spool_new(&x->worker->relay->store, (struct spool_limits){buffering->memory_bytes,
+							    buffering->file_bytes, SPOOL_REQUEST});
 	if (!x->body)
 		return false; /* then it is sent as it comes */
 	x->gathering = GATHERING_READING;

@@ -158,7 +158,7 @@ static void begin_down(struct exchange *x, bool chunked)
 		.flow = d ? &d->out : NULL,
 		.pool = &x->worker->blocks,
 		.store = buffering->memory_bytes > 0 ? &x->worker->relay->store : NULL,
-		.kept = {buffering->memory_bytes, buffering->file_bytes},
+		.kept = {buffering->memory_bytes, buffering->file_bytes, SPOOL_RESPONSE},
 		.body = x->response_framing.body,
 		.encode_chunked = chunked,
 		.decoded = x->response_framing.body == HTTP_BODY_NONE,

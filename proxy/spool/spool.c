@@ -28,9 +28,11 @@ struct spool {
 	uint64_t taken;     /* of the store's memory */
 	int fd;             /* -1: no file */
 	bool failed;
-	uint64_t file_size;  /* reserved */
-	uint64_t file_start; /* of the ring, modulo limits.file */
-	uint64_t in_file;    /* bytes held */
+	bool filled;                /* its own limits were reached, which is counted once */
+	bool refused[STORE_BOUNDS]; /* the same of its store's */
+	uint64_t file_size;         /* reserved */
+	uint64_t file_start;        /* of the ring, modulo limits.file */
+	uint64_t in_file;           /* bytes held */
 };
 
 struct spool *spool_new(struct spool_store *store, struct spool_limits limits)
@@ -58,7 +60,7 @@ static void drop_piece(struct spool *spool)
 	if (!spool->first)
 		spool->last = NULL;
 	spool->taken -= piece_bytes(piece);
-	store_give_memory(spool->store, piece_bytes(piece));
+	store_give_memory(spool->store, spool->limits.use, piece_bytes(piece));
 	free(piece);
 }
 
@@ -70,7 +72,7 @@ void spool_free(struct spool *spool)
 		drop_piece(spool);
 	assert(spool->taken == 0);
 	if (spool->fd >= 0)
-		store_close_file(spool->store, spool->fd, spool->file_size);
+		store_close_file(spool->store, spool->limits.use, spool->fd, spool->file_size);
 	free(spool);
 }
 
@@ -89,6 +91,22 @@ uint64_t spool_space(const struct spool *spool)
 bool spool_failed(const struct spool *spool)
 {
 	return spool->failed;
+}
+
+/* relaxed, both: numbers for people */
+static void note_refused(struct spool *spool, enum store_bound bound)
+{
+	if (!spool->refused[bound])
+		atomic_fetch_add_explicit(&spool->store->refused[bound], 1, memory_order_relaxed);
+	spool->refused[bound] = true;
+}
+
+static void note_filled(struct spool *spool)
+{
+	if (!spool->filled)
+		atomic_fetch_add_explicit(
+			&spool->store->uses[spool->limits.use].filled, 1, memory_order_relaxed);
+	spool->filled = true;
 }
 
 /* ---- memory ---------------------------------------------------------------------------------- */
@@ -123,10 +141,12 @@ static size_t memory_room(struct spool *spool, size_t wanted)
 	if (!spool->last || spool->last->end == spool->last->capacity) {
 		while (bytes < wanted + sizeof(struct piece) && bytes < PIECE_MOST)
 			bytes *= 2;
-		if (!store_take_memory(spool->store, bytes))
+		if (!store_take_memory(spool->store, spool->limits.use, bytes)) {
+			note_refused(spool, STORE_MEMORY);
 			return 0;
+		}
 		if (!add_piece(spool, bytes)) {
-			store_give_memory(spool->store, bytes);
+			store_give_memory(spool->store, spool->limits.use, bytes);
 			return 0;
 		}
 	}
@@ -157,10 +177,15 @@ static bool grow(struct spool *spool)
 
 	if (bytes > GROWTH)
 		bytes = GROWTH;
-	if (spool->fd < 0 && (spool->fd = store_open_file(spool->store)) < 0)
+	if (spool->fd < 0 && (spool->fd = store_open_file(spool->store)) < 0) {
+		if (errno == EMFILE)
+			note_refused(spool, STORE_FILES);
 		return false;
-	if (!store_grow_file(spool->store, spool->fd, spool->file_size, bytes))
+	}
+	if (!store_grow_file(spool->store, spool->limits.use, spool->fd, spool->file_size, bytes)) {
+		note_refused(spool, STORE_DISK);
 		return false;
+	}
 	spool->file_size += bytes;
 	return true;
 }
@@ -169,8 +194,11 @@ static size_t file_room(struct spool *spool, size_t wanted)
 {
 	uint64_t at, left;
 
-	if (spool->in_file >= spool->limits.file)
+	if (spool->in_file >= spool->limits.file) {
+		if (spool->limits.file > 0)
+			note_filled(spool);
 		return 0;
+	}
 	at = ring_end(spool);
 	if (at >= spool->file_size && !grow(spool))
 		return 0;
@@ -206,10 +234,10 @@ static bool add_read_piece(struct spool *spool, uint64_t count)
 	if (bytes > count + sizeof(struct piece))
 		bytes = (size_t)count + sizeof(struct piece);
 	/* What is in the file must come out whatever others hold in memory. */
-	store_force_memory(spool->store, bytes);
+	store_force_memory(spool->store, spool->limits.use, bytes);
 	if (add_piece(spool, bytes))
 		return true;
-	store_give_memory(spool->store, bytes);
+	store_give_memory(spool->store, spool->limits.use, bytes);
 	errno = ENOMEM;
 	return false;
 }
@@ -258,8 +286,11 @@ static size_t find_room(struct spool *spool, size_t wanted, bool *is_file)
 	size_t room;
 
 	*is_file = false;
-	if (space == 0)
+	if (space == 0) {
+		if (!spool->failed)
+			note_filled(spool);
 		return 0;
+	}
 	if (wanted > space)
 		wanted = (size_t)space;
 	room = memory_room(spool, wanted);

@@ -26,9 +26,10 @@
 
 struct spool;
 
-/* The most that one spool holds, in bytes. */
+/* The most that one spool holds, in bytes, and of what. */
 struct spool_limits {
 	uint64_t memory, file;
+	enum spool_use use;
 };
 
 /* Empty; takes nothing of the store yet. NULL without memory. */

@@ -45,20 +45,26 @@ static bool take(_Atomic uint64_t *used, uint64_t most, uint64_t bytes)
 	return false;
 }
 
-bool store_take_memory(struct spool_store *store, uint64_t bytes)
+bool store_take_memory(struct spool_store *store, enum spool_use use, uint64_t bytes)
 {
-	return take(&store->memory, atomic_load_explicit(&store->memory_max, memory_order_relaxed),
-		bytes);
+	uint64_t most = atomic_load_explicit(&store->memory_max, memory_order_relaxed);
+
+	if (!take(&store->memory, most, bytes))
+		return false;
+	atomic_fetch_add_explicit(&store->uses[use].memory, bytes, memory_order_relaxed);
+	return true;
 }
 
-void store_force_memory(struct spool_store *store, uint64_t bytes)
+void store_force_memory(struct spool_store *store, enum spool_use use, uint64_t bytes)
 {
 	atomic_fetch_add_explicit(&store->memory, bytes, memory_order_relaxed);
+	atomic_fetch_add_explicit(&store->uses[use].memory, bytes, memory_order_relaxed);
 }
 
-void store_give_memory(struct spool_store *store, uint64_t bytes)
+void store_give_memory(struct spool_store *store, enum spool_use use, uint64_t bytes)
 {
 	atomic_fetch_sub_explicit(&store->memory, bytes, memory_order_relaxed);
+	atomic_fetch_sub_explicit(&store->uses[use].memory, bytes, memory_order_relaxed);
 }
 
 void store_report(struct spool_store *store, const char *what, int error)
@@ -97,8 +103,9 @@ static int open_and_unlink(const char *folder)
 
 int store_open_file(struct spool_store *store)
 {
-	int fd = -1;
+	int fd = -1, error = EMFILE;
 
+	errno = ENOENT;
 	if (!store->folder)
 		return -1;
 	if (atomic_fetch_add_explicit(&store->files, 1, memory_order_relaxed) >= store->files_max)
@@ -108,13 +115,16 @@ int store_open_file(struct spool_store *store)
 		fd = open_and_unlink(store->folder);
 	if (fd >= 0)
 		return fd;
-	store_report(store, "a temporary file", errno);
+	error = errno;
+	store_report(store, "a temporary file", error);
 none:
 	atomic_fetch_sub_explicit(&store->files, 1, memory_order_relaxed);
+	errno = error;
 	return -1;
 }
 
-bool store_grow_file(struct spool_store *store, int fd, uint64_t size, uint64_t bytes)
+bool store_grow_file(
+	struct spool_store *store, enum spool_use use, int fd, uint64_t size, uint64_t bytes)
 {
 	uint64_t most = atomic_load_explicit(&store->disk_max, memory_order_relaxed);
 	int error;
@@ -125,16 +135,19 @@ bool store_grow_file(struct spool_store *store, int fd, uint64_t size, uint64_t 
 		error = fallocate(fd, 0, (off_t)size, (off_t)bytes) == 0 ? 0 : errno;
 	} while (error == EINTR);
 	/* Where the file system can't reserve, a write may fail for lack of space. */
-	if (error == 0 || error == EOPNOTSUPP)
+	if (error == 0 || error == EOPNOTSUPP) {
+		atomic_fetch_add_explicit(&store->uses[use].disk, bytes, memory_order_relaxed);
 		return true;
+	}
 	atomic_fetch_sub_explicit(&store->disk, bytes, memory_order_relaxed);
 	store_report(store, "a temporary file can't grow", error);
 	return false;
 }
 
-void store_close_file(struct spool_store *store, int fd, uint64_t size)
+void store_close_file(struct spool_store *store, enum spool_use use, int fd, uint64_t size)
 {
 	close(fd);
+	atomic_fetch_sub_explicit(&store->uses[use].disk, size, memory_order_relaxed);
 	atomic_fetch_sub_explicit(&store->disk, size, memory_order_relaxed);
 	atomic_fetch_sub_explicit(&store->files, 1, memory_order_relaxed);
 }

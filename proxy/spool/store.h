@@ -14,12 +14,23 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+/* What a spool keeps. */
+enum spool_use { SPOOL_REQUEST, SPOOL_RESPONSE, SPOOL_USES };
+
+/* Why a spool got no more room: one of these is at its bound, or the disk is full. */
+enum store_bound { STORE_MEMORY, STORE_DISK, STORE_FILES, STORE_BOUNDS };
+
 struct spool_store {
 	_Atomic uint64_t memory_max, disk_max; /* bytes; changed by store_set_bounds at any time */
 	unsigned files_max;                    /* set before the first file is opened */
 	char *folder;                          /* NULL: no files */
 
 	_Atomic uint64_t memory, disk; /* bytes that spools hold now */
+	struct {
+		_Atomic uint64_t memory, disk; /* the part of spools of this use */
+		_Atomic uint64_t filled;       /* spools of it that reached their own limits */
+	} uses[SPOOL_USES];
+	_Atomic uint64_t refused[STORE_BOUNDS]; /* spools that got no room because of it */
 	atomic_uint files;
 	_Atomic uint64_t reported_ns; /* the last line about the folder */
 	atomic_uint unreported;       /* failures since */
@@ -35,21 +46,23 @@ void store_end(struct spool_store *store);
 void store_set_bounds(struct spool_store *store, uint64_t memory_max, uint64_t disk_max);
 
 /* False when so many bytes are not left. */
-bool store_take_memory(struct spool_store *store, uint64_t bytes);
+bool store_take_memory(struct spool_store *store, enum spool_use use, uint64_t bytes);
 /* Takes them even if that exceeds the bound: for what is read back from a file. */
-void store_force_memory(struct spool_store *store, uint64_t bytes);
-void store_give_memory(struct spool_store *store, uint64_t bytes);
+void store_force_memory(struct spool_store *store, enum spool_use use, uint64_t bytes);
+void store_give_memory(struct spool_store *store, enum spool_use use, uint64_t bytes);
 
 /* A new empty file that no folder lists, so that it is gone with its last descriptor, also after a
- * kill. -1 when there is no folder, too many are open, or the system refuses, which is logged. */
+ * kill. -1 when there is no folder, too many are open (errno is EMFILE), or the system refuses,
+ * which is logged. */
 int store_open_file(struct spool_store *store);
 
 /* Makes the file `bytes` longer than `size` and reserves them on the disk, so that a write there
  * does not fail for lack of space. False when the bound or the disk (logged) does not allow it. */
-bool store_grow_file(struct spool_store *store, int fd, uint64_t size, uint64_t bytes);
+bool store_grow_file(
+	struct spool_store *store, enum spool_use use, int fd, uint64_t size, uint64_t bytes);
 
 /* Closes a file of `size` bytes. */
-void store_close_file(struct spool_store *store, int fd, uint64_t size);
+void store_close_file(struct spool_store *store, enum spool_use use, int fd, uint64_t size);
 
 /* Reports a failure of a file: a line in the error log, at most one in ten seconds. */
 void store_report(struct spool_store *store, const char *what, int error);

@@ -4,6 +4,7 @@ import hashlib
 import os
 import threading
 
+from lib.admin import value, with_admin
 from lib.client import request_bytes
 from lib.process import DEADLINE_SECONDS, SANITIZER, until
 from lib.sluice import to
@@ -229,6 +230,55 @@ def upload_order(t):
     equal(upload.response().status, 200, "the upload")
     equal(reader.response().status, 200, "the read")
     equal(origin.targets(), ["/small", "/up", "/read"], "at the server")
+
+
+# ---- metrics -----------------------------------------------------------------------------------
+
+def kept(admin, **labels):
+    return value(admin.metrics()[1], "sluice_buffered_bytes", **labels)
+
+
+@test("metrics: what is kept of requests and responses, in memory and in files")
+def metrics(t):
+    server = Server(t)
+    sluice, admin = with_admin(t, to(server.origin, upstream="max_in_flight = 4"))
+    reader = ask_big(t, sluice)
+    server.wait_sent(1)
+    upload = begin_upload(t, sluice, 400_000, sent=300_000)
+    for body in ("request", "response"):
+        for where, least in (("memory", 1), ("file", MIB)):
+            until(lambda b=body, w=where, n=least: kept(admin, body=b, **{"in": w}) >= n,
+                  f"bytes of the {body} in a {where}")
+    equal(value(admin.metrics()[1], "sluice_buffering_files"), 2, "files")
+    upload.send(content(400_000)[300_000:])
+    equal(upload.response().status, 200, "the upload")
+    read_big(reader)
+    for body in ("request", "response"):
+        for where in ("memory", "file"):
+            until(lambda b=body, w=where: kept(admin, body=b, **{"in": w}) == 0, "none of it")
+    text = admin.metrics()[1]
+    equal(value(text, "sluice_buffering_files"), 0, "files")
+    equal([value(text, "sluice_buffers_filled_total", body=b) for b in ("request", "response")],
+          [0, 0], "filled")
+    equal([value(text, "sluice_buffering_refused_total", bound=b)
+           for b in ("memory", "disk", "files")], [0, 0, 0], "refused")
+
+
+@test("metrics: bodies longer than what is kept, and bounds of all that were reached, once a body")
+def metrics_bounds(t):
+    for settings, bound in (("buffering_memory = 0", "memory"), ("buffering_disk = 0", "disk")):
+        origin = t.origin()
+        sluice, admin = with_admin(
+            t, to(origin, route="request_buffering = 8k file 64k"), settings=settings)
+        upload = begin_upload(t, sluice, 400_000, sent=1)
+        for at in range(1, 400_000, 40_000):
+            upload.send(content(400_000)[at:at + 40_000])
+        true(upload.response().body == content(400_000), "the body")
+        text = admin.metrics()[1]
+        for name in ("memory", "disk"):
+            equal(value(text, "sluice_buffering_refused_total", bound=name), int(name == bound), name)
+        equal(value(text, "sluice_buffers_filled_total", body="request"), int(bound == "memory"),
+              "filled")
 
 
 # ---- event streams -----------------------------------------------------------------------------

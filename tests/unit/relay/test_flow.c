@@ -50,7 +50,7 @@ static struct fixture *begin(void)
 	assert_int_equal(setsockopt(pair[0], SOL_SOCKET, SO_SNDBUF, &small, sizeof(small)), 0);
 	assert_true(store_init(&f->store, "/tmp"));
 	f->store.files_max = 1;
-	f->kept = (struct spool_limits){4096, 4096};
+	f->kept = (struct spool_limits){4096, 4096, SPOOL_REQUEST};
 	store_set_bounds(&f->store, 1 << 20, 1 << 20);
 	f->peer = pair[1];
 	assert_true(stream_open(&f->stream, &f->loop, pair[0], true, &calls));

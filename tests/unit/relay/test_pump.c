@@ -250,7 +250,8 @@ static void bodies_come_out_as_they_went_in(void **state)
 		struct fixture *f = begin(kind, len, encode);
 		if (kind != HTTP_BODY_UNTIL_CLOSE && round / 6 % 2 && len > 0) {
 			struct spool_limits limits = {1 + random_below(&random, 20000),
-				random_below(&random, 2) * random_below(&random, LONGEST)};
+				random_below(&random, 2) * random_below(&random, LONGEST),
+				SPOOL_REQUEST};
 			f->pump.spool = spool_new(&f->store, limits);
 			f->pump.sink = NULL;
 			f->collects = true;
@@ -388,7 +389,8 @@ static void spills(void **state)
 		struct fixture *f = begin(HTTP_BODY_LENGTH, sizeof(text), false);
 		f->pump.spills = true;
 		f->sink.stream.writable = false;
-		f->pump.kept = (struct spool_limits){1024, fits ? sizeof(text) : 1024};
+		f->pump.kept =
+			(struct spool_limits){1024, fits ? sizeof(text) : 1024, SPOOL_REQUEST};
 		size_t given = 0;
 		enum pump_result result = PUMP_WANTS_READ;
 		for (int i = 0; i < 200 && result == PUMP_WANTS_READ; i++) {

@@ -93,7 +93,8 @@ static void take_all(struct fixture *f, struct spool *spool)
 static void memory_only(void **state)
 {
 	struct fixture *f = begin(MIB, MIB, 10);
-	struct spool *spool = spool_new(&f->store, (struct spool_limits){100 * KIB, 0});
+	struct spool *spool =
+		spool_new(&f->store, (struct spool_limits){100 * KIB, 0, SPOOL_REQUEST});
 
 	(void)state;
 	assert_int_equal(f->store.memory, 0);
@@ -114,7 +115,8 @@ static void memory_only(void **state)
 static void then_a_file(void **state)
 {
 	struct fixture *f = begin(MIB, 10 * MIB, 10);
-	struct spool *spool = spool_new(&f->store, (struct spool_limits){64 * KIB, 3 * MIB + 5});
+	struct spool *spool =
+		spool_new(&f->store, (struct spool_limits){64 * KIB, 3 * MIB + 5, SPOOL_REQUEST});
 
 	(void)state;
 	while (put(f, spool, 100 * KIB) > 0)
@@ -138,7 +140,8 @@ static void then_a_file(void **state)
 static void freed_while_full(void **state)
 {
 	struct fixture *f = begin(MIB, 10 * MIB, 10);
-	struct spool *spool = spool_new(&f->store, (struct spool_limits){64 * KIB, 2 * MIB});
+	struct spool *spool =
+		spool_new(&f->store, (struct spool_limits){64 * KIB, 2 * MIB, SPOOL_REQUEST});
 
 	(void)state;
 	while (put(f, spool, 100 * KIB) > 0)
@@ -151,7 +154,7 @@ static void freed_while_full(void **state)
 static void shared_bounds(void **state)
 {
 	struct fixture *f = begin(64 * KIB, 2 * MIB, 1);
-	struct spool_limits limits = {1 * MIB, 8 * MIB};
+	struct spool_limits limits = {1 * MIB, 8 * MIB, SPOOL_REQUEST};
 	struct spool *one = spool_new(&f->store, limits), *other = spool_new(&f->store, limits);
 	char byte = 'x';
 
@@ -174,7 +177,8 @@ static void shared_bounds(void **state)
 static void no_memory_left(void **state)
 {
 	struct fixture *f = begin(0, 8 * MIB, 10);
-	struct spool *spool = spool_new(&f->store, (struct spool_limits){1 * MIB, 2 * MIB});
+	struct spool *spool =
+		spool_new(&f->store, (struct spool_limits){1 * MIB, 2 * MIB, SPOOL_REQUEST});
 
 	(void)state;
 	for (int i = 0; i < 10; i++)
@@ -192,7 +196,7 @@ static void no_folder(void **state)
 
 	(void)state;
 	rmdir(f->folder);
-	spool = spool_new(&f->store, (struct spool_limits){10 * KIB, MIB});
+	spool = spool_new(&f->store, (struct spool_limits){10 * KIB, MIB, SPOOL_REQUEST});
 	assert_int_equal(put(f, spool, 20 * KIB), 10 * KIB);
 	assert_int_equal(spool_room(spool, 1), 0);
 	assert_false(spool_failed(spool));
@@ -202,7 +206,7 @@ static void no_folder(void **state)
 	store_end(&f->store);
 	assert_true(store_init(&f->store, NULL));
 	store_set_bounds(&f->store, MIB, MIB);
-	spool = spool_new(&f->store, (struct spool_limits){10 * KIB, MIB});
+	spool = spool_new(&f->store, (struct spool_limits){10 * KIB, MIB, SPOOL_REQUEST});
 	assert_int_equal(put(f, spool, 20 * KIB), 10 * KIB);
 	take_all(f, spool);
 	spool_free(spool);
@@ -224,7 +228,8 @@ static void limit_files(rlim_t bytes)
 static void full_disk(void **state)
 {
 	struct fixture *f = begin(MIB, 10 * MIB, 10);
-	struct spool *spool = spool_new(&f->store, (struct spool_limits){64 * KIB, 8 * MIB});
+	struct spool *spool =
+		spool_new(&f->store, (struct spool_limits){64 * KIB, 8 * MIB, SPOOL_REQUEST});
 
 	(void)state;
 	limit_files(2 * MIB + MIB / 2);
@@ -244,7 +249,8 @@ static void full_disk(void **state)
 static void broken_disk(void **state)
 {
 	struct fixture *f = begin(MIB, 10 * MIB, 10);
-	struct spool *spool = spool_new(&f->store, (struct spool_limits){64 * KIB, 8 * MIB});
+	struct spool *spool =
+		spool_new(&f->store, (struct spool_limits){64 * KIB, 8 * MIB, SPOOL_REQUEST});
 
 	(void)state;
 	while (spool_bytes(spool) < 264 * KIB)
@@ -267,8 +273,8 @@ static void random_use(void **state)
 	for (int life = 0; life < 60; life++) {
 		struct fixture *f = begin(random_below(&random, 200 * KIB),
 			random_below(&random, 4 * MIB), 1 + (unsigned)random_below(&random, 2));
-		struct spool_limits limits = {
-			random_below(&random, 100 * KIB), random_below(&random, 2 * MIB)};
+		struct spool_limits limits = {random_below(&random, 100 * KIB),
+			random_below(&random, 2 * MIB), SPOOL_REQUEST};
 		struct spool *spool = spool_new(&f->store, limits);
 		size_t bias = 1 + random_below(&random, 3);
 
