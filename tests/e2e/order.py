@@ -563,7 +563,8 @@ def queued_body(t):
     except TimeoutError:
         pass
     t.note(f"{sent / 1e6:.1f} MB were taken of 100 while it was queued")
-    true(sent < 50_000_000, "the body was swallowed")
+    # What is kept of it, and what the systems of both keep: tcp_rmem lets up to 32 MB be.
+    true(sent < 75_000_000, "the body was swallowed")
     second.socket.settimeout(DEADLINE_SECONDS)
     held.let("/1", "/2")
     second.send(b"x" * (100_000_000 - sent))
