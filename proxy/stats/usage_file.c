@@ -43,7 +43,8 @@ static int write_all(int fd, const char *at, size_t size)
 	return 0;
 }
 
-/* What the last write left without an end is ended. */
+/* What the last write left without an end, on a full disk or by a crash, is ended so that it is no
+ * row: names have no blank. */
 static int end_line(int fd)
 {
 	char last;
@@ -51,7 +52,7 @@ static int end_line(int fd)
 
 	if (size <= 0 || pread(fd, &last, 1, size - 1) != 1 || last == '\n')
 		return 0;
-	return write_all(fd, "\n", 1);
+	return write_all(fd, " torn\n", 6);
 }
 
 static int write_rows(int fd, const struct usage_table *table, const struct stats *stats)
@@ -159,7 +160,7 @@ static bool take_line(const struct reading *reading, char *line)
 	line[len - 1] = '\0';
 	if (sscanf(line, "%16" SCNx64 " %" SCNu64 " %" SCNu64 " %n", &caller, &admitted, &refused,
 		    &name_at) != 3 ||
-		name_at == 0 || line[16] != ' ' || !line[name_at])
+		name_at == 0 || line[16] != ' ' || !line[name_at] || strchr(line + name_at, ' '))
 		return true;
 	return reading->take(reading->ctx, line + name_at, caller, admitted, refused);
 }

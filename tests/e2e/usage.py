@@ -109,7 +109,7 @@ def survives(t):
     folder = os.path.join(t.path("state"), "usage")
     (name,) = os.listdir(folder)
     with open(os.path.join(folder, name), "a", encoding="ascii") as file:
-        file.write("0123456789abcdef 99999")  # as a crash leaves it
+        file.write("0123456789abcdef 99999 0 call")  # as a crash leaves it, or a full disk
     second = start()
     equal(admitted(), 30, "after the crash")
     ask(t.client(second), "ann", 12)
@@ -117,6 +117,7 @@ def survives(t):
     equal(second.wait(), 0, "exit status")
     third = start()
     equal(admitted(), 42, "after the stop")
+    equal({limit for limit, _ in sums(admin)}, {"calls", "tried"}, "limits: what was torn is no row of another one")
     ask(t.client(third), "ann", 1)
     until(lambda: admitted() == 43, "what is written", pause=0.05)
 
