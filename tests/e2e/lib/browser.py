@@ -8,6 +8,7 @@ import threading
 from . import node, wire
 
 FOLDER = "browser"
+NODE_LEAST = 20  # of Playwright
 
 
 class Browser:
@@ -17,6 +18,8 @@ class Browser:
         program = shutil.which("chromium") or shutil.which("chromium-browser")
         if not program:
             t.skip("chromium is not installed")
+        if 0 < node.version() < NODE_LEAST:
+            t.skip(f"Playwright needs node {NODE_LEAST}, and this is {node.version()}")
         installed = node.install(t, FOLDER)
         # A home of its own: the browser keeps files there.
         self.child = subprocess.Popen(

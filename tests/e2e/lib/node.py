@@ -41,6 +41,15 @@ def install(t, folder=CLIENTS):
     return installed
 
 
+def version():
+    """The number of node's major version; 0 where there is no node."""
+    node = find("node")
+    if not node:
+        return 0
+    text = subprocess.run([node, "--version"], stdout=subprocess.PIPE, text=True, check=True).stdout
+    return int(text.removeprefix("v").split(".")[0])
+
+
 def _text(folder, name):
     try:
         with open(os.path.join(folder, name), encoding="utf-8") as text:
