@@ -187,6 +187,9 @@ void exchange_connection_is_free(struct exchange *exchange);
 /* Waits for its turn, or again, until queue_timeout is over. */
 void exchange_await_turn(struct exchange *exchange);
 
+/* QUEUED, for a connection: find_server_again is called after so long, if the time is not over. */
+void exchange_look_again(struct exchange *exchange, uint64_t after_ms);
+
 /* Nothing more is at its server: gives its place there back. */
 static inline void exchange_leave_server(struct exchange *exchange)
 {

@@ -67,6 +67,18 @@ static uint64_t bounded_servers(const struct exchange *x)
 	return servers;
 }
 
+/* Nothing wakes those that wait for other servers when one that was left out, or disabled, may
+ * serve again: they look for it so often. */
+#define LOOK_AGAIN_MS 200
+
+/* Are there others than those that it waits for? What was sent already does not look: where it has
+ * been is not tried again. */
+static bool looks_again(const struct exchange *x)
+{
+	return !x->sent &&
+	       (uint64_t)__builtin_popcountll(pool_waits_for(x)) < x->upstream->server_count;
+}
+
 /* In line for a connection to one of these servers. Its place at the upstream stays its own, so
  * that few wait here and most in their turn; but where sessions have connections of their own, what
  * is free of places is theirs. False: a connection has become free meanwhile. */
@@ -79,6 +91,8 @@ static bool await_connection(struct exchange *x, uint64_t servers)
 		if (x->route->upstream_affinity)
 			x->aside |= queue_yield(queue, &x->ticket, worker_now_ns(x->worker));
 		exchange_await_turn(x);
+		if (looks_again(x))
+			exchange_look_again(x, LOOK_AGAIN_MS);
 		return true;
 	case POOL_HAS_ONE:
 		return false;
@@ -202,6 +216,17 @@ void exchange_forward(struct exchange *x)
 	if (x->route->upstream_affinity && try_pin(x))
 		return;
 	find_server(x, false);
+}
+
+void find_server_again(struct exchange *x)
+{
+	if (!upstream_has_another(x->upstream, pool_waits_for(x), worker_now_ms(x->worker))) {
+		exchange_look_again(x, LOOK_AGAIN_MS);
+		return;
+	}
+	pool_leave(x);
+	x->tried = 0; /* what could not be connected to may be up again */
+	exchange_connection_is_free(x);
 }
 
 void exchange_connection_is_free(struct exchange *x)

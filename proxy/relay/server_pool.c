@@ -236,6 +236,11 @@ enum pool_wait pool_wait(struct exchange *x, uint64_t servers)
 	return POOL_WAITS;
 }
 
+uint64_t pool_waits_for(const struct exchange *x)
+{
+	return x->waiter->servers;
+}
+
 void pool_pass_on(struct upstream_state *upstream)
 {
 	struct connection_waiter *waiter;

@@ -94,6 +94,9 @@ enum pool_wait {
  * woken before, at the front. */
 enum pool_wait pool_wait(struct exchange *exchange, uint64_t servers);
 
+/* The servers that it waits for (a mask of indexes). */
+uint64_t pool_waits_for(const struct exchange *exchange);
+
 /* It waits no more. Also when it did not. */
 void pool_leave(struct exchange *exchange);
 

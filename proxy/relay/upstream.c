@@ -200,6 +200,14 @@ static bool may_be_asked(struct server *server, uint64_t tried, bool all, uint64
 	return all || !is_left_out(server, now_ms);
 }
 
+bool upstream_has_another(const struct upstream *upstream, uint64_t others, uint64_t now_ms)
+{
+	for (size_t i = 0; i < upstream->server_count; i++)
+		if (may_be_asked(&upstream->servers[i], others, false, now_ms))
+			return true;
+	return false;
+}
+
 unsigned server_weight(const struct server *server)
 {
 	/* relaxed: what is set goes for the next that are chosen */

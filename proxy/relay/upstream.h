@@ -82,6 +82,9 @@ void server_set_weight(struct server *server, unsigned weight);
 /* Is it in, or the only one? Whatever its mode is. */
 bool server_may_serve(struct server *server, uint64_t now_ms);
 
+/* May one be asked now that is none of `others` (a mask of indexes)? */
+bool upstream_has_another(const struct upstream *upstream, uint64_t others, uint64_t now_ms);
+
 /* May a failure have a line in the log? One in ten seconds for each server, so that a dead one does
  * not write a line for each request. `unlogged` is how many had none since the last line. */
 bool server_may_log(struct server *server, uint64_t now_ms, unsigned *unlogged);

@@ -250,6 +250,22 @@ def servers(t):
     dead.release()
 
 
+@test("a request that waits for a full server goes to another one that is up again")
+def again(t):
+    one = Server(t)
+    other = t.origin(lambda x: x.reply(200, b"other"), listen=False)
+    sluice = t.sluice(to(f"{one} max_connections=1", f"{other} max_connections=1",
+                         upstream="max_fails = 1\nfail_timeout = 500ms\nretries = 2",
+                         route="queue_timeout = 30s"))
+    holder = hold(t, sluice)
+    client = t.client(sluice)
+    client.request("/x")
+    sluice.process.wait_output("left out")
+    other.listen()
+    equal(client.response().body, b"other", "body, while the first is full")
+    holder.reset()
+
+
 @test("a server that closes each connection, or breaks them, is asked again and again")
 def closing(t):
     def handler(x):
