@@ -48,7 +48,7 @@ is 'echo tells method, target, fields and body' \
 	'{"method":"PUT","target":"/echo?a=b","fields":[["Host","h"],["A","1"],["A","2"],["Content-Length","3"]],"body":"x\"y"}' \
 	"$(get -X PUT -H 'Host: h' -H 'User-Agent:' -H 'Accept:' -H 'Content-Type:' -H 'A: 1' -H 'A: 2' \
 		--data-raw 'x"y' "$url/echo?a=b")"
-is 'echo of what is no UTF-8' '"body":"åA"}' \
+is 'echo of invalid UTF-8' '"body":"åA"}' \
 	"$(printf '\345A' | get --data-binary @- "$url/echo" | grep -o '"body":.*')"
 is 'slow waits' '{"waited_ms":300} 1' \
 	"$(get -w '%{time_total}' "$url/slow?ms=300" | awk '{ t = $0 + 0; if (NR == 1) line = $0; else ok = t >= 0.3 } END { print line, ok }')"

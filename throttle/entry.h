@@ -13,9 +13,9 @@
  *   special, tombstone  between two callers: the index names the insertion that it is for
  *
  * Every change to a throttle is one compare-and-swap on its head, which decides it. What slots have
- * to be written for it is written after, by whoever comes first: the thread itself or the next one.
- * A head in use carries a time or a sequence number, so that a value that a slow thread still has
- * in hand never comes back in another meaning.
+ * to be written for it is written after, by the first that comes: the thread itself or the next
+ * one. A head in use carries a time or a sequence number, so that a value that a slow thread still
+ * has in hand never comes back in another meaning.
  *
  * Times in here are nanoseconds since the table's epoch.
  */

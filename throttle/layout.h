@@ -22,7 +22,7 @@ struct header {
 	_Alignas(64) struct throttle_limit limits[];
 };
 
-/* What stands in a header that is whole. */
+/* The content of a whole header. */
 uint64_t layout_checksum(const struct header *header);
 
 /* The bytes of the header and the limits, and of the words of levels and the tallies behind it. */

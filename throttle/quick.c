@@ -6,7 +6,7 @@
  *     |              |    '--> one doesn't: refused, nothing was written
  *     | anything else, at any step: what was taken is given back
  *     v
- *   nothing was done: take.c begins anew
+ *   nothing was done: take.c begins again
  *
  * It does what take.c does by the same parts, without what it takes to be general: that is worth
  * more than half of the time of a verdict. One charge of 1 of a short ring, in the place where it
@@ -456,7 +456,7 @@ INLINE void put_in_order(struct chosen *c, struct chosen **order, size_t count)
 }
 
 /* Several: all or none. When threads meet here, who is refused may have been by what another gives
- * back the moment after; who fails begins anew in take.c, which keeps what it has while it tries.
+ * back the moment after; who fails begins again in take.c, which keeps what it has while it tries.
  */
 INLINE bool take_several(struct throttle_table *table, const struct throttle_charge *charges,
 	size_t count, uint64_t now_ns, struct throttle_verdict *verdict,

@@ -133,7 +133,7 @@ bool ring_is_idle(const struct shape *s, struct entry *e, uint64_t head, uint64_
  * made since the stamp that is read here was old, the head has changed and the swap fails. True:
  * start again.
  *
- * A stamp that is to be set anew stands for what was charged since the last one: what is older is
+ * A stamp that is to be set again stands for what was charged since the last one: what is older is
  * put back before that too, or refusals would keep it until its tick looks new again.
  *
  * Its new tick is that of the youngest that is_empty, not now's: who comes here is perhaps refused
@@ -417,7 +417,7 @@ static bool refund_one(const struct shape *s, struct entry *e, uint64_t tick, ui
 		if (!atomic_compare_exchange_strong_explicit(
 			    &e->head, &head, next, memory_order_acq_rel, memory_order_relaxed))
 			continue;
-		/* The gap is closed by whoever sees it; here at once. */
+		/* The gap is closed by the thread that sees it; here at once. */
 		while (!(next & HEAD_SPECIAL) && unpack(s, next).type >= RING_HOLE) {
 			move_hole(s, e, next);
 			next = atomic_load_explicit(&e->head, memory_order_acquire);

@@ -43,15 +43,15 @@ struct short_view {
 	uint32_t live, position;
 };
 
-/* Is the head of before now? Else it is of now; or, where that is more than clocks differ, of
+/* Is the head older than now? Else it is of now; or, where that is more than clocks differ, of
  * after it. */
 SHORT_INLINE bool ring_short_is_past(const struct shape *s, uint64_t head, uint64_t now)
 {
 	return (((now >> s->shift) - head) & SHORT_TICK_MASK) - 1 < s->since_max;
 }
 
-/* Looks at it by a head that was loaded (acquire) from `e`, and is of before now or not. False: not
- * to be judged here. */
+/* Looks at it by a head that was loaded (acquire) from `e`, and is older than now or not. False:
+ * not to be judged here. */
 SHORT_INLINE bool ring_short_view(const struct shape *s, const struct entry *e, uint64_t head,
 	bool is_past, uint64_t now, struct short_view *v)
 {

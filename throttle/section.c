@@ -132,7 +132,7 @@ SELDOM static void complete(struct section *s, uint64_t number, uint64_t word, u
 	/* acquire: so that the word is looked at after it */
 	uint64_t tag = atomic_load_explicit(&e->tag, memory_order_acquire);
 
-	/* seq_cst: orders the look at the overflow after the swap of the word, whoever made it */
+	/* seq_cst: orders the look at the overflow after the swap of the word, by any thread */
 	if ((word & FINGERPRINT_MASK) == 0 ||
 		atomic_load_explicit(bucket_word, memory_order_seq_cst) != word)
 		return;

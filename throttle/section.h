@@ -9,8 +9,8 @@
  * best: there, as a rule, one look finds tag and throttle in the same cache line.
  *
  * What is inserted is decided by one swap of the bucket's word, which names the caller and its
- * place; the tag and the head follow, by whoever comes first. Since two threads can't both have
- * swapped the same word, a caller is never in two places.
+ * place; the tag and the head follow, by the thread that comes first. Since two threads can't both
+ * have swapped the same word, a caller is never in two places.
  *
  *   insertion:   tombstone in an empty entry --> word --> tag --> the entry is born
  *                (nobody can charge it now)      ^ decides

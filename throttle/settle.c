@@ -217,7 +217,7 @@ void throttle_settle(struct throttle_table *t, struct throttle_receipt *receipt,
 		refund_to(t, receipt, i, cost, now_ns);
 		return;
 	}
-	/* All that was added is charged anew, so that there is one time of it to give back. */
+	/* All that was added is charged again, so that there is one time of it to give back. */
 	if (charge(t, receipt, i, cost - held->cost, now_ns, &when)) {
 		refund_added(t, receipt, i, held->added, now_ns);
 		held->added = cost - held->cost;

@@ -64,7 +64,7 @@ static struct generation *open_file(
 	store_remove(t->folder, GENERATION_NEXT);
 	error = store_rename(t->folder, GENERATION_FILE, SET_ASIDE);
 	table_report(report, THROTTLE_FOUND_SET_ASIDE,
-		"the file " GENERATION_FILE " was set aside, all counters begin anew", why);
+		"the file " GENERATION_FILE " was set aside, all counters begin again", why);
 	errno = error != 0 ? error : ENOENT;
 	return NULL;
 }

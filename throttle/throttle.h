@@ -34,10 +34,10 @@
  *    up: nothing is forgiven, retry_after_ns says how long it takes. throttle_rebase (and opening a
  *    file) ends that: the table's time then goes on from where it was.
  *  - A step forward of `now_ns` is taken for time that passed.
- *  - Of a time, a throttle has the lower bits. Who comes back to the second when these have come
- *    round can find of a ring of up to 31 (after 417 days) what was in use then, for a window; of a
- *    large divided one (2^30 in 4095 slots of 1 s: after 4.5 hours) what is charged then counts up
- *    to two seconds longer. No more than L are admitted.
+ *  - Of a time, a throttle has the lower bits. A caller that returns to the second when these have
+ *    wrapped can find of a ring of up to 31 (after 417 days) what was in use then, for a window;
+ *    of a large divided one (2^30 in 4095 slots of 1 s: after 4.5 hours) what is charged then
+ *    counts up to two seconds longer. No more than L are admitted.
  *  - So a step of the wall clock must not become a step of `now_ns`. throttle_set_wall hands it to
  * the calendar limits alone: their periods begin and end by the wall, all windows go on
  * undisturbed.

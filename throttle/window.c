@@ -15,7 +15,7 @@
  * The first charge of a later quantum closes T, in two swaps. The first sets WINDOW_CLOSING, so
  * that T's count stands: used less what the live slots hold. Then its slot is written, then the
  * second swap opens the new quantum with the sum of what is still live. Any thread can do any of
- * it; whoever finds WINDOW_CLOSING set finishes it.
+ * it; the thread that finds WINDOW_CLOSING set finishes it.
  *
  * A slot is tagged with its lap, so that what it holds of long ago isn't mistaken: laps count to
  * 255, and every 64 of them all dead slots are wiped. Counts in slots are in grains (of 1 up to a
@@ -394,7 +394,7 @@ static enum found window_plan(const struct shape *s, struct entry *e, uint64_t c
 }
 
 /* A refund from a closed quantum: its slot first. Then the head's sum, unless a close came between,
- * which has added up the slots anew; that it may have done so before is on the safe side. */
+ * which has added up the slots again; that it may have done so before is on the safe side. */
 static bool refund_closed(const struct shape *s, struct entry *e, uint64_t head,
 	const struct view *v, uint64_t quantum, uint64_t cost)
 {

@@ -56,7 +56,7 @@ static inline uint64_t clock_anchor_time(const struct clock_anchor *anchor, uint
 #define CLOCK_STEP_NS (20 * CLOCK_NS_PER_MS)
 
 /* Has the wall clock been set since init or the last step noticed? By how much, in ns, or 0. Of the
- * threads that ask at once, one is told. */
+ * threads that ask at once, one gets true. */
 int64_t clock_anchor_step(struct clock_anchor *anchor, uint64_t boot_ns, uint64_t wall_ns);
 
 /*

@@ -226,7 +226,8 @@ static void go_to_sleep(struct log *log)
 {
 	uint64_t count;
 
-	/* First say it, then look: whoever put something in before sees it, or we see what it put.
+	/* First say it, then look: a thread that put something in before sees it, or we see what it
+	 * put.
 	 */
 	atomic_store_explicit(&log->consumer, CONSUMER_ASLEEP, memory_order_seq_cst);
 	if (has_work(log))

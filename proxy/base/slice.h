@@ -1,5 +1,5 @@
 /*
- * A slice: bytes that live somewhere else. It owns nothing and is not NUL-terminated; whoever
+ * A slice: bytes that live somewhere else. It owns nothing and is not NUL-terminated; the code that
  * made it says how long the bytes stay.
  */
 #ifndef BASE_SLICE_H

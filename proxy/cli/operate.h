@@ -12,7 +12,7 @@ extern const char cli_operate_usage[];
 /* Is it one of these commands? */
 bool cli_operate_knows(const char *command);
 
-/* Offers their words to whoever guesses what an unknown command was meant to be. */
+/* Offers their words to the code that guesses what an unknown command was meant to be. */
 struct near_miss;
 void cli_operate_offer(struct near_miss *near);
 

@@ -87,7 +87,7 @@ static bool check_log(const struct conf *conf, const char *key, const struct log
 	return target->sink != LOG_SINK_FILE || check_file(conf, key, target->path);
 }
 
-/* A socket is made anew at each start. */
+/* A socket is made again at each start. */
 static bool check_sockets(const struct conf_listener *listener, const struct conf *conf)
 {
 	char folder[PATH_MAX], name[32];

@@ -85,7 +85,7 @@ enum conf_ratelimit_headers {
 	CONF_RATELIMIT_INHERIT, /* on a route: what the listener says */
 };
 
-/* What is no error but was hardly meant, for people, without `file:line: ` in front. */
+/* Warnings: valid, but hardly meant. For people, without `file:line: ` in front. */
 struct conf_warning {
 	unsigned line; /* for conf_place */
 	const char *text;

@@ -6,7 +6,7 @@
 #include <string.h>
 #include <strings.h>
 
-/* A file of garbage is told enough by this many. */
+/* So many lines are enough for a file of garbage. */
 enum { ERRORS_AT_MOST = 1000, NEAR_WORD_BYTES = 40, NEAR_SLIPS = 2 };
 
 void conf_errors_add_va(struct conf_errors *errors, const char *name, unsigned line,

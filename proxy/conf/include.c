@@ -1,6 +1,6 @@
 /*
  * include = PATTERN: other files read in place. A pattern is that of glob(7), relative to the file
- * that it stands in; its files are read in the order of their names' bytes. Each begins outside of
+ * that it is in; its files are read in the order of their names' bytes. Each begins outside of
  * any section, and paths in it are relative to its own folder.
  */
 #include "conf/build.h"

@@ -26,7 +26,7 @@ const struct option_section option_sections[SECTIONS] = {
 		options_limit, &options_limit_count,
 		"A quota: how much, per how long, for whom."},
 	{SECTION_PLANS, "plans", false, true, 0, options_plans, &options_plans_count,
-		"How a caller's plan is told; needed when there is any plan."},
+		"How a caller's plan is found; needed when there is any plan."},
 	{SECTION_PLAN, "plan", true, false, sizeof(struct conf_plan),
 		options_plan, &options_plan_count,
 		"A set of limits and a lane, given to callers by their key. "

@@ -191,8 +191,8 @@ static size_t put_aside(struct reader *reader, struct slice line, char *out)
 }
 
 /*
- * inih's fgets: one line into `out`, of `size` bytes. What is no setting is dealt with here, and an
- * empty line stands for it so that none is skipped.
+ * inih's fgets: one line into `out`, of `size` bytes. A line that is no setting is dealt with here,
+ * and an empty line stands for it so that none is skipped.
  */
 static char *give_line(char *out, int size, void *user)
 {

@@ -131,7 +131,7 @@ struct conf_place conf_place(const struct conf *conf, unsigned line)
 
 const struct conf *conf_hold(const struct conf *conf)
 {
-	/* Relaxed: whoever holds one already keeps it alive, nothing is published by it. */
+	/* Relaxed: a holder of one already keeps it alive, nothing is published by it. */
 	atomic_fetch_add_explicit(conf->holders, 1, memory_order_relaxed);
 	return conf;
 }

@@ -294,8 +294,7 @@ static bool fail_number(struct value *value, bool (*scan)(struct slice, uint64_t
 	if (unit.len == 0)
 		return value_fail(value, "\"%.*s\" is not one: it has no unit", SLICE_ARGS(text));
 	if (memchr(unit.at, ' ', unit.len) || memchr(unit.at, '\t', unit.len))
-		return value_fail(
-			value, "\"%.*s\" is not one: a blank stands in it", SLICE_ARGS(text));
+		return value_fail(value, "\"%.*s\" is not one: it has a blank", SLICE_ARGS(text));
 	snprintf(one, sizeof(one), "1%.*s", SLICE_ARGS(unit));
 	if (is_letters(unit) && !scan(slice_of(one), &number))
 		return value_fail(value, "\"%.*s\" is not one: \"%.*s\" is no unit",

@@ -208,7 +208,7 @@ static bool parse_secret_file(struct value *value)
 	struct slice path = value->text;
 
 	if (path.len <= 5 || memcmp(path.at, "file:", 5) != 0)
-		return value_fail(value, "a secret stands in a file of its own");
+		return value_fail(value, "a secret belongs in a file of its own");
 	path.at += 5;
 	path.len -= 5;
 	if (!value_check_path(value, path))

@@ -12,7 +12,7 @@
  *
  * When X-Forwarded-For is there at all, Forwarded (RFC 7239) is not read for the caller: nearly all
  * proxies maintain the former and pass the latter on as the client sent it. Proxies that maintain
- * only Forwarded must remove X-Forwarded-For. The client's protocol is told likewise: by
+ * only Forwarded must remove X-Forwarded-For. The client's protocol is found likewise: by
  * X-Forwarded-Proto, else by the farthest element of Forwarded that is believed.
  *
  * A peer on a unix socket has no address. It is trusted when the listener trusts any proxy at all;
@@ -117,7 +117,7 @@ bool forwarded_node_parse(struct slice node, uint8_t address[16]);
 
 /*
  * `for=192.0.2.1;host=example.com;proto=http`, after the hops that a trusted peer tells of. Both
- * dialects say the same: where it sent X-Forwarded-For, by which callers are told, its hops are
+ * dialects say the same: where it sent X-Forwarded-For, by which callers are known, its hops are
  * those, with its X-Forwarded-Proto and -Host at the farthest; else its Forwarded, which is left
  * out when it is malformed.
  */

@@ -73,7 +73,7 @@ static void peer_name(struct forwarded_peer *peer)
 		peer->node_len = (uint8_t)len;
 		return;
 	}
-	/* RFC 7239 section 6: an IPv6 address stands in brackets and so in quotes. */
+	/* RFC 7239 section 6: an IPv6 address has brackets and so quotes. */
 	struct http_out out = http_out_over(peer->node, sizeof(peer->node));
 	http_out_slice(&out, SLICE("\"["));
 	http_out_slice(&out, (struct slice){peer->text, len});

@@ -105,7 +105,7 @@ static inline enum http_field_id http_field_id(struct slice name)
 		       : HTTP_FIELD_OTHER;
 }
 
-/* The same for a field of a head, of which a name with an underscore is told apart: servers that
+/* The same for a field of a head, of which a name with an underscore is kept apart: servers that
  * make variables of names take it for the name with dashes. */
 static inline enum http_field_id http_field_id_of(struct slice name)
 {

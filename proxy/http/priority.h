@@ -4,7 +4,7 @@
 
 #include "base/slice.h"
 
-/* The urgency, 0 (most) to 7, or -1 when the field says none, what is no urgency, or is malformed.
+/* The urgency, 0 (most) to 7, or -1 when the field has none, an invalid one, or is malformed.
  */
 int http_priority_urgency(struct slice field);
 

@@ -1,6 +1,6 @@
 /*
  * Deadlines that cost nothing until they pass: moving one later, or clearing it, only stores a
- * number. The libevent timer behind it is armed anew only when the deadline comes nearer than
+ * number. The libevent timer behind it is armed again only when the deadline comes nearer than
  * what is armed, and when it fires early it looks at the number and sleeps on. A request thus
  * adds and deletes no timers.
  */

@@ -10,7 +10,7 @@
  * Those that were woken are served in rounds, after the loop's callbacks: first all of a round are
  * read, then all are acted on. A system call displaces most of the code in the processor's first
  * cache, and the code behind it displaces the kernel's; one stage for many streams in a row fetches
- * both less often. Whoever writes can do as much: gather, and write at the turn's end.
+ * both less often. A writer can do as much: gather, and write at the turn's end.
  */
 #ifndef NET_STREAM_H
 #define NET_STREAM_H

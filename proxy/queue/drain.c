@@ -1,6 +1,6 @@
 /* drain: how fast what waits gets away, for Retry-After.
  *
- * Counted in windows; a window's mean gap is smoothed into the gap that is told. Written by
+ * Counted in windows; a window's mean gap is smoothed into the gap that is reported. Written by
  * whichever worker dispatches; a count that lands in the neighbouring window does no harm, so all
  * orderings here are relaxed and pair with nothing. */
 #include "queue/line.h"

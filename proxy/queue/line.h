@@ -1,8 +1,9 @@
 /* line: the inside of a run queue: places, the two lists, turns. See run_queue.h for the picture.
  *
- * A session in line is taken out by whoever serves the run queue, together with a place for it
- * (line_pop), is then locked in its shard to find the ticket, and comes back or not (line_settle).
- * So the locks nest in one direction only: shard, then run queue. Private to the room. */
+ * A session in line is taken out by the worker that serves the run queue, together with a place for
+ * it (line_pop), is then locked in its shard to find the ticket, and comes back or not
+ * (line_settle). So the locks nest in one direction only: shard, then run queue. Private to the
+ * room. */
 #ifndef SLUICE_QUEUE_LINE_H
 #define SLUICE_QUEUE_LINE_H
 
@@ -70,7 +71,7 @@ struct turn {
 
 enum line_offer {
 	LINE_PLACED,      /* the ticket has its place */
-	LINE_WAITS,       /* its session stands in line now */
+	LINE_WAITS,       /* its session is in line now */
 	LINE_WAITS_SERVE, /* the same, and the line must be served */
 };
 
@@ -105,7 +106,7 @@ bool line_settle(struct run_queue *run_queue, const struct turn *turn, bool gone
 	const struct ticket *next, bool waits, uint32_t shed, uint64_t now_ns);
 
 /* A session in line has nothing more to go: out of it. False if it is being served just now: then
- * whoever serves finds that out. Shard's mutex held. */
+ * the worker that serves finds that out. Shard's mutex held. */
 bool line_leave(struct run_queue *run_queue, struct session *session);
 
 /* A place is given back; with a sample for the adaptive bound if latency_ns is not 0. Returns
@@ -117,9 +118,9 @@ bool line_return_place(
 void line_note_waiting(struct run_queue *run_queue, uint64_t now_ns);
 void line_note_gone(struct run_queue *run_queue, uint64_t now_ns);
 
-/* Whoever is to serve it when no lock is held has a reference, taken while a ticket that is queued
- * or in flight for it, its owner or the registry keep it: with its last ticket its owner may go.
- * The last one frees it. */
+/* The worker that is to serve it when no lock is held has a reference, taken while a ticket that is
+ * queued or in flight for it, its owner or the registry keep it: with its last ticket its owner may
+ * go. The last one frees it. */
 struct run_queue *run_queue_hold(struct run_queue *run_queue);
 void run_queue_release(struct run_queue *run_queue);
 

@@ -21,7 +21,8 @@ static void refuse_queued(struct queue *queue, struct shard *shard, struct sessi
 		line_leave(session->run_queue, session);
 }
 
-/* Everything in flight is told to cut. A message under way carries that instead of what it was. */
+/* Everything in flight gets the message to cut. A message under way carries that instead of what it
+ * was. */
 static void abort_flying(struct session *session, struct outbox *outbox)
 {
 	for (struct ticket *ticket = session->flight; ticket != NULL; ticket = ticket->next) {

@@ -86,7 +86,7 @@ void run_queue_configure(
 
 struct run_queue *run_queue_hold(struct run_queue *run_queue)
 {
-	/* relaxed: whoever holds may pass it on; the release below orders the rest */
+	/* relaxed: a holder may pass it on; the release below orders the rest */
 	atomic_fetch_add_explicit(&run_queue->references, 1, memory_order_relaxed);
 	return run_queue;
 }

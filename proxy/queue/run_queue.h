@@ -8,7 +8,7 @@
  * Turns are a deficit round-robin (Shreedhar and Varghese, SIGCOMM 1995) in exchanges; the short
  * list of newcomers is RFC 8290's (FQ-CoDel) section 4.2, bounded so that a flood of newcomers
  * starves nobody. Sessions whose next ticket is of the high lane go first; of high_burst turns of
- * theirs and one, one is of the normal lane. An idle share is used by whoever has work; a lone
+ * theirs and one, one is of the normal lane. An idle share is used by any that has work; a lone
  * session is drained in one go.
  *
  * Without bound and pace nobody ever waits here, and a ticket passes without writing to anything

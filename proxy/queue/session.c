@@ -34,7 +34,7 @@ bool session_is_next(const struct session *session, const struct ticket *ticket)
 	return ticket->lane == QUEUE_LANE_HIGH && session->high_run < normal->high_burst;
 }
 
-/* The list that a waiting ticket stands in. */
+/* The list that a waiting ticket is in. */
 static unsigned list_of(const struct ticket *ticket)
 {
 	return ticket->state == TICKET_CLAIMING ? SESSION_CLAIMS : ticket->lane;

@@ -1,5 +1,5 @@
 /*
- * Heads, written anew for the next hop. Field lines that pass unchanged, mostly runs of several,
+ * Heads, rewritten for the next hop. Field lines that pass unchanged, mostly runs of several,
  * are copied as they stand; what belongs to this hop alone is left out, what a proxy must say is
  * added.
  */
@@ -92,7 +92,7 @@ static bool drops_request_field(
 static struct left_out left_out_of_request(const struct exchange *x)
 {
 	const struct conf_route *route = x->route;
-	/* Written anew: */
+	/* Rewritten: */
 	struct left_out left_out = {
 		HTTP_FIELD_BIT(HOST) | HTTP_FIELD_BIT(X_FORWARDED_FOR) |
 			HTTP_FIELD_BIT(X_FORWARDED_HOST) | HTTP_FIELD_BIT(X_FORWARDED_PORT) |
@@ -176,7 +176,7 @@ static bool is_as_written(const struct exchange *x)
 	return x->target.form == HTTP_TARGET_ORIGIN && keeps_path(x);
 }
 
-/* Is the head's beginning what would be written anew, line for line, as it mostly is? Then the host
+/* Is the head's beginning what would be rewritten, line for line, as it mostly is? Then the host
  * comes first, once, and it passes with what stands around it. */
 static bool begins_as_written(const struct exchange *x)
 {
@@ -295,7 +295,7 @@ static struct left_out left_out_of_response(const struct exchange *x, bool has_c
 	struct left_out left_out = {0};
 
 	if (x->use->site->via.len > 0)
-		left_out.ids |= HTTP_FIELD_BIT(VIA); /* written anew */
+		left_out.ids |= HTTP_FIELD_BIT(VIA); /* rewritten */
 	if (x->request.minor == 0)
 		left_out.ids |= HTTP_FIELD_BIT(TRAILER);
 	if (x->replaces_ratelimit || has_changes)

@@ -14,7 +14,7 @@ static void put(struct http_out *out, struct slice bytes)
 	http_out_slice(out, bytes);
 }
 
-/* One address, that by which callers are told apart; a peer on a unix socket may have none. */
+/* One address, that by which callers are distinguished; a peer on a unix socket may have none. */
 static void put_caller(struct http_out *out, const struct exchange *x)
 {
 	static const uint8_t none[16];

@@ -47,7 +47,7 @@ struct binding {
 	bool closed;         /* no longer in the configuration: no worker makes a listener of it */
 	atomic_uint holders; /* listeners that workers made of it */
 	int *given; /* [workers] the sockets' descriptors, for an upgrade; -1: it has one already */
-	bool handed_over; /* another process has it; set before workers are told */
+	bool handed_over; /* another process has it; set before the workers get the message */
 	struct connection_bound *bound;
 };
 
@@ -72,7 +72,7 @@ struct listener {
 };
 
 /* Does nobody listen on any of these addresses? Else the error log says where. To be asked before
- * bindings_prepare, which shares an address with whoever shares it. */
+ * bindings_prepare, which shares an address with all that share it. */
 bool bindings_are_free(const struct conf *conf, const struct handover *inherited);
 
 /* Opens the sockets of all listeners of `conf` that are not open yet, for bindings_commit or

@@ -137,7 +137,7 @@ void lookalikes_drop(const struct lookalikes *lookalikes, struct http_head *head
 		if (!must_go(lookalikes, field->id, http_field_name(head, field)))
 			continue;
 		field->hop = true;
-		head->ids |= HTTP_FIELD_BIT(UNDERSCORED); /* whoever copies lines looks at each */
+		head->ids |= HTTP_FIELD_BIT(UNDERSCORED); /* the copying of lines looks at each */
 	}
 }
 

@@ -1,5 +1,5 @@
 /*
- * What the service manager (systemd with Type=notify) is told, and its watchdog.
+ * What the service manager (systemd with Type=notify) hears, and its watchdog.
  *
  *   start --READY--> serving --RELOADING--> reading --READY--> serving --STOPPING--> draining
  *

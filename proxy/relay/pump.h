@@ -5,7 +5,7 @@
  *                      length, chunked, until close       length, chunked, close
  *
  * One block is read only when the one before has left: the sink's pace is the source's (and by
- * TCP the sender's), and memory stays bounded whatever the body's size. Framing is made anew, never
+ * TCP the sender's), and memory stays bounded whatever the body's size. Framing is rewritten, never
  * copied; chunk extensions are dropped.
  *
  * When `spills` is set, what a slow sink does not take goes into the flow's spool as far as there

@@ -156,7 +156,7 @@ void reload_collect(struct relay *relay)
 		if (pace)
 			pace_collect(pace);
 	}
-	log_debug("what the limits of before left is freed");
+	log_debug("what the earlier limits left is freed");
 }
 
 /* ---- what changes ---------------------------------------------------------------------------- */

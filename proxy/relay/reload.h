@@ -61,7 +61,7 @@ void reload_note_change(struct relay *relay);
 /* The worker has taken the site of the last reload: it is in no call that began before. */
 void reload_seen(struct worker *worker);
 
-/* Frees what the limits of before left, once all workers have seen the last reload. Main thread. */
+/* Frees what the earlier limits left, once all workers have seen the last reload. Main thread. */
 void reload_collect(struct relay *relay);
 
 /* The table of the throttles, in conf's state folder or in memory. False with a line in the log. */

@@ -56,7 +56,7 @@ static bool is_below_bound(const struct server_state *server)
 }
 
 /* A reload has lowered the bound, and this connection is one of those too many: it counts no more.
- * Of workers that ask at once only as many are told so as there are too many. */
+ * Of workers that ask at once, as many get true as there are connections too many. */
 static bool is_one_too_many(struct server_state *server, struct server_connection *connection)
 {
 	/* relaxed, all: no other thread reads anything by it, and none waits for less than the
@@ -149,8 +149,8 @@ static bool wake_one(struct upstream_state *upstream, const struct server_state 
 	return waiter != NULL;
 }
 
-/* A connection can be had now that could not before. A waiter counts itself and looks then; whoever
- * frees one frees it and looks at the count then (seq_cst both): one sees the other. */
+/* A connection can be had now that could not before. A waiter counts itself, then looks; a thread
+ * that frees one frees it, then looks at the count (seq_cst both): one sees the other. */
 static void note_free(struct server_state *server)
 {
 	if (atomic_load(&server->upstream->waiting) > 0)

@@ -117,7 +117,7 @@ void site_commit(struct site *site)
 
 struct site *site_hold(struct site *site)
 {
-	/* relaxed: whoever holds may pass it on */
+	/* relaxed: a holder may pass it on */
 	atomic_fetch_add_explicit(&site->holders, 1, memory_order_relaxed);
 	return site;
 }

@@ -1,7 +1,7 @@
 /*
  * A site: one configuration snapshot made ready to serve. Workers hold it as long as an exchange of
  * theirs began under it. A reload makes a new one, all of it from the new snapshot, so that no
- * setting can be forgotten; what is no setting (places, connections, addresses, the throttles) is
+ * setting can be forgotten; state (places, connections, addresses, the throttles) is
  * in states that all sites share.
  *
  *   site_new (prepare: may fail, changes nothing) --> site_commit (can't fail) --> in force

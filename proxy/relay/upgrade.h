@@ -26,7 +26,7 @@ struct upgrade;
 /* Starts the new process, or says in the log why not. */
 void upgrade_begin(struct relay *relay);
 
-/* This process is told to stop: one that is starting is stopped as well. */
+/* This process is to stop: one that is starting is stopped as well. */
 void upgrade_cancel(struct relay *relay);
 
 /* Takes what the environment says that another process hands over. False when that can't be used:

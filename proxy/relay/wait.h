@@ -1,6 +1,6 @@
 /*
- * What a connection waits for, and until when. Only progress moves the time: whoever looks again
- * and finds the same reason and the same progress leaves the deadline where it is. So no other
+ * What a connection waits for, and until when. Only progress moves the time: a look that
+ * finds the same reason and the same progress leaves the deadline where it is. So no other
  * event (a byte of another kind, the other side's) lets a peer keep a connection without end.
  *
  *   reason         whose time    progress that moves it           from where

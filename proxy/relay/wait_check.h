@@ -1,6 +1,6 @@
 /*
- * Nothing waits without end. What is not over has a deadline that runs, or waits behind something
- * on its connection that has one:
+ * Nothing waits without end. Each open exchange and connection has a deadline that runs, or waits
+ * behind something on its connection that has one:
  *
  *   exchange    its own          its server's          its client's      those before it
  *   HEAD                                               HEAD

@@ -25,8 +25,8 @@ void busiest_free(struct busiest *busiest)
 
 /*
  * A reader takes what it read as one state when the version was even and the same before and after.
- * The adder makes it odd, then stores with release, so whoever sees one of these stores (acquire)
- * sees the odd version after it; then even again with release.
+ * The adder makes it odd, then stores with release, so a thread that sees one of these stores
+ * (acquire) sees the odd version after it; then even again with release.
  */
 static void begin_change(struct busiest *busiest)
 {

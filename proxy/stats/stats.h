@@ -1,6 +1,6 @@
 /*
- * Counters: each worker adds to a block of its own without an atomic read-modify-write, and whoever
- * wants a sum adds the blocks up.
+ * Counters: each worker adds to a block of its own without an atomic read-modify-write, and a
+ * thread that wants a sum adds the blocks up.
  *
  *   name --stats_register--> row number --> [block of worker 0][block of worker 1]... --stats_sum
  *

@@ -252,7 +252,7 @@ static void count_answer(struct load *load, const struct client *client)
 		histogram_add(&load->latencies, now_ns() - client->due_ns);
 }
 
-/* The peer closed: what was under way is lost, the connection is opened anew. A free client keeps
+/* The peer closed: what was under way is lost, the connection is opened again. A free client keeps
  * its place in line. */
 static void renew(struct load *load, struct client *client)
 {

@@ -96,7 +96,7 @@ def by_hash(t):
         by_key = admin.json("/api/v1/callers?key=ann&limit=burst")[1]["limits"]
         equal([(x["caller"], x["used"]) for x in by_key], [(known, 3)])
 
-    with t.point("one that no limit knows, and what is no hash"):
+    with t.point("one that no limit knows, and an invalid hash"):
         equal(admin.json("/api/v1/callers/0123456789abcdef"), (200, {"caller": "0123456789abcdef", "limits": [], "override": None}))
         for hash in ("ann", known[:15], known + "0", known.upper() if known.upper() != known else "X" * 16):
             equal(admin.json(f"/api/v1/callers/{hash}")[0], 404, hash)

@@ -161,7 +161,7 @@ def servers(t):
         operate(two, "enable")
         equal(seen(), {b"one", b"two"})
 
-    with t.point("what there is not: 404"):
+    with t.point("names that do not exist: 404"):
         for path in ("origin/servers/127.0.0.1:1/drain", "none/servers/x:1/drain", "origin/drain",
                      f"origin/servers/{one}/frob", "origin/servers/drain", "origin/servers//drain"):
             equal(admin.json(f"/api/v1/upstreams/{path}", "POST")[0], 404, path)

@@ -163,7 +163,7 @@ def closed_between(t):
     equal(logins.connection_of("/whoami"), [1, 2], "connections")
 
 
-@test("closed by the server under a request: tried anew when that is safe, as ever")
+@test("closed by the server under a request: tried again when that is safe, as ever")
 def closed_under(t):
     logins = Logins(t)
     client = t.client(t.sluice(to(logins.origin, route=ROUTE, upstream="retries = 1")))
@@ -272,15 +272,15 @@ def reload(t):
     client = t.client(sluice)
     ask(client, "POST /login", "one")
     sluice.reload(sections("max_in_flight = 7", "queue_depth = 17"))
-    sluice.process.wait_output("what the limits of before left is freed", 1)
+    sluice.process.wait_output("what the earlier limits left is freed", 1)
     equal(ask(client, "GET /whoami", "one").body, b"one", "who it is")
     sluice.reload(sections("connect_timeout = 7s\nretries = 1"))
-    sluice.process.wait_output("what the limits of before left is freed", 2)
+    sluice.process.wait_output("what the earlier limits left is freed", 2)
     equal(ask(client, "GET /whoami", "one").body, b"one", "who it is")
     sluice.reload(to(t.origin(), route=ROUTE))
     logins.origin.wait_connections_gone()
     sluice.reload(sections())
-    sluice.process.wait_output("what the limits of before left is freed", 4)
+    sluice.process.wait_output("what the earlier limits left is freed", 4)
     equal(ask(client, "GET /whoami", "one").status, 401, "status")
     equal(logins.origin.connections, 2, "connections")
 

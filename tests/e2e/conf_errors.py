@@ -160,7 +160,7 @@ def foreign(t):
         equal((status, output), (1, f"{t.folder}: can't be read: it is a folder; expected a file\n"))
 
 
-@group("what is no error but was hardly meant", workers=[1])
+@group("warnings: valid, but hardly meant", workers=[1])
 def warnings(t):
     field = to("127.0.0.1:1", route="request_header_set = X-Note: a # c")
     text = "[listener l]\nbind = 127.0.0.1:8\n" + field

@@ -137,7 +137,7 @@ def by_caller(t):
                      f"access_log = file:{opened}/a"), 0)
         equal(trace(opened), before, "the folder")
 
-    with t.point("all that is wrong is told at once"):
+    with t.point("all that is wrong is reported at once"):
         status, output = checked(f"state = {closed}", f"pid_file = {closed}/p", f"error_log = file:{closed}/e",
                                  f"access_log = file:{closed}/a")
         equal(status, 1, "exit status")
@@ -167,7 +167,7 @@ def for_user(t):
         says(checked(f"state = {others}", f"pid_file = {others}/p", f"error_log = file:{roots}/e"), 0)
         equal([trace(roots), os.listdir(others)], [before, []], "the folders")
 
-    with t.point("what only root can write is told"):
+    with t.point("what only root can write is reported"):
         says(checked(f"state = {roots}", "state_required = on", f"pid_file = {roots}/p"), 1,
              f"INI:3: [sluice] state: {roots} can't be used by {OTHER}: Permission denied; "
              "state_required = on does not let this be",

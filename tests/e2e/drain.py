@@ -12,6 +12,7 @@ import threading
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from lib import process
 from lib.client import Client
+from lib.crowd import Crowd
 from lib.process import BINARY, until
 from lib.sluice import Sluice, to
 from lib.tap import equal, main, test, true
@@ -28,28 +29,18 @@ os.execv(sys.argv[2], sys.argv[2:])
 """
 
 
-class Crowd:
+class Clients(Crowd):
     """Clients on threads of their own, until they are stopped. A request is lost when its connection
     was made, all of it was sent, and no whole answer came. That a connection is refused, or had
     ended before anything was sent on it, loses nothing."""
 
     def __init__(self, t, address):
+        super().__init__(t)
         self.t, self.address = t, address
         self.lost, self.answered, self.refused, self.told = [], 0, 0, 0
-        self._stop, self._lock, self._threads = threading.Event(), threading.Lock(), []
-        t.defer(self.stop)
 
     def add(self, count, once, pause):
-        for number in range(count):
-            thread = threading.Thread(target=self._ask, args=(once, pause, number), daemon=True)
-            thread.start()
-            self._threads.append(thread)
-        return self
-
-    def stop(self):
-        self._stop.set()
-        for thread in self._threads:
-            thread.join(60)
+        return self.start(count, lambda number: self._ask(once, pause, number))
 
     def _connect(self):
         try:
@@ -101,7 +92,7 @@ class Crowd:
 
 
 def keeps_out():
-    """May this process let a listening socket drop what wants to connect anew? Some systems leave that
+    """May this process let a listening socket drop what wants to connect again? Some systems leave that
     to root. (The filter takes all: BPF_RET, as many bytes as there are.)"""
     code = ctypes.create_string_buffer(struct.pack("HBBI", 6, 0, 0, 0xFFFFFFFF))
     with socket.socket() as sock:
@@ -117,11 +108,11 @@ def ready(sluice_process):
     sluice_process.wait_output("sluice is ready")
 
 
-@test("a drain answers what was sent: of clients that connect anew each time, and of those that stay")
+@test("a drain answers what was sent: of clients that connect again each time, and of those that stay")
 def ends(t):
     origin = t.origin()
     sluice = t.sluice(to(origin))
-    crowd = Crowd(t, sluice.address)
+    crowd = Clients(t, sluice.address)
     crowd.add(8, once=True, pause=0).add(8, once=False, pause=0).add(24, once=False, pause=0.05)
     until(lambda: crowd.answered > 500, "answers")
     sluice.terminate()
@@ -198,7 +189,7 @@ def bind_taken_away(t):
     sluice.listener = f"bind = {address}"
     sluice.reload(sluice.sections)
     sluice.process.wait_output(": reloaded")
-    crowd = Crowd(t, address).add(8, once=True, pause=0)
+    crowd = Clients(t, address).add(8, once=True, pause=0)
     until(lambda: crowd.answered > 300, "answers")
     refused = crowd.refused
     sluice.listener = ""
@@ -214,7 +205,7 @@ def rolling(t):
     state = t.path("state")
     os.mkdir(state)
     first = t.sluice(to(origin), settings=f"state = {state}")
-    crowd = Crowd(t, first.address)
+    crowd = Clients(t, first.address)
     crowd.add(6, once=True, pause=0).add(4, once=False, pause=0).add(10, once=False, pause=0.03)
     running = first.process
     for number in range(4):
@@ -245,7 +236,7 @@ def activated(t):
     t.defer(lambda: os.close(passed))
     ini = t.file("systemd.ini", f"[sluice]\nworkers = {t.workers}\naccess_log = off\n"
                  f"[listener web]\nbind = systemd:web\n" + to(t.origin()))
-    crowd = Crowd(t, address)
+    crowd = Clients(t, address)
     crowd.add(6, once=True, pause=0).add(4, once=False, pause=0).add(10, once=False, pause=0.03)
     for number in range(4):
         child = process.Process(
@@ -255,7 +246,7 @@ def activated(t):
         goal = crowd.answered + 300
         until(lambda: crowd.answered > goal, "answers")
         if number == 3:
-            crowd.stop()  # whoever comes after the last one would wait in the backlog
+            crowd.stop()  # one that comes after the last would wait in the backlog
         child.signal(15)
         equal(child.wait(), 0, "exit status")
     crowd.judge(1200)

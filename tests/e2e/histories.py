@@ -260,7 +260,7 @@ def history(t, ordering, troubled=True, upstream="", route="", slow=False):
     return wrong_read, wrong_order
 
 
-@test("writes: each read sees the last write before it, whatever fails and whoever leaves")
+@test("writes: each read sees the last write before it, whatever fails and leaves")
 def writes(t):
     for troubled, upstream in ((False, ""), (True, ""), (True, "max_in_flight = 3")):
         wrong_read, wrong_order = history(t, "writes", troubled, upstream)
@@ -284,7 +284,7 @@ def slow_none(t):
     true(wrong_read, "no wrong read was found")
 
 
-@test("strict: as received by sluice, so at the origin, whatever fails and whoever leaves")
+@test("strict: as received by sluice, so at the origin, whatever fails and leaves")
 def strict(t):
     for upstream in ("", "max_in_flight = 2"):
         wrong_read, wrong_order = history(t, "strict", upstream=upstream)

@@ -210,7 +210,7 @@ def refund(t):
         equal([client.ask(f"/{status}").status for status in (500, 503, 429, 599) * 3],
               [500, 503, 429, 599] * 3, "statuses")
 
-    with t.point("others do, and the upstream's 429 is told from ours"):
+    with t.point("others do, and the upstream's 429 is distinguished from ours"):
         equal([client.ask(f"/{status}").status for status in (200, 404, 428)], [200, 404, 428])
         answer = client.ask("/429")
         equal((answer.status, answer.get("Content-Type")), (429, "application/problem+json"))

@@ -24,7 +24,7 @@ def sections(origin, limit):
 
 
 def again(sluice, how=signal.SIGTERM, limits=None):
-    """Ends it and starts it anew, perhaps with other sections."""
+    """Ends it and starts it again, perhaps with other sections."""
     sluice.process.signal(how)
     equal(sluice.wait(), 0 if how == signal.SIGTERM else -how, "exit status")
     sluice.ended = False
@@ -81,7 +81,7 @@ def restart(t):
         equal(answer.status, 429, "status")
         true(wait_ms(answer) > 9 * 3_600_000, "a wait for the ban's end")
 
-    with t.point("another limit's callers are found again too, others begin anew"):
+    with t.point("another limit's callers are found again too, others begin again"):
         keys = [("X-Api-Key", "k" * 300)]
         _, sluice, folder = begun(t, "rate = 2 per 1h")
         client = t.client(sluice)
@@ -157,7 +157,7 @@ def unusable_folders(t):
     a_file = t.file("file", "")
     for title, state, message in (
             ("one that is missing", t.path("missing"), "No such file or directory"),
-            ("what is no folder", a_file, "Not a directory"),
+            ("a file instead of a folder", a_file, "Not a directory"),
             ("where no file can be made", "/proc/self", "")):
         with t.point(f"{title}: a warning, and counting goes on in memory"):
             sluice = t.sluice(text, settings=f"state = {state}")
@@ -255,7 +255,7 @@ def change_in_midst(t):
     sluice.process.wait_output("-> delayed")
     for mark in range(1, 4):
         sluice.reload(limit(mark + 1))
-        sluice.process.wait_output("limits of before left is freed", mark)
+        sluice.process.wait_output("earlier limits left is freed", mark)
     half.send(b"st: api.test\r\n\r\n")
     equal(half.response().status, 200, "status of the one with half a head")
     equal(delayed.response().status, 200, "status of the delayed one")

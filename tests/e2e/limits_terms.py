@@ -297,7 +297,7 @@ def several(t):
               {"ring": 1, "paced": 2, "monthly": 3, "open": 0}, "remaining")
         true(left["flow"]["r"] >= 700, f"{left['flow']} of 1000 bytes after 200")
 
-    with t.point("all that are violated are named, and the latest time is told"):
+    with t.point("all that are violated are named, and the latest time is sent"):
         client.ask("/", fields=fields())
         answers = [client.ask("/", fields=fields(A=a)) for a in ("same", "new", "new", "new")]
         equal([a.status for a in answers], [429, 200, 429, 429], "statuses")

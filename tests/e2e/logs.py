@@ -213,7 +213,7 @@ def reopen(t):
     equal(found, [f"old{n}" for n in range(5)] + [f"new{n}" for n in range(5)], "targets in both files")
 
 
-@test("the error log goes to a file, with times and levels; a failing server is told of")
+@test("the error log goes to a file, with times and levels; a failing server is reported")
 def error_log(t):
     path = t.path("error.log")
     sluice = t.sluice(to("127.0.0.1:1"), settings=f"error_log = file:{path}\nlog_level = info")
@@ -327,7 +327,7 @@ def user_without_root(t):
         equal(f"user = {user} has no effect: only root can change to another user" in sluice.log(), is_said, user)
 
 
-@group("what can't be done at the start is told with file and line", workers=[1])
+@group("what can't be done at the start is reported with file and line", workers=[1])
 def told_with_line(t):
     def start(setting, command=()):
         ini = t.file("start.ini", f"[sluice]\nworkers = 1\n{setting}\n[listener x]\n"

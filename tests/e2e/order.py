@@ -575,7 +575,7 @@ def queued_body(t):
 def after_send(t):
     path = t.path("access")
     os.mkfifo(path)
-    pipe = os.open(path, os.O_RDWR)  # it holds 64 KiB, and then whoever writes to it waits
+    pipe = os.open(path, os.O_RDWR)  # it holds 64 KiB, and then a writer to it waits
     t.defer(lambda: os.close(pipe))
     sluice = t.sluice(to(t.origin(), route=ROUTE.format("strict")), settings=f"access_log = file:{path}")
     count = 1000

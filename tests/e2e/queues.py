@@ -92,7 +92,7 @@ def pace_reload(t):
     sluice = t.sluice(to(origin, upstream="pace = 20 per 2s", route=ROUTE))
     with Lateness() as lateness:
         equal(all_answered(t, sluice, 4, 5), [200] * 20, "statuses")
-        # Another upstream by name of file, the same by name: timeouts changed, so it is made anew.
+        # Another upstream by name of file, the same by name: timeouts changed, so it is made again.
         sluice.reload(to(origin, upstream="pace = 20 per 2s\nconnect_timeout = 7s", route=ROUTE))
         sluice.process.wait_output("reloaded", 1)
         equal(all_answered(t, sluice, 4, 5), [200] * 20, "statuses")
@@ -228,7 +228,7 @@ def collected(t):
         thread.start()
     for number in range(1, 6):
         sluice.reload(sections(100000 + number * 1000))
-        sluice.process.wait_output("what the limits of before left is freed", number)
+        sluice.process.wait_output("what the earlier limits left is freed", number)
     ended.set()
     for thread in threads:
         thread.join(DEADLINE_SECONDS)

@@ -312,7 +312,7 @@ def reload(t):
         until(lambda: '"burst";q=2;w=3600' in client.ask("/").all("RateLimit-Policy"), "the new limit")
         equal(client.ask("/").status, 429, "status")
 
-    with t.point("a bad file changes nothing and is told with file and line"):
+    with t.point("a bad file changes nothing and is reported with file and line"):
         good = sluice.sections
         sluice.reload(good + "\n[route origin]\nnonsense = 1\n")
         line = sluice.ini().count("\n", 0, sluice.ini().index("nonsense")) + 1

@@ -64,7 +64,7 @@ def stuck_reader(t):
     origin.wait_connections_gone()
 
 
-@test("body_timeout: what is no content does not keep a request")
+@test("body_timeout: bytes that are no content do not keep a request")
 def body(t):
     sluice = t.sluice(to(t.origin()), listener=f"body_timeout = {SHORT}")
     client = t.client(sluice)

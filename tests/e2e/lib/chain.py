@@ -2,11 +2,11 @@
 import os
 import shutil
 import signal
-import threading
 import time
 
 from . import process
 from .client import Client
+from .crowd import Crowd
 from .process import BINARY, until
 from .sluice import to
 from .tap import equal
@@ -86,27 +86,17 @@ class Chain:
                 pass
 
 
-class Load:
+class Load(Crowd):
     """Clients that ask all the time until they are stopped; each failure is kept. A caller's answers
     are counted by status."""
 
     def __init__(self, t, address):
+        super().__init__(t)
         self.address = address
         self.failed, self.statuses, self.answered = [], {}, 0
-        self._stop, self._lock, self._threads = threading.Event(), threading.Lock(), []
-        t.defer(self.stop)
 
     def add(self, count, target, once, caller=None):
-        for _ in range(count):
-            thread = threading.Thread(target=self._ask, args=(target, once, caller), daemon=True)
-            thread.start()
-            self._threads.append(thread)
-        return self
-
-    def stop(self):
-        self._stop.set()
-        for thread in self._threads:
-            thread.join(60)
+        return self.start(count, lambda number: self._ask(target, once, caller))
 
     def _ask(self, target, once, caller):
         client = None

@@ -47,7 +47,7 @@ class Sluice:
                 f"[listener main]\nbind = {self.address}\n{self.listener}\n{self.sections}\n")
 
     def write_ini(self, sections=None):
-        """Writes the file anew, for a reload."""
+        """Rewrites the file, for a reload."""
         if sections is not None:
             self.sections = sections
         with open(self.ini_path, "w", encoding="utf-8") as out:

@@ -272,7 +272,7 @@ static void admin(void **state)
 	}
 	parse_bad(TEXT_BASE "[admin]\nbind = systemd:x\n", 11, "is not possible here");
 	parse_bad(TEXT_BASE "[admin]\nbind = 127.0.0.1:9\ntoken = secret\n", 12,
-		"a secret stands in a file of its own; expected file:PATH");
+		"a secret belongs in a file of its own; expected file:PATH");
 	const struct conf *conf = parse_good(
 		TEXT_BASE "[admin]\nbind = 127.0.0.1:9, [::1]:9\nbind = unix:/run/a.sock\n");
 	assert_int_equal(conf->admin.bind_count, 3);
@@ -314,7 +314,7 @@ static void plans(void **state)
 		"there is no [limit plan]");
 }
 
-/* So many sections are found again by their names, and those that stand there twice are told. */
+/* So many sections are found again by their names, and those that are there twice are reported. */
 static void many_sections(void **state)
 {
 	enum { MANY = 25000 };

@@ -38,7 +38,7 @@ static void ten_mistakes_are_ten_errors(void **state)
 	conf_errors_free(&errors);
 }
 
-/* A file of another kind is told from one with a slip, and is not told of for ever. */
+/* A file of another kind is distinguished from one with a slip, and is not reported for ever. */
 static void garbage_has_an_end(void **state)
 {
 	struct conf_errors errors;
@@ -119,7 +119,7 @@ static void lists_of_garbage_have_an_end(void **state)
 	free(text);
 }
 
-/* '#' begins a comment at the beginning of a line only; who takes it for one is told. */
+/* '#' begins a comment at the beginning of a line only; taking it for one is an error. */
 static void comments_after_values(void **state)
 {
 	static const char hint[] = "; only ';' begins a comment after a value";

@@ -163,7 +163,7 @@ static void oddities_in_files_of_callers(void **state)
 	conf_release(conf);
 	conf_errors_free(&errors);
 
-	/* All bad lines are told of, but a file of another kind in few. */
+	/* All bad lines are reported, but a file of another kind in few. */
 	free(gold);
 	gold = write_file("gold.keys", "a\1\nb\nc\1\n");
 	assert_null(conf_load(ini, &errors));
@@ -178,7 +178,7 @@ static void oddities_in_files_of_callers(void **state)
 	remove_file(ini);
 }
 
-/* A line of such a file that is no network is a key, but one that was meant to be is told of. */
+/* A line of such a file that is no network is a key, but one that was meant to be is reported. */
 static void networks_in_files(void **state)
 {
 	char *ini = write_file(
@@ -215,7 +215,7 @@ static void networks_in_files(void **state)
 	remove_file(ini);
 }
 
-/* A user that is not there is told of by `check` already. */
+/* A user that is not there is reported by `check` already. */
 static void users(void **state)
 {
 	char *ini = write_file("t.ini", TEXT_BASE "[sluice]\nuser = no-such-user-here\n");

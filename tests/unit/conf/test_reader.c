@@ -116,7 +116,7 @@ static void control_bytes(void **state)
 	reads("[a]\nb\t=\tc\n", "1[a|]2(b|c)");
 }
 
-/* What is no text is told of in few words, however long it is. */
+/* A binary file gets few words, however long it is. */
 static void files_of_another_kind(void **state)
 {
 	char text[600] = "";

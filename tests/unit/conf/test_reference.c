@@ -92,8 +92,7 @@ static void see_known(
 {
 	(void)user;
 	if (!option_find(section, slice_of(line->key)))
-		fail_msg("%s stands in the sample under [%s] and is no key", line->key,
-			section->kind);
+		fail_msg("the sample has %s under [%s], which is no key", line->key, section->kind);
 }
 
 static void the_sample_has_every_key_and_no_other(void **state)

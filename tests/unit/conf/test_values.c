@@ -29,8 +29,8 @@ static void durations(void **state)
 		"\"10\" is not one: it has no unit; expected a duration such as");
 	bad("sluice", "shutdown_timeout = 10sec", "\"10sec\" is not one: \"sec\" is no unit; exp");
 	bad("sluice", "shutdown_timeout = 10S", "is not one: \"S\" is no unit; expected");
-	bad("sluice", "shutdown_timeout = 10 s", "is not one: a blank stands in it; expected");
-	bad("sluice", "shutdown_timeout = 10s ms", "is not one: a blank stands in it; expected");
+	bad("sluice", "shutdown_timeout = 10 s", "is not one: it has a blank; expected");
+	bad("sluice", "shutdown_timeout = 10s ms", "is not one: it has a blank; expected");
 	bad("sluice", "shutdown_timeout = -1s", "is not one; expected");
 	bad("sluice", "shutdown_timeout = 1.5s", "is not one");
 	bad("sluice", "shutdown_timeout = 30m1h", "is not one");
@@ -61,7 +61,7 @@ static void sizes_and_numbers(void **state)
 	bad("sluice", "callers = 99999999999999999G", "is not one; expected");
 	bad("sluice", "callers = 0x10", "is not one; expected");
 	bad("sluice", "callers = +5", "is not one; expected");
-	bad("sluice", "callers = 1 000", "is not one: a blank stands in it; expected");
+	bad("sluice", "callers = 1 000", "is not one: it has a blank; expected");
 	bad("sluice", "workers = 0", "expected 1 to 256");
 	bad("sluice", "workers = 257", "expected 1 to 256");
 	bad("sluice", "workers = many", "expected a number or auto");
@@ -251,7 +251,7 @@ static void rates(void **state)
 	bad("limit m", "rate = 1 per day UTC UTC", "is left over");
 }
 
-/* What people write elsewhere is told what to write here. */
+/* What people write elsewhere gets a hint what to write here. */
 static void rates_of_other_languages(void **state)
 {
 	static const struct {

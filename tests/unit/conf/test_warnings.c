@@ -1,4 +1,4 @@
-/* What is no error, but hardly meant: the snapshot is there, and says so. */
+/* Warnings: valid, but hardly meant. The snapshot is there, and has them. */
 #include "text.h"
 
 /* TEXT_BASE, with its limit in its route: ten lines. */

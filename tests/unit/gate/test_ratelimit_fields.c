@@ -103,7 +103,8 @@ static void draft_7(void **state)
 		"RateLimit: limit=100, remaining=0, reset=13\r\n");
 	assert_string_equal(lines(&f, CONF_RATELIMIT_X),
 		"X-RateLimit-Limit: 100\r\nX-RateLimit-Remaining: 0\r\nX-RateLimit-Reset: 13\r\n");
-	/* What refused is told, though more of it is left than of others: the cost did not fit. */
+	/* The limit that refused is reported, though more of it is left than of others: the cost
+	 * did not fit. */
 	f.verdict.limits[2].violated = true;
 	f.verdict.limits[2].reset_ms = UINT64_MAX;
 	assert_string_equal(lines(&f, CONF_RATELIMIT_DRAFT_7),

@@ -141,7 +141,7 @@ static void a_write_waits_for_read_hold_at_most(void **state)
 	expect(fixture, "2");
 	enter(fixture, "wr", "ww");
 	done(fixture, 2);
-	expect(fixture, "3"); /* the reads of before hold nothing any more */
+	expect(fixture, "3"); /* the earlier reads hold nothing any more */
 	done(fixture, 3);
 	expect(fixture, "4");
 	for (unsigned n = 0; n < 5; n += n == 1 ? 3 : 1)

@@ -71,7 +71,8 @@ static void a_stream_gives_its_place_back(void **state)
 	close_fixture(fixture);
 }
 
-/* Who waits for its limit has no place meanwhile, and comes before the others of its lane after. */
+/* A job that waits for its limit has no place meanwhile, and comes before the others of its lane
+ * afterwards. */
 static void a_place_given_back_while_waiting(void **state)
 {
 	struct world world;

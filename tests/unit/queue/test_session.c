@@ -194,7 +194,7 @@ static void it_runs_from_the_last_completion(void **state)
 	world_done(&world, &b);
 	assert_int_equal(world.timer_ns, world.now_ns + SEC);
 
-	/* used again in time, it runs anew; the timer is early once and sleeps on */
+	/* used again in time, it runs again; the timer is early once and sleeps on */
 	world.now_ns += SEC / 2;
 	assert_int_equal(world_enter(&world, &a), QUEUE_GO);
 	assert_int_equal(queue_expire(world.queue, world.timer_ns), QUEUE_NEVER);

@@ -181,7 +181,7 @@ static void every_transition(void **state)
 }
 
 /* The idle time is over in the same moment in which a request comes, or one that is drained
- * completes: whoever is first, no work is lost and the session does not stay. */
+ * completes: whichever is first, no work is lost and the session does not stay. */
 static void a_roll_and_a_request_meet(void **state)
 {
 	struct world world;

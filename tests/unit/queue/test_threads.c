@@ -561,7 +561,7 @@ static void pins_of_rolled_sessions(void **state)
 	run("pinned, sessions rolled", QUEUE_WRITES, 0, PINNED | EAGER);
 }
 
-/* Each run queue ends with its last exchange, whoever is just about to serve it. */
+/* Each run queue ends with its last exchange, while any thread is about to serve it. */
 static void run_queues_come_and_go(void **state)
 {
 	(void)state;

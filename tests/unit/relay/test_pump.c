@@ -1,4 +1,4 @@
-/* Bodies through a pump, from socket to socket: what comes out is what went in, framed anew,
+/* Bodies through a pump, from socket to socket: what comes out is what went in, framed again,
  * however the bytes arrive and however slowly they are taken; and each way a body can go wrong. */
 #include "relay/pump.h"
 

@@ -94,4 +94,15 @@ static inline bool take_one(struct throttle_table *table, uint64_t caller, uint6
 	return verdict.admitted;
 }
 
+/* How many of a caller's are admitted until one is refused, up to 4 million. */
+static inline unsigned take_until_refused(
+	struct throttle_table *table, uint64_t caller, uint64_t now_ns)
+{
+	unsigned admitted = 0;
+
+	while (admitted < 4000000 && take_one(table, caller, 1, now_ns, NULL))
+		admitted++;
+	return admitted;
+}
+
 #endif

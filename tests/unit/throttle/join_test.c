@@ -1,5 +1,6 @@
 /* An upgrade: a process joins the table that another has open, by its folder or by a descriptor. */
 #include "fixture.h"
+#include "folder.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -7,37 +8,6 @@
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
-
-static char folder[64];
-
-static int make_folder(void **state)
-{
-	(void)state;
-	snprintf(folder, sizeof(folder), "throttle-join-XXXXXX");
-	return mkdtemp(folder) == NULL;
-}
-
-static int remove_folder(void **state)
-{
-	static const char *const names[] = {"throttle.table", "throttle.next"};
-	char path[128];
-
-	(void)state;
-	for (size_t i = 0; i < 2; i++) {
-		snprintf(path, sizeof(path), "%s/%s", folder, names[i]);
-		unlink(path);
-	}
-	return rmdir(folder);
-}
-
-static unsigned take_until_refused(struct throttle_table *t)
-{
-	unsigned admitted = 0;
-
-	while (admitted < 100 && take_one(t, 1, 1, START, NULL))
-		admitted++;
-	return admitted;
-}
 
 static struct throttle_table *join(
 	const char *in, int shared, uint64_t callers, const struct throttle_limit *limit)
@@ -72,14 +42,14 @@ static void test_of_memory(void **state)
 	third = join(NULL, throttle_table_share(second, START), 1, &limit);
 	assert_non_null(third);
 	throttle_table_close(first);
-	assert_int_equal(take_until_refused(third), 2);
-	assert_int_equal(take_until_refused(second), 0);
+	assert_int_equal(take_until_refused(third, 1, START), 2);
+	assert_int_equal(take_until_refused(second, 1, START), 0);
 	throttle_table_close(second);
 	/* Alone, it may change limits again. */
 	limit.quota = 11;
 	assert_int_equal(throttle_table_apply(third, &limit, 1, 0, START, NULL), 0);
 	throttle_table_collect(third);
-	assert_int_equal(take_until_refused(third), 2);
+	assert_int_equal(take_until_refused(third, 1, START), 2);
 	throttle_table_close(third);
 }
 
@@ -98,14 +68,14 @@ static void test_of_memory_by_a_child(void **state)
 	pid = fork();
 	if (pid == 0) {
 		second = join(NULL, shared, 1, &limit);
-		_exit(second != NULL ? (int)take_until_refused(second) : 99);
+		_exit(second != NULL ? (int)take_until_refused(second, 1, START) : 99);
 	}
 	assert_int_equal(waitpid(pid, &status, 0), pid);
 	assert_int_equal(WEXITSTATUS(status), 3);
-	assert_int_equal(take_until_refused(first), 0);
+	assert_int_equal(take_until_refused(first, 1, START), 0);
 	second = join(NULL, shared, 1, &limit);
 	assert_non_null(second);
-	assert_int_equal(take_until_refused(second), 3);
+	assert_int_equal(take_until_refused(second, 1, START), 3);
 	throttle_table_close(second);
 	throttle_table_close(first);
 }
@@ -122,13 +92,13 @@ static void test_of_a_folder(void **state)
 	assert_true(take_one(first, 1, 2, START, NULL));
 	second = join(folder, -1, 1, &limit);
 	assert_non_null(second);
-	assert_int_equal(take_until_refused(second), 3);
-	assert_int_equal(take_until_refused(first), 0);
+	assert_int_equal(take_until_refused(second, 1, START), 3);
+	assert_int_equal(take_until_refused(first, 1, START), 0);
 	throttle_table_close(second);
 	throttle_table_close(first);
 }
 
-/* Other limits, or another capacity, would take the table away from who has it. */
+/* Other limits, or another capacity, would take the table away from the process that uses it. */
 static void test_of_another_configuration(void **state)
 {
 	struct throttle_limit limit = ring("x", 5, 600 * SECOND),
@@ -144,7 +114,7 @@ static void test_of_another_configuration(void **state)
 		assert_int_equal(errno, EBUSY);
 		assert_null(join(in[i], shared, 5000, &limit));
 		assert_int_equal(errno, EBUSY);
-		assert_int_equal(take_until_refused(first), 5);
+		assert_int_equal(take_until_refused(first, 1, START), 5);
 		throttle_table_close(first);
 	}
 }

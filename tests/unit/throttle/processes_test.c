@@ -1,39 +1,9 @@
 /* Several processes, or several handles, of one folder's table. */
 #include "fixture.h"
+#include "folder.h"
 
 #include <sys/wait.h>
 #include <unistd.h>
-
-static char folder[64];
-
-static int make_folder(void **state)
-{
-	(void)state;
-	snprintf(folder, sizeof(folder), "throttle-processes-XXXXXX");
-	return mkdtemp(folder) == NULL;
-}
-
-static int remove_folder(void **state)
-{
-	static const char *const names[] = {"throttle.table", "throttle.next"};
-	char path[128];
-
-	(void)state;
-	for (size_t i = 0; i < 2; i++) {
-		snprintf(path, sizeof(path), "%s/%s", folder, names[i]);
-		unlink(path);
-	}
-	return rmdir(folder);
-}
-
-static unsigned take_until_refused(struct throttle_table *t)
-{
-	unsigned admitted = 0;
-
-	while (admitted < 100 && take_one(t, 1, 1, START, NULL))
-		admitted++;
-	return admitted;
-}
 
 /* What was in flight in any process that is gone is free again at the next opening; what is in one
  * that is there is not. */
@@ -44,15 +14,15 @@ static void test_in_flight_of_the_dead(void **state)
 
 	(void)state;
 	second = open_table(folder, 1, &limit, 1);
-	assert_int_equal(take_until_refused(second), 3);
+	assert_int_equal(take_until_refused(second, 1, START), 3);
 	third = open_table(folder, 1, &limit, 1);
-	assert_int_equal(take_until_refused(third), 0);
+	assert_int_equal(take_until_refused(third, 1, START), 0);
 	throttle_table_close(third);
 	/* As if it was killed: nothing is given back. */
 	throttle_table_close(second);
 	throttle_table_close(first);
 	first = open_table(folder, 1, &limit, 1);
-	assert_int_equal(take_until_refused(first), 3);
+	assert_int_equal(take_until_refused(first, 1, START), 3);
 	throttle_table_close(first);
 }
 
@@ -68,7 +38,7 @@ static pid_t start(const int pipes[2], int answer, const struct throttle_limit *
 	close(pipes[1]);
 	while (read(pipes[0], &byte, 1) > 0)
 		;
-	admitted = (unsigned char)take_until_refused(open_table(folder, 1, limit, 1));
+	admitted = (unsigned char)take_until_refused(open_table(folder, 1, limit, 1), 1, START);
 	_exit(write(answer, &admitted, 1) == 1 ? 0 : 1);
 }
 
@@ -119,7 +89,7 @@ static void test_change_after_another(void **state)
 	limit.quota = 8;
 	assert_int_equal(throttle_table_apply(first, &limit, 1, 0, START, NULL), 0);
 	throttle_table_collect(first);
-	assert_int_equal(take_until_refused(first), 5);
+	assert_int_equal(take_until_refused(first, 1, START), 5);
 	assert_false(take_one(second, 1, 1, START, NULL));
 	throttle_table_close(first);
 	throttle_table_close(second);

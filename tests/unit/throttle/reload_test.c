@@ -60,15 +60,6 @@ static void change(struct throttle_table *t, const struct throttle_limit *limit,
 	throttle_table_collect(t);
 }
 
-static uint64_t take_until_refused(struct throttle_table *t, uint64_t now)
-{
-	uint64_t admitted = 0;
-
-	while (admitted < ROOM && take_one(t, 1, 1, now, NULL))
-		admitted++;
-	return admitted;
-}
-
 static struct throttle_limit precise(uint64_t quota, uint64_t window_ns, uint32_t slots)
 {
 	struct throttle_limit limit = ring("x", quota, window_ns);
@@ -104,7 +95,7 @@ static void test_cut(void **state)
 		change(t, &limit, now);
 		assert_false(take_one(t, 1, 1, now, NULL));
 		for (uint64_t end = now + 10 * HOUR; now < end; now += 10 * SECOND) {
-			uint64_t admitted = take_until_refused(t, now);
+			uint64_t admitted = take_until_refused(t, 1, now);
 
 			if (admitted == 0)
 				continue;
@@ -135,7 +126,7 @@ static void test_expired_stays_out(void **state)
 		now += 13 * SECOND;
 		limit.window_ns = HOUR;
 		change(t, &limit, now);
-		assert_int_equal(take_until_refused(t, now), 50);
+		assert_int_equal(take_until_refused(t, 1, now), 50);
 		throttle_table_close(t);
 	}
 }
@@ -165,11 +156,11 @@ static void test_quanta(void **state)
 
 			assert_true(take_one(t, 1, 1, START, NULL));
 			begin = now;
-			admitted = take_until_refused(t, now);
+			admitted = take_until_refused(t, 1, now);
 			least = admitted < to.quota ? admitted : to.quota;
 			change(t, &to, now += SECOND);
 			for (; now < begin + to.window_ns; now += to.window_ns / 60)
-				least += take_until_refused(t, now);
+				least += take_until_refused(t, 1, now);
 			assert_true(least <= to.quota);
 			throttle_table_close(t);
 		}
@@ -281,18 +272,18 @@ static void test_kinds(void **state)
 	day.kind = THROTTLE_CALENDAR;
 	day.period = THROTTLE_DAY;
 	t = open_table(NULL, 1, &rings, 1);
-	assert_int_equal(take_until_refused(t, START), 20);
+	assert_int_equal(take_until_refused(t, 1, START), 20);
 	change(t, &paced, START + MS);
-	assert_int_equal(take_until_refused(t, START + 2 * MS), 0);
+	assert_int_equal(take_until_refused(t, 1, START + 2 * MS), 0);
 	change(t, &rings, START + 3 * MS);
-	assert_int_equal(take_until_refused(t, START + 4 * MS), 0);
-	assert_int_equal(take_until_refused(t, START + 9900 * MS), 0);
-	assert_int_equal(take_until_refused(t, START + 10100 * MS), 20);
+	assert_int_equal(take_until_refused(t, 1, START + 4 * MS), 0);
+	assert_int_equal(take_until_refused(t, 1, START + 9900 * MS), 0);
+	assert_int_equal(take_until_refused(t, 1, START + 10100 * MS), 20);
 	change(t, &day, START + 10200 * MS);
-	assert_int_equal(take_until_refused(t, START + 10300 * MS), 0);
+	assert_int_equal(take_until_refused(t, 1, START + 10300 * MS), 0);
 	change(t, &paced, START + 10400 * MS);
-	assert_int_equal(take_until_refused(t, START + 10450 * MS), 0);
-	assert_int_equal(take_until_refused(t, START + 11450 * MS), 2);
+	assert_int_equal(take_until_refused(t, 1, START + 10450 * MS), 0);
+	assert_int_equal(take_until_refused(t, 1, START + 11450 * MS), 2);
 	throttle_table_close(t);
 }
 
@@ -312,7 +303,7 @@ static void test_calendar_keeps(void **state)
 	assert_false(take_one(t, 1, 1, START + SECOND, NULL));
 	day.quota = 21;
 	change(t, &day, START + 2 * SECOND);
-	assert_int_equal(take_until_refused(t, START + 3 * SECOND), 1);
+	assert_int_equal(take_until_refused(t, 1, START + 3 * SECOND), 1);
 	throttle_table_close(t);
 }
 
@@ -348,7 +339,7 @@ static void test_refunds(void **state)
 			throttle_table_collect(t);
 			for (size_t i = 0; i < 2; i++)
 				throttle_refund_all(t, &receipts[i], now + MS);
-			again = take_until_refused(t, now + 2 * MS);
+			again = take_until_refused(t, 1, now + 2 * MS);
 			assert_true(admitted - 2 + again <= limits[0].quota || again == 0);
 			if (from == to)
 				assert_int_equal(again, 2);
@@ -379,7 +370,7 @@ static void test_in_flight(void **state)
 	}
 	for (size_t i = 0; i < 3; i++)
 		throttle_release(t, &receipts[i], START + 10);
-	assert_int_equal(take_until_refused(t, START + 11), 5);
+	assert_int_equal(take_until_refused(t, 1, START + 11), 5);
 	throttle_table_close(t);
 }
 

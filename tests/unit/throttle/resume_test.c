@@ -4,6 +4,7 @@
  * opens the folder goes on with it, and forgets nothing.
  */
 #include "fixture.h"
+#include "folder.h"
 
 #include <errno.h>
 #include <sys/resource.h>
@@ -17,8 +18,6 @@
 #define BEFORE  1800 /* callers whom the old table has: few enough that it has split no bucket */
 #define ALL     9000 /* more than the new one's first two levels have room for */
 #define HOUR    (3600 * SECOND)
-
-static char folder[] = "throttle-resume-XXXXXX";
 
 static struct throttle_table *open_growing(const struct throttle_limit *limits, size_t count)
 {
@@ -191,22 +190,6 @@ static void test_newer_is_damaged(void **state)
 	}
 	assert_int_equal(take_all(t, ALL, QUOTA), 0);
 	throttle_table_close(t);
-}
-
-static int make_folder(void **state)
-{
-	(void)state;
-	memcpy(folder + strlen(folder) - 6, "XXXXXX", 6);
-	return mkdtemp(folder) != NULL ? 0 : -1;
-}
-
-static int remove_folder(void **state)
-{
-	char command[64];
-
-	(void)state;
-	snprintf(command, sizeof(command), "rm -r %s", folder);
-	return system(command);
 }
 
 int main(void)

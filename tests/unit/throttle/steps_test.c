@@ -39,15 +39,6 @@ static uint64_t neighbour_of(const struct section *s, struct throttle_table *t, 
 	return other;
 }
 
-static unsigned take_until_refused(struct throttle_table *t, uint64_t caller, uint64_t now)
-{
-	unsigned admitted = 0;
-
-	while (take_one(t, caller, 1, now, NULL))
-		admitted++;
-	return admitted;
-}
-
 /* A newcomer has taken an empty entry for itself, and not yet said so in the bucket's word. Its
  * last caller comes back: the newcomer is too late, and what is charged is not lost to it. */
 static void test_insertion_not_decided(void **state)
@@ -88,8 +79,8 @@ static struct throttle_table *open_grown(const struct throttle_limit *limit)
 	return t;
 }
 
-/* The word says that the bucket was split, its entries can still be charged. Who comes by then
- * freezes them before they are copied. */
+/* The word says that the bucket was split, its entries can still be charged. A thread that comes by
+ * then freezes them before they are copied. */
 static void test_split_not_frozen(void **state)
 {
 	const struct throttle_limit limit = ring("l", QUOTA, 3600 * SECOND);

@@ -1,5 +1,6 @@
 /* The table as a whole: restarts, files that can't be trusted, limits that change, floods. */
 #include "fixture.h"
+#include "folder.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -9,28 +10,6 @@
 #include <unistd.h>
 
 #define TABLE_FILE "throttle.table"
-
-static char folder[64];
-
-static int make_folder(void **state)
-{
-	(void)state;
-	snprintf(folder, sizeof(folder), "throttle-test-XXXXXX");
-	return mkdtemp(folder) == NULL;
-}
-
-static int remove_folder(void **state)
-{
-	static const char *const names[] = {TABLE_FILE, "throttle.next", TABLE_FILE ".set-aside"};
-	char path[128];
-
-	(void)state;
-	for (size_t i = 0; i < 3; i++) {
-		snprintf(path, sizeof(path), "%s/%s", folder, names[i]);
-		unlink(path);
-	}
-	return rmdir(folder);
-}
 
 static uint64_t used(struct throttle_table *t, uint32_t limit, uint64_t caller, uint64_t now)
 {

@@ -1,6 +1,6 @@
 /*
- * Heads have the lower bits of a time. A caller who comes back when these have come round, to the
- * tick, is judged as one who was away for any other time: never more than the limit in a window,
+ * Heads have the lower bits of a time. A caller that returns when these have wrapped, to the tick,
+ * is judged as one that was away for any other time: never more than the limit in a window,
  * and not refused for what was in use a wrap ago.
  */
 #include "fixture.h"
