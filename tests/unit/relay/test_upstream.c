@@ -144,10 +144,26 @@ static void the_rest_of_a_run_is_counted_once(void **state)
 	assert_int_equal(unlogged, 1);
 }
 
+/* A worker's clock is read once a turn, so one may be behind that of the worker that wrote. */
+static void a_clock_that_is_behind_writes_no_line(void **state)
+{
+	struct failing f;
+	unsigned unlogged = 0;
+
+	(void)state;
+	failing_init(&f, 3, 70);
+	assert_true(server_may_log(&f.server, 5000, &unlogged));
+	assert_false(server_may_log(&f.server, 4998, &unlogged));
+	assert_int_equal(server_take_unlogged(&f.server, 4999), 0);
+	assert_true(server_may_log(&f.server, 15000, &unlogged));
+	assert_int_equal(unlogged, 1);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_line_in_ten_seconds),
+		cmocka_unit_test(a_clock_that_is_behind_writes_no_line),
 		cmocka_unit_test(the_rest_of_a_run_is_counted_once),
 		cmocka_unit_test(it_is_left_out_ever_longer),
 		cmocka_unit_test(workers_that_see_it_at_once_double_once),
