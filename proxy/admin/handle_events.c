@@ -113,11 +113,13 @@ void events_free(struct events *events)
 void admin_get_events(struct admin_request *request)
 {
 	struct events *events = request->events;
+	struct broadcast_listener *listener = NULL;
 
 	if (start(events))
-		request->listener =
-			broadcast_join(events->broadcast, request->connection, FIRST(RETRY_MS));
-	if (request->listener) {
+		listener = broadcast_join(events->broadcast, request->connection, FIRST(RETRY_MS));
+	if (listener)
+		request->response = broadcast_response(listener);
+	if (request->response) {
 		request->media_type = "text/event-stream";
 		return;
 	}

@@ -8,7 +8,8 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-struct broadcast_listener;
+struct MHD_Response;
+struct background_job;
 struct events;
 struct relay;
 
@@ -29,7 +30,12 @@ struct admin_request {
 	const char *media_type;
 	char *text; /* malloc'ed; freed by the server */
 	size_t text_bytes;
-	struct broadcast_listener *listener; /* its response, in place of the text, or NULL */
+	struct MHD_Response *response; /* in place of the text, or NULL; destroyed by the server */
+	unsigned retry_after_s;        /* 0: no Retry-After */
+	/* The rest of the handler's work, where it takes long: it runs on a thread of its own, as
+	 * `job`, and has the response at its end (admin/background.h). NULL: there is none. */
+	void (*later)(struct admin_request *request);
+	struct background_job *job;
 };
 
 /* The value of a query parameter, decoded, or NULL. Valid as long as the request. */

@@ -14,7 +14,7 @@
 #include <unistd.h>
 
 #include "admin/ask.h"
-#include "admin/broadcast.h"
+#include "admin/background.h"
 #include "admin/browser.h"
 #include "admin/doorman.h"
 #include "admin/events.h"
@@ -32,10 +32,12 @@
 #define MAX_VISITORS    192
 #define IDLE_SECONDS    30
 #define MAX_DAEMONS     16
+#define RETRY_AFTER_S   10
 
 struct admin {
 	struct relay *relay;
 	struct asker *asker;
+	struct background *background;
 	struct events *events;
 	struct admin_tokens *tokens; /* NULL: none are asked for */
 	size_t count;                /* of the sockets, and of the daemons that are started */
@@ -79,20 +81,17 @@ static void add_allow(struct MHD_Response *response, const char *path)
 	MHD_add_response_header(response, MHD_HTTP_HEADER_ALLOW, allow);
 }
 
-/* Of the text or the listener, which are the response's then. */
-static struct MHD_Response *create_response(struct admin_request *request)
+/* The handler's, or of its text, which is the response's then. NULL without memory. */
+static struct MHD_Response *take_response(struct admin_request *request)
 {
-	struct MHD_Response *response;
+	struct MHD_Response *response = request->response;
 
-	if (request->listener) {
-		response = broadcast_response(request->listener);
-		request->listener = NULL;
-		return response;
-	}
-	response = MHD_create_response_from_buffer(
-		request->text_bytes, request->text, MHD_RESPMEM_MUST_FREE);
-	if (response)
+	if (!response)
+		response = MHD_create_response_from_buffer(
+			request->text_bytes, request->text, MHD_RESPMEM_MUST_FREE);
+	if (response && !request->response)
 		request->text = NULL;
+	request->response = NULL;
 	return response;
 }
 
@@ -106,7 +105,8 @@ static const char content_policy[] = "default-src 'none'; script-src 'self'; sty
 static enum MHD_Result send_response(struct MHD_Connection *connection, struct call *call)
 {
 	struct admin_request *request = &call->request;
-	struct MHD_Response *response = create_response(request);
+	struct MHD_Response *response = take_response(request);
+	char seconds[16];
 
 	if (!response)
 		return MHD_NO;
@@ -122,6 +122,10 @@ static enum MHD_Result send_response(struct MHD_Connection *connection, struct c
 			response, MHD_HTTP_HEADER_WWW_AUTHENTICATE, "Bearer realm=\"sluice\"");
 	if (request->status == 405)
 		add_allow(response, request->path);
+	if (request->retry_after_s > 0) {
+		snprintf(seconds, sizeof(seconds), "%u", request->retry_after_s);
+		MHD_add_response_header(response, MHD_HTTP_HEADER_RETRY_AFTER, seconds);
+	}
 	enum MHD_Result result = MHD_queue_response(connection, request->status, response);
 	MHD_destroy_response(response);
 	return result;
@@ -213,6 +217,31 @@ static void answer(struct call *call)
 	}
 }
 
+static void run_later(void *ctx)
+{
+	struct admin_request *request = ctx;
+
+	request->later(request);
+}
+
+/* True: the answer comes when a thread of its own has made it, and the connection is suspended. */
+static bool is_made_later(struct call *call)
+{
+	struct admin_request *request = &call->request;
+
+	if (!request->later)
+		return false;
+	background_start(
+		call->admin->background, request->connection, run_later, request, &request->job);
+	if (request->job)
+		return true;
+	request->retry_after_s = RETRY_AFTER_S;
+	admin_respond_problem(request, 503,
+		"Too many such requests are being answered, or sluice is stopping; retry after the "
+		"time in Retry-After.");
+	return false;
+}
+
 static void add_body(struct call *call, const char *data, size_t size)
 {
 	struct admin_request *request = &call->request;
@@ -299,8 +328,11 @@ static enum MHD_Result on_request(void *ctx, struct MHD_Connection *connection, 
 		/* Far beyond what is too much already, nobody reads the answer. */
 		return call->received > 2 * ADMIN_BODY_MAX ? MHD_NO : MHD_YES;
 	}
+	if (call->request.job)
+		return background_has_run(call->request.job) ? send_response(connection, call)
+							     : MHD_YES;
 	answer(call);
-	return send_response(connection, call);
+	return is_made_later(call) ? MHD_YES : send_response(connection, call);
 }
 
 static void on_connection(void *ctx, struct MHD_Connection *connection, void **visitor,
@@ -328,7 +360,9 @@ static void on_completed(void *ctx, struct MHD_Connection *connection, void **ca
 		doorman_served(ctx, visitor->socket_context);
 	if (!call)
 		return;
-	broadcast_leave(call->request.listener);
+	background_end(call->request.job);
+	if (call->request.response)
+		MHD_destroy_response(call->request.response);
 	free(call->request.text);
 	free((char *)(uintptr_t)call->request.body);
 	free(call);
@@ -424,7 +458,8 @@ bool admin_start(struct admin *admin, struct relay *relay)
 	admin->relay = relay;
 	admin->asker = asker_new(&relay->loop);
 	admin->events = events_new(relay);
-	bool good = admin->asker && admin->events;
+	admin->background = background_new();
+	bool good = admin->asker && admin->events && admin->background;
 	for (size_t i = 0; good && i < admin->count; i++) {
 		admin->daemons[i] = start_daemon(admin, i);
 		if (!admin->daemons[i]) {
@@ -471,6 +506,8 @@ void admin_close(struct admin *admin)
 		asker_close(admin->asker);
 	if (admin->events)
 		events_close(admin->events);
+	if (admin->background)
+		background_close(admin->background);
 	for (size_t i = 0; i < admin->count; i++) {
 		if (admin->daemons[i])
 			MHD_stop_daemon(admin->daemons[i]);   /* closes the socket, too, */
@@ -481,6 +518,7 @@ void admin_close(struct admin *admin)
 	}
 	asker_free(admin->asker);
 	events_free(admin->events);
+	background_free(admin->background);
 	admin_tokens_free(admin->tokens);
 	conf_release(admin->conf);
 	free(admin);

@@ -44,15 +44,16 @@ static int write_all(int fd, const char *at, size_t size)
 }
 
 /* What the last write left without an end, on a full disk or by a crash, is ended so that it is no
- * row: names have no blank. */
+ * row wherever it was cut: names have no blank. */
 static int end_line(int fd)
 {
+	static const char torn[] = " torn torn\n";
 	char last;
 	off_t size = lseek(fd, 0, SEEK_END);
 
 	if (size <= 0 || pread(fd, &last, 1, size - 1) != 1 || last == '\n')
 		return 0;
-	return write_all(fd, " torn\n", 6);
+	return write_all(fd, torn, strlen(torn));
 }
 
 static int write_rows(int fd, const struct usage_table *table, const struct stats *stats)
@@ -142,55 +143,116 @@ unsigned usage_file_trim(const char *folder, uint64_t most_bytes)
 
 /* ---- reading --------------------------------------------------------------------------------- */
 
-struct reading {
-	bool (*take)(
-		void *ctx, const char *limit, uint64_t caller, uint64_t admitted, uint64_t refused);
-	void *ctx;
+/* Part of a file. */
+struct piece {
+	char bytes[PIECE_BYTES];
+	size_t used;
+	bool skips; /* up to the end of a line that has no room */
 };
 
-/* False: stopped. A line that is none is passed over. */
-static bool take_line(const struct reading *reading, char *line)
+/* 16 lower-case hexadecimal digits and the blank behind them. */
+static bool read_caller(const char **at, const char *end, uint64_t *caller)
 {
-	uint64_t caller, admitted, refused;
-	int name_at = 0;
-	size_t len = strlen(line);
-
-	if (len == 0 || line[len - 1] != '\n')
-		return true;
-	line[len - 1] = '\0';
-	if (sscanf(line, "%16" SCNx64 " %" SCNu64 " %" SCNu64 " %n", &caller, &admitted, &refused,
-		    &name_at) != 3 ||
-		name_at == 0 || line[16] != ' ' || !line[name_at] || strchr(line + name_at, ' '))
-		return true;
-	return reading->take(reading->ctx, line + name_at, caller, admitted, refused);
+	*caller = 0;
+	if (end - *at < 17 || (*at)[16] != ' ')
+		return false;
+	for (unsigned i = 0; i < 16; i++) {
+		char c = (*at)[i];
+		bool is_letter = c >= 'a' && c <= 'f';
+		if (!is_letter && (c < '0' || c > '9'))
+			return false;
+		*caller = *caller << 4 | (uint64_t)(is_letter ? c - 'a' + 10 : c - '0');
+	}
+	*at += 17;
+	return true;
 }
 
-static int read_file(const char *path, const struct reading *reading)
+/* Decimal digits and the blank behind them. */
+static bool read_count(const char **at, const char *end, uint64_t *count)
 {
-	FILE *file = fopen(path, "re");
-	char *line = NULL;
-	size_t room = 0;
-	int error = 0;
+	const char *c = *at;
 
-	if (!file)
-		return errno == ENOENT ? 0 : errno; /* trimmed meanwhile */
-	while (error == 0 && getline(&line, &room, file) > 0) {
-		if (!take_line(reading, line))
-			error = ECANCELED;
+	*count = 0;
+	for (; c < end && *c >= '0' && *c <= '9'; c++) {
+		unsigned digit = (unsigned)(*c - '0');
+		if (*count > ((uint64_t)INT64_MAX - digit) / 10)
+			return false;
+		*count = *count * 10 + digit;
 	}
-	if (error == 0 && ferror(file))
-		error = EIO;
-	free(line);
-	fclose(file);
+	if (c == *at || c == end || *c != ' ')
+		return false;
+	*at = c + 1;
+	return true;
+}
+
+/* False: stopped. A line that is not a row is passed over. `end` is where its NUL can be. */
+static bool take_line(const struct usage_reader *reader, const char *at, char *end)
+{
+	uint64_t caller, admitted, refused;
+
+	if (!read_caller(&at, end, &caller) || !read_count(&at, end, &admitted) ||
+		!read_count(&at, end, &refused))
+		return true;
+	*end = '\0';
+	if (at == end || strlen(at) != (size_t)(end - at) || strpbrk(at, " \t"))
+		return true;
+	return reader->take(reader->ctx, at, caller, admitted, refused);
+}
+
+/* Takes the lines that have an end; the rest stays for the next piece. False: stopped. */
+static bool take_lines(const struct usage_reader *reader, struct piece *piece)
+{
+	char *at = piece->bytes, *end = piece->bytes + piece->used, *line_end;
+
+	while ((line_end = memchr(at, '\n', (size_t)(end - at)))) {
+		if (!piece->skips && !take_line(reader, at, line_end))
+			return false;
+		piece->skips = false;
+		at = line_end + 1;
+	}
+	piece->used = (size_t)(end - at);
+	if (piece->used == sizeof(piece->bytes)) {
+		piece->used = 0;
+		piece->skips = true;
+	}
+	memmove(piece->bytes, at, piece->used);
+	return true;
+}
+
+static int read_pieces(int fd, const struct usage_reader *reader)
+{
+	struct piece piece = {.used = 0};
+
+	for (;;) {
+		if (!reader->goes_on(reader->ctx))
+			return ECANCELED;
+		ssize_t got = read(fd, piece.bytes + piece.used, sizeof(piece.bytes) - piece.used);
+		if (got < 0 && errno == EINTR)
+			continue;
+		if (got <= 0)
+			return got == 0 ? 0 : errno;
+		piece.used += (size_t)got;
+		if (!take_lines(reader, &piece))
+			return ECANCELED;
+	}
+}
+
+static int read_file(const char *path, const struct usage_reader *reader)
+{
+	struct stat found;
+	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK), error = 0;
+
+	if (fd < 0)
+		return errno == ENOENT ? 0 : errno; /* trimmed meanwhile */
+	if (fstat(fd, &found) == 0 && S_ISREG(found.st_mode))
+		error = read_pieces(fd, reader);
+	close(fd);
 	return error;
 }
 
-int usage_file_read(const char *folder, uint64_t from_s, uint64_t to_s,
-	bool (*take)(
-		void *ctx, const char *limit, uint64_t caller, uint64_t admitted, uint64_t refused),
-	void *ctx)
+int usage_file_read(
+	const char *folder, uint64_t from_s, uint64_t to_s, const struct usage_reader *reader)
 {
-	const struct reading reading = {take, ctx};
 	char from[NAME_BYTES + 1], to[NAME_BYTES + 1], path[PATH_BYTES];
 	struct dirent **names = NULL;
 	int count = scandir(folder, &names, is_hour, alphasort), error = count < 0 ? errno : 0;
@@ -200,7 +262,7 @@ int usage_file_read(const char *folder, uint64_t from_s, uint64_t to_s,
 	for (int i = 0; i < count && error == 0; i++) {
 		const char *name = names[i]->d_name;
 		if (strcmp(name, from) >= 0 && strcmp(name, to) < 0)
-			error = path_of(path, folder, name) ? read_file(path, &reading)
+			error = path_of(path, folder, name) ? read_file(path, reader)
 							    : ENAMETOOLONG;
 	}
 	if (count >= 0)

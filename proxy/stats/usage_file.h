@@ -27,11 +27,19 @@ int usage_file_append(const char *folder, uint64_t now_s, const struct usage_tab
  * Returns how many went. */
 unsigned usage_file_trim(const char *folder, uint64_t most_bytes);
 
-/* Calls `take` for each line of the hours from `from_s` to before `to_s`; it returns false to stop.
- * 0, or an errno value (ECANCELED: it was stopped). Any thread. */
-int usage_file_read(const char *folder, uint64_t from_s, uint64_t to_s,
+/* How the rows of files are taken. */
+struct usage_reader {
+	/* One row. `limit` is valid during the call; numbers are below 2^63. False: stop. */
 	bool (*take)(
-		void *ctx, const char *limit, uint64_t caller, uint64_t admitted, uint64_t refused),
-	void *ctx);
+		void *ctx, const char *limit, uint64_t caller, uint64_t admitted, uint64_t refused);
+	/* Asked before each piece of a file. False: stop. */
+	bool (*goes_on)(void *ctx);
+	void *ctx;
+};
+
+/* Reads the hours from `from_s` to before `to_s`. What is not a row is passed over, and what is not
+ * a file. 0, or an errno value (ECANCELED: stopped by the reader). Any thread. */
+int usage_file_read(
+	const char *folder, uint64_t from_s, uint64_t to_s, const struct usage_reader *reader);
 
 #endif

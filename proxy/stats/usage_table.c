@@ -23,8 +23,7 @@ static struct usage_row *find(const struct usage_table *table, uint32_t limit, u
 	return &table->rows[slot];
 }
 
-/* Room for one row more. */
-static bool grow(struct usage_table *table)
+bool usage_table_reserve(struct usage_table *table)
 {
 	struct usage_table next = {.room = table->room ? table->room * 2 : ROOM_FIRST};
 
@@ -44,21 +43,31 @@ static bool grow(struct usage_table *table)
 	return true;
 }
 
-bool usage_table_add(struct usage_table *table, size_t most, uint32_t limit, uint64_t caller,
+bool usage_table_add_known(struct usage_table *table, uint32_t limit, uint64_t caller,
 	uint64_t admitted, uint64_t refused)
 {
 	struct usage_row *row = table->room ? find(table, limit, caller) : NULL;
 
-	if (!row || !row->is_used) {
-		if ((table->count >= most && caller != 0) || !grow(table))
-			return caller != 0 &&
-			       usage_table_add(table, most, limit, 0, admitted, refused);
-		row = find(table, limit, caller);
-		*row = (struct usage_row){.caller = caller, .limit = limit, .is_used = true};
-		table->count++;
-	}
+	if (!row || !row->is_used)
+		return false;
 	row->admitted += admitted;
 	row->refused += refused;
+	return true;
+}
+
+bool usage_table_add(struct usage_table *table, size_t most, uint32_t limit, uint64_t caller,
+	uint64_t admitted, uint64_t refused)
+{
+	if (usage_table_add_known(table, limit, caller, admitted, refused))
+		return true;
+	if ((table->count >= most && caller != 0) || !usage_table_reserve(table))
+		return caller != 0 && usage_table_add(table, most, limit, 0, admitted, refused);
+	*find(table, limit, caller) = (struct usage_row){.caller = caller,
+		.limit = limit,
+		.is_used = true,
+		.admitted = admitted,
+		.refused = refused};
+	table->count++;
 	return true;
 }
 

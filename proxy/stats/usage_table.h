@@ -25,6 +25,13 @@ struct usage_table {
 bool usage_table_add(struct usage_table *table, size_t most, uint32_t limit, uint64_t caller,
 	uint64_t admitted, uint64_t refused);
 
+/* Adds to a row that there is. False: there is none. */
+bool usage_table_add_known(struct usage_table *table, uint32_t limit, uint64_t caller,
+	uint64_t admitted, uint64_t refused);
+
+/* Makes room for one row more. False without memory. */
+bool usage_table_reserve(struct usage_table *table);
+
 void usage_table_clear(struct usage_table *table);
 
 #endif

@@ -3,17 +3,18 @@
 import csv
 import io
 import os
-import signal
+import socket
 import sys
 import time
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from lib import process
-from lib.admin import Admin, with_admin
+from lib.admin import Admin, whole_content, with_admin
 from lib.chain import Chain
 from lib.process import BINARY, Port, until
 from lib.sluice import Sluice, to
 from lib.tap import equal, group, main, test, true
+from lib.wire import dial
 
 LIMITS = ("[limit calls]\nkey = header:X-Key\nrate = 5 per 1h\n"
           "[limit tried]\nkey = header:X-Key\nrate = 2 per 1h\nmode = shadow\n")
@@ -68,7 +69,8 @@ def counts(t):
         equal(sums(admin, f"?from={today}T00:00:00Z&to=2100-01-01"), expected)
         equal(sums(admin, "?from=2001-02-03&to=2001-02-04T05:00Z"), {})
         for query in ("?from=yesterday", "?from=2026-11-22T09:30", "?to=2001-01-01", "?from=2026-13-01",
-                      "?format=xml", "?from=2026-11-22x"):
+                      "?format=xml", "?from=2026-11-22x", "?from=2026-02-31", "?from=2025-02-29T00",
+                      "?from=2026-11-1", "?from=2026-%201-11", "?from=2026-11-22T24", "?from=1999-12-31"):
             equal(admin.ask("/api/v1/usage" + query)[0], 400, query)
     with t.point("the command"):
         status, output = process.run([BINARY, "usage", "--admin", f"http://{admin.address}"])
@@ -175,6 +177,111 @@ def unwritable(t):
     os.rename(folder + ".away", folder)
     client.ask("/", fields=[("X-Key", "a")])
     sluice.process.wait_output("is written again")
+
+
+def files(t, **texts):
+    """The settings, with files of 2001-02-03 by their hours; a number is a file of so many bytes without a row."""
+    folder = os.path.join(t.path("state"), "usage")
+    text = settings(t, "1h", "usage_size = 1000000G\n")
+    os.makedirs(folder)
+    for hour, content in texts.items():
+        with open(os.path.join(folder, "20010203" + hour[1:]), "w", encoding="ascii") as file:
+            if isinstance(content, int):
+                file.truncate(content)
+            else:
+                file.write(content)
+    return text
+
+
+def begin(admin, query):
+    """A connection that has asked for usage, and reads nothing."""
+    sock = dial(admin.address)
+    sock.sendall(f"GET /api/v1/usage{query} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
+    return sock
+
+
+ALL = "?from=2001-02-03&to=2001-02-04"
+FIRST = "?from=2001-02-03T00&to=2001-02-03T01"
+# A hole that takes longer to read than any test: until then, the question is not answered.
+HOLE = 1 << 42
+ROWS = "".join(f"{n:016x} 1 0 calls\n" for n in range(1, 100001))
+
+
+@group("a question whose files are read for long holds up no other request", workers=[1])
+def held_by_files(t):
+    text = files(t, h00="0123456789abcdef 7 0 calls\n", h01=HOLE)
+    sluice, admin = with_admin(t, LIMITS + to(t.origin(), route=ROUTE), settings=text)
+    one, two = begin(admin, ALL), begin(admin, ALL)
+    is_full = lambda: admin.ask("/api/v1/usage" + FIRST)[0] == 503
+    until(is_full, "both to be read", pause=0.01)
+
+    with t.point("health, metrics and what callers do are answered meanwhile"):
+        equal(admin.ask("/healthz")[0], 200)
+        admin.metrics()
+        equal(admin.json("/api/v1/callers?key=ann&limit=calls")[0], 200)
+    with t.point("one more is refused with the time to retry after"):
+        status, fields, content = admin.ask("/api/v1/usage" + FIRST)
+        equal((status, fields["retry-after"]), (503, "10"), content)
+        equal(admin.ask("/api/v1/usage?from=never")[0], 400, "a wrong one")
+    with t.point("a client that leaves frees its place, though nothing was sent to it"):
+        one.close()
+        until(lambda: not is_full(), "a free place", pause=0.01)
+        equal(sums(admin, FIRST), {("calls", "0123456789abcdef"): (7, 0)})
+    with t.point("a reload leaves it alone"):
+        sluice.reload(sluice.sections.replace("5 per 1h", "6 per 1h"))
+        sluice.process.wait_output(": reloaded")
+        one = begin(admin, ALL)
+        until(is_full, "both to be read", pause=0.01)
+    with t.point("a stop does not wait for it"):
+        sluice.terminate()
+        equal(sluice.wait(), 0, "exit status")
+    for sock in (one, two):
+        equal(sock.recv(65536)[:12] in (b"", b"HTTP/1.1 503"), True, "the answer")
+        sock.close()
+
+
+@group("clients that read nothing of an answer hold up no other request", workers=[1])
+def held_by_clients(t):
+    sluice, admin = with_admin(t, LIMITS + to(t.origin(), route=ROUTE), settings=files(t, h00=ROWS, h01="\n"))
+    one, two = begin(admin, FIRST), begin(admin, FIRST + "&format=csv")
+    for sock in (one, two):
+        equal(sock.recv(12, socket.MSG_PEEK), b"HTTP/1.1 200")
+
+    with t.point("health is answered meanwhile, a third question is refused"):
+        equal(admin.ask("/healthz")[0], 200)
+        equal(admin.ask("/api/v1/usage" + FIRST)[0], 503)
+    with t.point("a client that leaves frees its place"):
+        one.close()
+        until(lambda: admin.ask("/api/v1/usage?from=2001-02-03T01&to=2001-02-03T02")[0] == 200, "a free place", pause=0.01)
+    with t.point("who reads on has it all"):
+        lines = b""
+        while b"\r\n0\r\n\r\n" not in lines[-16:]:
+            part = two.recv(1 << 20)
+            true(part, "cut")
+            lines += part
+        rows = list(csv.reader(io.StringIO(whole_content(lines.partition(b"\r\n\r\n")[2]).decode(), newline="")))
+        equal(rows, [["limit", "caller", "admitted", "refused"]] +
+              [["calls", f"{n:016x}", "1", "0"] for n in range(1, 100001)])
+        two.close()
+    with t.point("one without a file is empty"):
+        equal(sums(admin, "?from=2001-02-05&to=2001-02-06"), {})
+    with t.point("a stop does not wait for who reads nothing"):
+        begin(admin, FIRST).recv(12, socket.MSG_PEEK)
+        sluice.terminate()
+        equal(sluice.wait(), 0, "exit status")
+
+
+@test("what is too much is said as what it is; what is no row is not counted", workers=[1])
+def too_much(t):
+    limits = "".join(f"0123456789abcdef 1 0 limit{n}\n" for n in range(4097))
+    rows = "".join(f"{n:016x} 1 0 calls\n" for n in range(1000001))
+    torn = "0123456789abcdef 1 0 calls\n-123456789abcdef 5 0 calls\n0123456789abcdef -5 0 calls\n"
+    _sluice, admin = with_admin(t, LIMITS + to(t.origin(), route=ROUTE),
+                                settings=files(t, h00=limits, h01=rows, h02=torn))
+    for hour, words in ((0, "4096 limits"), (1, "a million rows")):
+        status, problem = admin.json(f"/api/v1/usage?from=2001-02-03T0{hour}&to=2001-02-03T0{hour + 1}")
+        true(status == 422 and words in problem["detail"], problem)
+    equal(sums(admin, "?from=2001-02-03T02&to=2001-02-03T03"), {("calls", "0123456789abcdef"): (1, 0)})
 
 
 @test("off: nothing is kept and the question says so; without a state folder it is an error", workers=[1])

@@ -38,6 +38,8 @@ class Admin:
         first, *rest = head.decode().split("\r\n")
         status = int(first.split()[1])
         fields = {name.lower(): value.strip() for name, value in (line.split(":", 1) for line in rest)}
+        if fields.get("transfer-encoding") == "chunked":
+            content = whole_content(content)
         DOCUMENT.check_call(method, path, body, status, fields, content)
         return status, fields, content
 
@@ -61,6 +63,18 @@ class Admin:
         status, fields, content = self.ask("/metrics", fields=fields)
         equal(status, 200, "status of /metrics")
         return fields, content.decode()
+
+
+def whole_content(chunked):
+    """What the chunks hold; they must have an end."""
+    content = b""
+    while True:
+        size, _, chunked = chunked.partition(b"\r\n")
+        if int(size or b"-1", 16) <= 0:
+            equal((size, chunked), (b"0", b"\r\n"), "the end of chunks")
+            return content
+        content += chunked[:int(size, 16)]
+        chunked = chunked[int(size, 16) + 2:]
 
 
 class Events:

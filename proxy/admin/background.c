@@ -1,0 +1,144 @@
+#include "admin/background.h"
+
+#include <microhttpd.h>
+#include <poll.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+/* The workers come first. */
+#define NICE 10
+
+struct background {
+	pthread_mutex_t lock; /* guards all of it */
+	pthread_cond_t has_run;
+	unsigned places; /* taken */
+	unsigned running;
+	bool closed;
+};
+
+struct background_job {
+	struct background *background;
+	struct MHD_Connection *connection;
+	int fd;
+	void (*run)(void *ctx);
+	void *ctx;
+	pthread_t thread;
+	bool has_run; /* guarded by the lock */
+};
+
+struct background *background_new(void)
+{
+	struct background *background = calloc(1, sizeof(*background));
+
+	if (!background)
+		return NULL;
+	pthread_mutex_init(&background->lock, NULL);
+	pthread_cond_init(&background->has_run, NULL);
+	return background;
+}
+
+void background_free(struct background *background)
+{
+	if (!background)
+		return;
+	pthread_cond_destroy(&background->has_run);
+	pthread_mutex_destroy(&background->lock);
+	free(background);
+}
+
+void background_close(struct background *background)
+{
+	pthread_mutex_lock(&background->lock);
+	background->closed = true;
+	while (background->running > 0)
+		pthread_cond_wait(&background->has_run, &background->lock);
+	pthread_mutex_unlock(&background->lock);
+}
+
+static void *run_job(void *arg)
+{
+	struct background_job *job = arg;
+	struct background *background = job->background;
+
+	/* Until the connection is suspended. */
+	pthread_mutex_lock(&background->lock);
+	pthread_mutex_unlock(&background->lock);
+	setpriority(
+		PRIO_PROCESS, (id_t)gettid(), NICE); /* of this thread; without it, it works too */
+	job->run(job->ctx);
+	pthread_mutex_lock(&background->lock);
+	job->has_run = true;
+	background->running--;
+	pthread_cond_broadcast(&background->has_run);
+	MHD_resume_connection(job->connection);
+	pthread_mutex_unlock(&background->lock);
+	return NULL;
+}
+
+/* The lock is held. */
+static bool start_thread(struct background_job *job)
+{
+	struct background *background = job->background;
+
+	if (background->places == BACKGROUND_JOBS || background->closed ||
+		pthread_create(&job->thread, NULL, run_job, job) != 0)
+		return false;
+	background->places++;
+	background->running++;
+	MHD_suspend_connection(job->connection);
+	return true;
+}
+
+void background_start(struct background *background, struct MHD_Connection *connection,
+	void (*run)(void *ctx), void *ctx, struct background_job **job_at)
+{
+	struct background_job *job = malloc(sizeof(*job));
+
+	*job_at = NULL;
+	if (!job)
+		return;
+	*job = (struct background_job){.background = background,
+		.connection = connection,
+		.fd = MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD)
+			      ->connect_fd,
+		.run = run,
+		.ctx = ctx};
+	pthread_mutex_lock(&background->lock);
+	if (start_thread(job))
+		*job_at = job;
+	pthread_mutex_unlock(&background->lock);
+	if (!*job_at)
+		free(job);
+}
+
+bool background_goes_on(struct background_job *job)
+{
+	/* While it is suspended, nobody else looks at the socket, nor closes it. */
+	struct pollfd socket = {.fd = job->fd, .events = POLLRDHUP};
+
+	pthread_mutex_lock(&job->background->lock);
+	bool closed = job->background->closed;
+	pthread_mutex_unlock(&job->background->lock);
+	return !closed && poll(&socket, 1, 0) <= 0;
+}
+
+bool background_has_run(struct background_job *job)
+{
+	pthread_mutex_lock(&job->background->lock);
+	bool has_run = job->has_run;
+	pthread_mutex_unlock(&job->background->lock);
+	return has_run;
+}
+
+void background_end(struct background_job *job)
+{
+	if (!job)
+		return;
+	pthread_join(job->thread, NULL);
+	pthread_mutex_lock(&job->background->lock);
+	job->background->places--;
+	pthread_mutex_unlock(&job->background->lock);
+	free(job);
+}
