@@ -103,6 +103,13 @@ static inline bool stream_may_have_more(struct stream *stream)
  * next stream_read. Does nothing without memory. */
 void stream_fetch(struct stream *stream, struct buffer *buffer, struct buffer_pool *pool);
 
+/* What the reads of this turn have left is read in the next. */
+static inline void stream_read_again(struct stream *stream)
+{
+	if (stream->readable)
+		event_active(&stream->event, EV_READ, 0);
+}
+
 /* Writes one piece or more, once. `*written` is how much the kernel took; STREAM_AGAIN when that
  * was not all. */
 enum stream_result stream_write(

@@ -207,6 +207,9 @@ uint64_t exchange_hash_key(const struct exchange *exchange, const struct conf_ke
 /* Cuts both sides. */
 void exchange_abort(struct exchange *exchange, const char *why) __attribute__((cold));
 
+/* The same, where the client has left during its request. */
+void exchange_request_cut(struct exchange *exchange) __attribute__((cold));
+
 /* What its server connection tells. */
 void exchange_connected(struct exchange *exchange);
 void exchange_connection_event(struct exchange *exchange);

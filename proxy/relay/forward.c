@@ -202,8 +202,8 @@ static void act_on_up(struct exchange *x, enum pump_result result)
 		/* The client's time runs now, not the server's. */
 		if (x->state == EXCHANGE_FORWARDING)
 			wait_none(&x->connection->wait);
-		if (d && d->stream.readable)
-			event_active(&d->stream.event, EV_READ, 0);
+		if (d)
+			stream_read_again(&d->stream);
 		break;
 	case PUMP_WANTS_WRITE:
 		if (x->state == EXCHANGE_FORWARDING)
@@ -211,8 +211,7 @@ static void act_on_up(struct exchange *x, enum pump_result result)
 				x, WAIT_SEND, x->connection->stream.sent, conf->send_timeout_ms);
 		break;
 	case PUMP_SOURCE_ENDED:
-		worker_count(x->worker, STATS_CLIENT_GONE);
-		exchange_abort(x, "client left during its request");
+		exchange_request_cut(x);
 		break;
 	case PUMP_SOURCE_BROKEN:
 		exchange_drop_connection(x);

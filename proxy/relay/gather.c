@@ -90,8 +90,6 @@ static void whole(struct exchange *x)
 
 void gather_run(struct exchange *x)
 {
-	struct downstream *d = x->downstream;
-
 	if (x->gathering != GATHERING_READING)
 		return;
 	if (x->continue_due)
@@ -103,15 +101,13 @@ void gather_run(struct exchange *x)
 		whole(x);
 		break;
 	case PUMP_WANTS_READ:
-		if (d->stream.readable)
-			event_active(&d->stream.event, EV_READ, 0);
+		stream_read_again(&x->downstream->stream);
 		break;
 	case PUMP_WANTS_WRITE:
 		ready(x);
 		break;
 	case PUMP_SOURCE_ENDED:
-		worker_count(x->worker, STATS_CLIENT_GONE);
-		exchange_abort(x, "client left during its request");
+		exchange_request_cut(x);
 		break;
 	case PUMP_SOURCE_BROKEN:
 		exchange_reject(x, 400, "malformed body");

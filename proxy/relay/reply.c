@@ -93,8 +93,7 @@ void reply_discard_body(struct exchange *x)
 		exchange_request_read(x);
 		break;
 	case PUMP_WANTS_READ:
-		if (d->stream.readable)
-			event_active(&d->stream.event, EV_READ, 0);
+		stream_read_again(&d->stream);
 		break;
 	case PUMP_WANTS_WRITE:
 		break;

@@ -331,8 +331,7 @@ static void await_more(struct exchange *x)
 	else
 		wait_for(&x->connection->wait, WAIT_MORE, x->connection->stream.received,
 			now_ms + x->upstream->conf->idle_timeout_ms, now_ms);
-	if (x->connection->stream.readable)
-		event_active(&x->connection->stream.event, EV_READ, 0);
+	stream_read_again(&x->connection->stream);
 }
 
 static void relayed(struct exchange *x)
@@ -448,8 +447,8 @@ static bool tunnel_one_way(struct pump *pump, bool *ended)
 		shutdown(pump->sink->fd, SHUT_WR);
 		return true;
 	}
-	if (result == PUMP_WANTS_READ && pump->source->readable)
-		event_active(&pump->source->event, EV_READ, 0);
+	if (result == PUMP_WANTS_READ)
+		stream_read_again(pump->source);
 	return result == PUMP_WANTS_READ || result == PUMP_WANTS_WRITE;
 }
 
@@ -470,6 +469,12 @@ void respond_tunnel(struct exchange *x)
 }
 
 /* ---- the client left ------------------------------------------------------------------------- */
+
+void exchange_request_cut(struct exchange *x)
+{
+	worker_count(x->worker, STATS_CLIENT_GONE);
+	exchange_abort(x, "client left during its request");
+}
 
 void exchange_client_gone(struct exchange *x)
 {

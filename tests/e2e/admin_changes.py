@@ -194,7 +194,7 @@ def weights(t):
         equal(share(), 60, "after a reload")
         equal(put({"weight": None}), (200, {"weight": None}))
         equal(share(), 70, "the file's")
-    with t.point("what is no weight, and what there is not"):
+    with t.point("invalid weights, and servers that do not exist, are refused"):
         for body in ({}, {"weight": 0}, {"weight": 1001}, {"weight": "3"}, {"weight": 3, "more": 1}, {"weight": 1.5}):
             equal(put(body)[0], 400, body)
         equal(put({"weight": 1}, "/api/v1/upstreams/none/servers/x:1/weight")[0], 404)

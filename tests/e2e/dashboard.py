@@ -65,6 +65,18 @@ def clean(browser, url):
     equal((errors, seen["dialogs"]), ([], 0), "errors and dialogs")
 
 
+def do(browser, button, element, pattern):
+    """Clicks a button, waits for the dialog's answer and closes it."""
+    browser.click(button)
+    browser.wait(element, pattern)
+    browser.press("Escape")
+
+
+def sign_in(browser, token):
+    browser.type("#token-text", token)
+    browser.press("Enter")
+
+
 def cells(browser, table, column):
     """What a column of a table shows, by the head of the row."""
     return dict(browser.run(f"""[...document.querySelectorAll('#{table} tbody tr')].map((row) =>
@@ -131,13 +143,9 @@ def follows(t):
         browser.press("Escape")
 
     with t.point("a server is drained and enabled"):
-        browser.click("#upstreams button")
-        browser.wait("#dialog-message", "^It is draining")
-        browser.press("Escape")
+        do(browser, "#upstreams button", "#dialog-message", "^It is draining")
         browser.wait("#upstreams .pill", "^draining$")
-        browser.click("#upstreams button")
-        browser.wait("#dialog-message", "^It is enabled")
-        browser.press("Escape")
+        do(browser, "#upstreams button", "#dialog-message", "^It is enabled")
 
     with t.point("a reload brings new limits and keeps the page live"):
         sluice.reload(sluice.sections + "[limit fresh]\nkey = ip\nrate = 7 per 1s\n")
@@ -212,11 +220,9 @@ def tokens(t):
     browser.open(url)
     with t.point("a wrong one is refused, a right one is taken"):
         browser.wait("#token-title", "A token is needed")
-        browser.type("#token-text", "guess")
-        browser.press("Enter")
+        sign_in(browser, "guess")
         browser.wait("#token-wrong", "not known")
-        browser.type("#token-text", "look")
-        browser.press("Enter")
+        sign_in(browser, "look")
         browser.wait("#state", "^live$")
         browser.gone("#token")
     with t.point("it is kept over a reload of the page"):
@@ -226,15 +232,12 @@ def tokens(t):
     with t.point("one that may only read says so"):
         browser.click("#callers tbody button")
         browser.wait("#why", ".")
-        browser.click("#reset")
-        browser.wait("#dialog-message.bad", "may only read")
-        browser.press("Escape")
+        do(browser, "#reset", "#dialog-message.bad", "may only read")
     with t.point("and can be forgotten"):
         browser.click("#sign-out")
         browser.wait("#token-title", "A token is needed")
         equal(browser.run("sessionStorage.length"), 0, "what is kept")
-        browser.type("#token-text", "change")
-        browser.press("Enter")
+        sign_in(browser, "change")
         browser.wait("#state", "^live$")
 
 
