@@ -1,14 +1,9 @@
 """Bodies: whatever way they are framed, cut, delayed or abandoned, each byte arrives once and in
-order, or the other side sees that the message did not end well. And however large: sluice stays
-small."""
-import hashlib
-import os
-import select
+order, or the other side sees that the message did not end well."""
 import threading
 
-from lib import wire
 from lib.client import request_bytes
-from lib.process import DEADLINE_SECONDS, SANITIZER, peak_resident_bytes, resident_bytes, until
+from lib.process import DEADLINE_SECONDS
 from lib.sluice import to
 from lib.tap import equal, group, main, member, test, true
 from lib.wire import Ended, chunked
@@ -16,10 +11,6 @@ from lib.workers import leave
 
 OK = b"HTTP/1.1 200 OK\r\n"
 CHUNKED = b"Transfer-Encoding: chunked\r\n"
-
-MIB = 1 << 20
-# 1 GiB by SLUICE_E2E_BODY_MIB=1024; what must not grow with the size shows with less as well.
-BIG_MIB = int(os.environ.get("SLUICE_E2E_BODY_MIB") or (32 if SANITIZER else 256))
 
 
 def post_head(fields, target="/", host="api.test"):
@@ -213,178 +204,8 @@ def random_bodies(t):
         sender.join()
 
 
-# ---- 1xx and Expect ----------------------------------------------------------------------------
-
-@group("interim responses")
-def interim(t):
-    def handler(x):
-        if x.request.target == "/hints":
-            x.send(b"HTTP/1.1 103 Early Hints\r\nLink: </a.css>\r\n\r\n"
-                   b"HTTP/1.1 103 Early Hints\r\nLink: </b.css>\r\n\r\n")
-        x.read_body()
-        x.reply(200, x.request.body or b"x")
-
-    sluice = t.sluice(to(t.origin(handler)))
-
-    with t.point("103 is passed on, each of them, before the response"):
-        answer = t.client(sluice).ask("/hints")
-        equal([(i.status, i.get("Link")) for i in answer.interim],
-              [(103, "</a.css>"), (103, "</b.css>")], "interim responses")
-        equal(answer.body, b"x", "body")
-
-    with t.point("an HTTP/1.0 client is never sent a 1xx"):
-        answer = t.client(sluice).ask("/hints", version="1.0")
-        equal((answer.interim, answer.body), ([], b"x"))
-
-
-@group("a 100 of a request behind another one's is passed on in its turn")
-def early_continue(t):
-    gates = {}
-
-    def handler(x):
-        kind, _, name = x.request.target[1:].partition("/")
-        if kind == "slow":
-            gates[name].wait()
-        elif kind == "body":
-            x.send(b"HTTP/1.1 100 Continue\r\n\r\n")
-            x.read_body()
-        x.reply(200, x.request.body or kind.encode())
-
-    origin = t.origin(handler)
-    sluice = t.sluice(to(origin, route="ordering = none") + "[route unbuffered]\npath = ~/unbuffered$\n"
-                      "upstream = origin\nordering = none\n" + UNBUFFERED)
-    for name in ("buffered", "unbuffered"):
-        gates[name] = t.event()
-        with t.point(name):
-            client, other = t.client(sluice), t.client(sluice)
-            client.send(request_bytes(f"/slow/{name}")
-                        + post_head(b"Content-Length: 4\r\nExpect: 100-continue\r\n", f"/body/{name}"))
-            # Were the second sent ahead, its server's 100 would be here by now.
-            for _ in range(5):
-                other.ask("/ping")
-            gates[name].set()
-            equal(client.response().body, b"slow", "the first response")
-            equal(client.read_head().status, 100, "what comes next")
-            client.send(b"body")
-            equal(client.response("POST").body, b"body", "the second response")
-
-
-@test("a 103 of a request behind another one's is passed on in its turn")
-def early_hints(t):
-    def handler(x):
-        # In one piece, so that all of it is here when the client takes no more.
-        x.send(b"HTTP/1.1 103 Early Hints\r\nLink: </a.css>\r\n\r\n"
-               b"HTTP/1.1 103 Early Hints\r\nLink: </b.css>\r\n\r\n"
-               b"HTTP/1.1 200 OK\r\nContent-Length: 30000\r\n\r\n" + b"y" * 30_000)
-
-    count, origin, path = 40, t.origin(handler), t.path("front.sock")
-    sluice = t.sluice(to(origin), listener=f"bind = unix:{path}\npipeline_depth = 100")
-    sluice.process.wait_output("ready")
-    client = t.client(f"unix:{path}")
-    client.send(request_bytes("/") * count)
-    # The system takes some; one is all here and waits for the client, and the next has been sent.
-    seen = [0, 0]
-
-    def stands_still():
-        seen[:] = len(origin.requests), seen[1] + 1 if len(origin.requests) == seen[0] else 0
-        return seen[1] > 5
-    origin.wait_requests(3)
-    until(stands_still, "no more requests at the origin", pause=0.02)
-    true(seen[0] < count, "the system takes it all")
-    for _ in range(count):
-        answer = client.response()
-        equal(([i.get("Link") for i in answer.interim], len(answer.body)), (["</a.css>", "</b.css>"], 30_000), "answer")
-
-
-@test("interim responses without end: memory stays bounded while the client reads none, and none is lost")
-def many_interim(t):
-    count = 30_000
-    hints = b"HTTP/1.1 103 Early Hints\r\nLink: <" + b"x" * 1000 + b">\r\n\r\n"
-
-    def handler(x):
-        for _ in range(count // 100):
-            x.send(hints * 100)
-        x.reply(200, b"at last")
-
-    sluice = t.sluice(to(t.origin(handler)))
-    before = resident_bytes(sluice.pid)
-    client = t.client(sluice, receive_buffer=65536)
-    client.request("/")
-    client.read_head()
-    for _ in range(20):
-        equal(t.client(sluice).ask("/", "TRACE").status, 405, "status of another client")
-    answer = client.response()
-    equal((len(answer.interim), answer.body), (count - 1, b"at last"))
-    grown = peak_resident_bytes(sluice.pid) - before
-    true(SANITIZER or grown < 6 << 20, f"grown by {grown >> 10} KiB")
-
-
 # With the default request_buffering sluice says 100 itself: slow_clients.py.
 UNBUFFERED = "request_buffering = off\n"
-
-
-@group("Expect: 100-continue")
-def expect(t):
-    def handler(x):
-        if x.request.target == "/refuse":
-            x.reply(403, b"no", fields=[("Connection", "close")])
-            x.close()
-            return
-        if x.request.get("Expect"):
-            x.send(b"HTTP/1.1 100 Continue\r\n\r\n")
-        x.read_body()
-        x.reply(200, x.request.body)
-
-    origin = t.origin(handler)
-    sluice = t.sluice(to(origin, route="max_body_size = 1000\n" + UNBUFFERED))
-    head = post_head(b"Expect: 100-continue\r\nContent-Length: 5\r\n")
-
-    with t.point("the client is told to go on, sends, and is answered"):
-        client = t.client(sluice)
-        client.send(head)
-        equal(client.read_head().status, 100, "status")
-        client.send(b"hello")
-        answer = client.response()
-        equal((answer.status, answer.body, answer.interim), (200, b"hello", []))
-        equal(client.ask("/").status, 200, "status of the next request")
-
-    with t.point("a client that does not wait for it is answered too"):
-        client = t.client(sluice)
-        client.send(head + b"hello")
-        equal(client.response().body, b"hello", "body")
-
-    with t.point("a final answer instead of 100 reaches the client, which need not send the body"):
-        client = t.client(sluice)
-        client.send(post_head(b"Expect: 100-continue\r\nContent-Length: 5\r\n", "/refuse"))
-        answer = client.response()
-        equal((answer.status, answer.interim), (403, []))
-
-    with t.point("what sluice itself refuses is refused before the body"):
-        client = t.client(sluice)
-        client.send(post_head(b"Expect: 100-continue\r\nContent-Length: 5000\r\n"))
-        answer = client.response()
-        equal((answer.status, answer.interim), (413, []))
-
-    with t.point("an expectation nobody knows: 417, or passed on"):
-        client = t.client(sluice)
-        client.send(post_head(b"Expect: wonders\r\nContent-Length: 5\r\n") + b"hello")
-        member(client.response().status, (200, 417), "status")
-
-    with t.point("HTTP/1.0 clients get no 100"):
-        client = t.client(sluice)
-        client.send(b"POST / HTTP/1.0\r\nExpect: 100-continue\r\nContent-Length: 5\r\n\r\nhello")
-        answer = client.response()
-        equal((answer.body, answer.interim), (b"hello", []))
-
-
-@test("an origin that never says 100 gets the body all the same, as one that speaks HTTP/1.0 would")
-def expect_ignored(t):
-    sluice = t.sluice(to(t.origin(), route=UNBUFFERED))
-    client = t.client(sluice)
-    client.send(post_head(b"Expect: 100-continue\r\nContent-Length: 5\r\n"))
-    # A client that was told nothing sends its body after a while of its own choosing.
-    client.send(b"hello")
-    equal(client.response().body, b"hello", "body")
 
 
 # ---- early answers, half-closed clients, clients that leave ------------------------------------
@@ -575,119 +396,6 @@ def leaving(t):
         t.client(sluice).ask("/sentinel")
         left = [target for target in origin.targets() if target.startswith("/queued")]
         equal(left, [], "requests of those who left")
-
-
-# ---- large bodies and memory -------------------------------------------------------------------
-
-BLOCK = bytes(range(256)) * 4096  # 1 MiB
-
-
-def send_big(stream, stalled):
-    """Sends BIG_MIB blocks; sets `stalled` when the other side takes nothing for a while."""
-    digest = hashlib.sha256()
-    for number in range(BIG_MIB):
-        block = number.to_bytes(8, "big") + BLOCK[8:]
-        digest.update(block)
-        left = memoryview(block)
-        while left:
-            if not stalled.is_set() and not select.select([], [stream.socket], [], 0.5)[1]:
-                stalled.set()
-            left = left[stream.socket.send(left):]
-    return digest.hexdigest()
-
-
-def take_big(pieces):
-    digest, size = hashlib.sha256(), 0
-    for piece in pieces:
-        digest.update(piece)
-        size += len(piece)
-    return digest.hexdigest(), size
-
-
-def bounded(t, sluice, before):
-    growth = peak_resident_bytes(sluice.pid) - before
-    t.note(f"{BIG_MIB} MiB: resident memory grew by {growth / MIB:.1f} MiB at its peak")
-    if not SANITIZER:
-        true(growth < 8 * MIB, f"resident memory grew by {growth / MIB:.1f} MiB")
-
-
-@test(f"{BIG_MIB} MiB down to a slow reader: every byte, within 8 MiB of memory")
-def big_download(t):
-    stalled, sent = t.event(), {}
-
-    def handler(x):
-        x.read_body()
-        if x.request.target == "/big":
-            x.send(OK + b"Content-Length: %d\r\n\r\n" % (BIG_MIB * MIB))
-            sent["digest"] = send_big(x.stream, stalled)
-        else:
-            x.reply(200, b"x")
-
-    sluice = t.sluice(to(t.origin(handler), route="response_buffering = off"))
-    client = t.client(sluice)
-    client.ask("/warm")
-    before = resident_bytes(sluice.pid)
-    client.request("/big")
-    head = client.response_head()
-    # It reads nothing more until the origin can't send any more: sluice must not swallow it all.
-    true(stalled.wait(DEADLINE_SECONDS), "the origin was never held back")
-    digest, size = take_big(client.body_pieces(head))
-    until(lambda: "digest" in sent, "the origin to note what it sent")
-    equal((size, digest), (BIG_MIB * MIB, sent["digest"]), "the body")
-    bounded(t, sluice, before)
-
-
-@test(f"{BIG_MIB} MiB up to a slow reader: every byte, within 8 MiB of memory")
-def big_upload(t):
-    stalled, got = t.event(), {}
-
-    def handler(x):
-        if x.request.target == "/big":
-            stalled.wait(DEADLINE_SECONDS)
-            got["body"] = take_big(x.body_pieces())
-        x.read_body()
-        x.reply(200, b"x")
-
-    sluice = t.sluice(to(t.origin(handler), route=UNBUFFERED))
-    client = t.client(sluice)
-    client.ask("/warm")
-    before = resident_bytes(sluice.pid)
-    client.send(post_head(b"Content-Length: %d\r\n" % (BIG_MIB * MIB), "/big"))
-    digest = send_big(client, stalled)
-    true(stalled.is_set(), "the client was never held back")
-    equal(client.response().status, 200, "status")
-    equal(got["body"], (digest, BIG_MIB * MIB), "the body")
-    bounded(t, sluice, before)
-
-
-@test("100 slow readers at once: each holds a bounded part of sluice's memory")
-def many_slow_readers(t):
-    stalls = [t.event() for _ in range(100)]
-
-    def handler(x):
-        x.read_body()
-        if x.request.target == "/warm":
-            x.reply(200, b"x")
-            return
-        x.send(OK + b"Content-Length: %d\r\n\r\n" % (64 * MIB))
-        stalled = stalls[int(x.request.target[1:])]
-        while True:
-            if not stalled.is_set() and not select.select([], [x.stream.socket], [], 0.5)[1]:
-                stalled.set()
-            x.send(BLOCK)
-
-    sluice = t.sluice(to(t.origin(handler), route="response_buffering = off"))
-    t.client(sluice).ask("/warm")
-    before = resident_bytes(sluice.pid)
-    clients = [t.client(sluice, receive_buffer=4096) for _ in stalls]
-    for number, client in enumerate(clients):
-        client.request(f"/{number}")
-    for stalled in stalls:
-        true(stalled.wait(DEADLINE_SECONDS), "an origin was never held back")
-    growth = peak_resident_bytes(sluice.pid) - before
-    t.note(f"100 held-back downloads: resident memory grew by {growth / MIB:.1f} MiB")
-    if not SANITIZER:
-        true(growth < 100 * MIB / 4, f"resident memory grew by {growth / MIB:.1f} MiB for 100 readers")
 
 
 main()
