@@ -11,11 +11,11 @@
 #include "relay/exchange.h"
 #include "relay/linger.h"
 #include "relay/listener.h"
+#include "relay/read_requests.h"
 #include "relay/relay.h"
 
-#define DRAIN_IDLE_MS     1000 /* in a drain: how long a connection may be idle */
-#define TURN_WORK         32   /* requests and reads of one connection, before the others' turn */
-#define REPLIES_MAX_BYTES (16 * 1024) /* composed but unsent: read no further requests */
+#define DRAIN_IDLE_MS 1000 /* in a drain: how long a connection may be idle */
+#define TURN_WORK     32   /* requests and reads of one connection, before the others' turn */
 
 static void enter(struct downstream *d, enum downstream_state state)
 {
@@ -79,17 +79,6 @@ void downstream_leave_input(struct downstream *d, const struct exchange *exchang
 	downstream_set_input(d, INPUT_NONE, NULL);
 }
 
-/* A request whose head was read in part will never be one. */
-static void discard_head(struct downstream *d)
-{
-	struct exchange *exchange = d->reading;
-
-	if (d->input != INPUT_HEAD)
-		return;
-	downstream_set_input(d, INPUT_NONE, NULL);
-	exchange_client_gone(exchange);
-}
-
 /* The client could not tell that it has not got all: an end of data is the end of a body that has
  * no length (RFC 9112 section 6.3). */
 static bool looks_whole(const struct downstream *d)
@@ -110,7 +99,7 @@ void downstream_close(struct downstream *d, const char *why)
 		stream_reset_at_close(&d->stream);
 	stream_close(&d->stream);
 	wait_end(&d->wait);
-	discard_head(d);
+	read_requests_discard_head(d);
 	if (d->reading)
 		downstream_leave_input(d, d->reading);
 	while (d->first) {
@@ -136,15 +125,6 @@ void downstream_close(struct downstream *d, const char *why)
 	loop_free_later(&worker->loop, &d->deferred, free_downstream);
 }
 
-/* ---- reading requests ------------------------------------------------------------------------ */
-
-/* Empty lines before a request are skipped (RFC 9112 section 2.2). */
-static void skip_empty_lines(struct buffer *in)
-{
-	while (buffer_used(in) >= 2 && buffer_head(in)[0] == '\r' && buffer_head(in)[1] == '\n')
-		in->start += 2;
-}
-
 /* A client that never stops sending must not keep its worker from the others. */
 bool downstream_may_work(struct downstream *d)
 {
@@ -156,133 +136,6 @@ bool downstream_may_work(struct downstream *d)
 	}
 	d->yields = d->work >= TURN_WORK;
 	return !d->yields;
-}
-
-static bool may_begin_request(struct downstream *d)
-{
-	if (d->state != DOWNSTREAM_OPEN || d->input != INPUT_NONE ||
-		d->exchange_count >= d->listener->conf->pipeline_depth)
-		return false;
-	d->stalled = buffer_used(&d->out.prefix) >= REPLIES_MAX_BYTES;
-	return !d->stalled && downstream_may_work(d);
-}
-
-/* The client will send no more. What it asked for is still answered: it may have closed only its
- * half. */
-static void input_ended(struct downstream *d)
-{
-	discard_head(d);
-	if (d->stream.failed)
-		downstream_close(d, "connection reset");
-	else if (d->state == DOWNSTREAM_OPEN)
-		enter(d, DOWNSTREAM_FINISHING);
-}
-
-/* More bytes for a head into the buffer. False: none now, or the connection is gone. */
-static bool read_more(struct downstream *d, size_t head_max)
-{
-	struct buffer *in = &d->in;
-	struct buffer_pool *pool = &d->worker->blocks;
-
-	bool within_head = d->input == INPUT_HEAD;
-	if (!(within_head ? stream_may_have_more(&d->stream) : d->stream.readable))
-		return false;
-	d->work++;
-	if (!in->at && !buffer_acquire(in, pool)) {
-		downstream_close(d, "no memory");
-		return false;
-	}
-	if (buffer_used(in) == 0)
-		in->start = in->end = 0;
-	if (buffer_room(in) == 0) {
-		/* Move the beginning of a head to the front, or get it a block that holds it. */
-		size_t wanted = in->start > 0 ? in->capacity : head_max + 1;
-		if (!buffer_reserve(in, pool, wanted)) {
-			downstream_close(d, "no memory");
-			return false;
-		}
-	}
-	switch (stream_read(&d->stream, in)) {
-	case STREAM_OK:
-		return true;
-	case STREAM_AGAIN:
-		break;
-	case STREAM_END:
-	case STREAM_FAILED:
-		input_ended(d);
-		break;
-	}
-	return false;
-}
-
-static bool begin_head(struct downstream *d)
-{
-	const struct conf_listener *conf = d->listener->conf;
-	struct http_parser_limits limits = {
-		conf->max_header_bytes, conf->max_uri_bytes, conf->max_fields};
-
-	struct exchange *exchange = exchange_new(d);
-	if (!exchange) {
-		downstream_close(d, "no memory");
-		return false;
-	}
-	downstream_set_input(d, INPUT_HEAD, exchange);
-	http_parser_begin_request(&d->parser, &exchange->request, &limits);
-	return true;
-}
-
-/* Its head is there, or all there will be of it: it takes its place in the list. */
-static inline void append(struct downstream *d)
-{
-	struct exchange *exchange = d->reading;
-
-	exchange->next = NULL;
-	if (d->last)
-		d->last->next = exchange;
-	else
-		d->first = exchange;
-	d->last = exchange;
-	d->exchange_count++;
-	d->begun++;
-	d->work++;
-	downstream_set_input(d, INPUT_BODY, exchange);
-}
-
-/* Reads heads and begins exchanges as long as there are any and they may begin. */
-static void read_requests(struct downstream *d)
-{
-	while (may_begin_request(d) || (d->state == DOWNSTREAM_OPEN && d->input == INPUT_HEAD)) {
-		struct buffer *in = &d->in;
-		if (d->input == INPUT_NONE)
-			skip_empty_lines(in);
-		bool fresh = in->at &&
-			     buffer_used(in) > (d->input == INPUT_HEAD ? d->parser.fed : 0) &&
-			     !(buffer_used(in) == 1 && buffer_head(in)[0] == '\r');
-		if (!fresh) {
-			if (!read_more(d, d->listener->conf->max_header_bytes))
-				break;
-			continue;
-		}
-		if (d->input == INPUT_NONE && !begin_head(d))
-			break;
-		struct exchange *exchange = d->reading;
-		switch (http_parser_head(&d->parser, buffer_head(in), buffer_used(in))) {
-		case HTTP_PARSE_MORE:
-			continue;
-		case HTTP_PARSE_BAD:
-			append(d);
-			exchange_reject(exchange, d->parser.error_status, "malformed head");
-			return;
-		case HTTP_PARSE_DONE:
-			append(d);
-			in->start += exchange->request.len;
-			exchange_begin(exchange, exchange->request.base);
-			break;
-		}
-	}
-	if (d->in.at && buffer_used(&d->in) == 0 && d->state != DOWNSTREAM_CLOSED &&
-		!(d->reading && d->reading->up.in))
-		buffer_release(&d->in, &d->worker->blocks);
 }
 
 /* ---- writing and ending ---------------------------------------------------------------------- */
@@ -316,7 +169,7 @@ void downstream_finish(struct downstream *d)
 {
 	if (d->state == DOWNSTREAM_OPEN)
 		enter(d, DOWNSTREAM_FINISHING);
-	discard_head(d);
+	read_requests_discard_head(d);
 }
 
 /* The client was told that no further response comes on this connection, or takes all that follows
@@ -492,7 +345,7 @@ void downstream_advance(struct downstream *d)
 			read_requests(d);
 		if (d->stalled) {
 			flush(d);
-			d->again |= buffer_used(&d->out.prefix) < REPLIES_MAX_BYTES;
+			d->again |= !read_requests_are_stalled(d);
 		}
 	} while (d->again && d->state != DOWNSTREAM_CLOSED);
 	d->busy = false;
@@ -610,7 +463,7 @@ static void on_deadline(struct deadline *deadline)
 		break;
 	case WAIT_HEAD:
 		d->was_slow = true;
-		append(d);
+		read_requests_append(d);
 		exchange_reject(reading, 408, "header timeout");
 		downstream_advance(d);
 		break;
