@@ -74,7 +74,7 @@ static void clear_unready(
 		session_remove(session, ticket);
 		ticket->turn_ns = now_ns;
 		session_launch(session, ticket);
-		session_put_aside(session, ticket);
+		session_put_aside(session, ticket, false);
 		shard->counts.in_flight++;
 	}
 }

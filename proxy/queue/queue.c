@@ -223,7 +223,7 @@ static enum queue_verdict enter_unready(struct queue *queue, const struct queue_
 		return enqueue(queue, policy, shard, session, ticket, outbox, now_ns);
 	ticket->session = session;
 	session_launch(session, ticket);
-	session_put_aside(session, ticket);
+	session_put_aside(session, ticket, false);
 	shard->counts.in_flight++;
 	shard->counts.waited++;
 	return QUEUE_WAIT;
@@ -447,7 +447,7 @@ void queue_detach(struct queue *queue, struct ticket *ticket, uint64_t now_ns)
 	outbox_flush(queue, &outbox, now_ns);
 }
 
-bool queue_yield(struct queue *queue, struct ticket *ticket, uint64_t now_ns)
+static bool yield(struct queue *queue, struct ticket *ticket, bool keeps_part, uint64_t now_ns)
 {
 	struct shard *shard = ticket->shard;
 	struct outbox outbox;
@@ -457,7 +457,7 @@ bool queue_yield(struct queue *queue, struct ticket *ticket, uint64_t now_ns)
 	pthread_mutex_lock(&shard->mutex);
 	if (ticket->state == TICKET_FLYING) {
 		yielded = true;
-		session_put_aside(ticket->session, ticket);
+		session_put_aside(ticket->session, ticket, keeps_part);
 		ticket->started_ns = 0;
 		if (ticket->placed) {
 			ticket->placed = false;
@@ -469,6 +469,16 @@ bool queue_yield(struct queue *queue, struct ticket *ticket, uint64_t now_ns)
 	pthread_mutex_unlock(&shard->mutex);
 	outbox_flush(queue, &outbox, now_ns);
 	return yielded;
+}
+
+bool queue_yield(struct queue *queue, struct ticket *ticket, uint64_t now_ns)
+{
+	return yield(queue, ticket, false, now_ns);
+}
+
+bool queue_yield_place(struct queue *queue, struct ticket *ticket, uint64_t now_ns)
+{
+	return yield(queue, ticket, true, now_ns);
 }
 
 /* With the mutex held: one that is aside wants a place. True: it has one. */

@@ -135,6 +135,7 @@ struct ticket {
 	uint8_t order;                          /* enum ticket_order */
 	bool posted;                            /* its message is under way */
 	bool placed;                            /* holds a place of run_queue */
+	bool keeps_part; /* aside or claiming, but one of session_in_flight nevertheless */
 };
 
 #define QUEUE_MAX_WEIGHT 1000 /* as conf has it for plans */
@@ -230,10 +231,14 @@ static inline void queue_answered(struct queue *queue, struct ticket *ticket, ui
  * An owner may enter unready tickets if what each waits for ends without any ticket of another
  * session or lane, or one that entered the session later: then no circle can close (see session.h).
  *
- * queue_yield returns false if the ticket is not in flight. queue_ready is called once for each
- * ticket that is unready or yielded; it returns GO, or WAIT: then a message comes, or is under way,
+ * queue_yield_place gives back the place at the upstream only: as long as this one waits, it counts
+ * in session_in_flight, so that no other of its session waits for the same.
+ *
+ * Both return false if the ticket is not in flight. queue_ready is called once for each ticket that
+ * is unready or has yielded; it returns GO, or WAIT: then a message comes, or is under way,
  * as for any ticket that waits. Its queue wait begins then. */
 bool queue_yield(struct queue *queue, struct ticket *ticket, uint64_t now_ns);
+bool queue_yield_place(struct queue *queue, struct ticket *ticket, uint64_t now_ns);
 enum queue_verdict queue_ready(struct queue *queue, struct ticket *ticket, uint64_t now_ns);
 
 /* Upstream affinity. A session keeps one pin, opaque here, while nothing uses it: an exchange in

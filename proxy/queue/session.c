@@ -40,25 +40,30 @@ static unsigned list_of(const struct ticket *ticket)
 	return ticket->state == TICKET_CLAIMING ? SESSION_CLAIMS : ticket->lane;
 }
 
-static void append(struct session *session, struct ticket *ticket, enum ticket_state state)
+/* Before `next`, or at the end. */
+static void insert(struct session *session, struct ticket *ticket, enum ticket_state state,
+	struct ticket *next)
 {
 	ticket->state = (uint8_t)state;
 	unsigned list = list_of(ticket);
 
-	ticket->next = NULL;
-	ticket->prev = session->tail[list];
+	ticket->next = next;
+	ticket->prev = next != NULL ? next->prev : session->tail[list];
 	if (ticket->prev != NULL)
 		ticket->prev->next = ticket;
 	else
 		session->head[list] = ticket;
-	session->tail[list] = ticket;
+	if (next != NULL)
+		next->prev = ticket;
+	else
+		session->tail[list] = ticket;
 	session->queued[ticket->lane]++;
 	session->queued_bytes += ticket->bytes;
 }
 
 void session_append(struct session *session, struct ticket *ticket)
 {
-	append(session, ticket, TICKET_WAITING);
+	insert(session, ticket, TICKET_WAITING, NULL);
 }
 
 static void unlink_queued(struct session *session, struct ticket *ticket)
@@ -79,12 +84,20 @@ static void unlink_queued(struct session *session, struct ticket *ticket)
 	session->queued_bytes -= ticket->bytes;
 }
 
+/* One that was aside or claiming is one of session_in_flight again, or of nothing any more. */
+static void take_part(struct session *session, struct ticket *ticket)
+{
+	if (!ticket->keeps_part)
+		session->placeless--;
+	ticket->keeps_part = false;
+}
+
 void session_remove(struct session *session, struct ticket *ticket)
 {
 	unlink_queued(session, ticket);
 	if (ticket->state == TICKET_CLAIMING) {
 		session->flying[ticket->order]--;
-		session->placeless--;
+		take_part(session, ticket);
 	}
 	ticket->state = TICKET_OUT;
 }
@@ -134,7 +147,7 @@ void session_land(struct session *session, struct ticket *ticket)
 	else
 		session->flying[ticket->order]--;
 	if (ticket->state == TICKET_ASIDE)
-		session->placeless--;
+		take_part(session, ticket);
 	ticket->state = TICKET_OUT;
 }
 
@@ -148,18 +161,25 @@ void session_detach(struct session *session, struct ticket *ticket)
 
 /* ---- without a place ------------------------------------------------------------------------ */
 
-void session_put_aside(struct session *session, struct ticket *ticket)
+void session_put_aside(struct session *session, struct ticket *ticket, bool keeps_part)
 {
 	assert(ticket->state == TICKET_FLYING);
-	session->placeless++;
+	ticket->keeps_part = keeps_part;
+	if (!keeps_part)
+		session->placeless++;
 	ticket->state = TICKET_ASIDE;
 }
 
 void session_claim(struct session *session, struct ticket *ticket)
 {
+	struct ticket *next = NULL;
+
 	assert(ticket->state == TICKET_ASIDE);
+	if (ticket->keeps_part)
+		for (next = session->head[SESSION_CLAIMS]; next != NULL && next->keeps_part;)
+			next = next->next;
 	unlink_flight(session, ticket);
-	append(session, ticket, TICKET_CLAIMING);
+	insert(session, ticket, TICKET_CLAIMING, next);
 }
 
 void session_grant(struct session *session, struct ticket *ticket)
@@ -167,14 +187,14 @@ void session_grant(struct session *session, struct ticket *ticket)
 	assert(ticket->state == TICKET_CLAIMING);
 	unlink_queued(session, ticket);
 	link_flight(session, ticket);
-	session->placeless--;
+	take_part(session, ticket);
 	ticket->state = TICKET_FLYING;
 }
 
 void session_resume(struct session *session, struct ticket *ticket)
 {
 	assert(ticket->state == TICKET_ASIDE);
-	session->placeless--;
+	take_part(session, ticket);
 	ticket->state = TICKET_FLYING;
 }
 

@@ -9,10 +9,11 @@
  *
  * Only the next ticket is ever considered; whatever is behind it waits, which is what makes a
  * barrier hold in both directions. A ticket that is aside or claims a place has had its turn in the
- * order: it holds back whatever must come after it, but no place of the upstream and none of
- * session_in_flight. Nothing in a lane goes before a claim, so a claim waits for places only, and
- * those are held only by exchanges that are with the upstream. Pure bookkeeping: the caller holds
- * the shard's mutex. Private to the room. */
+ * order: it holds back whatever must come after it, but no place of the upstream and, unless it
+ * keeps its part, none of session_in_flight. Nothing in a lane goes before a claim, so a claim
+ * waits for places only, and those are held only by exchanges that are with the upstream; and for a
+ * part, which one that keeps it holds as well: so that one claims before those without. Pure
+ * bookkeeping: the caller holds the shard's mutex. Private to the room. */
 #ifndef SLUICE_QUEUE_SESSION_H
 #define SLUICE_QUEUE_SESSION_H
 
@@ -53,7 +54,7 @@ struct session {
 	struct ticket *head[SESSION_LISTS], *tail[SESSION_LISTS];
 	uint32_t queued[QUEUE_LANES];   /* claims count in their lanes */
 	uint32_t flying[TICKET_ORDERS]; /* those aside and the claims included */
-	uint32_t placeless;             /* of these: aside or claiming */
+	uint32_t placeless; /* of these: aside or claiming, and not one of session_in_flight */
 	uint32_t detached;
 	uint64_t queued_bytes;
 	uint32_t high_run;     /* high ones gone since a normal one last could have */
@@ -145,7 +146,7 @@ static inline bool session_order_lets(const struct session *session, const struc
 static inline bool session_in_flight_lets(
 	const struct session *session, const struct ticket *ticket)
 {
-	return ticket->session_in_flight == 0 ||
+	return ticket->session_in_flight == 0 || ticket->keeps_part ||
 	       session_in_flight(session) < ticket->session_in_flight;
 }
 
@@ -171,8 +172,9 @@ void session_land(struct session *session, struct ticket *ticket);
 /* In flight to tunnel. */
 void session_detach(struct session *session, struct ticket *ticket);
 
-/* In flight to aside; aside to the end of the claims; a claim into flight; aside into flight. */
-void session_put_aside(struct session *session, struct ticket *ticket);
+/* In flight to aside; aside to the end of the claims, or behind those that keep their part; a claim
+ * into flight; aside into flight. */
+void session_put_aside(struct session *session, struct ticket *ticket, bool keeps_part);
 void session_claim(struct session *session, struct ticket *ticket);
 void session_grant(struct session *session, struct ticket *ticket);
 void session_resume(struct session *session, struct ticket *ticket);

@@ -391,14 +391,6 @@ void exchange_begin(struct exchange *x, const char *bytes)
 
 /* ---- its turn -------------------------------------------------------------------------------- */
 
-/* One that was sent already, and is to be sent again, has waited for something else. */
-static uint64_t turn_ends_ms(const struct exchange *x)
-{
-	uint64_t since_ns = x->sent ? worker_now_ns(x->worker) : x->ticket.entered_ns;
-
-	return since_ns / CLOCK_NS_PER_MS + x->route->queue_timeout_ms;
-}
-
 static void on_deadline(struct deadline *deadline)
 {
 	struct exchange *x =
@@ -408,7 +400,7 @@ static void on_deadline(struct deadline *deadline)
 	if (x->state == EXCHANGE_DELAYED) {
 		exchange_admit(x);
 	} else if (x->state == EXCHANGE_QUEUED && x->waiter &&
-		   worker_now_ms(x->worker) < turn_ends_ms(x)) {
+		   worker_now_ms(x->worker) < x->wait_ends_ms) {
 		find_server_again(x);
 	} else if (x->state == EXCHANGE_QUEUED) {
 		struct run_queue *line = x->upstream->state->run_queue;
@@ -479,15 +471,19 @@ static uint64_t bytes_of(const struct exchange *x)
 
 void exchange_await_turn(struct exchange *x)
 {
+	/* One that was sent already, and is to be sent again, has waited for something else. */
+	uint64_t since_ns = x->sent ? worker_now_ns(x->worker) : x->ticket.entered_ns;
+
 	exchange_enter(x, EXCHANGE_QUEUED);
-	wait_until(x, turn_ends_ms(x));
+	x->wait_ends_ms = since_ns / CLOCK_NS_PER_MS + x->route->queue_timeout_ms;
+	wait_until(x, x->wait_ends_ms);
 }
 
 void exchange_look_again(struct exchange *x, uint64_t after_ms)
 {
-	uint64_t at_ms = worker_now_ms(x->worker) + after_ms, end_ms = turn_ends_ms(x);
+	uint64_t at_ms = worker_now_ms(x->worker) + after_ms;
 
-	wait_until(x, at_ms < end_ms ? at_ms : end_ms);
+	wait_until(x, at_ms < x->wait_ends_ms ? at_ms : x->wait_ends_ms);
 }
 
 static void enter_queue(struct exchange *x)

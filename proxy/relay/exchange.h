@@ -53,7 +53,8 @@ struct exchange {
 	struct exchange *next;         /* on its connection; or spare */
 	struct site_use *use;
 	const struct conf_route *route;
-	struct upstream *upstream; /* the route's, held by `use` */
+	struct upstream *upstream;   /* the route's, held by `use`, or its successor */
+	struct site_use *server_use; /* of the successor's site; NULL: none */
 	enum exchange_state state;
 	enum conf_ratelimit_headers dialect;
 
@@ -91,6 +92,8 @@ struct exchange {
 	struct server *server;
 	struct server_connection *connection;
 	struct connection_waiter *waiter; /* for a connection: relay/server_pool.h; NULL: no */
+	uint64_t line_number;             /* its position in line, once it has had one */
+	uint64_t wait_ends_ms;            /* QUEUED: queue_timeout is over */
 	struct server_state *endless; /* at which its response has no end: it has no place there,
 					 and is counted as such. NULL: its response may end */
 	uint64_t tried;               /* mask of servers */

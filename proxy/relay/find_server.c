@@ -67,21 +67,20 @@ static uint64_t bounded_servers(const struct exchange *x)
 	return servers;
 }
 
-/* Nothing wakes those that wait for other servers when one that was left out, or disabled, may
- * serve again: they look for it so often. */
+/* Nothing wakes those that wait when a server that was left out, or disabled, may serve again, or
+ * when a reload has brought another: they look for it so often. */
 #define LOOK_AGAIN_MS 200
 
-/* Are there others than those that it waits for? What was sent already does not look: where it has
- * been is not tried again. */
-static bool looks_again(const struct exchange *x)
-{
-	return !x->sent &&
-	       (uint64_t)__builtin_popcountll(pool_waits_for(x)) < x->upstream->server_count;
-}
-
-/* In line for a connection to one of these servers. Its place at the upstream stays its own, so
- * that few wait here and most in their turn; but where sessions have connections of their own, what
- * is free of places is theirs. False: a connection has become free meanwhile. */
+/*
+ * In line for a connection to one of these servers. Its place at the upstream stays its own, so
+ * that few wait here and most in their turn; but where sessions have connections of their own, the
+ * free places are for those that have one. Such a session waits with one request at a time: the
+ * connection that this one gets serves the others, too. If they waited as well, their session would
+ * keep that connection and never be idle, and some such sessions would keep all connections.
+ *
+ * What was sent already looks for no other server: where it has been is not tried again. False: a
+ * connection has become free meanwhile.
+ */
 static bool await_connection(struct exchange *x, uint64_t servers)
 {
 	struct queue *queue = x->worker->relay->queue;
@@ -89,9 +88,9 @@ static bool await_connection(struct exchange *x, uint64_t servers)
 	switch (pool_wait(x, servers)) {
 	case POOL_WAITS:
 		if (x->route->upstream_affinity)
-			x->aside |= queue_yield(queue, &x->ticket, worker_now_ns(x->worker));
+			x->aside |= queue_yield_place(queue, &x->ticket, worker_now_ns(x->worker));
 		exchange_await_turn(x);
-		if (looks_again(x))
+		if (!x->sent)
 			exchange_look_again(x, LOOK_AGAIN_MS);
 		return true;
 	case POOL_HAS_ONE:
@@ -218,13 +217,29 @@ void exchange_forward(struct exchange *x)
 	find_server(x, false);
 }
 
+/* A reload has changed its upstream: takes the servers of the new site. Its route, and what that
+ * says of its request, stay those it came under. */
+static void follow_site(struct exchange *x, struct upstream *upstream)
+{
+	if (x->server_use)
+		site_use_release(x->server_use);
+	x->server_use = site_use_hold(x->worker->use);
+	x->upstream = upstream;
+}
+
 void find_server_again(struct exchange *x)
 {
-	if (!upstream_has_another(x->upstream, pool_waits_for(x), worker_now_ms(x->worker))) {
+	struct upstream *upstream = site_upstream_of(x->worker->use->site, x->upstream->state);
+	bool is_new = upstream && upstream != x->upstream;
+
+	if (!is_new &&
+		!upstream_has_another(x->upstream, pool_waits_for(x), worker_now_ms(x->worker))) {
 		exchange_look_again(x, LOOK_AGAIN_MS);
 		return;
 	}
 	pool_leave(x);
+	if (is_new)
+		follow_site(x, upstream);
 	x->tried = 0; /* what could not be connected to may be up again */
 	exchange_connection_is_free(x);
 }
@@ -233,6 +248,7 @@ void exchange_connection_is_free(struct exchange *x)
 {
 	struct downstream *d = x->downstream;
 	struct upstream_state *upstream = x->upstream->state;
+	struct site_use *use = site_use_hold(x->use); /* has the state, should it end here */
 
 	x->woken = true;
 	if (x->aside) {
@@ -243,6 +259,7 @@ void exchange_connection_is_free(struct exchange *x)
 		find_server(x, false);
 	}
 	pool_pass_on(upstream);
+	site_use_release(use);
 	if (d)
 		downstream_advance(d);
 }

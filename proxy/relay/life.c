@@ -165,8 +165,10 @@ void exchange_end(struct exchange *x)
 	}
 	if (x->orphaned)
 		leave_orphans(x);
+	if (x->server_use)
+		site_use_release(x->server_use);
 	site_use_release(x->use);
-	x->use = NULL;
+	x->use = x->server_use = NULL;
 	worker->exchange_count--;
 	if (!x->awaits_mail)
 		exchange_free_later(x);

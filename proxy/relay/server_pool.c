@@ -82,6 +82,7 @@ struct connection_waiter {
 	struct worker *worker;
 	struct exchange
 		*exchange; /* NULL: it has left since it was woken; its worker's to change */
+	uint64_t number;   /* the line is in their order */
 	uint64_t servers;  /* of exchange's upstream */
 	bool is_woken;
 };
@@ -96,6 +97,29 @@ static bool waits_for(const struct connection_waiter *waiter, const struct serve
 			return true;
 	}
 	return false;
+}
+
+/* By its number: at the end, unless it comes back into line. */
+static void link_waiter(
+	struct upstream_state *upstream, struct connection_waiter *waiter, uint64_t number)
+{
+	struct connection_waiter *before = upstream->last_waiter;
+
+	while (before && before->number > number)
+		before = before->prev;
+	waiter->number = number;
+	waiter->prev = before;
+	waiter->next = before ? before->next : upstream->first_waiter;
+	if (waiter->prev)
+		waiter->prev->next = waiter;
+	else
+		upstream->first_waiter = waiter;
+	if (waiter->next)
+		waiter->next->prev = waiter;
+	else
+		upstream->last_waiter = waiter;
+	/* seq_cst: see note_free */
+	atomic_fetch_add(&upstream->waiting, 1);
 }
 
 static void unlink_waiter(struct upstream_state *upstream, struct connection_waiter *waiter)
@@ -211,19 +235,9 @@ enum pool_wait pool_wait(struct exchange *x, uint64_t servers)
 	*waiter =
 		(struct connection_waiter){.worker = x->worker, .exchange = x, .servers = servers};
 	pthread_mutex_lock(&upstream->connections_lock);
-	if (x->woken)
-		waiter->next = upstream->first_waiter;
-	else
-		waiter->prev = upstream->last_waiter;
-	if (waiter->prev)
-		waiter->prev->next = waiter;
-	else
-		upstream->first_waiter = waiter;
-	if (waiter->next)
-		waiter->next->prev = waiter;
-	else
-		upstream->last_waiter = waiter;
-	atomic_fetch_add(&upstream->waiting, 1);
+	if (!x->woken)
+		x->line_number = ++upstream->line_numbers;
+	link_waiter(upstream, waiter, x->line_number);
 	bool has_one = is_free(waiter);
 	if (has_one)
 		unlink_waiter(upstream, waiter);

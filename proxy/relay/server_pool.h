@@ -91,7 +91,7 @@ enum pool_wait {
 };
 
 /* Waits in line for a connection to one of these servers (a mask of indexes); one that has been
- * woken before, at the front. */
+ * woken, where it stood before. */
 enum pool_wait pool_wait(struct exchange *exchange, uint64_t servers);
 
 /* The servers that it waits for (a mask of indexes). */

@@ -91,6 +91,7 @@ struct upstream_state {
 	atomic_uint streams;              /* responses without end (relay/endless.h) */
 	pthread_mutex_t connections_lock; /* of servers with a bound: relay/server_pool.h */
 	struct connection_waiter *first_waiter, *last_waiter; /* guarded by it */
+	uint64_t line_numbers;                                /* given so far; guarded, too */
 	atomic_uint waiting;                                  /* how many these are */
 	struct pace
 		*_Atomic pace; /* NULL: none yet. Set once, by a commit; goes on while it is off */

@@ -142,11 +142,17 @@ void site_release(struct site *site)
 	free(site);
 }
 
+struct upstream *site_upstream_of(const struct site *site, const struct upstream_state *state)
+{
+	for (size_t i = 0; i < site->conf->upstream_count; i++)
+		if (site->upstreams[i]->state == state)
+			return site->upstreams[i];
+	return NULL;
+}
+
 struct server *site_server_of(const struct site *site, const struct server_state *state)
 {
-	for (size_t i = 0; i < site->conf->upstream_count; i++) {
-		if (site->upstreams[i]->state == state->upstream)
-			return upstream_server_of(site->upstreams[i], state);
-	}
-	return NULL;
+	struct upstream *upstream = site_upstream_of(site, state->upstream);
+
+	return upstream ? upstream_server_of(upstream, state) : NULL;
 }

@@ -50,7 +50,8 @@ void site_commit(struct site *site);
 struct site *site_hold(struct site *site);
 void site_release(struct site *site);
 
-/* Its server of that state, or NULL. */
+/* Its upstream of that state, or NULL; its server. */
+struct upstream *site_upstream_of(const struct site *site, const struct upstream_state *state);
 struct server *site_server_of(const struct site *site, const struct server_state *state);
 
 #endif

@@ -103,6 +103,22 @@ def control(t):
     true(wrong, "all were right by chance")
 
 
+@test("the session that holds a bounded server's only connection uses it for all that waits in it")
+def bounded(t):
+    logins = Logins(t)
+    gate = logins.gate("/slow")
+    route = ROUTE + "session_idle_timeout = 100ms\nqueue_timeout = 6s\n"
+    sluice = t.sluice(to(f"{logins.origin} max_connections=1", route=route))
+    first, others = t.client(sluice), [t.client(sluice) for _ in range(6)]
+    first.request("/slow", fields=as_("one"))
+    logins.origin.wait_requests(1)
+    for number, client in enumerate(others):  # three sessions, two requests of each
+        client.request(f"/{number}", fields=as_(f"user-{number // 2}"))
+    gate.set()
+    equal(first.response().status, 401, "the first")
+    equal([client.response().status for client in others], [401] * 6, "those that waited")
+
+
 @test("reads of such a session go one at a time, those of others beside them")
 def one_at_a_time(t):
     logins = Logins(t)

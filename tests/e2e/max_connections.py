@@ -266,6 +266,42 @@ def again(t):
     holder.reset()
 
 
+@test("a request that waits for a full server goes to one that a reload brings, and so do those behind it")
+def added(t):
+    one, other = Server(t), Server(t)
+    route = "session = header:X-Api-Key | ip\nqueue_timeout = 8s"
+    sluice = t.sluice(to(f"{one} max_connections=1", upstream="max_in_flight = 2", route=route))
+    holder, waits, behind = (t.client(sluice) for _ in range(3))
+    holder.request("/wait")
+    one.origin.wait_requests(1)
+    waits.request("/waits")
+    behind.request("/behind")
+    with_two = to(f"{one} max_connections=1", f"{other} max_connections=1",
+                  upstream="max_in_flight = 2", route=route)
+    sluice.reload(with_two)
+    equal([x.response().status for x in (waits, behind)], [200, 200], "while the first is full")
+    equal(other.origin.targets(), ["/waits", "/behind"], "at the other server")
+    sluice.reload(to(f"{one} max_connections=1", upstream="max_in_flight = 2", route=route))
+    one.go.set()
+    equal(holder.response().status, 200, "the one that was held")
+    equal(waits.ask("/x").status, 200, "one more")
+
+
+@test("a request that is to be sent once more, and waits for a connection, has its time, too")
+def retried(t):
+    one = Server(t)
+    other = t.origin(lambda x: x.close(), listen=False)
+    sluice = t.sluice(to(f"{one} max_connections=1", f"{other} max_connections=1",
+                         upstream="max_fails = 100\nretries = 2", route="queue_timeout = 700ms"))
+    holder = hold(t, sluice)
+    other.listen()
+    client = t.client(sluice)
+    client.request("/x")
+    equal(client.response().status, 503, "status")
+    equal(other.targets(), ["/x"], "at the server that closed on it")
+    holder.reset()
+
+
 @test("a server that closes each connection, or breaks them, is asked again and again")
 def closing(t):
     def handler(x):

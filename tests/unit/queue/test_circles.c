@@ -63,8 +63,9 @@ static void go(struct schedule *schedule, struct exchange *exchange)
 	}
 	exchange->is_delayed = false;
 	exchange->phase = DELAYED;
-	assert_true(
-		queue_yield(schedule->world.queue, &exchange->job.ticket, schedule->world.now_ns));
+	bool (*yield)(struct queue *, struct ticket *, uint64_t) =
+		pick(schedule, 2) == 0 ? queue_yield : queue_yield_place;
+	assert_true(yield(schedule->world.queue, &exchange->job.ticket, schedule->world.now_ns));
 }
 
 static void enter_queue(struct schedule *schedule, struct exchange *exchange)

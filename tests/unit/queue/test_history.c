@@ -200,8 +200,10 @@ static void step_yield(struct schedule *schedule)
 	struct exchange *exchange = somebody(schedule, FLYING);
 	struct queue *queue = schedule->world.queue;
 
+	bool (*yield)(struct queue *, struct ticket *, uint64_t) =
+		chance(schedule, 50) ? queue_yield : queue_yield_place;
 	if (exchange != NULL && !exchange->touched &&
-		queue_yield(queue, &exchange->job.ticket, schedule->world.now_ns))
+		yield(queue, &exchange->job.ticket, schedule->world.now_ns))
 		exchange->phase = UNREADY;
 	exchange = somebody(schedule, UNREADY);
 	if (exchange == NULL)

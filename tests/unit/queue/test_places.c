@@ -129,6 +129,40 @@ static void a_place_wanted_again(void **state)
 	world_close(&world);
 }
 
+/* One that waits for a connection of its session's own keeps the session's others out, until it
+ * leaves or ends: they would wait for the same. Its place at the upstream is free for others. */
+static void a_place_given_back_but_not_the_part(void **state)
+{
+	struct world world;
+	struct job first, second, third, other;
+
+	(void)state;
+	world_open_with(&world, QUEUE_NONE, NULL, &(struct run_queue_config){.max_in_flight = 1});
+	world.policy.session_in_flight = 1;
+	job_init(&first, 1, 0, 'r');
+	job_init(&second, 1, 1, 'r');
+	job_init(&third, 1, 2, 'r');
+	job_init(&other, 2, 3, 'r');
+	assert_int_equal(world_enter(&world, &first), QUEUE_GO);
+	assert_int_equal(world_enter(&world, &second), QUEUE_WAIT);
+	assert_int_equal(world_enter(&world, &third), QUEUE_WAIT);
+	assert_true(queue_yield_place(world.queue, &first.ticket, world.now_ns));
+	world_expect_none(&world); /* with queue_yield it would be the second */
+	assert_int_equal(world_enter(&world, &other), QUEUE_GO);
+	assert_int_equal(queue_ready(world.queue, &first.ticket, world.now_ns), QUEUE_WAIT);
+	world_done(&world, &other);
+	world_expect(&world, &first, QUEUE_GO);
+	assert_true(queue_yield_place(world.queue, &first.ticket, world.now_ns));
+	world_expect_none(&world);
+	assert_int_equal(queue_leave(world.queue, &first.ticket, world.now_ns), QUEUE_LEFT);
+	world_expect(&world, &second, QUEUE_GO);
+	world_expect_none(&world);
+	world_done(&world, &second);
+	world_expect(&world, &third, QUEUE_GO);
+	world_done(&world, &third);
+	world_close(&world);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -137,6 +171,7 @@ int main(void)
 		cmocka_unit_test(a_stream_gives_its_place_back),
 		cmocka_unit_test(a_place_given_back_while_waiting),
 		cmocka_unit_test(a_place_wanted_again),
+		cmocka_unit_test(a_place_given_back_but_not_the_part),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
