@@ -41,33 +41,34 @@ struct scan {
 };
 
 /*
- * The first byte from scan->at on that ends the run, or the end. Where fewer than 16 bytes are left
- * the last 16 are looked at, and those in front of scan->at shifted out.
+ * The first byte from `at` on that ends the run, or the end. Where fewer than 16 bytes are left the
+ * last 16 are looked at, and those in front of `at` shifted out.
  */
-static inline const char *find(const struct scan *scan, unsigned (*ends_run)(const char *at))
+static inline const char *find(
+	const char *at, const char *end, unsigned (*ends_run)(const char *at))
 {
-	const char *at = scan->at, *last = scan->end - 16;
+	const char *last = end - 16;
 
 	for (; at <= last; at += 16) {
 		unsigned found = ends_run(at);
 		if (found)
 			return at + __builtin_ctz(found);
 	}
-	unsigned found = at < scan->end ? ends_run(last) >> (at - last) : 0;
-	return found ? at + __builtin_ctz(found) : scan->end;
+	unsigned found = at < end ? ends_run(last) >> (at - last) : 0;
+	return found ? at + __builtin_ctz(found) : end;
 }
 
-/* Moves behind a field value or reason phrase, to the CR of its CRLF; tabs are part of it. */
-static inline bool scan_text(struct scan *scan)
+/* The CR of the CRLF behind a field value or reason phrase, of which tabs are part, or NULL. */
+static inline const char *find_crlf(const char *at, const char *end)
 {
-	for (;; scan->at++) {
-		scan->at = find(scan, bytes16_controls);
-		if (scan->end - scan->at < 2)
-			return false;
-		if (memcmp(scan->at, "\r\n", 2) == 0)
-			return true;
-		if (*scan->at != '\t')
-			return false;
+	for (;; at++) {
+		at = find(at, end, bytes16_controls);
+		if (end - at < 2)
+			return NULL;
+		if (memcmp(at, "\r\n", 2) == 0)
+			return at;
+		if (*at != '\t')
+			return NULL;
 	}
 }
 
@@ -103,21 +104,31 @@ static bool is_ows(char c)
 
 #define SHORTEST_REST 5 /* ":\r\n\r\n", behind the last field's name */
 
-/* A name with an underscore is noted in the head at once, its field's id when all are there. */
-static inline bool scan_field(
-	struct scan *scan, const char *base, struct http_head *head, struct http_field *field)
+/* The colon behind a name of any tchars, of which those up to `at` are letters and '-'. NULL: there
+ * is none. A name with an underscore is noted in `ids`. */
+static const char *find_colon(const char *at, const char *end, uint32_t *ids)
 {
-	const char *name = scan->at, *at = find(scan, bytes16_not_name), *end = scan->end;
-
 	for (; at < end && *at != ':'; at++) {
 		if (!is_tchar[(unsigned char)*at])
-			return false;
+			return NULL;
 		if (*at == '_')
-			head->ids |= HTTP_FIELD_BIT(UNDERSCORED);
+			*ids |= HTTP_FIELD_BIT(UNDERSCORED);
 	}
+	return at < end ? at : NULL;
+}
+
+/* A field line from `at` on. Returns where the next line begins, or NULL. */
+static inline const char *scan_field(
+	const char *base, const char *at, const char *end, struct http_field *field, uint32_t *ids)
+{
+	const char *name = at;
+
+	at = find(at, end, bytes16_not_name);
+	if (at == end || (*at != ':' && !(at = find_colon(at, end, ids))))
+		return NULL;
 	size_t name_len = (size_t)(at - name);
-	if (name_len == 0 || name_len > UINT16_MAX || end - at < SHORTEST_REST)
-		return false;
+	if (name_len - 1 >= UINT16_MAX || end - at < SHORTEST_REST)
+		return NULL;
 	at++;
 	/* Mostly one space in front and none behind; bytes below it, also by sign, take the loop.
 	 */
@@ -127,23 +138,20 @@ static inline bool scan_field(
 		while (at < end && is_ows(*at))
 			at++;
 	}
-	scan->at = at;
-	if (!scan_text(scan))
-		return false;
-	const char *value = at, *value_end = scan->at;
-	scan->at += 2;
+	const char *value = at, *next = find_crlf(at, end), *value_end = next;
+	if (!value_end)
+		return NULL;
 	if (value_end[-1] <= ' ') {
 		while (value_end > value && is_ows(value_end[-1]))
 			value_end--;
 	}
-	*field = (struct http_field){
-		.name_at = (uint32_t)(name - base),
-		.value_at = (uint32_t)(value - base),
-		.value_len = (uint32_t)(value_end - value),
-		.name_len = (uint16_t)name_len,
-		.id = (uint8_t)http_field_id((struct slice){name, name_len}),
-	};
-	return true;
+	field->name_at = (uint32_t)(name - base);
+	field->value_at = (uint32_t)(value - base);
+	field->value_len = (uint32_t)(value_end - value);
+	field->name_len = (uint16_t)name_len;
+	field->id = (uint8_t)http_field_id((struct slice){name, name_len});
+	field->hop = false;
+	return next + 2;
 }
 
 /* 1*DIGIT that fits and nothing behind it, where llhttp has rules of its own. */
@@ -162,15 +170,15 @@ static bool is_length(const char *base, const struct http_field *field)
 
 #define BIT(id) HTTP_FIELD_BIT(id)
 
-/* Is the field that was noted last one that llhttp has rules of its own for? */
-static bool is_llhttps(const struct http_head *head, const struct http_field *field)
+/* Has llhttp rules of its own for this field, of which those in front of it have `ids`? */
+static inline bool is_llhttps(const char *base, const struct http_field *field, uint32_t ids)
 {
 	static const uint32_t some = BIT(TRANSFER_ENCODING) | BIT(UPGRADE) | BIT(CONTENT_LENGTH);
 
 	if (!(some >> field->id & 1))
 		return false;
-	return field->id != HTTP_FIELD_CONTENT_LENGTH || head->repeated & BIT(CONTENT_LENGTH) ||
-	       !is_length(head->base, field);
+	return field->id != HTTP_FIELD_CONTENT_LENGTH || ids & BIT(CONTENT_LENGTH) ||
+	       !is_length(base, field);
 }
 
 /* Names with an underscore are rare: all are looked at again when there is one. */
@@ -185,29 +193,37 @@ static void mark_underscored(struct http_head *head)
 	}
 }
 
-/* All field lines and the empty line, which ends the head. */
-static bool scan_fields(struct scan scan, const char *base, unsigned limit, struct http_head *head)
+/* All field lines from `at` on, and the empty line, which ends the head. */
+static bool scan_fields(
+	const char *base, const char *at, const char *end, unsigned limit, struct http_head *head)
 {
-	unsigned most =
-		limit > 0 && limit < HTTP_HEAD_FIELDS_INLINE ? limit : HTTP_HEAD_FIELDS_INLINE;
+	unsigned count = 0,
+		 most = limit - 1 < HTTP_HEAD_FIELDS_INLINE ? limit : HTTP_HEAD_FIELDS_INLINE;
+	struct http_field *field = head->fields;
+	uint32_t ids = 0, repeated = 0;
 
-	head->base = base;
-	for (unsigned count = 0;; count++) {
-		if (scan.end - scan.at < 2)
-			return false;
-		if (*scan.at == '\r') {
+	for (; end - at >= 2; field++, count++) {
+		if (*at == '\r') {
+			head->base = base;
 			head->field_count = (uint16_t)count;
-			head->len = (uint32_t)(scan.at + 2 - base);
-			if (head->ids & BIT(UNDERSCORED))
+			head->len = (uint32_t)(at + 2 - base);
+			head->ids = ids;
+			head->repeated = repeated;
+			if (ids & BIT(UNDERSCORED))
 				mark_underscored(head);
-			return scan.at[1] == '\n';
+			return at[1] == '\n';
 		}
-		if (count == most || !scan_field(&scan, base, head, &head->fields[count]))
+		if (count == most || !(at = scan_field(base, at, end, field, &ids)))
 			return false;
-		http_head_note(head, count);
-		if (is_llhttps(head, &head->fields[count]))
+		uint32_t bit = UINT32_C(1) << field->id;
+		if (is_llhttps(base, field, ids))
 			return false;
+		repeated |= ids & bit;
+		if (!(ids & bit))
+			head->first[field->id] = (uint16_t)count;
+		ids |= bit;
 	}
+	return false;
 }
 
 static bool scan_method(struct scan *scan, struct http_head *head)
@@ -255,7 +271,7 @@ bool http_scan_request(struct http_head *head, const char *base, size_t len,
 	const char *target = scan.at;
 	if (*target != '/')
 		return false;
-	scan.at = find(&scan, bytes16_not_target);
+	scan.at = find(scan.at, scan.end, bytes16_not_target);
 	head->target_at = (uint32_t)(target - base);
 	head->target_len = (uint32_t)(scan.at - target);
 	if (limits->target_bytes > 0 && head->target_len > limits->target_bytes)
@@ -264,7 +280,7 @@ bool http_scan_request(struct http_head *head, const char *base, size_t len,
 		return false;
 	scan.at++;
 	return scan_version(&scan, head) && scan_crlf(&scan) &&
-	       scan_fields(scan, base, limits->fields, head);
+	       scan_fields(base, scan.at, scan.end, limits->fields, head);
 }
 
 bool http_scan_response(struct http_head *head, const char *base, size_t len,
@@ -280,6 +296,6 @@ bool http_scan_response(struct http_head *head, const char *base, size_t len,
 		return false;
 	head->status = (uint16_t)((code[1] - '0') * 100 + (code[2] - '0') * 10 + (code[3] - '0'));
 	scan.at += 5;
-	return scan_text(&scan) && scan_crlf(&scan) &&
-	       scan_fields(scan, base, limits->fields, head);
+	const char *reason_end = find_crlf(scan.at, scan.end);
+	return reason_end && scan_fields(base, reason_end + 2, scan.end, limits->fields, head);
 }
