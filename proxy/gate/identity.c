@@ -262,6 +262,13 @@ static bool needs_decoding(const struct key_part *part, struct slice value)
 	       (part->kind == KEY_QUERY && memchr(value.at, '+', value.len));
 }
 
+/* A field as it stands: what most keys are. */
+static inline bool is_plain_field(const struct key_alternative *alternative)
+{
+	return alternative->part_count == 1 && alternative->parts[0].kind == KEY_HEADER &&
+	       !alternative->parts[0].is_credentials;
+}
+
 /* ---- hashes --------------------------------------------------------------------------------- */
 
 /* A scheme that is longer is taken for no scheme. */
@@ -402,6 +409,8 @@ static struct throttle_key hash_values(struct values *values,
 
 bool identity_names_client(const struct key_alternative *alternative)
 {
+	if (is_plain_field(alternative))
+		return true;
 	for (size_t i = 0; i < alternative->part_count; i++) {
 		enum key_part_kind kind = alternative->parts[i].kind;
 		if (kind == KEY_HEADER || kind == KEY_COOKIE || kind == KEY_QUERY)
@@ -423,6 +432,16 @@ struct throttle_key identity_hash_by(const struct conf_key *key, struct identity
 {
 	struct values values;
 
+	/* What most keys are, without the steps of the general way: a field as it stands. */
+	if (key->alternative_count > 0 && is_plain_field(&key->alternatives[0])) {
+		const struct key_part *part = key->alternatives[0].parts;
+		struct slice value = http_head_find_only(
+			input->head, (struct slice){part->name, part->name_len}, &input->ambiguous);
+		if (value.len > 0) {
+			*alternative = &key->alternatives[0];
+			return hash_one(CLASS_TEXT, value.at, value.len, seed);
+		}
+	}
 	for (size_t i = 0; i < key->alternative_count; i++) {
 		if (has_values(&values, &key->alternatives[i], input)) {
 			*alternative = &key->alternatives[i];
