@@ -91,10 +91,24 @@ static inline void count_caller(
 			busiest, x->verdict.limits[i].caller, x->address, worker_now_ns(x->worker));
 }
 
+/* What most are: admitted, and none of its limits, those in shadow mode included, violated. */
+static inline void count_admitted(const struct exchange *x)
+{
+	const struct gate_verdict *verdict = &x->verdict;
+	const struct account_rows *rows = &x->use->site->rows;
+
+	for (unsigned i = 0; i < verdict->limit_count; i++) {
+		unsigned row = rows->limits[verdict->limits[i].limit->index];
+		stats_add(&stats_row(x->worker->stats, STATS_LIMIT,
+				  row)[STATS_LIMIT_VERDICT + STATS_LIMIT_ADMITTED],
+			1);
+		count_caller(x, i, row, STATS_LIMIT_ADMITTED);
+	}
+}
+
 /* Limits are all or nothing: of a refused request, those that it would have passed counted
  * nothing. */
-static inline __attribute__((always_inline)) void count_limits(
-	const struct exchange *x, bool delayed)
+static __attribute__((noinline)) void count_limits(const struct exchange *x, bool delayed)
 {
 	const struct gate_verdict *verdict = &x->verdict;
 	const struct account_rows *rows = &x->use->site->rows;
@@ -145,7 +159,9 @@ void account_exchange(const struct exchange *x)
 	count_times(x, route);
 	if (!x->judged_ns)
 		return;
-	if (x->verdict.outcome != GATE_DELAY) /* else it left while it waited, counted as such */
+	if (x->verdict.outcome == GATE_ADMIT && !x->verdict.shadowed)
+		count_admitted(x);
+	else if (x->verdict.outcome != GATE_DELAY) /* else it left while it waited, counted so */
 		count_limits(x, false);
 	if (x->verdict.plan)
 		stats_add(&row_of(x, STATS_PLAN, rows->plans,
