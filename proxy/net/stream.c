@@ -22,8 +22,10 @@ static void on_event(evutil_socket_t fd, short what, void *arg)
 
 static bool run_stage(struct loop_stage *stage)
 {
-	return stream_round(
-		(struct stream_loop *)((char *)stage - offsetof(struct stream_loop, stage)));
+	struct stream_loop *loop =
+		(struct stream_loop *)((char *)stage - offsetof(struct stream_loop, stage));
+
+	return loop->first && stream_round(loop);
 }
 
 void stream_loop_init(struct stream_loop *streams, struct loop *loop)
