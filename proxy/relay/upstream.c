@@ -336,9 +336,12 @@ struct server *upstream_pick(
 	struct upstream *upstream, unsigned worker, uint64_t tried, uint64_t hash, uint64_t now_ms)
 {
 	/* With one server there is no choice to make, whatever is known of it. */
-	int all = upstream->server_count == 1;
-
-	for (; all <= 1; all++) {
+	if (upstream->server_count == 1) {
+		struct server *only = &upstream->servers[0];
+		bool asked = may_be_asked(only, tried, true, now_ms);
+		return asked && server_take_place(only) ? only : NULL;
+	}
+	for (int all = 0; all <= 1; all++) {
 		uint64_t passed = tried;
 		struct server *server;
 		while ((server = choose(upstream, worker, passed, hash, all, now_ms)) != NULL) {
