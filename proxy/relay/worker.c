@@ -40,7 +40,7 @@ static uint64_t read_wall(struct relay *relay)
 uint64_t worker_read_wall(struct worker *worker)
 {
 	worker->wall_ns = read_wall(worker->relay);
-	worker->wall_turn_ns = worker_now_ns(worker);
+	worker->wall_read_ns = worker_now_ns(worker);
 	return worker->wall_ns;
 }
 
