@@ -187,27 +187,25 @@ static bool find_route(struct exchange *x)
 	return false;
 }
 
-static inline struct identity_input identity_of(const struct exchange *x)
+static inline void fill_identity(const struct exchange *x, struct identity_input *input)
 {
-	struct identity_input input = {
-		.head = &x->request,
-		.host = x->host,
-		.path = x->key_path,
-		.query = x->target.query,
-		.method = x->method,
-		.route = slice_of(x->route->name),
-		.now_s = worker_wall_ns(x->worker) / CLOCK_NS_PER_S,
-	};
-
-	memcpy(input.address, x->address, sizeof(input.address));
-	return input;
+	input->head = &x->request;
+	memcpy(input->address, x->address, sizeof(input->address));
+	input->host = x->host;
+	input->path = x->key_path;
+	input->query = x->target.query;
+	input->method = x->method;
+	input->route = slice_of(x->route->name);
+	input->now_s = worker_wall_ns(x->worker) / CLOCK_NS_PER_S;
+	input->has_key = input->ambiguous = false;
 }
 
 uint64_t exchange_hash_key(const struct exchange *x, const struct conf_key *key)
 {
 	struct throttle_seed seed = throttle_table_seed(x->worker->relay->throttles);
-	struct identity_input input = identity_of(x);
+	struct identity_input input;
 
+	fill_identity(x, &input);
 	return identity_hash(key, &input, &seed).lo;
 }
 
@@ -220,7 +218,8 @@ static void ask_gate(struct exchange *x)
 	uint64_t waited_ns = x->judged_ns ? now_ns - x->judged_ns : 0;
 
 	if (!x->judged_ns) {
-		struct identity_input input = identity_of(x);
+		struct identity_input input;
+		fill_identity(x, &input);
 		gate_identify(gate, x->route, &input, &x->identity);
 	}
 	gate_judge(gate, x->route, &x->identity, worker_throttle_ns(worker), waited_ns, &x->verdict,

@@ -317,22 +317,21 @@ static void begin_body(struct exchange *x, struct server_connection *connection)
 {
 	struct downstream *d = x->downstream;
 
-	x->up = (struct pump){
-		.source = &d->stream,
-		.in = &d->in,
-		.parser = &d->parser,
-		.sink = &connection->stream,
-		.flow = &connection->out,
-		.pool = &x->worker->blocks,
-		.body = x->framing.body,
-		.encode_chunked = x->framing.body == HTTP_BODY_CHUNKED,
-		.decoded = x->framing.body == HTTP_BODY_NONE || x->body_bytes,
-		.left = x->framing.length,
-		.content_bytes = x->body_bytes ? x->framing.length : 0,
-		.max_bytes = x->route->max_body_bytes,
-		.trailers = {&x->route->request_trailers, &x->route->request_remove,
-			&x->route->request_set},
-	};
+	struct pump *up = pump_begin(&x->up);
+	up->source = &d->stream;
+	up->in = &d->in;
+	up->parser = &d->parser;
+	up->sink = &connection->stream;
+	up->flow = &connection->out;
+	up->pool = &x->worker->blocks;
+	up->body = x->framing.body;
+	up->encode_chunked = x->framing.body == HTTP_BODY_CHUNKED;
+	up->decoded = x->framing.body == HTTP_BODY_NONE || x->body_bytes;
+	up->left = x->framing.length;
+	up->content_bytes = x->body_bytes ? x->framing.length : 0;
+	up->max_bytes = x->route->max_body_bytes;
+	up->trailers = (struct http_trailer_rules){
+		&x->route->request_trailers, &x->route->request_remove, &x->route->request_set};
 }
 
 bool forward_start(struct exchange *x)

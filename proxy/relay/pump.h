@@ -21,6 +21,7 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <string.h>
 
 #include "http/framing.h"
 #include "http/parser.h"
@@ -62,6 +63,13 @@ struct pump {
 	uint64_t written;       /* bytes the sink took, framing included */
 	struct http_trailer_rules trailers; /* which of these pass, behind chunks */
 };
+
+/* All zero, to be filled in place: there are two a request. Returns `pump`. */
+static inline struct pump *pump_begin(struct pump *pump)
+{
+	memset(pump, 0, sizeof(*pump));
+	return pump;
+}
 
 /* Moves what can be moved now. At most `turns` reads, for fairness between connections: after
  * these it says PUMP_WANTS_READ with source->readable still set. */

@@ -150,22 +150,25 @@ static void begin_down(struct exchange *x, bool chunked)
 	struct server_connection *connection = x->connection;
 	const struct conf_buffering *buffering = &x->route->response_buffering;
 
-	x->down = (struct pump){
-		.source = &connection->stream,
-		.in = &connection->in,
-		.parser = &connection->parser,
-		.sink = d ? &d->stream : NULL,
-		.flow = d ? &d->out : NULL,
-		.pool = &x->worker->blocks,
-		.store = buffering->memory_bytes > 0 ? &x->worker->relay->store : NULL,
-		.kept = {buffering->memory_bytes, buffering->file_bytes, SPOOL_RESPONSE},
-		.body = x->response_framing.body,
-		.encode_chunked = chunked,
-		.decoded = x->response_framing.body == HTTP_BODY_NONE,
-		.left = x->response_framing.length,
-		.max_bytes = d ? 0 : FOLLOW_BYTES,
-		.trailers = {NULL, &x->route->response_remove, &x->route->response_set},
-	};
+	struct pump *down = pump_begin(&x->down);
+	down->source = &connection->stream;
+	down->in = &connection->in;
+	down->parser = &connection->parser;
+	down->sink = d ? &d->stream : NULL;
+	down->flow = d ? &d->out : NULL;
+	down->pool = &x->worker->blocks;
+	if (buffering->memory_bytes > 0) {
+		down->store = &x->worker->relay->store;
+		down->kept = (struct spool_limits){
+			buffering->memory_bytes, buffering->file_bytes, SPOOL_RESPONSE};
+	}
+	down->body = x->response_framing.body;
+	down->encode_chunked = chunked;
+	down->decoded = x->response_framing.body == HTTP_BODY_NONE;
+	down->left = x->response_framing.length;
+	down->max_bytes = d ? 0 : FOLLOW_BYTES;
+	down->trailers.removed = &x->route->response_remove;
+	down->trailers.set = &x->route->response_set;
 }
 
 /* The head goes to the client, its body is on its way. */
