@@ -143,9 +143,12 @@ void loop_finish_turn(struct loop *loop)
 
 int loop_run_turn(struct loop *loop)
 {
-	loop->now_known = false;
 	/* A message posted between two turns is an event, too. */
-	if (event_base_loop(loop->base, loop->ready ? EVLOOP_NONBLOCK : EVLOOP_ONCE) < 0)
+	bool waits = !loop->ready && !loop->hurries;
+
+	loop->now_known = loop->hurries = false;
+	loop->turn++;
+	if (event_base_loop(loop->base, waits ? EVLOOP_ONCE : EVLOOP_NONBLOCK) < 0)
 		return errno ? errno : EINVAL;
 	loop_finish_turn(loop);
 	return 0;

@@ -44,6 +44,8 @@ struct loop {
 	struct deferred_free *deferred;
 	uint64_t now_ns, now_ms; /* valid when now_known */
 	bool now_known;
+	bool hurries;  /* the next turn waits for no event */
+	uint64_t turn; /* counts them */
 
 	/* from other threads */
 	struct message *_Atomic inbox; /* newest first */
@@ -71,6 +73,12 @@ void loop_add_stage(struct loop *loop, enum loop_phase phase, struct loop_stage 
 /* Waits for an event and serves everything that it leads to. Returns 0, or an errno value when the
  * event base failed. */
 int loop_run_turn(struct loop *loop);
+
+/* The next turn looks for events and waits for none: some stage has work left for it. */
+static inline void loop_hurry(struct loop *loop)
+{
+	loop->hurries = true;
+}
 
 /* Runs rounds and deferred frees without waiting for events. */
 void loop_finish_turn(struct loop *loop);

@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include <cmocka.h>
+#include <unistd.h>
 
 #include "base/container.h"
 #include "loop/each.h"
@@ -181,6 +182,28 @@ static void *send_all(void *arg)
 	return NULL;
 }
 
+/* A stage that leaves work for the next turn has it come without an event, and only that one. */
+static void a_hurried_turn_waits_for_nothing(void **state)
+{
+	struct loop loop;
+	struct item item;
+
+	(void)state;
+	begin(&loop);
+	item = item_of(&loop, 's');
+	loop_add_stage(&loop, LOOP_READ, &item.stage);
+	uint64_t turn = loop.turn;
+	item.work = 1;
+	loop_hurry(&loop);
+	alarm(10); /* nothing else would end the wait */
+	assert_int_equal(loop_run_turn(&loop), 0);
+	alarm(0);
+	assert_string_equal(trace, "s");
+	assert_int_equal(loop.turn, turn + 1);
+	assert_false(loop.hurries);
+	end(&loop);
+}
+
 static void threads_post_in_order(void **state)
 {
 	struct receiver *receiver = calloc(1, sizeof(*receiver));
@@ -288,6 +311,7 @@ int main(void)
 		cmocka_unit_test(a_round_has_an_order),
 		cmocka_unit_test(a_message_posts_another),
 		cmocka_unit_test(a_turn_has_one_time),
+		cmocka_unit_test(a_hurried_turn_waits_for_nothing),
 		cmocka_unit_test(threads_post_in_order),
 		cmocka_unit_test(each_loop_answers),
 	};
