@@ -1,11 +1,12 @@
 /*
- * Non-blocking stream sockets on a libevent base, edge-triggered: one epoll_ctl when one is made,
- * none a request. The kernel tells each change once; what it told is kept here until a read or
- * write says otherwise.
+ * Connections as streams of bytes on a thread's loop, whatever carries them: TCP and unix sockets
+ * (net/socket_stream.h), and what else implements net/transport.h. Nothing here blocks.
  *
- *   event: readable |= , writable |= , peer_closed |=   --> woken
- *   stream_read:  n < wanted  -> not readable until the next event (unless the peer has closed)
- *   stream_write: EAGAIN      -> not writable until the next event
+ *   the transport notes: readable, writable, peer_closed --> woken --> fetch, then notify
+ *   stream_read, stream_write                            --> it notes what is left
+ *
+ * The transport tells each change once; what it told is kept here until a read or write says
+ * otherwise. When it knows that nothing is left (a socket: by a short read) is its own affair.
  *
  * Those that were woken are served in rounds, after the loop's callbacks: first all of a round are
  * read, then all are acted on. A system call displaces most of the code in the processor's first
@@ -24,15 +25,16 @@
 
 #include "base/buffer.h"
 #include "loop/loop.h"
-
-struct stream;
+#include "net/transport.h"
 
 /* Streams of one thread. */
 struct stream_loop {
 	struct loop *loop;
 	struct loop_stage stage;
-	struct stream *first, **end; /* woken, in that order */
-	size_t fetched;              /* bytes in this round */
+	struct stream *first, **end;           /* woken, in that order */
+	struct stream *yielded, **yielded_end; /* to be woken in the next turn */
+	uint64_t turn;                         /* the loop's, when those were last woken */
+	size_t fetched;                        /* bytes in this round */
 };
 
 struct stream_calls {
@@ -43,9 +45,11 @@ struct stream_calls {
 	void (*notify)(struct stream *stream);
 };
 
+/* The owner reads the state and changes none of it; the transport and this unit do. */
 struct stream {
-	struct event event;
-	int fd;
+	const struct stream_calls *calls;
+	const struct transport *transport;
+	bool open;
 	bool readable, writable;
 	bool peer_closed;        /* the peer's end of data is known to come: read on until 0 */
 	bool unsure;             /* the last read was short: a reset may hide behind it */
@@ -53,9 +57,10 @@ struct stream {
 	bool failed;             /* ECONNRESET, EPIPE, ...: nothing more goes either way */
 	bool woken;              /* listed in its loop, to be served */
 	uint64_t received, sent; /* bytes so far */
-	const struct stream_calls *calls;
 	struct stream_loop *loop;
 	struct stream *next_woken;
+	struct stream *next_yielded, **yielded_at; /* yielded_at: NULL when it has not yielded */
+	struct transport_end end;                  /* of the transport alone */
 };
 
 /* How many are served at once: enough that the first of a stage pays little. When they have more to
@@ -71,28 +76,40 @@ void stream_loop_init(struct stream_loop *streams, struct loop *loop);
  * closed is passed over; its memory must stay until there are none woken. */
 bool stream_round(struct stream_loop *loop);
 
-/* Takes the socket over and registers it. False (the socket is closed) without memory. */
-bool stream_open(struct stream *stream, struct stream_loop *loop, int fd, bool connected,
-	const struct stream_calls *calls);
 void stream_close(struct stream *stream);
-/* Before stream_close: the peer is to see a reset, and no end of data. A unix socket knows no such
- * thing. */
-void stream_reset_at_close(struct stream *stream);
 
-/* Takes it off its loop without closing it: returns the socket, which is the caller's now. */
-int stream_let_go(struct stream *stream);
-
-enum stream_result { STREAM_OK, STREAM_AGAIN, STREAM_END, STREAM_FAILED };
-
-/* To be served in this turn of the loop, as if the kernel had told something. */
+/* To be served in this turn of the loop. */
 void stream_wake(struct stream *stream);
 
+/* The same, and to be read: there may be bytes that the transport has not told of. */
+static inline void stream_expect_input(struct stream *stream)
+{
+	stream->readable = true;
+	stream_wake(stream);
+}
+
+/* There is more to do, and others get their turn first: served again in the loop's next turn, and
+ * read then. */
+void stream_yield(struct stream *stream);
+
+/* What the reads of this turn have left is read in the next. */
+static inline void stream_read_again(struct stream *stream)
+{
+	if (stream->readable)
+		stream_yield(stream);
+}
+
+/* ---- reading and writing --------------------------------------------------------------------- */
+
 /* Reads once into the free room of the buffer, which must have some. */
-enum stream_result stream_read(struct stream *stream, struct buffer *buffer);
+static inline enum stream_result stream_read(struct stream *stream, struct buffer *buffer)
+{
+	return stream->read_ended ? STREAM_END : stream->transport->read(stream, buffer);
+}
 
 /* Is there perhaps more to read? The loop does not tell a reset apart that came together with
- * bytes, and a short read does not show it: who needs more than was read asks this and reads once
- * again. */
+ * bytes, and a short read does not show it: a caller that needs more than was read asks this and
+ * reads once again. */
 static inline bool stream_may_have_more(struct stream *stream)
 {
 	stream->readable |= stream->unsure;
@@ -103,23 +120,86 @@ static inline bool stream_may_have_more(struct stream *stream)
  * next stream_read. Does nothing without memory. */
 void stream_fetch(struct stream *stream, struct buffer *buffer, struct buffer_pool *pool);
 
-/* What the reads of this turn have left is read in the next. */
-static inline void stream_read_again(struct stream *stream)
+/* Writes one piece or more, once. `*written` is how much was taken; STREAM_AGAIN when that was not
+ * all. */
+static inline enum stream_result stream_write(
+	struct stream *stream, const struct iovec *pieces, int count, size_t *written)
 {
-	if (stream->readable)
-		event_active(&stream->event, EV_READ, 0);
+	return stream->transport->write(stream, pieces, count, written);
 }
 
-/* Writes one piece or more, once. `*written` is how much the kernel took; STREAM_AGAIN when that
- * was not all. */
-enum stream_result stream_write(
-	struct stream *stream, const struct iovec *pieces, int count, size_t *written);
+/* Nothing more is written: the peer reads an end of data, and may still send. */
+static inline void stream_end_output(struct stream *stream)
+{
+	stream->transport->end_output(stream);
+}
 
-/* SO_ERROR of a connect that is over, 0: connected. */
-int stream_error(const struct stream *stream);
+/* Before stream_close: the peer is to see a reset and no end of data, and bytes that it has not
+ * taken yet are thrown away. A unix socket knows no such thing. */
+static inline void stream_reset_at_close(struct stream *stream)
+{
+	stream->transport->reset_at_close(stream);
+}
 
-/* Has a connection that should be silent anything to read, an end included? Looks at the kernel
- * only when the loop may not have told yet. */
+/* ---- state that has to be asked for ---------------------------------------------------------- */
+
+/* Of a connection that was being made: 0 when it is, else the errno value of why not. */
+static inline int stream_error(const struct stream *stream)
+{
+	return stream->transport->error(stream);
+}
+
+/* Is it over in both directions, even if it was not told yet? Asks the system. */
+static inline bool stream_is_cut(const struct stream *stream)
+{
+	return stream->transport->is_cut(stream);
+}
+
+/* Is there something to read, an end included, even if it was not told yet? Asks the system. */
+static inline bool stream_has_input(const struct stream *stream)
+{
+	return stream->transport->has_input(stream);
+}
+
+/* How many of the bytes sent the peer's system has taken: what this one still holds is not. */
+static inline uint64_t stream_taken(const struct stream *stream)
+{
+	return stream->sent - stream->transport->untaken(stream);
+}
+
+/* Is a connection that should be silent over, or has it anything to read? As far as was told. */
 bool stream_is_stale(const struct stream *stream);
+
+/* ---- from one loop to another ---------------------------------------------------------------- */
+
+/* A connection on no loop. Its owner, a thread or another, opens it on a loop or closes it. */
+struct stream_export {
+	const struct transport *transport;
+	struct transport_carried carried;
+};
+
+/* Takes it off its loop. As stream_close for the stream itself. */
+struct stream_export stream_export(struct stream *stream);
+
+/* A second hold on the connection, for another thread that takes it over, while the stream's own
+ * thread does nothing with it but close it. False: there is none to be had (no descriptors, or a
+ * transport whose state is not shared); then stream_cut ends it. Any thread. */
+bool stream_copy(const struct stream *stream, struct stream_export *copy);
+
+/* Ends it in both directions, for the peer at once. Any thread. */
+static inline void stream_cut(const struct stream *stream)
+{
+	stream->transport->cut(stream);
+}
+
+/* Opens it on a loop; the stream's memory is the caller's. False (and it is closed) without memory.
+ */
+bool stream_import(struct stream *stream, struct stream_loop *loop, struct stream_export *from,
+	const struct stream_calls *calls);
+
+/* Is there nothing to read on it, no end either? Asks the system. */
+bool stream_export_is_silent(const struct stream_export *from);
+
+void stream_export_close(struct stream_export *from);
 
 #endif

@@ -1,15 +1,14 @@
 #include "relay/check.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
-#include <unistd.h>
 
 #include "base/clock.h"
+#include "base/container.h"
 #include "base/log.h"
 #include "loop/deadline.h"
+#include "net/socket_stream.h"
 
 #define FAILS_TO_LEAVE_OUT 2
 #define ANSWER_BYTES       64
@@ -21,38 +20,31 @@ struct check {
 	struct checks *checks;
 	struct server *server;
 	struct deadline deadline; /* of the probe, or until the next */
-	struct event *event;
-	int fd;
+	struct stream stream;
+	struct deferred_free deferred;
 	bool sent;
 	char answer[ANSWER_BYTES];
-	size_t answer_len;
+	struct buffer in; /* `answer`, of no pool */
 	unsigned fails;
 	bool fresh; /* prepared, not committed */
 };
 
 struct checks {
-	struct event_base *base;
+	struct loop *loop;
+	struct stream_loop streams;
 	struct site *site;
 	struct check *first;
 };
 
-struct checks *checks_new(struct event_base *base)
+struct checks *checks_new(struct loop *loop)
 {
 	struct checks *checks = calloc(1, sizeof(*checks));
 
-	if (checks)
-		checks->base = base;
+	if (!checks)
+		return NULL;
+	checks->loop = loop;
+	stream_loop_init(&checks->streams, loop);
 	return checks;
-}
-
-static void end_probe(struct check *check)
-{
-	if (check->event)
-		event_free(check->event);
-	check->event = NULL;
-	if (check->fd >= 0)
-		close(check->fd);
-	check->fd = -1;
 }
 
 static void judge(struct check *check, const char *why)
@@ -62,7 +54,7 @@ static void judge(struct check *check, const char *why)
 	uint64_t now_ms = clock_monotonic_ms();
 	bool was_out = atomic_load_explicit(&server->state->unhealthy, memory_order_relaxed);
 
-	end_probe(check);
+	stream_close(&check->stream);
 	check->fails = why ? check->fails + 1 : 0;
 	bool out = why && (was_out || check->fails >= FAILS_TO_LEAVE_OUT);
 	if (out != was_out) {
@@ -93,8 +85,10 @@ static void send_probe(struct check *check)
 		"Connection: close\r\n\r\n",
 		conf->health_path, host);
 
+	struct iovec piece = {request, (size_t)len};
+	size_t written;
 	if (len >= (int)sizeof(request) ||
-		send(check->fd, request, (size_t)len, MSG_NOSIGNAL) != (ssize_t)len) {
+		stream_write(&check->stream, &piece, 1, &written) != STREAM_OK) {
 		judge(check, "the probe could not be sent");
 		return;
 	}
@@ -103,45 +97,41 @@ static void send_probe(struct check *check)
 
 static void read_answer(struct check *check)
 {
-	ssize_t n = recv(check->fd, check->answer + check->answer_len,
-		sizeof(check->answer) - 1 - check->answer_len, 0);
-
-	if (n <= 0) {
-		judge(check, n == 0 ? "closed without an answer" : "reset");
+	switch (stream_read(&check->stream, &check->in)) {
+	case STREAM_OK:
+		break;
+	case STREAM_AGAIN:
+		return;
+	case STREAM_END:
+		judge(check, "closed without an answer");
+		return;
+	case STREAM_FAILED:
+		judge(check, "reset");
 		return;
 	}
-	check->answer_len += (size_t)n;
-	if (check->answer_len < 12)
+	if (buffer_used(&check->in) < 12)
 		return;
 	bool good = strncmp(check->answer, "HTTP/1.", 7) == 0 && check->answer[8] == ' ' &&
 		    (check->answer[9] == '2' || check->answer[9] == '3');
 	judge(check, good ? NULL : "its answer was not 2xx or 3xx");
 }
 
-static void on_socket(evutil_socket_t fd, short what, void *arg)
+static void on_event(struct stream *stream)
 {
-	struct check *check = arg;
-	int error = 0;
-	socklen_t len = sizeof(error);
+	struct check *check = CONTAINER_OF(stream, struct check, stream);
 
-	if (what & EV_WRITE) {
-		getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &len);
-		if (error != 0) {
+	if (!check->sent) {
+		int error = stream_error(stream);
+		if (error != 0)
 			judge(check, strerror(error));
-			return;
-		}
-		send_probe(check);
-		if (check->fd < 0)
-			return;
-		event_free(check->event);
-		check->event =
-			event_new(check->checks->base, fd, EV_READ | EV_PERSIST, on_socket, check);
-		if (!check->event || event_add(check->event, NULL) != 0)
-			judge(check, "no memory");
-		return;
+		else if (stream->writable)
+			send_probe(check);
 	}
-	read_answer(check);
+	while (stream->open && check->sent && stream->readable)
+		read_answer(check);
 }
+
+static const struct stream_calls calls = {NULL, on_event};
 
 static void begin_probe(struct check *check)
 {
@@ -150,46 +140,42 @@ static void begin_probe(struct check *check)
 	uint64_t now_ms = clock_monotonic_ms();
 
 	check->sent = false;
-	check->answer_len = 0;
 	memset(check->answer, 0, sizeof(check->answer));
+	check->in = (struct buffer){.at = check->answer, .capacity = sizeof(check->answer) - 1};
 	if (!server_state_address(check->server->state, now_ms, &address)) {
 		judge(check, "its name has no address");
 		return;
 	}
-	check->fd = socket(address.socket.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-	if (check->fd < 0) {
-		judge(check, "no socket");
-		return;
-	}
-	if (connect(check->fd, (struct sockaddr *)&address.socket, address.len) != 0 &&
-		errno != EINPROGRESS) {
-		judge(check, strerror(errno));
-		return;
-	}
-	check->event =
-		event_new(check->checks->base, check->fd, EV_WRITE | EV_PERSIST, on_socket, check);
-	if (!check->event || event_add(check->event, NULL) != 0) {
-		judge(check, "no memory");
+	int error = socket_stream_connect(&check->stream, &check->checks->streams,
+		(const struct sockaddr *)&address.socket, address.len, &calls);
+	if (error != 0) {
+		judge(check, strerror(error));
 		return;
 	}
 	deadline_set(&check->deadline, now_ms + conf->health_timeout_ms, now_ms);
+	stream_wake(&check->stream); /* it may be connected already */
 }
 
 static void on_deadline(struct deadline *deadline)
 {
-	struct check *check = (struct check *)((char *)deadline - offsetof(struct check, deadline));
+	struct check *check = CONTAINER_OF(deadline, struct check, deadline);
 
-	if (check->fd >= 0)
+	if (check->stream.open)
 		judge(check, "timeout");
 	else
 		begin_probe(check);
 }
 
+static void free_check(struct deferred_free *item)
+{
+	free(CONTAINER_OF(item, struct check, deferred));
+}
+
 static void check_end(struct check *check)
 {
-	end_probe(check);
+	stream_close(&check->stream);
 	deadline_end(&check->deadline);
-	free(check);
+	loop_free_later(check->checks->loop, &check->deferred, free_check);
 }
 
 static bool is_checked(const struct checks *checks, const struct server_state *state)
@@ -210,9 +196,8 @@ static bool watch_server(struct checks *checks, struct server *server)
 		return false;
 	check->checks = checks;
 	check->server = server;
-	check->fd = -1;
 	check->fresh = true;
-	deadline_init(&check->deadline, checks->base, on_deadline);
+	deadline_init(&check->deadline, checks->loop->base, on_deadline);
 	/* A timer that is pending can be moved without memory: checks_commit does. */
 	deadline_set(&check->deadline, now_ms + PREPARED_MS, now_ms);
 	check->next = checks->first;

@@ -6,13 +6,13 @@
 #ifndef RELAY_CHECK_H
 #define RELAY_CHECK_H
 
-#include <event2/event.h>
-
 #include "relay/site.h"
 
 struct checks;
+struct loop;
 
-struct checks *checks_new(struct event_base *base);
+/* NULL without memory. The loop must not run when they are freed. */
+struct checks *checks_new(struct loop *loop);
 void checks_free(struct checks *checks);
 
 /* Prepares the checks of the servers of `site` that are not checked yet. False without memory. What

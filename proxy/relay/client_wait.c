@@ -1,9 +1,6 @@
 #include "relay/client_wait.h"
 
-#include <linux/sockios.h>
 #include <stdlib.h>
-#include <sys/ioctl.h>
-#include <sys/socket.h>
 
 #include "relay/downstream.h"
 #include "relay/exchange.h"
@@ -17,17 +14,6 @@ struct client_rates {
 	uint64_t timeout_ms;   /* body_timeout or send_timeout ends then */
 	enum wait_reason asks; /* whose rate decides when the time is over; or NONE */
 };
-
-/* What the client's system has taken: what ours still holds is not. */
-static uint64_t taken(const struct downstream *d)
-{
-	int held = 0;
-
-	if (ioctl(d->stream.fd, SIOCOUTQ, &held) != 0 || held < 0 ||
-		(uint64_t)held > d->stream.sent)
-		return d->stream.sent;
-	return d->stream.sent - (uint64_t)held;
-}
 
 static bool has_rate(const struct exchange *x)
 {
@@ -51,13 +37,13 @@ static void begin_taking(struct downstream *d)
 	const struct conf_route *route = x ? x->route : NULL;
 
 	if (has_rate(x) && rates_of(d))
-		min_rate_begin(
-			&d->rates->take, route->min_rate, route->min_rate_grace_ms, taken(d));
+		min_rate_begin(&d->rates->take, route->min_rate, route->min_rate_grace_ms,
+			stream_taken(&d->stream));
 	else if (d->rates && route)
 		d->rates->take.per_second = 0;
 	else if (d->rates)
 		min_rate_begin(&d->rates->take, d->rates->take.per_second,
-			d->rates->take.grace_ns / CLOCK_NS_PER_MS, taken(d));
+			d->rates->take.grace_ns / CLOCK_NS_PER_MS, stream_taken(&d->stream));
 }
 
 /* The earlier of what the timeout and the rate allow, rounded up. */
@@ -88,7 +74,8 @@ static void wait_to_take(struct downstream *d)
 	d->rates->asks = WAIT_NONE;
 	if (d->rates->take.per_second == 0 || (d->first && d->first->endless))
 		return;
-	deadline_set(&d->wait.deadline, until_ms(d, &d->rates->take, taken(d)), now_ms);
+	deadline_set(
+		&d->wait.deadline, until_ms(d, &d->rates->take, stream_taken(&d->stream)), now_ms);
 }
 
 /* ---- sending --------------------------------------------------------------------------------- */
@@ -167,14 +154,6 @@ bool client_wait(struct downstream *d)
 	return true;
 }
 
-/* What the system still holds for it is thrown away, or it would hold that on. */
-static void reset_at_close(struct downstream *d)
-{
-	struct linger none = {.l_onoff = 1, .l_linger = 0};
-
-	setsockopt(d->stream.fd, SOL_SOCKET, SO_LINGER, &none, sizeof(none));
-}
-
 bool client_wait_is_over(struct downstream *d, const char **why)
 {
 	bool takes = d->wait.reason == WAIT_TAKE;
@@ -184,7 +163,7 @@ bool client_wait_is_over(struct downstream *d, const char **why)
 	if (!rates || rates->asks != d->wait.reason)
 		return true;
 	struct min_rate *rate = takes ? &rates->take : &rates->body;
-	uint64_t bytes = takes ? taken(d) : d->reading->up.content_bytes;
+	uint64_t bytes = takes ? stream_taken(&d->stream) : d->reading->up.content_bytes;
 	uint64_t now_ms = worker_now_ms(d->worker);
 	if (min_rate_look(rate, bytes, worker_now_ns(d->worker)) > 0) {
 		deadline_set(&d->wait.deadline, until_ms(d, rate, bytes), now_ms);
@@ -193,7 +172,7 @@ bool client_wait_is_over(struct downstream *d, const char **why)
 	*why = takes ? "response below min_rate" : "request below min_rate";
 	worker_count(d->worker, takes ? STATS_SLOW_RESPONSE : STATS_SLOW_REQUEST);
 	if (takes)
-		reset_at_close(d);
+		stream_reset_at_close(&d->stream);
 	return true;
 }
 

@@ -1,9 +1,7 @@
 #include "relay/downstream.h"
 
 #include <assert.h>
-#include <poll.h>
 #include <stdlib.h>
-#include <sys/socket.h>
 
 #include "base/container.h"
 #include "base/log.h"
@@ -29,12 +27,14 @@ static void enter(struct downstream *d, enum downstream_state state)
 static const struct stream_calls calls;
 static void on_deadline(struct deadline *deadline);
 
-void downstream_accept(struct worker *worker, struct listener *listener, int fd,
-	const struct sockaddr *peer, socklen_t peer_len)
+void downstream_accept(struct worker *worker, struct listener *listener,
+	struct stream_export *client, const struct sockaddr *peer, socklen_t peer_len)
 {
 	struct downstream *d = calloc(1, sizeof(*d));
 
-	if (!d || !stream_open(&d->stream, &worker->streams, fd, true, &calls)) {
+	if (!d)
+		stream_export_close(client);
+	if (!d || !stream_import(&d->stream, &worker->streams, client, &calls)) {
 		log_error("listener %s: no memory for a connection", listener->conf->name);
 		free(d);
 		listener_connection_closed(listener);
@@ -54,8 +54,7 @@ void downstream_accept(struct worker *worker, struct listener *listener, int fd,
 	atomic_fetch_add_explicit(&worker->relay->clients, 1, memory_order_relaxed);
 	worker_count(worker, STATS_CONNECTIONS);
 	/* Mostly the request is here already: looking saves a turn of the loop. */
-	d->stream.readable = true;
-	stream_wake(&d->stream);
+	stream_expect_input(&d->stream);
 }
 
 void downstream_judge_peer_again(struct downstream *d)
@@ -305,13 +304,6 @@ static void go_next(struct downstream *d)
 		exchange_next(next);
 }
 
-static bool is_dead(const struct downstream *d)
-{
-	struct pollfd poll_fd = {.fd = d->stream.fd};
-
-	return poll(&poll_fd, 1, 0) == 1 && (poll_fd.revents & (POLLERR | POLLHUP)) != 0;
-}
-
 /* The last request has just been read and waits for its turn. A reset that came together with it is
  * behind it, and nothing will tell of it again. */
 static inline bool may_hide_reset(const struct downstream *d, uint64_t begun)
@@ -349,12 +341,13 @@ void downstream_advance(struct downstream *d)
 		}
 	} while (d->again && d->state != DOWNSTREAM_CLOSED);
 	d->busy = false;
-	if (d->state != DOWNSTREAM_CLOSED && may_hide_reset(d, begun) && is_dead(d)) {
+	if (d->state != DOWNSTREAM_CLOSED && may_hide_reset(d, begun) &&
+		stream_is_cut(&d->stream)) {
 		downstream_close(d, "client gone");
 		return;
 	}
 	if (d->yields && d->state <= DOWNSTREAM_FINISHING)
-		event_active(&d->stream.event, EV_READ, 0);
+		stream_yield(&d->stream);
 	if (d->state != DOWNSTREAM_CLOSED && !may_wait(d))
 		settle(d);
 }
@@ -378,14 +371,6 @@ bool downstream_is_last(const struct downstream *d, const struct exchange *excha
 }
 
 /* ---- events ---------------------------------------------------------------------------------- */
-
-/* Has the system bytes that we have not heard of yet? */
-static bool has_input(const struct downstream *d)
-{
-	struct pollfd poll_fd = {.fd = d->stream.fd, .events = POLLIN};
-
-	return poll(&poll_fd, 1, 0) == 1 && (poll_fd.revents & POLLIN) != 0;
-}
 
 /*
  * The client closed its half. Whether it only did that or has left, TCP does not tell before it is
@@ -427,7 +412,7 @@ static void on_event(struct stream *stream)
 
 	if ((stream->peer_closed || leaves_unread(d)) && d->first &&
 		d->state != DOWNSTREAM_LINGERING) {
-		if (is_dead(d)) {
+		if (stream_is_cut(&d->stream)) {
 			downstream_close(d, "client gone");
 			return;
 		}
@@ -475,9 +460,10 @@ static void on_deadline(struct deadline *deadline)
 		downstream_advance(d);
 		break;
 	case WAIT_IDLE:
-		if (d->worker->draining && d->state == DOWNSTREAM_OPEN && has_input(d)) {
+		if (d->worker->draining && d->state == DOWNSTREAM_OPEN &&
+			stream_has_input(&d->stream)) {
 			wait_none(&d->wait);
-			d->stream.readable = true;
+			stream_expect_input(&d->stream);
 			downstream_advance(d);
 		} else {
 			downstream_close(d, d->worker->draining ? "drained" : "idle");

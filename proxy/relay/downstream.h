@@ -83,9 +83,9 @@ struct downstream {
 	struct client_rates *rates;   /* relay/client_wait.c; NULL: no min_rate so far */
 };
 
-/* Takes an accepted socket over. */
-void downstream_accept(struct worker *worker, struct listener *listener, int fd,
-	const struct sockaddr *peer, socklen_t peer_len);
+/* Takes an accepted connection over. */
+void downstream_accept(struct worker *worker, struct listener *listener,
+	struct stream_export *client, const struct sockaddr *peer, socklen_t peer_len);
 
 /* Does all that can be done now: writes, reads, begins exchanges. Called whenever anything changed.
  */

@@ -169,8 +169,7 @@ static void sink_failed(struct exchange *x)
 		/* Perhaps it has answered already: what it said is still to be read. The loop may
 		 * have told of it, and of the end behind it, before: it is read now. */
 		await_server(x, WAIT_RESPONSE, 0, x->upstream->conf->first_byte_timeout_ms);
-		connection->stream.readable = true;
-		stream_wake(&connection->stream);
+		stream_expect_input(&connection->stream);
 		return;
 	}
 	/* It had closed before: not a byte left, and what it may have said answers something else.
@@ -455,7 +454,7 @@ static bool may_read_on(struct exchange *x, unsigned *heads)
 	}
 	if (++*heads <= INTERIM_AT_ONCE)
 		return true;
-	event_active(&x->connection->stream.event, EV_READ, 0);
+	stream_yield(&x->connection->stream);
 	return false;
 }
 

@@ -1,7 +1,5 @@
 #include "relay/linger.h"
 
-#include <sys/socket.h>
-
 #include "relay/downstream.h"
 #include "relay/listener.h"
 #include "relay/relay.h"
@@ -96,7 +94,7 @@ void linger_begin(struct downstream *d)
 		downstream_close(d, "done");
 		return;
 	}
-	shutdown(d->stream.fd, SHUT_WR);
+	stream_end_output(&d->stream);
 	downstream_linger(d);
 	d->lingers_since_ms = worker_now_ms(d->worker);
 	join(d);
@@ -130,5 +128,5 @@ void linger_run(struct downstream *d)
 	}
 	watch(d);
 	if (d->yields && d->stream.readable)
-		event_active(&d->stream.event, EV_READ, 0);
+		stream_yield(&d->stream);
 }

@@ -1,12 +1,10 @@
 #include "relay/listener.h"
 
 #include <errno.h>
-#include <linux/filter.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
-#include <unistd.h>
 
+#include "base/container.h"
 #include "base/log.h"
 #include "relay/downstream.h"
 #include "relay/linger.h"
@@ -22,22 +20,9 @@
 /* How long it waits for quiet where new connections can't be kept out. */
 #define RETIRE_MAX_MS 1000
 
-static void accept_on(struct listener *listener)
-{
-	if (!listener->accepting && !listener->closed && event_add(&listener->event, NULL) == 0)
-		listener->accepting = true;
-}
-
-static void accept_off(struct listener *listener)
-{
-	if (listener->accepting)
-		event_del(&listener->event);
-	listener->accepting = false;
-}
-
 static void retry(struct deadline *deadline)
 {
-	accept_on((struct listener *)((char *)deadline - offsetof(struct listener, retry)));
+	acceptor_start(&CONTAINER_OF(deadline, struct listener, retry)->acceptor);
 }
 
 /* Takes a place within `max` (0: no bound), or stops accepting until one is free. */
@@ -48,10 +33,10 @@ static bool take_place(struct listener *listener, struct connection_bound *bound
 	if (atomic_fetch_add(&bound->connections, 1) < max || max == 0)
 		return true;
 	atomic_fetch_sub(&bound->connections, 1);
-	accept_off(listener);
+	acceptor_stop(&listener->acceptor);
 	atomic_store(&bound->waiting, true);
 	if (atomic_load(&bound->connections) < max)
-		accept_on(listener);
+		acceptor_start(&listener->acceptor);
 	return false;
 }
 
@@ -89,63 +74,39 @@ static void give_places(struct listener *listener)
 	give_place(listener, &listener->worker->relay->descriptors);
 }
 
-static void accept_failed(struct listener *listener)
+static void accept_failed(struct listener *listener, int error)
 {
 	struct worker *worker = listener->worker;
 
-	if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
+	if (error == EMFILE || error == ENFILE || error == ENOBUFS || error == ENOMEM) {
 		/* Level-triggered readiness would spin: wait for a close of ours, or a while. */
 		log_warn("listener %s: %s; not accepting for now", listener->conf->name,
-			strerror(errno));
-		accept_off(listener);
+			strerror(error));
+		acceptor_stop(&listener->acceptor);
 		deadline_set(&listener->retry, worker_now_ms(worker) + ACCEPT_RETRY_MS,
 			worker_now_ms(worker));
-	} else if (errno != EAGAIN && errno != EWOULDBLOCK && errno != ECONNABORTED &&
-		   errno != EINTR && errno != EPROTO) {
-		log_warn("listener %s: accept: %s", listener->conf->name, strerror(errno));
+	} else if (error != EAGAIN && error != EWOULDBLOCK && error != ECONNABORTED &&
+		   error != EINTR && error != EPROTO) {
+		log_warn("listener %s: accept: %s", listener->conf->name, strerror(error));
 	}
 }
 
-/* The system takes no new connections for the socket, but finishes the handshakes that have begun:
- * a SYN is dropped, an ACK is not. Whose SYN is dropped sends it again after a second, and then
- * finds another process that listens there, or is refused. False where the system refuses that: at
- * least no more than one connection waits at a time then. */
-static bool keep_out(int fd)
+static void on_ready(struct acceptor *acceptor)
 {
-	/* tcp[13] & (SYN | ACK) == SYN */
-	struct sock_filter code[] = {
-		BPF_STMT(BPF_LD | BPF_B | BPF_ABS, 13),
-		BPF_STMT(BPF_ALU | BPF_AND | BPF_K, 0x12),
-		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, 0x02, 0, 1),
-		BPF_STMT(BPF_RET | BPF_K, 0),
-		BPF_STMT(BPF_RET | BPF_K, UINT32_MAX),
-	};
-	struct sock_fprog program = {sizeof(code) / sizeof(code[0]), code};
-
-	if (setsockopt(fd, SOL_SOCKET, SO_ATTACH_FILTER, &program, sizeof(program)) == 0)
-		return true;
-	log_debug("listener: new connections can't be kept out: %s", strerror(errno));
-	listen(fd, 0);
-	return false;
-}
-
-static void on_connection(evutil_socket_t fd, short what, void *arg)
-{
-	struct listener *listener = arg;
+	struct listener *listener = CONTAINER_OF(acceptor, struct listener, acceptor);
 	struct sockaddr_storage peer;
+	struct stream_export client;
+	socklen_t len;
 
-	(void)what;
-	for (int i = 0; i < ACCEPT_BATCH && listener->accepting; i++) {
-		socklen_t len = sizeof(peer);
+	for (int i = 0; i < ACCEPT_BATCH && acceptor->accepting; i++) {
 		if (!take_places(listener)) {
 			linger_give_way(listener); /* which lets it accept again */
 			return;
 		}
-		int client =
-			accept4(fd, (struct sockaddr *)&peer, &len, SOCK_NONBLOCK | SOCK_CLOEXEC);
-		listener->is_empty = client < 0;
-		if (client < 0) {
-			accept_failed(listener);
+		int error = acceptor_take(acceptor, &client, &peer, &len);
+		listener->is_empty = error != 0;
+		if (error != 0) {
+			accept_failed(listener, error);
 			give_places(listener);
 			if (listener->retry.at_ms != DEADLINE_NEVER)
 				linger_give_way(listener);
@@ -154,7 +115,7 @@ static void on_connection(evutil_socket_t fd, short what, void *arg)
 		listener->connections++;
 		listener->came_ms = worker_now_ms(listener->worker);
 		downstream_accept(
-			listener->worker, listener, client, (struct sockaddr *)&peer, len);
+			listener->worker, listener, &client, (struct sockaddr *)&peer, len);
 	}
 }
 
@@ -183,7 +144,7 @@ void listener_connection_closed(struct listener *listener)
 	listener->connections--;
 	give_places(listener);
 	if (listener->retry.at_ms != DEADLINE_NEVER)
-		accept_on(listener); /* a descriptor is free again */
+		acceptor_start(&listener->acceptor); /* a descriptor is free again */
 	listener_release(listener);
 }
 
@@ -191,9 +152,7 @@ static void listener_close(struct listener *listener)
 {
 	if (listener->closed)
 		return;
-	accept_off(listener);
-	close(listener->fd);
-	listener->fd = -1;
+	acceptor_close(&listener->acceptor);
 	listener->closed = true;
 	listener_release(listener);
 }
@@ -205,9 +164,9 @@ static void on_quiet(struct deadline *deadline)
 	uint64_t now_ms = worker_now_ms(worker);
 
 	/* Those that wait until a descriptor or a place is free wait on. */
-	if (listener->accepting)
-		on_connection(listener->fd, EV_READ, listener);
-	if (listener->accepting &&
+	if (listener->acceptor.accepting)
+		on_ready(&listener->acceptor);
+	if (listener->acceptor.accepting &&
 		(now_ms >= listener->came_ms + QUIET_MS ||
 			(listener->is_empty && now_ms >= listener->retire_max_ms))) {
 		listener_close(listener);
@@ -236,7 +195,10 @@ static void listener_retire(struct listener *listener)
 		listener->came_ms = 0;
 		return;
 	}
-	listener->retire_max_ms = keep_out(listener->fd) ? DEADLINE_NEVER : now_ms + RETIRE_MAX_MS;
+	bool kept_out = acceptor_keep_out(&listener->acceptor);
+	if (!kept_out)
+		log_debug("listener: new connections can't be kept out: %s", strerror(errno));
+	listener->retire_max_ms = kept_out ? DEADLINE_NEVER : now_ms + RETIRE_MAX_MS;
 	deadline_set(&listener->quiet, now_ms + QUIET_MS, now_ms);
 }
 
@@ -270,24 +232,25 @@ static void listener_open(
 	listener->binding = binding;
 	/* relaxed: with bindings_lock, by which bindings_collect sees it */
 	atomic_fetch_add_explicit(&binding->holders, 1, memory_order_relaxed);
-	listener->fd = binding->sockets[worker->index];
+	acceptor_open(
+		&listener->acceptor, &worker->loop, binding->sockets[worker->index], on_ready);
 	binding->sockets[worker->index] = -1;
 	set_conf(listener, conf);
-	event_assign(&listener->event, worker->loop.base, listener->fd, EV_READ | EV_PERSIST,
-		on_connection, listener);
 	deadline_init(&listener->retry, worker->loop.base, retry);
 	deadline_init(&listener->quiet, worker->loop.base, on_quiet);
 	listener->next = worker->listeners;
 	worker->listeners = listener;
-	accept_on(listener);
+	acceptor_start(&listener->acceptor);
 }
 
 /* A socket that listens takes another backlog. That of systemd's is systemd's. */
 static void set_backlog(const struct listener *listener)
 {
-	if (strncmp(listener->binding->text, "systemd:", 8) != 0 &&
-		listen(listener->fd, (int)listener->conf->backlog) != 0)
-		log_warn("listener %s: backlog: %s", listener->conf->name, strerror(errno));
+	if (strncmp(listener->binding->text, "systemd:", 8) == 0)
+		return;
+	int error = acceptor_set_backlog(&listener->acceptor, (int)listener->conf->backlog);
+	if (error != 0)
+		log_warn("listener %s: backlog: %s", listener->conf->name, strerror(error));
 }
 
 static const struct conf_listener *conf_of(const struct conf *conf, const char *text)
@@ -371,7 +334,7 @@ void listeners_resume(struct worker *worker)
 {
 	for (struct listener *l = worker->listeners; l; l = l->next) {
 		if (l->retry.at_ms == DEADLINE_NEVER)
-			accept_on(l);
+			acceptor_start(&l->acceptor);
 	}
 }
 

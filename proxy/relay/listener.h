@@ -21,8 +21,6 @@
 #ifndef RELAY_LISTENER_H
 #define RELAY_LISTENER_H
 
-#include <event2/event.h>
-#include <event2/event_struct.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -30,6 +28,7 @@
 #include "conf/conf.h"
 #include "relay/connection_bound.h"
 #include "loop/deadline.h"
+#include "net/acceptor.h"
 
 struct handover;
 struct relay;
@@ -53,7 +52,7 @@ struct binding {
 
 /* A worker's. Lives until its connections have gone. */
 struct listener {
-	struct event event;
+	struct acceptor acceptor;
 	struct deadline retry;  /* file descriptors ran out */
 	struct deadline quiet;  /* RETIRING: looks whether nobody came lately */
 	uint64_t came_ms;       /* RETIRING: when somebody came last, or it began */
@@ -63,8 +62,7 @@ struct listener {
 	struct binding *binding;
 	const struct conf_listener *conf;
 	struct site_use *use; /* holds conf */
-	int fd;
-	bool accepting, retiring, closed;
+	bool retiring, closed;
 	bool is_empty; /* nobody waited when last asked */
 	uint64_t connections;
 	struct downstream *oldest_lingering, *newest_lingering; /* relay/linger.h */

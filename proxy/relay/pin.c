@@ -1,9 +1,6 @@
 #include "relay/pin.h"
 
-#include <errno.h>
 #include <stdlib.h>
-#include <sys/socket.h>
-#include <unistd.h>
 
 #include "base/log.h"
 #include "queue/queue.h"
@@ -14,7 +11,7 @@
 
 struct pin {
 	struct server_state *server; /* held */
-	int fd;
+	struct stream_export stream;
 	uint32_t requests; /* begun on it */
 };
 
@@ -25,7 +22,7 @@ void pin_close(void *ctx, void *memory)
 	(void)ctx;
 	log_debug("upstream %s: server %s: a session's connection is closed after %u requests",
 		pin->server->upstream->name, pin->server->address, pin->requests);
-	close(pin->fd);
+	stream_export_close(&pin->stream);
 	pool_forget(pin->server);
 	server_state_release(pin->server);
 	free(pin);
@@ -56,21 +53,9 @@ void pin_park(struct exchange *x, struct server_connection *connection)
 		.server = server_state_hold(server),
 		.requests = connection->requests,
 	};
-	pin->fd = server_connection_let_go(connection);
+	pin->stream = server_connection_export(connection);
 	if (!queue_pin(worker->relay->queue, &x->ticket, pin))
 		pin_close(NULL, pin);
-}
-
-/* Nothing is due on it: whatever there is to read, an end most likely, makes it useless. */
-static bool is_silent(int fd)
-{
-	char byte;
-	ssize_t n;
-
-	do {
-		n = recv(fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT);
-	} while (n < 0 && errno == EINTR);
-	return n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK);
 }
 
 enum pin_result pin_take(struct exchange *x)
@@ -83,7 +68,9 @@ enum pin_result pin_take(struct exchange *x)
 	if (!pin)
 		return PIN_NONE;
 	server = upstream_server_of(x->upstream, pin->server);
-	if (!server || !is_silent(pin->fd) || server_mode(server) == SERVER_DISABLED ||
+	/* Nothing is due on it: anything to read, an end most likely, makes it useless. */
+	if (!server || !stream_export_is_silent(&pin->stream) ||
+		server_mode(server) == SERVER_DISABLED ||
 		!server_may_serve(server, worker_now_ms(worker))) {
 		pin_close(NULL, pin);
 		return PIN_NONE;
@@ -93,7 +80,8 @@ enum pin_result pin_take(struct exchange *x)
 			pin_close(NULL, pin);
 		return PIN_FULL;
 	}
-	x->connection = server_connection_adopt(worker, server, x, pin->fd, pin->requests + 1);
+	x->connection =
+		server_connection_import(worker, server, x, &pin->stream, pin->requests + 1);
 	if (x->connection)
 		x->server = server;
 	else

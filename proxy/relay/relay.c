@@ -259,7 +259,7 @@ static bool make_loop(struct relay *relay)
 	relay->stop_timer = evtimer_new(base, on_stop_timer, relay);
 	relay->reload_timer = evtimer_new(base, on_reload_timer, relay);
 	relay->resolver = resolver_new(base, on_names_known, relay);
-	relay->checks = checks_new(base);
+	relay->checks = checks_new(&relay->loop);
 	return growth_begin(relay) && failure_lines_begin(relay) && relay->queue_timer &&
 	       relay->stop_timer && relay->reload_timer && relay->resolver && relay->checks &&
 	       watch_signals(relay);

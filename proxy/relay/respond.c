@@ -1,7 +1,6 @@
 #include "relay/respond.h"
 
 #include <assert.h>
-#include <sys/socket.h>
 
 #include "base/log.h"
 #include "http/problem.h"
@@ -447,7 +446,7 @@ static bool tunnel_one_way(struct pump *pump, bool *ended)
 	enum pump_result result = pump_run(pump, PUMP_TURNS);
 	if (result == PUMP_DONE) {
 		*ended = true;
-		shutdown(pump->sink->fd, SHUT_WR);
+		stream_end_output(pump->sink);
 		return true;
 	}
 	if (result == PUMP_WANTS_READ)
@@ -501,7 +500,7 @@ void exchange_client_gone(struct exchange *x)
 			uint64_t now_ms = worker_now_ms(x->worker);
 			wait_for(&x->connection->wait, WAIT_RESPONSE, 0,
 				now_ms + x->upstream->conf->first_byte_timeout_ms, now_ms);
-			event_active(&x->connection->stream.event, EV_READ, 0);
+			stream_yield(&x->connection->stream);
 		}
 		return; /* goes on alone */
 	}
@@ -512,5 +511,5 @@ void exchange_client_gone(struct exchange *x)
 	x->down.max_bytes = x->down.content_bytes + FOLLOW_BYTES;
 	exchange_enter(x, EXCHANGE_DRAINING);
 	await_more(x);
-	event_active(&x->connection->stream.event, EV_READ, 0);
+	stream_yield(&x->connection->stream);
 }

@@ -1,14 +1,12 @@
 #include "relay/server_connection.h"
 
 #include <errno.h>
-#include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/container.h"
 #include "base/log.h"
+#include "net/socket_stream.h"
 #include "relay/exchange.h"
 #include "relay/server_pool.h"
 
@@ -126,57 +124,6 @@ static bool close_an_idle_one(struct worker *worker)
 	return false;
 }
 
-static int open_socket(struct worker *worker, sa_family_t family)
-{
-	int one = 1, fd;
-
-	do {
-		fd = socket(family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-	} while (fd < 0 && (errno == EMFILE || errno == ENFILE) && close_an_idle_one(worker));
-	if (fd >= 0 && family != AF_UNIX)
-		setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
-	return fd;
-}
-
-struct attempt {
-	int fd; /* -1: failed */
-	bool connected;
-	uint32_t address_id;
-	const char *why;
-	enum connect_fault fault;
-};
-
-/* A socket that is connecting to one of the server's addresses. */
-static struct attempt begin_connect(struct worker *worker, struct server *server)
-{
-	struct attempt attempt = {.fd = -1, .fault = CONNECT_SERVER};
-	struct server_address address;
-	uint64_t now_ms = worker_now_ms(worker);
-
-	if (!server_state_address(server->state, now_ms, &address)) {
-		attempt.why = "its name has no address";
-		return attempt;
-	}
-	attempt.address_id = address.id;
-	attempt.fd = open_socket(worker, address.socket.ss_family);
-	if (attempt.fd < 0) {
-		attempt.fault = CONNECT_LOCAL;
-		attempt.why = strerror(errno);
-		return attempt;
-	}
-	attempt.connected =
-		connect(attempt.fd, (struct sockaddr *)&address.socket, address.len) == 0;
-	if (attempt.connected || errno == EINPROGRESS)
-		return attempt;
-	attempt.why = strerror(errno);
-	attempt.fault = is_local(errno, address.socket.ss_family)
-				? CONNECT_LOCAL
-				: fault_of(server, address.id, now_ms);
-	close(attempt.fd);
-	attempt.fd = -1;
-	return attempt;
-}
-
 enum connect_fault server_connection_failed(struct server_connection *connection, int error)
 {
 	if (is_local(error, AF_UNSPEC))
@@ -190,74 +137,97 @@ void server_connection_made(struct server_connection *connection)
 	server_state_address_succeeded(connection->known, connection->address_id);
 }
 
-static struct server_connection *open_on(struct worker *worker, struct server *server,
-	struct exchange *exchange, int fd, bool connected)
+/* Not open yet. It counts already. */
+static struct server_connection *connection_new(
+	struct worker *worker, struct server *server, struct exchange *exchange)
 {
 	struct server_connection *connection = calloc(1, sizeof(*connection));
 
-	if (!connection) {
-		close(fd);
+	if (!connection)
 		return NULL;
-	}
-	if (!stream_open(&connection->stream, &worker->streams, fd, connected, &calls)) {
-		free(connection);
-		return NULL;
-	}
-	wait_init(&connection->wait, worker->loop.base, on_deadline);
 	connection->worker = worker;
 	connection->server = server;
 	connection->known = server->state;
 	connection->counts = true;
 	connection->exchange = exchange;
 	connection->requests = 1;
-	connection->state = connected ? SERVER_CONNECTION_BUSY : SERVER_CONNECTION_CONNECTING;
 	return connection;
 }
 
-/* It counts already. */
+static struct server_connection *opened(
+	struct server_connection *connection, enum server_connection_state state)
+{
+	wait_init(&connection->wait, connection->worker->loop.base, on_deadline);
+	connection->state = state;
+	return connection;
+}
+
+/* 0, or an errno value. A descriptor that only waits for a request is given up for it. */
+static int begin_connect(struct server_connection *connection, const struct server_address *address)
+{
+	struct worker *worker = connection->worker;
+	int error;
+
+	do {
+		error = socket_stream_connect(&connection->stream, &worker->streams,
+			(const struct sockaddr *)&address->socket, address->len, &calls);
+	} while ((error == EMFILE || error == ENFILE) && close_an_idle_one(worker));
+	return error;
+}
+
 static struct server_connection *connect_new(struct worker *worker, struct server *server,
 	struct exchange *exchange, const char **why, enum connect_fault *fault)
 {
-	struct attempt attempt = begin_connect(worker, server);
-	struct server_connection *connection = NULL;
+	uint64_t now_ms = worker_now_ms(worker);
+	struct server_connection *connection = connection_new(worker, server, exchange);
+	struct server_address address;
+	int error;
 
-	*why = attempt.why;
-	*fault = attempt.fault;
-	if (attempt.fd >= 0)
-		connection = open_on(worker, server, exchange, attempt.fd, attempt.connected);
-	if (connection) {
-		connection->address_id = attempt.address_id;
-		return connection;
+	*fault = CONNECT_LOCAL;
+	*why = "no memory";
+	if (connection && !server_state_address(server->state, now_ms, &address)) {
+		*fault = CONNECT_SERVER;
+		*why = "its name has no address";
+	} else if (connection) {
+		error = begin_connect(connection, &address);
+		connection->address_id = address.id;
+		if (error == 0)
+			return opened(connection, connection->stream.writable
+							  ? SERVER_CONNECTION_BUSY
+							  : SERVER_CONNECTION_CONNECTING);
+		*why = strerror(error);
+		if (!is_local(error, address.socket.ss_family))
+			*fault = fault_of(server, address.id, now_ms);
 	}
 	pool_forget(server->state);
-	if (attempt.fd >= 0) {
-		*why = "no memory";
-		*fault = CONNECT_LOCAL;
-	}
+	free(connection);
 	return NULL;
 }
 
-int server_connection_let_go(struct server_connection *connection)
+struct stream_export server_connection_export(struct server_connection *connection)
 {
-	int fd = stream_let_go(&connection->stream);
+	struct stream_export stream = stream_export(&connection->stream);
 
 	connection->counts = false;
 	server_connection_close(connection);
-	return fd;
+	return stream;
 }
 
-struct server_connection *server_connection_adopt(struct worker *worker, struct server *server,
-	struct exchange *exchange, int fd, uint32_t requests)
+struct server_connection *server_connection_import(struct worker *worker, struct server *server,
+	struct exchange *exchange, struct stream_export *stream, uint32_t requests)
 {
-	struct server_connection *connection = open_on(worker, server, exchange, fd, true);
+	struct server_connection *connection = connection_new(worker, server, exchange);
 
-	if (!connection) {
+	if (!connection)
+		stream_export_close(stream);
+	if (!connection || !stream_import(&connection->stream, &worker->streams, stream, &calls)) {
 		pool_forget(server->state);
+		free(connection);
 		return NULL;
 	}
 	connection->reused = true;
 	connection->requests = requests;
-	return connection;
+	return opened(connection, SERVER_CONNECTION_BUSY);
 }
 
 static struct server_connection *resume(
@@ -286,8 +256,8 @@ struct server_connection *server_connection_get(struct worker *worker, struct se
 			server_connection_close_unlisted(pooled.idle);
 			break;
 		case POOL_TAKEN:
-			connection = server_connection_adopt(
-				worker, server, exchange, pooled.fd, pooled.requests + 1);
+			connection = server_connection_import(
+				worker, server, exchange, &pooled.taken, pooled.requests + 1);
 			*why = "no memory";
 			*fault = CONNECT_LOCAL;
 			return connection;

@@ -71,14 +71,14 @@ void server_connection_close(struct server_connection *connection);
 /* The same of one that is on no list. */
 void server_connection_close_unlisted(struct server_connection *connection);
 
-/* Takes a clean, silent connection off this worker: returns its socket, which is the caller's now;
- * the connection is gone. */
-int server_connection_let_go(struct server_connection *connection);
+/* Takes a clean, silent connection off this worker; what is returned is the caller's, and the
+ * connection is gone. */
+struct stream_export server_connection_export(struct server_connection *connection);
 
-/* Takes such a socket over, for `exchange`, which is the `requests`th on it; it counts already
- * among the server's. NULL without memory, the socket closed. */
-struct server_connection *server_connection_adopt(struct worker *worker, struct server *server,
-	struct exchange *exchange, int fd, uint32_t requests);
+/* Takes such a one over, for `exchange`, which is the `requests`th on it; it counts already among
+ * the server's. NULL without memory, the connection closed. */
+struct server_connection *server_connection_import(struct worker *worker, struct server *server,
+	struct exchange *exchange, struct stream_export *stream, uint32_t requests);
 
 /* Closes this worker's idle connections to a server. */
 void server_close_idle(struct server_state *server, struct worker *worker);

@@ -1,10 +1,6 @@
 #include "relay/server_pool.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <stdlib.h>
-#include <sys/socket.h>
-#include <unistd.h>
 
 #include "relay/exchange.h"
 #include "relay/server_connection.h"
@@ -322,34 +318,20 @@ static void dismiss(struct server_connection *connection)
 	worker_command(worker, WORKER_CONNECTIONS);
 }
 
-/* Nothing is due on it: whatever there is to read, an end most likely, makes it useless. */
-static bool is_silent(int fd)
-{
-	char byte;
-	ssize_t n;
-
-	do {
-		n = recv(fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT);
-	} while (n < 0 && errno == EINTR);
-	return n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK);
-}
-
 /* Another worker's connection is the caller's, or what it counted as. */
 static enum pool_outcome take_over(
 	struct server_connection *stolen, bool fresh, struct pool_connection *connection)
 {
-	int fd = fresh ? -1 : fcntl(stolen->stream.fd, F_DUPFD_CLOEXEC, 0);
+	bool copied = !fresh && stream_copy(&stolen->stream, &connection->taken);
 
 	connection->requests = stolen->requests;
-	if (fd < 0)
-		shutdown(stolen->stream.fd, SHUT_RDWR); /* it ends now, not when its worker hears */
+	if (!copied)
+		stream_cut(&stolen->stream); /* it ends now, not when its worker hears */
 	dismiss(stolen);
-	if (fd >= 0 && is_silent(fd)) {
-		connection->fd = fd;
+	if (copied && stream_export_is_silent(&connection->taken))
 		return POOL_TAKEN;
-	}
-	if (fd >= 0)
-		close(fd);
+	if (copied)
+		stream_export_close(&connection->taken);
 	return POOL_NEW;
 }
 

@@ -23,6 +23,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "net/stream.h"
+
 struct connection_waiter;
 struct exchange;
 struct server;
@@ -33,14 +35,14 @@ struct worker;
 
 enum pool_outcome {
 	POOL_IDLE,  /* an own connection, off its list */
-	POOL_TAKEN, /* another worker's: its descriptor is the caller's */
+	POOL_TAKEN, /* another worker's: the connection is the caller's */
 	POOL_NEW,   /* a new one may be made, and counts already */
 	POOL_FULL,  /* none, until one is free */
 };
 
 struct pool_connection {
 	struct server_connection *idle; /* POOL_IDLE */
-	int fd;                         /* POOL_TAKEN, and below */
+	struct stream_export taken;     /* POOL_TAKEN, and below */
 	uint32_t requests;              /* begun on it */
 };
 

@@ -1,4 +1,7 @@
-/* Streams over real sockets: what the loop tells, when it is told again, and how each end shows. */
+/*
+ * What every transport must do, each test over each of them (ends.c): what is told and when it is
+ * told again, how each end shows, and how a connection moves from one loop to another.
+ */
 #include "net/stream.h"
 
 #include <setjmp.h>
@@ -8,519 +11,490 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <arpa/inet.h>
 #include <cmocka.h>
-#include <errno.h>
-#include <fcntl.h>
-#include <netinet/in.h>
-#include <sys/socket.h>
+#include <stdio.h>
 #include <unistd.h>
 
-struct end {
-	struct stream stream;
-	unsigned told;
-};
+#include "../random.h"
+#include "ends.h"
+
+#define BUFFER_BYTES 64
 
 struct fixture {
-	struct loop turn;
-	struct stream_loop loop;
+	struct loop turn, other_turn;
+	struct stream_loop streams, other_streams;
 	struct buffer_pool pool;
 	struct buffer buffer;
-	struct end end;
-	int peer; /* the other end, plain and blocking */
+	struct ends ends;
 };
 
-static void on_notify(struct stream *stream)
-{
-	((struct end *)stream)->told++;
-}
-
-static const struct stream_calls calls = {NULL, on_notify};
-
-static void serve(struct fixture *f)
-{
-	while (stream_round(&f->loop))
-		;
-}
-
-static void make_nonblocking(int fd)
-{
-	assert_int_equal(fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK), 0);
-}
-
-static void open_end(struct fixture *f, int fd, bool connected)
-{
-	make_nonblocking(fd);
-	assert_int_equal(loop_init(&f->turn), 0);
-	buffer_pool_init(&f->pool, 64, 2);
-	assert_true(buffer_acquire(&f->buffer, &f->pool));
-	stream_loop_init(&f->loop, &f->turn);
-	assert_true(stream_open(&f->end.stream, &f->loop, fd, connected, &calls));
-}
-
-/* Two ends of a TCP connection over loopback. */
-static struct fixture *begin(void)
+static struct fixture *begin(void **state)
 {
 	struct fixture *f = calloc(1, sizeof(*f));
-	struct sockaddr_in address = {
-		.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-	socklen_t len = sizeof(address);
-	int listener = socket(AF_INET, SOCK_STREAM, 0), ours = socket(AF_INET, SOCK_STREAM, 0);
 
 	assert_non_null(f);
-	assert_int_equal(bind(listener, (struct sockaddr *)&address, len), 0);
-	assert_int_equal(listen(listener, 1), 0);
-	assert_int_equal(getsockname(listener, (struct sockaddr *)&address, &len), 0);
-	assert_int_equal(connect(ours, (struct sockaddr *)&address, len), 0);
-	f->peer = accept(listener, NULL, NULL);
-	assert_true(f->peer >= 0);
-	close(listener);
-	open_end(f, ours, true);
+	assert_int_equal(loop_init(&f->turn), 0);
+	assert_int_equal(loop_init(&f->other_turn), 0);
+	buffer_pool_init(&f->pool, BUFFER_BYTES, 2);
+	assert_true(buffer_acquire(&f->buffer, &f->pool));
+	stream_loop_init(&f->streams, &f->turn);
+	stream_loop_init(&f->other_streams, &f->other_turn);
+	ends_open(&f->ends, *state, &f->streams);
 	return f;
 }
 
 static void end(struct fixture *f)
 {
-	stream_close(&f->end.stream);
-	assert_int_equal(f->end.stream.fd, -1);
-	stream_close(&f->end.stream); /* twice is once */
-	if (f->peer >= 0)
-		close(f->peer);
+	ends_close(&f->ends);
 	buffer_release(&f->buffer, &f->pool);
 	buffer_pool_clear(&f->pool);
 	loop_end(&f->turn);
+	loop_end(&f->other_turn);
 	free(f);
 }
 
-/* The loop, until it has told something. */
-static void await(struct fixture *f)
+static void send_all(struct ends *ends, const char *bytes, size_t len)
 {
-	unsigned before = f->end.told;
-
-	while (f->end.told == before) {
-		assert_true(event_base_loop(f->turn.base, EVLOOP_ONCE) >= 0);
-		serve(f);
-	}
+	assert_int_equal(ends->kind->send(ends, bytes, len), len);
 }
 
-/* The loop, as long as it has something to tell now. */
-static void settle(struct fixture *f)
+static enum stream_result read_once(struct fixture *f)
 {
-	unsigned before;
-
-	do {
-		before = f->end.told;
-		event_base_loop(f->turn.base, EVLOOP_NONBLOCK);
-		serve(f);
-	} while (f->end.told != before);
+	f->buffer.start = f->buffer.end = 0;
+	return stream_read(&f->ends.stream, &f->buffer);
 }
 
-static void send_all(int fd, const char *text, size_t len)
+static enum stream_result write_text(struct stream *stream, const char *text)
 {
-	assert_int_equal(send(fd, text, len, 0), (ssize_t)len);
+	struct iovec piece = {(void *)(uintptr_t)text, strlen(text)};
+	size_t written;
+
+	return stream_write(stream, &piece, 1, &written);
 }
 
-static void reading(void **state)
+static void await_readable(struct fixture *f)
 {
-	struct fixture *f = begin();
-	struct stream *s = &f->end.stream;
+	while (!f->ends.stream.readable)
+		ends_await(&f->ends);
+}
+
+/* ---- reading --------------------------------------------------------------------------------- */
+
+static void bytes_are_told_once(void **state)
+{
+	struct fixture *f = begin(state);
+	struct stream *s = &f->ends.stream;
 	char text[200];
 
-	(void)state;
-	assert_true(s->writable && !s->readable);
-	assert_int_equal(stream_read(s, &f->buffer), STREAM_AGAIN);
 	memset(text, 'x', sizeof(text));
-	send_all(f->peer, text, 10);
-	while (!s->readable)
-		await(f);
-	assert_true(stream_is_stale(s)); /* who should be silent was not */
-	/* Less than there was room for: nothing is left. */
-	assert_int_equal(stream_read(s, &f->buffer), STREAM_OK);
-	assert_int_equal(buffer_used(&f->buffer), 10);
-	assert_false(s->readable);
+	assert_true(s->open && s->writable && !s->readable && !s->peer_closed);
 	assert_false(stream_is_stale(s));
-	settle(f);
-	assert_false(s->readable); /* edge-triggered: told once */
-	send_all(f->peer, text, sizeof(text));
-	while (!s->readable)
-		await(f);
-	/* Exactly as much as there was room for: there may be more, and nobody will tell again. */
-	assert_int_equal(stream_read(s, &f->buffer), STREAM_OK);
-	assert_int_equal(buffer_room(&f->buffer), 0);
+	assert_int_equal(read_once(f), STREAM_AGAIN);
+	send_all(&f->ends, text, 10);
+	await_readable(f);
+	ends_settle(&f->ends);
+	assert_int_equal(f->ends.told, 1);
+	assert_true(stream_is_stale(s));
+	assert_int_equal(read_once(f), STREAM_OK);
+	assert_int_equal(buffer_used(&f->buffer), 10);
+	assert_int_equal(s->received, 10);
+	unsigned told = f->ends.told;
+	if (s->readable)
+		assert_int_equal(read_once(f), STREAM_AGAIN);
+	assert_false(s->readable || stream_is_stale(s));
+	ends_settle(&f->ends);
+	assert_int_equal(f->ends.told, told);
+	/* As much as there was room for: there may be more, and nobody tells of it again. */
+	send_all(&f->ends, text, sizeof(text));
+	await_readable(f);
+	assert_int_equal(read_once(f), STREAM_OK);
+	assert_int_equal(buffer_used(&f->buffer), BUFFER_BYTES);
 	assert_true(s->readable);
-	size_t rest = sizeof(text) - 54;
-	while (rest > 0) {
-		f->buffer.start = f->buffer.end = 0;
-		assert_int_equal(stream_read(s, &f->buffer), STREAM_OK);
-		rest -= buffer_used(&f->buffer);
-	}
-	assert_false(s->readable);
 	end(f);
 }
 
-static void the_end_of_data(void **state)
+/* Whatever the sizes are: a reader that reads only while it is readable gets all, in order. */
+static void no_byte_is_left_behind(void **state)
 {
-	struct fixture *f = begin();
-	struct stream *s = &f->end.stream;
+	struct fixture *f = begin(state);
+	struct random random = random_begin("no_byte_is_left_behind");
+	struct stream *s = &f->ends.stream;
+	uint8_t next_sent = 0, next_read = 0;
+	char text[500];
 
-	(void)state;
-	send_all(f->peer, "last", 4);
-	assert_int_equal(shutdown(f->peer, SHUT_WR), 0);
+	for (int i = 0; i < 300; i++) {
+		size_t bytes = 1 + random_below(&random, sizeof(text)), left = bytes;
+		for (size_t j = 0; j < bytes; j++)
+			text[j] = (char)next_sent++;
+		send_all(&f->ends, text, bytes);
+		while (left > 0) {
+			await_readable(f);
+			if (read_once(f) != STREAM_OK)
+				continue;
+			for (uint32_t j = 0; j < f->buffer.end; j++)
+				assert_int_equal((uint8_t)f->buffer.at[j], next_read++);
+			assert_true(f->buffer.end <= left);
+			left -= f->buffer.end;
+			if (random_below(&random, 4) == 0)
+				ends_settle(&f->ends);
+		}
+	}
+	assert_int_equal(next_read, next_sent);
+	assert_true(read_once(f) == STREAM_AGAIN && !s->read_ended);
+	end(f);
+}
+
+static void the_end_is_told_behind_the_last_bytes(void **state)
+{
+	struct fixture *f = begin(state);
+	struct stream *s = &f->ends.stream;
+	char text[8];
+
+	send_all(&f->ends, "last", 4);
+	f->ends.kind->end_output(&f->ends);
 	while (!s->peer_closed)
-		await(f);
+		ends_await(&f->ends);
 	assert_true(s->readable);
 	/* A short read, but the end is known to come: it stays readable until it was read. */
-	assert_int_equal(stream_read(s, &f->buffer), STREAM_OK);
+	assert_int_equal(read_once(f), STREAM_OK);
 	assert_int_equal(buffer_used(&f->buffer), 4);
 	assert_true(s->readable && !s->read_ended);
-	assert_int_equal(stream_read(s, &f->buffer), STREAM_END);
+	assert_int_equal(read_once(f), STREAM_END);
 	assert_true(s->read_ended && !s->readable && !s->failed);
-	assert_int_equal(stream_read(s, &f->buffer), STREAM_END); /* and stays so */
+	assert_int_equal(read_once(f), STREAM_END); /* and stays so */
 	assert_true(stream_is_stale(s));
+	assert_false(stream_is_cut(s));
 	/* The other way is open still. */
-	struct iovec piece = {(void *)(uintptr_t) "bye", 3};
-	size_t written;
-	char text[8];
-	assert_int_equal(stream_write(s, &piece, 1, &written), STREAM_OK);
-	assert_int_equal(recv(f->peer, text, sizeof(text), 0), 3);
+	assert_int_equal(write_text(s, "bye"), STREAM_OK);
+	assert_int_equal(ends_receive(&f->ends, text, sizeof(text)), 3);
 	end(f);
 }
 
-static void resets(void **state)
+static void a_fetched_end_is_told_again(void **state)
 {
-	struct fixture *f = begin();
-	struct stream *s = &f->end.stream;
-	struct linger linger = {.l_onoff = 1};
+	struct fixture *f = begin(state);
+	struct stream *s = &f->ends.stream;
+	struct buffer fetched = {0};
+
+	f->ends.kind->end_output(&f->ends);
+	await_readable(f);
+	stream_fetch(s, &fetched, &f->pool);
+	assert_null(fetched.at); /* nothing came, so no block is held */
+	assert_true(s->readable && s->read_ended);
+	assert_int_equal(read_once(f), STREAM_END);
+	end(f);
+}
+
+static void a_reset_fails_both_ways(void **state)
+{
+	struct fixture *f = begin(state);
+	struct stream *s = &f->ends.stream;
+
+	f->ends.kind->reset(&f->ends);
+	await_readable(f);
+	assert_true(stream_is_cut(s));
+	assert_int_equal(read_once(f), STREAM_FAILED);
+	assert_true(s->failed && s->read_ended && !s->readable);
+	assert_int_equal(read_once(f), STREAM_END);
+	/* No signal (SIGPIPE) ends us. */
 	struct iovec pieces[2] = {{(void *)(uintptr_t) "a", 1}, {(void *)(uintptr_t) "b", 1}};
 	size_t written = 77;
-
-	(void)state;
-	assert_int_equal(setsockopt(f->peer, SOL_SOCKET, SO_LINGER, &linger, sizeof(linger)), 0);
-	close(f->peer);
-	f->peer = -1;
-	while (!s->readable)
-		await(f);
-	assert_int_equal(stream_read(s, &f->buffer), STREAM_FAILED);
-	assert_true(s->failed && s->read_ended && !s->readable);
-	assert_int_equal(stream_read(s, &f->buffer), STREAM_END);
-	/* No signal (SIGPIPE) kills us. */
 	assert_int_equal(stream_write(s, pieces, 2, &written), STREAM_FAILED);
 	assert_int_equal(written, 0);
 	end(f);
 }
 
-static void writing(void **state)
-{
-	struct fixture *f = begin();
-	struct stream *s = &f->end.stream;
-	size_t sent = 0, received = 0, written;
-	static char text[60000], copy[65536];
-	char head[] = "head", tail[] = "tail";
+/* ---- writing --------------------------------------------------------------------------------- */
 
-	(void)state;
-	for (size_t i = 0; i < sizeof(text); i++)
-		text[i] = (char)(i % 251);
-	struct iovec pieces[3] = {{head, 4}, {text, sizeof(text)}, {tail, 4}};
-	while (stream_write(s, pieces, 3, &written) == STREAM_OK) {
-		assert_int_equal(written, sizeof(text) + 8);
+static char pattern(size_t at)
+{
+	return (char)(at % 251);
+}
+
+static void what_is_not_taken_is_told_when_there_is_room(void **state)
+{
+	struct fixture *f = begin(state);
+	struct stream *s = &f->ends.stream;
+	static char text[60000], copy[65536];
+	size_t sent = 0, received = 0, written;
+	enum stream_result result;
+
+	do {
+		for (size_t i = 0; i < sizeof(text); i++)
+			text[i] = pattern(sent + i);
+		struct iovec pieces[3] = {
+			{text, 4}, {text + 4, sizeof(text) - 8}, {text + sizeof(text) - 4, 4}};
+		result = stream_write(s, pieces, 3, &written);
 		sent += written;
-	}
-	/* The kernel took a part or nothing, and is believed until it tells otherwise. */
-	assert_true(written < sizeof(text) + 8);
-	sent += written;
+		assert_int_equal(s->sent, sent);
+	} while (result == STREAM_OK);
+	assert_int_equal(result, STREAM_AGAIN);
+	assert_true(written < sizeof(text) && !s->writable);
+	ends_settle(&f->ends);
 	assert_false(s->writable);
-	settle(f);
-	assert_false(s->writable);
+	assert_true(stream_taken(s) < sent + !f->ends.kind->counts); /* the last are here still */
 	while (received < sent) {
-		ssize_t n = recv(f->peer, copy, sizeof(copy), 0);
+		long n = ends_receive(&f->ends, copy, sizeof(copy));
 		assert_true(n > 0);
-		for (ssize_t i = 0; i < n; i++) {
-			size_t at = (received + (size_t)i) % (sizeof(text) + 8);
-			char expected = at < 4                  ? head[at]
-					: at < 4 + sizeof(text) ? text[at - 4]
-								: tail[at - 4 - sizeof(text)];
-			if (copy[i] != expected)
-				fail_msg("byte %zu is another", received + (size_t)i);
-		}
+		for (long i = 0; i < n; i++)
+			assert_int_equal(copy[i], pattern(received + (size_t)i));
 		received += (size_t)n;
 	}
 	while (!s->writable)
-		await(f);
-	assert_int_equal(stream_write(s, pieces, 1, &written), STREAM_OK);
-	assert_int_equal(written, 4);
+		ends_await(&f->ends);
+	while (stream_taken(s) != sent) /* until the peer's system has said so */
+		usleep(1000);
+	assert_int_equal(write_text(s, "more"), STREAM_OK);
 	end(f);
 }
 
-static void connecting(void **state)
+static void ending_our_output_leaves_the_input(void **state)
 {
-	struct fixture *f = calloc(1, sizeof(*f));
-	struct sockaddr_in address = {
-		.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-	socklen_t len = sizeof(address);
-	int closed = socket(AF_INET, SOCK_STREAM, 0), ours = socket(AF_INET, SOCK_STREAM, 0);
+	struct fixture *f = begin(state);
+	char text[8];
 
-	(void)state;
-	assert_non_null(f);
-	/* Bound, but nobody listens there. */
-	assert_int_equal(bind(closed, (struct sockaddr *)&address, len), 0);
-	assert_int_equal(getsockname(closed, (struct sockaddr *)&address, &len), 0);
-	f->peer = -1;
-	make_nonblocking(ours);
-	open_end(f, ours, false);
-	assert_false(f->end.stream.writable);
-	if (connect(ours, (struct sockaddr *)&address, len) != 0 && errno == EINPROGRESS)
-		await(f);
-	int error = stream_error(&f->end.stream);
-	assert_true(error == ECONNREFUSED || error == 0); /* told at once by connect itself */
-	close(closed);
+	assert_int_equal(write_text(&f->ends.stream, "bye"), STREAM_OK);
+	stream_end_output(&f->ends.stream);
+	assert_int_equal(ends_receive(&f->ends, text, sizeof(text)), 3);
+	assert_int_equal(ends_receive(&f->ends, text, sizeof(text)), -1);
+	send_all(&f->ends, "yes", 3);
+	await_readable(f);
+	assert_int_equal(read_once(f), STREAM_OK);
+	assert_int_equal(buffer_used(&f->buffer), 3);
 	end(f);
 }
 
-static void letting_go(void **state)
+static void a_close_is_an_end_or_a_reset(void **state)
 {
-	struct fixture *f = begin();
-	char text[4];
+	const struct kind *kind = *state;
+	char text[8];
 
-	(void)state;
-	settle(f);
-	int fd = stream_let_go(&f->end.stream);
-	assert_true(fd >= 0);
-	assert_int_equal(f->end.stream.fd, -1);
-	unsigned told = f->end.told;
-	send_all(f->peer, "x", 1);
-	event_base_loop(f->turn.base, EVLOOP_NONBLOCK);
-	serve(f);
-	assert_int_equal(f->end.told, told); /* it is not ours any more */
-	assert_int_equal(recv(fd, text, sizeof(text), 0), 1);
-	close(fd);
+	for (int resets = 0; resets < 2; resets++) {
+		struct fixture *f = begin(state);
+		if (resets)
+			stream_reset_at_close(&f->ends.stream);
+		stream_close(&f->ends.stream);
+		assert_int_equal(ends_receive(&f->ends, text, sizeof(text)),
+			resets && kind->resets ? -2 : -1);
+		end(f);
+	}
+}
+
+/* ---- asking ---------------------------------------------------------------------------------- */
+
+static void state_is_known_before_it_is_told(void **state)
+{
+	struct fixture *f = begin(state);
+	struct stream *s = &f->ends.stream;
+
+	assert_false(stream_has_input(s));
+	assert_false(stream_is_cut(s));
+	assert_int_equal(stream_error(s), 0);
+	send_all(&f->ends, "x", 1);
+	assert_true(stream_has_input(s)); /* no turn of the loop so far */
+	assert_false(stream_is_cut(s));
+	f->ends.kind->end_output(&f->ends);
+	assert_true(stream_has_input(s));
+	assert_false(stream_is_cut(s)); /* half of it is open */
+	assert_int_equal(f->ends.told, 0);
+	f->ends.kind->reset(&f->ends);
+	assert_true(stream_is_cut(s));
 	end(f);
 }
 
-/* ---- rounds ---------------------------------------------------------------------------------- */
+/* ---- yielding -------------------------------------------------------------------------------- */
 
-#define MANY (2 * STREAM_ROUND + 7)
+static struct ends *served[4];
+static unsigned served_count;
+static bool yields_on;
 
-struct member {
-	struct stream stream;
-	struct buffer in;
-	int peer;
-	unsigned fetched, told;
-	unsigned fetched_at, told_at; /* counts of the journal */
-	struct member *closes;        /* when it is told something */
-	bool wakes_itself;
+static void on_served(struct stream *stream)
+{
+	if (served_count < 4)
+		served[served_count++] = (struct ends *)stream;
+	if (yields_on)
+		stream_yield(stream);
+	yields_on = false;
+}
+
+static const struct stream_calls serving = {NULL, on_served};
+
+static void others_are_served_before_one_that_yielded(void **state)
+{
+	struct fixture *f = begin(state);
+	struct ends other;
+
+	ends_open(&other, *state, &f->streams);
+	f->ends.stream.calls = other.stream.calls = &serving;
+	served_count = 0;
+	yields_on = true;
+	stream_wake(&f->ends.stream);
+	loop_finish_turn(&f->turn); /* it yields */
+	assert_int_equal(served_count, 1);
+	assert_false(f->ends.stream.readable);
+	loop_finish_turn(&f->turn); /* not before the next turn */
+	assert_int_equal(served_count, 1);
+	stream_wake(&other.stream);
+	loop_finish_turn(&f->turn);
+	assert_int_equal(served_count, 2);
+	assert_ptr_equal(served[1], &other);
+	/* The next turn waits for nothing, and serves it once. */
+	stream_yield(&f->ends.stream);
+	assert_int_equal(loop_run_turn(&f->turn), 0);
+	assert_int_equal(served_count, 3);
+	assert_ptr_equal(served[2], &f->ends);
+	assert_true(f->ends.stream.readable);
+	loop_hurry(&f->turn);
+	assert_int_equal(loop_run_turn(&f->turn), 0);
+	assert_int_equal(served_count, 3);
+	ends_close(&other);
+	end(f);
+}
+
+static void one_that_yielded_may_close(void **state)
+{
+	struct fixture *f = begin(state);
+	struct ends others[3];
+
+	for (int i = 0; i < 3; i++) {
+		ends_open(&others[i], *state, &f->streams);
+		others[i].stream.calls = &serving;
+	}
+	for (int i = 0; i < 3; i++)
+		stream_yield(&others[i].stream);
+	served_count = 0;
+	ends_close(&others[1]);
+	memset(&others[1], 0xEE, sizeof(others[1])); /* its memory is gone */
+	ends_close(&others[2]);
+	memset(&others[2], 0xEE, sizeof(others[2]));
+	stream_yield(&f->ends.stream); /* at the list's end */
+	assert_int_equal(loop_run_turn(&f->turn), 0);
+	assert_int_equal(served_count, 1);
+	assert_ptr_equal(served[0], &others[0]);
+	assert_int_equal(f->ends.told, 1);
+	ends_close(&others[0]);
+	end(f);
+}
+
+/* ---- from one loop to another ---------------------------------------------------------------- */
+
+static void an_exported_one_goes_on_elsewhere(void **state)
+{
+	struct fixture *f = begin(state);
+	struct stream *s = &f->ends.stream;
+	char text[8];
+
+	stream_yield(s); /* which is forgotten with it */
+	struct stream_export exported = stream_export(s);
+	assert_false(s->open);
+	memset(s, 0xEE, sizeof(*s)); /* its memory is of no use any more */
+	assert_true(stream_export_is_silent(&exported));
+	send_all(&f->ends, "hello", 5);
+	assert_false(stream_export_is_silent(&exported));
+	loop_hurry(&f->turn);
+	assert_int_equal(loop_run_turn(&f->turn), 0);
+	assert_int_equal(f->ends.told, 0); /* it is of this loop no more */
+	f->ends.loop = &f->other_turn;
+	assert_true(stream_import(s, &f->other_streams, &exported, &ends_calls));
+	assert_true(s->open && s->writable);
+	await_readable(f); /* what came meanwhile is told */
+	assert_int_equal(read_once(f), STREAM_OK);
+	assert_int_equal(buffer_used(&f->buffer), 5);
+	assert_int_equal(write_text(s, "back"), STREAM_OK);
+	assert_int_equal(ends_receive(&f->ends, text, sizeof(text)), 4);
+	end(f);
+}
+
+static void an_exported_one_may_be_closed(void **state)
+{
+	struct fixture *f = begin(state);
+	struct stream_export exported = stream_export(&f->ends.stream);
+	char text[8];
+
+	f->ends.kind->end_output(&f->ends);
+	assert_false(stream_export_is_silent(&exported)); /* an end is something to read */
+	stream_export_close(&exported);
+	assert_int_equal(ends_receive(&f->ends, text, sizeof(text)), -1);
+	end(f);
+}
+
+/* Another thread takes the connection over, or ends it where that can't be. */
+static void a_copy_outlives_the_stream_or_is_cut(void **state)
+{
+	struct fixture *f = begin(state);
+	struct stream *s = &f->ends.stream;
+	struct stream taker;
+	struct stream_export copy;
+	char text[8];
+
+	if (stream_copy(s, &copy)) {
+		stream_close(s);
+		assert_true(stream_export_is_silent(&copy));
+		assert_true(stream_import(&taker, &f->other_streams, &copy, &serving));
+		assert_int_equal(write_text(&taker, "on"), STREAM_OK);
+		assert_int_equal(ends_receive(&f->ends, text, sizeof(text)), 2);
+		stream_close(&taker);
+	} else {
+		stream_cut(s);
+		await_readable(f);
+		assert_int_equal(read_once(f), STREAM_END);
+	}
+	assert_int_equal(ends_receive(&f->ends, text, sizeof(text)), -1);
+	end(f);
+}
+
+static void a_cut_ends_both_directions(void **state)
+{
+	struct fixture *f = begin(state);
+	char text[8];
+
+	stream_cut(&f->ends.stream);
+	assert_int_equal(ends_receive(&f->ends, text, sizeof(text)), -1);
+	await_readable(f);
+	assert_true(stream_is_cut(&f->ends.stream));
+	assert_int_equal(read_once(f), STREAM_END);
+	assert_int_equal(write_text(&f->ends.stream, "x"), STREAM_FAILED);
+	end(f);
+}
+
+#define TEST(function)                                                                             \
+	{                                                                                          \
+#function, function                                                                \
+	}
+static const struct {
+	const char *name;
+	void (*run)(void **state);
+} cases[] = {
+	TEST(bytes_are_told_once),
+	TEST(no_byte_is_left_behind),
+	TEST(the_end_is_told_behind_the_last_bytes),
+	TEST(a_fetched_end_is_told_again),
+	TEST(a_reset_fails_both_ways),
+	TEST(what_is_not_taken_is_told_when_there_is_room),
+	TEST(ending_our_output_leaves_the_input),
+	TEST(a_close_is_an_end_or_a_reset),
+	TEST(state_is_known_before_it_is_told),
+	TEST(others_are_served_before_one_that_yielded),
+	TEST(one_that_yielded_may_close),
+	TEST(an_exported_one_goes_on_elsewhere),
+	TEST(an_exported_one_may_be_closed),
+	TEST(a_copy_outlives_the_stream_or_is_cut),
+	TEST(a_cut_ends_both_directions),
 };
-
-static unsigned journal;
-static struct buffer_pool member_pool;
-
-static void on_member_fetch(struct stream *stream)
-{
-	struct member *member = (struct member *)stream;
-
-	member->fetched++;
-	member->fetched_at = ++journal;
-	if (!member->in.at)
-		stream_fetch(stream, &member->in, &member_pool);
-}
-
-static void on_member_notify(struct stream *stream)
-{
-	struct member *member = (struct member *)stream;
-
-	member->told++;
-	member->told_at = ++journal;
-	if (member->closes)
-		stream_close(&member->closes->stream);
-	if (member->wakes_itself) {
-		member->wakes_itself = false;
-		stream_wake(stream);
-	}
-}
-
-static const struct stream_calls member_calls = {on_member_fetch, on_member_notify};
-
-static struct loop many_turn;
-
-static struct member *begin_many(struct stream_loop *loop)
-{
-	struct member *members = calloc(MANY, sizeof(*members));
-
-	assert_non_null(members);
-	journal = 0;
-	buffer_pool_init(&member_pool, 64, 4);
-	assert_int_equal(loop_init(&many_turn), 0);
-	stream_loop_init(loop, &many_turn);
-	for (int i = 0; i < MANY; i++) {
-		int pair[2];
-		assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, pair), 0);
-		members[i].peer = pair[1];
-		assert_true(stream_open(&members[i].stream, loop, pair[0], true, &member_calls));
-	}
-	/* That they may be written is news as well. */
-	event_base_loop(loop->loop->base, EVLOOP_NONBLOCK);
-	while (stream_round(loop))
-		;
-	for (int i = 0; i < MANY; i++)
-		members[i].fetched = members[i].told = 0;
-	return members;
-}
-
-static void end_many(struct member *members)
-{
-	for (int i = 0; i < MANY; i++) {
-		stream_close(&members[i].stream);
-		buffer_release(&members[i].in, &member_pool);
-		close(members[i].peer);
-	}
-	buffer_pool_clear(&member_pool);
-	loop_end(&many_turn);
-	free(members);
-}
-
-/* Until the kernel has told of all of them: nothing is served meanwhile. */
-static void await_readable(struct stream_loop *loop, struct member *members, int count)
-{
-	for (int i = 0; i < count;) {
-		if (members[i].stream.readable)
-			i++;
-		else
-			assert_true(event_base_loop(loop->loop->base, EVLOOP_ONCE) >= 0);
-	}
-}
-
-static void rounds_read_before_they_act(void **state)
-{
-	struct stream_loop loop;
-	struct member *members = begin_many(&loop);
-	int served = 0;
-
-	(void)state;
-	for (int i = 0; i < MANY; i++)
-		send_all(members[i].peer, "hello", 5);
-	await_readable(&loop, members, MANY);
-	while (served < MANY) {
-		int size = MANY - served < STREAM_ROUND ? MANY - served : STREAM_ROUND;
-		unsigned before = journal;
-		assert_true(stream_round(&loop));
-		/* As many as a round has, each read once, then each told once. */
-		assert_int_equal(journal, before + 2 * (unsigned)size);
-		int in_round = 0;
-		for (int i = 0; i < MANY; i++) {
-			struct member *m = &members[i];
-			if (m->told_at <= before)
-				continue;
-			in_round++;
-			assert_int_equal(m->fetched, 1);
-			assert_int_equal(m->told, 1);
-			assert_true(m->fetched_at <= before + (unsigned)size);
-			assert_true(m->told_at > before + (unsigned)size);
-			assert_int_equal(buffer_used(&m->in), 5);
-			assert_false(m->stream.readable);
-		}
-		assert_int_equal(in_round, size);
-		served += size;
-	}
-	assert_false(stream_round(&loop));
-	end_many(members);
-}
-
-static void rounds_pass_over_the_closed(void **state)
-{
-	struct stream_loop loop;
-	struct member *members = begin_many(&loop);
-	struct member *last_woken = &members[2];
-
-	(void)state;
-	for (int i = 0; i < 4; i++)
-		stream_wake(&members[i].stream);
-	stream_wake(&members[0].stream);  /* twice is once */
-	members[0].closes = last_woken;   /* within the round */
-	stream_close(&members[3].stream); /* before it */
-	assert_true(stream_round(&loop));
-	assert_int_equal(members[0].told, 1);
-	assert_int_equal(members[1].told, 1);
-	assert_int_equal(members[2].told, 0);
-	assert_int_equal(members[3].told, 0);
-	assert_int_equal(members[0].fetched, 0); /* there was nothing to read */
-	assert_false(stream_round(&loop));
-	/* Only closed ones: nothing was served, and nothing is left. */
-	stream_wake(&members[5].stream);
-	stream_close(&members[5].stream);
-	assert_false(stream_round(&loop));
-	/* Woken while it is served: once more, in the next round. */
-	members[4].wakes_itself = true;
-	stream_wake(&members[4].stream);
-	assert_true(stream_round(&loop));
-	assert_int_equal(members[4].told, 1);
-	assert_true(stream_round(&loop));
-	assert_int_equal(members[4].told, 2);
-	assert_false(stream_round(&loop));
-	end_many(members);
-}
-
-static void rounds_read_only_so_much_ahead(void **state)
-{
-	static char text[STREAM_ROUND_BYTES / 4];
-	struct stream_loop loop;
-	struct member *members = begin_many(&loop);
-	unsigned fetched = 0, told = 0;
-
-	(void)state;
-	buffer_pool_clear(&member_pool);
-	buffer_pool_init(&member_pool, sizeof(text), 4);
-	memset(text, 'x', sizeof(text));
-	for (int i = 0; i < STREAM_ROUND; i++)
-		send_all(members[i].peer, text, sizeof(text));
-	await_readable(&loop, members, STREAM_ROUND);
-	assert_true(stream_round(&loop));
-	for (int i = 0; i < STREAM_ROUND; i++) {
-		fetched += members[i].fetched;
-		told += members[i].told;
-	}
-	assert_int_equal(fetched, 4);
-	assert_int_equal(told, STREAM_ROUND); /* the others read for themselves */
-	end_many(members);
-}
-
-static void fetching_an_end(void **state)
-{
-	struct stream_loop loop;
-	struct member *members = begin_many(&loop);
-	struct member *m = &members[0];
-	struct buffer buffer;
-
-	(void)state;
-	assert_int_equal(shutdown(m->peer, SHUT_WR), 0);
-	await_readable(&loop, members, 1);
-	assert_true(stream_round(&loop));
-	assert_null(m->in.at); /* nothing came, so no block is held */
-	assert_true(m->stream.readable && m->stream.read_ended);
-	assert_true(buffer_acquire(&buffer, &member_pool));
-	assert_int_equal(stream_read(&m->stream, &buffer), STREAM_END); /* told to who acts */
-	buffer_release(&buffer, &member_pool);
-	/* Nothing there at all. */
-	members[1].stream.readable = true;
-	stream_wake(&members[1].stream);
-	assert_true(stream_round(&loop));
-	assert_int_equal(members[1].fetched, 1);
-	assert_null(members[1].in.at);
-	assert_false(members[1].stream.readable);
-	end_many(members);
-}
+#define CASES (sizeof(cases) / sizeof(cases[0]))
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(reading),
-		cmocka_unit_test(the_end_of_data),
-		cmocka_unit_test(resets),
-		cmocka_unit_test(writing),
-		cmocka_unit_test(connecting),
-		cmocka_unit_test(letting_go),
-		cmocka_unit_test(rounds_read_before_they_act),
-		cmocka_unit_test(rounds_pass_over_the_closed),
-		cmocka_unit_test(rounds_read_only_so_much_ahead),
-		cmocka_unit_test(fetching_an_end),
-	};
+	static struct CMUnitTest tests[KINDS * CASES];
+	static char names[KINDS * CASES][80];
+
+	for (size_t i = 0; i < KINDS * CASES; i++) {
+		const struct kind *kind = &kinds[i / CASES];
+		snprintf(names[i], sizeof(names[i]), "%s: %s", kind->name, cases[i % CASES].name);
+		tests[i] = (struct CMUnitTest){.name = names[i],
+			.test_func = cases[i % CASES].run,
+			.initial_state = (void *)(uintptr_t)kind};
+	}
+	alarm(120); /* a lost wake-up is a failure, not a wait for ever */
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -2,6 +2,8 @@
  */
 #include "relay/flow.h"
 
+#include "net/socket_stream.h"
+
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -53,7 +55,7 @@ static struct fixture *begin(void)
 	f->kept = (struct spool_limits){4096, 4096, SPOOL_REQUEST};
 	store_set_bounds(&f->store, 1 << 20, 1 << 20);
 	f->peer = pair[1];
-	assert_true(stream_open(&f->stream, &f->loop, pair[0], true, &calls));
+	assert_true(socket_stream_open(&f->stream, &f->loop, pair[0], true, &calls));
 	return f;
 }
 

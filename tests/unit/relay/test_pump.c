@@ -2,6 +2,8 @@
  * however the bytes arrive and however slowly they are taken; and each way a body can go wrong. */
 #include "relay/pump.h"
 
+#include "net/socket_stream.h"
+
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -57,7 +59,7 @@ static void open_line(struct fixture *f, struct line *line, int bytes)
 	assert_int_equal(setsockopt(pair[0], SOL_SOCKET, SO_SNDBUF, &bytes, sizeof(bytes)), 0);
 	assert_int_equal(setsockopt(pair[1], SOL_SOCKET, SO_SNDBUF, &bytes, sizeof(bytes)), 0);
 	line->peer = pair[1];
-	assert_true(stream_open(&line->stream, &f->loop, pair[0], true, &calls));
+	assert_true(socket_stream_open(&line->stream, &f->loop, pair[0], true, &calls));
 }
 
 static struct fixture *begin(enum http_body body, uint64_t length, bool encode_chunked)

@@ -1,0 +1,47 @@
+/*
+ * A listening socket on a thread's loop, which can be told to leave those that connect in the
+ * backlog, and to keep new ones out before it closes.
+ */
+#ifndef NET_ACCEPTOR_H
+#define NET_ACCEPTOR_H
+
+#include <event2/event.h>
+#include <event2/event_struct.h>
+#include <stdbool.h>
+#include <sys/socket.h>
+
+#include "loop/loop.h"
+#include "net/stream.h"
+
+struct acceptor {
+	struct event event; /* this and the descriptor: of net/ alone */
+	int fd;
+	bool accepting;
+	void (*ready)(struct acceptor *acceptor);
+};
+
+/* Takes the socket over; it does not accept yet. `ready` is called in each turn in which somebody
+ * waits to be accepted, as long as it accepts. */
+void acceptor_open(struct acceptor *acceptor, struct loop *loop, int fd,
+	void (*ready)(struct acceptor *acceptor));
+/* Closing it resets what waits in its backlog. Twice is once. */
+void acceptor_close(struct acceptor *acceptor);
+
+/* Without memory it goes on as it was. */
+void acceptor_start(struct acceptor *acceptor);
+void acceptor_stop(struct acceptor *acceptor);
+
+/* Accepts one: 0, or an errno value of accept4(2), EAGAIN when nobody waits. */
+int acceptor_take(struct acceptor *acceptor, struct stream_export *client,
+	struct sockaddr_storage *peer, socklen_t *len);
+
+/* 0, or an errno value of listen(2). */
+int acceptor_set_backlog(const struct acceptor *acceptor, int backlog);
+
+/* The system takes no new connections for the socket, but finishes the handshakes that have begun.
+ * A client that was kept out tries again after a second, and then finds another process that
+ * listens there, or is refused. False where the system refuses that: then at least no more than one
+ * connection waits at a time, and errno says why. */
+bool acceptor_keep_out(const struct acceptor *acceptor);
+
+#endif

@@ -1,0 +1,253 @@
+#include "net/socket_stream.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/sockios.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include "net/transfer.h"
+
+static void on_event(evutil_socket_t fd, short what, void *arg)
+{
+	struct stream *stream = arg;
+
+	(void)fd;
+	if (what & EV_READ)
+		stream->readable = true;
+	if (what & EV_WRITE)
+		stream->writable = true;
+	if (what & EV_CLOSED)
+		stream->readable = stream->peer_closed = true;
+	stream_wake(stream);
+}
+
+/* ---- reading and writing --------------------------------------------------------------------- */
+
+static enum stream_result socket_read(struct stream *stream, struct buffer *buffer)
+{
+	size_t room = buffer_room(buffer);
+	ssize_t n;
+
+	stream->unsure = false;
+	do {
+		n = transfer_receive(stream->end.fd, buffer->at + buffer->end, room);
+	} while (n < 0 && errno == EINTR);
+	if (n > 0) {
+		buffer->end += (uint32_t)n;
+		stream->received += (size_t)n;
+		if ((size_t)n < room && !stream->peer_closed) {
+			stream->readable = false;
+			stream->unsure = true;
+		}
+		return STREAM_OK;
+	}
+	if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) {
+		stream->readable = false;
+		return STREAM_AGAIN;
+	}
+	return stream_note_end(stream, n < 0 ? errno : 0);
+}
+
+static ssize_t send_pieces(int fd, const struct iovec *pieces, int count)
+{
+	struct msghdr message = {
+		.msg_iov = (struct iovec *)(uintptr_t)pieces, .msg_iovlen = (size_t)count};
+
+	return transfer_send_pieces(fd, &message);
+}
+
+static enum stream_result socket_write(
+	struct stream *stream, const struct iovec *pieces, int count, size_t *written)
+{
+	size_t wanted = pieces[0].iov_len;
+	ssize_t n;
+
+	for (int i = 1; i < count; i++)
+		wanted += pieces[i].iov_len;
+	do {
+		n = count == 1 ? transfer_send(stream->end.fd, pieces[0].iov_base, wanted)
+			       : send_pieces(stream->end.fd, pieces, count);
+	} while (n < 0 && errno == EINTR);
+	if (n < 0) {
+		*written = 0;
+		if (errno == EAGAIN || errno == EWOULDBLOCK || errno == ENOTCONN) {
+			stream->writable = false;
+			return STREAM_AGAIN;
+		}
+		stream->failed = true;
+		return STREAM_FAILED;
+	}
+	*written = (size_t)n;
+	stream->sent += (size_t)n;
+	if ((size_t)n == wanted)
+		return STREAM_OK;
+	stream->writable = false;
+	return STREAM_AGAIN;
+}
+
+static void socket_end_output(struct stream *stream)
+{
+	shutdown(stream->end.fd, SHUT_WR);
+}
+
+static void socket_reset_at_close(struct stream *stream)
+{
+	struct linger linger = {.l_onoff = 1, .l_linger = 0};
+
+	setsockopt(stream->end.fd, SOL_SOCKET, SO_LINGER, &linger, sizeof(linger));
+}
+
+/* ---- state ----------------------------------------------------------------------------------- */
+
+static int socket_error(const struct stream *stream)
+{
+	int error = 0;
+	socklen_t len = sizeof(error);
+
+	if (getsockopt(stream->end.fd, SOL_SOCKET, SO_ERROR, &error, &len) != 0)
+		return errno;
+	return error;
+}
+
+static bool has(const struct stream *stream, short events)
+{
+	struct pollfd poll_fd = {.fd = stream->end.fd, .events = events};
+
+	return poll(&poll_fd, 1, 0) == 1 &&
+	       (poll_fd.revents & (events != 0 ? events : POLLERR | POLLHUP)) != 0;
+}
+
+static bool socket_is_cut(const struct stream *stream)
+{
+	return has(stream, 0);
+}
+
+static bool socket_has_input(const struct stream *stream)
+{
+	return has(stream, POLLIN);
+}
+
+static size_t socket_untaken(const struct stream *stream)
+{
+	int held = 0;
+
+	if (ioctl(stream->end.fd, SIOCOUTQ, &held) != 0 || held < 0 ||
+		(uint64_t)held > stream->sent)
+		return 0;
+	return (size_t)held;
+}
+
+/* ---- life ------------------------------------------------------------------------------------ */
+
+static void socket_close(struct stream *stream)
+{
+	event_del(&stream->end.event);
+	close(stream->end.fd);
+	stream->end.fd = -1;
+}
+
+static struct transport_carried socket_carry(struct stream *stream)
+{
+	struct transport_carried carried = {.fd = stream->end.fd};
+
+	event_del(&stream->end.event);
+	stream->end.fd = -1;
+	return carried;
+}
+
+static bool socket_copy(const struct stream *stream, struct transport_carried *copy)
+{
+	*copy = (struct transport_carried){.fd = fcntl(stream->end.fd, F_DUPFD_CLOEXEC, 0)};
+	return copy->fd >= 0;
+}
+
+static void socket_cut(const struct stream *stream)
+{
+	shutdown(stream->end.fd, SHUT_RDWR);
+}
+
+static bool socket_import(struct stream *stream, struct stream_loop *loop,
+	struct transport_carried *from, const struct stream_calls *calls)
+{
+	return socket_stream_open(stream, loop, from->fd, true, calls);
+}
+
+static bool socket_is_silent(const struct transport_carried *from)
+{
+	char byte;
+	ssize_t n;
+
+	do {
+		n = recv(from->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT);
+	} while (n < 0 && errno == EINTR);
+	return n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK);
+}
+
+static void socket_discard(struct transport_carried *from)
+{
+	close(from->fd);
+	from->fd = -1;
+}
+
+static const struct transport sockets = {
+	.name = "socket",
+	.read = socket_read,
+	.write = socket_write,
+	.end_output = socket_end_output,
+	.reset_at_close = socket_reset_at_close,
+	.error = socket_error,
+	.is_cut = socket_is_cut,
+	.has_input = socket_has_input,
+	.untaken = socket_untaken,
+	.close = socket_close,
+	.export = socket_carry,
+	.copy = socket_copy,
+	.cut = socket_cut,
+	.import = socket_import,
+	.is_silent = socket_is_silent,
+	.discard = socket_discard,
+};
+
+bool socket_stream_open(struct stream *stream, struct stream_loop *loop, int fd, bool connected,
+	const struct stream_calls *calls)
+{
+	stream_begin(stream, &sockets, loop, connected, calls);
+	stream->end.fd = fd;
+	event_assign(&stream->end.event, loop->loop->base, fd,
+		EV_READ | EV_WRITE | EV_CLOSED | EV_ET | EV_PERSIST, on_event, stream);
+	if (event_add(&stream->end.event, NULL) == 0)
+		return true;
+	close(fd);
+	stream->end.fd = -1;
+	stream->open = false;
+	return false;
+}
+
+struct stream_export socket_export(int fd)
+{
+	return (struct stream_export){&sockets, {.fd = fd}};
+}
+
+int socket_stream_connect(struct stream *stream, struct stream_loop *loop,
+	const struct sockaddr *address, socklen_t len, const struct stream_calls *calls)
+{
+	int one = 1;
+	int fd = socket(address->sa_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+
+	stream->open = false;
+	if (fd < 0)
+		return errno;
+	if (address->sa_family != AF_UNIX)
+		setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
+	bool connected = connect(fd, address, len) == 0;
+	if (!connected && errno != EINPROGRESS) {
+		int error = errno;
+		close(fd);
+		return error;
+	}
+	return socket_stream_open(stream, loop, fd, connected, calls) ? 0 : ENOMEM;
+}

@@ -1,0 +1,77 @@
+/*
+ * What carries a stream's bytes: the operations that net/stream.h needs of it, and what it holds.
+ * A transport notes what it knows in the stream (readable, writable, peer_closed, unsure) and wakes
+ * it. tests/unit/net/test_stream.c is what each of them must pass.
+ */
+#ifndef NET_TRANSPORT_H
+#define NET_TRANSPORT_H
+
+#include <event2/event.h>
+#include <event2/event_struct.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <sys/uio.h>
+
+struct buffer;
+struct stream;
+struct stream_calls;
+struct stream_loop;
+
+enum stream_result { STREAM_OK, STREAM_AGAIN, STREAM_END, STREAM_FAILED };
+
+/* A transport's own part of a stream. */
+struct transport_end {
+	struct event event;
+	int fd;
+	void *memory; /* of those that need more */
+};
+
+/* The same when it is on no loop. */
+struct transport_carried {
+	int fd;
+	void *memory;
+};
+
+struct transport {
+	const char *name;
+
+	/* Reads once, into a buffer that has room; not called after the end was read. It clears
+	 * `readable` when it knows that nothing is left and that the next bytes will wake the
+	 * stream; where that is likely and not certain, it sets `unsure` with it. Ends are noted by
+	 * stream_note_end. */
+	enum stream_result (*read)(struct stream *stream, struct buffer *buffer);
+
+	/* Writes once; less than all: STREAM_AGAIN, and `writable` is cleared until the stream is
+	 * woken again. */
+	enum stream_result (*write)(
+		struct stream *stream, const struct iovec *pieces, int count, size_t *written);
+
+	void (*end_output)(struct stream *stream);
+	void (*reset_at_close)(struct stream *stream);
+
+	int (*error)(const struct stream *stream);
+	bool (*is_cut)(const struct stream *stream);
+	bool (*has_input)(const struct stream *stream);
+	size_t (*untaken)(const struct stream *stream); /* at most stream->sent */
+
+	/* Ends what `end` holds; the stream is off its loop's lists already. */
+	void (*close)(struct stream *stream);
+
+	/* See net/stream.h. */
+	struct transport_carried (*export)(struct stream *stream);
+	bool (*copy)(const struct stream *stream, struct transport_carried *copy);
+	void (*cut)(const struct stream *stream);
+	bool (*import)(struct stream *stream, struct stream_loop *loop,
+		struct transport_carried *from, const struct stream_calls *calls);
+	bool (*is_silent)(const struct transport_carried *from);
+	void (*discard)(struct transport_carried *from);
+};
+
+/* A new stream of the transport, open and on the loop; its end is still to be filled. */
+void stream_begin(struct stream *stream, const struct transport *transport,
+	struct stream_loop *loop, bool connected, const struct stream_calls *calls);
+
+/* The end of data (error 0), or an errno value, was read: STREAM_END or STREAM_FAILED. */
+enum stream_result stream_note_end(struct stream *stream, int error) __attribute__((cold));
+
+#endif

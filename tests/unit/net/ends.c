@@ -1,0 +1,206 @@
+#include "ends.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <arpa/inet.h>
+#include <cmocka.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "memory_stream.h"
+#include "net/socket_stream.h"
+
+#define MEMORY_ROOM 5000
+
+static void on_notify(struct stream *stream)
+{
+	((struct ends *)stream)->told++;
+}
+
+const struct stream_calls ends_calls = {NULL, on_notify};
+
+/* ---- sockets --------------------------------------------------------------------------------- */
+
+static void take_socket(struct ends *ends, int ours, int peer)
+{
+	assert_int_equal(fcntl(ours, F_SETFL, O_NONBLOCK), 0);
+	assert_int_equal(fcntl(peer, F_SETFL, O_NONBLOCK), 0);
+	ends->fd = peer;
+	assert_true(socket_stream_open(&ends->stream, ends->streams, ours, true, &ends_calls));
+}
+
+static void tcp_connect(struct ends *ends)
+{
+	struct sockaddr_in address = {
+		.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+	socklen_t len = sizeof(address);
+	int listener = socket(AF_INET, SOCK_STREAM, 0), ours = socket(AF_INET, SOCK_STREAM, 0);
+
+	assert_int_equal(bind(listener, (struct sockaddr *)&address, len), 0);
+	assert_int_equal(listen(listener, 1), 0);
+	assert_int_equal(getsockname(listener, (struct sockaddr *)&address, &len), 0);
+	assert_int_equal(connect(ours, (struct sockaddr *)&address, len), 0);
+	int peer = accept(listener, NULL, NULL);
+	assert_true(peer >= 0);
+	close(listener);
+	take_socket(ends, ours, peer);
+}
+
+static void unix_connect(struct ends *ends)
+{
+	int pair[2];
+
+	assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, pair), 0);
+	take_socket(ends, pair[0], pair[1]);
+}
+
+static size_t socket_send(struct ends *ends, const void *bytes, size_t len)
+{
+	ssize_t n = send(ends->fd, bytes, len, MSG_NOSIGNAL);
+
+	assert_true(n > 0 || (n < 0 && errno == EAGAIN));
+	return n > 0 ? (size_t)n : 0;
+}
+
+static long socket_receive(struct ends *ends, void *bytes, size_t room)
+{
+	ssize_t n = recv(ends->fd, bytes, room, 0);
+
+	if (n > 0)
+		return (long)n;
+	return n == 0 ? -1 : errno == EAGAIN ? -3 : -2;
+}
+
+static void socket_end_output(struct ends *ends)
+{
+	assert_int_equal(shutdown(ends->fd, SHUT_WR), 0);
+}
+
+static void socket_close(struct ends *ends)
+{
+	if (ends->fd >= 0)
+		close(ends->fd);
+	ends->fd = -1;
+}
+
+static void tcp_reset(struct ends *ends)
+{
+	struct linger linger = {.l_onoff = 1};
+
+	assert_int_equal(setsockopt(ends->fd, SOL_SOCKET, SO_LINGER, &linger, sizeof(linger)), 0);
+	socket_close(ends);
+}
+
+/* A unix socket's reset is a close that leaves something unread. */
+static void unix_reset(struct ends *ends)
+{
+	struct iovec piece = {(void *)(uintptr_t) "x", 1};
+	size_t written;
+
+	assert_int_equal(stream_write(&ends->stream, &piece, 1, &written), STREAM_OK);
+	socket_close(ends);
+}
+
+/* ---- memory ---------------------------------------------------------------------------------- */
+
+static void memory_connect(struct ends *ends)
+{
+	ends->memory = memory_stream_open(&ends->stream, ends->streams, MEMORY_ROOM, &ends_calls);
+}
+
+static size_t memory_send(struct ends *ends, const void *bytes, size_t len)
+{
+	return memory_peer_send(ends->memory, bytes, len);
+}
+
+static long memory_receive(struct ends *ends, void *bytes, size_t room)
+{
+	long n = memory_peer_receive(ends->memory, bytes, room);
+
+	return n == 0 ? -3 : n;
+}
+
+static void memory_end(struct ends *ends)
+{
+	memory_peer_end_output(ends->memory);
+}
+
+static void memory_close(struct ends *ends)
+{
+	if (ends->memory)
+		memory_peer_close(ends->memory);
+	ends->memory = NULL;
+}
+
+static void memory_reset(struct ends *ends)
+{
+	memory_peer_reset(ends->memory);
+	memory_close(ends);
+}
+
+const struct kind kinds[KINDS] = {
+	{"tcp", true, true, tcp_connect, socket_send, socket_receive, socket_end_output, tcp_reset,
+		socket_close},
+	{"unix", false, false, unix_connect, socket_send, socket_receive, socket_end_output,
+		unix_reset, socket_close},
+	{"memory", true, true, memory_connect, memory_send, memory_receive, memory_end,
+		memory_reset, memory_close},
+};
+
+/* ---- both ------------------------------------------------------------------------------------ */
+
+void ends_open(struct ends *ends, const struct kind *kind, struct stream_loop *streams)
+{
+	*ends = (struct ends){.kind = kind, .streams = streams, .loop = streams->loop, .fd = -1};
+	kind->connect(ends);
+	ends_settle(ends);
+	ends->told = 0;
+}
+
+void ends_close(struct ends *ends)
+{
+	stream_close(&ends->stream);
+	assert_false(ends->stream.open);
+	stream_close(&ends->stream); /* twice is once */
+	ends->kind->close(ends);
+}
+
+void ends_await(struct ends *ends)
+{
+	unsigned before = ends->told;
+
+	while (ends->told == before)
+		assert_int_equal(loop_run_turn(ends->loop), 0);
+}
+
+void ends_settle(struct ends *ends)
+{
+	unsigned before;
+
+	do {
+		before = ends->told;
+		loop_hurry(ends->loop);
+		assert_int_equal(loop_run_turn(ends->loop), 0);
+	} while (ends->told != before);
+}
+
+long ends_receive(struct ends *ends, void *bytes, size_t room)
+{
+	for (;;) {
+		long n = ends->kind->receive(ends, bytes, room);
+		if (n != -3)
+			return n;
+		assert_true(ends->fd >= 0); /* of memory, what was sent is there */
+		struct pollfd poll_fd = {.fd = ends->fd, .events = POLLIN};
+		poll(&poll_fd, 1, -1);
+	}
+}

@@ -1,0 +1,25 @@
+/*
+ * A transport for tests: a connection in memory, whose other end the test plays by calls. It wakes
+ * its stream as the system's would, and holds `room` bytes each way.
+ */
+#ifndef UNIT_NET_MEMORY_STREAM_H
+#define UNIT_NET_MEMORY_STREAM_H
+
+#include "net/stream.h"
+
+struct memory_peer;
+
+/* Our end becomes `stream`; what is returned is the peer's. */
+struct memory_peer *memory_stream_open(struct stream *stream, struct stream_loop *loop, size_t room,
+	const struct stream_calls *calls);
+
+/* How many bytes there was room for. */
+size_t memory_peer_send(struct memory_peer *peer, const void *bytes, size_t len);
+/* How many there were, 0: none now; -1: the end of data, -2: a reset. */
+long memory_peer_receive(struct memory_peer *peer, void *bytes, size_t room);
+void memory_peer_end_output(struct memory_peer *peer);
+void memory_peer_reset(struct memory_peer *peer);
+/* Ends it, and gives its memory back once the stream is closed, too. */
+void memory_peer_close(struct memory_peer *peer);
+
+#endif

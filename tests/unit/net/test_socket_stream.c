@@ -1,0 +1,282 @@
+/* Making connections: by connecting, and by accepting. */
+#include "net/socket_stream.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <arpa/inet.h>
+#include <cmocka.h>
+#include <errno.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/resource.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "base/container.h"
+#include "net/acceptor.h"
+#include "net/listen.h"
+
+struct end {
+	struct stream stream;
+	unsigned told;
+};
+
+struct fixture {
+	struct loop turn;
+	struct stream_loop streams;
+	struct acceptor acceptor;
+	struct stream_export accepted[8];
+	unsigned accepted_count, ready, most;
+	struct sockaddr_storage address;
+	socklen_t len;
+	char folder[32];
+	struct end end;
+};
+
+static void on_notify(struct stream *stream)
+{
+	((struct end *)stream)->told++;
+}
+
+static const struct stream_calls calls = {NULL, on_notify};
+
+static void on_ready(struct acceptor *acceptor)
+{
+	struct fixture *f = CONTAINER_OF(acceptor, struct fixture, acceptor);
+	struct sockaddr_storage peer;
+	socklen_t len;
+
+	f->ready++;
+	while (f->accepted_count < f->most && acceptor->accepting) {
+		int error = acceptor_take(acceptor, &f->accepted[f->accepted_count], &peer, &len);
+		if (error != 0) {
+			assert_int_equal(error, EAGAIN);
+			return;
+		}
+		assert_int_equal(peer.ss_family, f->address.ss_family);
+		f->accepted_count++;
+	}
+	acceptor_stop(acceptor);
+}
+
+/* Somebody listens at f->address. */
+static struct fixture *begin(bool is_unix)
+{
+	struct fixture *f = calloc(1, sizeof(*f));
+	struct listen_options options = {.backlog = 8};
+
+	assert_non_null(f);
+	assert_int_equal(loop_init(&f->turn), 0);
+	stream_loop_init(&f->streams, &f->turn);
+	strcpy(f->folder, "/tmp/test_sockets.XXXXXX");
+	assert_non_null(mkdtemp(f->folder));
+	if (is_unix) {
+		struct sockaddr_un *path = (struct sockaddr_un *)&f->address;
+		path->sun_family = AF_UNIX;
+		snprintf(path->sun_path, sizeof(path->sun_path), "%s/s", f->folder);
+		f->len = sizeof(*path);
+	} else {
+		struct sockaddr_in *in = (struct sockaddr_in *)&f->address;
+		in->sin_family = AF_INET;
+		in->sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+		f->len = sizeof(*in);
+	}
+	int fd = listen_open((struct sockaddr *)&f->address, f->len, &options);
+	assert_true(fd >= 0);
+	if (!is_unix) {
+		socklen_t len = f->len;
+		assert_int_equal(getsockname(fd, (struct sockaddr *)&f->address, &len), 0);
+	}
+	f->most = 8;
+	acceptor_open(&f->acceptor, &f->turn, fd, on_ready);
+	return f;
+}
+
+static void end(struct fixture *f)
+{
+	char path[64];
+
+	stream_close(&f->end.stream);
+	for (unsigned i = 0; i < f->accepted_count; i++)
+		stream_export_close(&f->accepted[i]);
+	acceptor_close(&f->acceptor);
+	acceptor_close(&f->acceptor); /* twice is once */
+	loop_end(&f->turn);
+	snprintf(path, sizeof(path), "%s/s", f->folder);
+	unlink(path);
+	assert_int_equal(rmdir(f->folder), 0);
+	free(f);
+}
+
+static int connect_end(struct fixture *f, struct end *end)
+{
+	return socket_stream_connect(
+		&end->stream, &f->streams, (struct sockaddr *)&f->address, f->len, &calls);
+}
+
+static void await_decision(struct fixture *f)
+{
+	while (!f->end.stream.writable && f->end.told == 0)
+		assert_int_equal(loop_run_turn(&f->turn), 0);
+}
+
+static void connecting(void **state)
+{
+	(void)state;
+	for (int is_unix = 0; is_unix < 2; is_unix++) {
+		struct fixture *f = begin(is_unix);
+		acceptor_start(&f->acceptor);
+		assert_int_equal(connect_end(f, &f->end), 0);
+		await_decision(f);
+		assert_true(f->end.stream.writable);
+		assert_int_equal(stream_error(&f->end.stream), 0);
+		while (f->accepted_count == 0)
+			assert_int_equal(loop_run_turn(&f->turn), 0);
+		assert_true(stream_export_is_silent(&f->accepted[0]));
+		stream_close(&f->end.stream);
+		assert_false(stream_export_is_silent(&f->accepted[0]));
+		end(f);
+	}
+}
+
+static void nobody_listens(void **state)
+{
+	(void)state;
+	for (int is_unix = 0; is_unix < 2; is_unix++) {
+		struct fixture *f = begin(is_unix);
+		acceptor_close(&f->acceptor);
+		int error = connect_end(f, &f->end);
+		if (error == 0) { /* told later */
+			await_decision(f);
+			error = stream_error(&f->end.stream);
+		} else {
+			assert_false(f->end.stream.open);
+		}
+		assert_int_equal(error, ECONNREFUSED);
+		end(f);
+	}
+}
+
+static void no_descriptor_is_left(void **state)
+{
+	struct fixture *f = begin(false);
+	struct rlimit before, none;
+
+	(void)state;
+	assert_int_equal(getrlimit(RLIMIT_NOFILE, &before), 0);
+	none = (struct rlimit){0, before.rlim_max};
+	assert_int_equal(setrlimit(RLIMIT_NOFILE, &none), 0);
+	int error = connect_end(f, &f->end);
+	assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0);
+	assert_int_equal(error, EMFILE);
+	assert_false(f->end.stream.open);
+	end(f);
+}
+
+/* Those that connect meanwhile wait. */
+static void accepting_can_pause(void **state)
+{
+	struct fixture *f = begin(true);
+	struct end ends[3] = {0};
+
+	(void)state;
+	for (int i = 0; i < 3; i++)
+		assert_int_equal(connect_end(f, &ends[i]), 0);
+	loop_hurry(&f->turn);
+	assert_int_equal(loop_run_turn(&f->turn), 0);
+	assert_int_equal(f->ready, 0); /* not started */
+	f->most = 2;
+	acceptor_start(&f->acceptor);
+	acceptor_start(&f->acceptor);
+	while (f->accepted_count < 2)
+		assert_int_equal(loop_run_turn(&f->turn), 0);
+	assert_false(f->acceptor.accepting);
+	unsigned ready = f->ready;
+	loop_hurry(&f->turn);
+	assert_int_equal(loop_run_turn(&f->turn), 0);
+	assert_int_equal(f->ready, ready);
+	f->most = 8;
+	acceptor_start(&f->acceptor);
+	while (f->accepted_count < 3)
+		assert_int_equal(loop_run_turn(&f->turn), 0);
+	assert_int_equal(acceptor_set_backlog(&f->acceptor, 1), 0);
+	for (int i = 0; i < 3; i++)
+		stream_close(&ends[i].stream);
+	acceptor_close(&f->acceptor);
+	acceptor_start(&f->acceptor); /* closed it stays */
+	assert_false(f->acceptor.accepting);
+	end(f);
+}
+
+/* The first SYN is dropped; what had connected is accepted. */
+static void new_ones_are_kept_out(void **state)
+{
+	struct fixture *f = begin(false);
+	struct end late = {0};
+	int error;
+
+	(void)state;
+	assert_int_equal(connect_end(f, &f->end), 0);
+	await_decision(f);
+	if (!acceptor_keep_out(&f->acceptor)) {
+		end(f);
+		skip(); /* the system refuses the filter */
+	}
+	assert_int_equal(connect_end(f, &late), 0);
+	acceptor_start(&f->acceptor);
+	while (f->accepted_count < 1)
+		assert_int_equal(loop_run_turn(&f->turn), 0);
+	assert_false(late.stream.writable);
+	error = stream_error(&late.stream);
+	assert_int_equal(error, 0); /* and is not refused */
+	stream_close(&late.stream);
+	end(f);
+}
+
+/* What is left behind a short read is told, but for a reset that came with the bytes. */
+static void a_short_read_may_hide_a_reset(void **state)
+{
+	struct fixture *f = begin(true);
+	struct iovec piece = {(void *)(uintptr_t) "abc", 3};
+	struct end peer = {0};
+	struct buffer buffer = {.at = (char[8]){0}, .capacity = 8};
+	size_t written;
+
+	(void)state;
+	assert_int_equal(connect_end(f, &f->end), 0);
+	acceptor_start(&f->acceptor);
+	while (f->accepted_count == 0)
+		assert_int_equal(loop_run_turn(&f->turn), 0);
+	assert_true(stream_import(&peer.stream, &f->streams, &f->accepted[0], &calls));
+	f->accepted_count = 0;
+	assert_int_equal(stream_write(&peer.stream, &piece, 1, &written), STREAM_OK);
+	while (!f->end.stream.readable)
+		assert_int_equal(loop_run_turn(&f->turn), 0);
+	assert_int_equal(stream_read(&f->end.stream, &buffer), STREAM_OK);
+	assert_false(f->end.stream.readable);
+	assert_true(stream_may_have_more(&f->end.stream));
+	assert_int_equal(stream_read(&f->end.stream, &buffer), STREAM_AGAIN);
+	assert_false(stream_may_have_more(&f->end.stream)); /* now it is known */
+	stream_close(&peer.stream);
+	end(f);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(connecting),
+		cmocka_unit_test(nobody_listens),
+		cmocka_unit_test(no_descriptor_is_left),
+		cmocka_unit_test(accepting_can_pause),
+		cmocka_unit_test(new_ones_are_kept_out),
+		cmocka_unit_test(a_short_read_may_hide_a_reset),
+	};
+	alarm(60);
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
