@@ -3,12 +3,17 @@
  * number. The libevent timer behind it is armed again only when the deadline comes nearer than
  * what is armed, and when it fires early it looks at the number and sleeps on. A request thus
  * adds and deletes no timers.
+ *
+ * A deadline that looks first is about a peer. When its loop was held up past it (the process was
+ * stopped, or had no processor for a while), what came meanwhile is looked at before it passes, and
+ * may move it.
  */
 #ifndef LOOP_DEADLINE_H
 #define LOOP_DEADLINE_H
 
 #include <event2/event.h>
 #include <event2/event_struct.h>
+#include <stdbool.h>
 #include <stdint.h>
 
 #define DEADLINE_NEVER UINT64_MAX
@@ -18,6 +23,7 @@ struct deadline {
 	uint64_t at_ms;    /* when it passes, DEADLINE_NEVER: not at all */
 	uint64_t armed_ms; /* when the timer fires, DEADLINE_NEVER: not armed */
 	void (*passed)(struct deadline *deadline);
+	bool looks_first; /* false unless its owner sets it */
 };
 
 /* `passed` is called once at or after at_ms (monotonic milliseconds), from the loop of `base`. */

@@ -136,8 +136,9 @@ static void free_deferred(struct loop *loop)
 
 void loop_finish_turn(struct loop *loop)
 {
+	loop->worked = false;
 	while (run_round(loop))
-		;
+		loop->worked = true;
 	free_deferred(loop);
 }
 

@@ -198,6 +198,7 @@ static bool watch_server(struct checks *checks, struct server *server)
 	check->server = server;
 	check->fresh = true;
 	deadline_init(&check->deadline, checks->loop->base, on_deadline);
+	check->deadline.looks_first = true;
 	/* A timer that is pending can be moved without memory: checks_commit does. */
 	deadline_set(&check->deadline, now_ms + PREPARED_MS, now_ms);
 	check->next = checks->first;

@@ -50,6 +50,7 @@ static inline void wait_init(
 	struct wait *wait, struct event_base *base, void (*passed)(struct deadline *deadline))
 {
 	deadline_init(&wait->deadline, base, passed);
+	wait->deadline.looks_first = true;
 	wait->reason = WAIT_NONE;
 	wait->progress = 0;
 }

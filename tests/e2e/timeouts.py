@@ -8,6 +8,7 @@ from lib.fields import told
 from lib.sluice import to
 from lib.tap import equal, main, test, true
 from lib.wire import Ended
+from lib.workers import Barrier
 
 # How often a peer says something that is no progress; far below the timeouts here.
 TICK = 0.05
@@ -43,6 +44,44 @@ def idle_moves(t):
         equal(client.ask("/").status, 200, "status")
         threading.Event().wait(0.5)
     client.expect_end()
+
+
+@test("a sluice that stood still takes what came meanwhile before it calls a peer late", workers=[1])
+def stood_still(t):
+    parts = t.event()
+
+    def handler(x):
+        x.send(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\na")
+        parts.wait(DEADLINE_SECONDS)
+        x.send(b"b")
+        written.release()
+
+    written = threading.Semaphore(0)
+    origin = t.origin(handler)
+    sluice = t.sluice(to(origin, upstream="idle_timeout = 3s", route="host = api.test"),
+                      listener="header_timeout = 3s")
+    # More than are served in one round. They ask by halves; these have half an answer already.
+    asking, answered = ([t.client(sluice) for _ in range(60)] for _ in range(2))
+    for client in answered:
+        client.request("/")
+    for client in answered:
+        client.read_through(b"\r\n\r\na")
+    barrier = Barrier(t, sluice, asking)
+    for client in asking:
+        client.send(b"GET /none HTTP/1.1\r\nHost: no")
+        barrier.passed_by(client)
+    sluice.process.stop()
+    try:
+        parts.set()
+        for client in asking:
+            client.send(b"where.test\r\n\r\n")
+        for _ in answered:
+            true(written.acquire(timeout=DEADLINE_SECONDS), "the origin has written the rest")
+        threading.Event().wait(3.1)
+    finally:
+        sluice.process.signal(signal.SIGCONT)
+    equal({client.response().status for client in asking}, {404}, "statuses of late heads")
+    equal({client.read_exactly(1) for client in answered}, {b"b"}, "late ends of answers")
 
 
 @test("send_timeout: a client that reads nothing is not kept by what it sends")

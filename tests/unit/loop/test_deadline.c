@@ -129,6 +129,49 @@ static void within_a_call(void **state)
 	event_base_free(base);
 }
 
+static void hold_up(uint64_t until_ms)
+{
+	while (clock_monotonic_ms() < until_ms)
+		;
+}
+
+/* One turn: libevent's callbacks, then what a stage makes of them. */
+static void turn(struct event_base *base)
+{
+	assert_int_equal(event_base_loop(base, EVLOOP_ONCE), 0);
+}
+
+/* What came while the loop was held up is looked at before a deadline passes. */
+static void late_loop_looks_first(void **state)
+{
+	struct event_base *base = event_base_new();
+	struct item moved, kept;
+	uint64_t now_ms = clock_monotonic_ms();
+
+	(void)state;
+	begin(&moved, base);
+	begin(&kept, base);
+	moved.deadline.looks_first = kept.deadline.looks_first = true;
+	deadline_set(&moved.deadline, now_ms + 5, now_ms);
+	deadline_set(&kept.deadline, now_ms + 5, now_ms);
+	hold_up(now_ms + 50);
+	turn(base);
+	turn(base);
+	assert_int_equal(moved.passed, 0);
+	assert_int_equal(kept.passed, 0);
+	deadline_set(&moved.deadline, now_ms + 90, clock_monotonic_ms()); /* progress was found */
+	hold_up(clock_monotonic_ms() + 30); /* late again, which is no excuse any more */
+	turn(base);
+	assert_int_equal(kept.passed, 1);
+	assert_int_equal(moved.passed, 0);
+	run(base);
+	assert_int_equal(moved.passed, 1);
+	assert_true(moved.passed_ms >= now_ms + 90);
+	deadline_end(&moved.deadline);
+	deadline_end(&kept.deadline);
+	event_base_free(base);
+}
+
 /* Many, moved about before the loop runs: each passes once, at its last time or after, or never. */
 static void many(void **state)
 {
@@ -167,6 +210,7 @@ int main(void)
 		cmocka_unit_test(passes_once),
 		cmocka_unit_test(moves),
 		cmocka_unit_test(within_a_call),
+		cmocka_unit_test(late_loop_looks_first),
 		cmocka_unit_test(many),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
