@@ -217,7 +217,8 @@ static inline __attribute__((always_inline)) void fill_verdict(const struct gate
 	verdict->shadowed = judged->shadowed > 0;
 	if (judged->admitted)
 		return;
-	report_untaken(gate, set, charges, judged, now_ns, verdict);
+	if (set->count > 1) /* else the one there is was violated */
+		report_untaken(gate, set, charges, judged, now_ns, verdict);
 	verdict->violated = true;
 	verdict->retry_after_ms = ms_up(judged->retry_after_ns);
 	verdict->retry_after_ms += verdict->retry_after_ms == 0;

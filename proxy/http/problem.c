@@ -8,6 +8,8 @@
 #define QUOTA_TYPE  "https://iana.org/assignments/http-problem-types#quota-exceeded"
 #define QUOTA_TITLE "Request cannot be satisfied as assigned quota has been exceeded"
 
+#define QUOTA_DETAIL "Too many requests: come back when Retry-After says."
+
 /* What is said when the caller says nothing more exact. */
 static struct slice default_detail(unsigned status)
 {
@@ -31,7 +33,7 @@ static struct slice default_detail(unsigned status)
 	case 417:
 		return SLICE("The expectation is not supported.");
 	case 429:
-		return SLICE("Too many requests: come back when Retry-After says.");
+		return SLICE(QUOTA_DETAIL);
 	case 431:
 		return SLICE("The request's header fields are larger than is accepted.");
 	case 501:
@@ -64,7 +66,8 @@ static void put_own_text(struct http_out *out, struct slice name, struct slice t
 	http_out_char(out, '"');
 }
 
-static void put_body(struct http_out *out, const struct http_problem *problem)
+/* What comes before the policies, or before the wait where there are none. */
+static void put_body_front(struct http_out *out, const struct http_problem *problem)
 {
 	if (problem->policy_count > 0) {
 		http_out_slice(
@@ -80,8 +83,20 @@ static void put_body(struct http_out *out, const struct http_problem *problem)
 		put_member(out, SLICE(",\"detail\":"), problem->detail);
 	else if (default_detail(problem->status).len > 0)
 		put_own_text(out, SLICE(",\"detail\":"), default_detail(problem->status));
-	if (problem->policy_count > 0) {
+	if (problem->policy_count > 0)
 		http_out_slice(out, SLICE(",\"violated-policies\":["));
+}
+
+static void put_body(struct http_out *out, const struct http_problem *problem)
+{
+	if (problem->status == 429 && problem->policy_count > 0 && problem->detail.len == 0)
+		/* What nearly all refusals begin with, in one piece. */
+		http_out_slice(out, SLICE("{\"type\":\"" QUOTA_TYPE "\",\"title\":\"" QUOTA_TITLE
+					  "\",\"status\":429,\"detail\":\"" QUOTA_DETAIL
+					  "\",\"violated-policies\":["));
+	else
+		put_body_front(out, problem);
+	if (problem->policy_count > 0) {
 		for (size_t i = 0; i < problem->policy_count; i++)
 			put_member(out, i > 0 ? SLICE(",") : SLICE(""), problem->policies[i]);
 		http_out_char(out, ']');
@@ -148,8 +163,10 @@ static void put_head(struct http_out *out, const struct http_problem *problem, s
 	if (problem->changes)
 		http_changes_filter(out, own, problem->changes);
 	if (body_bytes > 0)
-		http_out_slice(out, SLICE("Content-Type: application/problem+json\r\n"));
-	http_out_slice(out, SLICE("Content-Length: "));
+		http_out_slice(
+			out, SLICE("Content-Type: application/problem+json\r\nContent-Length: "));
+	else
+		http_out_slice(out, SLICE("Content-Length: "));
 	http_out_number(out, body_bytes);
 	http_out_slice(out, SLICE("\r\nCache-Control: no-store\r\n"));
 	if (problem->retry_after_ms != HTTP_PROBLEM_NO_RETRY)

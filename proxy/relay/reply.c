@@ -21,8 +21,6 @@ static void begin_discard(struct exchange *x)
 {
 	struct downstream *d = x->downstream;
 	bool is_short = x->framing.body == HTTP_BODY_LENGTH && x->framing.length <= DISCARD_BYTES;
-	bool is_begun = x->up.in != NULL;
-	struct pump before = x->up;
 
 	if (x->request_done) {
 		downstream_leave_input(d, x);
@@ -34,15 +32,17 @@ static void begin_discard(struct exchange *x)
 		x->up.in = NULL;
 		return;
 	}
-	x->up = (struct pump){
-		.source = &d->stream,
-		.in = &d->in,
-		.parser = &d->parser,
-		.pool = &x->worker->blocks,
-		.body = x->framing.body,
-		.left = is_begun ? before.left : x->framing.length,
-		.content_bytes = before.content_bytes,
-	};
+	bool is_begun = x->up.in != NULL;
+	uint64_t left = is_begun ? x->up.left : x->framing.length;
+	uint64_t content_bytes = x->up.content_bytes;
+	struct pump *up = pump_begin(&x->up);
+	up->source = &d->stream;
+	up->in = &d->in;
+	up->parser = &d->parser;
+	up->pool = &x->worker->blocks;
+	up->body = x->framing.body;
+	up->left = left;
+	up->content_bytes = content_bytes;
 }
 
 void exchange_reply(struct exchange *x, unsigned status, const char *why, uint64_t retry_after_ms)
