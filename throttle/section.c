@@ -303,6 +303,9 @@ static enum looked locate_here(
 
 	place->section = s;
 	place->overflow = section_entry(s, number, BUCKET_WAYS);
+	/* Who comes here was mostly missed already: nobody is in a bucket that was split. */
+	if (s->next != NULL && word_is_split(section_load_word(s, number)))
+		return LOOKED_SPLIT;
 	for (;;) {
 		/* What was moved before this is found. */
 		bool is_moved = section_is_moved(s, number);

@@ -102,15 +102,17 @@ static bool make_image(
 
 	if (!m->is_copy && !remember(m, e, history))
 		return false;
-	memset(image->slot, 0, slots_of(s) * sizeof(image->slot[0]));
 	if (!m->is_copy && !is_same(m)) {
+		memset(image->slot, 0, slots_of(s) * sizeof(image->slot[0]));
 		m->to->ops->recall(s, history, m->now, image);
 		return true;
 	}
 	image->head = atomic_load_explicit(&e->head, memory_order_acquire) & ~HEAD_SPECIAL;
-	for (uint32_t i = 0; i < slots_of(s); i++)
+	if ((image->head & HEAD_BORN) == 0)
+		return false;
+	for (uint32_t i = 0, count = slots_of(s); i < count; i++)
 		image->slot[i] = atomic_load_explicit(&e->slot[i], memory_order_acquire);
-	return (image->head & HEAD_BORN) != 0;
+	return true;
 }
 
 /* True: it was this thread that wrote it. */
@@ -118,15 +120,16 @@ static bool write_image(const struct shape *s, struct entry *e, const struct ima
 {
 	uint64_t head = 0;
 
-	for (uint32_t i = 0; i < slots_of(s); i++) {
+	for (uint32_t i = 0, count = slots_of(s); i < count; i++) {
 		uint32_t old = 0;
 
+		if (image->slot[i] == 0)
+			continue;
 		if (atomic_load_explicit(&e->head, memory_order_acquire) != 0)
 			return false;
-		if (image->slot[i] != 0)
-			/* release: pairs with the acquire loads of slots */
-			atomic_compare_exchange_strong_explicit(&e->slot[i], &old, image->slot[i],
-				memory_order_release, memory_order_relaxed);
+		/* release: pairs with the acquire loads of slots */
+		atomic_compare_exchange_strong_explicit(&e->slot[i], &old, image->slot[i],
+			memory_order_release, memory_order_relaxed);
 	}
 	/* acq_rel: as every change of a head */
 	return atomic_compare_exchange_strong_explicit(
