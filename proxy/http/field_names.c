@@ -76,22 +76,14 @@ const uint8_t http_field_candidates[HTTP_FIELD_NAME_LONGEST + 1][32] = {
 
 #undef AT
 
-static uint32_t lower4(const char *at)
-{
-	uint32_t word;
-
-	memcpy(&word, at, sizeof(word));
-	return word | 0x20202020u;
-}
-
 /* See http_field_is. */
 static bool is_name(const char *name, const char *known, size_t len)
 {
 	if (len < 4)
 		return strncasecmp(name, known, len) == 0;
 	if (len < 8)
-		return lower4(name) == lower4(known) &&
-		       lower4(name + len - 4) == lower4(known + len - 4);
+		return http_lower4(name) == http_lower4(known) &&
+		       http_lower4(name + len - 4) == http_lower4(known + len - 4);
 	for (size_t i = 0; i + 8 < len; i += 8) {
 		if (http_lower8(name + i) != http_lower8(known + i))
 			return false;

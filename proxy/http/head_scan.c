@@ -40,30 +40,40 @@ struct scan {
 	const char *at, *end;
 };
 
+typedef unsigned run_end(const char *at);
+
 /*
  * The first byte from `at` on that ends the run, or the end. Where fewer than 16 bytes are left the
  * last 16 are looked at, and those in front of `at` shifted out.
  */
-static inline const char *find(
-	const char *at, const char *end, unsigned (*ends_run)(const char *at))
+static inline const char *find_on(const char *at, const char *end, run_end *ends_run)
 {
 	const char *last = end - 16;
 
 	for (; at <= last; at += 16) {
 		unsigned found = ends_run(at);
 		if (found)
-			return at + __builtin_ctz(found);
+			return at + (unsigned)__builtin_ctz(found);
 	}
 	unsigned found = at < end ? ends_run(last) >> (at - last) : 0;
-	return found ? at + __builtin_ctz(found) : end;
+	return found ? at + (unsigned)__builtin_ctz(found) : end;
 }
 
-/* The CR of the CRLF behind a field value or reason phrase, of which tabs are part, or NULL. */
+/* The same; most runs end within 16 bytes, and these are looked at without a loop. */
+static inline const char *find(const char *at, const char *end, run_end *ends_run)
+{
+	unsigned found = at <= end - 16 ? ends_run(at) : 0;
+
+	return found ? at + (unsigned)__builtin_ctz(found) : find_on(at, end, ends_run);
+}
+
+/* The CR of the CRLF behind a field value or reason phrase, of which tabs are part, with another
+ * two bytes at least behind it. NULL: there is none. */
 static inline const char *find_crlf(const char *at, const char *end)
 {
 	for (;; at++) {
 		at = find(at, end, bytes16_controls);
-		if (end - at < 2)
+		if (at > end - 4)
 			return NULL;
 		if (memcmp(at, "\r\n", 2) == 0)
 			return at;
@@ -105,16 +115,18 @@ static bool is_ows(char c)
 #define SHORTEST_REST 5 /* ":\r\n\r\n", behind the last field's name */
 
 /* The colon behind a name of any tchars, of which those up to `at` are letters and '-'. NULL: there
- * is none. A name with an underscore is noted in `ids`. */
+ * is none with SHORTEST_REST from it on. A name with an underscore is noted in `ids`. */
 static const char *find_colon(const char *at, const char *end, uint32_t *ids)
 {
-	for (; at < end && *at != ':'; at++) {
+	const char *last = end - SHORTEST_REST;
+
+	for (; at <= last && *at != ':'; at++) {
 		if (!is_tchar[(unsigned char)*at])
 			return NULL;
 		if (*at == '_')
 			*ids |= HTTP_FIELD_BIT(UNDERSCORED);
 	}
-	return at < end ? at : NULL;
+	return at <= last ? at : NULL;
 }
 
 /* A field line from `at` on. Returns where the next line begins, or NULL. */
@@ -124,10 +136,10 @@ static inline const char *scan_field(
 	const char *name = at;
 
 	at = find(at, end, bytes16_not_name);
-	if (at == end || (*at != ':' && !(at = find_colon(at, end, ids))))
+	if (at > end - SHORTEST_REST || (*at != ':' && !(at = find_colon(at, end, ids))))
 		return NULL;
 	size_t name_len = (size_t)(at - name);
-	if (name_len - 1 >= UINT16_MAX || end - at < SHORTEST_REST)
+	if (name_len - 1 >= UINT16_MAX)
 		return NULL;
 	at++;
 	/* Mostly one space in front and none behind; bytes below it, also by sign, take the loop.
@@ -202,7 +214,9 @@ static bool scan_fields(
 	struct http_field *field = head->fields;
 	uint32_t ids = 0, repeated = 0;
 
-	for (; end - at >= 2; field++, count++) {
+	if (end - at < 2)
+		return false;
+	for (;; field++, count++) { /* of what is left two bytes at least */
 		if (*at == '\r') {
 			head->base = base;
 			head->field_count = (uint16_t)count;
@@ -223,7 +237,6 @@ static bool scan_fields(
 			head->first[field->id] = (uint16_t)count;
 		ids |= bit;
 	}
-	return false;
 }
 
 static bool scan_method(struct scan *scan, struct http_head *head)
@@ -271,7 +284,7 @@ bool http_scan_request(struct http_head *head, const char *base, size_t len,
 	const char *target = scan.at;
 	if (*target != '/')
 		return false;
-	scan.at = find(scan.at, scan.end, bytes16_not_target);
+	scan.at = find_on(scan.at, scan.end, bytes16_not_target);
 	head->target_at = (uint32_t)(target - base);
 	head->target_len = (uint32_t)(scan.at - target);
 	if (limits->target_bytes > 0 && head->target_len > limits->target_bytes)

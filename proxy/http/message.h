@@ -72,6 +72,15 @@ static inline uint64_t http_lower8(const char *at)
 	return word | 0x2020202020202020u;
 }
 
+/* The same of four. */
+static inline uint32_t http_lower4(const char *at)
+{
+	uint32_t word;
+
+	memcpy(&word, at, sizeof(word));
+	return word | 0x20202020u;
+}
+
 /* http_field_is for names of any length. */
 bool http_field_is_any(const char *name, enum http_field_id id);
 
@@ -85,6 +94,8 @@ static inline bool http_field_is(struct slice name, enum http_field_id id)
 	const char *known = http_field_names[id].at;
 	uint64_t first, last;
 
+	if (name.len == 4) /* Host, Date: in most heads */
+		return http_lower4(name.at) == http_lower4(known);
 	if (name.len < 8 || name.len > 16)
 		return http_field_is_any(name.at, id);
 	memcpy(&first, known, sizeof(first));
