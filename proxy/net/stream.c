@@ -34,7 +34,7 @@ static bool run_stage(struct loop_stage *stage)
 
 	if (loop->turn != loop->loop->turn)
 		wake_yielded(loop);
-	return loop->first && stream_round(loop);
+	return stream_round(loop);
 }
 
 void stream_loop_init(struct stream_loop *streams, struct loop *loop)
@@ -90,7 +90,22 @@ static struct stream *take_woken(struct stream_loop *loop)
 	return stream;
 }
 
-bool stream_round(struct stream_loop *loop)
+/* The one that was woken: with few connections that is the usual round. */
+static inline bool serve_only(struct stream_loop *loop)
+{
+	struct stream *only = take_woken(loop);
+
+	loop->fetched = 0;
+	if (!only)
+		return false;
+	if (only->readable && only->calls->fetch)
+		only->calls->fetch(only);
+	if (only->open)
+		only->calls->notify(only);
+	return true;
+}
+
+static __attribute__((noinline)) bool serve_round(struct stream_loop *loop)
 {
 	struct stream *round[STREAM_ROUND];
 	unsigned count = 0;
@@ -107,6 +122,13 @@ bool stream_round(struct stream_loop *loop)
 			round[i]->calls->notify(round[i]);
 	}
 	return count > 0;
+}
+
+bool stream_round(struct stream_loop *loop)
+{
+	if (!loop->first)
+		return false;
+	return loop->first->next_woken ? serve_round(loop) : serve_only(loop);
 }
 
 /* ---- one of them ----------------------------------------------------------------------------- */
