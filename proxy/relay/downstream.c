@@ -13,7 +13,6 @@
 #include "relay/relay.h"
 
 #define DRAIN_IDLE_MS 1000 /* in a drain: how long a connection may be idle */
-#define TURN_WORK     32   /* requests and reads of one connection, before the others' turn */
 
 static void enter(struct downstream *d, enum downstream_state state)
 {
@@ -122,19 +121,6 @@ void downstream_close(struct downstream *d, const char *why)
 		relay_wake_workers(worker->relay);
 	listener_connection_closed(d->listener);
 	loop_free_later(&worker->loop, &d->deferred, free_downstream);
-}
-
-/* A client that never stops sending must not keep its worker from the others. */
-bool downstream_may_work(struct downstream *d)
-{
-	uint64_t now_ns = worker_now_ns(d->worker);
-
-	if (d->turn_ns != now_ns) {
-		d->turn_ns = now_ns;
-		d->work = 0;
-	}
-	d->yields = d->work >= TURN_WORK;
-	return !d->yields;
 }
 
 /* ---- writing and ending ---------------------------------------------------------------------- */

@@ -26,6 +26,9 @@
 #include "relay/wait.h"
 #include "relay/worker.h"
 
+/* Requests and reads of one connection, before it is the others' turn. */
+#define DOWNSTREAM_TURN_WORK 32
+
 enum downstream_state {
 	DOWNSTREAM_OPEN,
 	DOWNSTREAM_FINISHING,
@@ -92,8 +95,18 @@ void downstream_accept(struct worker *worker, struct listener *listener,
 void downstream_advance(struct downstream *downstream);
 
 /* One more piece of work for this connection in this turn of the loop? If not, it goes on in the
- * next. */
-bool downstream_may_work(struct downstream *downstream);
+ * next: a client that never stops sending must not keep its worker from the others. */
+static inline bool downstream_may_work(struct downstream *downstream)
+{
+	uint64_t now_ns = worker_now_ns(downstream->worker);
+
+	if (downstream->turn_ns != now_ns) {
+		downstream->turn_ns = now_ns;
+		downstream->work = 0;
+	}
+	downstream->yields = downstream->work >= DOWNSTREAM_TURN_WORK;
+	return !downstream->yields;
+}
 
 /* The exchange that is being read has changed what it waits for. */
 void downstream_watch(struct downstream *downstream);

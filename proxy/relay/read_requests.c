@@ -92,7 +92,7 @@ static bool begin_head(struct downstream *d)
 	return true;
 }
 
-void read_requests_append(struct downstream *d)
+static inline void append(struct downstream *d)
 {
 	struct exchange *exchange = d->reading;
 
@@ -106,6 +106,11 @@ void read_requests_append(struct downstream *d)
 	d->begun++;
 	d->work++;
 	downstream_set_input(d, INPUT_BODY, exchange);
+}
+
+void read_requests_append(struct downstream *d)
+{
+	append(d);
 }
 
 void read_requests(struct downstream *d)
@@ -129,11 +134,11 @@ void read_requests(struct downstream *d)
 		case HTTP_PARSE_MORE:
 			continue;
 		case HTTP_PARSE_BAD:
-			read_requests_append(d);
+			append(d);
 			exchange_reject(exchange, d->parser.error_status, "malformed head");
 			return;
 		case HTTP_PARSE_DONE:
-			read_requests_append(d);
+			append(d);
 			in->start += exchange->request.len;
 			exchange_begin(exchange, exchange->request.base);
 			break;
