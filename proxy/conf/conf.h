@@ -131,6 +131,7 @@ struct conf_server {
 
 enum conf_balance { CONF_BALANCE_ROUND_ROBIN, CONF_BALANCE_LEAST_IN_FLIGHT, CONF_BALANCE_HASH };
 
+#define CONF_SERVERS_MAX    64 /* of an upstream */
 #define CONF_IN_FLIGHT_AUTO UINT32_MAX
 
 struct conf_upstream {

@@ -26,7 +26,7 @@ static const struct option_word lenients[] = {{"bare_lf", HTTP_LENIENT_BARE_LF},
 const struct option options_upstream[] = {
 	{"server", &type_server, LIVE, AT(servers), .flags = OPTION_REQUIRED | OPTION_REPEATABLE,
 		.help = "A server's address, a host by name or address with its port, or a socket, "
-			"then its own options."},
+			"then its own options; 64 at most."},
 	{"balance", &type_word, LIVE, AT(balance), .fallback = "round_robin", .words = balances,
 		.help = "How a server is chosen for a request."},
 	{"hash_key", &type_key, LIVE, AT(hash_key),

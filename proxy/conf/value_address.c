@@ -277,6 +277,9 @@ static bool parse_server(struct value *value)
 			    (struct slice){sign + 1, token.len - name.len - 1}))
 			return false;
 	}
+	if (upstream->server_count == CONF_SERVERS_MAX)
+		return value_fail_plainly(value,
+			"the upstream has %u servers already; expected no more", CONF_SERVERS_MAX);
 	upstream->servers = arena_grow(value->build->arena, upstream->servers,
 		upstream->server_count, sizeof(*upstream->servers));
 	upstream->servers[upstream->server_count++] = server;

@@ -176,6 +176,20 @@ static void append_pair(struct http_out *out, const struct http_head *head, enum
 	append_token_or_quoted(out, first);
 }
 
+static bool has_element(const struct http_head *head, enum http_field_id id)
+{
+	struct slice list = http_head_find(head, id), first;
+
+	return slice_next_element(&list, &first);
+}
+
+/* What the peer says of the farthest hop, besides its address. */
+static void append_farthest(struct http_out *out, const struct http_head *head)
+{
+	append_pair(out, head, HTTP_FIELD_X_FORWARDED_HOST, SLICE(";host="));
+	append_pair(out, head, HTTP_FIELD_X_FORWARDED_PROTO, SLICE(";proto="));
+}
+
 /* The hops of X-Forwarded-For, each with a comma behind it; none: false. */
 static bool append_x_hops(struct http_out *out, const struct http_head *head)
 {
@@ -191,12 +205,8 @@ static bool append_x_hops(struct http_out *out, const struct http_head *head)
 				continue;
 			http_out_slice(out, SLICE("for="));
 			append_node(out, node);
-			if (farthest) {
-				append_pair(
-					out, head, HTTP_FIELD_X_FORWARDED_HOST, SLICE(";host="));
-				append_pair(
-					out, head, HTTP_FIELD_X_FORWARDED_PROTO, SLICE(";proto="));
-			}
+			if (farthest)
+				append_farthest(out, head);
 			http_out_slice(out, SLICE(", "));
 			farthest = false;
 		}
@@ -207,9 +217,16 @@ static bool append_x_hops(struct http_out *out, const struct http_head *head)
 void forwarded_append_forwarded(struct http_out *out, const struct http_head *head,
 	const struct forwarded_peer *peer, struct slice host, bool is_https)
 {
-	if (peer->trusted && !append_x_hops(out, head) && forwarded_is_well_formed(head)) {
-		append_fields(out, head, HTTP_FIELD_FORWARDED);
-		http_out_slice(out, SLICE(", "));
+	if (peer->trusted && !append_x_hops(out, head)) {
+		if (forwarded_is_well_formed(head)) {
+			append_fields(out, head, HTTP_FIELD_FORWARDED);
+			http_out_slice(out, SLICE(", "));
+		} else if (has_element(head, HTTP_FIELD_X_FORWARDED_HOST) ||
+			   has_element(head, HTTP_FIELD_X_FORWARDED_PROTO)) {
+			http_out_slice(out, SLICE("for=unknown"));
+			append_farthest(out, head);
+			http_out_slice(out, SLICE(", "));
+		}
 	}
 	http_out_slice(out, SLICE("for="));
 	http_out_slice(out, (struct slice){peer->node, peer->node_len});

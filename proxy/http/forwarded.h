@@ -118,8 +118,8 @@ bool forwarded_node_parse(struct slice node, uint8_t address[16]);
 /*
  * `for=192.0.2.1;host=example.com;proto=http`, after the hops that a trusted peer tells of. Both
  * dialects say the same: where it sent X-Forwarded-For, by which callers are known, its hops are
- * those, with its X-Forwarded-Proto and -Host at the farthest; else its Forwarded, which is left
- * out when it is malformed.
+ * those, with its X-Forwarded-Proto and -Host at the farthest; else its Forwarded, if it is well
+ * formed; else X-Forwarded-Proto and -Host are of an unknown hop.
  */
 void forwarded_append_forwarded(struct http_out *out, const struct http_head *head,
 	const struct forwarded_peer *peer, struct slice host, bool is_https);

@@ -328,9 +328,9 @@ void exchange_begin(struct exchange *x, const char *bytes)
 		return;
 	}
 	name_request(x);
-	if (trace_is_due(x))
-		trace_begin(x);
 	status = http_frame_request(&x->request, &x->framing);
+	if (trace_is_due(x)) /* it may be one that Connection names */
+		trace_begin(x);
 	x->close_client = status != 0 || !x->framing.keep_alive;
 	x->request_done = status == 0 && x->framing.body == HTTP_BODY_NONE;
 	if (status == 0 && x->request.method == HTTP_METHOD_TRACE &&

@@ -221,13 +221,23 @@ void server_set_weight(struct server *server, unsigned weight)
 	atomic_store_explicit(&server->state->weight, weight, memory_order_relaxed);
 }
 
+static int32_t sum_of_weights(const struct upstream *upstream)
+{
+	int32_t sum = 0;
+
+	for (size_t i = 0; i < upstream->server_count; i++)
+		sum += (int32_t)server_weight(&upstream->servers[i]);
+	return sum;
+}
+
 /* Smooth weighted round robin, a state for each worker: each gains its weight, the richest is
- * taken and pays the sum. */
+ * taken and pays the sum. So none has more than the sum of all, or owes more; what goes beyond is
+ * from before the weights were changed, and is forgotten: it would be paid back in a row. */
 static struct server *by_turn(
 	struct upstream *upstream, unsigned worker, uint64_t tried, bool all, uint64_t now_ms)
 {
 	struct server *best = NULL;
-	int32_t sum = 0;
+	int32_t sum = 0, most = sum_of_weights(upstream);
 
 	for (size_t i = 0; i < upstream->server_count; i++) {
 		struct server *server = &upstream->servers[i];
@@ -235,6 +245,8 @@ static struct server *by_turn(
 			continue;
 		struct server_idle *mine = &server->state->idle[worker];
 		int32_t weight = (int32_t)server_weight(server);
+		if (mine->current_weight > most || mine->current_weight < -most)
+			mine->current_weight = mine->current_weight > 0 ? most : -most;
 		mine->current_weight += weight;
 		sum += weight;
 		if (!best || mine->current_weight > best->state->idle[worker].current_weight)

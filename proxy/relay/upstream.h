@@ -19,7 +19,8 @@
 #include "relay/pace.h"
 #include "relay/server_state.h"
 
-#define UPSTREAM_SERVERS_MAX 64 /* a mask of those tried fits a word */
+/* A mask of those tried fits a word. */
+_Static_assert(CONF_SERVERS_MAX <= 64, "bits of struct exchange's tried");
 
 struct pace_change;
 struct upstream;

@@ -55,6 +55,9 @@ def passes(t):
     with t.point("so are two"):
         (parents, states), line = ask(("traceparent", GOOD), ("traceparent", GOOD), ("tracestate", STATE))
         equal((parents, states, "trace_id" in line), ([], [], False))
+    with t.point("one that Connection names is none"):
+        (parents, states), line = ask(("traceparent", GOOD), ("tracestate", STATE), ("Connection", "traceparent"))
+        equal((parents, states, "trace_id" in line), ([], [], False))
 
 
 @group("begin: a request without a valid one gets one")

@@ -226,6 +226,18 @@ static void references(void **state)
 	parse_bad(TEXT_BASE "[route r]\nupstream = u\nlimits = plan\n", 12, "there is no [plans]");
 }
 
+static void too_many_servers(void **state)
+{
+	char text[4096] = TEXT_BASE "[upstream v]\n";
+	size_t at = strlen(text);
+	unsigned line = 10;
+
+	(void)state;
+	for (int i = 0; i < 65; i++, line++)
+		at += (size_t)snprintf(text + at, sizeof(text) - at, "server = a:%d\n", i + 1);
+	parse_bad(text, line, "the upstream has 64 servers already; expected no more");
+}
+
 static void exclusions(void **state)
 {
 	(void)state;
@@ -382,6 +394,7 @@ int main(void)
 		cmocka_unit_test(too_many_limits),
 		cmocka_unit_test(nothing_to_do),
 		cmocka_unit_test(references),
+		cmocka_unit_test(too_many_servers),
 		cmocka_unit_test(exclusions),
 		cmocka_unit_test(admin),
 		cmocka_unit_test(plans),

@@ -159,9 +159,39 @@ static void a_clock_that_is_behind_writes_no_line(void **state)
 	assert_int_equal(unlogged, 1);
 }
 
+/* Of two servers, with weights that change: what the larger ones had earned is not paid back in the
+ * smaller ones' unit, request after request. */
+static void a_changed_weight_counts_at_once(void **state)
+{
+	struct conf_upstream conf = {.name = "u"};
+	struct conf_server conf_server = {.address.text = "s", .weight = 1};
+	struct upstream upstream = {.conf = &conf, .server_count = 2};
+	struct server servers[2];
+	static struct server_idle idle[2];
+	static struct server_state states[2];
+
+	(void)state;
+	upstream.servers = servers;
+	for (int i = 0; i < 2; i++) {
+		states[i].idle = &idle[i];
+		servers[i] = (struct server){
+			.upstream = &upstream, .conf = &conf_server, .state = &states[i]};
+	}
+	server_set_weight(&servers[0], 1000);
+	for (int requests = 0; requests < 490; requests++)
+		assert_non_null(upstream_pick(&upstream, 0, 0, 0, 1));
+	server_set_weight(&servers[0], 1);
+	for (int in_a_row = 0, requests = 0; requests < 100; requests++) {
+		bool second = upstream_pick(&upstream, 0, 0, 0, 1) == &servers[1];
+		in_a_row = second ? in_a_row + 1 : 0;
+		assert_in_range(in_a_row, 0, 4);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(a_changed_weight_counts_at_once),
 		cmocka_unit_test(a_line_in_ten_seconds),
 		cmocka_unit_test(a_clock_that_is_behind_writes_no_line),
 		cmocka_unit_test(the_rest_of_a_run_is_counted_once),
