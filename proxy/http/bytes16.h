@@ -78,6 +78,20 @@ static inline unsigned bytes16_not_target_plain(const char *at)
 	return bytes8_not_target(bytes8_load(at)) | bytes8_not_target(bytes8_load(at + 8)) << 8;
 }
 
+/* Is a byte none of what nearly all hosts are written with: small letters, digits, '-' and '.'? */
+static inline unsigned bytes8_not_host(uint64_t word)
+{
+	uint64_t host = bytes8_within(word, 'a', 'z') |
+			(bytes8_within(word, '-', '9') & ~bytes8_within(word, '/', '/'));
+
+	return bytes8_gather(~host & BYTES8_EACH(0x80));
+}
+
+static inline unsigned bytes16_not_host_plain(const char *first, const char *last)
+{
+	return bytes8_not_host(bytes8_load(first)) | bytes8_not_host(bytes8_load(last)) << 8;
+}
+
 #ifdef __SSE2__
 
 #include <emmintrin.h>
@@ -120,8 +134,24 @@ static inline unsigned bytes16_not_target(const char *at)
 	return (unsigned)_mm_movemask_epi8(_mm_or_si128(_mm_or_si128(low, hash), del));
 }
 
+/* Of 8 to 16 bytes, in two halves that may overlap. */
+static inline unsigned bytes16_not_host(const char *first, const char *last)
+{
+	__m128i bytes = _mm_unpacklo_epi64(_mm_loadl_epi64((const __m128i *)(const void *)first),
+		_mm_loadl_epi64((const __m128i *)(const void *)last));
+	__m128i letter = _mm_and_si128(_mm_cmpgt_epi8(bytes, _mm_set1_epi8('a' - 1)),
+		_mm_cmplt_epi8(bytes, _mm_set1_epi8('z' + 1)));
+	__m128i other = _mm_and_si128(_mm_cmpgt_epi8(bytes, _mm_set1_epi8('-' - 1)),
+		_mm_cmplt_epi8(bytes, _mm_set1_epi8('9' + 1)));
+	__m128i slash = _mm_cmpeq_epi8(bytes, _mm_set1_epi8('/'));
+	__m128i host = _mm_or_si128(letter, _mm_andnot_si128(slash, other));
+
+	return (unsigned)_mm_movemask_epi8(host) ^ 0xffff;
+}
+
 #else
 
+#define bytes16_not_host   bytes16_not_host_plain
 #define bytes16_controls   bytes16_controls_plain
 #define bytes16_not_name   bytes16_not_name_plain
 #define bytes16_not_target bytes16_not_target_plain

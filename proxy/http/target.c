@@ -89,24 +89,19 @@ static bool parse_ipv6_authority(struct slice text, struct http_authority *autho
 	       parse_port((struct slice){rest.at + 1, rest.len - 1}, authority);
 }
 
-/* Eight bytes of a host as nearly all are written: small letters, digits, '-' and '.'. */
-static bool is_plain_host(uint64_t word)
-{
-	uint64_t plain = bytes8_within(word, 'a', 'z') |
-			 (bytes8_within(word, '-', '9') & ~bytes8_within(word, '/', '/'));
-
-	return plain == BYTES8_EACH(0x80);
-}
-
-/* How many bytes from the front were seen to be plain: no more than are. */
+/* How many bytes from the front were seen to be small letters, digits, '-' and '.': no more than
+ * are. */
 static size_t plain_host(struct slice text)
 {
 	size_t len = 0;
 
-	while (text.len - len >= 8 && is_plain_host(bytes8_load(text.at + len)))
-		len += 8;
-	if (len > 0 && text.len - len < 8 && is_plain_host(bytes8_load(text.at + text.len - 8)))
-		len = text.len;
+	while (text.len >= 8 && len < text.len) {
+		size_t end = text.len - len < 16 ? text.len : len + 16;
+		const char *first = text.at + (end < 16 ? 0 : end - 16);
+		if (bytes16_not_host(first, text.at + end - 8) != 0)
+			break;
+		len = end;
+	}
 	return len;
 }
 

@@ -25,6 +25,21 @@ static bool is_no_target(unsigned c)
 	return c <= 0x20 || c >= 0x7f || c == '#';
 }
 
+static bool is_no_host(unsigned c)
+{
+	return !((c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '-' || c == '.');
+}
+
+static unsigned not_host(const char *at)
+{
+	return bytes16_not_host(at, at + 8);
+}
+
+static unsigned not_host_plain(const char *at)
+{
+	return bytes16_not_host_plain(at, at + 8);
+}
+
 /* Every byte at every place among bytes that end the run and among bytes that don't. */
 static void every_byte(void **state)
 {
@@ -35,6 +50,7 @@ static void every_byte(void **state)
 		{is_control, bytes16_controls, bytes16_controls_plain},
 		{is_no_name, bytes16_not_name, bytes16_not_name_plain},
 		{is_no_target, bytes16_not_target, bytes16_not_target_plain},
+		{is_no_host, not_host, not_host_plain},
 	};
 	static const char around[] = {'a', '\0', '\x7f', '\xff', '#'};
 	char bytes[16];
