@@ -192,6 +192,16 @@ static enum http_path_result rewrite(struct slice raw, struct writer *writer)
 	return end_segment(writer, &kept) ? HTTP_PATH_OK : HTTP_PATH_INVALID;
 }
 
+static __attribute__((noinline)) enum http_path_result write_normal(
+	struct slice raw, char *out, size_t capacity, struct slice *path)
+{
+	struct writer writer = {.out = out, .capacity = capacity};
+	enum http_path_result result = rewrite(raw, &writer);
+
+	*path = (struct slice){out, writer.len};
+	return result;
+}
+
 enum http_path_result http_path_normalise(
 	struct slice raw, char *out, size_t capacity, struct slice *path, bool *odd)
 {
@@ -203,10 +213,7 @@ enum http_path_result http_path_normalise(
 		return HTTP_PATH_OK;
 	}
 	*odd = true;
-	struct writer writer = {.out = out, .capacity = capacity};
-	enum http_path_result result = rewrite(raw, &writer);
-	*path = (struct slice){out, writer.len};
-	return result;
+	return write_normal(raw, out, capacity, path);
 }
 
 bool http_path_is_unreserved(unsigned char byte)
