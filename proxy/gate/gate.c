@@ -425,12 +425,6 @@ void gate_charge_bytes(
 	receipt->bytes_charged = bytes;
 }
 
-static bool is_refunded(const struct conf_route *route, unsigned status)
-{
-	return route->refund.any && status >= 100 && status < 1100 &&
-	       (route->refund.bits[(status - 100) / 8] >> (status - 100) % 8 & 1);
-}
-
 static void clear_receipt(struct gate_receipt *receipt)
 {
 	receipt->throttle.count = 0;
@@ -442,7 +436,8 @@ bool gate_finish_plain(
 {
 	if (receipt->throttle.count > 0 &&
 		(end->never_forwarded || receipt->in_flight || receipt->in_bytes ||
-			(end->has_cost && receipt->by_cost) || is_refunded(route, end->status)))
+			(end->has_cost && receipt->by_cost) ||
+			gate_is_refunded(route, end->status)))
 		return false;
 	clear_receipt(receipt);
 	return true;
@@ -453,7 +448,7 @@ void gate_finish(const struct gate *gate, const struct conf_route *route,
 {
 	if (gate_finish_plain(route, receipt, end))
 		return;
-	if (end->never_forwarded || is_refunded(route, end->status)) {
+	if (end->never_forwarded || gate_is_refunded(route, end->status)) {
 		/* Bytes are never given back: they have passed. */
 		gate_charge_bytes(gate, receipt, end->bytes, now_ns);
 		throttle_refund_all(gate->throttles, &receipt->throttle, now_ns);

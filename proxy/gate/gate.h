@@ -171,6 +171,21 @@ void gate_charge_bytes(
 void gate_finish(const struct gate *gate, const struct conf_route *route,
 	struct gate_receipt *receipt, const struct gate_end *end, uint64_t now_ns);
 
+/* Are requests whose response has this status given back? */
+static inline bool gate_is_refunded(const struct conf_route *route, unsigned status)
+{
+	return route->refund.any && status - 100 < 1000 &&
+	       (route->refund.bits[(status - 100) / 8] >> (status - 100) % 8 & 1);
+}
+
+/* Is nothing of what was taken to be given back or charged? Of a request that was forwarded and
+ * got a response with this status, which names no cost. */
+static inline bool gate_keeps_all(
+	const struct conf_route *route, const struct gate_receipt *receipt, unsigned status)
+{
+	return (receipt->in_flight | receipt->in_bytes) == 0 && !gate_is_refunded(route, status);
+}
+
 /* The same without the time, which most requests do not need: true when nothing is to be given
  * back or charged, and the receipt is empty then. False: nothing is done, call gate_finish. */
 bool gate_finish_plain(

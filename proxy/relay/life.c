@@ -110,6 +110,11 @@ void exchange_leave_queue(struct exchange *x)
 
 static void settle(struct exchange *x)
 {
+	/* Most requests are charged one, and keep to it. */
+	if (x->receipt.throttle.count == 0 ||
+		(x->left && !x->has_cost &&
+			gate_keeps_all(x->route, &x->receipt, x->upstream_status)))
+		return;
 	struct gate_end end = {
 		.status = x->upstream_status,
 		.never_forwarded = !x->left,
@@ -118,7 +123,7 @@ static void settle(struct exchange *x)
 		.cost = x->cost,
 	};
 
-	if (x->receipt.throttle.count > 0 && !gate_finish_plain(x->route, &x->receipt, &end))
+	if (!gate_finish_plain(x->route, &x->receipt, &end))
 		gate_finish(x->use->site->gate, x->route, &x->receipt, &end,
 			worker_throttle_ns(x->worker));
 }
