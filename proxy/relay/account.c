@@ -66,7 +66,7 @@ static _Atomic uint64_t *row_of(
 
 /* For an invoice: what a limit in shadow mode would have refused was served, unless another did
  * refuse it. */
-static void count_usage(
+static __attribute__((noinline)) void count_usage(
 	const struct exchange *x, unsigned i, unsigned row, enum stats_limit_verdict is)
 {
 	if (is == STATS_LIMIT_REFUSED || x->verdict.outcome == GATE_ADMIT)
@@ -75,7 +75,7 @@ static void count_usage(
 }
 
 /* The i-th limit's caller of the verdict. A delay is counted when it is over. */
-static inline void count_caller(
+static inline __attribute__((always_inline)) void count_caller(
 	const struct exchange *x, unsigned i, unsigned row, enum stats_limit_verdict is)
 {
 	enum busiest_kind kind = is == STATS_LIMIT_ADMITTED ? BUSIEST_ADMITTED : BUSIEST_REFUSED;

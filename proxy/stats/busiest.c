@@ -145,7 +145,7 @@ struct survivor {
 
 /* Subtracts the median of the counters from each: at least half of them lose that much, so all
  * purges together subtract at most N / (BUSIEST_CALLERS / 2). */
-static void purge(struct busiest_window *window)
+static __attribute__((noinline)) void purge(struct busiest_window *window)
 {
 	struct survivor left[BUSIEST_CALLERS];
 	uint64_t median = median_of(window);
@@ -187,16 +187,20 @@ static void begin_window(struct busiest *busiest, uint64_t now_ns)
 	end_change(busiest);
 }
 
-static void add_caller(struct busiest *busiest, uint64_t caller, const uint8_t address[static 16])
+/* `slot`: its place as long as no other loses its own. */
+static inline void add_caller(
+	struct busiest *busiest, size_t slot, uint64_t caller, const uint8_t address[static 16])
 {
 	struct busiest_window *window = busiest->window;
 	uint64_t words[2];
 
 	begin_change(busiest);
-	if (window->count == BUSIEST_CALLERS)
+	if (window->count == BUSIEST_CALLERS) {
 		purge(window);
+		slot = find_slot(window, caller);
+	}
 	memcpy(words, address, sizeof(words));
-	put_slot(window, find_slot(window, caller), caller, 1, words);
+	put_slot(window, slot, caller, 1, words);
 	end_change(busiest);
 }
 
@@ -208,7 +212,7 @@ void busiest_add_slowly(
 		begin_window(busiest, now_ns);
 	size_t slot = find_slot(busiest->window, caller);
 	if (own(&busiest->window->callers[slot]) != caller)
-		add_caller(busiest, caller, address);
+		add_caller(busiest, slot, caller, address);
 	else
 		/* relaxed: readers take any recent count of a caller */
 		atomic_store_explicit(&busiest->window->counts[slot],
