@@ -155,7 +155,6 @@ void session_roll(
 {
 	bool open = session->state == SESSION_OPEN;
 
-	assert(session_is_empty(session));
 	session_set_state(session, SESSION_CLOSED);
 	if (session->pin != NULL) {
 		assert(outbox->pins < OUTBOX_PINS);

@@ -50,7 +50,7 @@ struct session *shard_find(struct shard *shard, struct session_key key)
 }
 
 /* Doubles the buckets. Without memory the chains just get longer. */
-static void grow(struct shard *shard)
+static __attribute__((noinline)) void grow(struct shard *shard)
 {
 	uint64_t old_buckets = shard->mask + 1, mask = old_buckets * 2 - 1;
 	struct session **buckets = calloc(mask + 1, sizeof(struct session *));
@@ -72,7 +72,7 @@ static void grow(struct shard *shard)
 	shard->mask = mask;
 }
 
-static int add_chunk(struct shard *shard)
+static __attribute__((noinline)) int add_chunk(struct shard *shard)
 {
 	size_t count = shard->sessions < FIRST_SESSIONS ? FIRST_SESSIONS : shard->sessions;
 
