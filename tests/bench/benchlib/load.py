@@ -10,6 +10,7 @@ import math
 import mmap
 import os
 import re
+import select
 import struct
 import subprocess
 import tempfile
@@ -19,6 +20,7 @@ from . import machine, subjects
 
 LEAD_SECONDS = 0.4  # of load before the window
 TRAIL_SECONDS = 0.2
+IDLE_SECONDS = 60  # for all idle connections to have had their answers
 
 
 class Origin:
@@ -91,8 +93,10 @@ def idle_connections(bench, port, count):
     """Holds keep-alive connections that have each had one answer and say nothing more."""
     command = [bench.tool("load"), "--mode", "idle", "--connections", str(count), str(port)]
     with machine.start(command, {bench.load_cpu}, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as holder:
-        ready = holder.stdout.readline()
+        came, _, _ = select.select([holder.stdout], [], [], IDLE_SECONDS)
+        ready = holder.stdout.readline() if came else b""
         if ready.split() != [b"ready", str(count).encode()]:
+            holder.kill()
             raise RuntimeError(f"{count} idle connections: got {ready!r}")
         yield
         holder.stdin.close()

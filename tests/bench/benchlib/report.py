@@ -115,8 +115,8 @@ DEFAULT_COLUMNS = [("cpu_us", "us/request", ".2f"), ("rate", "requests/s", ",.0f
 SPREAD_OF = {"latency": ("p99_us", "p99 of rounds")}
 
 
-def scenario_table(scenario, rounds_of, skipped):
-    """The table of one scenario as text."""
+def scenario_table(scenario, rounds_of, skipped, note=""):
+    """The table of one scenario as text. The note says what was not as its title has it."""
     columns = COLUMNS.get(scenario.name, DEFAULT_COLUMNS)
     spread_key, spread_heading = SPREAD_OF.get(scenario.name, (columns[0][0], "spread"))
     spread = _middle_half if scenario.name in SPREAD_OF else _spread
@@ -127,6 +127,8 @@ def scenario_table(scenario, rounds_of, skipped):
         cells = "".join(_cell(overall(rounds, key), form) for key, _, form in columns)
         lines.append("  " + name.ljust(10) + cells + f"{spread(rounds, spread_key):>15}{_errors(rounds):>9}")
     lines += [f"  {name.ljust(10)}skipped: {why}" for name, why in skipped.items()]
+    if note:
+        lines.append(f"  {note}")
     return "\n".join(lines)
 
 

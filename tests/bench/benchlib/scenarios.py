@@ -37,6 +37,7 @@ class Scenario:
     slices: int = 1  # so many times the rounds, each so much shorter: where the noise is that of the machine's moods
     without: tuple = ()  # subjects that can't do it
     needs: tuple = ("wrk",)  # programs
+    note: Callable = lambda: ""  # what can't be as the title says, on this machine
 
 
 def each(measure):
@@ -82,24 +83,30 @@ def pipelined(bench, subject):
     return load.wrk_window(bench, subject, bench.seconds, connections=BUSY, script="pipeline.lua", depth=PIPELINE_DEPTH)
 
 
-def idle_count(subject):
-    """The relay has a connection to the origin for each of its clients: half as many fit."""
-    limit = machine.raise_file_limit()
-    most = (limit - 500) // 2 if subject.name == "relay" else limit - 2000
-    return min(IDLE, most)
+def idle_count():
+    """As many as fit in the limit of descriptors of every subject: the relay has a connection to the origin for each of its
+    clients, and sluice keeps half of the descriptors for servers and a tenth for files."""
+    return min(IDLE, (machine.raise_file_limit() - 4000) // 2)
+
+
+def fewer_idle():
+    """Why there are fewer than the title says; nothing where there are not."""
+    if idle_count() == IDLE:
+        return ""
+    return f"{idle_count():,} idle connections instead of {IDLE:,}: the limit is {machine.raise_file_limit():,} descriptors"
 
 
 def connections(bench, subject):
     """32, 1,000, and 32 beside 10,000 idle ones, in one round: what is asked for is the ratio."""
     few = load.wrk_window(bench, subject, bench.seconds, connections=BUSY)
     many = load.wrk_window(bench, subject, bench.seconds, connections=MANY, lead=1.0)
-    with load.idle_connections(bench, subject.port, idle_count(subject)):
+    with load.idle_connections(bench, subject.port, idle_count()):
         idle = load.wrk_window(bench, subject, bench.seconds, connections=BUSY)
     time.sleep(0.5)  # for the idle ones to be closed on the subject's side too
     return {
         "cpu_us": few["cpu_us"], "cpu_us_many": many["cpu_us"], "cpu_us_idle": idle["cpu_us"],
         "growth_many": many["cpu_us"] / few["cpu_us"], "growth_idle": idle["cpu_us"] / few["cpu_us"],
-        "idle_connections": idle_count(subject), "errors": max(few["errors"], many["errors"], idle["errors"]),
+        "idle_connections": idle_count(), "errors": max(few["errors"], many["errors"], idle["errors"]),
     }
 
 
@@ -181,7 +188,7 @@ def memory(bench, subjects):
             warm = subject.resident()
             meet_callers(bench, subject)
             known = subject.resident()
-            count = idle_count(subject)
+            count = idle_count()
             with load.idle_connections(bench, subject.port, count):
                 time.sleep(0.3)
                 held = subject.resident()
@@ -196,10 +203,10 @@ ALL = [
     Scenario("callers", "100,000 callers at random", each(many_callers), prepare=meet_callers),
     Scenario("64k", "64 KiB answers", each(large_answers)),
     Scenario("post", "16 KiB POST bodies", each(posts)),
-    Scenario("connections", "1,000 connections; 10,000 idle beside 32 busy", each(connections)),
+    Scenario("connections", "1,000 connections; 10,000 idle beside 32 busy", each(connections), note=fewer_idle),
     Scenario("close", "a connection for each request", each(connection_each)),
     Scenario("pipeline", "pipelined requests, 16 deep", each(pipelined), Setup(pipeline=2)),
     Scenario("latency", "p99 at 70 % of saturation, open loop", latency, slices=LATENCY_SLICES, needs=()),
     Scenario("workers", "two workers on two processors", workers, starts_subjects=False, without=("relay",)),
-    Scenario("memory", "resident memory", memory, starts_subjects=False, rounds=1, needs=()),
+    Scenario("memory", "resident memory", memory, starts_subjects=False, rounds=1, needs=(), note=fewer_idle),
 ]
