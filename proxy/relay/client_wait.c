@@ -10,10 +10,22 @@
 /* Made with the first body of a connection that has a rate. */
 struct client_rates {
 	struct min_rate body, take;
-	uint64_t body_of;      /* the exchange by its number on the connection */
-	uint64_t timeout_ms;   /* body_timeout or send_timeout ends then */
-	enum wait_reason asks; /* whose rate decides when the time is over; or NONE */
+	uint64_t body_of, take_of; /* the exchanges by their numbers on the connection */
+	uint64_t taken;            /* the most that the client's system is known to have */
+	uint64_t timeout_ms;       /* body_timeout or send_timeout ends then */
+	enum wait_reason asks;     /* whose rate decides when the time is over; or NONE */
 };
+
+/* What the client's system has taken. That of a unix socket counts more than the bytes, and may
+ * grow by more than was sent: the most that was seen is right. */
+static uint64_t taken(struct downstream *d)
+{
+	uint64_t now = stream_taken(&d->stream);
+
+	if (now > d->rates->taken)
+		d->rates->taken = now;
+	return d->rates->taken;
+}
 
 static bool has_rate(const struct exchange *x)
 {
@@ -29,21 +41,22 @@ static struct client_rates *rates_of(struct downstream *d)
 
 /* ---- taking ---------------------------------------------------------------------------------- */
 
-/* The response that is being taken begins to be waited for: by the rules of its route. One that is
- * over already leaves the last ones in force. */
-static void begin_taking(struct downstream *d)
+/* By which rate is taken what there is now: by that of its route, with the grace once a response.
+ * What is left of a response that is over is taken by its own. */
+static void choose_rate(struct downstream *d)
 {
 	const struct exchange *x = d->first;
-	const struct conf_route *route = x ? x->route : NULL;
+	uint64_t number = d->begun - d->exchange_count + 1;
 
+	if (!x || !x->response_begun || (d->rates && d->rates->take_of == number))
+		return;
 	if (has_rate(x) && rates_of(d))
-		min_rate_begin(&d->rates->take, route->min_rate, route->min_rate_grace_ms,
-			stream_taken(&d->stream));
-	else if (d->rates && route)
-		d->rates->take.per_second = 0;
+		min_rate_begin(
+			&d->rates->take, x->route->min_rate, x->route->min_rate_grace_ms, taken(d));
 	else if (d->rates)
-		min_rate_begin(&d->rates->take, d->rates->take.per_second,
-			d->rates->take.grace_ns / CLOCK_NS_PER_MS, stream_taken(&d->stream));
+		d->rates->take.per_second = 0;
+	if (d->rates)
+		d->rates->take_of = number;
 }
 
 /* The earlier of what the timeout and the rate allow, rounded up. */
@@ -63,10 +76,9 @@ static void wait_to_take(struct downstream *d)
 	uint64_t now_ms = worker_now_ms(d->worker), sent = d->stream.sent;
 	uint64_t at_ms = now_ms + d->listener->conf->send_timeout_ms;
 
-	if (d->wait.reason != WAIT_TAKE)
-		begin_taking(d);
-	else if (d->wait.progress == sent)
+	if (d->wait.reason == WAIT_TAKE && d->wait.progress == sent)
 		return;
+	choose_rate(d);
 	wait_for(&d->wait, WAIT_TAKE, sent, at_ms, now_ms);
 	if (!d->rates)
 		return;
@@ -74,8 +86,14 @@ static void wait_to_take(struct downstream *d)
 	d->rates->asks = WAIT_NONE;
 	if (d->rates->take.per_second == 0 || (d->first && d->first->endless))
 		return;
-	deadline_set(
-		&d->wait.deadline, until_ms(d, &d->rates->take, stream_taken(&d->stream)), now_ms);
+	deadline_set(&d->wait.deadline, until_ms(d, &d->rates->take, taken(d)), now_ms);
+}
+
+/* There is nothing for it now. */
+static void pause_taking(struct downstream *d)
+{
+	if (d->rates && d->rates->take.look_ns != 0)
+		min_rate_pause(&d->rates->take, taken(d), worker_now_ns(d->worker));
 }
 
 /* ---- sending --------------------------------------------------------------------------------- */
@@ -85,8 +103,9 @@ static bool wants_body(const struct downstream *d)
 {
 	const struct pump *up = &d->reading->up;
 
-	/* It may wait for a 100 that waits for the responses before it. */
-	if (d->reading != d->first && d->reading->framing.expects_continue)
+	/* It may wait for a 100, of the server, or behind the responses before it. */
+	if (exchange_awaits_continue(d->reading) ||
+		(d->reading != d->first && d->reading->framing.expects_continue))
 		return false;
 	if (d->reading->gathering == GATHERING_READY && !up->flow)
 		return false; /* as much as is kept of it is here: it waits for its turn */
@@ -98,10 +117,11 @@ static void wait_for_body(struct downstream *d)
 	const struct exchange *x = d->reading;
 	uint64_t now_ms = worker_now_ms(d->worker), bytes = x->up.content_bytes;
 	uint64_t at_ms = now_ms + d->listener->conf->body_timeout_ms;
+	uint64_t progress = d->begun << 48 ^ bytes; /* of which body, and how far */
 
-	if (d->wait.reason == WAIT_BODY && d->wait.progress == bytes)
+	if (d->wait.reason == WAIT_BODY && d->wait.progress == progress)
 		return;
-	wait_for(&d->wait, WAIT_BODY, bytes, at_ms, now_ms);
+	wait_for(&d->wait, WAIT_BODY, progress, at_ms, now_ms);
 	struct client_rates *rates = has_rate(x) ? rates_of(d) : d->rates;
 	if (!rates)
 		return;
@@ -136,6 +156,8 @@ bool client_wait(struct downstream *d)
 	const struct exchange *reading = d->reading;
 	uint64_t now_ms = worker_now_ms(d->worker);
 
+	if (flow_is_empty(&d->out))
+		pause_taking(d);
 	if (d->input == INPUT_TUNNEL) {
 		wait_none(&d->wait); /* tunnel_timeout, at the server's connection */
 	} else if (!flow_is_empty(&d->out)) {
@@ -163,7 +185,7 @@ bool client_wait_is_over(struct downstream *d, const char **why)
 	if (!rates || rates->asks != d->wait.reason)
 		return true;
 	struct min_rate *rate = takes ? &rates->take : &rates->body;
-	uint64_t bytes = takes ? stream_taken(&d->stream) : d->reading->up.content_bytes;
+	uint64_t bytes = takes ? taken(d) : d->reading->up.content_bytes;
 	uint64_t now_ms = worker_now_ms(d->worker);
 	if (min_rate_look(rate, bytes, worker_now_ns(d->worker)) > 0) {
 		deadline_set(&d->wait.deadline, until_ms(d, rate, bytes), now_ms);

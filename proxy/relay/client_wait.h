@@ -7,6 +7,8 @@
  *   body of the request    bytes of content, while we wait for it and not for the server
  *   body of the response   bytes that the client's system took, while there are more for it
  *
+ * Each body has its grace once: other waiting in between spends none of it, and gives none.
+ *
  * Event streams and upgraded connections have no rate: their clients take what there is.
  */
 #ifndef RELAY_CLIENT_WAIT_H

@@ -211,7 +211,7 @@ static inline void watch(struct downstream *d)
 {
 	if (d->state == DOWNSTREAM_LINGERING)
 		return;
-	if ((d->input == INPUT_NONE && flow_is_empty(&d->out)) || !client_wait(d))
+	if ((d->input == INPUT_NONE && flow_is_empty(&d->out) && !d->rates) || !client_wait(d))
 		watch_input_none(d);
 }
 

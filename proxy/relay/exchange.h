@@ -159,6 +159,13 @@ static inline bool exchange_is_answered(const struct exchange *exchange)
 	return exchange->response_received || exchange->state == EXCHANGE_REPLYING;
 }
 
+/* Does its client wait for a 100 (Continue), and has sent nothing of the body before it? */
+static inline bool exchange_awaits_continue(const struct exchange *exchange)
+{
+	return exchange->framing.expects_continue && !exchange->continue_sent &&
+	       exchange->up.content_bytes == 0;
+}
+
 /* Is it judged, and no server has been asked yet? */
 static inline bool exchange_waits_for_turn(const struct exchange *exchange)
 {

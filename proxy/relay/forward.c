@@ -198,8 +198,10 @@ static void act_on_up(struct exchange *x, enum pump_result result)
 			await_server(x, WAIT_RESPONSE, 0, conf->first_byte_timeout_ms);
 		break;
 	case PUMP_WANTS_READ:
-		/* The client's time runs now, not the server's. */
-		if (x->state == EXCHANGE_FORWARDING)
+		/* The client's time runs now, not the server's, unless that owes it a 100. */
+		if (x->state == EXCHANGE_FORWARDING && exchange_awaits_continue(x))
+			await_server(x, WAIT_RESPONSE, 0, conf->first_byte_timeout_ms);
+		else if (x->state == EXCHANGE_FORWARDING)
 			wait_none(&x->connection->wait);
 		if (d)
 			stream_read_again(&d->stream);

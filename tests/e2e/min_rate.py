@@ -159,6 +159,30 @@ def slow_server(t):
     equal(setup.counted("request"), 0, "counted")
 
 
+@test("a client that waits for the server's 100 (Continue) is not at fault, and one that stops behind it is")
+def late_continue(t):
+    go = t.event()
+
+    def handler(x):
+        go.wait(DEADLINE_SECONDS)
+        x.send(b"HTTP/1.1 100 Continue\r\n\r\n")
+        x.read_body()
+        x.reply(200)
+
+    setup = Setup(t, f"min_rate = 1M\n{GRACE_INI}\nrequest_buffering = off", handler)
+    clients = [t.client(setup.sluice) for _ in range(2)]
+    for client in clients:
+        client.send(request_bytes("/up", "POST", [("Content-Length", "5"), ("Expect", "100-continue")]))
+    setup.origin.wait_requests(2)
+    time.sleep(4 * GRACE)
+    go.set()
+    for client in clients:
+        equal(client.read_head().status, 100, "status")
+    clients[0].send(b"12345")
+    equal(clients[0].response().status, 200, "status")
+    equal(clients[1].response_head().status, 408, "status of the one that stopped")
+
+
 @test("a response that is taken in drips is cut, its memory and file are free, and log and metrics say why")
 def drips_down(t):
     for buffering in ("", "response_buffering = off"):
