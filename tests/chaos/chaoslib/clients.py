@@ -49,7 +49,9 @@ class Client:
         self.world.fail(f"{self}: {text}", self)
 
     async def dial(self, **options):
+        since = time.monotonic()
         link = await dial(self.world.address, **options)
+        link.since = since    # when its connection stood we know only when we run again
         self.links.append(link)
         link.used = False     # a response was read: the next request may meet sluice's idle close
         link.tainted = False  # what was asked on it may end it
@@ -98,6 +100,8 @@ class Client:
         # A client of HTTP/1.0 here sends on before its answer has ended, which may meet the close.
         link.tainted |= ask.do not in WHOLE or ask.version == "1.0"
         began = self.world.sent_at[ask.identity]
+        if not link.used:
+            began = min(began, link.since)
         try:
             message = await self._response(link, ask)
         except (Ended, Late, Malformed) as wrong:
