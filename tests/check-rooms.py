@@ -1,0 +1,343 @@
+#!/usr/bin/env python3
+"""How the rooms and units of the source refer to each other. TAP, with the figures as comments.
+
+A unit is a .c file with the header of the same name; a room is its folder. Unit A refers to unit B
+when A's code (without comments and strings) calls a function that B defines, or uses its name as a
+value, however often and however many of them: that is one reference. A function is what begins in
+the first column and has a body; static ones of a .c file are its own affair, those of a header are
+public. A name that no header that A includes (by others, too) declares is another thing's.
+
+A circle is a set of units (or of rooms) of which each reaches each. Within a room no order is
+written down, so the units are put into the order with the fewest references against it that a
+search finds; those are the references that go back up. Between rooms the order is that of the floors
+in check-layers.sh, and no reference may go up.
+"""
+import collections
+import os
+import re
+import sys
+
+TOP = os.environ.get('top_srcdir', os.path.join(os.path.dirname(os.path.abspath(__file__)), '..'))
+FLOORS = [['throttle', 'base'], ['words', 'loop'], ['conf'], ['http', 'net'],
+          ['gate', 'queue', 'stats', 'spool'], ['relay'], ['admin'], ['cli'], ['main']]
+FLOOR = {room: number for number, rooms in enumerate(FLOORS) for room in rooms}
+# Units of http that stand on base alone, and that conf uses: a room of their own here.
+WORDS = ['field_names', 'lenient', 'message', 'method', 'out', 'path', 'path_readings']
+
+# What only some rooms may name, and the units elsewhere that do so with a reason.
+SOCKETS = r'\b(?:socket|connect|accept4?|recv|send|shutdown|poll|setsockopt|getsockopt|ioctl)\('
+SOCKET_ROOMS = ['net', 'cli']
+SOCKET_UNITS = {
+    'base/log': 'waits for its writer and for standard output',
+    'base/log_output': 'waits for standard output',
+    'base/notify': "the service manager's datagrams",
+    'admin/background': "libmicrohttpd's connections",
+    'admin/doorman': "libmicrohttpd's connections",
+    'relay/handover': 'looks at descriptors that another process passed',
+}
+EVENTS = r'\b(?:event_(?:new|assign|add|del|active|free)|ev(?:timer|signal)_(?:new|assign))\('
+EVENT_ROOMS = ['loop', 'net']
+EVENT_UNITS = {
+    'admin/handle_events': 'a timer', 'relay/failure_lines': 'a timer', 'relay/growth': 'a timer',
+    'relay/manager': 'a timer', 'relay/relay': 'timers and signals', 'relay/reload': 'a timer',
+    'relay/resolve': 'a timer', 'relay/upgrade': 'pipes to processes', 'relay/usage': 'a timer',
+}
+STREAM_INSIDE = r'\bstream(?:\.|->)(?:end|transport)\b|(?:\.|->)carried\b'
+
+# Larger than allowed, until they are divided.
+FIELDS_MOST, LINES_MOST = 40, 60
+LARGE_STRUCTS = ['conf', 'conf_route', 'exchange', 'relay', 'worker']
+LONG_FUNCTIONS = ['exchange_begin']
+
+# Percent of the references inside a room that may go back up, where there are enough to count.
+BACK_MOST, BACK_COUNTED = 25, 20
+
+
+def text_of(path):
+    with open(path, encoding='utf-8') as file:
+        return file.read()
+
+
+def code_of(text):
+    """Without comments, strings and characters; line breaks stay."""
+    def blank(match):
+        kept = '\n' * match.group().count('\n')
+        return kept if match.group().startswith('/') else '""'
+    return re.sub(r'/\*.*?\*/|//[^\n]*|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])+\'', blank, text,
+                  flags=re.S)
+
+
+class Unit:
+    def __init__(self, room, name):
+        self.room, self.name = room, name
+        self.code, self.public, self.declared, self.includes = '', set(), set(), []
+        self.functions, self.structs = [], []
+
+    def add(self, path):
+        text = text_of(path)
+        self.includes += re.findall(r'^\s*#\s*include\s+"([^"]+)"', text, re.M)
+        code = code_of(text)
+        # A macro's body has no functions, but may name some.
+        plain = re.sub(r'^#(?:[^\n]*\\\n)*[^\n]*', lambda m: '\n' * m.group().count('\n'), code,
+                       flags=re.M)
+        for match in re.finditer(r'^(?![ \t}#])([^;{}=]*?)\b(\w+)\(([^;{}]*)\)\s*\n\{\n(.*?)^\}',
+                                 plain, re.M | re.S):
+            static = re.search(r'\bstatic\b', match.group(1))
+            lines = match.group(4).count('\n') + 2
+            self.functions.append((match.group(2), lines))
+            if match.group(2) != 'main' and (path.endswith('.h') or not static):
+                self.public.add(match.group(2))
+        for match in re.finditer(r'^struct (\w+) \{\n(.*?)^\}', plain, re.M | re.S):
+            self.structs.append((match.group(1), count_fields(match.group(2))))
+        if path.endswith('.h'):
+            self.declared.update(re.findall(r'\b([a-z]\w+)\(', plain))
+        self.code += code
+
+
+def count_fields(body):
+    """Names declared in a struct; those of a struct or union without a name of its own included."""
+    count = 0
+    for statement in re.sub(r'\b(?:struct|union)\s*\{|\}\s*', '', body).split(';'):
+        statement = re.sub(r'\([^()]*\)\s*$', '', re.sub(r'\[[^\]]*\]', '', statement)).strip()
+        if statement and not statement.startswith('_Static_assert'):
+            count += statement.count(',') + 1 if '(' not in statement else 1
+    return count
+
+
+def read_units():
+    units = {}
+    places = [('throttle', os.path.join(TOP, 'throttle'))]
+    proxy = os.path.join(TOP, 'proxy')
+    places += [(room, os.path.join(proxy, room)) for room in sorted(os.listdir(proxy))
+               if os.path.isdir(os.path.join(proxy, room))]
+    for room, folder in places:
+        for name in sorted(os.listdir(folder)):
+            stem, ending = os.path.splitext(name)
+            place = 'words' if room == 'http' and stem in WORDS else room
+            if ending in ('.c', '.h'):
+                units.setdefault((place, stem), Unit(place, stem)).add(os.path.join(folder, name))
+    units['main', 'main'] = Unit('main', 'main')
+    units['main', 'main'].add(os.path.join(proxy, 'main.c'))
+    return units
+
+
+def reach(unit, units):
+    """The units whose headers it includes, by others too."""
+    reached, left = set(), [unit]
+    while left:
+        for path in left.pop().includes:
+            folder, _, name = path.rpartition('/')
+            stem = os.path.splitext(name)[0]
+            key = ('words' if folder == 'http' and stem in WORDS else folder), stem
+            if key in units and key not in reached:
+                reached.add(key)
+                left.append(units[key])
+    return reached
+
+
+def find_references(units):
+    """{unit: {unit: set of functions}}"""
+    owners = {function: key for key, unit in units.items() for function in unit.public}
+    references = {key: collections.defaultdict(set) for key in units}
+    names = re.compile(r'(?<![.>\w])([a-z]\w+)\s*\(|[=,({&?:]\s*([a-z]\w+)\s*(?=[,;)}])')
+    for key, unit in units.items():
+        words = {first or second for first, second in names.findall(unit.code)}
+        reached = reach(unit, units) | {key}
+        for word in words & owners.keys():
+            if owners[word] != key and any(word in units[other].declared for other in reached):
+                references[key][owners[word]].add(word)
+    return references
+
+
+def find_circles(graph):
+    """Strongly connected sets of two or more (Tarjan 1972)."""
+    index, low, stack, on_stack, circles = {}, {}, [], set(), []
+
+    def visit(node):
+        index[node] = low[node] = len(index)
+        stack.append(node)
+        on_stack.add(node)
+        for other in graph[node]:
+            if other not in index:
+                visit(other)
+                low[node] = min(low[node], low[other])
+            elif other in on_stack:
+                low[node] = min(low[node], index[other])
+        if low[node] == index[node]:
+            members = []
+            while not members or members[-1] != node:
+                members.append(stack.pop())
+                on_stack.discard(members[-1])
+            if len(members) > 1:
+                circles.append(sorted(members))
+
+    sys.setrecursionlimit(10000)
+    for node in sorted(graph):
+        if node not in index:
+            visit(node)
+    return circles
+
+
+def count_back(graph):
+    """References against the best order found: begins with Eades, Lin and Smyth (1993), then moves
+    one unit at a time to where it is best, until no move helps."""
+    left = {node: set(graph[node]) & graph.keys() for node in graph}
+    first, last = [], []
+    while left:
+        into = collections.Counter(other for node in left for other in left[node])
+        sinks = [node for node in sorted(left) if not left[node]]
+        sources = [node for node in sorted(left) if not into[node]]
+        if sinks:
+            node = sinks[0]
+            last.insert(0, node)
+        else:
+            node = sources[0] if sources else max(
+                sorted(left), key=lambda item: len(left[item]) - into[item])
+            first.append(node)
+        del left[node]
+        for others in left.values():
+            others.discard(node)
+    order = first + last
+    improved = True
+    while improved:
+        improved = False
+        for node in sorted(graph):
+            at = order.index(node)
+            rest = order[:at] + order[at + 1:]
+            # Of a place: those behind it that refer to the node go up to... the others before it
+            # that the node refers to.
+            cost = sum(1 for other in rest if node in graph[other])
+            costs = [cost]
+            for other in rest:
+                cost += (other in graph[node]) - (node in graph[other])
+                costs.append(cost)
+            best = min(range(len(costs)), key=lambda place: (costs[place], abs(place - at)))
+            if costs[best] < costs[at]:
+                order = rest[:best] + [node] + rest[best:]
+                improved = True
+    place = {node: number for number, node in enumerate(order)}
+    return [(node, other) for node in sorted(graph) for other in sorted(graph[node])
+            if place.get(other, 0) < place[node]]
+
+
+class Tap:
+    count = failed = 0
+
+    def check(self, what, wrong):
+        self.count += 1
+        print('%s %u - %s' % ('not ok' if wrong else 'ok', self.count, what))
+        for line in wrong:
+            print('# ' + line)
+        self.failed += bool(wrong)
+
+
+def print_rooms(units, references):
+    includes, calls = collections.Counter(), collections.Counter()
+    for key, unit in units.items():
+        for path in unit.includes:
+            room, _, name = path.partition('/')
+            if room == 'http' and os.path.splitext(name)[0] in WORDS:
+                room = 'words'
+            if room != unit.room and room in FLOOR:
+                includes[unit.room, room] += 1
+        for other, functions in references[key].items():
+            if other[0] != key[0]:
+                calls[key[0], other[0]] += len(functions)
+    print('# from room to room: includes / functions named')
+    for room in sorted(FLOOR, key=lambda item: (FLOOR[item], item)):
+        row = ['%s %u/%u' % (other, includes[room, other], calls[room, other])
+               for other in sorted(FLOOR, key=lambda item: (FLOOR[item], item))
+               if includes[room, other] or calls[room, other]]
+        if row:
+            print('#   %-8s -> %s' % (room, ', '.join(row)))
+    return includes, calls
+
+
+def inside_rooms(units, references):
+    """{room: (units, references, back up, circles)}, printed."""
+    figures = {}
+    print('# inside a room: units, references, of them back up, circles by their sizes')
+    for room in sorted(FLOOR, key=lambda item: (FLOOR[item], item)):
+        graph = {key: {other for other in references[key] if other[0] == room}
+                 for key in units if key[0] == room}
+        total = sum(len(others) for others in graph.values())
+        back = count_back(graph)
+        sizes = sorted((len(circle) for circle in find_circles(graph)), reverse=True)
+        if total:
+            print('#   %-8s %3u units, %3u references, %2u back up (%u %%)%s' % (
+                room, len(graph), total, len(back), round(100 * len(back) / total),
+                ', circles of ' + ', '.join(map(str, sizes)) if sizes else ''))
+        figures[room] = (len(graph), total, back, sizes)
+    return figures
+
+
+def name_of(key):
+    return '/'.join(key)
+
+
+def rule(units, pattern, rooms, allowed):
+    """The units outside the rooms that name what is not theirs."""
+    return ['%s: %s' % (name_of(key), ', '.join(sorted(set(re.findall(pattern, unit.code)))))
+            for key, unit in sorted(units.items())
+            if key[0] not in rooms and name_of(key) not in allowed and
+            re.search(pattern, unit.code)]
+
+
+def print_tested(units):
+    """By room: units of which some unit test calls a function."""
+    words, tests = set(), os.path.join(TOP, 'tests', 'unit')
+    for folder, _, names in os.walk(tests):
+        for name in names:
+            if name.endswith(('.c', '.h')):
+                words.update(re.findall(r'\b\w+', code_of(text_of(os.path.join(folder, name)))))
+    rows = []
+    for room in sorted(FLOOR, key=lambda item: (FLOOR[item], item)):
+        with_code = [unit for unit in units.values() if unit.room == room and unit.public]
+        rows.append('%s %u of %u' % (
+            room, sum(bool(unit.public & words) for unit in with_code), len(with_code)))
+    print('# units of which a unit test names a function: ' + ', '.join(rows))
+
+
+def main():
+    tap, units = Tap(), read_units()
+    references = find_references(units)
+    includes, calls = print_rooms(units, references)
+    figures = inside_rooms(units, references)
+    print_tested(units)
+    graph = {room: {other for one, other in (includes + calls) if one == room} for room in FLOOR}
+    tap.check('no circle between rooms', [' <-> '.join(c) for c in find_circles(graph)])
+    tap.check('no room names a function of one above it', [
+        '%s names %s of %s' % (name_of(key), sorted(functions)[0], name_of(other))
+        for key in sorted(units) for other, functions in references[key].items()
+        if FLOOR[other[0]] > FLOOR[key[0]] or
+        (FLOOR[other[0]] == FLOOR[key[0]] and other[0] != key[0])])
+    tap.check('few references inside a room go back up', [
+        '%s: %u of %u' % (room, len(back), total)
+        for room, (_, total, back, _) in figures.items()
+        if total >= BACK_COUNTED and 100 * len(back) > BACK_MOST * total])
+    tap.check('sockets are of net alone', rule(units, SOCKETS, SOCKET_ROOMS, SOCKET_UNITS))
+    tap.check("libevent's events are of loop and net alone",
+              rule(units, EVENTS, EVENT_ROOMS, EVENT_UNITS))
+    tap.check('only net knows what carries a stream', rule(units, STREAM_INSIDE, ['net'], {}))
+    tap.check('no struct has over %u fields' % FIELDS_MOST, [
+        '%s: %s has %u' % (name_of(key), name, count) for key, unit in sorted(units.items())
+        for name, count in unit.structs if count > FIELDS_MOST and name not in LARGE_STRUCTS])
+    tap.check('no function has over %u lines' % LINES_MOST, [
+        '%s: %s has %u' % (name_of(key), name, count) for key, unit in sorted(units.items())
+        for name, count in unit.functions if count > LINES_MOST and name not in LONG_FUNCTIONS])
+    print('# still too large: ' + ', '.join(
+        ['%s (%u fields)' % item for key, unit in sorted(units.items()) for item in unit.structs
+         if item[1] > FIELDS_MOST] +
+        ['%s (%u lines)' % item for key, unit in sorted(units.items()) for item in unit.functions
+         if item[1] > LINES_MOST]))
+    if '--back' in sys.argv:
+        for room, (_, _, back, _) in figures.items():
+            for one, other in back:
+                print('# back up: %s names %s of %s' % (
+                    name_of(one), ', '.join(sorted(references[one][other])), name_of(other)))
+    print('1..%u' % tap.count)
+    return 1 if tap.failed else 0
+
+
+if __name__ == '__main__':
+    sys.exit(main())
