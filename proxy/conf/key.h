@@ -16,6 +16,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/* A key has at most so many alternatives, each of at most so many parts. */
+#define KEY_ALTERNATIVES_MOST 8
+#define KEY_PARTS_MOST        8
+
 enum key_part_kind {
 	KEY_IP,
 	KEY_IP_PREFIX, /* ip/64: the address cut to `prefix` bits; IPv4 callers under a prefix over
@@ -27,7 +31,21 @@ enum key_part_kind {
 	KEY_PATH,
 	KEY_METHOD,
 	KEY_ROUTE,
+	KEY_PART_KINDS,
 };
+
+enum key_argument {
+	KEY_PLAIN,  /* `path` */
+	KEY_NAMED,  /* `header:NAME` */
+	KEY_PREFIX, /* `ip/BITS` */
+};
+
+/* How each kind is written. What its value in a request is: the table in gate/identity.c. */
+struct key_form {
+	const char *word;
+	enum key_argument argument;
+};
+extern const struct key_form key_forms[KEY_PART_KINDS];
 
 struct key_part {
 	enum key_part_kind kind;

@@ -6,35 +6,29 @@
 #include <ctype.h>
 #include <string.h>
 
-enum { ALTERNATIVES_AT_MOST = 8, PARTS_AT_MOST = 8, NAME_BYTES = 128 };
+enum { NAME_BYTES = 128 };
 
-/* The parts that are a word, and those that are a word, a colon and a name. */
-static const struct {
-	const char *word;
-	enum key_part_kind kind;
-	bool named;
-} kinds[] = {
-	{"ip", KEY_IP, false},
-	{"host", KEY_HOST, false},
-	{"path", KEY_PATH, false},
-	{"method", KEY_METHOD, false},
-	{"route", KEY_ROUTE, false},
-	{"header", KEY_HEADER, true},
-	{"cookie", KEY_COOKIE, true},
-	{"query", KEY_QUERY, true},
+const struct key_form key_forms[KEY_PART_KINDS] = {
+	[KEY_IP] = {"ip", KEY_PLAIN},
+	[KEY_IP_PREFIX] = {"ip", KEY_PREFIX},
+	[KEY_HOST] = {"host", KEY_PLAIN},
+	[KEY_PATH] = {"path", KEY_PLAIN},
+	[KEY_METHOD] = {"method", KEY_PLAIN},
+	[KEY_ROUTE] = {"route", KEY_PLAIN},
+	[KEY_HEADER] = {"header", KEY_NAMED},
+	[KEY_COOKIE] = {"cookie", KEY_NAMED},
+	[KEY_QUERY] = {"query", KEY_NAMED},
 };
-enum { KINDS = sizeof(kinds) / sizeof(kinds[0]) };
 
-static bool read_prefix(struct value *value, struct slice text, struct key_part *part)
+static bool read_prefix(
+	struct value *value, struct slice text, struct slice digits, struct key_part *part)
 {
-	struct slice digits = {text.at + 3, text.len - 3};
 	uint64_t bits;
 
 	if (!scan_digits(digits, &bits) || bits < 1 || bits > 128)
 		return value_fail_plainly(value,
 			"\"%.*s\" is no prefix of an address; expected ip/1 to ip/128",
 			SLICE_ARGS(text));
-	part->kind = KEY_IP_PREFIX;
 	part->prefix = (uint8_t)bits;
 	return true;
 }
@@ -72,31 +66,64 @@ static bool read_name(struct value *value, struct slice name, struct key_part *p
 	return true;
 }
 
+/* What is behind a form's word. */
+static bool read_argument(
+	struct value *value, struct slice text, struct slice word, struct key_part *part)
+{
+	struct slice argument = {text.at + word.len + 1, text.len - word.len - 1};
+	const struct key_form *form = &key_forms[part->kind];
+	bool stands_alone = text.len == word.len;
+
+	switch (form->argument) {
+	case KEY_NAMED:
+		if (!stands_alone)
+			return read_name(value, argument, part);
+		return value_fail_plainly(
+			value, "\"%s\" stands alone; expected %s:NAME", form->word, form->word);
+	case KEY_PREFIX:
+		return read_prefix(value, text, argument, part);
+	case KEY_PLAIN:
+		break;
+	}
+	return stands_alone || value_fail_plainly(value, "\"%.*s\" has a name; expected %s",
+				       SLICE_ARGS(text), form->word);
+}
+
+/* The word in front of ':', or of the '/' of a form that has a prefix. */
+static struct slice word_of(struct slice text, bool *has_prefix)
+{
+	*has_prefix = false;
+	for (size_t i = 0; i < text.len; i++) {
+		if (text.at[i] == ':')
+			return (struct slice){text.at, i};
+		if (text.at[i] != '/' || i + 1 == text.len)
+			continue;
+		for (size_t kind = 0; kind < KEY_PART_KINDS; kind++)
+			*has_prefix |= key_forms[kind].argument == KEY_PREFIX &&
+				       slice_equal((struct slice){text.at, i},
+					       slice_of(key_forms[kind].word));
+		if (*has_prefix)
+			return (struct slice){text.at, i};
+	}
+	return text;
+}
+
 static bool read_part(struct value *value, struct slice text, struct key_part *part)
 {
-	const char *colon = memchr(text.at, ':', text.len);
-	struct slice word = {text.at, colon ? (size_t)(colon - text.at) : text.len};
+	bool has_prefix;
+	struct slice word = word_of(text, &has_prefix);
 	struct near_miss near = {.word = word};
 
 	memset(part, 0, sizeof(*part));
-	if (text.len > 3 && memcmp(text.at, "ip/", 3) == 0)
-		return read_prefix(value, text, part);
-	for (size_t i = 0; i < KINDS; i++) {
-		if (!slice_equal(word, slice_of(kinds[i].word))) {
-			near_miss_offer(&near, kinds[i].word);
+	for (unsigned kind = 0; kind < KEY_PART_KINDS; kind++) {
+		if (has_prefix != (key_forms[kind].argument == KEY_PREFIX))
+			continue;
+		if (!slice_equal(word, slice_of(key_forms[kind].word))) {
+			near_miss_offer(&near, key_forms[kind].word);
 			continue;
 		}
-		part->kind = kinds[i].kind;
-		if (kinds[i].named && colon)
-			return read_name(
-				value, (struct slice){colon + 1, text.len - word.len - 1}, part);
-		if (kinds[i].named)
-			return value_fail_plainly(value, "\"%s\" stands alone; expected %s:NAME",
-				kinds[i].word, kinds[i].word);
-		if (colon)
-			return value_fail_plainly(value, "\"%.*s\" has a name; expected %s",
-				SLICE_ARGS(text), kinds[i].word);
-		return true;
+		part->kind = (enum key_part_kind)kind;
+		return read_argument(value, text, word, part);
 	}
 	const char *meant = foreign_key_part(value->build->arena, text);
 	if (meant)
@@ -138,9 +165,9 @@ static bool read_alternative(
 
 	*alternative = (struct key_alternative){0};
 	while (take_before(&rest, '+', &item)) {
-		if (alternative->part_count == PARTS_AT_MOST)
+		if (alternative->part_count == KEY_PARTS_MOST)
 			return value_fail_plainly(value,
-				"too many parts are joined; expected at most %d", PARTS_AT_MOST);
+				"too many parts are joined; expected at most %d", KEY_PARTS_MOST);
 		alternative->parts = arena_grow(value->build->arena, alternative->parts,
 			alternative->part_count, sizeof(*alternative->parts));
 		if (!read_part(value, item, &alternative->parts[alternative->part_count]))
@@ -157,9 +184,9 @@ struct conf_key *value_read_key(struct value *value)
 
 	key->text = value_text(value, value->text);
 	while (take_before(&rest, '|', &item)) {
-		if (key->alternative_count == ALTERNATIVES_AT_MOST) {
+		if (key->alternative_count == KEY_ALTERNATIVES_MOST) {
 			value_fail_plainly(value, "too many alternatives; expected at most %d",
-				ALTERNATIVES_AT_MOST);
+				KEY_ALTERNATIVES_MOST);
 			return NULL;
 		}
 		key->alternatives = arena_grow(value->build->arena, key->alternatives,

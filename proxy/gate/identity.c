@@ -6,7 +6,8 @@
 #include "conf/credentials.h"
 #include "http/forwarded.h"
 
-/* What may be mistaken for one another: part of the hash's domain. */
+/* What may be mistaken for one another: part of the hash's domain. The numbers stay as they are:
+ * the callers in a state folder are known by these hashes. */
 enum identity_class {
 	CLASS_ADDRESS = 1,
 	CLASS_NETWORK,
@@ -15,29 +16,27 @@ enum identity_class {
 	CLASS_PATH,
 	CLASS_METHOD,
 	CLASS_ROUTE,
+	CLASSES,
 };
+
+/* What a form of key is in a request; how it is written: key_forms, of conf/key.h. */
+struct form {
+	enum identity_class class;
+	/* The bytes as they stand in the request; empty when there are none. `address` is where the
+	 * bytes of a network go. */
+	struct slice (*value)(const struct key_part *part, struct identity_input *input,
+		uint8_t address[static 16]);
+	bool is_address;
+	bool names_client; /* tells one client from others behind the same address */
+	bool has_percents; /* %XX counts as what it stands for */
+	bool has_pluses;   /* and '+' as a blank */
+};
+
+static const struct form forms[KEY_PART_KINDS];
 
 static enum identity_class class_of(enum key_part_kind kind)
 {
-	switch (kind) {
-	case KEY_IP:
-		return CLASS_ADDRESS;
-	case KEY_IP_PREFIX:
-		return CLASS_NETWORK;
-	case KEY_HEADER:
-	case KEY_COOKIE:
-	case KEY_QUERY:
-		return CLASS_TEXT;
-	case KEY_HOST:
-		return CLASS_HOST;
-	case KEY_PATH:
-		return CLASS_PATH;
-	case KEY_METHOD:
-		return CLASS_METHOD;
-	case KEY_ROUTE:
-	default:
-		return CLASS_ROUTE;
-	}
+	return forms[kind].class;
 }
 
 /* ---- values --------------------------------------------------------------------------------- */
@@ -190,44 +189,88 @@ struct slice identity_query(struct slice query, struct slice name, bool *ambiguo
 	return found;
 }
 
-/* The bytes of a part as they stand in the request; empty when it has no value. `address` is where
- * the bytes of an address or network go. */
-static struct slice part_value(
-	const struct key_part *part, struct identity_input *input, uint8_t address[16])
+static struct slice header_value(
+	const struct key_part *part, struct identity_input *input, uint8_t address[static 16])
 {
-	struct slice name = {part->name, part->name_len}, value;
+	struct slice name = {part->name, part->name_len};
+	struct slice value = http_head_find_only(input->head, name, &input->ambiguous);
 
-	switch (part->kind) {
-	case KEY_HEADER:
-		value = http_head_find_only(input->head, name, &input->ambiguous);
-		input->ambiguous |= part->is_credentials && credentials_are_misspelled(value);
-		return value;
-	case KEY_COOKIE:
-		return identity_cookie(input->head, name, &input->ambiguous);
-	case KEY_QUERY:
-		return identity_query(input->query, name, &input->ambiguous);
-	case KEY_HOST:
-		return input->host;
-	case KEY_PATH:
-		return input->path;
-	case KEY_METHOD:
-		return input->method;
-	case KEY_ROUTE:
-		return input->route;
-	case KEY_IP:
-		return (struct slice){(const char *)input->address, sizeof(input->address)};
-	case KEY_IP_PREFIX:
-	default:
-		break;
+	(void)address;
+	input->ambiguous |= part->is_credentials && credentials_are_misspelled(value);
+	return value;
+}
+
+static struct slice cookie_value(
+	const struct key_part *part, struct identity_input *input, uint8_t address[static 16])
+{
+	struct slice name = {part->name, part->name_len};
+
+	(void)address;
+	return identity_cookie(input->head, name, &input->ambiguous);
+}
+
+static struct slice query_value(
+	const struct key_part *part, struct identity_input *input, uint8_t address[static 16])
+{
+	struct slice name = {part->name, part->name_len};
+
+	(void)address;
+	return identity_query(input->query, name, &input->ambiguous);
+}
+
+/* Those that are a member of the input. */
+#define MEMBER_VALUE(member)                                                                       \
+	static struct slice member##_value(const struct key_part *part,                            \
+		struct identity_input *input, uint8_t address[static 16])                          \
+	{                                                                                          \
+		(void)part;                                                                        \
+		(void)address;                                                                     \
+		return input->member;                                                              \
 	}
+MEMBER_VALUE(host)
+MEMBER_VALUE(path)
+MEMBER_VALUE(method)
+MEMBER_VALUE(route)
+
+static struct slice address_value(
+	const struct key_part *part, struct identity_input *input, uint8_t address[static 16])
+{
+	(void)part;
+	(void)address;
+	return (struct slice){(const char *)input->address, sizeof(input->address)};
+}
+
+static struct slice network_value(
+	const struct key_part *part, struct identity_input *input, uint8_t address[static 16])
+{
 	static const uint8_t ipv4[12] = {[10] = 0xff, [11] = 0xff};
 	unsigned bits = part->prefix;
+
 	if (memcmp(input->address, ipv4, sizeof(ipv4)) == 0)
 		bits = bits > 32 ? 128 : bits + 96;
 	memcpy(address, input->address, 16);
 	for (unsigned i = bits / 8; i < 16; i++)
 		address[i] &= (uint8_t)(i == bits / 8 ? 0xff00 >> bits % 8 : 0);
 	return (struct slice){(const char *)address, 16};
+}
+
+static const struct form forms[KEY_PART_KINDS] = {
+	[KEY_IP] = {CLASS_ADDRESS, address_value, .is_address = true},
+	[KEY_IP_PREFIX] = {CLASS_NETWORK, network_value, .is_address = true},
+	[KEY_HEADER] = {CLASS_TEXT, header_value, .names_client = true},
+	[KEY_COOKIE] = {CLASS_TEXT, cookie_value, .names_client = true, .has_percents = true},
+	[KEY_QUERY] = {CLASS_TEXT, query_value, .names_client = true, .has_percents = true,
+		.has_pluses = true},
+	[KEY_HOST] = {CLASS_HOST, host_value},
+	[KEY_PATH] = {CLASS_PATH, path_value},
+	[KEY_METHOD] = {CLASS_METHOD, method_value},
+	[KEY_ROUTE] = {CLASS_ROUTE, route_value},
+};
+
+static struct slice part_value(
+	const struct key_part *part, struct identity_input *input, uint8_t address[static 16])
+{
+	return forms[part->kind].value(part, input, address);
 }
 
 /* Decodes %XX, and in queries '+', into `out` until it is full; `raw` moves past what was decoded.
@@ -239,7 +282,7 @@ static size_t decode(const struct key_part *part, struct slice *raw, char *out, 
 	while (raw->len > 0 && len < capacity) {
 		size_t step = 1;
 		char c = raw->at[0];
-		if (c == '+' && part->kind == KEY_QUERY) {
+		if (c == '+' && forms[part->kind].has_pluses) {
 			c = ' ';
 		} else if (c == '%' && raw->len >= 3 && hex_value(raw->at[1]) >= 0 &&
 			   hex_value(raw->at[2]) >= 0) {
@@ -255,11 +298,13 @@ static size_t decode(const struct key_part *part, struct slice *raw, char *out, 
 
 static bool needs_decoding(const struct key_part *part, struct slice value)
 {
-	if (part->kind != KEY_QUERY && part->kind != KEY_COOKIE)
+	const struct form *form = &forms[part->kind];
+
+	if (!form->has_percents)
 		return false;
 	/* A long one is hashed in pieces, be there something to decode in it or not. */
 	return value.len > IDENTITY_TEXT_BYTES || memchr(value.at, '%', value.len) ||
-	       (part->kind == KEY_QUERY && memchr(value.at, '+', value.len));
+	       (form->has_pluses && memchr(value.at, '+', value.len));
 }
 
 /* A field as it stands: what most keys are. */
@@ -386,6 +431,13 @@ static inline struct throttle_key hash_single(
 	return throttle_hash_end(&hasher);
 }
 
+/* The classes of a key's parts are digits of one number, none of them 0, so that no two sequences
+ * are the same. An eighth class needs wider digits, and by them the joined keys of a state folder
+ * get other hashes: their callers begin again. */
+#define CLASS_BITS 3
+_Static_assert(CLASSES <= 1 << CLASS_BITS, "a class is a digit of a joined key's domain");
+_Static_assert(CLASS_BITS *KEY_PARTS_MOST <= 64, "the domain has a digit for each part");
+
 static struct throttle_key hash_values(struct values *values,
 	const struct key_alternative *alternative, struct identity_input *input,
 	const struct throttle_seed *seed)
@@ -396,7 +448,7 @@ static struct throttle_key hash_values(struct values *values,
 	if (alternative->part_count == 1)
 		return hash_single(&alternative->parts[0], values->items[0], seed);
 	for (size_t i = 0; i < alternative->part_count; i++)
-		domain = domain << 3 ^ domain >> 61 ^ class_of(alternative->parts[i].kind);
+		domain = domain << CLASS_BITS | class_of(alternative->parts[i].kind);
 	throttle_hash_begin(&hasher, seed, domain);
 	for (size_t i = 0; i < alternative->part_count; i++) {
 		struct slice value = alternative->part_count <= PARTS_KEPT
@@ -412,8 +464,7 @@ bool identity_names_client(const struct key_alternative *alternative)
 	if (is_plain_field(alternative))
 		return true;
 	for (size_t i = 0; i < alternative->part_count; i++) {
-		enum key_part_kind kind = alternative->parts[i].kind;
-		if (kind == KEY_HEADER || kind == KEY_COOKIE || kind == KEY_QUERY)
+		if (forms[alternative->parts[i].kind].names_client)
 			return true;
 	}
 	return false;
@@ -462,11 +513,11 @@ bool identity_hash_text(const struct conf_key *key, struct slice text,
 		const struct key_part *part = NULL;
 		for (size_t i = 0; i < key->alternative_count; i++) {
 			if (key->alternatives[i].part_count == 1 &&
-				key->alternatives[i].parts[0].kind <= KEY_IP_PREFIX)
+				forms[key->alternatives[i].parts[0].kind].is_address)
 				part = &key->alternatives[i].parts[0];
 		}
 		if (part && part->kind == KEY_IP_PREFIX) {
-			struct slice value = part_value(part, &input, network);
+			struct slice value = network_value(part, &input, network);
 			*hash = hash_one(CLASS_NETWORK, value.at, value.len, seed);
 		} else {
 			*hash = hash_one(CLASS_ADDRESS, input.address, 16, seed);
@@ -475,8 +526,7 @@ bool identity_hash_text(const struct conf_key *key, struct slice text,
 	}
 	for (size_t i = 0; i < key->alternative_count; i++) {
 		const struct key_alternative *alternative = &key->alternatives[i];
-		if (alternative->part_count != 1 ||
-			class_of(alternative->parts[0].kind) < CLASS_TEXT)
+		if (alternative->part_count != 1 || forms[alternative->parts[0].kind].is_address)
 			continue;
 		*hash = alternative->parts[0].is_credentials
 				? hash_single(&alternative->parts[0], text, seed)
@@ -506,7 +556,7 @@ struct slice identity_text(const struct conf_key *key, struct identity_input *in
 	}
 	input->has_key = part != NULL;
 	memcpy(address, input->address, sizeof(address));
-	if (part && part->kind > KEY_IP_PREFIX) {
+	if (part && !forms[part->kind].is_address) {
 		struct slice value = values.items[0];
 		if (part->is_credentials && !credentials_are_canonical(value)) {
 			if (value.len <= IDENTITY_TEXT_BYTES)

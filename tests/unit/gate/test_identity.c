@@ -354,6 +354,91 @@ static void short_text(void **state)
 		assert_false(identity_of_short(slice_of(bad[i]), &back));
 }
 
+static void write_form(enum key_part_kind kind, char *out, size_t size)
+{
+	static const char *const arguments[] = {
+		[KEY_PLAIN] = "", [KEY_NAMED] = ":k", [KEY_PREFIX] = "/64"};
+
+	snprintf(out, size, "%s%s", key_forms[kind].word, arguments[key_forms[kind].argument]);
+}
+
+/* A request in which every form has the same value, but for those that are addresses. */
+static struct throttle_key hash_alike(const char *key)
+{
+	struct asked *asked = ask(key, "2001:db8::1", "k: v\nCookie: k=v\n");
+	struct slice value = SLICE("v");
+
+	asked->input.host = asked->input.path = asked->input.method = asked->input.route = value;
+	asked->input.query = SLICE("k=v");
+	return identity_hash(asked->key, &asked->input, &seed);
+}
+
+static bool is_text(unsigned kind)
+{
+	return kind == KEY_HEADER || kind == KEY_COOKIE || kind == KEY_QUERY;
+}
+
+/* Every form can be written and evaluated, and is told from each other one, alone and joined. */
+static void each_form_is_of_its_own_class(void **state)
+{
+	struct throttle_key hashes[KEY_PART_KINDS][KEY_PART_KINDS + 1];
+	char one[32], other[32], joined[80];
+
+	(void)state;
+	for (unsigned i = 0; i < KEY_PART_KINDS; i++) {
+		write_form((enum key_part_kind)i, one, sizeof(one));
+		assert_int_equal(ask(one, A, "")->key->alternatives[0].parts[0].kind, i);
+		hashes[i][KEY_PART_KINDS] = hash_alike(one);
+		for (unsigned j = 0; j < KEY_PART_KINDS; j++) {
+			write_form((enum key_part_kind)j, other, sizeof(other));
+			snprintf(joined, sizeof(joined), "%s + %s", one, other);
+			hashes[i][j] = hash_alike(joined);
+		}
+	}
+	struct throttle_key *all = &hashes[0][0];
+	unsigned row = KEY_PART_KINDS + 1;
+	for (unsigned a = 0; a < KEY_PART_KINDS * row; a++) {
+		for (unsigned b = 0; b < a; b++) {
+			unsigned a_then = a % row, b_then = b % row;
+			bool alike =
+				(a / row == b / row || (is_text(a / row) && is_text(b / row))) &&
+				(a_then == b_then || (is_text(a_then) && is_text(b_then)));
+			if (same(all[a], all[b]) != alike)
+				fail_msg("%u + %u and %u + %u", a / row, a_then, b / row, b_then);
+		}
+	}
+}
+
+/* What a state folder holds is found by these: they never change. */
+static void hashes_stay_as_they_are(void **state)
+{
+	static const struct {
+		const char *key;
+		struct throttle_key hash;
+	} known[] = {
+		{"ip", {0xda1a000516b659a1, 0x7c376bf26288bee6}},
+		{"ip/64", {0xadbe2748fcf7d2de, 0x8a4786e8ed087daa}},
+		{"header:k", {0x74f0936b364b33bd, 0x7cc77e3f1ee865c7}},
+		{"query:k", {0x74f0936b364b33bd, 0x7cc77e3f1ee865c7}},
+		{"host", {0x1d8eebd261144cb1, 0xc781ab7e0b5a73aa}},
+		{"path", {0x194cd3c2f19bc1ef, 0xdeff638909c08269}},
+		{"method", {0xc7f7907bbabc9665, 0x6aa8a03e0354e7c2}},
+		{"route", {0x510789ca7bc76099, 0x4407f626bf6756ef}},
+		{"header:k + path", {0x0fb998b237cf598a, 0x8a65dcbb5f49ab8e}},
+		{"method + host + route", {0xee4a3b0b2497a438, 0x24f9366800efaa3f}},
+		{"ip + header:k", {0x9cb5483ba3c3f7cd, 0xc6ed0caac8c14869}},
+		{"ip/64 + route + path + method + host", {0xcf6f11be42efb717, 0x7dc0f5f7950601b6}},
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++) {
+		struct throttle_key now = hash_alike(known[i].key);
+		if (!same(now, known[i].hash))
+			fail_msg("{\"%s\", {0x%016llx, 0x%016llx}},", known[i].key,
+				(unsigned long long)now.hi, (unsigned long long)now.lo);
+	}
+}
+
 static int end_asking(void **state)
 {
 	(void)state;
@@ -375,6 +460,8 @@ int main(void)
 		cmocka_unit_test(credentials_in_base64),
 		cmocka_unit_test(credentials_in_one_form),
 		cmocka_unit_test(short_text),
+		cmocka_unit_test(each_form_is_of_its_own_class),
+		cmocka_unit_test(hashes_stay_as_they_are),
 	};
 	return cmocka_run_group_tests(tests, NULL, end_asking);
 }
