@@ -25,6 +25,7 @@
 #include "relay/server_connection.h"
 #include "relay/tally.h"
 #include "relay/upgrade.h"
+#include "relay/worker_parts.h"
 #include "relay/usage.h"
 #include "stats/stats.h"
 
@@ -373,7 +374,7 @@ static bool start_workers(struct relay *relay)
 	if (!relay->workers)
 		return false;
 	for (unsigned i = 0; i < relay->worker_count; i++) {
-		relay->workers[i] = worker_new(relay, i, relay->site);
+		relay->workers[i] = worker_new(relay, i, relay->site, worker_parts);
 		if (!relay->workers[i])
 			return false;
 	}

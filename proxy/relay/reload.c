@@ -293,7 +293,7 @@ void reload_commit(struct relay *relay, struct reload *reload)
 	/* release: pairs with the acquire in reload_seen */
 	atomic_fetch_add_explicit(&relay->reloads, 1, memory_order_release);
 	for (unsigned i = 0; i < relay->worker_count; i++)
-		worker_site(relay->workers[i], reload->uses[i]);
+		site_use_post(relay->workers[i], reload->uses[i]);
 	resolver_commit(relay->resolver, site);
 	checks_commit(relay->checks, site);
 	site_release(old);

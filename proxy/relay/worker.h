@@ -23,7 +23,7 @@
 #include "loop/loop.h"
 #include "net/stream.h"
 #include "queue/queue.h"
-#include "relay/site.h"
+#include "relay/site_use.h"
 #include "relay/trace.h"
 #include "stats/stats.h"
 
@@ -35,13 +35,6 @@ struct exchange;
 struct listener;
 struct relay;
 struct server_connection;
-
-/* A worker's hold on a site, counted without atomics: one for being current, one an exchange. */
-struct site_use {
-	struct site *site;
-	struct worker *worker;
-	uint64_t count;
-};
 
 /* What the main thread and other workers ask of a worker; asked twice before it is done is once. */
 enum worker_command {
@@ -58,6 +51,9 @@ enum worker_command {
 /* A name for a request that no other has: 16 hex digits that the worker drew at its start, and a
  * count of 12 more. */
 #define WORKER_REQUEST_ID_BYTES 28
+
+/* Parts that have something to do at a turn's end. */
+#define WORKER_TURN_ENDS 4
 
 struct worker {
 	struct relay *relay;
@@ -77,6 +73,9 @@ struct worker {
 	struct server_connection *unsent, **unsent_end; /* with requests to write, */
 	struct downstream *unflushed, **unflushed_end;  /* with responses: at the round's end */
 	struct loop_stage write_stage;
+	const struct worker_part *const *parts;
+	void (*turn_ends[WORKER_TURN_ENDS])(struct worker *worker);
+	unsigned turn_end_count;
 
 	/* from other threads */
 	struct message command;
@@ -102,18 +101,36 @@ struct worker {
 	struct busiest_rows *busiest; /* and the callers of each limit that it has most of */
 };
 
-/* Makes it, with its loop and wake-up, held on `site`. NULL with a line in the log. */
-struct worker *worker_new(struct relay *relay, unsigned index, struct site *site);
+/*
+ * What a unit above does on the worker's thread; each call may be NULL. The parts of a worker are
+ * called in the order of their list (relay/worker_parts.c), and freed in the opposite one.
+ */
+struct worker_part {
+	bool (*make)(struct worker *worker, struct site *site); /* false: no memory. Main thread */
+	void (*begin)(struct worker *worker);                   /* its thread begins */
+	void (*take_site)(struct worker *worker);               /* worker->use is another one */
+	void (*command)(struct worker *worker, unsigned commands);
+	void (*end_turn)(struct worker *worker);
+	bool (*is_done)(const struct worker *worker); /* drained: has it nothing left to do? */
+	void (*end)(struct worker *worker);           /* its thread is about to end */
+	void (*free)(struct worker *worker);          /* and has. Main thread */
+};
+
+/* Makes it, with its loop and wake-up, and its parts (ended by NULL). NULL with a line in the log.
+ */
+struct worker *worker_new(struct relay *relay, unsigned index, struct site *site,
+	const struct worker_part *const *parts);
 /* Its thread has ended. */
 void worker_free(struct worker *worker);
 
 /* The thread's body: turns until told to stop or drained. */
 void *worker_main(void *worker);
 
+/* Its site is another one: its parts look at what that changes. */
+void worker_site_taken(struct worker *worker);
+
 /* Any thread. */
 void worker_command(struct worker *worker, unsigned commands);
-/* Hands it a new site, by a use that site_use_new made for it. Main thread. */
-void worker_site(struct worker *worker, struct site_use *use);
 
 /* The monotonic time of this turn. */
 static inline uint64_t worker_now_ns(struct worker *worker)
@@ -150,13 +167,6 @@ void worker_next_request_id(struct worker *worker);
 
 /* `Sun, 06 Nov 1994 08:49:37 GMT` */
 struct slice worker_date(struct worker *worker);
-
-/* Held once. NULL without memory. Any thread. */
-struct site_use *site_use_new(struct worker *worker, struct site *site);
-/* One that no worker took. NULL is ignored. */
-void site_use_free_unused(struct site_use *use);
-struct site_use *site_use_hold(struct site_use *use);
-void site_use_release(struct site_use *use);
 
 /* Adds one to a counter of the node's own: STATS_CONNECTIONS, ... */
 static inline void worker_count(struct worker *worker, unsigned slot)

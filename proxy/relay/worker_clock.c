@@ -1,0 +1,49 @@
+/* The clocks of a worker. See worker.h. */
+#include <time.h>
+
+#include "base/log.h"
+#include "relay/relay.h"
+#include "relay/worker.h"
+#include "throttle/throttle.h"
+
+/* Reads the wall clock. Calendar limits follow one that was set; all windows go on undisturbed. */
+static uint64_t read_wall(struct relay *relay)
+{
+	uint64_t boot_ns = clock_boot_ns(), wall_ns = clock_wall_ns();
+	int64_t step_ns = clock_anchor_step(&relay->anchor, boot_ns, wall_ns);
+
+	if (step_ns == 0)
+		return wall_ns;
+	throttle_set_wall(relay->throttles, clock_anchor_time(&relay->anchor, boot_ns), wall_ns);
+	log_warn("the system clock was set %s by %lld ms; calendar limits follow it",
+		step_ns > 0 ? "forward" : "back",
+		(long long)(step_ns > 0 ? step_ns : -step_ns) / (long long)CLOCK_NS_PER_MS);
+	return wall_ns;
+}
+
+uint64_t worker_read_wall(struct worker *worker)
+{
+	worker->wall_ns = read_wall(worker->relay);
+	worker->wall_read_ns = worker_now_ns(worker);
+	return worker->wall_ns;
+}
+
+uint64_t worker_throttle_ns(struct worker *worker)
+{
+	worker_wall_ns(worker); /* so that a step is noticed before a calendar is asked */
+	return clock_anchor_time(&worker->relay->anchor, clock_boot_ns());
+}
+
+struct slice worker_date(struct worker *worker)
+{
+	uint64_t second = worker_wall_ns(worker) / CLOCK_NS_PER_S;
+
+	if (second != worker->date_second) {
+		time_t time = (time_t)second;
+		struct tm tm;
+		gmtime_r(&time, &tm);
+		strftime(worker->date, sizeof(worker->date), "%a, %d %b %Y %H:%M:%S GMT", &tm);
+		worker->date_second = second;
+	}
+	return (struct slice){worker->date, 29};
+}
