@@ -15,6 +15,8 @@
 
 #define LANE_BITS 13
 #define LANE_MAX  ((UINT64_C(1) << LANE_BITS) - 1)
+_Static_assert(CONCURRENCY_LANES *LANE_BITS < HEAD_OWN_BITS - 1,
+	"lanes, a sequence and `shared` are in one head");
 
 static inline uint64_t lane_of(uint64_t head, unsigned lane)
 {

@@ -141,6 +141,7 @@ void section_thaw(struct section *section, uint64_t bucket, bool is_alone);
 #define KEY_BITS 60
 #endif
 #define FINGERPRINT_BITS 52
+_Static_assert(FINGERPRINT_BITS < 62, "a fingerprint leaves a word its two flags");
 #define FINGERPRINT_MASK ((UINT64_C(1) << FINGERPRINT_BITS) - 1)
 
 static inline uint64_t section_bucket_of(const struct section *s, struct throttle_key key)

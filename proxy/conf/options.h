@@ -86,6 +86,10 @@ struct option_section {
 	const char *help;
 };
 
+/* A section's rows are bits of what an instance of it has (struct instance). Behind each table. */
+#define OPTIONS_FIT(rows)                                                                          \
+	_Static_assert(sizeof(rows) / sizeof((rows)[0]) <= 64, "options are bits of a uint64_t")
+
 extern const struct option_section option_sections[SECTIONS];
 
 /* NULL when there is none. */

@@ -52,6 +52,7 @@ const struct option options_limit[] = {
 		.help = "A caller refused so often in that time is refused outright for a time."},
 };
 const size_t options_limit_count = COUNT(options_limit);
+OPTIONS_FIT(options_limit);
 
 const struct option options_plans[] = {
 	{"key", &type_key, LIVE, .offset = offsetof(struct conf, plans_key), .flags = OPTION_REQUIRED,
@@ -62,6 +63,7 @@ const struct option options_plans[] = {
 			"with one."},
 };
 const size_t options_plans_count = COUNT(options_plans);
+OPTIONS_FIT(options_plans);
 
 #undef AT
 #define AT(field) .offset = offsetof(struct conf_plan, field)
@@ -77,3 +79,4 @@ const struct option options_plan[] = {
 			"one; needed in all plans but default where there is no [admin]."},
 };
 const size_t options_plan_count = COUNT(options_plan);
+OPTIONS_FIT(options_plan);

@@ -149,3 +149,4 @@ const struct option options_route[] = {
 		.help = "Callers that get 403, in the same form; before allow."},
 };
 const size_t options_route_count = COUNT(options_route);
+OPTIONS_FIT(options_route);

@@ -111,6 +111,7 @@ const struct option options_sluice[] = {
 			"given to it; what a reload reads must be readable for it."},
 };
 const size_t options_sluice_count = COUNT(options_sluice);
+OPTIONS_FIT(options_sluice);
 
 const struct option options_admin[] = {
 	{"bind", &type_admin_binds, AT_START, AT(admin), .flags = OPTION_REQUIRED | OPTION_REPEATABLE,
@@ -123,6 +124,7 @@ const struct option options_admin[] = {
 		.help = "Whether the root has a page for browsers, which shows what happens."},
 };
 const size_t options_admin_count = COUNT(options_admin);
+OPTIONS_FIT(options_admin);
 
 #undef AT
 #define AT(field) .offset = offsetof(struct conf_listener, field)
@@ -197,3 +199,4 @@ const struct option options_listener[] = {
 		.help = "Which rate-limit fields responses carry."},
 };
 const size_t options_listener_count = COUNT(options_listener);
+OPTIONS_FIT(options_listener);

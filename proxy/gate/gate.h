@@ -26,6 +26,7 @@
 
 /* Limits of one request: the route's and the plan's together. conf/check.c refuses more. */
 #define GATE_LIMITS_MAX THROTTLE_MAX_CHARGES
+_Static_assert(GATE_LIMITS_MAX <= 32, "the limits of a request are bits of its receipt");
 
 enum gate_outcome {
 	GATE_ADMIT,

@@ -209,6 +209,7 @@ static const char *const state_names[SESSION_STATES] = {
 };
 
 #define TO(state) (1u << (state))
+_Static_assert(SESSION_STATES <= 32, "states are bits of a row of transitions");
 
 /* From the row's state to any of these: ever sterner, and CLOSED is the end. */
 static const unsigned transitions[SESSION_STATES] = {

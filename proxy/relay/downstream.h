@@ -127,6 +127,7 @@ static inline void downstream_set_input(
 		[INPUT_TUNNEL] = 1 << INPUT_NONE,
 	};
 
+	_Static_assert(INPUT_TUNNEL < 8, "inputs are bits of a row");
 	assert(leads_to[downstream->input] >> input & 1);
 	assert((input == INPUT_NONE) == !exchange);
 	assert(downstream->input == INPUT_NONE || !exchange || exchange == downstream->reading);

@@ -39,6 +39,7 @@ enum wait_reason {
 	WAIT_TUNNEL,
 	WAIT_REUSE,
 };
+#define WAIT_REASONS (WAIT_REUSE + 1)
 
 struct wait {
 	struct deadline deadline;

@@ -13,6 +13,7 @@
 #define CLIENTS_MOST 256
 
 #define ONE(reason) (1u << (reason))
+_Static_assert(WAIT_REASONS <= 32, "reasons are bits of a rule");
 
 #define CLIENT_REASONS                                                                             \
 	(ONE(WAIT_IDLE) | ONE(WAIT_HEAD) | ONE(WAIT_BODY) | ONE(WAIT_TAKE) | ONE(WAIT_LINGER))
