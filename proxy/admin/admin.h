@@ -23,7 +23,8 @@ struct relay;
  * there is no [admin]. False with lines in the error log; nothing is held then. */
 bool admin_open(const struct conf *conf, struct handover *inherited, struct admin **admin);
 
-/* Serves on them. The relay's main loop must turn until admin_close. False with a line in the
+/* Serves on them; nothing may fail after it, as socket files are then removed at the end. The
+ * relay's main loop must turn until admin_close. False with a line in the
  * error log. NULL is ignored. */
 bool admin_start(struct admin *admin, struct relay *relay);
 

@@ -43,6 +43,7 @@ struct admin {
 	size_t count;                /* of the sockets, and of the daemons that are started */
 	int sockets[MAX_DAEMONS];
 	const char *unix_paths[MAX_DAEMONS]; /* NULL where it is none */
+	bool is_borrowed[MAX_DAEMONS];       /* the path is still that of the process before */
 	struct MHD_Daemon *daemons[MAX_DAEMONS];
 	struct doorman doormen[MAX_DAEMONS];
 	bool is_quiet[MAX_DAEMONS]; /* another process has the socket, too, and answers there */
@@ -382,6 +383,7 @@ static bool open_sockets(struct admin *admin, const struct conf *conf, struct ha
 			return false;
 		}
 		int fd = handover_take(inherited, "admin", bind->text);
+		admin->is_borrowed[admin->count] = fd >= 0;
 		if (fd < 0)
 			fd = listen_open(
 				(const struct sockaddr *)&bind->socket, bind->socket_len, &options);
@@ -472,6 +474,8 @@ bool admin_start(struct admin *admin, struct relay *relay)
 	}
 	if (!good)
 		log_error("[admin]: no memory");
+	for (size_t i = 0; good && i < admin->count; i++)
+		admin->is_borrowed[i] = false;
 	return good;
 }
 
@@ -513,7 +517,7 @@ void admin_close(struct admin *admin)
 			MHD_stop_daemon(admin->daemons[i]);   /* closes the socket, too, */
 		if (!admin->daemons[i] || admin->is_quiet[i]) /* but one that it has left */
 			close(admin->sockets[i]);
-		if (admin->unix_paths[i])
+		if (admin->unix_paths[i] && !admin->is_borrowed[i])
 			unlink(admin->unix_paths[i]);
 	}
 	asker_free(admin->asker);

@@ -131,6 +131,7 @@ static bool adopt(
 	}
 	if (address->kind == CONF_ADDRESS_UNIX)
 		binding->unix_path = strdup(address->host);
+	binding->is_borrowed = true;
 	return true;
 }
 
@@ -145,7 +146,7 @@ static void close_sockets(struct binding *binding)
 
 static void remove_path(struct binding *binding)
 {
-	if (binding->unix_path)
+	if (binding->unix_path && !binding->is_borrowed)
 		unlink(binding->unix_path);
 	free(binding->unix_path);
 	binding->unix_path = NULL;
@@ -388,6 +389,12 @@ void bindings_hand_over(struct relay *relay, const char *address)
 		free(binding->unix_path);
 		binding->unix_path = NULL;
 	}
+}
+
+void bindings_take_over(struct relay *relay)
+{
+	for (struct binding *binding = relay->bindings; binding; binding = binding->next)
+		binding->is_borrowed = false;
 }
 
 void bindings_remove_paths(struct relay *relay)

@@ -40,6 +40,7 @@ struct binding {
 	struct binding *next;
 	char *text;                  /* as in the configuration: what identifies it over reloads */
 	char *unix_path;             /* to be removed at the end; NULL when it is not ours */
+	bool is_borrowed;            /* the path is still that of the process before */
 	int *sockets;                /* [workers]; -1 once its worker took it */
 	struct listener **listeners; /* [workers], for each worker's part; NULL once it took it */
 	unsigned workers;
@@ -88,6 +89,9 @@ void bindings_free(struct relay *relay);
 bool bindings_give(struct relay *relay, struct handover *to);
 /* Another process has taken those of the address. WORKER_HAND_OVER is to follow. */
 void bindings_hand_over(struct relay *relay, const char *address);
+
+/* The process before will not come back: socket files that it had are removed with ours. */
+void bindings_take_over(struct relay *relay);
 
 /* Removes the socket files of `unix:` bindings, so that nobody new can connect: a drain begins.
  * Main thread. */

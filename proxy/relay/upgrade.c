@@ -447,6 +447,7 @@ void upgrade_report(struct relay *relay)
 	if (!inherited)
 		return;
 	handover_close_rest(inherited);
+	bindings_take_over(relay);
 	for (size_t i = 0; i < inherited->count; i++) {
 		if (!inherited->sockets[i].is_taken)
 			continue;

@@ -71,8 +71,9 @@ def in_a_folder(t):
 
 @group("a start that fails leaves the old process serving, with a line in the log")
 def failures(t):
-    pid_file = t.path("pid")
-    chain = Chain(t, sections(t.origin()), settings=f"pid_file = {pid_file}")
+    pid_file, front, admin = t.path("pid"), t.path("front.sock"), t.path("admin.sock")
+    text = sections(t.origin()) + f"[listener front]\nbind = unix:{front}\n[admin]\nbind = unix:{admin}\n"
+    chain = Chain(t, text, settings=f"pid_file = {pid_file}")
     client, failed = t.client(chain.sluice), 0
     good = chain.sluice.ini()
 
@@ -90,6 +91,10 @@ def failures(t):
         line = chain.sluice.process.wait_output("upgrade failed", failed)
         true(why in line, f"{why!r} in {line!r}")
         equal(client.ask("/").status, 200, "status")
+        for path, target in ((front, "/"), (admin, "/readyz")):
+            other = Client(f"unix:{path}")
+            equal(other.ask(target).status, 200, path)
+            other.close()
         with open(pid_file, encoding="ascii") as pid:
             equal(int(pid.read()), chain.pid, "the pid file")
         true(not os.path.exists(pid_file + ".oldbin"), "the old pid file is still there")
@@ -124,7 +129,8 @@ def failures(t):
         true(not os.path.exists(pid_file + ".oldbin"), "the old pid file is still there")
         equal(t.client(chain.sluice).ask("/").status, 200, "status")
         chain.end()
-        true(not os.path.exists(pid_file), "the pid file is still there")
+        for path in (pid_file, front, admin):
+            true(not os.path.exists(path), f"{path} is still there")
 
 
 @test("a connection goes on in the old process for the lame duck's time, and a request under way ends there")
