@@ -50,7 +50,8 @@ const struct option options_sluice[] = {
 			"for invoices; 0 keeps nothing of it. A crash loses what was counted since."},
 	{"usage_size", &type_size64, AT_START, AT(usage_bytes), .fallback = "1G",
 		BETWEEN(1ULL << 20, 1ULL << 50), .flags = OPTION_SIZE,
-		.help = "Bytes of these files, all together; beyond it the oldest hours are removed."},
+		.help = "Bytes of these files, all together; beyond it the oldest hours are removed, and "
+			"an hour that has as much alone goes on with one row for all callers of a limit."},
 	{"callers", &type_count64, LIVE, AT(callers), .fallback = "1M", BETWEEN(1000, 1000 * MILLION),
 		.help = "Callers that are remembered for each limit at most; memory is taken as they "
 			"come."},

@@ -25,6 +25,7 @@ struct usage {
 	struct timeval interval;
 	struct event *timer;
 	bool has_failed;    /* which the log says */
+	bool is_full;       /* the hour's file has most_bytes, which the log says */
 	uint64_t trim_at_s; /* when the files are looked at again */
 	unsigned workers;
 	struct usage_counts *counts;
@@ -109,32 +110,59 @@ static void trim(struct usage *usage)
 		log_warn("usage: the oldest %u hours are removed, for usage_size", removed);
 }
 
-void usage_write(struct relay *relay)
+/* Takes the workers' tables. Returns how many rows they have. */
+static size_t take_tables(struct usage *usage)
 {
-	struct usage *usage = relay->usage;
+	size_t rows = 0;
 
 	for (unsigned i = 0; i < usage->workers; i++) {
 		pthread_mutex_lock(&usage->counts[i].lock);
 		usage->taken[i] = usage->counts[i].table;
 		usage->counts[i].table = (struct usage_table){0};
 		pthread_mutex_unlock(&usage->counts[i].lock);
-	}
-	size_t rows = 0;
-	for (unsigned i = 0; i < usage->workers; i++)
 		rows += usage->taken[i].count;
-	int error = rows == 0 ? 0
-			      : usage_file_append(usage->folder, clock_wall_ns() / CLOCK_NS_PER_S,
-					usage->taken, usage->workers, relay->stats);
-	for (unsigned i = 0; i < usage->workers; i++)
-		usage_table_clear(&usage->taken[i]);
+	}
+	return rows;
+}
+
+/* The hour that is being written is never removed, so callers without end would fill the disk. */
+static void bound_hour(struct usage *usage, uint64_t now_s)
+{
+	bool is_full = usage_file_bytes(usage->folder, now_s) >= usage->most_bytes;
+
+	if (is_full && !usage->is_full)
+		log_warn("usage: the file of this hour alone has reached usage_size; callers are "
+			 "counted together until the next hour");
+	usage->is_full = is_full;
+	for (unsigned i = 0; is_full && i < usage->workers; i++)
+		usage_table_fold(&usage->taken[i]);
+}
+
+static void report(struct usage *usage, size_t rows, int error)
+{
 	if (error != 0 && !usage->has_failed)
 		log_error(
 			"usage: %s can't be written, %zu rows are lost, and more until it can: %s",
 			usage->folder, rows, strerror(error));
-	if (error == 0 && usage->has_failed && rows > 0)
+	if (error == 0 && usage->has_failed)
 		log_info("usage: %s is written again", usage->folder);
-	if (rows > 0)
-		usage->has_failed = error != 0;
+	usage->has_failed = error != 0;
+}
+
+void usage_write(struct relay *relay)
+{
+	struct usage *usage = relay->usage;
+	uint64_t now_s = clock_wall_ns() / CLOCK_NS_PER_S;
+	size_t rows = take_tables(usage);
+
+	if (rows > 0) {
+		bound_hour(usage, now_s);
+		report(usage, rows,
+			usage_file_append(
+				usage->folder, now_s, usage->taken, usage->workers, relay->stats));
+	}
+	for (unsigned i = 0; i < usage->workers; i++)
+		usage_table_clear(&usage->taken[i]);
 	trim(usage);
 }
 

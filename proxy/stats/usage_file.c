@@ -119,6 +119,14 @@ static uint64_t size_of(const char *folder, const char *name)
 	return path_of(path, folder, name) && stat(path, &found) == 0 ? (uint64_t)found.st_size : 0;
 }
 
+uint64_t usage_file_bytes(const char *folder, uint64_t now_s)
+{
+	char name[NAME_BYTES + 1];
+
+	name_of(name, now_s);
+	return size_of(folder, name);
+}
+
 unsigned usage_file_trim(const char *folder, uint64_t most_bytes)
 {
 	struct dirent **names = NULL;

@@ -23,6 +23,9 @@
 int usage_file_append(const char *folder, uint64_t now_s, const struct usage_table *tables,
 	unsigned count, const struct stats *stats);
 
+/* Bytes of the hour's file of `now_s`; 0 where there is none. */
+uint64_t usage_file_bytes(const char *folder, uint64_t now_s);
+
 /* Removes the oldest files, but not the newest, until all of them have at most `most_bytes`.
  * Returns how many went. */
 unsigned usage_file_trim(const char *folder, uint64_t most_bytes);

@@ -1,5 +1,6 @@
 #include "stats/usage_table.h"
 
+#include <stdint.h>
 #include <stdlib.h>
 
 #define ROOM_FIRST 256
@@ -69,6 +70,22 @@ bool usage_table_add(struct usage_table *table, size_t most, uint32_t limit, uin
 		.refused = refused};
 	table->count++;
 	return true;
+}
+
+void usage_table_fold(struct usage_table *table)
+{
+	struct usage_table folded = {0};
+
+	for (size_t i = 0; i < table->room; i++) {
+		const struct usage_row *row = &table->rows[i];
+		if (row->is_used && !usage_table_add(&folded, SIZE_MAX, row->limit, 0,
+					    row->admitted, row->refused)) {
+			usage_table_clear(&folded);
+			return;
+		}
+	}
+	usage_table_clear(table);
+	*table = folded;
 }
 
 void usage_table_clear(struct usage_table *table)

@@ -32,6 +32,9 @@ bool usage_table_add_known(struct usage_table *table, uint32_t limit, uint64_t c
 /* Makes room for one row more. False without memory. */
 bool usage_table_reserve(struct usage_table *table);
 
+/* Counts all callers of a limit together, in the row of caller 0. Without memory, nothing. */
+void usage_table_fold(struct usage_table *table);
+
 void usage_table_clear(struct usage_table *table);
 
 #endif

@@ -162,6 +162,27 @@ def bounded(t):
     equal(sums(admin, "?from=2001-02-03&to=2001-02-04"), {("calls", "0123456789abcdef"): (20000, 0)})
 
 
+@test("an hour that is itself as large as usage_size counts callers together from then on", workers=[2])
+def full_hour(t):
+    text = settings(t, more="usage_size = 1M\n")
+    folder = os.path.join(t.path("state"), "usage")
+    os.makedirs(folder)
+    hour_now = lambda: time.strftime("%Y%m%d%H", time.gmtime())
+    hour = hour_now()
+    with open(os.path.join(folder, hour), "w", encoding="ascii") as file:
+        file.write("0123456789abcdef 1 0 calls\n" * 40000)
+    sluice, admin = with_admin(t, LIMITS + to(t.origin(lambda x: x.reply(200)), route=ROUTE), settings=text)
+    client = t.client(sluice)
+    for key in range(3):
+        ask(client, f"flood{key}", 6)
+    together = ("calls", "0" * 16), ("tried", "0" * 16)
+    are_there = lambda: [sums(admin).get(row) for row in together] == [(15, 3), (15, 0)]
+    until(lambda: hour_now() != hour or are_there(), "the rows of all", pause=0.05)
+    if hour_now() == hour:  # else the next one's file was new
+        equal(len(sums(admin)), 3, "rows")
+        true("usage: the file of this hour alone has reached usage_size" in sluice.log(), sluice.log())
+
+
 @test("a folder that can't be written: a line in the log, and service goes on", workers=[1])
 def unwritable(t):
     sluice, _admin = with_admin(t, LIMITS + to(t.origin(lambda x: x.reply(200)), route=ROUTE), settings=settings(t))
