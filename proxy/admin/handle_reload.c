@@ -25,7 +25,8 @@ void admin_post_reload(struct admin_request *request)
 		admin_respond_json(request, 202,
 			json_pack("{s:o, s:s}", "configuration",
 				admin_json_text(relay->site->conf->path), "waiting",
-				"addresses of new names"));
+				relay->reload_waits ? "the end of the upgrade"
+						    : "addresses of new names"));
 		break;
 	case RELOAD_FAILED:
 		admin_respond_errors(request, 422,

@@ -122,6 +122,8 @@ static void succeed(struct relay *relay)
 			relay->service->hand_over(relay->service->ctx, name + 6);
 	}
 	log_info("process %ld has taken over", (long)upgrade->pid);
+	if (relay->reload_waits)
+		kill(upgrade->pid, SIGHUP); /* it has read the file before that was asked for */
 	relay_hand_over(relay, upgrade->pid);
 	/* Until this process ends, the new one knows by its end of the channel. */
 	relay->successor = upgrade->channel;

@@ -301,6 +301,43 @@ exec {binary} "$@"
 """
 
 
+def start_slowly(chain, go):
+    """Asks for an upgrade, whose new process begins when the file `go` is there."""
+    os.rename(chain.binary, chain.binary + ".real")
+    with open(chain.binary, "w", encoding="ascii") as out:
+        out.write(SLOW.format(go=go, binary=chain.binary + ".real"))
+    os.chmod(chain.binary, 0o755)
+    os.kill(chain.pid, signal.SIGUSR2)
+    chain.sluice.process.wait_output("upgrade: process")
+
+
+def let_go(chain, go):
+    """Lets it begin, and waits until it has taken over."""
+    with open(go, "w", encoding="ascii"):
+        pass
+    chain.replaced += 1
+    line = chain.sluice.process.wait_output("has taken over", chain.replaced)
+    chain.pids.append(int(line.split("process ")[1].split()[0]))
+
+
+@test("a reload that is asked for while another process starts is done by the one that serves then", workers=[2])
+def reload_meanwhile(t):
+    admin = Admin(f"unix:{t.path('admin.sock')}")
+    origin = t.origin(lambda x: x.reply(200, b""))
+    text = sections(origin, more=f"[admin]\nbind = {admin.address}\n")
+    chain = Chain(t, text)
+    go = t.path("go")
+    start_slowly(chain, go)
+    status, answer = admin.json("/api/v1/reload", "POST")
+    equal((status, answer["waiting"]), (202, "the end of the upgrade"), answer)
+    let_go(chain, go)
+    equal(chain.ended(chain.pids.pop(0)), 0, "exit status")
+    chain.sluice.process.wait_output(": reloaded")
+    true("the reload waits until the upgrade is over" in chain.log(), chain.log())
+    equal(t.client(chain.sluice).ask("/").status, 200)
+    chain.end()
+
+
 @test("while another process starts, keys and overrides are refused, so that none is lost", workers=[2])
 def keys_meanwhile(t):
     os.mkdir(t.path("state"))
@@ -316,19 +353,11 @@ def keys_meanwhile(t):
     def put(key, status):
         equal(admin.ask(f"/api/v1/keys/{key}", "PUT", b'{"plan": "gold"}')[0], status, key)
     put("before", 201)
-    os.rename(chain.binary, chain.binary + ".real")
-    with open(chain.binary, "w", encoding="ascii") as out:
-        out.write(SLOW.format(go=go, binary=chain.binary + ".real"))
-    os.chmod(chain.binary, 0o755)
-    os.kill(chain.pid, signal.SIGUSR2)
+    start_slowly(chain, go)
     until(lambda: admin.ask("/api/v1/keys/meanwhile", "PUT", b'{"plan": "gold"}')[0] == 409, "refused")
     equal(admin.ask("/api/v1/callers/0123456789abcdef/override", "PUT", b'{"deny": true, "for": 60}')[0], 409)
     equal(admin.ask("/api/v1/keys/before")[0], 200, "reading goes on")
-    with open(go, "w", encoding="ascii"):
-        pass
-    chain.replaced += 1
-    line = chain.sluice.process.wait_output("has taken over", 1)
-    chain.pids.append(int(line.split("process ")[1].split()[0]))
+    let_go(chain, go)
     put("after", 201)
     equal(admin.json("/api/v1/keys/before")[1]["plan"], "gold", "what was before")
     chain.ended(chain.pids.pop(0))
