@@ -59,8 +59,9 @@ static bool sizes_can_be(const struct header *h, uint64_t bytes)
 {
 	uint64_t most;
 
+	/* Without limits there are no entries, whatever the number of buckets. */
 	if (h->buckets == 0 || h->levels == 0 || h->levels > LAYOUT_LEVELS_MAX ||
-		h->buckets > bytes / sizeof(struct entry) >> (h->levels - 1) ||
+		(h->count > 0 && h->buckets > bytes / sizeof(struct entry) >> (h->levels - 1)) ||
 		layout_header_bytes(h->count) + layout_tally_bytes(h->count, h->levels) > bytes)
 		return false;
 	most = h->buckets << (h->levels - 1);

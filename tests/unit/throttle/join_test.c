@@ -16,7 +16,7 @@ static struct throttle_table *join(
 		.folder = in, .callers = callers, .now_ns = START, .joins = true, .shared = shared};
 	struct throttle_report report;
 
-	return throttle_table_open(&options, limit, 1, &report);
+	return throttle_table_open(&options, limit, limit != NULL, &report);
 }
 
 /* What was counted before counts after, on both sides; and what either takes, the other sees. */
@@ -96,6 +96,31 @@ static void test_of_a_folder(void **state)
 	assert_int_equal(take_until_refused(first, 1, START), 0);
 	throttle_table_close(second);
 	throttle_table_close(first);
+}
+
+/* A configuration without limits has a table, too, which is opened again as any other. */
+static void test_without_limits(void **state)
+{
+	struct throttle_limit limit = ring("x", 5, 600 * SECOND);
+	struct throttle_table *first = open_table(NULL, 100000, NULL, 0), *second;
+	char path[128];
+
+	(void)state;
+	second = join(NULL, throttle_table_share(first, START), 100000, NULL);
+	assert_non_null(second);
+	throttle_table_close(second);
+	throttle_table_close(first);
+	first = open_table(folder, 100000, NULL, 0);
+	second = join(folder, -1, 100000, NULL);
+	assert_non_null(second);
+	throttle_table_close(second);
+	throttle_table_close(first);
+	/* and by a configuration that has some by then */
+	first = open_table(folder, 100000, &limit, 1);
+	assert_int_equal(take_until_refused(first, 1, START), 5);
+	throttle_table_close(first);
+	snprintf(path, sizeof(path), "%s/throttle.table.set-aside", folder);
+	assert_int_not_equal(access(path, F_OK), 0);
 }
 
 /* Other limits, or another capacity, would take the table away from the process that uses it. */
@@ -210,6 +235,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_of_a_folder, make_folder, remove_folder),
 		cmocka_unit_test_setup_teardown(
 			test_of_another_configuration, make_folder, remove_folder),
+		cmocka_unit_test_setup_teardown(test_without_limits, make_folder, remove_folder),
 		cmocka_unit_test_setup_teardown(test_of_nothing, make_folder, remove_folder),
 		cmocka_unit_test(test_under_load),
 	};
