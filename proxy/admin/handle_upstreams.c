@@ -120,6 +120,8 @@ void admin_post_server(struct admin_request *request)
 	struct server_path path;
 	unsigned mode = 0;
 
+	if (admin_is_leaving(request))
+		return;
 	if (!split_path(request->tail, &path)) {
 		admin_respond_problem(request, 404,
 			"A server's path is upstreams/NAME/servers/ADDRESS, then /drain, /disable "
@@ -163,6 +165,8 @@ void admin_put_server(struct admin_request *request)
 {
 	struct server_path path;
 
+	if (admin_is_leaving(request))
+		return;
 	if (!split_path(request->tail, &path) || strcmp(path.operation, "weight") != 0) {
 		admin_respond_problem(
 			request, 404, "A weight's path is upstreams/NAME/servers/ADDRESS/weight.");

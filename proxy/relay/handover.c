@@ -27,6 +27,11 @@ void handover_free(struct handover *handover)
 		return;
 	for (size_t i = 0; i < handover->count; i++)
 		free(handover->sockets[i].name);
+	for (size_t i = 0; i < handover->server_count; i++) {
+		free(handover->servers[i].upstream);
+		free(handover->servers[i].address);
+	}
+	free(handover->servers);
 	free(handover->sockets);
 	free(handover->folder);
 	free(handover);
@@ -56,6 +61,24 @@ bool handover_add_socket(struct handover *handover, const char *kind, const char
 	return add(handover, name, fd);
 }
 
+bool handover_add_server(struct handover *handover, unsigned mode, unsigned weight,
+	const char *upstream, const char *address)
+{
+	struct handed_server server = {mode, weight, strdup(upstream), strdup(address)};
+	void *servers = reallocarray(
+		handover->servers, handover->server_count + 1, sizeof(*handover->servers));
+
+	if (servers)
+		handover->servers = servers;
+	if (!servers || !server.upstream || !server.address) {
+		free(server.upstream);
+		free(server.address);
+		return false;
+	}
+	handover->servers[handover->server_count++] = server;
+	return true;
+}
+
 int handover_write(const struct handover *handover, int fd)
 {
 	int copy = fcntl(fd, F_DUPFD_CLOEXEC, 0);
@@ -76,6 +99,11 @@ int handover_write(const struct handover *handover, int fd)
 		fprintf(out, "table %d\n", handover->table);
 	for (size_t i = 0; i < handover->count; i++)
 		fprintf(out, "socket %d %s\n", handover->sockets[i].fd, handover->sockets[i].name);
+	for (size_t i = 0; i < handover->server_count; i++) {
+		const struct handed_server *server = &handover->servers[i];
+		fprintf(out, "server %u %u %s %s\n", server->mode, server->weight, server->upstream,
+			server->address);
+	}
 	fputs("end\n", out);
 	errno = 0;
 	error = fflush(out) != 0 || ferror(out) ? (errno ? errno : EIO) : 0;
@@ -124,8 +152,25 @@ static bool read_fd(const char *line, const char *word, int *fd, char **rest)
 	return true;
 }
 
+/* `2 0 legacy 10.0.0.5:8080` */
+static bool read_server(struct handover *handover, char *text)
+{
+	uint64_t mode, weight;
+	char *end;
+
+	mode = strtoull(text, &end, 10);
+	if (end == text || *end != ' ')
+		return false;
+	weight = strtoull(end, &text, 10);
+	char *blank = *text == ' ' ? strchr(text + 1, ' ') : NULL;
+	if (!blank || mode > UINT32_MAX || weight > UINT32_MAX)
+		return false;
+	*blank = '\0';
+	return handover_add_server(handover, (unsigned)mode, (unsigned)weight, text + 1, blank + 1);
+}
+
 /* One line without its end. False: it is none that can be. */
-static bool read_line(struct handover *handover, const char *line)
+static bool read_line(struct handover *handover, char *line)
 {
 	char *rest;
 	int fd;
@@ -144,6 +189,8 @@ static bool read_line(struct handover *handover, const char *line)
 		handover->folder = strdup(line + 7);
 		return handover->folder != NULL;
 	}
+	if (strncmp(line, "server ", 7) == 0)
+		return read_server(handover, line + 7);
 	if (read_fd(line, "socket", &fd, &rest))
 		return *rest && is_listening(fd) && add(handover, strdup(rest), fd);
 	return false;

@@ -8,6 +8,7 @@
  *   table 12                            the throttles' memory; or `folder PATH`
  *   socket 14 listener 0.0.0.0:80       listening; several of one name belong to it together
  *   socket 15 admin unix:/run/sluice/admin.sock
+ *   server 2 0 legacy 10.0.0.5:8080     what an operator has said of it: mode and weight
  *   end
  */
 #ifndef RELAY_HANDOVER_H
@@ -23,6 +24,11 @@ struct handed_socket {
 	bool is_taken;
 };
 
+struct handed_server {
+	unsigned mode, weight; /* as in its server_state */
+	char *upstream, *address;
+};
+
 struct handover {
 	int channel;
 	uint64_t clock_offset_ns;
@@ -30,6 +36,8 @@ struct handover {
 	char *folder; /* NULL: it is in memory */
 	struct handed_socket *sockets;
 	size_t count;
+	struct handed_server *servers; /* those that an operator has said something of */
+	size_t server_count;
 };
 
 /* Empty, with no descriptors. NULL without memory. */
@@ -39,6 +47,10 @@ void handover_free(struct handover *handover);
 
 /* False without memory. The descriptor stays the caller's. */
 bool handover_add_socket(struct handover *handover, const char *kind, const char *text, int fd);
+
+/* False without memory. */
+bool handover_add_server(struct handover *handover, unsigned mode, unsigned weight,
+	const char *upstream, const char *address);
 
 /* Writes the text to `fd`, from its beginning. 0 or errno. */
 int handover_write(const struct handover *handover, int fd);

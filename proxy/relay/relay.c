@@ -470,6 +470,7 @@ static bool start(struct relay *relay, struct conf *conf)
 		conf_release(conf);
 		return false;
 	}
+	upgrade_take_servers(relay);
 	bindings_commit(relay, conf);
 	site_commit(relay->site);
 	if (!resolver_prepare(relay->resolver, relay->site) ||

@@ -15,11 +15,14 @@
 
 #include "base/log.h"
 #include "base/signals.h"
+#include "gate/roster.h"
 #include "relay/handover.h"
 #include "relay/listener.h"
 #include "relay/pid_file.h"
 #include "relay/relay.h"
 #include "relay/reload.h"
+#include "relay/site.h"
+#include "relay/upstream.h"
 #include "throttle/throttle.h"
 
 #define ENVIRONMENT "SLUICE_UPGRADE"
@@ -312,6 +315,27 @@ static int give_table(struct relay *relay, struct handover *given)
 	return 0;
 }
 
+/* What operators have said of servers: it is in no file. */
+static bool give_servers(const struct relay *relay, struct handover *given)
+{
+	const struct site *site = relay->site;
+	bool good = true;
+
+	for (size_t i = 0; i < site->conf->upstream_count; i++) {
+		const struct upstream *upstream = site->upstreams[i];
+		for (size_t j = 0; good && j < upstream->server_count; j++) {
+			const struct server *server = &upstream->servers[j];
+			/* relaxed: the main thread's own */
+			unsigned weight =
+				atomic_load_explicit(&server->state->weight, memory_order_relaxed);
+			if (server_mode(server) != SERVER_ENABLED || weight > 0)
+				good = handover_add_server(given, server_mode(server), weight,
+					upstream->conf->name, server->conf->address.text);
+		}
+	}
+	return good;
+}
+
 /* All that is handed over, in upgrade->given. 0 or errno. */
 static int prepare(struct relay *relay, struct upgrade *upgrade, int *theirs)
 {
@@ -324,7 +348,7 @@ static int prepare(struct relay *relay, struct upgrade *upgrade, int *theirs)
 	error = give_table(relay, upgrade->given);
 	if (error != 0)
 		return error;
-	if (!bindings_give(relay, upgrade->given) ||
+	if (!bindings_give(relay, upgrade->given) || !give_servers(relay, upgrade->given) ||
 		!relay->service->give(relay->service->ctx, upgrade->given) ||
 		!(upgrade->is_taken = calloc(upgrade->given->count + 1, sizeof(bool))))
 		return ENOMEM;
@@ -380,6 +404,13 @@ void upgrade_begin(struct relay *relay)
 	if (getpid() == 1) {
 		log_error("upgrade refused: this is process 1, and a container ends with it; "
 			  "replace the container instead");
+		return;
+	}
+	if (!roster_is_kept(relay->roster) &&
+		(roster_has_keys(relay->roster) || roster_has_overrides(relay->roster))) {
+		log_error("upgrade refused: keys or overrides of the admin interface are kept in "
+			  "memory only, and a new process would not have them; state in [sluice] "
+			  "keeps them");
 		return;
 	}
 	if (relay->reload)
@@ -439,6 +470,35 @@ static void on_predecessor(evutil_socket_t fd, short what, void *arg)
 	close(fd);
 	log_info("upgrade: the process before this one has ended");
 	reload_if_it_waited(relay);
+}
+
+static void set_servers(struct upstream *upstream, const struct handed_server *handed)
+{
+	for (size_t i = 0; i < upstream->server_count; i++) {
+		struct server *server = &upstream->servers[i];
+		if (strcmp(server->conf->address.text, handed->address) != 0)
+			continue;
+		server_set_mode(server, handed->mode);
+		server_set_weight(server, handed->weight);
+		log_info("upstream %s: server %s: %s, weight %u, as in the process before",
+			handed->upstream, handed->address, server_mode_name(handed->mode),
+			server_weight(server));
+	}
+}
+
+void upgrade_take_servers(const struct relay *relay)
+{
+	const struct handover *inherited = relay->inherited;
+	const struct site *site = relay->site;
+
+	for (size_t i = 0; inherited && i < inherited->server_count; i++) {
+		const struct handed_server *handed = &inherited->servers[i];
+		for (size_t j = 0; j < site->conf->upstream_count; j++) {
+			if (handed->mode < SERVER_MODES &&
+				strcmp(site->upstreams[j]->conf->name, handed->upstream) == 0)
+				set_servers(site->upstreams[j], handed);
+		}
+	}
 }
 
 void upgrade_report(struct relay *relay)

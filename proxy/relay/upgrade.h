@@ -33,6 +33,9 @@ void upgrade_cancel(struct relay *relay);
  * a line in the log. */
 bool upgrade_inherit(struct relay *relay);
 
+/* Sets the modes and weights that operators have set in the process before. Before the workers. */
+void upgrade_take_servers(const struct relay *relay);
+
 /* This process serves: reports to the one before, if there is one. */
 void upgrade_report(struct relay *relay);
 

@@ -338,6 +338,57 @@ def reload_meanwhile(t):
     chain.end()
 
 
+@test("what an operator has said of servers goes over", workers=[2])
+def servers_go_over(t):
+    admin = Admin(f"unix:{t.path('admin.sock')}")
+    origins = [t.origin(lambda x: x.reply(200, b"")) for _ in range(3)]
+    chain = Chain(t, to(*origins) + f"[admin]\nbind = {admin.address}\n")
+    path = lambda of, word: f"/api/v1/upstreams/origin/servers/{of}/{word}"
+    equal(admin.ask(path(origins[0], "disable"), "POST")[0], 200)
+    equal(admin.ask(path(origins[1], "drain"), "POST")[0], 200)
+    equal(admin.ask(path(origins[2], "weight"), "PUT", b'{"weight": 7}')[0], 200)
+    said = lambda: [(one["mode"], one["weight"]) for one in admin.json("/api/v1/upstreams")[1]["upstreams"][0]["servers"]]
+    expected = [("disabled", 1), ("draining", 1), ("enabled", 7)]
+    equal(said(), expected, "before")
+    go = t.path("go")
+    start_slowly(chain, go)
+    for one, word in ((origins[0], "enable"), (origins[2], "drain")):
+        equal(admin.ask(path(one, word), "POST")[0], 409, "meanwhile")
+    equal(admin.ask(path(origins[2], "weight"), "PUT", b'{"weight": 8}')[0], 409, "meanwhile")
+    let_go(chain, go)
+    equal(chain.ended(chain.pids.pop(0)), 0, "exit status")
+    equal(said(), expected, "after")
+    client = t.client(chain.sluice)
+    equal({client.ask("/").status for _ in range(6)}, {200})
+    equal([len(one.requests) for one in origins], [0, 0, 6], "who was asked")
+    chain.end()
+
+
+@test("an upgrade that would lose keys or overrides that are in memory is refused", workers=[1])
+def keys_in_memory(t):
+    admin = Admin(f"unix:{t.path('admin.sock')}")
+    plans = "[plans]\nkey = header:X-Key\n[plan gold]\nlimits = few\n"
+    chain = Chain(t, sections(t.origin(), more=plans + f"[admin]\nbind = {admin.address}\n"))
+    equal(admin.ask("/api/v1/keys/ann", "PUT", b'{"plan": "gold"}')[0], 201)
+    os.kill(chain.pid, signal.SIGUSR2)
+    chain.sluice.process.wait_output("upgrade refused: keys or overrides")
+    equal(admin.json("/api/v1/keys/ann")[1]["plan"], "gold")
+    equal(t.client(chain.sluice).ask("/").status, 200)
+    chain.end()
+
+
+@test("without any limit there are upgrades, too, and starts that find the table", workers=[2])
+def without_limits(t):
+    for state in ("", f"state = {t.path('state')}"):
+        os.makedirs(t.path("state"), exist_ok=True)
+        chain = Chain(t, to(t.origin(lambda x: x.reply(200, b""))), settings=state)
+        chain.replace()
+        equal(chain.ended(chain.pids.pop(0)), 0, "exit status")
+        equal(t.client(chain.sluice).ask("/").status, 200)
+        chain.end()
+    true(not os.path.exists(t.path("state") + "/throttle.table.set-aside"), "the table was set aside")
+
+
 @test("while another process starts, keys and overrides are refused, so that none is lost", workers=[2])
 def keys_meanwhile(t):
     os.mkdir(t.path("state"))
