@@ -22,7 +22,8 @@ struct usage_counts {
 struct usage {
 	char *folder;
 	uint64_t most_bytes;
-	struct timeval interval;
+	uint64_t interval_ms;
+	uint64_t since_s; /* unix time of the interval's beginning, in whose hour it is counted */
 	struct event *timer;
 	bool has_failed;    /* which the log says */
 	bool is_full;       /* the hour's file has most_bytes, which the log says */
@@ -32,11 +33,26 @@ struct usage {
 	struct usage_table *taken; /* [workers] */
 };
 
+/* From now on. */
+static bool begin_interval(struct usage *usage)
+{
+	uint64_t now_ms = clock_wall_ns() / CLOCK_NS_PER_MS;
+	uint64_t delay_ms = usage_file_delay_ms(now_ms, usage->interval_ms);
+	const struct timeval delay = {.tv_sec = (time_t)(delay_ms / 1000),
+		.tv_usec = (suseconds_t)(delay_ms % 1000) * 1000};
+
+	usage->since_s = now_ms / 1000;
+	return event_add(usage->timer, &delay) == 0;
+}
+
 static void on_timer(evutil_socket_t fd, short what, void *arg)
 {
+	struct relay *relay = arg;
+
 	(void)fd;
 	(void)what;
-	usage_write(arg);
+	usage_write(relay);
+	begin_interval(relay->usage);
 }
 
 static void usage_free(struct usage *usage)
@@ -58,8 +74,7 @@ static bool fill(struct usage *usage, struct relay *relay, const struct conf *co
 {
 	usage->workers = conf->workers;
 	usage->most_bytes = conf->usage_bytes;
-	usage->interval = (struct timeval){.tv_sec = (time_t)(conf->usage_ms / 1000),
-		.tv_usec = (suseconds_t)(conf->usage_ms % 1000) * 1000};
+	usage->interval_ms = conf->usage_ms;
 	if (asprintf(&usage->folder, "%s/usage", conf->state) < 0) {
 		usage->folder = NULL;
 		return false;
@@ -74,8 +89,8 @@ static bool fill(struct usage *usage, struct relay *relay, const struct conf *co
 		usage->counts[i].table = (struct usage_table){0};
 		pthread_mutex_init(&usage->counts[i].lock, NULL);
 	}
-	usage->timer = event_new(relay->loop.base, -1, EV_PERSIST, on_timer, relay);
-	return usage->taken && usage->timer && event_add(usage->timer, &usage->interval) == 0;
+	usage->timer = evtimer_new(relay->loop.base, on_timer, relay);
+	return usage->taken && usage->timer && begin_interval(usage);
 }
 
 bool usage_begin(struct relay *relay, const struct conf *conf)
@@ -126,9 +141,9 @@ static size_t take_tables(struct usage *usage)
 }
 
 /* The hour that is being written is never removed, so callers without end would fill the disk. */
-static void bound_hour(struct usage *usage, uint64_t now_s)
+static void bound_hour(struct usage *usage)
 {
-	bool is_full = usage_file_bytes(usage->folder, now_s) >= usage->most_bytes;
+	bool is_full = usage_file_bytes(usage->folder, usage->since_s) >= usage->most_bytes;
 
 	if (is_full && !usage->is_full)
 		log_warn("usage: the file of this hour alone has reached usage_size; callers are "
@@ -152,14 +167,13 @@ static void report(struct usage *usage, size_t rows, int error)
 void usage_write(struct relay *relay)
 {
 	struct usage *usage = relay->usage;
-	uint64_t now_s = clock_wall_ns() / CLOCK_NS_PER_S;
 	size_t rows = take_tables(usage);
 
 	if (rows > 0) {
-		bound_hour(usage, now_s);
+		bound_hour(usage);
 		report(usage, rows,
-			usage_file_append(
-				usage->folder, now_s, usage->taken, usage->workers, relay->stats));
+			usage_file_append(usage->folder, usage->since_s, usage->taken,
+				usage->workers, relay->stats));
 	}
 	for (unsigned i = 0; i < usage->workers; i++)
 		usage_table_clear(&usage->taken[i]);

@@ -78,6 +78,14 @@ static int write_rows(int fd, const struct usage_table *table, const struct stat
 	return error != 0 || used == 0 ? error : write_all(fd, piece, used);
 }
 
+uint64_t usage_file_delay_ms(uint64_t now_ms, uint64_t interval_ms)
+{
+	const uint64_t hour_ms = USAGE_HOUR_S * UINT64_C(1000);
+	uint64_t left_ms = hour_ms - now_ms % hour_ms;
+
+	return left_ms < interval_ms ? left_ms : interval_ms;
+}
+
 int usage_file_append(const char *folder, uint64_t now_s, const struct usage_table *tables,
 	unsigned count, const struct stats *stats)
 {

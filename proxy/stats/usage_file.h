@@ -18,6 +18,10 @@
 
 #define USAGE_HOUR_S 3600
 
+/* How long to count from `now_ms` (unix time) until the next write: an interval, but never beyond
+ * the end of the hour, in whose file it is to be. */
+uint64_t usage_file_delay_ms(uint64_t now_ms, uint64_t interval_ms);
+
 /* Appends the rows of `count` tables to the hour's file of `now_s` (unix time). `stats` has the
  * names of limits. 0, or an errno value. */
 int usage_file_append(const char *folder, uint64_t now_s, const struct usage_table *tables,

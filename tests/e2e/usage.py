@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """usage: what callers used of each limit, for invoices; kept over restarts, crashes and upgrades."""
 import csv
+import datetime
 import io
 import os
 import socket
@@ -11,7 +12,7 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from lib import process
 from lib.admin import Admin, whole_content, with_admin
 from lib.chain import Chain
-from lib.process import BINARY, Port, until
+from lib.process import BINARY, SANITIZER, Port, find_library, until
 from lib.sluice import Sluice, to
 from lib.tap import equal, group, main, test, true
 from lib.wire import dial
@@ -160,6 +161,30 @@ def bounded(t):
     sluice.process.wait_output("usage: the oldest 2 hours are removed")
     equal(sorted(os.listdir(folder)), ["2001020306", "other"], "what is left")
     equal(sums(admin, "?from=2001-02-03&to=2001-02-04"), {("calls", "0123456789abcdef"): (20000, 0)})
+
+
+@test("what was used in an hour is counted in it, however long the interval", workers=[1])
+def dated(t):
+    library = find_library("faketime/libfaketime.so.1")
+    if not library or SANITIZER:
+        t.skip("libfaketime is not installed" if not SANITIZER else "libfaketime and a sanitizer")
+    # Five seconds before December.
+    shift = round(datetime.datetime(2026, 11, 30, 23, 59, 55, tzinfo=datetime.timezone.utc).timestamp() - time.time())
+    sluice, admin = with_admin(t, LIMITS.replace("5 per", "5000 per") + to(t.origin(lambda x: x.reply(200)), route=ROUTE),
+                               settings=settings(t, "1h"), environment={
+                                   "LD_PRELOAD": library, "FAKETIME": f"{shift:+d}s", "FAKETIME_DONT_FAKE_MONOTONIC": "1"})
+    client, folder = t.client(sluice), os.path.join(t.path("state"), "usage")
+    ask(client, "ann", 1)
+    # Its file is written when the hour ends.
+    until(lambda: os.listdir(folder), "the hour's file", pause=0.05)
+    ask(client, "ann", 2)
+    sluice.terminate()
+    sluice.wait()
+    counts = {}
+    for name in os.listdir(folder):
+        with open(os.path.join(folder, name), encoding="ascii") as file:
+            counts[name] = sum(int(line.split()[1]) for line in file if line.endswith(" calls\n"))
+    equal(counts, {"2026113023": 1, "2026120100": 2}, "by hours")
 
 
 @test("an hour that is itself as large as usage_size counts callers together from then on", workers=[2])

@@ -131,6 +131,19 @@ static void rows_are_read_exactly(void **state)
 	assert_string_equal(f->seen, "0 0 0 a\nffffffffffffffff 9223372036854775807 12 b-c,\"\n");
 }
 
+static void an_interval_ends_with_its_hour(void **state)
+{
+	const uint64_t hour_ms = HOUR_S * UINT64_C(1000);
+
+	(void)state;
+	assert_int_equal(usage_file_delay_ms(hour_ms, 10000), 10000);
+	assert_int_equal(usage_file_delay_ms(hour_ms + 3590000, 10000), 10000);
+	assert_int_equal(usage_file_delay_ms(hour_ms + 3590001, 10000), 9999);
+	assert_int_equal(usage_file_delay_ms(hour_ms + 3599999, 10000), 1);
+	assert_int_equal(usage_file_delay_ms(hour_ms, 3600000), 3600000);
+	assert_int_equal(usage_file_delay_ms(hour_ms + 1, 3600000), 3599999);
+}
+
 /* A full disk or a crash may cut a write anywhere. */
 static void a_row_cut_anywhere_is_none(void **state)
 {
@@ -214,6 +227,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(what_is_no_row_is_passed_over, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(rows_are_read_exactly, set_up, tear_down),
+		cmocka_unit_test(an_interval_ends_with_its_hour),
 		cmocka_unit_test_setup_teardown(a_row_cut_anywhere_is_none, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(a_long_file_is_read_in_pieces, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(it_can_be_stopped, set_up, tear_down),
