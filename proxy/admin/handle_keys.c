@@ -7,6 +7,7 @@
 #include "admin/json_text.h"
 #include "admin/request.h"
 #include "admin/revise.h"
+#include "base/clock.h"
 #include "base/digest.h"
 #include "base/log.h"
 #include "conf/credentials.h"
@@ -104,7 +105,8 @@ static bool put(struct admin_request *request, struct slice key, uint32_t plan)
 
 	if (admin_is_leaving(request))
 		return false;
-	int error = roster_put_key(request->relay->roster, key, plan);
+	int error =
+		roster_put_key(request->relay->roster, key, plan, clock_wall_ns() / CLOCK_NS_PER_S);
 	if (error == 0)
 		return true;
 	snprintf(detail, sizeof(detail), "The change can't be kept: %s.", strerror(error));

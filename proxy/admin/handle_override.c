@@ -113,7 +113,7 @@ static bool put(struct admin_request *request, uint64_t caller, struct roster_ov
 
 	if (admin_is_leaving(request))
 		return false;
-	int error = roster_put_override(request->relay->roster, caller, override);
+	int error = roster_put_override(request->relay->roster, caller, override, now_s());
 	if (error == 0)
 		return true;
 	snprintf(detail, sizeof(detail), "The change can't be kept: %s.", strerror(error));

@@ -192,7 +192,7 @@ const char *roster_plan_name(const struct roster *roster, uint32_t plan)
 }
 
 static int put(struct roster *roster, struct roster_side *side, uint64_t hash, struct slice key,
-	uint64_t caller, uint64_t value)
+	uint64_t caller, uint64_t value, uint64_t now_s)
 {
 	struct roster_entry *entry = NULL, *made = NULL;
 	size_t at;
@@ -203,7 +203,7 @@ static int put(struct roster *roster, struct roster_side *side, uint64_t hash, s
 	entry = find_entry(current(side), hash, key, caller, &at);
 	if (!entry && !(entry = made = entry_new(hash, key, caller)))
 		return ENOMEM;
-	error = roster_write(roster, side, entry, value);
+	error = roster_write(roster, side, entry, value, now_s);
 	if (error != 0) {
 		free(made);
 		return error;
@@ -215,18 +215,18 @@ static int put(struct roster *roster, struct roster_side *side, uint64_t hash, s
 	return 0;
 }
 
-int roster_put_key(struct roster *roster, struct slice key, uint32_t plan)
+int roster_put_key(struct roster *roster, struct slice key, uint32_t plan, uint64_t now_s)
 {
 	if (digest_is_text(key))
 		atomic_store_explicit(&roster->has_digests, true, memory_order_relaxed);
-	return put(roster, &roster->keys, hash_of_key(key), key, 0, plan);
+	return put(roster, &roster->keys, hash_of_key(key), key, 0, plan, now_s);
 }
 
-int roster_put_override(
-	struct roster *roster, uint64_t caller, const struct roster_override *override)
+int roster_put_override(struct roster *roster, uint64_t caller,
+	const struct roster_override *override, uint64_t now_s)
 {
 	return put(roster, &roster->overrides, hash_of_caller(caller), SLICE_NONE, caller,
-		roster_pack(override));
+		roster_pack(override), now_s);
 }
 
 /* ---- life ------------------------------------------------------------------------------------ */
@@ -236,7 +236,7 @@ bool roster_is_kept(const struct roster *roster)
 	return roster->folder != NULL;
 }
 
-struct roster *roster_open(const char *folder, char *why, size_t why_bytes)
+struct roster *roster_open(const char *folder, uint64_t now_s, char *why, size_t why_bytes)
 {
 	struct roster *roster = calloc(1, sizeof(*roster));
 
@@ -245,7 +245,7 @@ struct roster *roster_open(const char *folder, char *why, size_t why_bytes)
 		return NULL;
 	if (folder && !(roster->folder = strdup(folder)))
 		snprintf(why, why_bytes, "no memory");
-	else if (!folder || roster_read(roster, why, why_bytes))
+	else if (!folder || roster_read(roster, now_s, why, why_bytes))
 		return roster;
 	roster_close(roster);
 	return NULL;

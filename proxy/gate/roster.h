@@ -39,7 +39,7 @@ struct roster_override {
 /* Reads `folder`'s file when there is one; NULL: memory only. A file that is no roster is renamed
  * to `roster.set-aside`. NULL with a sentence in `why` when it can't be read, or without memory.
  * `why` has a sentence, too, when a file was set aside; else it is empty. */
-struct roster *roster_open(const char *folder, char *why, size_t why_bytes);
+struct roster *roster_open(const char *folder, uint64_t now_s, char *why, size_t why_bytes);
 /* Nobody looks anything up any more. NULL is ignored. */
 void roster_close(struct roster *roster);
 
@@ -53,10 +53,11 @@ const char *roster_plan_name(const struct roster *roster, uint32_t plan);
 
 /* A key may be its SHA-256 (base/digest.h), which finds the key that it is of. ROSTER_PLAN_NONE
  * takes it out. 0, or errno: ENOMEM, or what writing the file met; nothing has
- * changed then. */
-int roster_put_key(struct roster *roster, struct slice key, uint32_t plan);
-int roster_put_override(
-	struct roster *roster, uint64_t caller, const struct roster_override *override);
+ * changed then. Overrides that are over at `now_s` (unix time) leave the file, and are not read by
+ * roster_open. */
+int roster_put_key(struct roster *roster, struct slice key, uint32_t plan, uint64_t now_s);
+int roster_put_override(struct roster *roster, uint64_t caller,
+	const struct roster_override *override, uint64_t now_s);
 
 /* ---- any thread ------------------------------------------------------------------------------ */
 

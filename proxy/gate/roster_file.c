@@ -55,12 +55,12 @@ static void put_key(
 	fputc('\n', out);
 }
 
-static void put_override(
-	const struct roster *roster, FILE *out, const struct roster_entry *entry, uint64_t value)
+static void put_override(const struct roster *roster, FILE *out, const struct roster_entry *entry,
+	uint64_t value, uint64_t now_s)
 {
 	struct roster_override override = roster_unpack(value);
 
-	if (override.kind == ROSTER_NO_OVERRIDE)
+	if (override.kind == ROSTER_NO_OVERRIDE || override.until_s <= now_s)
 		return;
 	fprintf(out, "override %016" PRIx64 " %" PRIu64, entry->caller, override.until_s);
 	if (override.kind == ROSTER_PLAN)
@@ -69,19 +69,36 @@ static void put_override(
 		fputs(override.kind == ROSTER_EXEMPT ? " exempt\n" : " deny\n", out);
 }
 
-static void put_side(const struct roster *roster, const struct roster_side *side, FILE *out,
-	const struct roster_entry *changed, uint64_t changed_value)
+/* What is to be written. */
+struct change {
+	const struct roster_side *side;
+	const struct roster_entry *entry;
+	uint64_t value;
+	uint64_t now_s;
+};
+
+static void put_entry(const struct roster *roster, const struct roster_side *side, FILE *out,
+	const struct roster_entry *entry, uint64_t value, uint64_t now_s)
 {
-	bool is_keys = side == &roster->keys;
-	bool is_there = false;
+	if (side == &roster->keys)
+		put_key(roster, out, entry, value);
+	else
+		put_override(roster, out, entry, value, now_s);
+}
+
+static void put_side(const struct roster *roster, const struct roster_side *side, FILE *out,
+	const struct change *change)
+{
+	bool is_new = side == change->side;
 
 	for (const struct roster_entry *entry = side->entries; entry; entry = entry->next) {
-		uint64_t value = entry == changed ? changed_value : entry->value;
-		is_there |= entry == changed;
-		(is_keys ? put_key : put_override)(roster, out, entry, value);
+		bool is_changed = entry == change->entry;
+		is_new &= !is_changed;
+		put_entry(roster, side, out, entry, is_changed ? change->value : entry->value,
+			change->now_s);
 	}
-	if (changed && !is_there)
-		(is_keys ? put_key : put_override)(roster, out, changed, changed_value);
+	if (is_new)
+		put_entry(roster, side, out, change->entry, change->value, change->now_s);
 }
 
 static int sync_folder(const struct roster *roster)
@@ -94,8 +111,7 @@ static int sync_folder(const struct roster *roster)
 	return error;
 }
 
-static int write_file(const struct roster *roster, const char *path, const struct roster_side *side,
-	const struct roster_entry *entry, uint64_t value)
+static int write_file(const struct roster *roster, const char *path, const struct change *change)
 {
 	int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
 	FILE *out = fd >= 0 ? fdopen(fd, "w") : NULL;
@@ -108,8 +124,8 @@ static int write_file(const struct roster *roster, const char *path, const struc
 		return error;
 	}
 	fputs(FIRST_LINE, out);
-	put_side(roster, &roster->keys, out, side == &roster->keys ? entry : NULL, value);
-	put_side(roster, &roster->overrides, out, side == &roster->overrides ? entry : NULL, value);
+	put_side(roster, &roster->keys, out, change);
+	put_side(roster, &roster->overrides, out, change);
 	fputs(LAST_LINE, out);
 	errno = 0;
 	if (fflush(out) != 0 || ferror(out) || fsync(fd) != 0)
@@ -120,8 +136,9 @@ static int write_file(const struct roster *roster, const char *path, const struc
 }
 
 int roster_write(struct roster *roster, const struct roster_side *side,
-	const struct roster_entry *entry, uint64_t value)
+	const struct roster_entry *entry, uint64_t value, uint64_t now_s)
 {
+	const struct change change = {side, entry, value, now_s};
 	char path[PATH_BYTES], fresh[PATH_BYTES];
 	int error;
 
@@ -129,7 +146,7 @@ int roster_write(struct roster *roster, const struct roster_side *side,
 		return 0;
 	path_of(roster, "roster", path);
 	path_of(roster, "roster.new", fresh);
-	error = write_file(roster, fresh, side, entry, value);
+	error = write_file(roster, fresh, &change);
 	if (error == 0 && rename(fresh, path) != 0)
 		error = errno;
 	if (error != 0) {
@@ -175,10 +192,10 @@ static bool read_key(struct roster *roster, char *words[5], size_t count)
 	if (count != (is_revoked ? 2 : 3) || !take_text(words[1], &key))
 		return false;
 	plan = is_revoked ? ROSTER_PLAN_REVOKED : roster_plan_number(roster, words[2]);
-	return plan != ROSTER_PLAN_NONE && roster_put_key(roster, key, plan) == 0;
+	return plan != ROSTER_PLAN_NONE && roster_put_key(roster, key, plan, 0) == 0;
 }
 
-static bool read_override(struct roster *roster, char *words[5], size_t count)
+static bool read_override(struct roster *roster, char *words[5], size_t count, uint64_t now_s)
 {
 	struct roster_override override = {.kind = ROSTER_NO_OVERRIDE};
 	uint64_t caller;
@@ -202,11 +219,13 @@ static bool read_override(struct roster *roster, char *words[5], size_t count)
 		if (override.plan == ROSTER_PLAN_NONE)
 			return false;
 	}
-	return override.kind != ROSTER_NO_OVERRIDE &&
-	       roster_put_override(roster, caller, &override) == 0;
+	if (override.kind == ROSTER_NO_OVERRIDE)
+		return false;
+	return override.until_s <= now_s ||
+	       roster_put_override(roster, caller, &override, now_s) == 0;
 }
 
-static bool read_line(struct roster *roster, char *line)
+static bool read_line(struct roster *roster, char *line, uint64_t now_s)
 {
 	char *words[5], *rest = NULL;
 	size_t count = 0;
@@ -219,13 +238,13 @@ static bool read_line(struct roster *roster, char *line)
 	if (count == 0)
 		return false;
 	if (strcmp(words[0], "override") == 0)
-		return read_override(roster, words, count);
+		return read_override(roster, words, count, now_s);
 	return (strcmp(words[0], "key") == 0 || strcmp(words[0], "revoked") == 0) &&
 	       read_key(roster, words, count);
 }
 
 /* The number of the line that is wrong; 0: none. */
-static unsigned read_lines(struct roster *roster, FILE *file)
+static unsigned read_lines(struct roster *roster, FILE *file, uint64_t now_s)
 {
 	char *line = NULL;
 	size_t room = 0;
@@ -244,13 +263,13 @@ static unsigned read_lines(struct roster *roster, FILE *file)
 		}
 		good = line[len - 1] == '\n' && strlen(line) == (size_t)len;
 		line[len - 1] = '\0';
-		good = good && read_line(roster, line);
+		good = good && read_line(roster, line, now_s);
 	}
 	free(line);
 	return good && is_over ? 0 : number + 1 - (unsigned)!good;
 }
 
-bool roster_read(struct roster *roster, char *why, size_t why_bytes)
+bool roster_read(struct roster *roster, uint64_t now_s, char *why, size_t why_bytes)
 {
 	char path[PATH_BYTES], aside[PATH_BYTES];
 	FILE *file;
@@ -266,7 +285,7 @@ bool roster_read(struct roster *roster, char *why, size_t why_bytes)
 		return true;
 	}
 	roster->is_reading = true;
-	wrong = read_lines(roster, file);
+	wrong = read_lines(roster, file, now_s);
 	roster->is_reading = false;
 	fclose(file);
 	if (wrong == 0)

@@ -58,9 +58,9 @@ static inline struct roster_override roster_unpack(uint64_t value)
 /* Writes the file as it will be when `entry` of `side`, which need not be in it yet, has `value`.
  * 0, or errno and the file is as before. */
 int roster_write(struct roster *roster, const struct roster_side *side,
-	const struct roster_entry *entry, uint64_t value);
+	const struct roster_entry *entry, uint64_t value, uint64_t now_s);
 
 /* Reads the file. False with a sentence when it can't be read; see roster_open. */
-bool roster_read(struct roster *roster, char *why, size_t why_bytes);
+bool roster_read(struct roster *roster, uint64_t now_s, char *why, size_t why_bytes);
 
 #endif

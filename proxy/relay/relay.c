@@ -419,12 +419,13 @@ static void log_ready(const struct relay *relay, const struct conf *conf)
 /* In memory when the state folder can't be used, as the throttles are. */
 static bool open_roster(struct relay *relay, const struct conf *conf)
 {
+	uint64_t now_s = clock_wall_ns() / CLOCK_NS_PER_S;
 	char why[512];
 
-	relay->roster = roster_open(conf->state, why, sizeof(why));
+	relay->roster = roster_open(conf->state, now_s, why, sizeof(why));
 	if (!relay->roster && !conf->state_required) {
 		log_warn("%s; keys and overrides are kept in memory only", why);
-		relay->roster = roster_open(NULL, why, sizeof(why));
+		relay->roster = roster_open(NULL, now_s, why, sizeof(why));
 	}
 	if (!relay->roster)
 		log_error("keys and overrides: %s", why);

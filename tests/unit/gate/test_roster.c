@@ -19,6 +19,8 @@
 #include "../random.h"
 #include "base/digest.h"
 
+#define NOW_S 100
+
 static char folder[64];
 
 static int make_folder(void **state)
@@ -49,7 +51,7 @@ static int remove_folder(void **state)
 static struct roster *open_good(const char *in)
 {
 	char why[512];
-	struct roster *roster = roster_open(in, why, sizeof(why));
+	struct roster *roster = roster_open(in, NOW_S, why, sizeof(why));
 
 	if (!roster || *why)
 		fail_msg("%s", why);
@@ -59,7 +61,7 @@ static struct roster *open_good(const char *in)
 static void put_key(struct roster *roster, const char *key, const char *plan)
 {
 	assert_int_equal(
-		roster_put_key(roster, slice_of(key), roster_plan_number(roster, plan)), 0);
+		roster_put_key(roster, slice_of(key), roster_plan_number(roster, plan), NOW_S), 0);
 }
 
 static void expect_plan(const struct roster *roster, const char *key, const char *plan)
@@ -83,8 +85,8 @@ static void keys_are_kept(void **state)
 	put_key(roster, "ann", "silver");
 	put_key(roster, "odd key\xff%\x7e= x", "gold");
 	put_key(roster, "gone", "gold");
-	assert_int_equal(roster_put_key(roster, SLICE("gone"), ROSTER_PLAN_NONE), 0);
-	assert_int_equal(roster_put_key(roster, SLICE("eve"), ROSTER_PLAN_REVOKED), 0);
+	assert_int_equal(roster_put_key(roster, SLICE("gone"), ROSTER_PLAN_NONE, NOW_S), 0);
+	assert_int_equal(roster_put_key(roster, SLICE("eve"), ROSTER_PLAN_REVOKED, NOW_S), 0);
 	for (int round = 0; round < 2; round++) {
 		expect_plan(roster, "ann", "silver");
 		expect_plan(roster, "bob", "silver");
@@ -132,10 +134,10 @@ static void overrides_end(void **state)
 	const struct roster_override none = {ROSTER_NO_OVERRIDE, 0, 0};
 
 	(void)state;
-	assert_int_equal(roster_put_override(roster, 7, &exempt), 0);
-	assert_int_equal(roster_put_override(roster, UINT64_MAX, &gold), 0);
-	assert_int_equal(roster_put_override(roster, 9, &gold), 0);
-	assert_int_equal(roster_put_override(roster, 9, &none), 0);
+	assert_int_equal(roster_put_override(roster, 7, &exempt, NOW_S), 0);
+	assert_int_equal(roster_put_override(roster, UINT64_MAX, &gold, NOW_S), 0);
+	assert_int_equal(roster_put_override(roster, 9, &gold, NOW_S), 0);
+	assert_int_equal(roster_put_override(roster, 9, &none, NOW_S), 0);
 	for (int round = 0; round < 2; round++) {
 		assert_int_equal(roster_find_override(roster, 7, 999).kind, ROSTER_EXEMPT);
 		assert_int_equal(roster_find_override(roster, 7, 1000).kind, ROSTER_NO_OVERRIDE);
@@ -148,6 +150,35 @@ static void overrides_end(void **state)
 		roster_close(roster);
 		roster = open_good(folder);
 	}
+	roster_close(roster);
+}
+
+/* What is over is not carried on for ever. */
+static void overrides_that_are_over_leave_the_file(void **state)
+{
+	struct roster *roster = open_good(folder);
+	struct roster_override soon = {ROSTER_DENY, 0, NOW_S + 10},
+			       later = {ROSTER_DENY, 0, NOW_S + 20};
+	char why[512], text[512];
+
+	(void)state;
+	assert_int_equal(roster_put_override(roster, 1, &soon, NOW_S), 0);
+	assert_int_equal(roster_put_override(roster, 2, &later, NOW_S), 0);
+	put_key(roster, "ann", "gold");
+	assert_int_equal(roster_put_key(roster, SLICE("bob"), ROSTER_PLAN_REVOKED, NOW_S + 10), 0);
+	roster_close(roster);
+	FILE *file = fopen(path_of("roster"), "r");
+	assert_non_null(file);
+	text[fread(text, 1, sizeof(text) - 1, file)] = '\0';
+	fclose(file);
+	assert_null(strstr(text, "override 0000000000000001"));
+	assert_non_null(strstr(text, "override 0000000000000002"));
+	assert_non_null(strstr(text, "key ann gold"));
+	roster = roster_open(folder, NOW_S + 20, why, sizeof(why));
+	assert_non_null(roster);
+	assert_string_equal(why, "");
+	assert_false(roster_has_overrides(roster));
+	assert_true(roster_has_keys(roster));
 	roster_close(roster);
 }
 
@@ -169,7 +200,7 @@ static void damaged_files_are_set_aside(void **state)
 
 	(void)state;
 	put_key(roster, "ann", "gold");
-	assert_int_equal(roster_put_override(roster, 0xabc, &deny), 0);
+	assert_int_equal(roster_put_override(roster, 0xabc, &deny, NOW_S), 0);
 	roster_close(roster);
 	FILE *file = fopen(path_of("roster"), "r");
 	assert_non_null(file);
@@ -177,7 +208,7 @@ static void damaged_files_are_set_aside(void **state)
 	fclose(file);
 	for (size_t cut = 0; cut < len; cut++) {
 		write_text(text, cut);
-		roster = roster_open(folder, why, sizeof(why));
+		roster = roster_open(folder, NOW_S, why, sizeof(why));
 		assert_non_null(roster);
 		assert_non_null(strstr(why, "not a line of a roster"));
 		assert_int_equal(access(path_of("roster.set-aside"), F_OK), 0);
@@ -194,7 +225,7 @@ static void damaged_files_are_set_aside(void **state)
 		"sluice roster 1\n\nend\n"};
 	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
 		write_text(bad[i], strlen(bad[i]));
-		roster = roster_open(folder, why, sizeof(why));
+		roster = roster_open(folder, NOW_S, why, sizeof(why));
 		assert_non_null(roster);
 		if (!*why)
 			fail_msg("taken: %s", bad[i]);
@@ -211,9 +242,9 @@ static void unwritten_changes_nothing(void **state)
 	put_key(roster, "ann", "gold");
 	/* A folder in the place of the new file: nobody can write it, root included. */
 	assert_int_equal(mkdir(path_of("roster.new"), 0700), 0);
-	assert_int_not_equal(roster_put_key(roster, SLICE("ann"), ROSTER_PLAN_REVOKED), 0);
+	assert_int_not_equal(roster_put_key(roster, SLICE("ann"), ROSTER_PLAN_REVOKED, NOW_S), 0);
 	assert_int_not_equal(
-		roster_put_key(roster, SLICE("new"), roster_plan_number(roster, "gold")), 0);
+		roster_put_key(roster, SLICE("new"), roster_plan_number(roster, "gold"), NOW_S), 0);
 	expect_plan(roster, "ann", "gold");
 	expect_plan(roster, "new", NULL);
 	assert_int_equal(rmdir(path_of("roster.new")), 0);
@@ -265,7 +296,7 @@ static void looked_up_while_growing(void **state)
 		const struct roster_override deny = {ROSTER_DENY, 0, 1};
 		snprintf(key, sizeof(key), "key %u", i);
 		put_key(race.roster, key, i % 2 ? "gold" : "silver");
-		assert_int_equal(roster_put_override(race.roster, i, &deny), 0);
+		assert_int_equal(roster_put_override(race.roster, i, &deny, NOW_S), 0);
 		atomic_store(&race.put, i + 1);
 	}
 	atomic_store(&race.over, true);
@@ -281,6 +312,8 @@ int main(void)
 		cmocka_unit_test_setup_teardown(
 			digests_find_their_keys, make_folder, remove_folder),
 		cmocka_unit_test_setup_teardown(overrides_end, make_folder, remove_folder),
+		cmocka_unit_test_setup_teardown(
+			overrides_that_are_over_leave_the_file, make_folder, remove_folder),
 		cmocka_unit_test_setup_teardown(
 			damaged_files_are_set_aside, make_folder, remove_folder),
 		cmocka_unit_test_setup_teardown(
