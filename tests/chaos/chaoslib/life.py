@@ -116,6 +116,8 @@ class Life:
         self.sluice = Sluice(self.folder, self.theme.sections(r, self, 0), workers=r.choice((1, 1, 2, 4)),
                              settings=settings, listener=self.theme.listener)
         self.sluice.start()
+        # Its sockets listen before its workers have the descriptors that each life begins with.
+        self.sluice.process.wait_output("sluice is ready")
         self.calm_files = None
 
     async def _live(self):
