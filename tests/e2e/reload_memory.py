@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
 """Reloads and memory: one that gets none changes nothing, and none leaves anything behind."""
+import contextlib
 import mmap
 import os
 import struct
@@ -48,8 +49,11 @@ def answer_of(sluice):
 
 def files(sluice):
     """What it has open, but for connections of clients."""
-    folder = f"/proc/{sluice.pid}/fd"
-    return sorted(os.readlink(os.path.join(folder, fd)) for fd in os.listdir(folder))
+    folder, found = f"/proc/{sluice.pid}/fd", []
+    for fd in os.listdir(folder):
+        with contextlib.suppress(FileNotFoundError):  # closed meanwhile
+            found.append(os.readlink(os.path.join(folder, fd)))
+    return sorted(found)
 
 
 def settled(read, what):
