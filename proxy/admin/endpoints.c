@@ -31,6 +31,7 @@ const struct admin_endpoint admin_endpoints[] = {
 	{"PUT", API "upstreams/", true, ADMIN_WRITE, true, admin_put_server},
 	{"POST", API "upstreams/", true, ADMIN_WRITE, true, admin_post_server},
 	{"GET", API "sessions", false, ADMIN_READ, true, admin_get_sessions},
+	{"GET", API "sessions/", false, ADMIN_READ, true, admin_get_session},
 	{"POST", API "sessions/", true, ADMIN_WRITE, true, admin_post_session},
 	{"GET", API "usage", false, ADMIN_READ, false, admin_get_usage},
 	{"GET", API "events", false, ADMIN_READ, true, admin_get_events},

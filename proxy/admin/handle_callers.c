@@ -108,15 +108,19 @@ static json_t *usage_of(const struct relay *relay, const struct subject *subject
 static void respond(struct admin_request *request, const char *name, json_t *list)
 {
 	struct throttle_key hash;
+	const char *key = admin_argument(request, "key");
 
-	if (identity_of_short(slice_of(request->tail), &hash))
+	if (identity_of_short(slice_of(request->tail), &hash)) {
 		admin_respond_json(request, 200,
 			json_pack("{s:s, s:o, s:o}", "caller", request->tail, name, list,
 				"override", admin_override_json(request->relay, hash.lo)));
-	else
-		admin_respond_json(request, 200,
-			json_pack("{s:o, s:o}", "key",
-				admin_json_text(admin_argument(request, "key")), name, list));
+		return;
+	}
+	json_t *answer = json_pack("{s:o, s:o}", "key", admin_json_text(key), name, list);
+	const char *plan = admin_plan_of_key(request->relay, key);
+	if (answer && strcmp(name, "limits") == 0)
+		json_object_set_new(answer, "plan", plan ? json_string(plan) : json_null());
+	admin_respond_json(request, 200, answer);
 }
 
 /* By its hash, a caller is known by what limits hold of it. */

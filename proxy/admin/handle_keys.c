@@ -66,20 +66,40 @@ static const struct conf_plan *find_plan(struct admin_request *request, const ch
 	return NULL;
 }
 
+/* Its plan's name; NULL: none. `number` is what the roster says of it. */
+static const char *plan_of(const struct relay *relay, struct slice key, uint32_t *number)
+{
+	*number = roster_find_text(relay->roster, key);
+	if (*number == ROSTER_PLAN_NONE)
+		*number = roster_find_key(relay->roster, key);
+	if (*number != ROSTER_PLAN_NONE)
+		return roster_plan_name(relay->roster, *number);
+	const struct conf_plan *listed = gate_listed_plan(relay->site->gate, key);
+	return listed ? listed->name : NULL;
+}
+
+const char *admin_plan_of_key(const struct relay *relay, const char *text)
+{
+	const struct conf *conf = relay->site->conf;
+	struct key key = {.slice = slice_of(text)};
+	uint32_t number;
+
+	if (!conf->plans_key || key.slice.len > KEY_BYTES)
+		return NULL;
+	memcpy(key.text, text, key.slice.len);
+	key.slice.at = key.text;
+	if (credentials_are_keys(conf->plans_key))
+		key.slice.len = credentials_write(slice_of(text), key.text);
+	return plan_of(relay, key.slice, &number);
+}
+
 static void respond(struct admin_request *request, const struct key *key, unsigned status)
 {
 	const struct relay *relay = request->relay;
-	uint32_t number = roster_find_text(relay->roster, key->slice);
-	const char *source = "interface";
+	uint32_t number;
+	const char *plan = plan_of(relay, key->slice, &number);
+	const char *source = number == ROSTER_PLAN_NONE ? "file" : "interface";
 
-	if (number == ROSTER_PLAN_NONE)
-		number = roster_find_key(relay->roster, key->slice);
-	const char *plan = roster_plan_name(relay->roster, number);
-	if (number == ROSTER_PLAN_NONE) {
-		const struct conf_plan *listed = gate_listed_plan(relay->site->gate, key->slice);
-		plan = listed ? listed->name : NULL;
-		source = "file";
-	}
 	if (number == ROSTER_PLAN_NONE && !plan) {
 		admin_respond_problem(request, 404, "This key has no plan of its own.");
 		return;

@@ -1,4 +1,5 @@
 /* Sessions: the clients whose requests are queued or under way. */
+#include <ctype.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,6 +18,7 @@ struct listing {
 	json_t *list;
 	size_t left;
 	uint64_t total;
+	const char *state; /* only those in it; NULL: all */
 };
 
 static json_t *session_of(const struct session_view *view)
@@ -37,6 +39,8 @@ static bool visit(void *ctx, const struct session_view *view)
 {
 	struct listing *listing = ctx;
 
+	if (listing->state && strcmp(listing->state, session_state_name(view->state)) != 0)
+		return true;
 	listing->total++;
 	if (listing->left > 0) {
 		listing->left--;
@@ -49,7 +53,9 @@ void admin_get_sessions(struct admin_request *request)
 {
 	const char *count = admin_argument(request, "count");
 	unsigned long wanted = count ? strtoul(count, NULL, 10) : LIST_DEFAULT;
-	struct listing listing = {json_array(), wanted < LIST_MAX ? wanted : LIST_MAX, 0};
+	struct listing listing = {.list = json_array(),
+		.left = wanted < LIST_MAX ? wanted : LIST_MAX,
+		.state = admin_argument(request, "state")};
 
 	if (!queue_each_session(request->relay->queue, visit, &listing)) {
 		json_decref(listing.list);
@@ -61,6 +67,53 @@ void admin_get_sessions(struct admin_request *request)
 			listing.list));
 }
 
+static int digit_of(char c)
+{
+	return c <= '9' ? c - '0' : (c | 0x20) - 'a' + 10;
+}
+
+/* The 32 digits that `text` begins with. NULL: it does not; else what follows them. */
+static const char *read_id(const char *text, struct session_key *key)
+{
+	for (size_t i = 0; i < SESSION_ID_BYTES - 1; i++) {
+		if (!isxdigit((unsigned char)text[i]))
+			return NULL;
+		key->word[i / 16] = key->word[i / 16] << 4 | (uint64_t)digit_of(text[i]);
+	}
+	return text + SESSION_ID_BYTES - 1;
+}
+
+/* One that is looked for. */
+struct wanted {
+	struct session_key key;
+	json_t *found;
+};
+
+static bool visit_wanted(void *ctx, const struct session_view *view)
+{
+	struct wanted *wanted = ctx;
+
+	if (view->key.word[0] != wanted->key.word[0] || view->key.word[1] != wanted->key.word[1])
+		return true;
+	wanted->found = session_of(view);
+	return false;
+}
+
+void admin_get_session(struct admin_request *request)
+{
+	struct wanted wanted = {0};
+	const char *rest = read_id(request->tail, &wanted.key);
+
+	if (!rest || *rest)
+		admin_respond_problem(request, 404, "A session's path is its id of 32 digits.");
+	else if (!queue_each_session(request->relay->queue, visit_wanted, &wanted))
+		admin_respond_problem(request, 503, "No memory.");
+	else if (!wanted.found)
+		admin_respond_problem(request, 404, "There is no such session.");
+	else
+		admin_respond_json(request, 200, wanted.found);
+}
+
 /* `ID/drain`, `ID/close`, `ID/abort` */
 void admin_post_session(struct admin_request *request)
 {
@@ -69,18 +122,16 @@ void admin_post_session(struct admin_request *request)
 		enum session_state state;
 	} operations[] = {{"drain", SESSION_DRAINING}, {"close", SESSION_CLOSING},
 		{"abort", SESSION_ABORTED}};
-	struct session_key key;
-	int used = 0;
+	struct session_key key = {0};
+	const char *rest = read_id(request->tail, &key);
 
-	if (sscanf(request->tail, "%16" SCNx64 "%16" SCNx64 "/%n", &key.word[0], &key.word[1],
-		    &used) != 2 ||
-		used != SESSION_ID_BYTES) {
+	if (!rest || *rest != '/') {
 		admin_respond_problem(request, 404,
 			"A session's path is its id of 32 digits, then /drain, /close or /abort.");
 		return;
 	}
 	for (size_t i = 0; i < sizeof(operations) / sizeof(operations[0]); i++) {
-		if (strcmp(request->tail + used, operations[i].word) != 0)
+		if (strcmp(rest + 1, operations[i].word) != 0)
 			continue;
 		if (queue_close_session(
 			    request->relay->queue, key, operations[i].state, clock_monotonic_ns()))

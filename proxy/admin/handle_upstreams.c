@@ -27,13 +27,19 @@ static json_t *upstream_of(const struct relay *relay, size_t index)
 	const struct upstream *upstream = relay->site->upstreams[index];
 	uint64_t slots[STATS_UPSTREAM_SLOTS], now_ms = clock_monotonic_ms();
 	json_t *servers = json_array();
+	struct run_queue_counts line;
 
+	run_queue_count(upstream->state->run_queue, &line);
 	for (size_t i = 0; i < upstream->server_count; i++)
 		json_array_append_new(servers, server_of(&upstream->servers[i], now_ms));
 	stats_sum(relay->stats, STATS_UPSTREAM, relay->site->rows.upstreams[index], slots);
-	return json_pack("{s:s, s:I, s:I, s:o}", "name", upstream->conf->name, "responses",
-		(json_int_t)slots[STATS_UPSTREAM_REQUESTS], "failures",
-		(json_int_t)slots[STATS_UPSTREAM_FAILURES], "servers", servers);
+	return json_pack("{s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o}", "name",
+		upstream->conf->name, "responses", (json_int_t)slots[STATS_UPSTREAM_REQUESTS],
+		"failures", (json_int_t)slots[STATS_UPSTREAM_FAILURES], "max_in_flight",
+		(json_int_t)line.max_in_flight, "queued", (json_int_t)line.waiting,
+		"sessions_queued", (json_int_t)line.sessions, "queue_wait_ms",
+		(json_int_t)(line.waiting * line.drain_gap_ns / CLOCK_NS_PER_MS), "shed",
+		(json_int_t)line.shed, "servers", servers);
 }
 
 void admin_get_upstreams(struct admin_request *request)

@@ -27,10 +27,11 @@ void admin_delete_caller(struct admin_request *request);
 /* handle_busiest.c */
 void admin_get_busiest(struct admin_request *request);
 
-/* handle_keys.c */
+/* handle_keys.c: also the plan that a key has by its own, or NULL */
 void admin_get_key(struct admin_request *request);
 void admin_put_key(struct admin_request *request);
 void admin_delete_key(struct admin_request *request);
+const char *admin_plan_of_key(const struct relay *relay, const char *key);
 
 /* handle_override.c: also {"kind": ..., "until": ...}, or null, of a caller */
 void admin_put_override(struct admin_request *request);
@@ -47,6 +48,7 @@ void admin_put_server(struct admin_request *request);
 
 /* handle_sessions.c */
 void admin_get_sessions(struct admin_request *request);
+void admin_get_session(struct admin_request *request);
 void admin_post_session(struct admin_request *request);
 
 /* handle_reload.c */

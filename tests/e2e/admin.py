@@ -97,6 +97,32 @@ def health(t):
         equal((status, fields["content-length"], content), (200, "3", b""))
 
 
+def seen_by_state(t):
+    gate = t.event()
+    origin = t.origin(lambda x: (gate.wait(20), x.reply(200)))
+    sluice, admin = with_admin(t, "[plans]\nkey = header:X-Key\n[plan gold]\ncallers = file:" +
+                               t.file("gold-keys", "ann\n") + "\nlimits = calls\n[limit calls]\nkey = header:X-Key\n"
+                               "rate = 9 per 1h\n" + to(origin, upstream="max_in_flight = 1", route="session = header:X-Key"))
+    clients = [t.client(sluice) for _ in range(2)]
+    for client, key in zip(clients, ("ann", "bob")):
+        client.request("/", fields=[("X-Key", key)])
+        origin.wait_requests(1)
+    upstream = lambda: admin.json("/api/v1/upstreams")[1]["upstreams"][0]
+    until(lambda: (upstream()["queued"], upstream()["sessions_queued"]) == (1, 1), "one that waits")
+    equal((upstream()["max_in_flight"], upstream()["shed"]), (1, 0))
+    sessions = admin.json("/api/v1/sessions?state=open")[1]["sessions"]
+    equal(sorted((one["in_flight"], one["queued_normal"]) for one in sessions), [(0, 1), (1, 0)], "sessions")
+    for one in sessions:
+        equal(admin.json(f"/api/v1/sessions/{one['id']}"), (200, one))
+    equal(admin.json("/api/v1/sessions?state=draining")[1], {"total": 0, "sessions": []})
+    for path in ("0" * 32, "x" * 32, "-" + "0" * 31, "0x" + "0" * 30, "0" * 31, "0" * 33):
+        equal(admin.ask(f"/api/v1/sessions/{path}")[0], 404, path)
+    equal(admin.ask("/api/v1/sessions/-" + sessions[0]["id"][1:] + "/drain", "POST")[0], 404, "a sign is no digit")
+    equal([admin.json(f"/api/v1/callers?key={key}")[1]["plan"] for key in ("ann", "bob")], ["gold", None], "plans")
+    gate.set()
+    equal({client.response().status for client in clients}, {200})
+
+
 @group("limits, upstreams and sessions")
 def listings(t):
     origin = t.origin(lambda x: x.reply(200))
@@ -120,6 +146,8 @@ def listings(t):
         equal((upstream["name"], upstream["responses"], upstream["failures"]), ("origin", 1, 0))
         equal([server["address"] for server in upstream["servers"]], [str(origin)])
 
+    with t.point("a session, by its id and by its state; where a request waits"):
+        seen_by_state(t)
     with t.point("sessions, and closing one"):
         _, answer = admin.json("/api/v1/sessions")
         equal(answer["total"], len(answer["sessions"]))
