@@ -269,6 +269,11 @@ static void apply_override(const struct gate *gate, const struct conf_route *rou
 	identity->overridden = true;
 }
 
+bool gate_needs_time(const struct gate *gate)
+{
+	return gate->roster && roster_has_overrides(gate->roster);
+}
+
 void gate_identify(const struct gate *gate, const struct conf_route *route,
 	struct identity_input *input, struct gate_identity *identity)
 {
@@ -288,7 +293,7 @@ void gate_identify(const struct gate *gate, const struct conf_route *route,
 	identity->hashes[0] =
 		identity_hash_by(identity->set->keys[0], input, &gate->seed, &session_by);
 	identity->names_client = session_by && identity_names_client(session_by);
-	if (gate->roster && roster_has_overrides(gate->roster))
+	if (gate_needs_time(gate))
 		apply_override(gate, route, input, identity);
 	for (unsigned i = 0; i < identity->set->count; i++)
 		throttle_prefetch(gate->throttles, identity->set->numbers[i],

@@ -127,6 +127,9 @@ struct gate_identity {
 	struct throttle_key hashes[GATE_LIMITS_MAX + 1]; /* of the set's key expressions */
 };
 
+/* Does gate_identify look at identity_input.now_s? Any thread. */
+bool gate_needs_time(const struct gate *gate);
+
 /* The first step: evaluates each key expression once, finds the plan, and looks the lists up. */
 void gate_identify(const struct gate *gate, const struct conf_route *route,
 	struct identity_input *input, struct gate_identity *identity);

@@ -334,8 +334,8 @@ static void put_own_fields(struct http_out *out, const struct exchange *x, bool 
 		put(out, SLICE("\r\n"));
 	}
 	if (with_limits)
-		ratelimit_append(out, site->texts, x->dialect, &x->verdict,
-			worker_wall_ns(x->worker) / CLOCK_NS_PER_MS);
+		ratelimit_append(
+			out, site->texts, x->dialect, &x->verdict, exchange_ratelimit_ms(x));
 	if (!http_head_has(&x->response, HTTP_FIELD_DATE)) {
 		/* RFC 9110 section 6.6.1: a recipient with a clock adds it. */
 		put_line(out, SLICE("Date: "), worker_date(x->worker));

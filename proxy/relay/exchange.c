@@ -121,7 +121,9 @@ static inline void fill_identity(const struct exchange *x, struct identity_input
 	input->query = x->target.query;
 	input->method = x->method;
 	input->route = slice_of(x->route->name);
-	input->now_s = worker_wall_ns(x->worker) / CLOCK_NS_PER_S;
+	input->now_s = gate_needs_time(x->use->site->gate)
+			       ? worker_wall_ns(x->worker) / CLOCK_NS_PER_S
+			       : 0;
 	input->has_key = input->ambiguous = false;
 }
 

@@ -269,6 +269,14 @@ void exchange_free_later(struct exchange *exchange);
 /* The request's head as the server gets it. False: does not fit in memory. */
 bool compose_request(struct exchange *exchange, struct flow *flow);
 
+/* The wall clock for the RateLimit fields, where they name a time of day; else 0. */
+static inline uint64_t exchange_ratelimit_ms(const struct exchange *exchange)
+{
+	return exchange->dialect == CONF_RATELIMIT_X_UNIX
+		       ? worker_wall_ns(exchange->worker) / CLOCK_NS_PER_MS
+		       : 0;
+}
+
 /* What the listener and, when there is one, the route change in responses. With a client only. */
 struct http_changes exchange_response_changes(const struct exchange *exchange);
 

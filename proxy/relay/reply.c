@@ -117,7 +117,7 @@ static struct slice ratelimit_lines(const struct exchange *x, char *buffer, size
 
 	if (x->route && x->verdict.limit_count > 0 && x->dialect != CONF_RATELIMIT_OFF)
 		ratelimit_append(&out, x->use->site->texts, x->dialect, &x->verdict,
-			worker_wall_ns(x->worker) / CLOCK_NS_PER_MS);
+			exchange_ratelimit_ms(x));
 	if (out.overflow)
 		return SLICE_NONE;
 	return (struct slice){buffer, (size_t)(out.at - buffer)};

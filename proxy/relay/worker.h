@@ -89,7 +89,7 @@ struct worker {
 	bool draining, stopping;
 	bool checks_waits; /* relay/wait_check.h */
 	uint64_t drain_began_ms;
-	uint64_t wall_ns, wall_read_ns; /* the wall's time when it was read, and when that was */
+	uint64_t wall_ns, wall_turn_ns; /* worker_wall_ns, and the turn that it was read in */
 	uint64_t date_second;
 	char date[32]; /* IMF-fixdate */
 	struct clock_cache clock;
@@ -147,19 +147,22 @@ static inline uint64_t worker_now_ms(struct worker *worker)
  * promised over true times, and a turn may be long. */
 uint64_t worker_throttle_ns(struct worker *worker);
 
-/* Of worker_wall_ns only: reads the wall clock. */
+/* Of worker_wall_ns only: reads the wall clock for this turn. Returns CLOCK_BOOTTIME, which it read
+ * for that. */
 uint64_t worker_read_wall(struct worker *worker);
 
-/* For so long after the wall clock was read the monotonic one tells its time. */
-#define WORKER_WALL_NS (10 * CLOCK_NS_PER_MS)
+static inline bool worker_knows_wall(struct worker *worker)
+{
+	return worker_now_ns(worker) == worker->wall_turn_ns;
+}
 
-/* The wall's time of this turn, for dates. A step of the clock is noticed after WORKER_WALL_NS at
- * the latest. */
+/* The wall's time of this turn, for dates. Read once a turn; a step of the clock is noticed then.
+ */
 static inline uint64_t worker_wall_ns(struct worker *worker)
 {
-	uint64_t since_ns = worker_now_ns(worker) - worker->wall_read_ns;
-
-	return since_ns < WORKER_WALL_NS ? worker->wall_ns + since_ns : worker_read_wall(worker);
+	if (!worker_knows_wall(worker))
+		worker_read_wall(worker);
+	return worker->wall_ns;
 }
 
 /* Counts worker->request_id up, in place. */

@@ -6,32 +6,35 @@
 #include "relay/worker.h"
 #include "throttle/throttle.h"
 
-/* Reads the wall clock. Calendar limits follow one that was set; all windows go on undisturbed. */
-static uint64_t read_wall(struct relay *relay)
+/* Calendar limits follow a wall clock that was set; all windows go on undisturbed. */
+static __attribute__((noinline, cold)) void follow_wall(
+	struct relay *relay, uint64_t boot_ns, uint64_t wall_ns, int64_t step_ns)
 {
-	uint64_t boot_ns = clock_boot_ns(), wall_ns = clock_wall_ns();
-	int64_t step_ns = clock_anchor_step(&relay->anchor, boot_ns, wall_ns);
-
-	if (step_ns == 0)
-		return wall_ns;
 	throttle_set_wall(relay->throttles, clock_anchor_time(&relay->anchor, boot_ns), wall_ns);
 	log_warn("the system clock was set %s by %lld ms; calendar limits follow it",
 		step_ns > 0 ? "forward" : "back",
 		(long long)(step_ns > 0 ? step_ns : -step_ns) / (long long)CLOCK_NS_PER_MS);
-	return wall_ns;
 }
 
 uint64_t worker_read_wall(struct worker *worker)
 {
-	worker->wall_ns = read_wall(worker->relay);
-	worker->wall_read_ns = worker_now_ns(worker);
-	return worker->wall_ns;
+	struct relay *relay = worker->relay;
+	uint64_t boot_ns = clock_boot_ns(), wall_ns = clock_wall_ns();
+	int64_t step_ns = clock_anchor_step(&relay->anchor, boot_ns, wall_ns);
+
+	if (step_ns != 0)
+		follow_wall(relay, boot_ns, wall_ns, step_ns);
+	worker->wall_ns = wall_ns;
+	worker->wall_turn_ns = worker_now_ns(worker);
+	return boot_ns;
 }
 
 uint64_t worker_throttle_ns(struct worker *worker)
 {
-	worker_wall_ns(worker); /* so that a step is noticed before a calendar is asked */
-	return clock_anchor_time(&worker->relay->anchor, clock_boot_ns());
+	/* A step is noticed before a calendar is asked. */
+	uint64_t boot_ns = worker_knows_wall(worker) ? clock_boot_ns() : worker_read_wall(worker);
+
+	return clock_anchor_time(&worker->relay->anchor, boot_ns);
 }
 
 struct slice worker_date(struct worker *worker)
