@@ -1,17 +1,15 @@
 #include "loop/deadline.h"
 
 #include "base/clock.h"
-#include "loop/loop.h"
 
 /* A timer that fires so late found its loop held up: the process was stopped or had no processor,
- * or a turn took long. */
+ * a disk or a turn took long. */
 #define LATE_MS 10
 
-/* Then turns are waited for in which all is looked at that came meanwhile: two, since epoll_wait is
- * cut short by the signal that ends a stop, signal(7), and until one finds nothing; but no more
- * than MOST_LOOKS, as there may always be something. libevent asks for more events in each. */
-#define LOOKS      2
-#define MOST_LOOKS 8
+/* So long is waited for a peer afterwards at least, if its deadline passed meanwhile. What came is
+ * read by then. A turn that was held up took its time at its beginning: a deadline that was set in
+ * it comes too early by as much. */
+#define LEAST_AFTERWARDS_MS 1000
 
 void deadline_arm(struct deadline *deadline, uint64_t now_ms)
 {
@@ -23,22 +21,10 @@ void deadline_arm(struct deadline *deadline, uint64_t now_ms)
 	event_add(&deadline->timer, &interval);
 }
 
-/* `looks`: in so many turns it was looked already. */
-static bool looks_again(const struct deadline *deadline, uint64_t now_ms, uint64_t looks)
-{
-	const struct loop *loop = loop_current();
-
-	if (looks == 0)
-		return deadline->looks_first && now_ms - deadline->at_ms >= LATE_MS;
-	return looks < LOOKS || (looks < MOST_LOOKS && loop && loop->worked);
-}
-
 static void fired(evutil_socket_t fd, short what, void *arg)
 {
 	struct deadline *deadline = arg;
-	uint64_t now_ms = clock_monotonic_ms();
-	/* So early a time counts the looks. */
-	uint64_t looks = deadline->armed_ms <= MOST_LOOKS ? deadline->armed_ms : 0;
+	uint64_t now_ms = clock_monotonic_ms(), late_ms;
 
 	(void)fd;
 	(void)what;
@@ -49,9 +35,12 @@ static void fired(evutil_socket_t fd, short what, void *arg)
 		deadline_arm(deadline, now_ms);
 		return;
 	}
-	if (looks_again(deadline, now_ms, looks)) {
-		event_add(&deadline->timer, &(struct timeval){0}); /* in the next turn */
-		deadline->armed_ms = looks + 1;
+	late_ms = now_ms - deadline->at_ms;
+	if (deadline->is_patient && late_ms >= LATE_MS) {
+		deadline->is_patient = false;
+		deadline->at_ms =
+			now_ms + (late_ms > LEAST_AFTERWARDS_MS ? late_ms : LEAST_AFTERWARDS_MS);
+		deadline_arm(deadline, now_ms);
 		return;
 	}
 	deadline->at_ms = DEADLINE_NEVER;
@@ -64,7 +53,7 @@ void deadline_init(struct deadline *deadline, struct event_base *base,
 	evtimer_assign(&deadline->timer, base, fired, deadline);
 	deadline->at_ms = deadline->armed_ms = DEADLINE_NEVER;
 	deadline->passed = passed;
-	deadline->looks_first = false;
+	deadline->is_patient = false;
 }
 
 void deadline_end(struct deadline *deadline)

@@ -4,9 +4,9 @@
  * what is armed, and when it fires early it looks at the number and sleeps on. A request thus
  * adds and deletes no timers.
  *
- * A deadline that looks first is about a peer. When its loop was held up past it (the process was
- * stopped, or had no processor for a while), what came meanwhile is looked at before it passes, and
- * may move it.
+ * A patient deadline is about a peer. When its loop was held up past it (the process was stopped,
+ * or had no processor for a while), it passes later, once by as much as it was late and by a second
+ * at least: what came meanwhile is looked at first, and may move it.
  */
 #ifndef LOOP_DEADLINE_H
 #define LOOP_DEADLINE_H
@@ -23,7 +23,7 @@ struct deadline {
 	uint64_t at_ms;    /* when it passes, DEADLINE_NEVER: not at all */
 	uint64_t armed_ms; /* when the timer fires, DEADLINE_NEVER: not armed */
 	void (*passed)(struct deadline *deadline);
-	bool looks_first; /* false unless its owner sets it */
+	bool is_patient; /* set by its owner, for the next time that it would pass */
 };
 
 /* `passed` is called once at or after at_ms (monotonic milliseconds), from the loop of `base`. */

@@ -136,9 +136,8 @@ static void free_deferred(struct loop *loop)
 
 void loop_finish_turn(struct loop *loop)
 {
-	loop->worked = false;
 	while (run_round(loop))
-		loop->worked = true;
+		;
 	free_deferred(loop);
 }
 

@@ -46,7 +46,6 @@ struct loop {
 	bool now_known;
 	bool hurries;  /* the next turn waits for no event */
 	uint64_t turn; /* counts them */
-	bool worked;   /* the last turn's rounds found something to do */
 
 	/* from other threads */
 	struct message *_Atomic inbox; /* newest first */

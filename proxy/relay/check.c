@@ -152,6 +152,7 @@ static void begin_probe(struct check *check)
 		judge(check, strerror(error));
 		return;
 	}
+	check->deadline.is_patient = true;
 	deadline_set(&check->deadline, now_ms + conf->health_timeout_ms, now_ms);
 	stream_wake(&check->stream); /* it may be connected already */
 }
@@ -198,7 +199,6 @@ static bool watch_server(struct checks *checks, struct server *server)
 	check->server = server;
 	check->fresh = true;
 	deadline_init(&check->deadline, checks->loop->base, on_deadline);
-	check->deadline.looks_first = true;
 	/* A timer that is pending can be moved without memory: checks_commit does. */
 	deadline_set(&check->deadline, now_ms + PREPARED_MS, now_ms);
 	check->next = checks->first;

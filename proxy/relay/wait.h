@@ -51,7 +51,6 @@ static inline void wait_init(
 	struct wait *wait, struct event_base *base, void (*passed)(struct deadline *deadline))
 {
 	deadline_init(&wait->deadline, base, passed);
-	wait->deadline.looks_first = true;
 	wait->reason = WAIT_NONE;
 	wait->progress = 0;
 }
@@ -64,6 +63,7 @@ static inline void wait_for(struct wait *wait, enum wait_reason reason, uint64_t
 		return;
 	wait->reason = reason;
 	wait->progress = progress;
+	wait->deadline.is_patient = true;
 	deadline_set(&wait->deadline, at_ms, now_ms);
 }
 

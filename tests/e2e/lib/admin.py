@@ -38,7 +38,7 @@ class Admin:
         first, *rest = head.decode().split("\r\n")
         status = int(first.split()[1])
         fields = {name.lower(): value.strip() for name, value in (line.split(":", 1) for line in rest)}
-        if fields.get("transfer-encoding") == "chunked":
+        if fields.get("transfer-encoding") == "chunked" and method != "HEAD":
             content = whole_content(content)
         DOCUMENT.check_call(method, path, body, status, fields, content)
         return status, fields, content
