@@ -276,7 +276,7 @@ def name_of(key):
 
 
 def rule(units, pattern, rooms, allowed):
-    """The units outside the rooms that name what is not theirs."""
+    """The units that name sockets or events, which belong to other rooms."""
     return ['%s: %s' % (name_of(key), ', '.join(sorted(set(re.findall(pattern, unit.code)))))
             for key, unit in sorted(units.items())
             if key[0] not in rooms and name_of(key) not in allowed and

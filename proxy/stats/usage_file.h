@@ -44,8 +44,8 @@ struct usage_reader {
 	void *ctx;
 };
 
-/* Reads the hours from `from_s` to before `to_s`. What is not a row is passed over, and what is not
- * a file. 0, or an errno value (ECANCELED: stopped by the reader). Any thread. */
+/* Reads the hours from `from_s` to before `to_s`. A line that is no row is passed over, and an hour
+ * without a file. 0, or an errno value (ECANCELED: stopped by the reader). Any thread. */
 int usage_file_read(
 	const char *folder, uint64_t from_s, uint64_t to_s, const struct usage_reader *reader);
 

@@ -10,7 +10,7 @@ def plain(t, handler=None, route="", settings="", listener=""):
     return origin, t.sluice(to(origin, route=route), settings=settings, listener=listener)
 
 
-@test("what the origin is told of a peer follows the host of each request on a connection")
+@test("what the origin learns of a peer follows the host of each request on a connection")
 def forwarding_follows_host(t):
     origin, sluice = plain(t)
     client = t.client(sluice)

@@ -133,7 +133,7 @@ def expect(t):
     sluice = t.sluice(to(origin, route="max_body_size = 1000\n" + UNBUFFERED))
     head = post_head(b"Expect: 100-continue\r\nContent-Length: 5\r\n")
 
-    with t.point("the client is told to go on, sends, and is answered"):
+    with t.point("the client gets its 100, sends, and is answered"):
         client = t.client(sluice)
         client.send(head)
         equal(client.read_head().status, 100, "status")

@@ -360,7 +360,7 @@ def servers_go_over(t):
     equal(said(), expected, "after")
     client = t.client(chain.sluice)
     equal({client.ask("/").status for _ in range(6)}, {200})
-    equal([len(one.requests) for one in origins], [0, 0, 6], "who was asked")
+    equal([len(one.requests) for one in origins], [0, 0, 6], "requests of each origin")
     chain.end()
 
 

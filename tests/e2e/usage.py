@@ -318,7 +318,7 @@ def held_by_clients(t):
         equal(sluice.wait(), 0, "exit status")
 
 
-@test("what is too much is said as what it is; what is no row is not counted", workers=[1])
+@test("an export that is too large says so; a malformed row is not counted", workers=[1])
 def too_much(t):
     limits = "".join(f"0123456789abcdef 1 0 limit{n}\n" for n in range(4097))
     rows = "".join(f"{n:016x} 1 0 calls\n" for n in range(1000001))

@@ -378,7 +378,7 @@ static bool is_text(unsigned kind)
 	return kind == KEY_HEADER || kind == KEY_COOKIE || kind == KEY_QUERY;
 }
 
-/* Every form can be written and evaluated, and is told from each other one, alone and joined. */
+/* Every form can be written and evaluated, and differs from each other one, alone and joined. */
 static void each_form_is_of_its_own_class(void **state)
 {
 	struct throttle_key hashes[KEY_PART_KINDS][KEY_PART_KINDS + 1];

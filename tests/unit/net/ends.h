@@ -19,7 +19,7 @@ struct ends {
 
 struct kind {
 	const char *name;
-	bool resets; /* a reset is told from an end of data by the peer */
+	bool resets; /* a reset differs from an end of data by the peer */
 	bool counts; /* bytes that wait for the peer, not the memory that they need */
 	void (*connect)(struct ends *ends);
 	size_t (*send)(
@@ -33,7 +33,7 @@ struct kind {
 
 extern const struct kind kinds[KINDS];
 
-/* Connected, on the loop; what is told of a new connection has been told. */
+/* Connected, on the loop; the events of a new connection have come. */
 void ends_open(struct ends *ends, const struct kind *kind, struct stream_loop *streams);
 void ends_close(struct ends *ends);
 

@@ -25,7 +25,7 @@ struct member {
 	int peer;
 	unsigned fetched, told;
 	unsigned fetched_at, told_at; /* counts of the journal */
-	struct member *closes;        /* when it is told something */
+	struct member *closes;        /* when it gets an event */
 	bool wakes_itself;
 };
 

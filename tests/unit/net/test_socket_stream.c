@@ -239,7 +239,7 @@ static void new_ones_are_kept_out(void **state)
 	end(f);
 }
 
-/* What is left behind a short read is told, but for a reset that came with the bytes. */
+/* Bytes left behind a short read lead to an event, but for a reset that came with the bytes. */
 static void a_short_read_may_hide_a_reset(void **state)
 {
 	struct fixture *f = begin(true);

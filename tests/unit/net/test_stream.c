@@ -1,6 +1,6 @@
 /*
- * What every transport must do, each test over each of them (ends.c): what is told and when it is
- * told again, how each end shows, and how a connection moves from one loop to another.
+ * What every transport must do, each test over each of them (ends.c): which events come, and when
+ * they come again, how each end shows, and how a connection moves from one loop to another.
  */
 #include "net/stream.h"
 
@@ -397,7 +397,7 @@ static void an_exported_one_goes_on_elsewhere(void **state)
 	f->ends.loop = &f->other_turn;
 	assert_true(stream_import(s, &f->other_streams, &exported, &ends_calls));
 	assert_true(s->open && s->writable);
-	await_readable(f); /* what came meanwhile is told */
+	await_readable(f); /* the event of what came meanwhile */
 	assert_int_equal(read_once(f), STREAM_OK);
 	assert_int_equal(buffer_used(&f->buffer), 5);
 	assert_int_equal(write_text(s, "back"), STREAM_OK);
