@@ -33,6 +33,7 @@ class Setup:
     ordering: str = "writes"
     seconds: int = ADMIT[1]  # of the limit that never refuses
     pipeline: int = 16  # requests of one connection that sluice forwards at once; the others forward one
+    admin: int = 0  # the port of sluice's admin address; 0: none
 
     @property
     def rate(self):
@@ -125,11 +126,12 @@ def sluice_config(setup, port, origin, _folder):
         f"[route r{number:04}]\npath = {prefix}\nupstream = origin\nlimits = {', '.join(names)}\n"
         f"session = header:X-Api-Key | ip\nordering = {setup.ordering}\nqueue_depth = 20000"
         for number, prefix in enumerate(setup.prefixes))
+    admin = f"[admin]\nbind = 127.0.0.1:{setup.admin}\n" if setup.admin else ""
     return f"""[sluice]
 workers = {setup.workers}
 callers = {setup.table}
 access_log = off
-[listener bench]
+{admin}[listener bench]
 bind = 127.0.0.1:{port}
 backlog = 4096
 idle_timeout = 600s
