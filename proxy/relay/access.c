@@ -3,8 +3,8 @@
 #include <assert.h>
 
 #include "base/log.h"
+#include "http/forwarded.h"
 #include "relay/access_text.h"
-#include "relay/downstream.h"
 #include "relay/exchange.h"
 #include "relay/relay.h"
 
@@ -272,8 +272,7 @@ void exchange_log(struct exchange *x)
 	if (memcmp(x->address, unset, sizeof(unset)) != 0)
 		line.address = (struct slice){address, forwarded_address_text(x->address, address)};
 	else
-		line.address =
-			x->downstream ? forwarded_peer_text(&x->downstream->peer) : SLICE("-");
+		line.address = x->client ? forwarded_peer_text(x->client->peer) : SLICE("-");
 	if (x->request.base && x->head_bytes == x->request.base)
 		read_request(x, &scratch, &line);
 	if (worker->relay->log && x->use->site->conf->access_format == CONF_ACCESS_JSON)

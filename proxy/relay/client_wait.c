@@ -45,7 +45,7 @@ static struct client_rates *rates_of(struct downstream *d)
  * What is left of a response that is over is taken by its own. */
 static void choose_rate(struct downstream *d)
 {
-	const struct exchange *x = d->first;
+	const struct exchange *x = d->client.first;
 	uint64_t number = d->begun - d->exchange_count + 1;
 
 	if (!x || !x->response_begun || (d->rates && d->rates->take_of == number))
@@ -74,7 +74,7 @@ static uint64_t until_ms(struct downstream *d, struct min_rate *rate, uint64_t b
 static void wait_to_take(struct downstream *d)
 {
 	uint64_t now_ms = worker_now_ms(d->worker), sent = d->stream.sent;
-	uint64_t at_ms = now_ms + d->listener->conf->send_timeout_ms;
+	uint64_t at_ms = now_ms + d->client.listener->conf->send_timeout_ms;
 
 	if (d->wait.reason == WAIT_TAKE && d->wait.progress == sent)
 		return;
@@ -84,7 +84,7 @@ static void wait_to_take(struct downstream *d)
 		return;
 	d->rates->timeout_ms = at_ms;
 	d->rates->asks = WAIT_NONE;
-	if (d->rates->take.per_second == 0 || (d->first && d->first->endless))
+	if (d->rates->take.per_second == 0 || (d->client.first && d->client.first->endless))
 		return;
 	deadline_set(&d->wait.deadline, until_ms(d, &d->rates->take, taken(d)), now_ms);
 }
@@ -105,7 +105,7 @@ static bool wants_body(const struct downstream *d)
 
 	/* It may wait for a 100, of the server, or behind the responses before it. */
 	if (exchange_awaits_continue(d->reading) ||
-		(d->reading != d->first && d->reading->framing.expects_continue))
+		(d->reading != d->client.first && d->reading->framing.expects_continue))
 		return false;
 	if (d->reading->gathering == GATHERING_READY && !up->flow)
 		return false; /* as much as is kept of it is here: it waits for its turn */
@@ -116,7 +116,7 @@ static void wait_for_body(struct downstream *d)
 {
 	const struct exchange *x = d->reading;
 	uint64_t now_ms = worker_now_ms(d->worker), bytes = x->up.content_bytes;
-	uint64_t at_ms = now_ms + d->listener->conf->body_timeout_ms;
+	uint64_t at_ms = now_ms + d->client.listener->conf->body_timeout_ms;
 	uint64_t progress = d->begun << 48 ^ bytes; /* of which body, and how far */
 
 	if (d->wait.reason == WAIT_BODY && d->wait.progress == progress)
@@ -156,16 +156,17 @@ bool client_wait(struct downstream *d)
 	const struct exchange *reading = d->reading;
 	uint64_t now_ms = worker_now_ms(d->worker);
 
-	if (flow_is_empty(&d->out))
+	if (flow_is_empty(&d->client.out))
 		pause_taking(d);
 	if (d->input == INPUT_TUNNEL) {
 		wait_none(&d->wait); /* tunnel_timeout, at the server's connection */
-	} else if (!flow_is_empty(&d->out)) {
+	} else if (!flow_is_empty(&d->client.out)) {
 		pause_body(d);
 		wait_to_take(d);
 	} else if (d->input == INPUT_HEAD) {
 		wait_for(&d->wait, WAIT_HEAD, reading->began_ns,
-			reading->began_ns / CLOCK_NS_PER_MS + d->listener->conf->header_timeout_ms,
+			reading->began_ns / CLOCK_NS_PER_MS +
+				d->client.listener->conf->header_timeout_ms,
 			now_ms);
 	} else if (d->input == INPUT_BODY && wants_body(d)) {
 		wait_for_body(d);

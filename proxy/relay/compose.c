@@ -8,7 +8,6 @@
 #include "http/forwarded.h"
 #include "http/status.h"
 #include "http/upgrade.h"
-#include "relay/downstream.h"
 #include "relay/exchange.h"
 #include "relay/forwarding.h"
 #include "relay/listener.h"
@@ -242,7 +241,7 @@ bool compose_request(struct exchange *x, struct flow *flow)
 		put_lines(&out, x, &x->request, first_line(&x->request), left_out);
 	}
 	char *own = out.at;
-	forwarding_put(&out, &x->downstream->forwarding, x);
+	forwarding_put(&out, x->client->forwarding, x);
 	put_request_id(&out, x);
 	if (x->trace != TRACE_NONE)
 		trace_put(&out, x);
@@ -268,7 +267,7 @@ bool compose_request(struct exchange *x, struct flow *flow)
 
 struct http_changes exchange_response_changes(const struct exchange *x)
 {
-	const struct conf_listener *listener = x->downstream->listener->conf;
+	const struct conf_listener *listener = x->client->listener->conf;
 	struct http_changes changes = {.listener_set = &listener->response_set,
 		.listener_removed = &listener->response_remove};
 

@@ -7,6 +7,7 @@
 #include "base/log.h"
 #include "relay/client_wait.h"
 #include "relay/exchange.h"
+#include "relay/http1_client.h"
 #include "relay/linger.h"
 #include "relay/listener.h"
 #include "relay/read_requests.h"
@@ -40,7 +41,10 @@ void downstream_accept(struct worker *worker, struct listener *listener,
 		return;
 	}
 	d->worker = worker;
-	d->listener = listener;
+	d->client.calls = &http1_client_calls;
+	d->client.listener = listener;
+	d->client.peer = &d->peer;
+	d->client.forwarding = &d->forwarding;
 	d->state = DOWNSTREAM_OPEN;
 	forwarded_peer_init(&d->peer, peer, peer_len, &listener->conf->trusted_proxies);
 	d->judged_by = worker->use->site->serial;
@@ -58,7 +62,7 @@ void downstream_accept(struct worker *worker, struct listener *listener,
 
 void downstream_judge_peer_again(struct downstream *d)
 {
-	forwarded_peer_judge(&d->peer, &d->listener->conf->trusted_proxies);
+	forwarded_peer_judge(&d->peer, &d->client.listener->conf->trusted_proxies);
 	d->judged_by = d->worker->use->site->serial;
 }
 
@@ -81,7 +85,7 @@ void downstream_leave_input(struct downstream *d, const struct exchange *exchang
  * no length (RFC 9112 section 6.3). */
 static bool looks_whole(const struct downstream *d)
 {
-	return d->ends_body && (d->first || !flow_is_empty(&d->out));
+	return d->client.ends_body && (d->client.first || !flow_is_empty(&d->client.out));
 }
 
 void downstream_close(struct downstream *d, const char *why)
@@ -100,13 +104,13 @@ void downstream_close(struct downstream *d, const char *why)
 	read_requests_discard_head(d);
 	if (d->reading)
 		downstream_leave_input(d, d->reading);
-	while (d->first) {
-		struct exchange *exchange = d->first;
-		d->first = exchange->next;
+	while (d->client.first) {
+		struct exchange *exchange = d->client.first;
+		d->client.first = exchange->next;
 		exchange_client_gone(exchange);
 	}
 	d->last = NULL;
-	flow_clear(&d->out, &worker->blocks);
+	flow_clear(&d->client.out, &worker->blocks);
 	buffer_release(&d->in, &worker->blocks);
 	http_parser_end(&d->parser);
 	forwarding_clear(&d->forwarding);
@@ -119,7 +123,7 @@ void downstream_close(struct downstream *d, const char *why)
 		d->next->prev = d->prev;
 	if (atomic_fetch_sub(&worker->relay->clients, 1) == 1 && worker->draining)
 		relay_wake_workers(worker->relay);
-	listener_connection_closed(d->listener);
+	listener_connection_closed(d->client.listener);
 	loop_free_later(&worker->loop, &d->deferred, free_downstream);
 }
 
@@ -127,9 +131,10 @@ void downstream_close(struct downstream *d, const char *why)
 
 static void flush(struct downstream *d)
 {
-	if (d->state == DOWNSTREAM_CLOSED || flow_is_empty(&d->out) || !d->stream.writable)
+	if (d->state == DOWNSTREAM_CLOSED || flow_is_empty(&d->client.out) || !d->stream.writable)
 		return;
-	if (flow_write(&d->out, &d->stream, &d->worker->blocks, &d->written) == STREAM_FAILED)
+	if (flow_write(&d->client.out, &d->stream, &d->worker->blocks, &d->written) ==
+		STREAM_FAILED)
 		downstream_close(d, "write failed");
 }
 
@@ -161,10 +166,10 @@ void downstream_finish(struct downstream *d)
  * for the body of the one before (RFC 9112 sections 6.3 and 9.6). */
 static void cut_behind(struct downstream *d)
 {
-	while (d->first) {
-		struct exchange *exchange = d->first;
+	while (d->client.first) {
+		struct exchange *exchange = d->client.first;
 		d->rest_comes |= !exchange->request_done;
-		d->first = exchange->next;
+		d->client.first = exchange->next;
 		downstream_leave_input(d, exchange);
 		exchange_client_gone(exchange);
 	}
@@ -173,21 +178,21 @@ static void cut_behind(struct downstream *d)
 
 void downstream_exchange_ended(struct downstream *d, struct exchange *exchange)
 {
-	assert(d->first == exchange);
-	d->first = exchange->next;
+	assert(d->client.first == exchange);
+	d->client.first = exchange->next;
 	d->exchange_count--;
 	d->rest_comes |= !exchange->request_done;
 	downstream_leave_input(d, exchange);
 	if (exchange->close_client)
 		cut_behind(d);
-	if (!d->first)
+	if (!d->client.first)
 		d->last = NULL;
-	d->again = true;
+	d->client.again = true;
 }
 
 static uint64_t idle_timeout_ms(const struct downstream *d)
 {
-	uint64_t timeout_ms = d->listener->conf->idle_timeout_ms;
+	uint64_t timeout_ms = d->client.listener->conf->idle_timeout_ms;
 	uint64_t shutdown_ms = d->worker->use->site->conf->shutdown_timeout_ms;
 
 	if (d->worker->draining && timeout_ms > DRAIN_IDLE_MS)
@@ -199,7 +204,7 @@ static uint64_t idle_timeout_ms(const struct downstream *d)
 /* Nothing to be sent, and none of its requests is being read: the usual cases. */
 static inline void watch_input_none(struct downstream *d)
 {
-	if (d->first)
+	if (d->client.first)
 		wait_none(&d->wait); /* what it asked for is under way */
 	else
 		/* A drain shortens it. */
@@ -211,7 +216,8 @@ static inline void watch(struct downstream *d)
 {
 	if (d->state == DOWNSTREAM_LINGERING)
 		return;
-	if ((d->input == INPUT_NONE && flow_is_empty(&d->out) && !d->rates) || !client_wait(d))
+	if ((d->input == INPUT_NONE && flow_is_empty(&d->client.out) && !d->rates) ||
+		!client_wait(d))
 		watch_input_none(d);
 }
 
@@ -223,8 +229,8 @@ void downstream_watch(struct downstream *d)
 /* Whether to write now, or at the turn's end together with what else is about to come. */
 static bool may_wait(struct downstream *d)
 {
-	if (d->stalled || flow_is_empty(&d->out) || !flow_takes_prefix(&d->out) ||
-		(d->first && d->first->response_begun))
+	if (d->stalled || flow_is_empty(&d->client.out) || !flow_takes_prefix(&d->client.out) ||
+		(d->client.first && d->client.first->response_begun))
 		return false;
 	if (!d->unflushed) {
 		d->unflushed = true;
@@ -241,7 +247,7 @@ static void settle(struct downstream *d)
 	flush(d);
 	if (d->state == DOWNSTREAM_CLOSED)
 		return;
-	if (d->state == DOWNSTREAM_FINISHING && !d->first && flow_is_empty(&d->out))
+	if (d->state == DOWNSTREAM_FINISHING && !d->client.first && flow_is_empty(&d->client.out))
 		end_output(d);
 	if (d->state != DOWNSTREAM_CLOSED)
 		watch(d);
@@ -265,13 +271,13 @@ static void run_first(struct downstream *d)
 {
 	struct exchange *first;
 
-	while ((first = d->first) != NULL) {
+	while ((first = d->client.first) != NULL) {
 		exchange_next(first);
-		if (d->first == first)
+		if (d->client.first == first)
 			exchange_run(first);
-		if (d->first == first)
+		if (d->client.first == first)
 			return;
-		d->again = false; /* what it was set for is done here or comes right after */
+		d->client.again = false; /* what it was set for is done here or comes right after */
 	}
 }
 
@@ -279,14 +285,14 @@ static void run_first(struct downstream *d)
  * was there before: it would hold a connection and a place until then. */
 static void go_next(struct downstream *d)
 {
-	struct exchange *next = d->first;
+	struct exchange *next = d->client.first;
 
 	if (downstream_is_behind(d))
 		return;
 
 	while (next && exchange_is_answered(next))
 		next = next->next;
-	if (next && next != d->first)
+	if (next && next != d->client.first)
 		exchange_next(next);
 }
 
@@ -302,7 +308,7 @@ void downstream_advance(struct downstream *d)
 	uint64_t begun = d->begun;
 
 	if (d->busy) {
-		d->again = true;
+		d->client.again = true;
 		return;
 	}
 	if (d->state == DOWNSTREAM_CLOSED)
@@ -313,19 +319,19 @@ void downstream_advance(struct downstream *d)
 	}
 	d->busy = true;
 	do {
-		d->again = d->stalled = d->yields = false;
+		d->client.again = d->stalled = d->yields = false;
 		run_first(d);
 		go_next(d);
 		if (d->state != DOWNSTREAM_CLOSED && d->input == INPUT_BODY &&
-			d->reading != d->first)
+			d->reading != d->client.first)
 			exchange_run(d->reading);
 		if (d->state == DOWNSTREAM_OPEN && (d->in.at || d->stream.readable))
 			read_requests(d);
 		if (d->stalled) {
 			flush(d);
-			d->again |= !read_requests_are_stalled(d);
+			d->client.again |= !read_requests_are_stalled(d);
 		}
-	} while (d->again && d->state != DOWNSTREAM_CLOSED);
+	} while (d->client.again && d->state != DOWNSTREAM_CLOSED);
 	d->busy = false;
 	if (d->state != DOWNSTREAM_CLOSED && may_hide_reset(d, begun) &&
 		stream_is_cut(&d->stream)) {
@@ -340,8 +346,8 @@ void downstream_advance(struct downstream *d)
 
 void downstream_drain(struct downstream *d)
 {
-	if (d->state == DOWNSTREAM_OPEN && !d->first && d->input == INPUT_NONE &&
-		flow_is_empty(&d->out))
+	if (d->state == DOWNSTREAM_OPEN && !d->client.first && d->input == INPUT_NONE &&
+		flow_is_empty(&d->client.out))
 		downstream_watch(d);
 	linger_drain(d);
 }
@@ -365,13 +371,13 @@ bool downstream_is_last(const struct downstream *d, const struct exchange *excha
  */
 static void probe(struct downstream *d)
 {
-	struct exchange *first = d->first;
+	struct exchange *first = d->client.first;
 
 	if (!first || first->continue_sent || first->request.minor == 0 || first->response_begun ||
-		first->state == EXCHANGE_REPLYING || !flow_takes_prefix(&d->out))
+		first->state == EXCHANGE_REPLYING || !flow_takes_prefix(&d->client.out))
 		return;
 	first->continue_sent = true;
-	flow_append(&d->out, &d->worker->blocks, SLICE("HTTP/1.1 100 Continue\r\n\r\n"));
+	flow_append(&d->client.out, &d->worker->blocks, SLICE("HTTP/1.1 100 Continue\r\n\r\n"));
 }
 
 /* A body that waits for its exchange's turn is not read, nor what is behind a request for an
@@ -387,7 +393,7 @@ static void on_readable(struct stream *stream)
 	struct downstream *d =
 		(struct downstream *)((char *)stream - offsetof(struct downstream, stream));
 
-	if (d->state == DOWNSTREAM_OPEN && !d->first && d->input == INPUT_NONE && !d->in.at)
+	if (d->state == DOWNSTREAM_OPEN && !d->client.first && d->input == INPUT_NONE && !d->in.at)
 		stream_fetch(stream, &d->in, &d->worker->blocks);
 }
 
@@ -396,7 +402,7 @@ static void on_event(struct stream *stream)
 	struct downstream *d =
 		(struct downstream *)((char *)stream - offsetof(struct downstream, stream));
 
-	if ((stream->peer_closed || leaves_unread(d)) && d->first &&
+	if ((stream->peer_closed || leaves_unread(d)) && d->client.first &&
 		d->state != DOWNSTREAM_LINGERING) {
 		if (stream_is_cut(&d->stream)) {
 			downstream_close(d, "client gone");
@@ -412,8 +418,8 @@ static const struct stream_calls calls = {on_readable, on_event};
 
 static void cut_slow_reader(struct downstream *d, const char *why)
 {
-	if (d->first && !d->first->outcome)
-		d->first->outcome = why;
+	if (d->client.first && !d->client.first->outcome)
+		d->client.first->outcome = why;
 	downstream_close(d, why);
 }
 

@@ -21,7 +21,8 @@
 #include "http/forwarded.h"
 #include "http/parser.h"
 #include "net/stream.h"
-#include "relay/flow.h"
+#include "base/container.h"
+#include "relay/client.h"
 #include "relay/forwarding.h"
 #include "relay/wait.h"
 #include "relay/worker.h"
@@ -51,32 +52,28 @@ enum downstream_input {
 };
 
 struct downstream {
+	struct client client; /* as its exchanges know it */
 	struct stream stream;
 	struct deferred_free deferred;
 	struct wait wait;
 	struct worker *worker;
-	struct listener *listener;
 	struct downstream *prev, *next; /* all of the worker's */
-	struct exchange *first, *last;
-	struct exchange *reading; /* whose `input` is; NULL with INPUT_NONE only */
+	struct exchange *last;          /* of those from client.first on */
+	struct exchange *reading;       /* whose `input` is; NULL with INPUT_NONE only */
 	enum downstream_input input;
 	unsigned exchange_count;
 	uint64_t begun; /* exchanges so far */
 	enum downstream_state state;
-	bool busy;     /* inside downstream_advance: no second entry */
-	bool again;    /* something happened meanwhile */
-	bool stalled;  /* no request was begun, as too much is composed but unsent */
-	bool yields;   /* has done its share of this turn: goes on in the next */
-	unsigned work; /* requests begun and reads made in the turn of turn_ns */
-	uint64_t turn_ns;
-	bool unflushed; /* on the worker's list: written at the turn's end */
+	bool busy;        /* inside downstream_advance: no second entry */
+	bool stalled;     /* no request was begun, as too much is composed but unsent */
+	bool yields;      /* has done its share of this turn: goes on in the next */
+	uint64_t turn_ns; /* of client.work */
+	bool unflushed;   /* on the worker's list: written at the turn's end */
 	struct downstream *next_unflushed;
 	struct buffer in;
-	struct flow out;
 	struct http_parser parser;
 	bool rest_comes; /* of a request that was answered before it was read, or that is none */
 	bool was_slow;   /* the request that was being read took too long */
-	bool ends_body;  /* its close is the end of a response's body */
 	uint64_t lingered_bytes, lingers_since_ms;
 	struct downstream *older, *newer; /* of its listener's that linger (relay/linger.h) */
 	uint64_t written;                 /* while flushing replies of our own */
@@ -85,6 +82,11 @@ struct downstream {
 	struct forwarding forwarding; /* what servers are told of it */
 	struct client_rates *rates;   /* relay/client_wait.c; NULL: no min_rate so far */
 };
+
+static inline struct downstream *downstream_of(struct client *client)
+{
+	return CONTAINER_OF(client, struct downstream, client);
+}
 
 /* Takes an accepted connection over. */
 void downstream_accept(struct worker *worker, struct listener *listener,
@@ -102,9 +104,9 @@ static inline bool downstream_may_work(struct downstream *downstream)
 
 	if (downstream->turn_ns != now_ns) {
 		downstream->turn_ns = now_ns;
-		downstream->work = 0;
+		downstream->client.work = 0;
 	}
-	downstream->yields = downstream->work >= DOWNSTREAM_TURN_WORK;
+	downstream->yields = downstream->client.work >= DOWNSTREAM_TURN_WORK;
 	return !downstream->yields;
 }
 
@@ -173,14 +175,7 @@ void downstream_close(struct downstream *downstream, const char *why);
  */
 void downstream_drain(struct downstream *downstream);
 
-/* Of downstream_drains_after only: in a drain, is this the last exchange of the connection? */
+/* In a drain: is this the last exchange of the connection? */
 bool downstream_is_last(const struct downstream *downstream, const struct exchange *exchange);
-
-/* Is this response to say that it is the connection's last, because of a drain? */
-static inline bool downstream_drains_after(
-	const struct downstream *downstream, const struct exchange *exchange)
-{
-	return downstream->worker->draining && downstream_is_last(downstream, exchange);
-}
 
 #endif

@@ -9,11 +9,11 @@
 
 #include "base/container.h"
 #include "gate/readings.h"
+#include "http/forwarded.h"
 #include "http/priority.h"
 #include "http/problem.h"
 #include "http/upgrade.h"
 #include "relay/account.h"
-#include "relay/downstream.h"
 #include "relay/find_server.h"
 #include "relay/listener.h"
 #include "relay/max_forwards.h"
@@ -209,8 +209,7 @@ static enum before look_before(const struct exchange *x)
 {
 	enum before found = BEFORE_NONE;
 
-	for (const struct exchange *before = x->downstream->first; before != x;
-		before = before->next) {
+	for (const struct exchange *before = x->client->first; before != x; before = before->next) {
 		if (exchange_is_answered(before))
 			continue;
 		if (!before->in_queue || !same_session(before, x) ||
@@ -226,15 +225,12 @@ static void enter_queue(struct exchange *x);
 
 void exchange_request_read(struct exchange *x)
 {
-	struct downstream *d = x->downstream;
+	bool upgrades =
+		x->framing.upgrade && x->upstream_status == 0 && x->state != EXCHANGE_REPLYING;
 
 	x->request_done = true;
-	if (!d || d->reading != x)
-		return;
-	if (x->framing.upgrade && x->upstream_status == 0 && x->state != EXCHANGE_REPLYING)
-		downstream_set_input(d, INPUT_UPGRADE, x);
-	else
-		downstream_leave_input(d, x);
+	if (x->client)
+		client_request_read(x->client, x, upgrades);
 }
 
 /* Most requests have none, and most sites begin none. */
@@ -247,7 +243,7 @@ static inline bool trace_is_due(const struct exchange *x)
 
 void exchange_begin(struct exchange *x, const char *bytes)
 {
-	struct downstream *d = x->downstream;
+	const struct conf_listener *listener = x->client->listener->conf;
 	unsigned status;
 
 	if (!keep_head(x, bytes)) {
@@ -274,14 +270,13 @@ void exchange_begin(struct exchange *x, const char *bytes)
 		return;
 	}
 	if (x->close_client)
-		downstream_finish(d);
-	downstream_judge_peer(d);
+		client_finish(x->client);
 	if ((http_head_has(&x->request, HTTP_FIELD_UNDERSCORED) ||
 		    lookalikes_need_all(x->use->site->lookalikes)) &&
-		!d->listener->conf->passes_lookalikes)
+		!listener->passes_lookalikes)
 		lookalikes_drop(x->use->site->lookalikes, &x->request);
-	forwarded_caller(&x->request, &d->peer, &d->listener->conf->trusted_proxies, x->address);
-	if (d->listener->conf->health && probe_answered(x))
+	forwarded_caller(&x->request, x->client->peer, &listener->trusted_proxies, x->address);
+	if (listener->health && probe_answered(x))
 		return;
 	if (!find_route(x))
 		return;
@@ -307,7 +302,7 @@ void exchange_begin(struct exchange *x, const char *bytes)
 		enter_queue(x);
 		break;
 	case BEFORE_NONE:
-		x->ticket.unready |= d->first != x && downstream_is_behind(d);
+		x->ticket.unready |= x->client->first != x && client_is_behind(x->client);
 		enter_queue(x);
 		break;
 	}
@@ -321,7 +316,7 @@ static void on_deadline(struct deadline *deadline)
 {
 	struct exchange *x =
 		(struct exchange *)((char *)deadline - offsetof(struct exchange, deadline));
-	struct downstream *d = x->downstream;
+	struct client *client = x->client;
 
 	if (x->state == EXCHANGE_DELAYED) {
 		exchange_admit(x);
@@ -333,8 +328,8 @@ static void on_deadline(struct deadline *deadline)
 		worker_count(x->worker, STATS_SHED);
 		exchange_reply(x, 503, "queue timeout", run_queue_retry_after_ms(line));
 	}
-	if (d)
-		downstream_advance(d);
+	if (client)
+		client_advance(client);
 }
 
 static void wait_until(struct exchange *x, uint64_t at_ms)
@@ -367,7 +362,7 @@ static enum queue_lane lane_of(const struct exchange *x)
 {
 	bool high = x->verdict.lane == CONF_LANE_HIGH;
 
-	if (x->downstream->listener->conf->trust_priority) {
+	if (x->client->listener->conf->trust_priority) {
 		const struct conf_plan *plan = x->verdict.plan;
 		int urgency =
 			http_priority_urgency(http_head_find_name(&x->request, SLICE("priority")));
@@ -383,15 +378,14 @@ static enum queue_lane lane_of(const struct exchange *x)
  * which is a block of its connection's. */
 static uint64_t bytes_of(const struct exchange *x)
 {
-	const struct buffer *in = &x->downstream->in;
 	uint64_t bytes = sizeof(*x);
 
 	if (x->head_bytes != x->inline_bytes)
 		bytes += x->request.len;
 	if (x->path_bytes)
 		bytes += x->path.len;
-	if (!x->request_done && in->at)
-		bytes += in->capacity;
+	if (!x->request_done)
+		bytes += client_body_memory(x->client);
 	return bytes;
 }
 
@@ -488,7 +482,7 @@ void exchange_admit(struct exchange *x)
 void exchange_on_ticket(struct message *message)
 {
 	struct exchange *x = CONTAINER_OF(ticket_of(message), struct exchange, ticket);
-	struct downstream *d = x->downstream;
+	struct client *client = x->client;
 	enum queue_verdict verdict =
 		queue_arrive(x->worker->relay->queue, &x->ticket, worker_now_ns(x->worker));
 
@@ -521,8 +515,8 @@ void exchange_on_ticket(struct message *message)
 	case QUEUE_FULL_SESSIONS:
 		break;
 	}
-	if (d)
-		downstream_advance(d);
+	if (client)
+		client_advance(client);
 }
 
 void exchange_next(struct exchange *x)

@@ -21,6 +21,7 @@
 #include "http/target.h"
 #include "loop/deadline.h"
 #include "queue/queue.h"
+#include "relay/client.h"
 #include "relay/gather.h"
 #include "relay/pump.h"
 #include "relay/upstream.h"
@@ -49,8 +50,8 @@ enum exchange_state {
 
 struct exchange {
 	struct worker *worker;
-	struct downstream *downstream; /* NULL when the client is gone */
-	struct exchange *next;         /* on its connection; or spare */
+	struct client *client; /* NULL when it is gone */
+	struct exchange *next; /* on its connection; or spare */
 	struct site_use *use;
 	const struct conf_route *route;
 	struct upstream *upstream;   /* the route's, held by `use`, or its successor */
@@ -153,6 +154,18 @@ void exchange_begin(struct exchange *exchange, const char *bytes);
  * answered. */
 void exchange_request_read(struct exchange *exchange);
 
+/* Is its answer the next that its client gets? */
+static inline bool exchange_is_first(const struct exchange *exchange)
+{
+	return exchange->client && exchange->client->first == exchange;
+}
+
+/* With a client: is its response to say that it is the last, because of a drain? */
+static inline bool exchange_ends_drain(const struct exchange *exchange)
+{
+	return exchange->worker->draining && client_is_last(exchange->client, exchange);
+}
+
 /* Has all of its answer come, so that the one behind it may be answered next? */
 static inline bool exchange_is_answered(const struct exchange *exchange)
 {
@@ -240,8 +253,8 @@ void exchange_reject(struct exchange *exchange, unsigned status, const char *why
 
 /* ---- life.c --------------------------------------------------------------------------------- */
 
-/* For the next request of the connection. NULL: no memory. */
-struct exchange *exchange_new(struct downstream *downstream);
+/* For the next request of the client. NULL: no memory. */
+struct exchange *exchange_new(struct worker *worker, struct client *client);
 
 const char *exchange_state_name(enum exchange_state state);
 void exchange_log_change(const struct exchange *exchange, enum exchange_state state)

@@ -11,7 +11,6 @@
 #include "base/log.h"
 #include "http/problem.h"
 #include "relay/account.h"
-#include "relay/downstream.h"
 #include "relay/exchange.h"
 #include "relay/forward.h"
 #include "relay/pin.h"
@@ -246,7 +245,7 @@ void find_server_again(struct exchange *x)
 
 void exchange_connection_is_free(struct exchange *x)
 {
-	struct downstream *d = x->downstream;
+	struct client *client = x->client;
 	struct upstream_state *upstream = x->upstream->state;
 	struct site_use *use = site_use_hold(x->use); /* has the state, should it end here */
 
@@ -260,8 +259,8 @@ void exchange_connection_is_free(struct exchange *x)
 	}
 	pool_pass_on(upstream);
 	site_use_release(use);
-	if (d)
-		downstream_advance(d);
+	if (client)
+		client_advance(client);
 }
 
 /* A connection that was being made could not be. */
@@ -271,7 +270,7 @@ void find_server_connect_failed(struct exchange *x, const char *why, int error, 
 
 	blame(x, fault, why);
 	exchange_drop_connection(x);
-	if (!x->downstream) {
+	if (!x->client) {
 		x->ticket.failed = true;
 		exchange_end(x);
 	} else if (fault == CONNECT_LOCAL) {
@@ -288,7 +287,7 @@ void find_server_connect_failed(struct exchange *x, const char *why, int error, 
 
 void exchange_connected(struct exchange *x)
 {
-	struct downstream *d = x->downstream;
+	struct client *client = x->client;
 	struct server_connection *connection = x->connection;
 	int error = stream_error(&connection->stream);
 
@@ -299,6 +298,6 @@ void exchange_connected(struct exchange *x)
 		server_connection_made(connection);
 		forward_start(x);
 	}
-	if (d)
-		downstream_advance(d);
+	if (client)
+		client_advance(client);
 }

@@ -20,7 +20,6 @@
 #include "base/log.h"
 #include "http/problem.h"
 #include "relay/account.h"
-#include "relay/downstream.h"
 #include "relay/exchange.h"
 #include "relay/find_server.h"
 #include "relay/lenient_head.h"
@@ -60,12 +59,12 @@ void exchange_drop_connection(struct exchange *x)
 
 void exchange_abort(struct exchange *x, const char *why)
 {
-	struct downstream *d = x->downstream;
+	struct client *client = x->client;
 
 	x->outcome = why;
 	exchange_drop_connection(x); /* or a write would be followed, as if its client had left */
-	if (d && x->state != EXCHANGE_ENDED)
-		downstream_close(d, why); /* ends this one with the others */
+	if (client && x->state != EXCHANGE_ENDED)
+		client_close(client, why); /* ends this one with the others */
 	else
 		exchange_end(x);
 }
@@ -104,7 +103,7 @@ static void server_broke(struct exchange *x, const char *why, unsigned status, b
 	}
 	x->ticket.failed = true;
 	exchange_drop_connection(x);
-	if (!x->downstream) {
+	if (!x->client) {
 		exchange_end(x);
 	} else if (safe && x->tries < conf->retries) {
 		x->tries++;
@@ -121,7 +120,7 @@ static void server_broke(struct exchange *x, const char *why, unsigned status, b
 
 void exchange_connection_timeout(struct exchange *x)
 {
-	struct downstream *d = x->downstream;
+	struct client *client = x->client;
 
 	switch (x->state) {
 	case EXCHANGE_CONNECTING:
@@ -152,8 +151,8 @@ void exchange_connection_timeout(struct exchange *x)
 	case EXCHANGE_ENDED:
 		break;
 	}
-	if (d)
-		downstream_advance(d);
+	if (client)
+		client_advance(client);
 }
 
 /* ---- the request up -------------------------------------------------------------------------- */
@@ -174,7 +173,7 @@ static void sink_failed(struct exchange *x)
 	}
 	/* It had closed before: not a byte left, and what it may have said answers something else.
 	 * What was taken of the body is still where it was. */
-	x->downstream->in.start -= x->up_taken;
+	x->up.in->start -= x->up_taken;
 	if (!x->body)
 		x->up = (struct pump){0};
 	x->request_started = false;
@@ -184,15 +183,14 @@ static void sink_failed(struct exchange *x)
 static void act_on_up(struct exchange *x, enum pump_result result)
 {
 	const struct conf_upstream *conf = x->upstream->conf;
-	struct downstream *d = x->downstream;
 
 	switch (result) {
 	case PUMP_DONE:
 		x->up_over = true;
 		if (!x->request_done) {
 			exchange_request_read(x);
-			if (d)
-				d->again = true;
+			if (x->client)
+				x->client->again = true;
 		}
 		if (x->state == EXCHANGE_FORWARDING)
 			await_server(x, WAIT_RESPONSE, 0, conf->first_byte_timeout_ms);
@@ -203,8 +201,8 @@ static void act_on_up(struct exchange *x, enum pump_result result)
 			await_server(x, WAIT_RESPONSE, 0, conf->first_byte_timeout_ms);
 		else if (x->state == EXCHANGE_FORWARDING)
 			wait_none(&x->connection->wait);
-		if (d)
-			stream_read_again(&d->stream);
+		if (x->up.source)
+			stream_read_again(x->up.source);
 		break;
 	case PUMP_WANTS_WRITE:
 		if (x->state == EXCHANGE_FORWARDING)
@@ -250,7 +248,7 @@ static void note_sent(struct exchange *x)
  * the connection may turn out to have ended, and then the request goes, whole, on another one. */
 static enum pump_result begin_up(struct exchange *x)
 {
-	const struct buffer *in = &x->downstream->in;
+	const struct buffer *in = x->up.in;
 	uint32_t start = in->start;
 
 	x->request_started = true;
@@ -292,8 +290,8 @@ static void send_later(struct server_connection *connection)
 /* A body that came whole with its head and may have to be sent twice moves to the exchange. */
 static void keep_body(struct exchange *x)
 {
-	struct downstream *d = x->downstream;
 	size_t len = (size_t)x->framing.length;
+	struct slice here;
 
 	if (x->body_bytes || !x->connection->reused || x->framing.body != HTTP_BODY_LENGTH ||
 		!http_method_is_idempotent(x->request.method))
@@ -302,26 +300,26 @@ static void keep_body(struct exchange *x)
 		gather_keep(x);
 		return;
 	}
-	if (x->request_done || !d->in.at || buffer_used(&d->in) < x->framing.length)
+	if (x->request_done)
+		return;
+	here = client_body_here(x->client);
+	if (here.len < x->framing.length)
 		return;
 	x->body_bytes = malloc(len);
 	if (!x->body_bytes)
 		return; /* then it is sent once */
-	memcpy(x->body_bytes, buffer_head(&d->in), len);
-	d->in.start += (uint32_t)len;
+	memcpy(x->body_bytes, here.at, len);
+	client_take_body(x->client, (uint32_t)len);
 	exchange_request_read(x);
-	d->again = true;
+	x->client->again = true;
 }
 
 /* Its body as it comes. */
 static void begin_body(struct exchange *x, struct server_connection *connection)
 {
-	struct downstream *d = x->downstream;
-
 	struct pump *up = pump_begin(&x->up);
-	up->source = &d->stream;
-	up->in = &d->in;
-	up->parser = &d->parser;
+
+	client_open_body(x->client, up);
 	up->sink = &connection->stream;
 	up->flow = &connection->out;
 	up->pool = &x->worker->blocks;
@@ -369,13 +367,13 @@ void exchange_send_requests(struct worker *worker)
 		if (connection->state != SERVER_CONNECTION_BUSY)
 			continue; /* it was cut meanwhile */
 		struct exchange *x = connection->exchange;
-		struct downstream *d = x->downstream;
+		struct client *client = x->client;
 		note_sent(x);
 		run_up(x);
-		if (d && d->again)
-			downstream_advance(d);
-		else if (x->downstream && !x->request_done)
-			downstream_watch(x->downstream);
+		if (client && client->again)
+			client_advance(client);
+		else if (x->client && !x->request_done)
+			client_watch(x->client);
 	}
 }
 
@@ -443,17 +441,12 @@ void exchange_fetch_response(struct exchange *x)
 
 /* A server may send interim responses without end: as many are read as the client takes, and some
  * in one turn. */
-#define INTERIM_BYTES   (16 * 1024)
 #define INTERIM_AT_ONCE 16
 
 static bool may_read_on(struct exchange *x, unsigned *heads)
 {
-	struct downstream *d = x->downstream;
-
-	if (d && d->first == x) {
-		d->stalled |= buffer_used(&d->out.prefix) >= INTERIM_BYTES;
-		return !d->stalled && downstream_may_work(d);
-	}
+	if (exchange_is_first(x))
+		return client_takes_interim(x->client);
 	if (++*heads <= INTERIM_AT_ONCE)
 		return true;
 	stream_yield(&x->connection->stream);
@@ -553,10 +546,10 @@ void exchange_run(struct exchange *x)
 
 void exchange_connection_event(struct exchange *x)
 {
-	struct downstream *d = x->downstream;
+	struct client *client = x->client;
 
-	if (!d || d->first != x)
+	if (!client || client->first != x)
 		exchange_run(x);
-	if (d)
-		downstream_advance(d);
+	if (client)
+		client_advance(client);
 }

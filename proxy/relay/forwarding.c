@@ -2,7 +2,7 @@
 
 #include <stdlib.h>
 
-#include "relay/downstream.h"
+#include "http/forwarded.h"
 #include "relay/exchange.h"
 #include "relay/listener.h"
 
@@ -29,8 +29,8 @@ static void put_caller(struct http_out *out, const struct exchange *x)
 
 static void compose(struct http_out *out, const struct exchange *x)
 {
-	const struct forwarded_peer *peer = &x->downstream->peer;
-	const struct conf_cidrs *trusted = &x->downstream->listener->conf->trusted_proxies;
+	const struct forwarded_peer *peer = x->client->peer;
+	const struct conf_cidrs *trusted = &x->client->listener->conf->trusted_proxies;
 	const struct site *site = x->use->site;
 
 	/* A peer on a unix socket that is not trusted has no address to tell. */

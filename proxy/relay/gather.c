@@ -4,7 +4,6 @@
 #include <string.h>
 
 #include "http/problem.h"
-#include "relay/downstream.h"
 #include "relay/exchange.h"
 #include "relay/relay.h"
 #include "relay/respond.h"
@@ -17,18 +16,16 @@
 
 static bool is_here_whole(const struct exchange *x)
 {
-	const struct buffer *in = &x->downstream->in;
-	size_t used = in->at ? buffer_used(in) : 0;
+	struct slice here = client_body_here(x->client);
 
 	if (x->framing.body == HTTP_BODY_LENGTH)
-		return used >= x->framing.length;
-	return used > 0 && http_chunked_is_whole(buffer_head(in), used);
+		return here.len >= x->framing.length;
+	return here.len > 0 && http_chunked_is_whole(here.at, here.len);
 }
 
 bool gather_begin(struct exchange *x)
 {
 	const struct conf_buffering *buffering = &x->route->request_buffering;
-	struct downstream *d = x->downstream;
 
 	if (x->request_done || buffering->memory_bytes == 0 || is_here_whole(x))
 		return false;
@@ -40,15 +37,13 @@ bool gather_begin(struct exchange *x)
 	x->gathering = GATHERING_READING;
 	x->continue_due = x->framing.expects_continue;
 	x->up = (struct pump){
-		.source = &d->stream,
-		.in = &d->in,
-		.parser = &d->parser,
 		.pool = &x->worker->blocks,
 		.spool = x->body,
 		.body = x->framing.body,
 		.left = x->framing.length,
 		.max_bytes = x->route->max_body_bytes,
 	};
+	client_open_body(x->client, &x->up);
 	return true;
 }
 
@@ -57,7 +52,7 @@ static void ready(struct exchange *x)
 	x->gathering = GATHERING_READY;
 	x->continue_due = x->framing.expects_continue =
 		false; /* it has got its 100, or sent without */
-	x->downstream->again = true;
+	x->client->again = true;
 }
 
 /* The connection's parser goes on to the next request. */
@@ -101,7 +96,7 @@ void gather_run(struct exchange *x)
 		whole(x);
 		break;
 	case PUMP_WANTS_READ:
-		stream_read_again(&x->downstream->stream);
+		stream_read_again(x->up.source);
 		break;
 	case PUMP_WANTS_WRITE:
 		ready(x);

@@ -12,7 +12,6 @@
 #include "base/container.h"
 #include "base/log.h"
 #include "relay/account.h"
-#include "relay/downstream.h"
 #include "relay/endless.h"
 #include "relay/listener.h"
 #include "relay/relay.h"
@@ -44,9 +43,8 @@ void exchange_log_change(const struct exchange *x, enum exchange_state state)
 		state_names[state]);
 }
 
-struct exchange *exchange_new(struct downstream *d)
+struct exchange *exchange_new(struct worker *worker, struct client *client)
 {
-	struct worker *worker = d->worker;
 	struct exchange *x = worker->spare_exchanges;
 
 	if (x) {
@@ -68,9 +66,9 @@ struct exchange *exchange_new(struct downstream *d)
 	ticket_init(&x->ticket, worker->index);
 	x->ticket.message.run = exchange_on_ticket;
 	x->worker = worker;
-	x->downstream = d;
+	x->client = client;
 	x->use = site_use_hold(worker->use);
-	x->dialect = d->listener->conf->ratelimit_headers;
+	x->dialect = client->listener->conf->ratelimit_headers;
 	x->began_ns = worker_now_ns(worker);
 	worker->exchange_count++;
 	return x;
@@ -162,11 +160,11 @@ void exchange_end(struct exchange *x)
 		account_exchange(x);
 		exchange_log(x);
 	}
-	if (x->downstream) {
+	if (x->client) {
 		if (x->close_client)
-			downstream_finish(x->downstream);
-		downstream_exchange_ended(x->downstream, x);
-		x->downstream = NULL;
+			client_finish(x->client);
+		client_exchange_ended(x->client, x);
+		x->client = NULL;
 	}
 	if (x->orphaned)
 		leave_orphans(x);

@@ -18,7 +18,7 @@ static unsigned bound_of(const struct listener *listener)
 
 static void join(struct downstream *d)
 {
-	struct listener *listener = d->listener;
+	struct listener *listener = d->client.listener;
 
 	d->newer = NULL;
 	d->older = listener->newest_lingering;
@@ -32,7 +32,7 @@ static void join(struct downstream *d)
 
 void linger_leave(struct downstream *d)
 {
-	struct listener *listener = d->listener;
+	struct listener *listener = d->client.listener;
 
 	if (d->state != DOWNSTREAM_LINGERING)
 		return;
@@ -65,7 +65,7 @@ static void watch(struct downstream *d)
 {
 	struct worker *worker = d->worker;
 	uint64_t now_ms = worker_now_ms(worker);
-	uint64_t end_ms = d->lingers_since_ms + d->listener->conf->linger_timeout_ms;
+	uint64_t end_ms = d->lingers_since_ms + d->client.listener->conf->linger_timeout_ms;
 	uint64_t silent_ms = SILENT_MS;
 
 	if (d->was_slow)
@@ -88,7 +88,7 @@ void linger_drain(struct downstream *d)
 
 void linger_begin(struct downstream *d)
 {
-	struct listener *listener = d->listener;
+	struct listener *listener = d->client.listener;
 
 	if (listener->conf->max_lingering == 0) {
 		downstream_close(d, "done");
@@ -106,7 +106,7 @@ void linger_begin(struct downstream *d)
 void linger_run(struct downstream *d)
 {
 	struct buffer_pool *pool = &d->worker->blocks;
-	uint64_t max_bytes = d->listener->conf->linger_bytes;
+	uint64_t max_bytes = d->client.listener->conf->linger_bytes;
 
 	d->yields = false;
 	d->lingered_bytes += buffer_used(&d->in);
@@ -115,7 +115,7 @@ void linger_run(struct downstream *d)
 		d->lingered_bytes < max_bytes && downstream_may_work(d)) {
 		if (!d->in.at && !buffer_acquire(&d->in, pool))
 			break;
-		d->work++;
+		d->client.work++;
 		if (stream_read(&d->stream, &d->in) != STREAM_OK)
 			break;
 		d->lingered_bytes += buffer_used(&d->in);

@@ -1,7 +1,6 @@
 #include "relay/probe.h"
 
 #include "http/problem.h"
-#include "relay/downstream.h"
 #include "relay/exchange.h"
 #include "relay/listener.h"
 #include "relay/relay.h"
@@ -12,7 +11,7 @@ bool probe_answered(struct exchange *x)
 {
 	bool is_ready;
 
-	if (!x->downstream->listener->conf->health || !(METHODS >> x->request.method & 1))
+	if (!x->client->listener->conf->health || !(METHODS >> x->request.method & 1))
 		return false;
 	is_ready = slice_equal(x->path, SLICE("/readyz"));
 	if (!is_ready && !slice_equal(x->path, SLICE("/healthz")))

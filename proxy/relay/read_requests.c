@@ -23,7 +23,7 @@ static void skip_empty_lines(struct buffer *in)
 static bool may_begin_request(struct downstream *d)
 {
 	if (d->state != DOWNSTREAM_OPEN || d->input != INPUT_NONE ||
-		d->exchange_count >= d->listener->conf->pipeline_depth)
+		d->exchange_count >= d->client.listener->conf->pipeline_depth)
 		return false;
 	d->stalled = read_requests_are_stalled(d);
 	return !d->stalled && downstream_may_work(d);
@@ -48,7 +48,7 @@ static bool read_more(struct downstream *d, size_t head_max)
 	bool within_head = d->input == INPUT_HEAD;
 	if (!(within_head ? stream_may_have_more(&d->stream) : d->stream.readable))
 		return false;
-	d->work++;
+	d->client.work++;
 	if (!in->at && !buffer_acquire(in, pool)) {
 		downstream_close(d, "no memory");
 		return false;
@@ -78,11 +78,11 @@ static bool read_more(struct downstream *d, size_t head_max)
 
 static bool begin_head(struct downstream *d)
 {
-	const struct conf_listener *conf = d->listener->conf;
+	const struct conf_listener *conf = d->client.listener->conf;
 	struct http_parser_limits limits = {
 		conf->max_header_bytes, conf->max_uri_bytes, conf->max_fields};
 
-	struct exchange *exchange = exchange_new(d);
+	struct exchange *exchange = exchange_new(d->worker, &d->client);
 	if (!exchange) {
 		downstream_close(d, "no memory");
 		return false;
@@ -100,11 +100,11 @@ static inline void append(struct downstream *d)
 	if (d->last)
 		d->last->next = exchange;
 	else
-		d->first = exchange;
+		d->client.first = exchange;
 	d->last = exchange;
 	d->exchange_count++;
 	d->begun++;
-	d->work++;
+	d->client.work++;
 	downstream_set_input(d, INPUT_BODY, exchange);
 }
 
@@ -123,7 +123,7 @@ void read_requests(struct downstream *d)
 			     buffer_used(in) > (d->input == INPUT_HEAD ? d->parser.fed : 0) &&
 			     !(buffer_used(in) == 1 && buffer_head(in)[0] == '\r');
 		if (!fresh) {
-			if (!read_more(d, d->listener->conf->max_header_bytes))
+			if (!read_more(d, d->client.listener->conf->max_header_bytes))
 				break;
 			continue;
 		}
@@ -140,6 +140,7 @@ void read_requests(struct downstream *d)
 		case HTTP_PARSE_DONE:
 			append(d);
 			in->start += exchange->request.len;
+			downstream_judge_peer(d);
 			exchange_begin(exchange, exchange->request.base);
 			break;
 		}

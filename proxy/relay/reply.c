@@ -8,7 +8,6 @@
 #include "base/log.h"
 #include "gate/ratelimit_fields.h"
 #include "http/problem.h"
-#include "relay/downstream.h"
 #include "relay/exchange.h"
 #include "relay/listener.h"
 #include "relay/relay.h"
@@ -19,11 +18,10 @@
 
 static void begin_discard(struct exchange *x)
 {
-	struct downstream *d = x->downstream;
 	bool is_short = x->framing.body == HTTP_BODY_LENGTH && x->framing.length <= DISCARD_BYTES;
 
 	if (x->request_done) {
-		downstream_leave_input(d, x);
+		client_request_read(x->client, x, false);
 		return;
 	}
 	/* A client that waits for a 100 may send its body or not: nothing to go on from. */
@@ -36,9 +34,7 @@ static void begin_discard(struct exchange *x)
 	uint64_t left = is_begun ? x->up.left : x->framing.length;
 	uint64_t content_bytes = x->up.content_bytes;
 	struct pump *up = pump_begin(&x->up);
-	up->source = &d->stream;
-	up->in = &d->in;
-	up->parser = &d->parser;
+	client_open_body(x->client, up);
 	up->pool = &x->worker->blocks;
 	up->body = x->framing.body;
 	up->left = left;
@@ -47,7 +43,7 @@ static void begin_discard(struct exchange *x)
 
 void exchange_reply(struct exchange *x, unsigned status, const char *why, uint64_t retry_after_ms)
 {
-	struct downstream *d = x->downstream;
+	struct client *client = x->client;
 
 	x->outcome = why;
 	x->retry_after_ms = retry_after_ms;
@@ -57,7 +53,7 @@ void exchange_reply(struct exchange *x, unsigned status, const char *why, uint64
 	exchange_leave_queue(x);
 	if (x->has_deadline)
 		deadline_clear(&x->deadline);
-	if (!d) {
+	if (!client) {
 		exchange_end(x);
 		return;
 	}
@@ -68,10 +64,10 @@ void exchange_reply(struct exchange *x, unsigned status, const char *why, uint64
 	x->status = status;
 	begin_discard(x);
 	if (x->close_client)
-		downstream_finish(d);
+		client_finish(client);
 	exchange_enter(x, EXCHANGE_REPLYING);
-	d->again = true;
-	if (d->first == x)
+	client->again = true;
+	if (client->first == x)
 		reply_if_first(x);
 }
 
@@ -79,21 +75,19 @@ void exchange_reject(struct exchange *x, unsigned status, const char *why)
 {
 	worker_count(x->worker, STATS_MALFORMED);
 	x->close_client = true;
-	if (x->downstream)
-		downstream_finish(x->downstream);
+	if (x->client)
+		client_finish(x->client);
 	exchange_reply(x, status, why, HTTP_PROBLEM_NO_RETRY);
 }
 
 void reply_discard_body(struct exchange *x)
 {
-	struct downstream *d = x->downstream;
-
 	switch (pump_run(&x->up, 16)) {
 	case PUMP_DONE:
 		exchange_request_read(x);
 		break;
 	case PUMP_WANTS_READ:
-		stream_read_again(&d->stream);
+		stream_read_again(x->up.source);
 		break;
 	case PUMP_WANTS_WRITE:
 		break;
@@ -105,7 +99,7 @@ void reply_discard_body(struct exchange *x)
 	case PUMP_SPOOL_FAILED:
 		x->close_client = true;
 		x->up.in = NULL;
-		downstream_finish(d);
+		client_finish(x->client);
 		break;
 	}
 }
@@ -188,23 +182,24 @@ static bool write_reply(
 
 void reply_if_first(struct exchange *x)
 {
-	struct downstream *d = x->downstream;
+	struct client *client = x->client;
 	struct http_out out;
 
-	if (x->state != EXCHANGE_REPLYING || !d || d->first != x || !flow_takes_prefix(&d->out))
+	if (x->state != EXCHANGE_REPLYING || !exchange_is_first(x) ||
+		!flow_takes_prefix(&client->out))
 		return;
-	if (downstream_drains_after(d, x))
+	if (exchange_ends_drain(x))
 		x->close_client = true;
 	if (!x->response_begun) {
 		const struct http_changes changes = exchange_response_changes(x);
 		bool any = http_changes_any(&changes);
 		size_t room = HTTP_PROBLEM_BYTES + (any ? http_changes_bytes(&changes) : 0);
-		if (!flow_reserve(&d->out, &x->worker->blocks, room, &out) ||
+		if (!flow_reserve(&client->out, &x->worker->blocks, room, &out) ||
 			!write_reply(x, any ? &changes : NULL, &out)) {
 			exchange_abort(x, "no memory");
 			return;
 		}
-		flow_commit(&d->out, &out);
+		flow_commit(&client->out, &out);
 		x->response_begun = true;
 	}
 	if (!x->request_done && !x->close_client)

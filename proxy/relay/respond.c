@@ -6,7 +6,6 @@
 #include "http/problem.h"
 #include "http/upgrade.h"
 #include "relay/account.h"
-#include "relay/downstream.h"
 #include "relay/endless.h"
 #include "relay/exchange.h"
 #include "relay/pin.h"
@@ -18,17 +17,12 @@
 /* What is read of an answer that nobody waits for any more, to keep its connection. */
 #define FOLLOW_BYTES (1024 * 1024)
 
-static bool is_first(const struct exchange *x)
-{
-	return x->downstream && x->downstream->first == x;
-}
-
 static void bad_gateway(struct exchange *x, const char *why)
 {
 	server_failed(x->server, why, worker_now_ms(x->worker));
 	account_upstream_failure(x);
 	exchange_drop_connection(x);
-	if (x->downstream)
+	if (x->client)
 		exchange_reply(x, 502, why, HTTP_PROBLEM_NO_RETRY);
 	else
 		exchange_end(x);
@@ -38,21 +32,21 @@ static void bad_gateway(struct exchange *x, const char *why)
 
 void respond_continue(struct exchange *x)
 {
-	struct downstream *d = x->downstream;
+	struct client *client = x->client;
 
-	if (!is_first(x) || !flow_takes_prefix(&d->out))
+	if (!exchange_is_first(x) || !flow_takes_prefix(&client->out))
 		return;
 	x->continue_due = false;
 	x->continue_sent = true;
-	if (flow_append(&d->out, &x->worker->blocks, SLICE("HTTP/1.1 100 Continue\r\n\r\n")))
-		d->again = true;
+	if (flow_append(&client->out, &x->worker->blocks, SLICE("HTTP/1.1 100 Continue\r\n\r\n")))
+		client->again = true;
 	else
 		exchange_abort(x, "no memory");
 }
 
 static bool may_write_interim(const struct exchange *x)
 {
-	return is_first(x) && flow_takes_prefix(&x->downstream->out);
+	return exchange_is_first(x) && flow_takes_prefix(&x->client->out);
 }
 
 /* 1xx: passed on to clients that know of them, then the next head is awaited. Before it is the
@@ -61,12 +55,12 @@ static bool may_write_interim(const struct exchange *x)
 static void respond_interim(struct exchange *x)
 {
 	static const struct http_parser_limits limits = {256 * 1024, 0, 512};
-	struct downstream *d = x->downstream;
-	bool is_wanted = d && x->request.minor >= 1;
+	struct client *client = x->client;
+	bool is_wanted = client && x->request.minor >= 1;
 
 	x->interim_seen = true;
-	if (d)
-		d->work++;
+	if (client)
+		client->work++;
 	if (is_wanted && !may_write_interim(x)) {
 		x->held_interim = x->response.status != 100;
 		x->continue_due |= !x->held_interim;
@@ -77,18 +71,18 @@ static void respond_interim(struct exchange *x)
 	} else if (is_wanted) {
 		if (x->response.status == 100)
 			x->continue_sent = true;
-		if (!compose_response(x, &d->out, false, true)) {
+		if (!compose_response(x, &client->out, false, true)) {
 			exchange_abort(x, "no memory");
 			return;
 		}
-		d->again = true;
+		client->again = true;
 	}
 	http_parser_begin_response(&x->connection->parser, &x->response, &limits);
 }
 
 bool respond_held_interim(struct exchange *x)
 {
-	if (x->downstream && !may_write_interim(x))
+	if (x->client && !may_write_interim(x))
 		return false;
 	x->held_interim = false;
 	respond_interim(x);
@@ -120,7 +114,7 @@ static void read_cost(struct exchange *x)
  * turn are written with it, those of pipelined requests on its own connection in one piece. */
 static void join_others(struct exchange *x)
 {
-	const struct flow *out = &x->downstream->out;
+	const struct flow *out = &x->client->out;
 
 	x->joined = x->down.decoded && !x->down.tail_due &&
 		    buffer_used(&out->prefix) + out->body.len + out->suffix.len <= JOIN_BYTES;
@@ -145,7 +139,6 @@ static bool is_worth_following(const struct exchange *x)
 /* Its body comes down. `chunked`: to the client. */
 static void begin_down(struct exchange *x, bool chunked)
 {
-	struct downstream *d = x->downstream;
 	struct server_connection *connection = x->connection;
 	const struct conf_buffering *buffering = &x->route->response_buffering;
 
@@ -153,8 +146,8 @@ static void begin_down(struct exchange *x, bool chunked)
 	down->source = &connection->stream;
 	down->in = &connection->in;
 	down->parser = &connection->parser;
-	down->sink = d ? &d->stream : NULL;
-	down->flow = d ? &d->out : NULL;
+	if (x->client)
+		client_open_response(x->client, down);
 	down->pool = &x->worker->blocks;
 	if (buffering->memory_bytes > 0) {
 		down->store = &x->worker->relay->store;
@@ -165,7 +158,7 @@ static void begin_down(struct exchange *x, bool chunked)
 	down->encode_chunked = chunked;
 	down->decoded = x->response_framing.body == HTTP_BODY_NONE;
 	down->left = x->response_framing.length;
-	down->max_bytes = d ? 0 : FOLLOW_BYTES;
+	down->max_bytes = x->client ? 0 : FOLLOW_BYTES;
 	down->trailers.removed = &x->route->response_remove;
 	down->trailers.set = &x->route->response_set;
 }
@@ -173,27 +166,27 @@ static void begin_down(struct exchange *x, bool chunked)
 /* The head goes to the client, its body is on its way. */
 static void begin_relaying(struct exchange *x)
 {
-	struct downstream *d = x->downstream;
+	struct client *client = x->client;
 	struct server_connection *connection = x->connection;
 	enum http_body body = x->response_framing.body;
 	bool has_no_length = body == HTTP_BODY_CHUNKED || body == HTTP_BODY_UNTIL_CLOSE;
-	bool chunked = has_no_length && d && x->request.minor >= 1;
-	bool by_close = has_no_length && d && x->request.minor == 0;
+	bool chunked = has_no_length && client && x->request.minor >= 1;
+	bool by_close = has_no_length && client && x->request.minor == 0;
 
 	if (by_close)
 		x->close_client = true; /* an HTTP/1.0 client sees the end by the close */
-	if (d && (!x->request_done || downstream_drains_after(d, x)))
+	if (client && (!x->request_done || exchange_ends_drain(x)))
 		x->close_client = true; /* in a drain, the last of the connection says so */
-	size_t unsent = d ? flow_bytes(&d->out) : 0;
+	size_t unsent = client ? flow_bytes(&client->out) : 0;
 	x->response_begun = true;
 	x->status = x->response.status;
 	begin_down(x, chunked);
-	exchange_enter(x, d ? EXCHANGE_RELAYING : EXCHANGE_DRAINING);
-	if (!d && !is_worth_following(x))
+	exchange_enter(x, client ? EXCHANGE_RELAYING : EXCHANGE_DRAINING);
+	if (!client && !is_worth_following(x))
 		exchange_end(x);
-	if (!d)
+	if (!client)
 		return;
-	if (!compose_response(x, &d->out, chunked, false)) {
+	if (!compose_response(x, &client->out, chunked, false)) {
 		exchange_abort(x, "no memory");
 		return;
 	}
@@ -206,29 +199,29 @@ static void begin_relaying(struct exchange *x)
 		}
 		if (result == PUMP_SOURCE_BROKEN) {
 			/* Not a byte of the head has left: it can still be another one. */
-			flow_truncate(&d->out, unsent);
+			flow_truncate(&client->out, unsent);
 			x->response_begun = false;
 			bad_gateway(x, "malformed response body");
 			return;
 		}
 	}
-	d->ends_body = by_close;
-	if (x->downstream->state == DOWNSTREAM_OPEN && x->close_client)
-		downstream_finish(x->downstream);
+	client->ends_body = by_close;
+	if (x->close_client)
+		client_finish(client);
 	join_others(x);
 }
 
 void respond_to_head(struct exchange *x)
 {
-	assert(!x->downstream ||
-		is_first(x)); /* or another's response would be taken for its own */
+	assert(!x->client ||
+		exchange_is_first(x)); /* or another's response would be taken for its own */
 	if (!http_frame_response(&x->response, x->request.method, &x->response_framing)) {
 		bad_gateway(x, "ambiguous framing in the response");
 		return;
 	}
 	if (x->response.status == 101) {
 		if (x->framing.upgrade && x->request_done && x->response_framing.upgrade &&
-			x->downstream &&
+			x->client &&
 			http_upgrade_agreed(&x->response, &x->request, &x->route->upgrades))
 			begin_tunnel(x);
 		else
@@ -245,12 +238,12 @@ void respond_to_head(struct exchange *x)
 		queue_answered(x->worker->relay->queue, &x->ticket, worker_now_ns(x->worker));
 	if (x->route->cost_field)
 		read_cost(x);
-	if (x->downstream && endless_is_events(x) && !endless_begin(x))
+	if (x->client && endless_is_events(x) && !endless_begin(x))
 		return;
-	if (x->framing.upgrade && x->downstream && x->downstream->input == INPUT_UPGRADE) {
+	if (x->framing.upgrade && x->client && x->request_done) {
 		/* It stays what it is: the next request may be behind it. */
-		downstream_leave_input(x->downstream, x);
-		x->downstream->again = true;
+		client_request_read(x->client, x, false);
+		x->client->again = true;
 	}
 	begin_relaying(x);
 }
@@ -270,9 +263,9 @@ static void received(struct exchange *x)
 		bool clean = x->response_framing.keep_alive && x->request_done &&
 			     !connection->is_doubtful && flow_is_empty(&connection->out) &&
 			     buffer_used(&connection->in) == 0;
-		if (connection->in.at && x->downstream && x->downstream->out.body.len > 0) {
+		if (connection->in.at && x->client && x->client->out.body.len > 0) {
 			/* The client still borrows the last block: it takes it over. */
-			x->downstream->out.kept = connection->in;
+			x->client->out.kept = connection->in;
 			connection->in = (struct buffer){0};
 		}
 		if (x->down.sink)
@@ -338,10 +331,8 @@ static void await_more(struct exchange *x)
 
 static void relayed(struct exchange *x)
 {
-	struct downstream *d = x->downstream;
-
 	received(x);
-	if (d && !x->request_done) {
+	if (x->client && !x->request_done) {
 		/* Answered early: what is left of the request is of no use to anybody. */
 		x->close_client = true;
 	}
@@ -362,7 +353,7 @@ void respond_run(struct exchange *x)
 		return;
 	}
 	result = pump_run(&x->down, PUMP_TURNS);
-	if (x->down.spills && x->downstream && !x->downstream->out.spool)
+	if (x->down.spills && x->client && !x->client->out.spool)
 		x->down.spills = false; /* it has caught up */
 	if (x->down.decoded && result == PUMP_WANTS_WRITE)
 		received(x);
@@ -378,7 +369,7 @@ void respond_run(struct exchange *x)
 		break;
 	case PUMP_SINK_FAILED:
 		worker_count(x->worker, STATS_CLIENT_GONE);
-		downstream_close(x->downstream, "client gone");
+		client_close(x->client, "client gone");
 		break;
 	case PUMP_TOO_LARGE:
 		exchange_end(x); /* nobody waits for what goes on so long */
@@ -400,7 +391,7 @@ void respond_run(struct exchange *x)
 
 static void begin_tunnel(struct exchange *x)
 {
-	struct downstream *d = x->downstream;
+	struct client *client = x->client;
 	struct server_connection *connection = x->connection;
 
 	if (!endless_begin(x))
@@ -410,16 +401,13 @@ static void begin_tunnel(struct exchange *x)
 	x->close_client = true;
 	if (x->body)
 		gather_end(x); /* it was sent */
-	if (!compose_response(x, &d->out, false, false)) {
+	if (!compose_response(x, &client->out, false, false)) {
 		exchange_abort(x, "no memory");
 		return;
 	}
 	exchange_enter(x, EXCHANGE_TUNNEL);
-	downstream_set_input(d, INPUT_TUNNEL, x);
-	downstream_finish(d);
+	client_begin_tunnel(client, x);
 	x->up = (struct pump){
-		.source = &d->stream,
-		.in = &d->in,
 		.sink = &connection->stream,
 		.flow = &connection->out,
 		.pool = &x->worker->blocks,
@@ -428,11 +416,11 @@ static void begin_tunnel(struct exchange *x)
 	x->down = (struct pump){
 		.source = &connection->stream,
 		.in = &connection->in,
-		.sink = &d->stream,
-		.flow = &d->out,
 		.pool = &x->worker->blocks,
 		.body = HTTP_BODY_UNTIL_CLOSE,
 	};
+	client_open_body(client, &x->up);
+	client_open_response(client, &x->down);
 	if (x->in_queue)
 		queue_detach(x->worker->relay->queue, &x->ticket, worker_now_ns(x->worker));
 	exchange_leave_server(x);
@@ -482,7 +470,7 @@ void exchange_client_gone(struct exchange *x)
 {
 	bool under_way = x->state == EXCHANGE_FORWARDING || x->state == EXCHANGE_RELAYING;
 
-	x->downstream = NULL;
+	x->client = NULL;
 	if (!x->outcome)
 		x->outcome = x->worker->stopping ? "shutdown" : "client gone";
 	if (!under_way || !x->request_done || !x->up_over || x->response_received ||

@@ -56,9 +56,10 @@ static enum wait_reason reason_of(const struct wait *wait)
 /* What its client's deadline says about this exchange. */
 static enum wait_reason client_reason(const struct exchange *x)
 {
-	const struct downstream *d = x->downstream;
+	const struct downstream *d = x->client ? downstream_of(x->client) : NULL;
 	enum wait_reason reason = d ? reason_of(&d->wait) : WAIT_NONE;
-	bool is_its = reason == WAIT_TAKE ? d->first == x || d->reading == x : d && d->reading == x;
+	bool is_its = reason == WAIT_TAKE ? d->client.first == x || d->reading == x
+					  : d && d->reading == x;
 
 	return is_its && (rules[x->state].client & ONE(reason)) ? reason : WAIT_NONE;
 }
@@ -66,7 +67,7 @@ static enum wait_reason client_reason(const struct exchange *x)
 /* May it leave it to those before it on its connection to have a deadline? */
 static bool is_behind(const struct exchange *x)
 {
-	return rules[x->state].behind && x->downstream && x->downstream->first != x;
+	return rules[x->state].behind && x->client && x->client->first != x;
 }
 
 static const char *check_connection(const struct exchange *x)
@@ -78,7 +79,7 @@ static const char *check_connection(const struct exchange *x)
 		return rules[x->state].server && x->state != EXCHANGE_RELAYING
 			       ? "it has no connection"
 			       : NULL;
-	if (x->downstream && x->downstream->first != x)
+	if (x->client && x->client->first != x)
 		return "its server was asked before those ahead of it were answered";
 	if (connection->exchange != x)
 		return "its connection is another exchange's";
@@ -124,13 +125,13 @@ const char *wait_check_client(const struct downstream *d)
 		return "lingering and its deadline do not go together";
 	if (d->state == DOWNSTREAM_LINGERING || d->input == INPUT_TUNNEL)
 		return NULL;
-	if (!flow_is_empty(&d->out))
+	if (!flow_is_empty(&d->client.out))
 		return reason == WAIT_TAKE ? NULL : "nobody waits until it takes what was sent";
 	if (reason == WAIT_TAKE)
 		return "it is to take what was not sent";
 	if (d->input == INPUT_HEAD)
 		return reason == WAIT_HEAD ? NULL : "nobody waits for the rest of its head";
-	if (d->first)
+	if (d->client.first)
 		return reason == WAIT_IDLE ? "it is idle with a request under way" : NULL;
 	return reason == WAIT_IDLE ? NULL : "it has nothing under way and no deadline";
 }
@@ -165,7 +166,7 @@ static void check_client(const struct downstream *d)
 	judge("client", names[d->state], wait_check_client(d));
 	if (d->input == INPUT_HEAD)
 		check_exchange(d->reading);
-	for (const struct exchange *x = d->first; x; x = x->next)
+	for (const struct exchange *x = d->client.first; x; x = x->next)
 		check_exchange(x);
 }
 

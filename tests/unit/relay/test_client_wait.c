@@ -68,12 +68,12 @@ static struct world *begin(void)
 	w->route.min_rate = 100000;
 	w->route.min_rate_grace_ms = 10000;
 	w->client.worker = &w->worker;
-	w->client.listener = &w->listener;
+	w->client.client.listener = &w->listener;
 	w->client.state = DOWNSTREAM_OPEN;
 	w->client.stream.transport = &transport;
-	w->client.first = w->client.last = &w->exchange;
+	w->client.client.first = w->client.last = &w->exchange;
 	w->client.begun = w->client.exchange_count = 1;
-	w->exchange.downstream = &w->client;
+	w->exchange.client = &w->client.client;
 	w->exchange.worker = &w->worker;
 	w->exchange.route = &w->route;
 	w->exchange.response_begun = true;
@@ -93,7 +93,7 @@ static void end(struct world *w)
 /* There is something for the client, or nothing. */
 static void has_unsent(struct world *w, bool has)
 {
-	w->client.out.body = (struct slice){w->bytes, has ? sizeof(w->bytes) : 0};
+	w->client.client.out.body = (struct slice){w->bytes, has ? sizeof(w->bytes) : 0};
 }
 
 /* As the connection does whenever something has happened on it. */

@@ -41,8 +41,8 @@ static struct world *begin(enum exchange_state state)
 	set(&w->server.wait, WAIT_NONE);
 	run_until(&w->exchange.deadline, DEADLINE_NEVER);
 	w->client.state = DOWNSTREAM_OPEN;
-	w->client.first = w->client.last = &w->exchange;
-	w->exchange.downstream = w->before.downstream = &w->client;
+	w->client.client.first = w->client.last = &w->exchange;
+	w->exchange.client = w->before.client = &w->client.client;
 	w->exchange.state = state;
 	w->exchange.request_done = true;
 	w->before.next = &w->exchange;
@@ -67,7 +67,7 @@ static void is_being_read(struct world *w, enum downstream_input input)
 
 static void is_behind(struct world *w)
 {
-	w->client.first = &w->before;
+	w->client.client.first = &w->before;
 }
 
 static bool is_sound(const struct world *w)
@@ -125,7 +125,7 @@ static struct world *without(const struct way *way)
 	if (way->party == CLIENT && way->reason == WAIT_BODY)
 		is_being_read(w, INPUT_BODY);
 	if (way->state == EXCHANGE_DRAINING)
-		w->exchange.downstream = NULL;
+		w->exchange.client = NULL;
 	return w;
 }
 
@@ -282,7 +282,7 @@ static void a_connection_is_its_own(void **state)
 
 static void has_unsent(struct world *w)
 {
-	w->client.out.body = (struct slice){w->unsent, sizeof(w->unsent)};
+	w->client.client.out.body = (struct slice){w->unsent, sizeof(w->unsent)};
 }
 
 static bool client_is_sound(struct world *w, enum wait_reason reason)
@@ -306,20 +306,20 @@ static void clients(void **state)
 	struct world *w = begin(EXCHANGE_HEAD);
 
 	(void)state;
-	w->client.first = NULL;
+	w->client.client.first = NULL;
 	assert_int_equal(sound_reasons(w), 1u << WAIT_IDLE);
 	has_unsent(w);
 	assert_int_equal(sound_reasons(w), 1u << WAIT_TAKE);
 	is_being_read(w, INPUT_HEAD);
 	assert_int_equal(sound_reasons(w), 1u << WAIT_TAKE);
-	w->client.out.body.len = 0;
+	w->client.client.out.body.len = 0;
 	assert_int_equal(sound_reasons(w), 1u << WAIT_HEAD);
 	w = begin(EXCHANGE_FORWARDING);
 	assert_int_equal(sound_reasons(w), 1u << WAIT_NONE | 1u << WAIT_HEAD | 1u << WAIT_BODY);
 	w->client.input = INPUT_TUNNEL;
 	assert_true(client_is_sound(w, WAIT_NONE));
 	w = begin(EXCHANGE_HEAD);
-	w->client.first = NULL;
+	w->client.client.first = NULL;
 	w->client.state = DOWNSTREAM_LINGERING;
 	assert_int_equal(sound_reasons(w), 1u << WAIT_LINGER);
 	w->client.state = DOWNSTREAM_CLOSED;
