@@ -204,9 +204,6 @@ void exchange_admit(struct exchange *exchange);
 /* Begins forwarding. */
 void exchange_forward(struct exchange *exchange);
 
-/* One of the connections that it waited for is free, unless another exchange has taken it. */
-void exchange_connection_is_free(struct exchange *exchange);
-
 /* Waits for its turn, or again, until queue_timeout is over. */
 void exchange_await_turn(struct exchange *exchange);
 
@@ -232,13 +229,6 @@ void exchange_abort(struct exchange *exchange, const char *why) __attribute__((c
 
 /* The same, where the client has left during its request. */
 void exchange_request_cut(struct exchange *exchange) __attribute__((cold));
-
-/* What its server connection tells. */
-void exchange_connected(struct exchange *exchange);
-void exchange_connection_event(struct exchange *exchange);
-/* Reads the beginning of its response, and does nothing with it yet. */
-void exchange_fetch_response(struct exchange *exchange);
-void exchange_connection_timeout(struct exchange *exchange);
 
 /* The client is gone (its connection is closing): finish alone or cut. */
 void exchange_client_gone(struct exchange *exchange);

@@ -18,6 +18,9 @@
 #include "relay/server_connection.h"
 #include "relay/server_pool.h"
 
+static const struct server_events events;
+static void connection_is_free(struct exchange *x);
+
 void find_server_log_failure(struct exchange *x, const char *why)
 {
 	unsigned unlogged;
@@ -84,7 +87,7 @@ static bool await_connection(struct exchange *x, uint64_t servers)
 {
 	struct queue *queue = x->worker->relay->queue;
 
-	switch (pool_wait(x, servers)) {
+	switch (pool_wait(x, servers, connection_is_free)) {
 	case POOL_WAITS:
 		if (x->route->upstream_affinity)
 			x->aside |= queue_yield_place(queue, &x->ticket, worker_now_ns(x->worker));
@@ -133,7 +136,8 @@ static bool try_next(struct exchange *x, bool fresh, uint64_t *full)
 		*full = 0;
 		return is_over;
 	}
-	x->connection = server_connection_get(worker, x->server, x, fresh, &why, &fault);
+	x->connection = server_connection_get(
+		worker, x->server, (struct server_user){x, &events}, fresh, &why, &fault);
 	if (x->connection)
 		return true;
 	if (fault == CONNECT_FULL)
@@ -189,7 +193,7 @@ void find_server(struct exchange *x, bool fresh)
 /* On the connection that its session has, if it has one. */
 static bool try_pin(struct exchange *x)
 {
-	switch (pin_take(x)) {
+	switch (pin_take(x, &events)) {
 	case PIN_TAKEN:
 		forward_start(x);
 		return true;
@@ -240,10 +244,10 @@ void find_server_again(struct exchange *x)
 	if (is_new)
 		follow_site(x, upstream);
 	x->tried = 0; /* what could not be connected to may be up again */
-	exchange_connection_is_free(x);
+	connection_is_free(x);
 }
 
-void exchange_connection_is_free(struct exchange *x)
+static void connection_is_free(struct exchange *x)
 {
 	struct client *client = x->client;
 	struct upstream_state *upstream = x->upstream->state;
@@ -285,7 +289,7 @@ void find_server_connect_failed(struct exchange *x, const char *why, int error, 
 	}
 }
 
-void exchange_connected(struct exchange *x)
+static void connected(struct exchange *x)
 {
 	struct client *client = x->client;
 	struct server_connection *connection = x->connection;
@@ -301,3 +305,10 @@ void exchange_connected(struct exchange *x)
 	if (client)
 		client_advance(client);
 }
+
+static const struct server_events events = {
+	.connected = connected,
+	.fetch = forward_fetch,
+	.event = forward_event,
+	.timeout = forward_timeout,
+};

@@ -118,7 +118,7 @@ static void server_broke(struct exchange *x, const char *why, unsigned status, b
 	}
 }
 
-void exchange_connection_timeout(struct exchange *x)
+void forward_timeout(struct exchange *x)
 {
 	struct client *client = x->client;
 
@@ -428,7 +428,7 @@ static bool fetch_head(struct exchange *x)
 	return false;
 }
 
-void exchange_fetch_response(struct exchange *x)
+void forward_fetch(struct exchange *x)
 {
 	struct server_connection *connection = x->connection;
 
@@ -544,7 +544,7 @@ void exchange_run(struct exchange *x)
 	charge_passed(x);
 }
 
-void exchange_connection_event(struct exchange *x)
+void forward_event(struct exchange *x)
 {
 	struct client *client = x->client;
 

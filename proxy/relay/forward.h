@@ -10,4 +10,9 @@ struct exchange;
  * was no memory, and the exchange is over. */
 bool forward_start(struct exchange *exchange);
 
+/* What its connection tells from then on (struct server_events). */
+void forward_fetch(struct exchange *exchange);
+void forward_event(struct exchange *exchange);
+void forward_timeout(struct exchange *exchange);
+
 #endif

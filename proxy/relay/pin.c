@@ -58,7 +58,7 @@ void pin_park(struct exchange *x, struct server_connection *connection)
 		pin_close(NULL, pin);
 }
 
-enum pin_result pin_take(struct exchange *x)
+enum pin_result pin_take(struct exchange *x, const struct server_events *events)
 {
 	struct worker *worker = x->worker;
 	struct queue *queue = worker->relay->queue;
@@ -80,8 +80,8 @@ enum pin_result pin_take(struct exchange *x)
 			pin_close(NULL, pin);
 		return PIN_FULL;
 	}
-	x->connection =
-		server_connection_import(worker, server, x, &pin->stream, pin->requests + 1);
+	x->connection = server_connection_import(
+		worker, server, (struct server_user){x, events}, &pin->stream, pin->requests + 1);
 	if (x->connection)
 		x->server = server;
 	else

@@ -19,6 +19,7 @@
 struct exchange;
 struct pin;
 struct server_connection;
+struct server_events;
 struct site;
 
 /* The exchange is over, still in its session, and its connection clean: it becomes the session's.
@@ -35,7 +36,7 @@ enum pin_result {
 /* The connection that the exchange's session has, onto the exchange's worker. It is of no use when
  * the server closed it, sent something unasked, is left out (and is not the only one), or is of
  * another upstream than the exchange's. */
-enum pin_result pin_take(struct exchange *exchange);
+enum pin_result pin_take(struct exchange *exchange, const struct server_events *events);
 
 /* Frees and closes it: queue_callbacks.unpin. Any thread. */
 void pin_close(void *ctx, void *pin);

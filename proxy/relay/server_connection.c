@@ -7,7 +7,6 @@
 #include "base/container.h"
 #include "base/log.h"
 #include "net/socket_stream.h"
-#include "relay/exchange.h"
 #include "relay/server_pool.h"
 
 static void free_connection(struct deferred_free *item)
@@ -52,10 +51,10 @@ static void on_event(struct stream *stream)
 			server_connection_close(connection);
 		break;
 	case SERVER_CONNECTION_CONNECTING:
-		exchange_connected(connection->exchange);
+		connection->events->connected(connection->exchange);
 		break;
 	case SERVER_CONNECTION_BUSY:
-		exchange_connection_event(connection->exchange);
+		connection->events->event(connection->exchange);
 		break;
 	case SERVER_CONNECTION_CLOSED:
 		break;
@@ -69,7 +68,7 @@ static void on_readable(struct stream *stream)
 					     offsetof(struct server_connection, stream));
 
 	if (connection->state == SERVER_CONNECTION_BUSY)
-		exchange_fetch_response(connection->exchange);
+		connection->events->fetch(connection->exchange);
 }
 
 static const struct stream_calls calls = {on_readable, on_event};
@@ -83,7 +82,7 @@ static void on_deadline(struct deadline *deadline)
 	if (connection->state == SERVER_CONNECTION_IDLE)
 		server_connection_close(connection);
 	else if (connection->state != SERVER_CONNECTION_CLOSED)
-		exchange_connection_timeout(connection->exchange);
+		connection->events->timeout(connection->exchange);
 }
 
 /* Nothing that a server can do anything about. A unix socket says EAGAIN when its backlog is full.
@@ -139,7 +138,7 @@ void server_connection_made(struct server_connection *connection)
 
 /* Not open yet. It counts already. */
 static struct server_connection *connection_new(
-	struct worker *worker, struct server *server, struct exchange *exchange)
+	struct worker *worker, struct server *server, struct server_user user)
 {
 	struct server_connection *connection = calloc(1, sizeof(*connection));
 
@@ -149,7 +148,8 @@ static struct server_connection *connection_new(
 	connection->server = server;
 	connection->known = server->state;
 	connection->counts = true;
-	connection->exchange = exchange;
+	connection->exchange = user.exchange;
+	connection->events = user.events;
 	connection->requests = 1;
 	return connection;
 }
@@ -176,10 +176,10 @@ static int begin_connect(struct server_connection *connection, const struct serv
 }
 
 static struct server_connection *connect_new(struct worker *worker, struct server *server,
-	struct exchange *exchange, const char **why, enum connect_fault *fault)
+	struct server_user user, const char **why, enum connect_fault *fault)
 {
 	uint64_t now_ms = worker_now_ms(worker);
-	struct server_connection *connection = connection_new(worker, server, exchange);
+	struct server_connection *connection = connection_new(worker, server, user);
 	struct server_address address;
 	int error;
 
@@ -214,9 +214,9 @@ struct stream_export server_connection_export(struct server_connection *connecti
 }
 
 struct server_connection *server_connection_import(struct worker *worker, struct server *server,
-	struct exchange *exchange, struct stream_export *stream, uint32_t requests)
+	struct server_user user, struct stream_export *stream, uint32_t requests)
 {
-	struct server_connection *connection = connection_new(worker, server, exchange);
+	struct server_connection *connection = connection_new(worker, server, user);
 
 	if (!connection)
 		stream_export_close(stream);
@@ -231,19 +231,20 @@ struct server_connection *server_connection_import(struct worker *worker, struct
 }
 
 static struct server_connection *resume(
-	struct server_connection *connection, struct server *server, struct exchange *exchange)
+	struct server_connection *connection, struct server *server, struct server_user user)
 {
 	wait_none(&connection->wait);
 	connection->state = SERVER_CONNECTION_BUSY;
 	connection->server = server;
-	connection->exchange = exchange;
+	connection->exchange = user.exchange;
+	connection->events = user.events;
 	connection->reused = true;
 	connection->requests++;
 	return connection;
 }
 
 struct server_connection *server_connection_get(struct worker *worker, struct server *server,
-	struct exchange *exchange, bool fresh, const char **why, enum connect_fault *fault)
+	struct server_user user, bool fresh, const char **why, enum connect_fault *fault)
 {
 	struct server_connection *connection;
 	struct pool_connection pooled;
@@ -252,17 +253,17 @@ struct server_connection *server_connection_get(struct worker *worker, struct se
 		switch (pool_take(worker, server, fresh, &pooled)) {
 		case POOL_IDLE:
 			if (!stream_is_stale(&pooled.idle->stream))
-				return resume(pooled.idle, server, exchange);
+				return resume(pooled.idle, server, user);
 			server_connection_close_unlisted(pooled.idle);
 			break;
 		case POOL_TAKEN:
 			connection = server_connection_import(
-				worker, server, exchange, &pooled.taken, pooled.requests + 1);
+				worker, server, user, &pooled.taken, pooled.requests + 1);
 			*why = "no memory";
 			*fault = CONNECT_LOCAL;
 			return connection;
 		case POOL_NEW:
-			return connect_new(worker, server, exchange, why, fault);
+			return connect_new(worker, server, user, why, fault);
 		case POOL_FULL:
 			*why = "no connection";
 			*fault = CONNECT_FULL;

@@ -21,6 +21,15 @@ enum server_connection_state {
 	SERVER_CONNECTION_CLOSED,
 };
 
+/* What a connection tells its exchange. */
+struct server_events {
+	void (*connected)(struct exchange *exchange); /* or not: stream_error */
+	/* Bytes of the response may be there: reads the beginning, and does nothing with it yet. */
+	void (*fetch)(struct exchange *exchange);
+	void (*event)(struct exchange *exchange);   /* it can be read or written */
+	void (*timeout)(struct exchange *exchange); /* its deadline has passed */
+};
+
 struct server_connection {
 	struct stream stream;
 	struct deferred_free deferred;
@@ -29,6 +38,7 @@ struct server_connection {
 	struct server *server;                 /* CONNECTING, BUSY: the exchange's */
 	struct server_state *known;            /* its server's */
 	struct exchange *exchange;             /* CONNECTING, BUSY */
+	const struct server_events *events;    /* the same */
 	struct server_connection *prev, *next; /* IDLE */
 	struct buffer in;
 	struct flow out;
@@ -52,10 +62,16 @@ enum connect_fault {
 	CONNECT_LOCAL,   /* no descriptors, ports or memory here: no server is to blame */
 };
 
-/* An idle one, or a new one that is connecting; for `exchange`. NULL: none, and `*why` and `*fault`
+/* An exchange that gets a connection, and how it hears of it. */
+struct server_user {
+	struct exchange *exchange;
+	const struct server_events *events;
+};
+
+/* An idle one, or a new one that is connecting; for `user`. NULL: none, and `*why` and `*fault`
  * say why. `fresh`: not from the pool. */
 struct server_connection *server_connection_get(struct worker *worker, struct server *server,
-	struct exchange *exchange, bool fresh, const char **why, enum connect_fault *fault);
+	struct server_user user, bool fresh, const char **why, enum connect_fault *fault);
 
 /* A new connection could not be made (an errno of connect's, or ETIMEDOUT): whose fault is it? */
 enum connect_fault server_connection_failed(struct server_connection *connection, int error);
@@ -75,10 +91,10 @@ void server_connection_close_unlisted(struct server_connection *connection);
  * connection is gone. */
 struct stream_export server_connection_export(struct server_connection *connection);
 
-/* Takes such a one over, for `exchange`, which is the `requests`th on it; it counts already among
- * the server's. NULL without memory, the connection closed. */
+/* Takes such a one over, for `user`, whose request is the `requests`th on it; it counts already
+ * among the server's. NULL without memory, the connection closed. */
 struct server_connection *server_connection_import(struct worker *worker, struct server *server,
-	struct exchange *exchange, struct stream_export *stream, uint32_t requests);
+	struct server_user user, struct stream_export *stream, uint32_t requests);
 
 /* Closes this worker's idle connections to a server. */
 void server_close_idle(struct server_state *server, struct worker *worker);

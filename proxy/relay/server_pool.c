@@ -78,8 +78,9 @@ struct connection_waiter {
 	struct worker *worker;
 	struct exchange
 		*exchange; /* NULL: it has left since it was woken; its worker's to change */
-	uint64_t number;   /* the line is in their order */
-	uint64_t servers;  /* of exchange's upstream */
+	void (*go_on)(struct exchange *exchange);
+	uint64_t number;  /* the line is in their order */
+	uint64_t servers; /* of exchange's upstream */
 	bool is_woken;
 };
 
@@ -221,15 +222,16 @@ static bool is_free(const struct connection_waiter *waiter)
 	return false;
 }
 
-enum pool_wait pool_wait(struct exchange *x, uint64_t servers)
+enum pool_wait pool_wait(
+	struct exchange *x, uint64_t servers, void (*go_on)(struct exchange *exchange))
 {
 	struct upstream_state *upstream = x->upstream->state;
 	struct connection_waiter *waiter = calloc(1, sizeof(*waiter));
 
 	if (!waiter)
 		return POOL_NO_MEMORY;
-	*waiter =
-		(struct connection_waiter){.worker = x->worker, .exchange = x, .servers = servers};
+	*waiter = (struct connection_waiter){
+		.worker = x->worker, .exchange = x, .go_on = go_on, .servers = servers};
 	pthread_mutex_lock(&upstream->connections_lock);
 	if (!x->woken)
 		x->line_number = ++upstream->line_numbers;
@@ -554,13 +556,13 @@ void pool_run(struct worker *worker)
 
 	close_taken(worker);
 	for (waiter = woken_in_order(worker); waiter; waiter = next) {
-		struct exchange *x = waiter->exchange;
-		next = waiter->next;
+		struct connection_waiter woken = *waiter;
+		next = woken.next;
 		free(waiter);
-		if (!x)
+		if (!woken.exchange)
 			continue;
-		x->waiter = NULL;
-		exchange_connection_is_free(x);
+		woken.exchange->waiter = NULL;
+		woken.go_on(woken.exchange);
 	}
 }
 

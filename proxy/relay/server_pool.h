@@ -87,14 +87,16 @@ bool pool_has_waiters(const struct exchange *exchange);
 void pool_pass_on(struct upstream_state *upstream);
 
 enum pool_wait {
-	POOL_WAITS,   /* exchange_connection_is_free will be called */
+	POOL_WAITS,   /* go_on will be called */
 	POOL_HAS_ONE, /* one has become free meanwhile: try again */
 	POOL_NO_MEMORY,
 };
 
 /* Waits in line for a connection to one of these servers (a mask of indexes); one that has been
- * woken, where it stood before. */
-enum pool_wait pool_wait(struct exchange *exchange, uint64_t servers);
+ * woken, where it stood before. `go_on`: one of them is free, unless another exchange has taken it.
+ */
+enum pool_wait pool_wait(
+	struct exchange *exchange, uint64_t servers, void (*go_on)(struct exchange *exchange));
 
 /* The servers that it waits for (a mask of indexes). */
 uint64_t pool_waits_for(const struct exchange *exchange);
