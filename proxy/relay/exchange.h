@@ -186,29 +186,14 @@ static inline bool exchange_waits_for_turn(const struct exchange *exchange)
 	       exchange->state == EXCHANGE_HELD;
 }
 
-/* All before it on its connection are answered: go on with what waited for that. */
-void exchange_next(struct exchange *exchange);
-
 /* Writes what the worker's exchanges have composed for their servers. */
 void exchange_send_requests(struct worker *worker);
 
 /* Moves what can be moved: the request's body up, the response down. */
 void exchange_run(struct exchange *exchange);
 
-/* The message of its ticket: its turn has come, or what else the queue had to say. */
-void exchange_on_ticket(struct message *message);
-
-/* Its turn has come: through the gate when it was delayed, then on. */
-void exchange_admit(struct exchange *exchange);
-
 /* Begins forwarding. */
 void exchange_forward(struct exchange *exchange);
-
-/* Waits for its turn, or again, until queue_timeout is over. */
-void exchange_await_turn(struct exchange *exchange);
-
-/* QUEUED, for a connection: find_server_again is called after so long, if the time is not over. */
-void exchange_look_again(struct exchange *exchange, uint64_t after_ms);
 
 /* Nothing more is at its server: gives its place there back. */
 static inline void exchange_leave_server(struct exchange *exchange)
@@ -220,9 +205,6 @@ static inline void exchange_leave_server(struct exchange *exchange)
 
 /* Lets go of its connection to the server, cutting it. */
 void exchange_drop_connection(struct exchange *exchange);
-
-/* The hash of another key of this request: for balance = hash. */
-uint64_t exchange_hash_key(const struct exchange *exchange, const struct conf_key *key);
 
 /* Cuts both sides. */
 void exchange_abort(struct exchange *exchange, const char *why) __attribute__((cold));
@@ -240,6 +222,26 @@ void exchange_reply(
 /* Malformed beyond hope: answer and close. */
 void exchange_reject(struct exchange *exchange, unsigned status, const char *why)
 	__attribute__((cold));
+
+/* ---- turn.c --------------------------------------------------------------------------------- */
+
+/* All before it on its connection are answered: go on with what waited for that. */
+void exchange_next(struct exchange *exchange);
+
+/* The message of its ticket: its turn has come, or what else the queue had to say. */
+void exchange_on_ticket(struct message *message);
+
+/* Its turn has come: through the gate when it was delayed, then on. */
+void exchange_admit(struct exchange *exchange);
+
+/* Waits for its turn, or again, until queue_timeout is over. */
+void exchange_await_turn(struct exchange *exchange);
+
+/* QUEUED, for a connection: find_server_again is called after so long, if the time is not over. */
+void exchange_look_again(struct exchange *exchange, uint64_t after_ms);
+
+/* The hash of another key of this request: for balance = hash. */
+uint64_t exchange_hash_key(const struct exchange *exchange, const struct conf_key *key);
 
 /* ---- life.c --------------------------------------------------------------------------------- */
 
