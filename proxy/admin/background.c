@@ -5,15 +5,23 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <sys/resource.h>
+#include <sys/socket.h>
 #include <unistd.h>
+
+#include "base/clock.h"
+#include "relay/min_rate.h"
 
 /* The workers come first. */
 #define NICE 10
 
+/* What a client must read of its answer to keep its place when another client asks. */
+#define READ_PER_SECOND (256 * 1024)
+#define READ_GRACE_MS   5000
+
 struct background {
 	pthread_mutex_t lock; /* guards all of it */
 	pthread_cond_t has_run;
-	unsigned places; /* taken */
+	struct background_job *places[BACKGROUND_JOBS]; /* NULL: free */
 	unsigned running;
 	bool closed;
 };
@@ -25,7 +33,10 @@ struct background_job {
 	void (*run)(void *ctx);
 	void *ctx;
 	pthread_t thread;
-	bool has_run; /* guarded by the lock */
+	/* guarded by the lock */
+	bool has_run;
+	uint64_t sent_bytes;
+	struct min_rate reading; /* from has_run on */
 };
 
 struct background *background_new(void)
@@ -70,10 +81,46 @@ static void *run_job(void *arg)
 	job->run(job->ctx);
 	pthread_mutex_lock(&background->lock);
 	job->has_run = true;
+	min_rate_begin(&job->reading, READ_PER_SECOND, READ_GRACE_MS, 0);
+	min_rate_look(&job->reading, 0, clock_monotonic_ns());
 	background->running--;
 	pthread_cond_broadcast(&background->has_run);
 	MHD_resume_connection(job->connection);
 	pthread_mutex_unlock(&background->lock);
+	return NULL;
+}
+
+static void give_up_place(struct background_job *job)
+{
+	for (size_t i = 0; i < BACKGROUND_JOBS; i++) {
+		if (job->background->places[i] == job)
+			job->background->places[i] = NULL;
+	}
+}
+
+/* True: its client reads its answer too slowly to keep a place that another one asks for. */
+static bool is_read_too_slowly(struct background_job *job)
+{
+	return job->has_run &&
+	       min_rate_look(&job->reading, job->sent_bytes, clock_monotonic_ns()) == 0;
+}
+
+/* A free place, made free if need be, or NULL. The lock is held. */
+static struct background_job **find_place(struct background *background)
+{
+	for (size_t i = 0; i < BACKGROUND_JOBS; i++) {
+		if (!background->places[i])
+			return &background->places[i];
+	}
+	for (size_t i = 0; i < BACKGROUND_JOBS; i++) {
+		struct background_job *job = background->places[i];
+		if (!is_read_too_slowly(job))
+			continue;
+		/* Its daemon sees the end and closes the socket, after background_end. */
+		shutdown(job->fd, SHUT_RDWR);
+		background->places[i] = NULL;
+		return &background->places[i];
+	}
 	return NULL;
 }
 
@@ -82,10 +129,12 @@ static bool start_thread(struct background_job *job)
 {
 	struct background *background = job->background;
 
-	if (background->places == BACKGROUND_JOBS || background->closed ||
-		pthread_create(&job->thread, NULL, run_job, job) != 0)
+	if (background->closed)
 		return false;
-	background->places++;
+	struct background_job **place = find_place(background);
+	if (!place || pthread_create(&job->thread, NULL, run_job, job) != 0)
+		return false;
+	*place = job;
 	background->running++;
 	MHD_suspend_connection(job->connection);
 	return true;
@@ -132,13 +181,21 @@ bool background_has_run(struct background_job *job)
 	return has_run;
 }
 
+void background_sends(struct background_job *job, size_t bytes)
+{
+	pthread_mutex_lock(&job->background->lock);
+	job->sent_bytes += bytes;
+	min_rate_look(&job->reading, job->sent_bytes, clock_monotonic_ns());
+	pthread_mutex_unlock(&job->background->lock);
+}
+
 void background_end(struct background_job *job)
 {
 	if (!job)
 		return;
 	pthread_join(job->thread, NULL);
 	pthread_mutex_lock(&job->background->lock);
-	job->background->places--;
+	give_up_place(job);
 	pthread_mutex_unlock(&job->background->lock);
 	free(job);
 }

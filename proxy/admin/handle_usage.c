@@ -228,6 +228,7 @@ static ssize_t on_read(void *ctx, uint64_t position, char *to, size_t most)
 	size_t rest = export->piece_bytes - export->piece_sent, size = rest < most ? rest : most;
 	memcpy(to, export->piece + export->piece_sent, size);
 	export->piece_sent += size;
+	background_sends(export->job, size);
 	return (ssize_t)size;
 }
 

@@ -67,14 +67,15 @@ class Admin:
 
 def whole_content(chunked):
     """What the chunks hold; they must have an end."""
-    content = b""
+    content, at = [], 0
     while True:
-        size, _, chunked = chunked.partition(b"\r\n")
+        end = chunked.find(b"\r\n", at)
+        size = chunked[at:end] if end >= 0 else b""
         if int(size or b"-1", 16) <= 0:
-            equal((size, chunked), (b"0", b"\r\n"), "the end of chunks")
-            return content
-        content += chunked[:int(size, 16)]
-        chunked = chunked[int(size, 16) + 2:]
+            equal((size, chunked[end:]), (b"0", b"\r\n\r\n"), "the end of chunks")
+            return b"".join(content)
+        content.append(chunked[end + 2:end + 2 + int(size, 16)])
+        at = end + 2 + int(size, 16) + 2
 
 
 class Events:
