@@ -56,7 +56,7 @@ static char *read_token(const char *path)
 static bool read_conf(struct remote *remote, const char *path, bool wants_token)
 {
 	struct conf_errors errors = {0};
-	const struct conf *conf = conf_load(path, &errors);
+	const struct conf *conf = conf_load_admin(path, &errors);
 	bool found = false;
 
 	for (size_t i = 0; i < errors.count; i++)

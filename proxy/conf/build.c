@@ -194,6 +194,9 @@ static void begin_section(void *user, unsigned line, struct slice kind, struct s
 
 	build->outside = false;
 	build->current = NULL;
+	if (build->only_admin &&
+		(!section || (section->id != SECTION_ADMIN && section->id != SECTION_SLUICE)))
+		return;
 	if (!section) {
 		build->section_wrong = true;
 		unknown_section(build, line, kind);
@@ -277,6 +280,13 @@ static bool take_value(struct value *value, const char *text)
 	return set_value(value, value->instance->object, text, strlen(text));
 }
 
+static bool is_skipped(const struct build *build, const char *key)
+{
+	bool in_admin = build->current && build->current->section->id == SECTION_ADMIN;
+
+	return build->only_admin && !in_admin && strcmp(key, "include") != 0;
+}
+
 static void take_setting(void *user, unsigned line, const char *key, const char *text)
 {
 	struct build *build = user;
@@ -285,6 +295,8 @@ static void take_setting(void *user, unsigned line, const char *key, const char 
 	const struct setting *before;
 	struct setting *setting;
 
+	if (is_skipped(build, key))
+		return;
 	if (build->outside && strcmp(key, "include") == 0) {
 		instance = build->top;
 		value.instance = instance;

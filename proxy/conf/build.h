@@ -73,6 +73,7 @@ struct build {
 	bool section_wrong;            /* a section is not what it was meant to be */
 	bool incomplete;               /* a file could not be included: do not miss its sections */
 	bool names_files;              /* are files looked at? Not when fuzzing */
+	bool only_admin;               /* all but [admin] and `include` is skipped */
 	bool is_revision;              /* all sections come by themselves, also included ones */
 };
 

@@ -396,6 +396,10 @@ struct conf *conf_load(const char *path, struct conf_errors *errors);
 /* The same for a process that serves, which must not wait: only a regular file is read, no pipe. */
 struct conf *conf_load_again(const char *path, struct conf_errors *errors);
 
+/* Reads only [admin] (and `include`), for a client of a sluice that runs: the snapshot has defaults
+ * for all else, and neither errors nor unset variables elsewhere matter. Returns as conf_load. */
+struct conf *conf_load_admin(const char *path, struct conf_errors *errors);
+
 /* The same from a text in memory; `name` stands for the file in messages. Relative file: paths are
  * taken from `folder`; when it is NULL, no
  * file is looked at and those named are taken to be empty; nor is a user looked up. */

@@ -12,6 +12,7 @@ struct work {
 	const char *name, *folder;
 	build_feed *feed;
 	void *feed_ctx;
+	bool only_admin;
 	struct conf_errors *errors;
 	struct arena *arena;
 	struct conf *conf;
@@ -37,9 +38,11 @@ static void run(void *ctx)
 	build.name = conf->path;
 	build.folder = source->folder;
 	build.names_files = work->folder != NULL;
+	build.only_admin = work->only_admin;
 
 	build_take(&build, work->feed, work->feed_ctx);
-	check_snapshot(&build);
+	if (!work->only_admin)
+		check_snapshot(&build);
 	source->lines = build.lines;
 	work->errors->lines = NULL;
 	if (work->errors->count > 0 || work->errors->incomplete)
@@ -49,20 +52,30 @@ static void run(void *ctx)
 	work->conf = conf;
 }
 
+/* The snapshot, or NULL and `work` has no arena any more. */
+static struct conf *do_work(struct work *work)
+{
+	struct conf_errors *errors = work->errors;
+
+	*errors = (struct conf_errors){0};
+	work->arena = arena_new();
+	if (!work->arena || !arena_run(work->arena, run, work))
+		errors->incomplete = true;
+	else if (work->conf)
+		return work->conf;
+	errors->lines = NULL;
+	arena_free(work->arena);
+	conf_errors_sort(errors);
+	return NULL;
+}
+
 struct conf *conf_build(const char *name, const char *folder, build_feed *feed, void *ctx,
 	struct conf_errors *errors)
 {
-	struct work work = {name, folder, feed, ctx, errors, .arena = arena_new()};
+	struct work work = {
+		.name = name, .folder = folder, .feed = feed, .feed_ctx = ctx, .errors = errors};
 
-	*errors = (struct conf_errors){0};
-	if (!work.arena || !arena_run(work.arena, run, &work))
-		errors->incomplete = true;
-	else if (work.conf)
-		return work.conf;
-	errors->lines = NULL;
-	arena_free(work.arena);
-	conf_errors_sort(errors);
-	return NULL;
+	return do_work(&work);
 }
 
 static void give_text(struct build *build, const struct reader_handler *handler, void *ctx)
@@ -82,21 +95,36 @@ struct conf *conf_parse(const char *text, size_t len, const char *name, const ch
 	return conf_build(name, folder, give_text, &whole, errors);
 }
 
-static struct conf *load(const char *path, bool regular, struct conf_errors *errors)
+/* How a file is read. */
+struct manner {
+	bool regular;    /* no pipe */
+	bool only_admin; /* see conf_load_admin */
+};
+
+static struct conf *load(const char *path, struct manner manner, struct conf_errors *errors)
 {
 	const char *slash = strrchr(path, '/'), *why = "";
-	struct conf *conf;
+	struct slice whole = SLICE_NONE;
+	struct conf *conf = NULL;
 	char *folder, *text;
-	size_t len = 0;
 
 	*errors = (struct conf_errors){0};
-	text = reader_file(path, FILE_BYTES, regular, &len, &why);
+	text = reader_file(path, FILE_BYTES, manner.regular, &whole.len, &why);
 	if (!text) {
 		conf_errors_add(errors, path, 0, "can't be read: %s", why);
 		return NULL;
 	}
 	folder = slash ? strndup(path, slash == path ? 1 : (size_t)(slash - path)) : strdup(".");
-	conf = folder ? conf_parse(text, len, path, folder, errors) : NULL;
+	whole.at = text;
+	if (folder) {
+		struct work work = {.name = path,
+			.folder = folder,
+			.feed = give_text,
+			.feed_ctx = &whole,
+			.only_admin = manner.only_admin,
+			.errors = errors};
+		conf = do_work(&work);
+	}
 	errors->incomplete |= !folder;
 	free(folder);
 	free(text);
@@ -105,12 +133,17 @@ static struct conf *load(const char *path, bool regular, struct conf_errors *err
 
 struct conf *conf_load(const char *path, struct conf_errors *errors)
 {
-	return load(path, false, errors);
+	return load(path, (struct manner){.regular = false}, errors);
 }
 
 struct conf *conf_load_again(const char *path, struct conf_errors *errors)
 {
-	return load(path, true, errors);
+	return load(path, (struct manner){.regular = true}, errors);
+}
+
+struct conf *conf_load_admin(const char *path, struct conf_errors *errors)
+{
+	return load(path, (struct manner){.only_admin = true}, errors);
 }
 
 unsigned conf_line(const struct conf *conf, const char *key)

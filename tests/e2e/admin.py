@@ -331,6 +331,19 @@ def command_line(t):
         true(str(origin) in run("upstreams", *here), run("upstreams", *here))
         true("in all" in run("sessions", *here), run("sessions", *here))
 
+    with t.point("of the file they need [admin] only, also of one that is included"):
+        path = t.file("client.ini", f"""[listener l]
+bind = 127.0.0.1:${{SLUICE_UNSET}}
+nonsense = 1
+[admin]
+bind = ${{SLUICE_ADDRESS}}
+[rout x]
+""")
+        outer = t.file("outer.ini", f"[sluice]\nworkers = ${{SLUICE_UNSET}}\ninclude = {path}\n")
+        known = {"SLUICE_ADDRESS": admin.address, "SLUICE_TOKEN": "reader"}
+        true("burst" in run("limits", "-c", outer, environment=known), "limits")
+        true("has no SLUICE_ADDRESS" in run("limits", "-c", outer, status=2), "its own variable is needed")
+
     with t.point("callers, reset and explain"):
         lines = run("callers", "ann", *here, "--limit", "burst").splitlines()
         equal(lines[1].split()[:4], ["burst", "2", "0", "2"])
