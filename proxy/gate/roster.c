@@ -168,6 +168,20 @@ struct roster_override roster_find_override(
 	return override.until_s > now_s ? override : (struct roster_override){0};
 }
 
+bool roster_is_in_force(const struct roster *roster, uint64_t now_s)
+{
+	/* relaxed: this thread has written them */
+	for (struct roster_entry *entry = roster->keys.entries; entry; entry = entry->next) {
+		if (atomic_load_explicit(&entry->value, memory_order_relaxed) != ROSTER_PLAN_NONE)
+			return true;
+	}
+	for (struct roster_entry *entry = roster->overrides.entries; entry; entry = entry->next) {
+		if (roster_find_override(roster, entry->caller, now_s).kind != ROSTER_NO_OVERRIDE)
+			return true;
+	}
+	return false;
+}
+
 /* ---- changing -------------------------------------------------------------------------------- */
 
 uint32_t roster_plan_number(struct roster *roster, const char *name)

@@ -59,9 +59,13 @@ int roster_put_key(struct roster *roster, struct slice key, uint32_t plan, uint6
 int roster_put_override(struct roster *roster, uint64_t caller,
 	const struct roster_override *override, uint64_t now_s);
 
+/* Is a key or an override in force at `now_s`? Those that were taken out or are over do not count.
+ * On the thread of the puts. */
+bool roster_is_in_force(const struct roster *roster, uint64_t now_s);
+
 /* ---- any thread ------------------------------------------------------------------------------ */
 
-/* Is anything in it? Most have nothing. */
+/* Was anything ever in it? Most never have anything. */
 bool roster_has_keys(const struct roster *roster);
 bool roster_has_overrides(const struct roster *roster);
 

@@ -13,6 +13,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/log.h"
 #include "base/signals.h"
 #include "gate/roster.h"
@@ -407,7 +408,7 @@ void upgrade_begin(struct relay *relay)
 		return;
 	}
 	if (!roster_is_kept(relay->roster) &&
-		(roster_has_keys(relay->roster) || roster_has_overrides(relay->roster))) {
+		roster_is_in_force(relay->roster, clock_wall_ns() / CLOCK_NS_PER_S)) {
 		log_error("upgrade refused: keys or overrides of the admin interface are kept in "
 			  "memory only, and a new process would not have them; state in [sluice] "
 			  "keeps them");

@@ -374,6 +374,9 @@ def keys_in_memory(t):
     chain.sluice.process.wait_output("upgrade refused: keys or overrides")
     equal(admin.json("/api/v1/keys/ann")[1]["plan"], "gold")
     equal(t.client(chain.sluice).ask("/").status, 200)
+    equal(admin.ask("/api/v1/keys/ann", "DELETE")[0], 200)
+    chain.replace()
+    equal(chain.ended(chain.pids.pop(0)), 0, "exit status, without the key")
     chain.end()
 
 

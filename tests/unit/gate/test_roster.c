@@ -153,6 +153,33 @@ static void overrides_end(void **state)
 	roster_close(roster);
 }
 
+static void taken_out_and_over_is_not_in_force(void **state)
+{
+	struct roster *roster = open_good(NULL);
+	const struct roster_override deny = {ROSTER_DENY, 0, 1000}, none = {0};
+
+	(void)state;
+	assert_false(roster_is_in_force(roster, 0));
+	for (int round = 0; round < 2; round++) {
+		put_key(roster, "ann", "gold");
+		put_key(roster, "bob", "gold");
+		assert_true(roster_is_in_force(roster, 0));
+		roster_put_key(roster, SLICE("ann"), ROSTER_PLAN_NONE, NOW_S);
+		assert_true(roster_is_in_force(roster, 0));
+		roster_put_key(roster, SLICE("bob"), ROSTER_PLAN_NONE, NOW_S);
+		assert_false(roster_is_in_force(roster, 0));
+	}
+	roster_put_key(roster, SLICE("bob"), ROSTER_PLAN_REVOKED, NOW_S);
+	assert_true(roster_is_in_force(roster, 0));
+	roster_put_key(roster, SLICE("bob"), ROSTER_PLAN_NONE, NOW_S);
+	assert_int_equal(roster_put_override(roster, 7, &deny, NOW_S), 0);
+	assert_true(roster_is_in_force(roster, 999));
+	assert_false(roster_is_in_force(roster, 1000));
+	assert_int_equal(roster_put_override(roster, 7, &none, NOW_S), 0);
+	assert_false(roster_is_in_force(roster, 0));
+	roster_close(roster);
+}
+
 /* What is over is not carried on for ever. */
 static void overrides_that_are_over_leave_the_file(void **state)
 {
@@ -318,6 +345,7 @@ int main(void)
 			damaged_files_are_set_aside, make_folder, remove_folder),
 		cmocka_unit_test_setup_teardown(
 			unwritten_changes_nothing, make_folder, remove_folder),
+		cmocka_unit_test(taken_out_and_over_is_not_in_force),
 		cmocka_unit_test(looked_up_while_growing),
 	};
 
