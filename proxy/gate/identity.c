@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "conf/credentials.h"
+#include "gate/pairs.h"
 #include "http/forwarded.h"
 
 /* What may be mistaken for one another: part of the hash's domain. The numbers stay as they are:
@@ -41,154 +42,6 @@ static enum identity_class class_of(enum key_part_kind kind)
 
 /* ---- values --------------------------------------------------------------------------------- */
 
-static int hex_value(char c)
-{
-	if (c >= '0' && c <= '9')
-		return c - '0';
-	c |= 0x20;
-	return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
-}
-
-/* Takes the next of what stands between separators off `rest`. */
-static bool take_piece(struct slice *rest, char separator, struct slice *piece)
-{
-	if (rest->len == 0)
-		return false;
-	const char *end = memchr(rest->at, separator, rest->len);
-	*piece = (struct slice){rest->at, end ? (size_t)(end - rest->at) : rest->len};
-	size_t step = end ? piece->len + 1 : piece->len;
-	rest->at += step;
-	rest->len -= step;
-	return true;
-}
-
-/* Does `pair` begin with `name` and '='? Then `value` is what is behind. */
-static bool is_pair(struct slice pair, struct slice name, struct slice *value)
-{
-	if (pair.len <= name.len || pair.at[name.len] != '=' ||
-		memcmp(pair.at, name.at, name.len) != 0)
-		return false;
-	*value = (struct slice){pair.at + name.len + 1, pair.len - name.len - 1};
-	return true;
-}
-
-/* Blanks around '=', which RFC 6265 has not, are no part of the name or value to some servers. */
-static bool is_spaced_pair(struct slice pair, struct slice name)
-{
-	const char *sign = memchr(pair.at, '=', pair.len);
-	size_t len = sign ? (size_t)(sign - pair.at) : pair.len;
-
-	if (!sign || !slice_equal(slice_trim((struct slice){pair.at, len}), name))
-		return false;
-	return len != name.len || (pair.len > len + 1 && (sign[1] == ' ' || sign[1] == '\t'));
-}
-
-static bool is_alike(struct slice pair, struct slice name);
-
-/* Would some server take this pair, which is not it, for the cookie `name`? */
-static bool is_alike_pair(struct slice pair, struct slice name)
-{
-	return memchr(pair.at, '=', pair.len) && is_alike(pair, name);
-}
-
-struct slice identity_cookie(const struct http_head *head, struct slice name, bool *ambiguous)
-{
-	struct slice found = SLICE_NONE, pair, value;
-
-	for (unsigned i = 0; i < head->field_count; i++) {
-		if (head->fields[i].id != HTTP_FIELD_COOKIE)
-			continue;
-		struct slice pairs = http_field_value(head, &head->fields[i]);
-		*ambiguous |= head->fields[i].hop;
-		while (take_piece(&pairs, ';', &pair)) {
-			pair = slice_trim(pair);
-			*ambiguous |= is_spaced_pair(pair, name);
-			if (!is_pair(pair, name, &value)) {
-				*ambiguous |= is_alike_pair(pair, name);
-				continue;
-			}
-			if (value.len >= 2 && value.at[0] == '"' &&
-				value.at[value.len - 1] == '"') {
-				value = (struct slice){value.at + 1, value.len - 2};
-				/* Python's servers decode "\141". */
-				*ambiguous |= memchr(value.at, '\\', value.len) != NULL;
-			}
-			if (!found.at)
-				found = value;
-			else
-				*ambiguous |= !slice_equal(found, value);
-		}
-	}
-	return found;
-}
-
-/* The byte at *at of a query's name, decoded; *at moves behind it. */
-static char decode_at(struct slice text, size_t *at)
-{
-	char c = text.at[(*at)++];
-
-	if (c == '+')
-		return ' ';
-	if (c == '%' && text.len - *at >= 2 && hex_value(text.at[*at]) >= 0 &&
-		hex_value(text.at[*at + 1]) >= 0) {
-		c = (char)(hex_value(text.at[*at]) << 4 | hex_value(text.at[*at + 1]));
-		*at += 2;
-	}
-	return c;
-}
-
-/* Do servers exist to which these two are the same in a name? Without case; PHP has '_' for '.',
- * for blanks and for a '[' that nothing closes. */
-static bool is_alike_byte(char c, char wanted)
-{
-	bool letter = (c | 0x20) >= 'a' && (c | 0x20) <= 'z';
-
-	return c == wanted || (letter && (c ^ wanted) == 0x20) ||
-	       (wanted == '_' && (c == '.' || c == ' ' || c == '['));
-}
-
-/* May a name end here? In front of '[' (an array's element) and of a NUL, in PHP. */
-static bool ends_name(struct slice pair, size_t at)
-{
-	if (at == pair.len || pair.at[at] == '=')
-		return true;
-	char c = decode_at(pair, &at);
-	return c == '[' || c == '\0';
-}
-
-/* Would some server take this parameter for `name`? Decoded, without case, behind blanks. */
-static bool is_alike(struct slice pair, struct slice name)
-{
-	size_t i = 0, at = 0, next = 0;
-
-	while (next < pair.len && decode_at(pair, &next) == ' ')
-		at = next;
-	for (; i < name.len && at < pair.len; i++) {
-		if (!is_alike_byte(decode_at(pair, &at), name.at[i]))
-			return false;
-	}
-	return i == name.len && ends_name(pair, at);
-}
-
-struct slice identity_query(struct slice query, struct slice name, bool *ambiguous)
-{
-	struct slice found = SLICE_NONE, pair, piece, value;
-
-	while (take_piece(&query, '&', &pair)) {
-		/* To some servers a ';' separates as well. */
-		for (struct slice rest = pair; take_piece(&rest, ';', &piece);) {
-			if (!is_alike(piece, name))
-				continue;
-			if (piece.at != pair.at || piece.len != pair.len || found.at ||
-				!is_pair(pair, name, &value))
-				*ambiguous = true;
-			else
-				found = value;
-		}
-	}
-	return found;
-}
-
 static struct slice header_value(
 	const struct key_part *part, struct identity_input *input, uint8_t address[static 16])
 {
@@ -206,7 +59,7 @@ static struct slice cookie_value(
 	struct slice name = {part->name, part->name_len};
 
 	(void)address;
-	return identity_cookie(input->head, name, &input->ambiguous);
+	return pairs_cookie(input->head, name, &input->ambiguous);
 }
 
 static struct slice query_value(
@@ -215,7 +68,7 @@ static struct slice query_value(
 	struct slice name = {part->name, part->name_len};
 
 	(void)address;
-	return identity_query(input->query, name, &input->ambiguous);
+	return pairs_parameter(input->query, name, &input->ambiguous);
 }
 
 /* Those that are a member of the input. */
@@ -284,9 +137,7 @@ static size_t decode(const struct key_part *part, struct slice *raw, char *out, 
 		char c = raw->at[0];
 		if (c == '+' && forms[part->kind].has_pluses) {
 			c = ' ';
-		} else if (c == '%' && raw->len >= 3 && hex_value(raw->at[1]) >= 0 &&
-			   hex_value(raw->at[2]) >= 0) {
-			c = (char)(hex_value(raw->at[1]) << 4 | hex_value(raw->at[2]));
+		} else if (pairs_is_escape(*raw, &c)) {
 			step = 3;
 		}
 		out[len++] = c;

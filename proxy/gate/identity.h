@@ -69,16 +69,6 @@ bool identity_hash_text(const struct conf_key *key, struct slice text,
 struct slice identity_text(const struct conf_key *key, struct identity_input *input,
 	char scratch[static IDENTITY_TEXT_BYTES]);
 
-/* The value of the first cookie of that name, without the optional quotes, or none (RFC 6265
- * section 4.2.1, over all Cookie lines). Names are compared as they stand. `*ambiguous` is set when
- * there is another with another value. */
-struct slice identity_cookie(const struct http_head *head, struct slice name, bool *ambiguous);
-
-/* The raw value of the first parameter of that very name in a query, or none; it may hold %XX and
- * '+', which count as what they stand for. `*ambiguous` is set when there is another, or one that a
- * server might take for it. */
-struct slice identity_query(struct slice query, struct slice name, bool *ambiguous);
-
 /* 16 hex digits of a hash, for logs: those by which throttles tell callers apart (throttle.h), so
  * that a caller of a log line can be looked up and reset. The same as long as the state folder is.
  * Not NUL-terminated. */

@@ -1,0 +1,26 @@
+/*
+ * Named values in Cookie fields and in queries, as a key reads them: the value of one name, and
+ * whether some server may read another one.
+ */
+#ifndef GATE_PAIRS_H
+#define GATE_PAIRS_H
+
+#include <stdbool.h>
+
+#include "base/slice.h"
+#include "http/message.h"
+
+/* The value of the first cookie of that name, without the optional quotes, or none (RFC 6265
+ * section 4.2.1, over all Cookie lines). Names are compared as they stand. `*ambiguous` is set when
+ * there is another with another value. */
+struct slice pairs_cookie(const struct http_head *head, struct slice name, bool *ambiguous);
+
+/* The raw value of the first parameter of that very name in a query, or none; it may hold %XX and
+ * '+', which count as what they stand for. `*ambiguous` is set when there is another, or one that a
+ * server might take for it. */
+struct slice pairs_parameter(struct slice query, struct slice name, bool *ambiguous);
+
+/* True: the text begins with %XX, and `*byte` is the byte that it stands for. */
+bool pairs_is_escape(struct slice text, char *byte);
+
+#endif
