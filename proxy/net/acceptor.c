@@ -80,3 +80,8 @@ bool acceptor_keep_out(const struct acceptor *acceptor)
 	errno = error;
 	return false;
 }
+
+enum handshakes acceptor_handshakes(const struct acceptor *acceptor)
+{
+	return handshakes_look(acceptor->fd);
+}

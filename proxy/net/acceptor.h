@@ -11,6 +11,7 @@
 #include <sys/socket.h>
 
 #include "loop/loop.h"
+#include "net/handshakes.h"
 #include "net/stream.h"
 
 struct acceptor {
@@ -43,5 +44,10 @@ int acceptor_set_backlog(const struct acceptor *acceptor, int backlog);
  * listens there, or is refused. False where the system refuses that: then at least no more than one
  * connection waits at a time, and errno says why. */
 bool acceptor_keep_out(const struct acceptor *acceptor);
+
+/* Are there handshakes that closing the socket would reset? net/handshakes.h says what it costs to
+ * ask. A connection may be on its way from these to those that wait to be accepted in this very
+ * moment: only with the second answer HANDSHAKES_NONE, some time after the first, is there none. */
+enum handshakes acceptor_handshakes(const struct acceptor *acceptor);
 
 #endif

@@ -14,11 +14,17 @@
 #define ACCEPT_RETRY_MS 500
 /* Connections taken in one go, so that those there are get their turn. */
 #define ACCEPT_BATCH 64
-/* A retiring listener closes when nobody came for so long: handshakes that had begun are over then,
- * but for the slowest. */
+/* A retiring listener closes when it has found no handshake twice, so far apart: one that was over
+ * just before the first look has reached the backlog by then. */
 #define QUIET_MS 100
-/* How long it waits for quiet where new connections can't be kept out. */
-#define RETIRE_MAX_MS 1000
+/* How often it looks while there are handshakes. Each look walks the system's connections. */
+#define LOOK_MS 250
+/* For how long nobody may have come where handshakes can't be seen: the kernel repeats its part of
+ * one after 1 s. */
+#define BLIND_QUIET_MS 1500
+/* How long it waits at most. The kernel repeats its part of a handshake after 1 s and after 3 s; a
+ * client that answers none of these has gone, or never was (a SYN flood). */
+#define RETIRE_MAX_MS 4000
 
 static void retry(struct deadline *deadline)
 {
@@ -157,49 +163,83 @@ static void listener_close(struct listener *listener)
 	listener_release(listener);
 }
 
+/* Is nobody on the way any more, as far as the system shows it? */
+static bool is_quiet(struct listener *listener, uint64_t now_ms)
+{
+	enum handshakes found = acceptor_handshakes(&listener->acceptor);
+
+	if (found == HANDSHAKES_UNKNOWN && listener->quiet_ms != BLIND_QUIET_MS) {
+		log_debug("listener %s: handshakes can't be seen: %s", listener->conf->name,
+			strerror(errno));
+		listener->quiet_ms = BLIND_QUIET_MS;
+	}
+	if (found == HANDSHAKES_UNDER_WAY || listener->had_handshakes)
+		listener->came_ms = now_ms;
+	listener->had_handshakes = found == HANDSHAKES_UNDER_WAY;
+	return now_ms >= listener->came_ms + listener->quiet_ms;
+}
+
 static void on_quiet(struct deadline *deadline)
 {
 	struct listener *listener = CONTAINER_OF(deadline, struct listener, quiet);
 	struct worker *worker = listener->worker;
 	uint64_t now_ms = worker_now_ms(worker);
+	bool quiet = is_quiet(listener, now_ms);
 
-	/* Those that wait until a descriptor or a place is free wait on. */
+	/* After the look: all that had come by then are accepted before it closes. */
+	listener->is_empty = false;
 	if (listener->acceptor.accepting)
 		on_ready(&listener->acceptor);
-	if (listener->acceptor.accepting &&
-		(now_ms >= listener->came_ms + QUIET_MS ||
-			(listener->is_empty && now_ms >= listener->retire_max_ms))) {
+	/* Those that wait until a descriptor or a place is free wait on. */
+	if (listener->acceptor.accepting && listener->is_empty &&
+		(quiet || now_ms >= listener->retire_max_ms)) {
+		if (listener->had_handshakes)
+			log_info("listener %s: %s is closed although clients have not finished "
+				 "their handshakes",
+				listener->conf->name, listener->binding->text);
 		listener_close(listener);
 		loop_wake(&worker->loop); /* it may have been the last to wait for */
-	} else {
-		deadline_set(&listener->quiet, now_ms + QUIET_MS, now_ms);
+		return;
 	}
+	uint64_t next_ms = now_ms + (listener->had_handshakes ? LOOK_MS : QUIET_MS);
+	if (next_ms > listener->retire_max_ms && now_ms < listener->retire_max_ms)
+		next_ms = listener->retire_max_ms;
+	deadline_set(deadline, next_ms, now_ms);
+}
+
+/* A drain leaves those that come late half of its time to be served. */
+static uint64_t retire_max_ms(const struct worker *worker)
+{
+	uint64_t half_ms = worker->use->site->conf->shutdown_timeout_ms / 2;
+
+	return worker->draining && half_ms < RETIRE_MAX_MS ? half_ms : RETIRE_MAX_MS;
 }
 
 static void listener_retire(struct listener *listener)
 {
 	const struct binding *binding = listener->binding;
 	uint64_t now_ms = worker_now_ms(listener->worker);
+	uint64_t max_ms = now_ms + retire_max_ms(listener->worker);
 
-	if (listener->closed || listener->retiring)
+	if (listener->closed)
 		return;
 	if (strncmp(binding->text, "systemd:", 8) == 0) {
 		listener_close(listener); /* systemd has it, too, with all that waits */
 		return;
 	}
-	listener->retiring = true;
-	listener->came_ms = now_ms;
-	if (strncmp(binding->text, "unix:", 5) == 0) {
-		/* Its path is gone: who is not there yet will not come. */
-		deadline_set(&listener->quiet, now_ms, now_ms);
-		listener->came_ms = 0;
+	if (listener->retiring) {
+		if (max_ms < listener->retire_max_ms)
+			listener->retire_max_ms = max_ms; /* a drain began meanwhile */
 		return;
 	}
-	bool kept_out = acceptor_keep_out(&listener->acceptor);
-	if (!kept_out)
-		log_debug("listener: new connections can't be kept out: %s", strerror(errno));
-	listener->retire_max_ms = kept_out ? DEADLINE_NEVER : now_ms + RETIRE_MAX_MS;
-	deadline_set(&listener->quiet, now_ms + QUIET_MS, now_ms);
+	listener->retiring = listener->had_handshakes = true;
+	listener->retire_max_ms = max_ms;
+	listener->quiet_ms = QUIET_MS;
+	/* The path of a unix socket is gone already. */
+	if (strncmp(binding->text, "unix:", 5) != 0 && !acceptor_keep_out(&listener->acceptor))
+		log_debug("listener %s: new connections can't be kept out: %s",
+			listener->conf->name, strerror(errno));
+	deadline_set(&listener->quiet, now_ms, now_ms);
 }
 
 static struct listener *find(struct worker *worker, const struct binding *binding)

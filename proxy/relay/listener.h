@@ -8,12 +8,16 @@
  *
  *   ACCEPTING --drain, or its bind is gone--> RETIRING (new connections are kept out,
  *        |                                       |      those that stand are accepted)
- *        `--------------- stop --> CLOSED <--quiet
+ *        `--------------- stop --> CLOSED <--all have come
  *
- * Closing a listening socket resets what waits in its backlog, with the requests that were sent
- * already. So the backlog is emptied first. A system that does not let us keep new connections out
- * (some do not, without root's rights) gives no quiet under load: then the socket is closed after
- * RETIRE_MAX_MS, in a moment when nobody waits, and who connects in that moment is reset.
+ * Closing a listening socket resets what waits in its backlog, and handshakes that the client has
+ * finished and the kernel has not, with the requests that were sent already. So a listener retires:
+ * it is closed when the kernel has no handshake under way with its address and its backlog is
+ * empty, or RETIRE_MAX_MS after it began (in a drain, within shutdown_timeout). Each worker waits
+ * for all handshakes of the address: the kernel does not show which of its sockets they belong to.
+ * Where it shows none (no netlink), the listener is closed when nobody came for BLIND_QUIET_MS.
+ * Where new connections can't be kept out (some systems leave that to root), there may never be
+ * such a moment under load: then a client that connects when RETIRE_MAX_MS is over may be reset.
  *
  * When file descriptors run out or max_connections is reached, a listener stops accepting and
  * leaves clients in the backlog, until a connection has closed; it never spins.
@@ -55,8 +59,9 @@ struct binding {
 struct listener {
 	struct acceptor acceptor;
 	struct deadline retry;  /* file descriptors ran out */
-	struct deadline quiet;  /* RETIRING: looks whether nobody came lately */
-	uint64_t came_ms;       /* RETIRING: when somebody came last, or it began */
+	struct deadline quiet;  /* RETIRING: looks whether anybody may still come */
+	uint64_t came_ms;       /* RETIRING: when somebody came last, or handshakes were over */
+	uint64_t quiet_ms;      /* RETIRING: it is closed when nobody came for so long */
 	uint64_t retire_max_ms; /* RETIRING: when it ends although there is no quiet */
 	struct listener *next;
 	struct worker *worker;
@@ -64,7 +69,8 @@ struct listener {
 	const struct conf_listener *conf;
 	struct site_use *use; /* holds conf */
 	bool retiring, closed;
-	bool is_empty; /* nobody waited when last asked */
+	bool had_handshakes; /* RETIRING: when last asked, or not asked yet */
+	bool is_empty;       /* nobody waited when last asked */
 	uint64_t connections;
 	struct downstream *oldest_lingering, *newest_lingering; /* relay/linger.h */
 	unsigned lingering;
