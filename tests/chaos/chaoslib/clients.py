@@ -61,7 +61,8 @@ class Client:
 
     # ---- asking ---------------------------------------------------------------------------------
 
-    def ask(self, do=None, **options):
+    def ask(self, do=None, mark="", **options):
+        """A request; its identity is its client's number and its own, behind a mark."""
         self.asked += 1
         r = self.random
         do = do or self.world.theme.behaviour(r)
@@ -73,7 +74,7 @@ class Client:
         if options["method"] in ("POST", "PUT") and "body" not in options:
             options["body"] = b"z" * r.choice((0, 5, 3000, 30_000, 200_000))
             options["chunked"] = r.random() < 0.4
-        return Ask(f"{self.number}.{self.asked}", r.randrange(1 << 30), do=do, **options)
+        return Ask(f"{mark}{self.number}.{self.asked}", r.randrange(1 << 30), do=do, **options)
 
     def fields(self):
         r = self.random

@@ -219,7 +219,7 @@ async def upgrades(c):
 async def sends_garbage(c):
     link = await c.dial()
     r = c.random
-    ask = c.ask()
+    ask = c.ask(mark="g")  # with a digit changed, it is still no other client's
     head = ask.head()
     data = r.choice((
         r.randbytes(r.choice((1, 50, 5000))),
