@@ -198,7 +198,8 @@ class Life:
             server.open()
 
     async def _measure_starvation(self):
-        """A machine that runs neither us nor sluice excuses what is late; it is noted."""
+        """A machine that runs neither us nor sluice excuses what is late, and so does its disk while a
+        worker writes a body there; it is noted."""
         waited = process.kept_waiting_seconds(self.sluice.pid)
         while self.sluice.process.running():
             began = self.beat = time.monotonic()
@@ -206,10 +207,11 @@ class Life:
             late = time.monotonic() - began - BEAT_SECONDS
             try:
                 before, waited = waited, process.kept_waiting_seconds(self.sluice.pid)
+                held_up = process.is_held_up(self.sluice.pid)
             except OSError:
                 continue
-            starved = max(late, waited - before)
-            if starved > STARVED_SECONDS:
+            starved = max(late, waited - before, held_up and late + BEAT_SECONDS)
+            if starved > STARVED_SECONDS or held_up:
                 self.starved.append((began, starved))
 
     # ---- calm, and the end ------------------------------------------------------------------------

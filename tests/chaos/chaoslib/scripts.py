@@ -282,7 +282,7 @@ async def poke_until_closed(c, link, pokes, what, pause):
             c.note("closed")
             return
         await asyncio.sleep(pause)
-    if not c.world.was_starved(end - c.world.theme.poke_seconds, 2):
+    if not c.world.was_starved(end - c.world.theme.poke_seconds, 1):
         c.fail(f"{what} is still open after {c.world.theme.poke_seconds} s")
 
 
@@ -309,7 +309,7 @@ async def unread_trickle(c):
         if link.poke(b"\r") is False:
             return
         await asyncio.sleep(0.3)
-    if not c.world.was_starved(c.began, 2):
+    if not c.world.was_starved(c.began, 1):
         c.fail("a client that reads nothing is still open after 3.5 s, as its server trickles")
 
 
@@ -362,7 +362,7 @@ async def body_stalls(c):
                 return
         except Late:
             break
-    if not link.buffer and not c.world.was_starved(c.began, 2):
+    if not link.buffer and not c.world.was_starved(c.began, 1):
         c.fail("a body that stopped short is waited for after 3 s")
 
 

@@ -103,7 +103,7 @@ class Process:
     def stop(self):
         """SIGSTOP; returns when all of its threads stand still, as that takes a moment on a busy machine."""
         self.signal(signal.SIGSTOP)
-        until(lambda: set(_thread_states(self.pid)) == {"T"}, f"{self.name} standing still")
+        until(lambda: {state for _, state in _threads(self.pid)} == {"T"}, f"{self.name} standing still")
 
     def wait(self):
         """Its exit status, with all output collected."""
@@ -154,10 +154,17 @@ def _status_kib(pid, name):
     raise AssertionError(f"no {name} of process {pid}")
 
 
-def _thread_states(pid):
+def _threads(pid):
+    """The name and the state of each."""
     for path in glob.glob(f"/proc/{pid}/task/*/stat"):
         with open(path, encoding="ascii") as stat:
-            yield stat.read().rpartition(")")[2].split()[0]
+            name, _, rest = stat.read().partition("(")[2].rpartition(")")
+            yield name, rest.split()[0]
+
+
+def is_held_up(pid):
+    """Does a worker of this sluice wait for a disk, or for a tracer, at this moment?"""
+    return any(state in "Dt" for name, state in _threads(pid) if name.startswith("worker-"))
 
 
 def find_library(name):
