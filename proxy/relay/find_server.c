@@ -52,14 +52,15 @@ static void blame(struct exchange *x, enum connect_fault fault, const char *why)
 }
 
 /* The servers that an exchange may still be forwarded to, if all of them are bounded: others would
- * have a connection for it. */
+ * have a connection for it. 0 too when all are out of use. */
 static uint64_t bounded_servers(const struct exchange *x)
 {
 	uint64_t servers = 0;
 
 	for (size_t i = 0; i < x->upstream->server_count; i++) {
-		const struct server_state *state = x->upstream->servers[i].state;
-		if (x->tried >> i & 1)
+		const struct server *server = &x->upstream->servers[i];
+		const struct server_state *state = server->state;
+		if (x->tried >> i & 1 || server_mode(server) != SERVER_ENABLED)
 			continue;
 		/* relaxed: a setting */
 		if (atomic_load_explicit(&state->max_connections, memory_order_relaxed) == 0)
@@ -69,8 +70,9 @@ static uint64_t bounded_servers(const struct exchange *x)
 	return servers;
 }
 
-/* Nothing wakes those that wait when a server that was left out, or disabled, may serve again, or
- * when a reload has brought another: they look for it so often. */
+/* Nothing wakes those that wait when a server that was left out, or disabled, may serve again, when
+ * a reload has brought another, or when those that they wait for are taken out of use: they look
+ * for that so often. */
 #define LOOK_AGAIN_MS 200
 
 /*
@@ -80,8 +82,7 @@ static uint64_t bounded_servers(const struct exchange *x)
  * connection that this one gets serves the others, too. If they waited as well, their session would
  * keep that connection and never be idle, and some such sessions would keep all connections.
  *
- * What was sent already looks for no other server: where it has been is not tried again. False: a
- * connection has become free meanwhile.
+ * False: a connection has become free meanwhile.
  */
 static bool await_connection(struct exchange *x, uint64_t servers)
 {
@@ -92,8 +93,7 @@ static bool await_connection(struct exchange *x, uint64_t servers)
 		if (x->route->upstream_affinity)
 			x->aside |= queue_yield_place(queue, &x->ticket, worker_now_ns(x->worker));
 		exchange_await_turn(x);
-		if (!x->sent)
-			exchange_look_again(x, LOOK_AGAIN_MS);
+		exchange_look_again(x, LOOK_AGAIN_MS);
 		return true;
 	case POOL_HAS_ONE:
 		return false;
@@ -230,20 +230,31 @@ static void follow_site(struct exchange *x, struct upstream *upstream)
 	x->upstream = upstream;
 }
 
+/* One that was sent already looks for no other server: where it has been is not tried again. */
+static bool has_another(struct exchange *x, const struct upstream *upstream)
+{
+	if (x->sent)
+		return false;
+	return upstream != x->upstream ||
+	       upstream_has_another(x->upstream, pool_waits_for(x), worker_now_ms(x->worker));
+}
+
 void find_server_again(struct exchange *x)
 {
 	struct upstream *upstream = site_upstream_of(x->worker->use->site, x->upstream->state);
-	bool is_new = upstream && upstream != x->upstream;
 
-	if (!is_new &&
-		!upstream_has_another(x->upstream, pool_waits_for(x), worker_now_ms(x->worker))) {
+	if (!upstream)
+		upstream = x->upstream;
+	if (!has_another(x, upstream) && upstream_has_enabled(x->upstream, pool_waits_for(x))) {
 		exchange_look_again(x, LOOK_AGAIN_MS);
 		return;
 	}
 	pool_leave(x);
-	if (is_new)
-		follow_site(x, upstream);
-	x->tried = 0; /* what could not be connected to may be up again */
+	if (!x->sent) {
+		if (upstream != x->upstream)
+			follow_site(x, upstream);
+		x->tried = 0; /* what could not be connected to may be up again */
+	}
 	connection_is_free(x);
 }
 

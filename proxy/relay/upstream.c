@@ -208,6 +208,14 @@ bool upstream_has_another(const struct upstream *upstream, uint64_t others, uint
 	return false;
 }
 
+bool upstream_has_enabled(const struct upstream *upstream, uint64_t servers)
+{
+	for (size_t i = 0; i < upstream->server_count; i++)
+		if (servers >> i & 1 && server_mode(&upstream->servers[i]) == SERVER_ENABLED)
+			return true;
+	return false;
+}
+
 unsigned server_weight(const struct server *server)
 {
 	/* relaxed: what is set goes for the next that are chosen */

@@ -86,6 +86,9 @@ bool server_may_serve(struct server *server, uint64_t now_ms);
 /* May one be asked now that is none of `others` (a mask of indexes)? */
 bool upstream_has_another(const struct upstream *upstream, uint64_t others, uint64_t now_ms);
 
+/* Is one of `servers` (a mask of indexes) neither drained nor disabled? */
+bool upstream_has_enabled(const struct upstream *upstream, uint64_t servers);
+
 /* May a failure have a line in the log? One in ten seconds for each server, so that a dead one does
  * not write a line for each request. `unlogged` is how many had none since the last line. */
 bool server_may_log(struct server *server, uint64_t now_ms, unsigned *unlogged);

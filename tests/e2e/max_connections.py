@@ -287,6 +287,30 @@ def added(t):
     equal(waits.ask("/x").status, 200, "one more")
 
 
+@test("when the last server is drained or disabled, those that wait for it get 503 and no others wait")
+def none_enabled(t):
+    for word in ("drain", "disable"):
+        one, other = Server(t), Server(t)
+        sluice, admin = with_admin(t, to(f"{one} max_connections=1", f"{other} max_connections=1",
+                                         route="queue_timeout = 1h"))
+        operate = lambda server, word, admin=admin: equal(
+            admin.json(f"/api/v1/upstreams/origin/servers/{server}/{word}", "POST")[0], 200)
+        operate(other, "disable")
+        holder = hold(t, sluice)
+        waiting = [t.client(sluice) for _ in range(3)]
+        for client in waiting:
+            client.request("/x")
+        until(lambda admin=admin: value(admin.metrics()[1], "sluice_in_flight_requests") >= 3, "three that wait")
+        operate(one, word)
+        for client in waiting:
+            equal(client.response().status, 503, f"waiting, {word}")
+        equal(t.client(sluice).ask("/x").status, 503, f"one that comes, {word}")
+        equal([one.origin.targets(), other.origin.targets()], [["/events"], []], "at the servers")
+        operate(other, "enable")
+        equal(t.client(sluice).ask("/x").status, 200, "the other one is enabled")
+        holder.reset()
+
+
 @test("a request that is to be sent once more, and waits for a connection, has its time, too")
 def retried(t):
     one = Server(t)
