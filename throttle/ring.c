@@ -136,7 +136,7 @@ bool ring_is_idle(const struct shape *s, struct entry *e, uint64_t head, uint64_
  * A stamp that is to be set again stands for what was charged since the last one: what is older is
  * put back before that too, or refusals would keep it until its tick looks new again.
  *
- * Its new tick is that of the youngest that is_empty, not now's: who comes here is perhaps refused
+ * Its new tick is that of the youngest that is_empty, not now's: a caller here is perhaps refused
  * or only looks, which records nothing, and the next charge may be of a clock that is behind this
  * one. It is still larger than the head's last: either that was seen, or that charge was three
  * periods ago.

@@ -407,7 +407,7 @@ void log_commit(struct log *log, struct log_change *change)
 		change->paths[i] = NULL;
 	}
 	pthread_mutex_lock(&log->pending_lock);
-	/* Configured twice before the log thread came by: what is not opened again is in the first
+	/* Configured twice before the log thread came by: files that stay open are in the first
 	 * one, the rest of that was never used. */
 	for (int i = 0; log->pending && i < LOG_CHANNELS; i++) {
 		if (change->keeps[i] && !log->next->keeps[i]) {

@@ -49,8 +49,8 @@ static inline void http_out_char(struct http_out *out, char c)
 /* `number` in decimal. */
 void http_out_number(struct http_out *out, uint64_t number);
 
-/* A JSON string with its quotes (RFC 8259 section 7). Any bytes: what is not printable ASCII
- * becomes \u00XX, so the text stays valid JSON whatever a client sent. */
+/* A JSON string with its quotes (RFC 8259 section 7). Any bytes: those beside printable ASCII
+ * become \u00XX, so the text stays valid JSON whatever a client sent. */
 void http_out_json(struct http_out *out, struct slice bytes);
 
 /* A structured field string with its quotes (RFC 8941 section 3.3.3): '"' and '\' escaped; a byte

@@ -116,8 +116,8 @@ static inline bool stream_may_have_more(struct stream *stream)
 	return stream->readable;
 }
 
-/* Reads once into a new block, which is given back when nothing came. An end is told again by the
- * next stream_read. Does nothing without memory. */
+/* Reads once into a new block, which is given back when nothing came. The next
+ * stream_read reports an end once more. Does nothing without memory. */
 void stream_fetch(struct stream *stream, struct buffer *buffer, struct buffer_pool *pool);
 
 /* Writes one piece or more, once. `*written` is how much was taken; STREAM_AGAIN when that was not

@@ -73,7 +73,7 @@ struct session {
 	uint8_t state;      /* enum session_state */
 	uint8_t idle_class; /* index of the idle list + 1; 0: in none */
 
-	/* Stands in the line of run_queue or is being served from it. Not rolled meanwhile. */
+	/* Waits in the line of run_queue or is being served from it. Not rolled meanwhile. */
 	bool lined;
 	bool forgets; /* queue_policy.forgets */
 	bool held;    /* in the shard's list of those whose next write waits for reads */

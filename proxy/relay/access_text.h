@@ -14,7 +14,7 @@
 #include "conf/conf.h"
 #include "http/out.h"
 
-/* For the combined format: '"', '\' and what is not printable as \xHH. Writes at most `most` bytes,
+/* For the combined format: '"', '\' and unprintable bytes as \xHH. Writes at most `most` bytes,
  * at least 3; a text that was cut ends in "...". */
 void access_put_escaped(struct http_out *out, struct slice text, size_t most);
 

@@ -63,7 +63,7 @@ struct client {
 	const struct client_calls *calls;
 	struct listener *listener;
 	const struct forwarded_peer *peer;
-	struct forwarding *forwarding; /* what servers are told of it */
+	struct forwarding *forwarding; /* what servers learn of it */
 	struct exchange *first;        /* the oldest: only it may write */
 	struct flow out;               /* what is composed and not yet written */
 	unsigned work;                 /* requests begun and reads made in this turn */

@@ -79,7 +79,7 @@ struct downstream {
 	uint64_t written;                 /* while flushing replies of our own */
 	struct forwarded_peer peer;
 	uint64_t judged_by; /* serial of the site whose trusted_proxies the peer was judged by */
-	struct forwarding forwarding; /* what servers are told of it */
+	struct forwarding forwarding; /* what servers learn of it */
 	struct client_rates *rates;   /* relay/client_wait.c; NULL: no min_rate so far */
 };
 

@@ -10,7 +10,7 @@ struct exchange;
 
 /*
  * An OPTIONS or TRACE with `Max-Forwards: 0` ends here: it is answered, and true returned. Another
- * number is decremented in the request's head; what is not a number passes as it came, as does the
+ * number is decremented in the request's head; other values pass as they came, as does the
  * field of other methods.
  */
 bool max_forwards_reached(struct exchange *exchange);

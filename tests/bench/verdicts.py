@@ -42,7 +42,7 @@ def checks():
     mine, other = rounds(39, 79, 146, 300, 300), rounds(50, 100, 200, 90, 110)
     both = judged(sluice=mine, nginx=other)
     yield "0.79 in the median round, 1.46 between the medians: unsure", both["verdict"] == "unsure"
-    yield "both ratios are told", "2.727 x nginx over all requests, 0.790 in the median round" in both["why"]
+    yield "both ratios are reported", "2.727 x nginx over all requests, 0.790 in the median round" in both["why"]
 
     # One round that stood still: it has a thirtieth of the requests, all of them slow.
     stood = rounds(*[100] * 29) + [{"p99_us": 9000, "latencies": [[9000000, 1000]]}]

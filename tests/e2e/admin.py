@@ -241,7 +241,7 @@ def explain(t):
         equal(ask("path=/other"), {"outcome": "no route", "status": 404})
         equal(ask("route=origin&field.X-Key=ann")["outcome"], "refuse")
 
-    with t.point("what is not HTTP is 400, and smuggles nothing"):
+    with t.point("bytes that are no HTTP get 400, and smuggle nothing"):
         for query in ("path=no-slash", "method=G%20T", "address=here", "field.X%20Y=1", "host=a%20b",
                       "field.X=1%0d%0a%0d%0aGET%20/%20HTTP/1.1", "path=/%2500", "path=/%00"):
             equal(admin.json("/api/v1/explain?" + query)[0], 400, query)
@@ -401,7 +401,7 @@ def unheard(t):
             equal(caller.recv(65536).split(b" ")[1], b"401", "status")
 
 
-@group("what is not asked well", workers=[1])
+@group("requests with mistakes", workers=[1])
 def mistakes(t):
     origin = t.origin(lambda x: x.reply(200))
     sluice, admin = with_admin(t, to(origin))

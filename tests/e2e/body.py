@@ -289,7 +289,7 @@ def half_closed(t):
         client = t.client(sluice)
         client.send(b"GET /half HTTP/1.1\r\nHost: a")
         client.finish_sending()
-        member(client.read_to_any_end()[:12], (b"", b"HTTP/1.1 400"), "what it is told")
+        member(client.read_to_any_end()[:12], (b"", b"HTTP/1.1 400"), "the answer")
         t.client(sluice).ask("/sentinel")
         equal(origin.targets()[count:], ["/sentinel"], "targets")
 

@@ -292,7 +292,7 @@ def strict(t):
         equal(wrong_order, [], "arrivals")
 
 
-@test("none: the checker finds what is not in order")
+@test("none: the checker finds responses out of order")
 def none(t):
     wrong_read, _ = history(t, "none", troubled=False)
     true(wrong_read, "no wrong read was found")

@@ -162,7 +162,7 @@ def true_cost(t):
     client = t.client(sluice)
 
     def charged(value):
-        """One is reserved; what the last one truly cost shows in what the next one is told."""
+        """One is reserved; what the last one truly cost shows in the next one's remaining."""
         before = left(client.ask("/0"))  # costs nothing in the end
         client.ask("/" + value)
         return before - left(client.ask("/0"))

@@ -126,7 +126,7 @@ def shadow(t):
 
     with t.point("it refuses nobody, and is not told"):
         equal([a.status for a in answers], [200] * 4 + [429], "statuses")
-        equal({name for a in answers for name in told(a).policy}, {"hard"}, "limits that are told")
+        equal({name for a in answers for name in told(a).policy}, {"hard"}, "limits in the answers")
         equal(violated(answers[4]), ["hard"], "violated-policies")
 
     with t.point("the log says what it would have refused, and which limit decided"):
@@ -234,7 +234,7 @@ def lists(t):
         with t.point(f"{title}: {expected[0]}"):
             equal(seen(address, value), expected, "statuses")
 
-    with t.point("who is allowed is told of no limit, who is denied gets a problem and is not told either"):
+    with t.point("an allowed caller gets no limit's fields, a denied one a problem without them"):
         answer = client.ask("/", fields=[("X-Forwarded-For", "10.1.2.3")])
         equal((answer.get("RateLimit"), answer.get("RateLimit-Policy")), (None, None))
         answer = client.ask("/", fields=[("X-Forwarded-For", "192.0.2.1")])
@@ -280,7 +280,7 @@ def several(t):
     def fields(**values):
         return [(name, values.get(name, "same")) for name in "ABCDE"]
 
-    with t.point("each is told"):
+    with t.point("each is reported"):
         left = told(client.ask("/", fields=fields())).left
         equal({name: v["r"] for name, v in left.items()},
               {"ring": 3, "paced": 4, "monthly": 5, "open": 0, "flow": 1000}, "remaining")

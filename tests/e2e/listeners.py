@@ -28,7 +28,7 @@ def addresses(t):
             sluice.terminate()
             equal(sluice.wait(), 0, "exit status")
 
-    with t.point("IPv6; the origin is told the address"):
+    with t.point("IPv6; the origin gets the address"):
         sluice = t.sluice(to(origin), family=socket.AF_INET6)
         equal(t.client(sluice).ask("/").status, 200, "status")
         equal(origin.last().get("X-Forwarded-For"), "::1", "X-Forwarded-For")

@@ -286,7 +286,7 @@ def drain_of_slow_reader(t):
     _, sluice = plain(t, route="path = /other")
     client = t.client(sluice, receive_buffer=4096)
     client.ask("/none")
-    # Their answers are more than the sockets take, so some wait in sluice when it is told to end.
+    # Their answers are more than the sockets take, so some wait in sluice when it has to end.
     client.socket.sendall(request_bytes("/none") * 20000)
     until_full(client)
     sluice.terminate()
@@ -348,7 +348,7 @@ def targets(t):
     for lines in (b"Host: one.test\r\nX-A: b", b"X-A: b\r\nHost: one.test", b"host: one.test\r\nX-A: b",
                   b"Host:one.test\r\nX-A: b", b"Host: \t one.test\r\nX-A: b", b"Host: one.test \r\nX-A: b",
                   b"Host: one.test\r\nConnection: host\r\nX-A: b"):
-        with t.point(f"{lines!r}: the origin is told the host once, and first"):
+        with t.point(f"{lines!r}: the origin gets the host once, and first"):
             client.send(b"GET /host HTTP/1.1\r\n" + lines + b"\r\n\r\n")
             equal(client.response().status, 200, "status")
             seen = origin.last()

@@ -11,7 +11,7 @@ from lib.sluice import to
 
 
 class Held:
-    """An origin that answers /hold when it is told to, and notes the most that it had at once."""
+    """An origin that answers /hold on request of the test, and notes the most that it had at once."""
 
     def __init__(self, t):
         self.gate = t.event()

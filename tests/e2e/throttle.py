@@ -189,7 +189,7 @@ def several(t):
                         ("wide", "key = ip\nrate = 5 per 2h"))
     client = t.client(sluice)
 
-    with t.point("each is told"):
+    with t.point("each is reported"):
         answer = client.ask(**header("a"))
         policy, state = rate_fields(answer)
         equal(policy, {"narrow": {"q": 2, "w": 3600}, "wide": {"q": 5, "w": 7200}}, "policies")

@@ -4,7 +4,7 @@
  * A charge is judged by the thread's own time and recorded at the newest.
  *
  *   head    type, claimed or hole, fill, position, time: one word, changed by compare-and-swap only
- *   slot[]  written after the head, by whoever comes first, by compare-and-swap from what was there
+ *   slot[]  written after the head, by the first thread there, by compare-and-swap from the value before
  *
  * THREADS threads take (and with REFUNDS one gives back) on a ring of SLOTS; time goes on by itself,
  * in no relation to them, up to LAST. `admitted` records, for each tick, what was admitted and not
@@ -187,7 +187,7 @@ inline admit(h, w, mine, ok)
 #endif
 }
 
-/* ring.c: helps whoever was there before, then charges. ok: it is decided, mine > 0: admitted. */
+/* ring.c: helps the thread before it, then charges. ok: it is decided, mine > 0: admitted. */
 inline take_slowly(h, w, t, mine, live, n, old, go, ok, value)
 {
 	load_head(h);

@@ -1,3 +1,3 @@
 #!/bin/sh
-# Stands in the unit tests' place where configure did not find cmocka, so that a run without them says so. TAP.
+# Runs in place of the unit tests where configure did not find cmocka, so that a run without them says so. TAP.
 echo '1..0 # SKIP cmocka was not found by configure: all unit tests are left out'

@@ -3,7 +3,7 @@
  *	cc throttle-example.c $(pkg-config --cflags --libs throttle) -o throttle-example
  *	yes alice | head -5 | ./throttle-example /tmp
  */
-#define _POSIX_C_SOURCE 200809L /* clock_gettime, where the compiler is told -std=c11 */
+#define _POSIX_C_SOURCE 200809L /* clock_gettime, where the compiler has -std=c11 */
 #include <stdio.h>
 #include <string.h>
 #include <time.h>

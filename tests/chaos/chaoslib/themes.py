@@ -1,4 +1,4 @@
-"""What a life is about: who comes, how servers behave, what is configured and reloaded.
+"""What a life is about: its clients, how servers behave, what is configured and reloaded.
 
     storm    all of it at once; little is claimed of an answer, all of the end
     still    the same without reloads

@@ -7,7 +7,7 @@ import got from 'got';
 import { Agent, RetryAgent, request } from 'undici';
 
 const clients = {
-	// Their own defaults, but for how long undici waits when it is told nothing.
+	// Their own defaults, but for how long undici waits without Retry-After.
 	async got(url) {
 		const response = await got(url);
 		return { status: response.statusCode, body: response.body, retries: response.retryCount };

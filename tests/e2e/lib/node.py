@@ -89,7 +89,7 @@ def _install(t, sources, installed):
 
 
 def run_when_ready(script, *arguments, then):
-    """As run, of a script that says when it is ready and goes on when it is told a line: `then` is
+    """As run, of a script that says when it is ready and goes on when it reads a line: `then` is
     called in between, so that how long node takes to start does not matter."""
     command = [find("node"), os.path.join(INSTALLED, script), *arguments]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as child:

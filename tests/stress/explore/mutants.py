@@ -81,7 +81,7 @@ MUTANTS = [
      "if (o->violated && !o->shadow) {"),
     ("a move freezes nothing", "reloads", "section_move.c",
      "if (!word_is_split(section_freeze_bucket(old, m->bucket, false))) {", "{"),
-    ("a move counts by the time of who comes", "reloads", "section_move.c",
+    ("a move counts by the time of its caller", "reloads", "section_move.c",
      "return newest + 2 * TIME_STEP_NS;", "return noted > newest ? noted : newest;"),
     ("a move that is done is gone on with elsewhere", "reloads-kinds", "section_move.c",
      "m->is_done = is_bucket_done(m);", "(void)is_bucket_done;"),

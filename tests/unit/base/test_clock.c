@@ -66,8 +66,8 @@ static void monotonic_never_goes_back(void **state)
 	assert_true(clock_monotonic_ms() >= last / CLOCK_NS_PER_MS);
 }
 
-/* The wall's clock is set, the anchored one is not: each step is told once, what is read at
- * slightly different instants is none. */
+/* The wall's clock is set, the anchored one is not: each step is reported once, and
+ * readings at slightly different instants are no step. */
 static void steps_of_the_wall(void **state)
 {
 	const uint64_t boot = 1000 * CLOCK_NS_PER_S, wall = 1795000000 * CLOCK_NS_PER_S;

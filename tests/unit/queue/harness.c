@@ -78,7 +78,7 @@ struct session_key key_of(unsigned client)
 {
 	uint64_t x = (client + 1) * 0x9e3779b97f4a7c15ull;
 
-	/* splitmix64's finaliser stands in for the keyed hash */
+	/* splitmix64's finaliser in place of the keyed hash */
 	x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9ull;
 	x = (x ^ (x >> 27)) * 0x94d049bb133111ebull;
 	x ^= x >> 31;

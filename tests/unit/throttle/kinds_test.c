@@ -102,8 +102,8 @@ static void test_calendar_follows_the_wall(void **state)
 	throttle_table_close(t);
 }
 
-/* What an admitted charge is told counts itself: when it says, all is free, and no moment before.
- */
+/* The reset of an admitted charge counts that charge: at that time all is free, and no moment
+ * before. */
 static void test_reset_counts_this_charge(void **state)
 {
 	struct throttle_limit limits[] = {ring("short", 5, 10 * SECOND),

@@ -275,7 +275,7 @@ static void test_refusals_keep_nothing(void **state)
 }
 
 /* The only charge of a ring is refunded. What is charged after a rest, with or without refusals in
- * it, is recorded when it is made, and stands in the way no longer than a window. */
+ * it, is recorded when it is made, and blocks others no longer than a window. */
 static void charge_emptied(uint64_t quota, uint64_t rest, uint64_t refused_every)
 {
 	struct throttle_limit limit = ring("emptied", quota, 1000 * MS);

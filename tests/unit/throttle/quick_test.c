@@ -119,8 +119,8 @@ static void test_same_as_the_general_way(void **state)
 
 #define MANY 4000 /* more than there are places for in the smallest table */
 
-/* Who is in another's first place, or found another in its own, is charged for itself alone; who
- * found no place at all is told so. */
+/* A caller that is in another's first place, or found another in its own, is charged for itself
+ * alone; one without any place gets that answer. */
 static void test_each_its_own(void **state)
 {
 	uint64_t random = random_seed("own"), own = 0, overflowed = 0;

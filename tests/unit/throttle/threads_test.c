@@ -92,7 +92,7 @@ static uint64_t *run_threads(struct shared *s, unsigned threads, uint64_t seed, 
 static void check_windows(const uint64_t *at, uint64_t count, const struct throttle_limit *limit)
 {
 	for (uint64_t i = limit->quota; i < count; i++)
-		/* times are told in ticks of at most 2 us here */
+		/* times are reported in ticks of at most 2 us here */
 		assert_true(at[i] - at[i - limit->quota] + 4096 >= limit->window_ns);
 }
 
