@@ -54,20 +54,20 @@ static const char *verdict_name(const struct exchange *x)
 		[GATE_UNKNOWN] = "deny",
 	};
 
-	if (!x->judged_ns)
+	if (!x->times.judged_ns)
 		return "-";
-	if (x->verdict.outcome == GATE_ADMIT && x->verdict.shadowed)
+	if (x->gate.verdict.outcome == GATE_ADMIT && x->gate.verdict.shadowed)
 		return "shadow";
-	return names[x->verdict.outcome];
+	return names[x->gate.verdict.outcome];
 }
 
 /* The limit that decided: the first violated (in shadow mode only when nobody was refused), else
  * the first that applied. */
 static const char *limit_name(const struct exchange *x)
 {
-	const struct gate_verdict *verdict = &x->verdict;
+	const struct gate_verdict *verdict = &x->gate.verdict;
 
-	if (!x->judged_ns || verdict->limit_count == 0)
+	if (!x->times.judged_ns || verdict->limit_count == 0)
 		return "-";
 	for (unsigned i = 0; i < verdict->limit_count; i++) {
 		const struct gate_limit *limit = &verdict->limits[i];
@@ -79,7 +79,7 @@ static const char *limit_name(const struct exchange *x)
 
 static uint64_t queue_wait_us(const struct exchange *x)
 {
-	const struct ticket *ticket = &x->ticket;
+	const struct ticket *ticket = &x->turn.ticket;
 
 	if (!ticket->entered_ns)
 		return 0;
@@ -95,12 +95,12 @@ static bool has_trace(const struct exchange *x)
 
 static struct slice trace_id(const struct exchange *x)
 {
-	return (struct slice){x->traceparent + HTTP_TRACE_ID_AT, HTTP_TRACE_ID_BYTES};
+	return (struct slice){x->text.traceparent + HTTP_TRACE_ID_AT, HTTP_TRACE_ID_BYTES};
 }
 
 static struct slice parent_id(const struct exchange *x)
 {
-	return (struct slice){x->traceparent + HTTP_PARENT_ID_AT, HTTP_PARENT_ID_BYTES};
+	return (struct slice){x->text.traceparent + HTTP_PARENT_ID_AT, HTTP_PARENT_ID_BYTES};
 }
 
 struct line {
@@ -135,9 +135,9 @@ static void put_combined(struct http_out *out, const struct exchange *x, const s
 	http_out_slice(out, SLICE("] "));
 	put_request_line(out, line);
 	http_out_char(out, ' ');
-	http_out_number(out, x->status);
+	http_out_number(out, x->answer.status);
 	http_out_char(out, ' ');
-	http_out_number(out, x->down.content_bytes + x->reply_bytes);
+	http_out_number(out, x->down.content_bytes + x->answer.reply_bytes);
 	http_out_char(out, ' ');
 	access_put_quoted(out, line->referer, REFERER_BYTES);
 	http_out_char(out, ' ');
@@ -157,7 +157,7 @@ static void put_combined(struct http_out *out, const struct exchange *x, const s
 	http_out_slice(out, SLICE(" upstream="));
 	http_out_slice(out, slice_of(line->upstream));
 	http_out_slice(out, SLICE(" upstream_status="));
-	http_out_number(out, x->upstream_status);
+	http_out_number(out, x->answer.upstream_status);
 	http_out_slice(out, SLICE(" upstream_ms="));
 	put_ms(out, line->upstream_us);
 	http_out_slice(out, SLICE(" total_ms="));
@@ -194,15 +194,15 @@ static void put_json(struct http_out *out, const struct exchange *x, const struc
 	put_json_text(out, SLICE("{\"time\":"), slice_of(time));
 	put_json_cut(out, SLICE(",\"id\":"), x->request_id, ID_BYTES);
 	put_json_text(out, SLICE(",\"client\":"), line->address);
-	put_json_cut(out, SLICE(",\"method\":"), x->method, METHOD_BYTES);
-	put_json_cut(out, SLICE(",\"host\":"), x->host, HOST_BYTES);
+	put_json_cut(out, SLICE(",\"method\":"), x->facts.method, METHOD_BYTES);
+	put_json_cut(out, SLICE(",\"host\":"), x->facts.host, HOST_BYTES);
 	put_json_cut(out, SLICE(",\"target\":"), line->target, TARGET_BYTES);
 	http_out_slice(out, SLICE(",\"status\":"));
-	http_out_number(out, x->status);
+	http_out_number(out, x->answer.status);
 	http_out_slice(out, SLICE(",\"request_bytes\":"));
 	http_out_number(out, x->up.content_bytes);
 	http_out_slice(out, SLICE(",\"response_bytes\":"));
-	http_out_number(out, x->down.content_bytes + x->reply_bytes);
+	http_out_number(out, x->down.content_bytes + x->answer.reply_bytes);
 	put_json_cut(out, SLICE(",\"referer\":"), line->referer, REFERER_BYTES);
 	put_json_cut(out, SLICE(",\"user_agent\":"), line->user_agent, AGENT_BYTES);
 	put_json_text(out, SLICE(",\"route\":"), slice_of(x->route ? x->route->name : ""));
@@ -213,7 +213,7 @@ static void put_json(struct http_out *out, const struct exchange *x, const struc
 	put_ms(out, queue_wait_us(x));
 	put_json_text(out, SLICE(",\"upstream\":"), slice_of(line->upstream));
 	http_out_slice(out, SLICE(",\"upstream_status\":"));
-	http_out_number(out, x->upstream_status);
+	http_out_number(out, x->answer.upstream_status);
 	http_out_slice(out, SLICE(",\"upstream_ms\":"));
 	put_ms(out, line->upstream_us);
 	http_out_slice(out, SLICE(",\"total_ms\":"));
@@ -238,7 +238,7 @@ static void read_request(const struct exchange *x, struct scratch *scratch, stru
 	const char *end = memchr(x->request.base, '\r', x->request.len);
 	const char *target_end = x->request.base + x->request.target_at + x->request.target_len;
 
-	line->method = x->method;
+	line->method = x->facts.method;
 	line->target = access_redact(
 		http_head_target(&x->request), secrets, scratch->target, sizeof(scratch->target));
 	if (end && end > target_end)
@@ -260,20 +260,21 @@ void exchange_log(struct exchange *x)
 		return;
 	struct line line = {
 		.caller = SLICE("-"),
-		.total_us = since_us(x->began_ns, now_ns),
-		.upstream_us = since_us(x->started_ns, now_ns),
+		.total_us = since_us(x->times.began_ns, now_ns),
+		.upstream_us = since_us(x->times.started_ns, now_ns),
 		.upstream = x->route ? x->route->upstream->name : "-",
 	};
-	if (x->judged_ns) {
-		identity_short(&x->verdict.caller, caller);
+	if (x->times.judged_ns) {
+		identity_short(&x->gate.verdict.caller, caller);
 		line.caller = (struct slice){caller, sizeof(caller)};
 	}
 	static const uint8_t unset[16];
-	if (memcmp(x->address, unset, sizeof(unset)) != 0)
-		line.address = (struct slice){address, forwarded_address_text(x->address, address)};
+	if (memcmp(x->facts.address, unset, sizeof(unset)) != 0)
+		line.address =
+			(struct slice){address, forwarded_address_text(x->facts.address, address)};
 	else
 		line.address = x->client ? forwarded_peer_text(x->client->peer) : SLICE("-");
-	if (x->request.base && x->head_bytes == x->request.base)
+	if (x->request.base && x->memory.head == x->request.base)
 		read_request(x, &scratch, &line);
 	if (worker->relay->log && x->use->site->conf->access_format == CONF_ACCESS_JSON)
 		put_json(&out, x, &line);

@@ -38,11 +38,11 @@ void account_rows_clear(struct account_rows *rows)
 
 static enum stats_verdict verdict_of(const struct exchange *x)
 {
-	if (!x->judged_ns)
+	if (!x->times.judged_ns)
 		return STATS_UNLIMITED;
-	if (x->verdict.outcome == GATE_ADMIT && !x->delayed)
-		return x->verdict.limit_count > 0 ? STATS_ADMIT : STATS_UNLIMITED;
-	switch (x->verdict.outcome) {
+	if (x->gate.verdict.outcome == GATE_ADMIT && !x->turn.delayed)
+		return x->gate.verdict.limit_count > 0 ? STATS_ADMIT : STATS_UNLIMITED;
+	switch (x->gate.verdict.outcome) {
 	case GATE_ADMIT:
 		return STATS_DELAY;
 	case GATE_DELAY:
@@ -69,8 +69,8 @@ static _Atomic uint64_t *row_of(
 static __attribute__((noinline)) void count_usage(
 	const struct exchange *x, unsigned i, unsigned row, enum stats_limit_verdict is)
 {
-	if (is == STATS_LIMIT_REFUSED || x->verdict.outcome == GATE_ADMIT)
-		usage_count(x->worker->usage, row, x->verdict.limits[i].caller,
+	if (is == STATS_LIMIT_REFUSED || x->gate.verdict.outcome == GATE_ADMIT)
+		usage_count(x->worker->usage, row, x->gate.verdict.limits[i].caller,
 			is != STATS_LIMIT_REFUSED);
 }
 
@@ -87,14 +87,14 @@ static inline __attribute__((always_inline)) void count_caller(
 		count_usage(x, i, row, is);
 	busiest = busiest_row(x->worker->busiest, row, kind);
 	if (busiest)
-		busiest_add(
-			busiest, x->verdict.limits[i].caller, x->address, worker_now_ns(x->worker));
+		busiest_add(busiest, x->gate.verdict.limits[i].caller, x->facts.address,
+			worker_now_ns(x->worker));
 }
 
 /* What most are: admitted, and none of its limits, those in shadow mode included, violated. */
 static inline void count_admitted(const struct exchange *x)
 {
-	const struct gate_verdict *verdict = &x->verdict;
+	const struct gate_verdict *verdict = &x->gate.verdict;
 	const struct account_rows *rows = &x->use->site->rows;
 
 	for (unsigned i = 0; i < verdict->limit_count; i++) {
@@ -110,7 +110,7 @@ static inline void count_admitted(const struct exchange *x)
  * nothing. */
 static __attribute__((noinline)) void count_limits(const struct exchange *x, bool delayed)
 {
-	const struct gate_verdict *verdict = &x->verdict;
+	const struct gate_verdict *verdict = &x->gate.verdict;
 	const struct account_rows *rows = &x->use->site->rows;
 
 	for (unsigned i = 0; i < verdict->limit_count; i++) {
@@ -131,23 +131,24 @@ static __attribute__((noinline)) void count_limits(const struct exchange *x, boo
 
 static void count_times(const struct exchange *x, _Atomic uint64_t *route)
 {
-	const struct ticket *ticket = &x->ticket;
+	const struct ticket *ticket = &x->turn.ticket;
 	uint64_t now_ns = worker_now_ns(x->worker);
 
-	stats_observe(&route[STATS_REQUEST_DURATION], now_ns - x->began_ns);
-	if (x->started_ns == 0)
+	stats_observe(&route[STATS_REQUEST_DURATION], now_ns - x->times.began_ns);
+	if (x->times.started_ns == 0)
 		return;
 	stats_observe(&route[STATS_QUEUE_WAIT], ticket->started_ns > ticket->entered_ns
 							? ticket->started_ns - ticket->entered_ns
 							: 0);
-	stats_observe(&route[STATS_UPSTREAM_DURATION], now_ns - x->started_ns);
+	stats_observe(&route[STATS_UPSTREAM_DURATION], now_ns - x->times.started_ns);
 }
 
 void account_exchange(const struct exchange *x)
 {
 	const struct account_rows *rows = &x->use->site->rows;
 	const struct conf *conf = x->use->site->conf;
-	unsigned status = x->status / 100 < STATS_STATUS_CLASSES ? x->status / 100 : 0;
+	unsigned status =
+		x->answer.status / 100 < STATS_STATUS_CLASSES ? x->answer.status / 100 : 0;
 	enum stats_verdict verdict = verdict_of(x);
 	_Atomic uint64_t *route = stats_row(
 		x->worker->stats, STATS_ROUTE, x->route ? rows->routes[x->route->index] : 0);
@@ -155,20 +156,21 @@ void account_exchange(const struct exchange *x)
 	stats_add(&route[STATS_REQUESTS + status * STATS_VERDICTS + verdict], 1);
 	if (x->up.content_bytes > 0)
 		stats_add(&route[STATS_RECEIVED_BYTES], x->up.content_bytes);
-	stats_add(&route[STATS_SENT_BYTES], x->down.content_bytes + x->reply_bytes);
+	stats_add(&route[STATS_SENT_BYTES], x->down.content_bytes + x->answer.reply_bytes);
 	count_times(x, route);
-	if (!x->judged_ns)
+	if (!x->times.judged_ns)
 		return;
-	if (x->verdict.outcome == GATE_ADMIT && !x->verdict.shadowed)
+	if (x->gate.verdict.outcome == GATE_ADMIT && !x->gate.verdict.shadowed)
 		count_admitted(x);
-	else if (x->verdict.outcome != GATE_DELAY) /* else it left while it waited, counted so */
+	else if (x->gate.verdict.outcome !=
+		 GATE_DELAY) /* else it left while it waited, counted so */
 		count_limits(x, false);
-	if (x->verdict.plan)
+	if (x->gate.verdict.plan)
 		stats_add(&row_of(x, STATS_PLAN, rows->plans,
-				  (size_t)(x->verdict.plan -
+				  (size_t)(x->gate.verdict.plan -
 					   conf->plans))[STATS_PLAN_REQUESTS + verdict],
 			1);
-	if (x->upstream_status)
+	if (x->answer.upstream_status)
 		stats_add(&row_of(x, STATS_UPSTREAM, rows->upstreams,
 				  x->route->upstream->index)[STATS_UPSTREAM_REQUESTS],
 			1);

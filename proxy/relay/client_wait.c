@@ -29,7 +29,7 @@ static uint64_t taken(struct downstream *d)
 
 static bool has_rate(const struct exchange *x)
 {
-	return x && x->route && x->route->min_rate > 0 && !x->endless;
+	return x && x->route && x->route->min_rate > 0 && !x->attempt.endless;
 }
 
 static struct client_rates *rates_of(struct downstream *d)
@@ -48,7 +48,7 @@ static void choose_rate(struct downstream *d)
 	const struct exchange *x = d->client.first;
 	uint64_t number = d->begun - d->exchange_count + 1;
 
-	if (!x || !x->response_begun || (d->rates && d->rates->take_of == number))
+	if (!x || !x->answer.begun || (d->rates && d->rates->take_of == number))
 		return;
 	if (has_rate(x) && rates_of(d))
 		min_rate_begin(
@@ -84,7 +84,7 @@ static void wait_to_take(struct downstream *d)
 		return;
 	d->rates->timeout_ms = at_ms;
 	d->rates->asks = WAIT_NONE;
-	if (d->rates->take.per_second == 0 || (d->client.first && d->client.first->endless))
+	if (d->rates->take.per_second == 0 || (d->client.first && d->client.first->attempt.endless))
 		return;
 	deadline_set(&d->wait.deadline, until_ms(d, &d->rates->take, taken(d)), now_ms);
 }
@@ -164,8 +164,8 @@ bool client_wait(struct downstream *d)
 		pause_body(d);
 		wait_to_take(d);
 	} else if (d->input == INPUT_HEAD) {
-		wait_for(&d->wait, WAIT_HEAD, reading->began_ns,
-			reading->began_ns / CLOCK_NS_PER_MS +
+		wait_for(&d->wait, WAIT_HEAD, reading->times.began_ns,
+			reading->times.began_ns / CLOCK_NS_PER_MS +
 				d->client.listener->conf->header_timeout_ms,
 			now_ms);
 	} else if (d->input == INPUT_BODY && wants_body(d)) {

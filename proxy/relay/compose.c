@@ -119,7 +119,7 @@ static bool keeps_path(const struct exchange *x);
 
 static void put_target(struct http_out *out, const struct exchange *x)
 {
-	struct slice path = keeps_path(x) ? x->target.path : x->path;
+	struct slice path = keeps_path(x) ? x->target.path : x->facts.path;
 	const char *strip = x->route->strip_prefix;
 
 	if (strip) {
@@ -155,8 +155,8 @@ static struct slice host_of(const struct exchange *x)
 {
 	const struct conf_address *address = &x->server->conf->address;
 
-	if (x->authority.len > 0 || http_head_has(&x->request, HTTP_FIELD_HOST))
-		return x->authority;
+	if (x->facts.authority.len > 0 || http_head_has(&x->request, HTTP_FIELD_HOST))
+		return x->facts.authority;
 	return address->kind == CONF_ADDRESS_UNIX ? SLICE("localhost") : slice_of(address->text);
 }
 
@@ -166,7 +166,7 @@ static bool keeps_path(const struct exchange *x)
 	const struct conf_route *route = x->route;
 
 	return !route->strip_prefix && !route->add_prefix &&
-	       (!route->forwards_normal_path || x->path.at == x->target.path.at);
+	       (!route->forwards_normal_path || x->facts.path.at == x->target.path.at);
 }
 
 /* Does it get the whole target so? */
@@ -199,7 +199,7 @@ static void put_request_line(struct http_out *out, const struct exchange *x)
 		put(out, (struct slice){head->base, head->target_at + head->target_len});
 		return;
 	}
-	put(out, x->method);
+	put(out, x->facts.method);
 	put(out, SLICE(" "));
 	if (x->target.form == HTTP_TARGET_ASTERISK)
 		put(out, SLICE("*"));
@@ -219,8 +219,8 @@ bool compose_request(struct exchange *x, struct flow *flow)
 	const struct conf_route *route = x->route;
 	const struct http_changes changes = request_changes(route);
 	bool has_changes = http_changes_any(&changes);
-	size_t room = 2u * x->request.len + 3u * x->authority.len + x->path.len + ADDED_BYTES +
-		      (has_changes ? http_changes_bytes(&changes) : 0) +
+	size_t room = 2u * x->request.len + 3u * x->facts.authority.len + x->facts.path.len +
+		      ADDED_BYTES + (has_changes ? http_changes_bytes(&changes) : 0) +
 		      (route->add_prefix ? strlen(route->add_prefix) : 0);
 	struct left_out left_out = left_out_of_request(x);
 	bool sets_host = has_changes && http_changes_touch(&changes, SLICE("host"));
@@ -283,7 +283,7 @@ static bool drops_response_field(
 {
 	const struct http_changes changes = exchange_response_changes(x);
 
-	if (x->replaces_ratelimit &&
+	if (x->answer.replaces_ratelimit &&
 		ratelimit_is_replaced(x->dialect, (enum http_field_id)field->id, name))
 		return true;
 	return http_changes_touch(&changes, name);
@@ -297,7 +297,7 @@ static struct left_out left_out_of_response(const struct exchange *x, bool has_c
 		left_out.ids |= HTTP_FIELD_BIT(VIA); /* rewritten */
 	if (x->request.minor == 0)
 		left_out.ids |= HTTP_FIELD_BIT(TRAILER);
-	if (x->replaces_ratelimit || has_changes)
+	if (x->answer.replaces_ratelimit || has_changes)
 		left_out.others = drops_response_field;
 	return left_out;
 }
@@ -334,7 +334,7 @@ static void put_own_fields(struct http_out *out, const struct exchange *x, bool 
 	}
 	if (with_limits)
 		ratelimit_append(
-			out, site->texts, x->dialect, &x->verdict, exchange_ratelimit_ms(x));
+			out, site->texts, x->dialect, &x->gate.verdict, exchange_ratelimit_ms(x));
 	if (!http_head_has(&x->response, HTTP_FIELD_DATE)) {
 		/* RFC 9110 section 6.6.1: a recipient with a clock adds it. */
 		put_line(out, SLICE("Date: "), worker_date(x->worker));
@@ -353,13 +353,15 @@ bool compose_response(struct exchange *x, struct flow *flow, bool chunked, bool 
 	size_t room = 2u * x->response.len + ADDED_BYTES +
 		      (has_changes ? http_changes_bytes(&changes) : 0);
 	struct http_out out;
-	bool limits = !interim && x->dialect != CONF_RATELIMIT_OFF && x->verdict.limit_count > 0;
+	bool limits =
+		!interim && x->dialect != CONF_RATELIMIT_OFF && x->gate.verdict.limit_count > 0;
 
 	if (!flow_reserve(flow, &x->worker->blocks, room, &out))
 		return false;
 	enum ratelimit_merge merge =
-		limits ? ratelimit_merge(x->dialect, &x->verdict, &x->response) : RATELIMIT_THEIRS;
-	x->replaces_ratelimit = merge == RATELIMIT_OURS;
+		limits ? ratelimit_merge(x->dialect, &x->gate.verdict, &x->response)
+		       : RATELIMIT_THEIRS;
+	x->answer.replaces_ratelimit = merge == RATELIMIT_OURS;
 	const struct left_out left_out = left_out_of_response(x, has_changes);
 	if (x->response.minor == 1) {
 		put_lines(&out, x, &x->response, 0, left_out);

@@ -230,7 +230,7 @@ void downstream_watch(struct downstream *d)
 static bool may_wait(struct downstream *d)
 {
 	if (d->stalled || flow_is_empty(&d->client.out) || !flow_takes_prefix(&d->client.out) ||
-		(d->client.first && d->client.first->response_begun))
+		(d->client.first && d->client.first->answer.begun))
 		return false;
 	if (!d->unflushed) {
 		d->unflushed = true;
@@ -373,10 +373,11 @@ static void probe(struct downstream *d)
 {
 	struct exchange *first = d->client.first;
 
-	if (!first || first->continue_sent || first->request.minor == 0 || first->response_begun ||
-		first->state == EXCHANGE_REPLYING || !flow_takes_prefix(&d->client.out))
+	if (!first || first->interim.continue_sent || first->request.minor == 0 ||
+		first->answer.begun || first->state == EXCHANGE_REPLYING ||
+		!flow_takes_prefix(&d->client.out))
 		return;
-	first->continue_sent = true;
+	first->interim.continue_sent = true;
 	flow_append(&d->client.out, &d->worker->blocks, SLICE("HTTP/1.1 100 Continue\r\n\r\n"));
 }
 

@@ -37,19 +37,20 @@ bool endless_begin(struct exchange *x)
 		exchange_reply(x, 503, "too many streams", 1000);
 		return false;
 	}
-	x->endless = x->server->state;
-	atomic_fetch_add_explicit(&x->endless->streams, 1, memory_order_relaxed);
-	if (x->in_queue)
-		queue_give_place(x->worker->relay->queue, &x->ticket, worker_now_ns(x->worker));
+	x->attempt.endless = x->server->state;
+	atomic_fetch_add_explicit(&x->attempt.endless->streams, 1, memory_order_relaxed);
+	if (x->turn.in_queue)
+		queue_give_place(
+			x->worker->relay->queue, &x->turn.ticket, worker_now_ns(x->worker));
 	server_done(x->server);
 	return true;
 }
 
 void endless_end(struct exchange *x)
 {
-	if (!x->endless)
+	if (!x->attempt.endless)
 		return;
-	atomic_fetch_sub_explicit(&x->endless->streams, 1, memory_order_relaxed);
-	x->endless = NULL;
+	atomic_fetch_sub_explicit(&x->attempt.endless->streams, 1, memory_order_relaxed);
+	x->attempt.endless = NULL;
 	atomic_fetch_sub_explicit(&x->upstream->state->streams, 1, memory_order_relaxed);
 }

@@ -19,16 +19,17 @@
 /* The head's bytes move to the exchange: the connection's buffer goes on to the next request. */
 static bool keep_head(struct exchange *x, const char *bytes)
 {
-	if (x->request.len > sizeof(x->inline_bytes)) {
-		x->head_bytes = malloc(x->request.len);
-		if (!x->head_bytes) {
-			x->head_bytes = x->inline_bytes;
+	if (x->request.len > sizeof(x->memory.inline_head)) {
+		x->memory.head = malloc(x->request.len);
+		if (!x->memory.head) {
+			x->memory.head = x->memory.inline_head;
 			return false;
 		}
 	}
-	memcpy(x->head_bytes, bytes, x->request.len);
-	x->request.base = x->head_bytes;
-	x->method = (struct slice){x->head_bytes, x->request.target_at - 1}; /* one space between */
+	memcpy(x->memory.head, bytes, x->request.len);
+	x->request.base = x->memory.head;
+	x->facts.method =
+		(struct slice){x->memory.head, x->request.target_at - 1}; /* one space between */
 	return true;
 }
 
@@ -54,8 +55,8 @@ static void name_request(struct exchange *x)
 		x->request_id = given;
 		return;
 	}
-	memcpy(x->request_id_text, x->worker->request_id, WORKER_REQUEST_ID_BYTES);
-	x->request_id = (struct slice){x->request_id_text, WORKER_REQUEST_ID_BYTES};
+	memcpy(x->text.request_id, x->worker->request_id, WORKER_REQUEST_ID_BYTES);
+	x->request_id = (struct slice){x->text.request_id, WORKER_REQUEST_ID_BYTES};
 	worker_next_request_id(x->worker);
 }
 
@@ -68,13 +69,13 @@ static bool is_unlisted_trace(enum http_method method, const struct conf_route *
 static bool find_route(struct exchange *x)
 {
 	struct site *site = x->use->site;
-	struct route_match match = route_match(
-		site->routes, x->worker->route_scratch, x->host, x->path, x->request.method);
+	struct route_match match = route_match(site->routes, x->worker->route_scratch,
+		x->facts.host, x->facts.path, x->request.method);
 
 	switch (match.outcome) {
 	case ROUTE_FOUND:
-		if (x->path_odd &&
-			readings_differ(site->routes, x->worker->route_scratch, x->host,
+		if (x->facts.path_odd &&
+			readings_differ(site->routes, x->worker->route_scratch, x->facts.host,
 				x->target.path, x->request.method, &match, x->worker->path_scratch,
 				sizeof(x->worker->path_scratch))) {
 			exchange_reply(x, 400, "ambiguous path", HTTP_PROBLEM_NO_RETRY);
@@ -98,7 +99,7 @@ static bool find_route(struct exchange *x)
 		exchange_reply(x, 400, "path too costly to match", HTTP_PROBLEM_NO_RETRY);
 		return false;
 	case ROUTE_METHOD:
-		x->allow = match.allow;
+		x->facts.allow = match.allow;
 		exchange_reply(x, 405, "method not allowed", HTTP_PROBLEM_NO_RETRY);
 		return false;
 	}
@@ -107,8 +108,8 @@ static bool find_route(struct exchange *x)
 
 void exchange_request_read(struct exchange *x)
 {
-	bool upgrades =
-		x->framing.upgrade && x->upstream_status == 0 && x->state != EXCHANGE_REPLYING;
+	bool upgrades = x->framing.upgrade && x->answer.upstream_status == 0 &&
+			x->state != EXCHANGE_REPLYING;
 
 	x->request_done = true;
 	if (x->client)
@@ -148,7 +149,8 @@ static void know_caller(struct exchange *x, const struct conf_listener *listener
 		    lookalikes_need_all(x->use->site->lookalikes)) &&
 		!listener->passes_lookalikes)
 		lookalikes_drop(x->use->site->lookalikes, &x->request);
-	forwarded_caller(&x->request, x->client->peer, &listener->trusted_proxies, x->address);
+	forwarded_caller(
+		&x->request, x->client->peer, &listener->trusted_proxies, x->facts.address);
 }
 
 void exchange_begin(struct exchange *x, const char *bytes)

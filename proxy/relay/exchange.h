@@ -48,6 +48,98 @@ enum exchange_state {
 /* Bytes of a request's head kept inline; longer ones get memory of their own. */
 #define EXCHANGE_HEAD_BYTES 1024
 
+/* What its head says: whose it is, and what it asks for. */
+struct exchange_facts {
+	struct slice host;      /* for routes */
+	struct slice authority; /* for the upstream's Host */
+	struct slice path;      /* normalised */
+	struct slice key_path;  /* the same for keys: of an odd path what any server takes it for */
+	struct slice method;
+	uint8_t address[16]; /* the caller's */
+	bool path_odd;       /* servers may read its path in several ways */
+	uint64_t allow;      /* 405 and 200: methods that would be served */
+};
+
+/* At its servers, one after the other. */
+struct exchange_attempt {
+	struct connection_waiter *waiter; /* for a connection: relay/server_pool.h; NULL: no */
+	uint64_t line_number;             /* its position in line, once it has had one */
+	struct server_state *endless; /* at which its response has no end: it has no place there,
+					 and is counted as such. NULL: its response may end */
+	uint64_t tried;               /* mask of servers */
+	uint64_t hash;                /* balance = hash */
+	unsigned tries;
+	uint32_t up_taken;    /* bytes of the body that left with the head */
+	bool request_started; /* bytes of it may have reached the server of this try */
+	bool left;            /* bytes of it have left for a server, in whichever try */
+	bool sent;            /* to any server, once at least */
+};
+
+/* Its 1xx responses. */
+struct exchange_interim {
+	bool seen;          /* one came */
+	bool held;          /* one came before its turn, and nothing behind it is read until then */
+	bool continue_due;  /* a 100 came before it was the first on its connection */
+	bool continue_sent; /* a 100 was passed on */
+};
+
+/* The response, its server's or one of our own. */
+struct exchange_answer {
+	uint64_t taken;  /* of the response by the client, when WAIT_CLIENT began */
+	bool joined;     /* its response waits in the client's flow for the turn's end */
+	bool begun;      /* bytes of the final response's head were composed for the client */
+	bool received;   /* all of it was read: the next in order may go */
+	unsigned status; /* told to the client; 0: none yet */
+	unsigned upstream_status;
+	bool replaces_ratelimit; /* the upstream's fields of our dialect are not passed on */
+	bool has_cost;           /* the response's cost field held a number */
+	uint64_t cost;
+	uint64_t retry_after_ms; /* of an answer of our own */
+	uint64_t reply_bytes;    /* its body's */
+};
+
+/* For the log, monotonic; 0: did not happen. */
+struct exchange_times {
+	uint64_t began_ns, judged_ns, started_ns, first_byte_ns;
+};
+
+/* Its place in its client's order. */
+struct exchange_turn {
+	bool in_queue;    /* has a ticket to give back */
+	bool delayed;     /* waited for its limit */
+	bool woken;       /* a connection was free, for which it waited */
+	bool aside;       /* has its turn in the queue, but takes no place before it can go on */
+	bool awaits_mail; /* ended, but the queue's message is under way to it */
+	bool has_deadline;
+	uint64_t wait_ends_ms; /* QUEUED: queue_timeout is over */
+
+	struct ticket ticket;     /* from here on: not cleared */
+	struct deadline deadline; /* QUEUED, DELAYED; only when has_deadline */
+};
+
+/* What its limits say. */
+struct exchange_gate {
+	struct gate_identity identity; /* from judged_ns on */
+	struct gate_verdict verdict;
+	struct gate_receipt receipt;
+};
+
+/* What is composed for it. */
+struct exchange_text {
+	char request_id[40];
+	char traceparent[HTTP_TRACEPARENT_BYTES]; /* of TRACE_GIVEN, in part, and TRACE_BEGUN */
+	char host[HTTP_HOST_BYTES];
+};
+
+/* Memory of its own. */
+struct exchange_memory {
+	char *body;     /* a short body, kept so that it can be sent again */
+	char *trailers; /* of a body that was gathered */
+	char *head;     /* inline_head or its own memory */
+	char *path;     /* what of path and key_path is not in the head */
+	char inline_head[EXCHANGE_HEAD_BYTES];
+};
+
 struct exchange {
 	struct worker *worker;
 	struct client *client; /* NULL when it is gone */
@@ -56,95 +148,49 @@ struct exchange {
 	const struct conf_route *route;
 	struct upstream *upstream;   /* the route's, held by `use`, or its successor */
 	struct site_use *server_use; /* of the successor's site; NULL: none */
+	struct server *server;
+	struct server_connection *connection;
 	enum exchange_state state;
 	enum conf_ratelimit_headers dialect;
 
-	/* the request */
 	struct http_framing framing;
-	struct slice host;      /* for routes */
-	struct slice authority; /* for the upstream's Host */
-	struct slice path;      /* normalised */
-	struct slice key_path;  /* the same for keys: of an odd path what any server takes it for */
-	struct slice method;
-	uint8_t address[16]; /* the caller's */
-	struct pump up;
-	uint32_t up_taken;  /* bytes of the body that left with the head */
-	struct spool *body; /* what was read of it before it was sent, and not sent yet */
+	struct exchange_facts facts;
+	struct exchange_attempt attempt;
+	struct exchange_interim interim;
+	struct exchange_answer answer;
+	struct exchange_times times;
+
+	/* bodies */
+	struct pump up, down;
+	struct spool *body;  /* what was read of it before it was sent, and not sent yet */
+	struct buffer empty; /* what the pump reads from when the connection is given back */
 	enum gathering gathering;
-	bool path_odd;             /* servers may read its path in several ways */
 	bool request_done;         /* all of the request was read */
 	bool up_over;              /* nothing more goes up: all sent, or the server takes no more */
 	bool up_ended, down_ended; /* a tunnel's directions */
-	bool continue_sent;        /* a 100 was passed on */
-	bool interim_seen;         /* a 1xx came */
-	bool continue_due;         /* a 100 came before it was the first on its connection */
-	bool held_interim; /* another 1xx did, and nothing behind it is read before its turn */
-	bool close_client; /* no request after this one */
-	bool in_queue;     /* has a ticket to give back */
-	bool orphaned;     /* on the worker's list of those whose client is gone */
-	bool delayed;      /* waited for its limit */
-	bool woken;        /* a connection was free, for which it waited */
-	bool aside;        /* has its turn in the queue, but takes no place before it can go on */
-	bool awaits_mail;  /* ended, but the queue's message is under way to it */
-	bool has_deadline;
-	uint64_t allow; /* 405 and 200: methods that would be served */
+	bool close_client;         /* no request after this one */
+	bool orphaned;             /* on the worker's list of those whose client is gone */
 
-	/* the server */
-	struct server *server;
-	struct server_connection *connection;
-	struct connection_waiter *waiter; /* for a connection: relay/server_pool.h; NULL: no */
-	uint64_t line_number;             /* its position in line, once it has had one */
-	uint64_t wait_ends_ms;            /* QUEUED: queue_timeout is over */
-	struct server_state *endless; /* at which its response has no end: it has no place there,
-					 and is counted as such. NULL: its response may end */
-	uint64_t tried;               /* mask of servers */
-	uint64_t hash;                /* balance = hash */
-	unsigned tries;
-	bool request_started; /* bytes of it may have reached the server of this try */
-	bool left;            /* bytes of it have left for a server, in whichever try */
-	bool sent;            /* to any server, once at least */
-
-	/* the response */
-	struct pump down;
-	struct buffer empty; /* what the pump reads from when the connection is given back */
-	uint64_t taken;      /* of the response by the client, when WAIT_CLIENT began */
-	bool joined;         /* its response waits in the client's flow for the turn's end */
-	bool response_begun; /* bytes of the final response's head were composed for the client */
-	bool response_received; /* all of it was read: the next in order may go */
-	unsigned status;        /* told to the client; 0: none yet */
-	unsigned upstream_status;
-	bool replaces_ratelimit; /* the upstream's fields of our dialect are not passed on */
-	bool has_cost;           /* the response's cost field held a number */
-	uint64_t cost;
-	uint64_t retry_after_ms; /* of an answer of our own */
-	uint64_t reply_bytes;    /* its body's */
-
-	/* for the log, monotonic ns; 0: did not happen */
-	uint64_t began_ns, judged_ns, started_ns, first_byte_ns;
+	/* for the log */
 	const char *outcome; /* why it was answered by ourselves or cut; NULL: all went well */
 	struct slice request_id;
 	enum trace_kind trace;
 
-	/* From here on nothing is cleared when an exchange begins: written before it is read. */
-	struct ticket ticket;
+	/* From the turn's ticket on nothing is cleared when an exchange begins: written before it
+	 * is read. */
+	struct exchange_turn turn;
 	struct deferred_free deferred;
 	struct http_target target;
 	struct http_framing response_framing;
-	struct deadline deadline; /* QUEUED, DELAYED; only when has_deadline */
 	struct http_head request, response;
-	struct gate_identity identity; /* from judged_ns on */
-	struct gate_verdict verdict;
-	struct gate_receipt receipt;
-	char request_id_text[40];
-	char traceparent[HTTP_TRACEPARENT_BYTES]; /* of TRACE_GIVEN, in part, and TRACE_BEGUN */
-	char host_text[HTTP_HOST_BYTES];
-
-	char *body_bytes;    /* a short body, kept so that it can be sent again */
-	char *trailer_bytes; /* of a body that was gathered */
-	char *head_bytes;    /* inline_bytes or its own memory */
-	char *path_bytes;    /* what of path and key_path is not in the head */
-	char inline_bytes[EXCHANGE_HEAD_BYTES];
+	struct exchange_gate gate;
+	struct exchange_text text;
+	struct exchange_memory memory;
 };
+
+/* So much is cleared with each request. */
+#define EXCHANGE_CLEARED_BYTES offsetof(struct exchange, turn.ticket)
+_Static_assert(EXCHANGE_CLEARED_BYTES <= 1024, "what is large goes behind the turn's ticket");
 
 /* Its head is complete in the connection's buffer (`bytes` of it): judge it and set it on its way.
  */
@@ -169,13 +215,13 @@ static inline bool exchange_ends_drain(const struct exchange *exchange)
 /* Has all of its answer come, so that the one behind it may be answered next? */
 static inline bool exchange_is_answered(const struct exchange *exchange)
 {
-	return exchange->response_received || exchange->state == EXCHANGE_REPLYING;
+	return exchange->answer.received || exchange->state == EXCHANGE_REPLYING;
 }
 
 /* Does its client wait for a 100 (Continue), and has sent nothing of the body before it? */
 static inline bool exchange_awaits_continue(const struct exchange *exchange)
 {
-	return exchange->framing.expects_continue && !exchange->continue_sent &&
+	return exchange->framing.expects_continue && !exchange->interim.continue_sent &&
 	       exchange->up.content_bytes == 0;
 }
 
@@ -198,7 +244,7 @@ void exchange_forward(struct exchange *exchange);
 /* Nothing more is at its server: gives its place there back. */
 static inline void exchange_leave_server(struct exchange *exchange)
 {
-	if (exchange->server && !exchange->endless)
+	if (exchange->server && !exchange->attempt.endless)
 		server_done(exchange->server);
 	exchange->server = NULL;
 }

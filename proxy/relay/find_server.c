@@ -33,8 +33,8 @@ void find_server_log_failure(struct exchange *x, const char *why)
 	if (unlogged > 0)
 		snprintf(more, sizeof(more), "; %u more failures since the last line", unlogged);
 	log_info("upstream %s: server %s: %s (%.*s %.*s)%s", x->upstream->conf->name,
-		x->server->conf->address.text, why, SLICE_ARGS(x->method), SLICE_ARGS(x->path),
-		more);
+		x->server->conf->address.text, why, SLICE_ARGS(x->facts.method),
+		SLICE_ARGS(x->facts.path), more);
 }
 
 /* No connection to x->server could be made. */
@@ -44,7 +44,7 @@ static void blame(struct exchange *x, enum connect_fault fault, const char *why)
 
 	if (fault == CONNECT_SERVER) {
 		server_failed(x->server, why, worker_now_ms(worker));
-		x->tried |= 1ULL << x->server->index;
+		x->attempt.tried |= 1ULL << x->server->index;
 	}
 	if (fault != CONNECT_LOCAL)
 		account_upstream_failure(x);
@@ -60,7 +60,7 @@ static uint64_t bounded_servers(const struct exchange *x)
 	for (size_t i = 0; i < x->upstream->server_count; i++) {
 		const struct server *server = &x->upstream->servers[i];
 		const struct server_state *state = server->state;
-		if (x->tried >> i & 1 || server_mode(server) != SERVER_ENABLED)
+		if (x->attempt.tried >> i & 1 || server_mode(server) != SERVER_ENABLED)
 			continue;
 		/* relaxed: a setting */
 		if (atomic_load_explicit(&state->max_connections, memory_order_relaxed) == 0)
@@ -91,7 +91,8 @@ static bool await_connection(struct exchange *x, uint64_t servers)
 	switch (pool_wait(x, servers, connection_is_free)) {
 	case POOL_WAITS:
 		if (x->route->upstream_affinity)
-			x->aside |= queue_yield_place(queue, &x->ticket, worker_now_ns(x->worker));
+			x->turn.aside |=
+				queue_yield_place(queue, &x->turn.ticket, worker_now_ns(x->worker));
 		exchange_await_turn(x);
 		exchange_look_again(x, LOOK_AGAIN_MS);
 		return true;
@@ -107,7 +108,7 @@ static bool await_connection(struct exchange *x, uint64_t servers)
 /* No server is left to try. `full`: those that have no connection for it. */
 static bool none_left(struct exchange *x, uint64_t full)
 {
-	bool never_tried = x->tried == 0;
+	bool never_tried = x->attempt.tried == 0;
 
 	if (full != 0)
 		return await_connection(x, full);
@@ -126,7 +127,8 @@ static bool try_next(struct exchange *x, bool fresh, uint64_t *full)
 	const char *why = NULL;
 	enum connect_fault fault;
 
-	x->server = upstream_pick(upstream, worker->index, x->tried | *full, x->hash, now_ms);
+	x->server = upstream_pick(
+		upstream, worker->index, x->attempt.tried | *full, x->attempt.hash, now_ms);
 	if (x->server && *full != 0 && !server_may_serve(x->server, now_ms)) {
 		server_done(x->server); /* better to wait for one that works */
 		x->server = NULL;
@@ -152,7 +154,7 @@ static bool try_next(struct exchange *x, bool fresh, uint64_t *full)
 		exchange_reply(x, 503, why, 1000);
 		return true;
 	}
-	if (x->tries++ >= upstream->conf->retries) {
+	if (x->attempt.tries++ >= upstream->conf->retries) {
 		exchange_reply(x, 502, why, HTTP_PROBLEM_NO_RETRY);
 		return true;
 	}
@@ -174,7 +176,7 @@ void find_server(struct exchange *x, bool fresh)
 
 	/* What is in the pool may carry somebody else's login. */
 	fresh |= x->route->upstream_affinity;
-	if (pool_has_waiters(x) && !x->woken) {
+	if (pool_has_waiters(x) && !x->turn.woken) {
 		uint64_t servers = bounded_servers(x);
 		if (servers != 0 && await_connection(x, servers))
 			return; /* behind those that wait already */
@@ -183,7 +185,7 @@ void find_server(struct exchange *x, bool fresh)
 		;
 	if (!x->connection)
 		return;
-	x->woken = false;
+	x->turn.woken = false;
 	if (x->connection->state == SERVER_CONNECTION_BUSY)
 		forward_start(x);
 	else
@@ -210,10 +212,10 @@ void exchange_forward(struct exchange *x)
 {
 	const struct conf_upstream *conf = x->route->upstream;
 
-	x->started_ns = worker_now_ns(x->worker);
-	x->hash = x->verdict.session.hi;
+	x->times.started_ns = worker_now_ns(x->worker);
+	x->attempt.hash = x->gate.verdict.session.hi;
 	if (conf->balance == CONF_BALANCE_HASH && conf->hash_key)
-		x->hash = exchange_hash_key(x, conf->hash_key);
+		x->attempt.hash = exchange_hash_key(x, conf->hash_key);
 	exchange_enter(x, EXCHANGE_CONNECTING);
 	if (x->route->upstream_affinity && try_pin(x))
 		return;
@@ -233,7 +235,7 @@ static void follow_site(struct exchange *x, struct upstream *upstream)
 /* One that was sent already looks for no other server: where it has been is not tried again. */
 static bool has_another(struct exchange *x, const struct upstream *upstream)
 {
-	if (x->sent)
+	if (x->attempt.sent)
 		return false;
 	return upstream != x->upstream ||
 	       upstream_has_another(x->upstream, pool_waits_for(x), worker_now_ms(x->worker));
@@ -250,10 +252,10 @@ void find_server_again(struct exchange *x)
 		return;
 	}
 	pool_leave(x);
-	if (!x->sent) {
+	if (!x->attempt.sent) {
 		if (upstream != x->upstream)
 			follow_site(x, upstream);
-		x->tried = 0; /* what could not be connected to may be up again */
+		x->attempt.tried = 0; /* what could not be connected to may be up again */
 	}
 	connection_is_free(x);
 }
@@ -264,11 +266,11 @@ static void connection_is_free(struct exchange *x)
 	struct upstream_state *upstream = x->upstream->state;
 	struct site_use *use = site_use_hold(x->use); /* has the state, should it end here */
 
-	x->woken = true;
-	if (x->aside) {
+	x->turn.woken = true;
+	if (x->turn.aside) {
 		exchange_admit(x); /* for a place first */
 	} else {
-		deadline_clear(&x->deadline);
+		deadline_clear(&x->turn.deadline);
 		exchange_enter(x, EXCHANGE_CONNECTING);
 		find_server(x, false);
 	}
@@ -286,16 +288,16 @@ void find_server_connect_failed(struct exchange *x, const char *why, int error, 
 	blame(x, fault, why);
 	exchange_drop_connection(x);
 	if (!x->client) {
-		x->ticket.failed = true;
+		x->turn.ticket.failed = true;
 		exchange_end(x);
 	} else if (fault == CONNECT_LOCAL) {
 		exchange_reply(x, 503, why, 1000);
-	} else if (x->tries < x->upstream->conf->retries) {
-		x->tries++;
+	} else if (x->attempt.tries < x->upstream->conf->retries) {
+		x->attempt.tries++;
 		worker_count(x->worker, STATS_RETRIES);
 		find_server(x, false);
 	} else {
-		x->ticket.failed = true;
+		x->turn.ticket.failed = true;
 		exchange_reply(x, status, why, HTTP_PROBLEM_NO_RETRY);
 	}
 }

@@ -38,14 +38,14 @@ static inline void await_server(
 {
 	uint64_t now_ms = worker_now_ms(x->worker);
 
-	if (x->held_interim)
+	if (x->interim.held)
 		return;
 	wait_for(&x->connection->wait, reason, progress, now_ms + timeout_ms, now_ms);
 }
 
 void exchange_drop_connection(struct exchange *x)
 {
-	if (x->waiter)
+	if (x->attempt.waiter)
 		pool_leave(x);
 	if (x->connection) {
 		server_connection_close(x->connection);
@@ -77,7 +77,7 @@ static bool may_repeat(const struct exchange *x, bool reused)
 {
 	if (reused)
 		return http_method_is_idempotent(x->request.method) &&
-		       (x->framing.body == HTTP_BODY_NONE || x->body_bytes);
+		       (x->framing.body == HTTP_BODY_NONE || x->memory.body);
 	return http_method_is_safe(x->request.method) && x->framing.body == HTTP_BODY_NONE &&
 	       x->upstream->server_count > 1;
 }
@@ -88,10 +88,11 @@ static void server_broke(struct exchange *x, const char *why, unsigned status, b
 	struct worker *worker = x->worker;
 	struct server_connection *connection = x->connection;
 	const struct conf_upstream *conf = x->upstream->conf;
-	bool no_byte = !connection || (buffer_used(&connection->in) == 0 && !x->first_byte_ns);
+	bool no_byte =
+		!connection || (buffer_used(&connection->in) == 0 && !x->times.first_byte_ns);
 	bool silent = connection && no_byte && !is_timeout;
 	bool stale = silent && connection->reused;
-	bool safe = !x->request_started || (silent && may_repeat(x, stale));
+	bool safe = !x->attempt.request_started || (silent && may_repeat(x, stale));
 
 	account_upstream_failure(x);
 	if (!stale || !safe) {
@@ -99,18 +100,18 @@ static void server_broke(struct exchange *x, const char *why, unsigned status, b
 		if (!stale)
 			server_failed(x->server, why, worker_now_ms(worker));
 		find_server_log_failure(x, why);
-		x->tried |= 1ULL << x->server->index;
+		x->attempt.tried |= 1ULL << x->server->index;
 	}
-	x->ticket.failed = true;
+	x->turn.ticket.failed = true;
 	exchange_drop_connection(x);
 	if (!x->client) {
 		exchange_end(x);
-	} else if (safe && x->tries < conf->retries) {
-		x->tries++;
+	} else if (safe && x->attempt.tries < conf->retries) {
+		x->attempt.tries++;
 		worker_count(worker, STATS_RETRIES);
-		x->request_started = x->held_interim = x->woken = false;
-		x->ticket.failed = false;
-		x->first_byte_ns = 0;
+		x->attempt.request_started = x->interim.held = x->turn.woken = false;
+		x->turn.ticket.failed = false;
+		x->times.first_byte_ns = 0;
 		exchange_enter(x, EXCHANGE_CONNECTING);
 		find_server(x, stale);
 	} else {
@@ -161,7 +162,7 @@ void forward_timeout(struct exchange *x)
 static void sink_failed(struct exchange *x)
 {
 	struct server_connection *connection = x->connection;
-	bool can_put_back = x->framing.body != HTTP_BODY_CHUNKED || x->up_taken == 0;
+	bool can_put_back = x->framing.body != HTTP_BODY_CHUNKED || x->attempt.up_taken == 0;
 
 	x->up_over = true;
 	if (x->up.written > 0 || !can_put_back || x->state != EXCHANGE_FORWARDING) {
@@ -173,10 +174,10 @@ static void sink_failed(struct exchange *x)
 	}
 	/* It had closed before: not a byte left, and what it may have said answers something else.
 	 * What was taken of the body is still where it was. */
-	x->up.in->start -= x->up_taken;
+	x->up.in->start -= x->attempt.up_taken;
 	if (!x->body)
 		x->up = (struct pump){0};
-	x->request_started = false;
+	x->attempt.request_started = false;
 	server_broke(x, "closed before the request was sent", 502, false);
 }
 
@@ -239,9 +240,9 @@ static void note_sent(struct exchange *x)
 	/* acquire: pairs with the release in upstream_commit */
 	struct pace *pace = atomic_load_explicit(&x->upstream->state->pace, memory_order_acquire);
 
-	if (pace && x->ticket.placed_ns != 0)
-		pace_sent(pace, x->ticket.placed_ns, x->sent);
-	x->sent = true;
+	if (pace && x->turn.ticket.placed_ns != 0)
+		pace_sent(pace, x->turn.ticket.placed_ns, x->attempt.sent);
+	x->attempt.sent = true;
 }
 
 /* What of the body is here already leaves with the head. It is taken now and not before: until now
@@ -251,12 +252,12 @@ static enum pump_result begin_up(struct exchange *x)
 	const struct buffer *in = x->up.in;
 	uint32_t start = in->start;
 
-	x->request_started = true;
-	x->up_taken = 0;
+	x->attempt.request_started = true;
+	x->attempt.up_taken = 0;
 	if (!pump_has_content(&x->up))
 		return PUMP_DONE;
 	enum pump_result result = pump_fill(&x->up);
-	x->up_taken = in->start - start;
+	x->attempt.up_taken = in->start - start;
 	return result;
 }
 
@@ -266,11 +267,11 @@ static void run_up(struct exchange *x)
 
 	if (x->up_over || !x->up.sink || x->connection->unsent)
 		return;
-	if (!x->request_started)
+	if (!x->attempt.request_started)
 		result = begin_up(x);
 	if (result == PUMP_DONE || result == PUMP_WANTS_READ)
 		result = pump_run(&x->up, PUMP_TURNS);
-	x->left |= x->up.written > 0;
+	x->attempt.left |= x->up.written > 0;
 	act_on_up(x, result);
 }
 
@@ -293,7 +294,7 @@ static void keep_body(struct exchange *x)
 	size_t len = (size_t)x->framing.length;
 	struct slice here;
 
-	if (x->body_bytes || !x->connection->reused || x->framing.body != HTTP_BODY_LENGTH ||
+	if (x->memory.body || !x->connection->reused || x->framing.body != HTTP_BODY_LENGTH ||
 		!http_method_is_idempotent(x->request.method))
 		return;
 	if (x->body) {
@@ -305,10 +306,10 @@ static void keep_body(struct exchange *x)
 	here = client_body_here(x->client);
 	if (here.len < x->framing.length)
 		return;
-	x->body_bytes = malloc(len);
-	if (!x->body_bytes)
+	x->memory.body = malloc(len);
+	if (!x->memory.body)
 		return; /* then it is sent once */
-	memcpy(x->body_bytes, here.at, len);
+	memcpy(x->memory.body, here.at, len);
 	client_take_body(x->client, (uint32_t)len);
 	exchange_request_read(x);
 	x->client->again = true;
@@ -325,9 +326,9 @@ static void begin_body(struct exchange *x, struct server_connection *connection)
 	up->pool = &x->worker->blocks;
 	up->body = x->framing.body;
 	up->encode_chunked = x->framing.body == HTTP_BODY_CHUNKED;
-	up->decoded = x->framing.body == HTTP_BODY_NONE || x->body_bytes;
+	up->decoded = x->framing.body == HTTP_BODY_NONE || x->memory.body;
 	up->left = x->framing.length;
-	up->content_bytes = x->body_bytes ? x->framing.length : 0;
+	up->content_bytes = x->memory.body ? x->framing.length : 0;
 	up->max_bytes = x->route->max_body_bytes;
 	up->trailers = (struct http_trailer_rules){
 		&x->route->request_trailers, &x->route->request_remove, &x->route->request_set};
@@ -341,8 +342,8 @@ bool forward_start(struct exchange *x)
 	exchange_enter(x, EXCHANGE_FORWARDING);
 	keep_body(x);
 	if (!compose_request(x, &connection->out) ||
-		(x->body_bytes && !flow_append(&connection->out, &x->worker->blocks,
-					  (struct slice){x->body_bytes, x->framing.length}))) {
+		(x->memory.body && !flow_append(&connection->out, &x->worker->blocks,
+					   (struct slice){x->memory.body, x->framing.length}))) {
 		exchange_abort(x, "no memory");
 		return false;
 	}
@@ -410,8 +411,8 @@ static bool fetch_head(struct exchange *x)
 	}
 	switch (stream_read(&connection->stream, in)) {
 	case STREAM_OK:
-		if (!x->first_byte_ns)
-			x->first_byte_ns = worker_now_ns(x->worker);
+		if (!x->times.first_byte_ns)
+			x->times.first_byte_ns = worker_now_ns(x->worker);
 		return true;
 	case STREAM_AGAIN:
 		if (buffer_used(in) == 0)
@@ -432,11 +433,11 @@ void forward_fetch(struct exchange *x)
 {
 	struct server_connection *connection = x->connection;
 
-	if (x->state != EXCHANGE_FORWARDING || x->held_interim || connection->in.at)
+	if (x->state != EXCHANGE_FORWARDING || x->interim.held || connection->in.at)
 		return;
 	stream_fetch(&connection->stream, &connection->in, &x->worker->blocks);
-	if (connection->in.at && !x->first_byte_ns)
-		x->first_byte_ns = worker_now_ns(x->worker);
+	if (connection->in.at && !x->times.first_byte_ns)
+		x->times.first_byte_ns = worker_now_ns(x->worker);
 }
 
 /* A server may send interim responses without end: as many are read as the client takes, and some
@@ -457,9 +458,9 @@ static void read_response(struct exchange *x)
 {
 	unsigned heads = 0;
 
-	if (x->continue_due)
+	if (x->interim.continue_due)
 		respond_continue(x);
-	if (x->held_interim) {
+	if (x->interim.held) {
 		if (!respond_held_interim(x) || x->state != EXCHANGE_FORWARDING)
 			return;
 		if (x->up_over)
@@ -467,7 +468,7 @@ static void read_response(struct exchange *x)
 	}
 	while (x->state == EXCHANGE_FORWARDING && x->connection) {
 		struct server_connection *connection = x->connection;
-		if (x->interim_seen && !may_read_on(x, &heads))
+		if (x->interim.seen && !may_read_on(x, &heads))
 			return;
 		if (!head_bytes_there(connection)) {
 			if (!fetch_head(x))
@@ -488,7 +489,7 @@ static void read_response(struct exchange *x)
 			respond_to_head(x);
 			break;
 		}
-		if (x->held_interim)
+		if (x->interim.held)
 			return;
 	}
 }
@@ -499,10 +500,11 @@ static void charge_passed(struct exchange *x)
 {
 	uint64_t bytes = x->up.content_bytes + x->down.content_bytes;
 
-	if (x->receipt.throttle.count == 0 || x->receipt.in_bytes == 0 ||
-		bytes <= x->receipt.bytes_charged)
+	if (x->gate.receipt.throttle.count == 0 || x->gate.receipt.in_bytes == 0 ||
+		bytes <= x->gate.receipt.bytes_charged)
 		return;
-	gate_charge_bytes(x->use->site->gate, &x->receipt, bytes, worker_throttle_ns(x->worker));
+	gate_charge_bytes(
+		x->use->site->gate, &x->gate.receipt, bytes, worker_throttle_ns(x->worker));
 }
 
 void exchange_run(struct exchange *x)

@@ -20,10 +20,10 @@ static void put_caller(struct http_out *out, const struct exchange *x)
 	static const uint8_t none[16];
 	char text[FORWARDED_ADDRESS_BYTES];
 
-	if (memcmp(x->address, none, sizeof(none)) == 0)
+	if (memcmp(x->facts.address, none, sizeof(none)) == 0)
 		return;
 	put(out, SLICE("X-Real-IP: "));
-	put(out, (struct slice){text, forwarded_address_text(x->address, text)});
+	put(out, (struct slice){text, forwarded_address_text(x->facts.address, text)});
 	put(out, SLICE("\r\n"));
 }
 
@@ -42,15 +42,15 @@ static void compose(struct http_out *out, const struct exchange *x)
 	put_caller(out, x);
 	put(out, SLICE("X-Forwarded-Proto: "));
 	forwarded_append_proto(out, &x->request, peer, trusted, false);
-	if (x->authority.len > 0 || peer->trusted) {
+	if (x->facts.authority.len > 0 || peer->trusted) {
 		put(out, SLICE("\r\nX-Forwarded-Host: "));
-		forwarded_append_host(out, &x->request, peer, trusted, x->authority);
+		forwarded_append_host(out, &x->request, peer, trusted, x->facts.authority);
 	}
 	put(out, SLICE("\r\nX-Forwarded-Port: "));
-	forwarded_append_port(out, &x->request, peer, trusted, x->authority, false);
+	forwarded_append_port(out, &x->request, peer, trusted, x->facts.authority, false);
 	if (site->conf->forwarded) {
 		put(out, SLICE("\r\nForwarded: "));
-		forwarded_append_forwarded(out, &x->request, peer, x->authority, false);
+		forwarded_append_forwarded(out, &x->request, peer, x->facts.authority, false);
 	}
 	if (site->via.len > 0) {
 		put(out, SLICE("\r\nVia: "));
@@ -73,12 +73,13 @@ static bool is_for(const struct forwarding *forwarding, const struct exchange *x
 {
 	return forwarding->text && forwarding->site == x->use->site->serial &&
 	       forwarding->minor == x->request.minor &&
-	       slice_equal((struct slice){forwarding->text, forwarding->host_len}, x->authority);
+	       slice_equal(
+		       (struct slice){forwarding->text, forwarding->host_len}, x->facts.authority);
 }
 
 static void keep(struct forwarding *forwarding, const struct exchange *x, struct slice lines)
 {
-	size_t host_len = x->authority.len;
+	size_t host_len = x->facts.authority.len;
 
 	forwarding_clear(forwarding);
 	if (host_len + lines.len > KEPT_BYTES)
@@ -87,7 +88,7 @@ static void keep(struct forwarding *forwarding, const struct exchange *x, struct
 	if (!forwarding->text)
 		return;
 	if (host_len > 0)
-		memcpy(forwarding->text, x->authority.at, host_len);
+		memcpy(forwarding->text, x->facts.authority.at, host_len);
 	memcpy(forwarding->text + host_len, lines.at, lines.len);
 	forwarding->host_len = (uint32_t)host_len;
 	forwarding->len = (uint32_t)lines.len;

@@ -35,7 +35,7 @@ bool gather_begin(struct exchange *x)
 	if (!x->body)
 		return false; /* then it is sent as it comes */
 	x->gathering = GATHERING_READING;
-	x->continue_due = x->framing.expects_continue;
+	x->interim.continue_due = x->framing.expects_continue;
 	x->up = (struct pump){
 		.pool = &x->worker->blocks,
 		.spool = x->body,
@@ -50,7 +50,7 @@ bool gather_begin(struct exchange *x)
 static void ready(struct exchange *x)
 {
 	x->gathering = GATHERING_READY;
-	x->continue_due = x->framing.expects_continue =
+	x->interim.continue_due = x->framing.expects_continue =
 		false; /* it has got its 100, or sent without */
 	x->client->again = true;
 }
@@ -67,7 +67,7 @@ static bool keep_trailers(struct exchange *x)
 	if (!copy)
 		return false;
 	memcpy(copy, parser->chunked.trailers, parser->chunked.trailers_len);
-	x->trailer_bytes = copy;
+	x->memory.trailers = copy;
 	x->up.kept_trailers = (struct slice){copy, parser->chunked.trailers_len};
 	return true;
 }
@@ -87,7 +87,7 @@ void gather_run(struct exchange *x)
 {
 	if (x->gathering != GATHERING_READING)
 		return;
-	if (x->continue_due)
+	if (x->interim.continue_due)
 		respond_continue(x);
 	if (x->state == EXCHANGE_ENDED)
 		return;
@@ -142,11 +142,11 @@ void gather_keep(struct exchange *x)
 	if (!x->request_done || x->framing.body != HTTP_BODY_LENGTH ||
 		x->framing.length > REPEATABLE_BYTES || spool_bytes(x->body) != x->framing.length)
 		return;
-	x->body_bytes = malloc(len);
-	if (!x->body_bytes)
+	x->memory.body = malloc(len);
+	if (!x->memory.body)
 		return; /* then it is sent once */
 	while ((run = spool_front(x->body)).len > 0) {
-		memcpy(x->body_bytes + done, run.at, run.len);
+		memcpy(x->memory.body + done, run.at, run.len);
 		done += run.len;
 		if (!spool_drop(x->body, run.len))
 			break;
@@ -154,8 +154,8 @@ void gather_keep(struct exchange *x)
 	gather_end(x);
 	if (done == len)
 		return;
-	free(x->body_bytes);
-	x->body_bytes = NULL;
+	free(x->memory.body);
+	x->memory.body = NULL;
 	exchange_abort(x, "temporary file failed");
 }
 

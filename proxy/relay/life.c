@@ -57,19 +57,19 @@ struct exchange *exchange_new(struct worker *worker, struct client *client)
 		http_head_init(&x->request);
 		http_head_init(&x->response);
 	}
-	memset(x, 0, offsetof(struct exchange, ticket));
-	x->head_bytes = x->inline_bytes;
-	x->path_bytes = x->body_bytes = x->trailer_bytes = NULL;
-	x->verdict.outcome = GATE_ADMIT;
-	x->verdict.limit_count = 0;
-	x->receipt.throttle.count = 0;
-	ticket_init(&x->ticket, worker->index);
-	x->ticket.message.run = exchange_on_ticket;
+	memset(x, 0, EXCHANGE_CLEARED_BYTES);
+	x->memory.head = x->memory.inline_head;
+	x->memory.path = x->memory.body = x->memory.trailers = NULL;
+	x->gate.verdict.outcome = GATE_ADMIT;
+	x->gate.verdict.limit_count = 0;
+	x->gate.receipt.throttle.count = 0;
+	ticket_init(&x->turn.ticket, worker->index);
+	x->turn.ticket.message.run = exchange_on_ticket;
 	x->worker = worker;
 	x->client = client;
 	x->use = site_use_hold(worker->use);
 	x->dialect = client->listener->conf->ratelimit_headers;
-	x->began_ns = worker_now_ns(worker);
+	x->times.began_ns = worker_now_ns(worker);
 	worker->exchange_count++;
 	return x;
 }
@@ -81,11 +81,11 @@ static void free_exchange(struct deferred_free *item)
 
 	http_head_clear(&x->request);
 	http_head_clear(&x->response);
-	if (x->head_bytes != x->inline_bytes)
-		free(x->head_bytes);
-	free(x->path_bytes);
-	free(x->body_bytes);
-	free(x->trailer_bytes);
+	if (x->memory.head != x->memory.inline_head)
+		free(x->memory.head);
+	free(x->memory.path);
+	free(x->memory.body);
+	free(x->memory.trailers);
 	if (worker->spare_exchange_count < SPARE_EXCHANGES) {
 		x->next = worker->spare_exchanges;
 		worker->spare_exchanges = x;
@@ -98,31 +98,31 @@ static void free_exchange(struct deferred_free *item)
 /* Gives its place in the queue back, once. */
 void exchange_leave_queue(struct exchange *x)
 {
-	if (!x->in_queue)
+	if (!x->turn.in_queue)
 		return;
-	x->in_queue = false;
-	if (queue_done(x->worker->relay->queue, &x->ticket, worker_now_ns(x->worker)) ==
+	x->turn.in_queue = false;
+	if (queue_done(x->worker->relay->queue, &x->turn.ticket, worker_now_ns(x->worker)) ==
 		QUEUE_UNDER_WAY)
-		x->awaits_mail = true;
+		x->turn.awaits_mail = true;
 }
 
 static void settle(struct exchange *x)
 {
 	/* Most requests are charged one, and keep to it. */
-	if (x->receipt.throttle.count == 0 ||
-		(x->left && !x->has_cost &&
-			gate_keeps_all(x->route, &x->receipt, x->upstream_status)))
+	if (x->gate.receipt.throttle.count == 0 ||
+		(x->attempt.left && !x->answer.has_cost &&
+			gate_keeps_all(x->route, &x->gate.receipt, x->answer.upstream_status)))
 		return;
 	struct gate_end end = {
-		.status = x->upstream_status,
-		.never_forwarded = !x->left,
+		.status = x->answer.upstream_status,
+		.never_forwarded = !x->attempt.left,
 		.bytes = x->up.content_bytes + x->down.content_bytes,
-		.has_cost = x->has_cost,
-		.cost = x->cost,
+		.has_cost = x->answer.has_cost,
+		.cost = x->answer.cost,
 	};
 
-	if (!gate_finish_plain(x->route, &x->receipt, &end))
-		gate_finish(x->use->site->gate, x->route, &x->receipt, &end,
+	if (!gate_finish_plain(x->route, &x->gate.receipt, &end))
+		gate_finish(x->use->site->gate, x->route, &x->gate.receipt, &end,
 			worker_throttle_ns(x->worker));
 }
 
@@ -148,8 +148,8 @@ void exchange_end(struct exchange *x)
 		return;
 	bool logged = x->state != EXCHANGE_HEAD;
 	exchange_enter(x, EXCHANGE_ENDED);
-	if (x->has_deadline)
-		deadline_end(&x->deadline);
+	if (x->turn.has_deadline)
+		deadline_end(&x->turn.deadline);
 	exchange_drop_connection(x);
 	if (x->body)
 		gather_end(x);
@@ -173,6 +173,6 @@ void exchange_end(struct exchange *x)
 	site_use_release(x->use);
 	x->use = x->server_use = NULL;
 	worker->exchange_count--;
-	if (!x->awaits_mail)
+	if (!x->turn.awaits_mail)
 		exchange_free_later(x);
 }

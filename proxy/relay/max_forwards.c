@@ -14,8 +14,8 @@ static uint64_t methods_here(struct exchange *x)
 	for (unsigned i = 0; i < HTTP_METHOD_OTHER; i++) {
 		enum http_method method = (enum http_method)i;
 		uint64_t bit = UINT64_C(1) << i;
-		struct route_match match = route_match_again(
-			x->use->site->routes, x->worker->route_scratch, x->host, x->path, method);
+		struct route_match match = route_match_again(x->use->site->routes,
+			x->worker->route_scratch, x->facts.host, x->facts.path, method);
 		if (match.outcome == ROUTE_FOUND &&
 			((match.route->methods ? match.route->methods : HTTP_METHODS_USUAL) & bit))
 			methods |= bit;
@@ -26,7 +26,7 @@ static uint64_t methods_here(struct exchange *x)
 bool max_forwards_reached(struct exchange *x)
 {
 	struct http_field *field = &x->request.fields[x->request.first[HTTP_FIELD_MAX_FORWARDS]];
-	char *digits = x->head_bytes + field->value_at;
+	char *digits = x->memory.head + field->value_at;
 	uint32_t len = field->value_len, last = len;
 
 	if (x->request.method != HTTP_METHOD_OPTIONS && x->request.method != HTTP_METHOD_TRACE)
@@ -40,7 +40,7 @@ bool max_forwards_reached(struct exchange *x)
 	if (len == 0)
 		return false;
 	if (last == len) {
-		x->allow = methods_here(x);
+		x->facts.allow = methods_here(x);
 		exchange_reply(x, x->request.method == HTTP_METHOD_OPTIONS ? 200 : 405,
 			"no forwards left", HTTP_PROBLEM_NO_RETRY);
 		return true;

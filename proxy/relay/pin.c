@@ -54,7 +54,7 @@ void pin_park(struct exchange *x, struct server_connection *connection)
 		.requests = connection->requests,
 	};
 	pin->stream = server_connection_export(connection);
-	if (!queue_pin(worker->relay->queue, &x->ticket, pin))
+	if (!queue_pin(worker->relay->queue, &x->turn.ticket, pin))
 		pin_close(NULL, pin);
 }
 
@@ -62,7 +62,7 @@ enum pin_result pin_take(struct exchange *x, const struct server_events *events)
 {
 	struct worker *worker = x->worker;
 	struct queue *queue = worker->relay->queue;
-	struct pin *pin = queue_take_pin(queue, &x->ticket);
+	struct pin *pin = queue_take_pin(queue, &x->turn.ticket);
 	struct server *server;
 
 	if (!pin)
@@ -76,7 +76,7 @@ enum pin_result pin_take(struct exchange *x, const struct server_events *events)
 		return PIN_NONE;
 	}
 	if (!server_take_place(server)) {
-		if (!queue_pin(queue, &x->ticket, pin))
+		if (!queue_pin(queue, &x->turn.ticket, pin))
 			pin_close(NULL, pin);
 		return PIN_FULL;
 	}

@@ -13,10 +13,10 @@ bool probe_answered(struct exchange *x)
 
 	if (!x->client->listener->conf->health || !(METHODS >> x->request.method & 1))
 		return false;
-	is_ready = slice_equal(x->path, SLICE("/readyz"));
-	if (!is_ready && !slice_equal(x->path, SLICE("/healthz")))
+	is_ready = slice_equal(x->facts.path, SLICE("/readyz"));
+	if (!is_ready && !slice_equal(x->facts.path, SLICE("/healthz")))
 		return false;
-	x->allow = METHODS;
+	x->facts.allow = METHODS;
 	if (is_ready && x->worker->relay->stopping)
 		exchange_reply(x, 503, "draining", HTTP_PROBLEM_NO_RETRY);
 	else

@@ -21,21 +21,21 @@ static bool keep_paths(struct exchange *x)
 {
 	struct worker *worker = x->worker;
 	char *scratch = worker->path_scratch;
-	size_t len = x->path.at == scratch ? x->path.len : 0;
+	size_t len = x->facts.path.at == scratch ? x->facts.path.len : 0;
 	struct slice key = SLICE_NONE;
 
-	if (x->path_odd)
+	if (x->facts.path_odd)
 		key = http_path_reading(x->target.path, http_path_features(x->target.path),
 			scratch + len, sizeof(worker->path_scratch) - len);
 	if (len + key.len > 0) {
-		x->path_bytes = malloc(len + key.len);
-		if (!x->path_bytes)
+		x->memory.path = malloc(len + key.len);
+		if (!x->memory.path)
 			return false;
-		memcpy(x->path_bytes, scratch, len + key.len);
+		memcpy(x->memory.path, scratch, len + key.len);
 	}
 	if (len > 0)
-		x->path.at = x->path_bytes;
-	x->key_path = key.at ? (struct slice){x->path_bytes + len, key.len} : x->path;
+		x->facts.path.at = x->memory.path;
+	x->facts.key_path = key.at ? (struct slice){x->memory.path + len, key.len} : x->facts.path;
 	return true;
 }
 
@@ -50,23 +50,23 @@ unsigned read_target(struct exchange *x)
 		return 400;
 	if (x->request.method == HTTP_METHOD_CONNECT)
 		return 405;
-	x->authority = host;
+	x->facts.authority = host;
 	if (x->target.form == HTTP_TARGET_ABSOLUTE) {
 		/* RFC 9112 section 3.2.2: the Host field is ignored then. */
-		x->authority = x->target.authority_text;
+		x->facts.authority = x->target.authority_text;
 		authority = x->target.authority;
 	}
-	x->host = http_authority_host(&authority, x->host_text);
+	x->facts.host = http_authority_host(&authority, x->text.host);
 	if (x->request.method == HTTP_METHOD_OPTIONS && names_no_path(x)) {
 		x->target.form = HTTP_TARGET_ASTERISK; /* RFC 9112 section 3.2.4 */
 		x->target.path = SLICE("*");
 	}
 	if (x->target.form == HTTP_TARGET_ASTERISK) {
-		x->path = x->key_path = x->target.path;
+		x->facts.path = x->facts.key_path = x->target.path;
 		return 0;
 	}
 	switch (http_path_normalise(x->target.path, x->worker->path_scratch,
-		sizeof(x->worker->path_scratch), &x->path, &x->path_odd)) {
+		sizeof(x->worker->path_scratch), &x->facts.path, &x->facts.path_odd)) {
 	case HTTP_PATH_OK:
 		break;
 	case HTTP_PATH_INVALID:
@@ -74,8 +74,8 @@ unsigned read_target(struct exchange *x)
 	case HTTP_PATH_TOO_LONG:
 		return 414;
 	}
-	if (x->path.at == x->worker->path_scratch || x->path_odd)
+	if (x->facts.path.at == x->worker->path_scratch || x->facts.path_odd)
 		return keep_paths(x) ? 0 : 500;
-	x->key_path = x->path;
+	x->facts.key_path = x->facts.path;
 	return 0;
 }

@@ -46,22 +46,22 @@ void exchange_reply(struct exchange *x, unsigned status, const char *why, uint64
 	struct client *client = x->client;
 
 	x->outcome = why;
-	x->retry_after_ms = retry_after_ms;
+	x->answer.retry_after_ms = retry_after_ms;
 	exchange_drop_connection(x);
 	if (x->body)
 		gather_end(x);
 	exchange_leave_queue(x);
-	if (x->has_deadline)
-		deadline_clear(&x->deadline);
+	if (x->turn.has_deadline)
+		deadline_clear(&x->turn.deadline);
 	if (!client) {
 		exchange_end(x);
 		return;
 	}
-	if (x->response_begun) {
+	if (x->answer.begun) {
 		exchange_abort(x, why); /* too late for an answer */
 		return;
 	}
-	x->status = status;
+	x->answer.status = status;
 	begin_discard(x);
 	if (x->close_client)
 		client_finish(client);
@@ -109,8 +109,8 @@ static struct slice ratelimit_lines(const struct exchange *x, char *buffer, size
 {
 	struct http_out out = http_out_over(buffer, capacity);
 
-	if (x->route && x->verdict.limit_count > 0 && x->dialect != CONF_RATELIMIT_OFF)
-		ratelimit_append(&out, x->use->site->texts, x->dialect, &x->verdict,
+	if (x->route && x->gate.verdict.limit_count > 0 && x->dialect != CONF_RATELIMIT_OFF)
+		ratelimit_append(&out, x->use->site->texts, x->dialect, &x->gate.verdict,
 			exchange_ratelimit_ms(x));
 	if (out.overflow)
 		return SLICE_NONE;
@@ -146,9 +146,10 @@ static bool write_reply(
 	char fields[4096], allow[HTTP_ALLOW_BYTES];
 	struct slice violated[GATE_LIMITS_MAX];
 	struct http_problem problem = {
-		.status = x->status,
-		.detail = x->status == 400 || x->status == 403 ? detail_of(x->outcome) : SLICE_NONE,
-		.retry_after_ms = x->retry_after_ms,
+		.status = x->answer.status,
+		.detail = x->answer.status == 400 || x->answer.status == 403 ? detail_of(x->outcome)
+									     : SLICE_NONE,
+		.retry_after_ms = x->answer.retry_after_ms,
 		.fields = ratelimit_lines(x, fields, sizeof(fields)),
 		.date = worker_date(x->worker),
 		.changes = changes,
@@ -160,14 +161,14 @@ static bool write_reply(
 		.head = x->request.method == HTTP_METHOD_HEAD && x->request.len > 0,
 	};
 
-	if (x->status == 401)
+	if (x->answer.status == 401)
 		problem.challenge = gate_challenge(x->use->site->gate);
-	if (x->status == 429) {
+	if (x->answer.status == 429) {
 		problem.policies = violated;
-		problem.policy_count = ratelimit_violated(&x->verdict, violated);
+		problem.policy_count = ratelimit_violated(&x->gate.verdict, violated);
 	}
-	if (x->status == 405 || x->status == 200) {
-		uint64_t methods = x->allow;
+	if (x->answer.status == 405 || x->answer.status == 200) {
+		uint64_t methods = x->facts.allow;
 		if (methods == 0) /* CONNECT and TRACE: whatever else */
 			methods = HTTP_METHODS_USUAL;
 		problem.allow = (struct slice){allow, http_allow_text(methods, allow)};
@@ -175,7 +176,7 @@ static bool write_reply(
 	size_t body_bytes = 0;
 	size_t len =
 		http_problem_write(out->at, (size_t)(out->end - out->at), &problem, &body_bytes);
-	x->reply_bytes = body_bytes;
+	x->answer.reply_bytes = body_bytes;
 	out->at += len;
 	return len > 0;
 }
@@ -190,7 +191,7 @@ void reply_if_first(struct exchange *x)
 		return;
 	if (exchange_ends_drain(x))
 		x->close_client = true;
-	if (!x->response_begun) {
+	if (!x->answer.begun) {
 		const struct http_changes changes = exchange_response_changes(x);
 		bool any = http_changes_any(&changes);
 		size_t room = HTTP_PROBLEM_BYTES + (any ? http_changes_bytes(&changes) : 0);
@@ -200,7 +201,7 @@ void reply_if_first(struct exchange *x)
 			return;
 		}
 		flow_commit(&client->out, &out);
-		x->response_begun = true;
+		x->answer.begun = true;
 	}
 	if (!x->request_done && !x->close_client)
 		return; /* the rest of the body first: then the next request can be read */

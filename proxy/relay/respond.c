@@ -36,8 +36,8 @@ void respond_continue(struct exchange *x)
 
 	if (!exchange_is_first(x) || !flow_takes_prefix(&client->out))
 		return;
-	x->continue_due = false;
-	x->continue_sent = true;
+	x->interim.continue_due = false;
+	x->interim.continue_sent = true;
 	if (flow_append(&client->out, &x->worker->blocks, SLICE("HTTP/1.1 100 Continue\r\n\r\n")))
 		client->again = true;
 	else
@@ -58,19 +58,19 @@ static void respond_interim(struct exchange *x)
 	struct client *client = x->client;
 	bool is_wanted = client && x->request.minor >= 1;
 
-	x->interim_seen = true;
+	x->interim.seen = true;
 	if (client)
 		client->work++;
 	if (is_wanted && !may_write_interim(x)) {
-		x->held_interim = x->response.status != 100;
-		x->continue_due |= !x->held_interim;
-		if (x->held_interim) {
+		x->interim.held = x->response.status != 100;
+		x->interim.continue_due |= !x->interim.held;
+		if (x->interim.held) {
 			wait_none(&x->connection->wait);
 			return;
 		}
 	} else if (is_wanted) {
 		if (x->response.status == 100)
-			x->continue_sent = true;
+			x->interim.continue_sent = true;
 		if (!compose_response(x, &client->out, false, true)) {
 			exchange_abort(x, "no memory");
 			return;
@@ -84,7 +84,7 @@ bool respond_held_interim(struct exchange *x)
 {
 	if (x->client && !may_write_interim(x))
 		return false;
-	x->held_interim = false;
+	x->interim.held = false;
 	respond_interim(x);
 	return true;
 }
@@ -103,8 +103,8 @@ static void read_cost(struct exchange *x)
 			return;
 		cost = cost * 10 + (uint64_t)(value.at[i] - '0');
 	}
-	x->has_cost = true;
-	x->cost = cost;
+	x->answer.has_cost = true;
+	x->answer.cost = cost;
 }
 
 /* As much as waits for one write: a block of the usual size has room for a head behind it. */
@@ -116,8 +116,9 @@ static void join_others(struct exchange *x)
 {
 	const struct flow *out = &x->client->out;
 
-	x->joined = x->down.decoded && !x->down.tail_due &&
-		    buffer_used(&out->prefix) + out->body.len + out->suffix.len <= JOIN_BYTES;
+	x->answer.joined =
+		x->down.decoded && !x->down.tail_due &&
+		buffer_used(&out->prefix) + out->body.len + out->suffix.len <= JOIN_BYTES;
 }
 
 /* The client is gone. A write is followed to its response's head, so that what must come after it
@@ -178,8 +179,8 @@ static void begin_relaying(struct exchange *x)
 	if (client && (!x->request_done || exchange_ends_drain(x)))
 		x->close_client = true; /* in a drain, the last of the connection says so */
 	size_t unsent = client ? flow_bytes(&client->out) : 0;
-	x->response_begun = true;
-	x->status = x->response.status;
+	x->answer.begun = true;
+	x->answer.status = x->response.status;
 	begin_down(x, chunked);
 	exchange_enter(x, client ? EXCHANGE_RELAYING : EXCHANGE_DRAINING);
 	if (!client && !is_worth_following(x))
@@ -200,7 +201,7 @@ static void begin_relaying(struct exchange *x)
 		if (result == PUMP_SOURCE_BROKEN) {
 			/* Not a byte of the head has left: it can still be another one. */
 			flow_truncate(&client->out, unsent);
-			x->response_begun = false;
+			x->answer.begun = false;
 			bad_gateway(x, "malformed response body");
 			return;
 		}
@@ -232,10 +233,10 @@ void respond_to_head(struct exchange *x)
 		respond_interim(x);
 		return;
 	}
-	x->upstream_status = x->response.status;
+	x->answer.upstream_status = x->response.status;
 	server_succeeded(x->server);
-	if (x->in_queue)
-		queue_answered(x->worker->relay->queue, &x->ticket, worker_now_ns(x->worker));
+	if (x->turn.in_queue)
+		queue_answered(x->worker->relay->queue, &x->turn.ticket, worker_now_ns(x->worker));
 	if (x->route->cost_field)
 		read_cost(x);
 	if (x->client && endless_is_events(x) && !endless_begin(x))
@@ -256,9 +257,9 @@ static void received(struct exchange *x)
 {
 	struct server_connection *connection = x->connection;
 
-	if (x->response_received)
+	if (x->answer.received)
 		return;
-	x->response_received = true;
+	x->answer.received = true;
 	if (connection) {
 		bool clean = x->response_framing.keep_alive && x->request_done &&
 			     !connection->is_doubtful && flow_is_empty(&connection->out) &&
@@ -276,7 +277,7 @@ static void received(struct exchange *x)
 		x->up.sink = NULL;
 		x->up.flow = NULL;
 		exchange_leave_server(x);
-		if (clean && x->route->upstream_affinity && x->in_queue)
+		if (clean && x->route->upstream_affinity && x->turn.in_queue)
 			pin_park(x, connection);
 		else if (clean && !x->route->upstream_affinity)
 			server_connection_keep(connection);
@@ -304,13 +305,13 @@ static void await_client(struct exchange *x)
 		return;
 	}
 	if (x->connection->wait.reason != WAIT_CLIENT)
-		x->taken = x->down.written;
-	wait_for(&x->connection->wait, WAIT_CLIENT, x->taken, now_ms + SLOW_MS, now_ms);
+		x->answer.taken = x->down.written;
+	wait_for(&x->connection->wait, WAIT_CLIENT, x->answer.taken, now_ms + SLOW_MS, now_ms);
 }
 
 void respond_client_is_slow(struct exchange *x)
 {
-	x->down.spills = x->down.written - x->taken < SLOW_BYTES;
+	x->down.spills = x->down.written - x->answer.taken < SLOW_BYTES;
 	wait_none(&x->connection->wait);
 }
 
@@ -348,7 +349,7 @@ void respond_run(struct exchange *x)
 	/* The last of the body is here: before the client takes it, others may go. */
 	if (x->down.decoded)
 		received(x);
-	if (x->joined) {
+	if (x->answer.joined) {
 		relayed(x);
 		return;
 	}
@@ -379,7 +380,7 @@ void respond_run(struct exchange *x)
 	case PUMP_NO_MEMORY:
 	case PUMP_SPOOL_FAILED:
 		/* The head is out: only a cut tells the client that this is not all. */
-		x->ticket.failed = true;
+		x->turn.ticket.failed = true;
 		account_upstream_failure(x);
 		server_failed(x->server, "response cut short", worker_now_ms(x->worker));
 		exchange_abort(x, "response cut short");
@@ -396,8 +397,8 @@ static void begin_tunnel(struct exchange *x)
 
 	if (!endless_begin(x))
 		return;
-	x->status = x->upstream_status = 101;
-	x->response_begun = true;
+	x->answer.status = x->answer.upstream_status = 101;
+	x->answer.begun = true;
 	x->close_client = true;
 	if (x->body)
 		gather_end(x); /* it was sent */
@@ -421,8 +422,8 @@ static void begin_tunnel(struct exchange *x)
 	};
 	client_open_body(client, &x->up);
 	client_open_response(client, &x->down);
-	if (x->in_queue)
-		queue_detach(x->worker->relay->queue, &x->ticket, worker_now_ns(x->worker));
+	if (x->turn.in_queue)
+		queue_detach(x->worker->relay->queue, &x->turn.ticket, worker_now_ns(x->worker));
 	exchange_leave_server(x);
 }
 
@@ -473,7 +474,7 @@ void exchange_client_gone(struct exchange *x)
 	x->client = NULL;
 	if (!x->outcome)
 		x->outcome = x->worker->stopping ? "shutdown" : "client gone";
-	if (!under_way || !x->request_done || !x->up_over || x->response_received ||
+	if (!under_way || !x->request_done || !x->up_over || x->answer.received ||
 		x->worker->stopping || !x->connection || !is_worth_following(x)) {
 		exchange_end(x);
 		return;
@@ -484,7 +485,7 @@ void exchange_client_gone(struct exchange *x)
 	x->worker->orphans = x;
 	x->orphaned = true;
 	if (x->state == EXCHANGE_FORWARDING) {
-		if (x->held_interim) {
+		if (x->interim.held) {
 			uint64_t now_ms = worker_now_ms(x->worker);
 			wait_for(&x->connection->wait, WAIT_RESPONSE, 0,
 				now_ms + x->upstream->conf->first_byte_timeout_ms, now_ms);

@@ -233,9 +233,9 @@ enum pool_wait pool_wait(
 	*waiter = (struct connection_waiter){
 		.worker = x->worker, .exchange = x, .go_on = go_on, .servers = servers};
 	pthread_mutex_lock(&upstream->connections_lock);
-	if (!x->woken)
-		x->line_number = ++upstream->line_numbers;
-	link_waiter(upstream, waiter, x->line_number);
+	if (!x->turn.woken)
+		x->attempt.line_number = ++upstream->line_numbers;
+	link_waiter(upstream, waiter, x->attempt.line_number);
 	bool has_one = is_free(waiter);
 	if (has_one)
 		unlink_waiter(upstream, waiter);
@@ -244,13 +244,13 @@ enum pool_wait pool_wait(
 		free(waiter);
 		return POOL_HAS_ONE;
 	}
-	x->waiter = waiter;
+	x->attempt.waiter = waiter;
 	return POOL_WAITS;
 }
 
 uint64_t pool_waits_for(const struct exchange *x)
 {
-	return x->waiter->servers;
+	return x->attempt.waiter->servers;
 }
 
 void pool_pass_on(struct upstream_state *upstream)
@@ -271,12 +271,12 @@ void pool_pass_on(struct upstream_state *upstream)
 
 void pool_leave(struct exchange *x)
 {
-	struct connection_waiter *waiter = x->waiter;
+	struct connection_waiter *waiter = x->attempt.waiter;
 	struct upstream_state *upstream = x->upstream ? x->upstream->state : NULL;
 
 	if (!waiter)
 		return;
-	x->waiter = NULL;
+	x->attempt.waiter = NULL;
 	pthread_mutex_lock(&upstream->connections_lock);
 	bool is_woken = waiter->is_woken;
 	if (!is_woken)
@@ -561,7 +561,7 @@ void pool_run(struct worker *worker)
 		free(waiter);
 		if (!woken.exchange)
 			continue;
-		woken.exchange->waiter = NULL;
+		woken.exchange->attempt.waiter = NULL;
 		woken.go_on(woken.exchange);
 	}
 }

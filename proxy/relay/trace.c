@@ -37,7 +37,7 @@ static void write_new(struct exchange *x)
 	trace[0] = next(&random->seeds[0]);
 	trace[1] = next(&random->seeds[1]) | 1; /* no id is zero */
 	parent = next(&random->seeds[0]) | 1;
-	http_traceparent_write(x->traceparent, trace, parent);
+	http_traceparent_write(x->text.traceparent, trace, parent);
 }
 
 /* Is there one that is passed on as it came? */
@@ -59,7 +59,7 @@ void trace_begin(struct exchange *x)
 		(mode == CONF_TRACEPARENT_PASS && !http_head_has(head, HTTP_FIELD_TRACEPARENT)))
 		return;
 	if (is_given(head)) {
-		memcpy(x->traceparent, http_head_find(head, HTTP_FIELD_TRACEPARENT).at,
+		memcpy(x->text.traceparent, http_head_find(head, HTTP_FIELD_TRACEPARENT).at,
 			HTTP_TRACEPARENT_BYTES);
 		x->trace = TRACE_GIVEN;
 	} else if (mode == CONF_TRACEPARENT_BEGIN) {
@@ -75,7 +75,7 @@ void trace_put(struct http_out *out, const struct exchange *x)
 	if (x->trace != TRACE_BEGUN)
 		return;
 	http_out_slice(out, SLICE("traceparent: "));
-	http_out_slice(out, (struct slice){x->traceparent, sizeof(x->traceparent)});
+	http_out_slice(out, (struct slice){x->text.traceparent, sizeof(x->text.traceparent)});
 	http_out_slice(out, SLICE("\r\n"));
 }
 

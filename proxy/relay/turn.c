@@ -22,11 +22,11 @@
 static inline void fill_identity(const struct exchange *x, struct identity_input *input)
 {
 	input->head = &x->request;
-	memcpy(input->address, x->address, sizeof(input->address));
-	input->host = x->host;
-	input->path = x->key_path;
+	memcpy(input->address, x->facts.address, sizeof(input->address));
+	input->host = x->facts.host;
+	input->path = x->facts.key_path;
 	input->query = x->target.query;
-	input->method = x->method;
+	input->method = x->facts.method;
 	input->route = slice_of(x->route->name);
 	input->now_s = gate_needs_time(x->use->site->gate)
 			       ? worker_wall_ns(x->worker) / CLOCK_NS_PER_S
@@ -49,29 +49,29 @@ static void ask_gate(struct exchange *x)
 	struct worker *worker = x->worker;
 	const struct gate *gate = x->use->site->gate;
 	uint64_t now_ns = worker_now_ns(worker);
-	uint64_t waited_ns = x->judged_ns ? now_ns - x->judged_ns : 0;
+	uint64_t waited_ns = x->times.judged_ns ? now_ns - x->times.judged_ns : 0;
 
-	if (!x->judged_ns) {
+	if (!x->times.judged_ns) {
 		struct identity_input input;
 		fill_identity(x, &input);
-		gate_identify(gate, x->route, &input, &x->identity);
+		gate_identify(gate, x->route, &input, &x->gate.identity);
 	}
-	gate_judge(gate, x->route, &x->identity, worker_throttle_ns(worker), waited_ns, &x->verdict,
-		&x->receipt);
-	if (!x->judged_ns)
-		x->judged_ns = now_ns;
+	gate_judge(gate, x->route, &x->gate.identity, worker_throttle_ns(worker), waited_ns,
+		&x->gate.verdict, &x->gate.receipt);
+	if (!x->times.judged_ns)
+		x->times.judged_ns = now_ns;
 }
 
 /* Refused by the gate? Then it is answered. */
 static bool is_turned_away(struct exchange *x)
 {
-	switch (x->verdict.outcome) {
+	switch (x->gate.verdict.outcome) {
 	case GATE_ADMIT:
 		return false;
 	case GATE_DELAY:
 		return false;
 	case GATE_REFUSE:
-		exchange_reply(x, 429, "limit", x->verdict.retry_after_ms);
+		exchange_reply(x, 429, "limit", x->gate.verdict.retry_after_ms);
 		return true;
 	case GATE_AMBIGUOUS:
 		exchange_reply(x, 400, "ambiguous key", HTTP_PROBLEM_NO_RETRY);
@@ -99,8 +99,8 @@ bool turn_ask(struct exchange *x)
 
 static bool same_session(const struct exchange *a, const struct exchange *b)
 {
-	return a->verdict.session.hi == b->verdict.session.hi &&
-	       a->verdict.session.lo == b->verdict.session.lo;
+	return a->gate.verdict.session.hi == b->gate.verdict.session.hi &&
+	       a->gate.verdict.session.lo == b->gate.verdict.session.lo;
 }
 
 /* Those before it on its connection whose answers are still to come. */
@@ -127,8 +127,8 @@ static enum before look_before(const struct exchange *x)
 	for (const struct exchange *before = x->client->first; before != x; before = before->next) {
 		if (exchange_is_answered(before))
 			continue;
-		if (!before->in_queue || !same_session(before, x) ||
-			before->ticket.lane != x->ticket.lane)
+		if (!before->turn.in_queue || !same_session(before, x) ||
+			before->turn.ticket.lane != x->turn.ticket.lane)
 			return BEFORE_OTHER;
 		found = BEFORE_SAME;
 	}
@@ -139,10 +139,10 @@ static enum before look_before(const struct exchange *x)
  * high unless the plan is of the normal lane, less than usual ones normal. */
 static enum queue_lane lane_of(const struct exchange *x)
 {
-	bool high = x->verdict.lane == CONF_LANE_HIGH;
+	bool high = x->gate.verdict.lane == CONF_LANE_HIGH;
 
 	if (x->client->listener->conf->trust_priority) {
-		const struct conf_plan *plan = x->verdict.plan;
+		const struct conf_plan *plan = x->gate.verdict.plan;
 		int urgency =
 			http_priority_urgency(http_head_find_name(&x->request, SLICE("priority")));
 		if (urgency >= 0 && urgency <= 2 && (!plan || plan->lane == CONF_LANE_HIGH))
@@ -155,14 +155,13 @@ static enum queue_lane lane_of(const struct exchange *x)
 
 static void on_deadline(struct deadline *deadline)
 {
-	struct exchange *x =
-		(struct exchange *)((char *)deadline - offsetof(struct exchange, deadline));
+	struct exchange *x = CONTAINER_OF(deadline, struct exchange, turn.deadline);
 	struct client *client = x->client;
 
 	if (x->state == EXCHANGE_DELAYED) {
 		exchange_admit(x);
-	} else if (x->state == EXCHANGE_QUEUED && x->waiter &&
-		   worker_now_ms(x->worker) < x->wait_ends_ms) {
+	} else if (x->state == EXCHANGE_QUEUED && x->attempt.waiter &&
+		   worker_now_ms(x->worker) < x->turn.wait_ends_ms) {
 		find_server_again(x);
 	} else if (x->state == EXCHANGE_QUEUED) {
 		struct run_queue *line = x->upstream->state->run_queue;
@@ -175,10 +174,10 @@ static void on_deadline(struct deadline *deadline)
 
 static void wait_until(struct exchange *x, uint64_t at_ms)
 {
-	if (!x->has_deadline)
-		deadline_init(&x->deadline, x->worker->loop.base, on_deadline);
-	x->has_deadline = true;
-	deadline_set(&x->deadline, at_ms, worker_now_ms(x->worker));
+	if (!x->turn.has_deadline)
+		deadline_init(&x->turn.deadline, x->worker->loop.base, on_deadline);
+	x->turn.has_deadline = true;
+	deadline_set(&x->turn.deadline, at_ms, worker_now_ms(x->worker));
 }
 
 static void turned_away_by_queue(struct exchange *x, enum queue_verdict verdict)
@@ -194,7 +193,7 @@ static void turned_away_by_queue(struct exchange *x, enum queue_verdict verdict)
 	};
 
 	worker_count(x->worker, STATS_SHED);
-	exchange_reply(x, 503, reasons[verdict], x->ticket.retry_after_ms);
+	exchange_reply(x, 503, reasons[verdict], x->turn.ticket.retry_after_ms);
 }
 
 /* What it holds in memory while it waits: itself, its head, and what of its body is here already,
@@ -203,10 +202,10 @@ static uint64_t bytes_of(const struct exchange *x)
 {
 	uint64_t bytes = sizeof(*x);
 
-	if (x->head_bytes != x->inline_bytes)
+	if (x->memory.head != x->memory.inline_head)
 		bytes += x->request.len;
-	if (x->path_bytes)
-		bytes += x->path.len;
+	if (x->memory.path)
+		bytes += x->facts.path.len;
 	if (!x->request_done)
 		bytes += client_body_memory(x->client);
 	return bytes;
@@ -215,41 +214,42 @@ static uint64_t bytes_of(const struct exchange *x)
 void exchange_await_turn(struct exchange *x)
 {
 	/* One that was sent already, and is to be sent again, has waited for something else. */
-	uint64_t since_ns = x->sent ? worker_now_ns(x->worker) : x->ticket.entered_ns;
+	uint64_t since_ns = x->attempt.sent ? worker_now_ns(x->worker) : x->turn.ticket.entered_ns;
 
 	exchange_enter(x, EXCHANGE_QUEUED);
-	x->wait_ends_ms = since_ns / CLOCK_NS_PER_MS + x->route->queue_timeout_ms;
-	wait_until(x, x->wait_ends_ms);
+	x->turn.wait_ends_ms = since_ns / CLOCK_NS_PER_MS + x->route->queue_timeout_ms;
+	wait_until(x, x->turn.wait_ends_ms);
 }
 
 void exchange_look_again(struct exchange *x, uint64_t after_ms)
 {
 	uint64_t at_ms = worker_now_ms(x->worker) + after_ms;
 
-	wait_until(x, at_ms < x->wait_ends_ms ? at_ms : x->wait_ends_ms);
+	wait_until(x, at_ms < x->turn.wait_ends_ms ? at_ms : x->turn.wait_ends_ms);
 }
 
 static void enter_queue(struct exchange *x)
 {
 	struct site *site = x->use->site;
 	struct upstream *upstream = x->upstream;
-	struct ticket *ticket = &x->ticket;
+	struct ticket *ticket = &x->turn.ticket;
 
 	ticket->bytes = bytes_of(x);
-	ticket->weight = (uint16_t)(x->verdict.weight > 0 ? x->verdict.weight : 1);
-	ticket->unordered = x->route->ordering == CONF_ORDERING_AUTO && !x->verdict.names_client;
+	ticket->weight = (uint16_t)(x->gate.verdict.weight > 0 ? x->gate.verdict.weight : 1);
+	ticket->unordered =
+		x->route->ordering == CONF_ORDERING_AUTO && !x->gate.verdict.names_client;
 	ticket->unsafe = !http_method_is_safe(x->request.method);
 	enum queue_verdict verdict = queue_enter(x->worker->relay->queue,
 		&site->policies[x->route->index], upstream->state->run_queue,
-		(struct session_key){{x->verdict.session.hi, x->verdict.session.lo}}, ticket,
-		worker_now_ns(x->worker));
+		(struct session_key){{x->gate.verdict.session.hi, x->gate.verdict.session.lo}},
+		ticket, worker_now_ns(x->worker));
 	if (verdict == QUEUE_GO) {
-		x->in_queue = true;
+		x->turn.in_queue = true;
 		exchange_admit(x);
 	} else if (verdict == QUEUE_WAIT) {
-		x->in_queue = true;
-		x->aside = ticket->unready;
-		if (x->aside)
+		x->turn.in_queue = true;
+		x->turn.aside = ticket->unready;
+		if (x->turn.aside)
 			exchange_enter(x, EXCHANGE_HELD);
 		else
 			exchange_await_turn(x);
@@ -261,8 +261,9 @@ static void enter_queue(struct exchange *x)
 /* It can use a place now. */
 static void leave_aside(struct exchange *x)
 {
-	x->aside = false;
-	if (queue_ready(x->worker->relay->queue, &x->ticket, worker_now_ns(x->worker)) == QUEUE_GO)
+	x->turn.aside = false;
+	if (queue_ready(x->worker->relay->queue, &x->turn.ticket, worker_now_ns(x->worker)) ==
+		QUEUE_GO)
 		exchange_admit(x);
 	else
 		exchange_await_turn(x);
@@ -274,39 +275,39 @@ void exchange_admit(struct exchange *x)
 {
 	struct queue *queue = x->worker->relay->queue;
 
-	if (x->verdict.outcome == GATE_DELAY && x->state != EXCHANGE_HEAD) {
+	if (x->gate.verdict.outcome == GATE_DELAY && x->state != EXCHANGE_HEAD) {
 		if (!turn_ask(x))
 			return;
 	}
-	if (x->verdict.outcome == GATE_DELAY) {
+	if (x->gate.verdict.outcome == GATE_DELAY) {
 		uint64_t now_ns = worker_throttle_ns(x->worker);
-		uint64_t until_ns = x->verdict.delay_until_ns;
+		uint64_t until_ns = x->gate.verdict.delay_until_ns;
 		uint64_t wait_ms =
 			until_ns > now_ns ? (until_ns - now_ns) / CLOCK_NS_PER_MS + 1 : 1;
 		exchange_enter(x, EXCHANGE_DELAYED);
-		if (!x->delayed)
+		if (!x->turn.delayed)
 			account_delay(x);
-		x->delayed = true;
+		x->turn.delayed = true;
 		/* Others need not wait for its limit. */
-		x->aside |= queue_yield(queue, &x->ticket, worker_now_ns(x->worker));
+		x->turn.aside |= queue_yield(queue, &x->turn.ticket, worker_now_ns(x->worker));
 		wait_until(x, worker_now_ms(x->worker) + wait_ms);
 		return;
 	}
-	if (x->aside) {
+	if (x->turn.aside) {
 		leave_aside(x);
 		return;
 	}
-	if (x->has_deadline)
-		deadline_clear(&x->deadline);
+	if (x->turn.has_deadline)
+		deadline_clear(&x->turn.deadline);
 	exchange_forward(x);
 }
 
 void exchange_on_ticket(struct message *message)
 {
-	struct exchange *x = CONTAINER_OF(ticket_of(message), struct exchange, ticket);
+	struct exchange *x = CONTAINER_OF(ticket_of(message), struct exchange, turn.ticket);
 	struct client *client = x->client;
 	enum queue_verdict verdict =
-		queue_arrive(x->worker->relay->queue, &x->ticket, worker_now_ns(x->worker));
+		queue_arrive(x->worker->relay->queue, &x->turn.ticket, worker_now_ns(x->worker));
 
 	if (x->state == EXCHANGE_ENDED) {
 		/* It left while this was under way; only its memory waited. */
@@ -315,7 +316,7 @@ void exchange_on_ticket(struct message *message)
 		return;
 	}
 	/* It may have left and still be writing its answer: then its end frees it. */
-	x->awaits_mail = false;
+	x->turn.awaits_mail = false;
 	switch (verdict) {
 	case QUEUE_GO:
 		exchange_admit(x);
@@ -325,7 +326,7 @@ void exchange_on_ticket(struct message *message)
 		break;
 	case QUEUE_SHED:
 	case QUEUE_CLOSED:
-		x->in_queue = false;
+		x->turn.in_queue = false;
 		turned_away_by_queue(x, verdict);
 		break;
 	case QUEUE_GONE:
@@ -343,18 +344,18 @@ void exchange_on_ticket(struct message *message)
 
 void turn_enter(struct exchange *x)
 {
-	x->ticket.lane = (uint8_t)lane_of(x);
-	x->ticket.unready = gather_begin(x);
+	x->turn.ticket.lane = (uint8_t)lane_of(x);
+	x->turn.ticket.unready = gather_begin(x);
 	switch (look_before(x)) {
 	case BEFORE_OTHER:
 		exchange_enter(x, EXCHANGE_HELD);
 		break;
 	case BEFORE_SAME:
-		x->ticket.unready = true;
+		x->turn.ticket.unready = true;
 		enter_queue(x);
 		break;
 	case BEFORE_NONE:
-		x->ticket.unready |= x->client->first != x && client_is_behind(x->client);
+		x->turn.ticket.unready |= x->client->first != x && client_is_behind(x->client);
 		enter_queue(x);
 		break;
 	}
@@ -366,8 +367,8 @@ void exchange_next(struct exchange *x)
 {
 	if (x->state != EXCHANGE_HELD)
 		return;
-	if (!x->in_queue) {
-		x->ticket.unready = x->gathering == GATHERING_READING;
+	if (!x->turn.in_queue) {
+		x->turn.ticket.unready = x->gathering == GATHERING_READING;
 		enter_queue(x);
 	} else if (x->gathering != GATHERING_READING) {
 		leave_aside(x);

@@ -93,7 +93,7 @@ static const char *check_connection(const struct exchange *x)
 
 const char *wait_check_exchange(const struct exchange *x)
 {
-	bool own = x->has_deadline && runs(&x->deadline);
+	bool own = x->turn.has_deadline && runs(&x->turn.deadline);
 	enum wait_reason client = client_reason(x);
 	enum wait_reason server = x->connection ? reason_of(&x->connection->wait) : WAIT_NONE;
 	const char *fault;

@@ -76,7 +76,7 @@ static struct world *begin(void)
 	w->exchange.client = &w->client.client;
 	w->exchange.worker = &w->worker;
 	w->exchange.route = &w->route;
-	w->exchange.response_begun = true;
+	w->exchange.answer.begun = true;
 	wait_init(&w->client.wait, w->worker.loop.base, passed);
 	at(w, 0);
 	return w;
@@ -216,7 +216,7 @@ static void reads_body(struct world *w)
 {
 	w->client.input = INPUT_BODY;
 	w->client.reading = &w->exchange;
-	w->exchange.response_begun = false;
+	w->exchange.answer.begun = false;
 	w->exchange.up.in = &w->client.in;
 	w->exchange.up.flow = &w->up;
 	w->exchange.framing.body = HTTP_BODY_LENGTH;
@@ -249,7 +249,7 @@ static void it_may_wait_for_a_100_that_the_server_owes(void **state)
 	reads_body(w);
 	w->exchange.framing.expects_continue = true;
 	assert_false(client_wait(&w->client));
-	w->exchange.continue_sent = true;
+	w->exchange.interim.continue_sent = true;
 	assert_true(client_wait(&w->client));
 	assert_int_equal(w->client.wait.reason, WAIT_BODY);
 	end(w);

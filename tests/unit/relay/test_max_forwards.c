@@ -28,7 +28,7 @@ static struct asked *ask(enum http_method method, const char *value)
 
 	snprintf(asked.bytes, sizeof(asked.bytes), "Max-Forwards: %s\nX: 9\n", value);
 	memcpy(asked.before, asked.bytes, sizeof(asked.before));
-	*x = (struct exchange){.head_bytes = asked.bytes};
+	*x = (struct exchange){.memory.head = asked.bytes};
 	head_of(&x->request, asked.bytes);
 	x->request.method = method;
 	return &asked;

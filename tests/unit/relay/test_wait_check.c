@@ -39,7 +39,7 @@ static struct world *begin(enum exchange_state state)
 	memset(w, 0, sizeof(*w));
 	set(&w->client.wait, WAIT_NONE);
 	set(&w->server.wait, WAIT_NONE);
-	run_until(&w->exchange.deadline, DEADLINE_NEVER);
+	run_until(&w->exchange.turn.deadline, DEADLINE_NEVER);
 	w->client.state = DOWNSTREAM_OPEN;
 	w->client.client.first = w->client.last = &w->exchange;
 	w->exchange.client = w->before.client = &w->client.client;
@@ -133,8 +133,8 @@ static void give(struct world *w, const struct way *way)
 {
 	switch (way->party) {
 	case OWN:
-		w->exchange.has_deadline = true;
-		run_until(&w->exchange.deadline, 1000);
+		w->exchange.turn.has_deadline = true;
+		run_until(&w->exchange.turn.deadline, 1000);
 		break;
 	case SERVER:
 		set(&w->server.wait, way->reason);
@@ -179,7 +179,7 @@ static void an_unarmed_deadline_is_seen(void **state)
 		struct world *w = without(&ways[i]);
 		give(w, &ways[i]);
 		w->server.wait.deadline.armed_ms = w->client.wait.deadline.armed_ms =
-			w->exchange.deadline.armed_ms = DEADLINE_NEVER;
+			w->exchange.turn.deadline.armed_ms = DEADLINE_NEVER;
 		assert_int_equal(is_sound(w), ways[i].party == BEFORE);
 	}
 }
