@@ -50,7 +50,10 @@ LARGE_STRUCTS = ['conf', 'conf_route', 'relay', 'worker']
 LONG_FUNCTIONS = []
 
 # Percent of the references inside a room that may go back up, where there are enough to count.
-BACK_MOST, BACK_COUNTED = 25, 20
+BACK_MOST, BACK_COUNTED = 20, 20
+# Units of one circle inside a room, and the rooms that have larger ones.
+CIRCLE_MOST = 5
+LARGE_CIRCLES = ['throttle', 'conf', 'queue']
 
 
 def text_of(path):
@@ -315,6 +318,10 @@ def main():
         '%s: %u of %u' % (room, len(back), total)
         for room, (_, total, back, _) in figures.items()
         if total >= BACK_COUNTED and 100 * len(back) > BACK_MOST * total])
+    tap.check('no circle inside a room has over %u units' % CIRCLE_MOST, [
+        '%s: circles of %s' % (room, ', '.join(map(str, sizes)))
+        for room, (_, _, _, sizes) in figures.items()
+        if sizes and sizes[0] > CIRCLE_MOST and room not in LARGE_CIRCLES])
     tap.check('sockets are of net alone', rule(units, SOCKETS, SOCKET_ROOMS, SOCKET_UNITS))
     tap.check("libevent's events are of loop and net alone",
               rule(units, EVENTS, EVENT_ROOMS, EVENT_UNITS))

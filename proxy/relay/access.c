@@ -1,5 +1,7 @@
 /* The access log: one line for each exchange, when it is over. Combined, with the proxy's own
  * fields behind it, or a JSON object. */
+#include "relay/access.h"
+
 #include <assert.h>
 
 #include "base/log.h"

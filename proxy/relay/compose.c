@@ -3,6 +3,8 @@
  * are copied as they stand; what belongs to this hop alone is left out, what a proxy must say is
  * added.
  */
+#include "relay/compose.h"
+
 #include "base/log.h"
 #include "http/changes.h"
 #include "http/forwarded.h"

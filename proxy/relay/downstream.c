@@ -7,11 +7,15 @@
 #include "base/log.h"
 #include "relay/client_wait.h"
 #include "relay/exchange.h"
+#include "relay/forward.h"
 #include "relay/http1_client.h"
 #include "relay/linger.h"
 #include "relay/listener.h"
 #include "relay/read_requests.h"
 #include "relay/relay.h"
+#include "relay/reply.h"
+#include "relay/respond.h"
+#include "relay/turn.h"
 
 #define DRAIN_IDLE_MS 1000 /* in a drain: how long a connection may be idle */
 

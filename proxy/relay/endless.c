@@ -2,6 +2,7 @@
 
 #include "relay/exchange.h"
 #include "relay/relay.h"
+#include "relay/reply.h"
 
 /* Without its parameters. */
 static struct slice media_type(const struct http_head *head)
@@ -44,13 +45,4 @@ bool endless_begin(struct exchange *x)
 			x->worker->relay->queue, &x->turn.ticket, worker_now_ns(x->worker));
 	server_done(x->server);
 	return true;
-}
-
-void endless_end(struct exchange *x)
-{
-	if (!x->attempt.endless)
-		return;
-	atomic_fetch_sub_explicit(&x->attempt.endless->streams, 1, memory_order_relaxed);
-	x->attempt.endless = NULL;
-	atomic_fetch_sub_explicit(&x->upstream->state->streams, 1, memory_order_relaxed);
 }

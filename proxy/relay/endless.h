@@ -20,7 +20,4 @@ bool endless_is_events(const struct exchange *exchange);
  * then the client is answered 503 in place of the response. Once for an exchange. */
 bool endless_begin(struct exchange *exchange);
 
-/* The exchange is over. Also when it was none of these. */
-void endless_end(struct exchange *exchange);
-
 #endif

@@ -1,109 +1,101 @@
 /*
- * An exchange's request: judged by the rules of HTTP, and given its route. turn.c has what comes
- * next, forward.c what happens after its turn, life.c its birth and its end.
+ * An exchange's birth, its states, what it lets go of, and its end. The files above it bring it
+ * from state to state: judge.c, turn.c, find_server.c, forward.c, respond.c, reply.c. Its memory is
+ * its worker's and used again:
+ *
+ *   spare --> exchange_new --> ... --> exchange_end --> exchange_free_later --(turn's end)--> spare
+ *                                           `--> the queue's message, if one is under way --^
  */
 #include "relay/exchange.h"
 
 #include <stdlib.h>
+#include <string.h>
 
-#include "gate/readings.h"
-#include "http/forwarded.h"
-#include "http/problem.h"
-#include "http/upgrade.h"
+#include "base/container.h"
+#include "base/log.h"
+#include "relay/access.h"
+#include "relay/account.h"
 #include "relay/listener.h"
-#include "relay/max_forwards.h"
-#include "relay/probe.h"
-#include "relay/read_target.h"
-#include "relay/turn.h"
+#include "relay/relay.h"
+#include "relay/server_connection.h"
+#include "relay/server_pool.h"
 
-/* The head's bytes move to the exchange: the connection's buffer goes on to the next request. */
-static bool keep_head(struct exchange *x, const char *bytes)
+#define SPARE_EXCHANGES 256
+
+static const char *const state_names[] = {
+	[EXCHANGE_HEAD] = "head",
+	[EXCHANGE_HELD] = "held",
+	[EXCHANGE_DELAYED] = "delayed",
+	[EXCHANGE_QUEUED] = "queued",
+	[EXCHANGE_CONNECTING] = "connecting",
+	[EXCHANGE_FORWARDING] = "forwarding",
+	[EXCHANGE_RELAYING] = "relaying",
+	[EXCHANGE_DRAINING] = "draining",
+	[EXCHANGE_TUNNEL] = "tunnel",
+	[EXCHANGE_REPLYING] = "replying",
+	[EXCHANGE_ENDED] = "ended",
+};
+
+const char *exchange_state_name(enum exchange_state state)
 {
-	if (x->request.len > sizeof(x->memory.inline_head)) {
-		x->memory.head = malloc(x->request.len);
-		if (!x->memory.head) {
-			x->memory.head = x->memory.inline_head;
-			return false;
-		}
-	}
-	memcpy(x->memory.head, bytes, x->request.len);
-	x->request.base = x->memory.head;
-	x->facts.method =
-		(struct slice){x->memory.head, x->request.target_at - 1}; /* one space between */
-	return true;
+	return state_names[state];
 }
 
-static bool is_plain(struct slice text)
+void exchange_log_change(const struct exchange *x, enum exchange_state state)
 {
-	for (size_t i = 0; i < text.len; i++) {
-		if (text.at[i] <= ' ' || text.at[i] > '~' || text.at[i] == '"')
-			return false;
-	}
-	return text.len > 0 && text.len <= 128;
+	log_debug("exchange %.*s: %s -> %s", SLICE_ARGS(x->request_id), state_names[x->state],
+		state_names[state]);
 }
 
-static void name_request(struct exchange *x)
+struct exchange *exchange_new(struct worker *worker, struct client *client)
 {
-	const struct site *site = x->use->site;
-	struct slice given;
+	struct exchange *x = worker->spare_exchanges;
 
-	if (site->request_id_field.len == 0)
-		return;
-	given = http_head_find_known(
-		&x->request, site->request_id_field_id, site->request_id_field);
-	if (is_plain(given)) {
-		x->request_id = given;
-		return;
+	if (x) {
+		worker->spare_exchanges = x->next;
+		worker->spare_exchange_count--;
+	} else {
+		x = malloc(sizeof(*x));
+		if (!x)
+			return NULL;
+		http_head_init(&x->request);
+		http_head_init(&x->response);
 	}
-	memcpy(x->text.request_id, x->worker->request_id, WORKER_REQUEST_ID_BYTES);
-	x->request_id = (struct slice){x->text.request_id, WORKER_REQUEST_ID_BYTES};
-	worker_next_request_id(x->worker);
+	memset(x, 0, EXCHANGE_CLEARED_BYTES);
+	x->memory.head = x->memory.inline_head;
+	x->memory.path = x->memory.body = x->memory.trailers = NULL;
+	x->gate.verdict.outcome = GATE_ADMIT;
+	x->gate.verdict.limit_count = 0;
+	x->gate.receipt.throttle.count = 0;
+	ticket_init(&x->turn.ticket, worker->index);
+	x->worker = worker;
+	x->client = client;
+	x->use = site_use_hold(worker->use);
+	x->dialect = client->listener->conf->ratelimit_headers;
+	x->times.began_ns = worker_now_ns(worker);
+	worker->exchange_count++;
+	return x;
 }
 
-/* TRACE sends fields back that scripts shall not see: only a route that lists it serves it. */
-static bool is_unlisted_trace(enum http_method method, const struct conf_route *route)
+static void free_exchange(struct deferred_free *item)
 {
-	return method == HTTP_METHOD_TRACE && route->methods == 0;
-}
+	struct exchange *x = CONTAINER_OF(item, struct exchange, deferred);
+	struct worker *worker = x->worker;
 
-static bool find_route(struct exchange *x)
-{
-	struct site *site = x->use->site;
-	struct route_match match = route_match(site->routes, x->worker->route_scratch,
-		x->facts.host, x->facts.path, x->request.method);
-
-	switch (match.outcome) {
-	case ROUTE_FOUND:
-		if (x->facts.path_odd &&
-			readings_differ(site->routes, x->worker->route_scratch, x->facts.host,
-				x->target.path, x->request.method, &match, x->worker->path_scratch,
-				sizeof(x->worker->path_scratch))) {
-			exchange_reply(x, 400, "ambiguous path", HTTP_PROBLEM_NO_RETRY);
-			return false;
-		}
-		if (is_unlisted_trace(x->request.method, match.route)) {
-			exchange_reply(x, 405, "method not allowed", HTTP_PROBLEM_NO_RETRY);
-			return false;
-		}
-		x->route = match.route;
-		x->upstream = site->upstreams[x->route->upstream->index];
-		x->framing.upgrade = x->framing.upgrade &&
-				     http_upgrade_allowed(&x->request, &x->route->upgrades);
-		if (x->route->ratelimit_headers != CONF_RATELIMIT_INHERIT)
-			x->dialect = x->route->ratelimit_headers;
-		return true;
-	case ROUTE_NONE:
-		exchange_reply(x, 404, "no route", HTTP_PROBLEM_NO_RETRY);
-		return false;
-	case ROUTE_UNDECIDED:
-		exchange_reply(x, 400, "path too costly to match", HTTP_PROBLEM_NO_RETRY);
-		return false;
-	case ROUTE_METHOD:
-		x->facts.allow = match.allow;
-		exchange_reply(x, 405, "method not allowed", HTTP_PROBLEM_NO_RETRY);
-		return false;
+	http_head_clear(&x->request);
+	http_head_clear(&x->response);
+	if (x->memory.head != x->memory.inline_head)
+		free(x->memory.head);
+	free(x->memory.path);
+	free(x->memory.body);
+	free(x->memory.trailers);
+	if (worker->spare_exchange_count < SPARE_EXCHANGES) {
+		x->next = worker->spare_exchanges;
+		worker->spare_exchanges = x;
+		worker->spare_exchange_count++;
+	} else {
+		free(x);
 	}
-	return false;
 }
 
 void exchange_request_read(struct exchange *x)
@@ -116,77 +108,133 @@ void exchange_request_read(struct exchange *x)
 		client_request_read(x->client, x, upgrades);
 }
 
-/* Most requests have none, and most sites begin none. */
-static inline bool trace_is_due(const struct exchange *x)
+void exchange_free_body(struct exchange *x)
 {
-	enum conf_traceparent mode = x->use->site->conf->traceparent;
-
-	return mode == CONF_TRACEPARENT_BEGIN || http_head_has(&x->request, HTTP_FIELD_TRACEPARENT);
+	spool_free(x->body);
+	x->body = NULL;
+	x->gathering = GATHERING_NONE;
+	x->up.spool = NULL;
 }
 
-/* Names it, and says how it is framed and what its target is. 0, or the status that it is answered
- * with. */
-static unsigned read_head(struct exchange *x)
+void exchange_drop_connection(struct exchange *x)
 {
-	unsigned status;
-
-	name_request(x);
-	status = http_frame_request(&x->request, &x->framing);
-	if (trace_is_due(x)) /* it may be one that Connection names */
-		trace_begin(x);
-	x->close_client = status != 0 || !x->framing.keep_alive;
-	x->request_done = status == 0 && x->framing.body == HTTP_BODY_NONE;
-	if (status == 0 && x->request.method == HTTP_METHOD_TRACE &&
-		x->framing.body != HTTP_BODY_NONE)
-		return 400; /* RFC 9110 section 9.3.8: it has no content */
-	return status != 0 ? status : read_target(x);
+	if (x->attempt.waiter)
+		pool_leave(x);
+	if (x->connection) {
+		server_connection_close(x->connection);
+		x->connection = NULL;
+	}
+	exchange_leave_server(x);
+	x->up.sink = NULL;
+	x->up.flow = NULL;
+	x->down.source = NULL;
 }
 
-/* Whose request it is, and what its listener does about the head of such a one. */
-static void know_caller(struct exchange *x, const struct conf_listener *listener)
+static void leave_endless(struct exchange *x)
 {
-	if ((http_head_has(&x->request, HTTP_FIELD_UNDERSCORED) ||
-		    lookalikes_need_all(x->use->site->lookalikes)) &&
-		!listener->passes_lookalikes)
-		lookalikes_drop(x->use->site->lookalikes, &x->request);
-	forwarded_caller(
-		&x->request, x->client->peer, &listener->trusted_proxies, x->facts.address);
+	if (!x->attempt.endless)
+		return;
+	atomic_fetch_sub_explicit(&x->attempt.endless->streams, 1, memory_order_relaxed);
+	x->attempt.endless = NULL;
+	atomic_fetch_sub_explicit(&x->upstream->state->streams, 1, memory_order_relaxed);
 }
 
-void exchange_begin(struct exchange *x, const char *bytes)
+/* Gives its place in the queue back, once. */
+void exchange_leave_queue(struct exchange *x)
 {
-	const struct conf_listener *listener = x->client->listener->conf;
-	unsigned status;
+	if (!x->turn.in_queue)
+		return;
+	x->turn.in_queue = false;
+	if (queue_done(x->worker->relay->queue, &x->turn.ticket, worker_now_ns(x->worker)) ==
+		QUEUE_UNDER_WAY)
+		x->turn.awaits_mail = true;
+}
 
-	if (!keep_head(x, bytes)) {
-		exchange_reject(x, 503, "no memory");
+static void settle(struct exchange *x)
+{
+	/* Most requests are charged one, and keep to it. */
+	if (x->gate.receipt.throttle.count == 0 ||
+		(x->attempt.left && !x->answer.has_cost &&
+			gate_keeps_all(x->route, &x->gate.receipt, x->answer.upstream_status)))
 		return;
+	struct gate_end end = {
+		.status = x->answer.upstream_status,
+		.never_forwarded = !x->attempt.left,
+		.bytes = x->up.content_bytes + x->down.content_bytes,
+		.has_cost = x->answer.has_cost,
+		.cost = x->answer.cost,
+	};
+
+	if (!gate_finish_plain(x->route, &x->gate.receipt, &end))
+		gate_finish(x->use->site->gate, x->route, &x->gate.receipt, &end,
+			worker_throttle_ns(x->worker));
+}
+
+static void leave_orphans(struct exchange *x)
+{
+	struct exchange **at = &x->worker->orphans;
+
+	while (*at != x)
+		at = &(*at)->next;
+	*at = x->next;
+}
+
+void exchange_free_later(struct exchange *x)
+{
+	loop_free_later(&x->worker->loop, &x->deferred, free_exchange);
+}
+
+void exchange_end(struct exchange *x)
+{
+	struct worker *worker = x->worker;
+
+	if (x->state == EXCHANGE_ENDED)
+		return;
+	bool logged = x->state != EXCHANGE_HEAD;
+	exchange_enter(x, EXCHANGE_ENDED);
+	if (x->turn.has_deadline)
+		deadline_end(&x->turn.deadline);
+	exchange_drop_connection(x);
+	if (x->body)
+		exchange_free_body(x);
+	leave_endless(x);
+	exchange_leave_queue(x);
+	settle(x);
+	if (logged) {
+		account_exchange(x);
+		exchange_log(x);
 	}
-	status = read_head(x);
-	if (status == 405) {
-		exchange_reply(x, 405, "method not allowed", HTTP_PROBLEM_NO_RETRY);
-		return;
+	if (x->client) {
+		if (x->close_client)
+			client_finish(x->client);
+		client_exchange_ended(x->client, x);
+		x->client = NULL;
 	}
-	if (status != 0) {
-		exchange_reject(x, status, "malformed request");
-		return;
-	}
-	if (x->close_client)
-		client_finish(x->client);
-	know_caller(x, listener);
-	if (listener->health && probe_answered(x))
-		return;
-	if (!find_route(x))
-		return;
-	if (x->request_done)
-		exchange_request_read(x);
-	if (x->route->max_body_bytes > 0 && x->framing.length > x->route->max_body_bytes) {
-		exchange_reply(x, 413, "body too large", HTTP_PROBLEM_NO_RETRY);
-		return;
-	}
-	if (!turn_ask(x))
-		return;
-	if (http_head_has(&x->request, HTTP_FIELD_MAX_FORWARDS) && max_forwards_reached(x))
-		return;
-	turn_enter(x);
+	if (x->orphaned)
+		leave_orphans(x);
+	if (x->server_use)
+		site_use_release(x->server_use);
+	site_use_release(x->use);
+	x->use = x->server_use = NULL;
+	worker->exchange_count--;
+	if (!x->turn.awaits_mail)
+		exchange_free_later(x);
+}
+
+void exchange_abort(struct exchange *x, const char *why)
+{
+	struct client *client = x->client;
+
+	x->outcome = why;
+	exchange_drop_connection(x); /* or a write would be followed, as if its client had left */
+	if (client && x->state != EXCHANGE_ENDED)
+		client_close(client, why); /* ends this one with the others */
+	else
+		exchange_end(x);
+}
+
+void exchange_request_cut(struct exchange *x)
+{
+	worker_count(x->worker, STATS_CLIENT_GONE);
+	exchange_abort(x, "client left during its request");
 }

@@ -192,10 +192,6 @@ struct exchange {
 #define EXCHANGE_CLEARED_BYTES offsetof(struct exchange, turn.ticket)
 _Static_assert(EXCHANGE_CLEARED_BYTES <= 1024, "what is large goes behind the turn's ticket");
 
-/* Its head is complete in the connection's buffer (`bytes` of it): judge it and set it on its way.
- */
-void exchange_begin(struct exchange *exchange, const char *bytes);
-
 /* All of its request was read: what follows is the next request, or not known before its upgrade is
  * answered. */
 void exchange_request_read(struct exchange *exchange);
@@ -232,15 +228,6 @@ static inline bool exchange_waits_for_turn(const struct exchange *exchange)
 	       exchange->state == EXCHANGE_HELD;
 }
 
-/* Writes what the worker's exchanges have composed for their servers. */
-void exchange_send_requests(struct worker *worker);
-
-/* Moves what can be moved: the request's body up, the response down. */
-void exchange_run(struct exchange *exchange);
-
-/* Begins forwarding. */
-void exchange_forward(struct exchange *exchange);
-
 /* Nothing more is at its server: gives its place there back. */
 static inline void exchange_leave_server(struct exchange *exchange)
 {
@@ -248,6 +235,9 @@ static inline void exchange_leave_server(struct exchange *exchange)
 		server_done(exchange->server);
 	exchange->server = NULL;
 }
+
+/* Forgets what was read of its body. Also when nothing was. */
+void exchange_free_body(struct exchange *exchange);
 
 /* Lets go of its connection to the server, cutting it. */
 void exchange_drop_connection(struct exchange *exchange);
@@ -257,39 +247,6 @@ void exchange_abort(struct exchange *exchange, const char *why) __attribute__((c
 
 /* The same, where the client has left during its request. */
 void exchange_request_cut(struct exchange *exchange) __attribute__((cold));
-
-/* The client is gone (its connection is closing): finish alone or cut. */
-void exchange_client_gone(struct exchange *exchange);
-
-/* Answers by ourselves. `why` for the log; retry_after_ms or HTTP_PROBLEM_NO_RETRY. */
-void exchange_reply(
-	struct exchange *exchange, unsigned status, const char *why, uint64_t retry_after_ms);
-
-/* Malformed beyond hope: answer and close. */
-void exchange_reject(struct exchange *exchange, unsigned status, const char *why)
-	__attribute__((cold));
-
-/* ---- turn.c --------------------------------------------------------------------------------- */
-
-/* All before it on its connection are answered: go on with what waited for that. */
-void exchange_next(struct exchange *exchange);
-
-/* The message of its ticket: its turn has come, or what else the queue had to say. */
-void exchange_on_ticket(struct message *message);
-
-/* Its turn has come: through the gate when it was delayed, then on. */
-void exchange_admit(struct exchange *exchange);
-
-/* Waits for its turn, or again, until queue_timeout is over. */
-void exchange_await_turn(struct exchange *exchange);
-
-/* QUEUED, for a connection: find_server_again is called after so long, if the time is not over. */
-void exchange_look_again(struct exchange *exchange, uint64_t after_ms);
-
-/* The hash of another key of this request: for balance = hash. */
-uint64_t exchange_hash_key(const struct exchange *exchange, const struct conf_key *key);
-
-/* ---- life.c --------------------------------------------------------------------------------- */
 
 /* For the next request of the client. NULL: no memory. */
 struct exchange *exchange_new(struct worker *worker, struct client *client);
@@ -315,11 +272,6 @@ void exchange_end(struct exchange *exchange);
 /* Its memory is free at the end of the loop's turn: nobody knows of it any more. */
 void exchange_free_later(struct exchange *exchange);
 
-/* ---- compose.c ------------------------------------------------------------------------------ */
-
-/* The request's head as the server gets it. False: does not fit in memory. */
-bool compose_request(struct exchange *exchange, struct flow *flow);
-
 /* The wall clock for the RateLimit fields, where they name a time of day; else 0. */
 static inline uint64_t exchange_ratelimit_ms(const struct exchange *exchange)
 {
@@ -327,14 +279,5 @@ static inline uint64_t exchange_ratelimit_ms(const struct exchange *exchange)
 		       ? worker_wall_ns(exchange->worker) / CLOCK_NS_PER_MS
 		       : 0;
 }
-
-/* What the listener and, when there is one, the route change in responses. With a client only. */
-struct http_changes exchange_response_changes(const struct exchange *exchange);
-
-/* The response's head as the client gets it; interim responses too. */
-bool compose_response(struct exchange *exchange, struct flow *flow, bool chunked, bool interim);
-
-/* ---- access.c ------------------------------------------------------------------------------- */
-void exchange_log(struct exchange *exchange);
 
 #endif

@@ -15,8 +15,10 @@
 #include "relay/forward.h"
 #include "relay/pin.h"
 #include "relay/relay.h"
+#include "relay/reply.h"
 #include "relay/server_connection.h"
 #include "relay/server_pool.h"
+#include "relay/turn.h"
 
 static const struct server_events events;
 static void connection_is_free(struct exchange *x);

@@ -7,6 +7,9 @@
 
 struct exchange;
 
+/* Its turn has come, and nothing delays it: finds it a server, or its session's connection. */
+void exchange_forward(struct exchange *exchange);
+
 /* The next server that was not tried yet and a connection to it, or an answer. Forwarding starts
  * when the connection is there. `fresh`: not one that has served. */
 void find_server(struct exchange *exchange, bool fresh);

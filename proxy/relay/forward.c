@@ -20,10 +20,12 @@
 #include "base/log.h"
 #include "http/problem.h"
 #include "relay/account.h"
+#include "relay/compose.h"
 #include "relay/exchange.h"
 #include "relay/find_server.h"
 #include "relay/lenient_head.h"
 #include "relay/relay.h"
+#include "relay/reply.h"
 #include "relay/respond.h"
 #include "relay/server_connection.h"
 #include "relay/server_pool.h"
@@ -41,32 +43,6 @@ static inline void await_server(
 	if (x->interim.held)
 		return;
 	wait_for(&x->connection->wait, reason, progress, now_ms + timeout_ms, now_ms);
-}
-
-void exchange_drop_connection(struct exchange *x)
-{
-	if (x->attempt.waiter)
-		pool_leave(x);
-	if (x->connection) {
-		server_connection_close(x->connection);
-		x->connection = NULL;
-	}
-	exchange_leave_server(x);
-	x->up.sink = NULL;
-	x->up.flow = NULL;
-	x->down.source = NULL;
-}
-
-void exchange_abort(struct exchange *x, const char *why)
-{
-	struct client *client = x->client;
-
-	x->outcome = why;
-	exchange_drop_connection(x); /* or a write would be followed, as if its client had left */
-	if (client && x->state != EXCHANGE_ENDED)
-		client_close(client, why); /* ends this one with the others */
-	else
-		exchange_end(x);
 }
 
 /* ---- when the server fails --------------------------------------------------------------------

@@ -5,6 +5,7 @@
 #include <stdbool.h>
 
 struct exchange;
+struct worker;
 
 /* Its connection is there: composes the request, which leaves at the end of the round. False: there
  * was no memory, and the exchange is over. */
@@ -14,5 +15,11 @@ bool forward_start(struct exchange *exchange);
 void forward_fetch(struct exchange *exchange);
 void forward_event(struct exchange *exchange);
 void forward_timeout(struct exchange *exchange);
+
+/* Writes what the worker's exchanges have composed for their servers. */
+void exchange_send_requests(struct worker *worker);
+
+/* Moves what can be moved: the request's body up, the response down. */
+void exchange_run(struct exchange *exchange);
 
 #endif

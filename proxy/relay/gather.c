@@ -6,6 +6,7 @@
 #include "http/problem.h"
 #include "relay/exchange.h"
 #include "relay/relay.h"
+#include "relay/reply.h"
 #include "relay/respond.h"
 #include "relay/server_connection.h"
 
@@ -151,18 +152,10 @@ void gather_keep(struct exchange *x)
 		if (!spool_drop(x->body, run.len))
 			break;
 	}
-	gather_end(x);
+	exchange_free_body(x);
 	if (done == len)
 		return;
 	free(x->memory.body);
 	x->memory.body = NULL;
 	exchange_abort(x, "temporary file failed");
-}
-
-void gather_end(struct exchange *x)
-{
-	spool_free(x->body);
-	x->body = NULL;
-	x->gathering = GATHERING_NONE;
-	x->up.spool = NULL;
 }

@@ -38,10 +38,7 @@ void gather_run(struct exchange *exchange);
  * the connection has taken it. */
 void gather_resume(struct exchange *exchange, struct server_connection *connection);
 
-/* A short body that is here whole and may have to be sent twice becomes exchange.body_bytes. */
+/* A short body that is here whole and may have to be sent twice becomes exchange.memory.body. */
 void gather_keep(struct exchange *exchange);
-
-/* Forgets what was read. Also when nothing was. */
-void gather_end(struct exchange *exchange);
 
 #endif

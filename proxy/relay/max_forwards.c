@@ -5,6 +5,7 @@
 #include "gate/route.h"
 #include "http/problem.h"
 #include "relay/exchange.h"
+#include "relay/reply.h"
 
 /* Methods that this host and path are served with. */
 static uint64_t methods_here(struct exchange *x)

@@ -4,6 +4,7 @@
 #include "relay/exchange.h"
 #include "relay/listener.h"
 #include "relay/relay.h"
+#include "relay/reply.h"
 
 #define METHODS (UINT64_C(1) << HTTP_METHOD_GET | UINT64_C(1) << HTTP_METHOD_HEAD)
 

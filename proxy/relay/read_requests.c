@@ -1,7 +1,10 @@
 #include "relay/read_requests.h"
 
 #include "relay/exchange.h"
+#include "relay/judge.h"
 #include "relay/listener.h"
+#include "relay/reply.h"
+#include "relay/respond.h"
 
 void read_requests_discard_head(struct downstream *d)
 {

@@ -3,11 +3,14 @@
  * on its connection; the request's body, if it is short, is read and thrown away so that the
  * connection can go on, else the connection is closed behind the answer.
  */
+#include "relay/reply.h"
+
 #include <assert.h>
 
 #include "base/log.h"
 #include "gate/ratelimit_fields.h"
 #include "http/problem.h"
+#include "relay/compose.h"
 #include "relay/exchange.h"
 #include "relay/listener.h"
 #include "relay/relay.h"
@@ -49,7 +52,7 @@ void exchange_reply(struct exchange *x, unsigned status, const char *why, uint64
 	x->answer.retry_after_ms = retry_after_ms;
 	exchange_drop_connection(x);
 	if (x->body)
-		gather_end(x);
+		exchange_free_body(x);
 	exchange_leave_queue(x);
 	if (x->turn.has_deadline)
 		deadline_clear(&x->turn.deadline);

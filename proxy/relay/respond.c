@@ -6,10 +6,12 @@
 #include "http/problem.h"
 #include "http/upgrade.h"
 #include "relay/account.h"
+#include "relay/compose.h"
 #include "relay/endless.h"
 #include "relay/exchange.h"
 #include "relay/pin.h"
 #include "relay/relay.h"
+#include "relay/reply.h"
 #include "relay/server_connection.h"
 
 #define PUMP_TURNS 16
@@ -401,7 +403,7 @@ static void begin_tunnel(struct exchange *x)
 	x->answer.begun = true;
 	x->close_client = true;
 	if (x->body)
-		gather_end(x); /* it was sent */
+		exchange_free_body(x); /* it was sent */
 	if (!compose_response(x, &client->out, false, false)) {
 		exchange_abort(x, "no memory");
 		return;
@@ -460,12 +462,6 @@ void respond_tunnel(struct exchange *x)
 }
 
 /* ---- the client left ------------------------------------------------------------------------- */
-
-void exchange_request_cut(struct exchange *x)
-{
-	worker_count(x->worker, STATS_CLIENT_GONE);
-	exchange_abort(x, "client left during its request");
-}
 
 void exchange_client_gone(struct exchange *x)
 {

@@ -1,4 +1,4 @@
-/* The response's side of an exchange: relayed from its server (respond.c) or our own (reply.c). */
+/* An exchange's response, relayed from its server (relay/respond.c). */
 #ifndef RELAY_RESPOND_H
 #define RELAY_RESPOND_H
 
@@ -25,10 +25,7 @@ void respond_client_is_slow(struct exchange *exchange);
 /* Moves bytes both ways. */
 void respond_tunnel(struct exchange *exchange);
 
-/* An answer of our own: throws the request's body away as it comes. */
-void reply_discard_body(struct exchange *exchange);
-
-/* Sends it when the exchange is the first on its connection and its request is read. */
-void reply_if_first(struct exchange *exchange);
+/* The client is gone (its connection is closing): finish alone or cut. */
+void exchange_client_gone(struct exchange *exchange);
 
 #endif

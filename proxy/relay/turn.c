@@ -16,6 +16,7 @@
 #include "relay/find_server.h"
 #include "relay/listener.h"
 #include "relay/relay.h"
+#include "relay/reply.h"
 
 /* ---- its limits ------------------------------------------------------------------------------ */
 
@@ -228,12 +229,15 @@ void exchange_look_again(struct exchange *x, uint64_t after_ms)
 	wait_until(x, at_ms < x->turn.wait_ends_ms ? at_ms : x->turn.wait_ends_ms);
 }
 
+static void on_ticket(struct message *message);
+
 static void enter_queue(struct exchange *x)
 {
 	struct site *site = x->use->site;
 	struct upstream *upstream = x->upstream;
 	struct ticket *ticket = &x->turn.ticket;
 
+	ticket->message.run = on_ticket;
 	ticket->bytes = bytes_of(x);
 	ticket->weight = (uint16_t)(x->gate.verdict.weight > 0 ? x->gate.verdict.weight : 1);
 	ticket->unordered =
@@ -302,7 +306,8 @@ void exchange_admit(struct exchange *x)
 	exchange_forward(x);
 }
 
-void exchange_on_ticket(struct message *message)
+/* The message of its ticket: its turn has come, or what else the queue had to say. */
+static void on_ticket(struct message *message)
 {
 	struct exchange *x = CONTAINER_OF(ticket_of(message), struct exchange, turn.ticket);
 	struct client *client = x->client;

@@ -6,6 +6,7 @@
 #include "base/log.h"
 #include "relay/downstream.h"
 #include "relay/exchange.h"
+#include "relay/forward.h"
 #include "relay/growth.h"
 #include "relay/listener.h"
 #include "relay/manager.h"
