@@ -55,7 +55,8 @@ static inline void wait_init(
 	wait->progress = 0;
 }
 
-/* Waits until `at_ms`, unless it does so already for this reason at this progress. */
+/* Waits until `at_ms`, unless it does so already for this reason at this progress. Where that is
+ * over already, there is no patience: what came has been looked at. */
 static inline void wait_for(struct wait *wait, enum wait_reason reason, uint64_t progress,
 	uint64_t at_ms, uint64_t now_ms)
 {
@@ -63,7 +64,7 @@ static inline void wait_for(struct wait *wait, enum wait_reason reason, uint64_t
 		return;
 	wait->reason = reason;
 	wait->progress = progress;
-	wait->deadline.is_patient = true;
+	wait->deadline.is_patient = at_ms > now_ms;
 	deadline_set(&wait->deadline, at_ms, now_ms);
 }
 

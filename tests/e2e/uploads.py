@@ -1,5 +1,6 @@
 """Refused uploads: the answer reaches a client that is still sending, and what such clients hold is bounded."""
 import os
+import signal
 import socket
 import time
 
@@ -158,6 +159,18 @@ def room(t):
         equal(client.response().status, 429, "status")
         stay.append(client)
     equal(t.client(sluice).ask("/other").status, 429, "status")
+
+
+@test("lingering ends, whatever the client sends, when sluice was held up meanwhile, too")
+def held_up(t):
+    sluice = refusing(t, listener="linger_timeout = 300ms")
+    client = t.client(sluice)
+    client.send(HEAD + b"Transfer-Encoding: chunked\r\n\r\n")
+    equal(client.response().status, 429, "status")
+    sluice.process.signal(signal.SIGSTOP)
+    time.sleep(0.6)
+    sluice.process.signal(signal.SIGCONT)
+    until(lambda: is_cut(client), "the end of lingering")
 
 
 @test("lingering ends after linger_timeout, whatever the client sends, and in a drain")
