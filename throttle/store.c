@@ -96,16 +96,12 @@ int store_create(struct store *store, const char *folder, const char *name, uint
 	return error;
 }
 
-int store_open(struct store *store, const char *folder, const char *name, uint64_t least_bytes)
+/* Maps all of the file that was opened; errno is of its opening. Closed on failure. */
+static int map_opened(struct store *store, uint64_t least_bytes)
 {
-	char path[PATH_MAX];
 	struct stat status;
-	int error = path_of(path, folder, name);
+	int error = 0;
 
-	*store = (struct store){.file = -1};
-	if (error != 0)
-		return error;
-	store->file = open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
 	if (store->file < 0)
 		return errno;
 	if (fstat(store->file, &status) != 0)
@@ -121,28 +117,26 @@ int store_open(struct store *store, const char *folder, const char *name, uint64
 	return error;
 }
 
+int store_open(struct store *store, const char *folder, const char *name, uint64_t least_bytes)
+{
+	char path[PATH_MAX];
+	int error = path_of(path, folder, name);
+
+	*store = (struct store){.file = -1};
+	if (error != 0)
+		return error;
+	store->file = open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+	return map_opened(store, least_bytes);
+}
+
 int store_open_shared(struct store *store, int shared, uint64_t least_bytes)
 {
 	char path[64];
-	struct stat status;
-	int error = 0;
 
 	/* Opened again: locks belong to an open file, and an inherited one is still the other's. */
 	snprintf(path, sizeof(path), "/proc/self/fd/%d", shared);
 	*store = (struct store){.file = open(path, O_RDWR | O_CLOEXEC)};
-	if (store->file < 0)
-		return errno;
-	if (fstat(store->file, &status) != 0)
-		error = errno;
-	else if (!S_ISREG(status.st_mode) || (uint64_t)status.st_size < least_bytes)
-		error = ENOTSUP;
-	if (error == 0) {
-		store->bytes = (uint64_t)status.st_size;
-		error = map(store);
-	}
-	if (error != 0)
-		store_close(store);
-	return error;
+	return map_opened(store, least_bytes);
 }
 
 void store_close(struct store *store)

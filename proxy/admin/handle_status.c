@@ -81,6 +81,14 @@ static void put_one(
 	exposition_sample(page->out, name, NULL, value);
 }
 
+static void put_labelled(
+	struct page *page, const char *name, const char *label, const char *word, uint64_t value)
+{
+	const char *const labels[] = {label, word, NULL};
+
+	exposition_sample(page->out, name, labels, (double)value);
+}
+
 static void put_queue(struct page *page, struct queue *queue)
 {
 	struct queue_counts counts;
@@ -189,20 +197,15 @@ static void put_buffering(struct page *page, const struct spool_store *store)
 	exposition_family(page->out, page->format, name, true,
 		"Bodies of which there was more than request_buffering or response_buffering "
 		"keep.");
-	for (int use = 0; use < SPOOL_USES; use++) {
-		const char *const labels[] = {"body", uses[use], NULL};
-		exposition_sample(
-			page->out, name, labels, (double)atomic_load(&store->uses[use].filled));
-	}
+	for (int use = 0; use < SPOOL_USES; use++)
+		put_labelled(page, name, "body", uses[use], atomic_load(&store->uses[use].filled));
 	name = "sluice_buffering_refused_total";
 	exposition_family(page->out, page->format, name, true,
 		"Bodies of which less was kept, as buffering_memory, buffering_disk or the number "
 		"of files was at its bound.");
-	for (int bound = 0; bound < STORE_BOUNDS; bound++) {
-		const char *const labels[] = {"bound", bounds[bound], NULL};
-		exposition_sample(
-			page->out, name, labels, (double)atomic_load(&store->refused[bound]));
-	}
+	for (int bound = 0; bound < STORE_BOUNDS; bound++)
+		put_labelled(
+			page, name, "bound", bounds[bound], atomic_load(&store->refused[bound]));
 }
 
 static void put_process(struct page *page, const struct relay *relay)

@@ -34,6 +34,14 @@ class Client(wire.Stream):
         message = self.response_head()
         return self.read_body(message, bodiless=method == "HEAD")
 
+    def expect_cut(self):
+        """The next response ends before it is whole, and can't seem whole."""
+        try:
+            self.response()
+        except wire.Ended:
+            return
+        raise AssertionError("a cut response seemed whole")
+
     def response_head(self):
         interim = []
         while True:

@@ -127,6 +127,20 @@ static bool takes(struct world *w, uint64_t *now_ms, uint64_t per_second, uint64
 
 /* ---- taking ---------------------------------------------------------------------------------- */
 
+/* Takes so many bytes a second for 5 s; then nothing is there for it. False: cut meanwhile. */
+static bool takes_and_rests(
+	struct world *w, uint64_t *now_ms, uint64_t per_second, uint64_t rest_ms)
+{
+	has_unsent(w, true);
+	look(w);
+	bool goes_on = takes(w, now_ms, per_second, 5000);
+	has_unsent(w, false);
+	look(w);
+	*now_ms += rest_ms;
+	at(w, *now_ms);
+	return goes_on;
+}
+
 static void a_response_in_stretches_has_one_grace(void **state)
 {
 	struct world *w = begin();
@@ -136,16 +150,8 @@ static void a_response_in_stretches_has_one_grace(void **state)
 
 	(void)state;
 	/* A twentieth of the rate; each stretch alone is shorter than the grace. */
-	while (goes_on && stretch < 100) {
-		has_unsent(w, true);
-		look(w);
-		goes_on = takes(w, &now_ms, 5000, 5000);
-		has_unsent(w, false);
-		look(w);
-		now_ms += 2000;
-		at(w, now_ms);
-		stretch++;
-	}
+	for (; goes_on && stretch < 100; stretch++)
+		goes_on = takes_and_rests(w, &now_ms, 5000, 2000);
 	assert_false(goes_on);
 	assert_int_equal(stretch, 3);
 	end(w);
@@ -157,15 +163,8 @@ static void time_without_anything_for_it_costs_nothing(void **state)
 	uint64_t now_ms = 0;
 
 	(void)state;
-	for (unsigned stretch = 0; stretch < 100; stretch++) {
-		has_unsent(w, true);
-		look(w);
-		assert_true(takes(w, &now_ms, 110000, 5000));
-		has_unsent(w, false);
-		look(w);
-		now_ms += 50000;
-		at(w, now_ms);
-	}
+	for (unsigned stretch = 0; stretch < 100; stretch++)
+		assert_true(takes_and_rests(w, &now_ms, 110000, 50000));
 	end(w);
 }
 
