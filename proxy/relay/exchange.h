@@ -45,6 +45,13 @@ enum exchange_state {
 	EXCHANGE_ENDED,
 };
 
+/* Why it looks for a server. */
+enum server_search {
+	SEARCH_FIRST, /* its turn has come, or it is tried once more */
+	SEARCH_WOKEN, /* it waited for a connection, and one is free: its place in line is kept */
+	SEARCH_AGAIN, /* it waits, none is free, but other servers may serve by now */
+};
+
 /* Bytes of a request's head kept inline; longer ones get memory of their own. */
 #define EXCHANGE_HEAD_BYTES 1024
 
@@ -64,6 +71,7 @@ struct exchange_facts {
 struct exchange_attempt {
 	struct connection_waiter *waiter; /* for a connection: relay/server_pool.h; NULL: no */
 	uint64_t line_number;             /* its position in line, once it has had one */
+	enum server_search search;
 	struct server_state *endless; /* at which its response has no end: it has no place there,
 					 and is counted as such. NULL: its response may end */
 	uint64_t tried;               /* mask of servers */
@@ -107,7 +115,6 @@ struct exchange_times {
 struct exchange_turn {
 	bool in_queue;    /* has a ticket to give back */
 	bool delayed;     /* waited for its limit */
-	bool woken;       /* a connection was free, for which it waited */
 	bool aside;       /* has its turn in the queue, but takes no place before it can go on */
 	bool awaits_mail; /* ended, but the queue's message is under way to it */
 	bool has_deadline;

@@ -44,13 +44,23 @@ static void blame(struct exchange *x, enum connect_fault fault, const char *why)
 {
 	struct worker *worker = x->worker;
 
-	if (fault == CONNECT_SERVER) {
+	if (fault == CONNECT_SERVER)
 		server_failed(x->server, why, worker_now_ms(worker));
+	if (fault == CONNECT_SERVER || x->attempt.search == SEARCH_AGAIN)
 		x->attempt.tried |= 1ULL << x->server->index;
-	}
 	if (fault != CONNECT_LOCAL)
 		account_upstream_failure(x);
 	find_server_log_failure(x, why);
+}
+
+/* No connection could be made: may it try another one? One that looks again asks each server once,
+ * and as often as it looks: it must not lose what it waits for by that. */
+static bool may_try_another(struct exchange *x)
+{
+	if (x->attempt.search != SEARCH_AGAIN && x->attempt.tries++ >= x->upstream->conf->retries)
+		return false;
+	worker_count(x->worker, STATS_RETRIES);
+	return true;
 }
 
 /* The servers that an exchange may still be forwarded to, if all of them are bounded: others would
@@ -96,6 +106,8 @@ static bool await_connection(struct exchange *x, uint64_t servers)
 			x->turn.aside |=
 				queue_yield_place(queue, &x->turn.ticket, worker_now_ns(x->worker));
 		exchange_await_turn(x);
+		if (x->attempt.search == SEARCH_AGAIN)
+			x->attempt.search = SEARCH_WOKEN;
 		exchange_look_again(x, LOOK_AGAIN_MS);
 		return true;
 	case POOL_HAS_ONE:
@@ -156,12 +168,10 @@ static bool try_next(struct exchange *x, bool fresh, uint64_t *full)
 		exchange_reply(x, 503, why, 1000);
 		return true;
 	}
-	if (x->attempt.tries++ >= upstream->conf->retries) {
-		exchange_reply(x, 502, why, HTTP_PROBLEM_NO_RETRY);
-		return true;
-	}
-	worker_count(worker, STATS_RETRIES);
-	return false;
+	if (may_try_another(x))
+		return false;
+	exchange_reply(x, 502, why, HTTP_PROBLEM_NO_RETRY);
+	return true;
 }
 
 static void await_connect(struct exchange *x)
@@ -178,7 +188,7 @@ void find_server(struct exchange *x, bool fresh)
 
 	/* What is in the pool may carry somebody else's login. */
 	fresh |= x->route->upstream_affinity;
-	if (pool_has_waiters(x) && !x->turn.woken) {
+	if (pool_has_waiters(x) && x->attempt.search == SEARCH_FIRST) {
 		uint64_t servers = bounded_servers(x);
 		if (servers != 0 && await_connection(x, servers))
 			return; /* behind those that wait already */
@@ -187,7 +197,6 @@ void find_server(struct exchange *x, bool fresh)
 		;
 	if (!x->connection)
 		return;
-	x->turn.woken = false;
 	if (x->connection->state == SERVER_CONNECTION_BUSY)
 		forward_start(x);
 	else
@@ -243,6 +252,27 @@ static bool has_another(struct exchange *x, const struct upstream *upstream)
 	       upstream_has_another(x->upstream, pool_waits_for(x), worker_now_ms(x->worker));
 }
 
+/* It was in line for a connection, and is no more. */
+static void search(struct exchange *x, enum server_search why)
+{
+	struct client *client = x->client;
+	struct upstream_state *upstream = x->upstream->state;
+	struct site_use *use = site_use_hold(x->use); /* has the state, should it end here */
+
+	x->attempt.search = why;
+	if (x->turn.aside) {
+		exchange_admit(x); /* for a place first */
+	} else {
+		deadline_clear(&x->turn.deadline);
+		exchange_enter(x, EXCHANGE_CONNECTING);
+		find_server(x, false);
+	}
+	pool_pass_on(upstream);
+	site_use_release(use);
+	if (client)
+		client_advance(client);
+}
+
 void find_server_again(struct exchange *x)
 {
 	struct upstream *upstream = site_upstream_of(x->worker->use->site, x->upstream->state);
@@ -259,27 +289,12 @@ void find_server_again(struct exchange *x)
 			follow_site(x, upstream);
 		x->attempt.tried = 0; /* what could not be connected to may be up again */
 	}
-	connection_is_free(x);
+	search(x, SEARCH_AGAIN);
 }
 
 static void connection_is_free(struct exchange *x)
 {
-	struct client *client = x->client;
-	struct upstream_state *upstream = x->upstream->state;
-	struct site_use *use = site_use_hold(x->use); /* has the state, should it end here */
-
-	x->turn.woken = true;
-	if (x->turn.aside) {
-		exchange_admit(x); /* for a place first */
-	} else {
-		deadline_clear(&x->turn.deadline);
-		exchange_enter(x, EXCHANGE_CONNECTING);
-		find_server(x, false);
-	}
-	pool_pass_on(upstream);
-	site_use_release(use);
-	if (client)
-		client_advance(client);
+	search(x, SEARCH_WOKEN);
 }
 
 /* A connection that was being made could not be. */
@@ -294,9 +309,7 @@ void find_server_connect_failed(struct exchange *x, const char *why, int error, 
 		exchange_end(x);
 	} else if (fault == CONNECT_LOCAL) {
 		exchange_reply(x, 503, why, 1000);
-	} else if (x->attempt.tries < x->upstream->conf->retries) {
-		x->attempt.tries++;
-		worker_count(x->worker, STATS_RETRIES);
+	} else if (may_try_another(x)) {
 		find_server(x, false);
 	} else {
 		x->turn.ticket.failed = true;

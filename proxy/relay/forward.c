@@ -85,7 +85,7 @@ static void server_broke(struct exchange *x, const char *why, unsigned status, b
 	} else if (safe && x->attempt.tries < conf->retries) {
 		x->attempt.tries++;
 		worker_count(worker, STATS_RETRIES);
-		x->attempt.request_started = x->interim.held = x->turn.woken = false;
+		x->attempt.request_started = x->interim.held = false;
 		x->turn.ticket.failed = false;
 		x->times.first_byte_ns = 0;
 		exchange_enter(x, EXCHANGE_CONNECTING);
@@ -316,6 +316,7 @@ bool forward_start(struct exchange *x)
 	struct server_connection *connection = x->connection;
 
 	exchange_enter(x, EXCHANGE_FORWARDING);
+	x->attempt.search = SEARCH_FIRST;
 	keep_body(x);
 	if (!compose_request(x, &connection->out) ||
 		(x->memory.body && !flow_append(&connection->out, &x->worker->blocks,

@@ -233,7 +233,7 @@ enum pool_wait pool_wait(
 	*waiter = (struct connection_waiter){
 		.worker = x->worker, .exchange = x, .go_on = go_on, .servers = servers};
 	pthread_mutex_lock(&upstream->connections_lock);
-	if (!x->turn.woken)
+	if (x->attempt.search == SEARCH_FIRST)
 		x->attempt.line_number = ++upstream->line_numbers;
 	link_waiter(upstream, waiter, x->attempt.line_number);
 	bool has_one = is_free(waiter);

@@ -218,7 +218,8 @@ void exchange_await_turn(struct exchange *x)
 	uint64_t since_ns = x->attempt.sent ? worker_now_ns(x->worker) : x->turn.ticket.entered_ns;
 
 	exchange_enter(x, EXCHANGE_QUEUED);
-	x->turn.wait_ends_ms = since_ns / CLOCK_NS_PER_MS + x->route->queue_timeout_ms;
+	if (x->attempt.search == SEARCH_FIRST) /* else it is the same wait, which goes on */
+		x->turn.wait_ends_ms = since_ns / CLOCK_NS_PER_MS + x->route->queue_timeout_ms;
 	wait_until(x, x->turn.wait_ends_ms);
 }
 

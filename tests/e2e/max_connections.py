@@ -9,6 +9,7 @@ from lib.client import request_bytes
 from lib.process import DEADLINE_SECONDS, Port, open_files, until
 from lib.sluice import to
 from lib.tap import equal, main, test, true
+from lib.wire import quiet
 
 OK = b"HTTP/1.1 200 OK\r\n"
 EVENTS = OK + b"Content-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n4\r\n:hi\n\r\n"
@@ -309,6 +310,47 @@ def none_enabled(t):
         operate(other, "enable")
         equal(t.client(sluice).ask("/x").status, 200, "the other one is enabled")
         holder.reset()
+
+
+@test("a request that waits for a full server loses nothing by another one that is down")
+def other_down(t):
+    for route in ("", "session = header:X-Api-Key | ip\nupstream_affinity = session\n"
+                  "session_idle_timeout = 100ms"):
+        one = Server(t)
+        other = t.origin(listen=False)
+        sluice, admin = with_admin(t, to(f"{one} max_connections=1", str(other),
+                                         upstream="max_fails = 0\nretries = 1", route=route))
+        holder, waits = t.client(sluice), t.client(sluice)
+        holder.request("/wait")
+        one.origin.wait_requests(1)
+        waits.request("/x", fields=[("X-Api-Key", "another")])
+        until(lambda: admin.json("/api/v1/upstreams")[-1]["upstreams"][0]["failures"] >= 6,
+              "the other server is tried again and again")
+        one.go.set()
+        equal(holder.response().status, 200, "the one that was held")
+        equal(waits.response().status, 200, "the one that waited")
+
+
+@test("reloads, and looking for other servers, do not prolong queue_timeout")
+def not_prolonged(t):
+    route = "session = header:X-Api-Key | ip\nupstream_affinity = session\nqueue_timeout = 1s"
+    one = Server(t)
+    other = t.origin(listen=False)
+    servers = [f"{one} max_connections=1"], [f"{one} max_connections=1", str(other)]
+    sluice = t.sluice(to(*servers[0], route=route))
+    holder, waits = t.client(sluice), t.client(sluice)
+    holder.request("/wait")
+    one.origin.wait_requests(1)
+    waits.request("/x", fields=[("X-Api-Key", "another")])
+    reloads = 0
+    while quiet(waits, 0.15):
+        true(reloads < 100, "the wait ends, however many reloads there are")
+        reloads += 1
+        sluice.reload(to(*servers[reloads % 2], upstream="max_fails = 0", route=route))
+        sluice.process.wait_output(": reloaded", reloads)
+    equal(waits.response().status, 503, "the one that waited")
+    one.go.set()
+    equal(holder.response().status, 200, "the one that was held")
 
 
 @test("a request that is to be sent once more, and waits for a connection, has its time, too")
