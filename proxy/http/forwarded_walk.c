@@ -16,7 +16,9 @@ struct walk {
 /* `192.0.2.1`, `192.0.2.1:80`, `2001:db8::1`, `[2001:db8::1]`, `[2001:db8::1]:80` */
 static bool parse_node(struct slice node, uint8_t address[16])
 {
-	if (node.len > 0 && node.at[0] == '[') {
+	if (node.len == 0)
+		return false;
+	if (node.at[0] == '[') {
 		const char *bracket = memchr(node.at, ']', node.len);
 		if (!bracket)
 			return false;

@@ -404,6 +404,8 @@ static void the_other_dialect(void **state)
 			"1.2.3.4, 10.0.0.1", "a.test:8443", "8443"},
 		{"Forwarded: for=\"[2001:db9::1]:7\", for=_hidden, for=unknown;proto=http\n",
 			"2001:db9::1, unknown, unknown, 10.0.0.1", "h.test:81", "81"},
+		{"Forwarded: proto=https;by=_x, ;, for=\"\", for=1.2.3.4\n",
+			"unknown, unknown, unknown, 1.2.3.4, 10.0.0.1", "h.test:81", "81"},
 		{"Forwarded: for=1.2.3.4;host=x\nForwarded: for=10.0.0.2;host=y\n",
 			"1.2.3.4, 10.0.0.2, 10.0.0.1", "x", "80"},
 		/* A stranger's host is not believed, nor anything malformed. */
