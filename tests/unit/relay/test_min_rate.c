@@ -69,6 +69,18 @@ static void haste_buys_no_more_than_the_grace(void **state)
 	assert_int_equal(min_rate_look(&rate, UINT64_MAX / 2, 12 * S), 0);
 }
 
+/* The loop was held up for longer than the grace: what came meanwhile is found at once. */
+static void a_late_look_counts_all_that_came(void **state)
+{
+	struct min_rate rate = waiting(S);
+
+	(void)state;
+	assert_int_equal(min_rate_look(&rate, 2500, 26 * S), 10 * S);
+	assert_int_equal(min_rate_look(&rate, 2500 + 2400, 51 * S), 9 * S);
+	assert_int_equal(min_rate_look(&rate, 4900 + 100000, 91 * S), 10 * S);
+	assert_int_equal(min_rate_look(&rate, 104900 + 2999, 131 * S + S / 100), 0);
+}
+
 static void pauses_cost_nothing(void **state)
 {
 	struct min_rate rate = waiting(S);
@@ -140,6 +152,7 @@ int main(void)
 		cmocka_unit_test(just_the_rate_goes_on_for_ever),
 		cmocka_unit_test(half_the_rate_ends_after_twice_the_grace),
 		cmocka_unit_test(haste_buys_no_more_than_the_grace),
+		cmocka_unit_test(a_late_look_counts_all_that_came),
 		cmocka_unit_test(pauses_cost_nothing),
 		cmocka_unit_test(a_count_that_begins_again_pays_nothing),
 		cmocka_unit_test(a_day_of_grace_at_any_rate_does_not_overflow),
