@@ -56,7 +56,8 @@ static inline void wait_init(
 }
 
 /* Waits until `at_ms`, unless it does so already for this reason at this progress. Where that is
- * over already, there is no patience: what came has been looked at. */
+ * over already, there is no patience: what came has been looked at. Nor where the time is ours:
+ * a server closes what is idle for longer than that. */
 static inline void wait_for(struct wait *wait, enum wait_reason reason, uint64_t progress,
 	uint64_t at_ms, uint64_t now_ms)
 {
@@ -64,7 +65,7 @@ static inline void wait_for(struct wait *wait, enum wait_reason reason, uint64_t
 		return;
 	wait->reason = reason;
 	wait->progress = progress;
-	wait->deadline.is_patient = at_ms > now_ms;
+	wait->deadline.is_patient = at_ms > now_ms && reason != WAIT_REUSE;
 	deadline_set(&wait->deadline, at_ms, now_ms);
 }
 
