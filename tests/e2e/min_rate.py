@@ -146,7 +146,7 @@ def slow_server(t):
         x.read_body()
         x.reply(200)
 
-    setup = Setup(t, f"min_rate = 1M\n{GRACE_INI}\nrequest_buffering = off", handler)
+    setup = Setup(t, f"min_rate = 100k\n{GRACE_INI}\nrequest_buffering = off", handler)
     client = t.client(setup.sluice)
     client.send(request_bytes("/up", "POST", [("Content-Length", str(BIG))]))
     sender = threading.Thread(target=lambda: client.send(bytes(BIG)))
