@@ -141,6 +141,8 @@ static struct server_address inet(unsigned port)
 	return address;
 }
 
+static const struct server_address none; /* of a list without any */
+
 static unsigned port_of(const struct server_address *address)
 {
 	return ntohs(((const struct sockaddr_in *)&address->socket)->sin_port);
@@ -164,7 +166,7 @@ static void a_number_is_its_own_only_address(void **state)
 	/* It is given also when it has failed: there is no other. */
 	assert_false(server_state_address_failed(server, found.id, 1, 10, 100));
 	assert_true(server_state_address(server, 1, &found));
-	server_state_set_addresses(server, NULL, 0);
+	server_state_set_addresses(server, &none, 0);
 	assert_false(server_state_address(server, 1, &found));
 	server_state_release(server);
 	upstream_state_release(a);
@@ -280,7 +282,7 @@ static void turns_are_those_of_a_plain_list(void **state)
 		}
 	}
 	/* Of an address that is no longer there nothing is known. */
-	server_state_set_addresses(server, NULL, 0);
+	server_state_set_addresses(server, &none, 0);
 	server_state_address_succeeded(server, 1);
 	assert_false(server_state_address_failed(server, 1, now_ms, 10, 70));
 	server_state_release(server);
