@@ -232,11 +232,14 @@ static void listener_retire(struct listener *listener)
 			listener->retire_max_ms = max_ms; /* a drain began meanwhile */
 		return;
 	}
-	listener->retiring = listener->had_handshakes = true;
+	/* The path of a unix socket is gone already, and it knows no handshake. */
+	bool is_unix = strncmp(binding->text, "unix:", 5) == 0;
+
+	listener->retiring = true;
 	listener->retire_max_ms = max_ms;
-	listener->quiet_ms = QUIET_MS;
-	/* The path of a unix socket is gone already. */
-	if (strncmp(binding->text, "unix:", 5) != 0 && !acceptor_keep_out(&listener->acceptor))
+	listener->had_handshakes = !is_unix;
+	listener->quiet_ms = is_unix ? 0 : QUIET_MS;
+	if (!is_unix && !acceptor_keep_out(&listener->acceptor))
 		log_debug("listener %s: new connections can't be kept out: %s",
 			listener->conf->name, strerror(errno));
 	deadline_set(&listener->quiet, now_ms, now_ms);
