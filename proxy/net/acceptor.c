@@ -1,6 +1,7 @@
 #include "net/acceptor.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <linux/filter.h>
 #include <unistd.h>
 
@@ -73,7 +74,13 @@ bool acceptor_keep_out(const struct acceptor *acceptor)
 	};
 	struct sock_fprog program = {sizeof(code) / sizeof(code[0]), code};
 
+	const int nowhere = INT_MAX; /* an interface that no system has */
+
 	if (setsockopt(acceptor->fd, SOL_SOCKET, SO_ATTACH_FILTER, &program, sizeof(program)) == 0)
+		return true;
+	/* Without the right to filter. Handshakes that have begun are found by their own entries.
+	 */
+	if (setsockopt(acceptor->fd, SOL_SOCKET, SO_BINDTOIFINDEX, &nowhere, sizeof(nowhere)) == 0)
 		return true;
 	int error = errno;
 	listen(acceptor->fd, 0);

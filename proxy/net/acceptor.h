@@ -40,9 +40,11 @@ int acceptor_take(struct acceptor *acceptor, struct stream_export *client,
 int acceptor_set_backlog(const struct acceptor *acceptor, int backlog);
 
 /* The system takes no new connections for the socket, but finishes the handshakes that have begun.
- * A client that was kept out tries again after a second, and then finds another process that
- * listens there, or is refused. False where the system refuses that: then at least no more than one
- * connection waits at a time, and errno says why. */
+ * With the right to filter, a client that was kept out tries again after a second, and then finds
+ * another process that listens there, or is refused; without it (some systems leave that to root)
+ * it is refused at once, or goes to a socket of the group that is not kept out. False where the
+ * system can do neither (before Linux 5.7): then at least no more than one connection waits at a
+ * time, and errno says why. */
 bool acceptor_keep_out(const struct acceptor *acceptor);
 
 /* Are there handshakes that closing the socket would reset? net/handshakes.h says what it costs to
