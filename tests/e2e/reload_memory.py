@@ -193,6 +193,7 @@ def every_allocation(t):
                 true(reload(before()), "back to the first file")
             before()
         memory.fail(0)
+        probe()  # what was admitted before that is forgotten
         true(soon(lambda: memory.live() < live + MANY), f"a block more for each time {after_what}")
         return settled(memory.live, "memory")
 
