@@ -26,7 +26,7 @@ struct pump;
 struct client_calls {
 	/* Acts on what has changed; when it is at it already, once more at its end. */
 	void (*advance)(struct client *client);
-	/* Looks what it waits for now, as the exchange being read has changed that. */
+	/* Sets its deadline again: the exchange being read has changed what it waits for. */
 	void (*watch)(struct client *client);
 	/* No further request. */
 	void (*finish)(struct client *client);

@@ -1,5 +1,5 @@
 /*
- * An exchange's birth, its states, what it lets go of, and its end. The files above it bring it
+ * An exchange's birth, its states, what it releases, and its end. The files above it bring it
  * from state to state: judge.c, turn.c, find_server.c, forward.c, respond.c, reply.c. Its memory is
  * its worker's and used again:
  *
