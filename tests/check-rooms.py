@@ -28,7 +28,8 @@ WORDS = ['field_names', 'lenient', 'message', 'method', 'out', 'path', 'path_rea
 SOCKETS = r'\b(?:socket|connect|accept4?|recv|send|shutdown|poll|setsockopt|getsockopt|ioctl)\('
 SOCKET_ROOMS = ['net', 'cli']
 SOCKET_UNITS = {
-    'base/log': 'waits for its writer and for standard output',
+    'base/log': 'waits for its writers and for standard output',
+    'base/log_writer': 'waits for lines',
     'base/log_output': 'waits for standard output',
     'base/notify': "the service manager's datagrams",
     'admin/background': "libmicrohttpd's connections",

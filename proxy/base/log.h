@@ -1,13 +1,15 @@
 /*
- * Log lines, written by a thread of their own so that a slow disk delays no request.
+ * Log lines, written by threads of their own so that a slow disk delays no request: one for the
+ * error log and one for the access log, so that neither delays the other.
  *
  *   worker 0 --ring--\
- *   worker 1 --ring---> log thread --> stderr | file | syslog   (error log)
- *   main     --ring--/             \-> stdout | file | syslog   (access log)
+ *   worker 1 --ring---> thread --> stderr | file | syslog   (error log)
+ *   main     --ring--/
+ *                 and the same rings again --> thread --> stdout | file | syslog   (access log)
  *
- * Each thread writes whole lines into its own single-producer ring; the log thread drains them
- * all. A full ring drops the line and counts it; nobody waits. A thread with no ring (before
- * log_thread_attach, or in a unit test) writes to stderr at once.
+ * Each thread writes whole lines into its own single-producer rings; a writer (base/log_writer.h)
+ * drains those of its log. A full ring drops the line and counts it; nobody waits. A thread with no
+ * ring (before log_thread_attach, or in a unit test) writes to stderr at once.
  */
 #ifndef BASE_LOG_H
 #define BASE_LOG_H
@@ -31,8 +33,8 @@ struct log_target {
 struct log;
 
 /*
- * Opens both logs and starts the log thread, with a ring of `ring_bytes` for each of `threads`
- * threads. Returns NULL with errno and a line on stderr when a file can't be opened.
+ * Opens both logs and starts their threads, with a ring of `ring_bytes` in each log for each of
+ * `threads` threads. Returns NULL with errno and a line on stderr when a file can't be opened.
  */
 struct log *log_open(unsigned threads, size_t ring_bytes, enum log_level level,
 	struct log_target error_log, struct log_target access_log);
@@ -60,20 +62,21 @@ int log_configure(struct log *log, enum log_level level, struct log_target error
 void log_give_to(struct log *log, uid_t user, gid_t group);
 
 /*
- * Closes and opens the files again by name; done by the log thread soon after. From any thread, and
+ * Closes and opens the files again by name; done by its thread soon after. From any thread, and
  * from a signal handler. A file that can't be opened is kept as it was, with a line that says so.
  */
 void log_reopen(struct log *log);
 
 /*
- * Writes out what is in the rings and ends the thread. No other thread may log through it
+ * Writes out what is in the rings and ends the threads. No other thread may log through it
  * afterwards; the calling one is detached. NULL does nothing. When that takes more than 5 s, as
  * with a pipe whose reader has stopped, the lines are given up, with a line on stderr, and the
  * thread and its memory are left to the end of the process.
  */
 void log_close(struct log *log);
 
-/* From now on the calling thread logs into ring `index` (0 .. threads-1) of `log`; NULL detaches.
+/* From now on the calling thread logs into the rings `index` (0 .. threads-1) of `log`; NULL
+ * detaches.
  */
 void log_thread_attach(struct log *log, unsigned index);
 

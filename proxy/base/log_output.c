@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <syslog.h>
 #include <unistd.h>
 
@@ -65,6 +66,14 @@ int log_output_open(struct log_output *output, struct log_target target)
 	return error;
 }
 
+bool log_output_is_same(const struct log_output *one, const struct log_output *other)
+{
+	struct stat a, b;
+
+	return one->fd >= 0 && other->fd >= 0 && fstat(one->fd, &a) == 0 &&
+	       fstat(other->fd, &b) == 0 && a.st_dev == b.st_dev && a.st_ino == b.st_ino;
+}
+
 void log_output_close(struct log_output *output)
 {
 	log_output_flush(output);
@@ -95,8 +104,15 @@ static int write_all(int fd, const char *at, size_t len)
 
 static void write_lines(struct log_output *output, const char *at, size_t len, unsigned lines)
 {
-	int error = write_all(output->fd, at, len);
+	/* Relaxed: a reload that changes it may cut a line in two, and no more than that. */
+	bool locks = output->pair &&
+		     atomic_load_explicit(&output->pair->is_one_file, memory_order_relaxed);
 
+	if (locks)
+		pthread_mutex_lock(&output->pair->lock);
+	int error = write_all(output->fd, at, len);
+	if (locks)
+		pthread_mutex_unlock(&output->pair->lock);
 	if (error) {
 		output->lost += lines;
 		/* Once, not a line for each line lost; the count is in log_dropped(). */

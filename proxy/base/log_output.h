@@ -1,6 +1,6 @@
 /*
- * Where one log goes: a file descriptor with a buffer before it, or syslog. Used by the log thread
- * alone, save for log_output_open, which the thread that configures calls.
+ * Where one log goes: a file descriptor with a buffer before it, or syslog. Used by the thread
+ * that writes the log alone, save for log_output_open, which the thread that configures calls.
  */
 #ifndef BASE_LOG_OUTPUT_H
 #define BASE_LOG_OUTPUT_H
@@ -8,20 +8,30 @@
 #include "base/log.h"
 #include "base/log_ring.h"
 
+#include <pthread.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/uio.h>
 
+/* Of two outputs that may be one file (a pipe that has both, a terminal): then their writes must
+ * not run into each other, as the kernel would let them. */
+struct log_pair {
+	pthread_mutex_t lock;
+	_Atomic bool is_one_file;
+};
+
 struct log_output {
 	enum log_sink sink;
-	char *path;     /* LOG_SINK_FILE: owned */
-	int fd;         /* -1 for off and syslog; stdout and stderr are not ours to close */
-	bool failing;   /* the last write failed and was reported */
-	size_t used;    /* bytes of `buffer` to be written, whole lines */
-	unsigned lines; /* lines in them */
-	uint64_t lost;  /* lines that could not be written */
-	char *buffer;   /* LOG_OUTPUT_BYTES, owned */
+	char *path;            /* LOG_SINK_FILE: owned */
+	int fd;                /* -1 for off and syslog; stdout and stderr are not ours to close */
+	bool failing;          /* the last write failed and was reported */
+	size_t used;           /* bytes of `buffer` to be written, whole lines */
+	unsigned lines;        /* lines in them */
+	uint64_t lost;         /* lines that could not be written */
+	char *buffer;          /* LOG_OUTPUT_BYTES, owned */
+	struct log_pair *pair; /* NULL: it has no other */
 };
 
 /*
@@ -29,6 +39,9 @@ struct log_output {
  * nothing that needs closing.
  */
 int log_output_open(struct log_output *output, struct log_target target);
+
+/* Do the two write to the same file? */
+bool log_output_is_same(const struct log_output *one, const struct log_output *other);
 
 /* What an errno of opening a log says to people. */
 const char *log_output_error(int error);

@@ -1,6 +1,6 @@
 /*
- * The ring between a thread that logs and the log thread: bytes, one producer, one consumer, no
- * lock.
+ * The ring between a thread that logs and one that writes the log: bytes, one producer, one
+ * consumer, no lock.
  *
  *           tail                      head
  *     free   |  record | record | ...  |   free

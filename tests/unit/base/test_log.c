@@ -86,7 +86,7 @@ static void assert_file_lacks(const char *path, const char *part)
 	free(text);
 }
 
-/* Waits until the log thread has written `part`; other ways to know there are none. */
+/* Waits until its thread has written `part`; other ways to know there are none. */
 static void wait_for(const char *path, const char *part)
 {
 	for (int i = 0; i < 2000; i++) {
@@ -296,7 +296,7 @@ static struct log *open_stuck(struct files *files, int *reader)
 	log_access(line, sizeof(line));
 	while (ioctl(*reader, FIONREAD, &filled) == 0 && filled < (int)sizeof(line))
 		usleep(100);
-	log_access(line, sizeof(line)); /* while the log thread lingers */
+	log_access(line, sizeof(line)); /* while its thread lingers */
 	return log;
 }
 
@@ -340,7 +340,85 @@ static void a_stuck_log_does_not_keep_the_process(void **state)
 	/* The pipe stays open: its writer is there to the end. */
 }
 
-static void full_disk_is_counted(void **state)
+/* The error log goes on, and says what the other one has dropped. */
+static void a_stuck_access_log_holds_up_no_error(void **state)
+{
+	struct files *files = *state;
+	char line[3000];
+	int reader;
+	struct log *log = open_stuck(files, &reader);
+
+	log_error("written all the same");
+	wait_for(files->error, "written all the same");
+	memset(line, 'c', sizeof(line));
+	line[sizeof(line) - 1] = '\n';
+	while (log_dropped(log) == 0)
+		log_access(line, sizeof(line));
+	wait_for(files->error, " warn  log: 1 lines dropped since the start");
+	close(reader);
+	log_close(log);
+}
+
+static void a_stuck_error_log_holds_up_no_access(void **state)
+{
+	struct files *files = *state;
+	int reader = -1;
+
+	assert_int_equal(mkfifo(files->error, 0600), 0);
+	reader = open(files->error, O_RDONLY | O_NONBLOCK);
+	assert_true(reader >= 0 && fcntl(reader, F_SETPIPE_SZ, 4096) == 4096);
+	struct log *log =
+		log_open(1, 65536, LOG_LEVEL_INFO, to_file(files->error), to_file(files->access));
+	assert_non_null(log);
+	log_thread_attach(log, 0);
+	for (int i = 0; i < 200; i++) /* more than the pipe takes */
+		log_error("%d: an error of which there are many, for a pipe that is full", i);
+	log_access("GET /\n", 6);
+	wait_for(files->access, "GET /");
+	close(reader);
+	log_close(log);
+}
+
+/* Both logs in one pipe: whole lines, whichever thread writes them. */
+static void one_pipe_gets_whole_lines(void **state)
+{
+	struct files *files = *state;
+	char line[400], text[1001];
+	int seen[2] = {0, 0};
+
+	assert_int_equal(mkfifo(files->error, 0600), 0);
+	int fd = open(files->error, O_RDONLY | O_NONBLOCK);
+	assert_true(fd >= 0 && fcntl(fd, F_SETPIPE_SZ, 4096) == 4096);
+	fcntl(fd, F_SETFL, 0);
+	struct log *log =
+		log_open(1, 1 << 20, LOG_LEVEL_INFO, to_file(files->error), to_file(files->error));
+	assert_non_null(log);
+	log_thread_attach(log, 0);
+	memset(line, 'a', sizeof(line));
+	memset(text, 'e', sizeof(text));
+	line[sizeof(line) - 1] = '\n';
+	text[sizeof(text) - 1] = '\0';
+	for (int i = 0; i < 500; i++) {
+		log_access(line, sizeof(line));
+		log_error("%s", text);
+	}
+	FILE *reader = fdopen(fd, "r");
+	alarm(60);
+	for (char got[2048]; seen[0] + seen[1] < 1000 && fgets(got, sizeof(got), reader);) {
+		bool is_access = got[0] == 'a';
+		assert_int_equal(strlen(got), is_access ? sizeof(line) : 1000 + 24 + 7 + 1);
+		assert_int_equal(strspn(is_access ? got : got + 31, is_access ? "a" : "e"),
+			is_access ? sizeof(line) - 1 : 1000);
+		seen[is_access]++;
+	}
+	alarm(0);
+	assert_int_equal(seen[0], 500);
+	assert_int_equal(seen[1], 500);
+	log_close(log);
+	fclose(reader);
+}
+
+static void a_full_disk_is_counted_and_reported(void **state)
 {
 	struct files *files = *state;
 	struct log *log =
@@ -352,8 +430,12 @@ static void full_disk_is_counted(void **state)
 	for (int i = 0; i < 2000 && log_dropped(log) == 0; i++)
 		usleep(5000);
 	assert_int_equal(log_dropped(log), 1);
+	/* Although the error log has nothing else to write, and within a second of the last report.
+	 */
+	wait_for(files->error, "log: 1 lines dropped since the start, 1 of them now");
+	log_access("line\n", 5);
+	wait_for(files->error, "log: 2 lines dropped since the start, 1 of them now");
 	log_close(log);
-	assert_file_has(files->error, "1 lines dropped");
 }
 
 struct writer {
@@ -479,7 +561,10 @@ int main(void)
 		file_test(a_pipe_without_a_reader_is_an_error),
 		file_test(a_stuck_log_holds_up_no_reload),
 		file_test(a_stuck_log_does_not_keep_the_process),
-		file_test(full_disk_is_counted),
+		file_test(a_stuck_access_log_holds_up_no_error),
+		file_test(a_stuck_error_log_holds_up_no_access),
+		file_test(one_pipe_gets_whole_lines),
+		file_test(a_full_disk_is_counted_and_reported),
 		file_test(threads_keep_their_order),
 		cmocka_unit_test(ring_wraps_at_every_length),
 		cmocka_unit_test(ring_refuses_what_does_not_fit),
