@@ -190,7 +190,8 @@ static void respond_verdict(struct admin_request *request, const struct conf_rou
 		[GATE_DENY] = {"deny", 403},
 		[GATE_AMBIGUOUS] = {"ambiguous key", 400},
 		[GATE_NO_KEY] = {"no key", 401},
-		[GATE_UNKNOWN] = {"unknown key", 403}};
+		[GATE_UNKNOWN] = {"unknown key", 403},
+		[GATE_UNAVAILABLE] = {"unavailable", 503}};
 	int status = outcomes[verdict->outcome].status;
 	json_t *limits = json_array();
 

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "gate/access.h"
+#include "gate/authority.h"
 #include "gate/limit_sets.h"
 #include "gate/plans.h"
 #include "gate/roster.h"
@@ -205,7 +206,14 @@ static inline unsigned fill_charges(const struct gate_identity *identity,
 	return set->count;
 }
 
-/* What the limits said. */
+unsigned gate_charges(const struct gate_identity *identity,
+	struct throttle_charge charges[static GATE_LIMITS_MAX])
+{
+	return fill_charges(identity, charges);
+}
+
+/* What the limits said. `gate`: whose table is asked what those have left that a refused request
+ * did not violate; NULL: `judged` says so. */
 static inline __attribute__((always_inline)) void fill_verdict(const struct gate *gate,
 	const struct limit_set *set, const struct throttle_charge *charges,
 	const struct throttle_verdict *judged, uint64_t now_ns, uint64_t waited_ns,
@@ -217,7 +225,7 @@ static inline __attribute__((always_inline)) void fill_verdict(const struct gate
 	verdict->shadowed = judged->shadowed > 0;
 	if (judged->admitted)
 		return;
-	if (set->count > 1) /* else the one there is was violated */
+	if (gate && set->count > 1) /* else the one there is was violated */
 		report_untaken(gate, set, charges, judged, now_ns, verdict);
 	verdict->violated = true;
 	verdict->retry_after_ms = ms_up(judged->retry_after_ns);
@@ -239,6 +247,7 @@ static inline void use_plan(const struct gate *gate, const struct conf_route *ro
 
 	identity->plan = plan;
 	identity->set = set;
+	identity->authority = set->authority;
 	for (unsigned i = 1; i < set->key_count; i++)
 		identity->hashes[i] = identity_hash(set->keys[i], input, &gate->seed);
 }
@@ -323,6 +332,12 @@ bool gate_use_roster(struct gate *gate, struct roster *roster)
 	return true;
 }
 
+bool gate_use_authority(
+	struct gate *gate, const struct conf_limit *limit, struct authority *authority)
+{
+	return limit_sets_use(&gate->sets, gate->conf->route_count, limit, authority);
+}
+
 struct slice gate_challenge(const struct gate *gate)
 {
 	const struct conf_key *key = gate->conf->plans_key;
@@ -368,6 +383,22 @@ static inline bool begin_verdict(const struct gate *gate, const struct conf_rout
 	return false;
 }
 
+static inline void begin_receipt(struct gate_receipt *receipt)
+{
+	receipt->authority = NULL;
+	receipt->throttle.count = 0;
+	receipt->in_bytes = receipt->by_cost = receipt->in_flight = 0;
+	receipt->bytes_charged = 0;
+}
+
+/* How the limits of an admitted request are charged from here on. */
+static inline void name_charged(struct gate_receipt *receipt, const struct limit_set *set)
+{
+	receipt->in_bytes = set->in_bytes;
+	receipt->by_cost = set->by_cost;
+	receipt->in_flight = set->in_flight;
+}
+
 void gate_judge(const struct gate *gate, const struct conf_route *route,
 	const struct gate_identity *identity, uint64_t now_ns, uint64_t waited_ns,
 	struct gate_verdict *verdict, struct gate_receipt *receipt)
@@ -376,21 +407,50 @@ void gate_judge(const struct gate *gate, const struct conf_route *route,
 	struct throttle_charge charges[GATE_LIMITS_MAX];
 	struct throttle_verdict judged;
 
-	receipt->throttle.count = 0;
-	receipt->in_bytes = receipt->by_cost = receipt->in_flight = 0;
-	receipt->bytes_charged = 0;
+	begin_receipt(receipt);
 	if (!begin_verdict(gate, route, identity, verdict))
 		return;
 	throttle_take(gate->throttles, charges, fill_charges(identity, charges), now_ns, &judged,
 		&receipt->throttle);
-	if (judged.admitted) {
-		receipt->in_bytes = set->in_bytes;
-		receipt->by_cost = set->by_cost;
-		receipt->in_flight = set->in_flight;
-	} else {
+	if (judged.admitted)
+		name_charged(receipt, set);
+	else
 		receipt->throttle.count = 0;
-	}
 	fill_verdict(gate, set, charges, &judged, now_ns, waited_ns, verdict);
+}
+
+bool gate_begin(const struct gate *gate, const struct conf_route *route,
+	const struct gate_identity *identity, struct gate_verdict *verdict,
+	struct gate_receipt *receipt)
+{
+	begin_receipt(receipt);
+	return begin_verdict(gate, route, identity, verdict);
+}
+
+void gate_conclude(const struct gate_identity *identity,
+	const struct authority_judgement *judgement, uint64_t now_ns, uint64_t waited_ns,
+	struct gate_verdict *verdict, struct gate_receipt *receipt)
+{
+	struct throttle_charge charges[GATE_LIMITS_MAX];
+
+	fill_charges(identity, charges);
+	verdict->outcome = GATE_ADMIT;
+	verdict->violated = false;
+	if (judgement->limits.admitted) {
+		*receipt = judgement->receipt;
+		receipt->authority = identity->authority;
+		receipt->bytes_charged = 0;
+		name_charged(receipt, identity->set);
+	}
+	fill_verdict(NULL, identity->set, charges, &judgement->limits, now_ns, waited_ns, verdict);
+}
+
+void gate_conclude_unavailable(uint64_t retry_after_ms, struct gate_verdict *verdict)
+{
+	verdict->outcome = GATE_UNAVAILABLE;
+	verdict->retry_after_ms = retry_after_ms;
+	verdict->limit_count = 0;
+	verdict->violated = verdict->shadowed = false;
 }
 
 void gate_explain(const struct gate *gate, const struct conf_route *route,
@@ -422,16 +482,19 @@ void gate_charge_bytes(
 {
 	if (bytes <= receipt->bytes_charged || receipt->in_bytes == 0)
 		return;
-	for (uint32_t i = 0; i < receipt->throttle.count; i++) {
+	uint64_t more = bytes - receipt->bytes_charged;
+	if (receipt->authority)
+		receipt->authority->calls->charge(receipt->authority, receipt, more);
+	for (uint32_t i = 0; !receipt->authority && i < receipt->throttle.count; i++) {
 		if (receipt->in_bytes >> i & 1)
-			throttle_charge(gate->throttles, &receipt->throttle, i,
-				bytes - receipt->bytes_charged, now_ns);
+			throttle_charge(gate->throttles, &receipt->throttle, i, more, now_ns);
 	}
 	receipt->bytes_charged = bytes;
 }
 
 static void clear_receipt(struct gate_receipt *receipt)
 {
+	receipt->authority = NULL;
 	receipt->throttle.count = 0;
 	receipt->in_bytes = receipt->by_cost = receipt->in_flight = 0;
 }
@@ -439,6 +502,8 @@ static void clear_receipt(struct gate_receipt *receipt)
 bool gate_finish_plain(
 	const struct conf_route *route, struct gate_receipt *receipt, const struct gate_end *end)
 {
+	if (receipt->authority)
+		return false;
 	if (receipt->throttle.count > 0 &&
 		(end->never_forwarded || receipt->in_flight || receipt->in_bytes ||
 			(end->has_cost && receipt->by_cost) ||
@@ -448,12 +513,27 @@ bool gate_finish_plain(
 	return true;
 }
 
+/* The same, for what another authority has admitted. */
+static void finish_elsewhere(const struct gate *gate, const struct conf_route *route,
+	struct gate_receipt *receipt, const struct gate_end *end, uint64_t now_ns)
+{
+	struct authority *authority = receipt->authority;
+
+	gate_charge_bytes(gate, receipt, end->bytes, now_ns);
+	if (end->never_forwarded || gate_is_refunded(route, end->status))
+		authority->calls->refund(authority, receipt);
+	else
+		authority->calls->settle(authority, receipt, end);
+}
+
 void gate_finish(const struct gate *gate, const struct conf_route *route,
 	struct gate_receipt *receipt, const struct gate_end *end, uint64_t now_ns)
 {
 	if (gate_finish_plain(route, receipt, end))
 		return;
-	if (end->never_forwarded || gate_is_refunded(route, end->status)) {
+	if (receipt->authority) {
+		finish_elsewhere(gate, route, receipt, end, now_ns);
+	} else if (end->never_forwarded || gate_is_refunded(route, end->status)) {
 		/* Bytes are never given back: they have passed. */
 		gate_charge_bytes(gate, receipt, end->bytes, now_ns);
 		throttle_refund_all(gate->throttles, &receipt->throttle, now_ns);

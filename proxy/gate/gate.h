@@ -33,10 +33,14 @@ enum gate_outcome {
 	GATE_DELAY,  /* admitted from `delay_until_ns` on; nothing is taken yet: ask again then */
 	GATE_REFUSE, /* 429 */
 	GATE_DENY,   /* 403: on a deny list */
-	GATE_AMBIGUOUS, /* 400: the server may read another key than would be charged */
-	GATE_NO_KEY,    /* 401: the route refuses unknown callers, and there is no key */
-	GATE_UNKNOWN,   /* 403: nor has the key a plan */
+	GATE_AMBIGUOUS,   /* 400: the server may read another key than would be charged */
+	GATE_NO_KEY,      /* 401: the route refuses unknown callers, and there is no key */
+	GATE_UNKNOWN,     /* 403: nor has the key a plan */
+	GATE_UNAVAILABLE, /* 503: the authority over its limits could not judge */
 };
+
+struct authority; /* gate/authority.h */
+struct authority_judgement;
 
 /* What a limit said. */
 struct gate_limit {
@@ -53,9 +57,12 @@ struct gate_limit {
 
 /*
  * What was taken and must be given account of, once, by gate_finish. Plain memory of the
- * exchange's; all zeroes stands for nothing. It holds no pointer, so it outlives snapshots.
+ * exchange's; all zeroes stands for nothing. It points to no snapshot, so it outlives them; account
+ * is given to the authority that it names, whatever a reload has put in force since.
  */
 struct gate_receipt {
+	struct authority *authority; /* that admitted; NULL: the table, by `throttle` */
+	uint64_t account;            /* the authority's own name for what was taken */
 	struct throttle_receipt throttle;
 	uint32_t in_bytes;      /* bit i: the i-th held is charged by the byte */
 	uint32_t by_cost;       /* bit i: it is charged the request's cost */
@@ -69,7 +76,7 @@ struct gate_verdict {
 	enum conf_lane lane;          /* high when the plan or the route says so */
 	uint32_t weight;              /* the plan's, else 1 */
 	uint64_t retry_after_ms;      /* REFUSE: the exact wait, rounded up, at least 1;
-					 UINT64_MAX: it will never fit */
+					 UINT64_MAX: it will never fit. UNAVAILABLE */
 	uint64_t delay_until_ns;      /* DELAY */
 	unsigned limit_count;         /* 0: no limit applied */
 	bool violated;                /* a limit that is enforced was violated: REFUSE or DELAY */
@@ -106,6 +113,11 @@ struct gate *gate_new(const struct conf *conf, struct throttle_table *throttles)
  * first request; without it nothing was said. False without memory. On the roster's thread. */
 bool gate_use_roster(struct gate *gate, struct roster *roster);
 
+/* Requests with this limit are judged by `authority`, in all their limits. Before the first
+ * request. False: another authority has the limit, or one that applies together with it. */
+bool gate_use_authority(
+	struct gate *gate, const struct conf_limit *limit, struct authority *authority);
+
 /* What 401 says in WWW-Authenticate, by the key of plans. */
 struct slice gate_challenge(const struct gate *gate);
 
@@ -119,7 +131,8 @@ struct limit_set;
 struct gate_identity {
 	const struct conf_plan *plan; /* NULL: none */
 	const struct limit_set *set;
-	uint8_t access;   /* enum access_verdict */
+	struct authority *authority; /* over the set's limits; NULL: the table, by gate_judge */
+	uint8_t access;              /* enum access_verdict */
 	uint8_t stranger; /* enum gate_outcome: GATE_NO_KEY or GATE_UNKNOWN; GATE_ADMIT: served */
 	bool overridden;
 	bool ambiguous;    /* the server may read another key */
@@ -143,6 +156,27 @@ void gate_identify(const struct gate *gate, const struct conf_route *route,
 void gate_judge(const struct gate *gate, const struct conf_route *route,
 	const struct gate_identity *identity, uint64_t now_ns, uint64_t waited_ns,
 	struct gate_verdict *verdict, struct gate_receipt *receipt);
+
+/*
+ * The same in two steps, for limits that an authority judges. gate_begin says all but what they do:
+ * `verdict` has the session, lane and plan; `receipt` is empty. True when they are to be asked,
+ * false when the verdict stands. gate_conclude completes the verdict by what the authority has
+ * judged; with GATE_ADMIT `receipt` names it.
+ */
+bool gate_begin(const struct gate *gate, const struct conf_route *route,
+	const struct gate_identity *identity, struct gate_verdict *verdict,
+	struct gate_receipt *receipt);
+void gate_conclude(const struct gate_identity *identity,
+	const struct authority_judgement *judgement, uint64_t now_ns, uint64_t waited_ns,
+	struct gate_verdict *verdict, struct gate_receipt *receipt);
+
+/* It could not judge. */
+void gate_conclude_unavailable(uint64_t retry_after_ms, struct gate_verdict *verdict);
+
+/* What the limits are asked for: by the table's numbers, the caller and the cost of each. Returns
+ * how many. */
+unsigned gate_charges(const struct gate_identity *identity,
+	struct throttle_charge charges[static GATE_LIMITS_MAX]);
 
 /* What gate_judge would say now, taking nothing and counting no refusal. */
 void gate_explain(const struct gate *gate, const struct conf_route *route,
@@ -187,7 +221,14 @@ static inline bool gate_is_refunded(const struct conf_route *route, unsigned sta
 static inline bool gate_keeps_all(
 	const struct conf_route *route, const struct gate_receipt *receipt, unsigned status)
 {
-	return (receipt->in_flight | receipt->in_bytes) == 0 && !gate_is_refunded(route, status);
+	return (receipt->in_flight | receipt->in_bytes) == 0 && !receipt->authority &&
+	       !gate_is_refunded(route, status);
+}
+
+/* Was anything taken? */
+static inline bool gate_receipt_is_empty(const struct gate_receipt *receipt)
+{
+	return receipt->throttle.count == 0 && !receipt->authority;
 }
 
 /* The same without the time, which most requests do not need: true when nothing is to be given

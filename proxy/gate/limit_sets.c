@@ -89,6 +89,29 @@ int limit_sets_init(
 	return error;
 }
 
+static bool has_limit(const struct limit_set *set, const struct conf_limit *limit)
+{
+	for (unsigned i = 0; i < set->count; i++) {
+		if (set->limits[i] == limit)
+			return true;
+	}
+	return false;
+}
+
+bool limit_sets_use(struct limit_sets *sets, size_t route_count, const struct conf_limit *limit,
+	struct authority *authority)
+{
+	for (size_t i = 0; i < route_count * sets->per_route; i++) {
+		struct limit_set *set = &sets->sets[i];
+		if (!has_limit(set, limit))
+			continue;
+		if (set->authority && set->authority != authority)
+			return false;
+		set->authority = authority;
+	}
+	return true;
+}
+
 void limit_sets_free(struct limit_sets *sets)
 {
 	free(sets->sets);

@@ -26,6 +26,7 @@ struct limit_set {
 	uint64_t costs[GATE_LIMITS_MAX];   /* what the route charges */
 	uint32_t in_bytes, by_cost;        /* bit i: limits[i] is charged so */
 	uint32_t in_flight;                /* bit i: limits[i] counts what is in flight */
+	struct authority *authority;       /* over all of them; NULL: the table */
 	const struct conf_limit *limits[GATE_LIMITS_MAX];
 	const struct conf_key *keys[GATE_LIMITS_MAX + 1]; /* keys[0]: the session's */
 };
@@ -40,6 +41,10 @@ struct limit_sets {
 int limit_sets_init(
 	struct limit_sets *sets, const struct conf *conf, const struct throttle_table *throttles);
 void limit_sets_free(struct limit_sets *sets);
+
+/* `authority` judges each set that has this limit. False: another one has such a set. */
+bool limit_sets_use(struct limit_sets *sets, size_t route_count, const struct conf_limit *limit,
+	struct authority *authority);
 
 /* `plan` is an index in conf.plans, or plan_count for none. */
 static inline const struct limit_set *limit_sets_get(

@@ -54,6 +54,7 @@ static const char *verdict_name(const struct exchange *x)
 		[GATE_AMBIGUOUS] = "ambiguous",
 		[GATE_NO_KEY] = "deny",
 		[GATE_UNKNOWN] = "deny",
+		[GATE_UNAVAILABLE] = "unavailable",
 	};
 
 	if (!x->times.judged_ns)

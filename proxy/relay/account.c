@@ -48,6 +48,7 @@ static enum stats_verdict verdict_of(const struct exchange *x)
 	case GATE_DELAY:
 		return STATS_DELAY;
 	case GATE_REFUSE:
+	case GATE_UNAVAILABLE:
 		return STATS_REFUSE;
 	case GATE_DENY:
 	case GATE_AMBIGUOUS:

@@ -67,6 +67,7 @@ struct exchange *exchange_new(struct worker *worker, struct client *client)
 	x->gate.verdict.outcome = GATE_ADMIT;
 	x->gate.verdict.limit_count = 0;
 	x->gate.receipt.throttle.count = 0;
+	x->gate.receipt.authority = NULL;
 	ticket_init(&x->turn.ticket, worker->index);
 	x->worker = worker;
 	x->client = client;
@@ -153,7 +154,7 @@ void exchange_leave_queue(struct exchange *x)
 static void settle(struct exchange *x)
 {
 	/* Most requests are charged one, and keep to it. */
-	if (x->gate.receipt.throttle.count == 0 ||
+	if (gate_receipt_is_empty(&x->gate.receipt) ||
 		(x->attempt.left && !x->answer.has_cost &&
 			gate_keeps_all(x->route, &x->gate.receipt, x->answer.upstream_status)))
 		return;

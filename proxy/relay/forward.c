@@ -477,7 +477,7 @@ static void charge_passed(struct exchange *x)
 {
 	uint64_t bytes = x->up.content_bytes + x->down.content_bytes;
 
-	if (x->gate.receipt.throttle.count == 0 || x->gate.receipt.in_bytes == 0 ||
+	if (gate_receipt_is_empty(&x->gate.receipt) || x->gate.receipt.in_bytes == 0 ||
 		bytes <= x->gate.receipt.bytes_charged)
 		return;
 	gate_charge_bytes(

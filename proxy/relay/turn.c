@@ -86,6 +86,9 @@ static bool is_turned_away(struct exchange *x)
 	case GATE_UNKNOWN:
 		exchange_reply(x, 403, "unknown key", HTTP_PROBLEM_NO_RETRY);
 		return true;
+	case GATE_UNAVAILABLE:
+		exchange_reply(x, 503, "limits unavailable", x->gate.verdict.retry_after_ms);
+		return true;
 	}
 	return true;
 }

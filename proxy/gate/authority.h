@@ -1,0 +1,140 @@
+/*
+ * An authority judges requests by limits and keeps the account of what it admitted. The node's own
+ * table is the first one: gate_judge calls it directly. Another authority may have to ask
+ * elsewhere, and answers later, by a message to the worker that asks.
+ *
+ *   gate_begin --> place in the session --> ask --+-- JUDGED, UNAVAILABLE: at once
+ *                                                 `-- PENDING --+-- authority_reply -> answered()
+ *                                                               +-- its time is over: expire
+ *                                                               `-- nobody waits for it: cancel
+ *   what was taken --> receipt --> charge ... --> settle or refund, once
+ *
+ * A pending question is known by its asker and a number that is never used again, by nothing else.
+ * A reply that comes twice, late or after a cancel finds no question: what it took goes back to its
+ * authority by refund. So no memory of an exchange waits for an authority.
+ *
+ * What an authority promises:
+ *  - No call blocks. All are made on the thread of the worker that asks; several workers call at
+ *    once.
+ *  - A question covers all limits of a request: all of them are charged, or none.
+ *  - PENDING: it replies, from any thread, or never. It may use the question's gate, route and
+ *    identity until the reply has been delivered, or the question expired or was cancelled; what it
+ *    needs longer it copies.
+ *  - It outlives each snapshot whose gate names it, and all receipts: an exchange holds the
+ *    snapshot that it began under.
+ *  - It replies to no asker whose worker has ended. It has a part of its own in each worker, which
+ *    sees to that.
+ */
+#ifndef GATE_AUTHORITY_H
+#define GATE_AUTHORITY_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "gate/gate.h"
+#include "loop/message.h"
+
+struct asker;
+struct authority_calls;
+struct loop;
+
+/* How long a question may be pending, unless its authority says otherwise. */
+#define AUTHORITY_TIMEOUT_MS 20
+
+struct authority {
+	const struct authority_calls *calls;
+	uint64_t timeout_ms;
+};
+
+enum authority_answer {
+	AUTHORITY_JUDGED,      /* the judgement says how */
+	AUTHORITY_PENDING,     /* a reply comes, or none */
+	AUTHORITY_UNAVAILABLE, /* it cannot judge now: 503 after judgement.retry_after_ms */
+};
+
+struct authority_question {
+	const struct conf_route *route;
+	const struct gate_identity *identity; /* gate_charges: its limits and callers */
+	uint64_t now_ns, waited_ns;           /* as gate_judge has them */
+	struct asker *asker;                  /* whom to reply to, */
+	uint64_t number;                      /* and about which question */
+};
+
+struct authority_judgement {
+	/* JUDGED: an outcome for each charge of gate_charges, in its order. Of a refusal, those of
+	 * limits that are not violated say what is left when nothing is taken. */
+	struct throttle_verdict limits;
+	/* What was taken, if limits.admitted: `account` and `throttle` are the authority's to fill
+	 * and to read, as far as it needs them. */
+	struct gate_receipt receipt;
+	uint64_t retry_after_ms; /* UNAVAILABLE: at least 1 */
+};
+
+struct authority_calls {
+	/* Judges, or begins to. Fills `judgement` unless it returns PENDING. */
+	enum authority_answer (*ask)(struct authority *authority,
+		const struct authority_question *question, struct authority_judgement *judgement);
+	/* The question's time is over: what now? Never PENDING. */
+	enum authority_answer (*expire)(struct authority *authority,
+		const struct authority_question *question, struct authority_judgement *judgement);
+	/* Nobody waits for the reply any more. */
+	void (*cancel)(struct authority *authority, const struct asker *asker, uint64_t number);
+
+	/* So many bytes more have passed: charged whether they fit or not, and never given back.
+	 * receipt.in_bytes says to which limits. */
+	void (*charge)(
+		struct authority *authority, const struct gate_receipt *receipt, uint64_t bytes);
+	/* The exchange is over: its true cost, if end.has_cost (to the limits of receipt.by_cost),
+	 * and what is in flight is given back. */
+	void (*settle)(struct authority *authority, const struct gate_receipt *receipt,
+		const struct gate_end *end);
+	/* Gives all of it back, as if never taken. */
+	void (*refund)(struct authority *authority, const struct gate_receipt *receipt);
+};
+
+/* ---- who asks -------------------------------------------------------------------------------- */
+
+struct asker_slot;
+
+/*
+ * A worker's pending questions. Everything but authority_reply belongs to its thread.
+ */
+struct asker {
+	struct loop *loop;
+	void (*answered)(void *whose, enum authority_answer answer,
+		const struct authority_judgement *judgement);
+	struct asker_slot *slots;
+	uint32_t count, free; /* slots, and the first free one + 1; 0: none */
+	uint32_t open;        /* questions */
+};
+
+/* `answered` is called for a reply whose question is open, which it closes. */
+void asker_init(struct asker *asker, struct loop *loop,
+	void (*answered)(void *whose, enum authority_answer answer,
+		const struct authority_judgement *judgement));
+/* No question may be open. One of all zeroes is ignored. */
+void asker_end(struct asker *asker);
+
+/* A number for a question of `whose`; 0 without memory. */
+uint64_t asker_open(struct asker *asker, void *whose);
+/* Closes it. Returns whose it was, or NULL: no such question is open. */
+void *asker_close(struct asker *asker, uint64_t number);
+
+/* A reply, in memory of the authority's. */
+struct authority_reply {
+	struct message message; /* from authority_reply to `delivered`: the asker's */
+	struct authority *authority;
+	struct asker *asker;
+	uint64_t number;
+	enum authority_answer answer; /* JUDGED or UNAVAILABLE */
+	struct authority_judgement judgement;
+	/* On the asker's thread, when it has been taken, or found no question: its memory is the
+	 * authority's again. */
+	void (*delivered)(struct authority_reply *reply);
+};
+
+/* Sends it. Any thread. Can't fail. */
+void authority_reply(struct authority_reply *reply);
+
+#endif
