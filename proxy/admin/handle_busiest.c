@@ -33,9 +33,9 @@ static bool sum_workers(const struct relay *relay, size_t limit, enum busiest_ki
 {
 	unsigned row = relay->site->rows.limits[limit];
 
-	for (unsigned i = 0; i < relay->worker_count; i++) {
+	for (unsigned i = 0; i < relay->node.worker_count; i++) {
 		const struct busiest *busiest =
-			busiest_row_of(relay->workers[i]->busiest, row, kind);
+			busiest_row_of(relay->node.workers[i]->busiest, row, kind);
 		if (busiest && !busiest_read(busiest, now_ns, sum))
 			return false;
 	}
@@ -97,9 +97,9 @@ static void add_usage(const struct relay *relay, const struct busy_caller *row, 
 {
 	struct throttle_key key = {.lo = row->caller.caller};
 	struct throttle_outcome outcome;
-	int number = throttle_table_find(relay->throttles, row->limit->name);
+	int number = throttle_table_find(relay->node.throttles, row->limit->name);
 
-	if (number < 0 || !throttle_explain(relay->throttles, (uint32_t)number, key,
+	if (number < 0 || !throttle_explain(relay->node.throttles, (uint32_t)number, key,
 				  relay_throttle_ns(relay), &outcome))
 		outcome = (struct throttle_outcome){
 			.quota = row->limit->amount, .remaining = row->limit->amount};

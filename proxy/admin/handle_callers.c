@@ -24,7 +24,7 @@ static bool find_subject(
 	const struct admin_request *request, const char *key, struct subject *subject)
 {
 	const struct relay *relay = request->relay;
-	int number = throttle_table_find(relay->throttles, subject->limit->name);
+	int number = throttle_table_find(relay->node.throttles, subject->limit->name);
 
 	if (key)
 		return gate_find_caller(relay->site->gate, subject->limit, slice_of(key),
@@ -91,7 +91,7 @@ static json_t *usage_of(const struct relay *relay, const struct subject *subject
 {
 	struct throttle_outcome outcome;
 	bool used = throttle_explain(
-		relay->throttles, subject->number, subject->caller, now_ns, &outcome);
+		relay->node.throttles, subject->number, subject->caller, now_ns, &outcome);
 	uint64_t quota = used ? outcome.quota : subject->limit->amount;
 	uint64_t remaining = used ? outcome.remaining : quota;
 
@@ -129,7 +129,7 @@ static bool is_used(const struct relay *relay, const struct subject *subject, ui
 	struct throttle_outcome outcome;
 
 	return throttle_explain(
-		relay->throttles, subject->number, subject->caller, now_ns, &outcome);
+		relay->node.throttles, subject->number, subject->caller, now_ns, &outcome);
 }
 
 void admin_get_caller(struct admin_request *request)
@@ -181,8 +181,8 @@ void admin_delete_caller(struct admin_request *request)
 	if (count >= 0) {
 		json_t *list = json_array();
 		for (long i = 0; i < count; i++) {
-			if (throttle_reset(
-				    relay->throttles, found[i].number, found[i].caller, now_ns))
+			if (throttle_reset(relay->node.throttles, found[i].number, found[i].caller,
+				    now_ns))
 				json_array_append_new(list, json_string(found[i].limit->name));
 		}
 		respond(request, "reset", list);

@@ -86,7 +86,7 @@ struct events *events_new(struct relay *relay)
 		return NULL;
 	events->relay = relay;
 	events->broadcast = broadcast_new();
-	events->timer = event_new(relay->loop.base, -1, EV_PERSIST, on_timer, events);
+	events->timer = event_new(relay->node.loop.base, -1, EV_PERSIST, on_timer, events);
 	if (events->broadcast && events->timer)
 		return events;
 	events_free(events);

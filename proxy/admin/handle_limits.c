@@ -19,7 +19,7 @@ static json_t *verdicts_of(const struct relay *relay, size_t index)
 {
 	uint64_t slots[STATS_LIMIT_SLOTS];
 
-	stats_sum(relay->stats, STATS_LIMIT, relay->site->rows.limits[index], slots);
+	stats_sum(relay->node.stats, STATS_LIMIT, relay->site->rows.limits[index], slots);
 	return json_pack("{s:I, s:I, s:I, s:I}", "admitted",
 		(json_int_t)slots[STATS_LIMIT_ADMITTED], "refused",
 		(json_int_t)slots[STATS_LIMIT_REFUSED], "delayed",
@@ -31,10 +31,10 @@ static json_t *limit_of(const struct relay *relay, size_t index)
 {
 	const struct conf_limit *limit = &relay->site->conf->limits[index];
 	struct throttle_counters counters = {0};
-	int number = throttle_table_find(relay->throttles, limit->name);
+	int number = throttle_table_find(relay->node.throttles, limit->name);
 
 	if (number >= 0)
-		throttle_table_counters(relay->throttles, (uint32_t)number, &counters);
+		throttle_table_counters(relay->node.throttles, (uint32_t)number, &counters);
 	return json_pack("{s:s, s:s, s:s, s:I, s:I, s:b, s:b, s:I, s:I, s:I, s:I, s:o}", "name",
 		limit->name, "algorithm", algorithms[limit->algorithm], "unit",
 		limit->unit == CONF_UNIT_BYTES ? "bytes" : "requests", "amount",

@@ -11,7 +11,7 @@ void admin_post_reload(struct admin_request *request)
 	struct relay *relay = request->relay;
 	struct conf_errors errors = {0};
 
-	if (relay->stopping) {
+	if (relay->node.stopping) {
 		admin_respond_problem(request, 409, "sluice is stopping.");
 		return;
 	}

@@ -57,7 +57,7 @@ void admin_get_sessions(struct admin_request *request)
 		.left = wanted < LIST_MAX ? wanted : LIST_MAX,
 		.state = admin_argument(request, "state")};
 
-	if (!queue_each_session(request->relay->queue, visit, &listing)) {
+	if (!queue_each_session(request->relay->node.queue, visit, &listing)) {
 		json_decref(listing.list);
 		admin_respond_problem(request, 503, "No memory.");
 		return;
@@ -106,7 +106,7 @@ void admin_get_session(struct admin_request *request)
 
 	if (!rest || *rest)
 		admin_respond_problem(request, 404, "A session's path is its id of 32 digits.");
-	else if (!queue_each_session(request->relay->queue, visit_wanted, &wanted))
+	else if (!queue_each_session(request->relay->node.queue, visit_wanted, &wanted))
 		admin_respond_problem(request, 503, "No memory.");
 	else if (!wanted.found)
 		admin_respond_problem(request, 404, "There is no such session.");
@@ -133,8 +133,8 @@ void admin_post_session(struct admin_request *request)
 	for (size_t i = 0; i < sizeof(operations) / sizeof(operations[0]); i++) {
 		if (strcmp(rest + 1, operations[i].word) != 0)
 			continue;
-		if (queue_close_session(
-			    request->relay->queue, key, operations[i].state, clock_monotonic_ns()))
+		if (queue_close_session(request->relay->node.queue, key, operations[i].state,
+			    clock_monotonic_ns()))
 			admin_respond_json(request, 200,
 				json_pack(
 					"{s:s}", "state", session_state_name(operations[i].state)));

@@ -31,16 +31,16 @@ void admin_get_status(struct admin_request *request)
 	struct clock_cache cache = {0};
 	uint64_t up_ns = clock_monotonic_ns() - relay->started_ns;
 
-	queue_count(relay->queue, &counts);
+	queue_count(relay->node.queue, &counts);
 	clock_format_iso(&cache, clock_wall_ns() - up_ns, started);
 	admin_respond_json(request, 200,
 		json_pack("{s:s, s:o, s:I, s:s, s:I, s:I, s:I, s:o, s:b}", "version",
 			PACKAGE_VERSION, "configuration", admin_json_text(conf->path), "pid",
 			(json_int_t)getpid(), "started", started, "uptime_ms",
 			(json_int_t)(up_ns / CLOCK_NS_PER_MS), "workers",
-			(json_int_t)relay->worker_count, "client_connections",
-			(json_int_t)atomic_load(&relay->clients), "queue", status_queue(&counts),
-			"draining", relay->stopping));
+			(json_int_t)relay->node.worker_count, "client_connections",
+			(json_int_t)atomic_load(&relay->node.clients), "queue",
+			status_queue(&counts), "draining", relay->node.stopping));
 }
 
 static void respond_text(struct admin_request *request, unsigned status, const char *text)
@@ -60,7 +60,7 @@ void admin_get_health(struct admin_request *request)
 /* New requests are welcome: it serves and does not drain. */
 void admin_get_ready(struct admin_request *request)
 {
-	if (request->relay->stopping)
+	if (request->relay->node.stopping)
 		respond_text(request, 503, "draining\n");
 	else
 		respond_text(request, 200, "ready\n");
@@ -115,9 +115,9 @@ static void put_table(struct page *page, const struct relay *relay, const char *
 		const char *limit = conf->limits[i].name;
 		const char *const labels[] = {"limit", limit, NULL};
 		struct throttle_counters counters;
-		int number = throttle_table_find(relay->throttles, limit);
-		if (number >= 0 &&
-			throttle_table_counters(relay->throttles, (uint32_t)number, &counters) == 0)
+		int number = throttle_table_find(relay->node.throttles, limit);
+		if (number >= 0 && throttle_table_counters(
+					   relay->node.throttles, (uint32_t)number, &counters) == 0)
 			exposition_sample(page->out, name, labels,
 				(double)*(uint64_t *)((char *)&counters + offset));
 	}
@@ -218,14 +218,14 @@ static void put_process(struct page *page, const struct relay *relay)
 		"The version, as a label; the value is always 1.");
 	exposition_sample(page->out, "sluice_build_info", build, 1);
 	put_one(page, "sluice_uptime_seconds", false, "Time since the start.", uptime_s);
-	put_one(page, "sluice_workers", false, "Threads that serve.", relay->worker_count);
+	put_one(page, "sluice_workers", false, "Threads that serve.", relay->node.worker_count);
 	put_one(page, "sluice_client_connections", false, "Open connections of clients.",
-		atomic_load(&relay->clients));
+		atomic_load(&relay->node.clients));
 	put_one(page, "sluice_reloads_total", true, "Configurations that took effect by a reload.",
 		(double)atomic_load(&relay->reloads));
 	put_one(page, "sluice_log_dropped_lines_total", true,
 		"Log lines left out because the log writer was behind.",
-		(double)log_dropped(relay->log));
+		(double)log_dropped(relay->node.log));
 	if (getrusage(RUSAGE_SELF, &usage) == 0)
 		put_one(page, "sluice_processor_seconds_total", true,
 			"Processor time of the process, user and system.",
@@ -245,8 +245,8 @@ void admin_get_metrics(struct admin_request *request)
 		admin_respond_problem(request, 503, "No memory.");
 		return;
 	}
-	exposition_counters(page.out, page.format, relay->stats);
-	put_queue(&page, relay->queue);
+	exposition_counters(page.out, page.format, relay->node.stats);
+	put_queue(&page, relay->node.queue);
 	put_tables(&page, relay);
 	put_servers(&page, relay, "sluice_server_up",
 		"1: the server may be chosen; 0: it is left out, drained or disabled.", server_up);
@@ -255,7 +255,7 @@ void admin_get_metrics(struct admin_request *request)
 	put_servers(&page, relay, "sluice_server_connections",
 		"Open connections to the server, without those of health checks.",
 		server_connections);
-	put_buffering(&page, &relay->store);
+	put_buffering(&page, &relay->node.store);
 	put_process(&page, relay);
 	exposition_end(page.out, page.format);
 	fclose(page.out);

@@ -32,7 +32,7 @@ static json_t *upstream_of(const struct relay *relay, size_t index)
 	run_queue_count(upstream->state->run_queue, &line);
 	for (size_t i = 0; i < upstream->server_count; i++)
 		json_array_append_new(servers, server_of(&upstream->servers[i], now_ms));
-	stats_sum(relay->stats, STATS_UPSTREAM, relay->site->rows.upstreams[index], slots);
+	stats_sum(relay->node.stats, STATS_UPSTREAM, relay->site->rows.upstreams[index], slots);
 	return json_pack("{s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o}", "name",
 		upstream->conf->name, "responses", (json_int_t)slots[STATS_UPSTREAM_REQUESTS],
 		"failures", (json_int_t)slots[STATS_UPSTREAM_FAILURES], "max_in_flight",

@@ -68,12 +68,12 @@ struct last_second *last_second_new(const struct relay *relay)
 	for (size_t i = 0; i < SCOPES; i++) {
 		struct sums *sums = &last->sums[scopes[i]];
 		sums->scope = scopes[i];
-		if (!make_room(sums, relay->stats)) {
+		if (!make_room(sums, relay->node.stats)) {
 			last_second_free(last);
 			return NULL;
 		}
 		for (unsigned row = 0; row < sums->rows; row++)
-			take_row(sums, relay->stats, row, counted);
+			take_row(sums, relay->node.stats, row, counted);
 	}
 	return last;
 }
@@ -179,7 +179,7 @@ static json_t *upstream_of(struct last_second *last, const struct relay *relay, 
 	uint64_t counted[STATS_ROUTE_SLOTS], now_ms = clock_monotonic_ms();
 	json_t *servers = json_array();
 
-	take_row(&last->sums[STATS_UPSTREAM], relay->stats, relay->site->rows.upstreams[index],
+	take_row(&last->sums[STATS_UPSTREAM], relay->node.stats, relay->site->rows.upstreams[index],
 		counted);
 	run_queue_count(upstream->state->run_queue, &queue);
 	for (size_t i = 0; i < upstream->server_count; i++)
@@ -194,7 +194,8 @@ static json_t *upstream_of(struct last_second *last, const struct relay *relay, 
 
 static json_t *upstreams_of(struct last_second *last, const struct relay *relay)
 {
-	json_t *list = make_room(&last->sums[STATS_UPSTREAM], relay->stats) ? json_array() : NULL;
+	json_t *list =
+		make_room(&last->sums[STATS_UPSTREAM], relay->node.stats) ? json_array() : NULL;
 
 	for (size_t i = 0; list && i < relay->site->conf->upstream_count; i++)
 		json_array_append_new(list, upstream_of(last, relay, i));
@@ -205,7 +206,7 @@ static json_t *queue_of(const struct relay *relay)
 {
 	struct queue_counts counts;
 
-	queue_count(relay->queue, &counts);
+	queue_count(relay->node.queue, &counts);
 	return json_pack("{s:I, s:I, s:I, s:I, s:I}", "sessions", (json_int_t)counts.sessions,
 		"idle_sessions", (json_int_t)counts.idle_sessions, "queued",
 		(json_int_t)counts.queued, "queued_bytes", (json_int_t)counts.queued_bytes,
@@ -223,8 +224,8 @@ json_t *last_second_take(struct last_second *last, const struct relay *relay)
 	return json_pack("{s:s, s:I, s:I, s:I, s:b, s:o, s:o, s:o, s:o}", "time", time, "span_ms",
 		(json_int_t)(span_ns / CLOCK_NS_PER_MS), "reloads",
 		(json_int_t)atomic_load(&relay->reloads), "client_connections",
-		(json_int_t)atomic_load(&relay->clients), "draining", relay->stopping, "routes",
-		rows_of(last, relay->stats, STATS_ROUTE, route_of), "limits",
-		rows_of(last, relay->stats, STATS_LIMIT, limit_of), "queue", queue_of(relay),
+		(json_int_t)atomic_load(&relay->node.clients), "draining", relay->node.stopping,
+		"routes", rows_of(last, relay->node.stats, STATS_ROUTE, route_of), "limits",
+		rows_of(last, relay->node.stats, STATS_LIMIT, limit_of), "queue", queue_of(relay),
 		"upstreams", upstreams_of(last, relay));
 }

@@ -40,7 +40,7 @@ bool admin_revise(
 	struct conf_errors errors = {0};
 	enum reload_outcome outcome = RELOAD_FAILED;
 
-	if (relay->stopping) {
+	if (relay->node.stopping) {
 		admin_respond_problem(request, 409, "sluice is stopping.");
 	} else if (relay->reload) {
 		admin_respond_problem(request, 409,
@@ -57,7 +57,7 @@ bool admin_revise(
 
 bool admin_is_leaving(struct admin_request *request)
 {
-	if (request->relay->stopping)
+	if (request->relay->node.stopping)
 		admin_respond_problem(request, 409, "sluice is stopping.");
 	else if (request->relay->upgrade)
 		admin_respond_problem(request, 409,

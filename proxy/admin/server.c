@@ -458,7 +458,7 @@ bool admin_start(struct admin *admin, struct relay *relay)
 	if (!admin)
 		return true;
 	admin->relay = relay;
-	admin->asker = asker_new(&relay->loop);
+	admin->asker = asker_new(&relay->node.loop);
 	admin->events = events_new(relay);
 	admin->background = background_new();
 	bool good = admin->asker && admin->events && admin->background;

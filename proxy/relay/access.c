@@ -8,7 +8,6 @@
 #include "http/forwarded.h"
 #include "relay/access_text.h"
 #include "relay/exchange.h"
-#include "relay/relay.h"
 
 /* What each text of a client may take up in a line, escapes included, and what all the rest does:
  * fields, numbers, and names of the configuration, which have at most 64 bytes. */
@@ -279,7 +278,7 @@ void exchange_log(struct exchange *x)
 		line.address = x->client ? forwarded_peer_text(x->client->peer) : SLICE("-");
 	if (x->request.base && x->memory.head == x->request.base)
 		read_request(x, &scratch, &line);
-	if (worker->relay->log && x->use->site->conf->access_format == CONF_ACCESS_JSON)
+	if (worker->node->log && x->use->site->conf->access_format == CONF_ACCESS_JSON)
 		put_json(&out, x, &line);
 	else
 		put_combined(&out, x, &line);

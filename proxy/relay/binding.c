@@ -1,4 +1,6 @@
-/* Opening listening sockets: by address, or as systemd handed them in. See relay/listener.h. */
+/* Opening listening sockets: by address, or as systemd handed them in. */
+#include "relay/binding.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -154,7 +156,7 @@ static void remove_path(struct binding *binding)
 
 static void bound_release(struct relay *relay, struct connection_bound *bound)
 {
-	struct connection_bound **at = &relay->bounds;
+	struct connection_bound **at = &relay->listening.bounds;
 
 	if (!bound || --bound->holders > 0)
 		return;
@@ -195,7 +197,7 @@ static struct connection_bound *bound_for(struct relay *relay, const char *name)
 {
 	struct connection_bound *bound;
 
-	for (bound = relay->bounds; bound; bound = bound->next) {
+	for (bound = relay->listening.bounds; bound; bound = bound->next) {
 		if (strcmp(bound->name, name) == 0) {
 			bound->holders++;
 			return bound;
@@ -207,14 +209,15 @@ static struct connection_bound *bound_for(struct relay *relay, const char *name)
 		return NULL;
 	}
 	bound->holders = 1;
-	bound->next = relay->bounds;
-	relay->bounds = bound;
+	bound->next = relay->listening.bounds;
+	relay->listening.bounds = bound;
 	return bound;
 }
 
 static struct binding *find(const struct relay *relay, const char *text)
 {
-	for (struct binding *binding = relay->bindings; binding; binding = binding->next) {
+	for (struct binding *binding = relay->listening.bindings; binding;
+		binding = binding->next) {
 		if (!binding->closed && strcmp(binding->text, text) == 0)
 			return binding;
 	}
@@ -226,7 +229,7 @@ static struct binding *binding_new(
 	struct relay *relay, const struct conf_listener *listener, const char *text)
 {
 	struct binding *binding = calloc(1, sizeof(*binding));
-	unsigned workers = relay->worker_count;
+	unsigned workers = relay->node.worker_count;
 
 	if (!binding)
 		return NULL;
@@ -275,8 +278,8 @@ static bool open_one(struct relay *relay, const struct conf *conf,
 	bool is_inherited = handover_has(relay->inherited, "listener", address->text);
 	if (binding && (is_inherited ? adopt(binding, relay->inherited, address)
 				     : open_all(binding, listener, address))) {
-		binding->next = relay->prepared_bindings;
-		relay->prepared_bindings = binding;
+		binding->next = relay->listening.prepared;
+		relay->listening.prepared = binding;
 		return true;
 	}
 	error = errno;
@@ -334,7 +337,7 @@ bool bindings_prepare(struct relay *relay, const struct conf *conf)
 
 void bindings_discard(struct relay *relay)
 {
-	free_all(relay, &relay->prepared_bindings);
+	free_all(relay, &relay->listening.prepared);
 }
 
 static bool is_bound(const struct conf *conf, const char *text)
@@ -350,26 +353,28 @@ static bool is_bound(const struct conf *conf, const char *text)
 
 void bindings_commit(struct relay *relay, const struct conf *conf)
 {
-	pthread_mutex_lock(&relay->bindings_lock);
-	while (relay->prepared_bindings) {
-		struct binding *binding = relay->prepared_bindings;
-		relay->prepared_bindings = binding->next;
-		binding->next = relay->bindings;
-		relay->bindings = binding;
+	pthread_mutex_lock(&relay->listening.lock);
+	while (relay->listening.prepared) {
+		struct binding *binding = relay->listening.prepared;
+		relay->listening.prepared = binding->next;
+		binding->next = relay->listening.bindings;
+		relay->listening.bindings = binding;
 	}
-	for (struct binding *binding = relay->bindings; binding; binding = binding->next) {
+	for (struct binding *binding = relay->listening.bindings; binding;
+		binding = binding->next) {
 		if (!binding->closed && !is_bound(conf, binding->text)) {
 			binding->closed = true;
 			close_sockets(binding);
 			remove_path(binding);
 		}
 	}
-	pthread_mutex_unlock(&relay->bindings_lock);
+	pthread_mutex_unlock(&relay->listening.lock);
 }
 
 bool bindings_give(struct relay *relay, struct handover *to)
 {
-	for (struct binding *binding = relay->bindings; binding; binding = binding->next) {
+	for (struct binding *binding = relay->listening.bindings; binding;
+		binding = binding->next) {
 		for (unsigned i = 0; !binding->closed && i < binding->workers; i++) {
 			if (binding->given[i] >= 0 && !handover_add_socket(to, "listener",
 							      binding->text, binding->given[i]))
@@ -381,7 +386,8 @@ bool bindings_give(struct relay *relay, struct handover *to)
 
 void bindings_hand_over(struct relay *relay, const char *address)
 {
-	for (struct binding *binding = relay->bindings; binding; binding = binding->next) {
+	for (struct binding *binding = relay->listening.bindings; binding;
+		binding = binding->next) {
 		if (binding->closed || strcmp(binding->text, address) != 0)
 			continue;
 		binding->handed_over = true;
@@ -393,21 +399,21 @@ void bindings_hand_over(struct relay *relay, const char *address)
 
 void bindings_take_over(struct relay *relay)
 {
-	for (struct binding *binding = relay->bindings; binding; binding = binding->next)
+	for (struct binding *binding = relay->listening.bindings; binding; binding = binding->next)
 		binding->is_borrowed = false;
 }
 
 void bindings_remove_paths(struct relay *relay)
 {
-	for (struct binding *binding = relay->bindings; binding; binding = binding->next)
+	for (struct binding *binding = relay->listening.bindings; binding; binding = binding->next)
 		remove_path(binding);
 }
 
 void bindings_collect(struct relay *relay)
 {
-	struct binding **at = &relay->bindings;
+	struct binding **at = &relay->listening.bindings;
 
-	pthread_mutex_lock(&relay->bindings_lock);
+	pthread_mutex_lock(&relay->listening.lock);
 	while (*at) {
 		struct binding *binding = *at;
 		/* acquire: pairs with the release in listener_release */
@@ -419,11 +425,11 @@ void bindings_collect(struct relay *relay)
 		*at = binding->next;
 		binding_free(relay, binding);
 	}
-	pthread_mutex_unlock(&relay->bindings_lock);
+	pthread_mutex_unlock(&relay->listening.lock);
 }
 
 void bindings_free(struct relay *relay)
 {
-	free_all(relay, &relay->prepared_bindings);
-	free_all(relay, &relay->bindings);
+	free_all(relay, &relay->listening.prepared);
+	free_all(relay, &relay->listening.bindings);
 }

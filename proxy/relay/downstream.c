@@ -12,7 +12,6 @@
 #include "relay/linger.h"
 #include "relay/listener.h"
 #include "relay/read_requests.h"
-#include "relay/relay.h"
 #include "relay/reply.h"
 #include "relay/respond.h"
 #include "relay/turn.h"
@@ -58,7 +57,7 @@ void downstream_accept(struct worker *worker, struct listener *listener,
 		d->next->prev = d;
 	worker->downstreams = d;
 	/* relaxed: looked at only by workers that drain, who are woken when it is 0 */
-	atomic_fetch_add_explicit(&worker->relay->clients, 1, memory_order_relaxed);
+	atomic_fetch_add_explicit(&worker->node->clients, 1, memory_order_relaxed);
 	worker_count(worker, STATS_CONNECTIONS);
 	/* Mostly the request is here already: looking saves a turn of the loop. */
 	stream_expect_input(&d->stream);
@@ -125,8 +124,8 @@ void downstream_close(struct downstream *d, const char *why)
 		worker->downstreams = d->next;
 	if (d->next)
 		d->next->prev = d->prev;
-	if (atomic_fetch_sub(&worker->relay->clients, 1) == 1 && worker->draining)
-		relay_wake_workers(worker->relay);
+	if (atomic_fetch_sub(&worker->node->clients, 1) == 1 && worker->draining)
+		node_wake_workers(worker->node);
 	listener_connection_closed(d->client.listener);
 	loop_free_later(&worker->loop, &d->deferred, free_downstream);
 }

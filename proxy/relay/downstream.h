@@ -24,6 +24,7 @@
 #include "base/container.h"
 #include "relay/client.h"
 #include "relay/forwarding.h"
+#include "relay/site_use.h"
 #include "relay/wait.h"
 #include "relay/worker.h"
 

@@ -1,7 +1,6 @@
 #include "relay/endless.h"
 
 #include "relay/exchange.h"
-#include "relay/relay.h"
 #include "relay/reply.h"
 
 /* Without its parameters. */
@@ -41,8 +40,7 @@ bool endless_begin(struct exchange *x)
 	x->attempt.endless = x->server->state;
 	atomic_fetch_add_explicit(&x->attempt.endless->streams, 1, memory_order_relaxed);
 	if (x->turn.in_queue)
-		queue_give_place(
-			x->worker->relay->queue, &x->turn.ticket, worker_now_ns(x->worker));
+		queue_give_place(x->worker->node->queue, &x->turn.ticket, worker_now_ns(x->worker));
 	server_done(x->server);
 	return true;
 }

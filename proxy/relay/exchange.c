@@ -16,7 +16,6 @@
 #include "relay/access.h"
 #include "relay/account.h"
 #include "relay/listener.h"
-#include "relay/relay.h"
 #include "relay/server_connection.h"
 #include "relay/server_pool.h"
 
@@ -119,8 +118,8 @@ void exchange_free_body(struct exchange *x)
 
 void exchange_drop_connection(struct exchange *x)
 {
-	if (x->attempt.waiter)
-		pool_leave(x);
+	if (x->attempt.line.waiter)
+		pool_leave(&x->attempt.line);
 	if (x->connection) {
 		server_connection_close(x->connection);
 		x->connection = NULL;
@@ -146,7 +145,7 @@ void exchange_leave_queue(struct exchange *x)
 	if (!x->turn.in_queue)
 		return;
 	x->turn.in_queue = false;
-	if (queue_done(x->worker->relay->queue, &x->turn.ticket, worker_now_ns(x->worker)) ==
+	if (queue_done(x->worker->node->queue, &x->turn.ticket, worker_now_ns(x->worker)) ==
 		QUEUE_UNDER_WAY)
 		x->turn.awaits_mail = true;
 }

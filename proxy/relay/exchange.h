@@ -24,6 +24,9 @@
 #include "relay/client.h"
 #include "relay/gather.h"
 #include "relay/pump.h"
+#include "relay/server_pool.h"
+#include "relay/site_use.h"
+#include "relay/trace.h"
 #include "relay/upstream.h"
 #include "relay/worker.h"
 
@@ -69,8 +72,7 @@ struct exchange_facts {
 
 /* At its servers, one after the other. */
 struct exchange_attempt {
-	struct connection_waiter *waiter; /* for a connection: relay/server_pool.h; NULL: no */
-	uint64_t line_number;             /* its position in line, once it has had one */
+	struct pool_line line; /* for a connection */
 	enum server_search search;
 	struct server_state *endless; /* at which its response has no end: it has no place there,
 					 and is counted as such. NULL: its response may end */

@@ -14,9 +14,9 @@ static void set_timer(struct relay *relay)
 
 static void on_message(struct message *message)
 {
-	struct failure_lines *lines = CONTAINER_OF(message, struct failure_lines, message);
+	struct node *node = CONTAINER_OF(message, struct node, failures.message);
 
-	set_timer(CONTAINER_OF(lines, struct relay, failure_lines));
+	set_timer(CONTAINER_OF(node, struct relay, node));
 }
 
 /* A line for each server whose last one is old enough. Are there others with failures? */
@@ -46,18 +46,18 @@ static void on_timer(evutil_socket_t fd, short what, void *arg)
 
 	(void)fd;
 	(void)what;
-	/* release: pairs with the acquire in failure_lines_note: the message has been run, and may
+	/* release: pairs with the acquire in node_note_failure: the message has been run, and may
 	 * be posted again. Who finds it set has left its failure to be found here, at the latest
 	 * when the next one tells. */
-	atomic_store_explicit(&relay->failure_lines.is_told, false, memory_order_release);
+	atomic_store_explicit(&relay->node.failures.is_told, false, memory_order_release);
 	if (write_lines(relay, clock_monotonic_ms()))
-		failure_lines_note(relay);
+		node_note_failure(&relay->node);
 }
 
 bool failure_lines_begin(struct relay *relay)
 {
-	relay->failure_lines.message.run = on_message;
-	relay->failure_lines.timer = evtimer_new(relay->loop.base, on_timer, relay);
+	relay->node.failures.message.run = on_message;
+	relay->failure_lines.timer = evtimer_new(relay->node.loop.base, on_timer, relay);
 	return relay->failure_lines.timer != NULL;
 }
 
@@ -72,11 +72,4 @@ void failure_lines_end(struct relay *relay)
 	if (relay->failure_lines.timer)
 		event_free(relay->failure_lines.timer);
 	relay->failure_lines.timer = NULL;
-}
-
-void failure_lines_note(struct relay *relay)
-{
-	/* acquire: see on_timer */
-	if (!atomic_exchange_explicit(&relay->failure_lines.is_told, true, memory_order_acquire))
-		message_post(&relay->loop, &relay->failure_lines.message);
 }

@@ -8,17 +8,12 @@
 #define RELAY_FAILURE_LINES_H
 
 #include <event2/event.h>
-#include <stdatomic.h>
 #include <stdbool.h>
-
-#include "loop/message.h"
 
 struct relay;
 
 struct failure_lines {
-	struct event *timer;
-	struct message message;
-	atomic_bool is_told; /* the timer is set, or will be by the message */
+	struct event *timer; /* set, or will be by node.failures.message, while is_told */
 };
 
 /* False without memory. Main thread, as the next two. */
@@ -26,8 +21,4 @@ bool failure_lines_begin(struct relay *relay);
 /* Writes what is left; no thread fails any more. */
 void failure_lines_write_all(struct relay *relay);
 void failure_lines_end(struct relay *relay);
-
-/* A server has a failure without a line. Any thread. */
-void failure_lines_note(struct relay *relay);
-
 #endif

@@ -8,20 +8,20 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/container.h"
 #include "base/log.h"
 #include "http/problem.h"
 #include "relay/account.h"
 #include "relay/exchange.h"
 #include "relay/forward.h"
 #include "relay/pin.h"
-#include "relay/relay.h"
 #include "relay/reply.h"
 #include "relay/server_connection.h"
 #include "relay/server_pool.h"
 #include "relay/turn.h"
 
 static const struct server_events events;
-static void connection_is_free(struct exchange *x);
+static void connection_is_free(struct pool_line *line);
 
 void find_server_log_failure(struct exchange *x, const char *why)
 {
@@ -29,7 +29,7 @@ void find_server_log_failure(struct exchange *x, const char *why)
 	char more[64] = "";
 
 	if (!server_may_log(x->server, worker_now_ms(x->worker), &unlogged)) {
-		failure_lines_note(x->worker->relay);
+		node_note_failure(x->worker->node);
 		return;
 	}
 	if (unlogged > 0)
@@ -98,9 +98,11 @@ static uint64_t bounded_servers(const struct exchange *x)
  */
 static bool await_connection(struct exchange *x, uint64_t servers)
 {
-	struct queue *queue = x->worker->relay->queue;
+	struct queue *queue = x->worker->node->queue;
 
-	switch (pool_wait(x, servers, connection_is_free)) {
+	if (x->attempt.search == SEARCH_FIRST)
+		x->attempt.line.number = 0;
+	switch (pool_wait(&x->attempt.line, x->worker, x->upstream, servers, connection_is_free)) {
 	case POOL_WAITS:
 		if (x->route->upstream_affinity)
 			x->turn.aside |=
@@ -188,7 +190,7 @@ void find_server(struct exchange *x, bool fresh)
 
 	/* What is in the pool may carry somebody else's login. */
 	fresh |= x->route->upstream_affinity;
-	if (pool_has_waiters(x) && x->attempt.search == SEARCH_FIRST) {
+	if (pool_has_waiters(x->upstream->state) && x->attempt.search == SEARCH_FIRST) {
 		uint64_t servers = bounded_servers(x);
 		if (servers != 0 && await_connection(x, servers))
 			return; /* behind those that wait already */
@@ -249,7 +251,8 @@ static bool has_another(struct exchange *x, const struct upstream *upstream)
 	if (x->attempt.sent)
 		return false;
 	return upstream != x->upstream ||
-	       upstream_has_another(x->upstream, pool_waits_for(x), worker_now_ms(x->worker));
+	       upstream_has_another(
+		       x->upstream, pool_waits_for(&x->attempt.line), worker_now_ms(x->worker));
 }
 
 /* It was in line for a connection, and is no more. */
@@ -279,11 +282,12 @@ void find_server_again(struct exchange *x)
 
 	if (!upstream)
 		upstream = x->upstream;
-	if (!has_another(x, upstream) && upstream_has_enabled(x->upstream, pool_waits_for(x))) {
+	if (!has_another(x, upstream) &&
+		upstream_has_enabled(x->upstream, pool_waits_for(&x->attempt.line))) {
 		exchange_look_again(x, LOOK_AGAIN_MS);
 		return;
 	}
-	pool_leave(x);
+	pool_leave(&x->attempt.line);
 	if (!x->attempt.sent) {
 		if (upstream != x->upstream)
 			follow_site(x, upstream);
@@ -292,9 +296,9 @@ void find_server_again(struct exchange *x)
 	search(x, SEARCH_AGAIN);
 }
 
-static void connection_is_free(struct exchange *x)
+static void connection_is_free(struct pool_line *line)
 {
-	search(x, SEARCH_WOKEN);
+	search(CONTAINER_OF(line, struct exchange, attempt.line), SEARCH_WOKEN);
 }
 
 /* A connection that was being made could not be. */
@@ -339,4 +343,5 @@ static const struct server_events events = {
 	.fetch = forward_fetch,
 	.event = forward_event,
 	.timeout = forward_timeout,
+	.make_room = site_use_close_idle,
 };

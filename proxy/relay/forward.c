@@ -24,7 +24,6 @@
 #include "relay/exchange.h"
 #include "relay/find_server.h"
 #include "relay/lenient_head.h"
-#include "relay/relay.h"
 #include "relay/reply.h"
 #include "relay/respond.h"
 #include "relay/server_connection.h"

@@ -5,7 +5,6 @@
 
 #include "http/problem.h"
 #include "relay/exchange.h"
-#include "relay/relay.h"
 #include "relay/reply.h"
 #include "relay/respond.h"
 #include "relay/server_connection.h"
@@ -30,9 +29,8 @@ bool gather_begin(struct exchange *x)
 
 	if (x->request_done || buffering->memory_bytes == 0 || is_here_whole(x))
 		return false;
-	x->body =
-		spool_new(&x->worker->relay->store, (struct spool_limits){buffering->memory_bytes,
-							    buffering->file_bytes, SPOOL_REQUEST});
+	x->body = spool_new(&x->worker->node->store, (struct spool_limits){buffering->memory_bytes,
+							     buffering->file_bytes, SPOOL_REQUEST});
 	if (!x->body)
 		return false; /* then it is sent as it comes */
 	x->gathering = GATHERING_READING;

@@ -22,7 +22,7 @@ static void on_timer(evutil_socket_t fd, short what, void *arg)
 
 bool growth_begin(struct relay *relay)
 {
-	relay->growth.timer = evtimer_new(relay->loop.base, on_timer, relay);
+	relay->growth.timer = evtimer_new(relay->node.loop.base, on_timer, relay);
 	return relay->growth.timer != NULL;
 }
 
@@ -54,7 +54,7 @@ void growth_make(struct relay *relay)
 		relay->growth.is_waiting)
 		return;
 	atomic_store_explicit(&relay->growth.told, false, memory_order_relaxed);
-	if (throttle_table_grow(relay->throttles) != 0) {
+	if (throttle_table_grow(relay->node.throttles) != 0) {
 		wait(relay, errno);
 		return;
 	}
@@ -63,15 +63,15 @@ void growth_make(struct relay *relay)
 	relay->growth.has_failed = false;
 	/* release: pairs with the acquire in reload_seen */
 	atomic_fetch_add_explicit(&relay->reloads, 1, memory_order_release);
-	for (unsigned i = 0; i < relay->worker_count; i++)
-		worker_command(relay->workers[i], WORKER_SEEN);
+	for (unsigned i = 0; i < relay->node.worker_count; i++)
+		worker_command(relay->node.workers[i], WORKER_SEEN);
 }
 
 void growth_look(struct worker *worker)
 {
-	struct relay *relay = worker->relay;
+	struct relay *relay = relay_of(worker);
 
-	if (throttle_table_wants_growth(relay->throttles) &&
+	if (throttle_table_wants_growth(relay->node.throttles) &&
 		!atomic_exchange_explicit(&relay->growth.told, true, memory_order_relaxed))
 		relay_tell_main(relay);
 }

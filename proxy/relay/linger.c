@@ -2,7 +2,6 @@
 
 #include "relay/downstream.h"
 #include "relay/listener.h"
-#include "relay/relay.h"
 
 #define SILENT_MS       5000 /* a client that sends nothing for so long has stopped */
 #define DRAIN_SILENT_MS 1000
@@ -11,7 +10,7 @@
 /* This worker's part of the listener's bound. */
 static unsigned bound_of(const struct listener *listener)
 {
-	unsigned workers = listener->worker->relay->worker_count;
+	unsigned workers = listener->worker->node->worker_count;
 
 	return (listener->conf->max_lingering + workers - 1) / workers;
 }

@@ -6,9 +6,7 @@
 
 #include "base/container.h"
 #include "base/log.h"
-#include "relay/downstream.h"
-#include "relay/linger.h"
-#include "relay/relay.h"
+#include "relay/site_use.h"
 #include "relay/worker.h"
 
 #define ACCEPT_RETRY_MS 500
@@ -48,36 +46,34 @@ static bool take_place(struct listener *listener, struct connection_bound *bound
 
 static void give_place(struct listener *listener, struct connection_bound *bound)
 {
-	struct relay *relay = listener->worker->relay;
-
 	atomic_fetch_sub(&bound->connections, 1);
 	if (!atomic_load(&bound->waiting) || !atomic_exchange(&bound->waiting, false))
 		return;
-	for (unsigned i = 0; i < relay->worker_count; i++)
-		worker_command(relay->workers[i], WORKER_ACCEPT);
+	node_command_workers(listener->worker->node, WORKER_ACCEPT);
 }
 
 /* A place of the listener's max_connections, and one within the descriptors there are. */
 static bool take_places(struct listener *listener)
 {
-	struct relay *relay = listener->worker->relay;
+	struct listening *listening = listener->worker->node->listening;
 
 	if (!take_place(listener, listener->binding->bound, listener->conf->max_connections))
 		return false;
-	if (take_place(listener, &relay->descriptors, relay->clients_max))
+	if (take_place(listener, &listening->descriptors, listening->clients_max))
 		return true;
 	give_place(listener, listener->binding->bound);
-	if (!relay->told_of_descriptors && !atomic_exchange(&relay->told_of_descriptors, true))
+	if (!listening->told_of_descriptors &&
+		!atomic_exchange(&listening->told_of_descriptors, true))
 		log_warn("%u clients are connected, as many as the limit of %u descriptors allows: "
 			 "others wait in the backlog",
-			relay->clients_max, relay->descriptor_limit);
+			listening->clients_max, listening->descriptor_limit);
 	return false;
 }
 
 static void give_places(struct listener *listener)
 {
 	give_place(listener, listener->binding->bound);
-	give_place(listener, &listener->worker->relay->descriptors);
+	give_place(listener, &listener->worker->node->listening->descriptors);
 }
 
 static void accept_failed(struct listener *listener, int error)
@@ -106,7 +102,7 @@ static void on_ready(struct acceptor *acceptor)
 
 	for (int i = 0; i < ACCEPT_BATCH && acceptor->accepting; i++) {
 		if (!take_places(listener)) {
-			linger_give_way(listener); /* which lets it accept again */
+			listener->protocol->give_way(listener); /* which lets it accept again */
 			return;
 		}
 		int error = acceptor_take(acceptor, &client, &peer, &len);
@@ -115,12 +111,12 @@ static void on_ready(struct acceptor *acceptor)
 			accept_failed(listener, error);
 			give_places(listener);
 			if (listener->retry.at_ms != DEADLINE_NEVER)
-				linger_give_way(listener);
+				listener->protocol->give_way(listener);
 			return;
 		}
 		listener->connections++;
 		listener->came_ms = worker_now_ms(listener->worker);
-		downstream_accept(
+		listener->protocol->take_client(
 			listener->worker, listener, &client, (struct sockaddr *)&peer, len);
 	}
 }
@@ -265,14 +261,15 @@ static void set_conf(struct listener *listener, const struct conf_listener *conf
 }
 
 /* The main thread has prepared all that it takes. */
-static void listener_open(
-	struct worker *worker, struct binding *binding, const struct conf_listener *conf)
+static void listener_open(struct worker *worker, struct binding *binding,
+	const struct conf_listener *conf, const struct protocol *protocol)
 {
 	struct listener *listener = binding->listeners[worker->index];
 
 	binding->listeners[worker->index] = NULL;
 	listener->worker = worker;
 	listener->binding = binding;
+	listener->protocol = protocol;
 	/* relaxed: with bindings_lock, by which bindings_collect sees it */
 	atomic_fetch_add_explicit(&binding->holders, 1, memory_order_relaxed);
 	acceptor_open(
@@ -307,7 +304,7 @@ static const struct conf_listener *conf_of(const struct conf *conf, const char *
 	return NULL;
 }
 
-void listeners_update(struct worker *worker)
+void listeners_update(struct worker *worker, const struct protocol *protocol)
 {
 	const struct conf *conf = worker->use->site->conf;
 	struct listener *next;
@@ -324,13 +321,13 @@ void listeners_update(struct worker *worker)
 	}
 	if (worker->draining)
 		return;
-	pthread_mutex_lock(&worker->relay->bindings_lock);
-	for (struct binding *b = worker->relay->bindings; b; b = b->next) {
+	pthread_mutex_lock(&worker->node->listening->lock);
+	for (struct binding *b = worker->node->listening->bindings; b; b = b->next) {
 		const struct conf_listener *now = b->closed ? NULL : conf_of(conf, b->text);
 		if (now && !find(worker, b) && b->sockets[worker->index] >= 0)
-			listener_open(worker, b, now);
+			listener_open(worker, b, now, protocol);
 	}
-	pthread_mutex_unlock(&worker->relay->bindings_lock);
+	pthread_mutex_unlock(&worker->node->listening->lock);
 }
 
 void listeners_retire(struct worker *worker)

@@ -25,6 +25,7 @@
 #ifndef RELAY_LISTENER_H
 #define RELAY_LISTENER_H
 
+#include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -34,8 +35,6 @@
 #include "loop/deadline.h"
 #include "net/acceptor.h"
 
-struct handover;
-struct relay;
 struct site_use;
 struct worker;
 
@@ -55,6 +54,26 @@ struct binding {
 	struct connection_bound *bound;
 };
 
+/* All that the process listens on, and how many clients it takes. */
+struct listening {
+	struct binding *bindings;
+	struct binding *prepared; /* of a reload that is not committed yet */
+	pthread_mutex_t lock;     /* guards the two lists; workers look during a reload */
+	struct connection_bound *bounds;
+	struct connection_bound descriptors; /* clients, within the descriptors there are: */
+	unsigned descriptor_limit, clients_max;
+	atomic_bool told_of_descriptors;
+};
+
+/* What becomes of the connections that are accepted. */
+struct protocol {
+	/* Takes it over; listener_connection_closed is due at its end. */
+	void (*take_client)(struct worker *worker, struct listener *listener,
+		struct stream_export *client, const struct sockaddr *peer, socklen_t peer_len);
+	/* Closes one that only lingers, for one that comes. False: there is none. */
+	bool (*give_way)(struct listener *listener);
+};
+
 /* A worker's. Lives until its connections have gone. */
 struct listener {
 	struct acceptor acceptor;
@@ -66,6 +85,7 @@ struct listener {
 	struct listener *next;
 	struct worker *worker;
 	struct binding *binding;
+	const struct protocol *protocol;
 	const struct conf_listener *conf;
 	struct site_use *use; /* holds conf */
 	bool retiring, closed;
@@ -76,35 +96,9 @@ struct listener {
 	unsigned lingering;
 };
 
-/* Does nobody listen on any of these addresses? Else the error log says where. To be asked before
- * bindings_prepare, which shares an address with all that share it. */
-bool bindings_are_free(const struct conf *conf, const struct handover *inherited);
-
-/* Opens the sockets of all listeners of `conf` that are not open yet, for bindings_commit or
- * bindings_discard. False, with all that failed in the error log, and what was opened here closed
- * again. Main thread. */
-bool bindings_prepare(struct relay *relay, const struct conf *conf);
-void bindings_discard(struct relay *relay);
-/* Shows what was prepared to the workers, and closes what `conf` no longer has. */
-void bindings_commit(struct relay *relay, const struct conf *conf);
-/* Frees those that are closed and that no worker's connections are of any more. */
-void bindings_collect(struct relay *relay);
-void bindings_free(struct relay *relay);
-
-/* Adds the listening sockets there are. False without memory. */
-bool bindings_give(struct relay *relay, struct handover *to);
-/* Another process has taken those of the address. WORKER_HAND_OVER is to follow. */
-void bindings_hand_over(struct relay *relay, const char *address);
-
-/* The process before will not come back: socket files that it had are removed with ours. */
-void bindings_take_over(struct relay *relay);
-
-/* Removes the socket files of `unix:` bindings, so that nobody new can connect: a drain begins.
- * Main thread. */
-void bindings_remove_paths(struct relay *relay);
-
-/* Makes this worker's listeners those of its current site. */
-void listeners_update(struct worker *worker);
+/* Makes this worker's listeners those of its current site; of new ones, `protocol` takes the
+ * clients. */
+void listeners_update(struct worker *worker, const struct protocol *protocol);
 /* Closes them as soon as what has arrived is accepted. */
 void listeners_retire(struct worker *worker);
 bool listeners_are_closed(const struct worker *worker);

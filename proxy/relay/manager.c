@@ -22,10 +22,10 @@ static unsigned long long monotonic_us(void)
 
 static bool all_have_answered(const struct relay *relay)
 {
-	for (unsigned i = 0; i < relay->worker_count; i++) {
+	for (unsigned i = 0; i < relay->node.worker_count; i++) {
 		/* acquire: pairs with the release in manager_answer */
-		if (atomic_load_explicit(&relay->workers[i]->pings_answered, memory_order_acquire) <
-			relay->manager.pings)
+		if (atomic_load_explicit(&relay->node.workers[i]->pings_answered,
+			    memory_order_acquire) < relay->manager.pings)
 			return false;
 	}
 	return true;
@@ -43,8 +43,8 @@ static void on_watchdog(evutil_socket_t fd, short what, void *arg)
 	if (manager->pings > 0)
 		notify_send(&manager->notify, "WATCHDOG=1");
 	manager->pings++;
-	for (unsigned i = 0; i < relay->worker_count; i++)
-		worker_command(relay->workers[i], WORKER_PING);
+	for (unsigned i = 0; i < relay->node.worker_count; i++)
+		worker_command(relay->node.workers[i], WORKER_PING);
 }
 
 void manager_answer(struct worker *worker)
@@ -85,7 +85,8 @@ static void begin_watchdog(struct relay *relay)
 
 	if (us == 0 || relay->manager.notify.fd < 0)
 		return;
-	relay->manager.watchdog = event_new(relay->loop.base, -1, EV_PERSIST, on_watchdog, relay);
+	relay->manager.watchdog =
+		event_new(relay->node.loop.base, -1, EV_PERSIST, on_watchdog, relay);
 	if (!relay->manager.watchdog || event_add(relay->manager.watchdog, &period) != 0)
 		log_error("watchdog: %s", strerror(ENOMEM));
 	else
@@ -95,7 +96,7 @@ static void begin_watchdog(struct relay *relay)
 void manager_ready(struct relay *relay)
 {
 	notify_send(&relay->manager.notify, "READY=1\nSTATUS=Serving by %s, %u workers",
-		relay->site->conf->path, relay->worker_count);
+		relay->site->conf->path, relay->node.worker_count);
 	begin_watchdog(relay);
 }
 
@@ -109,7 +110,7 @@ void manager_reloaded(struct relay *relay, bool effective)
 {
 	if (effective)
 		notify_send(&relay->manager.notify, "READY=1\nSTATUS=Serving by %s, %u workers",
-			relay->site->conf->path, relay->worker_count);
+			relay->site->conf->path, relay->node.worker_count);
 	else
 		notify_send(&relay->manager.notify,
 			"READY=1\nSTATUS=Serving by the last good configuration: %s has errors, "

@@ -5,7 +5,6 @@
 #include "base/log.h"
 #include "queue/queue.h"
 #include "relay/exchange.h"
-#include "relay/relay.h"
 #include "relay/server_connection.h"
 #include "relay/server_pool.h"
 
@@ -54,14 +53,14 @@ void pin_park(struct exchange *x, struct server_connection *connection)
 		.requests = connection->requests,
 	};
 	pin->stream = server_connection_export(connection);
-	if (!queue_pin(worker->relay->queue, &x->turn.ticket, pin))
+	if (!queue_pin(worker->node->queue, &x->turn.ticket, pin))
 		pin_close(NULL, pin);
 }
 
 enum pin_result pin_take(struct exchange *x, const struct server_events *events)
 {
 	struct worker *worker = x->worker;
-	struct queue *queue = worker->relay->queue;
+	struct queue *queue = worker->node->queue;
 	struct pin *pin = queue_take_pin(queue, &x->turn.ticket);
 	struct server *server;
 

@@ -3,7 +3,6 @@
 #include "http/problem.h"
 #include "relay/exchange.h"
 #include "relay/listener.h"
-#include "relay/relay.h"
 #include "relay/reply.h"
 
 #define METHODS (UINT64_C(1) << HTTP_METHOD_GET | UINT64_C(1) << HTTP_METHOD_HEAD)
@@ -18,7 +17,7 @@ bool probe_answered(struct exchange *x)
 	if (!is_ready && !slice_equal(x->facts.path, SLICE("/healthz")))
 		return false;
 	x->facts.allow = METHODS;
-	if (is_ready && x->worker->relay->stopping)
+	if (is_ready && x->worker->node->stopping)
 		exchange_reply(x, 503, "draining", HTTP_PROBLEM_NO_RETRY);
 	else
 		exchange_reply(x, 200, "probe", HTTP_PROBLEM_NO_RETRY);

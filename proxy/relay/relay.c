@@ -14,10 +14,10 @@
 #include "base/clock.h"
 #include "base/signals.h"
 #include "gate/roster.h"
+#include "relay/binding.h"
 #include "relay/check.h"
 #include "relay/exchange.h"
 #include "relay/handover.h"
-#include "relay/listener.h"
 #include "relay/pid_file.h"
 #include "relay/pin.h"
 #include "relay/reload.h"
@@ -42,7 +42,7 @@ static void dispatch(void *ctx, unsigned worker, struct ticket *ticket)
 {
 	struct relay *relay = ctx;
 
-	message_post(&relay->workers[worker]->loop, &ticket->message);
+	message_post(&relay->node.workers[worker]->loop, &ticket->message);
 }
 
 static void tell_timer(void *ctx, uint64_t deadline_ns)
@@ -52,7 +52,7 @@ static void tell_timer(void *ctx, uint64_t deadline_ns)
 
 	while (deadline_ns < known) {
 		if (atomic_compare_exchange_weak(&relay->queue_deadline_ns, &known, deadline_ns)) {
-			loop_wake(&relay->loop);
+			loop_wake(&relay->node.loop);
 			return;
 		}
 	}
@@ -78,7 +78,7 @@ static void on_queue_timer(evutil_socket_t fd, short what, void *arg)
 	(void)what;
 	/* Cleared first: a deadline noted from now on is armed at the end of the turn. */
 	atomic_store(&relay->queue_deadline_ns, QUEUE_NEVER);
-	uint64_t next = queue_expire(relay->queue, clock_monotonic_ns());
+	uint64_t next = queue_expire(relay->node.queue, clock_monotonic_ns());
 	tell_timer(relay, next);
 }
 
@@ -87,19 +87,7 @@ static void on_queue_timer(evutil_socket_t fd, short what, void *arg)
 void relay_tell_main(struct relay *relay)
 {
 	/* Every turn of the main loop looks at `running` and at what workers have seen. */
-	loop_wake(&relay->loop);
-}
-
-static void command_all(struct relay *relay, unsigned commands)
-{
-	for (unsigned i = 0; i < relay->worker_count; i++)
-		worker_command(relay->workers[i], commands);
-}
-
-void relay_wake_workers(struct relay *relay)
-{
-	for (unsigned i = 0; i < relay->worker_count; i++)
-		loop_wake(&relay->workers[i]->loop);
+	loop_wake(&relay->node.loop);
 }
 
 static struct timeval timeval_of(uint64_t ms)
@@ -117,7 +105,7 @@ static void begin_drain(struct relay *relay)
 	log_info("draining: finishing what is under way, at most %llu ms",
 		(unsigned long long)timeout_ms);
 	bindings_remove_paths(relay);
-	command_all(relay, WORKER_DRAIN);
+	node_command_workers(&relay->node, WORKER_DRAIN);
 	event_add(relay->stop_timer, &timeout);
 }
 
@@ -133,7 +121,7 @@ static void on_stop_timer(evutil_socket_t fd, short what, void *arg)
 	}
 	log_warn("shutdown_timeout has passed: cutting what is left");
 	relay->exit_status = 1;
-	command_all(relay, WORKER_STOP);
+	node_command_workers(&relay->node, WORKER_STOP);
 }
 
 static void on_names_known(void *ctx)
@@ -143,7 +131,7 @@ static void on_names_known(void *ctx)
 	if (relay->reload)
 		event_active(relay->reload_timer, EV_TIMEOUT, 0);
 	else
-		event_base_loopbreak(relay->loop.base); /* for resolver_wait */
+		event_base_loopbreak(relay->node.loop.base); /* for resolver_wait */
 }
 
 static void on_reload_timer(evutil_socket_t fd, short what, void *arg)
@@ -159,7 +147,7 @@ static void begin_stop(struct relay *relay)
 	uint64_t lame_ms = relay->site->conf->lame_duck_ms;
 	struct timeval lame = timeval_of(lame_ms);
 
-	relay->stopping = true;
+	relay->node.stopping = true;
 	upgrade_cancel(relay);
 	reload_cancel(relay);
 	if (!relay->handed_over)
@@ -177,14 +165,14 @@ static void stop_by_signal(struct relay *relay)
 	bool is_first = !relay->was_told;
 
 	relay->was_told = true;
-	if (!relay->stopping) {
+	if (!relay->node.stopping) {
 		begin_stop(relay);
 	} else if (!relay->draining) {
 		begin_drain(relay);
 	} else if (!is_first) {
 		log_warn("told to stop again: cutting what is left");
 		relay->exit_status = 1;
-		command_all(relay, WORKER_STOP);
+		node_command_workers(&relay->node, WORKER_STOP);
 	}
 }
 
@@ -192,7 +180,7 @@ void relay_hand_over(struct relay *relay, pid_t pid)
 {
 	manager_handed_over(relay, (long)pid);
 	relay->handed_over = true;
-	command_all(relay, WORKER_HAND_OVER);
+	node_command_workers(&relay->node, WORKER_HAND_OVER);
 	begin_stop(relay);
 }
 
@@ -208,11 +196,11 @@ static void on_signal(evutil_socket_t number, short what, void *arg)
 		stop_by_signal(relay);
 		break;
 	case SIGHUP:
-		if (!relay->stopping)
+		if (!relay->node.stopping)
 			relay_reload(relay, NULL);
 		break;
 	case SIGUSR1:
-		log_reopen(relay->log);
+		log_reopen(relay->node.log);
 		break;
 	case SIGUSR2:
 		upgrade_begin(relay);
@@ -238,7 +226,7 @@ static bool watch_signals(struct relay *relay)
 {
 	for (size_t i = 0; i < SIGNAL_COUNT; i++) {
 		relay->signals[i] =
-			evsignal_new(relay->loop.base, signal_numbers[i], on_signal, relay);
+			evsignal_new(relay->node.loop.base, signal_numbers[i], on_signal, relay);
 		if (!relay->signals[i] || event_add(relay->signals[i], NULL) != 0)
 			return false;
 	}
@@ -248,19 +236,19 @@ static bool watch_signals(struct relay *relay)
 static bool make_loop(struct relay *relay)
 {
 	struct event_base *base;
-	int error = loop_init(&relay->loop);
+	int error = loop_init(&relay->node.loop);
 
 	if (error != 0) {
 		log_error("main loop: %s", strerror(error));
 		return false;
 	}
-	loop_enter(&relay->loop);
-	base = relay->loop.base;
+	loop_enter(&relay->node.loop);
+	base = relay->node.loop.base;
 	relay->queue_timer = evtimer_new(base, on_queue_timer, relay);
 	relay->stop_timer = evtimer_new(base, on_stop_timer, relay);
 	relay->reload_timer = evtimer_new(base, on_reload_timer, relay);
 	relay->resolver = resolver_new(base, on_names_known, relay);
-	relay->checks = checks_new(&relay->loop);
+	relay->checks = checks_new(&relay->node.loop);
 	return growth_begin(relay) && failure_lines_begin(relay) && relay->queue_timer &&
 	       relay->stop_timer && relay->reload_timer && relay->resolver && relay->checks &&
 	       watch_signals(relay);
@@ -279,9 +267,9 @@ static bool make_queue(struct relay *relay, const struct conf *conf)
 	};
 
 	atomic_init(&relay->queue_deadline_ns, QUEUE_NEVER);
-	relay->queue = queue_create(&config);
-	if (relay->queue)
-		relay->states = upstream_states_new(relay->queue, relay->worker_count);
+	relay->node.queue = queue_create(&config);
+	if (relay->node.queue)
+		relay->states = upstream_states_new(relay->node.queue, relay->node.worker_count);
 	return relay->states != NULL;
 }
 
@@ -290,16 +278,17 @@ static bool make_queue(struct relay *relay, const struct conf *conf)
 /* The room for bodies that are kept for slow clients. */
 static bool make_store(struct relay *relay, const struct conf *conf)
 {
-	if (!store_init(&relay->store, conf->buffering_folder))
+	if (!store_init(&relay->node.store, conf->buffering_folder))
 		return false;
-	store_set_bounds(&relay->store, conf->buffering_memory_bytes, conf->buffering_disk_bytes);
+	store_set_bounds(
+		&relay->node.store, conf->buffering_memory_bytes, conf->buffering_disk_bytes);
 	return true;
 }
 
 static void divide_descriptors(struct relay *relay, const struct conf *conf)
 {
 	struct rlimit limit;
-	rlim_t own = OWN_DESCRIPTORS + (rlim_t)DESCRIPTORS_A_WORKER * relay->worker_count;
+	rlim_t own = OWN_DESCRIPTORS + (rlim_t)DESCRIPTORS_A_WORKER * relay->node.worker_count;
 
 	if (getrlimit(RLIMIT_NOFILE, &limit) != 0)
 		return;
@@ -311,23 +300,23 @@ static void divide_descriptors(struct relay *relay, const struct conf *conf)
 	if (limit.rlim_cur > UINT32_MAX)
 		limit.rlim_cur = UINT32_MAX;
 	for (size_t i = 0; i < conf->listener_count; i++)
-		own += (rlim_t)conf->listeners[i].bind_count * relay->worker_count;
+		own += (rlim_t)conf->listeners[i].bind_count * relay->node.worker_count;
 	/* With very few, some of each. */
 	if (own > limit.rlim_cur / 2)
 		own = limit.rlim_cur / 2;
-	relay->descriptor_limit = (unsigned)limit.rlim_cur;
-	relay->store.files_max = (unsigned)(limit.rlim_cur - own) / FILES_SHARE;
-	own += relay->store.files_max;
-	relay->clients_max = (unsigned)(limit.rlim_cur - own) / 2;
+	relay->listening.descriptor_limit = (unsigned)limit.rlim_cur;
+	relay->node.store.files_max = (unsigned)(limit.rlim_cur - own) / FILES_SHARE;
+	own += relay->node.store.files_max;
+	relay->listening.clients_max = (unsigned)(limit.rlim_cur - own) / 2;
 	for (size_t i = 0; i < conf->listener_count; i++) {
 		const struct conf_listener *listener = &conf->listeners[i];
-		if (listener->max_connections > relay->clients_max)
+		if (listener->max_connections > relay->listening.clients_max)
 			log_warn("%s:%u: listener %s: max_connections = %u is more than the limit "
 				 "of %u "
 				 "descriptors allows, which is %u clients",
 				CONF_PLACE_ARGS(conf, listener->line), listener->name,
-				listener->max_connections, relay->descriptor_limit,
-				relay->clients_max);
+				listener->max_connections, relay->listening.descriptor_limit,
+				relay->listening.clients_max);
 	}
 }
 
@@ -355,7 +344,7 @@ static bool drop_privileges(struct relay *relay, const struct conf *conf)
 		return true;
 	}
 	if (user)
-		log_give_to(relay->log, user->pw_uid, user->pw_gid);
+		log_give_to(relay->node.log, user->pw_uid, user->pw_gid);
 	if (user && initgroups(conf->user, user->pw_gid) == 0 && setgid(user->pw_gid) == 0 &&
 		setuid(user->pw_uid) == 0) {
 		check_reload_as_user(conf);
@@ -370,28 +359,28 @@ static bool start_workers(struct relay *relay)
 {
 	sigset_t all, before;
 
-	relay->workers = calloc(relay->worker_count, sizeof(*relay->workers));
-	if (!relay->workers)
+	relay->node.workers = calloc(relay->node.worker_count, sizeof(*relay->node.workers));
+	if (!relay->node.workers)
 		return false;
-	for (unsigned i = 0; i < relay->worker_count; i++) {
-		relay->workers[i] = worker_new(relay, i, relay->site, worker_parts);
-		if (!relay->workers[i])
+	for (unsigned i = 0; i < relay->node.worker_count; i++) {
+		relay->node.workers[i] = worker_new(&relay->node, i, relay->site, worker_parts);
+		if (!relay->node.workers[i])
 			return false;
 	}
 	/* Signals are the main thread's. */
 	signals_fill_but_faults(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &before);
-	for (unsigned i = 0; i < relay->worker_count; i++) {
+	for (unsigned i = 0; i < relay->node.worker_count; i++) {
 		int error = pthread_create(
-			&relay->workers[i]->thread, NULL, worker_main, relay->workers[i]);
+			&relay->node.workers[i]->thread, NULL, worker_main, relay->node.workers[i]);
 		if (error != 0) {
 			log_error("worker %u: %s", i, strerror(error));
 			pthread_sigmask(SIG_SETMASK, &before, NULL);
-			command_all(relay, WORKER_STOP);
+			node_command_workers(&relay->node, WORKER_STOP);
 			relay->exit_status = 1;
 			return i > 0;
 		}
-		atomic_fetch_add(&relay->running, 1);
+		atomic_fetch_add(&relay->node.running, 1);
 	}
 	pthread_sigmask(SIG_SETMASK, &before, NULL);
 	return true;
@@ -413,7 +402,8 @@ static void log_ready(const struct relay *relay, const struct conf *conf)
 	}
 	if (used >= sizeof(addresses))
 		memcpy(addresses + sizeof(addresses) - 4, "...", 4);
-	log_info("sluice is ready%s: %s, %u workers", addresses, conf->path, relay->worker_count);
+	log_info("sluice is ready%s: %s, %u workers", addresses, conf->path,
+		relay->node.worker_count);
 }
 
 /* In memory when the state folder can't be used, as the throttles are. */
@@ -436,23 +426,24 @@ static bool open_roster(struct relay *relay, const struct conf *conf)
 
 static bool start(struct relay *relay, struct conf *conf)
 {
-	relay->worker_count = conf->workers;
-	clock_anchor_init(&relay->anchor, clock_boot_ns(), clock_wall_ns());
-	pthread_mutex_init(&relay->bindings_lock, NULL);
-	relay->log = log_open(conf->workers + 1, LOG_RING_BYTES, conf->log_level, conf->error_log,
-		conf->access_log);
-	if (!relay->log) {
+	relay->node.worker_count = conf->workers;
+	clock_anchor_init(&relay->node.anchor, clock_boot_ns(), clock_wall_ns());
+	relay->node.listening = &relay->listening;
+	pthread_mutex_init(&relay->listening.lock, NULL);
+	relay->node.log = log_open(conf->workers + 1, LOG_RING_BYTES, conf->log_level,
+		conf->error_log, conf->access_log);
+	if (!relay->node.log) {
 		conf_release(conf);
 		return false;
 	}
-	log_thread_attach(relay->log, 0);
+	log_thread_attach(relay->node.log, 0);
 	manager_open(relay);
 	if (!upgrade_inherit(relay)) {
 		conf_release(conf);
 		return false;
 	}
 	if (relay->inherited)
-		relay->anchor.offset_ns = relay->inherited->clock_offset_ns;
+		relay->node.anchor.offset_ns = relay->inherited->clock_offset_ns;
 	reload_write_warnings(conf);
 	if (!make_store(relay, conf)) {
 		conf_release(conf);
@@ -465,9 +456,9 @@ static bool start(struct relay *relay, struct conf *conf)
 		!relay->service->open(relay->service->ctx, conf, relay->inherited) ||
 		!drop_privileges(relay, conf) || !make_loop(relay) || !make_queue(relay, conf) ||
 		!relay_open_throttles(relay, conf) || !open_roster(relay, conf) ||
-		!(relay->stats = stats_new(relay->worker_count)) ||
-		!(relay->site = site_new(
-			  conf, 1, relay->states, relay->throttles, relay->roster, relay->stats))) {
+		!(relay->node.stats = stats_new(relay->node.worker_count)) ||
+		!(relay->site = site_new(conf, 1, relay->states, relay->node.throttles,
+			  relay->roster, relay->node.stats))) {
 		conf_release(conf);
 		return false;
 	}
@@ -496,9 +487,9 @@ static bool start(struct relay *relay, struct conf *conf)
 
 static void finish(struct relay *relay)
 {
-	for (unsigned i = 0; relay->workers && i < relay->worker_count; i++) {
-		if (relay->workers[i] && relay->workers[i]->thread)
-			pthread_join(relay->workers[i]->thread, NULL);
+	for (unsigned i = 0; relay->node.workers && i < relay->node.worker_count; i++) {
+		if (relay->node.workers[i] && relay->node.workers[i]->thread)
+			pthread_join(relay->node.workers[i]->thread, NULL);
 	}
 	relay->service->close(relay->service->ctx);
 	upgrade_end(relay);
@@ -511,21 +502,21 @@ static void finish(struct relay *relay)
 	checks_free(relay->checks);
 	resolver_free(relay->resolver);
 	pid_file_remove(relay);
-	for (unsigned i = 0; relay->workers && i < relay->worker_count; i++) {
-		if (relay->workers[i])
-			worker_free(relay->workers[i]);
+	for (unsigned i = 0; relay->node.workers && i < relay->node.worker_count; i++) {
+		if (relay->node.workers[i])
+			worker_free(relay->node.workers[i]);
 	}
-	if (relay->queue)
-		queue_sweep_pins(relay->queue, pin_is_of_site, NULL);
+	if (relay->node.queue)
+		queue_sweep_pins(relay->node.queue, pin_is_of_site, NULL);
 	if (relay->site)
 		site_release(relay->site);
 	conf_release(relay->begun_with);
 	upstream_states_free(relay->states);
-	queue_destroy(relay->queue);
-	store_end(&relay->store);
+	queue_destroy(relay->node.queue);
+	store_end(&relay->node.store);
 	relay_close_throttles(relay);
 	roster_close(relay->roster);
-	stats_free(relay->stats);
+	stats_free(relay->node.stats);
 	bindings_free(relay);
 	for (size_t i = 0; i < sizeof(relay->signals) / sizeof(relay->signals[0]); i++) {
 		if (relay->signals[i])
@@ -540,13 +531,13 @@ static void finish(struct relay *relay)
 	failure_lines_end(relay);
 	manager_close(relay);
 	loop_enter(NULL);
-	loop_end(&relay->loop);
-	pthread_mutex_destroy(&relay->bindings_lock);
-	free(relay->workers);
+	loop_end(&relay->node.loop);
+	pthread_mutex_destroy(&relay->listening.lock);
+	free(relay->node.workers);
 	log_info("sluice has stopped");
 	log_thread_attach(NULL, 0);
-	if (relay->log)
-		log_close(relay->log);
+	if (relay->node.log)
+		log_close(relay->node.log);
 }
 
 /* From before the first socket listens until the loop takes them: none is lost, none kills. */
@@ -572,16 +563,16 @@ int relay_run(struct conf *conf, const struct relay_service *service)
 	hold_signals(true);
 	if (!start(&relay, conf)) {
 		relay.exit_status = 1;
-		if (atomic_load(&relay.running) > 0)
-			command_all(&relay, WORKER_STOP);
+		if (atomic_load(&relay.node.running) > 0)
+			node_command_workers(&relay.node, WORKER_STOP);
 	}
 	hold_signals(false);
-	while (atomic_load_explicit(&relay.running, memory_order_acquire) > 0) {
-		int error = loop_run_turn(&relay.loop);
+	while (atomic_load_explicit(&relay.node.running, memory_order_acquire) > 0) {
+		int error = loop_run_turn(&relay.node.loop);
 		if (error != 0) {
 			log_error("the main event loop failed: %s", strerror(error));
 			relay.exit_status = 1;
-			command_all(&relay, WORKER_STOP);
+			node_command_workers(&relay.node, WORKER_STOP);
 			break;
 		}
 		reload_collect(&relay);

@@ -11,24 +11,23 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 
+#include "base/container.h"
 #include "base/log.h"
 #include "conf/conf.h"
 #include "queue/queue.h"
-#include "relay/connection_bound.h"
 #include "relay/failure_lines.h"
 #include "relay/growth.h"
+#include "relay/listener.h"
 #include "relay/manager.h"
+#include "relay/node.h"
 #include "relay/site.h"
 #include "relay/worker.h"
-#include "spool/store.h"
 
 struct checks;
 struct handover;
 struct reload;
 struct resolver;
 struct roster;
-struct stats;
-struct throttle_table;
 struct upgrade;
 struct usage;
 
@@ -51,28 +50,15 @@ struct relay_service {
 };
 
 struct relay {
-	struct loop loop; /* the main thread's */
-	struct log *log;
-	struct throttle_table *throttles;
+	struct node node;           /* what the workers know of it */
+	struct listening listening; /* node.listening */
 	struct roster
 		*roster; /* what operators said of single callers; the main thread's to change */
-	struct queue *queue;
-	struct stats *stats;
 	struct upstream_states *states;
-	struct spool_store store; /* of the bodies that are kept for slow clients */
 	const struct relay_service *service;
 	uint64_t started_ns;           /* monotonic */
 	struct site *site;             /* current; the main thread's hold */
 	const struct conf *begun_with; /* what is taken only at the start is as this says; a hold */
-	struct worker **workers;
-	unsigned worker_count;
-	struct binding *bindings;
-	struct binding *prepared_bindings; /* of a reload that is not committed yet */
-	struct connection_bound *bounds;
-	struct connection_bound descriptors; /* clients, within the descriptors there are: */
-	unsigned descriptor_limit, clients_max;
-	atomic_bool told_of_descriptors;
-	pthread_mutex_t bindings_lock; /* guards the two lists; workers look during a reload */
 	struct manager manager;        /* the service manager's part in it */
 	struct resolver *resolver;
 	struct checks *checks;
@@ -86,18 +72,14 @@ struct relay {
 	struct event *predecessor;  /* sees the end of the process before; or NULL */
 	int successor;              /* shows the next process our end; or -1 */
 	_Atomic uint64_t queue_deadline_ns;
-	struct clock_anchor anchor; /* the throttles' clock, and steps of the wall's */
-	struct usage *usage;        /* NULL: it is not kept */
-	struct growth growth;       /* of the throttles' table */
+	struct usage *usage;  /* NULL: it is not kept */
+	struct growth growth; /* of the throttles' table */
 	struct failure_lines failure_lines;
 	_Atomic uint64_t reloads; /* how often limits were changed, or their table grew */
 	uint64_t reloads_collected;
-	atomic_uint clients;  /* open connections, over all workers */
-	atomic_uint running;  /* workers that have not ended */
-	atomic_bool stopping; /* nothing new begins: lame duck, then */
-	bool draining;        /* the drain */
-	bool handed_over;     /* because another process has taken over */
-	bool was_told;        /* because of a signal */
+	bool draining;    /* the drain */
+	bool handed_over; /* because another process has taken over */
+	bool was_told;    /* because of a signal */
 	int exit_status;
 };
 
@@ -115,8 +97,10 @@ void relay_hand_over(struct relay *relay, pid_t pid);
 /* In a child, before an exec: the handlers of this process are not run there. */
 void relay_forget_signals(const struct relay *relay);
 
-/* Makes every worker look again whether it is done. Any thread. */
-void relay_wake_workers(struct relay *relay);
+static inline struct relay *relay_of(const struct worker *worker)
+{
+	return CONTAINER_OF(worker->node, struct relay, node);
+}
 
 /* Wakes the main thread: a worker has ended, or has taken a new site. Any thread. */
 void relay_tell_main(struct relay *relay);

@@ -9,12 +9,13 @@
 #include "base/clock.h"
 #include "conf/compare.h"
 #include "conf/errors.h"
+#include "relay/binding.h"
 #include "relay/check.h"
 #include "relay/handover.h"
-#include "relay/listener.h"
 #include "relay/pin.h"
 #include "relay/relay.h"
 #include "relay/resolve.h"
+#include "relay/site_use.h"
 #include "relay/upgrade.h"
 #include "throttle/throttle.h"
 
@@ -23,7 +24,7 @@
 
 uint64_t relay_throttle_ns(const struct relay *relay)
 {
-	return clock_anchor_time(&relay->anchor, clock_boot_ns());
+	return clock_anchor_time(&relay->node.anchor, clock_boot_ns());
 }
 
 static void log_throttles(const struct conf *conf, const struct throttle_report *report)
@@ -86,25 +87,25 @@ bool relay_open_throttles(struct relay *relay, const struct conf *conf)
 		return false;
 	}
 	if (relay->inherited)
-		relay->throttles = join_throttles(relay, conf, limits, &report);
+		relay->node.throttles = join_throttles(relay, conf, limits, &report);
 	else
-		relay->throttles =
+		relay->node.throttles =
 			throttle_table_open(&options, limits, conf->limit_count, &report);
 	free(limits);
-	if (relay->throttles)
+	if (relay->node.throttles)
 		log_throttles(conf, &report);
 	else if (!relay->inherited && report.found == THROTTLE_FOUND_UNUSABLE)
 		log_error("%s:%u: state = %s: %s; state_required = on does not let this be",
 			CONF_PLACE_ARGS(conf, conf_line(conf, "state")), conf->state, report.text);
 	else if (!relay->inherited)
 		log_error("limits: %s", report.text);
-	return relay->throttles != NULL;
+	return relay->node.throttles != NULL;
 }
 
 void relay_close_throttles(struct relay *relay)
 {
-	throttle_table_close(relay->throttles);
-	relay->throttles = NULL;
+	throttle_table_close(relay->node.throttles);
+	relay->node.throttles = NULL;
 }
 
 void reload_write_warnings(const struct conf *conf)
@@ -118,20 +119,20 @@ void reload_note_change(struct relay *relay)
 {
 	/* release: pairs with the acquire in reload_seen */
 	atomic_fetch_add_explicit(&relay->reloads, 1, memory_order_release);
-	for (unsigned i = 0; i < relay->worker_count; i++)
-		worker_command(relay->workers[i], WORKER_SEEN);
+	for (unsigned i = 0; i < relay->node.worker_count; i++)
+		worker_command(relay->node.workers[i], WORKER_SEEN);
 }
 
 void reload_seen(struct worker *worker)
 {
 	/* acquire: pairs with the release in relay_reload, so it is no later than the limits that
 	 * the next call finds */
-	uint64_t reloads = atomic_load_explicit(&worker->relay->reloads, memory_order_acquire);
+	uint64_t reloads = atomic_load_explicit(&relay_of(worker)->reloads, memory_order_acquire);
 
 	/* release: pairs with the acquire in reload_collect; every call into the throttles that
 	 * began before is over */
 	atomic_store_explicit(&worker->reloads_seen, reloads, memory_order_release);
-	relay_tell_main(worker->relay);
+	relay_tell_main(relay_of(worker));
 }
 
 void reload_collect(struct relay *relay)
@@ -141,16 +142,16 @@ void reload_collect(struct relay *relay)
 
 	if (relay->reloads_collected == reloads)
 		return;
-	for (unsigned i = 0; i < relay->worker_count; i++) {
+	for (unsigned i = 0; i < relay->node.worker_count; i++) {
 		/* acquire: pairs with the release in reload_seen */
-		if (atomic_load_explicit(&relay->workers[i]->reloads_seen, memory_order_acquire) <
-			reloads)
+		if (atomic_load_explicit(
+			    &relay->node.workers[i]->reloads_seen, memory_order_acquire) < reloads)
 			return;
 	}
 	relay->reloads_collected = reloads;
-	throttle_table_collect(relay->throttles);
+	throttle_table_collect(relay->node.throttles);
 	bindings_collect(relay);
-	queue_sweep_pins(relay->queue, pin_is_of_site, relay->site);
+	queue_sweep_pins(relay->node.queue, pin_is_of_site, relay->site);
 	for (size_t i = 0; i < relay->site->conf->upstream_count; i++) {
 		struct pace *pace = relay->site->upstreams[i]->state->pace;
 		if (pace)
@@ -202,7 +203,7 @@ static bool prepare_throttles(struct relay *relay, struct reload *reload, const 
 	struct throttle_limit *limits = gate_throttle_limits(conf, CLOCK_GUARD_NS);
 
 	if (limits)
-		reload->throttles = throttle_table_prepare(relay->throttles, limits,
+		reload->throttles = throttle_table_prepare(relay->node.throttles, limits,
 			conf->limit_count, conf->callers, relay_throttle_ns(relay), &report);
 	if (!reload->throttles)
 		log_error("%s: limits: %s", conf->path, report.text);
@@ -212,9 +213,9 @@ static bool prepare_throttles(struct relay *relay, struct reload *reload, const 
 
 static bool prepare_uses(struct relay *relay, struct reload *reload)
 {
-	reload->uses = calloc(relay->worker_count, sizeof(*reload->uses));
-	for (unsigned i = 0; reload->uses && i < relay->worker_count; i++) {
-		reload->uses[i] = site_use_new(relay->workers[i], reload->site);
+	reload->uses = calloc(relay->node.worker_count, sizeof(*reload->uses));
+	for (unsigned i = 0; reload->uses && i < relay->node.worker_count; i++) {
+		reload->uses[i] = site_use_new(relay->node.workers[i], reload->site);
 		if (!reload->uses[i])
 			return false;
 	}
@@ -227,7 +228,7 @@ void reload_discard(struct relay *relay, struct reload *reload)
 		return;
 	checks_discard(relay->checks);
 	resolver_discard(relay->resolver);
-	for (unsigned i = 0; reload->uses && i < relay->worker_count; i++)
+	for (unsigned i = 0; reload->uses && i < relay->node.worker_count; i++)
 		site_use_free_unused(reload->uses[i]);
 	free(reload->uses);
 	if (reload->site)
@@ -243,11 +244,12 @@ static bool prepare_all(struct relay *relay, struct reload *reload, const struct
 {
 	if (!bindings_prepare(relay, conf))
 		return false;
-	reload->logs = log_prepare(relay->log, conf->log_level, conf->error_log, conf->access_log);
+	reload->logs =
+		log_prepare(relay->node.log, conf->log_level, conf->error_log, conf->access_log);
 	if (!reload->logs || !prepare_throttles(relay, reload, conf))
 		return false;
-	reload->site = site_new(conf, relay->site->serial + 1, relay->states, relay->throttles,
-		relay->roster, relay->stats);
+	reload->site = site_new(conf, relay->site->serial + 1, relay->states, relay->node.throttles,
+		relay->roster, relay->node.stats);
 	if (!reload->site)
 		return false;
 	reload->conf = NULL;
@@ -282,18 +284,19 @@ void reload_commit(struct relay *relay, struct reload *reload)
 	struct site *old = relay->site, *site = reload->site;
 	const struct conf *conf = site->conf;
 
-	log_commit(relay->log, reload->logs);
-	if (throttle_table_commit(
-		    relay->throttles, reload->throttles, relay_throttle_ns(relay), &report) != 0)
+	log_commit(relay->node.log, reload->logs);
+	if (throttle_table_commit(relay->node.throttles, reload->throttles,
+		    relay_throttle_ns(relay), &report) != 0)
 		log_error("%s: limits: %s", conf->path, report.text);
 	site_commit(site);
-	store_set_bounds(&relay->store, conf->buffering_memory_bytes, conf->buffering_disk_bytes);
+	store_set_bounds(
+		&relay->node.store, conf->buffering_memory_bytes, conf->buffering_disk_bytes);
 	relay->site = site;
 	bindings_commit(relay, conf);
 	/* release: pairs with the acquire in reload_seen */
 	atomic_fetch_add_explicit(&relay->reloads, 1, memory_order_release);
-	for (unsigned i = 0; i < relay->worker_count; i++)
-		site_use_post(relay->workers[i], reload->uses[i]);
+	for (unsigned i = 0; i < relay->node.worker_count; i++)
+		site_use_post(relay->node.workers[i], reload->uses[i]);
 	resolver_commit(relay->resolver, site);
 	checks_commit(relay->checks, site);
 	site_release(old);

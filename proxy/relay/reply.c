@@ -13,7 +13,6 @@
 #include "relay/compose.h"
 #include "relay/exchange.h"
 #include "relay/listener.h"
-#include "relay/relay.h"
 #include "relay/respond.h"
 
 /* A body up to this is cheaper to read than a new connection. */

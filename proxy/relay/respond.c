@@ -10,7 +10,6 @@
 #include "relay/endless.h"
 #include "relay/exchange.h"
 #include "relay/pin.h"
-#include "relay/relay.h"
 #include "relay/reply.h"
 #include "relay/server_connection.h"
 
@@ -153,7 +152,7 @@ static void begin_down(struct exchange *x, bool chunked)
 		client_open_response(x->client, down);
 	down->pool = &x->worker->blocks;
 	if (buffering->memory_bytes > 0) {
-		down->store = &x->worker->relay->store;
+		down->store = &x->worker->node->store;
 		down->kept = (struct spool_limits){
 			buffering->memory_bytes, buffering->file_bytes, SPOOL_RESPONSE};
 	}
@@ -238,7 +237,7 @@ void respond_to_head(struct exchange *x)
 	x->answer.upstream_status = x->response.status;
 	server_succeeded(x->server);
 	if (x->turn.in_queue)
-		queue_answered(x->worker->relay->queue, &x->turn.ticket, worker_now_ns(x->worker));
+		queue_answered(x->worker->node->queue, &x->turn.ticket, worker_now_ns(x->worker));
 	if (x->route->cost_field)
 		read_cost(x);
 	if (x->client && endless_is_events(x) && !endless_begin(x))
@@ -425,7 +424,7 @@ static void begin_tunnel(struct exchange *x)
 	client_open_body(client, &x->up);
 	client_open_response(client, &x->down);
 	if (x->turn.in_queue)
-		queue_detach(x->worker->relay->queue, &x->turn.ticket, worker_now_ns(x->worker));
+		queue_detach(x->worker->node->queue, &x->turn.ticket, worker_now_ns(x->worker));
 	exchange_leave_server(x);
 }
 

@@ -104,25 +104,6 @@ static enum connect_fault fault_of(
 		       : CONNECT_SERVER;
 }
 
-/* Gives a descriptor back that only waits for a request. */
-static bool close_an_idle_one(struct worker *worker)
-{
-	const struct site *site = worker->use->site;
-
-	for (size_t i = 0; i < site->conf->upstream_count; i++) {
-		const struct upstream *upstream = site->upstreams[i];
-		for (size_t j = 0; j < upstream->server_count; j++) {
-			struct server_connection *connection =
-				pool_pop(upstream->servers[j].state, worker, true);
-			if (connection) {
-				server_connection_close_unlisted(connection);
-				return true;
-			}
-		}
-	}
-	return false;
-}
-
 enum connect_fault server_connection_failed(struct server_connection *connection, int error)
 {
 	if (is_local(error, AF_UNSPEC))
@@ -171,7 +152,7 @@ static int begin_connect(struct server_connection *connection, const struct serv
 	do {
 		error = socket_stream_connect(&connection->stream, &worker->streams,
 			(const struct sockaddr *)&address->socket, address->len, &calls);
-	} while ((error == EMFILE || error == ENFILE) && close_an_idle_one(worker));
+	} while ((error == EMFILE || error == ENFILE) && connection->events->make_room(worker));
 	return error;
 }
 

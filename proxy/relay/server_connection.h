@@ -28,6 +28,8 @@ struct server_events {
 	void (*fetch)(struct exchange *exchange);
 	void (*event)(struct exchange *exchange);   /* it can be read or written */
 	void (*timeout)(struct exchange *exchange); /* its deadline has passed */
+	/* No descriptor is left for a new one. True: one was given back. */
+	bool (*make_room)(struct worker *worker);
 };
 
 struct server_connection {

@@ -2,9 +2,9 @@
 
 #include <stdlib.h>
 
-#include "relay/exchange.h"
 #include "relay/server_connection.h"
-#include "relay/site.h"
+#include "relay/upstream.h"
+#include "relay/worker.h"
 
 static pthread_mutex_t *lock_of(const struct server_state *server)
 {
@@ -76,18 +76,18 @@ static bool is_one_too_many(struct server_state *server, struct server_connectio
 struct connection_waiter {
 	struct connection_waiter *prev, *next;
 	struct worker *worker;
-	struct exchange
-		*exchange; /* NULL: it has left since it was woken; its worker's to change */
-	void (*go_on)(struct exchange *exchange);
+	struct pool_line *line; /* NULL: it has left since it was woken; its worker's to change */
+	void (*go_on)(struct pool_line *line);
+	const struct upstream *upstream;
 	uint64_t number;  /* the line is in their order */
-	uint64_t servers; /* of exchange's upstream */
+	uint64_t servers; /* of the upstream */
 	bool is_woken;
 };
 
 /* Is it one of the servers that are waited for? With the lock. */
 static bool waits_for(const struct connection_waiter *waiter, const struct server_state *server)
 {
-	const struct upstream *upstream = waiter->exchange->upstream;
+	const struct upstream *upstream = waiter->upstream;
 
 	for (size_t i = 0; i < upstream->server_count; i++) {
 		if (waiter->servers >> i & 1 && upstream->servers[i].state == server)
@@ -184,10 +184,10 @@ void pool_forget(struct server_state *server)
 	note_free(server);
 }
 
-bool pool_has_waiters(const struct exchange *x)
+bool pool_has_waiters(const struct upstream_state *upstream)
 {
 	/* relaxed: one that comes just now may be before or behind us */
-	return atomic_load_explicit(&x->upstream->state->waiting, memory_order_relaxed) > 0;
+	return atomic_load_explicit(&upstream->waiting, memory_order_relaxed) > 0;
 }
 
 /* With the lock: could one more connection to it be had? */
@@ -207,7 +207,7 @@ static bool has_room(const struct server_state *server, const struct worker *wor
  * theirs: they have been woken, or will be. */
 static bool is_free(const struct connection_waiter *waiter)
 {
-	const struct upstream *upstream = waiter->exchange->upstream;
+	const struct upstream *upstream = waiter->upstream;
 
 	for (size_t i = 0; i < upstream->server_count; i++) {
 		const struct server_state *server = upstream->servers[i].state;
@@ -222,20 +222,20 @@ static bool is_free(const struct connection_waiter *waiter)
 	return false;
 }
 
-enum pool_wait pool_wait(
-	struct exchange *x, uint64_t servers, void (*go_on)(struct exchange *exchange))
+enum pool_wait pool_wait(struct pool_line *line, struct worker *worker, const struct upstream *of,
+	uint64_t servers, void (*go_on)(struct pool_line *line))
 {
-	struct upstream_state *upstream = x->upstream->state;
+	struct upstream_state *upstream = of->state;
 	struct connection_waiter *waiter = calloc(1, sizeof(*waiter));
 
 	if (!waiter)
 		return POOL_NO_MEMORY;
 	*waiter = (struct connection_waiter){
-		.worker = x->worker, .exchange = x, .go_on = go_on, .servers = servers};
+		.worker = worker, .line = line, .go_on = go_on, .upstream = of, .servers = servers};
 	pthread_mutex_lock(&upstream->connections_lock);
-	if (x->attempt.search == SEARCH_FIRST)
-		x->attempt.line_number = ++upstream->line_numbers;
-	link_waiter(upstream, waiter, x->attempt.line_number);
+	if (line->number == 0)
+		line->number = ++upstream->line_numbers;
+	link_waiter(upstream, waiter, line->number);
 	bool has_one = is_free(waiter);
 	if (has_one)
 		unlink_waiter(upstream, waiter);
@@ -244,13 +244,13 @@ enum pool_wait pool_wait(
 		free(waiter);
 		return POOL_HAS_ONE;
 	}
-	x->attempt.waiter = waiter;
+	line->waiter = waiter;
 	return POOL_WAITS;
 }
 
-uint64_t pool_waits_for(const struct exchange *x)
+uint64_t pool_waits_for(const struct pool_line *line)
 {
-	return x->attempt.waiter->servers;
+	return line->waiter->servers;
 }
 
 void pool_pass_on(struct upstream_state *upstream)
@@ -269,14 +269,14 @@ void pool_pass_on(struct upstream_state *upstream)
 		wake(waiter);
 }
 
-void pool_leave(struct exchange *x)
+void pool_leave(struct pool_line *line)
 {
-	struct connection_waiter *waiter = x->attempt.waiter;
-	struct upstream_state *upstream = x->upstream ? x->upstream->state : NULL;
+	struct connection_waiter *waiter = line->waiter;
 
 	if (!waiter)
 		return;
-	x->attempt.waiter = NULL;
+	struct upstream_state *upstream = waiter->upstream->state;
+	line->waiter = NULL;
 	pthread_mutex_lock(&upstream->connections_lock);
 	bool is_woken = waiter->is_woken;
 	if (!is_woken)
@@ -286,7 +286,7 @@ void pool_leave(struct exchange *x)
 		free(waiter);
 		return;
 	}
-	waiter->exchange = NULL;
+	waiter->line = NULL;
 	pool_pass_on(upstream);
 }
 
@@ -487,7 +487,7 @@ static struct server_connection *pop_one_too_many(
 	return connection;
 }
 
-static void share(struct worker *worker, struct server_state *server)
+void pool_share(struct server_state *server, struct worker *worker)
 {
 	struct server_idle *list = list_of(server, worker);
 	struct server_connection *connection;
@@ -503,17 +503,6 @@ static void share(struct worker *worker, struct server_state *server)
 	for (uint32_t n = pool_count(server, worker); n > 0 && wake_one(server->upstream, server);
 		n--)
 		;
-}
-
-void pool_take_site(struct worker *worker)
-{
-	const struct site *site = worker->use->site;
-
-	for (size_t i = 0; i < site->conf->upstream_count; i++) {
-		struct upstream *upstream = site->upstreams[i];
-		for (size_t j = 0; j < upstream->server_count; j++)
-			share(worker, upstream->servers[j].state);
-	}
 }
 
 /* ---- of other threads ------------------------------------------------------------------------ */
@@ -559,10 +548,10 @@ void pool_run(struct worker *worker)
 		struct connection_waiter woken = *waiter;
 		next = woken.next;
 		free(waiter);
-		if (!woken.exchange)
+		if (!woken.line)
 			continue;
-		woken.exchange->attempt.waiter = NULL;
-		woken.go_on(woken.exchange);
+		woken.line->waiter = NULL;
+		woken.go_on(woken.line);
 	}
 }
 

@@ -26,10 +26,10 @@
 #include "net/stream.h"
 
 struct connection_waiter;
-struct exchange;
 struct server;
 struct server_connection;
 struct server_state;
+struct upstream;
 struct upstream_state;
 struct worker;
 
@@ -73,14 +73,20 @@ uint32_t pool_count(const struct server_state *server, const struct worker *work
 /* max_connections is this from now on; 0: no bound. Main thread. */
 void pool_set_bound(struct server_state *server, uint32_t max_connections);
 
-/* The worker has taken a site: of servers with a bound its idle connections can be taken over from
- * now on, and are closed as far as there are too many. */
-void pool_take_site(struct worker *worker);
+/* The worker has taken a site that has the server: if that has a bound, the worker's idle
+ * connections can be taken over from now on, and are closed as far as there are too many. */
+void pool_share(struct server_state *server, struct worker *worker);
 
 /* ---- waiting --------------------------------------------------------------------------------- */
 
+/* A place in line for a connection. Zeroed: none so far. */
+struct pool_line {
+	struct connection_waiter *waiter; /* NULL: not in line */
+	uint64_t number;                  /* its position, once it has had one; 0: at the end */
+};
+
 /* Do others wait for a connection to a server of the upstream? */
-bool pool_has_waiters(const struct exchange *exchange);
+bool pool_has_waiters(const struct upstream_state *upstream);
 
 /* One that was woken has done with it: it took another connection than the one that became free,
  * or none. The first in line that could have one is woken. */
@@ -92,17 +98,17 @@ enum pool_wait {
 	POOL_NO_MEMORY,
 };
 
-/* Waits in line for a connection to one of these servers (a mask of indexes); one that has been
- * woken, where it stood before. `go_on`: one of them is free, unless another exchange has taken it.
- */
-enum pool_wait pool_wait(
-	struct exchange *exchange, uint64_t servers, void (*go_on)(struct exchange *exchange));
+/* Waits in line for a connection to one of these servers of `upstream` (a mask of indexes), at its
+ * number. `go_on`, on the worker's thread: one of them is free, unless another exchange has taken
+ * it. `upstream` must stay until then, or until it leaves. */
+enum pool_wait pool_wait(struct pool_line *line, struct worker *worker,
+	const struct upstream *upstream, uint64_t servers, void (*go_on)(struct pool_line *line));
 
 /* The servers that it waits for (a mask of indexes). */
-uint64_t pool_waits_for(const struct exchange *exchange);
+uint64_t pool_waits_for(const struct pool_line *line);
 
 /* It waits no more. Also when it did not. */
-void pool_leave(struct exchange *exchange);
+void pool_leave(struct pool_line *line);
 
 /* What other threads have left for this worker: connections that were taken over, exchanges to
  * wake. */

@@ -17,7 +17,7 @@
 #include "gate/route.h"
 #include "queue/queue.h"
 #include "relay/lookalikes.h"
-#include "relay/account.h"
+#include "relay/account_rows.h"
 #include "relay/upstream.h"
 
 struct site {

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "relay/server_connection.h"
+#include "relay/server_pool.h"
 #include "relay/site.h"
 #include "relay/upstream.h"
 #include "relay/worker.h"
@@ -46,6 +47,24 @@ void site_use_release(struct site_use *use)
 	}
 	site_release(use->site);
 	free(use);
+}
+
+bool site_use_close_idle(struct worker *worker)
+{
+	const struct site *site = worker->use->site;
+
+	for (size_t i = 0; i < site->conf->upstream_count; i++) {
+		const struct upstream *upstream = site->upstreams[i];
+		for (size_t j = 0; j < upstream->server_count; j++) {
+			struct server_connection *connection =
+				pool_pop(upstream->servers[j].state, worker, true);
+			if (connection) {
+				server_connection_close_unlisted(connection);
+				return true;
+			}
+		}
+	}
+	return false;
 }
 
 static void take_site(struct worker *worker)

@@ -62,11 +62,11 @@ static void log_left(struct relay *relay)
 {
 	struct queue_counts queue = {0};
 	uint64_t exchanges = 0, places = sum_places(relay->site);
-	unsigned clients = atomic_load_explicit(&relay->clients, memory_order_relaxed);
+	unsigned clients = atomic_load_explicit(&relay->node.clients, memory_order_relaxed);
 
-	for (unsigned i = 0; relay->workers && i < relay->worker_count; i++)
-		exchanges += relay->workers[i] ? relay->workers[i]->exchange_count : 0;
-	queue_count(relay->queue, &queue);
+	for (unsigned i = 0; relay->node.workers && i < relay->node.worker_count; i++)
+		exchanges += relay->node.workers[i] ? relay->node.workers[i]->exchange_count : 0;
+	queue_count(relay->node.queue, &queue);
 	if (exchanges + clients + queue.queued + queue.in_flight + places == 0)
 		return;
 	log_error("left over, which is a bug: %" PRIu64
@@ -77,6 +77,6 @@ static void log_left(struct relay *relay)
 
 void tally_log(struct relay *relay)
 {
-	log_served(relay->stats);
+	log_served(relay->node.stats);
 	log_left(relay);
 }

@@ -19,24 +19,24 @@ static uint64_t next(uint64_t *seed)
 	return z ^ z >> 31;
 }
 
-static void seed(struct trace_random *random, unsigned worker)
+static void seed(uint64_t seeds[2], unsigned worker)
 {
-	if (getrandom(random->seeds, sizeof(random->seeds), GRND_NONBLOCK) == sizeof(random->seeds))
+	if (getrandom(seeds, 2 * sizeof(*seeds), GRND_NONBLOCK) == 2 * sizeof(*seeds))
 		return;
-	random->seeds[0] = clock_wall_ns();
-	random->seeds[1] = worker + 1;
+	seeds[0] = clock_wall_ns();
+	seeds[1] = worker + 1;
 }
 
 static void write_new(struct exchange *x)
 {
-	struct trace_random *random = &x->worker->trace_random;
+	uint64_t *seeds = x->worker->trace_seeds;
 	uint64_t trace[2], parent;
 
-	if (random->seeds[0] == 0 && random->seeds[1] == 0)
-		seed(random, x->worker->index);
-	trace[0] = next(&random->seeds[0]);
-	trace[1] = next(&random->seeds[1]) | 1; /* no id is zero */
-	parent = next(&random->seeds[0]) | 1;
+	if (seeds[0] == 0 && seeds[1] == 0)
+		seed(seeds, x->worker->index);
+	trace[0] = next(&seeds[0]);
+	trace[1] = next(&seeds[1]) | 1; /* no id is zero */
+	parent = next(&seeds[0]) | 1;
 	http_traceparent_write(x->text.traceparent, trace, parent);
 }
 

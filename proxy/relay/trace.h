@@ -16,11 +16,6 @@ enum trace_kind {
 	TRACE_DROPPED, /* not valid; tracestate is dropped with it (Trace Context, section 3.3) */
 };
 
-/* What ids are made from; a worker's. Zeroed: not seeded yet. */
-struct trace_random {
-	uint64_t seeds[2];
-};
-
 /* Looks at the request's head, by what `traceparent` says. */
 void trace_begin(struct exchange *exchange);
 

@@ -15,7 +15,6 @@
 #include "relay/exchange.h"
 #include "relay/find_server.h"
 #include "relay/listener.h"
-#include "relay/relay.h"
 #include "relay/reply.h"
 
 /* ---- its limits ------------------------------------------------------------------------------ */
@@ -37,7 +36,7 @@ static inline void fill_identity(const struct exchange *x, struct identity_input
 
 uint64_t exchange_hash_key(const struct exchange *x, const struct conf_key *key)
 {
-	struct throttle_seed seed = throttle_table_seed(x->worker->relay->throttles);
+	struct throttle_seed seed = throttle_table_seed(x->worker->node->throttles);
 	struct identity_input input;
 
 	fill_identity(x, &input);
@@ -164,7 +163,7 @@ static void on_deadline(struct deadline *deadline)
 
 	if (x->state == EXCHANGE_DELAYED) {
 		exchange_admit(x);
-	} else if (x->state == EXCHANGE_QUEUED && x->attempt.waiter &&
+	} else if (x->state == EXCHANGE_QUEUED && x->attempt.line.waiter &&
 		   worker_now_ms(x->worker) < x->turn.wait_ends_ms) {
 		find_server_again(x);
 	} else if (x->state == EXCHANGE_QUEUED) {
@@ -247,7 +246,7 @@ static void enter_queue(struct exchange *x)
 	ticket->unordered =
 		x->route->ordering == CONF_ORDERING_AUTO && !x->gate.verdict.names_client;
 	ticket->unsafe = !http_method_is_safe(x->request.method);
-	enum queue_verdict verdict = queue_enter(x->worker->relay->queue,
+	enum queue_verdict verdict = queue_enter(x->worker->node->queue,
 		&site->policies[x->route->index], upstream->state->run_queue,
 		(struct session_key){{x->gate.verdict.session.hi, x->gate.verdict.session.lo}},
 		ticket, worker_now_ns(x->worker));
@@ -270,7 +269,7 @@ static void enter_queue(struct exchange *x)
 static void leave_aside(struct exchange *x)
 {
 	x->turn.aside = false;
-	if (queue_ready(x->worker->relay->queue, &x->turn.ticket, worker_now_ns(x->worker)) ==
+	if (queue_ready(x->worker->node->queue, &x->turn.ticket, worker_now_ns(x->worker)) ==
 		QUEUE_GO)
 		exchange_admit(x);
 	else
@@ -281,7 +280,7 @@ static void leave_aside(struct exchange *x)
  * place at its upstream once more. */
 void exchange_admit(struct exchange *x)
 {
-	struct queue *queue = x->worker->relay->queue;
+	struct queue *queue = x->worker->node->queue;
 
 	if (x->gate.verdict.outcome == GATE_DELAY && x->state != EXCHANGE_HEAD) {
 		if (!turn_ask(x))
@@ -316,7 +315,7 @@ static void on_ticket(struct message *message)
 	struct exchange *x = CONTAINER_OF(ticket_of(message), struct exchange, turn.ticket);
 	struct client *client = x->client;
 	enum queue_verdict verdict =
-		queue_arrive(x->worker->relay->queue, &x->turn.ticket, worker_now_ns(x->worker));
+		queue_arrive(x->worker->node->queue, &x->turn.ticket, worker_now_ns(x->worker));
 
 	if (x->state == EXCHANGE_ENDED) {
 		/* It left while this was under way; only its memory waited. */

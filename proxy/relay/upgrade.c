@@ -17,8 +17,8 @@
 #include "base/log.h"
 #include "base/signals.h"
 #include "gate/roster.h"
+#include "relay/binding.h"
 #include "relay/handover.h"
-#include "relay/listener.h"
 #include "relay/pid_file.h"
 #include "relay/relay.h"
 #include "relay/reload.h"
@@ -61,7 +61,7 @@ bool upgrade_is_under_way(const struct relay *relay)
 
 static void reload_if_it_waited(struct relay *relay)
 {
-	if (!relay->reload_waits || relay->stopping)
+	if (!relay->reload_waits || relay->node.stopping)
 		return;
 	relay->reload_waits = false;
 	relay_reload(relay, NULL);
@@ -302,14 +302,14 @@ static int start(struct relay *relay, struct upgrade *upgrade, int manifest)
 
 static int give_table(struct relay *relay, struct handover *given)
 {
-	const char *folder = throttle_table_folder(relay->throttles);
+	const char *folder = throttle_table_folder(relay->node.throttles);
 
-	given->clock_offset_ns = relay->anchor.offset_ns;
+	given->clock_offset_ns = relay->node.anchor.offset_ns;
 	if (folder) {
 		given->folder = strdup(folder);
 		return given->folder ? 0 : ENOMEM;
 	}
-	given->table = throttle_table_share(relay->throttles, relay_throttle_ns(relay));
+	given->table = throttle_table_share(relay->node.throttles, relay_throttle_ns(relay));
 	if (given->table < 0)
 		return errno;
 	reload_note_change(relay);
@@ -359,7 +359,7 @@ static int prepare(struct relay *relay, struct upgrade *upgrade, int *theirs)
 	*theirs = upgrade->given->channel = channel[1];
 	fcntl(upgrade->channel, F_SETFL, O_NONBLOCK);
 	upgrade->event = event_new(
-		relay->loop.base, upgrade->channel, EV_READ | EV_PERSIST, on_report, relay);
+		relay->node.loop.base, upgrade->channel, EV_READ | EV_PERSIST, on_report, relay);
 	return upgrade->event ? 0 : ENOMEM;
 }
 
@@ -393,9 +393,9 @@ void upgrade_begin(struct relay *relay)
 	struct upgrade *upgrade;
 	int error;
 
-	if (relay->stopping || relay->upgrade) {
+	if (relay->node.stopping || relay->upgrade) {
 		log_warn("upgrade refused: %s",
-			relay->stopping ? "this process is stopping" : "one is under way");
+			relay->node.stopping ? "this process is stopping" : "one is under way");
 		return;
 	}
 	if (relay->predecessor) {
@@ -519,8 +519,8 @@ void upgrade_report(struct relay *relay)
 	}
 	/* Watched first: what waits for its end may come at once. */
 	fcntl(inherited->channel, F_SETFL, O_NONBLOCK);
-	relay->predecessor = event_new(
-		relay->loop.base, inherited->channel, EV_READ | EV_PERSIST, on_predecessor, relay);
+	relay->predecessor = event_new(relay->node.loop.base, inherited->channel,
+		EV_READ | EV_PERSIST, on_predecessor, relay);
 	if (relay->predecessor)
 		event_add(relay->predecessor, NULL);
 	write_text(inherited->channel, "ready\n");

@@ -10,14 +10,10 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "relay/relay.h"
+#include "stats/usage_counts.h"
 #include "stats/usage_file.h"
 
 #define TRIM_EVERY_S 60
-
-struct usage_counts {
-	pthread_mutex_t lock; /* held to add, and to take the table away */
-	struct usage_table table;
-} __attribute__((aligned(64)));
 
 struct usage {
 	char *folder;
@@ -89,7 +85,7 @@ static bool fill(struct usage *usage, struct relay *relay, const struct conf *co
 		usage->counts[i].table = (struct usage_table){0};
 		pthread_mutex_init(&usage->counts[i].lock, NULL);
 	}
-	usage->timer = evtimer_new(relay->loop.base, on_timer, relay);
+	usage->timer = evtimer_new(relay->node.loop.base, on_timer, relay);
 	return usage->taken && usage->timer && begin_interval(usage);
 }
 
@@ -173,7 +169,7 @@ void usage_write(struct relay *relay)
 		bound_hour(usage);
 		report(usage, rows,
 			usage_file_append(usage->folder, usage->since_s, usage->taken,
-				usage->workers, relay->stats));
+				usage->workers, relay->node.stats));
 	}
 	for (unsigned i = 0; i < usage->workers; i++)
 		usage_table_clear(&usage->taken[i]);
@@ -192,13 +188,6 @@ void usage_end(struct relay *relay)
 struct usage_counts *usage_counts_of(const struct relay *relay, unsigned worker)
 {
 	return relay->usage ? &relay->usage->counts[worker] : NULL;
-}
-
-void usage_count(struct usage_counts *counts, unsigned limit, uint64_t caller, bool admitted)
-{
-	pthread_mutex_lock(&counts->lock);
-	usage_table_add(&counts->table, USAGE_ROWS, limit, caller, admitted, !admitted);
-	pthread_mutex_unlock(&counts->lock);
 }
 
 const char *usage_folder(const struct relay *relay)

@@ -10,8 +10,6 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#define USAGE_ROWS 65536 /* of a worker and interval; the rest is counted together */
-
 struct conf;
 struct relay;
 struct usage;
@@ -27,9 +25,6 @@ void usage_end(struct relay *relay);
 
 /* A worker's counts, or NULL: nothing is counted. */
 struct usage_counts *usage_counts_of(const struct relay *relay, unsigned worker);
-
-/* One more of this caller, by the limit's row of the counters. */
-void usage_count(struct usage_counts *counts, unsigned limit, uint64_t caller, bool admitted);
 
 /* The folder; NULL: nothing is kept. Valid as long as the relay. Any thread. */
 const char *usage_folder(const struct relay *relay);

@@ -85,7 +85,7 @@ static bool make_parts(struct worker *worker, struct site *site)
 	return true;
 }
 
-struct worker *worker_new(struct relay *relay, unsigned index, struct site *site,
+struct worker *worker_new(struct node *node, unsigned index, struct site *site,
 	const struct worker_part *const *parts)
 {
 	struct worker *worker = calloc(1, sizeof(*worker));
@@ -93,7 +93,7 @@ struct worker *worker_new(struct relay *relay, unsigned index, struct site *site
 
 	if (!worker)
 		return NULL;
-	worker->relay = relay;
+	worker->node = node;
 	worker->index = index;
 	worker->parts = parts;
 	if (getrandom(&seed, sizeof(seed), GRND_NONBLOCK) < 0)

@@ -23,17 +23,17 @@
 #include "loop/loop.h"
 #include "net/stream.h"
 #include "queue/queue.h"
-#include "relay/site_use.h"
-#include "relay/trace.h"
+#include "relay/node.h"
 #include "stats/stats.h"
 
 struct busiest_rows;
 struct connection_waiter;
+struct site;
+struct site_use;
 struct usage_counts;
 struct downstream;
 struct exchange;
 struct listener;
-struct relay;
 struct server_connection;
 
 /* What the main thread and other workers ask of a worker; asked twice before it is done is once. */
@@ -56,7 +56,7 @@ enum worker_command {
 #define WORKER_TURN_ENDS 4
 
 struct worker {
-	struct relay *relay;
+	struct node *node;
 	unsigned index;
 	pthread_t thread;
 	struct loop loop;
@@ -94,7 +94,7 @@ struct worker {
 	char date[32]; /* IMF-fixdate */
 	struct clock_cache clock;
 	char request_id[WORKER_REQUEST_ID_BYTES]; /* the next one's */
-	struct trace_random trace_random;
+	uint64_t trace_seeds[2];                  /* of the ids of traces; zeroed: not seeded yet */
 	char path_scratch[3 * 65536];
 	struct stats_block *stats;    /* this worker's counters */
 	struct usage_counts *usage;   /* NULL: it is not kept */
@@ -118,7 +118,7 @@ struct worker_part {
 
 /* Makes it, with its loop and wake-up, and its parts (ended by NULL). NULL with a line in the log.
  */
-struct worker *worker_new(struct relay *relay, unsigned index, struct site *site,
+struct worker *worker_new(struct node *node, unsigned index, struct site *site,
 	const struct worker_part *const *parts);
 /* Its thread has ended. */
 void worker_free(struct worker *worker);

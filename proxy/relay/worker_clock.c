@@ -2,15 +2,14 @@
 #include <time.h>
 
 #include "base/log.h"
-#include "relay/relay.h"
 #include "relay/worker.h"
 #include "throttle/throttle.h"
 
 /* Calendar limits follow a wall clock that was set; all windows go on undisturbed. */
 static __attribute__((noinline, cold)) void follow_wall(
-	struct relay *relay, uint64_t boot_ns, uint64_t wall_ns, int64_t step_ns)
+	struct node *node, uint64_t boot_ns, uint64_t wall_ns, int64_t step_ns)
 {
-	throttle_set_wall(relay->throttles, clock_anchor_time(&relay->anchor, boot_ns), wall_ns);
+	throttle_set_wall(node->throttles, clock_anchor_time(&node->anchor, boot_ns), wall_ns);
 	log_warn("the system clock was set %s by %lld ms; calendar limits follow it",
 		step_ns > 0 ? "forward" : "back",
 		(long long)(step_ns > 0 ? step_ns : -step_ns) / (long long)CLOCK_NS_PER_MS);
@@ -18,12 +17,12 @@ static __attribute__((noinline, cold)) void follow_wall(
 
 uint64_t worker_read_wall(struct worker *worker)
 {
-	struct relay *relay = worker->relay;
+	struct node *node = worker->node;
 	uint64_t boot_ns = clock_boot_ns(), wall_ns = clock_wall_ns();
-	int64_t step_ns = clock_anchor_step(&relay->anchor, boot_ns, wall_ns);
+	int64_t step_ns = clock_anchor_step(&node->anchor, boot_ns, wall_ns);
 
 	if (step_ns != 0)
-		follow_wall(relay, boot_ns, wall_ns, step_ns);
+		follow_wall(node, boot_ns, wall_ns, step_ns);
 	worker->wall_ns = wall_ns;
 	worker->wall_turn_ns = worker_now_ns(worker);
 	return boot_ns;
@@ -34,7 +33,7 @@ uint64_t worker_throttle_ns(struct worker *worker)
 	/* A step is noticed before a calendar is asked. */
 	uint64_t boot_ns = worker_knows_wall(worker) ? clock_boot_ns() : worker_read_wall(worker);
 
-	return clock_anchor_time(&worker->relay->anchor, boot_ns);
+	return clock_anchor_time(&worker->node->anchor, boot_ns);
 }
 
 struct slice worker_date(struct worker *worker)

@@ -8,6 +8,7 @@
 #include "relay/exchange.h"
 #include "relay/forward.h"
 #include "relay/growth.h"
+#include "relay/linger.h"
 #include "relay/listener.h"
 #include "relay/manager.h"
 #include "relay/relay.h"
@@ -16,6 +17,7 @@
 #include "relay/usage.h"
 #include "relay/wait_check.h"
 #include "stats/busiest.h"
+#include "stats/stats.h"
 
 #define SPARE_BLOCKS 64
 
@@ -25,15 +27,15 @@ static bool make_memory(struct worker *worker, struct site *site)
 {
 	buffer_pool_init(&worker->blocks, site->conf->buffer_bytes, SPARE_BLOCKS);
 	worker->route_scratch = route_scratch_new();
-	worker->stats = stats_block(worker->relay->stats, worker->index);
-	worker->usage = usage_counts_of(worker->relay, worker->index);
+	worker->stats = stats_block(worker->node->stats, worker->index);
+	worker->usage = usage_counts_of(relay_of(worker), worker->index);
 	worker->busiest = calloc(1, sizeof(*worker->busiest));
 	return worker->route_scratch && worker->busiest;
 }
 
 static void attach_log(struct worker *worker)
 {
-	log_thread_attach(worker->relay->log, worker->index + 1);
+	log_thread_attach(worker->node->log, worker->index + 1);
 }
 
 static void free_memory(struct worker *worker)
@@ -71,8 +73,8 @@ static void tell_end(struct worker *worker)
 {
 	loop_finish_turn(&worker->loop);
 	manager_answer_all(worker);
-	atomic_fetch_sub_explicit(&worker->relay->running, 1, memory_order_acq_rel);
-	relay_tell_main(worker->relay);
+	atomic_fetch_sub_explicit(&worker->node->running, 1, memory_order_acq_rel);
+	relay_tell_main(relay_of(worker));
 	log_thread_attach(NULL, 0);
 }
 
@@ -80,14 +82,25 @@ static const struct worker_part last = {.end = tell_end};
 
 /* ---- connections and exchanges --------------------------------------------------------------- */
 
+static void share_connections(struct worker *worker)
+{
+	const struct site *site = worker->use->site;
+
+	for (size_t i = 0; i < site->conf->upstream_count; i++) {
+		struct upstream *upstream = site->upstreams[i];
+		for (size_t j = 0; j < upstream->server_count; j++)
+			pool_share(upstream->servers[j].state, worker);
+	}
+}
+
 static void run_pool(struct worker *worker, unsigned commands)
 {
 	if (commands & WORKER_CONNECTIONS)
 		pool_run(worker);
 }
 
-static const struct worker_part pool = {.begin = pool_take_site,
-	.take_site = pool_take_site,
+static const struct worker_part pool = {.begin = share_connections,
+	.take_site = share_connections,
 	.command = run_pool,
 	.free = pool_end};
 
@@ -103,8 +116,18 @@ static void command_listeners(struct worker *worker, unsigned commands)
 		listeners_close(worker);
 }
 
-static const struct worker_part listeners = {.begin = listeners_update,
-	.take_site = listeners_update,
+static const struct protocol http1 = {
+	.take_client = downstream_accept,
+	.give_way = linger_give_way,
+};
+
+static void update_listeners(struct worker *worker)
+{
+	listeners_update(worker, &http1);
+}
+
+static const struct worker_part listeners = {.begin = update_listeners,
+	.take_site = update_listeners,
 	.command = command_listeners,
 	.is_done = listeners_are_closed,
 	.end = listeners_close,
@@ -156,7 +179,7 @@ static bool make_write_stage(struct worker *worker, struct site *site)
 static bool has_no_exchanges(const struct worker *worker)
 {
 	return worker->exchange_count == 0 || worker->stopping ||
-	       atomic_load(&worker->relay->clients) == 0;
+	       atomic_load(&worker->node->clients) == 0;
 }
 
 static void end_orphans(struct worker *worker)
