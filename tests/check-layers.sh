@@ -1,6 +1,7 @@
 #!/bin/sh
 # No room includes one above it, and rooms on one floor not each other, but http and net may know
-# the configuration: throttle | base < loop, conf < http, net < gate, queue < relay < admin, cli. TAP.
+# the configuration: throttle | base < loop, conf < http, net < gate, queue, stats, spool < body, worker
+# < upstream < site < listen < exchange < http1 < daemon < admin, cli. TAP.
 cd "${top_srcdir:-.}" || exit 1
 count=0 failed=0
 
@@ -49,9 +50,16 @@ check proxy/net base loop conf net
 	check proxy/queue $below_gate queue
 	check proxy/stats base stats
 	check proxy/spool base spool
-	check proxy/relay $below_gate gate queue stats spool relay
+	below_worker="$below_gate gate queue stats spool"
+	check proxy/body $below_worker body
+	check proxy/worker $below_worker worker
+	below=
+	for floor in upstream site listen exchange http1 daemon; do
+		check "proxy/$floor" $below_worker body worker $below "$floor"
+		below="$below $floor"
+	done
 	for top in proxy/fleet proxy/admin proxy/cli; do
-		[ ! -d "$top" ] || check "$top" $below_gate gate queue stats spool relay fleet admin cli
+		[ ! -d "$top" ] || check "$top" $below_worker body worker $below fleet admin cli
 	done
 }
 

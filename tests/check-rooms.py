@@ -19,7 +19,8 @@ import sys
 
 TOP = os.environ.get('top_srcdir', os.path.join(os.path.dirname(os.path.abspath(__file__)), '..'))
 FLOORS = [['throttle', 'base'], ['words', 'loop'], ['conf'], ['http', 'net'],
-          ['gate', 'queue', 'stats', 'spool'], ['relay'], ['admin'], ['cli'], ['main']]
+          ['gate', 'queue', 'stats', 'spool'], ['body', 'worker'], ['upstream'], ['site'],
+          ['listen'], ['exchange'], ['http1'], ['daemon'], ['admin'], ['cli'], ['main']]
 FLOOR = {room: number for number, rooms in enumerate(FLOORS) for room in rooms}
 # Units of http that stand on base alone, and that conf uses: a room of their own here.
 WORDS = ['field_names', 'lenient', 'message', 'method', 'out', 'path', 'path_readings']
@@ -34,14 +35,14 @@ SOCKET_UNITS = {
     'base/notify': "the service manager's datagrams",
     'admin/background': "libmicrohttpd's connections",
     'admin/doorman': "libmicrohttpd's connections",
-    'relay/handover': 'looks at descriptors that another process passed',
+    'daemon/handover': 'looks at descriptors that another process passed',
 }
 EVENTS = r'\b(?:event_(?:new|assign|add|del|active|free)|ev(?:timer|signal)_(?:new|assign))\('
 EVENT_ROOMS = ['loop', 'net']
 EVENT_UNITS = {
-    'admin/handle_events': 'a timer', 'relay/failure_lines': 'a timer', 'relay/growth': 'a timer',
-    'relay/manager': 'a timer', 'relay/relay': 'timers and signals', 'relay/reload': 'a timer',
-    'relay/resolve': 'a timer', 'relay/upgrade': 'pipes to processes', 'relay/usage': 'a timer',
+    'admin/handle_events': 'a timer', 'daemon/failure_lines': 'a timer', 'daemon/growth': 'a timer',
+    'daemon/manager': 'a timer', 'daemon/relay': 'timers and signals', 'daemon/reload': 'a timer',
+    'daemon/resolve': 'a timer', 'daemon/upgrade': 'pipes to processes', 'daemon/usage': 'a timer',
 }
 STREAM_INSIDE = r'\bstream(?:\.|->)(?:end|transport)\b|(?:\.|->)carried\b'
 

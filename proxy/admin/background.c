@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "relay/min_rate.h"
+#include "http1/min_rate.h"
 
 /* The workers come first. */
 #define NICE 10

@@ -5,9 +5,9 @@
 #include "admin/handlers.h"
 #include "admin/request.h"
 #include "base/clock.h"
+#include "daemon/relay.h"
 #include "gate/identity.h"
 #include "http/forwarded.h"
-#include "relay/relay.h"
 #include "stats/busiest.h"
 #include "throttle/throttle.h"
 

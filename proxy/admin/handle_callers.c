@@ -6,8 +6,8 @@
 #include "admin/handlers.h"
 #include "admin/json_text.h"
 #include "admin/request.h"
+#include "daemon/relay.h"
 #include "gate/gate.h"
-#include "relay/relay.h"
 #include "throttle/throttle.h"
 
 #define NS_PER_MS 1000000

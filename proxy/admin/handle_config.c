@@ -6,7 +6,7 @@
 #include "admin/request.h"
 #include "admin/revise.h"
 #include "conf/reference.h"
-#include "relay/relay.h"
+#include "daemon/relay.h"
 
 struct listing {
 	const struct conf *conf;

@@ -6,7 +6,7 @@
 #include "admin/dashboard_files.h"
 #include "admin/handlers.h"
 #include "admin/request.h"
-#include "relay/relay.h"
+#include "daemon/relay.h"
 
 static const char *media_type_of(const char *name)
 {

@@ -10,7 +10,7 @@
 #include "admin/last_second.h"
 #include "admin/request.h"
 #include "base/log.h"
-#include "relay/relay.h"
+#include "daemon/relay.h"
 
 #define RETRY_MS 1000
 #define TEXT(x)  #x

@@ -13,6 +13,7 @@
 #include "admin/handlers.h"
 #include "admin/request.h"
 #include "base/clock.h"
+#include "daemon/relay.h"
 #include "gate/gate.h"
 #include "gate/readings.h"
 #include "http/forwarded.h"
@@ -20,7 +21,6 @@
 #include "http/path.h"
 #include "http/path_readings.h"
 #include "http/target.h"
-#include "relay/relay.h"
 
 #define HEAD_BYTES   16384
 #define HEAD_FIELDS  100

@@ -11,9 +11,9 @@
 #include "base/digest.h"
 #include "base/log.h"
 #include "conf/credentials.h"
+#include "daemon/relay.h"
 #include "gate/gate.h"
 #include "gate/roster.h"
-#include "relay/relay.h"
 
 #define KEY_BYTES 4096
 

@@ -5,7 +5,7 @@
 #include "admin/handlers.h"
 #include "admin/request.h"
 #include "admin/revise.h"
-#include "relay/relay.h"
+#include "daemon/relay.h"
 #include "throttle/throttle.h"
 
 static const char *const algorithms[] = {

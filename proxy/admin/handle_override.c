@@ -8,9 +8,9 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "conf/value.h"
+#include "daemon/relay.h"
 #include "gate/identity.h"
 #include "gate/roster.h"
-#include "relay/relay.h"
 
 #define TAIL    "/override"
 #define FOR_MAX (UINT64_C(400) * 24 * 3600) /* seconds */

@@ -3,8 +3,8 @@
 #include "admin/json_text.h"
 #include "admin/request.h"
 #include "admin/revise.h"
-#include "relay/relay.h"
-#include "relay/reload.h"
+#include "daemon/relay.h"
+#include "daemon/reload.h"
 
 void admin_post_reload(struct admin_request *request)
 {

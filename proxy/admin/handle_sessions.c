@@ -8,7 +8,7 @@
 #include "admin/handlers.h"
 #include "admin/request.h"
 #include "base/clock.h"
-#include "relay/relay.h"
+#include "daemon/relay.h"
 
 #define SESSION_ID_BYTES 33 /* 128 bits in hexadecimal, and a NUL */
 #define LIST_DEFAULT     100

@@ -10,7 +10,7 @@
 #include "admin/request.h"
 #include "base/clock.h"
 #include "config.h"
-#include "relay/relay.h"
+#include "daemon/relay.h"
 #include "stats/exposition.h"
 #include "throttle/throttle.h"
 

@@ -7,7 +7,7 @@
 #include "admin/revise.h"
 #include "base/clock.h"
 #include "base/log.h"
-#include "relay/relay.h"
+#include "daemon/relay.h"
 
 static json_t *server_of(struct server *server, uint64_t now_ms)
 {

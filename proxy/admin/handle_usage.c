@@ -12,9 +12,9 @@
 #include "admin/handlers.h"
 #include "admin/json_text.h"
 #include "admin/request.h"
+#include "daemon/relay.h"
+#include "daemon/usage.h"
 #include "gate/identity.h"
-#include "relay/relay.h"
-#include "relay/usage.h"
 #include "stats/usage_file.h"
 #include "stats/usage_sums.h"
 

@@ -5,7 +5,7 @@
 
 #include "admin/json_text.h"
 #include "base/clock.h"
-#include "relay/relay.h"
+#include "daemon/relay.h"
 #include "stats/stats.h"
 
 /* The sums of one scope's rows at the look before. */

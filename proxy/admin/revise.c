@@ -4,8 +4,8 @@
 
 #include "admin/json_text.h"
 #include "admin/request.h"
-#include "relay/relay.h"
-#include "relay/reload.h"
+#include "daemon/relay.h"
+#include "daemon/reload.h"
 
 json_t *admin_object(struct admin_request *request)
 {

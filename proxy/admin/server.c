@@ -22,10 +22,10 @@
 #include "admin/tokens.h"
 #include "base/log.h"
 #include "conf/conf.h"
+#include "daemon/handover.h"
+#include "daemon/relay.h"
 #include "http/path.h"
 #include "net/listen.h"
-#include "relay/handover.h"
-#include "relay/relay.h"
 
 #define BACKLOG         64
 #define MAX_CONNECTIONS 256 /* of a daemon; with room for those that are being cut: */

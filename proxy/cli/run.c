@@ -11,7 +11,7 @@
 
 #include "admin/admin.h"
 #include "conf/conf.h"
-#include "relay/relay.h"
+#include "daemon/relay.h"
 
 #define DEFAULT_FILE "/etc/sluice/sluice.ini"
 

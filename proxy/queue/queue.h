@@ -1,6 +1,6 @@
 /* queue: each client's exchanges in order, each upstream's clients in turn.
  *
- *   exchange (relay/)                  session (one client)             run queue (one upstream)
+ *   exchange (exchange/)              session (one client)             run queue (one upstream)
  *   queue_enter(ticket) ------------>  high   [t][t]      \  next one  -> sessions with work, in
  * turn GO: forward it now               normal [t][t][t]   /             (DRR, weights,
  * max_in_flight, WAIT: dispatch() comes later     in flight: t t                    pace, shedding)

@@ -6,7 +6,7 @@
  *     enter | deliver a message | complete, if all before it on its connection are | leave |
  *     delayed: give the place back, and want one again
  *
- * An owner keeps the rule of relay/exchange.c: behind one of another session or lane it does not
+ * An owner keeps the rule of exchange/exchange.c: behind one of another session or lane it does not
  * enter the queue yet, behind one of the same it enters unready. When no more comes, deliveries and
  * completions alone must end all. The control takes a place at once instead, and must get stuck.
  *

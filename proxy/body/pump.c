@@ -1,0 +1,292 @@
+#include "body/pump.h"
+
+#include <stdio.h>
+
+static const struct slice crlf = {"\r\n", 2};
+static const struct slice crlf_last_chunk = {"\r\n0\r\n\r\n", 7};
+
+/* The end of a chunked body behind all that was sent of it. */
+static bool put_last_chunk(struct pump *pump)
+{
+	struct slice trailers = SLICE_NONE;
+	struct http_out out;
+
+	if (pump->kept_trailers.len > 0)
+		trailers = pump->kept_trailers;
+	else if (pump->body == HTTP_BODY_CHUNKED && pump->parser)
+		trailers = (struct slice){
+			pump->parser->chunked.trailers, pump->parser->chunked.trailers_len};
+	if (!flow_reserve(pump->flow, pump->pool, trailers.len + 8, &out))
+		return false;
+	http_out_slice(&out, SLICE("0\r\n"));
+	http_trailers_put(&out, trailers, &pump->trailers);
+	http_out_slice(&out, crlf);
+	flow_commit(pump->flow, &out);
+	pump->tail_due = false;
+	return true;
+}
+
+static bool has_trailers(const struct pump *pump)
+{
+	return pump->kept_trailers.len > 0 || (pump->body == HTTP_BODY_CHUNKED && pump->parser &&
+						      pump->parser->chunked.trailers_len > 0);
+}
+
+static bool put_chunk(struct pump *pump, struct slice content)
+{
+	struct flow *flow = pump->flow;
+	struct http_out out;
+	char size[24];
+	int len = snprintf(size, sizeof(size), "%zx\r\n", content.len);
+
+	if (!flow_reserve(flow, pump->pool, (size_t)len, &out))
+		return false;
+	http_out_slice(&out, (struct slice){size, (size_t)len});
+	flow_commit(flow, &out);
+	flow->suffix = crlf;
+	if (pump->tail_due && !has_trailers(pump)) {
+		flow->suffix = crlf_last_chunk;
+		pump->tail_due = false;
+	}
+	return true;
+}
+
+static inline bool put_content(struct pump *pump, struct slice content)
+{
+	if (pump->encode_chunked && !put_chunk(pump, content))
+		return false;
+	pump->flow->body = content;
+	return true;
+}
+
+/* Takes the next run of content out of the buffer, of at most `most` bytes. */
+static inline __attribute__((always_inline)) enum pump_result decode(
+	struct pump *pump, size_t most, struct slice *content)
+{
+	struct buffer *in = pump->in;
+	size_t used = buffer_used(in);
+
+	if (used > most)
+		used = most;
+	size_t consumed = used, produced = used;
+
+	*content = (struct slice){buffer_head(in), 0};
+	switch (pump->body) {
+	case HTTP_BODY_NONE:
+		pump->decoded = true;
+		return PUMP_DONE;
+	case HTTP_BODY_LENGTH:
+		if (consumed > pump->left)
+			consumed = produced = (size_t)pump->left;
+		pump->left -= consumed;
+		pump->decoded = pump->left == 0;
+		break;
+	case HTTP_BODY_CHUNKED:
+		if (used == 0)
+			break;
+		switch (http_parser_chunked(
+			pump->parser, buffer_head(in), used, &consumed, &produced)) {
+		case HTTP_PARSE_BAD:
+			return PUMP_SOURCE_BROKEN;
+		case HTTP_PARSE_DONE:
+			pump->decoded = true;
+			break;
+		case HTTP_PARSE_MORE:
+			break;
+		}
+		break;
+	case HTTP_BODY_UNTIL_CLOSE:
+		break;
+	}
+	in->start += (uint32_t)consumed;
+	content->len = produced;
+	pump->content_bytes += produced;
+	if (pump->max_bytes > 0 && pump->content_bytes > pump->max_bytes)
+		return PUMP_TOO_LARGE;
+	return pump->decoded ? PUMP_DONE : PUMP_WANTS_READ;
+}
+
+/* An emptied source buffer goes back, unless the flow still borrows from it. */
+static void let_go(struct pump *pump)
+{
+	if (pump->in->at && buffer_used(pump->in) == 0 &&
+		(!pump->sink || pump->flow->body.len == 0 || pump->flow->kept.at))
+		buffer_release(pump->in, pump->pool);
+}
+
+/* The front of the spool is sent; it stays there until then. */
+static enum pump_result fill_from_spool(struct pump *pump)
+{
+	struct slice content = spool_front(pump->spool);
+
+	if (!flow_takes_prefix(pump->flow))
+		return PUMP_WANTS_WRITE;
+	pump->tail_due =
+		pump->decoded && pump->encode_chunked && content.len == spool_bytes(pump->spool);
+	pump->borrowed = content.len;
+	return put_content(pump, content) ? PUMP_WANTS_READ : PUMP_NO_MEMORY;
+}
+
+bool pump_has_content(const struct pump *pump)
+{
+	return (pump->spool && spool_bytes(pump->spool) > 0) ||
+	       (!pump->decoded && pump->in->at && buffer_used(pump->in) > 0);
+}
+
+enum pump_result pump_fill(struct pump *pump)
+{
+	struct slice content;
+
+	if (pump->spool && spool_bytes(pump->spool) > 0)
+		return fill_from_spool(pump);
+	if (pump->decoded)
+		return PUMP_DONE;
+	if (pump->sink && !flow_takes_prefix(pump->flow))
+		return PUMP_WANTS_WRITE;
+	enum pump_result result = decode(pump, SIZE_MAX, &content);
+	if (result != PUMP_DONE && result != PUMP_WANTS_READ)
+		return result;
+	if (!pump->sink)
+		return result;
+	pump->tail_due = pump->decoded && pump->encode_chunked;
+	if (content.len > 0 && !put_content(pump, content))
+		return PUMP_NO_MEMORY;
+	if (pump->tail_due && flow_takes_prefix(pump->flow) && !put_last_chunk(pump))
+		return PUMP_NO_MEMORY;
+	return result;
+}
+
+void pump_finish(struct pump *pump)
+{
+	if (pump->tail_due && !put_last_chunk(pump))
+		pump->body = HTTP_BODY_UNTIL_CLOSE; /* none are looked for later */
+}
+
+/* What the sink does not take goes out of the way of what comes next. */
+static bool spill(struct pump *pump)
+{
+	const struct flow *flow = pump->flow;
+
+	if (!pump->spills || pump->decoded)
+		return false;
+	if (pump->body == HTTP_BODY_LENGTH) {
+		uint64_t space = flow->spool ? spool_space(flow->spool)
+					     : pump->kept.memory + pump->kept.file;
+		if (pump->left + flow_bytes(flow) > space)
+			return false;
+	}
+	return flow_spill(pump->flow, pump->pool, pump->store, pump->kept);
+}
+
+/* Sends what the flow holds, and the last chunk behind it when that is due. */
+static enum pump_result send_all(struct pump *pump)
+{
+	while (pump->sink) {
+		if (!flow_is_empty(pump->flow)) {
+			enum stream_result result = STREAM_AGAIN;
+			if (pump->sink->writable)
+				result = flow_write(
+					pump->flow, pump->sink, pump->pool, &pump->written);
+			switch (result) {
+			case STREAM_OK:
+				break;
+			case STREAM_AGAIN:
+				if (!spill(pump))
+					return PUMP_WANTS_WRITE;
+				break;
+			case STREAM_END:
+			case STREAM_FAILED:
+				return PUMP_SINK_FAILED;
+			}
+		}
+		if (!pump->tail_due)
+			break;
+		if (!put_last_chunk(pump))
+			return PUMP_NO_MEMORY;
+	}
+	let_go(pump);
+	if (pump->borrowed > 0) {
+		size_t borrowed = pump->borrowed;
+		pump->borrowed = 0;
+		if (!spool_drop(pump->spool, borrowed))
+			return PUMP_SPOOL_FAILED;
+	}
+	return PUMP_DONE;
+}
+
+/* The source has no more to say: the end of a body that is ended so, or too early. */
+static enum pump_result source_ended(struct pump *pump)
+{
+	if (pump->body != HTTP_BODY_UNTIL_CLOSE || pump->source->failed)
+		return PUMP_SOURCE_ENDED;
+	pump->decoded = true;
+	pump->tail_due = pump->sink && pump->encode_chunked;
+	return PUMP_DONE;
+}
+
+/* Reads a block, or says why not. PUMP_DONE: there is something new to look at. */
+static enum pump_result fetch(struct pump *pump, unsigned *turns)
+{
+	if (pump->source->read_ended)
+		return source_ended(pump);
+	if (!stream_may_have_more(pump->source) || (*turns)-- == 0)
+		return PUMP_WANTS_READ;
+	if (!pump->in->at && !buffer_acquire(pump->in, pump->pool))
+		return PUMP_NO_MEMORY;
+	if (buffer_used(pump->in) == 0)
+		pump->in->start = pump->in->end = 0;
+	switch (stream_read(pump->source, pump->in)) {
+	case STREAM_OK:
+		return PUMP_DONE;
+	case STREAM_AGAIN:
+		let_go(pump);
+		return PUMP_WANTS_READ;
+	case STREAM_END:
+	case STREAM_FAILED:
+		break;
+	}
+	let_go(pump);
+	return source_ended(pump);
+}
+
+enum pump_result pump_run(struct pump *pump, unsigned turns)
+{
+	for (;;) {
+		enum pump_result result = send_all(pump);
+		if (result != PUMP_DONE)
+			return result;
+		if (!pump_has_content(pump)) {
+			if (pump->decoded)
+				return PUMP_DONE;
+			result = fetch(pump, &turns);
+			if (result != PUMP_DONE)
+				return result;
+			if (pump->decoded)
+				continue;
+		}
+		result = pump_fill(pump);
+		if (result != PUMP_DONE && result != PUMP_WANTS_READ)
+			return result;
+	}
+}
+
+enum pump_result pump_collect(struct pump *pump, unsigned turns)
+{
+	while (!pump->decoded) {
+		struct slice content;
+		enum pump_result result = PUMP_DONE;
+		if (spool_room(pump->spool, 1) == 0)
+			return spool_failed(pump->spool) ? PUMP_SPOOL_FAILED : PUMP_WANTS_WRITE;
+		if (!pump->in->at || buffer_used(pump->in) == 0)
+			result = fetch(pump, &turns);
+		if (result != PUMP_DONE)
+			return result;
+		result = decode(pump, spool_room(pump->spool, buffer_used(pump->in)), &content);
+		if (result != PUMP_DONE && result != PUMP_WANTS_READ)
+			return result;
+		if (spool_put(pump->spool, content) < content.len)
+			return PUMP_SPOOL_FAILED;
+		let_go(pump);
+	}
+	return PUMP_DONE;
+}

@@ -1,0 +1,95 @@
+/*
+ * A body on its way from one socket to another, a request's up or a response's down alike.
+ *
+ *   source --read--> buffer --decode--> a run of content --encode--> flow --write--> sink
+ *                      length, chunked, until close       length, chunked, close
+ *
+ * One block is read only when the one before has left: the sink's pace is the source's (and by
+ * TCP the sender's), and memory stays bounded whatever the body's size. Framing is rewritten, never
+ * copied; chunk extensions are dropped.
+ *
+ * When `spills` is set, what a slow sink does not take goes into the flow's spool as far as there
+ * is room, and reading goes on. A body whose length is known spills only when all that is left of
+ * it fits: until then the source would wait for the sink in any case.
+ *
+ * A pump with no sink reads a body and throws it away, or collects it in a spool (pump_collect).
+ * What is in that spool goes first when the pump has a sink; each run stays in it until it is
+ * written.
+ */
+#ifndef BODY_PUMP_H
+#define BODY_PUMP_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <string.h>
+
+#include "body/flow.h"
+#include "http/framing.h"
+#include "http/parser.h"
+#include "http/trailers.h"
+
+enum pump_result {
+	PUMP_WANTS_READ,    /* the source has no more now */
+	PUMP_WANTS_WRITE,   /* the sink takes no more now */
+	PUMP_DONE,          /* all of the body is decoded, and written */
+	PUMP_SOURCE_ENDED,  /* the source closed before the body's end, or failed */
+	PUMP_SOURCE_BROKEN, /* not the framing it claimed */
+	PUMP_TOO_LARGE,     /* more content than max_bytes */
+	PUMP_SINK_FAILED,
+	PUMP_NO_MEMORY,
+	PUMP_SPOOL_FAILED, /* a temporary file can't be written or read, which is logged */
+};
+
+struct pump {
+	struct stream *source;
+	struct buffer *in;
+	struct http_parser *parser; /* of the source; for chunked bodies */
+	struct spool *spool;        /* content that was collected; NULL: none */
+	size_t borrowed;            /* of its front, by the flow */
+	struct slice kept_trailers; /* when the parser has gone on to something else */
+	struct stream *sink;        /* NULL: throw away */
+	struct flow *flow;
+	struct buffer_pool *pool;
+	struct spool_store *store; /* for `spills`; NULL: never */
+	struct spool_limits kept;
+	bool spills;
+	enum http_body body;
+	bool encode_chunked;
+	bool decoded;           /* the last byte of the body was read */
+	bool tail_due;          /* the last chunk is still to be put behind the content */
+	uint64_t left;          /* HTTP_BODY_LENGTH */
+	uint64_t max_bytes;     /* 0: no bound */
+	uint64_t content_bytes; /* passed so far */
+	uint64_t written;       /* bytes the sink took, framing included */
+	struct http_trailer_rules trailers; /* which of these pass, behind chunks */
+};
+
+/* All zero, to be filled in place: there are two a request. Returns `pump`. */
+static inline struct pump *pump_begin(struct pump *pump)
+{
+	memset(pump, 0, sizeof(*pump));
+	return pump;
+}
+
+/* Moves what can be moved now. At most `turns` reads, for fairness between connections: after
+ * these it says PUMP_WANTS_READ with source->readable still set. */
+enum pump_result pump_run(struct pump *pump, unsigned turns);
+
+/* Moves what can be read now into the spool. DONE: all of the body is in it. WANTS_WRITE: it is
+ * full, and the body goes on. */
+enum pump_result pump_collect(struct pump *pump, unsigned turns);
+
+/* Is there content to send that needs no reading? */
+bool pump_has_content(const struct pump *pump);
+
+/* Only decodes what is in the buffer and fills an empty flow with it, writing nothing: to let
+ * the first of a body leave with its head. Returns DONE when all is decoded, WANTS_READ or
+ * WANTS_WRITE, or what is wrong. */
+enum pump_result pump_fill(struct pump *pump);
+
+/* The body is decoded, and the source's parser, which has its trailers, is about to go: what is due
+ * behind the content goes into the flow now. Only when flow_takes_prefix. Without memory the
+ * trailers are lost. */
+void pump_finish(struct pump *pump);
+
+#endif

@@ -1,0 +1,41 @@
+/*
+ * Opening and closing of listening sockets (listen/listener.h), which a reload and an upgrade
+ * prepare before they commit. All of it is the main thread's.
+ */
+#ifndef DAEMON_BINDING_H
+#define DAEMON_BINDING_H
+
+#include <stdbool.h>
+
+struct conf;
+struct handover;
+struct relay;
+
+/* Does nobody listen on any of these addresses? Else the error log says where. To be asked before
+ * bindings_prepare, which shares an address with all that share it. */
+bool bindings_are_free(const struct conf *conf, const struct handover *inherited);
+
+/* Opens the sockets of all listeners of `conf` that are not open yet, for bindings_commit or
+ * bindings_discard. False, with all that failed in the error log, and what was opened here closed
+ * again. */
+bool bindings_prepare(struct relay *relay, const struct conf *conf);
+void bindings_discard(struct relay *relay);
+/* Shows what was prepared to the workers, and closes what `conf` no longer has. */
+void bindings_commit(struct relay *relay, const struct conf *conf);
+/* Frees those that are closed and that no worker's connections are of any more. */
+void bindings_collect(struct relay *relay);
+void bindings_free(struct relay *relay);
+
+/* Adds the listening sockets there are. False without memory. */
+bool bindings_give(struct relay *relay, struct handover *to);
+/* Another process has taken those of the address. WORKER_HAND_OVER is to follow. */
+void bindings_hand_over(struct relay *relay, const char *address);
+
+/* The process before will not come back: socket files that it had are removed with ours. */
+void bindings_take_over(struct relay *relay);
+
+/* Removes the socket files of `unix:` bindings, so that nobody new can connect: a drain begins.
+ */
+void bindings_remove_paths(struct relay *relay);
+
+#endif

@@ -1,0 +1,280 @@
+#include "daemon/check.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/container.h"
+#include "base/log.h"
+#include "loop/deadline.h"
+#include "net/socket_stream.h"
+
+#define FAILS_TO_LEAVE_OUT 2
+#define ANSWER_BYTES       64
+#define PREPARED_MS        86400000
+
+/* One server's probe: a connection of its own each time, so that it sees what a new client sees. */
+struct check {
+	struct check *next;
+	struct checks *checks;
+	struct server *server;
+	struct deadline deadline; /* of the probe, or until the next */
+	struct stream stream;
+	struct deferred_free deferred;
+	bool sent;
+	char answer[ANSWER_BYTES];
+	struct buffer in; /* `answer`, of no pool */
+	unsigned fails;
+	bool fresh; /* prepared, not committed */
+};
+
+struct checks {
+	struct loop *loop;
+	struct stream_loop streams;
+	struct site *site;
+	struct check *first;
+};
+
+struct checks *checks_new(struct loop *loop)
+{
+	struct checks *checks = calloc(1, sizeof(*checks));
+
+	if (!checks)
+		return NULL;
+	checks->loop = loop;
+	stream_loop_init(&checks->streams, loop);
+	return checks;
+}
+
+static void judge(struct check *check, const char *why)
+{
+	struct server *server = check->server;
+	const struct conf_upstream *conf = server->upstream->conf;
+	uint64_t now_ms = clock_monotonic_ms();
+	bool was_out = atomic_load_explicit(&server->state->unhealthy, memory_order_relaxed);
+
+	stream_close(&check->stream);
+	check->fails = why ? check->fails + 1 : 0;
+	bool out = why && (was_out || check->fails >= FAILS_TO_LEAVE_OUT);
+	if (out != was_out) {
+		/* relaxed: a hint for who picks a server */
+		atomic_store_explicit(&server->state->unhealthy, out, memory_order_relaxed);
+		if (out)
+			log_warn("upstream %s: server %s is unhealthy: %s", conf->name,
+				server->conf->address.text, why);
+		else
+			log_info("upstream %s: server %s is healthy again", conf->name,
+				server->conf->address.text);
+	}
+	if (!why)
+		server_succeeded(server);
+	deadline_set(&check->deadline, now_ms + conf->health_interval_ms, now_ms);
+}
+
+static void send_probe(struct check *check)
+{
+	const struct conf_upstream *conf = check->server->upstream->conf;
+	char request[2048];
+	const char *host = conf->health_host ? conf->health_host
+			   : check->server->conf->address.kind == CONF_ADDRESS_UNIX
+				   ? "localhost"
+				   : check->server->conf->address.text;
+	int len = snprintf(request, sizeof(request),
+		"GET %s HTTP/1.1\r\nHost: %s\r\nUser-Agent: sluice-health\r\n"
+		"Connection: close\r\n\r\n",
+		conf->health_path, host);
+
+	struct iovec piece = {request, (size_t)len};
+	size_t written;
+	if (len >= (int)sizeof(request) ||
+		stream_write(&check->stream, &piece, 1, &written) != STREAM_OK) {
+		judge(check, "the probe could not be sent");
+		return;
+	}
+	check->sent = true;
+}
+
+static void read_answer(struct check *check)
+{
+	switch (stream_read(&check->stream, &check->in)) {
+	case STREAM_OK:
+		break;
+	case STREAM_AGAIN:
+		return;
+	case STREAM_END:
+		judge(check, "closed without an answer");
+		return;
+	case STREAM_FAILED:
+		judge(check, "reset");
+		return;
+	}
+	if (buffer_used(&check->in) < 12)
+		return;
+	bool good = strncmp(check->answer, "HTTP/1.", 7) == 0 && check->answer[8] == ' ' &&
+		    (check->answer[9] == '2' || check->answer[9] == '3');
+	judge(check, good ? NULL : "its answer was not 2xx or 3xx");
+}
+
+static void on_event(struct stream *stream)
+{
+	struct check *check = CONTAINER_OF(stream, struct check, stream);
+
+	if (!check->sent) {
+		int error = stream_error(stream);
+		if (error != 0)
+			judge(check, strerror(error));
+		else if (stream->writable)
+			send_probe(check);
+	}
+	while (stream->open && check->sent && stream->readable)
+		read_answer(check);
+}
+
+static const struct stream_calls calls = {NULL, on_event};
+
+static void begin_probe(struct check *check)
+{
+	const struct conf_upstream *conf = check->server->upstream->conf;
+	struct server_address address;
+	uint64_t now_ms = clock_monotonic_ms();
+
+	check->sent = false;
+	memset(check->answer, 0, sizeof(check->answer));
+	check->in = (struct buffer){.at = check->answer, .capacity = sizeof(check->answer) - 1};
+	if (!server_state_address(check->server->state, now_ms, &address)) {
+		judge(check, "its name has no address");
+		return;
+	}
+	int error = socket_stream_connect(&check->stream, &check->checks->streams,
+		(const struct sockaddr *)&address.socket, address.len, &calls);
+	if (error != 0) {
+		judge(check, strerror(error));
+		return;
+	}
+	check->deadline.is_patient = true;
+	deadline_set(&check->deadline, now_ms + conf->health_timeout_ms, now_ms);
+	stream_wake(&check->stream); /* it may be connected already */
+}
+
+static void on_deadline(struct deadline *deadline)
+{
+	struct check *check = CONTAINER_OF(deadline, struct check, deadline);
+
+	if (check->stream.open)
+		judge(check, "timeout");
+	else
+		begin_probe(check);
+}
+
+static void free_check(struct deferred_free *item)
+{
+	free(CONTAINER_OF(item, struct check, deferred));
+}
+
+static void check_end(struct check *check)
+{
+	stream_close(&check->stream);
+	deadline_end(&check->deadline);
+	loop_free_later(check->checks->loop, &check->deferred, free_check);
+}
+
+static bool is_checked(const struct checks *checks, const struct server_state *state)
+{
+	for (const struct check *check = checks->first; check; check = check->next) {
+		if (check->server->state == state)
+			return true;
+	}
+	return false;
+}
+
+static bool watch_server(struct checks *checks, struct server *server)
+{
+	struct check *check = calloc(1, sizeof(*check));
+	uint64_t now_ms = clock_monotonic_ms();
+
+	if (!check)
+		return false;
+	check->checks = checks;
+	check->server = server;
+	check->fresh = true;
+	deadline_init(&check->deadline, checks->loop->base, on_deadline);
+	/* A timer that is pending can be moved without memory: checks_commit does. */
+	deadline_set(&check->deadline, now_ms + PREPARED_MS, now_ms);
+	check->next = checks->first;
+	checks->first = check;
+	return true;
+}
+
+bool checks_prepare(struct checks *checks, struct site *site)
+{
+	for (size_t i = 0; i < site->conf->upstream_count; i++) {
+		struct upstream *upstream = site->upstreams[i];
+		for (size_t j = 0; upstream->conf->health_path && j < upstream->server_count; j++) {
+			struct server *server = &upstream->servers[j];
+			if (!is_checked(checks, server->state) && !watch_server(checks, server))
+				return false;
+		}
+	}
+	return true;
+}
+
+void checks_discard(struct checks *checks)
+{
+	struct check **at = &checks->first;
+
+	while (*at) {
+		struct check *check = *at;
+		if (!check->fresh) {
+			at = &check->next;
+			continue;
+		}
+		*at = check->next;
+		check_end(check);
+	}
+}
+
+/* A server that is not checked any more is judged by its traffic only. */
+static void forget_verdicts(const struct site *site)
+{
+	for (size_t i = 0; i < site->conf->upstream_count; i++) {
+		const struct upstream *upstream = site->upstreams[i];
+		/* relaxed: a hint for who picks a server */
+		for (size_t j = 0; !upstream->conf->health_path && j < upstream->server_count; j++)
+			atomic_store_explicit(&upstream->servers[j].state->unhealthy, false,
+				memory_order_relaxed);
+	}
+}
+
+void checks_commit(struct checks *checks, struct site *site)
+{
+	struct check **at = &checks->first;
+	uint64_t now_ms = clock_monotonic_ms();
+
+	while (*at) {
+		struct check *check = *at;
+		check->server = site ? site_server_of(site, check->server->state) : NULL;
+		if (!check->server || !check->server->upstream->conf->health_path) {
+			*at = check->next;
+			check_end(check);
+			continue;
+		}
+		if (check->fresh)
+			deadline_set(&check->deadline, now_ms, now_ms);
+		check->fresh = false;
+		at = &check->next;
+	}
+	if (site)
+		forget_verdicts(site);
+	if (checks->site)
+		site_release(checks->site);
+	checks->site = site ? site_hold(site) : NULL;
+}
+
+void checks_free(struct checks *checks)
+{
+	if (!checks)
+		return;
+	checks_commit(checks, NULL);
+	free(checks);
+}

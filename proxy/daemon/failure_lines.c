@@ -1,0 +1,75 @@
+#include "daemon/failure_lines.h"
+
+#include "base/clock.h"
+#include "base/container.h"
+#include "base/log.h"
+#include "daemon/relay.h"
+
+static void set_timer(struct relay *relay)
+{
+	const struct timeval pause = {.tv_sec = SERVER_FAILURE_LINES_MS / 1000};
+
+	event_add(relay->failure_lines.timer, &pause);
+}
+
+static void on_message(struct message *message)
+{
+	struct node *node = CONTAINER_OF(message, struct node, failures.message);
+
+	set_timer(CONTAINER_OF(node, struct relay, node));
+}
+
+/* A line for each server whose last one is old enough. Are there others with failures? */
+static bool write_lines(struct relay *relay, uint64_t now_ms)
+{
+	const struct site *site = relay->site;
+	bool more = false;
+
+	for (size_t i = 0; i < site->conf->upstream_count; i++) {
+		struct upstream *upstream = site->upstreams[i];
+		for (size_t j = 0; j < upstream->server_count; j++) {
+			struct server *server = &upstream->servers[j];
+			unsigned count = server_take_unlogged(server, now_ms);
+			if (count > 0)
+				log_info("upstream %s: server %s: %u more failures since the last "
+					 "line",
+					upstream->conf->name, server->conf->address.text, count);
+			more |= server_has_unlogged(server);
+		}
+	}
+	return more;
+}
+
+static void on_timer(evutil_socket_t fd, short what, void *arg)
+{
+	struct relay *relay = arg;
+
+	(void)fd;
+	(void)what;
+	/* release: pairs with the acquire in node_note_failure: the message has been run, and may
+	 * be posted again. Who finds it set has left its failure to be found here, at the latest
+	 * when the next one tells. */
+	atomic_store_explicit(&relay->node.failures.is_told, false, memory_order_release);
+	if (write_lines(relay, clock_monotonic_ms()))
+		node_note_failure(&relay->node);
+}
+
+bool failure_lines_begin(struct relay *relay)
+{
+	relay->node.failures.message.run = on_message;
+	relay->failure_lines.timer = evtimer_new(relay->node.loop.base, on_timer, relay);
+	return relay->failure_lines.timer != NULL;
+}
+
+void failure_lines_write_all(struct relay *relay)
+{
+	if (relay->site)
+		write_lines(relay, UINT64_MAX);
+}
+
+void failure_lines_end(struct relay *relay)
+{
+	if (relay->failure_lines.timer)
+		event_free(relay->failure_lines.timer);
+	relay->failure_lines.timer = NULL;
+}

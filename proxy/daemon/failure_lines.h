@@ -1,0 +1,24 @@
+/*
+ * The end of a run of failures in the log. A server's failures have a line each ten seconds, with
+ * how many had none (server_may_log); when they end, or sluice does, the rest is counted here.
+ *
+ *   worker: a failure without a line --message--> main thread: timer --> a line with the rest
+ */
+#ifndef DAEMON_FAILURE_LINES_H
+#define DAEMON_FAILURE_LINES_H
+
+#include <event2/event.h>
+#include <stdbool.h>
+
+struct relay;
+
+struct failure_lines {
+	struct event *timer; /* set, or will be by node.failures.message, while is_told */
+};
+
+/* False without memory. Main thread, as the next two. */
+bool failure_lines_begin(struct relay *relay);
+/* Writes what is left; no thread fails any more. */
+void failure_lines_write_all(struct relay *relay);
+void failure_lines_end(struct relay *relay);
+#endif

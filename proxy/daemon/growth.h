@@ -1,0 +1,35 @@
+/*
+ * More room for callers, as they come: the throttles' table begins small (throttle/throttle.h).
+ *
+ *   worker, after a turn: wants growth? --once--> main thread: grows --> workers have seen it
+ *                                                          |                      |
+ *                            again after a second <--failed'    the old room is given back
+ */
+#ifndef DAEMON_GROWTH_H
+#define DAEMON_GROWTH_H
+
+#include <event2/event.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+
+struct relay;
+struct worker;
+
+struct growth {
+	struct event *timer; /* NULL: not begun */
+	atomic_bool told;    /* the main thread is to look; set by workers */
+	bool is_waiting;     /* the last one failed a moment ago */
+	bool has_failed;     /* which the log says */
+};
+
+/* False without memory. Main thread, as the next two. */
+bool growth_begin(struct relay *relay);
+void growth_end(struct relay *relay);
+
+/* Grows if a worker has said that it is time. */
+void growth_make(struct relay *relay);
+
+/* Looks whether it is. The worker's thread, in no call of the throttles. */
+void growth_look(struct worker *worker);
+
+#endif

@@ -1,0 +1,136 @@
+/* See manager.h. */
+#include "daemon/manager.h"
+
+#include <errno.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "daemon/relay.h"
+#include "worker/worker.h"
+
+/* What a drain may take beyond shutdown_timeout: joining threads, writing the state. */
+#define STOP_GRACE_MS 15000
+
+static unsigned long long monotonic_us(void)
+{
+	return clock_monotonic_ns() / 1000;
+}
+
+static bool all_have_answered(const struct relay *relay)
+{
+	for (unsigned i = 0; i < relay->node.worker_count; i++) {
+		/* acquire: pairs with the release in manager_answer */
+		if (atomic_load_explicit(&relay->node.workers[i]->pings_answered,
+			    memory_order_acquire) < relay->manager.pings)
+			return false;
+	}
+	return true;
+}
+
+static void on_watchdog(evutil_socket_t fd, short what, void *arg)
+{
+	struct relay *relay = arg;
+	struct manager *manager = &relay->manager;
+
+	(void)fd;
+	(void)what;
+	if (!all_have_answered(relay))
+		return;
+	if (manager->pings > 0)
+		notify_send(&manager->notify, "WATCHDOG=1");
+	manager->pings++;
+	for (unsigned i = 0; i < relay->node.worker_count; i++)
+		worker_command(relay->node.workers[i], WORKER_PING);
+}
+
+void manager_answer(struct worker *worker)
+{
+	/* Only ever one ping is under way, so each answers the one after the last. */
+	atomic_fetch_add_explicit(&worker->pings_answered, 1, memory_order_release);
+}
+
+void manager_answer_all(struct worker *worker)
+{
+	/* release: pairs with the acquire in all_have_answered */
+	atomic_store_explicit(&worker->pings_answered, UINT64_MAX, memory_order_release);
+}
+
+void manager_open(struct relay *relay)
+{
+	const char *path = getenv("NOTIFY_SOCKET");
+
+	if (!notify_open(&relay->manager.notify, path))
+		log_warn("NOTIFY_SOCKET is \"%s\": %s; the service manager is not notified", path,
+			strerror(errno));
+}
+
+void manager_close(struct relay *relay)
+{
+	if (relay->manager.watchdog)
+		event_free(relay->manager.watchdog);
+	relay->manager.watchdog = NULL;
+	notify_close(&relay->manager.notify);
+}
+
+static void begin_watchdog(struct relay *relay)
+{
+	uint64_t us = notify_watchdog_us(
+		getenv("WATCHDOG_USEC"), getenv("WATCHDOG_PID"), (uint64_t)getpid());
+	struct timeval period = {
+		.tv_sec = (time_t)(us / 4 / 1000000), .tv_usec = (suseconds_t)(us / 4 % 1000000)};
+
+	if (us == 0 || relay->manager.notify.fd < 0)
+		return;
+	relay->manager.watchdog =
+		event_new(relay->node.loop.base, -1, EV_PERSIST, on_watchdog, relay);
+	if (!relay->manager.watchdog || event_add(relay->manager.watchdog, &period) != 0)
+		log_error("watchdog: %s", strerror(ENOMEM));
+	else
+		on_watchdog(-1, EV_TIMEOUT, relay);
+}
+
+void manager_ready(struct relay *relay)
+{
+	notify_send(&relay->manager.notify, "READY=1\nSTATUS=Serving by %s, %u workers",
+		relay->site->conf->path, relay->node.worker_count);
+	begin_watchdog(relay);
+}
+
+void manager_reloading(struct relay *relay)
+{
+	notify_send(&relay->manager.notify, "RELOADING=1\nMONOTONIC_USEC=%llu\nSTATUS=Reading %s",
+		monotonic_us(), relay->site->conf->path);
+}
+
+void manager_reloaded(struct relay *relay, bool effective)
+{
+	if (effective)
+		notify_send(&relay->manager.notify, "READY=1\nSTATUS=Serving by %s, %u workers",
+			relay->site->conf->path, relay->node.worker_count);
+	else
+		notify_send(&relay->manager.notify,
+			"READY=1\nSTATUS=Serving by the last good configuration: %s has errors, "
+			"which the log lists",
+			relay->site->conf->path);
+}
+
+void manager_handed_over(struct relay *relay, long pid)
+{
+	/* The manager hears this process no more, and the new one only after this. */
+	notify_send(&relay->manager.notify, "MAINPID=%ld\nREADY=1\nSTATUS=Process %ld serves by %s",
+		pid, pid, relay->site->conf->path);
+}
+
+void manager_stopping(struct relay *relay, uint64_t timeout_ms)
+{
+	unsigned long long timeout_us = (timeout_ms + STOP_GRACE_MS) * 1000ULL;
+
+	notify_send(&relay->manager.notify,
+		"STOPPING=1\nEXTEND_TIMEOUT_USEC=%llu\nSTATUS=Draining: finishing what is under "
+		"way, at most %llu ms",
+		timeout_us, (unsigned long long)timeout_ms);
+}

@@ -1,0 +1,53 @@
+/*
+ * What the service manager (systemd with Type=notify) hears, and its watchdog.
+ *
+ *   start --READY--> serving --RELOADING--> reading --READY--> serving --STOPPING--> draining
+ *
+ *   each quarter of the watchdog's period:
+ *     main thread --ping--> every worker --answer--'
+ *     all have answered the last ping: WATCHDOG=1, the next ping
+ *     one has not:                     nothing, and the manager restarts us when its period is over
+ *
+ * Without NOTIFY_SOCKET in the environment nothing of this happens. All of it is the main thread's,
+ * but for manager_answer.
+ */
+#ifndef DAEMON_MANAGER_H
+#define DAEMON_MANAGER_H
+
+#include <event2/event.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/notify.h"
+
+struct relay;
+struct worker;
+
+struct manager {
+	struct notify notify;
+	struct event *watchdog; /* NULL: none is wanted */
+	uint64_t pings;         /* the last one */
+};
+
+/* Takes what the environment says; one that makes no sense is a line in the log. */
+void manager_open(struct relay *relay);
+void manager_close(struct relay *relay);
+
+/* All listen and serve. Begins the watchdog. */
+void manager_ready(struct relay *relay);
+/* A reload has begun, and has ended: it took effect, or nothing has changed. */
+void manager_reloading(struct relay *relay);
+void manager_reloaded(struct relay *relay, bool effective);
+/* A drain has begun that takes `timeout_ms` at most: the manager is asked for that time and some
+ * more. */
+void manager_stopping(struct relay *relay, uint64_t timeout_ms);
+
+/* Process `pid` has taken over and is the service's from now on. */
+void manager_handed_over(struct relay *relay, long pid);
+
+/* The worker has had a ping. On its thread. */
+void manager_answer(struct worker *worker);
+/* It has ended and answers all that may come. On its thread. */
+void manager_answer_all(struct worker *worker);
+
+#endif

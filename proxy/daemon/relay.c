@@ -1,0 +1,587 @@
+#include "daemon/relay.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <pwd.h>
+#include <grp.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/signals.h"
+#include "daemon/binding.h"
+#include "daemon/check.h"
+#include "daemon/handover.h"
+#include "daemon/pid_file.h"
+#include "daemon/reload.h"
+#include "daemon/resolve.h"
+#include "daemon/tally.h"
+#include "daemon/upgrade.h"
+#include "daemon/usage.h"
+#include "daemon/worker_parts.h"
+#include "exchange/exchange.h"
+#include "exchange/pin.h"
+#include "gate/roster.h"
+#include "stats/stats.h"
+#include "upstream/server_connection.h"
+
+#define LOG_RING_BYTES (1024 * 1024)
+/* Logs, tables, timers, DNS; a loop and its wake-up. */
+#define OWN_DESCRIPTORS      24
+#define DESCRIPTORS_A_WORKER 4
+/* One in so many is for the files of bodies that are kept. */
+#define FILES_SHARE 10
+
+/* ---- the queue's callbacks ------------------------------------------------------------------- */
+
+static void dispatch(void *ctx, unsigned worker, struct ticket *ticket)
+{
+	struct relay *relay = ctx;
+
+	message_post(&relay->node.workers[worker]->loop, &ticket->message);
+}
+
+static void tell_timer(void *ctx, uint64_t deadline_ns)
+{
+	struct relay *relay = ctx;
+	uint64_t known = atomic_load(&relay->queue_deadline_ns);
+
+	while (deadline_ns < known) {
+		if (atomic_compare_exchange_weak(&relay->queue_deadline_ns, &known, deadline_ns)) {
+			loop_wake(&relay->node.loop);
+			return;
+		}
+	}
+}
+
+static void arm_queue_timer(struct relay *relay)
+{
+	uint64_t deadline = atomic_load(&relay->queue_deadline_ns), now = clock_monotonic_ns();
+
+	if (deadline == QUEUE_NEVER)
+		return;
+	uint64_t wait_us = deadline > now ? (deadline - now) / 1000 + 1 : 0;
+	struct timeval interval = {
+		.tv_sec = (time_t)(wait_us / 1000000), .tv_usec = (suseconds_t)(wait_us % 1000000)};
+	event_add(relay->queue_timer, &interval);
+}
+
+static void on_queue_timer(evutil_socket_t fd, short what, void *arg)
+{
+	struct relay *relay = arg;
+
+	(void)fd;
+	(void)what;
+	/* Cleared first: a deadline noted from now on is armed at the end of the turn. */
+	atomic_store(&relay->queue_deadline_ns, QUEUE_NEVER);
+	uint64_t next = queue_expire(relay->node.queue, clock_monotonic_ns());
+	tell_timer(relay, next);
+}
+
+/* ---- stopping -------------------------------------------------------------------------------- */
+
+void relay_tell_main(struct relay *relay)
+{
+	/* Every turn of the main loop looks at `running` and at what workers have seen. */
+	loop_wake(&relay->node.loop);
+}
+
+static struct timeval timeval_of(uint64_t ms)
+{
+	return (struct timeval){
+		.tv_sec = (time_t)(ms / 1000), .tv_usec = (suseconds_t)(ms % 1000) * 1000};
+}
+
+static void begin_drain(struct relay *relay)
+{
+	uint64_t timeout_ms = relay->site->conf->shutdown_timeout_ms;
+	struct timeval timeout = timeval_of(timeout_ms);
+
+	relay->draining = true;
+	log_info("draining: finishing what is under way, at most %llu ms",
+		(unsigned long long)timeout_ms);
+	bindings_remove_paths(relay);
+	node_command_workers(&relay->node, WORKER_DRAIN);
+	event_add(relay->stop_timer, &timeout);
+}
+
+static void on_stop_timer(evutil_socket_t fd, short what, void *arg)
+{
+	struct relay *relay = arg;
+
+	(void)fd;
+	(void)what;
+	if (!relay->draining) {
+		begin_drain(relay); /* the lame duck's time is over */
+		return;
+	}
+	log_warn("shutdown_timeout has passed: cutting what is left");
+	relay->exit_status = 1;
+	node_command_workers(&relay->node, WORKER_STOP);
+}
+
+static void on_names_known(void *ctx)
+{
+	struct relay *relay = ctx;
+
+	if (relay->reload)
+		event_active(relay->reload_timer, EV_TIMEOUT, 0);
+	else
+		event_base_loopbreak(relay->node.loop.base); /* for resolver_wait */
+}
+
+static void on_reload_timer(evutil_socket_t fd, short what, void *arg)
+{
+	(void)fd;
+	(void)what;
+	reload_continue(arg);
+}
+
+/* From here on nothing new begins: not a reload, nor an upgrade, and readiness says no. */
+static void begin_stop(struct relay *relay)
+{
+	uint64_t lame_ms = relay->site->conf->lame_duck_ms;
+	struct timeval lame = timeval_of(lame_ms);
+
+	relay->node.stopping = true;
+	upgrade_cancel(relay);
+	reload_cancel(relay);
+	if (!relay->handed_over)
+		manager_stopping(relay, lame_ms + relay->site->conf->shutdown_timeout_ms);
+	if (lame_ms > 0 && event_add(relay->stop_timer, &lame) == 0)
+		log_info("lame duck: serving on for %llu ms, and not ready for more",
+			(unsigned long long)lame_ms);
+	else
+		begin_drain(relay);
+}
+
+/* SIGTERM and its like: stop, stop sooner, cut. */
+static void stop_by_signal(struct relay *relay)
+{
+	bool is_first = !relay->was_told;
+
+	relay->was_told = true;
+	if (!relay->node.stopping) {
+		begin_stop(relay);
+	} else if (!relay->draining) {
+		begin_drain(relay);
+	} else if (!is_first) {
+		log_warn("told to stop again: cutting what is left");
+		relay->exit_status = 1;
+		node_command_workers(&relay->node, WORKER_STOP);
+	}
+}
+
+void relay_hand_over(struct relay *relay, pid_t pid)
+{
+	manager_handed_over(relay, (long)pid);
+	relay->handed_over = true;
+	node_command_workers(&relay->node, WORKER_HAND_OVER);
+	begin_stop(relay);
+}
+
+static void on_signal(evutil_socket_t number, short what, void *arg)
+{
+	struct relay *relay = arg;
+
+	(void)what;
+	switch (number) {
+	case SIGTERM:
+	case SIGINT:
+	case SIGQUIT:
+		stop_by_signal(relay);
+		break;
+	case SIGHUP:
+		if (!relay->node.stopping)
+			relay_reload(relay, NULL);
+		break;
+	case SIGUSR1:
+		log_reopen(relay->node.log);
+		break;
+	case SIGUSR2:
+		upgrade_begin(relay);
+		break;
+	default:
+		break;
+	}
+}
+
+/* ---- starting -------------------------------------------------------------------------------- */
+
+static const int signal_numbers[] = {SIGTERM, SIGINT, SIGQUIT, SIGHUP, SIGUSR1, SIGUSR2};
+#define SIGNAL_COUNT (sizeof(signal_numbers) / sizeof(signal_numbers[0]))
+
+void relay_forget_signals(const struct relay *relay)
+{
+	(void)relay;
+	for (size_t i = 0; i < SIGNAL_COUNT; i++)
+		signal(signal_numbers[i], SIG_DFL);
+}
+
+static bool watch_signals(struct relay *relay)
+{
+	for (size_t i = 0; i < SIGNAL_COUNT; i++) {
+		relay->signals[i] =
+			evsignal_new(relay->node.loop.base, signal_numbers[i], on_signal, relay);
+		if (!relay->signals[i] || event_add(relay->signals[i], NULL) != 0)
+			return false;
+	}
+	return true;
+}
+
+static bool make_loop(struct relay *relay)
+{
+	struct event_base *base;
+	int error = loop_init(&relay->node.loop);
+
+	if (error != 0) {
+		log_error("main loop: %s", strerror(error));
+		return false;
+	}
+	loop_enter(&relay->node.loop);
+	base = relay->node.loop.base;
+	relay->queue_timer = evtimer_new(base, on_queue_timer, relay);
+	relay->stop_timer = evtimer_new(base, on_stop_timer, relay);
+	relay->reload_timer = evtimer_new(base, on_reload_timer, relay);
+	relay->resolver = resolver_new(base, on_names_known, relay);
+	relay->checks = checks_new(&relay->node.loop);
+	return growth_begin(relay) && failure_lines_begin(relay) && relay->queue_timer &&
+	       relay->stop_timer && relay->reload_timer && relay->resolver && relay->checks &&
+	       watch_signals(relay);
+}
+
+static bool make_queue(struct relay *relay, const struct conf *conf)
+{
+	struct queue_config config = {
+		.max_sessions = conf->sessions,
+		.max_queued = conf->queue_total,
+		.max_queued_bytes = conf->queue_total_bytes,
+		.callbacks = {.ctx = relay,
+			.dispatch = dispatch,
+			.unpin = pin_close,
+			.timer_changed = tell_timer},
+	};
+
+	atomic_init(&relay->queue_deadline_ns, QUEUE_NEVER);
+	relay->node.queue = queue_create(&config);
+	if (relay->node.queue)
+		relay->states = upstream_states_new(relay->node.queue, relay->node.worker_count);
+	return relay->states != NULL;
+}
+
+/* As many descriptors as we may have. A client needs one, and one to a server: at most half of what
+ * we do not need ourselves go to clients, or requests that were accepted could not be sent on. */
+/* The room for bodies that are kept for slow clients. */
+static bool make_store(struct relay *relay, const struct conf *conf)
+{
+	if (!store_init(&relay->node.store, conf->buffering_folder))
+		return false;
+	store_set_bounds(
+		&relay->node.store, conf->buffering_memory_bytes, conf->buffering_disk_bytes);
+	return true;
+}
+
+static void divide_descriptors(struct relay *relay, const struct conf *conf)
+{
+	struct rlimit limit;
+	rlim_t own = OWN_DESCRIPTORS + (rlim_t)DESCRIPTORS_A_WORKER * relay->node.worker_count;
+
+	if (getrlimit(RLIMIT_NOFILE, &limit) != 0)
+		return;
+	if (limit.rlim_cur < limit.rlim_max) {
+		limit.rlim_cur = limit.rlim_max;
+		setrlimit(RLIMIT_NOFILE, &limit);
+		getrlimit(RLIMIT_NOFILE, &limit);
+	}
+	if (limit.rlim_cur > UINT32_MAX)
+		limit.rlim_cur = UINT32_MAX;
+	for (size_t i = 0; i < conf->listener_count; i++)
+		own += (rlim_t)conf->listeners[i].bind_count * relay->node.worker_count;
+	/* With very few, some of each. */
+	if (own > limit.rlim_cur / 2)
+		own = limit.rlim_cur / 2;
+	relay->listening.descriptor_limit = (unsigned)limit.rlim_cur;
+	relay->node.store.files_max = (unsigned)(limit.rlim_cur - own) / FILES_SHARE;
+	own += relay->node.store.files_max;
+	relay->listening.clients_max = (unsigned)(limit.rlim_cur - own) / 2;
+	for (size_t i = 0; i < conf->listener_count; i++) {
+		const struct conf_listener *listener = &conf->listeners[i];
+		if (listener->max_connections > relay->listening.clients_max)
+			log_warn("%s:%u: listener %s: max_connections = %u is more than the limit "
+				 "of %u "
+				 "descriptors allows, which is %u clients",
+				CONF_PLACE_ARGS(conf, listener->line), listener->name,
+				listener->max_connections, relay->listening.descriptor_limit,
+				relay->listening.clients_max);
+	}
+}
+
+/* What the user may not read, a reload can't read either: better known now than then. */
+static void check_reload_as_user(const struct conf *conf)
+{
+	struct conf_errors errors = {0};
+	struct conf *again = conf_load_again(conf->path, &errors);
+
+	for (size_t i = 0; i < errors.count; i++)
+		log_warn("a reload will fail for user %s: %s", conf->user, errors.items[i].text);
+	conf_errors_free(&errors);
+	conf_release(again);
+}
+
+static bool drop_privileges(struct relay *relay, const struct conf *conf)
+{
+	struct passwd *user = conf->user ? getpwnam(conf->user) : NULL;
+
+	if (!conf->user || (user && user->pw_uid == geteuid()))
+		return true;
+	if (geteuid() != 0) {
+		log_warn("%s:%u: user = %s has no effect: only root can change to another user",
+			CONF_PLACE_ARGS(conf, conf_line(conf, "user")), conf->user);
+		return true;
+	}
+	if (user)
+		log_give_to(relay->node.log, user->pw_uid, user->pw_gid);
+	if (user && initgroups(conf->user, user->pw_gid) == 0 && setgid(user->pw_gid) == 0 &&
+		setuid(user->pw_uid) == 0) {
+		check_reload_as_user(conf);
+		return true;
+	}
+	log_error("%s:%u: user = %s: %s", CONF_PLACE_ARGS(conf, conf_line(conf, "user")),
+		conf->user, user ? strerror(errno) : "not known");
+	return false;
+}
+
+static bool start_workers(struct relay *relay)
+{
+	sigset_t all, before;
+
+	relay->node.workers = calloc(relay->node.worker_count, sizeof(*relay->node.workers));
+	if (!relay->node.workers)
+		return false;
+	for (unsigned i = 0; i < relay->node.worker_count; i++) {
+		relay->node.workers[i] = worker_new(&relay->node, i, relay->site, worker_parts);
+		if (!relay->node.workers[i])
+			return false;
+	}
+	/* Signals are the main thread's. */
+	signals_fill_but_faults(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &before);
+	for (unsigned i = 0; i < relay->node.worker_count; i++) {
+		int error = pthread_create(
+			&relay->node.workers[i]->thread, NULL, worker_main, relay->node.workers[i]);
+		if (error != 0) {
+			log_error("worker %u: %s", i, strerror(error));
+			pthread_sigmask(SIG_SETMASK, &before, NULL);
+			node_command_workers(&relay->node, WORKER_STOP);
+			relay->exit_status = 1;
+			return i > 0;
+		}
+		atomic_fetch_add(&relay->node.running, 1);
+	}
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	return true;
+}
+
+/* `sluice is ready on 0.0.0.0:80, unix:/run/s: /etc/sluice/sluice.ini, 4 workers` */
+static void log_ready(const struct relay *relay, const struct conf *conf)
+{
+	char addresses[1024];
+	size_t used = 0;
+
+	addresses[0] = '\0';
+	for (size_t i = 0; i < conf->listener_count; i++) {
+		const struct conf_listener *listener = &conf->listeners[i];
+
+		for (size_t j = 0; j < listener->bind_count && used < sizeof(addresses); j++)
+			used += (size_t)snprintf(addresses + used, sizeof(addresses) - used, "%s%s",
+				used ? ", " : " on ", listener->binds[j].text);
+	}
+	if (used >= sizeof(addresses))
+		memcpy(addresses + sizeof(addresses) - 4, "...", 4);
+	log_info("sluice is ready%s: %s, %u workers", addresses, conf->path,
+		relay->node.worker_count);
+}
+
+/* In memory when the state folder can't be used, as the throttles are. */
+static bool open_roster(struct relay *relay, const struct conf *conf)
+{
+	uint64_t now_s = clock_wall_ns() / CLOCK_NS_PER_S;
+	char why[512];
+
+	relay->roster = roster_open(conf->state, now_s, why, sizeof(why));
+	if (!relay->roster && !conf->state_required) {
+		log_warn("%s; keys and overrides are kept in memory only", why);
+		relay->roster = roster_open(NULL, now_s, why, sizeof(why));
+	}
+	if (!relay->roster)
+		log_error("keys and overrides: %s", why);
+	else if (*why)
+		log_error("%s", why);
+	return relay->roster != NULL;
+}
+
+static bool start(struct relay *relay, struct conf *conf)
+{
+	relay->node.worker_count = conf->workers;
+	clock_anchor_init(&relay->node.anchor, clock_boot_ns(), clock_wall_ns());
+	relay->node.listening = &relay->listening;
+	pthread_mutex_init(&relay->listening.lock, NULL);
+	relay->node.log = log_open(conf->workers + 1, LOG_RING_BYTES, conf->log_level,
+		conf->error_log, conf->access_log);
+	if (!relay->node.log) {
+		conf_release(conf);
+		return false;
+	}
+	log_thread_attach(relay->node.log, 0);
+	manager_open(relay);
+	if (!upgrade_inherit(relay)) {
+		conf_release(conf);
+		return false;
+	}
+	if (relay->inherited)
+		relay->node.anchor.offset_ns = relay->inherited->clock_offset_ns;
+	reload_write_warnings(conf);
+	if (!make_store(relay, conf)) {
+		conf_release(conf);
+		return false;
+	}
+	divide_descriptors(relay, conf);
+	/* Two that count apart would admit twice what the limits say. */
+	if ((!conf->state && !bindings_are_free(conf, relay->inherited)) ||
+		!bindings_prepare(relay, conf) ||
+		!relay->service->open(relay->service->ctx, conf, relay->inherited) ||
+		!drop_privileges(relay, conf) || !make_loop(relay) || !make_queue(relay, conf) ||
+		!relay_open_throttles(relay, conf) || !open_roster(relay, conf) ||
+		!(relay->node.stats = stats_new(relay->node.worker_count)) ||
+		!(relay->site = site_new(conf, 1, relay->states, relay->node.throttles,
+			  relay->roster, relay->node.stats))) {
+		conf_release(conf);
+		return false;
+	}
+	upgrade_take_servers(relay);
+	bindings_commit(relay, conf);
+	site_commit(relay->site);
+	if (!resolver_prepare(relay->resolver, relay->site) ||
+		!checks_prepare(relay->checks, relay->site)) {
+		log_error("%s: %s", conf->path, strerror(ENOMEM));
+		return false;
+	}
+	resolver_wait(relay->resolver, RESOLVE_START_MS);
+	resolver_commit(relay->resolver, relay->site);
+	checks_commit(relay->checks, relay->site);
+	if (!pid_file_write(conf))
+		return false;
+	relay->begun_with = conf_hold(conf);
+	if (!usage_begin(relay, conf) || !start_workers(relay) ||
+		!relay->service->start(relay->service->ctx, relay))
+		return false;
+	log_ready(relay, conf);
+	upgrade_report(relay);
+	manager_ready(relay);
+	return true;
+}
+
+static void finish(struct relay *relay)
+{
+	for (unsigned i = 0; relay->node.workers && i < relay->node.worker_count; i++) {
+		if (relay->node.workers[i] && relay->node.workers[i]->thread)
+			pthread_join(relay->node.workers[i]->thread, NULL);
+	}
+	relay->service->close(relay->service->ctx);
+	upgrade_end(relay);
+	if (relay->reload)
+		reload_cancel(relay);
+	failure_lines_write_all(relay);
+	if (relay->begun_with)
+		tally_log(relay);
+	usage_end(relay);
+	checks_free(relay->checks);
+	resolver_free(relay->resolver);
+	pid_file_remove(relay);
+	for (unsigned i = 0; relay->node.workers && i < relay->node.worker_count; i++) {
+		if (relay->node.workers[i])
+			worker_free(relay->node.workers[i]);
+	}
+	if (relay->node.queue)
+		queue_sweep_pins(relay->node.queue, pin_is_of_site, NULL);
+	if (relay->site)
+		site_release(relay->site);
+	conf_release(relay->begun_with);
+	upstream_states_free(relay->states);
+	queue_destroy(relay->node.queue);
+	store_end(&relay->node.store);
+	relay_close_throttles(relay);
+	roster_close(relay->roster);
+	stats_free(relay->node.stats);
+	bindings_free(relay);
+	for (size_t i = 0; i < sizeof(relay->signals) / sizeof(relay->signals[0]); i++) {
+		if (relay->signals[i])
+			event_free(relay->signals[i]);
+	}
+	struct event *events[] = {relay->queue_timer, relay->stop_timer, relay->reload_timer};
+	for (size_t i = 0; i < sizeof(events) / sizeof(events[0]); i++) {
+		if (events[i])
+			event_free(events[i]);
+	}
+	growth_end(relay);
+	failure_lines_end(relay);
+	manager_close(relay);
+	loop_enter(NULL);
+	loop_end(&relay->node.loop);
+	pthread_mutex_destroy(&relay->listening.lock);
+	free(relay->node.workers);
+	log_info("sluice has stopped");
+	log_thread_attach(NULL, 0);
+	if (relay->node.log)
+		log_close(relay->node.log);
+}
+
+/* From before the first socket listens until the loop takes them: none is lost, none kills. */
+static void hold_signals(bool hold)
+{
+	sigset_t set;
+
+	sigemptyset(&set);
+	for (size_t i = 0; i < SIGNAL_COUNT; i++)
+		sigaddset(&set, signal_numbers[i]);
+	pthread_sigmask(hold ? SIG_BLOCK : SIG_UNBLOCK, &set, NULL);
+}
+
+int relay_run(struct conf *conf, const struct relay_service *service)
+{
+	struct relay relay = {.service = service,
+		.manager.notify.fd = -1,
+		.successor = -1,
+		.started_ns = clock_monotonic_ns()};
+
+	signal(SIGPIPE, SIG_IGN);
+	signal(SIGXFSZ, SIG_IGN); /* a file that may not grow is an error of its write */
+	hold_signals(true);
+	if (!start(&relay, conf)) {
+		relay.exit_status = 1;
+		if (atomic_load(&relay.node.running) > 0)
+			node_command_workers(&relay.node, WORKER_STOP);
+	}
+	hold_signals(false);
+	while (atomic_load_explicit(&relay.node.running, memory_order_acquire) > 0) {
+		int error = loop_run_turn(&relay.node.loop);
+		if (error != 0) {
+			log_error("the main event loop failed: %s", strerror(error));
+			relay.exit_status = 1;
+			node_command_workers(&relay.node, WORKER_STOP);
+			break;
+		}
+		reload_collect(&relay);
+		growth_make(&relay);
+		arm_queue_timer(&relay);
+	}
+	int status = relay.exit_status;
+	/* Without handlers, as of now, a late SIGHUP would kill. */
+	hold_signals(true);
+	finish(&relay);
+	return status;
+}

@@ -1,0 +1,108 @@
+/*
+ * The relay: the whole running proxy.
+ *
+ *   main thread: signals, reload, drain, names, health checks, idle timers
+ *   workers:     everything that a request meets
+ */
+#ifndef DAEMON_RELAY_H
+#define DAEMON_RELAY_H
+
+#include <event2/event.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+
+#include "base/container.h"
+#include "base/log.h"
+#include "conf/conf.h"
+#include "daemon/failure_lines.h"
+#include "daemon/growth.h"
+#include "daemon/manager.h"
+#include "listen/listener.h"
+#include "queue/queue.h"
+#include "site/site.h"
+#include "worker/node.h"
+#include "worker/worker.h"
+
+struct checks;
+struct handover;
+struct reload;
+struct resolver;
+struct roster;
+struct upgrade;
+struct usage;
+
+/*
+ * What a room above runs beside the relay, on the main thread's loop or threads of its own. `open`
+ * is called before privileges are dropped, `start` when all workers serve, `close` when they have
+ * ended or the start failed. open and start write a line to the error log when they return false,
+ * which ends the start. What it inherits (NULL: nothing) `open` takes as its own; for an upgrade,
+ * `give` adds its listening sockets (false: no memory) and `hand_over` leaves the one of an address
+ * to the new process.
+ */
+struct relay_service {
+	bool (*open)(void *ctx, const struct conf *conf, struct handover *inherited);
+	bool (*start)(void *ctx, struct relay *relay);
+	void (*close)(void *ctx);
+	bool (*give)(void *ctx, struct handover *to);
+	void (*hand_over)(void *ctx, const char *address);
+	void *ctx;
+	const char *program; /* the binary's path, for upgrades */
+};
+
+struct relay {
+	struct node node;           /* what the workers know of it */
+	struct listening listening; /* node.listening */
+	struct roster
+		*roster; /* what operators said of single callers; the main thread's to change */
+	struct upstream_states *states;
+	const struct relay_service *service;
+	uint64_t started_ns;           /* monotonic */
+	struct site *site;             /* current; the main thread's hold */
+	const struct conf *begun_with; /* what is taken only at the start is as this says; a hold */
+	struct manager manager;        /* the service manager's part in it */
+	struct resolver *resolver;
+	struct checks *checks;
+	struct event *signals[6]; /* signal_numbers */
+	struct event *queue_timer, *stop_timer;
+	struct reload *reload;      /* prepared, waiting for names; or NULL */
+	struct event *reload_timer; /* commits it */
+	bool reload_waits;          /* one was asked for while two processes have the table */
+	struct handover *inherited; /* at the start, from the process before; else NULL */
+	struct upgrade *upgrade;    /* the next process is starting; or NULL */
+	struct event *predecessor;  /* sees the end of the process before; or NULL */
+	int successor;              /* shows the next process our end; or -1 */
+	_Atomic uint64_t queue_deadline_ns;
+	struct usage *usage;  /* NULL: it is not kept */
+	struct growth growth; /* of the throttles' table */
+	struct failure_lines failure_lines;
+	_Atomic uint64_t reloads; /* how often limits were changed, or their table grew */
+	uint64_t reloads_collected;
+	bool draining;    /* the drain */
+	bool handed_over; /* because another process has taken over */
+	bool was_told;    /* because of a signal */
+	int exit_status;
+};
+
+/* Serves `conf` (the hold passes over) until told to stop by a signal. Returns the exit status: 0
+ * after a drain, 1 when it could not start (the log says why) or was cut by shutdown_timeout. */
+int relay_run(struct conf *conf, const struct relay_service *service);
+
+/* The time of the throttles now (throttle/throttle.h). Any thread. */
+uint64_t relay_throttle_ns(const struct relay *relay);
+
+/* Process `pid` has taken over what bindings_hand_over and the like have left to it: this one
+ * drains and ends. */
+void relay_hand_over(struct relay *relay, pid_t pid);
+
+/* In a child, before an exec: the handlers of this process are not run there. */
+void relay_forget_signals(const struct relay *relay);
+
+static inline struct relay *relay_of(const struct worker *worker)
+{
+	return CONTAINER_OF(worker->node, struct relay, node);
+}
+
+/* Wakes the main thread: a worker has ended, or has taken a new site. Any thread. */
+void relay_tell_main(struct relay *relay);
+
+#endif

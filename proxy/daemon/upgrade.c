@@ -1,0 +1,544 @@
+/* See upgrade.h. */
+#include "daemon/upgrade.h"
+
+#include <errno.h>
+#include <event2/event.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/signals.h"
+#include "daemon/binding.h"
+#include "daemon/handover.h"
+#include "daemon/pid_file.h"
+#include "daemon/relay.h"
+#include "daemon/reload.h"
+#include "gate/roster.h"
+#include "site/site.h"
+#include "throttle/throttle.h"
+#include "upstream/upstream.h"
+
+#define ENVIRONMENT "SLUICE_UPGRADE"
+/* A new process that is not ready by then never will be. */
+#define READY_SECONDS 60
+
+/* A new process that is starting. */
+struct upgrade {
+	struct handover *given;
+	pid_t pid;
+	int channel;         /* our end */
+	struct event *event; /* it can be read, or READY_SECONDS have passed */
+	char line[64];       /* so far */
+	size_t line_len;
+	bool *is_taken; /* [given->count] */
+};
+
+static void upgrade_free(struct upgrade *upgrade)
+{
+	if (!upgrade)
+		return;
+	if (upgrade->event)
+		event_free(upgrade->event);
+	if (upgrade->channel >= 0)
+		close(upgrade->channel);
+	handover_free(upgrade->given);
+	free(upgrade->is_taken);
+	free(upgrade);
+}
+
+bool upgrade_is_under_way(const struct relay *relay)
+{
+	return relay->upgrade || relay->predecessor;
+}
+
+static void reload_if_it_waited(struct relay *relay)
+{
+	if (!relay->reload_waits || relay->node.stopping)
+		return;
+	relay->reload_waits = false;
+	relay_reload(relay, NULL);
+}
+
+/* ---- the new process is not to be ------------------------------------------------------------ */
+
+/* "exited with 1", "was killed by signal 9" */
+static void describe_end(pid_t pid, char *text, size_t size)
+{
+	int status;
+	pid_t got;
+
+	/* A process that can't be ready is of no use, and one that has ended feels nothing. */
+	kill(pid, SIGKILL);
+	do {
+		got = waitpid(pid, &status, 0);
+	} while (got < 0 && errno == EINTR);
+	if (got != pid)
+		snprintf(text, size, "has ended");
+	else if (WIFEXITED(status))
+		snprintf(text, size, "exited with %d", WEXITSTATUS(status));
+	else
+		snprintf(text, size, "was killed by signal %d", WTERMSIG(status));
+}
+
+static void fail(struct relay *relay, const char *why)
+{
+	struct upgrade *upgrade = relay->upgrade;
+	char end[64];
+
+	relay->upgrade = NULL;
+	describe_end(upgrade->pid, end, sizeof(end));
+	pid_file_take_back(relay);
+	log_error("upgrade failed: process %ld %s%s; this process goes on", (long)upgrade->pid, end,
+		why);
+	upgrade_free(upgrade);
+	reload_if_it_waited(relay);
+}
+
+void upgrade_cancel(struct relay *relay)
+{
+	if (relay->upgrade)
+		fail(relay, ", as this one was told to stop");
+}
+
+/* ---- the new process is ready ---------------------------------------------------------------- */
+
+static void succeed(struct relay *relay)
+{
+	struct upgrade *upgrade = relay->upgrade;
+	struct handover *given = upgrade->given;
+
+	relay->upgrade = NULL;
+	for (size_t i = 0; i < given->count; i++) {
+		const char *name = given->sockets[i].name;
+		if (!upgrade->is_taken[i])
+			continue;
+		if (strncmp(name, "listener ", 9) == 0)
+			bindings_hand_over(relay, name + 9);
+		else if (strncmp(name, "admin ", 6) == 0)
+			relay->service->hand_over(relay->service->ctx, name + 6);
+	}
+	log_info("process %ld has taken over", (long)upgrade->pid);
+	if (relay->reload_waits)
+		kill(upgrade->pid, SIGHUP); /* it has read the file before that was asked for */
+	relay_hand_over(relay, upgrade->pid);
+	/* Until this process ends, the new one knows by its end of the channel. */
+	relay->successor = upgrade->channel;
+	upgrade->channel = -1;
+	upgrade_free(upgrade);
+}
+
+/* `took 3`, `ready`, or `failed ERRNO`. False: it is none of them. */
+static bool take_line(struct relay *relay, const char *line)
+{
+	struct upgrade *upgrade = relay->upgrade;
+	char why[256], *end;
+	unsigned long index;
+
+	if (strcmp(line, "ready") == 0) {
+		succeed(relay);
+		return true;
+	}
+	if (strncmp(line, "failed ", 7) == 0) {
+		snprintf(why, sizeof(why), ": %s", strerror(atoi(line + 7)));
+		fail(relay, why);
+		return true;
+	}
+	if (strncmp(line, "took ", 5) != 0)
+		return false;
+	index = strtoul(line + 5, &end, 10);
+	if (*end || end == line + 5 || index >= upgrade->given->count)
+		return false;
+	upgrade->is_taken[index] = true;
+	return true;
+}
+
+static void take_bytes(struct relay *relay, const char *bytes, size_t len)
+{
+	for (size_t i = 0; i < len && relay->upgrade; i++) {
+		struct upgrade *upgrade = relay->upgrade;
+		bool is_whole = bytes[i] == '\n';
+		bool fits = upgrade->line_len + 1 < sizeof(upgrade->line);
+
+		if (!is_whole && fits) {
+			upgrade->line[upgrade->line_len++] = bytes[i];
+			continue;
+		}
+		upgrade->line[upgrade->line_len] = '\0';
+		upgrade->line_len = 0;
+		if (!fits || !take_line(relay, upgrade->line))
+			fail(relay, ": what it reports can't be read");
+	}
+}
+
+static void on_report(evutil_socket_t fd, short what, void *arg)
+{
+	struct relay *relay = arg;
+	char bytes[256];
+	ssize_t got;
+
+	if (what & EV_TIMEOUT) {
+		fail(relay, ": it was not ready in time");
+		return;
+	}
+	got = read(fd, bytes, sizeof(bytes));
+	if (got < 0 && (errno == EAGAIN || errno == EINTR))
+		return;
+	if (got <= 0)
+		fail(relay, " before it was ready");
+	else
+		take_bytes(relay, bytes, (size_t)got);
+}
+
+/* ---- starting it ----------------------------------------------------------------------------- */
+
+/* A copy of the environment with what names a process naming the new one. */
+struct environment {
+	char **all;
+	char upgrade[64], *listen_pid, *watchdog_pid;
+	char listen_text[64], watchdog_text[64];
+};
+
+static bool names_this_process(const char *pid)
+{
+	return pid && atol(pid) == (long)getpid();
+}
+
+static bool begins_with(const char *variable, const char *name)
+{
+	size_t len = strlen(name);
+
+	return strncmp(variable, name, len) == 0 && variable[len] == '=';
+}
+
+static bool environment_make(struct environment *environment, int manifest)
+{
+	size_t count = 0, used = 0;
+
+	while (environ[count])
+		count++;
+	environment->all = calloc(count + 4, sizeof(*environment->all));
+	if (!environment->all)
+		return false;
+	snprintf(environment->upgrade, sizeof(environment->upgrade), ENVIRONMENT "=%d", manifest);
+	environment->all[used++] = environment->upgrade;
+	if (names_this_process(getenv("LISTEN_PID")))
+		environment->all[used++] = environment->listen_text;
+	if (names_this_process(getenv("WATCHDOG_PID")))
+		environment->all[used++] = environment->watchdog_text;
+	for (size_t i = 0; i < count; i++) {
+		if (!begins_with(environ[i], ENVIRONMENT) &&
+			!(begins_with(environ[i], "LISTEN_PID") &&
+				names_this_process(getenv("LISTEN_PID"))) &&
+			!(begins_with(environ[i], "WATCHDOG_PID") &&
+				names_this_process(getenv("WATCHDOG_PID"))))
+			environment->all[used++] = environ[i];
+	}
+	return true;
+}
+
+static void write_text(int fd, const char *text)
+{
+	ssize_t ignored = write(fd, text, strlen(text));
+
+	(void)ignored;
+}
+
+/* In the new process, which has one thread and shares nothing: nothing here takes memory. */
+static void become(const struct relay *relay, const struct handover *given, int manifest,
+	struct environment *environment, char *const *argv, const sigset_t *signals)
+{
+	char text[64];
+
+	snprintf(environment->listen_text, sizeof(environment->listen_text), "LISTEN_PID=%ld",
+		(long)getpid());
+	snprintf(environment->watchdog_text, sizeof(environment->watchdog_text), "WATCHDOG_PID=%ld",
+		(long)getpid());
+	fcntl(manifest, F_SETFD, 0);
+	fcntl(given->channel, F_SETFD, 0);
+	if (given->table >= 0)
+		fcntl(given->table, F_SETFD, 0);
+	for (size_t i = 0; i < given->count; i++)
+		fcntl(given->sockets[i].fd, F_SETFD, 0);
+	relay_forget_signals(relay);
+	pthread_sigmask(SIG_SETMASK, signals, NULL);
+	execve(argv[0], argv, environment->all);
+	snprintf(text, sizeof(text), "failed %d\n", errno);
+	write_text(given->channel, text);
+	_exit(127);
+}
+
+/* 0 or errno. */
+static int start(struct relay *relay, struct upgrade *upgrade, int manifest)
+{
+	char run[] = "run", option[] = "-c";
+	char *argv[] = {(char *)(uintptr_t)relay->service->program, run, option,
+		(char *)(uintptr_t)relay->site->conf->path, NULL};
+	struct environment environment = {0};
+	sigset_t all, before;
+	int error = 0;
+
+	if (!environment_make(&environment, manifest))
+		return ENOMEM;
+	/* None may reach the handlers of this process there. */
+	signals_fill_but_faults(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &before);
+	upgrade->pid = fork();
+	if (upgrade->pid == 0)
+		become(relay, upgrade->given, manifest, &environment, argv, &before);
+	if (upgrade->pid < 0)
+		error = errno;
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	free(environment.all);
+	return error;
+}
+
+static int give_table(struct relay *relay, struct handover *given)
+{
+	const char *folder = throttle_table_folder(relay->node.throttles);
+
+	given->clock_offset_ns = relay->node.anchor.offset_ns;
+	if (folder) {
+		given->folder = strdup(folder);
+		return given->folder ? 0 : ENOMEM;
+	}
+	given->table = throttle_table_share(relay->node.throttles, relay_throttle_ns(relay));
+	if (given->table < 0)
+		return errno;
+	reload_note_change(relay);
+	return 0;
+}
+
+/* What operators have said of servers: it is in no file. */
+static bool give_servers(const struct relay *relay, struct handover *given)
+{
+	const struct site *site = relay->site;
+	bool good = true;
+
+	for (size_t i = 0; i < site->conf->upstream_count; i++) {
+		const struct upstream *upstream = site->upstreams[i];
+		for (size_t j = 0; good && j < upstream->server_count; j++) {
+			const struct server *server = &upstream->servers[j];
+			/* relaxed: the main thread's own */
+			unsigned weight =
+				atomic_load_explicit(&server->state->weight, memory_order_relaxed);
+			if (server_mode(server) != SERVER_ENABLED || weight > 0)
+				good = handover_add_server(given, server_mode(server), weight,
+					upstream->conf->name, server->conf->address.text);
+		}
+	}
+	return good;
+}
+
+/* All that is handed over, in upgrade->given. 0 or errno. */
+static int prepare(struct relay *relay, struct upgrade *upgrade, int *theirs)
+{
+	int channel[2];
+	int error;
+
+	upgrade->given = handover_new();
+	if (!upgrade->given)
+		return ENOMEM;
+	error = give_table(relay, upgrade->given);
+	if (error != 0)
+		return error;
+	if (!bindings_give(relay, upgrade->given) || !give_servers(relay, upgrade->given) ||
+		!relay->service->give(relay->service->ctx, upgrade->given) ||
+		!(upgrade->is_taken = calloc(upgrade->given->count + 1, sizeof(bool))))
+		return ENOMEM;
+	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, channel) != 0)
+		return errno;
+	upgrade->channel = channel[0];
+	*theirs = upgrade->given->channel = channel[1];
+	fcntl(upgrade->channel, F_SETFL, O_NONBLOCK);
+	upgrade->event = event_new(
+		relay->node.loop.base, upgrade->channel, EV_READ | EV_PERSIST, on_report, relay);
+	return upgrade->event ? 0 : ENOMEM;
+}
+
+static int begin(struct relay *relay, struct upgrade *upgrade)
+{
+	static const struct timeval timeout = {.tv_sec = READY_SECONDS};
+	int theirs = -1, error = prepare(relay, upgrade, &theirs);
+	int manifest = error == 0 ? memfd_create("upgrade", MFD_CLOEXEC) : -1;
+
+	if (error == 0 && manifest < 0)
+		error = errno;
+	if (error == 0)
+		error = handover_write(upgrade->given, manifest);
+	if (error == 0) {
+		pid_file_put_aside(relay);
+		error = start(relay, upgrade, manifest);
+		if (error != 0)
+			pid_file_take_back(relay);
+	}
+	if (theirs >= 0)
+		close(theirs);
+	if (manifest >= 0)
+		close(manifest);
+	if (error == 0)
+		event_add(upgrade->event, &timeout);
+	return error;
+}
+
+void upgrade_begin(struct relay *relay)
+{
+	struct upgrade *upgrade;
+	int error;
+
+	if (relay->node.stopping || relay->upgrade) {
+		log_warn("upgrade refused: %s",
+			relay->node.stopping ? "this process is stopping" : "one is under way");
+		return;
+	}
+	if (relay->predecessor) {
+		log_warn("upgrade refused: the process before this one has not ended yet");
+		return;
+	}
+	if (getpid() == 1) {
+		log_error("upgrade refused: this is process 1, and a container ends with it; "
+			  "replace the container instead");
+		return;
+	}
+	if (!roster_is_kept(relay->roster) &&
+		roster_is_in_force(relay->roster, clock_wall_ns() / CLOCK_NS_PER_S)) {
+		log_error("upgrade refused: keys or overrides of the admin interface are kept in "
+			  "memory only, and a new process would not have them; state in [sluice] "
+			  "keeps them");
+		return;
+	}
+	if (relay->reload)
+		reload_continue(relay); /* it waits for names */
+	upgrade = calloc(1, sizeof(*upgrade));
+	error = ENOMEM;
+	if (upgrade) {
+		upgrade->channel = -1;
+		error = begin(relay, upgrade);
+	}
+	if (error == 0) {
+		relay->upgrade = upgrade;
+		log_info("upgrade: process %ld starts %s", (long)upgrade->pid,
+			relay->service->program);
+		return;
+	}
+	log_error("upgrade failed: %s; this process goes on", strerror(error));
+	upgrade_free(upgrade);
+}
+
+/* ---- in the new process ---------------------------------------------------------------------- */
+
+bool upgrade_inherit(struct relay *relay)
+{
+	const char *text = getenv(ENVIRONMENT);
+	char why[512] = "it is no number", *end;
+	long manifest;
+
+	if (!text)
+		return true;
+	manifest = strtol(text, &end, 10);
+	if (*text && *end == '\0' && manifest > STDERR_FILENO && manifest <= INT32_MAX)
+		relay->inherited = handover_read((int)manifest, why, sizeof(why));
+	if (!relay->inherited) {
+		log_error(ENVIRONMENT " is \"%s\", which stands for what another process hands "
+				      "over: %s",
+			text, why);
+		return false;
+	}
+	close((int)manifest);
+	fcntl(relay->inherited->channel, F_SETFD, FD_CLOEXEC);
+	unsetenv(ENVIRONMENT);
+	return true;
+}
+
+static void on_predecessor(evutil_socket_t fd, short what, void *arg)
+{
+	struct relay *relay = arg;
+	char byte;
+	ssize_t got = read(fd, &byte, 1);
+
+	(void)what;
+	if (got > 0 || (got < 0 && (errno == EAGAIN || errno == EINTR)))
+		return;
+	event_free(relay->predecessor);
+	relay->predecessor = NULL;
+	close(fd);
+	log_info("upgrade: the process before this one has ended");
+	reload_if_it_waited(relay);
+}
+
+static void set_servers(struct upstream *upstream, const struct handed_server *handed)
+{
+	for (size_t i = 0; i < upstream->server_count; i++) {
+		struct server *server = &upstream->servers[i];
+		if (strcmp(server->conf->address.text, handed->address) != 0)
+			continue;
+		server_set_mode(server, handed->mode);
+		server_set_weight(server, handed->weight);
+		log_info("upstream %s: server %s: %s, weight %u, as in the process before",
+			handed->upstream, handed->address, server_mode_name(handed->mode),
+			server_weight(server));
+	}
+}
+
+void upgrade_take_servers(const struct relay *relay)
+{
+	const struct handover *inherited = relay->inherited;
+	const struct site *site = relay->site;
+
+	for (size_t i = 0; inherited && i < inherited->server_count; i++) {
+		const struct handed_server *handed = &inherited->servers[i];
+		for (size_t j = 0; j < site->conf->upstream_count; j++) {
+			if (handed->mode < SERVER_MODES &&
+				strcmp(site->upstreams[j]->conf->name, handed->upstream) == 0)
+				set_servers(site->upstreams[j], handed);
+		}
+	}
+}
+
+void upgrade_report(struct relay *relay)
+{
+	struct handover *inherited = relay->inherited;
+	char text[32];
+
+	if (!inherited)
+		return;
+	handover_close_rest(inherited);
+	bindings_take_over(relay);
+	for (size_t i = 0; i < inherited->count; i++) {
+		if (!inherited->sockets[i].is_taken)
+			continue;
+		snprintf(text, sizeof(text), "took %zu\n", i);
+		write_text(inherited->channel, text);
+	}
+	/* Watched first: what waits for its end may come at once. */
+	fcntl(inherited->channel, F_SETFL, O_NONBLOCK);
+	relay->predecessor = event_new(relay->node.loop.base, inherited->channel,
+		EV_READ | EV_PERSIST, on_predecessor, relay);
+	if (relay->predecessor)
+		event_add(relay->predecessor, NULL);
+	write_text(inherited->channel, "ready\n");
+	handover_free(inherited);
+	relay->inherited = NULL;
+}
+
+void upgrade_end(struct relay *relay)
+{
+	upgrade_cancel(relay);
+	if (relay->predecessor) {
+		close(event_get_fd(relay->predecessor));
+		event_free(relay->predecessor);
+	}
+	relay->predecessor = NULL;
+	if (relay->successor >= 0)
+		close(relay->successor);
+	relay->successor = -1;
+	handover_free(relay->inherited);
+	relay->inherited = NULL;
+}

@@ -1,0 +1,47 @@
+/*
+ * Replacing the binary without a lost connection (SIGUSR2): the new process gets the listening
+ * sockets and the throttles' table of the old one, which goes on until it hears that the new one
+ * serves.
+ *
+ *   old:  serving --USR2--> starting a new one --ready--> handed over: lame duck, drain, end
+ *            ^                    |
+ *            '---- failed: ended, or not ready in time; the log says why
+ *
+ *   new:  start, with what it inherits --> serving, reports ready --> the old one has ended
+ *
+ * While two processes have the table, neither may change limits: reloads wait for the end of it,
+ * and a new one whose file has other limits does not start. What a process counts for itself,
+ * upstreams' places and paces and the sessions' order, each of the two counts for itself.
+ *
+ * All of it is the main thread's.
+ */
+#ifndef DAEMON_UPGRADE_H
+#define DAEMON_UPGRADE_H
+
+#include <stdbool.h>
+
+struct relay;
+struct upgrade;
+
+/* Starts the new process, or says in the log why not. */
+void upgrade_begin(struct relay *relay);
+
+/* This process is to stop: one that is starting is stopped as well. */
+void upgrade_cancel(struct relay *relay);
+
+/* Takes what the environment says that another process hands over. False when that can't be used:
+ * a line in the log. */
+bool upgrade_inherit(struct relay *relay);
+
+/* Sets the modes and weights that operators have set in the process before. Before the workers. */
+void upgrade_take_servers(const struct relay *relay);
+
+/* This process serves: reports to the one before, if there is one. */
+void upgrade_report(struct relay *relay);
+
+/* Do two processes have the table? */
+bool upgrade_is_under_way(const struct relay *relay);
+
+void upgrade_end(struct relay *relay);
+
+#endif

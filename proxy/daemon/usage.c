@@ -1,0 +1,196 @@
+#include "daemon/usage.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "daemon/relay.h"
+#include "stats/usage_counts.h"
+#include "stats/usage_file.h"
+
+#define TRIM_EVERY_S 60
+
+struct usage {
+	char *folder;
+	uint64_t most_bytes;
+	uint64_t interval_ms;
+	uint64_t since_s; /* unix time of the interval's beginning, in whose hour it is counted */
+	struct event *timer;
+	bool has_failed;    /* which the log says */
+	bool is_full;       /* the hour's file has most_bytes, which the log says */
+	uint64_t trim_at_s; /* when the files are looked at again */
+	unsigned workers;
+	struct usage_counts *counts;
+	struct usage_table *taken; /* [workers] */
+};
+
+/* From now on. */
+static bool begin_interval(struct usage *usage)
+{
+	uint64_t now_ms = clock_wall_ns() / CLOCK_NS_PER_MS;
+	uint64_t delay_ms = usage_file_delay_ms(now_ms, usage->interval_ms);
+	const struct timeval delay = {.tv_sec = (time_t)(delay_ms / 1000),
+		.tv_usec = (suseconds_t)(delay_ms % 1000) * 1000};
+
+	usage->since_s = now_ms / 1000;
+	return event_add(usage->timer, &delay) == 0;
+}
+
+static void on_timer(evutil_socket_t fd, short what, void *arg)
+{
+	struct relay *relay = arg;
+
+	(void)fd;
+	(void)what;
+	usage_write(relay);
+	begin_interval(relay->usage);
+}
+
+static void usage_free(struct usage *usage)
+{
+	if (usage->timer)
+		event_free(usage->timer);
+	for (unsigned i = 0; usage->counts && i < usage->workers; i++) {
+		usage_table_clear(&usage->counts[i].table);
+		pthread_mutex_destroy(&usage->counts[i].lock);
+	}
+	free(usage->counts);
+	free(usage->taken);
+	free(usage->folder);
+	free(usage);
+}
+
+/* False without memory. */
+static bool fill(struct usage *usage, struct relay *relay, const struct conf *conf)
+{
+	usage->workers = conf->workers;
+	usage->most_bytes = conf->usage_bytes;
+	usage->interval_ms = conf->usage_ms;
+	if (asprintf(&usage->folder, "%s/usage", conf->state) < 0) {
+		usage->folder = NULL;
+		return false;
+	}
+	usage->taken = calloc(usage->workers, sizeof(*usage->taken));
+	if (posix_memalign((void **)&usage->counts, _Alignof(struct usage_counts),
+		    usage->workers * sizeof(*usage->counts)) != 0) {
+		usage->counts = NULL;
+		return false;
+	}
+	for (unsigned i = 0; i < usage->workers; i++) {
+		usage->counts[i].table = (struct usage_table){0};
+		pthread_mutex_init(&usage->counts[i].lock, NULL);
+	}
+	usage->timer = evtimer_new(relay->node.loop.base, on_timer, relay);
+	return usage->taken && usage->timer && begin_interval(usage);
+}
+
+bool usage_begin(struct relay *relay, const struct conf *conf)
+{
+	if (conf->usage_ms == 0)
+		return true;
+	struct usage *usage = calloc(1, sizeof(*usage));
+	if (!usage || !fill(usage, relay, conf)) {
+		log_error("usage: no memory");
+		if (usage)
+			usage_free(usage);
+		return false;
+	}
+	relay->usage = usage;
+	if (mkdir(usage->folder, 0750) == 0 || errno == EEXIST)
+		return true;
+	log_error("usage: %s can't be made: %s", usage->folder, strerror(errno));
+	return false;
+}
+
+/* Once a minute: it looks at each file. */
+static void trim(struct usage *usage)
+{
+	uint64_t now_s = clock_monotonic_ms() / 1000;
+	unsigned removed;
+
+	if (now_s < usage->trim_at_s)
+		return;
+	usage->trim_at_s = now_s + TRIM_EVERY_S;
+	removed = usage_file_trim(usage->folder, usage->most_bytes);
+	if (removed > 0)
+		log_warn("usage: the oldest %u hours are removed, for usage_size", removed);
+}
+
+/* Takes the workers' tables. Returns how many rows they have. */
+static size_t take_tables(struct usage *usage)
+{
+	size_t rows = 0;
+
+	for (unsigned i = 0; i < usage->workers; i++) {
+		pthread_mutex_lock(&usage->counts[i].lock);
+		usage->taken[i] = usage->counts[i].table;
+		usage->counts[i].table = (struct usage_table){0};
+		pthread_mutex_unlock(&usage->counts[i].lock);
+		rows += usage->taken[i].count;
+	}
+	return rows;
+}
+
+/* The hour that is being written is never removed, so callers without end would fill the disk. */
+static void bound_hour(struct usage *usage)
+{
+	bool is_full = usage_file_bytes(usage->folder, usage->since_s) >= usage->most_bytes;
+
+	if (is_full && !usage->is_full)
+		log_warn("usage: the file of this hour alone has reached usage_size; callers are "
+			 "counted together until the next hour");
+	usage->is_full = is_full;
+	for (unsigned i = 0; is_full && i < usage->workers; i++)
+		usage_table_fold(&usage->taken[i]);
+}
+
+static void report(struct usage *usage, size_t rows, int error)
+{
+	if (error != 0 && !usage->has_failed)
+		log_error(
+			"usage: %s can't be written, %zu rows are lost, and more until it can: %s",
+			usage->folder, rows, strerror(error));
+	if (error == 0 && usage->has_failed)
+		log_info("usage: %s is written again", usage->folder);
+	usage->has_failed = error != 0;
+}
+
+void usage_write(struct relay *relay)
+{
+	struct usage *usage = relay->usage;
+	size_t rows = take_tables(usage);
+
+	if (rows > 0) {
+		bound_hour(usage);
+		report(usage, rows,
+			usage_file_append(usage->folder, usage->since_s, usage->taken,
+				usage->workers, relay->node.stats));
+	}
+	for (unsigned i = 0; i < usage->workers; i++)
+		usage_table_clear(&usage->taken[i]);
+	trim(usage);
+}
+
+void usage_end(struct relay *relay)
+{
+	if (!relay->usage)
+		return;
+	usage_write(relay);
+	usage_free(relay->usage);
+	relay->usage = NULL;
+}
+
+struct usage_counts *usage_counts_of(const struct relay *relay, unsigned worker)
+{
+	return relay->usage ? &relay->usage->counts[worker] : NULL;
+}
+
+const char *usage_folder(const struct relay *relay)
+{
+	return relay->usage ? relay->usage->folder : NULL;
+}

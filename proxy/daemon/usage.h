@@ -1,0 +1,32 @@
+/*
+ * What each caller uses of each limit, for invoices: counted by the workers, written by the main
+ * thread once an interval (stats/usage_file.h). Off, it costs a look at a pointer.
+ *
+ *   worker: usage_count --> its table --lock--> main thread, each `usage`: a line a row
+ */
+#ifndef DAEMON_USAGE_H
+#define DAEMON_USAGE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct conf;
+struct relay;
+struct usage;
+struct usage_counts; /* a worker's */
+
+/* Makes the folder `usage` in that of the state. True also where `usage` is 0: then there is none.
+ * False with a line in the log. Before the workers begin; main thread, as the next two. */
+bool usage_begin(struct relay *relay, const struct conf *conf);
+/* Writes what has been counted. */
+void usage_write(struct relay *relay);
+/* Writes the last, and frees it all: no worker counts any more. */
+void usage_end(struct relay *relay);
+
+/* A worker's counts, or NULL: nothing is counted. */
+struct usage_counts *usage_counts_of(const struct relay *relay, unsigned worker);
+
+/* The folder; NULL: nothing is kept. Valid as long as the relay. Any thread. */
+const char *usage_folder(const struct relay *relay);
+
+#endif

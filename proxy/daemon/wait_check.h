@@ -1,0 +1,47 @@
+/*
+ * Nothing waits without end. Each open exchange and connection has a deadline that runs, or waits
+ * behind something on its connection that has one:
+ *
+ *   exchange    its own          its server's          its client's      those before it
+ *   HEAD                                               HEAD
+ *   HELD                                               BODY              yes
+ *   DELAYED     yes
+ *   QUEUED      yes
+ *   CONNECTING                   CONNECT
+ *   FORWARDING                   SEND, RESPONSE        BODY
+ *   RELAYING                     MORE                  TAKE
+ *   DRAINING                     DRAIN
+ *   TUNNEL                       TUNNEL
+ *   REPLYING                                           BODY, TAKE        yes
+ *
+ * An exchange with a connection to a server is the first on its client's, or its client has left.
+ * Exactly one of its own, its server's and its client's HEAD or BODY; a client that has not taken
+ * what was sent to it (TAKE) is waited for first. Only progress moves them: worker/wait.h.
+ *
+ * With SLUICE_CHECK_WAITS in the environment each worker holds all it has against this table at the
+ * end of each turn, and a fault aborts the process. The tests set it; else it costs one look a
+ * turn.
+ */
+#ifndef DAEMON_WAIT_CHECK_H
+#define DAEMON_WAIT_CHECK_H
+
+#include <stdbool.h>
+
+struct downstream;
+struct exchange;
+struct server_connection;
+struct worker;
+
+/* Is it asked for by the environment? */
+bool wait_check_wanted(void);
+
+/* What is wrong between turns; NULL: nothing. */
+const char *wait_check_exchange(const struct exchange *exchange);
+const char *wait_check_client(const struct downstream *downstream);
+const char *wait_check_idle_server(const struct server_connection *connection);
+
+/* Checks what a worker has: of many connections the newest. Aborts at a fault, which stderr names.
+ */
+void wait_check(const struct worker *worker);
+
+#endif

@@ -1,0 +1,214 @@
+#include "daemon/worker_parts.h"
+
+#include <stdlib.h>
+
+#include "base/container.h"
+#include "base/log.h"
+#include "daemon/growth.h"
+#include "daemon/manager.h"
+#include "daemon/relay.h"
+#include "daemon/reload.h"
+#include "daemon/usage.h"
+#include "daemon/wait_check.h"
+#include "exchange/exchange.h"
+#include "exchange/forward.h"
+#include "http1/downstream.h"
+#include "http1/linger.h"
+#include "listen/listener.h"
+#include "stats/busiest.h"
+#include "stats/stats.h"
+#include "upstream/server_pool.h"
+
+#define SPARE_BLOCKS 64
+
+/* ---- what it writes to and counts in --------------------------------------------------------- */
+
+static bool make_memory(struct worker *worker, struct site *site)
+{
+	buffer_pool_init(&worker->blocks, site->conf->buffer_bytes, SPARE_BLOCKS);
+	worker->route_scratch = route_scratch_new();
+	worker->stats = stats_block(worker->node->stats, worker->index);
+	worker->usage = usage_counts_of(relay_of(worker), worker->index);
+	worker->busiest = calloc(1, sizeof(*worker->busiest));
+	return worker->route_scratch && worker->busiest;
+}
+
+static void attach_log(struct worker *worker)
+{
+	log_thread_attach(worker->node->log, worker->index + 1);
+}
+
+static void free_memory(struct worker *worker)
+{
+	loop_finish_turn(&worker->loop);
+	while (worker->spare_exchanges) {
+		struct exchange *exchange = worker->spare_exchanges;
+		worker->spare_exchanges = exchange->next;
+		free(exchange);
+	}
+	route_scratch_free(worker->route_scratch);
+	buffer_pool_clear(&worker->blocks);
+	if (worker->busiest)
+		busiest_rows_clear(worker->busiest);
+	free(worker->busiest);
+}
+
+static const struct worker_part memory = {
+	.make = make_memory, .begin = attach_log, .free = free_memory};
+
+/* ---- the main thread's questions ------------------------------------------------------------- */
+
+static void answer_main(struct worker *worker, unsigned commands)
+{
+	if (commands & (WORKER_SITE | WORKER_SEEN))
+		reload_seen(worker);
+	if (commands & WORKER_PING)
+		manager_answer(worker);
+}
+
+static const struct worker_part answers = {.command = answer_main};
+
+/* The last one lets the main thread end: its loop must notice. */
+static void tell_end(struct worker *worker)
+{
+	loop_finish_turn(&worker->loop);
+	manager_answer_all(worker);
+	atomic_fetch_sub_explicit(&worker->node->running, 1, memory_order_acq_rel);
+	relay_tell_main(relay_of(worker));
+	log_thread_attach(NULL, 0);
+}
+
+static const struct worker_part last = {.end = tell_end};
+
+/* ---- connections and exchanges --------------------------------------------------------------- */
+
+static void share_connections(struct worker *worker)
+{
+	const struct site *site = worker->use->site;
+
+	for (size_t i = 0; i < site->conf->upstream_count; i++) {
+		struct upstream *upstream = site->upstreams[i];
+		for (size_t j = 0; j < upstream->server_count; j++)
+			pool_share(upstream->servers[j].state, worker);
+	}
+}
+
+static void run_pool(struct worker *worker, unsigned commands)
+{
+	if (commands & WORKER_CONNECTIONS)
+		pool_run(worker);
+}
+
+static const struct worker_part pool = {.begin = share_connections,
+	.take_site = share_connections,
+	.command = run_pool,
+	.free = pool_end};
+
+static void command_listeners(struct worker *worker, unsigned commands)
+{
+	if (commands & WORKER_ACCEPT)
+		listeners_resume(worker);
+	if (commands & WORKER_HAND_OVER)
+		listeners_hand_over(worker);
+	if (commands & WORKER_DRAIN)
+		listeners_retire(worker);
+	if (commands & WORKER_STOP)
+		listeners_close(worker);
+}
+
+static const struct protocol http1 = {
+	.take_client = downstream_accept,
+	.give_way = linger_give_way,
+};
+
+static void update_listeners(struct worker *worker)
+{
+	listeners_update(worker, &http1);
+}
+
+static const struct worker_part listeners = {.begin = update_listeners,
+	.take_site = update_listeners,
+	.command = command_listeners,
+	.is_done = listeners_are_closed,
+	.end = listeners_close,
+	.free = listeners_free};
+
+static void command_clients(struct worker *worker, unsigned commands)
+{
+	struct downstream *next;
+
+	for (struct downstream *d = worker->downstreams; commands & WORKER_DRAIN && d; d = next) {
+		next = d->next;
+		downstream_drain(d);
+	}
+	while (commands & WORKER_STOP && worker->downstreams)
+		downstream_close(worker->downstreams, "shutdown");
+}
+
+static bool has_no_clients(const struct worker *worker)
+{
+	return !worker->downstreams;
+}
+
+static const struct worker_part clients = {.command = command_clients, .is_done = has_no_clients};
+
+/* Writes what the round has composed. */
+static bool write_all(struct loop_stage *stage)
+{
+	struct worker *worker = CONTAINER_OF(stage, struct worker, write_stage);
+
+	if (!worker->unsent && !worker->unflushed)
+		return false;
+	exchange_send_requests(worker);
+	downstream_flush_all(worker);
+	return true;
+}
+
+static bool make_write_stage(struct worker *worker, struct site *site)
+{
+	(void)site;
+	worker->unsent_end = &worker->unsent;
+	worker->unflushed_end = &worker->unflushed;
+	worker->write_stage.run = write_all;
+	loop_add_stage(&worker->loop, LOOP_WRITE, &worker->write_stage);
+	return true;
+}
+
+/* Exchanges whose client left may still be under way; they are finished as long as any client is
+ * left anywhere that may be waiting behind them. */
+static bool has_no_exchanges(const struct worker *worker)
+{
+	return worker->exchange_count == 0 || worker->stopping ||
+	       atomic_load(&worker->node->clients) == 0;
+}
+
+static void end_orphans(struct worker *worker)
+{
+	while (worker->orphans)
+		exchange_end(worker->orphans);
+}
+
+static const struct worker_part exchanges = {
+	.make = make_write_stage, .is_done = has_no_exchanges, .end = end_orphans};
+
+/* ---- at the end of each turn ----------------------------------------------------------------- */
+
+static bool make_check(struct worker *worker, struct site *site)
+{
+	(void)site;
+	worker->checks_waits = wait_check_wanted();
+	return true;
+}
+
+static void check_waits(struct worker *worker)
+{
+	if (worker->checks_waits)
+		wait_check(worker);
+}
+
+static const struct worker_part growth = {.end_turn = growth_look};
+static const struct worker_part checks = {.make = make_check, .end_turn = check_waits};
+
+/* Each after those that it needs. */
+const struct worker_part *const worker_parts[] = {&memory, &site_use_part, &answers, &listeners,
+	&pool, &clients, &exchanges, &growth, &checks, &last, NULL};

@@ -1,0 +1,159 @@
+#include "exchange/account.h"
+
+#include "exchange/exchange.h"
+#include "stats/busiest.h"
+#include "stats/stats.h"
+#include "stats/usage_counts.h"
+
+static enum stats_verdict verdict_of(const struct exchange *x)
+{
+	if (!x->times.judged_ns)
+		return STATS_UNLIMITED;
+	if (x->gate.verdict.outcome == GATE_ADMIT && !x->turn.delayed)
+		return x->gate.verdict.limit_count > 0 ? STATS_ADMIT : STATS_UNLIMITED;
+	switch (x->gate.verdict.outcome) {
+	case GATE_ADMIT:
+		return STATS_DELAY;
+	case GATE_DELAY:
+		return STATS_DELAY;
+	case GATE_REFUSE:
+	case GATE_UNAVAILABLE:
+		return STATS_REFUSE;
+	case GATE_DENY:
+	case GATE_AMBIGUOUS:
+	case GATE_NO_KEY:
+	case GATE_UNKNOWN:
+		return STATS_DENY;
+	}
+	return STATS_UNLIMITED;
+}
+
+static _Atomic uint64_t *row_of(
+	const struct exchange *x, enum stats_scope scope, const unsigned *rows, size_t index)
+{
+	return stats_row(x->worker->stats, scope, rows[index]);
+}
+
+/* For an invoice: what a limit in shadow mode would have refused was served, unless another did
+ * refuse it. */
+static __attribute__((noinline)) void count_usage(
+	const struct exchange *x, unsigned i, unsigned row, enum stats_limit_verdict is)
+{
+	if (is == STATS_LIMIT_REFUSED || x->gate.verdict.outcome == GATE_ADMIT)
+		usage_count(x->worker->usage, row, x->gate.verdict.limits[i].caller,
+			is != STATS_LIMIT_REFUSED);
+}
+
+/* The i-th limit's caller of the verdict. A delay is counted when it is over. */
+static inline __attribute__((always_inline)) void count_caller(
+	const struct exchange *x, unsigned i, unsigned row, enum stats_limit_verdict is)
+{
+	enum busiest_kind kind = is == STATS_LIMIT_ADMITTED ? BUSIEST_ADMITTED : BUSIEST_REFUSED;
+	struct busiest *busiest;
+
+	if (is == STATS_LIMIT_DELAYED)
+		return;
+	if (x->worker->usage)
+		count_usage(x, i, row, is);
+	busiest = busiest_row(x->worker->busiest, row, kind);
+	if (busiest)
+		busiest_add(busiest, x->gate.verdict.limits[i].caller, x->facts.address,
+			worker_now_ns(x->worker));
+}
+
+/* What most are: admitted, and none of its limits, those in shadow mode included, violated. */
+static inline void count_admitted(const struct exchange *x)
+{
+	const struct gate_verdict *verdict = &x->gate.verdict;
+	const struct account_rows *rows = &x->use->site->rows;
+
+	for (unsigned i = 0; i < verdict->limit_count; i++) {
+		unsigned row = rows->limits[verdict->limits[i].limit->index];
+		stats_add(&stats_row(x->worker->stats, STATS_LIMIT,
+				  row)[STATS_LIMIT_VERDICT + STATS_LIMIT_ADMITTED],
+			1);
+		count_caller(x, i, row, STATS_LIMIT_ADMITTED);
+	}
+}
+
+/* Limits are all or nothing: of a refused request, those that it would have passed counted
+ * nothing. */
+static __attribute__((noinline)) void count_limits(const struct exchange *x, bool delayed)
+{
+	const struct gate_verdict *verdict = &x->gate.verdict;
+	const struct account_rows *rows = &x->use->site->rows;
+
+	for (unsigned i = 0; i < verdict->limit_count; i++) {
+		const struct gate_limit *limit = &verdict->limits[i];
+		enum stats_limit_verdict is = STATS_LIMIT_ADMITTED;
+		if (limit->violated && limit->limit->shadow)
+			is = STATS_LIMIT_SHADOW_REFUSED;
+		else if (limit->violated)
+			is = delayed ? STATS_LIMIT_DELAYED : STATS_LIMIT_REFUSED;
+		else if (verdict->outcome != GATE_ADMIT)
+			continue;
+		unsigned row = rows->limits[limit->limit->index];
+		stats_add(&stats_row(x->worker->stats, STATS_LIMIT, row)[STATS_LIMIT_VERDICT + is],
+			1);
+		count_caller(x, i, row, is);
+	}
+}
+
+static void count_times(const struct exchange *x, _Atomic uint64_t *route)
+{
+	const struct ticket *ticket = &x->turn.ticket;
+	uint64_t now_ns = worker_now_ns(x->worker);
+
+	stats_observe(&route[STATS_REQUEST_DURATION], now_ns - x->times.began_ns);
+	if (x->times.started_ns == 0)
+		return;
+	stats_observe(&route[STATS_QUEUE_WAIT], ticket->started_ns > ticket->entered_ns
+							? ticket->started_ns - ticket->entered_ns
+							: 0);
+	stats_observe(&route[STATS_UPSTREAM_DURATION], now_ns - x->times.started_ns);
+}
+
+void account_exchange(const struct exchange *x)
+{
+	const struct account_rows *rows = &x->use->site->rows;
+	const struct conf *conf = x->use->site->conf;
+	unsigned status =
+		x->answer.status / 100 < STATS_STATUS_CLASSES ? x->answer.status / 100 : 0;
+	enum stats_verdict verdict = verdict_of(x);
+	_Atomic uint64_t *route = stats_row(
+		x->worker->stats, STATS_ROUTE, x->route ? rows->routes[x->route->index] : 0);
+
+	stats_add(&route[STATS_REQUESTS + status * STATS_VERDICTS + verdict], 1);
+	if (x->up.content_bytes > 0)
+		stats_add(&route[STATS_RECEIVED_BYTES], x->up.content_bytes);
+	stats_add(&route[STATS_SENT_BYTES], x->down.content_bytes + x->answer.reply_bytes);
+	count_times(x, route);
+	if (!x->times.judged_ns)
+		return;
+	if (x->gate.verdict.outcome == GATE_ADMIT && !x->gate.verdict.shadowed)
+		count_admitted(x);
+	else if (x->gate.verdict.outcome !=
+		 GATE_DELAY) /* else it left while it waited, counted so */
+		count_limits(x, false);
+	if (x->gate.verdict.plan)
+		stats_add(&row_of(x, STATS_PLAN, rows->plans,
+				  (size_t)(x->gate.verdict.plan -
+					   conf->plans))[STATS_PLAN_REQUESTS + verdict],
+			1);
+	if (x->answer.upstream_status)
+		stats_add(&row_of(x, STATS_UPSTREAM, rows->upstreams,
+				  x->route->upstream->index)[STATS_UPSTREAM_REQUESTS],
+			1);
+}
+
+void account_delay(const struct exchange *x)
+{
+	count_limits(x, true);
+}
+
+void account_upstream_failure(const struct exchange *x)
+{
+	stats_add(&row_of(x, STATS_UPSTREAM, x->use->site->rows.upstreams,
+			  x->route->upstream->index)[STATS_UPSTREAM_FAILURES],
+		1);
+}

@@ -1,0 +1,19 @@
+/*
+ * What an exchange adds to the counters (stats/): once, when it has ended; and what happened on its
+ * way that its end does not show.
+ */
+#ifndef EXCHANGE_ACCOUNT_H
+#define EXCHANGE_ACCOUNT_H
+
+struct exchange;
+
+/* It has ended. */
+void account_exchange(const struct exchange *exchange);
+
+/* Its limits make it wait. */
+void account_delay(const struct exchange *exchange);
+
+/* A server of its upstream failed it. */
+void account_upstream_failure(const struct exchange *exchange);
+
+#endif

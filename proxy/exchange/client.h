@@ -1,0 +1,150 @@
+/*
+ * The client of an exchange, as the exchange knows it: what its request is read from and its
+ * response is written to. No unit on the exchange's side names a connection; it reads what is here
+ * and does the rest by these operations. The client calls the exchange directly (exchange_begin,
+ * exchange_run, exchange_client_gone): it is the one above.
+ *
+ *   exchange --> struct client (operations) <-- downstream, http1_client.c
+ *
+ * An exchange whose client is gone has none (NULL).
+ */
+#ifndef EXCHANGE_CLIENT_H
+#define EXCHANGE_CLIENT_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "body/flow.h"
+
+struct client;
+struct exchange;
+struct forwarded_peer;
+struct forwarding;
+struct listener;
+struct pump;
+
+struct client_calls {
+	/* Acts on what has changed; when it is at it already, once more at its end. */
+	void (*advance)(struct client *client);
+	/* Sets its deadline again: the exchange being read has changed what it waits for. */
+	void (*watch)(struct client *client);
+	/* No further request. */
+	void (*finish)(struct client *client);
+	/* Cuts it, and ends its exchanges by exchange_client_gone. `why` for the log. */
+	void (*close)(struct client *client, const char *why);
+	/* Its first exchange is over: on to the next. */
+	void (*exchange_ended)(struct client *client, struct exchange *exchange);
+
+	/* The exchange has read all that is its own. `upgrades`: what follows is not known before
+	 * its response is. Nothing is done when another's bytes are due already. */
+	void (*request_read)(struct client *client, struct exchange *exchange, bool upgrades);
+	/* From here on the bytes are its only exchange's, which has switched protocols. */
+	void (*begin_tunnel)(struct client *client, struct exchange *exchange);
+	/* What was read of the request's body and not taken; valid until the next call. */
+	struct slice (*body_here)(struct client *client);
+	void (*take_body)(struct client *client, uint32_t bytes);
+	/* Bytes of memory that this takes. */
+	uint64_t (*body_memory)(struct client *client);
+	/* The pump's source is the request's body. */
+	void (*open_body)(struct client *client, struct pump *up);
+
+	/* The pump's sink is this client, behind what is in `out`. */
+	void (*open_response)(struct client *client, struct pump *down);
+	/* One more interim response this turn, or has it to take some first, or to let others go
+	 * on? */
+	bool (*takes_interim)(struct client *client);
+	/* Has it left something untaken that was sent to it? */
+	bool (*is_behind)(struct client *client);
+	/* In a drain: is this the last exchange? */
+	bool (*is_last)(struct client *client, const struct exchange *exchange);
+};
+
+struct client {
+	const struct client_calls *calls;
+	struct listener *listener;
+	const struct forwarded_peer *peer;
+	struct forwarding *forwarding; /* what servers learn of it */
+	struct exchange *first;        /* the oldest: only it may write */
+	struct flow out;               /* what is composed and not yet written */
+	unsigned work;                 /* requests begun and reads made in this turn */
+	bool again;     /* something has changed: it looks once more before it rests */
+	bool ends_body; /* its close is the end of a response's body */
+};
+
+static inline void client_advance(struct client *client)
+{
+	client->calls->advance(client);
+}
+
+static inline void client_watch(struct client *client)
+{
+	client->calls->watch(client);
+}
+
+static inline void client_finish(struct client *client)
+{
+	client->calls->finish(client);
+}
+
+static inline void client_close(struct client *client, const char *why)
+{
+	client->calls->close(client, why);
+}
+
+static inline void client_exchange_ended(struct client *client, struct exchange *exchange)
+{
+	client->calls->exchange_ended(client, exchange);
+}
+
+static inline void client_request_read(
+	struct client *client, struct exchange *exchange, bool upgrades)
+{
+	client->calls->request_read(client, exchange, upgrades);
+}
+
+static inline void client_begin_tunnel(struct client *client, struct exchange *exchange)
+{
+	client->calls->begin_tunnel(client, exchange);
+}
+
+static inline struct slice client_body_here(struct client *client)
+{
+	return client->calls->body_here(client);
+}
+
+static inline void client_take_body(struct client *client, uint32_t bytes)
+{
+	client->calls->take_body(client, bytes);
+}
+
+static inline uint64_t client_body_memory(struct client *client)
+{
+	return client->calls->body_memory(client);
+}
+
+static inline void client_open_body(struct client *client, struct pump *up)
+{
+	client->calls->open_body(client, up);
+}
+
+static inline void client_open_response(struct client *client, struct pump *down)
+{
+	client->calls->open_response(client, down);
+}
+
+static inline bool client_takes_interim(struct client *client)
+{
+	return client->calls->takes_interim(client);
+}
+
+static inline bool client_is_behind(struct client *client)
+{
+	return client->calls->is_behind(client);
+}
+
+static inline bool client_is_last(struct client *client, const struct exchange *exchange)
+{
+	return client->calls->is_last(client, exchange);
+}
+
+#endif

@@ -1,0 +1,21 @@
+/* Heads as they leave: of requests to servers, of responses to clients (exchange/compose.c). */
+#ifndef EXCHANGE_COMPOSE_H
+#define EXCHANGE_COMPOSE_H
+
+#include <stdbool.h>
+
+#include "http/changes.h"
+
+struct exchange;
+struct flow;
+
+/* The request's head as the server gets it. False: does not fit in memory. */
+bool compose_request(struct exchange *exchange, struct flow *flow);
+
+/* What the listener and, when there is one, the route change in responses. With a client only. */
+struct http_changes exchange_response_changes(const struct exchange *exchange);
+
+/* The response's head as the client gets it; interim responses too. */
+bool compose_response(struct exchange *exchange, struct flow *flow, bool chunked, bool interim);
+
+#endif

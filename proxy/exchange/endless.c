@@ -1,0 +1,46 @@
+#include "exchange/endless.h"
+
+#include "exchange/exchange.h"
+#include "exchange/reply.h"
+
+/* Without its parameters. */
+static struct slice media_type(const struct http_head *head)
+{
+	struct slice value = http_head_find_name(head, SLICE("content-type"));
+	const char *semicolon = value.len > 0 ? memchr(value.at, ';', value.len) : NULL;
+
+	if (semicolon)
+		value.len = (size_t)(semicolon - value.at);
+	return slice_trim(value);
+}
+
+bool endless_is_events(const struct exchange *x)
+{
+	/* One whose length is known ends. So the usual response costs no look at its fields. */
+	if (x->response_framing.body != HTTP_BODY_CHUNKED &&
+		x->response_framing.body != HTTP_BODY_UNTIL_CLOSE)
+		return false;
+	return slice_equal_nocase(media_type(&x->response), SLICE("text/event-stream"));
+}
+
+bool endless_begin(struct exchange *x)
+{
+	struct upstream_state *state = x->upstream->state;
+	uint32_t most = x->upstream->conf->max_streams;
+
+	/* relaxed: a count; nothing is read by it */
+	if (atomic_fetch_add_explicit(&state->streams, 1, memory_order_relaxed) >= most &&
+		most > 0) {
+		atomic_fetch_sub_explicit(&state->streams, 1, memory_order_relaxed);
+		exchange_drop_connection(x);
+		worker_count(x->worker, STATS_SHED);
+		exchange_reply(x, 503, "too many streams", 1000);
+		return false;
+	}
+	x->attempt.endless = x->server->state;
+	atomic_fetch_add_explicit(&x->attempt.endless->streams, 1, memory_order_relaxed);
+	if (x->turn.in_queue)
+		queue_give_place(x->worker->node->queue, &x->turn.ticket, worker_now_ns(x->worker));
+	server_done(x->server);
+	return true;
+}

@@ -1,0 +1,240 @@
+/*
+ * An exchange's birth, its states, what it releases, and its end. The files above it bring it
+ * from state to state: judge.c, turn.c, find_server.c, forward.c, respond.c, reply.c. Its memory is
+ * its worker's and used again:
+ *
+ *   spare --> exchange_new --> ... --> exchange_end --> exchange_free_later --(turn's end)--> spare
+ *                                           `--> the queue's message, if one is under way --^
+ */
+#include "exchange/exchange.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/container.h"
+#include "base/log.h"
+#include "exchange/access.h"
+#include "exchange/account.h"
+#include "listen/listener.h"
+#include "upstream/server_connection.h"
+#include "upstream/server_pool.h"
+
+#define SPARE_EXCHANGES 256
+
+static const char *const state_names[] = {
+	[EXCHANGE_HEAD] = "head",
+	[EXCHANGE_HELD] = "held",
+	[EXCHANGE_DELAYED] = "delayed",
+	[EXCHANGE_QUEUED] = "queued",
+	[EXCHANGE_CONNECTING] = "connecting",
+	[EXCHANGE_FORWARDING] = "forwarding",
+	[EXCHANGE_RELAYING] = "relaying",
+	[EXCHANGE_DRAINING] = "draining",
+	[EXCHANGE_TUNNEL] = "tunnel",
+	[EXCHANGE_REPLYING] = "replying",
+	[EXCHANGE_ENDED] = "ended",
+};
+
+const char *exchange_state_name(enum exchange_state state)
+{
+	return state_names[state];
+}
+
+void exchange_log_change(const struct exchange *x, enum exchange_state state)
+{
+	log_debug("exchange %.*s: %s -> %s", SLICE_ARGS(x->request_id), state_names[x->state],
+		state_names[state]);
+}
+
+struct exchange *exchange_new(struct worker *worker, struct client *client)
+{
+	struct exchange *x = worker->spare_exchanges;
+
+	if (x) {
+		worker->spare_exchanges = x->next;
+		worker->spare_exchange_count--;
+	} else {
+		x = malloc(sizeof(*x));
+		if (!x)
+			return NULL;
+		http_head_init(&x->request);
+		http_head_init(&x->response);
+	}
+	memset(x, 0, EXCHANGE_CLEARED_BYTES);
+	x->memory.head = x->memory.inline_head;
+	x->memory.path = x->memory.body = x->memory.trailers = NULL;
+	x->gate.verdict.outcome = GATE_ADMIT;
+	x->gate.verdict.limit_count = 0;
+	x->gate.receipt.throttle.count = 0;
+	x->gate.receipt.authority = NULL;
+	ticket_init(&x->turn.ticket, worker->index);
+	x->worker = worker;
+	x->client = client;
+	x->use = site_use_hold(worker->use);
+	x->dialect = client->listener->conf->ratelimit_headers;
+	x->times.began_ns = worker_now_ns(worker);
+	worker->exchange_count++;
+	return x;
+}
+
+static void free_exchange(struct deferred_free *item)
+{
+	struct exchange *x = CONTAINER_OF(item, struct exchange, deferred);
+	struct worker *worker = x->worker;
+
+	http_head_clear(&x->request);
+	http_head_clear(&x->response);
+	if (x->memory.head != x->memory.inline_head)
+		free(x->memory.head);
+	free(x->memory.path);
+	free(x->memory.body);
+	free(x->memory.trailers);
+	if (worker->spare_exchange_count < SPARE_EXCHANGES) {
+		x->next = worker->spare_exchanges;
+		worker->spare_exchanges = x;
+		worker->spare_exchange_count++;
+	} else {
+		free(x);
+	}
+}
+
+void exchange_request_read(struct exchange *x)
+{
+	bool upgrades = x->framing.upgrade && x->answer.upstream_status == 0 &&
+			x->state != EXCHANGE_REPLYING;
+
+	x->request_done = true;
+	if (x->client)
+		client_request_read(x->client, x, upgrades);
+}
+
+void exchange_free_body(struct exchange *x)
+{
+	spool_free(x->body);
+	x->body = NULL;
+	x->gathering = GATHERING_NONE;
+	x->up.spool = NULL;
+}
+
+void exchange_drop_connection(struct exchange *x)
+{
+	if (x->attempt.line.waiter)
+		pool_leave(&x->attempt.line);
+	if (x->connection) {
+		server_connection_close(x->connection);
+		x->connection = NULL;
+	}
+	exchange_leave_server(x);
+	x->up.sink = NULL;
+	x->up.flow = NULL;
+	x->down.source = NULL;
+}
+
+static void leave_endless(struct exchange *x)
+{
+	if (!x->attempt.endless)
+		return;
+	atomic_fetch_sub_explicit(&x->attempt.endless->streams, 1, memory_order_relaxed);
+	x->attempt.endless = NULL;
+	atomic_fetch_sub_explicit(&x->upstream->state->streams, 1, memory_order_relaxed);
+}
+
+/* Gives its place in the queue back, once. */
+void exchange_leave_queue(struct exchange *x)
+{
+	if (!x->turn.in_queue)
+		return;
+	x->turn.in_queue = false;
+	if (queue_done(x->worker->node->queue, &x->turn.ticket, worker_now_ns(x->worker)) ==
+		QUEUE_UNDER_WAY)
+		x->turn.awaits_mail = true;
+}
+
+static void settle(struct exchange *x)
+{
+	/* Most requests are charged one, and keep to it. */
+	if (gate_receipt_is_empty(&x->gate.receipt) ||
+		(x->attempt.left && !x->answer.has_cost &&
+			gate_keeps_all(x->route, &x->gate.receipt, x->answer.upstream_status)))
+		return;
+	struct gate_end end = {
+		.status = x->answer.upstream_status,
+		.never_forwarded = !x->attempt.left,
+		.bytes = x->up.content_bytes + x->down.content_bytes,
+		.has_cost = x->answer.has_cost,
+		.cost = x->answer.cost,
+	};
+
+	if (!gate_finish_plain(x->route, &x->gate.receipt, &end))
+		gate_finish(x->use->site->gate, x->route, &x->gate.receipt, &end,
+			worker_throttle_ns(x->worker));
+}
+
+static void leave_orphans(struct exchange *x)
+{
+	struct exchange **at = &x->worker->orphans;
+
+	while (*at != x)
+		at = &(*at)->next;
+	*at = x->next;
+}
+
+void exchange_free_later(struct exchange *x)
+{
+	loop_free_later(&x->worker->loop, &x->deferred, free_exchange);
+}
+
+void exchange_end(struct exchange *x)
+{
+	struct worker *worker = x->worker;
+
+	if (x->state == EXCHANGE_ENDED)
+		return;
+	bool logged = x->state != EXCHANGE_HEAD;
+	exchange_enter(x, EXCHANGE_ENDED);
+	if (x->turn.has_deadline)
+		deadline_end(&x->turn.deadline);
+	exchange_drop_connection(x);
+	if (x->body)
+		exchange_free_body(x);
+	leave_endless(x);
+	exchange_leave_queue(x);
+	settle(x);
+	if (logged) {
+		account_exchange(x);
+		exchange_log(x);
+	}
+	if (x->client) {
+		if (x->close_client)
+			client_finish(x->client);
+		client_exchange_ended(x->client, x);
+		x->client = NULL;
+	}
+	if (x->orphaned)
+		leave_orphans(x);
+	if (x->server_use)
+		site_use_release(x->server_use);
+	site_use_release(x->use);
+	x->use = x->server_use = NULL;
+	worker->exchange_count--;
+	if (!x->turn.awaits_mail)
+		exchange_free_later(x);
+}
+
+void exchange_abort(struct exchange *x, const char *why)
+{
+	struct client *client = x->client;
+
+	x->outcome = why;
+	exchange_drop_connection(x); /* or a write would be followed, as if its client had left */
+	if (client && x->state != EXCHANGE_ENDED)
+		client_close(client, why); /* ends this one with the others */
+	else
+		exchange_end(x);
+}
+
+void exchange_request_cut(struct exchange *x)
+{
+	worker_count(x->worker, STATS_CLIENT_GONE);
+	exchange_abort(x, "client left during its request");
+}

@@ -1,0 +1,292 @@
+/*
+ * An exchange: one request and its response on their way through.
+ *
+ *   HEAD --> HELD --> QUEUED --> CONNECTING --> FORWARDING --> RELAYING --> ENDED
+ *     |  \     |        |          |    ^  retry    |  |           |
+ *     |   `--------------------------------------->|  `-> TUNNEL   `-> DRAINING (client gone)
+ *     `-> DELAYED (on_exceed = delay)              v
+ *                                               REPLYING (an answer of our own) --> ENDED
+ *
+ * exchange_enter is the one place where the state changes. The owner is the worker of the client's
+ * connection; everything here runs on it.
+ */
+#ifndef EXCHANGE_EXCHANGE_H
+#define EXCHANGE_EXCHANGE_H
+
+#include "base/log.h"
+#include "body/pump.h"
+#include "exchange/client.h"
+#include "exchange/gather.h"
+#include "exchange/trace.h"
+#include "gate/gate.h"
+#include "http/changes.h"
+#include "http/framing.h"
+#include "http/message.h"
+#include "http/target.h"
+#include "loop/deadline.h"
+#include "queue/queue.h"
+#include "site/site_use.h"
+#include "upstream/server_pool.h"
+#include "upstream/upstream.h"
+#include "worker/worker.h"
+
+/* With a client, one that a server was asked for (from CONNECTING on) is the first on its
+ * connection: those behind it wait in HELD, DELAYED, QUEUED or REPLYING. So what a server says can
+ * be passed on. */
+enum exchange_state {
+	EXCHANGE_HEAD,       /* its head is being read */
+	EXCHANGE_HELD,       /* waits until those before it on its connection are answered */
+	EXCHANGE_DELAYED,    /* waits until its limit admits it */
+	EXCHANGE_QUEUED,     /* waits for its turn */
+	EXCHANGE_CONNECTING, /* has a server, not yet a connection */
+	EXCHANGE_FORWARDING, /* the request is on its way; no response yet */
+	EXCHANGE_RELAYING,   /* the response is on its way to the client */
+	EXCHANGE_DRAINING, /* the client is gone; the response is read to its end, for order's sake
+			    */
+	EXCHANGE_TUNNEL,   /* 101: bytes both ways */
+	EXCHANGE_REPLYING, /* an answer of our own */
+	EXCHANGE_ENDED,
+};
+
+/* Why it looks for a server. */
+enum server_search {
+	SEARCH_FIRST, /* its turn has come, or it is tried once more */
+	SEARCH_WOKEN, /* it waited for a connection, and one is free: its place in line is kept */
+	SEARCH_AGAIN, /* it waits, none is free, but other servers may serve by now */
+};
+
+/* Bytes of a request's head kept inline; longer ones get memory of their own. */
+#define EXCHANGE_HEAD_BYTES 1024
+
+/* What its head says: whose it is, and what it asks for. */
+struct exchange_facts {
+	struct slice host;      /* for routes */
+	struct slice authority; /* for the upstream's Host */
+	struct slice path;      /* normalised */
+	struct slice key_path;  /* the same for keys: of an odd path what any server takes it for */
+	struct slice method;
+	uint8_t address[16]; /* the caller's */
+	bool path_odd;       /* servers may read its path in several ways */
+	uint64_t allow;      /* 405 and 200: methods that would be served */
+};
+
+/* At its servers, one after the other. */
+struct exchange_attempt {
+	struct pool_line line; /* for a connection */
+	enum server_search search;
+	struct server_state *endless; /* at which its response has no end: it has no place there,
+					 and is counted as such. NULL: its response may end */
+	uint64_t tried;               /* mask of servers */
+	uint64_t hash;                /* balance = hash */
+	unsigned tries;
+	uint32_t up_taken;    /* bytes of the body that left with the head */
+	bool request_started; /* bytes of it may have reached the server of this try */
+	bool left;            /* bytes of it have left for a server, in whichever try */
+	bool sent;            /* to any server, once at least */
+};
+
+/* Its 1xx responses. */
+struct exchange_interim {
+	bool seen;          /* one came */
+	bool held;          /* one came before its turn, and nothing behind it is read until then */
+	bool continue_due;  /* a 100 came before it was the first on its connection */
+	bool continue_sent; /* a 100 was passed on */
+};
+
+/* The response, its server's or one of our own. */
+struct exchange_answer {
+	uint64_t taken;  /* of the response by the client, when WAIT_CLIENT began */
+	bool joined;     /* its response waits in the client's flow for the turn's end */
+	bool begun;      /* bytes of the final response's head were composed for the client */
+	bool received;   /* all of it was read: the next in order may go */
+	unsigned status; /* told to the client; 0: none yet */
+	unsigned upstream_status;
+	bool replaces_ratelimit; /* the upstream's fields of our dialect are not passed on */
+	bool has_cost;           /* the response's cost field held a number */
+	uint64_t cost;
+	uint64_t retry_after_ms; /* of an answer of our own */
+	uint64_t reply_bytes;    /* its body's */
+};
+
+/* For the log, monotonic; 0: did not happen. */
+struct exchange_times {
+	uint64_t began_ns, judged_ns, started_ns, first_byte_ns;
+};
+
+/* Its place in its client's order. */
+struct exchange_turn {
+	bool in_queue;    /* has a ticket to give back */
+	bool delayed;     /* waited for its limit */
+	bool aside;       /* has its turn in the queue, but takes no place before it can go on */
+	bool awaits_mail; /* ended, but the queue's message is under way to it */
+	bool has_deadline;
+	uint64_t wait_ends_ms; /* QUEUED: queue_timeout is over */
+
+	struct ticket ticket;     /* from here on: not cleared */
+	struct deadline deadline; /* QUEUED, DELAYED; only when has_deadline */
+};
+
+/* What its limits say. */
+struct exchange_gate {
+	struct gate_identity identity; /* from judged_ns on */
+	struct gate_verdict verdict;
+	struct gate_receipt receipt;
+};
+
+/* What is composed for it. */
+struct exchange_text {
+	char request_id[40];
+	char traceparent[HTTP_TRACEPARENT_BYTES]; /* of TRACE_GIVEN, in part, and TRACE_BEGUN */
+	char host[HTTP_HOST_BYTES];
+};
+
+/* Memory of its own. */
+struct exchange_memory {
+	char *body;     /* a short body, kept so that it can be sent again */
+	char *trailers; /* of a body that was gathered */
+	char *head;     /* inline_head or its own memory */
+	char *path;     /* what of path and key_path is not in the head */
+	char inline_head[EXCHANGE_HEAD_BYTES];
+};
+
+struct exchange {
+	struct worker *worker;
+	struct client *client; /* NULL when it is gone */
+	struct exchange *next; /* on its connection; or spare */
+	struct site_use *use;
+	const struct conf_route *route;
+	struct upstream *upstream;   /* the route's, held by `use`, or its successor */
+	struct site_use *server_use; /* of the successor's site; NULL: none */
+	struct server *server;
+	struct server_connection *connection;
+	enum exchange_state state;
+	enum conf_ratelimit_headers dialect;
+
+	struct http_framing framing;
+	struct exchange_facts facts;
+	struct exchange_attempt attempt;
+	struct exchange_interim interim;
+	struct exchange_answer answer;
+	struct exchange_times times;
+
+	/* bodies */
+	struct pump up, down;
+	struct spool *body;  /* what was read of it before it was sent, and not sent yet */
+	struct buffer empty; /* what the pump reads from when the connection is given back */
+	enum gathering gathering;
+	bool request_done;         /* all of the request was read */
+	bool up_over;              /* nothing more goes up: all sent, or the server takes no more */
+	bool up_ended, down_ended; /* a tunnel's directions */
+	bool close_client;         /* no request after this one */
+	bool orphaned;             /* on the worker's list of those whose client is gone */
+
+	/* for the log */
+	const char *outcome; /* why it was answered by ourselves or cut; NULL: all went well */
+	struct slice request_id;
+	enum trace_kind trace;
+
+	/* From the turn's ticket on nothing is cleared when an exchange begins: written before it
+	 * is read. */
+	struct exchange_turn turn;
+	struct deferred_free deferred;
+	struct http_target target;
+	struct http_framing response_framing;
+	struct http_head request, response;
+	struct exchange_gate gate;
+	struct exchange_text text;
+	struct exchange_memory memory;
+};
+
+/* So much is cleared with each request. */
+#define EXCHANGE_CLEARED_BYTES offsetof(struct exchange, turn.ticket)
+_Static_assert(EXCHANGE_CLEARED_BYTES <= 1024, "what is large goes behind the turn's ticket");
+
+/* All of its request was read: what follows is the next request, or not known before its upgrade is
+ * answered. */
+void exchange_request_read(struct exchange *exchange);
+
+/* Is its answer the next that its client gets? */
+static inline bool exchange_is_first(const struct exchange *exchange)
+{
+	return exchange->client && exchange->client->first == exchange;
+}
+
+/* With a client: is its response to say that it is the last, because of a drain? */
+static inline bool exchange_ends_drain(const struct exchange *exchange)
+{
+	return exchange->worker->draining && client_is_last(exchange->client, exchange);
+}
+
+/* Has all of its answer come, so that the one behind it may be answered next? */
+static inline bool exchange_is_answered(const struct exchange *exchange)
+{
+	return exchange->answer.received || exchange->state == EXCHANGE_REPLYING;
+}
+
+/* Does its client wait for a 100 (Continue), and has sent nothing of the body before it? */
+static inline bool exchange_awaits_continue(const struct exchange *exchange)
+{
+	return exchange->framing.expects_continue && !exchange->interim.continue_sent &&
+	       exchange->up.content_bytes == 0;
+}
+
+/* Is it judged, and no server has been asked yet? */
+static inline bool exchange_waits_for_turn(const struct exchange *exchange)
+{
+	return exchange->state == EXCHANGE_QUEUED || exchange->state == EXCHANGE_DELAYED ||
+	       exchange->state == EXCHANGE_HELD;
+}
+
+/* Nothing more is at its server: gives its place there back. */
+static inline void exchange_leave_server(struct exchange *exchange)
+{
+	if (exchange->server && !exchange->attempt.endless)
+		server_done(exchange->server);
+	exchange->server = NULL;
+}
+
+/* Forgets what was read of its body. Also when nothing was. */
+void exchange_free_body(struct exchange *exchange);
+
+/* Lets go of its connection to the server, cutting it. */
+void exchange_drop_connection(struct exchange *exchange);
+
+/* Cuts both sides. */
+void exchange_abort(struct exchange *exchange, const char *why) __attribute__((cold));
+
+/* The same, where the client has left during its request. */
+void exchange_request_cut(struct exchange *exchange) __attribute__((cold));
+
+/* For the next request of the client. NULL: no memory. */
+struct exchange *exchange_new(struct worker *worker, struct client *client);
+
+const char *exchange_state_name(enum exchange_state state);
+void exchange_log_change(const struct exchange *exchange, enum exchange_state state)
+	__attribute__((cold));
+
+static inline void exchange_enter(struct exchange *exchange, enum exchange_state state)
+{
+	if (log_enabled(LOG_LEVEL_DEBUG))
+		exchange_log_change(exchange, state);
+	exchange->state = state;
+}
+
+/* Gives its place in the queue back: the next in order may go. */
+void exchange_leave_queue(struct exchange *exchange);
+
+/* Over, however it ended: gives account to queue, gate and log, and frees it, unless a message of
+ * the queue's is under way to it. */
+void exchange_end(struct exchange *exchange);
+
+/* Its memory is free at the end of the loop's turn: nobody knows of it any more. */
+void exchange_free_later(struct exchange *exchange);
+
+/* The wall clock for the RateLimit fields, where they name a time of day; else 0. */
+static inline uint64_t exchange_ratelimit_ms(const struct exchange *exchange)
+{
+	return exchange->dialect == CONF_RATELIMIT_X_UNIX
+		       ? worker_wall_ns(exchange->worker) / CLOCK_NS_PER_MS
+		       : 0;
+}
+
+#endif

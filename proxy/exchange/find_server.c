@@ -1,0 +1,347 @@
+/*
+ * A server for an exchange whose turn has come, and a connection to it: one that is idle, one of
+ * its session's own, or a new one.
+ */
+#include "exchange/find_server.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/container.h"
+#include "base/log.h"
+#include "exchange/account.h"
+#include "exchange/exchange.h"
+#include "exchange/forward.h"
+#include "exchange/pin.h"
+#include "exchange/reply.h"
+#include "exchange/turn.h"
+#include "http/problem.h"
+#include "upstream/server_connection.h"
+#include "upstream/server_pool.h"
+
+static const struct server_events events;
+static void connection_is_free(struct pool_line *line);
+
+void find_server_log_failure(struct exchange *x, const char *why)
+{
+	unsigned unlogged;
+	char more[64] = "";
+
+	if (!server_may_log(x->server, worker_now_ms(x->worker), &unlogged)) {
+		node_note_failure(x->worker->node);
+		return;
+	}
+	if (unlogged > 0)
+		snprintf(more, sizeof(more), "; %u more failures since the last line", unlogged);
+	log_info("upstream %s: server %s: %s (%.*s %.*s)%s", x->upstream->conf->name,
+		x->server->conf->address.text, why, SLICE_ARGS(x->facts.method),
+		SLICE_ARGS(x->facts.path), more);
+}
+
+/* No connection to x->server could be made. */
+static void blame(struct exchange *x, enum connect_fault fault, const char *why)
+{
+	struct worker *worker = x->worker;
+
+	if (fault == CONNECT_SERVER)
+		server_failed(x->server, why, worker_now_ms(worker));
+	if (fault == CONNECT_SERVER || x->attempt.search == SEARCH_AGAIN)
+		x->attempt.tried |= 1ULL << x->server->index;
+	if (fault != CONNECT_LOCAL)
+		account_upstream_failure(x);
+	find_server_log_failure(x, why);
+}
+
+/* No connection could be made: may it try another one? One that looks again asks each server once,
+ * and as often as it looks: it must not lose what it waits for by that. */
+static bool may_try_another(struct exchange *x)
+{
+	if (x->attempt.search != SEARCH_AGAIN && x->attempt.tries++ >= x->upstream->conf->retries)
+		return false;
+	worker_count(x->worker, STATS_RETRIES);
+	return true;
+}
+
+/* The servers that an exchange may still be forwarded to, if all of them are bounded: others would
+ * have a connection for it. 0 too when all are out of use. */
+static uint64_t bounded_servers(const struct exchange *x)
+{
+	uint64_t servers = 0;
+
+	for (size_t i = 0; i < x->upstream->server_count; i++) {
+		const struct server *server = &x->upstream->servers[i];
+		const struct server_state *state = server->state;
+		if (x->attempt.tried >> i & 1 || server_mode(server) != SERVER_ENABLED)
+			continue;
+		/* relaxed: a setting */
+		if (atomic_load_explicit(&state->max_connections, memory_order_relaxed) == 0)
+			return 0;
+		servers |= 1ULL << i;
+	}
+	return servers;
+}
+
+/* Nothing wakes those that wait when a server that was left out, or disabled, may serve again, when
+ * a reload has brought another, or when those that they wait for are taken out of use: they look
+ * for that so often. */
+#define LOOK_AGAIN_MS 200
+
+/*
+ * In line for a connection to one of these servers. Its place at the upstream stays its own, so
+ * that few wait here and most in their turn; but where sessions have connections of their own, the
+ * free places are for those that have one. Such a session waits with one request at a time: the
+ * connection that this one gets serves the others, too. If they waited as well, their session would
+ * keep that connection and never be idle, and some such sessions would keep all connections.
+ *
+ * False: a connection has become free meanwhile.
+ */
+static bool await_connection(struct exchange *x, uint64_t servers)
+{
+	struct queue *queue = x->worker->node->queue;
+
+	if (x->attempt.search == SEARCH_FIRST)
+		x->attempt.line.number = 0;
+	switch (pool_wait(&x->attempt.line, x->worker, x->upstream, servers, connection_is_free)) {
+	case POOL_WAITS:
+		if (x->route->upstream_affinity)
+			x->turn.aside |=
+				queue_yield_place(queue, &x->turn.ticket, worker_now_ns(x->worker));
+		exchange_await_turn(x);
+		if (x->attempt.search == SEARCH_AGAIN)
+			x->attempt.search = SEARCH_WOKEN;
+		exchange_look_again(x, LOOK_AGAIN_MS);
+		return true;
+	case POOL_HAS_ONE:
+		return false;
+	case POOL_NO_MEMORY:
+		exchange_reply(x, 503, "no memory", 1000);
+		return true;
+	}
+	return true;
+}
+
+/* No server is left to try. `full`: those that have no connection for it. */
+static bool none_left(struct exchange *x, uint64_t full)
+{
+	bool never_tried = x->attempt.tried == 0;
+
+	if (full != 0)
+		return await_connection(x, full);
+	exchange_reply(x, never_tried ? 503 : 502, never_tried ? "no server" : "servers failed",
+		never_tried ? 1000 : HTTP_PROBLEM_NO_RETRY);
+	return true;
+}
+
+/* Takes the next server and a connection to it, answers, or waits. False: none of these yet, as a
+ * connection could not be made and another one may be tried. */
+static bool try_next(struct exchange *x, bool fresh, uint64_t *full)
+{
+	struct upstream *upstream = x->upstream;
+	struct worker *worker = x->worker;
+	uint64_t now_ms = worker_now_ms(worker);
+	const char *why = NULL;
+	enum connect_fault fault;
+
+	x->server = upstream_pick(
+		upstream, worker->index, x->attempt.tried | *full, x->attempt.hash, now_ms);
+	if (x->server && *full != 0 && !server_may_serve(x->server, now_ms)) {
+		server_done(x->server); /* better to wait for one that works */
+		x->server = NULL;
+	}
+	if (!x->server) {
+		bool is_over = none_left(x, *full);
+		*full = 0;
+		return is_over;
+	}
+	x->connection = server_connection_get(
+		worker, x->server, (struct server_user){x, &events}, fresh, &why, &fault);
+	if (x->connection)
+		return true;
+	if (fault == CONNECT_FULL)
+		*full |= 1ULL << x->server->index;
+	else
+		blame(x, fault, why);
+	server_done(x->server);
+	x->server = NULL;
+	if (fault == CONNECT_FULL)
+		return false;
+	if (fault == CONNECT_LOCAL) {
+		exchange_reply(x, 503, why, 1000);
+		return true;
+	}
+	if (may_try_another(x))
+		return false;
+	exchange_reply(x, 502, why, HTTP_PROBLEM_NO_RETRY);
+	return true;
+}
+
+static void await_connect(struct exchange *x)
+{
+	uint64_t now_ms = worker_now_ms(x->worker);
+
+	wait_for(&x->connection->wait, WAIT_CONNECT, 0,
+		now_ms + x->upstream->conf->connect_timeout_ms, now_ms);
+}
+
+void find_server(struct exchange *x, bool fresh)
+{
+	uint64_t full = 0;
+
+	/* What is in the pool may carry somebody else's login. */
+	fresh |= x->route->upstream_affinity;
+	if (pool_has_waiters(x->upstream->state) && x->attempt.search == SEARCH_FIRST) {
+		uint64_t servers = bounded_servers(x);
+		if (servers != 0 && await_connection(x, servers))
+			return; /* behind those that wait already */
+	}
+	while (!try_next(x, fresh, &full))
+		;
+	if (!x->connection)
+		return;
+	if (x->connection->state == SERVER_CONNECTION_BUSY)
+		forward_start(x);
+	else
+		await_connect(x);
+}
+
+/* On the connection that its session has, if it has one. */
+static bool try_pin(struct exchange *x)
+{
+	switch (pin_take(x, &events)) {
+	case PIN_TAKEN:
+		forward_start(x);
+		return true;
+	case PIN_FULL:
+		exchange_reply(x, 503, "the session's server is full", 1000);
+		return true;
+	case PIN_NONE:
+		break;
+	}
+	return false;
+}
+
+void exchange_forward(struct exchange *x)
+{
+	const struct conf_upstream *conf = x->route->upstream;
+
+	x->times.started_ns = worker_now_ns(x->worker);
+	x->attempt.hash = x->gate.verdict.session.hi;
+	if (conf->balance == CONF_BALANCE_HASH && conf->hash_key)
+		x->attempt.hash = exchange_hash_key(x, conf->hash_key);
+	exchange_enter(x, EXCHANGE_CONNECTING);
+	if (x->route->upstream_affinity && try_pin(x))
+		return;
+	find_server(x, false);
+}
+
+/* A reload has changed its upstream: takes the servers of the new site. Its route, and what that
+ * says of its request, stay those it came under. */
+static void follow_site(struct exchange *x, struct upstream *upstream)
+{
+	if (x->server_use)
+		site_use_release(x->server_use);
+	x->server_use = site_use_hold(x->worker->use);
+	x->upstream = upstream;
+}
+
+/* One that was sent already looks for no other server: where it has been is not tried again. */
+static bool has_another(struct exchange *x, const struct upstream *upstream)
+{
+	if (x->attempt.sent)
+		return false;
+	return upstream != x->upstream ||
+	       upstream_has_another(
+		       x->upstream, pool_waits_for(&x->attempt.line), worker_now_ms(x->worker));
+}
+
+/* It was in line for a connection, and is no more. */
+static void search(struct exchange *x, enum server_search why)
+{
+	struct client *client = x->client;
+	struct upstream_state *upstream = x->upstream->state;
+	struct site_use *use = site_use_hold(x->use); /* has the state, should it end here */
+
+	x->attempt.search = why;
+	if (x->turn.aside) {
+		exchange_admit(x); /* for a place first */
+	} else {
+		deadline_clear(&x->turn.deadline);
+		exchange_enter(x, EXCHANGE_CONNECTING);
+		find_server(x, false);
+	}
+	pool_pass_on(upstream);
+	site_use_release(use);
+	if (client)
+		client_advance(client);
+}
+
+void find_server_again(struct exchange *x)
+{
+	struct upstream *upstream = site_upstream_of(x->worker->use->site, x->upstream->state);
+
+	if (!upstream)
+		upstream = x->upstream;
+	if (!has_another(x, upstream) &&
+		upstream_has_enabled(x->upstream, pool_waits_for(&x->attempt.line))) {
+		exchange_look_again(x, LOOK_AGAIN_MS);
+		return;
+	}
+	pool_leave(&x->attempt.line);
+	if (!x->attempt.sent) {
+		if (upstream != x->upstream)
+			follow_site(x, upstream);
+		x->attempt.tried = 0; /* what could not be connected to may be up again */
+	}
+	search(x, SEARCH_AGAIN);
+}
+
+static void connection_is_free(struct pool_line *line)
+{
+	search(CONTAINER_OF(line, struct exchange, attempt.line), SEARCH_WOKEN);
+}
+
+/* A connection that was being made could not be. */
+void find_server_connect_failed(struct exchange *x, const char *why, int error, unsigned status)
+{
+	enum connect_fault fault = server_connection_failed(x->connection, error);
+
+	blame(x, fault, why);
+	exchange_drop_connection(x);
+	if (!x->client) {
+		x->turn.ticket.failed = true;
+		exchange_end(x);
+	} else if (fault == CONNECT_LOCAL) {
+		exchange_reply(x, 503, why, 1000);
+	} else if (may_try_another(x)) {
+		find_server(x, false);
+	} else {
+		x->turn.ticket.failed = true;
+		exchange_reply(x, status, why, HTTP_PROBLEM_NO_RETRY);
+	}
+}
+
+static void connected(struct exchange *x)
+{
+	struct client *client = x->client;
+	struct server_connection *connection = x->connection;
+	int error = stream_error(&connection->stream);
+
+	if (error != 0) {
+		find_server_connect_failed(x, strerror(error), error, 502);
+	} else if (connection->stream.writable) {
+		connection->state = SERVER_CONNECTION_BUSY;
+		server_connection_made(connection);
+		forward_start(x);
+	}
+	if (client)
+		client_advance(client);
+}
+
+static const struct server_events events = {
+	.connected = connected,
+	.fetch = forward_fetch,
+	.event = forward_event,
+	.timeout = forward_timeout,
+	.make_room = site_use_close_idle,
+};

@@ -1,0 +1,533 @@
+/*
+ * An exchange with its server: a connection, the request up, the response's head.
+ *
+ *   forward --find_server.c--> connected --> request's head and body up (pump)
+ *      ^                                        |
+ *      `--- retry, when that can do no harm     v
+ *                                        response's head --> relay.. (respond.c)
+ *
+ * A retry is made only when the connect failed, or when the connection was closed before a byte of
+ * the response: a reused one when the method is idempotent (RFC 9110 section 9.2.2) and there was
+ * no body or it was kept, a fresh one when the method is safe and there was no body; the latter on
+ * another server, as this one may have had its reasons.
+ */
+#include "exchange/forward.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "exchange/account.h"
+#include "exchange/compose.h"
+#include "exchange/exchange.h"
+#include "exchange/find_server.h"
+#include "exchange/lenient_head.h"
+#include "exchange/reply.h"
+#include "exchange/respond.h"
+#include "http/problem.h"
+#include "upstream/server_connection.h"
+#include "upstream/server_pool.h"
+
+/* Reads of one body in a row, so that other connections get their turn. */
+#define PUMP_TURNS 16
+
+/* The server's time runs. Not while an interim response of its waits for the client, though the
+ * request's body may still go up. */
+static inline void await_server(
+	struct exchange *x, enum wait_reason reason, uint64_t progress, uint64_t timeout_ms)
+{
+	uint64_t now_ms = worker_now_ms(x->worker);
+
+	if (x->interim.held)
+		return;
+	wait_for(&x->connection->wait, reason, progress, now_ms + timeout_ms, now_ms);
+}
+
+/* ---- when the server fails --------------------------------------------------------------------
+ */
+
+/* May the request be sent once more, after a connection was closed on it without a word? */
+static bool may_repeat(const struct exchange *x, bool reused)
+{
+	if (reused)
+		return http_method_is_idempotent(x->request.method) &&
+		       (x->framing.body == HTTP_BODY_NONE || x->memory.body);
+	return http_method_is_safe(x->request.method) && x->framing.body == HTTP_BODY_NONE &&
+	       x->upstream->server_count > 1;
+}
+
+/* The server failed before a response. Tries again where that is safe. */
+static void server_broke(struct exchange *x, const char *why, unsigned status, bool is_timeout)
+{
+	struct worker *worker = x->worker;
+	struct server_connection *connection = x->connection;
+	const struct conf_upstream *conf = x->upstream->conf;
+	bool no_byte =
+		!connection || (buffer_used(&connection->in) == 0 && !x->times.first_byte_ns);
+	bool silent = connection && no_byte && !is_timeout;
+	bool stale = silent && connection->reused;
+	bool safe = !x->attempt.request_started || (silent && may_repeat(x, stale));
+
+	account_upstream_failure(x);
+	if (!stale || !safe) {
+		/* A reused connection that the server had closed meanwhile is nobody's fault. */
+		if (!stale)
+			server_failed(x->server, why, worker_now_ms(worker));
+		find_server_log_failure(x, why);
+		x->attempt.tried |= 1ULL << x->server->index;
+	}
+	x->turn.ticket.failed = true;
+	exchange_drop_connection(x);
+	if (!x->client) {
+		exchange_end(x);
+	} else if (safe && x->attempt.tries < conf->retries) {
+		x->attempt.tries++;
+		worker_count(worker, STATS_RETRIES);
+		x->attempt.request_started = x->interim.held = false;
+		x->turn.ticket.failed = false;
+		x->times.first_byte_ns = 0;
+		exchange_enter(x, EXCHANGE_CONNECTING);
+		find_server(x, stale);
+	} else {
+		exchange_reply(x, status, why, HTTP_PROBLEM_NO_RETRY);
+	}
+}
+
+void forward_timeout(struct exchange *x)
+{
+	struct client *client = x->client;
+
+	switch (x->state) {
+	case EXCHANGE_CONNECTING:
+		find_server_connect_failed(x, "connect timeout", ETIMEDOUT, 504);
+		break;
+	case EXCHANGE_FORWARDING:
+		server_broke(x, x->request_done ? "response timeout" : "send timeout", 504, true);
+		break;
+	case EXCHANGE_TUNNEL:
+		exchange_abort(x, "tunnel idle");
+		break;
+	case EXCHANGE_DRAINING:
+		exchange_end(x); /* not its server's fault */
+		break;
+	case EXCHANGE_RELAYING:
+		if (x->connection->wait.reason == WAIT_CLIENT) {
+			respond_client_is_slow(x);
+			break;
+		}
+		server_failed(x->server, "idle timeout", worker_now_ms(x->worker));
+		exchange_abort(x, "upstream idle timeout");
+		break;
+	case EXCHANGE_HEAD:
+	case EXCHANGE_HELD:
+	case EXCHANGE_DELAYED:
+	case EXCHANGE_QUEUED:
+	case EXCHANGE_REPLYING:
+	case EXCHANGE_ENDED:
+		break;
+	}
+	if (client)
+		client_advance(client);
+}
+
+/* ---- the request up -------------------------------------------------------------------------- */
+
+/* The server's end closed while the request was written. */
+static void sink_failed(struct exchange *x)
+{
+	struct server_connection *connection = x->connection;
+	bool can_put_back = x->framing.body != HTTP_BODY_CHUNKED || x->attempt.up_taken == 0;
+
+	x->up_over = true;
+	if (x->up.written > 0 || !can_put_back || x->state != EXCHANGE_FORWARDING) {
+		/* Perhaps it has answered already: what it said is still to be read. The loop may
+		 * have told of it, and of the end behind it, before: it is read now. */
+		await_server(x, WAIT_RESPONSE, 0, x->upstream->conf->first_byte_timeout_ms);
+		stream_expect_input(&connection->stream);
+		return;
+	}
+	/* It had closed before: not a byte left, and what it may have said answers something else.
+	 * What was taken of the body is still where it was. */
+	x->up.in->start -= x->attempt.up_taken;
+	if (!x->body)
+		x->up = (struct pump){0};
+	x->attempt.request_started = false;
+	server_broke(x, "closed before the request was sent", 502, false);
+}
+
+static void act_on_up(struct exchange *x, enum pump_result result)
+{
+	const struct conf_upstream *conf = x->upstream->conf;
+
+	switch (result) {
+	case PUMP_DONE:
+		x->up_over = true;
+		if (!x->request_done) {
+			exchange_request_read(x);
+			if (x->client)
+				x->client->again = true;
+		}
+		if (x->state == EXCHANGE_FORWARDING)
+			await_server(x, WAIT_RESPONSE, 0, conf->first_byte_timeout_ms);
+		break;
+	case PUMP_WANTS_READ:
+		/* The client's time runs now, not the server's, unless that owes it a 100. */
+		if (x->state == EXCHANGE_FORWARDING && exchange_awaits_continue(x))
+			await_server(x, WAIT_RESPONSE, 0, conf->first_byte_timeout_ms);
+		else if (x->state == EXCHANGE_FORWARDING)
+			wait_none(&x->connection->wait);
+		if (x->up.source)
+			stream_read_again(x->up.source);
+		break;
+	case PUMP_WANTS_WRITE:
+		if (x->state == EXCHANGE_FORWARDING)
+			await_server(
+				x, WAIT_SEND, x->connection->stream.sent, conf->send_timeout_ms);
+		break;
+	case PUMP_SOURCE_ENDED:
+		exchange_request_cut(x);
+		break;
+	case PUMP_SOURCE_BROKEN:
+		exchange_drop_connection(x);
+		exchange_reject(x, 400, "malformed body");
+		break;
+	case PUMP_TOO_LARGE:
+		exchange_drop_connection(x);
+		exchange_reply(x, 413, "body too large", HTTP_PROBLEM_NO_RETRY);
+		break;
+	case PUMP_SINK_FAILED:
+		sink_failed(x);
+		break;
+	case PUMP_NO_MEMORY:
+		exchange_abort(x, "no memory");
+		break;
+	case PUMP_SPOOL_FAILED:
+		exchange_drop_connection(x);
+		exchange_reply(x, 503, "temporary file failed", 1000);
+		break;
+	}
+}
+
+/* Its first byte leaves now, for the first time or once more. */
+static void note_sent(struct exchange *x)
+{
+	/* acquire: pairs with the release in upstream_commit */
+	struct pace *pace = atomic_load_explicit(&x->upstream->state->pace, memory_order_acquire);
+
+	if (pace && x->turn.ticket.placed_ns != 0)
+		pace_sent(pace, x->turn.ticket.placed_ns, x->attempt.sent);
+	x->attempt.sent = true;
+}
+
+/* What of the body is here already leaves with the head. It is taken now and not before: until now
+ * the connection may turn out to have ended, and then the request goes, whole, on another one. */
+static enum pump_result begin_up(struct exchange *x)
+{
+	const struct buffer *in = x->up.in;
+	uint32_t start = in->start;
+
+	x->attempt.request_started = true;
+	x->attempt.up_taken = 0;
+	if (!pump_has_content(&x->up))
+		return PUMP_DONE;
+	enum pump_result result = pump_fill(&x->up);
+	x->attempt.up_taken = in->start - start;
+	return result;
+}
+
+static void run_up(struct exchange *x)
+{
+	enum pump_result result = PUMP_DONE;
+
+	if (x->up_over || !x->up.sink || x->connection->unsent)
+		return;
+	if (!x->attempt.request_started)
+		result = begin_up(x);
+	if (result == PUMP_DONE || result == PUMP_WANTS_READ)
+		result = pump_run(&x->up, PUMP_TURNS);
+	x->attempt.left |= x->up.written > 0;
+	act_on_up(x, result);
+}
+
+/* Others of this round are about to be sent as well. */
+static void send_later(struct server_connection *connection)
+{
+	struct worker *worker = connection->worker;
+
+	if (connection->unsent)
+		return;
+	connection->unsent = true;
+	connection->next_unsent = NULL;
+	*worker->unsent_end = connection;
+	worker->unsent_end = &connection->next_unsent;
+}
+
+/* A body that came whole with its head and may have to be sent twice moves to the exchange. */
+static void keep_body(struct exchange *x)
+{
+	size_t len = (size_t)x->framing.length;
+	struct slice here;
+
+	if (x->memory.body || !x->connection->reused || x->framing.body != HTTP_BODY_LENGTH ||
+		!http_method_is_idempotent(x->request.method))
+		return;
+	if (x->body) {
+		gather_keep(x);
+		return;
+	}
+	if (x->request_done)
+		return;
+	here = client_body_here(x->client);
+	if (here.len < x->framing.length)
+		return;
+	x->memory.body = malloc(len);
+	if (!x->memory.body)
+		return; /* then it is sent once */
+	memcpy(x->memory.body, here.at, len);
+	client_take_body(x->client, (uint32_t)len);
+	exchange_request_read(x);
+	x->client->again = true;
+}
+
+/* Its body as it comes. */
+static void begin_body(struct exchange *x, struct server_connection *connection)
+{
+	struct pump *up = pump_begin(&x->up);
+
+	client_open_body(x->client, up);
+	up->sink = &connection->stream;
+	up->flow = &connection->out;
+	up->pool = &x->worker->blocks;
+	up->body = x->framing.body;
+	up->encode_chunked = x->framing.body == HTTP_BODY_CHUNKED;
+	up->decoded = x->framing.body == HTTP_BODY_NONE || x->memory.body;
+	up->left = x->framing.length;
+	up->content_bytes = x->memory.body ? x->framing.length : 0;
+	up->max_bytes = x->route->max_body_bytes;
+	up->trailers = (struct http_trailer_rules){
+		&x->route->request_trailers, &x->route->request_remove, &x->route->request_set};
+}
+
+bool forward_start(struct exchange *x)
+{
+	static const struct http_parser_limits limits = {256 * 1024, 0, 512};
+	struct server_connection *connection = x->connection;
+
+	exchange_enter(x, EXCHANGE_FORWARDING);
+	x->attempt.search = SEARCH_FIRST;
+	keep_body(x);
+	if (!compose_request(x, &connection->out) ||
+		(x->memory.body && !flow_append(&connection->out, &x->worker->blocks,
+					   (struct slice){x->memory.body, x->framing.length}))) {
+		exchange_abort(x, "no memory");
+		return false;
+	}
+	http_parser_begin_response(&connection->parser, &x->response, &limits);
+	x->up_over = false;
+	if (x->body)
+		gather_resume(x, connection);
+	else
+		begin_body(x, connection);
+	send_later(connection);
+	return true;
+}
+
+void exchange_send_requests(struct worker *worker)
+{
+	while (worker->unsent) {
+		struct server_connection *connection = worker->unsent;
+		worker->unsent = connection->next_unsent;
+		if (!worker->unsent)
+			worker->unsent_end = &worker->unsent;
+		connection->unsent = false;
+		if (connection->state != SERVER_CONNECTION_BUSY)
+			continue; /* it was cut meanwhile */
+		struct exchange *x = connection->exchange;
+		struct client *client = x->client;
+		note_sent(x);
+		run_up(x);
+		if (client && client->again)
+			client_advance(client);
+		else if (x->client && !x->request_done)
+			client_watch(x->client);
+	}
+}
+
+/* ---- the response's head --------------------------------------------------------------------- */
+
+static bool head_bytes_there(const struct server_connection *connection)
+{
+	return connection->in.at && buffer_used(&connection->in) > connection->parser.fed;
+}
+
+/* One more read for the head. False: nothing now, or it was the end. */
+static bool fetch_head(struct exchange *x)
+{
+	struct server_connection *connection = x->connection;
+	struct buffer *in = &connection->in;
+	struct buffer_pool *pool = &x->worker->blocks;
+
+	bool within_head = in->at && buffer_used(in) > 0;
+	if (!(within_head ? stream_may_have_more(&connection->stream)
+			  : connection->stream.readable) &&
+		!connection->stream.read_ended)
+		return false;
+	if (!in->at && !buffer_acquire(in, pool)) {
+		exchange_abort(x, "no memory");
+		return false;
+	}
+	if (buffer_used(in) == 0)
+		in->start = in->end = 0;
+	/* What is there of a head moves to the front, or gets a block of twice the size. */
+	if (buffer_room(in) == 0 &&
+		!buffer_reserve(in, pool, in->start > 0 ? in->capacity : in->capacity * 2ul)) {
+		exchange_abort(x, "no memory");
+		return false;
+	}
+	switch (stream_read(&connection->stream, in)) {
+	case STREAM_OK:
+		if (!x->times.first_byte_ns)
+			x->times.first_byte_ns = worker_now_ns(x->worker);
+		return true;
+	case STREAM_AGAIN:
+		if (buffer_used(in) == 0)
+			buffer_release(in, pool);
+		return false;
+	case STREAM_END:
+	case STREAM_FAILED:
+		server_broke(x,
+			buffer_used(in) > 0 ? "closed within the response's head"
+					    : "closed without a response",
+			502, false);
+		return false;
+	}
+	return false;
+}
+
+void forward_fetch(struct exchange *x)
+{
+	struct server_connection *connection = x->connection;
+
+	if (x->state != EXCHANGE_FORWARDING || x->interim.held || connection->in.at)
+		return;
+	stream_fetch(&connection->stream, &connection->in, &x->worker->blocks);
+	if (connection->in.at && !x->times.first_byte_ns)
+		x->times.first_byte_ns = worker_now_ns(x->worker);
+}
+
+/* A server may send interim responses without end: as many are read as the client takes, and some
+ * in one turn. */
+#define INTERIM_AT_ONCE 16
+
+static bool may_read_on(struct exchange *x, unsigned *heads)
+{
+	if (exchange_is_first(x))
+		return client_takes_interim(x->client);
+	if (++*heads <= INTERIM_AT_ONCE)
+		return true;
+	stream_yield(&x->connection->stream);
+	return false;
+}
+
+static void read_response(struct exchange *x)
+{
+	unsigned heads = 0;
+
+	if (x->interim.continue_due)
+		respond_continue(x);
+	if (x->interim.held) {
+		if (!respond_held_interim(x) || x->state != EXCHANGE_FORWARDING)
+			return;
+		if (x->up_over)
+			await_server(x, WAIT_RESPONSE, 0, x->upstream->conf->first_byte_timeout_ms);
+	}
+	while (x->state == EXCHANGE_FORWARDING && x->connection) {
+		struct server_connection *connection = x->connection;
+		if (x->interim.seen && !may_read_on(x, &heads))
+			return;
+		if (!head_bytes_there(connection)) {
+			if (!fetch_head(x))
+				return;
+			continue;
+		}
+		if (x->upstream->conf->lenient && !lenient_head_is_ready(x))
+			continue;
+		switch (http_parser_head(&connection->parser, buffer_head(&connection->in),
+			buffer_used(&connection->in))) {
+		case HTTP_PARSE_MORE:
+			break;
+		case HTTP_PARSE_BAD:
+			server_broke(x, "malformed response", 502, false);
+			return;
+		case HTTP_PARSE_DONE:
+			connection->in.start += x->response.len;
+			respond_to_head(x);
+			break;
+		}
+		if (x->interim.held)
+			return;
+	}
+}
+
+/* Limits in bytes are charged while bodies pass, so that what is long on its way holds others back
+ * already. */
+static void charge_passed(struct exchange *x)
+{
+	uint64_t bytes = x->up.content_bytes + x->down.content_bytes;
+
+	if (gate_receipt_is_empty(&x->gate.receipt) || x->gate.receipt.in_bytes == 0 ||
+		bytes <= x->gate.receipt.bytes_charged)
+		return;
+	gate_charge_bytes(
+		x->use->site->gate, &x->gate.receipt, bytes, worker_throttle_ns(x->worker));
+}
+
+void exchange_run(struct exchange *x)
+{
+	struct pump *discard = &x->up;
+
+	switch (x->state) {
+	case EXCHANGE_FORWARDING:
+	case EXCHANGE_RELAYING:
+		run_up(x);
+		if (x->state == EXCHANGE_FORWARDING)
+			read_response(x);
+		if (x->state == EXCHANGE_RELAYING || x->state == EXCHANGE_DRAINING)
+			respond_run(x);
+		if (x->state == EXCHANGE_TUNNEL)
+			respond_tunnel(x);
+		break;
+	case EXCHANGE_DRAINING:
+		respond_run(x);
+		break;
+	case EXCHANGE_TUNNEL:
+		respond_tunnel(x);
+		break;
+	case EXCHANGE_REPLYING:
+		if (!x->request_done && discard->in)
+			reply_discard_body(x);
+		reply_if_first(x);
+		break;
+	case EXCHANGE_HELD:
+		gather_run(x);
+		break;
+	case EXCHANGE_HEAD:
+	case EXCHANGE_DELAYED:
+	case EXCHANGE_QUEUED:
+	case EXCHANGE_CONNECTING:
+	case EXCHANGE_ENDED:
+		break;
+	}
+	charge_passed(x);
+}
+
+void forward_event(struct exchange *x)
+{
+	struct client *client = x->client;
+
+	if (!client || client->first != x)
+		exchange_run(x);
+	if (client)
+		client_advance(client);
+}

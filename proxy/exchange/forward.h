@@ -1,0 +1,25 @@
+/* The request up to its server and the response's head from there (exchange/forward.c). */
+#ifndef EXCHANGE_FORWARD_H
+#define EXCHANGE_FORWARD_H
+
+#include <stdbool.h>
+
+struct exchange;
+struct worker;
+
+/* Its connection is there: composes the request, which leaves at the end of the round. False: there
+ * was no memory, and the exchange is over. */
+bool forward_start(struct exchange *exchange);
+
+/* What its connection tells from then on (struct server_events). */
+void forward_fetch(struct exchange *exchange);
+void forward_event(struct exchange *exchange);
+void forward_timeout(struct exchange *exchange);
+
+/* Writes what the worker's exchanges have composed for their servers. */
+void exchange_send_requests(struct worker *worker);
+
+/* Moves what can be moved: the request's body up, the response down. */
+void exchange_run(struct exchange *exchange);
+
+#endif

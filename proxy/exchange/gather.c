@@ -1,0 +1,159 @@
+#include "exchange/gather.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "exchange/exchange.h"
+#include "exchange/reply.h"
+#include "exchange/respond.h"
+#include "http/problem.h"
+#include "upstream/server_connection.h"
+
+/* Reads of one body in a row, so that other connections get their turn. */
+#define TURNS 16
+/* A body up to this is kept in one piece to be sent again. */
+#define REPEATABLE_BYTES (64 * 1024)
+
+static bool is_here_whole(const struct exchange *x)
+{
+	struct slice here = client_body_here(x->client);
+
+	if (x->framing.body == HTTP_BODY_LENGTH)
+		return here.len >= x->framing.length;
+	return here.len > 0 && http_chunked_is_whole(here.at, here.len);
+}
+
+bool gather_begin(struct exchange *x)
+{
+	const struct conf_buffering *buffering = &x->route->request_buffering;
+
+	if (x->request_done || buffering->memory_bytes == 0 || is_here_whole(x))
+		return false;
+	x->body = spool_new(&x->worker->node->store, (struct spool_limits){buffering->memory_bytes,
+							     buffering->file_bytes, SPOOL_REQUEST});
+	if (!x->body)
+		return false; /* then it is sent as it comes */
+	x->gathering = GATHERING_READING;
+	x->interim.continue_due = x->framing.expects_continue;
+	x->up = (struct pump){
+		.pool = &x->worker->blocks,
+		.spool = x->body,
+		.body = x->framing.body,
+		.left = x->framing.length,
+		.max_bytes = x->route->max_body_bytes,
+	};
+	client_open_body(x->client, &x->up);
+	return true;
+}
+
+static void ready(struct exchange *x)
+{
+	x->gathering = GATHERING_READY;
+	x->interim.continue_due = x->framing.expects_continue =
+		false; /* it has got its 100, or sent without */
+	x->client->again = true;
+}
+
+/* The connection's parser goes on to the next request. */
+static bool keep_trailers(struct exchange *x)
+{
+	const struct http_parser *parser = x->up.parser;
+	char *copy;
+
+	if (x->framing.body != HTTP_BODY_CHUNKED || parser->chunked.trailers_len == 0)
+		return true;
+	copy = malloc(parser->chunked.trailers_len);
+	if (!copy)
+		return false;
+	memcpy(copy, parser->chunked.trailers, parser->chunked.trailers_len);
+	x->memory.trailers = copy;
+	x->up.kept_trailers = (struct slice){copy, parser->chunked.trailers_len};
+	return true;
+}
+
+static void whole(struct exchange *x)
+{
+	if (!keep_trailers(x)) {
+		exchange_abort(x, "no memory");
+		return;
+	}
+	x->up.parser = NULL;
+	ready(x);
+	exchange_request_read(x);
+}
+
+void gather_run(struct exchange *x)
+{
+	if (x->gathering != GATHERING_READING)
+		return;
+	if (x->interim.continue_due)
+		respond_continue(x);
+	if (x->state == EXCHANGE_ENDED)
+		return;
+	switch (pump_collect(&x->up, TURNS)) {
+	case PUMP_DONE:
+		whole(x);
+		break;
+	case PUMP_WANTS_READ:
+		stream_read_again(x->up.source);
+		break;
+	case PUMP_WANTS_WRITE:
+		ready(x);
+		break;
+	case PUMP_SOURCE_ENDED:
+		exchange_request_cut(x);
+		break;
+	case PUMP_SOURCE_BROKEN:
+		exchange_reject(x, 400, "malformed body");
+		break;
+	case PUMP_TOO_LARGE:
+		exchange_reply(x, 413, "body too large", HTTP_PROBLEM_NO_RETRY);
+		break;
+	case PUMP_SINK_FAILED:
+	case PUMP_NO_MEMORY:
+		exchange_reply(x, 503, "no memory", 1000);
+		break;
+	case PUMP_SPOOL_FAILED:
+		exchange_reply(x, 503, "temporary file failed", 1000);
+		break;
+	}
+}
+
+void gather_resume(struct exchange *x, struct server_connection *connection)
+{
+	struct pump *up = &x->up;
+
+	up->sink = &connection->stream;
+	up->flow = &connection->out;
+	up->encode_chunked = x->framing.body == HTTP_BODY_CHUNKED;
+	up->tail_due = up->encode_chunked && up->decoded && spool_bytes(x->body) == 0;
+	up->written = 0;
+	up->borrowed = 0;
+	up->trailers = (struct http_trailer_rules){
+		&x->route->request_trailers, &x->route->request_remove, &x->route->request_set};
+}
+
+void gather_keep(struct exchange *x)
+{
+	size_t len = (size_t)x->framing.length, done = 0;
+	struct slice run;
+
+	if (!x->request_done || x->framing.body != HTTP_BODY_LENGTH ||
+		x->framing.length > REPEATABLE_BYTES || spool_bytes(x->body) != x->framing.length)
+		return;
+	x->memory.body = malloc(len);
+	if (!x->memory.body)
+		return; /* then it is sent once */
+	while ((run = spool_front(x->body)).len > 0) {
+		memcpy(x->memory.body + done, run.at, run.len);
+		done += run.len;
+		if (!spool_drop(x->body, run.len))
+			break;
+	}
+	exchange_free_body(x);
+	if (done == len)
+		return;
+	free(x->memory.body);
+	x->memory.body = NULL;
+	exchange_abort(x, "temporary file failed");
+}

@@ -1,0 +1,44 @@
+/*
+ * A request's body before its turn: a request takes a place at its upstream when its body is here
+ * whole or what is kept of it (request_buffering) is full, so that a client that sends slowly holds
+ * none.
+ *
+ *   begin: is it here whole, with its head? --yes--> as if there were no buffering
+ *     | no
+ *   READING: client --pump_collect--> spool   beside the waiting for those before it on its
+ *     |                                       connection and for its session's order
+ *   READY: whole, or as much as is kept
+ *     |
+ *   gather_resume: spool, then what is still to come --pump--> server
+ *
+ * A client that waits for a 100 gets it from here, and its server is not asked for one.
+ */
+#ifndef EXCHANGE_GATHER_H
+#define EXCHANGE_GATHER_H
+
+#include <stdbool.h>
+
+struct exchange;
+struct server_connection;
+
+enum gathering {
+	GATHERING_NONE,
+	GATHERING_READING,
+	GATHERING_READY,
+};
+
+/* The exchange has passed its gate: begins to read its body unless that is not to be kept or is
+ * here whole. True when the exchange has to wait for it. */
+bool gather_begin(struct exchange *exchange);
+
+/* Reads on. Ends the exchange, or answers, when its body can't be had. */
+void gather_run(struct exchange *exchange);
+
+/* Sets exchange.up to send what was read and then what is still to come. What was read stays until
+ * the connection has taken it. */
+void gather_resume(struct exchange *exchange, struct server_connection *connection);
+
+/* A short body that is here whole and may have to be sent twice becomes exchange.memory.body. */
+void gather_keep(struct exchange *exchange);
+
+#endif

@@ -1,0 +1,184 @@
+/*
+ * An exchange's request: judged by the rules of HTTP, and given its route. turn.c has what comes
+ * next.
+ */
+#include "exchange/judge.h"
+
+#include <stdlib.h>
+
+#include "exchange/exchange.h"
+#include "exchange/max_forwards.h"
+#include "exchange/probe.h"
+#include "exchange/read_target.h"
+#include "exchange/reply.h"
+#include "exchange/turn.h"
+#include "gate/readings.h"
+#include "http/forwarded.h"
+#include "http/problem.h"
+#include "http/upgrade.h"
+#include "listen/listener.h"
+
+/* The head's bytes move to the exchange: the connection's buffer goes on to the next request. */
+static bool keep_head(struct exchange *x, const char *bytes)
+{
+	if (x->request.len > sizeof(x->memory.inline_head)) {
+		x->memory.head = malloc(x->request.len);
+		if (!x->memory.head) {
+			x->memory.head = x->memory.inline_head;
+			return false;
+		}
+	}
+	memcpy(x->memory.head, bytes, x->request.len);
+	x->request.base = x->memory.head;
+	x->facts.method =
+		(struct slice){x->memory.head, x->request.target_at - 1}; /* one space between */
+	return true;
+}
+
+static bool is_plain(struct slice text)
+{
+	for (size_t i = 0; i < text.len; i++) {
+		if (text.at[i] <= ' ' || text.at[i] > '~' || text.at[i] == '"')
+			return false;
+	}
+	return text.len > 0 && text.len <= 128;
+}
+
+static void name_request(struct exchange *x)
+{
+	const struct site *site = x->use->site;
+	struct slice given;
+
+	if (site->request_id_field.len == 0)
+		return;
+	given = http_head_find_known(
+		&x->request, site->request_id_field_id, site->request_id_field);
+	if (is_plain(given)) {
+		x->request_id = given;
+		return;
+	}
+	memcpy(x->text.request_id, x->worker->request_id, WORKER_REQUEST_ID_BYTES);
+	x->request_id = (struct slice){x->text.request_id, WORKER_REQUEST_ID_BYTES};
+	worker_next_request_id(x->worker);
+}
+
+/* TRACE sends fields back that scripts shall not see: only a route that lists it serves it. */
+static bool is_unlisted_trace(enum http_method method, const struct conf_route *route)
+{
+	return method == HTTP_METHOD_TRACE && route->methods == 0;
+}
+
+static bool find_route(struct exchange *x)
+{
+	struct site *site = x->use->site;
+	struct route_match match = route_match(site->routes, x->worker->route_scratch,
+		x->facts.host, x->facts.path, x->request.method);
+
+	switch (match.outcome) {
+	case ROUTE_FOUND:
+		if (x->facts.path_odd &&
+			readings_differ(site->routes, x->worker->route_scratch, x->facts.host,
+				x->target.path, x->request.method, &match, x->worker->path_scratch,
+				sizeof(x->worker->path_scratch))) {
+			exchange_reply(x, 400, "ambiguous path", HTTP_PROBLEM_NO_RETRY);
+			return false;
+		}
+		if (is_unlisted_trace(x->request.method, match.route)) {
+			exchange_reply(x, 405, "method not allowed", HTTP_PROBLEM_NO_RETRY);
+			return false;
+		}
+		x->route = match.route;
+		x->upstream = site->upstreams[x->route->upstream->index];
+		x->framing.upgrade = x->framing.upgrade &&
+				     http_upgrade_allowed(&x->request, &x->route->upgrades);
+		if (x->route->ratelimit_headers != CONF_RATELIMIT_INHERIT)
+			x->dialect = x->route->ratelimit_headers;
+		return true;
+	case ROUTE_NONE:
+		exchange_reply(x, 404, "no route", HTTP_PROBLEM_NO_RETRY);
+		return false;
+	case ROUTE_UNDECIDED:
+		exchange_reply(x, 400, "path too costly to match", HTTP_PROBLEM_NO_RETRY);
+		return false;
+	case ROUTE_METHOD:
+		x->facts.allow = match.allow;
+		exchange_reply(x, 405, "method not allowed", HTTP_PROBLEM_NO_RETRY);
+		return false;
+	}
+	return false;
+}
+
+/* Most requests have none, and most sites begin none. */
+static inline bool trace_is_due(const struct exchange *x)
+{
+	enum conf_traceparent mode = x->use->site->conf->traceparent;
+
+	return mode == CONF_TRACEPARENT_BEGIN || http_head_has(&x->request, HTTP_FIELD_TRACEPARENT);
+}
+
+/* Names it, and says how it is framed and what its target is. 0, or the status that it is answered
+ * with. */
+static unsigned read_head(struct exchange *x)
+{
+	unsigned status;
+
+	name_request(x);
+	status = http_frame_request(&x->request, &x->framing);
+	if (trace_is_due(x)) /* it may be one that Connection names */
+		trace_begin(x);
+	x->close_client = status != 0 || !x->framing.keep_alive;
+	x->request_done = status == 0 && x->framing.body == HTTP_BODY_NONE;
+	if (status == 0 && x->request.method == HTTP_METHOD_TRACE &&
+		x->framing.body != HTTP_BODY_NONE)
+		return 400; /* RFC 9110 section 9.3.8: it has no content */
+	return status != 0 ? status : read_target(x);
+}
+
+/* Whose request it is, and what its listener does about the head of such a one. */
+static void know_caller(struct exchange *x, const struct conf_listener *listener)
+{
+	if ((http_head_has(&x->request, HTTP_FIELD_UNDERSCORED) ||
+		    lookalikes_need_all(x->use->site->lookalikes)) &&
+		!listener->passes_lookalikes)
+		lookalikes_drop(x->use->site->lookalikes, &x->request);
+	forwarded_caller(
+		&x->request, x->client->peer, &listener->trusted_proxies, x->facts.address);
+}
+
+void exchange_begin(struct exchange *x, const char *bytes)
+{
+	const struct conf_listener *listener = x->client->listener->conf;
+	unsigned status;
+
+	if (!keep_head(x, bytes)) {
+		exchange_reject(x, 503, "no memory");
+		return;
+	}
+	status = read_head(x);
+	if (status == 405) {
+		exchange_reply(x, 405, "method not allowed", HTTP_PROBLEM_NO_RETRY);
+		return;
+	}
+	if (status != 0) {
+		exchange_reject(x, status, "malformed request");
+		return;
+	}
+	if (x->close_client)
+		client_finish(x->client);
+	know_caller(x, listener);
+	if (listener->health && probe_answered(x))
+		return;
+	if (!find_route(x))
+		return;
+	if (x->request_done)
+		exchange_request_read(x);
+	if (x->route->max_body_bytes > 0 && x->framing.length > x->route->max_body_bytes) {
+		exchange_reply(x, 413, "body too large", HTTP_PROBLEM_NO_RETRY);
+		return;
+	}
+	if (!turn_ask(x))
+		return;
+	if (http_head_has(&x->request, HTTP_FIELD_MAX_FORWARDS) && max_forwards_reached(x))
+		return;
+	turn_enter(x);
+}

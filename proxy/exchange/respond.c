@@ -1,0 +1,499 @@
+#include "exchange/respond.h"
+
+#include <assert.h>
+
+#include "base/log.h"
+#include "exchange/account.h"
+#include "exchange/compose.h"
+#include "exchange/endless.h"
+#include "exchange/exchange.h"
+#include "exchange/pin.h"
+#include "exchange/reply.h"
+#include "http/problem.h"
+#include "http/upgrade.h"
+#include "upstream/server_connection.h"
+
+#define PUMP_TURNS 16
+
+/* What is read of an answer that nobody waits for any more, to keep its connection. */
+#define FOLLOW_BYTES (1024 * 1024)
+
+static void bad_gateway(struct exchange *x, const char *why)
+{
+	server_failed(x->server, why, worker_now_ms(x->worker));
+	account_upstream_failure(x);
+	exchange_drop_connection(x);
+	if (x->client)
+		exchange_reply(x, 502, why, HTTP_PROBLEM_NO_RETRY);
+	else
+		exchange_end(x);
+}
+
+/* ---- heads ----------------------------------------------------------------------------------- */
+
+void respond_continue(struct exchange *x)
+{
+	struct client *client = x->client;
+
+	if (!exchange_is_first(x) || !flow_takes_prefix(&client->out))
+		return;
+	x->interim.continue_due = false;
+	x->interim.continue_sent = true;
+	if (flow_append(&client->out, &x->worker->blocks, SLICE("HTTP/1.1 100 Continue\r\n\r\n")))
+		client->again = true;
+	else
+		exchange_abort(x, "no memory");
+}
+
+static bool may_write_interim(const struct exchange *x)
+{
+	return exchange_is_first(x) && flow_takes_prefix(&x->client->out);
+}
+
+/* 1xx: passed on to clients that know of them, then the next head is awaited. Before it is the
+ * exchange's turn on its connection it waits: of a 100 that is noted, as the client may wait for it
+ * with its request's body; with others the server is left to wait. */
+static void respond_interim(struct exchange *x)
+{
+	static const struct http_parser_limits limits = {256 * 1024, 0, 512};
+	struct client *client = x->client;
+	bool is_wanted = client && x->request.minor >= 1;
+
+	x->interim.seen = true;
+	if (client)
+		client->work++;
+	if (is_wanted && !may_write_interim(x)) {
+		x->interim.held = x->response.status != 100;
+		x->interim.continue_due |= !x->interim.held;
+		if (x->interim.held) {
+			wait_none(&x->connection->wait);
+			return;
+		}
+	} else if (is_wanted) {
+		if (x->response.status == 100)
+			x->interim.continue_sent = true;
+		if (!compose_response(x, &client->out, false, true)) {
+			exchange_abort(x, "no memory");
+			return;
+		}
+		client->again = true;
+	}
+	http_parser_begin_response(&x->connection->parser, &x->response, &limits);
+}
+
+bool respond_held_interim(struct exchange *x)
+{
+	if (x->client && !may_write_interim(x))
+		return false;
+	x->interim.held = false;
+	respond_interim(x);
+	return true;
+}
+
+static void begin_tunnel(struct exchange *x);
+
+static void read_cost(struct exchange *x)
+{
+	struct slice value = http_head_find_name(&x->response, slice_of(x->route->cost_field));
+	uint64_t cost = 0;
+
+	if (value.len == 0 || value.len > 18)
+		return;
+	for (size_t i = 0; i < value.len; i++) {
+		if (value.at[i] < '0' || value.at[i] > '9')
+			return;
+		cost = cost * 10 + (uint64_t)(value.at[i] - '0');
+	}
+	x->answer.has_cost = true;
+	x->answer.cost = cost;
+}
+
+/* As much as waits for one write: a block of the usual size has room for a head behind it. */
+#define JOIN_BYTES (11 * 1024)
+
+/* A short response that is here whole waits in the client's flow for the turn's end: others of this
+ * turn are written with it, those of pipelined requests on its own connection in one piece. */
+static void join_others(struct exchange *x)
+{
+	const struct flow *out = &x->client->out;
+
+	x->answer.joined =
+		x->down.decoded && !x->down.tail_due &&
+		buffer_used(&out->prefix) + out->body.len + out->suffix.len <= JOIN_BYTES;
+}
+
+/* The client is gone. A write is followed to its response's head, so that what must come after it
+ * does, and on to its end as long as that is near. A read that nobody will see is cut, unless that
+ * ends its session's login and its end is near. Near is FOLLOW_BYTES, and the upstream's
+ * idle_timeout (await_more). */
+static bool is_worth_following(const struct exchange *x)
+{
+	bool head_known = x->state != EXCHANGE_FORWARDING;
+	bool is_write = !http_method_is_safe(x->request.method);
+
+	if (!is_write && !x->route->upstream_affinity)
+		return false;
+	return !head_known || x->response_framing.body == HTTP_BODY_NONE ||
+	       (x->response_framing.body == HTTP_BODY_LENGTH && x->down.left <= FOLLOW_BYTES) ||
+	       (x->response_framing.body != HTTP_BODY_LENGTH && is_write);
+}
+
+/* Its body comes down. `chunked`: to the client. */
+static void begin_down(struct exchange *x, bool chunked)
+{
+	struct server_connection *connection = x->connection;
+	const struct conf_buffering *buffering = &x->route->response_buffering;
+
+	struct pump *down = pump_begin(&x->down);
+	down->source = &connection->stream;
+	down->in = &connection->in;
+	down->parser = &connection->parser;
+	if (x->client)
+		client_open_response(x->client, down);
+	down->pool = &x->worker->blocks;
+	if (buffering->memory_bytes > 0) {
+		down->store = &x->worker->node->store;
+		down->kept = (struct spool_limits){
+			buffering->memory_bytes, buffering->file_bytes, SPOOL_RESPONSE};
+	}
+	down->body = x->response_framing.body;
+	down->encode_chunked = chunked;
+	down->decoded = x->response_framing.body == HTTP_BODY_NONE;
+	down->left = x->response_framing.length;
+	down->max_bytes = x->client ? 0 : FOLLOW_BYTES;
+	down->trailers.removed = &x->route->response_remove;
+	down->trailers.set = &x->route->response_set;
+}
+
+/* The head goes to the client, its body is on its way. */
+static void begin_relaying(struct exchange *x)
+{
+	struct client *client = x->client;
+	struct server_connection *connection = x->connection;
+	enum http_body body = x->response_framing.body;
+	bool has_no_length = body == HTTP_BODY_CHUNKED || body == HTTP_BODY_UNTIL_CLOSE;
+	bool chunked = has_no_length && client && x->request.minor >= 1;
+	bool by_close = has_no_length && client && x->request.minor == 0;
+
+	if (by_close)
+		x->close_client = true; /* an HTTP/1.0 client sees the end by the close */
+	if (client && (!x->request_done || exchange_ends_drain(x)))
+		x->close_client = true; /* in a drain, the last of the connection says so */
+	size_t unsent = client ? flow_bytes(&client->out) : 0;
+	x->answer.begun = true;
+	x->answer.status = x->response.status;
+	begin_down(x, chunked);
+	exchange_enter(x, client ? EXCHANGE_RELAYING : EXCHANGE_DRAINING);
+	if (!client && !is_worth_following(x))
+		exchange_end(x);
+	if (!client)
+		return;
+	if (!compose_response(x, &client->out, chunked, false)) {
+		exchange_abort(x, "no memory");
+		return;
+	}
+	/* What of the body is here already leaves with the head. */
+	if (!x->down.decoded && connection->in.at && buffer_used(&connection->in) > 0) {
+		enum pump_result result = pump_fill(&x->down);
+		if (result == PUMP_NO_MEMORY) {
+			exchange_abort(x, "no memory");
+			return;
+		}
+		if (result == PUMP_SOURCE_BROKEN) {
+			/* Not a byte of the head has left: it can still be another one. */
+			flow_truncate(&client->out, unsent);
+			x->answer.begun = false;
+			bad_gateway(x, "malformed response body");
+			return;
+		}
+	}
+	client->ends_body = by_close;
+	if (x->close_client)
+		client_finish(client);
+	join_others(x);
+}
+
+void respond_to_head(struct exchange *x)
+{
+	assert(!x->client ||
+		exchange_is_first(x)); /* or another's response would be taken for its own */
+	if (!http_frame_response(&x->response, x->request.method, &x->response_framing)) {
+		bad_gateway(x, "ambiguous framing in the response");
+		return;
+	}
+	if (x->response.status == 101) {
+		if (x->framing.upgrade && x->request_done && x->response_framing.upgrade &&
+			x->client &&
+			http_upgrade_agreed(&x->response, &x->request, &x->route->upgrades))
+			begin_tunnel(x);
+		else
+			bad_gateway(x, "101 without a request for it");
+		return;
+	}
+	if (x->response.status < 200) {
+		respond_interim(x);
+		return;
+	}
+	x->answer.upstream_status = x->response.status;
+	server_succeeded(x->server);
+	if (x->turn.in_queue)
+		queue_answered(x->worker->node->queue, &x->turn.ticket, worker_now_ns(x->worker));
+	if (x->route->cost_field)
+		read_cost(x);
+	if (x->client && endless_is_events(x) && !endless_begin(x))
+		return;
+	if (x->framing.upgrade && x->client && x->request_done) {
+		/* It stays what it is: the next request may be behind it. */
+		client_request_read(x->client, x, false);
+		x->client->again = true;
+	}
+	begin_relaying(x);
+}
+
+/* ---- bodies ---------------------------------------------------------------------------------- */
+
+/* All of the response was read: who waited for that may go, and the connection may serve another.
+ */
+static void received(struct exchange *x)
+{
+	struct server_connection *connection = x->connection;
+
+	if (x->answer.received)
+		return;
+	x->answer.received = true;
+	if (connection) {
+		bool clean = x->response_framing.keep_alive && x->request_done &&
+			     !connection->is_doubtful && flow_is_empty(&connection->out) &&
+			     buffer_used(&connection->in) == 0;
+		if (connection->in.at && x->client && x->client->out.body.len > 0) {
+			/* The client still borrows the last block: it takes it over. */
+			x->client->out.kept = connection->in;
+			connection->in = (struct buffer){0};
+		}
+		if (x->down.sink)
+			pump_finish(&x->down);
+		x->down.in = &x->empty;
+		x->down.source = NULL;
+		x->connection = NULL;
+		x->up.sink = NULL;
+		x->up.flow = NULL;
+		exchange_leave_server(x);
+		if (clean && x->route->upstream_affinity && x->turn.in_queue)
+			pin_park(x, connection);
+		else if (clean && !x->route->upstream_affinity)
+			server_connection_keep(connection);
+		else
+			server_connection_close(connection);
+	}
+	exchange_leave_queue(x);
+}
+
+/* A client that takes less than SLOW_BYTES in SLOW_MS, while there is more for it, is slow: what it
+ * does not take is kept for it from then on, until it has caught up. For a faster one the server
+ * waits, as that costs no copy and ends soon. */
+#define SLOW_MS    100
+#define SLOW_BYTES (1024 * 1024)
+
+/* The client takes no more now. */
+static void await_client(struct exchange *x)
+{
+	uint64_t now_ms = worker_now_ms(x->worker);
+
+	if (!x->connection)
+		return;
+	if (!x->down.store || x->down.spills) {
+		wait_none(&x->connection->wait);
+		return;
+	}
+	if (x->connection->wait.reason != WAIT_CLIENT)
+		x->answer.taken = x->down.written;
+	wait_for(&x->connection->wait, WAIT_CLIENT, x->answer.taken, now_ms + SLOW_MS, now_ms);
+}
+
+void respond_client_is_slow(struct exchange *x)
+{
+	x->down.spills = x->down.written - x->answer.taken < SLOW_BYTES;
+	wait_none(&x->connection->wait);
+}
+
+static void await_more(struct exchange *x)
+{
+	uint64_t now_ms = worker_now_ms(x->worker);
+
+	if (!x->connection)
+		return;
+	if (x->state == EXCHANGE_DRAINING)
+		wait_for(&x->connection->wait, WAIT_DRAIN, 0,
+			now_ms + x->upstream->conf->idle_timeout_ms, now_ms);
+	else
+		wait_for(&x->connection->wait, WAIT_MORE, x->connection->stream.received,
+			now_ms + x->upstream->conf->idle_timeout_ms, now_ms);
+	stream_read_again(&x->connection->stream);
+}
+
+static void relayed(struct exchange *x)
+{
+	received(x);
+	if (x->client && !x->request_done) {
+		/* Answered early: what is left of the request is of no use to anybody. */
+		x->close_client = true;
+	}
+	exchange_end(x);
+}
+
+void respond_run(struct exchange *x)
+{
+	enum pump_result result = PUMP_DONE;
+
+	if (x->state != EXCHANGE_RELAYING && x->state != EXCHANGE_DRAINING)
+		return;
+	/* The last of the body is here: before the client takes it, others may go. */
+	if (x->down.decoded)
+		received(x);
+	if (x->answer.joined) {
+		relayed(x);
+		return;
+	}
+	result = pump_run(&x->down, PUMP_TURNS);
+	if (x->down.spills && x->client && !x->client->out.spool)
+		x->down.spills = false; /* it has caught up */
+	if (x->down.decoded && result == PUMP_WANTS_WRITE)
+		received(x);
+	switch (result) {
+	case PUMP_DONE:
+		relayed(x);
+		break;
+	case PUMP_WANTS_READ:
+		await_more(x);
+		break;
+	case PUMP_WANTS_WRITE:
+		await_client(x);
+		break;
+	case PUMP_SINK_FAILED:
+		worker_count(x->worker, STATS_CLIENT_GONE);
+		client_close(x->client, "client gone");
+		break;
+	case PUMP_TOO_LARGE:
+		exchange_end(x); /* nobody waits for what goes on so long */
+		break;
+	case PUMP_SOURCE_ENDED:
+	case PUMP_SOURCE_BROKEN:
+	case PUMP_NO_MEMORY:
+	case PUMP_SPOOL_FAILED:
+		/* The head is out: only a cut tells the client that this is not all. */
+		x->turn.ticket.failed = true;
+		account_upstream_failure(x);
+		server_failed(x->server, "response cut short", worker_now_ms(x->worker));
+		exchange_abort(x, "response cut short");
+		break;
+	}
+}
+
+/* ---- tunnels --------------------------------------------------------------------------------- */
+
+static void begin_tunnel(struct exchange *x)
+{
+	struct client *client = x->client;
+	struct server_connection *connection = x->connection;
+
+	if (!endless_begin(x))
+		return;
+	x->answer.status = x->answer.upstream_status = 101;
+	x->answer.begun = true;
+	x->close_client = true;
+	if (x->body)
+		exchange_free_body(x); /* it was sent */
+	if (!compose_response(x, &client->out, false, false)) {
+		exchange_abort(x, "no memory");
+		return;
+	}
+	exchange_enter(x, EXCHANGE_TUNNEL);
+	client_begin_tunnel(client, x);
+	x->up = (struct pump){
+		.sink = &connection->stream,
+		.flow = &connection->out,
+		.pool = &x->worker->blocks,
+		.body = HTTP_BODY_UNTIL_CLOSE,
+	};
+	x->down = (struct pump){
+		.source = &connection->stream,
+		.in = &connection->in,
+		.pool = &x->worker->blocks,
+		.body = HTTP_BODY_UNTIL_CLOSE,
+	};
+	client_open_body(client, &x->up);
+	client_open_response(client, &x->down);
+	if (x->turn.in_queue)
+		queue_detach(x->worker->node->queue, &x->turn.ticket, worker_now_ns(x->worker));
+	exchange_leave_server(x);
+}
+
+/* One direction. False: the tunnel is to be cut. */
+static bool tunnel_one_way(struct pump *pump, bool *ended)
+{
+	if (*ended)
+		return true;
+	enum pump_result result = pump_run(pump, PUMP_TURNS);
+	if (result == PUMP_DONE) {
+		*ended = true;
+		stream_end_output(pump->sink);
+		return true;
+	}
+	if (result == PUMP_WANTS_READ)
+		stream_read_again(pump->source);
+	return result == PUMP_WANTS_READ || result == PUMP_WANTS_WRITE;
+}
+
+void respond_tunnel(struct exchange *x)
+{
+	uint64_t now_ms = worker_now_ms(x->worker);
+
+	if (!tunnel_one_way(&x->up, &x->up_ended) || !tunnel_one_way(&x->down, &x->down_ended)) {
+		exchange_abort(x, "tunnel cut");
+		return;
+	}
+	if (x->up_ended && x->down_ended) {
+		exchange_end(x);
+		return;
+	}
+	wait_for(&x->connection->wait, WAIT_TUNNEL, x->up.written + x->down.written,
+		now_ms + x->upstream->conf->tunnel_timeout_ms, now_ms);
+}
+
+/* ---- the client left ------------------------------------------------------------------------- */
+
+void exchange_client_gone(struct exchange *x)
+{
+	bool under_way = x->state == EXCHANGE_FORWARDING || x->state == EXCHANGE_RELAYING;
+
+	x->client = NULL;
+	if (!x->outcome)
+		x->outcome = x->worker->stopping ? "shutdown" : "client gone";
+	if (!under_way || !x->request_done || !x->up_over || x->answer.received ||
+		x->worker->stopping || !x->connection || !is_worth_following(x)) {
+		exchange_end(x);
+		return;
+	}
+	x->up.source = NULL;
+	x->up.sink = NULL;
+	x->next = x->worker->orphans;
+	x->worker->orphans = x;
+	x->orphaned = true;
+	if (x->state == EXCHANGE_FORWARDING) {
+		if (x->interim.held) {
+			uint64_t now_ms = worker_now_ms(x->worker);
+			wait_for(&x->connection->wait, WAIT_RESPONSE, 0,
+				now_ms + x->upstream->conf->first_byte_timeout_ms, now_ms);
+			stream_yield(&x->connection->stream);
+		}
+		return; /* goes on alone */
+	}
+	/* What the flow borrowed is gone with the client's connection. */
+	x->down.sink = NULL;
+	x->down.flow = NULL;
+	x->down.tail_due = false;
+	x->down.max_bytes = x->down.content_bytes + FOLLOW_BYTES;
+	exchange_enter(x, EXCHANGE_DRAINING);
+	await_more(x);
+	stream_yield(&x->connection->stream);
+}

@@ -1,0 +1,384 @@
+/*
+ * An exchange on the way to its turn: what its limits say, its place in its client's order.
+ *
+ *   turn_ask --> turn_enter --> HELD, QUEUED, DELAYED ... --> exchange_admit --> exchange_forward
+ *        `-----------`-- refused, turned away: exchange_reply
+ */
+#include "exchange/turn.h"
+
+#include <assert.h>
+
+#include "base/container.h"
+#include "exchange/account.h"
+#include "exchange/exchange.h"
+#include "exchange/find_server.h"
+#include "exchange/reply.h"
+#include "http/priority.h"
+#include "http/problem.h"
+#include "listen/listener.h"
+
+/* ---- its limits ------------------------------------------------------------------------------ */
+
+static inline void fill_identity(const struct exchange *x, struct identity_input *input)
+{
+	input->head = &x->request;
+	memcpy(input->address, x->facts.address, sizeof(input->address));
+	input->host = x->facts.host;
+	input->path = x->facts.key_path;
+	input->query = x->target.query;
+	input->method = x->facts.method;
+	input->route = slice_of(x->route->name);
+	input->now_s = gate_needs_time(x->use->site->gate)
+			       ? worker_wall_ns(x->worker) / CLOCK_NS_PER_S
+			       : 0;
+	input->has_key = input->ambiguous = false;
+}
+
+uint64_t exchange_hash_key(const struct exchange *x, const struct conf_key *key)
+{
+	struct throttle_seed seed = throttle_table_seed(x->worker->node->throttles);
+	struct identity_input input;
+
+	fill_identity(x, &input);
+	return identity_hash(key, &input, &seed).lo;
+}
+
+/* Asks the limits, the first time and again when a delay is over; who asks is determined once. */
+static void ask_gate(struct exchange *x)
+{
+	struct worker *worker = x->worker;
+	const struct gate *gate = x->use->site->gate;
+	uint64_t now_ns = worker_now_ns(worker);
+	uint64_t waited_ns = x->times.judged_ns ? now_ns - x->times.judged_ns : 0;
+
+	if (!x->times.judged_ns) {
+		struct identity_input input;
+		fill_identity(x, &input);
+		gate_identify(gate, x->route, &input, &x->gate.identity);
+	}
+	gate_judge(gate, x->route, &x->gate.identity, worker_throttle_ns(worker), waited_ns,
+		&x->gate.verdict, &x->gate.receipt);
+	if (!x->times.judged_ns)
+		x->times.judged_ns = now_ns;
+}
+
+/* Refused by the gate? Then it is answered. */
+static bool is_turned_away(struct exchange *x)
+{
+	switch (x->gate.verdict.outcome) {
+	case GATE_ADMIT:
+		return false;
+	case GATE_DELAY:
+		return false;
+	case GATE_REFUSE:
+		exchange_reply(x, 429, "limit", x->gate.verdict.retry_after_ms);
+		return true;
+	case GATE_AMBIGUOUS:
+		exchange_reply(x, 400, "ambiguous key", HTTP_PROBLEM_NO_RETRY);
+		return true;
+	case GATE_DENY:
+		exchange_reply(x, 403, "denied", HTTP_PROBLEM_NO_RETRY);
+		return true;
+	case GATE_NO_KEY:
+		exchange_reply(x, 401, "no key", HTTP_PROBLEM_NO_RETRY);
+		return true;
+	case GATE_UNKNOWN:
+		exchange_reply(x, 403, "unknown key", HTTP_PROBLEM_NO_RETRY);
+		return true;
+	case GATE_UNAVAILABLE:
+		exchange_reply(x, 503, "limits unavailable", x->gate.verdict.retry_after_ms);
+		return true;
+	}
+	return true;
+}
+
+bool turn_ask(struct exchange *x)
+{
+	ask_gate(x);
+	return !is_turned_away(x);
+}
+
+/* ---- its place ------------------------------------------------------------------------------- */
+
+static bool same_session(const struct exchange *a, const struct exchange *b)
+{
+	return a->gate.verdict.session.hi == b->gate.verdict.session.hi &&
+	       a->gate.verdict.session.lo == b->gate.verdict.session.lo;
+}
+
+/* Those before it on its connection whose answers are still to come. */
+enum before {
+	BEFORE_NONE,
+	BEFORE_SAME,  /* all in the queue, in the same session and lane */
+	BEFORE_OTHER, /* one is not in the queue, or in another session or lane */
+};
+
+/*
+ * Responses leave a connection in the order of its requests. While an exchange waits for those
+ * before it, it must hold nothing that they may need:
+ *
+ *   a place at the upstream, one of session_in_flight: it takes none before its answer is the next
+ *   its turn in its session's order: they took theirs before it, when they are of the same lane of
+ *   the same session; else it does not enter the queue before they are answered
+ *
+ * So no circle can close, whatever waits for what on other connections.
+ */
+static enum before look_before(const struct exchange *x)
+{
+	enum before found = BEFORE_NONE;
+
+	for (const struct exchange *before = x->client->first; before != x; before = before->next) {
+		if (exchange_is_answered(before))
+			continue;
+		if (!before->turn.in_queue || !same_session(before, x) ||
+			before->turn.ticket.lane != x->turn.ticket.lane)
+			return BEFORE_OTHER;
+		found = BEFORE_SAME;
+	}
+	return found;
+}
+
+/* The lane of its plan and route, or as its client says where clients are believed: urgent ones
+ * high unless the plan is of the normal lane, less than usual ones normal. */
+static enum queue_lane lane_of(const struct exchange *x)
+{
+	bool high = x->gate.verdict.lane == CONF_LANE_HIGH;
+
+	if (x->client->listener->conf->trust_priority) {
+		const struct conf_plan *plan = x->gate.verdict.plan;
+		int urgency =
+			http_priority_urgency(http_head_find_name(&x->request, SLICE("priority")));
+		if (urgency >= 0 && urgency <= 2 && (!plan || plan->lane == CONF_LANE_HIGH))
+			high = true;
+		else if (urgency > 3)
+			high = false;
+	}
+	return high ? QUEUE_LANE_HIGH : QUEUE_LANE_NORMAL;
+}
+
+static void on_deadline(struct deadline *deadline)
+{
+	struct exchange *x = CONTAINER_OF(deadline, struct exchange, turn.deadline);
+	struct client *client = x->client;
+
+	if (x->state == EXCHANGE_DELAYED) {
+		exchange_admit(x);
+	} else if (x->state == EXCHANGE_QUEUED && x->attempt.line.waiter &&
+		   worker_now_ms(x->worker) < x->turn.wait_ends_ms) {
+		find_server_again(x);
+	} else if (x->state == EXCHANGE_QUEUED) {
+		struct run_queue *line = x->upstream->state->run_queue;
+		worker_count(x->worker, STATS_SHED);
+		exchange_reply(x, 503, "queue timeout", run_queue_retry_after_ms(line));
+	}
+	if (client)
+		client_advance(client);
+}
+
+static void wait_until(struct exchange *x, uint64_t at_ms)
+{
+	if (!x->turn.has_deadline)
+		deadline_init(&x->turn.deadline, x->worker->loop.base, on_deadline);
+	x->turn.has_deadline = true;
+	deadline_set(&x->turn.deadline, at_ms, worker_now_ms(x->worker));
+}
+
+static void turned_away_by_queue(struct exchange *x, enum queue_verdict verdict)
+{
+	static const char *const reasons[] = {
+		[QUEUE_FULL_SESSION] = "queue full",
+		[QUEUE_FULL_SESSION_BYTES] = "queue memory full",
+		[QUEUE_FULL_TOTAL] = "all queues full",
+		[QUEUE_FULL_BYTES] = "all queues' memory full",
+		[QUEUE_FULL_SESSIONS] = "too many sessions",
+		[QUEUE_CLOSED] = "session closed",
+		[QUEUE_SHED] = "overload",
+	};
+
+	worker_count(x->worker, STATS_SHED);
+	exchange_reply(x, 503, reasons[verdict], x->turn.ticket.retry_after_ms);
+}
+
+/* What it holds in memory while it waits: itself, its head, and what of its body is here already,
+ * which is a block of its connection's. */
+static uint64_t bytes_of(const struct exchange *x)
+{
+	uint64_t bytes = sizeof(*x);
+
+	if (x->memory.head != x->memory.inline_head)
+		bytes += x->request.len;
+	if (x->memory.path)
+		bytes += x->facts.path.len;
+	if (!x->request_done)
+		bytes += client_body_memory(x->client);
+	return bytes;
+}
+
+void exchange_await_turn(struct exchange *x)
+{
+	/* One that was sent already, and is to be sent again, has waited for something else. */
+	uint64_t since_ns = x->attempt.sent ? worker_now_ns(x->worker) : x->turn.ticket.entered_ns;
+
+	exchange_enter(x, EXCHANGE_QUEUED);
+	if (x->attempt.search == SEARCH_FIRST) /* else it is the same wait, which goes on */
+		x->turn.wait_ends_ms = since_ns / CLOCK_NS_PER_MS + x->route->queue_timeout_ms;
+	wait_until(x, x->turn.wait_ends_ms);
+}
+
+void exchange_look_again(struct exchange *x, uint64_t after_ms)
+{
+	uint64_t at_ms = worker_now_ms(x->worker) + after_ms;
+
+	wait_until(x, at_ms < x->turn.wait_ends_ms ? at_ms : x->turn.wait_ends_ms);
+}
+
+static void on_ticket(struct message *message);
+
+static void enter_queue(struct exchange *x)
+{
+	struct site *site = x->use->site;
+	struct upstream *upstream = x->upstream;
+	struct ticket *ticket = &x->turn.ticket;
+
+	ticket->message.run = on_ticket;
+	ticket->bytes = bytes_of(x);
+	ticket->weight = (uint16_t)(x->gate.verdict.weight > 0 ? x->gate.verdict.weight : 1);
+	ticket->unordered =
+		x->route->ordering == CONF_ORDERING_AUTO && !x->gate.verdict.names_client;
+	ticket->unsafe = !http_method_is_safe(x->request.method);
+	enum queue_verdict verdict = queue_enter(x->worker->node->queue,
+		&site->policies[x->route->index], upstream->state->run_queue,
+		(struct session_key){{x->gate.verdict.session.hi, x->gate.verdict.session.lo}},
+		ticket, worker_now_ns(x->worker));
+	if (verdict == QUEUE_GO) {
+		x->turn.in_queue = true;
+		exchange_admit(x);
+	} else if (verdict == QUEUE_WAIT) {
+		x->turn.in_queue = true;
+		x->turn.aside = ticket->unready;
+		if (x->turn.aside)
+			exchange_enter(x, EXCHANGE_HELD);
+		else
+			exchange_await_turn(x);
+	} else {
+		turned_away_by_queue(x, verdict);
+	}
+}
+
+/* It can use a place now. */
+static void leave_aside(struct exchange *x)
+{
+	x->turn.aside = false;
+	if (queue_ready(x->worker->node->queue, &x->turn.ticket, worker_now_ns(x->worker)) ==
+		QUEUE_GO)
+		exchange_admit(x);
+	else
+		exchange_await_turn(x);
+}
+
+/* At the head of its session: one that its limit delays waits here until it fits, and then for a
+ * place at its upstream once more. */
+void exchange_admit(struct exchange *x)
+{
+	struct queue *queue = x->worker->node->queue;
+
+	if (x->gate.verdict.outcome == GATE_DELAY && x->state != EXCHANGE_HEAD) {
+		if (!turn_ask(x))
+			return;
+	}
+	if (x->gate.verdict.outcome == GATE_DELAY) {
+		uint64_t now_ns = worker_throttle_ns(x->worker);
+		uint64_t until_ns = x->gate.verdict.delay_until_ns;
+		uint64_t wait_ms =
+			until_ns > now_ns ? (until_ns - now_ns) / CLOCK_NS_PER_MS + 1 : 1;
+		exchange_enter(x, EXCHANGE_DELAYED);
+		if (!x->turn.delayed)
+			account_delay(x);
+		x->turn.delayed = true;
+		/* Others need not wait for its limit. */
+		x->turn.aside |= queue_yield(queue, &x->turn.ticket, worker_now_ns(x->worker));
+		wait_until(x, worker_now_ms(x->worker) + wait_ms);
+		return;
+	}
+	if (x->turn.aside) {
+		leave_aside(x);
+		return;
+	}
+	if (x->turn.has_deadline)
+		deadline_clear(&x->turn.deadline);
+	exchange_forward(x);
+}
+
+/* The message of its ticket: its turn has come, or what else the queue had to say. */
+static void on_ticket(struct message *message)
+{
+	struct exchange *x = CONTAINER_OF(ticket_of(message), struct exchange, turn.ticket);
+	struct client *client = x->client;
+	enum queue_verdict verdict =
+		queue_arrive(x->worker->node->queue, &x->turn.ticket, worker_now_ns(x->worker));
+
+	if (x->state == EXCHANGE_ENDED) {
+		/* It left while this was under way; only its memory waited. */
+		assert(verdict == QUEUE_GONE);
+		exchange_free_later(x);
+		return;
+	}
+	/* It may have left and still be writing its answer: then its end frees it. */
+	x->turn.awaits_mail = false;
+	switch (verdict) {
+	case QUEUE_GO:
+		exchange_admit(x);
+		break;
+	case QUEUE_ABORTED:
+		exchange_abort(x, "session aborted");
+		break;
+	case QUEUE_SHED:
+	case QUEUE_CLOSED:
+		x->turn.in_queue = false;
+		turned_away_by_queue(x, verdict);
+		break;
+	case QUEUE_GONE:
+	case QUEUE_WAIT:
+	case QUEUE_FULL_SESSION:
+	case QUEUE_FULL_SESSION_BYTES:
+	case QUEUE_FULL_TOTAL:
+	case QUEUE_FULL_BYTES:
+	case QUEUE_FULL_SESSIONS:
+		break;
+	}
+	if (client)
+		client_advance(client);
+}
+
+void turn_enter(struct exchange *x)
+{
+	x->turn.ticket.lane = (uint8_t)lane_of(x);
+	x->turn.ticket.unready = gather_begin(x);
+	switch (look_before(x)) {
+	case BEFORE_OTHER:
+		exchange_enter(x, EXCHANGE_HELD);
+		break;
+	case BEFORE_SAME:
+		x->turn.ticket.unready = true;
+		enter_queue(x);
+		break;
+	case BEFORE_NONE:
+		x->turn.ticket.unready |= x->client->first != x && client_is_behind(x->client);
+		enter_queue(x);
+		break;
+	}
+	if (x->state == EXCHANGE_HELD)
+		gather_run(x);
+}
+
+void exchange_next(struct exchange *x)
+{
+	if (x->state != EXCHANGE_HELD)
+		return;
+	if (!x->turn.in_queue) {
+		x->turn.ticket.unready = x->gathering == GATHERING_READING;
+		enter_queue(x);
+	} else if (x->gathering != GATHERING_READING) {
+		leave_aside(x);
+	}
+}

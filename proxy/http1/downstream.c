@@ -1,0 +1,479 @@
+#include "http1/downstream.h"
+
+#include <assert.h>
+#include <stdlib.h>
+
+#include "base/container.h"
+#include "base/log.h"
+#include "exchange/exchange.h"
+#include "exchange/forward.h"
+#include "exchange/reply.h"
+#include "exchange/respond.h"
+#include "exchange/turn.h"
+#include "http1/client_wait.h"
+#include "http1/http1_client.h"
+#include "http1/linger.h"
+#include "http1/read_requests.h"
+#include "listen/listener.h"
+
+#define DRAIN_IDLE_MS 1000 /* in a drain: how long a connection may be idle */
+
+static void enter(struct downstream *d, enum downstream_state state)
+{
+	static const char *const names[] = {"open", "finishing", "lingering", "closed"};
+
+	log_debug("client %.*s: %s -> %s", SLICE_ARGS(forwarded_peer_text(&d->peer)),
+		names[d->state], names[state]);
+	d->state = state;
+}
+
+static const struct stream_calls calls;
+static void on_deadline(struct deadline *deadline);
+
+void downstream_accept(struct worker *worker, struct listener *listener,
+	struct stream_export *client, const struct sockaddr *peer, socklen_t peer_len)
+{
+	struct downstream *d = calloc(1, sizeof(*d));
+
+	if (!d)
+		stream_export_close(client);
+	if (!d || !stream_import(&d->stream, &worker->streams, client, &calls)) {
+		log_error("listener %s: no memory for a connection", listener->conf->name);
+		free(d);
+		listener_connection_closed(listener);
+		return;
+	}
+	d->worker = worker;
+	d->client.calls = &http1_client_calls;
+	d->client.listener = listener;
+	d->client.peer = &d->peer;
+	d->client.forwarding = &d->forwarding;
+	d->state = DOWNSTREAM_OPEN;
+	forwarded_peer_init(&d->peer, peer, peer_len, &listener->conf->trusted_proxies);
+	d->judged_by = worker->use->site->serial;
+	wait_init(&d->wait, worker->loop.base, on_deadline);
+	d->next = worker->downstreams;
+	if (d->next)
+		d->next->prev = d;
+	worker->downstreams = d;
+	/* relaxed: looked at only by workers that drain, who are woken when it is 0 */
+	atomic_fetch_add_explicit(&worker->node->clients, 1, memory_order_relaxed);
+	worker_count(worker, STATS_CONNECTIONS);
+	/* Mostly the request is here already: looking saves a turn of the loop. */
+	stream_expect_input(&d->stream);
+}
+
+void downstream_judge_peer_again(struct downstream *d)
+{
+	forwarded_peer_judge(&d->peer, &d->client.listener->conf->trusted_proxies);
+	d->judged_by = d->worker->use->site->serial;
+}
+
+static void free_downstream(struct deferred_free *item)
+{
+	free(CONTAINER_OF(item, struct downstream, deferred));
+}
+
+void downstream_leave_input(struct downstream *d, const struct exchange *exchange)
+{
+	if (d->reading != exchange)
+		return;
+	assert(d->input != INPUT_HEAD);
+	/* What is left of a body must never be read as a request. */
+	assert(d->input != INPUT_BODY || exchange->request_done || d->state != DOWNSTREAM_OPEN);
+	downstream_set_input(d, INPUT_NONE, NULL);
+}
+
+/* The client could not tell that it has not got all: an end of data is the end of a body that has
+ * no length (RFC 9112 section 6.3). */
+static bool looks_whole(const struct downstream *d)
+{
+	return d->client.ends_body && (d->client.first || !flow_is_empty(&d->client.out));
+}
+
+void downstream_close(struct downstream *d, const char *why)
+{
+	struct worker *worker = d->worker;
+
+	if (d->state == DOWNSTREAM_CLOSED)
+		return;
+	log_debug("client %.*s: closed: %s", SLICE_ARGS(forwarded_peer_text(&d->peer)), why);
+	linger_leave(d);
+	enter(d, DOWNSTREAM_CLOSED);
+	if (looks_whole(d))
+		stream_reset_at_close(&d->stream);
+	stream_close(&d->stream);
+	wait_end(&d->wait);
+	read_requests_discard_head(d);
+	if (d->reading)
+		downstream_leave_input(d, d->reading);
+	while (d->client.first) {
+		struct exchange *exchange = d->client.first;
+		d->client.first = exchange->next;
+		exchange_client_gone(exchange);
+	}
+	d->last = NULL;
+	flow_clear(&d->client.out, &worker->blocks);
+	buffer_release(&d->in, &worker->blocks);
+	http_parser_end(&d->parser);
+	forwarding_clear(&d->forwarding);
+	client_wait_end(d);
+	if (d->prev)
+		d->prev->next = d->next;
+	else
+		worker->downstreams = d->next;
+	if (d->next)
+		d->next->prev = d->prev;
+	if (atomic_fetch_sub(&worker->node->clients, 1) == 1 && worker->draining)
+		node_wake_workers(worker->node);
+	listener_connection_closed(d->client.listener);
+	loop_free_later(&worker->loop, &d->deferred, free_downstream);
+}
+
+/* ---- writing and ending ---------------------------------------------------------------------- */
+
+static void flush(struct downstream *d)
+{
+	if (d->state == DOWNSTREAM_CLOSED || flow_is_empty(&d->client.out) || !d->stream.writable)
+		return;
+	if (flow_write(&d->client.out, &d->stream, &d->worker->blocks, &d->written) ==
+		STREAM_FAILED)
+		downstream_close(d, "write failed");
+}
+
+/* All is answered. May the client still be sending, or has sent what nobody will read? */
+static void end_output(struct downstream *d)
+{
+	bool unread = (d->in.at && buffer_used(&d->in) > 0) || d->stream.readable;
+
+	assert(d->input == INPUT_NONE);
+	if (d->stream.read_ended || !(unread || d->rest_comes))
+		downstream_close(d, "done");
+	else
+		linger_begin(d);
+}
+
+void downstream_linger(struct downstream *d)
+{
+	enter(d, DOWNSTREAM_LINGERING);
+}
+
+void downstream_finish(struct downstream *d)
+{
+	if (d->state == DOWNSTREAM_OPEN)
+		enter(d, DOWNSTREAM_FINISHING);
+	read_requests_discard_head(d);
+}
+
+/* The client was told that no further response comes on this connection, or takes all that follows
+ * for the body of the one before (RFC 9112 sections 6.3 and 9.6). */
+static void cut_behind(struct downstream *d)
+{
+	while (d->client.first) {
+		struct exchange *exchange = d->client.first;
+		d->rest_comes |= !exchange->request_done;
+		d->client.first = exchange->next;
+		downstream_leave_input(d, exchange);
+		exchange_client_gone(exchange);
+	}
+	d->exchange_count = 0;
+}
+
+void downstream_exchange_ended(struct downstream *d, struct exchange *exchange)
+{
+	assert(d->client.first == exchange);
+	d->client.first = exchange->next;
+	d->exchange_count--;
+	d->rest_comes |= !exchange->request_done;
+	downstream_leave_input(d, exchange);
+	if (exchange->close_client)
+		cut_behind(d);
+	if (!d->client.first)
+		d->last = NULL;
+	d->client.again = true;
+}
+
+static uint64_t idle_timeout_ms(const struct downstream *d)
+{
+	uint64_t timeout_ms = d->client.listener->conf->idle_timeout_ms;
+	uint64_t shutdown_ms = d->worker->use->site->conf->shutdown_timeout_ms;
+
+	if (d->worker->draining && timeout_ms > DRAIN_IDLE_MS)
+		timeout_ms = DRAIN_IDLE_MS;
+	/* The shutdown's end would count as a cut. */
+	return d->worker->draining && timeout_ms > shutdown_ms / 2 ? shutdown_ms / 2 : timeout_ms;
+}
+
+/* Nothing to be sent, and none of its requests is being read: the usual cases. */
+static inline void watch_input_none(struct downstream *d)
+{
+	if (d->client.first)
+		wait_none(&d->wait); /* what it asked for is under way */
+	else
+		/* A drain shortens it. */
+		wait_for(&d->wait, WAIT_IDLE, 2 * d->begun + d->worker->draining,
+			worker_now_ms(d->worker) + idle_timeout_ms(d), worker_now_ms(d->worker));
+}
+
+static inline void watch(struct downstream *d)
+{
+	if (d->state == DOWNSTREAM_LINGERING)
+		return;
+	if ((d->input == INPUT_NONE && flow_is_empty(&d->client.out) && !d->rates) ||
+		!client_wait(d))
+		watch_input_none(d);
+}
+
+void downstream_watch(struct downstream *d)
+{
+	watch(d);
+}
+
+/* Whether to write now, or at the turn's end together with what else is about to come. */
+static bool may_wait(struct downstream *d)
+{
+	if (d->stalled || flow_is_empty(&d->client.out) || !flow_takes_prefix(&d->client.out) ||
+		(d->client.first && d->client.first->answer.begun))
+		return false;
+	if (!d->unflushed) {
+		d->unflushed = true;
+		d->next_unflushed = NULL;
+		*d->worker->unflushed_end = d;
+		d->worker->unflushed_end = &d->next_unflushed;
+	}
+	return true;
+}
+
+/* What has to be seen to when everything that could be done is. */
+static void settle(struct downstream *d)
+{
+	flush(d);
+	if (d->state == DOWNSTREAM_CLOSED)
+		return;
+	if (d->state == DOWNSTREAM_FINISHING && !d->client.first && flow_is_empty(&d->client.out))
+		end_output(d);
+	if (d->state != DOWNSTREAM_CLOSED)
+		watch(d);
+}
+
+void downstream_flush_all(struct worker *worker)
+{
+	while (worker->unflushed) {
+		struct downstream *d = worker->unflushed;
+		worker->unflushed = d->next_unflushed;
+		if (!worker->unflushed)
+			worker->unflushed_end = &worker->unflushed;
+		d->unflushed = false;
+		if (d->state != DOWNSTREAM_CLOSED)
+			settle(d);
+	}
+}
+
+/* Runs the oldest exchange, and when that has ended the one behind it. */
+static void run_first(struct downstream *d)
+{
+	struct exchange *first;
+
+	while ((first = d->client.first) != NULL) {
+		exchange_next(first);
+		if (d->client.first == first)
+			exchange_run(first);
+		if (d->client.first == first)
+			return;
+		d->client.again = false; /* what it was set for is done here or comes right after */
+	}
+}
+
+/* The first whose answer is still to come may fetch it now, unless the client has yet to take what
+ * was there before: it would hold a connection and a place until then. */
+static void go_next(struct downstream *d)
+{
+	struct exchange *next = d->client.first;
+
+	if (downstream_is_behind(d))
+		return;
+
+	while (next && exchange_is_answered(next))
+		next = next->next;
+	if (next && next != d->client.first)
+		exchange_next(next);
+}
+
+/* The last request has just been read and waits for its turn. A reset that came together with it is
+ * behind it, and nothing will tell of it again. */
+static inline bool may_hide_reset(const struct downstream *d, uint64_t begun)
+{
+	return d->begun != begun && d->last && d->stream.unsure && exchange_waits_for_turn(d->last);
+}
+
+void downstream_advance(struct downstream *d)
+{
+	uint64_t begun = d->begun;
+
+	if (d->busy) {
+		d->client.again = true;
+		return;
+	}
+	if (d->state == DOWNSTREAM_CLOSED)
+		return;
+	if (d->state == DOWNSTREAM_LINGERING) {
+		linger_run(d);
+		return;
+	}
+	d->busy = true;
+	do {
+		d->client.again = d->stalled = d->yields = false;
+		run_first(d);
+		go_next(d);
+		if (d->state != DOWNSTREAM_CLOSED && d->input == INPUT_BODY &&
+			d->reading != d->client.first)
+			exchange_run(d->reading);
+		if (d->state == DOWNSTREAM_OPEN && (d->in.at || d->stream.readable))
+			read_requests(d);
+		if (d->stalled) {
+			flush(d);
+			d->client.again |= !read_requests_are_stalled(d);
+		}
+	} while (d->client.again && d->state != DOWNSTREAM_CLOSED);
+	d->busy = false;
+	if (d->state != DOWNSTREAM_CLOSED && may_hide_reset(d, begun) &&
+		stream_is_cut(&d->stream)) {
+		downstream_close(d, "client gone");
+		return;
+	}
+	if (d->yields && d->state <= DOWNSTREAM_FINISHING)
+		stream_yield(&d->stream);
+	if (d->state != DOWNSTREAM_CLOSED && !may_wait(d))
+		settle(d);
+}
+
+void downstream_drain(struct downstream *d)
+{
+	if (d->state == DOWNSTREAM_OPEN && !d->client.first && d->input == INPUT_NONE &&
+		flow_is_empty(&d->client.out))
+		downstream_watch(d);
+	linger_drain(d);
+}
+
+bool downstream_is_last(const struct downstream *d, const struct exchange *exchange)
+{
+	bool more = exchange->request_done &&
+		    ((d->in.at && buffer_used(&d->in) > 0) || d->stream.readable);
+
+	/* What was pipelined behind it is answered, too, as long as it does not go on for ever. */
+	return !exchange->next &&
+	       (!more || worker_now_ms(d->worker) > d->worker->drain_began_ms + DRAIN_IDLE_MS);
+}
+
+/* ---- events ---------------------------------------------------------------------------------- */
+
+/*
+ * The client closed its half. Whether it only did that or has left, TCP does not tell before it is
+ * sent something; an interim response is allowed at any time (RFC 9110 section 15.2), and a
+ * client that has left answers it with a reset, which takes its exchange out of the queue.
+ */
+static void probe(struct downstream *d)
+{
+	struct exchange *first = d->client.first;
+
+	if (!first || first->interim.continue_sent || first->request.minor == 0 ||
+		first->answer.begun || first->state == EXCHANGE_REPLYING ||
+		!flow_takes_prefix(&d->client.out))
+		return;
+	first->interim.continue_sent = true;
+	flow_append(&d->client.out, &d->worker->blocks, SLICE("HTTP/1.1 100 Continue\r\n\r\n"));
+}
+
+/* A body that waits for its exchange's turn is not read, nor what is behind a request for an
+ * upgrade, so neither is a reset behind these. */
+static bool leaves_unread(const struct downstream *d)
+{
+	return (d->input == INPUT_BODY && !d->reading->up.in) || d->input == INPUT_UPGRADE;
+}
+
+/* Nothing is under way on it: what comes is a request. */
+static void on_readable(struct stream *stream)
+{
+	struct downstream *d =
+		(struct downstream *)((char *)stream - offsetof(struct downstream, stream));
+
+	if (d->state == DOWNSTREAM_OPEN && !d->client.first && d->input == INPUT_NONE && !d->in.at)
+		stream_fetch(stream, &d->in, &d->worker->blocks);
+}
+
+static void on_event(struct stream *stream)
+{
+	struct downstream *d =
+		(struct downstream *)((char *)stream - offsetof(struct downstream, stream));
+
+	if ((stream->peer_closed || leaves_unread(d)) && d->client.first &&
+		d->state != DOWNSTREAM_LINGERING) {
+		if (stream_is_cut(&d->stream)) {
+			downstream_close(d, "client gone");
+			return;
+		}
+		if (stream->peer_closed)
+			probe(d);
+	}
+	downstream_advance(d);
+}
+
+static const struct stream_calls calls = {on_readable, on_event};
+
+static void cut_slow_reader(struct downstream *d, const char *why)
+{
+	if (d->client.first && !d->client.first->outcome)
+		d->client.first->outcome = why;
+	downstream_close(d, why);
+}
+
+static void on_deadline(struct deadline *deadline)
+{
+	struct downstream *d =
+		(struct downstream *)((char *)deadline - offsetof(struct downstream, wait));
+	struct exchange *reading = d->reading;
+	const char *why;
+
+	switch (d->wait.reason) {
+	case WAIT_LINGER:
+		downstream_close(d, "lingered");
+		break;
+	case WAIT_TAKE:
+		if (client_wait_is_over(d, &why))
+			cut_slow_reader(d, why);
+		break;
+	case WAIT_HEAD:
+		d->was_slow = true;
+		read_requests_append(d);
+		exchange_reject(reading, 408, "header timeout");
+		downstream_advance(d);
+		break;
+	case WAIT_BODY:
+		if (!client_wait_is_over(d, &why))
+			break;
+		d->was_slow = true;
+		exchange_reject(reading, 408, why);
+		downstream_advance(d);
+		break;
+	case WAIT_IDLE:
+		if (d->worker->draining && d->state == DOWNSTREAM_OPEN &&
+			stream_has_input(&d->stream)) {
+			wait_none(&d->wait);
+			stream_expect_input(&d->stream);
+			downstream_advance(d);
+		} else {
+			downstream_close(d, d->worker->draining ? "drained" : "idle");
+		}
+		break;
+	case WAIT_NONE:
+	case WAIT_CONNECT:
+	case WAIT_SEND:
+	case WAIT_RESPONSE:
+	case WAIT_MORE:
+	case WAIT_CLIENT:
+	case WAIT_DRAIN:
+	case WAIT_TUNNEL:
+	case WAIT_REUSE:
+		assert(!"a client's connection waits for something else");
+	}
+}

@@ -1,0 +1,120 @@
+#include "http1/http1_client.h"
+
+#include "body/pump.h"
+#include "http1/downstream.h"
+
+/* A server may send interim responses without end: no more are composed than this. */
+#define INTERIM_BYTES (16 * 1024)
+
+static void advance(struct client *client)
+{
+	downstream_advance(downstream_of(client));
+}
+
+static void watch(struct client *client)
+{
+	downstream_watch(downstream_of(client));
+}
+
+static void finish(struct client *client)
+{
+	downstream_finish(downstream_of(client));
+}
+
+static void close_client(struct client *client, const char *why)
+{
+	downstream_close(downstream_of(client), why);
+}
+
+static void exchange_ended(struct client *client, struct exchange *exchange)
+{
+	downstream_exchange_ended(downstream_of(client), exchange);
+}
+
+static void request_read(struct client *client, struct exchange *exchange, bool upgrades)
+{
+	struct downstream *d = downstream_of(client);
+
+	if (!upgrades)
+		downstream_leave_input(d, exchange);
+	else if (d->reading == exchange)
+		downstream_set_input(d, INPUT_UPGRADE, exchange);
+}
+
+static void begin_tunnel(struct client *client, struct exchange *exchange)
+{
+	struct downstream *d = downstream_of(client);
+
+	downstream_set_input(d, INPUT_TUNNEL, exchange);
+	downstream_finish(d);
+}
+
+static struct slice body_here(struct client *client)
+{
+	const struct buffer *in = &downstream_of(client)->in;
+
+	return in->at ? (struct slice){buffer_head(in), buffer_used(in)} : SLICE_NONE;
+}
+
+static void take_body(struct client *client, uint32_t bytes)
+{
+	downstream_of(client)->in.start += bytes;
+}
+
+static uint64_t body_memory(struct client *client)
+{
+	const struct buffer *in = &downstream_of(client)->in;
+
+	return in->at ? in->capacity : 0;
+}
+
+static void open_body(struct client *client, struct pump *up)
+{
+	struct downstream *d = downstream_of(client);
+
+	up->source = &d->stream;
+	up->in = &d->in;
+	up->parser = &d->parser;
+}
+
+static void open_response(struct client *client, struct pump *down)
+{
+	down->sink = &downstream_of(client)->stream;
+	down->flow = &client->out;
+}
+
+static bool takes_interim(struct client *client)
+{
+	struct downstream *d = downstream_of(client);
+
+	d->stalled |= buffer_used(&client->out.prefix) >= INTERIM_BYTES;
+	return !d->stalled && downstream_may_work(d);
+}
+
+static bool is_behind(struct client *client)
+{
+	return downstream_is_behind(downstream_of(client));
+}
+
+static bool is_last(struct client *client, const struct exchange *exchange)
+{
+	return downstream_is_last(downstream_of(client), exchange);
+}
+
+const struct client_calls http1_client_calls = {
+	.advance = advance,
+	.watch = watch,
+	.finish = finish,
+	.close = close_client,
+	.exchange_ended = exchange_ended,
+	.request_read = request_read,
+	.begin_tunnel = begin_tunnel,
+	.body_here = body_here,
+	.take_body = take_body,
+	.body_memory = body_memory,
+	.open_body = open_body,
+	.open_response = open_response,
+	.takes_interim = takes_interim,
+	.is_behind = is_behind,
+	.is_last = is_last,
+};

@@ -1,0 +1,9 @@
+/* A connection that speaks HTTP/1 as the client of its exchanges (exchange/client.h). */
+#ifndef HTTP1_HTTP1_CLIENT_H
+#define HTTP1_HTTP1_CLIENT_H
+
+#include "exchange/client.h"
+
+extern const struct client_calls http1_client_calls;
+
+#endif

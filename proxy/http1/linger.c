@@ -1,0 +1,131 @@
+#include "http1/linger.h"
+
+#include "http1/downstream.h"
+#include "listen/listener.h"
+
+#define SILENT_MS       5000 /* a client that sends nothing for so long has stopped */
+#define DRAIN_SILENT_MS 1000
+#define SLOW_MS         2000 /* in all, for one that was too slow already */
+
+/* This worker's part of the listener's bound. */
+static unsigned bound_of(const struct listener *listener)
+{
+	unsigned workers = listener->worker->node->worker_count;
+
+	return (listener->conf->max_lingering + workers - 1) / workers;
+}
+
+static void join(struct downstream *d)
+{
+	struct listener *listener = d->client.listener;
+
+	d->newer = NULL;
+	d->older = listener->newest_lingering;
+	if (d->older)
+		d->older->newer = d;
+	else
+		listener->oldest_lingering = d;
+	listener->newest_lingering = d;
+	listener->lingering++;
+}
+
+void linger_leave(struct downstream *d)
+{
+	struct listener *listener = d->client.listener;
+
+	if (d->state != DOWNSTREAM_LINGERING)
+		return;
+	if (d->older)
+		d->older->newer = d->newer;
+	else
+		listener->oldest_lingering = d->newer;
+	if (d->newer)
+		d->newer->older = d->older;
+	else
+		listener->newest_lingering = d->older;
+	listener->lingering--;
+}
+
+bool linger_give_way(struct listener *listener)
+{
+	if (!listener->oldest_lingering)
+		return false;
+	downstream_close(listener->oldest_lingering, "lingered, gives way");
+	return true;
+}
+
+static uint64_t least(uint64_t a, uint64_t b)
+{
+	return a < b ? a : b;
+}
+
+/* Each byte prolongs it, up to linger_timeout; a drain shortens it. */
+static void watch(struct downstream *d)
+{
+	struct worker *worker = d->worker;
+	uint64_t now_ms = worker_now_ms(worker);
+	uint64_t end_ms = d->lingers_since_ms + d->client.listener->conf->linger_timeout_ms;
+	uint64_t silent_ms = SILENT_MS;
+
+	if (d->was_slow)
+		end_ms = least(end_ms, d->lingers_since_ms + SLOW_MS);
+	if (worker->draining) {
+		/* The shutdown's end would count as a cut. */
+		uint64_t shutdown_ms = worker->use->site->conf->shutdown_timeout_ms;
+		end_ms = least(end_ms, worker->drain_began_ms + shutdown_ms / 2);
+		silent_ms = DRAIN_SILENT_MS;
+	}
+	wait_for(&d->wait, WAIT_LINGER, 2 * d->lingered_bytes + worker->draining,
+		least(end_ms, now_ms + silent_ms), now_ms);
+}
+
+void linger_drain(struct downstream *d)
+{
+	if (d->state == DOWNSTREAM_LINGERING)
+		watch(d);
+}
+
+void linger_begin(struct downstream *d)
+{
+	struct listener *listener = d->client.listener;
+
+	if (listener->conf->max_lingering == 0) {
+		downstream_close(d, "done");
+		return;
+	}
+	stream_end_output(&d->stream);
+	downstream_linger(d);
+	d->lingers_since_ms = worker_now_ms(d->worker);
+	join(d);
+	while (listener->lingering > bound_of(listener))
+		linger_give_way(listener);
+	linger_run(d);
+}
+
+void linger_run(struct downstream *d)
+{
+	struct buffer_pool *pool = &d->worker->blocks;
+	uint64_t max_bytes = d->client.listener->conf->linger_bytes;
+
+	d->yields = false;
+	d->lingered_bytes += buffer_used(&d->in);
+	d->in.start = d->in.end = 0;
+	while (stream_may_have_more(&d->stream) && !d->stream.read_ended &&
+		d->lingered_bytes < max_bytes && downstream_may_work(d)) {
+		if (!d->in.at && !buffer_acquire(&d->in, pool))
+			break;
+		d->client.work++;
+		if (stream_read(&d->stream, &d->in) != STREAM_OK)
+			break;
+		d->lingered_bytes += buffer_used(&d->in);
+		d->in.start = d->in.end = 0;
+	}
+	buffer_release(&d->in, pool);
+	if (d->stream.read_ended || d->lingered_bytes >= max_bytes) {
+		downstream_close(d, "lingered");
+		return;
+	}
+	watch(d);
+	if (d->yields && d->stream.readable)
+		stream_yield(&d->stream);
+}

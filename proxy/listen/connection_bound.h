@@ -1,0 +1,19 @@
+/*
+ * A bound on open connections, which several workers take places of (listen/listener.c).
+ */
+#ifndef LISTEN_CONNECTION_BOUND_H
+#define LISTEN_CONNECTION_BOUND_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+
+/* Of one [listener], over its binds and all workers; or of the whole process. */
+struct connection_bound {
+	struct connection_bound *next;
+	char *name;       /* the listener's; NULL: the process's */
+	unsigned holders; /* its bindings; the main thread's to count */
+	atomic_uint connections;
+	atomic_bool waiting; /* some worker's listener is at the bound */
+};
+
+#endif

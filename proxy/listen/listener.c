@@ -1,0 +1,391 @@
+#include "listen/listener.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/container.h"
+#include "base/log.h"
+#include "site/site_use.h"
+#include "worker/worker.h"
+
+#define ACCEPT_RETRY_MS 500
+/* Connections taken in one go, so that those there are get their turn. */
+#define ACCEPT_BATCH 64
+/* A retiring listener closes when it has found no handshake twice, so far apart: one that was over
+ * just before the first look has reached the backlog by then. */
+#define QUIET_MS 100
+/* How often it looks while there are handshakes. Each look walks the system's connections. */
+#define LOOK_MS 250
+/* For how long nobody may have come where handshakes can't be seen: the kernel repeats its part of
+ * one after 1 s. */
+#define BLIND_QUIET_MS 1500
+/* How long it waits at most. The kernel repeats its part of a handshake after 1 s and after 3 s; a
+ * client that answers none of these has gone, or never was (a SYN flood). */
+#define RETIRE_MAX_MS 4000
+
+static void retry(struct deadline *deadline)
+{
+	acceptor_start(&CONTAINER_OF(deadline, struct listener, retry)->acceptor);
+}
+
+/* Takes a place within `max` (0: no bound), or stops accepting until one is free. */
+static bool take_place(struct listener *listener, struct connection_bound *bound, uint32_t max)
+{
+	/* seq_cst on both sides: either we see the place that was given back, or who gave it
+	 * back sees that we wait */
+	if (atomic_fetch_add(&bound->connections, 1) < max || max == 0)
+		return true;
+	atomic_fetch_sub(&bound->connections, 1);
+	acceptor_stop(&listener->acceptor);
+	atomic_store(&bound->waiting, true);
+	if (atomic_load(&bound->connections) < max)
+		acceptor_start(&listener->acceptor);
+	return false;
+}
+
+static void give_place(struct listener *listener, struct connection_bound *bound)
+{
+	atomic_fetch_sub(&bound->connections, 1);
+	if (!atomic_load(&bound->waiting) || !atomic_exchange(&bound->waiting, false))
+		return;
+	node_command_workers(listener->worker->node, WORKER_ACCEPT);
+}
+
+/* A place of the listener's max_connections, and one within the descriptors there are. */
+static bool take_places(struct listener *listener)
+{
+	struct listening *listening = listener->worker->node->listening;
+
+	if (!take_place(listener, listener->binding->bound, listener->conf->max_connections))
+		return false;
+	if (take_place(listener, &listening->descriptors, listening->clients_max))
+		return true;
+	give_place(listener, listener->binding->bound);
+	if (!listening->told_of_descriptors &&
+		!atomic_exchange(&listening->told_of_descriptors, true))
+		log_warn("%u clients are connected, as many as the limit of %u descriptors allows: "
+			 "others wait in the backlog",
+			listening->clients_max, listening->descriptor_limit);
+	return false;
+}
+
+static void give_places(struct listener *listener)
+{
+	give_place(listener, listener->binding->bound);
+	give_place(listener, &listener->worker->node->listening->descriptors);
+}
+
+static void accept_failed(struct listener *listener, int error)
+{
+	struct worker *worker = listener->worker;
+
+	if (error == EMFILE || error == ENFILE || error == ENOBUFS || error == ENOMEM) {
+		/* Level-triggered readiness would spin: wait for a close of ours, or a while. */
+		log_warn("listener %s: %s; not accepting for now", listener->conf->name,
+			strerror(error));
+		acceptor_stop(&listener->acceptor);
+		deadline_set(&listener->retry, worker_now_ms(worker) + ACCEPT_RETRY_MS,
+			worker_now_ms(worker));
+	} else if (error != EAGAIN && error != EWOULDBLOCK && error != ECONNABORTED &&
+		   error != EINTR && error != EPROTO) {
+		log_warn("listener %s: accept: %s", listener->conf->name, strerror(error));
+	}
+}
+
+static void on_ready(struct acceptor *acceptor)
+{
+	struct listener *listener = CONTAINER_OF(acceptor, struct listener, acceptor);
+	struct sockaddr_storage peer;
+	struct stream_export client;
+	socklen_t len;
+
+	for (int i = 0; i < ACCEPT_BATCH && acceptor->accepting; i++) {
+		if (!take_places(listener)) {
+			listener->protocol->give_way(listener); /* which lets it accept again */
+			return;
+		}
+		int error = acceptor_take(acceptor, &client, &peer, &len);
+		listener->is_empty = error != 0;
+		if (error != 0) {
+			accept_failed(listener, error);
+			give_places(listener);
+			if (listener->retry.at_ms != DEADLINE_NEVER)
+				listener->protocol->give_way(listener);
+			return;
+		}
+		listener->connections++;
+		listener->came_ms = worker_now_ms(listener->worker);
+		listener->protocol->take_client(
+			listener->worker, listener, &client, (struct sockaddr *)&peer, len);
+	}
+}
+
+static void listener_release(struct listener *listener)
+{
+	struct worker *worker = listener->worker;
+
+	if (!listener->closed || listener->connections > 0)
+		return;
+	for (struct listener **at = &worker->listeners; *at; at = &(*at)->next) {
+		if (*at == listener) {
+			*at = listener->next;
+			break;
+		}
+	}
+	deadline_end(&listener->retry);
+	deadline_end(&listener->quiet);
+	site_use_release(listener->use);
+	/* release: pairs with the acquire in bindings_collect; it is not looked at any more */
+	atomic_fetch_sub_explicit(&listener->binding->holders, 1, memory_order_release);
+	free(listener);
+}
+
+void listener_connection_closed(struct listener *listener)
+{
+	listener->connections--;
+	give_places(listener);
+	if (listener->retry.at_ms != DEADLINE_NEVER)
+		acceptor_start(&listener->acceptor); /* a descriptor is free again */
+	listener_release(listener);
+}
+
+static void listener_close(struct listener *listener)
+{
+	if (listener->closed)
+		return;
+	acceptor_close(&listener->acceptor);
+	listener->closed = true;
+	listener_release(listener);
+}
+
+/* Is nobody on the way any more, as far as the system shows it? */
+static bool is_quiet(struct listener *listener, uint64_t now_ms)
+{
+	enum handshakes found = acceptor_handshakes(&listener->acceptor);
+
+	if (found == HANDSHAKES_UNKNOWN && listener->quiet_ms != BLIND_QUIET_MS) {
+		log_debug("listener %s: handshakes can't be seen: %s", listener->conf->name,
+			strerror(errno));
+		listener->quiet_ms = BLIND_QUIET_MS;
+	}
+	if (found == HANDSHAKES_UNDER_WAY || listener->had_handshakes)
+		listener->came_ms = now_ms;
+	listener->had_handshakes = found == HANDSHAKES_UNDER_WAY;
+	return now_ms >= listener->came_ms + listener->quiet_ms;
+}
+
+static void on_quiet(struct deadline *deadline)
+{
+	struct listener *listener = CONTAINER_OF(deadline, struct listener, quiet);
+	struct worker *worker = listener->worker;
+	uint64_t now_ms = worker_now_ms(worker);
+	bool quiet = is_quiet(listener, now_ms);
+
+	/* After the look: all that had come by then are accepted before it closes. */
+	listener->is_empty = false;
+	if (listener->acceptor.accepting)
+		on_ready(&listener->acceptor);
+	/* Those that wait until a descriptor or a place is free wait on. */
+	if (listener->acceptor.accepting && listener->is_empty &&
+		(quiet || now_ms >= listener->retire_max_ms)) {
+		if (listener->had_handshakes)
+			log_info("listener %s: %s is closed although clients have not finished "
+				 "their handshakes",
+				listener->conf->name, listener->binding->text);
+		listener_close(listener);
+		loop_wake(&worker->loop); /* it may have been the last to wait for */
+		return;
+	}
+	uint64_t next_ms = now_ms + (listener->had_handshakes ? LOOK_MS : QUIET_MS);
+	if (next_ms > listener->retire_max_ms && now_ms < listener->retire_max_ms)
+		next_ms = listener->retire_max_ms;
+	deadline_set(deadline, next_ms, now_ms);
+}
+
+/* A drain leaves those that come late half of its time to be served. */
+static uint64_t retire_max_ms(const struct worker *worker)
+{
+	uint64_t half_ms = worker->use->site->conf->shutdown_timeout_ms / 2;
+
+	return worker->draining && half_ms < RETIRE_MAX_MS ? half_ms : RETIRE_MAX_MS;
+}
+
+static void listener_retire(struct listener *listener)
+{
+	const struct binding *binding = listener->binding;
+	uint64_t now_ms = worker_now_ms(listener->worker);
+	uint64_t max_ms = now_ms + retire_max_ms(listener->worker);
+
+	if (listener->closed)
+		return;
+	if (strncmp(binding->text, "systemd:", 8) == 0) {
+		listener_close(listener); /* systemd has it, too, with all that waits */
+		return;
+	}
+	if (listener->retiring) {
+		if (max_ms < listener->retire_max_ms)
+			listener->retire_max_ms = max_ms; /* a drain began meanwhile */
+		return;
+	}
+	/* The path of a unix socket is gone already, and it knows no handshake. */
+	bool is_unix = strncmp(binding->text, "unix:", 5) == 0;
+
+	listener->retiring = true;
+	listener->retire_max_ms = max_ms;
+	listener->had_handshakes = !is_unix;
+	listener->quiet_ms = is_unix ? 0 : QUIET_MS;
+	if (!is_unix && !acceptor_keep_out(&listener->acceptor))
+		log_debug("listener %s: new connections can't be kept out: %s",
+			listener->conf->name, strerror(errno));
+	deadline_set(&listener->quiet, now_ms, now_ms);
+}
+
+static struct listener *find(struct worker *worker, const struct binding *binding)
+{
+	for (struct listener *l = worker->listeners; l; l = l->next) {
+		if (l->binding == binding && !l->closed && !l->retiring)
+			return l;
+	}
+	return NULL;
+}
+
+static void set_conf(struct listener *listener, const struct conf_listener *conf)
+{
+	struct site_use *old = listener->use;
+
+	listener->conf = conf;
+	listener->use = site_use_hold(listener->worker->use);
+	if (old)
+		site_use_release(old);
+}
+
+/* The main thread has prepared all that it takes. */
+static void listener_open(struct worker *worker, struct binding *binding,
+	const struct conf_listener *conf, const struct protocol *protocol)
+{
+	struct listener *listener = binding->listeners[worker->index];
+
+	binding->listeners[worker->index] = NULL;
+	listener->worker = worker;
+	listener->binding = binding;
+	listener->protocol = protocol;
+	/* relaxed: with bindings_lock, by which bindings_collect sees it */
+	atomic_fetch_add_explicit(&binding->holders, 1, memory_order_relaxed);
+	acceptor_open(
+		&listener->acceptor, &worker->loop, binding->sockets[worker->index], on_ready);
+	binding->sockets[worker->index] = -1;
+	set_conf(listener, conf);
+	deadline_init(&listener->retry, worker->loop.base, retry);
+	deadline_init(&listener->quiet, worker->loop.base, on_quiet);
+	listener->next = worker->listeners;
+	worker->listeners = listener;
+	acceptor_start(&listener->acceptor);
+}
+
+/* A socket that listens takes another backlog. That of systemd's is systemd's. */
+static void set_backlog(const struct listener *listener)
+{
+	if (strncmp(listener->binding->text, "systemd:", 8) == 0)
+		return;
+	int error = acceptor_set_backlog(&listener->acceptor, (int)listener->conf->backlog);
+	if (error != 0)
+		log_warn("listener %s: backlog: %s", listener->conf->name, strerror(error));
+}
+
+static const struct conf_listener *conf_of(const struct conf *conf, const char *text)
+{
+	for (size_t i = 0; i < conf->listener_count; i++) {
+		for (size_t j = 0; j < conf->listeners[i].bind_count; j++) {
+			if (strcmp(conf->listeners[i].binds[j].text, text) == 0)
+				return &conf->listeners[i];
+		}
+	}
+	return NULL;
+}
+
+void listeners_update(struct worker *worker, const struct protocol *protocol)
+{
+	const struct conf *conf = worker->use->site->conf;
+	struct listener *next;
+
+	for (struct listener *l = worker->listeners; l; l = next) {
+		const struct conf_listener *now = conf_of(conf, l->binding->text);
+		next = l->next;
+		if (!now || l->closed || l->retiring) {
+			listener_retire(l);
+			continue;
+		}
+		set_conf(l, now);
+		set_backlog(l);
+	}
+	if (worker->draining)
+		return;
+	pthread_mutex_lock(&worker->node->listening->lock);
+	for (struct binding *b = worker->node->listening->bindings; b; b = b->next) {
+		const struct conf_listener *now = b->closed ? NULL : conf_of(conf, b->text);
+		if (now && !find(worker, b) && b->sockets[worker->index] >= 0)
+			listener_open(worker, b, now, protocol);
+	}
+	pthread_mutex_unlock(&worker->node->listening->lock);
+}
+
+void listeners_retire(struct worker *worker)
+{
+	struct listener *next;
+
+	for (struct listener *l = worker->listeners; l; l = next) {
+		next = l->next;
+		listener_retire(l);
+	}
+}
+
+void listeners_hand_over(struct worker *worker)
+{
+	struct listener *next;
+
+	for (struct listener *l = worker->listeners; l; l = next) {
+		next = l->next;
+		if (l->binding->handed_over)
+			listener_close(l);
+	}
+}
+
+bool listeners_are_closed(const struct worker *worker)
+{
+	for (const struct listener *l = worker->listeners; l; l = l->next) {
+		if (!l->closed)
+			return false;
+	}
+	return true;
+}
+
+void listeners_close(struct worker *worker)
+{
+	struct listener *next;
+
+	for (struct listener *l = worker->listeners; l; l = next) {
+		next = l->next;
+		listener_close(l);
+	}
+}
+
+void listeners_resume(struct worker *worker)
+{
+	for (struct listener *l = worker->listeners; l; l = l->next) {
+		if (l->retry.at_ms == DEADLINE_NEVER)
+			acceptor_start(&l->acceptor);
+	}
+}
+
+void listeners_free(struct worker *worker)
+{
+	while (worker->listeners) {
+		struct listener *listener = worker->listeners;
+		listener->connections = 0;
+		if (listener->closed)
+			listener_release(listener);
+		else
+			listener_close(listener);
+	}
+}

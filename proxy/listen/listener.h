@@ -1,0 +1,115 @@
+/*
+ * Listening sockets. A binding is one `bind` of the configuration with its sockets: one a worker
+ * (SO_REUSEPORT spreads connections over them), or a single one that all accept from (unix sockets
+ * and those that systemd passed in). A listener is a worker's part in a binding.
+ *
+ *   [listener public] bind a, b -> binding a -> socket of worker 0, of worker 1, ...
+ *                               -> binding b -> ...
+ *
+ *   ACCEPTING --drain, or its bind is gone--> RETIRING (new connections are kept out,
+ *        |                                       |      those that stand are accepted)
+ *        `--------------- stop --> CLOSED <--all have come
+ *
+ * Closing a listening socket resets what waits in its backlog, and handshakes that the client has
+ * finished and the kernel has not, with the requests that were sent already. So a listener retires:
+ * it is closed when the kernel has no handshake under way with its address and its backlog is
+ * empty, or RETIRE_MAX_MS after it began (in a drain, within shutdown_timeout). Each worker waits
+ * for all handshakes of the address: the kernel does not show which of its sockets they belong to.
+ * Where it shows none (no netlink), the listener is closed when nobody came for BLIND_QUIET_MS.
+ * Where new connections can't be kept out (an old kernel, without root), there may never be
+ * such a moment under load: then a client that connects when RETIRE_MAX_MS is over may be reset.
+ *
+ * When file descriptors run out or max_connections is reached, a listener stops accepting and
+ * leaves clients in the backlog, until a connection has closed; it never spins.
+ */
+#ifndef LISTEN_LISTENER_H
+#define LISTEN_LISTENER_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "conf/conf.h"
+#include "listen/connection_bound.h"
+#include "loop/deadline.h"
+#include "net/acceptor.h"
+
+struct site_use;
+struct worker;
+
+/* Made by the main thread, and freed by it when it is closed and no worker has a listener of it. */
+struct binding {
+	struct binding *next;
+	char *text;                  /* as in the configuration: what identifies it over reloads */
+	char *unix_path;             /* to be removed at the end; NULL when it is not ours */
+	bool is_borrowed;            /* the path is still that of the process before */
+	int *sockets;                /* [workers]; -1 once its worker took it */
+	struct listener **listeners; /* [workers], for each worker's part; NULL once it took it */
+	unsigned workers;
+	bool closed;         /* no longer in the configuration: no worker makes a listener of it */
+	atomic_uint holders; /* listeners that workers made of it */
+	int *given; /* [workers] the sockets' descriptors, for an upgrade; -1: it has one already */
+	bool handed_over; /* another process has it; set before the workers get the message */
+	struct connection_bound *bound;
+};
+
+/* All that the process listens on, and how many clients it takes. */
+struct listening {
+	struct binding *bindings;
+	struct binding *prepared; /* of a reload that is not committed yet */
+	pthread_mutex_t lock;     /* guards the two lists; workers look during a reload */
+	struct connection_bound *bounds;
+	struct connection_bound descriptors; /* clients, within the descriptors there are: */
+	unsigned descriptor_limit, clients_max;
+	atomic_bool told_of_descriptors;
+};
+
+/* What becomes of the connections that are accepted. */
+struct protocol {
+	/* Takes it over; listener_connection_closed is due at its end. */
+	void (*take_client)(struct worker *worker, struct listener *listener,
+		struct stream_export *client, const struct sockaddr *peer, socklen_t peer_len);
+	/* Closes one that only lingers, for one that comes. False: there is none. */
+	bool (*give_way)(struct listener *listener);
+};
+
+/* A worker's. Lives until its connections have gone. */
+struct listener {
+	struct acceptor acceptor;
+	struct deadline retry;  /* file descriptors ran out */
+	struct deadline quiet;  /* RETIRING: looks whether anybody may still come */
+	uint64_t came_ms;       /* RETIRING: when somebody came last, or handshakes were over */
+	uint64_t quiet_ms;      /* RETIRING: it is closed when nobody came for so long */
+	uint64_t retire_max_ms; /* RETIRING: when it ends although there is no quiet */
+	struct listener *next;
+	struct worker *worker;
+	struct binding *binding;
+	const struct protocol *protocol;
+	const struct conf_listener *conf;
+	struct site_use *use; /* holds conf */
+	bool retiring, closed;
+	bool had_handshakes; /* RETIRING: when last asked, or not asked yet */
+	bool is_empty;       /* nobody waited when last asked */
+	uint64_t connections;
+	struct downstream *oldest_lingering, *newest_lingering; /* http1/linger.h */
+	unsigned lingering;
+};
+
+/* Makes this worker's listeners those of its current site; of new ones, `protocol` takes the
+ * clients. */
+void listeners_update(struct worker *worker, const struct protocol *protocol);
+/* Closes them as soon as what has arrived is accepted. */
+void listeners_retire(struct worker *worker);
+bool listeners_are_closed(const struct worker *worker);
+/* Closes those of which another process has the sockets, too, with all that waits in them. */
+void listeners_hand_over(struct worker *worker);
+/* Closes them now. */
+void listeners_close(struct worker *worker);
+void listeners_resume(struct worker *worker);
+void listeners_free(struct worker *worker);
+
+/* A connection of this listener has closed. */
+void listener_connection_closed(struct listener *listener);
+
+#endif

@@ -1,0 +1,291 @@
+#include "upstream/server_connection.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/container.h"
+#include "base/log.h"
+#include "net/socket_stream.h"
+#include "upstream/server_pool.h"
+
+static void free_connection(struct deferred_free *item)
+{
+	free(CONTAINER_OF(item, struct server_connection, deferred));
+}
+
+void server_connection_close_unlisted(struct server_connection *connection)
+{
+	struct worker *worker = connection->worker;
+
+	connection->state = SERVER_CONNECTION_CLOSED;
+	connection->exchange = NULL;
+	stream_close(&connection->stream);
+	wait_end(&connection->wait);
+	flow_clear(&connection->out, &worker->blocks);
+	buffer_release(&connection->in, &worker->blocks);
+	http_parser_end(&connection->parser);
+	if (connection->counts)
+		pool_forget(connection->known);
+	loop_free_later(&worker->loop, &connection->deferred, free_connection);
+}
+
+void server_connection_close(struct server_connection *connection)
+{
+	if (connection->state == SERVER_CONNECTION_CLOSED)
+		return;
+	if (connection->state != SERVER_CONNECTION_IDLE || pool_remove(connection))
+		server_connection_close_unlisted(connection);
+}
+
+static void on_event(struct stream *stream)
+{
+	struct server_connection *connection =
+		(struct server_connection *)((char *)stream -
+					     offsetof(struct server_connection, stream));
+
+	switch (connection->state) {
+	case SERVER_CONNECTION_IDLE:
+		/* Nothing is due on it: whatever came, an end most likely, it is of no use. */
+		if (stream_is_stale(stream))
+			server_connection_close(connection);
+		break;
+	case SERVER_CONNECTION_CONNECTING:
+		connection->events->connected(connection->exchange);
+		break;
+	case SERVER_CONNECTION_BUSY:
+		connection->events->event(connection->exchange);
+		break;
+	case SERVER_CONNECTION_CLOSED:
+		break;
+	}
+}
+
+static void on_readable(struct stream *stream)
+{
+	struct server_connection *connection =
+		(struct server_connection *)((char *)stream -
+					     offsetof(struct server_connection, stream));
+
+	if (connection->state == SERVER_CONNECTION_BUSY)
+		connection->events->fetch(connection->exchange);
+}
+
+static const struct stream_calls calls = {on_readable, on_event};
+
+static void on_deadline(struct deadline *deadline)
+{
+	struct server_connection *connection =
+		(struct server_connection *)((char *)deadline -
+					     offsetof(struct server_connection, wait));
+
+	if (connection->state == SERVER_CONNECTION_IDLE)
+		server_connection_close(connection);
+	else if (connection->state != SERVER_CONNECTION_CLOSED)
+		connection->events->timeout(connection->exchange);
+}
+
+/* Nothing that a server can do anything about. A unix socket says EAGAIN when its backlog is full.
+ */
+static bool is_local(int error, sa_family_t family)
+{
+	return error == EMFILE || error == ENFILE || error == ENOBUFS || error == ENOMEM ||
+	       error == EADDRNOTAVAIL || (error == EAGAIN && family != AF_UNIX);
+}
+
+static enum connect_fault fault_of(
+	const struct server *server, uint32_t address_id, uint64_t now_ms)
+{
+	const struct conf_upstream *conf = server->upstream->conf;
+
+	return server_state_address_failed(server->state, address_id, now_ms, conf->fail_timeout_ms,
+		       conf->fail_timeout_max_ms)
+		       ? CONNECT_ADDRESS
+		       : CONNECT_SERVER;
+}
+
+enum connect_fault server_connection_failed(struct server_connection *connection, int error)
+{
+	if (is_local(error, AF_UNSPEC))
+		return CONNECT_LOCAL;
+	return fault_of(
+		connection->server, connection->address_id, worker_now_ms(connection->worker));
+}
+
+void server_connection_made(struct server_connection *connection)
+{
+	server_state_address_succeeded(connection->known, connection->address_id);
+}
+
+/* Not open yet. It counts already. */
+static struct server_connection *connection_new(
+	struct worker *worker, struct server *server, struct server_user user)
+{
+	struct server_connection *connection = calloc(1, sizeof(*connection));
+
+	if (!connection)
+		return NULL;
+	connection->worker = worker;
+	connection->server = server;
+	connection->known = server->state;
+	connection->counts = true;
+	connection->exchange = user.exchange;
+	connection->events = user.events;
+	connection->requests = 1;
+	return connection;
+}
+
+static struct server_connection *opened(
+	struct server_connection *connection, enum server_connection_state state)
+{
+	wait_init(&connection->wait, connection->worker->loop.base, on_deadline);
+	connection->state = state;
+	return connection;
+}
+
+/* 0, or an errno value. A descriptor that only waits for a request is given up for it. */
+static int begin_connect(struct server_connection *connection, const struct server_address *address)
+{
+	struct worker *worker = connection->worker;
+	int error;
+
+	do {
+		error = socket_stream_connect(&connection->stream, &worker->streams,
+			(const struct sockaddr *)&address->socket, address->len, &calls);
+	} while ((error == EMFILE || error == ENFILE) && connection->events->make_room(worker));
+	return error;
+}
+
+static struct server_connection *connect_new(struct worker *worker, struct server *server,
+	struct server_user user, const char **why, enum connect_fault *fault)
+{
+	uint64_t now_ms = worker_now_ms(worker);
+	struct server_connection *connection = connection_new(worker, server, user);
+	struct server_address address;
+	int error;
+
+	*fault = CONNECT_LOCAL;
+	*why = "no memory";
+	if (connection && !server_state_address(server->state, now_ms, &address)) {
+		*fault = CONNECT_SERVER;
+		*why = "its name has no address";
+	} else if (connection) {
+		error = begin_connect(connection, &address);
+		connection->address_id = address.id;
+		if (error == 0)
+			return opened(connection, connection->stream.writable
+							  ? SERVER_CONNECTION_BUSY
+							  : SERVER_CONNECTION_CONNECTING);
+		*why = strerror(error);
+		if (!is_local(error, address.socket.ss_family))
+			*fault = fault_of(server, address.id, now_ms);
+	}
+	pool_forget(server->state);
+	free(connection);
+	return NULL;
+}
+
+struct stream_export server_connection_export(struct server_connection *connection)
+{
+	struct stream_export stream = stream_export(&connection->stream);
+
+	connection->counts = false;
+	server_connection_close(connection);
+	return stream;
+}
+
+struct server_connection *server_connection_import(struct worker *worker, struct server *server,
+	struct server_user user, struct stream_export *stream, uint32_t requests)
+{
+	struct server_connection *connection = connection_new(worker, server, user);
+
+	if (!connection)
+		stream_export_close(stream);
+	if (!connection || !stream_import(&connection->stream, &worker->streams, stream, &calls)) {
+		pool_forget(server->state);
+		free(connection);
+		return NULL;
+	}
+	connection->reused = true;
+	connection->requests = requests;
+	return opened(connection, SERVER_CONNECTION_BUSY);
+}
+
+static struct server_connection *resume(
+	struct server_connection *connection, struct server *server, struct server_user user)
+{
+	wait_none(&connection->wait);
+	connection->state = SERVER_CONNECTION_BUSY;
+	connection->server = server;
+	connection->exchange = user.exchange;
+	connection->events = user.events;
+	connection->reused = true;
+	connection->requests++;
+	return connection;
+}
+
+struct server_connection *server_connection_get(struct worker *worker, struct server *server,
+	struct server_user user, bool fresh, const char **why, enum connect_fault *fault)
+{
+	struct server_connection *connection;
+	struct pool_connection pooled;
+
+	for (;;) {
+		switch (pool_take(worker, server, fresh, &pooled)) {
+		case POOL_IDLE:
+			if (!stream_is_stale(&pooled.idle->stream))
+				return resume(pooled.idle, server, user);
+			server_connection_close_unlisted(pooled.idle);
+			break;
+		case POOL_TAKEN:
+			connection = server_connection_import(
+				worker, server, user, &pooled.taken, pooled.requests + 1);
+			*why = "no memory";
+			*fault = CONNECT_LOCAL;
+			return connection;
+		case POOL_NEW:
+			return connect_new(worker, server, user, why, fault);
+		case POOL_FULL:
+			*why = "no connection";
+			*fault = CONNECT_FULL;
+			return NULL;
+		}
+	}
+}
+
+void server_connection_keep(struct server_connection *connection)
+{
+	struct worker *worker = connection->worker;
+	struct server_state *server = connection->known;
+	const struct conf_upstream *conf = connection->server->upstream->conf;
+	uint64_t now_ms = worker_now_ms(worker);
+	struct server_connection *oldest;
+
+	connection->exchange = NULL;
+	buffer_release(&connection->in, &worker->blocks);
+	bool worn =
+		conf->keepalive_requests > 0 && connection->requests >= conf->keepalive_requests;
+	if (stream_is_stale(&connection->stream) || worn || worker->draining ||
+		conf->keepalive == 0) {
+		server_connection_close(connection);
+		return;
+	}
+	/* All is set before it is listed: others may take it from then on. */
+	connection->server = NULL; /* its site may go, its state stays */
+	wait_none(&connection->wait);
+	wait_for(&connection->wait, WAIT_REUSE, 0, now_ms + conf->keepalive_timeout_ms, now_ms);
+	connection->state = SERVER_CONNECTION_IDLE;
+	uint32_t idle = pool_keep(connection);
+	if (idle == 0)
+		server_connection_close_unlisted(connection);
+	else if (idle > conf->keepalive && (oldest = pool_pop(server, worker, true)) != NULL)
+		server_connection_close_unlisted(oldest);
+}
+
+void server_close_idle(struct server_state *server, struct worker *worker)
+{
+	struct server_connection *connection;
+
+	while ((connection = pool_pop(server, worker, true)) != NULL)
+		server_connection_close_unlisted(connection);
+}

@@ -1,0 +1,120 @@
+/*
+ * Connections to servers that carry nothing now, and the bound on all of them (max_connections).
+ *
+ *   worker 0: [idle][idle]   its list, last used first --.
+ *   worker 1: [idle]         its list -------------------+--> pool_take: an own one, a new one
+ * while busy, in tunnels, pinned: counted only               |    there are fewer than
+ * max_connections, '    else one of another worker's none of these --> pool_wait: in line, until a
+ * connection of these servers is free
+ *
+ * Each worker keeps its idle connections: it alone hears of their end, and takes them without a
+ * lock. At a server with max_connections the lists are under the lock of their upstream, and a
+ * connection can be taken over: the taker has a copy of the descriptor, and the worker closes its
+ * own when it gets the message. A list is shared from when its worker has seen the bound, and
+ * stays so.
+ *
+ * An exchange waits for a connection only in its turn, when it has its place at the upstream; as
+ * the places are bounded by max_connections too, it does so while streams, sessions with
+ * connections of their own or other workers have the rest.
+ */
+#ifndef UPSTREAM_SERVER_POOL_H
+#define UPSTREAM_SERVER_POOL_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "net/stream.h"
+
+struct connection_waiter;
+struct server;
+struct server_connection;
+struct server_state;
+struct upstream;
+struct upstream_state;
+struct worker;
+
+enum pool_outcome {
+	POOL_IDLE,  /* an own connection, off its list */
+	POOL_TAKEN, /* another worker's: the connection is the caller's */
+	POOL_NEW,   /* a new one may be made, and counts already */
+	POOL_FULL,  /* none, until one is free */
+};
+
+struct pool_connection {
+	struct server_connection *idle; /* POOL_IDLE */
+	struct stream_export taken;     /* POOL_TAKEN, and below */
+	uint32_t requests;              /* begun on it */
+};
+
+/* A connection for one more exchange. `fresh`: none that has served; what is idle makes room. */
+enum pool_outcome pool_take(struct worker *worker, struct server *server, bool fresh,
+	struct pool_connection *connection);
+
+/* A connection that counted is gone. Any thread. */
+void pool_forget(struct server_state *server);
+
+/* Lists a connection that is clean now: how many this worker has idle then, or 0 where it is not
+ * listed, as the bound was lowered. */
+uint32_t pool_keep(struct server_connection *connection);
+
+/* Takes an idle one of this worker off its list. False: another worker has it already. */
+bool pool_remove(struct server_connection *connection);
+
+/* This worker's idle one that was used last, or the oldest, off its list. NULL: none. */
+struct server_connection *pool_pop(struct server_state *server, struct worker *worker, bool oldest);
+
+/* Visits those that this worker has idle; visit must not call back. */
+void pool_each(const struct server_state *server, const struct worker *worker,
+	void (*visit)(void *ctx, const struct server_connection *connection), void *ctx);
+
+/* How many this worker has idle. */
+uint32_t pool_count(const struct server_state *server, const struct worker *worker);
+
+/* max_connections is this from now on; 0: no bound. Main thread. */
+void pool_set_bound(struct server_state *server, uint32_t max_connections);
+
+/* The worker has taken a site that has the server: if that has a bound, the worker's idle
+ * connections can be taken over from now on, and are closed as far as there are too many. */
+void pool_share(struct server_state *server, struct worker *worker);
+
+/* ---- waiting --------------------------------------------------------------------------------- */
+
+/* A place in line for a connection. Zeroed: none so far. */
+struct pool_line {
+	struct connection_waiter *waiter; /* NULL: not in line */
+	uint64_t number;                  /* its position, once it has had one; 0: at the end */
+};
+
+/* Do others wait for a connection to a server of the upstream? */
+bool pool_has_waiters(const struct upstream_state *upstream);
+
+/* One that was woken has done with it: it took another connection than the one that became free,
+ * or none. The first in line that could have one is woken. */
+void pool_pass_on(struct upstream_state *upstream);
+
+enum pool_wait {
+	POOL_WAITS,   /* go_on will be called */
+	POOL_HAS_ONE, /* one has become free meanwhile: try again */
+	POOL_NO_MEMORY,
+};
+
+/* Waits in line for a connection to one of these servers of `upstream` (a mask of indexes), at its
+ * number. `go_on`, on the worker's thread: one of them is free, unless another exchange has taken
+ * it. `upstream` must stay until then, or until it leaves. */
+enum pool_wait pool_wait(struct pool_line *line, struct worker *worker,
+	const struct upstream *upstream, uint64_t servers, void (*go_on)(struct pool_line *line));
+
+/* The servers that it waits for (a mask of indexes). */
+uint64_t pool_waits_for(const struct pool_line *line);
+
+/* It waits no more. Also when it did not. */
+void pool_leave(struct pool_line *line);
+
+/* What other threads have left for this worker: connections that were taken over, exchanges to
+ * wake. */
+void pool_run(struct worker *worker);
+
+/* The worker's thread has ended, and so have all others. */
+void pool_end(struct worker *worker);
+
+#endif

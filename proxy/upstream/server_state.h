@@ -1,0 +1,133 @@
+/*
+ * What is known of upstreams and their servers beyond one configuration: a reload keeps it.
+ *
+ *   states --by name--> upstream_state: run queue (places, who waits), pace
+ *                         `--by address--> server_state: in flight, addresses, failures,
+ *                                          idle connections
+ *
+ * The settings are not here: each site has upstreams and servers of its own (upstream/upstream.h),
+ * made of its own snapshot, which hold these states. So a reload can't forget a setting, and can't
+ * forget what is in flight. A state lives as long as any site, pin or exchange holds it, and is
+ * found again by its name until then, also when a configuration in between did not have it.
+ */
+#ifndef UPSTREAM_SERVER_STATE_H
+#define UPSTREAM_SERVER_STATE_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/socket.h>
+
+#include "conf/conf.h"
+#include "queue/run_queue.h"
+
+struct connection_waiter;
+struct pace;
+struct server_connection;
+struct upstream_states;
+
+#define SERVER_ADDRESSES 16
+
+/* A name has several, and they change. One that no connection can be made to is left for last. */
+struct server_address {
+	struct sockaddr_storage socket;
+	socklen_t len;
+	uint32_t id;           /* no other address of the server ever has it */
+	uint32_t interval_ms;  /* it was left for last for, last */
+	uint64_t out_until_ms; /* 0: in */
+};
+
+/* One worker's idle connections to a server, last used first (upstream/server_pool.h). Alone on its
+ * cache line. */
+struct server_idle {
+	struct server_connection *first, *last;
+	uint32_t count;
+	int32_t current_weight; /* round robin's state of this worker */
+	bool shared;            /* under the upstream's lock, and others may take of it */
+} __attribute__((aligned(64)));
+
+/* What an operator has said of it; the first after a start. */
+enum server_mode {
+	SERVER_ENABLED,
+	SERVER_DRAINING, /* sessions that are bound to it go on, nobody else is sent there */
+	SERVER_DISABLED, /* nobody is; what is in flight ends */
+	SERVER_MODES,
+};
+
+struct server_state {
+	struct server_state *next; /* of the upstream's */
+	struct upstream_state *upstream;
+	unsigned holders;               /* guarded by the states' lock */
+	char *address;                  /* as written: what identifies it, with */
+	unsigned repeat;                /* how many of that address stand before it */
+	pthread_mutex_t addresses_lock; /* guards the addresses; held for a copy only */
+	struct server_address addresses[SERVER_ADDRESSES];
+	unsigned address_count;
+	uint32_t next_address, next_id; /* guarded, too */
+	_Alignas(64) atomic_uint in_flight;
+	atomic_uint max_connections;   /* 0: no bound */
+	atomic_uint connections;       /* open, whatever for: upstream/server_pool.h */
+	atomic_uint streams;           /* responses without end, tunnels: in no in_flight */
+	atomic_uint fails;             /* in a row */
+	atomic_uint interval_ms;       /* it was left out for, last */
+	_Atomic uint64_t out_until_ms; /* 0: in */
+	atomic_bool unhealthy;         /* by active checks */
+	atomic_uint mode;              /* enum server_mode */
+	atomic_uint weight;            /* what an operator has said; 0: the file's */
+	_Atomic uint64_t logged_ms;    /* of its last line about a failure */
+	atomic_uint unlogged;          /* failures since */
+	unsigned workers;
+	struct server_idle *idle; /* [workers] */
+};
+
+struct upstream_state {
+	struct upstream_state *next;
+	struct upstream_states *states;
+	unsigned holders; /* guarded by the states' lock */
+	char *name;
+	struct server_state *servers;
+	struct run_queue *run_queue;
+	atomic_uint streams;              /* responses without end (exchange/endless.h) */
+	pthread_mutex_t connections_lock; /* of servers with a bound: upstream/server_pool.h */
+	struct connection_waiter *first_waiter, *last_waiter; /* guarded by it */
+	uint64_t line_numbers;                                /* given so far; guarded, too */
+	atomic_uint waiting;                                  /* how many these are */
+	struct pace
+		*_Atomic pace; /* NULL: none yet. Set once, by a commit; goes on while it is off */
+};
+
+/* All of a relay; `workers` is how many it has. NULL without memory. */
+struct upstream_states *upstream_states_new(struct queue *queue, unsigned workers);
+/* Nobody holds any state any more. NULL is ignored. */
+void upstream_states_free(struct upstream_states *states);
+
+/* The state of the upstream of that name, made with `config` when there is none; held once. NULL
+ * without memory. Main thread; so is server_state_get. */
+struct upstream_state *upstream_state_get(
+	struct upstream_states *states, const char *name, const struct run_queue_config *config);
+/* Any thread. */
+void upstream_state_release(struct upstream_state *state);
+
+/* The state of the upstream's server at that address, the `repeat`th of it; held once. It holds
+ * the upstream's. NULL without memory. */
+struct server_state *server_state_get(
+	struct upstream_state *upstream, const struct conf_address *address, unsigned repeat);
+/* Any thread. The last one frees it; its idle connections must be closed by then. */
+struct server_state *server_state_hold(struct server_state *state);
+void server_state_release(struct server_state *state);
+
+/* One of its addresses, another at each call; one that failed lately only when all of them did.
+ * False when the name has none (yet). */
+bool server_state_address(
+	struct server_state *state, uint64_t now_ms, struct server_address *address);
+/* A connection to it was made, or could not be made: then it is left for last for a time that
+ * doubles from `first_ms` to `most_ms`. Is there another one that has not failed? */
+void server_state_address_succeeded(struct server_state *state, uint32_t id);
+bool server_state_address_failed(struct server_state *state, uint32_t id, uint64_t now_ms,
+	uint64_t first_ms, uint64_t most_ms);
+/* What a look-up found. What is known of addresses that were there before is kept. */
+void server_state_set_addresses(
+	struct server_state *state, const struct server_address *addresses, unsigned count);
+
+#endif

@@ -1,0 +1,454 @@
+#include "upstream/upstream.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "upstream/server_pool.h"
+
+/* The lower of two bounds, of which 0 is none. */
+static uint32_t lower(uint32_t a, uint32_t b)
+{
+	return a == 0 || (b > 0 && b < a) ? b : a;
+}
+
+/* What the servers take together, each request with a connection; 0: no bound. */
+static uint32_t bound_of_servers(const struct conf_upstream *conf)
+{
+	uint64_t sum = 0;
+
+	for (size_t i = 0; i < conf->server_count; i++) {
+		uint32_t bound =
+			lower(conf->servers[i].max_in_flight, conf->servers[i].max_connections);
+		if (bound == 0)
+			return 0;
+		sum += bound;
+	}
+	return (uint32_t)sum;
+}
+
+static struct run_queue_config bounds_of(const struct conf_upstream *conf, struct pace *pace)
+{
+	struct run_queue_config bounds = {
+		.quantum = conf->quantum,
+		.shed_target_ms = (uint32_t)conf->shed_target_ms,
+		.shed_interval_ms = (uint32_t)conf->shed_interval_ms,
+	};
+
+	if (conf->max_in_flight == CONF_IN_FLIGHT_AUTO) {
+		bounds.adaptive = true;
+		uint32_t servers = bound_of_servers(conf);
+		bounds.adaptive_min = lower(conf->max_in_flight_floor, servers);
+		bounds.adaptive_max = lower(conf->max_in_flight_ceiling, servers);
+		bounds.max_in_flight = bounds.adaptive_min;
+	} else {
+		bounds.max_in_flight = lower(conf->max_in_flight, bound_of_servers(conf));
+	}
+	if (conf->pace_amount > 0) {
+		bounds.pace = pace_charge;
+		bounds.pace_ctx = pace;
+	}
+	return bounds;
+}
+
+/* The pace that the upstream will have. A pace that was once there is kept, also while it is off:
+ * what it admitted still counts. */
+static bool prepare_pace(struct upstream *upstream)
+{
+	const struct conf_upstream *conf = upstream->conf;
+	struct pace *pace = upstream->state->pace;
+
+	if (conf->pace_amount == 0)
+		return true;
+	if (!pace) {
+		upstream->new_pace = pace_new(conf->pace_amount, conf->pace_per_ns);
+		return upstream->new_pace != NULL;
+	}
+	upstream->pace_change = pace_prepare(pace, conf->pace_amount, conf->pace_per_ns);
+	return upstream->pace_change != NULL;
+}
+
+static bool add_server(struct upstream *upstream, const struct conf_server *description)
+{
+	struct server *server = &upstream->servers[upstream->server_count];
+	const struct conf_server *before = upstream->conf->servers;
+	unsigned repeat = 0;
+
+	for (; before < description; before++)
+		repeat += strcmp(before->address.text, description->address.text) == 0;
+	server->upstream = upstream;
+	server->conf = description;
+	server->index = (unsigned)upstream->server_count;
+	server->state = server_state_get(upstream->state, &description->address, repeat);
+	upstream->server_count += server->state != NULL;
+	return server->state != NULL;
+}
+
+struct upstream *upstream_new(
+	struct upstream_states *states, const struct conf_upstream *description)
+{
+	struct run_queue_config unpaced = bounds_of(description, NULL);
+	struct upstream *upstream = calloc(1, sizeof(*upstream));
+	bool good;
+
+	if (!upstream)
+		return NULL;
+	unpaced.pace = NULL;
+	upstream->conf = description;
+	upstream->servers = calloc(description->server_count, sizeof(*upstream->servers));
+	upstream->state = upstream_state_get(states, description->name, &unpaced);
+	good = upstream->servers && upstream->state && prepare_pace(upstream);
+	for (size_t i = 0; good && i < description->server_count; i++)
+		good = add_server(upstream, &description->servers[i]);
+	if (!good) {
+		upstream_free(upstream);
+		return NULL;
+	}
+	upstream->bounds = bounds_of(
+		description, upstream->new_pace ? upstream->new_pace : upstream->state->pace);
+	return upstream;
+}
+
+void upstream_commit(struct upstream *upstream)
+{
+	struct upstream_state *state = upstream->state;
+
+	if (upstream->new_pace) {
+		/* release: pairs with the acquire in note_sent (forward.c), so the pace is seen
+		 * whole */
+		atomic_store_explicit(&state->pace, upstream->new_pace, memory_order_release);
+		upstream->new_pace = NULL;
+	}
+	if (upstream->pace_change)
+		pace_commit(state->pace, upstream->pace_change);
+	upstream->pace_change = NULL;
+	for (size_t i = 0; i < upstream->server_count; i++)
+		pool_set_bound(
+			upstream->servers[i].state, upstream->servers[i].conf->max_connections);
+	run_queue_configure(state->run_queue, &upstream->bounds, clock_monotonic_ns());
+}
+
+void upstream_free(struct upstream *upstream)
+{
+	if (!upstream)
+		return;
+	for (size_t i = 0; i < upstream->server_count; i++)
+		server_state_release(upstream->servers[i].state);
+	pace_discard(upstream->pace_change);
+	pace_free(upstream->new_pace);
+	if (upstream->state)
+		upstream_state_release(upstream->state);
+	free(upstream->servers);
+	free(upstream);
+}
+
+struct server *upstream_server_of(const struct upstream *upstream, const struct server_state *state)
+{
+	for (size_t i = 0; i < upstream->server_count; i++) {
+		if (upstream->servers[i].state == state)
+			return &upstream->servers[i];
+	}
+	return NULL;
+}
+
+static bool is_left_out(struct server *server, uint64_t now_ms)
+{
+	/* relaxed: a hint; a request more or less to a failing server harms nothing */
+	uint64_t until = atomic_load_explicit(&server->state->out_until_ms, memory_order_relaxed);
+
+	return until > now_ms ||
+	       atomic_load_explicit(&server->state->unhealthy, memory_order_relaxed);
+}
+
+bool server_may_serve(struct server *server, uint64_t now_ms)
+{
+	return server->upstream->server_count == 1 || !is_left_out(server, now_ms);
+}
+
+enum server_mode server_mode(const struct server *server)
+{
+	/* relaxed: a switch; what began just before it ends where it is */
+	return atomic_load_explicit(&server->state->mode, memory_order_relaxed);
+}
+
+void server_set_mode(struct server *server, enum server_mode mode)
+{
+	atomic_store_explicit(&server->state->mode, mode, memory_order_relaxed);
+}
+
+const char *server_mode_name(enum server_mode mode)
+{
+	static const char *const names[SERVER_MODES] = {
+		[SERVER_ENABLED] = "enabled",
+		[SERVER_DRAINING] = "draining",
+		[SERVER_DISABLED] = "disabled",
+	};
+
+	return names[mode];
+}
+
+static bool may_be_asked(struct server *server, uint64_t tried, bool all, uint64_t now_ms)
+{
+	uint32_t bound = server->conf->max_in_flight;
+
+	if (tried & (1ULL << server->index) || server_mode(server) != SERVER_ENABLED)
+		return false;
+	if (bound > 0 &&
+		atomic_load_explicit(&server->state->in_flight, memory_order_relaxed) >= bound)
+		return false;
+	return all || !is_left_out(server, now_ms);
+}
+
+bool upstream_has_another(const struct upstream *upstream, uint64_t others, uint64_t now_ms)
+{
+	for (size_t i = 0; i < upstream->server_count; i++)
+		if (may_be_asked(&upstream->servers[i], others, false, now_ms))
+			return true;
+	return false;
+}
+
+bool upstream_has_enabled(const struct upstream *upstream, uint64_t servers)
+{
+	for (size_t i = 0; i < upstream->server_count; i++)
+		if (servers >> i & 1 && server_mode(&upstream->servers[i]) == SERVER_ENABLED)
+			return true;
+	return false;
+}
+
+unsigned server_weight(const struct server *server)
+{
+	/* relaxed: what is set goes for the next that are chosen */
+	unsigned weight = atomic_load_explicit(&server->state->weight, memory_order_relaxed);
+
+	return weight > 0 ? weight : server->conf->weight;
+}
+
+void server_set_weight(struct server *server, unsigned weight)
+{
+	atomic_store_explicit(&server->state->weight, weight, memory_order_relaxed);
+}
+
+static int32_t sum_of_weights(const struct upstream *upstream)
+{
+	int32_t sum = 0;
+
+	for (size_t i = 0; i < upstream->server_count; i++)
+		sum += (int32_t)server_weight(&upstream->servers[i]);
+	return sum;
+}
+
+/* Smooth weighted round robin, a state for each worker: each gains its weight, the richest is
+ * taken and pays the sum. So none has more than the sum of all, or owes more; what goes beyond is
+ * from before the weights were changed, and is forgotten: it would be paid back in a row. */
+static struct server *by_turn(
+	struct upstream *upstream, unsigned worker, uint64_t tried, bool all, uint64_t now_ms)
+{
+	struct server *best = NULL;
+	int32_t sum = 0, most = sum_of_weights(upstream);
+
+	for (size_t i = 0; i < upstream->server_count; i++) {
+		struct server *server = &upstream->servers[i];
+		if (!may_be_asked(server, tried, all, now_ms))
+			continue;
+		struct server_idle *mine = &server->state->idle[worker];
+		int32_t weight = (int32_t)server_weight(server);
+		if (mine->current_weight > most || mine->current_weight < -most)
+			mine->current_weight = mine->current_weight > 0 ? most : -most;
+		mine->current_weight += weight;
+		sum += weight;
+		if (!best || mine->current_weight > best->state->idle[worker].current_weight)
+			best = server;
+	}
+	if (best)
+		best->state->idle[worker].current_weight -= sum;
+	return best;
+}
+
+static struct server *by_load(
+	struct upstream *upstream, unsigned worker, uint64_t tried, bool all, uint64_t now_ms)
+{
+	struct server *best = NULL;
+	uint64_t best_load = UINT64_MAX;
+	size_t count = upstream->server_count;
+
+	/* Starting at another one each time, so that equals take turns. */
+	for (size_t i = 0; i < count; i++) {
+		struct server *server = &upstream->servers[(i + (size_t)now_ms + worker) % count];
+		if (!may_be_asked(server, tried, all, now_ms))
+			continue;
+		/* relaxed: counts; nothing is read by them */
+		uint64_t load = 1ULL;
+		load += atomic_load_explicit(&server->state->in_flight, memory_order_relaxed);
+		load += atomic_load_explicit(&server->state->streams, memory_order_relaxed);
+		load = load * 65536 / server_weight(server);
+		if (load < best_load) {
+			best_load = load;
+			best = server;
+		}
+	}
+	return best;
+}
+
+/* A mix of two words, every bit of the result depending on every bit given (the finaliser of
+ * SplitMix64). */
+static uint64_t mix(uint64_t a, uint64_t b)
+{
+	uint64_t z = a ^ (b * 0x9E3779B97F4A7C15ULL);
+
+	z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9ULL;
+	z = (z ^ (z >> 27)) * 0x94D049BB133111EBULL;
+	return z ^ (z >> 31);
+}
+
+/* Weighted rendezvous hashing (Thaler and Ravishankar, 1998): each server draws a number for this
+ * caller as many times as it has weight; the highest wins. */
+static struct server *by_hash(
+	struct upstream *upstream, uint64_t hash, uint64_t tried, bool all, uint64_t now_ms)
+{
+	struct server *best = NULL;
+	uint64_t best_score = 0;
+
+	for (size_t i = 0; i < upstream->server_count; i++) {
+		struct server *server = &upstream->servers[i];
+		if (!may_be_asked(server, tried, all, now_ms))
+			continue;
+		unsigned weight = server_weight(server);
+		for (unsigned w = 0; w < weight; w++) {
+			uint64_t score = mix(hash, (i + 1) * 1000003ULL + w);
+			if (!best || score > best_score) {
+				best_score = score;
+				best = server;
+			}
+		}
+	}
+	return best;
+}
+
+static struct server *choose(struct upstream *upstream, unsigned worker, uint64_t tried,
+	uint64_t hash, bool all, uint64_t now_ms)
+{
+	switch (upstream->conf->balance) {
+	case CONF_BALANCE_ROUND_ROBIN:
+		return by_turn(upstream, worker, tried, all, now_ms);
+	case CONF_BALANCE_LEAST_IN_FLIGHT:
+		return by_load(upstream, worker, tried, all, now_ms);
+	case CONF_BALANCE_HASH:
+		return by_hash(upstream, hash, tried, all, now_ms);
+	}
+	return NULL;
+}
+
+/* Takes a place at the server unless another worker has taken the last one just now. */
+bool server_take_place(struct server *server)
+{
+	uint32_t bound = server->conf->max_in_flight;
+
+	/* relaxed: a count; nothing is read by it */
+	if (atomic_fetch_add_explicit(&server->state->in_flight, 1, memory_order_relaxed) < bound ||
+		bound == 0)
+		return true;
+	server_done(server);
+	return false;
+}
+
+struct server *upstream_pick(
+	struct upstream *upstream, unsigned worker, uint64_t tried, uint64_t hash, uint64_t now_ms)
+{
+	/* With one server there is no choice to make, whatever is known of it. */
+	if (upstream->server_count == 1) {
+		struct server *only = &upstream->servers[0];
+		bool asked = may_be_asked(only, tried, true, now_ms);
+		return asked && server_take_place(only) ? only : NULL;
+	}
+	for (int all = 0; all <= 1; all++) {
+		uint64_t passed = tried;
+		struct server *server;
+		while ((server = choose(upstream, worker, passed, hash, all, now_ms)) != NULL) {
+			if (server_take_place(server))
+				return server;
+			passed |= 1ULL << server->index;
+		}
+	}
+	return NULL;
+}
+
+void server_done(struct server *server)
+{
+	/* relaxed: a count for balancing, nothing is read by it */
+	atomic_fetch_sub_explicit(&server->state->in_flight, 1, memory_order_relaxed);
+}
+
+void server_succeeded(struct server *server)
+{
+	/* Read before writing: in good times nobody's cache line moves. */
+	if (atomic_load_explicit(&server->state->fails, memory_order_relaxed) == 0)
+		return;
+	atomic_store_explicit(&server->state->fails, 0, memory_order_relaxed);
+	atomic_store_explicit(&server->state->interval_ms, 0, memory_order_relaxed);
+	if (atomic_exchange_explicit(&server->state->out_until_ms, 0, memory_order_relaxed) != 0)
+		log_info("upstream %s: server %s is back", server->upstream->conf->name,
+			server->conf->address.text);
+}
+
+/* The clock of the thread that wrote the last line may be ahead of this one's. */
+static bool has_line(uint64_t last_ms, uint64_t now_ms)
+{
+	return last_ms != 0 && (now_ms < last_ms || now_ms - last_ms < SERVER_FAILURE_LINES_MS);
+}
+
+bool server_may_log(struct server *server, uint64_t now_ms, unsigned *unlogged)
+{
+	/* relaxed, all: of several workers one writes the line; the count is for people */
+	uint64_t last = atomic_load_explicit(&server->state->logged_ms, memory_order_relaxed);
+
+	if (has_line(last, now_ms) ||
+		!atomic_compare_exchange_strong_explicit(&server->state->logged_ms, &last, now_ms,
+			memory_order_relaxed, memory_order_relaxed)) {
+		atomic_fetch_add_explicit(&server->state->unlogged, 1, memory_order_relaxed);
+		return false;
+	}
+	*unlogged = atomic_exchange_explicit(&server->state->unlogged, 0, memory_order_relaxed);
+	return true;
+}
+
+unsigned server_take_unlogged(struct server *server, uint64_t now_ms)
+{
+	/* relaxed, both: for people */
+	uint64_t last = atomic_load_explicit(&server->state->logged_ms, memory_order_relaxed);
+
+	if (!server_has_unlogged(server) || has_line(last, now_ms))
+		return 0;
+	atomic_store_explicit(&server->state->logged_ms, now_ms, memory_order_relaxed);
+	return atomic_exchange_explicit(&server->state->unlogged, 0, memory_order_relaxed);
+}
+
+bool server_has_unlogged(const struct server *server)
+{
+	return atomic_load_explicit(&server->state->unlogged, memory_order_relaxed) > 0;
+}
+
+void server_failed(struct server *server, const char *why, uint64_t now_ms)
+{
+	const struct conf_upstream *conf = server->upstream->conf;
+	unsigned fails =
+		atomic_fetch_add_explicit(&server->state->fails, 1, memory_order_relaxed) + 1;
+
+	if (conf->max_fails == 0 || fails < conf->max_fails || is_left_out(server, now_ms))
+		return;
+	uint64_t until = atomic_load_explicit(&server->state->out_until_ms, memory_order_relaxed);
+	uint64_t interval = atomic_load_explicit(&server->state->interval_ms, memory_order_relaxed);
+	interval = interval == 0 ? conf->fail_timeout_ms : interval * 2;
+	if (interval > conf->fail_timeout_max_ms)
+		interval = conf->fail_timeout_max_ms;
+	/* Of several workers that see it fail at once, one leaves it out. relaxed: hints, as above
+	 */
+	if (until > now_ms ||
+		!atomic_compare_exchange_strong_explicit(&server->state->out_until_ms, &until,
+			now_ms + interval, memory_order_relaxed, memory_order_relaxed))
+		return;
+	atomic_store_explicit(
+		&server->state->interval_ms, (unsigned)interval, memory_order_relaxed);
+	log_warn("upstream %s: server %s left out for %llu ms after %u failures: %s", conf->name,
+		server->conf->address.text, (unsigned long long)interval, fails, why);
+}

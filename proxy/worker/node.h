@@ -1,0 +1,56 @@
+/*
+ * A node: one sluice process, as its workers know it. What they share with each other and with the
+ * main thread; the rest of the process is the main thread's (relay.h).
+ */
+#ifndef WORKER_NODE_H
+#define WORKER_NODE_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+
+#include "base/clock.h"
+#include "loop/loop.h"
+#include "loop/message.h"
+#include "spool/store.h"
+
+struct listening;
+struct log;
+struct queue;
+struct stats;
+struct throttle_table;
+struct worker;
+
+/* That a server's failure had no line in the log: the main thread counts them after a while
+ * (daemon/failure_lines.h). */
+struct failure_note {
+	struct message message; /* to the main thread */
+	atomic_bool is_told;    /* a look is due, or will be by the message */
+};
+
+struct node {
+	struct loop loop; /* the main thread's */
+	struct log *log;
+	struct throttle_table *throttles;
+	struct queue *queue;
+	struct stats *stats;
+	struct spool_store store; /* of the bodies that are kept for slow clients */
+	struct listening *listening;
+	struct worker **workers;
+	unsigned worker_count;
+	struct clock_anchor anchor; /* the throttles' clock, and steps of the wall's */
+	struct failure_note failures;
+	atomic_uint clients;  /* open connections, over all workers */
+	atomic_uint running;  /* workers that have not ended */
+	atomic_bool stopping; /* nothing new begins: lame duck, then the drain */
+};
+
+/* Makes every worker look again whether it is done. Any thread. */
+void node_wake_workers(struct node *node);
+
+/* Has every worker run these commands (enum worker_command). Any thread. */
+void node_command_workers(struct node *node, unsigned commands);
+
+/* A server has a failure without a line. Any thread. */
+void node_note_failure(struct node *node);
+
+#endif

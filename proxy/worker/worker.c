@@ -1,0 +1,172 @@
+#include "worker/worker.h"
+
+#include <assert.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+
+#include "base/container.h"
+#include "base/log.h"
+/* ---- commands -------------------------------------------------------------------------------- */
+
+void worker_site_taken(struct worker *worker)
+{
+	for (const struct worker_part *const *part = worker->parts; *part; part++) {
+		if ((*part)->take_site)
+			(*part)->take_site(worker);
+	}
+}
+
+static void run_parts(struct worker *worker, unsigned commands)
+{
+	for (const struct worker_part *const *part = worker->parts; commands && *part; part++) {
+		if ((*part)->command)
+			(*part)->command(worker, commands);
+	}
+}
+
+static void run_commands(struct message *message)
+{
+	struct worker *worker = CONTAINER_OF(message, struct worker, command);
+	/* acq_rel: acquire pairs with the release in worker_command; the message is free to be
+	 * posted again from here on */
+	unsigned commands = atomic_exchange_explicit(&worker->commands, 0, memory_order_acq_rel);
+	unsigned ends = commands & (WORKER_DRAIN | WORKER_STOP);
+
+	run_parts(worker, commands & ~ends);
+	if (ends == 0)
+		return;
+	if (ends & WORKER_DRAIN)
+		worker->drain_began_ms = worker_now_ms(worker);
+	worker->draining = true;
+	worker->stopping |= (ends & WORKER_STOP) != 0;
+	run_parts(worker, ends);
+}
+
+void worker_command(struct worker *worker, unsigned commands)
+{
+	/* acq_rel: release pairs with the acquire in run_commands; acquire so that the message is
+	 * posted only after its last run has taken what it was posted for */
+	if (atomic_fetch_or_explicit(&worker->commands, commands, memory_order_acq_rel) == 0)
+		message_post(&worker->loop, &worker->command);
+}
+
+void worker_next_request_id(struct worker *worker)
+{
+	for (int i = WORKER_REQUEST_ID_BYTES - 1; i >= WORKER_REQUEST_ID_BYTES - 12; i--) {
+		char *digit = &worker->request_id[i];
+		if (*digit != 'f') {
+			*digit = *digit == '9' ? 'a' : (char)(*digit + 1);
+			return;
+		}
+		*digit = '0';
+	}
+}
+
+/* ---- life ------------------------------------------------------------------------------------ */
+
+/* Those with nothing to do at a turn's end are not asked at each. */
+static void add_part(struct worker *worker, const struct worker_part *part)
+{
+	if (!part->end_turn)
+		return;
+	assert(worker->turn_end_count < WORKER_TURN_ENDS);
+	worker->turn_ends[worker->turn_end_count++] = part->end_turn;
+}
+
+static bool make_parts(struct worker *worker, struct site *site)
+{
+	for (const struct worker_part *const *part = worker->parts; *part; part++) {
+		add_part(worker, *part);
+		if ((*part)->make && !(*part)->make(worker, site))
+			return false;
+	}
+	return true;
+}
+
+struct worker *worker_new(struct node *node, unsigned index, struct site *site,
+	const struct worker_part *const *parts)
+{
+	struct worker *worker = calloc(1, sizeof(*worker));
+	uint64_t seed;
+
+	if (!worker)
+		return NULL;
+	worker->node = node;
+	worker->index = index;
+	worker->parts = parts;
+	if (getrandom(&seed, sizeof(seed), GRND_NONBLOCK) < 0)
+		seed = clock_wall_ns() + index;
+	char id[WORKER_REQUEST_ID_BYTES + 1];
+	snprintf(id, sizeof(id), "%016llx%012d", (unsigned long long)seed, 0);
+	memcpy(worker->request_id, id, sizeof(worker->request_id));
+	int error = loop_init(&worker->loop);
+	if (error != 0) {
+		log_error("worker %u: %s", index, strerror(error));
+		free(worker);
+		return NULL;
+	}
+	stream_loop_init(&worker->streams, &worker->loop);
+	worker->command.run = run_commands;
+	if (make_parts(worker, site))
+		return worker;
+	log_error("worker %u: no memory", index);
+	worker_free(worker);
+	return NULL;
+}
+
+static bool is_over(const struct worker *worker)
+{
+	if (!worker->draining || loop_has_ready(&worker->loop))
+		return false;
+	for (const struct worker_part *const *part = worker->parts; *part; part++) {
+		if ((*part)->is_done && !(*part)->is_done(worker))
+			return false;
+	}
+	return true;
+}
+
+void *worker_main(void *arg)
+{
+	struct worker *worker = arg;
+	char name[16]; /* as `top -H` and debuggers show it */
+
+	snprintf(name, sizeof(name), "worker-%u", worker->index);
+	pthread_setname_np(pthread_self(), name);
+	loop_enter(&worker->loop);
+	for (const struct worker_part *const *part = worker->parts; *part; part++) {
+		if ((*part)->begin)
+			(*part)->begin(worker);
+	}
+	while (!is_over(worker)) {
+		int error = loop_run_turn(&worker->loop);
+		if (error != 0) {
+			log_error("worker %u: the event loop failed: %s", worker->index,
+				strerror(error));
+			break;
+		}
+		for (unsigned i = 0; i < worker->turn_end_count; i++)
+			worker->turn_ends[i](worker);
+	}
+	for (const struct worker_part *const *part = worker->parts; *part; part++) {
+		if ((*part)->end)
+			(*part)->end(worker);
+	}
+	return NULL;
+}
+
+void worker_free(struct worker *worker)
+{
+	loop_enter(&worker->loop); /* what is released here belonged to that thread */
+	const struct worker_part *const *part = worker->parts;
+	while (*part)
+		part++;
+	while (part-- > worker->parts) {
+		if ((*part)->free)
+			(*part)->free(worker);
+	}
+	loop_end(&worker->loop);
+	loop_enter(NULL);
+	free(worker);
+}

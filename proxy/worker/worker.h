@@ -1,0 +1,180 @@
+/*
+ * A worker: one thread, its loop (loop/loop.h), its own listening sockets, its own connections on
+ * both sides. It shares with the others only what is atomic or immutable, the queue and the
+ * upstreams.
+ *
+ *   other workers --tickets---> messages of its loop
+ *   main thread ---commands-->
+ *
+ *   a round:  streams are read and acted on -> messages -> requests and responses are written
+ */
+#ifndef WORKER_WORKER_H
+#define WORKER_WORKER_H
+
+#include <event2/event.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/buffer.h"
+#include "base/clock.h"
+#include "base/slice.h"
+#include "loop/loop.h"
+#include "net/stream.h"
+#include "queue/queue.h"
+#include "stats/stats.h"
+#include "worker/node.h"
+
+struct busiest_rows;
+struct connection_waiter;
+struct site;
+struct site_use;
+struct usage_counts;
+struct downstream;
+struct exchange;
+struct listener;
+struct server_connection;
+
+/* What the main thread and other workers ask of a worker; asked twice before it is done is once. */
+enum worker_command {
+	WORKER_SITE = 1 << 0,        /* a new site is current */
+	WORKER_DRAIN = 1 << 1,       /* finish what is there, accept nothing */
+	WORKER_STOP = 1 << 2,        /* cut all and end */
+	WORKER_ACCEPT = 1 << 3,      /* a listener at its bound may accept again */
+	WORKER_PING = 1 << 4,        /* show that it turns: daemon/manager.h */
+	WORKER_SEEN = 1 << 5,        /* show that it is in no call that began before */
+	WORKER_CONNECTIONS = 1 << 7, /* connections were taken over, or are free: server_pool.h */
+	WORKER_HAND_OVER = 1 << 6, /* leave the bindings that are handed over to another process */
+};
+
+/* A name for a request that no other has: 16 hex digits that the worker drew at its start, and a
+ * count of 12 more. */
+#define WORKER_REQUEST_ID_BYTES 28
+
+/* Parts that have something to do at a turn's end. */
+#define WORKER_TURN_ENDS 4
+
+struct worker {
+	struct node *node;
+	unsigned index;
+	pthread_t thread;
+	struct loop loop;
+	struct stream_loop streams;
+	struct buffer_pool blocks;
+	struct site_use *use; /* of the current site */
+	struct route_scratch *route_scratch;
+	struct listener *listeners;
+	struct downstream *downstreams; /* all client connections */
+	uint64_t exchange_count;        /* alive, those whose client left included */
+	struct exchange *orphans;       /* their clients are gone, their responses still to come */
+	struct exchange *spare_exchanges;
+	unsigned spare_exchange_count;
+	struct server_connection *unsent, **unsent_end; /* with requests to write, */
+	struct downstream *unflushed, **unflushed_end;  /* with responses: at the round's end */
+	struct loop_stage write_stage;
+	const struct worker_part *const *parts;
+	void (*turn_ends[WORKER_TURN_ENDS])(struct worker *worker);
+	unsigned turn_end_count;
+
+	/* from other threads */
+	struct message command;
+	atomic_uint commands; /* asked for, not yet taken; not 0: `command` is posted */
+	struct site_use *_Atomic next_use;       /* of a site to take */
+	_Atomic uint64_t reloads_seen;           /* relay.reloads when it last took a site */
+	struct server_connection *_Atomic taken; /* idle ones, by others: close them */
+	struct connection_waiter *_Atomic woken; /* last first */
+	_Atomic uint64_t pings_answered;         /* relay.manager.pings that it had */
+
+	bool draining, stopping;
+	bool checks_waits; /* daemon/wait_check.h */
+	uint64_t drain_began_ms;
+	uint64_t wall_ns, wall_turn_ns; /* worker_wall_ns, and the turn that it was read in */
+	uint64_t date_second;
+	char date[32]; /* IMF-fixdate */
+	struct clock_cache clock;
+	char request_id[WORKER_REQUEST_ID_BYTES]; /* the next one's */
+	uint64_t trace_seeds[2];                  /* of the ids of traces; zeroed: not seeded yet */
+	char path_scratch[3 * 65536];
+	struct stats_block *stats;    /* this worker's counters */
+	struct usage_counts *usage;   /* NULL: it is not kept */
+	struct busiest_rows *busiest; /* and the callers of each limit that it has most of */
+};
+
+/*
+ * What a unit above does on the worker's thread; each call may be NULL. The parts of a worker are
+ * called in the order of their list (daemon/worker_parts.c), and freed in the opposite one.
+ */
+struct worker_part {
+	bool (*make)(struct worker *worker, struct site *site); /* false: no memory. Main thread */
+	void (*begin)(struct worker *worker);                   /* its thread begins */
+	void (*take_site)(struct worker *worker);               /* worker->use is another one */
+	void (*command)(struct worker *worker, unsigned commands);
+	void (*end_turn)(struct worker *worker);
+	bool (*is_done)(const struct worker *worker); /* drained: has it nothing left to do? */
+	void (*end)(struct worker *worker);           /* its thread is about to end */
+	void (*free)(struct worker *worker);          /* and has. Main thread */
+};
+
+/* Makes it, with its loop and wake-up, and its parts (ended by NULL). NULL with a line in the log.
+ */
+struct worker *worker_new(struct node *node, unsigned index, struct site *site,
+	const struct worker_part *const *parts);
+/* Its thread has ended. */
+void worker_free(struct worker *worker);
+
+/* The thread's body: turns until told to stop or drained. */
+void *worker_main(void *worker);
+
+/* Its site is another one: its parts look at what that changes. */
+void worker_site_taken(struct worker *worker);
+
+/* Any thread. */
+void worker_command(struct worker *worker, unsigned commands);
+
+/* The monotonic time of this turn. */
+static inline uint64_t worker_now_ns(struct worker *worker)
+{
+	return loop_now_ns(&worker->loop);
+}
+static inline uint64_t worker_now_ms(struct worker *worker)
+{
+	return loop_now_ms(&worker->loop);
+}
+
+/* The clock of the throttles: the wall's time at the start and CLOCK_BOOTTIME since, so that it
+ * goes on after a restart, through a suspend, and never steps. Read at each call: a limit is
+ * promised over true times, and a turn may be long. */
+uint64_t worker_throttle_ns(struct worker *worker);
+
+/* Of worker_wall_ns only: reads the wall clock for this turn. Returns CLOCK_BOOTTIME, which it read
+ * for that. */
+uint64_t worker_read_wall(struct worker *worker);
+
+static inline bool worker_knows_wall(struct worker *worker)
+{
+	return worker_now_ns(worker) == worker->wall_turn_ns;
+}
+
+/* The wall's time of this turn, for dates. Read once a turn; a step of the clock is noticed then.
+ */
+static inline uint64_t worker_wall_ns(struct worker *worker)
+{
+	if (!worker_knows_wall(worker))
+		worker_read_wall(worker);
+	return worker->wall_ns;
+}
+
+/* Counts worker->request_id up, in place. */
+void worker_next_request_id(struct worker *worker);
+
+/* `Sun, 06 Nov 1994 08:49:37 GMT` */
+struct slice worker_date(struct worker *worker);
+
+/* Adds one to a counter of the node's own: STATS_CONNECTIONS, ... */
+static inline void worker_count(struct worker *worker, unsigned slot)
+{
+	stats_add(&stats_row(worker->stats, STATS_NODE, 0)[slot], 1);
+}
+
+#endif

@@ -1,0 +1,170 @@
+/* Traces: which traceparent fields are passed on, begun or dropped, by mode and by what came. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <cmocka.h>
+
+#include "../http/head.h"
+#include "exchange/exchange.h"
+#include "exchange/trace.h"
+#include "site/site.h"
+#include "site/site_use.h"
+#include "worker/worker.h"
+
+#define GOOD  "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+#define OTHER "00-1af7651916cd43dd8448eb211c80319c-c7ad6b7169203331-01"
+
+struct asked {
+	struct conf conf;
+	struct site site;
+	struct site_use use;
+	struct worker worker;
+	struct exchange exchange;
+};
+
+/* The worker stays the same. */
+static struct exchange *ask(enum conf_traceparent mode, const char *fields)
+{
+	static struct asked asked;
+
+	asked.conf.traceparent = mode;
+	asked.site.conf = &asked.conf;
+	asked.use.site = &asked.site;
+	asked.exchange = (struct exchange){.use = &asked.use, .worker = &asked.worker};
+	head_of(&asked.exchange.request, fields);
+	trace_begin(&asked.exchange);
+	return &asked.exchange;
+}
+
+/* The line that it adds; "" if none. */
+static const char *line_of(const struct exchange *exchange)
+{
+	static char line[128];
+	struct http_out out = http_out_over(line, sizeof(line) - 1);
+
+	trace_put(&out, exchange);
+	*out.at = '\0';
+	return line;
+}
+
+static const uint32_t both = HTTP_FIELD_BIT(TRACEPARENT) | HTTP_FIELD_BIT(TRACESTATE);
+
+static void a_valid_one_is_passed_on(void **state)
+{
+	(void)state;
+	for (int mode = CONF_TRACEPARENT_PASS; mode <= CONF_TRACEPARENT_BEGIN; mode++) {
+		const struct exchange *x = ask((enum conf_traceparent)mode,
+			"A: b\ntraceparent: " GOOD "\ntracestate: x=1\n");
+		assert_int_equal(x->trace, TRACE_GIVEN);
+		assert_memory_equal(x->text.traceparent, GOOD, HTTP_TRACEPARENT_BYTES);
+		assert_string_equal(line_of(x), "");
+		assert_int_equal(trace_left_out(x), 0);
+	}
+}
+
+static void off_looks_at_nothing(void **state)
+{
+	static const char *const all[] = {"", "traceparent: " GOOD "\n", "traceparent: x\n"};
+
+	(void)state;
+	for (size_t i = 0; i < 3; i++) {
+		const struct exchange *x = ask(CONF_TRACEPARENT_OFF, all[i]);
+		assert_int_equal(x->trace, TRACE_NONE);
+		assert_string_equal(line_of(x), "");
+		assert_int_equal(trace_left_out(x), 0);
+	}
+}
+
+static void without_one_it_is_begun_in_that_mode_only(void **state)
+{
+	(void)state;
+	const struct exchange *x = ask(CONF_TRACEPARENT_PASS, "tracestate: x=1\n");
+	assert_int_equal(x->trace, TRACE_NONE);
+	assert_int_equal(trace_left_out(x), 0);
+	x = ask(CONF_TRACEPARENT_BEGIN, "tracestate: x=1\n");
+	assert_int_equal(x->trace, TRACE_BEGUN);
+	assert_int_equal(trace_left_out(x), both);
+}
+
+static void an_invalid_or_doubtful_one_goes_with_its_state(void **state)
+{
+	static const char *const wrong[] = {"traceparent: \n", "traceparent: x\n",
+		"traceparent: 00-00000000000000000000000000000000-b7ad6b7169203331-01\n",
+		"traceparent: " GOOD "\ntraceparent: " GOOD "\n",
+		"traceparent: " GOOD "\nTraceparent: " OTHER "\n"};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
+		const struct exchange *x = ask(CONF_TRACEPARENT_PASS, wrong[i]);
+		if (x->trace != TRACE_DROPPED)
+			fail_msg("%s: %d", wrong[i], x->trace);
+		assert_string_equal(line_of(x), "");
+		assert_int_equal(trace_left_out(x), both);
+		x = ask(CONF_TRACEPARENT_BEGIN, wrong[i]);
+		if (x->trace != TRACE_BEGUN)
+			fail_msg("%s: %d", wrong[i], x->trace);
+		assert_int_equal(trace_left_out(x), both);
+	}
+}
+
+/* Connection names it: it is for the hop before. */
+static void one_of_the_hop_is_none(void **state)
+{
+	struct exchange *x = ask(CONF_TRACEPARENT_BEGIN, "traceparent: " GOOD "\n");
+
+	(void)state;
+	assert_int_equal(x->trace, TRACE_GIVEN);
+	x->request.fields[0].hop = true;
+	trace_begin(x);
+	assert_int_equal(x->trace, TRACE_BEGUN);
+	assert_memory_not_equal(x->text.traceparent, GOOD, HTTP_TRACEPARENT_BYTES);
+}
+
+/* Of 16 digits each: the trace's two halves and the parent. */
+static const size_t parts[] = {3, 19, 36};
+
+static int compare(const void *a, const void *b)
+{
+	return memcmp(a, b, 16);
+}
+
+static void those_that_are_begun_are_valid_and_differ(void **state)
+{
+	enum { COUNT = 20000 };
+	static char begun[3][COUNT][16];
+
+	(void)state;
+	for (size_t i = 0; i < COUNT; i++) {
+		const struct exchange *x = ask(CONF_TRACEPARENT_BEGIN, "");
+		struct slice text = {x->text.traceparent, HTTP_TRACEPARENT_BYTES};
+		char expected[128];
+		assert_true(http_traceparent_is_valid(text));
+		snprintf(expected, sizeof(expected), "traceparent: %.*s\r\n", SLICE_ARGS(text));
+		assert_string_equal(line_of(x), expected);
+		for (size_t part = 0; part < 3; part++)
+			memcpy(begun[part][i], text.at + parts[part], 16);
+	}
+	for (size_t part = 0; part < 3; part++) {
+		qsort(begun[part], COUNT, 16, compare);
+		for (size_t i = 1; i < COUNT; i++)
+			assert_memory_not_equal(begun[part][i - 1], begun[part][i], 16);
+	}
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(a_valid_one_is_passed_on),
+		cmocka_unit_test(off_looks_at_nothing),
+		cmocka_unit_test(without_one_it_is_begun_in_that_mode_only),
+		cmocka_unit_test(an_invalid_or_doubtful_one_goes_with_its_state),
+		cmocka_unit_test(one_of_the_hop_is_none),
+		cmocka_unit_test(those_that_are_begun_are_valid_and_differ),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,84 @@
+/* What a connection waits for: progress gives a peer its time again, never more than there is. */
+#include "worker/wait.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "base/clock.h"
+
+struct peer {
+	struct wait wait;
+	unsigned passed;
+};
+
+static void on_passed(struct deadline *deadline)
+{
+	struct peer *peer = (struct peer *)((char *)deadline - offsetof(struct peer, wait));
+
+	peer->passed++;
+}
+
+/* As a client that lingers: a byte each turn, and an end that no byte moves. The loop was held up
+ * past that end. */
+static void progress_does_not_renew_a_time_that_is_over(void **state)
+{
+	struct event_base *base = event_base_new();
+	uint64_t now_ms = clock_monotonic_ms(), end_ms = now_ms - 50;
+	struct peer peer = {.passed = 0};
+
+	(void)state;
+	wait_init(&peer.wait, base, on_passed);
+	wait_for(&peer.wait, WAIT_LINGER, 1, end_ms, now_ms);
+	event_base_loop(base, EVLOOP_ONCE);
+	assert_int_equal(peer.passed, 1);
+	wait_end(&peer.wait);
+	event_base_free(base);
+}
+
+/* One that had time left has it once more. */
+static void a_held_up_loop_excuses_a_peer(void **state)
+{
+	struct event_base *base = event_base_new();
+	uint64_t now_ms = clock_monotonic_ms() - 50; /* this turn took so long */
+	struct peer peer = {.passed = 0};
+
+	(void)state;
+	wait_init(&peer.wait, base, on_passed);
+	wait_for(&peer.wait, WAIT_BODY, 1, now_ms + 1, now_ms);
+	event_base_loop(base, EVLOOP_ONCE);
+	assert_int_equal(peer.passed, 0);
+	assert_true(peer.wait.deadline.at_ms > now_ms + 50);
+	wait_end(&peer.wait);
+	event_base_free(base);
+}
+
+/* A connection that waits to be used again is nobody's to be late with. */
+static void our_own_time_is_not_prolonged(void **state)
+{
+	struct event_base *base = event_base_new();
+	uint64_t now_ms = clock_monotonic_ms() - 50;
+	struct peer peer = {.passed = 0};
+
+	(void)state;
+	wait_init(&peer.wait, base, on_passed);
+	wait_for(&peer.wait, WAIT_REUSE, 0, now_ms + 1, now_ms);
+	event_base_loop(base, EVLOOP_ONCE);
+	assert_int_equal(peer.passed, 1);
+	wait_end(&peer.wait);
+	event_base_free(base);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(progress_does_not_renew_a_time_that_is_over),
+		cmocka_unit_test(a_held_up_loop_excuses_a_peer),
+		cmocka_unit_test(our_own_time_is_not_prolonged),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
