@@ -140,13 +140,13 @@ static bool check_state(const struct conf *conf)
 static void check_buffering(const struct conf *conf)
 {
 	char name[32];
-	int error = conf->buffering_disk_bytes > 0 ? try_folder(conf->buffering_folder) : 0;
+	int error = conf->body_store.disk_bytes > 0 ? try_folder(conf->body_store.folder) : 0;
 
 	if (error == 0)
 		return;
 	print_front(conf, "warning: ", "buffering_folder");
 	fprintf(stderr, "%s can't be used by %s: %s; bodies would be kept in memory only\n",
-		conf->buffering_folder, whoami(name), strerror(error));
+		conf->body_store.folder, whoami(name), strerror(error));
 }
 
 static bool check_as_now(const struct conf *conf)
@@ -197,8 +197,8 @@ static bool check_as_user(const struct conf *conf)
 
 static bool is_anything_written(const struct conf *conf)
 {
-	if (conf->state || conf->pid_file || conf->error_log.sink == LOG_SINK_FILE ||
-		conf->access_log.sink == LOG_SINK_FILE)
+	if (conf->state || conf->pid_file || conf->logs.error.sink == LOG_SINK_FILE ||
+		conf->logs.access.sink == LOG_SINK_FILE)
 		return true;
 	for (size_t i = 0; i < conf->listener_count; i++)
 		for (size_t j = 0; j < conf->listeners[i].bind_count; j++)
@@ -221,8 +221,8 @@ bool cli_check_places(const struct conf *conf)
 		}
 		return true;
 	}
-	good = check_log(conf, "error_log", &conf->error_log) && good;
-	good = check_log(conf, "access_log", &conf->access_log) && good;
+	good = check_log(conf, "error_log", &conf->logs.error) && good;
+	good = check_log(conf, "access_log", &conf->logs.access) && good;
 	for (size_t i = 0; i < conf->listener_count; i++)
 		good = check_sockets(&conf->listeners[i], conf) && good;
 	return (conf->user ? check_as_user(conf) : check_as_now(conf)) && good;

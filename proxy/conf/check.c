@@ -48,9 +48,9 @@ static void check_usage(struct build *build, const struct instance *sluice)
 	const struct conf *conf = build->conf;
 	const struct setting *setting = instance_setting(sluice, "usage");
 
-	if (!setting || conf->usage_ms == 0)
+	if (!setting || conf->usage.interval_ms == 0)
 		return;
-	if (conf->usage_ms < 1000)
+	if (conf->usage.interval_ms < 1000)
 		build_fail(
 			build, sluice, setting->line, "usage is below 1s; expected 0, or 1s to 1h");
 	if (!conf->state)
@@ -260,12 +260,12 @@ static void check_route(struct build *build, const struct instance *instance)
 	route->limits = resolve_limits(build, instance, &route->limit_count);
 	check_plan_word(build, instance);
 	check_path_is_plain(build, instance);
-	if (!route->session && route->limit_count > 0)
-		route->session = route->limits[0]->key;
-	else if (!route->session && route->plan_limits)
-		route->session = build->conf->plans_key;
-	if (!route->session)
-		route->session = &ip_key;
+	if (!route->sessions.key && route->limit_count > 0)
+		route->sessions.key = route->limits[0]->key;
+	else if (!route->sessions.key && route->plan_limits)
+		route->sessions.key = build->conf->plans_key;
+	if (!route->sessions.key)
+		route->sessions.key = &ip_key;
 	if (route->unknown == CONF_UNKNOWN_REFUSE && !find_named(build, SECTION_PLANS, ""))
 		build_fail(build, instance, instance_setting(instance, "unknown_callers")->line,
 			"unknown_callers: there is no [plans] that would know any; expected that "

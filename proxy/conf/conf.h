@@ -243,6 +243,27 @@ struct conf_buffering {
 	uint64_t memory_bytes, file_bytes;
 };
 
+/* Whose requests stay in order on a route, and how they wait for their turn. */
+struct conf_sessions {
+	const struct conf_key *key; /* `session`; never NULL: the first limit's key, else ip */
+	enum conf_ordering ordering;
+	uint64_t read_hold_ms;     /* 1s */
+	uint32_t in_flight;        /* 0: no bound */
+	uint32_t queue_depth;      /* waiting in one session, 1000 */
+	uint64_t queue_bytes;      /* what these hold in memory, 0: no bound */
+	uint64_t queue_timeout_ms; /* 30s */
+	uint32_t high_burst;       /* high exchanges that may pass a waiting normal one, 16 */
+	enum conf_lane lane;
+	uint64_t idle_timeout_ms; /* 60s */
+	bool affinity;            /* upstream_affinity = session */
+};
+
+/* `allow` and `deny`, by address or by the first limit's key value: without limits, or 403. */
+struct conf_access {
+	struct conf_cidrs allow_addresses, deny_addresses; /* allow = 10.0.0.0/8, file:vip.keys */
+	struct conf_text_list allow_keys, deny_keys;
+};
+
 struct conf_route {
 	const char *name;
 	unsigned line;
@@ -256,20 +277,10 @@ struct conf_route {
 	const struct conf_upstream *upstream;
 	const struct conf_limit **limits;
 	size_t limit_count;
-	bool plan_limits;               /* the word `plan` stands among the limits */
-	size_t plan_position;           /* how many of `limits` go before the plan's */
-	const struct conf_key *session; /* never NULL: default is the first limit's key, else ip */
-	enum conf_ordering ordering;
-	uint64_t read_hold_ms;      /* 1s */
-	uint32_t session_in_flight; /* 0: no bound */
-	uint32_t queue_depth;       /* waiting in one session, 1000 */
-	uint64_t queue_bytes;       /* what these hold in memory, 0: no bound */
-	uint64_t queue_timeout_ms;  /* 30s */
-	uint32_t high_burst;        /* high exchanges that may pass a waiting normal one, 16 */
-	enum conf_lane lane;
+	bool plan_limits;     /* the word `plan` stands among the limits */
+	size_t plan_position; /* how many of `limits` go before the plan's */
+	struct conf_sessions sessions;
 	enum conf_unknown unknown;                /* unknown_callers */
-	uint64_t session_idle_timeout_ms;         /* 60s */
-	bool upstream_affinity;                   /* upstream_affinity = session */
 	uint64_t max_body_bytes;                  /* max_body_size: 413 beyond; 0: no bound */
 	struct conf_buffering request_buffering;  /* before a place is taken, 64k file 16M */
 	struct conf_buffering response_buffering; /* so that a place is given back, 32k file 64M */
@@ -288,9 +299,7 @@ struct conf_route {
 	bool forwards_normal_path;  /* forward_path = normal; else as received */
 	bool allows_ambiguous_path; /* ambiguous_path = allow; else refused */
 	enum conf_ratelimit_headers ratelimit_headers;
-	struct conf_cidrs allow_addresses, deny_addresses; /* allow = 10.0.0.0/8, file:vip.keys */
-	struct conf_text_list allow_keys,
-		deny_keys; /* by the first limit's key value; allow: no limits; deny: 403 */
+	struct conf_access access;
 };
 
 /*
@@ -318,6 +327,40 @@ enum conf_access_format { CONF_ACCESS_COMBINED, CONF_ACCESS_JSON };
 
 enum conf_traceparent { CONF_TRACEPARENT_PASS, CONF_TRACEPARENT_BEGIN, CONF_TRACEPARENT_OFF };
 
+/* What callers have used of their limits, in files for invoices. */
+struct conf_usage {
+	uint64_t interval_ms; /* `usage`; 0: it is not kept */
+	uint64_t bytes;       /* of its files, 1G */
+};
+
+/* The bounds on what is kept of all callers and clients. */
+struct conf_totals {
+	uint64_t callers;     /* table capacity for each limit, 1M */
+	uint64_t sessions;    /* sessions kept at most, 1M */
+	uint64_t queue;       /* waiting over all sessions, 100k */
+	uint64_t queue_bytes; /* what these hold in memory, 512M; 0: no bound */
+};
+
+/* Where bodies are kept for slow clients. */
+struct conf_body_store {
+	uint64_t memory_bytes, disk_bytes; /* of all bodies kept: 64M, 1G */
+	const char *folder;                /* /var/tmp */
+};
+
+/* What is logged, and where. */
+struct conf_logs {
+	enum log_level level;
+	struct log_target error, access;
+	enum conf_access_format access_format;
+};
+
+/* The patterns of all routes: exact ones in byte order, wildcards from the longest, any. */
+struct conf_hosts {
+	struct conf_host *items;
+	size_t count;
+	size_t exact_count; /* so many of them, the first ones, are exact */
+};
+
 struct conf {
 	const char *path; /* the main file */
 	/* [sluice] */
@@ -325,20 +368,13 @@ struct conf {
 	unsigned workers;               /* auto: one a processor */
 	const char *state;              /* folder for the throttle counters; NULL: memory only */
 	bool state_required;            /* no: fall back to memory when the folder can't be used */
-	uint64_t usage_ms;              /* 0: callers' usage is not kept */
-	uint64_t usage_bytes;           /* of its files, 1G */
-	uint64_t callers;               /* table capacity for each limit, 1M */
-	uint64_t sessions;              /* sessions kept at most, 1M */
-	uint64_t queue_total;           /* waiting over all sessions, 100k */
-	uint64_t queue_total_bytes;     /* what these hold in memory, 512M; 0: no bound */
-	uint64_t lame_duck_ms;          /* 0 */
-	uint64_t shutdown_timeout_ms;   /* 30s */
-	uint32_t buffer_bytes;          /* buffer_size: one read, 32k */
-	uint64_t buffering_memory_bytes, buffering_disk_bytes; /* of all bodies kept: 64M, 1G */
-	const char *buffering_folder;                          /* /var/tmp */
-	enum log_level log_level;
-	struct log_target error_log, access_log;
-	enum conf_access_format access_format;
+	struct conf_usage usage;
+	struct conf_totals totals;
+	uint64_t lame_duck_ms;        /* 0 */
+	uint64_t shutdown_timeout_ms; /* 30s */
+	uint32_t buffer_bytes;        /* buffer_size: one read, 32k */
+	struct conf_body_store body_store;
+	struct conf_logs logs;
 	enum conf_traceparent traceparent;
 	const char *request_id_field; /* request_id = X-Request-Id; NULL when off */
 	const char *via;              /* pseudonym in Via; NULL when off, the default */
@@ -361,9 +397,7 @@ struct conf {
 	const struct conf_plan *default_plan; /* [plan default]; NULL: no limits for the unlisted */
 	struct conf_route *routes;            /* most specific first */
 	size_t route_count;
-	struct conf_host *hosts; /* exact ones in byte order, wildcards from the longest, any */
-	size_t host_count;
-	size_t exact_host_count; /* so many of them, the first ones, are exact */
+	struct conf_hosts hosts;
 
 	struct conf_warning *warnings; /* by line */
 	size_t warning_count;

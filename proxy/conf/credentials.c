@@ -176,14 +176,14 @@ void credentials_settle(struct conf *conf)
 		settle_list(&conf->plans[i].callers);
 	for (size_t i = 0; i < conf->route_count; i++) {
 		const struct conf_route *route = &conf->routes[i];
-		bool by_route = credentials_are_keys(route->session);
+		bool by_route = credentials_are_keys(route->sessions.key);
 		for (size_t j = 0; j < route->limit_count; j++)
 			by_route |= credentials_are_keys(route->limits[j]->key);
 		for (size_t j = 0; route->plan_limits && j < conf->limit_count; j++)
 			by_route |= credentials_are_keys(conf->limits[j].key);
 		if (by_route) {
-			settle_list(&route->allow_keys);
-			settle_list(&route->deny_keys);
+			settle_list(&route->access.allow_keys);
+			settle_list(&route->access.deny_keys);
 		}
 	}
 }

@@ -46,39 +46,39 @@ const struct option options_route[] = {
 	{"limits", &type_references, LIVE, AT(limits), .flags = OPTION_REPEATABLE,
 		.help = "Limits that a request must pass, all of them; plan stands for those of the "
 			"caller's plan."},
-	{"session", &type_key, LIVE, AT(session),
+	{"session", &type_key, LIVE, AT(sessions.key),
 		.help = "Whose requests stay in order; unset, the key of the first limit, else of the "
 			"plans, else ip."},
-	{"ordering", &type_word, LIVE, AT(ordering), .fallback = "auto", .words = orderings,
+	{"ordering", &type_word, LIVE, AT(sessions.ordering), .fallback = "auto", .words = orderings,
 		.help = "What waits for what in a session; auto is writes where the session's key found "
 			"a header field, cookie or query parameter, and none where it is an address."},
-	{"read_hold", &type_duration, LIVE, AT(read_hold_ms), .fallback = "1s", BETWEEN(MS(0), DAYS(1)),
+	{"read_hold", &type_duration, LIVE, AT(sessions.read_hold_ms), .fallback = "1s", BETWEEN(MS(0), DAYS(1)),
 		.flags = OPTION_DURATION,
 		.help = "Longest time that a safe request whose response has not begun holds a later "
 			"write of its session back, with ordering = writes."},
-	{"session_in_flight", &type_count32, LIVE, AT(session_in_flight), .fallback = "0",
+	{"session_in_flight", &type_count32, LIVE, AT(sessions.in_flight), .fallback = "0",
 		BETWEEN(0, 1 * MILLION),
 		.help = "Requests of one session on their way at once, 0 for no bound."},
-	{"queue_depth", &type_count32, LIVE, AT(queue_depth), .fallback = "1000",
+	{"queue_depth", &type_count32, LIVE, AT(sessions.queue_depth), .fallback = "1000",
 		BETWEEN(0, 10 * MILLION),
 		.help = "Requests waiting in one session; beyond it 503 is answered."},
-	{"queue_bytes", &type_size64, LIVE, AT(queue_bytes), .fallback = "0",
+	{"queue_bytes", &type_size64, LIVE, AT(sessions.queue_bytes), .fallback = "0",
 		BETWEEN(0, 1ULL << 40), .flags = OPTION_SIZE,
 		.help = "Bytes of memory that these hold, with their heads and the first block of a "
 			"body, 0 for no bound; beyond it 503 is answered."},
-	{"queue_timeout", &type_duration, LIVE, AT(queue_timeout_ms), .fallback = "30s",
+	{"queue_timeout", &type_duration, LIVE, AT(sessions.queue_timeout_ms), .fallback = "30s",
 		BETWEEN(MS(1), DAYS(1)), .flags = OPTION_DURATION,
 		.help = "Time that a request may wait; 503 is answered after it."},
-	{"high_burst", &type_count32, LIVE, AT(high_burst), .fallback = "16", BETWEEN(1, 1 * MILLION),
+	{"high_burst", &type_count32, LIVE, AT(sessions.high_burst), .fallback = "16", BETWEEN(1, 1 * MILLION),
 		.help = "High requests that may pass a waiting normal one of their session, or of "
 			"another session at a busy upstream."},
-	{"lane", &type_word, LIVE, AT(lane), .fallback = "normal", .words = lanes,
+	{"lane", &type_word, LIVE, AT(sessions.lane), .fallback = "normal", .words = lanes,
 		.help = "The lane of the route's requests."},
-	{"session_idle_timeout", &type_duration, LIVE, AT(session_idle_timeout_ms), .fallback = "60s",
+	{"session_idle_timeout", &type_duration, LIVE, AT(sessions.idle_timeout_ms), .fallback = "60s",
 		BETWEEN(MS(10), DAYS(30)), .flags = OPTION_DURATION,
 		.help = "Time from the end of a session's last request until what it remembers is "
 			"forgotten: a connection of its own, how fast it goes."},
-	{"upstream_affinity", &type_choice, LIVE, AT(upstream_affinity), .fallback = "none",
+	{"upstream_affinity", &type_choice, LIVE, AT(sessions.affinity), .fallback = "none",
 		.words = affinities,
 		.help = "Whether a session keeps a connection to a server to itself, for servers whose "
 			"login lives in the connection."},
@@ -142,10 +142,10 @@ const struct option options_route[] = {
 	{"ratelimit_headers", &type_word, LIVE, AT(ratelimit_headers), .fallback = "inherit",
 		.words = ratelimit_headers,
 		.help = "Which rate-limit fields responses carry; inherit is what the listener says."},
-	{"allow", &type_access, LIVE, AT(allow_addresses), .flags = OPTION_REPEATABLE,
+	{"allow", &type_access, LIVE, AT(access.allow_addresses), .flags = OPTION_REPEATABLE,
 		.help = "Callers without limits: networks, and files of networks and keys, one a line; "
 			"keys are compared with the first limit's."},
-	{"deny", &type_access, LIVE, AT(deny_addresses), .flags = OPTION_REPEATABLE,
+	{"deny", &type_access, LIVE, AT(access.deny_addresses), .flags = OPTION_REPEATABLE,
 		.help = "Callers that get 403, in the same form; before allow."},
 };
 const size_t options_route_count = COUNT(options_route);

@@ -98,13 +98,13 @@ static void group_by_host(struct build *build, const struct pair *pairs, size_t 
 
 		routes[i] = pairs[i].route;
 		if (i == 0 || strcmp(pairs[i].host, pairs[i - 1].host) != 0) {
-			conf->hosts = arena_grow(
-				build->arena, conf->hosts, conf->host_count, sizeof(*host));
-			conf->hosts[conf->host_count++] =
+			conf->hosts.items = arena_grow(
+				build->arena, conf->hosts.items, conf->hosts.count, sizeof(*host));
+			conf->hosts.items[conf->hosts.count++] =
 				(struct conf_host){pairs[i].host, &routes[i], 0};
-			conf->exact_host_count += host_rank(pairs[i].host) == 0;
+			conf->hosts.exact_count += host_rank(pairs[i].host) == 0;
 		}
-		conf->hosts[conf->host_count - 1].route_count++;
+		conf->hosts.items[conf->hosts.count - 1].route_count++;
 	}
 }
 

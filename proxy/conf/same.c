@@ -262,12 +262,14 @@ SAME(same_cost)
 SAME(same_access)
 {
 	const struct conf_route *one = a, *other = b;
-	bool allows = option->offset == offsetof(struct conf_route, allow_addresses);
+	bool allows = option->offset == offsetof(struct conf_route, access.allow_addresses);
 
-	return allows ? equal_networks(&one->allow_addresses, &other->allow_addresses) &&
-				equal_texts(&one->allow_keys, &other->allow_keys)
-		      : equal_networks(&one->deny_addresses, &other->deny_addresses) &&
-				equal_texts(&one->deny_keys, &other->deny_keys);
+	return allows ? equal_networks(
+				&one->access.allow_addresses, &other->access.allow_addresses) &&
+				equal_texts(&one->access.allow_keys, &other->access.allow_keys)
+		      : equal_networks(
+				&one->access.deny_addresses, &other->access.deny_addresses) &&
+				equal_texts(&one->access.deny_keys, &other->access.deny_keys);
 }
 
 SAME(same_buffering)

@@ -263,8 +263,9 @@ static bool take_access_line(
 static bool parse_access(struct value *value)
 {
 	struct conf_route *route = value->instance->object;
-	bool allow = value->at == &route->allow_addresses, good = true;
-	struct access_lists lists = {value->at, allow ? &route->allow_keys : &route->deny_keys};
+	bool allow = value->at == &route->access.allow_addresses, good = true;
+	struct access_lists lists = {
+		value->at, allow ? &route->access.allow_keys : &route->access.deny_keys};
 	struct slice rest = value->text, item;
 	struct conf_cidr cidr;
 

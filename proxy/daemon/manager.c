@@ -24,7 +24,7 @@ static bool all_have_answered(const struct relay *relay)
 {
 	for (unsigned i = 0; i < relay->node.worker_count; i++) {
 		/* acquire: pairs with the release in manager_answer */
-		if (atomic_load_explicit(&relay->node.workers[i]->pings_answered,
+		if (atomic_load_explicit(&relay->node.workers[i]->inbox.pings_answered,
 			    memory_order_acquire) < relay->manager.pings)
 			return false;
 	}
@@ -50,13 +50,13 @@ static void on_watchdog(evutil_socket_t fd, short what, void *arg)
 void manager_answer(struct worker *worker)
 {
 	/* Only ever one ping is under way, so each answers the one after the last. */
-	atomic_fetch_add_explicit(&worker->pings_answered, 1, memory_order_release);
+	atomic_fetch_add_explicit(&worker->inbox.pings_answered, 1, memory_order_release);
 }
 
 void manager_answer_all(struct worker *worker)
 {
 	/* release: pairs with the acquire in all_have_answered */
-	atomic_store_explicit(&worker->pings_answered, UINT64_MAX, memory_order_release);
+	atomic_store_explicit(&worker->inbox.pings_answered, UINT64_MAX, memory_order_release);
 }
 
 void manager_open(struct relay *relay)

@@ -257,9 +257,9 @@ static bool make_loop(struct relay *relay)
 static bool make_queue(struct relay *relay, const struct conf *conf)
 {
 	struct queue_config config = {
-		.max_sessions = conf->sessions,
-		.max_queued = conf->queue_total,
-		.max_queued_bytes = conf->queue_total_bytes,
+		.max_sessions = conf->totals.sessions,
+		.max_queued = conf->totals.queue,
+		.max_queued_bytes = conf->totals.queue_bytes,
 		.callbacks = {.ctx = relay,
 			.dispatch = dispatch,
 			.unpin = pin_close,
@@ -278,10 +278,10 @@ static bool make_queue(struct relay *relay, const struct conf *conf)
 /* The room for bodies that are kept for slow clients. */
 static bool make_store(struct relay *relay, const struct conf *conf)
 {
-	if (!store_init(&relay->node.store, conf->buffering_folder))
+	if (!store_init(&relay->node.store, conf->body_store.folder))
 		return false;
 	store_set_bounds(
-		&relay->node.store, conf->buffering_memory_bytes, conf->buffering_disk_bytes);
+		&relay->node.store, conf->body_store.memory_bytes, conf->body_store.disk_bytes);
 	return true;
 }
 
@@ -430,8 +430,8 @@ static bool start(struct relay *relay, struct conf *conf)
 	clock_anchor_init(&relay->node.anchor, clock_boot_ns(), clock_wall_ns());
 	relay->node.listening = &relay->listening;
 	pthread_mutex_init(&relay->listening.lock, NULL);
-	relay->node.log = log_open(conf->workers + 1, LOG_RING_BYTES, conf->log_level,
-		conf->error_log, conf->access_log);
+	relay->node.log = log_open(conf->workers + 1, LOG_RING_BYTES, conf->logs.level,
+		conf->logs.error, conf->logs.access);
 	if (!relay->node.log) {
 		conf_release(conf);
 		return false;

@@ -49,7 +49,7 @@ static struct throttle_table *join_throttles(struct relay *relay, const struct c
 	const struct handover *inherited = relay->inherited;
 	struct throttle_table_options options = {
 		.folder = inherited->folder,
-		.callers = conf->callers,
+		.callers = conf->totals.callers,
 		.now_ns = relay_throttle_ns(relay),
 		.grows = true,
 		.joins = true,
@@ -75,7 +75,7 @@ bool relay_open_throttles(struct relay *relay, const struct conf *conf)
 	struct throttle_report report;
 	struct throttle_table_options options = {
 		.folder = conf->state,
-		.callers = conf->callers,
+		.callers = conf->totals.callers,
 		.now_ns = relay_throttle_ns(relay),
 		.memory_if_unwritable = !conf->state_required,
 		.grows = true,
@@ -131,7 +131,7 @@ void reload_seen(struct worker *worker)
 
 	/* release: pairs with the acquire in reload_collect; every call into the throttles that
 	 * began before is over */
-	atomic_store_explicit(&worker->reloads_seen, reloads, memory_order_release);
+	atomic_store_explicit(&worker->inbox.reloads_seen, reloads, memory_order_release);
 	relay_tell_main(relay_of(worker));
 }
 
@@ -144,8 +144,8 @@ void reload_collect(struct relay *relay)
 		return;
 	for (unsigned i = 0; i < relay->node.worker_count; i++) {
 		/* acquire: pairs with the release in reload_seen */
-		if (atomic_load_explicit(
-			    &relay->node.workers[i]->reloads_seen, memory_order_acquire) < reloads)
+		if (atomic_load_explicit(&relay->node.workers[i]->inbox.reloads_seen,
+			    memory_order_acquire) < reloads)
 			return;
 	}
 	relay->reloads_collected = reloads;
@@ -204,7 +204,7 @@ static bool prepare_throttles(struct relay *relay, struct reload *reload, const 
 
 	if (limits)
 		reload->throttles = throttle_table_prepare(relay->node.throttles, limits,
-			conf->limit_count, conf->callers, relay_throttle_ns(relay), &report);
+			conf->limit_count, conf->totals.callers, relay_throttle_ns(relay), &report);
 	if (!reload->throttles)
 		log_error("%s: limits: %s", conf->path, report.text);
 	free(limits);
@@ -245,7 +245,7 @@ static bool prepare_all(struct relay *relay, struct reload *reload, const struct
 	if (!bindings_prepare(relay, conf))
 		return false;
 	reload->logs =
-		log_prepare(relay->node.log, conf->log_level, conf->error_log, conf->access_log);
+		log_prepare(relay->node.log, conf->logs.level, conf->logs.error, conf->logs.access);
 	if (!reload->logs || !prepare_throttles(relay, reload, conf))
 		return false;
 	reload->site = site_new(conf, relay->site->serial + 1, relay->states, relay->node.throttles,
@@ -290,7 +290,7 @@ void reload_commit(struct relay *relay, struct reload *reload)
 		log_error("%s: limits: %s", conf->path, report.text);
 	site_commit(site);
 	store_set_bounds(
-		&relay->node.store, conf->buffering_memory_bytes, conf->buffering_disk_bytes);
+		&relay->node.store, conf->body_store.memory_bytes, conf->body_store.disk_bytes);
 	relay->site = site;
 	bindings_commit(relay, conf);
 	/* release: pairs with the acquire in reload_seen */

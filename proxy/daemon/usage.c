@@ -69,8 +69,8 @@ static void usage_free(struct usage *usage)
 static bool fill(struct usage *usage, struct relay *relay, const struct conf *conf)
 {
 	usage->workers = conf->workers;
-	usage->most_bytes = conf->usage_bytes;
-	usage->interval_ms = conf->usage_ms;
+	usage->most_bytes = conf->usage.bytes;
+	usage->interval_ms = conf->usage.interval_ms;
 	if (asprintf(&usage->folder, "%s/usage", conf->state) < 0) {
 		usage->folder = NULL;
 		return false;
@@ -91,7 +91,7 @@ static bool fill(struct usage *usage, struct relay *relay, const struct conf *co
 
 bool usage_begin(struct relay *relay, const struct conf *conf)
 {
-	if (conf->usage_ms == 0)
+	if (conf->usage.interval_ms == 0)
 		return true;
 	struct usage *usage = calloc(1, sizeof(*usage));
 	if (!usage || !fill(usage, relay, conf)) {

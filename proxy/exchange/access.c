@@ -278,7 +278,7 @@ void exchange_log(struct exchange *x)
 		line.address = x->client ? forwarded_peer_text(x->client->peer) : SLICE("-");
 	if (x->request.base && x->memory.head == x->request.base)
 		read_request(x, &scratch, &line);
-	if (worker->node->log && x->use->site->conf->access_format == CONF_ACCESS_JSON)
+	if (worker->node->log && x->use->site->conf->logs.access_format == CONF_ACCESS_JSON)
 		put_json(&out, x, &line);
 	else
 		put_combined(&out, x, &line);

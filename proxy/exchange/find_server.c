@@ -104,7 +104,7 @@ static bool await_connection(struct exchange *x, uint64_t servers)
 		x->attempt.line.number = 0;
 	switch (pool_wait(&x->attempt.line, x->worker, x->upstream, servers, connection_is_free)) {
 	case POOL_WAITS:
-		if (x->route->upstream_affinity)
+		if (x->route->sessions.affinity)
 			x->turn.aside |=
 				queue_yield_place(queue, &x->turn.ticket, worker_now_ns(x->worker));
 		exchange_await_turn(x);
@@ -189,7 +189,7 @@ void find_server(struct exchange *x, bool fresh)
 	uint64_t full = 0;
 
 	/* What is in the pool may carry somebody else's login. */
-	fresh |= x->route->upstream_affinity;
+	fresh |= x->route->sessions.affinity;
 	if (pool_has_waiters(x->upstream->state) && x->attempt.search == SEARCH_FIRST) {
 		uint64_t servers = bounded_servers(x);
 		if (servers != 0 && await_connection(x, servers))
@@ -230,7 +230,7 @@ void exchange_forward(struct exchange *x)
 	if (conf->balance == CONF_BALANCE_HASH && conf->hash_key)
 		x->attempt.hash = exchange_hash_key(x, conf->hash_key);
 	exchange_enter(x, EXCHANGE_CONNECTING);
-	if (x->route->upstream_affinity && try_pin(x))
+	if (x->route->sessions.affinity && try_pin(x))
 		return;
 	find_server(x, false);
 }

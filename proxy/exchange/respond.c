@@ -131,7 +131,7 @@ static bool is_worth_following(const struct exchange *x)
 	bool head_known = x->state != EXCHANGE_FORWARDING;
 	bool is_write = !http_method_is_safe(x->request.method);
 
-	if (!is_write && !x->route->upstream_affinity)
+	if (!is_write && !x->route->sessions.affinity)
 		return false;
 	return !head_known || x->response_framing.body == HTTP_BODY_NONE ||
 	       (x->response_framing.body == HTTP_BODY_LENGTH && x->down.left <= FOLLOW_BYTES) ||
@@ -278,9 +278,9 @@ static void received(struct exchange *x)
 		x->up.sink = NULL;
 		x->up.flow = NULL;
 		exchange_leave_server(x);
-		if (clean && x->route->upstream_affinity && x->turn.in_queue)
+		if (clean && x->route->sessions.affinity && x->turn.in_queue)
 			pin_park(x, connection);
-		else if (clean && !x->route->upstream_affinity)
+		else if (clean && !x->route->sessions.affinity)
 			server_connection_keep(connection);
 		else
 			server_connection_close(connection);

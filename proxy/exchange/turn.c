@@ -221,7 +221,8 @@ void exchange_await_turn(struct exchange *x)
 
 	exchange_enter(x, EXCHANGE_QUEUED);
 	if (x->attempt.search == SEARCH_FIRST) /* else it is the same wait, which goes on */
-		x->turn.wait_ends_ms = since_ns / CLOCK_NS_PER_MS + x->route->queue_timeout_ms;
+		x->turn.wait_ends_ms =
+			since_ns / CLOCK_NS_PER_MS + x->route->sessions.queue_timeout_ms;
 	wait_until(x, x->turn.wait_ends_ms);
 }
 
@@ -244,7 +245,7 @@ static void enter_queue(struct exchange *x)
 	ticket->bytes = bytes_of(x);
 	ticket->weight = (uint16_t)(x->gate.verdict.weight > 0 ? x->gate.verdict.weight : 1);
 	ticket->unordered =
-		x->route->ordering == CONF_ORDERING_AUTO && !x->gate.verdict.names_client;
+		x->route->sessions.ordering == CONF_ORDERING_AUTO && !x->gate.verdict.names_client;
 	ticket->unsafe = !http_method_is_safe(x->request.method);
 	enum queue_verdict verdict = queue_enter(x->worker->node->queue,
 		&site->policies[x->route->index], upstream->state->run_queue,

@@ -89,15 +89,15 @@ static bool keys_init(struct text_set *set, const struct conf_text_list *keys)
 struct access_list *access_list_new(const struct conf_route *route)
 {
 	errno = 0;
-	if (route->allow_addresses.count + route->deny_addresses.count + route->allow_keys.count +
-			route->deny_keys.count ==
+	if (route->access.allow_addresses.count + route->access.deny_addresses.count +
+			route->access.allow_keys.count + route->access.deny_keys.count ==
 		0)
 		return NULL;
 	struct access_list *list = calloc(1, sizeof(*list));
-	if (list && network_set_init(&list->allow, &route->allow_addresses) &&
-		network_set_init(&list->deny, &route->deny_addresses) &&
-		keys_init(&list->allow_keys, &route->allow_keys) &&
-		keys_init(&list->deny_keys, &route->deny_keys))
+	if (list && network_set_init(&list->allow, &route->access.allow_addresses) &&
+		network_set_init(&list->deny, &route->access.deny_addresses) &&
+		keys_init(&list->allow_keys, &route->access.allow_keys) &&
+		keys_init(&list->deny_keys, &route->access.deny_keys))
 		return list;
 	access_list_free(list);
 	errno = ENOMEM;

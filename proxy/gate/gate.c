@@ -365,7 +365,8 @@ static inline bool begin_verdict(const struct gate *gate, const struct conf_rout
 	memset(verdict, 0, offsetof(struct gate_verdict, limits));
 	verdict->plan = plan;
 	verdict->weight = plan ? plan->weight : 1;
-	verdict->lane = plan && plan->lane == CONF_LANE_HIGH ? CONF_LANE_HIGH : route->lane;
+	verdict->lane =
+		plan && plan->lane == CONF_LANE_HIGH ? CONF_LANE_HIGH : route->sessions.lane;
 	verdict->names_client = identity->names_client;
 	verdict->overridden = identity->overridden;
 	verdict->caller = hashes[identity->set->first_key];

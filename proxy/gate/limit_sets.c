@@ -59,7 +59,7 @@ static int fill(struct limit_set *set, const struct conf_route *route, const str
 	size_t before = route->plan_limits ? route->plan_position : route->limit_count;
 
 	*set = (struct limit_set){0};
-	add_key(set, route->session);
+	add_key(set, route->sessions.key);
 	int error = add_limits(set, route, route->limits, before, throttles);
 	if (error == 0 && route->plan_limits && plan)
 		error = add_limits(set, route, plan->limits, plan->limit_count, throttles);

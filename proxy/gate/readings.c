@@ -6,8 +6,8 @@
 static bool restricts(const struct conf_route *route)
 {
 	return !route->allows_ambiguous_path &&
-	       (route->limit_count > 0 || route->plan_limits || route->deny_addresses.count > 0 ||
-		       route->deny_keys.count > 0);
+	       (route->limit_count > 0 || route->plan_limits ||
+		       route->access.deny_addresses.count > 0 || route->access.deny_keys.count > 0);
 }
 
 static bool leads_elsewhere(const struct route_match *match, const struct route_match *other)

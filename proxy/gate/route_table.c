@@ -120,16 +120,16 @@ static bool allocate(struct route_table *table, const struct conf *conf)
 {
 	size_t routes = 0;
 
-	for (size_t i = 0; i < conf->host_count; i++)
-		routes += conf->hosts[i].route_count;
-	table->node_count = conf->host_count;
-	table->host_mask = table_size(conf->host_count) - 1;
+	for (size_t i = 0; i < conf->hosts.count; i++)
+		routes += conf->hosts.items[i].route_count;
+	table->node_count = conf->hosts.count;
+	table->host_mask = table_size(conf->hosts.count) - 1;
 	table->place_mask = table_size(routes) - 1;
-	table->nodes = calloc(conf->host_count + 1, sizeof(*table->nodes));
+	table->nodes = calloc(conf->hosts.count + 1, sizeof(*table->nodes));
 	table->hosts = calloc(table->host_mask + 1, sizeof(*table->hosts));
 	table->places = calloc(table->place_mask + 1, sizeof(*table->places));
 	table->entries = calloc(routes + 1, sizeof(*table->entries));
-	table->host_bytes = malloc((conf->host_count + 1) * HTTP_HOST_BYTES);
+	table->host_bytes = malloc((conf->hosts.count + 1) * HTTP_HOST_BYTES);
 	if (!table->nodes || !table->hosts || !table->places || !table->entries ||
 		!table->host_bytes)
 		return false;
@@ -149,8 +149,8 @@ struct route_table *route_table_new(const struct conf *conf)
 		route_table_free(table);
 		return NULL;
 	}
-	for (uint32_t i = 0; i < conf->host_count; i++) {
-		const struct conf_host *host = &conf->hosts[i];
+	for (uint32_t i = 0; i < conf->hosts.count; i++) {
+		const struct conf_host *host = &conf->hosts.items[i];
 		add_host(table, i, host->text, table->host_bytes + i * HTTP_HOST_BYTES);
 		for (uint32_t rank = 0; rank < host->route_count; rank++)
 			add_route(table, i, host->routes[rank], rank);

@@ -1,7 +1,7 @@
 /*
  * The compiled routes: what route_table.c builds and route.c reads. Private to the two.
  *
- *   hosts[]  hash of host text -------> node (one a host pattern, in conf.hosts' order)
+ *   hosts[]  hash of host text -------> node (one a host pattern, in conf.hosts.items' order)
  *   places[] hash of (node, kind, path) -> entries, best rank first
  *                                         nodes[].regexes: entries, best rank first
  *

@@ -46,7 +46,7 @@ static void add_key(struct lookalikes *lookalikes, const struct conf_key *key)
 
 static void add_route(struct lookalikes *lookalikes, const struct conf_route *route)
 {
-	add_key(lookalikes, route->session);
+	add_key(lookalikes, route->sessions.key);
 	for (size_t i = 0; i < route->request_set.count; i++) {
 		const struct conf_field *field = &route->request_set.items[i];
 		add(lookalikes, (struct slice){field->name, field->name_len});

@@ -15,16 +15,16 @@ static struct queue_policy policy_of(const struct conf_route *route)
 		[CONF_ORDERING_STRICT] = QUEUE_STRICT,
 		[CONF_ORDERING_NONE] = QUEUE_NONE,
 	};
-	uint64_t idle_ms = route->session_idle_timeout_ms;
+	uint64_t idle_ms = route->sessions.idle_timeout_ms;
 
 	return (struct queue_policy){
-		.ordering = orderings[route->ordering],
+		.ordering = orderings[route->sessions.ordering],
 		/* One connection carries one exchange at a time. */
-		.session_in_flight = route->upstream_affinity ? 1 : route->session_in_flight,
-		.depth = route->queue_depth,
-		.bytes = route->queue_bytes,
-		.high_burst = route->high_burst,
-		.read_hold_ms = (uint32_t)route->read_hold_ms,
+		.session_in_flight = route->sessions.affinity ? 1 : route->sessions.in_flight,
+		.depth = route->sessions.queue_depth,
+		.bytes = route->sessions.queue_bytes,
+		.high_burst = route->sessions.high_burst,
+		.read_hold_ms = (uint32_t)route->sessions.read_hold_ms,
 		.forgets = true,
 		.session_idle_ms = idle_ms > UINT32_MAX ? UINT32_MAX : (uint32_t)idle_ms,
 	};

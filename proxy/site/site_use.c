@@ -71,7 +71,7 @@ static void take_site(struct worker *worker)
 {
 	/* acquire: pairs with the release in site_use_post, so the site is seen whole */
 	struct site_use *use =
-		atomic_exchange_explicit(&worker->next_use, NULL, memory_order_acquire);
+		atomic_exchange_explicit(&worker->inbox.next_use, NULL, memory_order_acquire);
 	struct site_use *old = worker->use;
 
 	if (!use)
@@ -86,7 +86,7 @@ void site_use_post(struct worker *worker, struct site_use *use)
 	/* acq_rel: release pairs with the acquire in take_site; acquire to free one not yet taken
 	 */
 	site_use_free_unused(
-		atomic_exchange_explicit(&worker->next_use, use, memory_order_acq_rel));
+		atomic_exchange_explicit(&worker->inbox.next_use, use, memory_order_acq_rel));
 	worker_command(worker, WORKER_SITE);
 }
 
@@ -111,7 +111,7 @@ static void end_use(struct worker *worker)
 		site_use_release(worker->use);
 	}
 	site_use_free_unused(
-		atomic_exchange_explicit(&worker->next_use, NULL, memory_order_acquire));
+		atomic_exchange_explicit(&worker->inbox.next_use, NULL, memory_order_acquire));
 }
 
 const struct worker_part site_use_part = {.make = make, .command = command, .free = end_use};

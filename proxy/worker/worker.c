@@ -28,10 +28,11 @@ static void run_parts(struct worker *worker, unsigned commands)
 
 static void run_commands(struct message *message)
 {
-	struct worker *worker = CONTAINER_OF(message, struct worker, command);
+	struct worker *worker = CONTAINER_OF(message, struct worker, inbox.command);
 	/* acq_rel: acquire pairs with the release in worker_command; the message is free to be
 	 * posted again from here on */
-	unsigned commands = atomic_exchange_explicit(&worker->commands, 0, memory_order_acq_rel);
+	unsigned commands =
+		atomic_exchange_explicit(&worker->inbox.commands, 0, memory_order_acq_rel);
 	unsigned ends = commands & (WORKER_DRAIN | WORKER_STOP);
 
 	run_parts(worker, commands & ~ends);
@@ -48,8 +49,8 @@ void worker_command(struct worker *worker, unsigned commands)
 {
 	/* acq_rel: release pairs with the acquire in run_commands; acquire so that the message is
 	 * posted only after its last run has taken what it was posted for */
-	if (atomic_fetch_or_explicit(&worker->commands, commands, memory_order_acq_rel) == 0)
-		message_post(&worker->loop, &worker->command);
+	if (atomic_fetch_or_explicit(&worker->inbox.commands, commands, memory_order_acq_rel) == 0)
+		message_post(&worker->loop, &worker->inbox.command);
 }
 
 void worker_next_request_id(struct worker *worker)
@@ -108,7 +109,7 @@ struct worker *worker_new(struct node *node, unsigned index, struct site *site,
 		return NULL;
 	}
 	stream_loop_init(&worker->streams, &worker->loop);
-	worker->command.run = run_commands;
+	worker->inbox.command.run = run_commands;
 	if (make_parts(worker, site))
 		return worker;
 	log_error("worker %u: no memory", index);

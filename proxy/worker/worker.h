@@ -55,6 +55,24 @@ enum worker_command {
 /* Parts that have something to do at a turn's end. */
 #define WORKER_TURN_ENDS 4
 
+/* What other threads leave for a worker, and see of it. */
+struct worker_inbox {
+	struct message command;
+	atomic_uint commands; /* asked for, not yet taken; not 0: `command` is posted */
+	struct site_use *_Atomic next_use;       /* of a site to take */
+	_Atomic uint64_t reloads_seen;           /* relay.reloads when it last took a site */
+	struct server_connection *_Atomic taken; /* idle ones, by others: close them */
+	struct connection_waiter *_Atomic woken; /* last first */
+	_Atomic uint64_t pings_answered;         /* relay.manager.pings that it had */
+};
+
+/* The wall's time as it was read last, and the date that it says. */
+struct worker_wall {
+	uint64_t ns, turn_ns; /* worker_wall_ns, and the turn that it was read in */
+	uint64_t date_second;
+	char date[32]; /* IMF-fixdate */
+};
+
 struct worker {
 	struct node *node;
 	unsigned index;
@@ -77,21 +95,11 @@ struct worker {
 	void (*turn_ends[WORKER_TURN_ENDS])(struct worker *worker);
 	unsigned turn_end_count;
 
-	/* from other threads */
-	struct message command;
-	atomic_uint commands; /* asked for, not yet taken; not 0: `command` is posted */
-	struct site_use *_Atomic next_use;       /* of a site to take */
-	_Atomic uint64_t reloads_seen;           /* relay.reloads when it last took a site */
-	struct server_connection *_Atomic taken; /* idle ones, by others: close them */
-	struct connection_waiter *_Atomic woken; /* last first */
-	_Atomic uint64_t pings_answered;         /* relay.manager.pings that it had */
-
+	struct worker_inbox inbox;
 	bool draining, stopping;
 	bool checks_waits; /* daemon/wait_check.h */
 	uint64_t drain_began_ms;
-	uint64_t wall_ns, wall_turn_ns; /* worker_wall_ns, and the turn that it was read in */
-	uint64_t date_second;
-	char date[32]; /* IMF-fixdate */
+	struct worker_wall wall;
 	struct clock_cache clock;
 	char request_id[WORKER_REQUEST_ID_BYTES]; /* the next one's */
 	uint64_t trace_seeds[2];                  /* of the ids of traces; zeroed: not seeded yet */
@@ -153,7 +161,7 @@ uint64_t worker_read_wall(struct worker *worker);
 
 static inline bool worker_knows_wall(struct worker *worker)
 {
-	return worker_now_ns(worker) == worker->wall_turn_ns;
+	return worker_now_ns(worker) == worker->wall.turn_ns;
 }
 
 /* The wall's time of this turn, for dates. Read once a turn; a step of the clock is noticed then.
@@ -162,7 +170,7 @@ static inline uint64_t worker_wall_ns(struct worker *worker)
 {
 	if (!worker_knows_wall(worker))
 		worker_read_wall(worker);
-	return worker->wall_ns;
+	return worker->wall.ns;
 }
 
 /* Counts worker->request_id up, in place. */

@@ -23,8 +23,8 @@ uint64_t worker_read_wall(struct worker *worker)
 
 	if (step_ns != 0)
 		follow_wall(node, boot_ns, wall_ns, step_ns);
-	worker->wall_ns = wall_ns;
-	worker->wall_turn_ns = worker_now_ns(worker);
+	worker->wall.ns = wall_ns;
+	worker->wall.turn_ns = worker_now_ns(worker);
 	return boot_ns;
 }
 
@@ -40,12 +40,13 @@ struct slice worker_date(struct worker *worker)
 {
 	uint64_t second = worker_wall_ns(worker) / CLOCK_NS_PER_S;
 
-	if (second != worker->date_second) {
+	if (second != worker->wall.date_second) {
 		time_t time = (time_t)second;
 		struct tm tm;
 		gmtime_r(&time, &tm);
-		strftime(worker->date, sizeof(worker->date), "%a, %d %b %Y %H:%M:%S GMT", &tm);
-		worker->date_second = second;
+		strftime(worker->wall.date, sizeof(worker->wall.date), "%a, %d %b %Y %H:%M:%S GMT",
+			&tm);
+		worker->wall.date_second = second;
 	}
-	return (struct slice){worker->date, 29};
+	return (struct slice){worker->wall.date, 29};
 }

@@ -310,9 +310,9 @@ static void plans(void **state)
 	assert_true(a->plan_limits);
 	assert_int_equal(a->plan_position, 1);
 	assert_int_equal(a->limit_count, 2);
-	assert_string_equal(a->session->text, "path");
+	assert_string_equal(a->sessions.key->text, "path");
 	assert_int_equal(b->limit_count, 0);
-	assert_string_equal(b->session->text, "header:K");
+	assert_string_equal(b->sessions.key->text, "header:K");
 	conf_release(conf);
 
 	parse_bad(TEXT_BASE "[plan gold]\ncallers = file:k\n", 10, "is there without [plans]");

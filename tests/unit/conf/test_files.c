@@ -208,7 +208,8 @@ static void networks_in_files(void **state)
 		"/nets:1: \"10.0.0.0/33\" is no network, and taken for a caller's key"));
 	assert_non_null(strstr(conf->warnings[1].text, "/nets:5: \"300.1.1.1/8\" is no"));
 	assert_non_null(strstr(conf->warnings[2].text, "/nets:7: \"fe80::/129\" is no"));
-	assert_int_equal(conf->routes[1].deny_keys.count + conf->routes[0].deny_keys.count, 7);
+	assert_int_equal(
+		conf->routes[1].access.deny_keys.count + conf->routes[0].access.deny_keys.count, 7);
 	conf_release(conf);
 	conf_errors_free(&errors);
 	remove_file(nets);

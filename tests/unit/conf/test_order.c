@@ -82,18 +82,18 @@ static void hosts_have_their_own_order(void **state)
 	route("exact", "host = a.example.org, b.example.org\npath = /x");
 	route("any", "path = /");
 	conf = parse_good(text);
-	assert_int_equal(conf->host_count, 5);
-	assert_int_equal(conf->exact_host_count, 2);
-	assert_string_equal(conf->hosts[0].text, "a.example.org");
-	assert_string_equal(conf->hosts[1].text, "b.example.org");
-	assert_int_equal(conf->hosts[1].route_count, 2);
-	assert_string_equal(conf->hosts[1].routes[0]->name, "exact");
-	assert_string_equal(conf->hosts[1].routes[1]->name, "mixed");
-	assert_string_equal(conf->hosts[2].text, "*.example.org");
-	assert_string_equal(conf->hosts[3].text, "*.org");
-	assert_string_equal(conf->hosts[3].routes[0]->name, "mixed");
-	assert_string_equal(conf->hosts[4].text, "");
-	assert_int_equal(conf->hosts[4].route_count, 1);
+	assert_int_equal(conf->hosts.count, 5);
+	assert_int_equal(conf->hosts.exact_count, 2);
+	assert_string_equal(conf->hosts.items[0].text, "a.example.org");
+	assert_string_equal(conf->hosts.items[1].text, "b.example.org");
+	assert_int_equal(conf->hosts.items[1].route_count, 2);
+	assert_string_equal(conf->hosts.items[1].routes[0]->name, "exact");
+	assert_string_equal(conf->hosts.items[1].routes[1]->name, "mixed");
+	assert_string_equal(conf->hosts.items[2].text, "*.example.org");
+	assert_string_equal(conf->hosts.items[3].text, "*.org");
+	assert_string_equal(conf->hosts.items[3].routes[0]->name, "mixed");
+	assert_string_equal(conf->hosts.items[4].text, "");
+	assert_int_equal(conf->hosts.items[4].route_count, 1);
 	conf_release(conf);
 }
 

@@ -88,8 +88,8 @@ static void again_and_back(void **state)
 	(void)state;
 	assert_int_equal(slow_of(third)->amount, 7);
 	assert_false(slow_of(third)->shadow);
-	assert_int_equal(third->log_level, LOG_LEVEL_DEBUG);
-	assert_int_equal(base->log_level, LOG_LEVEL_INFO);
+	assert_int_equal(third->logs.level, LOG_LEVEL_DEBUG);
+	assert_int_equal(base->logs.level, LOG_LEVEL_INFO);
 	assert_false(conf_is_revised(base, "limit", "slow"));
 	assert_true(conf_is_revised(first, "limit", "slow"));
 	assert_true(conf_is_revised(third, "limit", "slow"));
@@ -110,7 +110,7 @@ static void absent_section(void **state)
 		revise(base, (struct conf_revision){"sluice", "", "callers", "6k"});
 
 	(void)state;
-	assert_int_equal(conf->callers, 6000);
+	assert_int_equal(conf->totals.callers, 6000);
 	conf_release(conf);
 	conf_release(base);
 }

@@ -47,7 +47,7 @@ static void sizes_and_numbers(void **state)
 
 	(void)state;
 	assert_int_equal(conf->buffer_bytes, 16384);
-	assert_int_equal(conf->callers, 20000);
+	assert_int_equal(conf->totals.callers, 20000);
 	assert_int_equal(conf->workers, 3);
 	conf_release(conf);
 	conf = good("sluice", "workers = auto");
@@ -76,12 +76,12 @@ static void flags_and_words(void **state)
 	(void)state;
 	assert_false(conf->forwarded);
 	assert_true(conf->state_required);
-	assert_int_equal(conf->log_level, LOG_LEVEL_DEBUG);
+	assert_int_equal(conf->logs.level, LOG_LEVEL_DEBUG);
 	assert_null(conf->via);
 	assert_null(conf->request_id_field);
-	assert_int_equal(conf->access_log.sink, LOG_SINK_FILE);
-	assert_string_equal(conf->access_log.path, "/var/log/a b.log");
-	assert_int_equal(conf->error_log.sink, LOG_SINK_SYSLOG);
+	assert_int_equal(conf->logs.access.sink, LOG_SINK_FILE);
+	assert_string_equal(conf->logs.access.path, "/var/log/a b.log");
+	assert_int_equal(conf->logs.error.sink, LOG_SINK_SYSLOG);
 	conf_release(conf);
 	bad("sluice", "forwarded = On", "expected on or off");
 	bad("sluice", "forwarded = 1", "expected on or off");
@@ -390,10 +390,10 @@ static void routes(void **state)
 	assert_string_equal(route->request_set.items[0].name, "X-A");
 	assert_string_equal(route->request_set.items[0].value, "b c");
 	assert_int_equal(route->response_remove.count, 2);
-	assert_int_equal(route->allow_addresses.count, 2);
-	assert_int_equal(route->queue_bytes, 1 << 20);
-	assert_true(route->upstream_affinity);
-	assert_string_equal(route->session->text, "ip");
+	assert_int_equal(route->access.allow_addresses.count, 2);
+	assert_int_equal(route->sessions.queue_bytes, 1 << 20);
+	assert_true(route->sessions.affinity);
+	assert_string_equal(route->sessions.key->text, "ip");
 	conf_release(conf);
 }
 

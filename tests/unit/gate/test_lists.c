@@ -76,8 +76,8 @@ static void lists(void **state)
 	struct conf_route route = conf->routes[0];
 
 	(void)state;
-	route.allow_keys = (struct conf_text_list){vips, 2};
-	route.deny_keys = (struct conf_text_list){bad, 1};
+	route.access.allow_keys = (struct conf_text_list){vips, 2};
+	route.access.deny_keys = (struct conf_text_list){bad, 1};
 	struct access_list *list = access_list_new(&route);
 	assert_non_null(list);
 	assert_true(access_needs_key(list));
@@ -118,7 +118,7 @@ static bool in_list(const struct conf_cidrs *list, const uint8_t address[16])
 static void many_networks(void **state)
 {
 	static struct conf_cidr networks[2000];
-	struct conf_route route = {.deny_addresses = {networks, 2000}};
+	struct conf_route route = {.access.deny_addresses = {networks, 2000}};
 	uint64_t seed = 0x5eed0004, x = seed;
 	unsigned denied = 0;
 
@@ -136,7 +136,7 @@ static void many_networks(void **state)
 		memcpy(address, networks[i % 2000].address, 16);
 		x = x * 6364136223846793005 + 1442695040888963407;
 		address[(x >> 40) % 16] ^= (uint8_t)(1u << (x >> 61));
-		bool expected = in_list(&route.deny_addresses, address);
+		bool expected = in_list(&route.access.deny_addresses, address);
 		denied += expected;
 		if ((access_check(list, address, SLICE_NONE) == ACCESS_DENIED) != expected)
 			fail_msg("seed %llx at %u", (unsigned long long)seed, i);

@@ -316,11 +316,11 @@ static struct route_match scan(
 {
 	uint64_t allow = 0;
 
-	for (size_t i = 0; i < conf->host_count; i++) {
-		if (!host_fits(conf->hosts[i].text, host))
+	for (size_t i = 0; i < conf->hosts.count; i++) {
+		if (!host_fits(conf->hosts.items[i].text, host))
 			continue;
-		for (size_t j = 0; j < conf->hosts[i].route_count; j++) {
-			const struct conf_route *route = conf->hosts[i].routes[j];
+		for (size_t j = 0; j < conf->hosts.items[i].route_count; j++) {
+			const struct conf_route *route = conf->hosts.items[i].routes[j];
 			if (!path_fits(route, path))
 				continue;
 			if (route->methods == 0 || (route->methods >> method & 1))
