@@ -1,0 +1,504 @@
+#include "stage.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <netinet/in.h>
+#include <sys/un.h>
+
+#include "base/clock.h"
+#include "gate/roster.h"
+#include "http/forwarded.h"
+#include "net/socket_stream.h"
+#include "queue/queue.h"
+#include "exchange/exchange.h"
+#include "exchange/forwarding.h"
+#include "exchange/judge.h"
+#include "exchange/pin.h"
+#include "exchange/respond.h"
+#include "upstream/server_pool.h"
+#include "site/site.h"
+#include "daemon/worker_parts.h"
+#include "stats/stats.h"
+
+/* The one that runs: for what is replaced at link time. */
+static struct stage *current;
+
+/* ---- connections to servers ------------------------------------------------------------------ */
+
+int __wrap_socket_stream_connect(struct stream *stream, struct stream_loop *loop,
+	const struct sockaddr *address, socklen_t len, const struct stream_calls *calls);
+
+static void write_address(char *text, size_t bytes, const struct sockaddr *address)
+{
+	const struct sockaddr_in *in = (const void *)address;
+	char host[INET_ADDRSTRLEN] = "";
+
+	if (address->sa_family == AF_UNIX) {
+		snprintf(
+			text, bytes, "unix:%.50s", ((const struct sockaddr_un *)address)->sun_path);
+		return;
+	}
+	inet_ntop(AF_INET, &in->sin_addr, host, sizeof(host));
+	snprintf(text, bytes, "%s:%u", host, ntohs(in->sin_port));
+}
+
+int __wrap_socket_stream_connect(struct stream *stream, struct stream_loop *loop,
+	const struct sockaddr *address, socklen_t len, const struct stream_calls *calls)
+{
+	struct stage_server *server = &current->servers[current->server_count];
+
+	(void)len;
+	if (current->connect_error != 0)
+		return current->connect_error;
+	assert_true(current->server_count < STAGE_SERVERS);
+	current->server_count++;
+	server->wire = memory_stream_open(stream, loop, STAGE_ROOM, calls);
+	server->stream = stream;
+	write_address(server->address, sizeof(server->address), address);
+	if (current->connects_later)
+		stream->writable = false;
+	return 0;
+}
+
+void stage_server_connected(struct stage *stage, unsigned n)
+{
+	stage->servers[n].stream->writable = true;
+	stream_wake(stage->servers[n].stream);
+	stage_turn(stage);
+}
+
+const char *stage_server_got(struct stage *stage, unsigned n)
+{
+	static char text[STAGE_ROOM + 1];
+
+	assert_true(n < stage->server_count);
+	long len = memory_peer_receive(stage->servers[n].wire, text, STAGE_ROOM);
+	text[len > 0 ? len : 0] = '\0';
+	return text;
+}
+
+void stage_server_sends(struct stage *stage, unsigned n, const char *bytes)
+{
+	assert_int_equal(
+		memory_peer_send(stage->servers[n].wire, bytes, strlen(bytes)), strlen(bytes));
+	stage_turn(stage);
+}
+
+/* ---- the client ------------------------------------------------------------------------------ */
+
+static struct stage_client *self(struct client *client)
+{
+	return CONTAINER_OF(client, struct stage_client, client);
+}
+
+static void note(struct client *client, const char *text)
+{
+	struct stage_client *c = self(client);
+
+	assert_true(strlen(c->trace) + strlen(text) < sizeof(c->trace));
+	strcat(c->trace, text);
+}
+
+static void advance(struct client *client)
+{
+	self(client)->advanced++;
+}
+
+static void watch(struct client *client)
+{
+	self(client)->watched++;
+}
+
+static void finish(struct client *client)
+{
+	note(client, "finish ");
+}
+
+static void close_client(struct client *client, const char *why)
+{
+	note(client, "close(");
+	note(client, why);
+	note(client, ") ");
+	self(client)->is_open = false;
+	while (client->first) {
+		struct exchange *exchange = client->first;
+		client->first = exchange->next;
+		exchange_client_gone(exchange);
+	}
+	self(client)->last = NULL;
+}
+
+static void exchange_ended(struct client *client, struct exchange *exchange)
+{
+	assert_ptr_equal(client->first, exchange);
+	note(client, "ended ");
+	client->first = exchange->next;
+	if (!client->first)
+		self(client)->last = NULL;
+}
+
+static void request_read(struct client *client, struct exchange *exchange, bool upgrades)
+{
+	assert_true(exchange->request_done);
+	note(client, upgrades ? "read-upgrade " : "read ");
+}
+
+static void begin_tunnel(struct client *client, struct exchange *exchange)
+{
+	(void)exchange;
+	note(client, "tunnel ");
+}
+
+static struct slice body_here(struct client *client)
+{
+	const struct buffer *in = &self(client)->in;
+
+	return in->at ? (struct slice){buffer_head(in), buffer_used(in)} : SLICE_NONE;
+}
+
+static void take_body(struct client *client, uint32_t bytes)
+{
+	self(client)->in.start += bytes;
+}
+
+static uint64_t body_memory(struct client *client)
+{
+	return self(client)->in.at ? self(client)->in.capacity : 0;
+}
+
+static void open_body(struct client *client, struct pump *up)
+{
+	up->source = &self(client)->stream;
+	up->in = &self(client)->in;
+	up->parser = &self(client)->parser;
+}
+
+static void open_response(struct client *client, struct pump *down)
+{
+	down->sink = &self(client)->stream;
+	down->flow = &client->out;
+}
+
+static bool takes_interim(struct client *client)
+{
+	return !self(client)->takes_no_interim;
+}
+
+static bool is_behind(struct client *client)
+{
+	return self(client)->is_behind;
+}
+
+static bool is_last(struct client *client, const struct exchange *exchange)
+{
+	(void)exchange;
+	return self(client)->is_last;
+}
+
+static const struct client_calls client_calls = {
+	.advance = advance,
+	.watch = watch,
+	.finish = finish,
+	.close = close_client,
+	.exchange_ended = exchange_ended,
+	.request_read = request_read,
+	.begin_tunnel = begin_tunnel,
+	.body_here = body_here,
+	.take_body = take_body,
+	.body_memory = body_memory,
+	.open_body = open_body,
+	.open_response = open_response,
+	.takes_interim = takes_interim,
+	.is_behind = is_behind,
+	.is_last = is_last,
+};
+
+static void on_notify(struct stream *stream)
+{
+	(void)stream;
+}
+
+static const struct stream_calls stream_calls = {NULL, on_notify};
+
+static void open_client(struct stage *stage)
+{
+	struct stage_client *c = &stage->client;
+	const struct sockaddr_in peer = {.sin_family = AF_INET,
+		.sin_addr.s_addr = inet_addr("192.0.2.1"),
+		.sin_port = htons(9)};
+
+	c->client.calls = &client_calls;
+	c->client.listener = &stage->listener;
+	c->client.peer = &c->peer;
+	c->client.forwarding = &c->forwarding;
+	c->is_open = true;
+	forwarded_peer_init(&c->peer, (const struct sockaddr *)&peer, sizeof(peer),
+		&stage->listener.conf->trusted_proxies);
+	c->wire =
+		memory_stream_open(&c->stream, &stage->worker->streams, STAGE_ROOM, &stream_calls);
+}
+
+static void end_client(struct stage *stage)
+{
+	struct stage_client *c = &stage->client;
+
+	if (c->is_open)
+		close_client(&c->client, "the end");
+	stream_close(&c->stream);
+	memory_peer_close(c->wire);
+	flow_clear(&c->client.out, &stage->worker->blocks);
+	buffer_release(&c->in, &stage->worker->blocks);
+	http_parser_end(&c->parser);
+	forwarding_clear(&c->forwarding);
+}
+
+struct exchange *stage_request(struct stage *stage, const char *bytes)
+{
+	static const struct http_parser_limits limits = {16384, 8192, 100};
+	struct stage_client *c = &stage->client;
+	struct exchange *x = exchange_new(stage->worker, &c->client);
+	size_t len = strlen(bytes);
+
+	assert_non_null(x);
+	if (!c->in.at)
+		assert_true(buffer_acquire(&c->in, &stage->worker->blocks));
+	assert_true(len <= buffer_room(&c->in));
+	memcpy(c->in.at + c->in.end, bytes, len);
+	c->in.end += (uint32_t)len;
+	http_parser_end(&c->parser);
+	memset(&c->parser, 0, sizeof(c->parser));
+	http_parser_begin_request(&c->parser, &x->request, &limits);
+	if (http_parser_head(&c->parser, buffer_head(&c->in), buffer_used(&c->in)) !=
+		HTTP_PARSE_DONE)
+		fail_msg("the head is not whole, or malformed: %s", bytes);
+	if (c->last)
+		c->last->next = x;
+	else
+		c->client.first = x;
+	c->last = x;
+	c->in.start += x->request.len;
+	return x;
+}
+
+struct exchange *stage_ask(struct stage *stage, const char *bytes)
+{
+	struct exchange *x = stage_request(stage, bytes);
+
+	exchange_begin(x, x->request.base);
+	stage_turn(stage);
+	return x;
+}
+
+void stage_client_sends(struct stage *stage, const char *bytes)
+{
+	assert_int_equal(memory_peer_send(stage->client.wire, bytes, strlen(bytes)), strlen(bytes));
+}
+
+const char *stage_client_got(struct stage *stage)
+{
+	static char text[STAGE_ROOM + 1];
+	struct stage_client *c = &stage->client;
+	uint64_t written = 0;
+
+	if (!flow_is_empty(&c->client.out))
+		flow_write(&c->client.out, &c->stream, &stage->worker->blocks, &written);
+	long len = memory_peer_receive(c->wire, text, STAGE_ROOM);
+	text[len > 0 ? len : 0] = '\0';
+	return text;
+}
+
+/* ---- the relay ------------------------------------------------------------------------------- */
+
+static const char *or_none(const char *text)
+{
+	return text ? text : "";
+}
+
+static struct conf *read_conf(const struct stage_conf *conf)
+{
+	struct conf_errors errors;
+	char *text = NULL;
+
+	assert_true(asprintf(&text,
+			    "[sluice]\nworkers = 1\n%s\n[listener l]\nbind = 127.0.0.1:1\n%s\n"
+			    "[upstream u]\nserver = 127.0.0.1:2\n%s\n%s\n"
+			    "[route r]\nupstream = u\n%s\n",
+			    or_none(conf->node), or_none(conf->listener), or_none(conf->upstream),
+			    or_none(conf->more), or_none(conf->route)) > 0);
+	struct conf *result = conf_parse(text, strlen(text), "test.ini", NULL, &errors);
+	if (!result)
+		fail_msg("%s in\n%s", errors.items[0].text, text);
+	conf_errors_free(&errors);
+	free(text);
+	return result;
+}
+
+static void dispatch(void *ctx, unsigned worker, struct ticket *ticket)
+{
+	struct stage *stage = ctx;
+
+	message_post(&stage->workers[worker]->loop, &ticket->message);
+}
+
+static void open_limits(struct relay *relay, const struct conf *conf)
+{
+	struct throttle_limit *limits = gate_throttle_limits(conf, 0);
+	const struct throttle_table_options options = {
+		.callers = 4000, .now_ns = clock_anchor_time(&relay->node.anchor, clock_boot_ns())};
+	struct throttle_report report;
+	char why[512];
+
+	relay->node.throttles = throttle_table_open(&options, limits, conf->limit_count, &report);
+	if (!relay->node.throttles)
+		fail_msg("%s", report.text);
+	free(limits);
+	relay->roster = roster_open(NULL, 0, why, sizeof(why));
+	assert_non_null(relay->roster);
+}
+
+static void open_relay(struct stage *stage, const struct conf *conf)
+{
+	const struct queue_config queue = {
+		.max_sessions = conf->totals.sessions,
+		.max_queued = conf->totals.queue,
+		.max_queued_bytes = conf->totals.queue_bytes,
+		.callbacks = {.ctx = stage, .dispatch = dispatch, .unpin = pin_close},
+	};
+	struct relay *relay = &stage->relay;
+
+	relay->node.workers = stage->workers;
+	relay->node.worker_count = 1;
+	relay->node.listening = &relay->listening;
+	relay->listening.clients_max = 100;
+	clock_anchor_init(&relay->node.anchor, clock_boot_ns(), clock_wall_ns());
+	assert_int_equal(loop_init(&relay->node.loop), 0);
+	assert_true(store_init(&relay->node.store, conf->body_store.folder));
+	store_set_bounds(
+		&relay->node.store, conf->body_store.memory_bytes, conf->body_store.disk_bytes);
+	relay->node.store.files_max = 10;
+	relay->node.queue = queue_create(&queue);
+	relay->states = upstream_states_new(relay->node.queue, 1);
+	relay->node.stats = stats_new(1);
+	open_limits(relay, conf);
+	relay->site = site_new(
+		conf, 1, relay->states, relay->node.throttles, relay->roster, relay->node.stats);
+	assert_non_null(relay->site);
+	site_commit(relay->site);
+}
+
+struct stage *stage_begin(const struct stage_conf *conf)
+{
+	struct stage *stage = calloc(1, sizeof(*stage));
+
+	assert_non_null(stage);
+	current = stage;
+	lines_clear();
+	open_relay(stage, read_conf(conf));
+	stage->worker = stage->workers[0] =
+		worker_new(&stage->relay.node, 0, stage->relay.site, worker_parts);
+	assert_non_null(stage->worker);
+	memset(stage->worker->request_id, '0', sizeof(stage->worker->request_id)); /* not random */
+	loop_enter(&stage->worker->loop);
+	stage->binding.bound = &stage->bound;
+	stage->listener.conf = &stage->relay.site->conf->listeners[0];
+	stage->listener.worker = stage->worker;
+	stage->listener.binding = &stage->binding;
+	stage->listener.retry.at_ms = DEADLINE_NEVER;
+	stage_at(stage, 0);
+	open_client(stage);
+	return stage;
+}
+
+static void check_nothing_is_left(struct stage *stage)
+{
+	struct queue_counts queue;
+	struct run_queue_counts places;
+	const struct upstream *upstream = stage->relay.site->upstreams[0];
+
+	assert_int_equal(stage->worker->exchange_count, 0);
+	queue_count(stage->relay.node.queue, &queue);
+	assert_int_equal(queue.queued, 0);
+	assert_int_equal(queue.in_flight, 0);
+	assert_int_equal(queue.detached, 0);
+	run_queue_count(upstream->state->run_queue, &places);
+	assert_int_equal(places.in_flight, 0);
+	assert_int_equal(upstream->state->streams, 0);
+	for (size_t i = 0; i < upstream->server_count; i++) {
+		assert_int_equal(upstream->servers[i].state->in_flight, 0);
+		assert_int_equal(upstream->servers[i].state->streams, 0);
+	}
+	assert_int_equal(stage->relay.node.store.memory, 0);
+	assert_int_equal(stage->relay.node.store.disk, 0);
+}
+
+void stage_end(struct stage *stage)
+{
+	struct relay *relay = &stage->relay;
+
+	end_client(stage);
+	while (stage->worker->orphans)
+		exchange_end(stage->worker->orphans);
+	stage_turn(stage);
+	check_nothing_is_left(stage);
+	worker_free(stage->worker);
+	queue_sweep_pins(relay->node.queue, pin_is_of_site, NULL);
+	for (unsigned i = 0; i < stage->server_count; i++)
+		memory_peer_close(stage->servers[i].wire);
+	site_release(relay->site);
+	upstream_states_free(relay->states);
+	queue_destroy(relay->node.queue);
+	store_end(&relay->node.store);
+	throttle_table_close(relay->node.throttles);
+	roster_close(relay->roster);
+	stats_free(relay->node.stats);
+	loop_end(&relay->node.loop);
+	current = NULL;
+	free(stage);
+}
+
+void stage_at(struct stage *stage, uint64_t ms)
+{
+	struct worker *worker = stage->worker;
+
+	worker->loop.now_known = true;
+	worker->loop.now_ms = STAGE_START_MS + ms;
+	worker->loop.now_ns = worker->loop.now_ms * CLOCK_NS_PER_MS;
+	worker->wall.turn_ns = worker->loop.now_ns;
+	worker->wall.ns = UINT64_C(1795000000) * CLOCK_NS_PER_S + ms * CLOCK_NS_PER_MS;
+}
+
+void stage_turn(struct stage *stage)
+{
+	stage->worker->loop.turn++;
+	loop_finish_turn(&stage->worker->loop);
+}
+
+void stage_pass(struct stage *stage, struct deadline *deadline)
+{
+	assert_int_not_equal(deadline->at_ms, DEADLINE_NEVER);
+	if (deadline->at_ms > worker_now_ms(stage->worker))
+		stage_at(stage, deadline->at_ms - STAGE_START_MS);
+	deadline->at_ms = DEADLINE_NEVER;
+	deadline->passed(deadline);
+	stage_turn(stage);
+}
+
+uint64_t stage_count(const struct stage *stage, unsigned slot)
+{
+	uint64_t slots[STATS_NODE_SLOTS];
+
+	stats_sum(stage->relay.node.stats, STATS_NODE, 0, slots);
+	return slots[slot];
+}
+
+void assert_has(const char *text, const char *part)
+{
+	if (!strstr(text, part))
+		fail_msg("no \"%s\" in \"%s\"", part, text);
+}
+
+void assert_lacks(const char *text, const char *part)
+{
+	if (strstr(text, part))
+		fail_msg("\"%s\" in \"%s\"", part, text);
+}

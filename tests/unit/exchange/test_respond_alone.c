@@ -1,0 +1,242 @@
+/* Responses without a client that waits for their end: tunnels, and those whose client has left. */
+#include "exchange/respond.h"
+
+#include "fakes/flight.h"
+
+static const struct stage_conf plain = {0};
+
+/* ---- upgrades -------------------------------------------------------------------------------- */
+
+#define UPGRADE                                                                                    \
+	"GET / HTTP/1.1\r\nHost: h\r\nConnection: upgrade\r\nUpgrade: websocket\r\n"               \
+	"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"
+#define SWITCHED "HTTP/1.1 101 Go\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\n"
+
+static const struct stage_conf upgrades = {
+	.route = "upgrade = websocket", .upstream = "max_streams = 1\ntunnel_timeout = 9s"};
+
+static struct exchange *tunnel(struct stage *stage)
+{
+	struct exchange *x = flight_begin(stage, UPGRADE);
+
+	flight_answer(stage, x, SWITCHED);
+	assert_int_equal(x->state, EXCHANGE_TUNNEL);
+	return x;
+}
+
+static void a_tunnel_passes_bytes_both_ways(void **state)
+{
+	struct stage *stage = stage_begin(&upgrades);
+	struct exchange *x = tunnel(stage);
+
+	(void)state;
+	assert_string_equal(stage->client.trace, "read-upgrade tunnel ");
+	assert_has(stage_client_got(stage), "HTTP/1.1 101 Go\r\n");
+	assert_int_equal(flight_server(stage)->in_flight, 0); /* a place is for what ends */
+	assert_int_equal(flight_server(stage)->streams, 1);
+	assert_null(x->server);
+	struct queue_counts counts;
+	queue_count(stage->relay.node.queue, &counts);
+	assert_int_equal(counts.detached, 1); /* it orders nothing any more */
+	stage_server_got(stage, 0);
+	stage_client_sends(stage, "to the server");
+	flight_run(stage, x);
+	assert_string_equal(stage_server_got(stage, 0), "to the server");
+	flight_answer(stage, x, "to the client");
+	assert_string_equal(stage_client_got(stage), "to the client");
+	assert_int_equal(x->connection->wait.reason, WAIT_TUNNEL);
+	stage_end(stage);
+}
+
+static void each_direction_ends_by_itself(void **state)
+{
+	struct stage *stage = stage_begin(&upgrades);
+	struct exchange *x = tunnel(stage);
+	char end[8];
+
+	(void)state;
+	stage_server_got(stage, 0);
+	memory_peer_end_output(stage->client.wire);
+	flight_run(stage, x);
+	assert_int_equal(memory_peer_receive(stage->servers[0].wire, end, sizeof(end)), -1);
+	assert_int_equal(x->state, EXCHANGE_TUNNEL);
+	flight_answer(stage, x, "still");
+	assert_has(stage_client_got(stage), "still");
+	flight_server_ends(stage, x);
+	assert_int_equal(x->state, EXCHANGE_ENDED);
+	assert_null(x->outcome);
+	assert_string_equal(stage->client.trace, "read-upgrade tunnel finish ended ");
+	stage_end(stage);
+}
+
+static void a_tunnel_has_its_own_time(void **state)
+{
+	struct stage *stage = stage_begin(&upgrades);
+	struct exchange *x = tunnel(stage);
+
+	(void)state;
+	assert_int_equal(x->connection->wait.deadline.at_ms, STAGE_START_MS + 9000);
+	stage_at(stage, 4000);
+	flight_answer(stage, x, "x");
+	assert_int_equal(x->connection->wait.deadline.at_ms, STAGE_START_MS + 13000);
+	stage_pass(stage, &x->connection->wait.deadline);
+	assert_has(stage->client.trace, "close(tunnel idle) ");
+	stage_end(stage);
+}
+
+static void a_cut_end_cuts_the_tunnel(void **state)
+{
+	struct stage *stage = stage_begin(&upgrades);
+	struct exchange *x = tunnel(stage);
+
+	(void)state;
+	memory_peer_reset(stage->servers[0].wire);
+	stage_turn(stage);
+	flight_run(stage, x);
+	assert_has(stage->client.trace, "close(tunnel cut) ");
+	stage_end(stage);
+}
+
+static void a_refused_upgrade_is_a_request(void **state)
+{
+	struct stage *stage = stage_begin(&upgrades);
+	struct exchange *x = flight_begin(stage, UPGRADE);
+
+	(void)state;
+	assert_string_equal(stage->client.trace, "read-upgrade ");
+	stage->client.client.again = false;
+	flight_answer(stage, x, "HTTP/1.1 403 No\r\nContent-Length: 0\r\n\r\n");
+	assert_string_equal(stage->client.trace, "read-upgrade read ended ");
+	assert_true(stage->client.client.again); /* what is behind it is the next request */
+	assert_int_equal(flight_idle(stage), 1);
+	stage_end(stage);
+}
+
+/* ---- the client has left --------------------------------------------------------------------- */
+
+enum ending { CUT, FOLLOWED, GOES_ON };
+
+/* The client leaves; then its server says this. What becomes of the response? */
+static enum ending ending(
+	const struct stage_conf *conf, const char *request, const char *before, const char *after)
+{
+	struct stage *stage = stage_begin(conf);
+	struct exchange *x = flight_begin(stage, request);
+
+	if (*before)
+		flight_answer(stage, x, before);
+	client_close(&stage->client.client, "left");
+	assert_int_equal(x->state != EXCHANGE_ENDED, stage->worker->orphans == x);
+	assert_string_equal(x->outcome, "client gone");
+	if (x->state != EXCHANGE_ENDED && *after)
+		stage_server_sends(stage, 0, after);
+	enum ending found = x->state != EXCHANGE_ENDED ? GOES_ON
+			    : x->answer.received       ? FOLLOWED
+						       : CUT;
+	assert_int_equal(found == GOES_ON, stage->worker->orphans == x);
+	stage_end(stage);
+	return found;
+}
+
+#define SHORT "HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nabc"
+#define PART  "HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\na"
+#define NEAR  "HTTP/1.1 200 OK\r\nContent-Length: 1048576\r\n\r\n"
+#define LONG  "HTTP/1.1 200 OK\r\nContent-Length: 1048577\r\n\r\n"
+
+static void a_write_is_followed_and_a_read_is_not(void **state)
+{
+	const struct stage_conf affinity = {.route = "upstream_affinity = session"};
+
+	(void)state;
+	assert_int_equal(FOLLOWED, ending(&plain, POST, "", SHORT));
+	assert_int_equal(FOLLOWED, ending(&plain, POST, PART, "bc"));
+	assert_int_equal(CUT, ending(&plain, GET, "", SHORT));
+	assert_int_equal(CUT, ending(&plain, GET, PART, "bc"));
+	assert_int_equal(CUT, ending(&plain, POST, "", LONG));
+	assert_int_equal(CUT, ending(&plain, POST, LONG, ""));
+	assert_int_equal(GOES_ON, ending(&plain, POST, "", NEAR));
+	assert_int_equal(GOES_ON, ending(&plain, POST, NEAR, ""));
+	/* A read that may end its session's login. */
+	assert_int_equal(FOLLOWED, ending(&affinity, GET, PART, "bc"));
+	assert_int_equal(CUT, ending(&affinity, GET, LONG, ""));
+	/* One without a length: a write's end may be near. */
+	assert_int_equal(
+		FOLLOWED, ending(&plain, POST,
+				  "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1\r\na\r\n",
+				  "0\r\n\r\n"));
+	assert_int_equal(
+		CUT, ending(&affinity, GET,
+			     "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1\r\na\r\n",
+			     "0\r\n\r\n"));
+}
+
+static void what_is_followed_has_bounds(void **state)
+{
+	const struct stage_conf conf = {.upstream = "idle_timeout = 7s"};
+	struct stage *stage = stage_begin(&conf);
+	struct exchange *x = flight_begin(stage, POST);
+
+	(void)state;
+	flight_answer(stage, x, PART);
+	client_close(&stage->client.client, "left");
+	assert_int_equal(x->state, EXCHANGE_DRAINING);
+	assert_int_equal(x->connection->wait.reason, WAIT_DRAIN);
+	assert_int_equal(x->connection->wait.deadline.at_ms, STAGE_START_MS + 7000);
+	stage_at(stage, 3000);
+	stage_server_sends(stage, 0, "b"); /* which gives it no more time */
+	assert_int_equal(x->connection->wait.deadline.at_ms, STAGE_START_MS + 7000);
+	assert_int_equal(x->down.max_bytes - x->down.content_bytes, 1024 * 1024 - 1);
+	stage_pass(stage, &x->connection->wait.deadline);
+	assert_int_equal(x->state, EXCHANGE_ENDED);
+	assert_int_equal(flight_server(stage)->fails, 0); /* not its fault */
+	stage_end(stage);
+}
+
+static void at_the_end_of_all_nothing_is_followed(void **state)
+{
+	struct stage *stage = stage_begin(&plain);
+	struct exchange *x = flight_begin(stage, POST);
+
+	(void)state;
+	stage->worker->stopping = true;
+	client_close(&stage->client.client, "shutdown");
+	assert_int_equal(x->state, EXCHANGE_ENDED);
+	assert_string_equal(x->outcome, "shutdown");
+	stage_end(stage);
+}
+
+static void a_held_interim_response_holds_no_orphan(void **state)
+{
+	struct stage *stage = stage_begin(&plain);
+	struct exchange *x = flight_begin(stage, POST);
+
+	(void)state;
+	stage->client.client.out.body = SLICE("rest");
+	flight_answer(stage, x, "HTTP/1.1 103 Early\r\n\r\n" SHORT);
+	assert_true(x->interim.held);
+	client_close(&stage->client.client, "left");
+	assert_int_equal(x->connection->wait.reason, WAIT_RESPONSE);
+	stage_turn(stage); /* what is here already is read */
+	stage_turn(stage);
+	assert_int_equal(x->state, EXCHANGE_ENDED);
+	assert_true(x->answer.received);
+	stage->client.client.out.body = SLICE_NONE;
+	stage_end(stage);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(a_tunnel_passes_bytes_both_ways),
+		cmocka_unit_test(each_direction_ends_by_itself),
+		cmocka_unit_test(a_tunnel_has_its_own_time),
+		cmocka_unit_test(a_cut_end_cuts_the_tunnel),
+		cmocka_unit_test(a_refused_upgrade_is_a_request),
+		cmocka_unit_test(a_write_is_followed_and_a_read_is_not),
+		cmocka_unit_test(what_is_followed_has_bounds),
+		cmocka_unit_test(at_the_end_of_all_nothing_is_followed),
+		cmocka_unit_test(a_held_interim_response_holds_no_orphan),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
