@@ -182,6 +182,8 @@ static bool parse_upgrades(struct value *value)
 	struct slice rest = value->text, item;
 	bool good = true;
 
+	*(struct conf_text_list *)value->at =
+		(struct conf_text_list){0}; /* the default's is there */
 	if (slice_equal(value->text, SLICE("off")))
 		return true;
 	if (slice_equal(value->text, SLICE("on")))

@@ -515,6 +515,36 @@ static void buffering(void **state)
 	}
 }
 
+/* What is written replaces the default, and is not added to it. */
+static void upgrades(void **state)
+{
+	static const struct {
+		const char *text;
+		size_t count;
+		const char *first;
+	} rows[] = {
+		{"", 1, "websocket"},
+		{"upgrade = off\n", 0, NULL},
+		{"upgrade = on\n", 1, "websocket"},
+		{"upgrade = Websocket\n", 1, "websocket"},
+		{"upgrade = shout/1\n", 1, "shout/1"},
+		{"upgrade = shout, websocket\n", 2, "shout"},
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		char text[256];
+
+		snprintf(text, sizeof(text), TEXT_BASE "[route r]\nupstream = u\n%s", rows[i].text);
+		const struct conf *conf = parse_good(text);
+		const struct conf_text_list *found = &last_route(conf)->upgrades;
+		assert_int_equal(found->count, rows[i].count);
+		if (rows[i].count > 0)
+			assert_string_equal(found->items[0], rows[i].first);
+		conf_release(conf);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -533,6 +563,7 @@ int main(void)
 		cmocka_unit_test(bad_routes),
 		cmocka_unit_test(fields_of_our_own),
 		cmocka_unit_test(buffering),
+		cmocka_unit_test(upgrades),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
