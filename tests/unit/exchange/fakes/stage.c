@@ -119,7 +119,6 @@ static void close_client(struct client *client, const char *why)
 	note(client, "close(");
 	note(client, why);
 	note(client, ") ");
-	self(client)->is_open = false;
 	while (client->first) {
 		struct exchange *exchange = client->first;
 		client->first = exchange->next;
@@ -231,7 +230,6 @@ static void open_client(struct stage *stage)
 	c->client.listener = &stage->listener;
 	c->client.peer = &c->peer;
 	c->client.forwarding = &c->forwarding;
-	c->is_open = true;
 	forwarded_peer_init(&c->peer, (const struct sockaddr *)&peer, sizeof(peer),
 		&stage->listener.conf->trusted_proxies);
 	c->wire =
@@ -242,7 +240,7 @@ static void end_client(struct stage *stage)
 {
 	struct stage_client *c = &stage->client;
 
-	if (c->is_open)
+	if (c->client.first)
 		close_client(&c->client, "the end");
 	stream_close(&c->stream);
 	memory_peer_close(c->wire);

@@ -52,7 +52,6 @@ struct stage_client {
 	struct buffer in;
 	struct http_parser parser;
 	struct exchange *last;
-	bool is_open;
 	bool is_behind, is_last, takes_no_interim; /* what it says of itself */
 	unsigned advanced, watched;
 	char trace[1024]; /* `read ` `finish ` `close(why) ` `ended ` `tunnel `, in that order */
