@@ -78,6 +78,17 @@ only() {
 	fi
 }
 
+# An exchange knows its server's connection by operations, and no parser.
+count=$((count + 1))
+wrong=$(grep -nE 'server_inside[.]h|http_parser|connection->' proxy/exchange/*.[ch] || :)
+if [ -z "$wrong" ]; then
+	echo "ok $count - an exchange names no field of a server's connection"
+else
+	echo "not ok $count - an exchange names no field of a server's connection"
+	echo "$wrong" | sed 's/^/# /'
+	failed=1
+fi
+
 only llhttp.h proxy/http
 only ini.h proxy/conf
 only microhttpd.h proxy/admin

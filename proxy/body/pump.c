@@ -5,17 +5,21 @@
 static const struct slice crlf = {"\r\n", 2};
 static const struct slice crlf_last_chunk = {"\r\n0\r\n\r\n", 7};
 
+struct slice pump_trailers(const struct pump *pump)
+{
+	if (pump->kept_trailers.len > 0)
+		return pump->kept_trailers;
+	if (pump->body != HTTP_BODY_CHUNKED || !pump->parser)
+		return SLICE_NONE;
+	return (struct slice){pump->parser->chunked.trailers, pump->parser->chunked.trailers_len};
+}
+
 /* The end of a chunked body behind all that was sent of it. */
 static bool put_last_chunk(struct pump *pump)
 {
-	struct slice trailers = SLICE_NONE;
+	struct slice trailers = pump_trailers(pump);
 	struct http_out out;
 
-	if (pump->kept_trailers.len > 0)
-		trailers = pump->kept_trailers;
-	else if (pump->body == HTTP_BODY_CHUNKED && pump->parser)
-		trailers = (struct slice){
-			pump->parser->chunked.trailers, pump->parser->chunked.trailers_len};
 	if (!flow_reserve(pump->flow, pump->pool, trailers.len + 8, &out))
 		return false;
 	http_out_slice(&out, SLICE("0\r\n"));
@@ -24,12 +28,6 @@ static bool put_last_chunk(struct pump *pump)
 	flow_commit(pump->flow, &out);
 	pump->tail_due = false;
 	return true;
-}
-
-static bool has_trailers(const struct pump *pump)
-{
-	return pump->kept_trailers.len > 0 || (pump->body == HTTP_BODY_CHUNKED && pump->parser &&
-						      pump->parser->chunked.trailers_len > 0);
 }
 
 static bool put_chunk(struct pump *pump, struct slice content)
@@ -44,7 +42,7 @@ static bool put_chunk(struct pump *pump, struct slice content)
 	http_out_slice(&out, (struct slice){size, (size_t)len});
 	flow_commit(flow, &out);
 	flow->suffix = crlf;
-	if (pump->tail_due && !has_trailers(pump)) {
+	if (pump->tail_due && pump_trailers(pump).len == 0) {
 		flow->suffix = crlf_last_chunk;
 		pump->tail_due = false;
 	}

@@ -87,6 +87,9 @@ bool pump_has_content(const struct pump *pump);
  * WANTS_WRITE, or what is wrong. */
 enum pump_result pump_fill(struct pump *pump);
 
+/* The trailer section of a body that is decoded, as it came; empty: none. Its source's. */
+struct slice pump_trailers(const struct pump *pump);
+
 /* The body is decoded, and the source's parser, which has its trailers, is about to go: what is due
  * behind the content goes into the flow now. Only when flow_takes_prefix. Without memory the
  * trailers are lost. */

@@ -6,7 +6,7 @@
 #include "exchange/exchange.h"
 #include "http1/downstream.h"
 #include "site/site.h"
-#include "upstream/server_connection.h"
+#include "upstream/server_inside.h"
 #include "upstream/server_pool.h"
 
 /* Connections looked at in a turn. */

@@ -11,12 +11,12 @@
 #include "daemon/usage.h"
 #include "daemon/wait_check.h"
 #include "exchange/exchange.h"
-#include "exchange/forward.h"
 #include "http1/downstream.h"
 #include "http1/linger.h"
 #include "listen/listener.h"
 #include "stats/busiest.h"
 #include "stats/stats.h"
+#include "upstream/server_http1.h"
 #include "upstream/server_pool.h"
 
 #define SPARE_BLOCKS 64
@@ -159,7 +159,7 @@ static bool write_all(struct loop_stage *stage)
 
 	if (!worker->unsent && !worker->unflushed)
 		return false;
-	exchange_send_requests(worker);
+	server_send_all(worker);
 	downstream_flush_all(worker);
 	return true;
 }

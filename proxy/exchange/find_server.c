@@ -18,6 +18,7 @@
 #include "exchange/turn.h"
 #include "http/problem.h"
 #include "upstream/server_connection.h"
+#include "upstream/server_http1.h"
 #include "upstream/server_pool.h"
 
 static const struct server_events events;
@@ -176,14 +177,6 @@ static bool try_next(struct exchange *x, bool fresh, uint64_t *full)
 	return true;
 }
 
-static void await_connect(struct exchange *x)
-{
-	uint64_t now_ms = worker_now_ms(x->worker);
-
-	wait_for(&x->connection->wait, WAIT_CONNECT, 0,
-		now_ms + x->upstream->conf->connect_timeout_ms, now_ms);
-}
-
 void find_server(struct exchange *x, bool fresh)
 {
 	uint64_t full = 0;
@@ -199,10 +192,10 @@ void find_server(struct exchange *x, bool fresh)
 		;
 	if (!x->connection)
 		return;
-	if (x->connection->state == SERVER_CONNECTION_BUSY)
+	if (server_is_connected(x->connection))
 		forward_start(x);
 	else
-		await_connect(x);
+		server_await(x->connection, WAIT_CONNECT, 0, x->upstream->conf->connect_timeout_ms);
 }
 
 /* On the connection that its session has, if it has one. */
@@ -321,19 +314,14 @@ void find_server_connect_failed(struct exchange *x, const char *why, int error, 
 	}
 }
 
-static void connected(struct exchange *x)
+static void connected(struct exchange *x, int error)
 {
 	struct client *client = x->client;
-	struct server_connection *connection = x->connection;
-	int error = stream_error(&connection->stream);
 
-	if (error != 0) {
+	if (error != 0)
 		find_server_connect_failed(x, strerror(error), error, 502);
-	} else if (connection->stream.writable) {
-		connection->state = SERVER_CONNECTION_BUSY;
-		server_connection_made(connection);
+	else
 		forward_start(x);
-	}
 	if (client)
 		client_advance(client);
 }
@@ -342,6 +330,7 @@ static const struct server_events events = {
 	.connected = connected,
 	.fetch = forward_fetch,
 	.event = forward_event,
+	.send_request = forward_send,
 	.timeout = forward_timeout,
 	.make_room = site_use_close_idle,
 };

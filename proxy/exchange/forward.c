@@ -22,11 +22,11 @@
 #include "exchange/compose.h"
 #include "exchange/exchange.h"
 #include "exchange/find_server.h"
-#include "exchange/lenient_head.h"
 #include "exchange/reply.h"
 #include "exchange/respond.h"
 #include "http/problem.h"
 #include "upstream/server_connection.h"
+#include "upstream/server_http1.h"
 #include "upstream/server_pool.h"
 
 /* Reads of one body in a row, so that other connections get their turn. */
@@ -37,11 +37,8 @@
 static inline void await_server(
 	struct exchange *x, enum wait_reason reason, uint64_t progress, uint64_t timeout_ms)
 {
-	uint64_t now_ms = worker_now_ms(x->worker);
-
-	if (x->interim.held)
-		return;
-	wait_for(&x->connection->wait, reason, progress, now_ms + timeout_ms, now_ms);
+	if (!x->interim.held)
+		server_await(x->connection, reason, progress, timeout_ms);
 }
 
 /* ---- when the server fails --------------------------------------------------------------------
@@ -63,10 +60,9 @@ static void server_broke(struct exchange *x, const char *why, unsigned status, b
 	struct worker *worker = x->worker;
 	struct server_connection *connection = x->connection;
 	const struct conf_upstream *conf = x->upstream->conf;
-	bool no_byte =
-		!connection || (buffer_used(&connection->in) == 0 && !x->times.first_byte_ns);
+	bool no_byte = !connection || (!server_has_bytes(connection) && !x->times.first_byte_ns);
 	bool silent = connection && no_byte && !is_timeout;
-	bool stale = silent && connection->reused;
+	bool stale = silent && server_is_reused(connection);
 	bool safe = !x->attempt.request_started || (silent && may_repeat(x, stale));
 
 	account_upstream_failure(x);
@@ -112,7 +108,7 @@ void forward_timeout(struct exchange *x)
 		exchange_end(x); /* not its server's fault */
 		break;
 	case EXCHANGE_RELAYING:
-		if (x->connection->wait.reason == WAIT_CLIENT) {
+		if (server_awaited(x->connection) == WAIT_CLIENT) {
 			respond_client_is_slow(x);
 			break;
 		}
@@ -136,7 +132,6 @@ void forward_timeout(struct exchange *x)
 /* The server's end closed while the request was written. */
 static void sink_failed(struct exchange *x)
 {
-	struct server_connection *connection = x->connection;
 	bool can_put_back = x->framing.body != HTTP_BODY_CHUNKED || x->attempt.up_taken == 0;
 
 	x->up_over = true;
@@ -144,7 +139,7 @@ static void sink_failed(struct exchange *x)
 		/* Perhaps it has answered already: what it said is still to be read. The loop may
 		 * have told of it, and of the end behind it, before: it is read now. */
 		await_server(x, WAIT_RESPONSE, 0, x->upstream->conf->first_byte_timeout_ms);
-		stream_expect_input(&connection->stream);
+		server_expect_input(x->connection);
 		return;
 	}
 	/* It had closed before: not a byte left, and what it may have said answers something else.
@@ -176,14 +171,14 @@ static void act_on_up(struct exchange *x, enum pump_result result)
 		if (x->state == EXCHANGE_FORWARDING && exchange_awaits_continue(x))
 			await_server(x, WAIT_RESPONSE, 0, conf->first_byte_timeout_ms);
 		else if (x->state == EXCHANGE_FORWARDING)
-			wait_none(&x->connection->wait);
+			server_await_nothing(x->connection);
 		if (x->up.source)
 			stream_read_again(x->up.source);
 		break;
 	case PUMP_WANTS_WRITE:
 		if (x->state == EXCHANGE_FORWARDING)
-			await_server(
-				x, WAIT_SEND, x->connection->stream.sent, conf->send_timeout_ms);
+			await_server(x, WAIT_SEND, server_bytes_taken(x->connection),
+				conf->send_timeout_ms);
 		break;
 	case PUMP_SOURCE_ENDED:
 		exchange_request_cut(x);
@@ -240,7 +235,7 @@ static void run_up(struct exchange *x)
 {
 	enum pump_result result = PUMP_DONE;
 
-	if (x->up_over || !x->up.sink || x->connection->unsent)
+	if (x->up_over || !x->up.sink || server_sends_later(x->connection))
 		return;
 	if (!x->attempt.request_started)
 		result = begin_up(x);
@@ -250,26 +245,14 @@ static void run_up(struct exchange *x)
 	act_on_up(x, result);
 }
 
-/* Others of this round are about to be sent as well. */
-static void send_later(struct server_connection *connection)
-{
-	struct worker *worker = connection->worker;
-
-	if (connection->unsent)
-		return;
-	connection->unsent = true;
-	connection->next_unsent = NULL;
-	*worker->unsent_end = connection;
-	worker->unsent_end = &connection->next_unsent;
-}
-
 /* A body that came whole with its head and may have to be sent twice moves to the exchange. */
 static void keep_body(struct exchange *x)
 {
 	size_t len = (size_t)x->framing.length;
 	struct slice here;
 
-	if (x->memory.body || !x->connection->reused || x->framing.body != HTTP_BODY_LENGTH ||
+	if (x->memory.body || !server_is_reused(x->connection) ||
+		x->framing.body != HTTP_BODY_LENGTH ||
 		!http_method_is_idempotent(x->request.method))
 		return;
 	if (x->body) {
@@ -291,13 +274,12 @@ static void keep_body(struct exchange *x)
 }
 
 /* Its body as it comes. */
-static void begin_body(struct exchange *x, struct server_connection *connection)
+static void begin_body(struct exchange *x)
 {
 	struct pump *up = pump_begin(&x->up);
 
 	client_open_body(x->client, up);
-	up->sink = &connection->stream;
-	up->flow = &connection->out;
+	server_open_request(x->connection, up);
 	up->pool = &x->worker->blocks;
 	up->body = x->framing.body;
 	up->encode_chunked = x->framing.body == HTTP_BODY_CHUNKED;
@@ -311,109 +293,80 @@ static void begin_body(struct exchange *x, struct server_connection *connection)
 
 bool forward_start(struct exchange *x)
 {
-	static const struct http_parser_limits limits = {256 * 1024, 0, 512};
-	struct server_connection *connection = x->connection;
-
 	exchange_enter(x, EXCHANGE_FORWARDING);
 	x->attempt.search = SEARCH_FIRST;
 	keep_body(x);
-	if (!compose_request(x, &connection->out) ||
-		(x->memory.body && !flow_append(&connection->out, &x->worker->blocks,
+	x->up_over = false;
+	if (x->body)
+		gather_resume(x);
+	else
+		begin_body(x);
+	if (!compose_request(x, x->up.flow) ||
+		(x->memory.body && !flow_append(x->up.flow, &x->worker->blocks,
 					   (struct slice){x->memory.body, x->framing.length}))) {
 		exchange_abort(x, "no memory");
 		return false;
 	}
-	http_parser_begin_response(&connection->parser, &x->response, &limits);
-	x->up_over = false;
-	if (x->body)
-		gather_resume(x, connection);
-	else
-		begin_body(x, connection);
-	send_later(connection);
+	server_expect_head(x->connection, &x->response);
+	server_send_later(x->connection);
 	return true;
 }
 
-void exchange_send_requests(struct worker *worker)
+void forward_send(struct exchange *x)
 {
-	while (worker->unsent) {
-		struct server_connection *connection = worker->unsent;
-		worker->unsent = connection->next_unsent;
-		if (!worker->unsent)
-			worker->unsent_end = &worker->unsent;
-		connection->unsent = false;
-		if (connection->state != SERVER_CONNECTION_BUSY)
-			continue; /* it was cut meanwhile */
-		struct exchange *x = connection->exchange;
-		struct client *client = x->client;
-		note_sent(x);
-		run_up(x);
-		if (client && client->again)
-			client_advance(client);
-		else if (x->client && !x->request_done)
-			client_watch(x->client);
-	}
+	struct client *client = x->client;
+
+	note_sent(x);
+	run_up(x);
+	if (client && client->again)
+		client_advance(client);
+	else if (x->client && !x->request_done)
+		client_watch(x->client);
 }
 
 /* ---- the response's head --------------------------------------------------------------------- */
 
-static bool head_bytes_there(const struct server_connection *connection)
+static void note_first_byte(struct exchange *x)
 {
-	return connection->in.at && buffer_used(&connection->in) > connection->parser.fed;
-}
-
-/* One more read for the head. False: nothing now, or it was the end. */
-static bool fetch_head(struct exchange *x)
-{
-	struct server_connection *connection = x->connection;
-	struct buffer *in = &connection->in;
-	struct buffer_pool *pool = &x->worker->blocks;
-
-	bool within_head = in->at && buffer_used(in) > 0;
-	if (!(within_head ? stream_may_have_more(&connection->stream)
-			  : connection->stream.readable) &&
-		!connection->stream.read_ended)
-		return false;
-	if (!in->at && !buffer_acquire(in, pool)) {
-		exchange_abort(x, "no memory");
-		return false;
-	}
-	if (buffer_used(in) == 0)
-		in->start = in->end = 0;
-	/* What is there of a head moves to the front, or gets a block of twice the size. */
-	if (buffer_room(in) == 0 &&
-		!buffer_reserve(in, pool, in->start > 0 ? in->capacity : in->capacity * 2ul)) {
-		exchange_abort(x, "no memory");
-		return false;
-	}
-	switch (stream_read(&connection->stream, in)) {
-	case STREAM_OK:
-		if (!x->times.first_byte_ns)
-			x->times.first_byte_ns = worker_now_ns(x->worker);
-		return true;
-	case STREAM_AGAIN:
-		if (buffer_used(in) == 0)
-			buffer_release(in, pool);
-		return false;
-	case STREAM_END:
-	case STREAM_FAILED:
-		server_broke(x,
-			buffer_used(in) > 0 ? "closed within the response's head"
-					    : "closed without a response",
-			502, false);
-		return false;
-	}
-	return false;
+	if (!x->times.first_byte_ns)
+		x->times.first_byte_ns = worker_now_ns(x->worker);
 }
 
 void forward_fetch(struct exchange *x)
 {
-	struct server_connection *connection = x->connection;
-
-	if (x->state != EXCHANGE_FORWARDING || x->interim.held || connection->in.at)
+	if (x->state != EXCHANGE_FORWARDING || x->interim.held || server_has_bytes(x->connection))
 		return;
-	stream_fetch(&connection->stream, &connection->in, &x->worker->blocks);
-	if (connection->in.at && !x->times.first_byte_ns)
-		x->times.first_byte_ns = worker_now_ns(x->worker);
+	server_fetch(x->connection);
+	if (server_has_bytes(x->connection))
+		note_first_byte(x);
+}
+
+/* The next head of the response, an interim one included. False: none now, or not any more. */
+static bool read_head(struct exchange *x)
+{
+	enum server_head result = server_read_head(x->connection);
+
+	if (result == SERVER_HEAD_READ || server_has_bytes(x->connection))
+		note_first_byte(x);
+	switch (result) {
+	case SERVER_HEAD_READ:
+		return true;
+	case SERVER_HEAD_NONE:
+		break;
+	case SERVER_HEAD_BAD:
+		server_broke(x, "malformed response", 502, false);
+		break;
+	case SERVER_HEAD_ENDED:
+		server_broke(x, "closed without a response", 502, false);
+		break;
+	case SERVER_HEAD_CUT:
+		server_broke(x, "closed within the response's head", 502, false);
+		break;
+	case SERVER_HEAD_NO_MEMORY:
+		exchange_abort(x, "no memory");
+		break;
+	}
+	return false;
 }
 
 /* A server may send interim responses without end: as many are read as the client takes, and some
@@ -426,7 +379,7 @@ static bool may_read_on(struct exchange *x, unsigned *heads)
 		return client_takes_interim(x->client);
 	if (++*heads <= INTERIM_AT_ONCE)
 		return true;
-	stream_yield(&x->connection->stream);
+	server_read_next_turn(x->connection);
 	return false;
 }
 
@@ -443,28 +396,11 @@ static void read_response(struct exchange *x)
 			await_server(x, WAIT_RESPONSE, 0, x->upstream->conf->first_byte_timeout_ms);
 	}
 	while (x->state == EXCHANGE_FORWARDING && x->connection) {
-		struct server_connection *connection = x->connection;
 		if (x->interim.seen && !may_read_on(x, &heads))
 			return;
-		if (!head_bytes_there(connection)) {
-			if (!fetch_head(x))
-				return;
-			continue;
-		}
-		if (x->upstream->conf->lenient && !lenient_head_is_ready(x))
-			continue;
-		switch (http_parser_head(&connection->parser, buffer_head(&connection->in),
-			buffer_used(&connection->in))) {
-		case HTTP_PARSE_MORE:
-			break;
-		case HTTP_PARSE_BAD:
-			server_broke(x, "malformed response", 502, false);
+		if (!read_head(x))
 			return;
-		case HTTP_PARSE_DONE:
-			connection->in.start += x->response.len;
-			respond_to_head(x);
-			break;
-		}
+		respond_to_head(x);
 		if (x->interim.held)
 			return;
 	}

@@ -5,7 +5,6 @@
 #include <stdbool.h>
 
 struct exchange;
-struct worker;
 
 /* Its connection is there: composes the request, which leaves at the end of the round. False: there
  * was no memory, and the exchange is over. */
@@ -14,10 +13,8 @@ bool forward_start(struct exchange *exchange);
 /* What its connection tells from then on (struct server_events). */
 void forward_fetch(struct exchange *exchange);
 void forward_event(struct exchange *exchange);
+void forward_send(struct exchange *exchange);
 void forward_timeout(struct exchange *exchange);
-
-/* Writes what the worker's exchanges have composed for their servers. */
-void exchange_send_requests(struct worker *worker);
 
 /* Moves what can be moved: the request's body up, the response down. */
 void exchange_run(struct exchange *exchange);

@@ -7,7 +7,7 @@
 #include "exchange/reply.h"
 #include "exchange/respond.h"
 #include "http/problem.h"
-#include "upstream/server_connection.h"
+#include "upstream/server_http1.h"
 
 /* Reads of one body in a row, so that other connections get their turn. */
 #define TURNS 16
@@ -54,20 +54,20 @@ static void ready(struct exchange *x)
 	x->client->again = true;
 }
 
-/* The connection's parser goes on to the next request. */
+/* The connection goes on to the next request. */
 static bool keep_trailers(struct exchange *x)
 {
-	const struct http_parser *parser = x->up.parser;
+	struct slice trailers = pump_trailers(&x->up);
 	char *copy;
 
-	if (x->framing.body != HTTP_BODY_CHUNKED || parser->chunked.trailers_len == 0)
+	if (trailers.len == 0)
 		return true;
-	copy = malloc(parser->chunked.trailers_len);
+	copy = malloc(trailers.len);
 	if (!copy)
 		return false;
-	memcpy(copy, parser->chunked.trailers, parser->chunked.trailers_len);
+	memcpy(copy, trailers.at, trailers.len);
 	x->memory.trailers = copy;
-	x->up.kept_trailers = (struct slice){copy, parser->chunked.trailers_len};
+	x->up.kept_trailers = (struct slice){copy, trailers.len};
 	return true;
 }
 
@@ -119,12 +119,11 @@ void gather_run(struct exchange *x)
 	}
 }
 
-void gather_resume(struct exchange *x, struct server_connection *connection)
+void gather_resume(struct exchange *x)
 {
 	struct pump *up = &x->up;
 
-	up->sink = &connection->stream;
-	up->flow = &connection->out;
+	server_open_request(x->connection, up);
 	up->encode_chunked = x->framing.body == HTTP_BODY_CHUNKED;
 	up->tail_due = up->encode_chunked && up->decoded && spool_bytes(x->body) == 0;
 	up->written = 0;

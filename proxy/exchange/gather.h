@@ -19,7 +19,6 @@
 #include <stdbool.h>
 
 struct exchange;
-struct server_connection;
 
 enum gathering {
 	GATHERING_NONE,
@@ -36,7 +35,7 @@ void gather_run(struct exchange *exchange);
 
 /* Sets exchange.up to send what was read and then what is still to come. What was read stays until
  * the connection has taken it. */
-void gather_resume(struct exchange *exchange, struct server_connection *connection);
+void gather_resume(struct exchange *exchange);
 
 /* A short body that is here whole and may have to be sent twice becomes exchange.memory.body. */
 void gather_keep(struct exchange *exchange);

@@ -37,22 +37,19 @@ bool pin_is_of_site(void *site, const void *memory)
 void pin_park(struct exchange *x, struct server_connection *connection)
 {
 	struct worker *worker = x->worker;
-	struct server_state *server = connection->server->state;
+	struct server_state *server = server_state_of(connection);
 	struct pin *pin = NULL;
 
 	/* Later than the reload that took its server away: nobody would close it. */
-	if (!worker->stopping && !stream_is_stale(&connection->stream) &&
+	if (!worker->stopping && !server_is_stale(connection) &&
 		site_server_of(worker->use->site, server))
 		pin = malloc(sizeof(*pin));
 	if (!pin) {
 		server_connection_close(connection);
 		return;
 	}
-	*pin = (struct pin){
-		.server = server_state_hold(server),
-		.requests = connection->requests,
-	};
-	pin->stream = server_connection_export(connection);
+	*pin = (struct pin){.server = server_state_hold(server)};
+	pin->stream = server_connection_export(connection, &pin->requests);
 	if (!queue_pin(worker->node->queue, &x->turn.ticket, pin))
 		pin_close(NULL, pin);
 }

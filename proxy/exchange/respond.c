@@ -12,6 +12,7 @@
 #include "http/problem.h"
 #include "http/upgrade.h"
 #include "upstream/server_connection.h"
+#include "upstream/server_http1.h"
 
 #define PUMP_TURNS 16
 
@@ -55,7 +56,6 @@ static bool may_write_interim(const struct exchange *x)
  * with its request's body; with others the server is left to wait. */
 static void respond_interim(struct exchange *x)
 {
-	static const struct http_parser_limits limits = {256 * 1024, 0, 512};
 	struct client *client = x->client;
 	bool is_wanted = client && x->request.minor >= 1;
 
@@ -66,7 +66,7 @@ static void respond_interim(struct exchange *x)
 		x->interim.held = x->response.status != 100;
 		x->interim.continue_due |= !x->interim.held;
 		if (x->interim.held) {
-			wait_none(&x->connection->wait);
+			server_await_nothing(x->connection);
 			return;
 		}
 	} else if (is_wanted) {
@@ -78,7 +78,7 @@ static void respond_interim(struct exchange *x)
 		}
 		client->again = true;
 	}
-	http_parser_begin_response(&x->connection->parser, &x->response, &limits);
+	server_expect_head(x->connection, &x->response);
 }
 
 bool respond_held_interim(struct exchange *x)
@@ -141,13 +141,10 @@ static bool is_worth_following(const struct exchange *x)
 /* Its body comes down. `chunked`: to the client. */
 static void begin_down(struct exchange *x, bool chunked)
 {
-	struct server_connection *connection = x->connection;
 	const struct conf_buffering *buffering = &x->route->response_buffering;
 
 	struct pump *down = pump_begin(&x->down);
-	down->source = &connection->stream;
-	down->in = &connection->in;
-	down->parser = &connection->parser;
+	server_open_response(x->connection, down);
 	if (x->client)
 		client_open_response(x->client, down);
 	down->pool = &x->worker->blocks;
@@ -169,7 +166,6 @@ static void begin_down(struct exchange *x, bool chunked)
 static void begin_relaying(struct exchange *x)
 {
 	struct client *client = x->client;
-	struct server_connection *connection = x->connection;
 	enum http_body body = x->response_framing.body;
 	bool has_no_length = body == HTTP_BODY_CHUNKED || body == HTTP_BODY_UNTIL_CLOSE;
 	bool chunked = has_no_length && client && x->request.minor >= 1;
@@ -193,7 +189,7 @@ static void begin_relaying(struct exchange *x)
 		return;
 	}
 	/* What of the body is here already leaves with the head. */
-	if (!x->down.decoded && connection->in.at && buffer_used(&connection->in) > 0) {
+	if (!x->down.decoded && server_has_bytes(x->connection)) {
 		enum pump_result result = pump_fill(&x->down);
 		if (result == PUMP_NO_MEMORY) {
 			exchange_abort(x, "no memory");
@@ -263,13 +259,10 @@ static void received(struct exchange *x)
 	x->answer.received = true;
 	if (connection) {
 		bool clean = x->response_framing.keep_alive && x->request_done &&
-			     !connection->is_doubtful && flow_is_empty(&connection->out) &&
-			     buffer_used(&connection->in) == 0;
-		if (connection->in.at && x->client && x->client->out.body.len > 0) {
-			/* The client still borrows the last block: it takes it over. */
-			x->client->out.kept = connection->in;
-			connection->in = (struct buffer){0};
-		}
+			     server_is_clean(connection);
+		/* The client still borrows the last block: it takes it over. */
+		if (x->client && x->client->out.body.len > 0)
+			server_give_block(connection, &x->client->out.kept);
 		if (x->down.sink)
 			pump_finish(&x->down);
 		x->down.in = &x->empty;
@@ -297,38 +290,32 @@ static void received(struct exchange *x)
 /* The client takes no more now. */
 static void await_client(struct exchange *x)
 {
-	uint64_t now_ms = worker_now_ms(x->worker);
-
 	if (!x->connection)
 		return;
 	if (!x->down.store || x->down.spills) {
-		wait_none(&x->connection->wait);
+		server_await_nothing(x->connection);
 		return;
 	}
-	if (x->connection->wait.reason != WAIT_CLIENT)
+	if (server_awaited(x->connection) != WAIT_CLIENT)
 		x->answer.taken = x->down.written;
-	wait_for(&x->connection->wait, WAIT_CLIENT, x->answer.taken, now_ms + SLOW_MS, now_ms);
+	server_await(x->connection, WAIT_CLIENT, x->answer.taken, SLOW_MS);
 }
 
 void respond_client_is_slow(struct exchange *x)
 {
 	x->down.spills = x->down.written - x->answer.taken < SLOW_BYTES;
-	wait_none(&x->connection->wait);
+	server_await_nothing(x->connection);
 }
 
 static void await_more(struct exchange *x)
 {
-	uint64_t now_ms = worker_now_ms(x->worker);
+	bool drains = x->state == EXCHANGE_DRAINING;
 
 	if (!x->connection)
 		return;
-	if (x->state == EXCHANGE_DRAINING)
-		wait_for(&x->connection->wait, WAIT_DRAIN, 0,
-			now_ms + x->upstream->conf->idle_timeout_ms, now_ms);
-	else
-		wait_for(&x->connection->wait, WAIT_MORE, x->connection->stream.received,
-			now_ms + x->upstream->conf->idle_timeout_ms, now_ms);
-	stream_read_again(&x->connection->stream);
+	server_await(x->connection, drains ? WAIT_DRAIN : WAIT_MORE,
+		drains ? 0 : server_bytes_sent(x->connection), x->upstream->conf->idle_timeout_ms);
+	server_read_again(x->connection);
 }
 
 static void relayed(struct exchange *x)
@@ -394,7 +381,6 @@ void respond_run(struct exchange *x)
 static void begin_tunnel(struct exchange *x)
 {
 	struct client *client = x->client;
-	struct server_connection *connection = x->connection;
 
 	if (!endless_begin(x))
 		return;
@@ -409,18 +395,9 @@ static void begin_tunnel(struct exchange *x)
 	}
 	exchange_enter(x, EXCHANGE_TUNNEL);
 	client_begin_tunnel(client, x);
-	x->up = (struct pump){
-		.sink = &connection->stream,
-		.flow = &connection->out,
-		.pool = &x->worker->blocks,
-		.body = HTTP_BODY_UNTIL_CLOSE,
-	};
-	x->down = (struct pump){
-		.source = &connection->stream,
-		.in = &connection->in,
-		.pool = &x->worker->blocks,
-		.body = HTTP_BODY_UNTIL_CLOSE,
-	};
+	x->up = x->down = (struct pump){.pool = &x->worker->blocks, .body = HTTP_BODY_UNTIL_CLOSE};
+	server_open_request(x->connection, &x->up);
+	server_open_response(x->connection, &x->down);
 	client_open_body(client, &x->up);
 	client_open_response(client, &x->down);
 	if (x->turn.in_queue)
@@ -446,8 +423,6 @@ static bool tunnel_one_way(struct pump *pump, bool *ended)
 
 void respond_tunnel(struct exchange *x)
 {
-	uint64_t now_ms = worker_now_ms(x->worker);
-
 	if (!tunnel_one_way(&x->up, &x->up_ended) || !tunnel_one_way(&x->down, &x->down_ended)) {
 		exchange_abort(x, "tunnel cut");
 		return;
@@ -456,8 +431,8 @@ void respond_tunnel(struct exchange *x)
 		exchange_end(x);
 		return;
 	}
-	wait_for(&x->connection->wait, WAIT_TUNNEL, x->up.written + x->down.written,
-		now_ms + x->upstream->conf->tunnel_timeout_ms, now_ms);
+	server_await(x->connection, WAIT_TUNNEL, x->up.written + x->down.written,
+		x->upstream->conf->tunnel_timeout_ms);
 }
 
 /* ---- the client left ------------------------------------------------------------------------- */
@@ -481,10 +456,9 @@ void exchange_client_gone(struct exchange *x)
 	x->orphaned = true;
 	if (x->state == EXCHANGE_FORWARDING) {
 		if (x->interim.held) {
-			uint64_t now_ms = worker_now_ms(x->worker);
-			wait_for(&x->connection->wait, WAIT_RESPONSE, 0,
-				now_ms + x->upstream->conf->first_byte_timeout_ms, now_ms);
-			stream_yield(&x->connection->stream);
+			server_await(x->connection, WAIT_RESPONSE, 0,
+				x->upstream->conf->first_byte_timeout_ms);
+			server_read_next_turn(x->connection);
 		}
 		return; /* goes on alone */
 	}
@@ -495,5 +469,5 @@ void exchange_client_gone(struct exchange *x)
 	x->down.max_bytes = x->down.content_bytes + FOLLOW_BYTES;
 	exchange_enter(x, EXCHANGE_DRAINING);
 	await_more(x);
-	stream_yield(&x->connection->stream);
+	server_read_next_turn(x->connection);
 }

@@ -7,6 +7,7 @@
 #include "base/container.h"
 #include "base/log.h"
 #include "net/socket_stream.h"
+#include "upstream/server_inside.h"
 #include "upstream/server_pool.h"
 
 static void free_connection(struct deferred_free *item)
@@ -38,6 +39,20 @@ void server_connection_close(struct server_connection *connection)
 		server_connection_close_unlisted(connection);
 }
 
+/* The kernel has decided about it, or its end came. */
+static void on_connected(struct server_connection *connection)
+{
+	int error = stream_error(&connection->stream);
+
+	if (error == 0 && !connection->stream.writable)
+		return;
+	if (error == 0) {
+		connection->state = SERVER_CONNECTION_BUSY;
+		server_state_address_succeeded(connection->known, connection->address_id);
+	}
+	connection->events->connected(connection->exchange, error);
+}
+
 static void on_event(struct stream *stream)
 {
 	struct server_connection *connection =
@@ -51,7 +66,7 @@ static void on_event(struct stream *stream)
 			server_connection_close(connection);
 		break;
 	case SERVER_CONNECTION_CONNECTING:
-		connection->events->connected(connection->exchange);
+		on_connected(connection);
 		break;
 	case SERVER_CONNECTION_BUSY:
 		connection->events->event(connection->exchange);
@@ -112,9 +127,24 @@ enum connect_fault server_connection_failed(struct server_connection *connection
 		connection->server, connection->address_id, worker_now_ms(connection->worker));
 }
 
-void server_connection_made(struct server_connection *connection)
+bool server_is_connected(const struct server_connection *connection)
 {
-	server_state_address_succeeded(connection->known, connection->address_id);
+	return connection->state == SERVER_CONNECTION_BUSY;
+}
+
+bool server_is_reused(const struct server_connection *connection)
+{
+	return connection->reused;
+}
+
+bool server_is_stale(const struct server_connection *connection)
+{
+	return stream_is_stale(&connection->stream);
+}
+
+struct server_state *server_state_of(const struct server_connection *connection)
+{
+	return connection->known;
 }
 
 /* Not open yet. It counts already. */
@@ -185,10 +215,12 @@ static struct server_connection *connect_new(struct worker *worker, struct serve
 	return NULL;
 }
 
-struct stream_export server_connection_export(struct server_connection *connection)
+struct stream_export server_connection_export(
+	struct server_connection *connection, uint32_t *requests)
 {
 	struct stream_export stream = stream_export(&connection->stream);
 
+	*requests = connection->requests;
 	connection->counts = false;
 	server_connection_close(connection);
 	return stream;

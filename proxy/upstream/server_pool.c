@@ -2,7 +2,7 @@
 
 #include <stdlib.h>
 
-#include "upstream/server_connection.h"
+#include "upstream/server_inside.h"
 #include "upstream/upstream.h"
 #include "worker/worker.h"
 

@@ -10,7 +10,7 @@
 #include "daemon/wait_check.h"
 #include "exchange/exchange.h"
 #include "http1/downstream.h"
-#include "upstream/server_connection.h"
+#include "upstream/server_inside.h"
 
 /* A client's connection with one exchange or two on it, and a connection to a server. */
 struct world {

@@ -263,13 +263,15 @@ static const char *sent(struct stage *stage, struct exchange *x)
 	memset(&connection, 0, sizeof(connection));
 	wire = memory_stream_open(&connection.stream, &stage->worker->streams, STAGE_ROOM,
 		stage->client.stream.calls);
-	gather_resume(x, &connection);
+	x->connection = &connection;
+	gather_resume(x);
 	assert_ptr_equal(x->up.sink, &connection.stream);
 	enum pump_result result = pump_run(&x->up, 16);
 	assert_true(result == PUMP_DONE || result == PUMP_WANTS_READ);
 	long len = memory_peer_receive(wire, text, sizeof(text) - 1);
 	text[len > 0 ? len : 0] = '\0';
 	x->up.sink = NULL;
+	x->connection = NULL;
 	flow_clear(&connection.out, &stage->worker->blocks);
 	stream_close(&connection.stream);
 	stage_turn(stage);

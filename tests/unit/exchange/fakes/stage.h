@@ -27,7 +27,7 @@
 #include "exchange/forwarding.h"
 #include "listen/listener.h"
 #include "daemon/relay.h"
-#include "upstream/server_connection.h"
+#include "upstream/server_inside.h"
 #include "exchange/turn.h"
 #include "tests/unit/net/memory_stream.h"
 

@@ -1,0 +1,44 @@
+/* What a connection to a server consists of: the affair of this room. */
+#ifndef UPSTREAM_SERVER_INSIDE_H
+#define UPSTREAM_SERVER_INSIDE_H
+
+#include "body/flow.h"
+#include "http/parser.h"
+#include "net/stream.h"
+#include "upstream/server_connection.h"
+#include "upstream/upstream.h"
+#include "worker/wait.h"
+#include "worker/worker.h"
+
+enum server_connection_state {
+	SERVER_CONNECTION_CONNECTING,
+	SERVER_CONNECTION_BUSY,
+	SERVER_CONNECTION_IDLE,
+	SERVER_CONNECTION_CLOSED,
+};
+
+struct server_connection {
+	struct stream stream;
+	struct deferred_free deferred;
+	struct wait wait;
+	struct worker *worker;
+	struct server *server;                 /* CONNECTING, BUSY: the exchange's */
+	struct server_state *known;            /* its server's */
+	struct exchange *exchange;             /* CONNECTING, BUSY */
+	const struct server_events *events;    /* the same */
+	struct server_connection *prev, *next; /* IDLE */
+	struct buffer in;
+	struct flow out;
+	struct http_parser parser;
+	enum server_connection_state state;
+	bool reused;
+	bool counts;      /* among the connections of its server */
+	bool is_taken;    /* by another worker, from its list; guarded by the list's lock */
+	bool is_doubtful; /* a head had to be guessed at (http/lenient.h): not to be used again */
+	bool unsent;      /* on the worker's list: written at the end of the round */
+	struct server_connection *next_unsent;
+	uint32_t requests;   /* begun on it */
+	uint32_t address_id; /* of the server's address that it is to */
+};
+
+#endif
