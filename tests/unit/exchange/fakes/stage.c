@@ -219,9 +219,8 @@ static void on_notify(struct stream *stream)
 
 static const struct stream_calls stream_calls = {NULL, on_notify};
 
-static void open_client(struct stage *stage)
+static void open_client(struct stage *stage, struct stage_client *c)
 {
-	struct stage_client *c = &stage->client;
 	const struct sockaddr_in peer = {.sin_family = AF_INET,
 		.sin_addr.s_addr = inet_addr("192.0.2.1"),
 		.sin_port = htons(9)};
@@ -236,10 +235,8 @@ static void open_client(struct stage *stage)
 		memory_stream_open(&c->stream, &stage->worker->streams, STAGE_ROOM, &stream_calls);
 }
 
-static void end_client(struct stage *stage)
+static void end_client(struct stage *stage, struct stage_client *c)
 {
-	struct stage_client *c = &stage->client;
-
 	if (c->client.first)
 		close_client(&c->client, "the end");
 	stream_close(&c->stream);
@@ -253,7 +250,7 @@ static void end_client(struct stage *stage)
 struct exchange *stage_request(struct stage *stage, const char *bytes)
 {
 	static const struct http_parser_limits limits = {16384, 8192, 100};
-	struct stage_client *c = &stage->client;
+	struct stage_client *c = stage->asks;
 	struct exchange *x = exchange_new(stage->worker, &c->client);
 	size_t len = strlen(bytes);
 
@@ -289,13 +286,13 @@ struct exchange *stage_ask(struct stage *stage, const char *bytes)
 
 void stage_client_sends(struct stage *stage, const char *bytes)
 {
-	assert_int_equal(memory_peer_send(stage->client.wire, bytes, strlen(bytes)), strlen(bytes));
+	assert_int_equal(memory_peer_send(stage->asks->wire, bytes, strlen(bytes)), strlen(bytes));
 }
 
 const char *stage_client_got(struct stage *stage)
 {
 	static char text[STAGE_ROOM + 1];
-	struct stage_client *c = &stage->client;
+	struct stage_client *c = stage->asks;
 	uint64_t written = 0;
 
 	if (!flow_is_empty(&c->client.out))
@@ -403,7 +400,9 @@ struct stage *stage_begin(const struct stage_conf *conf)
 	stage->listener.binding = &stage->binding;
 	stage->listener.retry.at_ms = DEADLINE_NEVER;
 	stage_at(stage, 0);
-	open_client(stage);
+	open_client(stage, &stage->client);
+	open_client(stage, &stage->other);
+	stage->asks = &stage->client;
 	return stage;
 }
 
@@ -433,7 +432,8 @@ void stage_end(struct stage *stage)
 {
 	struct relay *relay = &stage->relay;
 
-	end_client(stage);
+	end_client(stage, &stage->client);
+	end_client(stage, &stage->other);
 	while (stage->worker->orphans)
 		exchange_end(stage->worker->orphans);
 	stage_turn(stage);

@@ -71,7 +71,8 @@ struct stage {
 	struct connection_bound bound;
 	struct binding binding;
 	struct listener listener;
-	struct stage_client client;
+	struct stage_client client, other;
+	struct stage_client *asks; /* whose requests come next; `client` at first */
 	struct stage_server servers[STAGE_SERVERS];
 	unsigned server_count;
 	int connect_error; /* what the next connects fail with */
