@@ -147,8 +147,9 @@ const struct option options_listener[] = {
 		.help = "Connections that the system keeps for each socket until they are accepted."},
 	{"max_connections", &type_count32, LIVE, AT(max_connections), .fallback = "0",
 		BETWEEN(0, 10 * MILLION),
-		.help = "Open connections over all workers, 0 for no bound; further ones wait in the "
-			"backlog."},
+		.help = "Open connections over all workers, 0 for no bound. For a further one, the "
+			"connection that has been idle longest is closed, of an address that has many "
+			"first; where none has been idle for 100ms, it waits in the backlog."},
 	{"pipeline_depth", &type_count32, LIVE, AT(pipeline_depth), .fallback = "16", BETWEEN(1, 1000),
 		.help = "Requests of one connection that are read before the first of them is "
 			"answered. Each takes its turn at once, but is sent to a server only when "

@@ -12,7 +12,9 @@
 #include "daemon/wait_check.h"
 #include "exchange/exchange.h"
 #include "http1/downstream.h"
+#include "http1/idle.h"
 #include "http1/linger.h"
+#include "listen/give_way.h"
 #include "listen/listener.h"
 #include "stats/busiest.h"
 #include "stats/stats.h"
@@ -106,6 +108,8 @@ static const struct worker_part pool = {.begin = share_connections,
 
 static void command_listeners(struct worker *worker, unsigned commands)
 {
+	if (commands & WORKER_GIVE_WAY)
+		give_way_answer(worker);
 	if (commands & WORKER_ACCEPT)
 		listeners_resume(worker);
 	if (commands & WORKER_HAND_OVER)
@@ -119,6 +123,8 @@ static void command_listeners(struct worker *worker, unsigned commands)
 static const struct protocol http1 = {
 	.take_client = downstream_accept,
 	.give_way = linger_give_way,
+	.find_idle = idle_find,
+	.close_idle = idle_close,
 };
 
 static void update_listeners(struct worker *worker)

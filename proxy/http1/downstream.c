@@ -99,6 +99,7 @@ void downstream_close(struct downstream *d, const char *why)
 		return;
 	log_debug("client %.*s: closed: %s", SLICE_ARGS(forwarded_peer_text(&d->peer)), why);
 	linger_leave(d);
+	idle_list_take_out(&d->client.listener->idle, &d->idle);
 	enter(d, DOWNSTREAM_CLOSED);
 	if (looks_whole(d))
 		stream_reset_at_close(&d->stream);
@@ -207,12 +208,15 @@ static uint64_t idle_timeout_ms(const struct downstream *d)
 /* Nothing to be sent, and none of its requests is being read: the usual cases. */
 static inline void watch_input_none(struct downstream *d)
 {
-	if (d->client.first)
+	uint64_t progress = 2 * d->begun + d->worker->draining; /* a drain shortens it */
+	uint64_t now_ms = worker_now_ms(d->worker);
+
+	if (d->client.first) {
 		wait_none(&d->wait); /* what it asked for is under way */
-	else
-		/* A drain shortens it. */
-		wait_for(&d->wait, WAIT_IDLE, 2 * d->begun + d->worker->draining,
-			worker_now_ms(d->worker) + idle_timeout_ms(d), worker_now_ms(d->worker));
+	} else if (d->wait.reason != WAIT_IDLE || d->wait.progress != progress) {
+		wait_for(&d->wait, WAIT_IDLE, progress, now_ms + idle_timeout_ms(d), now_ms);
+		idle_list_put(&d->client.listener->idle, &d->idle, now_ms);
+	}
 }
 
 static inline void watch(struct downstream *d)

@@ -23,6 +23,7 @@
 #include "exchange/forwarding.h"
 #include "http/forwarded.h"
 #include "http/parser.h"
+#include "listen/idle_list.h"
 #include "net/stream.h"
 #include "site/site_use.h"
 #include "worker/wait.h"
@@ -77,6 +78,7 @@ struct downstream {
 	bool was_slow;   /* the request that was being read took too long */
 	uint64_t lingered_bytes, lingers_since_ms;
 	struct downstream *older, *newer; /* of its listener's that linger (http1/linger.h) */
+	struct idle_link idle;            /* of its listener's, since when it was idle last */
 	uint64_t written;                 /* while flushing replies of our own */
 	struct forwarded_peer peer;
 	uint64_t judged_by; /* serial of the site whose trusted_proxies the peer was judged by */

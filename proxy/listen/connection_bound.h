@@ -6,6 +6,7 @@
 
 #include <stdatomic.h>
 #include <stdbool.h>
+#include <stdint.h>
 
 /* Of one [listener], over its binds and all workers; or of the whole process. */
 struct connection_bound {
@@ -13,7 +14,10 @@ struct connection_bound {
 	char *name;       /* the listener's; NULL: the process's */
 	unsigned holders; /* its bindings; the main thread's to count */
 	atomic_uint connections;
-	atomic_bool waiting; /* some worker's listener is at the bound */
+	atomic_bool waiting;  /* some worker's listener is at the bound */
+	atomic_bool wanted;   /* it asks the other workers for a place (listen/give_way.h) */
+	atomic_uint gave_way; /* idle connections that were closed for others, and */
+	_Atomic uint64_t next_line_ms; /* when the log may say so again */
 };
 
 #endif

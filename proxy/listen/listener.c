@@ -6,6 +6,7 @@
 
 #include "base/container.h"
 #include "base/log.h"
+#include "listen/give_way.h"
 #include "site/site_use.h"
 #include "worker/worker.h"
 
@@ -27,6 +28,14 @@
 static void retry(struct deadline *deadline)
 {
 	acceptor_start(&CONTAINER_OF(deadline, struct listener, retry)->acceptor);
+}
+
+static void look_again(struct deadline *deadline)
+{
+	struct listener *listener = CONTAINER_OF(deadline, struct listener, again);
+
+	if (listener->retry.at_ms == DEADLINE_NEVER)
+		acceptor_start(&listener->acceptor);
 }
 
 /* Takes a place within `max` (0: no bound), or stops accepting until one is free. */
@@ -52,22 +61,24 @@ static void give_place(struct listener *listener, struct connection_bound *bound
 	node_command_workers(listener->worker->node, WORKER_ACCEPT);
 }
 
-/* A place of the listener's max_connections, and one within the descriptors there are. */
-static bool take_places(struct listener *listener)
+/* A place of the listener's max_connections, and one within the descriptors there are. NULL, or the
+ * bound that is reached. */
+static struct connection_bound *take_places(struct listener *listener)
 {
 	struct listening *listening = listener->worker->node->listening;
+	struct connection_bound *bound = listener->binding->bound;
 
-	if (!take_place(listener, listener->binding->bound, listener->conf->max_connections))
-		return false;
+	if (!take_place(listener, bound, listener->conf->max_connections))
+		return bound;
 	if (take_place(listener, &listening->descriptors, listening->clients_max))
-		return true;
-	give_place(listener, listener->binding->bound);
+		return NULL;
+	give_place(listener, bound);
 	if (!listening->told_of_descriptors &&
 		!atomic_exchange(&listening->told_of_descriptors, true))
 		log_warn("%u clients are connected, as many as the limit of %u descriptors allows: "
-			 "others wait in the backlog",
+			 "others wait in the backlog until one has closed or is idle",
 			listening->clients_max, listening->descriptor_limit);
-	return false;
+	return &listening->descriptors;
 }
 
 static void give_places(struct listener *listener)
@@ -93,25 +104,40 @@ static void accept_failed(struct listener *listener, int error)
 	}
 }
 
-static void on_ready(struct acceptor *acceptor)
+/* A connection that carries nothing makes room, which lets this listener accept again. */
+static void make_room(struct listener *listener, struct connection_bound *full)
 {
-	struct listener *listener = CONTAINER_OF(acceptor, struct listener, acceptor);
+	uint64_t now_ms = worker_now_ms(listener->worker);
+
+	if (!give_way(listener, full))
+		deadline_set(&listener->again, now_ms + GIVE_WAY_IDLE_MS, now_ms);
+}
+
+/* At least one is known to wait, or perhaps none. */
+static void accept_some(struct listener *listener, bool one_waits)
+{
+	struct acceptor *acceptor = &listener->acceptor;
+	struct connection_bound *full;
 	struct sockaddr_storage peer;
 	struct stream_export client;
 	socklen_t len;
 
 	for (int i = 0; i < ACCEPT_BATCH && acceptor->accepting; i++) {
-		if (!take_places(listener)) {
-			listener->protocol->give_way(listener); /* which lets it accept again */
+		full = take_places(listener);
+		if (full && one_waits)
+			make_room(listener, full);
+		else if (full)
+			acceptor_start(acceptor); /* which tells whether another one waits */
+		if (full)
 			return;
-		}
+		one_waits = false;
 		int error = acceptor_take(acceptor, &client, &peer, &len);
 		listener->is_empty = error != 0;
 		if (error != 0) {
 			accept_failed(listener, error);
 			give_places(listener);
 			if (listener->retry.at_ms != DEADLINE_NEVER)
-				listener->protocol->give_way(listener);
+				give_way(listener, &listener->worker->node->listening->descriptors);
 			return;
 		}
 		listener->connections++;
@@ -119,6 +145,11 @@ static void on_ready(struct acceptor *acceptor)
 		listener->protocol->take_client(
 			listener->worker, listener, &client, (struct sockaddr *)&peer, len);
 	}
+}
+
+static void on_ready(struct acceptor *acceptor)
+{
+	accept_some(CONTAINER_OF(acceptor, struct listener, acceptor), true);
 }
 
 static void listener_release(struct listener *listener)
@@ -134,6 +165,7 @@ static void listener_release(struct listener *listener)
 		}
 	}
 	deadline_end(&listener->retry);
+	deadline_end(&listener->again);
 	deadline_end(&listener->quiet);
 	site_use_release(listener->use);
 	/* release: pairs with the acquire in bindings_collect; it is not looked at any more */
@@ -185,7 +217,7 @@ static void on_quiet(struct deadline *deadline)
 	/* After the look: all that had come by then are accepted before it closes. */
 	listener->is_empty = false;
 	if (listener->acceptor.accepting)
-		on_ready(&listener->acceptor);
+		accept_some(listener, false);
 	/* Those that wait until a descriptor or a place is free wait on. */
 	if (listener->acceptor.accepting && listener->is_empty &&
 		(quiet || now_ms >= listener->retire_max_ms)) {
@@ -277,6 +309,7 @@ static void listener_open(struct worker *worker, struct binding *binding,
 	binding->sockets[worker->index] = -1;
 	set_conf(listener, conf);
 	deadline_init(&listener->retry, worker->loop.base, retry);
+	deadline_init(&listener->again, worker->loop.base, look_again);
 	deadline_init(&listener->quiet, worker->loop.base, on_quiet);
 	listener->next = worker->listeners;
 	worker->listeners = listener;

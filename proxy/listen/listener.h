@@ -19,8 +19,9 @@
  * Where new connections can't be kept out (an old kernel, without root), there may never be
  * such a moment under load: then a client that connects when RETIRE_MAX_MS is over may be reset.
  *
- * When file descriptors run out or max_connections is reached, a listener stops accepting and
- * leaves clients in the backlog, until a connection has closed; it never spins.
+ * When file descriptors run out or max_connections is reached, a connection that carries nothing
+ * gives way (listen/give_way.h). Where there is none, the listener stops accepting and leaves
+ * clients in the backlog, until a connection has closed or is idle; it never spins.
  */
 #ifndef LISTEN_LISTENER_H
 #define LISTEN_LISTENER_H
@@ -32,6 +33,7 @@
 
 #include "conf/conf.h"
 #include "listen/connection_bound.h"
+#include "listen/idle_list.h"
 #include "loop/deadline.h"
 #include "net/acceptor.h"
 
@@ -72,12 +74,17 @@ struct protocol {
 		struct stream_export *client, const struct sockaddr *peer, socklen_t peer_len);
 	/* Closes one that only lingers, for one that comes. False: there is none. */
 	bool (*give_way)(struct listener *listener);
+	/* One of this worker's that is idle and has a place of the bound (NULL: there is none), and
+	 * its end. */
+	struct idle_link *(*find_idle)(struct worker *worker, const struct connection_bound *bound);
+	void (*close_idle)(struct idle_link *link);
 };
 
 /* A worker's. Lives until its connections have gone. */
 struct listener {
 	struct acceptor acceptor;
 	struct deadline retry;  /* file descriptors ran out */
+	struct deadline again;  /* no place was free: looks again */
 	struct deadline quiet;  /* RETIRING: looks whether anybody may still come */
 	uint64_t came_ms;       /* RETIRING: when somebody came last, or handshakes were over */
 	uint64_t quiet_ms;      /* RETIRING: it is closed when nobody came for so long */
@@ -92,6 +99,7 @@ struct listener {
 	bool had_handshakes; /* RETIRING: when last asked, or not asked yet */
 	bool is_empty;       /* nobody waited when last asked */
 	uint64_t connections;
+	struct idle_list idle;                                  /* http1/idle.h */
 	struct downstream *oldest_lingering, *newest_lingering; /* http1/linger.h */
 	unsigned lingering;
 };

@@ -25,6 +25,8 @@ static const char *const bodies[] = {"request", "response"};
 const struct stats_metric stats_metrics[] = {
 	{"sluice_client_connections_total", STATS_COUNTER, STATS_NODE, STATS_CONNECTIONS, {{0}},
 		"Connections accepted from clients."},
+	{"sluice_idle_connections_closed_total", STATS_COUNTER, STATS_NODE, STATS_GAVE_WAY, {{0}},
+		"Idle client connections that were closed to make room for new ones."},
 	{"sluice_malformed_requests_total", STATS_COUNTER, STATS_NODE, STATS_MALFORMED, {{0}},
 		"Requests refused because they are not valid HTTP."},
 	{"sluice_clients_gone_total", STATS_COUNTER, STATS_NODE, STATS_CLIENT_GONE, {{0}},

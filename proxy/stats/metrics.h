@@ -48,6 +48,7 @@ enum stats_limit_verdict {
 /* Slots of STATS_NODE's row. */
 enum {
 	STATS_CONNECTIONS,
+	STATS_GAVE_WAY,
 	STATS_MALFORMED,
 	STATS_CLIENT_GONE,
 	STATS_SHED,

@@ -46,6 +46,7 @@ enum worker_command {
 	WORKER_SEEN = 1 << 5,        /* show that it is in no call that began before */
 	WORKER_CONNECTIONS = 1 << 7, /* connections were taken over, or are free: server_pool.h */
 	WORKER_HAND_OVER = 1 << 6, /* leave the bindings that are handed over to another process */
+	WORKER_GIVE_WAY = 1 << 8,  /* close an idle connection for a new one: listen/give_way.h */
 };
 
 /* A name for a request that no other has: 16 hex digits that the worker drew at its start, and a

@@ -10,6 +10,7 @@ import time
 
 from lib import process
 from lib.client import request_bytes
+from lib.held import Held
 from lib.process import BINARY, DEADLINE_SECONDS, Port, cpu_seconds, open_files, until
 from lib.sluice import to
 from lib.tap import equal, group, main, member, test, true
@@ -177,16 +178,19 @@ def send_timeout(t):
 
 @test("max_connections: what is beyond waits, and is served when another leaves")
 def max_connections(t):
-    sluice = t.sluice(to(t.origin()), listener="max_connections = 5")
+    held = Held(t)
+    sluice = t.sluice(to(held.origin, route="ordering = none"), listener="max_connections = 5")
+    held.let("/")
     clients = [t.client(sluice) for _ in range(5)]
-    for client in clients:
-        equal(client.ask("/").status, 200, "status")
+    for n, client in enumerate(clients):
+        client.request(f"/held{n}")
+    held.here(*(f"/held{n}" for n in range(5)))
     waiting = [t.client(sluice) for _ in range(3)]
     for client in waiting:
         client.request("/")
     time.sleep(0.2)
     true(all(quiet(client, 0.01) for client in waiting), "a sixth connection was served")
-    for client, leaver in zip(waiting, clients):
+    for leaver in clients[:3]:
         leaver.close()
     for client in waiting:
         equal(client.response().status, 200, "status")
@@ -194,9 +198,19 @@ def max_connections(t):
 
 @test("no file descriptors left: no spinning, open connections go on, the others come in later")
 def out_of_files(t):
-    sluice = t.sluice(to(t.origin()))
+    gate = t.event()
+
+    def handler(x):
+        x.read_body()
+        if x.request.target == "/held":
+            gate.wait(DEADLINE_SECONDS)
+        x.reply(200)
+
+    origin = t.origin(handler)
+    sluice = t.sluice(to(origin, route="ordering = none"))
     first = t.client(sluice)
-    equal(first.ask("/").status, 200, "status")
+    first.request("/held")
+    origin.wait_requests(1)
     enough = open_files(sluice.pid) + 10
     resource.prlimit(sluice.pid, resource.RLIMIT_NOFILE, (enough, enough))
     flood = [t.client(sluice) for _ in range(40)]
@@ -209,7 +223,8 @@ def out_of_files(t):
     t.note(f"{used:.2f} s of processor time in {wall:.2f} s without descriptors")
     true(used < 0.3 * wall, f"spins: {used:.2f} s of processor time in {wall:.2f} s")
     true(sluice.process.running(), "sluice is gone")
-    equal(first.ask("/").status, 200, "status on the open connection")
+    gate.set()
+    equal(first.response().status, 200, "status on the open connection")
     # Each that is closed lets another one in.
     served = 0
     waiting = list(flood)

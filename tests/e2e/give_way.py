@@ -1,0 +1,155 @@
+"""Where no place is free for a client that connects, the connection that has been idle longest is closed for it."""
+import threading
+import time
+
+from lib.admin import value, with_admin
+from lib.held import Held
+from lib.process import until
+from lib.sluice import to
+from lib.tap import equal, group, main, test, true
+
+FLOOD = 60
+KINDS = {
+    "that never sent a byte": None,
+    "idle after a response": b"GET /flood HTTP/1.1\r\nHost: api.test\r\n\r\n",
+}
+
+
+def flood(t, sluice, count, sends):
+    """Connections of one address, of which sluice serves as many as it will."""
+    clients = [t.client(sluice) for _ in range(count)]
+    for client in clients:
+        if sends:
+            try:
+                client.send(sends)
+            except OSError:
+                pass  # it has given way
+
+
+def serve_newcomers(t, sluice, count=3):
+    for n in range(count):
+        newcomer = t.client(sluice)
+        equal(newcomer.ask(f"/new{n}").status, 200, "status of a newcomer")
+        newcomer.close()
+
+
+def closed(clients):
+    return [n for n, client in enumerate(clients) if client.has_ended()]
+
+
+@group("a flood of one client's connections keeps no newcomer out")
+def floods(t):
+    origin = t.origin()
+    for kind, sends in KINDS.items():
+        with t.point(f"{kind}, at max_connections"):
+            sluice = t.sluice(to(origin), listener="max_connections = 8")
+            flood(t, sluice, FLOOD, sends)
+            serve_newcomers(t, sluice)
+        with t.point(f"{kind}, at the limit of descriptors"):
+            sluice = t.sluice(to(origin), nofile=120)
+            flood(t, sluice, FLOOD, sends)
+            serve_newcomers(t, sluice)
+    with t.point("with half a head: as soon as header_timeout is over"):
+        sluice = t.sluice(to(origin), listener="max_connections = 8\nheader_timeout = 300ms")
+        flood(t, sluice, 20, b"GET / HTTP/1.1\r\nHo")
+        serve_newcomers(t, sluice)
+
+
+@test("one idle connection of another worker gives way, whichever worker the newcomer comes to", workers=(4,))
+def other_workers(t):
+    sluice = t.sluice(to(t.origin()), listener="max_connections = 1")
+    clients = []
+    for n in range(24):
+        clients.append(t.client(sluice))
+        equal(clients[-1].ask(f"/{n}").status, 200, "status")
+        until(lambda: closed(clients) == list(range(n)), "the end of the connection before")
+
+
+@test("the one that has been idle longest is closed, and no other", workers=(1,))
+def longest(t):
+    sluice = t.sluice(to(t.origin()), listener="max_connections = 4")
+    clients = [t.client(sluice) for _ in range(4)]
+    for n in (3, 1, 0, 2, 3):
+        equal(clients[n].ask("/").status, 200, "status")
+        time.sleep(0.01)  # times are compared in milliseconds
+    for n, order in enumerate(([1], [0, 1], [0, 1, 2], [0, 1, 2, 3])):
+        clients.append(t.client(sluice))
+        equal(clients[-1].ask("/").status, 200, "status of a newcomer")
+        until(lambda o=order: closed(clients) == o, f"the end of {order}")
+
+
+@test("an address with many idle connections loses one of these before another loses its only one", workers=(1,))
+def many(t):
+    sluice = t.sluice(to(t.origin()), listener="max_connections = 6")
+    honest = t.client(sluice, local="127.0.0.2")
+    equal(honest.ask("/").status, 200, "status")
+    greedy = [t.client(sluice, local="127.0.0.3") for _ in range(5)]
+    for client in greedy:
+        equal(client.ask("/").status, 200, "status")
+        time.sleep(0.01)  # times are compared in milliseconds
+    time.sleep(0.2)  # all of them count as idle
+    for n in range(1, 4):
+        newcomer = t.client(sluice, local=f"127.0.0.{10 + n}")
+        equal(newcomer.ask("/").status, 200, "status of a newcomer")
+        until(lambda: closed(greedy) == list(range(n)), "the end of the oldest of them")
+    equal(honest.ask("/").status, 200, "status on the connection of the other")
+
+
+@test("a connection whose request is under way or has begun does not give way")
+def under_way(t):
+    held = Held(t)
+    sluice = t.sluice(to(held.origin, route="ordering = none"), listener="max_connections = 2")
+    waits, begun = t.client(sluice), t.client(sluice)
+    waits.request("/held")
+    begun.send(b"GET /begun HTTP/1.1\r\nHos")
+    held.here("/held")
+    newcomer = t.client(sluice)
+    newcomer.request("/new")
+    time.sleep(0.4)
+    equal(closed([waits, begun, newcomer]), [], "closed")
+    held.let("/held", "/begun", "/new")
+    begun.send(b"t: api.test\r\n\r\n")
+    equal(begun.response().body, b"/begun", "body")
+    equal(waits.response().body, b"/held", "body")
+    equal(newcomer.response().body, b"/new", "body")
+
+
+@test("requests that follow a response closely keep their connections under need of places")
+def in_use(t):
+    sluice = t.sluice(to(t.origin()), listener="max_connections = 2")
+    clients = [t.client(sluice) for _ in range(2)]
+    over, failed = threading.Event(), []
+
+    def go_on(client):
+        while not over.is_set():
+            try:
+                equal(client.ask("/").status, 200, "status")
+            except Exception as error:  # pylint: disable=broad-except
+                failed.append(error)
+                return
+
+    threads = [threading.Thread(target=go_on, args=(client,)) for client in clients]
+    for thread in threads:
+        thread.start()
+    newcomer = t.client(sluice)
+    newcomer.request("/new")
+    time.sleep(0.4)
+    over.set()
+    for thread in threads:
+        thread.join()
+    equal(failed, [], "failures")
+    equal(newcomer.response().status, 200, "status")
+
+
+@test("they are counted, and the log says so once a minute", workers=(1,))
+def counted(t):
+    sluice, admin = with_admin(t, to(t.origin()), listener="max_connections = 2")
+    for _ in range(5):
+        equal(t.client(sluice).ask("/").status, 200, "status")
+    line = sluice.process.wait_output("idle connections are closed for new ones, 1 so far")
+    true(" warn  max_connections are open, listener main: " in line, line)
+    equal(value(admin.metrics()[1], "sluice_idle_connections_closed_total"), 3, "the metric")
+    equal(sluice.log().count("idle connections are closed"), 1, "lines")
+
+
+main()
