@@ -128,7 +128,7 @@ static void put(struct log_record record, const char *line)
 	struct log_writer *writer = &log->writer[record.channel];
 
 	/* acquire: pairs with the release in log_commit(), which has told the writers before. */
-	record.epoch = (uint8_t)atomic_load_explicit(&log->epoch, memory_order_acquire);
+	record.epoch = (uint16_t)atomic_load_explicit(&log->epoch, memory_order_acquire);
 	if (log_writer_put(writer, self.ring, record, line))
 		return;
 	/* Relaxed: counted by this thread alone. */
@@ -275,7 +275,7 @@ void log_commit(struct log *log, struct log_change *change)
 	for (int i = 0; i < LOG_CHANNELS; i++) {
 		free(log->paths[i]);
 		log->paths[i] = change->paths[i];
-		change->to[i]->epoch = (uint8_t)epoch;
+		change->to[i]->epoch = epoch;
 		log_writer_switch(&log->writer[i], change->to[i]);
 	}
 	/* release: pairs with the acquire in put(). */

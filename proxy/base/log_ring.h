@@ -21,11 +21,11 @@
 
 /* What goes before each line in the ring. */
 struct log_record {
-	uint32_t len;    /* of the line, with its newline */
-	uint8_t prefix;  /* bytes of date and level at its start, which syslog has of its own */
-	uint8_t channel; /* enum log_channel */
-	uint8_t level;   /* enum log_level */
-	uint8_t epoch;   /* how often the log had been configured when it was written, modulo 256 */
+	uint32_t len;        /* of the line, with its newline */
+	uint16_t epoch;      /* how often the log had been configured then, in its lower bits */
+	uint8_t prefix;      /* bytes of date and level at its start, which syslog has of its own */
+	uint8_t channel : 4; /* enum log_channel */
+	uint8_t level : 4;   /* enum log_level */
 };
 
 enum log_channel { LOG_CHANNEL_ERROR, LOG_CHANNEL_ACCESS, LOG_CHANNELS };

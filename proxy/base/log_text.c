@@ -44,5 +44,5 @@ void log_text_compose(struct log_text *line, struct clock_cache *clock, enum log
 	line->record = (struct log_record){.len = (uint32_t)(prefix + len + 1),
 		.prefix = (uint8_t)prefix,
 		.channel = LOG_CHANNEL_ERROR,
-		.level = (uint8_t)level};
+		.level = level & 15u};
 }

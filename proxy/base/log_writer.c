@@ -123,11 +123,11 @@ uint64_t log_writer_dropped(const struct log_writer *writer)
 /* ---- its thread ------------------------------------------------------------------------------ */
 
 /* The oldest switch that waits, of this epoch or one before it. */
-static struct log_switch *next_switch(struct log_writer *writer, uint8_t epoch)
+static struct log_switch *next_switch(struct log_writer *writer, unsigned epoch)
 {
 	pthread_mutex_lock(&writer->pending_lock);
 	struct log_switch *change = writer->pending;
-	if (change && (int8_t)(change->epoch - epoch) > 0)
+	if (change && (int)(change->epoch - epoch) > 0)
 		change = NULL;
 	else if (change)
 		writer->pending = change->next;
@@ -136,7 +136,7 @@ static struct log_switch *next_switch(struct log_writer *writer, uint8_t epoch)
 }
 
 /* Goes over to the output of that epoch. */
-static void go_over(struct log_writer *writer, uint8_t epoch)
+static void go_over(struct log_writer *writer, unsigned epoch)
 {
 	struct log_switch *change;
 
@@ -160,9 +160,9 @@ static void flush(struct log_writer *writer)
 }
 
 /* Of the last switch that waits, or of the output that it has. */
-static uint8_t newest_epoch(struct log_writer *writer)
+static unsigned newest_epoch(struct log_writer *writer)
 {
-	uint8_t epoch = writer->applied;
+	unsigned epoch = writer->applied;
 
 	pthread_mutex_lock(&writer->pending_lock);
 	for (const struct log_switch *change = writer->pending; change; change = change->next)
@@ -184,8 +184,9 @@ static bool drain(struct log_writer *writer)
 
 		while (left > 0 && log_ring_peek(ring, &record, span)) {
 			/* The first line written after a switch belongs to the new output. */
-			if ((int8_t)(record.epoch - writer->applied) > 0)
-				go_over(writer, record.epoch);
+			int newer = (int16_t)(record.epoch - writer->applied);
+			if (newer > 0)
+				go_over(writer, writer->applied + (unsigned)newer);
 			log_output_line(&writer->output, &record, span);
 			left -= log_ring_release(ring);
 			any = true;
@@ -248,7 +249,7 @@ static void *run(void *argument)
 		atomic_store_explicit(&writer->consumer, CONSUMER_AWAKE, memory_order_seq_cst);
 		/* Before the rings: lines put in ahead of a request are written ahead of it. */
 		requests = atomic_exchange_explicit(&writer->requests, 0, memory_order_seq_cst);
-		uint8_t newest = newest_epoch(writer);
+		unsigned newest = newest_epoch(writer);
 		bool any = drain(writer);
 		if (requests & REQUEST_REOPEN)
 			reopen(writer);

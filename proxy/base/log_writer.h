@@ -20,7 +20,7 @@ struct log_switch {
 	struct log_switch *next;
 	struct log_output output; /* unless it keeps the one that is in use */
 	bool keeps;
-	uint8_t epoch;
+	unsigned epoch;
 };
 
 struct log_writer {
@@ -32,7 +32,7 @@ struct log_writer {
 	pthread_t thread;
 	/* Its thread's own. */
 	struct log_output output;
-	uint8_t applied; /* epoch of `output` */
+	unsigned applied; /* epoch of `output` */
 	/* Handed over by log_writer_switch, the oldest first. */
 	pthread_mutex_t pending_lock;
 	struct log_switch *pending;

@@ -329,6 +329,26 @@ static void a_stuck_log_holds_up_no_reload(void **state)
 	assert_file_has(files->moved, "bbb");
 }
 
+/* However often the log was configured meanwhile, what was asked for last holds. */
+static void a_stuck_log_counts_many_reloads(void **state)
+{
+	struct files *files = *state;
+	int reader;
+	struct log *log = open_stuck(files, &reader);
+
+	alarm(60);
+	usleep(50000); /* as above */
+	for (int i = 0; i < 200; i++)
+		assert_int_equal(log_configure(log, LOG_LEVEL_INFO, to_file(files->error),
+					 to_file(files->moved)),
+			0);
+	log_access("behind them\n", 12);
+	close(reader); /* which ends the write */
+	wait_for(files->moved, "behind them");
+	log_close(log);
+	alarm(0);
+}
+
 static void a_stuck_log_does_not_keep_the_process(void **state)
 {
 	int reader;
@@ -560,6 +580,7 @@ int main(void)
 		file_test(full_ring_drops_and_counts),
 		file_test(a_pipe_without_a_reader_is_an_error),
 		file_test(a_stuck_log_holds_up_no_reload),
+		file_test(a_stuck_log_counts_many_reloads),
 		file_test(a_stuck_log_does_not_keep_the_process),
 		file_test(a_stuck_access_log_holds_up_no_error),
 		file_test(a_stuck_error_log_holds_up_no_access),
