@@ -296,6 +296,8 @@ bool forward_start(struct exchange *x)
 	exchange_enter(x, EXCHANGE_FORWARDING);
 	x->attempt.search = SEARCH_FIRST;
 	keep_body(x);
+	if (x->state == EXCHANGE_ENDED)
+		return false; /* its file could not be read */
 	x->up_over = false;
 	if (x->body)
 		gather_resume(x);

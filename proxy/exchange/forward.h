@@ -7,7 +7,7 @@
 struct exchange;
 
 /* Its connection is there: composes the request, which leaves at the end of the round. False: there
- * was no memory, and the exchange is over. */
+ * was no memory, or its body could not be read back, and the exchange is over. */
 bool forward_start(struct exchange *exchange);
 
 /* What its connection tells from then on (struct server_events). */

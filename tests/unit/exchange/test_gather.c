@@ -2,7 +2,10 @@
  * each way in which it can't be had. */
 #include "exchange/gather.h"
 
-#include "fakes/stage.h"
+#include <dirent.h>
+#include <unistd.h>
+
+#include "fakes/flight.h"
 #include "exchange/respond.h"
 #include "stats/stats.h"
 
@@ -392,6 +395,51 @@ static void others_stay_as_they_are(void **state)
 	stage_end(stage);
 }
 
+/* The temporary files of this process lose their bytes. Were there any? */
+static bool damage_files(const char *folder)
+{
+	DIR *fds = opendir("/proc/self/fd");
+	bool found = false;
+	char path[300], target[300];
+
+	assert_non_null(fds);
+	for (struct dirent *entry; (entry = readdir(fds));) {
+		snprintf(path, sizeof(path), "/proc/self/fd/%s", entry->d_name);
+		ssize_t len = readlink(path, target, sizeof(target) - 1);
+		target[len > 0 ? len : 0] = '\0';
+		if (strncmp(target, folder, strlen(folder)) == 0 && strstr(target, " (deleted)"))
+			found |= ftruncate(atoi(entry->d_name), 0) == 0;
+	}
+	closedir(fds);
+	return found;
+}
+
+/* On a connection that has served another request: then it would be kept in one piece. */
+static void one_that_cannot_be_read_again_ends_its_exchange(void **state)
+{
+	const struct stage_conf conf = {
+		.node = "buffering_folder = /tmp", .route = "request_buffering = 4k file 1M"};
+	struct stage *stage = stage_begin(&conf);
+	char *text = calloc(1, 6001);
+
+	(void)state;
+	assert_non_null(text);
+	memset(text, 'x', 6000);
+	flight_answer(
+		stage, flight_begin(stage, GET), "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n");
+	assert_int_equal(flight_idle(stage), 1);
+	struct exchange *x = stage_ask(stage, LENGTH(6000));
+	stage_client_sends(stage, text);
+	gather_run(x);
+	assert_int_equal(x->gathering, GATHERING_READY);
+	assert_true(damage_files("/tmp/"));
+	exchange_next(x);
+	assert_int_equal(x->state, EXCHANGE_ENDED);
+	assert_has(stage->client.trace, "close(temporary file failed) ");
+	stage_end(stage);
+	free(text);
+}
+
 static void up_to_64k(void **state)
 {
 	const struct stage_conf conf = {.route = "request_buffering = 128k"};
@@ -440,6 +488,7 @@ int main(void)
 		cmocka_unit_test(what_is_still_to_come_follows),
 		cmocka_unit_test(a_short_body_is_kept_in_one_piece),
 		cmocka_unit_test(others_stay_as_they_are),
+		cmocka_unit_test(one_that_cannot_be_read_again_ends_its_exchange),
 		cmocka_unit_test(up_to_64k),
 	};
 
