@@ -68,10 +68,13 @@ uint64_t asker_open(struct asker *asker, void *whose)
 void *asker_close(struct asker *asker, uint64_t number)
 {
 	uint32_t index = (uint32_t)(number & (SLOTS_MOST - 1));
-	struct asker_slot *slot = asker->slots + index;
+	struct asker_slot *slot;
 	void *whose;
 
-	if (index >= asker->count || slot->number != number || !slot->whose)
+	if (index >= asker->count)
+		return NULL;
+	slot = &asker->slots[index];
+	if (slot->number != number || !slot->whose)
 		return NULL;
 	whose = slot->whose;
 	slot->whose = NULL;
