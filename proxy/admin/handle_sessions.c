@@ -133,11 +133,11 @@ void admin_post_session(struct admin_request *request)
 	for (size_t i = 0; i < sizeof(operations) / sizeof(operations[0]); i++) {
 		if (strcmp(rest + 1, operations[i].word) != 0)
 			continue;
-		if (queue_close_session(request->relay->node.queue, key, operations[i].state,
-			    clock_monotonic_ns()))
-			admin_respond_json(request, 200,
-				json_pack(
-					"{s:s}", "state", session_state_name(operations[i].state)));
+		enum session_state now = queue_close_session(
+			request->relay->node.queue, key, operations[i].state, clock_monotonic_ns());
+		if (now != SESSION_OPEN)
+			admin_respond_json(
+				request, 200, json_pack("{s:s}", "state", session_state_name(now)));
 		else
 			admin_respond_problem(request, 404, "There is no such session.");
 		return;

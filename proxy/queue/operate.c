@@ -48,10 +48,11 @@ static void close_one(struct queue *queue, struct shard *shard, struct session *
 	session_rest(queue, shard, session, outbox, now_ns);
 }
 
-bool queue_close_session(
+enum session_state queue_close_session(
 	struct queue *queue, struct session_key key, enum session_state state, uint64_t now_ns)
 {
 	struct shard *shard = queue_shard(queue, key);
+	enum session_state now = SESSION_OPEN;
 	struct session *session;
 	struct outbox outbox;
 
@@ -59,11 +60,13 @@ bool queue_close_session(
 	outbox_init(&outbox);
 	pthread_mutex_lock(&shard->mutex);
 	session = shard_find(shard, key);
-	if (session != NULL)
+	if (session != NULL) {
+		now = session->state > state ? session->state : state;
 		close_one(queue, shard, session, state, &outbox, now_ns);
+	}
 	pthread_mutex_unlock(&shard->mutex);
 	outbox_flush(queue, &outbox, now_ns);
-	return session != NULL;
+	return now;
 }
 
 /* ---- listing -------------------------------------------------------------------------------- */
@@ -128,7 +131,7 @@ static bool close_visited(void *ctx, const struct session_view *view)
 {
 	struct close_all *all = ctx;
 
-	if (queue_close_session(all->queue, view->key, all->state, all->now_ns))
+	if (queue_close_session(all->queue, view->key, all->state, all->now_ns) != SESSION_OPEN)
 		all->closed++;
 	return true;
 }

@@ -282,9 +282,10 @@ enum session_state {
 const char *session_state_name(enum session_state state);
 
 /* Drains, closes or aborts one session or all: state is DRAINING, CLOSING or ABORTED. A state only
- * grows sterner; asking for a milder one changes nothing. Returns false if there is no such
- * session, or the number of sessions that there were. */
-bool queue_close_session(
+ * grows sterner; asking for a milder one changes nothing. Returns the state that it has from now on
+ * until it is rolled, SESSION_OPEN if there is no such session; or the number of sessions that
+ * there were. */
+enum session_state queue_close_session(
 	struct queue *queue, struct session_key key, enum session_state state, uint64_t now_ns);
 uint64_t queue_close_all(struct queue *queue, enum session_state state, uint64_t now_ns);
 

@@ -20,8 +20,12 @@ static void draining_finishes_what_it_accepted(void **state)
 		job_init(&job[i], 1, i, 'w');
 	for (unsigned i = 0; i < 3; i++)
 		world_enter(&world, &job[i]);
-	assert_true(queue_close_session(world.queue, key_of(1), SESSION_DRAINING, world.now_ns));
-	assert_false(queue_close_session(world.queue, key_of(2), SESSION_DRAINING, world.now_ns));
+	assert_int_equal(
+		queue_close_session(world.queue, key_of(1), SESSION_DRAINING, world.now_ns),
+		SESSION_DRAINING);
+	assert_int_equal(
+		queue_close_session(world.queue, key_of(2), SESSION_DRAINING, world.now_ns),
+		SESSION_OPEN);
 	assert_int_equal(world_enter(&world, &job[3]), QUEUE_CLOSED);
 	assert_true(job[3].ticket.retry_after_ms >= 1);
 	world.now_ns += 3600 * SEC; /* however slow */
@@ -149,7 +153,9 @@ static void every_transition(void **state)
 			if (from > 0)
 				queue_close_session(
 					world.queue, key_of(1), states[from], world.now_ns);
-			queue_close_session(world.queue, key_of(1), states[to], world.now_ns);
+			assert_int_equal(queue_close_session(
+						 world.queue, key_of(1), states[to], world.now_ns),
+				sterner);
 			queue_each_session(world.queue, note_state, &found);
 			assert_int_equal(found, sterner);
 			assert_int_equal(world_enter(&world, &late), QUEUE_CLOSED);
