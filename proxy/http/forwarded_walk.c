@@ -233,29 +233,44 @@ struct slice forwarded_host(const struct http_head *head, const struct forwarded
 	return host.len > 0 && !memchr(host.at, '\\', host.len) ? host : SLICE_NONE;
 }
 
+/* Is it a well-formed line of Forwarded? */
+static bool read_line_of(const struct http_head *head, unsigned i, struct hops *hops)
+{
+	return head->fields[i].id == HTTP_FIELD_FORWARDED &&
+	       read_hops(http_field_value(head, &head->fields[i]), hops);
+}
+
+static void append_node(struct http_out *out, struct slice node)
+{
+	char text[FORWARDED_ADDRESS_BYTES];
+	uint8_t address[16];
+
+	if (parse_node(node, address))
+		http_out_slice(out, (struct slice){text, forwarded_address_text(address, text)});
+	else
+		http_out_slice(out, SLICE("unknown"));
+}
+
 bool forwarded_append_nodes(struct http_out *out, const struct http_head *head)
 {
 	struct hops hops;
-	bool any = false;
+	size_t count = 0, at = 0, first;
 
+	for (unsigned i = 0; i < head->field_count; i++)
+		count += read_line_of(head, i, &hops) ? hops.count : 0;
+	/* The nearest ones, over all lines: text may grow by being written in the other dialect. */
+	first = count > HOPS ? count - HOPS : 0;
 	for (unsigned i = 0; i < head->field_count; i++) {
-		if (head->fields[i].id != HTTP_FIELD_FORWARDED ||
-			!read_hops(http_field_value(head, &head->fields[i]), &hops))
+		if (!read_line_of(head, i, &hops))
 			continue;
-		for (size_t j = hops.count > HOPS ? hops.count - HOPS : 0; j < hops.count; j++) {
-			char text[FORWARDED_ADDRESS_BYTES];
-			uint8_t address[16];
-			if (any)
+		for (size_t j = first > at ? first - at : 0; j < hops.count; j++) {
+			if (at + j > first)
 				http_out_slice(out, SLICE(", "));
-			any = true;
-			if (parse_node(hops.items[j % HOPS].node, address))
-				http_out_slice(out, (struct slice){text,
-							    forwarded_address_text(address, text)});
-			else
-				http_out_slice(out, SLICE("unknown"));
+			append_node(out, hops.items[j % HOPS].node);
 		}
+		at += hops.count;
 	}
-	return any;
+	return count > 0;
 }
 
 struct slice forwarded_proto(const struct http_head *head, const struct forwarded_peer *peer,

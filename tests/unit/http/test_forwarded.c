@@ -269,6 +269,31 @@ static const char *forwarded_of(const char *fields, char *buffer, size_t capacit
 	return buffer;
 }
 
+/* Lines beyond the nearest 32 hops are left out, as hops of a line are. */
+static void hops_of_all_lines_have_one_bound(void **state)
+{
+	struct conf_cidrs trusted = trusted_list();
+	struct forwarded_peer proxy = peer_at("10.0.0.1", &trusted);
+	char fields[2000], expected[2000], list[2000];
+	size_t len = 0, wanted = 0;
+	struct http_head head;
+
+	(void)state;
+	for (unsigned i = 0; i < 20; i++)
+		len += (size_t)snprintf(fields + len, sizeof(fields) - len,
+			"Forwarded: for=192.0.2.%u, for=198.51.100.%u\n", i, i);
+	for (unsigned i = 4; i < 20; i++)
+		wanted += (size_t)snprintf(expected + wanted, sizeof(expected) - wanted,
+			"192.0.2.%u, 198.51.100.%u, ", i, i);
+	snprintf(expected + wanted, sizeof(expected) - wanted, "10.0.0.1");
+	struct http_out out = http_out_over(list, sizeof(list) - 1);
+	head_of(&head, fields);
+	forwarded_append_for(&out, &head, &proxy);
+	assert_false(out.overflow);
+	*out.at = '\0';
+	assert_string_equal(list, expected);
+}
+
 /* Both dialects tell of the same hops. */
 static void one_view(void **state)
 {
@@ -465,6 +490,7 @@ int main(void)
 		cmocka_unit_test(walks),
 		cmocka_unit_test(random_chains),
 		cmocka_unit_test(one_view),
+		cmocka_unit_test(hops_of_all_lines_have_one_bound),
 		cmocka_unit_test(composing),
 		cmocka_unit_test(protocols),
 		cmocka_unit_test(the_other_dialect),
