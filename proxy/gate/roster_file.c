@@ -19,6 +19,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/log.h"
 #include "gate/roster_internal.h"
 
 #define FIRST_LINE "sluice roster 1\n"
@@ -101,14 +102,17 @@ static void put_side(const struct roster *roster, const struct roster_side *side
 		put_entry(roster, side, out, change->entry, change->value, change->now_s);
 }
 
-static int sync_folder(const struct roster *roster)
+/* The file is in place: every later start reads it, except after a failure of the machine. */
+static void sync_folder(const struct roster *roster)
 {
 	int fd = open(roster->folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	int error = fd < 0 || fsync(fd) != 0 ? errno : 0;
 
+	if (fd < 0 || fsync(fd) != 0)
+		log_error("keys and overrides: a change is in force, but would be lost if the "
+			  "machine failed now: cannot sync %s: %s",
+			roster->folder, strerror(errno));
 	if (fd >= 0)
 		close(fd);
-	return error;
 }
 
 static int write_file(const struct roster *roster, const char *path, const struct change *change)
@@ -153,7 +157,8 @@ int roster_write(struct roster *roster, const struct roster_side *side,
 		unlink(fresh);
 		return error;
 	}
-	return sync_folder(roster);
+	sync_folder(roster);
+	return 0;
 }
 
 /* ---- reading --------------------------------------------------------------------------------- */

@@ -56,7 +56,8 @@ static inline struct roster_override roster_unpack(uint64_t value)
 }
 
 /* Writes the file as it will be when `entry` of `side`, which need not be in it yet, has `value`.
- * 0, or errno and the file is as before. */
+ * 0, or errno and the file is as before. Whether the new file outlives a failure of the machine may
+ * be unsure; then the log says so. */
 int roster_write(struct roster *roster, const struct roster_side *side,
 	const struct roster_entry *entry, uint64_t value, uint64_t now_s);
 

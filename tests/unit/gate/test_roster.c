@@ -13,6 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 #include <cmocka.h>
 
@@ -46,6 +47,20 @@ static int remove_folder(void **state)
 	unlink(path_of("roster.new"));
 	unlink(path_of("roster.set-aside"));
 	return rmdir(folder);
+}
+
+static bool folders_fail;
+
+/* In the place of the C library's. */
+int fsync(int fd)
+{
+	struct stat status;
+
+	if (folders_fail && fstat(fd, &status) == 0 && S_ISDIR(status.st_mode)) {
+		errno = EIO;
+		return -1;
+	}
+	return (int)syscall(SYS_fsync, fd);
 }
 
 static struct roster *open_good(const char *in)
@@ -332,6 +347,23 @@ static void looked_up_while_growing(void **state)
 	roster_close(race.roster);
 }
 
+/* The file is there when its folder can't be synced: the change is made, and is not reported as one
+ * that failed. */
+static void a_written_change_is_in_force(void **state)
+{
+	struct roster *roster = open_good(folder);
+
+	(void)state;
+	folders_fail = true;
+	put_key(roster, "one", "gold");
+	folders_fail = false;
+	expect_plan(roster, "one", "gold");
+	roster_close(roster);
+	roster = open_good(folder);
+	expect_plan(roster, "one", "gold");
+	roster_close(roster);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -345,6 +377,8 @@ int main(void)
 			damaged_files_are_set_aside, make_folder, remove_folder),
 		cmocka_unit_test_setup_teardown(
 			unwritten_changes_nothing, make_folder, remove_folder),
+		cmocka_unit_test_setup_teardown(
+			a_written_change_is_in_force, make_folder, remove_folder),
 		cmocka_unit_test(taken_out_and_over_is_not_in_force),
 		cmocka_unit_test(looked_up_while_growing),
 	};
