@@ -71,7 +71,7 @@ void store_report(struct spool_store *store, const char *what, int error)
 {
 	uint64_t now_ns = clock_monotonic_ns();
 	uint64_t last_ns = atomic_load_explicit(&store->reported_ns, memory_order_relaxed);
-	unsigned more;
+	char more[64] = "";
 
 	/* Of several threads one writes the line. */
 	if ((last_ns != 0 && now_ns - last_ns < REPORT_NS) ||
@@ -80,9 +80,10 @@ void store_report(struct spool_store *store, const char *what, int error)
 		atomic_fetch_add_explicit(&store->unreported, 1, memory_order_relaxed);
 		return;
 	}
-	more = atomic_exchange_explicit(&store->unreported, 0, memory_order_relaxed);
-	log_error("buffering_folder %s: %s: %s (%u more failures since the last line)",
-		store->folder, what, strerror(error), more);
+	unsigned count = atomic_exchange_explicit(&store->unreported, 0, memory_order_relaxed);
+	if (count > 0)
+		snprintf(more, sizeof(more), " (%u more failures since the last line)", count);
+	log_error("buffering_folder %s: %s: %s%s", store->folder, what, strerror(error), more);
 }
 
 /* Where the file system has no O_TMPFILE. */
