@@ -211,6 +211,8 @@ static void what_its_limits_are_charged_in_the_end(void **state)
 	assert_false(is_given_back("refund = 5xx", DONE));
 	assert_true(is_given_back("cost = response:X-Cost",
 		"HTTP/1.1 200 OK\r\nX-Cost: 0\r\nContent-Length: 0\r\n\r\n"));
+	assert_false(is_given_back("cost = response:X-Cost",
+		"HTTP/1.1 200 OK\r\nX-Cost: 1\r\nContent-Length: 0\r\n\r\n"));
 	assert_false(is_given_back("", NULL)); /* it has left for a server */
 }
 

@@ -1,0 +1,87 @@
+/* A client's connection of HTTP/1, over a stream in memory whose other end the test has. */
+#ifndef TESTS_HTTP1_CONNECTED_H
+#define TESTS_HTTP1_CONNECTED_H
+
+#include <arpa/inet.h>
+#include <netinet/in.h>
+
+#include "tests/unit/exchange/fakes/flight.h"
+#include "http1/downstream.h"
+
+struct connected {
+	struct stage *stage;
+	struct memory_peer *wire;
+	struct downstream *downstream;
+	char got[STAGE_ROOM + 1];
+};
+
+static void connected_on_notify(struct stream *stream)
+{
+	(void)stream;
+}
+
+static inline void connected_open(struct connected *c, const struct stage_conf *conf)
+{
+	static const struct stream_calls none = {NULL, connected_on_notify};
+	const struct sockaddr_in peer = {
+		.sin_family = AF_INET, .sin_addr.s_addr = inet_addr("192.0.2.1"), .sin_port = 9};
+	struct stage *stage = c->stage = stage_begin(conf);
+	struct stream stream;
+
+	c->wire = memory_stream_open(&stream, &stage->worker->streams, STAGE_ROOM, &none);
+	stage_turn(stage);
+	struct stream_export export = stream_export(&stream);
+	stage->listener.connections++;
+	stage->bound.connections++;
+	stage->relay.listening.descriptors.connections++;
+	downstream_accept(stage->worker, &stage->listener, &export, (const struct sockaddr *)&peer,
+		sizeof(peer));
+	c->downstream = stage->worker->downstreams;
+	assert_non_null(c->downstream);
+	stage_turn(stage);
+}
+
+/* Nothing may be left of it. */
+static inline void connected_end(struct connected *c)
+{
+	while (c->stage->worker->downstreams)
+		downstream_close(c->stage->worker->downstreams, "the end");
+	stage_turn(c->stage);
+	assert_int_equal(c->stage->relay.node.clients, 0);
+	assert_int_equal(c->stage->listener.connections, 0);
+	assert_int_equal(c->stage->listener.lingering, 0);
+	memory_peer_close(c->wire);
+	stage_end(c->stage);
+}
+
+static inline void connected_send(struct connected *c, const char *bytes)
+{
+	assert_int_equal(memory_peer_send(c->wire, bytes, strlen(bytes)), strlen(bytes));
+	stage_turn(c->stage);
+}
+
+static inline void connected_answer(struct connected *c, unsigned server, const char *bytes)
+{
+	stage_server_sends(c->stage, server, bytes);
+}
+
+/* What came since the last call. */
+static inline const char *connected_got(struct connected *c)
+{
+	long len = memory_peer_receive(c->wire, c->got, STAGE_ROOM);
+
+	c->got[len > 0 ? len : 0] = '\0';
+	return c->got;
+}
+
+static inline bool connected_is_open(const struct connected *c)
+{
+	return c->stage->worker->downstreams != NULL;
+}
+
+static inline unsigned connected_idle(struct connected *c)
+{
+	return flight_idle(c->stage);
+}
+
+#endif
