@@ -28,14 +28,16 @@ static void close_idle(
 	listener->protocol->close_idle(link);
 }
 
-/* Of all who are asked for one, one closes one. */
-static void answer(struct listener *listener, struct connection_bound *bound)
+/* Of all who are asked for one, one closes one. True: this one. */
+static bool answer(struct listener *listener, struct connection_bound *bound)
 {
 	if (!atomic_load(&bound->wanted) || !atomic_load(&bound->waiting))
-		return;
+		return false;
 	struct idle_link *link = listener->protocol->find_idle(listener->worker, bound);
-	if (link && atomic_exchange(&bound->wanted, false))
-		close_idle(listener, link, bound);
+	if (!link || !atomic_exchange(&bound->wanted, false))
+		return false;
+	close_idle(listener, link, bound);
+	return true;
 }
 
 bool give_way(struct listener *listener, struct connection_bound *bound)
@@ -57,12 +59,9 @@ bool give_way(struct listener *listener, struct connection_bound *bound)
 
 void give_way_answer(struct worker *worker)
 {
-	struct listener *next;
-
-	for (struct listener *l = worker->listeners; l; l = next) {
-		next = l->next; /* it may end with its last connection */
-		answer(l, l->binding->bound);
-	}
+	/* Any listener may have ended with its last connection: then from the first again. */
+	for (struct listener *l = worker->listeners; l;)
+		l = answer(l, l->binding->bound) ? worker->listeners : l->next;
 	if (worker->listeners)
 		answer(worker->listeners, &worker->node->listening->descriptors);
 }
