@@ -251,12 +251,13 @@ static void *run(void *argument)
 		requests = atomic_exchange_explicit(&writer->requests, 0, memory_order_seq_cst);
 		unsigned newest = newest_epoch(writer);
 		bool any = drain(writer);
-		if (requests & REQUEST_REOPEN)
-			reopen(writer);
 		/* Of a switch that came since then, which has a request of its own, lines that were
 		 * put in before it may still be in the rings. */
 		if (requests & REQUEST_SWITCH)
 			go_over(writer, newest);
+		/* Behind it: the switch's file may have been moved away since it was opened. */
+		if (requests & REQUEST_REOPEN)
+			reopen(writer);
 		int sleep_ms = writer->reports(writer->ctx, (requests & REQUEST_STOP) != 0);
 		if (requests & REQUEST_STOP)
 			drain(writer); /* what it has said itself */

@@ -347,6 +347,32 @@ static void a_stuck_log_counts_many_reloads(void **state)
 	alarm(0);
 }
 
+/* The last that was asked of it is to open its file again: a rotation behind a reload. */
+static void a_stuck_log_opens_the_file_that_is_there_now(void **state)
+{
+	struct files *files = *state;
+	char rotated[128];
+	int reader;
+	struct log *log = open_stuck(files, &reader);
+
+	alarm(60);
+	usleep(50000); /* as above */
+	assert_int_equal(
+		log_configure(log, LOG_LEVEL_INFO, to_file(files->error), to_file(files->moved)),
+		0);
+	snprintf(rotated, sizeof(rotated), "%s.1", files->moved);
+	assert_int_equal(rename(files->moved, rotated), 0);
+	log_reopen(log);
+	close(reader); /* which ends the write */
+	for (int i = 0; i < 2000 && access(files->moved, F_OK) != 0; i++)
+		usleep(5000);
+	log_access("behind it\n", 10);
+	log_close(log);
+	alarm(0);
+	assert_int_equal(unlink(rotated), 0);
+	assert_file_has(files->moved, "behind it");
+}
+
 static void a_stuck_log_does_not_keep_the_process(void **state)
 {
 	int reader;
@@ -532,6 +558,7 @@ int main(void)
 		file_test(a_pipe_without_a_reader_is_an_error),
 		file_test(a_stuck_log_holds_up_no_reload),
 		file_test(a_stuck_log_counts_many_reloads),
+		file_test(a_stuck_log_opens_the_file_that_is_there_now),
 		file_test(a_stuck_log_does_not_keep_the_process),
 		file_test(a_stuck_access_log_holds_up_no_error),
 		file_test(a_stuck_error_log_holds_up_no_access),
