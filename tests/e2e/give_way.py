@@ -47,7 +47,8 @@ def floods(t):
             flood(t, sluice, FLOOD, sends)
             serve_newcomers(t, sluice)
         with t.point(f"{kind}, at the limit of descriptors"):
-            sluice = t.sluice(to(origin), nofile=120)
+            # One worker: idle connections to the origin that others keep may leave none for a newcomer's.
+            sluice = t.sluice(to(origin), nofile=120, workers=1)
             flood(t, sluice, FLOOD, sends)
             serve_newcomers(t, sluice)
     with t.point("with half a head: as soon as header_timeout is over"):
