@@ -12,75 +12,75 @@
 #define SLOTS_MOST  (UINT32_C(1) << SLOT_BITS)
 #define SLOTS_FIRST 16
 
-struct asker_slot {
+struct question_slot {
 	uint64_t number; /* the latest */
 	void *whose;     /* NULL: free */
 	uint32_t next;   /* free one + 1; 0: none */
 };
 
-void asker_init(struct asker *asker, struct loop *loop,
+void questions_init(struct questions *questions, struct loop *loop,
 	void (*answered)(void *whose, enum authority_answer answer,
 		const struct authority_judgement *judgement))
 {
-	*asker = (struct asker){.loop = loop, .answered = answered};
+	*questions = (struct questions){.loop = loop, .answered = answered};
 }
 
-void asker_end(struct asker *asker)
+void questions_end(struct questions *questions)
 {
-	assert(asker->open == 0);
-	free(asker->slots);
-	*asker = (struct asker){0};
+	assert(questions->open == 0);
+	free(questions->slots);
+	*questions = (struct questions){0};
 }
 
-static bool add_slots(struct asker *asker)
+static bool add_slots(struct questions *questions)
 {
-	uint32_t count = asker->count > 0 ? asker->count * 2 : SLOTS_FIRST;
-	struct asker_slot *slots;
+	uint32_t count = questions->count > 0 ? questions->count * 2 : SLOTS_FIRST;
+	struct question_slot *slots;
 
 	if (count > SLOTS_MOST)
 		return false;
-	slots = realloc(asker->slots, count * sizeof(*slots));
+	slots = realloc(questions->slots, count * sizeof(*slots));
 	if (!slots)
 		return false;
-	for (uint32_t i = count; i-- > asker->count;) {
-		slots[i] = (struct asker_slot){.number = i, .next = asker->free};
-		asker->free = i + 1;
+	for (uint32_t i = count; i-- > questions->count;) {
+		slots[i] = (struct question_slot){.number = i, .next = questions->free};
+		questions->free = i + 1;
 	}
-	asker->slots = slots;
-	asker->count = count;
+	questions->slots = slots;
+	questions->count = count;
 	return true;
 }
 
-uint64_t asker_open(struct asker *asker, void *whose)
+uint64_t questions_open(struct questions *questions, void *whose)
 {
-	struct asker_slot *slot;
+	struct question_slot *slot;
 
 	assert(whose);
-	if (asker->free == 0 && !add_slots(asker))
+	if (questions->free == 0 && !add_slots(questions))
 		return 0;
-	slot = &asker->slots[asker->free - 1];
-	asker->free = slot->next;
-	asker->open++;
+	slot = &questions->slots[questions->free - 1];
+	questions->free = slot->next;
+	questions->open++;
 	slot->whose = whose;
 	return slot->number += SLOTS_MOST; /* never 0 */
 }
 
-void *asker_close(struct asker *asker, uint64_t number)
+void *questions_close(struct questions *questions, uint64_t number)
 {
 	uint32_t index = (uint32_t)(number & (SLOTS_MOST - 1));
-	struct asker_slot *slot;
+	struct question_slot *slot;
 	void *whose;
 
-	if (index >= asker->count)
+	if (index >= questions->count)
 		return NULL;
-	slot = &asker->slots[index];
+	slot = &questions->slots[index];
 	if (slot->number != number || !slot->whose)
 		return NULL;
 	whose = slot->whose;
 	slot->whose = NULL;
-	slot->next = asker->free;
-	asker->free = index + 1;
-	asker->open--;
+	slot->next = questions->free;
+	questions->free = index + 1;
+	questions->open--;
 	return whose;
 }
 
@@ -89,10 +89,10 @@ static void deliver(struct message *message)
 	struct authority_reply *reply = CONTAINER_OF(message, struct authority_reply, message);
 	struct authority *authority = reply->authority;
 	struct authority_judgement *judgement = &reply->judgement;
-	void *whose = asker_close(reply->asker, reply->number);
+	void *whose = questions_close(reply->questions, reply->number);
 
 	if (whose)
-		reply->asker->answered(whose, reply->answer, judgement);
+		reply->questions->answered(whose, reply->answer, judgement);
 	else if (reply->answer == AUTHORITY_JUDGED && judgement->limits.admitted)
 		authority->calls->refund(authority, &judgement->receipt);
 	reply->delivered(reply);
@@ -102,5 +102,5 @@ void authority_reply(struct authority_reply *reply)
 {
 	assert(reply->answer != AUTHORITY_PENDING);
 	reply->message.run = deliver;
-	message_post(reply->asker->loop, &reply->message);
+	message_post(reply->questions->loop, &reply->message);
 }

@@ -9,20 +9,20 @@
  *                                                               `-- nobody waits for it: cancel
  *   what was taken --> receipt --> charge ... --> settle or refund, once
  *
- * A pending question is known by its asker and a number that is never used again, by nothing else.
- * A reply that comes twice, late or after a cancel finds no question: what it took goes back to its
- * authority by refund. So no memory of an exchange waits for an authority.
+ * A pending question is known by its worker and a number that is never used again, and by nothing
+ * else. A reply that comes twice, late or after a cancel finds no question: what it took goes back
+ * to its authority by refund. So no memory of an exchange waits for an authority.
  *
  * What an authority promises:
  *  - No call blocks. All are made on the thread of the worker that asks; several workers call at
  *    once.
  *  - A question covers all limits of a request: all of them are charged, or none.
- *  - PENDING: it replies, from any thread, or never. It may use the question's gate, route and
- *    identity until the reply has been delivered, or the question expired or was cancelled; what it
- *    needs longer it copies.
+ *  - PENDING: it replies, from any thread, or never. On the worker's thread it may use the
+ *    question's route and identity until the reply has been delivered, or the question expired or
+ *    was cancelled; what another thread needs, and what it needs longer, it copies in `ask`.
  *  - It outlives each snapshot whose gate names it, and all receipts: an exchange holds the
  *    snapshot that it began under.
- *  - It replies to no asker whose worker has ended. It has a part of its own in each worker, which
+ *  - It sends no reply to a worker that has ended. It has a part of its own in each worker, which
  *    sees to that.
  */
 #ifndef GATE_AUTHORITY_H
@@ -35,7 +35,7 @@
 #include "gate/gate.h"
 #include "loop/message.h"
 
-struct asker;
+struct questions;
 struct authority_calls;
 struct loop;
 
@@ -57,8 +57,8 @@ struct authority_question {
 	const struct conf_route *route;
 	const struct gate_identity *identity; /* gate_charges: its limits and callers */
 	uint64_t now_ns, waited_ns;           /* as gate_judge has them */
-	struct asker *asker;                  /* whom to reply to, */
-	uint64_t number;                      /* and about which question */
+	struct questions *questions;          /* of the worker that asks: the reply goes there, */
+	uint64_t number;                      /* to this one */
 };
 
 struct authority_judgement {
@@ -79,7 +79,8 @@ struct authority_calls {
 	enum authority_answer (*expire)(struct authority *authority,
 		const struct authority_question *question, struct authority_judgement *judgement);
 	/* Nobody waits for the reply any more. */
-	void (*cancel)(struct authority *authority, const struct asker *asker, uint64_t number);
+	void (*cancel)(
+		struct authority *authority, const struct questions *questions, uint64_t number);
 
 	/* So many bytes more have passed: charged whether they fit or not, and never given back.
 	 * receipt.in_bytes says to which limits. */
@@ -95,41 +96,41 @@ struct authority_calls {
 
 /* ---- who asks -------------------------------------------------------------------------------- */
 
-struct asker_slot;
+struct question_slot;
 
 /*
  * A worker's pending questions. Everything but authority_reply belongs to its thread.
  */
-struct asker {
+struct questions {
 	struct loop *loop;
 	void (*answered)(void *whose, enum authority_answer answer,
 		const struct authority_judgement *judgement);
-	struct asker_slot *slots;
+	struct question_slot *slots;
 	uint32_t count, free; /* slots, and the first free one + 1; 0: none */
 	uint32_t open;        /* questions */
 };
 
 /* `answered` is called for a reply whose question is open, which it closes. */
-void asker_init(struct asker *asker, struct loop *loop,
+void questions_init(struct questions *questions, struct loop *loop,
 	void (*answered)(void *whose, enum authority_answer answer,
 		const struct authority_judgement *judgement));
 /* No question may be open. One of all zeroes is ignored. */
-void asker_end(struct asker *asker);
+void questions_end(struct questions *questions);
 
 /* A number for a question of `whose`; 0 without memory. */
-uint64_t asker_open(struct asker *asker, void *whose);
+uint64_t questions_open(struct questions *questions, void *whose);
 /* Closes it. Returns whose it was, or NULL: no such question is open. */
-void *asker_close(struct asker *asker, uint64_t number);
+void *questions_close(struct questions *questions, uint64_t number);
 
 /* A reply, in memory of the authority's. */
 struct authority_reply {
-	struct message message; /* from authority_reply to `delivered`: the asker's */
+	struct message message; /* from authority_reply to `delivered`: the worker's */
 	struct authority *authority;
-	struct asker *asker;
+	struct questions *questions;
 	uint64_t number;
 	enum authority_answer answer; /* JUDGED or UNAVAILABLE */
 	struct authority_judgement judgement;
-	/* On the asker's thread, when it has been taken, or found no question: its memory is the
+	/* On the worker's thread, when it has been taken, or found no question: its memory is the
 	 * authority's again. */
 	void (*delivered)(struct authority_reply *reply);
 };

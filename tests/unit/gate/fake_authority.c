@@ -84,7 +84,8 @@ static enum authority_answer ask(struct authority *authority,
 	if (word == FAKE_PENDING) {
 		hold_to(fake->question_count < FAKE_QUESTIONS, "too many questions");
 		struct fake_question *kept = &fake->questions[fake->question_count++];
-		*kept = (struct fake_question){question->asker, question->number, .limits = limits};
+		*kept = (struct fake_question){
+			question->questions, question->number, .limits = limits};
 		memcpy(kept->charges, charges, sizeof(charges[0]) * limits);
 	} else {
 		result = answer(fake, word, limits, judgement);
@@ -95,10 +96,11 @@ static enum authority_answer ask(struct authority *authority,
 
 /* With the lock. */
 static struct fake_question *find(
-	struct fake_authority *fake, const struct asker *asker, uint64_t number)
+	struct fake_authority *fake, const struct questions *questions, uint64_t number)
 {
 	for (unsigned i = fake->question_count; i-- > 0;) {
-		if (fake->questions[i].asker == asker && fake->questions[i].number == number)
+		if (fake->questions[i].questions == questions &&
+			fake->questions[i].number == number)
 			return &fake->questions[i];
 	}
 	return NULL;
@@ -111,7 +113,7 @@ static enum authority_answer expire(struct authority *authority,
 	struct throttle_charge charges[GATE_LIMITS_MAX];
 
 	pthread_mutex_lock(&fake->lock);
-	struct fake_question *kept = find(fake, question->asker, question->number);
+	struct fake_question *kept = find(fake, question->questions, question->number);
 	hold_to(kept && kept->fate != FAKE_CANCELLED && kept->fate != FAKE_EXPIRED,
 		"expired what is not pending");
 	kept->fate = FAKE_EXPIRED;
@@ -124,12 +126,12 @@ static enum authority_answer expire(struct authority *authority,
 	return result;
 }
 
-static void cancel(struct authority *authority, const struct asker *asker, uint64_t number)
+static void cancel(struct authority *authority, const struct questions *questions, uint64_t number)
 {
 	struct fake_authority *fake = fake_of(authority);
 
 	pthread_mutex_lock(&fake->lock);
-	struct fake_question *kept = find(fake, asker, number);
+	struct fake_question *kept = find(fake, questions, number);
 	hold_to(kept && kept->fate != FAKE_CANCELLED && kept->fate != FAKE_EXPIRED,
 		"cancelled what is not pending");
 	kept->fate = FAKE_CANCELLED;
@@ -214,10 +216,10 @@ void fake_end(struct fake_authority *fake)
 }
 
 struct fake_question *fake_find(
-	struct fake_authority *fake, const struct asker *asker, uint64_t number)
+	struct fake_authority *fake, const struct questions *questions, uint64_t number)
 {
 	pthread_mutex_lock(&fake->lock);
-	struct fake_question *question = find(fake, asker, number);
+	struct fake_question *question = find(fake, questions, number);
 	pthread_mutex_unlock(&fake->lock);
 	return question;
 }
@@ -239,7 +241,7 @@ void fake_reply(struct fake_authority *fake, struct fake_question *question, enu
 	hold_to(reply != NULL, "no memory");
 	pthread_mutex_lock(&fake->lock);
 	reply->authority = &fake->authority;
-	reply->asker = question->asker;
+	reply->questions = question->questions;
 	reply->number = question->number;
 	reply->answer = answer(fake, word, question->limits, &reply->judgement);
 	reply->delivered = delivered;

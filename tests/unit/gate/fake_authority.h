@@ -30,7 +30,7 @@ enum fake_fate {
 
 /* A question that it left pending. It stays known until the end, to be answered once more. */
 struct fake_question {
-	struct asker *asker;
+	struct questions *questions;
 	uint64_t number;
 	enum fake_fate fate;
 	unsigned limits;
@@ -74,7 +74,7 @@ void fake_end(struct fake_authority *fake);
 
 /* The question of this number; NULL: it left none of that number pending. Stays valid. */
 struct fake_question *fake_find(
-	struct fake_authority *fake, const struct asker *asker, uint64_t number);
+	struct fake_authority *fake, const struct questions *questions, uint64_t number);
 
 /* Replies. Any thread, any number of times, whatever has become of the question. */
 void fake_reply(struct fake_authority *fake, struct fake_question *question, enum fake_word word);

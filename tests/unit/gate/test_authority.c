@@ -29,7 +29,7 @@ static void numbers_are_used_once(void **state)
 {
 	enum { MOST = 300, STEPS = 60000 };
 	struct random random = random_begin("numbers");
-	struct asker asker;
+	struct questions questions;
 	struct {
 		uint64_t number;
 		bool open;
@@ -38,30 +38,30 @@ static void numbers_are_used_once(void **state)
 
 	(void)state;
 	assert_non_null(all);
-	asker_init(&asker, NULL, nobody_answers);
+	questions_init(&questions, NULL, nobody_answers);
 	for (size_t step = 0; step < STEPS; step++) {
 		if (open_count < MOST && random_below(&random, 5) < 3) {
-			all[count].number = asker_open(&asker, &all[count]);
+			all[count].number = questions_open(&questions, &all[count]);
 			all[count].open = true;
 			assert_true(all[count].number != 0);
 			assert_true(count == 0 || all[count].number != all[count - 1].number);
 			open[open_count++] = count++;
 		} else if (open_count > 0) {
 			size_t at = random_below(&random, open_count), i = open[at];
-			assert_ptr_equal(asker_close(&asker, all[i].number), &all[i]);
+			assert_ptr_equal(questions_close(&questions, all[i].number), &all[i]);
 			all[i].open = false;
 			open[at] = open[--open_count];
 		}
 		size_t i = count ? random_below(&random, count) : 0;
 		if (count && !all[i].open)
-			assert_null(asker_close(&asker, all[i].number));
-		assert_null(asker_close(&asker, random_next(&random)));
-		assert_null(asker_close(&asker, 0));
-		assert_int_equal(asker.open, open_count);
+			assert_null(questions_close(&questions, all[i].number));
+		assert_null(questions_close(&questions, random_next(&random)));
+		assert_null(questions_close(&questions, 0));
+		assert_int_equal(questions.open, open_count);
 	}
 	while (open_count > 0)
-		assert_non_null(asker_close(&asker, all[open[--open_count]].number));
-	asker_end(&asker);
+		assert_non_null(questions_close(&questions, all[open[--open_count]].number));
+	questions_end(&questions);
 	free(all);
 }
 
@@ -73,7 +73,7 @@ struct fixture {
 	struct gate *gate;
 	struct fake_authority fake;
 	struct loop loop;
-	struct asker asker;
+	struct questions questions;
 	struct gate_identity identity;
 	struct gate_verdict verdict;
 	struct gate_receipt receipt;
@@ -120,12 +120,12 @@ static void begin(struct fixture *f, const char *ini)
 	f->fake.plan = pending;
 	assert_int_equal(loop_init(&f->loop), 0);
 	loop_enter(&f->loop);
-	asker_init(&f->asker, &f->loop, answered);
+	questions_init(&f->questions, &f->loop, answered);
 }
 
 static void end(struct fixture *f)
 {
-	asker_end(&f->asker);
+	questions_end(&f->questions);
 	loop_enter(NULL);
 	loop_end(&f->loop);
 	fake_end(&f->fake);
@@ -170,17 +170,17 @@ static struct fake_question *ask(struct fixture *f, const char *name, const char
 		.route = route_named(f, name),
 		.identity = &f->identity,
 		.now_ns = f->now_ns,
-		.asker = &f->asker,
+		.questions = &f->questions,
 	};
 
 	identify(f, name, fields);
 	assert_ptr_equal(f->identity.authority, &f->fake.authority);
 	assert_true(gate_begin(f->gate, question.route, &f->identity, &f->verdict, &f->receipt));
 	assert_true(gate_receipt_is_empty(&f->receipt));
-	question.number = asker_open(&f->asker, f);
+	question.number = questions_open(&f->questions, f);
 	assert_int_equal(f->fake.authority.calls->ask(&f->fake.authority, &question, &judgement),
 		AUTHORITY_PENDING);
-	return fake_find(&f->fake, &f->asker, question.number);
+	return fake_find(&f->fake, &f->questions, question.number);
 }
 
 static void use_fake(struct fixture *f)
@@ -233,7 +233,7 @@ static void a_late_reply_finds_none(void **state)
 	begin(&f, ONE_LIMIT);
 	use_fake(&f);
 	struct fake_question *first = ask(&f, "r", "K: a\n");
-	assert_ptr_equal(asker_close(&f.asker, first->number), &f);
+	assert_ptr_equal(questions_close(&f.questions, first->number), &f);
 	struct fake_question *second = ask(&f, "r", "K: a\n"); /* in the same slot */
 	reply(&f, first, FAKE_ADMIT);
 	reply(&f, first, FAKE_UNAVAILABLE);
