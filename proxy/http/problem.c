@@ -8,6 +8,10 @@
 #define QUOTA_TYPE  "https://iana.org/assignments/http-problem-types#quota-exceeded"
 #define QUOTA_TITLE "Request cannot be satisfied as assigned quota has been exceeded"
 
+/* draft-ietf-httpapi-ratelimit-headers */
+#define REDUCED_TYPE  "https://iana.org/assignments/http-problem-types#temporary-reduced-capacity"
+#define REDUCED_TITLE "Request cannot be satisfied due to temporary server capacity constraints"
+
 #define QUOTA_DETAIL "Too many requests: come back when Retry-After says."
 
 /* What is said when the caller says nothing more exact. */
@@ -72,6 +76,9 @@ static void put_body_front(struct http_out *out, const struct http_problem *prob
 	if (problem->policy_count > 0) {
 		http_out_slice(
 			out, SLICE("{\"type\":\"" QUOTA_TYPE "\",\"title\":\"" QUOTA_TITLE "\""));
+	} else if (problem->reduced_capacity) {
+		http_out_slice(out,
+			SLICE("{\"type\":\"" REDUCED_TYPE "\",\"title\":\"" REDUCED_TITLE "\""));
 	} else {
 		/* RFC 9457 section 4.2.1: about:blank says nothing beyond the status. */
 		put_own_text(out, SLICE("{\"type\":\"about:blank\",\"title\":"),

@@ -49,6 +49,7 @@ struct http_problem {
 	const struct http_changes *changes; /* to all fields but those that say what this answer
 					       is; NULL: none */
 	bool head;                          /* the request was HEAD: fields as for GET, no body */
+	bool reduced_capacity;              /* 503: of this type */
 };
 
 /*

@@ -78,6 +78,20 @@ static void retry_after_rounds_up(void **state)
 	assert_null(strstr(reply, "retry-after-ms"));
 }
 
+static void reduced_capacity(void **state)
+{
+	struct http_problem problem = {
+		.status = 503, .retry_after_ms = 700, .reduced_capacity = true};
+
+	(void)state;
+	assert_non_null(strstr(written(&problem),
+		"{\"type\":\"https://iana.org/assignments/"
+		"http-problem-types#temporary-reduced-capacity\",\"title\":\"Request cannot be "
+		"satisfied due to temporary server capacity constraints\",\"status\":503,"));
+	assert_non_null(strstr(reply, "Retry-After: 1\r\n"));
+	assert_non_null(strstr(reply, "\"retry-after-ms\":700}\n"));
+}
+
 static void all_statuses(void **state)
 {
 	static const unsigned statuses[] = {
@@ -235,6 +249,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(refused_by_quota),
 		cmocka_unit_test(retry_after_rounds_up),
+		cmocka_unit_test(reduced_capacity),
 		cmocka_unit_test(all_statuses),
 		cmocka_unit_test(head_has_no_body),
 		cmocka_unit_test(allow),
