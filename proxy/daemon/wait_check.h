@@ -5,6 +5,7 @@
  *   exchange    its own          its server's          its client's      those before it
  *   HEAD                                               HEAD
  *   HELD                                               BODY              yes
+ *   ASKING      yes
  *   DELAYED     yes
  *   QUEUED      yes
  *   CONNECTING                   CONNECT

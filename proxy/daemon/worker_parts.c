@@ -11,6 +11,7 @@
 #include "daemon/usage.h"
 #include "daemon/wait_check.h"
 #include "exchange/exchange.h"
+#include "exchange/turn.h"
 #include "http1/downstream.h"
 #include "http1/idle.h"
 #include "http1/linger.h"
@@ -188,14 +189,27 @@ static bool has_no_exchanges(const struct worker *worker)
 	       atomic_load(&worker->node->clients) == 0;
 }
 
+static bool make_exchanges(struct worker *worker, struct site *site)
+{
+	questions_init(&worker->questions, &worker->loop, turn_answered);
+	return make_write_stage(worker, site);
+}
+
+static void end_questions(struct worker *worker)
+{
+	questions_end(&worker->questions);
+}
+
 static void end_orphans(struct worker *worker)
 {
 	while (worker->orphans)
 		exchange_end(worker->orphans);
 }
 
-static const struct worker_part exchanges = {
-	.make = make_write_stage, .is_done = has_no_exchanges, .end = end_orphans};
+static const struct worker_part exchanges = {.make = make_exchanges,
+	.is_done = has_no_exchanges,
+	.end = end_orphans,
+	.free = end_questions};
 
 /* ---- at the end of each turn ----------------------------------------------------------------- */
 

@@ -15,6 +15,7 @@
 #include "base/log.h"
 #include "exchange/access.h"
 #include "exchange/account.h"
+#include "gate/authority.h"
 #include "listen/listener.h"
 #include "upstream/server_connection.h"
 #include "upstream/server_pool.h"
@@ -24,6 +25,7 @@
 static const char *const state_names[] = {
 	[EXCHANGE_HEAD] = "head",
 	[EXCHANGE_HELD] = "held",
+	[EXCHANGE_ASKING] = "asking",
 	[EXCHANGE_DELAYED] = "delayed",
 	[EXCHANGE_QUEUED] = "queued",
 	[EXCHANGE_CONNECTING] = "connecting",
@@ -139,6 +141,16 @@ static void leave_endless(struct exchange *x)
 	atomic_fetch_sub_explicit(&x->upstream->state->streams, 1, memory_order_relaxed);
 }
 
+void exchange_cancel_question(struct exchange *x)
+{
+	struct authority *authority = x->gate.identity.authority;
+	struct questions *questions = &x->worker->questions;
+
+	questions_close(questions, x->turn.question);
+	authority->calls->cancel(authority, questions, x->turn.question);
+	x->turn.question = 0;
+}
+
 /* Gives its place in the queue back, once. */
 void exchange_leave_queue(struct exchange *x)
 {
@@ -192,6 +204,8 @@ void exchange_end(struct exchange *x)
 		return;
 	bool logged = x->state != EXCHANGE_HEAD;
 	exchange_enter(x, EXCHANGE_ENDED);
+	if (x->turn.question)
+		exchange_cancel_question(x);
 	if (x->turn.has_deadline)
 		deadline_end(&x->turn.deadline);
 	exchange_drop_connection(x);

@@ -7,6 +7,9 @@
  *     `-> DELAYED (on_exceed = delay)              v
  *                                               REPLYING (an answer of our own) --> ENDED
  *
+ *   ASKING (an authority judges its limits): from HEAD or HELD, once it has its place in its
+ *   session, and from DELAYED or QUEUED, when a delay is over; then on as from HEAD
+ *
  * exchange_enter is the one place where the state changes. The owner is the worker of the client's
  * connection; everything here runs on it.
  */
@@ -31,11 +34,12 @@
 #include "worker/worker.h"
 
 /* With a client, one that a server was asked for (from CONNECTING on) is the first on its
- * connection: those behind it wait in HELD, DELAYED, QUEUED or REPLYING. So what a server says can
- * be passed on. */
+ * connection: those behind it wait in HELD, ASKING, DELAYED, QUEUED or REPLYING. So what a server
+ * says can be passed on. */
 enum exchange_state {
 	EXCHANGE_HEAD,       /* its head is being read */
 	EXCHANGE_HELD,       /* waits until those before it on its connection are answered */
+	EXCHANGE_ASKING,     /* has its place in its session; an authority is to judge its limits */
 	EXCHANGE_DELAYED,    /* waits until its limit admits it */
 	EXCHANGE_QUEUED,     /* waits for its turn */
 	EXCHANGE_CONNECTING, /* has a server, not yet a connection */
@@ -120,10 +124,13 @@ struct exchange_turn {
 	bool aside;       /* has its turn in the queue, but takes no place before it can go on */
 	bool awaits_mail; /* ended, but the queue's message is under way to it */
 	bool has_deadline;
-	uint64_t wait_ends_ms; /* QUEUED: queue_timeout is over */
+	bool asks;                                 /* an authority is asked when it has its place */
+	uint64_t wait_ends_ms;                     /* QUEUED: queue_timeout is over */
+	uint64_t question;                         /* ASKING: its number; 0: none is pending */
+	void (*judged)(struct exchange *exchange); /* ASKING: what comes next, unless refused */
 
 	struct ticket ticket;     /* from here on: not cleared */
-	struct deadline deadline; /* QUEUED, DELAYED; only when has_deadline */
+	struct deadline deadline; /* QUEUED, DELAYED, ASKING; only when has_deadline */
 };
 
 /* What its limits say. */
@@ -230,11 +237,11 @@ static inline bool exchange_awaits_continue(const struct exchange *exchange)
 	       exchange->up.content_bytes == 0;
 }
 
-/* Is it judged, and no server has been asked yet? */
+/* Has it no server yet, nor an answer? */
 static inline bool exchange_waits_for_turn(const struct exchange *exchange)
 {
 	return exchange->state == EXCHANGE_QUEUED || exchange->state == EXCHANGE_DELAYED ||
-	       exchange->state == EXCHANGE_HELD;
+	       exchange->state == EXCHANGE_HELD || exchange->state == EXCHANGE_ASKING;
 }
 
 /* Nothing more is at its server: gives its place there back. */
@@ -270,6 +277,9 @@ static inline void exchange_enter(struct exchange *exchange, enum exchange_state
 		exchange_log_change(exchange, state);
 	exchange->state = state;
 }
+
+/* It waits for no verdict any more: a late one is given back. Only when a question is pending. */
+void exchange_cancel_question(struct exchange *exchange) __attribute__((cold));
 
 /* Gives its place in the queue back: the next in order may go. */
 void exchange_leave_queue(struct exchange *exchange);

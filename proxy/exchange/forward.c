@@ -117,6 +117,7 @@ void forward_timeout(struct exchange *x)
 		break;
 	case EXCHANGE_HEAD:
 	case EXCHANGE_HELD:
+	case EXCHANGE_ASKING:
 	case EXCHANGE_DELAYED:
 	case EXCHANGE_QUEUED:
 	case EXCHANGE_REPLYING:
@@ -451,6 +452,7 @@ void exchange_run(struct exchange *x)
 		gather_run(x);
 		break;
 	case EXCHANGE_HEAD:
+	case EXCHANGE_ASKING:
 	case EXCHANGE_DELAYED:
 	case EXCHANGE_QUEUED:
 	case EXCHANGE_CONNECTING:

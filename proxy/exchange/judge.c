@@ -7,7 +7,6 @@
 #include <stdlib.h>
 
 #include "exchange/exchange.h"
-#include "exchange/max_forwards.h"
 #include "exchange/probe.h"
 #include "exchange/read_target.h"
 #include "exchange/reply.h"
@@ -176,9 +175,5 @@ void exchange_begin(struct exchange *x, const char *bytes)
 		exchange_reply(x, 413, "body too large", HTTP_PROBLEM_NO_RETRY);
 		return;
 	}
-	if (!turn_ask(x))
-		return;
-	if (http_head_has(&x->request, HTTP_FIELD_MAX_FORWARDS) && max_forwards_reached(x))
-		return;
-	turn_enter(x);
+	turn_begin(x);
 }

@@ -49,6 +49,8 @@ void exchange_reply(struct exchange *x, unsigned status, const char *why, uint64
 
 	x->outcome = why;
 	x->answer.retry_after_ms = retry_after_ms;
+	if (x->turn.question)
+		exchange_cancel_question(x);
 	exchange_drop_connection(x);
 	if (x->body)
 		exchange_free_body(x);
@@ -161,6 +163,7 @@ static bool write_reply(
 			      : x->request.minor == 0 ? HTTP_PROBLEM_KEEP_ALIVE
 						      : HTTP_PROBLEM_PLAIN,
 		.head = x->request.method == HTTP_METHOD_HEAD && x->request.len > 0,
+		.reduced_capacity = x->gate.verdict.outcome == GATE_UNAVAILABLE,
 	};
 
 	if (x->answer.status == 401)

@@ -1,8 +1,12 @@
 /*
  * An exchange on the way to its turn: what its limits say, its place in its client's order.
  *
- *   turn_ask --> turn_enter --> HELD, QUEUED, DELAYED ... --> exchange_admit --> exchange_forward
- *        `-----------`-- refused, turned away: exchange_reply
+ *   judged by the table --> place --> HELD, QUEUED, DELAYED ... --> exchange_admit --> forward
+ *   place --> ASKING, an authority judges --^
+ *        `-- refused, turned away, no verdict in time: exchange_reply, which gives the place up
+ *
+ * A verdict that may come later comes after the place is taken: order does not depend on which
+ * verdict returns sooner.
  */
 #include "exchange/turn.h"
 
@@ -12,7 +16,9 @@
 #include "exchange/account.h"
 #include "exchange/exchange.h"
 #include "exchange/find_server.h"
+#include "exchange/max_forwards.h"
 #include "exchange/reply.h"
+#include "gate/authority.h"
 #include "http/priority.h"
 #include "http/problem.h"
 #include "listen/listener.h"
@@ -43,21 +49,24 @@ uint64_t exchange_hash_key(const struct exchange *x, const struct conf_key *key)
 	return identity_hash(key, &input, &seed).lo;
 }
 
-/* Asks the limits, the first time and again when a delay is over; who asks is determined once. */
-static void ask_gate(struct exchange *x)
+/* Whom its limits charge: determined once. */
+static inline void identify(struct exchange *x)
+{
+	struct identity_input input;
+
+	fill_identity(x, &input);
+	gate_identify(x->use->site->gate, x->route, &input, &x->gate.identity);
+}
+
+/* By the table, the first time and again when a delay is over. */
+static void judge(struct exchange *x)
 {
 	struct worker *worker = x->worker;
-	const struct gate *gate = x->use->site->gate;
 	uint64_t now_ns = worker_now_ns(worker);
 	uint64_t waited_ns = x->times.judged_ns ? now_ns - x->times.judged_ns : 0;
 
-	if (!x->times.judged_ns) {
-		struct identity_input input;
-		fill_identity(x, &input);
-		gate_identify(gate, x->route, &input, &x->gate.identity);
-	}
-	gate_judge(gate, x->route, &x->gate.identity, worker_throttle_ns(worker), waited_ns,
-		&x->gate.verdict, &x->gate.receipt);
+	gate_judge(x->use->site->gate, x->route, &x->gate.identity, worker_throttle_ns(worker),
+		waited_ns, &x->gate.verdict, &x->gate.receipt);
 	if (!x->times.judged_ns)
 		x->times.judged_ns = now_ns;
 }
@@ -92,10 +101,10 @@ static bool is_turned_away(struct exchange *x)
 	return true;
 }
 
-bool turn_ask(struct exchange *x)
+/* Admitted, but answered by us. */
+static inline bool is_answered_here(struct exchange *x)
 {
-	ask_gate(x);
-	return !is_turned_away(x);
+	return http_head_has(&x->request, HTTP_FIELD_MAX_FORWARDS) && max_forwards_reached(x);
 }
 
 /* ---- its place ------------------------------------------------------------------------------- */
@@ -156,6 +165,8 @@ static enum queue_lane lane_of(const struct exchange *x)
 	return high ? QUEUE_LANE_HIGH : QUEUE_LANE_NORMAL;
 }
 
+static void expire(struct exchange *x);
+
 static void on_deadline(struct deadline *deadline)
 {
 	struct exchange *x = CONTAINER_OF(deadline, struct exchange, turn.deadline);
@@ -163,6 +174,8 @@ static void on_deadline(struct deadline *deadline)
 
 	if (x->state == EXCHANGE_DELAYED) {
 		exchange_admit(x);
+	} else if (x->state == EXCHANGE_ASKING) {
+		expire(x);
 	} else if (x->state == EXCHANGE_QUEUED && x->attempt.line.waiter &&
 		   worker_now_ms(x->worker) < x->turn.wait_ends_ms) {
 		find_server_again(x);
@@ -234,6 +247,8 @@ void exchange_look_again(struct exchange *x, uint64_t after_ms)
 }
 
 static void on_ticket(struct message *message);
+static void ask(struct exchange *x, void (*judged)(struct exchange *x));
+static void judged_first(struct exchange *x);
 
 static void enter_queue(struct exchange *x)
 {
@@ -257,7 +272,9 @@ static void enter_queue(struct exchange *x)
 	} else if (verdict == QUEUE_WAIT) {
 		x->turn.in_queue = true;
 		x->turn.aside = ticket->unready;
-		if (x->turn.aside)
+		if (x->turn.asks)
+			ask(x, judged_first);
+		else if (x->turn.aside)
 			exchange_enter(x, EXCHANGE_HELD);
 		else
 			exchange_await_turn(x);
@@ -277,28 +294,53 @@ static void leave_aside(struct exchange *x)
 		exchange_await_turn(x);
 }
 
+/* Others need not wait for what it waits for at the head of its session. */
+static void yield_place(struct exchange *x)
+{
+	x->turn.aside |=
+		queue_yield(x->worker->node->queue, &x->turn.ticket, worker_now_ns(x->worker));
+}
+
+static void delay(struct exchange *x)
+{
+	uint64_t now_ns = worker_throttle_ns(x->worker);
+	uint64_t until_ns = x->gate.verdict.delay_until_ns;
+	uint64_t wait_ms = until_ns > now_ns ? (until_ns - now_ns) / CLOCK_NS_PER_MS + 1 : 1;
+
+	exchange_enter(x, EXCHANGE_DELAYED);
+	if (!x->turn.delayed)
+		account_delay(x);
+	x->turn.delayed = true;
+	yield_place(x);
+	wait_until(x, worker_now_ms(x->worker) + wait_ms);
+}
+
+static void judged_again(struct exchange *x)
+{
+	if (x->gate.verdict.outcome == GATE_DELAY)
+		delay(x);
+	else
+		leave_aside(x);
+}
+
 /* At the head of its session: one that its limit delays waits here until it fits, and then for a
  * place at its upstream once more. */
 void exchange_admit(struct exchange *x)
 {
-	struct queue *queue = x->worker->node->queue;
+	bool is_fresh = x->state == EXCHANGE_HEAD || x->state == EXCHANGE_ASKING;
 
-	if (x->gate.verdict.outcome == GATE_DELAY && x->state != EXCHANGE_HEAD) {
-		if (!turn_ask(x))
+	if (x->gate.verdict.outcome == GATE_DELAY && !is_fresh) {
+		if (x->gate.identity.authority) {
+			yield_place(x);
+			ask(x, judged_again);
+			return;
+		}
+		judge(x);
+		if (is_turned_away(x))
 			return;
 	}
 	if (x->gate.verdict.outcome == GATE_DELAY) {
-		uint64_t now_ns = worker_throttle_ns(x->worker);
-		uint64_t until_ns = x->gate.verdict.delay_until_ns;
-		uint64_t wait_ms =
-			until_ns > now_ns ? (until_ns - now_ns) / CLOCK_NS_PER_MS + 1 : 1;
-		exchange_enter(x, EXCHANGE_DELAYED);
-		if (!x->turn.delayed)
-			account_delay(x);
-		x->turn.delayed = true;
-		/* Others need not wait for its limit. */
-		x->turn.aside |= queue_yield(queue, &x->turn.ticket, worker_now_ns(x->worker));
-		wait_until(x, worker_now_ms(x->worker) + wait_ms);
+		delay(x);
 		return;
 	}
 	if (x->turn.aside) {
@@ -351,7 +393,7 @@ static void on_ticket(struct message *message)
 		client_advance(client);
 }
 
-void turn_enter(struct exchange *x)
+static inline void enter(struct exchange *x)
 {
 	x->turn.ticket.lane = (uint8_t)lane_of(x);
 	x->turn.ticket.unready = gather_begin(x);
@@ -372,12 +414,143 @@ void turn_enter(struct exchange *x)
 		gather_run(x);
 }
 
+/* ---- its limits, judged elsewhere ------------------------------------------------------------ */
+
+/* How long its limits have made it wait. */
+static uint64_t waited_ns(struct exchange *x)
+{
+	return x->turn.judged == judged_first ? 0 : worker_now_ns(x->worker) - x->times.judged_ns;
+}
+
+static struct authority_question question_of(struct exchange *x)
+{
+	return (struct authority_question){
+		.route = x->route,
+		.identity = &x->gate.identity,
+		.now_ns = worker_throttle_ns(x->worker),
+		.waited_ns = waited_ns(x),
+		.questions = &x->worker->questions,
+		.number = x->turn.question,
+	};
+}
+
+/* Its question is closed. */
+static void conclude(struct exchange *x, enum authority_answer answer,
+	const struct authority_judgement *judgement)
+{
+	x->turn.question = 0;
+	if (x->turn.has_deadline)
+		deadline_clear(&x->turn.deadline);
+	if (answer == AUTHORITY_JUDGED)
+		gate_conclude(&x->gate.identity, judgement, worker_throttle_ns(x->worker),
+			waited_ns(x), &x->gate.verdict, &x->gate.receipt);
+	else
+		gate_conclude_unavailable(judgement->retry_after_ms, &x->gate.verdict);
+	if (!is_turned_away(x))
+		x->turn.judged(x);
+}
+
+/* It holds its place in its session and none at its upstream. */
+static void ask(struct exchange *x, void (*judged)(struct exchange *x))
+{
+	struct authority *authority = x->gate.identity.authority;
+	struct authority_judgement judgement;
+
+	x->turn.question = questions_open(&x->worker->questions, x);
+	if (x->turn.question == 0) {
+		exchange_reply(x, 503, "no memory", 1000);
+		return;
+	}
+	x->turn.judged = judged;
+	if (judged == judged_first)
+		x->times.judged_ns = worker_now_ns(x->worker); /* delays count from here */
+	exchange_enter(x, EXCHANGE_ASKING);
+	struct authority_question question = question_of(x);
+	enum authority_answer answer = authority->calls->ask(authority, &question, &judgement);
+	if (answer == AUTHORITY_PENDING) {
+		wait_until(x, worker_now_ms(x->worker) + authority->timeout_ms);
+		return;
+	}
+	questions_close(&x->worker->questions, x->turn.question);
+	conclude(x, answer, &judgement);
+}
+
+/* No reply came in time: one that comes later finds no question. */
+static void expire(struct exchange *x)
+{
+	struct authority *authority = x->gate.identity.authority;
+	struct authority_question question = question_of(x);
+	struct authority_judgement judgement;
+
+	questions_close(&x->worker->questions, x->turn.question);
+	enum authority_answer answer = authority->calls->expire(authority, &question, &judgement);
+	assert(answer != AUTHORITY_PENDING);
+	conclude(x, answer, &judgement);
+}
+
+void turn_answered(
+	void *exchange, enum authority_answer answer, const struct authority_judgement *judgement)
+{
+	struct exchange *x = exchange;
+	struct client *client = x->client;
+
+	assert(x->state == EXCHANGE_ASKING && client);
+	conclude(x, answer, judgement);
+	client_advance(client);
+}
+
+/* Admitted, or to be delayed when its turn comes. It is where it would be in the queue had the
+ * verdict been there at once. */
+static void judged_first(struct exchange *x)
+{
+	if (is_answered_here(x))
+		return;
+	if (gather_begin(x) || look_before(x) != BEFORE_NONE ||
+		(x->client->first != x && client_is_behind(x->client))) {
+		exchange_enter(x, EXCHANGE_HELD);
+		gather_run(x);
+	} else {
+		leave_aside(x);
+	}
+}
+
+/* Takes its place, then asks. False: the verdict stands, as its limits do not apply. */
+static __attribute__((noinline)) bool begin_asking(struct exchange *x)
+{
+	x->times.judged_ns = worker_now_ns(x->worker);
+	if (!gate_begin(x->use->site->gate, x->route, &x->gate.identity, &x->gate.verdict,
+		    &x->gate.receipt))
+		return false;
+	x->turn.asks = true;
+	x->turn.ticket.lane = (uint8_t)lane_of(x);
+	x->turn.ticket.unready = true;
+	if (look_before(x) == BEFORE_OTHER)
+		exchange_enter(x, EXCHANGE_HELD);
+	else
+		enter_queue(x);
+	return true;
+}
+
+/* ---- the way ----------------------------------------------------------------------------------
+ */
+
+void turn_begin(struct exchange *x)
+{
+	identify(x);
+	if (!x->gate.identity.authority)
+		judge(x);
+	else if (begin_asking(x))
+		return;
+	if (!is_turned_away(x) && !is_answered_here(x))
+		enter(x);
+}
+
 void exchange_next(struct exchange *x)
 {
 	if (x->state != EXCHANGE_HELD)
 		return;
 	if (!x->turn.in_queue) {
-		x->turn.ticket.unready = x->gathering == GATHERING_READING;
+		x->turn.ticket.unready = x->turn.asks || x->gathering == GATHERING_READING;
 		enter_queue(x);
 	} else if (x->gathering != GATHERING_READING) {
 		leave_aside(x);

@@ -5,14 +5,18 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "gate/authority.h"
+
 struct conf_key;
 struct exchange;
 
-/* Asks the limits, the first time and again when a delay is over. False: refused, and answered. */
-bool turn_ask(struct exchange *exchange);
+/* Its request is read and has a route: has its limits judged, and takes its place in its client's
+ * order; before the verdict, if that may come later. */
+void turn_begin(struct exchange *exchange);
 
-/* Takes its place in its client's order. */
-void turn_enter(struct exchange *exchange);
+/* A reply to the question of an exchange (struct questions). */
+void turn_answered(
+	void *exchange, enum authority_answer answer, const struct authority_judgement *judgement);
 
 /* All before it on its connection are answered: go on with what waited for that. */
 void exchange_next(struct exchange *exchange);

@@ -20,6 +20,7 @@
 #include "base/buffer.h"
 #include "base/clock.h"
 #include "base/slice.h"
+#include "gate/authority.h"
 #include "loop/loop.h"
 #include "net/stream.h"
 #include "queue/queue.h"
@@ -92,6 +93,7 @@ struct worker {
 	struct server_connection *unsent, **unsent_end; /* with requests to write, */
 	struct downstream *unflushed, **unflushed_end;  /* with responses: at the round's end */
 	struct loop_stage write_stage;
+	struct questions questions; /* of verdicts that come later */
 	const struct worker_part *const *parts;
 	void (*turn_ends[WORKER_TURN_ENDS])(struct worker *worker);
 	unsigned turn_end_count;
