@@ -8,6 +8,7 @@
  */
 #include "exchange/exchange.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -36,6 +37,49 @@ static const char *const state_names[] = {
 	[EXCHANGE_REPLYING] = "replying",
 	[EXCHANGE_ENDED] = "ended",
 };
+
+#define ONE(state)    (1U << EXCHANGE_##state)
+#define BEFORE_SERVER (ONE(DELAYED) | ONE(QUEUED) | ONE(CONNECTING) | ONE(REPLYING))
+
+/* Besides ENDED, which follows each: a client may leave at any time. */
+static const uint16_t leads_to[] = {
+	[EXCHANGE_HEAD] = ONE(HELD) | ONE(ASKING) | BEFORE_SERVER,
+	/* Held once more: it has entered the queue, and its body is still gathered. */
+	[EXCHANGE_HELD] = ONE(HELD) | ONE(ASKING) | BEFORE_SERVER,
+	/* Held: its body is gathered, or others of its connection come first. */
+	[EXCHANGE_ASKING] = ONE(HELD) | BEFORE_SERVER,
+	/* Asked again, its limit delays it further. */
+	[EXCHANGE_DELAYED] = ONE(ASKING) | BEFORE_SERVER,
+	/* It had its turn at the head of its session, and waits for a place at the upstream. */
+	[EXCHANGE_QUEUED] = ONE(ASKING) | BEFORE_SERVER,
+	/* In line for a connection it waits as one that is queued. */
+	[EXCHANGE_CONNECTING] = ONE(QUEUED) | ONE(FORWARDING) | ONE(REPLYING),
+	[EXCHANGE_FORWARDING] =
+		ONE(CONNECTING) | ONE(RELAYING) | ONE(DRAINING) | ONE(TUNNEL) | ONE(REPLYING),
+	/* Not a byte of the response's head has left. */
+	[EXCHANGE_RELAYING] = ONE(DRAINING) | ONE(REPLYING),
+	[EXCHANGE_DRAINING] = 0,
+	[EXCHANGE_TUNNEL] = 0,
+	/* Another answer: the rest of its body did not come. */
+	[EXCHANGE_REPLYING] = ONE(REPLYING),
+	[EXCHANGE_ENDED] = 0,
+};
+_Static_assert(EXCHANGE_ENDED < 16, "states are bits of a row");
+
+bool exchange_may_change(enum exchange_state from, enum exchange_state to)
+{
+	return from != EXCHANGE_ENDED && (to == EXCHANGE_ENDED || (leads_to[from] >> to & 1));
+}
+
+void exchange_check_change(const struct exchange *x, enum exchange_state state)
+{
+	if (exchange_may_change(x->state, state))
+		return;
+	/* The log's thread would be too late. */
+	fprintf(stderr, "SLUICE_CHECK_WAITS: exchange: %s -> %s\n", state_names[x->state],
+		state_names[state]);
+	abort();
+}
 
 const char *exchange_state_name(enum exchange_state state)
 {

@@ -10,7 +10,8 @@
  *   ASKING (an authority judges its limits): from HEAD or HELD, once it has its place in its
  *   session, and from DELAYED or QUEUED, when a delay is over; then on as from HEAD
  *
- * exchange_enter is the one place where the state changes. The owner is the worker of the client's
+ * exchange_enter is the one place where the state changes; exchange.c has the table of all changes
+ * there are. The owner is the worker of the client's
  * connection; everything here runs on it.
  */
 #ifndef EXCHANGE_EXCHANGE_H
@@ -271,8 +272,16 @@ const char *exchange_state_name(enum exchange_state state);
 void exchange_log_change(const struct exchange *exchange, enum exchange_state state)
 	__attribute__((cold));
 
+/* May the one state follow the other? */
+bool exchange_may_change(enum exchange_state from, enum exchange_state to);
+/* With SLUICE_CHECK_WAITS in the environment: aborts where it may not. */
+void exchange_check_change(const struct exchange *exchange, enum exchange_state state)
+	__attribute__((cold));
+
 static inline void exchange_enter(struct exchange *exchange, enum exchange_state state)
 {
+	if (exchange->worker->checks_waits)
+		exchange_check_change(exchange, state);
 	if (log_enabled(LOG_LEVEL_DEBUG))
 		exchange_log_change(exchange, state);
 	exchange->state = state;
