@@ -149,7 +149,9 @@ void exchange_request_read(struct exchange *x)
 	bool upgrades = x->framing.upgrade && x->answer.upstream_status == 0 &&
 			x->state != EXCHANGE_REPLYING;
 
-	x->request_done = true;
+	if (!exchange_has_request(x))
+		x->request_progress =
+			x->request_progress == REQUEST_REFUSED ? REQUEST_OVER : REQUEST_READ;
 	if (x->client)
 		client_request_read(x->client, x, upgrades);
 }

@@ -60,6 +60,27 @@ enum server_search {
 	SEARCH_AGAIN, /* it waits, none is free, but other servers may serve by now */
 };
 
+/* How far the request is, up to the server. One that is sent once more goes from OVER back to READ,
+ * or from REFUSED to READING.
+ *
+ *   READING --> READ --> OVER --> ENDED
+ *         `--> REFUSED ---^
+ */
+enum request_progress {
+	REQUEST_READING, /* its end was not read yet */
+	REQUEST_REFUSED, /* nor that, and the server takes no more of it */
+	REQUEST_READ,    /* all of it was read, and not all of it sent */
+	REQUEST_OVER,    /* all of it was read, and nothing more is to be sent */
+	REQUEST_ENDED,   /* a tunnel's: its end was passed on */
+};
+
+/* And the response, down to the client. */
+enum response_progress {
+	RESPONSE_COMING,
+	RESPONSE_RECEIVED, /* all of it was read: the next in order may go */
+	RESPONSE_ENDED,    /* a tunnel's: its end was passed on */
+};
+
 /* Bytes of a request's head kept inline; longer ones get memory of their own. */
 #define EXCHANGE_HEAD_BYTES 1024
 
@@ -103,7 +124,6 @@ struct exchange_answer {
 	uint64_t taken;  /* of the response by the client, when WAIT_CLIENT began */
 	bool joined;     /* its response waits in the client's flow for the turn's end */
 	bool begun;      /* bytes of the final response's head were composed for the client */
-	bool received;   /* all of it was read: the next in order may go */
 	unsigned status; /* told to the client; 0: none yet */
 	unsigned upstream_status;
 	bool replaces_ratelimit; /* the upstream's fields of our dialect are not passed on */
@@ -182,11 +202,10 @@ struct exchange {
 	struct spool *body;  /* what was read of it before it was sent, and not sent yet */
 	struct buffer empty; /* what the pump reads from when the connection is given back */
 	enum gathering gathering;
-	bool request_done;         /* all of the request was read */
-	bool up_over;              /* nothing more goes up: all sent, or the server takes no more */
-	bool up_ended, down_ended; /* a tunnel's directions */
-	bool close_client;         /* no request after this one */
-	bool orphaned;             /* on the worker's list of those whose client is gone */
+	enum request_progress request_progress;
+	enum response_progress response_progress;
+	bool close_client; /* no request after this one */
+	bool orphaned;     /* on the worker's list of those whose client is gone */
 
 	/* for the log */
 	const char *outcome; /* why it was answered by ourselves or cut; NULL: all went well */
@@ -213,6 +232,27 @@ _Static_assert(EXCHANGE_CLEARED_BYTES <= 1024, "what is large goes behind the tu
  * answered. */
 void exchange_request_read(struct exchange *exchange);
 
+/* Was all of its request read? */
+static inline bool exchange_has_request(const struct exchange *exchange)
+{
+	return exchange->request_progress >= REQUEST_READ;
+}
+
+/* Does nothing more of its request go up: is all sent, or does the server take no more? */
+static inline bool exchange_has_sent(const struct exchange *exchange)
+{
+	return exchange->request_progress >= REQUEST_OVER ||
+	       exchange->request_progress == REQUEST_REFUSED;
+}
+
+/* Nothing more of it goes up. */
+static inline void exchange_stop_sending(struct exchange *exchange)
+{
+	if (!exchange_has_sent(exchange))
+		exchange->request_progress =
+			exchange_has_request(exchange) ? REQUEST_OVER : REQUEST_REFUSED;
+}
+
 /* Is its answer the next that its client gets? */
 static inline bool exchange_is_first(const struct exchange *exchange)
 {
@@ -228,7 +268,8 @@ static inline bool exchange_ends_drain(const struct exchange *exchange)
 /* Has all of its answer come, so that the one behind it may be answered next? */
 static inline bool exchange_is_answered(const struct exchange *exchange)
 {
-	return exchange->answer.received || exchange->state == EXCHANGE_REPLYING;
+	return exchange->response_progress == RESPONSE_RECEIVED ||
+	       exchange->state == EXCHANGE_REPLYING;
 }
 
 /* Does its client wait for a 100 (Continue), and has sent nothing of the body before it? */

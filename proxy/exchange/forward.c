@@ -99,7 +99,8 @@ void forward_timeout(struct exchange *x)
 		find_server_connect_failed(x, "connect timeout", ETIMEDOUT, 504);
 		break;
 	case EXCHANGE_FORWARDING:
-		server_broke(x, x->request_done ? "response timeout" : "send timeout", 504, true);
+		server_broke(x, exchange_has_request(x) ? "response timeout" : "send timeout", 504,
+			true);
 		break;
 	case EXCHANGE_TUNNEL:
 		exchange_abort(x, "tunnel idle");
@@ -135,7 +136,7 @@ static void sink_failed(struct exchange *x)
 {
 	bool can_put_back = x->framing.body != HTTP_BODY_CHUNKED || x->attempt.up_taken == 0;
 
-	x->up_over = true;
+	exchange_stop_sending(x);
 	if (x->up.written > 0 || !can_put_back || x->state != EXCHANGE_FORWARDING) {
 		/* Perhaps it has answered already: what it said is still to be read. The loop may
 		 * have told of it, and of the end behind it, before: it is read now. */
@@ -158,8 +159,8 @@ static void act_on_up(struct exchange *x, enum pump_result result)
 
 	switch (result) {
 	case PUMP_DONE:
-		x->up_over = true;
-		if (!x->request_done) {
+		exchange_stop_sending(x);
+		if (!exchange_has_request(x)) {
 			exchange_request_read(x);
 			if (x->client)
 				x->client->again = true;
@@ -236,7 +237,7 @@ static void run_up(struct exchange *x)
 {
 	enum pump_result result = PUMP_DONE;
 
-	if (x->up_over || !x->up.sink || server_sends_later(x->connection))
+	if (exchange_has_sent(x) || !x->up.sink || server_sends_later(x->connection))
 		return;
 	if (!x->attempt.request_started)
 		result = begin_up(x);
@@ -260,7 +261,7 @@ static void keep_body(struct exchange *x)
 		gather_keep(x);
 		return;
 	}
-	if (x->request_done)
+	if (exchange_has_request(x))
 		return;
 	here = client_body_here(x->client);
 	if (here.len < x->framing.length)
@@ -298,8 +299,9 @@ bool forward_start(struct exchange *x)
 	x->attempt.search = SEARCH_FIRST;
 	keep_body(x);
 	if (x->state == EXCHANGE_ENDED)
-		return false; /* its file could not be read */
-	x->up_over = false;
+		return false;     /* its file could not be read */
+	if (exchange_has_sent(x)) /* by another connection */
+		x->request_progress = exchange_has_request(x) ? REQUEST_READ : REQUEST_READING;
 	if (x->body)
 		gather_resume(x);
 	else
@@ -323,7 +325,7 @@ void forward_send(struct exchange *x)
 	run_up(x);
 	if (client && client->again)
 		client_advance(client);
-	else if (x->client && !x->request_done)
+	else if (x->client && !exchange_has_request(x))
 		client_watch(x->client);
 }
 
@@ -395,7 +397,7 @@ static void read_response(struct exchange *x)
 	if (x->interim.held) {
 		if (!respond_held_interim(x) || x->state != EXCHANGE_FORWARDING)
 			return;
-		if (x->up_over)
+		if (exchange_has_sent(x))
 			await_server(x, WAIT_RESPONSE, 0, x->upstream->conf->first_byte_timeout_ms);
 	}
 	while (x->state == EXCHANGE_FORWARDING && x->connection) {
@@ -444,7 +446,7 @@ void exchange_run(struct exchange *x)
 		respond_tunnel(x);
 		break;
 	case EXCHANGE_REPLYING:
-		if (!x->request_done && discard->in)
+		if (!exchange_has_request(x) && discard->in)
 			reply_discard_body(x);
 		reply_if_first(x);
 		break;

@@ -27,7 +27,7 @@ bool gather_begin(struct exchange *x)
 {
 	const struct conf_buffering *buffering = &x->route->request_buffering;
 
-	if (x->request_done || buffering->memory_bytes == 0 || is_here_whole(x))
+	if (exchange_has_request(x) || buffering->memory_bytes == 0 || is_here_whole(x))
 		return false;
 	x->body = spool_new(&x->worker->node->store, (struct spool_limits){buffering->memory_bytes,
 							     buffering->file_bytes, SPOOL_REQUEST});
@@ -137,7 +137,7 @@ void gather_keep(struct exchange *x)
 	size_t len = (size_t)x->framing.length, done = 0;
 	struct slice run;
 
-	if (!x->request_done || x->framing.body != HTTP_BODY_LENGTH ||
+	if (!exchange_has_request(x) || x->framing.body != HTTP_BODY_LENGTH ||
 		x->framing.length > REPEATABLE_BYTES || spool_bytes(x->body) != x->framing.length)
 		return;
 	x->memory.body = malloc(len);

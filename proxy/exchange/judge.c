@@ -126,7 +126,8 @@ static unsigned read_head(struct exchange *x)
 	if (trace_is_due(x)) /* it may be one that Connection names */
 		trace_begin(x);
 	x->close_client = status != 0 || !x->framing.keep_alive;
-	x->request_done = status == 0 && x->framing.body == HTTP_BODY_NONE;
+	if (status == 0 && x->framing.body == HTTP_BODY_NONE)
+		x->request_progress = REQUEST_READ;
 	if (status == 0 && x->request.method == HTTP_METHOD_TRACE &&
 		x->framing.body != HTTP_BODY_NONE)
 		return 400; /* RFC 9110 section 9.3.8: it has no content */
@@ -169,7 +170,7 @@ void exchange_begin(struct exchange *x, const char *bytes)
 		return;
 	if (!find_route(x))
 		return;
-	if (x->request_done)
+	if (exchange_has_request(x))
 		exchange_request_read(x);
 	if (x->route->max_body_bytes > 0 && x->framing.length > x->route->max_body_bytes) {
 		exchange_reply(x, 413, "body too large", HTTP_PROBLEM_NO_RETRY);

@@ -22,7 +22,7 @@ static void begin_discard(struct exchange *x)
 {
 	bool is_short = x->framing.body == HTTP_BODY_LENGTH && x->framing.length <= DISCARD_BYTES;
 
-	if (x->request_done) {
+	if (exchange_has_request(x)) {
 		client_request_read(x->client, x, false);
 		return;
 	}
@@ -208,7 +208,7 @@ void reply_if_first(struct exchange *x)
 		flow_commit(&client->out, &out);
 		x->answer.begun = true;
 	}
-	if (!x->request_done && !x->close_client)
+	if (!exchange_has_request(x) && !x->close_client)
 		return; /* the rest of the body first: then the next request can be read */
 	exchange_end(x);
 }

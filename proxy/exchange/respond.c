@@ -173,7 +173,7 @@ static void begin_relaying(struct exchange *x)
 
 	if (by_close)
 		x->close_client = true; /* an HTTP/1.0 client sees the end by the close */
-	if (client && (!x->request_done || exchange_ends_drain(x)))
+	if (client && (!exchange_has_request(x) || exchange_ends_drain(x)))
 		x->close_client = true; /* in a drain, the last of the connection says so */
 	size_t unsent = client ? flow_bytes(&client->out) : 0;
 	x->answer.begun = true;
@@ -218,7 +218,7 @@ void respond_to_head(struct exchange *x)
 		return;
 	}
 	if (x->response.status == 101) {
-		if (x->framing.upgrade && x->request_done && x->response_framing.upgrade &&
+		if (x->framing.upgrade && exchange_has_request(x) && x->response_framing.upgrade &&
 			x->client &&
 			http_upgrade_agreed(&x->response, &x->request, &x->route->upgrades))
 			begin_tunnel(x);
@@ -238,7 +238,7 @@ void respond_to_head(struct exchange *x)
 		read_cost(x);
 	if (x->client && endless_is_events(x) && !endless_begin(x))
 		return;
-	if (x->framing.upgrade && x->client && x->request_done) {
+	if (x->framing.upgrade && x->client && exchange_has_request(x)) {
 		/* It stays what it is: the next request may be behind it. */
 		client_request_read(x->client, x, false);
 		x->client->again = true;
@@ -254,11 +254,11 @@ static void received(struct exchange *x)
 {
 	struct server_connection *connection = x->connection;
 
-	if (x->answer.received)
+	if (x->response_progress == RESPONSE_RECEIVED)
 		return;
-	x->answer.received = true;
+	x->response_progress = RESPONSE_RECEIVED;
 	if (connection) {
-		bool clean = x->response_framing.keep_alive && x->request_done &&
+		bool clean = x->response_framing.keep_alive && exchange_has_request(x) &&
 			     server_is_clean(connection);
 		/* The client still borrows the last block: it takes it over. */
 		if (x->client && x->client->out.body.len > 0)
@@ -321,7 +321,7 @@ static void await_more(struct exchange *x)
 static void relayed(struct exchange *x)
 {
 	received(x);
-	if (x->client && !x->request_done) {
+	if (x->client && !exchange_has_request(x)) {
 		/* Answered early: what is left of the request is of no use to anybody. */
 		x->close_client = true;
 	}
@@ -405,29 +405,43 @@ static void begin_tunnel(struct exchange *x)
 	exchange_leave_server(x);
 }
 
-/* One direction. False: the tunnel is to be cut. */
-static bool tunnel_one_way(struct pump *pump, bool *ended)
+/* One direction. DONE: its end was passed on. */
+static enum pump_result tunnel_one_way(struct pump *pump)
 {
-	if (*ended)
-		return true;
 	enum pump_result result = pump_run(pump, PUMP_TURNS);
-	if (result == PUMP_DONE) {
-		*ended = true;
+
+	if (result == PUMP_DONE)
 		stream_end_output(pump->sink);
-		return true;
-	}
 	if (result == PUMP_WANTS_READ)
 		stream_read_again(pump->source);
-	return result == PUMP_WANTS_READ || result == PUMP_WANTS_WRITE;
+	return result;
+}
+
+/* Both, as far as they have not ended. False: the tunnel is to be cut. */
+static bool tunnel_both_ways(struct exchange *x)
+{
+	enum pump_result up = PUMP_DONE, down = PUMP_DONE;
+
+	if (x->request_progress != REQUEST_ENDED)
+		up = tunnel_one_way(&x->up);
+	if (up == PUMP_DONE)
+		x->request_progress = REQUEST_ENDED;
+	else if (up != PUMP_WANTS_READ && up != PUMP_WANTS_WRITE)
+		return false;
+	if (x->response_progress != RESPONSE_ENDED)
+		down = tunnel_one_way(&x->down);
+	if (down == PUMP_DONE)
+		x->response_progress = RESPONSE_ENDED;
+	return down == PUMP_DONE || down == PUMP_WANTS_READ || down == PUMP_WANTS_WRITE;
 }
 
 void respond_tunnel(struct exchange *x)
 {
-	if (!tunnel_one_way(&x->up, &x->up_ended) || !tunnel_one_way(&x->down, &x->down_ended)) {
+	if (!tunnel_both_ways(x)) {
 		exchange_abort(x, "tunnel cut");
 		return;
 	}
-	if (x->up_ended && x->down_ended) {
+	if (x->request_progress == REQUEST_ENDED && x->response_progress == RESPONSE_ENDED) {
 		exchange_end(x);
 		return;
 	}
@@ -444,8 +458,9 @@ void exchange_client_gone(struct exchange *x)
 	x->client = NULL;
 	if (!x->outcome)
 		x->outcome = x->worker->stopping ? "shutdown" : "client gone";
-	if (!under_way || !x->request_done || !x->up_over || x->answer.received ||
-		x->worker->stopping || !x->connection || !is_worth_following(x)) {
+	if (!under_way || !exchange_has_request(x) || !exchange_has_sent(x) ||
+		x->response_progress == RESPONSE_RECEIVED || x->worker->stopping ||
+		!x->connection || !is_worth_following(x)) {
 		exchange_end(x);
 		return;
 	}

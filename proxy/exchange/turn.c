@@ -222,7 +222,7 @@ static uint64_t bytes_of(const struct exchange *x)
 		bytes += x->request.len;
 	if (x->memory.path)
 		bytes += x->facts.path.len;
-	if (!x->request_done)
+	if (!exchange_has_request(x))
 		bytes += client_body_memory(x->client);
 	return bytes;
 }

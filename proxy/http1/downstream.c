@@ -80,7 +80,8 @@ void downstream_leave_input(struct downstream *d, const struct exchange *exchang
 		return;
 	assert(d->input != INPUT_HEAD);
 	/* What is left of a body must never be read as a request. */
-	assert(d->input != INPUT_BODY || exchange->request_done || d->state != DOWNSTREAM_OPEN);
+	assert(d->input != INPUT_BODY || exchange_has_request(exchange) ||
+		d->state != DOWNSTREAM_OPEN);
 	downstream_set_input(d, INPUT_NONE, NULL);
 }
 
@@ -172,7 +173,7 @@ static void cut_behind(struct downstream *d)
 {
 	while (d->client.first) {
 		struct exchange *exchange = d->client.first;
-		d->rest_comes |= !exchange->request_done;
+		d->rest_comes |= !exchange_has_request(exchange);
 		d->client.first = exchange->next;
 		downstream_leave_input(d, exchange);
 		exchange_client_gone(exchange);
@@ -185,7 +186,7 @@ void downstream_exchange_ended(struct downstream *d, struct exchange *exchange)
 	assert(d->client.first == exchange);
 	d->client.first = exchange->next;
 	d->exchange_count--;
-	d->rest_comes |= !exchange->request_done;
+	d->rest_comes |= !exchange_has_request(exchange);
 	downstream_leave_input(d, exchange);
 	if (exchange->close_client)
 		cut_behind(d);
@@ -361,7 +362,7 @@ void downstream_drain(struct downstream *d)
 
 bool downstream_is_last(const struct downstream *d, const struct exchange *exchange)
 {
-	bool more = exchange->request_done &&
+	bool more = exchange_has_request(exchange) &&
 		    ((d->in.at && buffer_used(&d->in) > 0) || d->stream.readable);
 
 	/* What was pipelined behind it is answered, too, as long as it does not go on for ever. */

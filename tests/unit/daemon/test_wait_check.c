@@ -44,7 +44,7 @@ static struct world *begin(enum exchange_state state)
 	w->client.client.first = w->client.last = &w->exchange;
 	w->exchange.client = w->before.client = &w->client.client;
 	w->exchange.state = state;
-	w->exchange.request_done = true;
+	w->exchange.request_progress = REQUEST_READ;
 	w->before.next = &w->exchange;
 	w->before.state = EXCHANGE_FORWARDING;
 	return w;
@@ -62,7 +62,7 @@ static void is_being_read(struct world *w, enum downstream_input input)
 {
 	w->client.input = input;
 	w->client.reading = &w->exchange;
-	w->exchange.request_done = false;
+	w->exchange.request_progress = REQUEST_READING;
 }
 
 static void is_behind(struct world *w)

@@ -187,7 +187,7 @@ void job_end(struct job *job)
 	job_answer(job);
 	job->complete = true;
 	atomic_fetch_sub(&job->peer->host->world->in_service[job->route][job->session], 1);
-	x->answer.received = true;
+	x->response_progress = RESPONSE_RECEIVED;
 	exchange_leave_queue(x);
 	client_advance(client); /* which writes it when it is the first */
 }
@@ -216,7 +216,8 @@ static void run(struct exchange *x)
 		reply_if_first(x);
 	else if (x->state == EXCHANGE_HELD)
 		gather_run(x);
-	else if (x->state == EXCHANGE_CONNECTING && x->answer.received && !is_behind(x->client))
+	else if (x->state == EXCHANGE_CONNECTING && x->response_progress == RESPONSE_RECEIVED &&
+		 !is_behind(x->client))
 		write_response(x);
 }
 

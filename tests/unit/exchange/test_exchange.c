@@ -178,7 +178,7 @@ static void what_follows_a_request(void **state)
 	x->state = EXCHANGE_REPLYING;
 	exchange_request_read(x);
 	assert_string_equal(stage->client.trace, "read read-upgrade read read ");
-	assert_true(x->request_done);
+	assert_true(exchange_has_request(x));
 	stage_end(stage);
 }
 
@@ -247,7 +247,7 @@ static void what_is_answered_and_what_waits(void **state)
 			i == EXCHANGE_HELD || i == EXCHANGE_ASKING || i == EXCHANGE_DELAYED ||
 				i == EXCHANGE_QUEUED);
 	}
-	x->answer.received = true;
+	x->response_progress = RESPONSE_RECEIVED;
 	assert_true(exchange_is_answered(x));
 	assert_false(exchange_awaits_continue(x));
 	x->framing.expects_continue = true;

@@ -107,6 +107,36 @@ static void a_worker_that_checks_stops(void **state)
 	assert_int_equal(enter(EXCHANGE_HEAD, EXCHANGE_RELAYING, false), 0);
 }
 
+static enum request_progress after(enum request_progress was, void (*event)(struct exchange *x))
+{
+	static struct exchange exchange;
+
+	exchange.request_progress = was;
+	event(&exchange);
+	return exchange.request_progress;
+}
+
+static void stop(struct exchange *exchange)
+{
+	exchange_stop_sending(exchange);
+}
+
+/* It is over when it was read and nothing more is sent, whichever comes first. */
+static void a_request_is_read_and_sent(void **state)
+{
+	(void)state;
+	assert_int_equal(after(REQUEST_READING, exchange_request_read), REQUEST_READ);
+	assert_int_equal(after(REQUEST_READ, stop), REQUEST_OVER);
+	assert_int_equal(after(REQUEST_READING, stop), REQUEST_REFUSED);
+	assert_int_equal(after(REQUEST_REFUSED, exchange_request_read), REQUEST_OVER);
+	for (unsigned was = REQUEST_REFUSED; was <= REQUEST_ENDED; was++) {
+		if (was != REQUEST_READ)
+			assert_int_equal(after(was, stop), was);
+	}
+	for (unsigned was = REQUEST_READ; was <= REQUEST_ENDED; was++)
+		assert_int_equal(after(was, exchange_request_read), was);
+}
+
 int main(void)
 {
 	static const struct CMUnitTest tests[] = {
@@ -114,6 +144,7 @@ int main(void)
 		cmocka_unit_test(a_server_is_asked_in_order),
 		cmocka_unit_test(an_answer_of_our_own),
 		cmocka_unit_test(a_worker_that_checks_stops),
+		cmocka_unit_test(a_request_is_read_and_sent),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

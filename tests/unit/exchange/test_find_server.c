@@ -220,7 +220,7 @@ static void others_stand_behind_it(void **state)
 			*second = other_asks(stage, GET);
 
 	(void)state;
-	first->answer.received = second->answer.received = false;
+	first->response_progress = second->response_progress = RESPONSE_COMING;
 	if (second->state == EXCHANGE_HELD)
 		exchange_next(second);
 	assert_int_equal(second->state, EXCHANGE_QUEUED);

@@ -30,13 +30,13 @@ static void a_request_leaves_with_what_is_here_of_its_body(void **state)
 	assert_has(got, "\r\n\r\nabc");
 	assert_true(x->attempt.sent);
 	assert_true(x->attempt.left);
-	assert_false(x->up_over);
+	assert_false(exchange_has_sent(x));
 	assert_int_equal(x->connection->wait.reason, WAIT_NONE); /* the client's time runs */
 	stage_client_sends(stage, "de");
 	flight_run(stage, x);
 	assert_string_equal(stage_server_got(stage, 0), "de");
-	assert_true(x->up_over);
-	assert_true(x->request_done);
+	assert_true(exchange_has_sent(x));
+	assert_true(exchange_has_request(x));
 	assert_string_equal(stage->client.trace, "read ");
 	assert_int_equal(x->connection->wait.reason, WAIT_RESPONSE);
 	assert_int_equal(x->connection->wait.deadline.at_ms, STAGE_START_MS + 5000);

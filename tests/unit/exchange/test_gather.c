@@ -17,7 +17,7 @@ static struct exchange *given(struct stage *stage, const char *bytes)
 	struct exchange *x = stage_request(stage, bytes);
 
 	assert_int_equal(http_frame_request(&x->request, &x->framing), 0);
-	x->request_done = x->framing.body == HTTP_BODY_NONE;
+	x->request_progress = x->framing.body == HTTP_BODY_NONE ? REQUEST_READ : REQUEST_READING;
 	x->route = &stage->relay.site->conf->routes[0];
 	x->upstream = stage->relay.site->upstreams[0];
 	return x;
@@ -94,7 +94,7 @@ static void a_body_comes_in_pieces(void **state)
 	stage_client_sends(stage, "cdefGET");
 	gather_run(x);
 	assert_int_equal(x->gathering, GATHERING_READY);
-	assert_true(x->request_done);
+	assert_true(exchange_has_request(x));
 	assert_true(stage->client.client.again); /* its turn may have come */
 	assert_string_equal(stage->client.trace, "read ");
 	assert_string_equal(kept(x), "abcdef");
@@ -134,7 +134,7 @@ static void what_exceeds_it_is_sent_as_it_comes(void **state)
 		gather_run(x);
 	}
 	assert_int_equal(x->gathering, GATHERING_READY);
-	assert_false(x->request_done);
+	assert_false(exchange_has_request(x));
 	assert_string_equal(stage->client.trace, "");
 	assert_int_equal(spool_bytes(x->body), 4096);
 	stage_end(stage);
@@ -250,7 +250,7 @@ static void without_room_it_is_sent_as_it_comes(void **state)
 		gather_run(x);
 		assert_int_equal(x->gathering, GATHERING_READY);
 	}
-	assert_false(x->request_done);
+	assert_false(exchange_has_request(x));
 	stage_end(stage);
 }
 

@@ -130,9 +130,9 @@ static enum ending ending(
 	assert_string_equal(x->outcome, "client gone");
 	if (x->state != EXCHANGE_ENDED && *after)
 		stage_server_sends(stage, 0, after);
-	enum ending found = x->state != EXCHANGE_ENDED ? GOES_ON
-			    : x->answer.received       ? FOLLOWED
-						       : CUT;
+	enum ending found = x->state != EXCHANGE_ENDED                  ? GOES_ON
+			    : x->response_progress == RESPONSE_RECEIVED ? FOLLOWED
+									: CUT;
 	assert_int_equal(found == GOES_ON, stage->worker->orphans == x);
 	stage_end(stage);
 	return found;
@@ -219,7 +219,7 @@ static void a_held_interim_response_holds_no_orphan(void **state)
 	stage_turn(stage); /* what is here already is read */
 	stage_turn(stage);
 	assert_int_equal(x->state, EXCHANGE_ENDED);
-	assert_true(x->answer.received);
+	assert_true(x->response_progress == RESPONSE_RECEIVED);
 	stage->client.client.out.body = SLICE_NONE;
 	stage_end(stage);
 }

@@ -236,7 +236,7 @@ static void behind_one_that_is_answered_it_goes_on(void **state)
 	struct exchange *first = stage_ask(stage, GET_OF("/1", "X-Key: a\r\n"));
 
 	(void)state;
-	first->answer.received = true;
+	first->response_progress = RESPONSE_RECEIVED;
 	struct exchange *x = stage_ask(stage, GET_OF("/2", "X-Key: b\r\n"));
 	assert_int_equal(x->state, EXCHANGE_FORWARDING);
 	exchange_end(first);
@@ -250,7 +250,8 @@ static void behind_what_the_client_has_not_taken_it_takes_no_place(void **state)
 	struct exchange *first = stage_ask(stage, GET);
 
 	(void)state;
-	first->answer.received = stage->client.is_behind = true;
+	first->response_progress = RESPONSE_RECEIVED;
+	stage->client.is_behind = true;
 	struct exchange *x = stage_ask(stage, GET);
 	assert_int_equal(x->state, EXCHANGE_HELD);
 	assert_true(x->turn.in_queue);
@@ -301,7 +302,7 @@ static void what_is_here_of_its_body_is_read_at_once(void **state)
 	stage_client_sends(stage, "bc");
 	struct exchange *x =
 		stage_ask(stage, "PUT / HTTP/1.1\r\nHost: h\r\nContent-Length: 3\r\n\r\na");
-	assert_true(x->request_done);
+	assert_true(exchange_has_request(x));
 	assert_int_equal(x->gathering, GATHERING_READY);
 	stage_end(stage);
 }

@@ -138,7 +138,7 @@ static void exchange_ended(struct client *client, struct exchange *exchange)
 
 static void request_read(struct client *client, struct exchange *exchange, bool upgrades)
 {
-	assert_true(exchange->request_done);
+	assert_true(exchange_has_request(exchange));
 	note(client, upgrades ? "read-upgrade " : "read ");
 }
 
