@@ -8,6 +8,7 @@
 #include "exchange/access_text.h"
 #include "exchange/exchange.h"
 #include "http/forwarded.h"
+#include "worker/worker_clock.h"
 
 /* What each text of a client may take up in a line, escapes included, and what all the rest does:
  * fields, numbers, and names of the configuration, which have at most 64 bytes. */

@@ -15,6 +15,7 @@
 #include "http/upgrade.h"
 #include "listen/listener.h"
 #include "upstream/upstream.h"
+#include "worker/worker_clock.h"
 
 /* What is added to a head besides the fields that were there; the rest is counted exactly. */
 #define ADDED_BYTES 4096

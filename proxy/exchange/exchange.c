@@ -20,6 +20,7 @@
 #include "listen/listener.h"
 #include "upstream/server_connection.h"
 #include "upstream/server_pool.h"
+#include "worker/worker_clock.h"
 
 #define SPARE_EXCHANGES 256
 

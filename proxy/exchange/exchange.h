@@ -11,8 +11,7 @@
  *   session, and from DELAYED or QUEUED, when a delay is over; then on as from HEAD
  *
  * exchange_enter is the one place where the state changes; exchange.c has the table of all changes
- * there are. The owner is the worker of the client's
- * connection; everything here runs on it.
+ * that there are. The owner is the worker of the client's connection; everything here runs on it.
  */
 #ifndef EXCHANGE_EXCHANGE_H
 #define EXCHANGE_EXCHANGE_H
@@ -33,6 +32,7 @@
 #include "upstream/server_pool.h"
 #include "upstream/upstream.h"
 #include "worker/worker.h"
+#include "worker/worker_clock.h"
 
 /* With a client, one that a server was asked for (from CONNECTING on) is the first on its
  * connection: those behind it wait in HELD, ASKING, DELAYED, QUEUED or REPLYING. So what a server

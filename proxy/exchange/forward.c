@@ -28,6 +28,7 @@
 #include "upstream/server_connection.h"
 #include "upstream/server_http1.h"
 #include "upstream/server_pool.h"
+#include "worker/worker_clock.h"
 
 /* Reads of one body in a row, so that other connections get their turn. */
 #define PUMP_TURNS 16

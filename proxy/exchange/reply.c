@@ -14,6 +14,7 @@
 #include "gate/ratelimit_fields.h"
 #include "http/problem.h"
 #include "listen/listener.h"
+#include "worker/worker_clock.h"
 
 /* A body up to this is cheaper to read than a new connection. */
 #define DISCARD_BYTES (64 * 1024)

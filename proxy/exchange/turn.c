@@ -22,6 +22,7 @@
 #include "http/priority.h"
 #include "http/problem.h"
 #include "listen/listener.h"
+#include "worker/worker_clock.h"
 
 /* ---- its limits ------------------------------------------------------------------------------ */
 

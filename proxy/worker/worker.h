@@ -153,34 +153,8 @@ static inline uint64_t worker_now_ms(struct worker *worker)
 	return loop_now_ms(&worker->loop);
 }
 
-/* The clock of the throttles: the wall's time at the start and CLOCK_BOOTTIME since, so that it
- * goes on after a restart, through a suspend, and never steps. Read at each call: a limit is
- * promised over true times, and a turn may be long. */
-uint64_t worker_throttle_ns(struct worker *worker);
-
-/* Of worker_wall_ns only: reads the wall clock for this turn. Returns CLOCK_BOOTTIME, which it read
- * for that. */
-uint64_t worker_read_wall(struct worker *worker);
-
-static inline bool worker_knows_wall(struct worker *worker)
-{
-	return worker_now_ns(worker) == worker->wall.turn_ns;
-}
-
-/* The wall's time of this turn, for dates. Read once a turn; a step of the clock is noticed then.
- */
-static inline uint64_t worker_wall_ns(struct worker *worker)
-{
-	if (!worker_knows_wall(worker))
-		worker_read_wall(worker);
-	return worker->wall.ns;
-}
-
 /* Counts worker->request_id up, in place. */
 void worker_next_request_id(struct worker *worker);
-
-/* `Sun, 06 Nov 1994 08:49:37 GMT` */
-struct slice worker_date(struct worker *worker);
 
 /* Adds one to a counter of the node's own: STATS_CONNECTIONS, ... */
 static inline void worker_count(struct worker *worker, unsigned slot)

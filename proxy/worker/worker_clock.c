@@ -1,9 +1,9 @@
-/* The clocks of a worker. See worker.h. */
+#include "worker/worker_clock.h"
+
 #include <time.h>
 
 #include "base/log.h"
 #include "throttle/throttle.h"
-#include "worker/worker.h"
 
 /* Calendar limits follow a wall clock that was set; all windows go on undisturbed. */
 static __attribute__((noinline, cold)) void follow_wall(
