@@ -490,7 +490,7 @@ static void *run_host(void *arg)
 	return NULL;
 }
 
-/* Replies to what is open, and now and then to what is not any more. */
+/* Replies to what is open, and now and then to what is closed by then. */
 static void *reply_to_all(void *arg)
 {
 	struct random random = {world.seed};

@@ -115,7 +115,7 @@ static enum authority_answer expire(struct authority *authority,
 	pthread_mutex_lock(&fake->lock);
 	struct fake_question *kept = find(fake, question->questions, question->number);
 	hold_to(kept && kept->fate != FAKE_CANCELLED && kept->fate != FAKE_EXPIRED,
-		"expired what is not pending");
+		"expired a question that is closed");
 	kept->fate = FAKE_EXPIRED;
 	fake->expired++;
 	enum fake_word word =
@@ -133,7 +133,7 @@ static void cancel(struct authority *authority, const struct questions *question
 	pthread_mutex_lock(&fake->lock);
 	struct fake_question *kept = find(fake, questions, number);
 	hold_to(kept && kept->fate != FAKE_CANCELLED && kept->fate != FAKE_EXPIRED,
-		"cancelled what is not pending");
+		"cancelled a question that is closed");
 	kept->fate = FAKE_CANCELLED;
 	fake->cancelled++;
 	pthread_mutex_unlock(&fake->lock);
