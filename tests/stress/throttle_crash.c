@@ -8,7 +8,8 @@
  *
  * An admission is noted after it was made, and struck out before it is refunded: so a kill between
  * the two leaves the table knowing of more than the witness, never of less. Time is a counter in
- * the same memory, so that a run doesn't depend on how fast the machine is.
+ * the same memory, so that a run doesn't depend on how fast the machine is. A thread's own is up to
+ * 100 us behind it: what it is admitted counts as of the time it is recorded at, see time_of.
  *
  *   throttle_crash [KILLS]     40; THROTTLE_SEED=n, TMPDIR
  */
@@ -47,7 +48,8 @@ struct witness {
 	_Atomic(uint32_t) count; /* notes begun */
 	_Atomic(int) found;      /* what opening said, -1: not open yet */
 	_Atomic(int) in_flight[CALLERS];
-	_Atomic(bool) is_over; /* more in flight than may be */
+	_Atomic(uint64_t) newest[LARGE + 1][CALLERS]; /* of the notes of this table's lives */
+	_Atomic(bool) is_over;                        /* more in flight than may be */
 	_Atomic(uint64_t) takes, applied, grown;
 	char text[256];
 	struct note notes[NOTES];
@@ -99,13 +101,20 @@ static struct note *note(uint32_t limit, uint32_t caller, uint64_t at, uint64_t 
 	n->at = at;
 	n->cost = cost;
 	atomic_store(&n->is_valid, 1);
+	for (uint64_t newest = atomic_load(&witness->newest[limit][caller]); newest < at;)
+		if (atomic_compare_exchange_weak(&witness->newest[limit][caller], &newest, at))
+			break;
 	return n;
 }
 
-/* at_ns is the beginning of a tick, or of a quantum, which changes with the form. */
-static uint64_t time_of(const struct throttle_outcome *o, uint64_t now)
+/* The time it was recorded at: the later of the thread's own and the newest that was recorded
+ * before. Of that, at_ns says only the beginning of its tick, or of its quantum, which changes with
+ * the form: what was noted before the take began is known better. */
+static uint64_t time_of(const struct throttle_outcome *o, uint64_t now, uint64_t noted_before)
 {
-	return now > o->at_ns ? now : o->at_ns;
+	uint64_t at = now > o->at_ns ? now : o->at_ns;
+
+	return at > noted_before ? at : noted_before;
 }
 
 /* Rings: all or none of some of them, sometimes given back. */
@@ -116,12 +125,14 @@ static void take_rings(struct throttle_table *table, const int *ids, uint64_t *r
 	struct throttle_verdict verdict;
 	struct throttle_receipt receipt;
 	struct note *notes[LIMITS];
+	uint64_t noted_before[LIMITS], at;
 	uint64_t now = atomic_load(&witness->now) - oracle_below(random, 100000);
 
 	for (uint32_t limit = EXACT; limit <= LARGE; limit++) {
 		if (oracle_below(random, 3) == 0)
 			continue;
 		limits[count] = limit;
+		noted_before[count] = atomic_load(&witness->newest[limit][caller]);
 		charges[count].limit = (uint32_t)ids[limit];
 		charges[count].caller = key_of(table, caller);
 		charges[count++].cost = limit == LARGE ? 1 + oracle_below(random, 100) : 1;
@@ -130,9 +141,10 @@ static void take_rings(struct throttle_table *table, const int *ids, uint64_t *r
 	throttle_take(table, charges, count, now, &verdict, &receipt);
 	if (!verdict.admitted)
 		return;
-	for (uint32_t i = 0; i < count; i++)
-		notes[i] =
-			note(limits[i], caller, time_of(&verdict.outcome[i], now), charges[i].cost);
+	for (uint32_t i = 0; i < count; i++) {
+		at = time_of(&verdict.outcome[i], now, noted_before[i]);
+		notes[i] = note(limits[i], caller, at, charges[i].cost);
+	}
 	if (oracle_below(random, 6) == 0) {
 		for (uint32_t i = 0; i < count; i++)
 			atomic_store(&notes[i]->is_valid, 0);
@@ -325,6 +337,7 @@ static void begin_again(void)
 		unlink(path);
 	}
 	memset(logs, 0, sizeof(logs));
+	memset(witness->newest, 0, sizeof(witness->newest));
 }
 
 int main(int argc, char **argv)
