@@ -57,7 +57,7 @@ struct authority_question {
 	const struct conf_route *route;
 	const struct gate_identity *identity; /* gate_charges: its limits and callers */
 	uint64_t now_ns, waited_ns;           /* as gate_judge has them */
-	struct questions *questions;          /* of the worker that asks: the reply goes there, */
+	struct questions *questions;          /* of the worker that asks: it gets the reply, */
 	uint64_t number;                      /* to this one */
 };
 
