@@ -209,7 +209,7 @@ static void interim_responses_have_an_end_in_a_turn(void **state)
 	(void)state;
 	stage->client.takes_no_interim = true;
 	flight_answer(stage, x, "HTTP/1.1 103 A\r\n\r\nHTTP/1.1 103 B\r\n\r\n" DONE);
-	assert_int_equal(x->state, EXCHANGE_FORWARDING); /* no other place was taken */
+	assert_int_equal(x->state, EXCHANGE_FORWARDING); /* until its client takes another */
 	assert_string_equal(stage_client_got(stage), "HTTP/1.1 103 A\r\n\r\n");
 	stage->client.takes_no_interim = false;
 	flight_run(stage, x);
