@@ -20,12 +20,26 @@ static struct downstream *of_link(struct idle_link *link)
 	return CONTAINER_OF(link, struct downstream, idle);
 }
 
+/* Half of an empty line, which may come before a request, is nothing of one. */
+static bool has_part(const struct buffer *in)
+{
+	return in->at && buffer_used(in) > 0 &&
+	       !(buffer_used(in) == 1 && buffer_head(in)[0] == '\r');
+}
+
 /* Nothing of a request has come, as far as is known without asking the system. */
 static bool is_idle(const struct downstream *d)
 {
 	return d->state == DOWNSTREAM_OPEN && !d->client.first && d->input == INPUT_NONE &&
-	       flow_is_empty(&d->client.out) && !(d->in.at && buffer_used(&d->in) > 0) &&
-	       !d->stream.readable && !d->stream.woken;
+	       flow_is_empty(&d->client.out) && !has_part(&d->in) && !d->stream.readable &&
+	       !d->stream.woken;
+}
+
+/* Its request may be here, or its end. While the system still holds a part of a response, a request
+ * that comes to the closed connection would take it back by a reset. */
+static bool is_idle_to_system(const struct downstream *d)
+{
+	return !stream_has_input(&d->stream) && stream_taken(&d->stream) == d->stream.sent;
 }
 
 static void add(struct candidates *found, struct downstream *d)
@@ -102,9 +116,8 @@ struct idle_link *idle_find(struct worker *worker, const struct connection_bound
 	while (found.count > 0) {
 		unsigned chosen = choose(&found);
 		struct downstream *d = found.at[chosen];
-		if (!stream_has_input(&d->stream))
+		if (is_idle_to_system(d))
 			return &d->idle;
-		/* Its request is here, or it has closed. */
 		idle_list_put(&d->client.listener->idle, &d->idle, worker_now_ms(worker));
 		memmove(&found.at[chosen], &found.at[chosen + 1],
 			(--found.count - chosen) * sizeof(found.at[0]));

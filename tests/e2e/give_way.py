@@ -12,6 +12,7 @@ from lib.wire import Ended
 FLOOD = 60
 KINDS = {
     "that never sent a byte": None,
+    "that sent half of an empty line": b"\r",
     "idle after a response": b"GET /flood HTTP/1.1\r\nHost: api.test\r\n\r\n",
 }
 
@@ -114,6 +115,23 @@ def under_way(t):
     equal(begun.response().body, b"/begun", "body")
     equal(waits.response().body, b"/held", "body")
     equal(newcomer.response().body, b"/new", "body")
+
+
+@test("a connection whose client still takes its response does not give way", workers=(1,))
+def still_taken(t):
+    body = bytes(600_000)  # all of it is the system's at once, and little of it the client's
+    origin = t.origin(lambda x: (x.read_body(), x.reply(200, body if x.request.target == "/large" else b"")))
+    sluice = t.sluice(to(origin), listener="max_connections = 1")
+    slow = t.client(sluice, receive_buffer=4096)
+    slow.request("/large")
+    large = slow.response_head()
+    newcomer = t.client(sluice)
+    newcomer.request("/new")
+    time.sleep(0.5)  # it would have given way by now
+    slow.request("/next")
+    equal(len(slow.read_body(large).body), len(body), "bytes of the response")
+    equal(slow.response().status, 200, "status of the next request")
+    equal(newcomer.response().status, 200, "status of the newcomer")
 
 
 @test("a request that follows the one before within 100 ms finds its connection, under need of places, too")
