@@ -100,6 +100,13 @@ static bool set_value(struct value *value, void *object, const char *text, size_
 	return value->option->type->parse(value);
 }
 
+/* What is written is not added to the default. */
+static void clear_list(const struct option *option, void *object)
+{
+	if (option->type->list_bytes > 0)
+		memset((char *)object + option->offset, 0, option->type->list_bytes);
+}
+
 void value_set_defaults(struct value *value, const struct option_section *section, void *object)
 {
 	for (size_t i = 0; i < *section->option_count; i++) {
@@ -129,8 +136,10 @@ bool value_set_option(struct value *value, const struct option_section *section,
 	const char *near;
 
 	one.option = option_find(section, name);
-	if (one.option && text.len > 0)
+	if (one.option && text.len > 0) {
+		clear_list(one.option, object);
 		return set_value(&one, object, text.at, text.len);
+	}
 	if (one.option)
 		return value_fail(value, "%s has no value", one.option->name);
 	near = near_option(section, name);
@@ -320,6 +329,8 @@ static void take_setting(void *user, unsigned line, const char *key, const char 
 			build_where(build, before->line, line));
 		return;
 	}
+	if (!before)
+		clear_list(value.option, instance->object);
 	setting = arena_alloc(build->arena, sizeof(*setting));
 	*setting = (struct setting){
 		value.option, arena_text(build->arena, slice_of(text)), line, false, NULL};

@@ -30,6 +30,10 @@ struct option_type {
 	bool (*parse)(struct value *value);
 	/* Do two sections have the same value, however it was written? conf/same.h */
 	bool (*same)(const struct option *option, const void *a, const void *b);
+	/* Of a list, to which `parse` adds: its size, where all zero is an empty one. The default
+	 * is cleared before the first value that is written, so that it is replaced. 0: `parse`
+	 * replaces it, or the option has no default. */
+	size_t list_bytes;
 };
 
 /* When a reload brings a new value into effect. Every row says it. */

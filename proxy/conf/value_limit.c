@@ -328,15 +328,16 @@ static bool parse_in_flight(struct value *value)
 
 const struct option_type type_rate = {"rate",
 	"AMOUNT per PERIOD such as 100 per 10s, 10MB per 1s or 10000 per day Europe/Oslo",
-	parse_rate, same_rate};
+	parse_rate, same_rate, 0};
 const struct option_type type_concurrency = {
-	"number", "a number such as 10", parse_concurrency, same_concurrency};
+	"number", "a number such as 10", parse_concurrency, same_concurrency, 0};
 const struct option_type type_precision = {
-	"number", "auto, exact or a number of slots", parse_precision, same_u32};
+	"number", "auto, exact or a number of slots", parse_precision, same_u32, 0};
 const struct option_type type_ban = {"ban",
-	"COUNT per DURATION for DURATION such as 10 per 1m for 5m, or off", parse_ban, same_ban};
+	"COUNT per DURATION for DURATION such as 10 per 1m for 5m, or off", parse_ban, same_ban, 0};
 const struct option_type type_on_exceed = {
-	"action", "reject or delay DURATION such as delay 2s", parse_on_exceed, same_u64};
+	"action", "reject or delay DURATION such as delay 2s", parse_on_exceed, same_u64, 0};
 const struct option_type type_pace = {
-	"pace", "COUNT per DURATION such as 50 per 1s, or off", parse_pace, same_pace};
-const struct option_type type_in_flight = {"number", "a number or auto", parse_in_flight, same_u32};
+	"pace", "COUNT per DURATION such as 50 per 1s, or off", parse_pace, same_pace, 0};
+const struct option_type type_in_flight = {
+	"number", "a number or auto", parse_in_flight, same_u32, 0};

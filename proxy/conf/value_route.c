@@ -182,8 +182,6 @@ static bool parse_upgrades(struct value *value)
 	struct slice rest = value->text, item;
 	bool good = true;
 
-	*(struct conf_text_list *)value->at =
-		(struct conf_text_list){0}; /* the default's is there */
 	if (slice_equal(value->text, SLICE("off")))
 		return true;
 	if (slice_equal(value->text, SLICE("on")))
@@ -288,15 +286,19 @@ static bool parse_access(struct value *value)
 	return good;
 }
 
-const struct option_type type_hosts = {
-	"list of hosts", "names such as api.example.com or *.example.com", parse_hosts, same_texts};
+const struct option_type type_hosts = {"list of hosts",
+	"names such as api.example.com or *.example.com", parse_hosts, same_texts,
+	sizeof(struct conf_text_list)};
 const struct option_type type_methods = {"list of methods",
-	"registered methods such as GET, POST or PROPFIND, in upper case", parse_methods, same_u64};
-const struct option_type type_statuses = {
-	"list of statuses", "statuses such as 429, 503 or 5xx", parse_statuses, same_statuses};
-const struct option_type type_cost = {"cost", "a number or response:FIELD", parse_cost, same_cost};
+	"registered methods such as GET, POST or PROPFIND, in upper case", parse_methods, same_u64,
+	sizeof(uint64_t)};
+const struct option_type type_statuses = {"list of statuses", "statuses such as 429, 503 or 5xx",
+	parse_statuses, same_statuses, sizeof(struct conf_statuses)};
+const struct option_type type_cost = {
+	"cost", "a number or response:FIELD", parse_cost, same_cost, 0};
 const struct option_type type_access = {"list of networks and files",
 	"addresses, networks such as 10.0.0.0/8, and file:PATH, where keys stand one a line",
-	parse_access, same_access};
+	parse_access, same_access, 0};
 const struct option_type type_upgrades = {"off or list of protocols",
-	"off, or protocols such as websocket", parse_upgrades, same_texts};
+	"off, or protocols such as websocket", parse_upgrades, same_texts,
+	sizeof(struct conf_text_list)};
