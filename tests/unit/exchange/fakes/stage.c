@@ -428,6 +428,20 @@ static void check_nothing_is_left(struct stage *stage)
 	assert_int_equal(stage->relay.node.store.disk, 0);
 }
 
+void stage_forget(struct stage *stage)
+{
+	close_client(&stage->asks->client, "next");
+	stage->asks->trace[0] = '\0';
+	lines_clear();
+	while (stage->worker->orphans)
+		exchange_end(stage->worker->orphans);
+	for (unsigned i = 0; i < stage->server_count; i++)
+		memory_peer_close(stage->servers[i].wire);
+	stage->server_count = 0;
+	stage_client_got(stage);
+	stage_turn(stage);
+}
+
 void stage_end(struct stage *stage)
 {
 	struct relay *relay = &stage->relay;

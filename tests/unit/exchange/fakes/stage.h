@@ -97,6 +97,9 @@ struct exchange *stage_request(struct stage *stage, const char *bytes);
 struct exchange *stage_ask(struct stage *stage, const char *bytes);
 /* More bytes from the client, of a body. They wait in its stream. */
 void stage_client_sends(struct stage *stage, const char *bytes);
+/* Ends all that is under way at the client and its servers, and forgets these, what the
+ * client noted and the lines of the log: for the next of many. */
+void stage_forget(struct stage *stage);
 /* What was written, or composed and not written yet, for the client so far; since the last call. */
 const char *stage_client_got(struct stage *stage);
 
