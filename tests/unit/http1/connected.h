@@ -20,15 +20,16 @@ static void connected_on_notify(struct stream *stream)
 	(void)stream;
 }
 
-static inline void connected_open(struct connected *c, const struct stage_conf *conf)
+/* One more connection of the stage's listener, from this address. */
+static inline struct downstream *connected_accept(
+	struct stage *stage, struct memory_peer **wire, const char *address)
 {
 	static const struct stream_calls none = {NULL, connected_on_notify};
 	const struct sockaddr_in peer = {
-		.sin_family = AF_INET, .sin_addr.s_addr = inet_addr("192.0.2.1"), .sin_port = 9};
-	struct stage *stage = c->stage = stage_begin(conf);
+		.sin_family = AF_INET, .sin_addr.s_addr = inet_addr(address), .sin_port = 9};
 	struct stream stream;
 
-	c->wire = memory_stream_open(&stream, &stage->worker->streams, STAGE_ROOM, &none);
+	*wire = memory_stream_open(&stream, &stage->worker->streams, STAGE_ROOM, &none);
 	stage_turn(stage);
 	struct stream_export export = stream_export(&stream);
 	stage->listener.connections++;
@@ -36,9 +37,15 @@ static inline void connected_open(struct connected *c, const struct stage_conf *
 	stage->relay.listening.descriptors.connections++;
 	downstream_accept(stage->worker, &stage->listener, &export, (const struct sockaddr *)&peer,
 		sizeof(peer));
-	c->downstream = stage->worker->downstreams;
+	return stage->worker->downstreams;
+}
+
+static inline void connected_open(struct connected *c, const struct stage_conf *conf)
+{
+	c->stage = stage_begin(conf);
+	c->downstream = connected_accept(c->stage, &c->wire, "192.0.2.1");
 	assert_non_null(c->downstream);
-	stage_turn(stage);
+	stage_turn(c->stage);
 }
 
 /* Nothing may be left of it. */
