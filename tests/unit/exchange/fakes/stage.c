@@ -351,7 +351,7 @@ static void open_limits(struct relay *relay, const struct conf *conf)
 	assert_non_null(relay->roster);
 }
 
-static void open_relay(struct stage *stage, const struct conf *conf)
+static void open_relay(struct stage *stage, const struct conf *conf, unsigned workers)
 {
 	const struct queue_config queue = {
 		.max_sessions = conf->totals.sessions,
@@ -362,7 +362,7 @@ static void open_relay(struct stage *stage, const struct conf *conf)
 	struct relay *relay = &stage->relay;
 
 	relay->node.workers = stage->workers;
-	relay->node.worker_count = 1;
+	relay->node.worker_count = workers;
 	relay->node.listening = &relay->listening;
 	relay->listening.clients_max = 100;
 	clock_anchor_init(&relay->node.anchor, clock_boot_ns(), clock_wall_ns());
@@ -372,8 +372,8 @@ static void open_relay(struct stage *stage, const struct conf *conf)
 		&relay->node.store, conf->body_store.memory_bytes, conf->body_store.disk_bytes);
 	relay->node.store.files_max = 10;
 	relay->node.queue = queue_create(&queue);
-	relay->states = upstream_states_new(relay->node.queue, 1);
-	relay->node.stats = stats_new(1);
+	relay->states = upstream_states_new(relay->node.queue, workers);
+	relay->node.stats = stats_new(workers);
 	open_limits(relay, conf);
 	relay->site = site_new(
 		conf, 1, relay->states, relay->node.throttles, relay->roster, relay->node.stats);
@@ -388,10 +388,13 @@ struct stage *stage_begin(const struct stage_conf *conf)
 	assert_non_null(stage);
 	current = stage;
 	lines_clear();
-	open_relay(stage, read_conf(conf));
-	stage->worker = stage->workers[0] =
-		worker_new(&stage->relay.node, 0, stage->relay.site, worker_parts);
-	assert_non_null(stage->worker);
+	open_relay(stage, read_conf(conf), conf->two_workers ? 2 : 1);
+	for (unsigned i = 0; i < stage->relay.node.worker_count; i++) {
+		stage->workers[i] =
+			worker_new(&stage->relay.node, i, stage->relay.site, worker_parts);
+		assert_non_null(stage->workers[i]);
+	}
+	stage->worker = stage->workers[0];
 	memset(stage->worker->request_id, '0', sizeof(stage->worker->request_id)); /* not random */
 	loop_enter(&stage->worker->loop);
 	stage->binding.bound = &stage->bound;
@@ -452,7 +455,8 @@ void stage_end(struct stage *stage)
 		exchange_end(stage->worker->orphans);
 	stage_turn(stage);
 	check_nothing_is_left(stage);
-	worker_free(stage->worker);
+	while (relay->node.worker_count > 0)
+		worker_free(stage->workers[--relay->node.worker_count]);
 	queue_sweep_pins(relay->node.queue, pin_is_of_site, NULL);
 	for (unsigned i = 0; i < stage->server_count; i++)
 		memory_peer_close(stage->servers[i].wire);
@@ -470,19 +474,22 @@ void stage_end(struct stage *stage)
 
 void stage_at(struct stage *stage, uint64_t ms)
 {
-	struct worker *worker = stage->worker;
-
-	worker->loop.now_known = true;
-	worker->loop.now_ms = STAGE_START_MS + ms;
-	worker->loop.now_ns = worker->loop.now_ms * CLOCK_NS_PER_MS;
-	worker->wall.turn_ns = worker->loop.now_ns;
-	worker->wall.ns = UINT64_C(1795000000) * CLOCK_NS_PER_S + ms * CLOCK_NS_PER_MS;
+	for (unsigned i = 0; i < stage->relay.node.worker_count; i++) {
+		struct worker *worker = stage->workers[i];
+		worker->loop.now_known = true;
+		worker->loop.now_ms = STAGE_START_MS + ms;
+		worker->loop.now_ns = worker->loop.now_ms * CLOCK_NS_PER_MS;
+		worker->wall.turn_ns = worker->loop.now_ns;
+		worker->wall.ns = UINT64_C(1795000000) * CLOCK_NS_PER_S + ms * CLOCK_NS_PER_MS;
+	}
 }
 
 void stage_turn(struct stage *stage)
 {
-	stage->worker->loop.turn++;
-	loop_finish_turn(&stage->worker->loop);
+	for (unsigned i = 0; i < stage->relay.node.worker_count; i++) {
+		stage->workers[i]->loop.turn++;
+		loop_finish_turn(&stage->workers[i]->loop);
+	}
 }
 
 void stage_pass(struct stage *stage, struct deadline *deadline)

@@ -31,7 +31,7 @@
 #include "exchange/turn.h"
 #include "tests/unit/net/memory_stream.h"
 
-#define STAGE_SERVERS  16
+#define STAGE_SERVERS  256
 #define STAGE_START_MS 1000000
 #define STAGE_ROOM     65536 /* bytes that a stream in memory holds each way */
 
@@ -39,6 +39,7 @@
  * lines of these sections, and other sections. */
 struct stage_conf {
 	const char *node, *listener, *upstream, *route, *more;
+	bool two_workers; /* a second one, which has nothing to do before the test gives it work */
 };
 
 /* A client that notes what it is asked for, and has a stream in memory. It reads requests only when
@@ -66,8 +67,8 @@ struct stage_server {
 
 struct stage {
 	struct relay relay;
-	struct worker *workers[1];
-	struct worker *worker;
+	struct worker *workers[2];
+	struct worker *worker; /* the first */
 	struct connection_bound bound;
 	struct binding binding;
 	struct listener listener;
