@@ -124,7 +124,9 @@ static void which_may_be_asked(void **state)
 	assert_true(server_take_place(a));
 	assert_false(server_take_place(a)); /* it has two */
 	assert_null(upstream_pick(upstream, 0, 2, 0, now_ms));
+	assert_false(upstream_has_another(upstream, 2, now_ms));
 	server_done(a);
+	assert_true(upstream_has_another(upstream, 2, now_ms));
 	assert_ptr_equal(upstream_pick(upstream, 0, 2, 0, now_ms), a);
 	server_done(a);
 	server_done(a);
@@ -142,6 +144,11 @@ static void which_may_be_asked(void **state)
 	server_done(a);
 	server_done(a);
 	server_done(b);
+	struct server *alone = &stage->relay.site->upstreams[0]->servers[0];
+	for (unsigned i = 0; i < 10; i++)
+		server_failed(alone, "test", now_ms);
+	assert_true(server_may_serve(alone, now_ms)); /* there is no other */
+	server_succeeded(alone);
 	/* An operator's word holds whatever else. */
 	server_set_mode(a, SERVER_DRAINING);
 	assert_ptr_equal(upstream_pick(upstream, 0, 0, 0, now_ms), b);

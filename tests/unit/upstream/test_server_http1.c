@@ -141,6 +141,8 @@ static void each_result_of_reading_a_head(void **state)
 			fail_msg("\"%s\" gives %d", rows[i].bytes, (int)head);
 		if (head == SERVER_HEAD_READ)
 			assert_int_equal(response.status, 200);
+		else if (rows[i].ends) /* an end is told as often as it is asked for */
+			assert_int_equal(server_read_head(connection), head);
 		server_connection_close(connection);
 		linked_end(&l);
 	}
@@ -172,10 +174,32 @@ static void what_is_behind_a_head_stays(void **state)
 	connection->in.start += 4;
 	assert_false(server_has_bytes(connection));
 	assert_true(server_is_clean(connection));
+	flow_append(&connection->out, &l.stage->worker->blocks, SLICE("unsent"));
+	assert_false(server_is_clean(connection));
+	flow_clear(&connection->out, &l.stage->worker->blocks);
 	server_give_block(connection, &kept);
 	assert_non_null(kept.at);
 	assert_null(connection->in.at);
 	buffer_release(&kept, &l.stage->worker->blocks);
+	server_connection_close(connection);
+	linked_end(&l);
+}
+
+static void what_is_behind_a_cleaned_head_stays(void **state)
+{
+	const struct stage_conf conf = {.upstream = "lenient = bare_lf"};
+	struct http_head response;
+	struct linked l;
+
+	(void)state;
+	linked_begin(&l, &conf);
+	struct server_connection *connection = linked_get(&l);
+	server_expect_head(connection, &response);
+	assert_int_equal(head_of(&l, connection, "HTTP/1.1 200 OK\nA: b\nC: d\n\nbody", false),
+		SERVER_HEAD_READ);
+	assert_int_equal(response.field_count, 2);
+	assert_int_equal(buffer_used(&connection->in), 4);
+	assert_memory_equal(buffer_head(&connection->in), "body", 4);
 	server_connection_close(connection);
 	linked_end(&l);
 }
@@ -323,6 +347,7 @@ int main(void)
 		cmocka_unit_test(where_pumps_begin_and_end),
 		cmocka_unit_test(each_result_of_reading_a_head),
 		cmocka_unit_test(what_is_behind_a_head_stays),
+		cmocka_unit_test(what_is_behind_a_cleaned_head_stays),
 		cmocka_unit_test(after_a_doubtful_head_it_is_not_clean),
 		cmocka_unit_test(heads_that_are_longer_than_a_block),
 		cmocka_unit_test(what_has_come_is_fetched_once),

@@ -327,6 +327,29 @@ static void a_higher_bound_wakes_as_many(void **state)
 	linked_end(&l);
 }
 
+/* A worker that has not seen the bound yet has idle ones to itself: who waits has them then. */
+static void those_that_are_shared_wake_as_many(void **state)
+{
+	struct waiting waiting = {0};
+	struct linked l;
+
+	(void)state;
+	linked_begin(&l, &unbounded);
+	gone_on_count = 0;
+	struct server_connection *other = linked_get_of(&l, 1, false);
+	server_connection_keep(other);
+	pool_set_bound(l.server->state, 1);
+	assert_null(linked_get_of(&l, 0, false));
+	assert_int_equal(wait(&l, &waiting, 1, 1), POOL_WAITS);
+	pool_share(l.server->state, l.stage->workers[1]);
+	stage_turn(l.stage);
+	assert_int_equal(gone_on_count, 1);
+	struct server_connection *own = linked_get(&l);
+	assert_int_equal(linked_open(&l), 1);
+	server_connection_close(own);
+	linked_end(&l);
+}
+
 /* ---- whatever happens ------------------------------------------------------------------------ */
 
 /* Two workers take, keep and close under a bound that changes. A plain count says what there is. */
@@ -395,6 +418,7 @@ int main(void)
 		cmocka_unit_test(each_waits_for_its_servers),
 		cmocka_unit_test(one_that_leaves),
 		cmocka_unit_test(a_higher_bound_wakes_as_many),
+		cmocka_unit_test(those_that_are_shared_wake_as_many),
 		cmocka_unit_test(no_connection_is_lost),
 	};
 
