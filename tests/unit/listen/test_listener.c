@@ -451,11 +451,12 @@ static void a_unix_socket_knows_no_handshake(void **state)
 	(void)state;
 	begin(&w, &plain);
 	strcpy(w.text, "unix:/tmp/x");
+	come(&w, 1); /* just now */
 	listeners_retire(w.worker);
 	assert_false(fake.kept_out);
 	fake.waiting = 2;
 	stage_pass(w.stage, &w.listener->quiet);
-	assert_int_equal(taken, 2);
+	assert_int_equal(taken, 3);
 	assert_int_equal(fake.closes, 1);
 	assert_int_equal(worker_now_ms(w.worker), STAGE_START_MS); /* with the first look */
 	end(&w);
@@ -505,8 +506,10 @@ static void a_bind_that_is_gone_retires(void **state)
 	assert_true(w.listener->retiring);
 	assert_null(w.listener->next);
 	strcpy(w.text, "127.0.0.1:1"); /* and back: it is another one that is opened */
+	fake.backlog = 0;
 	listeners_update(w.worker, &protocol);
 	assert_true(w.listener->retiring);
+	assert_int_equal(fake.backlog, 0);
 	end(&w);
 }
 
@@ -519,8 +522,12 @@ static void what_another_process_has_is_closed(void **state)
 	listeners_hand_over(w.worker);
 	assert_false(listeners_are_closed(w.worker));
 	w.binding.handed_over = true;
+	come(&w, 1);
 	listeners_hand_over(w.worker);
 	assert_true(listeners_are_closed(w.worker));
+	listeners_hand_over(w.worker);
+	listeners_close(w.worker);
+	assert_int_equal(fake.closes, 1);
 	end(&w);
 }
 

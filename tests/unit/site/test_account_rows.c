@@ -6,7 +6,8 @@
 
 #define FIRST                                                                                      \
 	"[limit a]\nrate = 1 per 1s\n[limit b]\nrate = 1 per 1s\n"                                 \
-	"[route r]\nupstream = u\n[route s]\nupstream = u\npath = /s/\n"
+	"[upstream v]\nserver = 127.0.0.1:4\n"                                                     \
+	"[route r]\nupstream = u\n[route s]\nupstream = v\npath = /s/\n"
 /* The other way round, and one more. */
 #define SECOND                                                                                     \
 	"[limit b]\nrate = 1 per 1s\n[limit c]\nrate = 1 per 1s\n[limit a]\nrate = 1 per 1s\n"     \
@@ -34,6 +35,7 @@ static void each_name_has_a_row(void **state)
 		assert_int_not_equal(rows.routes[i], STATS_OTHER);
 	}
 	assert_int_not_equal(rows.upstreams[0], STATS_OTHER);
+	assert_int_not_equal(rows.upstreams[0], rows.upstreams[1]);
 	account_rows_clear(&rows);
 	assert_null(rows.limits);
 	account_rows_clear(&rows);

@@ -1,0 +1,106 @@
+/* The end of a run of failures: what had no line is counted, once. */
+#include "daemon/failure_lines.h"
+
+#include "base/clock.h"
+#include "main_turn.h"
+
+static const struct stage_conf two = {.more = "[upstream v]\nserver = 127.0.0.1:4\n"};
+
+/* So many failures, of which the first may have a line. */
+static void fail_times(struct server *server, unsigned times, uint64_t now_ms)
+{
+	unsigned unlogged;
+
+	for (unsigned i = 0; i < times; i++)
+		server_may_log(server, now_ms, &unlogged);
+}
+
+static bool is_set(const struct stage *stage)
+{
+	return event_pending(stage->relay.failure_lines.timer, EV_TIMEOUT, NULL);
+}
+
+static void what_is_left_is_written_at_the_end(void **state)
+{
+	struct stage *stage = stage_begin(&two);
+	struct server *first = &stage->relay.site->upstreams[0]->servers[0];
+	struct server *second = &stage->relay.site->upstreams[1]->servers[0];
+
+	(void)state;
+	assert_true(failure_lines_begin(&stage->relay));
+	failure_lines_write_all(&stage->relay);
+	assert_string_equal(lines.text, "");
+	fail_times(first, 4, 1000);
+	fail_times(second, 1, 1000); /* it has its line */
+	failure_lines_write_all(&stage->relay);
+	assert_string_equal(lines.text,
+		"info upstream u: server 127.0.0.1:2: 3 more failures since the last line\n");
+	lines_clear();
+	failure_lines_write_all(&stage->relay);
+	assert_string_equal(lines.text, "");
+	struct site *site = stage->relay.site;
+	stage->relay.site = NULL; /* the start failed */
+	failure_lines_write_all(&stage->relay);
+	stage->relay.site = site;
+	failure_lines_end(&stage->relay);
+	failure_lines_end(&stage->relay);
+	stage_end(stage);
+}
+
+static void a_failure_sets_the_timer(void **state)
+{
+	struct stage *stage = stage_begin(&two);
+	struct relay *relay = &stage->relay;
+
+	(void)state;
+	assert_true(failure_lines_begin(relay));
+	assert_false(is_set(stage));
+	node_note_failure(&relay->node);
+	assert_false(is_set(stage)); /* on the main thread */
+	main_turn(stage);
+	assert_true(is_set(stage));
+	assert_true(relay->node.failures.is_told);
+	failure_lines_end(relay);
+	stage_end(stage);
+}
+
+/* The timer writes what is old enough, and looks again while there is more. */
+static void it_looks_until_nothing_is_left(void **state)
+{
+	struct stage *stage = stage_begin(&two);
+	struct relay *relay = &stage->relay;
+	struct server *first = &relay->site->upstreams[0]->servers[0];
+	struct server *second = &relay->site->upstreams[1]->servers[0];
+	const uint64_t now_ms = clock_monotonic_ms();
+
+	(void)state;
+	assert_true(failure_lines_begin(relay));
+	relay->node.failures.is_told = true;
+	fail_times(first, 3, now_ms - 20000);
+	fail_times(second, 3, now_ms); /* not old enough */
+	event_active(relay->failure_lines.timer, EV_TIMEOUT, 0);
+	main_turn(stage);
+	assert_has(lines.text, "upstream u: server 127.0.0.1:2: 2 more failures");
+	assert_lacks(lines.text, "upstream v");
+	assert_true(relay->node.failures.is_told);
+	main_turn(stage);
+	assert_true(is_set(stage));
+	server_take_unlogged(second, UINT64_MAX);
+	event_active(relay->failure_lines.timer, EV_TIMEOUT, 0);
+	main_turn(stage);
+	main_turn(stage);
+	assert_false(relay->node.failures.is_told);
+	failure_lines_end(relay);
+	stage_end(stage);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(what_is_left_is_written_at_the_end),
+		cmocka_unit_test(a_failure_sets_the_timer),
+		cmocka_unit_test(it_looks_until_nothing_is_left),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
