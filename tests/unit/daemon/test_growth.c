@@ -1,0 +1,139 @@
+/* Growth of the throttles' table: asked for by workers, once, made by the main thread. What the
+ * table says is the test's. */
+#include "daemon/growth.h"
+
+#include <errno.h>
+
+#include "main_turn.h"
+#include "throttle/throttle.h"
+
+static struct {
+	bool wants;
+	int error;
+	unsigned grown;
+} table;
+
+int __wrap_throttle_table_grow(struct throttle_table *of);
+bool __wrap_throttle_table_wants_growth(const struct throttle_table *of);
+
+int __wrap_throttle_table_grow(struct throttle_table *of)
+{
+	(void)of;
+	errno = table.error;
+	if (table.error != 0)
+		return -1;
+	table.grown++;
+	return 0;
+}
+
+bool __wrap_throttle_table_wants_growth(const struct throttle_table *of)
+{
+	(void)of;
+	return table.wants;
+}
+
+static const struct stage_conf two = {.two_workers = true};
+
+static struct stage *begin(void)
+{
+	struct stage *stage = stage_begin(&two);
+
+	memset(&table, 0, sizeof(table));
+	assert_true(growth_begin(&stage->relay));
+	return stage;
+}
+
+static void end(struct stage *stage)
+{
+	growth_end(&stage->relay);
+	assert_null(stage->relay.growth.timer);
+	growth_end(&stage->relay);
+	stage_end(stage);
+}
+
+static void it_grows_when_a_worker_says_so(void **state)
+{
+	struct stage *stage = begin();
+
+	(void)state;
+	growth_make(&stage->relay);
+	assert_int_equal(table.grown, 0);
+	growth_look(stage->worker);
+	growth_make(&stage->relay);
+	assert_int_equal(table.grown, 0);
+	table.wants = true;
+	for (unsigned i = 0; i < 3; i++)
+		growth_look(stage->workers[i % 2]); /* all of them see it */
+	uint64_t before = stage->relay.reloads;
+	growth_make(&stage->relay);
+	growth_make(&stage->relay);
+	assert_int_equal(table.grown, 1);
+	assert_int_equal(stage->relay.reloads, before + 1); /* the old room goes when all saw it */
+	for (unsigned i = 0; i < 2; i++)
+		assert_int_equal(stage->workers[i]->inbox.commands & WORKER_SEEN, WORKER_SEEN);
+	growth_look(stage->worker);
+	growth_make(&stage->relay);
+	assert_int_equal(table.grown, 2);
+	assert_string_equal(lines.text, "");
+	end(stage);
+}
+
+/* After a failure it waits a while, and the log has one line for a run of them. */
+static void failures_wait(void **state)
+{
+	struct stage *stage = begin();
+	struct relay *relay = &stage->relay;
+
+	(void)state;
+	table.wants = true;
+	table.error = ENOMEM;
+	for (unsigned i = 0; i < 2; i++) {
+		growth_look(stage->worker);
+		growth_make(relay);
+		assert_true(relay->growth.is_waiting);
+		assert_int_equal(strstr(lines.text, "error limits: no room") != NULL, i == 0);
+		lines_clear();
+		growth_look(stage->worker);
+		growth_make(relay); /* not before the pause is over */
+		event_active(relay->growth.timer, EV_TIMEOUT, 0);
+		main_turn(stage);
+		assert_false(relay->growth.is_waiting);
+		assert_int_equal(table.grown, 0);
+	}
+	table.error = 0;
+	growth_look(stage->worker);
+	growth_make(relay);
+	assert_int_equal(table.grown, 1);
+	assert_has(lines.text, "there is room for more callers again");
+	lines_clear();
+	growth_look(stage->worker);
+	growth_make(relay);
+	assert_string_equal(lines.text, "");
+	end(stage);
+}
+
+/* A reload, or another process, is at the table: that is no failure. */
+static void one_that_is_busy_has_no_line(void **state)
+{
+	struct stage *stage = begin();
+
+	(void)state;
+	table.wants = true;
+	table.error = EAGAIN;
+	growth_look(stage->worker);
+	growth_make(&stage->relay);
+	assert_true(stage->relay.growth.is_waiting);
+	assert_string_equal(lines.text, "");
+	end(stage);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(it_grows_when_a_worker_says_so),
+		cmocka_unit_test(failures_wait),
+		cmocka_unit_test(one_that_is_busy_has_no_line),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
