@@ -94,7 +94,10 @@ static void failures_wait(void **state)
 		assert_int_equal(strstr(lines.text, "error limits: no room") != NULL, i == 0);
 		lines_clear();
 		growth_look(stage->worker);
+		table.error = 0;
 		growth_make(relay); /* not before the pause is over */
+		assert_int_equal(table.grown, 0);
+		table.error = ENOMEM;
 		event_active(relay->growth.timer, EV_TIMEOUT, 0);
 		main_turn(stage);
 		assert_false(relay->growth.is_waiting);

@@ -169,6 +169,8 @@ static void a_failure_leaves_the_addresses(void **state)
 	assert_int_equal(w.b->address_count, 2);
 	answer("b.test", ""); /* found, and has none: as it was */
 	assert_int_equal(w.b->address_count, 2);
+	answer("b.test", NULL); /* another run */
+	assert_has(lines.text, "; its addresses stay");
 	end(&w);
 }
 

@@ -120,6 +120,8 @@ static void what_all_workers_counted_is_written_once(void **state)
 	assert_null(w.relay->usage);
 	assert_true(strlen(written(true)) > len);
 	usage_end(w.relay);
+	assert_true(usage_begin(w.relay, &w.conf)); /* the folder is there already */
+	usage_end(w.relay);
 	assert_string_equal(lines.text, "");
 	stage_end(w.stage);
 }

@@ -164,6 +164,11 @@ static void failures_have_a_line_now_and_then(void **state)
 	stage_at(stage, 10000);
 	stage_ask(stage, GET);
 	assert_has(lines.text, "(GET /); 2 more failures since the last line\n");
+	stage->connect_error = 0;
+	struct exchange *x = stage_ask(stage, GET);
+	stage_at(stage, 20000);
+	find_server_log_failure(x, "test"); /* as the units that see it fail later do */
+	assert_has(lines.text, "upstream u: server 127.0.0.1:2: test (GET /)\n");
 	stage_end(stage);
 }
 

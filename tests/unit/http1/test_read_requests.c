@@ -135,6 +135,7 @@ static void no_more_than_it_takes(void **state)
 	assert_true(
 		buffer_used(&c.downstream->client.out.prefix) < 3 * READ_REQUESTS_REPLIES_BYTES);
 	assert_true(connected_is_open(&c));
+	assert_true(read_requests_are_stalled(c.downstream));
 	connected_got(&c);
 	stage_at(c.stage, 1000);
 	stage_turn(c.stage);
