@@ -13,13 +13,14 @@
 #include "exchange/exchange.h"
 #include "exchange/turn.h"
 #include "http1/downstream.h"
+#include "http1/http1_server.h"
 #include "http1/idle.h"
 #include "http1/linger.h"
 #include "listen/give_way.h"
 #include "listen/listener.h"
 #include "stats/busiest.h"
 #include "stats/stats.h"
-#include "upstream/server_http1.h"
+#include "upstream/server.h"
 #include "upstream/server_pool.h"
 
 #define SPARE_BLOCKS 64
@@ -191,6 +192,7 @@ static bool has_no_exchanges(const struct worker *worker)
 
 static bool make_exchanges(struct worker *worker, struct site *site)
 {
+	worker->server_calls = &http1_server_calls;
 	questions_init(&worker->questions, &worker->loop, turn_answered);
 	return make_write_stage(worker, site);
 }

@@ -18,7 +18,7 @@
 #include "exchange/turn.h"
 #include "http/problem.h"
 #include "upstream/server_connection.h"
-#include "upstream/server_http1.h"
+#include "upstream/server.h"
 #include "upstream/server_pool.h"
 
 static const struct server_events events;
@@ -328,7 +328,6 @@ static void connected(struct exchange *x, int error)
 
 static const struct server_events events = {
 	.connected = connected,
-	.fetch = forward_fetch,
 	.event = forward_event,
 	.send_request = forward_send,
 	.timeout = forward_timeout,

@@ -26,7 +26,7 @@
 #include "exchange/respond.h"
 #include "http/problem.h"
 #include "upstream/server_connection.h"
-#include "upstream/server_http1.h"
+#include "upstream/server.h"
 #include "upstream/server_pool.h"
 #include "worker/worker_clock.h"
 
@@ -282,7 +282,7 @@ static void begin_body(struct exchange *x)
 	struct pump *up = pump_begin(&x->up);
 
 	client_open_body(x->client, up);
-	server_open_request(x->connection, up);
+	server_open_request(x->connection, up, &x->response);
 	up->pool = &x->worker->blocks;
 	up->body = x->framing.body;
 	up->encode_chunked = x->framing.body == HTTP_BODY_CHUNKED;
@@ -313,7 +313,6 @@ bool forward_start(struct exchange *x)
 		exchange_abort(x, "no memory");
 		return false;
 	}
-	server_expect_head(x->connection, &x->response);
 	server_send_later(x->connection);
 	return true;
 }
@@ -336,15 +335,6 @@ static void note_first_byte(struct exchange *x)
 {
 	if (!x->times.first_byte_ns)
 		x->times.first_byte_ns = worker_now_ns(x->worker);
-}
-
-void forward_fetch(struct exchange *x)
-{
-	if (x->state != EXCHANGE_FORWARDING || x->interim.held || server_has_bytes(x->connection))
-		return;
-	server_fetch(x->connection);
-	if (server_has_bytes(x->connection))
-		note_first_byte(x);
 }
 
 /* The next head of the response, an interim one included. False: none now, or not any more. */

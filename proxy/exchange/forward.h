@@ -11,7 +11,6 @@ struct exchange;
 bool forward_start(struct exchange *exchange);
 
 /* What its connection tells from then on (struct server_events). */
-void forward_fetch(struct exchange *exchange);
 void forward_event(struct exchange *exchange);
 void forward_send(struct exchange *exchange);
 void forward_timeout(struct exchange *exchange);

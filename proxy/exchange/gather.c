@@ -7,7 +7,7 @@
 #include "exchange/reply.h"
 #include "exchange/respond.h"
 #include "http/problem.h"
-#include "upstream/server_http1.h"
+#include "upstream/server.h"
 
 /* Reads of one body in a row, so that other connections get their turn. */
 #define TURNS 16
@@ -123,7 +123,7 @@ void gather_resume(struct exchange *x)
 {
 	struct pump *up = &x->up;
 
-	server_open_request(x->connection, up);
+	server_open_request(x->connection, up, &x->response);
 	up->encode_chunked = x->framing.body == HTTP_BODY_CHUNKED;
 	up->tail_due = up->encode_chunked && up->decoded && spool_bytes(x->body) == 0;
 	up->written = 0;

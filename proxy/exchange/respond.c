@@ -12,7 +12,7 @@
 #include "http/problem.h"
 #include "http/upgrade.h"
 #include "upstream/server_connection.h"
-#include "upstream/server_http1.h"
+#include "upstream/server.h"
 
 #define PUMP_TURNS 16
 
@@ -189,7 +189,7 @@ static void begin_relaying(struct exchange *x)
 		return;
 	}
 	/* What of the body is here already leaves with the head. */
-	if (!x->down.decoded && server_has_bytes(x->connection)) {
+	if (pump_has_content(&x->down)) {
 		enum pump_result result = pump_fill(&x->down);
 		if (result == PUMP_NO_MEMORY) {
 			exchange_abort(x, "no memory");
@@ -258,11 +258,10 @@ static void received(struct exchange *x)
 		return;
 	x->response_progress = RESPONSE_RECEIVED;
 	if (connection) {
-		bool clean = x->response_framing.keep_alive && exchange_has_request(x) &&
-			     server_is_clean(connection);
-		/* The client still borrows the last block: it takes it over. */
-		if (x->client && x->client->out.body.len > 0)
-			server_give_block(connection, &x->client->out.kept);
+		/* When the client still borrows the last block, it takes that over. */
+		bool borrows = x->client && x->client->out.body.len > 0;
+		bool clean = server_finish(connection, borrows ? &x->client->out.kept : NULL) &&
+			     x->response_framing.keep_alive && exchange_has_request(x);
 		if (x->down.sink)
 			pump_finish(&x->down);
 		x->down.in = &x->empty;
@@ -396,7 +395,7 @@ static void begin_tunnel(struct exchange *x)
 	exchange_enter(x, EXCHANGE_TUNNEL);
 	client_begin_tunnel(client, x);
 	x->up = x->down = (struct pump){.pool = &x->worker->blocks, .body = HTTP_BODY_UNTIL_CLOSE};
-	server_open_request(x->connection, &x->up);
+	server_open_request(x->connection, &x->up, NULL);
 	server_open_response(x->connection, &x->down);
 	client_open_body(client, &x->up);
 	client_open_response(client, &x->down);

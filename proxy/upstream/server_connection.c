@@ -23,9 +23,7 @@ void server_connection_close_unlisted(struct server_connection *connection)
 	connection->exchange = NULL;
 	stream_close(&connection->stream);
 	wait_end(&connection->wait);
-	flow_clear(&connection->out, &worker->blocks);
-	buffer_release(&connection->in, &worker->blocks);
-	http_parser_end(&connection->parser);
+	connection->calls->end(connection);
 	if (connection->counts)
 		pool_forget(connection->known);
 	loop_free_later(&worker->loop, &connection->deferred, free_connection);
@@ -82,8 +80,8 @@ static void on_readable(struct stream *stream)
 		(struct server_connection *)((char *)stream -
 					     offsetof(struct server_connection, stream));
 
-	if (connection->state == SERVER_CONNECTION_BUSY)
-		connection->events->fetch(connection->exchange);
+	if (connection->state == SERVER_CONNECTION_BUSY && connection->awaits_head)
+		connection->calls->fetch(connection);
 }
 
 static const struct stream_calls calls = {on_readable, on_event};
@@ -151,10 +149,12 @@ struct server_state *server_state_of(const struct server_connection *connection)
 static struct server_connection *connection_new(
 	struct worker *worker, struct server *server, struct server_user user)
 {
-	struct server_connection *connection = calloc(1, sizeof(*connection));
+	const struct server_calls *protocol = worker->server_calls;
+	struct server_connection *connection = calloc(1, protocol->bytes);
 
 	if (!connection)
 		return NULL;
+	connection->calls = protocol;
 	connection->worker = worker;
 	connection->server = server;
 	connection->known = server->state;
@@ -294,7 +294,6 @@ void server_connection_keep(struct server_connection *connection)
 	struct server_connection *oldest;
 
 	connection->exchange = NULL;
-	buffer_release(&connection->in, &worker->blocks);
 	bool worn =
 		conf->keepalive_requests > 0 && connection->requests >= conf->keepalive_requests;
 	if (stream_is_stale(&connection->stream) || worn || worker->draining ||

@@ -5,7 +5,7 @@
  *                    `--> closed
  *
  * What it consists of is known to this room alone (upstream/server_inside.h); what an exchange does
- * with it is in upstream/server_http1.h.
+ * with it is in upstream/server.h.
  */
 #ifndef UPSTREAM_SERVER_CONNECTION_H
 #define UPSTREAM_SERVER_CONNECTION_H
@@ -24,11 +24,9 @@ struct worker;
 /* What a connection tells its exchange. */
 struct server_events {
 	void (*connected)(struct exchange *exchange, int error); /* or not: an errno value */
-	/* Bytes of the response may be there: reads the beginning, and does nothing with it yet. */
-	void (*fetch)(struct exchange *exchange);
-	void (*event)(struct exchange *exchange);        /* it can be read or written */
-	void (*send_request)(struct exchange *exchange); /* after server_send_later */
-	void (*timeout)(struct exchange *exchange);      /* its deadline has passed */
+	void (*event)(struct exchange *exchange);                /* it can be read or written */
+	void (*send_request)(struct exchange *exchange);         /* after server_send_later */
+	void (*timeout)(struct exchange *exchange);              /* its deadline has passed */
 	/* No descriptor is left for a new one. True: one was given back. */
 	bool (*make_room)(struct worker *worker);
 };

@@ -1,10 +1,10 @@
-/* What a connection to a server consists of: the affair of this room. */
+/* What each connection to a server consists of: the affair of this room and of the protocols, whose
+ * own connections begin with it. */
 #ifndef UPSTREAM_SERVER_INSIDE_H
 #define UPSTREAM_SERVER_INSIDE_H
 
-#include "body/flow.h"
-#include "http/parser.h"
 #include "net/stream.h"
+#include "upstream/server.h"
 #include "upstream/server_connection.h"
 #include "upstream/upstream.h"
 #include "worker/wait.h"
@@ -18,6 +18,7 @@ enum server_connection_state {
 };
 
 struct server_connection {
+	const struct server_calls *calls;
 	struct stream stream;
 	struct deferred_free deferred;
 	struct wait wait;
@@ -27,14 +28,11 @@ struct server_connection {
 	struct exchange *exchange;             /* CONNECTING, BUSY */
 	const struct server_events *events;    /* the same */
 	struct server_connection *prev, *next; /* IDLE */
-	struct buffer in;
-	struct flow out;
-	struct http_parser parser;
 	enum server_connection_state state;
 	bool reused;
+	bool awaits_head; /* of the response: what comes is read at the round's beginning */
 	bool counts;      /* among the connections of its server */
 	bool is_taken;    /* by another worker, from its list; guarded by the list's lock */
-	bool is_doubtful; /* a head had to be guessed at (http/lenient.h): not to be used again */
 	bool unsent;      /* on the worker's list: written at the end of the round */
 	struct server_connection *next_unsent;
 	uint32_t requests;   /* begun on it */

@@ -35,6 +35,7 @@ struct usage_counts;
 struct downstream;
 struct exchange;
 struct listener;
+struct server_calls;
 struct server_connection;
 
 /* What the main thread and other workers ask of a worker; asked twice before it is done is once. */
@@ -90,6 +91,8 @@ struct worker {
 	struct exchange *orphans;       /* their clients are gone, their responses still to come */
 	struct exchange *spare_exchanges;
 	unsigned spare_exchange_count;
+	const struct server_calls
+		*server_calls; /* of its connections to servers: upstream/server.h */
 	struct server_connection *unsent, **unsent_end; /* with requests to write, */
 	struct downstream *unflushed, **unflushed_end;  /* with responses: at the round's end */
 	struct loop_stage write_stage;

@@ -5,7 +5,7 @@
 #include "exchange/judge.h"
 #include "fakes/flight.h"
 #include "stats/stats.h"
-#include "upstream/server_http1.h"
+#include "upstream/server.h"
 
 static const struct stage_conf plain = {0};
 static const struct stage_conf two = {

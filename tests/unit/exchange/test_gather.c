@@ -259,26 +259,30 @@ static void without_room_it_is_sent_as_it_comes(void **state)
 /* Runs what was gathered into a connection of its own. */
 static const char *sent(struct stage *stage, struct exchange *x)
 {
-	static struct server_connection connection;
+	const struct server_calls *protocol = stage->worker->server_calls;
+	struct server_connection *connection = calloc(1, protocol->bytes);
 	static char text[8192];
 	struct memory_peer *wire;
 
-	memset(&connection, 0, sizeof(connection));
-	wire = memory_stream_open(&connection.stream, &stage->worker->streams, STAGE_ROOM,
+	assert_non_null(connection);
+	connection->calls = protocol;
+	connection->worker = stage->worker;
+	wire = memory_stream_open(&connection->stream, &stage->worker->streams, STAGE_ROOM,
 		stage->client.stream.calls);
-	x->connection = &connection;
+	x->connection = connection;
 	gather_resume(x);
-	assert_ptr_equal(x->up.sink, &connection.stream);
+	assert_ptr_equal(x->up.sink, &connection->stream);
 	enum pump_result result = pump_run(&x->up, 16);
 	assert_true(result == PUMP_DONE || result == PUMP_WANTS_READ);
 	long len = memory_peer_receive(wire, text, sizeof(text) - 1);
 	text[len > 0 ? len : 0] = '\0';
 	x->up.sink = NULL;
 	x->connection = NULL;
-	flow_clear(&connection.out, &stage->worker->blocks);
-	stream_close(&connection.stream);
+	protocol->end(connection);
+	stream_close(&connection->stream);
 	stage_turn(stage);
 	memory_peer_close(wire);
+	free(connection);
 	return text;
 }
 

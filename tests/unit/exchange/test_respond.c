@@ -75,6 +75,22 @@ static void the_bodies_that_there_are(void **state)
 	}
 }
 
+/* Of a body that the client has yet to take, whose connection is given back before. */
+static void trailers_of_a_body_that_is_here_whole(void **state)
+{
+	struct stage *stage = stage_begin(&plain);
+	struct exchange *x = flight_begin(
+		stage, "GET / HTTP/1.1\r\nHost: h\r\nTE: trailers\r\nConnection: TE\r\n\r\n");
+
+	(void)state;
+	flight_answer(stage, x,
+		"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nTrailer: X-Sum\r\n\r\n"
+		"2\r\nab\r\n0\r\nX-Sum: 7\r\n\r\n");
+	assert_has(stage_client_got(stage), "\r\n\r\n2\r\nab\r\n0\r\nX-Sum: 7\r\n\r\n");
+	assert_int_equal(flight_idle(stage), 1);
+	stage_end(stage);
+}
+
 static void a_body_until_the_close(void **state)
 {
 	struct stage *stage = stage_begin(&plain);
@@ -385,6 +401,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_response_passes_and_its_connection_is_kept),
 		cmocka_unit_test(the_bodies_that_there_are),
+		cmocka_unit_test(trailers_of_a_body_that_is_here_whole),
 		cmocka_unit_test(a_body_until_the_close),
 		cmocka_unit_test(the_server_has_idle_timeout_for_each_piece),
 		cmocka_unit_test(one_that_is_cut_short_is_cut_for_the_client),

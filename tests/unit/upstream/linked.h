@@ -3,16 +3,17 @@
 #ifndef TESTS_UPSTREAM_LINKED_H
 #define TESTS_UPSTREAM_LINKED_H
 
+#include "http1/http1_server.h"
 #include "tests/unit/exchange/fakes/flight.h"
-#include "upstream/server_http1.h"
 #include "upstream/server_inside.h"
 #include "upstream/server_pool.h"
 
 struct linked {
 	struct stage *stage;
 	struct server *server;
-	char trace[256]; /* `connected(errno) ` `fetch ` `event ` `send ` `timeout ` */
-	unsigned rooms;  /* descriptors that can be given back */
+	struct server_calls calls; /* HTTP/1's; `fetch` is noted */
+	char trace[256];           /* `connected(errno) ` `fetch ` `event ` `send ` `timeout ` */
+	unsigned rooms;            /* descriptors that can be given back */
 };
 
 /* What an exchange is to its connection: a name. */
@@ -37,9 +38,10 @@ static inline void linked_connected(struct exchange *exchange, int error)
 	linked_note(exchange, text);
 }
 
-static inline void linked_fetch(struct exchange *exchange)
+static inline void linked_fetch(struct server_connection *connection)
 {
-	linked_note(exchange, "fetch ");
+	linked_note(connection->exchange, "fetch ");
+	http1_server_calls.fetch(connection);
 }
 
 static inline void linked_event(struct exchange *exchange)
@@ -71,7 +73,6 @@ static inline bool linked_make_room(struct worker *worker)
 
 static const struct server_events linked_events = {
 	.connected = linked_connected,
-	.fetch = linked_fetch,
 	.event = linked_event,
 	.send_request = linked_send,
 	.timeout = linked_timeout,
@@ -82,6 +83,10 @@ static inline void linked_begin(struct linked *linked, const struct stage_conf *
 {
 	*linked = (struct linked){.stage = stage_begin(conf)};
 	linked->server = &linked->stage->relay.site->upstreams[0]->servers[0];
+	linked->calls = http1_server_calls;
+	linked->calls.fetch = linked_fetch;
+	for (unsigned i = 0; i < linked->stage->relay.node.worker_count; i++)
+		linked->stage->workers[i]->server_calls = &linked->calls;
 	linked_current = linked;
 }
 

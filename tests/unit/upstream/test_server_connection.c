@@ -9,6 +9,7 @@ static const struct stage_conf plain = {0};
 
 static void one_is_made(void **state)
 {
+	struct http_head response;
 	struct linked l;
 
 	(void)state;
@@ -22,7 +23,12 @@ static void one_is_made(void **state)
 	assert_string_equal(l.stage->servers[0].address, "127.0.0.1:2");
 	memory_peer_send(l.stage->servers[0].wire, "x", 1);
 	stage_turn(l.stage);
+	assert_string_equal(linked_heard(&l), "event "); /* no head is awaited */
+	server_expect_head(connection, &response);
+	memory_peer_send(l.stage->servers[0].wire, "y", 1);
+	stage_turn(l.stage);
 	assert_string_equal(linked_heard(&l), "fetch event ");
+	assert_true(server_has_bytes(connection));
 	server_connection_close(connection);
 	server_connection_close(connection); /* nothing more */
 	assert_int_equal(linked_open(&l), 0);
@@ -318,7 +324,7 @@ static void one_moves_to_another_worker(void **state)
 	assert_true(server_is_reused(moved));
 	assert_int_equal(moved->requests, 3);
 	stage_server_sends(l.stage, 0, "x");
-	assert_string_equal(linked_heard(&l), "fetch event ");
+	assert_string_equal(linked_heard(&l), "event ");
 	server_connection_keep(moved);
 	assert_int_equal(linked_idle(&l, 0), 0); /* with a byte unasked it is of no use */
 	assert_int_equal(linked_idle(&l, 1), 0);

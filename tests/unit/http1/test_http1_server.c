@@ -1,73 +1,39 @@
-/* A connection to a server as its exchange uses it: deadlines, requests of a round, heads. */
-#include "upstream/server_http1.h"
+/* A connection to a server that speaks HTTP/1: where bodies come from and go to, heads, its end. */
+#include "http1/http1_server.h"
 
 #include "body/pump.h"
-#include "linked.h"
 #include "tests/unit/random.h"
+#include "tests/unit/upstream/linked.h"
 
 static const struct stage_conf plain = {0};
 
-/* ---- time ------------------------------------------------------------------------------------ */
-
-static void it_is_awaited_until_it_makes_progress(void **state)
+/* What has come and was not taken. */
+static struct buffer *input_of(struct server_connection *connection)
 {
-	struct linked l;
+	struct pump down = {0};
 
-	(void)state;
-	linked_begin(&l, &plain);
-	struct server_connection *connection = linked_get(&l);
-	stage_turn(l.stage);
-	linked_heard(&l);
-	assert_int_equal(server_awaited(connection), WAIT_NONE);
-	server_await(connection, WAIT_RESPONSE, 5, 3000);
-	stage_at(l.stage, 1000);
-	server_await(connection, WAIT_RESPONSE, 5, 3000); /* as before: no more time */
-	assert_int_equal(connection->wait.deadline.at_ms, STAGE_START_MS + 3000);
-	server_await(connection, WAIT_RESPONSE, 6, 3000);
-	assert_int_equal(connection->wait.deadline.at_ms, STAGE_START_MS + 4000);
-	server_await(connection, WAIT_MORE, 6, 500);
-	assert_int_equal(server_awaited(connection), WAIT_MORE);
-	assert_int_equal(connection->wait.deadline.at_ms, STAGE_START_MS + 1500);
-	stage_pass(l.stage, &connection->wait.deadline);
-	assert_string_equal(linked_heard(&l), "timeout ");
-	server_await_nothing(connection);
-	assert_int_equal(server_awaited(connection), WAIT_NONE);
-	assert_int_equal(connection->wait.deadline.at_ms, DEADLINE_NEVER);
-	server_connection_close(connection);
-	linked_end(&l);
+	http1_server_calls.open_response(connection, &down);
+	return down.in;
 }
 
-/* ---- the request ----------------------------------------------------------------------------- */
-
-static void requests_of_a_round_are_sent_in_their_order(void **state)
+/* What is to be sent. */
+static struct flow *output_of(struct server_connection *connection)
 {
-	struct linked l, second, third;
+	struct pump up = {0};
+
+	http1_server_calls.open_request(connection, &up, NULL);
+	return up.flow;
+}
+
+static void there_are_all_operations(void **state)
+{
+	const void *const *each = (const void *const *)&http1_server_calls.open_request;
+	size_t before = offsetof(struct server_calls, open_request);
 
 	(void)state;
-	linked_begin(&l, &plain);
-	second = third = (struct linked){.stage = l.stage, .server = l.server};
-	struct server_connection *a = linked_get(&l), *b = linked_get(&second),
-				 *c = linked_get(&third);
-	server_send_later(b);
-	server_send_later(a);
-	server_send_later(b); /* once */
-	server_send_later(c);
-	assert_true(server_sends_later(a) && server_sends_later(b) && server_sends_later(c));
-	assert_string_equal(linked_heard(&l), "");
-	server_connection_close(c); /* cut before its turn */
-	server_send_all(l.stage->worker);
-	assert_string_equal(linked_heard(&l), "send ");
-	assert_string_equal(second.trace, "send ");
-	assert_string_equal(third.trace, "");
-	assert_false(server_sends_later(a));
-	server_send_all(l.stage->worker);
-	assert_string_equal(linked_heard(&l), "");
-	server_send_later(a); /* the list is whole again */
-	server_send_all(l.stage->worker);
-	assert_string_equal(linked_heard(&l), "send ");
-	server_connection_close(a);
-	server_connection_close(b);
-	linked_end(&l);
+	for (size_t i = 0; i < (sizeof(http1_server_calls) - before) / sizeof(void *); i++)
+		assert_non_null(each[i]);
+	assert_true(http1_server_calls.bytes > sizeof(struct server_connection));
 }
 
 static void where_pumps_begin_and_end(void **state)
@@ -78,13 +44,13 @@ static void where_pumps_begin_and_end(void **state)
 	(void)state;
 	linked_begin(&l, &plain);
 	struct server_connection *connection = linked_get(&l);
-	server_open_request(connection, &up);
+	server_open_request(connection, &up, NULL);
 	assert_ptr_equal(up.sink, &connection->stream);
-	assert_ptr_equal(up.flow, &connection->out);
+	assert_true(flow_is_empty(up.flow));
 	server_open_response(connection, &down);
 	assert_ptr_equal(down.source, &connection->stream);
-	assert_ptr_equal(down.in, &connection->in);
-	assert_ptr_equal(down.parser, &connection->parser);
+	assert_null(down.in->at);
+	assert_non_null(down.parser);
 	connection->stream.sent = 7;
 	connection->stream.received = 9;
 	assert_int_equal(server_bytes_taken(connection), 7);
@@ -152,14 +118,11 @@ static void what_is_behind_a_head_stays(void **state)
 {
 	struct http_head response;
 	struct linked l;
-	struct buffer kept = {0};
 
 	(void)state;
 	linked_begin(&l, &plain);
 	struct server_connection *connection = linked_get(&l);
 	assert_false(server_has_bytes(connection));
-	server_give_block(connection, &kept);
-	assert_null(kept.at); /* there is none */
 	server_expect_head(connection, &response);
 	assert_int_equal(head_of(&l, connection,
 				 "HTTP/1.1 103 Early\r\n\r\nHTTP/1.1 200 OK\r\n\r\nbody", false),
@@ -169,21 +132,89 @@ static void what_is_behind_a_head_stays(void **state)
 	server_expect_head(connection, &response);
 	assert_int_equal(server_read_head(connection), SERVER_HEAD_READ);
 	assert_int_equal(response.status, 200);
-	assert_memory_equal(buffer_head(&connection->in), "body", 4);
-	assert_false(server_is_clean(connection));
-	connection->in.start += 4;
+	assert_int_equal(buffer_used(input_of(connection)), 4);
+	assert_memory_equal(buffer_head(input_of(connection)), "body", 4);
+	input_of(connection)->start += 4;
 	assert_false(server_has_bytes(connection));
-	assert_true(server_is_clean(connection));
-	flow_append(&connection->out, &l.stage->worker->blocks, SLICE("unsent"));
-	assert_false(server_is_clean(connection));
-	flow_clear(&connection->out, &l.stage->worker->blocks);
-	server_give_block(connection, &kept);
-	assert_non_null(kept.at);
-	assert_null(connection->in.at);
-	buffer_release(&kept, &l.stage->worker->blocks);
 	server_connection_close(connection);
 	linked_end(&l);
 }
+
+/* ---- its end --------------------------------------------------------------------------------- */
+
+/* Its response was read, and these bytes behind it. */
+static struct server_connection *with_rest(struct linked *l, const char *rest)
+{
+	struct http_head response;
+	char bytes[128];
+
+	snprintf(bytes, sizeof(bytes), "HTTP/1.1 204 No\r\n\r\n%s", rest);
+	struct server_connection *connection = linked_get(l);
+	server_expect_head(connection, &response);
+	assert_int_equal(head_of(l, connection, bytes, false), SERVER_HEAD_READ);
+	return connection;
+}
+
+static void one_that_ends_clean_gives_its_block_back(void **state)
+{
+	struct linked l;
+	struct buffer kept = {0};
+
+	(void)state;
+	linked_begin(&l, &plain);
+	struct server_connection *connection = with_rest(&l, "");
+	const char *block = input_of(connection)->at;
+	assert_non_null(block);
+	assert_true(server_finish(connection, &kept)); /* from which something is borrowed */
+	assert_ptr_equal(kept.at, block);
+	assert_null(input_of(connection)->at);
+	*input_of(connection) = kept;
+	assert_true(server_finish(connection, NULL));
+	assert_null(input_of(connection)->at);
+	kept = (struct buffer){0};
+	assert_true(server_finish(connection, &kept)); /* there is none */
+	assert_null(kept.at);
+	server_connection_close(connection);
+	linked_end(&l);
+}
+
+static void what_is_left_is_not_clean(void **state)
+{
+	struct linked l;
+	struct buffer kept = {0};
+
+	(void)state;
+	linked_begin(&l, &plain);
+	struct server_connection *connection = with_rest(&l, "more");
+	assert_false(server_finish(connection, &kept));
+	assert_memory_equal(buffer_head(&kept), "more", 4);
+	*input_of(connection) = kept;
+	assert_false(server_finish(connection, NULL));
+	assert_true(server_finish(connection, NULL)); /* the bytes are gone */
+	flow_append(output_of(connection), &l.stage->worker->blocks, SLICE("unsent"));
+	assert_false(server_finish(connection, NULL));
+	flow_clear(output_of(connection), &l.stage->worker->blocks);
+	assert_true(server_finish(connection, NULL));
+	server_connection_close(connection);
+	linked_end(&l);
+}
+
+/* Each block is with the worker again. */
+static void one_that_is_cut_gives_everything_back(void **state)
+{
+	struct linked l;
+
+	(void)state;
+	linked_begin(&l, &plain);
+	struct server_connection *connection = with_rest(&l, "more");
+	flow_append(output_of(connection), &l.stage->worker->blocks, SLICE("unsent"));
+	size_t spare = l.stage->worker->blocks.free_count;
+	server_connection_close(connection);
+	assert_int_equal(l.stage->worker->blocks.free_count, spare + 2);
+	linked_end(&l);
+}
+
+/* ---- heads of every kind --------------------------------------------------------------------- */
 
 static void what_is_behind_a_cleaned_head_stays(void **state)
 {
@@ -198,8 +229,8 @@ static void what_is_behind_a_cleaned_head_stays(void **state)
 	assert_int_equal(head_of(&l, connection, "HTTP/1.1 200 OK\nA: b\nC: d\n\nbody", false),
 		SERVER_HEAD_READ);
 	assert_int_equal(response.field_count, 2);
-	assert_int_equal(buffer_used(&connection->in), 4);
-	assert_memory_equal(buffer_head(&connection->in), "body", 4);
+	assert_int_equal(buffer_used(input_of(connection)), 4);
+	assert_memory_equal(buffer_head(input_of(connection)), "body", 4);
 	server_connection_close(connection);
 	linked_end(&l);
 }
@@ -227,7 +258,7 @@ static void after_a_doubtful_head_it_is_not_clean(void **state)
 		struct server_connection *connection = linked_get(&l);
 		server_expect_head(connection, &response);
 		assert_int_equal(head_of(&l, connection, rows[i].bytes, false), SERVER_HEAD_READ);
-		assert_int_equal(server_is_clean(connection), rows[i].is_clean);
+		assert_int_equal(server_finish(connection, NULL), rows[i].is_clean);
 		server_connection_close(connection);
 		linked_end(&l);
 	}
@@ -263,11 +294,11 @@ static void what_has_come_is_fetched_once(void **state)
 	struct server_connection *connection = linked_get(&l);
 	memory_peer_send(l.stage->servers[0].wire, "HTTP", 4);
 	connection->stream.readable = true;
-	server_fetch(connection);
+	http1_server_calls.fetch(connection);
 	assert_true(server_has_bytes(connection));
 	assert_int_equal(server_bytes_sent(connection), 4);
 	memory_peer_send(l.stage->servers[0].wire, "/1.1", 4);
-	server_fetch(connection);
+	http1_server_calls.fetch(connection);
 	assert_int_equal(server_bytes_sent(connection), 4);
 	server_connection_close(connection);
 	linked_end(&l);
@@ -313,11 +344,13 @@ static void heads_in_pieces(void **state)
 /* It is served again: now, in the next turn, or whether or not there is anything. */
 static void it_is_read_once_more(void **state)
 {
+	struct http_head response;
 	struct linked l;
 
 	(void)state;
 	linked_begin(&l, &plain);
 	struct server_connection *connection = linked_get(&l);
+	server_expect_head(connection, &response);
 	stage_turn(l.stage);
 	linked_heard(&l);
 	connection->stream.readable = false;
@@ -342,11 +375,13 @@ static void it_is_read_once_more(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(it_is_awaited_until_it_makes_progress),
-		cmocka_unit_test(requests_of_a_round_are_sent_in_their_order),
+		cmocka_unit_test(there_are_all_operations),
 		cmocka_unit_test(where_pumps_begin_and_end),
 		cmocka_unit_test(each_result_of_reading_a_head),
 		cmocka_unit_test(what_is_behind_a_head_stays),
+		cmocka_unit_test(one_that_ends_clean_gives_its_block_back),
+		cmocka_unit_test(what_is_left_is_not_clean),
+		cmocka_unit_test(one_that_is_cut_gives_everything_back),
 		cmocka_unit_test(what_is_behind_a_cleaned_head_stays),
 		cmocka_unit_test(after_a_doubtful_head_it_is_not_clean),
 		cmocka_unit_test(heads_that_are_longer_than_a_block),

@@ -1,0 +1,256 @@
+#include "http1/http1_server.h"
+
+#include <string.h>
+
+#include "base/container.h"
+#include "body/pump.h"
+#include "http/lenient.h"
+#include "http/out.h"
+#include "upstream/server_inside.h"
+
+struct http1_server {
+	struct server_connection connection;
+	struct buffer in;
+	struct flow out;
+	struct http_parser parser;
+	bool is_doubtful; /* a head had to be guessed at (http/lenient.h): not to be used again */
+};
+
+_Static_assert(offsetof(struct http1_server, connection) == 0, "it begins with what each has");
+
+static struct http1_server *server_of(struct server_connection *connection)
+{
+	return CONTAINER_OF(connection, struct http1_server, connection);
+}
+
+static const struct http1_server *as_server(const struct server_connection *connection)
+{
+	return (const struct http1_server *)connection;
+}
+
+/* ---- the request ----------------------------------------------------------------------------- */
+
+static void expect_head(struct server_connection *connection, struct http_head *response)
+{
+	static const struct http_parser_limits limits = {256 * 1024, 0, 512};
+
+	http_parser_begin_response(&server_of(connection)->parser, response, &limits);
+}
+
+static void open_request(
+	struct server_connection *connection, struct pump *up, struct http_head *response)
+{
+	up->sink = &connection->stream;
+	up->flow = &server_of(connection)->out;
+	if (response)
+		expect_head(connection, response);
+}
+
+static uint64_t bytes_taken(const struct server_connection *connection)
+{
+	return connection->stream.sent;
+}
+
+/* ---- the response's head --------------------------------------------------------------------- */
+
+static inline bool has_input(const struct http1_server *server)
+{
+	return server->in.at && buffer_used(&server->in) > 0;
+}
+
+static bool has_bytes(const struct server_connection *connection)
+{
+	return has_input(as_server(connection));
+}
+
+static void fetch(struct server_connection *connection)
+{
+	struct http1_server *server = server_of(connection);
+
+	if (!server->in.at)
+		stream_fetch(&connection->stream, &server->in, &connection->worker->blocks);
+}
+
+/* Room for more of the head. */
+static bool make_room(struct http1_server *server)
+{
+	struct buffer *in = &server->in;
+	struct buffer_pool *pool = &server->connection.worker->blocks;
+
+	if (!in->at && !buffer_acquire(in, pool))
+		return false;
+	if (buffer_used(in) == 0)
+		in->start = in->end = 0;
+	/* What is there of a head moves to the front, or gets a block of twice the size. */
+	return buffer_room(in) > 0 ||
+	       buffer_reserve(in, pool, in->start > 0 ? in->capacity : in->capacity * 2ul);
+}
+
+/* One more read. READ: some bytes. */
+static enum server_head read_more(struct http1_server *server)
+{
+	struct stream *stream = &server->connection.stream;
+	struct buffer *in = &server->in;
+	bool within_head = has_input(server);
+
+	if (!(within_head ? stream_may_have_more(stream) : stream->readable) && !stream->read_ended)
+		return SERVER_HEAD_NONE;
+	if (!make_room(server))
+		return SERVER_HEAD_NO_MEMORY;
+	switch (stream_read(stream, in)) {
+	case STREAM_OK:
+		return SERVER_HEAD_READ;
+	case STREAM_AGAIN:
+		if (buffer_used(in) == 0)
+			buffer_release(in, &server->connection.worker->blocks);
+		return SERVER_HEAD_NONE;
+	case STREAM_END:
+	case STREAM_FAILED:
+		break;
+	}
+	return buffer_used(in) > 0 ? SERVER_HEAD_CUT : SERVER_HEAD_ENDED;
+}
+
+/* Puts the clean head in place of the `len` bytes that it was. False without memory. */
+static bool replace(struct buffer *in, struct buffer_pool *pool, size_t len, const char *clean,
+	size_t clean_len)
+{
+	size_t used = buffer_used(in), rest = used - len, wanted = clean_len + rest;
+
+	if (!buffer_reserve(in, pool, wanted > used ? wanted : used))
+		return false;
+	memmove(buffer_head(in) + clean_len, buffer_head(in) + len, rest);
+	memcpy(buffer_head(in), clean, clean_len);
+	in->end = in->start + (uint32_t)wanted;
+	return true;
+}
+
+/* Of an upstream with `lenient`: made clean in the buffer, in front of the parser. Is what has come
+ * of the head ready for that? Only a whole head is, or what can be none. */
+static bool make_clean(struct http1_server *server)
+{
+	struct http_parser *parser = &server->parser;
+	struct worker *worker = server->connection.worker;
+	struct buffer *in = &server->in;
+	char *scratch = worker->path_scratch;
+	size_t room = sizeof(worker->path_scratch);
+
+	if (parser->is_begun)
+		return true;
+	size_t used = buffer_used(in);
+	size_t len = http_lenient_end(buffer_head(in), used, parser->fed);
+	/* Cleaning adds a byte a line at most. */
+	if (len == 0 && used < room / 2) {
+		parser->fed = (uint32_t)used;
+		return false;
+	}
+	parser->fed = 0;
+	if (len == 0)
+		return true;
+	struct http_out out = http_out_over(scratch, room);
+	unsigned found = http_lenient_clean((struct slice){buffer_head(in), len},
+		(unsigned)server->connection.server->upstream->conf->lenient, &out);
+	if (found != 0 && replace(in, &worker->blocks, len, scratch, (size_t)(out.at - scratch)))
+		server->is_doubtful |= (found & HTTP_LENIENT_DOUBTFUL) != 0;
+	return true;
+}
+
+static enum server_head read_head(struct server_connection *connection)
+{
+	struct http1_server *server = server_of(connection);
+	struct http_parser *parser = &server->parser;
+	struct buffer *in = &server->in;
+
+	for (;;) {
+		if (!has_input(server) || buffer_used(in) <= parser->fed) {
+			enum server_head more = read_more(server);
+			if (more != SERVER_HEAD_READ)
+				return more;
+		}
+		if (connection->server->upstream->conf->lenient && !make_clean(server))
+			continue;
+		switch (http_parser_head(parser, buffer_head(in), buffer_used(in))) {
+		case HTTP_PARSE_MORE:
+			break;
+		case HTTP_PARSE_BAD:
+			return SERVER_HEAD_BAD;
+		case HTTP_PARSE_DONE:
+			in->start += parser->head->len;
+			return SERVER_HEAD_READ;
+		}
+	}
+}
+
+/* ---- the response's body --------------------------------------------------------------------- */
+
+static void open_response(struct server_connection *connection, struct pump *down)
+{
+	struct http1_server *server = server_of(connection);
+
+	down->source = &connection->stream;
+	down->in = &server->in;
+	down->parser = &server->parser;
+}
+
+static uint64_t bytes_sent(const struct server_connection *connection)
+{
+	return connection->stream.received;
+}
+
+static void read_again(struct server_connection *connection)
+{
+	stream_read_again(&connection->stream);
+}
+
+static void read_next_turn(struct server_connection *connection)
+{
+	stream_yield(&connection->stream);
+}
+
+static void expect_input(struct server_connection *connection)
+{
+	stream_expect_input(&connection->stream);
+}
+
+/* ---- its end --------------------------------------------------------------------------------- */
+
+static bool finish(struct server_connection *connection, struct buffer *kept)
+{
+	struct http1_server *server = server_of(connection);
+	bool is_clean = !server->is_doubtful && flow_is_empty(&server->out) && !has_input(server);
+
+	if (kept && server->in.at) {
+		*kept = server->in;
+		server->in = (struct buffer){0};
+	} else {
+		buffer_release(&server->in, &connection->worker->blocks);
+	}
+	return is_clean;
+}
+
+static void end(struct server_connection *connection)
+{
+	struct http1_server *server = server_of(connection);
+	struct buffer_pool *blocks = &connection->worker->blocks;
+
+	flow_clear(&server->out, blocks);
+	buffer_release(&server->in, blocks);
+	http_parser_end(&server->parser);
+}
+
+const struct server_calls http1_server_calls = {
+	.bytes = sizeof(struct http1_server),
+	.open_request = open_request,
+	.bytes_taken = bytes_taken,
+	.expect_head = expect_head,
+	.fetch = fetch,
+	.read_head = read_head,
+	.has_bytes = has_bytes,
+	.open_response = open_response,
+	.bytes_sent = bytes_sent,
+	.read_again = read_again,
+	.read_next_turn = read_next_turn,
+	.expect_input = expect_input,
+	.finish = finish,
+	.end = end,
+};

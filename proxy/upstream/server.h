@@ -1,0 +1,114 @@
+/*
+ * A connection to a server as its exchange uses it: the server's side of the exchange, as
+ * exchange/client.h is the client's. What protocol it speaks does not show here; a protocol
+ * implements struct server_calls (http1/http1_server.c) and is the worker's `server_calls`.
+ *
+ *   server_open_request, the head into the pump's flow --server_send_later--> events->send_request
+ *   events->event --> server_read_head --> server_open_response --> server_finish
+ *
+ * What a connection tells its exchange is in struct server_events (upstream/server_connection.h).
+ */
+#ifndef UPSTREAM_SERVER_H
+#define UPSTREAM_SERVER_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "worker/wait.h"
+
+struct buffer;
+struct http_head;
+struct pump;
+struct server_connection;
+struct worker;
+
+enum server_head {
+	SERVER_HEAD_READ,
+	SERVER_HEAD_NONE,  /* not all of it has come */
+	SERVER_HEAD_BAD,   /* it is malformed */
+	SERVER_HEAD_ENDED, /* the connection ended before it, */
+	SERVER_HEAD_CUT,   /* or within it */
+	SERVER_HEAD_NO_MEMORY,
+};
+
+/* What a protocol does; the functions below say what most of it promises. */
+struct server_calls {
+	size_t bytes; /* of a connection; it begins with its struct server_connection, zeroed */
+
+	void (*open_request)(
+		struct server_connection *connection, struct pump *up, struct http_head *response);
+	uint64_t (*bytes_taken)(const struct server_connection *connection);
+
+	void (*expect_head)(struct server_connection *connection, struct http_head *response);
+	/* Reads what has come, unless something is there already, and does nothing with it yet. */
+	void (*fetch)(struct server_connection *connection);
+	enum server_head (*read_head)(struct server_connection *connection);
+	bool (*has_bytes)(const struct server_connection *connection);
+	void (*open_response)(struct server_connection *connection, struct pump *down);
+	uint64_t (*bytes_sent)(const struct server_connection *connection);
+	void (*read_again)(struct server_connection *connection);
+	void (*read_next_turn)(struct server_connection *connection);
+	void (*expect_input)(struct server_connection *connection);
+
+	bool (*finish)(struct server_connection *connection, struct buffer *kept);
+	/* Frees what it has besides its own memory. Its stream is closed. */
+	void (*end)(struct server_connection *connection);
+};
+
+/* ---- time ------------------------------------------------------------------------------------ */
+
+/* events->timeout comes in `timeout_ms`, unless it is awaited so already (worker/wait.h). */
+void server_await(struct server_connection *connection, enum wait_reason reason, uint64_t progress,
+	uint64_t timeout_ms);
+/* The server owes nothing now. */
+void server_await_nothing(struct server_connection *connection);
+enum wait_reason server_awaited(const struct server_connection *connection);
+
+/* ---- the request ----------------------------------------------------------------------------- */
+
+/* The pump's sink is this connection, behind what is in its flow. The head of the response to it
+ * comes into `response`; NULL: none comes. */
+void server_open_request(
+	struct server_connection *connection, struct pump *up, struct http_head *response);
+
+/* events->send_request comes when others of this round are to be sent as well. */
+void server_send_later(struct server_connection *connection);
+bool server_sends_later(const struct server_connection *connection);
+/* Runs them. */
+void server_send_all(struct worker *worker);
+
+/* Bytes that the server took. */
+uint64_t server_bytes_taken(const struct server_connection *connection);
+
+/* ---- the response ---------------------------------------------------------------------------- */
+
+/* Another head comes into `response`: behind an interim response. */
+void server_expect_head(struct server_connection *connection, struct http_head *response);
+
+enum server_head server_read_head(struct server_connection *connection);
+
+/* Are bytes of the response here that were not taken yet? */
+bool server_has_bytes(const struct server_connection *connection);
+
+/* The pump's source is the response's body. */
+void server_open_response(struct server_connection *connection, struct pump *down);
+
+/* Bytes that the server sent. */
+uint64_t server_bytes_sent(const struct server_connection *connection);
+
+/* It is read once more: when anything comes; in the next turn; and whether or not the loop has
+ * told of what comes, or of its end. */
+void server_read_again(struct server_connection *connection);
+void server_read_next_turn(struct server_connection *connection);
+void server_expect_input(struct server_connection *connection);
+
+/* ---- its end --------------------------------------------------------------------------------- */
+
+/* All of the response was read: gives back what the connection needs for one only. Its last block,
+ * from which something is still borrowed, moves to `kept` (NULL: nothing is). Was the request sent,
+ * and no byte read besides, so that the connection may serve another exchange? The response's
+ * trailers stay until the connection is kept or closed. */
+bool server_finish(struct server_connection *connection, struct buffer *kept);
+
+#endif
