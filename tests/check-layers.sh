@@ -89,6 +89,17 @@ else
 	failed=1
 fi
 
+# Nor what a message looks like on a wire.
+count=$((count + 1))
+wrong=$(grep -nE '"[^"]*(HTTP/1|[Cc]hunked|Connection: |Content-Length)|compose_' proxy/exchange/*.[ch] || :)
+if [ -z "$wrong" ]; then
+	echo "ok $count - an exchange writes no head of HTTP/1"
+else
+	echo "not ok $count - an exchange writes no head of HTTP/1"
+	echo "$wrong" | sed 's/^/# /'
+	failed=1
+fi
+
 only llhttp.h proxy/http
 only ini.h proxy/conf
 only microhttpd.h proxy/admin

@@ -15,13 +15,21 @@
 #include <stdint.h>
 
 #include "body/flow.h"
+#include "body/pump.h"
 
 struct client;
 struct exchange;
 struct forwarded_peer;
 struct forwarding;
 struct listener;
-struct pump;
+
+/* What became of an interim response. */
+enum client_interim {
+	CLIENT_INTERIM_PASSED,
+	CLIENT_INTERIM_UNKNOWN, /* the client knows none: it is left out */
+	CLIENT_INTERIM_EARLY,   /* it is not the exchange's turn on its connection yet */
+	CLIENT_INTERIM_NO_MEMORY,
+};
 
 struct client_calls {
 	/* Acts on what has changed; when it is at it already, once more at its end. */
@@ -38,8 +46,8 @@ struct client_calls {
 	/* The exchange has read all that is its own. `upgrades`: what follows is not known before
 	 * its response is. Nothing is done when another's bytes are due already. */
 	void (*request_read)(struct client *client, struct exchange *exchange, bool upgrades);
-	/* From here on the bytes are its only exchange's, which has switched protocols. */
-	void (*begin_tunnel)(struct client *client, struct exchange *exchange);
+	/* Passes a 101 on; from here on the bytes are its only exchange's. False: no memory. */
+	bool (*begin_tunnel)(struct client *client, struct exchange *exchange);
 	/* What was read of the request's body and not taken; valid until the next call. */
 	struct slice (*body_here)(struct client *client);
 	void (*take_body)(struct client *client, uint32_t bytes);
@@ -48,6 +56,16 @@ struct client_calls {
 	/* The pump's source is the request's body. */
 	void (*open_body)(struct client *client, struct pump *up);
 
+	/* Passes on an interim response, whose head is the exchange's `response`; `is_own`: a 100
+	 * of our own instead. */
+	enum client_interim (*interim)(
+		struct client *client, struct exchange *exchange, bool is_own);
+	/* The final response's head, framed as this client can read its body, and what is here of
+	 * that. DONE, WANTS_READ, WANTS_WRITE: it is composed. NO_MEMORY. Or what is wrong with the
+	 * body, and then nothing of it all has left, or will. */
+	enum pump_result (*head)(struct client *client, struct exchange *exchange);
+	/* An answer of our own, of which answer and outcome say what it is. False: no memory. */
+	bool (*reply)(struct client *client, struct exchange *exchange);
 	/* The pump's sink is this client, behind what is in `out`. */
 	void (*open_response)(struct client *client, struct pump *down);
 	/* One more interim response this turn, or has it to take some first, or to let others go
@@ -102,9 +120,9 @@ static inline void client_request_read(
 	client->calls->request_read(client, exchange, upgrades);
 }
 
-static inline void client_begin_tunnel(struct client *client, struct exchange *exchange)
+static inline bool client_begin_tunnel(struct client *client, struct exchange *exchange)
 {
-	client->calls->begin_tunnel(client, exchange);
+	return client->calls->begin_tunnel(client, exchange);
 }
 
 static inline struct slice client_body_here(struct client *client)
@@ -125,6 +143,22 @@ static inline uint64_t client_body_memory(struct client *client)
 static inline void client_open_body(struct client *client, struct pump *up)
 {
 	client->calls->open_body(client, up);
+}
+
+static inline enum client_interim client_interim(
+	struct client *client, struct exchange *exchange, bool is_own)
+{
+	return client->calls->interim(client, exchange, is_own);
+}
+
+static inline enum pump_result client_head(struct client *client, struct exchange *exchange)
+{
+	return client->calls->head(client, exchange);
+}
+
+static inline bool client_reply(struct client *client, struct exchange *exchange)
+{
+	return client->calls->reply(client, exchange);
 }
 
 static inline void client_open_response(struct client *client, struct pump *down)

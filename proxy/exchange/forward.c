@@ -19,7 +19,6 @@
 
 #include "base/log.h"
 #include "exchange/account.h"
-#include "exchange/compose.h"
 #include "exchange/exchange.h"
 #include "exchange/find_server.h"
 #include "exchange/reply.h"
@@ -282,10 +281,9 @@ static void begin_body(struct exchange *x)
 	struct pump *up = pump_begin(&x->up);
 
 	client_open_body(x->client, up);
-	server_open_request(x->connection, up, &x->response);
 	up->pool = &x->worker->blocks;
 	up->body = x->framing.body;
-	up->encode_chunked = x->framing.body == HTTP_BODY_CHUNKED;
+	server_open_request(x->connection, up, &x->response);
 	up->decoded = x->framing.body == HTTP_BODY_NONE || x->memory.body;
 	up->left = x->framing.length;
 	up->content_bytes = x->memory.body ? x->framing.length : 0;
@@ -307,7 +305,7 @@ bool forward_start(struct exchange *x)
 		gather_resume(x);
 	else
 		begin_body(x);
-	if (!compose_request(x, x->up.flow) ||
+	if (!server_write_request(x->connection, x) ||
 		(x->memory.body && !flow_append(x->up.flow, &x->worker->blocks,
 					   (struct slice){x->memory.body, x->framing.length}))) {
 		exchange_abort(x, "no memory");

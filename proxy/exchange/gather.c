@@ -124,7 +124,6 @@ void gather_resume(struct exchange *x)
 	struct pump *up = &x->up;
 
 	server_open_request(x->connection, up, &x->response);
-	up->encode_chunked = x->framing.body == HTTP_BODY_CHUNKED;
 	up->tail_due = up->encode_chunked && up->decoded && spool_bytes(x->body) == 0;
 	up->written = 0;
 	up->borrowed = 0;

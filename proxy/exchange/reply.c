@@ -8,13 +8,9 @@
 #include <assert.h>
 
 #include "base/log.h"
-#include "exchange/compose.h"
 #include "exchange/exchange.h"
 #include "exchange/respond.h"
-#include "gate/ratelimit_fields.h"
 #include "http/problem.h"
-#include "listen/listener.h"
-#include "worker/worker_clock.h"
 
 /* A body up to this is cheaper to read than a new connection. */
 #define DISCARD_BYTES (64 * 1024)
@@ -109,88 +105,9 @@ void reply_discard_body(struct exchange *x)
 	}
 }
 
-/* The field lines of a 429, and of what else passed the gate. */
-static struct slice ratelimit_lines(const struct exchange *x, char *buffer, size_t capacity)
-{
-	struct http_out out = http_out_over(buffer, capacity);
-
-	if (x->route && x->gate.verdict.limit_count > 0 && x->dialect != CONF_RATELIMIT_OFF)
-		ratelimit_append(&out, x->use->site->texts, x->dialect, &x->gate.verdict,
-			exchange_ratelimit_ms(x));
-	if (out.overflow)
-		return SLICE_NONE;
-	return (struct slice){buffer, (size_t)(out.at - buffer)};
-}
-
-/* What a caller can do about it, where the status alone does not tell. */
-static struct slice detail_of(const char *why)
-{
-	static const struct {
-		const char *why;
-		struct slice detail;
-	} details[] = {
-		{"ambiguous path", SLICE("Servers differ about this path; send it without //, ;, "
-					 "encoded slashes and dot segments.")},
-		{"ambiguous key", SLICE("The caller's key is there more than once, or not exactly "
-					"under its name.")},
-		{"unknown key", SLICE("The key is not known, or has been revoked.")},
-		{"path too costly to match", SLICE("This path cannot be matched in time.")},
-	};
-
-	for (size_t i = 0; i < sizeof(details) / sizeof(details[0]); i++) {
-		if (strcmp(why, details[i].why) == 0)
-			return details[i].detail;
-	}
-	return SLICE_NONE;
-}
-
-/* `changes`: NULL for none. */
-static bool write_reply(
-	struct exchange *x, const struct http_changes *changes, struct http_out *out)
-{
-	char fields[4096], allow[HTTP_ALLOW_BYTES];
-	struct slice violated[GATE_LIMITS_MAX];
-	struct http_problem problem = {
-		.status = x->answer.status,
-		.detail = x->answer.status == 400 || x->answer.status == 403 ? detail_of(x->outcome)
-									     : SLICE_NONE,
-		.retry_after_ms = x->answer.retry_after_ms,
-		.fields = ratelimit_lines(x, fields, sizeof(fields)),
-		.date = worker_date(x->worker),
-		.changes = changes,
-		.request_id = x->request_id,
-		.request_id_field = x->use->site->request_id_field,
-		.connection = x->close_client         ? HTTP_PROBLEM_CLOSE
-			      : x->request.minor == 0 ? HTTP_PROBLEM_KEEP_ALIVE
-						      : HTTP_PROBLEM_PLAIN,
-		.head = x->request.method == HTTP_METHOD_HEAD && x->request.len > 0,
-		.reduced_capacity = x->gate.verdict.outcome == GATE_UNAVAILABLE,
-	};
-
-	if (x->answer.status == 401)
-		problem.challenge = gate_challenge(x->use->site->gate);
-	if (x->answer.status == 429) {
-		problem.policies = violated;
-		problem.policy_count = ratelimit_violated(&x->gate.verdict, violated);
-	}
-	if (x->answer.status == 405 || x->answer.status == 200) {
-		uint64_t methods = x->facts.allow;
-		if (methods == 0) /* CONNECT and TRACE: whatever else */
-			methods = HTTP_METHODS_USUAL;
-		problem.allow = (struct slice){allow, http_allow_text(methods, allow)};
-	}
-	size_t body_bytes = 0;
-	size_t len =
-		http_problem_write(out->at, (size_t)(out->end - out->at), &problem, &body_bytes);
-	x->answer.reply_bytes = body_bytes;
-	out->at += len;
-	return len > 0;
-}
-
 void reply_if_first(struct exchange *x)
 {
 	struct client *client = x->client;
-	struct http_out out;
 
 	if (x->state != EXCHANGE_REPLYING || !exchange_is_first(x) ||
 		!flow_takes_prefix(&client->out))
@@ -198,15 +115,10 @@ void reply_if_first(struct exchange *x)
 	if (exchange_ends_drain(x))
 		x->close_client = true;
 	if (!x->answer.begun) {
-		const struct http_changes changes = exchange_response_changes(x);
-		bool any = http_changes_any(&changes);
-		size_t room = HTTP_PROBLEM_BYTES + (any ? http_changes_bytes(&changes) : 0);
-		if (!flow_reserve(&client->out, &x->worker->blocks, room, &out) ||
-			!write_reply(x, any ? &changes : NULL, &out)) {
+		if (!client_reply(client, x)) {
 			exchange_abort(x, "no memory");
 			return;
 		}
-		flow_commit(&client->out, &out);
 		x->answer.begun = true;
 	}
 	if (!exchange_has_request(x) && !x->close_client)

@@ -4,7 +4,6 @@
 
 #include "base/log.h"
 #include "exchange/account.h"
-#include "exchange/compose.h"
 #include "exchange/endless.h"
 #include "exchange/exchange.h"
 #include "exchange/pin.h"
@@ -36,58 +35,66 @@ void respond_continue(struct exchange *x)
 {
 	struct client *client = x->client;
 
-	if (!exchange_is_first(x) || !flow_takes_prefix(&client->out))
+	if (!client)
 		return;
-	x->interim.continue_due = false;
-	x->interim.continue_sent = true;
-	if (flow_append(&client->out, &x->worker->blocks, SLICE("HTTP/1.1 100 Continue\r\n\r\n")))
+	switch (client_interim(client, x, true)) {
+	case CLIENT_INTERIM_PASSED:
+		x->interim.continue_due = false;
+		x->interim.continue_sent = true;
 		client->again = true;
-	else
+		break;
+	case CLIENT_INTERIM_UNKNOWN:
+	case CLIENT_INTERIM_EARLY:
+		break;
+	case CLIENT_INTERIM_NO_MEMORY:
 		exchange_abort(x, "no memory");
-}
-
-static bool may_write_interim(const struct exchange *x)
-{
-	return exchange_is_first(x) && flow_takes_prefix(&x->client->out);
+		break;
+	}
 }
 
 /* 1xx: passed on to clients that know of them, then the next head is awaited. Before it is the
  * exchange's turn on its connection it waits: of a 100 that is noted, as the client may wait for it
- * with its request's body; with others the server is left to wait. */
-static void respond_interim(struct exchange *x)
+ * with its request's body; with others the server is left to wait. False: it waits. */
+static bool pass_interim(struct exchange *x)
 {
 	struct client *client = x->client;
-	bool is_wanted = client && x->request.minor >= 1;
+	bool is_continue = x->response.status == 100;
 
-	x->interim.seen = true;
-	if (client)
-		client->work++;
-	if (is_wanted && !may_write_interim(x)) {
-		x->interim.held = x->response.status != 100;
-		x->interim.continue_due |= !x->interim.held;
-		if (x->interim.held) {
-			server_await_nothing(x->connection);
-			return;
-		}
-	} else if (is_wanted) {
-		if (x->response.status == 100)
-			x->interim.continue_sent = true;
-		if (!compose_response(x, &client->out, false, true)) {
-			exchange_abort(x, "no memory");
-			return;
-		}
+	switch (client ? client_interim(client, x, false) : CLIENT_INTERIM_UNKNOWN) {
+	case CLIENT_INTERIM_PASSED:
+		x->interim.continue_sent |= is_continue;
 		client->again = true;
+		break;
+	case CLIENT_INTERIM_UNKNOWN:
+		break;
+	case CLIENT_INTERIM_EARLY:
+		if (!is_continue)
+			return false;
+		x->interim.continue_due = true;
+		break;
+	case CLIENT_INTERIM_NO_MEMORY:
+		exchange_abort(x, "no memory");
+		return true;
 	}
+	x->interim.held = false;
 	server_expect_head(x->connection, &x->response);
+	return true;
+}
+
+static void respond_interim(struct exchange *x)
+{
+	x->interim.seen = true;
+	if (x->client)
+		x->client->work++;
+	if (pass_interim(x))
+		return;
+	x->interim.held = true;
+	server_await_nothing(x->connection);
 }
 
 bool respond_held_interim(struct exchange *x)
 {
-	if (x->client && !may_write_interim(x))
-		return false;
-	x->interim.held = false;
-	respond_interim(x);
-	return true;
+	return pass_interim(x);
 }
 
 static void begin_tunnel(struct exchange *x);
@@ -108,20 +115,6 @@ static void read_cost(struct exchange *x)
 	x->answer.cost = cost;
 }
 
-/* As much as waits for one write: a block of the usual size has room for a head behind it. */
-#define JOIN_BYTES (11 * 1024)
-
-/* A short response that is here whole waits in the client's flow for the turn's end: others of this
- * turn are written with it, those of pipelined requests on its own connection in one piece. */
-static void join_others(struct exchange *x)
-{
-	const struct flow *out = &x->client->out;
-
-	x->answer.joined =
-		x->down.decoded && !x->down.tail_due &&
-		buffer_used(&out->prefix) + out->body.len + out->suffix.len <= JOIN_BYTES;
-}
-
 /* The client is gone. A write is followed to its response's head, so that what must come after it
  * does, and on to its end as long as that is near. A read that nobody will see is cut, unless that
  * ends its session's login and its end is near. Near is FOLLOW_BYTES, and the upstream's
@@ -138,8 +131,8 @@ static bool is_worth_following(const struct exchange *x)
 	       (x->response_framing.body != HTTP_BODY_LENGTH && is_write);
 }
 
-/* Its body comes down. `chunked`: to the client. */
-static void begin_down(struct exchange *x, bool chunked)
+/* Its body comes down. */
+static void begin_down(struct exchange *x)
 {
 	const struct conf_buffering *buffering = &x->route->response_buffering;
 
@@ -154,7 +147,6 @@ static void begin_down(struct exchange *x, bool chunked)
 			buffering->memory_bytes, buffering->file_bytes, SPOOL_RESPONSE};
 	}
 	down->body = x->response_framing.body;
-	down->encode_chunked = chunked;
 	down->decoded = x->response_framing.body == HTTP_BODY_NONE;
 	down->left = x->response_framing.length;
 	down->max_bytes = x->client ? 0 : FOLLOW_BYTES;
@@ -166,47 +158,36 @@ static void begin_down(struct exchange *x, bool chunked)
 static void begin_relaying(struct exchange *x)
 {
 	struct client *client = x->client;
-	enum http_body body = x->response_framing.body;
-	bool has_no_length = body == HTTP_BODY_CHUNKED || body == HTTP_BODY_UNTIL_CLOSE;
-	bool chunked = has_no_length && client && x->request.minor >= 1;
-	bool by_close = has_no_length && client && x->request.minor == 0;
 
-	if (by_close)
-		x->close_client = true; /* an HTTP/1.0 client sees the end by the close */
 	if (client && (!exchange_has_request(x) || exchange_ends_drain(x)))
 		x->close_client = true; /* in a drain, the last of the connection says so */
-	size_t unsent = client ? flow_bytes(&client->out) : 0;
 	x->answer.begun = true;
 	x->answer.status = x->response.status;
-	begin_down(x, chunked);
+	begin_down(x);
 	exchange_enter(x, client ? EXCHANGE_RELAYING : EXCHANGE_DRAINING);
 	if (!client && !is_worth_following(x))
 		exchange_end(x);
 	if (!client)
 		return;
-	if (!compose_response(x, &client->out, chunked, false)) {
+	switch (client_head(client, x)) {
+	case PUMP_NO_MEMORY:
 		exchange_abort(x, "no memory");
-		return;
+		break;
+	case PUMP_SOURCE_BROKEN:
+		x->answer.begun = false; /* it can still be another one */
+		bad_gateway(x, "malformed response body");
+		break;
+	case PUMP_WANTS_READ:
+	case PUMP_WANTS_WRITE:
+	case PUMP_DONE:
+	case PUMP_SOURCE_ENDED:
+	case PUMP_TOO_LARGE:
+	case PUMP_SINK_FAILED:
+	case PUMP_SPOOL_FAILED:
+		if (x->close_client)
+			client_finish(client);
+		break;
 	}
-	/* What of the body is here already leaves with the head. */
-	if (pump_has_content(&x->down)) {
-		enum pump_result result = pump_fill(&x->down);
-		if (result == PUMP_NO_MEMORY) {
-			exchange_abort(x, "no memory");
-			return;
-		}
-		if (result == PUMP_SOURCE_BROKEN) {
-			/* Not a byte of the head has left: it can still be another one. */
-			flow_truncate(&client->out, unsent);
-			x->answer.begun = false;
-			bad_gateway(x, "malformed response body");
-			return;
-		}
-	}
-	client->ends_body = by_close;
-	if (x->close_client)
-		client_finish(client);
-	join_others(x);
 }
 
 void respond_to_head(struct exchange *x)
@@ -388,12 +369,11 @@ static void begin_tunnel(struct exchange *x)
 	x->close_client = true;
 	if (x->body)
 		exchange_free_body(x); /* it was sent */
-	if (!compose_response(x, &client->out, false, false)) {
+	if (!client_begin_tunnel(client, x)) {
 		exchange_abort(x, "no memory");
 		return;
 	}
 	exchange_enter(x, EXCHANGE_TUNNEL);
-	client_begin_tunnel(client, x);
 	x->up = x->down = (struct pump){.pool = &x->worker->blocks, .body = HTTP_BODY_UNTIL_CLOSE};
 	server_open_request(x->connection, &x->up, NULL);
 	server_open_response(x->connection, &x->down);

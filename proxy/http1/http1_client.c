@@ -2,6 +2,7 @@
 
 #include "body/pump.h"
 #include "http1/downstream.h"
+#include "http1/http1_response.h"
 
 /* A server may send interim responses without end: no more are composed than this. */
 #define INTERIM_BYTES (16 * 1024)
@@ -41,12 +42,15 @@ static void request_read(struct client *client, struct exchange *exchange, bool 
 		downstream_set_input(d, INPUT_UPGRADE, exchange);
 }
 
-static void begin_tunnel(struct client *client, struct exchange *exchange)
+static bool begin_tunnel(struct client *client, struct exchange *exchange)
 {
 	struct downstream *d = downstream_of(client);
 
+	if (!http1_switch(client, exchange))
+		return false;
 	downstream_set_input(d, INPUT_TUNNEL, exchange);
 	downstream_finish(d);
+	return true;
 }
 
 static struct slice body_here(struct client *client)
@@ -113,6 +117,9 @@ const struct client_calls http1_client_calls = {
 	.take_body = take_body,
 	.body_memory = body_memory,
 	.open_body = open_body,
+	.interim = http1_interim,
+	.head = http1_head,
+	.reply = http1_reply,
 	.open_response = open_response,
 	.takes_interim = takes_interim,
 	.is_behind = is_behind,

@@ -6,6 +6,7 @@
 #include "body/pump.h"
 #include "http/lenient.h"
 #include "http/out.h"
+#include "http1/compose.h"
 #include "upstream/server_inside.h"
 
 struct http1_server {
@@ -42,8 +43,14 @@ static void open_request(
 {
 	up->sink = &connection->stream;
 	up->flow = &server_of(connection)->out;
+	up->encode_chunked = up->body == HTTP_BODY_CHUNKED;
 	if (response)
 		expect_head(connection, response);
+}
+
+static bool write_request(struct server_connection *connection, struct exchange *exchange)
+{
+	return compose_request(exchange, &server_of(connection)->out);
 }
 
 static uint64_t bytes_taken(const struct server_connection *connection)
@@ -241,6 +248,7 @@ static void end(struct server_connection *connection)
 const struct server_calls http1_server_calls = {
 	.bytes = sizeof(struct http1_server),
 	.open_request = open_request,
+	.write_request = write_request,
 	.bytes_taken = bytes_taken,
 	.expect_head = expect_head,
 	.fetch = fetch,

@@ -65,6 +65,11 @@ void server_open_request(
 	connection->calls->open_request(connection, up, response);
 }
 
+bool server_write_request(struct server_connection *connection, struct exchange *exchange)
+{
+	return connection->calls->write_request(connection, exchange);
+}
+
 uint64_t server_bytes_taken(const struct server_connection *connection)
 {
 	return connection->calls->bytes_taken(connection);

@@ -3,7 +3,7 @@
  * exchange/client.h is the client's. What protocol it speaks does not show here; a protocol
  * implements struct server_calls (http1/http1_server.c) and is the worker's `server_calls`.
  *
- *   server_open_request, the head into the pump's flow --server_send_later--> events->send_request
+ *   server_open_request, server_write_request, server_send_later --> events->send_request
  *   events->event --> server_read_head --> server_open_response --> server_finish
  *
  * What a connection tells its exchange is in struct server_events (upstream/server_connection.h).
@@ -18,6 +18,7 @@
 #include "worker/wait.h"
 
 struct buffer;
+struct exchange;
 struct http_head;
 struct pump;
 struct server_connection;
@@ -38,6 +39,7 @@ struct server_calls {
 
 	void (*open_request)(
 		struct server_connection *connection, struct pump *up, struct http_head *response);
+	bool (*write_request)(struct server_connection *connection, struct exchange *exchange);
 	uint64_t (*bytes_taken)(const struct server_connection *connection);
 
 	void (*expect_head)(struct server_connection *connection, struct http_head *response);
@@ -67,10 +69,13 @@ enum wait_reason server_awaited(const struct server_connection *connection);
 
 /* ---- the request ----------------------------------------------------------------------------- */
 
-/* The pump's sink is this connection, behind what is in its flow. The head of the response to it
- * comes into `response`; NULL: none comes. */
+/* The pump, whose `body` is set, has this connection as its sink, behind what is in its flow. The
+ * head of the response to it comes into `response`; NULL: none comes. */
 void server_open_request(
 	struct server_connection *connection, struct pump *up, struct http_head *response);
+
+/* The request's head, into the connection's flow. False: no memory. */
+bool server_write_request(struct server_connection *connection, struct exchange *exchange);
 
 /* events->send_request comes when others of this round are to be sent as well. */
 void server_send_later(struct server_connection *connection);

@@ -15,6 +15,7 @@
 #include "exchange/reply.h"
 #include "exchange/respond.h"
 #include "exchange/turn.h"
+#include "http1/http1_response.h"
 
 static const char *const route_names[] = {"strict", "writes", "free", "table"};
 
@@ -363,6 +364,7 @@ static const struct client_calls calls = {
 	.open_body = open_body,
 	.is_behind = is_behind,
 	.is_last = is_last,
+	.reply = http1_reply,
 };
 
 struct peer *peer_new(struct host *host)

@@ -1,6 +1,6 @@
 /*
  * Servers that speak another protocol than HTTP/1, by a table of operations of their own. Theirs
- * has no heads: a response is its status, its length and its content, "200 5 hello".
+ * has no heads: a request is "get /path", a response its status, length and content, "200 5 hello".
  */
 #include "upstream/server.h"
 
@@ -42,6 +42,14 @@ static void open_request(
 	up->sink = &connection->stream;
 	up->flow = &self(connection)->out;
 	expect_head(connection, response);
+}
+
+static bool write_request(struct server_connection *connection, struct exchange *x)
+{
+	struct flow *out = &self(connection)->out;
+	struct buffer_pool *blocks = &connection->worker->blocks;
+
+	return flow_append(out, blocks, SLICE("get ")) && flow_append(out, blocks, x->facts.path);
 }
 
 static uint64_t bytes_taken(const struct server_connection *connection)
@@ -134,6 +142,7 @@ static void end(struct server_connection *connection)
 static const struct server_calls lines_of_text = {
 	.bytes = sizeof(struct line_server),
 	.open_request = open_request,
+	.write_request = write_request,
 	.bytes_taken = bytes_taken,
 	.expect_head = expect_head,
 	.fetch = fetch,
@@ -165,6 +174,7 @@ static void a_response_comes_and_the_connection_serves_again(void **state)
 	(void)state;
 	for (unsigned n = 1; n <= 2; n++) {
 		struct exchange *x = flight_begin(stage, GET);
+		assert_string_equal(stage_server_got(stage, 0), "get /");
 		flight_answer(stage, x, "200 5 hello");
 		const char *got = stage_client_got(stage);
 		assert_has(got, "HTTP/1.1 200 x\r\n");

@@ -60,6 +60,24 @@ static void where_pumps_begin_and_end(void **state)
 	linked_end(&l);
 }
 
+/* An exchange's head is composed behind nothing, and leaves with what its pump adds. */
+static void a_requests_head_is_written(void **state)
+{
+	struct stage *stage = stage_begin(&plain);
+	struct exchange *x = flight_begin(stage, POST);
+	struct flow *out = output_of(x->connection);
+
+	(void)state;
+	stage_server_got(stage, 0);
+	assert_true(flow_is_empty(out));
+	assert_true(server_write_request(x->connection, x));
+	assert_memory_equal(buffer_head(&out->prefix), "POST / HTTP/1.1\r\n", 17);
+	assert_memory_equal(
+		buffer_head(&out->prefix) + buffer_used(&out->prefix) - 4, "\r\n\r\n", 4);
+	flow_clear(out, &stage->worker->blocks);
+	stage_end(stage);
+}
+
 /* ---- heads ----------------------------------------------------------------------------------- */
 
 /* These bytes have come, and perhaps the end; its head is read. */
@@ -377,6 +395,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(there_are_all_operations),
 		cmocka_unit_test(where_pumps_begin_and_end),
+		cmocka_unit_test(a_requests_head_is_written),
 		cmocka_unit_test(each_result_of_reading_a_head),
 		cmocka_unit_test(what_is_behind_a_head_stays),
 		cmocka_unit_test(one_that_ends_clean_gives_its_block_back),

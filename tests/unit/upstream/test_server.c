@@ -95,6 +95,12 @@ static void open_request(
 	asked.second = response;
 }
 
+static bool write_request(struct server_connection *connection, struct exchange *exchange)
+{
+	ask("write_request", connection, exchange);
+	return asked.yes;
+}
+
 static uint64_t bytes_taken(const struct server_connection *connection)
 {
 	ask("bytes_taken", connection, NULL);
@@ -152,6 +158,7 @@ static bool finish(struct server_connection *connection, struct buffer *kept)
 
 static const struct server_calls noted = {
 	.open_request = open_request,
+	.write_request = write_request,
 	.bytes_taken = bytes_taken,
 	.expect_head = expect_head,
 	.read_head = read_head,
@@ -176,6 +183,7 @@ static void assert_asked(
 static void each_operation_is_its_protocols(void **state)
 {
 	struct server_connection connection = {.calls = &noted};
+	struct exchange *exchange = (struct exchange *)(void *)&asked;
 	struct http_head response;
 	struct buffer kept;
 	struct pump pump;
@@ -202,6 +210,8 @@ static void each_operation_is_its_protocols(void **state)
 		asked.yes = yes;
 		assert_int_equal(server_has_bytes(&connection), yes);
 		assert_asked(&connection, "has_bytes", NULL);
+		assert_int_equal(server_write_request(&connection, exchange), yes);
+		assert_asked(&connection, "write_request", exchange);
 		assert_int_equal(server_finish(&connection, &kept), yes);
 		assert_asked(&connection, "finish", &kept);
 	}

@@ -15,6 +15,7 @@
 #include "exchange/judge.h"
 #include "exchange/pin.h"
 #include "exchange/respond.h"
+#include "http1/http1_response.h"
 #include "upstream/server_pool.h"
 #include "site/site.h"
 #include "daemon/worker_parts.h"
@@ -142,10 +143,10 @@ static void request_read(struct client *client, struct exchange *exchange, bool 
 	note(client, upgrades ? "read-upgrade " : "read ");
 }
 
-static void begin_tunnel(struct client *client, struct exchange *exchange)
+static bool begin_tunnel(struct client *client, struct exchange *exchange)
 {
-	(void)exchange;
 	note(client, "tunnel ");
+	return http1_switch(client, exchange);
 }
 
 static struct slice body_here(struct client *client)
@@ -206,6 +207,9 @@ static const struct client_calls client_calls = {
 	.take_body = take_body,
 	.body_memory = body_memory,
 	.open_body = open_body,
+	.interim = http1_interim,
+	.head = http1_head,
+	.reply = http1_reply,
 	.open_response = open_response,
 	.takes_interim = takes_interim,
 	.is_behind = is_behind,

@@ -1,6 +1,6 @@
-/* Heads as they leave: of requests to servers, of responses to clients (exchange/compose.c). */
-#ifndef EXCHANGE_COMPOSE_H
-#define EXCHANGE_COMPOSE_H
+/* Heads as they leave: of requests to servers, of responses to clients. */
+#ifndef HTTP1_COMPOSE_H
+#define HTTP1_COMPOSE_H
 
 #include <stdbool.h>
 

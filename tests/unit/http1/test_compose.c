@@ -1,9 +1,9 @@
 /* Heads as they leave: what of a request reaches its server, what of a response its client, and
  * what is added to either. */
-#include "exchange/compose.h"
+#include "http1/compose.h"
 
 #include "exchange/judge.h"
-#include "fakes/flight.h"
+#include "tests/unit/exchange/fakes/flight.h"
 
 /* What the server gets of a request. */
 static const char *sent(struct stage **stage, const struct stage_conf *conf, const char *request)

@@ -3,7 +3,7 @@
  * are copied as they stand; what belongs to this hop alone is left out, what a proxy must say is
  * added.
  */
-#include "exchange/compose.h"
+#include "http1/compose.h"
 
 #include "base/log.h"
 #include "exchange/exchange.h"
