@@ -15,7 +15,6 @@
 #include "http1/downstream.h"
 #include "http1/http1_server.h"
 #include "http1/idle.h"
-#include "http1/linger.h"
 #include "listen/give_way.h"
 #include "listen/listener.h"
 #include "stats/busiest.h"
@@ -124,7 +123,7 @@ static void command_listeners(struct worker *worker, unsigned commands)
 
 static const struct protocol http1 = {
 	.take_client = downstream_accept,
-	.give_way = linger_give_way,
+	.give_way = downstream_give_way,
 	.find_idle = idle_find,
 	.close_idle = idle_close,
 };

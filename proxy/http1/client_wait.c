@@ -3,7 +3,7 @@
 #include <stdlib.h>
 
 #include "exchange/exchange.h"
-#include "http1/downstream.h"
+#include "http1/downstream_inside.h"
 #include "http1/min_rate.h"
 #include "listen/listener.h"
 

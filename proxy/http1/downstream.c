@@ -63,12 +63,6 @@ void downstream_accept(struct worker *worker, struct listener *listener,
 	stream_expect_input(&d->stream);
 }
 
-void downstream_judge_peer_again(struct downstream *d)
-{
-	forwarded_peer_judge(&d->peer, &d->client.listener->conf->trusted_proxies);
-	d->judged_by = d->worker->use->site->serial;
-}
-
 static void free_downstream(struct deferred_free *item)
 {
 	free(CONTAINER_OF(item, struct downstream, deferred));
@@ -143,6 +137,37 @@ static void flush(struct downstream *d)
 		downstream_close(d, "write failed");
 }
 
+bool downstream_give_way(struct listener *listener)
+{
+	if (!listener->oldest_lingering)
+		return false;
+	downstream_close(listener->oldest_lingering, "lingered, gives way");
+	return true;
+}
+
+static void run_lingering(struct downstream *d)
+{
+	if (!linger_run(d))
+		downstream_close(d, "lingered");
+}
+
+/* Or closes it at once, where no connection may linger. */
+static void begin_lingering(struct downstream *d)
+{
+	struct listener *listener = d->client.listener;
+
+	if (listener->conf->max_lingering == 0) {
+		downstream_close(d, "done");
+		return;
+	}
+	stream_end_output(&d->stream);
+	enter(d, DOWNSTREAM_LINGERING);
+	linger_begin(d);
+	while (linger_is_full(listener))
+		downstream_give_way(listener);
+	run_lingering(d);
+}
+
 /* All is answered. May the client still be sending, or has sent what nobody will read? */
 static void end_output(struct downstream *d)
 {
@@ -152,12 +177,7 @@ static void end_output(struct downstream *d)
 	if (d->stream.read_ended || !(unread || d->rest_comes))
 		downstream_close(d, "done");
 	else
-		linger_begin(d);
-}
-
-void downstream_linger(struct downstream *d)
-{
-	enter(d, DOWNSTREAM_LINGERING);
+		begin_lingering(d);
 }
 
 void downstream_finish(struct downstream *d)
@@ -311,6 +331,23 @@ static inline bool may_hide_reset(const struct downstream *d, uint64_t begun)
 	return d->begun != begun && d->last && d->stream.unsure && exchange_waits_for_turn(d->last);
 }
 
+static void read_more(struct downstream *d)
+{
+	switch (read_requests(d)) {
+	case READ_REQUESTS_PAUSED:
+		break;
+	case READ_REQUESTS_ENDED:
+		downstream_finish(d);
+		break;
+	case READ_REQUESTS_RESET:
+		downstream_close(d, "connection reset");
+		break;
+	case READ_REQUESTS_NO_MEMORY:
+		downstream_close(d, "no memory");
+		break;
+	}
+}
+
 void downstream_advance(struct downstream *d)
 {
 	uint64_t begun = d->begun;
@@ -322,7 +359,7 @@ void downstream_advance(struct downstream *d)
 	if (d->state == DOWNSTREAM_CLOSED)
 		return;
 	if (d->state == DOWNSTREAM_LINGERING) {
-		linger_run(d);
+		run_lingering(d);
 		return;
 	}
 	d->busy = true;
@@ -334,7 +371,7 @@ void downstream_advance(struct downstream *d)
 			d->reading != d->client.first)
 			exchange_run(d->reading);
 		if (d->state == DOWNSTREAM_OPEN && (d->in.at || d->stream.readable))
-			read_requests(d);
+			read_more(d);
 		if (d->stalled) {
 			flush(d);
 			d->client.again |= !read_requests_are_stalled(d);

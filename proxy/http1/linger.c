@@ -1,6 +1,6 @@
 #include "http1/linger.h"
 
-#include "http1/downstream.h"
+#include "http1/downstream_inside.h"
 #include "listen/listener.h"
 
 #define SILENT_MS       5000 /* a client that sends nothing for so long has stopped */
@@ -46,14 +46,6 @@ void linger_leave(struct downstream *d)
 	listener->lingering--;
 }
 
-bool linger_give_way(struct listener *listener)
-{
-	if (!listener->oldest_lingering)
-		return false;
-	downstream_close(listener->oldest_lingering, "lingered, gives way");
-	return true;
-}
-
 static uint64_t least(uint64_t a, uint64_t b)
 {
 	return a < b ? a : b;
@@ -87,22 +79,16 @@ void linger_drain(struct downstream *d)
 
 void linger_begin(struct downstream *d)
 {
-	struct listener *listener = d->client.listener;
-
-	if (listener->conf->max_lingering == 0) {
-		downstream_close(d, "done");
-		return;
-	}
-	stream_end_output(&d->stream);
-	downstream_linger(d);
 	d->lingers_since_ms = worker_now_ms(d->worker);
 	join(d);
-	while (listener->lingering > bound_of(listener))
-		linger_give_way(listener);
-	linger_run(d);
 }
 
-void linger_run(struct downstream *d)
+bool linger_is_full(const struct listener *listener)
+{
+	return listener->lingering > bound_of(listener);
+}
+
+bool linger_run(struct downstream *d)
 {
 	struct buffer_pool *pool = &d->worker->blocks;
 	uint64_t max_bytes = d->client.listener->conf->linger_bytes;
@@ -121,11 +107,10 @@ void linger_run(struct downstream *d)
 		d->in.start = d->in.end = 0;
 	}
 	buffer_release(&d->in, pool);
-	if (d->stream.read_ended || d->lingered_bytes >= max_bytes) {
-		downstream_close(d, "lingered");
-		return;
-	}
+	if (d->stream.read_ended || d->lingered_bytes >= max_bytes)
+		return false;
 	watch(d);
 	if (d->yields && d->stream.readable)
 		stream_yield(&d->stream);
+	return true;
 }

@@ -22,19 +22,20 @@
 struct downstream;
 struct listener;
 
-/* All is written: lingers, or closes at once where no connection may linger. */
+/* All is written, and the connection is in DOWNSTREAM_LINGERING: it joins those of its listener. */
 void linger_begin(struct downstream *downstream);
 
-/* Something came: throws it away, as much as one turn of the loop allows. */
-void linger_run(struct downstream *downstream);
+/* Are there more of them than may be? */
+bool linger_is_full(const struct listener *listener);
+
+/* Something may have come: throws it away, as much as one turn of the loop allows. False: it has
+ * lingered to its end. */
+bool linger_run(struct downstream *downstream);
 
 /* It closes, in whichever state it is. */
 void linger_leave(struct downstream *downstream);
 
 /* A drain has begun: it may be silent for less long. */
 void linger_drain(struct downstream *downstream);
-
-/* Closes the one of this listener's that has lingered longest. False: there is none. */
-bool linger_give_way(struct listener *listener);
 
 #endif

@@ -32,51 +32,38 @@ static bool may_begin_request(struct downstream *d)
 	return !d->stalled && downstream_may_work(d);
 }
 
-/* The client will send no more. What it asked for is still answered: it may have closed only its
- * half. */
-static void input_ended(struct downstream *d)
-{
-	if (d->stream.failed)
-		downstream_close(d, "connection reset");
-	else
-		downstream_finish(d);
-}
-
-/* More bytes for a head into the buffer. False: none now, or the connection is gone. */
-static bool read_more(struct downstream *d, size_t head_max)
+/* More bytes for a head into the buffer. PAUSED with `*more` false: none now. */
+static enum read_requests read_more(struct downstream *d, size_t head_max, bool *more)
 {
 	struct buffer *in = &d->in;
 	struct buffer_pool *pool = &d->worker->blocks;
 
+	*more = false;
 	bool within_head = d->input == INPUT_HEAD;
 	if (!(within_head ? stream_may_have_more(&d->stream) : d->stream.readable))
-		return false;
+		return READ_REQUESTS_PAUSED;
 	d->client.work++;
-	if (!in->at && !buffer_acquire(in, pool)) {
-		downstream_close(d, "no memory");
-		return false;
-	}
+	if (!in->at && !buffer_acquire(in, pool))
+		return READ_REQUESTS_NO_MEMORY;
 	if (buffer_used(in) == 0)
 		in->start = in->end = 0;
 	if (buffer_room(in) == 0) {
 		/* Move the beginning of a head to the front, or get it a block that holds it. */
 		size_t wanted = in->start > 0 ? in->capacity : head_max + 1;
-		if (!buffer_reserve(in, pool, wanted)) {
-			downstream_close(d, "no memory");
-			return false;
-		}
+		if (!buffer_reserve(in, pool, wanted))
+			return READ_REQUESTS_NO_MEMORY;
 	}
 	switch (stream_read(&d->stream, in)) {
 	case STREAM_OK:
-		return true;
+		*more = true;
+		return READ_REQUESTS_PAUSED;
 	case STREAM_AGAIN:
-		break;
+		return READ_REQUESTS_PAUSED;
 	case STREAM_END:
 	case STREAM_FAILED:
-		input_ended(d);
 		break;
 	}
-	return false;
+	return d->stream.failed ? READ_REQUESTS_RESET : READ_REQUESTS_ENDED;
 }
 
 static bool begin_head(struct downstream *d)
@@ -86,10 +73,8 @@ static bool begin_head(struct downstream *d)
 		conf->max_header_bytes, conf->max_uri_bytes, conf->max_fields};
 
 	struct exchange *exchange = exchange_new(d->worker, &d->client);
-	if (!exchange) {
-		downstream_close(d, "no memory");
+	if (!exchange)
 		return false;
-	}
 	downstream_set_input(d, INPUT_HEAD, exchange);
 	http_parser_begin_request(&d->parser, &exchange->request, &limits);
 	return true;
@@ -116,8 +101,10 @@ void read_requests_append(struct downstream *d)
 	append(d);
 }
 
-void read_requests(struct downstream *d)
+enum read_requests read_requests(struct downstream *d)
 {
+	enum read_requests result = READ_REQUESTS_PAUSED;
+
 	while (may_begin_request(d) || (d->state == DOWNSTREAM_OPEN && d->input == INPUT_HEAD)) {
 		struct buffer *in = &d->in;
 		if (d->input == INPUT_NONE)
@@ -126,12 +113,14 @@ void read_requests(struct downstream *d)
 			     buffer_used(in) > (d->input == INPUT_HEAD ? d->parser.fed : 0) &&
 			     !(buffer_used(in) == 1 && buffer_head(in)[0] == '\r');
 		if (!fresh) {
-			if (!read_more(d, d->client.listener->conf->max_header_bytes))
+			bool more;
+			result = read_more(d, d->client.listener->conf->max_header_bytes, &more);
+			if (!more)
 				break;
 			continue;
 		}
 		if (d->input == INPUT_NONE && !begin_head(d))
-			break;
+			return READ_REQUESTS_NO_MEMORY;
 		struct exchange *exchange = d->reading;
 		switch (http_parser_head(&d->parser, buffer_head(in), buffer_used(in))) {
 		case HTTP_PARSE_MORE:
@@ -139,7 +128,7 @@ void read_requests(struct downstream *d)
 		case HTTP_PARSE_BAD:
 			append(d);
 			exchange_reject(exchange, d->parser.error_status, "malformed head");
-			return;
+			return READ_REQUESTS_PAUSED;
 		case HTTP_PARSE_DONE:
 			append(d);
 			in->start += exchange->request.len;
@@ -151,4 +140,5 @@ void read_requests(struct downstream *d)
 	if (d->in.at && buffer_used(&d->in) == 0 && d->state != DOWNSTREAM_CLOSED &&
 		!(d->reading && d->reading->up.in))
 		buffer_release(&d->in, &d->worker->blocks);
+	return result;
 }

@@ -11,13 +11,21 @@
 
 #include <stdbool.h>
 
-#include "http1/downstream.h"
+#include "http1/downstream_inside.h"
 
 /* Composed but unsent: with as much of it no further request is read. */
 #define READ_REQUESTS_REPLIES_BYTES (16 * 1024)
 
+enum read_requests {
+	READ_REQUESTS_PAUSED, /* there are no more now, or they may not begin */
+	READ_REQUESTS_ENDED,  /* the client will send no more; what it asked for is still answered,
+				 as  it may have closed only its half */
+	READ_REQUESTS_RESET,  /* the connection failed */
+	READ_REQUESTS_NO_MEMORY, /* it can't go on */
+};
+
 /* Reads heads and begins exchanges as long as there are any and they may begin. */
-void read_requests(struct downstream *downstream);
+enum read_requests read_requests(struct downstream *downstream);
 
 /* The head of `reading` is there, or as much as there will ever be of it: it takes its place in the
  * list. */

@@ -119,9 +119,9 @@ static void it_gives_way(void **state)
 
 	(void)state;
 	refuse(&c, &plain);
-	assert_true(linger_give_way(&c.stage->listener));
+	assert_true(downstream_give_way(&c.stage->listener));
 	assert_false(connected_is_open(&c));
-	assert_false(linger_give_way(&c.stage->listener));
+	assert_false(downstream_give_way(&c.stage->listener));
 	connected_end(&c);
 }
 
