@@ -1,107 +1,31 @@
 #include "body/pump.h"
 
-#include <stdio.h>
-
-static const struct slice crlf = {"\r\n", 2};
-static const struct slice crlf_last_chunk = {"\r\n0\r\n\r\n", 7};
-
 struct slice pump_trailers(const struct pump *pump)
 {
-	if (pump->kept_trailers.len > 0)
-		return pump->kept_trailers;
-	if (pump->body != HTTP_BODY_CHUNKED || !pump->parser)
-		return SLICE_NONE;
-	return (struct slice){pump->parser->chunked.trailers, pump->parser->chunked.trailers_len};
+	return body_trailers(&pump->decoder);
 }
 
-/* The end of a chunked body behind all that was sent of it. */
 static bool put_last_chunk(struct pump *pump)
 {
-	struct slice trailers = pump_trailers(pump);
-	struct http_out out;
-
-	if (!flow_reserve(pump->flow, pump->pool, trailers.len + 8, &out))
-		return false;
-	http_out_slice(&out, SLICE("0\r\n"));
-	http_trailers_put(&out, trailers, &pump->trailers);
-	http_out_slice(&out, crlf);
-	flow_commit(pump->flow, &out);
-	pump->tail_due = false;
-	return true;
-}
-
-static bool put_chunk(struct pump *pump, struct slice content)
-{
-	struct flow *flow = pump->flow;
-	struct http_out out;
-	char size[24];
-	int len = snprintf(size, sizeof(size), "%zx\r\n", content.len);
-
-	if (!flow_reserve(flow, pump->pool, (size_t)len, &out))
-		return false;
-	http_out_slice(&out, (struct slice){size, (size_t)len});
-	flow_commit(flow, &out);
-	flow->suffix = crlf;
-	if (pump->tail_due && pump_trailers(pump).len == 0) {
-		flow->suffix = crlf_last_chunk;
-		pump->tail_due = false;
-	}
-	return true;
+	return body_encode_tail(&pump->encoder, pump->flow, pump->pool, pump_trailers(pump));
 }
 
 static inline bool put_content(struct pump *pump, struct slice content)
 {
-	if (pump->encode_chunked && !put_chunk(pump, content))
-		return false;
-	pump->flow->body = content;
-	return true;
+	return body_encode(&pump->encoder, pump->flow, pump->pool, content,
+		pump->encoder.tail_due && pump_trailers(pump).len > 0);
 }
 
 /* Takes the next run of content out of the buffer, of at most `most` bytes. */
 static inline __attribute__((always_inline)) enum pump_result decode(
 	struct pump *pump, size_t most, struct slice *content)
 {
-	struct buffer *in = pump->in;
-	size_t used = buffer_used(in);
-
-	if (used > most)
-		used = most;
-	size_t consumed = used, produced = used;
-
-	*content = (struct slice){buffer_head(in), 0};
-	switch (pump->body) {
-	case HTTP_BODY_NONE:
-		pump->decoded = true;
-		return PUMP_DONE;
-	case HTTP_BODY_LENGTH:
-		if (consumed > pump->left)
-			consumed = produced = (size_t)pump->left;
-		pump->left -= consumed;
-		pump->decoded = pump->left == 0;
-		break;
-	case HTTP_BODY_CHUNKED:
-		if (used == 0)
-			break;
-		switch (http_parser_chunked(
-			pump->parser, buffer_head(in), used, &consumed, &produced)) {
-		case HTTP_PARSE_BAD:
-			return PUMP_SOURCE_BROKEN;
-		case HTTP_PARSE_DONE:
-			pump->decoded = true;
-			break;
-		case HTTP_PARSE_MORE:
-			break;
-		}
-		break;
-	case HTTP_BODY_UNTIL_CLOSE:
-		break;
-	}
-	in->start += (uint32_t)consumed;
-	content->len = produced;
-	pump->content_bytes += produced;
+	if (!body_decode(&pump->decoder, pump->in, most, content))
+		return PUMP_SOURCE_BROKEN;
+	pump->content_bytes += content->len;
 	if (pump->max_bytes > 0 && pump->content_bytes > pump->max_bytes)
 		return PUMP_TOO_LARGE;
-	return pump->decoded ? PUMP_DONE : PUMP_WANTS_READ;
+	return pump->decoder.decoded ? PUMP_DONE : PUMP_WANTS_READ;
 }
 
 /* An emptied source buffer goes back, unless the flow still borrows from it. */
@@ -119,8 +43,8 @@ static enum pump_result fill_from_spool(struct pump *pump)
 
 	if (!flow_takes_prefix(pump->flow))
 		return PUMP_WANTS_WRITE;
-	pump->tail_due =
-		pump->decoded && pump->encode_chunked && content.len == spool_bytes(pump->spool);
+	pump->encoder.tail_due = pump->decoder.decoded && pump->encoder.chunked &&
+				 content.len == spool_bytes(pump->spool);
 	pump->borrowed = content.len;
 	return put_content(pump, content) ? PUMP_WANTS_READ : PUMP_NO_MEMORY;
 }
@@ -128,7 +52,7 @@ static enum pump_result fill_from_spool(struct pump *pump)
 bool pump_has_content(const struct pump *pump)
 {
 	return (pump->spool && spool_bytes(pump->spool) > 0) ||
-	       (!pump->decoded && pump->in->at && buffer_used(pump->in) > 0);
+	       (!pump->decoder.decoded && pump->in->at && buffer_used(pump->in) > 0);
 }
 
 enum pump_result pump_fill(struct pump *pump)
@@ -137,7 +61,7 @@ enum pump_result pump_fill(struct pump *pump)
 
 	if (pump->spool && spool_bytes(pump->spool) > 0)
 		return fill_from_spool(pump);
-	if (pump->decoded)
+	if (pump->decoder.decoded)
 		return PUMP_DONE;
 	if (pump->sink && !flow_takes_prefix(pump->flow))
 		return PUMP_WANTS_WRITE;
@@ -146,18 +70,18 @@ enum pump_result pump_fill(struct pump *pump)
 		return result;
 	if (!pump->sink)
 		return result;
-	pump->tail_due = pump->decoded && pump->encode_chunked;
+	pump->encoder.tail_due = pump->decoder.decoded && pump->encoder.chunked;
 	if (content.len > 0 && !put_content(pump, content))
 		return PUMP_NO_MEMORY;
-	if (pump->tail_due && flow_takes_prefix(pump->flow) && !put_last_chunk(pump))
+	if (pump->encoder.tail_due && flow_takes_prefix(pump->flow) && !put_last_chunk(pump))
 		return PUMP_NO_MEMORY;
 	return result;
 }
 
 void pump_finish(struct pump *pump)
 {
-	if (pump->tail_due && !put_last_chunk(pump))
-		pump->body = HTTP_BODY_UNTIL_CLOSE; /* none are looked for later */
+	if (pump->encoder.tail_due && !put_last_chunk(pump))
+		pump->decoder.body = HTTP_BODY_UNTIL_CLOSE; /* none are looked for later */
 }
 
 /* What the sink does not take goes out of the way of what comes next. */
@@ -165,12 +89,12 @@ static bool spill(struct pump *pump)
 {
 	const struct flow *flow = pump->flow;
 
-	if (!pump->spills || pump->decoded)
+	if (!pump->spills || pump->decoder.decoded)
 		return false;
-	if (pump->body == HTTP_BODY_LENGTH) {
+	if (pump->decoder.body == HTTP_BODY_LENGTH) {
 		uint64_t space = flow->spool ? spool_space(flow->spool)
 					     : pump->kept.memory + pump->kept.file;
-		if (pump->left + flow_bytes(flow) > space)
+		if (pump->decoder.left + flow_bytes(flow) > space)
 			return false;
 	}
 	return flow_spill(pump->flow, pump->pool, pump->store, pump->kept);
@@ -197,7 +121,7 @@ static enum pump_result send_all(struct pump *pump)
 				return PUMP_SINK_FAILED;
 			}
 		}
-		if (!pump->tail_due)
+		if (!pump->encoder.tail_due)
 			break;
 		if (!put_last_chunk(pump))
 			return PUMP_NO_MEMORY;
@@ -215,10 +139,9 @@ static enum pump_result send_all(struct pump *pump)
 /* The source has no more to say: the end of a body that is ended so, or too early. */
 static enum pump_result source_ended(struct pump *pump)
 {
-	if (pump->body != HTTP_BODY_UNTIL_CLOSE || pump->source->failed)
+	if (pump->source->failed || !body_decode_end(&pump->decoder))
 		return PUMP_SOURCE_ENDED;
-	pump->decoded = true;
-	pump->tail_due = pump->sink && pump->encode_chunked;
+	pump->encoder.tail_due = pump->sink && pump->encoder.chunked;
 	return PUMP_DONE;
 }
 
@@ -254,12 +177,12 @@ enum pump_result pump_run(struct pump *pump, unsigned turns)
 		if (result != PUMP_DONE)
 			return result;
 		if (!pump_has_content(pump)) {
-			if (pump->decoded)
+			if (pump->decoder.decoded)
 				return PUMP_DONE;
 			result = fetch(pump, &turns);
 			if (result != PUMP_DONE)
 				return result;
-			if (pump->decoded)
+			if (pump->decoder.decoded)
 				continue;
 		}
 		result = pump_fill(pump);
@@ -270,7 +193,7 @@ enum pump_result pump_run(struct pump *pump, unsigned turns)
 
 enum pump_result pump_collect(struct pump *pump, unsigned turns)
 {
-	while (!pump->decoded) {
+	while (!pump->decoder.decoded) {
 		struct slice content;
 		enum pump_result result = PUMP_DONE;
 		if (spool_room(pump->spool, 1) == 0)

@@ -2,7 +2,7 @@
  * A body on its way from one socket to another, a request's up or a response's down alike.
  *
  *   source --read--> buffer --decode--> a run of content --encode--> flow --write--> sink
- *                      length, chunked, until close       length, chunked, close
+ *                      body/decoder.h                     body/encoder.h
  *
  * One block is read only when the one before has left: the sink's pace is the source's (and by
  * TCP the sender's), and memory stays bounded whatever the body's size. Framing is rewritten, never
@@ -23,10 +23,9 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "body/decoder.h"
+#include "body/encoder.h"
 #include "body/flow.h"
-#include "http/framing.h"
-#include "http/parser.h"
-#include "http/trailers.h"
 
 enum pump_result {
 	PUMP_WANTS_READ,    /* the source has no more now */
@@ -43,25 +42,19 @@ enum pump_result {
 struct pump {
 	struct stream *source;
 	struct buffer *in;
-	struct http_parser *parser; /* of the source; for chunked bodies */
-	struct spool *spool;        /* content that was collected; NULL: none */
-	size_t borrowed;            /* of its front, by the flow */
-	struct slice kept_trailers; /* when the parser has gone on to something else */
-	struct stream *sink;        /* NULL: throw away */
+	struct spool *spool; /* content that was collected; NULL: none */
+	size_t borrowed;     /* of its front, by the flow */
+	struct stream *sink; /* NULL: throw away */
 	struct flow *flow;
 	struct buffer_pool *pool;
 	struct spool_store *store; /* for `spills`; NULL: never */
 	struct spool_limits kept;
 	bool spills;
-	enum http_body body;
-	bool encode_chunked;
-	bool decoded;           /* the last byte of the body was read */
-	bool tail_due;          /* the last chunk is still to be put behind the content */
-	uint64_t left;          /* HTTP_BODY_LENGTH */
+	struct body_decoder decoder;
+	struct body_encoder encoder;
 	uint64_t max_bytes;     /* 0: no bound */
 	uint64_t content_bytes; /* passed so far */
 	uint64_t written;       /* bytes the sink took, framing included */
-	struct http_trailer_rules trailers; /* which of these pass, behind chunks */
 };
 
 /* All zero, to be filled in place: there are two a request. Returns `pump`. */

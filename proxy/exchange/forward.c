@@ -282,13 +282,13 @@ static void begin_body(struct exchange *x)
 
 	client_open_body(x->client, up);
 	up->pool = &x->worker->blocks;
-	up->body = x->framing.body;
+	up->decoder.body = x->framing.body;
 	server_open_request(x->connection, up, &x->response);
-	up->decoded = x->framing.body == HTTP_BODY_NONE || x->memory.body;
-	up->left = x->framing.length;
+	up->decoder.decoded = x->framing.body == HTTP_BODY_NONE || x->memory.body;
+	up->decoder.left = x->framing.length;
 	up->content_bytes = x->memory.body ? x->framing.length : 0;
 	up->max_bytes = x->route->max_body_bytes;
-	up->trailers = (struct http_trailer_rules){
+	up->encoder.trailers = (struct http_trailer_rules){
 		&x->route->request_trailers, &x->route->request_remove, &x->route->request_set};
 }
 

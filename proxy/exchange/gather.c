@@ -38,8 +38,8 @@ bool gather_begin(struct exchange *x)
 	x->up = (struct pump){
 		.pool = &x->worker->blocks,
 		.spool = x->body,
-		.body = x->framing.body,
-		.left = x->framing.length,
+		.decoder.body = x->framing.body,
+		.decoder.left = x->framing.length,
 		.max_bytes = x->route->max_body_bytes,
 	};
 	client_open_body(x->client, &x->up);
@@ -67,7 +67,7 @@ static bool keep_trailers(struct exchange *x)
 		return false;
 	memcpy(copy, trailers.at, trailers.len);
 	x->memory.trailers = copy;
-	x->up.kept_trailers = (struct slice){copy, trailers.len};
+	x->up.decoder.kept_trailers = (struct slice){copy, trailers.len};
 	return true;
 }
 
@@ -77,7 +77,7 @@ static void whole(struct exchange *x)
 		exchange_abort(x, "no memory");
 		return;
 	}
-	x->up.parser = NULL;
+	x->up.decoder.parser = NULL;
 	ready(x);
 	exchange_request_read(x);
 }
@@ -124,10 +124,11 @@ void gather_resume(struct exchange *x)
 	struct pump *up = &x->up;
 
 	server_open_request(x->connection, up, &x->response);
-	up->tail_due = up->encode_chunked && up->decoded && spool_bytes(x->body) == 0;
+	up->encoder.tail_due =
+		up->encoder.chunked && up->decoder.decoded && spool_bytes(x->body) == 0;
 	up->written = 0;
 	up->borrowed = 0;
-	up->trailers = (struct http_trailer_rules){
+	up->encoder.trailers = (struct http_trailer_rules){
 		&x->route->request_trailers, &x->route->request_remove, &x->route->request_set};
 }
 

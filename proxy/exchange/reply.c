@@ -30,13 +30,13 @@ static void begin_discard(struct exchange *x)
 		return;
 	}
 	bool is_begun = x->up.in != NULL;
-	uint64_t left = is_begun ? x->up.left : x->framing.length;
+	uint64_t left = is_begun ? x->up.decoder.left : x->framing.length;
 	uint64_t content_bytes = x->up.content_bytes;
 	struct pump *up = pump_begin(&x->up);
 	client_open_body(x->client, up);
 	up->pool = &x->worker->blocks;
-	up->body = x->framing.body;
-	up->left = left;
+	up->decoder.body = x->framing.body;
+	up->decoder.left = left;
 	up->content_bytes = content_bytes;
 }
 

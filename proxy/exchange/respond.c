@@ -127,7 +127,8 @@ static bool is_worth_following(const struct exchange *x)
 	if (!is_write && !x->route->sessions.affinity)
 		return false;
 	return !head_known || x->response_framing.body == HTTP_BODY_NONE ||
-	       (x->response_framing.body == HTTP_BODY_LENGTH && x->down.left <= FOLLOW_BYTES) ||
+	       (x->response_framing.body == HTTP_BODY_LENGTH &&
+		       x->down.decoder.left <= FOLLOW_BYTES) ||
 	       (x->response_framing.body != HTTP_BODY_LENGTH && is_write);
 }
 
@@ -146,12 +147,12 @@ static void begin_down(struct exchange *x)
 		down->kept = (struct spool_limits){
 			buffering->memory_bytes, buffering->file_bytes, SPOOL_RESPONSE};
 	}
-	down->body = x->response_framing.body;
-	down->decoded = x->response_framing.body == HTTP_BODY_NONE;
-	down->left = x->response_framing.length;
+	down->decoder.body = x->response_framing.body;
+	down->decoder.decoded = x->response_framing.body == HTTP_BODY_NONE;
+	down->decoder.left = x->response_framing.length;
 	down->max_bytes = x->client ? 0 : FOLLOW_BYTES;
-	down->trailers.removed = &x->route->response_remove;
-	down->trailers.set = &x->route->response_set;
+	down->encoder.trailers.removed = &x->route->response_remove;
+	down->encoder.trailers.set = &x->route->response_set;
 }
 
 /* The head goes to the client, its body is on its way. */
@@ -315,7 +316,7 @@ void respond_run(struct exchange *x)
 	if (x->state != EXCHANGE_RELAYING && x->state != EXCHANGE_DRAINING)
 		return;
 	/* The last of the body is here: before the client takes it, others may go. */
-	if (x->down.decoded)
+	if (x->down.decoder.decoded)
 		received(x);
 	if (x->answer.joined) {
 		relayed(x);
@@ -324,7 +325,7 @@ void respond_run(struct exchange *x)
 	result = pump_run(&x->down, PUMP_TURNS);
 	if (x->down.spills && x->client && !x->client->out.spool)
 		x->down.spills = false; /* it has caught up */
-	if (x->down.decoded && result == PUMP_WANTS_WRITE)
+	if (x->down.decoder.decoded && result == PUMP_WANTS_WRITE)
 		received(x);
 	switch (result) {
 	case PUMP_DONE:
@@ -374,7 +375,8 @@ static void begin_tunnel(struct exchange *x)
 		return;
 	}
 	exchange_enter(x, EXCHANGE_TUNNEL);
-	x->up = x->down = (struct pump){.pool = &x->worker->blocks, .body = HTTP_BODY_UNTIL_CLOSE};
+	x->up = x->down =
+		(struct pump){.pool = &x->worker->blocks, .decoder.body = HTTP_BODY_UNTIL_CLOSE};
 	server_open_request(x->connection, &x->up, NULL);
 	server_open_response(x->connection, &x->down);
 	client_open_body(client, &x->up);
@@ -459,7 +461,7 @@ void exchange_client_gone(struct exchange *x)
 	/* What the flow borrowed is gone with the client's connection. */
 	x->down.sink = NULL;
 	x->down.flow = NULL;
-	x->down.tail_due = false;
+	x->down.encoder.tail_due = false;
 	x->down.max_bytes = x->down.content_bytes + FOLLOW_BYTES;
 	exchange_enter(x, EXCHANGE_DRAINING);
 	await_more(x);

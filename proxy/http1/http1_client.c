@@ -78,7 +78,7 @@ static void open_body(struct client *client, struct pump *up)
 
 	up->source = &d->stream;
 	up->in = &d->in;
-	up->parser = &d->parser;
+	up->decoder.parser = &d->parser;
 }
 
 static void open_response(struct client *client, struct pump *down)

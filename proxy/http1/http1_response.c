@@ -36,7 +36,7 @@ bool http1_switch(struct client *client, struct exchange *x)
  * turn are written with it, those of pipelined requests on its own connection in one piece. */
 static bool may_join(const struct exchange *x, const struct flow *out)
 {
-	return x->down.decoded && !x->down.tail_due &&
+	return x->down.decoder.decoded && !x->down.encoder.tail_due &&
 	       buffer_used(&out->prefix) + out->body.len + out->suffix.len <= JOIN_BYTES;
 }
 
@@ -50,8 +50,8 @@ enum pump_result http1_head(struct client *client, struct exchange *x)
 
 	if (by_close)
 		x->close_client = true; /* an HTTP/1.0 client sees the end by the close */
-	x->down.encode_chunked = has_no_length && !by_close;
-	if (!compose_response(x, &client->out, x->down.encode_chunked, false))
+	x->down.encoder.chunked = has_no_length && !by_close;
+	if (!compose_response(x, &client->out, x->down.encoder.chunked, false))
 		return PUMP_NO_MEMORY;
 	/* What of the body is here already leaves with the head. */
 	if (pump_has_content(&x->down))

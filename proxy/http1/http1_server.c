@@ -43,7 +43,7 @@ static void open_request(
 {
 	up->sink = &connection->stream;
 	up->flow = &server_of(connection)->out;
-	up->encode_chunked = up->body == HTTP_BODY_CHUNKED;
+	up->encoder.chunked = up->decoder.body == HTTP_BODY_CHUNKED;
 	if (response)
 		expect_head(connection, response);
 }
@@ -196,7 +196,7 @@ static void open_response(struct server_connection *connection, struct pump *dow
 
 	down->source = &connection->stream;
 	down->in = &server->in;
-	down->parser = &server->parser;
+	down->decoder.parser = &server->parser;
 }
 
 static uint64_t bytes_sent(const struct server_connection *connection)

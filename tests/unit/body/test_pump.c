@@ -85,16 +85,16 @@ static struct fixture *begin(enum http_body body, uint64_t length, bool encode_c
 	f->pump = (struct pump){
 		.source = &f->source.stream,
 		.in = &f->in,
-		.parser = &f->parser,
+		.decoder.parser = &f->parser,
 		.sink = &f->sink.stream,
 		.flow = &f->flow,
 		.pool = &f->pool,
 		.store = &f->store,
 		.kept = {4096, 16384},
-		.body = body,
-		.encode_chunked = encode_chunked,
-		.decoded = body == HTTP_BODY_LENGTH && length == 0,
-		.left = length,
+		.decoder.body = body,
+		.encoder.chunked = encode_chunked,
+		.decoder.decoded = body == HTTP_BODY_LENGTH && length == 0,
+		.decoder.left = length,
 	};
 	return f;
 }
@@ -165,12 +165,13 @@ static enum pump_result run(
 		unsigned turns = 1 + (unsigned)random_below(random, 4);
 		result = f->collects ? pump_collect(&f->pump, turns) : pump_run(&f->pump, turns);
 		if (f->collects && (result == PUMP_DONE || result == PUMP_WANTS_WRITE)) {
-			assert_int_equal(result == PUMP_DONE, f->pump.decoded);
+			assert_int_equal(result == PUMP_DONE, f->pump.decoder.decoded);
 			assert_int_equal(f->out_len, 0);
 			f->collects = false;
 			f->pump.sink = &f->sink.stream;
-			f->pump.tail_due = f->pump.decoded && f->pump.encode_chunked &&
-					   !pump_has_content(&f->pump);
+			f->pump.encoder.tail_due = f->pump.decoder.decoded &&
+						   f->pump.encoder.chunked &&
+						   !pump_has_content(&f->pump);
 			continue;
 		}
 		/* One block beside what is on its way at most, whatever the body's size. */
@@ -262,14 +263,14 @@ static void bodies_come_out_as_they_went_in(void **state)
 		if (kind == HTTP_BODY_CHUNKED)
 			text_len = make_chunks(&random, content, len, text);
 		if (kind == HTTP_BODY_LENGTH && len == 0)
-			f->pump.tail_due = encode;
+			f->pump.encoder.tail_due = encode;
 		/* What comes behind the body is not of it. */
 		if (kind != HTTP_BODY_UNTIL_CLOSE)
 			text_len += (size_t)sprintf(text + text_len, "GET / HTTP/1.1\r\n");
 		enum pump_result result =
 			run(f, &random, text, text_len, kind == HTTP_BODY_UNTIL_CLOSE);
 		assert_int_equal(result, PUMP_DONE);
-		assert_true(f->pump.decoded && flow_is_empty(&f->flow));
+		assert_true(f->pump.decoder.decoded && flow_is_empty(&f->flow));
 		assert_int_equal(f->pump.content_bytes, len);
 		assert_int_equal(f->pump.written, f->out_len);
 		f->out[f->out_len] = '\0';
@@ -403,7 +404,7 @@ static void spills(void **state)
 			result = pump_run(&f->pump, 16);
 		}
 		assert_int_equal(result, PUMP_WANTS_WRITE);
-		assert_int_equal(f->pump.decoded, fits);
+		assert_int_equal(f->pump.decoder.decoded, fits);
 		assert_int_equal(f->flow.spool != NULL, fits);
 		end(f);
 	}
@@ -420,11 +421,11 @@ static void finished_early(void **state)
 	look(f);
 	f->sink.stream.writable = false;
 	assert_int_equal(pump_run(&f->pump, 16), PUMP_WANTS_WRITE);
-	assert_true(f->pump.decoded && f->pump.tail_due);
+	assert_true(f->pump.decoder.decoded && f->pump.encoder.tail_due);
 	f->flow.kept = f->in; /* as when the source's connection goes */
 	f->in = (struct buffer){0};
 	pump_finish(&f->pump);
-	assert_false(f->pump.tail_due);
+	assert_false(f->pump.encoder.tail_due);
 	http_parser_end(&f->parser);
 	f->sink.stream.writable = true;
 	assert_int_equal(pump_run(&f->pump, 16), PUMP_DONE);

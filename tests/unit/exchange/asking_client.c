@@ -337,7 +337,7 @@ static void open_body(struct client *client, struct pump *up)
 
 	up->source = &d->stream;
 	up->in = &d->in;
-	up->parser = &d->parser;
+	up->decoder.parser = &d->parser;
 }
 
 static uint64_t body_memory(struct client *client)

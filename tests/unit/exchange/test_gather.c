@@ -114,8 +114,8 @@ static void chunks_are_decoded_and_trailers_kept(void **state)
 	stage_client_sends(stage, "2\r\nde\r\n0\r\nX-Checksum: 5\r\n\r\n");
 	gather_run(x);
 	assert_int_equal(x->gathering, GATHERING_READY);
-	assert_true(slice_equal(x->up.kept_trailers, SLICE("X-Checksum: 5\r\n")));
-	assert_null(x->up.parser); /* it reads the next request */
+	assert_true(slice_equal(x->up.decoder.kept_trailers, SLICE("X-Checksum: 5\r\n")));
+	assert_null(x->up.decoder.parser); /* it reads the next request */
 	assert_string_equal(kept(x), "abcde");
 	stage_end(stage);
 }

@@ -199,7 +199,7 @@ static void a_body_that_was_begun_goes_on_where_it_was(void **state)
 
 	(void)state;
 	x->up.in = &stage->client.in; /* two bytes of it have left */
-	x->up.left = 4;
+	x->up.decoder.left = 4;
 	x->up.content_bytes = 2;
 	exchange_reply(x, 503, "x", 1000);
 	stage_client_sends(stage, "ef");

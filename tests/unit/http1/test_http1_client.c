@@ -53,7 +53,7 @@ static void what_is_here_of_a_body(void **state)
 	calls->open_body(client, &up);
 	assert_ptr_equal(up.source, &c.downstream->stream);
 	assert_ptr_equal(up.in, &c.downstream->in);
-	assert_ptr_equal(up.parser, &c.downstream->parser);
+	assert_ptr_equal(up.decoder.parser, &c.downstream->parser);
 	connected_end(&c);
 }
 

@@ -50,12 +50,35 @@ static void where_pumps_begin_and_end(void **state)
 	server_open_response(connection, &down);
 	assert_ptr_equal(down.source, &connection->stream);
 	assert_null(down.in->at);
-	assert_non_null(down.parser);
+	assert_non_null(down.decoder.parser);
 	connection->stream.sent = 7;
 	connection->stream.received = 9;
 	assert_int_equal(server_bytes_taken(connection), 7);
 	assert_int_equal(server_bytes_sent(connection), 9);
 	connection->stream.sent = connection->stream.received = 0;
+	server_connection_close(connection);
+	linked_end(&l);
+}
+
+/* A request's body leaves as it came: in chunks, or as it is. */
+static void how_a_requests_body_leaves(void **state)
+{
+	static const struct {
+		enum http_body body;
+		bool chunked;
+	} rows[] = {{HTTP_BODY_NONE, false}, {HTTP_BODY_LENGTH, false}, {HTTP_BODY_CHUNKED, true},
+		{HTTP_BODY_UNTIL_CLOSE, false}};
+	struct linked l;
+
+	(void)state;
+	linked_begin(&l, &plain);
+	struct server_connection *connection = linked_get(&l);
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		struct pump up = {
+			.decoder.body = rows[i].body, .encoder.chunked = !rows[i].chunked};
+		server_open_request(connection, &up, NULL);
+		assert_int_equal(up.encoder.chunked, rows[i].chunked);
+	}
 	server_connection_close(connection);
 	linked_end(&l);
 }
@@ -395,6 +418,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(there_are_all_operations),
 		cmocka_unit_test(where_pumps_begin_and_end),
+		cmocka_unit_test(how_a_requests_body_leaves),
 		cmocka_unit_test(a_requests_head_is_written),
 		cmocka_unit_test(each_result_of_reading_a_head),
 		cmocka_unit_test(what_is_behind_a_head_stays),

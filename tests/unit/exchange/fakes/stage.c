@@ -170,7 +170,7 @@ static void open_body(struct client *client, struct pump *up)
 {
 	up->source = &self(client)->stream;
 	up->in = &self(client)->in;
-	up->parser = &self(client)->parser;
+	up->decoder.parser = &self(client)->parser;
 }
 
 static void open_response(struct client *client, struct pump *down)
