@@ -288,11 +288,14 @@ static void enter_queue(struct exchange *x)
 static void leave_aside(struct exchange *x)
 {
 	x->turn.aside = false;
-	if (queue_ready(x->worker->node->queue, &x->turn.ticket, worker_now_ns(x->worker)) ==
-		QUEUE_GO)
+	enum queue_verdict verdict =
+		queue_ready(x->worker->node->queue, &x->turn.ticket, worker_now_ns(x->worker));
+	if (verdict == QUEUE_GO)
 		exchange_admit(x);
-	else
+	else if (verdict == QUEUE_WAIT)
 		exchange_await_turn(x);
+	else
+		turned_away_by_queue(x, verdict);
 }
 
 /* Others need not wait for what it waits for at the head of its session. */
@@ -525,6 +528,7 @@ static __attribute__((noinline)) bool begin_asking(struct exchange *x)
 	x->turn.asks = true;
 	x->turn.ticket.lane = (uint8_t)lane_of(x);
 	x->turn.ticket.unready = true;
+	x->turn.ticket.bounded = true; /* those that are asked for are many */
 	if (look_before(x) == BEFORE_OTHER)
 		exchange_enter(x, EXCHANGE_HELD);
 	else

@@ -105,6 +105,8 @@ static void prepare(struct ticket *ticket, const struct queue_policy *policy, st
 	ticket->high_burst = policy->high_burst > 0 ? policy->high_burst : 1;
 	ticket->session_in_flight = policy->session_in_flight;
 	ticket->read_hold_ms = policy->read_hold_ms;
+	ticket->depth = policy->depth;
+	ticket->depth_bytes = policy->bytes;
 	ticket->turn_ns = now_ns;
 	ticket->placed = false;
 	if (ticket->weight == 0)
@@ -176,20 +178,26 @@ static uint32_t session_retry_ms(const struct session *session, const struct tic
 	return drain_ms != 0 ? drain_ms : run_queue_retry_after_ms(ticket->run_queue);
 }
 
-/* It has to wait: is there room? */
-static enum queue_verdict enqueue(struct queue *queue, const struct queue_policy *policy,
-	struct shard *shard, struct session *session, struct ticket *ticket, struct outbox *outbox,
-	uint64_t now_ns)
+/* How much waits already. */
+struct waiting {
+	uint32_t tickets;
+	uint64_t bytes;
+};
+
+/* It has to wait behind these of its session: is there room, and room in all? WAIT: it is
+ * reserved. */
+static enum queue_verdict find_room(struct queue *queue, struct shard *shard,
+	const struct session *session, struct waiting ahead, struct ticket *ticket, uint64_t now_ns)
 {
+	uint64_t most = ticket->depth_bytes;
 	enum queue_verdict verdict;
 
-	if (session_queued(session) >= policy->depth) {
+	if (ahead.tickets >= ticket->depth) {
 		shard->counts.full_session++;
 		ticket->retry_after_ms = session_retry_ms(session, ticket);
 		return QUEUE_FULL_SESSION;
 	}
-	if (policy->bytes != 0 && (ticket->bytes > policy->bytes ||
-					  session->queued_bytes > policy->bytes - ticket->bytes)) {
+	if (most != 0 && (ticket->bytes > most || ahead.bytes > most - ticket->bytes)) {
 		shard->counts.full_session_bytes++;
 		ticket->retry_after_ms = session_retry_ms(session, ticket);
 		return QUEUE_FULL_SESSION_BYTES;
@@ -202,8 +210,18 @@ static enum queue_verdict enqueue(struct queue *queue, const struct queue_policy
 			shard->counts.full_bytes++;
 		ticket->retry_after_ms = drain_retry_ms(
 			&queue->drain, atomic_load_explicit(&queue->queued, memory_order_relaxed));
-		return verdict;
 	}
+	return verdict;
+}
+
+static enum queue_verdict enqueue(struct queue *queue, struct shard *shard, struct session *session,
+	struct ticket *ticket, struct outbox *outbox, uint64_t now_ns)
+{
+	const struct waiting ahead = {session_queued(session), session->queued_bytes};
+	enum queue_verdict verdict = find_room(queue, shard, session, ahead, ticket, now_ns);
+
+	if (verdict != QUEUE_WAIT)
+		return verdict;
 	ticket->session = session;
 	session_append(session, ticket);
 	line_note_waiting(ticket->run_queue, now_ns);
@@ -215,12 +233,11 @@ static enum queue_verdict enqueue(struct queue *queue, const struct queue_policy
 }
 
 /* Its owner is not ready: it steps aside if its order lets it go, else it waits for that. */
-static enum queue_verdict enter_unready(struct queue *queue, const struct queue_policy *policy,
-	struct shard *shard, struct session *session, struct ticket *ticket, struct outbox *outbox,
-	uint64_t now_ns)
+static enum queue_verdict enter_unready(struct queue *queue, struct shard *shard,
+	struct session *session, struct ticket *ticket, struct outbox *outbox, uint64_t now_ns)
 {
 	if (!session_is_next(session, ticket) || !session_order_lets(session, ticket))
-		return enqueue(queue, policy, shard, session, ticket, outbox, now_ns);
+		return enqueue(queue, shard, session, ticket, outbox, now_ns);
 	ticket->session = session;
 	session_launch(session, ticket);
 	session_put_aside(session, ticket, false);
@@ -254,7 +271,7 @@ static enum queue_verdict enter(struct queue *queue, const struct queue_policy *
 
 	bounded = line_is_bounded(run_queue);
 	if (ticket->unready) {
-		verdict = enter_unready(queue, policy, shard, session, ticket, outbox, now_ns);
+		verdict = enter_unready(queue, shard, session, ticket, outbox, now_ns);
 	} else if (!session->lined && session_is_next(session, ticket) &&
 		   session_may_go(session, ticket) &&
 		   (!bounded ||
@@ -267,7 +284,7 @@ static enum queue_verdict enter(struct queue *queue, const struct queue_policy *
 		shard->counts.in_flight++;
 		shard->counts.went++;
 	} else {
-		verdict = enqueue(queue, policy, shard, session, ticket, outbox, now_ns);
+		verdict = enqueue(queue, shard, session, ticket, outbox, now_ns);
 	}
 	if (verdict != QUEUE_GO && verdict != QUEUE_WAIT) {
 		/* A refused one leaves the idle timer alone; a session that began for it goes at
@@ -481,8 +498,32 @@ bool queue_yield_place(struct queue *queue, struct ticket *ticket, uint64_t now_
 	return yield(queue, ticket, true, now_ns);
 }
 
-/* With the mutex held: one that is aside wants a place. True: it has one. */
-static bool claim(struct queue *queue, struct shard *shard, struct ticket *ticket,
+/* Reserves the total bounds for one that was let in already: none of them refuses it. Counters
+ * only, hence relaxed. */
+static void reserve_always(struct queue *queue, const struct ticket *ticket, uint64_t now_ns)
+{
+	if (atomic_fetch_add_explicit(&queue->queued, 1, memory_order_relaxed) == 0)
+		drain_start(&queue->drain, now_ns);
+	atomic_fetch_add_explicit(&queue->queued_bytes, ticket->bytes, memory_order_relaxed);
+}
+
+/* The claims of a session, of which up to `most` are counted. What waits in its lanes came later,
+ * and takes no room from them. */
+static struct waiting claims_of(const struct session *session, uint32_t most)
+{
+	struct waiting claims = {0, 0};
+
+	for (const struct ticket *claim = session->head[SESSION_CLAIMS];
+		claim != NULL && claims.tickets < most; claim = claim->next) {
+		claims.tickets++;
+		claims.bytes += claim->bytes;
+	}
+	return claims;
+}
+
+/* With the mutex held: one that is aside wants a place. GO, WAIT, or FULL_* of one that is bounded,
+ * which stays aside. */
+static enum queue_verdict claim(struct queue *queue, struct shard *shard, struct ticket *ticket,
 	struct outbox *outbox, uint64_t now_ns)
 {
 	struct session *session = ticket->session;
@@ -498,19 +539,24 @@ static bool claim(struct queue *queue, struct shard *shard, struct ticket *ticke
 		ticket->placed_ns = bounded ? now_ns : 0;
 		ticket->started_ns = now_ns;
 		session_resume(session, ticket);
-		return true;
+		return QUEUE_GO;
 	}
+	if (ticket->bounded) {
+		enum queue_verdict verdict = find_room(
+			queue, shard, session, claims_of(session, ticket->depth), ticket, now_ns);
+		if (verdict != QUEUE_WAIT)
+			return verdict;
+	} else {
+		reserve_always(queue, ticket, now_ns);
+	}
+	ticket->bounded = false; /* it is let in */
 	session_claim(session, ticket);
 	shard->counts.in_flight--;
 	shard->counts.queued++;
 	shard->counts.queued_bytes += ticket->bytes;
-	/* It was let in already: no bound refuses it. Counters only, hence relaxed. */
-	if (atomic_fetch_add_explicit(&queue->queued, 1, memory_order_relaxed) == 0)
-		drain_start(&queue->drain, now_ns);
-	atomic_fetch_add_explicit(&queue->queued_bytes, ticket->bytes, memory_order_relaxed);
 	line_note_waiting(run_queue, now_ns);
 	next_changed(queue, shard, session, outbox, now_ns);
-	return false;
+	return QUEUE_WAIT;
 }
 
 enum queue_verdict queue_ready(struct queue *queue, struct ticket *ticket, uint64_t now_ns)
@@ -523,9 +569,8 @@ enum queue_verdict queue_ready(struct queue *queue, struct ticket *ticket, uint6
 	pthread_mutex_lock(&shard->mutex);
 	ticket->unready = false;
 	/* A message under way to one that is aside says that it is to be cut. */
-	if (ticket->state == TICKET_ASIDE && !ticket->posted &&
-		claim(queue, shard, ticket, &outbox, now_ns))
-		verdict = QUEUE_GO;
+	if (ticket->state == TICKET_ASIDE && !ticket->posted)
+		verdict = claim(queue, shard, ticket, &outbox, now_ns);
 	pthread_mutex_unlock(&shard->mutex);
 	outbox_flush(queue, &outbox, now_ns);
 	return verdict;

@@ -113,6 +113,7 @@ struct ticket {
 	bool failed;     /* set before queue_done: timeout or overload, for the adaptive bound */
 	bool unordered;  /* its client is not known: as if the policy said NONE */
 	bool unready;    /* takes its turn in the order, but no place before queue_ready */
+	bool bounded; /* unready, and the bounds of those that wait hold at queue_ready as well */
 
 	uint8_t verdict; /* enum queue_verdict, once dispatch() was called; see queue_arrive */
 	uint32_t retry_after_ms; /* with FULL_*, CLOSED, SHED: when to come back, at least 1 */
@@ -128,6 +129,8 @@ struct ticket {
 	struct session *session;    /* NULL when out */
 	struct run_queue *run_queue;
 	uint32_t high_burst, session_in_flight; /* from the policy, judged when its turn comes */
+	uint32_t depth;                         /* of `bounded`: from the policy */
+	uint64_t depth_bytes;                   /* the same */
 	uint32_t read_hold_ms;                  /* from the policy */
 	uint64_t turn_ns;                       /* when the order let it go */
 	_Atomic bool answered, holds;           /* see hold.c */
@@ -236,7 +239,8 @@ static inline void queue_answered(struct queue *queue, struct ticket *ticket, ui
  *
  * Both return false if the ticket is not in flight. queue_ready is called once for each ticket that
  * is unready or has yielded; it returns GO, or WAIT: then a message comes, or is under way,
- * as for any ticket that waits. Its queue wait begins then. */
+ * as for any ticket that waits. Its queue wait begins then. One that is `bounded` may get FULL_*:
+ * it stays aside, and its owner calls queue_done. */
 bool queue_yield(struct queue *queue, struct ticket *ticket, uint64_t now_ns);
 bool queue_yield_place(struct queue *queue, struct ticket *ticket, uint64_t now_ns);
 enum queue_verdict queue_ready(struct queue *queue, struct ticket *ticket, uint64_t now_ns);

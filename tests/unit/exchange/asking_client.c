@@ -17,7 +17,7 @@
 #include "exchange/turn.h"
 #include "http1/http1_response.h"
 
-static const char *const route_names[] = {"strict", "writes", "free", "table"};
+static const char *const route_names[] = {"strict", "writes", "free", "table", "shallow", "narrow"};
 
 /* ---- jobs ------------------------------------------------------------------------------------ */
 

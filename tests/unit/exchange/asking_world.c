@@ -31,7 +31,11 @@ static const char ini[] = /* the first line is the upstream's */
 	"[route free]\npath = /free/\nupstream = u\nlimits = far\n"
 	"session = header:S\nordering = none\nsession_in_flight = 2\nqueue_timeout = 2s\n"
 	"[route table]\npath = /table/\nupstream = u\nlimits = near\n"
-	"session = header:S\nordering = strict\nqueue_timeout = 2s\n";
+	"session = header:S\nordering = strict\nqueue_timeout = 2s\n"
+	"[route shallow]\npath = /shallow/\nupstream = u\nlimits = far\n"
+	"session = header:S\nordering = none\nqueue_depth = 2\nqueue_timeout = 2s\n"
+	"[route narrow]\npath = /narrow/\nupstream = u\nlimits = far\n"
+	"session = header:S\nordering = strict\nqueue_depth = 1\nqueue_timeout = 2s\n";
 
 static bool make_host(struct worker *worker, struct site *site)
 {

@@ -26,8 +26,8 @@
 #define CLIENT_DEPTH  5 /* requests in a pipeline */
 #define SESSIONS_MOST 4
 
-enum job_route { ROUTE_STRICT, ROUTE_WRITES, ROUTE_FREE, ROUTE_TABLE };
-#define JOB_ROUTES 4
+enum job_route { ROUTE_STRICT, ROUTE_WRITES, ROUTE_FREE, ROUTE_TABLE, ROUTE_SHALLOW, ROUTE_NARROW };
+#define JOB_ROUTES 4 /* those that the random test draws from */
 
 struct world;
 

@@ -124,6 +124,73 @@ static void a_refused_one_lets_the_next_go(void **state)
 	end();
 }
 
+/* Of one session without order all are asked for at once: those that then wait for the upstream,
+ * which has 3 places, are as many as queue_depth lets. */
+static void those_that_wait_are_bounded(void **state)
+{
+	struct host *host = begin();
+	struct job *jobs[8];
+	unsigned served = 0, queued = 0;
+
+	(void)state;
+	for (unsigned i = 0; i < 8; i++)
+		jobs[i] = peer_request(peer_new(host), ROUTE_SHALLOW, 0, false);
+	for (unsigned i = 0; i < 8; i++) {
+		assert_int_equal(state_of(jobs[i]), EXCHANGE_ASKING); /* nobody is refused yet */
+		reply(jobs[i], FAKE_ADMIT);
+		served += jobs[i]->in_service;
+		queued += !jobs[i]->in_service && state_of(jobs[i]) == EXCHANGE_QUEUED;
+		if (i >= 5) {
+			assert_int_equal(jobs[i]->status, 503);
+			assert_string_equal(jobs[i]->outcome, "queue full");
+		}
+	}
+	assert_int_equal(served, 3);
+	assert_int_equal(queued, 2);
+	job_end(jobs[0]); /* the next takes its place, and leaves room for another */
+	world_turn(&world);
+	assert_true(jobs[3]->in_service);
+	struct job *late = peer_request(peer_new(host), ROUTE_SHALLOW, 0, false);
+	reply(late, FAKE_ADMIT);
+	assert_int_equal(state_of(late), EXCHANGE_QUEUED);
+	for (unsigned i = 1; i < 5; i++) {
+		job_end(jobs[i]);
+		world_turn(&world);
+	}
+	assert_true(late->in_service);
+	job_end(late);
+	end();
+}
+
+/* Those behind it in its session's lane take no room from the one at its head. */
+static void the_first_is_not_refused_for_those_behind_it(void **state)
+{
+	struct host *host = begin();
+	struct job *busy[3], *first, *write;
+
+	(void)state;
+	for (unsigned i = 0; i < 3; i++) {
+		busy[i] = peer_request(peer_new(host), ROUTE_FREE, 1 + i, false);
+		reply(busy[i], FAKE_ADMIT);
+		assert_true(busy[i]->in_service);
+	}
+	first = peer_request(peer_new(host), ROUTE_NARROW, 0, false);
+	write = peer_request(peer_new(host), ROUTE_NARROW, 0, true);
+	reply(write, FAKE_ADMIT);
+	reply(first, FAKE_ADMIT);
+	assert_int_equal(state_of(first), EXCHANGE_QUEUED);
+	assert_int_equal(state_of(write), EXCHANGE_QUEUED);
+	for (unsigned i = 0; i < 3; i++)
+		job_end(busy[i]);
+	world_turn(&world);
+	assert_true(first->in_service);
+	job_end(first);
+	world_turn(&world);
+	assert_true(write->in_service);
+	job_end(write);
+	end();
+}
+
 static void no_answer_in_time_is_503(void **state)
 {
 	struct host *host = begin();
@@ -533,6 +600,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(order_is_that_of_places),
 		cmocka_unit_test(a_refused_one_lets_the_next_go),
+		cmocka_unit_test(those_that_wait_are_bounded),
+		cmocka_unit_test(the_first_is_not_refused_for_those_behind_it),
 		cmocka_unit_test(no_answer_in_time_is_503),
 		cmocka_unit_test(an_authority_may_admit_at_the_end_of_time),
 		cmocka_unit_test(a_client_that_leaves_is_not_waited_for),

@@ -63,12 +63,14 @@ static bool holds_back(const struct job *other, const struct job *job)
 	switch (job->route) {
 	case ROUTE_STRICT:
 	case ROUTE_TABLE:
+	case ROUTE_NARROW:
 		return waits || is_under_way;
 	case ROUTE_WRITES:
 		if (other->is_write)
 			return waits || is_under_way;
 		return job->is_write && (waits || (is_under_way && !other->answered));
 	case ROUTE_FREE:
+	case ROUTE_SHALLOW:
 		break;
 	}
 	return false;
