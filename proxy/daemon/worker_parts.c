@@ -17,6 +17,7 @@
 #include "http1/idle.h"
 #include "listen/give_way.h"
 #include "listen/listener.h"
+#include "site/spare.h"
 #include "stats/busiest.h"
 #include "stats/stats.h"
 #include "upstream/server.h"
@@ -100,11 +101,14 @@ static void run_pool(struct worker *worker, unsigned commands)
 {
 	if (commands & WORKER_CONNECTIONS)
 		pool_run(worker);
+	if (commands & WORKER_SPARE)
+		spare_answer(worker);
 }
 
 static const struct worker_part pool = {.begin = share_connections,
 	.take_site = share_connections,
 	.command = run_pool,
+	.end = spare_end,
 	.free = pool_end};
 
 static void command_listeners(struct worker *worker, unsigned commands)

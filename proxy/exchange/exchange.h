@@ -29,6 +29,7 @@
 #include "loop/deadline.h"
 #include "queue/queue.h"
 #include "site/site_use.h"
+#include "site/spare.h"
 #include "upstream/server_pool.h"
 #include "upstream/upstream.h"
 #include "worker/worker.h"
@@ -58,6 +59,7 @@ enum server_search {
 	SEARCH_FIRST, /* its turn has come, or it is tried once more */
 	SEARCH_WOKEN, /* it waited for a connection, and one is free: its place in line is kept */
 	SEARCH_AGAIN, /* it waits, none is free, but other servers may serve by now */
+	SEARCH_SPARE, /* it waits for a descriptor that other workers give up */
 };
 
 /* How far the request is, up to the server. One that is sent once more goes from OVER back to READ,
@@ -99,6 +101,7 @@ struct exchange_facts {
 /* At its servers, one after the other. */
 struct exchange_attempt {
 	struct pool_line line; /* for a connection */
+	struct spare_question spare;
 	enum server_search search;
 	struct server_state *endless; /* at which its response has no end: it has no place there,
 					 and is counted as such. NULL: its response may end */
@@ -277,6 +280,12 @@ static inline bool exchange_awaits_continue(const struct exchange *exchange)
 {
 	return exchange->framing.expects_continue && !exchange->interim.continue_sent &&
 	       exchange->up.content_bytes == 0;
+}
+
+/* Does it wait for a connection or a descriptor, and not for a place? */
+static inline bool exchange_looks_again(const struct exchange *exchange)
+{
+	return exchange->attempt.line.waiter || exchange->attempt.search == SEARCH_SPARE;
 }
 
 /* Has it no server yet, nor an answer? */

@@ -17,6 +17,7 @@
 #include "exchange/reply.h"
 #include "exchange/turn.h"
 #include "http/problem.h"
+#include "site/spare.h"
 #include "upstream/server_connection.h"
 #include "upstream/server.h"
 #include "upstream/server_pool.h"
@@ -49,7 +50,7 @@ static void blame(struct exchange *x, enum connect_fault fault, const char *why)
 		server_failed(x->server, why, worker_now_ms(worker));
 	if (fault == CONNECT_SERVER || x->attempt.search == SEARCH_AGAIN)
 		x->attempt.tried |= 1ULL << x->server->index;
-	if (fault != CONNECT_LOCAL)
+	if (fault != CONNECT_LOCAL && fault != CONNECT_NO_DESCRIPTOR)
 		account_upstream_failure(x);
 	find_server_log_failure(x, why);
 }
@@ -109,7 +110,7 @@ static bool await_connection(struct exchange *x, uint64_t servers)
 			x->turn.aside |=
 				queue_yield_place(queue, &x->turn.ticket, worker_now_ns(x->worker));
 		exchange_await_turn(x);
-		if (x->attempt.search == SEARCH_AGAIN)
+		if (x->attempt.search != SEARCH_FIRST)
 			x->attempt.search = SEARCH_WOKEN;
 		exchange_look_again(x, LOOK_AGAIN_MS);
 		return true;
@@ -122,6 +123,17 @@ static bool await_connection(struct exchange *x, uint64_t servers)
 	return true;
 }
 
+/* Until the idle connections of other workers have given one up. False: they have none. */
+static bool await_descriptor(struct exchange *x)
+{
+	if (!spare_ask(x->worker, &x->attempt.spare))
+		return false;
+	exchange_await_turn(x);
+	x->attempt.search = SEARCH_SPARE;
+	exchange_look_again(x, SPARE_LOOK_MS);
+	return true;
+}
+
 /* No server is left to try. `full`: those that have no connection for it. */
 static bool none_left(struct exchange *x, uint64_t full)
 {
@@ -131,6 +143,30 @@ static bool none_left(struct exchange *x, uint64_t full)
 		return await_connection(x, full);
 	exchange_reply(x, never_tried ? 503 : 502, never_tried ? "no server" : "servers failed",
 		never_tried ? 1000 : HTTP_PROBLEM_NO_RETRY);
+	return true;
+}
+
+/* x->server has no connection for it. True: it waits, or is answered. */
+static bool go_without(
+	struct exchange *x, enum connect_fault fault, const char *why, uint64_t *full)
+{
+	bool waits = fault == CONNECT_NO_DESCRIPTOR && await_descriptor(x);
+
+	if (fault == CONNECT_FULL)
+		*full |= 1ULL << x->server->index;
+	else if (!waits)
+		blame(x, fault, why);
+	server_done(x->server);
+	x->server = NULL;
+	if (waits || fault == CONNECT_FULL)
+		return waits;
+	if (fault == CONNECT_LOCAL || fault == CONNECT_NO_DESCRIPTOR) {
+		exchange_reply(x, 503, why, 1000);
+		return true;
+	}
+	if (may_try_another(x))
+		return false;
+	exchange_reply(x, 502, why, HTTP_PROBLEM_NO_RETRY);
 	return true;
 }
 
@@ -159,22 +195,7 @@ static bool try_next(struct exchange *x, bool fresh, uint64_t *full)
 		worker, x->server, (struct server_user){x, &events}, fresh, &why, &fault);
 	if (x->connection)
 		return true;
-	if (fault == CONNECT_FULL)
-		*full |= 1ULL << x->server->index;
-	else
-		blame(x, fault, why);
-	server_done(x->server);
-	x->server = NULL;
-	if (fault == CONNECT_FULL)
-		return false;
-	if (fault == CONNECT_LOCAL) {
-		exchange_reply(x, 503, why, 1000);
-		return true;
-	}
-	if (may_try_another(x))
-		return false;
-	exchange_reply(x, 502, why, HTTP_PROBLEM_NO_RETRY);
-	return true;
+	return go_without(x, fault, why, full);
 }
 
 void find_server(struct exchange *x, bool fresh)
@@ -272,10 +293,11 @@ static void search(struct exchange *x, enum server_search why)
 void find_server_again(struct exchange *x)
 {
 	struct upstream *upstream = site_upstream_of(x->worker->use->site, x->upstream->state);
+	bool is_in_line = x->attempt.line.waiter != NULL;
 
 	if (!upstream)
 		upstream = x->upstream;
-	if (!has_another(x, upstream) &&
+	if (is_in_line && !has_another(x, upstream) &&
 		upstream_has_enabled(x->upstream, pool_waits_for(&x->attempt.line))) {
 		exchange_look_again(x, LOOK_AGAIN_MS);
 		return;
@@ -286,7 +308,7 @@ void find_server_again(struct exchange *x)
 			follow_site(x, upstream);
 		x->attempt.tried = 0; /* what could not be connected to may be up again */
 	}
-	search(x, SEARCH_AGAIN);
+	search(x, is_in_line ? SEARCH_AGAIN : SEARCH_SPARE);
 }
 
 static void connection_is_free(struct pool_line *line)
@@ -331,5 +353,5 @@ static const struct server_events events = {
 	.event = forward_event,
 	.send_request = forward_send,
 	.timeout = forward_timeout,
-	.make_room = site_use_close_idle,
+	.make_room = spare_own,
 };

@@ -14,8 +14,8 @@ void exchange_forward(struct exchange *exchange);
  * when the connection is there. `fresh`: not one that has served. */
 void find_server(struct exchange *exchange, bool fresh);
 
-/* It waits for a connection, and exchange_look_again's time is over: another server than those that
- * it waits for may serve by now. */
+/* It waits for a connection or a descriptor, and exchange_look_again's time is over: another server
+ * than those that it waits for may serve by now, or there is a descriptor. */
 void find_server_again(struct exchange *exchange);
 
 /* The connection that was being made could not be, with this errno: tries another server, or

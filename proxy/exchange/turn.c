@@ -177,7 +177,7 @@ static void on_deadline(struct deadline *deadline)
 		exchange_admit(x);
 	} else if (x->state == EXCHANGE_ASKING) {
 		expire(x);
-	} else if (x->state == EXCHANGE_QUEUED && x->attempt.line.waiter &&
+	} else if (x->state == EXCHANGE_QUEUED && exchange_looks_again(x) &&
 		   worker_now_ms(x->worker) < x->turn.wait_ends_ms) {
 		find_server_again(x);
 	} else if (x->state == EXCHANGE_QUEUED) {

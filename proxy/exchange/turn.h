@@ -27,7 +27,8 @@ void exchange_admit(struct exchange *exchange);
 /* Waits for its turn, or again, until queue_timeout is over. */
 void exchange_await_turn(struct exchange *exchange);
 
-/* QUEUED, for a connection: find_server_again is called after so long, if the time is not over. */
+/* QUEUED, for a connection or a descriptor: find_server_again is called after so long, if the time
+ * is not over. */
 void exchange_look_again(struct exchange *exchange, uint64_t after_ms);
 
 /* The hash of another key of this request: for balance = hash. */

@@ -8,6 +8,7 @@
 #include "base/log.h"
 #include "listen/give_way.h"
 #include "site/site_use.h"
+#include "site/spare.h"
 #include "worker/worker.h"
 
 #define ACCEPT_RETRY_MS 500
@@ -87,17 +88,37 @@ static void give_places(struct listener *listener)
 	give_place(listener, &listener->worker->node->listening->descriptors);
 }
 
+/* Level-triggered readiness would spin: waits for a close of ours, or so long. */
+static void pause_accepting(struct listener *listener, uint64_t for_ms)
+{
+	uint64_t now_ms = worker_now_ms(listener->worker);
+
+	acceptor_stop(&listener->acceptor);
+	deadline_set(&listener->retry, now_ms + for_ms, now_ms);
+}
+
+/* Connections to servers that are idle give way first. False: there are none. */
+static bool accepts_soon(struct listener *listener)
+{
+	if (spare_own(listener->worker))
+		return true;
+	if (!spare_ask(listener->worker, &listener->spare))
+		return false;
+	pause_accepting(listener, SPARE_LOOK_MS);
+	return true;
+}
+
 static void accept_failed(struct listener *listener, int error)
 {
-	struct worker *worker = listener->worker;
+	bool lacks_descriptor = error == EMFILE || error == ENFILE;
 
-	if (error == EMFILE || error == ENFILE || error == ENOBUFS || error == ENOMEM) {
-		/* Level-triggered readiness would spin: wait for a close of ours, or a while. */
+	if (lacks_descriptor && accepts_soon(listener))
+		return;
+	if (lacks_descriptor || error == ENOBUFS || error == ENOMEM) {
 		log_warn("listener %s: %s; not accepting for now", listener->conf->name,
 			strerror(error));
-		acceptor_stop(&listener->acceptor);
-		deadline_set(&listener->retry, worker_now_ms(worker) + ACCEPT_RETRY_MS,
-			worker_now_ms(worker));
+		pause_accepting(listener, ACCEPT_RETRY_MS);
+		give_way(listener, &listener->worker->node->listening->descriptors);
 	} else if (error != EAGAIN && error != EWOULDBLOCK && error != ECONNABORTED &&
 		   error != EINTR && error != EPROTO) {
 		log_warn("listener %s: accept: %s", listener->conf->name, strerror(error));
@@ -134,12 +155,11 @@ static void accept_some(struct listener *listener, bool one_waits)
 		int error = acceptor_take(acceptor, &client, &peer, &len);
 		listener->is_empty = error != 0;
 		if (error != 0) {
-			accept_failed(listener, error);
 			give_places(listener);
-			if (listener->retry.at_ms != DEADLINE_NEVER)
-				give_way(listener, &listener->worker->node->listening->descriptors);
+			accept_failed(listener, error);
 			return;
 		}
+		listener->spare = (struct spare_question){0};
 		listener->connections++;
 		listener->came_ms = worker_now_ms(listener->worker);
 		listener->protocol->take_client(

@@ -19,9 +19,10 @@
  * Where new connections can't be kept out (an old kernel, without root), there may never be
  * such a moment under load: then a client that connects when RETIRE_MAX_MS is over may be reset.
  *
- * When file descriptors run out or max_connections is reached, a connection that carries nothing
- * gives way (listen/give_way.h). Where there is none, the listener stops accepting and leaves
- * clients in the backlog, until a connection has closed or is idle; it never spins.
+ * When file descriptors run out (idle connections to servers are closed first: site/spare.h) or
+ * max_connections is reached, a connection that carries nothing gives way (listen/give_way.h).
+ * Where there is none, the listener stops accepting and leaves clients in the backlog, until a
+ * connection has closed or is idle; it never spins.
  */
 #ifndef LISTEN_LISTENER_H
 #define LISTEN_LISTENER_H
@@ -36,6 +37,7 @@
 #include "listen/idle_list.h"
 #include "loop/deadline.h"
 #include "net/acceptor.h"
+#include "site/spare.h"
 
 struct site_use;
 struct worker;
@@ -99,7 +101,8 @@ struct listener {
 	bool had_handshakes; /* RETIRING: when last asked, or not asked yet */
 	bool is_empty;       /* nobody waited when last asked */
 	uint64_t connections;
-	struct idle_list idle;                                  /* http1/idle.h */
+	struct spare_question spare; /* no descriptor is free for one that comes */
+	struct idle_list idle;       /* http1/idle.h */
 	struct downstream *oldest_lingering, *newest_lingering; /* http1/linger.h */
 	unsigned lingering;
 };

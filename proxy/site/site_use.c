@@ -49,24 +49,6 @@ void site_use_release(struct site_use *use)
 	free(use);
 }
 
-bool site_use_close_idle(struct worker *worker)
-{
-	const struct site *site = worker->use->site;
-
-	for (size_t i = 0; i < site->conf->upstream_count; i++) {
-		const struct upstream *upstream = site->upstreams[i];
-		for (size_t j = 0; j < upstream->server_count; j++) {
-			struct server_connection *connection =
-				pool_pop(upstream->servers[j].state, worker, true);
-			if (connection) {
-				server_connection_close_unlisted(connection);
-				return true;
-			}
-		}
-	}
-	return false;
-}
-
 static void take_site(struct worker *worker)
 {
 	/* acquire: pairs with the release in site_use_post, so the site is seen whole */

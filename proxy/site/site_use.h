@@ -27,9 +27,6 @@ void site_use_free_unused(struct site_use *use);
 struct site_use *site_use_hold(struct site_use *use);
 void site_use_release(struct site_use *use);
 
-/* Closes a connection that is idle, to give its descriptor back. False: there is none. */
-bool site_use_close_idle(struct worker *worker);
-
 /* Hands the worker a new site, by a use that site_use_new made for it. Main thread. */
 void site_use_post(struct worker *worker, struct site_use *use);
 

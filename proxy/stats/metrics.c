@@ -27,6 +27,8 @@ const struct stats_metric stats_metrics[] = {
 		"Connections accepted from clients."},
 	{"sluice_idle_connections_closed_total", STATS_COUNTER, STATS_NODE, STATS_GAVE_WAY, {{0}},
 		"Idle client connections that were closed to make room for new ones."},
+	{"sluice_idle_server_connections_closed_total", STATS_COUNTER, STATS_NODE, STATS_SPARED,
+		{{0}}, "Idle connections to servers that were closed as file descriptors ran out."},
 	{"sluice_malformed_requests_total", STATS_COUNTER, STATS_NODE, STATS_MALFORMED, {{0}},
 		"Requests refused because they are not valid HTTP."},
 	{"sluice_clients_gone_total", STATS_COUNTER, STATS_NODE, STATS_CLIENT_GONE, {{0}},

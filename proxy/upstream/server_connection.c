@@ -106,6 +106,11 @@ static bool is_local(int error, sa_family_t family)
 	       error == EADDRNOTAVAIL || (error == EAGAIN && family != AF_UNIX);
 }
 
+static bool lacks_descriptor(int error)
+{
+	return error == EMFILE || error == ENFILE;
+}
+
 static enum connect_fault fault_of(
 	const struct server *server, uint32_t address_id, uint64_t now_ms)
 {
@@ -182,7 +187,7 @@ static int begin_connect(struct server_connection *connection, const struct serv
 	do {
 		error = socket_stream_connect(&connection->stream, &worker->streams,
 			(const struct sockaddr *)&address->socket, address->len, &calls);
-	} while ((error == EMFILE || error == ENFILE) && connection->events->make_room(worker));
+	} while (lacks_descriptor(error) && connection->events->make_room(worker));
 	return error;
 }
 
@@ -207,7 +212,9 @@ static struct server_connection *connect_new(struct worker *worker, struct serve
 							  ? SERVER_CONNECTION_BUSY
 							  : SERVER_CONNECTION_CONNECTING);
 		*why = strerror(error);
-		if (!is_local(error, address.socket.ss_family))
+		if (lacks_descriptor(error))
+			*fault = CONNECT_NO_DESCRIPTOR;
+		else if (!is_local(error, address.socket.ss_family))
 			*fault = fault_of(server, address.id, now_ms);
 	}
 	pool_forget(server->state);

@@ -33,10 +33,11 @@ struct server_events {
 
 /* Why there is no connection. */
 enum connect_fault {
-	CONNECT_SERVER,  /* the server can't be reached at any of its addresses */
-	CONNECT_ADDRESS, /* nor at this one, but there are others to try */
-	CONNECT_FULL,    /* the server has max_connections, none of them idle: wait for one */
-	CONNECT_LOCAL,   /* no descriptors, ports or memory here: no server is to blame */
+	CONNECT_SERVER,        /* the server can't be reached at any of its addresses */
+	CONNECT_ADDRESS,       /* nor at this one, but there are others to try */
+	CONNECT_FULL,          /* the server has max_connections, none of them idle: wait for one */
+	CONNECT_LOCAL,         /* no ports or memory here: no server is to blame */
+	CONNECT_NO_DESCRIPTOR, /* the same, and other workers may be able to spare one */
 };
 
 /* An exchange that gets a connection, and how it hears of it. */

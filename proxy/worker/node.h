@@ -27,6 +27,13 @@ struct failure_note {
 	atomic_bool is_told;    /* a look is due, or will be by the message */
 };
 
+/* Descriptors that idle connections to servers hold (site/spare.h). */
+struct node_spare {
+	_Atomic uint64_t questions;    /* of workers that lack one, to all the others */
+	_Atomic uint64_t closed;       /* connections, for any that lacked one */
+	_Atomic uint64_t next_line_ms; /* when the log may say so again */
+};
+
 struct node {
 	struct loop loop; /* the main thread's */
 	struct log *log;
@@ -39,6 +46,7 @@ struct node {
 	unsigned worker_count;
 	struct clock_anchor anchor; /* the throttles' clock, and steps of the wall's */
 	struct failure_note failures;
+	struct node_spare spare;
 	atomic_uint clients;  /* open connections, over all workers */
 	atomic_uint running;  /* workers that have not ended */
 	atomic_bool stopping; /* nothing new begins: lame duck, then the drain */

@@ -49,6 +49,7 @@ enum worker_command {
 	WORKER_CONNECTIONS = 1 << 7, /* connections were taken over, or are free: server_pool.h */
 	WORKER_HAND_OVER = 1 << 6, /* leave the bindings that are handed over to another process */
 	WORKER_GIVE_WAY = 1 << 8,  /* close an idle connection for a new one: listen/give_way.h */
+	WORKER_SPARE = 1 << 9,     /* close idle connections to servers: site/spare.h */
 };
 
 /* A name for a request that no other has: 16 hex digits that the worker drew at its start, and a
@@ -67,6 +68,7 @@ struct worker_inbox {
 	struct server_connection *_Atomic taken; /* idle ones, by others: close them */
 	struct connection_waiter *_Atomic woken; /* last first */
 	_Atomic uint64_t pings_answered;         /* relay.manager.pings that it had */
+	_Atomic uint64_t spare_answered;         /* node.spare.questions that it had */
 };
 
 /* The wall's time as it was read last, and the date that it says. */

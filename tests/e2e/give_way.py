@@ -7,6 +7,7 @@ from lib.held import Held
 from lib.process import until
 from lib.sluice import to
 from lib.tap import equal, group, main, test, true
+from lib.workers import leave, of_worker, workers_of
 from lib.wire import Ended
 
 FLOOD = 60
@@ -163,6 +164,39 @@ def in_use(t):
         thread.join()
     equal(failed, [], "failures")
     equal(newcomer.response().status, 200, "status")
+
+
+def another_worker(t, sluice, worker):
+    """A worker that is not this one."""
+    while True:
+        client = t.client(sluice)
+        found = workers_of(sluice, [client])[0]
+        leave(sluice, client)
+        if found != worker:
+            return found
+
+
+@test("connections to servers that one worker keeps give way to requests of another, at the limit of descriptors",
+      workers=(4,))
+def kept_by_another(t):
+    held = Held(t)
+    sluice, admin = with_admin(t, to(held.origin, route="ordering = none"), nofile=120)
+    worker = None
+    for wave in range(4):
+        clients, worker = of_worker(t, sluice, 33, worker)
+        targets = [f"/{wave}/{n}" for n in range(len(clients))]
+        for client, target in zip(clients, targets):
+            client.request(target)
+            held.let(target) if wave % 2 else None
+        if wave % 2 == 0:
+            held.here(*targets)
+            held.let(*targets)
+        equal({client.response().status for client in clients}, {200}, "statuses")
+        for client in clients:
+            leave(sluice, client)
+        worker = another_worker(t, sluice, worker)
+    sluice.process.wait_output("idle connections to servers are closed")
+    true(value(admin.metrics()[1], "sluice_idle_server_connections_closed_total") > 0, "the metric")
 
 
 @test("they are counted, and the log says so once a minute", workers=(1,))

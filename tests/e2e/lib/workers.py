@@ -26,12 +26,12 @@ class Barrier:
         self.sluice = sluice
         self.probes = {}
         self.worker = {}
-        for client, worker in zip(clients, self._workers_of(clients)):
+        for client, worker in zip(clients, workers_of(sluice, clients)):
             self._watch(client, worker)
 
     def watch(self, client):
         """One more client."""
-        self._watch(client, self._workers_of([client])[0])
+        self._watch(client, workers_of(self.sluice, [client])[0])
 
     def _watch(self, client, wanted):
         self.worker[client] = wanted
@@ -40,7 +40,7 @@ class Barrier:
                 return
             probe = self.t.client(self.sluice)
             self._ask(probe)
-            self.probes.setdefault(self._workers_of([probe])[0], probe)
+            self.probes.setdefault(workers_of(self.sluice, [probe])[0], probe)
         raise AssertionError(f"no probe for {wanted}")
 
     def passed_by(self, client, requests=1):
@@ -54,23 +54,37 @@ class Barrier:
         answer = probe.ask("/", host="nowhere.test")
         assert answer.status == 404, f"the probe got {answer}"
 
-    def _workers_of(self, clients):
-        """Of each, with one look into /proc for all."""
-        pid = self.sluice.pid
-        inodes = server_inodes(self.sluice, clients)
-        links = _links(pid)
+
+def workers_of(sluice, clients):
+    """Of each, with one look into /proc for all; waits until their workers watch them."""
+    inodes = server_inodes(sluice, clients)
+
+    def find():
+        links = _links(sluice.pid)
         numbers = {link: number for number, link in links.items()}
         owners = {}
         for epoll, link in links.items():
             if "eventpoll" in link:
-                for watched in _targets(pid, epoll):
+                for watched in _targets(sluice.pid, epoll):
                     owners.setdefault(watched, []).append(epoll)
-        found = []
-        for inode in inodes:
-            owner = owners.get(numbers[f"socket:[{inode}]"], [])
-            assert len(owner) == 1, f"socket {inode} is watched by {owner}"
-            found.append(owner[0])
-        return found
+        found = [owners.get(numbers[f"socket:[{inode}]"], []) for inode in inodes]
+        assert all(len(owner) <= 1 for owner in found), f"{inodes} are watched by {found}"
+        return all(found) and [owner[0] for owner in found]
+    return until(find, "workers of connections") if clients else []
+
+
+def of_worker(t, sluice, count, worker=None):
+    """So many connections of one worker, which is that of the first unless it is named; and which it is."""
+    clients = []
+    while len(clients) < count:
+        client = t.client(sluice)
+        found = workers_of(sluice, [client])[0]
+        worker = found if worker is None else worker
+        if found == worker:
+            clients.append(client)
+        else:
+            leave(sluice, client)
+    return clients, worker
 
 
 def server_inodes(sluice, clients):

@@ -123,6 +123,68 @@ static void what_is_our_own_fault_blames_no_server(void **state)
 	}
 }
 
+/* What other workers have idle may give one up. */
+static void it_waits_for_a_descriptor(void **state)
+{
+	const struct stage_conf conf = {.two_workers = true, .upstream = "server = 127.0.0.1:3"};
+	struct stage *stage = stage_begin(&conf);
+
+	(void)state;
+	stage->connect_error = EMFILE;
+	struct exchange *x = stage_ask(stage, GET);
+	assert_int_equal(x->state, EXCHANGE_QUEUED);
+	assert_int_equal(x->turn.deadline.at_ms, STAGE_START_MS + SPARE_LOOK_MS);
+	assert_null(x->server);
+	assert_int_equal(flight_server(stage)->connections, 0);
+	stage_pass(stage, &x->turn.deadline); /* there is none yet */
+	assert_int_equal(x->state, EXCHANGE_QUEUED);
+	stage->connect_error = 0;
+	stage_pass(stage, &x->turn.deadline);
+	assert_int_equal(x->state, EXCHANGE_FORWARDING);
+	assert_int_equal(x->attempt.tried, 0);
+	assert_int_equal(x->attempt.tries, 0);
+	flight_answer(stage, x, DONE);
+	stage_end(stage);
+}
+
+static void it_waits_for_no_descriptor_for_ever(void **state)
+{
+	const struct stage_conf conf = {.two_workers = true};
+	struct stage *stage = stage_begin(&conf);
+	unsigned looks;
+
+	(void)state;
+	stage->connect_error = EMFILE;
+	struct exchange *x = stage_ask(stage, GET);
+	for (looks = 0; x->state == EXCHANGE_QUEUED; looks++) {
+		spare_answer(stage->workers[1]); /* it has none */
+		stage_pass(stage, &x->turn.deadline);
+	}
+	assert_int_equal(looks, 3);
+	assert_int_equal(x->answer.status, 503);
+	assert_string_equal(x->outcome, strerror(EMFILE));
+	assert_int_equal(flight_server(stage)->fails, 0);
+	stage_end(stage);
+}
+
+/* Nor beyond queue_timeout, when the other worker does not answer. */
+static void queue_timeout_ends_the_wait_for_a_descriptor(void **state)
+{
+	const struct stage_conf conf = {.two_workers = true, .route = "queue_timeout = 15ms"};
+	struct stage *stage = stage_begin(&conf);
+
+	(void)state;
+	stage->connect_error = EMFILE;
+	struct exchange *x = stage_ask(stage, GET);
+	atomic_store(&stage->workers[1]->inbox.commands, 1); /* it is held up: nothing is posted */
+	stage_pass(stage, &x->turn.deadline);
+	stage_at(stage, 15);
+	stage_pass(stage, &x->turn.deadline);
+	assert_int_equal(x->answer.status, 503);
+	assert_string_equal(x->outcome, "queue timeout");
+	stage_end(stage);
+}
+
 static void no_more_is_tried_than_retries_allow(void **state)
 {
 	const struct stage_conf conf = {.upstream = "server = 127.0.0.1:3\nretries = 0"};
@@ -366,6 +428,9 @@ int main(void)
 		cmocka_unit_test(one_that_is_refused_later_is_made_to_another),
 		cmocka_unit_test(nobody_can_be_reached),
 		cmocka_unit_test(what_is_our_own_fault_blames_no_server),
+		cmocka_unit_test(it_waits_for_a_descriptor),
+		cmocka_unit_test(it_waits_for_no_descriptor_for_ever),
+		cmocka_unit_test(queue_timeout_ends_the_wait_for_a_descriptor),
 		cmocka_unit_test(no_more_is_tried_than_retries_allow),
 		cmocka_unit_test(all_are_out_of_use),
 		cmocka_unit_test(failures_have_a_line_now_and_then),

@@ -359,6 +359,35 @@ static void what_accept_fails_with(void **state)
 	}
 }
 
+/* Another worker's idle connections to servers may give one up: it looks soon, three times at
+ * least. */
+static void descriptors_of_other_workers(void **state)
+{
+	const struct stage_conf conf = {.two_workers = true};
+	struct world w;
+
+	(void)state;
+	begin(&w, &conf);
+	fake.error = EMFILE;
+	fake.waiting = 1;
+	fake.ready(&w.listener->acceptor);
+	for (unsigned i = 0; i < 3; i++) {
+		assert_false(w.listener->acceptor.accepting);
+		assert_int_equal(w.listener->retry.at_ms, worker_now_ms(w.worker) + SPARE_LOOK_MS);
+		assert_null(strstr(lines.text, "listener l: "));
+		spare_answer(w.stage->workers[1]); /* it has none */
+		stage_pass(w.stage, &w.listener->retry);
+		fake.ready(&w.listener->acceptor);
+	}
+	assert_int_equal(w.listener->retry.at_ms, worker_now_ms(w.worker) + 500);
+	assert_has(lines.text, "listener l: Too many open files; not accepting for now");
+	fake.error = 0;
+	stage_pass(w.stage, &w.listener->retry);
+	fake.ready(&w.listener->acceptor);
+	assert_int_equal(taken, 1);
+	end(&w);
+}
+
 /* A descriptor that is given back is one to accept with. */
 static void a_close_ends_the_lack_of_descriptors(void **state)
 {
@@ -564,6 +593,7 @@ int main(void)
 		cmocka_unit_test(an_idle_connection_makes_room),
 		cmocka_unit_test(no_more_than_there_are_descriptors),
 		cmocka_unit_test(what_accept_fails_with),
+		cmocka_unit_test(descriptors_of_other_workers),
 		cmocka_unit_test(a_close_ends_the_lack_of_descriptors),
 		cmocka_unit_test(it_retires_when_nobody_is_on_the_way),
 		cmocka_unit_test(it_waits_for_handshakes_but_not_for_ever),

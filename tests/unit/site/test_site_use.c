@@ -96,21 +96,6 @@ static unsigned opened(struct stage *stage)
 	return flight_idle(stage);
 }
 
-static void the_oldest_idle_connection_is_closed(void **state)
-{
-	struct stage *stage = stage_begin(&plain);
-
-	(void)state;
-	assert_false(site_use_close_idle(stage->worker));
-	assert_int_equal(opened(stage), 1);
-	struct server_state *server = flight_server(stage);
-	assert_true(site_use_close_idle(stage->worker));
-	assert_int_equal(flight_idle(stage), 0);
-	assert_int_equal(server->connections, 0);
-	assert_false(site_use_close_idle(stage->worker));
-	stage_end(stage);
-}
-
 /* Servers that the current site has, too, keep their connections. */
 static void idle_connections_outlive_a_site(void **state)
 {
@@ -162,7 +147,6 @@ int main(void)
 		cmocka_unit_test(each_use_is_one_hold),
 		cmocka_unit_test(exchanges_end_by_what_they_began_with),
 		cmocka_unit_test(one_that_was_not_taken_is_freed),
-		cmocka_unit_test(the_oldest_idle_connection_is_closed),
 		cmocka_unit_test(idle_connections_outlive_a_site),
 		cmocka_unit_test(those_of_servers_that_are_gone_are_closed),
 	};
