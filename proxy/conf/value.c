@@ -246,6 +246,17 @@ bool scan_is_token(struct slice text)
 	return text.len > 0;
 }
 
+bool scan_is_switch(struct slice text)
+{
+	static const char *const words[] = {
+		"on", "off", "yes", "no", "true", "false", "none", "any", "all", "auto", "*"};
+
+	for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++)
+		if (slice_equal_nocase(text, slice_of(words[i])))
+			return true;
+	return false;
+}
+
 bool scan_is_url(struct slice text)
 {
 	return memmem(text.at, text.len, "://", 3) != NULL;
@@ -431,6 +442,8 @@ static bool parse_token_or_off(struct value *value)
 		*(const char **)value->at = NULL;
 		return true;
 	}
+	if (scan_is_switch(value->text))
+		return value_fail(value, "\"%.*s\" is none", SLICE_ARGS(value->text));
 	return parse_token(value);
 }
 

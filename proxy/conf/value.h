@@ -60,6 +60,10 @@ bool scan_next_token(struct slice *rest, struct slice *token);
 /* Is it a token (RFC 9110 section 5.6.2), as field names and cookie names are? */
 bool scan_is_token(struct slice text);
 
+/* Is it a word that turns something on or off (off, on, no, none, any, ...), in any case of
+ * letters? In a list, or instead of a name, it is hardly meant as one. */
+bool scan_is_switch(struct slice text);
+
 /* Has it a scheme, as in http://10.0.0.5? */
 bool scan_is_url(struct slice text);
 

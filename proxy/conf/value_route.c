@@ -186,12 +186,14 @@ static bool parse_upgrades(struct value *value)
 		return true;
 	if (slice_equal(value->text, SLICE("on")))
 		rest = SLICE("websocket");
+	/* With others in the list, neither of the two has a meaning. */
 	while (slice_next_element(&rest, &item)) {
 		const char *slash = memchr(item.at, '/', item.len);
 		struct slice name = {item.at, slash ? (size_t)(slash - item.at) : item.len};
 		struct slice version = {item.at + name.len + 1, item.len - name.len - 1};
 
-		if (!scan_is_token(name) || (slash && !scan_is_token(version))) {
+		if (scan_is_switch(name) || !scan_is_token(name) ||
+			(slash && !scan_is_token(version))) {
 			good = value_fail(value, "\"%.*s\" is no protocol", SLICE_ARGS(item));
 			continue;
 		}
@@ -300,5 +302,5 @@ const struct option_type type_access = {"list of networks and files",
 	"addresses, networks such as 10.0.0.0/8, and file:PATH, where keys stand one a line",
 	parse_access, same_access, 0};
 const struct option_type type_upgrades = {"off or list of protocols",
-	"off, or protocols such as websocket", parse_upgrades, same_texts,
+	"off alone, or protocols such as websocket", parse_upgrades, same_texts,
 	sizeof(struct conf_text_list)};

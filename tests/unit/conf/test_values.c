@@ -92,6 +92,8 @@ static void flags_and_words(void **state)
 		"expected off, stdout, stderr, syslog or file:PATH");
 	bad("sluice", "access_log = file:", "expected off");
 	bad("sluice", "via = a b", "\"a b\" is none");
+	bad("sluice", "via = on", "\"on\" is none; expected a name of");
+	bad("sluice", "via = Off", "\"Off\" is none; expected a name of");
 	bad("sluice", "via =", "there is no value");
 }
 
@@ -426,6 +428,11 @@ static void bad_routes(void **state)
 		{"strip_prefix = /a%2", "\"2\" after '%'"},
 		{"request_header_set = Host: a b c", "\"a b c\" is no host"},
 		{"request_header_set = Host: a:b", "\"a:b\" is no host"},
+		{"upgrade = off, websocket", "\"off\" is no protocol; expected off alone, or"},
+		{"upgrade = on, chat", "\"on\" is no protocol; expected off alone, or"},
+		{"upgrade = OFF", "\"OFF\" is no protocol"},
+		{"upgrade = none", "\"none\" is no protocol"},
+		{"upgrade = websocket, *", "\"*\" is no protocol"},
 		{"upgrade = web socket", "is no protocol"}, {"upgrade = a/", "is no protocol"},
 		{"ordering = write", "did you mean \"writes\"?"},
 		{"path = /b\nstrip_prefix = /a", "begins with /a"}};
