@@ -159,7 +159,9 @@ const struct option options_listener[] = {
 		.help = "Time from a request's first byte to the end of its head."},
 	{"idle_timeout", &type_duration, LIVE, AT(idle_timeout_ms), .fallback = "75s",
 		BETWEEN(MS(10), DAYS(1)), .flags = OPTION_DURATION,
-		.help = "Time that a connection is kept open between requests."},
+		.help = "Time that a connection is kept open between requests, from when its client "
+			"has taken the response before. One that takes nothing of that has "
+			"send_timeout."},
 	{"body_timeout", &type_duration, LIVE, AT(body_timeout_ms), .fallback = "60s",
 		BETWEEN(MS(10), DAYS(1)), .flags = OPTION_DURATION,
 		.help = "Time between two reads of a request's body."},

@@ -12,11 +12,10 @@
 #include "exchange/turn.h"
 #include "http1/client_wait.h"
 #include "http1/http1_client.h"
+#include "http1/idle_wait.h"
 #include "http1/linger.h"
 #include "http1/read_requests.h"
 #include "listen/listener.h"
-
-#define DRAIN_IDLE_MS 1000 /* in a drain: how long a connection may be idle */
 
 static void enter(struct downstream *d, enum downstream_state state)
 {
@@ -215,29 +214,13 @@ void downstream_exchange_ended(struct downstream *d, struct exchange *exchange)
 	d->client.again = true;
 }
 
-static uint64_t idle_timeout_ms(const struct downstream *d)
-{
-	uint64_t timeout_ms = d->client.listener->conf->idle_timeout_ms;
-	uint64_t shutdown_ms = d->worker->use->site->conf->shutdown_timeout_ms;
-
-	if (d->worker->draining && timeout_ms > DRAIN_IDLE_MS)
-		timeout_ms = DRAIN_IDLE_MS;
-	/* The shutdown's end would count as a cut. */
-	return d->worker->draining && timeout_ms > shutdown_ms / 2 ? shutdown_ms / 2 : timeout_ms;
-}
-
 /* Nothing to be sent, and none of its requests is being read: the usual cases. */
 static inline void watch_input_none(struct downstream *d)
 {
-	uint64_t progress = 2 * d->begun + d->worker->draining; /* a drain shortens it */
-	uint64_t now_ms = worker_now_ms(d->worker);
-
-	if (d->client.first) {
+	if (d->client.first)
 		wait_none(&d->wait); /* what it asked for is under way */
-	} else if (d->wait.reason != WAIT_IDLE || d->wait.progress != progress) {
-		wait_for(&d->wait, WAIT_IDLE, progress, now_ms + idle_timeout_ms(d), now_ms);
-		idle_list_put(&d->client.listener->idle, &d->idle, now_ms);
-	}
+	else
+		idle_wait(d);
 }
 
 static inline void watch(struct downstream *d)
@@ -503,8 +486,8 @@ static void on_deadline(struct deadline *deadline)
 			wait_none(&d->wait);
 			stream_expect_input(&d->stream);
 			downstream_advance(d);
-		} else {
-			downstream_close(d, d->worker->draining ? "drained" : "idle");
+		} else if ((why = idle_wait_is_over(d)) != NULL) {
+			downstream_close(d, why);
 		}
 		break;
 	case WAIT_NONE:

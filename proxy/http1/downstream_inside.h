@@ -9,6 +9,7 @@
 #include "exchange/forwarding.h"
 #include "http/forwarded.h"
 #include "http/parser.h"
+#include "http1/idle_wait.h"
 #include "listen/idle_list.h"
 #include "listen/listener.h"
 #include "net/stream.h"
@@ -66,7 +67,8 @@ struct downstream {
 	uint64_t lingered_bytes, lingers_since_ms;
 	struct downstream *older, *newer; /* of its listener's that linger (http1/linger.h) */
 	struct idle_link idle;            /* of its listener's, since when it was idle last */
-	uint64_t written;                 /* while flushing replies of our own */
+	struct idle_wait idle_wait;
+	uint64_t written; /* while flushing replies of our own */
 	struct forwarded_peer peer;
 	uint64_t judged_by; /* serial of the site whose trusted_proxies the peer was judged by */
 	struct forwarding forwarding; /* what servers learn of it */

@@ -239,6 +239,43 @@ def out_of_files(t):
     equal(served, len(flood), "served in the end")
 
 
+# ---- what the system still has for a client ------------------------------------------------------
+
+def taking(t, **options):
+    """A client that has begun to take a response of which the system has most; and its head."""
+    body = bytes(600_000)
+    origin = t.origin(lambda x: (x.read_body(), x.reply(200, body if x.request.target == "/large" else b"")))
+    sluice = t.sluice(to(origin), **options)
+    slow = t.client(sluice, receive_buffer=4096)
+    slow.request("/large")
+    return sluice, slow, slow.response_head()
+
+
+def finishes(slow, head):
+    """Its next request comes while it still takes the response before: a closed connection would be reset."""
+    slow.request("/next")
+    equal(len(slow.read_body(head).body), 600_000, "bytes of the response")
+    return slow.response()
+
+
+@test("idle_timeout begins when the client has taken its response", workers=(1,))
+def still_taken(t):
+    _, slow, head = taking(t, listener="idle_timeout = 300ms")
+    time.sleep(1)  # it would be closed by now
+    equal(finishes(slow, head).status, 200, "status of the next request")
+    slow.expect_end()
+
+
+@test("a drain waits for a client that still takes its response", workers=(1,))
+def drained_while_taken(t):
+    sluice, slow, head = taking(t)
+    sluice.terminate()
+    time.sleep(1.5)  # it would be closed by now
+    last = finishes(slow, head)
+    equal((last.status, last.get("Connection")), (200, "close"), "the next response")
+    equal(sluice.wait(), 0, "exit status")
+
+
 @test("a client that connects and says nothing holds nobody else up")
 def silent_clients(t):
     sluice = t.sluice(to(t.origin()))
