@@ -91,6 +91,7 @@ static bool open_all(struct binding *binding, const struct conf_listener *conf,
 
 	if (is_unix && !path)
 		return false;
+	binding->is_shared = is_unix || is_handed_in;
 	for (unsigned i = 0; i < binding->workers; i++) {
 		if (i > 0 && (is_unix || is_handed_in))
 			binding->sockets[i] = fcntl(binding->sockets[0], F_DUPFD_CLOEXEC, 0);
@@ -126,6 +127,7 @@ static bool adopt(
 		binding->given[adopted] = binding->sockets[adopted] = fd;
 		adopted++;
 	}
+	binding->is_shared = adopted < binding->workers;
 	for (unsigned i = adopted; i < binding->workers; i++) {
 		binding->sockets[i] = fcntl(binding->sockets[i % adopted], F_DUPFD_CLOEXEC, 0);
 		if (binding->sockets[i] < 0)

@@ -125,12 +125,37 @@ static void accept_failed(struct listener *listener, int error)
 	}
 }
 
+/* Of the workers that a client wakes at a shared socket, one makes room for it. False: another
+ * does, or has, and the client was accepted. */
+static bool is_to_make_room(struct listener *listener)
+{
+	struct binding *binding = listener->binding;
+	unsigned none = 0, self = listener->worker->index + 1;
+
+	if (!binding->is_shared)
+		return true;
+	/* seq_cst: a worker that accepts does so before it stores 0, we look behind that */
+	if (!atomic_compare_exchange_strong(&binding->making_way, &none, self) && none != self)
+		return false;
+	if (acceptor_has_client(&listener->acceptor))
+		return true;
+	atomic_store(&binding->making_way, 0);
+	return false;
+}
+
+/* The one that room was made for has come; the next one's room is any worker's to make. */
+static void end_making_room(struct listener *listener)
+{
+	if (listener->binding->is_shared)
+		atomic_store(&listener->binding->making_way, 0);
+}
+
 /* A connection that carries nothing makes room, which lets this listener accept again. */
 static void make_room(struct listener *listener, struct connection_bound *full)
 {
 	uint64_t now_ms = worker_now_ms(listener->worker);
 
-	if (!give_way(listener, full))
+	if (!is_to_make_room(listener) || !give_way(listener, full))
 		deadline_set(&listener->again, now_ms + GIVE_WAY_IDLE_MS, now_ms);
 }
 
@@ -160,6 +185,7 @@ static void accept_some(struct listener *listener, bool one_waits)
 			return;
 		}
 		listener->spare = (struct spare_question){0};
+		end_making_room(listener);
 		listener->connections++;
 		listener->came_ms = worker_now_ms(listener->worker);
 		listener->protocol->take_client(
@@ -208,6 +234,7 @@ static void listener_close(struct listener *listener)
 		return;
 	acceptor_close(&listener->acceptor);
 	listener->closed = true;
+	end_making_room(listener); /* it may have been this one's */
 	listener_release(listener);
 }
 

@@ -56,6 +56,8 @@ struct binding {
 	int *given; /* [workers] the sockets' descriptors, for an upgrade; -1: it has one already */
 	bool handed_over; /* another process has it; set before the workers get the message */
 	struct connection_bound *bound;
+	bool is_shared;         /* workers accept from one socket, which wakes all of them */
+	atomic_uint making_way; /* that: 1 + the worker that makes room for the next client, or 0 */
 };
 
 /* All that the process listens on, and how many clients it takes. */

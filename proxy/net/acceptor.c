@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <limits.h>
 #include <linux/filter.h>
+#include <poll.h>
 #include <unistd.h>
 
 #include "net/socket_stream.h"
@@ -55,6 +56,13 @@ int acceptor_take(struct acceptor *acceptor, struct stream_export *client,
 		return errno;
 	*client = socket_export(fd);
 	return 0;
+}
+
+bool acceptor_has_client(const struct acceptor *acceptor)
+{
+	struct pollfd poll_fd = {.fd = acceptor->fd, .events = POLLIN};
+
+	return poll(&poll_fd, 1, 0) == 1;
 }
 
 int acceptor_set_backlog(const struct acceptor *acceptor, int backlog)

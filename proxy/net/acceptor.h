@@ -36,6 +36,9 @@ void acceptor_stop(struct acceptor *acceptor);
 int acceptor_take(struct acceptor *acceptor, struct stream_export *client,
 	struct sockaddr_storage *peer, socklen_t *len);
 
+/* Does anybody wait to be accepted? Asks the system. */
+bool acceptor_has_client(const struct acceptor *acceptor);
+
 /* 0, or an errno value of listen(2). */
 int acceptor_set_backlog(const struct acceptor *acceptor, int backlog);
 

@@ -24,6 +24,7 @@ void __wrap_acceptor_start(struct acceptor *acceptor);
 void __wrap_acceptor_stop(struct acceptor *acceptor);
 int __wrap_acceptor_take(struct acceptor *acceptor, struct stream_export *client,
 	struct sockaddr_storage *peer, socklen_t *len);
+bool __wrap_acceptor_has_client(const struct acceptor *acceptor);
 int __wrap_acceptor_set_backlog(const struct acceptor *acceptor, int backlog);
 bool __wrap_acceptor_keep_out(const struct acceptor *acceptor);
 enum handshakes __wrap_acceptor_handshakes(const struct acceptor *acceptor);
@@ -68,6 +69,12 @@ int __wrap_acceptor_take(struct acceptor *acceptor, struct stream_export *client
 		return EAGAIN;
 	fake.waiting--;
 	return 0;
+}
+
+bool __wrap_acceptor_has_client(const struct acceptor *acceptor)
+{
+	(void)acceptor;
+	return fake.waiting > 0;
 }
 
 int __wrap_acceptor_set_backlog(const struct acceptor *acceptor, int backlog)
@@ -295,6 +302,39 @@ static void an_idle_connection_makes_room(void **state)
 	assert_true(w.listener->acceptor.accepting);
 	come(&w, 1);
 	assert_int_equal(taken, 3);
+	end(&w);
+}
+
+/* A client in the backlog of a shared socket wakes them all. */
+static void one_worker_makes_room_at_a_shared_socket(void **state)
+{
+	const struct stage_conf conf = {.listener = "max_connections = 2"};
+	struct idle_link link = {0};
+	struct world w;
+
+	(void)state;
+	begin(&w, &conf);
+	come(&w, 2);
+	w.binding.is_shared = true;
+	idle = &link;
+	w.binding.making_way = 2; /* the second worker's */
+	come(&w, 1);
+	assert_non_null(idle);
+	assert_int_equal(w.listener->again.at_ms, STAGE_START_MS + 100);
+	stage_pass(w.stage, &w.listener->again);
+	w.binding.making_way = 0; /* which has accepted the client by now */
+	fake.waiting = 0;
+	fake.ready(&w.listener->acceptor);
+	assert_non_null(idle);
+	assert_int_equal(w.binding.making_way, 0);
+	stage_pass(w.stage, &w.listener->again);
+	come(&w, 1);
+	assert_null(idle);
+	assert_int_equal(w.binding.making_way, 1);
+	stage_turn(w.stage);
+	come(&w, 1);
+	assert_int_equal(taken, 3);
+	assert_int_equal(w.binding.making_way, 0);
 	end(&w);
 }
 
@@ -591,6 +631,7 @@ int main(void)
 		cmocka_unit_test(which_bindings_are_opened),
 		cmocka_unit_test(no_more_than_max_connections),
 		cmocka_unit_test(an_idle_connection_makes_room),
+		cmocka_unit_test(one_worker_makes_room_at_a_shared_socket),
 		cmocka_unit_test(no_more_than_there_are_descriptors),
 		cmocka_unit_test(what_accept_fails_with),
 		cmocka_unit_test(descriptors_of_other_workers),
