@@ -376,9 +376,7 @@ static bool start_workers(struct relay *relay)
 		if (error != 0) {
 			log_error("worker %u: %s", i, strerror(error));
 			pthread_sigmask(SIG_SETMASK, &before, NULL);
-			node_command_workers(&relay->node, WORKER_STOP);
-			relay->exit_status = 1;
-			return i > 0;
+			return false;
 		}
 		atomic_fetch_add(&relay->node.running, 1);
 	}
@@ -422,6 +420,15 @@ static bool open_roster(struct relay *relay, const struct conf *conf)
 	else if (*why)
 		log_error("%s", why);
 	return relay->roster != NULL;
+}
+
+/* Nothing can fail any more: until here, the process before serves those that wait. */
+static void serve(struct relay *relay, const struct conf *conf)
+{
+	node_command_workers(&relay->node, WORKER_LISTEN);
+	log_ready(relay, conf);
+	upgrade_report(relay);
+	manager_ready(relay);
 }
 
 static bool start(struct relay *relay, struct conf *conf)
@@ -479,9 +486,7 @@ static bool start(struct relay *relay, struct conf *conf)
 	if (!usage_begin(relay, conf) || !start_workers(relay) ||
 		!relay->service->start(relay->service->ctx, relay))
 		return false;
-	log_ready(relay, conf);
-	upgrade_report(relay);
-	manager_ready(relay);
+	serve(relay, conf);
 	return true;
 }
 

@@ -111,20 +111,6 @@ static const struct worker_part pool = {.begin = share_connections,
 	.end = spare_end,
 	.free = pool_end};
 
-static void command_listeners(struct worker *worker, unsigned commands)
-{
-	if (commands & WORKER_GIVE_WAY)
-		give_way_answer(worker);
-	if (commands & WORKER_ACCEPT)
-		listeners_resume(worker);
-	if (commands & WORKER_HAND_OVER)
-		listeners_hand_over(worker);
-	if (commands & WORKER_DRAIN)
-		listeners_retire(worker);
-	if (commands & WORKER_STOP)
-		listeners_close(worker);
-}
-
 static const struct protocol http1 = {
 	.take_client = downstream_accept,
 	.give_way = downstream_give_way,
@@ -137,8 +123,23 @@ static void update_listeners(struct worker *worker)
 	listeners_update(worker, &http1);
 }
 
-static const struct worker_part listeners = {.begin = update_listeners,
-	.take_site = update_listeners,
+static void command_listeners(struct worker *worker, unsigned commands)
+{
+	if (commands & WORKER_LISTEN)
+		update_listeners(worker);
+	if (commands & WORKER_GIVE_WAY)
+		give_way_answer(worker);
+	if (commands & WORKER_ACCEPT)
+		listeners_resume(worker);
+	if (commands & WORKER_HAND_OVER)
+		listeners_hand_over(worker);
+	if (commands & WORKER_DRAIN)
+		listeners_retire(worker);
+	if (commands & WORKER_STOP)
+		listeners_close(worker);
+}
+
+static const struct worker_part listeners = {.take_site = update_listeners,
 	.command = command_listeners,
 	.is_done = listeners_are_closed,
 	.end = listeners_close,

@@ -50,6 +50,7 @@ enum worker_command {
 	WORKER_HAND_OVER = 1 << 6, /* leave the bindings that are handed over to another process */
 	WORKER_GIVE_WAY = 1 << 8,  /* close an idle connection for a new one: listen/give_way.h */
 	WORKER_SPARE = 1 << 9,     /* close idle connections to servers: site/spare.h */
+	WORKER_LISTEN = 1 << 10,   /* all has started: accept clients */
 };
 
 /* A name for a request that no other has: 16 hex digits that the worker drew at its start, and a
