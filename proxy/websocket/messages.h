@@ -1,0 +1,83 @@
+/*
+ * Messages out of frames, by the rules of RFC 6455: which side masks, which frames may follow
+ * which, what a close frame may say, that a text is UTF-8.
+ *
+ *   frames  text | continuation ... fin | ping | close       a control frame may come between
+ *                 `--------------------'                     fragments
+ *   events  DATA, begins ... DATA, ends | PING | CLOSE
+ *
+ * A message is returned in pieces as they come: whether it is gathered is the caller's affair.
+ */
+#ifndef WEBSOCKET_MESSAGES_H
+#define WEBSOCKET_MESSAGES_H
+
+#include "websocket/frames.h"
+#include "websocket/utf8.h"
+
+/* What a close frame says (RFC 6455 section 7.4.1, and IANA's registry). */
+enum close_code {
+	CLOSE_NORMAL = 1000,
+	CLOSE_GOING_AWAY = 1001,
+	CLOSE_PROTOCOL = 1002,
+	CLOSE_NO_CODE = 1005, /* there was none; never sent */
+	CLOSE_NOT_UTF8 = 1007,
+	CLOSE_POLICY = 1008,
+	CLOSE_TOO_BIG = 1009,
+	CLOSE_INTERNAL = 1011,
+	CLOSE_TRY_AGAIN = 1013,
+};
+
+/* May a close frame say it? Those of applications (3000 to 4999) included. */
+bool close_code_is_valid(unsigned code);
+
+/* All zero but for the first part, which is the owner's: before the first message. */
+struct message_reader {
+	bool masked;        /* the frames must be; else they must not */
+	bool deflates;      /* permessage-deflate was agreed on: RSV1 marks messages */
+	uint64_t max_bytes; /* of a message, 0: no bound */
+
+	struct frame_reader frames;
+	uint8_t opcode;  /* of the message that has begun: FRAME_TEXT, FRAME_BINARY; 0: none */
+	bool compressed; /* it has RSV1 */
+	struct utf8 utf8;
+	uint64_t bytes; /* of it, by the lengths of its frames so far */
+	uint8_t control_len;
+	char control[FRAME_CONTROL_BYTES];
+};
+
+enum message_event_kind {
+	MESSAGE_MORE, /* all input was taken */
+	MESSAGE_DATA,
+	MESSAGE_PING,
+	MESSAGE_PONG,
+	MESSAGE_CLOSE,
+	MESSAGE_BROKEN, /* the connection is to be closed with `code` */
+	MESSAGE_NO_MEMORY,
+};
+
+struct message_event {
+	enum message_event_kind kind;
+	/* DATA */
+	struct frame_piece piece;
+	uint8_t opcode;    /* the message's */
+	bool compressed;   /* the same */
+	bool begins, ends; /* the message, with this piece */
+	/* PING, PONG, CLOSE */
+	struct slice payload; /* all of it; until the next call */
+	/* CLOSE: as received, or CLOSE_NO_CODE; BROKEN: what to close with */
+	unsigned code;
+	struct slice reason; /* CLOSE: of the payload; BROKEN: constant */
+};
+
+/* The next event; takes its bytes off the front of `input`. After BROKEN and NO_MEMORY, and what a
+ * peer sends behind CLOSE, the reader is good for message_reader_end only. */
+void message_read(struct frame_pool *pool, struct message_reader *reader, struct slice *input,
+	struct message_event *event);
+
+void message_reader_end(struct frame_pool *pool, struct message_reader *reader);
+
+/* The payload of a close frame: the code (none with CLOSE_NO_CODE) and as much of the reason as
+ * there is room for, cut between characters. */
+struct slice close_payload(unsigned code, struct slice reason, char payload[FRAME_CONTROL_BYTES]);
+
+#endif

@@ -1,0 +1,28 @@
+/*
+ * Is a text UTF-8 (RFC 3629)? It may come in pieces: a character that is cut is judged when the
+ * rest of it has come.
+ */
+#ifndef WEBSOCKET_UTF8_H
+#define WEBSOCKET_UTF8_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/slice.h"
+
+/* All zero: before the first character. */
+struct utf8 {
+	uint8_t left;      /* bytes of a character that are still to come */
+	uint8_t low, high; /* bounds of the next of these */
+};
+
+/* False: it is none, whatever follows. */
+bool utf8_continue(struct utf8 *utf8, struct slice bytes);
+
+/* Does it end here, with no part of a character? */
+static inline bool utf8_is_whole(const struct utf8 *utf8)
+{
+	return utf8->left == 0;
+}
+
+#endif
