@@ -100,6 +100,12 @@ void check_snapshot(struct build *build);
 void check_limit(struct build *build, const struct instance *instance);
 void check_limits_of_routes(struct build *build);
 
+/* Of a route's WebSockets. Does the table's row say nothing about this one's? check_websocket.c */
+void check_websocket(struct build *build, const struct instance *instance);
+/* When all limits were checked. */
+void check_max_sockets(struct build *build, const struct instance *instance);
+bool check_is_without_messages(const struct instance *instance, const struct option *option);
+
 /* Routes that another always goes before. check_routes.c */
 void check_routes_are_reached(struct build *build);
 

@@ -97,9 +97,9 @@ static void *resolve(struct build *build, const struct instance *instance,
 	return NULL;
 }
 
-/* The limits that a route or plan names, each once. */
+/* The limits that a key of a route or plan names, each once. */
 static const struct conf_limit **resolve_limits(
-	struct build *build, const struct instance *instance, size_t *count)
+	struct build *build, const struct instance *instance, const char *key, size_t *count)
 {
 	const struct conf_limit **limits = NULL;
 
@@ -109,7 +109,7 @@ static const struct conf_limit **resolve_limits(
 		const struct conf_limit *limit;
 		bool twice = false;
 
-		if (strcmp(reference->option->name, "limits") != 0 ||
+		if (strcmp(reference->option->name, key) != 0 ||
 			(instance->section->id == SECTION_ROUTE &&
 				strcmp(reference->name, "plan") == 0))
 			continue;
@@ -118,7 +118,7 @@ static const struct conf_limit **resolve_limits(
 			twice = twice || limits[j] == limit;
 		if (twice)
 			build_fail(build, instance, reference->line,
-				"limits: \"%s\" stands there twice; expected each limit once",
+				"%s: \"%s\" stands there twice; expected each limit once", key,
 				reference->name);
 		if (!limit || twice)
 			continue;
@@ -171,7 +171,7 @@ static void check_plan(struct build *build, const struct instance *instance)
 	struct conf_plan *plan = instance->object;
 	const struct setting *callers = instance_setting(instance, "callers");
 
-	plan->limits = resolve_limits(build, instance, &plan->limit_count);
+	plan->limits = resolve_limits(build, instance, "limits", &plan->limit_count);
 	if (strcmp(plan->name, "default") == 0) {
 		build->conf->default_plan = plan;
 		if (callers)
@@ -185,31 +185,31 @@ static void check_plan(struct build *build, const struct instance *instance)
 }
 
 /* 'plan' among the limits, and how many stand before it. */
-static void check_plan_word(struct build *build, const struct instance *instance)
+static void check_plan_word(struct build *build, const struct instance *instance, const char *key,
+	bool *has_plan, size_t *position)
 {
-	struct conf_route *route = instance->object;
 	size_t before = 0;
 
 	for (size_t i = 0; i < instance->reference_count; i++) {
 		const struct reference *reference = &instance->references[i];
 
-		if (strcmp(reference->option->name, "limits") != 0)
+		if (strcmp(reference->option->name, key) != 0)
 			continue;
 		if (strcmp(reference->name, "plan") != 0) {
 			before += find_named(build, SECTION_LIMIT, reference->name) != NULL;
 			continue;
 		}
-		if (route->plan_limits)
+		if (*has_plan)
 			build_fail(build, instance, reference->line,
-				"limits: \"plan\" stands there twice; expected it once");
+				"%s: \"plan\" stands there twice; expected it once", key);
 		else if (!find_named(build, SECTION_PLANS, ""))
 			build_fail(build, instance, reference->line,
-				"limits: there is no [plans] that \"plan\" could stand for; "
-				"expected "
-				"that section, with key = KEY");
-		if (!route->plan_limits)
-			route->plan_position = before;
-		route->plan_limits = true;
+				"%s: there is no [plans] that \"plan\" could stand for; expected "
+				"that section, with key = KEY",
+				key);
+		if (!*has_plan)
+			*position = before;
+		*has_plan = true;
 	}
 }
 
@@ -245,6 +245,26 @@ static void check_path_is_plain(struct build *build, const struct instance *inst
 		route->path);
 }
 
+static void resolve_names(struct build *build, const struct instance *instance)
+{
+	struct conf_route *route = instance->object;
+	struct conf_limits *of_messages = &route->websocket.limits;
+
+	for (size_t i = 0; i < instance->reference_count; i++) {
+		const struct reference *reference = &instance->references[i];
+		if (strcmp(reference->option->name, "upstream") == 0)
+			route->upstream = resolve(build, instance, reference, SECTION_UPSTREAM);
+		if (strcmp(reference->option->name, "max_sockets") == 0)
+			route->websocket.max_sockets =
+				resolve(build, instance, reference, SECTION_LIMIT);
+	}
+	route->limits = resolve_limits(build, instance, "limits", &route->limit_count);
+	check_plan_word(build, instance, "limits", &route->plan_limits, &route->plan_position);
+	of_messages->items = resolve_limits(build, instance, "message_limits", &of_messages->count);
+	check_plan_word(
+		build, instance, "message_limits", &of_messages->plan, &of_messages->plan_position);
+}
+
 static void check_route(struct build *build, const struct instance *instance)
 {
 	static struct key_part ip = {.kind = KEY_IP};
@@ -253,13 +273,9 @@ static void check_route(struct build *build, const struct instance *instance)
 	struct conf_route *route = instance->object;
 	const struct setting *strip = instance_setting(instance, "strip_prefix");
 
-	for (size_t i = 0; i < instance->reference_count; i++)
-		if (strcmp(instance->references[i].option->name, "upstream") == 0)
-			route->upstream = resolve(
-				build, instance, &instance->references[i], SECTION_UPSTREAM);
-	route->limits = resolve_limits(build, instance, &route->limit_count);
-	check_plan_word(build, instance);
+	resolve_names(build, instance);
 	check_path_is_plain(build, instance);
+	check_websocket(build, instance);
 	if (!route->sessions.key && route->limit_count > 0)
 		route->sessions.key = route->limits[0]->key;
 	else if (!route->sessions.key && route->plan_limits)

@@ -107,18 +107,34 @@ void check_limit(struct build *build, const struct instance *instance)
 
 /* ---- of routes ---- */
 
-/* Limits of a route and a plan together, each once. */
-static size_t count_limits(const struct conf_route *route, const struct conf_plan *plan)
-{
-	size_t count = route->limit_count;
+/* What one request or message is judged by: the limits of a key, with a plan's and one more. */
+struct judged_by {
+	const char *key;
+	const struct conf_limit *const *limits;
+	size_t count;
+	bool plan;
+	const struct conf_limit *further; /* NULL: none */
+};
 
-	for (size_t i = 0; i < plan->limit_count; i++) {
-		bool twice = false;
-		for (size_t j = 0; j < route->limit_count; j++)
-			twice = twice || route->limits[j] == plan->limits[i];
-		count += !twice;
-	}
-	return count;
+static bool holds(
+	const struct conf_limit *const *limits, size_t count, const struct conf_limit *limit)
+{
+	for (size_t i = 0; i < count; i++)
+		if (limits[i] == limit)
+			return true;
+	return false;
+}
+
+/* Each once. */
+static size_t count_limits(const struct judged_by *by, const struct conf_plan *plan)
+{
+	size_t count = by->count;
+
+	for (size_t i = 0; i < plan->limit_count; i++)
+		count += !holds(by->limits, by->count, plan->limits[i]);
+	return count + (by->further && !holds(by->limits, by->count, by->further) &&
+			       !holds((const struct conf_limit *const *)plan->limits,
+				       plan->limit_count, by->further));
 }
 
 /* What could never be admitted is a mistake. */
@@ -188,40 +204,52 @@ static void check_former_names(struct build *build)
 	}
 }
 
-/* A request is judged by so many at once. */
-static void check_limit_counts(struct build *build)
+static void check_limit_count(
+	struct build *build, const struct instance *instance, const struct judged_by *by)
 {
 	static const struct conf_plan no_plan;
 	const struct conf *conf = build->conf;
-	size_t most_of_plans = 0;
+	const struct setting *setting = instance_setting(instance, by->key);
+	size_t count = count_limits(by, &no_plan);
 
-	for (size_t i = 0; i < conf->plan_count; i++)
-		if (conf->plans[i].limit_count > most_of_plans)
-			most_of_plans = conf->plans[i].limit_count;
+	if (!setting)
+		return;
+	if (count > MOST_LIMITS) {
+		build_fail(build, instance, setting->line, "%s: there are %zu; expected at most %d",
+			by->key, count, MOST_LIMITS);
+		return;
+	}
+	for (size_t i = 0; i < conf->plan_count && by->plan; i++) {
+		count = count_limits(by, &conf->plans[i]);
+		if (count > MOST_LIMITS)
+			build_fail(build, instance, setting->line,
+				"%s: there are %zu with those of [plan %s]; expected at most %d "
+				"together",
+				by->key, count, conf->plans[i].name, MOST_LIMITS);
+	}
+}
+
+/* A request is judged by so many at once. */
+static void check_limit_counts(struct build *build)
+{
+	const struct conf *conf = build->conf;
+
 	for (const struct instance *instance = build->source->instances; instance;
 		instance = instance->next) {
 		const struct conf_route *route = instance->object;
-		const struct setting *limits = instance_setting(instance, "limits");
 
-		if (instance->section->id != SECTION_ROUTE || !limits)
+		if (instance->section->id != SECTION_ROUTE)
 			continue;
-		if (count_limits(route, &no_plan) > MOST_LIMITS) {
-			build_fail(build, instance, limits->line,
-				"limits: there are %zu; expected at most %d", route->limit_count,
-				MOST_LIMITS);
-			continue;
-		}
-		/* Most routes are within it whatever the plan. */
-		if (route->limit_count + most_of_plans <= MOST_LIMITS)
-			continue;
-		for (size_t i = 0; i < conf->plan_count && route->plan_limits; i++) {
-			size_t count = count_limits(route, &conf->plans[i]);
-			if (count > MOST_LIMITS)
-				build_fail(build, instance, limits->line,
-					"limits: there are %zu with those of [plan %s]; expected "
-					"at most %d together",
-					count, conf->plans[i].name, MOST_LIMITS);
-		}
+		check_max_sockets(build, instance);
+		const struct conf_limits *of_messages = &route->websocket.limits;
+		check_limit_count(build, instance,
+			&(struct judged_by){"limits",
+				(const struct conf_limit *const *)route->limits, route->limit_count,
+				route->plan_limits, route->websocket.max_sockets});
+		check_limit_count(build, instance,
+			&(struct judged_by){"message_limits",
+				(const struct conf_limit *const *)of_messages->items,
+				of_messages->count, of_messages->plan, NULL});
 	}
 	if (conf->limit_count > THROTTLE_MAX_LIMITS)
 		conf_errors_add(build->errors, build->name, conf->limits[THROTTLE_MAX_LIMITS].line,
@@ -243,8 +271,13 @@ static void warn_of_unnamed(struct build *build)
 	bool plans_named = false;
 
 	for (size_t i = 0; i < conf->route_count; i++) {
-		mark_named(named, conf->routes[i].limits, conf->routes[i].limit_count);
-		plans_named = plans_named || conf->routes[i].plan_limits;
+		const struct conf_route *route = &conf->routes[i];
+		const struct conf_limits *of_messages = &route->websocket.limits;
+		mark_named(named, route->limits, route->limit_count);
+		mark_named(named, of_messages->items, of_messages->count);
+		if (route->websocket.max_sockets)
+			named[route->websocket.max_sockets->index] = true;
+		plans_named = plans_named || route->plan_limits || of_messages->plan;
 	}
 	for (size_t i = 0; i < conf->plan_count; i++)
 		mark_named(named, conf->plans[i].limits, conf->plans[i].limit_count);

@@ -264,6 +264,41 @@ struct conf_access {
 	struct conf_text_list allow_keys, deny_keys;
 };
 
+enum conf_websocket_mode { CONF_WEBSOCKET_TUNNEL, CONF_WEBSOCKET_MESSAGES };
+enum conf_message_exceed {
+	CONF_MESSAGE_DELAY, /* the client is not read until the message fits */
+	CONF_MESSAGE_DROP,
+	CONF_MESSAGE_CLOSE,
+};
+
+/* The limits that a key names, with the plan's among them. */
+struct conf_limits {
+	const struct conf_limit **items;
+	size_t count;
+	bool plan;            /* the word `plan` stands among them */
+	size_t plan_position; /* how many of the items go before the plan's */
+};
+
+/* What becomes of a route's WebSockets. All but `mode` is of no effect with a tunnel. */
+struct conf_websocket {
+	enum conf_websocket_mode mode;
+	struct conf_limits limits; /* message_limits */
+	enum conf_message_exceed on_exceed;
+	uint64_t delay_max_ms;                /* of a message; UINT64_MAX: no bound */
+	const char *notice;                   /* text for the client of a dropped message; NULL */
+	uint64_t max_message_bytes;           /* 1M */
+	uint64_t message_timeout_ms;          /* from the first to the last of a message, 30s */
+	const struct conf_limit *max_sockets; /* of concurrency; NULL: none */
+	struct conf_text_list origins;        /* lower case; none: any */
+	struct conf_text_list protocols;      /* none: any */
+	uint64_t ping_interval_ms;            /* without a sign of the client's, 30s; 0: none */
+	uint64_t ping_timeout_ms;             /* 10s */
+	uint64_t idle_timeout_ms;             /* without a message, 1h; 0: no end */
+	uint64_t lifetime_ms;                 /* 0: no end */
+	uint64_t close_timeout_ms;            /* 5s */
+	bool logs_messages;
+};
+
 struct conf_route {
 	const char *name;
 	unsigned line;
@@ -289,8 +324,9 @@ struct conf_route {
 	uint64_t cost;              /* what a request is charged, 1 */
 	const char *cost_field;     /* cost = response:X-Cost : lower-case field name; NULL: none */
 	struct conf_statuses refund;
-	struct conf_text_list upgrades;         /* protocols that Upgrade may ask for, lower case;
-						   websocket */
+	struct conf_text_list upgrades; /* protocols that Upgrade may ask for, lower case;
+					   websocket */
+	struct conf_websocket websocket;
 	struct conf_text_list request_trailers; /* that pass, besides the usual ones */
 	struct conf_fields request_set,
 		response_set; /* request_header_set = Name: value; repeatable */

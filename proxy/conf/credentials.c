@@ -179,7 +179,10 @@ void credentials_settle(struct conf *conf)
 		bool by_route = credentials_are_keys(route->sessions.key);
 		for (size_t j = 0; j < route->limit_count; j++)
 			by_route |= credentials_are_keys(route->limits[j]->key);
-		for (size_t j = 0; route->plan_limits && j < conf->limit_count; j++)
+		for (size_t j = 0; j < route->websocket.limits.count; j++)
+			by_route |= credentials_are_keys(route->websocket.limits.items[j]->key);
+		bool by_plan = route->plan_limits || route->websocket.limits.plan;
+		for (size_t j = 0; by_plan && j < conf->limit_count; j++)
 			by_route |= credentials_are_keys(conf->limits[j].key);
 		if (by_route) {
 			settle_list(&route->access.allow_keys);

@@ -117,7 +117,8 @@ extern const size_t options_route_count;
 extern const struct option_type type_count32, type_count64, type_size32, type_size64;
 extern const struct option_type type_duration, type_flag, type_word, type_words, type_choice;
 extern const struct option_type type_text, type_workers;
-extern const struct option_type type_token, type_token_or_off, type_reference, type_references;
+extern const struct option_type type_token, type_token_or_off, type_reference, type_references,
+	type_message_limits;
 /* value_address.c: */
 extern const struct option_type type_binds, type_admin_binds, type_networks, type_server;
 /* value_file.c: */
@@ -137,6 +138,8 @@ extern const struct option_type type_path_match;
 /* value_route.c: */
 extern const struct option_type type_hosts, type_methods, type_statuses;
 extern const struct option_type type_cost, type_access, type_upgrades;
+/* value_websocket.c: */
+extern const struct option_type type_websocket, type_message_exceed, type_origins, type_tokens;
 /* value_field.c: */
 extern const struct option_type type_field, type_field_names, type_uri_path, type_host_field;
 

@@ -31,6 +31,9 @@ static const struct option_word ratelimit_headers[] = {{"inherit", CONF_RATELIMI
 	{"x-ratelimit", CONF_RATELIMIT_X}, {"x-ratelimit-unix", CONF_RATELIMIT_X_UNIX},
 	{"off", CONF_RATELIMIT_OFF}, {NULL, 0}};
 
+static const struct option_word websocket_modes[] = {
+	{"tunnel", CONF_WEBSOCKET_TUNNEL}, {"messages", CONF_WEBSOCKET_MESSAGES}, {NULL, 0}};
+
 #define AT(field) .offset = offsetof(struct conf_route, field)
 /* clang-format off */
 const struct option options_route[] = {
@@ -110,6 +113,58 @@ const struct option options_route[] = {
 	{"upgrade", &type_upgrades, LIVE, AT(upgrades), .fallback = "websocket",
 		.help = "Protocols that a connection may be upgraded to; requests for others are "
 			"served without, and off is for none."},
+	{"websocket", &type_websocket, LIVE, AT(websocket.mode), .fallback = "tunnel",
+		.words = websocket_modes,
+		.help = "Whether a WebSocket is a tunnel of bytes after its handshake, or sluice reads "
+			"its messages and limits, orders and counts each as a request of its client."},
+	{"message_limits", &type_message_limits, LIVE, AT(websocket.limits),
+		.flags = OPTION_REPEATABLE,
+		.help = "Limits that a client's message must pass, all of them; plan stands for those of "
+			"the caller's plan, and a limit that limits names too is one budget for both."},
+	{"on_message_exceed", &type_message_exceed, LIVE, AT(websocket.on_exceed), .fallback = "delay",
+		.help = "What becomes of a message over a limit: it waits and its client is not read, "
+			"with a DURATION at most that long; or it is dropped; or the socket is closed "
+			"with 1008."},
+	{"message_notice", &type_text, LIVE, AT(websocket.notice),
+		.help = "Text message that a client gets for each message of its that was dropped; unset, "
+			"none."},
+	{"max_message_size", &type_size64, LIVE, AT(websocket.max_message_bytes), .fallback = "1M",
+		BETWEEN(1, 1ULL << 30), .flags = OPTION_SIZE,
+		.help = "Bytes of a client's message, as they are sent; beyond it the socket is closed "
+			"with 1009."},
+	{"message_timeout", &type_duration, LIVE, AT(websocket.message_timeout_ms), .fallback = "30s",
+		BETWEEN(MS(10), DAYS(1)), .flags = OPTION_DURATION,
+		.help = "Time from the first byte of a client's message to its last, and in which the "
+			"server must take a message."},
+	{"max_sockets", &type_reference, LIVE, AT(websocket.max_sockets),
+		.help = "The limit, with a concurrency, that bounds the WebSockets of a caller; it is "
+			"asked together with limits."},
+	{"websocket_origin", &type_origins, LIVE, AT(websocket.origins), .flags = OPTION_REPEATABLE,
+		.help = "Origins that a browser's handshake may come from; others get 403. Unset, any; "
+			"clients that send none are let in."},
+	{"websocket_protocols", &type_tokens, LIVE, AT(websocket.protocols),
+		.flags = OPTION_REPEATABLE,
+		.help = "Subprotocols that a client may ask for; the server gets the others never, and a "
+			"client that asks for others only gets 403. Unset, any."},
+	{"ping_interval", &type_duration, LIVE, AT(websocket.ping_interval_ms), .fallback = "30s",
+		BETWEEN(MS(0), DAYS(1)), .flags = OPTION_DURATION,
+		.help = "Time without a byte of the client after which it is sent a ping, 0 for never."},
+	{"ping_timeout", &type_duration, LIVE, AT(websocket.ping_timeout_ms), .fallback = "10s",
+		BETWEEN(MS(10), DAYS(1)), .flags = OPTION_DURATION,
+		.help = "Time in which a client must answer a ping; then the socket is cut."},
+	{"socket_idle_timeout", &type_duration, LIVE, AT(websocket.idle_timeout_ms), .fallback = "1h",
+		BETWEEN(MS(0), DAYS(30)), .flags = OPTION_DURATION,
+		.help = "Time without a message either way after which a socket is closed with 1001, 0 "
+			"for never."},
+	{"socket_lifetime", &type_duration, LIVE, AT(websocket.lifetime_ms), .fallback = "0",
+		BETWEEN(MS(0), DAYS(365)), .flags = OPTION_DURATION,
+		.help = "Time after which a socket is closed with 1001, less up to a tenth so that not all "
+			"end at once; 0 for never."},
+	{"close_timeout", &type_duration, LIVE, AT(websocket.close_timeout_ms), .fallback = "5s",
+		BETWEEN(MS(10), DAYS(1)), .flags = OPTION_DURATION,
+		.help = "Time that a peer has to answer a close frame; then the socket is cut."},
+	{"log_messages", &type_flag, LIVE, AT(websocket.logs_messages), .fallback = "off",
+		.help = "Whether each message has a line in the access log."},
 	{"request_trailers", &type_field_names, LIVE, AT(request_trailers), .flags = OPTION_REPEATABLE,
 		.help = "Trailer fields of requests that are passed on, besides those of digests, "
 			"signatures and timing; others are dropped."},

@@ -153,8 +153,11 @@ static bool excluded(const struct instance *instance, const struct option *optio
 {
 	const struct conf_limit *limit;
 
-	if (!instance || instance->section->id != SECTION_LIMIT ||
-		instance_setting(instance, option->name))
+	if (!instance || instance_setting(instance, option->name))
+		return false;
+	if (instance->section->id == SECTION_ROUTE)
+		return check_is_without_messages(instance, option);
+	if (instance->section->id != SECTION_LIMIT)
 		return false;
 	limit = instance->object;
 	if (strcmp(option->name, "burst") == 0)

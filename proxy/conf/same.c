@@ -161,6 +161,24 @@ SAME(same_references)
 		       (const struct conf_limit *const *)other->limits, other->limit_count);
 }
 
+SAME(same_message_limits)
+{
+	const struct conf_limits *one = at(option, a), *other = at(option, b);
+
+	return one->plan == other->plan && one->plan_position == other->plan_position &&
+	       equal_limits((const struct conf_limit *const *)one->items, one->count,
+		       (const struct conf_limit *const *)other->items, other->count);
+}
+
+SAME(same_message_exceed)
+{
+	const struct conf_route *one = a, *other = b;
+
+	(void)option;
+	return one->websocket.on_exceed == other->websocket.on_exceed &&
+	       one->websocket.delay_max_ms == other->websocket.delay_max_ms;
+}
+
 SAME(same_statuses)
 {
 	return memcmp(at(option, a), at(option, b), sizeof(struct conf_statuses)) == 0;

@@ -39,6 +39,8 @@ SAME(same_path_match);
 SAME(same_cost);
 SAME(same_access);
 SAME(same_buffering);
+SAME(same_message_limits);
+SAME(same_message_exceed);
 
 /* Have two sections of this kind the same values of all options? */
 bool section_same(const struct option_section *section, const void *a, const void *b);

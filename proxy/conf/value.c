@@ -510,3 +510,5 @@ const struct option_type type_token_or_off = {
 const struct option_type type_reference = {"name", "NAME", parse_reference, same_reference, 0};
 const struct option_type type_references = {
 	"list of names", "names, with commas", parse_references, same_references, 0};
+const struct option_type type_message_limits = {
+	"list of names", "names, with commas", parse_references, same_message_limits, 0};
