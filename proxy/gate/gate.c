@@ -240,10 +240,11 @@ static inline __attribute__((always_inline)) void fill_verdict(const struct gate
 
 /* By which limits, and each one's caller. */
 static inline void use_plan(const struct gate *gate, const struct conf_route *route,
-	const struct conf_plan *plan, struct identity_input *input, struct gate_identity *identity)
+	enum gate_kind kind, const struct conf_plan *plan, struct identity_input *input,
+	struct gate_identity *identity)
 {
 	size_t plan_index = plan ? (size_t)(plan - gate->conf->plans) : gate->conf->plan_count;
-	const struct limit_set *set = limit_sets_get(&gate->sets, route->index, plan_index);
+	const struct limit_set *set = limit_sets_get(&gate->sets, kind, route->index, plan_index);
 
 	identity->plan = plan;
 	identity->set = set;
@@ -253,7 +254,7 @@ static inline void use_plan(const struct gate *gate, const struct conf_route *ro
 }
 
 static void apply_override(const struct gate *gate, const struct conf_route *route,
-	struct identity_input *input, struct gate_identity *identity)
+	enum gate_kind kind, struct identity_input *input, struct gate_identity *identity)
 {
 	struct roster_override override = roster_find_override(
 		gate->roster, identity->hashes[identity->set->first_key].lo, input->now_s);
@@ -272,7 +273,7 @@ static void apply_override(const struct gate *gate, const struct conf_route *rou
 			!gate->roster_plans[override.plan - 1])
 			return; /* the plan is gone */
 		identity->stranger = GATE_ADMIT;
-		use_plan(gate, route, gate->roster_plans[override.plan - 1], input, identity);
+		use_plan(gate, route, kind, gate->roster_plans[override.plan - 1], input, identity);
 		break;
 	}
 	identity->overridden = true;
@@ -283,7 +284,7 @@ bool gate_needs_time(const struct gate *gate)
 	return gate->roster && roster_has_overrides(gate->roster);
 }
 
-void gate_identify(const struct gate *gate, const struct conf_route *route,
+void gate_identify_as(const struct gate *gate, const struct conf_route *route, enum gate_kind kind,
 	struct identity_input *input, struct gate_identity *identity)
 {
 	/* Most routes have no lists and many configurations no keyed plans: no call for these. */
@@ -295,7 +296,7 @@ void gate_identify(const struct gate *gate, const struct conf_route *route,
 	const struct conf_plan *plan = gate->conf->plans_key
 					       ? find_plan(gate, route, input, identity)
 					       : gate->conf->default_plan;
-	use_plan(gate, route, plan, input, identity);
+	use_plan(gate, route, kind, plan, input, identity);
 	identity->access = lists ? (uint8_t)check_access(lists,
 					   identity->set->keys[identity->set->first_key], input)
 				 : ACCESS_LIMITED;
@@ -303,7 +304,7 @@ void gate_identify(const struct gate *gate, const struct conf_route *route,
 		identity_hash_by(identity->set->keys[0], input, &gate->seed, &session_by);
 	identity->names_client = session_by && identity_names_client(session_by);
 	if (gate_needs_time(gate))
-		apply_override(gate, route, input, identity);
+		apply_override(gate, route, kind, input, identity);
 	for (unsigned i = 0; i < identity->set->count; i++)
 		throttle_prefetch(gate->throttles, identity->set->numbers[i],
 			identity->hashes[identity->set->keys_of[i]]);
@@ -335,7 +336,7 @@ bool gate_use_roster(struct gate *gate, struct roster *roster)
 bool gate_use_authority(
 	struct gate *gate, const struct conf_limit *limit, struct authority *authority)
 {
-	return limit_sets_use(&gate->sets, gate->conf->route_count, limit, authority);
+	return limit_sets_use(&gate->sets, limit, authority);
 }
 
 struct slice gate_challenge(const struct gate *gate)

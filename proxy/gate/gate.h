@@ -140,12 +140,29 @@ struct gate_identity {
 	struct throttle_key hashes[GATE_LIMITS_MAX + 1]; /* of the set's key expressions */
 };
 
+/* What is judged. */
+enum gate_kind {
+	GATE_REQUEST,   /* by the route's limits */
+	GATE_HANDSHAKE, /* of a WebSocket that is read: by these and max_sockets, until it ends */
+	GATE_MESSAGE,   /* of such a WebSocket: by message_limits, and it costs 1 */
+	GATE_KINDS,
+};
+
 /* Does gate_identify look at identity_input.now_s? Any thread. */
 bool gate_needs_time(const struct gate *gate);
 
-/* The first step: evaluates each key expression once, finds the plan, and looks the lists up. */
-void gate_identify(const struct gate *gate, const struct conf_route *route,
+/* The first step: evaluates each key expression once, finds the plan, and looks the lists up.
+ * What is no request comes to routes only that read their WebSockets; a message is identified by
+ * its handshake. */
+void gate_identify_as(const struct gate *gate, const struct conf_route *route, enum gate_kind kind,
 	struct identity_input *input, struct gate_identity *identity);
+
+/* Of a request. */
+static inline void gate_identify(const struct gate *gate, const struct conf_route *route,
+	struct identity_input *input, struct gate_identity *identity)
+{
+	gate_identify_as(gate, route, GATE_REQUEST, input, identity);
+}
 
 /*
  * The second step: judges the request. Fills `verdict`, of whose limits only the first limit_count;

@@ -16,8 +16,8 @@ static uint8_t add_key(struct limit_set *set, const struct conf_key *key)
 }
 
 /* A limit that both the route and the plan name is charged once. */
-static int add_limit(struct limit_set *set, const struct conf_route *route,
-	const struct conf_limit *limit, const struct throttle_table *throttles)
+static int add_limit(struct limit_set *set, uint64_t cost, const struct conf_limit *limit,
+	const struct throttle_table *throttles)
 {
 	for (unsigned i = 0; i < set->count; i++) {
 		if (set->limits[i] == limit)
@@ -34,7 +34,7 @@ static int add_limit(struct limit_set *set, const struct conf_route *route,
 	set->keys_of[set->count] = add_key(set, limit->key);
 	/* Bytes are charged as they pass; before, it is only asked whether there are any left. One
 	 * exchange is one in flight, whatever it costs. */
-	set->costs[set->count] = by_cost ? route->cost : !in_bytes;
+	set->costs[set->count] = by_cost ? cost : !in_bytes;
 	set->in_bytes |= (uint32_t)in_bytes << set->count;
 	set->in_flight |= (uint32_t)(limit->algorithm == CONF_LIMIT_CONCURRENCY) << set->count;
 	set->by_cost |= (uint32_t)by_cost << set->count;
@@ -42,32 +42,66 @@ static int add_limit(struct limit_set *set, const struct conf_route *route,
 	return 0;
 }
 
-static int add_limits(struct limit_set *set, const struct conf_route *route,
-	const struct conf_limit *const *limits, size_t count,
-	const struct throttle_table *throttles)
+static int add_limits(struct limit_set *set, uint64_t cost, const struct conf_limit *const *limits,
+	size_t count, const struct throttle_table *throttles)
 {
 	int error = 0;
 
 	for (size_t i = 0; i < count && error == 0; i++)
-		error = add_limit(set, route, limits[i], throttles);
+		error = add_limit(set, cost, limits[i], throttles);
 	return error;
 }
 
-static int fill(struct limit_set *set, const struct conf_route *route, const struct conf_plan *plan,
-	const struct throttle_table *throttles)
+/* What a key of the route names, with the plan's among them. `plan`: NULL for none. */
+static int add_named(struct limit_set *set, uint64_t cost, const struct conf_limits *named,
+	const struct conf_plan *plan, const struct throttle_table *throttles)
 {
-	size_t before = route->plan_limits ? route->plan_position : route->limit_count;
+	size_t before = named->plan ? named->plan_position : named->count;
+	int error = add_limits(set, cost, named->items, before, throttles);
+
+	if (error == 0 && named->plan && plan)
+		error = add_limits(set, cost, plan->limits, plan->limit_count, throttles);
+	if (error == 0)
+		error = add_limits(
+			set, cost, named->items + before, named->count - before, throttles);
+	return error;
+}
+
+static int fill(struct limit_set *set, enum gate_kind kind, const struct conf_route *route,
+	const struct conf_plan *plan, const struct throttle_table *throttles)
+{
+	const struct conf_limits of_requests = {
+		route->limits, route->limit_count, route->plan_limits, route->plan_position};
+	const struct conf_websocket *websocket = &route->websocket;
+	int error;
 
 	*set = (struct limit_set){0};
 	add_key(set, route->sessions.key);
-	int error = add_limits(set, route, route->limits, before, throttles);
-	if (error == 0 && route->plan_limits && plan)
-		error = add_limits(set, route, plan->limits, plan->limit_count, throttles);
-	if (error == 0)
-		error = add_limits(
-			set, route, route->limits + before, route->limit_count - before, throttles);
+	if (kind == GATE_MESSAGE)
+		error = add_named(set, 1, &websocket->limits, plan, throttles);
+	else
+		error = add_named(set, route->cost, &of_requests, plan, throttles);
+	if (error == 0 && kind == GATE_HANDSHAKE && websocket->max_sockets)
+		error = add_limit(set, 1, websocket->max_sockets, throttles);
 	set->first_key = set->count > 0 ? set->keys_of[0] : 0;
 	return error;
+}
+
+static int fill_route(struct limit_sets *sets, enum gate_kind kind, const struct conf *conf,
+	size_t route, const struct throttle_table *throttles)
+{
+	struct limit_set *first = &sets->of[kind][route * sets->per_route];
+	int error = 0;
+
+	for (size_t i = 0; i < sets->per_route && error == 0; i++)
+		error = fill(&first[i], kind, &conf->routes[route],
+			i < conf->plan_count ? &conf->plans[i] : NULL, throttles);
+	return error;
+}
+
+static bool reads_websockets(const struct conf_route *route)
+{
+	return route->websocket.mode != CONF_WEBSOCKET_TUNNEL;
 }
 
 int limit_sets_init(
@@ -77,13 +111,23 @@ int limit_sets_init(
 
 	sets->plan_count = conf->plan_count;
 	sets->per_route = conf->plan_count + 1;
-	sets->sets = calloc(conf->route_count * sets->per_route + 1, sizeof(*sets->sets));
+	sets->route_count = conf->route_count;
+	sets->kinds = 1;
+	for (size_t i = 0; i < conf->route_count; i++) {
+		if (reads_websockets(&conf->routes[i]))
+			sets->kinds = GATE_KINDS;
+	}
+	sets->sets =
+		calloc(sets->kinds * conf->route_count * sets->per_route + 1, sizeof(*sets->sets));
 	if (!sets->sets)
 		return ENOMEM;
+	for (size_t i = 0; i < sets->kinds; i++)
+		sets->of[i] = sets->sets + i * sets->route_count * sets->per_route;
 	for (size_t i = 0; i < conf->route_count && error == 0; i++) {
-		for (size_t j = 0; j < sets->per_route && error == 0; j++) {
-			error = fill(&sets->sets[i * sets->per_route + j], &conf->routes[i],
-				j < conf->plan_count ? &conf->plans[j] : NULL, throttles);
+		error = fill_route(sets, GATE_REQUEST, conf, i, throttles);
+		for (unsigned kind = GATE_REQUEST + 1; kind < GATE_KINDS && error == 0; kind++) {
+			if (reads_websockets(&conf->routes[i]))
+				error = fill_route(sets, (enum gate_kind)kind, conf, i, throttles);
 		}
 	}
 	return error;
@@ -98,10 +142,10 @@ static bool has_limit(const struct limit_set *set, const struct conf_limit *limi
 	return false;
 }
 
-bool limit_sets_use(struct limit_sets *sets, size_t route_count, const struct conf_limit *limit,
-	struct authority *authority)
+bool limit_sets_use(
+	struct limit_sets *sets, const struct conf_limit *limit, struct authority *authority)
 {
-	for (size_t i = 0; i < route_count * sets->per_route; i++) {
+	for (size_t i = 0; i < sets->kinds * sets->route_count * sets->per_route; i++) {
 		struct limit_set *set = &sets->sets[i];
 		if (!has_limit(set, limit))
 			continue;

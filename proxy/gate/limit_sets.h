@@ -1,6 +1,7 @@
 /*
- * Which limits apply, worked out at load: one set for each pair of a route and a plan, with the
- * distinct key expressions among them, so that each is evaluated once a request.
+ * Which limits apply, worked out at load: one set for each pair of a route and a plan (and kind,
+ * where a route reads its WebSockets), with the distinct key expressions among them, so that each
+ * is evaluated once a request.
  *
  *   route limits: a, plan, b      plan gold: c         set of (route, gold): a c b
  *                                                      keys: [0] session's  [1] a's and b's  [2]
@@ -32,8 +33,12 @@ struct limit_set {
 };
 
 struct limit_sets {
-	struct limit_set *sets; /* sets_per_route for each route */
-	size_t per_route;       /* the plans, and none */
+	/* `per_route` for each route; and the same again for each kind but requests, if any route
+	 * reads its WebSockets. */
+	struct limit_set *sets, *of[GATE_KINDS];
+	size_t per_route;   /* the plans, and none */
+	size_t route_count; /* of requests' */
+	size_t kinds;       /* 1, or all of GATE_KINDS */
 	size_t plan_count;
 };
 
@@ -43,14 +48,15 @@ int limit_sets_init(
 void limit_sets_free(struct limit_sets *sets);
 
 /* `authority` judges each set that has this limit. False: another one has such a set. */
-bool limit_sets_use(struct limit_sets *sets, size_t route_count, const struct conf_limit *limit,
-	struct authority *authority);
+bool limit_sets_use(
+	struct limit_sets *sets, const struct conf_limit *limit, struct authority *authority);
 
-/* `plan` is an index in conf.plans, or plan_count for none. */
+/* `plan` is an index in conf.plans, or plan_count for none. Of a route whose WebSockets are tunnels
+ * there are sets of requests only. */
 static inline const struct limit_set *limit_sets_get(
-	const struct limit_sets *sets, unsigned route, size_t plan)
+	const struct limit_sets *sets, enum gate_kind kind, unsigned route, size_t plan)
 {
-	return &sets->sets[route * sets->per_route + plan];
+	return &sets->of[kind][route * sets->per_route + plan];
 }
 
 #endif
