@@ -41,6 +41,7 @@ enum option_reload {
 	RELOAD_UNSET,
 	RELOAD_LIVE,        /* from the next request on, or the next time it is looked at */
 	RELOAD_CONNECTIONS, /* for connections that come to it from then on */
+	RELOAD_SOCKETS,     /* for WebSockets that are opened from then on */
 	RELOAD_START, /* at the next start; until then each reload warns that it has changed */
 };
 

@@ -8,6 +8,7 @@
 #define MILLION            1000000ULL
 #define BETWEEN(low, high) .min = (low), .max = (high)
 #define LIVE               .reload = RELOAD_LIVE
+#define SOCKETS            .reload = RELOAD_SOCKETS
 
 static const struct option_word orderings[] = {{"auto", CONF_ORDERING_AUTO},
 	{"writes", CONF_ORDERING_WRITES}, {"strict", CONF_ORDERING_STRICT},
@@ -113,7 +114,7 @@ const struct option options_route[] = {
 	{"upgrade", &type_upgrades, LIVE, AT(upgrades), .fallback = "websocket",
 		.help = "Protocols that a connection may be upgraded to; requests for others are "
 			"served without, and off is for none."},
-	{"websocket", &type_websocket, LIVE, AT(websocket.mode), .fallback = "tunnel",
+	{"websocket", &type_websocket, SOCKETS, AT(websocket.mode), .fallback = "tunnel",
 		.words = websocket_modes,
 		.help = "Whether a WebSocket is a tunnel of bytes after its handshake, or sluice reads "
 			"its messages and limits, orders and counts each as a request of its client."},
@@ -125,14 +126,14 @@ const struct option options_route[] = {
 		.help = "What becomes of a message over a limit: it waits and its client is not read, "
 			"with a DURATION at most that long; or it is dropped; or the socket is closed "
 			"with 1008."},
-	{"message_notice", &type_text, LIVE, AT(websocket.notice),
+	{"message_notice", &type_text, SOCKETS, AT(websocket.notice),
 		.help = "Text message that a client gets for each message of its that was dropped; unset, "
 			"none."},
-	{"max_message_size", &type_size64, LIVE, AT(websocket.max_message_bytes), .fallback = "1M",
+	{"max_message_size", &type_size64, SOCKETS, AT(websocket.max_message_bytes), .fallback = "1M",
 		BETWEEN(1, 1ULL << 30), .flags = OPTION_SIZE,
 		.help = "Bytes of a client's message, as they are sent; beyond it the socket is closed "
 			"with 1009."},
-	{"message_timeout", &type_duration, LIVE, AT(websocket.message_timeout_ms), .fallback = "30s",
+	{"message_timeout", &type_duration, SOCKETS, AT(websocket.message_timeout_ms), .fallback = "30s",
 		BETWEEN(MS(10), DAYS(1)), .flags = OPTION_DURATION,
 		.help = "Time from the first byte of a client's message to its last, and in which the "
 			"server must take a message."},
@@ -146,21 +147,21 @@ const struct option options_route[] = {
 		.flags = OPTION_REPEATABLE,
 		.help = "Subprotocols that a client may ask for; the server gets the others never, and a "
 			"client that asks for others only gets 403. Unset, any."},
-	{"ping_interval", &type_duration, LIVE, AT(websocket.ping_interval_ms), .fallback = "30s",
+	{"ping_interval", &type_duration, SOCKETS, AT(websocket.ping_interval_ms), .fallback = "30s",
 		BETWEEN(MS(0), DAYS(1)), .flags = OPTION_DURATION,
 		.help = "Time without a byte of the client after which it is sent a ping, 0 for never."},
-	{"ping_timeout", &type_duration, LIVE, AT(websocket.ping_timeout_ms), .fallback = "10s",
+	{"ping_timeout", &type_duration, SOCKETS, AT(websocket.ping_timeout_ms), .fallback = "10s",
 		BETWEEN(MS(10), DAYS(1)), .flags = OPTION_DURATION,
 		.help = "Time in which a client must answer a ping; then the socket is cut."},
-	{"socket_idle_timeout", &type_duration, LIVE, AT(websocket.idle_timeout_ms), .fallback = "1h",
+	{"socket_idle_timeout", &type_duration, SOCKETS, AT(websocket.idle_timeout_ms), .fallback = "1h",
 		BETWEEN(MS(0), DAYS(30)), .flags = OPTION_DURATION,
 		.help = "Time without a message either way after which a socket is closed with 1001, 0 "
 			"for never."},
-	{"socket_lifetime", &type_duration, LIVE, AT(websocket.lifetime_ms), .fallback = "0",
+	{"socket_lifetime", &type_duration, SOCKETS, AT(websocket.lifetime_ms), .fallback = "0",
 		BETWEEN(MS(0), DAYS(365)), .flags = OPTION_DURATION,
 		.help = "Time after which a socket is closed with 1001, less up to a tenth so that not all "
 			"end at once; 0 for never."},
-	{"close_timeout", &type_duration, LIVE, AT(websocket.close_timeout_ms), .fallback = "5s",
+	{"close_timeout", &type_duration, SOCKETS, AT(websocket.close_timeout_ms), .fallback = "5s",
 		BETWEEN(MS(10), DAYS(1)), .flags = OPTION_DURATION,
 		.help = "Time that a peer has to answer a close frame; then the socket is cut."},
 	{"log_messages", &type_flag, LIVE, AT(websocket.logs_messages), .fallback = "off",

@@ -73,6 +73,8 @@ static const char *effect_of(const struct option *option)
 		return "A change takes effect at the next start.";
 	case RELOAD_CONNECTIONS:
 		return "A change takes effect for connections that become idle from then on.";
+	case RELOAD_SOCKETS:
+		return "A change takes effect for WebSockets that are opened from then on.";
 	case RELOAD_UNSET:
 	case RELOAD_LIVE:
 		break;

@@ -162,6 +162,11 @@ void reload_collect(struct relay *relay)
 
 /* ---- what changes ---------------------------------------------------------------------------- */
 
+static bool is_for_new(const struct option *option)
+{
+	return option->reload == RELOAD_CONNECTIONS || option->reload == RELOAD_SOCKETS;
+}
+
 static void write_change(const void *user, const struct conf_change *change)
 {
 	const struct conf *conf = user;
@@ -174,8 +179,7 @@ static void write_change(const void *user, const struct conf_change *change)
 			CONF_PLACE_ARGS(conf, change->line), change->title, change->option->name);
 	else
 		log_info("%s: %s %s has changed%s", conf->path, change->title, change->option->name,
-			change->option->reload == RELOAD_CONNECTIONS ? "; for new connections"
-								     : "");
+			is_for_new(change->option) ? "; for new connections" : "");
 }
 
 /* Against the last one; but what is taken only at a start against that, so that it is reported each
