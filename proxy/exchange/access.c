@@ -251,6 +251,14 @@ static void read_request(const struct exchange *x, struct scratch *scratch, stru
 	line->user_agent = http_head_find(&x->request, HTTP_FIELD_USER_AGENT);
 }
 
+/* Its path is its handshake's, without the query. */
+static void read_message(const struct exchange *x, struct line *line)
+{
+	line->method = x->facts.method;
+	line->target = x->facts.path;
+	line->version = SLICE("websocket");
+}
+
 void exchange_log(struct exchange *x)
 {
 	struct worker *worker = x->worker;
@@ -259,7 +267,7 @@ void exchange_log(struct exchange *x)
 	uint64_t now_ns = worker_now_ns(worker);
 	struct scratch scratch;
 
-	if (!log_access_enabled())
+	if (!log_access_enabled() || (x->tunnel.is_message && !x->route->websocket.logs_messages))
 		return;
 	struct line line = {
 		.caller = SLICE("-"),
@@ -277,7 +285,9 @@ void exchange_log(struct exchange *x)
 			(struct slice){address, forwarded_address_text(x->facts.address, address)};
 	else
 		line.address = x->client ? forwarded_peer_text(x->client->peer) : SLICE("-");
-	if (x->request.base && x->memory.head == x->request.base)
+	if (x->tunnel.is_message)
+		read_message(x, &line);
+	else if (x->request.base && x->memory.head == x->request.base)
 		read_request(x, &scratch, &line);
 	if (worker->node->log && x->use->site->conf->logs.access_format == CONF_ACCESS_JSON)
 		put_json(&out, x, &line);

@@ -5,7 +5,7 @@
 #include "stats/stats.h"
 #include "stats/usage_counts.h"
 
-static enum stats_verdict verdict_of(const struct exchange *x)
+static inline __attribute__((always_inline)) enum stats_verdict verdict_of(const struct exchange *x)
 {
 	if (!x->times.judged_ns)
 		return STATS_UNLIMITED;
@@ -62,7 +62,7 @@ static inline __attribute__((always_inline)) void count_caller(
 }
 
 /* What most are: admitted, and none of its limits, those in shadow mode included, violated. */
-static inline void count_admitted(const struct exchange *x)
+static inline __attribute__((always_inline)) void count_admitted(const struct exchange *x)
 {
 	const struct gate_verdict *verdict = &x->gate.verdict;
 	const struct account_rows *rows = &x->use->site->rows;
@@ -113,10 +113,50 @@ static void count_times(const struct exchange *x, _Atomic uint64_t *route)
 	stats_observe(&route[STATS_UPSTREAM_DURATION], now_ns - x->times.started_ns);
 }
 
-void account_exchange(const struct exchange *x)
+/* By whom it was admitted or refused, and how many its plan's callers have had. */
+static inline __attribute__((always_inline)) void count_verdict(
+	const struct exchange *x, enum stats_verdict verdict)
 {
 	const struct account_rows *rows = &x->use->site->rows;
 	const struct conf *conf = x->use->site->conf;
+
+	if (x->gate.verdict.outcome == GATE_ADMIT && !x->gate.verdict.shadowed)
+		count_admitted(x);
+	else if (x->gate.verdict.outcome !=
+		 GATE_DELAY) /* else it left while it waited, counted so */
+		count_limits(x, false);
+	if (x->gate.verdict.plan)
+		stats_add(&row_of(x, STATS_PLAN, rows->plans,
+				  (size_t)(x->gate.verdict.plan -
+					   conf->plans))[STATS_PLAN_REQUESTS + verdict],
+			1);
+}
+
+static __attribute__((noinline)) void account_message(const struct exchange *x)
+{
+	enum stats_verdict verdict = verdict_of(x);
+	_Atomic uint64_t *route =
+		row_of(x, STATS_ROUTE, x->use->site->rows.routes, x->route->index);
+
+	stats_add(&route[STATS_MESSAGES + verdict], 1);
+	stats_add(&route[STATS_CLIENT_MESSAGE_BYTES], x->up.content_bytes);
+	stats_observe(&route[STATS_MESSAGE_DURATION], worker_now_ns(x->worker) - x->times.began_ns);
+	count_verdict(x, verdict);
+}
+
+void account_socket(const struct exchange *x, unsigned slot, uint64_t count)
+{
+	stats_add(&row_of(x, STATS_ROUTE, x->use->site->rows.routes, x->route->index)[slot], count);
+}
+
+void account_exchange(const struct exchange *x)
+{
+	const struct account_rows *rows = &x->use->site->rows;
+
+	if (x->tunnel.is_message) {
+		account_message(x);
+		return;
+	}
 	unsigned status =
 		x->answer.status / 100 < STATS_STATUS_CLASSES ? x->answer.status / 100 : 0;
 	enum stats_verdict verdict = verdict_of(x);
@@ -130,16 +170,7 @@ void account_exchange(const struct exchange *x)
 	count_times(x, route);
 	if (!x->times.judged_ns)
 		return;
-	if (x->gate.verdict.outcome == GATE_ADMIT && !x->gate.verdict.shadowed)
-		count_admitted(x);
-	else if (x->gate.verdict.outcome !=
-		 GATE_DELAY) /* else it left while it waited, counted so */
-		count_limits(x, false);
-	if (x->gate.verdict.plan)
-		stats_add(&row_of(x, STATS_PLAN, rows->plans,
-				  (size_t)(x->gate.verdict.plan -
-					   conf->plans))[STATS_PLAN_REQUESTS + verdict],
-			1);
+	count_verdict(x, verdict);
 	if (x->answer.upstream_status)
 		stats_add(&row_of(x, STATS_UPSTREAM, rows->upstreams,
 				  x->route->upstream->index)[STATS_UPSTREAM_REQUESTS],

@@ -5,10 +5,15 @@
 #ifndef EXCHANGE_ACCOUNT_H
 #define EXCHANGE_ACCOUNT_H
 
+#include <stdint.h>
+
 struct exchange;
 
 /* It has ended. */
 void account_exchange(const struct exchange *exchange);
+
+/* Something of a connection that has switched: `slot` of its route's row (stats/metrics.h). */
+void account_socket(const struct exchange *handshake, unsigned slot, uint64_t count);
 
 /* Its limits make it wait. */
 void account_delay(const struct exchange *exchange);

@@ -75,6 +75,13 @@ struct client_calls {
 	bool (*is_behind)(struct client *client);
 	/* In a drain: is this the last exchange? */
 	bool (*is_last)(struct client *client, const struct exchange *exchange);
+
+	/* Of messages only (exchange.tunnel.is_message), else NULL. Its turn has come: passes it
+	 * on. */
+	void (*serve)(struct client *client, struct exchange *message);
+	/* It is not passed on; what a request would be answered with. Ends it. */
+	void (*refuse)(struct client *client, struct exchange *message, unsigned status,
+		const char *why, uint64_t retry_after_ms);
 };
 
 struct client {
@@ -174,6 +181,17 @@ static inline bool client_takes_interim(struct client *client)
 static inline bool client_is_behind(struct client *client)
 {
 	return client->calls->is_behind(client);
+}
+
+static inline void client_serve(struct client *client, struct exchange *message)
+{
+	client->calls->serve(client, message);
+}
+
+static inline void client_refuse(struct client *client, struct exchange *message, unsigned status,
+	const char *why, uint64_t retry_after_ms)
+{
+	client->calls->refuse(client, message, status, why, retry_after_ms);
 }
 
 static inline bool client_is_last(struct client *client, const struct exchange *exchange)

@@ -16,6 +16,7 @@
 #include "base/log.h"
 #include "exchange/access.h"
 #include "exchange/account.h"
+#include "exchange/switched.h"
 #include "gate/authority.h"
 #include "listen/listener.h"
 #include "upstream/server_connection.h"
@@ -93,7 +94,9 @@ void exchange_log_change(const struct exchange *x, enum exchange_state state)
 		state_names[state]);
 }
 
-struct exchange *exchange_new(struct worker *worker, struct client *client)
+/* Inline, so that requests, which have one caller, need no call for it. */
+static inline __attribute__((always_inline)) struct exchange *make(
+	struct worker *worker, struct client *client)
 {
 	struct exchange *x = worker->spare_exchanges;
 
@@ -121,6 +124,20 @@ struct exchange *exchange_new(struct worker *worker, struct client *client)
 	x->dialect = client->listener->conf->ratelimit_headers;
 	x->times.began_ns = worker_now_ns(worker);
 	worker->exchange_count++;
+	return x;
+}
+
+struct exchange *exchange_new(struct worker *worker, struct client *client)
+{
+	return make(worker, client);
+}
+
+struct exchange *exchange_new_message(struct worker *worker, struct client *client)
+{
+	struct exchange *x = make(worker, client);
+
+	if (x)
+		x->tunnel.is_message = true;
 	return x;
 }
 
@@ -183,6 +200,8 @@ static void leave_endless(struct exchange *x)
 {
 	if (!x->attempt.endless)
 		return;
+	if (x->tunnel.socket)
+		x->worker->switched->end(x);
 	atomic_fetch_sub_explicit(&x->attempt.endless->streams, 1, memory_order_relaxed);
 	x->attempt.endless = NULL;
 	atomic_fetch_sub_explicit(&x->upstream->state->streams, 1, memory_order_relaxed);

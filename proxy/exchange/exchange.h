@@ -49,7 +49,7 @@ enum exchange_state {
 	EXCHANGE_RELAYING,   /* the response is on its way to the client */
 	EXCHANGE_DRAINING, /* the client is gone; the response is read to its end, for order's sake
 			    */
-	EXCHANGE_TUNNEL,   /* 101: bytes both ways */
+	EXCHANGE_TUNNEL,   /* 101: bytes both ways, or what has taken it over */
 	EXCHANGE_REPLYING, /* an answer of our own */
 	EXCHANGE_ENDED,
 };
@@ -141,6 +141,13 @@ struct exchange_times {
 	uint64_t began_ns, judged_ns, started_ns, first_byte_ns;
 };
 
+/* Behind a 101. */
+struct exchange_tunnel {
+	bool opens_socket;        /* it asks for what exchange/switched.h reads */
+	bool is_message;          /* it is one of such a connection, and no request */
+	struct websocket *socket; /* what has taken it over; NULL: nothing */
+};
+
 /* Its place in its client's order. */
 struct exchange_turn {
 	bool in_queue;    /* has a ticket to give back */
@@ -199,6 +206,7 @@ struct exchange {
 	struct exchange_interim interim;
 	struct exchange_answer answer;
 	struct exchange_times times;
+	struct exchange_tunnel tunnel;
 
 	/* bodies */
 	struct pump up, down;
@@ -317,6 +325,8 @@ void exchange_request_cut(struct exchange *exchange) __attribute__((cold));
 
 /* For the next request of the client. NULL: no memory. */
 struct exchange *exchange_new(struct worker *worker, struct client *client);
+/* For a message of it (exchange/switched.h). */
+struct exchange *exchange_new_message(struct worker *worker, struct client *client);
 
 const char *exchange_state_name(enum exchange_state state);
 void exchange_log_change(const struct exchange *exchange, enum exchange_state state)

@@ -240,6 +240,10 @@ void exchange_forward(struct exchange *x)
 	const struct conf_upstream *conf = x->route->upstream;
 
 	x->times.started_ns = worker_now_ns(x->worker);
+	if (x->tunnel.is_message) {
+		client_serve(x->client, x);
+		return;
+	}
 	x->attempt.hash = x->gate.verdict.session.hi;
 	if (conf->balance == CONF_BALANCE_HASH && conf->hash_key)
 		x->attempt.hash = exchange_hash_key(x, conf->hash_key);

@@ -23,6 +23,7 @@
 #include "exchange/find_server.h"
 #include "exchange/reply.h"
 #include "exchange/respond.h"
+#include "exchange/switched.h"
 #include "http/problem.h"
 #include "upstream/server_connection.h"
 #include "upstream/server.h"
@@ -103,7 +104,10 @@ void forward_timeout(struct exchange *x)
 			true);
 		break;
 	case EXCHANGE_TUNNEL:
-		exchange_abort(x, "tunnel idle");
+		if (x->tunnel.socket)
+			x->worker->switched->timeout(x);
+		else
+			exchange_abort(x, "tunnel idle");
 		break;
 	case EXCHANGE_DRAINING:
 		exchange_end(x); /* not its server's fault */

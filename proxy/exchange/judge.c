@@ -10,6 +10,7 @@
 #include "exchange/probe.h"
 #include "exchange/read_target.h"
 #include "exchange/reply.h"
+#include "exchange/switched.h"
 #include "exchange/turn.h"
 #include "gate/readings.h"
 #include "http/forwarded.h"
@@ -67,6 +68,20 @@ static bool is_unlisted_trace(enum http_method method, const struct conf_route *
 	return method == HTTP_METHOD_TRACE && route->methods == 0;
 }
 
+/* False: refused, and answered. */
+static __attribute__((noinline)) bool may_open_socket(struct exchange *x)
+{
+	const char *why = NULL;
+
+	if (!http_upgrade_names(&x->request, SLICE("websocket")))
+		return true;
+	x->tunnel.opens_socket = true;
+	unsigned status = x->worker->switched->judge(x, &why);
+	if (status != 0)
+		exchange_reply(x, status, why, HTTP_PROBLEM_NO_RETRY);
+	return status == 0;
+}
+
 static bool find_route(struct exchange *x)
 {
 	struct site *site = x->use->site;
@@ -90,6 +105,9 @@ static bool find_route(struct exchange *x)
 		x->upstream = site->upstreams[x->route->upstream->index];
 		x->framing.upgrade = x->framing.upgrade &&
 				     http_upgrade_allowed(&x->request, &x->route->upgrades);
+		if (x->framing.upgrade && x->route->websocket.mode != CONF_WEBSOCKET_TUNNEL &&
+			!may_open_socket(x))
+			return false;
 		if (x->route->ratelimit_headers != CONF_RATELIMIT_INHERIT)
 			x->dialect = x->route->ratelimit_headers;
 		return true;

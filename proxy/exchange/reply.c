@@ -58,6 +58,11 @@ void exchange_reply(struct exchange *x, unsigned status, const char *why, uint64
 		exchange_end(x);
 		return;
 	}
+	if (x->tunnel.is_message) {
+		x->answer.status = status;
+		client_refuse(client, x, status, why, retry_after_ms);
+		return;
+	}
 	if (x->answer.begun) {
 		exchange_abort(x, why); /* too late for an answer */
 		return;

@@ -8,6 +8,7 @@
 #include "exchange/exchange.h"
 #include "exchange/pin.h"
 #include "exchange/reply.h"
+#include "exchange/switched.h"
 #include "http/problem.h"
 #include "http/upgrade.h"
 #include "upstream/server_connection.h"
@@ -98,6 +99,12 @@ bool respond_held_interim(struct exchange *x)
 }
 
 static void begin_tunnel(struct exchange *x);
+
+/* It has asked for several protocols, perhaps. */
+static __attribute__((noinline)) bool opens_socket(const struct exchange *x)
+{
+	return x->tunnel.opens_socket && http_upgrade_names(&x->response, SLICE("websocket"));
+}
 
 static void read_cost(struct exchange *x)
 {
@@ -191,6 +198,17 @@ static void begin_relaying(struct exchange *x)
 	}
 }
 
+/* 101. */
+static __attribute__((noinline)) void respond_switched(struct exchange *x)
+{
+	if (x->framing.upgrade && exchange_has_request(x) && x->response_framing.upgrade &&
+		x->client && http_upgrade_agreed(&x->response, &x->request, &x->route->upgrades) &&
+		(!opens_socket(x) || x->worker->switched->agree(x)))
+		begin_tunnel(x);
+	else
+		bad_gateway(x, "101 without a request for it");
+}
+
 void respond_to_head(struct exchange *x)
 {
 	assert(!x->client ||
@@ -200,12 +218,7 @@ void respond_to_head(struct exchange *x)
 		return;
 	}
 	if (x->response.status == 101) {
-		if (x->framing.upgrade && exchange_has_request(x) && x->response_framing.upgrade &&
-			x->client &&
-			http_upgrade_agreed(&x->response, &x->request, &x->route->upgrades))
-			begin_tunnel(x);
-		else
-			bad_gateway(x, "101 without a request for it");
+		respond_switched(x);
 		return;
 	}
 	if (x->response.status < 200) {
@@ -384,6 +397,8 @@ static void begin_tunnel(struct exchange *x)
 	if (x->turn.in_queue)
 		queue_detach(x->worker->node->queue, &x->turn.ticket, worker_now_ns(x->worker));
 	exchange_leave_server(x);
+	if (opens_socket(x) && !x->worker->switched->begin(x))
+		exchange_abort(x, "no memory");
 }
 
 /* One direction. DONE: its end was passed on. */
@@ -418,6 +433,10 @@ static bool tunnel_both_ways(struct exchange *x)
 
 void respond_tunnel(struct exchange *x)
 {
+	if (x->tunnel.socket) {
+		x->worker->switched->run(x);
+		return;
+	}
 	if (!tunnel_both_ways(x)) {
 		exchange_abort(x, "tunnel cut");
 		return;

@@ -50,13 +50,14 @@ uint64_t exchange_hash_key(const struct exchange *x, const struct conf_key *key)
 	return identity_hash(key, &input, &seed).lo;
 }
 
-/* Whom its limits charge: determined once. */
-static inline void identify(struct exchange *x)
+/* Whom its limits charge, by what `by` says: determined once. */
+static inline __attribute__((always_inline)) void identify(
+	struct exchange *x, enum gate_kind kind, const struct exchange *by)
 {
 	struct identity_input input;
 
-	fill_identity(x, &input);
-	gate_identify(x->use->site->gate, x->route, &input, &x->gate.identity);
+	fill_identity(by, &input);
+	gate_identify_as(x->use->site->gate, x->route, kind, &input, &x->gate.identity);
 }
 
 /* By the table, the first time and again when a delay is over. */
@@ -72,6 +73,23 @@ static void judge(struct exchange *x)
 		x->times.judged_ns = now_ns;
 }
 
+/* Of a message that is refused: is it to be delayed whatever its limits say? Then it is. */
+static __attribute__((noinline)) bool wait_instead(struct exchange *x)
+{
+	const struct conf_websocket *conf = &x->route->websocket;
+	struct gate_verdict *verdict = &x->gate.verdict;
+	uint64_t waited_ms = (worker_now_ns(x->worker) - x->times.judged_ns) / CLOCK_NS_PER_MS;
+
+	if (conf->on_exceed != CONF_MESSAGE_DELAY || conf->delay_max_ms <= waited_ms ||
+		verdict->retry_after_ms > conf->delay_max_ms - waited_ms ||
+		verdict->retry_after_ms == UINT64_MAX)
+		return false;
+	verdict->outcome = GATE_DELAY;
+	verdict->delay_until_ns =
+		worker_throttle_ns(x->worker) + verdict->retry_after_ms * CLOCK_NS_PER_MS;
+	return true;
+}
+
 /* Refused by the gate? Then it is answered. */
 static bool is_turned_away(struct exchange *x)
 {
@@ -81,6 +99,8 @@ static bool is_turned_away(struct exchange *x)
 	case GATE_DELAY:
 		return false;
 	case GATE_REFUSE:
+		if (x->tunnel.is_message && wait_instead(x))
+			return false;
 		exchange_reply(x, 429, "limit", x->gate.verdict.retry_after_ms);
 		return true;
 	case GATE_AMBIGUOUS:
@@ -223,7 +243,7 @@ static uint64_t bytes_of(const struct exchange *x)
 		bytes += x->request.len;
 	if (x->memory.path)
 		bytes += x->facts.path.len;
-	if (!exchange_has_request(x))
+	if (!exchange_has_request(x) || x->tunnel.is_message)
 		bytes += client_body_memory(x->client);
 	return bytes;
 }
@@ -539,15 +559,27 @@ static __attribute__((noinline)) bool begin_asking(struct exchange *x)
 /* ---- the way ----------------------------------------------------------------------------------
  */
 
-void turn_begin(struct exchange *x)
+/* It is known whom they charge. */
+static inline __attribute__((always_inline)) void begin(struct exchange *x)
 {
-	identify(x);
 	if (!x->gate.identity.authority)
 		judge(x);
 	else if (begin_asking(x))
 		return;
 	if (!is_turned_away(x) && !is_answered_here(x))
 		enter(x);
+}
+
+void turn_begin(struct exchange *x)
+{
+	identify(x, x->tunnel.opens_socket ? GATE_HANDSHAKE : GATE_REQUEST, x);
+	begin(x);
+}
+
+void turn_begin_message(struct exchange *x, const struct exchange *handshake)
+{
+	identify(x, GATE_MESSAGE, handshake);
+	begin(x);
 }
 
 void exchange_next(struct exchange *x)

@@ -14,6 +14,9 @@ struct exchange;
  * order; before the verdict, if that may come later. */
 void turn_begin(struct exchange *exchange);
 
+/* The same for a message of the connection that `handshake` has opened, which says whose it is. */
+void turn_begin_message(struct exchange *message, const struct exchange *handshake);
+
 /* A reply to the question of an exchange (struct questions). */
 void turn_answered(
 	void *exchange, enum authority_answer answer, const struct authority_judgement *judgement);

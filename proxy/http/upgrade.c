@@ -32,7 +32,7 @@ static bool is_listed(const struct conf_text_list *protocols, struct slice proto
 	return false;
 }
 
-static bool is_named(const struct http_head *head, struct slice wanted)
+bool http_upgrade_names(const struct http_head *head, struct slice wanted)
 {
 	struct walk walk = {.head = head};
 	struct slice protocol;
@@ -64,7 +64,7 @@ bool http_upgrade_agreed(const struct http_head *response, const struct http_hea
 	bool any = false;
 
 	while (next_protocol(&walk, &protocol)) {
-		if (!is_listed(protocols, protocol) || !is_named(request, protocol))
+		if (!is_listed(protocols, protocol) || !http_upgrade_names(request, protocol))
 			return false;
 		any = true;
 	}

@@ -18,6 +18,9 @@ struct conf_text_list;
 /* Does the head's Upgrade name a protocol of the list? Compared without case. */
 bool http_upgrade_allowed(const struct http_head *head, const struct conf_text_list *protocols);
 
+/* Does the head's Upgrade name this one? */
+bool http_upgrade_names(const struct http_head *head, struct slice wanted);
+
 /* Is every protocol that the response's Upgrade names one that the request asked for and the list
  * holds, and is there one at all? */
 bool http_upgrade_agreed(const struct http_head *response, const struct http_head *request,

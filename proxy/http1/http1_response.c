@@ -82,6 +82,12 @@ static struct slice ratelimit_lines(const struct exchange *x, char *buffer, size
 	return (struct slice){buffer, (size_t)(out.at - buffer)};
 }
 
+/* Others need none. */
+static bool has_detail(unsigned status)
+{
+	return status == 400 || status == 403 || status == 426;
+}
+
 /* What a caller can do about it, where the status alone does not tell. */
 static struct slice detail_of(const char *why)
 {
@@ -95,6 +101,9 @@ static struct slice detail_of(const char *why)
 					"under its name.")},
 		{"unknown key", SLICE("The key is not known, or has been revoked.")},
 		{"path too costly to match", SLICE("This path cannot be matched in time.")},
+		{"websocket version", SLICE("Only version 13 of WebSocket is spoken here.")},
+		{"websocket origin", SLICE("WebSockets from this origin are not allowed.")},
+		{"websocket protocol", SLICE("None of the subprotocols is allowed.")},
 	};
 
 	for (size_t i = 0; i < sizeof(details) / sizeof(details[0]); i++) {
@@ -112,8 +121,7 @@ static bool write_reply(
 	struct slice violated[GATE_LIMITS_MAX];
 	struct http_problem problem = {
 		.status = x->answer.status,
-		.detail = x->answer.status == 400 || x->answer.status == 403 ? detail_of(x->outcome)
-									     : SLICE_NONE,
+		.detail = has_detail(x->answer.status) ? detail_of(x->outcome) : SLICE_NONE,
 		.retry_after_ms = x->answer.retry_after_ms,
 		.fields = ratelimit_lines(x, fields, sizeof(fields)),
 		.date = worker_date(x->worker),
@@ -127,6 +135,8 @@ static bool write_reply(
 		.reduced_capacity = x->gate.verdict.outcome == GATE_UNAVAILABLE,
 	};
 
+	if (x->answer.status == 426) /* RFC 6455 section 4.2.2 */
+		problem.fields = SLICE("Sec-WebSocket-Version: 13\r\n");
 	if (x->answer.status == 401)
 		problem.challenge = gate_challenge(x->use->site->gate);
 	if (x->answer.status == 429) {

@@ -18,6 +18,7 @@ static const char *const limit_verdicts[STATS_LIMIT_VERDICTS] = {
 	[STATS_LIMIT_SHADOW_REFUSED] = "shadow_refuse",
 };
 
+static const char *const message_sides[] = {"client", "server"};
 static const char *const bodies[] = {"request", "response"};
 
 #define VALUES(of) of, COUNT(of)
@@ -54,6 +55,19 @@ const struct stats_metric stats_metrics[] = {
 		"Time that forwarded requests waited for their turn."},
 	{"sluice_upstream_duration_seconds", STATS_HISTOGRAM, STATS_ROUTE, STATS_UPSTREAM_DURATION,
 		{{0}}, "Time from choosing a server to the end of the exchange."},
+	{"sluice_sockets_opened_total", STATS_COUNTER, STATS_ROUTE, STATS_SOCKETS_OPENED, {{0}},
+		"WebSockets that were opened and whose messages are read."},
+	{"sluice_sockets_closed_total", STATS_COUNTER, STATS_ROUTE, STATS_SOCKETS_CLOSED, {{0}},
+		"Those of them that have ended."},
+	{"sluice_messages_total", STATS_COUNTER, STATS_ROUTE, STATS_MESSAGES,
+		{{"verdict", VALUES(verdicts)}},
+		"Messages of WebSocket clients, by the verdict of the limits."},
+	{"sluice_server_messages_total", STATS_COUNTER, STATS_ROUTE, STATS_SERVER_MESSAGES, {{0}},
+		"Messages of servers to WebSocket clients."},
+	{"sluice_message_bytes_total", STATS_COUNTER, STATS_ROUTE, STATS_CLIENT_MESSAGE_BYTES,
+		{{"from", VALUES(message_sides)}}, "Bytes of messages on WebSockets."},
+	{"sluice_message_duration_seconds", STATS_HISTOGRAM, STATS_ROUTE, STATS_MESSAGE_DURATION,
+		{{0}}, "Time from the last byte of a client's message to its end."},
 	{"sluice_limit_verdicts_total", STATS_COUNTER, STATS_LIMIT, STATS_LIMIT_VERDICT,
 		{{"verdict", VALUES(limit_verdicts)}},
 		"Verdicts of each limit; shadow_refuse: what a limit in shadow mode would refuse."},

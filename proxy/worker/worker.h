@@ -37,6 +37,8 @@ struct exchange;
 struct listener;
 struct server_calls;
 struct server_connection;
+struct switched_calls;
+struct websockets;
 
 /* What the main thread and other workers ask of a worker; asked twice before it is done is once. */
 enum worker_command {
@@ -99,7 +101,9 @@ struct worker {
 	struct server_connection *unsent, **unsent_end; /* with requests to write, */
 	struct downstream *unflushed, **unflushed_end;  /* with responses: at the round's end */
 	struct loop_stage write_stage;
-	struct questions questions; /* of verdicts that come later */
+	struct questions questions;            /* of verdicts that come later */
+	const struct switched_calls *switched; /* exchange/switched.h; NULL: nothing is read */
+	struct websockets *websockets;         /* this worker's */
 	const struct worker_part *const *parts;
 	void (*turn_ends[WORKER_TURN_ENDS])(struct worker *worker);
 	unsigned turn_end_count;

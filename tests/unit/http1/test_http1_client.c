@@ -33,8 +33,11 @@ static void there_are_all_operations(void **state)
 	void *const *each = (void *const *)&http1_client_calls;
 
 	(void)state;
+	/* But what only clients of messages have. */
 	for (size_t i = 0; i < sizeof(http1_client_calls) / sizeof(void *); i++)
-		assert_non_null(each[i]);
+		assert_int_equal(each[i] != NULL,
+			i * sizeof(void *) != offsetof(struct client_calls, serve) &&
+				i * sizeof(void *) != offsetof(struct client_calls, refuse));
 }
 
 static void what_is_here_of_a_body(void **state)

@@ -1,0 +1,33 @@
+/*
+ * What a protocol above does with an exchange that is to switch to it, in place of a tunnel of
+ * bytes: a room of its own implements this (websocket/), and its part of the worker sets
+ * worker->switched. No unit of the exchange's names the protocol's parts.
+ *
+ *   head --judge--> limits, queue, server ... 101 --agree--> composed --begin--> TUNNEL
+ *                                                     run, timeout ... end (the exchange's)
+ */
+#ifndef EXCHANGE_SWITCHED_H
+#define EXCHANGE_SWITCHED_H
+
+#include <stdbool.h>
+
+struct exchange;
+
+struct switched_calls {
+	/* A request for the upgrade, on a route that reads what follows: may change its head. 0, or
+	 * the status that it is refused with, and why for the log. */
+	unsigned (*judge)(struct exchange *exchange, const char **why);
+	/* The server's 101: can what follows be read? */
+	bool (*agree)(struct exchange *exchange);
+	/* It is a TUNNEL now, whose pumps name both sides; its 101 is composed and not yet sent.
+	 * False: no memory. */
+	bool (*begin)(struct exchange *exchange);
+	/* One of its sides can be read or written. May end the exchange. */
+	void (*run)(struct exchange *exchange);
+	/* Its server connection's deadline (WAIT_TUNNEL) has passed. May end the exchange. */
+	void (*timeout)(struct exchange *exchange);
+	/* The exchange ends: `socket` is of no use any more. Its sides are gone already. */
+	void (*end)(struct exchange *exchange);
+};
+
+#endif
