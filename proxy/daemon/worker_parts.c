@@ -1,3 +1,5 @@
+#include "config.h"
+
 #include "daemon/worker_parts.h"
 
 #include <stdlib.h>
@@ -22,6 +24,7 @@
 #include "stats/stats.h"
 #include "upstream/server.h"
 #include "upstream/server_pool.h"
+#include "websocket/part.h"
 
 #define SPARE_BLOCKS 64
 
@@ -237,4 +240,8 @@ static const struct worker_part checks = {.make = make_check, .end_turn = check_
 
 /* Each after those that it needs. */
 const struct worker_part *const worker_parts[] = {&memory, &site_use_part, &answers, &listeners,
-	&pool, &clients, &exchanges, &growth, &checks, &last, NULL};
+	&pool, &clients, &exchanges,
+#ifdef HAVE_WEBSOCKET
+	&websockets_part,
+#endif
+	&growth, &checks, &last, NULL};

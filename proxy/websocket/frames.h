@@ -32,6 +32,9 @@ enum frame_opcode {
 /* RSV1 of `rsv`, which permessage-deflate sets (RFC 7692 section 6). */
 #define FRAME_RSV1 4
 
+/* The head of a frame has at most so many bytes. */
+#define FRAME_HEAD_BYTES 14
+
 /* The payload of a control frame has at most so many bytes. */
 #define FRAME_CONTROL_BYTES 125
 

@@ -121,7 +121,7 @@ static void read_data(
 	event->opcode = reader->opcode;
 	event->compressed = reader->compressed;
 	event->ends = piece->ends && piece->frame.fin;
-	is_text = reader->opcode == FRAME_TEXT && !reader->compressed;
+	is_text = reader->opcode == FRAME_TEXT && !reader->compressed && !reader->trusts_text;
 	if (is_text && (!utf8_continue(&reader->utf8, piece->data) ||
 			       (event->ends && !utf8_is_whole(&reader->utf8)))) {
 		fail(event, CLOSE_NOT_UTF8, SLICE("text is not UTF-8"));

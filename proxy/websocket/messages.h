@@ -34,6 +34,7 @@ bool close_code_is_valid(unsigned code);
 struct message_reader {
 	bool masked;        /* the frames must be; else they must not */
 	bool deflates;      /* permessage-deflate was agreed on: RSV1 marks messages */
+	bool trusts_text;   /* somebody else looks whether texts are UTF-8 */
 	uint64_t max_bytes; /* of a message, 0: no bound */
 
 	struct frame_reader frames;

@@ -17,6 +17,7 @@ from lib import wire
 from lib.client import request_bytes
 from lib.process import DEADLINE_SECONDS
 from lib.sluice import to
+from lib.spans import most_within
 from lib.tap import equal, main, test, true
 
 LIMIT, WINDOW = 100, 10.0
@@ -81,16 +82,6 @@ def hammer(address, seconds):
         for one in hammers:
             one.socket.close()
     return sent, answers
-
-
-def most_within(spans, window):
-    """The most of (begin, end) spans that lie whole within one window of this length."""
-    by_end = sorted(spans, key=lambda span: span[1])
-    most = 0
-    for begin, _ in spans:
-        inside = sum(1 for b, e in by_end if b >= begin and e < begin + window)
-        most = max(most, inside)
-    return most
 
 
 def most_arrivals(times, window):

@@ -1,0 +1,138 @@
+#include "websocket/close.h"
+
+#include <string.h>
+
+#include "exchange/account.h"
+#include "websocket/write.h"
+
+static void begin(struct websocket *socket)
+{
+	if (socket->closing.begun)
+		return;
+	socket->closing.begun = true;
+	socket->closing.since_ms = socket_now_ms(socket);
+	socket->again = true;
+}
+
+void socket_close(struct websocket *socket, unsigned code, struct slice reason,
+	unsigned server_code, const char *why)
+{
+	struct socket_closing *closing = &socket->closing;
+
+	if (closing->begun)
+		return;
+	begin(socket);
+	if (!socket->handshake->outcome)
+		socket->handshake->outcome = why;
+	closing->client_code = (uint16_t)code;
+	closing->server_code = (uint16_t)server_code;
+	closing->reason_len =
+		(uint8_t)(reason.len < sizeof(closing->reason) ? reason.len
+							       : sizeof(closing->reason));
+	memcpy(closing->reason, reason.at, closing->reason_len);
+	closing->client.due = !closing->client.told;
+	closing->server.due = !closing->server.told;
+}
+
+void socket_client_closes(struct websocket *socket, struct slice payload)
+{
+	struct socket_closing *closing = &socket->closing;
+
+	begin(socket);
+	closing->client.done = true;
+	if (closing->server.told || closing->server.due)
+		return;
+	closing->server.told = true;
+	if (!socket_write_server(socket, FRAME_CLOSE, 0, payload))
+		socket_abort(socket, "no memory");
+}
+
+void socket_server_closes(struct websocket *socket, struct slice payload)
+{
+	struct socket_closing *closing = &socket->closing;
+
+	begin(socket);
+	closing->server.done = true;
+	if (closing->client.told || closing->client.due)
+		return;
+	closing->client.told = true;
+	if (!socket_write_client(socket, FRAME_CLOSE, payload))
+		socket_abort(socket, "no memory");
+}
+
+void socket_client_gone(struct websocket *socket)
+{
+	struct socket_closing *closing = &socket->closing;
+	struct pump *up = &socket->handshake->up;
+
+	if (closing->client.told && flow_is_empty(socket->handshake->down.flow)) {
+		closing->client.done = true; /* it has read our close frame, and left */
+		return;
+	}
+	worker_count(socket->worker, STATS_CLIENT_GONE);
+	if (!closing->server.told && socket_write_server(socket, FRAME_CLOSE, 0,
+					     SLICE("\x03\xe9"
+						   "client gone")))
+		flow_write(up->flow, up->sink, up->pool, &up->written);
+	socket_abort(socket, "client gone");
+}
+
+void socket_server_gone(struct websocket *socket, const char *why)
+{
+	struct socket_closing *closing = &socket->closing;
+	struct exchange *message = socket->client.first;
+	struct pump *up = &socket->handshake->up;
+	bool was_expected = closing->server.done;
+
+	closing->server.done = closing->server.told = true;
+	closing->server.due = false;
+	flow_clear(up->flow, up->pool);
+	if (message) {
+		message->outcome = why;
+		message->turn.ticket.failed = message->state == EXCHANGE_FORWARDING;
+		exchange_end(message);
+	}
+	if (!was_expected && !closing->begun) {
+		account_upstream_failure(socket->handshake);
+		socket_close(socket, CLOSE_INTERNAL, slice_of(why), CLOSE_NO_CODE, why);
+	}
+	socket->again = true;
+}
+
+bool socket_is_closed(const struct websocket *socket)
+{
+	const struct socket_closing *closing = &socket->closing;
+	const struct exchange *handshake = socket->handshake;
+
+	return closing->client.told && closing->client.done && closing->server.told &&
+	       closing->server.done && !socket->client.first &&
+	       flow_is_empty(handshake->down.flow) && flow_is_empty(handshake->up.flow);
+}
+
+static struct slice payload_of(
+	const struct socket_closing *closing, unsigned code, char text[FRAME_CONTROL_BYTES])
+{
+	return close_payload(code, (struct slice){closing->reason, closing->reason_len}, text);
+}
+
+bool socket_tell_client(struct websocket *socket)
+{
+	struct socket_closing *closing = &socket->closing;
+	char text[FRAME_CONTROL_BYTES];
+
+	closing->client.due = false;
+	closing->client.told = true;
+	return socket_write_client(
+		socket, FRAME_CLOSE, payload_of(closing, closing->client_code, text));
+}
+
+bool socket_tell_server(struct websocket *socket)
+{
+	struct socket_closing *closing = &socket->closing;
+	char text[FRAME_CONTROL_BYTES];
+
+	closing->server.due = false;
+	closing->server.told = true;
+	return socket_write_server(
+		socket, FRAME_CLOSE, 0, payload_of(closing, closing->server_code, text));
+}

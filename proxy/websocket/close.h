@@ -1,0 +1,27 @@
+/* How a socket closes: a close frame goes both ways on each side. */
+#ifndef WEBSOCKET_CLOSE_H
+#define WEBSOCKET_CLOSE_H
+
+#include "websocket/state.h"
+
+/* Closes both sides with a close frame, once. `server_code`: what the server gets. `why` for the
+ * log: a constant. */
+void socket_close(struct websocket *socket, unsigned code, struct slice reason,
+	unsigned server_code, const char *why);
+
+/* A side has sent a close frame: passes it on. */
+void socket_client_closes(struct websocket *socket, struct slice payload);
+void socket_server_closes(struct websocket *socket, struct slice payload);
+
+/* A side is gone without one. The first may end the socket. */
+void socket_client_gone(struct websocket *socket);
+void socket_server_gone(struct websocket *socket, const char *why);
+
+/* Writes the close frame that is due to a side. False without memory. */
+bool socket_tell_client(struct websocket *socket);
+bool socket_tell_server(struct websocket *socket);
+
+/* Is all that was to be said on both sides said? */
+bool socket_is_closed(const struct websocket *socket);
+
+#endif

@@ -1,0 +1,91 @@
+#include "websocket/flush.h"
+
+#include "websocket/close.h"
+#include "websocket/message.h"
+#include "websocket/write.h"
+
+/* ---- our own --------------------------------------------------------------------------------- */
+
+static bool write_notices(struct websocket *socket)
+{
+	const char *notice = socket_conf(socket)->notice;
+
+	for (; socket->notices > 0; socket->notices--) {
+		if (notice && !socket_write_client(socket, FRAME_TEXT, slice_of(notice)))
+			return false;
+	}
+	return true;
+}
+
+/* What may stand between two of the server's frames. */
+static bool write_to_client(struct websocket *socket)
+{
+	struct socket_side *client = &socket->closing.client;
+
+	if (socket->to_client.context || client->told ||
+		!flow_takes_prefix(socket->handshake->down.flow))
+		return true;
+	if (socket->notices > 0 && !socket->from_server.opcode && !write_notices(socket))
+		return false;
+	if (client->due)
+		return socket_tell_client(socket);
+	if (!socket->ping_due)
+		return true;
+	socket->ping_due = false;
+	socket->ping_sent = socket->ping_open = true;
+	socket->pinged_ms = socket_now_ms(socket);
+	return socket_write_client(
+		socket, FRAME_PING, (struct slice){socket->ping, sizeof(socket->ping)});
+}
+
+static bool write_own(struct websocket *socket)
+{
+	struct socket_side *server = &socket->closing.server;
+
+	/* The message under way goes first. */
+	if (server->due && !server->told && !socket->client.first && !socket_tell_server(socket))
+		return false;
+	return write_to_client(socket);
+}
+
+/* ---- to the connections ---------------------------------------------------------------------- */
+
+static void flush_server(struct websocket *socket)
+{
+	struct pump *up = &socket->handshake->up;
+
+	if (!flow_is_empty(up->flow) && up->sink->writable &&
+		flow_write(up->flow, up->sink, up->pool, &up->written) == STREAM_FAILED) {
+		socket_server_gone(socket, "server gone");
+		return;
+	}
+	if (flow_is_empty(up->flow))
+		socket_message_written(socket);
+}
+
+static void flush_client(struct websocket *socket)
+{
+	struct pump *down = &socket->handshake->down;
+	bool was_full = flow_bytes(down->flow) >= SOCKET_AHEAD_BYTES;
+
+	if (flow_is_empty(down->flow) || !down->sink->writable)
+		return;
+	if (flow_write(down->flow, down->sink, down->pool, &down->written) == STREAM_FAILED) {
+		worker_count(socket->worker, STATS_CLIENT_GONE);
+		socket_abort(socket, "client gone");
+		return;
+	}
+	if (was_full && flow_is_empty(down->flow))
+		socket->again = true; /* the server may be read again */
+}
+
+void socket_flush(struct websocket *socket)
+{
+	if (!write_own(socket)) {
+		socket_abort(socket, "no memory");
+		return;
+	}
+	flush_server(socket);
+	if (!socket_has_ended(socket))
+		flush_client(socket);
+}

@@ -1,0 +1,10 @@
+/* Frames of our own that are due, and what the connections of a socket take. */
+#ifndef WEBSOCKET_FLUSH_H
+#define WEBSOCKET_FLUSH_H
+
+#include "websocket/state.h"
+
+/* Writes what is due where it may stand; then what the connections take. May end the socket. */
+void socket_flush(struct websocket *socket);
+
+#endif

@@ -1,0 +1,198 @@
+/*
+ * A message's exchange: judged and queued as a request of its client, passed on to the socket's own
+ * server, over when that connection has taken it.
+ *
+ *   begin --> turn_begin_message ... exchange_forward --> serve --> written: its end
+ *                       `-- refused: dropped, or the socket is closed
+ */
+#include "websocket/message.h"
+
+#include <assert.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "exchange/turn.h"
+#include "http/problem.h"
+#include "websocket/close.h"
+#include "websocket/write.h"
+
+/* ---- its exchange ---------------------------------------------------------------------------- */
+
+/* After a reload the rules are those of the route of that name. */
+static void follow_site(struct websocket *socket, struct exchange *message)
+{
+	const struct exchange *handshake = socket->handshake;
+	const struct conf *conf = message->use->site->conf;
+
+	message->route = handshake->route;
+	if (message->use != handshake->use) {
+		message->route = NULL;
+		for (size_t i = 0; i < conf->route_count && !message->route; i++) {
+			const struct conf_route *route = &conf->routes[i];
+			if (strcmp(route->name, handshake->route->name) == 0 &&
+				route->websocket.mode == handshake->route->websocket.mode)
+				message->route = route;
+		}
+	}
+	if (!message->route) {
+		site_use_release(message->use);
+		message->use = site_use_hold(handshake->use);
+		message->route = handshake->route;
+	}
+	message->upstream = message->use->site->upstreams[message->route->upstream->index];
+}
+
+static void fill(struct websocket *socket, struct exchange *message)
+{
+	const struct exchange *handshake = socket->handshake;
+
+	follow_site(socket, message);
+	message->request_progress = REQUEST_READ;
+	message->request.method = HTTP_METHOD_POST; /* a write, for the order */
+	message->facts = handshake->facts;
+	message->facts.method = SLICE("MESSAGE");
+	message->request_id = handshake->request_id;
+}
+
+void socket_begin_message(struct websocket *socket)
+{
+	struct exchange *message = exchange_new_message(socket->worker, &socket->client);
+
+	if (!message) {
+		socket_abort(socket, "no memory");
+		return;
+	}
+	assert(!socket->client.first);
+	socket->client.first = message;
+	socket->received.messages++;
+	socket->received.bytes += buffer_used(&socket->message);
+	fill(socket, message);
+	turn_begin_message(message, socket->handshake);
+}
+
+/* ---- what an exchange calls ------------------------------------------------------------------ */
+
+static void serve(struct client *client, struct exchange *message)
+{
+	struct websocket *socket = socket_of(client);
+	struct buffer *text = &socket->message;
+	struct slice payload = SLICE_NONE;
+
+	exchange_enter(message, EXCHANGE_CONNECTING);
+	exchange_enter(message, EXCHANGE_FORWARDING); /* on the socket's own connection */
+	if (socket->closing.server.told) {
+		message->outcome = "socket closed";
+		exchange_end(message);
+		return;
+	}
+	if (text->at)
+		payload = (struct slice){buffer_head(text), buffer_used(text)};
+	message->attempt.left = true;
+	message->up.content_bytes = payload.len;
+	socket->served_ms = socket_now_ms(socket);
+	if (!socket_write_server(
+		    socket, socket->opcode, socket->compressed ? FRAME_RSV1 : 0, payload))
+		socket_abort(socket, "no memory");
+	socket->again = true;
+}
+
+void socket_message_written(struct websocket *socket)
+{
+	struct exchange *message = socket->client.first;
+
+	if (!message || message->state != EXCHANGE_FORWARDING)
+		return;
+	message->answer.status = 200;
+	exchange_end(message);
+}
+
+static void close_for(
+	struct websocket *socket, unsigned status, const char *why, uint64_t retry_after_ms)
+{
+	bool is_overload = status / 100 == 5;
+	char reason[64];
+	int len = snprintf(reason, sizeof(reason), "%s", why);
+
+	if (retry_after_ms != HTTP_PROBLEM_NO_RETRY)
+		len = snprintf(reason, sizeof(reason), "retry-after-ms=%llu",
+			(unsigned long long)retry_after_ms);
+	socket_close(socket, is_overload ? CLOSE_TRY_AGAIN : CLOSE_POLICY,
+		(struct slice){reason, (size_t)len}, CLOSE_GOING_AWAY, why);
+}
+
+static void refuse(struct client *client, struct exchange *message, unsigned status,
+	const char *why, uint64_t retry_after_ms)
+{
+	struct websocket *socket = socket_of(client);
+	bool drops = status == 429 && message->route->websocket.on_exceed == CONF_MESSAGE_DROP;
+
+	exchange_enter(message, EXCHANGE_REPLYING);
+	exchange_end(message);
+	if (!drops)
+		close_for(socket, status, why, retry_after_ms);
+	else if (socket->notices < SOCKET_NOTICES)
+		socket->notices++;
+}
+
+static void exchange_ended(struct client *client, struct exchange *message)
+{
+	struct websocket *socket = socket_of(client);
+
+	assert(client->first == message);
+	client->first = NULL;
+	socket->heard_ms = socket_now_ms(socket); /* its silence begins anew */
+	buffer_release(&socket->message, &socket->worker->blocks);
+	socket->again = true;
+}
+
+/* By its handshake's, which runs the socket. */
+static void advance(struct client *client)
+{
+	struct websocket *socket = socket_of(client);
+
+	if (!socket_has_ended(socket))
+		client_advance(socket->handshake->client);
+}
+
+static void close_client(struct client *client, const char *why)
+{
+	socket_abort(socket_of(client), why);
+}
+
+static uint64_t body_memory(struct client *client)
+{
+	return socket_of(client)->message.capacity;
+}
+
+static void nothing(struct client *client)
+{
+	(void)client;
+}
+
+static bool is_never(struct client *client)
+{
+	(void)client;
+	return false;
+}
+
+static bool is_not_last(struct client *client, const struct exchange *message)
+{
+	(void)client;
+	(void)message;
+	return false;
+}
+
+/* What reads a body or writes a response is no message's. */
+const struct client_calls message_client_calls = {
+	.advance = advance,
+	.watch = nothing,
+	.finish = nothing,
+	.close = close_client,
+	.exchange_ended = exchange_ended,
+	.body_memory = body_memory,
+	.takes_interim = is_never,
+	.is_behind = is_never,
+	.is_last = is_not_last,
+	.serve = serve,
+	.refuse = refuse,
+};

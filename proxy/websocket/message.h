@@ -1,0 +1,15 @@
+/* A message's exchange. */
+#ifndef WEBSOCKET_MESSAGE_H
+#define WEBSOCKET_MESSAGE_H
+
+#include "websocket/state.h"
+
+/* The client's message is here whole. May end the socket. */
+void socket_begin_message(struct websocket *socket);
+
+/* The server's connection has taken all: the message under way, if there is one, is over. */
+void socket_message_written(struct websocket *socket);
+
+extern const struct client_calls message_client_calls;
+
+#endif

@@ -1,0 +1,163 @@
+/* The client's side: messages are gathered, control frames passed on. */
+#include "websocket/read_client.h"
+
+#include <string.h>
+
+#include "websocket/close.h"
+#include "websocket/message.h"
+#include "websocket/write.h"
+
+/* ---- control frames -------------------------------------------------------------------------- */
+
+/* False: there were too many of them, and the socket is closed. */
+static bool count_control(struct websocket *socket)
+{
+	uint64_t second = socket_now_ms(socket) / 1000;
+
+	if (socket->controls_second != second) {
+		socket->controls_second = second;
+		socket->controls = 0;
+	}
+	if (++socket->controls <= SOCKET_CONTROLS_A_SECOND)
+		return true;
+	socket_close(socket, CLOSE_POLICY, SLICE("too many control frames"), CLOSE_GOING_AWAY,
+		"too many control frames");
+	socket->closing.client.done = true;
+	return false;
+}
+
+static void pass_control(struct websocket *socket, const struct message_event *event)
+{
+	if (!count_control(socket) || socket->closing.server.told)
+		return;
+	uint8_t opcode = event->kind == MESSAGE_PING ? FRAME_PING : FRAME_PONG;
+	if (!socket_write_server(socket, opcode, 0, event->payload))
+		socket_abort(socket, "no memory");
+}
+
+static bool answers_our_ping(struct websocket *socket, struct slice payload)
+{
+	if (!socket->ping_open ||
+		!slice_equal(payload, (struct slice){socket->ping, sizeof(socket->ping)}))
+		return false;
+	socket->ping_open = false;
+	return true;
+}
+
+/* ---- messages -------------------------------------------------------------------------------- */
+
+static bool gather(struct websocket *socket, struct slice data)
+{
+	struct buffer *message = &socket->message;
+	struct buffer_pool *pool = &socket->worker->blocks;
+	size_t wanted = buffer_used(message) + data.len;
+
+	if (!message->at && !buffer_acquire(message, pool))
+		return false;
+	/* Twice the size each time, and not what its head promises: that costs its sender nothing.
+	 */
+	if (wanted > message->capacity &&
+		!buffer_reserve(message, pool,
+			wanted > 2ul * message->capacity ? wanted : 2ul * message->capacity))
+		return false;
+	memcpy(message->at + message->end, data.at, data.len);
+	message->end += (uint32_t)data.len;
+	return true;
+}
+
+static void take_data(struct websocket *socket, const struct message_event *event)
+{
+	bool is_empty = event->piece.frame.length == 0 && !event->ends;
+
+	if (is_empty && !count_control(socket))
+		return;
+	if (socket->closing.begun)
+		return; /* too late for it */
+	if (event->begins) {
+		socket->opcode = event->opcode;
+		socket->compressed = event->compressed;
+		socket->message_began_ms = socket_now_ms(socket);
+	}
+	if (event->piece.data.len > 0 && !gather(socket, event->piece.data)) {
+		socket_abort(socket, "no memory");
+		return;
+	}
+	if (!event->ends)
+		return;
+	socket->active_ms = socket_now_ms(socket);
+	socket->message_began_ms = 0;
+	socket_begin_message(socket);
+}
+
+static void act_on(struct websocket *socket, const struct message_event *event)
+{
+	switch (event->kind) {
+	case MESSAGE_MORE:
+		break;
+	case MESSAGE_DATA:
+		take_data(socket, event);
+		break;
+	case MESSAGE_PONG:
+		if (answers_our_ping(socket, event->payload))
+			break;
+		pass_control(socket, event);
+		break;
+	case MESSAGE_PING:
+		pass_control(socket, event);
+		break;
+	case MESSAGE_CLOSE:
+		socket_client_closes(socket, event->payload);
+		break;
+	case MESSAGE_BROKEN:
+		worker_count(socket->worker, STATS_MALFORMED);
+		socket_close(
+			socket, event->code, event->reason, CLOSE_GOING_AWAY, event->reason.at);
+		socket->closing.client.done = true; /* what it sends cannot be read any more */
+		break;
+	case MESSAGE_NO_MEMORY:
+		socket_abort(socket, "no memory");
+		break;
+	}
+}
+
+/* False: nothing now, or it has ended. */
+static bool fetch(struct websocket *socket)
+{
+	struct pump *up = &socket->handshake->up;
+
+	switch (socket_fetch(socket, up->source, up->in)) {
+	case STREAM_OK:
+		socket->heard_ms = socket_now_ms(socket);
+		socket->ping_sent = false;
+		return true;
+	case STREAM_AGAIN:
+		return false;
+	case STREAM_END:
+	case STREAM_FAILED:
+		socket_client_gone(socket);
+		return false;
+	}
+	return false;
+}
+
+void socket_read_client(struct websocket *socket)
+{
+	while (socket_reads_client(socket)) {
+		struct pump *up = &socket->handshake->up;
+		struct slice input = SLICE_NONE;
+		struct message_event event;
+		if (!socket_may_work(socket)) {
+			stream_yield(up->source);
+			return;
+		}
+		if (up->in->at)
+			input = (struct slice){buffer_head(up->in), buffer_used(up->in)};
+		size_t before = input.len;
+		message_read(&socket->all->frames, &socket->from_client, &input, &event);
+		if (before > 0)
+			socket_took(socket, up->in, before - input.len);
+		if (event.kind == MESSAGE_MORE && !fetch(socket))
+			return;
+		act_on(socket, &event);
+	}
+}

@@ -1,0 +1,96 @@
+/* The server's side: its frames are passed on as they come. */
+#include "websocket/read_server.h"
+
+#include "exchange/account.h"
+#include "websocket/close.h"
+#include "websocket/write.h"
+
+static void pass_data(struct websocket *socket, const struct message_event *event)
+{
+	if (socket->closing.client.told)
+		return; /* nothing may follow a close frame */
+	if (event->begins) {
+		socket->sent.messages++;
+		socket->active_ms = socket_now_ms(socket);
+		account_socket(socket->handshake, STATS_SERVER_MESSAGES, 1);
+	}
+	socket->sent.bytes += event->piece.data.len;
+	account_socket(socket->handshake, STATS_SERVER_MESSAGE_BYTES, event->piece.data.len);
+	if (!socket_pass_to_client(socket, &event->piece))
+		socket_abort(socket, "no memory");
+}
+
+static void act_on(struct websocket *socket, const struct message_event *event)
+{
+	switch (event->kind) {
+	case MESSAGE_MORE:
+		break;
+	case MESSAGE_DATA:
+		pass_data(socket, event);
+		break;
+	case MESSAGE_PING:
+	case MESSAGE_PONG:
+		if (!socket->closing.client.told &&
+			!socket_write_client(socket,
+				event->kind == MESSAGE_PING ? FRAME_PING : FRAME_PONG,
+				event->payload))
+			socket_abort(socket, "no memory");
+		break;
+	case MESSAGE_CLOSE:
+		socket_server_closes(socket, event->payload);
+		break;
+	case MESSAGE_BROKEN:
+		socket_server_gone(socket, "malformed frame of the server");
+		break;
+	case MESSAGE_NO_MEMORY:
+		socket_abort(socket, "no memory");
+		break;
+	}
+}
+
+static bool may_read(const struct websocket *socket)
+{
+	if (socket_has_ended(socket) || socket->closing.server.done)
+		return false;
+	const struct flow *out = socket->handshake->down.flow;
+	return flow_takes_prefix(out) && flow_bytes(out) < SOCKET_AHEAD_BYTES;
+}
+
+static bool fetch(struct websocket *socket)
+{
+	struct pump *down = &socket->handshake->down;
+
+	switch (socket_fetch(socket, down->source, down->in)) {
+	case STREAM_OK:
+		return true;
+	case STREAM_AGAIN:
+		return false;
+	case STREAM_END:
+	case STREAM_FAILED:
+		socket_server_gone(socket, "server gone");
+		return false;
+	}
+	return false;
+}
+
+void socket_read_server(struct websocket *socket)
+{
+	while (may_read(socket)) {
+		struct pump *down = &socket->handshake->down;
+		struct slice input = SLICE_NONE;
+		struct message_event event;
+		if (!socket_may_work(socket)) {
+			stream_yield(down->source);
+			return;
+		}
+		if (down->in->at)
+			input = (struct slice){buffer_head(down->in), buffer_used(down->in)};
+		size_t before = input.len;
+		message_read(&socket->all->frames, &socket->from_server, &input, &event);
+		if (before > 0)
+			socket_took(socket, down->in, before - input.len);
+		if (event.kind == MESSAGE_MORE && !fetch(socket))
+			return;
+		act_on(socket, &event);
+	}
+}

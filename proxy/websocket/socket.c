@@ -1,0 +1,155 @@
+#include "websocket/socket.h"
+
+#include <stdlib.h>
+
+#include "exchange/account.h"
+#include "exchange/respond.h"
+#include "exchange/switched.h"
+#include "websocket/close.h"
+#include "websocket/flush.h"
+#include "websocket/handshake.h"
+#include "websocket/message.h"
+#include "websocket/read_client.h"
+#include "websocket/read_server.h"
+#include "websocket/times.h"
+
+static void end_if_closed(struct websocket *socket)
+{
+	struct exchange *handshake = socket->handshake;
+
+	if (!socket_is_closed(socket))
+		socket_watch(socket);
+	else
+		exchange_end(handshake);
+}
+
+void socket_run(struct websocket *socket)
+{
+	if (socket->busy || socket_has_ended(socket)) {
+		socket->again = true;
+		return;
+	}
+	socket->busy = true;
+	do {
+		socket->again = false;
+		socket_read_server(socket);
+		if (!socket_has_ended(socket))
+			socket_read_client(socket);
+		if (!socket_has_ended(socket))
+			socket_flush(socket);
+	} while (socket->again && !socket_has_ended(socket));
+	socket->busy = false;
+	if (!socket_has_ended(socket))
+		end_if_closed(socket);
+}
+
+/* ---- what an exchange calls -------------------------------------------------------------------
+ */
+
+static unsigned judge(struct exchange *x, const char **why)
+{
+	return handshake_judge(&x->route->websocket, &x->request, x->memory.head, why);
+}
+
+static bool agree(struct exchange *x)
+{
+	bool deflates;
+
+	return handshake_agreed(&x->response, &x->request, &deflates);
+}
+
+static void enlist(struct websocket *socket)
+{
+	struct websockets *all = socket->all;
+
+	socket->id = ++all->begun << 16 | socket->worker->index;
+	socket->next = all->first;
+	if (socket->next)
+		socket->next->prev = socket;
+	all->first = socket;
+	all->count++;
+}
+
+static bool begin(struct exchange *x)
+{
+	struct websocket *socket = calloc(1, sizeof(*socket));
+
+	if (!socket)
+		return false;
+	socket->handshake = x;
+	socket->worker = x->worker;
+	socket->all = x->worker->websockets;
+	socket->client = (struct client){
+		.calls = &message_client_calls,
+		.listener = x->client->listener,
+		.peer = x->client->peer,
+	};
+	handshake_agreed(&x->response, &x->request, &socket->from_client.deflates);
+	socket->from_server.deflates = socket->from_client.deflates;
+	socket->from_client.masked = true;
+	socket->from_client.max_bytes = x->route->websocket.max_message_bytes;
+	socket->from_server.trusts_text = true; /* its client looks */
+	socket_times_begin(socket);
+	enlist(socket);
+	x->tunnel.socket = socket;
+	account_socket(x, STATS_SOCKETS_OPENED, 1);
+	return true;
+}
+
+static void run(struct exchange *x)
+{
+	socket_run(x->tunnel.socket);
+}
+
+static void timeout(struct exchange *x)
+{
+	struct websocket *socket = x->tunnel.socket;
+
+	socket_look_at_times(socket);
+	socket_run(socket);
+}
+
+static void delist(struct websocket *socket)
+{
+	if (socket->prev)
+		socket->prev->next = socket->next;
+	else
+		socket->all->first = socket->next;
+	if (socket->next)
+		socket->next->prev = socket->prev;
+	socket->all->count--;
+}
+
+static void free_socket(struct deferred_free *item)
+{
+	free(CONTAINER_OF(item, struct websocket, deferred));
+}
+
+static void end(struct exchange *x)
+{
+	struct websocket *socket = x->tunnel.socket;
+	struct exchange *message = socket->client.first;
+
+	x->tunnel.socket = NULL;
+	if (message) {
+		socket->client.first = NULL;
+		exchange_client_gone(message);
+	}
+	socket->handshake = NULL;
+	message_reader_end(&socket->all->frames, &socket->from_client);
+	message_reader_end(&socket->all->frames, &socket->from_server);
+	frame_writer_end(&socket->all->frames, &socket->to_client);
+	buffer_release(&socket->message, &socket->worker->blocks);
+	delist(socket);
+	account_socket(x, STATS_SOCKETS_CLOSED, 1);
+	loop_free_later(&socket->worker->loop, &socket->deferred, free_socket);
+}
+
+const struct switched_calls websocket_calls = {
+	.judge = judge,
+	.agree = agree,
+	.begin = begin,
+	.run = run,
+	.timeout = timeout,
+	.end = end,
+};

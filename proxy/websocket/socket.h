@@ -1,0 +1,15 @@
+/* A socket's life. */
+#ifndef WEBSOCKET_SOCKET_H
+#define WEBSOCKET_SOCKET_H
+
+#include "websocket/state.h"
+
+struct switched_calls;
+
+/* Does all that can be done now. May end it. */
+void socket_run(struct websocket *socket);
+
+/* What the exchange of a handshake is given to. */
+extern const struct switched_calls websocket_calls;
+
+#endif

@@ -1,0 +1,48 @@
+#include "websocket/state.h"
+
+bool socket_may_work(struct websocket *socket)
+{
+	uint64_t now_ns = worker_now_ns(socket->worker);
+
+	if (socket->turn_ns != now_ns) {
+		socket->turn_ns = now_ns;
+		socket->work = 0;
+	}
+	return ++socket->work <= SOCKET_TURN_WORK;
+}
+
+void socket_abort(struct websocket *socket, const char *why)
+{
+	if (!socket_has_ended(socket))
+		exchange_abort(socket->handshake, why);
+}
+
+enum stream_result socket_fetch(struct websocket *socket, struct stream *stream, struct buffer *in)
+{
+	struct buffer_pool *pool = &socket->worker->blocks;
+
+	if (stream->read_ended)
+		return STREAM_END;
+	if (!stream_may_have_more(stream))
+		return STREAM_AGAIN;
+	if (!in->at && !buffer_acquire(in, pool))
+		return STREAM_FAILED;
+	in->start = in->end = 0;
+	enum stream_result result = stream_read(stream, in);
+	if (result != STREAM_OK)
+		buffer_release(in, pool);
+	return result;
+}
+
+void socket_took(struct websocket *socket, struct buffer *in, size_t bytes)
+{
+	in->start += (uint32_t)bytes;
+	if (in->at && buffer_used(in) == 0)
+		buffer_release(in, &socket->worker->blocks);
+}
+
+bool socket_reads_client(const struct websocket *socket)
+{
+	return !socket_has_ended(socket) && !socket->closing.client.done && !socket->client.first &&
+	       flow_bytes(socket->handshake->up.flow) < SOCKET_AHEAD_BYTES;
+}

@@ -1,0 +1,135 @@
+/*
+ * A WebSocket whose messages are read. It takes over the exchange of its handshake, which stays in
+ * TUNNEL and owns the connections to both sides as long as it lives.
+ *
+ *   client --frames--> from_client --> message gathered --> exchange: limits, queue --> server
+ *                          |  ping, pong, close ----------------------------------------^
+ *   client <--frames--+-- the same frames <-- from_server <--frames-- server
+ *                     `-- our own: ping, close, notice (between frames; notices between messages)
+ *
+ * One message of the client is under way at a time; while it is, the client is not read, so that
+ * TCP holds it back. What the server sends is passed on frame by frame, as fast as the client takes
+ * it.
+ *
+ * A socket ends when a close frame has gone both ways on both sides, or close_timeout is over, or
+ * a connection is gone. Private to the room.
+ *
+ *   socket.c            its life: begin, run, end         part.c     what the worker's commands do
+ *   read_client.c       messages and control frames in    read_server.c
+ *   message.c           a message's exchange              times.c    its deadlines
+ *   flush.c             what is due, and what the connections take
+ *   close.c, write.c    close frames; frames out          state.c, sockets.c   below all of them
+ */
+#ifndef WEBSOCKET_STATE_H
+#define WEBSOCKET_STATE_H
+
+#include "base/container.h"
+#include "exchange/client.h"
+#include "exchange/exchange.h"
+#include "websocket/messages.h"
+#include "websocket/sockets.h"
+
+/* Events and reads of a socket in one turn, before it is the others'. */
+#define SOCKET_TURN_WORK 32
+
+/* As much may be composed for a side and not yet taken before no more is read for it. */
+#define SOCKET_AHEAD_BYTES (16 * 1024)
+
+/* Control frames, and fragments without payload, that a client may send in a second. */
+#define SOCKET_CONTROLS_A_SECOND 100
+
+/* Notices that wait for a place between the server's messages; more are dropped. */
+#define SOCKET_NOTICES 16
+
+#define SOCKET_PING_BYTES 8
+
+/* How far the closing of a side has come. */
+struct socket_side {
+	bool told; /* a close frame was written to it, or never will be */
+	bool done; /* it has sent one, or nothing of it is read any more */
+	bool due;  /* it is to be told as soon as a frame may be written */
+};
+
+struct socket_closing {
+	bool begun;
+	struct socket_side client, server;
+	uint16_t client_code, server_code; /* of those that are due */
+	uint8_t reason_len;
+	char reason[FRAME_CONTROL_BYTES - 2];
+	uint64_t since_ms;
+};
+
+struct socket_traffic {
+	uint64_t messages, bytes;
+};
+
+struct websocket {
+	struct client client;       /* of its messages; `first` is the one under way */
+	struct exchange *handshake; /* NULL: it has ended */
+	struct worker *worker;
+	struct websockets *all;
+	struct websocket *prev, *next;
+	struct deferred_free deferred;
+	uint64_t id;
+	bool busy, again; /* in socket_run, and to be run once more */
+	unsigned work;    /* in the turn that began at: */
+	uint64_t turn_ns;
+
+	struct message_reader from_client, from_server;
+	struct frame_writer to_client; /* within a frame of the server's */
+	struct buffer message;         /* what has come of the client's */
+	uint8_t opcode;                /* of that */
+	bool compressed;
+	unsigned notices; /* due */
+
+	struct socket_closing closing;
+	struct socket_traffic received, sent; /* of the client, to the client */
+	uint64_t controls_second;
+	unsigned controls; /* in that second */
+
+	/* times, see times.c */
+	uint64_t opened_ms, heard_ms, active_ms, message_began_ms, served_ms, taken_ms, ends_ms;
+	uint64_t taken; /* bytes that the client's connection took by taken_ms */
+	bool ping_due;  /* as soon as a frame may be written */
+	bool ping_sent; /* and not a byte has come since */
+	bool ping_open; /* its pong is not passed on */
+	uint64_t pinged_ms;
+	char ping[SOCKET_PING_BYTES];
+};
+
+static inline struct websocket *socket_of(struct client *client)
+{
+	return CONTAINER_OF(client, struct websocket, client);
+}
+
+static inline bool socket_has_ended(const struct websocket *socket)
+{
+	return !socket->handshake;
+}
+
+/* Its rules: those of the handshake's route, or of the route of that name after a reload. */
+static inline const struct conf_websocket *socket_conf(const struct websocket *socket)
+{
+	return &socket->handshake->route->websocket;
+}
+
+static inline uint64_t socket_now_ms(const struct websocket *socket)
+{
+	return worker_now_ms(socket->worker);
+}
+
+/* One more piece of work in this turn? If not, it goes on in the next. */
+bool socket_may_work(struct websocket *socket);
+
+/* Cuts both sides and ends it. `why` for the log: a constant. */
+void socket_abort(struct websocket *socket, const char *why);
+
+/* Is the client to be read now? While a message of its is under way it is not. */
+bool socket_reads_client(const struct websocket *socket);
+
+/* One more read into an empty buffer; FAILED also without memory. */
+enum stream_result socket_fetch(struct websocket *socket, struct stream *stream, struct buffer *in);
+/* So much of the buffer was taken. */
+void socket_took(struct websocket *socket, struct buffer *in, size_t bytes);
+
+#endif

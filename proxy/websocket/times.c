@@ -1,0 +1,182 @@
+/*
+ * A socket's times. One deadline runs, the earliest of those that apply:
+ *
+ *   closing                    since the first close frame            close_timeout
+ *   the client is read:        since a byte of it came                ping_interval, ping_timeout
+ *                              since its message began                message_timeout
+ *   a message is written:      since it was passed on                 message_timeout
+ *   bytes wait for the client: since it took some                     send_timeout
+ *   always                     since the last message either way      socket_idle_timeout
+ *                              since it was opened, or in a drain     ends_ms
+ *
+ * While a message of the client's waits for its turn, the client is not read, and its silence says
+ * nothing.
+ */
+#include "websocket/times.h"
+
+#include <string.h>
+
+#include "listen/listener.h"
+#include "upstream/server.h"
+#include "websocket/close.h"
+
+#define NEVER_MS UINT64_MAX
+
+/* Nothing waits without end: what has no other deadline is looked at so often. */
+#define LOOK_MS (3600 * 1000)
+
+enum time_kind {
+	TIME_CLOSING,
+	TIME_PING,
+	TIME_PONG,
+	TIME_MESSAGE,
+	TIME_SERVED,
+	TIME_TAKEN,
+	TIME_IDLE,
+	TIME_END,
+	TIME_KINDS,
+};
+
+static void draw_ping(struct websocket *socket)
+{
+	uint64_t number = websockets_random_below(socket->all, UINT64_MAX);
+
+	memcpy(socket->ping, &number, sizeof(socket->ping));
+}
+
+void socket_times_begin(struct websocket *socket)
+{
+	uint64_t now_ms = socket_now_ms(socket);
+	uint64_t lifetime_ms = socket_conf(socket)->lifetime_ms;
+
+	socket->opened_ms = socket->heard_ms = socket->active_ms = socket->taken_ms = now_ms;
+	socket->ends_ms = NEVER_MS;
+	if (lifetime_ms > 0)
+		socket->ends_ms = now_ms + lifetime_ms -
+				  websockets_random_below(socket->all, lifetime_ms / 10 + 1);
+	draw_ping(socket);
+	if (socket->worker->draining)
+		socket_drain(socket);
+}
+
+/* From 1001 on clients come back, to others: not all of them at once. */
+void socket_drain(struct websocket *socket)
+{
+	const struct conf *conf = socket->worker->use->site->conf;
+	uint64_t half_ms = conf->shutdown_timeout_ms / 2;
+	uint64_t at_ms = socket_now_ms(socket) + websockets_random_below(socket->all, half_ms + 1);
+
+	/* Another process serves: there is no hurry. */
+	if (socket->all->is_handed_over)
+		at_ms += half_ms - half_ms / 4;
+	if (at_ms < socket->ends_ms)
+		socket->ends_ms = at_ms;
+}
+
+static uint64_t after(uint64_t since_ms, uint64_t timeout_ms)
+{
+	return timeout_ms > 0 ? since_ms + timeout_ms : NEVER_MS;
+}
+
+/* When the client took bytes last, if some wait for it. */
+static void note_taken(struct websocket *socket)
+{
+	const struct pump *down = &socket->handshake->down;
+
+	if (socket->taken == down->written && !flow_is_empty(down->flow))
+		return;
+	socket->taken = down->written;
+	socket->taken_ms = socket_now_ms(socket);
+}
+
+static void list_times(struct websocket *socket, uint64_t at_ms[static TIME_KINDS])
+{
+	const struct conf_websocket *conf = socket_conf(socket);
+	const struct exchange *message = socket->client.first;
+	bool is_served = message && message->state == EXCHANGE_FORWARDING;
+
+	for (unsigned i = 0; i < TIME_KINDS; i++)
+		at_ms[i] = NEVER_MS;
+	note_taken(socket);
+	if (is_served)
+		at_ms[TIME_SERVED] = socket->served_ms + conf->message_timeout_ms;
+	if (!flow_is_empty(socket->handshake->down.flow))
+		at_ms[TIME_TAKEN] =
+			socket->taken_ms + socket->client.listener->conf->send_timeout_ms;
+	if (socket->closing.begun) {
+		at_ms[TIME_CLOSING] = socket->closing.since_ms + conf->close_timeout_ms;
+		return;
+	}
+	at_ms[TIME_IDLE] = after(socket->active_ms, conf->idle_timeout_ms);
+	at_ms[TIME_END] = socket->ends_ms;
+	if (!socket_reads_client(socket))
+		return;
+	if (socket->ping_sent)
+		at_ms[TIME_PONG] = socket->pinged_ms + conf->ping_timeout_ms;
+	else if (!socket->ping_due)
+		at_ms[TIME_PING] = after(socket->heard_ms, conf->ping_interval_ms);
+	if (socket->message_began_ms > 0)
+		at_ms[TIME_MESSAGE] = socket->message_began_ms + conf->message_timeout_ms;
+}
+
+void socket_watch(struct websocket *socket)
+{
+	uint64_t at_ms[TIME_KINDS], now_ms = socket_now_ms(socket), next_ms = now_ms + LOOK_MS;
+
+	list_times(socket, at_ms);
+	for (unsigned i = 0; i < TIME_KINDS; i++)
+		if (at_ms[i] < next_ms)
+			next_ms = at_ms[i];
+	server_await(socket->handshake->connection, WAIT_TUNNEL, next_ms,
+		next_ms > now_ms ? next_ms - now_ms : 0);
+}
+
+static void pass(struct websocket *socket, enum time_kind kind)
+{
+	switch (kind) {
+	case TIME_CLOSING:
+		socket_abort(socket, "close timeout");
+		break;
+	case TIME_PING:
+		socket->ping_due = true;
+		draw_ping(socket);
+		break;
+	case TIME_PONG:
+		socket_abort(socket, "ping timeout");
+		break;
+	case TIME_MESSAGE:
+		socket_close(socket, CLOSE_POLICY, SLICE("message timeout"), CLOSE_GOING_AWAY,
+			"message timeout");
+		break;
+	case TIME_SERVED:
+		socket_server_gone(socket, "server takes no message");
+		break;
+	case TIME_TAKEN:
+		socket_abort(socket, "send timeout");
+		break;
+	case TIME_IDLE:
+		socket_close(socket, CLOSE_GOING_AWAY, SLICE("idle"), CLOSE_GOING_AWAY, "idle");
+		break;
+	case TIME_END:
+		if (socket->worker->draining)
+			socket_close(socket, CLOSE_GOING_AWAY, SLICE("going away"),
+				CLOSE_GOING_AWAY, "drained");
+		else
+			socket_close(socket, CLOSE_GOING_AWAY, SLICE("lifetime"), CLOSE_GOING_AWAY,
+				"lifetime");
+		break;
+	case TIME_KINDS:
+		break;
+	}
+}
+
+void socket_look_at_times(struct websocket *socket)
+{
+	uint64_t at_ms[TIME_KINDS], now_ms = socket_now_ms(socket);
+
+	server_await_nothing(socket->handshake->connection); /* so that it is set again */
+	list_times(socket, at_ms);
+	for (unsigned i = 0; i < TIME_KINDS && !socket_has_ended(socket); i++)
+		if (at_ms[i] <= now_ms)
+			pass(socket, (enum time_kind)i);
+}

@@ -1,0 +1,16 @@
+/* A socket's deadlines. */
+#ifndef WEBSOCKET_TIMES_H
+#define WEBSOCKET_TIMES_H
+
+#include "websocket/state.h"
+
+/* It is open. */
+void socket_times_begin(struct websocket *socket);
+/* Sets its next deadline. */
+void socket_watch(struct websocket *socket);
+/* The deadline has passed: does what is due. May end the socket. */
+void socket_look_at_times(struct websocket *socket);
+/* In a drain: it ends at a time of its own. */
+void socket_drain(struct websocket *socket);
+
+#endif

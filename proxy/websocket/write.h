@@ -1,0 +1,14 @@
+/* Frames to the sides of a socket, composed and not yet sent. */
+#ifndef WEBSOCKET_WRITE_H
+#define WEBSOCKET_WRITE_H
+
+#include "websocket/state.h"
+
+/* False without memory. A frame to the server is masked. */
+bool socket_write_server(
+	struct websocket *socket, uint8_t opcode, uint8_t rsv, struct slice payload);
+bool socket_write_client(struct websocket *socket, uint8_t opcode, struct slice payload);
+/* A piece of a frame of the server's, to the client. */
+bool socket_pass_to_client(struct websocket *socket, const struct frame_piece *piece);
+
+#endif

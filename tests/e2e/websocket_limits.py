@@ -1,0 +1,349 @@
+"""Messages of WebSockets are charged, ordered, counted and logged as requests are."""
+import json
+import os
+import re
+import threading
+import time
+
+from lib import websocket as ws
+from lib.admin import with_admin
+from lib.process import until
+from lib.sluice import to
+from lib.spans import most_within
+from lib.tap import equal, main, test, true
+from lib.websocket import open_socket, server
+
+KEY = [("X-Api-Key", "caller")]
+
+
+def route(more, limits="", messages="l"):
+    lines = [f"limits = {limits}" if limits else "", "session = header:X-Api-Key",
+             "websocket = messages", f"message_limits = {messages}" if messages else "", more]
+    return "\n".join(lines)
+
+
+def limit(rate, name="l", more=""):
+    return f"[limit {name}]\nkey = header:X-Api-Key | ip\nrate = {rate}\n{more}\n"
+
+
+def read(path):
+    if not os.path.exists(path):
+        return ""
+    with open(path, encoding="utf-8") as text:
+        return text.read()
+
+
+def retry_after_ms(said):
+    """Of a close frame's (code, reason)."""
+    code, reason = said
+    equal(code, 1008, f"closed with {said}")
+    return int(re.fullmatch(r"retry-after-ms=(\d+)", reason).group(1))
+
+
+# ---- what becomes of a message over its limit -----------------------------------------------------
+
+@test("close: 1008 says when to come back; the server gets what was admitted and no more")
+def close_over(t):
+    log = ws.Log()
+    origin = t.origin(server(log=log))
+    sluice = t.sluice(limit("3 per 10s"), to(origin, route=route("on_message_exceed = close")))
+    socket = open_socket(t, sluice, fields=KEY)
+    began = time.monotonic()
+    for n in range(3):
+        socket.send(f"message {n}")
+        equal(socket.message(), f"message {n}")
+    socket.send("too many")
+    wait_ms = retry_after_ms(socket.closed_with())
+    true(10000 - (time.monotonic() - began) * 1000 - 50 <= wait_ms <= 10000, f"{wait_ms} ms")
+    equal(log.wait_for(4), ["message 0", "message 1", "message 2", ("close", 1001, f"retry-after-ms={wait_ms}")])
+    socket = open_socket(t, sluice, fields=[("X-Api-Key", "another")])
+    socket.send("mine")
+    equal(socket.message(), "mine")
+
+
+@test("drop: with a notice, and the next that fits is passed on")
+def drop_over(t):
+    log = ws.Log()
+    origin = t.origin(server(log=log))
+    sluice = t.sluice(limit("2 per 1s"), to(origin, route=route(
+        'on_message_exceed = drop\nmessage_notice = {"error":"slow down"}')))
+    socket = open_socket(t, sluice, fields=KEY)
+    for n in range(5):
+        socket.send(f"message {n}")
+    # A notice need not wait for the server's answers.
+    equal(sorted(socket.message() for _ in range(5)),
+          ["message 0", "message 1", *3 * ['{"error":"slow down"}']])
+
+    def passes():
+        socket.send("again")
+        return socket.message() == "again"
+    until(passes, "one fits again", pause=0.1)
+    equal(socket.close()[0], 1000)
+    equal(log.all()[:3], ["message 0", "message 1", "again"])
+
+
+@test("delay: the client is held back, each message arrives when it fits")
+def delay_over(t):
+    log = ws.Log()
+    origin = t.origin(server(log=log))
+    sluice = t.sluice(limit("2 per 1s"), to(origin, route=route("on_message_exceed = delay")))
+    socket = open_socket(t, sluice, fields=KEY)
+    for n in range(6):
+        socket.send(f"message {n}")
+    equal([socket.message() for _ in range(6)], [f"message {n}" for n in range(6)])
+    times = log.times()
+    true(times[4] - times[0] >= 1.9, f"six of 2 per 1 s came within {times[5] - times[0]} s")
+
+
+@test("delay TIME: what would wait longer closes the socket with 1008")
+def delay_bounded(t):
+    origin = t.origin(server())
+    sluice = t.sluice(limit("1 per 1h"), to(origin, route=route("on_message_exceed = delay 2s")))
+    socket = open_socket(t, sluice, fields=KEY)
+    socket.send("one")
+    equal(socket.message(), "one")
+    socket.send("two")
+    true(retry_after_ms(socket.closed_with()) > 3590000, "the wait")
+
+
+@test("a limit in bytes is charged what messages have")
+def bytes_over(t):
+    origin = t.origin(server())
+    sluice = t.sluice(limit("1000B per 10s"), to(origin, route=route("on_message_exceed = close")))
+    socket = open_socket(t, sluice, fields=KEY)
+    for _ in range(2):
+        socket.send(b"x" * 600)
+        equal(socket.message(), b"x" * 600)
+    socket.send(b"x")
+    retry_after_ms(socket.closed_with())
+
+
+# ---- one budget -----------------------------------------------------------------------------------
+
+@test("the handshake is charged once to limits, and one limit is one budget for both")
+def one_budget(t):
+    origin = t.origin(server())
+    sluice = t.sluice(limit("4 per 1h"), to(origin, route=route("on_message_exceed = close", limits="l")))
+    socket = open_socket(t, sluice, fields=KEY)
+    socket.send("one")
+    equal(socket.message(), "one")
+    equal(t.client(sluice).ask("/", fields=KEY).status, 200)
+    socket.send("two")
+    equal(socket.message(), "two")
+    equal(t.client(sluice).ask("/", fields=KEY).status, 429)
+    socket.send("three")
+    retry_after_ms(socket.closed_with())
+    client = t.client(sluice)
+    client.request("/", fields=ws.handshake_fields(KEY))
+    equal(client.response().status, 429, "a further handshake")
+
+
+@test("no window holds more than the limit when half is spent by requests and half by messages")
+def bound(t):
+    quota, window, seconds = 40, 2.0, 7.0
+    log, sent, numbers, lock = ws.Log(), {}, iter(range(10 ** 6)), threading.Lock()
+    admitted = {"request": 0, "message": 0}
+
+    messages = server(lambda socket, message: (log.add(message), socket.send("ok")))
+
+    def handler(x):
+        if x.request.get("Upgrade") is None:
+            log.add(x.request.get("X-Number"))
+        messages(x)
+
+    origin = t.origin(handler)
+    sluice = t.sluice(limit(f"{quota} per {int(window)}s"), limit("1000000 per 1s", "open"),
+                      to(origin, route="path = /work\n" + route(
+                          "on_message_exceed = drop\nmessage_notice = no", limits="l")),
+                      "[route open]\nupstream = origin\npath = /open\nlimits = open\n"
+                      "session = header:X-Api-Key\nwebsocket = messages\nmessage_limits = l\n"
+                      "on_message_exceed = drop\nmessage_notice = no\n")
+
+    def number():
+        with lock:
+            n = str(next(numbers))
+            sent[n] = time.monotonic()
+        return n
+
+    def one_client(end):
+        client = t.client(sluice)
+        socket = open_socket(t, sluice, "/open", KEY)
+        while time.monotonic() < end:
+            if client.ask("/work", fields=[*KEY, ("X-Number", number())]).status == 200:
+                admitted["request"] += 1
+            socket.send(number())
+            if socket.message() == "ok":
+                admitted["message"] += 1
+
+    end = time.monotonic() + seconds
+    threads = [threading.Thread(target=one_client, args=(end,)) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    spans = [(sent[n], at) for at, n in log.items]
+    most = most_within(spans, window)
+    t.note(f"{len(spans)} of {len(sent)} reached the origin, {admitted}; at most {most} within {window} s")
+    equal(len(spans), sum(admitted.values()), "each that reached the origin was answered so")
+    true(most <= quota, f"{most} were sent and read within {window} s, of {quota}")
+    true(len(spans) >= quota * int(seconds / window), f"only {len(spans)} were admitted")
+    true(min(admitted.values()) >= len(spans) // 10, f"half and half: {admitted}")
+
+
+@test("max_sockets bounds the sockets of a caller, and one that ends makes room")
+def sockets_bound(t):
+    origin = t.origin(server())
+    sluice = t.sluice(limit("1000 per 1s"), "[limit s]\nkey = header:X-Api-Key\nconcurrency = 2\n",
+                      to(origin, route=route("max_sockets = s", limits="l")))
+
+    def handshake():
+        client = t.client(sluice)
+        client.request("/", fields=ws.handshake_fields(KEY))
+        return client.response_head()
+
+    sockets = [open_socket(t, sluice, fields=KEY) for _ in range(2)]
+    equal(handshake().status, 429)
+    equal(t.client(sluice).ask("/", fields=KEY).status, 200, "a request is no socket")
+    open_socket(t, sluice, fields=[("X-Api-Key", "another")])
+    equal(sockets[0].close()[0], 1000)
+    until(lambda: handshake().status == 101, "there is room again")
+
+
+# ---- order ----------------------------------------------------------------------------------------
+
+@test("a message waits for the write before it, and a write for the message before it")
+def order(t):
+    log, release, arrived = ws.Log(), t.event(), t.event()
+
+    def handler(x):
+        if x.request.get("Upgrade") is not None:
+            server(log=log)(x)
+            return
+        x.read_body()
+        log.add(x.request.target)
+        if x.request.target == "/slow":
+            arrived.set()
+            release.wait()
+        x.reply(200, b"done")
+
+    origin = t.origin(handler)
+    sluice = t.sluice(limit("1000 per 1s"), to(origin, route=route("", limits="l")))
+    socket = open_socket(t, sluice, fields=KEY)
+    slow, behind, other = t.client(sluice), t.client(sluice), t.client(sluice)
+    slow.request("/slow", "POST", KEY, b"x")
+    arrived.wait()
+    socket.send("behind the slow one")
+    other.ask("/other", "POST", [("X-Api-Key", "another")], b"x")  # so that the message is surely read
+    socket.send_frame(ws.PING, b"held back as well")
+    behind.request("/behind", "POST", KEY, b"x")
+    equal(log.all(), ["/slow", "/other"])
+    release.set()
+    equal(slow.response().status, 200)
+    equal(socket.message(), "behind the slow one")
+    equal(behind.response().status, 200)
+    found = log.all()
+    equal(found[:2], ["/slow", "/other"])
+    equal(sorted(found[2:]), ["/behind", "behind the slow one"])
+
+
+@test("messages that wait for their limit keep their place before later writes")
+def order_of_delayed(t):
+    log = ws.Log()
+
+    def handler(x):
+        if x.request.get("Upgrade") is None:
+            log.add(x.request.target)
+            x.read_body()
+            x.reply(200, b"done")
+        else:
+            server(log=log)(x)
+
+    # A message is over when it is written, so two connections to the origin tell no order: the time does.
+    origin = t.origin(handler)
+    sluice, admin = with_admin(t, limit("1 per 1s") + limit("1000 per 1s", "m") + to(origin, route=route("", limits="m")))
+    socket = open_socket(t, sluice, fields=KEY)
+    began = time.monotonic()
+    socket.send("first")
+    equal(socket.message(), "first")
+    socket.send("delayed")
+
+    def accepted():
+        return admin.json("/api/v1/sessions")[1]["sessions"][0]["accepted"]
+    until(lambda: accepted() == 3, "handshake and messages have their places")
+    client = t.client(sluice)
+    equal(client.ask("/later", "POST", KEY, b"x").status, 200)
+    equal(socket.message(), "delayed")
+    later = dict(zip(log.all(), log.times()))["/later"] - began
+    true(later >= 0.999, f"the write came after {later:.3f} s")
+
+
+# ---- what an operator sees ------------------------------------------------------------------------
+
+@test("metrics count messages, bytes and sockets by route")
+def metrics(t):
+    origin = t.origin(server())
+    sluice, admin = with_admin(t, limit("2 per 1h") + to(origin, route=route("on_message_exceed = drop")))
+    socket = open_socket(t, sluice, fields=KEY)
+    for _ in range(5):
+        socket.send("12345")
+    equal([socket.message() for _ in range(2)], 2 * ["12345"])
+    equal(socket.close()[0], 1000)
+
+    def counted():
+        text = admin.ask("/metrics")[2].decode()
+        return {name: int(value) for name, value in re.findall(
+            r'^(sluice_(?:\w*message|sockets)\w*_total\{[^}]*route="origin"[^}]*\}) (\d+)$', text, re.M)}
+    until(lambda: counted().get('sluice_sockets_closed_total{route="origin"}') == 1, "the socket is closed")
+    found = counted()
+    for name, value in (('sluice_sockets_opened_total{route="origin"}', 1),
+                        ('sluice_messages_total{route="origin",verdict="admit"}', 2),
+                        ('sluice_messages_total{route="origin",verdict="refuse"}', 3),
+                        ('sluice_server_messages_total{route="origin"}', 2),
+                        ('sluice_message_bytes_total{route="origin",from="client"}', 10),
+                        ('sluice_message_bytes_total{route="origin",from="server"}', 10)):
+        equal(found.get(name), value, f"{name} of {found}")
+
+
+@test("log_messages: a line a message, with its verdict; the socket has its own at the end")
+def logged(t):
+    origin = t.origin(server())
+    path = t.path("access.log")
+    settings = f"access_log = file:{path}\naccess_log_format = json"
+    sluice = t.sluice(limit("1 per 1h"), to(origin, route=route("on_message_exceed = drop\nlog_messages = on")),
+                      settings=settings)
+    socket = open_socket(t, sluice, "/chat?token=secret", KEY)
+    socket.send("12345")
+    equal(socket.message(), "12345")
+    socket.send("123")
+    equal(socket.close()[0], 1000)
+    until(lambda: read(path).count("\n") == 3, "three lines")
+    lines = [json.loads(line) for line in read(path).splitlines()]
+    equal([(line["method"], line["target"], line["status"], line["request_bytes"], line["verdict"], line["limit"])
+           for line in lines[:2]],
+          [("MESSAGE", "/chat", 200, 5, "admit", "l"), ("MESSAGE", "/chat", 429, 0, "refuse", "l")])
+    equal((lines[2]["method"], lines[2]["status"]), ("GET", 101))
+
+
+@test("a reload changes the limits of open sockets, and leaves them open")
+def reload(t):
+    origin = t.origin(server())
+    sections = to(origin, route=route("on_message_exceed = drop\nmessage_notice = no"))
+    sluice = t.sluice(limit("1 per 1h"), sections)
+    socket = open_socket(t, sluice, fields=KEY)
+    for message, answer in (("one", "one"), ("two", "no")):
+        socket.send(message)
+        equal(socket.message(), answer)
+    sluice.reload(limit("3 per 1h") + sections)
+    until(lambda: "reloaded" in sluice.log(), "the reload")
+
+    def passes():
+        socket.send("more")
+        return socket.message() == "more"
+    until(passes, "the new limit", pause=0.05)
+    sluice.reload(limit("3 per 1h") + sections.replace("message_limits = l\n", ""))
+    until(lambda: sluice.log().count("reloaded") >= 2, "the reload")
+    until(lambda: [passes() for _ in range(20)] == 20 * [True], "no limit at all")
+
+
+if __name__ == "__main__":
+    main()
