@@ -404,6 +404,7 @@ static void on_ticket(struct message *message)
 		x->turn.in_queue = false;
 		turned_away_by_queue(x, verdict);
 		break;
+	case QUEUE_ENDING: /* nobody hears it yet */
 	case QUEUE_GONE:
 	case QUEUE_WAIT:
 	case QUEUE_FULL_SESSION:

@@ -33,11 +33,20 @@ static void abort_flying(struct session *session, struct outbox *outbox)
 	}
 }
 
+/* Detached ones that would keep the session as long as they like. */
+static void end_detached(struct session *session, struct outbox *outbox)
+{
+	for (struct ticket *ticket = session->flight; ticket != NULL; ticket = ticket->next)
+		if (session_hears_end(session, ticket))
+			outbox_add(outbox, ticket, QUEUE_ENDING);
+}
+
 static void close_one(struct queue *queue, struct shard *shard, struct session *session,
 	enum session_state state, struct outbox *outbox, uint64_t now_ns)
 {
 	if (!session_set_state(session, state))
 		return;
+	end_detached(session, outbox); /* before what they have queued is refused */
 	if (state == SESSION_CLOSING)
 		refuse_queued(queue, shard, session, QUEUE_CLOSED, outbox, now_ns);
 	if (state == SESSION_ABORTED) {

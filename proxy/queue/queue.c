@@ -456,6 +456,8 @@ void queue_detach(struct queue *queue, struct ticket *ticket, uint64_t now_ns)
 	session = ticket->session;
 	assert(ticket->state == TICKET_FLYING);
 	session_detach(session, ticket);
+	if (session_hears_end(session, ticket))
+		outbox_add(&outbox, ticket, QUEUE_ENDING);
 	shard->counts.in_flight--;
 	shard->counts.detached++;
 	give_place(ticket, &outbox, now_ns);

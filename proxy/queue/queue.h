@@ -57,7 +57,8 @@ enum queue_verdict {
 	QUEUE_CLOSED,        /* out: the session is draining, closing or aborted */
 	QUEUE_SHED,          /* out: waited too long at an overloaded upstream */
 	QUEUE_ABORTED,       /* cut it now, then queue_done */
-	QUEUE_GONE, /* out since its owner left it; only its memory waited for this message */
+	QUEUE_ENDING, /* detached, and its session drains or closes: end it soon, then queue_done */
+	QUEUE_GONE,   /* out since its owner left it; only its memory waited for this message */
 };
 
 /* What leaving or completing found. */
@@ -113,7 +114,8 @@ struct ticket {
 	bool failed;     /* set before queue_done: timeout or overload, for the adaptive bound */
 	bool unordered;  /* its client is not known: as if the policy said NONE */
 	bool unready;    /* takes its turn in the order, but no place before queue_ready */
-	bool bounded; /* unready, and the bounds of those that wait hold at queue_ready as well */
+	bool bounded;   /* unready, and the bounds of those that wait hold at queue_ready as well */
+	bool hears_end; /* set before queue_detach: gets ENDING, too, and not only ABORTED */
 
 	uint8_t verdict; /* enum queue_verdict, once dispatch() was called; see queue_arrive */
 	uint32_t retry_after_ms; /* with FULL_*, CLOSED, SHED: when to come back, at least 1 */
@@ -203,7 +205,8 @@ enum queue_left queue_leave(struct queue *queue, struct ticket *ticket, uint64_t
 enum queue_left queue_done(struct queue *queue, struct ticket *ticket, uint64_t now_ns);
 
 /* The exchange became a tunnel: it orders nothing any more and gives its place at the upstream
- * back, but its session is not idle before queue_done. In-flight tickets only. */
+ * back, but its session is not idle before queue_done. In-flight tickets only. ABORTED may still
+ * come for it, and ENDING if it hears that. */
 void queue_detach(struct queue *queue, struct ticket *ticket, uint64_t now_ns);
 
 /* The exchange goes on for as long as its client likes: it gives its place at the upstream back,

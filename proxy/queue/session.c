@@ -159,6 +159,13 @@ void session_detach(struct session *session, struct ticket *ticket)
 	ticket->state = TICKET_DETACHED;
 }
 
+bool session_hears_end(const struct session *session, const struct ticket *ticket)
+{
+	bool ends = session->state == SESSION_DRAINING || session->state == SESSION_CLOSING;
+
+	return ends && ticket->state == TICKET_DETACHED && ticket->hears_end && !ticket->posted;
+}
+
 /* ---- without a place ------------------------------------------------------------------------ */
 
 void session_put_aside(struct session *session, struct ticket *ticket, bool keeps_part)

@@ -171,6 +171,8 @@ void session_land(struct session *session, struct ticket *ticket);
 
 /* In flight to tunnel. */
 void session_detach(struct session *session, struct ticket *ticket);
+/* Is it a tunnel whose owner is to end it, as its session ends? */
+bool session_hears_end(const struct session *session, const struct ticket *ticket);
 
 /* In flight to aside; aside to the end of the claims, or behind those that keep their part; a claim
  * into flight; aside into flight. */

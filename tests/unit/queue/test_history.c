@@ -127,7 +127,9 @@ static void step_deliver(struct schedule *schedule)
 	if (job->verdict == QUEUE_GO) {
 		check(schedule, exchange->phase == WAITING);
 		fly(schedule, exchange);
-	} else if (job->verdict == QUEUE_ABORTED) {
+	} else if (job->verdict == QUEUE_ABORTED || job->verdict == QUEUE_ENDING) {
+		check(schedule, job->verdict == QUEUE_ABORTED ||
+					(exchange->phase == TUNNEL && job->ticket.hears_end));
 		exchange->phase = OVER;
 		queue_done(schedule->world.queue, &job->ticket, schedule->world.now_ns);
 	} else {
@@ -229,6 +231,7 @@ static void step_other(struct schedule *schedule)
 		/* a tunnel: it touched the origin, now it orders nothing */
 		if (exchange != NULL && !exchange->job.ticket.posted) {
 			touch(schedule, exchange);
+			exchange->job.ticket.hears_end = chance(schedule, 50);
 			queue_detach(world->queue, &exchange->job.ticket, world->now_ns);
 			exchange->phase = TUNNEL;
 		}

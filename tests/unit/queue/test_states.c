@@ -104,6 +104,75 @@ static void aborting_cuts_what_is_in_flight(void **state)
 	world_close(&world);
 }
 
+/* A tunnel that hears it ends with its session; another one keeps the session as long as it likes.
+ */
+static void tunnels_hear_that_their_session_ends(void **state)
+{
+	const enum session_state states[] = {SESSION_DRAINING, SESSION_CLOSING};
+
+	(void)state;
+	for (unsigned i = 0; i < 2; i++) {
+		struct world world;
+		struct job heard, deaf, waiting;
+		struct queue_counts counts;
+
+		world_open(&world, QUEUE_STRICT);
+		job_init(&deaf, 1, 0, 'r');
+		job_init(&heard, 1, 1, 'r');
+		job_init(&waiting, 1, 2, 'w');
+		assert_int_equal(world_enter(&world, &deaf), QUEUE_GO);
+		queue_detach(world.queue, &deaf.ticket, world.now_ns);
+		assert_int_equal(world_enter(&world, &heard), QUEUE_GO);
+		assert_int_equal(world_enter(&world, &waiting), QUEUE_WAIT);
+		heard.ticket.hears_end = true;
+		queue_close_session(world.queue, key_of(1), states[i], world.now_ns);
+		if (states[i] == SESSION_CLOSING)
+			world_expect(&world, &waiting, QUEUE_CLOSED);
+		world_expect_none(&world); /* in flight it is finished, and hears nothing */
+		queue_detach(world.queue, &heard.ticket, world.now_ns);
+		world_expect(&world, &heard, QUEUE_ENDING);
+		if (states[i] == SESSION_DRAINING) {
+			world_expect(&world, &waiting, QUEUE_GO);
+			world_done(&world, &waiting);
+		}
+		world_expect_none(&world);
+		world_done(&world, &heard);
+		count(&world, &counts);
+		assert_int_equal(counts.detached, 1);
+		world_done(&world, &deaf);
+		count(&world, &counts);
+		assert_int_equal(counts.sessions, 0);
+		world_close(&world);
+	}
+}
+
+static void tunnels_hear_it_before_what_they_queue_is_refused(void **state)
+{
+	struct world world;
+	struct job tunnel, flying, waiting;
+
+	(void)state;
+	world_open(&world, QUEUE_STRICT);
+	job_init(&tunnel, 1, 0, 'r');
+	job_init(&flying, 1, 1, 'w');
+	job_init(&waiting, 1, 2, 'w');
+	world_enter(&world, &tunnel);
+	tunnel.ticket.hears_end = true;
+	queue_detach(world.queue, &tunnel.ticket, world.now_ns);
+	world_enter(&world, &flying);
+	world_enter(&world, &waiting);
+	queue_close_session(world.queue, key_of(1), SESSION_CLOSING, world.now_ns);
+	/* What is under way to it becomes sterner, and is not sent twice. */
+	queue_close_session(world.queue, key_of(1), SESSION_ABORTED, world.now_ns);
+	world_expect(&world, &tunnel, QUEUE_ABORTED);
+	world_expect(&world, &waiting, QUEUE_CLOSED);
+	world_expect(&world, &flying, QUEUE_ABORTED);
+	world_expect_none(&world);
+	world_done(&world, &tunnel);
+	world_done(&world, &flying);
+	world_close(&world);
+}
+
 static void aborting_overtakes_a_dispatch(void **state)
 {
 	struct world world;
@@ -323,6 +392,8 @@ int main(void)
 		cmocka_unit_test(draining_finishes_what_it_accepted),
 		cmocka_unit_test(closing_refuses_what_is_queued),
 		cmocka_unit_test(aborting_cuts_what_is_in_flight),
+		cmocka_unit_test(tunnels_hear_that_their_session_ends),
+		cmocka_unit_test(tunnels_hear_it_before_what_they_queue_is_refused),
 		cmocka_unit_test(aborting_overtakes_a_dispatch),
 		cmocka_unit_test(every_transition),
 		cmocka_unit_test(a_roll_and_a_request_meet),

@@ -318,7 +318,7 @@ static bool take_mail(struct worker *worker)
 		launched(worker, exchange);
 		return true;
 	}
-	if (verdict == QUEUE_ABORTED) {
+	if (verdict == QUEUE_ABORTED || verdict == QUEUE_ENDING) {
 		if (exchange->phase == FLYING && !exchange->tunnel)
 			landing(worker);
 		leave_pin(worker, exchange, false);
@@ -346,6 +346,7 @@ static void act(struct worker *worker, struct exchange *exchange)
 		touch(exchange);
 		landing(worker);
 		exchange->tunnel = true;
+		exchange->ticket.hears_end = dice == 40;
 		queue_detach(worker->arena->queue, &exchange->ticket, now());
 	} else if (exchange->phase == FLYING && dice < 80) {
 		if (dice > 43)
