@@ -394,6 +394,7 @@ static void begin_tunnel(struct exchange *x)
 	server_open_response(x->connection, &x->down);
 	client_open_body(client, &x->up);
 	client_open_response(client, &x->down);
+	x->turn.ticket.hears_end = x->tunnel.opens_socket;
 	if (x->turn.in_queue)
 		queue_detach(x->worker->node->queue, &x->turn.ticket, worker_now_ns(x->worker));
 	exchange_leave_server(x);

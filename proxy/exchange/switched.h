@@ -26,6 +26,8 @@ struct switched_calls {
 	void (*run)(struct exchange *exchange);
 	/* Its server connection's deadline (WAIT_TUNNEL) has passed. May end the exchange. */
 	void (*timeout)(struct exchange *exchange);
+	/* Its session drains or closes: it ends as soon as what is under way was passed on. */
+	void (*session_ends)(struct exchange *exchange);
 	/* The exchange ends: `socket` is of no use any more. Its sides are gone already. */
 	void (*end)(struct exchange *exchange);
 };

@@ -18,6 +18,7 @@
 #include "exchange/find_server.h"
 #include "exchange/max_forwards.h"
 #include "exchange/reply.h"
+#include "exchange/switched.h"
 #include "gate/authority.h"
 #include "http/priority.h"
 #include "http/problem.h"
@@ -399,12 +400,15 @@ static void on_ticket(struct message *message)
 	case QUEUE_ABORTED:
 		exchange_abort(x, "session aborted");
 		break;
+	case QUEUE_ENDING:
+		if (x->tunnel.socket)
+			x->worker->switched->session_ends(x);
+		break;
 	case QUEUE_SHED:
 	case QUEUE_CLOSED:
 		x->turn.in_queue = false;
 		turned_away_by_queue(x, verdict);
 		break;
-	case QUEUE_ENDING: /* nobody hears it yet */
 	case QUEUE_GONE:
 	case QUEUE_WAIT:
 	case QUEUE_FULL_SESSION:

@@ -14,6 +14,21 @@ static void begin(struct websocket *socket)
 	socket->again = true;
 }
 
+/* What the close frames of our own say. */
+static void say(struct websocket *socket, unsigned code, struct slice reason, unsigned server_code,
+	const char *why)
+{
+	struct socket_closing *closing = &socket->closing;
+	size_t room = sizeof(closing->reason);
+
+	if (!socket->handshake->outcome)
+		socket->handshake->outcome = why;
+	closing->client_code = (uint16_t)code;
+	closing->server_code = (uint16_t)server_code;
+	closing->reason_len = (uint8_t)(reason.len < room ? reason.len : room);
+	memcpy(closing->reason, reason.at, closing->reason_len);
+}
+
 void socket_close(struct websocket *socket, unsigned code, struct slice reason,
 	unsigned server_code, const char *why)
 {
@@ -22,16 +37,21 @@ void socket_close(struct websocket *socket, unsigned code, struct slice reason,
 	if (closing->begun)
 		return;
 	begin(socket);
-	if (!socket->handshake->outcome)
-		socket->handshake->outcome = why;
-	closing->client_code = (uint16_t)code;
-	closing->server_code = (uint16_t)server_code;
-	closing->reason_len =
-		(uint8_t)(reason.len < sizeof(closing->reason) ? reason.len
-							       : sizeof(closing->reason));
-	memcpy(closing->reason, reason.at, closing->reason_len);
+	say(socket, code, reason, server_code, why);
 	closing->client.due = !closing->client.told;
 	closing->server.due = !closing->server.told;
+}
+
+void socket_finish(struct websocket *socket, unsigned code, struct slice reason, const char *why)
+{
+	struct socket_closing *closing = &socket->closing;
+
+	if (closing->begun)
+		return;
+	begin(socket);
+	say(socket, code, reason, code, why);
+	closing->finishes = true;
+	closing->server.due = true;
 }
 
 void socket_client_closes(struct websocket *socket, struct slice payload)
@@ -55,6 +75,10 @@ void socket_server_closes(struct websocket *socket, struct slice payload)
 	closing->server.done = true;
 	if (closing->client.told || closing->client.due)
 		return;
+	if (closing->finishes) {
+		closing->client.due = true;
+		return;
+	}
 	closing->client.told = true;
 	if (!socket_write_client(socket, FRAME_CLOSE, payload))
 		socket_abort(socket, "no memory");
@@ -77,6 +101,20 @@ void socket_client_gone(struct websocket *socket)
 	socket_abort(socket, "client gone");
 }
 
+/* The server answers nothing any more: what the client was to get by its close frame. A client that
+ * has begun gets a close frame without a code. */
+static void tell_client_at_last(struct websocket *socket)
+{
+	struct socket_closing *closing = &socket->closing;
+
+	socket->again = true;
+	if (closing->client.told || closing->client.due)
+		return;
+	if (!closing->finishes)
+		closing->client_code = CLOSE_NO_CODE;
+	closing->client.due = true;
+}
+
 void socket_server_gone(struct websocket *socket, const char *why)
 {
 	struct socket_closing *closing = &socket->closing;
@@ -96,7 +134,20 @@ void socket_server_gone(struct websocket *socket, const char *why)
 		account_upstream_failure(socket->handshake);
 		socket_close(socket, CLOSE_INTERNAL, slice_of(why), CLOSE_NO_CODE, why);
 	}
-	socket->again = true;
+	tell_client_at_last(socket);
+}
+
+void socket_close_late(struct websocket *socket)
+{
+	struct socket_closing *closing = &socket->closing;
+
+	if (!closing->finishes || closing->is_late) {
+		socket_abort(socket, "close timeout");
+		return;
+	}
+	closing->is_late = true;
+	closing->since_ms = socket_now_ms(socket);
+	socket_server_gone(socket, "close timeout");
 }
 
 bool socket_is_closed(const struct websocket *socket)

@@ -9,6 +9,10 @@
 void socket_close(struct websocket *socket, unsigned code, struct slice reason,
 	unsigned server_code, const char *why);
 
+/* Takes no more messages of the client. What it has sent before is passed on, the server told, and
+ * what that still sends before it answers passed on, too; then the client is told. */
+void socket_finish(struct websocket *socket, unsigned code, struct slice reason, const char *why);
+
 /* A side has sent a close frame: passes it on. */
 void socket_client_closes(struct websocket *socket, struct slice payload);
 void socket_server_closes(struct websocket *socket, struct slice payload);
@@ -16,6 +20,9 @@ void socket_server_closes(struct websocket *socket, struct slice payload);
 /* A side is gone without one. The first may end the socket. */
 void socket_client_gone(struct websocket *socket);
 void socket_server_gone(struct websocket *socket, const char *why);
+
+/* close_timeout is over. May end the socket. */
+void socket_close_late(struct websocket *socket);
 
 /* Writes the close frame that is due to a side. False without memory. */
 bool socket_tell_client(struct websocket *socket);

@@ -101,6 +101,12 @@ static void run(struct exchange *x)
 	socket_run(x->tunnel.socket);
 }
 
+static void session_ends(struct exchange *x)
+{
+	socket_finish(
+		x->tunnel.socket, CLOSE_GOING_AWAY, SLICE("session closed"), "session closed");
+}
+
 static void timeout(struct exchange *x)
 {
 	struct websocket *socket = x->tunnel.socket;
@@ -151,5 +157,6 @@ const struct switched_calls websocket_calls = {
 	.begin = begin,
 	.run = run,
 	.timeout = timeout,
+	.session_ends = session_ends,
 	.end = end,
 };

@@ -135,7 +135,7 @@ static void pass(struct websocket *socket, enum time_kind kind)
 {
 	switch (kind) {
 	case TIME_CLOSING:
-		socket_abort(socket, "close timeout");
+		socket_close_late(socket);
 		break;
 	case TIME_PING:
 		socket->ping_due = true;

@@ -115,6 +115,18 @@ def server_gone(t):
         equal(socket.closed_with(), (1011, "server gone"), message)
 
 
+@test("the server hangs up when the client closes: the client gets a close frame nevertheless")
+def hung_up(t):
+    def handler(x):
+        socket = ws.accept(x)
+        equal(socket.read().closes_with, (1000, "bye"))
+        x.close()
+
+    sluice = t.sluice(to(t.origin(handler), route=MESSAGES))
+    socket = open_socket(t, sluice)
+    equal(socket.close(1000, "bye"), (None, ""))
+
+
 @test("the client is gone without a close frame: the server gets 1001")
 def client_gone(t):
     log = ws.Log()
