@@ -127,6 +127,17 @@ static void put_request_line(struct http_out *out, const struct line *line)
 	http_out_char(out, '"');
 }
 
+/* The bytes are those of messages: frames and their heads are not counted. */
+static void put_messages(struct http_out *out, const struct exchange *x)
+{
+	http_out_slice(out, SLICE(" messages_received="));
+	http_out_number(out, x->messages.received);
+	http_out_slice(out, SLICE(" bytes_received="));
+	http_out_number(out, x->up.content_bytes);
+	http_out_slice(out, SLICE(" messages_sent="));
+	http_out_number(out, x->messages.sent);
+}
+
 static void put_combined(struct http_out *out, const struct exchange *x, const struct line *line)
 {
 	struct worker *worker = x->worker;
@@ -165,6 +176,8 @@ static void put_combined(struct http_out *out, const struct exchange *x, const s
 	put_ms(out, line->upstream_us);
 	http_out_slice(out, SLICE(" total_ms="));
 	put_ms(out, line->total_us);
+	if (x->tunnel.has_messages)
+		put_messages(out, x);
 	if (has_trace(x)) {
 		http_out_slice(out, SLICE(" trace_id="));
 		http_out_slice(out, trace_id(x));
@@ -221,6 +234,12 @@ static void put_json(struct http_out *out, const struct exchange *x, const struc
 	put_ms(out, line->upstream_us);
 	http_out_slice(out, SLICE(",\"total_ms\":"));
 	put_ms(out, line->total_us);
+	if (x->tunnel.has_messages) {
+		http_out_slice(out, SLICE(",\"messages_received\":"));
+		http_out_number(out, x->messages.received);
+		http_out_slice(out, SLICE(",\"messages_sent\":"));
+		http_out_number(out, x->messages.sent);
+	}
 	if (has_trace(x)) {
 		put_json_text(out, SLICE(",\"trace_id\":"), trace_id(x));
 		put_json_text(out, SLICE(",\"parent_id\":"), parent_id(x));

@@ -145,7 +145,13 @@ struct exchange_times {
 struct exchange_tunnel {
 	bool opens_socket;        /* it asks for what exchange/switched.h reads */
 	bool is_message;          /* it is one of such a connection, and no request */
+	bool has_messages;        /* what had taken it over has ended, and `messages` counts */
 	struct websocket *socket; /* what has taken it over; NULL: nothing */
+};
+
+/* Of what has taken it over, with tunnel.has_messages. */
+struct exchange_messages {
+	uint64_t received, sent; /* of the client, to the client */
 };
 
 /* Its place in its client's order. */
@@ -231,6 +237,7 @@ struct exchange {
 	struct http_framing response_framing;
 	struct http_head request, response;
 	struct exchange_gate gate;
+	struct exchange_messages messages;
 	struct exchange_text text;
 	struct exchange_memory memory;
 };

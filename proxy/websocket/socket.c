@@ -137,6 +137,10 @@ static void end(struct exchange *x)
 	struct exchange *message = socket->client.first;
 
 	x->tunnel.socket = NULL;
+	x->tunnel.has_messages = true;
+	x->messages = (struct exchange_messages){socket->received.messages, socket->sent.messages};
+	x->up.content_bytes = socket->received.bytes;
+	x->down.content_bytes = socket->sent.bytes;
 	if (message) {
 		socket->client.first = NULL;
 		exchange_client_gone(message);

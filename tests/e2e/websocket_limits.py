@@ -321,7 +321,22 @@ def logged(t):
     equal([(line["method"], line["target"], line["status"], line["request_bytes"], line["verdict"], line["limit"])
            for line in lines[:2]],
           [("MESSAGE", "/chat", 200, 5, "admit", "l"), ("MESSAGE", "/chat", 429, 0, "refuse", "l")])
-    equal((lines[2]["method"], lines[2]["status"]), ("GET", 101))
+    names = ("method", "status", "messages_received", "request_bytes", "messages_sent", "response_bytes")
+    equal([lines[2][name] for name in names], ["GET", 101, 2, 8, 1, 5])
+
+
+@test("the line of a socket says its messages and their bytes in the combined format, too")
+def logged_combined(t):
+    origin = t.origin(server())
+    path = t.path("access.log")
+    sluice = t.sluice(to(origin, route=route("", messages="")), settings=f"access_log = file:{path}")
+    socket = open_socket(t, sluice)
+    socket.send("12345")
+    equal(socket.message(), "12345")
+    equal(socket.close()[0], 1000)
+    until(lambda: read(path).count("\n") == 1, "its line")
+    true(' 101 5 "-"' in read(path), read(path))
+    true(" messages_received=1 bytes_received=5 messages_sent=1" in read(path), read(path))
 
 
 @test("a reload changes the limits of open sockets, and leaves them open")
