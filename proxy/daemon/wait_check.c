@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "exchange/exchange.h"
+#include "exchange/switched.h"
 #include "http1/downstream.h"
 #include "site/site.h"
 #include "upstream/server_inside.h"
@@ -114,6 +115,22 @@ const char *wait_check_exchange(const struct exchange *x)
 	return NULL;
 }
 
+const char *wait_check_message(const struct exchange *x, const struct exchange *handshake)
+{
+	bool own = x->turn.has_deadline && runs(&x->turn.deadline);
+	bool is_served = x->state == EXCHANGE_FORWARDING;
+
+	if (x->connection || handshake->state != EXCHANGE_TUNNEL || !handshake->connection)
+		return "it is not passed on by its handshake's connection";
+	if (!is_served && !rules[x->state].own)
+		return "it rests in a state that is none of a message's";
+	if (own != !is_served)
+		return own ? "its own deadline is of another state" : "its own deadline is missing";
+	if (is_served && reason_of(&handshake->connection->wait) != WAIT_TUNNEL)
+		return "no deadline runs";
+	return NULL;
+}
+
 const char *wait_check_client(const struct downstream *d)
 {
 	enum wait_reason reason = reason_of(&d->wait);
@@ -158,6 +175,11 @@ static void judge(const char *what, const char *state, const char *fault)
 static void check_exchange(const struct exchange *x)
 {
 	judge("exchange", exchange_state_name(x->state), wait_check_exchange(x));
+}
+
+static void check_message(const struct exchange *x, const struct exchange *handshake)
+{
+	judge("message", exchange_state_name(x->state), wait_check_message(x, handshake));
 }
 
 static void check_client(const struct downstream *d)
@@ -207,5 +229,7 @@ void wait_check(const struct worker *worker)
 		check_client(d);
 	for (const struct exchange *x = worker->orphans; x; x = x->next)
 		check_exchange(x);
+	if (worker->switched)
+		worker->switched->each_message(worker, check_message);
 	check_idle(worker);
 }

@@ -15,6 +15,9 @@
  *   TUNNEL                       TUNNEL
  *   REPLYING                                           BODY, TAKE        yes
  *
+ * A WebSocket's message has its own in ASKING, DELAYED and QUEUED; in FORWARDING it is written on
+ * its handshake's connection, and waits behind that one's (TUNNEL).
+ *
  * An exchange with a connection to a server is the first on its client's, or its client has left.
  * Exactly one of its own, its server's and its client's HEAD or BODY; a client that has not taken
  * what was sent to it (TAKE) is waited for first. Only progress moves them: worker/wait.h.
@@ -38,6 +41,8 @@ bool wait_check_wanted(void);
 
 /* What is wrong between turns; NULL: nothing. */
 const char *wait_check_exchange(const struct exchange *exchange);
+/* A WebSocket's message, which is on no connection's list. */
+const char *wait_check_message(const struct exchange *message, const struct exchange *handshake);
 const char *wait_check_client(const struct downstream *downstream);
 const char *wait_check_idle_server(const struct server_connection *connection);
 

@@ -12,6 +12,7 @@
 #include <stdbool.h>
 
 struct exchange;
+struct worker;
 
 struct switched_calls {
 	/* A request for the upgrade, on a route that reads what follows: may change its head. 0, or
@@ -30,6 +31,9 @@ struct switched_calls {
 	void (*session_ends)(struct exchange *exchange);
 	/* The exchange ends: `socket` is of no use any more. Its sides are gone already. */
 	void (*end)(struct exchange *exchange);
+	/* Visits the messages under way on this worker. */
+	void (*each_message)(const struct worker *worker,
+		void (*visit)(const struct exchange *message, const struct exchange *handshake));
 };
 
 #endif

@@ -155,6 +155,16 @@ static void end(struct exchange *x)
 	loop_free_later(&socket->worker->loop, &socket->deferred, free_socket);
 }
 
+static void each_message(const struct worker *worker,
+	void (*visit)(const struct exchange *message, const struct exchange *handshake))
+{
+	for (const struct websocket *socket = worker->websockets->first; socket;
+		socket = socket->next) {
+		if (socket->client.first)
+			visit(socket->client.first, socket->handshake);
+	}
+}
+
 const struct switched_calls websocket_calls = {
 	.judge = judge,
 	.agree = agree,
@@ -163,4 +173,5 @@ const struct switched_calls websocket_calls = {
 	.timeout = timeout,
 	.session_ends = session_ends,
 	.end = end,
+	.each_message = each_message,
 };

@@ -149,6 +149,34 @@ static void give(struct world *w, const struct way *way)
 	}
 }
 
+/* ---- messages of WebSockets ------------------------------------------------------------------ */
+
+static void a_message_has_its_own_or_its_sockets(void **state)
+{
+	(void)state;
+	for (int s = EXCHANGE_HEAD; s <= EXCHANGE_ENDED; s++) {
+		bool has_own =
+			s == EXCHANGE_ASKING || s == EXCHANGE_DELAYED || s == EXCHANGE_QUEUED;
+		struct world *w = begin(EXCHANGE_TUNNEL);
+		struct exchange message = {.state = (enum exchange_state)s};
+
+		with_connection(w);
+		run_until(&message.turn.deadline, DEADLINE_NEVER);
+		assert_non_null(wait_check_message(&message, &w->exchange));
+		set(&w->server.wait, WAIT_TUNNEL);
+		assert_int_equal(wait_check_message(&message, &w->exchange) == NULL,
+			s == EXCHANGE_FORWARDING);
+		message.turn.has_deadline = true;
+		run_until(&message.turn.deadline, 1000);
+		assert_int_equal(wait_check_message(&message, &w->exchange) == NULL, has_own);
+		message.connection = &w->server;
+		assert_non_null(wait_check_message(&message, &w->exchange));
+		message.connection = NULL;
+		w->exchange.connection = NULL;
+		assert_non_null(wait_check_message(&message, &w->exchange));
+	}
+}
+
 static void every_state_has_a_way(void **state)
 {
 	(void)state;
@@ -347,6 +375,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(every_state_has_a_way),
+		cmocka_unit_test(a_message_has_its_own_or_its_sockets),
 		cmocka_unit_test(a_missing_deadline_is_seen),
 		cmocka_unit_test(an_unarmed_deadline_is_seen),
 		cmocka_unit_test(a_deadline_of_another_state_is_seen),
