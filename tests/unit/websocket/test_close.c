@@ -1,0 +1,291 @@
+/* How a socket closes: a close frame goes both ways on each side, whoever begins. */
+#include "opened.h"
+
+#include "queue/queue.h"
+
+static const struct stage_conf plain = {.route = OPENED_ROUTE};
+
+static struct opened o;
+
+/* Both peers have their frames, and the connections end. */
+static void assert_over(const char *to_client, const char *to_server)
+{
+	assert_string_equal(opened_to_client(&o), to_client);
+	assert_string_equal(opened_to_server(&o), to_server);
+	assert_false(opened_is_open(&o));
+	opened_end(&o);
+}
+
+static void the_client_begins(void **state)
+{
+	(void)state;
+	opened_begin(&o, &plain);
+	opened_client_closes(&o, 3001, "bye");
+	assert_string_equal(opened_to_server(&o), "close(3001 bye) ");
+	assert_string_equal(opened_to_client(&o), "");
+	opened_server_closes(&o, 3002, "well");
+	assert_over("close(3002 well) end", "end");
+}
+
+static void the_server_begins(void **state)
+{
+	(void)state;
+	opened_begin(&o, &plain);
+	opened_server(&o, FRAME_TEXT, "last");
+	opened_server_closes(&o, 4002, "enough");
+	assert_string_equal(opened_to_client(&o), "text(last) close(4002 enough) ");
+	assert_string_equal(opened_to_server(&o), "");
+	opened_client_closes(&o, 4002, "");
+	assert_over("end", "close(4002 ) end");
+}
+
+static void both_begin(void **state)
+{
+	(void)state;
+	opened_begin(&o, &plain);
+	opened_client_closes(&o, 1000, "c");
+	opened_server_closes(&o, 1000, "s"); /* before it saw the other */
+	assert_over("close(1000 s) end", "close(1000 c) end");
+}
+
+static void a_close_frame_without_a_code(void **state)
+{
+	(void)state;
+	opened_begin(&o, &plain);
+	opened_client(&o, FRAME_CLOSE, "");
+	assert_string_equal(opened_to_server(&o), "close() ");
+	opened_server(&o, FRAME_CLOSE, "");
+	assert_over("close() end", "end");
+}
+
+static void we_begin(void **state)
+{
+	(void)state;
+	for (unsigned first = 0; first < 2; first++) {
+		opened_begin(&o, &plain);
+		socket_close(o.socket, CLOSE_POLICY, SLICE("why"), CLOSE_GOING_AWAY, "log");
+		socket_close(o.socket, CLOSE_TOO_BIG, SLICE("no"), CLOSE_TOO_BIG, "no"); /* once */
+		socket_run(o.socket);
+		assert_string_equal(opened_to_client(&o), "close(1008 why) ");
+		assert_string_equal(opened_to_server(&o), "close(1001 why) ");
+		opened_server(&o, FRAME_TEXT, "behind our close frame nothing may come");
+		opened_client(&o, FRAME_TEXT, "too late");
+		for (unsigned i = 0; i < 2; i++) {
+			assert_true(opened_is_open(&o));
+			if (i == first)
+				opened_client_closes(&o, 1008, "");
+			else
+				opened_server_closes(&o, 1001, "");
+		}
+		assert_false(opened_is_open(&o));
+		assert_has(lines.text, "outcome=\"log\"");
+		assert_over("end", "end");
+	}
+}
+
+static void a_long_reason_is_cut(void **state)
+{
+	char reason[200];
+
+	(void)state;
+	memset(reason, 'r', sizeof(reason));
+	opened_begin(&o, &plain);
+	socket_close(
+		o.socket, CLOSE_POLICY, (struct slice){reason, sizeof(reason)}, CLOSE_POLICY, "x");
+	socket_run(o.socket);
+	assert_int_equal(
+		strlen(opened_to_client(&o)), strlen("close(1008 ) ") + FRAME_CONTROL_BYTES - 2);
+	opened_end(&o);
+}
+
+/* The server is told behind the message that is under way. */
+static void the_message_under_way_goes_first(void **state)
+{
+	static char text[40001];
+
+	(void)state;
+	memset(text, 'a', sizeof(text) - 1);
+	opened_begin(&o, &plain);
+	opened_client(&o, FRAME_TEXT, text);
+	opened_client(&o, FRAME_TEXT, text);
+	assert_non_null(o.socket->client.first);
+	socket_close(o.socket, CLOSE_POLICY, SLICE("why"), CLOSE_GOING_AWAY, "log");
+	socket_run(o.socket);
+	assert_string_equal(opened_to_client(&o), "close(1008 why) ");
+	char all[200] = "";
+	for (unsigned i = 0; i < 4; i++)
+		strcat(all, opened_to_server(&o));
+	assert_string_equal(all, "text(a x 40000) text(a x 40000) close(1001 why) ");
+	opened_end(&o);
+}
+
+/* ---- a side is gone -------------------------------------------------------------------------- */
+
+static void the_server_is_gone(void **state)
+{
+	(void)state;
+	opened_begin(&o, &plain);
+	opened_server(&o, FRAME_TEXT, "last");
+	memory_peer_end_output(o.server.wire);
+	stage_turn(o.stage);
+	assert_string_equal(opened_to_client(&o), "text(last) close(1011 server gone) ");
+	assert_true(opened_is_open(&o));
+	opened_client_closes(&o, 1011, "");
+	assert_over("end", "end");
+}
+
+static void the_server_is_gone_within_a_frame(void **state)
+{
+	(void)state;
+	opened_begin(&o, &plain);
+	memory_peer_send(o.server.wire,
+		"\x82\x03"
+		"a",
+		3);
+	memory_peer_end_output(o.server.wire);
+	stage_turn(o.stage);
+	/* Nothing can be said any more: the client is cut when the time is over. */
+	assert_string_equal(opened_to_client(&o), "");
+	opened_pass(&o);
+	assert_over("end", "end");
+}
+
+static void the_server_hangs_up_on_a_close_frame(void **state)
+{
+	(void)state;
+	opened_begin(&o, &plain);
+	opened_client_closes(&o, 1000, "bye");
+	memory_peer_end_output(o.server.wire);
+	stage_turn(o.stage);
+	assert_over("close() end", "close(1000 bye) end");
+}
+
+static void the_client_is_gone(void **state)
+{
+	(void)state;
+	opened_begin(&o, &plain);
+	opened_client(&o, FRAME_TEXT, "last");
+	memory_peer_end_output(o.client.wire);
+	stage_turn(o.stage);
+	assert_int_equal(stage_count(o.stage, STATS_CLIENT_GONE), 1);
+	assert_over("end", "text(last) close(1001 client gone) end");
+}
+
+/* One that has read our close frame may leave without an answer. */
+static void the_client_leaves_when_it_is_told(void **state)
+{
+	(void)state;
+	opened_begin(&o, &plain);
+	opened_server_closes(&o, 1000, "");
+	assert_string_equal(opened_to_client(&o), "close(1000 ) ");
+	memory_peer_end_output(o.client.wire);
+	stage_turn(o.stage);
+	assert_int_equal(stage_count(o.stage, STATS_CLIENT_GONE), 0);
+	opened_pass(&o); /* the server is told nothing: it has closed, and waits */
+	assert_false(opened_is_open(&o));
+	opened_end(&o);
+}
+
+/* ---- finishing ------------------------------------------------------------------------------- */
+
+static void finishing_tells_the_server_first(void **state)
+{
+	(void)state;
+	opened_begin(&o, &plain);
+	socket_finish(o.socket, CLOSE_GOING_AWAY, SLICE("over"), "over");
+	socket_finish(o.socket, CLOSE_POLICY, SLICE("no"), "no"); /* once */
+	socket_run(o.socket);
+	assert_string_equal(opened_to_server(&o), "close(1001 over) ");
+	opened_client(&o, FRAME_TEXT, "refused");
+	opened_server(&o, FRAME_TEXT, "an answer");
+	assert_string_equal(opened_to_client(&o), "text(an answer) ");
+	opened_server_closes(&o, 4000, "its own");
+	assert_string_equal(opened_to_client(&o), "close(1001 over) ");
+	opened_client_closes(&o, 1001, "");
+	assert_over("end", "end");
+}
+
+static void finishing_with_a_server_that_hangs_up(void **state)
+{
+	(void)state;
+	opened_begin(&o, &plain);
+	socket_finish(o.socket, CLOSE_GOING_AWAY, SLICE("over"), "over");
+	socket_run(o.socket);
+	memory_peer_end_output(o.server.wire);
+	stage_turn(o.stage);
+	assert_string_equal(opened_to_client(&o), "close(1001 over) ");
+	opened_client_closes(&o, 1001, "");
+	assert_over("end", "close(1001 over) end");
+}
+
+static void finishing_with_a_client_that_closes(void **state)
+{
+	(void)state;
+	opened_begin(&o, &plain);
+	socket_finish(o.socket, CLOSE_GOING_AWAY, SLICE("over"), "over");
+	socket_run(o.socket);
+	opened_client_closes(&o, 1000, "bye");
+	opened_server(&o, FRAME_TEXT, "an answer");
+	opened_server_closes(&o, 1001, "");
+	assert_over("text(an answer) close(1001 over) end", "close(1001 over) end");
+}
+
+static void finishing_late(void **state)
+{
+	(void)state;
+	opened_begin(&o, &plain);
+	socket_finish(o.socket, CLOSE_GOING_AWAY, SLICE("over"), "over");
+	socket_run(o.socket);
+	assert_string_equal(opened_to_client(&o), "");
+	assert_int_equal(opened_due_ms(&o), 5000);
+	opened_pass(&o); /* the server is not waited for any longer */
+	assert_string_equal(opened_to_client(&o), "close(1001 over) ");
+	assert_int_equal(opened_due_ms(&o), 10000);
+	opened_pass(&o); /* nor the client */
+	assert_over("end", "close(1001 over) end");
+}
+
+static void a_session_that_ends_finishes_its_sockets(void **state)
+{
+	static const struct stage_conf conf = {.route = OPENED_ROUTE "session = header:Host"};
+	struct session_key key;
+
+	(void)state;
+	opened_begin(&o, &conf);
+	key = (struct session_key){
+		{o.handshake->gate.verdict.session.hi, o.handshake->gate.verdict.session.lo}};
+	assert_int_equal(queue_close_session(o.stage->relay.node.queue, key, SESSION_DRAINING,
+				 worker_now_ns(o.stage->worker)),
+		SESSION_DRAINING);
+	loop_finish_turn(&o.stage->worker->loop);
+	stage_turn(o.stage);
+	assert_string_equal(opened_to_server(&o), "close(1001 session closed) ");
+	opened_server_closes(&o, 1001, "");
+	assert_string_equal(opened_to_client(&o), "close(1001 session closed) ");
+	opened_client_closes(&o, 1001, "");
+	assert_over("end", "end");
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(the_client_begins),
+		cmocka_unit_test(the_server_begins),
+		cmocka_unit_test(both_begin),
+		cmocka_unit_test(a_close_frame_without_a_code),
+		cmocka_unit_test(we_begin),
+		cmocka_unit_test(a_long_reason_is_cut),
+		cmocka_unit_test(the_message_under_way_goes_first),
+		cmocka_unit_test(the_server_is_gone),
+		cmocka_unit_test(the_server_is_gone_within_a_frame),
+		cmocka_unit_test(the_server_hangs_up_on_a_close_frame),
+		cmocka_unit_test(the_client_is_gone),
+		cmocka_unit_test(the_client_leaves_when_it_is_told),
+		cmocka_unit_test(finishing_tells_the_server_first),
+		cmocka_unit_test(finishing_with_a_server_that_hangs_up),
+		cmocka_unit_test(finishing_with_a_client_that_closes),
+		cmocka_unit_test(finishing_late),
+		cmocka_unit_test(a_session_that_ends_finishes_its_sockets),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

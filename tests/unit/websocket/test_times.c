@@ -1,0 +1,314 @@
+/* Each deadline of a socket: when it passes, what moves it, and what it does. */
+#include "opened.h"
+
+#include "websocket/times.h"
+
+#define QUIET "websocket = messages\n"
+
+static struct opened o;
+
+static void begin(const char *route)
+{
+	const struct stage_conf conf = {.route = route};
+
+	opened_begin(&o, &conf);
+}
+
+static char *run_of(char byte, size_t count)
+{
+	static char text[65536];
+
+	memset(text, byte, count);
+	text[count] = '\0';
+	return text;
+}
+
+/* ---- pings ----------------------------------------------------------------------------------- */
+
+static void silence_is_asked_about(void **state)
+{
+	(void)state;
+	begin(QUIET "ping_interval = 20s\nping_timeout = 7s");
+	assert_int_equal(opened_due_ms(&o), 20000);
+	stage_at(o.stage, 4000);
+	opened_client(&o, FRAME_TEXT, "heard"); /* a byte of it moves it */
+	assert_int_equal(opened_due_ms(&o), 24000);
+	stage_at(o.stage, 5000);
+	opened_server(&o, FRAME_TEXT, "the server's do not");
+	assert_int_equal(opened_due_ms(&o), 24000);
+	opened_to_client(&o);
+	opened_pass(&o);
+	assert_memory_equal(opened_to_client(&o), "ping(", 5);
+	assert_int_equal(opened_due_ms(&o), 31000);
+	opened_pass(&o);
+	assert_string_equal(opened_to_client(&o), "end");
+	assert_false(opened_is_open(&o));
+	assert_has(lines.text, "outcome=\"ping timeout\"");
+	opened_end(&o);
+}
+
+static void its_pong_stays_with_us(void **state)
+{
+	(void)state;
+	begin(QUIET "ping_interval = 20s\nping_timeout = 7s");
+	opened_pass(&o);
+	opened_to_client(&o);
+	opened_send(&o, o.client.wire, true, OPENED_FIN | FRAME_PONG,
+		(struct slice){o.socket->ping, SOCKET_PING_BYTES});
+	assert_string_equal(opened_to_server(&o), "");
+	assert_int_equal(opened_due_ms(&o), 40000);
+	/* Once: a second like it is the client's own affair. */
+	opened_send(&o, o.client.wire, true, OPENED_FIN | FRAME_PONG,
+		(struct slice){o.socket->ping, SOCKET_PING_BYTES});
+	assert_memory_equal(opened_to_server(&o), "pong(", 5);
+	opened_end(&o);
+}
+
+static void any_byte_is_an_answer(void **state)
+{
+	(void)state;
+	begin(QUIET "ping_interval = 20s\nping_timeout = 7s");
+	opened_pass(&o);
+	stage_at(o.stage, 21000);
+	memory_peer_send(o.client.wire, "\x81", 1);
+	stage_turn(o.stage);
+	assert_int_equal(opened_due_ms(&o), 41000);
+	opened_end(&o);
+}
+
+static void pings_wait_for_the_servers_frame(void **state)
+{
+	(void)state;
+	begin(QUIET "ping_interval = 20s\nping_timeout = 7s");
+	memory_peer_send(o.server.wire,
+		"\x82\x02"
+		"a",
+		3);
+	stage_turn(o.stage);
+	opened_pass(&o);
+	assert_true(o.socket->ping_due);
+	assert_string_equal(opened_to_client(&o), "");
+	assert_true(opened_due_ms(&o) > 27000); /* nobody is asked yet */
+	memory_peer_send(o.server.wire, "b", 1);
+	stage_turn(o.stage);
+	assert_memory_equal(opened_to_client(&o), "binary(ab) ping(", 16);
+	assert_int_equal(opened_due_ms(&o), 27000);
+	opened_end(&o);
+}
+
+static void nobody_asks_a_client_that_is_not_read(void **state)
+{
+	(void)state;
+	begin(QUIET "ping_interval = 20s\nmessage_timeout = 1h");
+	opened_client(&o, FRAME_TEXT, run_of('a', 40000));
+	opened_client(&o, FRAME_TEXT, run_of('b', 40000));
+	assert_non_null(o.socket->client.first);
+	assert_int_equal(opened_due_ms(&o), 3600 * 1000);
+	opened_end(&o);
+}
+
+/* ---- messages -------------------------------------------------------------------------------- */
+
+static void a_message_that_does_not_end(void **state)
+{
+	(void)state;
+	begin(OPENED_ROUTE "message_timeout = 3s");
+	stage_at(o.stage, 100);
+	opened_send(&o, o.client.wire, true, FRAME_TEXT, SLICE("begun"));
+	assert_int_equal(opened_due_ms(&o), 3100);
+	stage_at(o.stage, 2000);
+	opened_send(
+		&o, o.client.wire, true, FRAME_CONTINUATION, SLICE("more")); /* does not move it */
+	assert_int_equal(opened_due_ms(&o), 3100);
+	opened_pass(&o);
+	assert_string_equal(opened_to_client(&o), "close(1008 message timeout) ");
+	assert_string_equal(opened_to_server(&o), "close(1001 message timeout) ");
+	opened_end(&o);
+}
+
+static void a_message_that_ends_in_time(void **state)
+{
+	(void)state;
+	begin(OPENED_ROUTE "message_timeout = 3s");
+	opened_send(&o, o.client.wire, true, FRAME_TEXT, SLICE("begun"));
+	stage_at(o.stage, 2999);
+	opened_client(&o, FRAME_CONTINUATION, "ended");
+	assert_true(opened_due_ms(&o) > 1000 * 1000);
+	opened_end(&o);
+}
+
+static void a_server_that_takes_no_message(void **state)
+{
+	(void)state;
+	begin(OPENED_ROUTE "message_timeout = 3s");
+	opened_client(&o, FRAME_TEXT, run_of('a', 40000));
+	stage_at(o.stage, 500);
+	opened_client(&o, FRAME_TEXT, run_of('b', 40000));
+	assert_int_equal(opened_due_ms(&o), 3500);
+	opened_pass(&o);
+	assert_string_equal(opened_to_client(&o), "close(1011 server takes no message) ");
+	assert_null(o.socket->client.first);
+	opened_end(&o);
+}
+
+/* ---- what waits for the client --------------------------------------------------------------- */
+
+static void a_client_that_takes_nothing(void **state)
+{
+	const struct stage_conf conf = {.route = OPENED_ROUTE, .listener = "send_timeout = 4s"};
+
+	(void)state;
+	opened_begin(&o, &conf);
+	stage_at(o.stage, 1000);
+	opened_server(&o, FRAME_TEXT, run_of('a', 40000));
+	opened_server(&o, FRAME_TEXT, run_of('b', 40000));
+	assert_int_equal(opened_due_ms(&o), 5000);
+	stage_at(o.stage, 3000);
+	char some[1000];
+	assert_int_equal(memory_peer_receive(o.client.wire, some, sizeof(some)), sizeof(some));
+	stage_turn(o.stage);
+	assert_int_equal(opened_due_ms(&o), 7000); /* it has taken some */
+	opened_pass(&o);
+	assert_false(opened_is_open(&o));
+	assert_has(lines.text, "outcome=\"send timeout\"");
+	opened_end(&o);
+}
+
+/* ---- its whole time -------------------------------------------------------------------------- */
+
+static void a_socket_without_messages(void **state)
+{
+	(void)state;
+	begin(QUIET "ping_interval = 0s\nsocket_idle_timeout = 60s");
+	assert_int_equal(opened_due_ms(&o), 60000);
+	stage_at(o.stage, 10000);
+	opened_client(&o, FRAME_PING, "no message");
+	assert_int_equal(opened_due_ms(&o), 60000);
+	opened_client(&o, FRAME_TEXT, "a message");
+	assert_int_equal(opened_due_ms(&o), 70000);
+	stage_at(o.stage, 20000);
+	opened_server(&o, FRAME_TEXT, "another");
+	assert_int_equal(opened_due_ms(&o), 80000);
+	opened_to_client(&o);
+	opened_pass(&o);
+	assert_string_equal(opened_to_client(&o), "close(1001 idle) ");
+	opened_end(&o);
+}
+
+static void lifetimes_differ(void **state)
+{
+	uint64_t first = 0;
+	unsigned others = 0;
+
+	(void)state;
+	begin(OPENED_ROUTE "socket_lifetime = 100s");
+	for (unsigned i = 0; i < 20; i++) {
+		socket_times_begin(o.socket);
+		uint64_t at_ms = o.socket->ends_ms - STAGE_START_MS;
+		assert_in_range(at_ms, 90000, 100000);
+		first = first ? first : at_ms;
+		others += at_ms != first;
+	}
+	assert_true(others > 10);
+	socket_run(o.socket);
+	opened_pass(&o);
+	assert_string_equal(opened_to_client(&o), "close(1001 lifetime) ");
+	opened_end(&o);
+}
+
+static void a_drain_spreads_the_ends(void **state)
+{
+	const struct stage_conf conf = {
+		.route = OPENED_ROUTE "socket_lifetime = 1h", .node = "shutdown_timeout = 40s"};
+
+	(void)state;
+	for (unsigned handed = 0; handed < 2; handed++) {
+		uint64_t least = UINT64_MAX, most = 0;
+		opened_begin(&o, &conf);
+		o.stage->worker->draining = true;
+		o.socket->all->is_handed_over = handed;
+		for (unsigned i = 0; i < 200; i++) {
+			o.socket->ends_ms = UINT64_MAX;
+			socket_drain(o.socket);
+			uint64_t in_ms = o.socket->ends_ms - STAGE_START_MS;
+			least = in_ms < least ? in_ms : least;
+			most = in_ms > most ? in_ms : most;
+		}
+		uint64_t from_ms = handed ? 15000 : 0;
+		assert_in_range(least, from_ms, from_ms + 1000);
+		assert_in_range(most, from_ms + 19000, from_ms + 20000);
+		o.socket->ends_ms = STAGE_START_MS + 5;
+		socket_drain(o.socket); /* it never lengthens a life */
+		assert_true(o.socket->ends_ms <= STAGE_START_MS + 5);
+		o.stage->worker->draining = false;
+		opened_end(&o);
+	}
+}
+
+static void at_the_end_of_a_drain(void **state)
+{
+	(void)state;
+	begin(OPENED_ROUTE);
+	o.stage->worker->draining = true;
+	socket_drain(o.socket);
+	o.socket->ends_ms = STAGE_START_MS + 777;
+	socket_run(o.socket);
+	assert_int_equal(opened_due_ms(&o), 777);
+	opened_pass(&o);
+	assert_string_equal(opened_to_client(&o), "close(1001 going away) ");
+	o.stage->worker->draining = false;
+	opened_end(&o);
+}
+
+/* ---- closing --------------------------------------------------------------------------------- */
+
+static void closing_has_its_own_time(void **state)
+{
+	(void)state;
+	begin(QUIET "ping_interval = 1s\nsocket_idle_timeout = 2s\nclose_timeout = 9s");
+	stage_at(o.stage, 100);
+	opened_client_closes(&o, 1000, "");
+	assert_int_equal(opened_due_ms(&o), 9100); /* and no other */
+	stage_at(o.stage, 5000);
+	opened_server(&o, FRAME_TEXT, "still");
+	assert_int_equal(opened_due_ms(&o), 9100); /* nothing moves it */
+	opened_pass(&o);
+	assert_false(opened_is_open(&o));
+	assert_has(lines.text, "outcome=\"close timeout\"");
+	opened_end(&o);
+}
+
+static void one_is_always_set(void **state)
+{
+	(void)state;
+	begin(OPENED_ROUTE);
+	for (unsigned i = 1; i < 4; i++) {
+		assert_int_equal(opened_due_ms(&o), i * 3600 * 1000);
+		opened_pass(&o);
+		assert_true(opened_is_open(&o));
+	}
+	assert_string_equal(opened_to_client(&o), "");
+	opened_end(&o);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(silence_is_asked_about),
+		cmocka_unit_test(its_pong_stays_with_us),
+		cmocka_unit_test(any_byte_is_an_answer),
+		cmocka_unit_test(pings_wait_for_the_servers_frame),
+		cmocka_unit_test(nobody_asks_a_client_that_is_not_read),
+		cmocka_unit_test(a_message_that_does_not_end),
+		cmocka_unit_test(a_message_that_ends_in_time),
+		cmocka_unit_test(a_server_that_takes_no_message),
+		cmocka_unit_test(a_client_that_takes_nothing),
+		cmocka_unit_test(a_socket_without_messages),
+		cmocka_unit_test(lifetimes_differ),
+		cmocka_unit_test(a_drain_spreads_the_ends),
+		cmocka_unit_test(at_the_end_of_a_drain),
+		cmocka_unit_test(closing_has_its_own_time),
+		cmocka_unit_test(one_is_always_set),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
