@@ -228,6 +228,12 @@ void exchange_leave_queue(struct exchange *x)
 		x->turn.awaits_mail = true;
 }
 
+/* What limits in bytes are charged of it: a socket's messages have paid for themselves. */
+static uint64_t charged_bytes(const struct exchange *x)
+{
+	return x->tunnel.has_messages ? 0 : x->up.content_bytes + x->down.content_bytes;
+}
+
 static void settle(struct exchange *x)
 {
 	/* Most requests are charged one, and keep to it. */
@@ -238,7 +244,7 @@ static void settle(struct exchange *x)
 	struct gate_end end = {
 		.status = x->answer.upstream_status,
 		.never_forwarded = !x->attempt.left,
-		.bytes = x->up.content_bytes + x->down.content_bytes,
+		.bytes = charged_bytes(x),
 		.has_cost = x->answer.has_cost,
 		.cost = x->answer.cost,
 	};

@@ -120,15 +120,23 @@ static void close_for(
 		(struct slice){reason, (size_t)len}, CLOSE_GOING_AWAY, why);
 }
 
+/* Where messages may be compressed, as agreed before a reload, the server could not read what
+ * follows a dropped one. */
+static bool drops(const struct websocket *socket, const struct exchange *message, unsigned status)
+{
+	return status == 429 && message->route->websocket.on_exceed == CONF_MESSAGE_DROP &&
+	       !socket->from_client.deflates;
+}
+
 static void refuse(struct client *client, struct exchange *message, unsigned status,
 	const char *why, uint64_t retry_after_ms)
 {
 	struct websocket *socket = socket_of(client);
-	bool drops = status == 429 && message->route->websocket.on_exceed == CONF_MESSAGE_DROP;
+	bool is_dropped = drops(socket, message, status);
 
 	exchange_enter(message, EXCHANGE_REPLYING);
 	exchange_end(message);
-	if (!drops)
+	if (!is_dropped)
 		close_for(socket, status, why, retry_after_ms);
 	else if (socket->notices < SOCKET_NOTICES)
 		socket->notices++;

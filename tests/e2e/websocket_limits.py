@@ -6,7 +6,7 @@ import threading
 import time
 
 from lib import websocket as ws
-from lib.admin import with_admin
+from lib.admin import value, with_admin
 from lib.process import until
 from lib.sluice import to
 from lib.spans import most_within
@@ -116,6 +116,36 @@ def bytes_over(t):
         equal(socket.message(), b"x" * 600)
     socket.send(b"x")
     retry_after_ms(socket.closed_with())
+
+
+@test("a limit in bytes is charged for messages, and not once more at the socket's end")
+def bytes_once(t):
+    origin = t.origin(server(lambda socket, message: socket.send(b"y" * 500)))
+    sluice, admin = with_admin(t, limit("1000B per 1h") + to(origin, route=route("", limits="l")))
+    socket = open_socket(t, sluice, fields=KEY)
+    for _ in range(3):
+        socket.send(b"x" * 100)
+        equal(socket.message(), b"y" * 500)
+    equal(socket.close()[0], 1000)
+    until(lambda: value(admin.ask("/metrics")[2].decode(), "sluice_sockets_closed_total", route="origin") == 1, "the end", pause=0.05)
+    equal(admin.json("/api/v1/callers?key=caller")[1]["limits"][0]["used"], 300)
+
+
+@test("after a reload from close to drop, a socket with compressed messages is still closed")
+def drop_compressed(t):
+    log = ws.Log()
+    deflate = [("Sec-WebSocket-Extensions", "permessage-deflate")]
+    origin = t.origin(server(log=log, fields=deflate))
+    sections = limit("1 per 1h") + to(origin, route=route("on_message_exceed = close"))
+    sluice = t.sluice(sections)
+    socket = open_socket(t, sluice, fields=KEY + deflate)
+    sluice.reload(sections.replace("= close", "= drop\nmessage_notice = no"))
+    until(lambda: "reloaded" in sluice.log(), "the reload")
+    socket.send_frame(ws.BINARY, b"one", rsv=4)
+    equal(socket.read().payload, b"one")
+    socket.send_frame(ws.BINARY, b"two", rsv=4)
+    retry_after_ms(socket.closed_with())
+    equal(log.wait_for(2)[0], b"one")
 
 
 # ---- one budget -----------------------------------------------------------------------------------
