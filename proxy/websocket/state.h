@@ -91,10 +91,11 @@ struct websocket {
 
 	/* times, see times.c */
 	uint64_t opened_ms, heard_ms, active_ms, message_began_ms, served_ms, taken_ms, ends_ms;
-	uint64_t taken; /* bytes that the client's connection took by taken_ms */
-	bool ping_due;  /* as soon as a frame may be written */
-	bool ping_sent; /* and not a byte has come since */
-	bool ping_open; /* its pong is not passed on */
+	uint64_t taken;    /* bytes that the client's connection took by taken_ms */
+	bool client_waits; /* bytes waited for it then */
+	bool ping_due;     /* as soon as a frame may be written */
+	bool ping_sent;    /* and not a byte has come since */
+	bool ping_open;    /* its pong is not passed on */
 	uint64_t pinged_ms;
 	char ping[SOCKET_PING_BYTES];
 };

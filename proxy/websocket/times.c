@@ -5,7 +5,7 @@
  *   the client is read:        since a byte of it came                ping_interval, ping_timeout
  *                              since its message began                message_timeout
  *   a message is written:      since it was passed on                 message_timeout
- *   bytes wait for the client: since it took some                     send_timeout
+ *   bytes wait for the client: since it took some, or none waited     send_timeout
  *   always                     since the last message either way      socket_idle_timeout
  *                              since it was opened, or in a drain     ends_ms
  *
@@ -78,13 +78,15 @@ static uint64_t after(uint64_t since_ms, uint64_t timeout_ms)
 	return timeout_ms > 0 ? since_ms + timeout_ms : NEVER_MS;
 }
 
-/* When the client took bytes last, if some wait for it. */
+/* When the client took bytes last, or the first of those that wait for it came. */
 static void note_taken(struct websocket *socket)
 {
 	const struct pump *down = &socket->handshake->down;
+	bool waits = !flow_is_empty(down->flow);
 
-	if (socket->taken == down->written && !flow_is_empty(down->flow))
+	if (waits && socket->client_waits && socket->taken == down->written)
 		return;
+	socket->client_waits = waits;
 	socket->taken = down->written;
 	socket->taken_ms = socket_now_ms(socket);
 }

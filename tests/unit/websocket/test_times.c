@@ -174,6 +174,25 @@ static void a_client_that_takes_nothing(void **state)
 	opened_end(&o);
 }
 
+/* Its system is full, and nothing has waited for it: its time begins with the next. */
+static void a_client_that_took_all_long_ago(void **state)
+{
+	const struct stage_conf conf = {.route = OPENED_ROUTE, .listener = "send_timeout = 4s"};
+
+	(void)state;
+	opened_begin(&o, &conf);
+	opened_server(&o, FRAME_TEXT, run_of('a', 40000));
+	opened_server(&o, FRAME_TEXT, run_of('b', STAGE_ROOM - 40000 - 2 * 4));
+	assert_true(flow_is_empty(o.handshake->down.flow));
+	stage_at(o.stage, 60000);
+	opened_server(&o, FRAME_TEXT, "c");
+	assert_false(flow_is_empty(o.handshake->down.flow));
+	assert_int_equal(opened_due_ms(&o), 64000);
+	opened_pass(&o);
+	assert_false(opened_is_open(&o));
+	opened_end(&o);
+}
+
 /* ---- its whole time -------------------------------------------------------------------------- */
 
 static void a_socket_without_messages(void **state)
@@ -303,6 +322,7 @@ int main(void)
 		cmocka_unit_test(a_message_that_ends_in_time),
 		cmocka_unit_test(a_server_that_takes_no_message),
 		cmocka_unit_test(a_client_that_takes_nothing),
+		cmocka_unit_test(a_client_that_took_all_long_ago),
 		cmocka_unit_test(a_socket_without_messages),
 		cmocka_unit_test(lifetimes_differ),
 		cmocka_unit_test(a_drain_spreads_the_ends),
