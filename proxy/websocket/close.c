@@ -137,6 +137,13 @@ void socket_server_gone(struct websocket *socket, const char *why)
 	tell_client_at_last(socket);
 }
 
+bool socket_waits_to_finish(const struct websocket *socket)
+{
+	const struct socket_closing *closing = &socket->closing;
+
+	return closing->finishes && closing->server.due && socket->client.first;
+}
+
 void socket_close_late(struct websocket *socket)
 {
 	struct socket_closing *closing = &socket->closing;
@@ -184,6 +191,8 @@ bool socket_tell_server(struct websocket *socket)
 
 	closing->server.due = false;
 	closing->server.told = true;
+	if (closing->finishes)
+		closing->since_ms = socket_now_ms(socket);
 	return socket_write_server(
 		socket, FRAME_CLOSE, 0, payload_of(closing, closing->server_code, text));
 }

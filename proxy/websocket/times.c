@@ -1,7 +1,8 @@
 /*
  * A socket's times. One deadline runs, the earliest of those that apply:
  *
- *   closing                    since the first close frame            close_timeout
+ *   closing, unless a message  since the first close frame            close_timeout
+ *     goes before it
  *   the client is read:        since a byte of it came                ping_interval, ping_timeout
  *                              since its message began                message_timeout
  *   a message is written:      since it was passed on                 message_timeout
@@ -106,7 +107,8 @@ static void list_times(struct websocket *socket, uint64_t at_ms[static TIME_KIND
 		at_ms[TIME_TAKEN] =
 			socket->taken_ms + socket->client.listener->conf->send_timeout_ms;
 	if (socket->closing.begun) {
-		at_ms[TIME_CLOSING] = socket->closing.since_ms + conf->close_timeout_ms;
+		if (!socket_waits_to_finish(socket))
+			at_ms[TIME_CLOSING] = socket->closing.since_ms + conf->close_timeout_ms;
 		return;
 	}
 	at_ms[TIME_IDLE] = after(socket->active_ms, conf->idle_timeout_ms);

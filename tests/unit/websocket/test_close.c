@@ -245,6 +245,33 @@ static void finishing_late(void **state)
 	assert_over("end", "close(1001 over) end");
 }
 
+/* close_timeout is the server's time to answer, and begins when it is told. */
+static void finishing_waits_for_a_messages_turn(void **state)
+{
+	static const struct stage_conf conf = {.more = "[limit l]\nkey = ip\nrate = 1 per 20s\n",
+		.route = OPENED_ROUTE "message_limits = l"};
+
+	(void)state;
+	opened_begin(&o, &conf);
+	opened_client(&o, FRAME_TEXT, "first");
+	opened_client(&o, FRAME_TEXT, "second");
+	assert_string_equal(opened_to_server(&o), "text(first) ");
+	struct exchange *message = o.socket->client.first;
+	assert_int_equal(message->state, EXCHANGE_DELAYED);
+	socket_finish(o.socket, CLOSE_GOING_AWAY, SLICE("over"), "over");
+	socket_run(o.socket);
+	assert_true(opened_due_ms(&o) > 1000 * 1000);
+	message->gate.verdict.outcome = GATE_ADMIT; /* limits know the machine's time only */
+	stage_pass(o.stage, &message->turn.deadline);
+	assert_string_equal(opened_to_server(&o), "text(second) close(1001 over) ");
+	assert_int_equal(opened_due_ms(&o), worker_now_ms(o.stage->worker) - STAGE_START_MS + 5000);
+	opened_server_closes(&o, 1001, "");
+	assert_string_equal(opened_to_client(&o), "close(1001 over) ");
+	assert_int_equal(opened_due_ms(&o), worker_now_ms(o.stage->worker) - STAGE_START_MS + 5000);
+	opened_client_closes(&o, 1001, "");
+	assert_over("end", "end");
+}
+
 static void a_session_that_ends_finishes_its_sockets(void **state)
 {
 	static const struct stage_conf conf = {.route = OPENED_ROUTE "session = header:Host"};
@@ -285,6 +312,7 @@ int main(void)
 		cmocka_unit_test(finishing_with_a_server_that_hangs_up),
 		cmocka_unit_test(finishing_with_a_client_that_closes),
 		cmocka_unit_test(finishing_late),
+		cmocka_unit_test(finishing_waits_for_a_messages_turn),
 		cmocka_unit_test(a_session_that_ends_finishes_its_sockets),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
