@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "exchange/respond.h"
 #include "exchange/turn.h"
 #include "http/problem.h"
 #include "websocket/close.h"
@@ -96,6 +97,14 @@ static void serve(struct client *client, struct exchange *message)
 	socket->again = true;
 }
 
+/* How long it took says how fast its server reads, not how busy its upstream is. */
+static void leave_upstream(struct exchange *message)
+{
+	if (message->state == EXCHANGE_FORWARDING && message->turn.in_queue)
+		queue_give_place(message->worker->node->queue, &message->turn.ticket,
+			worker_now_ns(message->worker));
+}
+
 void socket_message_written(struct websocket *socket)
 {
 	struct exchange *message = socket->client.first;
@@ -103,7 +112,19 @@ void socket_message_written(struct websocket *socket)
 	if (!message || message->state != EXCHANGE_FORWARDING)
 		return;
 	message->answer.status = 200;
+	leave_upstream(message);
 	exchange_end(message);
+}
+
+void socket_message_gone(struct websocket *socket)
+{
+	struct exchange *message = socket->client.first;
+
+	if (!message)
+		return;
+	socket->client.first = NULL;
+	leave_upstream(message);
+	exchange_client_gone(message);
 }
 
 static void close_for(

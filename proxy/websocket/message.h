@@ -10,6 +10,9 @@ void socket_begin_message(struct websocket *socket);
 /* The server's connection has taken all: the message under way, if there is one, is over. */
 void socket_message_written(struct websocket *socket);
 
+/* The socket ends: so does the message under way, if there is one. */
+void socket_message_gone(struct websocket *socket);
+
 extern const struct client_calls message_client_calls;
 
 #endif

@@ -3,7 +3,6 @@
 #include <stdlib.h>
 
 #include "exchange/account.h"
-#include "exchange/respond.h"
 #include "exchange/switched.h"
 #include "websocket/close.h"
 #include "websocket/flush.h"
@@ -134,17 +133,13 @@ static void free_socket(struct deferred_free *item)
 static void end(struct exchange *x)
 {
 	struct websocket *socket = x->tunnel.socket;
-	struct exchange *message = socket->client.first;
 
 	x->tunnel.socket = NULL;
 	x->tunnel.has_messages = true;
 	x->messages = (struct exchange_messages){socket->received.messages, socket->sent.messages};
 	x->up.content_bytes = socket->received.bytes;
 	x->down.content_bytes = socket->sent.bytes;
-	if (message) {
-		socket->client.first = NULL;
-		exchange_client_gone(message);
-	}
+	socket_message_gone(socket);
 	socket->handshake = NULL;
 	message_reader_end(&socket->all->frames, &socket->from_client);
 	message_reader_end(&socket->all->frames, &socket->from_server);

@@ -2,6 +2,7 @@
  * up. */
 #include "opened.h"
 
+#include "queue/line.h"
 #include "websocket/message.h"
 
 #define LIMIT(rate) "[limit l]\nkey = ip\nrate = " rate "\n"
@@ -164,6 +165,33 @@ static void a_client_that_takes_nothing_holds_its_server_back(void **state)
 	for (unsigned i = 0; i < 8; i++)
 		strcat(all, opened_to_client(&o));
 	assert_string_equal(all, "text(a x 40000) text(b x 40000) text(c x 40000) ");
+	opened_end(&o);
+}
+
+/* What a message takes says how fast its server reads, and not how busy it is. */
+static void messages_say_nothing_of_their_upstream(void **state)
+{
+	static const struct stage_conf adaptive = {
+		.upstream = "max_in_flight = auto", .route = OPENED_ROUTE};
+
+	(void)state;
+	opened_begin(&o, &adaptive);
+	const struct run_queue *line = o.handshake->upstream->state->run_queue;
+	opened_client(&o, FRAME_TEXT, run_of('a', 40000));
+	opened_client(&o, FRAME_TEXT, run_of('b', 40000));
+	assert_int_equal(line->in_flight, 1);
+	stage_at(o.stage, 50);
+	assert_has(opened_to_server(&o), "text(a x 40000) ");
+	assert_null(o.socket->client.first);
+	assert_int_equal(line->in_flight, 0);
+	assert_int_equal(line->adapt.samples + line->adapt.failures, 0);
+	opened_client(&o, FRAME_TEXT, run_of('c', 60000));
+	opened_client(&o, FRAME_TEXT, run_of('d', 60000));
+	assert_int_equal(line->in_flight, 1);
+	stage_at(o.stage, 100);
+	socket_abort(o.socket, "test"); /* its client is gone */
+	assert_int_equal(line->in_flight, 0);
+	assert_int_equal(line->adapt.samples + line->adapt.failures, 0);
 	opened_end(&o);
 }
 
@@ -366,6 +394,7 @@ int main(void)
 		cmocka_unit_test(one_message_is_under_way),
 		cmocka_unit_test(a_server_that_takes_nothing_holds_its_client_back),
 		cmocka_unit_test(a_client_that_takes_nothing_holds_its_server_back),
+		cmocka_unit_test(messages_say_nothing_of_their_upstream),
 		cmocka_unit_test(notices_come_between_messages),
 		cmocka_unit_test(notices_are_bounded),
 		cmocka_unit_test(a_limit_closes),
