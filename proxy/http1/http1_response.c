@@ -135,8 +135,9 @@ static bool write_reply(
 		.reduced_capacity = x->gate.verdict.outcome == GATE_UNAVAILABLE,
 	};
 
-	if (x->answer.status == 426) /* RFC 6455 section 4.2.2 */
-		problem.fields = SLICE("Sec-WebSocket-Version: 13\r\n");
+	if (x->answer.status == 426) /* RFC 6455 section 4.2.2, RFC 9110 section 15.5.22 */
+		problem.fields = SLICE("Connection: upgrade\r\nUpgrade: websocket\r\n"
+				       "Sec-WebSocket-Version: 13\r\n");
 	if (x->answer.status == 401)
 		problem.challenge = gate_challenge(x->use->site->gate);
 	if (x->answer.status == 429) {
