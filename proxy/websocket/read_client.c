@@ -146,7 +146,7 @@ void socket_read_client(struct websocket *socket)
 		struct pump *up = &socket->handshake->up;
 		struct slice input = SLICE_NONE;
 		struct message_event event;
-		if (!socket_may_work(socket)) {
+		if (!socket_may_work(socket, &socket->client_work)) {
 			stream_yield(up->source);
 			return;
 		}

@@ -79,7 +79,7 @@ void socket_read_server(struct websocket *socket)
 		struct pump *down = &socket->handshake->down;
 		struct slice input = SLICE_NONE;
 		struct message_event event;
-		if (!socket_may_work(socket)) {
+		if (!socket_may_work(socket, &socket->server_work)) {
 			stream_yield(down->source);
 			return;
 		}

@@ -1,14 +1,14 @@
 #include "websocket/state.h"
 
-bool socket_may_work(struct websocket *socket)
+bool socket_may_work(struct websocket *socket, unsigned *work)
 {
 	uint64_t now_ns = worker_now_ns(socket->worker);
 
 	if (socket->turn_ns != now_ns) {
 		socket->turn_ns = now_ns;
-		socket->work = 0;
+		socket->client_work = socket->server_work = 0;
 	}
-	return ++socket->work <= SOCKET_TURN_WORK;
+	return ++*work <= SOCKET_TURN_WORK;
 }
 
 void socket_abort(struct websocket *socket, const char *why)

@@ -29,7 +29,7 @@
 #include "websocket/messages.h"
 #include "websocket/sockets.h"
 
-/* Events and reads of a socket in one turn, before it is the others'. */
+/* Events and reads of each of a socket's sides in one turn, before it is the others'. */
 #define SOCKET_TURN_WORK 32
 
 /* As much may be composed for a side and not yet taken before no more is read for it. */
@@ -74,8 +74,8 @@ struct websocket {
 	struct deferred_free deferred;
 	uint64_t id;
 	bool busy, again; /* in socket_run, and to be run once more */
-	unsigned work;    /* in the turn that began at: */
-	uint64_t turn_ns;
+	uint64_t turn_ns; /* of the two `work` */
+	unsigned client_work, server_work;
 
 	struct message_reader from_client, from_server;
 	struct frame_writer to_client; /* within a frame of the server's */
@@ -121,8 +121,9 @@ static inline uint64_t socket_now_ms(const struct websocket *socket)
 	return worker_now_ms(socket->worker);
 }
 
-/* One more piece of work in this turn? If not, it goes on in the next. */
-bool socket_may_work(struct websocket *socket);
+/* One more piece of work for a side in this turn? `work` is its count. If not, it goes on in the
+ * next. */
+bool socket_may_work(struct websocket *socket, unsigned *work);
 
 /* Cuts both sides and ends it. `why` for the log: a constant. */
 void socket_abort(struct websocket *socket, const char *why);

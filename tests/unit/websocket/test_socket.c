@@ -195,6 +195,29 @@ static void messages_say_nothing_of_their_upstream(void **state)
 	opened_end(&o);
 }
 
+/* More frames than are passed on in a turn, in each turn. */
+static void a_server_that_never_stops_leaves_its_client_its_share(void **state)
+{
+	static const uint8_t frame[] = {0x82, 2, 'x', 'y'};
+	size_t sent;
+
+	(void)state;
+	opened_begin(&o, &plain);
+	memory_peer_send(o.client.wire, (uint8_t[]){0x81, 0x81, 0, 0, 0, 0, 'm'}, 7);
+	for (unsigned turns = 0; turns < 10; turns++) {
+		do {
+			sent = memory_peer_send(o.server.wire, frame, sizeof(frame));
+			assert_true(sent == 0 || sent == sizeof(frame));
+		} while (sent > 0);
+		opened_turn(&o);
+		assert_true(o.socket->sent.messages > turns * 10);
+		memory_peer_receive(o.client.wire, o.client.bytes, sizeof(o.client.bytes));
+	}
+	assert_false(o.socket->closing.begun);
+	assert_string_equal(opened_to_server(&o), "text(m) ");
+	opened_end(&o);
+}
+
 /* ---- limits ---------------------------------------------------------------------------------- */
 
 static const struct stage_conf drops = {
@@ -394,6 +417,7 @@ int main(void)
 		cmocka_unit_test(one_message_is_under_way),
 		cmocka_unit_test(a_server_that_takes_nothing_holds_its_client_back),
 		cmocka_unit_test(a_client_that_takes_nothing_holds_its_server_back),
+		cmocka_unit_test(a_server_that_never_stops_leaves_its_client_its_share),
 		cmocka_unit_test(messages_say_nothing_of_their_upstream),
 		cmocka_unit_test(notices_come_between_messages),
 		cmocka_unit_test(notices_are_bounded),
