@@ -5,6 +5,7 @@
 
 #include "websocket/close.h"
 #include "websocket/message.h"
+#include "websocket/times.h"
 #include "websocket/write.h"
 
 /* ---- control frames -------------------------------------------------------------------------- */
@@ -140,6 +141,17 @@ static bool fetch(struct websocket *socket)
 	return false;
 }
 
+/* It closed its half while it is not read. Whether it has left, TCP does not tell before it is sent
+ * something: a client that has left answers a ping with a reset. */
+static void probe(struct websocket *socket)
+{
+	bool is_asked = socket->ping_due || socket->ping_sent;
+
+	if (socket->handshake->up.source->peer_closed && !is_asked &&
+		!socket->closing.client.done && !socket->closing.client.told)
+		socket_ask_client(socket);
+}
+
 void socket_read_client(struct websocket *socket)
 {
 	while (socket_reads_client(socket)) {
@@ -160,4 +172,6 @@ void socket_read_client(struct websocket *socket)
 			return;
 		act_on(socket, &event);
 	}
+	if (!socket_has_ended(socket))
+		probe(socket);
 }

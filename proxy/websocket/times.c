@@ -45,6 +45,12 @@ static void draw_ping(struct websocket *socket)
 	memcpy(socket->ping, &number, sizeof(socket->ping));
 }
 
+void socket_ask_client(struct websocket *socket)
+{
+	socket->ping_due = true;
+	draw_ping(socket);
+}
+
 void socket_times_begin(struct websocket *socket)
 {
 	uint64_t now_ms = socket_now_ms(socket);
@@ -142,8 +148,7 @@ static void pass(struct websocket *socket, enum time_kind kind)
 		socket_close_late(socket);
 		break;
 	case TIME_PING:
-		socket->ping_due = true;
-		draw_ping(socket);
+		socket_ask_client(socket);
 		break;
 	case TIME_PONG:
 		socket_abort(socket, "ping timeout");

@@ -10,6 +10,8 @@ void socket_times_begin(struct websocket *socket);
 void socket_watch(struct websocket *socket);
 /* The deadline has passed: does what is due. May end the socket. */
 void socket_look_at_times(struct websocket *socket);
+/* A ping of our own goes to the client as soon as it may. */
+void socket_ask_client(struct websocket *socket);
 /* In a drain: it ends at a time of its own. */
 void socket_drain(struct websocket *socket);
 

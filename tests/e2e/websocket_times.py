@@ -55,6 +55,23 @@ def ping_timeout(t):
     equal(log.wait_for(1), ["gone"])
 
 
+@test("a client that leaves while its message waits is gone at once, and its message does not arrive")
+def leaves_while_it_waits(t):
+    log = ws.Log()
+    origin = t.origin(server(log=log))
+    sluice = t.sluice("[limit l]\nkey = ip\nrate = 1 per 1h\n",
+                      to(origin, route=route("message_limits = l\non_message_exceed = delay")))
+    for message in ("passes", "waits and is alone"):
+        socket = open_socket(t, sluice)
+        if message == "passes":
+            socket.send(message)
+            equal(socket.message(), message)
+        socket.send("waits")
+        socket.send("waits behind it")
+        socket.stream.close()
+    equal(sorted(map(str, log.wait_for(3))), ["gone", "gone", "passes"])
+
+
 @test("a client that is held back by its limit is not asked for pongs")
 def no_ping_while_held_back(t):
     origin = t.origin(server())
