@@ -121,6 +121,15 @@ static void the_message_under_way_goes_first(void **state)
 
 /* ---- a side is gone -------------------------------------------------------------------------- */
 
+static uint64_t upstream_failures(void)
+{
+	uint64_t slots[STATS_UPSTREAM_SLOTS];
+
+	stats_sum(o.stage->relay.node.stats, STATS_UPSTREAM, o.stage->relay.site->rows.upstreams[0],
+		slots);
+	return slots[STATS_UPSTREAM_FAILURES];
+}
+
 static void the_server_is_gone(void **state)
 {
 	(void)state;
@@ -129,6 +138,7 @@ static void the_server_is_gone(void **state)
 	memory_peer_end_output(o.server.wire);
 	stage_turn(o.stage);
 	assert_string_equal(opened_to_client(&o), "text(last) close(1011 server gone) ");
+	assert_int_equal(upstream_failures(), 1);
 	assert_true(opened_is_open(&o));
 	opened_client_closes(&o, 1011, "");
 	assert_over("end", "end");
@@ -157,6 +167,7 @@ static void the_server_hangs_up_on_a_close_frame(void **state)
 	opened_client_closes(&o, 1000, "bye");
 	memory_peer_end_output(o.server.wire);
 	stage_turn(o.stage);
+	assert_int_equal(upstream_failures(), 0);
 	assert_over("close() end", "close(1000 bye) end");
 }
 
@@ -182,6 +193,26 @@ static void the_client_leaves_when_it_is_told(void **state)
 	stage_turn(o.stage);
 	assert_int_equal(stage_count(o.stage, STATS_CLIENT_GONE), 0);
 	opened_pass(&o); /* the server is told nothing: it has closed, and waits */
+	assert_false(opened_is_open(&o));
+	opened_end(&o);
+}
+
+/* But not one that has not taken it. */
+static void the_client_leaves_before_it_is_told(void **state)
+{
+	static char text[40001];
+
+	(void)state;
+	memset(text, 'a', sizeof(text) - 1);
+	opened_begin(&o, &plain);
+	opened_server(&o, FRAME_TEXT, text);
+	opened_server(&o, FRAME_TEXT, text);
+	socket_close(o.socket, CLOSE_POLICY, SLICE("why"), CLOSE_GOING_AWAY, "log");
+	socket_run(o.socket);
+	assert_true(o.socket->closing.client.told);
+	memory_peer_end_output(o.client.wire);
+	stage_turn(o.stage);
+	assert_int_equal(stage_count(o.stage, STATS_CLIENT_GONE), 1);
 	assert_false(opened_is_open(&o));
 	opened_end(&o);
 }
@@ -308,6 +339,7 @@ int main(void)
 		cmocka_unit_test(the_server_hangs_up_on_a_close_frame),
 		cmocka_unit_test(the_client_is_gone),
 		cmocka_unit_test(the_client_leaves_when_it_is_told),
+		cmocka_unit_test(the_client_leaves_before_it_is_told),
 		cmocka_unit_test(finishing_tells_the_server_first),
 		cmocka_unit_test(finishing_with_a_server_that_hangs_up),
 		cmocka_unit_test(finishing_with_a_client_that_closes),

@@ -104,6 +104,10 @@ static void nobody_asks_a_client_that_is_not_read(void **state)
 	opened_client(&o, FRAME_TEXT, run_of('b', 40000));
 	assert_non_null(o.socket->client.first);
 	assert_int_equal(opened_due_ms(&o), 3600 * 1000);
+	stage_at(o.stage, 50000);
+	opened_to_server(&o);
+	assert_null(o.socket->client.first);
+	assert_int_equal(opened_due_ms(&o), 70000); /* its silence begins when it is read */
 	opened_end(&o);
 }
 
