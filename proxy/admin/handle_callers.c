@@ -132,11 +132,14 @@ static bool is_used(const struct relay *relay, const struct subject *subject, ui
 		relay->node.throttles, subject->number, subject->caller, now_ns, &outcome);
 }
 
-void admin_get_caller(struct admin_request *request)
+/* Answers with a list of what `describe` gives for each subject that is asked for; NULL: nothing of
+ * this one. */
+static void respond_each(struct admin_request *request, const char *name,
+	json_t *(*describe)(
+		struct admin_request *request, const struct subject *subject, uint64_t now_ns))
 {
-	const struct relay *relay = request->relay;
-	struct subject *found = calloc(relay->site->conf->limit_count + 1, sizeof(*found));
-	uint64_t now_ns = relay_throttle_ns(relay);
+	struct subject *found = calloc(request->relay->site->conf->limit_count + 1, sizeof(*found));
+	uint64_t now_ns = relay_throttle_ns(request->relay);
 
 	if (!found) {
 		admin_respond_problem(request, 503, "No memory.");
@@ -146,12 +149,28 @@ void admin_get_caller(struct admin_request *request)
 	if (count >= 0) {
 		json_t *list = json_array();
 		for (long i = 0; i < count; i++) {
-			if (!*request->tail || is_used(relay, &found[i], now_ns))
-				json_array_append_new(list, usage_of(relay, &found[i], now_ns));
+			json_t *item = describe(request, &found[i], now_ns);
+			if (item)
+				json_array_append_new(list, item);
 		}
-		respond(request, "limits", list);
+		respond(request, name, list);
 	}
 	free(found);
+}
+
+static json_t *describe_used(
+	struct admin_request *request, const struct subject *subject, uint64_t now_ns)
+{
+	const struct relay *relay = request->relay;
+
+	if (*request->tail && !is_used(relay, subject, now_ns))
+		return NULL;
+	return usage_of(relay, subject, now_ns);
+}
+
+void admin_get_caller(struct admin_request *request)
+{
+	respond_each(request, "limits", describe_used);
 }
 
 void admin_get_callers(struct admin_request *request)
@@ -162,30 +181,19 @@ void admin_get_callers(struct admin_request *request)
 		admin_get_busiest(request);
 }
 
+/* Forgets what it used, and gives the limit's name. */
+static json_t *reset(struct admin_request *request, const struct subject *subject, uint64_t now_ns)
+{
+	if (!throttle_reset(
+		    request->relay->node.throttles, subject->number, subject->caller, now_ns))
+		return NULL;
+	return json_string(subject->limit->name);
+}
+
 void admin_delete_caller(struct admin_request *request)
 {
-	struct relay *relay = request->relay;
-
-	if (strchr(request->tail, '/')) {
+	if (strchr(request->tail, '/'))
 		admin_delete_override(request);
-		return;
-	}
-	struct subject *found = calloc(relay->site->conf->limit_count + 1, sizeof(*found));
-	uint64_t now_ns = relay_throttle_ns(relay);
-
-	if (!found) {
-		admin_respond_problem(request, 503, "No memory.");
-		return;
-	}
-	long count = find_subjects(request, found);
-	if (count >= 0) {
-		json_t *list = json_array();
-		for (long i = 0; i < count; i++) {
-			if (throttle_reset(relay->node.throttles, found[i].number, found[i].caller,
-				    now_ns))
-				json_array_append_new(list, json_string(found[i].limit->name));
-		}
-		respond(request, "reset", list);
-	}
-	free(found);
+	else
+		respond_each(request, "reset", reset);
 }

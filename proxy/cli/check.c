@@ -5,11 +5,10 @@
 #include <stdbool.h>
 #include <stdio.h>
 
+#include "cli/load.h"
 #include "cli/places.h"
 #include "conf/conf.h"
 #include "conf/reference.h"
-
-#define DEFAULT_FILE "/etc/sluice/sluice.ini"
 
 const char cli_check_help[] =
 	"usage: sluice check [-c FILE] [--dump]\n"
@@ -19,21 +18,15 @@ const char cli_check_help[] =
 	"says is to be written but can't be.\n"
 	"Exits with 0 when there is none, 1 when there are some; warnings are no errors.\n"
 	"\n"
-	"  -c, --config FILE  the configuration (default: " DEFAULT_FILE ")\n"
+	"  -c, --config FILE  the configuration (default: " CLI_DEFAULT_FILE ")\n"
 	"      --dump         print the configuration in effect, with all defaults\n"
 	"      --keys         print all sections and keys, with types and defaults\n"
 	"  -h, --help         print this\n";
 
 static const struct conf *load(const char *path)
 {
-	struct conf_errors errors;
-	struct conf *conf = conf_load(path, &errors);
+	struct conf *conf = cli_load(path);
 
-	for (size_t i = 0; i < errors.count; i++)
-		fprintf(stderr, "%s\n", errors.items[i].text);
-	if (errors.incomplete)
-		fprintf(stderr, "%s: out of memory\n", path);
-	conf_errors_free(&errors);
 	for (size_t i = 0; conf && i < conf->warning_count; i++)
 		fprintf(stderr, "%s:%u: warning: %s\n",
 			CONF_PLACE_ARGS(conf, conf->warnings[i].line), conf->warnings[i].text);
@@ -82,7 +75,7 @@ int cli_check_run(int argc, char **argv)
 	static const struct option long_options[] = {{"config", required_argument, NULL, 'c'},
 		{"dump", no_argument, NULL, LONG_DUMP}, {"keys", no_argument, NULL, LONG_KEYS},
 		{"help", no_argument, NULL, 'h'}, {NULL, 0, NULL, 0}};
-	const char *path = DEFAULT_FILE;
+	const char *path = CLI_DEFAULT_FILE;
 	bool dump = false;
 	int given;
 
@@ -106,10 +99,7 @@ int cli_check_run(int argc, char **argv)
 			return 2;
 		}
 	}
-	if (optind < argc) {
-		fprintf(stderr, "sluice check: \"%s\" is left over; a file is given as -c FILE\n%s",
-			argv[optind], cli_check_help);
+	if (cli_has_rest("check", argc, argv, cli_check_help))
 		return 2;
-	}
 	return dump ? cli_check_dump(path) : cli_check(path);
 }

@@ -10,20 +10,20 @@
 #include <unistd.h>
 
 #include "admin/admin.h"
+#include "cli/load.h"
 #include "conf/conf.h"
 #include "daemon/relay.h"
 
-#define DEFAULT_FILE "/etc/sluice/sluice.ini"
-
-static const char help[] = "usage: sluice run [-c FILE]\n"
-			   "\n"
-			   "Reads a configuration and serves, in the foreground, until SIGTERM.\n"
-			   "Exits with 0 when it was stopped by a signal, 1 when the configuration "
-			   "has errors, nothing\n"
-			   "could be started, or requests were cut off at the end.\n"
-			   "\n"
-			   "  -c, --config FILE  the configuration (default: " DEFAULT_FILE ")\n"
-			   "  -h, --help         print this\n";
+static const char help[] =
+	"usage: sluice run [-c FILE]\n"
+	"\n"
+	"Reads a configuration and serves, in the foreground, until SIGTERM.\n"
+	"Exits with 0 when it was stopped by a signal, 1 when the configuration "
+	"has errors, nothing\n"
+	"could be started, or requests were cut off at the end.\n"
+	"\n"
+	"  -c, --config FILE  the configuration (default: " CLI_DEFAULT_FILE ")\n"
+	"  -h, --help         print this\n";
 
 static bool open_admin(void *ctx, const struct conf *conf, struct handover *inherited)
 {
@@ -75,18 +75,12 @@ static char *find_program(void)
 
 int cli_run(const char *path)
 {
-	struct conf_errors errors = {0};
 	struct admin *admin = NULL;
 	char *program = find_program();
 	struct relay_service service = {open_admin, start_admin, close_admin, give_admin,
 		hand_over_admin, &admin, program ? program : program_invocation_name};
-	struct conf *conf = conf_load(path, &errors);
+	struct conf *conf = cli_load(path);
 
-	for (size_t i = 0; i < errors.count; i++)
-		fprintf(stderr, "%s\n", errors.items[i].text);
-	if (errors.incomplete)
-		fprintf(stderr, "%s: out of memory\n", path);
-	conf_errors_free(&errors);
 	if (!conf) {
 		fprintf(stderr, "sluice: nothing was started\n");
 		free(program);
@@ -101,7 +95,7 @@ int cli_run_run(int argc, char **argv)
 {
 	static const struct option long_options[] = {{"config", required_argument, NULL, 'c'},
 		{"help", no_argument, NULL, 'h'}, {NULL, 0, NULL, 0}};
-	const char *path = DEFAULT_FILE;
+	const char *path = CLI_DEFAULT_FILE;
 	int given;
 
 	optind = 1; /* argv[0] is `sluice run` */
@@ -118,10 +112,7 @@ int cli_run_run(int argc, char **argv)
 			return 2;
 		}
 	}
-	if (optind < argc) {
-		fprintf(stderr, "sluice run: \"%s\" is left over; a file is given as -c FILE\n%s",
-			argv[optind], help);
+	if (cli_has_rest("run", argc, argv, help))
 		return 2;
-	}
 	return cli_run(path);
 }

@@ -142,12 +142,18 @@ def drain(t):
     equal(sluice.wait(), 0, "exit status")
 
 
+def at_all_times(t, port):
+    """Clients that have begun to connect and ask, without a pause."""
+    crowd = AtAllTimes(t, port)
+    crowd.start(8, crowd.run)
+    until(lambda: crowd.answered >= 20, "answers")
+    return crowd
+
+
 @test("clients that connect at all times while a reload takes a bind away")
 def reload_at_all_times(t):
     sluice, _ = with_second_bind(t)
-    crowd = AtAllTimes(t, 8081)
-    crowd.start(8, crowd.run)
-    until(lambda: crowd.answered >= 20, "answers")
+    crowd = at_all_times(t, 8081)
     take_away(sluice)
     until(lambda: crowd.refused >= 8, "refused clients")
     crowd.stop()
@@ -157,9 +163,7 @@ def reload_at_all_times(t):
 @test("clients that connect at all times while a drain begins")
 def drain_at_all_times(t):
     sluice, _ = far_sluice(t)
-    crowd = AtAllTimes(t, 8080)
-    crowd.start(8, crowd.run)
-    until(lambda: crowd.answered >= 20, "answers")
+    crowd = at_all_times(t, 8080)
     sluice.terminate()
     equal(sluice.wait(), 0, "exit status")
     crowd.stop()

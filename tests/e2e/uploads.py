@@ -161,12 +161,18 @@ def room(t):
     equal(t.client(sluice).ask("/other").status, 429, "status")
 
 
-@test("lingering ends, whatever the client sends, when sluice was held up meanwhile, too")
-def held_up(t):
-    sluice = refusing(t, listener="linger_timeout = 300ms")
+def lingering(t, timeout, **rest):
+    """A client whose upload was refused, and which goes on."""
+    sluice = refusing(t, listener=f"linger_timeout = {timeout}", **rest)
     client = t.client(sluice)
     client.send(HEAD + b"Transfer-Encoding: chunked\r\n\r\n")
     equal(client.response().status, 429, "status")
+    return sluice, client
+
+
+@test("lingering ends, whatever the client sends, when sluice was held up meanwhile, too")
+def held_up(t):
+    sluice, client = lingering(t, "300ms")
     sluice.process.signal(signal.SIGSTOP)
     time.sleep(0.6)
     sluice.process.signal(signal.SIGCONT)
@@ -175,16 +181,10 @@ def held_up(t):
 
 @test("lingering ends after linger_timeout, whatever the client sends, and in a drain")
 def in_time(t):
-    sluice = refusing(t, listener="linger_timeout = 300ms")
-    client = t.client(sluice)
-    client.send(HEAD + b"Transfer-Encoding: chunked\r\n\r\n")
-    equal(client.response().status, 429, "status")
+    _, client = lingering(t, "300ms")
     until(lambda: is_cut(client), "the end of lingering")
 
-    quiet = refusing(t, listener="linger_timeout = 60s", settings="shutdown_timeout = 30s")
-    client = t.client(quiet)
-    client.send(HEAD + b"Transfer-Encoding: chunked\r\n\r\n")
-    equal(client.response().status, 429, "status")
+    quiet, client = lingering(t, "60s", settings="shutdown_timeout = 30s")
     quiet.terminate()
     began = time.monotonic()
     equal(quiet.wait(), 0, "exit status")

@@ -75,12 +75,23 @@ static enum exchange_state state_of(const struct job *job)
 	return job->exchange ? job->exchange->state : EXCHANGE_ENDED;
 }
 
+/* Two of one session, each by a client of its own; both verdicts are pending. */
+static struct host *begin_two(struct job **first, struct job **second, bool is_write)
+{
+	struct host *host = begin();
+
+	*first = peer_request(peer_new(host), ROUTE_STRICT, 0, is_write);
+	*second = peer_request(peer_new(host), ROUTE_STRICT, 0, is_write);
+	assert_int_equal(state_of(*first), EXCHANGE_ASKING);
+	assert_int_equal(state_of(*second), EXCHANGE_ASKING);
+	return host;
+}
+
 /* The one that came first goes first, though its verdict comes last. */
 static void order_is_that_of_places(void **state)
 {
-	struct host *host = begin();
-	struct job *first = peer_request(peer_new(host), ROUTE_STRICT, 0, false);
-	struct job *second = peer_request(peer_new(host), ROUTE_STRICT, 0, false);
+	struct job *first, *second;
+	struct host *host = begin_two(&first, &second, false);
 	struct job *other = peer_request(peer_new(host), ROUTE_STRICT, 1, false);
 
 	(void)state;
@@ -108,11 +119,10 @@ static void order_is_that_of_places(void **state)
 /* A refusal gives the place up. */
 static void a_refused_one_lets_the_next_go(void **state)
 {
-	struct host *host = begin();
-	struct job *first = peer_request(peer_new(host), ROUTE_STRICT, 0, true);
-	struct job *second = peer_request(peer_new(host), ROUTE_STRICT, 0, true);
+	struct job *first, *second;
 
 	(void)state;
+	begin_two(&first, &second, true);
 	reply(second, FAKE_ADMIT);
 	assert_false(second->in_service);
 	reply(first, FAKE_REFUSE);
@@ -193,12 +203,11 @@ static void the_first_is_not_refused_for_those_behind_it(void **state)
 
 static void no_answer_in_time_is_503(void **state)
 {
-	struct host *host = begin();
-	struct job *first = peer_request(peer_new(host), ROUTE_STRICT, 0, false);
-	struct job *second = peer_request(peer_new(host), ROUTE_STRICT, 0, false);
-	struct fake_question *question = question_of(first);
+	struct job *first, *second;
 
 	(void)state;
+	begin_two(&first, &second, false);
+	struct fake_question *question = question_of(first);
 	world_pass(&world, AUTHORITY_TIMEOUT_MS - 1);
 	assert_int_equal(state_of(first), EXCHANGE_ASKING);
 	reply(second, FAKE_ADMIT);
@@ -281,9 +290,8 @@ static void a_second_answer_is_ignored(void **state)
 /* A delay: waits at the head of its session, asks again, and may be delayed once more. */
 static void a_delayed_one_asks_again(void **state)
 {
-	struct host *host = begin();
-	struct job *first = peer_request(peer_new(host), ROUTE_STRICT, 0, false);
-	struct job *second = peer_request(peer_new(host), ROUTE_STRICT, 0, false);
+	struct job *first, *second;
+	struct host *host = begin_two(&first, &second, false);
 
 	(void)state;
 	reply(second, FAKE_ADMIT);

@@ -4,11 +4,9 @@
 
 #include <unistd.h>
 
-#include "../http/head.h"
 #include "../random.h"
-#include "conf_of.h"
 #include "fake_authority.h"
-#include "http/forwarded.h"
+#include "input_of.h"
 #include "loop/loop.h"
 
 #define S UINT64_C(1000000000)
@@ -147,16 +145,8 @@ static const struct conf_route *route_named(const struct fixture *f, const char 
 static void identify(struct fixture *f, const char *name, const char *fields)
 {
 	struct http_head head;
+	struct identity_input input = input_of(&head, name, fields);
 
-	head_of(&head, fields);
-	struct identity_input input = {
-		.head = &head,
-		.host = SLICE("h"),
-		.path = SLICE("/"),
-		.method = SLICE("GET"),
-		.route = slice_of(name),
-	};
-	assert_true(forwarded_address_parse(SLICE("192.0.2.1"), input.address));
 	memset(&f->verdict, 0xa5, sizeof(f->verdict));
 	memset(&f->receipt, 0xa5, sizeof(f->receipt));
 	gate_identify(f->gate, route_named(f, name), &input, &f->identity);

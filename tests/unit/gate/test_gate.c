@@ -4,9 +4,7 @@
 #include <errno.h>
 #include <unistd.h>
 
-#include "conf_of.h"
-#include "http/forwarded.h"
-#include "../http/head.h"
+#include "input_of.h"
 
 #define S UINT64_C(1000000000)
 
@@ -95,16 +93,8 @@ static enum gate_outcome ask_waited(
 {
 	struct http_head head;
 	const struct conf_route *route = route_named(f->conf, name);
+	struct identity_input input = input_of(&head, name, fields);
 
-	head_of(&head, fields);
-	struct identity_input input = {
-		.head = &head,
-		.host = SLICE("h"),
-		.path = SLICE("/"),
-		.method = SLICE("GET"),
-		.route = slice_of(name),
-	};
-	assert_true(forwarded_address_parse(SLICE("192.0.2.1"), input.address));
 	memset(&f->verdict, 0xa5, sizeof(f->verdict));
 	memset(&f->receipt, 0xa5, sizeof(f->receipt));
 	struct gate_identity identity;

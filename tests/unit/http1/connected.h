@@ -81,6 +81,15 @@ static inline const char *connected_got(struct connected *c)
 	return c->got;
 }
 
+/* Opens it; it sends a head so slowly that it is answered with 408. */
+static inline void connected_slow(struct connected *c, const struct stage_conf *conf)
+{
+	connected_open(c, conf);
+	connected_send(c, "GET / HT");
+	stage_pass(c->stage, &c->downstream->wait.deadline);
+	assert_has(connected_got(c), "HTTP/1.1 408 ");
+}
+
 static inline bool connected_is_open(const struct connected *c)
 {
 	return c->stage->worker->downstreams != NULL;

@@ -74,10 +74,7 @@ static void one_that_was_slow_has_two_seconds(void **state)
 	struct connected c;
 
 	(void)state;
-	connected_open(&c, &plain);
-	connected_send(&c, "GET / HT");
-	stage_pass(c.stage, &c.downstream->wait.deadline);
-	assert_has(connected_got(&c), "HTTP/1.1 408 ");
+	connected_slow(&c, &plain);
 	assert_int_equal(c.downstream->state, DOWNSTREAM_LINGERING);
 	assert_int_equal(c.downstream->wait.deadline.at_ms, worker_now_ms(c.stage->worker) + 2000);
 	connected_end(&c);

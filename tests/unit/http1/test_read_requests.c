@@ -53,10 +53,7 @@ static void a_slow_head_is_answered_408(void **state)
 	struct connected c;
 
 	(void)state;
-	connected_open(&c, &plain);
-	connected_send(&c, "GET / HT");
-	stage_pass(c.stage, &c.downstream->wait.deadline);
-	assert_has(connected_got(&c), "HTTP/1.1 408 ");
+	connected_slow(&c, &plain);
 	assert_true(c.downstream->was_slow);
 	connected_end(&c);
 }
