@@ -28,6 +28,7 @@
 
 enum job_route { ROUTE_STRICT, ROUTE_WRITES, ROUTE_FREE, ROUTE_TABLE, ROUTE_SHALLOW, ROUTE_NARROW };
 #define JOB_ROUTES 4 /* those that the random test draws from */
+#define ALL_ROUTES (ROUTE_NARROW + 1)
 
 struct world;
 
@@ -89,7 +90,7 @@ struct world {
 	unsigned host_count;
 	bool is_alone; /* one thread: messages and time are the test's */
 	void (*serve)(struct job *job);
-	_Atomic int in_service[JOB_ROUTES][SESSIONS_MOST];
+	_Atomic int in_service[ALL_ROUTES][SESSIONS_MOST];
 };
 
 /* Which authority the route's limits have: of fakes[authority]; -1: the table. */
