@@ -10,7 +10,7 @@ void socket_close(struct websocket *socket, unsigned code, struct slice reason,
 	unsigned server_code, const char *why);
 
 /* Takes no more messages of the client. What it has sent before is passed on, the server told, and
- * what that still sends before it answers passed on, too; then the client is told. */
+ * what that still sends before it answers passed on, too; then the client gets a close frame. */
 void socket_finish(struct websocket *socket, unsigned code, struct slice reason, const char *why);
 
 /* A side has sent a close frame: passes it on. */

@@ -52,7 +52,7 @@ struct socket_side {
 
 struct socket_closing {
 	bool begun;
-	bool finishes; /* the client is told when the server has answered */
+	bool finishes; /* the client is closed when the server has answered */
 	bool is_late;  /* the server has not, in time */
 	struct socket_side client, server;
 	uint16_t client_code, server_code; /* of those that are due */

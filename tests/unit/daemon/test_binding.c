@@ -130,7 +130,7 @@ static void what_is_dropped_leaves_nothing(void **state)
 	end(&w);
 }
 
-/* All that failed is told, and what was opened with it is closed. */
+/* All errors are reported, and what was opened is closed. */
 static void one_that_fails_drops_all(void **state)
 {
 	struct world w;

@@ -148,7 +148,7 @@ static void each_result_of_reading_a_head(void **state)
 			fail_msg("\"%s\" gives %d", rows[i].bytes, (int)head);
 		if (head == SERVER_HEAD_READ)
 			assert_int_equal(response.status, 200);
-		else if (rows[i].ends) /* an end is told as often as it is asked for */
+		else if (rows[i].ends) /* the end is reported each time */
 			assert_int_equal(server_read_head(connection), head);
 		server_connection_close(connection);
 		linked_end(&l);

@@ -5,98 +5,8 @@
 #include <errno.h>
 
 #include "site/site_use.h"
+#include "fake_acceptor.h"
 #include "tests/unit/exchange/fakes/stage.h"
-
-/* ---- the fake socket ------------------------------------------------------------------------- */
-
-static struct fake {
-	void (*ready)(struct acceptor *acceptor);
-	unsigned waiting, starts, stops, closes, backlog;
-	int error; /* what accept fails with */
-	enum handshakes handshakes;
-	bool kept_out, keeps_nothing_out;
-} fake;
-
-void __wrap_acceptor_open(struct acceptor *acceptor, struct loop *loop, int fd,
-	void (*ready)(struct acceptor *acceptor));
-void __wrap_acceptor_close(struct acceptor *acceptor);
-void __wrap_acceptor_start(struct acceptor *acceptor);
-void __wrap_acceptor_stop(struct acceptor *acceptor);
-int __wrap_acceptor_take(struct acceptor *acceptor, struct stream_export *client,
-	struct sockaddr_storage *peer, socklen_t *len);
-bool __wrap_acceptor_has_client(const struct acceptor *acceptor);
-int __wrap_acceptor_set_backlog(const struct acceptor *acceptor, int backlog);
-bool __wrap_acceptor_keep_out(const struct acceptor *acceptor);
-enum handshakes __wrap_acceptor_handshakes(const struct acceptor *acceptor);
-
-void __wrap_acceptor_open(struct acceptor *acceptor, struct loop *loop, int fd,
-	void (*ready)(struct acceptor *acceptor))
-{
-	(void)loop;
-	assert_int_equal(fd, 77);
-	acceptor->accepting = false;
-	fake.ready = ready;
-}
-
-void __wrap_acceptor_close(struct acceptor *acceptor)
-{
-	acceptor->accepting = false;
-	fake.closes++;
-}
-
-void __wrap_acceptor_start(struct acceptor *acceptor)
-{
-	acceptor->accepting = true;
-	fake.starts++;
-}
-
-void __wrap_acceptor_stop(struct acceptor *acceptor)
-{
-	acceptor->accepting = false;
-	fake.stops++;
-}
-
-int __wrap_acceptor_take(struct acceptor *acceptor, struct stream_export *client,
-	struct sockaddr_storage *peer, socklen_t *len)
-{
-	(void)acceptor;
-	memset(client, 0, sizeof(*client));
-	memset(peer, 0, sizeof(*peer));
-	*len = sizeof(*peer);
-	if (fake.error != 0)
-		return fake.error;
-	if (fake.waiting == 0)
-		return EAGAIN;
-	fake.waiting--;
-	return 0;
-}
-
-bool __wrap_acceptor_has_client(const struct acceptor *acceptor)
-{
-	(void)acceptor;
-	return fake.waiting > 0;
-}
-
-int __wrap_acceptor_set_backlog(const struct acceptor *acceptor, int backlog)
-{
-	(void)acceptor;
-	fake.backlog = (unsigned)backlog;
-	return 0;
-}
-
-bool __wrap_acceptor_keep_out(const struct acceptor *acceptor)
-{
-	(void)acceptor;
-	fake.kept_out = true;
-	errno = EPERM;
-	return !fake.keeps_nothing_out;
-}
-
-enum handshakes __wrap_acceptor_handshakes(const struct acceptor *acceptor)
-{
-	(void)acceptor;
-	return fake.handshakes;
-}
 
 /* ---- the world ------------------------------------------------------------------------------- */
 
@@ -148,12 +58,12 @@ static const struct protocol protocol = {take_client, none_lingers, find_idle, c
 
 static void begin(struct world *w, const struct stage_conf *conf)
 {
-	fake = (struct fake){.handshakes = HANDSHAKES_NONE};
+	fake = (struct fake_acceptor){.handshakes = HANDSHAKES_NONE};
 	taken = 0;
 	idle = NULL;
 	*w = (struct world){.stage = stage_begin(conf), .text = "127.0.0.1:1"};
 	w->worker = w->stage->worker;
-	w->sockets[0] = 77;
+	w->sockets[0] = FAKE_DESCRIPTOR;
 	w->listeners[0] = w->listener = calloc(1, sizeof(struct listener));
 	assert_non_null(w->listener);
 	w->binding = (struct binding){.text = w->text,

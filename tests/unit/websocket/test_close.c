@@ -1,4 +1,4 @@
-/* How a socket closes: a close frame goes both ways on each side, whoever begins. */
+/* How a socket closes: a close frame goes both ways on each side. */
 #include "opened.h"
 
 #include "queue/queue.h"
@@ -276,7 +276,7 @@ static void finishing_late(void **state)
 	assert_over("end", "close(1001 over) end");
 }
 
-/* close_timeout is the server's time to answer, and begins when it is told. */
+/* close_timeout is the time of the server to answer: it begins with its close frame. */
 static void finishing_waits_for_a_messages_turn(void **state)
 {
 	static const struct stage_conf conf = {.more = "[limit l]\nkey = ip\nrate = 1 per 20s\n",

@@ -1,0 +1,18 @@
+/* A listening socket that the test has in its hands; link with -Wl,--wrap of each acceptor_ call.
+ */
+#ifndef UNIT_LISTEN_FAKE_ACCEPTOR_H
+#define UNIT_LISTEN_FAKE_ACCEPTOR_H
+
+#include "net/acceptor.h"
+
+#define FAKE_DESCRIPTOR 77
+
+extern struct fake_acceptor {
+	void (*ready)(struct acceptor *acceptor);
+	unsigned waiting, starts, stops, closes, backlog;
+	int error; /* what accept fails with */
+	enum handshakes handshakes;
+	bool kept_out, keeps_nothing_out;
+} fake;
+
+#endif
