@@ -260,8 +260,8 @@ def finishes(slow, head):
 
 @test("idle_timeout begins when the client has taken its response", workers=(1,))
 def still_taken(t):
-    _, slow, head = taking(t, listener="idle_timeout = 300ms")
-    time.sleep(1)  # it would be closed by now
+    _, slow, head = taking(t, listener="idle_timeout = 2s")  # which a slow client's first request is within
+    time.sleep(3)  # it would be closed by now
     equal(finishes(slow, head).status, 200, "status of the next request")
     slow.expect_end()
 
