@@ -90,6 +90,15 @@ static inline void connected_slow(struct connected *c, const struct stage_conf *
 	assert_has(connected_got(c), "HTTP/1.1 408 ");
 }
 
+/* As its worker begins a drain. */
+static inline void connected_drain(struct connected *c)
+{
+	c->stage->worker->draining = true;
+	c->stage->worker->drain_began_ms = worker_now_ms(c->stage->worker);
+	if (c->stage->worker->downstreams)
+		downstream_drain(c->downstream);
+}
+
 static inline bool connected_is_open(const struct connected *c)
 {
 	return c->stage->worker->downstreams != NULL;
