@@ -102,8 +102,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 
 	if (size < 2)
 		return 0;
-	const struct oracle_rules rules = {data[0] & 1, data[0] & 2, data[0] & 4 ? data[0] : 0};
-	const struct oracle_rules onward = {true, true, 0};
+	const struct oracle_rules rules = {
+		data[0] & 1, data[0] & 2, data[0] & 4 ? data[0] : 0, false};
+	const struct oracle_rules onward = {true, true, 0, false};
 	const char *text = (const char *)data + 2;
 	size_t len = size - 2;
 

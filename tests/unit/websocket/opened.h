@@ -50,7 +50,7 @@ struct opened {
 /* A turn in which sockets have done nothing yet. */
 static inline void opened_turn(struct opened *o)
 {
-	o->stage->worker->loop.now_ns++;
+	o->stage->worker->wall.turn_ns = ++o->stage->worker->loop.now_ns;
 	stage_turn(o->stage);
 }
 

@@ -102,6 +102,7 @@ static inline void oracle_note_event(
 struct oracle_rules {
 	bool masked, deflates;
 	uint64_t max_bytes; /* 0: no bound */
+	bool trusts_text;   /* texts need not be UTF-8 */
 };
 
 struct oracle_head {
@@ -179,7 +180,8 @@ static inline unsigned oracle_judge_close(const uint8_t *payload, size_t len)
 
 /* Some of a data frame's payload, or all of it. 0, or the code that ends it. */
 static inline unsigned oracle_take_data(struct oracle_message *message,
-	const struct oracle_head *head, const uint8_t *payload, size_t len, struct oracle_log *log)
+	const struct oracle_head *head, const uint8_t *payload, size_t len, bool trusts_text,
+	struct oracle_log *log)
 {
 	bool whole = len == head->length && head->fin;
 
@@ -193,7 +195,7 @@ static inline unsigned oracle_take_data(struct oracle_message *message,
 	if (len > 0)
 		memcpy(message->payload + message->len, payload, len);
 	message->len += len;
-	if (message->opcode == 1 && message->rsv == 0) {
+	if (message->opcode == 1 && message->rsv == 0 && !trusts_text) {
 		enum oracle_utf8 is = oracle_utf8(message->payload, message->len);
 		if (is == ORACLE_NOT_UTF8 || (whole && is != ORACLE_UTF8))
 			return 1007;
@@ -244,9 +246,9 @@ static inline void oracle_read(
 				     (head.masked ? bytes[head.bytes - 4 + i % 4] : 0);
 		code = oracle_judge(rules, &head, &message);
 		if (code == 0)
-			code = head.opcode & 8
-				       ? oracle_take_control(&head, payload, here, log)
-				       : oracle_take_data(&message, &head, payload, here, log);
+			code = head.opcode & 8 ? oracle_take_control(&head, payload, here, log)
+					       : oracle_take_data(&message, &head, payload, here,
+							 rules->trusts_text, log);
 		bytes += head.bytes + here;
 		len -= head.bytes + here;
 	}

@@ -159,7 +159,7 @@ static void test_as_by_the_oracle(void **state)
 	frame_pool_init(&pool);
 	for (int round = 0; round < 4000; round++) {
 		struct oracle_rules rules = {random_below(&random, 2), random_below(&random, 2),
-			random_below(&random, 4) ? 0 : 100 + random_below(&random, 2000)};
+			random_below(&random, 4) ? 0 : 100 + random_below(&random, 2000), false};
 		struct oracle_log expected = {0};
 		draw(&random, &rules, &drawn);
 		oracle_read(&rules, drawn.bytes, drawn.len, &expected);
