@@ -61,7 +61,7 @@ static int add_named(struct limit_set *set, uint64_t cost, const struct conf_lim
 
 	if (error == 0 && named->plan && plan)
 		error = add_limits(set, cost, plan->limits, plan->limit_count, throttles);
-	if (error == 0)
+	if (error == 0 && named->count > before)
 		error = add_limits(
 			set, cost, named->items + before, named->count - before, throttles);
 	return error;
