@@ -137,7 +137,7 @@ def server_stalls(t):
         done.wait()
 
     origin = t.origin(stalls)
-    sluice = t.sluice(to(origin, route=route("message_timeout = 500ms\nmax_message_size = 16M")))
+    sluice = t.sluice(to(origin, route=route("message_timeout = 3s\nmax_message_size = 16M")))
     socket = open_socket(t, sluice)
     for _ in range(3):
         socket.stream.try_send(socket.bytes_of(ws.BINARY, b"x" * 15000000))
