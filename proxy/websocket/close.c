@@ -54,6 +54,11 @@ void socket_finish(struct websocket *socket, unsigned code, struct slice reason,
 	closing->server.due = true;
 }
 
+void socket_finish_with_session(struct websocket *socket)
+{
+	socket_finish(socket, CLOSE_GOING_AWAY, SLICE("session closed"), "session closed");
+}
+
 void socket_client_closes(struct websocket *socket, struct slice payload)
 {
 	struct socket_closing *closing = &socket->closing;

@@ -12,6 +12,8 @@ void socket_close(struct websocket *socket, unsigned code, struct slice reason,
 /* Takes no more messages of the client. What it has sent before is passed on, the server told, and
  * what that still sends before it answers passed on, too; then the client gets a close frame. */
 void socket_finish(struct websocket *socket, unsigned code, struct slice reason, const char *why);
+/* The same, as its session drains or closes. */
+void socket_finish_with_session(struct websocket *socket);
 
 /* A side has sent a close frame: passes it on. */
 void socket_client_closes(struct websocket *socket, struct slice payload);

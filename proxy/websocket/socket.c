@@ -102,8 +102,7 @@ static void run(struct exchange *x)
 
 static void session_ends(struct exchange *x)
 {
-	socket_finish(
-		x->tunnel.socket, CLOSE_GOING_AWAY, SLICE("session closed"), "session closed");
+	socket_finish_with_session(x->tunnel.socket);
 }
 
 static void timeout(struct exchange *x)

@@ -324,6 +324,28 @@ static void a_session_that_ends_finishes_its_sockets(void **state)
 	assert_over("end", "end");
 }
 
+/* Its client's next message may be refused before the socket has heard of it. What was accepted is
+ * still answered. */
+static void a_message_is_faster_than_the_end_of_its_session(void **state)
+{
+	static const struct stage_conf conf = {.route = OPENED_ROUTE "session = header:Host"};
+
+	(void)state;
+	opened_begin(&o, &conf);
+	opened_client(&o, FRAME_TEXT, "first");
+	queue_close_all(o.stage->relay.node.queue, SESSION_CLOSING, worker_now_ns(o.stage->worker));
+	assert_int_equal(memory_peer_send(o.client.wire, "\x81\x81\0\0\0\0x", 7), 7);
+	socket_run(o.socket);
+	assert_int_equal(o.socket->received.messages, 2);
+	assert_string_equal(opened_to_server(&o), "text(first) close(1001 session closed) ");
+	assert_string_equal(opened_to_client(&o), "");
+	opened_server(&o, FRAME_TEXT, "answer");
+	opened_server_closes(&o, 1001, "");
+	assert_string_equal(opened_to_client(&o), "text(answer) close(1001 session closed) ");
+	opened_client_closes(&o, 1001, "");
+	assert_over("end", "end");
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -346,6 +368,7 @@ int main(void)
 		cmocka_unit_test(finishing_late),
 		cmocka_unit_test(finishing_waits_for_a_messages_turn),
 		cmocka_unit_test(a_session_that_ends_finishes_its_sockets),
+		cmocka_unit_test(a_message_is_faster_than_the_end_of_its_session),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
