@@ -217,6 +217,40 @@ static void the_client_leaves_before_it_is_told(void **state)
 	opened_end(&o);
 }
 
+/* And then only the server's answer is waited for. */
+static void the_client_leaves_when_we_have_told_it(void **state)
+{
+	(void)state;
+	opened_begin(&o, &plain);
+	socket_close(o.socket, CLOSE_POLICY, SLICE("why"), CLOSE_GOING_AWAY, "log");
+	socket_run(o.socket);
+	assert_string_equal(opened_to_client(&o), "close(1008 why) ");
+	memory_peer_end_output(o.client.wire);
+	stage_turn(o.stage);
+	assert_true(opened_is_open(&o));
+	opened_server_closes(&o, 1001, "");
+	assert_over("end", "close(1001 why) end");
+}
+
+/* What it has not taken is of no use any more, and keeps the socket no longer. */
+static void the_server_is_gone_with_bytes_to_take(void **state)
+{
+	static char text[40001];
+
+	(void)state;
+	memset(text, 'a', sizeof(text) - 1);
+	opened_begin(&o, &plain);
+	opened_client(&o, FRAME_TEXT, text);
+	opened_client(&o, FRAME_TEXT, text);
+	assert_false(flow_is_empty(o.handshake->up.flow));
+	memory_peer_reset(o.server.wire);
+	stage_turn(o.stage);
+	assert_string_equal(opened_to_client(&o), "close(1011 server gone) ");
+	assert_null(o.socket->client.first);
+	opened_client_closes(&o, 1011, "");
+	assert_over("end", "cut");
+}
+
 /* ---- finishing ------------------------------------------------------------------------------- */
 
 static void finishing_tells_the_server_first(void **state)
@@ -362,6 +396,8 @@ int main(void)
 		cmocka_unit_test(the_client_is_gone),
 		cmocka_unit_test(the_client_leaves_when_it_is_told),
 		cmocka_unit_test(the_client_leaves_before_it_is_told),
+		cmocka_unit_test(the_client_leaves_when_we_have_told_it),
+		cmocka_unit_test(the_server_is_gone_with_bytes_to_take),
 		cmocka_unit_test(finishing_tells_the_server_first),
 		cmocka_unit_test(finishing_with_a_server_that_hangs_up),
 		cmocka_unit_test(finishing_with_a_client_that_closes),

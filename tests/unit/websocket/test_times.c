@@ -301,6 +301,36 @@ static void closing_has_its_own_time(void **state)
 	opened_end(&o);
 }
 
+/* The second close frame does not begin it once more. */
+static void closing_begins_once(void **state)
+{
+	(void)state;
+	begin(OPENED_ROUTE "close_timeout = 9s");
+	stage_at(o.stage, 100);
+	opened_server_closes(&o, 1000, "");
+	assert_int_equal(opened_due_ms(&o), 9100);
+	stage_at(o.stage, 5000);
+	memory_peer_end_output(o.server.wire);
+	stage_turn(o.stage);
+	socket_close(o.socket, CLOSE_POLICY, SLICE("why"), CLOSE_POLICY, "why");
+	socket_run(o.socket);
+	assert_int_equal(opened_due_ms(&o), 9100);
+	opened_end(&o);
+}
+
+static void closing_begins_once_for_both(void **state)
+{
+	(void)state;
+	begin(OPENED_ROUTE "close_timeout = 9s");
+	stage_at(o.stage, 100);
+	socket_close(o.socket, CLOSE_POLICY, SLICE("why"), CLOSE_POLICY, "why");
+	socket_run(o.socket);
+	stage_at(o.stage, 5000);
+	opened_client_closes(&o, 1008, "");
+	assert_int_equal(opened_due_ms(&o), 9100);
+	opened_end(&o);
+}
+
 static void one_is_always_set(void **state)
 {
 	(void)state;
@@ -332,6 +362,8 @@ int main(void)
 		cmocka_unit_test(a_drain_spreads_the_ends),
 		cmocka_unit_test(at_the_end_of_a_drain),
 		cmocka_unit_test(closing_has_its_own_time),
+		cmocka_unit_test(closing_begins_once),
+		cmocka_unit_test(closing_begins_once_for_both),
 		cmocka_unit_test(one_is_always_set),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
