@@ -251,6 +251,24 @@ static void the_server_is_gone_with_bytes_to_take(void **state)
 	assert_over("end", "cut");
 }
 
+/* One that is not read now is found to be gone when it is written to. */
+static void the_server_is_gone_for_what_it_is_sent(void **state)
+{
+	static char text[40001];
+
+	(void)state;
+	memset(text, 'a', sizeof(text) - 1);
+	opened_begin(&o, &plain);
+	for (unsigned i = 0; i < 3; i++)
+		opened_server(&o, FRAME_TEXT, text); /* its client takes nothing */
+	memory_peer_reset(o.server.wire);
+	opened_client(&o, FRAME_TEXT, "anybody there?");
+	assert_true(o.socket->closing.begun);
+	assert_int_equal(o.socket->closing.client_code, CLOSE_INTERNAL);
+	assert_null(o.socket->client.first);
+	opened_end(&o);
+}
+
 /* ---- finishing ------------------------------------------------------------------------------- */
 
 static void finishing_tells_the_server_first(void **state)
@@ -398,6 +416,7 @@ int main(void)
 		cmocka_unit_test(the_client_leaves_before_it_is_told),
 		cmocka_unit_test(the_client_leaves_when_we_have_told_it),
 		cmocka_unit_test(the_server_is_gone_with_bytes_to_take),
+		cmocka_unit_test(the_server_is_gone_for_what_it_is_sent),
 		cmocka_unit_test(finishing_tells_the_server_first),
 		cmocka_unit_test(finishing_with_a_server_that_hangs_up),
 		cmocka_unit_test(finishing_with_a_client_that_closes),

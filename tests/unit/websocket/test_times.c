@@ -64,6 +64,20 @@ static void its_pong_stays_with_us(void **state)
 	opened_end(&o);
 }
 
+/* Nobody answers one before it has come. */
+static void pings_differ(void **state)
+{
+	char first[SOCKET_PING_BYTES], none[SOCKET_PING_BYTES] = {0};
+
+	(void)state;
+	begin(QUIET "ping_interval = 20s\nping_timeout = 7s");
+	memcpy(first, o.socket->ping, sizeof(first));
+	assert_memory_not_equal(first, none, sizeof(none));
+	opened_pass(&o);
+	assert_memory_not_equal(first, o.socket->ping, sizeof(first));
+	opened_end(&o);
+}
+
 static void any_byte_is_an_answer(void **state)
 {
 	(void)state;
@@ -268,6 +282,19 @@ static void a_drain_spreads_the_ends(void **state)
 	}
 }
 
+static void a_socket_that_opens_in_a_drain(void **state)
+{
+	(void)state;
+	begin(OPENED_ROUTE);
+	o.stage->worker->draining = true;
+	socket_times_begin(o.socket);
+	assert_in_range(o.socket->ends_ms - STAGE_START_MS, 0, 3600 * 1000);
+	o.stage->worker->draining = false;
+	socket_times_begin(o.socket);
+	assert_true(o.socket->ends_ms == UINT64_MAX);
+	opened_end(&o);
+}
+
 static void at_the_end_of_a_drain(void **state)
 {
 	(void)state;
@@ -349,6 +376,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(silence_is_asked_about),
 		cmocka_unit_test(its_pong_stays_with_us),
+		cmocka_unit_test(pings_differ),
 		cmocka_unit_test(any_byte_is_an_answer),
 		cmocka_unit_test(pings_wait_for_the_servers_frame),
 		cmocka_unit_test(nobody_asks_a_client_that_is_not_read),
@@ -360,6 +388,7 @@ int main(void)
 		cmocka_unit_test(a_socket_without_messages),
 		cmocka_unit_test(lifetimes_differ),
 		cmocka_unit_test(a_drain_spreads_the_ends),
+		cmocka_unit_test(a_socket_that_opens_in_a_drain),
 		cmocka_unit_test(at_the_end_of_a_drain),
 		cmocka_unit_test(closing_has_its_own_time),
 		cmocka_unit_test(closing_begins_once),
