@@ -127,13 +127,14 @@ static inline const char *opened_name(uint8_t opcode)
 	return names[opcode];
 }
 
-/* Of payloads that are long: the first character and how many. */
+/* `~`: RSV1. Of payloads that are long: the first character and how many. */
 static inline void opened_note(
 	struct opened_side *side, uint8_t first, const char *payload, size_t len)
 {
 	char *at = side->text + strlen(side->text);
 	size_t room = sizeof(side->text) - strlen(side->text);
-	const char *name = opened_name(first & 15), *more = first & OPENED_FIN ? "" : "-";
+	const char *name = opened_name(first & 15);
+	const char *more = first & 0x40 ? "~" : first & OPENED_FIN ? "" : "-";
 
 	if ((first & 15) == FRAME_CLOSE && len >= 2)
 		snprintf(at, room, "close(%u %.*s) ",
@@ -208,15 +209,25 @@ static inline const char *opened_to_server(struct opened *o)
 
 /* ---- its life -------------------------------------------------------------------------------- */
 
-/* One more socket of the stage; `o` is zeroed but for what opened_begin sets. */
-static inline void opened_begin(struct opened *o, const struct stage_conf *conf)
+/* With permessage-deflate. */
+#define OPENED_DEFLATE_REQUEST                                                                     \
+	"GET /chat HTTP/1.1\r\nHost: h\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"           \
+	"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n"             \
+	"Sec-WebSocket-Extensions: permessage-deflate\r\n\r\n"
+#define OPENED_DEFLATE_ANSWER                                                                      \
+	"HTTP/1.1 101 Go\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"                         \
+	"Sec-WebSocket-Extensions: permessage-deflate\r\n"                                         \
+	"Sec-WebSocket-Accept: s3pPLMBiTxaQ9kYGzzhZRbK+xOo=\r\n\r\n"
+
+static inline void opened_begin_with(
+	struct opened *o, const struct stage_conf *conf, const char *request, const char *answer)
 {
 	memset(o, 0, sizeof(*o));
 	connected_open(&o->c, conf);
 	o->stage = o->c.stage;
-	connected_send(&o->c, OPENED_REQUEST);
+	connected_send(&o->c, request);
 	assert_has(stage_server_got(o->stage, 0), "Upgrade: websocket\r\n");
-	stage_server_sends(o->stage, 0, OPENED_ANSWER);
+	stage_server_sends(o->stage, 0, answer);
 	assert_has(connected_got(&o->c), "HTTP/1.1 101 ");
 	o->client.wire = o->c.wire;
 	o->server.wire = o->stage->servers[0].wire;
@@ -225,6 +236,11 @@ static inline void opened_begin(struct opened *o, const struct stage_conf *conf)
 	assert_non_null(o->socket);
 	o->socket->all->random = 1;
 	o->handshake = o->socket->handshake;
+}
+
+static inline void opened_begin(struct opened *o, const struct stage_conf *conf)
+{
+	opened_begin_with(o, conf, OPENED_REQUEST, OPENED_ANSWER);
 }
 
 static inline bool opened_is_open(const struct opened *o)

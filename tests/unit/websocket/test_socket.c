@@ -360,6 +360,72 @@ static void what_breaks_the_rules(void **state)
 	opened_end(&o);
 }
 
+/* And nothing more of it is read. */
+static void a_flood_is_not_read_on(void **state)
+{
+	(void)state;
+	opened_begin(&o, &plain);
+	for (unsigned i = 0; i <= SOCKET_CONTROLS_A_SECOND; i++)
+		memory_peer_send(o.client.wire, "\x89\x80\0\0\0\0", 6);
+	opened_turn(&o);
+	for (unsigned i = 0; i < 8; i++) {
+		opened_to_server(&o);
+		opened_turn(&o);
+	}
+	assert_true(o.socket->closing.begun);
+	assert_true(o.socket->closing.client.done);
+	opened_end(&o);
+}
+
+static void compressed_messages_pass_as_they_are(void **state)
+{
+	(void)state;
+	opened_begin_with(&o, &plain, OPENED_DEFLATE_REQUEST, OPENED_DEFLATE_ANSWER);
+	opened_send(&o, o.client.wire, true, OPENED_FIN | 0x40 | FRAME_TEXT, SLICE("\xff\xfe"));
+	opened_client(&o, FRAME_TEXT, "plain");
+	assert_string_equal(opened_to_server(&o), "text~(\xff\xfe) text(plain) ");
+	opened_send(&o, o.server.wire, false, OPENED_FIN | 0x40 | FRAME_BINARY, SLICE("zip"));
+	assert_string_equal(opened_to_client(&o), "binary~(zip) ");
+	opened_end(&o);
+}
+
+static void a_message_has_its_line(void **state)
+{
+	static const struct stage_conf conf = {.more = LIMIT("1 per 10s"),
+		.route = OPENED_ROUTE
+		"message_limits = l\non_message_exceed = drop\nlog_messages = on"};
+
+	(void)state;
+	opened_begin(&o, &conf);
+	char id[64];
+	snprintf(id, sizeof(id), "id=%.*s ", SLICE_ARGS(o.handshake->request_id));
+	opened_client(&o, FRAME_TEXT, "one");
+	assert_has(lines.text, "\"MESSAGE /chat websocket\" 200 0 ");
+	assert_has(lines.text, id);
+	assert_has(lines.text, " limit=l verdict=admit ");
+	lines_clear();
+	opened_client(&o, FRAME_TEXT, "two");
+	assert_has(lines.text, "\"MESSAGE /chat websocket\" 429 0 ");
+	assert_has(lines.text, " limit=l verdict=refuse ");
+	opened_end(&o);
+}
+
+/* A client that ends its output while its message waits is asked whether it is there. */
+static void a_client_that_ends_its_output_is_asked(void **state)
+{
+	(void)state;
+	opened_begin(&o, &delays);
+	opened_client(&o, FRAME_TEXT, "first");
+	opened_client(&o, FRAME_TEXT, "second");
+	assert_int_equal(o.socket->client.first->state, EXCHANGE_DELAYED);
+	memory_peer_end_output(o.client.wire);
+	opened_turn(&o);
+	const char *got = opened_to_client(&o);
+	assert_memory_equal(got, "ping(", 5);
+	assert_null(strstr(got + 5, "ping(")); /* once */
+	opened_end(&o);
+}
+
 /* ---- its end --------------------------------------------------------------------------------- */
 
 static void a_message_ends_with_its_socket(void **state)
@@ -427,6 +493,10 @@ int main(void)
 		cmocka_unit_test(control_frames_are_bounded),
 		cmocka_unit_test(empty_fragments_count_as_such),
 		cmocka_unit_test(what_breaks_the_rules),
+		cmocka_unit_test(a_flood_is_not_read_on),
+		cmocka_unit_test(compressed_messages_pass_as_they_are),
+		cmocka_unit_test(a_message_has_its_line),
+		cmocka_unit_test(a_client_that_ends_its_output_is_asked),
 		cmocka_unit_test(a_message_ends_with_its_socket),
 		cmocka_unit_test(its_line_has_what_passed),
 		cmocka_unit_test(sockets_have_ids),
