@@ -194,7 +194,12 @@ def upgrade(t):
         with open(path, encoding="ascii") as file:
             return int(file.read() or 0)
     until(lambda: os.path.exists(path) and pid() not in (0, old), "a new process")
-    t.defer(lambda: os.kill(pid(), signal.SIGTERM))
+    ended = []
+
+    def end_new():
+        if not ended:
+            ended.append(os.kill(pid(), signal.SIGTERM))
+    t.defer(end_new)
     socket.send("still here")
     equal(socket.message(), "still here")
     other = open_socket(t, sluice)
@@ -202,6 +207,8 @@ def upgrade(t):
     equal(other.message(), "with the new one")
     other.stream.close()
     socket.close()
+    until(lambda: not sluice.process.running(), "the old process ends")
+    end_new()  # it has the pipes of the old one, which are read to their end
     equal(sluice.wait(), 0)
 
 
