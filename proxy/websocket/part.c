@@ -23,7 +23,7 @@ static void command(struct worker *worker, unsigned commands)
 		socket = next) {
 		next = socket->next;
 		socket_drain(socket);
-		socket_run(socket);
+		client_advance(socket->handshake->client); /* its connection may end with it */
 	}
 }
 
