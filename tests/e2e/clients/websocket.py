@@ -40,8 +40,9 @@ async def ask(url, count):
         pong = await socket.ping(b"alive")
         await asyncio.wait_for(pong, 30)
         await socket.close(4000, "done")
+    agreed = socket.extensions if hasattr(socket, "extensions") else socket.protocol.extensions  # since its version 14
     print(json.dumps({"same": came == sent, "messages": len(came), "code": socket.close_code,
-                      "extensions": ", ".join(e.name for e in socket.extensions)}))
+                      "extensions": ", ".join(e.name for e in agreed)}))
 
 
 if sys.argv[1] == "server":
