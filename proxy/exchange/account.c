@@ -113,7 +113,7 @@ static void count_times(const struct exchange *x, _Atomic uint64_t *route)
 	stats_observe(&route[STATS_UPSTREAM_DURATION], now_ns - x->times.started_ns);
 }
 
-/* By whom it was admitted or refused, and how many its plan's callers have had. */
+/* The authority that judged it, and how many its plan's callers have had. */
 static inline __attribute__((always_inline)) void count_verdict(
 	const struct exchange *x, enum stats_verdict verdict)
 {

@@ -363,7 +363,7 @@ static bool look(struct world *w)
 	return listeners_are_closed(w->worker);
 }
 
-/* Two looks without a handshake, and nobody who waits. */
+/* Two looks without a handshake, and an empty backlog. */
 static void it_retires_when_nobody_is_on_the_way(void **state)
 {
 	struct world w;

@@ -1,4 +1,4 @@
-/* Idle connections and the bound on all of a server's: who gets one, who waits for one, and in
+/* Idle connections and the bound on all of a server's: which exchange gets one, which waits, and in
  * which order. */
 #include "upstream/server_pool.h"
 
@@ -327,7 +327,7 @@ static void a_higher_bound_wakes_as_many(void **state)
 	linked_end(&l);
 }
 
-/* A worker that has not seen the bound yet has idle ones to itself: who waits has them then. */
+/* A worker that has not seen the bound has idle ones to itself: those that wait get them then. */
 static void those_that_are_shared_wake_as_many(void **state)
 {
 	struct waiting waiting = {0};

@@ -30,7 +30,7 @@ struct opened_side {
 	struct memory_peer *wire;
 	bool masked; /* the frames that it gets must be */
 	bool over;
-	size_t len; /* of what is no whole frame yet */
+	size_t len; /* of the frame that is not whole yet */
 	uint8_t bytes[OPENED_BYTES];
 	char text[OPENED_BYTES];
 };

@@ -98,7 +98,7 @@ static void a_long_reason_is_cut(void **state)
 	opened_end(&o);
 }
 
-/* The server is told behind the message that is under way. */
+/* The server's close frame goes behind the message that is under way. */
 static void the_message_under_way_goes_first(void **state)
 {
 	static char text[40001];
@@ -192,7 +192,7 @@ static void the_client_leaves_when_it_is_told(void **state)
 	memory_peer_end_output(o.client.wire);
 	stage_turn(o.stage);
 	assert_int_equal(stage_count(o.stage, STATS_CLIENT_GONE), 0);
-	opened_pass(&o); /* the server is told nothing: it has closed, and waits */
+	opened_pass(&o); /* no close frame for the server: it has closed, and waits */
 	assert_false(opened_is_open(&o));
 	opened_end(&o);
 }
