@@ -171,7 +171,7 @@ static void exchange_ended(struct client *client, struct exchange *message)
 
 	assert(client->first == message);
 	client->first = NULL;
-	socket->heard_ms = socket_now_ms(socket); /* its silence begins again */
+	socket->heard_ms = socket->active_ms = socket_now_ms(socket); /* silence begins again */
 	buffer_release(&socket->message, &socket->worker->blocks);
 	socket->again = true;
 }

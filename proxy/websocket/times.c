@@ -7,8 +7,8 @@
  *                              since its message began                message_timeout
  *   a message is written:      since it was passed on                 message_timeout
  *   bytes wait for the client: since it took some, or none waited     send_timeout
- *   always                     since the last message either way      socket_idle_timeout
- *                              since it was opened, or in a drain     ends_ms
+ *   no message is under way:   since the last one, either way         socket_idle_timeout
+ *   always                     since it was opened, or in a drain     ends_ms
  *
  * While a message of the client's waits for its turn, the client is not read, and its silence says
  * nothing.
@@ -117,7 +117,8 @@ static void list_times(struct websocket *socket, uint64_t at_ms[static TIME_KIND
 			at_ms[TIME_CLOSING] = socket->closing.since_ms + conf->close_timeout_ms;
 		return;
 	}
-	at_ms[TIME_IDLE] = after(socket->active_ms, conf->idle_timeout_ms);
+	if (!message)
+		at_ms[TIME_IDLE] = after(socket->active_ms, conf->idle_timeout_ms);
 	at_ms[TIME_END] = socket->ends_ms;
 	if (!socket_reads_client(socket))
 		return;

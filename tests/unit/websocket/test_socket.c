@@ -302,6 +302,30 @@ static void a_limit_delays(void **state)
 	opened_end(&o);
 }
 
+/* Idle is a socket that has nothing under way. */
+static void a_delay_is_not_idleness(void **state)
+{
+	static const struct stage_conf idles = {.more = LIMIT("1 per 10s"),
+		.route = "websocket = messages\nping_interval = 0s\n"
+			 "socket_idle_timeout = 2s\nmessage_limits = l"};
+
+	(void)state;
+	opened_begin(&o, &idles);
+	opened_client(&o, FRAME_TEXT, "first");
+	opened_client(&o, FRAME_TEXT, "second");
+	assert_string_equal(opened_to_server(&o), "text(first) ");
+	struct exchange *message = o.socket->client.first;
+	assert_int_equal(message->state, EXCHANGE_DELAYED);
+	assert_true(opened_due_ms(&o) > 10000);
+	stage_pass(o.stage, &message->turn.deadline);
+	assert_string_equal(opened_to_server(&o), "text(second) ");
+	assert_null(o.socket->client.first);
+	assert_int_equal(opened_due_ms(&o), socket_now_ms(o.socket) - STAGE_START_MS + 2000);
+	opened_pass(&o);
+	assert_string_equal(opened_to_client(&o), "close(1001 idle) ");
+	opened_end(&o);
+}
+
 static void a_delay_has_an_end(void **state)
 {
 	(void)state;
@@ -499,6 +523,7 @@ int main(void)
 		cmocka_unit_test(notices_are_bounded),
 		cmocka_unit_test(a_limit_closes),
 		cmocka_unit_test(a_limit_delays),
+		cmocka_unit_test(a_delay_is_not_idleness),
 		cmocka_unit_test(a_delay_has_an_end),
 		cmocka_unit_test(control_frames_are_bounded),
 		cmocka_unit_test(empty_fragments_count_as_such),
