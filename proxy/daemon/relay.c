@@ -184,11 +184,10 @@ void relay_hand_over(struct relay *relay, pid_t pid)
 	begin_stop(relay);
 }
 
-static void on_signal(evutil_socket_t number, short what, void *arg)
+static void on_signal(int number, void *context)
 {
-	struct relay *relay = arg;
+	struct relay *relay = context;
 
-	(void)what;
 	switch (number) {
 	case SIGTERM:
 	case SIGINT:
@@ -212,27 +211,6 @@ static void on_signal(evutil_socket_t number, short what, void *arg)
 
 /* ---- starting -------------------------------------------------------------------------------- */
 
-static const int signal_numbers[] = {SIGTERM, SIGINT, SIGQUIT, SIGHUP, SIGUSR1, SIGUSR2};
-#define SIGNAL_COUNT (sizeof(signal_numbers) / sizeof(signal_numbers[0]))
-
-void relay_forget_signals(const struct relay *relay)
-{
-	(void)relay;
-	for (size_t i = 0; i < SIGNAL_COUNT; i++)
-		signal(signal_numbers[i], SIG_DFL);
-}
-
-static bool watch_signals(struct relay *relay)
-{
-	for (size_t i = 0; i < SIGNAL_COUNT; i++) {
-		relay->signals[i] =
-			evsignal_new(relay->node.loop.base, signal_numbers[i], on_signal, relay);
-		if (!relay->signals[i] || event_add(relay->signals[i], NULL) != 0)
-			return false;
-	}
-	return true;
-}
-
 static bool make_loop(struct relay *relay)
 {
 	struct event_base *base;
@@ -251,7 +229,7 @@ static bool make_loop(struct relay *relay)
 	relay->checks = checks_new(&relay->node.loop);
 	return growth_begin(relay) && failure_lines_begin(relay) && relay->queue_timer &&
 	       relay->stop_timer && relay->reload_timer && relay->resolver && relay->checks &&
-	       watch_signals(relay);
+	       signals_begin(&relay->signals, base, on_signal, relay);
 }
 
 static bool make_queue(struct relay *relay, const struct conf *conf)
@@ -523,10 +501,7 @@ static void finish(struct relay *relay)
 	roster_close(relay->roster);
 	stats_free(relay->node.stats);
 	bindings_free(relay);
-	for (size_t i = 0; i < sizeof(relay->signals) / sizeof(relay->signals[0]); i++) {
-		if (relay->signals[i])
-			event_free(relay->signals[i]);
-	}
+	signals_end(&relay->signals);
 	struct event *events[] = {relay->queue_timer, relay->stop_timer, relay->reload_timer};
 	for (size_t i = 0; i < sizeof(events) / sizeof(events[0]); i++) {
 		if (events[i])
@@ -545,33 +520,22 @@ static void finish(struct relay *relay)
 		log_close(relay->node.log);
 }
 
-/* From before the first socket listens until the loop takes them: none is lost, none kills. */
-static void hold_signals(bool hold)
-{
-	sigset_t set;
-
-	sigemptyset(&set);
-	for (size_t i = 0; i < SIGNAL_COUNT; i++)
-		sigaddset(&set, signal_numbers[i]);
-	pthread_sigmask(hold ? SIG_BLOCK : SIG_UNBLOCK, &set, NULL);
-}
-
 int relay_run(struct conf *conf, const struct relay_service *service)
 {
 	struct relay relay = {.service = service,
 		.manager.notify.fd = -1,
+		.signals.fd = -1,
 		.successor = -1,
 		.started_ns = clock_monotonic_ns()};
 
 	signal(SIGPIPE, SIG_IGN);
 	signal(SIGXFSZ, SIG_IGN); /* a file that may not grow is an error of its write */
-	hold_signals(true);
+	signals_block();
 	if (!start(&relay, conf)) {
 		relay.exit_status = 1;
 		if (atomic_load(&relay.node.running) > 0)
 			node_command_workers(&relay.node, WORKER_STOP);
 	}
-	hold_signals(false);
 	while (atomic_load_explicit(&relay.node.running, memory_order_acquire) > 0) {
 		int error = loop_run_turn(&relay.node.loop);
 		if (error != 0) {
@@ -585,8 +549,6 @@ int relay_run(struct conf *conf, const struct relay_service *service)
 		arm_queue_timer(&relay);
 	}
 	int status = relay.exit_status;
-	/* Without handlers, as of now, a late SIGHUP would kill. */
-	hold_signals(true);
 	finish(&relay);
 	return status;
 }

@@ -17,6 +17,7 @@
 #include "daemon/failure_lines.h"
 #include "daemon/growth.h"
 #include "daemon/manager.h"
+#include "daemon/signals.h"
 #include "listen/listener.h"
 #include "queue/queue.h"
 #include "site/site.h"
@@ -62,7 +63,7 @@ struct relay {
 	struct manager manager;        /* the service manager's part in it */
 	struct resolver *resolver;
 	struct checks *checks;
-	struct event *signals[6]; /* signal_numbers */
+	struct signals signals;
 	struct event *queue_timer, *stop_timer;
 	struct reload *reload;      /* prepared, waiting for names; or NULL */
 	struct event *reload_timer; /* commits it */
@@ -93,9 +94,6 @@ uint64_t relay_throttle_ns(const struct relay *relay);
 /* Process `pid` has taken over what bindings_hand_over and the like have left to it: this one
  * drains and ends. */
 void relay_hand_over(struct relay *relay, pid_t pid);
-
-/* In a child, before an exec: the handlers of this process are not run there. */
-void relay_forget_signals(const struct relay *relay);
 
 static inline struct relay *relay_of(const struct worker *worker)
 {

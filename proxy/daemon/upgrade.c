@@ -15,7 +15,6 @@
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "base/signals.h"
 #include "daemon/binding.h"
 #include "daemon/handover.h"
 #include "daemon/pid_file.h"
@@ -251,9 +250,10 @@ static void write_text(int fd, const char *text)
 	(void)ignored;
 }
 
-/* In the new process, which has one thread and shares nothing: nothing here takes memory. */
-static void become(const struct relay *relay, const struct handover *given, int manifest,
-	struct environment *environment, char *const *argv, const sigset_t *signals)
+/* In the new process, which has one thread and shares nothing: nothing here takes memory. Signals
+ * wait, as they do here (daemon/signals.h), until it reads them. */
+static void become(const struct handover *given, int manifest, struct environment *environment,
+	char *const *argv)
 {
 	char text[64];
 
@@ -267,8 +267,6 @@ static void become(const struct relay *relay, const struct handover *given, int 
 		fcntl(given->table, F_SETFD, 0);
 	for (size_t i = 0; i < given->count; i++)
 		fcntl(given->sockets[i].fd, F_SETFD, 0);
-	relay_forget_signals(relay);
-	pthread_sigmask(SIG_SETMASK, signals, NULL);
 	execve(argv[0], argv, environment->all);
 	snprintf(text, sizeof(text), "failed %d\n", errno);
 	write_text(given->channel, text);
@@ -282,20 +280,15 @@ static int start(struct relay *relay, struct upgrade *upgrade, int manifest)
 	char *argv[] = {(char *)(uintptr_t)relay->service->program, run, option,
 		(char *)(uintptr_t)relay->site->conf->path, NULL};
 	struct environment environment = {0};
-	sigset_t all, before;
 	int error = 0;
 
 	if (!environment_make(&environment, manifest))
 		return ENOMEM;
-	/* None may reach the handlers of this process there. */
-	signals_fill_but_faults(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &before);
 	upgrade->pid = fork();
 	if (upgrade->pid == 0)
-		become(relay, upgrade->given, manifest, &environment, argv, &before);
+		become(upgrade->given, manifest, &environment, argv);
 	if (upgrade->pid < 0)
 		error = errno;
-	pthread_sigmask(SIG_SETMASK, &before, NULL);
 	free(environment.all);
 	return error;
 }

@@ -1,0 +1,37 @@
+/*
+ * The signals that sluice answers, as events of its main loop.
+ *
+ * They stay blocked for as long as the process lives, and in its children, and are read instead
+ * (signalfd(2)). So none interrupts a system call, none kills while the process begins or ends, and
+ * at most six are taken a turn, however fast they come: a flood of them holds nothing up.
+ */
+#ifndef DAEMON_SIGNALS_H
+#define DAEMON_SIGNALS_H
+
+#include <signal.h>
+#include <stdbool.h>
+
+struct event;
+struct event_base;
+
+typedef void signal_fn(int number, void *context);
+
+struct signals {
+	int fd; /* -1: none are taken */
+	struct event *readable;
+	signal_fn *on_signal;
+	void *context;
+};
+
+/* Blocks SIGTERM, SIGINT, SIGQUIT, SIGHUP, SIGUSR1 and SIGUSR2 in this thread and in those that it
+ * makes: they wait for signals_begin. Call it before the first thread and the first socket. */
+void signals_block(void);
+
+/* Takes them from now on: calls `on_signal` in the loop of `base`. False with errno. */
+bool signals_begin(
+	struct signals *signals, struct event_base *base, signal_fn *on_signal, void *context);
+
+/* They wait again. May be called where signals_begin failed or signals->fd is -1. */
+void signals_end(struct signals *signals);
+
+#endif
