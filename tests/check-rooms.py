@@ -42,7 +42,8 @@ EVENT_ROOMS = ['loop', 'net']
 EVENT_UNITS = {
     'admin/handle_events': 'a timer', 'daemon/failure_lines': 'a timer', 'daemon/growth': 'a timer',
     'daemon/manager': 'a timer', 'daemon/relay': 'timers', 'daemon/reload': 'a timer',
-    'daemon/resolve': 'a timer', 'daemon/signals': 'their descriptor', 'daemon/upgrade': 'pipes to processes', 'daemon/usage': 'a timer',
+    'daemon/resolve': 'a timer', 'daemon/signals': 'their descriptor',
+    'daemon/upgrade': 'pipes to processes', 'daemon/usage': 'a timer',
 }
 STREAM_INSIDE = r'\bstream(?:\.|->)(?:end|transport)\b|(?:\.|->)carried\b'
 
