@@ -148,7 +148,7 @@ def not_sent(t):
 
     log = t.path("access.log")
     origin = t.origin(handler)
-    sluice = t.sluice(to(origin, upstream="first_byte_timeout = 300ms\nmax_fails = 0"),
+    sluice = t.sluice(to(origin, upstream="first_byte_timeout = 2s\nmax_fails = 0"),
                       settings=f"access_log = file:{log}")
     client = t.client(sluice, receive_buffer=4096)
     sent = 0

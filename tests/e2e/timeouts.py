@@ -58,8 +58,8 @@ def stood_still(t):
 
     written = threading.Semaphore(0)
     origin = t.origin(handler)
-    sluice = t.sluice(to(origin, upstream="idle_timeout = 6s", route="host = api.test"),
-                      listener="header_timeout = 6s")
+    sluice = t.sluice(to(origin, upstream="idle_timeout = 12s", route="host = api.test"),
+                      listener="header_timeout = 12s")
     # More than are served in one round. They ask by halves; these have half an answer already.
     asking, answered = ([t.client(sluice) for _ in range(60)] for _ in range(2))
     for client in answered:
@@ -77,7 +77,7 @@ def stood_still(t):
             client.send(b"where.test\r\n\r\n")
         for _ in answered:
             true(written.acquire(timeout=DEADLINE_SECONDS), "the origin has written the rest")
-        threading.Event().wait(6.1)
+        threading.Event().wait(12.1)
     finally:
         sluice.process.signal(signal.SIGCONT)
     equal({client.response().status for client in asking}, {404}, "statuses of late heads")
