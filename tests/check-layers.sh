@@ -3,12 +3,13 @@
 # the configuration: throttle | base < loop, conf < http, net < gate, queue, stats, spool < body, worker
 # < upstream < site < listen < exchange < http1, websocket < daemon < admin, cli. TAP.
 cd "${top_srcdir:-.}" || exit 1
-count=0 failed=0
+count=0 failed=0 checked=
 
 # check ROOM ALLOWED...: the quoted includes in ROOM are of a room that is ALLOWED, or are the one
 # header that is. The rooms of proxy/ are named as the includes name them.
 check() {
 	room=$1
+	checked="$checked $room "
 	shift
 	count=$((count + 1))
 	allowed=
@@ -67,6 +68,23 @@ check proxy/net base loop conf net
 		[ ! -d "$top" ] || check "$top" $below_worker body worker $below fleet admin cli
 	done
 }
+
+# A room that is named above has a floor; the others would be free to include anything.
+count=$((count + 1))
+wrong=
+for room in proxy/*/; do
+	case $checked in
+	*" ${room%/} "*) ;;
+	*) wrong="$wrong ${room%/}" ;;
+	esac
+done
+if [ -z "$wrong" ]; then
+	echo "ok $count - each room has a floor"
+else
+	echo "not ok $count - each room has a floor"
+	echo "#$wrong"
+	failed=1
+fi
 
 # The libraries that the design gives to one room alone.
 only() {

@@ -306,6 +306,9 @@ def print_tested(units):
 
 def main():
     tap, units = Tap(), read_units()
+    strange = sorted({unit.room for unit in units.values()} - set(FLOOR))
+    tap.check('each room has a floor', strange)
+    units = {key: unit for key, unit in units.items() if unit.room in FLOOR}
     references = find_references(units)
     includes, calls = print_rooms(units, references)
     figures = inside_rooms(units, references)
