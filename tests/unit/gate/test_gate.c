@@ -4,47 +4,8 @@
 #include <errno.h>
 #include <unistd.h>
 
+#include "gate_fixture.h"
 #include "input_of.h"
-
-#define S UINT64_C(1000000000)
-
-struct fixture {
-	const struct conf *conf;
-	struct throttle_table *table;
-	struct gate *gate;
-	uint64_t now_ns;
-	struct gate_verdict verdict;
-	struct gate_receipt receipt;
-};
-
-static struct fixture begin_in(const char *folder, const char *ini)
-{
-	struct fixture f = {.conf = conf_in(folder, ini), .now_ns = 1795000000 * S};
-	struct throttle_limit *limits = gate_throttle_limits(f.conf, 0);
-	const struct throttle_table_options options = {.callers = 4000, .now_ns = f.now_ns};
-	struct throttle_report report;
-
-	assert_non_null(limits);
-	f.table = throttle_table_open(&options, limits, f.conf->limit_count, &report);
-	if (!f.table)
-		fail_msg("%s", report.text);
-	free(limits);
-	f.gate = gate_new(f.conf, f.table);
-	assert_non_null(f.gate);
-	return f;
-}
-
-static struct fixture begin(const char *ini)
-{
-	return begin_in(NULL, ini);
-}
-
-static void end(struct fixture *f)
-{
-	gate_free(f->gate);
-	throttle_table_close(f->table);
-	conf_release(f->conf);
-}
 
 static const struct conf_route *route_named(const struct conf *conf, const char *name)
 {

@@ -4,43 +4,8 @@
 
 #include "gate/gate.h"
 
-#include "conf_of.h"
-#include "http/forwarded.h"
-#include "../http/head.h"
-
-#define S UINT64_C(1000000000)
-
-struct fixture {
-	const struct conf *conf;
-	struct throttle_table *table;
-	struct gate *gate;
-	uint64_t now_ns;
-	struct gate_verdict verdict;
-	struct gate_receipt receipt;
-};
-
-static struct fixture begin(const char *ini)
-{
-	struct fixture f = {.conf = conf_of(ini), .now_ns = 1795000000 * S};
-	struct throttle_limit *limits = gate_throttle_limits(f.conf, 0);
-	const struct throttle_table_options options = {.callers = 4000, .now_ns = f.now_ns};
-	struct throttle_report report;
-
-	assert_non_null(limits);
-	f.table = throttle_table_open(&options, limits, f.conf->limit_count, &report);
-	assert_non_null(f.table);
-	free(limits);
-	f.gate = gate_new(f.conf, f.table);
-	assert_non_null(f.gate);
-	return f;
-}
-
-static void end(struct fixture *f)
-{
-	gate_free(f->gate);
-	throttle_table_close(f->table);
-	conf_release(f->conf);
-}
+#include "gate_fixture.h"
+#include "input_of.h"
 
 /* The only one that reads its WebSockets. */
 static const struct conf_route *route_of(const struct fixture *f)
@@ -57,16 +22,8 @@ static enum gate_outcome ask(struct fixture *f, enum gate_kind kind, const char 
 	const struct conf_route *route = route_of(f);
 	struct gate_identity identity;
 	struct http_head head;
+	struct identity_input input = input_of(&head, route->name, fields);
 
-	head_of(&head, fields);
-	struct identity_input input = {
-		.head = &head,
-		.host = SLICE("h"),
-		.path = SLICE("/"),
-		.method = SLICE("GET"),
-		.route = slice_of(route->name),
-	};
-	assert_true(forwarded_address_parse(SLICE("192.0.2.1"), input.address));
 	gate_identify_as(f->gate, route, kind, &input, &identity);
 	gate_judge(f->gate, route, &identity, f->now_ns, 0, &f->verdict, &f->receipt);
 	return f->verdict.outcome;
