@@ -1,6 +1,7 @@
 /* The route table against a plain scan of the snapshot's routes. */
 #include "gate/route.h"
 
+#include "../random.h"
 #include "conf_of.h"
 
 #define PCRE2_CODE_UNIT_WIDTH 8
@@ -234,17 +235,7 @@ static void readings_share_what_may_be_tried(void **state)
 
 /* ---- the property --------------------------------------------------------------------------- */
 
-static uint64_t random_state;
-
-static unsigned random_below(unsigned n)
-{
-	random_state ^= random_state << 13;
-	random_state ^= random_state >> 7;
-	random_state ^= random_state << 17;
-	return (unsigned)(random_state % n);
-}
-
-#define PICK(words) words[random_below(sizeof(words) / sizeof(words[0]))]
+#define PICK(random, words) words[random_below(random, sizeof(words) / sizeof(words[0]))]
 
 static const char *const host_words[] = {
 	"a.b.c", "b.c", "c", "x.b.c", "y.x.b.c", "a.c", "b", "[::1]", ".c", ""};
@@ -253,39 +244,38 @@ static const char *const pattern_words[] = {
 static const char *const regex_words[] = {"b", "^/a", "/b$", "^/[ab]/c", "c/a", "/$"};
 static const char *const method_words[] = {"GET", "POST", "GET, HEAD", "PUT, DELETE"};
 
-static size_t random_path(char *out)
+static size_t random_path(struct random *random, char *out)
 {
 	static const char *const segments[] = {"a", "b", "c", "ab", "", "a.b"};
-	size_t len = 0;
-	unsigned count = random_below(5);
+	size_t len = 0, count = random_below(random, 5);
 
-	for (unsigned i = 0; i < count; i++)
-		len += (size_t)sprintf(out + len, "/%s", PICK(segments));
-	if (count == 0 || random_below(3) == 0)
+	for (size_t i = 0; i < count; i++)
+		len += (size_t)sprintf(out + len, "/%s", PICK(random, segments));
+	if (count == 0 || random_below(random, 3) == 0)
 		len += (size_t)sprintf(out + len, "/");
 	return len;
 }
 
-static void random_route(FILE *text, unsigned i)
+static void random_route(struct random *random, FILE *text, size_t i)
 {
 	char path[64];
 
-	fprintf(text, "[route r%u]\nupstream = u\n", i);
-	if (random_below(3) > 0) {
-		unsigned first = random_below(9), count = 1 + random_below(3);
+	fprintf(text, "[route r%zu]\nupstream = u\n", i);
+	if (random_below(random, 3) > 0) {
+		size_t first = random_below(random, 9), count = 1 + random_below(random, 3);
 		fprintf(text, "host = %s", pattern_words[first]);
-		for (unsigned j = 1; j < count; j++)
+		for (size_t j = 1; j < count; j++)
 			fprintf(text, ", %s", pattern_words[(first + j) % 9]);
 		fprintf(text, "\n");
 	}
-	if (random_below(6) == 0) {
-		fprintf(text, "path = ~%s\n", PICK(regex_words));
+	if (random_below(random, 6) == 0) {
+		fprintf(text, "path = ~%s\n", PICK(random, regex_words));
 	} else {
-		random_path(path);
-		fprintf(text, "path = %s%s\n", random_below(3) ? "" : "=", path);
+		random_path(random, path);
+		fprintf(text, "path = %s%s\n", random_below(random, 3) ? "" : "=", path);
 	}
-	if (random_below(2))
-		fprintf(text, "method = %s\n", PICK(method_words));
+	if (random_below(random, 2))
+		fprintf(text, "method = %s\n", PICK(random, method_words));
 }
 
 static bool host_fits(const char *pattern, struct slice host)
@@ -331,25 +321,24 @@ static struct route_match scan(
 	return (struct route_match){allow ? ROUTE_METHOD : ROUTE_NONE, NULL, allow};
 }
 
-static void compare(struct fixture *f, uint64_t seed, unsigned round)
+static void compare(struct fixture *f, struct random *random, unsigned round)
 {
 	char bytes[64];
-	struct slice host = slice_of(PICK(host_words));
-	struct slice path = {bytes, random_path(bytes)};
-	enum http_method method = (enum http_method)random_below(HTTP_METHODS);
+	struct slice host = slice_of(PICK(random, host_words));
+	struct slice path = {bytes, random_path(random, bytes)};
+	enum http_method method = (enum http_method)random_below(random, HTTP_METHODS);
 	struct route_match expected = scan(f->conf, host, path, method);
 	struct route_match found = route_match(f->table, f->scratch, host, path, method);
 
 	if (found.outcome != expected.outcome || found.route != expected.route ||
 		found.allow != expected.allow)
-		fail_msg("seed %llx round %u: %.*s %.*s method %d gave %s, not %s",
-			(unsigned long long)seed, round, SLICE_ARGS(host), SLICE_ARGS(path),
-			(int)method, found.route ? found.route->name : "none",
+		fail_msg("round %u: %.*s %.*s method %d gave %s, not %s", round, SLICE_ARGS(host),
+			SLICE_ARGS(path), (int)method, found.route ? found.route->name : "none",
 			expected.route ? expected.route->name : "none");
 }
 
 /* Adds a route to `text`, unless it could never be reached: then the file would be refused. */
-static char *add_route(char *text, unsigned i)
+static char *add_route(struct random *random, char *text, size_t i)
 {
 	struct conf_errors errors;
 	char *longer = NULL;
@@ -357,7 +346,7 @@ static char *add_route(char *text, unsigned i)
 	FILE *out = open_memstream(&longer, &len);
 
 	fputs(text, out);
-	random_route(out, i);
+	random_route(random, out, i);
 	fclose(out);
 	const struct conf *conf = conf_try(NULL, longer, &errors);
 	if (!conf) {
@@ -372,18 +361,17 @@ static char *add_route(char *text, unsigned i)
 
 static void agrees_with_a_scan(void **state)
 {
-	uint64_t seed = 0x5eed0002;
+	struct random random = random_begin("routes");
 
 	(void)state;
-	random_state = seed;
 	for (unsigned round = 0; round < 300; round++) {
 		char *text = strdup("");
-		unsigned count = 1 + random_below(40);
-		for (unsigned i = 0; i < count; i++)
-			text = add_route(text, i);
+		size_t count = 1 + random_below(&random, 40);
+		for (size_t i = 0; i < count; i++)
+			text = add_route(&random, text, i);
 		struct fixture f = begin(text);
 		for (unsigned i = 0; i < 300; i++)
-			compare(&f, seed, round);
+			compare(&f, &random, round);
 		end(&f);
 		free(text);
 	}
