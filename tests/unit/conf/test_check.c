@@ -47,28 +47,17 @@ static void one_error_a_cause(void **state)
 {
 	static const char rest[] = "[upstream u]\nserver = a:1\n";
 	struct conf_errors errors;
-	char *text = NULL;
 
 	(void)state;
-	assert_true(asprintf(&text, "[listener l\nbind = 127.0.0.1:1\n%s[route r]\nupstream = u\n",
-			    rest) > 0);
-	parse_bad(text, 1, "has no \"]\"");
-	free(text);
+	bad_text(1, "has no \"]\"", "[listener l\nbind = 127.0.0.1:1\n%s[route r]\nupstream = u\n",
+		rest);
 	parse_bad(TEXT_BASE "[\n", 10, "has no \"]\"");
-	assert_true(asprintf(&text, "[listner l]\nbind = 127.0.0.1:1\n%s[route r]\nupstream = u\n",
-			    rest) > 0);
-	parse_bad(text, 1, "did you mean [listener NAME]?");
-	free(text);
-	assert_true(
-		asprintf(&text, "[listener l]\nbind = 127.0.0.1:1\n%s[route a/b]\nupstream = u\n",
-			rest) > 0);
-	parse_bad(text, 5, "has a name that can't be one");
-	free(text);
-	assert_true(
-		asprintf(&text, "[listener l]\nbind = 127.0.0.1:1\n%s[route \1]\nupstream = u\n",
-			rest) > 0);
-	parse_bad(text, 5, "byte 0x01");
-	free(text);
+	bad_text(1, "did you mean [listener NAME]?",
+		"[listner l]\nbind = 127.0.0.1:1\n%s[route r]\nupstream = u\n", rest);
+	bad_text(5, "has a name that can't be one",
+		"[listener l]\nbind = 127.0.0.1:1\n%s[route a/b]\nupstream = u\n", rest);
+	bad_text(5, "byte 0x01", "[listener l]\nbind = 127.0.0.1:1\n%s[route \1]\nupstream = u\n",
+		rest);
 	parse_bad(TEXT_BASE "[listener m]\nBind = 127.0.0.1:3\n", 11, "did you mean \"bind\"?");
 	parse_bad(TEXT_BASE "[listener m]\nbind: 127.0.0.1:3\n", 11, "is no setting");
 	parse_bad(TEXT_BASE "[limit m]\nRate = 1 per 1s\n", 11, "did you mean \"rate\"?");
@@ -77,7 +66,7 @@ static void one_error_a_cause(void **state)
 		"did you mean \"callers\"?");
 
 	/* A slip in another key is another cause. */
-	text = text_with("listener m", "backlok = 1");
+	char *text = text_with("listener m", "backlok = 1");
 	assert_null(conf_parse(text, strlen(text), "t", NULL, &errors));
 	assert_int_equal(errors.count, 2);
 	conf_errors_free(&errors);

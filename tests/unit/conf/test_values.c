@@ -160,16 +160,10 @@ static void networks(void **state)
 		{"example.com", "is no address"}, {"10.0.0.0/8 10.1.0.0/16", "is no address"}};
 
 	(void)state;
-	for (size_t i = 0; i < sizeof(some) / sizeof(some[0]); i++) {
-		char *text = NULL;
-
-		assert_true(
-			asprintf(&text,
-				TEXT_BASE "[listener m]\nbind = 1.1.1.1:1\ntrusted_proxies = %s\n",
-				some[i].network) > 0);
-		parse_bad(text, 12, some[i].what);
-		free(text);
-	}
+	for (size_t i = 0; i < sizeof(some) / sizeof(some[0]); i++)
+		bad_text(12, some[i].what,
+			TEXT_BASE "[listener m]\nbind = 1.1.1.1:1\ntrusted_proxies = %s\n",
+			some[i].network);
 }
 
 static void servers(void **state)
@@ -313,14 +307,9 @@ static void limits_other_keys(void **state)
 		{"mode = shadwo", "did you mean \"shadow\"?"}};
 
 	(void)state;
-	for (size_t i = 0; i < sizeof(some) / sizeof(some[0]); i++) {
-		char *text = NULL;
-
-		assert_true(asprintf(&text, TEXT_BASE "[limit m]\nrate = 1 per 1s\n%s\n",
-				    some[i].setting) > 0);
-		parse_bad(text, 12, some[i].what);
-		free(text);
-	}
+	for (size_t i = 0; i < sizeof(some) / sizeof(some[0]); i++)
+		bad_text(12, some[i].what, TEXT_BASE "[limit m]\nrate = 1 per 1s\n%s\n",
+			some[i].setting);
 }
 
 static void keys(void **state)
@@ -357,14 +346,9 @@ static void bad_keys(void **state)
 		{"ip+ip+ip+ip+ip+ip+ip+ip+ip", "at most 8"}};
 
 	(void)state;
-	for (size_t i = 0; i < sizeof(some) / sizeof(some[0]); i++) {
-		char *text = NULL;
-
-		assert_true(asprintf(&text, TEXT_BASE "[route r]\nupstream = u\nsession = %s\n",
-				    some[i].key) > 0);
-		parse_bad(text, 12, some[i].what);
-		free(text);
-	}
+	for (size_t i = 0; i < sizeof(some) / sizeof(some[0]); i++)
+		bad_text(12, some[i].what, TEXT_BASE "[route r]\nupstream = u\nsession = %s\n",
+			some[i].key);
 }
 
 static void routes(void **state)
@@ -438,14 +422,9 @@ static void bad_routes(void **state)
 		{"path = /b\nstrip_prefix = /a", "begins with /a"}};
 
 	(void)state;
-	for (size_t i = 0; i < sizeof(some) / sizeof(some[0]); i++) {
-		char *text = NULL;
-
-		assert_true(asprintf(&text, TEXT_BASE "[route r]\nupstream = u\n%s\n",
-				    some[i].setting) > 0);
-		parse_bad(text, strchr(some[i].setting, '\n') ? 13 : 12, some[i].what);
-		free(text);
-	}
+	for (size_t i = 0; i < sizeof(some) / sizeof(some[0]); i++)
+		bad_text(strchr(some[i].setting, '\n') ? 13 : 12, some[i].what,
+			TEXT_BASE "[route r]\nupstream = u\n%s\n", some[i].setting);
 }
 
 /* What frames or routes a message is no route's to change. */
@@ -460,14 +439,10 @@ static void fields_of_our_own(void **state)
 
 	(void)state;
 	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
-		for (size_t k = 0; k < sizeof(settings) / sizeof(settings[0]); k++) {
-			char *text = NULL;
-
-			assert_true(asprintf(&text, TEXT_BASE "[route r]\nupstream = u\n%s%s%s\n",
-					    settings[k].before, names[i], settings[k].after) > 0);
-			parse_bad(text, 12, "is sluice's own");
-			free(text);
-		}
+		for (size_t k = 0; k < sizeof(settings) / sizeof(settings[0]); k++)
+			bad_text(12, "is sluice's own",
+				TEXT_BASE "[route r]\nupstream = u\n%s%s%s\n", settings[k].before,
+				names[i], settings[k].after);
 	}
 }
 

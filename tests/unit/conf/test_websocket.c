@@ -18,13 +18,9 @@ static void a_tunnel_has_none_of_it(void **state)
 
 	(void)state;
 	for (size_t i = 0; i < sizeof(lines) / sizeof(lines[0]); i++) {
-		char *text = NULL;
-		assert_true(asprintf(&text, TEXT_BASE "%s\n", lines[i]) > 0);
-		parse_bad(text, 10, "expected websocket = messages with it");
-		free(text);
-		assert_true(asprintf(&text, TEXT_BASE "websocket = tunnel\n%s\n", lines[i]) > 0);
-		parse_bad(text, 11, "expected websocket = messages with it");
-		free(text);
+		bad_text(10, "expected websocket = messages with it", TEXT_BASE "%s\n", lines[i]);
+		bad_text(11, "expected websocket = messages with it",
+			TEXT_BASE "websocket = tunnel\n%s\n", lines[i]);
 	}
 	conf_release(parse_good(TEXT_BASE "websocket = tunnel\n"));
 }
@@ -75,12 +71,8 @@ static void wrong_values(void **state)
 		"max_message_size = 0", "ping_timeout = 0"};
 
 	(void)state;
-	for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
-		char *text = NULL;
-		assert_true(asprintf(&text, TEXT_MESSAGES "%s\n", wrong[i]) > 0);
-		parse_bad(text, 11, "expected");
-		free(text);
-	}
+	for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++)
+		bad_text(11, "expected", TEXT_MESSAGES "%s\n", wrong[i]);
 	parse_bad(TEXT_BASE "websocket = gate\n", 10, "expected tunnel or messages");
 }
 

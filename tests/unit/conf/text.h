@@ -64,6 +64,20 @@ static inline void parse_bad(const char *text, unsigned line, const char *what)
 	conf_errors_free(&errors);
 }
 
+/* The same of a text that `format` prints. */
+static inline __attribute__((format(printf, 3, 4))) void bad_text(
+	unsigned line, const char *what, const char *format, ...)
+{
+	char *text = NULL;
+	va_list arguments;
+
+	va_start(arguments, format);
+	assert_true(vasprintf(&text, format, arguments) > 0);
+	va_end(arguments);
+	parse_bad(text, line, what);
+	free(text);
+}
+
 /* TEXT_BASE, a section, and one setting in its second line: line 11. */
 static inline char *text_with(const char *section, const char *setting)
 {
@@ -84,10 +98,7 @@ static inline const struct conf *good(const char *section, const char *setting)
 
 static inline void bad(const char *section, const char *setting, const char *what)
 {
-	char *text = text_with(section, setting);
-
-	parse_bad(text, 11, what);
-	free(text);
+	bad_text(11, what, TEXT_BASE "[%s]\n%s\n", section, setting);
 }
 
 #endif
