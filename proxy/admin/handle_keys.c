@@ -214,7 +214,8 @@ void admin_delete_key(struct admin_request *request)
 	}
 	if (found == 0) {
 		admin_respond_problem(request, 404,
-			"The interface was never told of this key; those of files are revoked by "
+			"This key was not added through this interface; keys of files are revoked "
+			"by "
 			"PUT.");
 		return;
 	}

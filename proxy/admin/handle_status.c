@@ -249,7 +249,7 @@ void admin_get_metrics(struct admin_request *request)
 	put_queue(&page, relay->node.queue);
 	put_tables(&page, relay);
 	put_servers(&page, relay, "sluice_server_up",
-		"1: the server may be chosen; 0: it is left out, drained or disabled.", server_up);
+		"1: the server may be chosen; 0: it is ejected, drained or disabled.", server_up);
 	put_servers(&page, relay, "sluice_server_in_flight_requests", "Requests at the server.",
 		server_in_flight);
 	put_servers(&page, relay, "sluice_server_connections",

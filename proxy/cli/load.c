@@ -20,7 +20,7 @@ bool cli_has_rest(const char *command, int argc, char **argv, const char *help)
 {
 	if (optind >= argc)
 		return false;
-	fprintf(stderr, "sluice %s: \"%s\" is left over; a file is given as -c FILE\n%s", command,
+	fprintf(stderr, "sluice %s: unexpected \"%s\"; a file is given as -c FILE\n%s", command,
 		argv[optind], help);
 	return true;
 }

@@ -131,7 +131,7 @@ static bool check_state(const struct conf *conf)
 	print_front(conf, conf->state_required ? "" : "warning: ", "state");
 	fprintf(stderr, "%s can't be used by %s: %s; %s\n", path, whoami(name), strerror(error),
 		conf->state_required
-			? "state_required = on does not let this be"
+			? "refusing to start (state_required = on)"
 			: "counting would be in memory only, from nothing at each start");
 	return !conf->state_required;
 }

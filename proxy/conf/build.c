@@ -217,8 +217,8 @@ static void begin_section(void *user, unsigned line, struct slice kind, struct s
 	build->current = instance;
 	if (first)
 		conf_errors_add(build->errors, build->name, line,
-			"%s stands there twice; the first is in %s",
-			instance_title(build, instance), build_where(build, first->line, line));
+			"%s is given twice; the first is in %s", instance_title(build, instance),
+			build_where(build, first->line, line));
 	else if (!section->named && name.len > 0)
 		conf_errors_add(build->errors, build->name, line,
 			"[%.*s %.*s] has a name; expected [%.*s]", SLICE_ARGS(kind),
@@ -313,7 +313,7 @@ static void take_setting(void *user, unsigned line, const char *key, const char 
 		const char *homes = homes_of(build, slice_of(key));
 
 		conf_errors_add(build->errors, build->name, line,
-			"%s = %s stands before any section; expected %s first", key, text,
+			"%s = %s precedes every section; expected %s first", key, text,
 			homes ? homes : "[section]");
 	}
 	if (!instance)
@@ -325,7 +325,7 @@ static void take_setting(void *user, unsigned line, const char *key, const char 
 	}
 	before = instance_setting(instance, key);
 	if (before && !(value.option->flags & OPTION_REPEATABLE)) {
-		build_fail(build, instance, line, "%s stands there twice; the first is in %s", key,
+		build_fail(build, instance, line, "%s is given twice; the first is in %s", key,
 			build_where(build, before->line, line));
 		return;
 	}

@@ -118,7 +118,7 @@ static const struct conf_limit **resolve_limits(
 			twice = twice || limits[j] == limit;
 		if (twice)
 			build_fail(build, instance, reference->line,
-				"%s: \"%s\" stands there twice; expected each limit once", key,
+				"%s: \"%s\" is given twice; expected each limit once", key,
 				reference->name);
 		if (!limit || twice)
 			continue;
@@ -147,7 +147,7 @@ static void check_upstream(struct build *build, const struct instance *instance)
 	setting = instance_setting(instance, "hash_key");
 	if (setting && upstream->balance != CONF_BALANCE_HASH)
 		build_fail(build, instance, setting->line,
-			"hash_key: the balance is another; expected balance = hash with it");
+			"hash_key: has no effect; expected balance = hash with it");
 	setting = instance_setting(instance, "fail_timeout");
 	if (setting && upstream->fail_timeout_ms > upstream->fail_timeout_max_ms)
 		build_fail(build, instance, setting->line,
@@ -158,7 +158,7 @@ static void check_upstream(struct build *build, const struct instance *instance)
 			if (strcmp(upstream->servers[i].address.text,
 				    upstream->servers[j].address.text) == 0) {
 				build_fail(build, instance, upstream->servers[i].line,
-					"server: %s stands there twice; the first is in %s",
+					"server: %s is given twice; the first is in %s",
 					upstream->servers[i].address.text,
 					build_where(build, upstream->servers[j].line,
 						upstream->servers[i].line));
@@ -201,7 +201,7 @@ static void check_plan_word(struct build *build, const struct instance *instance
 		}
 		if (*has_plan)
 			build_fail(build, instance, reference->line,
-				"%s: \"plan\" stands there twice; expected it once", key);
+				"%s: \"plan\" is given twice; expected it once", key);
 		else if (!find_named(build, SECTION_PLANS, ""))
 			build_fail(build, instance, reference->line,
 				"%s: there is no [plans] that \"plan\" could stand for; expected "
@@ -426,7 +426,7 @@ static void check_binds(struct build *build)
 			continue;
 		}
 		build_fail(build, binds[i].instance, binds[i].address->line,
-			"bind: %s stands there twice; the first is in %s, in %s",
+			"bind: %s is given twice; the first is in %s, in %s",
 			binds[i].address->text,
 			build_where(build, binds[first].address->line, binds[i].address->line),
 			instance_title(build, binds[first].instance));

@@ -287,10 +287,10 @@ static void warn_of_unnamed(struct build *build)
 
 		if (instance->section->id == SECTION_LIMIT && !named[limit->index])
 			build_warn(build, instance, instance->line,
-				"holds nobody: no route and no plan names it in its limits");
+				"has no effect: no route and no plan names it in its limits");
 		if (instance->section->id == SECTION_PLANS && !plans_named)
 			build_warn(build, instance, instance->line,
-				"hold nobody: no route has \"plan\" in its limits");
+				"has no effect: no route has \"plan\" in its limits");
 	}
 }
 

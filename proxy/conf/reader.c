@@ -154,7 +154,7 @@ static bool check_line(struct reader *reader, struct slice line)
 			word.len++;
 		pointer = foreign_word(word);
 		conf_errors_add(reader->errors, reader->name, reader->line,
-			"\"%.*s\" is no setting; expected key = value%s%s", SLICE_ARGS(line),
+			"invalid setting \"%.*s\"; expected key = value%s%s", SLICE_ARGS(line),
 			pointer ? "; " : "", pointer ? pointer : "");
 		return false;
 	}
@@ -332,7 +332,7 @@ char *reader_file(const char *path, size_t max, bool regular, size_t *len, const
 	else if (S_ISDIR(about.st_mode))
 		*why = "it is a folder; expected a file";
 	else if (regular && !S_ISREG(about.st_mode))
-		*why = "it is no regular file";
+		*why = "not a regular file";
 	else
 		bytes = read_all(fd, max, len, why);
 	if (fd >= 0)

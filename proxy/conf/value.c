@@ -297,20 +297,20 @@ static bool fail_number(struct value *value, bool (*scan)(struct slice, uint64_t
 	uint64_t number;
 
 	if (!scan_number_before(&unit, &number))
-		return value_fail(value, "\"%.*s\" is not one", SLICE_ARGS(text));
+		return value_fail(value, "invalid value \"%.*s\"", SLICE_ARGS(text));
 	const char *meant = scan == scan_size ? foreign_size(value->build->arena, text) : NULL;
 	if (meant)
 		return value_fail_plainly(
-			value, "\"%.*s\" is no size, did you mean %s?", SLICE_ARGS(text), meant);
+			value, "invalid size \"%.*s\", did you mean %s?", SLICE_ARGS(text), meant);
 	if (unit.len == 0)
-		return value_fail(value, "\"%.*s\" is not one: it has no unit", SLICE_ARGS(text));
+		return value_fail(value, "invalid value \"%.*s\": no unit", SLICE_ARGS(text));
 	if (memchr(unit.at, ' ', unit.len) || memchr(unit.at, '\t', unit.len))
-		return value_fail(value, "\"%.*s\" is not one: it has a blank", SLICE_ARGS(text));
+		return value_fail(value, "invalid value \"%.*s\": a blank in it", SLICE_ARGS(text));
 	snprintf(one, sizeof(one), "1%.*s", SLICE_ARGS(unit));
 	if (is_letters(unit) && !scan(slice_of(one), &number))
-		return value_fail(value, "\"%.*s\" is not one: \"%.*s\" is no unit",
+		return value_fail(value, "invalid value \"%.*s\": unknown unit \"%.*s\"",
 			SLICE_ARGS(text), SLICE_ARGS(unit));
-	return value_fail(value, "\"%.*s\" is not one", SLICE_ARGS(text));
+	return value_fail(value, "invalid value \"%.*s\"", SLICE_ARGS(text));
 }
 
 static bool read_number(
@@ -367,7 +367,7 @@ static bool parse_flag(struct value *value)
 	unsigned on;
 
 	if (!scan_word(flag_words, value->text, &on))
-		return value_fail(value, "\"%.*s\" is neither", SLICE_ARGS(value->text));
+		return value_fail(value, "invalid value \"%.*s\"", SLICE_ARGS(value->text));
 	*(bool *)value->at = on;
 	return true;
 }
@@ -432,7 +432,7 @@ static bool parse_text(struct value *value)
 static bool parse_token(struct value *value)
 {
 	if (!scan_is_token(value->text))
-		return value_fail(value, "\"%.*s\" is none", SLICE_ARGS(value->text));
+		return value_fail(value, "invalid value \"%.*s\"", SLICE_ARGS(value->text));
 	return parse_text(value);
 }
 
@@ -443,7 +443,7 @@ static bool parse_token_or_off(struct value *value)
 		return true;
 	}
 	if (scan_is_switch(value->text))
-		return value_fail(value, "\"%.*s\" is none", SLICE_ARGS(value->text));
+		return value_fail(value, "invalid value \"%.*s\"", SLICE_ARGS(value->text));
 	return parse_token(value);
 }
 

@@ -75,7 +75,7 @@ static bool parse_networks(struct value *value)
 
 		if (!scan_cidr(item, &cidr))
 			good = value_fail(
-				value, "\"%.*s\" is no address or network", SLICE_ARGS(item));
+				value, "invalid address or network \"%.*s\"", SLICE_ARGS(item));
 		else if (!cidr_is_clear(&cidr))
 			good = value_fail(
 				value, "\"%.*s\" has bits set after its prefix", SLICE_ARGS(item));
@@ -92,8 +92,8 @@ static bool read_unix(struct value *value, struct slice path, struct conf_addres
 	struct sockaddr_un *socket = (struct sockaddr_un *)&address->socket;
 
 	if (path.len == 0 || path.at[0] != '/')
-		return value_fail_plainly(value,
-			"\"%.*s\" is no absolute path; expected unix:/PATH", SLICE_ARGS(path));
+		return value_fail_plainly(
+			value, "invalid path \"%.*s\"; expected unix:/PATH", SLICE_ARGS(path));
 	if (!value_check_path(value, path))
 		return false;
 	if (path.len >= sizeof(socket->sun_path))
@@ -176,7 +176,7 @@ static bool read_inet(
 		return value_fail(value, "\"%.*s\" has no port", SLICE_ARGS(text));
 	port = (struct slice){colon + 1, text.len - host.len - 1};
 	if (!scan_digits(port, &number) || number < 1 || number > 65535)
-		return value_fail(value, "\"%.*s\" is no port from 1 to 65535", SLICE_ARGS(port));
+		return value_fail(value, "invalid port \"%.*s\" (1 to 65535)", SLICE_ARGS(port));
 	address->port = (uint16_t)number;
 	if (v6)
 		host = (struct slice){host.at + 1, host.len - 2};
@@ -192,7 +192,7 @@ static bool read_inet(
 	address->socket_len = 0;
 	address->kind = CONF_ADDRESS_NAME;
 	if (v6 || !is_host_name(host))
-		return value_fail(value, "\"%.*s\" is no address%s", SLICE_ARGS(host),
+		return value_fail(value, "invalid address \"%.*s\"%s", SLICE_ARGS(host),
 			bind && slice_equal(host, SLICE("*")) ? all : "");
 	if (bind)
 		return value_fail(value,
@@ -272,7 +272,7 @@ static bool parse_server(struct value *value)
 		struct slice name = {token.at, sign ? (size_t)(sign - token.at) : token.len};
 
 		if (!sign)
-			return value_fail(value, "\"%.*s\" is no key=value", SLICE_ARGS(token));
+			return value_fail(value, "\"%.*s\" is not key=value", SLICE_ARGS(token));
 		if (!value_set_option(value, section, &server, name,
 			    (struct slice){sign + 1, token.len - name.len - 1}))
 			return false;

@@ -16,11 +16,11 @@ static bool parse_buffering(struct value *value)
 		return true;
 	scan_next_token(&rest, &memory);
 	if (!scan_size(memory, &buffering->memory_bytes))
-		return value_fail(value, "\"%.*s\" is no size", SLICE_ARGS(memory));
+		return value_fail(value, "invalid size \"%.*s\"", SLICE_ARGS(memory));
 	if (scan_next_token(&rest, &word) &&
 		(!slice_equal(word, SLICE("file")) ||
 			!scan_size(slice_trim(rest), &buffering->file_bytes)))
-		return value_fail(value, "\"%.*s\" is neither", SLICE_ARGS(value->text));
+		return value_fail(value, "invalid value \"%.*s\"", SLICE_ARGS(value->text));
 	if (buffering->memory_bytes < LEAST_KEPT || buffering->memory_bytes > MOST_KEPT ||
 		buffering->file_bytes > MOST_KEPT)
 		return value_fail_plainly(value,

@@ -55,13 +55,13 @@ static bool parse_field(struct value *value)
 	text = slice_trim(
 		(struct slice){colon + 1, value->text.len - (size_t)(colon - value->text.at) - 1});
 	if (!scan_is_token(name))
-		return value_fail(value, "\"%.*s\" is no field name", SLICE_ARGS(name));
+		return value_fail(value, "invalid field name \"%.*s\"", SLICE_ARGS(name));
 	if (is_own(name))
 		return value_fail_plainly(value,
 			"%.*s is sluice's own to set; expected another field", SLICE_ARGS(name));
 	if (slice_equal_nocase(name, SLICE("Host")) && !is_host(text))
-		return value_fail_plainly(
-			value, "\"%.*s\" is no host; expected HOST or HOST:PORT", SLICE_ARGS(text));
+		return value_fail_plainly(value,
+			"invalid host \"%.*s\"; expected HOST or HOST:PORT", SLICE_ARGS(text));
 	fields->items = arena_grow(
 		value->build->arena, fields->items, fields->count, sizeof(*fields->items));
 	fields->items[fields->count++] = (struct conf_field){.name = value_text(value, name),
@@ -80,7 +80,7 @@ static bool parse_field_names(struct value *value)
 
 	while (slice_next_element(&rest, &name)) {
 		if (!scan_is_token(name))
-			good = value_fail(value, "\"%.*s\" is no field name", SLICE_ARGS(name));
+			good = value_fail(value, "invalid field name \"%.*s\"", SLICE_ARGS(name));
 		else if (is_own(name) || slice_equal_nocase(name, SLICE("Host")))
 			good = value_fail_plainly(value,
 				"%.*s is sluice's own; expected another field", SLICE_ARGS(name));

@@ -89,7 +89,7 @@ static bool parse_log_target(struct value *value)
 		return true;
 	}
 	if (text.len <= 5 || memcmp(text.at, "file:", 5) != 0)
-		return value_fail(value, "\"%.*s\" is none of them", SLICE_ARGS(text));
+		return value_fail(value, "invalid value \"%.*s\"", SLICE_ARGS(text));
 	text.at += 5;
 	text.len -= 5;
 	*target = (struct log_target){LOG_SINK_FILE, value_resolve_path(value, text)};
@@ -195,7 +195,7 @@ static bool parse_callers(struct value *value)
 	struct slice path = value->text;
 
 	if (path.len <= 5 || memcmp(path.at, "file:", 5) != 0)
-		return value_fail(value, "\"%.*s\" is none", SLICE_ARGS(path));
+		return value_fail(value, "invalid value \"%.*s\"", SLICE_ARGS(path));
 	path.at += 5;
 	path.len -= 5;
 	plan->callers_path = value_resolve_path(value, path);
@@ -222,7 +222,7 @@ static bool parse_user(struct value *value)
 	const char *name = value_text(value, value->text);
 
 	if (!scan_is_token(value->text))
-		return value_fail(value, "\"%s\" is none", name);
+		return value_fail(value, "invalid value \"%s\"", name);
 	if (value->build->names_files && !getpwnam(name))
 		return value_fail(value, "there is no user \"%s\"", name);
 	*(const char **)value->at = name;

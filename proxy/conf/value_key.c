@@ -27,7 +27,7 @@ static bool read_prefix(
 
 	if (!scan_digits(digits, &bits) || bits < 1 || bits > 128)
 		return value_fail_plainly(value,
-			"\"%.*s\" is no prefix of an address; expected ip/1 to ip/128",
+			"invalid prefix length \"%.*s\"; expected ip/1 to ip/128",
 			SLICE_ARGS(text));
 	part->prefix = (uint8_t)bits;
 	return true;
@@ -50,7 +50,7 @@ static bool read_name(struct value *value, struct slice name, struct key_part *p
 
 	if (!scan_is_token(name) || name.len > NAME_BYTES)
 		return value_fail_plainly(value,
-			"\"%.*s\" is no name; expected letters, digits and -._ after the colon",
+			"invalid name \"%.*s\"; expected letters, digits and -._ after the colon",
 			SLICE_ARGS(name));
 	copy = value_text(value, name);
 	if (part->kind == KEY_HEADER)
@@ -79,7 +79,7 @@ static bool read_argument(
 		if (!stands_alone)
 			return read_name(value, argument, part);
 		return value_fail_plainly(
-			value, "\"%s\" stands alone; expected %s:NAME", form->word, form->word);
+			value, "\"%s\" has no name; expected %s:NAME", form->word, form->word);
 	case KEY_PREFIX:
 		return read_prefix(value, text, argument, part);
 	case KEY_PLAIN:

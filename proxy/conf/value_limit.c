@@ -120,10 +120,10 @@ static bool fail_period(struct value *value, struct slice period)
 	for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++)
 		if (slice_equal_nocase(period, slice_of(words[i][0])))
 			return value_fail_plainly(value,
-				"\"%.*s\" is no period, did you mean %s? Expected %s",
+				"invalid period \"%.*s\", did you mean %s? Expected %s",
 				SLICE_ARGS(period), words[i][1], expected + strlen("expected "));
 	return value_fail_plainly(
-		value, "\"%.*s\" is no period from 1ms to 366d; %s", SLICE_ARGS(period), expected);
+		value, "invalid period \"%.*s\" (1ms to 366d); %s", SLICE_ARGS(period), expected);
 }
 
 static bool fail_amount(struct value *value, struct slice amount)
@@ -134,18 +134,19 @@ static bool fail_amount(struct value *value, struct slice amount)
 
 	if (memchr(amount.at, '.', amount.len) || memchr(amount.at, ',', amount.len))
 		return value_fail_plainly(value,
-			"\"%.*s\" is no amount; expected a whole number without separators, as in "
+			"invalid amount \"%.*s\"; expected a whole number without separators, as "
+			"in "
 			"1500 or 1500kB",
 			SLICE_ARGS(amount));
 	if (scan_number_before(&unit, &number))
 		for (size_t i = 0; i < sizeof(units) / sizeof(units[0]); i++)
 			if (slice_equal_nocase(unit, slice_of(units[i])))
 				return value_fail_plainly(value,
-					"\"%.*s\" is no amount, did you mean %.*s%s?",
+					"invalid amount \"%.*s\", did you mean %.*s%s?",
 					SLICE_ARGS(amount), (int)(amount.len - unit.len), amount.at,
 					units[i]);
 	return value_fail_plainly(value,
-		"\"%.*s\" is no amount; expected requests such as 100 or 10k, or bytes of bodies "
+		"invalid amount \"%.*s\"; expected requests such as 100 or 10k, or bytes of bodies "
 		"such as 500kB, 10MB or 1GiB",
 		SLICE_ARGS(amount));
 }
@@ -164,7 +165,7 @@ static bool fail_foreign_rate(struct value *value)
 {
 	const char *meant = foreign_rate(value->build->arena, value->text);
 
-	return !meant || value_fail_plainly(value, "\"%.*s\" is no rate, did you mean %s?",
+	return !meant || value_fail_plainly(value, "invalid rate \"%.*s\", did you mean %s?",
 				 SLICE_ARGS(value->text), meant);
 }
 
@@ -184,7 +185,7 @@ static bool parse_rate(struct value *value)
 				SLICE_ARGS(amount), SLICE_ARGS(rest), SLICE_ARGS(amount),
 				SLICE_ARGS(rest));
 		return fail_foreign_rate(value) &&
-		       value_fail(value, "\"%.*s\" is no rate", SLICE_ARGS(value->text));
+		       value_fail(value, "invalid rate \"%.*s\"", SLICE_ARGS(value->text));
 	}
 	if (!scan_amount(amount, &limit->unit, &limit->amount))
 		return fail_foreign_rate(value) && fail_amount(value, amount);
@@ -208,7 +209,7 @@ static bool parse_rate(struct value *value)
 	}
 	rest = slice_trim(rest);
 	if (rest.len > 0)
-		return value_fail(value, "\"%.*s\" is left over%s", SLICE_ARGS(rest),
+		return value_fail(value, "unexpected \"%.*s\"%s", SLICE_ARGS(rest),
 			limit->per_ns ? " (a time zone needs a bare hour, day, week or month)"
 				      : "");
 	return true;
@@ -220,7 +221,7 @@ static bool parse_concurrency(struct value *value)
 	uint64_t number;
 
 	if (!scan_count(value->text, &number))
-		return value_fail(value, "\"%.*s\" is no number", SLICE_ARGS(value->text));
+		return value_fail(value, "invalid number \"%.*s\"", SLICE_ARGS(value->text));
 	if (!value_in_bounds(value, number))
 		return false;
 	limit->amount = number;
@@ -238,7 +239,7 @@ static bool parse_precision(struct value *value)
 	else if (slice_equal(value->text, SLICE("exact")))
 		slots = CONF_PRECISION_EXACT;
 	else if (!scan_count(value->text, &slots))
-		return value_fail(value, "\"%.*s\" is no precision", SLICE_ARGS(value->text));
+		return value_fail(value, "invalid precision \"%.*s\"", SLICE_ARGS(value->text));
 	else if (!value_in_bounds(value, slots))
 		return false;
 	*(uint32_t *)value->at = (uint32_t)slots;
@@ -260,11 +261,11 @@ static bool parse_ban(struct value *value)
 		if (slice_equal(token, SLICE("for")))
 			break;
 	if (token.len == 0)
-		return value_fail(value, "\"%.*s\" is no ban", SLICE_ARGS(text));
+		return value_fail(value, "invalid ban \"%.*s\"", SLICE_ARGS(text));
 	text.len = (size_t)(token.at - text.at);
 	if (!scan_per(text, &count, &limit->ban_per_ns))
 		return value_fail(
-			value, "\"%.*s\" is no count per duration", SLICE_ARGS(slice_trim(text)));
+			value, "invalid count per duration \"%.*s\"", SLICE_ARGS(slice_trim(text)));
 	if (count > BAN_MOST)
 		return value_fail_plainly(value,
 			"%llu refusals are too many to count; expected 1 to %d",
@@ -272,7 +273,7 @@ static bool parse_ban(struct value *value)
 	if (is_digits(slice_trim(rest)))
 		return fail_unit(value, slice_trim(rest));
 	if (!scan_window(slice_trim(rest), &limit->ban_for_ns))
-		return value_fail(value, "\"%.*s\" is no duration", SLICE_ARGS(slice_trim(rest)));
+		return value_fail(value, "invalid duration \"%.*s\"", SLICE_ARGS(slice_trim(rest)));
 	limit->ban_count = (uint32_t)count;
 	return true;
 }
@@ -292,7 +293,7 @@ static bool parse_on_exceed(struct value *value)
 		return fail_unit(value, rest);
 	if (!slice_equal(word, SLICE("delay")) || !scan_duration_ms(rest, delay_ms) ||
 		*delay_ms == 0)
-		return value_fail(value, "\"%.*s\" is neither", SLICE_ARGS(value->text));
+		return value_fail(value, "invalid value \"%.*s\"", SLICE_ARGS(value->text));
 	return value_in_bounds(value, *delay_ms);
 }
 
@@ -308,7 +309,7 @@ static bool parse_pace(struct value *value)
 	if (!scan_per(value->text, &upstream->pace_amount, &upstream->pace_per_ns) ||
 		upstream->pace_amount > LARGEST_COUNT)
 		return fail_foreign_rate(value) &&
-		       value_fail(value, "\"%.*s\" is none", SLICE_ARGS(value->text));
+		       value_fail(value, "invalid value \"%.*s\"", SLICE_ARGS(value->text));
 	return true;
 }
 
@@ -318,7 +319,7 @@ static bool parse_in_flight(struct value *value)
 
 	if (!slice_equal(value->text, SLICE("auto"))) {
 		if (!scan_count(value->text, &number))
-			return value_fail(value, "\"%.*s\" is neither", SLICE_ARGS(value->text));
+			return value_fail(value, "invalid value \"%.*s\"", SLICE_ARGS(value->text));
 		if (!value_in_bounds(value, number))
 			return false;
 	}

@@ -55,14 +55,14 @@ static bool check_path_is_normal(struct value *value, struct slice path)
 			i += 2;
 		} else if (c == ' ') {
 			return value_fail_plainly(
-				value, "a blank stands bare; expected its percent-encoding, %%20");
+				value, "unencoded blank; expected its percent-encoding, %%20");
 		} else if (c < ' ' || c >= 0x7f) {
 			return value_fail_plainly(value,
-				"byte 0x%02x stands bare; expected its percent-encoding, %%%02X", c,
+				"unencoded byte 0x%02x; expected its percent-encoding, %%%02X", c,
 				c);
 		} else if (strchr("\"<>\\^`{|}", c)) {
 			return value_fail_plainly(value,
-				"'%c' stands bare; expected its percent-encoding, %%%02X", c, c);
+				"unencoded '%c'; expected its percent-encoding, %%%02X", c, c);
 		} else if (c == '/') {
 			struct slice rest = {path.at + i + 1, path.len - i - 1};
 			const char *end = memchr(rest.at, '/', rest.len);
@@ -145,7 +145,7 @@ static bool check_regex_has_no_comment(struct value *value, struct slice pattern
 			i += i + 1 < pattern.len && pattern.at[i + 1] == ']';
 		} else if ((c == ' ' || c == '\t') && next == '#') {
 			return value_fail_plainly(value,
-				"a blank stands before '#', which no path has; expected a regular "
+				"blank before '#', which no path has; expected a regular "
 				"expression without, or (?x) in front");
 		}
 	}

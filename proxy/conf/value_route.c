@@ -68,13 +68,13 @@ static bool fail_host(struct value *value, struct slice host)
 {
 	if (slice_equal(host, SLICE("*")))
 		return value_fail_plainly(value,
-			"\"*\" is no host; expected no host, for any, or %s",
+			"invalid host \"*\"; expected no host, for any, or %s",
 			value->option->type->expected);
 	if (scan_is_url(host))
 		return value_fail(value, "\"%.*s\" is a URL", SLICE_ARGS(host));
 	if (host.len > 0 && host.at[0] != '[' && memchr(host.at, ':', host.len))
 		return value_fail(value, "\"%.*s\" has a port", SLICE_ARGS(host));
-	return value_fail(value, "\"%.*s\" is no host", SLICE_ARGS(host));
+	return value_fail(value, "invalid host \"%.*s\"", SLICE_ARGS(host));
 }
 
 static bool parse_hosts(struct value *value)
@@ -89,7 +89,7 @@ static bool parse_hosts(struct value *value)
 		if (!host)
 			good = fail_host(value, item);
 		else if (list_holds(hosts, host))
-			good = value_fail_plainly(value, "\"%s\" stands there twice", host);
+			good = value_fail_plainly(value, "\"%s\" is given twice", host);
 		else
 			value_list_add(value, hosts, host);
 	}
@@ -148,7 +148,7 @@ static bool parse_statuses(struct value *value)
 		else if (item.len == 3 && scan_digits(item, &status) && status >= 200)
 			statuses_add(value->at, (unsigned)status, (unsigned)status);
 		else
-			good = value_fail(value, "\"%.*s\" is no final status", SLICE_ARGS(item));
+			good = value_fail(value, "invalid final status \"%.*s\"", SLICE_ARGS(item));
 	}
 	return good;
 }
@@ -163,7 +163,7 @@ static bool parse_cost(struct value *value)
 	if (text.len > 9 && memcmp(text.at, "response:", 9) == 0) {
 		text = (struct slice){text.at + 9, text.len - 9};
 		if (!scan_is_token(text))
-			return value_fail(value, "\"%.*s\" is no field name", SLICE_ARGS(text));
+			return value_fail(value, "invalid field name \"%.*s\"", SLICE_ARGS(text));
 		field = value_text(value, text);
 		for (char *c = field; *c; c++)
 			*c = (char)tolower((unsigned char)*c);
@@ -172,7 +172,7 @@ static bool parse_cost(struct value *value)
 		return true;
 	}
 	if (!scan_count(text, &route->cost))
-		return value_fail(value, "\"%.*s\" is neither", SLICE_ARGS(text));
+		return value_fail(value, "invalid value \"%.*s\"", SLICE_ARGS(text));
 	return value_in_bounds(value, route->cost);
 }
 
@@ -194,7 +194,7 @@ static bool parse_upgrades(struct value *value)
 
 		if (scan_is_switch(name) || !scan_is_token(name) ||
 			(slash && !scan_is_token(version))) {
-			good = value_fail(value, "\"%.*s\" is no protocol", SLICE_ARGS(item));
+			good = value_fail(value, "invalid protocol \"%.*s\"", SLICE_ARGS(item));
 			continue;
 		}
 		if (slice_equal_nocase(name, SLICE("h2c")))
@@ -247,8 +247,8 @@ static bool take_access_line(
 	if (!scan_cidr(line, &cidr)) {
 		if (looks_like_network(line))
 			value_warn(value,
-				"%s:%u: \"%.*s\" is no network, and taken for a caller's key", path,
-				number, SLICE_ARGS(line));
+				"%s:%u: \"%.*s\" is not a network and is taken for a caller's key",
+				path, number, SLICE_ARGS(line));
 		value_list_add(value, lists->keys, value_text(value, line));
 		return true;
 	}

@@ -14,7 +14,7 @@ static bool parse_websocket(struct value *value)
 	unsigned mode = CONF_WEBSOCKET_TUNNEL;
 
 	if (!scan_word(value->option->words, value->text, &mode))
-		return value_fail(value, "\"%.*s\" is neither", SLICE_ARGS(value->text));
+		return value_fail(value, "invalid value \"%.*s\"", SLICE_ARGS(value->text));
 #ifndef HAVE_WEBSOCKET
 	if (mode != CONF_WEBSOCKET_TUNNEL)
 		return value_fail_plainly(value,
@@ -37,14 +37,14 @@ static bool parse_message_exceed(struct value *value)
 
 	websocket->delay_max_ms = UINT64_MAX;
 	if (!scan_next_token(&rest, &word) || !scan_word(words, word, &action))
-		return value_fail(value, "\"%.*s\" is none", SLICE_ARGS(value->text));
+		return value_fail(value, "invalid value \"%.*s\"", SLICE_ARGS(value->text));
 	websocket->on_exceed = (enum conf_message_exceed)action;
 	rest = slice_trim(rest);
 	if (rest.len == 0)
 		return true;
 	if (action != CONF_MESSAGE_DELAY || !scan_duration_ms(rest, &websocket->delay_max_ms) ||
 		websocket->delay_max_ms == 0)
-		return value_fail(value, "\"%.*s\" is none", SLICE_ARGS(value->text));
+		return value_fail(value, "invalid value \"%.*s\"", SLICE_ARGS(value->text));
 	return true;
 }
 
@@ -76,7 +76,7 @@ static bool parse_origins(struct value *value)
 
 	while (slice_next_element(&rest, &item)) {
 		if (!is_origin(item)) {
-			good = value_fail(value, "\"%.*s\" is none", SLICE_ARGS(item));
+			good = value_fail(value, "invalid value \"%.*s\"", SLICE_ARGS(item));
 			continue;
 		}
 		char *copy = value_text(value, item);
@@ -96,7 +96,7 @@ static bool parse_tokens(struct value *value)
 		if (scan_is_token(item))
 			value_list_add(value, value->at, value_text(value, item));
 		else
-			good = value_fail(value, "\"%.*s\" is none", SLICE_ARGS(item));
+			good = value_fail(value, "invalid value \"%.*s\"", SLICE_ARGS(item));
 	}
 	return good;
 }

@@ -119,7 +119,7 @@ static void on_stop_timer(evutil_socket_t fd, short what, void *arg)
 		begin_drain(relay); /* the lame duck's time is over */
 		return;
 	}
-	log_warn("shutdown_timeout has passed: cutting what is left");
+	log_warn("shutdown_timeout reached: closing the remaining connections");
 	relay->exit_status = 1;
 	node_command_workers(&relay->node, WORKER_STOP);
 }
@@ -170,7 +170,7 @@ static void stop_by_signal(struct relay *relay)
 	} else if (!relay->draining) {
 		begin_drain(relay);
 	} else if (!is_first) {
-		log_warn("told to stop again: cutting what is left");
+		log_warn("second stop signal: closing the remaining connections");
 		relay->exit_status = 1;
 		node_command_workers(&relay->node, WORKER_STOP);
 	}

@@ -95,7 +95,7 @@ bool relay_open_throttles(struct relay *relay, const struct conf *conf)
 	if (relay->node.throttles)
 		log_throttles(conf, &report);
 	else if (!relay->inherited && report.found == THROTTLE_FOUND_UNUSABLE)
-		log_error("%s:%u: state = %s: %s; state_required = on does not let this be",
+		log_error("%s:%u: state = %s: %s; refusing to start (state_required = on)",
 			CONF_PLACE_ARGS(conf, conf_line(conf, "state")), conf->state, report.text);
 	else if (!relay->inherited)
 		log_error("limits: %s", report.text);
@@ -386,7 +386,7 @@ enum reload_outcome relay_reload(struct relay *relay, struct conf_errors *errors
 	struct conf *conf = conf_load_again(relay->site->conf->path, found);
 	enum reload_outcome outcome = begin(relay, conf, found, false);
 	if (outcome == RELOAD_FAILED) {
-		log_error("%s: reload failed; the running configuration stays",
+		log_error("%s: reload failed; keeping the running configuration",
 			relay->site->conf->path);
 		manager_reloaded(relay, false);
 	}

@@ -69,7 +69,7 @@ static void log_left(struct relay *relay)
 	queue_count(relay->node.queue, &queue);
 	if (exchanges + clients + queue.queued + queue.in_flight + places == 0)
 		return;
-	log_error("left over, which is a bug: %" PRIu64
+	log_error("still held at exit, which is a bug: %" PRIu64
 		  " exchanges, %u client connections, %" PRIu64 " requests queued, %" PRIu64
 		  " in flight, %" PRIu64 " places at upstreams",
 		exchanges, clients, queue.queued, queue.in_flight, places);

@@ -430,7 +430,7 @@ void upgrade_begin(struct relay *relay)
 bool upgrade_inherit(struct relay *relay)
 {
 	const char *text = getenv(ENVIRONMENT);
-	char why[512] = "it is no number", *end;
+	char why[512] = "not a number", *end;
 	long manifest;
 
 	if (!text)

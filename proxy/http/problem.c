@@ -12,7 +12,7 @@
 #define REDUCED_TYPE  "https://iana.org/assignments/http-problem-types#temporary-reduced-capacity"
 #define REDUCED_TITLE "Request cannot be satisfied due to temporary server capacity constraints"
 
-#define QUOTA_DETAIL "Too many requests: come back when Retry-After says."
+#define QUOTA_DETAIL "Rate limit exceeded; retry after the time in Retry-After."
 
 /* What is said when the caller says nothing more exact. */
 static struct slice default_detail(unsigned status)

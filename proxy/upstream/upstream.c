@@ -387,7 +387,7 @@ void server_succeeded(struct server *server)
 	atomic_store_explicit(&server->state->fails, 0, memory_order_relaxed);
 	atomic_store_explicit(&server->state->interval_ms, 0, memory_order_relaxed);
 	if (atomic_exchange_explicit(&server->state->out_until_ms, 0, memory_order_relaxed) != 0)
-		log_info("upstream %s: server %s is back", server->upstream->conf->name,
+		log_info("upstream %s: server %s is available again", server->upstream->conf->name,
 			server->conf->address.text);
 }
 
@@ -449,6 +449,6 @@ void server_failed(struct server *server, const char *why, uint64_t now_ms)
 		return;
 	atomic_store_explicit(
 		&server->state->interval_ms, (unsigned)interval, memory_order_relaxed);
-	log_warn("upstream %s: server %s left out for %llu ms after %u failures: %s", conf->name,
+	log_warn("upstream %s: server %s ejected for %llu ms after %u failures: %s", conf->name,
 		server->conf->address.text, (unsigned long long)interval, fails, why);
 }

@@ -323,7 +323,7 @@ def drain(t):
     logins.origin.wait_connections_gone()
 
 
-@test("a server that is left out loses its sessions to another")
+@test("a server that is ejected loses its sessions to another")
 def left_out(t):
     logins = [Logins(t), Logins(t)]
     sick = threading.Event()

@@ -110,11 +110,11 @@ FOREIGN = (
     ("tabs for blanks, and indented", GOOD.replace("\n", "\n\t").replace(" = ", "\t=\t"), ()),
     ("UTF-16", GOOD.encode("utf-16"), (":1: the text is in UTF-16",)),
     ("a picture", b"\x89PNG\r\n\x1a\n" + bytes(range(256)) * 40,
-     (": there is no [listener NAME]", ':1: "\ufffdPNG" is no setting', *(f":{n}: byte 0x" for n in range(2, 12)), ":12: 32 more lines hold such bytes")),
+     (": there is no [listener NAME]", ':1: invalid setting "\ufffdPNG"', *(f":{n}: byte 0x" for n in range(2, 12)), ":12: 32 more lines hold such bytes")),
     ("comments only", "# nothing\n\n", (": the file is empty",)),
     ("a key before any section", "workers = 1\n" + GOOD.replace("workers = 2\n", ""),
-     (":1: workers = 1 stands before any section; expected [sluice] first",)),
-    ("colons", GOOD.replace("rate = ", "rate: "), (':9: "rate: 100 per 10s" is no setting',)),
+     (":1: workers = 1 precedes every section; expected [sluice] first",)),
+    ("colons", GOOD.replace("rate = ", "rate: "), (':9: invalid setting "rate: 100 per 10s"',)),
     ("quotes", GOOD.replace("= 127.0.0.1:9", '= "127.0.0.1:9"').replace("= legacy", "= 'legacy'"),
      (':6: [upstream legacy] server: ', ":11: [route api] upstream: there is no [upstream 'legacy']")),
     ("a section without its end", GOOD.replace("[route api]", "[route api"), (':10: "[route api" has no "]"',)),
@@ -126,9 +126,9 @@ FOREIGN = (
       ':9: [limit burst] Rate: unknown key, did you mean "rate"?',
       ':13: [route api] queue-depth: unknown key, did you mean "queue_depth"?')),
     ("other units", GOOD + "queue_timeout = 30\nmax_body_size = 10MB\n[limit m]\nrate = 10r/s\n",
-     (':13: [route api] queue_timeout: "30" is not one: it has no unit',
-      ':14: [route api] max_body_size: "10MB" is no size, did you mean 10M?',
-      ':16: [limit m] rate: "10r/s" is no rate, did you mean 10 per 1s?')),
+     (':13: [route api] queue_timeout: invalid value "30": no unit',
+      ':14: [route api] max_body_size: invalid size "10MB", did you mean 10M?',
+      ':16: [limit m] rate: invalid rate "10r/s", did you mean 10 per 1s?')),
     ("a zone that is none", GOOD.replace("per 10s", "per day Europe/Olso"),
      (':9: [limit burst] rate: there is no time zone "Europe/Olso"',)),
     ("networks that are none", GOOD + "allow = 10.0.0.0/33, 300.1.1.1\n",
@@ -203,8 +203,8 @@ def command_line(t):
                 equal(found, 0, f"exit status, it said {output!r}")
                 true(output.startswith(f"usage: sluice {command} "), f"output {output!r}")
         for arguments, words in ((["--frob"], "'--frob'"), (["-c"], "'c'"), (["-x"], "'x'"),
-                                 (["left"], '"left" is left over'),
-                                 (["-c", "none.ini", "over"], '"over" is left over')):
+                                 (["left"], 'unexpected "left"'),
+                                 (["-c", "none.ini", "over"], 'unexpected "over"')):
             with t.point(f"sluice {command} {' '.join(arguments)}: exit 2, and which word is wrong"):
                 found, output = process.run([BINARY, command, *arguments])
                 equal(found, 2, f"exit status, it said {output!r}")
@@ -224,7 +224,7 @@ def command_line(t):
             found, output = process.run([BINARY, command, "some.ini"])
             equal(found, 2, "exit status")
             equal(output.splitlines()[0],
-                  f'sluice {command}: "some.ini" is left over; a file is given as -c FILE', "what it says")
+                  f'sluice {command}: unexpected "some.ini"; a file is given as -c FILE', "what it says")
 
     with t.point("what can't be printed is an error"):
         path = t.file("good.ini", GOOD)

@@ -79,14 +79,14 @@ def by_caller(t):
 
     with t.point("with state_required: exit 1"):
         says(checked("state_required = on", f"state = {closed}"), 1,
-             f"INI:3: [sluice] state: {closed} {denied}; state_required = on does not let this be")
+             f"INI:3: [sluice] state: {closed} {denied}; refusing to start (state_required = on)")
 
     with t.point("a state folder that is not there, or none"):
         missing = t.path("missing")
         for path, why in ((missing, "No such file or directory"), (t.file("a file", ""), "Not a directory")):
             says(checked("state_required = on", f"state = {path}"), 1,
                  f"INI:3: [sluice] state: {path} can't be used by {name}: {why}; "
-                 "state_required = on does not let this be")
+                 "refusing to start (state_required = on)")
         true(not os.path.exists(missing), "it was made")
 
     with t.point("the state's file may not be read"):
@@ -96,7 +96,7 @@ def by_caller(t):
         os.chmod(table, 0o444)
         says(checked("state_required = on", f"state = {opened}"), 1,
              f"INI:3: [sluice] state: {table} can't be used by {name}: Permission denied; "
-             "state_required = on does not let this be")
+             "refusing to start (state_required = on)")
         os.remove(table)
 
     for key, value in (("pid_file", "{}"), ("error_log", "file:{}"), ("access_log", "file:{}")):
@@ -170,7 +170,7 @@ def for_user(t):
     with t.point("what only root can write is reported"):
         says(checked(f"state = {roots}", "state_required = on", f"pid_file = {roots}/p"), 1,
              f"INI:3: [sluice] state: {roots} can't be used by {OTHER}: Permission denied; "
-             "state_required = on does not let this be",
+             "refusing to start (state_required = on)",
              f"INI:5: [sluice] pid_file: {roots}/p can't be written by {OTHER}: Permission denied")
         equal(trace(roots), before, "the folder")
 

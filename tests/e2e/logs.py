@@ -312,7 +312,7 @@ def user_can_not_read(t):
     line = sluice.process.wait_output("a reload will fail for user nobody: ")
     true(sluice.ini_path in line and "Permission denied" in line, line)
     sluice.reload(sluice.sections)
-    sluice.process.wait_output("reload failed; the running configuration stays")
+    sluice.process.wait_output("reload failed; keeping the running configuration")
     equal(t.client(sluice).ask("/").status, 200, "status")
 
 
@@ -441,7 +441,7 @@ def tally(t):
     line = next((line for line in sluice.log().splitlines() if "served" in line), sluice.log())
     member(" served 3 requests on ", line, "the tally")
     member("connections: 1xx 0, 2xx 1, 3xx 0, 4xx 2, 5xx 0, unanswered 0", line, "the tally")
-    true("left over" not in sluice.log(), sluice.log())
+    true("still held at exit" not in sluice.log(), sluice.log())
 
 
 @test("no thread blocks the signals of its own faults: crash reporters see them")

@@ -261,7 +261,7 @@ def again(t):
     holder = hold(t, sluice)
     client = t.client(sluice)
     client.request("/x")
-    sluice.process.wait_output("left out")
+    sluice.process.wait_output("ejected")
     other.listen()
     equal(client.response().body, b"other", "body, while the first is full")
     holder.reset()

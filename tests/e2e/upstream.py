@@ -1,4 +1,4 @@
-"""Servers: how they are reached and chosen, kept, left out and taken back; what a client
+"""Servers: how they are reached and chosen, kept, ejected and taken back; what a client
 gets when they fail."""
 import collections
 import socket
@@ -135,7 +135,7 @@ def connect_timeout(t):
     problem(t.client(sluice).ask("/"), 504)
 
 
-# ---- servers left out and taken back -----------------------------------------------------------
+# ---- servers ejected and taken back -----------------------------------------------------------
 
 @group("a server that is down")
 def left_out(t):
@@ -153,7 +153,7 @@ def left_out(t):
         until(lambda: client.ask("/").body == b"down", "the server that came back")
 
 
-@test("a server that fails max_fails times is left out, the other serves all")
+@test("a server that fails max_fails times is ejected, the other serves all")
 def passive(t):
     def handler(x):
         x.read_body()
@@ -291,7 +291,7 @@ def addresses(t):
                 equal(client.ask("/", "POST", body=b"hello").body, b"hello", "body")
 
 
-@test("a name with several addresses of which some are dead: all is answered, and nothing is left out")
+@test("a name with several addresses of which some are dead: all is answered, and nothing is ejected")
 def dead_address(t):
     hosts = t.file("hosts", "".join(f"127.0.0.{n} many.test\n" for n in (2, 3, 1, 4)))
     command = ["unshare", "-rm", "sh", "-c", f'mount --bind {hosts} /etc/hosts && exec "$0" "$@"']
@@ -305,7 +305,7 @@ def dead_address(t):
                       command=[*command, process.BINARY])
     clients = [t.client(sluice) for _ in range(4)]
     equal({client.ask(f"/{n}").status for n in range(20) for client in clients}, {200}, "statuses")
-    true("left out" not in sluice.log(), "the server was left out")
+    true("ejected" not in sluice.log(), "the server was ejected")
 
 
 @test("a name that can't be looked up: told with what that means, answered 502 or 503")
@@ -444,7 +444,7 @@ def descriptors(t):
     statuses = [client.ask("/", fields=[("X-Api-Key", str(n))]).status for n in range(150)]
     equal(set(statuses), {200, 503}, "statuses")
     sluice.process.wait_output("Too many open files")
-    true("left out" not in sluice.log(), "a server was left out")
+    true("ejected" not in sluice.log(), "a server was ejected")
     # Those that have a connection are served on.
     equal({client.ask("/", fields=[("X-Api-Key", str(n))]).status for n in range(4)}, {200}, "statuses afterwards")
 

@@ -91,8 +91,8 @@ def judge_end(life, status):
         life.fail(f"sluice did not end within {END_SECONDS:.0f} s of SIGTERM")
     elif status != 0:
         life.fail(f"sluice ended with {status}:\n{output[-3000:]}")
-    elif "left over" in output:
-        life.fail(output[output.find("left over"):].splitlines()[0])
+    elif "still held at exit" in output:
+        life.fail(output[output.find("still held at exit"):].splitlines()[0])
 
 
 def judge_access_log(life):

@@ -13,9 +13,9 @@ static void sections(void **state)
 	parse_bad(TEXT_BASE "[limit base]\nrate = 1 per 1s\n", 10, "the first is in line 5");
 	parse_bad(TEXT_BASE "[sluice]\n[sluice]\n", 11, "the first is in line 10");
 	parse_bad(TEXT_BASE "[limit plan]\nrate = 1 per 1s\n", 10, "expected another");
-	parse_bad("a = b\n" TEXT_BASE, 1, "stands before any section; expected [section] first");
+	parse_bad("a = b\n" TEXT_BASE, 1, "precedes every section; expected [section] first");
 	parse_bad("workers = 1\n" TEXT_BASE, 1,
-		"workers = 1 stands before any section; expected [sluice] first");
+		"workers = 1 precedes every section; expected [sluice] first");
 	parse_bad("queue_depth = 1\n" TEXT_BASE, 1, "expected [route NAME] first");
 	/* inih would have cut both to the same. */
 	conf_release(parse_good(
@@ -33,7 +33,7 @@ static void keys_of_sections(void **state)
 	bad("sluice", "weight = 1", "it belongs in [plan NAME]");
 	bad("sluice", "wrokers = 1", "did you mean \"workers\"?");
 	bad("sluice", "colour = red", "unknown key; expected one that");
-	bad("sluice", "workers", "is no setting");
+	bad("sluice", "workers", "invalid setting");
 	parse_bad(TEXT_BASE "[sluice]\nworkers = 1\nworkers = 2\n", 12, "the first is in line 11");
 	parse_bad(TEXT_BASE "[admin]\n", 10, "has no bind");
 	parse_bad(TEXT_BASE "[listener m]\n", 10, "has no bind");
@@ -59,7 +59,7 @@ static void one_error_a_cause(void **state)
 	bad_text(5, "byte 0x01", "[listener l]\nbind = 127.0.0.1:1\n%s[route \1]\nupstream = u\n",
 		rest);
 	parse_bad(TEXT_BASE "[listener m]\nBind = 127.0.0.1:3\n", 11, "did you mean \"bind\"?");
-	parse_bad(TEXT_BASE "[listener m]\nbind: 127.0.0.1:3\n", 11, "is no setting");
+	parse_bad(TEXT_BASE "[listener m]\nbind: 127.0.0.1:3\n", 11, "invalid setting");
 	parse_bad(TEXT_BASE "[limit m]\nRate = 1 per 1s\n", 11, "did you mean \"rate\"?");
 	parse_bad(TEXT_BASE "[limit m]\nconcurency = 1\n", 11, "did you mean \"concurrency\"?");
 	parse_bad(TEXT_BASE "[plans]\nkey = ip\n[plan p]\ncaller = file:x\n", 13,
@@ -211,7 +211,7 @@ static void references(void **state)
 	parse_bad(TEXT_BASE "[route r]\nupstream = u\nlimits = bsae\n", 12,
 		"there is no [limit bsae], did you mean \"base\"?");
 	parse_bad(TEXT_BASE "[route r]\nupstream = u\nlimits = base\nlimits = base\n", 13,
-		"\"base\" stands there twice");
+		"\"base\" is given twice");
 	parse_bad(TEXT_BASE "[route r]\nupstream = u\nlimits = plan\n", 12, "there is no [plans]");
 }
 
@@ -351,13 +351,13 @@ static void binds_twice(void **state)
 			  "[listener c]\nbind = 127.0.0.1:9\nbind = 127.0.0.1:1, unix:/s\n"
 			  "[listener d]\nbind = 127.0.0.1:9\n";
 	static const char *const expected[] = {
-		"t:14: [listener c] bind: 127.0.0.1:9 stands there twice; the first is in line 11, "
+		"t:14: [listener c] bind: 127.0.0.1:9 is given twice; the first is in line 11, "
 		"in [listener b]",
-		"t:15: [listener c] bind: 127.0.0.1:1 stands there twice; the first is in line 2, "
+		"t:15: [listener c] bind: 127.0.0.1:1 is given twice; the first is in line 2, "
 		"in [listener l]",
-		"t:15: [listener c] bind: unix:/s stands there twice; the first is in line 12, in "
+		"t:15: [listener c] bind: unix:/s is given twice; the first is in line 12, in "
 		"[listener b]",
-		"t:17: [listener d] bind: 127.0.0.1:9 stands there twice; the first is in line 11, "
+		"t:17: [listener d] bind: 127.0.0.1:9 is given twice; the first is in line 11, "
 		"in [listener b]",
 	};
 

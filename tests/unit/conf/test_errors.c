@@ -68,7 +68,7 @@ static void lists_tell_all_their_mistakes(void **state)
 			{"\"10.0.0.1/8\" has bits set after its prefix",
 				"\"::1/64\" has bits set after its prefix"}},
 		{"route r", "upstream = u\nhost = a_b, a..b, c.d, [::z], c.d",
-			{"a..b", "[::z]", "\"c.d\" stands there twice"}},
+			{"a..b", "[::z]", "\"c.d\" is given twice"}},
 		{"route r", "upstream = u\nmethod = get, GET, Post, PUSH",
 			{"\"get\"", "\"Post\"", "\"PUSH\""}},
 		{"route r", "upstream = u\nrefund = 5xx, 199, 6xx, 429, x",
@@ -147,7 +147,7 @@ static void comments_after_free_texts(void **state)
 	static const char hint[] = "; only ';' begins a comment after a value";
 	static const char in_path[] = "has a blank before '#'; expected a path without";
 	static const char in_regex[] =
-		"a blank stands before '#', which no path has; expected a regular expression "
+		"blank before '#', which no path has; expected a regular expression "
 		"without, or (?x) in front";
 
 	(void)state;

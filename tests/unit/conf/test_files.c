@@ -205,7 +205,7 @@ static void networks_in_files(void **state)
 	assert_non_null(conf);
 	assert_int_equal(conf->warning_count, 3);
 	assert_non_null(strstr(conf->warnings[0].text,
-		"/nets:1: \"10.0.0.0/33\" is no network, and taken for a caller's key"));
+		"/nets:1: \"10.0.0.0/33\" is not a network and is taken for a caller's key"));
 	assert_non_null(strstr(conf->warnings[1].text, "/nets:5: \"300.1.1.1/8\" is no"));
 	assert_non_null(strstr(conf->warnings[2].text, "/nets:7: \"fe80::/129\" is no"));
 	assert_int_equal(
@@ -238,7 +238,7 @@ static void users(void **state)
 	assert_string_equal(conf->user, "root");
 	conf_release(conf);
 	remove_file(ini);
-	bad("sluice", "user = no user", "is none");
+	bad("sluice", "user = no user", "invalid value \"no user\"");
 	/* Of a text that names no folder, nothing outside is looked at. */
 	conf_release(good("sluice", "user = no-such-user-here"));
 }

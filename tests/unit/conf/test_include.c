@@ -143,15 +143,15 @@ static void errors_in_included_files(void **state)
 
 	make("main.ini", "include = conf.d/*.ini\n[limit a]\nrate = 1 per 1s\n" REST);
 	make("conf.d/20-b.ini", "[limit b]\nrate = 2 per 1s\n[limit c]\nrate = 1 per 1s\n");
-	load_bad("/conf.d/20-b.ini:3: [limit c] stands there twice; the first is in ", NULL);
+	load_bad("/conf.d/20-b.ini:3: [limit c] is given twice; the first is in ", NULL);
 	load_bad("/conf.d/10-c.ini:1", NULL);
 
 	/* What is checked at the end is found as well. */
 	make("conf.d/20-b.ini", "[limit b]\nrate = 2 per 1s\n[listener m]\nbind = 127.0.0.1:1\n");
-	load_bad("/main.ini:5: [listener l] bind: 127.0.0.1:1 stands there twice; the first is in ",
+	load_bad("/main.ini:5: [listener l] bind: 127.0.0.1:1 is given twice; the first is in ",
 		NULL);
 	make("conf.d/20-b.ini", "nothing\n[limit b]\nrate = 2 per 1s\n");
-	load_bad("/conf.d/20-b.ini:1: \"nothing\" is no setting", NULL);
+	load_bad("/conf.d/20-b.ini:1: invalid setting \"nothing\"", NULL);
 }
 
 static void loops(void **state)
@@ -227,7 +227,7 @@ static void what_is_not_there(void **state)
 	load_bad("none.d/f.ini can't be read: it is a folder", NULL);
 	assert_int_equal(rmdir(path_of("none.d/f.ini")), 0);
 	assert_int_equal(mkfifo(path_of("none.d/f.ini"), 0600), 0);
-	load_bad("none.d/f.ini can't be read: it is no regular file", NULL);
+	load_bad("none.d/f.ini can't be read: not a regular file", NULL);
 }
 
 /* Elsewhere it is no key, so that nobody asks which section the next line is in. */

@@ -181,7 +181,7 @@ static void wrong_routes_hide_none(void **state)
 	begin();
 	route("a", "path = /a\nhost = a..b");
 	route("b", "path = /a");
-	hidden(8, "is no host");
+	hidden(8, "invalid host");
 	begin();
 	route("a", "path = a");
 	route("b", "");

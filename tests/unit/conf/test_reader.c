@@ -132,7 +132,7 @@ static void files_of_another_kind(void **state)
 	assert_string_equal(errors.items[11].text,
 		"t:11: 89 more lines hold such bytes, up to line 100; expected a file of text");
 	assert_string_equal(
-		errors.items[12].text, "t:21: \"x\" is no setting; expected key = value");
+		errors.items[12].text, "t:21: invalid setting \"x\"; expected key = value");
 	conf_errors_free(&errors);
 
 	text[strlen("\1\2\n") * 10] = '\0';

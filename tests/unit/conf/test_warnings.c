@@ -66,14 +66,14 @@ static void limits_of_nobody(void **state)
 {
 	(void)state;
 	warned(TEXT_BASE, 5,
-		"[limit base] holds nobody: no route and no plan names it in its limits");
+		"[limit base] has no effect: no route and no plan names it in its limits");
 	warned(TEXT_USED "[limit m]\nrate = 1 per 1s\n", 11,
-		"[limit m] holds nobody: no route and no plan names it in its limits");
+		"[limit m] has no effect: no route and no plan names it in its limits");
 	/* A plan names it, and a route the plans. */
 	conf_release(silent(
 		TEXT_BASE "limits = plan\n[plans]\nkey = ip\n[plan default]\nlimits = base\n"));
 	warned(TEXT_USED "[plans]\nkey = ip\n[plan default]\nlimits = base\n", 11,
-		"[plans] hold nobody: no route has \"plan\" in its limits");
+		"[plans] has no effect: no route has \"plan\" in its limits");
 }
 
 /* Paths are no patterns of a shell. */

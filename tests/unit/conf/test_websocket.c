@@ -84,7 +84,7 @@ static void what_goes_together(void **state)
 	parse_bad(TEXT_MESSAGES "message_notice = x\n", 11, "expected on_message_exceed = drop");
 	parse_bad(TEXT_MESSAGES "max_sockets = base\n", 11, "expected a limit with concurrency");
 	parse_bad(TEXT_MESSAGES "max_sockets = bse\n", 11, "did you mean \"base\"?");
-	parse_bad(TEXT_MESSAGES "message_limits = base, base\n", 11, "stands there twice");
+	parse_bad(TEXT_MESSAGES "message_limits = base, base\n", 11, "is given twice");
 	parse_bad(TEXT_MESSAGES "message_limits = plan\n", 11, "there is no [plans]");
 }
 

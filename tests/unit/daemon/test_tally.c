@@ -43,11 +43,11 @@ static void what_is_left(void **state)
 	lines_clear();
 	tally_log(&stage->relay);
 	assert_has(lines.text,
-		"error left over, which is a bug: 1 exchanges, 0 client connections, "
+		"error still held at exit, which is a bug: 1 exchanges, 0 client connections, "
 		"0 requests queued, 1 in flight, 2 places at upstreams\n");
 	stage_forget(stage);
 	tally_log(&stage->relay);
-	assert_lacks(lines.text, "left over");
+	assert_lacks(lines.text, "still held");
 	stage->relay.node.clients = 1;
 	tally_log(&stage->relay);
 	assert_has(lines.text, " 0 exchanges, 1 client connections, ");

@@ -45,7 +45,7 @@ static void refused_by_quota(void **state)
 		"HTTP/1.1 429 Too Many Requests\r\n"
 		"Date: Sat, 21 Nov 2026 04:00:00 GMT\r\n"
 		"Content-Type: application/problem+json\r\n"
-		"Content-Length: 283\r\n"
+		"Content-Length: 289\r\n"
 		"Cache-Control: no-store\r\n"
 		"Retry-After: 7\r\n"
 		"RateLimit: \"burst\";r=0;t=7\r\n"
@@ -54,9 +54,9 @@ static void refused_by_quota(void **state)
 		"{\"type\":\"https://iana.org/assignments/http-problem-types#quota-exceeded\","
 		"\"title\":\"Request cannot be satisfied as assigned quota has been exceeded\","
 		"\"status\":429,"
-		"\"detail\":\"Too many requests: come back when Retry-After says.\","
+		"\"detail\":\"Rate limit exceeded; retry after the time in Retry-After.\","
 		"\"violated-policies\":[\"burst\",\"a\\\"b\"],\"retry-after-ms\":6001}\n");
-	assert_int_equal(strlen(strstr(reply, "\r\n\r\n") + 4), 283);
+	assert_int_equal(strlen(strstr(reply, "\r\n\r\n") + 4), 289);
 }
 
 static void retry_after_rounds_up(void **state)
