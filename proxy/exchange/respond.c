@@ -198,11 +198,17 @@ static void begin_relaying(struct exchange *x)
 	}
 }
 
+/* Has all of it left for the server? One that switches before has not read what it is asked. */
+static bool request_has_left(const struct exchange *x)
+{
+	return exchange_has_request(x) && exchange_has_sent(x) && flow_is_empty(x->up.flow);
+}
+
 /* 101. */
 static __attribute__((noinline)) void respond_switched(struct exchange *x)
 {
-	if (x->framing.upgrade && exchange_has_request(x) && x->response_framing.upgrade &&
-		x->client && http_upgrade_agreed(&x->response, &x->request, &x->route->upgrades) &&
+	if (x->framing.upgrade && request_has_left(x) && x->response_framing.upgrade && x->client &&
+		http_upgrade_agreed(&x->response, &x->request, &x->route->upgrades) &&
 		(!opens_socket(x) || x->worker->switched->agree(x)))
 		begin_tunnel(x);
 	else

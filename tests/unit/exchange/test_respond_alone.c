@@ -97,6 +97,33 @@ static void a_cut_end_cuts_the_tunnel(void **state)
 	stage_end(stage);
 }
 
+/* One that switches before it has read its request: what is left of that would be the tunnel's. */
+static void a_switch_before_the_request_has_left_is_none(void **state)
+{
+	const struct stage_conf conf = {
+		.route = "upgrade = websocket\nrequest_buffering = 64k file 1M"};
+	struct stage *stage = stage_begin(&conf);
+	static char body[4 * STAGE_ROOM + 1];
+
+	(void)state;
+	memset(body, 'b', sizeof(body) - 1);
+	struct exchange *x = stage_ask(stage,
+		"POST / HTTP/1.1\r\nHost: h\r\nConnection: upgrade\r\nUpgrade: websocket\r\n"
+		"Content-Length: 262144\r\n\r\n");
+	for (size_t sent = 0; x->state == EXCHANGE_HELD; stage_turn(stage)) {
+		sent += memory_peer_send(stage->client.wire, body + sent, sizeof(body) - 1 - sent);
+		exchange_next(x);
+		exchange_run(x);
+	}
+	assert_int_equal(x->state, EXCHANGE_FORWARDING);
+	assert_true(exchange_has_request(x));
+	assert_false(exchange_has_sent(x));
+	flight_answer(
+		stage, x, "HTTP/1.1 101 Go\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\n");
+	assert_int_equal(x->answer.status, 502);
+	stage_end(stage);
+}
+
 static void a_refused_upgrade_is_a_request(void **state)
 {
 	struct stage *stage = stage_begin(&upgrades);
@@ -231,6 +258,7 @@ int main(void)
 		cmocka_unit_test(each_direction_ends_by_itself),
 		cmocka_unit_test(a_tunnel_has_its_own_time),
 		cmocka_unit_test(a_cut_end_cuts_the_tunnel),
+		cmocka_unit_test(a_switch_before_the_request_has_left_is_none),
 		cmocka_unit_test(a_refused_upgrade_is_a_request),
 		cmocka_unit_test(a_write_is_followed_and_a_read_is_not),
 		cmocka_unit_test(what_is_followed_has_bounds),
