@@ -9,7 +9,7 @@
 static const int numbers[] = {SIGTERM, SIGINT, SIGQUIT, SIGHUP, SIGUSR1, SIGUSR2};
 #define COUNT (sizeof(numbers) / sizeof(numbers[0]))
 
-static sigset_t the_set(void)
+static sigset_t answered(void)
 {
 	sigset_t set;
 
@@ -21,7 +21,7 @@ static sigset_t the_set(void)
 
 void signals_block(void)
 {
-	sigset_t set = the_set();
+	sigset_t set = answered();
 
 	pthread_sigmask(SIG_BLOCK, &set, NULL);
 }
@@ -41,7 +41,7 @@ static void on_readable(evutil_socket_t fd, short what, void *arg)
 bool signals_begin(
 	struct signals *signals, struct event_base *base, signal_fn *on_signal, void *context)
 {
-	sigset_t set = the_set();
+	sigset_t set = answered();
 
 	*signals = (struct signals){.on_signal = on_signal, .context = context};
 	signals->fd = signalfd(-1, &set, SFD_NONBLOCK | SFD_CLOEXEC);

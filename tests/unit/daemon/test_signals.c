@@ -71,6 +71,18 @@ static void each_is_taken_once_a_turn(void **state)
 	assert_string_equal(w->order, "1 15 1 ");
 }
 
+/* As under nohup. */
+static void an_ignored_one_is_taken(void **state)
+{
+	struct world *w = *state;
+	void (*usual)(int) = signal(SIGHUP, SIG_IGN);
+
+	kill(getpid(), SIGHUP);
+	turn(w);
+	signal(SIGHUP, usual);
+	assert_string_equal(w->order, "1 ");
+}
+
 static void all_six_are_taken(void **state)
 {
 	static const int numbers[] = {SIGTERM, SIGINT, SIGQUIT, SIGHUP, SIGUSR1, SIGUSR2};
@@ -144,6 +156,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(each_is_taken_once_a_turn, begin, end),
+		cmocka_unit_test_setup_teardown(an_ignored_one_is_taken, begin, end),
 		cmocka_unit_test_setup_teardown(all_six_are_taken, begin, end),
 		cmocka_unit_test_setup_teardown(they_wait_before_and_behind, begin, end),
 		cmocka_unit_test_setup_teardown(children_begin_with_them_blocked, begin, end),
