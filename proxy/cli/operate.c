@@ -48,10 +48,34 @@ const char cli_operate_usage[] =
 	"       sluice reload                                    read the configuration again\n"
 	"         these take [-c FILE] or [--admin URL] [--token-file FILE], and [--json]\n";
 
+enum {
+	GIVEN_ADMIN = 256,
+	GIVEN_TOKEN,
+	GIVEN_JSON,
+	GIVEN_LIMIT,
+	GIVEN_METHOD,
+	GIVEN_HOST,
+	GIVEN_ADDRESS,
+	GIVEN_ROUTE,
+	GIVEN_FIELD,
+	GIVEN_HASH,
+	GIVEN_COUNT,
+	GIVEN_REFUSED,
+	GIVEN_HASHED,
+	GIVEN_CSV,
+	GIVEN_END
+};
+
+/* A set of options. */
+#define OPTION(given) (1u << ((given)-GIVEN_ADMIN))
+_Static_assert(GIVEN_END - GIVEN_ADMIN <= 32, "a bit for each option");
+#define OPTIONS_OF_ALL (OPTION(GIVEN_ADMIN) | OPTION(GIVEN_TOKEN) | OPTION(GIVEN_JSON))
+
 struct command {
 	const char *word;
 	int words_min, words_max;
 	int (*run)(struct call *call);
+	unsigned options; /* besides those of all commands */
 };
 
 /* ---- the commands ---------------------------------------------------------------------------- */
@@ -212,40 +236,27 @@ static int run_reload(struct call *call)
 }
 
 static const struct command commands[] = {
-	{"status", 0, 0, run_status},
-	{"limits", 0, COUNT_ANY, run_limits},
-	{"upstreams", 0, 4, run_upstreams},
-	{"sessions", 0, 2, run_sessions},
-	{"callers", 0, 1, cli_callers},
-	{"reset", 0, 1, cli_reset},
-	{"top", 0, 0, cli_top},
-	{"keys", 2, 3, cli_keys},
-	{"override", 2, 4, cli_override},
-	{"explain", 1, 1, run_explain},
-	{"reload", 0, 0, run_reload},
-	{"usage", 0, 2, cli_usage},
-	{"config", 0, 0, cli_print_config},
-	{"log-level", 1, 1, cli_set_log_level},
+	{"status", 0, 0, run_status, 0},
+	{"limits", 0, COUNT_ANY, run_limits, 0},
+	{"upstreams", 0, 4, run_upstreams, 0},
+	{"sessions", 0, 2, run_sessions, 0},
+	{"callers", 0, 1, cli_callers,
+		OPTION(GIVEN_REFUSED) | OPTION(GIVEN_COUNT) | OPTION(GIVEN_LIMIT) |
+			OPTION(GIVEN_HASH)},
+	{"reset", 0, 1, cli_reset, OPTION(GIVEN_LIMIT) | OPTION(GIVEN_HASH)},
+	{"top", 0, 0, cli_top, OPTION(GIVEN_REFUSED)},
+	{"keys", 2, 3, cli_keys, OPTION(GIVEN_HASHED)},
+	{"override", 2, 4, cli_override, 0},
+	{"explain", 1, 1, run_explain,
+		OPTION(GIVEN_METHOD) | OPTION(GIVEN_HOST) | OPTION(GIVEN_ADDRESS) |
+			OPTION(GIVEN_ROUTE) | OPTION(GIVEN_FIELD)},
+	{"reload", 0, 0, run_reload, 0},
+	{"usage", 0, 2, cli_usage, OPTION(GIVEN_CSV)},
+	{"config", 0, 0, cli_print_config, 0},
+	{"log-level", 1, 1, cli_set_log_level, 0},
 };
 
 /* ---- the command line ------------------------------------------------------------------------ */
-
-enum {
-	GIVEN_ADMIN = 256,
-	GIVEN_TOKEN,
-	GIVEN_JSON,
-	GIVEN_LIMIT,
-	GIVEN_METHOD,
-	GIVEN_HOST,
-	GIVEN_ADDRESS,
-	GIVEN_ROUTE,
-	GIVEN_FIELD,
-	GIVEN_HASH,
-	GIVEN_COUNT,
-	GIVEN_REFUSED,
-	GIVEN_HASHED,
-	GIVEN_CSV
-};
 
 static const struct option options[] = {{"config", required_argument, NULL, 'c'},
 	{"admin", required_argument, NULL, GIVEN_ADMIN},
@@ -318,6 +329,19 @@ static bool take_option(struct call *call, int given)
 	}
 }
 
+/* False: it is another command's. */
+static bool belongs(const struct command *command, int given)
+{
+	if (given < GIVEN_ADMIN || (OPTION(given) & (OPTIONS_OF_ALL | command->options)))
+		return true;
+	for (const struct option *option = options; option->name; option++) {
+		if (option->val == given)
+			fprintf(stderr, "sluice %s: unexpected option --%s\n", command->word,
+				option->name);
+	}
+	return false;
+}
+
 static const struct command *find_command(const char *word)
 {
 	for (size_t i = 0; i < COUNT(commands); i++) {
@@ -350,7 +374,7 @@ int cli_operate(int argc, char **argv)
 			printf("usage: %s", cli_operate_usage + strspn(cli_operate_usage, " "));
 			return 0;
 		}
-		if (!take_option(&call, given)) {
+		if (!belongs(command, given) || !take_option(&call, given)) {
 			fputs(cli_operate_usage, stderr);
 			return 2;
 		}

@@ -263,9 +263,29 @@ static int run_screen(const struct call *call)
 	return status;
 }
 
+/* The answers as they are, which count since the start: a program makes its own rates. */
+static int print_json(const struct call *call)
+{
+	struct view view = {0};
+	int status = fetch(call, &view);
+
+	if (status == 0) {
+		json_t *all = json_pack("{s:O, s:O, s:O}", "status", view.status, "limits",
+			json_object_get(view.limits, "limits"), "callers", view.callers);
+		json_dumpf(all, stdout, JSON_INDENT(2) | JSON_PRESERVE_ORDER);
+		putchar('\n');
+		json_decref(all);
+	}
+	view_clear(&view);
+	return status;
+}
+
 int cli_top(struct call *call)
 {
 	struct termios usual, single;
+
+	if (call->json)
+		return print_json(call);
 	bool is_screen = isatty(STDOUT_FILENO) && isatty(STDIN_FILENO) &&
 			 tcgetattr(STDIN_FILENO, &usual) == 0;
 

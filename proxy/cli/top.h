@@ -4,7 +4,8 @@
 
 #include "cli/call.h"
 
-/* Until `q`, Ctrl-C or an error; once when the output is no terminal. An exit status. */
+/* Until `q`, Ctrl-C or an error; once when the output is no terminal, and with --json,
+ * which prints what the screen is made of. An exit status. */
 int cli_top(struct call *call);
 
 #endif

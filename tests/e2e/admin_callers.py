@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
 """The busiest and the most refused callers, and a caller by the hash that the access log has."""
+import json
 import os
 import re
 
@@ -143,6 +144,15 @@ def commands(t):
         true(lines[0].startswith("sluice ") and "1 workers" in lines[0], lines[0])
         found = [line.split() for line in lines if line.startswith(hash)]
         equal([x[1:5] for x in found if x[2] == "burst"], [["127.0.0.1", "burst", "5", "3"]])
+
+    with t.point("top --json"):
+        answer = json.loads(command("top", "--json", *here))
+        equal(sorted(answer), ["callers", "limits", "status"])
+        equal([limit["verdicts"]["refused"] for limit in answer["limits"] if limit["name"] == "burst"], [3])
+
+    with t.point("another command's option is refused"):
+        for words in (["status", "--csv"], ["top", "--hash", hash], ["reset", "--count", "3"], ["usage", "--refused"]):
+            command(*words, *here, status=2)
 
 
 main()
