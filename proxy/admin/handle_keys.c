@@ -215,8 +215,7 @@ void admin_delete_key(struct admin_request *request)
 	if (found == 0) {
 		admin_respond_problem(request, 404,
 			"This key was not added through this interface; keys of files are revoked "
-			"by "
-			"PUT.");
+			"by PUT.");
 		return;
 	}
 	log_info("keys: a key is taken out by the admin interface");

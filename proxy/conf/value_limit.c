@@ -135,8 +135,7 @@ static bool fail_amount(struct value *value, struct slice amount)
 	if (memchr(amount.at, '.', amount.len) || memchr(amount.at, ',', amount.len))
 		return value_fail_plainly(value,
 			"invalid amount \"%.*s\"; expected a whole number without separators, as "
-			"in "
-			"1500 or 1500kB",
+			"in 1500 or 1500kB",
 			SLICE_ARGS(amount));
 	if (scan_number_before(&unit, &number))
 		for (size_t i = 0; i < sizeof(units) / sizeof(units[0]); i++)
@@ -200,8 +199,8 @@ static bool parse_rate(struct value *value)
 			zone = SLICE("UTC");
 		if (!zone_exists(value, zone))
 			return value_fail_plainly(value,
-				"there is no time zone \"%.*s\"; expected UTC or a name under "
-				"" ZONEINFO " such as Europe/Oslo",
+				"there is no time zone \"%.*s\"; expected UTC or a name "
+				"under " ZONEINFO " such as Europe/Oslo",
 				SLICE_ARGS(zone));
 		limit->time_zone = value_text(value, zone);
 	} else if (!scan_window(period, &limit->per_ns)) {

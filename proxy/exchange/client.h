@@ -23,6 +23,9 @@ struct forwarded_peer;
 struct forwarding;
 struct listener;
 
+/* Why a message is refused whose session drains, closes or was aborted. */
+#define CLIENT_SESSION_CLOSED "session closed"
+
 /* What became of an interim response. */
 enum client_interim {
 	CLIENT_INTERIM_PASSED,

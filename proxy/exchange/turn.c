@@ -226,7 +226,7 @@ static void turned_away_by_queue(struct exchange *x, enum queue_verdict verdict)
 		[QUEUE_FULL_TOTAL] = "all queues full",
 		[QUEUE_FULL_BYTES] = "all queues' memory full",
 		[QUEUE_FULL_SESSIONS] = "too many sessions",
-		[QUEUE_CLOSED] = "session closed",
+		[QUEUE_CLOSED] = CLIENT_SESSION_CLOSED,
 		[QUEUE_SHED] = "overload",
 	};
 

@@ -56,7 +56,8 @@ void socket_finish(struct websocket *socket, unsigned code, struct slice reason,
 
 void socket_finish_with_session(struct websocket *socket)
 {
-	socket_finish(socket, CLOSE_GOING_AWAY, SLICE("session closed"), "session closed");
+	socket_finish(
+		socket, CLOSE_GOING_AWAY, SLICE(CLIENT_SESSION_CLOSED), CLIENT_SESSION_CLOSED);
 }
 
 void socket_client_closes(struct websocket *socket, struct slice payload)

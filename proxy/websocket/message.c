@@ -157,7 +157,7 @@ static void refuse(struct client *client, struct exchange *message, unsigned sta
 
 	exchange_enter(message, EXCHANGE_REPLYING);
 	exchange_end(message);
-	if (strcmp(why, "session closed") == 0) /* the socket will hear of it, too */
+	if (strcmp(why, CLIENT_SESSION_CLOSED) == 0) /* the socket will hear of it, too */
 		socket_finish_with_session(socket);
 	else if (!is_dropped)
 		close_for(socket, status, why, retry_after_ms);
