@@ -420,22 +420,54 @@ static enum pump_result tunnel_one_way(struct pump *pump)
 	return result;
 }
 
+/* The sink is gone, so no more is read for it. What its peer has sent before is still passed on,
+ * and then its end is read. */
+static void give_up_way(struct pump *pump)
+{
+	flow_clear(pump->flow, pump->pool);
+	buffer_release(pump->in, pump->pool);
+	stream_expect_input(pump->sink);
+}
+
+/* False: the tunnel is to be cut. `*is_over`: nothing more goes this way. */
+static bool run_way(struct exchange *x, struct pump *pump, bool *is_over)
+{
+	if (*is_over)
+		return true;
+	switch (tunnel_one_way(pump)) {
+	case PUMP_DONE:
+		*is_over = true;
+		return true;
+	case PUMP_WANTS_READ:
+	case PUMP_WANTS_WRITE:
+		return true;
+	case PUMP_SINK_FAILED:
+		*is_over = true;
+		x->outcome = "tunnel cut";
+		give_up_way(pump);
+		return true;
+	case PUMP_SOURCE_ENDED:
+	case PUMP_SOURCE_BROKEN:
+	case PUMP_TOO_LARGE:
+	case PUMP_NO_MEMORY:
+	case PUMP_SPOOL_FAILED:
+		break;
+	}
+	return false;
+}
+
 /* Both, as far as they have not ended. False: the tunnel is to be cut. */
 static bool tunnel_both_ways(struct exchange *x)
 {
-	enum pump_result up = PUMP_DONE, down = PUMP_DONE;
+	bool up_is_over = x->request_progress == REQUEST_ENDED;
+	bool down_is_over = x->response_progress == RESPONSE_ENDED;
+	bool goes_on = run_way(x, &x->up, &up_is_over) && run_way(x, &x->down, &down_is_over);
 
-	if (x->request_progress != REQUEST_ENDED)
-		up = tunnel_one_way(&x->up);
-	if (up == PUMP_DONE)
+	if (up_is_over)
 		x->request_progress = REQUEST_ENDED;
-	else if (up != PUMP_WANTS_READ && up != PUMP_WANTS_WRITE)
-		return false;
-	if (x->response_progress != RESPONSE_ENDED)
-		down = tunnel_one_way(&x->down);
-	if (down == PUMP_DONE)
+	if (down_is_over)
 		x->response_progress = RESPONSE_ENDED;
-	return down == PUMP_DONE || down == PUMP_WANTS_READ || down == PUMP_WANTS_WRITE;
+	return goes_on;
 }
 
 void respond_tunnel(struct exchange *x)

@@ -416,6 +416,13 @@ static bool leaves_unread(const struct downstream *d)
 	return (d->input == INPUT_BODY && !d->reading->up.in) || d->input == INPUT_UPGRADE;
 }
 
+/* Its tunnel's server has ended, which was passed on: the client's own end is no sign that it is
+ * gone, and what it sent before is still to be read. */
+static bool may_end(const struct downstream *d)
+{
+	return d->input == INPUT_TUNNEL && d->reading->response_progress == RESPONSE_ENDED;
+}
+
 /* Nothing is under way on it: what comes is a request. */
 static void on_readable(struct stream *stream)
 {
@@ -432,7 +439,7 @@ static void on_event(struct stream *stream)
 		(struct downstream *)((char *)stream - offsetof(struct downstream, stream));
 
 	if ((stream->peer_closed || leaves_unread(d)) && d->client.first &&
-		d->state != DOWNSTREAM_LINGERING) {
+		d->state != DOWNSTREAM_LINGERING && !may_end(d)) {
 		if (stream_is_cut(&d->stream)) {
 			downstream_close(d, "client gone");
 			return;

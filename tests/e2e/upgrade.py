@@ -193,6 +193,30 @@ def origin_ends(t):
     equal(len(client.read_to_end()), 500_000, "bytes before the end")
 
 
+@test("what a client says behind the origin's end, together with its own, reaches the origin")
+def behind_origins_end(t):
+    heard = []
+
+    def handler(x):
+        x.send(SWITCH)
+        x.stream.finish_sending()
+        heard.append(x.stream.read_to_end())
+        x.close()
+
+    origin = t.origin(handler)
+    sluice = t.sluice(to(origin, route=SHOUT))
+    for number in range(20):
+        client = t.client(sluice)
+        client.request("/", fields=ASK)
+        client.response_head()
+        equal(client.read_to_end(), b"", "the origin's words")
+        client.send(b"x" * (1 + number * 1000))
+        client.finish_sending()
+        until(lambda: len(heard) == number + 1, "the origin has heard the end")  # pylint: disable=cell-var-from-loop
+        equal(len(heard[number]), 1 + number * 1000, "bytes that it heard")
+        client.close()
+
+
 @test("a tunnel that both sides have ended went well: no outcome in the access log")
 def no_outcome(t):
     log = t.path("access.log")

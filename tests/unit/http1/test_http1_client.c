@@ -148,6 +148,60 @@ static void bytes_of_a_tunnel_pass_both_ways(void **state)
 	connected_end(&c);
 }
 
+/* What the client says behind the server's end, with its own end, reaches the server. */
+static void a_tunnel_passes_all_behind_the_other_end(void **state)
+{
+	struct connected c;
+	char end[8];
+
+	(void)state;
+	connected_open(&c, &plain);
+	connected_send(&c, UPGRADE);
+	connected_answer(&c, 0, SWITCH);
+	memory_peer_end_output(c.stage->servers[0].wire);
+	stage_turn(c.stage);
+	assert_has(connected_got(&c), "HTTP/1.1 101 Go\r\n");
+	assert_int_equal(memory_peer_receive(c.wire, end, sizeof(end)), -1);
+	stage_server_got(c.stage, 0);
+	memory_peer_send(c.wire, "last words", 10);
+	memory_peer_end_output(c.wire);
+	stage_turn(c.stage);
+	assert_string_equal(stage_server_got(c.stage, 0), "last words");
+	assert_int_equal(memory_peer_receive(c.stage->servers[0].wire, end, sizeof(end)), -1);
+	assert_false(connected_is_open(&c));
+	connected_end(&c);
+}
+
+/* Its server has left while the client takes nothing and speaks on: it gets all that the server
+ * said. */
+static void a_tunnel_passes_all_of_a_server_that_has_left(void **state)
+{
+	static char words[60000];
+	struct connected c;
+	size_t got = 0;
+
+	(void)state;
+	memset(words, 'w', sizeof(words));
+	connected_open(&c, &plain);
+	connected_send(&c, UPGRADE);
+	connected_answer(&c, 0, SWITCH);
+	connected_got(&c);
+	for (unsigned i = 0; i < 2; i++) {
+		assert_int_equal(memory_peer_send(c.stage->servers[0].wire, words, sizeof(words)),
+			sizeof(words));
+		stage_turn(c.stage);
+	}
+	memory_peer_close(c.stage->servers[0].wire);
+	c.stage->server_count = 0;
+	connected_send(&c, "is anybody there?");
+	for (size_t len; (len = strlen(connected_got(&c))) > 0; stage_turn(c.stage))
+		got += len;
+	assert_int_equal(got, 2 * sizeof(words));
+	assert_false(connected_is_open(&c));
+	assert_has(lines.text, "outcome=\"tunnel cut\"");
+	connected_end(&c);
+}
+
 static void one_that_is_not_granted_is_a_request(void **state)
 {
 	struct connected c;
@@ -263,6 +317,8 @@ int main(void)
 		cmocka_unit_test(when_one_more_interim_response_may_go),
 		cmocka_unit_test(what_it_says_of_itself),
 		cmocka_unit_test(bytes_of_a_tunnel_pass_both_ways),
+		cmocka_unit_test(a_tunnel_passes_all_behind_the_other_end),
+		cmocka_unit_test(a_tunnel_passes_all_of_a_server_that_has_left),
 		cmocka_unit_test(one_that_is_not_granted_is_a_request),
 		cmocka_unit_test(only_the_one_that_is_read_says_what_comes),
 		cmocka_unit_test(no_further_request),
