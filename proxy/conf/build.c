@@ -38,12 +38,20 @@ const struct setting *instance_setting(const struct instance *instance, const ch
 	return NULL;
 }
 
+/* The number of an option's row. */
+static size_t row_of(const struct instance *instance, const char *key)
+{
+	const struct option_section *section = instance->section;
+
+	return (size_t)(option_find(section, slice_of(key)) - section->options);
+}
+
 bool instance_lacks(const struct instance *instance, const char *key)
 {
-	const struct option *option = option_find(instance->section, slice_of(key));
-	uint64_t bit = UINT64_C(1) << (option - instance->section->options);
+	size_t n = row_of(instance, key);
+	bool is_meant = instance->meant[n / 64] & UINT64_C(1) << n % 64;
 
-	return !instance->unclear && !(instance->meant & bit) && !instance_setting(instance, key);
+	return !instance->unclear && !is_meant && !instance_setting(instance, key);
 }
 
 void build_fail(struct build *build, const struct instance *instance, unsigned line,
@@ -262,8 +270,8 @@ static void unknown_key(
 		build_fail(
 			build, instance, line, "%.*s: unknown key; %s", SLICE_ARGS(key), pointer);
 	} else if (near) {
-		instance->meant |= UINT64_C(1)
-				   << (option_find(section, slice_of(near)) - section->options);
+		size_t n = row_of(instance, near);
+		instance->meant[n / 64] |= UINT64_C(1) << n % 64;
 		build_fail(build, instance, line, "%.*s: unknown key, did you mean \"%s\"?",
 			SLICE_ARGS(key), near);
 	} else if (homes) {

@@ -41,9 +41,10 @@ struct instance {
 	struct setting *settings, **settings_tail;
 	struct reference *references;
 	size_t reference_count;
-	bool revised;   /* has settings that the file does not have: conf_revise */
-	bool unclear;   /* what a line of it says can't be read */
-	uint64_t meant; /* bit n: an unknown key is near to the section's option n */
+	bool revised; /* has settings that the file does not have: conf_revise */
+	bool unclear; /* what a line of it says can't be read */
+	/* Bit n % 64 of word n / 64: an unknown key is near to the section's option n. */
+	uint64_t meant[OPTIONS_MOST / 64];
 	struct instance *next;
 };
 

@@ -92,8 +92,9 @@ struct option_section {
 };
 
 /* A section's rows are bits of what an instance of it has (struct instance). Behind each table. */
+#define OPTIONS_MOST 128
 #define OPTIONS_FIT(rows)                                                                          \
-	_Static_assert(sizeof(rows) / sizeof((rows)[0]) <= 64, "options are bits of a uint64_t")
+	_Static_assert(sizeof(rows) / sizeof((rows)[0]) <= OPTIONS_MOST, "options are bits")
 
 extern const struct option_section option_sections[SECTIONS];
 
