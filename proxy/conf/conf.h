@@ -279,6 +279,12 @@ struct conf_limits {
 	size_t plan_position; /* how many of the items go before the plan's */
 };
 
+/* What becomes of a socket whose send queue is full. */
+enum conf_queue_full {
+	CONF_QUEUE_FULL_CLOSE, /* closed with 1013 */
+	CONF_QUEUE_FULL_DROP,  /* its oldest normal messages are dropped */
+};
+
 /* What becomes of a route's WebSockets. All but `mode` is of no effect with a tunnel. */
 struct conf_websocket {
 	enum conf_websocket_mode mode;
@@ -296,6 +302,9 @@ struct conf_websocket {
 	uint64_t idle_timeout_ms;             /* without a message, 1h; 0: no end */
 	uint64_t lifetime_ms;                 /* 0: no end */
 	uint64_t close_timeout_ms;            /* 5s */
+	uint64_t queue_bytes;                 /* of a send queue: socket_queue_bytes, 1M */
+	uint32_t queue_messages;              /* the same, 1000 */
+	enum conf_queue_full on_queue_full;
 	bool logs_messages;
 };
 
@@ -371,10 +380,11 @@ struct conf_usage {
 
 /* The bounds on what is kept of all callers and clients. */
 struct conf_totals {
-	uint64_t callers;     /* table capacity for each limit, 1M */
-	uint64_t sessions;    /* sessions kept at most, 1M */
-	uint64_t queue;       /* waiting over all sessions, 100k */
-	uint64_t queue_bytes; /* what these hold in memory, 512M; 0: no bound */
+	uint64_t callers;            /* table capacity for each limit, 1M */
+	uint64_t sessions;           /* sessions kept at most, 1M */
+	uint64_t queue;              /* waiting over all sessions, 100k */
+	uint64_t queue_bytes;        /* what these hold in memory, 512M; 0: no bound */
+	uint64_t socket_queue_bytes; /* what the send queues of sockets hold, 256M; 0: no bound */
 };
 
 /* Where bodies are kept for slow clients. */

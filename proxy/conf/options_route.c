@@ -35,6 +35,9 @@ static const struct option_word ratelimit_headers[] = {{"inherit", CONF_RATELIMI
 static const struct option_word websocket_modes[] = {
 	{"tunnel", CONF_WEBSOCKET_TUNNEL}, {"messages", CONF_WEBSOCKET_MESSAGES}, {NULL, 0}};
 
+static const struct option_word queue_full_actions[] = {
+	{"close", CONF_QUEUE_FULL_CLOSE}, {"drop", CONF_QUEUE_FULL_DROP}, {NULL, 0}};
+
 #define AT(field) .offset = offsetof(struct conf_route, field)
 /* clang-format off */
 const struct option options_route[] = {
@@ -164,6 +167,17 @@ const struct option options_route[] = {
 	{"close_timeout", &type_duration, SOCKETS, AT(websocket.close_timeout_ms), .fallback = "5s",
 		BETWEEN(MS(10), DAYS(1)), .flags = OPTION_DURATION,
 		.help = "Time that a peer has to answer a close frame; then the socket is cut."},
+	{"socket_queue_bytes", &type_size64, SOCKETS, AT(websocket.queue_bytes), .fallback = "1M",
+		BETWEEN(1, 1ULL << 30), .flags = OPTION_SIZE,
+		.help = "Bytes that wait at most for one client that reads slowly, of messages that its "
+			"server has not sent."},
+	{"socket_queue_messages", &type_count32, SOCKETS, AT(websocket.queue_messages), .fallback = "1000",
+		BETWEEN(1, 1 * MILLION),
+		.help = "The same in messages."},
+	{"on_socket_queue_full", &type_word, SOCKETS, AT(websocket.on_queue_full), .fallback = "close",
+		.words = queue_full_actions,
+		.help = "What becomes of a socket whose client reads too slowly for these: it is closed "
+			"with 1013, or the oldest of its messages of the normal lane are dropped."},
 	{"log_messages", &type_flag, LIVE, AT(websocket.logs_messages), .fallback = "off",
 		.help = "Whether each message has a line in the access log."},
 	{"request_trailers", &type_field_names, LIVE, AT(request_trailers), .flags = OPTION_REPEATABLE,

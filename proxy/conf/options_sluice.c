@@ -64,6 +64,10 @@ const struct option options_sluice[] = {
 		BETWEEN(0, 1ULL << 40), .flags = OPTION_SIZE,
 		.help = "Bytes of memory that these hold, with their heads and the first block of a "
 			"body, 0 for no bound; beyond it 503 is answered."},
+	{"socket_queue_total_bytes", &type_size64, LIVE, AT(totals.socket_queue_bytes), .fallback = "256M",
+		BETWEEN(0, 1ULL << 40), .flags = OPTION_SIZE,
+		.help = "Bytes of memory that messages to the clients of all WebSockets may wait in, one "
+			"that waits on several counted once, 0 for no bound; further ones are refused."},
 	{"lame_duck", &type_duration, LIVE, AT(lame_duck_ms), .fallback = "0",
 		BETWEEN(0, HOURS(1)), .flags = OPTION_DURATION,
 		.help = "How long sluice serves on after SIGTERM, or after an upgrade the connections it "

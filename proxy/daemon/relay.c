@@ -263,6 +263,13 @@ static bool make_store(struct relay *relay, const struct conf *conf)
 	return true;
 }
 
+void relay_bound_sends(struct relay *relay, const struct conf *conf)
+{
+	/* Relaxed: a bound on a sum, which orders nothing. */
+	atomic_store_explicit(
+		&relay->node.sends.most, conf->totals.socket_queue_bytes, memory_order_relaxed);
+}
+
 static void divide_descriptors(struct relay *relay, const struct conf *conf)
 {
 	struct rlimit limit;
@@ -434,6 +441,7 @@ static bool start(struct relay *relay, struct conf *conf)
 		conf_release(conf);
 		return false;
 	}
+	relay_bound_sends(relay, conf);
 	divide_descriptors(relay, conf);
 	/* Two that count apart would admit twice what the limits say. */
 	if ((!conf->state && !bindings_are_free(conf, relay->inherited)) ||

@@ -91,6 +91,9 @@ int relay_run(struct conf *conf, const struct relay_service *service);
 /* The time of the throttles now (throttle/throttle.h). Any thread. */
 uint64_t relay_throttle_ns(const struct relay *relay);
 
+/* The bound on what send queues hold is that of `conf`. */
+void relay_bound_sends(struct relay *relay, const struct conf *conf);
+
 /* Process `pid` has taken over what bindings_hand_over and the like have left to it: this one
  * drains and ends. */
 void relay_hand_over(struct relay *relay, pid_t pid);

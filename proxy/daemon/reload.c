@@ -295,6 +295,7 @@ void reload_commit(struct relay *relay, struct reload *reload)
 	site_commit(site);
 	store_set_bounds(
 		&relay->node.store, conf->body_store.memory_bytes, conf->body_store.disk_bytes);
+	relay_bound_sends(relay, conf);
 	relay->site = site;
 	bindings_commit(relay, conf);
 	/* release: pairs with the acquire in reload_seen */

@@ -101,6 +101,12 @@ static void socket_reset_at_close(struct stream *stream)
 	setsockopt(stream->end.fd, SOL_SOCKET, SO_LINGER, &linger, sizeof(linger));
 }
 
+/* A unix socket has no such option: it refuses. */
+static void socket_limit_unsent(struct stream *stream, unsigned bytes)
+{
+	setsockopt(stream->end.fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT, &bytes, sizeof(bytes));
+}
+
 /* ---- state ----------------------------------------------------------------------------------- */
 
 static int socket_error(const struct stream *stream)
@@ -199,6 +205,7 @@ static const struct transport sockets = {
 	.write = socket_write,
 	.end_output = socket_end_output,
 	.reset_at_close = socket_reset_at_close,
+	.limit_unsent = socket_limit_unsent,
 	.error = socket_error,
 	.is_cut = socket_is_cut,
 	.has_input = socket_has_input,

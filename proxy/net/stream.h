@@ -141,6 +141,15 @@ static inline void stream_reset_at_close(struct stream *stream)
 	stream->transport->reset_at_close(stream);
 }
 
+/* From now on it is writable only while fewer than half of so many bytes were written and not sent
+ * yet, and a write takes no more when there are as many: what is written later does not wait behind
+ * all that a send buffer holds. Where a transport knows no such thing, nothing changes. */
+static inline void stream_limit_unsent(struct stream *stream, unsigned bytes)
+{
+	if (stream->transport->limit_unsent)
+		stream->transport->limit_unsent(stream, bytes);
+}
+
 /* ---- state that has to be asked for ---------------------------------------------------------- */
 
 /* Of a connection that was being made: 0 when it is, else the errno value of why not. */

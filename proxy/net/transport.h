@@ -49,6 +49,8 @@ struct transport {
 	void (*end_output)(struct stream *stream);
 	void (*reset_at_close)(struct stream *stream);
 
+	void (*limit_unsent)(struct stream *stream, unsigned bytes); /* NULL: it knows no such */
+
 	int (*error)(const struct stream *stream);
 	bool (*is_cut)(const struct stream *stream);
 	bool (*has_input)(const struct stream *stream);

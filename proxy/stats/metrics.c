@@ -21,6 +21,12 @@ static const char *const limit_verdicts[STATS_LIMIT_VERDICTS] = {
 static const char *const message_sides[] = {"client", "server"};
 static const char *const bodies[] = {"request", "response"};
 
+static const char *const send_results[STATS_SEND_RESULTS] = {
+	[STATS_SEND_WRITTEN] = "written",
+	[STATS_SEND_DROPPED] = "dropped",
+	[STATS_SEND_GONE] = "gone",
+};
+
 #define VALUES(of) of, COUNT(of)
 
 const struct stats_metric stats_metrics[] = {
@@ -59,6 +65,12 @@ const struct stats_metric stats_metrics[] = {
 		"WebSockets that were opened and whose messages are read."},
 	{"sluice_sockets_closed_total", STATS_COUNTER, STATS_ROUTE, STATS_SOCKETS_CLOSED, {{0}},
 		"Those of them that have ended."},
+	{"sluice_sockets_slow_total", STATS_COUNTER, STATS_ROUTE, STATS_SOCKETS_SLOW, {{0}},
+		"WebSockets that were closed because their send queue was full."},
+	{"sluice_socket_sends_total", STATS_COUNTER, STATS_ROUTE, STATS_SENDS,
+		{{"result", VALUES(send_results)}},
+		"Messages of others than its server to a WebSocket's client, by what became of "
+		"them."},
 	{"sluice_messages_total", STATS_COUNTER, STATS_ROUTE, STATS_MESSAGES,
 		{{"verdict", VALUES(verdicts)}},
 		"Messages of WebSocket clients, by the verdict of the limits."},

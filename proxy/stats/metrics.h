@@ -45,6 +45,14 @@ enum stats_limit_verdict {
 #define STATS_BOUNDS          18
 #define STATS_HISTOGRAM_SLOTS (STATS_BOUNDS + 2)
 
+/* What becomes of a message that is sent to a WebSocket's client beside its server's. */
+enum stats_send_result {
+	STATS_SEND_WRITTEN,
+	STATS_SEND_DROPPED,
+	STATS_SEND_GONE,
+	STATS_SEND_RESULTS,
+};
+
 /* Slots of STATS_NODE's row. */
 enum {
 	STATS_CONNECTIONS,
@@ -69,7 +77,9 @@ enum {
 	STATS_UPSTREAM_DURATION = STATS_QUEUE_WAIT + STATS_HISTOGRAM_SLOTS,
 	STATS_SOCKETS_OPENED = STATS_UPSTREAM_DURATION + STATS_HISTOGRAM_SLOTS,
 	STATS_SOCKETS_CLOSED,
-	STATS_MESSAGES, /* of clients, by verdict */
+	STATS_SOCKETS_SLOW,
+	STATS_SENDS, /* by result, as websocket/send_queue.h has them */
+	STATS_MESSAGES = STATS_SENDS + STATS_SEND_RESULTS, /* of clients, by verdict */
 	STATS_SERVER_MESSAGES = STATS_MESSAGES + STATS_VERDICTS,
 	STATS_CLIENT_MESSAGE_BYTES, /* in this order: the values of one label */
 	STATS_SERVER_MESSAGE_BYTES,

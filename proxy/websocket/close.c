@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "exchange/account.h"
+#include "websocket/send.h"
 #include "websocket/write.h"
 
 static void begin(struct websocket *socket)
@@ -38,6 +39,7 @@ void socket_close(struct websocket *socket, unsigned code, struct slice reason,
 		return;
 	begin(socket);
 	say(socket, code, reason, server_code, why);
+	socket_clear_sends(socket);
 	closing->client.due = !closing->client.told;
 	closing->server.due = !closing->server.told;
 }
@@ -66,11 +68,27 @@ void socket_client_closes(struct websocket *socket, struct slice payload)
 
 	begin(socket);
 	closing->client.done = true;
+	socket_clear_sends(socket);
 	if (closing->server.told || closing->server.due)
 		return;
 	closing->server.told = true;
 	if (!socket_write_server(socket, FRAME_CLOSE, 0, payload))
 		socket_abort(socket, "no memory");
+}
+
+/* Behind what waits for the client already. */
+static void keep_for_client(struct socket_closing *closing, struct slice payload)
+{
+	const uint8_t *at = (const uint8_t *)payload.at;
+
+	closing->client.due = true;
+	closing->client_code = CLOSE_NO_CODE;
+	closing->reason_len = 0;
+	if (payload.len < 2)
+		return;
+	closing->client_code = (uint16_t)(at[0] << 8 | at[1]);
+	closing->reason_len = (uint8_t)(payload.len - 2);
+	memcpy(closing->reason, payload.at + 2, closing->reason_len);
 }
 
 void socket_server_closes(struct websocket *socket, struct slice payload)
@@ -83,6 +101,10 @@ void socket_server_closes(struct websocket *socket, struct slice payload)
 		return;
 	if (closing->finishes) {
 		closing->client.due = true;
+		return;
+	}
+	if (socket_has_sends(socket)) {
+		keep_for_client(closing, payload);
 		return;
 	}
 	closing->client.told = true;
@@ -147,7 +169,8 @@ bool socket_waits_to_finish(const struct websocket *socket)
 {
 	const struct socket_closing *closing = &socket->closing;
 
-	return closing->finishes && closing->server.due && socket->client.first;
+	return closing->finishes && ((closing->server.due && socket->client.first) ||
+					    (closing->client.due && socket_has_sends(socket)));
 }
 
 void socket_close_late(struct websocket *socket)
@@ -169,7 +192,7 @@ bool socket_is_closed(const struct websocket *socket)
 	const struct exchange *handshake = socket->handshake;
 
 	return closing->client.told && closing->client.done && closing->server.told &&
-	       closing->server.done && !socket->client.first &&
+	       closing->server.done && !socket->client.first && !socket_has_sends(socket) &&
 	       flow_is_empty(handshake->down.flow) && flow_is_empty(handshake->up.flow);
 }
 
@@ -184,8 +207,11 @@ bool socket_tell_client(struct websocket *socket)
 	struct socket_closing *closing = &socket->closing;
 	char text[FRAME_CONTROL_BYTES];
 
+	socket_clear_sends(socket);
 	closing->client.due = false;
 	closing->client.told = true;
+	if (closing->finishes)
+		closing->since_ms = socket_now_ms(socket);
 	return socket_write_client(
 		socket, FRAME_CLOSE, payload_of(closing, closing->client_code, text));
 }

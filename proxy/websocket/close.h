@@ -23,8 +23,8 @@ void socket_server_closes(struct websocket *socket, struct slice payload);
 void socket_client_gone(struct websocket *socket);
 void socket_server_gone(struct websocket *socket, const char *why);
 
-/* Does the server get its close frame when a message of the client's has had its turn? Its time to
- * answer begins then. */
+/* Does the server get its close frame when a message of the client's has had its turn, or the
+ * client its own behind what waits for it (send.h)? The time to answer begins then. */
 bool socket_waits_to_finish(const struct websocket *socket);
 
 /* close_timeout is over. May end the socket. */

@@ -2,6 +2,7 @@
 
 #include "websocket/close.h"
 #include "websocket/message.h"
+#include "websocket/send.h"
 #include "websocket/write.h"
 
 /* ---- our own --------------------------------------------------------------------------------- */
@@ -22,13 +23,12 @@ static bool write_to_client(struct websocket *socket)
 {
 	struct socket_side *client = &socket->closing.client;
 
-	if (socket->to_client.context || client->told ||
-		!flow_takes_prefix(socket->handshake->down.flow))
+	if (socket->to_client.context || client->told || !socket_takes_frame(socket))
 		return true;
 	if (socket->notices > 0 && !socket->from_server.opcode && !write_notices(socket))
 		return false;
 	if (client->due)
-		return socket_tell_client(socket);
+		return socket_may_still_send(socket) || socket_tell_client(socket);
 	if (!socket->ping_due)
 		return true;
 	socket->ping_due = false;
@@ -63,20 +63,27 @@ static void flush_server(struct websocket *socket)
 		socket_message_written(socket);
 }
 
+static enum stream_result write_flow(struct pump *down)
+{
+	if (flow_is_empty(down->flow) || !down->sink->writable)
+		return STREAM_OK;
+	return flow_write(down->flow, down->sink, down->pool, &down->written);
+}
+
 static void flush_client(struct websocket *socket)
 {
 	struct pump *down = &socket->handshake->down;
 	bool was_full = flow_bytes(down->flow) >= SOCKET_AHEAD_BYTES;
+	enum stream_result result = write_flow(down);
 
-	if (flow_is_empty(down->flow) || !down->sink->writable)
-		return;
-	if (flow_write(down->flow, down->sink, down->pool, &down->written) == STREAM_FAILED) {
-		worker_count(socket->worker, STATS_CLIENT_GONE);
-		socket_abort(socket, "client gone");
-		return;
-	}
 	if (was_full && flow_is_empty(down->flow))
 		socket->again = true; /* the server may be read again */
+	if (result != STREAM_FAILED && flow_is_empty(down->flow) && socket_has_sends(socket))
+		result = socket_write_sends(socket);
+	if (result == STREAM_FAILED) {
+		worker_count(socket->worker, STATS_CLIENT_GONE);
+		socket_abort(socket, "client gone");
+	}
 }
 
 void socket_flush(struct websocket *socket)

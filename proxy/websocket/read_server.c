@@ -3,6 +3,7 @@
 
 #include "exchange/account.h"
 #include "websocket/close.h"
+#include "websocket/send.h"
 #include "websocket/write.h"
 
 static void pass_data(struct websocket *socket, const struct message_event *event)
@@ -15,6 +16,7 @@ static void pass_data(struct websocket *socket, const struct message_event *even
 		account_socket(socket->handshake, STATS_SERVER_MESSAGES, 1);
 	}
 	socket->sent.bytes += event->piece.data.len;
+	socket_note_passed(socket, event->piece.data.len);
 	account_socket(socket->handshake, STATS_SERVER_MESSAGE_BYTES, event->piece.data.len);
 	if (!socket_pass_to_client(socket, &event->piece))
 		socket_abort(socket, "no memory");
@@ -52,8 +54,8 @@ static bool may_read(const struct websocket *socket)
 {
 	if (socket_has_ended(socket) || socket->closing.server.done)
 		return false;
-	const struct flow *out = socket->handshake->down.flow;
-	return flow_takes_prefix(out) && flow_bytes(out) < SOCKET_AHEAD_BYTES;
+	return socket_takes_frame(socket) && !socket_sends_go_first(socket) &&
+	       flow_bytes(socket->handshake->down.flow) < SOCKET_AHEAD_BYTES;
 }
 
 static bool fetch(struct websocket *socket)

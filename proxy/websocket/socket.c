@@ -10,6 +10,7 @@
 #include "websocket/message.h"
 #include "websocket/read_client.h"
 #include "websocket/read_server.h"
+#include "websocket/send.h"
 #include "websocket/times.h"
 
 static void end_if_closed(struct websocket *socket)
@@ -89,6 +90,7 @@ static bool begin(struct exchange *x)
 	socket->from_client.max_bytes = x->route->websocket.max_message_bytes;
 	socket->from_server.trusts_text = true; /* its client looks */
 	socket_times_begin(socket);
+	stream_limit_unsent(x->down.sink, SEND_UNSENT_BYTES);
 	enlist(socket);
 	x->tunnel.socket = socket;
 	account_socket(x, STATS_SOCKETS_OPENED, 1);
@@ -139,6 +141,7 @@ static void end(struct exchange *x)
 	x->up.content_bytes = socket->received.bytes;
 	x->down.content_bytes = socket->sent.bytes;
 	socket_message_gone(socket);
+	socket_end_sends(socket);
 	socket->handshake = NULL;
 	message_reader_end(&socket->all->frames, &socket->from_client);
 	message_reader_end(&socket->all->frames, &socket->from_server);

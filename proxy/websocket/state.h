@@ -5,7 +5,8 @@
  *   client --frames--> from_client --> message gathered --> exchange: limits, queue --> server
  *                          |  ping, pong, close ----------------------------------------^
  *   client <--frames--+-- the same frames <-- from_server <--frames-- server
- *                     `-- our own: ping, close, notice (between frames; notices between messages)
+ *                     +-- our own: ping, close, notice (between frames; notices between messages)
+ *                     `-- what others send to it (between messages)
  *
  * One message of the client is under way at a time; while it is, the client is not read, so that
  * TCP holds it back. What the server sends is passed on frame by frame, as fast as the client takes
@@ -18,7 +19,8 @@
  *   read_client.c       messages and control frames in    read_server.c
  *   message.c           a message's exchange              times.c    its deadlines
  *   flush.c             what is due, and what the connections take
- *   close.c, write.c    close frames; frames out          state.c, sockets.c   below all of them
+ *   close.c, write.c    close frames; frames out          send.c     what others send to the client
+ *   state.c, sockets.c  below all of them
  */
 #ifndef WEBSOCKET_STATE_H
 #define WEBSOCKET_STATE_H
@@ -71,6 +73,7 @@ struct websocket {
 	struct worker *worker;
 	struct websockets *all;
 	struct websocket *prev, *next;
+	struct socket_sends *sends; /* what waits for the client, see send.h; NULL: nothing */
 	struct deferred_free deferred;
 	uint64_t id;
 	bool busy, again; /* in socket_run, and to be run once more */

@@ -20,6 +20,7 @@
 #include "listen/listener.h"
 #include "upstream/server.h"
 #include "websocket/close.h"
+#include "websocket/send.h"
 
 #define NEVER_MS UINT64_MAX
 
@@ -85,11 +86,19 @@ static uint64_t after(uint64_t since_ms, uint64_t timeout_ms)
 	return timeout_ms > 0 ? since_ms + timeout_ms : NEVER_MS;
 }
 
+/* Do bytes wait for the client? */
+static bool is_behind(const struct websocket *socket)
+{
+	const struct pump *down = &socket->handshake->down;
+
+	return !flow_is_empty(down->flow) || (socket_has_sends(socket) && !down->sink->writable);
+}
+
 /* When the client took bytes last, or the first of those that wait for it came. */
 static void note_taken(struct websocket *socket)
 {
 	const struct pump *down = &socket->handshake->down;
-	bool waits = !flow_is_empty(down->flow);
+	bool waits = is_behind(socket);
 
 	if (waits && socket->client_waits && socket->taken == down->written)
 		return;
@@ -109,7 +118,7 @@ static void list_times(struct websocket *socket, uint64_t at_ms[static TIME_KIND
 	note_taken(socket);
 	if (is_served)
 		at_ms[TIME_SERVED] = socket->served_ms + conf->message_timeout_ms;
-	if (!flow_is_empty(socket->handshake->down.flow))
+	if (is_behind(socket))
 		at_ms[TIME_TAKEN] =
 			socket->taken_ms + socket->client.listener->conf->send_timeout_ms;
 	if (socket->closing.begun) {

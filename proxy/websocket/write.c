@@ -1,5 +1,7 @@
 #include "websocket/write.h"
 
+#include "websocket/send.h"
+
 /* Frames are composed into a flow. */
 struct flow_sink {
 	struct frame_sink sink;
@@ -40,6 +42,11 @@ bool socket_write_server(
 bool socket_write_client(struct websocket *socket, uint8_t opcode, struct slice payload)
 {
 	return write_whole(socket, socket->handshake->down.flow, opcode, 0, false, payload);
+}
+
+bool socket_takes_frame(const struct websocket *socket)
+{
+	return flow_takes_prefix(socket->handshake->down.flow) && !socket_is_within_send(socket);
 }
 
 bool socket_pass_to_client(struct websocket *socket, const struct frame_piece *piece)

@@ -34,6 +34,12 @@ struct node_spare {
 	_Atomic uint64_t next_line_ms; /* when the log may say so again */
 };
 
+/* Memory of what waits to be sent to the clients of WebSockets (websocket/shared_frame.h), a frame
+ * that waits on several counted once. */
+struct node_sends {
+	_Atomic uint64_t bytes, most; /* most: socket_queue_total_bytes, 0: no bound */
+};
+
 struct node {
 	struct loop loop; /* the main thread's */
 	struct log *log;
@@ -47,6 +53,7 @@ struct node {
 	struct clock_anchor anchor; /* the throttles' clock, and steps of the wall's */
 	struct failure_note failures;
 	struct node_spare spare;
+	struct node_sends sends;
 	atomic_uint clients;  /* open connections, over all workers */
 	atomic_uint running;  /* workers that have not ended */
 	atomic_bool stopping; /* nothing new begins: lame duck, then the drain */

@@ -12,8 +12,10 @@
 #include <arpa/inet.h>
 #include <cmocka.h>
 #include <errno.h>
+#include <linux/sockios.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <sys/ioctl.h>
 #include <sys/resource.h>
 #include <sys/un.h>
 #include <unistd.h>
@@ -270,6 +272,31 @@ static void a_short_read_may_hide_a_reset(void **state)
 	end(f);
 }
 
+/* Without a limit the kernel holds megabytes. */
+static void what_is_not_sent_is_limited(void **state)
+{
+	static char block[16 * 1024];
+	enum { UNSENT = 64 * 1024 };
+	struct iovec piece = {block, sizeof(block)};
+	struct fixture *f = begin(false);
+	int unsent = 0;
+	size_t written;
+
+	(void)state;
+	assert_int_equal(connect_end(f, &f->end), 0);
+	f->most = 1;
+	acceptor_start(&f->acceptor);
+	while (f->accepted_count == 0)
+		assert_int_equal(loop_run_turn(&f->turn), 0);
+	stream_limit_unsent(&f->end.stream, UNSENT);
+	while (stream_write(&f->end.stream, &piece, 1, &written) == STREAM_OK)
+		;
+	assert_false(f->end.stream.writable);
+	assert_int_equal(ioctl(f->end.stream.end.fd, SIOCOUTQNSD, &unsent), 0);
+	assert_in_range(unsent, UNSENT / 2, 2 * UNSENT);
+	end(f);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -279,6 +306,7 @@ int main(void)
 		cmocka_unit_test(accepting_can_pause),
 		cmocka_unit_test(new_ones_are_kept_out),
 		cmocka_unit_test(a_short_read_may_hide_a_reset),
+		cmocka_unit_test(what_is_not_sent_is_limited),
 	};
 	alarm(60);
 	return cmocka_run_group_tests(tests, NULL, NULL);
