@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "exchange/exchange.h"
+#include "exchange/passage.h"
 #include "exchange/switched.h"
 #include "http1/downstream.h"
 #include "site/site.h"
@@ -154,6 +155,13 @@ const char *wait_check_client(const struct downstream *d)
 	return reason == WAIT_IDLE ? NULL : "it has nothing under way and no deadline";
 }
 
+const char *wait_check_passage(const struct passage *passage)
+{
+	if (passage->has_ended)
+		return "it has ended and is still listed";
+	return reason_of(&passage->wait) == WAIT_TUNNEL ? NULL : "no deadline runs";
+}
+
 const char *wait_check_idle_server(const struct server_connection *connection)
 {
 	if (connection->state != SERVER_CONNECTION_IDLE || connection->exchange)
@@ -227,6 +235,10 @@ void wait_check(const struct worker *worker)
 	for (const struct downstream *d = worker->downstreams; d && count < CLIENTS_MOST;
 		d = d->next, count++)
 		check_client(d);
+	count = 0;
+	for (const struct passage *p = worker->passages; p && count < CLIENTS_MOST;
+		p = p->next, count++)
+		judge("passage", "tunnel", wait_check_passage(p));
 	for (const struct exchange *x = worker->orphans; x; x = x->next)
 		check_exchange(x);
 	if (worker->switched)

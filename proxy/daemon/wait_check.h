@@ -15,6 +15,8 @@
  *   TUNNEL                       TUNNEL
  *   REPLYING                                           BODY, TAKE        yes
  *
+ * What a tunnel of bytes has become, a passage, has a deadline of its own (TUNNEL).
+ *
  * A WebSocket's message has its own in ASKING, DELAYED and QUEUED; in FORWARDING it is written on
  * its handshake's connection, and waits behind that one's (TUNNEL).
  *
@@ -33,6 +35,7 @@
 
 struct downstream;
 struct exchange;
+struct passage;
 struct server_connection;
 struct worker;
 
@@ -43,6 +46,7 @@ bool wait_check_wanted(void);
 const char *wait_check_exchange(const struct exchange *exchange);
 /* A WebSocket's message, which is on no connection's list. */
 const char *wait_check_message(const struct exchange *message, const struct exchange *handshake);
+const char *wait_check_passage(const struct passage *passage);
 const char *wait_check_client(const struct downstream *downstream);
 const char *wait_check_idle_server(const struct server_connection *connection);
 

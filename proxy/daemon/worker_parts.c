@@ -13,6 +13,7 @@
 #include "daemon/usage.h"
 #include "daemon/wait_check.h"
 #include "exchange/exchange.h"
+#include "exchange/passage.h"
 #include "exchange/turn.h"
 #include "http1/downstream.h"
 #include "http1/http1_server.h"
@@ -167,6 +168,21 @@ static bool has_no_clients(const struct worker *worker)
 
 static const struct worker_part clients = {.command = command_clients, .is_done = has_no_clients};
 
+/* A drain leaves them alone: they end with their peers, or when it stops. */
+static void command_passages(struct worker *worker, unsigned commands)
+{
+	while (commands & WORKER_STOP && worker->passages)
+		passage_end(worker->passages, "shutdown");
+}
+
+static bool has_no_passages(const struct worker *worker)
+{
+	return !worker->passages;
+}
+
+static const struct worker_part passages = {
+	.command = command_passages, .is_done = has_no_passages};
+
 /* Writes what the round has composed. */
 static bool write_all(struct loop_stage *stage)
 {
@@ -240,7 +256,7 @@ static const struct worker_part checks = {.make = make_check, .end_turn = check_
 
 /* Each after those that it needs. */
 const struct worker_part *const worker_parts[] = {&memory, &site_use_part, &answers, &listeners,
-	&pool, &clients, &exchanges,
+	&pool, &clients, &passages, &exchanges,
 #ifdef HAVE_WEBSOCKET
 	&websockets_part,
 #endif

@@ -99,18 +99,13 @@ static __attribute__((noinline)) void count_limits(const struct exchange *x, boo
 	}
 }
 
-static void count_times(const struct exchange *x, _Atomic uint64_t *route)
+static void count_times(const struct account_end *end, uint64_t now_ns, _Atomic uint64_t *route)
 {
-	const struct ticket *ticket = &x->turn.ticket;
-	uint64_t now_ns = worker_now_ns(x->worker);
-
-	stats_observe(&route[STATS_REQUEST_DURATION], now_ns - x->times.began_ns);
-	if (x->times.started_ns == 0)
+	stats_observe(&route[STATS_REQUEST_DURATION], now_ns - end->began_ns);
+	if (end->started_ns == 0)
 		return;
-	stats_observe(&route[STATS_QUEUE_WAIT], ticket->started_ns > ticket->entered_ns
-							? ticket->started_ns - ticket->entered_ns
-							: 0);
-	stats_observe(&route[STATS_UPSTREAM_DURATION], now_ns - x->times.started_ns);
+	stats_observe(&route[STATS_QUEUE_WAIT], end->queue_ns);
+	stats_observe(&route[STATS_UPSTREAM_DURATION], now_ns - end->started_ns);
 }
 
 /* The authority that judged it, and how many its plan's callers have had. */
@@ -149,32 +144,68 @@ void account_socket(const struct exchange *x, unsigned slot, uint64_t count)
 	stats_add(&row_of(x, STATS_ROUTE, x->use->site->rows.routes, x->route->index)[slot], count);
 }
 
+static inline __attribute__((always_inline)) struct account_end end_of(const struct exchange *x)
+{
+	const struct ticket *ticket = &x->turn.ticket;
+	struct account_end end = {
+		.verdict = (uint8_t)verdict_of(x),
+		.status = (uint16_t)x->answer.status,
+		.has_upstream_status = x->answer.upstream_status != 0 && x->times.judged_ns,
+		.received_bytes = x->up.content_bytes,
+		.sent_bytes = x->down.content_bytes + x->answer.reply_bytes,
+		.began_ns = x->times.began_ns,
+		.started_ns = x->times.started_ns,
+	};
+
+	if (x->times.started_ns != 0 && ticket->started_ns > ticket->entered_ns)
+		end.queue_ns = ticket->started_ns - ticket->entered_ns;
+	return end;
+}
+
+static inline __attribute__((always_inline)) void count_end(struct worker *worker,
+	const struct account_rows *rows, const struct conf_route *conf,
+	const struct account_end *end)
+{
+	unsigned status = end->status / 100u < STATS_STATUS_CLASSES ? end->status / 100u : 0;
+	_Atomic uint64_t *route =
+		stats_row(worker->stats, STATS_ROUTE, conf ? rows->routes[conf->index] : 0);
+
+	stats_add(&route[STATS_REQUESTS + status * STATS_VERDICTS + end->verdict], 1);
+	if (end->received_bytes > 0)
+		stats_add(&route[STATS_RECEIVED_BYTES], end->received_bytes);
+	stats_add(&route[STATS_SENT_BYTES], end->sent_bytes);
+	count_times(end, worker_now_ns(worker), route);
+	if (end->has_upstream_status)
+		stats_add(&stats_row(worker->stats, STATS_UPSTREAM,
+				  rows->upstreams[conf->upstream->index])[STATS_UPSTREAM_REQUESTS],
+			1);
+}
+
 void account_exchange(const struct exchange *x)
 {
-	const struct account_rows *rows = &x->use->site->rows;
-
 	if (x->tunnel.is_message) {
 		account_message(x);
 		return;
 	}
-	unsigned status =
-		x->answer.status / 100 < STATS_STATUS_CLASSES ? x->answer.status / 100 : 0;
-	enum stats_verdict verdict = verdict_of(x);
-	_Atomic uint64_t *route = stats_row(
-		x->worker->stats, STATS_ROUTE, x->route ? rows->routes[x->route->index] : 0);
+	struct account_end end = end_of(x);
+	count_end(x->worker, &x->use->site->rows, x->route, &end);
+	if (x->times.judged_ns)
+		count_verdict(x, (enum stats_verdict)end.verdict);
+}
 
-	stats_add(&route[STATS_REQUESTS + status * STATS_VERDICTS + verdict], 1);
-	if (x->up.content_bytes > 0)
-		stats_add(&route[STATS_RECEIVED_BYTES], x->up.content_bytes);
-	stats_add(&route[STATS_SENT_BYTES], x->down.content_bytes + x->answer.reply_bytes);
-	count_times(x, route);
-	if (!x->times.judged_ns)
-		return;
-	count_verdict(x, verdict);
-	if (x->answer.upstream_status)
-		stats_add(&row_of(x, STATS_UPSTREAM, rows->upstreams,
-				  x->route->upstream->index)[STATS_UPSTREAM_REQUESTS],
-			1);
+struct account_end account_keep(const struct exchange *x)
+{
+	struct account_end end = end_of(x);
+
+	if (x->times.judged_ns)
+		count_verdict(x, (enum stats_verdict)end.verdict);
+	return end;
+}
+
+void account_kept(struct worker *worker, const struct site *site, const struct conf_route *route,
+	const struct account_end *end)
+{
+	count_end(worker, &site->rows, route, end);
 }
 
 void account_delay(const struct exchange *x)

@@ -5,12 +5,31 @@
 #ifndef EXCHANGE_ACCOUNT_H
 #define EXCHANGE_ACCOUNT_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
+struct conf_route;
 struct exchange;
+struct site;
+struct worker;
+
+/* What is counted of it when it is over, besides its verdict. */
+struct account_end {
+	uint64_t received_bytes, sent_bytes; /* of bodies */
+	uint64_t began_ns, started_ns, queue_ns;
+	uint16_t status;
+	uint8_t verdict; /* enum stats_verdict */
+	bool has_upstream_status;
+};
 
 /* It has ended. */
 void account_exchange(const struct exchange *exchange);
+
+/* It goes on without its request, for long perhaps: its verdict is counted now, and what is
+ * returned when it is over, by account_kept. */
+struct account_end account_keep(const struct exchange *exchange);
+void account_kept(struct worker *worker, const struct site *site, const struct conf_route *route,
+	const struct account_end *end);
 
 /* Something of a connection that has switched: `slot` of its route's row (stats/metrics.h). */
 void account_socket(const struct exchange *handshake, unsigned slot, uint64_t count);

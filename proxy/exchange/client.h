@@ -34,6 +34,13 @@ enum client_interim {
 	CLIENT_INTERIM_NO_MEMORY,
 };
 
+/* What is left of a client that goes on as something else. */
+struct client_rest {
+	struct stream_export stream;
+	struct buffer in; /* what it has sent and nobody has taken */
+	struct flow out;  /* what is composed for it; nothing in there is borrowed */
+};
+
 struct client_calls {
 	/* Acts on what has changed; when it is at it already, once more at its end. */
 	void (*advance)(struct client *client);
@@ -51,6 +58,9 @@ struct client_calls {
 	void (*request_read)(struct client *client, struct exchange *exchange, bool upgrades);
 	/* Passes a 101 on; from here on the bytes are its only exchange's. False: no memory. */
 	bool (*begin_tunnel)(struct client *client, struct exchange *exchange);
+	/* Behind begin_tunnel: it is the caller's now, with its place among its listener's clients,
+	 * which listener_client_gone gives back. Its exchange has no client any more. */
+	void (*leave)(struct client *client, struct client_rest *rest);
 	/* What was read of the request's body and not taken; valid until the next call. */
 	struct slice (*body_here)(struct client *client);
 	void (*take_body)(struct client *client, uint32_t bytes);
@@ -133,6 +143,11 @@ static inline void client_request_read(
 static inline bool client_begin_tunnel(struct client *client, struct exchange *exchange)
 {
 	return client->calls->begin_tunnel(client, exchange);
+}
+
+static inline void client_leave(struct client *client, struct client_rest *rest)
+{
+	client->calls->leave(client, rest);
 }
 
 static inline struct slice client_body_here(struct client *client)

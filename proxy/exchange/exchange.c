@@ -8,6 +8,7 @@
  */
 #include "exchange/exchange.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -303,6 +304,18 @@ void exchange_end(struct exchange *x)
 	site_use_release(x->use);
 	x->use = x->server_use = NULL;
 	worker->exchange_count--;
+	if (!x->turn.awaits_mail)
+		exchange_free_later(x);
+}
+
+void exchange_hand_over(struct exchange *x)
+{
+	assert(!x->client && !x->connection && !x->server && !x->body && !x->turn.in_queue);
+	exchange_enter(x, EXCHANGE_ENDED);
+	if (x->turn.has_deadline)
+		deadline_end(&x->turn.deadline);
+	x->up.sink = x->down.source = NULL;
+	x->worker->exchange_count--;
 	if (!x->turn.awaits_mail)
 		exchange_free_later(x);
 }

@@ -49,7 +49,7 @@ enum exchange_state {
 	EXCHANGE_RELAYING,   /* the response is on its way to the client */
 	EXCHANGE_DRAINING, /* the client is gone; the response is read to its end, for order's sake
 			    */
-	EXCHANGE_TUNNEL,   /* 101: bytes both ways, or what has taken it over */
+	EXCHANGE_TUNNEL,   /* 101: what has taken it over; or it becomes a passage at once */
 	EXCHANGE_REPLYING, /* an answer of our own */
 	EXCHANGE_ENDED,
 };
@@ -65,7 +65,7 @@ enum server_search {
 /* How far the request is, up to the server. One that is sent once more goes from OVER back to READ,
  * or from REFUSED to READING.
  *
- *   READING --> READ --> OVER --> ENDED
+ *   READING --> READ --> OVER
  *         `--> REFUSED ---^
  */
 enum request_progress {
@@ -73,14 +73,12 @@ enum request_progress {
 	REQUEST_REFUSED, /* nor that, and the server takes no more of it */
 	REQUEST_READ,    /* all of it was read, and not all of it sent */
 	REQUEST_OVER,    /* all of it was read, and nothing more is to be sent */
-	REQUEST_ENDED,   /* a tunnel's: its end was passed on */
 };
 
 /* And the response, down to the client. */
 enum response_progress {
 	RESPONSE_COMING,
 	RESPONSE_RECEIVED, /* all of it was read: the next in order may go */
-	RESPONSE_ENDED,    /* a tunnel's: its end was passed on */
 };
 
 /* Bytes of a request's head kept inline; longer ones get memory of their own. */
@@ -363,6 +361,9 @@ void exchange_leave_queue(struct exchange *exchange);
 /* Over, however it ended: gives account to queue, gate and log, and frees it, unless a message of
  * the queue's is under way to it. */
 void exchange_end(struct exchange *exchange);
+
+/* It goes on as something else, which has taken all that it had and gives account of it. */
+void exchange_hand_over(struct exchange *exchange);
 
 /* Its memory is free at the end of the loop's turn: nobody knows of it any more. */
 void exchange_free_later(struct exchange *exchange);

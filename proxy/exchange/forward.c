@@ -104,10 +104,7 @@ void forward_timeout(struct exchange *x)
 			true);
 		break;
 	case EXCHANGE_TUNNEL:
-		if (x->tunnel.socket)
-			x->worker->switched->timeout(x);
-		else
-			exchange_abort(x, "tunnel idle");
+		x->worker->switched->timeout(x);
 		break;
 	case EXCHANGE_DRAINING:
 		exchange_end(x); /* not its server's fault */
@@ -430,13 +427,13 @@ void exchange_run(struct exchange *x)
 		if (x->state == EXCHANGE_RELAYING || x->state == EXCHANGE_DRAINING)
 			respond_run(x);
 		if (x->state == EXCHANGE_TUNNEL)
-			respond_tunnel(x);
+			x->worker->switched->run(x);
 		break;
 	case EXCHANGE_DRAINING:
 		respond_run(x);
 		break;
 	case EXCHANGE_TUNNEL:
-		respond_tunnel(x);
+		x->worker->switched->run(x);
 		break;
 	case EXCHANGE_REPLYING:
 		if (!exchange_has_request(x) && discard->in)

@@ -6,6 +6,7 @@
 #include "exchange/account.h"
 #include "exchange/endless.h"
 #include "exchange/exchange.h"
+#include "exchange/passage.h"
 #include "exchange/pin.h"
 #include "exchange/reply.h"
 #include "exchange/switched.h"
@@ -404,88 +405,8 @@ static void begin_tunnel(struct exchange *x)
 	if (x->turn.in_queue)
 		queue_detach(x->worker->node->queue, &x->turn.ticket, worker_now_ns(x->worker));
 	exchange_leave_server(x);
-	if (opens_socket(x) && !x->worker->switched->begin(x))
+	if (!(opens_socket(x) ? x->worker->switched->begin(x) : passage_begin(x)))
 		exchange_abort(x, "no memory");
-}
-
-/* One direction. DONE: its end was passed on. */
-static enum pump_result tunnel_one_way(struct pump *pump)
-{
-	enum pump_result result = pump_run(pump, PUMP_TURNS);
-
-	if (result == PUMP_DONE)
-		stream_end_output(pump->sink);
-	if (result == PUMP_WANTS_READ)
-		stream_read_again(pump->source);
-	return result;
-}
-
-/* The sink is gone, so no more is read for it. What its peer has sent before is still passed on,
- * and then its end is read. */
-static void give_up_way(struct pump *pump)
-{
-	flow_clear(pump->flow, pump->pool);
-	buffer_release(pump->in, pump->pool);
-	stream_expect_input(pump->sink);
-}
-
-/* False: the tunnel is to be cut. `*is_over`: nothing more goes this way. */
-static bool run_way(struct exchange *x, struct pump *pump, bool *is_over)
-{
-	if (*is_over)
-		return true;
-	switch (tunnel_one_way(pump)) {
-	case PUMP_DONE:
-		*is_over = true;
-		return true;
-	case PUMP_WANTS_READ:
-	case PUMP_WANTS_WRITE:
-		return true;
-	case PUMP_SINK_FAILED:
-		*is_over = true;
-		x->outcome = "tunnel cut";
-		give_up_way(pump);
-		return true;
-	case PUMP_SOURCE_ENDED:
-	case PUMP_SOURCE_BROKEN:
-	case PUMP_TOO_LARGE:
-	case PUMP_NO_MEMORY:
-	case PUMP_SPOOL_FAILED:
-		break;
-	}
-	return false;
-}
-
-/* Both, as far as they have not ended. False: the tunnel is to be cut. */
-static bool tunnel_both_ways(struct exchange *x)
-{
-	bool up_is_over = x->request_progress == REQUEST_ENDED;
-	bool down_is_over = x->response_progress == RESPONSE_ENDED;
-	bool goes_on = run_way(x, &x->up, &up_is_over) && run_way(x, &x->down, &down_is_over);
-
-	if (up_is_over)
-		x->request_progress = REQUEST_ENDED;
-	if (down_is_over)
-		x->response_progress = RESPONSE_ENDED;
-	return goes_on;
-}
-
-void respond_tunnel(struct exchange *x)
-{
-	if (x->tunnel.socket) {
-		x->worker->switched->run(x);
-		return;
-	}
-	if (!tunnel_both_ways(x)) {
-		exchange_abort(x, "tunnel cut");
-		return;
-	}
-	if (x->request_progress == REQUEST_ENDED && x->response_progress == RESPONSE_ENDED) {
-		exchange_end(x);
-		return;
-	}
-	server_await(x->connection, WAIT_TUNNEL, x->up.written + x->down.written,
-		x->upstream->conf->tunnel_timeout_ms);
 }
 
 /* ---- the client left ------------------------------------------------------------------------- */

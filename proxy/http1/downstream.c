@@ -85,29 +85,12 @@ static bool looks_whole(const struct downstream *d)
 	return d->client.ends_body && (d->client.first || !flow_is_empty(&d->client.out));
 }
 
-void downstream_close(struct downstream *d, const char *why)
+/* It is CLOSED, and its stream is closed or another's. What is left of its own goes. */
+static void end_connection(struct downstream *d)
 {
 	struct worker *worker = d->worker;
 
-	if (d->state == DOWNSTREAM_CLOSED)
-		return;
-	log_debug("client %.*s: closed: %s", SLICE_ARGS(forwarded_peer_text(&d->peer)), why);
-	linger_leave(d);
-	idle_list_take_out(&d->client.listener->idle, &d->idle);
-	enter(d, DOWNSTREAM_CLOSED);
-	if (looks_whole(d))
-		stream_reset_at_close(&d->stream);
-	stream_close(&d->stream);
 	wait_end(&d->wait);
-	read_requests_discard_head(d);
-	if (d->reading)
-		downstream_leave_input(d, d->reading);
-	while (d->client.first) {
-		struct exchange *exchange = d->client.first;
-		d->client.first = exchange->next;
-		exchange_client_gone(exchange);
-	}
-	d->last = NULL;
 	flow_clear(&d->client.out, &worker->blocks);
 	buffer_release(&d->in, &worker->blocks);
 	http_parser_end(&d->parser);
@@ -119,10 +102,44 @@ void downstream_close(struct downstream *d, const char *why)
 		worker->downstreams = d->next;
 	if (d->next)
 		d->next->prev = d->prev;
-	if (atomic_fetch_sub(&worker->node->clients, 1) == 1 && worker->draining)
-		node_wake_workers(worker->node);
-	listener_connection_closed(d->client.listener);
 	loop_free_later(&worker->loop, &d->deferred, free_downstream);
+}
+
+void downstream_close(struct downstream *d, const char *why)
+{
+	if (d->state == DOWNSTREAM_CLOSED)
+		return;
+	log_debug("client %.*s: closed: %s", SLICE_ARGS(forwarded_peer_text(&d->peer)), why);
+	linger_leave(d);
+	idle_list_take_out(&d->client.listener->idle, &d->idle);
+	enter(d, DOWNSTREAM_CLOSED);
+	if (looks_whole(d))
+		stream_reset_at_close(&d->stream);
+	stream_close(&d->stream);
+	read_requests_discard_head(d);
+	if (d->reading)
+		downstream_leave_input(d, d->reading);
+	while (d->client.first) {
+		struct exchange *exchange = d->client.first;
+		d->client.first = exchange->next;
+		exchange_client_gone(exchange);
+	}
+	d->last = NULL;
+	end_connection(d);
+	listener_client_gone(d->client.listener);
+}
+
+void downstream_leave(struct downstream *d, struct client_rest *rest)
+{
+	assert(d->input == INPUT_TUNNEL && d->client.first == d->last);
+	idle_list_take_out(&d->client.listener->idle, &d->idle);
+	enter(d, DOWNSTREAM_CLOSED);
+	*rest = (struct client_rest){stream_export(&d->stream), d->in, d->client.out};
+	d->in = (struct buffer){0};
+	d->client.out = (struct flow){0};
+	downstream_set_input(d, INPUT_NONE, NULL);
+	d->client.first = d->last = NULL;
+	end_connection(d);
 }
 
 /* ---- writing and ending ---------------------------------------------------------------------- */
@@ -416,13 +433,6 @@ static bool leaves_unread(const struct downstream *d)
 	return (d->input == INPUT_BODY && !d->reading->up.in) || d->input == INPUT_UPGRADE;
 }
 
-/* Its tunnel's server has ended, which was passed on: the client's own end is no sign that it is
- * gone, and what it sent before is still to be read. */
-static bool may_end(const struct downstream *d)
-{
-	return d->input == INPUT_TUNNEL && d->reading->response_progress == RESPONSE_ENDED;
-}
-
 /* Nothing is under way on it: what comes is a request. */
 static void on_readable(struct stream *stream)
 {
@@ -439,7 +449,7 @@ static void on_event(struct stream *stream)
 		(struct downstream *)((char *)stream - offsetof(struct downstream, stream));
 
 	if ((stream->peer_closed || leaves_unread(d)) && d->client.first &&
-		d->state != DOWNSTREAM_LINGERING && !may_end(d)) {
+		d->state != DOWNSTREAM_LINGERING) {
 		if (stream_is_cut(&d->stream)) {
 			downstream_close(d, "client gone");
 			return;

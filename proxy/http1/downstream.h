@@ -47,6 +47,9 @@ bool downstream_give_way(struct listener *listener);
 /* Cuts it now, with the exchanges on it. `why` for the log. */
 void downstream_close(struct downstream *downstream, const char *why);
 
+/* Its only exchange has switched, and what it consists of goes on as something else: it is gone. */
+void downstream_leave(struct downstream *downstream, struct client_rest *rest);
+
 /*
  * A drain has begun: the connection ends with a response that says so (Connection: close), or when
  * no request came for a while. Closing an idle one at once would lose what is on its way to us.

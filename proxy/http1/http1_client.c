@@ -53,6 +53,11 @@ static bool begin_tunnel(struct client *client, struct exchange *exchange)
 	return true;
 }
 
+static void leave(struct client *client, struct client_rest *rest)
+{
+	downstream_leave(downstream_of(client), rest);
+}
+
 static struct slice body_here(struct client *client)
 {
 	const struct buffer *in = &downstream_of(client)->in;
@@ -113,6 +118,7 @@ const struct client_calls http1_client_calls = {
 	.exchange_ended = exchange_ended,
 	.request_read = request_read,
 	.begin_tunnel = begin_tunnel,
+	.leave = leave,
 	.body_here = body_here,
 	.take_body = take_body,
 	.body_memory = body_memory,

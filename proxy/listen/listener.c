@@ -228,6 +228,15 @@ void listener_connection_closed(struct listener *listener)
 	listener_release(listener);
 }
 
+void listener_client_gone(struct listener *listener)
+{
+	struct worker *worker = listener->worker;
+
+	if (atomic_fetch_sub(&worker->node->clients, 1) == 1 && worker->draining)
+		node_wake_workers(worker->node);
+	listener_connection_closed(listener);
+}
+
 static void listener_close(struct listener *listener)
 {
 	if (listener->closed)

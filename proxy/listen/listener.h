@@ -122,6 +122,9 @@ void listeners_close(struct worker *worker);
 void listeners_resume(struct worker *worker);
 void listeners_free(struct worker *worker);
 
+/* A client of this listener's, which counts among the node's, is gone. */
+void listener_client_gone(struct listener *listener);
+
 /* A connection of this listener has closed. */
 void listener_connection_closed(struct listener *listener);
 

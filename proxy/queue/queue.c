@@ -466,6 +466,24 @@ void queue_detach(struct queue *queue, struct ticket *ticket, uint64_t now_ns)
 	outbox_flush(queue, &outbox, now_ns);
 }
 
+enum queue_left queue_pass_on(
+	struct queue *queue, struct ticket *ticket, struct ticket *heir, uint64_t now_ns)
+{
+	struct shard *shard = ticket->shard;
+	enum queue_left left;
+	struct outbox outbox;
+
+	outbox_init(&outbox);
+	pthread_mutex_lock(&shard->mutex);
+	session_replace(ticket->session, ticket, heir);
+	if (ticket->posted)
+		outbox_add(&outbox, heir, (enum queue_verdict)ticket->verdict);
+	left = out(ticket);
+	pthread_mutex_unlock(&shard->mutex);
+	outbox_flush(queue, &outbox, now_ns);
+	return left;
+}
+
 static bool yield(struct queue *queue, struct ticket *ticket, bool keeps_part, uint64_t now_ns)
 {
 	struct shard *shard = ticket->shard;

@@ -159,6 +159,25 @@ void session_detach(struct session *session, struct ticket *ticket)
 	ticket->state = TICKET_DETACHED;
 }
 
+void session_replace(struct session *session, struct ticket *ticket, struct ticket *heir)
+{
+	struct message message = heir->message;
+
+	assert(ticket->state == TICKET_DETACHED);
+	*heir = *ticket;
+	heir->message = message;
+	heir->posted = false;
+	if (heir->prev != NULL)
+		heir->prev->next = heir;
+	else
+		session->flight = heir;
+	if (heir->next != NULL)
+		heir->next->prev = heir;
+	ticket->prev = ticket->next = NULL;
+	ticket->session = NULL;
+	ticket->state = TICKET_OUT;
+}
+
 bool session_hears_end(const struct session *session, const struct ticket *ticket)
 {
 	bool ends = session->state == SESSION_DRAINING || session->state == SESSION_CLOSING;

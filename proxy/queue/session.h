@@ -174,6 +174,9 @@ void session_detach(struct session *session, struct ticket *ticket);
 /* Is it a tunnel whose owner is to end it, as its session ends? */
 bool session_hears_end(const struct session *session, const struct ticket *ticket);
 
+/* A tunnel's place in its session is another ticket's from now on, whose message stays its own. */
+void session_replace(struct session *session, struct ticket *ticket, struct ticket *heir);
+
 /* In flight to aside; aside to the end of the claims, or behind those that keep their part; a claim
  * into flight; aside into flight. */
 void session_put_aside(struct session *session, struct ticket *ticket, bool keeps_part);

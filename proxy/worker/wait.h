@@ -15,7 +15,7 @@
  *   MORE           the server's  bytes that the server sent       respond.c
  *   CLIENT         the client's  none                             respond.c
  *   DRAIN          the server's  none                             respond.c
- *   TUNNEL         both's        bytes that either side took      respond.c
+ *   TUNNEL         both's        bytes that either side took      passage.c
  *   REUSE          ours          none                             server_connection.c
  */
 #ifndef WORKER_WAIT_H

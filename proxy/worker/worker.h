@@ -35,6 +35,7 @@ struct usage_counts;
 struct downstream;
 struct exchange;
 struct listener;
+struct passage;
 struct server_calls;
 struct server_connection;
 struct switched_calls;
@@ -92,6 +93,7 @@ struct worker {
 	struct route_scratch *route_scratch;
 	struct listener *listeners;
 	struct downstream *downstreams; /* all client connections */
+	struct passage *passages;       /* what exchanges have become: exchange/passage.h */
 	uint64_t exchange_count;        /* alive, those whose client left included */
 	struct exchange *orphans;       /* their clients are gone, their responses still to come */
 	struct exchange *spare_exchanges;

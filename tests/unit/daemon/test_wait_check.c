@@ -9,6 +9,7 @@
 
 #include "daemon/wait_check.h"
 #include "exchange/exchange.h"
+#include "exchange/passage.h"
 #include "http1/downstream.h"
 #include "upstream/server_inside.h"
 
@@ -175,6 +176,21 @@ static void a_message_has_its_own_or_its_sockets(void **state)
 		w->exchange.connection = NULL;
 		assert_non_null(wait_check_message(&message, &w->exchange));
 	}
+}
+
+static void a_passage_has_its_own(void **state)
+{
+	struct passage passage = {0};
+
+	(void)state;
+	set(&passage.wait, WAIT_NONE);
+	assert_non_null(wait_check_passage(&passage));
+	set(&passage.wait, WAIT_MORE);
+	assert_non_null(wait_check_passage(&passage));
+	set(&passage.wait, WAIT_TUNNEL);
+	assert_null(wait_check_passage(&passage));
+	passage.has_ended = true;
+	assert_non_null(wait_check_passage(&passage));
 }
 
 static void every_state_has_a_way(void **state)
@@ -374,6 +390,7 @@ static void idle_servers(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(a_passage_has_its_own),
 		cmocka_unit_test(every_state_has_a_way),
 		cmocka_unit_test(a_message_has_its_own_or_its_sockets),
 		cmocka_unit_test(a_missing_deadline_is_seen),

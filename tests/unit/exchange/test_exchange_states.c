@@ -129,11 +129,11 @@ static void a_request_is_read_and_sent(void **state)
 	assert_int_equal(after(REQUEST_READ, stop), REQUEST_OVER);
 	assert_int_equal(after(REQUEST_READING, stop), REQUEST_REFUSED);
 	assert_int_equal(after(REQUEST_REFUSED, exchange_request_read), REQUEST_OVER);
-	for (unsigned was = REQUEST_REFUSED; was <= REQUEST_ENDED; was++) {
+	for (unsigned was = REQUEST_REFUSED; was <= REQUEST_OVER; was++) {
 		if (was != REQUEST_READ)
 			assert_int_equal(after(was, stop), was);
 	}
-	for (unsigned was = REQUEST_READ; was <= REQUEST_ENDED; was++)
+	for (unsigned was = REQUEST_READ; was <= REQUEST_OVER; was++)
 		assert_int_equal(after(was, exchange_request_read), was);
 }
 

@@ -5,6 +5,7 @@
 #include <errno.h>
 
 #include "exchange/judge.h"
+#include "exchange/passage.h"
 #include "fakes/flight.h"
 #include "stats/stats.h"
 
@@ -242,7 +243,7 @@ static const struct stage_conf bounded = {.upstream = "server = 127.0.0.1:3 max_
 
 /* The second server takes all; of the first only one connection is to be had, and that is taken by
  * a tunnel. */
-static struct exchange *fill(struct stage *stage)
+static struct passage *fill(struct stage *stage)
 {
 	struct exchange *x = stage_ask(stage,
 		"GET /up HTTP/1.1\r\nHost: h\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\n");
@@ -250,8 +251,8 @@ static struct exchange *fill(struct stage *stage)
 	assert_int_equal(x->state, EXCHANGE_FORWARDING);
 	flight_answer(
 		stage, x, "HTTP/1.1 101 Go\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\n");
-	assert_int_equal(x->state, EXCHANGE_TUNNEL);
-	return x;
+	assert_non_null(stage->worker->passages);
+	return stage->worker->passages;
 }
 
 static struct stage *begin_bounded(void)
@@ -265,14 +266,15 @@ static struct stage *begin_bounded(void)
 static void it_waits_for_a_connection_that_is_free(void **state)
 {
 	struct stage *stage = begin_bounded();
-	struct exchange *tunnel = fill(stage), *x = other_asks(stage, GET);
+	struct passage *tunnel = fill(stage);
+	struct exchange *x = other_asks(stage, GET);
 
 	(void)state;
 	assert_int_equal(x->state, EXCHANGE_QUEUED);
 	assert_non_null(x->attempt.line.waiter);
 	assert_int_equal(pool_waits_for(&x->attempt.line), 2);
 	assert_int_equal(x->turn.deadline.at_ms, STAGE_START_MS + 200);
-	exchange_end(tunnel);
+	passage_end(tunnel, "test");
 	stage_turn(stage);
 	assert_int_equal(x->state, EXCHANGE_FORWARDING);
 	assert_null(x->attempt.line.waiter);
@@ -283,15 +285,15 @@ static void it_waits_for_a_connection_that_is_free(void **state)
 static void others_stand_behind_it(void **state)
 {
 	struct stage *stage = begin_bounded();
-	struct exchange *tunnel = fill(stage), *first = other_asks(stage, GET),
-			*second = other_asks(stage, GET);
+	struct passage *tunnel = fill(stage);
+	struct exchange *first = other_asks(stage, GET), *second = other_asks(stage, GET);
 
 	(void)state;
 	first->response_progress = second->response_progress = RESPONSE_COMING;
 	if (second->state == EXCHANGE_HELD)
 		exchange_next(second);
 	assert_int_equal(second->state, EXCHANGE_QUEUED);
-	exchange_end(tunnel);
+	passage_end(tunnel, "test");
 	stage_turn(stage);
 	assert_int_equal(first->state, EXCHANGE_FORWARDING);
 	assert_int_equal(second->state, EXCHANGE_QUEUED);
@@ -346,7 +348,8 @@ static void a_free_one_is_passed_on(void **state)
 {
 	struct stage *stage = begin_bounded();
 	struct server *servers = stage->relay.site->upstreams[0]->servers;
-	struct exchange *tunnel = fill(stage), *first = other_asks(stage, GET);
+	struct passage *tunnel = fill(stage);
+	struct exchange *first = other_asks(stage, GET);
 
 	(void)state;
 	stage->asks = &stage->client;
@@ -356,7 +359,7 @@ static void a_free_one_is_passed_on(void **state)
 	assert_int_equal(second->state, EXCHANGE_QUEUED);
 	server_set_weight(&servers[0], 100);
 	server_set_mode(&servers[0], SERVER_ENABLED);
-	exchange_end(tunnel);
+	passage_end(tunnel, "test");
 	stage_turn(stage);
 	assert_int_equal(first->state, EXCHANGE_FORWARDING);
 	assert_int_equal(second->state, EXCHANGE_FORWARDING);

@@ -1,4 +1,5 @@
-/* Responses without a client that waits for their end: tunnels, and those whose client has left. */
+/* Responses without a client that waits for their end: switches, and those whose client has left.
+ */
 #include "exchange/respond.h"
 
 #include "fakes/flight.h"
@@ -10,92 +11,8 @@ static const struct stage_conf plain = {0};
 #define UPGRADE                                                                                    \
 	"GET / HTTP/1.1\r\nHost: h\r\nConnection: upgrade\r\nUpgrade: websocket\r\n"               \
 	"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"
-#define SWITCHED "HTTP/1.1 101 Go\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\n"
-
 static const struct stage_conf upgrades = {
 	.route = "upgrade = websocket", .upstream = "max_streams = 1\ntunnel_timeout = 9s"};
-
-static struct exchange *tunnel(struct stage *stage)
-{
-	struct exchange *x = flight_begin(stage, UPGRADE);
-
-	flight_answer(stage, x, SWITCHED);
-	assert_int_equal(x->state, EXCHANGE_TUNNEL);
-	return x;
-}
-
-static void a_tunnel_passes_bytes_both_ways(void **state)
-{
-	struct stage *stage = stage_begin(&upgrades);
-	struct exchange *x = tunnel(stage);
-
-	(void)state;
-	assert_string_equal(stage->client.trace, "read-upgrade tunnel ");
-	assert_has(stage_client_got(stage), "HTTP/1.1 101 Go\r\n");
-	assert_int_equal(flight_server(stage)->in_flight, 0); /* a place is for what ends */
-	assert_int_equal(flight_server(stage)->streams, 1);
-	assert_null(x->server);
-	struct queue_counts counts;
-	queue_count(stage->relay.node.queue, &counts);
-	assert_int_equal(counts.detached, 1); /* it orders nothing any more */
-	stage_server_got(stage, 0);
-	stage_client_sends(stage, "to the server");
-	flight_run(stage, x);
-	assert_string_equal(stage_server_got(stage, 0), "to the server");
-	flight_answer(stage, x, "to the client");
-	assert_string_equal(stage_client_got(stage), "to the client");
-	assert_int_equal(x->connection->wait.reason, WAIT_TUNNEL);
-	stage_end(stage);
-}
-
-static void each_direction_ends_by_itself(void **state)
-{
-	struct stage *stage = stage_begin(&upgrades);
-	struct exchange *x = tunnel(stage);
-	char end[8];
-
-	(void)state;
-	stage_server_got(stage, 0);
-	memory_peer_end_output(stage->client.wire);
-	flight_run(stage, x);
-	assert_int_equal(memory_peer_receive(stage->servers[0].wire, end, sizeof(end)), -1);
-	assert_int_equal(x->state, EXCHANGE_TUNNEL);
-	flight_answer(stage, x, "still");
-	assert_has(stage_client_got(stage), "still");
-	flight_server_ends(stage, x);
-	assert_int_equal(x->state, EXCHANGE_ENDED);
-	assert_null(x->outcome);
-	assert_string_equal(stage->client.trace, "read-upgrade tunnel finish ended ");
-	stage_end(stage);
-}
-
-static void a_tunnel_has_its_own_time(void **state)
-{
-	struct stage *stage = stage_begin(&upgrades);
-	struct exchange *x = tunnel(stage);
-
-	(void)state;
-	assert_int_equal(x->connection->wait.deadline.at_ms, STAGE_START_MS + 9000);
-	stage_at(stage, 4000);
-	flight_answer(stage, x, "x");
-	assert_int_equal(x->connection->wait.deadline.at_ms, STAGE_START_MS + 13000);
-	stage_pass(stage, &x->connection->wait.deadline);
-	assert_has(stage->client.trace, "close(tunnel idle) ");
-	stage_end(stage);
-}
-
-static void a_cut_end_cuts_the_tunnel(void **state)
-{
-	struct stage *stage = stage_begin(&upgrades);
-	struct exchange *x = tunnel(stage);
-
-	(void)state;
-	memory_peer_reset(stage->servers[0].wire);
-	stage_turn(stage);
-	flight_run(stage, x);
-	assert_has(stage->client.trace, "close(tunnel cut) ");
-	stage_end(stage);
-}
 
 /* One that switches before it has read its request: what is left of that would be the tunnel's. */
 static void a_switch_before_the_request_has_left_is_none(void **state)
@@ -254,10 +171,6 @@ static void a_held_interim_response_holds_no_orphan(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(a_tunnel_passes_bytes_both_ways),
-		cmocka_unit_test(each_direction_ends_by_itself),
-		cmocka_unit_test(a_tunnel_has_its_own_time),
-		cmocka_unit_test(a_cut_end_cuts_the_tunnel),
 		cmocka_unit_test(a_switch_before_the_request_has_left_is_none),
 		cmocka_unit_test(a_refused_upgrade_is_a_request),
 		cmocka_unit_test(a_write_is_followed_and_a_read_is_not),

@@ -6,6 +6,7 @@
 #include <netinet/in.h>
 
 #include "tests/unit/exchange/fakes/flight.h"
+#include "exchange/passage.h"
 #include "http1/downstream.h"
 
 struct connected {
@@ -53,6 +54,8 @@ static inline void connected_end(struct connected *c)
 {
 	while (c->stage->worker->downstreams)
 		downstream_close(c->stage->worker->downstreams, "the end");
+	while (c->stage->worker->passages)
+		passage_end(c->stage->worker->passages, "the end");
 	stage_turn(c->stage);
 	assert_int_equal(c->stage->relay.node.clients, 0);
 	assert_int_equal(c->stage->listener.connections, 0);

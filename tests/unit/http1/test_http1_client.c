@@ -138,8 +138,10 @@ static void bytes_of_a_tunnel_pass_both_ways(void **state)
 	assert_int_equal(c.downstream->input, INPUT_UPGRADE);
 	stage_server_got(c.stage, 0);
 	connected_answer(&c, 0, SWITCH "down");
-	assert_int_equal(c.downstream->input, INPUT_TUNNEL);
-	assert_int_equal(c.downstream->state, DOWNSTREAM_FINISHING);
+	assert_false(connected_is_open(&c)); /* it goes on as a passage */
+	assert_non_null(c.stage->worker->passages);
+	assert_int_equal(c.stage->relay.node.clients, 1);
+	assert_int_equal(c.stage->listener.connections, 1);
 	const char *got = connected_got(&c);
 	assert_has(got, "HTTP/1.1 101 Go\r\n");
 	assert_string_equal(got + strlen(got) - 4, "down");
@@ -197,7 +199,7 @@ static void a_tunnel_passes_all_of_a_server_that_has_left(void **state)
 	for (size_t len; (len = strlen(connected_got(&c))) > 0; stage_turn(c.stage))
 		got += len;
 	assert_int_equal(got, 2 * sizeof(words));
-	assert_false(connected_is_open(&c));
+	assert_null(c.stage->worker->passages);
 	assert_has(lines.text, "outcome=\"tunnel cut\"");
 	connected_end(&c);
 }

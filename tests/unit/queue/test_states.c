@@ -173,6 +173,65 @@ static void tunnels_hear_it_before_what_they_queue_is_refused(void **state)
 	world_close(&world);
 }
 
+/* In other memory it keeps its session, and hears what is said from then on. */
+static void a_tunnel_goes_on_in_other_memory(void **state)
+{
+	struct world world;
+	struct job tunnels[3], heirs[3];
+	struct queue_counts counts;
+
+	(void)state;
+	world_open(&world, QUEUE_STRICT);
+	for (unsigned i = 0; i < 3; i++) {
+		job_init(&tunnels[i], 1, i, 'r');
+		job_init(&heirs[i], 1, 3 + i, 'r');
+		assert_int_equal(world_enter(&world, &tunnels[i]), QUEUE_GO);
+		tunnels[i].ticket.hears_end = i != 2;
+		queue_detach(world.queue, &tunnels[i].ticket, world.now_ns);
+	}
+	for (unsigned i = 0; i < 3; i++) /* the first, one in between, and the last of the list */
+		assert_int_equal(queue_pass_on(world.queue, &tunnels[i].ticket, &heirs[i].ticket,
+					 world.now_ns),
+			QUEUE_LEFT);
+	count(&world, &counts);
+	assert_int_equal(counts.detached, 3);
+	world_done(&world, &tunnels[1]); /* it is out already */
+	world_done(&world, &heirs[1]);
+	queue_close_session(world.queue, key_of(1), SESSION_CLOSING, world.now_ns);
+	world_expect(&world, &heirs[0], QUEUE_ENDING);
+	world_expect_none(&world);
+	world_done(&world, &heirs[0]);
+	count(&world, &counts);
+	assert_int_equal(counts.sessions, 1);
+	world_done(&world, &heirs[2]);
+	count(&world, &counts);
+	assert_int_equal(counts.detached, 0);
+	assert_int_equal(counts.sessions, 0);
+	world_close(&world);
+}
+
+/* What was under way to it is the other's; the memory of the first stays until it has come. */
+static void a_tunnel_goes_on_while_its_session_is_aborted(void **state)
+{
+	struct world world;
+	struct job tunnel, heir;
+
+	(void)state;
+	world_open(&world, QUEUE_STRICT);
+	job_init(&tunnel, 1, 0, 'r');
+	job_init(&heir, 1, 1, 'r');
+	world_enter(&world, &tunnel);
+	queue_detach(world.queue, &tunnel.ticket, world.now_ns);
+	queue_close_session(world.queue, key_of(1), SESSION_ABORTED, world.now_ns);
+	assert_int_equal(queue_pass_on(world.queue, &tunnel.ticket, &heir.ticket, world.now_ns),
+		QUEUE_UNDER_WAY);
+	world_expect(&world, &tunnel, QUEUE_GONE);
+	world_expect(&world, &heir, QUEUE_ABORTED);
+	world_expect_none(&world);
+	world_done(&world, &heir);
+	world_close(&world);
+}
+
 static void aborting_overtakes_a_dispatch(void **state)
 {
 	struct world world;
@@ -394,6 +453,8 @@ int main(void)
 		cmocka_unit_test(aborting_cuts_what_is_in_flight),
 		cmocka_unit_test(tunnels_hear_that_their_session_ends),
 		cmocka_unit_test(tunnels_hear_it_before_what_they_queue_is_refused),
+		cmocka_unit_test(a_tunnel_goes_on_in_other_memory),
+		cmocka_unit_test(a_tunnel_goes_on_while_its_session_is_aborted),
 		cmocka_unit_test(aborting_overtakes_a_dispatch),
 		cmocka_unit_test(every_transition),
 		cmocka_unit_test(a_roll_and_a_request_meet),

@@ -13,6 +13,7 @@
 #include "exchange/exchange.h"
 #include "exchange/forwarding.h"
 #include "exchange/judge.h"
+#include "exchange/passage.h"
 #include "exchange/pin.h"
 #include "exchange/respond.h"
 #include "http1/http1_response.h"
@@ -149,6 +150,23 @@ static bool begin_tunnel(struct client *client, struct exchange *exchange)
 	return http1_switch(client, exchange);
 }
 
+/* Its wire goes on, as the other end of what goes on. */
+static void leave(struct client *client, struct client_rest *rest)
+{
+	struct stage_client *c = self(client);
+
+	note(client, "leave ");
+	*rest = (struct client_rest){stream_export(&c->stream), c->in, client->out};
+	c->in = (struct buffer){0};
+	client->out = (struct flow){0};
+	client->first = c->last = NULL;
+	/* As many as stand in the listener's count: one that came for this. */
+	current->relay.node.clients++;
+	current->listener.connections++;
+	current->bound.connections++;
+	current->relay.listening.descriptors.connections++;
+}
+
 static struct slice body_here(struct client *client)
 {
 	const struct buffer *in = &self(client)->in;
@@ -203,6 +221,7 @@ static const struct client_calls client_calls = {
 	.exchange_ended = exchange_ended,
 	.request_read = request_read,
 	.begin_tunnel = begin_tunnel,
+	.leave = leave,
 	.body_here = body_here,
 	.take_body = take_body,
 	.body_memory = body_memory,
@@ -457,6 +476,8 @@ void stage_end(struct stage *stage)
 	end_client(stage, &stage->other);
 	while (stage->worker->orphans)
 		exchange_end(stage->worker->orphans);
+	while (stage->worker->passages)
+		passage_end(stage->worker->passages, "the end");
 	stage_turn(stage);
 	check_nothing_is_left(stage);
 	while (relay->node.worker_count > 0)

@@ -1,0 +1,54 @@
+/*
+ * A line of the access log, from what it says: Combined, with the proxy's own fields behind it, or
+ * a JSON object.
+ */
+#ifndef EXCHANGE_ACCESS_LINE_H
+#define EXCHANGE_ACCESS_LINE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/slice.h"
+
+struct site;
+struct worker;
+
+enum access_text {
+	ACCESS_ADDRESS,
+	ACCESS_METHOD,
+	ACCESS_HOST,
+	ACCESS_TARGET, /* without secrets */
+	ACCESS_VERSION,
+	ACCESS_REFERER, /* without secrets */
+	ACCESS_USER_AGENT,
+	ACCESS_CALLER,
+	ACCESS_ID,
+	ACCESS_TRACE, /* empty: no trace, nor a parent */
+	ACCESS_PARENT,
+};
+#define ACCESS_TEXTS (ACCESS_PARENT + 1)
+
+/* Of texts that may be long. */
+#define ACCESS_TARGET_BYTES  3072
+#define ACCESS_REFERER_BYTES 1024
+
+/* So many bytes of each text are in a line at most, escapes included. */
+extern const uint16_t access_text_bytes[ACCESS_TEXTS];
+
+/* All texts are somebody else's. */
+struct access_line {
+	struct slice texts[ACCESS_TEXTS];
+	const char *route; /* NULL: none */
+	const char *limit, *verdict, *upstream;
+	const char *outcome; /* NULL: all went well */
+	unsigned status, upstream_status;
+	uint64_t received_bytes, sent_bytes; /* bodies, or messages */
+	uint64_t queue_us, upstream_us, total_us;
+	bool has_messages; /* the next two count */
+	uint64_t messages_received, messages_sent;
+};
+
+/* Writes it in the format of the site. */
+void access_write(struct worker *worker, const struct site *site, const struct access_line *line);
+
+#endif
