@@ -40,7 +40,8 @@ SOCKET_UNITS = {
 EVENTS = r'\b(?:event_(?:new|assign|add|del|active|free)|ev(?:timer|signal)_(?:new|assign))\('
 EVENT_ROOMS = ['loop', 'net']
 EVENT_UNITS = {
-    'admin/handle_events': 'a timer', 'daemon/failure_lines': 'a timer', 'daemon/growth': 'a timer',
+    'admin/handle_events': 'a timer', 'admin/socket_calls': 'a timer',
+    'daemon/failure_lines': 'a timer', 'daemon/growth': 'a timer',
     'daemon/manager': 'a timer', 'daemon/relay': 'timers', 'daemon/reload': 'a timer',
     'daemon/resolve': 'a timer', 'daemon/signals': 'their descriptor',
     'daemon/upgrade': 'pipes to processes', 'daemon/usage': 'a timer',

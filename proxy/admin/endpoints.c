@@ -1,4 +1,6 @@
 /* The table of endpoints, and finding one. */
+#include "config.h"
+
 #include <string.h>
 
 #include "admin/handlers.h"
@@ -33,6 +35,11 @@ const struct admin_endpoint admin_endpoints[] = {
 	{"GET", API "sessions", false, ADMIN_READ, true, admin_get_sessions},
 	{"GET", API "sessions/", false, ADMIN_READ, true, admin_get_session},
 	{"POST", API "sessions/", true, ADMIN_WRITE, true, admin_post_session},
+#ifdef HAVE_WEBSOCKET
+	{"GET", API "sockets", false, ADMIN_READ, true, admin_get_sockets},
+	{"GET", API "sockets/", false, ADMIN_READ, true, admin_get_socket},
+	{"POST", API "sockets/", true, ADMIN_WRITE, true, admin_post_socket},
+#endif
 	{"GET", API "usage", false, ADMIN_READ, false, admin_get_usage},
 	{"GET", API "events", false, ADMIN_READ, true, admin_get_events},
 	{"POST", API "reload", false, ADMIN_WRITE, true, admin_post_reload},

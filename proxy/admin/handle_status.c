@@ -208,6 +208,15 @@ static void put_buffering(struct page *page, const struct spool_store *store)
 			page, name, "bound", bounds[bound], atomic_load(&store->refused[bound]));
 }
 
+static void put_sockets(struct page *page, const struct node *node)
+{
+	put_one(page, "sluice_sockets", false, "Open WebSockets whose messages are read.",
+		(double)atomic_load(&node->sockets));
+	put_one(page, "sluice_socket_queue_bytes", false,
+		"Memory of what waits to be sent to the clients of WebSockets.",
+		(double)atomic_load(&node->sends.bytes));
+}
+
 static void put_process(struct page *page, const struct relay *relay)
 {
 	const char *const build[] = {"version", PACKAGE_VERSION, NULL};
@@ -256,6 +265,7 @@ void admin_get_metrics(struct admin_request *request)
 		"Open connections to the server, without those of health checks.",
 		server_connections);
 	put_buffering(&page, &relay->node.store);
+	put_sockets(&page, &relay->node);
 	put_process(&page, relay);
 	exposition_end(page.out, page.format);
 	fclose(page.out);

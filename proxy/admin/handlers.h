@@ -51,6 +51,11 @@ void admin_get_sessions(struct admin_request *request);
 void admin_get_session(struct admin_request *request);
 void admin_post_session(struct admin_request *request);
 
+/* handle_sockets.c */
+void admin_get_sockets(struct admin_request *request);
+void admin_get_socket(struct admin_request *request);
+void admin_post_socket(struct admin_request *request);
+
 /* handle_reload.c */
 void admin_post_reload(struct admin_request *request);
 

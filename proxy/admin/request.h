@@ -12,8 +12,15 @@ struct MHD_Response;
 struct background_job;
 struct events;
 struct relay;
+struct socket_calls;
 
 #define ADMIN_BODY_MAX (1024 * 1024) /* of a request; 413 beyond */
+
+/* Of one whose answer comes later (admin/pending.h), guarded by that. */
+struct admin_pending {
+	struct admin_request *next;
+	bool is_answered, is_suspended;
+};
 
 struct admin_request {
 	const char *method, *path; /* the path decoded, without its query */
@@ -24,6 +31,7 @@ struct admin_request {
 	struct MHD_Connection *connection; /* for admin_argument */
 	struct relay *relay;
 	struct events *events;
+	struct socket_calls *sockets;
 
 	/* the response */
 	unsigned status;
@@ -36,6 +44,9 @@ struct admin_request {
 	 * `job`, and has the response at its end (admin/background.h). NULL: there is none. */
 	void (*later)(struct admin_request *request);
 	struct background_job *job;
+	/* Set by a handler that has left the answer to others: admin/pending.h. */
+	bool is_pending;
+	struct admin_pending pending;
 };
 
 /* The value of a query parameter, decoded, or NULL. Valid as long as the request. */

@@ -1,4 +1,6 @@
 /* The admin server: libmicrohttpd's callbacks, who may call what, and the life of it all. */
+#include "config.h"
+
 #include "admin/admin.h"
 
 #include <ctype.h>
@@ -18,7 +20,9 @@
 #include "admin/browser.h"
 #include "admin/doorman.h"
 #include "admin/events.h"
+#include "admin/pending.h"
 #include "admin/request.h"
+#include "admin/socket_calls.h"
 #include "admin/tokens.h"
 #include "base/log.h"
 #include "conf/conf.h"
@@ -39,6 +43,8 @@ struct admin {
 	struct asker *asker;
 	struct background *background;
 	struct events *events;
+	struct pending *pending;
+	struct socket_calls *socket_calls;
 	struct admin_tokens *tokens; /* NULL: none are asked for */
 	size_t count;                /* of the sockets, and of the daemons that are started */
 	int sockets[MAX_DAEMONS];
@@ -279,6 +285,7 @@ static struct call *begin_call(struct admin *admin, struct MHD_Connection *conne
 		.connection = connection,
 		.relay = admin->relay,
 		.events = admin->events,
+		.sockets = admin->socket_calls,
 		.status = 200};
 	if (call->request.body)
 		return call;
@@ -332,7 +339,15 @@ static enum MHD_Result on_request(void *ctx, struct MHD_Connection *connection, 
 	if (call->request.job)
 		return background_has_run(call->request.job) ? send_response(connection, call)
 							     : MHD_YES;
+	if (call->request.is_pending)
+		return pending_is_answered(call->admin->pending, &call->request)
+			       ? send_response(connection, call)
+			       : MHD_YES;
 	answer(call);
+	if (call->request.is_pending)
+		return pending_suspend(call->admin->pending, &call->request)
+			       ? MHD_YES
+			       : send_response(connection, call);
 	return is_made_later(call) ? MHD_YES : send_response(connection, call);
 }
 
@@ -453,6 +468,27 @@ static struct MHD_Daemon *start_daemon(struct admin *admin, size_t i)
 		MHD_OPTION_END);
 }
 
+/* Without WebSockets nothing is asked of them. */
+static bool begin_socket_calls(struct admin *admin)
+{
+#ifdef HAVE_WEBSOCKET
+	admin->socket_calls = socket_calls_new(admin->relay, admin->pending);
+	return admin->socket_calls;
+#else
+	(void)admin;
+	return true;
+#endif
+}
+
+static void end_socket_calls(struct admin *admin)
+{
+#ifdef HAVE_WEBSOCKET
+	socket_calls_free(admin->socket_calls);
+#else
+	(void)admin;
+#endif
+}
+
 bool admin_start(struct admin *admin, struct relay *relay)
 {
 	if (!admin)
@@ -461,7 +497,9 @@ bool admin_start(struct admin *admin, struct relay *relay)
 	admin->asker = asker_new(&relay->node.loop);
 	admin->events = events_new(relay);
 	admin->background = background_new();
-	bool good = admin->asker && admin->events && admin->background;
+	admin->pending = pending_new();
+	bool good = admin->asker && admin->events && admin->background && admin->pending &&
+		    begin_socket_calls(admin);
 	for (size_t i = 0; good && i < admin->count; i++) {
 		admin->daemons[i] = start_daemon(admin, i);
 		if (!admin->daemons[i]) {
@@ -512,6 +550,8 @@ void admin_close(struct admin *admin)
 		events_close(admin->events);
 	if (admin->background)
 		background_close(admin->background);
+	if (admin->pending)
+		pending_close(admin->pending);
 	for (size_t i = 0; i < admin->count; i++) {
 		if (admin->daemons[i])
 			MHD_stop_daemon(admin->daemons[i]);   /* closes the socket, too, */
@@ -523,6 +563,8 @@ void admin_close(struct admin *admin)
 	asker_free(admin->asker);
 	events_free(admin->events);
 	background_free(admin->background);
+	end_socket_calls(admin);
+	pending_free(admin->pending);
 	admin_tokens_free(admin->tokens);
 	conf_release(admin->conf);
 	free(admin);

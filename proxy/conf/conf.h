@@ -306,6 +306,7 @@ struct conf_websocket {
 	uint32_t queue_messages;              /* the same, 1000 */
 	enum conf_queue_full on_queue_full;
 	bool logs_messages;
+	const char *type; /* socket_type; NULL: the route's name */
 };
 
 struct conf_route {

@@ -167,6 +167,9 @@ const struct option options_route[] = {
 	{"close_timeout", &type_duration, SOCKETS, AT(websocket.close_timeout_ms), .fallback = "5s",
 		BETWEEN(MS(10), DAYS(1)), .flags = OPTION_DURATION,
 		.help = "Time that a peer has to answer a close frame; then the socket is cut."},
+	{"socket_type", &type_text, SOCKETS, AT(websocket.type),
+		.help = "Type by which sluice sockets finds the route's WebSockets; unset, the route's "
+			"name."},
 	{"socket_queue_bytes", &type_size64, SOCKETS, AT(websocket.queue_bytes), .fallback = "1M",
 		BETWEEN(1, 1ULL << 30), .flags = OPTION_SIZE,
 		.help = "Bytes that wait at most for one client that reads slowly, of messages that its "

@@ -155,6 +155,7 @@ static void refuse(struct client *client, struct exchange *message, unsigned sta
 	struct websocket *socket = socket_of(client);
 	bool is_dropped = drops(socket, message, status);
 
+	socket->verdicts.refused++;
 	exchange_enter(message, EXCHANGE_REPLYING);
 	exchange_end(message);
 	if (strcmp(why, CLIENT_SESSION_CLOSED) == 0) /* the socket will hear of it, too */
@@ -171,6 +172,7 @@ static void exchange_ended(struct client *client, struct exchange *message)
 
 	assert(client->first == message);
 	client->first = NULL;
+	socket->verdicts.delayed += message->turn.delayed;
 	socket->heard_ms = socket->active_ms = socket_now_ms(socket); /* silence begins again */
 	buffer_release(&socket->message, &socket->worker->blocks);
 	socket->again = true;

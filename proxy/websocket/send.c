@@ -111,8 +111,7 @@ void socket_end_sends(struct websocket *socket)
 
 /* ---- into the queue -------------------------------------------------------------------------- */
 
-/* A close frame is written, or due when what waits now has gone; or the client has sent one. */
-static bool takes_sends(const struct websocket *socket)
+bool socket_takes_sends(const struct websocket *socket)
 {
 	const struct socket_closing *closing = &socket->closing;
 
@@ -176,7 +175,7 @@ static void drop(struct websocket *socket, const struct shared_frame *frame)
 bool socket_send(struct websocket *socket, enum send_lane lane, struct shared_frame *frame,
 	struct send_report *report)
 {
-	if (!takes_sends(socket)) {
+	if (!socket_takes_sends(socket)) {
 		if (!socket_has_ended(socket))
 			account_socket(socket->handshake, STATS_SENDS + STATS_SEND_GONE, 1);
 		tell(report, SEND_GONE);

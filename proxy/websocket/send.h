@@ -37,6 +37,10 @@
 bool socket_send(struct websocket *socket, enum send_lane lane, struct shared_frame *frame,
 	struct send_report *report);
 
+/* Would it be queued if there is room? No: a close frame was written, or is due when what waits now
+ * has gone, or the client has sent one; or the socket has ended. */
+bool socket_takes_sends(const struct websocket *socket);
+
 /* Does a frame wait, or a part of one? */
 static inline bool socket_has_sends(const struct websocket *socket)
 {

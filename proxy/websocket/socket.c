@@ -58,18 +58,6 @@ static bool agree(struct exchange *x)
 	return handshake_agreed(&x->response, &x->request, &deflates);
 }
 
-static void enlist(struct websocket *socket)
-{
-	struct websockets *all = socket->all;
-
-	socket->id = ++all->begun << 16 | socket->worker->index;
-	socket->next = all->first;
-	if (socket->next)
-		socket->next->prev = socket;
-	all->first = socket;
-	all->count++;
-}
-
 static bool begin(struct exchange *x)
 {
 	struct websocket *socket = calloc(1, sizeof(*socket));
@@ -91,8 +79,10 @@ static bool begin(struct exchange *x)
 	socket->from_server.trusts_text = true; /* its client looks */
 	socket_times_begin(socket);
 	stream_limit_unsent(x->down.sink, SEND_UNSENT_BYTES);
-	enlist(socket);
+	websockets_add(socket->all, socket, socket->worker->index);
 	x->tunnel.socket = socket;
+	/* relaxed: a figure for the operator */
+	atomic_fetch_add_explicit(&x->worker->node->sockets, 1, memory_order_relaxed);
 	account_socket(x, STATS_SOCKETS_OPENED, 1);
 	return true;
 }
@@ -113,17 +103,6 @@ static void timeout(struct exchange *x)
 
 	socket_look_at_times(socket);
 	socket_run(socket);
-}
-
-static void delist(struct websocket *socket)
-{
-	if (socket->prev)
-		socket->prev->next = socket->next;
-	else
-		socket->all->first = socket->next;
-	if (socket->next)
-		socket->next->prev = socket->prev;
-	socket->all->count--;
 }
 
 static void free_socket(struct deferred_free *item)
@@ -147,7 +126,8 @@ static void end(struct exchange *x)
 	message_reader_end(&socket->all->frames, &socket->from_server);
 	frame_writer_end(&socket->all->frames, &socket->to_client);
 	buffer_release(&socket->message, &socket->worker->blocks);
-	delist(socket);
+	websockets_remove(socket->all, socket);
+	atomic_fetch_sub_explicit(&x->worker->node->sockets, 1, memory_order_relaxed);
 	account_socket(x, STATS_SOCKETS_CLOSED, 1);
 	loop_free_later(&socket->worker->loop, &socket->deferred, free_socket);
 }
@@ -156,7 +136,7 @@ static void each_message(const struct worker *worker,
 	void (*visit)(const struct exchange *message, const struct exchange *handshake))
 {
 	for (const struct websocket *socket = worker->websockets->first; socket;
-		socket = socket->next) {
+		socket = socket->links.next) {
 		if (socket->client.first)
 			visit(socket->client.first, socket->handshake);
 	}

@@ -1,7 +1,16 @@
 #include "websocket/sockets.h"
 
+#include <ctype.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
+
+#include "websocket/state.h"
+
+#define WORKER_SHIFT 40
+#define HALF_DIGITS  (SOCKET_ID_BITS / 4)
+
+_Static_assert(2 * HALF_DIGITS + 1 == SOCKET_ID_BYTES, "the digits of both halves, and a NUL");
 
 struct websockets *websockets_new(void)
 {
@@ -20,6 +29,84 @@ void websockets_free(struct websockets *all)
 	if (all)
 		frame_pool_clear(&all->frames);
 	free(all);
+}
+
+/* ---- names ----------------------------------------------------------------------------------- */
+
+void socket_id_text(uint64_t process, uint64_t id, char text[static SOCKET_ID_BYTES])
+{
+	snprintf(text, SOCKET_ID_BYTES, "%0*llx%0*llx", HALF_DIGITS, (unsigned long long)process,
+		HALF_DIGITS, (unsigned long long)id);
+}
+
+/* Only as they are written. */
+static bool read_digits(const char *at, uint64_t *number)
+{
+	*number = 0;
+	for (unsigned i = 0; i < HALF_DIGITS; i++) {
+		if (!isxdigit((unsigned char)at[i]) || isupper((unsigned char)at[i]))
+			return false;
+		*number = *number << 4 | (uint64_t)(at[i] <= '9' ? at[i] - '0' : at[i] - 'a' + 10);
+	}
+	return true;
+}
+
+bool socket_id_read(struct slice text, uint64_t process, uint64_t *id)
+{
+	uint64_t by;
+
+	return text.len == SOCKET_ID_BYTES - 1 && read_digits(text.at, &by) && by == process &&
+	       read_digits(text.at + HALF_DIGITS, id);
+}
+
+unsigned socket_id_worker(uint64_t id)
+{
+	return (unsigned)(id >> WORKER_SHIFT);
+}
+
+static struct websocket **bucket_of(struct websockets *all, uint64_t id)
+{
+	return &all->buckets[id % WEBSOCKETS_BUCKETS];
+}
+
+void websockets_add(struct websockets *all, struct websocket *socket, unsigned worker)
+{
+	socket->id = (uint64_t)worker << WORKER_SHIFT |
+		     (++all->begun & ((UINT64_C(1) << WORKER_SHIFT) - 1));
+	struct websocket **bucket = bucket_of(all, socket->id);
+	socket->links.same_bucket = *bucket;
+	*bucket = socket;
+	socket->links.next = all->first;
+	if (socket->links.next)
+		socket->links.next->links.prev = socket;
+	all->first = socket;
+	all->count++;
+}
+
+void websockets_remove(struct websockets *all, struct websocket *socket)
+{
+	struct websocket **at = bucket_of(all, socket->id);
+
+	walk_pass_over(all, socket);
+	while (*at != socket)
+		at = &(*at)->links.same_bucket;
+	*at = socket->links.same_bucket;
+	if (socket->links.prev)
+		socket->links.prev->links.next = socket->links.next;
+	else
+		all->first = socket->links.next;
+	if (socket->links.next)
+		socket->links.next->links.prev = socket->links.prev;
+	all->count--;
+}
+
+struct websocket *websockets_find(const struct websockets *all, uint64_t id)
+{
+	struct websocket *socket = all->buckets[id % WEBSOCKETS_BUCKETS];
+
+	while (socket && socket->id != id)
+		socket = socket->links.same_bucket;
+	return socket;
 }
 
 uint64_t websockets_random_below(struct websockets *all, uint64_t bound)

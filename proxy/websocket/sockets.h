@@ -5,23 +5,62 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "loop/message.h"
 #include "websocket/frames.h"
+#include "websocket/walk.h"
 
 struct websocket;
+struct worker;
+
+/* Sockets by their ids, which are given one after the other. */
+#define WEBSOCKETS_BUCKETS 4096
+
+struct socket_walks {
+	struct socket_walk *first; /* websocket/walk.h */
+	struct message message;
+	bool is_posted;
+};
 
 struct websockets {
 	struct frame_pool frames;
-	struct websocket *first;
+	struct websocket *first; /* the youngest */
+	struct websocket *buckets[WEBSOCKETS_BUCKETS];
 	uint64_t count;
-	uint64_t begun;      /* so far: names them */
-	uint64_t random;     /* for times that are to differ; nobody's secret */
-	bool is_handed_over; /* another process serves, and this one ends with its sockets */
+	uint64_t begun; /* so far: names them */
+	struct socket_walks walks;
+	struct socket_walk drain; /* of the worker */
+	uint64_t random;          /* for times that are to differ; nobody's secret */
+	bool is_handed_over;      /* another process serves, and this one ends with its sockets */
 };
 
 /* NULL without memory or randomness. */
 struct websockets *websockets_new(void);
 /* There are none any more. NULL is ignored. */
 void websockets_free(struct websockets *all);
+
+/* ---- names ----------------------------------------------------------------------------------- */
+
+/*
+ * An id names a socket among those of all workers, and its text among those of all processes: in an
+ * upgrade two are alive. 24 hexadecimal digits: 12 that the process drew (node.socket_ids), 2 of
+ * the worker, 10 of a count.
+ */
+#define SOCKET_ID_BYTES 25 /* with a NUL */
+#define SOCKET_ID_BITS  48
+
+/* The text of an id of this process. */
+void socket_id_text(uint64_t process, uint64_t id, char text[static SOCKET_ID_BYTES]);
+/* The other way round. False: it is none, or of another process. */
+bool socket_id_read(struct slice text, uint64_t process, uint64_t *id);
+/* Which worker it is of, if there is that one. */
+unsigned socket_id_worker(uint64_t id);
+
+/* Names the socket and lists it; and the other way round. */
+void websockets_add(struct websockets *all, struct websocket *socket, unsigned worker);
+void websockets_remove(struct websockets *all, struct websocket *socket);
+
+/* NULL: there is none. */
+struct websocket *websockets_find(const struct websockets *all, uint64_t id);
 
 /* Below `bound`, which is not 0. */
 uint64_t websockets_random_below(struct websockets *all, uint64_t bound);

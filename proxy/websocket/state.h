@@ -67,12 +67,22 @@ struct socket_traffic {
 	uint64_t messages, bytes;
 };
 
+/* Among those of its worker, the youngest first; and those whose ids share a bucket. */
+struct socket_links {
+	struct websocket *prev, *next, *same_bucket;
+};
+
+/* Of the client's messages, what their limits did to them. */
+struct socket_verdicts {
+	uint32_t refused, delayed;
+};
+
 struct websocket {
 	struct client client;       /* of its messages; `first` is the one under way */
 	struct exchange *handshake; /* NULL: it has ended */
 	struct worker *worker;
 	struct websockets *all;
-	struct websocket *prev, *next;
+	struct socket_links links;
 	struct socket_sends *sends; /* what waits for the client, see send.h; NULL: nothing */
 	struct deferred_free deferred;
 	uint64_t id;
@@ -89,6 +99,7 @@ struct websocket {
 
 	struct socket_closing closing;
 	struct socket_traffic received, sent; /* of the client, to the client */
+	struct socket_verdicts verdicts;
 	uint64_t controls_second;
 	unsigned controls; /* in that second */
 

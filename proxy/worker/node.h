@@ -54,9 +54,11 @@ struct node {
 	struct failure_note failures;
 	struct node_spare spare;
 	struct node_sends sends;
-	atomic_uint clients;  /* open connections, over all workers */
-	atomic_uint running;  /* workers that have not ended */
-	atomic_bool stopping; /* nothing new begins: lame duck, then the drain */
+	uint64_t socket_ids; /* what the ids of this process's WebSockets begin with; never 0 */
+	_Atomic uint64_t sockets; /* WebSockets whose messages are read, over all workers */
+	atomic_uint clients;      /* open connections, over all workers */
+	atomic_uint running;      /* workers that have not ended */
+	atomic_bool stopping;     /* nothing new begins: lame duck, then the drain */
 };
 
 /* Makes every worker look again whether it is done. Any thread. */

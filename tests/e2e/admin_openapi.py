@@ -9,8 +9,10 @@ import re
 
 from lib.admin import DOCUMENT, with_admin
 from lib.openapi import SOURCE, Document, Mismatch
+from lib.process import until
 from lib.sluice import to
 from lib.tap import equal, group, main, test, true
+from lib.websocket import open_socket, server
 
 METHODS = ("get", "put", "post", "patch", "delete")
 SECTIONS = ("[limit burst]\nkey = header:X-Key\nrate = 2 per 1h\n[plans]\nkey = header:X-Key\n"
@@ -37,11 +39,23 @@ def endpoints(t):
     equal(served - written, set(), "served and not in the document")
 
 
+def ask_sockets(t, sluice, admin):
+    open_socket(t, sluice, target="/sockets")
+    until(lambda: admin.json("/api/v1/sockets?type=sockets&min_age=0&count=5")[1]["sockets"], "it is listed")
+    id = admin.json("/api/v1/sockets")[1]["sockets"][0]["id"]
+    equal(admin.ask(f"/api/v1/sockets/{id}")[0], 200)
+    for path, body in ((f"{id}/post", {"text": "a"}), ("all/send?type=sockets&wait=sent&timeout=5s", {"binary": "YQ=="}),
+                       (f"{id}/close", {"code": 4000, "reason": "x"}), (f"{id}/abort", None)):
+        content = b"" if body is None else json.dumps(body).encode()
+        equal(admin.ask("/api/v1/sockets/" + path, "POST", body=content)[0], 200, path)
+
+
 @group("each operation of it is answered as it says")
 def answers(t):
     os.mkdir(t.path("state"))
-    origin = t.origin(lambda x: x.reply(200))
-    sluice, admin = with_admin(t, SECTIONS + to(origin, route="limits = plan, burst\nsession = header:X-Key"),
+    origin = t.origin(server())
+    sockets = "[route sockets]\npath = /sockets\nupstream = origin\nwebsocket = messages\n"
+    sluice, admin = with_admin(t, SECTIONS + to(origin, route="limits = plan, burst\nsession = header:X-Key") + sockets,
                                settings=f"state = {t.path('state')}\nusage = 1s")
     client = t.client(sluice)
     for _ in range(3):
@@ -74,6 +88,7 @@ def answers(t):
     equal(admin.ask(f"/api/v1/sessions/{'0' * 32}")[0], 404)
     if sessions:
         equal(admin.ask(f"/api/v1/sessions/{sessions[0]['id']}/close", "POST")[0], 200)
+    ask_sockets(t, sluice, admin)
     equal(admin.ask("/api/v1/usage")[0], 200)
     with admin.events() as events:
         true(events.next() is not None, "an event")

@@ -163,7 +163,7 @@ class Document:
         for name, one in known.items():
             if one["required"] and name not in given:
                 fail(where, f"?{name} is not there")
-        if "requestBody" in operation:
+        if "requestBody" in operation and (body or operation["requestBody"]["required"]):
             schema = operation["requestBody"]["content"]["application/json"]["schema"]
             self.check(json.loads(body), schema, f"{where}: the request")
 

@@ -163,6 +163,7 @@ static const struct sample samples[] = {
 	{R, "socket_idle_timeout", "1s", "2s", "1000ms", MESSAGES},
 	{R, "socket_lifetime", "1s", "2s", "1000ms", MESSAGES},
 	{R, "close_timeout", "1s", "2s", "1000ms", MESSAGES},
+	{R, "socket_type", "a", "b", NULL, MESSAGES},
 	{R, "socket_queue_bytes", "1k", "2k", "1024", MESSAGES},
 	{R, "socket_queue_messages", "1", "2", NULL, MESSAGES},
 	{R, "on_socket_queue_full", "close", "drop", NULL, MESSAGES},

@@ -15,7 +15,8 @@ static void a_tunnel_has_none_of_it(void **state)
 		"max_sockets = base", "websocket_origin = https://a", "websocket_protocols = a",
 		"ping_interval = 1s", "ping_timeout = 1s", "socket_idle_timeout = 1s",
 		"socket_lifetime = 1s", "close_timeout = 1s", "socket_queue_bytes = 1k",
-		"socket_queue_messages = 1", "on_socket_queue_full = drop", "log_messages = on"};
+		"socket_type = x", "socket_queue_messages = 1", "on_socket_queue_full = drop",
+		"log_messages = on"};
 
 	(void)state;
 	for (size_t i = 0; i < sizeof(lines) / sizeof(lines[0]); i++) {

@@ -500,7 +500,8 @@ static void sockets_have_ids(void **state)
 {
 	(void)state;
 	opened_begin(&o, &plain);
-	assert_int_equal(o.socket->id, 1 << 16);
+	assert_int_equal(o.socket->id, 1);
+	assert_ptr_equal(websockets_find(o.socket->all, 1), o.socket);
 	assert_int_equal(opened_count(&o, STATS_SOCKETS_OPENED), 1);
 	assert_int_equal(o.socket->all->count, 1);
 	opened_end(&o);

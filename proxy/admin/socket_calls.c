@@ -1,0 +1,390 @@
+#include "admin/socket_calls.h"
+
+#include <event2/event.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "admin/json_text.h"
+#include "admin/pending.h"
+#include "admin/request.h"
+#include "admin/socket_json.h"
+#include "base/log.h"
+#include "daemon/relay.h"
+#include "websocket/survey.h"
+#include "websocket/view.h"
+
+#define VIEWS_FIRST   16
+#define RETRY_AFTER_S 1
+
+/* Who waits for frames to be written. It lives until the last of them was told, also when its
+ * request was answered long before. */
+struct send_tally {
+	struct send_report report;
+	struct send_tally *prev, *next; /* in all->tallies */
+	struct socket_calls *all;
+	struct socket_call *call; /* the main thread's; NULL: answered */
+	/* Relaxed adds; the last to leave `unsettled` releases them to the main thread. */
+	_Atomic uint64_t results[SEND_RESULTS];
+	_Atomic uint64_t unsettled; /* frames, and one as long as more may come */
+	struct message settled;
+};
+
+struct socket_call {
+	struct socket_survey survey;
+	struct socket_call *prev, *next; /* in all->calls */
+	struct socket_calls *all;
+	struct admin_request *request;
+	void (*respond)(struct socket_call *call);
+	uint64_t found;
+
+	/* of a list */
+	struct socket_view *views;
+	size_t count, room, most;
+	bool has_more, has_no_memory;
+
+	/* of a command */
+	struct socket_command command;
+	uint64_t results[SOCKET_COMMAND_RESULTS];
+	struct send_tally *tally; /* NULL: nobody waits */
+	unsigned wait_ms;
+	struct event *timer;
+};
+
+struct socket_calls {
+	struct relay *relay;
+	struct pending *pending;
+	struct socket_call *calls;
+	struct send_tally *tallies;
+	unsigned count;
+};
+
+/* ---- life ------------------------------------------------------------------------------------ */
+
+struct socket_calls *socket_calls_new(struct relay *relay, struct pending *pending)
+{
+	struct socket_calls *all = calloc(1, sizeof(*all));
+
+	if (all)
+		*all = (struct socket_calls){.relay = relay, .pending = pending};
+	return all;
+}
+
+static void free_tally(struct send_tally *tally)
+{
+	if (tally->prev)
+		tally->prev->next = tally->next;
+	else
+		tally->all->tallies = tally->next;
+	if (tally->next)
+		tally->next->prev = tally->prev;
+	free(tally);
+}
+
+static void free_call(struct socket_call *call)
+{
+	struct socket_calls *all = call->all;
+
+	if (call->prev)
+		call->prev->next = call->next;
+	else
+		all->calls = call->next;
+	if (call->next)
+		call->next->prev = call->prev;
+	all->count--;
+	if (call->timer)
+		event_free(call->timer);
+	shared_frame_release(call->command.frame);
+	free(call->views);
+	free(call);
+}
+
+void socket_calls_free(struct socket_calls *all)
+{
+	if (!all)
+		return;
+	while (all->calls)
+		free_call(all->calls);
+	while (all->tallies)
+		free_tally(all->tallies);
+	free(all);
+}
+
+static void answer(struct socket_call *call)
+{
+	if (call->tally)
+		call->tally->call = NULL;
+	call->respond(call);
+	pending_answer(call->all->pending, call->request);
+	free_call(call);
+}
+
+/* NULL: it was refused. */
+static struct socket_call *new_call(struct admin_request *request,
+	const struct socket_choice *choice, void (*respond)(struct socket_call *call))
+{
+	struct socket_calls *all = request->sockets;
+	struct socket_call *call = all->count < SOCKET_CALLS ? calloc(1, sizeof(*call)) : NULL;
+
+	if (!call) {
+		request->retry_after_s = RETRY_AFTER_S;
+		admin_respond_problem(request, 503,
+			"Too many requests about sockets are being answered, or there is no "
+			"memory.");
+		return NULL;
+	}
+	*call = (struct socket_call){
+		.survey = {.filter = choice->filter, .id = choice->id, .after = choice->after},
+		.next = all->calls,
+		.all = all,
+		.request = request,
+		.respond = respond,
+	};
+	if (call->next)
+		call->next->prev = call;
+	all->calls = call;
+	all->count++;
+	request->is_pending = true;
+	return call;
+}
+
+static struct socket_call *call_of(struct socket_survey *survey)
+{
+	return CONTAINER_OF(survey, struct socket_call, survey);
+}
+
+/* ---- lists ----------------------------------------------------------------------------------- */
+
+/* On a worker's thread. */
+static bool grow(struct socket_call *call)
+{
+	size_t room = call->room > 0 ? 2 * call->room : VIEWS_FIRST;
+	struct socket_view *views = realloc(call->views, room * sizeof(*views));
+
+	call->has_no_memory = !views;
+	if (!views)
+		return false;
+	call->views = views;
+	call->room = room;
+	return true;
+}
+
+static bool list_one(struct socket_survey *survey, struct websocket *socket)
+{
+	struct socket_call *call = call_of(survey);
+
+	if (call->count == call->most) {
+		call->has_more = true;
+		return false;
+	}
+	if (call->count == call->room && !grow(call))
+		return false;
+	socket_view(socket, &call->views[call->count++]);
+	return true;
+}
+
+static void on_listed(struct socket_survey *survey)
+{
+	answer(call_of(survey));
+}
+
+static void respond_list(struct socket_call *call)
+{
+	uint64_t process = call->all->relay->node.socket_ids;
+	json_t *list = json_array();
+	char next[SOCKET_ID_BYTES];
+
+	for (size_t i = 0; i < call->count; i++)
+		json_array_append_new(list, socket_json(&call->views[i], process));
+	if (call->has_more)
+		socket_id_text(process, call->views[call->count - 1].id, next);
+	if (call->has_no_memory)
+		admin_respond_problem(call->request, 503, "No memory.");
+	else
+		admin_respond_json(call->request, 200,
+			json_pack("{s:O, s:s?}", "sockets", list, "next",
+				call->has_more ? next : NULL));
+	json_decref(list);
+}
+
+static void respond_one(struct socket_call *call)
+{
+	if (call->has_no_memory)
+		admin_respond_problem(call->request, 503, "No memory.");
+	else if (call->count == 0)
+		admin_respond_problem(call->request, 404, "There is no such socket.");
+	else
+		admin_respond_json(call->request, 200,
+			socket_json(&call->views[0], call->all->relay->node.socket_ids));
+}
+
+static void begin_list(struct socket_call *call, size_t most)
+{
+	if (!call)
+		return;
+	call->most = most;
+	call->survey.visit = list_one;
+	call->survey.done = on_listed;
+	survey_begin(&call->survey, &call->all->relay->node);
+}
+
+void socket_calls_list(
+	struct admin_request *request, const struct socket_choice *choice, size_t most)
+{
+	begin_list(new_call(request, choice, respond_list), most);
+}
+
+void socket_calls_show(struct admin_request *request, const struct socket_choice *choice)
+{
+	begin_list(new_call(request, choice, respond_one), 1);
+}
+
+/* ---- waiting --------------------------------------------------------------------------------- */
+
+/* On a worker's thread, or on the main one when no more can come. */
+static bool settle_one(struct send_tally *tally)
+{
+	return atomic_fetch_sub_explicit(&tally->unsettled, 1, memory_order_acq_rel) == 1;
+}
+
+static void tell(struct send_report *report, enum send_result result)
+{
+	struct send_tally *tally = CONTAINER_OF(report, struct send_tally, report);
+
+	atomic_fetch_add_explicit(&tally->results[result], 1, memory_order_relaxed);
+	if (settle_one(tally))
+		message_post(&tally->all->relay->node.loop, &tally->settled);
+}
+
+static void end_tally(struct send_tally *tally)
+{
+	struct socket_call *call = tally->call;
+
+	if (call)
+		answer(call);
+	free_tally(tally);
+}
+
+static void on_settled(struct message *message)
+{
+	end_tally(CONTAINER_OF(message, struct send_tally, settled));
+}
+
+static struct send_tally *new_tally(struct socket_call *call)
+{
+	struct socket_calls *all = call->all;
+	struct send_tally *tally = calloc(1, sizeof(*tally));
+
+	if (!tally)
+		return NULL;
+	tally->report.tell = tell;
+	tally->settled.run = on_settled;
+	tally->all = all;
+	tally->call = call;
+	atomic_init(&tally->unsettled, 1);
+	tally->next = all->tallies;
+	if (tally->next)
+		tally->next->prev = tally;
+	all->tallies = tally;
+	return tally;
+}
+
+static void on_late(evutil_socket_t fd, short what, void *arg)
+{
+	(void)fd;
+	(void)what;
+	answer(arg);
+}
+
+/* All were found; some may still have it to be written. */
+static void wait_for_rest(struct socket_call *call)
+{
+	const struct timeval time = {
+		call->wait_ms / 1000, (suseconds_t)(call->wait_ms % 1000) * 1000};
+
+	if (settle_one(call->tally)) {
+		end_tally(call->tally);
+		return;
+	}
+	call->timer = event_new(call->all->relay->node.loop.base, -1, 0, on_late, call);
+	if (!call->timer || event_add(call->timer, &time) != 0)
+		answer(call);
+}
+
+/* ---- commands -------------------------------------------------------------------------------- */
+
+static bool run_on_one(struct socket_survey *survey, struct websocket *socket)
+{
+	struct socket_call *call = call_of(survey);
+
+	call->found++;
+	if (call->tally)
+		atomic_fetch_add_explicit(&call->tally->unsettled, 1, memory_order_relaxed);
+	call->results[socket_run_command(socket, &call->command)]++;
+	return true;
+}
+
+static void on_run(struct socket_survey *survey)
+{
+	struct socket_call *call = call_of(survey);
+
+	if (call->tally)
+		wait_for_rest(call);
+	else
+		answer(call);
+}
+
+static json_t *message_result(const struct socket_call *call)
+{
+	uint64_t sent, dropped, gone;
+
+	if (!call->tally)
+		return json_pack("{s:I, s:I, s:I, s:I}", "found", (json_int_t)call->found, "queued",
+			(json_int_t)call->results[SOCKET_COMMAND_DONE], "dropped",
+			(json_int_t)call->results[SOCKET_COMMAND_DROPPED], "gone",
+			(json_int_t)call->results[SOCKET_COMMAND_GONE]);
+	sent = atomic_load_explicit(&call->tally->results[SEND_WRITTEN], memory_order_relaxed);
+	dropped = atomic_load_explicit(&call->tally->results[SEND_DROPPED], memory_order_relaxed);
+	gone = atomic_load_explicit(&call->tally->results[SEND_GONE], memory_order_relaxed);
+	return json_pack("{s:I, s:I, s:I, s:I, s:I}", "found", (json_int_t)call->found, "sent",
+		(json_int_t)sent, "queued", (json_int_t)(call->found - sent - dropped - gone),
+		"dropped", (json_int_t)dropped, "gone", (json_int_t)gone);
+}
+
+static void respond_run(struct socket_call *call)
+{
+	static const char *const names[SOCKET_COMMANDS] = {
+		[SOCKET_CLOSE] = "close", [SOCKET_ABORT] = "abort", [SOCKET_DRAIN] = "drain"};
+	const char *name = names[call->command.kind];
+
+	if (call->found == 0) {
+		admin_respond_problem(call->request, 404, "There is no such socket.");
+		return;
+	}
+	if (!name) {
+		admin_respond_json(call->request, 200, message_result(call));
+		return;
+	}
+	log_info("admin: sockets: %s of %llu", name, (unsigned long long)call->found);
+	admin_respond_json(call->request, 200,
+		json_pack("{s:I, s:I, s:I}", "found", (json_int_t)call->found, "ending",
+			(json_int_t)call->results[SOCKET_COMMAND_DONE], "gone",
+			(json_int_t)call->results[SOCKET_COMMAND_GONE]));
+}
+
+void socket_calls_run(struct admin_request *request, const struct socket_choice *choice,
+	const struct socket_command *command, unsigned wait_ms)
+{
+	struct socket_call *call = new_call(request, choice, respond_run);
+
+	if (!call) {
+		shared_frame_release(command->frame);
+		return;
+	}
+	call->command = *command;
+	call->wait_ms = wait_ms;
+	call->tally = wait_ms > 0 ? new_tally(call) : NULL;
+	call->command.report = call->tally ? &call->tally->report : NULL;
+	call->survey.visit = run_on_one;
+	call->survey.done = on_run;
+	survey_begin(&call->survey, &call->all->relay->node);
+}

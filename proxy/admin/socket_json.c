@@ -1,0 +1,54 @@
+#include "admin/socket_json.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+
+#include "admin/json_text.h"
+#include "gate/identity.h"
+#include "http/forwarded.h"
+#include "websocket/sockets.h"
+#include "websocket/view.h"
+
+#define SESSION_BYTES 33
+
+static void set_integer(json_t *object, const char *name, uint64_t value)
+{
+	json_object_set_new(object, name, json_integer((json_int_t)value));
+}
+
+static void set_session(json_t *object, const uint64_t session[2])
+{
+	char text[SESSION_BYTES];
+	bool is_in_one = session[0] != 0 || session[1] != 0;
+
+	snprintf(text, sizeof(text), "%016" PRIx64 "%016" PRIx64, session[0], session[1]);
+	json_object_set_new(object, "session", is_in_one ? json_string(text) : json_null());
+}
+
+json_t *socket_json(const struct socket_view *view, uint64_t process)
+{
+	const struct throttle_key key = {.lo = view->caller};
+	char id[SOCKET_ID_BYTES], caller[IDENTITY_SHORT_BYTES], address[FORWARDED_ADDRESS_BYTES];
+	size_t address_len = forwarded_address_text(view->address, address);
+
+	socket_id_text(process, view->id, id);
+	identity_short(&key, caller);
+	json_t *object = json_pack("{s:s, s:o, s:o, s:s, s:s#, s:s#}", "id", id, "type",
+		admin_json_text(view->type), "route", admin_json_text(view->route), "state",
+		view->state, "caller", caller, (int)sizeof(caller), "address", address,
+		(int)address_len);
+	if (!object)
+		return NULL;
+	set_session(object, view->session);
+	set_integer(object, "age_ms", view->age_ms);
+	set_integer(object, "idle_ms", view->idle_ms);
+	set_integer(object, "messages_received", view->received.messages);
+	set_integer(object, "bytes_received", view->received.bytes);
+	set_integer(object, "messages_sent", view->sent.messages);
+	set_integer(object, "bytes_sent", view->sent.bytes);
+	set_integer(object, "refused", view->refused);
+	set_integer(object, "delayed", view->delayed);
+	set_integer(object, "queued", view->queued);
+	set_integer(object, "queued_bytes", view->queued_bytes);
+	return object;
+}
