@@ -33,9 +33,9 @@ static bool find_subject(
 	return number >= 0 && identity_of_short(slice_of(request->tail), &subject->caller);
 }
 
-/* The limits that ?limit= leaves (all without it) which a caller of ?key=, or of a hash in the
- * path, can have. `found` has room for all limits. Returns how many there are, or -1 with the
- * problem sent. */
+/* The limits of the node that ?limit= leaves (all without it) which a caller of ?key=, or of a hash
+ * in the path, can have. `found` has room for all limits. Returns how many there are, or -1 with
+ * the problem sent. */
 static long find_subjects(struct admin_request *request, struct subject *found)
 {
 	const struct site *site = request->relay->site;
@@ -62,8 +62,13 @@ static long find_subjects(struct admin_request *request, struct subject *found)
 		struct subject subject = {.limit = &site->conf->limits[i]};
 		if (name && strcmp(subject.limit->name, name) != 0)
 			continue;
+		if (subject.limit->of_fleet && name) {
+			admin_respond_problem(request, 404,
+				"The limit is of the fleet: only its store knows the callers.");
+			return -1;
+		}
 		known = true;
-		if (find_subject(request, key, &subject))
+		if (!subject.limit->of_fleet && find_subject(request, key, &subject))
 			found[count++] = subject;
 	}
 	if (!known) {

@@ -233,6 +233,11 @@ void admin_get_explain(struct admin_request *request)
 		question->input.route = slice_of(route->name);
 		question->input.now_s = clock_wall_ns() / CLOCK_NS_PER_S;
 		gate_identify(relay->site->gate, route, &question->input, &identity);
+	}
+	if (route && identity.authority) {
+		admin_respond_problem(request, 400,
+			"The request has a limit of the fleet: only its store knows what is left.");
+	} else if (route) {
 		gate_explain(
 			relay->site->gate, route, &identity, relay_throttle_ns(relay), &verdict);
 		respond_verdict(request, route, &verdict);

@@ -197,8 +197,7 @@ static void unknown_section(struct build *build, unsigned line, struct slice kin
 	else
 		conf_errors_add(build->errors, build->name, line,
 			"unknown section [%.*s]; expected sluice, admin, listener, upstream, "
-			"limit, "
-			"plans, plan or route",
+			"limit, plans, plan, fleet or route",
 			SLICE_ARGS(kind));
 }
 
@@ -427,6 +426,7 @@ static void collect_all(struct build *build)
 		case SECTION_ADMIN:
 		case SECTION_SERVER:
 		case SECTION_PLANS:
+		case SECTION_FLEET:
 		case SECTIONS:
 			break;
 		}

@@ -107,6 +107,10 @@ void check_websocket(struct build *build, const struct instance *instance);
 void check_max_sockets(struct build *build, const struct instance *instance);
 bool check_is_without_messages(const struct instance *instance, const struct option *option);
 
+/* Of [fleet], and of a [limit] with scope = fleet. check_fleet.c */
+void check_fleet(struct build *build, const struct instance *instance);
+void check_limit_of_fleet(struct build *build, const struct instance *instance);
+
 /* Routes that another always goes before. check_routes.c */
 void check_routes_are_reached(struct build *build);
 

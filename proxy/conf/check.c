@@ -483,6 +483,8 @@ void check_snapshot(struct build *build)
 			check_route(build, instance);
 		else if (instance->section->id == SECTION_ADMIN)
 			check_admin(build, instance);
+		else if (instance->section->id == SECTION_FLEET)
+			check_fleet(build, instance);
 	}
 	check_plans(build);
 	check_limits_of_routes(build);

@@ -102,6 +102,7 @@ void check_limit(struct build *build, const struct instance *instance)
 	if (limit->algorithm != CONF_LIMIT_RING)
 		check_not(build, instance, "precision", "only a ring has one",
 			"algorithm = ring and no calendar, or no precision");
+	check_limit_of_fleet(build, instance);
 	check_by_library(build, instance);
 }
 

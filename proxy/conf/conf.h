@@ -185,6 +185,9 @@ enum conf_calendar {
 
 #define CONF_PRECISION_EXACT UINT32_MAX
 
+/* How a limit of the fleet is judged. */
+enum conf_fleet_way { CONF_FLEET_NONE, CONF_FLEET_EXACT };
+
 struct conf_limit {
 	const char *name;
 	unsigned line;
@@ -200,7 +203,9 @@ struct conf_limit {
 	const char *time_zone; /* IANA name, "UTC" by default */
 	uint64_t burst;        /* gcra: 0 means L */
 	uint32_t precision;    /* slots; 0: what fits 128 bytes a caller; CONF_PRECISION_EXACT */
-	bool shadow;           /* mode = shadow */
+	bool of_fleet;         /* scope = fleet: of all nodes together */
+	enum conf_fleet_way fleet_way;
+	bool shadow; /* mode = shadow */
 	bool count_refused;
 	uint64_t delay_max_ms; /* on_exceed = delay 2s; 0: reject */
 	uint32_t ban_count;    /* ban = 10 per 1m for 5m; 0: none */
@@ -408,6 +413,26 @@ struct conf_hosts {
 	size_t exact_count; /* so many of them, the first ones, are exact */
 };
 
+/* A Redis: redis://user:password@host:port/database */
+struct conf_store {
+	const char *text; /* as written; NULL: none */
+	struct conf_address address;
+	const char *user, *password; /* NULL: none */
+	uint32_t database;
+};
+
+/* What a limit of the fleet says when the store does not answer. */
+enum conf_store_down { CONF_STORE_DOWN_REFUSE, CONF_STORE_DOWN_ADMIT };
+
+/* Where nodes share what they count. */
+struct conf_fleet {
+	struct conf_store store;
+	const char *password;      /* from a file; NULL: the store's */
+	const char *prefix;        /* of the store's keys, "sluice" */
+	uint64_t store_timeout_ms; /* 20 */
+	enum conf_store_down store_down;
+};
+
 struct conf {
 	const char *path; /* the main file */
 	/* [sluice] */
@@ -429,6 +454,7 @@ struct conf {
 	const char *user; /* after binding, drop to this user; NULL: stay */
 	bool forwarded;   /* send Forwarded (RFC 7239) too, on */
 	struct conf_admin admin;
+	struct conf_fleet fleet;
 
 	struct conf_listener *listeners;
 	size_t listener_count;

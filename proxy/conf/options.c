@@ -31,6 +31,8 @@ const struct option_section option_sections[SECTIONS] = {
 		options_plan, &options_plan_count,
 		"A set of limits and a lane, given to callers by their key. "
 		"The plan named default is for those on no list."},
+	{SECTION_FLEET, "fleet", false, true, 0, options_fleet, &options_fleet_count,
+		"How several nodes act as one; limits with scope = fleet need it."},
 	{SECTION_ROUTE, "route", true, false, sizeof(struct conf_route),
 		options_route, &options_route_count,
 		"Which requests get which upstream, limits and ordering."},

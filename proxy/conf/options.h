@@ -52,6 +52,7 @@ enum option_flags {
 	OPTION_SIZE = 8,
 	OPTION_WRITTEN = 16, /* a path: the file is written, so its folder must be there */
 	OPTION_QUERY = 32,   /* a path: a query may follow */
+	OPTION_URL = 128,    /* `scheme://user:password@host`: who asks is shown to nobody */
 	OPTION_SECRET = 64,  /* `Name: value`, of which the value is shown to nobody */
 };
 
@@ -76,6 +77,7 @@ enum section_id {
 	SECTION_LIMIT,
 	SECTION_PLANS,
 	SECTION_PLAN,
+	SECTION_FLEET,
 	SECTION_ROUTE,
 	SECTIONS,
 };
@@ -109,11 +111,11 @@ void option_bound_text(const struct option *option, uint64_t bound, char *out, s
 extern const struct option options_sluice[], options_admin[], options_listener[];
 extern const struct option options_upstream[], options_server[];
 extern const struct option options_limit[], options_plans[], options_plan[];
-extern const struct option options_route[];
+extern const struct option options_fleet[], options_route[];
 extern const size_t options_sluice_count, options_admin_count, options_listener_count;
 extern const size_t options_upstream_count, options_server_count;
 extern const size_t options_limit_count, options_plans_count, options_plan_count;
-extern const size_t options_route_count;
+extern const size_t options_fleet_count, options_route_count;
 
 /* The types, by the file they are in. value.c: */
 extern const struct option_type type_count32, type_count64, type_size32, type_size64;
@@ -126,6 +128,8 @@ extern const struct option_type type_binds, type_admin_binds, type_networks, typ
 /* value_file.c: */
 extern const struct option_type type_path, type_secret_file, type_log_target, type_callers,
 	type_user;
+/* value_fleet.c: */
+extern const struct option_type type_store, type_secret_line;
 /* include.c: */
 extern const struct option_type type_include;
 /* value_key.c: */

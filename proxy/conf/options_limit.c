@@ -13,6 +13,10 @@ static const struct option_word algorithms[] = {
 
 static const struct option_word modes[] = {{"enforce", false}, {"shadow", true}, {NULL, 0}};
 
+static const struct option_word scopes[] = {{"node", false}, {"fleet", true}, {NULL, 0}};
+
+static const struct option_word fleet_ways[] = {{"exact", CONF_FLEET_EXACT}, {NULL, 0}};
+
 static const struct option_word unknowns[] = {
 	{"default", CONF_UNKNOWN_DEFAULT}, {"refuse", CONF_UNKNOWN_REFUSE}, {NULL, 0}};
 
@@ -45,6 +49,11 @@ const struct option options_limit[] = {
 			"takes no longer than the duration."},
 	{"count_refused", &type_flag, LIVE, AT(count_refused), .fallback = "off",
 		.help = "Whether refused requests are charged too."},
+	{"scope", &type_choice, LIVE, AT(of_fleet), .fallback = "node", .words = scopes,
+		.help = "Whether each node counts for itself, or all nodes of the fleet together."},
+	{"fleet", &type_word, LIVE, AT(fleet_way), .words = fleet_ways,
+		.help = "With scope = fleet, how nodes share the limit; exact asks the store for each "
+			"verdict."},
 	{"was", &type_text, LIVE, AT(was),
 		.help = "The name that the limit had before: what was counted under it goes on, over a "
 			"reload or a restart."},

@@ -194,6 +194,15 @@ bool section_same(const struct option_section *section, const void *a, const voi
 	return true;
 }
 
+SAME(same_store)
+{
+	const struct conf_store *one = at(option, a), *other = at(option, b);
+
+	return equal_text(one->address.text, other->address.text) &&
+	       equal_text(one->user, other->user) && equal_text(one->password, other->password) &&
+	       one->database == other->database;
+}
+
 SAME(same_servers)
 {
 	const struct conf_upstream *one = a, *other = b;

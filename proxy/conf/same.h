@@ -42,6 +42,9 @@ SAME(same_buffering);
 SAME(same_message_limits);
 SAME(same_message_exceed);
 
+/* of [fleet]: */
+SAME(same_store);
+
 /* Have two sections of this kind the same values of all options? */
 bool section_same(const struct option_section *section, const void *a, const void *b);
 

@@ -1,3 +1,5 @@
+#include "config.h"
+
 #include "daemon/relay.h"
 
 #include <errno.h>
@@ -25,6 +27,7 @@
 #include "daemon/worker_parts.h"
 #include "exchange/exchange.h"
 #include "exchange/pin.h"
+#include "fleet/fleet.h"
 #include "gate/roster.h"
 #include "stats/stats.h"
 #include "upstream/server_connection.h"
@@ -390,6 +393,28 @@ static void log_ready(const struct relay *relay, const struct conf *conf)
 }
 
 /* In memory when the state folder can't be used, as the throttles are. */
+/* Without Redis no configuration has a limit of the fleet. */
+static bool make_fleet(struct relay *relay)
+{
+#ifdef HAVE_REDIS
+	relay->node.fleet = fleet_new(relay->node.throttles);
+	if (!relay->node.fleet)
+		log_error("fleet: %s", strerror(ENOMEM));
+	return relay->node.fleet != NULL;
+#else
+	(void)relay;
+	return true;
+#endif
+}
+
+static void free_fleet(struct relay *relay)
+{
+#ifdef HAVE_REDIS
+	fleet_free(relay->node.fleet);
+#endif
+	relay->node.fleet = NULL;
+}
+
 static bool open_roster(struct relay *relay, const struct conf *conf)
 {
 	uint64_t now_s = clock_wall_ns() / CLOCK_NS_PER_S;
@@ -448,10 +473,11 @@ static bool start(struct relay *relay, struct conf *conf)
 		!bindings_prepare(relay, conf) ||
 		!relay->service->open(relay->service->ctx, conf, relay->inherited) ||
 		!drop_privileges(relay, conf) || !make_loop(relay) || !make_queue(relay, conf) ||
-		!relay_open_throttles(relay, conf) || !open_roster(relay, conf) ||
+		!relay_open_throttles(relay, conf) || !make_fleet(relay) ||
+		!open_roster(relay, conf) ||
 		!(relay->node.stats = stats_new(relay->node.worker_count)) ||
 		!(relay->site = site_new(conf, 1, relay->states, relay->node.throttles,
-			  relay->roster, relay->node.stats))) {
+			  relay->roster, relay->node.stats, relay->node.fleet))) {
 		conf_release(conf);
 		return false;
 	}
@@ -505,6 +531,7 @@ static void finish(struct relay *relay)
 	upstream_states_free(relay->states);
 	queue_destroy(relay->node.queue);
 	store_end(&relay->node.store);
+	free_fleet(relay);
 	relay_close_throttles(relay);
 	roster_close(relay->roster);
 	stats_free(relay->node.stats);

@@ -253,7 +253,7 @@ static bool prepare_all(struct relay *relay, struct reload *reload, const struct
 	if (!reload->logs || !prepare_throttles(relay, reload, conf))
 		return false;
 	reload->site = site_new(conf, relay->site->serial + 1, relay->states, relay->node.throttles,
-		relay->roster, relay->node.stats);
+		relay->roster, relay->node.stats, relay->node.fleet);
 	if (!reload->site)
 		return false;
 	reload->conf = NULL;

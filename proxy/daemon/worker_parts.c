@@ -15,6 +15,7 @@
 #include "exchange/exchange.h"
 #include "exchange/passage.h"
 #include "exchange/turn.h"
+#include "fleet/fleet_part.h"
 #include "http1/downstream.h"
 #include "http1/http1_server.h"
 #include "http1/idle.h"
@@ -259,5 +260,8 @@ const struct worker_part *const worker_parts[] = {&memory, &site_use_part, &answ
 	&pool, &clients, &passages, &exchanges,
 #ifdef HAVE_WEBSOCKET
 	&websockets_part,
+#endif
+#ifdef HAVE_REDIS
+	&fleet_part,
 #endif
 	&growth, &checks, &last, NULL};

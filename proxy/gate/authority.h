@@ -44,7 +44,7 @@ struct loop;
 
 struct authority {
 	const struct authority_calls *calls;
-	uint64_t timeout_ms;
+	_Atomic uint64_t timeout_ms; /* a reload may change it */
 };
 
 enum authority_answer {

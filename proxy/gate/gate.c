@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/digest.h"
 #include "gate/access.h"
 #include "gate/authority.h"
 #include "gate/limit_sets.h"
@@ -15,7 +16,8 @@
 struct gate {
 	const struct conf *conf;
 	struct throttle_table *throttles;
-	struct throttle_seed seed; /* the table's, which may be replaced under us */
+	struct throttle_seed seed;        /* the table's, which may be replaced under us */
+	struct throttle_seed shared_seed; /* of callers as all nodes of the fleet name them */
 	struct plan_table *plans;
 	struct limit_sets sets;
 	struct access_list **access;           /* one a route; NULL: no lists */
@@ -44,6 +46,18 @@ static int make_routes(struct gate *gate)
 	return 0;
 }
 
+/* All nodes whose keys at the store begin alike have it. It is no secret, and need be none: 128
+ * bits of two callers do not meet by chance, and the store has its own seed for its tables. */
+static struct throttle_seed make_shared_seed(const char *prefix)
+{
+	unsigned char digest[DIGEST_BYTES];
+	struct throttle_seed seed;
+
+	digest_make(slice_of(prefix), digest);
+	memcpy(&seed, digest, sizeof(seed));
+	return seed;
+}
+
 struct gate *gate_new(const struct conf *conf, struct throttle_table *throttles)
 {
 	struct gate *gate = calloc(1, sizeof(*gate));
@@ -53,6 +67,8 @@ struct gate *gate_new(const struct conf *conf, struct throttle_table *throttles)
 	gate->conf = conf;
 	gate->throttles = throttles;
 	gate->seed = throttle_table_seed(throttles);
+	if (conf->fleet.prefix)
+		gate->shared_seed = make_shared_seed(conf->fleet.prefix);
 	gate->plans = plan_table_new(conf);
 	int error = gate->plans ? limit_sets_init(&gate->sets, conf, throttles) : ENOMEM;
 	if (error == 0)
@@ -212,6 +228,11 @@ unsigned gate_charges(const struct gate_identity *identity,
 	return fill_charges(identity, charges);
 }
 
+const struct conf_limit *gate_limit_at(const struct gate_identity *identity, unsigned i)
+{
+	return identity->set->limits[i];
+}
+
 /* What the limits said. `gate`: whose table is asked what those have left that a refused request
  * did not violate; NULL: `judged` says so. */
 static inline __attribute__((always_inline)) void fill_verdict(const struct gate *gate,
@@ -238,6 +259,18 @@ static inline __attribute__((always_inline)) void fill_verdict(const struct gate
 	}
 }
 
+static __attribute__((noinline)) void find_shared(
+	const struct gate *gate, struct identity_input *input, struct gate_identity *identity)
+{
+	const struct limit_set *set = identity->set;
+
+	for (unsigned i = 0; i < set->count; i++) {
+		if (set->limits[i]->of_fleet)
+			identity->shared[i] =
+				identity_hash(set->limits[i]->key, input, &gate->shared_seed);
+	}
+}
+
 /* By which limits, and each one's caller. */
 static inline void use_plan(const struct gate *gate, const struct conf_route *route,
 	enum gate_kind kind, const struct conf_plan *plan, struct identity_input *input,
@@ -251,6 +284,8 @@ static inline void use_plan(const struct gate *gate, const struct conf_route *ro
 	identity->authority = set->authority;
 	for (unsigned i = 1; i < set->key_count; i++)
 		identity->hashes[i] = identity_hash(set->keys[i], input, &gate->seed);
+	if (set->authority)
+		find_shared(gate, input, identity);
 }
 
 static void apply_override(const struct gate *gate, const struct conf_route *route,

@@ -138,6 +138,9 @@ struct gate_identity {
 	bool ambiguous;    /* the server may read another key */
 	bool names_client; /* the session's key found what tells one client from others */
 	struct throttle_key hashes[GATE_LIMITS_MAX + 1]; /* of the set's key expressions */
+	/* With an authority: the caller of each limit of the fleet, by a seed that all nodes have.
+	 * Those of other limits are not set. */
+	struct throttle_key shared[GATE_LIMITS_MAX];
 };
 
 /* What is judged. */
@@ -194,6 +197,9 @@ void gate_conclude_unavailable(uint64_t retry_after_ms, struct gate_verdict *ver
  * how many. */
 unsigned gate_charges(const struct gate_identity *identity,
 	struct throttle_charge charges[static GATE_LIMITS_MAX]);
+
+/* The i-th of these limits. Valid as long as the identity's gate. */
+const struct conf_limit *gate_limit_at(const struct gate_identity *identity, unsigned i);
 
 /* What gate_judge would say now, taking nothing and counting no refusal. */
 void gate_explain(const struct gate *gate, const struct conf_route *route,

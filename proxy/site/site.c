@@ -88,8 +88,24 @@ static bool fill(struct site *site, struct upstream_states *states,
 	return true;
 }
 
+static bool use_fleet(struct site *site, struct authority *fleet)
+{
+	const struct conf *conf = site->conf;
+
+	for (size_t i = 0; i < conf->limit_count; i++) {
+		const struct conf_limit *limit = &conf->limits[i];
+		if (!limit->of_fleet)
+			continue;
+		errno = ENOTSUP;
+		if (!fleet || !gate_use_authority(site->gate, limit, fleet))
+			return false;
+	}
+	return true;
+}
+
 struct site *site_new(const struct conf *conf, uint64_t serial, struct upstream_states *states,
-	struct throttle_table *throttles, struct roster *roster, struct stats *stats)
+	struct throttle_table *throttles, struct roster *roster, struct stats *stats,
+	struct authority *fleet)
 {
 	struct site *site = calloc(1, sizeof(*site));
 
@@ -98,7 +114,7 @@ struct site *site_new(const struct conf *conf, uint64_t serial, struct upstream_
 		atomic_init(&site->holders, 1);
 		site->serial = serial;
 		site->conf = conf_hold(conf);
-		if (fill(site, states, throttles, roster, stats)) {
+		if (fill(site, states, throttles, roster, stats) && use_fleet(site, fleet)) {
 			conf_release(conf); /* the caller's hold is ours now */
 			return site;
 		}

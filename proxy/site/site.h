@@ -42,9 +42,11 @@ struct site {
 
 /* Takes over the caller's hold on `conf` when it succeeds. The throttles must have the limits of
  * `conf`, or a prepared change that brings them. `serial` is that of the site before, and one more.
+ * `fleet` judges by the limits of the fleet; NULL only where there are none.
  * NULL with a line in the error log. */
 struct site *site_new(const struct conf *conf, uint64_t serial, struct upstream_states *states,
-	struct throttle_table *throttles, struct roster *roster, struct stats *stats);
+	struct throttle_table *throttles, struct roster *roster, struct stats *stats,
+	struct authority *fleet);
 /* The bounds of its upstreams take effect. Main thread. */
 void site_commit(struct site *site);
 struct site *site_hold(struct site *site);

@@ -47,6 +47,12 @@ const struct stats_metric stats_metrics[] = {
 	{"sluice_slow_clients_total", STATS_COUNTER, STATS_NODE, STATS_SLOW_REQUEST,
 		{{"body", VALUES(bodies)}},
 		"Clients that were cut because they sent or took a body below min_rate."},
+	{"sluice_fleet_questions_total", STATS_COUNTER, STATS_NODE, STATS_STORE_QUESTIONS, {{0}},
+		"Requests whose limits the fleet's store was asked about."},
+	{"sluice_fleet_calls_total", STATS_COUNTER, STATS_NODE, STATS_STORE_CALLS, {{0}},
+		"Calls to the fleet's store; one has the questions of a worker's turn."},
+	{"sluice_fleet_unanswered_total", STATS_COUNTER, STATS_NODE, STATS_STORE_UNANSWERED, {{0}},
+		"Requests that store_down decided, as the fleet's store did not answer in time."},
 	{"sluice_requests_total", STATS_COUNTER, STATS_ROUTE, STATS_REQUESTS,
 		{{"status", VALUES(statuses)}, {"verdict", VALUES(verdicts)}},
 		"Exchanges that ended, by the class of their status and the verdict of the "

@@ -13,6 +13,7 @@
 #include "loop/message.h"
 #include "spool/store.h"
 
+struct authority;
 struct listening;
 struct log;
 struct queue;
@@ -44,6 +45,7 @@ struct node {
 	struct loop loop; /* the main thread's */
 	struct log *log;
 	struct throttle_table *throttles;
+	struct authority *fleet; /* over limits of the fleet; NULL: built without */
 	struct queue *queue;
 	struct stats *stats;
 	struct spool_store store; /* of the bodies that are kept for slow clients */

@@ -72,8 +72,8 @@ static void add_part(struct worker *worker, const struct worker_part *part)
 {
 	if (!part->end_turn)
 		return;
-	assert(worker->turn_end_count < WORKER_TURN_ENDS);
-	worker->turn_ends[worker->turn_end_count++] = part->end_turn;
+	assert(worker->turn_ends.count < WORKER_TURN_ENDS);
+	worker->turn_ends.run[worker->turn_ends.count++] = part->end_turn;
 }
 
 static bool make_parts(struct worker *worker, struct site *site)
@@ -147,8 +147,8 @@ void *worker_main(void *arg)
 				strerror(error));
 			break;
 		}
-		for (unsigned i = 0; i < worker->turn_end_count; i++)
-			worker->turn_ends[i](worker);
+		for (unsigned i = 0; i < worker->turn_ends.count; i++)
+			worker->turn_ends.run[i](worker);
 	}
 	for (const struct worker_part *const *part = worker->parts; *part; part++) {
 		if ((*part)->end)

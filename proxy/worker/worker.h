@@ -34,6 +34,7 @@ struct site_use;
 struct usage_counts;
 struct downstream;
 struct exchange;
+struct fleet_worker;
 struct listener;
 struct passage;
 struct server_calls;
@@ -82,6 +83,18 @@ struct worker_wall {
 	char date[32]; /* IMF-fixdate */
 };
 
+/* What its parts do at the end of each turn. */
+struct worker_turn_ends {
+	void (*run[WORKER_TURN_ENDS])(struct worker *worker);
+	unsigned count;
+};
+
+/* Its part in the fleet. */
+struct worker_fleet {
+	struct fleet_worker *own; /* NULL: none */
+	struct loop_stage stage;  /* which must outlive it */
+};
+
 struct worker {
 	struct node *node;
 	unsigned index;
@@ -106,9 +119,9 @@ struct worker {
 	struct questions questions;            /* of verdicts that come later */
 	const struct switched_calls *switched; /* exchange/switched.h; NULL: nothing is read */
 	struct websockets *websockets;         /* this worker's */
+	struct worker_fleet fleet;
 	const struct worker_part *const *parts;
-	void (*turn_ends[WORKER_TURN_ENDS])(struct worker *worker);
-	unsigned turn_end_count;
+	struct worker_turn_ends turn_ends;
 
 	struct worker_inbox inbox;
 	bool draining, stopping;

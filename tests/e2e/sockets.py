@@ -6,7 +6,7 @@ import re
 import threading
 
 from lib import websocket as ws
-from lib.admin import command, value, with_admin
+from lib.admin import value, with_admin
 from lib.process import until
 from lib.sluice import to
 from lib.tap import equal, group, main, test, true
@@ -423,53 +423,6 @@ def many(t):
 
 
 # ---- around it --------------------------------------------------------------------------------
-
-@group("sluice sockets", workers=[4])
-def commands(t):
-    sluice, admin = with_admin(t, two_routes(t.origin(server())))
-    order = open_socket(t, sluice, target="/shop", fields=[("X-Api-Key", "ann")])
-    (chat,) = opened(t, admin, sluice, 1)
-
-    def sockets(*words, status=0):
-        return command("sockets", *words, "-c", sluice.ini_path, status=status)
-
-    def listing(*words):
-        return json.loads(sockets(*words, "--json"))["sockets"]
-
-    ids = {one["type"]: one["id"] for one in listing()}
-    with t.point("lists them, as a table and as JSON, found by terms and page by page"):
-        equal(set(ids), {"order", "chat"})
-        table = sockets()
-        true(all(id in table for id in ids.values()) and "CALLER" in table, table)
-        equal([one["type"] for one in listing("--find", "type=order", "--find", "max_age=1h")], ["order"])
-        first = sockets("--count", "1")
-        true("there are more: --after " in first, first)
-        after = first.split("--after ")[1].strip()
-        equal({after, listing("--count", "1", "--after", after)[0]["id"]}, set(ids.values()))
-        true(ids["chat"] in sockets(ids["chat"]), "one of them")
-    with t.point("post and send"):
-        sockets("post", ids["chat"], "hello")
-        equal(chat.message(), "hello")
-        sockets("send", "all", "--find", "type=order", "YWJj", "--binary", "--wait", "5s")
-        equal(order.message(), b"abc")
-    with t.point("close, drain and abort"):
-        sockets("close", ids["order"], "--code", "4000", "--reason", "enough")
-        equal(order.closed_with(), (4000, "enough"))
-        sockets("drain", ids["chat"])
-        equal(chat.closed_with(), (1001, "drained"))
-        until(lambda: not listed(admin), "both are gone")
-        (chat,) = opened(t, admin, sluice, 1)
-        sockets("abort", "all")
-        true(was_cut(chat), "it was cut")
-    with t.point("exit status 1 for no such socket, 2 for a wrong command line"):
-        for words in (("post", ids["chat"], "x"), ("close", "all"), (NOTHING,), ("abort", NOTHING)):
-            sockets(*words, status=1)
-        for words in (("post", "x"), ("shout", "x", "y"), ("close", "x", "y"), ("--find", "type"), ("--code", "1000"),
-                      ("abort", "all", "--code", "1000"), ("close", "all", "--binary"), ("close", "all", "--code", "x"),
-                      ("post", "all", "x", "--count", "3"), ("drain", "all", "--wait", "1s"), ("--hash", "x")):
-            sockets(*words, status=2)
-        sockets("close", "all", "--code", "-64536", status=1)
-
 
 @test("a token that may only read lists, and does nothing", workers=[1])
 def tokens(t):

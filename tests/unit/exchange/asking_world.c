@@ -86,7 +86,7 @@ static void set_clock(struct world *world)
 static struct site *make_site(struct world *world, int authority)
 {
 	struct site *site = site_new(conf_of(ini), ++world->serial, world->states,
-		world->node.throttles, world->roster, world->node.stats);
+		world->node.throttles, world->roster, world->node.stats, NULL);
 
 	assert_non_null(site);
 	for (size_t i = 0; authority >= 0 && i < site->conf->limit_count; i++) {

@@ -13,7 +13,7 @@ static struct site *another(struct stage *stage)
 {
 	struct relay *relay = &stage->relay;
 	struct site *site = site_new(conf_hold(relay->site->conf), relay->site->serial + 1,
-		relay->states, relay->node.throttles, relay->roster, relay->node.stats);
+		relay->states, relay->node.throttles, relay->roster, relay->node.stats, NULL);
 
 	assert_non_null(site);
 	site_commit(site);
@@ -126,8 +126,8 @@ static void those_of_servers_that_are_gone_are_closed(void **state)
 	struct conf *conf = conf_parse(text, strlen(text), "t", NULL, &errors);
 	conf_errors_free(&errors);
 	struct site *old = relay->site;
-	struct site *new = site_new(
-		conf, 2, relay->states, relay->node.throttles, relay->roster, relay->node.stats);
+	struct site *new = site_new(conf, 2, relay->states, relay->node.throttles, relay->roster,
+		relay->node.stats, NULL);
 	site_commit(new);
 	site_use_post(stage->worker, site_use_new(stage->worker, new));
 	assert_int_equal(gone->connections, 1);

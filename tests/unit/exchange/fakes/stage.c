@@ -398,8 +398,8 @@ static void open_relay(struct stage *stage, const struct conf *conf, unsigned wo
 	relay->states = upstream_states_new(relay->node.queue, workers);
 	relay->node.stats = stats_new(workers);
 	open_limits(relay, conf);
-	relay->site = site_new(
-		conf, 1, relay->states, relay->node.throttles, relay->roster, relay->node.stats);
+	relay->site = site_new(conf, 1, relay->states, relay->node.throttles, relay->roster,
+		relay->node.stats, NULL);
 	assert_non_null(relay->site);
 	site_commit(relay->site);
 }

@@ -1,0 +1,84 @@
+/* What can only be checked of limits of the fleet when all is read. */
+#include "config.h"
+
+#include <string.h>
+
+#include "conf/build.h"
+
+/* Slots of a caller at the store at most: it reads and writes them all. */
+enum { MOST_SLOTS = 255, LONGEST_NAME = 64 };
+
+static void refuse_key(struct build *build, const struct instance *instance, const char *key,
+	const char *why, const char *expected)
+{
+	const struct setting *setting = instance_setting(instance, key);
+
+	if (setting && !setting->wrong)
+		build_fail(build, instance, setting->line, "%s: %s with scope = fleet; expected %s",
+			key, why, expected);
+}
+
+/* What the store can't count. */
+static void check_kind(struct build *build, const struct instance *instance)
+{
+	const struct conf_limit *limit = instance->object;
+
+	if (limit->algorithm == CONF_LIMIT_CONCURRENCY)
+		refuse_key(build, instance, "concurrency", "it is not supported", "a rate");
+	if (limit->algorithm == CONF_LIMIT_GCRA)
+		refuse_key(build, instance, "algorithm", "gcra is not supported", "ring");
+	if (limit->algorithm == CONF_LIMIT_CALENDAR)
+		refuse_key(build, instance, "rate", "a period of the calendar is not supported",
+			"a period such as 24h");
+	else if (limit->unit == CONF_UNIT_BYTES)
+		refuse_key(build, instance, "rate", "bytes are not supported", "requests");
+	if (limit->count_refused)
+		refuse_key(build, instance, "count_refused", "it is not supported", "off");
+	if (limit->ban_count > 0)
+		refuse_key(build, instance, "ban", "it is not supported", "off");
+	if (limit->precision == CONF_PRECISION_EXACT ? limit->amount > MOST_SLOTS
+						     : limit->precision > MOST_SLOTS)
+		refuse_key(build, instance, "precision", "the store remembers at most 255 times",
+			"at most that, or auto");
+	if (limit->was)
+		refuse_key(build, instance, "was",
+			"what the store has counted stays under the name", "none");
+}
+
+void check_limit_of_fleet(struct build *build, const struct instance *instance)
+{
+	const struct conf_limit *limit = instance->object;
+	const struct setting *scope = instance_setting(instance, "scope");
+	const struct setting *way = instance_setting(instance, "fleet");
+
+	if (!limit->of_fleet) {
+		if (way && !(scope && scope->wrong))
+			build_warn(build, instance, way->line,
+				"fleet: has no effect without scope = fleet");
+		return;
+	}
+	check_kind(build, instance);
+	if (!way)
+		build_fail(build, instance, scope->line,
+			"scope: it is not said how nodes share the limit; expected fleet = exact "
+			"with it");
+	if (!name_index_find(&build->names, SECTION_FLEET, SLICE("")) && !build->incomplete)
+		build_fail(build, instance, scope->line,
+			"scope: there is no store to share it through; expected [fleet] with "
+			"store = redis://ADDRESS:PORT");
+}
+
+void check_fleet(struct build *build, const struct instance *instance)
+{
+#ifndef HAVE_REDIS
+	build_fail(build, instance, instance->line,
+		"needs Redis, and this sluice was built without it; expected one that was not");
+#else
+	const struct conf_fleet *fleet = &build->conf->fleet;
+	const struct setting *password = instance_setting(instance, "password");
+
+	if (password && fleet->store.password)
+		build_fail(build, instance, password->line,
+			"password: the store's URL has one too; expected one of them");
+#endif
+}

@@ -1,0 +1,29 @@
+/* Rows of [fleet]. */
+#include "conf/conf.h"
+#include "conf/options.h"
+
+#define COUNT(rows)        (sizeof(rows) / sizeof((rows)[0]))
+#define BETWEEN(low, high) .min = (low), .max = (high)
+#define LIVE               .reload = RELOAD_LIVE
+#define AT(field)          .offset = offsetof(struct conf, fleet.field)
+
+static const struct option_word downs[] = {
+	{"refuse", CONF_STORE_DOWN_REFUSE}, {"admit", CONF_STORE_DOWN_ADMIT}, {NULL, 0}};
+
+/* clang-format off */
+const struct option options_fleet[] = {
+	{"store", &type_store, LIVE, AT(store), .flags = OPTION_REQUIRED | OPTION_URL,
+		.help = "The Redis (7 or later, or Valkey) through which nodes share what they count."},
+	{"password", &type_secret_line, LIVE, AT(password),
+		.help = "File whose first line is the password for the store, instead of one in its URL."},
+	{"prefix", &type_token, LIVE, AT(prefix), .fallback = "sluice",
+		.help = "What the store's keys begin with; fleets that share a store have one each."},
+	{"store_timeout", &type_duration, LIVE, AT(store_timeout_ms), .fallback = "20ms",
+		BETWEEN(1, 10000), .flags = OPTION_DURATION,
+		.help = "Longest wait for a verdict of the store; then store_down decides."},
+	{"store_down", &type_word, LIVE, AT(store_down), .fallback = "refuse", .words = downs,
+		.help = "What limits of the fleet do while the store does not answer: refuse answers 503, "
+			"admit lets all requests pass and charges nothing."},
+};
+const size_t options_fleet_count = COUNT(options_fleet);
+OPTIONS_FIT(options_fleet);

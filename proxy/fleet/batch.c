@@ -1,0 +1,239 @@
+#include "fleet/batch.h"
+
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define FUNCTION "sluice_judge_1"
+
+enum { ASK = 1, GIVE = 2, CHARGE = 3, LOOK = 4 };
+
+/* ---- texts ----------------------------------------------------------------------------------- */
+
+static char *make_room(struct batch *batch, struct batch_text *text, size_t more)
+{
+	size_t size = text->size > 0 ? text->size : 1024;
+
+	while (size < text->len + more)
+		size *= 2;
+	if (size > text->size) {
+		char *at = realloc(text->at, size);
+		if (!at) {
+			batch->failed = true;
+			return NULL;
+		}
+		text->at = at;
+		text->size = size;
+	}
+	return text->at + text->len;
+}
+
+static void put(struct batch *batch, struct batch_text *text, const char *bytes, size_t len)
+{
+	char *at = make_room(batch, text, len);
+
+	if (!at)
+		return;
+	memcpy(at, bytes, len);
+	text->len += len;
+}
+
+/* At most 64 bytes. */
+static void put_line(struct batch *batch, struct batch_text *text, const char *format, ...)
+	__attribute__((format(printf, 3, 4)));
+static void put_line(struct batch *batch, struct batch_text *text, const char *format, ...)
+{
+	char line[64];
+	va_list args;
+
+	va_start(args, format);
+	int len = vsnprintf(line, sizeof(line), format, args);
+	va_end(args);
+	put(batch, text, line, (size_t)len);
+}
+
+static void put_word(struct batch *batch, uint64_t word)
+{
+	char *at = make_room(batch, &batch->words, INTEGERS_MOST_BYTES);
+
+	if (!at)
+		return;
+	batch->words.len += integers_put((uint8_t *)at, word);
+	batch->word_count++;
+}
+
+/* ---- keys and rules -------------------------------------------------------------------------- */
+
+void batch_begin(struct batch *batch, const char *prefix)
+{
+	batch->prefix = prefix;
+	batch->keys.len = batch->words.len = batch->all.len = 0;
+	batch->key_count = batch->word_count = batch->rule_count = 0;
+	batch->failed = false;
+	memset(batch->places, 0, sizeof(batch->places));
+}
+
+void batch_free(struct batch *batch)
+{
+	free(batch->keys.at);
+	free(batch->words.at);
+	free(batch->all.at);
+	batch->keys = batch->words = batch->all = (struct batch_text){0};
+}
+
+bool batch_has_room(const struct batch *batch, unsigned limits)
+{
+	return batch->key_count + limits < BATCH_KEYS_MOST &&
+	       batch->rule_count + limits < BATCH_RULES_MOST;
+}
+
+/* The caller stands in braces: so all of its limits are in one slot of a Redis Cluster. */
+static bool add_key(struct batch *batch, const struct batch_charge *charge)
+{
+	size_t len = strlen(batch->prefix) + 34 + strlen(charge->limit);
+	char *at = make_room(batch, &batch->keys, len + 64);
+
+	if (!at)
+		return false;
+	batch->key_at[batch->key_count++] = (uint32_t)batch->keys.len;
+	batch->keys.len += (size_t)sprintf(at, "$%zu\r\n%s{%016" PRIx64 "%016" PRIx64 "}%s\r\n",
+		len, batch->prefix, charge->caller.hi, charge->caller.lo, charge->limit);
+	return true;
+}
+
+/* Its number, from 2 on: 1 is the epoch's. 0 without memory. */
+static uint32_t key_number(struct batch *batch, const struct batch_charge *charge)
+{
+	size_t place = (charge->caller.lo >> 4 ^ (unsigned char)charge->limit[0]) % BATCH_PLACES;
+	size_t begin = batch->keys.len;
+
+	if (!add_key(batch, charge))
+		return 0;
+	size_t len = batch->keys.len - begin;
+	for (; batch->places[place] != 0; place = (place + 1) % BATCH_PLACES) {
+		uint32_t other = batch->places[place] - 1u;
+		uint32_t ends = batch->key_at[other + 1];
+		if (ends - batch->key_at[other] == len &&
+			memcmp(batch->keys.at + batch->key_at[other], batch->keys.at + begin,
+				len) == 0) {
+			batch->key_count--;
+			batch->keys.len = begin;
+			return other + 2;
+		}
+	}
+	batch->places[place] = (uint16_t)batch->key_count;
+	return batch->key_count + 1;
+}
+
+static uint32_t rule_number(struct batch *batch, const struct rule *rule)
+{
+	uint32_t i = 0;
+
+	while (i < batch->rule_count && (batch->rules[i].quota != rule->quota ||
+						batch->rules[i].window_us != rule->window_us ||
+						batch->rules[i].quantum_us != rule->quantum_us ||
+						batch->rules[i].shadow != rule->shadow))
+		i++;
+	if (i == batch->rule_count)
+		batch->rules[batch->rule_count++] = *rule;
+	return i + 1;
+}
+
+static void put_caller(struct batch *batch, const struct batch_charge *charge)
+{
+	put_word(batch, key_number(batch, charge));
+	put_word(batch, rule_number(batch, charge->rule));
+}
+
+/* ---- operations ------------------------------------------------------------------------------ */
+
+void batch_ask(struct batch *batch, const struct batch_charge *charges, unsigned count, bool takes)
+{
+	put_word(batch, takes ? ASK : LOOK);
+	put_word(batch, count);
+	for (unsigned i = 0; i < count; i++) {
+		put_caller(batch, &charges[i]);
+		put_word(batch, charges[i].cost);
+	}
+}
+
+void batch_give(
+	struct batch *batch, const struct batch_charge *charge, uint64_t slot, uint64_t epoch)
+{
+	put_word(batch, GIVE);
+	put_caller(batch, charge);
+	put_word(batch, slot);
+	put_word(batch, charge->cost);
+	put_word(batch, epoch);
+}
+
+void batch_charge(struct batch *batch, const struct batch_charge *charge)
+{
+	put_word(batch, CHARGE);
+	put_caller(batch, charge);
+	put_word(batch, charge->cost);
+}
+
+static size_t write_rules(const struct batch *batch, uint8_t *out)
+{
+	size_t len = integers_head(out, 1 + 4 * batch->rule_count + batch->word_count);
+
+	len += integers_put(out + len, batch->rule_count);
+	for (uint32_t i = 0; i < batch->rule_count; i++) {
+		const struct rule *rule = &batch->rules[i];
+		len += integers_put(out + len, rule->quota);
+		len += integers_put(out + len, rule->window_us);
+		len += integers_put(out + len, rule->quantum_us);
+		len += integers_put(out + len, rule->shadow);
+	}
+	return len;
+}
+
+bool batch_compose(struct batch *batch, const char **command, size_t *len)
+{
+	uint8_t rules[INTEGERS_HEAD_BYTES + INTEGERS_MOST_BYTES * (1 + 4 * BATCH_RULES_MOST)];
+	size_t rules_len = write_rules(batch, rules);
+	struct batch_text *all = &batch->all;
+	char count[12];
+
+	all->len = 0;
+	int digits = snprintf(count, sizeof(count), "%u", batch->key_count + 1);
+	put_line(batch, all, "*%u\r\n$5\r\nFCALL\r\n", batch->key_count + 5);
+	put_line(batch, all, "$%zu\r\n" FUNCTION "\r\n", sizeof(FUNCTION) - 1);
+	put_line(batch, all, "$%d\r\n%s\r\n", digits, count);
+	put_line(batch, all, "$%zu\r\n", strlen(batch->prefix) + 7);
+	put(batch, all, batch->prefix, strlen(batch->prefix));
+	put(batch, all, "{epoch}\r\n", 9);
+	put(batch, all, batch->keys.at, batch->keys.len);
+	put_line(batch, all, "$%zu\r\n", rules_len + batch->words.len);
+	put(batch, all, (const char *)rules, rules_len);
+	put(batch, all, batch->words.at, batch->words.len);
+	put(batch, all, "\r\n", 2);
+	*command = all->at;
+	*len = all->len;
+	return !batch->failed;
+}
+
+/* ---- the answer ------------------------------------------------------------------------------ */
+
+bool answer_begin(struct answer *answer, const void *bytes, size_t len)
+{
+	integers_begin(&answer->numbers, bytes, len);
+	answer->now_us = (uint64_t)integers_next(&answer->numbers);
+	answer->epoch = (uint64_t)integers_next(&answer->numbers);
+	return !answer->numbers.wrong;
+}
+
+bool answer_verdict(
+	struct answer *answer, unsigned count, bool *admitted, struct answer_limit *limits)
+{
+	*admitted = integers_next(&answer->numbers) == 1;
+	for (unsigned i = 0; i < count; i++) {
+		limits[i].used = (uint64_t)integers_next(&answer->numbers);
+		limits[i].slot = (uint64_t)integers_next(&answer->numbers);
+		limits[i].time_us = integers_next(&answer->numbers);
+	}
+	return !answer->numbers.wrong;
+}

@@ -1,0 +1,94 @@
+/*
+ * What one call of the store's function says and is answered: the verdicts that a worker's turn has
+ * asked for, and what goes back. Composed as it comes; no memory is taken once the texts have grown
+ * to their size.
+ *
+ *   batch_ask, batch_give, batch_charge ... --> batch_compose --> store
+ *   store --> answer_begin, then answer_verdict for each batch_ask in its order
+ */
+#ifndef FLEET_BATCH_H
+#define FLEET_BATCH_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "fleet/integers.h"
+#include "fleet/rule.h"
+#include "throttle/throttle.h"
+
+/* Callers in one call, each of one limit, and rules. */
+#define BATCH_KEYS_MOST  512
+#define BATCH_RULES_MOST 64
+#define BATCH_PLACES     2048 /* to find keys by; a power of two */
+
+struct batch_text {
+	char *at;
+	size_t len, size;
+};
+
+struct batch {
+	const char *prefix;      /* of all keys; not owned */
+	struct batch_text keys;  /* as they are sent */
+	struct batch_text words; /* operations, in integers */
+	struct batch_text all;   /* what is sent */
+	uint32_t key_count, word_count, rule_count;
+	uint32_t key_at[BATCH_KEYS_MOST]; /* where each begins */
+	uint16_t places[BATCH_PLACES];    /* numbers of keys by their hash; 0: free */
+	struct rule rules[BATCH_RULES_MOST];
+	bool failed; /* memory ran out */
+};
+
+/* A caller of a limit. */
+struct batch_charge {
+	const struct rule *rule;
+	const char *limit; /* its name */
+	struct throttle_key caller;
+	uint64_t cost;
+};
+
+/* Empties it for a next call. Zeroed memory is a batch that was never begun. */
+void batch_begin(struct batch *batch, const char *prefix);
+void batch_free(struct batch *batch);
+
+/* Has it room for an operation with so many limits? */
+bool batch_has_room(const struct batch *batch, unsigned limits);
+static inline bool batch_is_empty(const struct batch *batch)
+{
+	return batch->word_count == 0;
+}
+
+/* Judges by so many limits, all or none; `takes`: and charges them. Without memory these do nothing
+ * but note it for batch_compose. */
+void batch_ask(struct batch *batch, const struct batch_charge *charges, unsigned count, bool takes);
+/* Gives back `charge->cost` of what was charged in that slot of that epoch. */
+void batch_give(
+	struct batch *batch, const struct batch_charge *charge, uint64_t slot, uint64_t epoch);
+/* Charges `charge->cost`, whether it fits or not. */
+void batch_charge(struct batch *batch, const struct batch_charge *charge);
+
+/* The whole command in Redis's protocol, in memory of the batch's until it is begun again; false:
+ * memory ran out. */
+bool batch_compose(struct batch *batch, const char **command, size_t *len);
+
+/* ---- the answer ------------------------------------------------------------------------------ */
+
+struct answer {
+	struct integers numbers;
+	uint64_t now_us, epoch;
+};
+
+/* One limit's. */
+struct answer_limit {
+	uint64_t used;   /* with this charge, if it was taken */
+	uint64_t slot;   /* 0: nothing was charged */
+	int64_t time_us; /* judge.lua: until it fits (-1: never), something or all is free */
+};
+
+/* False when the bytes are no answer. */
+bool answer_begin(struct answer *answer, const void *bytes, size_t len);
+/* The next verdict's; `*admitted` is whether all was charged. False when the answer is wrong. */
+bool answer_verdict(
+	struct answer *answer, unsigned count, bool *admitted, struct answer_limit *limits);
+
+#endif

@@ -1,0 +1,398 @@
+#include "fleet/fleet.h"
+
+#include <stdlib.h>
+
+#include "base/container.h"
+#include "fleet/fleet_part.h"
+#include "fleet/question.h"
+#include "fleet/verdict.h"
+#include "site/site.h"
+#include "site/site_use.h"
+#include "stats/stats.h"
+#include "worker/worker_clock.h"
+
+/* Retry-After of what nobody could judge. */
+#define RETRY_MS 1000
+
+struct fleet {
+	struct authority authority;
+	struct throttle_table *throttles;
+};
+
+static struct throttle_table *table_of(const struct fleet_worker *fleet)
+{
+	return CONTAINER_OF(fleet->authority, struct fleet, authority)->throttles;
+}
+
+static struct fleet_worker *worker_of(const struct questions *questions)
+{
+	const char *at = (const char *)questions - offsetof(struct worker, questions);
+
+	return ((const struct worker *)(const void *)at)->fleet.own;
+}
+
+/* ---- accounts -------------------------------------------------------------------------------- */
+
+/* The limits of a request, and the node's table's verdict over its own among them. NULL without
+ * memory. */
+static struct account *open_account(struct fleet_worker *fleet,
+	const struct authority_question *question, struct throttle_verdict *local)
+{
+	struct throttle_charge charges[GATE_LIMITS_MAX], own[GATE_LIMITS_MAX];
+	struct account *account = account_new(fleet);
+	unsigned own_count = 0;
+
+	if (!account)
+		return NULL;
+	account->count = gate_charges(question->identity, charges);
+	for (unsigned i = 0; i < account->count; i++) {
+		const struct conf_limit *limit = gate_limit_at(question->identity, i);
+		struct account_charge *charge = &account->charges[i];
+		charge->cost = charges[i].cost;
+		charge->slot = 0;
+		charge->delay_max_ns = limit->delay_max_ms * CLOCK_NS_PER_MS;
+		charge->local = limit->of_fleet ? -1 : (int)own_count;
+		if (!limit->of_fleet) {
+			own[own_count++] = charges[i];
+			continue;
+		}
+		charge->caller = question->identity->shared[i];
+		charge->rule = rule_of(limit);
+		charge->limit = fleet_name_of(fleet, limit->name);
+		if (!charge->limit) {
+			account_free(account);
+			return NULL;
+		}
+	}
+	local->admitted = true;
+	local->count = 0;
+	if (own_count > 0)
+		throttle_take(table_of(fleet), own, own_count, worker_throttle_ns(fleet->worker),
+			local, &account->local);
+	return account;
+}
+
+static struct batch_charge charge_of(const struct account_charge *charge, uint64_t cost)
+{
+	return (struct batch_charge){&charge->rule, charge->limit, charge->caller, cost};
+}
+
+/* Gives `cost` of it back to the store. */
+static void give(struct account *account, const struct account_charge *charge, uint64_t cost)
+{
+	struct fleet_batch *filling = charge->slot != 0 ? fleet_filling(account->worker, 1) : NULL;
+
+	if (!filling)
+		return;
+	struct batch_charge given = charge_of(charge, cost);
+	batch_give(&filling->batch, &given, charge->slot, account->epoch);
+}
+
+static void give_back_here(struct account *account)
+{
+	throttle_refund_all(table_of(account->worker), &account->local,
+		worker_throttle_ns(account->worker->worker));
+}
+
+static void give_all_back(struct account *account)
+{
+	for (unsigned i = 0; i < account->count; i++) {
+		if (account->charges[i].local < 0)
+			give(account, &account->charges[i], account->charges[i].cost);
+	}
+	give_back_here(account);
+	account_free(account);
+}
+
+/* ---- verdicts -------------------------------------------------------------------------------- */
+
+/* The store refuses: of the node's own limits, which do not, what is left without this request. */
+static void look_again(struct account *account, struct throttle_verdict *local)
+{
+	struct throttle_charge charges[GATE_LIMITS_MAX];
+	struct throttle_verdict found;
+
+	if (account->local.count == 0)
+		return;
+	for (uint32_t i = 0; i < account->local.count; i++)
+		charges[i] = (struct throttle_charge){
+			account->local.held[i].limit, account->local.held[i].caller, 0};
+	uint32_t count = account->local.count;
+	give_back_here(account);
+	throttle_peek(table_of(account->worker), charges, count,
+		worker_throttle_ns(account->worker->worker), &found);
+	for (uint32_t i = 0; i < count; i++) {
+		bool violated = local->outcome[i].violated;
+		local->outcome[i] = found.outcome[i];
+		local->outcome[i].violated = violated;
+	}
+}
+
+/* The judgement by what both say. The account becomes the receipt's, or is freed. */
+static void judge(struct account *account, struct throttle_verdict *local,
+	const struct answer_limit *answers, bool admitted, struct authority_judgement *judgement)
+{
+	if (!admitted && local->admitted)
+		look_again(account, local);
+	verdict_fill(account, local, answers, &judgement->limits);
+	judgement->receipt = (struct gate_receipt){0};
+	if (judgement->limits.admitted)
+		judgement->receipt.account = (uintptr_t)account;
+	else
+		account_free(account);
+}
+
+/* The store does not answer: what its limits say then. */
+static enum authority_answer judge_without_store(struct account *account,
+	struct throttle_verdict *local, struct authority_judgement *judgement)
+{
+	const struct worker *worker = account->worker->worker;
+	enum conf_store_down down = worker->use->site->conf->fleet.store_down;
+
+	worker_count(account->worker->worker, STATS_STORE_UNANSWERED);
+	if (local->admitted && down == CONF_STORE_DOWN_REFUSE) {
+		give_back_here(account);
+		account_free(account);
+		judgement->retry_after_ms = RETRY_MS;
+		return AUTHORITY_UNAVAILABLE;
+	}
+	judge(account, local, NULL, true, judgement);
+	return AUTHORITY_JUDGED;
+}
+
+/* ---- asking ---------------------------------------------------------------------------------- */
+
+static void delivered(struct authority_reply *reply)
+{
+	struct question *question = CONTAINER_OF(reply, struct question, reply);
+
+	question_free(worker_of(reply->questions), question);
+}
+
+/* Puts it into this round's batch. False: without memory, or the store is away. */
+static bool put_question(struct fleet_worker *fleet, const struct authority_question *asked,
+	struct account *account, const struct throttle_verdict *local)
+{
+	struct batch_charge charges[GATE_LIMITS_MAX];
+	struct fleet_batch *filling = fleet_filling(fleet, account->count);
+	struct question *question = filling ? question_new(fleet) : NULL;
+	unsigned count = 0;
+
+	if (!question)
+		return false;
+	for (unsigned i = 0; i < account->count; i++) {
+		if (account->charges[i].local < 0)
+			charges[count++] =
+				charge_of(&account->charges[i], account->charges[i].cost);
+	}
+	batch_ask(&filling->batch, charges, count, local->admitted);
+	question->account = account;
+	question->local = *local;
+	question->number = asked->number;
+	question->reply.questions = asked->questions;
+	question->next = NULL;
+	*filling->end = question;
+	filling->end = &question->next;
+	question_add(fleet, question);
+	fleet->pending++;
+	worker_count(fleet->worker, STATS_STORE_QUESTIONS);
+	return true;
+}
+
+static enum authority_answer ask(struct authority *authority,
+	const struct authority_question *question, struct authority_judgement *judgement)
+{
+	struct fleet_worker *fleet = worker_of(question->questions);
+	struct throttle_verdict local;
+	struct account *account = open_account(fleet, question, &local);
+
+	(void)authority;
+	if (!account) {
+		judgement->retry_after_ms = RETRY_MS;
+		return AUTHORITY_UNAVAILABLE;
+	}
+	if (fleet_can_ask(fleet) && put_question(fleet, question, account, &local))
+		return AUTHORITY_PENDING;
+	return judge_without_store(account, &local, judgement);
+}
+
+static enum authority_answer expire(struct authority *authority,
+	const struct authority_question *question, struct authority_judgement *judgement)
+{
+	struct fleet_worker *fleet = worker_of(question->questions);
+	struct question *asked = question_take(fleet, question->number);
+	struct throttle_verdict local;
+	struct account *account;
+
+	(void)authority;
+	if (!asked) { /* the reply is on its way, and will find nobody: it is given back then */
+		account = open_account(fleet, question, &local);
+		if (account)
+			return judge_without_store(account, &local, judgement);
+		judgement->retry_after_ms = RETRY_MS;
+		return AUTHORITY_UNAVAILABLE;
+	}
+	/* What was taken here stays with the verdict that is given now; what the store may have
+	 * charged is the question's to give back. */
+	account = account_new(fleet);
+	if (!account) {
+		give_back_here(asked->account);
+		judgement->retry_after_ms = RETRY_MS;
+		return AUTHORITY_UNAVAILABLE;
+	}
+	struct account *next = account->next;
+	*account = *asked->account;
+	account->next = next;
+	asked->account->local.count = 0;
+	local = asked->local;
+	return judge_without_store(account, &local, judgement);
+}
+
+static void cancel(struct authority *authority, const struct questions *questions, uint64_t number)
+{
+	struct question *asked = question_take(worker_of(questions), number);
+
+	(void)authority;
+	if (asked)
+		give_back_here(asked->account);
+}
+
+/* ---- answers --------------------------------------------------------------------------------- */
+
+static void reply_to(
+	struct question *question, bool answered, bool admitted, const struct answer_limit *limits)
+{
+	struct authority_reply *reply = &question->reply;
+	struct fleet_worker *fleet = question->account->worker;
+
+	question_take(fleet, question->number);
+	reply->authority = fleet->authority;
+	reply->number = question->number;
+	reply->delivered = delivered;
+	if (answered) {
+		judge(question->account, &question->local, limits, admitted, &reply->judgement);
+		reply->answer = AUTHORITY_JUDGED;
+	} else {
+		reply->answer =
+			judge_without_store(question->account, &question->local, &reply->judgement);
+	}
+	authority_reply(reply);
+}
+
+/* Nobody waits for it: what the store has charged goes back. */
+static void drop_question(struct question *question, const struct answer_limit *limits)
+{
+	struct account *account = question->account;
+	struct fleet_worker *fleet = account->worker;
+
+	for (unsigned i = 0; i < account->count; i++) {
+		if (account->charges[i].local < 0)
+			account->charges[i].slot = limits ? limits++->slot : 0;
+	}
+	give_all_back(account);
+	question_free(fleet, question);
+}
+
+void fleet_answer(struct fleet_worker *fleet, struct question *first, const char *bytes, size_t len)
+{
+	struct answer answer;
+	bool good = bytes && answer_begin(&answer, bytes, len);
+	struct question *next;
+
+	for (struct question *question = first; question; question = next) {
+		struct answer_limit limits[GATE_LIMITS_MAX];
+		bool admitted = false;
+		next = question->next;
+		fleet->pending--;
+		good = good && answer_verdict(&answer, account_shared(question->account), &admitted,
+				       limits);
+		question->account->epoch = good ? answer.epoch : 0;
+		if (question->is_open)
+			reply_to(question, good, admitted, limits);
+		else
+			drop_question(question, good ? limits : NULL);
+	}
+}
+
+/* ---- afterwards ------------------------------------------------------------------------------ */
+
+static struct account *account_of(const struct gate_receipt *receipt)
+{
+	return (struct account *)(uintptr_t)receipt->account;
+}
+
+static void charge(struct authority *authority, const struct gate_receipt *receipt, uint64_t bytes)
+{
+	struct account *account = account_of(receipt);
+
+	(void)authority;
+	for (unsigned i = 0; i < account->count; i++) {
+		int local = account->charges[i].local;
+		if (receipt->in_bytes >> i & 1 && local >= 0)
+			throttle_charge(table_of(account->worker), &account->local, (uint32_t)local,
+				bytes, worker_throttle_ns(account->worker->worker));
+	}
+}
+
+/* The true cost of a limit at the store: what was too much goes back, the rest is charged. */
+static void correct(struct account *account, struct account_charge *charge, uint64_t cost)
+{
+	if (cost < charge->cost) {
+		give(account, charge, charge->cost - cost);
+		return;
+	}
+	struct fleet_batch *filling =
+		cost > charge->cost ? fleet_filling(account->worker, 1) : NULL;
+	if (filling) {
+		struct batch_charge more = charge_of(charge, cost - charge->cost);
+		batch_charge(&filling->batch, &more);
+	}
+}
+
+static void settle(
+	struct authority *authority, const struct gate_receipt *receipt, const struct gate_end *end)
+{
+	struct account *account = account_of(receipt);
+	struct throttle_table *table = table_of(account->worker);
+	uint64_t now_ns = worker_throttle_ns(account->worker->worker);
+
+	(void)authority;
+	for (unsigned i = 0; i < account->count && end->has_cost; i++) {
+		struct account_charge *charge_of_limit = &account->charges[i];
+		if (!(receipt->by_cost >> i & 1))
+			continue;
+		if (charge_of_limit->local < 0)
+			correct(account, charge_of_limit, end->cost);
+		else
+			throttle_settle(table, &account->local, (uint32_t)charge_of_limit->local,
+				end->cost, now_ns);
+	}
+	throttle_release(table, &account->local, now_ns);
+	account_free(account);
+}
+
+static void refund(struct authority *authority, const struct gate_receipt *receipt)
+{
+	(void)authority;
+	give_all_back(account_of(receipt));
+}
+
+static const struct authority_calls fleet_calls = {ask, expire, cancel, charge, settle, refund};
+
+struct authority *fleet_new(struct throttle_table *throttles)
+{
+	struct fleet *fleet = calloc(1, sizeof(*fleet));
+
+	if (!fleet)
+		return NULL;
+	fleet->authority.calls = &fleet_calls;
+	fleet->authority.timeout_ms = AUTHORITY_TIMEOUT_MS;
+	fleet->throttles = throttles;
+	return &fleet->authority;
+}
+
+void fleet_free(struct authority *authority)
+{
+	if (authority)
+		free(CONTAINER_OF(authority, struct fleet, authority));
+}

@@ -1,0 +1,36 @@
+/*
+ * The authority over limits of the fleet: of all nodes together, which share what they count
+ * through a store (Redis). It judges requests that have such a limit, also by their other limits.
+ *
+ *   ask --> the node's table, for limits of the node --> batch --turn's end--> store
+ *                                                                  |
+ *   exchange <-- reply <-- verdict over both <-- answer <----------'
+ *
+ * `fleet = exact`: each verdict is the store's, one operation over all nodes. It holds as long as
+ * the store keeps its memory and its clock does not step forward; the nodes' clocks do not matter.
+ *  - A verdict that comes too late, or for nobody, is given back when it was to admit. What was
+ *    given back is sent once: if that is lost, less is admitted, never more.
+ *  - A call whose answer is lost with its connection is not sent again. What it charged stays
+ *    charged.
+ *  - Given back is only what the same epoch of the store has charged (judge.lua).
+ */
+#ifndef FLEET_FLEET_H
+#define FLEET_FLEET_H
+
+#include "gate/authority.h"
+
+struct fleet_worker;
+struct question;
+struct throttle_table;
+
+/* The authority of a process, over this table for the limits of the node. NULL without memory. It
+ * must outlive all sites and receipts. */
+struct authority *fleet_new(struct throttle_table *throttles);
+/* NULL is ignored. */
+void fleet_free(struct authority *fleet);
+
+/* A call of a batch was answered (bytes), or failed (NULL): its questions are replied to. */
+void fleet_answer(
+	struct fleet_worker *fleet, struct question *first, const char *bytes, size_t len);
+
+#endif

@@ -1,0 +1,240 @@
+#include "fleet/fleet_part.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/container.h"
+#include "base/log.h"
+#include "fleet/fleet.h"
+#include "site/site.h"
+#include "site/site_use.h"
+#include "stats/stats.h"
+
+/* A store that has not answered for so long is left, and looked for again. */
+enum { SILENCE_MS = 1000 };
+
+static const struct conf_fleet *conf_of(const struct fleet_worker *fleet)
+{
+	return &fleet->worker->use->site->conf->fleet;
+}
+
+/* ---- batches --------------------------------------------------------------------------------- */
+
+static struct fleet_batch *batch_new(struct fleet_worker *fleet)
+{
+	struct fleet_batch *made = fleet->spare_batches;
+
+	if (made)
+		fleet->spare_batches = made->next;
+	else
+		made = calloc(1, sizeof(*made));
+	if (!made)
+		return NULL;
+	made->worker = fleet;
+	made->next = NULL;
+	made->first = NULL;
+	made->end = &made->first;
+	made->call.is_again = false;
+	batch_begin(&made->batch, fleet->prefix);
+	return made;
+}
+
+/* Its questions are answered, and it is spare. */
+static void finish(struct fleet_batch *batch, const char *bytes, size_t len)
+{
+	struct fleet_worker *fleet = batch->worker;
+
+	fleet_answer(fleet, batch->first, bytes, len);
+	batch->next = fleet->spare_batches;
+	fleet->spare_batches = batch;
+}
+
+/* While something is in flight, the first of it has its time. */
+static void watch_silence(struct fleet_worker *fleet)
+{
+	uint64_t now_ms = worker_now_ms(fleet->worker), longest_ms = SILENCE_MS;
+
+	if (conf_of(fleet)->store_timeout_ms * 2 > longest_ms)
+		longest_ms = conf_of(fleet)->store_timeout_ms * 2;
+	if (fleet->in_flight)
+		deadline_set(&fleet->silence, fleet->in_flight->sent_ms + longest_ms, now_ms);
+	else
+		deadline_clear(&fleet->silence);
+}
+
+static void on_silence(struct deadline *deadline)
+{
+	struct fleet_worker *fleet = CONTAINER_OF(deadline, struct fleet_worker, silence);
+
+	store_link_drop(&fleet->store, "no answer in time");
+}
+
+static void on_answer(struct store_call *call, const char *bytes, size_t len)
+{
+	struct fleet_batch *batch = CONTAINER_OF(call, struct fleet_batch, call);
+	struct fleet_worker *fleet = batch->worker;
+
+	struct fleet_batch **at = &fleet->in_flight;
+	while (*at != batch)
+		at = &(*at)->next;
+	*at = batch->next;
+	if (fleet->in_flight_end == &batch->next)
+		fleet->in_flight_end = at;
+	watch_silence(fleet);
+	finish(batch, bytes, len);
+}
+
+static void send_batch(struct fleet_worker *fleet)
+{
+	struct fleet_batch *batch = fleet->filling;
+
+	fleet->filling = NULL;
+	batch->call.answered = on_answer;
+	if (!batch_compose(&batch->batch, &batch->call.command, &batch->call.len) ||
+		!store_link_send(&fleet->store, &batch->call)) {
+		finish(batch, NULL, 0);
+		return;
+	}
+	worker_count(fleet->worker, STATS_STORE_CALLS);
+	batch->sent_ms = worker_now_ms(fleet->worker);
+	*fleet->in_flight_end = batch;
+	fleet->in_flight_end = &batch->next;
+	watch_silence(fleet);
+}
+
+struct fleet_batch *fleet_filling(struct fleet_worker *fleet, unsigned limits)
+{
+	if (fleet->store.state != STORE_READY)
+		return NULL;
+	if (fleet->filling && !batch_has_room(&fleet->filling->batch, limits))
+		send_batch(fleet);
+	if (!fleet->filling)
+		fleet->filling = batch_new(fleet);
+	return fleet->filling;
+}
+
+bool fleet_can_ask(const struct fleet_worker *fleet)
+{
+	if (fleet->store.state != STORE_READY || fleet->pending >= FLEET_PENDING_MOST)
+		return false;
+	return !fleet->in_flight || worker_now_ms(fleet->worker) - fleet->in_flight->sent_ms <=
+					    conf_of(fleet)->store_timeout_ms;
+}
+
+/* At the end of a round: what it asked leaves in one call. */
+static bool send_all(struct loop_stage *stage)
+{
+	struct fleet_worker *fleet = CONTAINER_OF(stage, struct worker, fleet.stage)->fleet.own;
+	bool has_work = fleet && fleet->filling && !batch_is_empty(&fleet->filling->batch);
+
+	if (has_work)
+		send_batch(fleet);
+	if (fleet)
+		store_link_flush(&fleet->store);
+	return has_work;
+}
+
+/* ---- the store ------------------------------------------------------------------------------- */
+
+static void on_changed(struct store_link *store)
+{
+	struct fleet_worker *fleet = CONTAINER_OF(store, struct fleet_worker, store);
+	const struct conf_fleet *conf = conf_of(fleet);
+	unsigned index = fleet->worker->index;
+
+	if (store->state == STORE_READY)
+		log_info("store %s: connected (worker %u)", conf->store.text, index);
+	else
+		log_warn("store %s: %s; until it answers, limits of the fleet %s (worker %u)",
+			conf->store.text, store->why,
+			conf->store_down == CONF_STORE_DOWN_ADMIT ? "admit all" : "refuse all",
+			index);
+}
+
+static void leave_store(struct fleet_worker *fleet)
+{
+	if (fleet->store.state != STORE_OFF)
+		store_link_close(&fleet->store);
+	if (fleet->filling) {
+		struct fleet_batch *filling = fleet->filling;
+		fleet->filling = NULL;
+		finish(filling, NULL, 0);
+	}
+	free(fleet->prefix);
+	fleet->prefix = NULL;
+}
+
+/* Connects to the store of the site in force, unless it is connected to it. */
+static void look_at_site(struct worker *worker)
+{
+	struct fleet_worker *fleet = worker->fleet.own;
+	const struct conf_fleet *conf = conf_of(fleet);
+
+	if (conf->store.text && store_link_is_of(&fleet->store, conf) &&
+		strcmp(fleet->prefix, conf->prefix) == 0) {
+		fleet->authority->timeout_ms = conf->store_timeout_ms;
+		return;
+	}
+	leave_store(fleet);
+	if (!conf->store.text)
+		return;
+	fleet->authority->timeout_ms = conf->store_timeout_ms;
+	fleet->prefix = strdup(conf->prefix);
+	if (!fleet->prefix || !store_link_open(&fleet->store, conf))
+		log_error("store %s: %s", conf->store.text, "out of memory");
+}
+
+/* ---- the worker's part ----------------------------------------------------------------------- */
+
+static bool make(struct worker *worker, struct site *site)
+{
+	struct fleet_worker *fleet = calloc(1, sizeof(*fleet));
+
+	(void)site;
+	if (!fleet)
+		return false;
+	worker->fleet.own = fleet;
+	fleet->worker = worker;
+	fleet->authority = worker->node->fleet;
+	fleet->in_flight_end = &fleet->in_flight;
+	worker->fleet.stage.run = send_all;
+	loop_add_stage(&worker->loop, LOOP_WRITE, &worker->fleet.stage);
+	deadline_init(&fleet->silence, worker->loop.base, on_silence);
+	store_link_init(&fleet->store, &worker->loop,
+		clock_monotonic_ns() ^ (uint64_t)getpid() << 32 ^ worker->index, on_changed);
+	return true;
+}
+
+static void end(struct worker *worker)
+{
+	leave_store(worker->fleet.own);
+	loop_finish_turn(&worker->loop); /* replies that are on their way */
+	deadline_end(&worker->fleet.own->silence);
+}
+
+static void free_part(struct worker *worker)
+{
+	struct fleet_worker *fleet = worker->fleet.own;
+
+	if (!fleet)
+		return;
+	while (fleet->spare_batches) {
+		struct fleet_batch *batch = fleet->spare_batches;
+		fleet->spare_batches = batch->next;
+		batch_free(&batch->batch);
+		free(batch);
+	}
+	questions_clear(fleet);
+	free(fleet);
+	worker->fleet.own = NULL;
+}
+
+const struct worker_part fleet_part = {
+	.make = make,
+	.begin = look_at_site,
+	.take_site = look_at_site,
+	.end = end,
+	.free = free_part,
+};

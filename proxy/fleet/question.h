@@ -1,0 +1,106 @@
+/*
+ * What a worker has under way with the store, and what it keeps of what was admitted. Private to
+ * the fleet; all of it belongs to the worker's thread.
+ *
+ *   ask --> question, in a batch --> store --> answer --> reply to the exchange that waits
+ *             `-- account: what was taken here and there <-- receipt, until it is settled
+ */
+#ifndef FLEET_QUESTION_H
+#define FLEET_QUESTION_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "fleet/batch.h"
+#include "fleet/rule.h"
+#include "fleet/store_link.h"
+#include "gate/authority.h"
+
+struct fleet_worker;
+
+/* One limit's part of an account. */
+struct account_charge {
+	struct throttle_key caller; /* as all nodes name it */
+	struct rule rule;
+	const char *limit; /* its name, as long as the worker */
+	uint64_t cost;
+	uint64_t slot; /* of the charge at the store; 0: nothing is charged there */
+	uint64_t delay_max_ns;
+	int local; /* of the node's own limits: its place in `local`; else -1 */
+};
+
+/* What one request has taken. A receipt names it by its address. */
+struct account {
+	struct account *next; /* while spare */
+	struct fleet_worker *worker;
+	uint64_t epoch; /* of the store when it was charged */
+	unsigned count; /* limits, in the order of gate_charges */
+	struct account_charge charges[GATE_LIMITS_MAX];
+	struct throttle_receipt local; /* of the node's table */
+};
+
+struct question {
+	struct question *next; /* in its batch; while spare */
+	struct question *chained;
+	struct authority_reply reply;
+	struct account *account;
+	struct throttle_verdict local; /* what the node's own limits say */
+	uint64_t number;
+	bool is_open; /* an exchange waits for it */
+};
+
+/* A call of the store's function on its way. */
+struct fleet_batch {
+	struct store_call call;
+	struct fleet_batch *next;
+	struct fleet_worker *worker;
+	struct question *first, **end; /* those that it asks, in this order */
+	uint64_t sent_ms;
+	struct batch batch;
+};
+
+/* Limits' names, kept for what goes back when its snapshot is gone. */
+struct fleet_name {
+	struct fleet_name *next;
+	char text[];
+};
+
+#define FLEET_CHAINS 1024
+/* Questions of a worker that the store has not answered; beyond them it is taken to be down. */
+#define FLEET_PENDING_MOST 4096
+
+struct worker;
+
+struct fleet_worker {
+	struct worker *worker;
+	struct authority *authority;
+	struct store_link store;
+	char *prefix; /* of the store's keys */
+	struct fleet_name *names;
+	struct fleet_batch *filling; /* not sent yet */
+	struct fleet_batch *in_flight, **in_flight_end;
+	struct fleet_batch *spare_batches;
+	struct account *spare_accounts;
+	struct question *spare_questions;
+	struct question *chains[FLEET_CHAINS]; /* open ones, by their numbers */
+	unsigned pending;
+	struct deadline silence; /* of the store, while something is in flight */
+};
+
+/* Memory from the worker's spare. NULL without memory. */
+struct account *account_new(struct fleet_worker *fleet);
+void account_free(struct account *account);
+struct question *question_new(struct fleet_worker *fleet);
+void question_free(struct fleet_worker *fleet, struct question *question);
+/* Frees all that is spare. */
+void questions_clear(struct fleet_worker *fleet);
+
+/* Open ones by their numbers. */
+void question_add(struct fleet_worker *fleet, struct question *question);
+/* Takes it out; NULL: there is none of this number. */
+struct question *question_take(struct fleet_worker *fleet, uint64_t number);
+
+/* The same text, as long as the worker; NULL without memory. */
+const char *fleet_name_of(struct fleet_worker *fleet, const char *name);
+
+#endif

@@ -1,0 +1,121 @@
+/*
+ * hiredis asks to be told when its socket can be read or written. Its own adapter would ask the
+ * kernel for each command that is sent; here a turn's commands are written at once, and the socket
+ * is watched only while it takes no more.
+ */
+#include "fleet/redis_events.h"
+
+#include <hiredis/async.h>
+#include <stdlib.h>
+
+struct watch {
+	struct redisAsyncContext *redis;
+	struct event *read, *write;
+	bool reads, writes; /* is watched for it */
+	bool is_open;       /* the first writable event, which ends connecting, has come */
+	bool flushing;
+};
+
+static void on_readable(evutil_socket_t fd, short what, void *arg)
+{
+	struct watch *watch = arg;
+
+	(void)fd;
+	(void)what;
+	redisAsyncHandleRead(watch->redis);
+}
+
+static void on_writable(evutil_socket_t fd, short what, void *arg)
+{
+	struct watch *watch = arg;
+
+	(void)fd;
+	(void)what;
+	watch->is_open = true;
+	watch->flushing = true;
+	struct redisAsyncContext *redis = watch->redis;
+	redisAsyncHandleWrite(redis);
+}
+
+static void add_read(void *arg)
+{
+	struct watch *watch = arg;
+
+	if (!watch->reads)
+		event_add(watch->read, NULL);
+	watch->reads = true;
+}
+
+static void del_read(void *arg)
+{
+	struct watch *watch = arg;
+
+	if (watch->reads)
+		event_del(watch->read);
+	watch->reads = false;
+}
+
+static void add_write(void *arg)
+{
+	struct watch *watch = arg;
+
+	if (watch->is_open && !watch->flushing)
+		return; /* redis_events_flush will */
+	if (!watch->writes)
+		event_add(watch->write, NULL);
+	watch->writes = true;
+}
+
+static void del_write(void *arg)
+{
+	struct watch *watch = arg;
+
+	if (watch->writes)
+		event_del(watch->write);
+	watch->writes = false;
+	watch->flushing = false;
+}
+
+static void clean_up(void *arg)
+{
+	struct watch *watch = arg;
+
+	watch->redis->ev.data = NULL;
+	event_free(watch->read);
+	event_free(watch->write);
+	free(watch);
+}
+
+bool redis_events_attach(struct redisAsyncContext *redis, struct event_base *base)
+{
+	struct watch *watch = calloc(1, sizeof(*watch));
+
+	if (!watch)
+		return false;
+	watch->redis = redis;
+	watch->read = event_new(base, redis->c.fd, EV_READ | EV_PERSIST, on_readable, watch);
+	watch->write = event_new(base, redis->c.fd, EV_WRITE | EV_PERSIST, on_writable, watch);
+	if (!watch->read || !watch->write) {
+		if (watch->read)
+			event_free(watch->read);
+		free(watch);
+		return false;
+	}
+	redis->ev.data = watch;
+	redis->ev.addRead = add_read;
+	redis->ev.delRead = del_read;
+	redis->ev.addWrite = add_write;
+	redis->ev.delWrite = del_write;
+	redis->ev.cleanup = clean_up;
+	return true;
+}
+
+void redis_events_flush(struct redisAsyncContext *redis)
+{
+	struct watch *watch = redis->ev.data;
+
+	if (!watch->is_open)
+		return;
+	watch->flushing = true;
+	redisAsyncHandleWrite(redis);
+}

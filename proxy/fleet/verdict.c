@@ -1,0 +1,73 @@
+#include "fleet/verdict.h"
+
+#include <string.h>
+
+unsigned account_shared(const struct account *account)
+{
+	unsigned shared = 0;
+
+	for (unsigned i = 0; i < account->count; i++)
+		shared += account->charges[i].local < 0;
+	return shared;
+}
+
+static struct throttle_outcome outcome_of(
+	struct account_charge *charge, const struct answer_limit *answer)
+{
+	const struct rule *rule = &charge->rule;
+	uint64_t asked = charge->cost > 0 ? charge->cost : 1;
+	uint64_t time_ns = answer->time_us < 0 ? THROTTLE_NEVER : (uint64_t)answer->time_us * 1000;
+	bool violated = answer->slot == 0 && answer->used + asked > rule->quota;
+
+	charge->slot = answer->slot;
+	return (struct throttle_outcome){
+		.quota = rule->quota,
+		.remaining = answer->used < rule->quota ? rule->quota - answer->used : 0,
+		.more_ns = time_ns,
+		.reset_ns = time_ns,
+		.retry_after_ns = violated ? time_ns : 0,
+		.violated = violated,
+		.shadow = rule->shadow,
+	};
+}
+
+/* As throttle_take sums them up. */
+static void sum_up(const struct account *account, struct throttle_verdict *verdict)
+{
+	bool delay = true;
+
+	verdict->violated = verdict->shadowed = 0;
+	verdict->retry_after_ns = 0;
+	for (unsigned i = 0; i < verdict->count; i++) {
+		const struct throttle_outcome *outcome = &verdict->outcome[i];
+		if (!outcome->violated)
+			continue;
+		if (outcome->shadow) {
+			verdict->shadowed++;
+			continue;
+		}
+		verdict->violated++;
+		if (outcome->retry_after_ns > verdict->retry_after_ns)
+			verdict->retry_after_ns = outcome->retry_after_ns;
+		delay = delay && !outcome->banned &&
+			outcome->retry_after_ns <= account->charges[i].delay_max_ns;
+	}
+	verdict->admitted = verdict->violated == 0;
+	verdict->delay = !verdict->admitted && delay;
+}
+
+void verdict_fill(struct account *account, const struct throttle_verdict *local,
+	const struct answer_limit *answers, struct throttle_verdict *verdict)
+{
+	static const struct answer_limit unused = {0};
+
+	verdict->count = account->count;
+	for (unsigned i = 0; i < account->count; i++) {
+		struct account_charge *charge = &account->charges[i];
+		if (charge->local >= 0)
+			verdict->outcome[i] = local->outcome[charge->local];
+		else
+			verdict->outcome[i] = outcome_of(charge, answers ? answers++ : &unused);
+	}
+	sum_up(account, verdict);
+}

@@ -1,0 +1,398 @@
+"""Limits of a fleet: several nodes, one Redis. What is claimed of times is claimed as in promise.py:
+a window that was too full for certain, by when requests were sent and when the origin had them."""
+import json
+import re
+import signal
+import threading
+import time
+
+from lib.client import Client
+from lib.crowd import Crowd
+from lib.fields import told, wait_ms
+from lib.process import BINARY, run, until
+from lib.redis import Redis
+from lib.sluice import to
+from lib.spans import most_within
+from lib.tap import equal, main, test, true
+from lib.wire import Ended
+
+NODES = 3
+
+
+def fleet_of(redis, more=""):
+    return f"[fleet]\nstore = {redis.url}\n{more}\n"
+
+
+def limit(name, rate, more=""):
+    return (f"[limit {name}]\nkey = header:X-Api-Key | ip\nrate = {rate}\nscope = fleet\nfleet = exact\n"
+            f"{more}\n")
+
+
+def nodes(t, redis, sections, count=NODES, fleet="", **options):
+    """Nodes that have found the store."""
+    made = [t.sluice(fleet_of(redis, fleet) + sections, **options) for _ in range(count)]
+    for node in made:
+        connected(node)
+    return made
+
+
+def connected(node, times=1):
+    for worker in range(node.workers):
+        node.process.wait_output(f"connected (worker {worker})", times)
+
+
+def ask(client, key="one", path="/", number=None):
+    fields = [("X-Api-Key", key)]
+    if number is not None:
+        fields.append(("X-Number", str(number)))
+    return client.ask(path, fields=fields)
+
+
+class Load:
+    """Clients that ask nodes as fast as these answer, all as one caller; who is sent what, when."""
+
+    def __init__(self, t, clients_each, key="one"):
+        self.key = key
+        self.sent, self.answers, self.lock = [], {}, threading.Lock()
+        self.clients_each = clients_each
+        self.crowd = Crowd(t)
+
+    def begin(self, all_nodes):
+        for node in all_nodes:
+            self.crowd.start(self.clients_each, lambda _, node=node: self._hammer(node))
+        return self
+
+    def _hammer(self, node):
+        client = None
+        while not self.crowd._stop.is_set():
+            try:
+                client = client or Client(node.address)
+                with self.lock:
+                    number = len(self.sent)
+                    self.sent.append(time.monotonic())
+                status = ask(client, self.key, number=number).status
+            except (OSError, Ended):
+                status, client = None, None
+                time.sleep(0.01)  # the node is away; the test's own pace
+            with self.lock:
+                self.answers[status] = self.answers.get(status, 0) + 1
+
+    def end(self):
+        self.crowd.stop()
+
+    def spans(self, origin):
+        """(sent, arrived) of what the origin has had."""
+        return [(self.sent[int(x.request.get("X-Number"))], x.arrived) for x in origin.requests]
+
+    def count(self, status):
+        with self.lock:
+            return self.answers.get(status, 0)
+
+
+def judge(t, load, origin, quota, window):
+    load.end()
+    spans = load.spans(origin)
+    most = most_within(spans, window - 0.05)
+    t.note(f"{len(load.sent)} requests, answers {load.answers}, {len(spans)} at the origin, "
+           f"at most {most} of {quota} within {window} s")
+    true(most <= quota, f"{most} were sent and had arrived within {window} s")
+    return spans
+
+
+# ---- one limit, all nodes ----------------------------------------------------------------------
+
+@test("one quota over three nodes, told alike by each, and exactly when to retry")
+def together(t):
+    redis = Redis(t)
+    origin = t.origin()
+    clients = [t.client(n) for n in nodes(t, redis, limit("it", "4 per 2s") + to(origin, route="limits = it"))]
+    left = []
+    for n in range(4):
+        answer = ask(clients[n % NODES])
+        equal(answer.status, 200, f"request {n}")
+        left.append(told(answer).left["it"]["r"])
+        equal(told(answer).policy["it"]["q"], 4, "the quota")
+    equal(left, [3, 2, 1, 0], "what each node says is left")
+    waits = []
+    for client in clients:
+        refused = ask(client)
+        equal(refused.status, 429, "beyond it")
+        waits.append(wait_ms(refused))
+        equal(json.loads(refused.body)["violated-policies"], ["it"], "violated")
+    true(all(0 < wait <= 2000 for wait in waits), f"waits {waits}")
+    equal(ask(clients[0], key="two").status, 200, "another caller")
+    wait = wait_ms(ask(clients[2]))
+    time.sleep(wait / 1000)
+    equal(ask(clients[1]).status, 200, "after the time that another node said")
+    equal(len(origin.requests), 6, "at the origin")
+
+
+@test("several limits, of the fleet and of the node, are charged all or none")
+def several(t):
+    redis = Redis(t)
+    origin = t.origin()
+    sections = (limit("wide", "10 per 1h") + limit("narrow", "2 per 1h")
+                + "[limit own]\nkey = header:X-Api-Key | ip\nrate = 3 per 1h\n"
+                + to(origin, route="limits = wide, narrow")
+                + "[route mixed]\npath = /mixed\nupstream = origin\nlimits = own, wide\n")
+    one, two = [t.client(n) for n in nodes(t, redis, sections, 2)]
+    equal([ask(c).status for c in (one, two, one, two)], [200, 200, 429, 429], "by the narrow one")
+    refused = ask(one)
+    equal(told(refused).left["wide"]["r"], 8, "left of the wide one, of which nothing was taken")
+    equal([ask(one, path="/mixed").status for _ in range(4)], [200, 200, 200, 429], "by the node's own")
+    refused = ask(one, path="/mixed")
+    equal(told(refused).left["wide"]["r"], 5, "left of the wide one")
+    equal(told(refused).left["own"]["r"], 0, "left of the node's own")
+    equal([ask(two, path="/mixed").status for _ in range(4)], [200, 200, 200, 429], "the other node's own")
+    equal(told(ask(two, path="/mixed")).left["wide"]["r"], 2, "left of the wide one")
+
+
+@test("costs, refunds, shadow and delay reach the store")
+def afterwards(t):
+    redis = Redis(t)
+
+    def handler(x):
+        x.read_body()
+        fields = [("X-Cost", "4")] if x.request.target.startswith("/cost") else []
+        x.reply(500 if x.request.target.startswith("/fail") else 200, b"x", fields=fields)
+    origin = t.origin(handler)
+    sections = (limit("it", "10 per 1h") + limit("seen", "1 per 1h", "mode = shadow")
+                + limit("slow", "1 per 300ms", "on_exceed = delay 10s")
+                + to(origin, route="limits = it, seen")
+                + "[route cost]\npath = /cost\nupstream = origin\nlimits = it\ncost = response:X-Cost\n"
+                + "[route fail]\npath = /fail\nupstream = origin\nlimits = it\nrefund = 5xx\n"
+                + "[route slow]\npath = /slow\nupstream = origin\nlimits = slow\n")
+    one, two = [t.client(n) for n in nodes(t, redis, sections, 2)]
+    equal([ask(c).status for c in (one, two)], [200, 200], "shadow refuses nothing")
+    equal(told(ask(one)).left["it"]["r"], 7, "after three")
+    equal(ask(two, path="/fail").status, 500, "a failure")
+    until(lambda: told(ask(one, path="/fail")).left["it"]["r"] == 6, "the failures were given back")
+    equal(ask(one, path="/cost").status, 200, "of a cost that the response says")
+    until(lambda: told(ask(two, path="/fail")).left["it"]["r"] == 2, "what it cost in truth")
+    began = time.monotonic()
+    equal([ask(c, path="/slow").status for c in (one, two, one)], [200] * 3, "delayed")
+    true(time.monotonic() - began >= 0.55, "each after its time")
+
+
+@test("pipelined and many at once: the store's calls are fewer than the questions", workers=[1])
+def batches(t):
+    redis = Redis(t)
+    origin = t.origin()
+    node, = nodes(t, redis, limit("it", "1000 per 1h") + to(origin, route="limits = it"), 1)
+    client = t.client(node)
+    head = b"GET / HTTP/1.1\r\nHost: a.test\r\nX-Api-Key: one\r\n\r\n"
+    client.send(head * 16)
+    equal([client.response().status for _ in range(16)], [200] * 16, "answers")
+    calls = int(re.search(r"cmdstat_fcall:calls=(\d+)",
+                          redis.connect().ask("INFO", "commandstats").decode())[1])
+    true(calls < 16, f"{calls} calls for 16 verdicts")
+
+
+# ---- the promise -------------------------------------------------------------------------------
+
+@test("the promise over three nodes under load", workers=[2])
+def promise(t):
+    redis = Redis(t)
+    origin = t.origin(lambda x: x.reply(200, b"x"))
+    sections = limit("it", "50 per 2s") + to(origin, route="limits = it")
+    load = Load(t, 4).begin(nodes(t, redis, sections, fleet="store_timeout = 5s"))
+    origin.wait(lambda: len(origin.requests) >= 200, "four windows' worth")
+    spans = judge(t, load, origin, 50, 2.0)
+    equal(load.count(503), 0, "answers without a verdict")
+    true(len(spans) >= 200, "what may pass does")
+
+
+@test("one node stopped for a while, another killed: no window is too full",
+      workers=[2])
+def nodes_fail(t):
+    redis = Redis(t)
+    origin = t.origin(lambda x: x.reply(200, b"x"))
+    sections = limit("it", "40 per 1s") + to(origin, route="limits = it")
+    all_nodes = nodes(t, redis, sections, fleet="store_timeout = 2s")
+    load = Load(t, 3).begin(all_nodes)
+    origin.wait(lambda: len(origin.requests) >= 60, "requests")
+    all_nodes[1].process.stop()
+    at = len(origin.requests)
+    origin.wait(lambda: len(origin.requests) >= at + 80, "requests past the node that stands still")
+    all_nodes[1].process.signal(signal.SIGCONT)
+    at = len(origin.requests)
+    origin.wait(lambda: len(origin.requests) >= at + 40, "requests")
+    all_nodes[2].process.kill()
+    all_nodes[2].ended = True
+    at = len(origin.requests)
+    origin.wait(lambda: len(origin.requests) >= at + 80, "requests past the killed node")
+    judge(t, load, origin, 40, 1.0)
+
+
+# ---- the store fails ---------------------------------------------------------------------------
+
+@test("a store that stands still: 503 with Retry-After in time, and no window is too full after it")
+def store_stops(t):
+    redis = Redis(t)
+    origin = t.origin(lambda x: x.reply(200, b"x"))
+    sections = limit("it", "30 per 1s") + to(origin, route="limits = it")
+    all_nodes = nodes(t, redis, sections, fleet="store_timeout = 100ms")
+    load = Load(t, 2).begin(all_nodes)
+    origin.wait(lambda: len(origin.requests) >= 60, "requests")
+    redis.stop()
+    until(lambda: load.count(503) > 50, "refusals without a verdict")
+    answer = ask(t.client(all_nodes[0]))
+    equal((answer.status, answer.get("Retry-After")), (503, "1"), "without the store")
+    true("temporary-reduced-capacity" in answer.body.decode(), answer.body)
+    all_nodes[0].process.wait_output("until it answers, limits of the fleet refuse all")
+    redis.go_on()
+    at = len(origin.requests)
+    origin.wait(lambda: len(origin.requests) >= at + 60, "requests after it")
+    judge(t, load, origin, 30, 1.0)
+
+
+@test("a store that is killed and comes back empty: nodes find it and load its function again")
+def store_restarts(t):
+    redis = Redis(t)
+    origin = t.origin()
+    sections = limit("it", "5 per 1h") + to(origin, route="limits = it")
+    all_nodes = nodes(t, redis, sections)
+    clients = [t.client(n) for n in all_nodes]
+    equal([ask(c).status for c in clients], [200] * 3, "before")
+    redis.kill()
+    until(lambda: ask(clients[0]).status == 503, "the store is missed")
+    redis.start()
+    for node in all_nodes:
+        connected(node, 2)
+    equal(told(ask(clients[1])).left["it"]["r"], 4, "an empty store has forgotten what it counted")
+
+
+@test("a function that was flushed is loaded again, and the question asked again")
+def flushed(t):
+    redis = Redis(t)
+    origin = t.origin()
+    node, = nodes(t, redis, limit("it", "5 per 1h") + to(origin, route="limits = it"), 1)
+    client = t.client(node)
+    equal(ask(client).status, 200, "before")
+    redis.connect().ask("FUNCTION", "FLUSH")
+    equal(told(ask(client)).left["it"]["r"], 3, "after")
+
+
+@test("store_down = admit: all pass while the store is away, and are not charged afterwards")
+def admit(t):
+    redis = Redis(t)
+    origin = t.origin()
+    sections = (limit("it", "2 per 1h") + to(origin, route="limits = it")
+                + "[limit own]\nrate = 5 per 1h\n[route own]\npath = /own\nupstream = origin\nlimits = own, it\n")
+    node, = nodes(t, redis, sections, 1, fleet="store_down = admit")
+    client = t.client(node)
+    equal(ask(client).status, 200, "with the store")
+    redis.stop()
+    equal([ask(client).status for _ in range(6)], [200] * 6, "without")
+    equal([ask(client, path="/own").status for _ in range(6)], [200] * 5 + [429], "by the node's own limit")
+    redis.go_on()
+    until(lambda: told(ask(client, key="other")).left["it"]["r"] in (0, 1), "the store answers")
+    until(lambda: (a := ask(client)).status == 429 or told(a).left["it"]["r"] == 0, "the second and last")
+    equal(ask(client).status, 429, "beyond it")
+
+
+@test("a node starts without its store, and finds it")
+def late(t):
+    redis = Redis(t)
+    redis.kill()
+    origin = t.origin()
+    node = t.sluice(fleet_of(redis) + limit("it", "5 per 1h") + to(origin, route="limits = it"))
+    client = t.client(node)
+    equal(ask(client).status, 503, "without")
+    redis.start()
+    connected(node)
+    equal(ask(client).status, 200, "with")
+
+
+# ---- who may ask, and what is said --------------------------------------------------------------
+
+@test("users and passwords, from the URL, a variable and a file; a database; no secret is shown")
+def passwords(t):
+    redis = Redis(t, "--requirepass", "all:so/secret")
+    redis_of_users = Redis(t, "--user", *"node on >p@ss ~* +@all".split(), "--user", "default", "off")
+    origin = t.origin()
+    sections = limit("it", "5 per 1h") + to(origin, route="limits = it")
+    t.file("password", "all:so/secret\n")
+    for line, env in ((f"store = redis://:all%3Aso%2fsecret@127.0.0.1:{redis.number}/3", {}),
+                      (f"store = redis://:${{PASSWORD}}@127.0.0.1:{redis.number}/3", {"PASSWORD": "all:so%2Fsecret"}),
+                      (f"store = redis://127.0.0.1:{redis.number}/3\npassword = file:password", {}),
+                      (f"store = redis://node:p%40ss@127.0.0.1:{redis_of_users.number}", {})):
+        node = t.sluice(f"[fleet]\n{line}\n" + sections, environment=env)
+        connected(node)
+        equal(ask(t.client(node)).status, 200, line)
+        true("secret" not in node.log() and "p%40ss" not in node.log(), "no secret in the log")
+    node = t.sluice(f"[fleet]\nstore = redis://:wrong@127.0.0.1:{redis.number}\n" + sections)
+    node.process.wait_output("WRONGPASS")
+    equal(ask(t.client(node)).status, 503, "with a wrong password")
+
+
+@test("a reload changes the limit, the store's timeout and the store itself")
+def reload(t):
+    one, two = Redis(t), Redis(t)
+    origin = t.origin()
+    route = to(origin, route="limits = it")
+    node, = nodes(t, one, limit("it", "4 per 1h") + route, 1)
+    client = t.client(node)
+    equal([ask(client).status for _ in range(3)], [200] * 3, "at first")
+    node.reload(fleet_of(one, "store_timeout = 50ms") + limit("it", "40 per 1h") + route)
+    until(lambda: told(ask(client)).left["it"]["r"] >= 30, "the raised limit, its count kept")
+    node.reload(fleet_of(one) + limit("it", "4 per 1h") + route)
+    until(lambda: ask(client).status == 429, "the lowered limit, its count kept")
+    node.reload(fleet_of(two) + limit("it", "4 per 1h") + route)
+    connected(node, 2)
+    equal(ask(client).status, 200, "by another store")
+    node.reload(route.replace("limits = it", ""))
+    until(lambda: "RateLimit" not in str(ask(client).fields), "no limit any more")
+
+
+@test("explain, callers and reset say that they know limits of the node only", workers=[1])
+def operators(t):
+    redis = Redis(t)
+    admin = f"[admin]\nbind = unix:{t.path('admin')}\n"
+    sections = (admin + limit("it", "4 per 1h") + "[limit own]\nrate = 3 per 1h\n"
+                + to(t.origin(), route="limits = it, own"))
+    node, = nodes(t, redis, sections, 1)
+    equal(ask(t.client(node)).status, 200, "a request")
+
+    def operate(*words):
+        return run([BINARY, *words, "-c", node.ini_path])[1]
+    true("has a limit of the fleet" in operate("explain", "http://api.test/"), "explain")
+    true("The limit is of the fleet" in operate("callers", "127.0.0.1", "--limit", "it"), "callers")
+    true("The limit is of the fleet" in operate("reset", "127.0.0.1", "--limit", "it"), "reset")
+    true("own" in operate("reset", "127.0.0.1"), "reset of the others")
+
+
+CASES = (
+    ("[limit a]\nrate = 1 per 1s\nscope = fleet\n", "expected fleet = exact with it"),
+    ("[limit a]\nrate = 1 per 1s\nscope = fleet\nfleet = exact\n", "expected [fleet] with store"),
+    ("[fleet]\n", "[fleet] has no store"),
+    ("[fleet]\nstore = http://x\n", "does not begin with redis://"),
+    ("[fleet]\nstore = redis://host.test:1\n", "the host is no address"),
+    ("[fleet]\nstore = redis://a@127.0.0.1\n", "a user without a password"),
+    ("[fleet]\nstore = redis://a:%zz@127.0.0.1\n", "not percent-encoded"),
+    ("[fleet]\nstore = redis://127.0.0.1/x\n", "no number up to"),
+    ("[fleet]\nstore = redis://:x@127.0.0.1\npassword = file:ini\n", "the store's URL has one too"),
+) + tuple((f"[fleet]\nstore = redis://127.0.0.1\n[limit a]\n{lines}\nscope = fleet\nfleet = exact\n", what)
+          for lines, what in (
+              ("concurrency = 3", "concurrency: it is not supported with scope = fleet; expected a rate"),
+              ("rate = 1 per 1s\nalgorithm = gcra", "gcra is not supported"),
+              ("rate = 1 per day", "a period of the calendar is not supported"),
+              ("rate = 1MB per 1s", "bytes are not supported"),
+              ("rate = 1 per 1s\ncount_refused = on", "count_refused: it is not supported"),
+              ("rate = 1 per 1s\nban = 5 per 1m for 1h", "ban: it is not supported"),
+              ("rate = 1000 per 1s\nprecision = exact", "remembers at most 255 times"),
+              ("rate = 1 per 1s\nwas = b", "stays under the name")))
+
+
+@test("sluice check names what is wrong and what is not supported, by file and line", workers=[1])
+def checks(t):
+    rest = "[listener a]\nbind = 127.0.0.1:1\n[upstream u]\nserver = 127.0.0.1:2\n[route r]\nupstream = u\n"
+    for text, expected in CASES:
+        t.file("ini", text + rest)
+        status, output = run([BINARY, "check", "-c", t.path("ini")])
+        equal(status, 1, text)
+        true(expected in output, f"{text}: {output}")
+        true(f"{t.path('ini')}:" in output, output)
+
+
+main()

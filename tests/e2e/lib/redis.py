@@ -1,0 +1,124 @@
+"""A Redis of the test's own, on a free port of loopback and in memory only; and its protocol, as far
+as tests need it."""
+import shutil
+import signal
+import socket
+import struct
+
+from .process import DEADLINE_SECONDS, Port, Process
+from .tap import Skip
+
+
+class Refused(Exception):
+    """What Redis answered with an error."""
+
+
+class Connection:
+    def __init__(self, port):
+        self.socket = socket.create_connection(("127.0.0.1", port), DEADLINE_SECONDS)
+        self.file = self.socket.makefile("rb")
+
+    def ask(self, *words):
+        data = b"*%d\r\n" % len(words)
+        for word in words:
+            word = word if isinstance(word, bytes) else str(word).encode()
+            data += b"$%d\r\n%s\r\n" % (len(word), word)
+        self.socket.sendall(data)
+        return self._read()
+
+    def _read(self):
+        line = self.file.readline()
+        kind, rest = line[:1], line[1:-2]
+        if kind == b"-":
+            raise Refused(rest.decode())
+        if kind == b"+":
+            return rest
+        if kind == b":":
+            return int(rest)
+        if kind == b"$":
+            return None if rest == b"-1" else self.file.read(int(rest) + 2)[:-2]
+        if kind == b"*":
+            return [self._read() for _ in range(int(rest))]
+        raise ConnectionError(f"Redis said {line!r}")
+
+    def close(self):
+        self.file.close()
+        self.socket.close()
+
+
+class Redis:
+    """`options`: further words of its command line."""
+
+    def __init__(self, t, *options):
+        if not shutil.which("redis-server"):
+            raise Skip("redis-server is not installed")
+        self.t = t
+        self.options = options
+        self.port = Port(socket.AF_INET)
+        self.process = None
+        t.defer(self.kill)
+        self.start()
+
+    @property
+    def number(self):
+        return self.port.number
+
+    @property
+    def url(self):
+        return f"redis://127.0.0.1:{self.number}"
+
+    def start(self):
+        """Also again, after `kill`, on the same port: with an empty memory."""
+        self.process = Process(["redis-server", "--port", str(self.number), "--bind", "127.0.0.1",
+                                "--save", "", "--appendonly", "no", "--dir", self.t.folder,
+                                *self.options], "redis")
+        self.process.wait_output("Ready to accept connections")
+
+    def connect(self):
+        made = Connection(self.number)
+        self.t.defer(made.close)
+        return made
+
+    def kill(self):
+        self.process.signal(signal.SIGCONT)
+        self.process.kill()
+
+    def stop(self):
+        self.process.stop()
+
+    def go_on(self):
+        self.process.signal(signal.SIGCONT)
+
+
+def pack(numbers):
+    """MessagePack of an array of integers."""
+    out = b"\xdd" + struct.pack(">I", len(numbers))
+    for n in numbers:
+        out += bytes([n]) if n < 128 else b"\xcf" + struct.pack(">Q", n)
+    return out
+
+
+FORMS = {0xcc: ">B", 0xcd: ">H", 0xce: ">I", 0xcf: ">Q", 0xd0: ">b", 0xd1: ">h", 0xd2: ">i", 0xd3: ">q",
+         0xcb: ">d"}
+
+
+def unpack(data):
+    """The array of integers that it is."""
+    first = data[0]
+    if first == 0xdc:
+        count, at = struct.unpack_from(">H", data, 1)[0], 3
+    elif first == 0xdd:
+        count, at = struct.unpack_from(">I", data, 1)[0], 5
+    else:
+        count, at = first & 0x0f, 1
+    numbers = []
+    for _ in range(count):
+        kind = data[at]
+        at += 1
+        if kind < 0x80 or kind >= 0xe0:
+            numbers.append(kind if kind < 0x80 else kind - 256)
+            continue
+        numbers.append(int(struct.unpack_from(FORMS[kind], data, at)[0]))
+        at += struct.calcsize(FORMS[kind])
+    assert at == len(data)
+    return numbers

@@ -1,0 +1,185 @@
+/* What one call of the store's function says, byte by byte where it matters, and its bounds. */
+#include "fleet/batch.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <cmocka.h>
+
+static const struct rule five = {.quota = 5, .window_us = 1000000, .quantum_us = 1};
+static const struct rule shadow = {
+	.quota = 5, .window_us = 1000000, .quantum_us = 1, .shadow = true};
+
+static struct batch_charge charge_of(const struct rule *rule, const char *limit, uint64_t caller)
+{
+	return (struct batch_charge){rule, limit, {0, caller}, 1};
+}
+
+/* The numbers behind the keys. */
+static struct integers request_of(const char *command, size_t len)
+{
+	const char *at = NULL;
+	struct integers numbers;
+
+	for (const char *c = command; (c = memchr(c, '$', len - (size_t)(c - command))); c++)
+		at = c;
+	at = memchr(at, '\n', len);
+	assert_non_null(at);
+	integers_begin(&numbers, at + 1, len - (size_t)(at + 1 - command) - 2);
+	return numbers;
+}
+
+static void assert_numbers(struct integers *numbers, const int64_t *expected, size_t count)
+{
+	assert_int_equal(numbers->left, count);
+	for (size_t i = 0; i < count; i++)
+		assert_int_equal(integers_next(numbers), expected[i]);
+	assert_false(numbers->wrong);
+}
+
+static void one_verdict_is_composed(void **state)
+{
+	static const char front[] =
+		"*6\r\n$5\r\nFCALL\r\n$14\r\nsluice_judge_1\r\n$1\r\n2\r\n$8\r\np{epoch}\r\n"
+		"$37\r\np{00000000000000000000000000000abc}it\r\n$";
+	static const int64_t expected[] = {1, 5, 1000000, 1, 0, 1, 1, 2, 1, 1};
+	struct batch *batch = calloc(1, sizeof(*batch));
+	struct batch_charge charge = charge_of(&five, "it", 0xabc);
+	const char *command;
+	size_t len;
+
+	(void)state;
+	batch_begin(batch, "p");
+	assert_true(batch_is_empty(batch));
+	batch_ask(batch, &charge, 1, true);
+	assert_true(batch_compose(batch, &command, &len));
+	assert_true(len > sizeof(front));
+	assert_memory_equal(command, front, sizeof(front) - 1);
+	assert_memory_equal(command + len - 2, "\r\n", 2);
+	struct integers numbers = request_of(command, len);
+	assert_numbers(&numbers, expected, sizeof(expected) / sizeof(expected[0]));
+	batch_free(batch);
+	free(batch);
+}
+
+/* The store's function relies on it: no key stands twice. */
+static void the_same_caller_is_one_key(void **state)
+{
+	static const int64_t expected[] = {2, 5, 1000000, 1, 0, 5, 1000000, 1, 1, /* rules */
+		1, 2, 2, 1, 1, 3, 2, 1,                                           /* a, b */
+		4, 1, 2, 1, 1,                                                    /* a looks */
+		2, 3, 2, 77, 1, 99,                                               /* b gives */
+		3, 4, 1, 1};                                                      /* another's a */
+	struct batch *batch = calloc(1, sizeof(*batch));
+	struct batch_charge both[] = {charge_of(&five, "a", 7), charge_of(&shadow, "b", 7)};
+	struct batch_charge other = charge_of(&five, "a", 8);
+	const char *command;
+	size_t len;
+
+	(void)state;
+	batch_begin(batch, "p");
+	batch_ask(batch, both, 2, true);
+	batch_ask(batch, both, 1, false);
+	batch_give(batch, &both[1], 77, 99);
+	batch_charge(batch, &other);
+	assert_int_equal(batch->key_count, 3);
+	assert_true(batch_compose(batch, &command, &len));
+	struct integers numbers = request_of(command, len);
+	assert_numbers(&numbers, expected, sizeof(expected) / sizeof(expected[0]));
+	batch_begin(batch, "p");
+	assert_true(batch_is_empty(batch));
+	batch_charge(batch, &other);
+	assert_int_equal(batch->key_count, 1);
+	batch_free(batch);
+	free(batch);
+}
+
+static void it_fills_up(void **state)
+{
+	struct batch *batch = calloc(1, sizeof(*batch));
+	struct rule rules[BATCH_RULES_MOST];
+	unsigned asked = 0;
+
+	(void)state;
+	batch_begin(batch, "p");
+	for (; batch_has_room(batch, 2); asked++) {
+		struct batch_charge pair[] = {
+			charge_of(&five, "a", asked << 4), charge_of(&five, "b", asked << 4)};
+		batch_ask(batch, pair, 2, true);
+	}
+	assert_true(asked >= BATCH_KEYS_MOST / 2 - 1);
+	assert_int_equal(batch->key_count, 2 * asked);
+	assert_true(batch->key_count <= BATCH_KEYS_MOST);
+	batch_begin(batch, "p");
+	for (asked = 0; batch_has_room(batch, 1); asked++) {
+		rules[asked] = five;
+		rules[asked].quota = asked + 1;
+		struct batch_charge charge = charge_of(&rules[asked], "a", 1);
+		batch_ask(batch, &charge, 1, true);
+	}
+	assert_int_equal(batch->rule_count, asked);
+	assert_true(batch->rule_count <= BATCH_RULES_MOST && batch->key_count == 1);
+	batch_free(batch);
+	free(batch);
+}
+
+static void answers_are_read(void **state)
+{
+	/* the time, the epoch; admitted: one limit; refused: two limits, one that never fits */
+	static const char good[] = "\x9d\x05\x06\x01\x03\x09\x64\x00\x05\x00\x07\x06\x00\xff";
+	struct answer_limit limits[3];
+	struct answer answer;
+	bool admitted;
+
+	(void)state;
+	assert_true(answer_begin(&answer, good, sizeof(good) - 1));
+	assert_int_equal(answer.now_us, 5);
+	assert_int_equal(answer.epoch, 6);
+	assert_true(answer_verdict(&answer, 1, &admitted, limits));
+	assert_true(admitted);
+	assert_int_equal(limits[0].used, 3);
+	assert_int_equal(limits[0].slot, 9);
+	assert_int_equal(limits[0].time_us, 100);
+	assert_false(answer_verdict(&answer, 3, &admitted, limits));
+	assert_true(answer_begin(&answer, good, sizeof(good) - 1));
+	assert_true(answer_verdict(&answer, 1, &admitted, limits));
+	assert_true(answer_verdict(&answer, 2, &admitted, limits));
+	assert_false(admitted);
+	assert_int_equal(limits[1].time_us, -1);
+	assert_false(answer_begin(&answer, "\xa1x", 2));
+	assert_false(answer_begin(&answer, "", 0));
+}
+
+static void rules_are_exact_where_they_can_be(void **state)
+{
+	struct conf_limit limit = {.amount = 31, .per_ns = 10000000000};
+
+	(void)state;
+	assert_int_equal(rule_of(&limit).quantum_us, 1);
+	assert_int_equal(rule_of(&limit).window_us, 10000000);
+	limit.amount = 32;
+	assert_int_equal(rule_of(&limit).quantum_us, 333334);
+	limit.precision = 100;
+	assert_int_equal(rule_of(&limit).quantum_us, 1);
+	limit.amount = 1000;
+	assert_int_equal(rule_of(&limit).quantum_us, 101011);
+	limit.precision = 1;
+	assert_int_equal(rule_of(&limit).quantum_us, 10000000);
+	limit.per_ns = 1000001;
+	assert_int_equal(rule_of(&limit).window_us, 1001);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(one_verdict_is_composed),
+		cmocka_unit_test(the_same_caller_is_one_key),
+		cmocka_unit_test(it_fills_up),
+		cmocka_unit_test(answers_are_read),
+		cmocka_unit_test(rules_are_exact_where_they_can_be),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
