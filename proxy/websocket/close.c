@@ -30,6 +30,18 @@ static void say(struct websocket *socket, unsigned code, struct slice reason, un
 	memcpy(closing->reason, reason.at, closing->reason_len);
 }
 
+/* One that waits for its turn or its limit is given up: the client is told that no more is taken,
+ * and answers that only when nothing of it is under way. */
+static void give_up_message(struct websocket *socket, const char *why)
+{
+	struct exchange *message = socket->client.first;
+
+	if (!message || !exchange_waits_for_turn(message))
+		return;
+	message->outcome = why;
+	exchange_end(message);
+}
+
 void socket_close(struct websocket *socket, unsigned code, struct slice reason,
 	unsigned server_code, const char *why)
 {
@@ -40,6 +52,7 @@ void socket_close(struct websocket *socket, unsigned code, struct slice reason,
 	begin(socket);
 	say(socket, code, reason, server_code, why);
 	socket_clear_sends(socket);
+	give_up_message(socket, why);
 	closing->client.due = !closing->client.told;
 	closing->server.due = !closing->server.told;
 }
@@ -54,6 +67,14 @@ void socket_finish(struct websocket *socket, unsigned code, struct slice reason,
 	say(socket, code, reason, code, why);
 	closing->finishes = true;
 	closing->server.due = true;
+}
+
+void socket_hurry(struct websocket *socket, const char *why)
+{
+	give_up_message(socket, why);
+	socket_clear_sends(socket);
+	socket->closing.hurries = socket->again = true;
+	socket->closing.since_ms = socket_now_ms(socket);
 }
 
 void socket_finish_with_session(struct websocket *socket)
@@ -169,8 +190,9 @@ bool socket_waits_to_finish(const struct websocket *socket)
 {
 	const struct socket_closing *closing = &socket->closing;
 
-	return closing->finishes && ((closing->server.due && socket->client.first) ||
-					    (closing->client.due && socket_has_sends(socket)));
+	return closing->finishes && !closing->hurries &&
+	       ((closing->server.due && socket->client.first) ||
+		       (closing->client.due && socket_has_sends(socket)));
 }
 
 void socket_close_late(struct websocket *socket)

@@ -4,7 +4,8 @@
 
 #include "websocket/state.h"
 
-/* Closes both sides with a close frame, once. `server_code`: what the server gets. `why` for the
+/* Closes both sides with a close frame, once; a message of the client that has had no turn yet is
+ * given up. `server_code`: what the server gets. `why` for the
  * log: a constant. */
 void socket_close(struct websocket *socket, unsigned code, struct slice reason,
 	unsigned server_code, const char *why);
@@ -12,7 +13,10 @@ void socket_close(struct websocket *socket, unsigned code, struct slice reason,
 /* Takes no more messages of the client. What it has sent before is passed on, the server told, and
  * what that still sends before it answers passed on, too; then the client gets a close frame. */
 void socket_finish(struct websocket *socket, unsigned code, struct slice reason, const char *why);
-/* The same, as its session drains or closes. */
+/* It closes already, and what it waits for is given up: the message of the client that has had no
+ * turn yet, and what waits in its send queue. */
+void socket_hurry(struct websocket *socket, const char *why);
+/* The same as socket_finish, as its session drains or closes. */
 void socket_finish_with_session(struct websocket *socket);
 
 /* A side has sent a close frame: passes it on. */
@@ -24,7 +28,8 @@ void socket_client_gone(struct websocket *socket);
 void socket_server_gone(struct websocket *socket, const char *why);
 
 /* Does the server get its close frame when a message of the client's has had its turn, or the
- * client its own behind what waits for it (send.h)? The time to answer begins then. */
+ * client its own behind what waits for it (send.h)? The time to answer begins then. Not in a hurry.
+ */
 bool socket_waits_to_finish(const struct websocket *socket);
 
 /* close_timeout is over. May end the socket. */

@@ -56,6 +56,7 @@ struct socket_closing {
 	bool begun;
 	bool finishes; /* the client is closed when the server has answered */
 	bool is_late;  /* the server has not, in time */
+	bool hurries;  /* it waits for nothing any more: a drain of the worker ends */
 	struct socket_side client, server;
 	uint16_t client_code, server_code; /* of those that are due */
 	uint8_t reason_len;

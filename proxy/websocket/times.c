@@ -124,6 +124,8 @@ static void list_times(struct websocket *socket, uint64_t at_ms[static TIME_KIND
 	if (socket->closing.begun) {
 		if (!socket_waits_to_finish(socket))
 			at_ms[TIME_CLOSING] = socket->closing.since_ms + conf->close_timeout_ms;
+		else if (socket->worker->draining)
+			at_ms[TIME_END] = socket->ends_ms;
 		return;
 	}
 	if (!message)
@@ -177,7 +179,9 @@ static void pass(struct websocket *socket, enum time_kind kind)
 		socket_close(socket, CLOSE_GOING_AWAY, SLICE("idle"), CLOSE_GOING_AWAY, "idle");
 		break;
 	case TIME_END:
-		if (socket->worker->draining)
+		if (socket->closing.begun)
+			socket_hurry(socket, "drained");
+		else if (socket->worker->draining)
 			socket_close(socket, CLOSE_GOING_AWAY, SLICE("going away"),
 				CLOSE_GOING_AWAY, "drained");
 		else

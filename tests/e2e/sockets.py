@@ -409,6 +409,28 @@ def drained_under_load(t):
     equal(sorted(came), sorted(f"{i}:{n}" for i in range(count) for n in range(answered[i])))
 
 
+@test("a drain of sluice ends what a drain of a socket waits for: a message's limit, a client that reads nothing", workers=[1])
+def drained_twice(t):
+    limited = "[limit l]\nkey = ip\nrate = 1 per 1h\n"
+    sluice, admin = with_admin(t, limited + to(t.origin(server()), route=MESSAGES + "message_limits = l\nsocket_queue_bytes = 20M\nclose_timeout = 200ms"),
+                               settings="shutdown_timeout = 2s")
+    (waits,) = opened(t, admin, sluice, 1)
+    for text in ("first", "waits an hour"):
+        waits.send(text)
+    equal(waits.message(), "first")
+    run(admin, only(admin), "drain")
+    reads_nothing = open_socket(t, sluice, receive_buffer=4096)
+    until(lambda: len(listed(admin)) == 2, "both are listed")
+    (id,) = [one["id"] for one in listed(admin) if one["state"] == "open"]
+    for _ in range(8):
+        run(admin, id, "post", {"text": "f" * 1000_000})
+    run(admin, id, "drain")
+    sluice.terminate()
+    equal(waits.closed_with(), (1001, "drained"))
+    equal(sluice.wait(), 0, "exit status")
+    reads_nothing.stream.close()
+
+
 @test("hundreds are ended at once, while others pass messages", workers=[4])
 def many(t):
     sluice, admin = with_admin(t, two_routes(t.origin(server())))
@@ -455,6 +477,7 @@ def reloaded(t):
 def stopped(t):
     sluice, admin = begun(t, "socket_queue_bytes = 20M\nclose_timeout = 100ms", settings="shutdown_timeout = 300ms")
     socket, id = slow(t, sluice, admin)
+    before = listed(admin)[0]["queued"]
     statuses = []
 
     def wait():
@@ -463,7 +486,7 @@ def stopped(t):
     waiters = [threading.Thread(target=wait) for _ in range(3)]
     for waiter in waiters:
         waiter.start()
-    until(lambda: listed(admin)[0]["queued"] >= 3, "they wait")
+    until(lambda: listed(admin)[0]["queued"] == before + 3, "they wait")
     socket.stream.close()
     sluice.terminate()
     for waiter in waiters:

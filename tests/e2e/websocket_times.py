@@ -157,6 +157,22 @@ def drain(t):
     equal(sluice.wait(), 0)
 
 
+@test("a message that waits for its limit longer than a drain lasts is given up, and the process ends well")
+def waits_in_drain(t):
+    log = ws.Log()
+    sluice = t.sluice("[limit l]\nkey = ip\nrate = 1 per 1h\n" +
+                      to(t.origin(server(log=log)), route=route("message_limits = l\non_message_exceed = delay")),
+                      settings="shutdown_timeout = 2s")
+    socket = open_socket(t, sluice)
+    for text in ("first", "waits an hour"):
+        socket.send(text)
+    equal(socket.message(), "first")
+    sluice.terminate()
+    equal(socket.closed_with(), (1001, "going away"))
+    equal(sluice.wait(), 0, "exit status")
+    equal(log.all(), ["first", ("close", 1001, "going away")])
+
+
 @test("messages pass while a drain waits for the socket's end")
 def works_in_drain(t):
     origin = t.origin(server())

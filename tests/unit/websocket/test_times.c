@@ -5,6 +5,9 @@
 
 #define QUIET "websocket = messages\n"
 
+static const struct stage_conf hourly = {.more = "[limit l]\nkey = ip\nrate = 1 per 1h\n",
+	.route = OPENED_ROUTE "message_limits = l\n"};
+
 static struct opened o;
 
 static void begin(const char *route)
@@ -371,6 +374,55 @@ static void one_is_always_set(void **state)
 	opened_end(&o);
 }
 
+/* A message that waits for its limit is given up as its socket closes. */
+static void a_drain_gives_up_what_waits(void **state)
+{
+	(void)state;
+	opened_begin(&o, &hourly);
+	o.stage->worker->draining = true;
+	socket_drain(o.socket);
+	o.socket->ends_ms = STAGE_START_MS + 777;
+	opened_client(&o, FRAME_TEXT, "first");
+	opened_client(&o, FRAME_TEXT, "waits an hour");
+	assert_non_null(o.socket->client.first);
+	assert_int_equal(opened_due_ms(&o), 777);
+	opened_pass(&o);
+	assert_null(o.socket->client.first);
+	assert_string_equal(opened_to_client(&o), "close(1001 going away) ");
+	assert_string_equal(opened_to_server(&o), "text(first) close(1001 going away) ");
+	opened_client_closes(&o, 1001, "");
+	opened_server_closes(&o, 1001, "");
+	assert_false(opened_is_open(&o));
+	o.stage->worker->draining = false;
+	opened_end(&o);
+}
+
+/* The same where it has begun to close, and lets the message have its turn. */
+static void a_drain_hurries_what_closes(void **state)
+{
+	(void)state;
+	opened_begin(&o, &hourly);
+	opened_client(&o, FRAME_TEXT, "first");
+	opened_client(&o, FRAME_TEXT, "waits an hour");
+	socket_finish(o.socket, CLOSE_GOING_AWAY, SLICE("drained"), "drained");
+	socket_run(o.socket);
+	assert_string_equal(opened_to_server(&o), "text(first) ");
+	assert_true(opened_due_ms(&o) > 5000);
+	o.stage->worker->draining = true;
+	socket_drain(o.socket);
+	o.socket->ends_ms = STAGE_START_MS + 777;
+	socket_run(o.socket);
+	assert_int_equal(opened_due_ms(&o), 777);
+	opened_pass(&o);
+	assert_string_equal(opened_to_server(&o), "close(1001 drained) ");
+	opened_server_closes(&o, 1001, "");
+	assert_string_equal(opened_to_client(&o), "close(1001 drained) ");
+	opened_client_closes(&o, 1001, "");
+	assert_false(opened_is_open(&o));
+	o.stage->worker->draining = false;
+	opened_end(&o);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -390,6 +442,8 @@ int main(void)
 		cmocka_unit_test(a_drain_spreads_the_ends),
 		cmocka_unit_test(a_socket_that_opens_in_a_drain),
 		cmocka_unit_test(at_the_end_of_a_drain),
+		cmocka_unit_test(a_drain_gives_up_what_waits),
+		cmocka_unit_test(a_drain_hurries_what_closes),
 		cmocka_unit_test(closing_has_its_own_time),
 		cmocka_unit_test(closing_begins_once),
 		cmocka_unit_test(closing_begins_once_for_both),
