@@ -159,9 +159,12 @@ struct exchange_turn {
 	bool aside;       /* has its turn in the queue, but takes no place before it can go on */
 	bool awaits_mail; /* ended, but the queue's message is under way to it */
 	bool has_deadline;
-	bool asks;                                 /* an authority is asked when it has its place */
-	uint64_t wait_ends_ms;                     /* QUEUED: queue_timeout is over */
-	uint64_t question;                         /* ASKING: its number; 0: none is pending */
+	bool asks;              /* an authority is asked when it has its place */
+	uint8_t renewals;       /* verdicts of an authority that became too old */
+	uint64_t asked_ns;      /* the authority, for the latest verdict: the turn's time, */
+	uint64_t asked_boot_ns; /* and that of worker_throttle_ns */
+	uint64_t wait_ends_ms;  /* QUEUED: queue_timeout is over */
+	uint64_t question;      /* ASKING: its number; 0: none is pending */
 	void (*judged)(struct exchange *exchange); /* ASKING: what comes next, unless refused */
 
 	struct ticket ticket;     /* from here on: not cleared */

@@ -348,6 +348,41 @@ static void judged_again(struct exchange *x)
 		leave_aside(x);
 }
 
+/*
+ * A verdict of an authority is of the moment when it was asked. While the request waited for its
+ * place, or the node stood still, that has passed: sent now, the request would be in another window
+ * than it was charged in. The clock is read anew, as the turn itself may have been held up. Where
+ * authorities take so long, the third verdict counts.
+ */
+#define VERDICT_FRESH_NS (100 * CLOCK_NS_PER_MS)
+#define RENEWALS_MOST    3
+
+static bool is_old(const struct exchange *x)
+{
+	return x->turn.renewals < RENEWALS_MOST &&
+	       (worker_now_ns(x->worker) - x->turn.asked_ns > VERDICT_FRESH_NS ||
+		       worker_throttle_ns(x->worker) - x->turn.asked_boot_ns > VERDICT_FRESH_NS);
+}
+
+static void judged_at_turn(struct exchange *x)
+{
+	if (x->gate.verdict.outcome == GATE_DELAY)
+		delay(x);
+	else
+		exchange_forward(x);
+}
+
+/* Gives back what the old verdict took, and asks again; it keeps its place meanwhile. */
+static __attribute__((noinline)) void renew_verdict(struct exchange *x)
+{
+	static const struct gate_end unused = {.never_forwarded = true};
+
+	gate_finish(x->use->site->gate, x->route, &x->gate.receipt, &unused,
+		worker_throttle_ns(x->worker));
+	x->turn.renewals++;
+	ask(x, judged_at_turn);
+}
+
 /* At the head of its session: one that its limit delays waits here until it fits, and then for a
  * place at its upstream once more. */
 void exchange_admit(struct exchange *x)
@@ -374,7 +409,10 @@ void exchange_admit(struct exchange *x)
 	}
 	if (x->turn.has_deadline)
 		deadline_clear(&x->turn.deadline);
-	exchange_forward(x);
+	if (x->gate.receipt.authority && is_old(x))
+		renew_verdict(x);
+	else
+		exchange_forward(x);
 }
 
 /* The message of its ticket: its turn has come, or what else the queue had to say. */
@@ -493,6 +531,8 @@ static void ask(struct exchange *x, void (*judged)(struct exchange *x))
 	x->turn.judged = judged;
 	if (judged == judged_first)
 		x->times.judged_ns = worker_now_ns(x->worker); /* delays count from here */
+	x->turn.asked_ns = worker_now_ns(x->worker);
+	x->turn.asked_boot_ns = worker_throttle_ns(x->worker);
 	exchange_enter(x, EXCHANGE_ASKING);
 	struct authority_question question = question_of(x);
 	enum authority_answer answer = authority->calls->ask(authority, &question, &judgement);

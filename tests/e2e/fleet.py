@@ -9,6 +9,7 @@ import time
 from lib.client import Client
 from lib.crowd import Crowd
 from lib.fields import told, wait_ms
+from lib.held import Held
 from lib.process import BINARY, run, until
 from lib.redis import Redis
 from lib.sluice import to
@@ -186,6 +187,33 @@ def batches(t):
     calls = int(re.search(r"cmdstat_fcall:calls=(\d+)",
                           redis.connect().ask("INFO", "commandstats").decode())[1])
     true(calls < 16, f"{calls} calls for 16 verdicts")
+
+
+@test("a verdict that became old in the queue is given back, and the store asked again")
+def old_verdicts(t):
+    redis = Redis(t)
+    held = Held(t)
+    sections = limit("it", "10 per 1h") + to(held.origin, upstream="max_in_flight = 1", route="limits = it")
+    node, = nodes(t, redis, sections, 1)
+    clients = [t.client(node) for _ in range(2)]
+    clients[0].request("/first", fields=[("X-Api-Key", "one")])
+    held.here("/first")
+    clients[1].request("/second", fields=[("X-Api-Key", "two")])
+    counted = redis.connect()
+
+    def calls():
+        return int(re.search(r"cmdstat_fcall:calls=(\d+)", counted.ask("INFO", "commandstats").decode())[1])
+    until(lambda: calls() == 2, "both were asked about")
+    time.sleep(0.15)  # a verdict's time is the subject
+    held.let("/first", "/second")
+    equal([c.response().status for c in clients], [200, 200], "both are served")
+    true(calls() >= 3, f"{calls()} calls")
+    equal(told(ask_held(held, t.client(node), "two")).left["it"]["r"], 8, "charged once each")
+
+
+def ask_held(held, client, key):
+    held.let("/")
+    return ask(client, key)
 
 
 # ---- the promise -------------------------------------------------------------------------------

@@ -102,7 +102,9 @@ struct job *job_asked(const struct authority_question *question)
 	struct job *job = job_of_question(question);
 	const struct exchange *x = job->exchange;
 
-	hold_to(job->place > 0 && x->turn.in_queue && x->turn.aside, "asked without a place");
+	/* None at the upstream, unless its turn has come and an old verdict is renewed. */
+	hold_to(job->place > 0 && x->turn.in_queue && (x->turn.aside || x->turn.renewals > 0),
+		"asked without a place");
 	hold_to(x->state == EXCHANGE_ASKING && question->number == x->turn.question,
 		"asked in another state");
 	hold_to(question->route == x->route, "asked about another route");

@@ -45,6 +45,57 @@ static void order_is_that_of_places(void **state)
 	asking_end();
 }
 
+/* What waited since its verdict is asked about again when its turn comes, and keeps its place; what
+ * the old verdict took goes back. */
+static void an_old_verdict_is_renewed(void **state)
+{
+	struct job *first, *second;
+	struct host *host = begin_two(&first, &second, false);
+
+	(void)state;
+	asking_reply(first, FAKE_ADMIT);
+	asking_reply(second, FAKE_ADMIT);
+	assert_true(first->in_service);
+	assert_int_equal(fake_held(&world.fakes[0]) + fake_held(&world.fakes[1]), 2);
+	world_pass(&world, 101);
+	job_end(first);
+	world_turn(&world);
+	assert_int_equal(asking_state(second), EXCHANGE_ASKING);
+	assert_false(second->in_service);
+	assert_int_equal(fake_held(&world.fakes[0]) + fake_held(&world.fakes[1]), 0);
+	world_check_waits(&world);
+	asking_reply(second, FAKE_ADMIT);
+	assert_true(second->in_service);
+	job_end(second);
+	world_turn(&world);
+	assert_int_equal(second->status, 200);
+	assert_int_equal(host->served, 2);
+	asking_end();
+}
+
+/* Then it may be refused, and the place is the next one's. */
+static void a_renewed_verdict_may_refuse(void **state)
+{
+	struct job *first, *second, *third;
+	struct host *host = begin_two(&first, &second, true);
+
+	(void)state;
+	third = peer_request(peer_new(host), ROUTE_STRICT, 0, true);
+	asking_reply(third, FAKE_ADMIT);
+	asking_reply(second, FAKE_ADMIT);
+	asking_reply(first, FAKE_ADMIT);
+	world_pass(&world, 101);
+	job_end(first);
+	world_turn(&world);
+	asking_reply(second, FAKE_REFUSE);
+	assert_int_equal(second->status, 429);
+	world_turn(&world);
+	asking_reply(third, FAKE_ADMIT);
+	assert_true(third->in_service);
+	job_end(third);
+	asking_end();
+}
+
 /* A refusal gives the place up. */
 static void a_refused_one_lets_the_next_go(void **state)
 {
@@ -240,9 +291,10 @@ static void a_delayed_one_asks_again(void **state)
 	assert_false(second->in_service);
 	job_end(first);
 	world_turn(&world);
+	asking_reply(second, FAKE_ADMIT); /* its verdict is 104 ms old */
 	assert_true(second->in_service);
 	job_end(second);
-	assert_int_equal(world.fakes[0].asked, 4);
+	assert_int_equal(world.fakes[0].asked, 5);
 	/* Asked again, it may be refused, or get no answer. */
 	struct job *refused = peer_request(peer_new(host), ROUTE_WRITES, 0, true);
 	struct job *silent = peer_request(peer_new(host), ROUTE_WRITES, 1, true);
@@ -324,6 +376,8 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(order_is_that_of_places),
+		cmocka_unit_test(an_old_verdict_is_renewed),
+		cmocka_unit_test(a_renewed_verdict_may_refuse),
 		cmocka_unit_test(a_refused_one_lets_the_next_go),
 		cmocka_unit_test(those_that_wait_are_bounded),
 		cmocka_unit_test(the_first_is_not_refused_for_those_behind_it),
