@@ -413,6 +413,25 @@ static enum queue_left leave(
 	return left;
 }
 
+bool queue_is_next(struct queue *queue, struct ticket *ticket)
+{
+	struct shard *shard = ticket->shard;
+	bool is_next = false;
+
+	(void)queue;
+	if (shard == NULL)
+		return false; /* never entered */
+	pthread_mutex_lock(&shard->mutex);
+	if (ticket->posted)
+		is_next = false; /* its turn has come already */
+	else if (ticket->state == TICKET_WAITING)
+		is_next = session_next(ticket->session) == ticket;
+	else
+		is_next = ticket->state == TICKET_ASIDE && ticket->order == TICKET_FREE;
+	pthread_mutex_unlock(&shard->mutex);
+	return is_next;
+}
+
 enum queue_left queue_leave(struct queue *queue, struct ticket *ticket, uint64_t now_ns)
 {
 	return leave(queue, ticket, false, now_ns);

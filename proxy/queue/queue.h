@@ -200,6 +200,11 @@ enum queue_verdict queue_arrive(struct queue *queue, struct ticket *ticket, uint
  * is LEFT again. */
 enum queue_left queue_leave(struct queue *queue, struct ticket *ticket, uint64_t now_ns);
 
+/* Does this one wait, and would it be the first of its session to go when what is in flight now is
+ * over? Or does no order hold it? Then it may go together with one that is in flight: its owner
+ * calls queue_done for it, and no other of its session is passed by that. */
+bool queue_is_next(struct queue *queue, struct ticket *ticket);
+
 /* The exchange is over, however it ended; releases who waited for it. Also takes a waiting ticket
  * out. An out ticket is LEFT again. */
 enum queue_left queue_done(struct queue *queue, struct ticket *ticket, uint64_t now_ns);

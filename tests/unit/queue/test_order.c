@@ -189,6 +189,55 @@ static void an_unordered_one_waits_for_nothing(void **state)
 	close_fixture(fixture);
 }
 
+static bool is_next(struct fixture *fixture, unsigned n)
+{
+	return queue_is_next(fixture->world.queue, &fixture->job[n].ticket);
+}
+
+/* Those that may leave with the one in flight, without passing any other. */
+static void the_next_may_go_along(void **state)
+{
+	struct fixture *fixture = open_fixture(QUEUE_WRITES);
+	struct job *job = fixture->job;
+
+	(void)state;
+	job_init(&job[4], 1, 4, 'w');
+	assert_false(is_next(fixture, 4)); /* it is in no queue */
+	enter(fixture, "wwrw", "gwww");
+	assert_false(is_next(fixture, 0)); /* it is in flight */
+	assert_true(is_next(fixture, 1));
+	assert_false(is_next(fixture, 2));
+	done(fixture, 1);
+	assert_true(is_next(fixture, 2));
+	assert_false(is_next(fixture, 3));
+	done(fixture, 0);
+	assert_false(is_next(fixture, 2)); /* its turn has come */
+	expect(fixture, "2");
+	assert_true(is_next(fixture, 3));
+	done(fixture, 2);
+	expect(fixture, "3");
+	done(fixture, 3);
+	close_fixture(fixture);
+}
+
+static void without_order_all_that_are_aside_may(void **state)
+{
+	struct fixture *fixture = open_fixture(QUEUE_NONE);
+	struct job *job = fixture->job;
+
+	(void)state;
+	for (unsigned n = 0; n < 3; n++) {
+		job_init(&job[n], 1, n, 'w');
+		job[n].ticket.unready = n > 0;
+		assert_int_equal(
+			world_enter(&fixture->world, &job[n]), n > 0 ? QUEUE_WAIT : QUEUE_GO);
+		assert_int_equal(is_next(fixture, n), n > 0);
+	}
+	for (unsigned n = 0; n < 3; n++)
+		done(fixture, n);
+	close_fixture(fixture);
+}
+
 static void none_overlaps_and_is_bounded(void **state)
 {
 	struct fixture *fixture = open_fixture(QUEUE_NONE);
@@ -412,6 +461,8 @@ int main(void)
 		cmocka_unit_test(a_write_waits_for_read_hold_at_most),
 		cmocka_unit_test(a_held_write_leaves),
 		cmocka_unit_test(an_unordered_one_waits_for_nothing),
+		cmocka_unit_test(the_next_may_go_along),
+		cmocka_unit_test(without_order_all_that_are_aside_may),
 		cmocka_unit_test(none_overlaps_and_is_bounded),
 		cmocka_unit_test(reads_are_bounded_too),
 		cmocka_unit_test(high_goes_first_but_not_over_flight),
