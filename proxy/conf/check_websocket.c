@@ -26,7 +26,7 @@ static void refuse_with_tunnel(struct build *build, const struct instance *insta
 			build_fail(build, instance, setting->line,
 				"%s: the route's WebSockets are tunnels, which are not read; "
 				"expected "
-				"websocket = messages with it",
+				"websocket = messages or gateway with it",
 				setting->option->name);
 }
 

@@ -269,7 +269,11 @@ struct conf_access {
 	struct conf_text_list allow_keys, deny_keys;
 };
 
-enum conf_websocket_mode { CONF_WEBSOCKET_TUNNEL, CONF_WEBSOCKET_MESSAGES };
+enum conf_websocket_mode {
+	CONF_WEBSOCKET_TUNNEL,
+	CONF_WEBSOCKET_MESSAGES,
+	CONF_WEBSOCKET_GATEWAY, /* the server speaks HTTP (WebSocket-over-HTTP) */
+};
 enum conf_message_exceed {
 	CONF_MESSAGE_DELAY, /* the client is not read until the message fits */
 	CONF_MESSAGE_DROP,

@@ -32,8 +32,8 @@ static const struct option_word ratelimit_headers[] = {{"inherit", CONF_RATELIMI
 	{"x-ratelimit", CONF_RATELIMIT_X}, {"x-ratelimit-unix", CONF_RATELIMIT_X_UNIX},
 	{"off", CONF_RATELIMIT_OFF}, {NULL, 0}};
 
-static const struct option_word websocket_modes[] = {
-	{"tunnel", CONF_WEBSOCKET_TUNNEL}, {"messages", CONF_WEBSOCKET_MESSAGES}, {NULL, 0}};
+static const struct option_word websocket_modes[] = {{"tunnel", CONF_WEBSOCKET_TUNNEL},
+	{"messages", CONF_WEBSOCKET_MESSAGES}, {"gateway", CONF_WEBSOCKET_GATEWAY}, {NULL, 0}};
 
 static const struct option_word queue_full_actions[] = {
 	{"close", CONF_QUEUE_FULL_CLOSE}, {"drop", CONF_QUEUE_FULL_DROP}, {NULL, 0}};
@@ -120,7 +120,9 @@ const struct option options_route[] = {
 	{"websocket", &type_websocket, SOCKETS, AT(websocket.mode), .fallback = "tunnel",
 		.words = websocket_modes,
 		.help = "Whether a WebSocket is a tunnel of bytes after its handshake, or sluice reads "
-			"its messages and limits, orders and counts each as a request of its client."},
+			"its messages and limits, orders and counts each as a request of its client; "
+			"gateway: the server speaks HTTP, and gets what the client sends in POST "
+			"requests of the WebSocket-over-HTTP protocol."},
 	{"message_limits", &type_message_limits, LIVE, AT(websocket.limits),
 		.flags = OPTION_REPEATABLE,
 		.help = "Limits that a client's message must pass, all of them; plan stands for those of "

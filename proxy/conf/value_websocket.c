@@ -102,7 +102,7 @@ static bool parse_tokens(struct value *value)
 }
 
 const struct option_type type_websocket = {
-	"word", "tunnel or messages", parse_websocket, same_word, 0};
+	"word", "tunnel, messages or gateway", parse_websocket, same_word, 0};
 const struct option_type type_message_exceed = {"action",
 	"delay, delay DURATION such as delay 5s, drop or close", parse_message_exceed,
 	same_message_exceed, 0};

@@ -73,13 +73,19 @@ static bool is_behind(const struct exchange *x)
 	return rules[x->state].behind && x->client && x->client->first != x;
 }
 
+/* The tunnel of a socket whose server's side is a gateway has no connection to one. */
+static bool is_gateway(const struct exchange *x)
+{
+	return x->state == EXCHANGE_TUNNEL && x->tunnel.opens_gateway;
+}
+
 static const char *check_connection(const struct exchange *x)
 {
 	const struct server_connection *connection = x->connection;
 	bool connects = x->state == EXCHANGE_CONNECTING;
 
 	if (!connection)
-		return rules[x->state].server && x->state != EXCHANGE_RELAYING
+		return rules[x->state].server && x->state != EXCHANGE_RELAYING && !is_gateway(x)
 			       ? "it has no connection"
 			       : NULL;
 	if (x->client && x->client->first != x)
@@ -105,7 +111,7 @@ const char *wait_check_exchange(const struct exchange *x)
 		return "it has ended and is still listed";
 	if ((fault = check_connection(x)) != NULL)
 		return fault;
-	if (own != rules[x->state].own)
+	if (own != (rules[x->state].own || is_gateway(x)))
 		return own ? "its own deadline is of another state" : "its own deadline is missing";
 	int count = own + (server != WAIT_NONE && server != WAIT_CLIENT) +
 		    (client != WAIT_NONE && client != WAIT_TAKE);
@@ -130,6 +136,21 @@ const char *wait_check_message(const struct exchange *x, const struct exchange *
 	if (is_served && reason_of(&handshake->connection->wait) != WAIT_TUNNEL)
 		return "no deadline runs";
 	return NULL;
+}
+
+const char *wait_check_request(const struct exchange *x)
+{
+	bool own = x->turn.has_deadline && runs(&x->turn.deadline);
+	bool server = x->connection && reason_of(&x->connection->wait) != WAIT_NONE;
+	const char *fault = check_connection(x);
+
+	if (x->state == EXCHANGE_ENDED)
+		return "it has ended and is still listed";
+	if (fault)
+		return fault;
+	if (own != rules[x->state].own)
+		return own ? "its own deadline is of another state" : "its own deadline is missing";
+	return own || server || is_behind(x) ? NULL : "no deadline runs";
 }
 
 const char *wait_check_client(const struct downstream *d)
@@ -190,6 +211,11 @@ static void check_message(const struct exchange *x, const struct exchange *hands
 	judge("message", exchange_state_name(x->state), wait_check_message(x, handshake));
 }
 
+static void check_request(const struct exchange *x)
+{
+	judge("gateway's request", exchange_state_name(x->state), wait_check_request(x));
+}
+
 static void check_client(const struct downstream *d)
 {
 	static const char *const names[] = {"open", "finishing", "lingering", "closed"};
@@ -241,7 +267,9 @@ void wait_check(const struct worker *worker)
 		judge("passage", "tunnel", wait_check_passage(p));
 	for (const struct exchange *x = worker->orphans; x; x = x->next)
 		check_exchange(x);
-	if (worker->switched)
+	if (worker->switched) {
 		worker->switched->each_message(worker, check_message);
+		worker->switched->each_request(worker, check_request);
+	}
 	check_idle(worker);
 }

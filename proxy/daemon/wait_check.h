@@ -47,6 +47,8 @@ const char *wait_check_exchange(const struct exchange *exchange);
 /* A WebSocket's message, which is on no connection's list. */
 const char *wait_check_message(const struct exchange *message, const struct exchange *handshake);
 const char *wait_check_passage(const struct passage *passage);
+/* A gateway's request, which is on its gateway's list. */
+const char *wait_check_request(const struct exchange *request);
 const char *wait_check_client(const struct downstream *downstream);
 const char *wait_check_idle_server(const struct server_connection *connection);
 

@@ -90,8 +90,12 @@ struct client_calls {
 	bool (*is_last)(struct client *client, const struct exchange *exchange);
 
 	/* Of messages only (exchange.tunnel.is_message), else NULL. Its turn has come: passes it
-	 * on. */
-	void (*serve)(struct client *client, struct exchange *message);
+	 * on, or makes it a request; true: that is to be forwarded to a server. May be called
+	 * again after `retry`. */
+	bool (*serve)(struct client *client, struct exchange *message);
+	/* No byte of that request has left for a server, and none will now. Tries it again later
+	 * (exchange_try_later), or returns false: it is refused. NULL: it always is. */
+	bool (*retry)(struct client *client, struct exchange *message);
 	/* It is not passed on; what a request would be answered with. Ends it. */
 	void (*refuse)(struct client *client, struct exchange *message, unsigned status,
 		const char *why, uint64_t retry_after_ms);
@@ -201,9 +205,14 @@ static inline bool client_is_behind(struct client *client)
 	return client->calls->is_behind(client);
 }
 
-static inline void client_serve(struct client *client, struct exchange *message)
+static inline bool client_serve(struct client *client, struct exchange *message)
 {
-	client->calls->serve(client, message);
+	return client->calls->serve(client, message);
+}
+
+static inline bool client_retry(struct client *client, struct exchange *message)
+{
+	return client->calls->retry && client->calls->retry(client, message);
 }
 
 static inline void client_refuse(struct client *client, struct exchange *message, unsigned status,

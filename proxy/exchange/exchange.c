@@ -56,11 +56,12 @@ static const uint16_t leads_to[] = {
 	/* It had its turn at the head of its session, and waits for a place at the upstream. */
 	[EXCHANGE_QUEUED] = ONE(ASKING) | BEFORE_SERVER,
 	/* In line for a connection it waits as one that is queued. */
-	[EXCHANGE_CONNECTING] = ONE(QUEUED) | ONE(FORWARDING) | ONE(REPLYING),
-	[EXCHANGE_FORWARDING] =
-		ONE(CONNECTING) | ONE(RELAYING) | ONE(DRAINING) | ONE(TUNNEL) | ONE(REPLYING),
-	/* Not a byte of the response's head has left. */
-	[EXCHANGE_RELAYING] = ONE(DRAINING) | ONE(REPLYING),
+	[EXCHANGE_CONNECTING] = ONE(DELAYED) | ONE(QUEUED) | ONE(FORWARDING) | ONE(REPLYING),
+	/* Delayed: a gateway's request that did not leave, until it is tried again. */
+	[EXCHANGE_FORWARDING] = ONE(DELAYED) | ONE(CONNECTING) | ONE(RELAYING) | ONE(DRAINING) |
+				ONE(TUNNEL) | ONE(REPLYING),
+	/* Not a byte of the response's head has left; or it was collected, and opens a socket. */
+	[EXCHANGE_RELAYING] = ONE(DRAINING) | ONE(REPLYING) | ONE(TUNNEL),
 	[EXCHANGE_DRAINING] = 0,
 	[EXCHANGE_TUNNEL] = 0,
 	/* Another answer: the rest of its body did not come. */
@@ -183,6 +184,13 @@ void exchange_free_body(struct exchange *x)
 	x->up.spool = NULL;
 }
 
+void exchange_forget_answer(struct exchange *x)
+{
+	spool_free(x->down.spool);
+	x->down.spool = NULL;
+	x->tunnel.collects = false;
+}
+
 void exchange_drop_connection(struct exchange *x)
 {
 	if (x->attempt.line.waiter)
@@ -199,10 +207,10 @@ void exchange_drop_connection(struct exchange *x)
 
 static void leave_endless(struct exchange *x)
 {
+	if (x->tunnel.socket || (x->tunnel.opens_gateway && x->tunnel.gateway))
+		x->worker->switched->end(x);
 	if (!x->attempt.endless)
 		return;
-	if (x->tunnel.socket)
-		x->worker->switched->end(x);
 	atomic_fetch_sub_explicit(&x->attempt.endless->streams, 1, memory_order_relaxed);
 	x->attempt.endless = NULL;
 	atomic_fetch_sub_explicit(&x->upstream->state->streams, 1, memory_order_relaxed);
@@ -284,10 +292,12 @@ void exchange_end(struct exchange *x)
 	exchange_drop_connection(x);
 	if (x->body)
 		exchange_free_body(x);
+	if (x->tunnel.collects)
+		exchange_forget_answer(x);
 	leave_endless(x);
 	exchange_leave_queue(x);
 	settle(x);
-	if (logged) {
+	if (logged && !x->tunnel.is_event) {
 		account_exchange(x);
 		exchange_log(x);
 	}

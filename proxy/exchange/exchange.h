@@ -145,6 +145,15 @@ struct exchange_tunnel {
 	bool is_message;          /* it is one of such a connection, and no request */
 	bool has_messages;        /* what had taken it over has ended, and `messages` counts */
 	struct websocket *socket; /* what has taken it over; NULL: nothing */
+
+	/* Of a socket whose server speaks HTTP (exchange/collect.h): */
+	bool opens_gateway;      /* it is to open one */
+	bool is_event;           /* a message of the gateway's own: it is not counted */
+	bool is_composed;        /* it is a request now */
+	bool collects;           /* its answer is read whole, for the gateway alone */
+	uint32_t message_bytes;  /* of the client's message */
+	struct gateway *gateway; /* NULL: none yet */
+	struct exchange *riders; /* messages that left with this one, by `next` */
 };
 
 /* Of what has taken it over, with tunnel.has_messages. */
@@ -321,6 +330,9 @@ static inline void exchange_leave_server(struct exchange *exchange)
 
 /* Forgets what was read of its body. Also when nothing was. */
 void exchange_free_body(struct exchange *exchange);
+
+/* What was collected of its answer (exchange/collect.h) is of no use any more. */
+void exchange_forget_answer(struct exchange *exchange);
 
 /* Lets go of its connection to the server, cutting it. */
 void exchange_drop_connection(struct exchange *exchange);

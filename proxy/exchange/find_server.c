@@ -15,6 +15,7 @@
 #include "exchange/forward.h"
 #include "exchange/pin.h"
 #include "exchange/reply.h"
+#include "exchange/switched.h"
 #include "exchange/turn.h"
 #include "http/problem.h"
 #include "site/spare.h"
@@ -240,8 +241,10 @@ void exchange_forward(struct exchange *x)
 	const struct conf_upstream *conf = x->route->upstream;
 
 	x->times.started_ns = worker_now_ns(x->worker);
-	if (x->tunnel.is_message) {
-		client_serve(x->client, x);
+	if (x->tunnel.is_message && !client_serve(x->client, x))
+		return;
+	if (x->tunnel.opens_gateway && !x->worker->switched->open(x)) {
+		exchange_reply(x, 503, "no memory", 1000);
 		return;
 	}
 	x->attempt.hash = x->gate.verdict.session.hi;

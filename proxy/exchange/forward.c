@@ -115,7 +115,10 @@ void forward_timeout(struct exchange *x)
 			break;
 		}
 		server_failed(x->server, "idle timeout", worker_now_ms(x->worker));
-		exchange_abort(x, "upstream idle timeout");
+		if (x->tunnel.collects)
+			exchange_reply(x, 504, "idle timeout", HTTP_PROBLEM_NO_RETRY);
+		else
+			exchange_abort(x, "upstream idle timeout");
 		break;
 	case EXCHANGE_HEAD:
 	case EXCHANGE_HELD:
@@ -407,6 +410,8 @@ static void charge_passed(struct exchange *x)
 {
 	uint64_t bytes = x->up.content_bytes + x->down.content_bytes;
 
+	if (x->tunnel.gateway)
+		return; /* what is on its way is not what its client has sent */
 	if (gate_receipt_is_empty(&x->gate.receipt) || x->gate.receipt.in_bytes == 0 ||
 		bytes <= x->gate.receipt.bytes_charged)
 		return;

@@ -76,7 +76,19 @@ static __attribute__((noinline)) bool may_open_socket(struct exchange *x)
 	if (!http_upgrade_names(&x->request, SLICE("websocket")))
 		return true;
 	x->tunnel.opens_socket = true;
+	x->tunnel.opens_gateway = x->route->websocket.mode == CONF_WEBSOCKET_GATEWAY;
 	unsigned status = x->worker->switched->judge(x, &why);
+	if (status != 0)
+		exchange_reply(x, status, why, HTTP_PROBLEM_NO_RETRY);
+	return status == 0;
+}
+
+/* Of a route whose server believes what gateways tell it. False: refused, and answered. */
+static __attribute__((noinline)) bool is_no_forgery(struct exchange *x)
+{
+	const char *why = NULL;
+	unsigned status = x->worker->switched->screen(x, &why);
+
 	if (status != 0)
 		exchange_reply(x, status, why, HTTP_PROBLEM_NO_RETRY);
 	return status == 0;
@@ -103,6 +115,8 @@ static bool find_route(struct exchange *x)
 		}
 		x->route = match.route;
 		x->upstream = site->upstreams[x->route->upstream->index];
+		if (x->route->websocket.mode == CONF_WEBSOCKET_GATEWAY && !is_no_forgery(x))
+			return false;
 		x->framing.upgrade = x->framing.upgrade &&
 				     http_upgrade_allowed(&x->request, &x->route->upgrades);
 		if (x->framing.upgrade && x->route->websocket.mode != CONF_WEBSOCKET_TUNNEL &&

@@ -40,10 +40,21 @@ static void begin_discard(struct exchange *x)
 	up->content_bytes = content_bytes;
 }
 
+/* A message that is a request, and could not be sent: is it to be tried again? Then it waits. */
+static bool is_tried_later(struct exchange *x, struct client *client)
+{
+	bool was_tried = x->state == EXCHANGE_CONNECTING || x->state == EXCHANGE_FORWARDING;
+
+	return was_tried && !x->attempt.request_started && !x->attempt.left &&
+	       client_retry(client, x);
+}
+
 void exchange_reply(struct exchange *x, unsigned status, const char *why, uint64_t retry_after_ms)
 {
 	struct client *client = x->client;
 
+	if (x->tunnel.gateway && x->tunnel.is_message && client && is_tried_later(x, client))
+		return;
 	x->outcome = why;
 	x->answer.retry_after_ms = retry_after_ms;
 	if (x->turn.question)

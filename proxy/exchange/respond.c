@@ -4,6 +4,7 @@
 
 #include "base/log.h"
 #include "exchange/account.h"
+#include "exchange/collect.h"
 #include "exchange/endless.h"
 #include "exchange/exchange.h"
 #include "exchange/passage.h"
@@ -126,7 +127,7 @@ static void read_cost(struct exchange *x)
 /* The client is gone. A write is followed to its response's head, so that what must come after it
  * does, and on to its end as long as that is near. A read that nobody will see is cut, unless that
  * ends its session's login and its end is near. Near is FOLLOW_BYTES, and the upstream's
- * idle_timeout (await_more). */
+ * idle_timeout (respond_await_more). */
 static bool is_worth_following(const struct exchange *x)
 {
 	bool head_known = x->state != EXCHANGE_FORWARDING;
@@ -236,11 +237,14 @@ void respond_to_head(struct exchange *x)
 	server_succeeded(x->server);
 	if (x->turn.in_queue)
 		queue_answered(x->worker->node->queue, &x->turn.ticket, worker_now_ns(x->worker));
+	if (x->tunnel.gateway && x->client && collect_begin(x))
+		return;
 	if (x->route->cost_field)
 		read_cost(x);
 	if (x->client && endless_is_events(x) && !endless_begin(x))
 		return;
-	if (x->framing.upgrade && x->client && exchange_has_request(x)) {
+	if ((x->framing.upgrade || x->tunnel.opens_gateway) && x->client &&
+		exchange_has_request(x)) {
 		/* It stays what it is: the next request may be behind it. */
 		client_request_read(x->client, x, false);
 		x->client->again = true;
@@ -250,18 +254,13 @@ void respond_to_head(struct exchange *x)
 
 /* ---- bodies ---------------------------------------------------------------------------------- */
 
-/* All of the response was read: who waited for that may go, and the connection may serve another.
- */
-static void received(struct exchange *x)
+void respond_release_server(struct exchange *x)
 {
 	struct server_connection *connection = x->connection;
 
-	if (x->response_progress == RESPONSE_RECEIVED)
-		return;
-	x->response_progress = RESPONSE_RECEIVED;
 	if (connection) {
 		/* When the client still borrows the last block, it takes that over. */
-		bool borrows = x->client && x->client->out.body.len > 0;
+		bool borrows = x->client && x->client->out.body.len > 0 && !x->tunnel.collects;
 		bool clean = server_finish(connection, borrows ? &x->client->out.kept : NULL) &&
 			     x->response_framing.keep_alive && exchange_has_request(x);
 		if (x->down.sink)
@@ -279,6 +278,16 @@ static void received(struct exchange *x)
 		else
 			server_connection_close(connection);
 	}
+}
+
+/* All of the response was read: who waited for that may go, and the connection may serve another.
+ */
+static void received(struct exchange *x)
+{
+	if (x->response_progress == RESPONSE_RECEIVED)
+		return;
+	x->response_progress = RESPONSE_RECEIVED;
+	respond_release_server(x);
 	exchange_leave_queue(x);
 }
 
@@ -308,7 +317,7 @@ void respond_client_is_slow(struct exchange *x)
 	server_await_nothing(x->connection);
 }
 
-static void await_more(struct exchange *x)
+void respond_await_more(struct exchange *x)
 {
 	bool drains = x->state == EXCHANGE_DRAINING;
 
@@ -335,6 +344,10 @@ void respond_run(struct exchange *x)
 
 	if (x->state != EXCHANGE_RELAYING && x->state != EXCHANGE_DRAINING)
 		return;
+	if (x->tunnel.collects && x->state == EXCHANGE_RELAYING) {
+		collect_run(x);
+		return;
+	}
 	/* The last of the body is here: before the client takes it, others may go. */
 	if (x->down.decoder.decoded)
 		received(x);
@@ -352,7 +365,7 @@ void respond_run(struct exchange *x)
 		relayed(x);
 		break;
 	case PUMP_WANTS_READ:
-		await_more(x);
+		respond_await_more(x);
 		break;
 	case PUMP_WANTS_WRITE:
 		await_client(x);
@@ -424,6 +437,8 @@ void exchange_client_gone(struct exchange *x)
 		exchange_end(x);
 		return;
 	}
+	if (x->tunnel.collects)
+		exchange_forget_answer(x);
 	x->up.source = NULL;
 	x->up.sink = NULL;
 	x->next = x->worker->orphans;
@@ -443,6 +458,6 @@ void exchange_client_gone(struct exchange *x)
 	x->down.encoder.tail_due = false;
 	x->down.max_bytes = x->down.content_bytes + FOLLOW_BYTES;
 	exchange_enter(x, EXCHANGE_DRAINING);
-	await_more(x);
+	respond_await_more(x);
 	server_read_next_turn(x->connection);
 }

@@ -16,6 +16,13 @@ bool respond_held_interim(struct exchange *exchange);
 /* Passes a 100 on that came too early for it, when the exchange is the first on its connection. */
 void respond_continue(struct exchange *exchange);
 
+/* All of the body was read: gives its server and the connection up; its place in the queue stays.
+ */
+void respond_release_server(struct exchange *exchange);
+
+/* More of the body is to come: the server's time runs. */
+void respond_await_more(struct exchange *exchange);
+
 /* Moves the body down. */
 void respond_run(struct exchange *exchange);
 

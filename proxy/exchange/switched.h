@@ -5,6 +5,11 @@
  *
  *   head --judge--> limits, queue, server ... 101 --agree--> composed --begin--> TUNNEL
  *                                                     run, timeout ... end (the exchange's)
+ *
+ * Where the server speaks HTTP (websocket = gateway), the request is made another one first, and
+ * its answer is collected (exchange/collect.h):
+ *
+ *   limits, queue --open--> server ... 200 --collects--> all of it --answered--> collect_switch
  */
 #ifndef EXCHANGE_SWITCHED_H
 #define EXCHANGE_SWITCHED_H
@@ -29,11 +34,26 @@ struct switched_calls {
 	void (*timeout)(struct exchange *exchange);
 	/* Its session drains or closes: it ends as soon as what is under way was passed on. */
 	void (*session_ends)(struct exchange *exchange);
-	/* The exchange ends: `socket` is of no use any more. Its sides are gone already. */
+	/* The exchange ends: `socket`, and `gateway` of one that opens it, are of no use any more.
+	 * Its sides are gone already. */
 	void (*end)(struct exchange *exchange);
+	/* A request of a gateway's route, be it for the upgrade or not: may take fields off its
+	 * head. 0, or the status that it is refused with, and why for the log. */
+	unsigned (*screen)(struct exchange *exchange, const char **why);
+	/* Its turn has come, perhaps once more: makes it the request that asks the server whether
+	 * it opens. False: no memory. */
+	bool (*open)(struct exchange *exchange);
+	/* The head of the answer to that, or to a message, is in `response`. Is the body read for
+	 * the gateway? Else the client gets the answer. */
+	bool (*collects)(struct exchange *exchange);
+	/* All of it is in `down.spool`. Ends the exchange, answers it, or switches. */
+	void (*answered)(struct exchange *exchange);
 	/* Visits the messages under way on this worker. */
 	void (*each_message)(const struct worker *worker,
 		void (*visit)(const struct exchange *message, const struct exchange *handshake));
+	/* The same of those that are requests of their own, whatever became of their sockets. */
+	void (*each_request)(
+		const struct worker *worker, void (*visit)(const struct exchange *message));
 };
 
 #endif

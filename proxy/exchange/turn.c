@@ -198,6 +198,8 @@ static void on_deadline(struct deadline *deadline)
 		exchange_admit(x);
 	} else if (x->state == EXCHANGE_ASKING) {
 		expire(x);
+	} else if (x->state == EXCHANGE_TUNNEL) {
+		x->worker->switched->timeout(x);
 	} else if (x->state == EXCHANGE_QUEUED && exchange_looks_again(x) &&
 		   worker_now_ms(x->worker) < x->turn.wait_ends_ms) {
 		find_server_again(x);
@@ -338,6 +340,22 @@ static void delay(struct exchange *x)
 	x->turn.delayed = true;
 	yield_place(x);
 	wait_until(x, worker_now_ms(x->worker) + wait_ms);
+}
+
+void exchange_try_later(struct exchange *x, uint64_t after_ms)
+{
+	exchange_drop_connection(x);
+	x->attempt.search = SEARCH_FIRST;
+	x->attempt.tried = x->attempt.tries = 0;
+	x->turn.ticket.failed = false;
+	exchange_enter(x, EXCHANGE_DELAYED);
+	yield_place(x);
+	wait_until(x, worker_now_ms(x->worker) + after_ms);
+}
+
+void exchange_await(struct exchange *x, uint64_t at_ms)
+{
+	wait_until(x, at_ms);
 }
 
 static void judged_again(struct exchange *x)
@@ -625,6 +643,21 @@ void turn_begin_message(struct exchange *x, const struct exchange *handshake)
 {
 	identify(x, GATE_MESSAGE, handshake);
 	begin(x);
+}
+
+void turn_begin_event(struct exchange *x, struct throttle_key session)
+{
+	struct gate_verdict *verdict = &x->gate.verdict;
+
+	x->gate.identity.authority = NULL;
+	verdict->outcome = GATE_ADMIT;
+	verdict->plan = NULL;
+	verdict->lane = CONF_LANE_NORMAL;
+	verdict->weight = 1;
+	verdict->session = verdict->caller = session;
+	verdict->names_client = true;
+	verdict->violated = verdict->shadowed = false;
+	enter(x);
 }
 
 void exchange_next(struct exchange *x)

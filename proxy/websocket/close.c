@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "exchange/account.h"
+#include "websocket/gateway.h"
 #include "websocket/send.h"
 #include "websocket/write.h"
 
@@ -83,6 +84,17 @@ void socket_finish_with_session(struct websocket *socket)
 		socket, CLOSE_GOING_AWAY, SLICE(CLIENT_SESSION_CLOSED), CLIENT_SESSION_CLOSED);
 }
 
+/* Messages that the client sent before it wait still: the server hears of it behind them. */
+static void pass_close_later(struct websocket *socket, struct slice payload)
+{
+	struct gateway *gateway = socket->gateway;
+
+	memcpy(gateway->close, payload.at, payload.len);
+	gateway->close_len = (uint8_t)payload.len;
+	gateway->close_is_queued = true;
+	socket->closing.server.due = true;
+}
+
 void socket_client_closes(struct websocket *socket, struct slice payload)
 {
 	struct socket_closing *closing = &socket->closing;
@@ -92,6 +104,10 @@ void socket_client_closes(struct websocket *socket, struct slice payload)
 	socket_clear_sends(socket);
 	if (closing->server.told || closing->server.due)
 		return;
+	if (socket->gateway) {
+		pass_close_later(socket, payload);
+		return;
+	}
 	closing->server.told = true;
 	if (!socket_write_server(socket, FRAME_CLOSE, 0, payload))
 		socket_abort(socket, "no memory");
@@ -143,9 +159,10 @@ void socket_client_gone(struct websocket *socket)
 		return;
 	}
 	worker_count(socket->worker, STATS_CLIENT_GONE);
-	if (!closing->server.told && socket_write_server(socket, FRAME_CLOSE, 0,
-					     SLICE("\x03\xe9"
-						   "client gone")))
+	if (!socket->gateway && !closing->server.told &&
+		socket_write_server(socket, FRAME_CLOSE, 0,
+			SLICE("\x03\xe9"
+			      "client gone")))
 		flow_write(up->flow, up->sink, up->pool, &up->written);
 	socket_abort(socket, "client gone");
 }
@@ -164,21 +181,29 @@ static void tell_client_at_last(struct websocket *socket)
 	closing->client.due = true;
 }
 
+/* The one under way, which is not passed on any more. */
+static void end_message(struct websocket *socket, const char *why)
+{
+	struct exchange *message = socket->client.first;
+	struct pump *up = &socket->handshake->up;
+
+	flow_clear(up->flow, up->pool);
+	if (!message)
+		return;
+	message->outcome = why;
+	message->turn.ticket.failed = message->state == EXCHANGE_FORWARDING;
+	exchange_end(message);
+}
+
 void socket_server_gone(struct websocket *socket, const char *why)
 {
 	struct socket_closing *closing = &socket->closing;
-	struct exchange *message = socket->client.first;
-	struct pump *up = &socket->handshake->up;
 	bool was_expected = closing->server.done;
 
 	closing->server.done = closing->server.told = true;
 	closing->server.due = false;
-	flow_clear(up->flow, up->pool);
-	if (message) {
-		message->outcome = why;
-		message->turn.ticket.failed = message->state == EXCHANGE_FORWARDING;
-		exchange_end(message);
-	}
+	if (!socket->gateway) /* else it will see */
+		end_message(socket, why);
 	if (!was_expected && !closing->begun) {
 		account_upstream_failure(socket->handshake);
 		socket_close(socket, CLOSE_INTERNAL, slice_of(why), CLOSE_NO_CODE, why);
@@ -190,9 +215,11 @@ bool socket_waits_to_finish(const struct websocket *socket)
 {
 	const struct socket_closing *closing = &socket->closing;
 
-	return closing->finishes && !closing->hurries &&
-	       ((closing->server.due && socket->client.first) ||
-		       (closing->client.due && socket_has_sends(socket)));
+	if (closing->hurries)
+		return false;
+	if (closing->server.due && socket_first_message(socket))
+		return closing->finishes || socket->gateway;
+	return closing->finishes && closing->client.due && socket_has_sends(socket);
 }
 
 void socket_close_late(struct websocket *socket)
@@ -214,8 +241,9 @@ bool socket_is_closed(const struct websocket *socket)
 	const struct exchange *handshake = socket->handshake;
 
 	return closing->client.told && closing->client.done && closing->server.told &&
-	       closing->server.done && !socket->client.first && !socket_has_sends(socket) &&
-	       flow_is_empty(handshake->down.flow) && flow_is_empty(handshake->up.flow);
+	       closing->server.done && !socket_first_message(socket) && !socket_has_sends(socket) &&
+	       flow_is_empty(handshake->down.flow) &&
+	       (socket->gateway || flow_is_empty(handshake->up.flow));
 }
 
 static struct slice payload_of(
@@ -236,6 +264,16 @@ bool socket_tell_client(struct websocket *socket)
 		closing->since_ms = socket_now_ms(socket);
 	return socket_write_client(
 		socket, FRAME_CLOSE, payload_of(closing, closing->client_code, text));
+}
+
+struct slice socket_tell_gateway(struct websocket *socket, char text[FRAME_CONTROL_BYTES])
+{
+	struct socket_closing *closing = &socket->closing;
+
+	closing->server.due = false;
+	closing->server.told = true;
+	closing->since_ms = socket_now_ms(socket);
+	return payload_of(closing, closing->server_code, text);
 }
 
 bool socket_tell_server(struct websocket *socket)

@@ -39,6 +39,9 @@ void socket_close_late(struct websocket *socket);
 bool socket_tell_client(struct websocket *socket);
 bool socket_tell_server(struct websocket *socket);
 
+/* The same with a gateway, which sends it: the payload of our own close frame. */
+struct slice socket_tell_gateway(struct websocket *socket, char text[FRAME_CONTROL_BYTES]);
+
 /* Is all that was to be said on both sides said? */
 bool socket_is_closed(const struct websocket *socket);
 

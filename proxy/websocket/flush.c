@@ -43,7 +43,8 @@ static bool write_own(struct websocket *socket)
 	struct socket_side *server = &socket->closing.server;
 
 	/* The message under way goes first. */
-	if (server->due && !server->told && !socket->client.first && !socket_tell_server(socket))
+	if (server->due && !server->told && !socket->gateway && !socket->client.first &&
+		!socket_tell_server(socket))
 		return false;
 	return write_to_client(socket);
 }
@@ -92,7 +93,8 @@ void socket_flush(struct websocket *socket)
 		socket_abort(socket, "no memory");
 		return;
 	}
-	flush_server(socket);
+	if (!socket->gateway)
+		flush_server(socket);
 	if (!socket_has_ended(socket))
 		flush_client(socket);
 }

@@ -73,7 +73,7 @@ void socket_begin_message(struct websocket *socket)
 
 /* ---- what an exchange calls ------------------------------------------------------------------ */
 
-static void serve(struct client *client, struct exchange *message)
+static bool serve(struct client *client, struct exchange *message)
 {
 	struct websocket *socket = socket_of(client);
 	struct buffer *text = &socket->message;
@@ -84,7 +84,7 @@ static void serve(struct client *client, struct exchange *message)
 	if (socket->closing.server.told) {
 		message->outcome = "socket closed";
 		exchange_end(message);
-		return;
+		return false;
 	}
 	if (text->at)
 		payload = (struct slice){buffer_head(text), buffer_used(text)};
@@ -95,6 +95,7 @@ static void serve(struct client *client, struct exchange *message)
 		    socket, socket->opcode, socket->compressed ? FRAME_RSV1 : 0, payload))
 		socket_abort(socket, "no memory");
 	socket->again = true;
+	return false;
 }
 
 /* How long it took says how fast its server reads, not how busy its upstream is. */
@@ -143,27 +144,34 @@ static void close_for(
 
 /* Where messages may be compressed, as agreed before a reload, the server could not read what
  * follows a dropped one. */
-static bool drops(const struct websocket *socket, const struct exchange *message, unsigned status)
+bool socket_drops_message(
+	const struct websocket *socket, const struct exchange *message, unsigned status)
 {
 	return status == 429 && message->route->websocket.on_exceed == CONF_MESSAGE_DROP &&
 	       !socket->from_client.deflates;
 }
 
-static void refuse(struct client *client, struct exchange *message, unsigned status,
+void socket_message_refused(struct websocket *socket, bool is_dropped, unsigned status,
 	const char *why, uint64_t retry_after_ms)
 {
-	struct websocket *socket = socket_of(client);
-	bool is_dropped = drops(socket, message, status);
-
 	socket->verdicts.refused++;
-	exchange_enter(message, EXCHANGE_REPLYING);
-	exchange_end(message);
 	if (strcmp(why, CLIENT_SESSION_CLOSED) == 0) /* the socket will hear of it, too */
 		socket_finish_with_session(socket);
 	else if (!is_dropped)
 		close_for(socket, status, why, retry_after_ms);
 	else if (socket->notices < SOCKET_NOTICES)
 		socket->notices++;
+}
+
+static void refuse(struct client *client, struct exchange *message, unsigned status,
+	const char *why, uint64_t retry_after_ms)
+{
+	struct websocket *socket = socket_of(client);
+	bool is_dropped = socket_drops_message(socket, message, status);
+
+	exchange_enter(message, EXCHANGE_REPLYING);
+	exchange_end(message);
+	socket_message_refused(socket, is_dropped, status, why, retry_after_ms);
 }
 
 static void exchange_ended(struct client *client, struct exchange *message)

@@ -13,6 +13,14 @@ void socket_message_written(struct websocket *socket);
 /* The socket ends: so does the message under way, if there is one. */
 void socket_message_gone(struct websocket *socket);
 
+/* Is a message that is refused with this status dropped, and the socket goes on? */
+bool socket_drops_message(
+	const struct websocket *socket, const struct exchange *message, unsigned status);
+
+/* It was refused and has ended: the client gets a notice if one is due, or the socket closes. */
+void socket_message_refused(struct websocket *socket, bool is_dropped, unsigned status,
+	const char *why, uint64_t retry_after_ms);
+
 extern const struct client_calls message_client_calls;
 
 #endif

@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include "websocket/gateway.h"
 #include "websocket/socket.h"
 #include "websocket/sockets.h"
 #include "websocket/times.h"
@@ -52,10 +53,28 @@ static void command(struct worker *worker, unsigned commands)
 	walk_begin(&all->drain, worker);
 }
 
+/* Servers are to hear of the end of each socket, unless there is no time for it. */
+static bool is_done(const struct worker *worker)
+{
+	return worker->stopping || !worker->websockets->gateways;
+}
+
+static void end_all(struct worker *worker)
+{
+	while (worker->websockets->gateways)
+		gateway_abort(worker->websockets->gateways, "shutdown");
+}
+
 static void free_all(struct worker *worker)
 {
 	websockets_free(worker->websockets);
 }
 
 const struct worker_part websockets_part = {
-	.make = make, .command = command, .end_turn = walk_end_turn, .free = free_all};
+	.make = make,
+	.command = command,
+	.end_turn = walk_end_turn,
+	.is_done = is_done,
+	.end = end_all,
+	.free = free_all,
+};

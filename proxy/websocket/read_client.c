@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "websocket/close.h"
+#include "websocket/gateway.h"
 #include "websocket/message.h"
 #include "websocket/times.h"
 #include "websocket/write.h"
@@ -15,11 +16,11 @@ static bool count_control(struct websocket *socket)
 {
 	uint64_t second = socket_now_ms(socket) / 1000;
 
-	if (socket->controls_second != second) {
-		socket->controls_second = second;
-		socket->controls = 0;
+	if (socket->controls.second != second) {
+		socket->controls.second = second;
+		socket->controls.count = 0;
 	}
-	if (++socket->controls <= SOCKET_CONTROLS_A_SECOND)
+	if (++socket->controls.count <= SOCKET_CONTROLS_A_SECOND)
 		return true;
 	socket_close(socket, CLOSE_POLICY, SLICE("too many control frames"), CLOSE_GOING_AWAY,
 		"too many control frames");
@@ -27,9 +28,22 @@ static bool count_control(struct websocket *socket)
 	return false;
 }
 
+/* With a gateway the server's side is sluice: it answers pings (RFC 6455 section 5.5.2). */
+static void answer_control(struct websocket *socket, const struct message_event *event)
+{
+	if (event->kind == MESSAGE_PING && !socket->closing.client.told)
+		gateway_deliver(socket->gateway, SEND_HIGH, FRAME_PONG, event->payload);
+}
+
 static void pass_control(struct websocket *socket, const struct message_event *event)
 {
-	if (!count_control(socket) || socket->closing.server.told)
+	if (!count_control(socket))
+		return;
+	if (socket->gateway) {
+		answer_control(socket, event);
+		return;
+	}
+	if (socket->closing.server.told)
 		return;
 	uint8_t opcode = event->kind == MESSAGE_PING ? FRAME_PING : FRAME_PONG;
 	if (!socket_write_server(socket, opcode, 0, event->payload))
@@ -87,7 +101,10 @@ static void take_data(struct websocket *socket, const struct message_event *even
 		return;
 	socket->active_ms = socket_now_ms(socket);
 	socket->message_began_ms = 0;
-	socket_begin_message(socket);
+	if (socket->gateway)
+		gateway_begin_message(socket->gateway);
+	else
+		socket_begin_message(socket);
 }
 
 static void act_on(struct websocket *socket, const struct message_event *event)

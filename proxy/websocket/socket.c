@@ -6,6 +6,7 @@
 #include "exchange/switched.h"
 #include "websocket/close.h"
 #include "websocket/flush.h"
+#include "websocket/gateway.h"
 #include "websocket/handshake.h"
 #include "websocket/message.h"
 #include "websocket/read_client.h"
@@ -32,7 +33,10 @@ void socket_run(struct websocket *socket)
 	socket->busy = true;
 	do {
 		socket->again = false;
-		socket_read_server(socket);
+		if (socket->gateway)
+			gateway_run(socket->gateway);
+		else
+			socket_read_server(socket);
 		if (!socket_has_ended(socket))
 			socket_read_client(socket);
 		if (!socket_has_ended(socket))
@@ -72,6 +76,9 @@ static bool begin(struct exchange *x)
 		.listener = x->client->listener,
 		.peer = x->client->peer,
 	};
+	socket->gateway = x->tunnel.gateway;
+	if (socket->gateway)
+		socket->gateway->socket = socket;
 	handshake_agreed(&x->response, &x->request, &socket->from_client.deflates);
 	socket->from_server.deflates = socket->from_client.deflates;
 	socket->from_client.masked = true;
@@ -110,7 +117,7 @@ static void free_socket(struct deferred_free *item)
 	free(CONTAINER_OF(item, struct websocket, deferred));
 }
 
-static void end(struct exchange *x)
+static void end_socket(struct exchange *x)
 {
 	struct websocket *socket = x->tunnel.socket;
 
@@ -119,7 +126,8 @@ static void end(struct exchange *x)
 	x->messages = (struct exchange_messages){socket->received.messages, socket->sent.messages};
 	x->up.content_bytes = socket->received.bytes;
 	x->down.content_bytes = socket->sent.bytes;
-	socket_message_gone(socket);
+	if (!socket->gateway)
+		socket_message_gone(socket);
 	socket_end_sends(socket);
 	socket->handshake = NULL;
 	message_reader_end(&socket->all->frames, &socket->from_client);
@@ -132,6 +140,14 @@ static void end(struct exchange *x)
 	loop_free_later(&socket->worker->loop, &socket->deferred, free_socket);
 }
 
+static void end(struct exchange *x)
+{
+	if (x->tunnel.socket)
+		end_socket(x);
+	if (x->tunnel.gateway)
+		gateway_leave(x->tunnel.gateway, x);
+}
+
 static void each_message(const struct worker *worker,
 	void (*visit)(const struct exchange *message, const struct exchange *handshake))
 {
@@ -142,6 +158,23 @@ static void each_message(const struct worker *worker,
 	}
 }
 
+static void each_request(const struct worker *worker, void (*visit)(const struct exchange *message))
+{
+	for (const struct gateway *gateway = worker->websockets->gateways; gateway;
+		gateway = gateway->next) {
+		for (const struct exchange *x = gateway->client.first; x; x = x->next)
+			visit(x);
+	}
+}
+
+static void answered(struct exchange *x)
+{
+	if (x->tunnel.opens_gateway)
+		gateway_opened(x);
+	else
+		gateway_take_answer(x);
+}
+
 const struct switched_calls websocket_calls = {
 	.judge = judge,
 	.agree = agree,
@@ -150,5 +183,10 @@ const struct switched_calls websocket_calls = {
 	.timeout = timeout,
 	.session_ends = session_ends,
 	.end = end,
+	.screen = gateway_screen,
+	.open = gateway_open,
+	.collects = gateway_collects,
+	.answered = answered,
 	.each_message = each_message,
+	.each_request = each_request,
 };

@@ -9,6 +9,7 @@
 #include "websocket/frames.h"
 #include "websocket/walk.h"
 
+struct gateway;
 struct websocket;
 struct worker;
 
@@ -25,6 +26,7 @@ struct websockets {
 	struct frame_pool frames;
 	struct websocket *first; /* the youngest */
 	struct websocket *buckets[WEBSOCKETS_BUCKETS];
+	struct gateway *gateways;
 	uint64_t count;
 	uint64_t begun; /* so far: names them */
 	struct socket_walks walks;

@@ -1,5 +1,7 @@
 #include "websocket/state.h"
 
+#include "websocket/gateway.h"
+
 bool socket_may_work(struct websocket *socket, unsigned *work)
 {
 	uint64_t now_ns = worker_now_ns(socket->worker);
@@ -41,8 +43,19 @@ void socket_took(struct websocket *socket, struct buffer *in, size_t bytes)
 		buffer_release(in, &socket->worker->blocks);
 }
 
+struct exchange *socket_first_message(const struct websocket *socket)
+{
+	return socket->gateway ? socket->gateway->client.first : socket->client.first;
+}
+
 bool socket_reads_client(const struct websocket *socket)
 {
-	return !socket_has_ended(socket) && !socket->closing.client.done && !socket->client.first &&
-	       flow_bytes(socket->handshake->up.flow) < SOCKET_AHEAD_BYTES;
+	if (socket_has_ended(socket) || socket->closing.client.done)
+		return false;
+	const struct gateway *gateway = socket->gateway;
+	if (gateway)
+		return gateway->waiting <= GATEWAY_WAITING &&
+		       gateway->waiting_bytes < GATEWAY_WAITING_BYTES &&
+		       flow_bytes(socket->handshake->down.flow) < SOCKET_AHEAD_BYTES;
+	return !socket->client.first && flow_bytes(socket->handshake->up.flow) < SOCKET_AHEAD_BYTES;
 }

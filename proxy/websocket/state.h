@@ -21,6 +21,8 @@
  *   flush.c             what is due, and what the connections take
  *   close.c, write.c    close frames; frames out          send.c     what others send to the client
  *   state.c, sockets.c  below all of them
+ *
+ * Where the server speaks HTTP, gateway.h is in the server's place.
  */
 #ifndef WEBSOCKET_STATE_H
 #define WEBSOCKET_STATE_H
@@ -78,8 +80,15 @@ struct socket_verdicts {
 	uint32_t refused, delayed;
 };
 
+/* Control frames of the client. */
+struct socket_controls {
+	uint64_t second;
+	unsigned count; /* in that second */
+};
+
 struct websocket {
 	struct client client;       /* of its messages; `first` is the one under way */
+	struct gateway *gateway;    /* its server's side, if that speaks HTTP; else NULL */
 	struct exchange *handshake; /* NULL: it has ended */
 	struct worker *worker;
 	struct websockets *all;
@@ -101,8 +110,7 @@ struct websocket {
 	struct socket_closing closing;
 	struct socket_traffic received, sent; /* of the client, to the client */
 	struct socket_verdicts verdicts;
-	uint64_t controls_second;
-	unsigned controls; /* in that second */
+	struct socket_controls controls;
 
 	/* times, see times.c */
 	uint64_t opened_ms, heard_ms, active_ms, message_began_ms, served_ms, taken_ms, ends_ms;
@@ -143,7 +151,11 @@ bool socket_may_work(struct websocket *socket, unsigned *work);
 /* Cuts both sides and ends it. `why` for the log: a constant. */
 void socket_abort(struct websocket *socket, const char *why);
 
-/* Is the client to be read now? While a message of its is under way it is not. */
+/* The message of the client's that is under way, or the first that waits; NULL: none. */
+struct exchange *socket_first_message(const struct websocket *socket);
+
+/* Is the client to be read now? While a message of its is under way it is not; with a gateway,
+ * while as many wait as may. */
 bool socket_reads_client(const struct websocket *socket);
 
 /* One more read into an empty buffer; FAILED also without memory. */

@@ -8,6 +8,7 @@
  *   a message is written:      since it was passed on                 message_timeout
  *   bytes wait for the client: since it took some, or none waited     send_timeout
  *   no message is under way:   since the last one, either way         socket_idle_timeout
+ *                              since the gateway's last request       what its server has asked for
  *   always                     since it was opened, or in a drain     ends_ms
  *
  * While a message of the client's waits for its turn, the client is not read, and its silence says
@@ -17,9 +18,11 @@
 
 #include <string.h>
 
+#include "exchange/turn.h"
 #include "listen/listener.h"
 #include "upstream/server.h"
 #include "websocket/close.h"
+#include "websocket/gateway.h"
 #include "websocket/send.h"
 
 #define NEVER_MS UINT64_MAX
@@ -35,6 +38,7 @@ enum time_kind {
 	TIME_SERVED,
 	TIME_TAKEN,
 	TIME_IDLE,
+	TIME_KEEP_ALIVE,
 	TIME_END,
 	TIME_KINDS,
 };
@@ -110,8 +114,9 @@ static void note_taken(struct websocket *socket)
 static void list_times(struct websocket *socket, uint64_t at_ms[static TIME_KINDS])
 {
 	const struct conf_websocket *conf = socket_conf(socket);
-	const struct exchange *message = socket->client.first;
-	bool is_served = message && message->state == EXCHANGE_FORWARDING;
+	const struct exchange *message = socket_first_message(socket);
+	const struct gateway *gateway = socket->gateway;
+	bool is_served = !gateway && message && message->state == EXCHANGE_FORWARDING;
 
 	for (unsigned i = 0; i < TIME_KINDS; i++)
 		at_ms[i] = NEVER_MS;
@@ -130,6 +135,8 @@ static void list_times(struct websocket *socket, uint64_t at_ms[static TIME_KIND
 	}
 	if (!message)
 		at_ms[TIME_IDLE] = after(socket->active_ms, conf->idle_timeout_ms);
+	if (!message && gateway)
+		at_ms[TIME_KEEP_ALIVE] = after(gateway->silent_ms, gateway->keep_alive_ms);
 	at_ms[TIME_END] = socket->ends_ms;
 	if (!socket_reads_client(socket))
 		return;
@@ -149,8 +156,11 @@ void socket_watch(struct websocket *socket)
 	for (unsigned i = 0; i < TIME_KINDS; i++)
 		if (at_ms[i] < next_ms)
 			next_ms = at_ms[i];
-	server_await(socket->handshake->connection, WAIT_TUNNEL, next_ms,
-		next_ms > now_ms ? next_ms - now_ms : 0);
+	if (socket->gateway)
+		exchange_await(socket->handshake, next_ms);
+	else
+		server_await(socket->handshake->connection, WAIT_TUNNEL, next_ms,
+			next_ms > now_ms ? next_ms - now_ms : 0);
 }
 
 static void pass(struct websocket *socket, enum time_kind kind)
@@ -178,6 +188,9 @@ static void pass(struct websocket *socket, enum time_kind kind)
 	case TIME_IDLE:
 		socket_close(socket, CLOSE_GOING_AWAY, SLICE("idle"), CLOSE_GOING_AWAY, "idle");
 		break;
+	case TIME_KEEP_ALIVE:
+		gateway_send_keep_alive(socket->gateway);
+		break;
 	case TIME_END:
 		if (socket->closing.begun)
 			socket_hurry(socket, "drained");
@@ -197,7 +210,8 @@ void socket_look_at_times(struct websocket *socket)
 {
 	uint64_t at_ms[TIME_KINDS], now_ms = socket_now_ms(socket);
 
-	server_await_nothing(socket->handshake->connection); /* so that it is set again */
+	if (!socket->gateway)
+		server_await_nothing(socket->handshake->connection); /* so that it is set again */
 	list_times(socket, at_ms);
 	for (unsigned i = 0; i < TIME_KINDS && !socket_has_ended(socket); i++)
 		if (at_ms[i] <= now_ms)

@@ -20,8 +20,9 @@ static void a_tunnel_has_none_of_it(void **state)
 
 	(void)state;
 	for (size_t i = 0; i < sizeof(lines) / sizeof(lines[0]); i++) {
-		bad_text(10, "expected websocket = messages with it", TEXT_BASE "%s\n", lines[i]);
-		bad_text(11, "expected websocket = messages with it",
+		bad_text(10, "expected websocket = messages or gateway with it", TEXT_BASE "%s\n",
+			lines[i]);
+		bad_text(11, "expected websocket = messages or gateway with it",
 			TEXT_BASE "websocket = tunnel\n%s\n", lines[i]);
 	}
 	conf_release(parse_good(TEXT_BASE "websocket = tunnel\n"));
@@ -75,7 +76,7 @@ static void wrong_values(void **state)
 	(void)state;
 	for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++)
 		bad_text(11, "expected", TEXT_MESSAGES "%s\n", wrong[i]);
-	parse_bad(TEXT_BASE "websocket = gate\n", 10, "expected tunnel or messages");
+	parse_bad(TEXT_BASE "websocket = gate\n", 10, "expected tunnel, messages or gateway");
 }
 
 static void what_goes_together(void **state)

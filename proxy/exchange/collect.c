@@ -1,0 +1,94 @@
+#include "exchange/collect.h"
+
+#include "exchange/account.h"
+#include "exchange/exchange.h"
+#include "exchange/reply.h"
+#include "exchange/respond.h"
+#include "exchange/switched.h"
+#include "http/problem.h"
+#include "upstream/server.h"
+
+/* Reads of one body in a row, so that other connections get their turn. */
+#define TURNS 16
+
+static void fail(struct exchange *x, unsigned status, const char *why)
+{
+	account_upstream_failure(x);
+	exchange_reply(x, status, why, HTTP_PROBLEM_NO_RETRY);
+}
+
+bool collect_begin(struct exchange *x)
+{
+	struct pump *down = &x->down;
+
+	if (!x->worker->switched->collects(x))
+		return false;
+	pump_begin(down);
+	down->spool = spool_new(
+		&x->worker->node->store, (struct spool_limits){COLLECT_BYTES, 0, SPOOL_RESPONSE});
+	if (!down->spool) {
+		exchange_reply(x, 503, "no memory", 1000);
+		return true;
+	}
+	server_open_response(x->connection, down);
+	down->pool = &x->worker->blocks;
+	down->decoder.body = x->response_framing.body;
+	down->decoder.decoded = x->response_framing.body == HTTP_BODY_NONE;
+	down->decoder.left = x->response_framing.length;
+	x->tunnel.collects = true;
+	x->answer.status = x->response.status;
+	exchange_enter(x, EXCHANGE_RELAYING);
+	return true;
+}
+
+void collect_run(struct exchange *x)
+{
+	switch (pump_collect(&x->down, TURNS)) {
+	case PUMP_DONE:
+		respond_release_server(x);
+		x->worker->switched->answered(x);
+		break;
+	case PUMP_WANTS_READ:
+		respond_await_more(x);
+		break;
+	case PUMP_WANTS_WRITE: /* the spool is full */
+	case PUMP_TOO_LARGE:
+		fail(x, 502, "answer too large");
+		break;
+	case PUMP_SOURCE_ENDED:
+	case PUMP_SOURCE_BROKEN:
+		server_failed(x->server, "response cut short", worker_now_ms(x->worker));
+		fail(x, 502, "response cut short");
+		break;
+	case PUMP_SINK_FAILED:
+	case PUMP_NO_MEMORY:
+	case PUMP_SPOOL_FAILED:
+		fail(x, 503, "no memory");
+		break;
+	}
+}
+
+void collect_switch(struct exchange *x)
+{
+	struct client *client = x->client;
+
+	exchange_forget_answer(x);
+	x->answer.status = 101;
+	x->answer.begun = true;
+	x->close_client = true;
+	if (!client_begin_tunnel(client, x)) {
+		exchange_abort(x, "no memory");
+		return;
+	}
+	exchange_enter(x, EXCHANGE_TUNNEL);
+	x->response_progress = RESPONSE_COMING;
+	x->up = x->down =
+		(struct pump){.pool = &x->worker->blocks, .decoder.body = HTTP_BODY_UNTIL_CLOSE};
+	client_open_body(client, &x->up);
+	client_open_response(client, &x->down);
+	x->turn.ticket.hears_end = true;
+	if (x->turn.in_queue)
+		queue_detach(x->worker->node->queue, &x->turn.ticket, worker_now_ns(x->worker));
+	if (!x->worker->switched->begin(x))
+		exchange_abort(x, "no memory");
+}

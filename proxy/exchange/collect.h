@@ -1,0 +1,29 @@
+/*
+ * An answer that is read whole, for the gateway that has asked (websocket/gateway.h), and not
+ * relayed to a client: that to the request that opens a socket, and those to its messages.
+ *
+ *   head --switched->collects--> down.spool --all of it--> switched->answered
+ *                                                             |--> collect_switch: TUNNEL
+ *                                                             `--> exchange_reply, exchange_end
+ */
+#ifndef EXCHANGE_COLLECT_H
+#define EXCHANGE_COLLECT_H
+
+#include <stdbool.h>
+
+struct exchange;
+
+/* An answer has at most so many bytes of content; one with more counts as malformed. */
+#define COLLECT_BYTES (1024 * 1024)
+
+/* The answer's head is here. False: it is for the client. Else it is read, or was refused. */
+bool collect_begin(struct exchange *exchange);
+
+/* Reads on. May end the exchange. */
+void collect_run(struct exchange *exchange);
+
+/* The answer opens the socket: `response` is the 101 for the client now, whose bytes may go after
+ * this. The exchange has no server any more and becomes a TUNNEL; aborts it without memory. */
+void collect_switch(struct exchange *exchange);
+
+#endif

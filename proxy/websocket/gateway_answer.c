@@ -1,0 +1,346 @@
+/*
+ * What a server answers: fields for the gateway, events for the client.
+ *
+ *   head --gateway_collects--> status, type, Set-Meta-*, Keep-Alive-Interval, grip
+ *   body --all of it, judged--> TEXT, BINARY, PING, PONG --> frames
+ *                               CLOSE --> the socket closes   `c:...` --> take_control
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "exchange/account.h"
+#include "websocket/close.h"
+#include "websocket/gateway.h"
+#include "websocket/send.h"
+#include "websocket/state.h"
+#include "websocket/write.h"
+
+/* ---- its head -------------------------------------------------------------------------------- */
+
+static const struct slice media_type = SLICE("application/websocket-events");
+static const struct slice set_meta = SLICE("set-meta-");
+
+static bool has_media_type(const struct http_head *head)
+{
+	struct slice value = http_head_find_name(head, SLICE("content-type"));
+	const char *semicolon = value.len > 0 ? memchr(value.at, ';', value.len) : NULL;
+
+	if (semicolon)
+		value.len = (size_t)(semicolon - value.at);
+	return slice_equal_nocase(slice_trim(value), media_type);
+}
+
+/* Seconds; anything that is no number of them, and 0, is for none. */
+static void take_keep_alive(struct gateway *gateway, struct slice value)
+{
+	uint64_t seconds = 0;
+
+	for (size_t i = 0; i < value.len; i++) {
+		if (value.at[i] < '0' || value.at[i] > '9' || value.len > 6) {
+			seconds = 0;
+			break;
+		}
+		seconds = seconds * 10 + (uint64_t)(value.at[i] - '0');
+	}
+	gateway->keep_alive_ms = seconds * 1000;
+}
+
+/* `grip`, `grip; message-prefix=""`, `grip; message-prefix=m:` */
+static void take_extension(struct gateway_grip *grip, struct slice element)
+{
+	static const struct slice parameter = SLICE("message-prefix=");
+	const char *semicolon = memchr(element.at, ';', element.len);
+	struct slice name = element, rest = SLICE_NONE;
+
+	if (semicolon) {
+		name.len = (size_t)(semicolon - element.at);
+		rest = slice_trim((struct slice){semicolon + 1, element.len - name.len - 1});
+	}
+	if (!slice_equal_nocase(slice_trim(name), SLICE("grip")))
+		return;
+	*grip = (struct gateway_grip){.on = true, .prefix_len = 2, .prefix = "m:"};
+	if (rest.len < parameter.len ||
+		!slice_equal_nocase((struct slice){rest.at, parameter.len}, parameter))
+		return;
+	rest.at += parameter.len;
+	rest.len -= parameter.len;
+	if (rest.len >= 2 && rest.at[0] == '"' && rest.at[rest.len - 1] == '"')
+		rest = (struct slice){rest.at + 1, rest.len - 2};
+	if (rest.len > GATEWAY_PREFIX_BYTES)
+		return;
+	grip->prefix_len = (uint8_t)rest.len;
+	memcpy(grip->prefix, rest.at, rest.len);
+}
+
+/* False: no memory. */
+static bool take_fields(struct gateway *gateway, const struct http_head *head, bool opens)
+{
+	for (unsigned i = 0; i < head->field_count; i++) {
+		const struct http_field *field = &head->fields[i];
+		struct slice name = http_field_name(head, field), element;
+		struct slice value = http_field_value(head, field);
+		if (slice_equal_nocase(name, SLICE("keep-alive-interval")))
+			take_keep_alive(gateway, value);
+		if (opens && slice_equal_nocase(name, SLICE("sec-websocket-extensions")))
+			while (slice_next_element(&value, &element))
+				take_extension(&gateway->grip, element);
+		if (name.len <= set_meta.len ||
+			!slice_equal_nocase((struct slice){name.at, set_meta.len}, set_meta))
+			continue;
+		name.at += set_meta.len;
+		name.len -= set_meta.len;
+		if (meta_set(&gateway->meta, name, value) != META_SET)
+			return false;
+	}
+	return true;
+}
+
+/* OPEN: anything but events is the client's. */
+static bool collects_opening(struct gateway *gateway, struct exchange *x)
+{
+	const struct http_head *head = &x->response;
+
+	if (head->status != 200 || !has_media_type(head))
+		return false;
+	gateway->answer.at = malloc(head->len);
+	if (gateway->answer.at)
+		memcpy(gateway->answer.at, head->base, head->len);
+	gateway->answer.len = head->len;
+	return gateway->answer.at && take_fields(gateway, head, true);
+}
+
+bool gateway_collects(struct exchange *x)
+{
+	struct gateway *gateway = x->tunnel.gateway;
+	const struct http_head *head = &x->response;
+	bool is_empty = head->status == 204 ||
+			(x->response_framing.has_length && x->response_framing.length == 0);
+
+	if (x->tunnel.opens_gateway)
+		return collects_opening(gateway, x);
+	gateway->answer_fault = NULL;
+	if (head->status / 100 != 2)
+		gateway->answer_fault = "answer without success";
+	else if (!is_empty && !has_media_type(head))
+		gateway->answer_fault = "answer without events";
+	else if (!take_fields(gateway, head, false))
+		gateway->answer_fault = "too many meta values";
+	return true;
+}
+
+/* ---- its content ----------------------------------------------------------------------------- */
+
+char *gateway_content(const struct exchange *x, struct slice *content)
+{
+	struct spool *spool = x->down.spool;
+	size_t bytes = (size_t)spool_bytes(spool), done = 0;
+	char *copy = malloc(bytes + 1);
+	struct slice run;
+
+	while (copy && (run = spool_front(spool)).len > 0) {
+		memcpy(copy + done, run.at, run.len);
+		done += run.len;
+		spool_drop(spool, run.len);
+	}
+	*content = (struct slice){copy, done};
+	return copy;
+}
+
+bool gateway_is_well_formed(struct slice content, bool opens)
+{
+	struct gateway_event event;
+	unsigned count = 0;
+
+	for (;; count++) {
+		switch (gateway_event_read(&content, &event)) {
+		case GATEWAY_EVENT_NONE:
+			return count > 0 || !opens;
+		case GATEWAY_EVENT_MALFORMED:
+			return false;
+		case GATEWAY_EVENT_READ:
+			break;
+		}
+		if ((event.kind == GATEWAY_EVENT_OPEN) != (opens && count == 0) ||
+			count >= GATEWAY_ANSWER_EVENTS)
+			return false;
+		if ((event.kind == GATEWAY_EVENT_PING || event.kind == GATEWAY_EVENT_PONG) &&
+			event.content.len > FRAME_CONTROL_BYTES)
+			return false;
+	}
+}
+
+/* ---- events ---------------------------------------------------------------------------------- */
+
+/* Channels of GRIP: none are kept. */
+static void take_control(struct gateway *gateway, struct slice json)
+{
+	(void)gateway;
+	(void)json;
+}
+
+static bool begins_with(struct slice text, struct slice prefix)
+{
+	return text.len >= prefix.len &&
+	       (prefix.len == 0 || memcmp(text.at, prefix.at, prefix.len) == 0);
+}
+
+/* What of a message's content is the client's; false: none of it. */
+static bool take_prefix(struct gateway *gateway, struct slice *content)
+{
+	const struct gateway_grip *grip = &gateway->grip;
+	const struct slice prefix = {grip->prefix, grip->prefix_len};
+	static const struct slice control = SLICE("c:");
+
+	if (!grip->on)
+		return true;
+	if (begins_with(*content, control)) {
+		take_control(gateway,
+			(struct slice){content->at + control.len, content->len - control.len});
+		return false;
+	}
+	if (!begins_with(*content, prefix))
+		return false;
+	if (prefix.len > 0)
+		*content = (struct slice){content->at + prefix.len, content->len - prefix.len};
+	return true;
+}
+
+/* Behind what waits for the client. Composed at once, where nothing does: the usual case. */
+void gateway_deliver(
+	struct gateway *gateway, enum send_lane lane, uint8_t opcode, struct slice payload)
+{
+	struct websocket *socket = gateway->socket;
+	struct shared_frame *frame;
+
+	if (!socket_has_sends(socket) && !gateway->client_is_behind) {
+		if (!(opcode & 8)) {
+			socket->sent.messages++;
+			socket->sent.bytes += payload.len;
+		}
+		if (!socket_write_client(socket, opcode, payload))
+			socket_abort(socket, "no memory");
+		return;
+	}
+	frame = shared_frame_new(&socket->worker->node->sends, opcode, payload);
+	if (frame)
+		socket_send(socket, lane, frame, NULL);
+	else
+		socket_abort(socket, "no memory");
+	shared_frame_release(frame);
+}
+
+static void pass_message(struct gateway *gateway, uint8_t opcode, struct slice content)
+{
+	struct websocket *socket = gateway->socket;
+
+	if (!take_prefix(gateway, &content) || socket->closing.client.told)
+		return;
+	account_socket(socket->handshake, STATS_SERVER_MESSAGES, 1);
+	account_socket(socket->handshake, STATS_SERVER_MESSAGE_BYTES, content.len);
+	socket->active_ms = socket_now_ms(socket);
+	gateway_deliver(gateway, SEND_NORMAL, opcode, content);
+}
+
+static void pass_control(struct gateway *gateway, uint8_t opcode, struct slice content)
+{
+	if (!gateway->socket->closing.client.told)
+		gateway_deliver(gateway, SEND_NORMAL, opcode, content);
+}
+
+/* A code that may not be sent is as none; so is 0, which servers write for none. */
+static void pass_close(struct websocket *socket, struct slice content)
+{
+	char payload[FRAME_CONTROL_BYTES];
+	unsigned code = CLOSE_NO_CODE;
+	struct slice reason = SLICE_NONE;
+	struct utf8 utf8 = {0};
+
+	if (content.len >= 2)
+		code = (unsigned)((uint8_t)content.at[0] << 8 | (uint8_t)content.at[1]);
+	if (!close_code_is_valid(code))
+		code = CLOSE_NO_CODE;
+	else
+		reason = (struct slice){content.at + 2, content.len - 2};
+	if (!utf8_continue(&utf8, reason) || !utf8_is_whole(&utf8))
+		reason = SLICE_NONE;
+	socket->closing.server.told = true;
+	socket->closing.server.due = false;
+	socket->gateway->server_is_done = true;
+	socket_server_closes(socket, close_payload(code, reason, payload));
+}
+
+static void pass_event(struct gateway *gateway, const struct gateway_event *event)
+{
+	struct websocket *socket = gateway->socket;
+
+	switch (event->kind) {
+	case GATEWAY_EVENT_TEXT:
+		pass_message(gateway, FRAME_TEXT, event->content);
+		break;
+	case GATEWAY_EVENT_BINARY:
+		pass_message(gateway, FRAME_BINARY, event->content);
+		break;
+	case GATEWAY_EVENT_PING:
+		pass_control(gateway, FRAME_PING, event->content);
+		break;
+	case GATEWAY_EVENT_PONG:
+		pass_control(gateway, FRAME_PONG, event->content);
+		break;
+	case GATEWAY_EVENT_CLOSE:
+		pass_close(socket, event->content);
+		break;
+	case GATEWAY_EVENT_DISCONNECT:
+		gateway->server_is_done = true;
+		socket_server_gone(socket, "server disconnected");
+		break;
+	case GATEWAY_EVENT_OPEN:
+	case GATEWAY_EVENT_UNKNOWN:
+		break;
+	}
+}
+
+void gateway_pass_events(struct gateway *gateway, struct slice content)
+{
+	struct gateway_event event;
+
+	if (gateway->socket)
+		gateway->client_is_behind =
+			flow_bytes(gateway->socket->handshake->down.flow) >= SOCKET_AHEAD_BYTES;
+	while (gateway->socket && !socket_has_ended(gateway->socket) &&
+		!gateway->socket->closing.server.done &&
+		gateway_event_read(&content, &event) == GATEWAY_EVENT_READ)
+		pass_event(gateway, &event);
+	if (gateway->socket)
+		gateway->socket->again = true;
+}
+
+/* ---- the answer to a request ----------------------------------------------------------------- */
+
+/* The server has had its chance to answer a CLOSE; else the client gets what it has sent. */
+static void closed(struct gateway *gateway)
+{
+	struct websocket *socket = gateway->socket;
+
+	if (socket && !socket_has_ended(socket) && !socket->closing.server.done)
+		socket_server_closes(socket, (struct slice){gateway->close, gateway->close_len});
+}
+
+void gateway_take_answer(struct exchange *x)
+{
+	struct gateway *gateway = x->tunnel.gateway;
+	bool is_close = gateway->close_is_queued && x->tunnel.is_event;
+	struct slice content = SLICE_NONE;
+	char *bytes = gateway_content(x, &content);
+	const char *fault = bytes ? gateway->answer_fault : "no memory";
+
+	if (!fault && !gateway_is_well_formed(content, false))
+		fault = "malformed answer";
+	gateway_end_message(x, fault);
+	if (gateway->socket && fault)
+		socket_server_gone(gateway->socket, fault);
+	else
+		gateway_pass_events(gateway, content);
+	if (is_close)
+		closed(gateway);
+	free(bytes);
+}

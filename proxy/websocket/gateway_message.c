@@ -1,0 +1,291 @@
+/*
+ * The requests of a gateway: messages of its client, and events of its own.
+ *
+ *   message --> exchange --gate, queue--> gateway_serve: with those right behind it --> POST
+ *                   `-- refused: dropped, or the socket is closed (gateway_refuse)
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "exchange/reply.h"
+#include "exchange/turn.h"
+#include "http/problem.h"
+#include "websocket/close.h"
+#include "websocket/gateway.h"
+#include "websocket/message.h"
+#include "websocket/retry.h"
+#include "websocket/state.h"
+
+/* ---- a new one ------------------------------------------------------------------------------- */
+
+/* After a reload the rules are those of the route of that name. */
+static void follow_site(const struct gateway *gateway, struct exchange *x)
+{
+	const struct conf *conf = x->use->site->conf;
+
+	x->route = gateway->route;
+	if (x->use != gateway->use) {
+		x->route = NULL;
+		for (size_t i = 0; i < conf->route_count && !x->route; i++) {
+			const struct conf_route *route = &conf->routes[i];
+			if (strcmp(route->name, gateway->route->name) == 0 &&
+				route->websocket.mode == CONF_WEBSOCKET_GATEWAY)
+				x->route = route;
+		}
+	}
+	if (!x->route) {
+		site_use_release(x->use);
+		x->use = site_use_hold(gateway->use);
+		x->route = gateway->route;
+	}
+	x->upstream = x->use->site->upstreams[x->route->upstream->index];
+}
+
+static void append(struct gateway *gateway, struct exchange *x)
+{
+	if (gateway->last)
+		gateway->last->next = x;
+	else
+		gateway->client.first = x;
+	gateway->last = x;
+	gateway->waiting++;
+	gateway->waiting_bytes += x->tunnel.message_bytes;
+}
+
+/* With this event as its body; NULL: with none. Not listed yet; NULL without memory. */
+static struct exchange *make(struct gateway *gateway, const struct gateway_event *event)
+{
+	struct exchange *x = exchange_new_message(gateway->worker, &gateway->client);
+
+	if (!x)
+		return NULL;
+	follow_site(gateway, x);
+	x->request_progress = REQUEST_READ;
+	x->request.method = HTTP_METHOD_POST; /* a write, for the order */
+	memcpy(x->facts.address, gateway->address, sizeof(x->facts.address));
+	x->facts.method = SLICE("MESSAGE");
+	x->facts.path = (struct slice){gateway->path.at, gateway->path.len};
+	x->request_id = (struct slice){gateway->request_id, gateway->request_id_len};
+	x->tunnel.gateway = gateway;
+	if (!event)
+		return x;
+	x->framing.length = gateway_event_bytes(event);
+	x->memory.body = malloc(x->framing.length);
+	if (x->memory.body)
+		gateway_event_write(event, x->memory.body);
+	return x;
+}
+
+void gateway_begin_message(struct gateway *gateway)
+{
+	struct websocket *socket = gateway->socket;
+	struct buffer *text = &socket->message;
+	struct gateway_event event = {
+		.kind = socket->opcode == FRAME_TEXT ? GATEWAY_EVENT_TEXT : GATEWAY_EVENT_BINARY,
+		.has_content = true,
+		.content = text->at ? (struct slice){buffer_head(text), buffer_used(text)}
+				    : SLICE_NONE,
+	};
+	struct exchange *x = make(gateway, &event);
+
+	socket->received.messages++;
+	socket->received.bytes += event.content.len;
+	if (x) {
+		x->tunnel.message_bytes = (uint32_t)event.content.len;
+		gateway->arriving_bytes = x->framing.length;
+		append(gateway, x);
+	}
+	buffer_release(text, &socket->worker->blocks);
+	if (!x || !x->memory.body)
+		socket_abort(socket, "no memory");
+	else
+		turn_begin_message(x, socket->handshake);
+}
+
+/* An event of our own leaves when no message is under way. */
+static void begin_event(struct gateway *gateway, const struct gateway_event *event)
+{
+	struct exchange *x = make(gateway, event);
+
+	if (!x)
+		return; /* the server is not told */
+	x->tunnel.is_event = true;
+	gateway->arriving_bytes = x->framing.length;
+	append(gateway, x);
+	if (event && !x->memory.body)
+		gateway_end_message(x, "no memory");
+	else
+		turn_begin_event(x, gateway->event_session);
+}
+
+void gateway_send_close(struct gateway *gateway, struct slice payload)
+{
+	const struct gateway_event event = {GATEWAY_EVENT_CLOSE, payload.len > 0, payload};
+
+	gateway->close_is_queued = gateway->server_is_done = true;
+	begin_event(gateway, &event);
+}
+
+void gateway_send_disconnect(struct gateway *gateway)
+{
+	const struct gateway_event event = {GATEWAY_EVENT_DISCONNECT, false, SLICE_NONE};
+
+	begin_event(gateway, &event);
+}
+
+void gateway_send_keep_alive(struct gateway *gateway)
+{
+	begin_event(gateway, NULL);
+}
+
+/* ---- its turn -------------------------------------------------------------------------------- */
+
+/* May it leave with the one whose turn it is? Nothing of another connection is passed by that. */
+static bool may_ride(const struct exchange *lead, struct exchange *x)
+{
+	return x->state == EXCHANGE_HELD && x->turn.in_queue && x->turn.question == 0 &&
+	       x->gate.verdict.outcome == GATE_ADMIT && !x->tunnel.is_event &&
+	       x->use == lead->use && x->route == lead->route &&
+	       queue_is_next(x->worker->node->queue, &x->turn.ticket);
+}
+
+static void take_along(struct gateway *gateway, struct exchange *lead, struct exchange *last)
+{
+	struct exchange *x = lead->next;
+
+	lead->next = x->next;
+	if (gateway->last == x)
+		gateway->last = lead;
+	x->next = NULL;
+	if (last)
+		last->next = x;
+	else
+		lead->tunnel.riders = x;
+	x->times.started_ns = worker_now_ns(x->worker);
+	exchange_leave_queue(x);
+	if (x->turn.has_deadline)
+		deadline_clear(&x->turn.deadline);
+}
+
+/* Returns the bytes of all. */
+static uint64_t gather_riders(struct gateway *gateway, struct exchange *lead)
+{
+	uint64_t bytes = lead->framing.length;
+	struct exchange *last = NULL;
+
+	for (unsigned events = 1; events < GATEWAY_BATCH_EVENTS; events++) {
+		struct exchange *x = lead->next;
+		if (!x || bytes + x->framing.length > GATEWAY_BATCH_BYTES || !may_ride(lead, x))
+			break;
+		take_along(gateway, lead, last);
+		bytes += x->framing.length;
+		last = x;
+	}
+	return bytes;
+}
+
+/* Their events behind its own. */
+static bool join(struct exchange *lead, uint64_t bytes)
+{
+	char *body = malloc(bytes);
+	size_t done = lead->framing.length;
+
+	if (!body)
+		return false;
+	memcpy(body, lead->memory.body, done);
+	for (const struct exchange *x = lead->tunnel.riders; x; x = x->next) {
+		memcpy(body + done, x->memory.body, x->framing.length);
+		done += x->framing.length;
+	}
+	free(lead->memory.body);
+	lead->memory.body = body;
+	lead->framing.length = bytes;
+	return true;
+}
+
+bool gateway_serve(struct client *client, struct exchange *x)
+{
+	struct gateway *gateway = gateway_of(client);
+	unsigned status = 0;
+
+	if (x->tunnel.is_composed)
+		return true; /* it could not be sent before */
+	if (!x->tunnel.is_event) {
+		uint64_t bytes = gather_riders(gateway, x);
+		if (x->tunnel.riders && !join(x, bytes))
+			status = 503;
+	}
+	gateway->retries = 0;
+	if (status == 0)
+		status = gateway_make_request(gateway, x);
+	x->tunnel.is_composed = true;
+	if (status != 0)
+		exchange_reply(x, status, "no memory", HTTP_PROBLEM_NO_RETRY);
+	return status == 0;
+}
+
+bool gateway_retry(struct client *client, struct exchange *x)
+{
+	struct gateway *gateway = gateway_of(client);
+	uint64_t random = websockets_random_below(gateway->worker->websockets, UINT64_MAX);
+	uint64_t after_ms = retry_after_ms(++gateway->retries, random);
+
+	if (after_ms == 0 || gateway->worker->stopping)
+		return false;
+	exchange_try_later(x, after_ms);
+	return true;
+}
+
+/* ---- its end --------------------------------------------------------------------------------- */
+
+/* What they are charged in bytes is what the client has sent. */
+static void end_one(struct exchange *x, const char *why)
+{
+	x->outcome = why ? why : x->outcome;
+	x->up.content_bytes = x->tunnel.message_bytes;
+	x->down.content_bytes = 0;
+	exchange_end(x);
+}
+
+void gateway_end_message(struct exchange *lead, const char *why)
+{
+	struct exchange *x = lead->tunnel.riders, *next;
+
+	lead->tunnel.riders = NULL;
+	for (; x; x = next) {
+		next = x->next;
+		x->next = NULL;
+		x->attempt.left = lead->attempt.left;
+		x->answer.status = lead->answer.status;
+		x->answer.upstream_status = lead->answer.upstream_status;
+		end_one(x, why);
+	}
+	end_one(lead, why);
+}
+
+/* The socket closes for this one: what came behind it is not passed on either. */
+static void drop_behind(struct exchange *x, const char *why)
+{
+	while (x->next)
+		gateway_end_message(x->next, why);
+}
+
+void gateway_refuse(struct client *client, struct exchange *x, unsigned status, const char *why,
+	uint64_t retry_after_ms)
+{
+	struct gateway *gateway = gateway_of(client);
+	struct websocket *socket = gateway->socket;
+	bool was_sent = x->tunnel.is_composed || x->tunnel.is_event;
+	bool is_dropped = !was_sent && socket && socket_drops_message(socket, x, status);
+
+	exchange_enter(x, EXCHANGE_REPLYING);
+	if (!was_sent && !is_dropped)
+		drop_behind(x, why);
+	gateway_end_message(x, why);
+	if (!socket || socket_has_ended(socket))
+		return;
+	if (was_sent)
+		socket_server_gone(socket, why);
+	else
+		socket_message_refused(socket, is_dropped, status, why, retry_after_ms);
+}

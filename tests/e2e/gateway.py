@@ -1,0 +1,510 @@
+"""websocket = gateway: a plain HTTP backend serves WebSockets by the WebSocket-over-HTTP protocol."""
+import re
+import threading
+import time
+
+from lib import websocket as ws
+from lib.gateway import TYPE, Backend
+from lib.process import until
+from lib.sluice import to
+from lib.tap import equal, group, main, test, true
+from lib.websocket import handshake_fields, open_socket
+
+GATEWAY = "websocket = gateway\n"
+OPENED = ("OPEN", None)
+GONE = ("DISCONNECT", None)
+
+
+def begun(t, backend, more="", **options):
+    """(origin, sluice, an open socket)"""
+    origin = t.origin(backend)
+    sluice = t.sluice(to(origin, route=GATEWAY + more))
+    return origin, sluice, open_socket(t, sluice, **options)
+
+
+@group("messages go to an HTTP backend, and its answers come back")
+def both_ways(t):
+    backend = Backend()
+    origin, sluice, socket = begun(t, backend, target="/chat/room?x=1", fields=[
+        ("Cookie", "login=1"), ("Authorization", "Bearer abc"), ("Origin", "http://a.test")])
+    opening = origin.requests[0].request
+
+    with t.point("the handshake becomes a POST to its target, with its fields and none of its hop"):
+        equal((opening.method, opening.target, opening.body), ("POST", "/chat/room?x=1", b"OPEN\r\n"))
+        equal([opening.get(name) for name in ("Content-Type", "Accept", "Cookie", "Authorization",
+                                              "Origin", "Sec-WebSocket-Extensions")],
+              [TYPE, TYPE, "login=1", "Bearer abc", "http://a.test", "grip"])
+        equal([opening.get(name) for name in ("Upgrade", "Connection", "Sec-WebSocket-Key",
+                                              "Sec-WebSocket-Version")], [None] * 4)
+        true(re.fullmatch(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", opening.get("Connection-Id")),
+             opening.get("Connection-Id"))
+        equal(opening.get("X-Forwarded-For"), "127.0.0.1")
+    with t.point("texts and binaries of all lengths"):
+        for size in (0, 1, 15, 16, 125, 126, 4096, 65536, 300000):
+            socket.send("å" * (size // 2))
+            equal(socket.message(), "å" * (size // 2), f"text of {size}")
+            socket.send(b"\r\n" * size)
+            equal(socket.message(), b"\r\n" * size, f"binary of {size}")
+    with t.point("all requests have the same id and go to the same target"):
+        ids = {x.request.get("Connection-Id") for x in origin.requests}
+        equal((len(ids), {x.request.target for x in origin.requests}), (1, {"/chat/room?x=1"}))
+    with t.point("pings are answered by sluice"):
+        before = len(origin.requests)
+        socket.send_frame(ws.PING, b"hello?")
+        pong = socket.read_frame()
+        equal((pong.opcode, pong.payload), (ws.PONG, b"hello?"))
+        equal(len(origin.requests), before)
+    with t.point("the client's close frame is an event, its answer the close frame back"):
+        equal(socket.close(4001, "bye"), (4001, "bye"))
+        equal(backend.log.all()[-1], ("CLOSE", b"\x0f\xa1bye"))
+    with t.point("another socket has another id"):
+        open_socket(t, sluice)
+        true(origin.requests[0].request.get("Connection-Id") != origin.last().get("Connection-Id"), "")
+    equal(backend.faults, [])
+
+
+@test("events of one answer come in order, those of the answer to OPEN included")
+def in_order(t):
+    def answers(call, kind, content):
+        if kind != "TEXT":
+            return
+        for n in range(100):
+            call.send(f"{content.decode()} {n}")
+        call.event("PING", b"p")
+        call.event("PONG")
+        call.event("FUTURE", b"unknown")
+        call.send(b"last")
+    backend = Backend(on_event=answers, on_open=lambda call: call.send("welcome"))
+    _, _, socket = begun(t, backend)
+    equal(socket.message(), "welcome")
+    socket.send("x")
+    equal([socket.message() for _ in range(100)], [f"x {n}" for n in range(100)])
+    equal([(f.opcode, f.payload) for f in (socket.read_frame(), socket.read_frame())],
+          [(ws.PING, b"p"), (ws.PONG, b"")])
+    equal(socket.message(), b"last")
+
+
+class Held(Backend):
+    """Answers messages when they are released."""
+
+    def __init__(self, **more):
+        super().__init__(before=self.hold, **more)
+        self.release = threading.Event()
+
+    def hold(self, call):
+        if call.events and call.events[0][0] in ("TEXT", "BINARY"):
+            self.release.wait(20)
+
+
+def messages_of(log):
+    return [what for what in log.all() if isinstance(what, str)]
+
+
+@test("messages that come while a request is under way leave together behind it, in order")
+def batched(t):
+    backend = Held()
+    origin, _, socket = begun(t, backend)
+    texts = [f"message {n}" for n in range(40)]
+    socket.send(texts[0])
+    origin.wait_requests(2)
+    socket.stream.send(b"".join(socket.bytes_of(ws.TEXT, text.encode()) for text in texts[1:]))
+    socket.send_frame(ws.PING, b"")  # it is behind them, and the client is not read that far
+    backend.release.set()
+    read = []
+    while len(read) < len(texts):
+        frame = socket.read_frame()
+        if frame.opcode == ws.TEXT:
+            read.append(frame.payload.decode())
+    equal(read, texts)
+    equal(messages_of(backend.log), texts)
+    sizes = [len(batch) for batch in backend.batches.all()[1:]]
+    equal(sizes[0], 1)
+    true(len(sizes) <= 20, f"batches of {sizes}")
+    equal(backend.faults, [])
+
+
+@test("a request of the same session that came between two messages keeps them apart")
+def between(t):
+    backend = Held()
+    key = [("X-Api-Key", "caller")]
+    origin, sluice, socket = begun(t, backend, "session = header:X-Api-Key\nordering = strict\n",
+                                   fields=key)
+    socket.send("one")
+    origin.wait_requests(2)
+    # Each has arrived when what came behind it on its connection was answered.
+    def arrives(message):
+        socket.send(message)
+        socket.send_frame(ws.PING, b"")
+        equal(socket.read_frame().opcode, ws.PONG)
+    arrives("two")
+    arrives("three")
+    client = t.client(sluice)
+    client.request("/other", method="PUT", fields=key, body=b"")
+    until(lambda: sluice_has(sluice, client), "the request is read")
+    arrives("four")
+    backend.release.set()
+    equal([socket.message() for _ in range(4)], ["one", "two", "three", "four"])
+    equal(client.response().status, 200)
+    equal(backend.log.all()[1:], ["one", "two", "three", "PUT /other", "four"])
+    equal(backend.batches.all()[2], ["two", "three"])
+
+
+def sluice_has(sluice, client):
+    """Has it read all that this client has sent?"""
+    port = f":{client.local_port():04X}"
+    with open("/proc/net/tcp", encoding="ascii") as table:
+        for line in table:
+            fields = line.split()
+            if fields[2].endswith(port):
+                return fields[4].endswith(":00000000") and fields[1] != "sl"
+    return False
+
+
+# ---- the end ------------------------------------------------------------------------------------
+
+@test("a client that is gone without a close frame: DISCONNECT within a second")
+def gone(t):
+    backend = Backend()
+    _, _, socket = begun(t, backend)
+    socket.send("hello")
+    equal(socket.message(), "hello")
+    began = time.monotonic()
+    socket.stream.reset()
+    equal(backend.log.wait_for(3), [OPENED, "hello", GONE])
+    true(backend.log.times()[2] - began < 1, "in time")
+
+
+@test("a client that is gone while its message is under way: DISCONNECT behind the answer")
+def gone_under_way(t):
+    backend = Held()
+    origin, _, socket = begun(t, backend)
+    socket.send("one")
+    origin.wait_requests(2)
+    socket.send("two")
+    socket.send_frame(ws.PING, b"")
+    equal(socket.read_frame().opcode, ws.PONG)
+    socket.stream.reset()
+    until(lambda: origin.open_connections >= 1, "")
+    backend.release.set()
+    equal(backend.log.wait_for(3), [OPENED, "one", GONE])
+    equal(backend.faults, [])
+
+
+@test("a client that closes and leaves at once: what it sent and CLOSE arrive, and no DISCONNECT")
+def closes_and_leaves(t):
+    backend = Held()
+    origin, sluice, socket = begun(t, backend)
+    socket.send("one")
+    origin.wait_requests(2)
+    socket.send("two")
+    socket.send_close(1000, "done")
+    socket.stream.close()
+    time.sleep(0.05)
+    backend.release.set()
+    equal(backend.log.wait_for(4), [OPENED, "one", "two", ("CLOSE", b"\x03\xe8done")])
+    sluice.terminate()
+    equal(sluice.wait(), 0)
+    equal(len(backend.log.all()), 4)
+
+
+@group("CLOSE of the backend closes the client with its code")
+def server_closes(t):
+    def on_event(call, kind, content):
+        if kind == "TEXT" and content == b"plain":
+            call.event("CLOSE")
+        elif kind == "TEXT" and content == b"zero":
+            call.event("CLOSE", b"\0\0")
+        elif kind == "TEXT":
+            call.send("last words")
+            call.close(4005, "enough")
+            call.send("behind it")
+    backend = Backend(on_event=on_event)
+    origin = t.origin(backend)
+    sluice = t.sluice(to(origin, route=GATEWAY))
+    with t.point("with code and reason, behind the events before it"):
+        socket = open_socket(t, sluice)
+        socket.send("x")
+        equal(socket.message(), "last words")
+        equal(socket.closed_with(), (4005, "enough"))
+    for text in ("plain", "zero"):
+        with t.point(f"without a code ({text})"):
+            socket = open_socket(t, sluice)
+            socket.send(text)
+            equal(socket.closed_with(), (None, ""))
+    with t.point("the backend gets nothing more of these"):
+        equal([what for what in backend.log.all() if what != OPENED], ["x", "plain", "zero"])
+
+
+# ---- the handshake ------------------------------------------------------------------------------
+
+def refused(t, sluice, fields=(), target="/"):
+    client = t.client(sluice)
+    client.request(target, fields=handshake_fields(fields))
+    return client.response()
+
+
+@group("what the backend answers to OPEN")
+def openings(t):
+    answers = {}
+
+    def on_open(call):
+        answers[call.x.request.target](call)
+
+    def plain(call):
+        call.status, call.type, call.body = 403, "text/plain", b"not you"
+        call.fields = [("X-Why", "because")]
+
+    def page(call):
+        call.type, call.body = "text/html", b"<p>a page"
+
+    def protocol(call):
+        call.fields = [("Sec-WebSocket-Protocol", "v2"), ("Set-Cookie", "a=b"),
+                       ("Set-Meta-User", "alice"), ("Keep-Alive-Interval", "3600")]
+
+    def other_protocol(call):
+        call.fields = [("Sec-WebSocket-Protocol", "v3")]
+
+    def message_first(call):
+        call.body = b"TEXT 1\r\nx\r\n" + call.body
+
+    def malformed(call):
+        call.body = b"OPEN\r\nTEXT 5\r\nabc\r\n"
+
+    def huge(call):
+        call.send("x" * (1024 * 1024))
+
+    answers.update({"/plain": plain, "/page": page, "/protocol": protocol, "/huge": huge,
+                    "/other": other_protocol, "/first": message_first, "/malformed": malformed})
+    origin = t.origin(Backend(on_open=on_open))
+    sluice = t.sluice(to(origin, route=GATEWAY))
+
+    with t.point("another status is the client's answer, with its fields and body"):
+        answer = refused(t, sluice, target="/plain")
+        equal((answer.status, answer.get("X-Why"), answer.body), (403, "because", b"not you"))
+    with t.point("so is a body of another type"):
+        answer = refused(t, sluice, target="/page")
+        equal((answer.status, answer.body), (200, b"<p>a page"))
+    with t.point("fields of the 101: subprotocol and cookies, and none that are the gateway's"):
+        socket = open_socket(t, sluice, "/protocol", [("Sec-WebSocket-Protocol", "v1, v2")])
+        equal([socket.answer.get(name) for name in (
+            "Sec-WebSocket-Protocol", "Set-Cookie", "Set-Meta-User", "Keep-Alive-Interval",
+            "Content-Type", "Content-Length", "Sec-WebSocket-Extensions")],
+              ["v2", "a=b", None, None, None, None, None])
+        equal(origin.last().get("Sec-WebSocket-Protocol"), "v1,v2")
+    for target in ("/other", "/first", "/malformed", "/huge"):
+        with t.point(f"502 for {target}"):
+            equal(refused(t, sluice, target=target, fields=[("Sec-WebSocket-Protocol", "v1")]).status, 502)
+    with t.point("502 when the backend is away"):
+        origin.refuse()
+        equal(refused(t, sluice, target="/protocol").status, 502)
+
+
+@test("origins and subprotocols are restricted as with websocket = messages")
+def restricted(t):
+    backend = Backend()
+    origin = t.origin(backend)
+    sluice = t.sluice(to(origin, route=GATEWAY + "websocket_origin = https://a.test\n"
+                                                 "websocket_protocols = v1\n"))
+    equal(refused(t, sluice, [("Origin", "https://b.test")]).status, 403)
+    equal(refused(t, sluice, [("Sec-WebSocket-Protocol", "v2")]).status, 403)
+    open_socket(t, sluice, fields=[("Origin", "https://a.test"), ("Sec-WebSocket-Protocol", "v2, v1")])
+    equal(origin.last().get("Sec-WebSocket-Protocol"), "v1")
+
+
+# ---- forged requests ----------------------------------------------------------------------------
+
+@group("a client cannot pass for the gateway")
+def forged(t):
+    backend = Backend()
+    origin = t.origin(backend)
+    sluice = t.sluice(to(origin, route=GATEWAY))
+    body = b"OPEN\r\n"
+    for fields in ([("Content-Type", TYPE)], [("content-type", TYPE.upper() + "; x=y")],
+                   [("Content-Type", "text/plain"), ("Content-Type", TYPE)],
+                   [("Content_Type", TYPE)], [("Accept", "*/*, " + TYPE)]):
+        with t.point(f"403 for {fields}"):
+            answer = t.client(sluice).ask("/", "POST", fields=fields, body=body)
+            equal((answer.status, len(origin.requests)), (403, 0))
+    false_fields = [("Connection-Id", "mine"), ("Meta-User", "admin"), ("meta_user", "admin"),
+                    ("Grip-Sig", "x.y.z"), ("Connection_Id", "mine")]
+    with t.point("its fields are taken off requests"):
+        equal(t.client(sluice).ask("/", "POST", fields=false_fields, body=b"x").status, 200)
+        names = [name.lower() for name, _ in origin.last().fields]
+        equal([name for name, _ in false_fields if name.lower() in names], [])
+    with t.point("and off handshakes"):
+        socket = open_socket(t, sluice, fields=false_fields)
+        socket.send("x")
+        equal(socket.message(), "x")
+        for x in origin.requests[-2:]:
+            names = [name.lower() for name, _ in x.request.fields]
+            equal([name for name in names if "meta" in name or "_" in name or "grip" in name], [])
+            equal(len(x.request.all("Connection-Id")), 1)
+            true(x.request.get("Connection-Id") != "mine", "its own id")
+    with t.point("a route of another mode passes them"):
+        other = t.sluice(to(origin))
+        equal(t.client(other).ask("/", "POST", fields=[("Meta-User", "x")], body=b"").status, 200)
+        equal(origin.last().get("Meta-User"), "x")
+
+
+# ---- what the backend has remembered ------------------------------------------------------------
+
+@test("Set-Meta-* comes back as Meta-* in later requests, and an empty one ends that")
+def meta(t):
+    def on_event(call, kind, content):
+        if kind != "TEXT":
+            return
+        if content.startswith(b"set "):
+            name, _, value = content[4:].decode().partition("=")
+            call.fields.append(("Set-Meta-" + name, value))
+        else:
+            call.send(repr(call.meta(content.decode())))
+    backend = Backend(on_event=on_event, on_open=lambda call: call.fields.append(("Set-Meta-User", "alice")))
+    _, _, socket = begun(t, backend)
+
+    def find(name):
+        socket.send(name)
+        return socket.message()
+    equal(find("User"), "'alice'")
+    socket.send("set user=bob")
+    equal(find("User"), "'bob'")
+    socket.send("set Room=a b")
+    equal([find("Room"), find("User")], ["'a b'", "'bob'"])
+    socket.send("set USER=")
+    equal([find("User"), find("room")], ["None", "'a b'"])
+    socket.send("set big=" + "x" * 5000)
+    equal(socket.closed_with()[0], 1011)
+
+
+@test("Keep-Alive-Interval: an empty request after so much silence, whose answer is passed on")
+def keep_alive(t):
+    def before(call):
+        if not call.events:
+            call.send("news")
+    backend = Backend(before=before, on_open=lambda call: call.fields.append(("Keep-Alive-Interval", "1")))
+    _, _, socket = begun(t, backend)
+    equal([socket.message(), socket.message()], ["news", "news"])
+    batches, times = backend.batches.all(), backend.batches.times()
+    equal(batches[:3], [[OPENED], [], []])
+    true(0.9 < times[1] - times[0] < 10, f"after {times[1] - times[0]} s")
+
+
+# ---- failures -----------------------------------------------------------------------------------
+
+@test("a backend that is away for a moment: tried again, nothing lost and nothing twice")
+def away(t):
+    backend = Backend()
+    origin, _, socket = begun(t, backend)
+    origin.refuse()
+    socket.send("one")
+    socket.send("two")
+    time.sleep(0.3)
+    origin.reopen()
+    equal([socket.message(), socket.message()], ["one", "two"])
+    equal(messages_of(backend.log), ["one", "two"])
+
+
+@test("a backend that stays away: 1011 after three tries over about three seconds")
+def stays_away(t):
+    backend = Backend()
+    origin, _, socket = begun(t, backend)
+    origin.refuse()
+    began = time.monotonic()
+    socket.send("lost")
+    equal(socket.closed_with()[0], 1011)
+    true(2.9 < time.monotonic() - began, "not at once")
+    equal(messages_of(backend.log), [])
+
+
+@group("1011 for an answer that is none, and the request is not sent again")
+def bad_answers(t):
+    def before(call):
+        if not call.events or call.events[0][0] != "TEXT":
+            return
+        what = call.events[0][1]
+        call.status = int(what) if what.isdigit() else 200
+        if what == b"type":
+            call.type, call.body = "text/plain", b"x"
+        elif what == b"malformed":
+            call.body = b"TEXT zz\r\n"
+        elif what == b"short":
+            call.body = b"TEXT 500\r\nx\r\n"
+        elif what == b"open":
+            call.body = b"OPEN\r\n"
+        elif what == b"huge":
+            call.send("x" * 1100000)
+        elif what == b"many":
+            call.body = b"PING\r\n" * 10001
+        elif what == b"disconnect":
+            call.event("DISCONNECT")
+        elif what == b"cut":
+            call.x.reset()
+        elif what == b"half":
+            call.x.send(b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\nContent-Type: "
+                        + TYPE.encode() + b"\r\n\r\nTEXT 1")
+            call.x.close()
+    backend = Backend(on_event=lambda call, kind, content: None, before=before)
+    origin = t.origin(backend)
+    sluice = t.sluice(to(origin, route=GATEWAY))
+    for what in ("500", "404", "503", "302", "type", "malformed", "short", "open", "huge", "many",
+                 "disconnect", "cut", "half"):
+        with t.point(what):
+            socket = open_socket(t, sluice)
+            before_it = len(origin.requests)
+            socket.send(what)
+            equal(socket.closed_with()[0], 1011)
+            sent = [x for x in origin.requests[before_it:] if x.request.body.startswith(b"TEXT")]
+            equal(len(sent), 1)
+    with t.point("the backend hears that those sockets are gone"):
+        until(lambda: backend.log.all().count(GONE) == 12, "a DISCONNECT of each but one")
+    with t.point("a status in the 200s without content is no failure"):
+        socket = open_socket(t, sluice)
+        socket.send("204")
+        socket.send("200")
+        equal(socket.close(1000), (1000, ""))
+
+
+@test("a response that does not come in time: 1011, and nothing is sent again")
+def response_timeout(t):
+    backend = Held()
+    origin = t.origin(backend)
+    sluice = t.sluice(to(origin, upstream="first_byte_timeout = 300ms", route=GATEWAY))
+    socket = open_socket(t, sluice)
+    socket.send("slow")
+    equal(socket.closed_with()[0], 1011)
+    backend.release.set()
+    backend.log.wait_for(3)  # OPEN, DISCONNECT and the message
+    equal(messages_of(backend.log), ["slow"])
+
+
+@test("a message beyond max_message_size: 1009, and nothing of it at the backend")
+def too_big(t):
+    backend = Backend()
+    _, _, socket = begun(t, backend, "max_message_size = 1k")
+    socket.send("x" * 1024)
+    equal(socket.message(), "x" * 1024)
+    socket.send("x" * 1025)
+    equal(socket.closed_with()[0], 1009)
+    equal(len(messages_of(backend.log)), 1)
+
+
+# ---- GRIP's prefixes ----------------------------------------------------------------------------
+
+@test("with the grip extension messages have a prefix, and others are not the client's")
+def prefixes(t):
+    def on_open(call):
+        call.fields.append(("Sec-WebSocket-Extensions", call.x.request.target[1:].replace("_", " ")))
+        for text in ("m:one", "c:{}", "two", "x:three"):
+            call.send(text)
+        call.close(1000)
+    origin = t.origin(Backend(on_open=on_open))
+    sluice = t.sluice(to(origin, route=GATEWAY))
+    for extension, expected in (("grip", ["one"]), ('grip;_message-prefix=""', ["m:one", "two", "x:three"]),
+                                ("grip;_message-prefix=x:", ["three"]),
+                                ("none", ["m:one", "c:{}", "two", "x:three"])):
+        socket = open_socket(t, sluice, "/" + extension)
+        equal([socket.message() for _ in expected], expected, extension)
+        equal(socket.closed_with()[0], 1000)
+
+
+if __name__ == "__main__":
+    main()

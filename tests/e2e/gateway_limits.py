@@ -1,0 +1,356 @@
+"""websocket = gateway: messages are charged, ordered, counted and ended as those of websocket = messages."""
+import os
+import re
+import signal
+import threading
+import time
+
+from lib import websocket as ws
+from lib.admin import value, with_admin
+from lib.gateway import Backend
+from lib.process import until
+from lib.sluice import to
+from lib.spans import most_within
+from lib.tap import equal, main, test, true
+from lib.websocket import open_socket
+
+KEY = [("X-Api-Key", "caller")]
+GONE = ("DISCONNECT", None)
+
+
+def route(more="", limits="", messages="l"):
+    lines = [f"limits = {limits}" if limits else "", "session = header:X-Api-Key",
+             "websocket = gateway", f"message_limits = {messages}" if messages else "", more]
+    return "\n".join(lines)
+
+
+def limit(rate, name="l"):
+    return f"[limit {name}]\nkey = header:X-Api-Key | ip\nrate = {rate}\n"
+
+
+class Held(Backend):
+    """Answers `slow` messages when they are released."""
+
+    def __init__(self):
+        super().__init__(before=self.hold)
+        self.release = threading.Event()
+        self.arrived = threading.Event()
+
+    def hold(self, call):
+        if call.events and call.events[0][1] == b"slow":
+            self.arrived.set()
+            self.release.wait(20)
+
+
+def messages_of(backend):
+    return [what for what in backend.log.all() if isinstance(what, str)]
+
+
+# ---- limits --------------------------------------------------------------------------------------
+
+@test("close: 1008 says when to come back; the backend gets what was admitted and no more")
+def close_over(t):
+    backend = Backend()
+    sluice = t.sluice(limit("3 per 10s"), to(t.origin(backend), route=route("on_message_exceed = close")))
+    socket = open_socket(t, sluice, fields=KEY)
+    for n in range(3):
+        socket.send(f"message {n}")
+        equal(socket.message(), f"message {n}")
+    socket.send("too many")
+    code, reason = socket.closed_with()
+    equal(code, 1008)
+    true(re.fullmatch(r"retry-after-ms=\d+", reason), reason)
+    equal(backend.log.wait_for(5)[1:], [f"message {n}" for n in range(3)] + [("CLOSE", b"\x03\xe9" + reason.encode())])
+
+
+@test("drop: with a notice, each of a batch is judged for itself")
+def drop_over(t):
+    backend = Held()
+    sluice, admin = with_admin(t, limit("3 per 1h") + to(t.origin(backend), route=route(
+        "on_message_exceed = drop\nmessage_notice = no")))
+    socket = open_socket(t, sluice, fields=KEY)
+    socket.send("slow")
+    backend.arrived.wait(20)
+    for n in range(5):
+        socket.send(f"message {n}")
+    equal([socket.message() for _ in range(3)], ["no"] * 3)
+    backend.release.set()
+    equal([socket.message() for _ in range(3)], ["slow", "message 0", "message 1"])
+    equal(messages_of(backend), ["slow", "message 0", "message 1"])
+    equal(admin.json("/api/v1/callers?key=caller")[1]["limits"][0]["used"], 3)
+
+
+@test("delay: the messages arrive in order, each when it fits")
+def delay_over(t):
+    backend = Backend()
+    sluice = t.sluice(limit("2 per 1s"), to(t.origin(backend), route=route("on_message_exceed = delay")))
+    socket = open_socket(t, sluice, fields=KEY)
+    for n in range(6):
+        socket.send(f"message {n}")
+    equal([socket.message() for _ in range(6)], [f"message {n}" for n in range(6)])
+    times = backend.log.times()[1:]
+    true(times[4] - times[0] >= 1.9, f"six of 2 per 1 s came within {times[5] - times[0]} s")
+
+
+@test("a limit in bytes is charged what the client's messages have, however they leave")
+def bytes_once(t):
+    backend = Held()
+    sluice, admin = with_admin(t, limit("10000B per 1h") + to(t.origin(backend), route=route()))
+    socket = open_socket(t, sluice, fields=KEY)
+    socket.send("slow")
+    backend.arrived.wait(20)
+    for _ in range(3):
+        socket.send(b"x" * 100)
+    socket.send_frame(ws.PING, b"")
+    equal(socket.read_frame().opcode, ws.PONG)
+    backend.release.set()
+    equal([socket.message() for _ in range(4)], ["slow"] + [b"x" * 100] * 3)
+    equal(backend.batches.all()[2], [b"x" * 100] * 3)
+    equal(socket.close()[0], 1000)
+    until(lambda: admin.json("/api/v1/callers?key=caller")[1]["limits"][0]["used"] == 304, "304 bytes")
+
+
+@test("the handshake is charged once to limits, and one limit is one budget for both")
+def one_budget(t):
+    sluice = t.sluice(limit("4 per 1h"), to(t.origin(Backend()), route=route("on_message_exceed = close", limits="l")))
+    socket = open_socket(t, sluice, fields=KEY)
+    socket.send("one")
+    equal(socket.message(), "one")
+    equal(t.client(sluice).ask("/", fields=KEY).status, 200)
+    socket.send("two")
+    equal(socket.message(), "two")
+    equal(t.client(sluice).ask("/", fields=KEY).status, 429)
+    socket.send("three")
+    equal(socket.closed_with()[0], 1008)
+
+
+@test("no window holds more than the limit when half is spent by requests and half by messages")
+def bound(t):
+    quota, window, seconds = 40, 2.0, 5.0
+    sent, numbers, lock = {}, iter(range(10 ** 6)), threading.Lock()
+    log = ws.Log()
+    admitted = {"request": 0, "message": 0}
+
+    def on_event(call, kind, content):
+        if kind == "TEXT":
+            log.add(content.decode())
+            call.send("ok")
+    gateway = Backend(on_event=on_event)
+
+    def handler(x):
+        if x.request.get("X-Number"):
+            log.add(x.request.get("X-Number"))
+        gateway(x)
+
+    sluice = t.sluice(limit(f"{quota} per {int(window)}s"),
+                      to(t.origin(handler), route="path = /work\n" + route(
+                          "on_message_exceed = drop\nmessage_notice = no", limits="l")),
+                      "[route open]\nupstream = origin\npath = /open\nsession = header:X-Api-Key\n"
+                      "websocket = gateway\nmessage_limits = l\non_message_exceed = drop\n"
+                      "message_notice = no\n")
+
+    def number():
+        with lock:
+            n = str(next(numbers))
+            sent[n] = time.monotonic()
+        return n
+
+    def one_client(end):
+        client = t.client(sluice)
+        socket = open_socket(t, sluice, "/open", KEY)
+        while time.monotonic() < end:
+            if client.ask("/work", fields=[*KEY, ("X-Number", number())]).status == 200:
+                admitted["request"] += 1
+            socket.send(number())
+            if socket.message() == "ok":
+                admitted["message"] += 1
+
+    end = time.monotonic() + seconds
+    threads = [threading.Thread(target=one_client, args=(end,)) for _ in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    spans = [(sent[n], at) for at, n in log.items]
+    most = most_within(spans, window)
+    t.note(f"{len(spans)} of {len(sent)} reached the backend, {admitted}; at most {most} within {window} s")
+    equal(len(spans), sum(admitted.values()), "each that reached the backend was answered so")
+    true(most <= quota, f"{most} were sent and read within {window} s, of {quota}")
+    true(len(spans) >= quota * int(seconds / window), f"only {len(spans)} were admitted")
+    true(min(admitted.values()) >= len(spans) // 10, f"half and half: {admitted}")
+
+
+@test("max_sockets bounds the sockets of a caller, and one that ends makes room")
+def sockets_bound(t):
+    sluice = t.sluice("[limit s]\nkey = header:X-Api-Key\nconcurrency = 2\n",
+                      to(t.origin(Backend()), route=route("max_sockets = s", messages="")))
+
+    def status():
+        client = t.client(sluice)
+        client.request("/", fields=ws.handshake_fields(KEY))
+        return client.response_head().status
+
+    sockets = [open_socket(t, sluice, fields=KEY) for _ in range(2)]
+    equal(status(), 429)
+    equal(sockets[0].close()[0], 1000)
+    until(lambda: status() == 101, "there is room again")
+
+
+@test("messages hold places of max_in_flight as requests do, and wait for them in turn")
+def in_flight(t):
+    backend = Held()
+    origin = t.origin(backend)
+    sluice = t.sluice(to(origin, upstream="max_in_flight = 1", route=route(messages="")))
+    one = open_socket(t, sluice, fields=[("X-Api-Key", "one")])
+    two = open_socket(t, sluice, fields=[("X-Api-Key", "two")])
+    one.send("slow")
+    backend.arrived.wait(20)
+    two.send("quick")
+    two.send_frame(ws.PING, b"")
+    equal(two.read_frame().opcode, ws.PONG)
+    equal(len(origin.requests), 3)
+    backend.release.set()
+    equal(two.message(), "quick")
+    equal(one.message(), "slow")
+    equal(messages_of(backend), ["slow", "quick"])
+
+
+@test("metrics count messages and sockets, and no event of the gateway's own")
+def metrics(t):
+    backend = Backend(on_open=lambda call: call.fields.append(("Keep-Alive-Interval", "1")))
+    sluice, admin = with_admin(t, limit("2 per 1h") + to(t.origin(backend), route=route("on_message_exceed = drop")))
+    socket = open_socket(t, sluice, fields=KEY)
+    for _ in range(3):
+        socket.send("12345")
+    equal([socket.message() for _ in range(2)], ["12345"] * 2)
+    backend.batches.wait_for(4)  # one without events is among them
+    socket.stream.reset()
+
+    def counted(name, **labels):
+        return value(admin.ask("/metrics")[2].decode(), name, route="origin", **labels)
+    until(lambda: counted("sluice_sockets_closed_total") == 1, "the end", pause=0.05)
+    equal(counted("sluice_messages_total", verdict="admit"), 2)
+    equal(counted("sluice_messages_total", verdict="refuse"), 1)
+    until(lambda: GONE in backend.log.all(), "the backend hears of it")
+
+
+# ---- ends ----------------------------------------------------------------------------------------
+
+def with_session(t):
+    backend = Held()
+    sluice, admin = with_admin(t, to(t.origin(backend), route=route("ordering = strict", messages="")))
+    socket = open_socket(t, sluice, fields=KEY)
+    (session,) = admin.json("/api/v1/sessions")[1]["sessions"]
+    return backend, sluice, admin, socket, session["id"]
+
+
+@test("a session that drains or closes ends its idle socket: CLOSE with 1001 to the backend, 1001 to the client")
+def session_ends(t):
+    for operation in ("drain", "close"):
+        backend, _, admin, socket, session = with_session(t)
+        equal(admin.json(f"/api/v1/sessions/{session}/{operation}", "POST")[0], 200)
+        equal(socket.closed_with()[0], 1001)
+        equal(backend.log.wait_for(2)[1], ("CLOSE", b"\x03\xe9session closed"))
+
+
+@test("a drain lets what is under way be answered first")
+def session_drains(t):
+    backend, _, admin, socket, session = with_session(t)
+    socket.send("slow")
+    backend.arrived.wait(20)
+    socket.send("waits")
+    socket.send_frame(ws.PING, b"")
+    equal(socket.read_frame().opcode, ws.PONG)
+    equal(admin.json(f"/api/v1/sessions/{session}/drain", "POST")[0], 200)
+    backend.release.set()
+    equal([socket.message(), socket.message()], ["slow", "waits"])
+    equal(socket.closed_with()[0], 1001)
+    equal(backend.log.all()[1:], ["slow", "waits", ("CLOSE", b"\x03\xe9session closed")])
+
+
+@test("an abort cuts the socket, and the backend gets DISCONNECT")
+def session_aborted(t):
+    backend, _, admin, socket, session = with_session(t)
+    equal(admin.json(f"/api/v1/sessions/{session}/abort", "POST")[0], 200)
+    socket.stream.read_to_any_end()
+    equal(backend.log.wait_for(2)[1], GONE)
+
+
+@test("a server that ends: 1001 to each client, CLOSE to the backend, and then it is gone")
+def drain(t):
+    backend = Backend()
+    sluice = t.sluice(to(t.origin(backend), route=route(messages="")), settings="shutdown_timeout = 2s")
+    sockets = [open_socket(t, sluice, fields=KEY) for _ in range(5)]
+    sluice.terminate()
+    equal({socket.closed_with()[0] for socket in sockets}, {1001})
+    equal(sluice.wait(), 0)
+    equal(backend.log.all()[5:], [("CLOSE", b"\x03\xe9going away")] * 5)
+
+
+@test("a reload changes the limits of open sockets, and leaves them open")
+def reload(t):
+    sections = to(t.origin(Backend()), route=route("on_message_exceed = drop\nmessage_notice = no"))
+    sluice = t.sluice(limit("1 per 1h"), sections)
+    socket = open_socket(t, sluice, fields=KEY)
+    for message, answer in (("one", "one"), ("two", "no")):
+        socket.send(message)
+        equal(socket.message(), answer)
+    sluice.reload(limit("3 per 1h") + sections)
+    until(lambda: "reloaded" in sluice.log(), "the reload")
+
+    def passes():
+        socket.send("more")
+        return socket.message() == "more"
+    until(passes, "the new limit", pause=0.05)
+    sluice.reload(limit("3 per 1h") + sections.replace("websocket = gateway", "websocket = tunnel").replace(
+        "message_limits = l\non_message_exceed = drop\nmessage_notice = no", ""))
+    until(lambda: sluice.log().count("reloaded") >= 2, "the reload")
+    socket.send("still a gateway's")
+    true(socket.message() in ("still a gateway's", "no"), "an answer")
+    equal(socket.close()[0], 1000)
+
+
+@test("an upgrade of the binary leaves sockets with the old process until they end")
+def upgrade(t):
+    path = os.path.join(t.folder, "pid")
+    backend = Backend()
+    sluice = t.sluice(to(t.origin(backend), route=route(messages="")),
+                      settings=f"pid_file = {path}\nshutdown_timeout = 20s")
+    socket = open_socket(t, sluice)
+    old = sluice.pid
+    sluice.process.signal(signal.SIGUSR2)
+
+    def pid():
+        with open(path, encoding="ascii") as file:
+            return int(file.read() or 0)
+    until(lambda: os.path.exists(path) and pid() not in (0, old), "a new process")
+    ended = []
+
+    def end_new():
+        if not ended:
+            ended.append(os.kill(pid(), signal.SIGTERM))
+    t.defer(end_new)
+    socket.send("still here")
+    equal(socket.message(), "still here")
+    other = open_socket(t, sluice)
+    other.send("with the new one")
+    equal(other.message(), "with the new one")
+    other.stream.reset()
+    until(lambda: GONE in backend.log.all(), "the new one tells of the end")
+    socket.close()
+    until(lambda: not sluice.process.running(), "the old process ends")
+    end_new()
+    equal(sluice.wait(), 0)
+
+
+@test("socket_idle_timeout closes with 1001; requests that keep a socket alive do not count")
+def idle(t):
+    backend = Backend(on_open=lambda call: call.fields.append(("Keep-Alive-Interval", "1")))
+    sluice = t.sluice(to(t.origin(backend), route=route("socket_idle_timeout = 1500ms", messages="")))
+    socket = open_socket(t, sluice)
+    equal(socket.closed_with(), (1001, "idle"))
+    equal(backend.batches.wait_for(3), [[("OPEN", None)], [], [("CLOSE", b"\x03\xe9idle")]])
+
+
+if __name__ == "__main__":
+    main()
