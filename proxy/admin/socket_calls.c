@@ -118,13 +118,24 @@ static void answer(struct socket_call *call)
 	free_call(call);
 }
 
+/* A survey would not come back from a worker that has ended. */
+static bool has_lost_workers(const struct node *node)
+{
+	return atomic_load(&node->running) < node->worker_count;
+}
+
 /* NULL: it was refused. */
 static struct socket_call *new_call(struct admin_request *request,
 	const struct socket_choice *choice, void (*respond)(struct socket_call *call))
 {
 	struct socket_calls *all = request->sockets;
-	struct socket_call *call = all->count < SOCKET_CALLS ? calloc(1, sizeof(*call)) : NULL;
+	struct socket_call *call;
 
+	if (has_lost_workers(&all->relay->node)) {
+		admin_respond_problem(request, 503, "sluice is stopping.");
+		return NULL;
+	}
+	call = all->count < SOCKET_CALLS ? calloc(1, sizeof(*call)) : NULL;
 	if (!call) {
 		request->retry_after_s = RETRY_AFTER_S;
 		admin_respond_problem(request, 503,

@@ -219,7 +219,7 @@ bool socket_waits_to_finish(const struct websocket *socket)
 		return false;
 	if (closing->server.due && socket_first_message(socket))
 		return closing->finishes || socket->gateway;
-	return closing->finishes && closing->client.due && socket_has_sends(socket);
+	return closing->finishes && closing->client.due && socket_may_still_send(socket);
 }
 
 void socket_close_late(struct websocket *socket)

@@ -2,7 +2,9 @@
 """WebSockets under an operator's hands: found by what they are, sent to, and ended, on whichever worker."""
 import base64
 import json
+import os
 import re
+import signal
 import threading
 
 from lib import websocket as ws
@@ -471,6 +473,44 @@ def reloaded(t):
     equal(after_the_filling(socket), "before")
     equal(socket.message(), "after")
     equal(only(admin), id)
+
+
+@test("an upgrade leaves sockets and their queues with the old process; the new one's ids are others", workers=[4])
+def upgraded(t):
+    path = t.path("sluice.pid")
+    sluice, admin = begun(t, "socket_queue_bytes = 20M", settings=f"pid_file = {path}\nshutdown_timeout = 60s")
+    socket, id = slow(t, sluice, admin)
+    run(admin, id, "post", {"text": "before"})
+    old = sluice.pid
+    sluice.process.signal(signal.SIGUSR2)
+
+    def pid():
+        try:
+            with open(path, encoding="ascii") as file:
+                return int(file.read() or 0)
+        except FileNotFoundError:  # between two of them
+            return 0
+    until(lambda: pid() not in (0, old), "a new process")
+    ended = []
+
+    def end_new():
+        if not ended:
+            ended.append(os.kill(pid(), signal.SIGTERM))
+    t.defer(end_new)
+    until(lambda: admin.json("/api/v1/status")[1]["pid"] != old, "the new process answers")
+    equal(listed(admin), [])
+    run(admin, id, "post", {"text": "not here"}, status=404)
+    other = open_socket(t, sluice)
+    until(lambda: len(listed(admin)) == 1, "the new one's is listed")
+    true(only(admin)[:12] != id[:12], "ids of two processes")
+    run(admin, only(admin), "post", {"text": "news"})
+    equal(other.message(), "news")
+    equal(after_the_filling(socket), "before")  # nothing of its queue was lost
+    other.stream.close()
+    socket.close()
+    until(lambda: not sluice.process.running(), "the old process ends")
+    end_new()
+    equal(sluice.wait(), 0)
 
 
 @test("sluice ends while requests wait for slow readers: they get 503", workers=[4])

@@ -4,7 +4,8 @@
  *
  *   - each peer gets frames that RFC 6455 read plainly has no fault with, and none behind a close
  *     frame; a server gets the messages that its client sent, whole and in order, a client its
- *     server's
+ *     server's, and between these what is sent to it beside them, in the order of each lane
+ *   - whoever sends that is told once what became of each
  *   - each turn leaves a deadline for all that waits (SLUICE_CHECK_WAITS), and when it is over,
  *     nothing is left of it
  */
@@ -15,6 +16,7 @@
 #include "daemon/wait_check.h"
 #include "queue/queue.h"
 #include "websocket/close.h"
+#include "websocket/send.h"
 #include "websocket/socket.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
@@ -25,7 +27,8 @@ static const struct stage_conf conf = {
 	.more = "[limit l]\nkey = ip\nrate = 5 per 1s\n",
 	.route = "websocket = messages\nmessage_limits = l\nmax_message_size = 4k\nsession = ip\n"
 		 "ordering = strict\nclose_timeout = 2s\nmessage_timeout = 3s\nping_interval = "
-		 "20s\n",
+		 "20s\nsocket_queue_messages = 6\nsocket_queue_bytes = 40k\non_socket_queue_full = "
+		 "drop\n",
 };
 
 #define REQUEST                                                                                    \
@@ -42,8 +45,22 @@ struct peer {
 	struct oracle_log sent, got;
 };
 
+/* What is sent to the client beside its server's messages: each begins with these bytes, its lane
+ * and its number. */
+#define OURS "\xff\xfeours"
+struct ours {
+	char mark[8];
+	uint32_t lane, number;
+};
+
+struct sends {
+	struct send_report report;
+	uint32_t made, told[SEND_RESULTS];
+};
+
 struct fuzz {
 	struct stage *stage;
+	struct sends sends;
 	struct peer client, server;
 	const uint8_t *at, *end;
 };
@@ -163,6 +180,26 @@ static void finish(struct fuzz *f)
 	socket_run(socket_now(f));
 }
 
+static void tell(struct send_report *report, enum send_result result)
+{
+	((struct sends *)report)->told[result]++;
+}
+
+static void send_ours(struct fuzz *f, enum send_lane lane)
+{
+	static char payload[256 * 256];
+	struct ours ours = {.mark = OURS, .lane = lane, .number = f->sends.made++};
+	size_t len = sizeof(ours) + 200u * next_byte(f);
+
+	memcpy(payload, &ours, sizeof(ours));
+	struct shared_frame *frame = shared_frame_new(
+		&f->stage->worker->node->sends, FRAME_BINARY, (struct slice){payload, len});
+	MUST(frame);
+	f->sends.report.tell = tell;
+	socket_send(socket_now(f), lane, frame, &f->sends.report);
+	shared_frame_release(frame);
+}
+
 static void end_session(struct fuzz *f, uint8_t how)
 {
 	static const enum session_state states[] = {
@@ -197,6 +234,8 @@ static void step(struct fuzz *f)
 	case 6:
 		if (what & 16)
 			leave(peer, what & 32);
+		else if (socket_now(f))
+			send_ours(f, what & 32 ? SEND_HIGH : SEND_NORMAL);
 		break;
 	case 7:
 		if (what & 16 && socket_now(f))
@@ -210,10 +249,24 @@ static void step(struct fuzz *f)
 
 /* ---- what must hold -------------------------------------------------------------------------- */
 
+/* Is it one of ours? Then its number is behind those of its lane before it. */
+static bool is_ours(const char *payload, size_t len, uint32_t next[SEND_LANES])
+{
+	struct ours ours;
+
+	if (len < sizeof(ours) || memcmp(payload, OURS, sizeof(OURS)) != 0)
+		return false;
+	memcpy(&ours, payload, sizeof(ours));
+	MUST(ours.lane < SEND_LANES && ours.number >= next[ours.lane]);
+	next[ours.lane] = ours.number + 1;
+	return true;
+}
+
 /* The log's events of data alone, one behind the other; `faulty`: does it end in a fault? */
 static struct oracle_log data_of(const struct oracle_log *log, bool *faulty)
 {
 	struct oracle_log data = {0};
+	uint32_t next[SEND_LANES] = {0};
 	size_t at = 0;
 
 	*faulty = false;
@@ -222,7 +275,7 @@ static struct oracle_log data_of(const struct oracle_log *log, bool *faulty)
 		size_t name = first == 'd' ? 4 : first == 'c' ? 7 : 6, head, len;
 		head = name + sizeof(unsigned) + sizeof(size_t);
 		memcpy(&len, log->text + at + name + sizeof(unsigned), sizeof(len));
-		if (first == 'd')
+		if (first == 'd' && !is_ours(log->text + at + head, len, next))
 			oracle_note(&data, log->text + at, head + len);
 		*faulty |= first == 'b';
 		at += head + len;
@@ -325,6 +378,9 @@ static void close_both(struct fuzz *f)
 	f->stage->server_count = 0;
 	turn(f);
 	queue_count(f->stage->relay.node.queue, &counts);
+	const uint32_t *told = f->sends.told;
+	MUST(told[SEND_WRITTEN] + told[SEND_DROPPED] + told[SEND_GONE] == f->sends.made);
+	MUST(f->stage->worker->node->sends.bytes == 0);
 	MUST(counts.queued == 0 && counts.in_flight == 0 && counts.detached == 0);
 	free(f->client.sent.text);
 	free(f->client.got.text);

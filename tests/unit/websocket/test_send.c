@@ -346,6 +346,29 @@ static void what_can_never_be_written_goes(void **state)
 	end();
 }
 
+/* Nor can a close frame: the client is cut when its time is over. */
+static void nothing_waits_for_ever(void **state)
+{
+	(void)state;
+	begin(&plain);
+	memory_peer_send(o.server.wire,
+		"\x82\x03"
+		"a",
+		3);
+	opened_turn(&o);
+	post_text(SEND_NORMAL, "never");
+	socket_finish(o.socket, CLOSE_GOING_AWAY, SLICE("drained"), "drained");
+	memory_peer_end_output(o.server.wire);
+	opened_turn(&o);
+	for (unsigned i = 0; i < 3 && opened_is_open(&o); i++) {
+		assert_true(opened_due_ms(&o) < 60 * 1000);
+		opened_pass(&o);
+	}
+	assert_false(opened_is_open(&o));
+	assert_string_equal(told.text, "g");
+	end();
+}
+
 static void an_end_tells_all(void **state)
 {
 	(void)state;
@@ -377,6 +400,7 @@ int main(void)
 		cmocka_unit_test(a_client_that_closes_gets_no_more),
 		cmocka_unit_test(one_that_finishes_delivers),
 		cmocka_unit_test(what_can_never_be_written_goes),
+		cmocka_unit_test(nothing_waits_for_ever),
 		cmocka_unit_test(an_end_tells_all),
 	};
 
