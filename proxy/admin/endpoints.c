@@ -40,6 +40,9 @@ const struct admin_endpoint admin_endpoints[] = {
 	{"GET", API "sockets/", false, ADMIN_READ, true, admin_get_socket},
 	{"POST", API "sockets/", true, ADMIN_WRITE, true, admin_post_socket},
 #endif
+#ifdef HAVE_REDIS
+	{"GET", API "fleet", false, ADMIN_READ, true, admin_get_fleet},
+#endif
 	{"GET", API "usage", false, ADMIN_READ, false, admin_get_usage},
 	{"GET", API "events", false, ADMIN_READ, true, admin_get_events},
 	{"POST", API "reload", false, ADMIN_WRITE, true, admin_post_reload},

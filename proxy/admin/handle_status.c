@@ -60,8 +60,13 @@ void admin_get_health(struct admin_request *request)
 /* New requests are welcome: it serves and does not drain. */
 void admin_get_ready(struct admin_request *request)
 {
-	if (request->relay->node.stopping)
+	struct relay *relay = request->relay;
+
+	if (relay->node.stopping)
 		respond_text(request, 503, "draining\n");
+	else if (relay->site->conf->fleet.store_required &&
+		 atomic_load(&relay->node.store_links) != relay->node.worker_count)
+		respond_text(request, 503, "no store\n");
 	else
 		respond_text(request, 200, "ready\n");
 }
@@ -228,6 +233,10 @@ static void put_process(struct page *page, const struct relay *relay)
 	exposition_sample(page->out, "sluice_build_info", build, 1);
 	put_one(page, "sluice_uptime_seconds", false, "Time since the start.", uptime_s);
 	put_one(page, "sluice_workers", false, "Threads that serve.", relay->node.worker_count);
+	if (relay->site->conf->fleet.store.text)
+		put_one(page, "sluice_store_connections", false,
+			"Workers that are connected to the fleet's store.",
+			atomic_load(&relay->node.store_links));
 	put_one(page, "sluice_client_connections", false, "Open connections of clients.",
 		atomic_load(&relay->node.clients));
 	put_one(page, "sluice_reloads_total", true, "Configurations that took effect by a reload.",

@@ -39,6 +39,7 @@ void admin_delete_override(struct admin_request *request);
 json_t *admin_override_json(const struct relay *relay, uint64_t caller);
 
 /* handle_explain.c */
+void admin_get_fleet(struct admin_request *request);
 void admin_get_explain(struct admin_request *request);
 
 /* handle_upstreams.c */

@@ -14,7 +14,7 @@
 
 struct call {
 	const char *conf, *admin, *token_file, *limit, *method, *host, *address, *route;
-	const char *hash, *count;
+	const char *hash, *count, *wait_nodes;
 	bool sort_refused, is_hashed, as_csv;
 	const char *fields[FIELDS_MAX];
 	size_t field_count;

@@ -9,6 +9,7 @@
 #include "cli/call.h"
 #include "cli/operate_callers.h"
 #include "cli/operate_change.h"
+#include "cli/operate_fleet.h"
 #include "cli/operate_keys.h"
 #include "cli/table.h"
 #include "cli/top.h"
@@ -41,6 +42,8 @@ const char cli_operate_usage[] =
 	"                                                        take a server out of use, or "
 	"back\n"
 	"       sluice upstreams weight NAME ADDRESS N|file      its weight until the next start\n"
+	"       sluice fleet [--wait-nodes N]                    the nodes that share limits, and "
+	"their store\n"
 	"       sluice usage [FROM [TO]] [--csv]                 what callers used, by hours, for "
 	"invoices\n"
 	"       sluice log-level error|warn|info|debug           until the next reload\n"
@@ -63,6 +66,7 @@ enum {
 	GIVEN_REFUSED,
 	GIVEN_HASHED,
 	GIVEN_CSV,
+	GIVEN_WAIT_NODES,
 	GIVEN_END
 };
 
@@ -250,6 +254,7 @@ static const struct command commands[] = {
 	{"explain", 1, 1, run_explain,
 		OPTION(GIVEN_METHOD) | OPTION(GIVEN_HOST) | OPTION(GIVEN_ADDRESS) |
 			OPTION(GIVEN_ROUTE) | OPTION(GIVEN_FIELD)},
+	{"fleet", 0, 0, cli_fleet, OPTION(GIVEN_WAIT_NODES)},
 	{"reload", 0, 0, run_reload, 0},
 	{"usage", 0, 2, cli_usage, OPTION(GIVEN_CSV)},
 	{"config", 0, 0, cli_print_config, 0},
@@ -270,7 +275,8 @@ static const struct option options[] = {{"config", required_argument, NULL, 'c'}
 	{"hash", required_argument, NULL, GIVEN_HASH},
 	{"count", required_argument, NULL, GIVEN_COUNT},
 	{"refused", no_argument, NULL, GIVEN_REFUSED}, {"hashed", no_argument, NULL, GIVEN_HASHED},
-	{"csv", no_argument, NULL, GIVEN_CSV}, {"help", no_argument, NULL, 'h'},
+	{"csv", no_argument, NULL, GIVEN_CSV},
+	{"wait-nodes", required_argument, NULL, GIVEN_WAIT_NODES}, {"help", no_argument, NULL, 'h'},
 	{NULL, 0, NULL, 0}};
 
 /* False: the option is unknown, or there are too many fields. */
@@ -315,6 +321,9 @@ static bool take_option(struct call *call, int given)
 		return true;
 	case GIVEN_CSV:
 		call->as_csv = true;
+		return true;
+	case GIVEN_WAIT_NODES:
+		call->wait_nodes = optarg;
 		return true;
 	case GIVEN_REFUSED:
 		call->sort_refused = true;

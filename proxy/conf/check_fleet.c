@@ -68,6 +68,17 @@ void check_limit_of_fleet(struct build *build, const struct instance *instance)
 			"store = redis://ADDRESS:PORT");
 }
 
+#ifdef HAVE_REDIS
+static void check_length(
+	struct build *build, const struct instance *instance, const char *key, const char *text)
+{
+	if (text && strlen(text) > LONGEST_NAME)
+		build_fail(build, instance, instance_setting(instance, key)->line,
+			"%s: it has %zu characters; expected at most %d", key, strlen(text),
+			LONGEST_NAME);
+}
+#endif
+
 void check_fleet(struct build *build, const struct instance *instance)
 {
 #ifndef HAVE_REDIS
@@ -77,6 +88,8 @@ void check_fleet(struct build *build, const struct instance *instance)
 	const struct conf_fleet *fleet = &build->conf->fleet;
 	const struct setting *password = instance_setting(instance, "password");
 
+	check_length(build, instance, "prefix", fleet->prefix);
+	check_length(build, instance, "node", fleet->node);
 	if (password && fleet->store.password)
 		build_fail(build, instance, password->line,
 			"password: the store's URL has one too; expected one of them");

@@ -431,9 +431,12 @@ enum conf_store_down { CONF_STORE_DOWN_REFUSE, CONF_STORE_DOWN_ADMIT };
 /* Where nodes share what they count. */
 struct conf_fleet {
 	struct conf_store store;
-	const char *password;      /* from a file; NULL: the store's */
-	const char *prefix;        /* of the store's keys, "sluice" */
-	uint64_t store_timeout_ms; /* 20 */
+	const char *password;         /* from a file; NULL: the store's */
+	const char *prefix;           /* of the store's keys, "sluice" */
+	const char *node;             /* this one's name; NULL: the machine's and a random part */
+	uint64_t membership_lease_ms; /* 5s */
+	bool store_required;          /* not ready while the store is away */
+	uint64_t store_timeout_ms;    /* 20 */
 	enum conf_store_down store_down;
 };
 

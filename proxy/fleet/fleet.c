@@ -1,6 +1,7 @@
 #include "fleet/fleet.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/container.h"
 #include "fleet/fleet_part.h"
@@ -17,6 +18,7 @@
 struct fleet {
 	struct authority authority;
 	struct throttle_table *throttles;
+	struct members members;
 };
 
 static struct throttle_table *table_of(const struct fleet_worker *fleet)
@@ -388,11 +390,31 @@ struct authority *fleet_new(struct throttle_table *throttles)
 	fleet->authority.calls = &fleet_calls;
 	fleet->authority.timeout_ms = AUTHORITY_TIMEOUT_MS;
 	fleet->throttles = throttles;
+	members_init(&fleet->members);
 	return &fleet->authority;
 }
 
 void fleet_free(struct authority *authority)
 {
-	if (authority)
-		free(CONTAINER_OF(authority, struct fleet, authority));
+	if (!authority)
+		return;
+	struct fleet *fleet = CONTAINER_OF(authority, struct fleet, authority);
+	members_end(&fleet->members);
+	free(fleet);
+}
+
+struct members *fleet_members(struct authority *authority)
+{
+	return &CONTAINER_OF(authority, struct fleet, authority)->members;
+}
+
+void fleet_look(struct authority *authority, struct fleet_nodes *nodes)
+{
+	struct members *members = fleet_members(authority);
+
+	pthread_mutex_lock(&members->lock);
+	memcpy(nodes->name, members->name, sizeof(nodes->name));
+	nodes->lines = members->lines ? strdup(members->lines) : NULL;
+	nodes->age_ms = (clock_monotonic_ns() - members->answered_ns) / CLOCK_NS_PER_MS;
+	pthread_mutex_unlock(&members->lock);
 }

@@ -17,6 +17,7 @@
 #ifndef FLEET_FLEET_H
 #define FLEET_FLEET_H
 
+#include "fleet/members.h"
 #include "gate/authority.h"
 
 struct fleet_worker;
@@ -28,6 +29,19 @@ struct throttle_table;
 struct authority *fleet_new(struct throttle_table *throttles);
 /* NULL is ignored. */
 void fleet_free(struct authority *fleet);
+
+/* What the store said last of the fleet's nodes. */
+struct fleet_nodes {
+	char name[MEMBERS_NAME_BYTES]; /* this node's; "": it has not joined */
+	char *lines;     /* one a node: name, blank, milliseconds of its lease then; NULL: none */
+	uint64_t age_ms; /* since the store said so */
+};
+
+/* A copy; the caller frees lines. Any thread. */
+void fleet_look(struct authority *authority, struct fleet_nodes *nodes);
+
+/* What the first worker keeps up to date. */
+struct members *fleet_members(struct authority *authority);
 
 /* A call of a batch was answered (bytes), or failed (NULL): its questions are replied to. */
 void fleet_answer(

@@ -138,12 +138,35 @@ static bool send_all(struct loop_stage *stage)
 
 /* ---- the store ------------------------------------------------------------------------------- */
 
+static void count_link(struct fleet_worker *fleet, bool is_ready)
+{
+	atomic_uint *links = &fleet->worker->node->store_links;
+
+	if (is_ready && !fleet->is_linked)
+		atomic_fetch_add(links, 1);
+	else if (!is_ready && fleet->is_linked)
+		atomic_fetch_sub(links, 1);
+	fleet->is_linked = is_ready;
+}
+
+/* The first worker speaks for the node. */
+static void join(struct fleet_worker *fleet)
+{
+	const struct conf_fleet *conf = conf_of(fleet);
+
+	if (fleet->worker->index == 0 && fleet->store.state == STORE_READY)
+		joining_begin(
+			&fleet->joining, fleet->prefix, conf->node, conf->membership_lease_ms);
+}
+
 static void on_changed(struct store_link *store)
 {
 	struct fleet_worker *fleet = CONTAINER_OF(store, struct fleet_worker, store);
 	const struct conf_fleet *conf = conf_of(fleet);
 	unsigned index = fleet->worker->index;
 
+	count_link(fleet, store->state == STORE_READY);
+	join(fleet);
 	if (store->state == STORE_READY)
 		log_info("store %s: connected (worker %u)", conf->store.text, index);
 	else
@@ -155,8 +178,13 @@ static void on_changed(struct store_link *store)
 
 static void leave_store(struct fleet_worker *fleet)
 {
+	if (fleet->worker->index == 0) {
+		joining_leave(&fleet->joining);
+		store_link_flush(&fleet->store);
+	}
 	if (fleet->store.state != STORE_OFF)
 		store_link_close(&fleet->store);
+	count_link(fleet, false);
 	if (fleet->filling) {
 		struct fleet_batch *filling = fleet->filling;
 		fleet->filling = NULL;
@@ -175,6 +203,7 @@ static void look_at_site(struct worker *worker)
 	if (conf->store.text && store_link_is_of(&fleet->store, conf) &&
 		strcmp(fleet->prefix, conf->prefix) == 0) {
 		fleet->authority->timeout_ms = conf->store_timeout_ms;
+		join(fleet);
 		return;
 	}
 	leave_store(fleet);
@@ -202,6 +231,8 @@ static bool make(struct worker *worker, struct site *site)
 	worker->fleet.stage.run = send_all;
 	loop_add_stage(&worker->loop, LOOP_WRITE, &worker->fleet.stage);
 	deadline_init(&fleet->silence, worker->loop.base, on_silence);
+	joining_init(
+		&fleet->joining, fleet_members(fleet->authority), &worker->loop, &fleet->store);
 	store_link_init(&fleet->store, &worker->loop,
 		clock_monotonic_ns() ^ (uint64_t)getpid() << 32 ^ worker->index, on_changed);
 	return true;
@@ -212,6 +243,7 @@ static void end(struct worker *worker)
 	leave_store(worker->fleet.own);
 	loop_finish_turn(&worker->loop); /* replies that are on their way */
 	deadline_end(&worker->fleet.own->silence);
+	joining_end(&worker->fleet.own->joining);
 }
 
 static void free_part(struct worker *worker)

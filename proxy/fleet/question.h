@@ -12,6 +12,7 @@
 #include <stdint.h>
 
 #include "fleet/batch.h"
+#include "fleet/members.h"
 #include "fleet/rule.h"
 #include "fleet/store_link.h"
 #include "gate/authority.h"
@@ -84,6 +85,8 @@ struct fleet_worker {
 	struct question *spare_questions;
 	struct question *chains[FLEET_CHAINS]; /* open ones, by their numbers */
 	unsigned pending;
+	bool is_linked;          /* counted in node.store_links */
+	struct joining joining;  /* of the first worker */
 	struct deadline silence; /* of the store, while something is in flight */
 };
 

@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "base/container.h"
-#include "fleet/judge_text.h"
+#include "fleet/function_texts.h"
 #include "fleet/redis_events.h"
 
 enum { CONNECT_MS = 1000, WAIT_FIRST_MS = 50, WAIT_MOST_MS = 5000 };
@@ -122,14 +122,13 @@ static void on_loaded(struct redisAsyncContext *redis, void *reply, void *arg)
 	const redisReply *answer = reply;
 	struct store_link *store = store_of(redis);
 
-	(void)arg;
 	if (!store || !answer)
 		return;
 	if (!is_loaded(answer)) {
 		store_link_drop(store, answer->str);
 		return;
 	}
-	if (store->state != STORE_CONNECTING)
+	if (store->state != STORE_CONNECTING || !arg)
 		return;
 	deadline_clear(&store->timer);
 	store->state = STORE_READY;
@@ -137,10 +136,12 @@ static void on_loaded(struct redisAsyncContext *redis, void *reply, void *arg)
 	store->changed(store);
 }
 
+/* The answer to the last of them makes it READY. */
 static void load_function(struct store_link *store)
 {
-	redisAsyncCommand(
-		store->redis, on_loaded, NULL, "FUNCTION LOAD %b", judge_text, judge_text_len);
+	for (size_t i = 0; i < FUNCTION_TEXTS; i++)
+		redisAsyncCommand(store->redis, on_loaded, i + 1 == FUNCTION_TEXTS ? store : NULL,
+			"FUNCTION LOAD %b", function_texts[i].text, function_texts[i].len);
 }
 
 /* Redis says `ERR Function not found`; Valkey may say it otherwise. */

@@ -45,6 +45,7 @@ struct node {
 	struct loop loop; /* the main thread's */
 	struct log *log;
 	struct throttle_table *throttles;
+	atomic_uint store_links; /* workers that are connected to the fleet's store */
 	struct authority *fleet; /* over limits of the fleet; NULL: built without */
 	struct queue *queue;
 	struct stats *stats;

@@ -55,6 +55,7 @@ def answers(t):
     os.mkdir(t.path("state"))
     origin = t.origin(server())
     sockets = "[route sockets]\npath = /sockets\nupstream = origin\nwebsocket = messages\n"
+    sockets += "[fleet]\nstore = redis://127.0.0.1:1\n"  # where nothing listens
     sluice, admin = with_admin(t, SECTIONS + to(origin, route="limits = plan, burst\nsession = header:X-Key") + sockets,
                                settings=f"state = {t.path('state')}\nusage = 1s")
     client = t.client(sluice)
@@ -62,7 +63,7 @@ def answers(t):
         client.ask("/", fields=[("X-Key", "ann")])
     DOCUMENT.seen.clear()
     hash = admin.json("/api/v1/callers?limit=burst&sort=admitted&count=5")[1]["callers"][0]["caller"]
-    for path in ("/", "/dashboard/dashboard.css", "/healthz", "/readyz", "/metrics", "/api/v1/status", "/api/v1/config", "/api/v1/limits",
+    for path in ("/", "/dashboard/dashboard.css", "/healthz", "/readyz", "/metrics", "/api/v1/status", "/api/v1/fleet", "/api/v1/config", "/api/v1/limits",
                  "/api/v1/limits/burst", "/api/v1/callers?key=ann", f"/api/v1/callers/{hash}", "/api/v1/upstreams",
                  "/api/v1/explain?path=/&field.X-Key=ann&address=192.0.2.1&method=POST&host=a.test",
                  "/api/v1/explain?path=//", "/api/v1/explain?route=origin&field.X-Key=ann"):

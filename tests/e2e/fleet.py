@@ -6,6 +6,7 @@ import signal
 import threading
 import time
 
+from lib.admin import Admin
 from lib.client import Client
 from lib.crowd import Crowd
 from lib.fields import told, wait_ms
@@ -330,6 +331,79 @@ def late(t):
     redis.start()
     connected(node)
     equal(ask(client).status, 200, "with")
+
+
+# ---- the nodes ---------------------------------------------------------------------------------
+
+def operate(node, *words):
+    return run([BINARY, *words, "-c", node.ini_path])
+
+
+def names(node):
+    status, text = operate(node, "fleet", "--json")
+    equal(status, 0, text)
+    return sorted(n["name"] for n in json.loads(text)["nodes"])
+
+
+@test("nodes know each other: one joins, one leaves, one is killed and its lease ends", workers=[2])
+def members(t):
+    redis = Redis(t)
+    origin = t.origin()
+
+    def start(name):
+        sections = (fleet_of(redis, f"node = {name}\nmembership_lease = 1s")
+                    + f"[admin]\nbind = unix:{t.path(name)}\n" + to(origin))
+        return t.sluice(sections)
+    one, two = start("one"), start("two")
+    status, text = operate(one, "fleet", "--wait-nodes", "2")
+    equal(status, 0, text)
+    true(re.search(r"one +\S.* +yes|one +\S.* +true", text), text)
+    three = start("three")
+    for node in (one, two, three):
+        equal(operate(node, "fleet", "--wait-nodes", "3")[0], 0, "three nodes")
+        equal(names(node), ["one", "three", "two"], "their names")
+    two.terminate()
+    equal(two.wait(), 0, "a clean end")
+    until(lambda: names(one) == ["one", "three"], "one has left")
+    three.process.kill()
+    three.ended = True
+    until(lambda: names(one) == ["one"], "one was killed")
+    status, text = operate(one, "fleet", "--json")
+    answer = json.loads(text)
+    equal((answer["node"], answer["connected_workers"], answer["store_down"]), ("one", 2, "refuse"), text)
+    redis.kill()
+    until(lambda: json.loads(operate(one, "fleet", "--json")[1])["connected_workers"] == 0, "the store is gone")
+    until(lambda: names(one) == [], "no lease is left")
+    redis.start()
+    until(lambda: names(one) == ["one"], "it has joined again")
+
+
+@test("a name of its own for each node, unless the file says one", workers=[1])
+def default_names(t):
+    redis = Redis(t)
+    sections = [f"[admin]\nbind = unix:{t.path(str(n))}\n" + to(t.origin()) for n in range(2)]
+    both = [nodes(t, redis, s, 1)[0] for s in sections]
+    operate(both[0], "fleet", "--wait-nodes", "2")
+    equal(len(set(names(both[0]))), 2, "names")
+    other = t.sluice(f"[admin]\nbind = unix:{t.path('none')}\n" + to(t.origin()))
+    status, text = operate(other, "fleet")
+    equal((status, "There is no [fleet]" in text), (1, True), text)
+
+
+@test("store_required: not ready while the store is away; a reload takes it back")
+def readiness(t):
+    redis = Redis(t)
+    origin = t.origin()
+    admin = f"[admin]\nbind = unix:{t.path('admin')}\n"
+    node, = nodes(t, redis, admin + to(origin), 1, fleet="store_required = on", listener="health = on")
+    client = t.client(node)
+    until(lambda: client.ask("/readyz").status == 200, "ready")
+    redis.kill()
+    until(lambda: client.ask("/readyz").status == 503, "not ready")
+    equal(Admin(f"unix:{t.path('admin')}").ask("/readyz")[0], 503, "by the operator's interface")
+    equal(client.ask("/").status, 200, "a request without a limit of the fleet")
+    node.reload(fleet_of(redis) + admin + to(origin))
+    until(lambda: client.ask("/readyz").status == 200, "ready, as it is not required")
 
 
 # ---- who may ask, and what is said --------------------------------------------------------------

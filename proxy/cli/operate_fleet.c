@@ -1,0 +1,59 @@
+/* See operate_fleet.h. */
+#include "cli/operate_fleet.h"
+
+#include <stdlib.h>
+#include <time.h>
+
+#include "cli/call.h"
+#include "cli/table.h"
+
+#define PATH "/api/v1/fleet"
+
+enum { LOOKS_MOST = 600, LOOK_MS = 100 };
+
+static void print_fleet(const json_t *answer)
+{
+	static const struct table_column columns[] = {{"NODE", "name", TABLE_TEXT},
+		{"LEASE", "lease_ms", TABLE_MS}, {"THIS ONE", "self", TABLE_TEXT}};
+
+	table_print_members(stdout, answer);
+	table_print(stdout, json_object_get(answer, "nodes"), columns,
+		sizeof(columns) / sizeof(columns[0]));
+}
+
+/* 0 when there are so many; else an exit status. */
+static int wait_for_nodes(struct call *call, size_t wanted)
+{
+	static const struct timespec pause = {.tv_nsec = LOOK_MS * 1000000L};
+	size_t count = 0;
+
+	for (int look = 0; look < LOOKS_MOST; look++) {
+		json_t *answer;
+		enum remote_result result = remote_call(&call->remote, "GET", PATH, NULL, &answer);
+		if (result != REMOTE_OK)
+			return result == REMOTE_REFUSED ? 1 : 3;
+		count = json_array_size(json_object_get(answer, "nodes"));
+		json_decref(answer);
+		if (count >= wanted)
+			return 0;
+		nanosleep(&pause, NULL);
+	}
+	fprintf(stderr, "sluice fleet: there are %zu nodes, not %zu\n", count, wanted);
+	return 1;
+}
+
+int cli_fleet(struct call *call)
+{
+	int status = 0;
+
+	if (call->wait_nodes) {
+		char *end;
+		unsigned long wanted = strtoul(call->wait_nodes, &end, 10);
+		if (*end || end == call->wait_nodes || wanted > 100000) {
+			fprintf(stderr, "sluice fleet: invalid number \"%s\"\n", call->wait_nodes);
+			return 2;
+		}
+		status = wait_for_nodes(call, wanted);
+	}
+	return status ? status : call_ask(call, "GET", PATH, NULL, print_fleet);
+}

@@ -1,0 +1,137 @@
+#include "fleet/members.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/container.h"
+
+/* ---- what all threads see -------------------------------------------------------------------- */
+
+/* The machine's name, as far as a name can have it, and a random part. */
+void members_init(struct members *members)
+{
+	char host[48] = "node";
+	uint32_t drawn = 0;
+
+	*members = (struct members){0};
+	pthread_mutex_init(&members->lock, NULL);
+	if (gethostname(host, sizeof(host) - 1) != 0)
+		strcpy(host, "node");
+	for (char *c = host; *c; c++) {
+		if (!strchr("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-.", *c))
+			*c = '-';
+	}
+	if (getrandom(&drawn, sizeof(drawn), 0) != sizeof(drawn))
+		drawn = (uint32_t)(clock_monotonic_ns() ^ (uint64_t)getpid() << 16);
+	snprintf(members->default_name, sizeof(members->default_name), "%s-%08x", host, drawn);
+}
+
+void members_end(struct members *members)
+{
+	pthread_mutex_destroy(&members->lock);
+	free(members->lines);
+}
+
+static void take_lines(struct joining *joining, const char *bytes, size_t len)
+{
+	struct members *members = joining->members;
+	char *lines = strndup(bytes, len);
+
+	pthread_mutex_lock(&members->lock);
+	if (lines) {
+		free(members->lines);
+		members->lines = lines;
+		members->answered_ns = clock_monotonic_ns();
+	}
+	strcpy(members->name, joining->name);
+	pthread_mutex_unlock(&members->lock);
+}
+
+/* ---- the first worker's part ----------------------------------------------------------------- */
+
+static void renew_later(struct joining *joining)
+{
+	uint64_t now_ms = loop_now_ms(joining->loop);
+
+	deadline_clear(&joining->timer);
+	deadline_set(&joining->timer, now_ms + joining->lease_ms / 3, now_ms);
+}
+
+static void on_joined(struct store_call *call, const char *bytes, size_t len)
+{
+	struct joining *joining = CONTAINER_OF(call, struct joining, call);
+
+	joining->is_asked = false;
+	if (bytes)
+		take_lines(joining, bytes, len);
+}
+
+static bool compose(struct joining *joining, uint64_t lease_ms)
+{
+	char lease[24], key[2 * MEMBERS_NAME_BYTES + 64];
+	size_t prefix_len = strlen(joining->prefix);
+
+	if (prefix_len > 128)
+		return false;
+	snprintf(key, sizeof(key), "%s{nodes}", joining->prefix);
+	snprintf(lease, sizeof(lease), "%llu", (unsigned long long)lease_ms);
+	int len = snprintf(joining->command, sizeof(joining->command),
+		"*6\r\n$5\r\nFCALL\r\n$13\r\nsluice_join_1\r\n$1\r\n1\r\n$%zu\r\n%s\r\n"
+		"$%zu\r\n%s\r\n$%zu\r\n%s\r\n",
+		strlen(key), key, strlen(joining->name), joining->name, strlen(lease), lease);
+	joining->call.command = joining->command;
+	joining->call.len = (size_t)len;
+	joining->call.answered = on_joined;
+	joining->call.is_again = false;
+	return true;
+}
+
+static void call_store(struct joining *joining, uint64_t lease_ms)
+{
+	if (!joining->is_asked && compose(joining, lease_ms))
+		joining->is_asked = store_link_send(joining->store, &joining->call);
+}
+
+static void on_timer(struct deadline *deadline)
+{
+	struct joining *joining = CONTAINER_OF(deadline, struct joining, timer);
+
+	if (joining->store->state != STORE_READY)
+		return; /* joining_begin, when it is again */
+	call_store(joining, joining->lease_ms);
+	renew_later(joining);
+}
+
+void joining_init(struct joining *joining, struct members *members, struct loop *loop,
+	struct store_link *store)
+{
+	*joining = (struct joining){.members = members, .loop = loop, .store = store};
+	deadline_init(&joining->timer, loop->base, on_timer);
+}
+
+void joining_begin(struct joining *joining, const char *prefix, const char *name, uint64_t lease_ms)
+{
+	snprintf(joining->name, sizeof(joining->name), "%s",
+		name ? name : joining->members->default_name);
+	joining->prefix = prefix;
+	joining->lease_ms = lease_ms;
+	call_store(joining, lease_ms);
+	renew_later(joining);
+}
+
+void joining_leave(struct joining *joining)
+{
+	deadline_clear(&joining->timer);
+	if (joining->name[0] && joining->store->state == STORE_READY)
+		call_store(joining, 0);
+}
+
+void joining_end(struct joining *joining)
+{
+	deadline_end(&joining->timer);
+}

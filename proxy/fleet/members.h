@@ -1,0 +1,54 @@
+/*
+ * The nodes of the fleet, as this one knows them: each holds a lease in the store (join.lua), which
+ * its first worker renews three times in the lease's length. Whoever looks, on any thread, sees
+ * what the store said last.
+ */
+#ifndef FLEET_MEMBERS_H
+#define FLEET_MEMBERS_H
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "fleet/store_link.h"
+
+#define MEMBERS_NAME_BYTES 65 /* of a node, with its NUL */
+
+/* What all threads of the process share of it. */
+struct members {
+	pthread_mutex_t lock;
+	char default_name[MEMBERS_NAME_BYTES];
+	char name[MEMBERS_NAME_BYTES]; /* that it joined by; "": it has not */
+	char *lines;                   /* join.lua's answer; NULL: none yet */
+	uint64_t answered_ns;          /* monotonic */
+};
+
+void members_init(struct members *members);
+void members_end(struct members *members);
+
+/* The first worker's part: one call at a time. */
+struct joining {
+	struct members *members;
+	struct loop *loop;
+	struct store_link *store;
+	struct store_call call;
+	struct deadline timer;
+	const char *prefix; /* of the store's keys; not owned */
+	char name[MEMBERS_NAME_BYTES];
+	uint64_t lease_ms;
+	bool is_asked; /* the call is on its way */
+	char command[512];
+};
+
+void joining_init(struct joining *joining, struct members *members, struct loop *loop,
+	struct store_link *store);
+/* Joins as the node of this name (NULL: the default), or renews its lease, and goes on as long as
+ * the store is READY. `prefix` stays until the store is closed. */
+void joining_begin(
+	struct joining *joining, const char *prefix, const char *name, uint64_t lease_ms);
+/* Leaves, as far as the store can be told. */
+void joining_leave(struct joining *joining);
+void joining_end(struct joining *joining);
+
+#endif
