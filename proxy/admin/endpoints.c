@@ -9,7 +9,7 @@
 #define API "/api/v1/"
 
 /* A path that ends with '/', but for the root, is followed by one segment, or with `deep` by
- * several. */
+ * several. Where the method is POST, others may have a '/' behind them. */
 const struct admin_endpoint admin_endpoints[] = {
 	{"GET", "/", false, ADMIN_ANYONE, true, admin_get_dashboard},
 	{"GET", "/dashboard/", false, ADMIN_ANYONE, true, admin_get_dashboard},
@@ -45,11 +45,21 @@ const struct admin_endpoint admin_endpoints[] = {
 #endif
 	{"GET", API "usage", false, ADMIN_READ, false, admin_get_usage},
 	{"GET", API "events", false, ADMIN_READ, true, admin_get_events},
+	{"POST", API "publish", false, ADMIN_PUBLISH, false, admin_post_publish},
 	{"POST", API "reload", false, ADMIN_WRITE, true, admin_post_reload},
 	{"GET", API "config", false, ADMIN_READ, true, admin_get_config},
 	{"PUT", API "log-level", false, ADMIN_WRITE, true, admin_put_log_level},
 };
 const size_t admin_endpoint_count = sizeof(admin_endpoints) / sizeof(admin_endpoints[0]);
+
+/* GRIP's libraries publish to publish/. */
+static bool is_with_slash(const struct admin_endpoint *endpoint, const char *path)
+{
+	size_t len = strlen(endpoint->path);
+
+	return strcmp(endpoint->method, "POST") == 0 && strncmp(path, endpoint->path, len) == 0 &&
+	       strcmp(path + len, "/") == 0;
+}
 
 static bool fits_path(const struct admin_endpoint *endpoint, const char *path, const char **tail)
 {
@@ -57,7 +67,7 @@ static bool fits_path(const struct admin_endpoint *endpoint, const char *path, c
 
 	if (endpoint->path[len - 1] != '/' || len == 1) {
 		*tail = "";
-		return strcmp(path, endpoint->path) == 0;
+		return strcmp(path, endpoint->path) == 0 || is_with_slash(endpoint, path);
 	}
 	*tail = path + len;
 	return strncmp(path, endpoint->path, len) == 0 && path[len] != '\0' &&

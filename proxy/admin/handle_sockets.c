@@ -4,11 +4,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "admin/base64.h"
 #include "admin/handlers.h"
 #include "admin/request.h"
 #include "admin/revise.h"
 #include "admin/socket_calls.h"
+#include "base/base64.h"
 #include "conf/value.h"
 #include "daemon/relay.h"
 #include "websocket/messages.h"
@@ -133,9 +133,10 @@ static bool compose(struct admin_request *request, struct socket_command *comman
 static bool compose_binary(
 	struct admin_request *request, struct socket_command *command, const json_t *value)
 {
-	size_t len = json_string_length(value), bytes;
-	char *decoded = malloc(BASE64_BYTES(len) + 1);
-	bool good = decoded && base64_decode(json_string_value(value), len, decoded, &bytes);
+	struct slice text = {json_string_value(value), json_string_length(value)};
+	size_t bytes;
+	char *decoded = malloc(BASE64_ROOM(text.len));
+	bool good = decoded && base64_read(text, decoded, &bytes);
 
 	if (good)
 		good = compose(request, command, FRAME_BINARY, (struct slice){decoded, bytes});

@@ -13,6 +13,7 @@
 #include "daemon/relay.h"
 #include "stats/exposition.h"
 #include "throttle/throttle.h"
+#include "websocket/publish.h"
 
 static json_t *status_queue(const struct queue_counts *counts)
 {
@@ -222,6 +223,30 @@ static void put_sockets(struct page *page, const struct node *node)
 		(double)atomic_load(&node->sends.bytes));
 }
 
+/* GRIP's channels, and what is published to them. */
+static void put_channels(struct page *page, const struct publishing *publishing)
+{
+#ifdef HAVE_WEBSOCKET
+	put_one(page, "sluice_channels", false, "Channels that WebSockets are subscribed to.",
+		(double)publishing_count(publishing, PUBLISH_CHANNELS));
+	put_one(page, "sluice_channel_subscriptions", false,
+		"Subscriptions of WebSockets to channels.",
+		(double)publishing_count(publishing, PUBLISH_SUBSCRIPTIONS));
+	put_one(page, "sluice_published_items_total", true, "Items published to channels.",
+		(double)publishing_count(publishing, PUBLISH_ITEMS));
+	put_one(page, "sluice_published_deliveries_total", true,
+		"Items that the send queue of a WebSocket has taken, each socket counted.",
+		(double)publishing_count(publishing, PUBLISH_DELIVERIES));
+	put_one(page, "sluice_refused_controls_total", true,
+		"Control messages of backends that were wrong, or beyond channels or "
+		"socket_channels.",
+		(double)publishing_count(publishing, PUBLISH_CONTROLS_REFUSED));
+#else
+	(void)page;
+	(void)publishing;
+#endif
+}
+
 static void put_process(struct page *page, const struct relay *relay)
 {
 	const char *const build[] = {"version", PACKAGE_VERSION, NULL};
@@ -275,6 +300,7 @@ void admin_get_metrics(struct admin_request *request)
 		server_connections);
 	put_buffering(&page, &relay->node.store);
 	put_sockets(&page, &relay->node);
+	put_channels(&page, relay->node.publishing);
 	put_process(&page, relay);
 	exposition_end(page.out, page.format);
 	fclose(page.out);

@@ -56,6 +56,8 @@ void admin_post_session(struct admin_request *request);
 void admin_get_sockets(struct admin_request *request);
 void admin_get_socket(struct admin_request *request);
 void admin_post_socket(struct admin_request *request);
+/* handle_publish.c */
+void admin_post_publish(struct admin_request *request);
 
 /* handle_reload.c */
 void admin_post_reload(struct admin_request *request);

@@ -66,6 +66,7 @@ void admin_respond_problem_with(struct admin_request *request, unsigned status, 
 enum admin_role {
 	ADMIN_ANYONE, /* without a token */
 	ADMIN_READ,
+	ADMIN_PUBLISH, /* also by a token that grip_key signed */
 	ADMIN_WRITE,
 };
 

@@ -21,15 +21,18 @@
 #include "admin/doorman.h"
 #include "admin/events.h"
 #include "admin/pending.h"
+#include "admin/publish_token.h"
 #include "admin/request.h"
 #include "admin/socket_calls.h"
 #include "admin/tokens.h"
+#include "base/clock.h"
 #include "base/log.h"
 #include "conf/conf.h"
 #include "daemon/handover.h"
 #include "daemon/relay.h"
 #include "http/path.h"
 #include "net/listen.h"
+#include "site/site.h"
 
 #define BACKLOG         64
 #define MAX_CONNECTIONS 256 /* of a daemon; with room for those that are being cut: */
@@ -157,6 +160,32 @@ static bool may_be_a_page(const struct admin_request *request)
 		field(request, MHD_HTTP_HEADER_ORIGIN), field(request, "Sec-Fetch-Site"));
 }
 
+/* What is_signed asks the main thread, which has the key in effect. */
+struct signed_question {
+	const struct relay *relay;
+	const char *authorization;
+	bool good;
+};
+
+static void look_at_signature(void *ctx)
+{
+	struct signed_question *question = ctx;
+	const struct conf_secret *key = &question->relay->site->conf->grip.key;
+
+	question->good = publish_token_is_good((struct slice){key->at, key->len},
+		question->authorization, clock_wall_ns() / CLOCK_NS_PER_S);
+}
+
+/* Has a publisher signed its token? */
+static bool is_signed(struct call *call)
+{
+	struct signed_question question = {.relay = call->admin->relay,
+		.authorization = field(&call->request, MHD_HTTP_HEADER_AUTHORIZATION)};
+
+	return question.authorization &&
+	       asker_run(call->admin->asker, look_at_signature, &question) && question.good;
+}
+
 /* True if the request may go on; else it is answered. */
 static bool is_allowed(struct call *call)
 {
@@ -175,9 +204,14 @@ static bool is_allowed(struct call *call)
 	}
 	enum admin_role role =
 		admin_tokens_role(tokens, field(request, MHD_HTTP_HEADER_AUTHORIZATION));
-	if (role >= call->endpoint->role)
+	if (role >= call->endpoint->role ||
+		(call->endpoint->role == ADMIN_PUBLISH && is_signed(call)))
 		return true;
-	if (role == ADMIN_ANYONE)
+	if (role == ADMIN_ANYONE && call->endpoint->role == ADMIN_PUBLISH)
+		admin_respond_problem(request, 401,
+			"A bearer token is needed: one of the file that token = names, or a JSON "
+			"web token signed with grip_key (HS256) that has not expired.");
+	else if (role == ADMIN_ANYONE)
 		admin_respond_problem(
 			request, 401, "A bearer token of the file that token = names is needed.");
 	else
@@ -206,7 +240,7 @@ static void judge(struct call *call)
 		admin_respond_problem(request, 404, "There is no such path.");
 	else if (is_allowed(call))
 		call->answered = false;
-	call->keeps_body = !call->answered && call->endpoint->role == ADMIN_WRITE;
+	call->keeps_body = !call->answered && call->endpoint->role >= ADMIN_PUBLISH;
 }
 
 static void answer(struct call *call)

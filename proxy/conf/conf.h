@@ -314,6 +314,7 @@ struct conf_websocket {
 	uint64_t queue_bytes;                 /* of a send queue: socket_queue_bytes, 1M */
 	uint32_t queue_messages;              /* the same, 1000 */
 	enum conf_queue_full on_queue_full;
+	uint32_t channels; /* socket_channels, 100 */
 	bool logs_messages;
 	const char *type; /* socket_type; NULL: the route's name */
 };
@@ -378,6 +379,24 @@ struct conf_admin {
 	bool dashboard;
 };
 
+/* What sluice says of itself to servers. */
+struct conf_hop {
+	const char *via; /* pseudonym in Via; NULL when off, the default */
+	bool forwarded;  /* send Forwarded (RFC 7239) too, on */
+};
+
+/* Bytes that nobody is shown. */
+struct conf_secret {
+	const char *at; /* NULL: there is none */
+	size_t len;
+};
+
+/* What signs between sluice and the backends of gateways. */
+struct conf_grip {
+	struct conf_secret key;
+	const char *issuer;
+};
+
 enum conf_access_format { CONF_ACCESS_COMBINED, CONF_ACCESS_JSON };
 
 enum conf_traceparent { CONF_TRACEPARENT_PASS, CONF_TRACEPARENT_BEGIN, CONF_TRACEPARENT_OFF };
@@ -395,6 +414,7 @@ struct conf_totals {
 	uint64_t queue;              /* waiting over all sessions, 100k */
 	uint64_t queue_bytes;        /* what these hold in memory, 512M; 0: no bound */
 	uint64_t socket_queue_bytes; /* what the send queues of sockets hold, 256M; 0: no bound */
+	uint64_t channels;           /* of GRIP that sockets are subscribed to, 1M */
 };
 
 /* Where bodies are kept for slow clients. */
@@ -456,10 +476,10 @@ struct conf {
 	struct conf_logs logs;
 	enum conf_traceparent traceparent;
 	const char *request_id_field; /* request_id = X-Request-Id; NULL when off */
-	const char *via;              /* pseudonym in Via; NULL when off, the default */
+	struct conf_hop hop;
 	const char *pid_file;
 	const char *user; /* after binding, drop to this user; NULL: stay */
-	bool forwarded;   /* send Forwarded (RFC 7239) too, on */
+	struct conf_grip grip;
 	struct conf_admin admin;
 	struct conf_fleet fleet;
 

@@ -125,6 +125,8 @@ extern const struct option_type type_token, type_token_or_off, type_reference, t
 	type_message_limits;
 /* value_address.c: */
 extern const struct option_type type_binds, type_admin_binds, type_networks, type_server;
+/* value_secret.c: */
+extern const struct option_type type_secret;
 /* value_file.c: */
 extern const struct option_type type_path, type_secret_file, type_log_target, type_callers,
 	type_user;

@@ -183,6 +183,9 @@ const struct option options_route[] = {
 		.words = queue_full_actions,
 		.help = "What becomes of a socket whose client reads too slowly for these: it is closed "
 			"with 1013, or the oldest of its messages of the normal lane are dropped."},
+	{"socket_channels", &type_count32, SOCKETS, AT(websocket.channels), .fallback = "100",
+		BETWEEN(1, 10000),
+		.help = "Channels that a socket is subscribed to at most; further ones are refused."},
 	{"log_messages", &type_flag, LIVE, AT(websocket.logs_messages), .fallback = "off",
 		.help = "Whether each message has a line in the access log."},
 	{"request_trailers", &type_field_names, LIVE, AT(request_trailers), .flags = OPTION_REPEATABLE,

@@ -68,6 +68,8 @@ const struct option options_sluice[] = {
 		BETWEEN(0, 1ULL << 40), .flags = OPTION_SIZE,
 		.help = "Bytes of memory that messages to the clients of all WebSockets may wait in, one "
 			"that waits on several counted once, 0 for no bound; further ones are refused."},
+	{"channels", &type_count64, LIVE, AT(totals.channels), .fallback = "1M", BETWEEN(1, 1000 * MILLION),
+		.help = "Channels that WebSockets are subscribed to at most; further ones are refused."},
 	{"lame_duck", &type_duration, LIVE, AT(lame_duck_ms), .fallback = "0",
 		BETWEEN(0, HOURS(1)), .flags = OPTION_DURATION,
 		.help = "How long sluice serves on after SIGTERM, or after an upgrade the connections it "
@@ -104,11 +106,16 @@ const struct option options_sluice[] = {
 		.help = "Whether a valid traceparent (W3C Trace Context) is only passed on, or one is "
 			"begun, sampled, where there is none; invalid ones are dropped with tracestate. off "
 			"looks at neither."},
-	{"via", &type_token_or_off, LIVE, AT(via), .fallback = "off",
+	{"via", &type_token_or_off, LIVE, AT(hop.via), .fallback = "off",
 		.help = "The name under which sluice adds itself to Via, off for not at all; some "
 			"servers do not compress what a proxy asked for."},
-	{"forwarded", &type_flag, LIVE, AT(forwarded), .fallback = "on",
+	{"forwarded", &type_flag, LIVE, AT(hop.forwarded), .fallback = "on",
 		.help = "Whether Forwarded (RFC 7239) is sent to servers besides X-Forwarded-For."},
+	{"grip_key", &type_secret, LIVE, AT(grip.key),
+		.help = "Secret with which Grip-Sig is signed, and with which publishers sign: as bytes when "
+			"base64: stands before it."},
+	{"grip_iss", &type_text, LIVE, AT(grip.issuer), .fallback = "sluice",
+		.help = "Issuer that Grip-Sig names."},
 	{"pid_file", &type_path, AT_START, AT(pid_file), .flags = OPTION_WRITTEN,
 		.help = "File that holds the process id while sluice runs."},
 	{"user", &type_user, AT_START, AT(user),

@@ -48,7 +48,7 @@ static void compose(struct http_out *out, const struct exchange *x)
 	}
 	put(out, SLICE("\r\nX-Forwarded-Port: "));
 	forwarded_append_port(out, &x->request, peer, trusted, x->facts.authority, false);
-	if (site->conf->forwarded) {
+	if (site->conf->hop.forwarded) {
 		put(out, SLICE("\r\nForwarded: "));
 		forwarded_append_forwarded(out, &x->request, peer, x->facts.authority, false);
 	}

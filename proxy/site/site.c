@@ -39,9 +39,9 @@ static bool compose_texts(struct site *site)
 {
 	const struct conf *conf = site->conf;
 
-	site->via = text_of(conf->via);
-	if (conf->via) {
-		int len = asprintf(&site->via_line, "Via: 1.1 %s\r\n", conf->via);
+	site->via = text_of(conf->hop.via);
+	if (conf->hop.via) {
+		int len = asprintf(&site->via_line, "Via: 1.1 %s\r\n", conf->hop.via);
 		if (len < 0) {
 			site->via_line = NULL;
 			return false;

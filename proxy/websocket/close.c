@@ -43,7 +43,7 @@ static void give_up_message(struct websocket *socket, const char *why)
 	exchange_end(message);
 }
 
-void socket_close(struct websocket *socket, unsigned code, struct slice reason,
+void socket_close_behind(struct websocket *socket, unsigned code, struct slice reason,
 	unsigned server_code, const char *why)
 {
 	struct socket_closing *closing = &socket->closing;
@@ -52,10 +52,18 @@ void socket_close(struct websocket *socket, unsigned code, struct slice reason,
 		return;
 	begin(socket);
 	say(socket, code, reason, server_code, why);
-	socket_clear_sends(socket);
 	give_up_message(socket, why);
 	closing->client.due = !closing->client.told;
 	closing->server.due = !closing->server.told;
+}
+
+void socket_close(struct websocket *socket, unsigned code, struct slice reason,
+	unsigned server_code, const char *why)
+{
+	if (socket->closing.begun)
+		return;
+	socket_close_behind(socket, code, reason, server_code, why);
+	socket_clear_sends(socket);
 }
 
 void socket_finish(struct websocket *socket, unsigned code, struct slice reason, const char *why)

@@ -9,6 +9,10 @@
  * log: a constant. */
 void socket_close(struct websocket *socket, unsigned code, struct slice reason,
 	unsigned server_code, const char *why);
+/* The same, but the client first gets what others have sent to it (send.h), as far as it takes that
+ * within close_timeout. */
+void socket_close_behind(struct websocket *socket, unsigned code, struct slice reason,
+	unsigned server_code, const char *why);
 
 /* Takes no more messages of the client. What it has sent before is passed on, the server told, and
  * what that still sends before it answers passed on, too; then the client gets a close frame. */

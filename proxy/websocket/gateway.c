@@ -156,6 +156,13 @@ void gateway_drop_waiting(struct gateway *gateway, const char *why)
 	drop(gateway, has_not_left, why);
 }
 
+void gateway_detach(struct gateway *gateway)
+{
+	gateway->server_is_done = true;
+	gateway->keep_alive_ms = 0;
+	gateway_drop_waiting(gateway, "detached");
+}
+
 void gateway_abort(struct gateway *gateway, const char *why)
 {
 	gateway->server_is_done = true;
@@ -217,7 +224,10 @@ static void follow_closing(struct gateway *gateway)
 	payload = socket_tell_gateway(socket, text);
 	if (gateway->close_is_queued)
 		payload = (struct slice){gateway->close, gateway->close_len};
-	gateway_send_close(gateway, payload);
+	if (socket->grip.is_detached)
+		socket_server_closes(socket, payload); /* in its place */
+	else
+		gateway_send_close(gateway, payload);
 }
 
 static void run_first(struct gateway *gateway)

@@ -134,6 +134,10 @@ void gateway_leave(struct gateway *gateway, const struct exchange *handshake);
 /* Nothing more goes to the server: ends what waits. `why` for the log: a constant. */
 void gateway_drop_waiting(struct gateway *gateway, const char *why);
 
+/* The server wants nothing more of the client: what waits is dropped, and nothing is sent to it any
+ * more. */
+void gateway_detach(struct gateway *gateway);
+
 /* Ends all that is under way; also when its worker ends. */
 void gateway_abort(struct gateway *gateway, const char *why);
 

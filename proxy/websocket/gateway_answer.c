@@ -3,7 +3,7 @@
  *
  *   head --gateway_collects--> status, type, Set-Meta-*, Keep-Alive-Interval, grip
  *   body --all of it, judged--> TEXT, BINARY, PING, PONG --> frames
- *                               CLOSE --> the socket closes   `c:...` --> take_control
+ *                               CLOSE --> the socket closes   `c:...` --> grip.h
  */
 #include <stdlib.h>
 #include <string.h>
@@ -11,6 +11,7 @@
 #include "exchange/account.h"
 #include "websocket/close.h"
 #include "websocket/gateway.h"
+#include "websocket/grip.h"
 #include "websocket/send.h"
 #include "websocket/state.h"
 #include "websocket/write.h"
@@ -171,13 +172,6 @@ bool gateway_is_well_formed(struct slice content, bool opens)
 
 /* ---- events ---------------------------------------------------------------------------------- */
 
-/* Channels of GRIP: none are kept. */
-static void take_control(struct gateway *gateway, struct slice json)
-{
-	(void)gateway;
-	(void)json;
-}
-
 static bool begins_with(struct slice text, struct slice prefix)
 {
 	return text.len >= prefix.len &&
@@ -194,8 +188,10 @@ static bool take_prefix(struct gateway *gateway, struct slice *content)
 	if (!grip->on)
 		return true;
 	if (begins_with(*content, control)) {
-		take_control(gateway,
-			(struct slice){content->at + control.len, content->len - control.len});
+		if (gateway->socket)
+			socket_take_control(
+				gateway->socket, (struct slice){content->at + control.len,
+							 content->len - control.len});
 		return false;
 	}
 	if (!begins_with(*content, prefix))

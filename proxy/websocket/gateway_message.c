@@ -86,10 +86,14 @@ void gateway_begin_message(struct gateway *gateway)
 		.content = text->at ? (struct slice){buffer_head(text), buffer_used(text)}
 				    : SLICE_NONE,
 	};
-	struct exchange *x = make(gateway, &event);
 
 	socket->received.messages++;
 	socket->received.bytes += event.content.len;
+	if (socket->grip.is_detached) {
+		buffer_release(text, &socket->worker->blocks);
+		return;
+	}
+	struct exchange *x = make(gateway, &event);
 	if (x) {
 		x->tunnel.message_bytes = (uint32_t)event.content.len;
 		gateway->arriving_bytes = x->framing.length;

@@ -15,6 +15,7 @@
 #include "exchange/read_target.h"
 #include "http/parser.h"
 #include "websocket/gateway.h"
+#include "websocket/grip.h"
 
 static const struct slice media_type = SLICE("application/websocket-events");
 
@@ -164,19 +165,29 @@ bool gateway_compose_head(struct gateway *gateway, const struct exchange *handsh
 /* ---- each time ------------------------------------------------------------------------------- */
 
 /* The fields that this request has besides; their room is counted in own_bytes. */
-static void put_own_lines(struct http_out *out, const struct gateway *gateway)
+#define SIGNATURE_NAME "Grip-Sig: "
+
+static void put_own_lines(
+	struct http_out *out, const struct gateway *gateway, struct slice signature)
 {
 	meta_put_lines(&gateway->meta, out);
+	if (signature.len == 0)
+		return;
+	http_out_slice(out, SLICE(SIGNATURE_NAME));
+	http_out_slice(out, signature);
+	http_out_slice(out, SLICE("\r\n"));
 }
 
-static size_t own_bytes(const struct gateway *gateway)
+static size_t own_bytes(const struct gateway *gateway, struct slice signature)
 {
-	return meta_line_bytes(&gateway->meta);
+	return meta_line_bytes(&gateway->meta) +
+	       (signature.len > 0 ? strlen(SIGNATURE_NAME "\r\n") + signature.len : 0);
 }
 
 static bool compose_request(const struct gateway *gateway, struct exchange *x)
 {
-	size_t room = gateway->head.len + own_bytes(gateway) + strlen("\r\n");
+	struct slice signature = grip_signature(gateway->worker);
+	size_t room = gateway->head.len + own_bytes(gateway, signature) + strlen("\r\n");
 	char *text = room <= sizeof(x->memory.inline_head) ? x->memory.inline_head : malloc(room);
 	struct http_out out;
 
@@ -187,7 +198,7 @@ static bool compose_request(const struct gateway *gateway, struct exchange *x)
 	x->memory.head = text;
 	out = http_out_over(text, room);
 	http_out_slice(&out, (struct slice){gateway->head.at, gateway->head.len});
-	put_own_lines(&out, gateway);
+	put_own_lines(&out, gateway, signature);
 	http_out_slice(&out, SLICE("\r\n"));
 	if (out.overflow)
 		return false;

@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include "websocket/gateway.h"
+#include "websocket/publish.h"
 #include "websocket/socket.h"
 #include "websocket/sockets.h"
 #include "websocket/times.h"
@@ -20,12 +21,19 @@ static uint64_t draw_ids(void)
 /* On the main thread, as for the other workers. */
 static bool make(struct worker *worker, struct site *site)
 {
+	struct node *node = worker->node;
+
 	(void)site;
-	while (worker->node->socket_ids == 0)
-		worker->node->socket_ids = draw_ids();
-	worker->websockets = websockets_new();
+	while (node->socket_ids == 0)
+		node->socket_ids = draw_ids();
 	worker->switched = &websocket_calls;
-	return worker->websockets != NULL;
+	worker->websockets = websockets_new();
+	if (worker->websockets && !node->publishing)
+		node->publishing = publishing_new(node);
+	if (!worker->websockets || !node->publishing)
+		return false;
+	worker->websockets->line = publishing_enter(node->publishing, worker);
+	return true;
 }
 
 static bool drain(struct socket_walk *walk, struct websocket *socket)
@@ -65,13 +73,24 @@ static void end_all(struct worker *worker)
 		gateway_abort(worker->websockets->gateways, "shutdown");
 }
 
+/* The key may be another one. */
+static void take_site(struct worker *worker)
+{
+	worker->websockets->signature.bytes = 0;
+}
+
 static void free_all(struct worker *worker)
 {
+	struct node *node = worker->node;
+
+	if (worker->websockets && worker->websockets->line && publishing_leave(node->publishing))
+		node->publishing = NULL;
 	websockets_free(worker->websockets);
 }
 
 const struct worker_part websockets_part = {
 	.make = make,
+	.take_site = take_site,
 	.command = command,
 	.end_turn = walk_end_turn,
 	.is_done = is_done,

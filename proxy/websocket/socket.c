@@ -7,6 +7,7 @@
 #include "websocket/close.h"
 #include "websocket/flush.h"
 #include "websocket/gateway.h"
+#include "websocket/grip.h"
 #include "websocket/handshake.h"
 #include "websocket/message.h"
 #include "websocket/read_client.h"
@@ -129,6 +130,7 @@ static void end_socket(struct exchange *x)
 	if (!socket->gateway)
 		socket_message_gone(socket);
 	socket_end_sends(socket);
+	socket_end_grip(socket);
 	socket->handshake = NULL;
 	message_reader_end(&socket->all->frames, &socket->from_client);
 	message_reader_end(&socket->all->frames, &socket->from_server);

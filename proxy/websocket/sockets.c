@@ -26,8 +26,10 @@ struct websockets *websockets_new(void)
 
 void websockets_free(struct websockets *all)
 {
-	if (all)
-		frame_pool_clear(&all->frames);
+	if (!all)
+		return;
+	frame_pool_clear(&all->frames);
+	free(all->signature.text);
 	free(all);
 }
 

@@ -10,6 +10,7 @@
 #include "websocket/walk.h"
 
 struct gateway;
+struct publish_line;
 struct websocket;
 struct worker;
 
@@ -22,6 +23,13 @@ struct socket_walks {
 	bool is_posted;
 };
 
+/* What grip_signature made last. */
+struct grip_signature {
+	char *text; /* malloc'ed; NULL: none yet */
+	size_t bytes;
+	uint64_t made_s;
+};
+
 struct websockets {
 	struct frame_pool frames;
 	struct websocket *first; /* the youngest */
@@ -30,9 +38,11 @@ struct websockets {
 	uint64_t count;
 	uint64_t begun; /* so far: names them */
 	struct socket_walks walks;
-	struct socket_walk drain; /* of the worker */
-	uint64_t random;          /* for times that are to differ; nobody's secret */
-	bool is_handed_over;      /* another process serves, and this one ends with its sockets */
+	struct socket_walk drain;  /* of the worker */
+	uint64_t random;           /* for times that are to differ; nobody's secret */
+	struct publish_line *line; /* of the worker */
+	struct grip_signature signature;
+	bool is_handed_over; /* another process serves, and this one ends with its sockets */
 };
 
 /* NULL without memory or randomness. */

@@ -30,6 +30,7 @@
 #include "base/container.h"
 #include "exchange/client.h"
 #include "exchange/exchange.h"
+#include "websocket/channels.h"
 #include "websocket/messages.h"
 #include "websocket/sockets.h"
 
@@ -86,6 +87,20 @@ struct socket_controls {
 	unsigned count; /* in that second */
 };
 
+/* How far its connection has taken what is for the client. */
+struct socket_taking {
+	uint64_t since_ms;
+	uint64_t bytes; /* by then */
+	bool waited;    /* did bytes wait for it then? */
+};
+
+/* Of a gateway's backend, see grip.h. */
+struct socket_grip {
+	struct subscriber subscriber;
+	struct grip_keep_alive *keep_alive; /* NULL: none */
+	bool is_detached;                   /* it wants nothing more of the client */
+};
+
 struct websocket {
 	struct client client;       /* of its messages; `first` is the one under way */
 	struct gateway *gateway;    /* its server's side, if that speaks HTTP; else NULL */
@@ -95,6 +110,7 @@ struct websocket {
 	struct socket_links links;
 	struct socket_sends *sends; /* what waits for the client, see send.h; NULL: nothing */
 	struct deferred_free deferred;
+	struct socket_grip grip;
 	uint64_t id;
 	bool busy, again; /* in socket_run, and to be run once more */
 	uint64_t turn_ns; /* of the two `work` */
@@ -113,12 +129,11 @@ struct websocket {
 	struct socket_controls controls;
 
 	/* times, see times.c */
-	uint64_t opened_ms, heard_ms, active_ms, message_began_ms, served_ms, taken_ms, ends_ms;
-	uint64_t taken;    /* bytes that the client's connection took by taken_ms */
-	bool client_waits; /* bytes waited for it then */
-	bool ping_due;     /* as soon as a frame may be written */
-	bool ping_sent;    /* and not a byte has come since */
-	bool ping_open;    /* its pong is not passed on */
+	uint64_t opened_ms, heard_ms, active_ms, message_began_ms, served_ms, ends_ms;
+	struct socket_taking taking;
+	bool ping_due;  /* as soon as a frame may be written */
+	bool ping_sent; /* and not a byte has come since */
+	bool ping_open; /* its pong is not passed on */
 	uint64_t pinged_ms;
 	char ping[SOCKET_PING_BYTES];
 };

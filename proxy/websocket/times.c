@@ -7,6 +7,7 @@
  *                              since its message began                message_timeout
  *   a message is written:      since it was passed on                 message_timeout
  *   bytes wait for the client: since it took some, or none waited     send_timeout
+ *   a backend asked for it:    since the last message to the client   its keep-alive
  *   no message is under way:   since the last one, either way         socket_idle_timeout
  *                              since the gateway's last request       what its server has asked for
  *   always                     since it was opened, or in a drain     ends_ms
@@ -24,6 +25,7 @@
 #include "websocket/close.h"
 #include "websocket/gateway.h"
 #include "websocket/send.h"
+#include "websocket/grip.h"
 
 #define NEVER_MS UINT64_MAX
 
@@ -37,6 +39,7 @@ enum time_kind {
 	TIME_MESSAGE,
 	TIME_SERVED,
 	TIME_TAKEN,
+	TIME_GRIP,
 	TIME_IDLE,
 	TIME_KEEP_ALIVE,
 	TIME_END,
@@ -61,7 +64,7 @@ void socket_times_begin(struct websocket *socket)
 	uint64_t now_ms = socket_now_ms(socket);
 	uint64_t lifetime_ms = socket_conf(socket)->lifetime_ms;
 
-	socket->opened_ms = socket->heard_ms = socket->active_ms = socket->taken_ms = now_ms;
+	socket->opened_ms = socket->heard_ms = socket->active_ms = socket->taking.since_ms = now_ms;
 	socket->ends_ms = NEVER_MS;
 	if (lifetime_ms > 0)
 		socket->ends_ms = now_ms + lifetime_ms -
@@ -104,11 +107,11 @@ static void note_taken(struct websocket *socket)
 	const struct pump *down = &socket->handshake->down;
 	bool waits = is_behind(socket);
 
-	if (waits && socket->client_waits && socket->taken == down->written)
+	if (waits && socket->taking.waited && socket->taking.bytes == down->written)
 		return;
-	socket->client_waits = waits;
-	socket->taken = down->written;
-	socket->taken_ms = socket_now_ms(socket);
+	socket->taking.waited = waits;
+	socket->taking.bytes = down->written;
+	socket->taking.since_ms = socket_now_ms(socket);
 }
 
 static void list_times(struct websocket *socket, uint64_t at_ms[static TIME_KINDS])
@@ -125,7 +128,7 @@ static void list_times(struct websocket *socket, uint64_t at_ms[static TIME_KIND
 		at_ms[TIME_SERVED] = socket->served_ms + conf->message_timeout_ms;
 	if (is_behind(socket))
 		at_ms[TIME_TAKEN] =
-			socket->taken_ms + socket->client.listener->conf->send_timeout_ms;
+			socket->taking.since_ms + socket->client.listener->conf->send_timeout_ms;
 	if (socket->closing.begun) {
 		if (!socket_waits_to_finish(socket))
 			at_ms[TIME_CLOSING] = socket->closing.since_ms + conf->close_timeout_ms;
@@ -137,6 +140,7 @@ static void list_times(struct websocket *socket, uint64_t at_ms[static TIME_KIND
 		at_ms[TIME_IDLE] = after(socket->active_ms, conf->idle_timeout_ms);
 	if (!message && gateway)
 		at_ms[TIME_KEEP_ALIVE] = after(gateway->silent_ms, gateway->keep_alive_ms);
+	at_ms[TIME_GRIP] = socket_keep_alive_ms(socket);
 	at_ms[TIME_END] = socket->ends_ms;
 	if (!socket_reads_client(socket))
 		return;
@@ -184,6 +188,9 @@ static void pass(struct websocket *socket, enum time_kind kind)
 		break;
 	case TIME_TAKEN:
 		socket_abort(socket, "send timeout");
+		break;
+	case TIME_GRIP:
+		socket_send_keep_alive(socket);
 		break;
 	case TIME_IDLE:
 		socket_close(socket, CLOSE_GOING_AWAY, SLICE("idle"), CLOSE_GOING_AWAY, "idle");

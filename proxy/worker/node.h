@@ -16,6 +16,7 @@
 struct authority;
 struct listening;
 struct log;
+struct publishing;
 struct queue;
 struct stats;
 struct throttle_table;
@@ -58,10 +59,11 @@ struct node {
 	struct node_spare spare;
 	struct node_sends sends;
 	uint64_t socket_ids; /* what the ids of this process's WebSockets begin with; never 0 */
-	_Atomic uint64_t sockets; /* WebSockets whose messages are read, over all workers */
-	atomic_uint clients;      /* open connections, over all workers */
-	atomic_uint running;      /* workers that have not ended */
-	atomic_bool stopping;     /* nothing new begins: lame duck, then the drain */
+	_Atomic uint64_t sockets;      /* WebSockets whose messages are read, over all workers */
+	atomic_uint clients;           /* open connections, over all workers */
+	atomic_uint running;           /* workers that have not ended */
+	atomic_bool stopping;          /* nothing new begins: lame duck, then the drain */
+	struct publishing *publishing; /* websocket/publish.h; NULL: it reads no WebSockets */
 };
 
 /* Makes every worker look again whether it is done. Any thread. */

@@ -80,6 +80,7 @@ def answers(t):
              ("POST", f"upstreams/origin/servers/{origin}/enable", None, 200),
              ("PUT", f"upstreams/origin/servers/{origin}/weight", {"weight": 3}, 200),
              ("PUT", f"upstreams/origin/servers/{origin}/weight", {"weight": None}, 200),
+             ("POST", "publish", {"items": [{"channel": "x", "formats": {"ws-message": {"content": "y"}}}]}, 200),
              ("POST", "reload", None, 200), ("PUT", "log-level", {"level": "warn"}, 200)]
     for method, path, body, status in calls:
         content = b"" if body is None else json.dumps(body).encode()

@@ -83,6 +83,22 @@ class Document:
         if is_type(value, "number") and value > given:
             fail(where, f"{value} is above {given}")
 
+    def word_minItems(self, value, given, _, where):
+        if isinstance(value, list) and len(value) < given:
+            fail(where, f"has {len(value)} items, not at least {given}")
+
+    def word_maxItems(self, value, given, _, where):
+        if isinstance(value, list) and len(value) > given:
+            fail(where, f"has {len(value)} items, not at most {given}")
+
+    def word_minLength(self, value, given, _, where):
+        if isinstance(value, str) and len(value) < given:
+            fail(where, f"has {len(value)} characters, not at least {given}")
+
+    def word_maxLength(self, value, given, _, where):
+        if isinstance(value, str) and len(value) > given:
+            fail(where, f"has {len(value)} characters, not at most {given}")
+
     def word_minProperties(self, value, given, _, where):
         if isinstance(value, dict) and len(value) < given:
             fail(where, f"has {len(value)} members, not at least {given}")

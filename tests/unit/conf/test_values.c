@@ -80,10 +80,10 @@ static void flags_and_words(void **state)
 		"access_log = file:/var/log/a b.log\nerror_log = syslog\nrequest_id = off");
 
 	(void)state;
-	assert_false(conf->forwarded);
+	assert_false(conf->hop.forwarded);
 	assert_true(conf->state_required);
 	assert_int_equal(conf->logs.level, LOG_LEVEL_DEBUG);
-	assert_null(conf->via);
+	assert_null(conf->hop.via);
 	assert_null(conf->request_id_field);
 	assert_int_equal(conf->logs.access.sink, LOG_SINK_FILE);
 	assert_string_equal(conf->logs.access.path, "/var/log/a b.log");

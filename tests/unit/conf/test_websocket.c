@@ -16,6 +16,7 @@ static void a_tunnel_has_none_of_it(void **state)
 		"ping_interval = 1s", "ping_timeout = 1s", "socket_idle_timeout = 1s",
 		"socket_lifetime = 1s", "close_timeout = 1s", "socket_queue_bytes = 1k",
 		"socket_type = x", "socket_queue_messages = 1", "on_socket_queue_full = drop",
+		"socket_queue_messages = 1", "on_socket_queue_full = drop", "socket_channels = 5",
 		"log_messages = on"};
 
 	(void)state;

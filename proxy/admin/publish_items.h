@@ -1,0 +1,31 @@
+/*
+ * What is published, in GRIP's format:
+ *
+ *   {"items": [{"channel": "room", "formats": {"ws-message": {"content": "hello"}}}, ...]}
+ */
+#ifndef ADMIN_PUBLISH_ITEMS_H
+#define ADMIN_PUBLISH_ITEMS_H
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "websocket/publish.h"
+
+/* Items of one publication. */
+#define PUBLISH_ITEMS_MOST 10000
+
+struct publish_items {
+	struct publish_item *items; /* their texts are borrowed from the two below */
+	size_t count;
+	json_t *document;
+	char *decoded; /* of base64 */
+};
+
+/* Reads the document. False: `why` (`why_bytes` of it) says where it is wrong and what was
+ * expected, and nothing is held. Else publish_items_end frees what it holds. */
+bool publish_items_read(
+	struct slice text, struct publish_items *items, char *why, size_t why_bytes);
+void publish_items_end(struct publish_items *items);
+
+#endif

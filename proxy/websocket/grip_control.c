@@ -1,0 +1,180 @@
+#include "websocket/grip_control.h"
+
+#include <jansson.h>
+
+#include "base/base64.h"
+#include "websocket/utf8.h"
+
+/* More is not looked at: a message's text is at most a channel, or content in base64, escaped. */
+#define JSON_BYTES (16 * 1024)
+
+bool grip_channel_is_valid(struct slice name)
+{
+	struct utf8 utf8 = {0};
+
+	return name.len > 0 && name.len <= GRIP_CHANNEL_BYTES && utf8_continue(&utf8, name) &&
+	       utf8_is_whole(&utf8);
+}
+
+/* The string of that name; false: it is there, and of another type. `text->at` is NULL where it is
+ * missing or null. */
+static bool find_text(const json_t *object, const char *name, struct slice *text)
+{
+	const json_t *value = json_object_get(object, name);
+
+	*text = SLICE_NONE;
+	if (!value || json_is_null(value))
+		return true;
+	*text = (struct slice){json_string_value(value), json_string_length(value)};
+	return json_is_string(value);
+}
+
+static const char *read_channel(const json_t *object, struct grip_control *control)
+{
+	struct slice name;
+
+	if (!find_text(object, "channel", &name) || !name.at || !grip_channel_is_valid(name))
+		return "invalid \"channel\"; expected a text of 1 to 1024 bytes";
+	memcpy(control->text, name.at, name.len);
+	control->bytes = name.len;
+	return NULL;
+}
+
+/* ---- keep-alive ------------------------------------------------------------------------------ */
+
+static const char *read_content(const json_t *object, struct grip_control *control)
+{
+	static const char expected[] = "invalid \"content-bin\"; expected base64 of up to 1024 "
+				       "bytes";
+	struct slice text, binary;
+	char bytes[BASE64_ROOM(2 * GRIP_KEEP_ALIVE_BYTES)];
+
+	if (!find_text(object, "content", &text) || text.len > GRIP_KEEP_ALIVE_BYTES)
+		return "invalid \"content\"; expected a text of up to 1024 bytes";
+	if (!find_text(object, "content-bin", &binary) || binary.len > 2 * GRIP_KEEP_ALIVE_BYTES)
+		return expected;
+	control->is_binary = control->has_content = binary.at;
+	control->bytes = 0;
+	if (binary.at) {
+		if (!base64_read(binary, bytes, &control->bytes) ||
+			control->bytes > GRIP_KEEP_ALIVE_BYTES)
+			return expected;
+		memcpy(control->text, bytes, control->bytes);
+	} else if (text.at) {
+		control->has_content = true;
+		control->bytes = text.len;
+		memcpy(control->text, text.at, text.len);
+	}
+	return NULL;
+}
+
+static const char *read_message_type(const json_t *object, struct grip_control *control)
+{
+	struct slice type;
+
+	if (!find_text(object, "message-type", &type))
+		return "invalid \"message-type\"; expected \"text\" or \"binary\"";
+	if (!type.at)
+		return NULL;
+	control->is_binary = slice_equal(type, SLICE("binary"));
+	if (!control->is_binary && !slice_equal(type, SLICE("text")))
+		return "invalid \"message-type\"; expected \"text\" or \"binary\"";
+	return NULL;
+}
+
+static const char *read_mode(const json_t *object, struct grip_control *control)
+{
+	struct slice mode;
+
+	if (!find_text(object, "mode", &mode))
+		return "invalid \"mode\"; expected \"idle\" or \"interval\"";
+	control->is_interval = mode.at && slice_equal(mode, SLICE("interval"));
+	if (mode.at && !control->is_interval && !slice_equal(mode, SLICE("idle")))
+		return "invalid \"mode\"; expected \"idle\" or \"interval\"";
+	return NULL;
+}
+
+static const char *read_timeout(const json_t *object, struct grip_control *control)
+{
+	const json_t *timeout = json_object_get(object, "timeout");
+	json_int_t seconds = json_integer_value(timeout);
+
+	control->timeout_s = GRIP_KEEP_ALIVE_DEFAULT_S;
+	if (!timeout || json_is_null(timeout))
+		return NULL;
+	if (!json_is_integer(timeout) || seconds < 1 || seconds > GRIP_KEEP_ALIVE_MAX_S)
+		return "invalid \"timeout\"; expected seconds from 1 to 86400";
+	control->timeout_s = (uint32_t)seconds;
+	return NULL;
+}
+
+/* A text that the client could not read as one is binary or wrong. */
+static const char *check_text(const struct grip_control *control)
+{
+	struct utf8 utf8 = {0};
+
+	if (control->is_binary ||
+		(utf8_continue(&utf8, (struct slice){control->text, control->bytes}) &&
+			utf8_is_whole(&utf8)))
+		return NULL;
+	return "invalid content; expected UTF-8 in a text";
+}
+
+static const char *read_keep_alive(const json_t *object, struct grip_control *control)
+{
+	const char *wrong = read_content(object, control);
+
+	if (!wrong)
+		wrong = read_message_type(object, control);
+	if (!wrong)
+		wrong = read_mode(object, control);
+	if (!wrong)
+		wrong = read_timeout(object, control);
+	return wrong ? wrong : check_text(control);
+}
+
+/* ---- all ------------------------------------------------------------------------------------- */
+
+static const char *read_nothing(const json_t *object, struct grip_control *control)
+{
+	(void)object;
+	control->bytes = 0;
+	return NULL;
+}
+
+static const char *read_object(const json_t *object, struct grip_control *control)
+{
+	static const struct {
+		const char *word;
+		enum grip_control_type type;
+		const char *(*read)(const json_t *object, struct grip_control *control);
+	} types[] = {{"subscribe", GRIP_SUBSCRIBE, read_channel},
+		{"unsubscribe", GRIP_UNSUBSCRIBE, read_channel},
+		{"detach", GRIP_DETACH, read_nothing},
+		{"keep-alive", GRIP_KEEP_ALIVE, read_keep_alive}};
+	struct slice word;
+
+	if (!find_text(object, "type", &word) || !word.at)
+		return "invalid \"type\"; expected a text";
+	for (size_t i = 0; i < sizeof(types) / sizeof(types[0]); i++) {
+		if (!slice_equal(word, slice_of(types[i].word)))
+			continue;
+		control->type = types[i].type;
+		return types[i].read(object, control);
+	}
+	return "unknown \"type\"; expected subscribe, unsubscribe, detach or keep-alive";
+}
+
+const char *grip_control_parse(struct slice json, struct grip_control *control)
+{
+	json_error_t error;
+	const char *wrong = "invalid JSON; expected an object of up to 16 kB";
+
+	if (json.len == 0 || json.len > JSON_BYTES)
+		return wrong;
+	json_t *object = json_loadb(json.at, json.len, JSON_ALLOW_NUL, &error);
+	if (json_is_object(object))
+		wrong = read_object(object, control);
+	json_decref(object);
+	return wrong;
+}

@@ -1,0 +1,54 @@
+/*
+ * One control message of GRIP (Generic Realtime Intermediary Protocol), as a backend of gateway
+ * sends it beside messages for the client:
+ *
+ *   c:{"type": "subscribe", "channel": "room"}
+ *
+ * The prefix is not part of what is parsed here.
+ */
+#ifndef WEBSOCKET_GRIP_CONTROL_H
+#define WEBSOCKET_GRIP_CONTROL_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/slice.h"
+
+/* A channel's name has at most so many bytes, and at least one. */
+#define GRIP_CHANNEL_BYTES 1024
+
+/* A keep-alive message's content has at most so many. */
+#define GRIP_KEEP_ALIVE_BYTES 1024
+
+#define GRIP_KEEP_ALIVE_DEFAULT_S 55
+#define GRIP_KEEP_ALIVE_MAX_S     86400
+
+enum grip_control_type {
+	GRIP_SUBSCRIBE,   /* to `name` */
+	GRIP_UNSUBSCRIBE, /* from it */
+	GRIP_DETACH,      /* the backend wants nothing more of the client */
+	GRIP_KEEP_ALIVE,  /* what the client is sent now and then; without content: no more */
+};
+
+struct grip_control {
+	enum grip_control_type type;
+	/* SUBSCRIBE, UNSUBSCRIBE: the channel; KEEP_ALIVE: the content */
+	size_t bytes;
+	char text[GRIP_CHANNEL_BYTES];
+	/* KEEP_ALIVE */
+	bool has_content;
+	bool is_binary;
+	bool is_interval;   /* at all events; else only when nothing else was sent meanwhile */
+	uint32_t timeout_s; /* at least 1 */
+};
+
+_Static_assert(GRIP_KEEP_ALIVE_BYTES <= GRIP_CHANNEL_BYTES, "both are in `text`");
+
+/* Parses `json`. NULL, or a constant that says what is wrong and what was expected; `*control` is
+ * undefined then. Members that are not known are ignored, as are filters and prev-id. */
+const char *grip_control_parse(struct slice json, struct grip_control *control);
+
+/* May a channel have this name? It is UTF-8 with 1 to GRIP_CHANNEL_BYTES bytes. */
+bool grip_channel_is_valid(struct slice name);
+
+#endif

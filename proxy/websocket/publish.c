@@ -1,0 +1,366 @@
+#include "websocket/publish.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+
+#include "base/container.h"
+#include "websocket/channels.h"
+#include "websocket/grip.h"
+#include "websocket/messages.h"
+#include "websocket/shared_frame.h"
+#include "worker/worker.h"
+
+/* A publication's place in one line. */
+struct entry {
+	struct entry *next;
+	struct publication *publication;
+};
+
+struct published {
+	struct channel *channel;    /* held; NULL: nobody is subscribed */
+	struct shared_frame *frame; /* held; NULL: nobody is, or there is nothing to send */
+};
+
+struct publication {
+	struct publishing *publishing;
+	atomic_uint holders; /* lines that have it */
+	size_t count;
+	struct published *items; /* behind the entries */
+	bool *workers;           /* behind the items: has a worker subscribers? */
+	struct entry entries[];  /* one for each worker */
+};
+
+struct publish_line {
+	struct publishing *publishing;
+	struct worker *worker;
+	struct message message;
+	/* under the lock of publishing */
+	struct entry *first, **end;
+	bool is_posted;
+	/* the worker's own */
+	struct loop_stage stage;
+	bool is_registered, is_walking;
+	uint64_t turn;         /* of the last steps */
+	struct entry *current; /* NULL: the next one is to be taken */
+	size_t item;           /* of that */
+	bool is_within;        /* an item's subscriptions, from view.cursor on */
+	struct channel_view view;
+	_Atomic uint64_t deliveries, controls_refused; /* it writes, others read */
+};
+
+struct publishing {
+	struct node *node;
+	struct channels *channels;
+	pthread_mutex_t lock;
+	unsigned holders;           /* workers */
+	_Atomic uint64_t waiting;   /* publications */
+	_Atomic uint64_t published; /* items */
+	struct publish_line lines[];
+};
+
+/* ---- publications ---------------------------------------------------------------------------- */
+
+static void free_publication(struct publication *publication)
+{
+	for (size_t i = 0; i < publication->count; i++) {
+		channel_release(publication->publishing->channels, publication->items[i].channel);
+		shared_frame_release(publication->items[i].frame);
+	}
+	atomic_fetch_sub_explicit(&publication->publishing->waiting, 1, memory_order_relaxed);
+	free(publication);
+}
+
+static void release(struct publication *publication)
+{
+	/* acq_rel: the last to leave sees what the others did with it */
+	if (atomic_fetch_sub_explicit(&publication->holders, 1, memory_order_acq_rel) == 1)
+		free_publication(publication);
+}
+
+static struct publication *new_publication(struct publishing *publishing, size_t count)
+{
+	size_t workers = publishing->node->worker_count;
+	struct publication *publication =
+		calloc(1, sizeof(*publication) + workers * sizeof(struct entry) +
+				  count * sizeof(struct published) + workers * sizeof(bool));
+
+	if (!publication)
+		return NULL;
+	publication->publishing = publishing;
+	publication->count = count;
+	publication->items = (struct published *)&publication->entries[workers];
+	publication->workers = (bool *)&publication->items[count];
+	for (size_t i = 0; i < workers; i++)
+		publication->entries[i].publication = publication;
+	return publication;
+}
+
+static struct shared_frame *compose(struct publishing *publishing, const struct publish_item *item)
+{
+	char payload[FRAME_CONTROL_BYTES];
+
+	if (item->action == PUBLISH_CLOSE)
+		return shared_frame_new(&publishing->node->sends, FRAME_CLOSE,
+			close_payload(item->code, item->content, payload));
+	return shared_frame_new(&publishing->node->sends,
+		item->is_binary ? FRAME_BINARY : FRAME_TEXT, item->content);
+}
+
+/* False: a frame could not be made. */
+static bool fill(
+	struct publication *publication, const struct publish_item *items, uint64_t *subscriptions)
+{
+	struct publishing *publishing = publication->publishing;
+
+	for (size_t i = 0; i < publication->count; i++) {
+		struct published *to = &publication->items[i];
+		uint64_t count;
+		if (items[i].action == PUBLISH_NOTHING)
+			continue;
+		to->channel = channel_hold(publishing->channels, items[i].channel, &count,
+			publication->workers, publishing->node->worker_count);
+		if (!to->channel)
+			continue;
+		to->frame = compose(publishing, &items[i]);
+		if (!to->frame)
+			return false;
+		*subscriptions += count;
+	}
+	return true;
+}
+
+/* The lock is held. */
+static void append(struct publish_line *line, struct entry *entry)
+{
+	*line->end = entry;
+	line->end = &entry->next;
+	if (line->is_posted)
+		return;
+	line->is_posted = true;
+	message_post(&line->worker->loop, &line->message);
+}
+
+/* Into the lines of its workers; one hold is the caller's. */
+static void distribute(struct publication *publication)
+{
+	struct publishing *publishing = publication->publishing;
+
+	pthread_mutex_lock(&publishing->lock);
+	for (unsigned i = 0; i < publishing->node->worker_count; i++) {
+		if (!publication->workers[i])
+			continue;
+		atomic_fetch_add_explicit(&publication->holders, 1, memory_order_relaxed);
+		append(&publishing->lines[i], &publication->entries[i]);
+	}
+	pthread_mutex_unlock(&publishing->lock);
+}
+
+enum publish_result publish(struct publishing *publishing, const struct publish_item *items,
+	size_t count, uint64_t *subscriptions)
+{
+	*subscriptions = 0;
+	/* relaxed: a bound on a count, which orders nothing */
+	if (atomic_fetch_add_explicit(&publishing->waiting, 1, memory_order_relaxed) >=
+		PUBLICATIONS_WAITING) {
+		atomic_fetch_sub_explicit(&publishing->waiting, 1, memory_order_relaxed);
+		return PUBLISH_FULL;
+	}
+	struct publication *publication = new_publication(publishing, count);
+	if (!publication) {
+		atomic_fetch_sub_explicit(&publishing->waiting, 1, memory_order_relaxed);
+		return PUBLISH_NO_MEMORY;
+	}
+	atomic_init(&publication->holders, 1);
+	bool is_filled = fill(publication, items, subscriptions);
+	if (is_filled) {
+		atomic_fetch_add_explicit(&publishing->published, count, memory_order_relaxed);
+		distribute(publication);
+	}
+	release(publication);
+	return is_filled ? PUBLISH_DONE : PUBLISH_FULL;
+}
+
+/* ---- a worker's line ------------------------------------------------------------------------- */
+
+/* The next publication; false: there is none. */
+static bool take_entry(struct publish_line *line)
+{
+	struct publishing *publishing = line->publishing;
+
+	pthread_mutex_lock(&publishing->lock);
+	line->current = line->first;
+	if (line->first)
+		line->first = line->first->next;
+	if (!line->first)
+		line->end = &line->first;
+	pthread_mutex_unlock(&publishing->lock);
+	line->item = 0;
+	return line->current != NULL;
+}
+
+/* relaxed: a number for people; nobody else writes it */
+static void count_up(_Atomic uint64_t *count)
+{
+	atomic_store_explicit(
+		count, atomic_load_explicit(count, memory_order_relaxed) + 1, memory_order_relaxed);
+}
+
+void publish_line_refuse(struct publish_line *line)
+{
+	count_up(&line->controls_refused);
+}
+
+/* Begins with an item's subscriptions, or goes on to the one that is next. */
+static void step(struct publish_line *line)
+{
+	struct publication *publication = line->current->publication;
+	const struct published *item = &publication->items[line->item];
+	struct subscription *subscription = line->view.cursor;
+
+	if (!line->is_within && item->frame) {
+		line->view.cursor = channel_first(&line->view, item->channel);
+		line->is_within = true;
+	} else if (line->is_within && subscription) {
+		line->view.cursor = subscription->next;
+		if (grip_deliver(subscription->subscriber, item->frame))
+			count_up(&line->deliveries);
+	}
+	if (line->is_within && line->view.cursor)
+		return;
+	line->is_within = false;
+	if (++line->item < publication->count)
+		return;
+	line->current = NULL;
+	release(publication);
+}
+
+/* What fits in a turn; the rest in the next ones. */
+static bool walk(struct loop_stage *stage)
+{
+	struct publish_line *line = CONTAINER_OF(stage, struct publish_line, stage);
+	struct loop *loop = &line->worker->loop;
+
+	if (!line->is_walking || line->turn == loop->turn)
+		return false;
+	line->turn = loop->turn;
+	for (unsigned i = 0; i < PUBLISH_STEPS; i++) {
+		if (!line->current && !take_entry(line)) {
+			line->is_walking = false;
+			return true;
+		}
+		step(line);
+	}
+	loop_hurry(loop);
+	return true;
+}
+
+/* Something was appended. The stage is registered with the first publication, so that a worker
+ * without has none. */
+static void on_message(struct message *message)
+{
+	struct publish_line *line = CONTAINER_OF(message, struct publish_line, message);
+
+	pthread_mutex_lock(&line->publishing->lock);
+	line->is_posted = false;
+	pthread_mutex_unlock(&line->publishing->lock);
+	line->is_walking = true;
+	if (!line->is_registered)
+		loop_add_stage(&line->worker->loop, LOOP_READ, &line->stage);
+	line->is_registered = true;
+}
+
+/* ---- life ------------------------------------------------------------------------------------ */
+
+struct publishing *publishing_new(struct node *node)
+{
+	struct publishing *publishing =
+		calloc(1, sizeof(*publishing) + node->worker_count * sizeof(struct publish_line));
+
+	if (!publishing)
+		return NULL;
+	publishing->node = node;
+	publishing->channels = channels_new();
+	if (!publishing->channels) {
+		free(publishing);
+		return NULL;
+	}
+	pthread_mutex_init(&publishing->lock, NULL);
+	for (unsigned i = 0; i < node->worker_count; i++) {
+		struct publish_line *line = &publishing->lines[i];
+		line->publishing = publishing;
+		line->message.run = on_message;
+		line->stage.run = walk;
+		line->end = &line->first;
+		line->turn = UINT64_MAX;
+		line->view = (struct channel_view){.channels = publishing->channels, .worker = i};
+	}
+	return publishing;
+}
+
+static void free_publishing(struct publishing *publishing)
+{
+	for (unsigned i = 0; i < publishing->node->worker_count; i++) {
+		struct publish_line *line = &publishing->lines[i];
+		do {
+			if (line->current)
+				release(line->current->publication);
+		} while (take_entry(line));
+	}
+	pthread_mutex_destroy(&publishing->lock);
+	channels_free(publishing->channels);
+	free(publishing);
+}
+
+struct publish_line *publishing_enter(struct publishing *publishing, struct worker *worker)
+{
+	struct publish_line *line = &publishing->lines[worker->index];
+
+	publishing->holders++;
+	line->worker = worker;
+	return line;
+}
+
+bool publishing_leave(struct publishing *publishing)
+{
+	bool is_last = --publishing->holders == 0;
+
+	if (is_last)
+		free_publishing(publishing);
+	return is_last;
+}
+
+struct channel_view *publish_line_view(struct publish_line *line)
+{
+	return &line->view;
+}
+
+/* ---- numbers --------------------------------------------------------------------------------- */
+
+static uint64_t read_count(const _Atomic uint64_t *count)
+{
+	return atomic_load_explicit(count, memory_order_relaxed); /* a number for people */
+}
+
+uint64_t publishing_count(const struct publishing *publishing, enum publish_count count)
+{
+	uint64_t sum = 0;
+
+	switch (count) {
+	case PUBLISH_ITEMS:
+		return read_count(&publishing->published);
+	case PUBLISH_CHANNELS:
+		return channels_count(publishing->channels);
+	case PUBLISH_SUBSCRIPTIONS:
+		return channels_subscriptions(publishing->channels);
+	case PUBLISH_DELIVERIES:
+		for (unsigned i = 0; i < publishing->node->worker_count; i++)
+			sum += read_count(&publishing->lines[i].deliveries);
+		break;
+	case PUBLISH_CONTROLS_REFUSED:
+		for (unsigned i = 0; i < publishing->node->worker_count; i++)
+			sum += read_count(&publishing->lines[i].controls_refused);
+		break;
+	}
+	return sum;
+}

@@ -1,0 +1,88 @@
+/*
+ * Publishing to channels: one publication is composed once, and each worker with subscribers takes
+ * it from a line of its own.
+ *
+ *   any thread: publish --lock--> line of worker 0 --message--> walks: item 1, item 2, ...
+ *                            `--> line of worker 2                  `- its subscriptions, oldest
+ *                                                                      publication first
+ *
+ * All lines have the publications in one order, that of the calls, so that two of a channel reach
+ * every socket in that order. A worker walks at most PUBLISH_STEPS items and subscriptions in a
+ * turn of its loop; sockets that subscribe meanwhile are not part of what is walked. What is
+ * published to a channel is held once, by the publication and the sockets it waits in.
+ */
+#ifndef WEBSOCKET_PUBLISH_H
+#define WEBSOCKET_PUBLISH_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/slice.h"
+
+struct channels;
+struct node;
+struct publish_line;
+struct publishing;
+struct websockets;
+struct worker;
+
+/* Items and subscriptions that a worker goes through in a turn. */
+#define PUBLISH_STEPS 256
+
+/* Publications that may be on their way. */
+#define PUBLICATIONS_WAITING 10000
+
+enum publish_action {
+	PUBLISH_SEND,
+	PUBLISH_CLOSE,
+	PUBLISH_NOTHING, /* a hint, or nothing for WebSockets */
+};
+
+struct publish_item {
+	struct slice channel;
+	enum publish_action action;
+	bool is_binary;       /* SEND */
+	struct slice content; /* SEND; CLOSE: the reason */
+	uint16_t code;        /* CLOSE: what a close frame may say */
+};
+
+enum publish_result {
+	PUBLISH_DONE,
+	PUBLISH_FULL, /* too many are on their way, or socket_queue_total_bytes is reached */
+	PUBLISH_NO_MEMORY,
+};
+
+/* Of a node, whose workers are counted. NULL without memory or randomness. */
+struct publishing *publishing_new(struct node *node);
+
+/* The line of a worker, which holds `publishing` until publishing_leave. */
+struct publish_line *publishing_enter(struct publishing *publishing, struct worker *worker);
+/* A worker that entered has ended, with its sockets. True: it was the last, and `publishing` was
+ * freed with what was still on its way. */
+bool publishing_leave(struct publishing *publishing);
+
+/* The channels as the line's worker sees them. */
+struct channel_view *publish_line_view(struct publish_line *line);
+
+/* What is counted. */
+enum publish_count {
+	PUBLISH_ITEMS,            /* published */
+	PUBLISH_DELIVERIES,       /* of them, to sockets' queues */
+	PUBLISH_CONTROLS_REFUSED, /* control messages of backends */
+	PUBLISH_CHANNELS,         /* now */
+	PUBLISH_SUBSCRIPTIONS,    /* now */
+};
+
+/* Any thread. */
+uint64_t publishing_count(const struct publishing *publishing, enum publish_count count);
+
+/* One control message more was refused. The line's worker. */
+void publish_line_refuse(struct publish_line *line);
+
+/* Publishes `count` items, in their order. `*subscriptions` is to how many subscriptions, all items
+ * together. All or nothing is published. Any thread; the items are borrowed for the call. */
+enum publish_result publish(struct publishing *publishing, const struct publish_item *items,
+	size_t count, uint64_t *subscriptions);
+
+#endif
