@@ -200,8 +200,8 @@ enum pump_result pump_collect(struct pump *pump, unsigned turns)
 			return spool_failed(pump->spool) ? PUMP_SPOOL_FAILED : PUMP_WANTS_WRITE;
 		if (!pump->in->at || buffer_used(pump->in) == 0)
 			result = fetch(pump, &turns);
-		if (result != PUMP_DONE)
-			return result;
+		if (result != PUMP_DONE || pump->decoder.decoded)
+			return result; /* what ends with its source ends here */
 		result = decode(pump, spool_room(pump->spool, buffer_used(pump->in)), &content);
 		if (result != PUMP_DONE && result != PUMP_WANTS_READ)
 			return result;

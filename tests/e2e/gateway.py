@@ -4,7 +4,7 @@ import threading
 import time
 
 from lib import websocket as ws
-from lib.gateway import TYPE, Backend
+from lib.gateway import TYPE, Backend, decode, encode
 from lib.process import until
 from lib.sluice import to
 from lib.tap import equal, group, main, test, true
@@ -297,6 +297,20 @@ def openings(t):
     with t.point("502 when the backend is away"):
         origin.refuse()
         equal(refused(t, sluice, target="/protocol").status, 502)
+
+
+@test("an answer without a length ends with its connection")
+def until_close(t):
+    def handler(x):
+        events = decode(x.read_body())
+        x.reply(200, b"".join(encode(kind, content) for kind, content in events),
+                fields=[("Content-Type", TYPE), ("Connection", "close")], length=False)
+        x.close()
+    origin = t.origin(handler)
+    socket = open_socket(t, t.sluice(to(origin, route=GATEWAY)))
+    for text in ("", "one", "x" * 100000):
+        socket.send(text)
+        equal(socket.message(), text)
 
 
 @test("origins and subprotocols are restricted as with websocket = messages")
