@@ -77,6 +77,11 @@ static __attribute__((noinline)) bool may_open_socket(struct exchange *x)
 		return true;
 	x->tunnel.opens_socket = true;
 	x->tunnel.opens_gateway = x->route->websocket.mode == CONF_WEBSOCKET_GATEWAY;
+	if (x->tunnel.opens_gateway && x->framing.body != HTTP_BODY_NONE) {
+		/* It becomes a request with a body of its own, and its own would be the next. */
+		exchange_reply(x, 400, "handshake with a body", HTTP_PROBLEM_NO_RETRY);
+		return false;
+	}
 	unsigned status = x->worker->switched->judge(x, &why);
 	if (status != 0)
 		exchange_reply(x, status, why, HTTP_PROBLEM_NO_RETRY);

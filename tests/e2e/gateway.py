@@ -4,6 +4,7 @@ import threading
 import time
 
 from lib import websocket as ws
+from lib.client import request_bytes
 from lib.gateway import TYPE, Backend, decode, encode
 from lib.process import until
 from lib.sluice import to
@@ -358,6 +359,29 @@ def forged(t):
         other = t.sluice(to(origin))
         equal(t.client(other).ask("/", "POST", fields=[("Meta-User", "x")], body=b"").status, 200)
         equal(origin.last().get("Meta-User"), "x")
+
+
+@group("the body of a handshake is no request")
+def bodies(t):
+    origin = t.origin(lambda x: x.reply(403, b"no"))
+    sluice = t.sluice(to(origin, route=GATEWAY))
+    inner = b"GET /inner HTTP/1.1\r\nHost: api.test\r\n\r\n"
+    with t.point("400, and it is read away"):
+        client = t.client(sluice)
+        client.request("/", fields=handshake_fields(), body=inner)
+        equal(client.response().status, 400)
+        equal(client.ask("/next").status, 403)
+        equal(origin.targets(), ["/next"])
+    with t.point("in chunks: 400, and the connection ends"):
+        client = t.client(sluice)
+        client.send(request_bytes("/", fields=handshake_fields([("Transfer-Encoding", "chunked")]))
+                    + b"%x\r\n%s\r\n0\r\n\r\n" % (len(inner), inner))
+        answer = client.response()
+        equal((answer.status, answer.get("Connection")), (400, "close"))
+        equal(origin.targets(), ["/next"])
+    with t.point("a length of 0 is none"):
+        answer = t.client(sluice).ask("/", fields=handshake_fields([("Content-Length", "0")]))
+        equal((answer.status, origin.targets()), (403, ["/next", "/"]))
 
 
 # ---- what the backend has remembered ------------------------------------------------------------
