@@ -5,6 +5,7 @@ import subprocess
 import sys
 
 from lib import node, process
+from lib.gateway import Backend
 from lib.peers import find
 from lib.sluice import to
 from lib.tap import equal, group, main, true
@@ -55,6 +56,19 @@ def peers(t):
                 found = json.loads(output)
                 equal((found.get("same"), found.get("messages"), found.get("code")), (True, 2 * COUNT, 4000), output)
                 true("permessage-deflate" in found["extensions"], output)
+
+
+@group("each client through a gateway to an HTTP backend")
+def through_gateway(t):
+    backend = Backend()
+    sluice = t.sluice(to(t.origin(backend), route="websocket = gateway\nping_interval = 20ms"))
+    for client in ("ws", "python3-websockets"):
+        with t.point(client):
+            status, output = process.run([*command(t, client), "client", f"ws://{sluice.address}/", str(COUNT)])
+            equal(status, 0, output)
+            found = json.loads(output)
+            equal((found.get("same"), found.get("messages"), found.get("code")), (True, 2 * COUNT, 4000), output)
+    equal(backend.faults, [])
 
 
 if __name__ == "__main__":
