@@ -202,8 +202,9 @@ static void put_request_line(struct http_out *out, const struct exchange *x)
 		put(out, (struct slice){head->base, head->target_at + head->target_len});
 		return;
 	}
-	put(out, x->facts.method);
-	put(out, SLICE(" "));
+	/* With the space behind it. The head's own: for the log it may be another's that was made
+	 * this request. */
+	put(out, (struct slice){head->base, head->target_at});
 	if (x->target.form == HTTP_TARGET_ASTERISK)
 		put(out, SLICE("*"));
 	else

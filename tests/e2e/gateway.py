@@ -314,6 +314,42 @@ def until_close(t):
         equal(socket.message(), text)
 
 
+@group("targets and heads of all kinds")
+def heads(t):
+    origin = t.origin(Backend())
+    sluice = t.sluice(to(origin, route=GATEWAY + "path = /api\nstrip_prefix = /api\n"),
+                      "[route other]\nupstream = origin\n" + GATEWAY + "add_prefix = /v1\n"
+                      "request_header_set = X-Set: yes\nrequest_header_remove = X-Removed\n")
+
+    def echoes(target, fields=()):
+        socket = open_socket(t, sluice, target, fields)
+        socket.send("hello")
+        equal(socket.message(), "hello")
+        asked = [x.request for x in origin.requests[-2:]]
+        equal({(request.method, request.body[:4]) for request in asked}, {("POST", b"OPEN"), ("POST", b"TEXT")})
+        equal(asked[0].target, asked[1].target)
+        return asked[1]
+    with t.point("a prefix that is stripped, one that is added"):
+        equal(echoes("/api/chat?a=b").target, "/chat?a=b")
+        equal(echoes("/chat?a=b").target, "/v1/chat?a=b")
+    with t.point("an absolute target"):
+        equal(echoes("http://api.test/chat").target, "/v1/chat")
+    with t.point("a long target"):
+        target = "/chat?" + "x" * 7000
+        equal(echoes(target).target, "/v1" + target)
+    with t.point("many fields, and what the route does to them"):
+        fields = [(f"X-Field-{n}", "v" * 50) for n in range(80)]
+        request = echoes("/chat", [*fields, ("X-Removed", "x")])
+        equal([request.get(name) for name, _ in fields], [value for _, value in fields])
+        equal((request.get("X-Set"), request.get("X-Removed")), ("yes", None))
+    with t.point("what asks for another content is taken off"):
+        request = echoes("/chat", [("Accept-Encoding", "gzip"), ("If-None-Match", "*"), ("Range", "bytes=0-1"),
+                                   ("Content-Encoding", "gzip"), ("Accept", "text/html")])
+        equal([request.get(name) for name in ("Accept-Encoding", "If-None-Match", "Range", "Content-Encoding")],
+              [None] * 4)
+        equal(request.all("Accept"), [TYPE])
+
+
 @test("origins and subprotocols are restricted as with websocket = messages")
 def restricted(t):
     backend = Backend()
