@@ -1,0 +1,487 @@
+/*
+ * A socket whose server speaks HTTP: its client's connection and those to the server are streams in
+ * memory, the test plays both peers and the time.
+ */
+#include "opened.h"
+
+#include <errno.h>
+
+#include "websocket/gateway.h"
+
+#define ROUTE                                                                                      \
+	"websocket = gateway\nping_interval = 0s\nsocket_idle_timeout = 0s\nsession = ip\n"        \
+	"ordering = strict\n"
+#define HEAD "HTTP/1.1 200 OK\r\nContent-Type: application/websocket-events\r\n"
+
+static const struct stage_conf plain = {.route = ROUTE};
+
+static struct opened o;
+
+/* ---- the server ------------------------------------------------------------------------------ */
+
+static char got[STAGE_ROOM + 1];
+
+/* What the newest connection to the server got since the last look. */
+static const char *server_got(void)
+{
+	assert_true(o.stage->server_count > 0);
+	snprintf(got, sizeof(got), "%s", stage_server_got(o.stage, o.stage->server_count - 1));
+	return got;
+}
+
+/* The events of the request that it got; it got one. */
+static const char *request_got(void)
+{
+	const char *text = server_got(), *body = strstr(text, "\r\n\r\n");
+
+	assert_has(text, "POST /chat HTTP/1.1\r\n");
+	assert_non_null(body);
+	assert_null(strstr(body, "POST "));
+	return body + 4;
+}
+
+static void answer_with(const char *fields, const char *events)
+{
+	static char text[STAGE_ROOM];
+
+	snprintf(text, sizeof(text), HEAD "%sContent-Length: %zu\r\n\r\n%s", fields, strlen(events),
+		events);
+	stage_server_sends(o.stage, o.stage->server_count - 1, text);
+	opened_turn(&o);
+}
+
+static void answer(const char *events)
+{
+	answer_with("", events);
+}
+
+/* No connection to it is left, and none can be made. */
+static void leave(void)
+{
+	for (unsigned i = 0; i < o.stage->server_count; i++)
+		memory_peer_reset(o.stage->servers[i].wire);
+	opened_turn(&o);
+	o.stage->connect_error = ECONNREFUSED;
+}
+
+/* ---- its life -------------------------------------------------------------------------------- */
+
+static void ask(void)
+{
+	memset(&o, 0, sizeof(o));
+	opened_worker = NULL;
+	connected_open(&o.c, &plain);
+	o.stage = o.c.stage;
+	o.stage->listener.use = o.stage->worker->use;
+	opened_worker = o.stage->worker;
+	connected_send(&o.c, OPENED_REQUEST);
+	assert_string_equal(request_got(), "OPEN\r\n");
+}
+
+static void begin_with(const char *fields, const char *events)
+{
+	ask();
+	answer_with(fields, events);
+	assert_has(connected_got(&o.c), "HTTP/1.1 101 ");
+	o.client.wire = o.c.wire;
+	o.socket = o.stage->worker->websockets->first;
+	assert_non_null(o.socket);
+	o.socket->all->random = 1;
+	o.handshake = o.socket->handshake;
+}
+
+static void begin(void)
+{
+	begin_with("", "OPEN\r\n");
+}
+
+static void end(void)
+{
+	o.stage->worker->stopping = true; /* no server is told of anything any more */
+	while (o.stage->worker->downstreams)
+		downstream_close(o.stage->worker->downstreams, "the end");
+	while (o.stage->worker->websockets->gateways)
+		gateway_abort(o.stage->worker->websockets->gateways, "the end");
+	opened_end(&o);
+}
+
+static bool gateway_is_left(void)
+{
+	return o.stage->worker->websockets->gateways != NULL;
+}
+
+static void say(const char *text)
+{
+	opened_client(&o, FRAME_TEXT, text);
+}
+
+/* ---- the handshake --------------------------------------------------------------------------- */
+
+static void opens(void **state)
+{
+	(void)state;
+	ask();
+	answer_with("Sec-WebSocket-Protocol: v1\r\n", "OPEN\r\n");
+	assert_has(connected_got(&o.c), "HTTP/1.1 502 "); /* it was not offered */
+	end();
+	ask();
+	answer_with("X-More: 1\r\nSet-Meta-A: b\r\n", "OPEN\r\n");
+	const char *head = connected_got(&o.c);
+	assert_has(head, "HTTP/1.1 101 ");
+	assert_has(head, "Sec-WebSocket-Accept: s3pPLMBiTxaQ9kYGzzhZRbK+xOo=\r\n");
+	assert_has(head, "Upgrade: websocket\r\n");
+	assert_has(head, "X-More: 1\r\n");
+	assert_lacks(head, "Meta-");
+	assert_lacks(head, "Content-");
+	end();
+}
+
+static void the_client_leaves_before_the_answer(void **state)
+{
+	(void)state;
+	ask();
+	memory_peer_reset(o.c.wire);
+	opened_turn(&o);
+	answer("OPEN\r\n");
+	assert_string_equal(request_got(), "DISCONNECT\r\n");
+	answer("");
+	assert_false(gateway_is_left());
+	end();
+}
+
+static void the_client_leaves_before_a_refusal(void **state)
+{
+	(void)state;
+	ask();
+	memory_peer_reset(o.c.wire);
+	opened_turn(&o);
+	stage_server_sends(o.stage, 0, "HTTP/1.1 403 No\r\nContent-Length: 0\r\n\r\n");
+	assert_string_equal(server_got(), "");
+	assert_false(gateway_is_left());
+	end();
+}
+
+/* ---- messages -------------------------------------------------------------------------------- */
+
+static void goes_both_ways(void **state)
+{
+	(void)state;
+	begin_with("", "OPEN\r\nTEXT 7\r\nwelcome\r\n");
+	assert_has(o.c.got, "\r\n\r\n\x81\x07welcome"); /* behind the 101 */
+	say("hello");
+	assert_string_equal(request_got(), "TEXT 5\r\nhello\r\n");
+	answer("TEXT 5\r\nworld\r\nBINARY 1\r\nx\r\n");
+	assert_string_equal(opened_to_client(&o), "text(world) binary(x) ");
+	opened_client(&o, FRAME_PING, "p");
+	assert_string_equal(opened_to_client(&o), "pong(p) ");
+	assert_string_equal(server_got(), "");
+	assert_int_equal(o.stage->server_count, 1); /* one connection serves all */
+	end();
+}
+
+static void those_that_wait_leave_together(void **state)
+{
+	(void)state;
+	begin();
+	say("a");
+	assert_string_equal(request_got(), "TEXT 1\r\na\r\n");
+	say("b");
+	opened_client(&o, FRAME_BINARY, "c");
+	say("d");
+	assert_string_equal(server_got(), "");
+	answer("");
+	assert_string_equal(request_got(), "TEXT 1\r\nb\r\nBINARY 1\r\nc\r\nTEXT 1\r\nd\r\n");
+	say("e");
+	answer("TEXT 1\r\nB\r\n");
+	assert_string_equal(request_got(), "TEXT 1\r\ne\r\n");
+	assert_string_equal(opened_to_client(&o), "text(B) ");
+	assert_int_equal(opened_count(&o, STATS_MESSAGES + STATS_UNLIMITED), 4);
+	answer("");
+	assert_int_equal(opened_count(&o, STATS_MESSAGES + STATS_UNLIMITED), 5);
+	end();
+}
+
+/* As many as may wait are read, and the others when these have left. */
+static void few_wait(void **state)
+{
+	(void)state;
+	begin();
+	for (unsigned i = 0; i < 3 * GATEWAY_WAITING; i++)
+		say("x");
+	assert_string_equal(request_got(), "TEXT 1\r\nx\r\n");
+	assert_int_equal(o.socket->gateway->waiting, GATEWAY_WAITING + 1);
+	answer("");
+	opened_turn(&o);
+	assert_int_equal(strlen(request_got()), GATEWAY_WAITING * strlen("TEXT 1\r\nx\r\n"));
+	answer("");
+	opened_turn(&o);
+	assert_true(strlen(request_got()) > 0);
+	end();
+}
+
+static void a_large_one_waits_alone(void **state)
+{
+	static char large[GATEWAY_WAITING_BYTES / 4 + 1];
+
+	(void)state;
+	memset(large, 'x', sizeof(large) - 1);
+	begin();
+	for (unsigned i = 0; i < 6; i++) {
+		say(large);
+		opened_turn(&o);
+	}
+	assert_in_range(o.socket->gateway->waiting_bytes, GATEWAY_WAITING_BYTES,
+		GATEWAY_WAITING_BYTES + sizeof(large));
+	end();
+}
+
+/* ---- tries ----------------------------------------------------------------------------------- */
+
+/* The deadline of the message that waits for its next try, from now. */
+static uint64_t wait_ms(void)
+{
+	const struct exchange *x = o.socket->gateway->client.first;
+
+	assert_non_null(x);
+	assert_int_equal(x->state, EXCHANGE_DELAYED);
+	return x->turn.deadline.at_ms - worker_now_ms(o.stage->worker);
+}
+
+static void pass(void)
+{
+	stage_pass(o.stage, &o.socket->gateway->client.first->turn.deadline);
+}
+
+static void three_tries(void **state)
+{
+	(void)state;
+	begin();
+	leave();
+	say("lost");
+	assert_in_range(wait_ms(), 1000, 1101);
+	pass();
+	assert_in_range(wait_ms(), 2000, 2201);
+	pass();
+	assert_has(opened_to_client(&o), "close(1011 ");
+	assert_int_equal(opened_count(&o, STATS_MESSAGES + STATS_UNLIMITED), 1);
+	end();
+}
+
+static void comes_back_for_the_second(void **state)
+{
+	(void)state;
+	begin();
+	leave();
+	say("kept");
+	assert_in_range(wait_ms(), 1000, 1101);
+	say("behind it");
+	o.stage->connect_error = 0;
+	pass();
+	assert_string_equal(request_got(), "TEXT 4\r\nkept\r\n");
+	answer("TEXT 2\r\nok\r\n");
+	assert_string_equal(opened_to_client(&o), "text(ok) ");
+	assert_string_equal(request_got(), "TEXT 9\r\nbehind it\r\n");
+	leave();
+	assert_has(opened_to_client(&o), "close(1011 "); /* it may have arrived */
+	end();
+}
+
+/* Each request has its own three. */
+static void tries_begin_again(void **state)
+{
+	(void)state;
+	begin();
+	for (unsigned i = 0; i < 3; i++) {
+		leave();
+		say("x");
+		assert_in_range(wait_ms(), 1000, 1101);
+		o.stage->connect_error = 0;
+		pass();
+		assert_string_equal(request_got(), "TEXT 1\r\nx\r\n");
+		answer("");
+	}
+	end();
+}
+
+/* ---- the end --------------------------------------------------------------------------------- */
+
+static void the_client_is_gone(void **state)
+{
+	(void)state;
+	begin();
+	memory_peer_reset(o.c.wire);
+	opened_turn(&o);
+	assert_false(opened_is_open(&o));
+	assert_string_equal(request_got(), "DISCONNECT\r\n");
+	assert_true(gateway_is_left());
+	answer("TEXT 4\r\nlate\r\n");
+	assert_false(gateway_is_left());
+	end();
+}
+
+static void gone_with_a_message_under_way(void **state)
+{
+	(void)state;
+	begin();
+	say("one");
+	assert_string_equal(request_got(), "TEXT 3\r\none\r\n");
+	say("two");
+	memory_peer_reset(o.c.wire);
+	opened_turn(&o);
+	assert_string_equal(server_got(), "");
+	answer("TEXT 1\r\nx\r\n");
+	assert_string_equal(request_got(), "DISCONNECT\r\n");
+	answer("");
+	assert_false(gateway_is_left());
+	end();
+}
+
+static void gone_while_it_is_tried_again(void **state)
+{
+	(void)state;
+	begin();
+	leave();
+	say("one");
+	assert_in_range(wait_ms(), 1000, 1101);
+	memory_peer_reset(o.c.wire);
+	opened_turn(&o);
+	assert_true(gateway_is_left()); /* DISCONNECT is tried, too */
+	struct gateway *gateway = o.stage->worker->websockets->gateways;
+	o.stage->connect_error = 0;
+	stage_pass(o.stage, &gateway->client.first->turn.deadline);
+	assert_string_equal(request_got(), "DISCONNECT\r\n");
+	answer("");
+	assert_false(gateway_is_left());
+	end();
+}
+
+static void the_client_closes(void **state)
+{
+	(void)state;
+	begin();
+	say("one");
+	assert_string_equal(request_got(), "TEXT 3\r\none\r\n");
+	opened_client_closes(&o, 3001, "bye");
+	assert_string_equal(server_got(), "");
+	answer("TEXT 1\r\n1\r\n");
+	assert_string_equal(request_got(), "CLOSE 5\r\n\x0b\xb9"
+					   "bye\r\n");
+	answer("CLOSE 2\r\n\x0b\xba\r\n");
+	assert_string_equal(opened_to_client(&o), "text(1) close(3002 ) end");
+	assert_false(gateway_is_left());
+	end();
+}
+
+static void the_server_does_not_answer_a_close(void **state)
+{
+	(void)state;
+	begin();
+	opened_client_closes(&o, 3001, "bye");
+	assert_has(request_got(), "CLOSE 5\r\n");
+	answer("");
+	assert_string_equal(opened_to_client(&o), "close(3001 bye) end");
+	assert_false(gateway_is_left());
+	end();
+}
+
+static void the_server_closes(void **state)
+{
+	(void)state;
+	begin();
+	say("x");
+	assert_string_equal(request_got(), "TEXT 1\r\nx\r\n");
+	say("behind it");
+	answer("TEXT 1\r\ny\r\nCLOSE 6\r\n\x0f\xa0"
+	       "done\r\nTEXT 1\r\nz\r\n");
+	assert_string_equal(opened_to_client(&o), "text(y) close(4000 done) ");
+	assert_string_equal(server_got(), "");
+	opened_client_closes(&o, 4000, "done");
+	assert_string_equal(opened_to_client(&o), "end");
+	assert_string_equal(server_got(), "");
+	assert_false(gateway_is_left());
+	end();
+}
+
+/* ---- answers --------------------------------------------------------------------------------- */
+
+static void bad_answers(void **state)
+{
+	static const char *const answers[] = {
+		"HTTP/1.1 500 No\r\nContent-Length: 0\r\n\r\n",
+		"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: 1\r\n\r\nx",
+		HEAD "Content-Length: 3\r\n\r\nABC",
+		HEAD "Content-Length: 6\r\n\r\nOPEN\r\n",
+		HEAD "Content-Length: 10\r\n\r\nTEXT 5\r\nab",
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(answers) / sizeof(answers[0]); i++) {
+		begin();
+		say("x");
+		assert_string_equal(request_got(), "TEXT 1\r\nx\r\n");
+		stage_server_sends(o.stage, 0, answers[i]);
+		opened_turn(&o);
+		assert_has(opened_to_client(&o), "close(1011 ");
+		opened_client_closes(&o, 1011, "");
+		assert_string_equal(request_got(), "DISCONNECT\r\n");
+		answer("");
+		assert_false(gateway_is_left());
+		end();
+	}
+}
+
+static void meta_comes_back(void **state)
+{
+	(void)state;
+	begin_with("Set-Meta-A: 1\r\n", "OPEN\r\n");
+	say("x");
+	assert_has(server_got(), "Meta-A: 1\r\n");
+	answer_with("Set-Meta-a: \r\nSet-Meta-B: 2\r\n", "");
+	say("y");
+	assert_has(server_got(), "Meta-B: 2\r\n");
+	assert_lacks(got, "Meta-A");
+	end();
+}
+
+static void silence(void **state)
+{
+	(void)state;
+	begin_with("Keep-Alive-Interval: 20\r\n", "OPEN\r\n");
+	struct deadline *deadline = &o.handshake->turn.deadline;
+	uint64_t began_ms = worker_now_ms(o.stage->worker);
+
+	assert_int_equal(deadline->at_ms, began_ms + 20000);
+	stage_pass(o.stage, deadline);
+	assert_string_equal(request_got(), "");
+	answer_with("Keep-Alive-Interval: no\r\n", "TEXT 4\r\nnews\r\n");
+	assert_string_equal(opened_to_client(&o), "text(news) ");
+	assert_true(deadline->at_ms > worker_now_ms(o.stage->worker) + 3000000); /* none any more */
+	end();
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(opens),
+		cmocka_unit_test(the_client_leaves_before_the_answer),
+		cmocka_unit_test(the_client_leaves_before_a_refusal),
+		cmocka_unit_test(goes_both_ways),
+		cmocka_unit_test(those_that_wait_leave_together),
+		cmocka_unit_test(few_wait),
+		cmocka_unit_test(a_large_one_waits_alone),
+		cmocka_unit_test(three_tries),
+		cmocka_unit_test(comes_back_for_the_second),
+		cmocka_unit_test(tries_begin_again),
+		cmocka_unit_test(the_client_is_gone),
+		cmocka_unit_test(gone_with_a_message_under_way),
+		cmocka_unit_test(gone_while_it_is_tried_again),
+		cmocka_unit_test(the_client_closes),
+		cmocka_unit_test(the_server_does_not_answer_a_close),
+		cmocka_unit_test(the_server_closes),
+		cmocka_unit_test(bad_answers),
+		cmocka_unit_test(meta_comes_back),
+		cmocka_unit_test(silence),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
