@@ -94,6 +94,8 @@ static void free_call(struct socket_call *call)
 	if (call->timer)
 		event_free(call->timer);
 	shared_frame_release(call->command.frame);
+	for (size_t i = 0; i < call->count; i++)
+		socket_view_clear(&call->views[i]);
 	free(call->views);
 	free(call);
 }

@@ -2,8 +2,11 @@
 
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 
 #include "admin/json_text.h"
+#include "base/log.h"
 #include "gate/identity.h"
 #include "http/forwarded.h"
 #include "websocket/sockets.h"
@@ -23,6 +26,28 @@ static void set_session(json_t *object, const uint64_t session[2])
 
 	snprintf(text, sizeof(text), "%016" PRIx64 "%016" PRIx64, session[0], session[1]);
 	json_object_set_new(object, "session", is_in_one ? json_string(text) : json_null());
+}
+
+/* Null but of a gateway's: its Connection-Id, and the values that its server has set. */
+static void set_gateway(json_t *object, const struct socket_view *view)
+{
+	bool is_gateway = view->connection[0] != '\0';
+	json_t *meta = is_gateway ? json_object() : json_null();
+
+	for (unsigned i = 0; i < view->meta.count; i++) {
+		const struct meta_item *item = &view->meta.items[i];
+		char *name = strndup(item->text, item->name_len);
+		char *value = strndup(item->text + item->name_len, item->value_len);
+		json_t *text = value ? admin_json_text(value) : NULL;
+		/* What is not UTF-8 has no place in the name of a member. */
+		if (!name || !text || json_object_set_new(meta, name, text) != 0)
+			log_debug("a value of a socket is not shown");
+		free(name);
+		free(value);
+	}
+	json_object_set_new(
+		object, "connection", is_gateway ? json_string(view->connection) : json_null());
+	json_object_set_new(object, "meta", meta);
 }
 
 json_t *socket_json(const struct socket_view *view, uint64_t process)
@@ -50,5 +75,6 @@ json_t *socket_json(const struct socket_view *view, uint64_t process)
 	set_integer(object, "delayed", view->delayed);
 	set_integer(object, "queued", view->queued);
 	set_integer(object, "queued_bytes", view->queued_bytes);
+	set_gateway(object, view);
 	return object;
 }

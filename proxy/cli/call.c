@@ -50,6 +50,13 @@ void query_add(struct query *query, const char *prefix, const char *name, const 
 	free(escaped);
 }
 
+void query_drop(struct query *query)
+{
+	if (query->out)
+		fclose(query->out);
+	free(query->text);
+}
+
 int query_ask(
 	struct query *query, struct call *call, const char *method, json_t *body, call_print *print)
 {

@@ -15,7 +15,10 @@
 struct call {
 	const char *conf, *admin, *token_file, *limit, *method, *host, *address, *route;
 	const char *hash, *count, *wait_nodes;
-	bool sort_refused, is_hashed, as_csv;
+	const char *after, *code, *reason, *wait; /* of sockets */
+	const char *terms[FIELDS_MAX];
+	size_t term_count;
+	bool sort_refused, is_hashed, as_csv, is_binary;
 	const char *fields[FIELDS_MAX];
 	size_t field_count;
 	bool json;
@@ -45,6 +48,8 @@ void query_begin(struct query *query, const char *path);
 void query_add_segment(struct query *query, const char *text);
 /* `prefix` and `name` are the parameter's; without a value (NULL) nothing is added. */
 void query_add(struct query *query, const char *prefix, const char *name, const char *value);
+/* Frees it without asking. */
+void query_drop(struct query *query);
 /* Asks, and frees the query. */
 int query_ask(struct query *query, struct call *call, const char *method, json_t *body,
 	call_print *print);

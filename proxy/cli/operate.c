@@ -11,6 +11,7 @@
 #include "cli/operate_change.h"
 #include "cli/operate_fleet.h"
 #include "cli/operate_keys.h"
+#include "cli/operate_sockets.h"
 #include "cli/table.h"
 #include "cli/top.h"
 #include "conf/errors.h"
@@ -36,6 +37,15 @@ const char cli_operate_usage[] =
 	"       sluice keys show|revoke|delete KEY               its plan; refuse it; forget what "
 	"was set\n"
 	"       sluice sessions drain|close|abort ID             end a session\n"
+	"       sluice sockets [--find NAME=VALUE]... [--count N] [--after ID]\n"
+	"                                                        the WebSockets that are open\n"
+	"       sluice sockets ID                                one of them\n"
+	"       sluice sockets post|send ID|all TEXT [--binary] [--wait TIME]\n"
+	"                                                        send to one, or to all that "
+	"--find "
+	"finds\n"
+	"       sluice sockets close ID|all [--code N] [--reason TEXT]\n"
+	"       sluice sockets abort|drain ID|all                end them\n"
 	"       sluice limits set NAME KEY=VALUE...              change a limit until the next "
 	"reload\n"
 	"       sluice upstreams drain|disable|enable NAME ADDRESS\n"
@@ -67,6 +77,12 @@ enum {
 	GIVEN_HASHED,
 	GIVEN_CSV,
 	GIVEN_WAIT_NODES,
+	GIVEN_FIND,
+	GIVEN_AFTER,
+	GIVEN_CODE,
+	GIVEN_REASON,
+	GIVEN_WAIT,
+	GIVEN_BINARY,
 	GIVEN_END
 };
 
@@ -228,9 +244,7 @@ static int run_explain(struct call *call)
 		good &= add_field(&query, call->fields[i]);
 	if (good)
 		return query_ask(&query, call, "GET", NULL, print_explain);
-	if (query.out)
-		fclose(query.out);
-	free(query.text);
+	query_drop(&query);
 	return 2;
 }
 
@@ -244,6 +258,10 @@ static const struct command commands[] = {
 	{"limits", 0, COUNT_ANY, run_limits, 0},
 	{"upstreams", 0, 4, run_upstreams, 0},
 	{"sessions", 0, 2, run_sessions, 0},
+	{"sockets", 0, 3, cli_sockets,
+		OPTION(GIVEN_FIND) | OPTION(GIVEN_COUNT) | OPTION(GIVEN_AFTER) |
+			OPTION(GIVEN_CODE) | OPTION(GIVEN_REASON) | OPTION(GIVEN_WAIT) |
+			OPTION(GIVEN_BINARY)},
 	{"callers", 0, 1, cli_callers,
 		OPTION(GIVEN_REFUSED) | OPTION(GIVEN_COUNT) | OPTION(GIVEN_LIMIT) |
 			OPTION(GIVEN_HASH)},
@@ -275,67 +293,95 @@ static const struct option options[] = {{"config", required_argument, NULL, 'c'}
 	{"hash", required_argument, NULL, GIVEN_HASH},
 	{"count", required_argument, NULL, GIVEN_COUNT},
 	{"refused", no_argument, NULL, GIVEN_REFUSED}, {"hashed", no_argument, NULL, GIVEN_HASHED},
-	{"csv", no_argument, NULL, GIVEN_CSV},
+	{"csv", no_argument, NULL, GIVEN_CSV}, {"find", required_argument, NULL, GIVEN_FIND},
+	{"after", required_argument, NULL, GIVEN_AFTER},
+	{"code", required_argument, NULL, GIVEN_CODE},
+	{"reason", required_argument, NULL, GIVEN_REASON},
+	{"wait", required_argument, NULL, GIVEN_WAIT}, {"binary", no_argument, NULL, GIVEN_BINARY},
 	{"wait-nodes", required_argument, NULL, GIVEN_WAIT_NODES}, {"help", no_argument, NULL, 'h'},
 	{NULL, 0, NULL, 0}};
 
-/* False: the option is unknown, or there are too many fields. */
-static bool take_option(struct call *call, int given)
+/* Where the value of an option goes. NULL: it has none, or is repeated. */
+static const char **value_of(struct call *call, int given)
 {
 	switch (given) {
 	case 'c':
-		call->conf = optarg;
-		return true;
+		return &call->conf;
 	case GIVEN_ADMIN:
-		call->admin = optarg;
-		return true;
+		return &call->admin;
 	case GIVEN_TOKEN:
-		call->token_file = optarg;
-		return true;
-	case GIVEN_JSON:
-		call->json = true;
-		return true;
+		return &call->token_file;
 	case GIVEN_LIMIT:
-		call->limit = optarg;
-		return true;
+		return &call->limit;
 	case GIVEN_METHOD:
-		call->method = optarg;
-		return true;
+		return &call->method;
 	case GIVEN_HOST:
-		call->host = optarg;
-		return true;
+		return &call->host;
 	case GIVEN_ADDRESS:
-		call->address = optarg;
-		return true;
+		return &call->address;
 	case GIVEN_ROUTE:
-		call->route = optarg;
-		return true;
+		return &call->route;
 	case GIVEN_HASH:
-		call->hash = optarg;
-		return true;
+		return &call->hash;
 	case GIVEN_COUNT:
-		call->count = optarg;
-		return true;
-	case GIVEN_HASHED:
-		call->is_hashed = true;
-		return true;
-	case GIVEN_CSV:
-		call->as_csv = true;
-		return true;
+		return &call->count;
+	case GIVEN_AFTER:
+		return &call->after;
+	case GIVEN_CODE:
+		return &call->code;
+	case GIVEN_REASON:
+		return &call->reason;
+	case GIVEN_WAIT:
+		return &call->wait;
 	case GIVEN_WAIT_NODES:
-		call->wait_nodes = optarg;
-		return true;
-	case GIVEN_REFUSED:
-		call->sort_refused = true;
-		return true;
-	case GIVEN_FIELD:
-		if (call->field_count == FIELDS_MAX)
-			return false;
-		call->fields[call->field_count++] = optarg;
-		return true;
+		return &call->wait_nodes;
 	default:
-		return false;
+		return NULL;
 	}
+}
+
+static bool *flag_of(struct call *call, int given)
+{
+	switch (given) {
+	case GIVEN_JSON:
+		return &call->json;
+	case GIVEN_HASHED:
+		return &call->is_hashed;
+	case GIVEN_CSV:
+		return &call->as_csv;
+	case GIVEN_REFUSED:
+		return &call->sort_refused;
+	case GIVEN_BINARY:
+		return &call->is_binary;
+	default:
+		return NULL;
+	}
+}
+
+/* One more of an option that is repeated. False: there are too many. */
+static bool add_value(const char *values[static FIELDS_MAX], size_t *count)
+{
+	if (*count == FIELDS_MAX)
+		return false;
+	values[(*count)++] = optarg;
+	return true;
+}
+
+/* False: the option is unknown, or there are too many of it. */
+static bool take_option(struct call *call, int given)
+{
+	const char **value = value_of(call, given);
+	bool *flag = flag_of(call, given);
+
+	if (given == GIVEN_FIELD)
+		return add_value(call->fields, &call->field_count);
+	if (given == GIVEN_FIND)
+		return add_value(call->terms, &call->term_count);
+	if (value)
+		*value = optarg;
+	if (flag)
+		*flag = true;
+	return value || flag;
 }
 
 /* False: it is another command's. */

@@ -168,7 +168,7 @@ static void set_options(const struct curl_functions *curl, CURL *call, const str
 	curl->easy_setopt(call, CURLOPT_URL, url);
 	curl->easy_setopt(call, CURLOPT_PROXY, "");
 	curl->easy_setopt(call, CURLOPT_PATH_AS_IS, 1L);
-	curl->easy_setopt(call, CURLOPT_TIMEOUT, (long)TIMEOUT_SECONDS);
+	curl->easy_setopt(call, CURLOPT_TIMEOUT, (long)(TIMEOUT_SECONDS + remote->waits_s));
 	curl->easy_setopt(call, CURLOPT_HTTPHEADER, fields);
 	curl->easy_setopt(call, CURLOPT_WRITEFUNCTION, on_data);
 	curl->easy_setopt(call, CURLOPT_WRITEDATA, text);

@@ -12,6 +12,7 @@ struct remote {
 	char *base; /* `http://127.0.0.1:8081`; with a socket file its host is of no meaning */
 	char *socket_path; /* NULL: TCP */
 	char *token;       /* NULL: none */
+	unsigned waits_s;  /* by so much an answer may be late */
 };
 
 /*

@@ -7,6 +7,7 @@
 #include "conf/value.h"
 #include "gate/identity.h"
 #include "http/forwarded.h"
+#include "websocket/gateway.h"
 #include "websocket/view.h"
 
 /* ---- values ---------------------------------------------------------------------------------- */
@@ -80,6 +81,24 @@ static bool read_max_idle(struct socket_filter *filter, struct slice text)
 	return scan_duration_ms(text, &filter->max_idle_ms);
 }
 
+static bool read_connection(struct socket_filter *filter, struct slice text)
+{
+	return read_name(filter->connection, text);
+}
+
+static bool read_meta(struct socket_filter *filter, const char *name, const char *value)
+{
+	struct filter_meta *meta = &filter->meta[filter->meta_count];
+
+	if (filter->meta_count == FILTER_META || *name == '\0' ||
+		strlen(name) >= sizeof(meta->name) || strlen(value) >= sizeof(meta->value))
+		return false;
+	strcpy(meta->name, name);
+	strcpy(meta->value, value);
+	filter->meta_count++;
+	return true;
+}
+
 /* ---- sockets --------------------------------------------------------------------------------- */
 
 static bool fits_type(const struct socket_filter *filter, const struct websocket *socket)
@@ -133,6 +152,26 @@ static bool fits_max_idle(const struct socket_filter *filter, const struct webso
 	return socket_idle_ms(socket) <= filter->max_idle_ms;
 }
 
+static bool fits_connection(const struct socket_filter *filter, const struct websocket *socket)
+{
+	return socket->gateway && slice_equal(slice_of(filter->connection),
+					  (struct slice){socket->gateway->id, GATEWAY_ID_BYTES});
+}
+
+/* A value that was not set is empty. */
+static bool fits_meta(const struct socket_filter *filter, const struct websocket *socket)
+{
+	for (unsigned i = 0; i < filter->meta_count; i++) {
+		const struct filter_meta *meta = &filter->meta[i];
+		struct slice value = SLICE_NONE;
+		if (socket->gateway)
+			value = meta_find(&socket->gateway->meta, slice_of(meta->name));
+		if (!slice_equal(value, slice_of(meta->value)))
+			return false;
+	}
+	return true;
+}
+
 /* ---- the table ------------------------------------------------------------------------------- */
 
 struct term {
@@ -152,6 +191,8 @@ static const struct term terms[] = {
 	{"max_age", A_DURATION, read_max_age, fits_max_age},
 	{"min_idle", A_DURATION, read_min_idle, fits_min_idle},
 	{"max_idle", A_DURATION, read_max_idle, fits_max_idle},
+	{"connection", "the Connection-Id that a gateway's server knows", read_connection,
+		fits_connection},
 };
 #define TERMS (sizeof(terms) / sizeof(terms[0]))
 _Static_assert(TERMS <= 32, "a bit for each term");
@@ -167,8 +208,11 @@ static unsigned find_term(const char *name)
 
 enum filter_result filter_add(struct socket_filter *filter, const char *name, const char *value)
 {
+	const size_t start = strlen(FILTER_META_START);
 	unsigned i = find_term(name);
 
+	if (strncmp(name, FILTER_META_START, start) == 0)
+		return read_meta(filter, name + start, value) ? FILTER_OK : FILTER_INVALID;
 	if (i == TERMS)
 		return FILTER_UNKNOWN;
 	filter->terms |= UINT32_C(1) << i;
@@ -179,6 +223,8 @@ const char *filter_expects(const char *name)
 {
 	unsigned i = find_term(name);
 
+	if (strncmp(name, FILTER_META_START, strlen(FILTER_META_START)) == 0)
+		return "up to 4 names with values of less than 256 bytes";
 	return i < TERMS ? terms[i].expects : NULL;
 }
 
@@ -193,5 +239,5 @@ bool filter_fits(const struct socket_filter *filter, const struct websocket *soc
 		if (filter->terms >> i & 1 && !terms[i].fits(filter, socket))
 			return false;
 	}
-	return true;
+	return filter->meta_count == 0 || fits_meta(filter, socket);
 }

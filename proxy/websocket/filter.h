@@ -14,6 +14,15 @@
 
 #define FILTER_NAME_BYTES 256
 
+/* Of values that a gateway's server has set; more in a filter are refused. */
+#define FILTER_META       4
+#define FILTER_META_BYTES 256
+#define FILTER_META_START "meta."
+
+struct filter_meta {
+	char name[FILTER_META_BYTES], value[FILTER_META_BYTES];
+};
+
 struct websocket;
 
 /* All zero: any socket. It holds copies of all that it was given. */
@@ -24,6 +33,9 @@ struct socket_filter {
 	uint64_t session[2];
 	struct conf_cidr address;
 	uint64_t min_age_ms, max_age_ms, min_idle_ms, max_idle_ms;
+	char connection[FILTER_NAME_BYTES];
+	struct filter_meta meta[FILTER_META];
+	unsigned meta_count;
 };
 
 enum filter_result {
@@ -32,7 +44,8 @@ enum filter_result {
 	FILTER_INVALID, /* its value is none: see filter_expects */
 };
 
-/* One more term; of one name the last counts. */
+/* One more term; of one name the last counts. `meta.NAME` is a value that the server of a gateway's
+ * socket has set (meta.h). */
 enum filter_result filter_add(struct socket_filter *filter, const char *name, const char *value);
 
 /* What a term's value looks like, for a message. */

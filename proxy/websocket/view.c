@@ -48,6 +48,20 @@ static const char *state_of(const struct websocket *socket)
 	return socket->closing.finishes ? "draining" : "closing";
 }
 
+static void copy_meta(const struct meta *from, struct meta *to)
+{
+	for (unsigned i = 0; i < from->count; i++) {
+		const struct meta_item *item = &from->items[i];
+		meta_set(to, (struct slice){item->text, item->name_len},
+			(struct slice){item->text + item->name_len, item->value_len});
+	}
+}
+
+void socket_view_clear(struct socket_view *view)
+{
+	meta_clear(&view->meta);
+}
+
 void socket_view(const struct websocket *socket, struct socket_view *view)
 {
 	*view = (struct socket_view){
@@ -67,4 +81,8 @@ void socket_view(const struct websocket *socket, struct socket_view *view)
 	snprintf(view->route, sizeof(view->route), "%s", socket->handshake->route->name);
 	socket_session(socket, view->session);
 	memcpy(view->address, socket_address(socket), sizeof(view->address));
+	if (!socket->gateway)
+		return;
+	memcpy(view->connection, socket->gateway->id, GATEWAY_ID_BYTES);
+	copy_meta(&socket->gateway->meta, &view->meta);
 }

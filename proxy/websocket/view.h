@@ -4,6 +4,8 @@
 
 #include <stdint.h>
 
+#include "websocket/gateway.h"
+#include "websocket/meta.h"
 #include "websocket/state.h"
 
 #define VIEW_NAME_BYTES 256
@@ -18,11 +20,16 @@ struct socket_view {
 	uint64_t age_ms, idle_ms;
 	struct socket_traffic received, sent;
 	uint64_t queued, queued_bytes;
-	uint64_t refused, delayed; /* of the messages received */
+	uint64_t refused, delayed;             /* of the messages received */
+	char connection[GATEWAY_ID_BYTES + 1]; /* of a gateway's: its Connection-Id; "": none */
+	struct meta meta; /* the same: copies, as many as there is memory for */
 };
 
-/* On the thread of the socket's worker. */
+/* socket_view_clear is due. On the thread of the socket's worker. */
 void socket_view(const struct websocket *socket, struct socket_view *view);
+
+/* Frees what it holds. Any thread. */
+void socket_view_clear(struct socket_view *view);
 
 /* The type that its route names, or the route. */
 const char *socket_type(const struct websocket *socket);

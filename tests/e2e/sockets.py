@@ -8,7 +8,8 @@ import signal
 import threading
 
 from lib import websocket as ws
-from lib.admin import value, with_admin
+from lib.admin import command, value, with_admin
+from lib.gateway import Backend
 from lib.process import until
 from lib.sluice import to
 from lib.tap import equal, group, main, test, true
@@ -172,8 +173,8 @@ def sending(t):
         for socket in [one, *others]:
             equal(socket.message(), "to all")
     with t.point("and is counted"):
+        until(lambda: value(admin.metrics()[1], "sluice_socket_sends_total", route="origin", result="written") == 155, "all are counted")
         text = admin.metrics()[1]
-        equal(value(text, "sluice_socket_sends_total", route="origin", result="written"), 155.0)
         equal(value(text, "sluice_socket_queue_bytes"), 0.0)
         equal(value(text, "sluice_sockets"), 151.0)
 
@@ -269,7 +270,8 @@ def slow_readers(t):
                 equal(numbers, sorted(numbers))
                 true(numbers[0] == 0 and len(numbers) < rounds, numbers)
                 equal(numbers[-8:], list(range(rounds - 8, rounds)))
-                equal(value(admin.metrics()[1], "sluice_socket_sends_total", route="origin", result="dropped"), float(rounds + 1 - len(got)))
+                until(lambda: value(admin.metrics()[1], "sluice_socket_sends_total", route="origin", result="dropped") == rounds + 1 - len(got),
+                      "the others are counted")
 
 
 @test("what all queues hold is bounded: further messages get 503", workers=[4])
@@ -446,7 +448,92 @@ def many(t):
     until(lambda: len(listed(admin)) == 1, "one is left")
 
 
+@group("a gateway's sockets", workers=[4])
+def gateways(t):
+    def opens(call):
+        call.fields += [("Set-Meta-User", call.x.request.get("X-User")), ("Set-Meta-Level", "gold")]
+
+    backend = Backend(on_open=opens)
+    sluice, admin = with_admin(t, to(t.origin(backend), route="websocket = gateway\nsocket_type = live\nping_interval = 0s\n"))
+    users = {name: open_socket(t, sluice, fields=[("X-User", name)]) for name in ("ann", "bob", "eve")}
+    until(lambda: len(listed(admin, "?meta.level=gold")) == 3, "their values are set")
+    with t.point("are found by the values that the backend has set, and by their Connection-Id"):
+        (ann,) = listed(admin, "?meta.user=ann&type=live")
+        equal(ann["meta"], {"User": "ann", "Level": "gold"})
+        equal([one["id"] for one in listed(admin, f"?connection={ann['connection']}")], [ann["id"]])
+        equal(listed(admin, "?meta.user=zoe") + listed(admin, "?meta.user=ann&meta.level=iron") + listed(admin, "?connection=x"), [])
+        equal(admin.json("/api/v1/sockets?meta.=x")[0], 400)
+        equal(admin.json("/api/v1/sockets?" + "&".join(f"meta.n{n}=x" for n in range(5)))[0], 400)
+    with t.point("are sent to"):
+        run(admin, "all", "post", {"text": "to bob"}, query="?meta.user=bob&wait=sent")
+        equal(users["bob"].message(), "to bob")
+    with t.point("close with a code, which the backend learns"):
+        run(admin, ann["id"], "close", {"code": 4001, "reason": "enough"})
+        equal(users["ann"].closed_with(), (4001, "enough"))
+    with t.point("are drained: what the backend answers is delivered"):
+        users["bob"].send("last words")
+        run(admin, "all", "drain", query="?meta.user=bob")
+        got = []
+        while (read := users["bob"].read()).opcode == ws.TEXT:
+            got.append(read.payload)
+        equal(read.closes_with, (1001, "drained"))
+        true(got in ([], [b"last words"]), got)
+        equal(len(got), backend.log.all().count("last words"))
+        users["bob"].send_close(1001)
+    with t.point("and aborted"):
+        run(admin, "all", "abort")
+        true(was_cut(users["eve"]), "it was cut")
+        until(lambda: not listed(admin), "all are gone")
+
+
 # ---- around it --------------------------------------------------------------------------------
+
+@group("sluice sockets", workers=[4])
+def commands(t):
+    sluice, admin = with_admin(t, two_routes(t.origin(server())))
+    order = open_socket(t, sluice, target="/shop", fields=[("X-Api-Key", "ann")])
+    (chat,) = opened(t, admin, sluice, 1)
+
+    def sockets(*words, status=0):
+        return command("sockets", *words, "-c", sluice.ini_path, status=status)
+
+    def listing(*words):
+        return json.loads(sockets(*words, "--json"))["sockets"]
+
+    ids = {one["type"]: one["id"] for one in listing()}
+    with t.point("lists them, as a table and as JSON, found by terms and page by page"):
+        equal(set(ids), {"order", "chat"})
+        table = sockets()
+        true(all(id in table for id in ids.values()) and "CALLER" in table, table)
+        equal([one["type"] for one in listing("--find", "type=order", "--find", "max_age=1h")], ["order"])
+        first = sockets("--count", "1")
+        true("there are more: --after " in first, first)
+        after = first.split("--after ")[1].strip()
+        equal({after, listing("--count", "1", "--after", after)[0]["id"]}, set(ids.values()))
+        true(ids["chat"] in sockets(ids["chat"]), "one of them")
+    with t.point("post and send"):
+        sockets("post", ids["chat"], "hello")
+        equal(chat.message(), "hello")
+        sockets("send", "all", "--find", "type=order", "YWJj", "--binary", "--wait", "5s")
+        equal(order.message(), b"abc")
+    with t.point("close, drain and abort"):
+        sockets("close", ids["order"], "--code", "4000", "--reason", "enough")
+        equal(order.closed_with(), (4000, "enough"))
+        sockets("drain", ids["chat"])
+        equal(chat.closed_with(), (1001, "drained"))
+        until(lambda: not listed(admin), "both are gone")
+        (chat,) = opened(t, admin, sluice, 1)
+        sockets("abort", "all")
+        true(was_cut(chat), "it was cut")
+    with t.point("exit status 1 for no such socket, 2 for a wrong command line"):
+        for words in (("post", ids["chat"], "x"), ("close", "all"), (NOTHING,), ("abort", NOTHING)):
+            sockets(*words, status=1)
+        for words in (("post", "x"), ("shout", "x", "y"), ("close", "x", "y"), ("--find", "type"), ("--code", "1000"),
+                      ("abort", "all", "--code", "1000"), ("close", "all", "--binary"), ("close", "all", "--code", "x"),
+                      ("post", "all", "x", "--count", "3"), ("drain", "all", "--wait", "1s"), ("--hash", "x")):
+            sockets(*words, status=2)
+        sockets("close", "all", "--code", "-64536", status=1)
+
 
 @test("a token that may only read lists, and does nothing", workers=[1])
 def tokens(t):

@@ -174,7 +174,7 @@ class Document:
             if name in known:
                 schema = known[name]["schema"]
                 self.check(int(value) if schema.get("type") == "integer" else value, schema, f"{where}: ?{name}")
-            elif not name.startswith("field."):
+            elif not name.startswith(("field.", "meta.")):
                 fail(where, f"?{name} is not in the document")
         for name, one in known.items():
             if one["required"] and name not in given:

@@ -75,6 +75,8 @@ static void addresses(void **state)
 	assert_false(fits("address", "192.0.2.8"));
 	assert_false(fits("address", "2001:db8::/32"));
 	assert_true(fits("type", o.handshake->route->name));
+	assert_false(fits("meta.a", "b")); /* no gateway's */
+	assert_false(fits("connection", "x"));
 	opened_end(&o);
 }
 
@@ -114,6 +116,15 @@ static void wrong_terms(void **state)
 	assert_int_equal(add(&filter, "type", text), FILTER_INVALID);
 	text[FILTER_NAME_BYTES - 1] = '\0';
 	assert_int_equal(add(&filter, "type", text), FILTER_OK);
+	assert_int_equal(add(&filter, "meta.", "x"), FILTER_INVALID);
+	filter = (struct socket_filter){0};
+	for (unsigned i = 0; i < FILTER_META; i++)
+		assert_int_equal(filter_add(&filter, "meta.a", "b"), FILTER_OK);
+	assert_int_equal(filter_add(&filter, "meta.a", "b"), FILTER_INVALID);
+	assert_int_equal(add(&filter, "meta.a", text), FILTER_OK);
+	text[FILTER_NAME_BYTES - 1] = 'x';
+	assert_int_equal(add(&filter, "meta.a", text), FILTER_INVALID);
+	assert_non_null(filter_expects("meta.a"));
 	assert_int_equal(add(&filter, "colour", "red"), FILTER_UNKNOWN);
 	assert_null(filter_expects("colour"));
 	unsigned count = 0;
