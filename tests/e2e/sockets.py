@@ -242,7 +242,7 @@ def waiting(t):
 def slow_readers(t):
     for action, bound in (("close", "socket_queue_messages = 10\nsocket_queue_bytes = 20M"), ("close", "socket_queue_bytes = 3M"),
                           ("drop", "socket_queue_messages = 10\nsocket_queue_bytes = 20M")):
-        sluice, admin = begun(t, f"{bound}\non_socket_queue_full = {action}")
+        sluice, admin = begun(t, f"{bound}\non_socket_queue_full = {action}\nclose_timeout = 1m")
         socket, id = slow(t, sluice, admin, full=False)
         fast = [open_socket(t, sluice) for _ in range(20)]
         until(lambda admin=admin: len(listed(admin)) == 21, "all are listed")
