@@ -79,6 +79,12 @@ static void take_site(struct worker *worker)
 	worker->websockets->signature.bytes = 0;
 }
 
+static void end_turn(struct worker *worker)
+{
+	walk_end_turn(worker);
+	publish_line_end_turn(worker->websockets->line);
+}
+
 static void free_all(struct worker *worker)
 {
 	struct node *node = worker->node;
@@ -92,7 +98,7 @@ const struct worker_part websockets_part = {
 	.make = make,
 	.take_site = take_site,
 	.command = command,
-	.end_turn = walk_end_turn,
+	.end_turn = end_turn,
 	.is_done = is_done,
 	.end = end_all,
 	.free = free_all,

@@ -39,9 +39,7 @@ struct publish_line {
 	struct entry *first, **end;
 	bool is_posted;
 	/* the worker's own */
-	struct loop_stage stage;
-	bool is_registered, is_walking;
-	uint64_t turn;         /* of the last steps */
+	bool is_walking;       /* something is left for the next turn */
 	struct entry *current; /* NULL: the next one is to be taken */
 	size_t item;           /* of that */
 	bool is_within;        /* an item's subscriptions, from view.cursor on */
@@ -131,14 +129,20 @@ static bool fill(
 }
 
 /* The lock is held. */
-static void append(struct publish_line *line, struct entry *entry)
+static void post(struct publish_line *line)
 {
-	*line->end = entry;
-	line->end = &entry->next;
 	if (line->is_posted)
 		return;
 	line->is_posted = true;
 	message_post(&line->worker->loop, &line->message);
+}
+
+/* The lock is held. */
+static void append(struct publish_line *line, struct entry *entry)
+{
+	*line->end = entry;
+	line->end = &entry->next;
+	post(line);
 }
 
 /* Into the lines of its workers; one hold is the caller's. */
@@ -235,28 +239,7 @@ static void step(struct publish_line *line)
 	release(publication);
 }
 
-/* What fits in a turn; the rest in the next ones. */
-static bool walk(struct loop_stage *stage)
-{
-	struct publish_line *line = CONTAINER_OF(stage, struct publish_line, stage);
-	struct loop *loop = &line->worker->loop;
-
-	if (!line->is_walking || line->turn == loop->turn)
-		return false;
-	line->turn = loop->turn;
-	for (unsigned i = 0; i < PUBLISH_STEPS; i++) {
-		if (!line->current && !take_entry(line)) {
-			line->is_walking = false;
-			return true;
-		}
-		step(line);
-	}
-	loop_hurry(loop);
-	return true;
-}
-
-/* Something was appended. The stage is registered with the first publication, so that a worker
- * without has none. */
+/* Something was appended, or is left of the turn before: what fits in a turn. */
 static void on_message(struct message *message)
 {
 	struct publish_line *line = CONTAINER_OF(message, struct publish_line, message);
@@ -265,9 +248,22 @@ static void on_message(struct message *message)
 	line->is_posted = false;
 	pthread_mutex_unlock(&line->publishing->lock);
 	line->is_walking = true;
-	if (!line->is_registered)
-		loop_add_stage(&line->worker->loop, LOOP_READ, &line->stage);
-	line->is_registered = true;
+	for (unsigned i = 0; i < PUBLISH_STEPS; i++) {
+		if (!line->current && !take_entry(line)) {
+			line->is_walking = false;
+			return;
+		}
+		step(line);
+	}
+}
+
+void publish_line_end_turn(struct publish_line *line)
+{
+	if (!line->is_walking)
+		return;
+	pthread_mutex_lock(&line->publishing->lock);
+	post(line);
+	pthread_mutex_unlock(&line->publishing->lock);
 }
 
 /* ---- life ------------------------------------------------------------------------------------ */
@@ -290,9 +286,7 @@ struct publishing *publishing_new(struct node *node)
 		struct publish_line *line = &publishing->lines[i];
 		line->publishing = publishing;
 		line->message.run = on_message;
-		line->stage.run = walk;
 		line->end = &line->first;
-		line->turn = UINT64_MAX;
 		line->view = (struct channel_view){.channels = publishing->channels, .worker = i};
 	}
 	return publishing;

@@ -62,6 +62,10 @@ struct publish_line *publishing_enter(struct publishing *publishing, struct work
  * freed with what was still on its way. */
 bool publishing_leave(struct publishing *publishing);
 
+/* The rest of what is published waits for the next turn, which waits for no event. At the end of
+ * each turn of the line's worker. */
+void publish_line_end_turn(struct publish_line *line);
+
 /* The channels as the line's worker sees them. */
 struct channel_view *publish_line_view(struct publish_line *line);
 
