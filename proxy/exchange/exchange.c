@@ -49,8 +49,9 @@ static const uint16_t leads_to[] = {
 	[EXCHANGE_HEAD] = ONE(HELD) | ONE(ASKING) | BEFORE_SERVER,
 	/* Held once more: it has entered the queue, and its body is still gathered. */
 	[EXCHANGE_HELD] = ONE(HELD) | ONE(ASKING) | BEFORE_SERVER,
-	/* Held: its body is gathered, or others of its connection come first. */
-	[EXCHANGE_ASKING] = ONE(HELD) | BEFORE_SERVER,
+	/* Held: its body is gathered, or others of its connection come first. Asked again: the
+	 * answer was old when it was read. */
+	[EXCHANGE_ASKING] = ONE(HELD) | ONE(ASKING) | BEFORE_SERVER,
 	/* Asked again, its limit delays it further. */
 	[EXCHANGE_DELAYED] = ONE(ASKING) | BEFORE_SERVER,
 	/* It had its turn at the head of its session, and waits for a place at the upstream. */

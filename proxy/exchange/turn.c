@@ -535,6 +535,13 @@ static void conclude(struct exchange *x, enum authority_answer answer,
 		x->turn.judged(x);
 }
 
+/* It is of this moment. */
+static void note_verdict_time(struct exchange *x)
+{
+	x->turn.asked_ns = worker_now_ns(x->worker);
+	x->turn.asked_boot_ns = worker_throttle_ns(x->worker);
+}
+
 /* It holds its place in its session and none at its upstream. */
 static void ask(struct exchange *x, void (*judged)(struct exchange *x))
 {
@@ -549,8 +556,7 @@ static void ask(struct exchange *x, void (*judged)(struct exchange *x))
 	x->turn.judged = judged;
 	if (judged == judged_first)
 		x->times.judged_ns = worker_now_ns(x->worker); /* delays count from here */
-	x->turn.asked_ns = worker_now_ns(x->worker);
-	x->turn.asked_boot_ns = worker_throttle_ns(x->worker);
+	note_verdict_time(x);
 	exchange_enter(x, EXCHANGE_ASKING);
 	struct authority_question question = question_of(x);
 	enum authority_answer answer = authority->calls->ask(authority, &question, &judgement);
@@ -570,6 +576,7 @@ static void expire(struct exchange *x)
 	struct authority_judgement judgement;
 
 	questions_close(&x->worker->questions, x->turn.question);
+	note_verdict_time(x);
 	enum authority_answer answer = authority->calls->expire(authority, &question, &judgement);
 	assert(answer != AUTHORITY_PENDING);
 	conclude(x, answer, &judgement);

@@ -73,6 +73,29 @@ static void an_old_verdict_is_renewed(void **state)
 	asking_end();
 }
 
+/* So is one that was old when it was read; what is said when the time is over is of then. */
+static void an_answer_may_be_old_already(void **state)
+{
+	struct job *first, *second;
+
+	(void)state;
+	begin_two(&first, &second, false);
+	struct fake_question *question = asking_question(first);
+	world.now_ns += 150 * CLOCK_NS_PER_MS; /* nothing ran */
+	first->peer->host->worker->loop.now_ns = world.now_ns;
+	first->said = FAKE_ADMIT;
+	fake_reply(&world.fakes[0], question, FAKE_ADMIT);
+	world_turn(&world);
+	assert_false(first->in_service);
+	assert_int_equal(asking_state(first), EXCHANGE_ASKING);
+	asking_reply(first, FAKE_ADMIT);
+	assert_true(first->in_service);
+	job_end(first);
+	world_turn(&world);
+	asking_reply(second, FAKE_REFUSE);
+	asking_end();
+}
+
 /* Then it may be refused, and the place is the next one's. */
 static void a_renewed_verdict_may_refuse(void **state)
 {
@@ -377,6 +400,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(order_is_that_of_places),
 		cmocka_unit_test(an_old_verdict_is_renewed),
+		cmocka_unit_test(an_answer_may_be_old_already),
 		cmocka_unit_test(a_renewed_verdict_may_refuse),
 		cmocka_unit_test(a_refused_one_lets_the_next_go),
 		cmocka_unit_test(those_that_wait_are_bounded),
