@@ -40,7 +40,7 @@ static const struct rule rules[] = {
 	[EXCHANGE_RELAYING] = {.server = ONE(WAIT_MORE) | ONE(WAIT_CLIENT),
 		.client = ONE(WAIT_TAKE)},
 	[EXCHANGE_DRAINING] = {.server = ONE(WAIT_DRAIN)},
-	[EXCHANGE_TUNNEL] = {.server = ONE(WAIT_TUNNEL)},
+	[EXCHANGE_TUNNEL] = {0}, /* not between turns */
 	[EXCHANGE_REPLYING] = {.client = ONE(WAIT_BODY) | ONE(WAIT_TAKE), .behind = true},
 	[EXCHANGE_ENDED] = {0},
 };
@@ -73,19 +73,13 @@ static bool is_behind(const struct exchange *x)
 	return rules[x->state].behind && x->client && x->client->first != x;
 }
 
-/* The tunnel of a socket whose server's side is a gateway has no connection to one. */
-static bool is_gateway(const struct exchange *x)
-{
-	return x->state == EXCHANGE_TUNNEL && x->tunnel.opens_gateway;
-}
-
 static const char *check_connection(const struct exchange *x)
 {
 	const struct server_connection *connection = x->connection;
 	bool connects = x->state == EXCHANGE_CONNECTING;
 
 	if (!connection)
-		return rules[x->state].server && x->state != EXCHANGE_RELAYING && !is_gateway(x)
+		return rules[x->state].server && x->state != EXCHANGE_RELAYING
 			       ? "it has no connection"
 			       : NULL;
 	if (x->client && x->client->first != x)
@@ -111,7 +105,7 @@ const char *wait_check_exchange(const struct exchange *x)
 		return "it has ended and is still listed";
 	if ((fault = check_connection(x)) != NULL)
 		return fault;
-	if (own != (rules[x->state].own || is_gateway(x)))
+	if (own != rules[x->state].own)
 		return own ? "its own deadline is of another state" : "its own deadline is missing";
 	int count = own + (server != WAIT_NONE && server != WAIT_CLIENT) +
 		    (client != WAIT_NONE && client != WAIT_TAKE);
@@ -122,18 +116,18 @@ const char *wait_check_exchange(const struct exchange *x)
 	return NULL;
 }
 
-const char *wait_check_message(const struct exchange *x, const struct exchange *handshake)
+const char *wait_check_message(const struct exchange *x, const struct passage *passage)
 {
 	bool own = x->turn.has_deadline && runs(&x->turn.deadline);
 	bool is_served = x->state == EXCHANGE_FORWARDING;
 
-	if (x->connection || handshake->state != EXCHANGE_TUNNEL || !handshake->connection)
+	if (x->connection || passage->has_ended || !passage->server.open)
 		return "it is not passed on by its handshake's connection";
 	if (!is_served && !rules[x->state].own)
 		return "it rests in a state that is none of a message's";
 	if (own != !is_served)
 		return own ? "its own deadline is of another state" : "its own deadline is missing";
-	if (is_served && reason_of(&handshake->connection->wait) != WAIT_TUNNEL)
+	if (is_served && reason_of(&passage->wait) != WAIT_TUNNEL)
 		return "no deadline runs";
 	return NULL;
 }
@@ -206,9 +200,9 @@ static void check_exchange(const struct exchange *x)
 	judge("exchange", exchange_state_name(x->state), wait_check_exchange(x));
 }
 
-static void check_message(const struct exchange *x, const struct exchange *handshake)
+static void check_message(const struct exchange *x, const struct passage *passage)
 {
-	judge("message", exchange_state_name(x->state), wait_check_message(x, handshake));
+	judge("message", exchange_state_name(x->state), wait_check_message(x, passage));
 }
 
 static void check_request(const struct exchange *x)

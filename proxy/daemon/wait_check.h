@@ -12,10 +12,9 @@
  *   FORWARDING                   SEND, RESPONSE        BODY
  *   RELAYING                     MORE                  TAKE
  *   DRAINING                     DRAIN
- *   TUNNEL                       TUNNEL
  *   REPLYING                                           BODY, TAKE        yes
  *
- * What a tunnel of bytes has become, a passage, has a deadline of its own (TUNNEL).
+ * What a TUNNEL has become at once, a passage, has a deadline of its own (WAIT_TUNNEL).
  *
  * A WebSocket's message has its own in ASKING, DELAYED and QUEUED; in FORWARDING it is written on
  * its handshake's connection, and waits behind that one's (TUNNEL).
@@ -45,7 +44,7 @@ bool wait_check_wanted(void);
 /* What is wrong between turns; NULL: nothing. */
 const char *wait_check_exchange(const struct exchange *exchange);
 /* A WebSocket's message, which is on no connection's list. */
-const char *wait_check_message(const struct exchange *message, const struct exchange *handshake);
+const char *wait_check_message(const struct exchange *message, const struct passage *passage);
 const char *wait_check_passage(const struct passage *passage);
 /* A gateway's request, which is on its gateway's list. */
 const char *wait_check_request(const struct exchange *request);

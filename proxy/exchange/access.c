@@ -108,8 +108,9 @@ static void read_client(const struct exchange *x, struct scratch *scratch, struc
 		texts[ACCESS_ADDRESS] = (struct slice){scratch->address,
 			forwarded_address_text(x->facts.address, scratch->address)};
 	else
-		texts[ACCESS_ADDRESS] =
-			x->client ? forwarded_peer_text(x->client->peer) : SLICE("-");
+		texts[ACCESS_ADDRESS] = x->client && x->client->peer
+						? forwarded_peer_text(x->client->peer)
+						: SLICE("-");
 }
 
 static void read_texts(const struct exchange *x, struct scratch *scratch, struct access_line *line)
@@ -152,9 +153,6 @@ void exchange_log(const struct exchange *x)
 		.queue_us = queue_wait_us(x),
 		.total_us = since_us(x->times.began_ns, now_ns),
 		.upstream_us = since_us(x->times.started_ns, now_ns),
-		.has_messages = x->tunnel.has_messages,
-		.messages_received = x->messages.received,
-		.messages_sent = x->messages.sent,
 	};
 	read_texts(x, &scratch, &line);
 	access_write(x->worker, x->use->site, &line);

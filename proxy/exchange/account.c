@@ -139,11 +139,6 @@ static __attribute__((noinline)) void account_message(const struct exchange *x)
 	count_verdict(x, verdict);
 }
 
-void account_socket(const struct exchange *x, unsigned slot, uint64_t count)
-{
-	stats_add(&row_of(x, STATS_ROUTE, x->use->site->rows.routes, x->route->index)[slot], count);
-}
-
 static inline __attribute__((always_inline)) struct account_end end_of(const struct exchange *x)
 {
 	const struct ticket *ticket = &x->turn.ticket;

@@ -31,9 +31,6 @@ struct account_end account_keep(const struct exchange *exchange);
 void account_kept(struct worker *worker, const struct site *site, const struct conf_route *route,
 	const struct account_end *end);
 
-/* Something of a connection that has switched: `slot` of its route's row (stats/metrics.h). */
-void account_socket(const struct exchange *handshake, unsigned slot, uint64_t count);
-
 /* Its limits make it wait. */
 void account_delay(const struct exchange *exchange);
 

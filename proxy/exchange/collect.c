@@ -2,6 +2,7 @@
 
 #include "exchange/account.h"
 #include "exchange/exchange.h"
+#include "exchange/passage.h"
 #include "exchange/reply.h"
 #include "exchange/respond.h"
 #include "exchange/switched.h"
@@ -82,13 +83,9 @@ void collect_switch(struct exchange *x)
 	}
 	exchange_enter(x, EXCHANGE_TUNNEL);
 	x->response_progress = RESPONSE_COMING;
-	x->up = x->down =
-		(struct pump){.pool = &x->worker->blocks, .decoder.body = HTTP_BODY_UNTIL_CLOSE};
-	client_open_body(client, &x->up);
-	client_open_response(client, &x->down);
 	x->turn.ticket.hears_end = true;
 	if (x->turn.in_queue)
 		queue_detach(x->worker->node->queue, &x->turn.ticket, worker_now_ns(x->worker));
-	if (!x->worker->switched->begin(x))
+	if (!passage_begin(x, true))
 		exchange_abort(x, "no memory");
 }

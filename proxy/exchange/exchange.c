@@ -208,8 +208,8 @@ void exchange_drop_connection(struct exchange *x)
 
 static void leave_endless(struct exchange *x)
 {
-	if (x->tunnel.socket || (x->tunnel.opens_gateway && x->tunnel.gateway))
-		x->worker->switched->end(x);
+	if (x->tunnel.opens_gateway && x->tunnel.gateway)
+		x->worker->switched->leave(x);
 	if (!x->attempt.endless)
 		return;
 	atomic_fetch_sub_explicit(&x->attempt.endless->streams, 1, memory_order_relaxed);
@@ -238,12 +238,6 @@ void exchange_leave_queue(struct exchange *x)
 		x->turn.awaits_mail = true;
 }
 
-/* What limits in bytes are charged of it: a socket's messages have paid for themselves. */
-static uint64_t charged_bytes(const struct exchange *x)
-{
-	return x->tunnel.has_messages ? 0 : x->up.content_bytes + x->down.content_bytes;
-}
-
 static void settle(struct exchange *x)
 {
 	/* Most requests are charged one, and keep to it. */
@@ -254,7 +248,7 @@ static void settle(struct exchange *x)
 	struct gate_end end = {
 		.status = x->answer.upstream_status,
 		.never_forwarded = !x->attempt.left,
-		.bytes = charged_bytes(x),
+		.bytes = x->up.content_bytes + x->down.content_bytes,
 		.has_cost = x->answer.has_cost,
 		.cost = x->answer.cost,
 	};

@@ -49,7 +49,7 @@ enum exchange_state {
 	EXCHANGE_RELAYING,   /* the response is on its way to the client */
 	EXCHANGE_DRAINING, /* the client is gone; the response is read to its end, for order's sake
 			    */
-	EXCHANGE_TUNNEL,   /* 101: what has taken it over; or it becomes a passage at once */
+	EXCHANGE_TUNNEL,   /* 101: it becomes a passage at once */
 	EXCHANGE_REPLYING, /* an answer of our own */
 	EXCHANGE_ENDED,
 };
@@ -141,10 +141,8 @@ struct exchange_times {
 
 /* Behind a 101. */
 struct exchange_tunnel {
-	bool opens_socket;        /* it asks for what exchange/switched.h reads */
-	bool is_message;          /* it is one of such a connection, and no request */
-	bool has_messages;        /* what had taken it over has ended, and `messages` counts */
-	struct websocket *socket; /* what has taken it over; NULL: nothing */
+	bool opens_socket; /* it asks for what exchange/switched.h reads */
+	bool is_message;   /* it is one of such a connection, and no request */
 
 	/* Of a socket whose server speaks HTTP (exchange/collect.h): */
 	bool opens_gateway;      /* it is to open one */
@@ -154,11 +152,6 @@ struct exchange_tunnel {
 	uint32_t message_bytes;  /* of the client's message */
 	struct gateway *gateway; /* NULL: none yet */
 	struct exchange *riders; /* messages that left with this one, by `next` */
-};
-
-/* Of what has taken it over, with tunnel.has_messages. */
-struct exchange_messages {
-	uint64_t received, sent; /* of the client, to the client */
 };
 
 /* Its place in its client's order. */
@@ -247,7 +240,6 @@ struct exchange {
 	struct http_framing response_framing;
 	struct http_head request, response;
 	struct exchange_gate gate;
-	struct exchange_messages messages;
 	struct exchange_text text;
 	struct exchange_memory memory;
 };

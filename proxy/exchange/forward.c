@@ -103,9 +103,6 @@ void forward_timeout(struct exchange *x)
 		server_broke(x, exchange_has_request(x) ? "response timeout" : "send timeout", 504,
 			true);
 		break;
-	case EXCHANGE_TUNNEL:
-		x->worker->switched->timeout(x);
-		break;
 	case EXCHANGE_DRAINING:
 		exchange_end(x); /* not its server's fault */
 		break;
@@ -125,6 +122,7 @@ void forward_timeout(struct exchange *x)
 	case EXCHANGE_ASKING:
 	case EXCHANGE_DELAYED:
 	case EXCHANGE_QUEUED:
+	case EXCHANGE_TUNNEL:
 	case EXCHANGE_REPLYING:
 	case EXCHANGE_ENDED:
 		break;
@@ -431,14 +429,9 @@ void exchange_run(struct exchange *x)
 			read_response(x);
 		if (x->state == EXCHANGE_RELAYING || x->state == EXCHANGE_DRAINING)
 			respond_run(x);
-		if (x->state == EXCHANGE_TUNNEL)
-			x->worker->switched->run(x);
 		break;
 	case EXCHANGE_DRAINING:
 		respond_run(x);
-		break;
-	case EXCHANGE_TUNNEL:
-		x->worker->switched->run(x);
 		break;
 	case EXCHANGE_REPLYING:
 		if (!exchange_has_request(x) && discard->in)
@@ -453,6 +446,7 @@ void exchange_run(struct exchange *x)
 	case EXCHANGE_DELAYED:
 	case EXCHANGE_QUEUED:
 	case EXCHANGE_CONNECTING:
+	case EXCHANGE_TUNNEL:
 	case EXCHANGE_ENDED:
 		break;
 	}

@@ -9,6 +9,8 @@
 #include "exchange/access.h"
 #include "exchange/access_line.h"
 #include "exchange/exchange.h"
+#include "exchange/kept_request.h"
+#include "exchange/switched.h"
 #include "gate/kept_receipt.h"
 #include "listen/listener.h"
 #include "upstream/server.h"
@@ -37,6 +39,7 @@ static void free_passage(struct deferred_free *item)
 
 	free(p->account.line);
 	free(p->account.receipt);
+	free(p->request);
 	free(p);
 }
 
@@ -45,18 +48,24 @@ static void free_later(struct passage *p)
 	loop_free_later(&p->worker->loop, &p->deferred, free_passage);
 }
 
-static void clear_way(struct passage *p, struct passage_way *way)
+static void clear_way(struct passage_way *way)
 {
-	flow_clear(&way->out, &p->worker->blocks);
-	buffer_release(&way->in, &p->worker->blocks);
+	flow_clear(way->flow, way->pool);
+	buffer_release(way->in, way->pool);
 }
 
 static void leave_servers(struct passage *p)
 {
-	/* relaxed: counts; nothing is read by them */
-	atomic_fetch_sub_explicit(&p->account.endless->streams, 1, memory_order_relaxed);
-	atomic_fetch_sub_explicit(&p->account.upstream->state->streams, 1, memory_order_relaxed);
-	pool_forget(p->account.known);
+	struct passage_account *account = &p->account;
+
+	if (account->endless) {
+		/* relaxed: counts; nothing is read by them */
+		atomic_fetch_sub_explicit(&account->endless->streams, 1, memory_order_relaxed);
+		atomic_fetch_sub_explicit(
+			&account->upstream->state->streams, 1, memory_order_relaxed);
+	}
+	if (account->known)
+		pool_forget(account->known);
 }
 
 static void leave_queue(struct passage *p)
@@ -69,7 +78,11 @@ static void leave_queue(struct passage *p)
 
 static void settle(struct passage *p)
 {
-	const struct gate_end end = {.status = 101, .bytes = p->up.bytes + p->down.bytes};
+	const struct gate_end end = {
+		.status = 101,
+		/* A socket's messages have paid for themselves. */
+		.bytes = p->messages.count ? 0 : p->up.bytes + p->down.bytes,
+	};
 	struct gate_receipt receipt;
 
 	if (!p->account.receipt)
@@ -90,6 +103,9 @@ static void give_account(struct passage *p)
 		.upstream_status = 101,
 		.received_bytes = p->up.bytes,
 		.sent_bytes = p->down.bytes,
+		.has_messages = p->messages.count,
+		.messages_received = p->messages.received,
+		.messages_sent = p->messages.sent,
 	};
 
 	settle(p);
@@ -120,8 +136,10 @@ void passage_end(struct passage *p, const char *why)
 	stream_close(&p->client);
 	stream_close(&p->server);
 	wait_end(&p->wait);
-	clear_way(p, &p->up);
-	clear_way(p, &p->down);
+	if (p->socket)
+		p->worker->switched->end(p);
+	clear_way(&p->up);
+	clear_way(&p->down);
 	leave_servers(p);
 	leave_queue(p);
 	give_account(p);
@@ -135,17 +153,23 @@ void passage_end(struct passage *p, const char *why)
 		free_later(p);
 }
 
+void passage_abort(struct passage *p, const char *why)
+{
+	if (!p->has_ended)
+		p->outcome = why;
+	passage_end(p, why);
+}
+
 /* ---- its bytes ------------------------------------------------------------------------------- */
 
-static enum pump_result pump_way(
-	struct passage *p, struct passage_way *way, struct stream *source, struct stream *sink)
+static enum pump_result pump_way(struct passage_way *way)
 {
 	struct pump pump = {
-		.source = source,
-		.in = &way->in,
-		.sink = sink,
-		.flow = &way->out,
-		.pool = &p->worker->blocks,
+		.source = way->source,
+		.in = way->in,
+		.sink = way->sink,
+		.flow = way->flow,
+		.pool = way->pool,
 		.decoder.body = HTTP_BODY_UNTIL_CLOSE,
 	};
 	enum pump_result result = pump_run(&pump, PASSAGE_TURNS);
@@ -156,18 +180,17 @@ static enum pump_result pump_way(
 }
 
 /* False: the passage is to be cut. */
-static bool run_way(
-	struct passage *p, struct passage_way *way, struct stream *source, struct stream *sink)
+static bool run_way(struct passage *p, struct passage_way *way)
 {
 	if (way->is_over)
 		return true;
-	switch (pump_way(p, way, source, sink)) {
+	switch (pump_way(way)) {
 	case PUMP_DONE:
 		way->is_over = true;
-		stream_end_output(sink);
+		stream_end_output(way->sink);
 		return true;
 	case PUMP_WANTS_READ:
-		stream_read_again(source);
+		stream_read_again(way->source);
 		return true;
 	case PUMP_WANTS_WRITE:
 		return true;
@@ -175,8 +198,8 @@ static bool run_way(
 		/* Nothing more is read for it; what its peer has sent before, and its end, is. */
 		way->is_over = true;
 		p->outcome = "tunnel cut";
-		clear_way(p, way);
-		stream_expect_input(sink);
+		clear_way(way);
+		stream_expect_input(way->sink);
 		return true;
 	case PUMP_SOURCE_ENDED:
 	case PUMP_SOURCE_BROKEN:
@@ -196,12 +219,11 @@ static void charge_passed(struct passage *p)
 			p->up.bytes + p->down.bytes, worker_throttle_ns(p->worker));
 }
 
-static void run(struct passage *p)
+static void run_bytes(struct passage *p)
 {
 	uint64_t now_ms = worker_now_ms(p->worker);
 
-	if (!run_way(p, &p->up, &p->client, &p->server) ||
-		!run_way(p, &p->down, &p->server, &p->client)) {
+	if (!run_way(p, &p->up) || !run_way(p, &p->down)) {
 		passage_end(p, p->client.failed ? "client gone" : "tunnel cut");
 		return;
 	}
@@ -214,11 +236,22 @@ static void run(struct passage *p)
 		now_ms + p->account.upstream->conf->tunnel_timeout_ms, now_ms);
 }
 
-/* What the server does not take now is not read, nor the reset behind it. */
+void passage_run(struct passage *p)
+{
+	if (p->socket)
+		p->worker->switched->run(p);
+	else
+		run_bytes(p);
+}
+
+/* ---- events ---------------------------------------------------------------------------------- */
+
+/* What the server does not take now is not read, nor the reset behind it. A socket does not read at
+ * times, and does not end its output: when the connection is over, its client has left. */
 static bool is_gone_unread(const struct passage *p)
 {
-	return p->client.peer_closed && !flow_is_empty(&p->up.out) && !p->down.is_over &&
-	       stream_is_cut(&p->client);
+	return p->client.peer_closed && (p->socket || !flow_is_empty(p->up.flow)) &&
+	       !p->down.is_over && stream_is_cut(&p->client);
 }
 
 static void on_client(struct stream *stream)
@@ -228,17 +261,22 @@ static void on_client(struct stream *stream)
 	if (is_gone_unread(p))
 		passage_end(p, "client gone");
 	else
-		run(p);
+		passage_run(p);
 }
 
 static void on_server(struct stream *stream)
 {
-	run(of_server(stream));
+	passage_run(of_server(stream));
 }
 
 static void on_deadline(struct deadline *deadline)
 {
-	passage_end(CONTAINER_OF(deadline, struct passage, wait.deadline), "tunnel idle");
+	struct passage *p = CONTAINER_OF(deadline, struct passage, wait.deadline);
+
+	if (p->socket)
+		p->worker->switched->timeout(p);
+	else
+		passage_end(p, "tunnel idle");
 }
 
 /* The message of its ticket. */
@@ -252,8 +290,38 @@ static void on_ticket(struct message *message)
 		assert(verdict == QUEUE_GONE);
 		free_later(p);
 	} else if (verdict == QUEUE_ABORTED) {
-		passage_end(p, "session aborted");
+		passage_abort(p, "session aborted");
+	} else if (verdict == QUEUE_ENDING && p->socket) {
+		p->worker->switched->session_ends(p);
+		if (!p->has_ended)
+			passage_run(p);
 	}
+}
+
+/* ---- of a socket ----------------------------------------------------------------------------- */
+
+void passage_await(struct passage *p, uint64_t at_ms)
+{
+	wait_for(&p->wait, WAIT_TUNNEL, at_ms, at_ms, worker_now_ms(p->worker));
+}
+
+void passage_count(const struct passage *p, unsigned slot, uint64_t count)
+{
+	const struct account_rows *rows = &p->account.use->site->rows;
+
+	stats_add(&stats_row(p->worker->stats, STATS_ROUTE,
+			  rows->routes[p->account.route->index])[slot],
+		count);
+}
+
+void passage_count_failure(const struct passage *p)
+{
+	const struct account_rows *rows = &p->account.use->site->rows;
+
+	stats_add(&stats_row(p->worker->stats, STATS_UPSTREAM,
+			  rows->upstreams[p->account.route->upstream
+						  ->index])[STATS_UPSTREAM_FAILURES],
+		1);
 }
 
 /* ---- its beginning --------------------------------------------------------------------------- */
@@ -265,23 +333,37 @@ static bool has_to_settle(const struct exchange *x)
 	       !gate_keeps_all(x->route, &x->gate.receipt, 101);
 }
 
-/* NULL without memory. */
-static struct passage *passage_new(const struct exchange *x)
+/* All that is kept of the request. False: no memory, for some of it. */
+static bool keep_request(struct passage *p, const struct exchange *x, bool switches)
 {
-	struct passage *p = calloc(1, sizeof(*p));
 	bool settles = has_to_settle(x);
 
-	if (!p)
-		return NULL;
 	p->account.line = access_keep(x);
 	if (settles)
 		p->account.receipt = kept_receipt_new(&x->gate.receipt);
-	if (p->account.line && (p->account.receipt || !settles))
-		return p;
-	free(p->account.line);
-	free(p->account.receipt);
-	free(p);
-	return NULL;
+	if (switches)
+		p->request = kept_request_new(x);
+	return p->account.line && (p->account.receipt || !settles) && (p->request || !switches);
+}
+
+/* NULL without memory. */
+static struct passage *passage_new(const struct exchange *x, bool switches)
+{
+	struct passage *p = calloc(1, sizeof(*p));
+
+	if (!p)
+		return NULL;
+	p->worker = x->worker;
+	if (!keep_request(p, x, switches)) {
+		free_passage(&p->deferred);
+		return NULL;
+	}
+	p->up = (struct passage_way){&p->client, &p->server, &p->memory.from_client,
+		&p->memory.to_server, &p->worker->blocks, 0, 0, false};
+	p->down = (struct passage_way){&p->server, &p->client, &p->memory.from_server,
+		&p->memory.to_client, &p->worker->blocks, 0, 0, false};
+	wait_init(&p->wait, p->worker->loop.base, on_deadline);
+	return p;
 }
 
 static void take_account(struct passage *p, struct exchange *x)
@@ -311,27 +393,32 @@ static void take_ticket(struct passage *p, struct exchange *x)
 				      worker_now_ns(p->worker)) == QUEUE_UNDER_WAY;
 }
 
-/* False: no memory, and what was opened is closed. */
-static bool take_streams(struct passage *p, struct exchange *x)
+/* False: no memory, and it is closed. */
+static bool take_server(struct passage *p, struct exchange *x)
 {
-	static const struct stream_calls client_calls = {NULL, on_client};
-	static const struct stream_calls server_calls = {NULL, on_server};
+	static const struct stream_calls calls = {NULL, on_server};
 	struct server_connection *connection = x->connection;
-	struct stream_loop *streams = &p->worker->streams;
-	struct client_rest rest;
 	uint32_t requests;
 
+	if (!connection)
+		return true;
 	p->account.known = server_state_of(connection);
-	server_finish(connection, &p->down.in);
+	server_finish(connection, p->down.in);
 	struct stream_export server = server_connection_export(connection, &requests);
-	client_leave(x->client, &rest);
 	x->connection = NULL;
+	return stream_import(&p->server, &p->worker->streams, &server, &calls);
+}
+
+static bool take_client(struct passage *p, struct exchange *x)
+{
+	static const struct stream_calls calls = {NULL, on_client};
+	struct client_rest rest;
+
+	client_leave(x->client, &rest);
 	x->client = NULL;
-	p->up.in = rest.in;
-	p->down.out = rest.out;
-	bool has_client = stream_import(&p->client, streams, &rest.stream, &client_calls);
-	bool has_server = stream_import(&p->server, streams, &server, &server_calls);
-	return has_client && has_server;
+	*p->up.in = rest.in;
+	*p->down.flow = rest.out;
+	return stream_import(&p->client, &p->worker->streams, &rest.stream, &calls);
 }
 
 static void enlist(struct passage *p)
@@ -343,24 +430,28 @@ static void enlist(struct passage *p)
 	p->worker->exchange_count++;
 }
 
-bool passage_begin(struct exchange *x)
+/* Both look in this turn: what came before is not told again. */
+static void begin(struct passage *p)
 {
-	struct passage *p = passage_new(x);
+	stream_expect_input(&p->client);
+	if (p->server.open)
+		stream_expect_input(&p->server);
+}
+
+bool passage_begin(struct exchange *x, bool switches)
+{
+	struct passage *p = passage_new(x, switches);
 
 	if (!p)
 		return false;
-	p->worker = x->worker;
-	wait_init(&p->wait, p->worker->loop.base, on_deadline);
 	enlist(p);
 	take_account(p, x);
 	take_ticket(p, x);
-	if (take_streams(p, x)) {
-		/* Both look in this turn: what came before is not told again. */
-		stream_expect_input(&p->client);
-		stream_expect_input(&p->server);
-	} else {
+	bool has_server = take_server(p, x);
+	if (take_client(p, x) && has_server && (!switches || p->worker->switched->begin(x, p)))
+		begin(p);
+	else
 		passage_end(p, "no memory");
-	}
 	exchange_hand_over(x);
 	return true;
 }

@@ -1,17 +1,19 @@
 /*
- * What an exchange becomes when its server has switched to bytes both ways (101): two streams and
- * what is under way between them, and, in as little memory as that takes, what its end has to know
- * of its request. The exchange and both connections are gone by then, as most of such a passage's
- * time nothing passes.
+ * What an exchange becomes behind a 101: two streams and what is under way between them, and, in as
+ * little memory as that takes, what its end has to know of its request. The exchange and both
+ * connections are gone by then, as most of such a passage's time nothing passes.
  *
- *   client <--stream-- to_client --- [ in <- ] <--stream-- server
- *   client --stream--> [ -> in ] --- to_server --stream--> server
+ *   client <--stream-- [to_client <-- from_server] <--stream-- server    down
+ *   client --stream--> [from_client --> to_server] --stream--> server    up
  *
  *   exchange --passage_begin--> OPEN --both ways have ended, cut, idle--> ENDED --> freed
  *                                        its memory waits for a message of the queue's, if need be
  *
  * Each way goes on until its own end was read and passed on. Where a sink is gone, what its peer
  * sent before still passes the other way.
+ *
+ * A socket whose messages are read (websocket/) takes it over with its beginning: then what comes
+ * and when it ends is the socket's affair.
  */
 #ifndef EXCHANGE_PASSAGE_H
 #define EXCHANGE_PASSAGE_H
@@ -26,14 +28,30 @@
 struct access_kept;
 struct exchange;
 struct kept_receipt;
+struct kept_request;
 struct listener;
+struct websocket;
 
 /* One direction. */
 struct passage_way {
-	struct buffer in;        /* read of the source, and not yet passed on */
-	struct flow out;         /* on its way to the sink */
+	struct stream *source, *sink;
+	struct buffer *in; /* read of the source, and not yet passed on */
+	struct flow *flow; /* on its way to the sink */
+	struct buffer_pool *pool;
 	uint64_t bytes, written; /* read for it; taken by the sink */
 	bool is_over;
+};
+
+/* What `in` and `flow` of the two ways are. */
+struct passage_memory {
+	struct buffer from_client, from_server;
+	struct flow to_client, to_server;
+};
+
+/* Of what has taken it over, at its end. */
+struct passage_messages {
+	bool count;
+	uint64_t received, sent; /* of the client, to the client */
 };
 
 /* Whose it is, and what it counts in. */
@@ -41,8 +59,8 @@ struct passage_account {
 	struct site_use *use, *server_use; /* NULL: no successor's */
 	const struct conf_route *route;
 	struct upstream *upstream;
-	struct server_state *endless; /* a stream of its */
-	struct server_state *known;   /* a connection of its */
+	struct server_state *endless; /* a stream of its; NULL: none */
+	struct server_state *known;   /* a connection of its; NULL: none */
 	struct listener *listener;    /* a client of its */
 	struct kept_receipt *receipt; /* NULL: nothing is left to settle */
 	struct access_kept *line;
@@ -54,8 +72,12 @@ struct passage {
 	struct passage *prev, *next; /* all of the worker's */
 	struct stream client, server;
 	struct passage_way up, down;
+	struct passage_memory memory;
 	struct wait wait; /* WAIT_TUNNEL */
 	const char *outcome;
+	struct websocket *socket;     /* what has taken it over; NULL: nothing */
+	struct kept_request *request; /* of a socket; else NULL */
+	struct passage_messages messages;
 	struct passage_account account;
 	struct deferred_free deferred;
 	bool has_ended;
@@ -65,11 +87,30 @@ struct passage {
 };
 
 /* Takes over what an exchange in TUNNEL has, whose 101 is composed and whose ticket is detached:
- * its connections, its place in its session, its account. The exchange has ended then. False, and
- * nothing was done: no memory. */
-bool passage_begin(struct exchange *exchange);
+ * its connections (or that of its client only), its place in its session, its account. The exchange
+ * has ended then. `switches`: what has read the handshake goes on with it (exchange/switched.h),
+ * else its bytes pass as they are. False, and nothing was done: no memory. */
+bool passage_begin(struct exchange *exchange, bool switches);
 
-/* Cuts what has not ended. `why` for the log: a constant; NULL: all went well. */
+/* It has been over in order, or was cut. `why` for the log: a constant, unless it has an outcome
+ * already; NULL: all went well. */
 void passage_end(struct passage *passage, const char *why);
+
+/* Cuts it, whatever its outcome was. */
+void passage_abort(struct passage *passage, const char *why);
+
+/* Passes what there is to pass, or has its socket do so. May end it. */
+void passage_run(struct passage *passage);
+
+/* ---- of a socket ----------------------------------------------------------------------------- */
+
+/* switched->timeout is called at this time. */
+void passage_await(struct passage *passage, uint64_t at_ms);
+
+/* Something of it: `slot` of its route's row (stats/metrics.h). */
+void passage_count(const struct passage *passage, unsigned slot, uint64_t count);
+
+/* Its server has failed it. */
+void passage_count_failure(const struct passage *passage);
 
 #endif

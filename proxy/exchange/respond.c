@@ -408,17 +408,11 @@ static void begin_tunnel(struct exchange *x)
 		return;
 	}
 	exchange_enter(x, EXCHANGE_TUNNEL);
-	x->up = x->down =
-		(struct pump){.pool = &x->worker->blocks, .decoder.body = HTTP_BODY_UNTIL_CLOSE};
-	server_open_request(x->connection, &x->up, NULL);
-	server_open_response(x->connection, &x->down);
-	client_open_body(client, &x->up);
-	client_open_response(client, &x->down);
 	x->turn.ticket.hears_end = x->tunnel.opens_socket;
 	if (x->turn.in_queue)
 		queue_detach(x->worker->node->queue, &x->turn.ticket, worker_now_ns(x->worker));
 	exchange_leave_server(x);
-	if (!(opens_socket(x) ? x->worker->switched->begin(x) : passage_begin(x)))
+	if (!passage_begin(x, opens_socket(x)))
 		exchange_abort(x, "no memory");
 }
 

@@ -17,6 +17,7 @@
 #include <stdbool.h>
 
 struct exchange;
+struct passage;
 struct worker;
 
 struct switched_calls {
@@ -25,18 +26,19 @@ struct switched_calls {
 	unsigned (*judge)(struct exchange *exchange, const char **why);
 	/* The server's 101: can what follows be read? */
 	bool (*agree)(struct exchange *exchange);
-	/* It is a TUNNEL now, whose pumps name both sides; its 101 is composed and not yet sent.
-	 * False: no memory. */
-	bool (*begin)(struct exchange *exchange);
-	/* One of its sides can be read or written. May end the exchange. */
-	void (*run)(struct exchange *exchange);
-	/* Its server connection's deadline (WAIT_TUNNEL) has passed. May end the exchange. */
-	void (*timeout)(struct exchange *exchange);
+	/* The exchange in TUNNEL has become the passage, which has its connections; its 101 is
+	 * composed and not yet sent. Sets passage->socket. False: no memory. */
+	bool (*begin)(const struct exchange *exchange, struct passage *passage);
+	/* One of its sides can be read or written. May end it. */
+	void (*run)(struct passage *passage);
+	/* Its deadline has passed. May end it. */
+	void (*timeout)(struct passage *passage);
 	/* Its session drains or closes: it ends as soon as what is under way was passed on. */
-	void (*session_ends)(struct exchange *exchange);
-	/* The exchange ends: `socket`, and `gateway` of one that opens it, are of no use any more.
-	 * Its sides are gone already. */
-	void (*end)(struct exchange *exchange);
+	void (*session_ends)(struct passage *passage);
+	/* It ends, and `socket` is of no use any more. Its sides are gone already. */
+	void (*end)(struct passage *passage);
+	/* The handshake of a `gateway` ends, which it was to open. */
+	void (*leave)(struct exchange *handshake);
 	/* A request of a gateway's route, be it for the upgrade or not: may take fields off its
 	 * head. 0, or the status that it is refused with, and why for the log. */
 	unsigned (*screen)(struct exchange *exchange, const char **why);
@@ -50,7 +52,7 @@ struct switched_calls {
 	void (*answered)(struct exchange *exchange);
 	/* Visits the messages under way on this worker. */
 	void (*each_message)(const struct worker *worker,
-		void (*visit)(const struct exchange *message, const struct exchange *handshake));
+		void (*visit)(const struct exchange *message, const struct passage *passage));
 	/* The same of those that are requests of their own, whatever became of their sockets. */
 	void (*each_request)(
 		const struct worker *worker, void (*visit)(const struct exchange *message));

@@ -16,6 +16,7 @@
 #include "exchange/account.h"
 #include "exchange/exchange.h"
 #include "exchange/find_server.h"
+#include "exchange/kept_request.h"
 #include "exchange/max_forwards.h"
 #include "exchange/reply.h"
 #include "exchange/switched.h"
@@ -27,14 +28,27 @@
 
 /* ---- its limits ------------------------------------------------------------------------------ */
 
-static inline void fill_identity(const struct exchange *x, struct identity_input *input)
+/* What says whose it is: its own request, or its handshake's. */
+struct asker {
+	const struct http_head *head;
+	const struct exchange_facts *facts;
+	struct slice query;
+};
+
+static inline struct asker asker_of(const struct exchange *x)
 {
-	input->head = &x->request;
-	memcpy(input->address, x->facts.address, sizeof(input->address));
-	input->host = x->facts.host;
-	input->path = x->facts.key_path;
-	input->query = x->target.query;
-	input->method = x->facts.method;
+	return (struct asker){&x->request, &x->facts, x->target.query};
+}
+
+static inline __attribute__((always_inline)) void fill_identity(
+	const struct exchange *x, const struct asker *by, struct identity_input *input)
+{
+	input->head = by->head;
+	memcpy(input->address, by->facts->address, sizeof(input->address));
+	input->host = by->facts->host;
+	input->path = by->facts->key_path;
+	input->query = by->query;
+	input->method = by->facts->method;
 	input->route = slice_of(x->route->name);
 	input->now_s = gate_needs_time(x->use->site->gate)
 			       ? worker_wall_ns(x->worker) / CLOCK_NS_PER_S
@@ -45,19 +59,20 @@ static inline void fill_identity(const struct exchange *x, struct identity_input
 uint64_t exchange_hash_key(const struct exchange *x, const struct conf_key *key)
 {
 	struct throttle_seed seed = throttle_table_seed(x->worker->node->throttles);
+	const struct asker by = asker_of(x);
 	struct identity_input input;
 
-	fill_identity(x, &input);
+	fill_identity(x, &by, &input);
 	return identity_hash(key, &input, &seed).lo;
 }
 
 /* Whom its limits charge, by what `by` says: determined once. */
 static inline __attribute__((always_inline)) void identify(
-	struct exchange *x, enum gate_kind kind, const struct exchange *by)
+	struct exchange *x, enum gate_kind kind, const struct asker *by)
 {
 	struct identity_input input;
 
-	fill_identity(by, &input);
+	fill_identity(x, by, &input);
 	gate_identify_as(x->use->site->gate, x->route, kind, &input, &x->gate.identity);
 }
 
@@ -198,8 +213,6 @@ static void on_deadline(struct deadline *deadline)
 		exchange_admit(x);
 	} else if (x->state == EXCHANGE_ASKING) {
 		expire(x);
-	} else if (x->state == EXCHANGE_TUNNEL) {
-		x->worker->switched->timeout(x);
 	} else if (x->state == EXCHANGE_QUEUED && exchange_looks_again(x) &&
 		   worker_now_ms(x->worker) < x->turn.wait_ends_ms) {
 		find_server_again(x);
@@ -353,11 +366,6 @@ void exchange_try_later(struct exchange *x, uint64_t after_ms)
 	wait_until(x, worker_now_ms(x->worker) + after_ms);
 }
 
-void exchange_await(struct exchange *x, uint64_t at_ms)
-{
-	wait_until(x, at_ms);
-}
-
 static void judged_again(struct exchange *x)
 {
 	if (x->gate.verdict.outcome == GATE_DELAY)
@@ -456,15 +464,12 @@ static void on_ticket(struct message *message)
 	case QUEUE_ABORTED:
 		exchange_abort(x, "session aborted");
 		break;
-	case QUEUE_ENDING:
-		if (x->tunnel.socket)
-			x->worker->switched->session_ends(x);
-		break;
 	case QUEUE_SHED:
 	case QUEUE_CLOSED:
 		x->turn.in_queue = false;
 		turned_away_by_queue(x, verdict);
 		break;
+	case QUEUE_ENDING: /* to passages only */
 	case QUEUE_GONE:
 	case QUEUE_WAIT:
 	case QUEUE_FULL_SESSION:
@@ -642,13 +647,17 @@ static inline __attribute__((always_inline)) void begin(struct exchange *x)
 
 void turn_begin(struct exchange *x)
 {
-	identify(x, x->tunnel.opens_socket ? GATE_HANDSHAKE : GATE_REQUEST, x);
+	const struct asker by = asker_of(x);
+
+	identify(x, x->tunnel.opens_socket ? GATE_HANDSHAKE : GATE_REQUEST, &by);
 	begin(x);
 }
 
-void turn_begin_message(struct exchange *x, const struct exchange *handshake)
+void turn_begin_message(struct exchange *x, const struct kept_request *handshake)
 {
-	identify(x, GATE_MESSAGE, handshake);
+	const struct asker by = {&handshake->head, &handshake->facts, handshake->query};
+
+	identify(x, GATE_MESSAGE, &by);
 	begin(x);
 }
 

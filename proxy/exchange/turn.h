@@ -9,13 +9,14 @@
 
 struct conf_key;
 struct exchange;
+struct kept_request;
 
 /* Its request is read and has a route: has its limits judged, and takes its place in its client's
  * order; before the verdict, if that may come later. */
 void turn_begin(struct exchange *exchange);
 
 /* The same for a message of the connection that `handshake` has opened, which says whose it is. */
-void turn_begin_message(struct exchange *message, const struct exchange *handshake);
+void turn_begin_message(struct exchange *message, const struct kept_request *handshake);
 
 /* The same for an event of the gateway's own, which nothing limits, in the session of this key. */
 void turn_begin_event(struct exchange *event, struct throttle_key session);
@@ -23,9 +24,6 @@ void turn_begin_event(struct exchange *event, struct throttle_key session);
 /* It has a server and could not be sent: it is forwarded once more after so long. It keeps its
  * place in its client's order until then, and none at its upstream. */
 void exchange_try_later(struct exchange *exchange, uint64_t after_ms);
-
-/* A tunnel without a server's connection: switched->timeout is called at this time. */
-void exchange_await(struct exchange *exchange, uint64_t at_ms);
 
 /* A reply to the question of an exchange (struct questions). */
 void turn_answered(

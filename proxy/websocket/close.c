@@ -23,8 +23,8 @@ static void say(struct websocket *socket, unsigned code, struct slice reason, un
 	struct socket_closing *closing = &socket->closing;
 	size_t room = sizeof(closing->reason);
 
-	if (!socket->handshake->outcome)
-		socket->handshake->outcome = why;
+	if (!socket->passage->outcome)
+		socket->passage->outcome = why;
 	closing->client_code = (uint16_t)code;
 	closing->server_code = (uint16_t)server_code;
 	closing->reason_len = (uint8_t)(reason.len < room ? reason.len : room);
@@ -160,9 +160,9 @@ void socket_server_closes(struct websocket *socket, struct slice payload)
 void socket_client_gone(struct websocket *socket)
 {
 	struct socket_closing *closing = &socket->closing;
-	struct pump *up = &socket->handshake->up;
+	struct passage_way *up = &socket->passage->up;
 
-	if (closing->client.told && flow_is_empty(socket->handshake->down.flow)) {
+	if (closing->client.told && flow_is_empty(socket->passage->down.flow)) {
 		closing->client.done = true; /* it has read our close frame, and left */
 		return;
 	}
@@ -193,7 +193,7 @@ static void tell_client_at_last(struct websocket *socket)
 static void end_message(struct websocket *socket, const char *why)
 {
 	struct exchange *message = socket->client.first;
-	struct pump *up = &socket->handshake->up;
+	struct passage_way *up = &socket->passage->up;
 
 	flow_clear(up->flow, up->pool);
 	if (!message)
@@ -213,7 +213,7 @@ void socket_server_gone(struct websocket *socket, const char *why)
 	if (!socket->gateway) /* else it will see */
 		end_message(socket, why);
 	if (!was_expected && !closing->begun) {
-		account_upstream_failure(socket->handshake);
+		passage_count_failure(socket->passage);
 		socket_close(socket, CLOSE_INTERNAL, slice_of(why), CLOSE_NO_CODE, why);
 	}
 	tell_client_at_last(socket);
@@ -246,12 +246,12 @@ void socket_close_late(struct websocket *socket)
 bool socket_is_closed(const struct websocket *socket)
 {
 	const struct socket_closing *closing = &socket->closing;
-	const struct exchange *handshake = socket->handshake;
+	const struct passage *passage = socket->passage;
 
 	return closing->client.told && closing->client.done && closing->server.told &&
 	       closing->server.done && !socket_first_message(socket) && !socket_has_sends(socket) &&
-	       flow_is_empty(handshake->down.flow) &&
-	       (socket->gateway || flow_is_empty(handshake->up.flow));
+	       flow_is_empty(passage->down.flow) &&
+	       (socket->gateway || flow_is_empty(passage->up.flow));
 }
 
 static struct slice payload_of(

@@ -15,7 +15,7 @@ static enum socket_command_result enqueue(
 /* Cut by a reset, where the transport has one: what the client has not read yet is thrown away. */
 static void abort_now(struct websocket *socket)
 {
-	stream_reset_at_close(socket->handshake->down.sink);
+	stream_reset_at_close(socket->passage->down.sink);
 	socket_abort(socket, "aborted");
 }
 
@@ -27,7 +27,7 @@ static void end_soon(struct websocket *socket, const struct socket_command *comm
 		socket_close(socket, command->code, reason, command->code, "closed");
 	else
 		socket_finish(socket, CLOSE_GOING_AWAY, SLICE("drained"), "drained");
-	stream_wake(socket->handshake->down.sink);
+	stream_wake(socket->passage->down.sink);
 }
 
 enum socket_command_result socket_run_command(

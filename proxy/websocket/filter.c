@@ -108,7 +108,7 @@ static bool fits_type(const struct socket_filter *filter, const struct websocket
 
 static bool fits_route(const struct socket_filter *filter, const struct websocket *socket)
 {
-	return strcmp(filter->route, socket->handshake->route->name) == 0;
+	return strcmp(filter->route, socket->passage->account.route->name) == 0;
 }
 
 static bool fits_caller(const struct socket_filter *filter, const struct websocket *socket)

@@ -53,7 +53,7 @@ static bool write_own(struct websocket *socket)
 
 static void flush_server(struct websocket *socket)
 {
-	struct pump *up = &socket->handshake->up;
+	struct passage_way *up = &socket->passage->up;
 
 	if (!flow_is_empty(up->flow) && up->sink->writable &&
 		flow_write(up->flow, up->sink, up->pool, &up->written) == STREAM_FAILED) {
@@ -64,7 +64,7 @@ static void flush_server(struct websocket *socket)
 		socket_message_written(socket);
 }
 
-static enum stream_result write_flow(struct pump *down)
+static enum stream_result write_flow(struct passage_way *down)
 {
 	if (flow_is_empty(down->flow) || !down->sink->writable)
 		return STREAM_OK;
@@ -73,7 +73,7 @@ static enum stream_result write_flow(struct pump *down)
 
 static void flush_client(struct websocket *socket)
 {
-	struct pump *down = &socket->handshake->down;
+	struct passage_way *down = &socket->passage->down;
 	bool was_full = flow_bytes(down->flow) >= SOCKET_AHEAD_BYTES;
 	enum stream_result result = write_flow(down);
 

@@ -266,7 +266,7 @@ static void advance(struct client *client)
 
 	gateway_run(gateway);
 	if (!gateway->ended && gateway->socket && !socket_has_ended(gateway->socket))
-		client_advance(gateway->socket->handshake->client);
+		passage_run(gateway->socket->passage);
 }
 
 static void close_client(struct client *client, const char *why)

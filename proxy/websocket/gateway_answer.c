@@ -231,8 +231,8 @@ static void pass_message(struct gateway *gateway, uint8_t opcode, struct slice c
 
 	if (!take_prefix(gateway, &content) || socket->closing.client.told)
 		return;
-	account_socket(socket->handshake, STATS_SERVER_MESSAGES, 1);
-	account_socket(socket->handshake, STATS_SERVER_MESSAGE_BYTES, content.len);
+	passage_count(socket->passage, STATS_SERVER_MESSAGES, 1);
+	passage_count(socket->passage, STATS_SERVER_MESSAGE_BYTES, content.len);
 	socket->active_ms = socket_now_ms(socket);
 	gateway_deliver(gateway, SEND_NORMAL, opcode, content);
 }
@@ -301,7 +301,7 @@ void gateway_pass_events(struct gateway *gateway, struct slice content)
 
 	if (gateway->socket)
 		gateway->client_is_behind =
-			flow_bytes(gateway->socket->handshake->down.flow) >= SOCKET_AHEAD_BYTES;
+			flow_bytes(gateway->socket->passage->down.flow) >= SOCKET_AHEAD_BYTES;
 	while (gateway->socket && !socket_has_ended(gateway->socket) &&
 		!gateway->socket->closing.server.done &&
 		gateway_event_read(&content, &event) == GATEWAY_EVENT_READ)

@@ -103,7 +103,7 @@ void gateway_begin_message(struct gateway *gateway)
 	if (!x || !x->memory.body)
 		socket_abort(socket, "no memory");
 	else
-		turn_begin_message(x, socket->handshake);
+		turn_begin_message(x, socket->passage->request);
 }
 
 /* An event of our own leaves when no message is under way. */

@@ -144,8 +144,8 @@ void socket_take_control(struct websocket *socket, struct slice json)
 	if (!wrong)
 		return;
 	publish_line_refuse(socket->all->line);
-	log_debug("route %s: control message of the backend: %s", socket->handshake->route->name,
-		wrong);
+	log_debug("route %s: control message of the backend: %s",
+		socket->passage->account.route->name, wrong);
 }
 
 /* ---- what is published ----------------------------------------------------------------------- */
@@ -157,7 +157,7 @@ static void close_as(struct websocket *socket, const struct shared_frame *frame)
 
 	socket_close_behind(socket, code, (struct slice){payload + 2, frame->payload_bytes - 2},
 		CLOSE_GOING_AWAY, "closed by a publisher");
-	stream_wake(socket->handshake->down.sink);
+	stream_wake(socket->passage->down.sink);
 }
 
 bool grip_deliver(struct subscriber *subscriber, struct shared_frame *frame)

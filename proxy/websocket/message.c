@@ -22,37 +22,37 @@
 /* After a reload the rules are those of the route of that name. */
 static void follow_site(struct websocket *socket, struct exchange *message)
 {
-	const struct exchange *handshake = socket->handshake;
+	const struct passage *passage = socket->passage;
 	const struct conf *conf = message->use->site->conf;
 
-	message->route = handshake->route;
-	if (message->use != handshake->use) {
+	message->route = passage->account.route;
+	if (message->use != passage->account.use) {
 		message->route = NULL;
 		for (size_t i = 0; i < conf->route_count && !message->route; i++) {
 			const struct conf_route *route = &conf->routes[i];
-			if (strcmp(route->name, handshake->route->name) == 0 &&
-				route->websocket.mode == handshake->route->websocket.mode)
+			if (strcmp(route->name, passage->account.route->name) == 0 &&
+				route->websocket.mode == passage->account.route->websocket.mode)
 				message->route = route;
 		}
 	}
 	if (!message->route) {
 		site_use_release(message->use);
-		message->use = site_use_hold(handshake->use);
-		message->route = handshake->route;
+		message->use = site_use_hold(passage->account.use);
+		message->route = passage->account.route;
 	}
 	message->upstream = message->use->site->upstreams[message->route->upstream->index];
 }
 
 static void fill(struct websocket *socket, struct exchange *message)
 {
-	const struct exchange *handshake = socket->handshake;
+	const struct passage *passage = socket->passage;
 
 	follow_site(socket, message);
 	message->request_progress = REQUEST_READ;
 	message->request.method = HTTP_METHOD_POST; /* a write, for the order */
-	message->facts = handshake->facts;
+	message->facts = passage->request->facts;
 	message->facts.method = SLICE("MESSAGE");
-	message->request_id = handshake->request_id;
+	message->request_id = passage->request->request_id;
 }
 
 void socket_begin_message(struct websocket *socket)
@@ -68,7 +68,7 @@ void socket_begin_message(struct websocket *socket)
 	socket->received.messages++;
 	socket->received.bytes += buffer_used(&socket->message);
 	fill(socket, message);
-	turn_begin_message(message, socket->handshake);
+	turn_begin_message(message, socket->passage->request);
 }
 
 /* ---- what an exchange calls ------------------------------------------------------------------ */
@@ -186,13 +186,13 @@ static void exchange_ended(struct client *client, struct exchange *message)
 	socket->again = true;
 }
 
-/* By its handshake's, which runs the socket. */
+/* The socket goes on, which passes the message. */
 static void advance(struct client *client)
 {
 	struct websocket *socket = socket_of(client);
 
 	if (!socket_has_ended(socket))
-		client_advance(socket->handshake->client);
+		passage_run(socket->passage);
 }
 
 static void close_client(struct client *client, const char *why)

@@ -40,7 +40,7 @@ static bool drain(struct socket_walk *walk, struct websocket *socket)
 {
 	(void)walk;
 	socket_drain(socket);
-	client_advance(socket->handshake->client); /* its connection may end with it */
+	passage_run(socket->passage); /* its connection may end with it */
 	return true;
 }
 

@@ -141,7 +141,7 @@ static void act_on(struct websocket *socket, const struct message_event *event)
 /* False: nothing now, or it has ended. */
 static bool fetch(struct websocket *socket)
 {
-	struct pump *up = &socket->handshake->up;
+	struct passage_way *up = &socket->passage->up;
 
 	switch (socket_fetch(socket, up->source, up->in)) {
 	case STREAM_OK:
@@ -164,15 +164,15 @@ static void probe(struct websocket *socket)
 {
 	bool is_asked = socket->ping_due || socket->ping_sent;
 
-	if (socket->handshake->up.source->peer_closed && !is_asked &&
-		!socket->closing.client.done && !socket->closing.client.told)
+	if (socket->passage->up.source->peer_closed && !is_asked && !socket->closing.client.done &&
+		!socket->closing.client.told)
 		socket_ask_client(socket);
 }
 
 void socket_read_client(struct websocket *socket)
 {
 	while (socket_reads_client(socket)) {
-		struct pump *up = &socket->handshake->up;
+		struct passage_way *up = &socket->passage->up;
 		struct slice input = SLICE_NONE;
 		struct message_event event;
 		if (!socket_may_work(socket, &socket->client_work)) {

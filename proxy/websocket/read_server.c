@@ -13,11 +13,11 @@ static void pass_data(struct websocket *socket, const struct message_event *even
 	if (event->begins) {
 		socket->sent.messages++;
 		socket->active_ms = socket_now_ms(socket);
-		account_socket(socket->handshake, STATS_SERVER_MESSAGES, 1);
+		passage_count(socket->passage, STATS_SERVER_MESSAGES, 1);
 	}
 	socket->sent.bytes += event->piece.data.len;
 	socket_note_passed(socket, event->piece.data.len);
-	account_socket(socket->handshake, STATS_SERVER_MESSAGE_BYTES, event->piece.data.len);
+	passage_count(socket->passage, STATS_SERVER_MESSAGE_BYTES, event->piece.data.len);
 	if (!socket_pass_to_client(socket, &event->piece))
 		socket_abort(socket, "no memory");
 }
@@ -55,12 +55,12 @@ static bool may_read(const struct websocket *socket)
 	if (socket_has_ended(socket) || socket->closing.server.done)
 		return false;
 	return socket_takes_frame(socket) && !socket_sends_go_first(socket) &&
-	       flow_bytes(socket->handshake->down.flow) < SOCKET_AHEAD_BYTES;
+	       flow_bytes(socket->passage->down.flow) < SOCKET_AHEAD_BYTES;
 }
 
 static bool fetch(struct websocket *socket)
 {
-	struct pump *down = &socket->handshake->down;
+	struct passage_way *down = &socket->passage->down;
 
 	switch (socket_fetch(socket, down->source, down->in)) {
 	case STREAM_OK:
@@ -78,7 +78,7 @@ static bool fetch(struct websocket *socket)
 void socket_read_server(struct websocket *socket)
 {
 	while (may_read(socket)) {
-		struct pump *down = &socket->handshake->down;
+		struct passage_way *down = &socket->passage->down;
 		struct slice input = SLICE_NONE;
 		struct message_event event;
 		if (!socket_may_work(socket, &socket->server_work)) {

@@ -21,12 +21,12 @@ _Static_assert((int)SEND_WRITTEN == (int)STATS_SEND_WRITTEN &&
 
 static struct stream *client_stream(const struct websocket *socket)
 {
-	return socket->handshake->down.sink;
+	return socket->passage->down.sink;
 }
 
 static uint32_t high_burst_of(const struct websocket *socket)
 {
-	return socket->handshake->route->sessions.high_burst;
+	return socket->passage->account.route->sessions.high_burst;
 }
 
 /* ---- what waits ------------------------------------------------------------------------------ */
@@ -94,7 +94,7 @@ void socket_clear_sends(struct websocket *socket)
 {
 	if (!socket->sends)
 		return;
-	account_socket(socket->handshake, STATS_SENDS + STATS_SEND_GONE, waiting(socket));
+	passage_count(socket->passage, STATS_SENDS + STATS_SEND_GONE, waiting(socket));
 	send_queue_clear(&socket->sends->queue);
 	free_if_empty(socket);
 }
@@ -103,8 +103,8 @@ void socket_end_sends(struct websocket *socket)
 {
 	if (!socket->sends)
 		return;
-	account_socket(
-		socket->handshake, STATS_SENDS + STATS_SEND_GONE, socket->sends->queue.messages);
+	passage_count(
+		socket->passage, STATS_SENDS + STATS_SEND_GONE, socket->sends->queue.messages);
 	send_queue_end(&socket->sends->queue);
 	free_if_empty(socket);
 }
@@ -137,7 +137,7 @@ static bool make_room(struct websocket *socket, const struct send_bounds *bounds
 	while (!send_queue_fits(queue, bounds, bytes)) {
 		if (!drops || !send_queue_drop_oldest(queue))
 			return false;
-		account_socket(socket->handshake, STATS_SENDS + STATS_SEND_DROPPED, 1);
+		passage_count(socket->passage, STATS_SENDS + STATS_SEND_DROPPED, 1);
 	}
 	return true;
 }
@@ -164,10 +164,10 @@ static void drop(struct websocket *socket, const struct shared_frame *frame)
 {
 	const struct conf_websocket *conf = socket_conf(socket);
 
-	account_socket(socket->handshake, STATS_SENDS + STATS_SEND_DROPPED, 1);
+	passage_count(socket->passage, STATS_SENDS + STATS_SEND_DROPPED, 1);
 	if (conf->on_queue_full == CONF_QUEUE_FULL_DROP || frame->bytes > conf->queue_bytes)
 		return;
-	account_socket(socket->handshake, STATS_SOCKETS_SLOW, 1);
+	passage_count(socket->passage, STATS_SOCKETS_SLOW, 1);
 	socket_close(
 		socket, CLOSE_TRY_AGAIN, SLICE("slow reader"), CLOSE_GOING_AWAY, "slow reader");
 }
@@ -177,7 +177,7 @@ bool socket_send(struct websocket *socket, enum send_lane lane, struct shared_fr
 {
 	if (!socket_takes_sends(socket)) {
 		if (!socket_has_ended(socket))
-			account_socket(socket->handshake, STATS_SENDS + STATS_SEND_GONE, 1);
+			passage_count(socket->passage, STATS_SENDS + STATS_SEND_GONE, 1);
 		tell(report, SEND_GONE);
 		return false;
 	}
@@ -209,11 +209,11 @@ static bool may_write(struct websocket *socket)
 
 static void note_written(struct websocket *socket, struct send_taken taken, size_t bytes)
 {
-	socket->handshake->down.written += bytes;
+	socket->passage->down.written += bytes;
 	socket->sent.messages += taken.messages;
 	socket->sent.bytes += taken.payload_bytes;
 	socket->active_ms = socket_now_ms(socket);
-	account_socket(socket->handshake, STATS_SENDS + STATS_SEND_WRITTEN, taken.messages);
+	passage_count(socket->passage, STATS_SENDS + STATS_SEND_WRITTEN, taken.messages);
 }
 
 enum stream_result socket_write_sends(struct websocket *socket)

@@ -17,12 +17,10 @@
 
 static void end_if_closed(struct websocket *socket)
 {
-	struct exchange *handshake = socket->handshake;
-
 	if (!socket_is_closed(socket))
 		socket_watch(socket);
 	else
-		exchange_end(handshake);
+		passage_end(socket->passage, NULL);
 }
 
 void socket_run(struct websocket *socket)
@@ -63,19 +61,23 @@ static bool agree(struct exchange *x)
 	return handshake_agreed(&x->response, &x->request, &deflates);
 }
 
-static bool begin(struct exchange *x)
+/* Behind the handshake. */
+static bool begin(const struct exchange *x, struct passage *passage)
 {
 	struct websocket *socket = calloc(1, sizeof(*socket));
 
-	if (!socket)
+	if (!socket) {
+		if (x->tunnel.gateway)
+			gateway_leave(x->tunnel.gateway, x);
 		return false;
-	socket->handshake = x;
+	}
+	socket->passage = passage;
+	passage->socket = socket;
 	socket->worker = x->worker;
 	socket->all = x->worker->websockets;
 	socket->client = (struct client){
 		.calls = &message_client_calls,
-		.listener = x->client->listener,
-		.peer = x->client->peer,
+		.listener = passage->account.listener,
 	};
 	socket->gateway = x->tunnel.gateway;
 	if (socket->gateway)
@@ -86,28 +88,27 @@ static bool begin(struct exchange *x)
 	socket->from_client.max_bytes = x->route->websocket.max_message_bytes;
 	socket->from_server.trusts_text = true; /* its client looks */
 	socket_times_begin(socket);
-	stream_limit_unsent(x->down.sink, SEND_UNSENT_BYTES);
+	stream_limit_unsent(passage->down.sink, SEND_UNSENT_BYTES);
 	websockets_add(socket->all, socket, socket->worker->index);
-	x->tunnel.socket = socket;
 	/* relaxed: a figure for the operator */
 	atomic_fetch_add_explicit(&x->worker->node->sockets, 1, memory_order_relaxed);
-	account_socket(x, STATS_SOCKETS_OPENED, 1);
+	passage_count(passage, STATS_SOCKETS_OPENED, 1);
 	return true;
 }
 
-static void run(struct exchange *x)
+static void run(struct passage *passage)
 {
-	socket_run(x->tunnel.socket);
+	socket_run(passage->socket);
 }
 
-static void session_ends(struct exchange *x)
+static void session_ends(struct passage *passage)
 {
-	socket_finish_with_session(x->tunnel.socket);
+	socket_finish_with_session(passage->socket);
 }
 
-static void timeout(struct exchange *x)
+static void timeout(struct passage *passage)
 {
-	struct websocket *socket = x->tunnel.socket;
+	struct websocket *socket = passage->socket;
 
 	socket_look_at_times(socket);
 	socket_run(socket);
@@ -118,45 +119,46 @@ static void free_socket(struct deferred_free *item)
 	free(CONTAINER_OF(item, struct websocket, deferred));
 }
 
-static void end_socket(struct exchange *x)
+static void end(struct passage *passage)
 {
-	struct websocket *socket = x->tunnel.socket;
+	struct websocket *socket = passage->socket;
+	struct gateway *gateway = socket->gateway;
 
-	x->tunnel.socket = NULL;
-	x->tunnel.has_messages = true;
-	x->messages = (struct exchange_messages){socket->received.messages, socket->sent.messages};
-	x->up.content_bytes = socket->received.bytes;
-	x->down.content_bytes = socket->sent.bytes;
-	if (!socket->gateway)
+	passage->socket = NULL;
+	passage->messages =
+		(struct passage_messages){true, socket->received.messages, socket->sent.messages};
+	passage->up.bytes = socket->received.bytes;
+	passage->down.bytes = socket->sent.bytes;
+	if (!gateway)
 		socket_message_gone(socket);
 	socket_end_sends(socket);
 	socket_end_grip(socket);
-	socket->handshake = NULL;
+	passage_count(passage, STATS_SOCKETS_CLOSED, 1);
+	socket->passage = NULL;
 	message_reader_end(&socket->all->frames, &socket->from_client);
 	message_reader_end(&socket->all->frames, &socket->from_server);
 	frame_writer_end(&socket->all->frames, &socket->to_client);
 	buffer_release(&socket->message, &socket->worker->blocks);
 	websockets_remove(socket->all, socket);
-	atomic_fetch_sub_explicit(&x->worker->node->sockets, 1, memory_order_relaxed);
-	account_socket(x, STATS_SOCKETS_CLOSED, 1);
+	atomic_fetch_sub_explicit(&socket->worker->node->sockets, 1, memory_order_relaxed);
+	if (gateway)
+		gateway_leave(gateway, NULL);
 	loop_free_later(&socket->worker->loop, &socket->deferred, free_socket);
 }
 
-static void end(struct exchange *x)
+/* The handshake of a gateway's ends, and no socket came of it. */
+static void close_handshake(struct exchange *x)
 {
-	if (x->tunnel.socket)
-		end_socket(x);
-	if (x->tunnel.gateway)
-		gateway_leave(x->tunnel.gateway, x);
+	gateway_leave(x->tunnel.gateway, x);
 }
 
 static void each_message(const struct worker *worker,
-	void (*visit)(const struct exchange *message, const struct exchange *handshake))
+	void (*visit)(const struct exchange *message, const struct passage *passage))
 {
 	for (const struct websocket *socket = worker->websockets->first; socket;
 		socket = socket->links.next) {
 		if (socket->client.first)
-			visit(socket->client.first, socket->handshake);
+			visit(socket->client.first, socket->passage);
 	}
 }
 
@@ -185,6 +187,7 @@ const struct switched_calls websocket_calls = {
 	.timeout = timeout,
 	.session_ends = session_ends,
 	.end = end,
+	.leave = close_handshake,
 	.screen = gateway_screen,
 	.open = gateway_open,
 	.collects = gateway_collects,

@@ -16,7 +16,7 @@ bool socket_may_work(struct websocket *socket, unsigned *work)
 void socket_abort(struct websocket *socket, const char *why)
 {
 	if (!socket_has_ended(socket))
-		exchange_abort(socket->handshake, why);
+		passage_abort(socket->passage, why);
 }
 
 enum stream_result socket_fetch(struct websocket *socket, struct stream *stream, struct buffer *in)
@@ -56,6 +56,6 @@ bool socket_reads_client(const struct websocket *socket)
 	if (gateway)
 		return gateway->waiting <= GATEWAY_WAITING &&
 		       gateway->waiting_bytes < GATEWAY_WAITING_BYTES &&
-		       flow_bytes(socket->handshake->down.flow) < SOCKET_AHEAD_BYTES;
-	return !socket->client.first && flow_bytes(socket->handshake->up.flow) < SOCKET_AHEAD_BYTES;
+		       flow_bytes(socket->passage->down.flow) < SOCKET_AHEAD_BYTES;
+	return !socket->client.first && flow_bytes(socket->passage->up.flow) < SOCKET_AHEAD_BYTES;
 }

@@ -1,6 +1,6 @@
 /*
- * A WebSocket whose messages are read. It takes over the exchange of its handshake, which stays in
- * TUNNEL and owns the connections to both sides as long as it lives.
+ * A WebSocket whose messages are read. It takes over the passage that its handshake has become,
+ * which owns the connections to both sides as long as it lives.
  *
  *   client --frames--> from_client --> message gathered --> exchange: limits, queue --> server
  *                          |  ping, pong, close ----------------------------------------^
@@ -30,6 +30,8 @@
 #include "base/container.h"
 #include "exchange/client.h"
 #include "exchange/exchange.h"
+#include "exchange/kept_request.h"
+#include "exchange/passage.h"
 #include "websocket/channels.h"
 #include "websocket/messages.h"
 #include "websocket/sockets.h"
@@ -102,9 +104,9 @@ struct socket_grip {
 };
 
 struct websocket {
-	struct client client;       /* of its messages; `first` is the one under way */
-	struct gateway *gateway;    /* its server's side, if that speaks HTTP; else NULL */
-	struct exchange *handshake; /* NULL: it has ended */
+	struct client client;    /* of its messages; `first` is the one under way */
+	struct gateway *gateway; /* its server's side, if that speaks HTTP; else NULL */
+	struct passage *passage; /* NULL: it has ended */
 	struct worker *worker;
 	struct websockets *all;
 	struct socket_links links;
@@ -145,13 +147,13 @@ static inline struct websocket *socket_of(struct client *client)
 
 static inline bool socket_has_ended(const struct websocket *socket)
 {
-	return !socket->handshake;
+	return !socket->passage;
 }
 
 /* Its rules: those of the handshake's route, or of the route of that name after a reload. */
 static inline const struct conf_websocket *socket_conf(const struct websocket *socket)
 {
-	return &socket->handshake->route->websocket;
+	return &socket->passage->account.route->websocket;
 }
 
 static inline uint64_t socket_now_ms(const struct websocket *socket)

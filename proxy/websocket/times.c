@@ -19,9 +19,7 @@
 
 #include <string.h>
 
-#include "exchange/turn.h"
 #include "listen/listener.h"
-#include "upstream/server.h"
 #include "websocket/close.h"
 #include "websocket/gateway.h"
 #include "websocket/send.h"
@@ -96,7 +94,7 @@ static uint64_t after(uint64_t since_ms, uint64_t timeout_ms)
 /* Do bytes wait for the client? */
 static bool is_behind(const struct websocket *socket)
 {
-	const struct pump *down = &socket->handshake->down;
+	const struct passage_way *down = &socket->passage->down;
 
 	return !flow_is_empty(down->flow) || (socket_has_sends(socket) && !down->sink->writable);
 }
@@ -104,7 +102,7 @@ static bool is_behind(const struct websocket *socket)
 /* When the client took bytes last, or the first of those that wait for it came. */
 static void note_taken(struct websocket *socket)
 {
-	const struct pump *down = &socket->handshake->down;
+	const struct passage_way *down = &socket->passage->down;
 	bool waits = is_behind(socket);
 
 	if (waits && socket->taking.waited && socket->taking.bytes == down->written)
@@ -160,11 +158,7 @@ void socket_watch(struct websocket *socket)
 	for (unsigned i = 0; i < TIME_KINDS; i++)
 		if (at_ms[i] < next_ms)
 			next_ms = at_ms[i];
-	if (socket->gateway)
-		exchange_await(socket->handshake, next_ms);
-	else
-		server_await(socket->handshake->connection, WAIT_TUNNEL, next_ms,
-			next_ms > now_ms ? next_ms - now_ms : 0);
+	passage_await(socket->passage, next_ms);
 }
 
 static void pass(struct websocket *socket, enum time_kind kind)
@@ -217,8 +211,7 @@ void socket_look_at_times(struct websocket *socket)
 {
 	uint64_t at_ms[TIME_KINDS], now_ms = socket_now_ms(socket);
 
-	if (!socket->gateway)
-		server_await_nothing(socket->handshake->connection); /* so that it is set again */
+	wait_none(&socket->passage->wait); /* so that it is set again */
 	list_times(socket, at_ms);
 	for (unsigned i = 0; i < TIME_KINDS && !socket_has_ended(socket); i++)
 		if (at_ms[i] <= now_ms)

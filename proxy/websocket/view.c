@@ -9,7 +9,7 @@ const char *socket_type(const struct websocket *socket)
 {
 	const char *type = socket_conf(socket)->type;
 
-	return type ? type : socket->handshake->route->name;
+	return type ? type : socket->passage->account.route->name;
 }
 
 uint64_t socket_age_ms(const struct websocket *socket)
@@ -24,21 +24,21 @@ uint64_t socket_idle_ms(const struct websocket *socket)
 
 uint64_t socket_caller(const struct websocket *socket)
 {
-	return socket->handshake->gate.verdict.caller.lo;
+	return socket->passage->request->caller.lo;
 }
 
 void socket_session(const struct websocket *socket, uint64_t key[static 2])
 {
-	const struct exchange *handshake = socket->handshake;
-	bool is_in_one = handshake->turn.in_queue;
+	const struct passage *passage = socket->passage;
+	bool is_in_one = passage->in_queue;
 
-	key[0] = is_in_one ? handshake->gate.verdict.session.hi : 0;
-	key[1] = is_in_one ? handshake->gate.verdict.session.lo : 0;
+	key[0] = is_in_one ? passage->request->session.hi : 0;
+	key[1] = is_in_one ? passage->request->session.lo : 0;
 }
 
 const uint8_t *socket_address(const struct websocket *socket)
 {
-	return socket->handshake->facts.address;
+	return socket->passage->request->facts.address;
 }
 
 static const char *state_of(const struct websocket *socket)
@@ -78,7 +78,7 @@ void socket_view(const struct websocket *socket, struct socket_view *view)
 		.delayed = socket->verdicts.delayed,
 	};
 	snprintf(view->type, sizeof(view->type), "%s", socket_type(socket));
-	snprintf(view->route, sizeof(view->route), "%s", socket->handshake->route->name);
+	snprintf(view->route, sizeof(view->route), "%s", socket->passage->account.route->name);
 	socket_session(socket, view->session);
 	memcpy(view->address, socket_address(socket), sizeof(view->address));
 	if (!socket->gateway)

@@ -36,22 +36,22 @@ static bool write_whole(struct websocket *socket, struct flow *flow, uint8_t opc
 bool socket_write_server(
 	struct websocket *socket, uint8_t opcode, uint8_t rsv, struct slice payload)
 {
-	return write_whole(socket, socket->handshake->up.flow, opcode, rsv, true, payload);
+	return write_whole(socket, socket->passage->up.flow, opcode, rsv, true, payload);
 }
 
 bool socket_write_client(struct websocket *socket, uint8_t opcode, struct slice payload)
 {
-	return write_whole(socket, socket->handshake->down.flow, opcode, 0, false, payload);
+	return write_whole(socket, socket->passage->down.flow, opcode, 0, false, payload);
 }
 
 bool socket_takes_frame(const struct websocket *socket)
 {
-	return flow_takes_prefix(socket->handshake->down.flow) && !socket_is_within_send(socket);
+	return flow_takes_prefix(socket->passage->down.flow) && !socket_is_within_send(socket);
 }
 
 bool socket_pass_to_client(struct websocket *socket, const struct frame_piece *piece)
 {
-	struct flow_sink to = sink_of(socket, socket->handshake->down.flow);
+	struct flow_sink to = sink_of(socket, socket->passage->down.flow);
 
 	return frame_write(
 		&socket->all->frames, &socket->to_client, &piece->frame, piece->data, &to.sink);

@@ -167,7 +167,7 @@ static void pass(struct fuzz *f)
 
 	if (!socket)
 		return;
-	deadline = &socket->handshake->connection->wait.deadline;
+	deadline = &socket->passage->wait.deadline;
 	struct exchange *message = socket->client.first;
 	if (message && message->turn.has_deadline && message->turn.deadline.at_ms < deadline->at_ms)
 		deadline = &message->turn.deadline;

@@ -85,12 +85,12 @@ static void it_is_small_while_nothing_passes(void **state)
 	(void)state;
 	client_sends(stage, "up");
 	server_sends(stage, "down");
-	assert_null(p->up.in.at);
-	assert_null(p->down.in.at);
-	assert_null(p->up.out.prefix.at);
-	assert_null(p->down.out.prefix.at);
+	assert_null(p->up.in->at);
+	assert_null(p->down.in->at);
+	assert_null(p->up.flow->prefix.at);
+	assert_null(p->down.flow->prefix.at);
 	assert_null(p->account.receipt);
-	assert_true(malloc_usable_size(p) + malloc_usable_size(p->account.line) < 1600);
+	assert_true(malloc_usable_size(p) + malloc_usable_size(p->account.line) < 1700);
 	stage_end(stage);
 }
 

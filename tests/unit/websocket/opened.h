@@ -39,7 +39,7 @@ struct opened {
 	struct connected c;
 	struct stage *stage;
 	struct websocket *socket;
-	struct exchange *handshake;
+	struct passage *passage;
 	struct opened_side client, server;
 };
 
@@ -246,7 +246,7 @@ static inline void opened_begin_with(
 	o->socket = o->stage->worker->websockets->first;
 	assert_non_null(o->socket);
 	o->socket->all->random = 1;
-	o->handshake = o->socket->handshake;
+	o->passage = o->socket->passage;
 }
 
 static inline void opened_begin(struct opened *o, const struct stage_conf *conf)
@@ -269,7 +269,7 @@ static inline void opened_end(struct opened *o)
 
 static inline struct deadline *opened_deadline(struct opened *o)
 {
-	return &o->handshake->connection->wait.deadline;
+	return &o->passage->wait.deadline;
 }
 
 /* When its deadline passes, since the stage's beginning. */

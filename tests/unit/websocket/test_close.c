@@ -242,7 +242,7 @@ static void the_server_is_gone_with_bytes_to_take(void **state)
 	opened_begin(&o, &plain);
 	opened_client(&o, FRAME_TEXT, text);
 	opened_client(&o, FRAME_TEXT, text);
-	assert_false(flow_is_empty(o.handshake->up.flow));
+	assert_false(flow_is_empty(o.passage->up.flow));
 	memory_peer_reset(o.server.wire);
 	stage_turn(o.stage);
 	assert_string_equal(opened_to_client(&o), "close(1011 server gone) ");
@@ -363,7 +363,7 @@ static void a_session_that_ends_finishes_its_sockets(void **state)
 	(void)state;
 	opened_begin(&o, &conf);
 	key = (struct session_key){
-		{o.handshake->gate.verdict.session.hi, o.handshake->gate.verdict.session.lo}};
+		{o.passage->request->session.hi, o.passage->request->session.lo}};
 	assert_int_equal(queue_close_session(o.stage->relay.node.queue, key, SESSION_DRAINING,
 				 worker_now_ns(o.stage->worker)),
 		SESSION_DRAINING);

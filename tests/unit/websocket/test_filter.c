@@ -69,12 +69,12 @@ static void addresses(void **state)
 
 	(void)state;
 	opened_begin(&o, &plain);
-	memcpy(o.handshake->facts.address, address, sizeof(address));
+	memcpy(o.passage->request->facts.address, address, sizeof(address));
 	assert_true(fits("address", "192.0.2.7"));
 	assert_true(fits("address", "192.0.2.0/24"));
 	assert_false(fits("address", "192.0.2.8"));
 	assert_false(fits("address", "2001:db8::/32"));
-	assert_true(fits("type", o.handshake->route->name));
+	assert_true(fits("type", o.passage->account.route->name));
 	assert_false(fits("meta.a", "b")); /* no gateway's */
 	assert_false(fits("connection", "x"));
 	opened_end(&o);

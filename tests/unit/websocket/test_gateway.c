@@ -87,7 +87,7 @@ static void begin_with(const char *fields, const char *events)
 	o.socket = o.stage->worker->websockets->first;
 	assert_non_null(o.socket);
 	o.socket->all->random = 1;
-	o.handshake = o.socket->handshake;
+	o.passage = o.socket->passage;
 }
 
 static void begin(void)
@@ -100,6 +100,8 @@ static void end(void)
 	o.stage->worker->stopping = true; /* no server is told of anything any more */
 	while (o.stage->worker->downstreams)
 		downstream_close(o.stage->worker->downstreams, "the end");
+	while (o.stage->worker->passages)
+		passage_end(o.stage->worker->passages, "the end");
 	while (o.stage->worker->websockets->gateways)
 		gateway_abort(o.stage->worker->websockets->gateways, "the end");
 	opened_end(&o);
@@ -447,7 +449,7 @@ static void silence(void **state)
 {
 	(void)state;
 	begin_with("Keep-Alive-Interval: 20\r\n", "OPEN\r\n");
-	struct deadline *deadline = &o.handshake->turn.deadline;
+	struct deadline *deadline = &o.passage->wait.deadline;
 	uint64_t began_ms = worker_now_ms(o.stage->worker);
 
 	assert_int_equal(deadline->at_ms, began_ms + 20000);

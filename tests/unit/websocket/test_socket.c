@@ -159,7 +159,7 @@ static void a_client_that_takes_nothing_holds_its_server_back(void **state)
 	for (unsigned i = 0; i < 3; i++)
 		opened_server(&o, FRAME_TEXT, run_of((char)('a' + i), 40000));
 	/* Ours: what the stream has room for, what is ahead, and a block. */
-	assert_true(flow_bytes(o.handshake->down.flow) <= SOCKET_AHEAD_BYTES + 32 * 1024);
+	assert_true(flow_bytes(o.passage->down.flow) <= SOCKET_AHEAD_BYTES + 32 * 1024);
 	assert_true(o.socket->sent.bytes < 120000);
 	char all[200] = "";
 	for (unsigned i = 0; i < 8; i++)
@@ -176,7 +176,7 @@ static void messages_say_nothing_of_their_upstream(void **state)
 
 	(void)state;
 	opened_begin(&o, &adaptive);
-	const struct run_queue *line = o.handshake->upstream->state->run_queue;
+	const struct run_queue *line = o.passage->account.upstream->state->run_queue;
 	opened_client(&o, FRAME_TEXT, run_of('a', 40000));
 	opened_client(&o, FRAME_TEXT, run_of('b', 40000));
 	assert_int_equal(line->in_flight, 1);
@@ -432,7 +432,7 @@ static void a_message_has_its_line(void **state)
 	(void)state;
 	opened_begin(&o, &conf);
 	char id[64];
-	snprintf(id, sizeof(id), "id=%.*s ", SLICE_ARGS(o.handshake->request_id));
+	snprintf(id, sizeof(id), "id=%.*s ", SLICE_ARGS(o.passage->request->request_id));
 	opened_client(&o, FRAME_TEXT, "one");
 	assert_has(lines.text, "\"MESSAGE /chat websocket\" 200 0 ");
 	assert_has(lines.text, id);

@@ -204,10 +204,10 @@ static void a_client_that_took_all_long_ago(void **state)
 	opened_begin(&o, &conf);
 	opened_server(&o, FRAME_TEXT, run_of('a', 40000));
 	opened_server(&o, FRAME_TEXT, run_of('b', STAGE_ROOM - 40000 - 2 * 4));
-	assert_true(flow_is_empty(o.handshake->down.flow));
+	assert_true(flow_is_empty(o.passage->down.flow));
 	stage_at(o.stage, 60000);
 	opened_server(&o, FRAME_TEXT, "c");
-	assert_false(flow_is_empty(o.handshake->down.flow));
+	assert_false(flow_is_empty(o.passage->down.flow));
 	assert_int_equal(opened_due_ms(&o), 64000);
 	opened_pass(&o);
 	assert_false(opened_is_open(&o));

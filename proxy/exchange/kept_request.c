@@ -1,0 +1,67 @@
+#include "exchange/kept_request.h"
+
+#include <stdalign.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Of a head with many fields. */
+static size_t field_bytes(const struct http_head *head)
+{
+	return head->fields == head->inline_fields ? 0
+						   : head->field_count * sizeof(head->fields[0]);
+}
+
+static void keep_text(char **at, struct slice *text)
+{
+	if (text->len == 0)
+		return;
+	memcpy(*at, text->at, text->len);
+	text->at = *at;
+	*at += text->len;
+}
+
+/* As it is, but for where it is. */
+static void keep_head(char **at, struct http_head *head, const struct http_head *from)
+{
+	struct slice text = {from->base, from->len};
+
+	*head = *from;
+	if (from->fields == from->inline_fields) {
+		head->fields = head->inline_fields;
+	} else {
+		head->fields = (struct http_field *)(void *)*at;
+		memcpy(head->fields, from->fields, field_bytes(from));
+		*at += field_bytes(from);
+	}
+	keep_text(at, &text);
+	head->base = text.at;
+}
+
+struct kept_request *kept_request_new(const struct exchange *x)
+{
+	const struct exchange_facts *facts = &x->facts;
+	size_t bytes = field_bytes(&x->request) + x->request.len + facts->host.len +
+		       facts->authority.len + facts->path.len + facts->key_path.len +
+		       facts->method.len + x->request_id.len + x->target.query.len;
+	struct kept_request *kept = malloc(sizeof(*kept) + bytes);
+
+	_Static_assert(offsetof(struct kept_request, texts) % alignof(struct http_field) == 0,
+		"fields of a head are the first of the texts");
+	if (!kept)
+		return NULL;
+	char *at = kept->texts;
+	keep_head(&at, &kept->head, &x->request);
+	kept->facts = *facts;
+	keep_text(&at, &kept->facts.host);
+	keep_text(&at, &kept->facts.authority);
+	keep_text(&at, &kept->facts.path);
+	keep_text(&at, &kept->facts.key_path);
+	keep_text(&at, &kept->facts.method);
+	kept->request_id = x->request_id;
+	keep_text(&at, &kept->request_id);
+	kept->query = x->target.query;
+	keep_text(&at, &kept->query);
+	kept->caller = x->gate.verdict.caller;
+	kept->session = x->gate.verdict.session;
+	return kept;
+}
