@@ -60,11 +60,11 @@ void check_limit_of_fleet(struct build *build, const struct instance *instance)
 	check_kind(build, instance);
 	if (!way)
 		build_fail(build, instance, scope->line,
-			"scope: it is not said how nodes share the limit; expected fleet = exact "
-			"with it");
+			"scope: fleet needs a way to share the limit; expected fleet = "
+			"exact with it");
 	if (!name_index_find(&build->names, SECTION_FLEET, SLICE("")) && !build->incomplete)
 		build_fail(build, instance, scope->line,
-			"scope: there is no store to share it through; expected [fleet] with "
+			"scope: fleet needs a store to share the limit; expected [fleet] with "
 			"store = redis://ADDRESS:PORT");
 }
 
@@ -83,7 +83,7 @@ void check_fleet(struct build *build, const struct instance *instance)
 {
 #ifndef HAVE_REDIS
 	build_fail(build, instance, instance->line,
-		"needs Redis, and this sluice was built without it; expected one that was not");
+		"needs Redis; this sluice was built without it (configure --without-redis)");
 #else
 	const struct conf_fleet *fleet = &build->conf->fleet;
 	const struct setting *password = instance_setting(instance, "password");
