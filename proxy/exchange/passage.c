@@ -300,9 +300,10 @@ static void on_ticket(struct message *message)
 
 /* ---- of a socket ----------------------------------------------------------------------------- */
 
-void passage_await(struct passage *p, uint64_t at_ms)
+void passage_await(struct passage *p, uint64_t at_ms, bool is_ours)
 {
 	wait_for(&p->wait, WAIT_TUNNEL, at_ms, at_ms, worker_now_ms(p->worker));
+	p->wait.deadline.is_patient &= !is_ours;
 }
 
 void passage_count(const struct passage *p, unsigned slot, uint64_t count)

@@ -104,8 +104,9 @@ void passage_run(struct passage *passage);
 
 /* ---- of a socket ----------------------------------------------------------------------------- */
 
-/* switched->timeout is called at this time. */
-void passage_await(struct passage *passage, uint64_t at_ms);
+/* switched->timeout is called at this time; a loop that was held up gives no more of it where it is
+ * ours and not a peer's (loop/deadline.h). */
+void passage_await(struct passage *passage, uint64_t at_ms, bool is_ours);
 
 /* Something of it: `slot` of its route's row (stats/metrics.h). */
 void passage_count(const struct passage *passage, unsigned slot, uint64_t count);

@@ -158,7 +158,7 @@ void socket_watch(struct websocket *socket)
 	for (unsigned i = 0; i < TIME_KINDS; i++)
 		if (at_ms[i] < next_ms)
 			next_ms = at_ms[i];
-	passage_await(socket->passage, next_ms);
+	passage_await(socket->passage, next_ms, at_ms[TIME_END] == next_ms);
 }
 
 static void pass(struct websocket *socket, enum time_kind kind)
