@@ -6,7 +6,7 @@
  *   libmicrohttpd's thread: pending_suspend                          in either order
  *   main thread: the answer is here --> pending_answer --> resumed    `--
  *
- * Their number is bounded by whoever begins them.
+ * Their number is bounded by their callers.
  */
 #ifndef ADMIN_PENDING_H
 #define ADMIN_PENDING_H

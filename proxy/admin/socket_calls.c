@@ -16,8 +16,8 @@
 #define VIEWS_FIRST   16
 #define RETRY_AFTER_S 1
 
-/* Who waits for frames to be written. It lives until the last of them was told, also when its
- * request was answered long before. */
+/* A request that waits for frames to be written. It lives until the last of them was told, also
+ * when its request was answered long before. */
 struct send_tally {
 	struct send_report report;
 	struct send_tally *prev, *next; /* in all->tallies */

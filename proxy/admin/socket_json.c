@@ -39,7 +39,7 @@ static void set_gateway(json_t *object, const struct socket_view *view)
 		char *name = strndup(item->text, item->name_len);
 		char *value = strndup(item->text + item->name_len, item->value_len);
 		json_t *text = value ? admin_json_text(value) : NULL;
-		/* What is not UTF-8 has no place in the name of a member. */
+		/* A member's name must be UTF-8. */
 		if (!name || !text || json_object_set_new(meta, name, text) != 0)
 			log_debug("a value of a socket is not shown");
 		free(name);

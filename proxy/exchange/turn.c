@@ -377,7 +377,7 @@ static void judged_again(struct exchange *x)
 /*
  * A verdict of an authority is of the moment when it was asked. While the request waited for its
  * place, or the node stood still, that has passed: sent now, the request would be in another window
- * than it was charged in. The clock is read anew, as the turn itself may have been held up. Where
+ * than it was charged in. The clock is read again, as the turn itself may have been held up. Where
  * authorities take so long, the third verdict counts.
  */
 #define VERDICT_FRESH_NS (100 * CLOCK_NS_PER_MS)

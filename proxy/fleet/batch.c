@@ -89,7 +89,7 @@ bool batch_has_room(const struct batch *batch, unsigned limits)
 	       batch->rule_count + limits < BATCH_RULES_MOST;
 }
 
-/* The caller stands in braces: so all of its limits are in one slot of a Redis Cluster. */
+/* The caller is written in braces, so that all of its limits are in one slot of a Redis Cluster. */
 static bool add_key(struct batch *batch, const struct batch_charge *charge)
 {
 	size_t len = strlen(batch->prefix) + 34 + strlen(charge->limit);

@@ -1,6 +1,6 @@
 /*
  * The nodes of the fleet, as this one knows them: each holds a lease in the store (join.lua), which
- * its first worker renews three times in the lease's length. Whoever looks, on any thread, sees
+ * its first worker renews three times in the lease's length. A reader on any thread sees
  * what the store said last.
  */
 #ifndef FLEET_MEMBERS_H

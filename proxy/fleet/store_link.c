@@ -158,7 +158,7 @@ static void on_answer(struct redisAsyncContext *redis, void *reply, void *arg)
 	struct store_link *store = store_of(redis);
 
 	if (store && answer && is_unknown(answer) && !call->is_again) {
-		/* It was flushed away, or the store has begun anew: nothing was done. */
+		/* It was flushed away, or the store has started again: nothing was done. */
 		call->is_again = true;
 		load_function(store);
 		if (store_link_send(store, call))

@@ -31,7 +31,7 @@ static void say(struct websocket *socket, unsigned code, struct slice reason, un
 	memcpy(closing->reason, reason.at, closing->reason_len);
 }
 
-/* One that waits for its turn or its limit is given up: the client is told that no more is taken,
+/* One that waits for its turn or its limit is given up: the client learns that no more is taken,
  * and answers that only when nothing of it is under way. */
 static void give_up_message(struct websocket *socket, const char *why)
 {

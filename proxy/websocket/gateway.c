@@ -111,7 +111,7 @@ static void end(struct gateway *gateway)
 	loop_free_later(&gateway->worker->loop, &gateway->deferred, free_gateway);
 }
 
-/* Its socket is gone and no request is under way: the server is told, then it ends. */
+/* Its socket is gone and no request is under way: it informs the server, then ends. */
 static void end_in_order(struct gateway *gateway)
 {
 	bool closes = gateway->close_is_queued;

@@ -128,7 +128,7 @@ struct gateway *gateway_new(struct exchange *handshake);
 void gateway_run(struct gateway *gateway);
 
 /* The socket, or the handshake that was to open it, has ended. What was not sent is dropped, unless
- * the client has closed in order; then the server is told, if it must be. */
+ * the client has closed in order; then it informs the server, if it must. */
 void gateway_leave(struct gateway *gateway, const struct exchange *handshake);
 
 /* Nothing more goes to the server: ends what waits. `why` for the log: a constant. */

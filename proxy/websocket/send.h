@@ -27,7 +27,7 @@
 /*
  * Queues a text, binary or control frame, at the end of the lane, and takes a hold on it. It is
  * written in this turn of the loop at the earliest, not during the call, and the socket does not
- * end during the call. `report` (or NULL) is told what becomes of it, once.
+ * end during the call. `report` (or NULL) hears once what becomes of it.
  *
  * False: it is not queued, and that was told already. SEND_GONE: the socket closes. SEND_DROPPED:
  * there is no room for it, by socket_queue_bytes, socket_queue_messages, socket_queue_total_bytes

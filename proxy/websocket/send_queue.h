@@ -62,7 +62,7 @@ struct send_bounds {
 
 void send_queue_init(struct send_queue *queue);
 
-/* Frees all, `current` included; each is told SEND_GONE. It is as after send_queue_init. */
+/* Frees all, `current` included; each report gets SEND_GONE. It is as after send_queue_init. */
 void send_queue_end(struct send_queue *queue);
 
 /* The same for all but `current`. */
@@ -84,11 +84,11 @@ bool send_queue_fits(
 	const struct send_queue *queue, const struct send_bounds *bounds, size_t frame_bytes);
 
 /* At the end of the lane; takes a hold on the frame. False without memory, or where the queues of
- * all sockets are at their bound: then nothing is told. */
+ * all sockets are at their bound: then no report is made. */
 bool send_queue_add(struct send_queue *queue, enum send_lane lane, struct shared_frame *frame,
 	struct send_report *report);
 
-/* The oldest of the normal lane goes, and is told SEND_DROPPED. False: there is none. */
+/* The oldest of the normal lane goes, and its report gets SEND_DROPPED. False: there is none. */
 bool send_queue_drop_oldest(struct send_queue *queue);
 
 /*
