@@ -8,7 +8,7 @@ import time
 from lib import websocket as ws
 from lib.admin import value, with_admin
 from lib.gateway import Backend
-from lib.process import until
+from lib.process import pid_in, until
 from lib.sluice import to
 from lib.spans import most_within
 from lib.tap import equal, main, test, true
@@ -320,15 +320,13 @@ def upgrade(t):
     old = sluice.pid
     sluice.process.signal(signal.SIGUSR2)
 
-    def pid():
-        with open(path, encoding="ascii") as file:
-            return int(file.read() or 0)
-    until(lambda: os.path.exists(path) and pid() not in (0, old), "a new process")
+    until(lambda: pid_in(path) not in (0, old), "a new process")
+    new = pid_in(path)
     ended = []
 
     def end_new():
         if not ended:
-            ended.append(os.kill(pid(), signal.SIGTERM))
+            ended.append(os.kill(new, signal.SIGTERM))
     t.defer(end_new)
     socket.send("still here")
     equal(socket.message(), "still here")

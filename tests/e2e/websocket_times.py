@@ -4,7 +4,7 @@ import signal
 import time
 
 from lib import websocket as ws
-from lib.process import until
+from lib.process import pid_in, until
 from lib.sluice import to
 from lib.tap import equal, main, member, test, true
 from lib.websocket import open_socket, server
@@ -206,15 +206,13 @@ def upgrade(t):
     old = sluice.pid
     sluice.process.signal(signal.SIGUSR2)
 
-    def pid():
-        with open(path, encoding="ascii") as file:
-            return int(file.read() or 0)
-    until(lambda: os.path.exists(path) and pid() not in (0, old), "a new process")
+    until(lambda: pid_in(path) not in (0, old), "a new process")
+    new = pid_in(path)
     ended = []
 
     def end_new():
         if not ended:
-            ended.append(os.kill(pid(), signal.SIGTERM))
+            ended.append(os.kill(new, signal.SIGTERM))
     t.defer(end_new)
     socket.send("still here")
     equal(socket.message(), "still here")

@@ -231,6 +231,17 @@ def until(claim, what, pause=0.002):
         time.sleep(pause)
 
 
+def pid_in(path):
+    """The process that a pid file names; 0 while there is none: in an upgrade the old file is put aside before the
+    new process writes its own."""
+    try:
+        with open(path, encoding="ascii") as file:
+            text = file.read()
+    except FileNotFoundError:
+        return 0
+    return int(text) if text.endswith("\n") else 0
+
+
 class Lateness:
     """How late this machine lets a thread wake, at the worst: what a test that looks at times must
     forgive, as the other side's clock readings are late by as much."""
