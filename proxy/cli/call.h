@@ -15,7 +15,7 @@
 struct call {
 	const char *conf, *admin, *token_file, *limit, *method, *host, *address, *route;
 	const char *hash, *count, *wait_nodes;
-	const char *after, *code, *reason, *wait; /* of sockets */
+	const char *after, *code, *reason, *wait, *channel; /* of sockets */
 	const char *terms[FIELDS_MAX];
 	size_t term_count;
 	bool sort_refused, is_hashed, as_csv, is_binary;

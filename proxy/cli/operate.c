@@ -37,7 +37,7 @@ const char cli_operate_usage[] =
 	"       sluice keys show|revoke|delete KEY               its plan; refuse it; forget what "
 	"was set\n"
 	"       sluice sessions drain|close|abort ID             end a session\n"
-	"       sluice sockets [--find NAME=VALUE]... [--count N] [--after ID]\n"
+	"       sluice sockets [--find NAME=VALUE]... [--channel NAME] [--count N] [--after ID]\n"
 	"                                                        the WebSockets that are open\n"
 	"       sluice sockets ID                                one of them\n"
 	"       sluice sockets post|send ID|all TEXT [--binary] [--wait TIME]\n"
@@ -78,6 +78,7 @@ enum {
 	GIVEN_CSV,
 	GIVEN_WAIT_NODES,
 	GIVEN_FIND,
+	GIVEN_CHANNEL,
 	GIVEN_AFTER,
 	GIVEN_CODE,
 	GIVEN_REASON,
@@ -259,9 +260,9 @@ static const struct command commands[] = {
 	{"upstreams", 0, 4, run_upstreams, 0},
 	{"sessions", 0, 2, run_sessions, 0},
 	{"sockets", 0, 3, cli_sockets,
-		OPTION(GIVEN_FIND) | OPTION(GIVEN_COUNT) | OPTION(GIVEN_AFTER) |
-			OPTION(GIVEN_CODE) | OPTION(GIVEN_REASON) | OPTION(GIVEN_WAIT) |
-			OPTION(GIVEN_BINARY)},
+		OPTION(GIVEN_FIND) | OPTION(GIVEN_CHANNEL) | OPTION(GIVEN_COUNT) |
+			OPTION(GIVEN_AFTER) | OPTION(GIVEN_CODE) | OPTION(GIVEN_REASON) |
+			OPTION(GIVEN_WAIT) | OPTION(GIVEN_BINARY)},
 	{"callers", 0, 1, cli_callers,
 		OPTION(GIVEN_REFUSED) | OPTION(GIVEN_COUNT) | OPTION(GIVEN_LIMIT) |
 			OPTION(GIVEN_HASH)},
@@ -294,6 +295,7 @@ static const struct option options[] = {{"config", required_argument, NULL, 'c'}
 	{"count", required_argument, NULL, GIVEN_COUNT},
 	{"refused", no_argument, NULL, GIVEN_REFUSED}, {"hashed", no_argument, NULL, GIVEN_HASHED},
 	{"csv", no_argument, NULL, GIVEN_CSV}, {"find", required_argument, NULL, GIVEN_FIND},
+	{"channel", required_argument, NULL, GIVEN_CHANNEL},
 	{"after", required_argument, NULL, GIVEN_AFTER},
 	{"code", required_argument, NULL, GIVEN_CODE},
 	{"reason", required_argument, NULL, GIVEN_REASON},
@@ -327,6 +329,8 @@ static const char **value_of(struct call *call, int given)
 		return &call->count;
 	case GIVEN_AFTER:
 		return &call->after;
+	case GIVEN_CHANNEL:
+		return &call->channel;
 	case GIVEN_CODE:
 		return &call->code;
 	case GIVEN_REASON:

@@ -47,6 +47,7 @@ static bool add_terms(struct call *call, struct query *query)
 		query_add(query, "", name, equals + 1);
 		free(name);
 	}
+	query_add(query, "", "channel", call->channel);
 	return true;
 }
 
@@ -190,7 +191,7 @@ int cli_sockets(struct call *call)
 	if (call->word_count > 1) {
 		fprintf(stderr,
 			"sluice sockets: expected nothing, an id, post or send ID TEXT, or close, "
-			"abort or drain ID; all stands for those that --find finds\n");
+			"abort or drain ID; all stands for those that --find and --channel find\n");
 		return 2;
 	}
 	if (call->code || call->reason || call->wait || call->is_binary) {

@@ -337,6 +337,17 @@ void channel_unsubscribe_all(struct channel_view *view, struct subscriber *subsc
 		end_at(view, subscriber, &subscriber->first);
 }
 
+bool channel_has_subscriber(
+	const struct channel_view *view, const struct subscriber *subscriber, struct slice name)
+{
+	const struct channel_part *part = subscriber->first ? look_up(view, name) : NULL;
+	const struct subscription *subscription = part ? subscriber->first : NULL;
+
+	while (subscription && subscription->part != part)
+		subscription = subscription->next_of_subscriber;
+	return subscription;
+}
+
 /* ---- publishing ------------------------------------------------------------------------------ */
 
 struct channel *channel_hold(struct channels *channels, struct slice name, uint64_t *subscriptions,

@@ -76,6 +76,10 @@ void channel_unsubscribe(
 /* Ends all of them. */
 void channel_unsubscribe_all(struct channel_view *view, struct subscriber *subscriber);
 
+/* Is it subscribed to the channel `name`? */
+bool channel_has_subscriber(
+	const struct channel_view *view, const struct subscriber *subscriber, struct slice name);
+
 /* ---- publishing ------------------------------------------------------------------------------ */
 
 /* Holds the channel `name`. NULL: nobody is subscribed to it. `*subscriptions` is how many are;

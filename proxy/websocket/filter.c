@@ -8,6 +8,7 @@
 #include "gate/identity.h"
 #include "http/forwarded.h"
 #include "websocket/gateway.h"
+#include "websocket/grip.h"
 #include "websocket/view.h"
 
 /* ---- values ---------------------------------------------------------------------------------- */
@@ -86,6 +87,15 @@ static bool read_connection(struct socket_filter *filter, struct slice text)
 	return read_name(filter->connection, text);
 }
 
+static bool read_channel(struct socket_filter *filter, struct slice text)
+{
+	if (!grip_channel_is_valid(text))
+		return false;
+	memcpy(filter->channel, text.at, text.len);
+	filter->channel_bytes = text.len;
+	return true;
+}
+
 static bool read_meta(struct socket_filter *filter, const char *name, const char *value)
 {
 	struct filter_meta *meta = &filter->meta[filter->meta_count];
@@ -158,6 +168,11 @@ static bool fits_connection(const struct socket_filter *filter, const struct web
 					  (struct slice){socket->gateway->id, GATEWAY_ID_BYTES});
 }
 
+static bool fits_channel(const struct socket_filter *filter, const struct websocket *socket)
+{
+	return socket_is_subscribed(socket, (struct slice){filter->channel, filter->channel_bytes});
+}
+
 /* A value that was not set is empty. */
 static bool fits_meta(const struct socket_filter *filter, const struct websocket *socket)
 {
@@ -193,6 +208,7 @@ static const struct term terms[] = {
 	{"max_idle", A_DURATION, read_max_idle, fits_max_idle},
 	{"connection", "the Connection-Id that a gateway's server knows", read_connection,
 		fits_connection},
+	{"channel", "a channel's name of at most 1024 bytes", read_channel, fits_channel},
 };
 #define TERMS (sizeof(terms) / sizeof(terms[0]))
 _Static_assert(TERMS <= 32, "a bit for each term");

@@ -11,6 +11,7 @@
 #include "base/slice.h"
 #include "conf/conf.h"
 #include "throttle/throttle.h"
+#include "websocket/grip_control.h"
 
 #define FILTER_NAME_BYTES 256
 
@@ -34,6 +35,8 @@ struct socket_filter {
 	struct conf_cidr address;
 	uint64_t min_age_ms, max_age_ms, min_idle_ms, max_idle_ms;
 	char connection[FILTER_NAME_BYTES];
+	char channel[GRIP_CHANNEL_BYTES];
+	size_t channel_bytes;
 	struct filter_meta meta[FILTER_META];
 	unsigned meta_count;
 };

@@ -174,6 +174,11 @@ bool grip_deliver(struct subscriber *subscriber, struct shared_frame *frame)
 	return true;
 }
 
+bool socket_is_subscribed(const struct websocket *socket, struct slice channel)
+{
+	return channel_has_subscriber(view_of(socket), &socket->grip.subscriber, channel);
+}
+
 void socket_end_grip(struct websocket *socket)
 {
 	if (socket->grip.subscriber.first)

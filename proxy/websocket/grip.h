@@ -32,6 +32,9 @@ uint64_t socket_keep_alive_ms(struct websocket *socket);
 /* Sends it. */
 void socket_send_keep_alive(struct websocket *socket);
 
+/* Is it subscribed to this channel? */
+bool socket_is_subscribed(const struct websocket *socket, struct slice channel);
+
 /* Ends its subscriptions and its keep-alive: the socket ends. */
 void socket_end_grip(struct websocket *socket);
 

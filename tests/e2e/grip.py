@@ -5,7 +5,7 @@ import hmac
 import json
 import time
 
-from lib.admin import value, with_admin
+from lib.admin import command, value, with_admin
 from lib.gateway import Backend
 from lib.process import until
 from lib.sluice import to
@@ -118,6 +118,55 @@ def published(t):
     with t.point("the figures"):
         true(metric(admin, "sluice_published_items_total") >= 20, "items")
         true(metric(admin, "sluice_published_deliveries_total") >= 36, "deliveries")
+
+
+@group("sockets are found by their channels, and sent to and ended by them", workers=[4])
+def found(t):
+    sluice, admin, _ = chat(t)
+    sockets = {target: open_socket(t, sluice, target="/" + target) for target in ("a", "b", "a,b", "stays,b", "")}
+    subscribed(admin, 6)
+
+    def count(query):
+        status, answer = admin.json("/api/v1/sockets?" + query)
+        equal(status, 200, answer)
+        return len(answer["sockets"])
+
+    def operate(operation, query, body=None):
+        status, answer = admin.json(f"/api/v1/sockets/all/{operation}?{query}", "POST",
+                                    body=b"" if body is None else json.dumps(body).encode())
+        equal(status, 200, answer)
+        return answer["found"]
+
+    with t.point("alone, and combined with other terms"):
+        equal([count("channel=" + name) for name in ("a", "b", "stays", "none", "%C3%A5")], [2, 3, 1, 0, 0])
+        equal([count("channel=a&" + more) for more in ("min_age=1h", "max_age=1h", "type=other", "address=127.0.0.0/8")],
+              [0, 2, 0, 2])
+        equal([admin.json("/api/v1/sockets?channel=" + name)[0] for name in ("", "%FF", "c" * 1025)], [400] * 3)
+    with t.point("by the command line"):
+        listed = json.loads(command("sockets", "--channel", "a", "--json", "-c", sluice.ini_path))["sockets"]
+        equal(len(listed), 2)
+        command("sockets", "post", "all", "by hand", "--channel", "a", "--find", "max_age=1h", "-c", sluice.ini_path)
+        command("sockets", "--channel", "", "-c", sluice.ini_path, status=1)
+        for name in ("a", "a,b"):
+            equal(sockets[name].message(), "by hand")
+    with t.point("posted to"):
+        equal(operate("post", "channel=b&wait=sent", {"text": "to b"}), 3)
+        for name in ("b", "a,b", "stays,b"):
+            equal(sockets[name].message(), "to b")
+    with t.point("not after they left the channel"):
+        sockets["stays,b"].send("-b")
+        equal(sockets["stays,b"].message(), "done")
+        equal(count("channel=b"), 2)
+    with t.point("drained and closed"):
+        equal(operate("drain", "channel=a"), 2)
+        for name in ("a", "a,b"):
+            equal(sockets[name].closed_with()[0], 1001)
+        until(lambda: count("channel=b") == 1, "one is left")
+        equal(operate("close", "channel=b", {"code": 4009}), 1)
+        equal(sockets["b"].closed_with()[0], 4009)
+        equal(count("channel=stays"), 1)
+        equal(publish(admin, item("stays", "still here"))["subscriptions"], 1)
+        equal(sockets["stays,b"].message(), "still here")
 
 
 @test("a close that is published ends the sockets behind what was published before", workers=[4])

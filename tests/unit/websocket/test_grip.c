@@ -3,6 +3,7 @@
 #include "opened.h"
 
 #include "base/hs256.h"
+#include "websocket/filter.h"
 #include "websocket/grip.h"
 #include "websocket/publish.h"
 #include "websocket/send.h"
@@ -98,6 +99,35 @@ static void subscriptions_end_with_the_socket(void **state)
 	assert_false(opened_is_open(&o));
 	assert_int_equal(count_of(PUBLISH_CHANNELS), 0);
 	assert_int_equal(publish_text("room", "1"), 0);
+	end();
+}
+
+static bool fits(const char *channel)
+{
+	struct socket_filter filter = {0};
+
+	assert_int_equal(filter_add(&filter, "channel", channel), FILTER_OK);
+	return filter_fits(&filter, o.socket);
+}
+
+static void found_by_its_channels(void **state)
+{
+	struct socket_filter filter = {0};
+
+	(void)state;
+	begin(&plain);
+	assert_false(fits("room"));
+	subscribe("room");
+	subscribe("other");
+	assert_true(fits("room"));
+	assert_true(fits("other"));
+	assert_false(fits("roo"));
+	assert_false(fits("rooms"));
+	control("{\"type\":\"unsubscribe\",\"channel\":\"room\"}");
+	assert_false(fits("room"));
+	assert_true(fits("other"));
+	assert_int_equal(filter_add(&filter, "channel", ""), FILTER_INVALID);
+	assert_int_equal(filter_add(&filter, "channel", "\xff"), FILTER_INVALID);
 	end();
 }
 
@@ -240,6 +270,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(subscribed_sockets_get_what_is_published),
 		cmocka_unit_test(subscriptions_end_with_the_socket),
+		cmocka_unit_test(found_by_its_channels),
 		cmocka_unit_test(bounds_refuse_and_count),
 		cmocka_unit_test(detached),
 		cmocka_unit_test(a_published_close),
