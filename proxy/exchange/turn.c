@@ -211,6 +211,8 @@ static void on_deadline(struct deadline *deadline)
 
 	if (x->state == EXCHANGE_DELAYED) {
 		exchange_admit(x);
+	} else if (turn_awaits_riders(x)) {
+		exchange_forward(x);
 	} else if (x->state == EXCHANGE_ASKING) {
 		expire(x);
 	} else if (x->state == EXCHANGE_QUEUED && exchange_looks_again(x) &&
@@ -398,16 +400,59 @@ static void judged_at_turn(struct exchange *x)
 		exchange_forward(x);
 }
 
-/* Gives back what the old verdict took, and asks again; it keeps its place meanwhile. */
-static __attribute__((noinline)) void renew_verdict(struct exchange *x)
+static void give_back_verdict(struct exchange *x)
 {
 	static const struct gate_end unused = {.never_forwarded = true};
 
 	gate_finish(x->use->site->gate, x->route, &x->gate.receipt, &unused,
 		worker_throttle_ns(x->worker));
+}
+
+/* Gives back what the old verdict took, and asks again; it keeps its place meanwhile. */
+static __attribute__((noinline)) void renew_verdict(struct exchange *x)
+{
+	give_back_verdict(x);
 	x->turn.renewals++;
 	ask(x, judged_at_turn);
 }
+
+/* ---- those that leave with another ----------------------------------------------------------- */
+
+bool turn_is_old(const struct exchange *x)
+{
+	return x->gate.receipt.authority && is_old(x);
+}
+
+/* Delayed or not: its turn is still to come. */
+static void judged_as_rider(struct exchange *x)
+{
+	exchange_enter(x, EXCHANGE_HELD);
+}
+
+void turn_renew(struct exchange *x)
+{
+	assert(x->state == EXCHANGE_HELD && x->turn.in_queue);
+	give_back_verdict(x);
+	ask(x, judged_as_rider);
+}
+
+bool turn_is_renewed(const struct exchange *x)
+{
+	return x->state == EXCHANGE_ASKING && x->turn.judged == judged_as_rider;
+}
+
+void turn_await_riders(struct exchange *x)
+{
+	assert(x->state == EXCHANGE_ASKING && x->turn.question == 0);
+	wait_until(x, worker_now_ms(x->worker) + x->gate.identity.authority->timeout_ms);
+}
+
+bool turn_awaits_riders(const struct exchange *x)
+{
+	return x->state == EXCHANGE_ASKING && x->turn.question == 0;
+}
+
+/* ---- its turn -------------------------------------------------------------------------------- */
 
 /* At the head of its session: one that its limit delays waits here until it fits, and then for a
  * place at its upstream once more. */

@@ -32,6 +32,27 @@ void turn_answered(
 /* All before it on its connection are answered: go on with what waited for that. */
 void exchange_next(struct exchange *exchange);
 
+/*
+ * Of messages that leave in one request with the first, of which each has a verdict of its own. All
+ * of them are asked about again in one turn of the loop, so that a store answers them in one call:
+ *
+ *   first: old when its turn comes --ASKING--> judged --turn_await_riders--> all judged: forwarded
+ *   those behind it, old: turn_renew --ASKING--> judged: HELD, where they were
+ */
+
+/* Is its verdict an authority's, and too old to be sent by? */
+bool turn_is_old(const struct exchange *exchange);
+/* HELD, in the queue, with such a verdict: gives back what that took and asks again. It may be
+ * refused and ended by that. */
+void turn_renew(struct exchange *exchange);
+/* Is it being asked about by turn_renew? */
+bool turn_is_renewed(const struct exchange *exchange);
+/* In ASKING, judged, when it is to be forwarded: it stays in that state until exchange_forward, at
+ * most as long as an authority may take to answer. */
+void turn_await_riders(struct exchange *exchange);
+/* Does it do so? */
+bool turn_awaits_riders(const struct exchange *exchange);
+
 /* Its turn has come: through the gate when it was delayed, then on. */
 void exchange_admit(struct exchange *exchange);
 

@@ -240,6 +240,8 @@ static void run_first(struct gateway *gateway)
 		exchange_next(first);
 	else if (first->state == EXCHANGE_FORWARDING || first->state == EXCHANGE_RELAYING)
 		exchange_run(first);
+	if (gateway->client.first == first && first->state == EXCHANGE_ASKING)
+		gateway_renew_riders(gateway);
 }
 
 void gateway_run(struct gateway *gateway)

@@ -170,6 +170,10 @@ void gateway_send_close(struct gateway *gateway, struct slice payload);
 void gateway_send_disconnect(struct gateway *gateway);
 void gateway_send_keep_alive(struct gateway *gateway);
 
+/* The first message is asked about again, as its verdict was old when its turn came: so are those
+ * that may leave with it. Or all of them are judged: it leaves. */
+void gateway_renew_riders(struct gateway *gateway);
+
 /* See struct client_calls. */
 bool gateway_serve(struct client *client, struct exchange *message);
 bool gateway_retry(struct client *client, struct exchange *message);

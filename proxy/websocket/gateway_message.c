@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "exchange/find_server.h"
 #include "exchange/reply.h"
 #include "exchange/turn.h"
 #include "http/problem.h"
@@ -144,13 +145,54 @@ void gateway_send_keep_alive(struct gateway *gateway)
 
 /* ---- its turn -------------------------------------------------------------------------------- */
 
-/* May it leave with the one whose turn it is? Nothing of another connection is passed by that. */
-static bool may_ride(const struct exchange *lead, struct exchange *x)
+/* Can it leave with the one whose turn it is, as soon as its verdict is fresh? */
+static bool is_rider(const struct exchange *lead, const struct exchange *x)
 {
 	return x->state == EXCHANGE_HELD && x->turn.in_queue && x->turn.question == 0 &&
 	       x->gate.verdict.outcome == GATE_ADMIT && !x->tunnel.is_event &&
-	       x->use == lead->use && x->route == lead->route &&
+	       x->use == lead->use && x->route == lead->route;
+}
+
+/* May it leave with that now? Nothing of another connection is passed by that. */
+static bool may_ride(const struct exchange *lead, struct exchange *x)
+{
+	return is_rider(lead, x) && !turn_is_old(x) &&
 	       queue_is_next(x->worker->node->queue, &x->turn.ticket);
+}
+
+/* One that is judged at once by its authority may be refused, and those behind it with it. */
+static void ask_riders(struct exchange *lead)
+{
+	struct exchange *x = lead->next;
+	unsigned events = 1;
+
+	for (; x && events < GATEWAY_BATCH_EVENTS && is_rider(lead, x); x = x->next, events++) {
+		if (!turn_is_old(x))
+			continue;
+		turn_renew(x);
+		if (x->state == EXCHANGE_ENDED)
+			break;
+	}
+}
+
+static bool riders_are_asked(const struct exchange *lead)
+{
+	for (const struct exchange *x = lead->next; x; x = x->next)
+		if (turn_is_renewed(x))
+			return true;
+	return false;
+}
+
+void gateway_renew_riders(struct gateway *gateway)
+{
+	struct exchange *lead = gateway->client.first;
+
+	if (lead->turn.renewals > 0 && lead->turn.question != 0) {
+		ask_riders(lead);
+	} else if (turn_awaits_riders(lead) && !riders_are_asked(lead)) {
+		deadline_clear(&lead->turn.deadline);
+		exchange_forward(lead);
+	}
 }
 
 static void take_along(struct gateway *gateway, struct exchange *lead, struct exchange *last)
@@ -214,6 +256,10 @@ bool gateway_serve(struct client *client, struct exchange *x)
 
 	if (x->tunnel.is_composed)
 		return true; /* it could not be sent before */
+	if (x->state == EXCHANGE_ASKING && riders_are_asked(x)) {
+		turn_await_riders(x);
+		return false;
+	}
 	if (!x->tunnel.is_event) {
 		uint64_t bytes = gather_riders(gateway, x);
 		if (x->tunnel.riders && !join(x, bytes))
