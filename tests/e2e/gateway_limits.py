@@ -1,16 +1,14 @@
 """websocket = gateway: messages are charged, ordered, counted and ended as those of websocket = messages."""
-import os
 import re
-import signal
 import threading
-import time
 
 from lib import websocket as ws
 from lib.admin import value, with_admin
 from lib.gateway import Backend
-from lib.process import pid_in, until
+from lib.one_budget import OneBudget
+from lib.process import until
 from lib.sluice import to
-from lib.spans import most_within
+from lib.successor import Successor
 from lib.tap import equal, main, test, true
 from lib.websocket import open_socket
 
@@ -126,10 +124,7 @@ def one_budget(t):
 
 @test("no window holds more than the limit when half is spent by requests and half by messages")
 def bound(t):
-    quota, window, seconds = 40, 2.0, 5.0
-    sent, numbers, lock = {}, iter(range(10 ** 6)), threading.Lock()
-    log = ws.Log()
-    admitted = {"request": 0, "message": 0}
+    log, budget = ws.Log(), OneBudget(t, quota=40, window=2)
 
     def on_event(call, kind, content):
         if kind == "TEXT":
@@ -142,42 +137,7 @@ def bound(t):
             log.add(x.request.get("X-Number"))
         gateway(x)
 
-    sluice = t.sluice(limit(f"{quota} per {int(window)}s"),
-                      to(t.origin(handler), route="path = /work\n" + route(
-                          "on_message_exceed = drop\nmessage_notice = no", limits="l")),
-                      "[route open]\nupstream = origin\npath = /open\nsession = header:X-Api-Key\n"
-                      "websocket = gateway\nmessage_limits = l\non_message_exceed = drop\n"
-                      "message_notice = no\n")
-
-    def number():
-        with lock:
-            n = str(next(numbers))
-            sent[n] = time.monotonic()
-        return n
-
-    def one_client(end):
-        client = t.client(sluice)
-        socket = open_socket(t, sluice, "/open", KEY)
-        while time.monotonic() < end:
-            if client.ask("/work", fields=[*KEY, ("X-Number", number())]).status == 200:
-                admitted["request"] += 1
-            socket.send(number())
-            if socket.message() == "ok":
-                admitted["message"] += 1
-
-    end = time.monotonic() + seconds
-    threads = [threading.Thread(target=one_client, args=(end,)) for _ in range(6)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    spans = [(sent[n], at) for at, n in log.items]
-    most = most_within(spans, window)
-    t.note(f"{len(spans)} of {len(sent)} reached the backend, {admitted}; at most {most} within {window} s")
-    equal(len(spans), sum(admitted.values()), "each that reached the backend was answered so")
-    true(most <= quota, f"{most} were sent and read within {window} s, of {quota}")
-    true(len(spans) >= quota * int(seconds / window), f"only {len(spans)} were admitted")
-    true(min(admitted.values()) >= len(spans) // 10, f"half and half: {admitted}")
+    budget.spend(t.sluice(budget.sections(t.origin(handler), "gateway")), log, clients=6, seconds=5.0)
 
 
 @test("max_sockets bounds the sockets of a caller, and one that ends makes room")
@@ -312,33 +272,21 @@ def reload(t):
 
 @test("an upgrade of the binary leaves sockets with the old process until they end")
 def upgrade(t):
-    path = os.path.join(t.folder, "pid")
+    path = t.path("sluice.pid")
     backend = Backend()
     sluice = t.sluice(to(t.origin(backend), route=route(messages="")),
                       settings=f"pid_file = {path}\nshutdown_timeout = 20s")
     socket = open_socket(t, sluice)
-    old = sluice.pid
-    sluice.process.signal(signal.SIGUSR2)
-
-    until(lambda: pid_in(path) not in (0, old), "a new process")
-    new = pid_in(path)
-    ended = []
-
-    def end_new():
-        if not ended:
-            ended.append(os.kill(new, signal.SIGTERM))
-    t.defer(end_new)
+    successor = Successor(t, sluice, path)
     socket.send("still here")
     equal(socket.message(), "still here")
     other = open_socket(t, sluice)
     other.send("with the new one")
     equal(other.message(), "with the new one")
     other.stream.reset()
-    until(lambda: GONE in backend.log.all(), "the new one tells of the end")
+    until(lambda: GONE in backend.log.all(), "the new one reports the end")
     socket.close()
-    until(lambda: not sluice.process.running(), "the old process ends")
-    end_new()
-    equal(sluice.wait(), 0)
+    equal(successor.end_both(), 0)
 
 
 @test("socket_idle_timeout closes with 1001; requests that keep a socket alive do not count")

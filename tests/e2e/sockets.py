@@ -2,9 +2,7 @@
 """WebSockets under an operator's hands: found by what they are, sent to, and ended, on whichever worker."""
 import base64
 import json
-import os
 import re
-import signal
 import threading
 
 from lib import websocket as ws
@@ -12,6 +10,7 @@ from lib.admin import command, value, with_admin
 from lib.gateway import Backend
 from lib.process import until
 from lib.sluice import to
+from lib.successor import Successor
 from lib.tap import equal, group, main, test, true
 from lib.websocket import open_socket, server
 from lib.wire import Ended
@@ -569,21 +568,7 @@ def upgraded(t):
     socket, id = slow(t, sluice, admin)
     run(admin, id, "post", {"text": "before"})
     old = sluice.pid
-    sluice.process.signal(signal.SIGUSR2)
-
-    def pid():
-        try:
-            with open(path, encoding="ascii") as file:
-                return int(file.read() or 0)
-        except FileNotFoundError:  # between two of them
-            return 0
-    until(lambda: pid() not in (0, old), "a new process")
-    ended = []
-
-    def end_new():
-        if not ended:
-            ended.append(os.kill(pid(), signal.SIGTERM))
-    t.defer(end_new)
+    successor = Successor(t, sluice, path)
     until(lambda: admin.json("/api/v1/status")[1]["pid"] != old, "the new process answers")
     equal(listed(admin), [])
     run(admin, id, "post", {"text": "not here"}, status=404)
@@ -595,9 +580,7 @@ def upgraded(t):
     equal(after_the_filling(socket), "before")  # nothing of its queue was lost
     other.stream.close()
     socket.close()
-    until(lambda: not sluice.process.running(), "the old process ends")
-    end_new()
-    equal(sluice.wait(), 0)
+    equal(successor.end_both(), 0)
 
 
 @test("sluice ends while requests wait for slow readers: they get 503", workers=[4])

@@ -2,14 +2,13 @@
 import json
 import os
 import re
-import threading
 import time
 
 from lib import websocket as ws
 from lib.admin import value, with_admin
+from lib.one_budget import OneBudget
 from lib.process import until
 from lib.sluice import to
-from lib.spans import most_within
 from lib.tap import equal, main, test, true
 from lib.websocket import open_socket, server
 
@@ -170,10 +169,7 @@ def one_budget(t):
 
 @test("no window holds more than the limit when half is spent by requests and half by messages")
 def bound(t):
-    quota, window, seconds = 40, 2.0, 7.0
-    log, sent, numbers, lock = ws.Log(), {}, iter(range(10 ** 6)), threading.Lock()
-    admitted = {"request": 0, "message": 0}
-
+    log, budget = ws.Log(), OneBudget(t, quota=40, window=2)
     messages = server(lambda socket, message: (log.add(message), socket.send("ok")))
 
     def handler(x):
@@ -181,43 +177,7 @@ def bound(t):
             log.add(x.request.get("X-Number"))
         messages(x)
 
-    origin = t.origin(handler)
-    sluice = t.sluice(limit(f"{quota} per {int(window)}s"), limit("1000000 per 1s", "open"),
-                      to(origin, route="path = /work\n" + route(
-                          "on_message_exceed = drop\nmessage_notice = no", limits="l")),
-                      "[route open]\nupstream = origin\npath = /open\nlimits = open\n"
-                      "session = header:X-Api-Key\nwebsocket = messages\nmessage_limits = l\n"
-                      "on_message_exceed = drop\nmessage_notice = no\n")
-
-    def number():
-        with lock:
-            n = str(next(numbers))
-            sent[n] = time.monotonic()
-        return n
-
-    def one_client(end):
-        client = t.client(sluice)
-        socket = open_socket(t, sluice, "/open", KEY)
-        while time.monotonic() < end:
-            if client.ask("/work", fields=[*KEY, ("X-Number", number())]).status == 200:
-                admitted["request"] += 1
-            socket.send(number())
-            if socket.message() == "ok":
-                admitted["message"] += 1
-
-    end = time.monotonic() + seconds
-    threads = [threading.Thread(target=one_client, args=(end,)) for _ in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    spans = [(sent[n], at) for at, n in log.items]
-    most = most_within(spans, window)
-    t.note(f"{len(spans)} of {len(sent)} reached the origin, {admitted}; at most {most} within {window} s")
-    equal(len(spans), sum(admitted.values()), "each that reached the origin was answered so")
-    true(most <= quota, f"{most} were sent and read within {window} s, of {quota}")
-    true(len(spans) >= quota * int(seconds / window), f"only {len(spans)} were admitted")
-    true(min(admitted.values()) >= len(spans) // 10, f"half and half: {admitted}")
+    budget.spend(t.sluice(budget.sections(t.origin(handler), "messages")), log, clients=8)
 
 
 @test("max_sockets bounds the sockets of a caller, and one that ends makes room")

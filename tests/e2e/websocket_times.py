@@ -1,11 +1,10 @@
 """What a WebSocket whose messages are read may take its time for, and how it ends."""
-import os
-import signal
 import time
 
 from lib import websocket as ws
-from lib.process import pid_in, until
+from lib.process import until
 from lib.sluice import to
+from lib.successor import Successor
 from lib.tap import equal, main, member, test, true
 from lib.websocket import open_socket, server
 from lib.wire import Ended
@@ -203,17 +202,7 @@ def upgrade(t):
     path = t.path("sluice.pid")
     sluice = t.sluice(to(origin, route=route("")), settings=f"pid_file = {path}\nshutdown_timeout = 20s")
     socket = open_socket(t, sluice)
-    old = sluice.pid
-    sluice.process.signal(signal.SIGUSR2)
-
-    until(lambda: pid_in(path) not in (0, old), "a new process")
-    new = pid_in(path)
-    ended = []
-
-    def end_new():
-        if not ended:
-            ended.append(os.kill(new, signal.SIGTERM))
-    t.defer(end_new)
+    successor = Successor(t, sluice, path)
     socket.send("still here")
     equal(socket.message(), "still here")
     other = open_socket(t, sluice)
@@ -221,9 +210,7 @@ def upgrade(t):
     equal(other.message(), "with the new one")
     other.stream.close()
     socket.close()
-    until(lambda: not sluice.process.running(), "the old process ends")
-    end_new()  # it has the pipes of the old one, which are read to their end
-    equal(sluice.wait(), 0)
+    equal(successor.end_both(), 0)
 
 
 if __name__ == "__main__":
