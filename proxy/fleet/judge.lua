@@ -73,8 +73,8 @@ local function drop(k, rule)
 end
 
 local function add(k, slot, cost)
-	if count[k] == 0 and used[k] == 0 then
-		oldest[k], newest[k] = slot, slot
+	if used[k] == 0 then
+		oldest[k], newest[k], count[k], bytes[k], first[k] = slot, slot, 0, '', 1
 	elseif slot > newest[k] then
 		bytes[k] = sub(bytes[k], first[k]) .. to_bytes(SLOT, newest[k], count[k])
 		first[k], newest[k], count[k] = 1, slot, 0
