@@ -14,7 +14,7 @@
 #include "daemon/wait_check.h"
 #include "exchange/exchange.h"
 #include "exchange/passage.h"
-#include "exchange/turn.h"
+#include "exchange/turn_ask.h"
 #include "fleet/fleet_part.h"
 #include "http1/downstream.h"
 #include "http1/http1_server.h"

@@ -17,6 +17,7 @@
 #include "exchange/reply.h"
 #include "exchange/switched.h"
 #include "exchange/turn.h"
+#include "exchange/turn_limits.h"
 #include "http/problem.h"
 #include "site/spare.h"
 #include "upstream/server_connection.h"

@@ -9,7 +9,7 @@
 #include "exchange/forward.h"
 #include "exchange/reply.h"
 #include "exchange/respond.h"
-#include "exchange/turn.h"
+#include "exchange/turn_place.h"
 #include "http1/client_wait.h"
 #include "http1/http1_client.h"
 #include "http1/idle_wait.h"

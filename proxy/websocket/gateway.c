@@ -5,7 +5,7 @@
 #include <unistd.h>
 
 #include "exchange/forward.h"
-#include "exchange/turn.h"
+#include "exchange/turn_place.h"
 #include "upstream/server.h"
 #include "websocket/close.h"
 #include "websocket/state.h"

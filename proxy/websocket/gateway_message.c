@@ -10,6 +10,7 @@
 #include "exchange/find_server.h"
 #include "exchange/reply.h"
 #include "exchange/turn.h"
+#include "exchange/turn_ask.h"
 #include "http/problem.h"
 #include "websocket/close.h"
 #include "websocket/gateway.h"

@@ -15,6 +15,7 @@
 #include "exchange/reply.h"
 #include "exchange/respond.h"
 #include "exchange/turn.h"
+#include "exchange/turn_place.h"
 #include "http1/http1_response.h"
 
 static const char *const route_names[] = {"strict", "writes", "free", "table", "shallow", "narrow"};

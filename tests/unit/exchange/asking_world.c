@@ -12,6 +12,7 @@
 #include "../gate/conf_of.h"
 #include "daemon/wait_check.h"
 #include "exchange/turn.h"
+#include "exchange/turn_ask.h"
 #include "gate/roster.h"
 #include "queue/run_queue.h"
 #include "site/site.h"

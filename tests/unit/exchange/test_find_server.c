@@ -14,14 +14,6 @@
 static const struct stage_conf plain = {0};
 static const struct stage_conf two = {.upstream = "server = 127.0.0.1:3"};
 
-static struct exchange *other_asks(struct stage *stage, const char *bytes)
-{
-	stage->asks = &stage->other;
-	struct exchange *x = stage_ask(stage, bytes);
-	stage->asks = &stage->client;
-	return x;
-}
-
 /* ---- connecting ------------------------------------------------------------------------------ */
 
 static void an_idle_connection_is_used_again(void **state)
@@ -267,7 +259,7 @@ static void it_waits_for_a_connection_that_is_free(void **state)
 {
 	struct stage *stage = begin_bounded();
 	struct passage *tunnel = fill(stage);
-	struct exchange *x = other_asks(stage, GET);
+	struct exchange *x = stage_other_asks(stage, GET);
 
 	(void)state;
 	assert_int_equal(x->state, EXCHANGE_QUEUED);
@@ -286,7 +278,8 @@ static void others_stand_behind_it(void **state)
 {
 	struct stage *stage = begin_bounded();
 	struct passage *tunnel = fill(stage);
-	struct exchange *first = other_asks(stage, GET), *second = other_asks(stage, GET);
+	struct exchange *first = stage_other_asks(stage, GET),
+			*second = stage_other_asks(stage, GET);
 
 	(void)state;
 	first->response_progress = second->response_progress = RESPONSE_COMING;
@@ -309,7 +302,7 @@ static void another_server_may_serve_meanwhile(void **state)
 
 	(void)state;
 	fill(stage);
-	struct exchange *x = other_asks(stage, GET);
+	struct exchange *x = stage_other_asks(stage, GET);
 	stage_pass(stage, &x->turn.deadline);
 	assert_int_equal(x->state, EXCHANGE_QUEUED); /* none yet: looks again */
 	assert_int_equal(x->turn.deadline.at_ms, STAGE_START_MS + 400);
@@ -332,7 +325,7 @@ static void one_that_failed_before_is_asked_again(void **state)
 	fill(stage);
 	server_set_mode(&servers[0], SERVER_ENABLED);
 	stage->connect_error = ECONNREFUSED;
-	struct exchange *x = other_asks(stage, GET);
+	struct exchange *x = stage_other_asks(stage, GET);
 	assert_int_equal(x->state, EXCHANGE_QUEUED);
 	assert_int_equal(x->attempt.tried, 1);
 	stage->connect_error = 0;
@@ -349,7 +342,7 @@ static void a_free_one_is_passed_on(void **state)
 	struct stage *stage = begin_bounded();
 	struct server *servers = stage->relay.site->upstreams[0]->servers;
 	struct passage *tunnel = fill(stage);
-	struct exchange *first = other_asks(stage, GET);
+	struct exchange *first = stage_other_asks(stage, GET);
 
 	(void)state;
 	stage->asks = &stage->client;
@@ -372,7 +365,7 @@ static void none_can_come_any_more(void **state)
 
 	(void)state;
 	fill(stage);
-	struct exchange *x = other_asks(stage, GET);
+	struct exchange *x = stage_other_asks(stage, GET);
 	server_set_mode(&stage->relay.site->upstreams[0]->servers[1], SERVER_DISABLED);
 	stage_pass(stage, &x->turn.deadline);
 	assert_int_equal(x->answer.status, 503);
@@ -386,7 +379,7 @@ static void it_waits_no_longer_than_queue_timeout(void **state)
 
 	(void)state;
 	fill(stage);
-	struct exchange *x = other_asks(stage, GET);
+	struct exchange *x = stage_other_asks(stage, GET);
 	stage_at(stage, 30000);
 	stage_pass(stage, &x->turn.deadline);
 	assert_int_equal(x->answer.status, 503);
@@ -413,7 +406,7 @@ static void a_session_has_its_own(void **state)
 	assert_int_equal(flight_idle(stage), 0); /* in no pool */
 	flight_begin(stage, KEYED("b"));
 	assert_int_equal(stage->server_count, 2);
-	struct exchange *again = other_asks(stage, KEYED("a"));
+	struct exchange *again = stage_other_asks(stage, KEYED("a"));
 	assert_int_equal(again->state, EXCHANGE_FORWARDING);
 	assert_int_equal(stage->server_count, 2);
 	assert_true(again->connection->reused);

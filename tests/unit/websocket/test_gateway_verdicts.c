@@ -5,6 +5,7 @@
  */
 #include "opened.h"
 
+#include "exchange/turn_ask.h"
 #include "tests/unit/gate/fake_authority.h"
 #include "websocket/gateway.h"
 

@@ -307,6 +307,16 @@ struct exchange *stage_ask(struct stage *stage, const char *bytes)
 	return x;
 }
 
+struct exchange *stage_other_asks(struct stage *stage, const char *bytes)
+{
+	struct stage_client *asks = stage->asks;
+
+	stage->asks = &stage->other;
+	struct exchange *x = stage_ask(stage, bytes);
+	stage->asks = asks;
+	return x;
+}
+
 void stage_client_sends(struct stage *stage, const char *bytes)
 {
 	assert_int_equal(memory_peer_send(stage->asks->wire, bytes, strlen(bytes)), strlen(bytes));

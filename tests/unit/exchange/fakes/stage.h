@@ -29,6 +29,7 @@
 #include "daemon/relay.h"
 #include "upstream/server_inside.h"
 #include "exchange/turn.h"
+#include "exchange/turn_place.h"
 #include "tests/unit/net/memory_stream.h"
 
 #define STAGE_SERVERS  256
@@ -96,6 +97,8 @@ void stage_pass(struct stage *stage, struct deadline *deadline);
 struct exchange *stage_request(struct stage *stage, const char *bytes);
 /* The same, and the exchange is judged. */
 struct exchange *stage_ask(struct stage *stage, const char *bytes);
+/* The same of the other client, for this one call. */
+struct exchange *stage_other_asks(struct stage *stage, const char *bytes);
 /* More bytes from the client, of a body. They wait in its stream. */
 void stage_client_sends(struct stage *stage, const char *bytes);
 /* Ends all that is under way at the client and its servers, and forgets these, what the

@@ -1,0 +1,190 @@
+/*
+ * An exchange whose limits an authority judges, which may answer later (gate/authority.h).
+ *
+ *   place in its session --turn_ask_first--> ASKING --turn_answered, or its time is over-->
+ * judged() delayed, its turn comes -----turn_ask-----^ ^ old when its turn comes
+ * --turn_renew_due----'
+ *
+ * While it is ASKING it holds its place in its session and none at its upstream.
+ */
+#include "exchange/turn_ask.h"
+
+#include <assert.h>
+
+#include "exchange/client.h"
+#include "exchange/exchange.h"
+#include "exchange/find_server.h"
+#include "exchange/reply.h"
+#include "exchange/turn.h"
+#include "exchange/turn_limits.h"
+#include "worker/worker_clock.h"
+
+/* ---- a question ------------------------------------------------------------------------------ */
+
+/* How long its limits have made it wait. */
+static uint64_t waited_ns(struct exchange *x)
+{
+	return x->turn.asks_first ? 0 : worker_now_ns(x->worker) - x->times.judged_ns;
+}
+
+static struct authority_question question_of(struct exchange *x)
+{
+	return (struct authority_question){
+		.route = x->route,
+		.identity = &x->gate.identity,
+		.now_ns = worker_throttle_ns(x->worker),
+		.waited_ns = waited_ns(x),
+		.questions = &x->worker->questions,
+		.number = x->turn.question,
+	};
+}
+
+/* Its question is closed. */
+static void conclude(struct exchange *x, enum authority_answer answer,
+	const struct authority_judgement *judgement)
+{
+	x->turn.question = 0;
+	if (x->turn.has_deadline)
+		deadline_clear(&x->turn.deadline);
+	if (answer == AUTHORITY_JUDGED)
+		gate_conclude(&x->gate.identity, judgement, worker_throttle_ns(x->worker),
+			waited_ns(x), &x->gate.verdict, &x->gate.receipt);
+	else
+		gate_conclude_unavailable(judgement->retry_after_ms, &x->gate.verdict);
+	x->turn.asks_first = false;
+	if (!turn_is_turned_away(x))
+		x->turn.judged(x);
+}
+
+/* It is of this moment. */
+static void note_verdict_time(struct exchange *x)
+{
+	x->turn.asked_ns = worker_now_ns(x->worker);
+	x->turn.asked_boot_ns = worker_throttle_ns(x->worker);
+}
+
+void turn_ask(struct exchange *x, void (*judged)(struct exchange *x))
+{
+	struct authority *authority = x->gate.identity.authority;
+	struct authority_judgement judgement;
+
+	x->turn.question = questions_open(&x->worker->questions, x);
+	if (x->turn.question == 0) {
+		exchange_reply(x, 503, "no memory", 1000);
+		return;
+	}
+	x->turn.judged = judged;
+	note_verdict_time(x);
+	exchange_enter(x, EXCHANGE_ASKING);
+	struct authority_question question = question_of(x);
+	enum authority_answer answer = authority->calls->ask(authority, &question, &judgement);
+	if (answer == AUTHORITY_PENDING) {
+		turn_wait_until(x, worker_now_ms(x->worker) + authority->timeout_ms);
+		return;
+	}
+	questions_close(&x->worker->questions, x->turn.question);
+	conclude(x, answer, &judgement);
+}
+
+void turn_ask_first(struct exchange *x, void (*judged)(struct exchange *exchange))
+{
+	x->turn.asks_first = true;
+	x->times.judged_ns = worker_now_ns(x->worker); /* delays count from here */
+	turn_ask(x, judged);
+}
+
+void turn_expire_question(struct exchange *x)
+{
+	struct authority *authority = x->gate.identity.authority;
+	struct authority_question question = question_of(x);
+	struct authority_judgement judgement;
+
+	questions_close(&x->worker->questions, x->turn.question);
+	note_verdict_time(x);
+	enum authority_answer answer = authority->calls->expire(authority, &question, &judgement);
+	assert(answer != AUTHORITY_PENDING);
+	conclude(x, answer, &judgement);
+}
+
+void turn_answered(
+	void *exchange, enum authority_answer answer, const struct authority_judgement *judgement)
+{
+	struct exchange *x = exchange;
+	struct client *client = x->client;
+
+	assert(x->state == EXCHANGE_ASKING && client);
+	conclude(x, answer, judgement);
+	client_advance(client);
+}
+
+/* ---- a verdict that is old ------------------------------------------------------------------- */
+
+/*
+ * A verdict of an authority is of the moment when it was asked. While the request waited for its
+ * place, or the node stood still, that has passed: sent now, the request would be in another window
+ * than it was charged in. The clock is read again, as the turn itself may have been held up. Where
+ * authorities take so long, the third verdict counts.
+ */
+#define VERDICT_FRESH_NS (100 * CLOCK_NS_PER_MS)
+#define RENEWALS_MOST    3
+
+bool turn_is_old(const struct exchange *x)
+{
+	return x->gate.receipt.authority && x->turn.renewals < RENEWALS_MOST &&
+	       (worker_now_ns(x->worker) - x->turn.asked_ns > VERDICT_FRESH_NS ||
+		       worker_throttle_ns(x->worker) - x->turn.asked_boot_ns > VERDICT_FRESH_NS);
+}
+
+static void judged_at_turn(struct exchange *x)
+{
+	if (x->gate.verdict.outcome == GATE_DELAY)
+		turn_delay(x);
+	else
+		exchange_forward(x);
+}
+
+static void give_back_verdict(struct exchange *x)
+{
+	static const struct gate_end unused = {.never_forwarded = true};
+
+	gate_finish(x->use->site->gate, x->route, &x->gate.receipt, &unused,
+		worker_throttle_ns(x->worker));
+}
+
+void turn_renew_due(struct exchange *x)
+{
+	give_back_verdict(x);
+	x->turn.renewals++;
+	turn_ask(x, judged_at_turn);
+}
+
+/* ---- those that leave with another ----------------------------------------------------------- */
+
+/* Delayed or not: its turn is still to come. */
+static void judged_as_rider(struct exchange *x)
+{
+	exchange_enter(x, EXCHANGE_HELD);
+}
+
+void turn_renew(struct exchange *x)
+{
+	assert(x->state == EXCHANGE_HELD && x->turn.in_queue);
+	give_back_verdict(x);
+	turn_ask(x, judged_as_rider);
+}
+
+bool turn_is_renewed(const struct exchange *x)
+{
+	return x->state == EXCHANGE_ASKING && x->turn.judged == judged_as_rider;
+}
+
+void turn_await_riders(struct exchange *x)
+{
+	assert(x->state == EXCHANGE_ASKING && x->turn.question == 0);
+	turn_wait_until(x, worker_now_ms(x->worker) + x->gate.identity.authority->timeout_ms);
+}
+
+bool turn_awaits_riders(const struct exchange *x)
+{
+	return x->state == EXCHANGE_ASKING && x->turn.question == 0;
+}

@@ -1,0 +1,127 @@
+/* What the limits of an exchange say of it, as the table of the node judges them, and the answer to
+ * one that is refused. */
+#include "exchange/turn_limits.h"
+
+#include <string.h>
+
+#include "exchange/exchange.h"
+#include "exchange/kept_request.h"
+#include "exchange/reply.h"
+#include "http/problem.h"
+#include "worker/worker_clock.h"
+
+/* What says whose it is: its own request, or its handshake's. */
+struct asker {
+	const struct http_head *head;
+	const struct exchange_facts *facts;
+	struct slice query;
+};
+
+static inline struct asker asker_of(const struct exchange *x)
+{
+	return (struct asker){&x->request, &x->facts, x->target.query};
+}
+
+static inline __attribute__((always_inline)) void fill_identity(
+	const struct exchange *x, const struct asker *by, struct identity_input *input)
+{
+	input->head = by->head;
+	memcpy(input->address, by->facts->address, sizeof(input->address));
+	input->host = by->facts->host;
+	input->path = by->facts->key_path;
+	input->query = by->query;
+	input->method = by->facts->method;
+	input->route = slice_of(x->route->name);
+	input->now_s = gate_needs_time(x->use->site->gate)
+			       ? worker_wall_ns(x->worker) / CLOCK_NS_PER_S
+			       : 0;
+	input->has_key = input->ambiguous = false;
+}
+
+uint64_t exchange_hash_key(const struct exchange *x, const struct conf_key *key)
+{
+	struct throttle_seed seed = throttle_table_seed(x->worker->node->throttles);
+	const struct asker by = asker_of(x);
+	struct identity_input input;
+
+	fill_identity(x, &by, &input);
+	return identity_hash(key, &input, &seed).lo;
+}
+
+void turn_identify(struct exchange *x, enum gate_kind kind)
+{
+	const struct asker by = asker_of(x);
+	struct identity_input input;
+
+	fill_identity(x, &by, &input);
+	gate_identify_as(x->use->site->gate, x->route, kind, &input, &x->gate.identity);
+}
+
+void turn_identify_message(struct exchange *x, const struct kept_request *handshake)
+{
+	const struct asker by = {&handshake->head, &handshake->facts, handshake->query};
+	struct identity_input input;
+
+	fill_identity(x, &by, &input);
+	gate_identify_as(x->use->site->gate, x->route, GATE_MESSAGE, &input, &x->gate.identity);
+}
+
+void turn_judge(struct exchange *x)
+{
+	struct worker *worker = x->worker;
+	uint64_t now_ns = worker_now_ns(worker);
+	uint64_t waited_ns = x->times.judged_ns ? now_ns - x->times.judged_ns : 0;
+
+	gate_judge(x->use->site->gate, x->route, &x->gate.identity, worker_throttle_ns(worker),
+		waited_ns, &x->gate.verdict, &x->gate.receipt);
+	if (!x->times.judged_ns)
+		x->times.judged_ns = now_ns;
+}
+
+/* Of a message that is refused: is it to be delayed whatever its limits say? Then it is. */
+static __attribute__((noinline)) bool wait_instead(struct exchange *x)
+{
+	const struct conf_websocket *conf = &x->route->websocket;
+	struct gate_verdict *verdict = &x->gate.verdict;
+	uint64_t waited_ms = (worker_now_ns(x->worker) - x->times.judged_ns) / CLOCK_NS_PER_MS;
+
+	if (conf->on_exceed != CONF_MESSAGE_DELAY || conf->delay_max_ms <= waited_ms ||
+		verdict->retry_after_ms > conf->delay_max_ms - waited_ms ||
+		verdict->retry_after_ms == UINT64_MAX)
+		return false;
+	verdict->outcome = GATE_DELAY;
+	verdict->delay_until_ns =
+		worker_throttle_ns(x->worker) + verdict->retry_after_ms * CLOCK_NS_PER_MS;
+	return true;
+}
+
+bool turn_is_turned_away(struct exchange *x)
+{
+	switch (x->gate.verdict.outcome) {
+	case GATE_ADMIT:
+		return false;
+	case GATE_DELAY:
+		return false;
+	case GATE_REFUSE:
+		if (x->tunnel.is_message && wait_instead(x))
+			return false;
+		exchange_reply(x, 429, "limit", x->gate.verdict.retry_after_ms);
+		return true;
+	case GATE_AMBIGUOUS:
+		exchange_reply(x, 400, "ambiguous key", HTTP_PROBLEM_NO_RETRY);
+		return true;
+	case GATE_DENY:
+		exchange_reply(x, 403, "denied", HTTP_PROBLEM_NO_RETRY);
+		return true;
+	case GATE_NO_KEY:
+		exchange_reply(x, 401, "no key", HTTP_PROBLEM_NO_RETRY);
+		return true;
+	case GATE_UNKNOWN:
+		exchange_reply(x, 403, "unknown key", HTTP_PROBLEM_NO_RETRY);
+		return true;
+	case GATE_UNAVAILABLE:
+		exchange_reply(x, 503, "limits unavailable", x->gate.verdict.retry_after_ms);
+		return true;
+	}
+	return true;
+}

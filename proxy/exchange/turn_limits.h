@@ -1,0 +1,40 @@
+/* The limits of an exchange: whom they charge, what the node's table says, the answer to a refusal.
+ */
+#ifndef EXCHANGE_TURN_LIMITS_H
+#define EXCHANGE_TURN_LIMITS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "exchange/exchange.h"
+#include "exchange/max_forwards.h"
+#include "gate/gate.h"
+
+struct conf_key;
+struct kept_request;
+
+/* Determines whom its limits charge, from its own request. Once for each exchange. */
+void turn_identify(struct exchange *exchange, enum gate_kind kind);
+
+/* The same for a WebSocket message, from the request that opened its connection. */
+void turn_identify_message(struct exchange *message, const struct kept_request *handshake);
+
+/* Has the node's table judge it, the first time or again when a delay is over. */
+void turn_judge(struct exchange *exchange);
+
+/* Does its verdict refuse it? Then it has been answered: 400, 401, 403, 429 or 503. A refused
+ * message whose route delays becomes a delayed one instead. */
+bool turn_is_turned_away(struct exchange *exchange);
+
+/* Is it admitted, but answered by sluice itself (Max-Forwards, RFC 9110 section 7.6.2)? Then it has
+ * been answered. */
+static inline bool turn_is_answered_here(struct exchange *exchange)
+{
+	return http_head_has(&exchange->request, HTTP_FIELD_MAX_FORWARDS) &&
+	       max_forwards_reached(exchange);
+}
+
+/* The hash of another key of this request: for balance = hash. */
+uint64_t exchange_hash_key(const struct exchange *exchange, const struct conf_key *key);
+
+#endif

@@ -1,0 +1,275 @@
+/*
+ * The place of an exchange in its client's order: in the queue of its session, and among those of
+ * its connection.
+ *
+ *   turn_enter, turn_enter_and_ask --> HELD (others of its connection come first) --exchange_next-.
+ *        |                                                                                       v
+ *        `--> queue_enter: its turn --> exchange_admit; QUEUED; HELD aside, until it can use a
+ * place
+ */
+#include "exchange/turn_place.h"
+
+#include <assert.h>
+
+#include "base/container.h"
+#include "exchange/exchange.h"
+#include "exchange/reply.h"
+#include "exchange/switched.h"
+#include "exchange/turn.h"
+#include "exchange/turn_ask.h"
+#include "exchange/turn_limits.h"
+#include "http/priority.h"
+#include "listen/listener.h"
+#include "worker/worker_clock.h"
+
+/* ---- those of its connection ----------------------------------------------------------------- */
+
+static bool same_session(const struct exchange *a, const struct exchange *b)
+{
+	return a->gate.verdict.session.hi == b->gate.verdict.session.hi &&
+	       a->gate.verdict.session.lo == b->gate.verdict.session.lo;
+}
+
+/* Those before it on its connection whose answers are still to come. */
+enum before {
+	BEFORE_NONE,
+	BEFORE_SAME,  /* all in the queue, in the same session and lane */
+	BEFORE_OTHER, /* one is not in the queue, or in another session or lane */
+};
+
+/*
+ * Responses leave a connection in the order of its requests. While an exchange waits for those
+ * before it, it must hold nothing that they may need:
+ *
+ *   a place at the upstream, one of session_in_flight: it takes none before its answer is the next
+ *   its turn in its session's order: they took theirs before it, when they are of the same lane of
+ *   the same session; else it does not enter the queue before they are answered
+ *
+ * So no circle can close, whatever waits for what on other connections.
+ */
+static enum before look_before(const struct exchange *x)
+{
+	enum before found = BEFORE_NONE;
+
+	for (const struct exchange *before = x->client->first; before != x; before = before->next) {
+		if (exchange_is_answered(before))
+			continue;
+		if (!before->turn.in_queue || !same_session(before, x) ||
+			before->turn.ticket.lane != x->turn.ticket.lane)
+			return BEFORE_OTHER;
+		found = BEFORE_SAME;
+	}
+	return found;
+}
+
+/* ---- the queue ------------------------------------------------------------------------------- */
+
+/* The lane of its plan and route, or as its client says where clients are believed: urgent ones
+ * high unless the plan is of the normal lane, less than usual ones normal. */
+static enum queue_lane lane_of(const struct exchange *x)
+{
+	bool high = x->gate.verdict.lane == CONF_LANE_HIGH;
+
+	if (x->client->listener->conf->trust_priority) {
+		const struct conf_plan *plan = x->gate.verdict.plan;
+		int urgency =
+			http_priority_urgency(http_head_find_name(&x->request, SLICE("priority")));
+		if (urgency >= 0 && urgency <= 2 && (!plan || plan->lane == CONF_LANE_HIGH))
+			high = true;
+		else if (urgency > 3)
+			high = false;
+	}
+	return high ? QUEUE_LANE_HIGH : QUEUE_LANE_NORMAL;
+}
+
+static void turned_away_by_queue(struct exchange *x, enum queue_verdict verdict)
+{
+	static const char *const reasons[] = {
+		[QUEUE_FULL_SESSION] = "queue full",
+		[QUEUE_FULL_SESSION_BYTES] = "queue memory full",
+		[QUEUE_FULL_TOTAL] = "all queues full",
+		[QUEUE_FULL_BYTES] = "all queues' memory full",
+		[QUEUE_FULL_SESSIONS] = "too many sessions",
+		[QUEUE_CLOSED] = CLIENT_SESSION_CLOSED,
+		[QUEUE_SHED] = "overload",
+	};
+
+	worker_count(x->worker, STATS_SHED);
+	exchange_reply(x, 503, reasons[verdict], x->turn.ticket.retry_after_ms);
+}
+
+/* What it holds in memory while it waits: itself, its head, and what of its body is here already,
+ * which is a block of its connection's. */
+static uint64_t bytes_of(const struct exchange *x)
+{
+	uint64_t bytes = sizeof(*x);
+
+	if (x->memory.head != x->memory.inline_head)
+		bytes += x->request.len;
+	if (x->memory.path)
+		bytes += x->facts.path.len;
+	if (!exchange_has_request(x) || x->tunnel.is_message)
+		bytes += client_body_memory(x->client);
+	return bytes;
+}
+
+/* The message of its ticket: its turn has come, or what else the queue had to say. */
+static void on_ticket(struct message *message)
+{
+	struct exchange *x = CONTAINER_OF(ticket_of(message), struct exchange, turn.ticket);
+	struct client *client = x->client;
+	enum queue_verdict verdict =
+		queue_arrive(x->worker->node->queue, &x->turn.ticket, worker_now_ns(x->worker));
+
+	if (x->state == EXCHANGE_ENDED) {
+		/* It left while this was under way; only its memory waited. */
+		assert(verdict == QUEUE_GONE);
+		exchange_free_later(x);
+		return;
+	}
+	/* It may have left and still be writing its answer: then its end frees it. */
+	x->turn.awaits_mail = false;
+	switch (verdict) {
+	case QUEUE_GO:
+		exchange_admit(x);
+		break;
+	case QUEUE_ABORTED:
+		exchange_abort(x, "session aborted");
+		break;
+	case QUEUE_SHED:
+	case QUEUE_CLOSED:
+		x->turn.in_queue = false;
+		turned_away_by_queue(x, verdict);
+		break;
+	case QUEUE_ENDING: /* to passages only */
+	case QUEUE_GONE:
+	case QUEUE_WAIT:
+	case QUEUE_FULL_SESSION:
+	case QUEUE_FULL_SESSION_BYTES:
+	case QUEUE_FULL_TOTAL:
+	case QUEUE_FULL_BYTES:
+	case QUEUE_FULL_SESSIONS:
+		break;
+	}
+	if (client)
+		client_advance(client);
+}
+
+/* Admitted, or to be delayed when its turn comes. It is where it would be in the queue had the
+ * verdict been there at once. */
+static void judged_first(struct exchange *x)
+{
+	if (turn_is_answered_here(x))
+		return;
+	if (gather_begin(x) || look_before(x) != BEFORE_NONE ||
+		(x->client->first != x && client_is_behind(x->client))) {
+		exchange_enter(x, EXCHANGE_HELD);
+		gather_run(x);
+	} else {
+		turn_leave_aside(x);
+	}
+}
+
+static void enter_queue(struct exchange *x)
+{
+	struct site *site = x->use->site;
+	struct upstream *upstream = x->upstream;
+	struct ticket *ticket = &x->turn.ticket;
+
+	ticket->message.run = on_ticket;
+	ticket->bytes = bytes_of(x);
+	ticket->weight = (uint16_t)(x->gate.verdict.weight > 0 ? x->gate.verdict.weight : 1);
+	ticket->unordered =
+		x->route->sessions.ordering == CONF_ORDERING_AUTO && !x->gate.verdict.names_client;
+	ticket->unsafe = !http_method_is_safe(x->request.method);
+	enum queue_verdict verdict = queue_enter(x->worker->node->queue,
+		&site->policies[x->route->index], upstream->state->run_queue,
+		(struct session_key){{x->gate.verdict.session.hi, x->gate.verdict.session.lo}},
+		ticket, worker_now_ns(x->worker));
+	if (verdict == QUEUE_GO) {
+		x->turn.in_queue = true;
+		exchange_admit(x);
+	} else if (verdict == QUEUE_WAIT) {
+		x->turn.in_queue = true;
+		x->turn.aside = ticket->unready;
+		if (x->turn.asks)
+			turn_ask_first(x, judged_first);
+		else if (x->turn.aside)
+			exchange_enter(x, EXCHANGE_HELD);
+		else
+			exchange_await_turn(x);
+	} else {
+		turned_away_by_queue(x, verdict);
+	}
+}
+
+void turn_leave_aside(struct exchange *x)
+{
+	x->turn.aside = false;
+	enum queue_verdict verdict =
+		queue_ready(x->worker->node->queue, &x->turn.ticket, worker_now_ns(x->worker));
+	if (verdict == QUEUE_GO)
+		exchange_admit(x);
+	else if (verdict == QUEUE_WAIT)
+		exchange_await_turn(x);
+	else
+		turned_away_by_queue(x, verdict);
+}
+
+void turn_yield_place(struct exchange *x)
+{
+	x->turn.aside |=
+		queue_yield(x->worker->node->queue, &x->turn.ticket, worker_now_ns(x->worker));
+}
+
+/* ---- in -------------------------------------------------------------------------------------- */
+
+void turn_enter(struct exchange *x)
+{
+	x->turn.ticket.lane = (uint8_t)lane_of(x);
+	x->turn.ticket.unready = gather_begin(x);
+	switch (look_before(x)) {
+	case BEFORE_OTHER:
+		exchange_enter(x, EXCHANGE_HELD);
+		break;
+	case BEFORE_SAME:
+		x->turn.ticket.unready = true;
+		enter_queue(x);
+		break;
+	case BEFORE_NONE:
+		x->turn.ticket.unready |= x->client->first != x && client_is_behind(x->client);
+		enter_queue(x);
+		break;
+	}
+	if (x->state == EXCHANGE_HELD)
+		gather_run(x);
+}
+
+bool turn_enter_and_ask(struct exchange *x)
+{
+	x->times.judged_ns = worker_now_ns(x->worker);
+	if (!gate_begin(x->use->site->gate, x->route, &x->gate.identity, &x->gate.verdict,
+		    &x->gate.receipt))
+		return false;
+	x->turn.asks = true;
+	x->turn.ticket.lane = (uint8_t)lane_of(x);
+	x->turn.ticket.unready = true;
+	x->turn.ticket.bounded = true; /* those that are asked for are many */
+	if (look_before(x) == BEFORE_OTHER)
+		exchange_enter(x, EXCHANGE_HELD);
+	else
+		enter_queue(x);
+	return true;
+}
+
+void exchange_next(struct exchange *x)
+{
+	if (x->state != EXCHANGE_HELD)
+		return;
+	if (!x->turn.in_queue) {
+		x->turn.ticket.unready = x->turn.asks || x->gathering == GATHERING_READING;
+		enter_queue(x);
+	} else if (x->gathering != GATHERING_READING) {
+		turn_leave_aside(x);
+	}
+}

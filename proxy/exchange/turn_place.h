@@ -1,0 +1,27 @@
+/* The place of an exchange in its client's order (exchange/turn_place.c). */
+#ifndef EXCHANGE_TURN_PLACE_H
+#define EXCHANGE_TURN_PLACE_H
+
+#include <stdbool.h>
+
+struct exchange;
+
+/* It has its verdict: takes its place, or waits for those before it on its connection. */
+void turn_enter(struct exchange *exchange);
+
+/* It has none yet: takes its place, then asks its authority. False: none of the authority's limits
+ * apply, and it has its verdict by that. */
+bool turn_enter_and_ask(struct exchange *exchange);
+
+/* It is in the queue without a place at its upstream, and can use one now: goes on, waits for its
+ * turn, or is turned away. */
+void turn_leave_aside(struct exchange *exchange);
+
+/* Its turn has come, but it waits for something else: others need not wait for that, so it gives
+ * its place at the upstream back until turn_leave_aside. */
+void turn_yield_place(struct exchange *exchange);
+
+/* All before it on its connection are answered: go on with what waited for that. */
+void exchange_next(struct exchange *exchange);
+
+#endif
