@@ -168,7 +168,8 @@ const struct option options_route[] = {
 			"end at once; 0 for never."},
 	{"close_timeout", &type_duration, SOCKETS, AT(websocket.close_timeout_ms), .fallback = "5s",
 		BETWEEN(MS(10), DAYS(1)), .flags = OPTION_DURATION,
-		.help = "Time that a peer has to answer a close frame; then the socket is cut."},
+		.help = "Time that a peer has to answer a close frame; then the socket is cut. In a drain "
+			"it is cut before the last eighth of shutdown_timeout."},
 	{"socket_type", &type_text, SOCKETS, AT(websocket.type),
 		.help = "Type by which sluice sockets finds the route's WebSockets; unset, the route's "
 			"name."},

@@ -1,8 +1,8 @@
 /*
  * A socket's times. One deadline runs, the earliest of those that apply:
  *
- *   closing, unless a message  since the first close frame            close_timeout
- *     goes before it
+ *   closing, unless a message  since the first close frame            close_timeout, and in a
+ *     goes before it                                                  drain not to its end
  *   the client is read:        since a byte of it came                ping_interval, ping_timeout
  *                              since its message began                message_timeout
  *   a message is written:      since it was passed on                 message_timeout
@@ -81,7 +81,7 @@ void socket_drain(struct websocket *socket)
 
 	/* Another process serves: there is no hurry. */
 	if (socket->all->is_handed_over)
-		at_ms += half_ms - half_ms / 4;
+		at_ms += half_ms / 2;
 	if (at_ms < socket->ends_ms)
 		socket->ends_ms = at_ms;
 }
@@ -112,6 +112,18 @@ static void note_taken(struct websocket *socket)
 	socket->taking.since_ms = socket_now_ms(socket);
 }
 
+/* A drain leaves the last eighth of its time to servers that hear of the end: a client that never
+ * answers a close frame holds up no process. */
+static uint64_t closing_ends_ms(const struct websocket *socket)
+{
+	const struct worker *worker = socket->worker;
+	uint64_t at_ms = socket->closing.since_ms + socket_conf(socket)->close_timeout_ms;
+	uint64_t shutdown_ms = worker->use->site->conf->shutdown_timeout_ms;
+	uint64_t last_ms = worker->drain_began_ms + shutdown_ms - shutdown_ms / 8;
+
+	return worker->draining && last_ms < at_ms ? last_ms : at_ms;
+}
+
 static void list_times(struct websocket *socket, uint64_t at_ms[static TIME_KINDS])
 {
 	const struct conf_websocket *conf = socket_conf(socket);
@@ -129,7 +141,7 @@ static void list_times(struct websocket *socket, uint64_t at_ms[static TIME_KIND
 			socket->taking.since_ms + socket->client.listener->conf->send_timeout_ms;
 	if (socket->closing.begun) {
 		if (!socket_waits_to_finish(socket))
-			at_ms[TIME_CLOSING] = socket->closing.since_ms + conf->close_timeout_ms;
+			at_ms[TIME_CLOSING] = closing_ends_ms(socket);
 		else if (socket->worker->draining)
 			at_ms[TIME_END] = socket->ends_ms;
 		return;
@@ -153,12 +165,15 @@ static void list_times(struct websocket *socket, uint64_t at_ms[static TIME_KIND
 void socket_watch(struct websocket *socket)
 {
 	uint64_t at_ms[TIME_KINDS], now_ms = socket_now_ms(socket), next_ms = now_ms + LOOK_MS;
+	bool is_ours;
 
 	list_times(socket, at_ms);
 	for (unsigned i = 0; i < TIME_KINDS; i++)
 		if (at_ms[i] < next_ms)
 			next_ms = at_ms[i];
-	passage_await(socket->passage, next_ms, at_ms[TIME_END] == next_ms);
+	is_ours = at_ms[TIME_END] == next_ms ||
+		  (socket->worker->draining && at_ms[TIME_CLOSING] == next_ms);
+	passage_await(socket->passage, next_ms, is_ours);
 }
 
 static void pass(struct websocket *socket, enum time_kind kind)

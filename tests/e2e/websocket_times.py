@@ -2,6 +2,7 @@
 import time
 
 from lib import websocket as ws
+from lib.gateway import Backend
 from lib.process import until
 from lib.sluice import to
 from lib.successor import Successor
@@ -186,14 +187,19 @@ def works_in_drain(t):
     equal(sluice.wait(), 0)
 
 
-@test("shutdown_timeout cuts a socket whose client does not answer")
+@test("a client that does not answer a drain's close frame is cut in its time, and the process ends well")
 def cut_at_the_end(t):
-    origin = t.origin(server())
-    sluice = t.sluice(to(origin, route=route("close_timeout = 1h")), settings="shutdown_timeout = 3s")
-    socket = open_socket(t, sluice)
-    sluice.terminate()
-    equal(socket.read().closes_with, (1001, "going away"))
-    equal(sluice.wait(), 1)
+    backend = Backend()
+    for mode, origin in (("messages", server()), ("gateway", backend)):
+        for limit in ("1h", "5s"):
+            sluice = t.sluice(to(t.origin(origin), route=f"websocket = {mode}\nclose_timeout = {limit}"),
+                              settings="shutdown_timeout = 6s")
+            sockets = [open_socket(t, sluice) for _ in range(5)]
+            sluice.terminate()
+            for socket in sockets:
+                equal(socket.read().closes_with, (1001, "going away"))
+            equal(sluice.wait(), 0, f"exit status with {mode} and {limit}")
+    equal(sum(isinstance(what, tuple) and what[0] in ("CLOSE", "DISCONNECT") for what in backend.log.all()), 10)
 
 
 @test("an upgrade of the binary leaves sockets with the old process")

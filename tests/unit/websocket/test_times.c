@@ -256,6 +256,12 @@ static void lifetimes_differ(void **state)
 	opened_end(&o);
 }
 
+static void drain_begins(void)
+{
+	o.stage->worker->draining = true;
+	o.stage->worker->drain_began_ms = worker_now_ms(o.stage->worker);
+}
+
 static void a_drain_spreads_the_ends(void **state)
 {
 	const struct stage_conf conf = {
@@ -265,7 +271,7 @@ static void a_drain_spreads_the_ends(void **state)
 	for (unsigned handed = 0; handed < 2; handed++) {
 		uint64_t least = UINT64_MAX, most = 0;
 		opened_begin(&o, &conf);
-		o.stage->worker->draining = true;
+		drain_begins();
 		o.socket->all->is_handed_over = handed;
 		for (unsigned i = 0; i < 200; i++) {
 			o.socket->ends_ms = UINT64_MAX;
@@ -274,7 +280,7 @@ static void a_drain_spreads_the_ends(void **state)
 			least = in_ms < least ? in_ms : least;
 			most = in_ms > most ? in_ms : most;
 		}
-		uint64_t from_ms = handed ? 15000 : 0;
+		uint64_t from_ms = handed ? 10000 : 0;
 		assert_in_range(least, from_ms, from_ms + 1000);
 		assert_in_range(most, from_ms + 19000, from_ms + 20000);
 		o.socket->ends_ms = STAGE_START_MS + 5;
@@ -289,7 +295,7 @@ static void a_socket_that_opens_in_a_drain(void **state)
 {
 	(void)state;
 	begin(OPENED_ROUTE);
-	o.stage->worker->draining = true;
+	drain_begins();
 	socket_times_begin(o.socket);
 	assert_in_range(o.socket->ends_ms - STAGE_START_MS, 0, 3600 * 1000);
 	o.stage->worker->draining = false;
@@ -302,7 +308,7 @@ static void at_the_end_of_a_drain(void **state)
 {
 	(void)state;
 	begin(OPENED_ROUTE);
-	o.stage->worker->draining = true;
+	drain_begins();
 	socket_drain(o.socket);
 	o.socket->ends_ms = STAGE_START_MS + 777;
 	socket_run(o.socket);
@@ -379,7 +385,7 @@ static void a_drain_gives_up_what_waits(void **state)
 {
 	(void)state;
 	opened_begin(&o, &hourly);
-	o.stage->worker->draining = true;
+	drain_begins();
 	socket_drain(o.socket);
 	o.socket->ends_ms = STAGE_START_MS + 777;
 	opened_client(&o, FRAME_TEXT, "first");
@@ -397,6 +403,32 @@ static void a_drain_gives_up_what_waits(void **state)
 	opened_end(&o);
 }
 
+/* A client that never answers is cut in time for the process to end well, however long it might
+ * take otherwise. */
+static void a_drain_waits_for_no_answer(void **state)
+{
+	const struct stage_conf conf = {
+		.route = OPENED_ROUTE "close_timeout = 1h", .node = "shutdown_timeout = 40s"};
+
+	(void)state;
+	opened_begin(&o, &conf);
+	stage_at(o.stage, 1000);
+	drain_begins();
+	socket_drain(o.socket);
+	o.socket->ends_ms = STAGE_START_MS + 9000;
+	socket_run(o.socket);
+	assert_int_equal(opened_due_ms(&o), 9000);
+	opened_pass(&o);
+	assert_string_equal(opened_to_client(&o), "close(1001 going away) ");
+	assert_int_equal(opened_due_ms(&o), 36000);
+	assert_false(o.passage->wait.deadline.is_patient); /* a busy machine gets no more of it */
+	opened_pass(&o);
+	assert_false(opened_is_open(&o));
+	assert_has(lines.text, "outcome=\"close timeout\"");
+	o.stage->worker->draining = false;
+	opened_end(&o);
+}
+
 /* The same where it has begun to close, and lets the message have its turn. */
 static void a_drain_hurries_what_closes(void **state)
 {
@@ -408,7 +440,7 @@ static void a_drain_hurries_what_closes(void **state)
 	socket_run(o.socket);
 	assert_string_equal(opened_to_server(&o), "text(first) ");
 	assert_true(opened_due_ms(&o) > 5000);
-	o.stage->worker->draining = true;
+	drain_begins();
 	socket_drain(o.socket);
 	o.socket->ends_ms = STAGE_START_MS + 777;
 	socket_run(o.socket);
@@ -444,6 +476,7 @@ int main(void)
 		cmocka_unit_test(at_the_end_of_a_drain),
 		cmocka_unit_test(a_drain_gives_up_what_waits),
 		cmocka_unit_test(a_drain_hurries_what_closes),
+		cmocka_unit_test(a_drain_waits_for_no_answer),
 		cmocka_unit_test(closing_has_its_own_time),
 		cmocka_unit_test(closing_begins_once),
 		cmocka_unit_test(closing_begins_once_for_both),
