@@ -22,7 +22,7 @@ bool collect_begin(struct exchange *x)
 {
 	struct pump *down = &x->down;
 
-	if (!x->worker->switched->collects(x))
+	if (!x->worker->switched->collects(x) || !x->client)
 		return false;
 	pump_begin(down);
 	down->spool = spool_new(

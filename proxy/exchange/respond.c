@@ -237,7 +237,7 @@ void respond_to_head(struct exchange *x)
 	server_succeeded(x->server);
 	if (x->turn.in_queue)
 		queue_answered(x->worker->node->queue, &x->turn.ticket, worker_now_ns(x->worker));
-	if (x->tunnel.gateway && x->client && collect_begin(x))
+	if (x->tunnel.gateway && collect_begin(x))
 		return;
 	if (x->route->cost_field)
 		read_cost(x);

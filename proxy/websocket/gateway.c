@@ -171,14 +171,20 @@ void gateway_abort(struct gateway *gateway, const char *why)
 	end_in_order(gateway);
 }
 
-/* Its socket never opened. Does the server know otherwise, or may it? */
+/*
+ * Its socket never opened. Does the server know otherwise, or may it? The client may have left
+ * while the request that opens was under way: that is followed to its answer
+ * (exchange_client_gone), so that DISCONNECT never comes before it, and is due only if the answer
+ * was events. Where no answer came, as the connection was lost or too slow, the server may have
+ * opened it.
+ */
 static bool may_be_open(const struct gateway *gateway, const struct exchange *handshake)
 {
 	unsigned status = handshake->answer.upstream_status;
 
 	if (!handshake->attempt.left || (status != 0 && status != 200))
 		return false;
-	return status == 0 || gateway->answer.at || !handshake->client;
+	return status == 0 || gateway->answer.at;
 }
 
 void gateway_leave(struct gateway *gateway, const struct exchange *handshake)

@@ -1,4 +1,5 @@
 """websocket = gateway: a plain HTTP backend serves WebSockets by the WebSocket-over-HTTP protocol."""
+import random
 import re
 import threading
 import time
@@ -189,6 +190,46 @@ def gone_under_way(t):
     backend.release.set()
     equal(backend.log.wait_for(3), [OPENED, "one", GONE])
     equal(backend.faults, [])
+
+
+@test("clients that leave while a slow OPEN is under way: DISCONNECT behind its answer, and only if it opened")
+def gone_before_open(t):
+    opened, gone, lock = {}, {}, threading.Lock()
+
+    def before(call):
+        kind = call.events[0][0] if call.events else None
+        if kind == "OPEN":
+            time.sleep(int(call.x.request.target[1:]) / 1000)
+        elif kind == "DISCONNECT":
+            with lock:
+                gone[call.id] = time.monotonic()
+
+    def on_open(call):
+        with lock:
+            opened[call.id] = time.monotonic()
+
+    backend = Backend(before=before, on_open=on_open)
+    sluice = t.sluice(to(t.origin(backend), route=GATEWAY))
+
+    def leaves(seed):
+        draw = random.Random(seed)
+        for _ in range(5):
+            client = t.client(sluice)
+            client.request(f"/{draw.randrange(300)}", fields=handshake_fields())
+            time.sleep(draw.uniform(0, 0.3))
+            draw.choice((client.reset, client.close))()
+
+    clients = [threading.Thread(target=leaves, args=(t.random.random(),)) for _ in range(30)]
+    for client in clients:
+        client.start()
+    for client in clients:
+        client.join()
+    # One that left before its request was read, or before it had a server, never opened.
+    sluice.terminate()
+    equal(sluice.wait(), 0)
+    true(len(opened) > 75, f"{len(opened)} were opened")
+    equal((set(gone), backend.faults), (set(opened), []))
+    equal([id for id in gone if gone[id] < opened[id]], [])
 
 
 @test("a client that closes and leaves at once: what it sent and CLOSE arrive, and no DISCONNECT")

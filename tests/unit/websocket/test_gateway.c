@@ -163,6 +163,37 @@ static void the_client_leaves_before_a_refusal(void **state)
 	end();
 }
 
+/* 200, but no events: it has not opened. */
+static void the_client_leaves_before_a_page(void **state)
+{
+	(void)state;
+	ask();
+	memory_peer_reset(o.c.wire);
+	opened_turn(&o);
+	stage_server_sends(o.stage, 0,
+		"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Length: 4\r\n\r\npage");
+	assert_string_equal(server_got(), "");
+	assert_false(gateway_is_left());
+	end();
+}
+
+/* No answer comes: the server may have opened it. */
+static void the_client_leaves_and_no_answer_comes(void **state)
+{
+	(void)state;
+	ask();
+	memory_peer_reset(o.c.wire);
+	opened_turn(&o);
+	assert_int_equal(o.stage->server_count, 1);
+	memory_peer_reset(o.stage->servers[0].wire);
+	opened_turn(&o);
+	assert_int_equal(o.stage->server_count, 2);
+	assert_string_equal(request_got(), "DISCONNECT\r\n");
+	answer("");
+	assert_false(gateway_is_left());
+	end();
+}
+
 /* ---- messages -------------------------------------------------------------------------------- */
 
 static void goes_both_ways(void **state)
@@ -467,6 +498,8 @@ int main(void)
 		cmocka_unit_test(opens),
 		cmocka_unit_test(the_client_leaves_before_the_answer),
 		cmocka_unit_test(the_client_leaves_before_a_refusal),
+		cmocka_unit_test(the_client_leaves_before_a_page),
+		cmocka_unit_test(the_client_leaves_and_no_answer_comes),
 		cmocka_unit_test(goes_both_ways),
 		cmocka_unit_test(those_that_wait_leave_together),
 		cmocka_unit_test(few_wait),
