@@ -65,10 +65,34 @@ void check_limit_of_fleet(struct build *build, const struct instance *instance)
 	if (!name_index_find(&build->names, SECTION_FLEET, SLICE("")) && !build->incomplete)
 		build_fail(build, instance, scope->line,
 			"scope: fleet needs a store to share the limit; expected [fleet] with "
-			"store = redis://ADDRESS:PORT");
+			"store = redis://HOST:PORT");
 }
 
 #ifdef HAVE_REDIS
+/* `key` is set, which needs `other`. */
+static void need(struct build *build, const struct instance *instance, const char *key,
+	const void *other, const char *expected)
+{
+	const struct setting *setting = instance_setting(instance, key);
+
+	if (setting && !setting->wrong && !other)
+		build_fail(build, instance, setting->line, "%s: has no effect alone; expected %s",
+			key, expected);
+}
+
+static void check_stores(struct build *build, const struct instance *instance)
+{
+	const struct conf_fleet *fleet = &build->conf->fleet;
+	const struct setting *store = instance_setting(instance, "store");
+
+	if (store && !store->wrong && fleet->store.count > 1 && !fleet->sentinel)
+		build_fail(build, instance, store->line,
+			"store: there are several; expected one, or sentinel = NAME with them");
+	need(build, instance, "sentinel_password", fleet->sentinel, "sentinel = NAME with it");
+	need(build, instance, "sentinel_user", fleet->sentinel_password,
+		"sentinel_password = file:PATH with it");
+}
+
 static void check_length(
 	struct build *build, const struct instance *instance, const char *key, const char *text)
 {
@@ -88,6 +112,7 @@ void check_fleet(struct build *build, const struct instance *instance)
 	const struct conf_fleet *fleet = &build->conf->fleet;
 	const struct setting *password = instance_setting(instance, "password");
 
+	check_stores(build, instance);
 	check_length(build, instance, "prefix", fleet->prefix);
 	check_length(build, instance, "node", fleet->node);
 	if (password && fleet->store.password)

@@ -437,10 +437,11 @@ struct conf_hosts {
 	size_t exact_count; /* so many of them, the first ones, are exact */
 };
 
-/* A Redis: redis://user:password@host:port/database */
+/* Redis, or its Sentinels: redis://user:password@host:port/database, or several */
 struct conf_store {
-	const char *text; /* as written; NULL: none */
-	struct conf_address address;
+	const char *text;               /* where, as written; NULL: none */
+	struct conf_address *addresses; /* INET or NAME */
+	size_t count;
 	const char *user, *password; /* NULL: none */
 	uint32_t database;
 };
@@ -451,7 +452,10 @@ enum conf_store_down { CONF_STORE_DOWN_REFUSE, CONF_STORE_DOWN_ADMIT };
 /* Where nodes share what they count. */
 struct conf_fleet {
 	struct conf_store store;
-	const char *password;         /* from a file; NULL: the store's */
+	const char *password;      /* from a file; NULL: the store's */
+	const char *sentinel;      /* name of the primary at the Sentinels; NULL: none */
+	const char *sentinel_user; /* NULL: none */
+	const char *sentinel_password;
 	const char *prefix;           /* of the store's keys, "sluice" */
 	const char *node;             /* this one's name; NULL: the machine's and a random part */
 	uint64_t membership_lease_ms; /* 5s */

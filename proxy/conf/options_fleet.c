@@ -13,9 +13,16 @@ static const struct option_word downs[] = {
 /* clang-format off */
 const struct option options_fleet[] = {
 	{"store", &type_store, LIVE, AT(store), .flags = OPTION_REQUIRED | OPTION_URL,
-		.help = "The Redis (7 or later, or Valkey) through which nodes share what they count."},
+		.help = "The Redis (7 or later, or Valkey) through which nodes share what they count; with "
+			"sentinel, its Sentinels."},
 	{"password", &type_secret_line, LIVE, AT(password),
 		.help = "File whose first line is the password for the store, instead of one in its URL."},
+	{"sentinel", &type_token, LIVE, AT(sentinel),
+		.help = "The primary's name at the Sentinels that store lists."},
+	{"sentinel_user", &type_token, LIVE, AT(sentinel_user),
+		.help = "User at the Sentinels, where they have users."},
+	{"sentinel_password", &type_secret_line, LIVE, AT(sentinel_password),
+		.help = "File whose first line is the password for the Sentinels."},
 	{"prefix", &type_token, LIVE, AT(prefix), .fallback = "sluice",
 		.help = "What the store's keys begin with; fleets that share a store have one each."},
 	{"node", &type_token, LIVE, AT(node),

@@ -198,9 +198,12 @@ SAME(same_store)
 {
 	const struct conf_store *one = at(option, a), *other = at(option, b);
 
-	return equal_text(one->address.text, other->address.text) &&
-	       equal_text(one->user, other->user) && equal_text(one->password, other->password) &&
-	       one->database == other->database;
+	bool equal = one->count == other->count;
+
+	for (size_t i = 0; equal && i < one->count; i++)
+		equal = equal_text(one->addresses[i].text, other->addresses[i].text);
+	return equal && equal_text(one->user, other->user) &&
+	       equal_text(one->password, other->password) && one->database == other->database;
 }
 
 SAME(same_servers)

@@ -56,7 +56,7 @@ static bool read_credentials(struct value *value, struct slice text, struct conf
 	return true;
 }
 
-static bool read_host(struct value *value, struct slice host, struct conf_store *store)
+static bool read_host(struct value *value, struct slice host, struct conf_address *address)
 {
 	const char *colon = memrchr(host.at, ':', host.len);
 	bool has_port = colon && host.at[host.len - 1] != ']';
@@ -67,22 +67,20 @@ static bool read_host(struct value *value, struct slice host, struct conf_store 
 			value->build->arena, "%.*s:%d", SLICE_ARGS(host), PORT_DEFAULT));
 	if (host.len == 0)
 		return value_fail(value, "there is no host");
-	if (!value_read_address(value, text, false, &store->address))
+	if (!value_read_address(value, text, false, address))
 		return false;
-	if (store->address.kind != CONF_ADDRESS_INET)
-		return value_fail(value, "the host is no address");
+	if (address->kind != CONF_ADDRESS_INET && address->kind != CONF_ADDRESS_NAME)
+		return value_fail(value, "the host is neither a name nor an address");
 	return true;
 }
 
-/* redis://[user:password@]host[:port][/database] */
-static bool parse_store(struct value *value)
+/* redis://[user:password@]host[:port][/database]: its host into `address`, the rest into `store` */
+static bool read_url(struct value *value, struct slice rest, struct conf_store *store,
+	struct conf_address *address)
 {
 	static const struct slice scheme = SLICE("redis://");
-	struct conf_store *store = value->at;
-	struct slice rest = value->text;
 	uint64_t database = 0;
 
-	*store = (struct conf_store){0};
 	if (rest.len < scheme.len || memcmp(rest.at, scheme.at, scheme.len) != 0)
 		return value_fail(value, "it does not begin with redis://");
 	rest = (struct slice){rest.at + scheme.len, rest.len - scheme.len};
@@ -97,9 +95,49 @@ static bool parse_store(struct value *value)
 	if (number.len > 0 && (!scan_digits(number, &database) || database > DATABASE_MOST))
 		return value_fail(value, "the database is no number up to %d", DATABASE_MOST);
 	store->database = (uint32_t)database;
-	if (!read_host(value, host, store))
+	return read_host(value, host, address);
+}
+
+/* The first of several says how to be let in; the others have their hosts only. */
+static bool add_url(struct value *value, struct slice text, struct conf_store *store)
+{
+	struct conf_store more = {0};
+	struct conf_address *address;
+
+	store->addresses =
+		arena_grow(value->build->arena, store->addresses, store->count, sizeof(*address));
+	address = &store->addresses[store->count++];
+	if (store->count == 1)
+		return read_url(value, text, store, address);
+	if (!read_url(value, text, &more, address))
 		return false;
-	store->text = store->address.text;
+	if (more.password || more.database != 0)
+		return value_fail(value,
+			"a user, password or database stands behind the first of several; only the "
+			"first has them");
+	return true;
+}
+
+/* One, or several with commas between them. A comma in a password is percent-encoded. */
+static bool parse_store(struct value *value)
+{
+	struct conf_store *store = value->at;
+	struct slice rest = value->text;
+	const char *written = "";
+
+	*store = (struct conf_store){0};
+	for (bool is_last = false; !is_last;) {
+		const char *comma = memchr(rest.at, ',', rest.len);
+		struct slice url = {rest.at, comma ? (size_t)(comma - rest.at) : rest.len};
+		is_last = !comma;
+		if (comma)
+			rest = (struct slice){comma + 1, rest.len - url.len - 1};
+		if (!add_url(value, slice_trim(url), store))
+			return false;
+		written = arena_format(value->build->arena, "%s%s%s", written, *written ? ", " : "",
+			store->addresses[store->count - 1].text);
+	}
+	store->text = written;
 	return true;
 }
 
@@ -132,7 +170,7 @@ static bool parse_secret_line(struct value *value)
 }
 
 const struct option_type type_store = {"URL",
-	"redis://ADDRESS:PORT, with USER:PASSWORD@ before the address and /DATABASE behind it as "
-	"needed",
+	"redis://HOST:PORT, with USER:PASSWORD@ before the host and /DATABASE behind it as needed; "
+	"several with commas between them",
 	parse_store, same_store, 0};
 const struct option_type type_secret_line = {"file", "file:PATH", parse_secret_line, same_text, 0};

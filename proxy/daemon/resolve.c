@@ -1,29 +1,29 @@
 #include "daemon/resolve.h"
 
-#include <event2/dns.h>
-#include <event2/util.h>
+#include <errno.h>
+#include <netdb.h>
 #include <netinet/in.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/time.h>
 
 #include "base/log.h"
+#include "net/names.h"
 
 struct lookup {
 	struct lookup *next;
 	struct resolver *resolver;
 	struct server *server;
 	struct event *timer;
-	struct evdns_getaddrinfo_request *request;
+	struct name_lookup *request;
 	bool answered;
 	unsigned failed; /* times in a row, of which the first has a line */
 	bool fresh;      /* prepared, not committed */
-	bool cancelled;  /* the callback that is still to come only frees it */
 };
 
 struct resolver {
 	struct event_base *base;
-	struct evdns_base *dns;
+	struct names *names;
 	void (*known)(void *ctx);
 	void *ctx;
 	struct site *site; /* in force; NULL: none yet */
@@ -37,19 +37,23 @@ struct resolver *resolver_new(struct event_base *base, void (*known)(void *ctx),
 
 	if (!resolver)
 		return NULL;
+	resolver->names = names_new(base);
+	if (!resolver->names) {
+		free(resolver);
+		return NULL;
+	}
 	resolver->base = base;
 	resolver->known = known;
 	resolver->ctx = ctx;
 	return resolver;
 }
 
-static void take_addresses(struct lookup *lookup, const struct evutil_addrinfo *list)
+static void take_addresses(struct lookup *lookup, const struct addrinfo *list)
 {
 	struct server_address addresses[SERVER_ADDRESSES];
 	unsigned count = 0;
 
-	for (const struct evutil_addrinfo *a = list; a && count < SERVER_ADDRESSES;
-		a = a->ai_next) {
+	for (const struct addrinfo *a = list; a && count < SERVER_ADDRESSES; a = a->ai_next) {
 		struct server_address *address = &addresses[count];
 		uint16_t port = htons(lookup->server->conf->address.port);
 		if (a->ai_addrlen > sizeof(address->socket))
@@ -79,7 +83,7 @@ static void note_answer(struct lookup *lookup)
 }
 
 /* One line for a run of them. */
-static void note_failure(struct lookup *lookup, int error)
+static void note_failure(struct lookup *lookup, const char *why)
 {
 	const struct server *server = lookup->server;
 
@@ -87,12 +91,12 @@ static void note_failure(struct lookup *lookup, int error)
 		return;
 	/* The count is this thread's to change: the lock is for the workers. */
 	log_warn("upstream %s: server %s: %s; %s", server->upstream->conf->name,
-		server->conf->address.text, evutil_gai_strerror(error),
+		server->conf->address.text, why,
 		server->state->address_count ? "its addresses stay"
 					     : "it has no address until it is found");
 }
 
-static void take_answer(struct lookup *lookup, const struct evutil_addrinfo *list)
+static void take_answer(struct lookup *lookup, const struct addrinfo *list)
 {
 	const struct server *server = lookup->server;
 
@@ -104,42 +108,38 @@ static void take_answer(struct lookup *lookup, const struct evutil_addrinfo *lis
 	take_addresses(lookup, list);
 }
 
-static void answered(int error, struct evutil_addrinfo *list, void *arg)
+static void ask_again_later(struct lookup *lookup)
 {
-	struct lookup *lookup = arg;
+	uint64_t interval_ms = lookup->server->upstream->conf->resolve_interval_ms;
+	struct timeval interval = {.tv_sec = (time_t)(interval_ms / 1000),
+		.tv_usec = (suseconds_t)(interval_ms % 1000) * 1000};
+
+	event_add(lookup->timer, &interval);
+}
+
+static void answered(void *ctx, const char *why, const struct addrinfo *list)
+{
+	struct lookup *lookup = ctx;
 
 	lookup->request = NULL;
-	if (lookup->cancelled) {
-		free(lookup);
-	} else {
-		const struct conf_upstream *conf = lookup->server->upstream->conf;
-		struct timeval interval = {.tv_sec = (time_t)(conf->resolve_interval_ms / 1000),
-			.tv_usec = (suseconds_t)(conf->resolve_interval_ms % 1000) * 1000};
-		if (error)
-			note_failure(lookup, error);
-		else
-			take_answer(lookup, list);
-		event_add(lookup->timer, &interval);
-		note_answer(lookup);
-	}
-	if (list)
-		evutil_freeaddrinfo(list);
+	if (why)
+		note_failure(lookup, why);
+	else
+		take_answer(lookup, list);
+	ask_again_later(lookup);
+	note_answer(lookup);
 }
 
 static void look_up(evutil_socket_t fd, short what, void *arg)
 {
 	struct lookup *lookup = arg;
-	struct evutil_addrinfo hints = {.ai_family = AF_UNSPEC,
-		.ai_socktype = SOCK_STREAM,
-		.ai_flags = EVUTIL_AI_ADDRCONFIG};
 
 	(void)fd;
 	(void)what;
-	/* May call back before it returns; then it returns NULL. */
-	struct evdns_getaddrinfo_request *request = evdns_getaddrinfo(lookup->resolver->dns,
-		lookup->server->conf->address.host, NULL, &hints, answered, lookup);
-	if (request)
-		lookup->request = request;
+	lookup->request = names_look_up(
+		lookup->resolver->names, lookup->server->conf->address.host, answered, lookup);
+	if (!lookup->request)
+		answered(lookup, strerror(ENOMEM), NULL);
 }
 
 static void lookup_end(struct lookup *lookup)
@@ -147,13 +147,9 @@ static void lookup_end(struct lookup *lookup)
 	if (lookup->fresh && !lookup->answered)
 		lookup->resolver->unanswered--;
 	event_free(lookup->timer);
-	lookup->timer = NULL;
-	if (lookup->request) {
-		lookup->cancelled = true;
-		evdns_getaddrinfo_cancel(lookup->request);
-	} else {
-		free(lookup);
-	}
+	if (lookup->request)
+		names_cancel(lookup->request);
+	free(lookup);
 }
 
 static bool is_looked_up(const struct resolver *resolver, const struct server_state *state)
@@ -165,22 +161,11 @@ static bool is_looked_up(const struct resolver *resolver, const struct server_st
 	return false;
 }
 
-static bool make_dns(struct resolver *resolver)
-{
-	if (!resolver->dns)
-		resolver->dns = evdns_base_new(resolver->base,
-			EVDNS_BASE_INITIALIZE_NAMESERVERS | EVDNS_BASE_DISABLE_WHEN_INACTIVE);
-	if (!resolver->dns)
-		resolver->dns = evdns_base_new(resolver->base, EVDNS_BASE_DISABLE_WHEN_INACTIVE);
-	return resolver->dns != NULL;
-}
-
 static bool watch_server(struct resolver *resolver, struct server *server)
 {
 	struct lookup *lookup = calloc(1, sizeof(*lookup));
 
-	if (!lookup || !make_dns(resolver) ||
-		!(lookup->timer = evtimer_new(resolver->base, look_up, lookup))) {
+	if (!lookup || !(lookup->timer = evtimer_new(resolver->base, look_up, lookup))) {
 		log_error("upstream %s: %s can't be looked up", server->upstream->conf->name,
 			server->conf->address.text);
 		free(lookup);
@@ -269,7 +254,6 @@ void resolver_free(struct resolver *resolver)
 	if (!resolver)
 		return;
 	resolver_commit(resolver, NULL);
-	if (resolver->dns)
-		evdns_base_free(resolver->dns, 0);
+	names_free(resolver->names);
 	free(resolver);
 }

@@ -233,9 +233,8 @@ static bool make(struct worker *worker, struct site *site)
 	deadline_init(&fleet->silence, worker->loop.base, on_silence);
 	joining_init(
 		&fleet->joining, fleet_members(fleet->authority), &worker->loop, &fleet->store);
-	store_link_init(&fleet->store, &worker->loop,
+	return store_link_init(&fleet->store, &worker->loop,
 		clock_monotonic_ns() ^ (uint64_t)getpid() << 32 ^ worker->index, on_changed);
-	return true;
 }
 
 static void end(struct worker *worker)
@@ -244,6 +243,7 @@ static void end(struct worker *worker)
 	loop_finish_turn(&worker->loop); /* replies that are on their way */
 	deadline_end(&worker->fleet.own->silence);
 	joining_end(&worker->fleet.own->joining);
+	store_link_end(&worker->fleet.own->store);
 }
 
 static void free_part(struct worker *worker)
@@ -259,6 +259,7 @@ static void free_part(struct worker *worker)
 		free(batch);
 	}
 	questions_clear(fleet);
+	names_free(fleet->store.names); /* of a worker that never began */
 	free(fleet);
 	worker->fleet.own = NULL;
 }

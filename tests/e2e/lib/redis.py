@@ -5,7 +5,7 @@ import signal
 import socket
 import struct
 
-from .process import DEADLINE_SECONDS, Port, Process
+from .process import DEADLINE_SECONDS, Port, Process, until
 from .tap import Skip
 
 
@@ -122,3 +122,51 @@ def unpack(data):
         at += struct.calcsize(FORMS[kind])
     assert at == len(data)
     return numbers
+
+
+class Sentinels:
+    """A primary with replicas, and Sentinels that watch it under `name`."""
+
+    def __init__(self, t, replicas=2, count=3, name="it", *options, announce="127.0.0.1"):
+        self.t, self.name = t, name
+        self.options = ("--min-replicas-max-lag", "2", *options)
+        self.primary = Redis(t, *self.options)
+        self.replicas = [Redis(t, "--replicaof", "127.0.0.1", str(self.primary.number), *self.options)
+                         for _ in range(replicas)]
+        for replica in self.replicas:
+            until(lambda: b"master_link_status:up" in replica.connect().ask("INFO", "replication"),
+                  "the replica has caught up")
+        self.sentinels = [self._sentinel(announce) for _ in range(count)]
+        for sentinel in self.sentinels:
+            until(lambda: self._knows(sentinel, count - 1, replicas), "the Sentinels know each other")
+
+    def _sentinel(self, host):
+        port = Port(socket.AF_INET)
+        path = self.t.path(f"sentinel-{port.number}")
+        with open(path, "w", encoding="ascii") as ini:
+            ini.write(f"port {port.number}\nbind 127.0.0.1\nsentinel resolve-hostnames yes\n"
+                      f"sentinel monitor {self.name} {host} {self.primary.number} 2\n"
+                      f"sentinel down-after-milliseconds {self.name} 2000\n"
+                      f"sentinel failover-timeout {self.name} 10000\n")
+        process = Process(["redis-server", path, "--sentinel"], "sentinel")
+        self.t.defer(process.kill)
+        process.wait_output("+monitor")
+        return port.number, process
+
+    def _knows(self, sentinel, others, replicas):
+        connection = Connection(sentinel[0])
+        answer = connection.ask("SENTINEL", "MASTER", self.name)
+        connection.close()
+        facts = dict(zip(answer[::2], answer[1::2]))
+        return int(facts[b"num-other-sentinels"]) == others and int(facts[b"num-slaves"]) == replicas
+
+    @property
+    def url(self):
+        return ", ".join(f"redis://127.0.0.1:{number}" for number, _ in self.sentinels)
+
+    def named(self, sentinel=0):
+        """The port of the primary, as a Sentinel says."""
+        connection = Connection(self.sentinels[sentinel][0])
+        answer = connection.ask("SENTINEL", "get-master-addr-by-name", self.name)
+        connection.close()
+        return int(answer[1])

@@ -1,0 +1,54 @@
+/*
+ * One Redis that keeps what the fleet counts: a connection (redis_peer.h) on which it is asked
+ * whether it is a primary, has the store's functions loaded, and then takes calls. Calls are
+ * answered in the order in which they were sent.
+ *
+ *   closed --store_server_open--> SELECT, ROLE, FUNCTION LOAD --> ready --> lost
+ */
+#ifndef FLEET_STORE_SERVER_H
+#define FLEET_STORE_SERVER_H
+
+#include <stddef.h>
+
+#include "fleet/redis_peer.h"
+
+struct store_server;
+
+/* Something that is asked of the store, embedded in its owner. */
+struct store_call {
+	const char *command; /* in Redis's protocol; must stay until it is answered */
+	size_t len;
+	/* The answer's bytes, or NULL: it failed, and whether the store has done it is unknown. */
+	void (*answered)(struct store_call *call, const char *bytes, size_t len);
+	struct store_server *server;
+	bool is_again; /* sent a second time: the first time the function was not there */
+};
+
+struct store_server {
+	struct redis_peer peer;
+	uint32_t database;
+	bool is_ready;
+	bool has_unsent;
+	/* It is ready, or (is_ready is false) lost: peer.why. */
+	void (*changed)(struct store_server *server);
+};
+
+/* Zeroed memory becomes a server that is closed. */
+void store_server_init(struct store_server *server, struct loop *loop, struct names *names,
+	void (*changed)(struct store_server *server));
+/* As redis_peer_open. */
+void store_server_open(struct store_server *server, const char *host, uint16_t port,
+	const char *user, const char *password, uint32_t database);
+/* Without `changed`: calls get NULL. */
+void store_server_close(struct store_server *server);
+/* Closes it too. */
+void store_server_end(struct store_server *server);
+
+/* Sends it; `answered` comes later, never from within. False: it is not ready, or without memory;
+ * nothing was sent. */
+bool store_server_send(struct store_server *server, struct store_call *call);
+/* Writes what was sent, at the end of each round: not from within `answered` or `changed`. It may
+ * turn out here that the connection is lost. */
+void store_server_flush(struct store_server *server);
+
+#endif

@@ -1,0 +1,34 @@
+/* Where the store is and how to be let in: a copy of what the configuration says, which may end
+ * before its connections. */
+#ifndef FLEET_STORE_WHERE_H
+#define FLEET_STORE_WHERE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "conf/conf.h"
+
+struct store_host {
+	char *name; /* or address */
+	uint16_t port;
+};
+
+struct store_where {
+	struct store_host *hosts;
+	size_t host_count;
+	char *user, *password; /* of the store; NULL: none */
+	uint32_t database;
+	char *sentinel; /* name of the primary at the hosts, which are Sentinels; NULL: they are not
+			 */
+	char *sentinel_user, *sentinel_password;
+};
+
+/* NULL without memory. */
+struct store_where *store_where_new(const struct conf_fleet *conf);
+/* NULL is ignored. */
+void store_where_free(struct store_where *where);
+/* Does `conf` say the same? */
+bool store_where_is(const struct store_where *where, const struct conf_fleet *conf);
+
+#endif

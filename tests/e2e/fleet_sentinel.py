@@ -1,0 +1,103 @@
+"""A fleet whose store is a primary with replicas under Redis's Sentinels: they are asked where it is,
+and nodes follow them when it fails over."""
+from lib.fields import told
+from lib.fleet import Load, ask, connected, judge, limit, nodes
+from lib.process import until
+from lib.redis import Connection, Redis, Sentinels
+from lib.sluice import to
+from lib.tap import equal, main, test, true
+
+
+def fails_over(sentinels, number):
+    until(lambda: all(sentinels.named(n) != number for n in range(len(sentinels.sentinels))),
+          "the Sentinels name another primary")
+
+
+@test("the Sentinels are asked for the primary, the first of them gone", workers=[1])
+def asked(t):
+    sentinels = Sentinels(t)
+    sentinels.sentinels[0][1].kill()
+    origin = t.origin()
+    node, = nodes(t, sentinels, limit("it", "5 per 1h") + to(origin, route="limits = it"), 1,
+                  fleet="sentinel = it")
+    client = t.client(node)
+    equal([told(ask(client)).left["it"]["r"] for _ in range(2)], [4, 3], "left")
+    true(sentinels.primary.connect().ask("KEYS", "*it"), "the primary keeps it")
+
+
+@test("a name that no Sentinel knows, and a Sentinel that names a replica: told, and 503", workers=[1])
+def unknown(t):
+    sentinels = Sentinels(t, 1, 1)
+    origin = t.origin()
+    route = limit("it", "5 per 1h") + to(origin, route="limits = it")
+    node = t.sluice(f"[fleet]\nstore = {sentinels.url}\nsentinel = other\n" + route)
+    node.process.wait_output("it knows no primary of the name")
+    equal(ask(t.client(node)).status, 503, "without a primary")
+    replica = sentinels.replicas[0]
+    node = t.sluice(f"[fleet]\nstore = {replica.url}\n" + route)
+    node.process.wait_output("it is no primary")
+    equal(ask(t.client(node)).status, 503, "at a replica")
+    equal(replica.connect().ask("KEYS", "*it"), [], "nothing was written there")
+
+
+@test("the primary is killed under load, then the next one stands still and returns as a second primary: "
+      "no window is too full", workers=[1])
+def fails(t):
+    sentinels = Sentinels(t, 2, 3, "it", "--min-replicas-to-write", "1")
+    origin = t.origin(lambda x: x.reply(200, b"x"))
+    sections = limit("it", "40 per 2s") + to(origin, route="limits = it")
+    all_nodes = nodes(t, sentinels, sections, fleet="sentinel = it\nstore_timeout = 2s")
+    load = Load(t, 2).begin(all_nodes)
+    origin.wait(lambda: len(origin.requests) >= 60, "requests")
+    servers = {r.number: r for r in (sentinels.primary, *sentinels.replicas)}
+    first = servers[sentinels.primary.number]
+    first.kill()
+    fails_over(sentinels, first.number)
+    at = len(origin.requests)
+    origin.wait(lambda: len(origin.requests) >= at + 80, "requests by the next primary")
+    first.start()  # to be a replica of the next, which may not write without one
+    second = servers[sentinels.named()]
+    until(lambda: b"connected_slaves:2" in second.connect().ask("INFO", "replication"), "two replicas")
+    second.stop()
+    fails_over(sentinels, second.number)
+    at = len(origin.requests)
+    origin.wait(lambda: len(origin.requests) >= at + 80, "requests by the third primary")
+    second.go_on()
+    until(lambda: b"role:slave" in second.connect().ask("INFO", "replication"), "it is a replica")
+    at = len(origin.requests)
+    origin.wait(lambda: len(origin.requests) >= at + 40, "requests")
+    judge(t, load, origin, 40, 2.0)
+
+
+@test("the Sentinels move the primary while all live: nodes follow", workers=[1])
+def moved(t):
+    sentinels = Sentinels(t, 1, 3)
+    origin = t.origin()
+    node, = nodes(t, sentinels, limit("it", "50 per 1h") + to(origin, route="limits = it"), 1,
+                  fleet="sentinel = it")
+    client = t.client(node)
+    equal(told(ask(client)).left["it"]["r"], 49, "before")
+    old = sentinels.primary
+    other = Connection(sentinels.sentinels[0][0])
+    equal(other.ask("SENTINEL", "FAILOVER", "it"), b"OK", "a failover by hand")
+    other.close()
+    fails_over(sentinels, old.number)
+    connected(node, 2)
+    equal(told(ask(client)).left["it"]["r"], 48, "what the replica was told")
+
+
+@test("a store by its host's name; a name that is not found is told", workers=[1])
+def names(t):
+    redis = Redis(t)
+    origin = t.origin()
+    route = limit("it", "5 per 1h") + to(origin, route="limits = it")
+    node = t.sluice(f"[fleet]\nstore = redis://localhost:{redis.number}\nstore_timeout = 5s\n" + route)
+    connected(node)
+    equal(told(ask(t.client(node))).left["it"]["r"], 4, "by the name")
+    name = "a" * 64 + ".test"  # a label has at most 63 bytes (RFC 1035): no network is needed to fail
+    node = t.sluice(f"[fleet]\nstore = redis://{name}:{redis.number}\n" + route)
+    node.process.wait_output(f"host {name}: ")
+    equal(ask(t.client(node)).status, 503, "without an address")
+
+
+main()

@@ -1,0 +1,95 @@
+"""Nodes of a fleet, and load on them: what tests of fleets share."""
+import threading
+import time
+
+from .client import Client
+from .crowd import Crowd
+from .spans import most_within
+from .tap import true
+from .wire import Ended
+
+NODES = 3
+
+
+# Longer than the store takes on a slow machine, unless a test is about it.
+PATIENT = "store_timeout = 5s\n"
+
+
+def fleet_of(redis, more=""):
+    return f"[fleet]\nstore = {redis.url}\n{'' if 'store_timeout' in more else PATIENT}{more}\n"
+
+
+def limit(name, rate, more=""):
+    return (f"[limit {name}]\nkey = header:X-Api-Key | ip\nrate = {rate}\nscope = fleet\nfleet = exact\n"
+            f"{more}\n")
+
+
+def nodes(t, redis, sections, count=NODES, fleet="", **options):
+    """Nodes that have found the store."""
+    made = [t.sluice(fleet_of(redis, fleet) + sections, **options) for _ in range(count)]
+    for node in made:
+        connected(node)
+    return made
+
+
+def connected(node, times=1):
+    for worker in range(node.workers):
+        node.process.wait_output(f"connected (worker {worker})", times)
+
+
+def ask(client, key="one", path="/", number=None):
+    fields = [("X-Api-Key", key)]
+    if number is not None:
+        fields.append(("X-Number", str(number)))
+    return client.ask(path, fields=fields)
+
+
+class Load:
+    """Clients that ask nodes as fast as these answer, all as one caller; who is sent what, when."""
+
+    def __init__(self, t, clients_each, key="one"):
+        self.key = key
+        self.sent, self.answers, self.lock = [], {}, threading.Lock()
+        self.clients_each = clients_each
+        self.crowd = Crowd(t)
+
+    def begin(self, all_nodes):
+        for node in all_nodes:
+            self.crowd.start(self.clients_each, lambda _, node=node: self._hammer(node))
+        return self
+
+    def _hammer(self, node):
+        client = None
+        while not self.crowd._stop.is_set():
+            try:
+                client = client or Client(node.address)
+                with self.lock:
+                    number = len(self.sent)
+                    self.sent.append(time.monotonic())
+                status = ask(client, self.key, number=number).status
+            except (OSError, Ended):
+                status, client = None, None
+                time.sleep(0.01)  # the node is away; the test's own pace
+            with self.lock:
+                self.answers[status] = self.answers.get(status, 0) + 1
+
+    def end(self):
+        self.crowd.stop()
+
+    def spans(self, origin):
+        """(sent, arrived) of what the origin has had."""
+        return [(self.sent[int(x.request.get("X-Number"))], x.arrived) for x in origin.requests]
+
+    def count(self, status):
+        with self.lock:
+            return self.answers.get(status, 0)
+
+
+def judge(t, load, origin, quota, window):
+    load.end()
+    spans = load.spans(origin)
+    most = most_within(spans, window - 0.05)
+    t.note(f"{len(load.sent)} requests, answers {load.answers}, {len(spans)} at the origin, "
+           f"at most {most} of {quota} within {window} s")
+    true(most <= quota, f"{most} were sent and had arrived within {window} s")
+    return spans
