@@ -43,6 +43,15 @@ void session_refuse(struct queue *queue, struct shard *shard, struct session *se
 	outbox_add(outbox, ticket, verdict);
 }
 
+void ticket_give_place(struct ticket *ticket, struct outbox *outbox, uint64_t now_ns)
+{
+	if (!ticket->placed)
+		return;
+	ticket->placed = false;
+	if (line_return_place(ticket->run_queue, 0, false, now_ns))
+		outbox_serve(outbox, ticket->run_queue);
+}
+
 /* A waiting ticket goes; it has its place if it needs one. */
 static void launch(struct queue *queue, struct shard *shard, struct session *session,
 	struct ticket *ticket, bool placed, struct outbox *outbox, uint64_t now_ns)
@@ -169,6 +178,21 @@ void session_roll(
 	shard_release(shard, session);
 	/* A count; publishes nothing. */
 	atomic_fetch_sub_explicit(&queue->sessions, 1, memory_order_relaxed);
+}
+
+void session_next_changed(struct queue *queue, struct shard *shard, struct session *session,
+	struct outbox *outbox, uint64_t now_ns)
+{
+	struct ticket *next;
+
+	session_pump(queue, shard, session, outbox, now_ns);
+	if (!session->lined)
+		return;
+	next = session_next(session);
+	if ((next == NULL || next->run_queue != session->run_queue ||
+		    !session_may_go(session, next)) &&
+		line_leave(session->run_queue, session))
+		session_pump(queue, shard, session, outbox, now_ns);
 }
 
 void session_rest(struct queue *queue, struct shard *shard, struct session *session,

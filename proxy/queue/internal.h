@@ -83,6 +83,15 @@ static inline void outbox_flush(struct queue *queue, struct outbox *outbox, uint
 void session_pump(struct queue *queue, struct shard *shard, struct session *session,
 	struct outbox *outbox, uint64_t now_ns);
 
+/* Another ticket is the session's next one. One that may not go, or is of another upstream, does
+ * not keep its session in line. */
+void session_next_changed(struct queue *queue, struct shard *shard, struct session *session,
+	struct outbox *outbox, uint64_t now_ns);
+
+/* Gives back the place at its upstream that a ticket in flight has, if it has one. The exchange was
+ * not answered: it says nothing of how fast the upstream is. */
+void ticket_give_place(struct ticket *ticket, struct outbox *outbox, uint64_t now_ns);
+
 /* ---- hold.c: the same -------------------------------------------------------------------- */
 
 /* A session's next ticket may not go: for reads only? True if, now, it may. */

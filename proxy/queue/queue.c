@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "queue/bounds.h"
 #include "queue/internal.h"
 
 #define DEFAULT_SHARDS 256
@@ -142,83 +143,11 @@ static struct session *open_session(
 	return session;
 }
 
-/* Reserves the total bounds for one that waits. Counters only, hence relaxed. */
-static enum queue_verdict reserve(struct queue *queue, const struct ticket *ticket, uint64_t now_ns)
-{
-	const struct queue_config *config = &queue->config;
-	uint64_t queued, bytes;
-
-	queued = atomic_fetch_add_explicit(&queue->queued, 1, memory_order_relaxed);
-	if (config->max_queued != 0 && queued >= config->max_queued) {
-		atomic_fetch_sub_explicit(&queue->queued, 1, memory_order_relaxed);
-		return QUEUE_FULL_TOTAL;
-	}
-	if (queued == 0)
-		drain_start(&queue->drain, now_ns);
-	if (ticket->bytes == 0)
-		return QUEUE_WAIT;
-	bytes = atomic_fetch_add_explicit(
-		&queue->queued_bytes, ticket->bytes, memory_order_relaxed);
-	if (config->max_queued_bytes != 0 &&
-		(bytes >= config->max_queued_bytes ||
-			ticket->bytes > config->max_queued_bytes - bytes)) {
-		atomic_fetch_sub_explicit(
-			&queue->queued_bytes, ticket->bytes, memory_order_relaxed);
-		atomic_fetch_sub_explicit(&queue->queued, 1, memory_order_relaxed);
-		return QUEUE_FULL_BYTES;
-	}
-	return QUEUE_WAIT;
-}
-
-/* The time for what the session has queued to get away, else for its upstream's. */
-static uint32_t session_retry_ms(const struct session *session, const struct ticket *ticket)
-{
-	uint32_t drain_ms = session_drain_ms(session);
-
-	return drain_ms != 0 ? drain_ms : run_queue_retry_after_ms(ticket->run_queue);
-}
-
-/* How much waits already. */
-struct waiting {
-	uint32_t tickets;
-	uint64_t bytes;
-};
-
-/* It has to wait behind these of its session: is there room, and room in all? WAIT: it is
- * reserved. */
-static enum queue_verdict find_room(struct queue *queue, struct shard *shard,
-	const struct session *session, struct waiting ahead, struct ticket *ticket, uint64_t now_ns)
-{
-	uint64_t most = ticket->depth_bytes;
-	enum queue_verdict verdict;
-
-	if (ahead.tickets >= ticket->depth) {
-		shard->counts.full_session++;
-		ticket->retry_after_ms = session_retry_ms(session, ticket);
-		return QUEUE_FULL_SESSION;
-	}
-	if (most != 0 && (ticket->bytes > most || ahead.bytes > most - ticket->bytes)) {
-		shard->counts.full_session_bytes++;
-		ticket->retry_after_ms = session_retry_ms(session, ticket);
-		return QUEUE_FULL_SESSION_BYTES;
-	}
-	verdict = reserve(queue, ticket, now_ns);
-	if (verdict != QUEUE_WAIT) {
-		if (verdict == QUEUE_FULL_TOTAL)
-			shard->counts.full_total++;
-		else
-			shard->counts.full_bytes++;
-		ticket->retry_after_ms = drain_retry_ms(
-			&queue->drain, atomic_load_explicit(&queue->queued, memory_order_relaxed));
-	}
-	return verdict;
-}
-
 static enum queue_verdict enqueue(struct queue *queue, struct shard *shard, struct session *session,
 	struct ticket *ticket, struct outbox *outbox, uint64_t now_ns)
 {
 	const struct waiting ahead = {session_queued(session), session->queued_bytes};
-	enum queue_verdict verdict = find_room(queue, shard, session, ahead, ticket, now_ns);
+	enum queue_verdict verdict = bounds_find_room(queue, shard, session, ahead, ticket, now_ns);
 
 	if (verdict != QUEUE_WAIT)
 		return verdict;
@@ -335,23 +264,6 @@ enum queue_verdict queue_arrive(struct queue *queue, struct ticket *ticket, uint
 	return verdict;
 }
 
-/* With the mutex held: another ticket is the session's next one. One that may not go, or is of
- * another upstream, does not keep its session in line. */
-static void next_changed(struct queue *queue, struct shard *shard, struct session *session,
-	struct outbox *outbox, uint64_t now_ns)
-{
-	struct ticket *next;
-
-	session_pump(queue, shard, session, outbox, now_ns);
-	if (!session->lined)
-		return;
-	next = session_next(session);
-	if ((next == NULL || next->run_queue != session->run_queue ||
-		    !session_may_go(session, next)) &&
-		line_leave(session->run_queue, session))
-		session_pump(queue, shard, session, outbox, now_ns);
-}
-
 /* With the mutex held: a waiting ticket out of the queue, and whom that lets go. */
 static void take_out(struct queue *queue, struct shard *shard, struct ticket *ticket,
 	struct outbox *outbox, uint64_t now_ns)
@@ -360,7 +272,7 @@ static void take_out(struct queue *queue, struct shard *shard, struct ticket *ti
 
 	session_withdraw(queue, shard, session, ticket, now_ns);
 	shard->counts.left++;
-	next_changed(queue, shard, session, outbox, now_ns);
+	session_next_changed(queue, shard, session, outbox, now_ns);
 	session_rest(queue, shard, session, outbox, now_ns);
 }
 
@@ -442,16 +354,6 @@ enum queue_left queue_done(struct queue *queue, struct ticket *ticket, uint64_t 
 	return leave(queue, ticket, true, now_ns);
 }
 
-/* With the mutex held. It says nothing of how fast the upstream is. */
-static void give_place(struct ticket *ticket, struct outbox *outbox, uint64_t now_ns)
-{
-	if (!ticket->placed)
-		return;
-	ticket->placed = false;
-	if (line_return_place(ticket->run_queue, 0, false, now_ns))
-		outbox_serve(outbox, ticket->run_queue);
-}
-
 void queue_give_place(struct queue *queue, struct ticket *ticket, uint64_t now_ns)
 {
 	struct outbox outbox;
@@ -459,7 +361,7 @@ void queue_give_place(struct queue *queue, struct ticket *ticket, uint64_t now_n
 	outbox_init(&outbox);
 	pthread_mutex_lock(&ticket->shard->mutex);
 	assert(ticket->state == TICKET_FLYING);
-	give_place(ticket, &outbox, now_ns);
+	ticket_give_place(ticket, &outbox, now_ns);
 	pthread_mutex_unlock(&ticket->shard->mutex);
 	outbox_flush(queue, &outbox, now_ns);
 }
@@ -479,7 +381,7 @@ void queue_detach(struct queue *queue, struct ticket *ticket, uint64_t now_ns)
 		outbox_add(&outbox, ticket, QUEUE_ENDING);
 	shard->counts.in_flight--;
 	shard->counts.detached++;
-	give_place(ticket, &outbox, now_ns);
+	ticket_give_place(ticket, &outbox, now_ns);
 	session_pump(queue, shard, session, &outbox, now_ns);
 	pthread_mutex_unlock(&shard->mutex);
 	outbox_flush(queue, &outbox, now_ns);
@@ -501,116 +403,4 @@ enum queue_left queue_pass_on(
 	pthread_mutex_unlock(&shard->mutex);
 	outbox_flush(queue, &outbox, now_ns);
 	return left;
-}
-
-static bool yield(struct queue *queue, struct ticket *ticket, bool keeps_part, uint64_t now_ns)
-{
-	struct shard *shard = ticket->shard;
-	struct outbox outbox;
-	bool yielded = false;
-
-	outbox_init(&outbox);
-	pthread_mutex_lock(&shard->mutex);
-	if (ticket->state == TICKET_FLYING) {
-		yielded = true;
-		session_put_aside(ticket->session, ticket, keeps_part);
-		ticket->started_ns = 0;
-		if (ticket->placed) {
-			ticket->placed = false;
-			if (line_return_place(ticket->run_queue, 0, false, now_ns))
-				outbox_serve(&outbox, ticket->run_queue);
-		}
-		session_pump(queue, shard, ticket->session, &outbox, now_ns);
-	}
-	pthread_mutex_unlock(&shard->mutex);
-	outbox_flush(queue, &outbox, now_ns);
-	return yielded;
-}
-
-bool queue_yield(struct queue *queue, struct ticket *ticket, uint64_t now_ns)
-{
-	return yield(queue, ticket, false, now_ns);
-}
-
-bool queue_yield_place(struct queue *queue, struct ticket *ticket, uint64_t now_ns)
-{
-	return yield(queue, ticket, true, now_ns);
-}
-
-/* Reserves the total bounds for one that was let in already: none of them refuses it. Counters
- * only, hence relaxed. */
-static void reserve_always(struct queue *queue, const struct ticket *ticket, uint64_t now_ns)
-{
-	if (atomic_fetch_add_explicit(&queue->queued, 1, memory_order_relaxed) == 0)
-		drain_start(&queue->drain, now_ns);
-	atomic_fetch_add_explicit(&queue->queued_bytes, ticket->bytes, memory_order_relaxed);
-}
-
-/* The claims of a session, of which up to `most` are counted. What waits in its lanes came later,
- * and takes no room from them. */
-static struct waiting claims_of(const struct session *session, uint32_t most)
-{
-	struct waiting claims = {0, 0};
-
-	for (const struct ticket *claim = session->head[SESSION_CLAIMS];
-		claim != NULL && claims.tickets < most; claim = claim->next) {
-		claims.tickets++;
-		claims.bytes += claim->bytes;
-	}
-	return claims;
-}
-
-/* With the mutex held: one that is aside wants a place. GO, WAIT, or FULL_* of one that is bounded,
- * which stays aside. */
-static enum queue_verdict claim(struct queue *queue, struct shard *shard, struct ticket *ticket,
-	struct outbox *outbox, uint64_t now_ns)
-{
-	struct session *session = ticket->session;
-	struct run_queue *run_queue = ticket->run_queue;
-	bool bounded = line_is_bounded(run_queue);
-
-	/* What it waited for was not the upstream. */
-	ticket->entered_ns = now_ns;
-	if (!session->lined && session->head[SESSION_CLAIMS] == NULL &&
-		session_in_flight_lets(session, ticket) &&
-		(!bounded || line_offer(run_queue, session, ticket, true, now_ns) == LINE_PLACED)) {
-		ticket->placed = bounded;
-		ticket->placed_ns = bounded ? now_ns : 0;
-		ticket->started_ns = now_ns;
-		session_resume(session, ticket);
-		return QUEUE_GO;
-	}
-	if (ticket->bounded) {
-		enum queue_verdict verdict = find_room(
-			queue, shard, session, claims_of(session, ticket->depth), ticket, now_ns);
-		if (verdict != QUEUE_WAIT)
-			return verdict;
-	} else {
-		reserve_always(queue, ticket, now_ns);
-	}
-	ticket->bounded = false; /* it is let in */
-	session_claim(session, ticket);
-	shard->counts.in_flight--;
-	shard->counts.queued++;
-	shard->counts.queued_bytes += ticket->bytes;
-	line_note_waiting(run_queue, now_ns);
-	next_changed(queue, shard, session, outbox, now_ns);
-	return QUEUE_WAIT;
-}
-
-enum queue_verdict queue_ready(struct queue *queue, struct ticket *ticket, uint64_t now_ns)
-{
-	struct shard *shard = ticket->shard;
-	enum queue_verdict verdict = QUEUE_WAIT;
-	struct outbox outbox;
-
-	outbox_init(&outbox);
-	pthread_mutex_lock(&shard->mutex);
-	ticket->unready = false;
-	/* A message under way to one that is aside says that it is to be cut. */
-	if (ticket->state == TICKET_ASIDE && !ticket->posted)
-		verdict = claim(queue, shard, ticket, &outbox, now_ns);
-	pthread_mutex_unlock(&shard->mutex);
-	outbox_flush(queue, &outbox, now_ns);
-	return verdict;
 }
