@@ -291,6 +291,8 @@ void exchange_end(struct exchange *x)
 		exchange_forget_answer(x);
 	leave_endless(x);
 	exchange_leave_queue(x);
+	if (x->turn.unplaced) /* relaxed: see turn.c */
+		atomic_fetch_sub_explicit(&x->upstream->state->unplaced, 1, memory_order_relaxed);
 	settle(x);
 	if (logged && !x->tunnel.is_event) {
 		account_exchange(x);

@@ -147,6 +147,7 @@ struct exchange_tunnel {
 	/* Of a socket whose server speaks HTTP (exchange/collect.h): */
 	bool opens_gateway;      /* it is to open one */
 	bool is_event;           /* a message of the gateway's own: it is not counted */
+	bool tells_end;          /* one that tells the server of the end: see turn_begin_event */
 	bool is_composed;        /* it is a request now */
 	bool collects;           /* its answer is read whole, for the gateway alone */
 	uint32_t message_bytes;  /* of the client's message */
@@ -157,6 +158,7 @@ struct exchange_tunnel {
 /* Its place in its client's order. */
 struct exchange_turn {
 	bool in_queue;    /* has a ticket to give back */
+	bool unplaced;    /* counted as one that was sent without a place at its upstream */
 	bool delayed;     /* waited for its limit */
 	bool aside;       /* has its turn in the queue, but takes no place before it can go on */
 	bool awaits_mail; /* ended, but the queue's message is under way to it */

@@ -21,6 +21,47 @@
 #include "exchange/turn_place.h"
 #include "worker/worker_clock.h"
 
+/* ---- without a place ------------------------------------------------------------------------- */
+
+/* So often one that found too many others sent without a place looks again. */
+#define UNPLACED_LOOK_MS 50
+
+/* One that tells of an end: does it have no place, and need none but that? */
+static bool waits_for_place(const struct exchange *x)
+{
+	if (x->state == EXCHANGE_QUEUED)
+		return !exchange_looks_again(x);
+	return x->state == EXCHANGE_DELAYED && !x->turn.in_queue && !x->turn.unplaced;
+}
+
+/* One more? */
+static bool take_unplaced(struct exchange *x)
+{
+	atomic_uint *unplaced = &x->upstream->state->unplaced;
+
+	/* relaxed: a bound, which orders nothing */
+	if (x->turn.unplaced ||
+		atomic_fetch_add_explicit(unplaced, 1, memory_order_relaxed) < TURN_UNPLACED_MOST)
+		return true;
+	atomic_fetch_sub_explicit(unplaced, 1, memory_order_relaxed);
+	return false;
+}
+
+void turn_go_without_place(struct exchange *x)
+{
+	x->turn.unplaced = take_unplaced(x);
+	if (x->turn.unplaced) {
+		exchange_leave_queue(x);
+		if (x->turn.has_deadline)
+			deadline_clear(&x->turn.deadline);
+		exchange_forward(x);
+		return;
+	}
+	if (x->state != EXCHANGE_QUEUED)
+		exchange_enter(x, EXCHANGE_DELAYED);
+	turn_wait_until(x, worker_now_ms(x->worker) + UNPLACED_LOOK_MS);
+}
+
 /* ---- its deadline ---------------------------------------------------------------------------- */
 
 static void on_deadline(struct deadline *deadline)
@@ -28,7 +69,9 @@ static void on_deadline(struct deadline *deadline)
 	struct exchange *x = CONTAINER_OF(deadline, struct exchange, turn.deadline);
 	struct client *client = x->client;
 
-	if (x->state == EXCHANGE_DELAYED) {
+	if (x->tunnel.tells_end && waits_for_place(x)) {
+		turn_go_without_place(x);
+	} else if (x->state == EXCHANGE_DELAYED) {
 		exchange_admit(x);
 	} else if (turn_awaits_riders(x)) {
 		exchange_forward(x);
@@ -58,11 +101,13 @@ void exchange_await_turn(struct exchange *x)
 {
 	/* One that was sent already, and is to be sent again, has waited for something else. */
 	uint64_t since_ns = x->attempt.sent ? worker_now_ns(x->worker) : x->turn.ticket.entered_ns;
+	uint64_t wait_ms = x->route->sessions.queue_timeout_ms;
 
+	if (x->tunnel.tells_end && x->state != EXCHANGE_CONNECTING && wait_ms > TURN_END_WAIT_MS)
+		wait_ms = TURN_END_WAIT_MS;
 	exchange_enter(x, EXCHANGE_QUEUED);
 	if (x->attempt.search == SEARCH_FIRST) /* else it is the same wait, which goes on */
-		x->turn.wait_ends_ms =
-			since_ns / CLOCK_NS_PER_MS + x->route->sessions.queue_timeout_ms;
+		x->turn.wait_ends_ms = since_ns / CLOCK_NS_PER_MS + wait_ms;
 	turn_wait_until(x, x->turn.wait_ends_ms);
 }
 
@@ -172,7 +217,7 @@ void turn_begin_event(struct exchange *x, struct throttle_key session)
 	x->gate.identity.authority = NULL;
 	verdict->outcome = GATE_ADMIT;
 	verdict->plan = NULL;
-	verdict->lane = CONF_LANE_NORMAL;
+	verdict->lane = x->tunnel.tells_end ? CONF_LANE_HIGH : CONF_LANE_NORMAL;
 	verdict->weight = 1;
 	verdict->session = verdict->caller = session;
 	verdict->names_client = true;

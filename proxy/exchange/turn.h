@@ -18,7 +18,18 @@ void turn_begin(struct exchange *exchange);
 /* The same for a message of the connection that `handshake` has opened, which says whose it is. */
 void turn_begin_message(struct exchange *message, const struct kept_request *handshake);
 
-/* The same for an event of the gateway's own, which nothing limits, in the session of this key. */
+/*
+ * The same for an event of the gateway's own, which nothing limits, in the session of this key.
+ *
+ * It waits for a place at its upstream like any request, as max_in_flight and pace protect servers
+ * from whatever sluice sends. But where it tells the server of a socket's end (tunnel.tells_end),
+ * within a second as promised, a server that is busy for longer must not learn of it when those
+ * who talk to that socket have long gone on: it waits in the high lane, TURN_END_WAIT_MS at most,
+ * and is then sent without a place. So many beyond its places an upstream bears: TURN_UNPLACED_MOST
+ * at once, so that a thousand clients that are cut at once do no harm; more of them wait on.
+ */
+#define TURN_END_WAIT_MS   500
+#define TURN_UNPLACED_MOST 16
 void turn_begin_event(struct exchange *event, struct throttle_key session);
 
 /* It has a server and could not be sent: it is forwarded once more after so long. It keeps its
@@ -34,6 +45,10 @@ void exchange_await_turn(struct exchange *exchange);
 /* QUEUED, for a connection or a descriptor: find_server_again is called after so long, if the time
  * is not over. */
 void exchange_look_again(struct exchange *exchange, uint64_t after_ms);
+
+/* One that tells of an end has waited long enough for a place, or can't be queued for one: it is
+ * sent without, or waits until fewer others are. */
+void turn_go_without_place(struct exchange *exchange);
 
 /* DELAYED, as its verdict says, without a place at its upstream; then exchange_admit. */
 void turn_delay(struct exchange *exchange);

@@ -94,6 +94,10 @@ static void turned_away_by_queue(struct exchange *x, enum queue_verdict verdict)
 		[QUEUE_SHED] = "overload",
 	};
 
+	if (x->tunnel.tells_end) {
+		turn_go_without_place(x);
+		return;
+	}
 	worker_count(x->worker, STATS_SHED);
 	exchange_reply(x, 503, reasons[verdict], x->turn.ticket.retry_after_ms);
 }

@@ -89,6 +89,7 @@ struct upstream_state {
 	struct server_state *servers;
 	struct run_queue *run_queue;
 	atomic_uint streams;              /* responses without end (exchange/endless.h) */
+	atomic_uint unplaced;             /* events sent beyond its places (exchange/turn.h) */
 	pthread_mutex_t connections_lock; /* of servers with a bound: upstream/server_pool.h */
 	struct connection_waiter *first_waiter, *last_waiter; /* guarded by it */
 	uint64_t line_numbers;                                /* given so far; guarded, too */

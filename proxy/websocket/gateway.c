@@ -225,6 +225,8 @@ static void follow_closing(struct gateway *gateway)
 		gateway_drop_waiting(gateway, "socket closed");
 	else if (gives_up(socket))
 		drop(gateway, exchange_waits_for_turn, "socket closed");
+	else
+		gateway_drop_keep_alive(gateway);
 	if (!socket->closing.server.due || socket->closing.server.told || gateway->client.first)
 		return;
 	payload = socket_tell_gateway(socket, text);

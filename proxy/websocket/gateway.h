@@ -170,6 +170,19 @@ void gateway_send_close(struct gateway *gateway, struct slice payload);
 void gateway_send_disconnect(struct gateway *gateway);
 void gateway_send_keep_alive(struct gateway *gateway);
 
+/*
+ * All three wait for a place among the max_in_flight of their upstream, as it protects the server
+ * from whatever is sent to it, be it by clients or by sluice:
+ *
+ *   CLOSE, DISCONNECT  before messages and requests, but not for long: a server is to hear of an
+ *                      end within a second (turn_begin_event)
+ *   none               behind all of them, as nobody waits for it. One that was not sent when
+ *                      there is something else to send is dropped, as that keeps the socket alive
+ *                      as well; one that is turned away, as the server has enough to do, is the
+ *                      socket's end no more than that of a message which is delayed
+ */
+void gateway_drop_keep_alive(struct gateway *gateway);
+
 /* The first message is asked about again, as its verdict was old when its turn came: so are those
  * that may leave with it. Or all of them are judged: it leaves. */
 void gateway_renew_riders(struct gateway *gateway);

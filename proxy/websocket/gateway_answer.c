@@ -324,7 +324,7 @@ static void closed(struct gateway *gateway)
 void gateway_take_answer(struct exchange *x)
 {
 	struct gateway *gateway = x->tunnel.gateway;
-	bool is_close = gateway->close_is_queued && x->tunnel.is_event;
+	bool is_close = gateway->close_is_queued && x->tunnel.tells_end;
 	struct slice content = SLICE_NONE;
 	char *bytes = gateway_content(x, &content);
 	const char *fault = bytes ? gateway->answer_fault : "no memory";

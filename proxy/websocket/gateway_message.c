@@ -95,6 +95,7 @@ void gateway_begin_message(struct gateway *gateway)
 		buffer_release(text, &socket->worker->blocks);
 		return;
 	}
+	gateway_drop_keep_alive(gateway);
 	struct exchange *x = make(gateway, &event);
 	if (x) {
 		x->tunnel.message_bytes = (uint32_t)event.content.len;
@@ -108,7 +109,7 @@ void gateway_begin_message(struct gateway *gateway)
 		turn_begin_message(x, socket->passage->request);
 }
 
-/* An event of our own leaves when no message is under way. */
+/* An event of our own leaves when no message is under way. NULL: none, to keep the socket alive. */
 static void begin_event(struct gateway *gateway, const struct gateway_event *event)
 {
 	struct exchange *x = make(gateway, event);
@@ -116,6 +117,7 @@ static void begin_event(struct gateway *gateway, const struct gateway_event *eve
 	if (!x)
 		return; /* the server is not told */
 	x->tunnel.is_event = true;
+	x->tunnel.tells_end = event != NULL;
 	gateway->arriving_bytes = x->framing.length;
 	append(gateway, x);
 	if (event && !x->memory.body)
@@ -142,6 +144,19 @@ void gateway_send_disconnect(struct gateway *gateway)
 void gateway_send_keep_alive(struct gateway *gateway)
 {
 	begin_event(gateway, NULL);
+}
+
+static bool is_keep_alive(const struct exchange *x)
+{
+	return x->tunnel.is_event && !x->tunnel.tells_end;
+}
+
+void gateway_drop_keep_alive(struct gateway *gateway)
+{
+	struct exchange *first = gateway->client.first;
+
+	if (first && is_keep_alive(first) && exchange_waits_for_turn(first))
+		gateway_end_message(first, NULL);
 }
 
 /* ---- its turn -------------------------------------------------------------------------------- */
@@ -329,11 +344,13 @@ void gateway_refuse(struct client *client, struct exchange *x, unsigned status, 
 	bool was_sent = x->tunnel.is_composed || x->tunnel.is_event;
 	bool is_dropped = !was_sent && socket && socket_drops_message(socket, x, status);
 
+	bool is_needless = is_keep_alive(x) && !x->tunnel.is_composed;
+
 	exchange_enter(x, EXCHANGE_REPLYING);
 	if (!was_sent && !is_dropped)
 		drop_behind(x, why);
 	gateway_end_message(x, why);
-	if (!socket || socket_has_ended(socket))
+	if (!socket || socket_has_ended(socket) || is_needless)
 		return;
 	if (was_sent)
 		socket_server_gone(socket, why);

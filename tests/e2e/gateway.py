@@ -192,6 +192,23 @@ def gone_under_way(t):
     equal(backend.faults, [])
 
 
+@test("a backend without a free place hears of an end nevertheless")
+def gone_from_busy(t):
+    backend = Held()
+    origin = t.origin(backend)
+    sluice = t.sluice(to(origin, upstream="max_in_flight = 1", route=GATEWAY))
+    sockets = [open_socket(t, sluice) for _ in range(40)]
+    sockets[0].send("holds the place")
+    origin.wait_requests(41)
+    for socket in sockets[1:]:
+        socket.stream.reset()
+    backend.log.wait_for(40 + 39)
+    equal(backend.log.all().count(GONE), 39)
+    backend.release.set()
+    equal(sockets[0].message(), "holds the place")
+    equal(backend.faults, [])
+
+
 @test("clients that leave while a slow OPEN is under way: DISCONNECT behind its answer, and only if it opened")
 def gone_before_open(t):
     opened, gone, lock = {}, {}, threading.Lock()

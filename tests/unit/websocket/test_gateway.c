@@ -66,11 +66,11 @@ static void leave(void)
 
 /* ---- its life -------------------------------------------------------------------------------- */
 
-static void ask(void)
+static void ask_with(const struct stage_conf *conf)
 {
 	memset(&o, 0, sizeof(o));
 	opened_worker = NULL;
-	connected_open(&o.c, &plain);
+	connected_open(&o.c, conf);
 	o.stage = o.c.stage;
 	o.stage->listener.use = o.stage->worker->use;
 	opened_worker = o.stage->worker;
@@ -78,9 +78,14 @@ static void ask(void)
 	assert_string_equal(request_got(), "OPEN\r\n");
 }
 
-static void begin_with(const char *fields, const char *events)
+static void ask(void)
 {
-	ask();
+	ask_with(&plain);
+}
+
+static void begin_on(const struct stage_conf *conf, const char *fields, const char *events)
+{
+	ask_with(conf);
 	answer_with(fields, events);
 	assert_has(connected_got(&o.c), "HTTP/1.1 101 ");
 	o.client.wire = o.c.wire;
@@ -88,6 +93,11 @@ static void begin_with(const char *fields, const char *events)
 	assert_non_null(o.socket);
 	o.socket->all->random = 1;
 	o.passage = o.socket->passage;
+}
+
+static void begin_with(const char *fields, const char *events)
+{
+	begin_on(&plain, fields, events);
 }
 
 static void begin(void)
@@ -492,6 +502,183 @@ static void silence(void **state)
 	end();
 }
 
+/* ---- a server that is busy ------------------------------------------------------------------- */
+
+static const struct stage_conf busy = {.upstream = "max_in_flight = 1", .route = ROUTE},
+			       full = {.upstream = "max_in_flight = 1",
+				       .route = ROUTE,
+				       .node = "queue_total = 1"};
+
+/* Others that hold the only place, and wait for it. */
+static struct ticket others[2];
+
+static struct upstream_state *upstream(void)
+{
+	return o.stage->worker->use->site->upstreams[0]->state;
+}
+
+static void other_enters(unsigned i)
+{
+	const struct site *site = o.stage->worker->use->site;
+
+	ticket_init(&others[i], 0);
+	queue_enter(o.stage->worker->node->queue, &site->policies[0], upstream()->run_queue,
+		(struct session_key){{i + 1, i + 1}}, &others[i], worker_now_ns(o.stage->worker));
+}
+
+static void other_leaves(unsigned i)
+{
+	queue_done(o.stage->worker->node->queue, &others[i], worker_now_ns(o.stage->worker));
+	opened_turn(&o);
+}
+
+static struct gateway *the_gateway(void)
+{
+	return o.stage->worker->websockets->gateways;
+}
+
+static struct deadline *deadline_of_first(void)
+{
+	return &the_gateway()->client.first->turn.deadline;
+}
+
+static void client_resets(void)
+{
+	memory_peer_reset(o.c.wire);
+	opened_turn(&o);
+}
+
+static void an_end_goes_before_others(void **state)
+{
+	(void)state;
+	begin_on(&busy, "", "OPEN\r\n");
+	other_enters(0);
+	client_resets();
+	assert_string_equal(server_got(), "");
+	other_leaves(0);
+	assert_string_equal(request_got(), "DISCONNECT\r\n");
+	assert_int_equal(upstream()->unplaced, 0);
+	answer("");
+	assert_false(gateway_is_left());
+	end();
+}
+
+static void an_end_does_not_wait_long(void **state)
+{
+	(void)state;
+	begin_on(&busy, "", "OPEN\r\n");
+	other_enters(0);
+	client_resets();
+	assert_int_equal(
+		deadline_of_first()->at_ms, worker_now_ms(o.stage->worker) + TURN_END_WAIT_MS);
+	stage_pass(o.stage, deadline_of_first());
+	opened_turn(&o);
+	assert_string_equal(request_got(), "DISCONNECT\r\n");
+	assert_int_equal(upstream()->unplaced, 1);
+	answer("");
+	assert_int_equal(upstream()->unplaced, 0);
+	assert_false(gateway_is_left());
+	other_leaves(0);
+	end();
+}
+
+/* Not too many at once. */
+static void ends_without_a_place_are_few(void **state)
+{
+	(void)state;
+	begin_on(&busy, "", "OPEN\r\n");
+	other_enters(0);
+	client_resets();
+	upstream()->unplaced = TURN_UNPLACED_MOST;
+	stage_pass(o.stage, deadline_of_first());
+	opened_turn(&o);
+	assert_string_equal(server_got(), "");
+	assert_int_equal(upstream()->unplaced, TURN_UNPLACED_MOST);
+	upstream()->unplaced--;
+	stage_pass(o.stage, deadline_of_first());
+	opened_turn(&o);
+	assert_string_equal(request_got(), "DISCONNECT\r\n");
+	answer("");
+	assert_int_equal(upstream()->unplaced, TURN_UNPLACED_MOST - 1);
+	upstream()->unplaced = 0;
+	other_leaves(0);
+	end();
+}
+
+/* Nor is it lost where no more may wait. */
+static void an_end_is_not_turned_away(void **state)
+{
+	(void)state;
+	begin_on(&full, "", "OPEN\r\n");
+	other_enters(0);
+	other_enters(1); /* waits */
+	upstream()->unplaced = TURN_UNPLACED_MOST;
+	client_resets();
+	assert_string_equal(server_got(), "");
+	upstream()->unplaced = 0;
+	stage_pass(o.stage, deadline_of_first());
+	opened_turn(&o);
+	assert_string_equal(request_got(), "DISCONNECT\r\n");
+	answer("");
+	assert_int_equal(upstream()->unplaced, 0);
+	assert_false(gateway_is_left());
+	other_leaves(1);
+	other_leaves(0);
+	end();
+}
+
+static void silence_gives_way(void **state)
+{
+	(void)state;
+	begin_on(&busy, "Keep-Alive-Interval: 20\r\n", "OPEN\r\n");
+	other_enters(0);
+	stage_pass(o.stage, &o.passage->wait.deadline);
+	assert_int_equal(the_gateway()->waiting, 1);
+	say("a");
+	say("b");
+	assert_int_equal(the_gateway()->waiting, 2);
+	other_leaves(0);
+	assert_string_equal(request_got(), "TEXT 1\r\na\r\nTEXT 1\r\nb\r\n");
+	answer("");
+	end();
+}
+
+/* It was to keep the socket, and is not its end. */
+static void silence_that_is_turned_away(void **state)
+{
+	(void)state;
+	begin_on(&busy, "Keep-Alive-Interval: 20\r\n", "OPEN\r\n");
+	other_enters(0);
+	stage_pass(o.stage, &o.passage->wait.deadline);
+	stage_pass(o.stage, deadline_of_first()); /* queue_timeout */
+	opened_turn(&o);
+	assert_int_equal(the_gateway()->waiting, 0);
+	assert_string_equal(opened_to_client(&o), "");
+	other_leaves(0);
+	stage_pass(o.stage, &o.passage->wait.deadline);
+	assert_string_equal(request_got(), "");
+	assert_int_equal(the_gateway()->waiting, 1);
+	answer("TEXT 4\r\nnews\r\n");
+	assert_string_equal(opened_to_client(&o), "text(news) ");
+	end();
+}
+
+/* A close frame does not wait for it, and is answered by the server's. */
+static void a_close_while_silence_is_asked_about(void **state)
+{
+	(void)state;
+	begin_on(&busy, "Keep-Alive-Interval: 20\r\n", "OPEN\r\n");
+	stage_pass(o.stage, &o.passage->wait.deadline);
+	assert_string_equal(request_got(), "");
+	opened_client_closes(&o, 3001, "bye");
+	answer("");
+	assert_string_equal(opened_to_client(&o), "");
+	assert_has(request_got(), "CLOSE 5\r\n");
+	answer("CLOSE 2\r\n\x0b\xba\r\n");
+	assert_string_equal(opened_to_client(&o), "close(3002 ) end");
+	end();
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -516,6 +703,13 @@ int main(void)
 		cmocka_unit_test(bad_answers),
 		cmocka_unit_test(meta_comes_back),
 		cmocka_unit_test(silence),
+		cmocka_unit_test(an_end_goes_before_others),
+		cmocka_unit_test(an_end_does_not_wait_long),
+		cmocka_unit_test(ends_without_a_place_are_few),
+		cmocka_unit_test(an_end_is_not_turned_away),
+		cmocka_unit_test(silence_gives_way),
+		cmocka_unit_test(silence_that_is_turned_away),
+		cmocka_unit_test(a_close_while_silence_is_asked_about),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
