@@ -1,0 +1,87 @@
+#include "admin/authorize.h"
+
+#include <microhttpd.h>
+#include <sys/socket.h>
+
+#include "admin/ask.h"
+#include "admin/browser.h"
+#include "admin/publish_token.h"
+#include "admin/services.h"
+#include "admin/tokens.h"
+#include "base/clock.h"
+#include "daemon/relay.h"
+#include "site/site.h"
+
+static const char *field(const struct admin_request *request, const char *name)
+{
+	return MHD_lookup_connection_value(request->connection, MHD_HEADER_KIND, name);
+}
+
+/* No browser connects to a unix socket. */
+static bool may_be_a_page(const struct admin_request *request)
+{
+	const union MHD_ConnectionInfo *peer =
+		MHD_get_connection_info(request->connection, MHD_CONNECTION_INFO_CLIENT_ADDRESS);
+
+	if (peer && peer->client_addr && peer->client_addr->sa_family == AF_UNIX)
+		return false;
+	return admin_is_from_elsewhere(field(request, MHD_HTTP_HEADER_HOST),
+		field(request, MHD_HTTP_HEADER_ORIGIN), field(request, "Sec-Fetch-Site"));
+}
+
+/* What is_signed asks the main thread, which has the key in effect. */
+struct signed_question {
+	const struct relay *relay;
+	const char *authorization;
+	bool good;
+};
+
+static void look_at_signature(void *ctx)
+{
+	struct signed_question *question = ctx;
+	const struct conf_secret *key = &question->relay->site->conf->grip.key;
+
+	question->good = publish_token_is_good((struct slice){key->at, key->len},
+		question->authorization, clock_wall_ns() / CLOCK_NS_PER_S);
+}
+
+/* Has a publisher signed its token? */
+static bool is_signed(const struct admin_services *services, const struct admin_request *request)
+{
+	struct signed_question question = {.relay = services->relay,
+		.authorization = field(request, MHD_HTTP_HEADER_AUTHORIZATION)};
+
+	return question.authorization && asker_run(services->asker, look_at_signature, &question) &&
+	       question.good;
+}
+
+bool admin_authorize(const struct admin_services *services, struct admin_request *request,
+	enum admin_role needed)
+{
+	const struct admin_tokens *tokens = services->tokens;
+
+	if (needed == ADMIN_ANYONE)
+		return true;
+	if (!tokens && !may_be_a_page(request))
+		return true;
+	if (!tokens) {
+		admin_respond_problem(request, 403,
+			"Without a token, only requests to an address or localhost are answered, "
+			"and none of another site's page.");
+		return false;
+	}
+	enum admin_role role =
+		admin_tokens_role(tokens, field(request, MHD_HTTP_HEADER_AUTHORIZATION));
+	if (role >= needed || (needed == ADMIN_PUBLISH && is_signed(services, request)))
+		return true;
+	if (role == ADMIN_ANYONE && needed == ADMIN_PUBLISH)
+		admin_respond_problem(request, 401,
+			"A bearer token is needed: one of the file that token = names, or a JSON "
+			"web token signed with grip_key (HS256) that has not expired.");
+	else if (role == ADMIN_ANYONE)
+		admin_respond_problem(
+			request, 401, "A bearer token of the file that token = names is needed.");
+	else
+		admin_respond_problem(request, 403, "This token may only read.");
+	return false;
+}

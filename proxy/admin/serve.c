@@ -1,0 +1,285 @@
+#include "admin/serve.h"
+
+#include <ctype.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "admin/ask.h"
+#include "admin/authorize.h"
+#include "admin/background.h"
+#include "admin/doorman.h"
+#include "admin/pending.h"
+#include "admin/request.h"
+#include "admin/services.h"
+#include "http/path.h"
+
+#define RETRY_AFTER_S 10
+
+/* One request while it is read and answered. */
+struct call {
+	struct admin_services *services;
+	const struct admin_endpoint *endpoint;
+	struct admin_request request;
+	size_t received; /* bytes of its content, kept or not */
+	bool answered;   /* by its head: what follows is not kept */
+	bool keeps_body;
+	bool too_large;
+};
+
+/* ---- responses ------------------------------------------------------------------------------- */
+
+/* The methods of a path that another method was used on. */
+static void add_allow(struct MHD_Response *response, const char *path)
+{
+	char allow[64] = "";
+	const char *tail;
+	bool known;
+
+	for (size_t i = 0; i < admin_endpoint_count; i++) {
+		const char *method = admin_endpoints[i].method;
+		if (admin_find(method, path, &tail, &known) == &admin_endpoints[i] &&
+			strlen(allow) + strlen(method) + 3 < sizeof(allow)) {
+			if (allow[0])
+				strcat(allow, ", ");
+			strcat(allow, method);
+		}
+	}
+	MHD_add_response_header(response, MHD_HTTP_HEADER_ALLOW, allow);
+}
+
+/* The handler's, or of its text, which is the response's then. NULL without memory. */
+static struct MHD_Response *take_response(struct admin_request *request)
+{
+	struct MHD_Response *response = request->response;
+
+	if (!response)
+		response = MHD_create_response_from_buffer(
+			request->text_bytes, request->text, MHD_RESPMEM_MUST_FREE);
+	if (response && !request->response)
+		request->text = NULL;
+	request->response = NULL;
+	return response;
+}
+
+/* For the dashboard's page: what it shows comes from others, and none of it is a script, a style or
+ * an address to go to. */
+static const char content_policy[] = "default-src 'none'; script-src 'self'; style-src 'self'; "
+				     "connect-src 'self'; img-src data:; "
+				     "base-uri 'none'; form-action 'none'; frame-ancestors 'none'; "
+				     "require-trusted-types-for 'script'; trusted-types 'none'";
+
+static enum MHD_Result send_response(struct MHD_Connection *connection, struct call *call)
+{
+	struct admin_request *request = &call->request;
+	struct MHD_Response *response = take_response(request);
+	char seconds[16];
+
+	if (!response)
+		return MHD_NO;
+	if (request->media_type)
+		MHD_add_response_header(
+			response, MHD_HTTP_HEADER_CONTENT_TYPE, request->media_type);
+	MHD_add_response_header(response, MHD_HTTP_HEADER_CACHE_CONTROL, "no-store");
+	MHD_add_response_header(response, "X-Content-Type-Options", "nosniff");
+	MHD_add_response_header(response, "Content-Security-Policy", content_policy);
+	MHD_add_response_header(response, "Referrer-Policy", "no-referrer");
+	if (request->status == 401)
+		MHD_add_response_header(
+			response, MHD_HTTP_HEADER_WWW_AUTHENTICATE, "Bearer realm=\"sluice\"");
+	if (request->status == 405)
+		add_allow(response, request->path);
+	if (request->retry_after_s > 0) {
+		snprintf(seconds, sizeof(seconds), "%u", request->retry_after_s);
+		MHD_add_response_header(response, MHD_HTTP_HEADER_RETRY_AFTER, seconds);
+	}
+	enum MHD_Result result = MHD_queue_response(connection, request->status, response);
+	MHD_destroy_response(response);
+	return result;
+}
+
+/* ---- requests -------------------------------------------------------------------------------- */
+
+static void run_handler(void *ctx)
+{
+	struct call *call = ctx;
+
+	call->endpoint->handle(&call->request);
+}
+
+/* By its head. Content is kept of what may change something, and only then. */
+static void judge(struct call *call)
+{
+	struct admin_request *request = &call->request;
+	bool path_known;
+
+	call->endpoint = admin_find(request->method, request->path, &request->tail, &path_known);
+	call->answered = true;
+	if (!call->endpoint && path_known)
+		admin_respond_problem(request, 405, "This path has other methods; see Allow.");
+	else if (!call->endpoint)
+		admin_respond_problem(request, 404, "There is no such path.");
+	else if (admin_authorize(call->services, request, call->endpoint->role))
+		call->answered = false;
+	call->keeps_body = !call->answered && call->endpoint->role >= ADMIN_PUBLISH;
+}
+
+static void answer(struct call *call)
+{
+	struct admin_request *request = &call->request;
+
+	if (call->answered) {
+		return;
+	} else if (call->too_large) {
+		admin_respond_problem(request, 413, "The content is larger than 1 MiB.");
+	} else if (!call->endpoint->on_main) {
+		run_handler(call);
+	} else if (!asker_run(call->services->asker, run_handler, call)) {
+		admin_respond_problem(request, 503, "sluice is stopping.");
+	}
+}
+
+static void run_later(void *ctx)
+{
+	struct admin_request *request = ctx;
+
+	request->later(request);
+}
+
+/* True: the answer comes when a thread of its own has made it, and the connection is suspended. */
+static bool is_made_later(struct call *call)
+{
+	struct admin_request *request = &call->request;
+
+	if (!request->later)
+		return false;
+	background_start(
+		call->services->background, request->connection, run_later, request, &request->job);
+	if (request->job)
+		return true;
+	request->retry_after_s = RETRY_AFTER_S;
+	admin_respond_problem(request, 503,
+		"Too many such requests are being answered, or sluice is stopping; retry after the "
+		"time in Retry-After.");
+	return false;
+}
+
+static void add_body(struct call *call, const char *data, size_t size)
+{
+	struct admin_request *request = &call->request;
+
+	call->received += size;
+	call->too_large |= call->received > ADMIN_BODY_MAX;
+	if (call->too_large || !call->keeps_body)
+		return;
+	char *body = realloc((char *)(uintptr_t)request->body, request->body_bytes + size + 1);
+	if (!body) {
+		call->too_large = true;
+		return;
+	}
+	memcpy(body + request->body_bytes, data, size);
+	request->body_bytes += size;
+	body[request->body_bytes] = '\0';
+	request->body = body;
+}
+
+static struct call *begin_call(struct admin_services *services, struct MHD_Connection *connection,
+	const char *path, const char *method)
+{
+	struct call *call = calloc(1, sizeof(*call));
+	const char *accept =
+		MHD_lookup_connection_value(connection, MHD_HEADER_KIND, MHD_HTTP_HEADER_ACCEPT);
+
+	if (!call)
+		return NULL;
+	call->services = services;
+	call->request = (struct admin_request){.method = method,
+		.path = path,
+		.accept = accept ? accept : "",
+		.body = calloc(1, 1),
+		.connection = connection,
+		.relay = services->relay,
+		.events = services->events,
+		.sockets = services->socket_calls,
+		.status = 200};
+	if (call->request.body)
+		return call;
+	free(call);
+	return NULL;
+}
+
+size_t admin_unescape(void *ctx, struct MHD_Connection *connection, char *text)
+{
+	char *to = text;
+
+	(void)ctx;
+	(void)connection;
+	for (const char *from = text; *from; to++) {
+		bool is_escaped = from[0] == '%' && isxdigit((unsigned char)from[1]) &&
+				  isxdigit((unsigned char)from[2]) &&
+				  (from[1] != '0' || from[2] != '0');
+		*to = is_escaped ? (char)http_path_hex(from + 1) : *from;
+		from += is_escaped ? 3 : 1;
+	}
+	*to = '\0';
+	return (size_t)(to - text);
+}
+
+enum MHD_Result admin_on_request(void *ctx, struct MHD_Connection *connection, const char *path,
+	const char *method, const char *version, const char *data, size_t *data_size,
+	void **call_at)
+{
+	struct call *call = *call_at;
+
+	(void)version;
+	if (!call) {
+		*call_at = call = begin_call(ctx, connection, path, method);
+		if (!call)
+			return MHD_NO;
+		judge(call);
+		/* Content that waits to be asked for does not come. */
+		return call->answered && MHD_lookup_connection_value(connection, MHD_HEADER_KIND,
+						 MHD_HTTP_HEADER_EXPECT)
+			       ? send_response(connection, call)
+			       : MHD_YES;
+	}
+	if (*data_size > 0) {
+		add_body(call, data, *data_size);
+		*data_size = 0;
+		/* Far beyond what is too much already, nobody reads the answer. */
+		return call->received > 2 * ADMIN_BODY_MAX ? MHD_NO : MHD_YES;
+	}
+	if (call->request.job)
+		return background_has_run(call->request.job) ? send_response(connection, call)
+							     : MHD_YES;
+	if (call->request.is_pending)
+		return pending_is_answered(call->services->pending, &call->request)
+			       ? send_response(connection, call)
+			       : MHD_YES;
+	answer(call);
+	if (call->request.is_pending)
+		return pending_suspend(call->services->pending, &call->request)
+			       ? MHD_YES
+			       : send_response(connection, call);
+	return is_made_later(call) ? MHD_YES : send_response(connection, call);
+}
+
+void admin_on_completed(void *ctx, struct MHD_Connection *connection, void **call_at,
+	enum MHD_RequestTerminationCode code)
+{
+	struct call *call = *call_at;
+	const union MHD_ConnectionInfo *visitor =
+		MHD_get_connection_info(connection, MHD_CONNECTION_INFO_SOCKET_CONTEXT);
+
+	if (code == MHD_REQUEST_TERMINATED_COMPLETED_OK)
+		doorman_served(ctx, visitor->socket_context);
+	if (!call)
+		return;
+	background_end(call->request.job);
+	if (call->request.response)
+		MHD_destroy_response(call->request.response);
+	free(call->request.text);
+	free((char *)(uintptr_t)call->request.body);
+	free(call);
+	*call_at = NULL;
+}
