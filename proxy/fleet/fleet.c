@@ -7,6 +7,7 @@
 #include "fleet/fleet_part.h"
 #include "fleet/question.h"
 #include "fleet/verdict.h"
+#include "fleet/way.h"
 #include "site/site.h"
 #include "site/site_use.h"
 #include "stats/stats.h"
@@ -54,6 +55,8 @@ static struct account *open_account(struct fleet_worker *fleet,
 		charge->slot = 0;
 		charge->delay_max_ns = limit->delay_max_ms * CLOCK_NS_PER_MS;
 		charge->local = limit->of_fleet ? -1 : (int)own_count;
+		charge->way = limit->of_fleet ? way_of(limit->fleet_way) : NULL;
+		charge->said = WAY_ASK;
 		if (!limit->of_fleet) {
 			own[own_count++] = charges[i];
 			continue;
@@ -71,23 +74,8 @@ static struct account *open_account(struct fleet_worker *fleet,
 	if (own_count > 0)
 		throttle_take(table_of(fleet), own, own_count, worker_throttle_ns(fleet->worker),
 			local, &account->local);
+	account->refused = !local->admitted;
 	return account;
-}
-
-static struct batch_charge charge_of(const struct account_charge *charge, uint64_t cost)
-{
-	return (struct batch_charge){&charge->rule, charge->limit, charge->caller, cost};
-}
-
-/* Gives `cost` of it back to the store. */
-static void give(struct account *account, const struct account_charge *charge, uint64_t cost)
-{
-	struct fleet_batch *filling = charge->slot != 0 ? fleet_filling(account->worker, 1) : NULL;
-
-	if (!filling)
-		return;
-	struct batch_charge given = charge_of(charge, cost);
-	batch_give(&filling->batch, &given, charge->slot, account->epoch);
 }
 
 static void give_back_here(struct account *account)
@@ -99,8 +87,9 @@ static void give_back_here(struct account *account)
 static void give_all_back(struct account *account)
 {
 	for (unsigned i = 0; i < account->count; i++) {
-		if (account->charges[i].local < 0)
-			give(account, &account->charges[i], account->charges[i].cost);
+		struct account_charge *charge = &account->charges[i];
+		if (charge->way && charge->said != WAY_UNTAKEN)
+			charge->way->give(account, charge, charge->cost);
 	}
 	give_back_here(account);
 	account_free(account);
@@ -134,8 +123,10 @@ static void look_again(struct account *account, struct throttle_verdict *local)
 static void judge(struct account *account, struct throttle_verdict *local,
 	const struct answer_limit *answers, bool admitted, struct authority_judgement *judgement)
 {
-	if (!admitted && local->admitted)
+	if (!admitted || account->refused) {
+		ways_take_back(account);
 		look_again(account, local);
+	}
 	verdict_fill(account, local, answers, &judgement->limits);
 	judgement->receipt = (struct gate_receipt){0};
 	if (judgement->limits.admitted)
@@ -152,9 +143,8 @@ static enum authority_answer judge_without_store(struct account *account,
 	enum conf_store_down down = worker->use->site->conf->fleet.store_down;
 
 	worker_count(account->worker->worker, STATS_STORE_UNANSWERED);
-	if (local->admitted && down == CONF_STORE_DOWN_REFUSE) {
-		give_back_here(account);
-		account_free(account);
+	if (!account->refused && down == CONF_STORE_DOWN_REFUSE) {
+		give_all_back(account);
 		judgement->retry_after_ms = RETRY_MS;
 		return AUTHORITY_UNAVAILABLE;
 	}
@@ -183,11 +173,11 @@ static bool put_question(struct fleet_worker *fleet, const struct authority_ques
 	if (!question)
 		return false;
 	for (unsigned i = 0; i < account->count; i++) {
-		if (account->charges[i].local < 0)
-			charges[count++] =
-				charge_of(&account->charges[i], account->charges[i].cost);
+		const struct account_charge *charge = &account->charges[i];
+		if (account_asks(charge))
+			charges[count++] = account_batch_charge(charge, charge->cost);
 	}
-	batch_ask(&filling->batch, charges, count, local->admitted);
+	batch_ask(&filling->batch, charges, count, !account->refused);
 	question->account = account;
 	question->local = *local;
 	question->number = asked->number;
@@ -213,9 +203,27 @@ static enum authority_answer ask(struct authority *authority,
 		judgement->retry_after_ms = RETRY_MS;
 		return AUTHORITY_UNAVAILABLE;
 	}
+	if (ways_take(account) == 0) {
+		judge(account, &local, NULL, true, judgement);
+		return AUTHORITY_JUDGED;
+	}
 	if (fleet_can_ask(fleet) && put_question(fleet, question, account, &local))
 		return AUTHORITY_PENDING;
 	return judge_without_store(account, &local, judgement);
+}
+
+/* What was taken on this node becomes another account's. */
+static void move_taken(struct account *to, struct account *from)
+{
+	struct account *next = to->next;
+
+	*to = *from;
+	to->next = next;
+	from->local.count = 0;
+	for (unsigned i = 0; i < from->count; i++) {
+		if (!account_asks(&from->charges[i]))
+			from->charges[i].said = WAY_UNTAKEN;
+	}
 }
 
 static enum authority_answer expire(struct authority *authority,
@@ -238,14 +246,10 @@ static enum authority_answer expire(struct authority *authority,
 	 * charged is the question's to give back. */
 	account = account_new(fleet);
 	if (!account) {
-		give_back_here(asked->account);
 		judgement->retry_after_ms = RETRY_MS;
 		return AUTHORITY_UNAVAILABLE;
 	}
-	struct account *next = account->next;
-	*account = *asked->account;
-	account->next = next;
-	asked->account->local.count = 0;
+	move_taken(account, asked->account);
 	local = asked->local;
 	return judge_without_store(account, &local, judgement);
 }
@@ -288,7 +292,7 @@ static void drop_question(struct question *question, const struct answer_limit *
 	struct fleet_worker *fleet = account->worker;
 
 	for (unsigned i = 0; i < account->count; i++) {
-		if (account->charges[i].local < 0)
+		if (account_asks(&account->charges[i]))
 			account->charges[i].slot = limits ? limits++->slot : 0;
 	}
 	give_all_back(account);
@@ -336,19 +340,13 @@ static void charge(struct authority *authority, const struct gate_receipt *recei
 	}
 }
 
-/* The true cost of a limit at the store: what was too much goes back, the rest is charged. */
+/* The true cost of a limit of the fleet: what was too much goes back, the rest is charged. */
 static void correct(struct account *account, struct account_charge *charge, uint64_t cost)
 {
-	if (cost < charge->cost) {
-		give(account, charge, charge->cost - cost);
-		return;
-	}
-	struct fleet_batch *filling =
-		cost > charge->cost ? fleet_filling(account->worker, 1) : NULL;
-	if (filling) {
-		struct batch_charge more = charge_of(charge, cost - charge->cost);
-		batch_charge(&filling->batch, &more);
-	}
+	if (cost < charge->cost)
+		charge->way->give(account, charge, charge->cost - cost);
+	else if (cost > charge->cost)
+		charge->way->add(account, charge, cost - charge->cost);
 }
 
 static void settle(

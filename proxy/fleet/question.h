@@ -15,6 +15,7 @@
 #include "fleet/members.h"
 #include "fleet/rule.h"
 #include "fleet/store_link.h"
+#include "fleet/way.h"
 #include "gate/authority.h"
 
 struct fleet_worker;
@@ -27,8 +28,24 @@ struct account_charge {
 	uint64_t cost;
 	uint64_t slot; /* of the charge at the store; 0: nothing is charged there */
 	uint64_t delay_max_ns;
-	int local; /* of the node's own limits: its place in `local`; else -1 */
+	int local;             /* of the node's own limits: its place in `local`; else -1 */
+	const struct way *way; /* of the fleet's limits; else NULL */
+	enum way_verdict said; /* by the way */
+	struct throttle_outcome outcome; /* unless it said WAY_ASK */
 };
+
+/* Is the store asked about it? */
+static inline bool account_asks(const struct account_charge *charge)
+{
+	return charge->way && charge->said == WAY_ASK;
+}
+
+/* What a batch is told of it. */
+static inline struct batch_charge account_batch_charge(
+	const struct account_charge *charge, uint64_t cost)
+{
+	return (struct batch_charge){&charge->rule, charge->limit, charge->caller, cost};
+}
 
 /* What one request has taken. A receipt names it by its address. */
 struct account {
@@ -36,6 +53,7 @@ struct account {
 	struct fleet_worker *worker;
 	uint64_t epoch; /* of the store when it was charged */
 	unsigned count; /* limits, in the order of gate_charges */
+	bool refused;   /* by a limit that is decided on this node */
 	struct account_charge charges[GATE_LIMITS_MAX];
 	struct throttle_receipt local; /* of the node's table */
 };

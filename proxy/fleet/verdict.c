@@ -7,7 +7,7 @@ unsigned account_shared(const struct account *account)
 	unsigned shared = 0;
 
 	for (unsigned i = 0; i < account->count; i++)
-		shared += account->charges[i].local < 0;
+		shared += account_asks(&account->charges[i]);
 	return shared;
 }
 
@@ -66,6 +66,8 @@ void verdict_fill(struct account *account, const struct throttle_verdict *local,
 		struct account_charge *charge = &account->charges[i];
 		if (charge->local >= 0)
 			verdict->outcome[i] = local->outcome[charge->local];
+		else if (!account_asks(charge))
+			verdict->outcome[i] = charge->outcome;
 		else
 			verdict->outcome[i] = outcome_of(charge, answers ? answers++ : &unused);
 	}

@@ -6,6 +6,8 @@
 #include <string.h>
 #include <cmocka.h>
 
+#include "fleet/exact.h"
+
 /* The first and third of the store's, the second of the node's. */
 static struct account three(void)
 {
@@ -16,6 +18,8 @@ static struct account three(void)
 			.rule = {.quota = 10, .window_us = 1000, .quantum_us = 1},
 			.cost = 1,
 			.local = i == 1 ? 0 : -1,
+			.way = i == 1 ? NULL : &exact_way,
+			.said = WAY_ASK,
 		};
 	return account;
 }
@@ -107,6 +111,24 @@ static void nothing_asked_or_said(void **state)
 	assert_int_equal(account.charges[0].slot, 0);
 }
 
+/* One of them is decided on the node. */
+static void one_is_decided_here(void **state)
+{
+	static const struct answer_limit answers[] = {{3, 77, 500}};
+	struct account account = three();
+	struct throttle_verdict local = own(false), verdict;
+
+	(void)state;
+	account.charges[0].said = WAY_UNTAKEN;
+	account.charges[0].outcome =
+		(struct throttle_outcome){.quota = 10, .violated = true, .retry_after_ns = 900};
+	assert_int_equal(account_shared(&account), 1);
+	verdict_fill(&account, &local, answers, &verdict);
+	assert_false(verdict.admitted);
+	assert_int_equal(verdict.retry_after_ns, 900);
+	assert_int_equal(verdict.outcome[2].remaining, 7);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -114,6 +136,7 @@ int main(void)
 		cmocka_unit_test(one_that_does_not_refuses),
 		cmocka_unit_test(shadows_and_delays),
 		cmocka_unit_test(nothing_asked_or_said),
+		cmocka_unit_test(one_is_decided_here),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

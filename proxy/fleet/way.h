@@ -1,0 +1,49 @@
+/*
+ * How nodes share a limit: a way for each value of `fleet =`. Private to the fleet.
+ *
+ *   take --+-- WAY_TAKEN, WAY_UNTAKEN: decided on this node, at once --> charge.outcome
+ *          `-- WAY_ASK: the store is to be asked, together with the request's other limits
+ *
+ * A new way has a unit with its `struct way` and a row in way.c. All are called on the thread of
+ * the worker that asks; several workers call at once.
+ */
+#ifndef FLEET_WAY_H
+#define FLEET_WAY_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "conf/conf.h"
+#include "throttle/throttle.h"
+
+struct account;
+struct account_charge;
+
+enum way_verdict {
+	WAY_TAKEN,   /* outcome: with this charge */
+	WAY_UNTAKEN, /* outcome: without it; violated unless it would fit */
+	WAY_ASK,
+};
+
+struct way {
+	/* Takes charge->cost where the node can say whether it fits. */
+	enum way_verdict (*take)(struct account *account, struct account_charge *charge);
+	/* Says what is left where another limit refuses the request: UNTAKEN or ASK. */
+	enum way_verdict (*look)(struct account *account, struct account_charge *charge);
+	/* Gives so much of what was taken back, or of what the store has charged. */
+	void (*give)(struct account *account, struct account_charge *charge, uint64_t cost);
+	/* Charges so much more, whether it fits or not. */
+	void (*add)(struct account *account, struct account_charge *charge, uint64_t cost);
+};
+
+/* The way of `fleet =`; never NULL for a limit of the fleet. */
+const struct way *way_of(enum conf_fleet_way way);
+
+/* Of all limits of the fleet in an account, in their order: takes them where this node can say, or
+ * only looks once the account is refused. Sets account->refused when one of them refuses, and gives
+ * back what others took. Returns how many the store is to be asked about. */
+unsigned ways_take(struct account *account);
+/* The request is refused: what the ways took is given back, and their outcomes say what is left. */
+void ways_take_back(struct account *account);
+
+#endif
