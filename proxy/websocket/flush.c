@@ -7,11 +7,14 @@
 
 /* ---- our own --------------------------------------------------------------------------------- */
 
+/* As many as may be composed for a client that takes nothing: what is dropped meanwhile has no
+ * notice, or the memory for them would have no bound. */
 static bool write_notices(struct websocket *socket)
 {
 	const char *notice = socket_conf(socket)->notice;
+	const struct flow *flow = socket->passage->down.flow;
 
-	for (; socket->notices > 0; socket->notices--) {
+	for (; socket->notices > 0 && flow_bytes(flow) < SOCKET_AHEAD_BYTES; socket->notices--) {
 		if (notice && !socket_write_client(socket, FRAME_TEXT, slice_of(notice)))
 			return false;
 	}

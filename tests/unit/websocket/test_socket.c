@@ -264,6 +264,25 @@ static void notices_are_bounded(void **state)
 	opened_end(&o);
 }
 
+/* It sends on, and reads nothing. */
+static void notices_to_a_client_that_reads_nothing_are_bounded(void **state)
+{
+	(void)state;
+	opened_begin(&o, &drops);
+	for (unsigned i = 0; i < 30000; i++)
+		opened_client(&o, FRAME_TEXT, "x");
+	assert_true(o.socket->verdicts.refused > 20000);
+	assert_in_range(flow_bytes(o.passage->down.flow), SOCKET_AHEAD_BYTES,
+		SOCKET_AHEAD_BYTES + FRAME_HEAD_BYTES + strlen("slow"));
+	assert_int_equal(o.socket->notices, SOCKET_NOTICES);
+	while (opened_to_client(&o)[0] != '\0')
+		;
+	assert_int_equal(o.socket->notices, 0);
+	opened_client(&o, FRAME_TEXT, "x");
+	assert_string_equal(opened_to_client(&o), "text(slow) ");
+	opened_end(&o);
+}
+
 /* All of the limit's 10 s, as its slots count them. */
 static void assert_retry_after(const char *got, const char *before)
 {
@@ -522,6 +541,7 @@ int main(void)
 		cmocka_unit_test(messages_say_nothing_of_their_upstream),
 		cmocka_unit_test(notices_come_between_messages),
 		cmocka_unit_test(notices_are_bounded),
+		cmocka_unit_test(notices_to_a_client_that_reads_nothing_are_bounded),
 		cmocka_unit_test(a_limit_closes),
 		cmocka_unit_test(a_limit_delays),
 		cmocka_unit_test(a_delay_is_not_idleness),
