@@ -2,12 +2,21 @@
 
 #include <assert.h>
 
+/* A prefix that outgrows its block doubles, so that many short additions copy each byte a constant
+ * number of times. */
 static bool make_room(struct flow *flow, struct buffer_pool *pool, size_t bytes)
 {
-	if (!flow->prefix.at && !buffer_acquire(&flow->prefix, pool))
+	struct buffer *prefix = &flow->prefix;
+
+	if (!prefix->at && !buffer_acquire(prefix, pool))
 		return false;
-	return buffer_room(&flow->prefix) >= bytes ||
-	       buffer_reserve(&flow->prefix, pool, buffer_used(&flow->prefix) + bytes);
+	if (buffer_room(prefix) >= bytes)
+		return true;
+	size_t wanted = buffer_used(prefix) + bytes;
+	if (wanted > prefix->capacity && wanted < 2 * (size_t)prefix->capacity &&
+		prefix->capacity <= UINT32_MAX / 2)
+		wanted = 2 * (size_t)prefix->capacity;
+	return buffer_reserve(prefix, pool, wanted);
 }
 
 /* Body and suffix move behind the prefix, with room for as much as is asked for behind them. */

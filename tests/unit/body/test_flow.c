@@ -173,6 +173,28 @@ static void owned_moves_up(void **state)
 	end(f);
 }
 
+/* What is added to a long one bit by bit is moved some times, not each time. */
+static void grows_by_doubling(void **state)
+{
+	struct fixture *f = begin();
+	unsigned moves = 0;
+
+	(void)state;
+	for (unsigned i = 0; i < 10000; i++) {
+		const char *before = f->flow.prefix.at;
+		put_prefix(f, 100);
+		moves += f->flow.prefix.at != before;
+	}
+	assert_int_equal(buffer_used(&f->flow.prefix), 1000000);
+	assert_true(moves < 15);
+	while (!flow_is_empty(&f->flow)) {
+		write_some(f);
+		receive(f);
+	}
+	assert_int_equal(f->out, 1000000);
+	end(f);
+}
+
 /* The runs go out of the way as far as there is room, and before what comes later. */
 static void spill_some(struct fixture *f)
 {
@@ -258,6 +280,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(borrowed),
 		cmocka_unit_test(owned_moves_up),
+		cmocka_unit_test(grows_by_doubling),
 		cmocka_unit_test(spilled),
 		cmocka_unit_test(anything_in_any_order),
 	};
