@@ -101,6 +101,9 @@ static struct slice detail_of(const char *why)
 					"under its name.")},
 		{"unknown key", SLICE("The key is not known, or has been revoked.")},
 		{"path too costly to match", SLICE("This path cannot be matched in time.")},
+		{"websocket handshake",
+			SLICE("A WebSocket begins with a GET that has one Sec-WebSocket-Key of 16 "
+			      "bytes in base64.")},
 		{"websocket version", SLICE("Only version 13 of WebSocket is spoken here.")},
 		{"websocket origin", SLICE("WebSockets from this origin are not allowed.")},
 		{"websocket protocol", SLICE("None of the subprotocols is allowed.")},

@@ -1,5 +1,6 @@
 #include "websocket/handshake.h"
 
+#include <ctype.h>
 #include <string.h>
 
 static const struct slice extensions_name = SLICE("sec-websocket-extensions");
@@ -119,6 +120,32 @@ static bool origin_is_allowed(const struct conf_text_list *origins, const struct
 	return false;
 }
 
+/* ---- what the server of a gateway has to check ------------------------------------------------
+ */
+
+/* Of the 16 bytes of a key in base64, without its padding. The bits behind the last byte may be
+ * any: there are clients that draw the digits. */
+#define KEY_DIGITS 22
+
+static bool is_key(struct slice text)
+{
+	if (text.len != KEY_DIGITS + 2 || memcmp(text.at + KEY_DIGITS, "==", 2) != 0)
+		return false;
+	for (size_t i = 0; i < KEY_DIGITS; i++)
+		if (!isalnum((unsigned char)text.at[i]) && text.at[i] != '+' && text.at[i] != '/')
+			return false;
+	return true;
+}
+
+/* A GET with one key (RFC 6455 section 4.2.1, items 1 and 5). */
+static bool is_handshake(const struct http_head *request)
+{
+	bool ambiguous = false;
+	struct slice key = http_head_find_only(request, SLICE("sec-websocket-key"), &ambiguous);
+
+	return request->method == HTTP_METHOD_GET && !ambiguous && is_key(key);
+}
+
 /* ---- both sides ------------------------------------------------------------------------------ */
 
 unsigned handshake_judge(
@@ -128,6 +155,10 @@ unsigned handshake_judge(
 	struct slice version =
 		http_head_find_only(request, SLICE("sec-websocket-version"), &ambiguous);
 
+	if (conf->mode == CONF_WEBSOCKET_GATEWAY && !is_handshake(request)) {
+		*why = "websocket handshake";
+		return 400;
+	}
 	if (ambiguous || !slice_equal(version, SLICE("13"))) {
 		*why = "websocket version";
 		return 426;

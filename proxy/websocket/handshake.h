@@ -1,7 +1,7 @@
 /*
  * The handshake of a WebSocket whose messages are to be read (RFC 6455 section 4): what of the
  * request a route allows, and whether the server has agreed to something that can be read. What
- * else the two have to check is theirs.
+ * else the two have to check is theirs; with a gateway, sluice is the server.
  *
  * permessage-deflate (RFC 7692) is the only extension that is offered to servers; its messages are
  * passed on as they come. Where messages are dropped it is not offered, as what a dropped one has

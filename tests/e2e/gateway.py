@@ -65,6 +65,21 @@ def both_ways(t):
     equal(backend.faults, [])
 
 
+@test("a handshake must be one: a GET with a key; the backend sees no other")
+def no_handshake(t):
+    backend = Backend()
+    sluice = t.sluice(to(t.origin(backend), route=GATEWAY))
+    rest = [(name, value) for name, value in handshake_fields() if name != "Sec-WebSocket-Key"]
+    key = ("Sec-WebSocket-Key", "dGhlIHNhbXBsZSBub25jZQ==")
+    for method, fields in (("POST", [*rest, key]), ("GET", rest), ("GET", [*rest, key, key]),
+                           ("GET", [*rest, ("Sec-WebSocket-Key", "c2hvcnQ=")])):
+        client = t.client(sluice)
+        client.send(request_bytes("/", method=method, fields=fields))
+        equal(client.response_head().status, 400, f"{method} {fields}")
+    equal(backend.log.all(), [])
+    open_socket(t, sluice)
+
+
 @test("events of one answer come in order, those of the answer to OPEN included")
 def in_order(t):
     def answers(call, kind, content):

@@ -65,6 +65,45 @@ static void versions(void **state)
 	assert_int_equal(judge(&open_conf, VERSION VERSION, "x", passed), 426);
 }
 
+/* Where sluice is the server (RFC 6455 section 4.2.1). */
+static void keys_of_gateways(void **state)
+{
+	static const struct {
+		const char *fields;
+		enum http_method method;
+		unsigned status;
+	} rows[] = {
+		{"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\n", HTTP_METHOD_GET, 0},
+		{"Sec-WebSocket-Key: zzzzzzzzzzzzzzzzzzzz+/==\n", HTTP_METHOD_GET, 0},
+		{"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\n", HTTP_METHOD_POST, 400},
+		{"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\n", HTTP_METHOD_HEAD, 400},
+		{"", HTTP_METHOD_GET, 400},
+		{"Sec-WebSocket-Key:\n", HTTP_METHOD_GET, 400},
+		{"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25j\n", HTTP_METHOD_GET, 400},
+		{"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQo=\n", HTTP_METHOD_GET, 400},
+		{"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ*=\n", HTTP_METHOD_GET, 400},
+		{"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\n"
+		 "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\n",
+			HTTP_METHOD_GET, 400},
+	};
+	struct conf_websocket gateway = open_conf;
+
+	(void)state;
+	gateway.mode = CONF_WEBSOCKET_GATEWAY;
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		struct http_head head;
+		const char *why = NULL;
+		char bytes[256];
+		snprintf(bytes, sizeof(bytes), VERSION "%s", rows[i].fields);
+		head_of(&head, bytes);
+		head.method = rows[i].method;
+		assert_int_equal(handshake_judge(&gateway, &head, bytes, &why), rows[i].status);
+		/* Else it is the server's affair. */
+		head_of(&head, bytes);
+		assert_int_equal(handshake_judge(&open_conf, &head, bytes, &why), 0);
+	}
+}
+
 static void extensions(void **state)
 {
 	static const struct {
@@ -175,6 +214,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(versions),
+		cmocka_unit_test(keys_of_gateways),
 		cmocka_unit_test(extensions),
 		cmocka_unit_test(protocols),
 		cmocka_unit_test(origins),
