@@ -53,13 +53,6 @@ static bool find_text(const json_t *object, const char *name, struct slice *text
 
 /* ---- messages -------------------------------------------------------------------------------- */
 
-static bool is_utf8(struct slice text)
-{
-	struct utf8 utf8 = {0};
-
-	return utf8_continue(&utf8, text) && utf8_is_whole(&utf8);
-}
-
 static bool read_content(struct reader *reader, const json_t *message, struct publish_item *item)
 {
 	struct slice text, binary;
@@ -95,7 +88,7 @@ static bool read_type(struct reader *reader, const json_t *message, struct publi
 		return fail(reader, MESSAGE ".type: invalid value; expected text or binary");
 	if (type.at)
 		item->is_binary = slice_equal(type, SLICE("binary"));
-	if (!item->is_binary && !is_utf8(item->content))
+	if (!item->is_binary && !utf8_is_valid(item->content))
 		return fail(reader, MESSAGE ".content-bin: invalid UTF-8; expected it in a text");
 	return true;
 }

@@ -231,6 +231,12 @@ static void pass_message(struct gateway *gateway, uint8_t opcode, struct slice c
 
 	if (!take_prefix(gateway, &content) || socket->closing.client.told)
 		return;
+	/* The client would have to close with 1007 (RFC 6455 section 8.1), as if it were our fault.
+	 */
+	if (opcode == FRAME_TEXT && !utf8_is_valid(content)) {
+		socket_server_gone(socket, "text that is not UTF-8");
+		return;
+	}
 	passage_count(socket->passage, STATS_SERVER_MESSAGES, 1);
 	passage_count(socket->passage, STATS_SERVER_MESSAGE_BYTES, content.len);
 	socket->active_ms = socket_now_ms(socket);
@@ -249,7 +255,6 @@ static void pass_close(struct websocket *socket, struct slice content)
 	char payload[FRAME_CONTROL_BYTES];
 	unsigned code = CLOSE_NO_CODE;
 	struct slice reason = SLICE_NONE;
-	struct utf8 utf8 = {0};
 
 	if (content.len >= 2)
 		code = (unsigned)((uint8_t)content.at[0] << 8 | (uint8_t)content.at[1]);
@@ -257,7 +262,7 @@ static void pass_close(struct websocket *socket, struct slice content)
 		code = CLOSE_NO_CODE;
 	else
 		reason = (struct slice){content.at + 2, content.len - 2};
-	if (!utf8_continue(&utf8, reason) || !utf8_is_whole(&utf8))
+	if (!utf8_is_valid(reason))
 		reason = SLICE_NONE;
 	socket->closing.server.told = true;
 	socket->closing.server.due = false;

@@ -10,10 +10,7 @@
 
 bool grip_channel_is_valid(struct slice name)
 {
-	struct utf8 utf8 = {0};
-
-	return name.len > 0 && name.len <= GRIP_CHANNEL_BYTES && utf8_continue(&utf8, name) &&
-	       utf8_is_whole(&utf8);
+	return name.len > 0 && name.len <= GRIP_CHANNEL_BYTES && utf8_is_valid(name);
 }
 
 /* The string of that name; false: it is there, and of another type. `text->at` is NULL where it is
@@ -111,11 +108,7 @@ static const char *read_timeout(const json_t *object, struct grip_control *contr
 /* A text that the client could not read as one is binary or wrong. */
 static const char *check_text(const struct grip_control *control)
 {
-	struct utf8 utf8 = {0};
-
-	if (control->is_binary ||
-		(utf8_continue(&utf8, (struct slice){control->text, control->bytes}) &&
-			utf8_is_whole(&utf8)))
+	if (control->is_binary || utf8_is_valid((struct slice){control->text, control->bytes}))
 		return NULL;
 	return "invalid content; expected UTF-8 in a text";
 }

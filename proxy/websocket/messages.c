@@ -27,8 +27,6 @@ static bool is_control(uint8_t opcode)
 
 static void read_close(const struct message_reader *reader, struct message_event *event)
 {
-	struct utf8 utf8 = {0};
-
 	event->kind = MESSAGE_CLOSE;
 	event->payload = (struct slice){reader->control, reader->control_len};
 	event->code = CLOSE_NO_CODE;
@@ -43,7 +41,7 @@ static void read_close(const struct message_reader *reader, struct message_event
 	event->reason = (struct slice){reader->control + 2, reader->control_len - 2u};
 	if (!close_code_is_valid(event->code))
 		fail(event, CLOSE_PROTOCOL, SLICE("invalid close code"));
-	else if (!utf8_continue(&utf8, event->reason) || !utf8_is_whole(&utf8))
+	else if (!utf8_is_valid(event->reason))
 		fail(event, CLOSE_NOT_UTF8, SLICE("close reason is not UTF-8"));
 }
 

@@ -60,3 +60,10 @@ bool utf8_continue(struct utf8 *utf8, struct slice bytes)
 	}
 	return true;
 }
+
+bool utf8_is_valid(struct slice text)
+{
+	struct utf8 utf8 = {0};
+
+	return utf8_continue(&utf8, text) && utf8_is_whole(&utf8);
+}

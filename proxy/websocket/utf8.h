@@ -25,4 +25,7 @@ static inline bool utf8_is_whole(const struct utf8 *utf8)
 	return utf8->left == 0;
 }
 
+/* Is all of it? */
+bool utf8_is_valid(struct slice text);
+
 #endif

@@ -573,6 +573,8 @@ def bad_answers(t):
             call.type, call.body = "text/plain", b"x"
         elif what == b"malformed":
             call.body = b"TEXT zz\r\n"
+        elif what == b"utf-8":
+            call.event("TEXT", b"caf\xe9")
         elif what == b"short":
             call.body = b"TEXT 500\r\nx\r\n"
         elif what == b"open":
@@ -592,7 +594,7 @@ def bad_answers(t):
     backend = Backend(on_event=lambda call, kind, content: None, before=before)
     origin = t.origin(backend)
     sluice = t.sluice(to(origin, route=GATEWAY))
-    for what in ("500", "404", "503", "302", "type", "malformed", "short", "open", "huge", "many",
+    for what in ("500", "404", "503", "302", "type", "malformed", "utf-8", "short", "open", "huge", "many",
                  "disconnect", "cut", "half"):
         with t.point(what):
             socket = open_socket(t, sluice)
@@ -602,7 +604,7 @@ def bad_answers(t):
             sent = [x for x in origin.requests[before_it:] if x.request.body.startswith(b"TEXT")]
             equal(len(sent), 1)
     with t.point("the backend hears that those sockets are gone"):
-        until(lambda: backend.log.all().count(GONE) == 12, "a DISCONNECT of each but one")
+        until(lambda: backend.log.all().count(GONE) == 13, "a DISCONNECT of each but one")
     with t.point("a status in the 200s without content is no failure"):
         socket = open_socket(t, sluice)
         socket.send("204")
