@@ -206,23 +206,17 @@ void gateway_deliver(
 	struct gateway *gateway, enum send_lane lane, uint8_t opcode, struct slice payload)
 {
 	struct websocket *socket = gateway->socket;
-	struct shared_frame *frame;
 
-	if (!socket_has_sends(socket) && !gateway->client_is_behind) {
-		if (!(opcode & 8)) {
-			socket->sent.messages++;
-			socket->sent.bytes += payload.len;
-		}
-		if (!socket_write_client(socket, opcode, payload))
-			socket_abort(socket, "no memory");
+	if (socket_has_sends(socket) || gateway->client_is_behind) {
+		socket_send_copy(socket, lane, opcode, payload);
 		return;
 	}
-	frame = shared_frame_new(&socket->worker->node->sends, opcode, payload);
-	if (frame)
-		socket_send(socket, lane, frame, NULL);
-	else
+	if (!(opcode & 8)) {
+		socket->sent.messages++;
+		socket->sent.bytes += payload.len;
+	}
+	if (!socket_write_client(socket, opcode, payload))
 		socket_abort(socket, "no memory");
-	shared_frame_release(frame);
 }
 
 static void pass_message(struct gateway *gateway, uint8_t opcode, struct slice content)

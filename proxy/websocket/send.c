@@ -160,16 +160,21 @@ static void tell(struct send_report *report, enum send_result result)
 		report->tell(report, result);
 }
 
-static void drop(struct websocket *socket, const struct shared_frame *frame)
+/* Unless messages to it are dropped. */
+static void close_slow(struct websocket *socket)
 {
-	const struct conf_websocket *conf = socket_conf(socket);
-
-	passage_count(socket->passage, STATS_SENDS + STATS_SEND_DROPPED, 1);
-	if (conf->on_queue_full == CONF_QUEUE_FULL_DROP || frame->bytes > conf->queue_bytes)
+	if (socket_conf(socket)->on_queue_full == CONF_QUEUE_FULL_DROP)
 		return;
 	passage_count(socket->passage, STATS_SOCKETS_SLOW, 1);
 	socket_close(
 		socket, CLOSE_TRY_AGAIN, SLICE("slow reader"), CLOSE_GOING_AWAY, "slow reader");
+}
+
+static void drop(struct websocket *socket, const struct shared_frame *frame)
+{
+	passage_count(socket->passage, STATS_SENDS + STATS_SEND_DROPPED, 1);
+	if (frame->bytes <= socket_conf(socket)->queue_bytes)
+		close_slow(socket);
 }
 
 bool socket_send(struct websocket *socket, enum send_lane lane, struct shared_frame *frame,
@@ -187,6 +192,22 @@ bool socket_send(struct websocket *socket, enum send_lane lane, struct shared_fr
 		tell(report, SEND_DROPPED);
 	}
 	stream_wake(client_stream(socket));
+	return is_queued;
+}
+
+bool socket_send_copy(
+	struct websocket *socket, enum send_lane lane, uint8_t opcode, struct slice payload)
+{
+	struct shared_frame *frame =
+		shared_frame_new(&socket->worker->node->sends, opcode, payload);
+	bool is_queued = frame && socket_send(socket, lane, frame, NULL);
+
+	if (!is_queued && socket_takes_sends(socket)) {
+		passage_count(socket->passage, STATS_SENDS + STATS_SEND_DROPPED, !frame);
+		close_slow(socket);
+		stream_wake(client_stream(socket));
+	}
+	shared_frame_release(frame);
 	return is_queued;
 }
 

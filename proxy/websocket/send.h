@@ -37,6 +37,11 @@
 bool socket_send(struct websocket *socket, enum send_lane lane, struct shared_frame *frame,
 	struct send_report *report);
 
+/* The same with a copy of the payload, of the socket's own server: one that is lost for lack of
+ * room closes the socket with 1013 whatever its size, where on_socket_queue_full = close. */
+bool socket_send_copy(
+	struct websocket *socket, enum send_lane lane, uint8_t opcode, struct slice payload);
+
 /* Would it be queued if there is room? No: a close frame was written, or is due when what waits now
  * has gone, or the client has sent one; or the socket has ended. */
 bool socket_takes_sends(const struct websocket *socket);

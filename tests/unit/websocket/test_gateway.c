@@ -278,6 +278,66 @@ static void a_large_one_waits_alone(void **state)
 	end();
 }
 
+/* ---- a client that takes nothing --------------------------------------------------------------
+ */
+
+/* Its queue is where the next answer has to wait; the request for that is under way. */
+static void fall_behind(void)
+{
+	static char events[STAGE_ROOM - 1000];
+	int head = snprintf(events, sizeof(events), "BINARY %x\r\n", STAGE_ROOM - 2000);
+
+	memset(events + head, 'x', STAGE_ROOM - 2000);
+	strcpy(events + head + STAGE_ROOM - 2000, "\r\n");
+	/* One message a request, so that the last is still to be answered. */
+	for (unsigned i = 0; i < 4; i++)
+		say("m");
+	for (unsigned i = 0; flow_bytes(o.passage->down.flow) < SOCKET_AHEAD_BYTES; i++) {
+		assert_true(i < 10);
+		answer(events);
+		say("m");
+	}
+	assert_non_null(o.socket->gateway->client.first);
+}
+
+/* No room in the queues of all: as its own queue's, and no cut. */
+static void no_room_for_an_answer(void **state)
+{
+	(void)state;
+	begin();
+	fall_behind();
+	atomic_store(&o.stage->relay.node.sends.most, 1);
+	answer("TEXT 1\r\nx\r\n");
+	assert_true(o.socket->closing.begun && !socket_has_ended(o.socket));
+	assert_int_equal(o.socket->closing.client_code, CLOSE_TRY_AGAIN);
+	assert_int_equal(opened_count(&o, STATS_SOCKETS_SLOW), 1);
+	assert_int_equal(opened_count(&o, STATS_SENDS + STATS_SEND_DROPPED), 1);
+	atomic_store(&o.stage->relay.node.sends.most, 0);
+	end();
+}
+
+/* One that its own queue can never hold is not lost in silence. */
+static void an_answer_too_large_to_wait(void **state)
+{
+	static const struct stage_conf small = {.route = ROUTE "socket_queue_bytes = 10\n"};
+	static const struct stage_conf drops = {
+		.route = ROUTE "socket_queue_bytes = 10\non_socket_queue_full = drop\n"};
+
+	(void)state;
+	begin_on(&small, "", "OPEN\r\n");
+	fall_behind();
+	answer("TEXT 14\r\nxxxxxxxxxxxxxxxxxxxx\r\n");
+	assert_int_equal(o.socket->closing.client_code, CLOSE_TRY_AGAIN);
+	assert_int_equal(opened_count(&o, STATS_SENDS + STATS_SEND_DROPPED), 1);
+	end();
+	begin_on(&drops, "", "OPEN\r\n");
+	fall_behind();
+	answer("TEXT 14\r\nxxxxxxxxxxxxxxxxxxxx\r\n");
+	assert_false(o.socket->closing.begun);
+	assert_int_equal(opened_count(&o, STATS_SENDS + STATS_SEND_DROPPED), 1);
+	end();
+}
+
 /* ---- tries ----------------------------------------------------------------------------------- */
 
 /* The deadline of the message that waits for its next try, from now. */
@@ -691,6 +751,8 @@ int main(void)
 		cmocka_unit_test(those_that_wait_leave_together),
 		cmocka_unit_test(few_wait),
 		cmocka_unit_test(a_large_one_waits_alone),
+		cmocka_unit_test(no_room_for_an_answer),
+		cmocka_unit_test(an_answer_too_large_to_wait),
 		cmocka_unit_test(three_tries),
 		cmocka_unit_test(comes_back_for_the_second),
 		cmocka_unit_test(tries_begin_again),
