@@ -5,6 +5,7 @@
 #include <strings.h>
 
 #include "base/hs256.h"
+#include "conf/conf.h"
 
 static bool is_hs256(struct slice header)
 {
@@ -18,12 +19,13 @@ static bool is_hs256(struct slice header)
 	return good;
 }
 
+/* And made by a publisher, not by sluice. */
 static bool is_valid_now(struct slice claims, double now_s)
 {
 	json_t *object = json_loadb(claims.at, claims.len, 0, NULL);
 	const json_t *until = json_object_get(object, "exp");
 	const json_t *from = json_object_get(object, "nbf");
-	bool good = json_is_number(until) &&
+	bool good = json_is_number(until) && !json_object_get(object, CONF_GRIP_REQUEST_CLAIM) &&
 		    now_s - PUBLISH_TOKEN_LEEWAY_S < json_number_value(until) &&
 		    (!from || (json_is_number(from) &&
 				      json_number_value(from) <= now_s + PUBLISH_TOKEN_LEEWAY_S));

@@ -190,8 +190,8 @@ void socket_end_grip(struct websocket *socket)
 
 static void sign(struct grip_signature *signature, const struct conf_grip *grip, uint64_t now_s)
 {
-	json_t *claims = json_pack(
-		"{s:s, s:I}", "iss", grip->issuer, "exp", (json_int_t)(now_s + SIGNATURE_GOOD_S));
+	json_t *claims = json_pack("{s:s, s:I, s:b}", "iss", grip->issuer, "exp",
+		(json_int_t)(now_s + SIGNATURE_GOOD_S), CONF_GRIP_REQUEST_CLAIM, true);
 	char *text = claims ? json_dumps(claims, JSON_COMPACT) : NULL;
 
 	json_decref(claims);

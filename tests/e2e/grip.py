@@ -231,8 +231,8 @@ def token(key, claims, header=None):
 
 @group("who may publish")
 def allowed(t):
-    sluice, admin, _ = chat(t, settings=f"grip_key = file:{t.file('grip.key', KEY + chr(10))}",
-                            tokens="ann read reads\nbob write writes\n")
+    sluice, admin, backend = chat(t, settings=f"grip_key = file:{t.file('grip.key', KEY + chr(10))}",
+                                  tokens="ann read reads\nbob write writes\n")
     now = int(time.time())
     with t.point("a token that may write"):
         publish(admin, item("a", "x"), token="writes")
@@ -243,7 +243,9 @@ def allowed(t):
         equal(admin.ask("/api/v1/reload", "POST", token=signed)[0], 401)
     with t.point("not one that may read only"):
         publish(admin, item("a", "x"), status=403, token="reads")
-    for name, bad in (("no token", None), ("an unknown one", "other"), ("one that has expired", token(KEY, {"exp": now - 300})),
+    open_socket(t, sluice, target="/a")
+    request = backend.calls[0].x.request
+    for name, bad in (("what a request to the backend was signed with", request.get("Grip-Sig")), ("no token", None), ("an unknown one", "other"), ("one that has expired", token(KEY, {"exp": now - 300})),
                       ("of another key", token("other", {"exp": now + 60})), ("without an end", token(KEY, {"iss": "x"})),
                       ("unsigned", token(KEY, {"exp": now + 60}, {"alg": "none"}))):
         with t.point(f"not {name}"):

@@ -42,7 +42,8 @@ static void claims_that_are_wrong(void **state)
 {
 	static const char *const claims[] = {"", "{}", "[]", "{\"exp\":null}",
 		"{\"exp\":\"1800000000\"}", "{\"exp\":1800000000", "{\"exp\":[1800000000]}",
-		"{\"exp\":1800000000,\"nbf\":\"x\"}", "{\"exp\":1800000000,\"nbf\":null}"};
+		"{\"exp\":1800000000,\"nbf\":\"x\"}", "{\"exp\":1800000000,\"nbf\":null}",
+		"{\"iss\":\"sluice\",\"exp\":1800000000,\"request\":true}"};
 
 	(void)state;
 	for (size_t i = 0; i < sizeof(claims) / sizeof(claims[0]); i++) {

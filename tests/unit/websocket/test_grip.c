@@ -251,7 +251,8 @@ static void the_signature(void **state)
 	struct slice signature = grip_signature(o.stage->worker);
 	assert_in_range(signature.len, 1, sizeof(room));
 	assert_true(hs256_open(SLICE("the key"), signature, room, &header, &claims));
-	snprintf(expected, sizeof(expected), "{\"iss\":\"a \\\"name\\\"\",\"exp\":%llu}",
+	snprintf(expected, sizeof(expected),
+		"{\"iss\":\"a \\\"name\\\"\",\"exp\":%llu,\"request\":true}",
 		(unsigned long long)(o.socket->all->signature.made_s + 3600));
 	assert_true(slice_equal(claims, slice_of(expected)));
 	memcpy(first, signature.at, signature.len);
