@@ -271,7 +271,8 @@ void respond_release_server(struct exchange *x)
 		x->up.sink = NULL;
 		x->up.flow = NULL;
 		exchange_leave_server(x);
-		if (clean && x->route->sessions.affinity && x->turn.in_queue)
+		/* An event of a gateway is of no client's session, and nothing follows it there. */
+		if (clean && x->route->sessions.affinity && x->turn.in_queue && !x->tunnel.is_event)
 			pin_park(x, connection);
 		else if (clean && !x->route->sessions.affinity)
 			server_connection_keep(connection);

@@ -191,6 +191,21 @@ def gone(t):
     true(backend.log.times()[2] - began < 1, "in time")
 
 
+@test("upstream_affinity: a session keeps one connection, however many of its sockets have ended")
+def affinity(t):
+    backend = Backend()
+    origin = t.origin(backend)
+    sluice = t.sluice(to(origin, route=GATEWAY + "session = header:X-Api-Key\nupstream_affinity = session"))
+    for n in range(6):
+        socket = open_socket(t, sluice, fields=[("X-Api-Key", "k")])
+        socket.send(f"message {n}")
+        equal(socket.message(), f"message {n}")
+        equal(socket.close(1000), (1000, ""))
+    until(lambda: origin.open_connections == 1, "the connections of the ends are closed")
+    used = {x.connection for x in origin.requests if x.request.body.startswith((b"OPEN", b"TEXT"))}
+    equal(len(used), 1)
+
+
 @test("a client that is gone while its message is under way: DISCONNECT behind the answer")
 def gone_under_way(t):
     backend = Held()
