@@ -51,13 +51,14 @@ static bool is_gateways(struct slice name)
 }
 
 /* Of the handshake's hop, of its content and what content it asks for, or composed for each
- * request. */
+ * request; also where only a server that reads an underscore as a dash would take it for that. */
 static bool is_left_out(struct slice name)
 {
 	static const struct slice names[] = {SLICE("accept"), SLICE("accept-encoding"),
 		SLICE("accept-ranges"), SLICE("expect"), SLICE("host"), SLICE("range"),
 		SLICE("sec-websocket-accept"), SLICE("sec-websocket-extensions"),
-		SLICE("sec-websocket-key"), SLICE("sec-websocket-version"), SLICE("trailer")};
+		SLICE("sec-websocket-key"), SLICE("sec-websocket-version"), SLICE("trailer"),
+		SLICE("transfer-encoding")};
 
 	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
 		if (is(name, names[i]))

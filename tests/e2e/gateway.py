@@ -479,6 +479,10 @@ def forged(t):
             equal([name for name in names if "meta" in name or "_" in name or "grip" in name], [])
             equal(len(x.request.all("Connection-Id")), 1)
             true(x.request.get("Connection-Id") != "mine", "its own id")
+    with t.point("also where lookalikes of fields pass: with those of the content's length"):
+        lax = t.sluice(to(origin, route=GATEWAY), listener="lookalike_fields = pass")
+        open_socket(t, lax, fields=[*false_fields, ("Transfer_Encoding", "chunked"), ("Content_Length", "9")])
+        equal([name for name, _ in origin.last().fields if "_" in name], [])
     with t.point("a route of another mode passes them"):
         other = t.sluice(to(origin))
         equal(t.client(other).ask("/", "POST", fields=[("Meta-User", "x")], body=b"").status, 200)
