@@ -231,8 +231,8 @@ static bool make(struct worker *worker, struct site *site)
 	worker->fleet.stage.run = send_all;
 	loop_add_stage(&worker->loop, LOOP_WRITE, &worker->fleet.stage);
 	deadline_init(&fleet->silence, worker->loop.base, on_silence);
-	joining_init(
-		&fleet->joining, fleet_members(fleet->authority), &worker->loop, &fleet->store);
+	joining_init(&fleet->joining, fleet->authority ? fleet_members(fleet->authority) : NULL,
+		&worker->loop, &fleet->store);
 	return store_link_init(&fleet->store, &worker->loop,
 		clock_monotonic_ns() ^ (uint64_t)getpid() << 32 ^ worker->index, on_changed);
 }
