@@ -4,11 +4,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Of a head with many fields. */
 static size_t field_bytes(const struct http_head *head)
 {
-	return head->fields == head->inline_fields ? 0
-						   : head->field_count * sizeof(head->fields[0]);
+	return head->field_count * sizeof(head->fields[0]);
 }
 
 static void keep_text(char **at, struct slice *text)
@@ -20,21 +18,26 @@ static void keep_text(char **at, struct slice *text)
 	*at += text->len;
 }
 
-/* As it is, but for where it is. */
-static void keep_head(char **at, struct http_head *head, const struct http_head *from)
+/* As it is, but for where it is: its fields are the first of the texts, its lines follow. */
+static void keep_head(char **at, struct kept_head *head, const struct http_head *from)
 {
 	struct slice text = {from->base, from->len};
 
-	*head = *from;
-	if (from->fields == from->inline_fields) {
-		head->fields = head->inline_fields;
-	} else {
-		head->fields = (struct http_field *)(void *)*at;
-		memcpy(head->fields, from->fields, field_bytes(from));
-		*at += field_bytes(from);
-	}
+	memcpy(head->start, from, sizeof(head->start));
+	if (field_bytes(from) > 0)
+		memcpy(*at, from->fields, field_bytes(from));
+	*at += field_bytes(from);
 	keep_text(at, &text);
-	head->base = text.at;
+}
+
+void kept_request_head(const struct kept_request *kept, struct http_head *head)
+{
+	const char *fields = kept->texts;
+
+	memcpy(head, kept->head.start, sizeof(kept->head.start));
+	head->fields = (struct http_field *)(uintptr_t)fields;
+	head->field_capacity = head->field_count;
+	head->base = fields + field_bytes(head);
 }
 
 struct kept_request *kept_request_new(const struct exchange *x)

@@ -59,9 +59,11 @@ void turn_identify(struct exchange *x, enum gate_kind kind)
 
 void turn_identify_message(struct exchange *x, const struct kept_request *handshake)
 {
-	const struct asker by = {&handshake->head, &handshake->facts, handshake->query};
+	struct http_head head;
+	const struct asker by = {&head, &handshake->facts, handshake->query};
 	struct identity_input input;
 
+	kept_request_head(handshake, &head);
 	fill_identity(x, &by, &input);
 	gate_identify_as(x->use->site->gate, x->route, GATE_MESSAGE, &input, &x->gate.identity);
 }

@@ -12,6 +12,22 @@
 
 #define INTERIMS_A_TURN 16
 
+/* ---- texts ----------------------------------------------------------------------------------- */
+
+void gateway_text_free(struct gateway_text *text)
+{
+	free(text->at);
+	*text = (struct gateway_text){NULL, 0};
+}
+
+void gateway_text_fit(struct gateway_text *text)
+{
+	char *at = text->len > 0 ? realloc(text->at, text->len) : NULL;
+
+	if (at)
+		text->at = at;
+}
+
 /* ---- its beginning and end ------------------------------------------------------------------- */
 
 /* A random UUID (RFC 9562 section 5.4): nobody can guess another's. */
@@ -61,26 +77,33 @@ static bool draw_session(struct throttle_key *key)
 	return getentropy(key, sizeof(*key)) == 0;
 }
 
+static bool hold_listener(struct gateway *gateway, const struct client *client)
+{
+	gateway->listener =
+		shared_listener_hold(&gateway->worker->websockets->listeners, client->listener);
+	return gateway->listener;
+}
+
 struct gateway *gateway_new(struct exchange *handshake)
 {
 	struct gateway *gateway = calloc(1, sizeof(*gateway));
 	const struct client *client = handshake->client;
 
-	if (!gateway || !draw_id(gateway->id) || !draw_session(&gateway->event_session)) {
+	if (gateway)
+		gateway->worker = handshake->worker;
+	if (!gateway || !draw_id(gateway->id) || !draw_session(&gateway->event_session) ||
+		!hold_listener(gateway, client)) {
 		free(gateway);
 		return NULL;
 	}
-	gateway->worker = handshake->worker;
 	gateway->opening = handshake;
 	gateway->use = site_use_hold(handshake->use);
 	gateway->route = handshake->route;
-	gateway->listener.conf = client->listener->conf;
-	gateway->listener.use = site_use_hold(client->listener->use);
 	gateway->peer = *client->peer;
 	memcpy(gateway->address, handshake->facts.address, sizeof(gateway->address));
 	gateway->client = (struct client){
 		.calls = &gateway_client_calls,
-		.listener = &gateway->listener,
+		.listener = &gateway->listener->listener,
 		.peer = &gateway->peer,
 		.forwarding = &gateway->forwarding,
 	};
@@ -93,9 +116,9 @@ static void free_gateway(struct deferred_free *item)
 {
 	struct gateway *gateway = CONTAINER_OF(item, struct gateway, deferred);
 
-	free(gateway->head.at);
-	free(gateway->path.at);
-	free(gateway->answer.at);
+	gateway_text_free(&gateway->head);
+	gateway_text_free(&gateway->path);
+	gateway_text_free(&gateway->answer);
 	meta_clear(&gateway->meta);
 	forwarding_clear(&gateway->forwarding);
 	free(gateway);
@@ -107,7 +130,7 @@ static void end(struct gateway *gateway)
 	gateway->ended = true;
 	delist(gateway);
 	site_use_release(gateway->use);
-	site_use_release(gateway->listener.use);
+	shared_listener_release(&gateway->worker->websockets->listeners, gateway->listener);
 	loop_free_later(&gateway->worker->loop, &gateway->deferred, free_gateway);
 }
 

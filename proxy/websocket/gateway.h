@@ -28,12 +28,12 @@
 #include "exchange/exchange.h"
 #include "exchange/forwarding.h"
 #include "http/forwarded.h"
-#include "listen/listener.h"
 #include "websocket/accept.h"
 #include "websocket/gateway_event.h"
 #include "websocket/frames.h"
 #include "websocket/meta.h"
 #include "websocket/send_queue.h"
+#include "websocket/shared_listener.h"
 
 /* Messages of a client that may wait besides those under way, and their bytes; then the client is
  * not read. */
@@ -80,7 +80,7 @@ struct gateway {
 	/* what its requests are made of */
 	struct site_use *use;
 	const struct conf_route *route;
-	struct listener listener; /* of the handshake's only what exchanges read: conf, use */
+	struct shared_listener *listener;
 	struct forwarded_peer peer;
 	struct forwarding forwarding;
 	uint8_t address[16];
@@ -116,6 +116,11 @@ static inline struct gateway *gateway_of(struct client *client)
 {
 	return CONTAINER_OF(client, struct gateway, client);
 }
+
+/* Its memory is free, and there is none. */
+void gateway_text_free(struct gateway_text *text);
+/* It needs no more memory than it has bytes. */
+void gateway_text_fit(struct gateway_text *text);
 
 /* ---- gateway.c ------------------------------------------------------------------------------- */
 

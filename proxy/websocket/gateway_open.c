@@ -148,7 +148,7 @@ static bool make_switch(struct gateway *gateway, struct exchange *x)
 	x->response.base = gateway->answer.at;
 	len = compose_switch(gateway, &x->response, text, room);
 	free(gateway->answer.at);
-	gateway->answer.at = text; /* lives as long as the exchange */
+	gateway->answer.at = text; /* lives until it is composed for the client */
 	gateway->answer.len = len;
 	return len > 0 && parse_response(&x->response, text, len) &&
 	       http_frame_response(&x->response, HTTP_METHOD_GET, &framing);
@@ -187,6 +187,7 @@ void gateway_opened(struct exchange *x)
 	gateway->server_is_done = false;
 	gateway->silent_ms = worker_now_ms(gateway->worker);
 	collect_switch(x);
+	gateway_text_free(&gateway->answer); /* and with the exchange goes what it borrowed */
 	if (gateway->socket)
 		gateway_pass_events(gateway, content);
 	free(bytes);

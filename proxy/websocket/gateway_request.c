@@ -160,6 +160,7 @@ bool gateway_compose_head(struct gateway *gateway, const struct exchange *handsh
 	out = http_out_over(gateway->head.at, room);
 	compose(&out, gateway, handshake);
 	gateway->head.len = (size_t)(out.at - gateway->head.at);
+	gateway_text_fit(&gateway->head);
 	return !out.overflow;
 }
 

@@ -11,6 +11,7 @@
 
 struct gateway;
 struct publish_line;
+struct shared_listener;
 struct websocket;
 struct worker;
 
@@ -35,6 +36,7 @@ struct websockets {
 	struct websocket *first; /* the youngest */
 	struct websocket *buckets[WEBSOCKETS_BUCKETS];
 	struct gateway *gateways;
+	struct shared_listener *listeners; /* of the gateways */
 	uint64_t count;
 	uint64_t begun; /* so far: names them */
 	struct socket_walks walks;

@@ -505,6 +505,52 @@ static void the_server_closes(void **state)
 	end();
 }
 
+/* ---- memory ---------------------------------------------------------------------------------- */
+
+/* What requests read of a listener is there once for all that came by it, and goes with the last.
+ */
+static void a_listener_is_shared(void **state)
+{
+	const struct websockets *all;
+	struct memory_peer *second;
+
+	(void)state;
+	begin();
+	all = o.stage->worker->websockets;
+	const struct shared_listener *shared = all->listeners;
+	connected_accept(o.stage, &second, "192.0.2.2");
+	opened_turn(&o);
+	assert_true(memory_peer_send(second, OPENED_REQUEST, strlen(OPENED_REQUEST)) > 0);
+	opened_turn(&o);
+	answer("OPEN\r\n");
+	assert_int_equal(all->count, 2);
+	assert_ptr_equal(all->listeners, shared);
+	assert_null(shared->next);
+	assert_int_equal(shared->holders, 2);
+	assert_ptr_equal(shared->listener.conf, o.stage->listener.conf);
+	assert_ptr_equal(
+		all->first->client.listener, &o.stage->listener); /* the socket's is its own */
+	o.stage->worker->stopping = true; /* no server is told of anything any more */
+	passage_end(o.passage, "the end");
+	opened_turn(&o);
+	assert_int_equal(all->listeners->holders, 1);
+	memory_peer_close(second);
+	end();
+}
+
+/* Nothing of the answer is kept behind its 101. */
+static void an_open_one_keeps_no_answer(void **state)
+{
+	(void)state;
+	begin_with("X-More: 1\r\n", "OPEN\r\n");
+	const struct gateway *gateway = o.socket->gateway;
+	assert_null(gateway->answer.at);
+	assert_true(gateway->head.len > 0);
+	say("x");
+	assert_has(server_got(), "\r\n\r\nTEXT 1\r\nx\r\n");
+	end();
+}
+
 /* ---- answers --------------------------------------------------------------------------------- */
 
 static void bad_answers(void **state)
@@ -762,6 +808,8 @@ int main(void)
 		cmocka_unit_test(the_client_closes),
 		cmocka_unit_test(the_server_does_not_answer_a_close),
 		cmocka_unit_test(the_server_closes),
+		cmocka_unit_test(a_listener_is_shared),
+		cmocka_unit_test(an_open_one_keeps_no_answer),
 		cmocka_unit_test(bad_answers),
 		cmocka_unit_test(meta_comes_back),
 		cmocka_unit_test(silence),
