@@ -237,10 +237,10 @@ void respond_to_head(struct exchange *x)
 	server_succeeded(x->server);
 	if (x->turn.in_queue)
 		queue_answered(x->worker->node->queue, &x->turn.ticket, worker_now_ns(x->worker));
-	if (x->tunnel.gateway && collect_begin(x))
-		return;
 	if (x->route->cost_field)
 		read_cost(x);
+	if (x->tunnel.gateway && collect_begin(x))
+		return;
 	if (x->client && endless_is_events(x) && !endless_begin(x))
 		return;
 	if ((x->framing.upgrade || x->tunnel.opens_gateway) && x->client &&

@@ -324,6 +324,7 @@ void gateway_end_message(struct exchange *lead, const char *why)
 		x->attempt.left = lead->attempt.left;
 		x->answer.status = lead->answer.status;
 		x->answer.upstream_status = lead->answer.upstream_status;
+		x->answer.has_cost = lead->answer.has_cost; /* 0: the first is charged it */
 		end_one(x, why);
 	}
 	end_one(lead, why);

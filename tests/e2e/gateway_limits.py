@@ -46,6 +46,32 @@ def messages_of(backend):
 
 # ---- limits --------------------------------------------------------------------------------------
 
+@test("cost = response:FIELD: what an answer says is charged for the messages that it answers")
+def cost_of_answers(t):
+    backend = Held()
+    hold = backend.before
+
+    def before(call):
+        hold(call)
+        call.fields.append(("X-Cost", "10"))
+    backend.before = before
+    sluice, admin = with_admin(t, limit("1000 per 1h") + to(
+        t.origin(backend), route=route("cost = response:X-Cost")))
+
+    def used():
+        return admin.json("/api/v1/callers?key=caller")[1]["limits"][0]["used"]
+    socket = open_socket(t, sluice, fields=KEY)
+    socket.send("slow")
+    backend.arrived.wait(20)
+    for n in range(5):
+        socket.send(f"message {n}")
+    until(lambda: used() == 6, "one is reserved for each")
+    backend.release.set()
+    equal([socket.message() for _ in range(6)], ["slow", *(f"message {n}" for n in range(5))])
+    equal(backend.batches.all()[1:], [["slow"], [f"message {n}" for n in range(5)]])
+    until(lambda: used() == 20, "two answers are charged")
+
+
 @test("close: 1008 says when to come back; the backend gets what was admitted and no more")
 def close_over(t):
     backend = Backend()
