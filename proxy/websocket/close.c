@@ -31,6 +31,22 @@ static void say(struct websocket *socket, unsigned code, struct slice reason, un
 	memcpy(closing->reason, reason.at, closing->reason_len);
 }
 
+/* The close frame that the client is still to get does not say that all was well: its own, or
+ * 1001 of a drain, would. One of ours that says something else already stays. */
+static void say_failed(
+	struct websocket *socket, unsigned code, struct slice reason, const char *why)
+{
+	struct socket_closing *closing = &socket->closing;
+
+	if (closing->client.told || closing->client.due || closing->failed)
+		return;
+	closing->failed = true;
+	if (closing->finishes)
+		closing->client_code = (uint16_t)code; /* the server hears the reason, too */
+	else
+		say(socket, code, reason, closing->server_code, why);
+}
+
 /* One that waits for its turn or its limit is given up: the client learns that no more is taken,
  * and answers that only when nothing of it is under way. */
 static void give_up_message(struct websocket *socket, const char *why)
@@ -66,6 +82,20 @@ void socket_close(struct websocket *socket, unsigned code, struct slice reason,
 	socket_clear_sends(socket);
 }
 
+void socket_close_failed(
+	struct websocket *socket, unsigned code, struct slice reason, const char *why)
+{
+	if (socket->closing.begun)
+		say_failed(socket, code, reason, why);
+	else
+		socket_close(socket, code, reason, CLOSE_GOING_AWAY, why);
+}
+
+void socket_message_lost(struct websocket *socket, const char *why)
+{
+	say_failed(socket, CLOSE_INTERNAL, slice_of(why), why);
+}
+
 void socket_finish(struct websocket *socket, unsigned code, struct slice reason, const char *why)
 {
 	struct socket_closing *closing = &socket->closing;
@@ -92,6 +122,15 @@ void socket_finish_with_session(struct websocket *socket)
 		socket, CLOSE_GOING_AWAY, SLICE(CLIENT_SESSION_CLOSED), CLIENT_SESSION_CLOSED);
 }
 
+void socket_refuse_with_session(struct websocket *socket)
+{
+	if (socket->closing.begun)
+		say_failed(socket, CLOSE_GOING_AWAY, SLICE(CLIENT_SESSION_CLOSED),
+			CLIENT_SESSION_CLOSED);
+	else
+		socket_finish_with_session(socket);
+}
+
 /* Messages that the client sent before it wait still: the server hears of it behind them. */
 static void pass_close_later(struct websocket *socket, struct slice payload)
 {
@@ -109,7 +148,8 @@ void socket_client_closes(struct websocket *socket, struct slice payload)
 
 	begin(socket);
 	closing->client.done = true;
-	socket_clear_sends(socket);
+	if (!socket->gateway) /* else answers may be among them */
+		socket_clear_sends(socket);
 	if (closing->server.told || closing->server.due)
 		return;
 	if (socket->gateway) {
@@ -144,7 +184,7 @@ void socket_server_closes(struct websocket *socket, struct slice payload)
 	closing->server.done = true;
 	if (closing->client.told || closing->client.due)
 		return;
-	if (closing->finishes) {
+	if (closing->finishes || closing->failed) {
 		closing->client.due = true;
 		return;
 	}
@@ -184,7 +224,7 @@ static void tell_client_at_last(struct websocket *socket)
 	socket->again = true;
 	if (closing->client.told || closing->client.due)
 		return;
-	if (!closing->finishes)
+	if (!closing->finishes && !closing->failed)
 		closing->client_code = CLOSE_NO_CODE;
 	closing->client.due = true;
 }
@@ -198,6 +238,7 @@ static void end_message(struct websocket *socket, const char *why)
 	flow_clear(up->flow, up->pool);
 	if (!message)
 		return;
+	socket_message_lost(socket, why);
 	message->outcome = why;
 	message->turn.ticket.failed = message->state == EXCHANGE_FORWARDING;
 	exchange_end(message);

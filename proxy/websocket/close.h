@@ -14,14 +14,24 @@ void socket_close(struct websocket *socket, unsigned code, struct slice reason,
 void socket_close_behind(struct websocket *socket, unsigned code, struct slice reason,
 	unsigned server_code, const char *why);
 
+/* Closes for a message of the client's that is not passed on. Where it closes already, as the
+ * client or a drain has begun that, the client gets this code in place of the one that it was to
+ * get: an end in order would say that all it has sent was passed on. */
+void socket_close_failed(
+	struct websocket *socket, unsigned code, struct slice reason, const char *why);
+/* The same with 1011, in a socket whose server is gone, or about to be found gone. */
+void socket_message_lost(struct websocket *socket, const char *why);
+
 /* Takes no more messages of the client. What it has sent before is passed on, the server told, and
  * what that still sends before it answers passed on, too; then the client gets a close frame. */
 void socket_finish(struct websocket *socket, unsigned code, struct slice reason, const char *why);
 /* It closes already, and what it waits for is given up: the message of the client that has had no
  * turn yet, and what waits in its send queue. */
 void socket_hurry(struct websocket *socket, const char *why);
-/* The same as socket_finish, as its session drains or closes. */
+/* The same as socket_finish, as its session drains or closes; the second for a message that is not
+ * passed on by that. */
 void socket_finish_with_session(struct websocket *socket);
+void socket_refuse_with_session(struct websocket *socket);
 
 /* A side has sent a close frame: passes it on. */
 void socket_client_closes(struct websocket *socket, struct slice payload);

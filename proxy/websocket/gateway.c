@@ -162,16 +162,21 @@ static bool has_not_left(const struct exchange *x)
 	       !(x->state == EXCHANGE_FORWARDING && x->attempt.request_started);
 }
 
-static void drop(
+/* Was a message of the client's among them? */
+static bool drop(
 	struct gateway *gateway, bool (*is_dropped)(const struct exchange *x), const char *why)
 {
 	struct exchange *x = gateway->client.first, *next;
+	bool was_message = false;
 
 	for (; x; x = next) {
 		next = x->next;
-		if (is_dropped(x))
-			gateway_end_message(x, why);
+		if (!is_dropped(x))
+			continue;
+		was_message |= !x->tunnel.is_event;
+		gateway_end_message(x, why);
 	}
+	return was_message;
 }
 
 void gateway_drop_waiting(struct gateway *gateway, const char *why)
@@ -246,10 +251,10 @@ static void follow_closing(struct gateway *gateway)
 		return;
 	if (socket->closing.server.done)
 		gateway_drop_waiting(gateway, "socket closed");
-	else if (gives_up(socket))
-		drop(gateway, exchange_waits_for_turn, "socket closed");
-	else
+	else if (!gives_up(socket))
 		gateway_drop_keep_alive(gateway);
+	else if (drop(gateway, exchange_waits_for_turn, "socket closed"))
+		socket_close_failed(socket, CLOSE_GOING_AWAY, SLICE("going away"), "drained");
 	if (!socket->closing.server.due || socket->closing.server.told || gateway->client.first)
 		return;
 	payload = socket_tell_gateway(socket, text);

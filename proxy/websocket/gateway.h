@@ -201,6 +201,10 @@ void gateway_refuse(struct client *client, struct exchange *message, unsigned st
 /* The message is over, with those that left with it. */
 void gateway_end_message(struct exchange *message, const char *why);
 
+/* A message, or an event of our own, has failed, and is over: the server is gone as far as the
+ * socket goes, which has not ended. */
+void gateway_fail(struct gateway *gateway, bool was_event, const char *why);
+
 /* ---- gateway_answer.c ------------------------------------------------------------------------ */
 
 /* See struct switched_calls. */

@@ -107,7 +107,10 @@ static bool collects_opening(struct gateway *gateway, struct exchange *x)
 	if (gateway->answer.at)
 		memcpy(gateway->answer.at, head->base, head->len);
 	gateway->answer.len = head->len;
-	return gateway->answer.at && take_fields(gateway, head, true);
+	if (!gateway->answer.at)
+		return false;
+	gateway->answer_fault = take_fields(gateway, head, true) ? NULL : "too many meta values";
+	return true;
 }
 
 bool gateway_collects(struct exchange *x)
@@ -323,6 +326,7 @@ static void closed(struct gateway *gateway)
 void gateway_take_answer(struct exchange *x)
 {
 	struct gateway *gateway = x->tunnel.gateway;
+	bool is_event = x->tunnel.is_event;
 	bool is_close = gateway->close_is_queued && x->tunnel.tells_end;
 	struct slice content = SLICE_NONE;
 	char *bytes = gateway_content(x, &content);
@@ -332,7 +336,7 @@ void gateway_take_answer(struct exchange *x)
 		fault = "malformed answer";
 	gateway_end_message(x, fault);
 	if (gateway->socket && fault)
-		socket_server_gone(gateway->socket, fault);
+		gateway_fail(gateway, is_event, fault);
 	else
 		gateway_pass_events(gateway, content);
 	if (is_close)

@@ -337,12 +337,28 @@ static void drop_behind(struct exchange *x, const char *why)
 		gateway_end_message(x->next, why);
 }
 
+static bool has_messages(const struct gateway *gateway)
+{
+	for (const struct exchange *x = gateway->client.first; x; x = x->next)
+		if (!x->tunnel.is_event)
+			return true;
+	return false;
+}
+
+void gateway_fail(struct gateway *gateway, bool was_event, const char *why)
+{
+	if (!was_event || has_messages(gateway))
+		socket_message_lost(gateway->socket, why);
+	socket_server_gone(gateway->socket, why);
+}
+
 void gateway_refuse(struct client *client, struct exchange *x, unsigned status, const char *why,
 	uint64_t retry_after_ms)
 {
 	struct gateway *gateway = gateway_of(client);
 	struct websocket *socket = gateway->socket;
-	bool was_sent = x->tunnel.is_composed || x->tunnel.is_event;
+	bool is_event = x->tunnel.is_event;
+	bool was_sent = x->tunnel.is_composed || is_event;
 	bool is_dropped = !was_sent && socket && socket_drops_message(socket, x, status);
 
 	bool is_needless = is_keep_alive(x) && !x->tunnel.is_composed;
@@ -354,7 +370,7 @@ void gateway_refuse(struct client *client, struct exchange *x, unsigned status, 
 	if (!socket || socket_has_ended(socket) || is_needless)
 		return;
 	if (was_sent)
-		socket_server_gone(socket, why);
+		gateway_fail(gateway, is_event, why);
 	else
 		socket_message_refused(socket, is_dropped, status, why, retry_after_ms);
 }

@@ -158,6 +158,8 @@ static const char *switch_over(
 	struct gateway *gateway, struct exchange *x, struct slice content, bool *has_memory)
 {
 	*has_memory = true;
+	if (gateway->answer_fault)
+		return gateway->answer_fault;
 	if (!gateway_is_well_formed(content, true))
 		return "malformed answer";
 	x->response.base = gateway->answer.at;

@@ -138,8 +138,8 @@ static void close_for(
 	if (retry_after_ms != HTTP_PROBLEM_NO_RETRY)
 		len = snprintf(reason, sizeof(reason), "retry-after-ms=%llu",
 			(unsigned long long)retry_after_ms);
-	socket_close(socket, is_overload ? CLOSE_TRY_AGAIN : CLOSE_POLICY,
-		(struct slice){reason, (size_t)len}, CLOSE_GOING_AWAY, why);
+	socket_close_failed(socket, is_overload ? CLOSE_TRY_AGAIN : CLOSE_POLICY,
+		(struct slice){reason, (size_t)len}, why);
 }
 
 /* Where messages may be compressed, as agreed before a reload, the server could not read what
@@ -156,7 +156,7 @@ void socket_message_refused(struct websocket *socket, bool is_dropped, unsigned 
 {
 	socket->verdicts.refused++;
 	if (strcmp(why, CLIENT_SESSION_CLOSED) == 0) /* the socket will hear of it, too */
-		socket_finish_with_session(socket);
+		socket_refuse_with_session(socket);
 	else if (!is_dropped)
 		close_for(socket, status, why, retry_after_ms);
 	else if (socket->notices < SOCKET_NOTICES)

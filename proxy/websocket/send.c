@@ -111,12 +111,19 @@ void socket_end_sends(struct websocket *socket)
 
 /* ---- into the queue -------------------------------------------------------------------------- */
 
+static bool takes_answers(const struct websocket *socket)
+{
+	const struct socket_closing *closing = &socket->closing;
+
+	return !socket_has_ended(socket) && !closing->client.told && !closing->client.due;
+}
+
 bool socket_takes_sends(const struct websocket *socket)
 {
 	const struct socket_closing *closing = &socket->closing;
 
-	return !socket_has_ended(socket) && !closing->client.told && !closing->client.due &&
-	       !closing->client.done && (!closing->begun || closing->finishes);
+	return takes_answers(socket) && !closing->client.done &&
+	       (!closing->begun || closing->finishes);
 }
 
 static bool acquire(struct websocket *socket)
@@ -166,14 +173,19 @@ static void close_slow(struct websocket *socket)
 	if (socket_conf(socket)->on_queue_full == CONF_QUEUE_FULL_DROP)
 		return;
 	passage_count(socket->passage, STATS_SOCKETS_SLOW, 1);
-	socket_close(
-		socket, CLOSE_TRY_AGAIN, SLICE("slow reader"), CLOSE_GOING_AWAY, "slow reader");
+	socket_close_failed(socket, CLOSE_TRY_AGAIN, SLICE("slow reader"), "slow reader");
+}
+
+static void count_gone(struct websocket *socket)
+{
+	if (!socket_has_ended(socket))
+		passage_count(socket->passage, STATS_SENDS + STATS_SEND_GONE, 1);
 }
 
 static void drop(struct websocket *socket, const struct shared_frame *frame)
 {
 	passage_count(socket->passage, STATS_SENDS + STATS_SEND_DROPPED, 1);
-	if (frame->bytes <= socket_conf(socket)->queue_bytes)
+	if (!socket->closing.begun && frame->bytes <= socket_conf(socket)->queue_bytes)
 		close_slow(socket);
 }
 
@@ -181,8 +193,7 @@ bool socket_send(struct websocket *socket, enum send_lane lane, struct shared_fr
 	struct send_report *report)
 {
 	if (!socket_takes_sends(socket)) {
-		if (!socket_has_ended(socket))
-			passage_count(socket->passage, STATS_SENDS + STATS_SEND_GONE, 1);
+		count_gone(socket);
 		tell(report, SEND_GONE);
 		return false;
 	}
@@ -198,15 +209,19 @@ bool socket_send(struct websocket *socket, enum send_lane lane, struct shared_fr
 bool socket_send_copy(
 	struct websocket *socket, enum send_lane lane, uint8_t opcode, struct slice payload)
 {
+	if (!takes_answers(socket)) {
+		count_gone(socket);
+		return false;
+	}
 	struct shared_frame *frame =
 		shared_frame_new(&socket->worker->node->sends, opcode, payload);
-	bool is_queued = frame && socket_send(socket, lane, frame, NULL);
+	bool is_queued = frame && enqueue(socket, lane, frame, NULL);
 
-	if (!is_queued && socket_takes_sends(socket)) {
-		passage_count(socket->passage, STATS_SENDS + STATS_SEND_DROPPED, !frame);
+	if (!is_queued) {
+		passage_count(socket->passage, STATS_SENDS + STATS_SEND_DROPPED, 1);
 		close_slow(socket);
-		stream_wake(client_stream(socket));
 	}
+	stream_wake(client_stream(socket));
 	shared_frame_release(frame);
 	return is_queued;
 }

@@ -37,8 +37,11 @@
 bool socket_send(struct websocket *socket, enum send_lane lane, struct shared_frame *frame,
 	struct send_report *report);
 
-/* The same with a copy of the payload, of the socket's own server: one that is lost for lack of
- * room closes the socket with 1013 whatever its size, where on_socket_queue_full = close. */
+/* A copy of the payload, from the socket's own server: nothing of what that says may be missing
+ * before the close frame. It is taken until one is written or due, also behind that of the client;
+ * and where it is lost for lack of room, whatever its size, the socket is closed with 1013, or that
+ * is the code where it closes already (close.h, socket_close_failed), unless on_socket_queue_full
+ * is drop. */
 bool socket_send_copy(
 	struct websocket *socket, enum send_lane lane, uint8_t opcode, struct slice payload);
 

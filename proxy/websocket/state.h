@@ -60,6 +60,8 @@ struct socket_side {
 struct socket_closing {
 	bool begun;
 	bool finishes; /* the client is closed when the server has answered */
+	bool failed;   /* a message was not passed on: `client_code` and `reason` say so, and no
+			  answer of the server's stands for them */
 	bool is_late;  /* the server has not, in time */
 	bool hurries;  /* it waits for nothing any more: a drain of the worker ends */
 	struct socket_side client, server;

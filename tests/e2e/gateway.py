@@ -581,6 +581,37 @@ def stays_away(t):
     equal(messages_of(backend.log), [])
 
 
+@test("a message that is refused behind its client's close frame: the answer to that says so")
+def refused_behind_close(t):
+    backend = Held()
+    origin = t.origin(backend)
+    sluice = t.sluice(to(origin, upstream="max_in_flight = 1", route=GATEWAY + "queue_timeout = 1s\n"))
+    holds, late = open_socket(t, sluice), open_socket(t, sluice)
+    holds.send("held")
+    origin.wait_requests(3)
+    late.send("lost")
+    late.send_close(1000)
+    equal(late.read().closes_with, (1013, "retry-after-ms=1000"))
+    late.stream.expect_end()
+    backend.release.set()
+    equal(holds.message(), "held")
+    equal(messages_of(backend.log), ["held"])
+    holds.close()
+
+
+@test("a handshake whose answer has too many meta values: 502, and the backend hears of the end")
+def too_many_metas(t):
+    def opens(call):
+        call.fields += [(f"Set-Meta-N{n}", "x") for n in range(33)]
+    backend = Backend(on_open=opens)
+    client = t.client(t.sluice(to(t.origin(backend), route=GATEWAY)))
+    client.send(request_bytes("/", fields=handshake_fields()))
+    answer = client.response()
+    equal((answer.status, [name for name, _ in answer.fields if name.lower().startswith("set-meta")]), (502, []))
+    backend.log.wait_for(2)
+    equal(backend.log.all(), [OPENED, GONE])
+
+
 @group("1011 for an answer that is none, and the request is not sent again")
 def bad_answers(t):
     def before(call):

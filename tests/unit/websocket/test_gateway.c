@@ -6,7 +6,9 @@
 
 #include <errno.h>
 
+#include "websocket/close.h"
 #include "websocket/gateway.h"
+#include "websocket/send.h"
 
 #define ROUTE                                                                                      \
 	"websocket = gateway\nping_interval = 0s\nsocket_idle_timeout = 0s\nsession = ip\n"        \
@@ -487,6 +489,138 @@ static void the_server_does_not_answer_a_close(void **state)
 	end();
 }
 
+/* ---- messages that are lost in a socket that closes ------------------------------------------ */
+
+/* An answer in order to its close frame would say that its messages were passed on. */
+static void lost_behind_a_close(void **state)
+{
+	(void)state;
+	begin();
+	say("one");
+	say("two");
+	opened_client_closes(&o, 1000, "");
+	leave();
+	assert_string_equal(opened_to_client(&o), "close(1011 closed without a response) end");
+	end();
+}
+
+static void answered_badly_behind_a_close(void **state)
+{
+	(void)state;
+	begin();
+	say("one");
+	opened_client_closes(&o, 1000, "");
+	answer("TEXT 5\r\nab");
+	assert_string_equal(opened_to_client(&o), "close(1011 malformed answer) end");
+	end();
+}
+
+static void lost_in_a_drain(void **state)
+{
+	(void)state;
+	begin();
+	say("one");
+	socket_finish(o.socket, CLOSE_GOING_AWAY, SLICE("drained"), "drained");
+	leave();
+	assert_string_equal(opened_to_client(&o), "close(1011 drained) ");
+	end();
+}
+
+/* Nothing is lost with the request that says so. */
+static void only_the_close_is_lost(void **state)
+{
+	(void)state;
+	begin();
+	say("one");
+	opened_client_closes(&o, 1000, "");
+	assert_string_equal(request_got(), "TEXT 3\r\none\r\n");
+	answer("TEXT 1\r\n1\r\n");
+	assert_has(request_got(), "CLOSE 2\r\n");
+	leave();
+	assert_string_equal(opened_to_client(&o), "text(1) close() end");
+	end();
+}
+
+static const struct stage_conf delays = {
+	.more = "[limit l]\nkey = ip\nrate = 1 per 10s\n",
+	.route = ROUTE "message_limits = l\n",
+};
+
+#define LARGE 60000
+
+static void answer_large(void)
+{
+	static char events[LARGE + 32];
+	int len = sprintf(events, "TEXT %x\r\n", LARGE);
+
+	memset(events + len, 'x', LARGE);
+	strcpy(events + len + LARGE, "\r\n");
+	answer(events);
+}
+
+/* Of a client that reads slowly: its close frame takes nothing away of what it was answered. */
+static void answers_behind_a_close(void **state)
+{
+	(void)state;
+	begin();
+	say("one");
+	assert_string_equal(request_got(), "TEXT 3\r\none\r\n");
+	say("two");
+	answer_large();
+	assert_string_equal(request_got(), "TEXT 3\r\ntwo\r\n");
+	say("three");
+	opened_client_closes(&o, 1000, "");
+	answer_large();
+	assert_string_equal(request_got(), "TEXT 5\r\nthree\r\n");
+	answer("TEXT 1\r\n3\r\n");
+	assert_int_equal(socket_queued_messages(o.socket), 1);
+	assert_has(request_got(), "CLOSE 2\r\n");
+	answer("CLOSE 2\r\n\x03\xe8\r\n");
+	assert_string_equal(
+		opened_to_client(&o), "text(x x 60000) text(x x 60000) text(3) close(1000 ) end");
+	end();
+}
+
+/* It is in the queue when the close frame comes. */
+static void answers_before_a_close(void **state)
+{
+	(void)state;
+	begin();
+	say("one");
+	say("two");
+	answer_large();
+	say("three");
+	answer_large();
+	answer("TEXT 1\r\n3\r\n");
+	assert_int_equal(socket_queued_messages(o.socket), 1);
+	server_got();
+	socket_client_closes(o.socket, opened_close_payload(1000, ""));
+	passage_run(o.passage);
+	opened_turn(&o);
+	assert_has(request_got(), "CLOSE 2\r\n");
+	answer("CLOSE 2\r\n\x03\xe8\r\n");
+	assert_string_equal(
+		opened_to_client(&o), "text(x x 60000) text(x x 60000) text(3) close(1000 ) end");
+	end();
+}
+
+static void given_up_behind_a_close(void **state)
+{
+	(void)state;
+	begin_on(&delays, "", "OPEN\r\n");
+	say("one");
+	say("two");
+	opened_client_closes(&o, 1000, "");
+	socket_hurry(o.socket, "drained");
+	opened_turn(&o);
+	assert_string_equal(request_got(), "TEXT 3\r\none\r\n");
+	answer("TEXT 1\r\n1\r\n");
+	assert_has(request_got(), "CLOSE 2\r\n");
+	answer("CLOSE 2\r\n\x03\xe8\r\n");
+	assert_string_equal(opened_to_client(&o), "text(1) close(1001 going away) end");
+	end();
+}
+
 static void the_server_closes(void **state)
 {
 	(void)state;
@@ -810,6 +944,13 @@ int main(void)
 		cmocka_unit_test(the_server_closes),
 		cmocka_unit_test(a_listener_is_shared),
 		cmocka_unit_test(an_open_one_keeps_no_answer),
+		cmocka_unit_test(lost_behind_a_close),
+		cmocka_unit_test(answered_badly_behind_a_close),
+		cmocka_unit_test(lost_in_a_drain),
+		cmocka_unit_test(only_the_close_is_lost),
+		cmocka_unit_test(given_up_behind_a_close),
+		cmocka_unit_test(answers_behind_a_close),
+		cmocka_unit_test(answers_before_a_close),
 		cmocka_unit_test(bad_answers),
 		cmocka_unit_test(meta_comes_back),
 		cmocka_unit_test(silence),
