@@ -58,10 +58,6 @@ void check_limit_of_fleet(struct build *build, const struct instance *instance)
 		return;
 	}
 	check_kind(build, instance);
-	if (!way)
-		build_fail(build, instance, scope->line,
-			"scope: fleet needs a way to share the limit; expected fleet = "
-			"exact with it");
 	if (!name_index_find(&build->names, SECTION_FLEET, SLICE("")) && !build->incomplete)
 		build_fail(build, instance, scope->line,
 			"scope: fleet needs a store to share the limit; expected [fleet] with "

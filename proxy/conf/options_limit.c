@@ -15,7 +15,8 @@ static const struct option_word modes[] = {{"enforce", false}, {"shadow", true},
 
 static const struct option_word scopes[] = {{"node", false}, {"fleet", true}, {NULL, 0}};
 
-static const struct option_word fleet_ways[] = {{"exact", CONF_FLEET_EXACT}, {NULL, 0}};
+static const struct option_word fleet_ways[] = {
+	{"lease", CONF_FLEET_LEASE}, {"exact", CONF_FLEET_EXACT}, {NULL, 0}};
 
 static const struct option_word unknowns[] = {
 	{"default", CONF_UNKNOWN_DEFAULT}, {"refuse", CONF_UNKNOWN_REFUSE}, {NULL, 0}};
@@ -51,9 +52,9 @@ const struct option options_limit[] = {
 		.help = "Whether refused requests are charged too."},
 	{"scope", &type_choice, LIVE, AT(of_fleet), .fallback = "node", .words = scopes,
 		.help = "Whether each node counts for itself, or all nodes of the fleet together."},
-	{"fleet", &type_word, LIVE, AT(fleet_way), .words = fleet_ways,
-		.help = "With scope = fleet, how nodes share the limit; exact asks the store for each "
-			"verdict."},
+	{"fleet", &type_word, LIVE, AT(fleet_way), .fallback = "lease", .words = fleet_ways,
+		.help = "With scope = fleet, how nodes share the limit: with lease they take parts of it "
+			"in advance, exact asks the store for each verdict."},
 	{"was", &type_text, LIVE, AT(was),
 		.help = "The name that the limit had before: what was counted under it goes on, over a "
 			"reload or a restart."},

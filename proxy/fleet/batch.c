@@ -6,7 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define FUNCTION "sluice_judge_1"
+const struct batch_function batch_judge = {"sluice_judge_1", ""};
+const struct batch_function batch_lease = {"sluice_lease_1", ":lease"};
 
 enum { ASK = 1, GIVE = 2, CHARGE = 3, LOOK = 4 };
 
@@ -66,8 +67,9 @@ static void put_word(struct batch *batch, uint64_t word)
 
 /* ---- keys and rules -------------------------------------------------------------------------- */
 
-void batch_begin(struct batch *batch, const char *prefix)
+void batch_begin(struct batch *batch, const struct batch_function *function, const char *prefix)
 {
+	batch->function = function;
 	batch->prefix = prefix;
 	batch->keys.len = batch->words.len = batch->all.len = 0;
 	batch->key_count = batch->word_count = batch->rule_count = 0;
@@ -92,14 +94,15 @@ bool batch_has_room(const struct batch *batch, unsigned limits)
 /* The caller is written in braces, so that all of its limits are in one slot of a Redis Cluster. */
 static bool add_key(struct batch *batch, const struct batch_charge *charge)
 {
-	size_t len = strlen(batch->prefix) + 34 + strlen(charge->limit);
+	const char *suffix = batch->function->suffix;
+	size_t len = strlen(batch->prefix) + 34 + strlen(charge->limit) + strlen(suffix);
 	char *at = make_room(batch, &batch->keys, len + 64);
 
 	if (!at)
 		return false;
 	batch->key_at[batch->key_count++] = (uint32_t)batch->keys.len;
-	batch->keys.len += (size_t)sprintf(at, "$%zu\r\n%s{%016" PRIx64 "%016" PRIx64 "}%s\r\n",
-		len, batch->prefix, charge->caller.hi, charge->caller.lo, charge->limit);
+	batch->keys.len += (size_t)sprintf(at, "$%zu\r\n%s{%016" PRIx64 "%016" PRIx64 "}%s%s\r\n",
+		len, batch->prefix, charge->caller.hi, charge->caller.lo, charge->limit, suffix);
 	return true;
 }
 
@@ -176,6 +179,33 @@ void batch_charge(struct batch *batch, const struct batch_charge *charge)
 	put_word(batch, charge->cost);
 }
 
+void batch_ask_lease(struct batch *batch, const struct batch_charge *charges,
+	const struct batch_lease *leases, unsigned count)
+{
+	put_word(batch, ASK);
+	put_word(batch, count);
+	for (unsigned i = 0; i < count; i++) {
+		const struct batch_lease *lease = &leases[i];
+		put_caller(batch, &charges[i]);
+		put_word(batch, charges[i].cost);
+		put_word(batch, lease->slot);
+		put_word(batch, lease->units);
+		put_word(batch, lease->used);
+		put_word(batch, lease->keep);
+		put_word(batch, lease->want);
+		put_word(batch, lease->term_us);
+		put_word(batch, lease->epoch);
+	}
+}
+
+void batch_give_lease(struct batch *batch, const struct batch_charge *charge, uint64_t epoch)
+{
+	put_word(batch, GIVE);
+	put_caller(batch, charge);
+	put_word(batch, charge->cost);
+	put_word(batch, epoch);
+}
+
 static size_t write_rules(const struct batch *batch, uint8_t *out)
 {
 	size_t len = integers_head(out, 1 + 4 * batch->rule_count + batch->word_count);
@@ -201,7 +231,8 @@ bool batch_compose(struct batch *batch, const char **command, size_t *len)
 	all->len = 0;
 	int digits = snprintf(count, sizeof(count), "%u", batch->key_count + 1);
 	put_line(batch, all, "*%u\r\n$5\r\nFCALL\r\n", batch->key_count + 5);
-	put_line(batch, all, "$%zu\r\n" FUNCTION "\r\n", sizeof(FUNCTION) - 1);
+	put_line(
+		batch, all, "$%zu\r\n%s\r\n", strlen(batch->function->name), batch->function->name);
 	put_line(batch, all, "$%d\r\n%s\r\n", digits, count);
 	put_line(batch, all, "$%zu\r\n", strlen(batch->prefix) + 7);
 	put(batch, all, batch->prefix, strlen(batch->prefix));
@@ -234,6 +265,21 @@ bool answer_verdict(
 		limits[i].used = (uint64_t)integers_next(&answer->numbers);
 		limits[i].slot = (uint64_t)integers_next(&answer->numbers);
 		limits[i].time_us = integers_next(&answer->numbers);
+	}
+	return !answer->numbers.wrong;
+}
+
+bool answer_leases(
+	struct answer *answer, unsigned count, bool *admitted, struct answer_lease *limits)
+{
+	*admitted = integers_next(&answer->numbers) == 1;
+	for (unsigned i = 0; i < count; i++) {
+		limits[i].used = (uint64_t)integers_next(&answer->numbers);
+		limits[i].slot = (uint64_t)integers_next(&answer->numbers);
+		limits[i].kept = (uint64_t)integers_next(&answer->numbers);
+		limits[i].got = (uint64_t)integers_next(&answer->numbers);
+		limits[i].time_us = integers_next(&answer->numbers);
+		limits[i].fits = integers_next(&answer->numbers) == 1;
 	}
 	return !answer->numbers.wrong;
 }

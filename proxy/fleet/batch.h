@@ -27,7 +27,16 @@ struct batch_text {
 	size_t len, size;
 };
 
+/* A function of the store. What they keep of a caller is not the same, nor under the same key. */
+struct batch_function {
+	const char *name;
+	const char *suffix; /* of its callers' keys */
+};
+
+extern const struct batch_function batch_judge, batch_lease; /* judge.lua, lease.lua */
+
 struct batch {
+	const struct batch_function *function;
 	const char *prefix;      /* of all keys; not owned */
 	struct batch_text keys;  /* as they are sent */
 	struct batch_text words; /* operations, in integers */
@@ -48,7 +57,7 @@ struct batch_charge {
 };
 
 /* Empties it for a next call. Zeroed memory is a batch that was never begun. */
-void batch_begin(struct batch *batch, const char *prefix);
+void batch_begin(struct batch *batch, const struct batch_function *function, const char *prefix);
 void batch_free(struct batch *batch);
 
 /* Has it room for an operation with so many limits? */
@@ -58,6 +67,8 @@ static inline bool batch_is_empty(const struct batch *batch)
 	return batch->word_count == 0;
 }
 
+/* ---- of judge.lua ---- */
+
 /* Judges by so many limits, all or none; `takes`: and charges them. Without memory these do nothing
  * but note it for batch_compose. */
 void batch_ask(struct batch *batch, const struct batch_charge *charges, unsigned count, bool takes);
@@ -66,6 +77,22 @@ void batch_give(
 	struct batch *batch, const struct batch_charge *charge, uint64_t slot, uint64_t epoch);
 /* Charges `charge->cost`, whether it fits or not. */
 void batch_charge(struct batch *batch, const struct batch_charge *charge);
+
+/* ---- of lease.lua ---- */
+
+/* What a node says of a lease, and wants: a new one, of `want` units and what it keeps of that one,
+ * that ends `term_us` after the store has the request. */
+struct batch_lease {
+	uint64_t slot, epoch; /* that it has; slot 0: none */
+	uint64_t units, used, keep;
+	uint64_t want, term_us;
+};
+
+/* Judges by so many limits, all or none; `leases`: one for each. */
+void batch_ask_lease(struct batch *batch, const struct batch_charge *charges,
+	const struct batch_lease *leases, unsigned count);
+/* Gives back `charge->cost` of what was used less than a window ago, in that epoch. */
+void batch_give_lease(struct batch *batch, const struct batch_charge *charge, uint64_t epoch);
 
 /* The whole command in Redis's protocol, in memory of the batch's until it is begun again; false:
  * memory ran out. */
@@ -87,6 +114,19 @@ struct answer_limit {
 
 /* False when the bytes are no answer. */
 bool answer_begin(struct answer *answer, const void *bytes, size_t len);
+/* One limit's of lease.lua. */
+struct answer_lease {
+	uint64_t used;      /* or on lease */
+	uint64_t slot;      /* of the lease; 0: none */
+	uint64_t kept, got; /* units in it */
+	int64_t time_us;    /* lease.lua */
+	bool fits;          /* the cost; charged, if it was admitted */
+};
+
+/* The next verdict's of lease.lua, as answer_verdict. */
+bool answer_leases(
+	struct answer *answer, unsigned count, bool *admitted, struct answer_lease *limits);
+
 /* The next verdict's; `*admitted` is whether all was charged. False when the answer is wrong. */
 bool answer_verdict(
 	struct answer *answer, unsigned count, bool *admitted, struct answer_limit *limits);

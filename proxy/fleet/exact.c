@@ -13,7 +13,8 @@ static enum way_verdict take(struct account *account, struct account_charge *cha
 /* What the store has charged. */
 static void give(struct account *account, struct account_charge *charge, uint64_t cost)
 {
-	struct fleet_batch *filling = charge->slot != 0 ? fleet_filling(account->worker, 1) : NULL;
+	struct fleet_batch *filling =
+		charge->slot != 0 ? fleet_filling(account->worker, FLEET_JUDGE, 1) : NULL;
 
 	if (!filling)
 		return;
@@ -23,7 +24,7 @@ static void give(struct account *account, struct account_charge *charge, uint64_
 
 static void add(struct account *account, struct account_charge *charge, uint64_t cost)
 {
-	struct fleet_batch *filling = fleet_filling(account->worker, 1);
+	struct fleet_batch *filling = fleet_filling(account->worker, FLEET_JUDGE, 1);
 
 	if (!filling)
 		return;
@@ -31,4 +32,5 @@ static void add(struct account *account, struct account_charge *charge, uint64_t
 	batch_charge(&filling->batch, &more);
 }
 
-const struct way exact_way = {.take = take, .look = take, .give = give, .add = add};
+const struct way exact_way = {
+	.function = FLEET_JUDGE, .take = take, .look = take, .give = give, .add = add};

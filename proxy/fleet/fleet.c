@@ -16,10 +16,14 @@
 /* Retry-After of what nobody could judge. */
 #define RETRY_MS 1000
 
+/* Callers with a lease at a time; memory is taken as they come. */
+#define HANDS 131072
+
 struct fleet {
 	struct authority authority;
 	struct throttle_table *throttles;
 	struct members members;
+	struct hands hands;
 };
 
 static struct throttle_table *table_of(const struct fleet_worker *fleet)
@@ -53,6 +57,7 @@ static struct account *open_account(struct fleet_worker *fleet,
 		struct account_charge *charge = &account->charges[i];
 		charge->cost = charges[i].cost;
 		charge->slot = 0;
+		charge->hand = NULL;
 		charge->delay_max_ns = limit->delay_max_ms * CLOCK_NS_PER_MS;
 		charge->local = limit->of_fleet ? -1 : (int)own_count;
 		charge->way = limit->of_fleet ? way_of(limit->fleet_way) : NULL;
@@ -161,32 +166,67 @@ static void delivered(struct authority_reply *reply)
 	question_free(worker_of(reply->questions), question);
 }
 
-/* Puts it into this round's batch. False: without memory, or the store is away. */
-static bool put_question(struct fleet_worker *fleet, const struct authority_question *asked,
-	struct account *account, const struct throttle_verdict *local)
+/* By leases first: the store's verdict over the others may then be the last word. */
+static enum fleet_function next_function(const struct account *account)
+{
+	for (unsigned i = 0; i < account->count; i++) {
+		const struct account_charge *charge = &account->charges[i];
+		if (account_asks(charge) && charge->way->function == FLEET_LEASE)
+			return FLEET_LEASE;
+	}
+	return FLEET_JUDGE;
+}
+
+static void ask_judge(
+	struct fleet_batch *filling, struct question *question, const struct account *account)
 {
 	struct batch_charge charges[GATE_LIMITS_MAX];
-	struct fleet_batch *filling = fleet_filling(fleet, account->count);
-	struct question *question = filling ? question_new(fleet) : NULL;
 	unsigned count = 0;
 
-	if (!question)
-		return false;
 	for (unsigned i = 0; i < account->count; i++) {
 		const struct account_charge *charge = &account->charges[i];
 		if (account_asks(charge))
 			charges[count++] = account_batch_charge(charge, charge->cost);
 	}
 	batch_ask(&filling->batch, charges, count, !account->refused);
+	question->next = NULL;
+	*filling->end = question;
+	filling->end = &question->next;
+}
+
+/* Puts it into this round's batch. False: without memory, or the store is away. */
+static bool put(struct fleet_worker *fleet, struct question *question)
+{
+	struct account *account = question->account;
+	enum fleet_function function = next_function(account);
+	struct fleet_batch *filling = fleet_filling(fleet, function, account->count);
+
+	if (!filling)
+		return false;
+	if (function == FLEET_LEASE)
+		lease_ask(filling, question, account);
+	else
+		ask_judge(filling, question, account);
+	fleet->pending++;
+	return true;
+}
+
+static bool put_question(struct fleet_worker *fleet, const struct authority_question *asked,
+	struct account *account, const struct throttle_verdict *local)
+{
+	struct question *question = question_new(fleet);
+
+	if (!question)
+		return false;
 	question->account = account;
 	question->local = *local;
 	question->number = asked->number;
 	question->reply.questions = asked->questions;
-	question->next = NULL;
-	*filling->end = question;
-	filling->end = &question->next;
+	if (!put(fleet, question)) {
+		question_free(fleet, question);
+		return false;
+	}
 	question_add(fleet, question);
-	fleet->pending++;
 	worker_count(fleet->worker, STATS_STORE_QUESTIONS);
 	return true;
 }
@@ -299,6 +339,20 @@ static void drop_question(struct question *question, const struct answer_limit *
 	question_free(fleet, question);
 }
 
+void fleet_go_on(struct fleet_worker *fleet, struct question *question, bool answered)
+{
+	fleet->pending--;
+	if (!question->is_open) {
+		give_all_back(question->account);
+		question_free(fleet, question);
+	} else if (answered && account_shared(question->account) > 0) {
+		if (!put(fleet, question))
+			reply_to(question, false, false, NULL);
+	} else {
+		reply_to(question, answered, answered, NULL);
+	}
+}
+
 void fleet_answer(struct fleet_worker *fleet, struct question *first, const char *bytes, size_t len)
 {
 	struct answer answer;
@@ -388,6 +442,10 @@ struct authority *fleet_new(struct throttle_table *throttles)
 	fleet->authority.calls = &fleet_calls;
 	fleet->authority.timeout_ms = AUTHORITY_TIMEOUT_MS;
 	fleet->throttles = throttles;
+	if (!hands_init(&fleet->hands, HANDS)) {
+		free(fleet);
+		return NULL;
+	}
 	members_init(&fleet->members);
 	return &fleet->authority;
 }
@@ -398,7 +456,13 @@ void fleet_free(struct authority *authority)
 		return;
 	struct fleet *fleet = CONTAINER_OF(authority, struct fleet, authority);
 	members_end(&fleet->members);
+	hands_end(&fleet->hands);
 	free(fleet);
+}
+
+struct hands *fleet_hands(struct authority *authority)
+{
+	return &CONTAINER_OF(authority, struct fleet, authority)->hands;
 }
 
 struct members *fleet_members(struct authority *authority)

@@ -13,6 +13,7 @@
  *  - A call whose answer is lost with its connection is not sent again. What it charged stays
  *    charged.
  *  - Given back is only what the same epoch of the store has charged (judge.lua).
+ * `fleet = lease`: lease.h.
  */
 #ifndef FLEET_FLEET_H
 #define FLEET_FLEET_H
@@ -21,6 +22,7 @@
 #include "gate/authority.h"
 
 struct fleet_worker;
+struct hands;
 struct question;
 struct throttle_table;
 
@@ -42,6 +44,13 @@ void fleet_look(struct authority *authority, struct fleet_nodes *nodes);
 
 /* What the first worker keeps up to date. */
 struct members *fleet_members(struct authority *authority);
+
+/* What the node has on lease. */
+struct hands *fleet_hands(struct authority *authority);
+
+/* The limits of this question that are leased have been judged, or could not be (`answered`): the
+ * rest of them is, and it is replied to. */
+void fleet_go_on(struct fleet_worker *fleet, struct question *question, bool answered);
 
 /* A call of a batch was answered (bytes), or failed (NULL): its questions are replied to. */
 void fleet_answer(

@@ -22,22 +22,40 @@ static const struct conf_fleet *conf_of(const struct fleet_worker *fleet)
 
 /* ---- batches --------------------------------------------------------------------------------- */
 
-static struct fleet_batch *batch_new(struct fleet_worker *fleet)
+static struct fleet_batch *batch_make(enum fleet_function function)
 {
-	struct fleet_batch *made = fleet->spare_batches;
+	struct fleet_batch *made = calloc(1, sizeof(*made));
+
+	if (!made || function == FLEET_JUDGE)
+		return made;
+	made->parts = calloc(LEASE_PARTS_MOST, sizeof(*made->parts));
+	if (!made->parts) {
+		free(made);
+		made = NULL;
+	}
+	return made;
+}
+
+static struct fleet_batch *batch_new(struct fleet_worker *fleet, enum fleet_function function)
+{
+	static const struct batch_function *const functions[] = {
+		[FLEET_JUDGE] = &batch_judge, [FLEET_LEASE] = &batch_lease};
+	struct fleet_batch *made = fleet->spare_batches[function];
 
 	if (made)
-		fleet->spare_batches = made->next;
+		fleet->spare_batches[function] = made->next;
 	else
-		made = calloc(1, sizeof(*made));
+		made = batch_make(function);
 	if (!made)
 		return NULL;
+	made->function = function;
+	made->part_count = 0;
 	made->worker = fleet;
 	made->next = NULL;
 	made->first = NULL;
 	made->end = &made->first;
 	made->call.is_again = false;
-	batch_begin(&made->batch, fleet->prefix);
+	batch_begin(&made->batch, functions[function], fleet->prefix);
 	return made;
 }
 
@@ -46,9 +64,12 @@ static void finish(struct fleet_batch *batch, const char *bytes, size_t len)
 {
 	struct fleet_worker *fleet = batch->worker;
 
-	fleet_answer(fleet, batch->first, bytes, len);
-	batch->next = fleet->spare_batches;
-	fleet->spare_batches = batch;
+	if (batch->function == FLEET_LEASE)
+		lease_answer(batch, bytes, len);
+	else
+		fleet_answer(fleet, batch->first, bytes, len);
+	batch->next = fleet->spare_batches[batch->function];
+	fleet->spare_batches[batch->function] = batch;
 }
 
 /* While something is in flight, the first of it has its time. */
@@ -86,11 +107,11 @@ static void on_answer(struct store_call *call, const char *bytes, size_t len)
 	finish(batch, bytes, len);
 }
 
-static void send_batch(struct fleet_worker *fleet)
+static void send_batch(struct fleet_worker *fleet, enum fleet_function function)
 {
-	struct fleet_batch *batch = fleet->filling;
+	struct fleet_batch *batch = fleet->filling[function];
 
-	fleet->filling = NULL;
+	fleet->filling[function] = NULL;
 	batch->call.answered = on_answer;
 	if (!batch_compose(&batch->batch, &batch->call.command, &batch->call.len) ||
 		!store_link_send(&fleet->store, &batch->call)) {
@@ -104,15 +125,23 @@ static void send_batch(struct fleet_worker *fleet)
 	watch_silence(fleet);
 }
 
-struct fleet_batch *fleet_filling(struct fleet_worker *fleet, unsigned limits)
+static bool has_room(const struct fleet_batch *batch, unsigned limits)
+{
+	return batch_has_room(&batch->batch, limits) &&
+	       (!batch->parts || batch->part_count + limits <= LEASE_PARTS_MOST);
+}
+
+struct fleet_batch *fleet_filling(
+	struct fleet_worker *fleet, enum fleet_function function, unsigned limits)
 {
 	if (fleet->store.state != STORE_READY)
 		return NULL;
-	if (fleet->filling && !batch_has_room(&fleet->filling->batch, limits))
-		send_batch(fleet);
-	if (!fleet->filling)
-		fleet->filling = batch_new(fleet);
-	return fleet->filling;
+	struct fleet_batch **filling = &fleet->filling[function];
+	if (*filling && !has_room(*filling, limits))
+		send_batch(fleet, function);
+	if (!*filling)
+		*filling = batch_new(fleet, function);
+	return *filling;
 }
 
 bool fleet_can_ask(const struct fleet_worker *fleet)
@@ -127,10 +156,14 @@ bool fleet_can_ask(const struct fleet_worker *fleet)
 static bool send_all(struct loop_stage *stage)
 {
 	struct fleet_worker *fleet = CONTAINER_OF(stage, struct worker, fleet.stage)->fleet.own;
-	bool has_work = fleet && fleet->filling && !batch_is_empty(&fleet->filling->batch);
+	bool has_work = false;
 
-	if (has_work)
-		send_batch(fleet);
+	for (int i = 0; fleet && i < FLEET_FUNCTIONS; i++) {
+		if (!fleet->filling[i] || batch_is_empty(&fleet->filling[i]->batch))
+			continue;
+		send_batch(fleet, i);
+		has_work = true;
+	}
 	if (fleet)
 		store_link_flush(&fleet->store);
 	return has_work;
@@ -178,17 +211,20 @@ static void on_changed(struct store_link *store)
 
 static void leave_store(struct fleet_worker *fleet)
 {
-	if (fleet->worker->index == 0) {
+	leases_return(&fleet->leases);
+	if (fleet->filling[FLEET_LEASE])
+		send_batch(fleet, FLEET_LEASE);
+	if (fleet->worker->index == 0)
 		joining_leave(&fleet->joining);
-		store_link_flush(&fleet->store);
-	}
+	store_link_flush(&fleet->store);
 	if (fleet->store.state != STORE_OFF)
 		store_link_close(&fleet->store);
 	count_link(fleet, false);
-	if (fleet->filling) {
-		struct fleet_batch *filling = fleet->filling;
-		fleet->filling = NULL;
-		finish(filling, NULL, 0);
+	for (int i = 0; i < FLEET_FUNCTIONS; i++) {
+		struct fleet_batch *filling = fleet->filling[i];
+		fleet->filling[i] = NULL;
+		if (filling)
+			finish(filling, NULL, 0);
 	}
 	free(fleet->prefix);
 	fleet->prefix = NULL;
@@ -231,6 +267,7 @@ static bool make(struct worker *worker, struct site *site)
 	worker->fleet.stage.run = send_all;
 	loop_add_stage(&worker->loop, LOOP_WRITE, &worker->fleet.stage);
 	deadline_init(&fleet->silence, worker->loop.base, on_silence);
+	leases_init(&fleet->leases, fleet, fleet->authority ? fleet_hands(fleet->authority) : NULL);
 	joining_init(&fleet->joining, fleet->authority ? fleet_members(fleet->authority) : NULL,
 		&worker->loop, &fleet->store);
 	return store_link_init(&fleet->store, &worker->loop,
@@ -244,6 +281,7 @@ static void end(struct worker *worker)
 	deadline_end(&worker->fleet.own->silence);
 	joining_end(&worker->fleet.own->joining);
 	store_link_end(&worker->fleet.own->store);
+	leases_end(&worker->fleet.own->leases);
 }
 
 static void free_part(struct worker *worker)
@@ -252,11 +290,14 @@ static void free_part(struct worker *worker)
 
 	if (!fleet)
 		return;
-	while (fleet->spare_batches) {
-		struct fleet_batch *batch = fleet->spare_batches;
-		fleet->spare_batches = batch->next;
-		batch_free(&batch->batch);
-		free(batch);
+	for (int i = 0; i < FLEET_FUNCTIONS; i++) {
+		while (fleet->spare_batches[i]) {
+			struct fleet_batch *batch = fleet->spare_batches[i];
+			fleet->spare_batches[i] = batch->next;
+			batch_free(&batch->batch);
+			free(batch->parts);
+			free(batch);
+		}
 	}
 	questions_clear(fleet);
 	names_free(fleet->store.names); /* of a worker that never began */

@@ -10,8 +10,9 @@ extern const struct worker_part fleet_part;
 /* Can the store be asked now, and is likely to answer in time? */
 bool fleet_can_ask(const struct fleet_worker *fleet);
 
-/* A batch that is sent at the end of this round, with room for so many limits; NULL: the store is
- * away, or without memory. */
-struct fleet_batch *fleet_filling(struct fleet_worker *fleet, unsigned limits);
+/* A batch for this function that is sent at the end of this round, with room for so many limits;
+ * NULL: the store is away, or without memory. */
+struct fleet_batch *fleet_filling(
+	struct fleet_worker *fleet, enum fleet_function function, unsigned limits);
 
 #endif

@@ -41,6 +41,11 @@ static void take_lines(struct joining *joining, const char *bytes, size_t len)
 {
 	struct members *members = joining->members;
 	char *lines = strndup(bytes, len);
+	unsigned count = len > 0;
+
+	for (size_t i = 0; i < len; i++)
+		count += bytes[i] == '\n';
+	atomic_store_explicit(&members->count, count, memory_order_relaxed); /* a number alone */
 
 	pthread_mutex_lock(&members->lock);
 	if (lines) {

@@ -7,6 +7,7 @@
 #define FLEET_MEMBERS_H
 
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -22,6 +23,7 @@ struct members {
 	char name[MEMBERS_NAME_BYTES]; /* that it joined by; "": it has not */
 	char *lines;                   /* join.lua's answer; NULL: none yet */
 	uint64_t answered_ns;          /* monotonic */
+	atomic_uint count;             /* of live nodes, then; without the lock */
 };
 
 void members_init(struct members *members);

@@ -12,6 +12,8 @@
 #include <stdint.h>
 
 #include "fleet/batch.h"
+#include "fleet/hand.h"
+#include "fleet/lease.h"
 #include "fleet/members.h"
 #include "fleet/rule.h"
 #include "fleet/store_link.h"
@@ -28,9 +30,11 @@ struct account_charge {
 	uint64_t cost;
 	uint64_t slot; /* of the charge at the store; 0: nothing is charged there */
 	uint64_t delay_max_ns;
-	int local;             /* of the node's own limits: its place in `local`; else -1 */
-	const struct way *way; /* of the fleet's limits; else NULL */
-	enum way_verdict said; /* by the way */
+	struct hand *hand;        /* of lease: its caller's; NULL: none */
+	uint64_t epoch, taken_ns; /* of lease: slot's */
+	int local;                /* of the node's own limits: its place in `local`; else -1 */
+	const struct way *way;    /* of the fleet's limits; else NULL */
+	enum way_verdict said;    /* by the way */
 	struct throttle_outcome outcome; /* unless it said WAY_ASK */
 };
 
@@ -75,6 +79,9 @@ struct fleet_batch {
 	struct fleet_worker *worker;
 	struct question *first, **end; /* those that it asks, in this order */
 	uint64_t sent_ms;
+	enum fleet_function function;
+	struct lease_part *parts; /* of FLEET_LEASE; LEASE_PARTS_MOST */
+	unsigned part_count;
 	struct batch batch;
 };
 
@@ -96,9 +103,10 @@ struct fleet_worker {
 	struct store_link store;
 	char *prefix; /* of the store's keys */
 	struct fleet_name *names;
-	struct fleet_batch *filling; /* not sent yet */
+	struct fleet_batch *filling[FLEET_FUNCTIONS]; /* not sent yet; NULL: none */
 	struct fleet_batch *in_flight, **in_flight_end;
-	struct fleet_batch *spare_batches;
+	struct fleet_batch *spare_batches[FLEET_FUNCTIONS];
+	struct leases leases;
 	struct account *spare_accounts;
 	struct question *spare_questions;
 	struct question *chains[FLEET_CHAINS]; /* open ones, by their numbers */

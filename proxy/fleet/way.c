@@ -3,10 +3,12 @@
 #include <assert.h>
 
 #include "fleet/exact.h"
+#include "fleet/lease.h"
 #include "fleet/question.h"
 
 static const struct way *const ways[] = {
 	[CONF_FLEET_EXACT] = &exact_way,
+	[CONF_FLEET_LEASE] = &lease_way,
 };
 
 const struct way *way_of(enum conf_fleet_way way)

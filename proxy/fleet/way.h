@@ -25,7 +25,11 @@ enum way_verdict {
 	WAY_ASK,
 };
 
+/* What the store runs for it. A request that needs both is judged by leases first. */
+enum fleet_function { FLEET_JUDGE, FLEET_LEASE, FLEET_FUNCTIONS };
+
 struct way {
+	enum fleet_function function;
 	/* Takes charge->cost where the node can say whether it fits. */
 	enum way_verdict (*take)(struct account *account, struct account_charge *charge);
 	/* Says what is left where another limit refuses the request: UNTAKEN or ASK. */

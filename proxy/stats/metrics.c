@@ -19,6 +19,7 @@ static const char *const limit_verdicts[STATS_LIMIT_VERDICTS] = {
 };
 
 static const char *const message_sides[] = {"client", "server"};
+static const char *const lease_verdicts[] = {"admit", "refuse"};
 static const char *const bodies[] = {"request", "response"};
 
 static const char *const send_results[STATS_SEND_RESULTS] = {
@@ -53,6 +54,11 @@ const struct stats_metric stats_metrics[] = {
 		"Calls to the fleet's store; one has the questions of a worker's turn."},
 	{"sluice_fleet_unanswered_total", STATS_COUNTER, STATS_NODE, STATS_STORE_UNANSWERED, {{0}},
 		"Requests that store_down decided, as the fleet's store did not answer in time."},
+	{"sluice_fleet_leased_total", STATS_COUNTER, STATS_NODE, STATS_STORE_LEASED, {{0}},
+		"Parts of callers' quotas that the fleet's store has given this node in advance."},
+	{"sluice_fleet_lease_verdicts_total", STATS_COUNTER, STATS_NODE, STATS_LEASE_TAKEN,
+		{{"verdict", VALUES(lease_verdicts)}},
+		"Limits that this node decided for a request without asking the fleet's store."},
 	{"sluice_requests_total", STATS_COUNTER, STATS_ROUTE, STATS_REQUESTS,
 		{{"status", VALUES(statuses)}, {"verdict", VALUES(verdicts)}},
 		"Exchanges that ended, by the class of their status and the verdict of the "

@@ -380,7 +380,7 @@ def operators(t):
 
 
 CASES = (
-    ("[limit a]\nrate = 1 per 1s\nscope = fleet\n", "expected fleet = exact with it"),
+    ("[limit a]\nrate = 1 per 1s\nscope = fleet\n", "expected [fleet] with store"),
     ("[limit a]\nrate = 1 per 1s\nscope = fleet\nfleet = exact\n", "expected [fleet] with store"),
     ("[fleet]\n", "[fleet] has no store"),
     ("[fleet]\nstore = http://x\n", "does not begin with redis://"),

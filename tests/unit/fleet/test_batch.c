@@ -51,7 +51,7 @@ static void one_verdict_is_composed(void **state)
 	size_t len;
 
 	(void)state;
-	batch_begin(batch, "p");
+	batch_begin(batch, &batch_judge, "p");
 	assert_true(batch_is_empty(batch));
 	batch_ask(batch, &charge, 1, true);
 	assert_true(batch_compose(batch, &command, &len));
@@ -79,7 +79,7 @@ static void the_same_caller_is_one_key(void **state)
 	size_t len;
 
 	(void)state;
-	batch_begin(batch, "p");
+	batch_begin(batch, &batch_judge, "p");
 	batch_ask(batch, both, 2, true);
 	batch_ask(batch, both, 1, false);
 	batch_give(batch, &both[1], 77, 99);
@@ -88,7 +88,7 @@ static void the_same_caller_is_one_key(void **state)
 	assert_true(batch_compose(batch, &command, &len));
 	struct integers numbers = request_of(command, len);
 	assert_numbers(&numbers, expected, sizeof(expected) / sizeof(expected[0]));
-	batch_begin(batch, "p");
+	batch_begin(batch, &batch_judge, "p");
 	assert_true(batch_is_empty(batch));
 	batch_charge(batch, &other);
 	assert_int_equal(batch->key_count, 1);
@@ -103,7 +103,7 @@ static void it_fills_up(void **state)
 	unsigned asked = 0;
 
 	(void)state;
-	batch_begin(batch, "p");
+	batch_begin(batch, &batch_judge, "p");
 	for (; batch_has_room(batch, 2); asked++) {
 		struct batch_charge pair[] = {
 			charge_of(&five, "a", asked << 4), charge_of(&five, "b", asked << 4)};
@@ -112,7 +112,7 @@ static void it_fills_up(void **state)
 	assert_true(asked >= BATCH_KEYS_MOST / 2 - 1);
 	assert_int_equal(batch->key_count, 2 * asked);
 	assert_true(batch->key_count <= BATCH_KEYS_MOST);
-	batch_begin(batch, "p");
+	batch_begin(batch, &batch_judge, "p");
 	for (asked = 0; batch_has_room(batch, 1); asked++) {
 		rules[asked] = five;
 		rules[asked].quota = asked + 1;
@@ -171,6 +171,44 @@ static void rules_are_exact_where_they_can_be(void **state)
 	assert_int_equal(rule_of(&limit).window_us, 1001);
 }
 
+static void leases_are_asked_and_answered(void **state)
+{
+	static const int64_t expected[] = {
+		1, 5, 1000000, 1, 0, 1, 1, 2, 1, 3, 70, 9, 4, 5, 8, 250000, 77, 2, 2, 1, 2, 77};
+	static const uint8_t bytes[] = {0x99, 1, 2, 1, 6, 70, 5, 3, 0xff, 1};
+	struct batch *batch = calloc(1, sizeof(*batch));
+	struct batch_charge charge = charge_of(&five, "it", 0xabc);
+	struct batch_lease lease = {70, 77, 9, 4, 5, 8, 250000};
+	struct answer_lease found;
+	struct answer answer;
+	const char *command;
+	bool admitted;
+	size_t len;
+
+	(void)state;
+	batch_begin(batch, &batch_lease, "p");
+	charge.cost = 3;
+	batch_ask_lease(batch, &charge, &lease, 1);
+	charge.cost = 2;
+	batch_give_lease(batch, &charge, 77);
+	assert_true(batch_compose(batch, &command, &len));
+	assert_non_null(strstr(command, "$14\r\nsluice_lease_1\r\n"));
+	assert_non_null(strstr(command, "$43\r\np{00000000000000000000000000000abc}it:lease\r\n"));
+	struct integers numbers = request_of(command, len);
+	assert_numbers(&numbers, expected, sizeof(expected) / sizeof(expected[0]));
+	batch_free(batch);
+	free(batch);
+	assert_true(answer_begin(&answer, bytes, sizeof(bytes)));
+	assert_true(answer_leases(&answer, 1, &admitted, &found));
+	assert_true(admitted && found.fits);
+	assert_int_equal(found.used, 6);
+	assert_int_equal(found.slot, 70);
+	assert_int_equal(found.kept, 5);
+	assert_int_equal(found.got, 3);
+	assert_int_equal(found.time_us, -1);
+	assert_false(answer_leases(&answer, 1, &admitted, &found));
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -179,6 +217,7 @@ int main(void)
 		cmocka_unit_test(it_fills_up),
 		cmocka_unit_test(answers_are_read),
 		cmocka_unit_test(rules_are_exact_where_they_can_be),
+		cmocka_unit_test(leases_are_asked_and_answered),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,0 +1,190 @@
+"""Limits of a fleet of which nodes take parts in advance (fleet = lease). What is claimed of times is
+claimed as in promise.py: a window that was too full for certain."""
+import re
+import signal
+import time
+
+from lib.fields import told, wait_ms
+from lib.fleet import Load, ask, judge, limit, nodes
+from lib.process import until
+from lib.redis import Redis
+from lib.sluice import to
+from lib.tap import equal, main, test, true
+
+
+def leased(name, rate, more=""):
+    return limit(name, rate, more).replace("fleet = exact", "fleet = lease")
+
+
+def calls(redis):
+    found = re.search(r"cmdstat_fcall:calls=(\d+)", redis.connect().ask("INFO", "commandstats").decode())
+    return int(found[1]) if found else 0
+
+
+def on_lease(redis, name="it"):
+    """Callers that the store keeps."""
+    return len(redis.connect().ask("KEYS", f"sluice{{*}}{name}:lease"))
+
+
+# ---- one caller ---------------------------------------------------------------------------------
+
+@test("most requests need no store, and a whole quota can be used, on one node or another")
+def one_caller(t):
+    redis = Redis(t)
+    origin = t.origin()
+    sections = leased("it", "400 per 1h") + to(origin, route="limits = it")
+    one, two = [t.client(n) for n in nodes(t, redis, sections, 2)]
+    statuses = [ask(one).status for _ in range(300)]
+    equal(statuses, [200] * 300, "of one node")
+    made = calls(redis)
+    t.note(f"{made} calls for 300 requests")
+    true(made <= 60, f"{made} calls for 300 requests")
+    refused = ask(two)
+    while refused.status == 200:
+        statuses.append(200)
+        refused = ask(two)
+    equal(refused.status, 429, "beyond it")
+    true(300 < len(statuses) <= 400, f"{len(statuses)} were admitted")
+    t.note(f"{400 - len(statuses)} of 400 were on lease at the other node")
+    true(0 < wait_ms(refused) <= 3_600_000, f"a wait of {wait_ms(refused)} ms")
+    equal(told(refused).left["it"]["r"], 0, "left")
+    equal(told(refused).policy["it"]["q"], 400, "the quota")
+
+
+@test("a small quota is judged by the store for each request, and says exactly when to retry")
+def small(t):
+    redis = Redis(t)
+    origin = t.origin()
+    sections = leased("it", "4 per 2s") + to(origin, route="limits = it")
+    clients = [t.client(n) for n in nodes(t, redis, sections, 2)]
+    left = [told(ask(clients[n % 2])).left["it"]["r"] for n in range(4)]
+    equal(left, [3, 2, 1, 0], "what each node says is left")
+    wait = wait_ms(ask(clients[0]))
+    true(0 < wait <= 2000, f"a wait of {wait} ms")
+    time.sleep(wait / 1000)
+    equal(ask(clients[1]).status, 200, "after the time that the other node said")
+
+
+@test("what is over is returned: a quota that one node held is another's when it ends")
+def returned(t):
+    redis = Redis(t)
+    origin = t.origin()
+    sections = leased("it", "60 per 10s") + to(origin, route="limits = it")
+    one, two = [t.client(n) for n in nodes(t, redis, sections, 2)]
+    equal([ask(one).status for _ in range(10)], [200] * 10, "a lease is taken")
+    at = time.monotonic()
+    used = 10
+    while used < 60 and time.monotonic() < at + 9:
+        answer = ask(two)
+        used += answer.status == 200
+        if answer.status == 429:
+            time.sleep(min(wait_ms(answer), 200) / 1000)
+    equal(used, 60, "all of it was used within the window, though the first node had a part")
+
+
+@test("costs, refunds, and limits that are leased, exact and of the node, all or none")
+def afterwards(t):
+    redis = Redis(t)
+
+    def handler(x):
+        x.read_body()
+        fields = [("X-Cost", "4")] if x.request.target.startswith("/cost") else []
+        x.reply(500 if x.request.target.startswith("/fail") else 200, b"x", fields=fields)
+    origin = t.origin(handler)
+    sections = (leased("it", "100 per 1h") + limit("narrow", "3 per 1h") + leased("tiny", "3 per 1h")
+                + to(origin, route="limits = it")
+                + "[route cost]\npath = /cost\nupstream = origin\nlimits = it\ncost = response:X-Cost\n"
+                + "[route fail]\npath = /fail\nupstream = origin\nlimits = it\nrefund = 5xx\n"
+                + "[route narrow]\npath = /narrow\nupstream = origin\nlimits = it, narrow\n"
+                + "[route tiny]\npath = /tiny\nupstream = origin\nlimits = it, tiny\n")
+    node, = nodes(t, redis, sections, 1)
+    client = t.client(node)
+    left = lambda answer: told(answer).left["it"]["r"]
+    said = [left(ask(client)) for _ in range(40)]
+    equal((said[0], said[-1]), (99, 60), "left after the first and the last")
+    for _ in range(20):
+        equal(ask(client, path="/fail").status, 500, "a failure")
+    until(lambda: left(ask(client, path="/fail")) == 59, "failures are given back")
+    equal(ask(client, path="/cost").status, 200, "a cost of 4")
+    until(lambda: left(ask(client, path="/fail")) == 55, "what it cost in truth")
+    for path in ("/narrow", "/tiny"):
+        before = left(ask(client, path="/fail")) + 1
+        equal([ask(client, path=path).status for _ in range(5)], [200, 200, 200, 429, 429], path)
+        until(lambda: left(ask(client, path="/fail")) == before - 4, "of the wide one only what was admitted")
+
+
+# ---- the promise --------------------------------------------------------------------------------
+
+@test("the promise over three nodes under load, and what leases leave unused", workers=[2])
+def promise(t):
+    redis = Redis(t)
+    origin = t.origin(lambda x: x.reply(200, b"x"))
+    sections = leased("it", "150 per 2s") + to(origin, route="limits = it")
+    load = Load(t, 3).begin(nodes(t, redis, sections))
+    origin.wait(lambda: len(origin.requests) >= 600, "four windows' worth")
+    spans = judge(t, load, origin, 150, 2.0)
+    took = spans[-1][0] - spans[0][0]
+    t.note(f"{len(spans)} in {took:.1f} s: {100 * len(spans) / (150 * (took / 2 + 1)):.0f} % of the quota")
+    t.note(f"{calls(redis)} calls for {len(load.sent)} requests")
+    equal(load.count(503), 0, "answers without a verdict")
+
+
+@test("five nodes: one stopped for a while, one killed, one restarted: no window is too full", workers=[2])
+def nodes_fail(t):
+    redis = Redis(t)
+    origin = t.origin(lambda x: x.reply(200, b"x"))
+    sections = leased("it", "200 per 2s") + to(origin, route="limits = it")
+    all_nodes = nodes(t, redis, sections, 5, fleet="store_timeout = 2s\nmembership_lease = 1s")
+    load = Load(t, 2).begin(all_nodes)
+
+    def more(count):
+        at = len(origin.requests)
+        origin.wait(lambda: len(origin.requests) >= at + count, "requests")
+    more(200)
+    all_nodes[1].process.stop()
+    more(300)
+    all_nodes[1].process.signal(signal.SIGCONT)
+    more(100)
+    all_nodes[2].process.kill()
+    all_nodes[2].ended = True
+    more(300)
+    all_nodes[3].terminate()
+    all_nodes[3].wait()
+    more(300)
+    judge(t, load, origin, 200, 2.0)
+
+
+@test("a store that stands still or is killed: leases in hand last until they end, no window too full",
+      workers=[2])
+def store_fails(t):
+    redis = Redis(t)
+    origin = t.origin(lambda x: x.reply(200, b"x"))
+    sections = leased("it", "150 per 2s") + to(origin, route="limits = it")
+    all_nodes = nodes(t, redis, sections, fleet="store_timeout = 100ms")
+    load = Load(t, 2).begin(all_nodes)
+    origin.wait(lambda: len(origin.requests) >= 300, "requests")
+    redis.stop()
+    until(lambda: load.count(503) > 50, "refusals without a verdict")
+    redis.go_on()
+    at = len(origin.requests)
+    origin.wait(lambda: len(origin.requests) >= at + 300, "requests after it")
+    judge(t, load, origin, 150, 2.0)
+
+
+@test("a node that ends returns its leases", workers=[2])
+def leaves(t):
+    redis = Redis(t)
+    origin = t.origin()
+    sections = leased("it", "100 per 1h") + to(origin, route="limits = it")
+    one, two = nodes(t, redis, sections, 2)
+    equal([ask(t.client(one)).status for _ in range(20)], [200] * 20, "a lease is taken")
+    one.terminate()
+    equal(one.wait(), 0, "a clean end")
+    client = t.client(two)
+    admitted = 0
+    while ask(client).status == 200:
+        admitted += 1
+    true(75 <= admitted <= 80, f"the other node gets the rest, {admitted} of 80")
+
+
+main()

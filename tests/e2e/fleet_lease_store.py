@@ -1,0 +1,260 @@
+"""The store's function for leases (proxy/fleet/lease.lua) by itself, in a real Redis: random operations
+beside a plain oracle, by a clock that the test sets, also backwards; and nodes that use their leases
+as they may, of which no window holds too much."""
+import os
+import re
+
+from lib.redis import Redis, pack, unpack
+from lib.tap import equal, main, test, true
+
+SOURCE = os.path.join(os.environ.get("top_srcdir", "."), "proxy", "fleet", "lease.lua")
+ASK, GIVE, CHARGE = 1, 2, 3
+
+
+def function_with_clock():
+    """The function by the time that stands in the key `clock`; callers do not expire by Redis's own."""
+    with open(SOURCE, encoding="utf-8") as source:
+        text = source.read()
+    text, found = re.subn(r"call\('TIME'\)", "{ 0, call('GET', 'clock') }", text)
+    equal(found, 1, "places that ask for the time")
+    text, found = re.subn(r"'EX',\s*string.format\([^)]*\) \+ 2\)\)", "'EX', 100000)", text)
+    equal(found, 1, "places that let callers expire")
+    return text
+
+
+class Rule:
+    def __init__(self, quota, window, slots, shadow=False):
+        self.quota, self.window, self.shadow = quota, window, shadow
+        self.quantum = 1 if quota <= slots else -(-window // (slots - 1))
+
+    def words(self):
+        return [self.quota, self.window, self.quantum, int(self.shadow)]
+
+
+class Oracle:
+    """What is used and on lease of one caller, by slot: [used, leased]. What counts no more when it is
+    changed is forgotten: a clock that goes back does not bring it back."""
+
+    def __init__(self, rule):
+        self.rule, self.slots, self.kept, self.changed = rule, {}, {}, False
+
+    def begin(self, now):
+        self.slots = {s: list(c) for s, c in self.kept.items() if self.ends(s, now) > 0 and sum(c) > 0}
+        self.changed = False
+
+    def end(self):
+        if self.changed:
+            self.kept = self.slots
+
+    def ends(self, slot, now):
+        return (slot + 1) * self.rule.quantum + self.rule.window - now
+
+    def total(self):
+        return sum(sum(c) for c in self.slots.values())
+
+    def add(self, slot, used, leased):
+        count = self.slots.setdefault(slot, [0, 0])
+        self.changed = True
+        count[0] += used
+        count[1] += leased
+
+    def settle(self, now, slot, units, used, keep):
+        if slot not in self.slots or self.slots[slot][1] < units:
+            return 0
+        self.add(slot, 0, -units)
+        self.add(min(slot, now // self.rule.quantum), used, 0)
+        return keep
+
+    def give(self, cost):
+        for slot in sorted(self.slots):
+            self.changed = True
+            taken = min(cost, self.slots[slot][0])
+            self.slots[slot][0] -= taken
+            cost -= taken
+            if cost == 0 or self.slots[slot][1] > 0:
+                return
+
+    def free_in(self, now, missing, whole=False):
+        first = None
+        for slot in sorted(self.slots):
+            missing -= sum(self.slots[slot])
+            ends = (slot + 1) * self.rule.quantum - now
+            if self.slots[slot][1] > 0 and ends > 0 and first is None and not whole:
+                first = ends
+            if missing <= 0:
+                return min(ends + self.rule.window, first if first is not None else 1 << 62)
+        return first or 0
+
+    def time(self, now, cost, missing):
+        total, quota = self.total(), self.rule.quota
+        if missing > 0:
+            return -1 if cost > quota else self.free_in(now, missing)
+        if total == 0:
+            return 0
+        return self.free_in(now, total - quota + 1) if total >= quota else self.free_in(now, total, True)
+
+
+class Pair:
+    def __init__(self, t, rules):
+        self.redis = Redis(t).connect()
+        self.redis.ask("FUNCTION", "LOAD", function_with_clock())
+        self.now, self.epoch, self.rules = 1_800_000_000_000_000, 0, rules
+        self.oracles = {caller: Oracle(rule) for caller, rule in rules.items()}
+
+    def call(self, operations):
+        """Operations of (ASK, [(caller, cost, slot, units, used, keep, want, term), ...]) or
+        (GIVE, caller, cost) or (CHARGE, caller, cost)."""
+        keys, rules, words = ["f{epoch}"], [], []
+
+        def number(items, item):
+            if item not in items:
+                items.append(item)
+            return items.index(item) + 1
+        for kind, *rest in operations:
+            words.append(kind)
+            if kind == ASK:
+                words.append(len(rest[0]))
+                for caller, *fields in rest[0]:
+                    words += [number(keys, caller), number(rules, self.rules[caller]), *fields, self.epoch]
+            else:
+                words += [number(keys, rest[0]), number(rules, self.rules[rest[0]]), rest[1]]
+                words += [self.epoch] if kind == GIVE else []
+        request = [len(rules)] + [w for rule in rules for w in rule.words()] + words
+        self.redis.ask("SET", "clock", self.now)
+        answer = unpack(self.redis.ask("FCALL", "sluice_lease_1", len(keys), *keys, pack(request)))
+        equal(answer[0], self.now, "the time")
+        self.epoch = answer[1]
+        return answer[2:]
+
+    def expect(self, operations):
+        answer, now = [], self.now
+        for oracle in self.oracles.values():
+            oracle.begin(now)
+        for kind, *rest in operations:
+            if kind == GIVE:
+                self.oracles[rest[0]].give(rest[1])
+            elif kind == CHARGE:
+                self.oracles[rest[0]].add(now // self.rules[rest[0]].quantum, rest[1], 0)
+            else:
+                answer += self.expect_ask(rest[0])
+        for oracle in self.oracles.values():
+            oracle.end()
+        return answer
+
+    def expect_ask(self, charges):
+        now, kept, answer, admitted = self.now, {}, [], 1
+        for caller, _, slot, units, used, keep, _, _ in charges:
+            kept[caller] = self.oracles[caller].settle(now, slot, units, used, keep) if slot else 0
+        for caller, cost, *_ in charges:
+            oracle = self.oracles[caller]
+            if cost and oracle.total() + kept[caller] + cost > oracle.rule.quota and not oracle.rule.shadow:
+                admitted = 0
+        for caller, cost, _, _, _, _, want, term in charges:
+            oracle, keep = self.oracles[caller], kept[caller]
+            missing = oracle.total() + keep + max(cost, 1) - oracle.rule.quota
+            if admitted and missing <= 0 and cost:
+                oracle.add(now // oracle.rule.quantum, cost, 0)
+            free = oracle.rule.quota - oracle.total() - keep
+            got = max(0, min(want if missing <= 0 else 0, -(-free // 2)))
+            slot = (now + term) // oracle.rule.quantum if keep + got else 0
+            if slot:
+                oracle.add(slot, 0, keep + got)
+            answer += [oracle.total(), slot, keep, got, oracle.time(now, cost, missing), int(missing <= 0)]
+        return [admitted] + answer
+
+
+def any_rules(random):
+    return {f"f{{{n}}}{name}:lease": Rule(random.choice([1, 3, 20, 31, 100, 5000]),
+                                        random.choice([1_000_000, 10_000_000]), random.choice([31, 8, 255]),
+                                        random.random() < 0.1)
+            for n in range(5) for name in "ab"}
+
+
+def any_charge(random, caller, rule, held, now):
+    """What it says of the leases that it has is true, most of the time."""
+    slot = units = used = keep = 0
+    if held.get(caller) and random.random() < 0.8:
+        slot, units = held[caller].pop(random.randrange(len(held[caller])))
+        used = random.randint(0, units)
+        keep = random.randint(0, units - used) if random.random() < 0.6 else 0
+        units += random.random() < 0.05
+    return (caller, random.choice([0, 0, 1, 1, 2, 30]), slot, units, used, keep,
+            random.choice([0, 1, 10, rule.quota]), rule.window // random.choice([4, 4, 10]))
+
+
+@test("random operations: the same as a plain oracle says", workers=[1])
+def oracle(t):
+    random, rules = t.random, any_rules(t.random)
+    pair, held, got = Pair(t, rules), {}, 0
+    for step in range(4000):
+        pair.now += random.choice([0, 1, 1000, 50_000, 300_000]) if random.random() < 0.97 else 12_000_000
+        if random.random() < 0.005:
+            pair.now -= random.choice([1, 100_000, 3_000_000])
+        operations = []
+        for _ in range(random.choice([1, 1, 1, 5])):
+            draw, picked = random.random(), random.sample(sorted(rules), random.choice([1, 1, 2, 3]))
+            if draw < 0.8:
+                operations.append((ASK, [any_charge(random, c, rules[c], held, pair.now) for c in picked]))
+            else:
+                operations.append((GIVE if draw < 0.9 else CHARGE, picked[0], random.choice([1, 1, 5])))
+        expected = pair.expect(operations)
+        answer = pair.call(operations)
+        equal(answer, expected, f"step {step}: {operations}")
+        for kind, *rest in operations:
+            for n, charge in enumerate(rest[0] if kind == ASK else ()):
+                slot, kept, new = answer[6 * n + 2:6 * n + 5]
+                got += new
+                if slot:
+                    held.setdefault(charge[0], []).append((slot, kept + new))
+            answer = answer[1 + 6 * len(rest[0]):] if kind == ASK else answer
+    t.note(f"{got} units were on lease")
+    true(got > 1000, "enough of them")
+
+
+@test("nodes that use their leases as they may: no window is too full", workers=[1])
+def windows(t):
+    random = t.random
+    for quota, window in ((50, 1_000_000), (300, 2_000_000), (25, 1_000_000)):
+        caller = "f{1}a:lease"
+        pair = Pair(t, {caller: Rule(quota, window, 31)})
+        leases, uses, most = [None] * 4, [], 0
+        for _ in range(3000):
+            pair.now += random.choice([100, 1000, 5000, 20_000])
+            node = random.randrange(4)
+            slot, units, left, ends = leases[node] or (0, 0, 0, 0)
+            if left and pair.now < ends and random.random() < 0.8:
+                taken = random.randint(1, left)
+                uses += [pair.now] * taken
+                leases[node] = (slot, units, left - taken, ends)
+                most = max(most, sum(at > pair.now - window for at in uses))
+                true(most <= quota, f"{most} of {quota} within a window")
+            elif random.random() < 0.3:
+                keep = left if pair.now < ends and random.random() < 0.7 else 0
+                _, _, slot, kept, new, _, _ = pair.call([(ASK, [(
+                    caller, 0, slot, units, units - left, keep, random.choice([0, 10, 30, quota]),
+                    window // 4)])])
+                leases[node] = (slot, kept + new, kept + new, pair.now + window // 4) if slot else None
+                if random.random() < 0.05:
+                    leases[node] = None  # it died
+        t.note(f"{len(uses)} uses, at most {most} of {quota} within a window")
+        true(most > quota * 0.7, "most of it can be used")
+
+
+@test("what counts no more leaves nothing behind, and a store that lost its memory takes nothing back",
+      workers=[1])
+def expiry(t):
+    caller = "f{1}a:lease"
+    pair = Pair(t, {caller: Rule(50, 1_000_000, 31)})
+    _, used, slot, kept, got, _, fits = pair.call([(ASK, [(caller, 1, 0, 0, 0, 0, 10, 250_000)])])
+    equal((used, kept, got, fits), (11, 0, 10, 1), "a charge and a lease")
+    equal(pair.call([(ASK, [(caller, 0, slot, 10, 0, 0, 0, 250_000)])])[1], 1, "after it was returned")
+    pair.call([(GIVE, caller, 1)])
+    equal(pair.redis.ask("EXISTS", caller), 0, "callers with nothing used")
+    slot = pair.call([(ASK, [(caller, 0, 0, 0, 0, 0, 10, 250_000)])])[2]
+    pair.redis.ask("DEL", "f{epoch}", caller)
+    pair.now += 1
+    equal(pair.call([(ASK, [(caller, 0, slot, 10, 4, 6, 5, 250_000)])])[1:5],
+          [5, (pair.now + 250_000) // pair.rules[caller].quantum, 0, 5], "of another epoch nothing is kept")
+
+
+main()
