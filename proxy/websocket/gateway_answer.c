@@ -96,7 +96,8 @@ static bool take_fields(struct gateway *gateway, const struct http_head *head, b
 	return true;
 }
 
-/* OPEN: anything but events is the client's. */
+/* OPEN: anything but events is the client's. Such an answer is not, and gateway_opened says what is
+ * wrong with its fields. */
 static bool collects_opening(struct gateway *gateway, struct exchange *x)
 {
 	const struct http_head *head = &x->response;
@@ -107,9 +108,11 @@ static bool collects_opening(struct gateway *gateway, struct exchange *x)
 	if (gateway->answer.at)
 		memcpy(gateway->answer.at, head->base, head->len);
 	gateway->answer.len = head->len;
+	gateway->answer_fault = NULL;
 	if (!gateway->answer.at)
-		return false;
-	gateway->answer_fault = take_fields(gateway, head, true) ? NULL : "too many meta values";
+		gateway->answer_fault = "no memory";
+	else if (!take_fields(gateway, head, true))
+		gateway->answer_fault = "too many meta values";
 	return true;
 }
 

@@ -157,7 +157,7 @@ static bool make_switch(struct gateway *gateway, struct exchange *x)
 static const char *switch_over(
 	struct gateway *gateway, struct exchange *x, struct slice content, bool *has_memory)
 {
-	*has_memory = true;
+	*has_memory = gateway->answer.at != NULL;
 	if (gateway->answer_fault)
 		return gateway->answer_fault;
 	if (!gateway_is_well_formed(content, true))

@@ -362,8 +362,12 @@ def openings(t):
     def huge(call):
         call.send("x" * (1024 * 1024))
 
+    def meta(call):
+        call.fields = [("Set-Meta-User", "alice"), ("Set-Meta-More", "x" * 5000)]
+
     answers.update({"/plain": plain, "/page": page, "/protocol": protocol, "/huge": huge,
-                    "/other": other_protocol, "/first": message_first, "/malformed": malformed})
+                    "/other": other_protocol, "/first": message_first, "/malformed": malformed,
+                    "/meta": meta})
     origin = t.origin(Backend(on_open=on_open))
     sluice = t.sluice(to(origin, route=GATEWAY))
 
@@ -380,9 +384,10 @@ def openings(t):
             "Content-Type", "Content-Length", "Sec-WebSocket-Extensions")],
               ["v2", "a=b", None, None, None, None, None])
         equal(origin.last().get("Sec-WebSocket-Protocol"), "v1,v2")
-    for target in ("/other", "/first", "/malformed", "/huge"):
+    for target in ("/other", "/first", "/malformed", "/huge", "/meta"):
         with t.point(f"502 for {target}"):
-            equal(refused(t, sluice, target=target, fields=[("Sec-WebSocket-Protocol", "v1")]).status, 502)
+            answer = refused(t, sluice, target=target, fields=[("Sec-WebSocket-Protocol", "v1")])
+            equal((answer.status, answer.get("Set-Meta-User")), (502, None))
     with t.point("502 when the backend is away"):
         origin.refuse()
         equal(refused(t, sluice, target="/protocol").status, 502)

@@ -133,10 +133,18 @@ static void say(const char *text)
 
 static void opens(void **state)
 {
+	static char large[META_BYTES + 100];
+
 	(void)state;
 	ask();
 	answer_with("Sec-WebSocket-Protocol: v1\r\n", "OPEN\r\n");
 	assert_has(connected_got(&o.c), "HTTP/1.1 502 "); /* it was not offered */
+	end();
+	ask();
+	snprintf(large, sizeof(large), "Set-Meta-A: b\r\nSet-Meta-B: %0*d\r\n", META_BYTES, 0);
+	answer_with(large, "OPEN\r\n"); /* and not to the client as it is */
+	assert_has(connected_got(&o.c), "HTTP/1.1 502 ");
+	assert_lacks(o.c.got, "Meta-");
 	end();
 	ask();
 	answer_with("X-More: 1\r\nSet-Meta-A: b\r\n", "OPEN\r\n");
