@@ -234,7 +234,7 @@ static void pass_message(struct gateway *gateway, uint8_t opcode, struct slice c
 	/* The client would have to close with 1007 (RFC 6455 section 8.1), as if it were our fault.
 	 */
 	if (opcode == FRAME_TEXT && !utf8_is_valid(content)) {
-		socket_server_gone(socket, "text that is not UTF-8");
+		gateway_fail(gateway, false, "text that is not UTF-8");
 		return;
 	}
 	passage_count(socket->passage, STATS_SERVER_MESSAGES, 1);

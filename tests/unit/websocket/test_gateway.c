@@ -485,6 +485,19 @@ static void the_client_closes(void **state)
 	end();
 }
 
+/* An answer that is lost behind its close frame: it has not ended in order. */
+static void a_text_that_is_none_behind_its_close(void **state)
+{
+	(void)state;
+	begin();
+	say("x");
+	opened_client_closes(&o, 1000, "bye");
+	answer("TEXT 1\r\n\xff\r\n");
+	opened_turn(&o);
+	assert_string_equal(opened_to_client(&o), "close(1011 text that is not UTF-8) end");
+	end();
+}
+
 static void the_server_does_not_answer_a_close(void **state)
 {
 	(void)state;
@@ -948,6 +961,7 @@ int main(void)
 		cmocka_unit_test(gone_with_a_message_under_way),
 		cmocka_unit_test(gone_while_it_is_tried_again),
 		cmocka_unit_test(the_client_closes),
+		cmocka_unit_test(a_text_that_is_none_behind_its_close),
 		cmocka_unit_test(the_server_does_not_answer_a_close),
 		cmocka_unit_test(the_server_closes),
 		cmocka_unit_test(a_listener_is_shared),
