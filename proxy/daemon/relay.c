@@ -254,8 +254,6 @@ static bool make_queue(struct relay *relay, const struct conf *conf)
 	return relay->states != NULL;
 }
 
-/* As many descriptors as we may have. A client needs one, and one to a server: at most half of what
- * we do not need ourselves go to clients, or requests that were accepted could not be sent on. */
 /* The room for bodies that are kept for slow clients. */
 static bool make_store(struct relay *relay, const struct conf *conf)
 {
@@ -273,6 +271,8 @@ void relay_bound_sends(struct relay *relay, const struct conf *conf)
 		&relay->node.sends.most, conf->totals.socket_queue_bytes, memory_order_relaxed);
 }
 
+/* As many descriptors as we may have. A client needs one, and one to a server: at most half of what
+ * we do not need ourselves go to clients, or requests that were accepted could not be sent on. */
 static void divide_descriptors(struct relay *relay, const struct conf *conf)
 {
 	struct rlimit limit;
