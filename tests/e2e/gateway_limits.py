@@ -265,7 +265,7 @@ def session_aborted(t):
 @test("a server that ends: 1001 to each client, CLOSE to the backend, and then it is gone")
 def drain(t):
     backend = Backend()
-    sluice = t.sluice(to(t.origin(backend), route=route(messages="")), settings="shutdown_timeout = 2s")
+    sluice = t.sluice(to(t.origin(backend), route=route(messages="")), settings="shutdown_timeout = 6s")
     sockets = [open_socket(t, sluice, fields=KEY) for _ in range(5)]
     sluice.terminate()
     equal({socket.closed_with()[0] for socket in sockets}, {1001})

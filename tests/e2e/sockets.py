@@ -416,7 +416,7 @@ def drained_under_load(t):
 def drained_twice(t):
     limited = "[limit l]\nkey = ip\nrate = 1 per 1h\n"
     sluice, admin = with_admin(t, limited + to(t.origin(server()), route=MESSAGES + "message_limits = l\nsocket_queue_bytes = 20M\nclose_timeout = 200ms"),
-                               settings="shutdown_timeout = 2s")
+                               settings="shutdown_timeout = 6s")
     (waits,) = opened(t, admin, sluice, 1)
     for text in ("first", "waits an hour"):
         waits.send(text)
@@ -585,7 +585,7 @@ def upgraded(t):
 
 @test("sluice ends while requests wait for slow readers: they get 503", workers=[4])
 def stopped(t):
-    sluice, admin = begun(t, "socket_queue_bytes = 20M\nclose_timeout = 100ms", settings="shutdown_timeout = 300ms")
+    sluice, admin = begun(t, "socket_queue_bytes = 20M\nclose_timeout = 100ms", settings="shutdown_timeout = 3s")
     socket, id = slow(t, sluice, admin)
     before = listed(admin)[0]["queued"]
     statuses = []

@@ -137,7 +137,7 @@ def server_stalls(t):
         done.wait()
 
     origin = t.origin(stalls)
-    sluice = t.sluice(to(origin, route=route("message_timeout = 3s\nmax_message_size = 16M")))
+    sluice = t.sluice(to(origin, route=route("message_timeout = 8s\nmax_message_size = 16M")))
     socket = open_socket(t, sluice)
     for _ in range(3):
         socket.stream.try_send(socket.bytes_of(ws.BINARY, b"x" * 15000000))
@@ -162,7 +162,7 @@ def waits_in_drain(t):
     log = ws.Log()
     sluice = t.sluice("[limit l]\nkey = ip\nrate = 1 per 1h\n" +
                       to(t.origin(server(log=log)), route=route("message_limits = l\non_message_exceed = delay")),
-                      settings="shutdown_timeout = 2s")
+                      settings="shutdown_timeout = 6s")
     socket = open_socket(t, sluice)
     for text in ("first", "waits an hour"):
         socket.send(text)
