@@ -282,6 +282,33 @@ static void what_waits_goes_before_the_servers_close(void **state)
 	end();
 }
 
+/* It is read between two of ours, and goes behind all of them. */
+static void a_servers_close_waits_between_ours(void **state)
+{
+	const unsigned count = 4 * SEND_TURN_WRITES * SEND_WRITE_ITEMS;
+	static char all[OPENED_BYTES];
+	unsigned ours = 0;
+
+	(void)state;
+	begin(&plain);
+	for (unsigned i = 0; i < count; i++)
+		post_text(SEND_NORMAL, "x");
+	opened_turn(&o);
+	assert_true(socket_has_sends(o.socket) && !socket_is_within_send(o.socket));
+	opened_server_closes(&o, 4001, "enough");
+	assert_true(socket_has_sends(o.socket) && o.socket->closing.server.done);
+	for (unsigned turns = 0; !strstr(all, "close("); turns++) {
+		assert_true(turns < 1000);
+		strcpy(all, opened_to_client(&o));
+		for (const char *at = all; (at = strstr(at, "text(x) ")); at++)
+			ours++;
+	}
+	assert_int_equal(ours, count);
+	assert_string_equal(strstr(all, "close("), "close(4001 enough) ");
+	assert_int_equal(opened_count(&o, STATS_SENDS + STATS_SEND_WRITTEN), count);
+	end();
+}
+
 static void a_close_frame_without_a_code_waits_too(void **state)
 {
 	(void)state;
@@ -396,6 +423,7 @@ int main(void)
 		cmocka_unit_test(one_that_never_fits_closes_nothing),
 		cmocka_unit_test(one_that_takes_nothing_is_cut),
 		cmocka_unit_test(what_waits_goes_before_the_servers_close),
+		cmocka_unit_test(a_servers_close_waits_between_ours),
 		cmocka_unit_test(a_close_frame_without_a_code_waits_too),
 		cmocka_unit_test(a_client_that_closes_gets_no_more),
 		cmocka_unit_test(one_that_finishes_delivers),
