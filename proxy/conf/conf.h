@@ -465,6 +465,7 @@ struct conf_fleet {
 	uint64_t membership_lease_ms; /* 5s */
 	bool store_required;          /* not ready while the store is away */
 	uint64_t store_timeout_ms;    /* 20 */
+	uint32_t store_quorum;        /* replicas that must have what was counted, 0 */
 	enum conf_store_down store_down;
 };
 

@@ -36,6 +36,9 @@ const struct option options_fleet[] = {
 	{"store_timeout", &type_duration, LIVE, AT(store_timeout_ms), .fallback = "20ms",
 		BETWEEN(1, 10000), .flags = OPTION_DURATION,
 		.help = "Longest wait for a verdict of the store; then store_down decides."},
+	{"store_quorum", &type_count32, LIVE, AT(store_quorum), .fallback = "0", BETWEEN(0, 100),
+		.help = "How many replicas must have what was counted before it counts as answered, within "
+			"store_timeout."},
 	{"store_down", &type_word, LIVE, AT(store_down), .fallback = "refuse", .words = downs,
 		.help = "What limits of the fleet do while the store does not answer: refuse answers 503, "
 			"admit lets all requests pass and charges nothing."},

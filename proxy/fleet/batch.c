@@ -6,8 +6,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-const struct batch_function batch_judge = {"sluice_judge_1", ""};
-const struct batch_function batch_lease = {"sluice_lease_1", ":lease"};
+const struct batch_function batch_judge = {"sluice_judge_2", ":2", ":2"};
+const struct batch_function batch_lease = {"sluice_lease_1", ":lease", ""};
+
+enum { RULE_SHADOW = 1, RULE_WAITS = 2 };
 
 enum { ASK = 1, GIVE = 2, CHARGE = 3, LOOK = 4 };
 
@@ -74,6 +76,8 @@ void batch_begin(struct batch *batch, const struct batch_function *function, con
 	batch->keys.len = batch->words.len = batch->all.len = 0;
 	batch->key_count = batch->word_count = batch->rule_count = 0;
 	batch->failed = false;
+	batch->known_epoch = 0;
+	batch->waits = false;
 	memset(batch->places, 0, sizeof(batch->places));
 }
 
@@ -206,6 +210,12 @@ void batch_give_lease(struct batch *batch, const struct batch_charge *charge, ui
 	put_word(batch, epoch);
 }
 
+void batch_know(struct batch *batch, uint64_t epoch, bool waits)
+{
+	batch->known_epoch = epoch;
+	batch->waits = waits;
+}
+
 static size_t write_rules(const struct batch *batch, uint8_t *out)
 {
 	size_t len = integers_head(out, 1 + 4 * batch->rule_count + batch->word_count);
@@ -216,7 +226,8 @@ static size_t write_rules(const struct batch *batch, uint8_t *out)
 		len += integers_put(out + len, rule->quota);
 		len += integers_put(out + len, rule->window_us);
 		len += integers_put(out + len, rule->quantum_us);
-		len += integers_put(out + len, rule->shadow);
+		len += integers_put(out + len,
+			(rule->shadow ? RULE_SHADOW : 0u) + (batch->waits ? RULE_WAITS : 0u));
 	}
 	return len;
 }
@@ -226,22 +237,24 @@ bool batch_compose(struct batch *batch, const char **command, size_t *len)
 	uint8_t rules[INTEGERS_HEAD_BYTES + INTEGERS_MOST_BYTES * (1 + 4 * BATCH_RULES_MOST)];
 	size_t rules_len = write_rules(batch, rules);
 	struct batch_text *all = &batch->all;
-	char count[12];
+	char count[24];
 
 	all->len = 0;
 	int digits = snprintf(count, sizeof(count), "%u", batch->key_count + 1);
-	put_line(batch, all, "*%u\r\n$5\r\nFCALL\r\n", batch->key_count + 5);
+	put_line(batch, all, "*%u\r\n$5\r\nFCALL\r\n", batch->key_count + 6);
 	put_line(
 		batch, all, "$%zu\r\n%s\r\n", strlen(batch->function->name), batch->function->name);
 	put_line(batch, all, "$%d\r\n%s\r\n", digits, count);
-	put_line(batch, all, "$%zu\r\n", strlen(batch->prefix) + 7);
+	put_line(batch, all, "$%zu\r\n",
+		strlen(batch->prefix) + strlen("{epoch}") + strlen(batch->function->epoch));
 	put(batch, all, batch->prefix, strlen(batch->prefix));
-	put(batch, all, "{epoch}\r\n", 9);
+	put_line(batch, all, "{epoch}%s\r\n", batch->function->epoch);
 	put(batch, all, batch->keys.at, batch->keys.len);
 	put_line(batch, all, "$%zu\r\n", rules_len + batch->words.len);
 	put(batch, all, (const char *)rules, rules_len);
 	put(batch, all, batch->words.at, batch->words.len);
-	put(batch, all, "\r\n", 2);
+	digits = snprintf(count, sizeof(count), "%" PRIu64, batch->known_epoch);
+	put_line(batch, all, "\r\n$%d\r\n%s\r\n", digits, count);
 	*command = all->at;
 	*len = all->len;
 	return !batch->failed;

@@ -31,6 +31,7 @@ struct batch_text {
 struct batch_function {
 	const char *name;
 	const char *suffix; /* of its callers' keys */
+	const char *epoch;  /* the same of the key of its epoch */
 };
 
 extern const struct batch_function batch_judge, batch_lease; /* judge.lua, lease.lua */
@@ -45,6 +46,8 @@ struct batch {
 	uint32_t key_at[BATCH_KEYS_MOST]; /* where each begins */
 	uint16_t places[BATCH_PLACES];    /* numbers of keys by their hash; 0: free */
 	struct rule rules[BATCH_RULES_MOST];
+	uint64_t known_epoch;
+	bool waits;
 	bool failed; /* memory ran out */
 };
 
@@ -93,6 +96,12 @@ void batch_ask_lease(struct batch *batch, const struct batch_charge *charges,
 	const struct batch_lease *leases, unsigned count);
 /* Gives back `charge->cost` of what was used less than a window ago, in that epoch. */
 void batch_give_lease(struct batch *batch, const struct batch_charge *charge, uint64_t epoch);
+
+/* ---- of both ---- */
+
+/* The epoch of the store that this node knows, 0: none; and whether limits are full for a window
+ * when the store has forgotten since (judge.lua). */
+void batch_know(struct batch *batch, uint64_t epoch, bool waits);
 
 /* The whole command in Redis's protocol, in memory of the batch's until it is begun again; false:
  * memory ran out. */

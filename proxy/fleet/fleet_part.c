@@ -92,11 +92,21 @@ static void on_silence(struct deadline *deadline)
 	store_link_drop(&fleet->store, "no answer in time");
 }
 
+static void learn_epoch(struct fleet_worker *fleet, const char *bytes, size_t len)
+{
+	struct answer answer;
+
+	if (bytes && answer_begin(&answer, bytes, len))
+		members_learn_epoch(fleet_members(fleet->authority), fleet->store_id, answer.epoch);
+}
+
 static void on_answer(struct store_call *call, const char *bytes, size_t len)
 {
 	struct fleet_batch *batch = CONTAINER_OF(call, struct fleet_batch, call);
 	struct fleet_worker *fleet = batch->worker;
 
+	if (batch->function == FLEET_JUDGE)
+		learn_epoch(fleet, bytes, len);
 	struct fleet_batch **at = &fleet->in_flight;
 	while (*at != batch)
 		at = &(*at)->next;
@@ -113,6 +123,10 @@ static void send_batch(struct fleet_worker *fleet, enum fleet_function function)
 
 	fleet->filling[function] = NULL;
 	batch->call.answered = on_answer;
+	if (function == FLEET_JUDGE)
+		batch_know(&batch->batch,
+			members_epoch(fleet_members(fleet->authority), fleet->store_id),
+			conf_of(fleet)->store_down != CONF_STORE_DOWN_ADMIT);
 	if (!batch_compose(&batch->batch, &batch->call.command, &batch->call.len) ||
 		!store_link_send(&fleet->store, &batch->call)) {
 		finish(batch, NULL, 0);
@@ -192,6 +206,14 @@ static void join(struct fleet_worker *fleet)
 			&fleet->joining, fleet->prefix, conf->node, conf->membership_lease_ms);
 }
 
+/* A store that has forgotten hears of it from the first node that comes back. */
+static void tell_epoch(struct fleet_worker *fleet)
+{
+	if (members_epoch(fleet_members(fleet->authority), fleet->store_id) != 0 &&
+		fleet_filling(fleet, FLEET_JUDGE, 0))
+		send_batch(fleet, FLEET_JUDGE);
+}
+
 static void on_changed(struct store_link *store)
 {
 	struct fleet_worker *fleet = CONTAINER_OF(store, struct fleet_worker, store);
@@ -200,13 +222,15 @@ static void on_changed(struct store_link *store)
 
 	count_link(fleet, store->state == STORE_READY);
 	join(fleet);
-	if (store->state == STORE_READY)
+	if (store->state == STORE_READY) {
+		tell_epoch(fleet);
 		log_info("store %s: connected (worker %u)", conf->store.text, index);
-	else
+	} else {
 		log_warn("store %s: %s; until it answers, limits of the fleet %s (worker %u)",
 			conf->store.text, store->why,
 			conf->store_down == CONF_STORE_DOWN_ADMIT ? "admit all" : "refuse all",
 			index);
+	}
 }
 
 static void leave_store(struct fleet_worker *fleet)
@@ -247,6 +271,7 @@ static void look_at_site(struct worker *worker)
 		return;
 	fleet->authority->timeout_ms = conf->store_timeout_ms;
 	fleet->prefix = strdup(conf->prefix);
+	fleet->store_id = members_store_id(conf->store.text, conf->prefix);
 	if (!fleet->prefix || !store_link_open(&fleet->store, conf))
 		log_error("store %s: %s", conf->store.text, "out of memory");
 }

@@ -37,6 +37,37 @@ void members_end(struct members *members)
 	free(members->lines);
 }
 
+/* FNV-1a (Fowler, Noll, Vo), over both with their NULs. */
+uint64_t members_store_id(const char *store, const char *prefix)
+{
+	uint64_t hash = 0xcbf29ce484222325u;
+
+	for (const char *c = store;; c++) {
+		hash = (hash ^ (unsigned char)*c) * 0x100000001b3u;
+		if (!*c)
+			break;
+	}
+	for (const char *c = prefix; *c; c++)
+		hash = (hash ^ (unsigned char)*c) * 0x100000001b3u;
+	return hash;
+}
+
+uint64_t members_epoch(struct members *members, uint64_t store)
+{
+	pthread_mutex_lock(&members->lock);
+	uint64_t epoch = members->store == store ? members->epoch : 0;
+	pthread_mutex_unlock(&members->lock);
+	return epoch;
+}
+
+void members_learn_epoch(struct members *members, uint64_t store, uint64_t epoch)
+{
+	pthread_mutex_lock(&members->lock);
+	members->store = store;
+	members->epoch = epoch;
+	pthread_mutex_unlock(&members->lock);
+}
+
 static void take_lines(struct joining *joining, const char *bytes, size_t len)
 {
 	struct members *members = joining->members;
@@ -93,6 +124,7 @@ static bool compose(struct joining *joining, uint64_t lease_ms)
 	joining->call.len = (size_t)len;
 	joining->call.answered = on_joined;
 	joining->call.is_again = false;
+	joining->call.is_lone = true;
 	return true;
 }
 

@@ -24,7 +24,15 @@ struct members {
 	char *lines;                   /* join.lua's answer; NULL: none yet */
 	uint64_t answered_ns;          /* monotonic */
 	atomic_uint count;             /* of live nodes, then; without the lock */
+	uint64_t store;                /* whose epoch is known, by members_store_id */
+	uint64_t epoch;                /* 0: none */
 };
+
+/* What tells stores apart: where it is, and the prefix of its keys. */
+uint64_t members_store_id(const char *store, const char *prefix);
+/* The epoch that an answer of this store had last, to any worker; 0: none was had. */
+uint64_t members_epoch(struct members *members, uint64_t store);
+void members_learn_epoch(struct members *members, uint64_t store, uint64_t epoch);
 
 void members_init(struct members *members);
 void members_end(struct members *members);

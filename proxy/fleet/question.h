@@ -101,7 +101,8 @@ struct fleet_worker {
 	struct worker *worker;
 	struct authority *authority;
 	struct store_link store;
-	char *prefix; /* of the store's keys */
+	char *prefix;      /* of the store's keys */
+	uint64_t store_id; /* members_store_id */
 	struct fleet_name *names;
 	struct fleet_batch *filling[FLEET_FUNCTIONS]; /* not sent yet; NULL: none */
 	struct fleet_batch *in_flight, **in_flight_end;

@@ -68,12 +68,9 @@ static void on_server_changed(struct store_server *server)
 
 static void connect_to(struct store_link *store, const char *host, uint16_t port)
 {
-	const struct store_where *where = store->where;
-
 	deadline_clear(&store->timer);
 	store->state = STORE_CONNECTING;
-	store_server_open(
-		&store->server, host, port, where->user, where->password, where->database);
+	store_server_open(&store->server, host, port, store->where);
 }
 
 static void connect_store(struct store_link *store)

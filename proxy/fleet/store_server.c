@@ -2,9 +2,11 @@
 
 #include <hiredis/async.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/container.h"
+#include "base/log.h"
 #include "fleet/function_texts.h"
 #include "fleet/redis_events.h"
 
@@ -50,13 +52,59 @@ static void on_role(struct redisAsyncContext *redis, void *reply, void *arg)
 		redis_peer_drop(&server->peer, "it is no primary");
 }
 
-/* Who may not load a function may still call one that another has loaded. */
-static bool is_loaded(const redisReply *answer)
+static void count_loaded(struct store_server *server)
 {
-	return answer->type != REDIS_REPLY_ERROR || strstr(answer->str, "already exists") ||
-	       is_error(answer, "NOPERM");
+	if (server->unloaded > 0 && --server->unloaded == 0 && !server->is_ready) {
+		redis_peer_entered(&server->peer);
+		server->is_ready = true;
+		server->changed(server);
+	}
 }
 
+/* The value behind a name in what FUNCTION LIST says of a library; NULL: there is none. */
+static const redisReply *find_value(const redisReply *library, const char *name)
+{
+	for (size_t i = 0; i + 1 < library->elements; i += 2) {
+		if (library->element[i]->type == REDIS_REPLY_STRING &&
+			strcmp(library->element[i]->str, name) == 0)
+			return library->element[i + 1];
+	}
+	return NULL;
+}
+
+/* Another function under our name would count in another way, or not at all. */
+static void on_listed(struct redisAsyncContext *redis, void *reply, void *arg)
+{
+	const redisReply *answer = reply, *code = NULL;
+	const struct function_text *text = arg;
+	struct store_server *server = server_of(redis);
+
+	if (!server || !answer)
+		return;
+	if (answer->type == REDIS_REPLY_ARRAY && answer->elements == 1 &&
+		answer->element[0]->type == REDIS_REPLY_ARRAY)
+		code = find_value(answer->element[0], "library_code");
+	if (is_error(answer, "NOPERM") ||
+		(code && code->type == REDIS_REPLY_STRING && code->len == text->len &&
+			memcmp(code->str, text->text, text->len) == 0))
+		count_loaded(server);
+	else
+		redis_peer_drop(&server->peer,
+			"it has another function under the name of one of this sluice's");
+}
+
+/* FUNCTION LIST of the library, whose name stands in its first line. */
+static void compare(struct store_server *server, const struct function_text *text)
+{
+	const char *name = strchr(text->text, '=') + 1;
+	size_t len = strcspn(name, "\n");
+
+	redisAsyncCommand(server->peer.redis, on_listed, (void *)(uintptr_t)text,
+		"FUNCTION LIST LIBRARYNAME %b WITHCODE", name, len);
+	server->has_unsent = true;
+}
+
+/* Who may not load a function may still call one that another has loaded. */
 static void on_loaded(struct redisAsyncContext *redis, void *reply, void *arg)
 {
 	const redisReply *answer = reply;
@@ -64,23 +112,20 @@ static void on_loaded(struct redisAsyncContext *redis, void *reply, void *arg)
 
 	if (!server || !answer)
 		return;
-	if (!is_loaded(answer)) {
+	if (answer->type != REDIS_REPLY_ERROR || is_error(answer, "NOPERM"))
+		count_loaded(server);
+	else if (strstr(answer->str, "already exists"))
+		compare(server, arg);
+	else
 		redis_peer_drop(&server->peer, answer->str);
-		return;
-	}
-	if (server->is_ready || !arg)
-		return;
-	redis_peer_entered(&server->peer);
-	server->is_ready = true;
-	server->changed(server);
 }
 
-/* The answer to the last of them makes it ready. */
 static void load_functions(struct store_server *server)
 {
+	server->unloaded = FUNCTION_TEXTS;
 	for (size_t i = 0; i < FUNCTION_TEXTS; i++)
 		redisAsyncCommand(server->peer.redis, on_loaded,
-			i + 1 == FUNCTION_TEXTS ? server : NULL, "FUNCTION LOAD %b",
+			(void *)(uintptr_t)&function_texts[i], "FUNCTION LOAD %b",
 			function_texts[i].text, function_texts[i].len);
 }
 
@@ -112,10 +157,12 @@ void store_server_init(struct store_server *server, struct loop *loop, struct na
 }
 
 void store_server_open(struct store_server *server, const char *host, uint16_t port,
-	const char *user, const char *password, uint32_t database)
+	const struct store_where *where)
 {
-	server->database = database;
-	redis_peer_open(&server->peer, host, port, user, password);
+	server->database = where->database;
+	server->quorum = where->quorum;
+	server->quorum_ms = where->quorum_ms;
+	redis_peer_open(&server->peer, host, port, where->user, where->password);
 }
 
 void store_server_close(struct store_server *server)
@@ -128,6 +175,9 @@ void store_server_end(struct store_server *server)
 {
 	store_server_close(server);
 	redis_peer_end(&server->peer);
+	free(server->held);
+	server->held = NULL;
+	server->held_size = 0;
 }
 
 /* ---- calls ----------------------------------------------------------------------------------- */
@@ -152,19 +202,30 @@ static void note_error(struct store_server *server, const redisReply *answer)
 		answer->type == REDIS_REPLY_ERROR ? answer->str : "not an answer");
 }
 
+/* Sends it again if the function was flushed away, or the store has started again: nothing was
+ * done. */
+static bool send_again(
+	struct store_server *server, struct store_call *call, const redisReply *answer)
+{
+	if (!server || !answer || !is_unknown(answer) || call->is_again)
+		return false;
+	call->is_again = true;
+	load_functions(server);
+	call->is_awaited = server->quorum > 0 && !call->is_lone;
+	if (store_server_send(server, call))
+		return true;
+	call->is_awaited = false;
+	return false;
+}
+
 static void on_answer(struct redisAsyncContext *redis, void *reply, void *arg)
 {
 	const redisReply *answer = reply;
 	struct store_call *call = arg;
 	struct store_server *server = server_of(redis);
 
-	if (server && answer && is_unknown(answer) && !call->is_again) {
-		/* It was flushed away, or the store has started again: nothing was done. */
-		call->is_again = true;
-		load_functions(server);
-		if (store_server_send(server, call))
-			return;
-	}
+	if (send_again(server, call, answer))
+		return;
 	if (answer && answer->type == REDIS_REPLY_STRING) {
 		call->answered(call, answer->str, answer->len);
 		return;
@@ -177,14 +238,85 @@ static void on_answer(struct redisAsyncContext *redis, void *reply, void *arg)
 		redis_peer_drop(&server->peer, answer->str);
 }
 
+/* ---- a quorum -------------------------------------------------------------------------------- */
+
+/* Keeps the answer until that of WAIT, which comes next. */
+static void hold(struct store_server *server, const redisReply *answer)
+{
+	server->has_held = false;
+	if (answer->type != REDIS_REPLY_STRING) {
+		note_error(server, answer);
+		return;
+	}
+	if (answer->len + 1 > server->held_size) {
+		char *held = realloc(server->held, answer->len + 1);
+		if (!held)
+			return;
+		server->held = held;
+		server->held_size = answer->len + 1;
+	}
+	memcpy(server->held, answer->str, answer->len + 1);
+	server->held_len = answer->len;
+	server->has_held = true;
+}
+
+static void on_held_answer(struct redisAsyncContext *redis, void *reply, void *arg)
+{
+	const redisReply *answer = reply;
+	struct store_server *server = server_of(redis);
+
+	if (!server || !answer || send_again(server, arg, answer))
+		return;
+	hold(server, answer);
+	if (is_of_role(answer))
+		redis_peer_drop(&server->peer, answer->str);
+}
+
+/* One line for a run of them. */
+static void note_replicas(struct store_server *server, long long replicas)
+{
+	bool lacks = replicas < (long long)server->quorum;
+
+	if (lacks && !server->lacks_replicas)
+		log_warn("store %s:%u: %lld replicas have what was counted, %u are needed",
+			server->peer.host, server->peer.port, replicas, server->quorum);
+	else if (!lacks && server->lacks_replicas)
+		log_info("store %s:%u: enough replicas have what was counted", server->peer.host,
+			server->peer.port);
+	server->lacks_replicas = lacks;
+}
+
+static void on_waited(struct redisAsyncContext *redis, void *reply, void *arg)
+{
+	const redisReply *answer = reply;
+	struct store_call *call = arg;
+	struct store_server *server = server_of(redis);
+	bool has = false;
+
+	if (call->is_awaited) { /* of the first time that it was sent */
+		call->is_awaited = false;
+		return;
+	}
+	if (server && answer && answer->type == REDIS_REPLY_INTEGER) {
+		note_replicas(server, answer->integer);
+		has = server->has_held && answer->integer >= (long long)server->quorum;
+	}
+	call->answered(call, has ? server->held : NULL, has ? server->held_len : 0);
+}
+
 bool store_server_send(struct store_server *server, struct store_call *call)
 {
-	if (!server->is_ready)
+	bool waits = server->quorum > 0 && !call->is_lone;
+
+	if (!server->is_ready ||
+		redisAsyncFormattedCommand(server->peer.redis, waits ? on_held_answer : on_answer,
+			call, call->command, call->len) != REDIS_OK)
 		return false;
-	call->server = server;
+	if (waits)
+		redisAsyncCommand(server->peer.redis, on_waited, call, "WAIT %u %u", server->quorum,
+			server->quorum_ms);
 	server->has_unsent = true;
-	return redisAsyncFormattedCommand(
-		       server->peer.redis, on_answer, call, call->command, call->len) == REDIS_OK;
+	return true;
 }
 
 void store_server_flush(struct store_server *server)
@@ -192,6 +324,6 @@ void store_server_flush(struct store_server *server)
 	bool has_unsent = server->has_unsent;
 
 	server->has_unsent = false;
-	if (has_unsent && server->is_ready)
+	if (has_unsent && server->peer.redis)
 		redis_events_flush(server->peer.redis);
 }

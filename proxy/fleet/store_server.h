@@ -1,9 +1,11 @@
 /*
  * One Redis that keeps what the fleet counts: a connection (redis_peer.h) on which it is asked
  * whether it is a primary, has the store's functions loaded, and then takes calls. Calls are
- * answered in the order in which they were sent.
+ * answered in the order in which they were sent. With a quorum, WAIT follows each call, and what
+ * too few replicas have in time is answered with NULL.
  *
  *   closed --store_server_open--> SELECT, ROLE, FUNCTION LOAD --> ready --> lost
+ *                                               `-- there already: is it the same? --'
  */
 #ifndef FLEET_STORE_SERVER_H
 #define FLEET_STORE_SERVER_H
@@ -11,6 +13,7 @@
 #include <stddef.h>
 
 #include "fleet/redis_peer.h"
+#include "fleet/store_where.h"
 
 struct store_server;
 
@@ -20,14 +23,21 @@ struct store_call {
 	size_t len;
 	/* The answer's bytes, or NULL: it failed, and whether the store has done it is unknown. */
 	void (*answered)(struct store_call *call, const char *bytes, size_t len);
-	struct store_server *server;
-	bool is_again; /* sent a second time: the first time the function was not there */
+	bool is_lone;    /* need not reach replicas */
+	bool is_again;   /* sent a second time: the first time the function was not there */
+	bool is_awaited; /* the answer to the first time's WAIT is still to come */
 };
 
 struct store_server {
 	struct redis_peer peer;
 	uint32_t database;
+	unsigned quorum, quorum_ms; /* replicas that must have each call, within; 0: none */
+	unsigned unloaded;          /* functions */
 	bool is_ready;
+	bool lacks_replicas;
+	bool has_held;
+	char *held; /* an answer, until it is known how many replicas have it */
+	size_t held_len, held_size;
 	bool has_unsent;
 	/* It is ready, or (is_ready is false) lost: peer.why. */
 	void (*changed)(struct store_server *server);
@@ -36,9 +46,9 @@ struct store_server {
 /* Zeroed memory becomes a server that is closed. */
 void store_server_init(struct store_server *server, struct loop *loop, struct names *names,
 	void (*changed)(struct store_server *server));
-/* As redis_peer_open. */
+/* As redis_peer_open, with what stands in `where`, which must stay until it is closed. */
 void store_server_open(struct store_server *server, const char *host, uint16_t port,
-	const char *user, const char *password, uint32_t database);
+	const struct store_where *where);
 /* Without `changed`: calls get NULL. */
 void store_server_close(struct store_server *server);
 /* Closes it too. */

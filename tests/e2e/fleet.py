@@ -116,7 +116,7 @@ def old_verdicts(t):
     store = redis.connect()
 
     def callers():
-        return {key: store.ask("GET", key) for key in store.ask("KEYS", "sluice{*}it")}
+        return {key: store.ask("GET", key) for key in store.ask("KEYS", "sluice{*}it:2")}
     until(lambda: len(callers()) == 2, "both were asked about")
     before = callers()
     time.sleep(0.15)  # a verdict's time is the subject
@@ -190,20 +190,58 @@ def store_stops(t):
     judge(t, load, origin, 30, 1.0)
 
 
-@test("a store that is killed and comes back empty: nodes find it and load its function again")
+@test("a store that is killed and comes back empty: nodes find it, and wait for as long as it may have forgotten")
 def store_restarts(t):
     redis = Redis(t)
     origin = t.origin()
-    sections = limit("it", "5 per 1h") + to(origin, route="limits = it")
+    sections = limit("it", "5 per 1h") + limit("soon", "3 per 2s") + to(origin, route="limits = it") + (
+        "[route soon]\npath = /soon\nupstream = origin\nlimits = soon\n")
     all_nodes = nodes(t, redis, sections)
     clients = [t.client(n) for n in all_nodes]
     equal([ask(c).status for c in clients], [200] * 3, "before")
+    equal([ask(c, path="/soon").status for c in clients], [200] * 3, "before")
     redis.kill()
     until(lambda: ask(clients[0]).status == 503, "the store is missed")
     redis.start()
     for node in all_nodes:
         connected(node, 2)
-    equal(told(ask(clients[1])).left["it"]["r"], 4, "an empty store has forgotten what it counted")
+    refused = ask(clients[1])
+    equal(refused.status, 429, "an empty store may have forgotten what it admitted")
+    true(3_590_000 < wait_ms(refused) <= 3_600_000, f"a window's wait, {wait_ms(refused)} ms")
+    until(lambda: ask(clients[2], path="/soon").status == 200, "when a window has passed")
+
+
+@test("a store that is flushed: limits wait for a window with refuse, and begin anew with admit")
+def store_flushed(t):
+    redis = Redis(t)
+    origin = t.origin(lambda x: x.reply(200, b"x"))
+    sections = limit("it", "20 per 2s") + to(origin, route="limits = it")
+    load = Load(t, 2).begin(nodes(t, redis, sections))
+    origin.wait(lambda: len(origin.requests) >= 40, "two windows")
+    for _ in range(3):
+        redis.connect().ask("FLUSHALL")
+        at = len(origin.requests)
+        origin.wait(lambda: len(origin.requests) >= at + 15, "requests after it")
+    judge(t, load, origin, 20, 2.0)
+    sections = limit("other", "5 per 1h") + to(origin, route="limits = other")
+    node, = nodes(t, redis, sections, 1, fleet="store_down = admit")
+    client = t.client(node)
+    equal([told(ask(client)).left["other"]["r"] for _ in range(2)], [4, 3], "before")
+    redis.connect().ask("FLUSHALL")
+    equal(told(ask(client)).left["other"]["r"], 4, "begun anew")
+
+
+@test("another function under our name is refused, and told", workers=[1])
+def other_function(t):
+    redis = Redis(t)
+    redis.connect().ask("FUNCTION", "LOAD", "#!lua name=sluice_2\n"
+                        "redis.register_function('sluice_judge_2', function() return 'x' end)")
+    node = t.sluice(fleet_of(redis) + limit("it", "5 per 1h") + to(t.origin(), route="limits = it"))
+    node.process.wait_output("it has another function under the name")
+    equal(ask(t.client(node)).status, 503, "without a verdict")
+    redis.connect().ask("FUNCTION", "DELETE", "sluice_2")
+    connected(node)
+    equal(ask(t.client(node)).status, 200, "with its own")
 
 
 @test("a function that was flushed is loaded again, and the question asked again")

@@ -22,7 +22,7 @@ def asked(t):
                   fleet="sentinel = it")
     client = t.client(node)
     equal([told(ask(client)).left["it"]["r"] for _ in range(2)], [4, 3], "left")
-    true(sentinels.primary.connect().ask("KEYS", "*it"), "the primary keeps it")
+    true(sentinels.primary.connect().ask("KEYS", "*it:2"), "the primary keeps it")
 
 
 @test("a name that no Sentinel knows, and a Sentinel that names a replica: told, and 503", workers=[1])
@@ -37,7 +37,7 @@ def unknown(t):
     node = t.sluice(f"[fleet]\nstore = {replica.url}\n" + route)
     node.process.wait_output("it is no primary")
     equal(ask(t.client(node)).status, 503, "at a replica")
-    equal(replica.connect().ask("KEYS", "*it"), [], "nothing was written there")
+    equal(replica.connect().ask("KEYS", "*it:2"), [], "nothing was written there")
 
 
 @test("the primary is killed under load, then the next one stands still and returns as a second primary: "
@@ -84,6 +84,31 @@ def moved(t):
     fails_over(sentinels, old.number)
     connected(node, 2)
     equal(told(ask(client)).left["it"]["r"], 48, "what the replica was told")
+
+
+@test("store_quorum: a verdict counts when a replica has it, and is none without one", workers=[1])
+def quorum(t):
+    primary = Redis(t)
+    replica = Redis(t, "--replicaof", "127.0.0.1", str(primary.number))
+    until(lambda: b"state=online" in primary.connect().ask("INFO", "replication"), "the replica has caught up")
+    origin = t.origin()
+    node, = nodes(t, primary, limit("it", "500 per 1h") + to(origin, route="limits = it"), 1,
+                  fleet="store_quorum = 1\nstore_timeout = 5s")
+    client = t.client(node)
+    equal([told(ask(client)).left["it"]["r"] for _ in range(3)], [499, 498, 497], "with a replica")
+    node.reload(f"[fleet]\nstore = {primary.url}\nstore_quorum = 1\nstore_timeout = 200ms\n"
+                + limit("it", "500 per 1h") + to(origin, route="limits = it"))
+    connected(node, 2)
+    replica.kill()
+    equal(ask(client).status, 503, "without")
+    node.process.wait_output("0 replicas have what was counted, 1 are needed")
+    replica.start()
+    until(lambda: ask(client).status == 200, "with one again")
+    node.process.wait_output("enough replicas have what was counted")
+    node.reload(f"[fleet]\nstore = {primary.url}\nstore_quorum = 2\nstore_timeout = 200ms\n"
+                + limit("it", "500 per 1h") + to(origin, route="limits = it"))
+    connected(node, 3)
+    equal(ask(client).status, 503, "with one of two")
 
 
 @test("a store by its host's name; a name that is not found is told", workers=[1])

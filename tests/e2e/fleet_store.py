@@ -24,12 +24,12 @@ def function_with_clock(keeps):
 
 
 class Rule:
-    def __init__(self, quota, window, slots, shadow=False):
-        self.quota, self.window, self.shadow = quota, window, shadow
+    def __init__(self, quota, window, slots, shadow=False, waits=False):
+        self.quota, self.window, self.shadow, self.waits = quota, window, shadow, waits
         self.quantum = 1 if quota <= slots else -(-window // (slots - 1))
 
     def words(self):
-        return [self.quota, self.window, self.quantum, int(self.shadow)]
+        return [self.quota, self.window, self.quantum, int(self.shadow) + 2 * int(self.waits)]
 
 
 class Oracle:
@@ -128,7 +128,8 @@ class Pair:
                 words += [self.epoch or 0] if kind == GIVE else []
         request = [len(rules)] + [w for rule in rules for w in rule.words()] + words
         self.redis.ask("SET", "clock", self.now)
-        answer = unpack(self.redis.ask("FCALL", "sluice_judge_1", len(keys), *keys, pack(request)))
+        answer = unpack(self.redis.ask("FCALL", "sluice_judge_2", len(keys), *keys, pack(request),
+                                       self.epoch or 0))
         equal(answer[0], self.now, "the time")
         self.epoch = self.epoch or answer[1]
         equal(answer[1], self.epoch, "the epoch")
@@ -173,7 +174,7 @@ class Pair:
 def any_rule(random):
     quota = random.choice([1, 2, 3, 10, 31, 32, 100, 5000])
     window = random.choice([1_000_000, 10_000_000, 3_600_000_000])
-    return Rule(quota, window, random.choice([31, 31, 8, 255]), random.random() < 0.15)
+    return Rule(quota, window, random.choice([31, 31, 8, 255]), random.random() < 0.15, random.random() < 0.5)
 
 
 def any_operations(random, rules, given):
@@ -230,7 +231,7 @@ def expiry(t):
     rule = Rule(5, 1_000_000, 31)
     pair.call([(ASK, (("f{1}a", rule, 1),))])
     left = pair.redis.ask("PTTL", "f{1}a")
-    true(1000 <= left <= 4000, f"the caller of a window of 1 s is kept for {left} ms")
+    true(1000 <= left <= 6000, f"the caller of a window of 1 s is kept for {left} ms")
     pair.now += 2_000_000
     slot = pair.call([(ASK, (("f{1}a", rule, 1),))])[2]
     pair.call([(GIVE, "f{1}a", rule, 1, slot)])
@@ -251,10 +252,46 @@ def epochs(t):
     true(pair.epoch > before, "another epoch")
     pair.epoch, new = before, pair.epoch
     pair.redis.ask("SET", "clock", pair.now)
-    pair.redis.ask("FCALL", "sluice_judge_1", 2, "f{epoch}", "f{1}a",
-                   pack([1, *rule.words(), GIVE, 2, 1, slot, 2, before]))
+    pair.redis.ask("FCALL", "sluice_judge_2", 2, "f{epoch}", "f{1}a",
+                   pack([1, *rule.words(), GIVE, 2, 1, slot, 2, before]), 0)
     pair.epoch = new
     equal(pair.call([(LOOK, (("f{1}a", rule, 1),))])[1], 2, "used")
+
+
+def look(pair, rule, known):
+    """Whether one more fits, what is used, until when; of a node that knows that epoch."""
+    pair.redis.ask("SET", "clock", pair.now)
+    answer = unpack(pair.redis.ask("FCALL", "sluice_judge_2", 2, "f{epoch}", "f{1}a",
+                                   pack([1, *rule.words(), LOOK, 1, 2, 1, 1]), known))
+    return (answer[1], *answer[2:4], answer[5])
+
+
+@test("limits that wait are full for a window once a node knows what the store has forgotten", workers=[1])
+def waiting(t):
+    pair = Pair(t)
+    rule, other = Rule(5, 1_000_000, 31, waits=True), Rule(5, 1_000_000, 31)
+    pair.call([(ASK, (("f{1}a", rule, 5),))])
+    known = pair.epoch
+    equal(look(pair, rule, 0), (known, 0, 5, 1_000_001), "full, also for a node that is new")
+    for fresh_first in (False, True):
+        pair.redis.ask("DEL", "f{epoch}", "f{1}a")
+        pair.now += 100_000
+        lost = pair.now
+        if fresh_first:
+            fresh, admitted, used, _ = look(pair, rule, 0)
+            equal((admitted, used), (1, 0), "a store that nobody is known to have used")
+            true(fresh > known, "another epoch")
+        now_known, admitted, used, left = look(pair, rule, known)
+        equal((admitted, used), (0, 5), "forgotten: full")
+        true(now_known > known and abs(left - 1_000_000) <= 2, f"epoch {now_known}, for {left} us")
+        equal(look(pair, other, now_known)[1:3], (1, 0), "a limit that does not wait")
+        pair.now = lost + 999_990
+        equal(look(pair, rule, now_known)[:3], (now_known, 0, 5), "to the end of the window")
+        pair.now = lost + 1_000_010
+        equal(look(pair, rule, known), (now_known, 1, 0, 0), "after it")
+        known = now_known
+    pair.redis.ask("SET", "f{epoch}", known - 10)
+    true(look(pair, rule, known)[:2] == ((pair.now // 2) * 2 + 1, 0), "a store that is what it was long ago")
 
 
 @test("the function that is released has not been changed under its number", workers=[1])

@@ -1,5 +1,6 @@
 """A Redis of the test's own, on a free port of loopback and in memory only; and its protocol, as far
 as tests need it."""
+import os
 import shutil
 import signal
 import socket
@@ -69,8 +70,11 @@ class Redis:
 
     def start(self):
         """Also again, after `kill`, on the same port: with an empty memory."""
+        folder = os.path.join(self.t.folder, f"redis-{self.number}")
+        shutil.rmtree(folder, ignore_errors=True)  # a replica has left what it was sent
+        os.mkdir(folder)
         self.process = Process(["redis-server", "--port", str(self.number), "--bind", "127.0.0.1",
-                                "--save", "", "--appendonly", "no", "--dir", self.t.folder,
+                                "--save", "", "--appendonly", "no", "--dir", folder,
                                 *self.options], "redis")
         self.process.wait_output("Ready to accept connections")
 

@@ -17,17 +17,19 @@ static struct batch_charge charge_of(const struct rule *rule, const char *limit,
 	return (struct batch_charge){rule, limit, {0, caller}, 1};
 }
 
-/* The numbers behind the keys. */
+/* The numbers behind the keys; the last argument is the epoch. */
 static struct integers request_of(const char *command, size_t len)
 {
-	const char *at = NULL;
+	const char *at = NULL, *before = NULL;
 	struct integers numbers;
 
-	for (const char *c = command; (c = memchr(c, '$', len - (size_t)(c - command))); c++)
+	for (const char *c = command; (c = memchr(c, '$', len - (size_t)(c - command))); c++) {
+		before = at;
 		at = c;
-	at = memchr(at, '\n', len);
-	assert_non_null(at);
-	integers_begin(&numbers, at + 1, len - (size_t)(at + 1 - command) - 2);
+	}
+	before = memchr(before, '\n', len);
+	assert_non_null(before);
+	integers_begin(&numbers, before + 1, (size_t)(at - before) - 3);
 	return numbers;
 }
 
@@ -42,9 +44,10 @@ static void assert_numbers(struct integers *numbers, const int64_t *expected, si
 static void one_verdict_is_composed(void **state)
 {
 	static const char front[] =
-		"*6\r\n$5\r\nFCALL\r\n$14\r\nsluice_judge_1\r\n$1\r\n2\r\n$8\r\np{epoch}\r\n"
-		"$37\r\np{00000000000000000000000000000abc}it\r\n$";
-	static const int64_t expected[] = {1, 5, 1000000, 1, 0, 1, 1, 2, 1, 1};
+		"*7\r\n$5\r\nFCALL\r\n$14\r\nsluice_judge_2\r\n$1\r\n2\r\n$10\r\np{epoch}:2\r\n"
+		"$39\r\np{00000000000000000000000000000abc}it:2\r\n$";
+	static const char back[] = "\r\n$3\r\n777\r\n";
+	static const int64_t expected[] = {1, 5, 1000000, 1, 2, 1, 1, 2, 1, 1};
 	struct batch *batch = calloc(1, sizeof(*batch));
 	struct batch_charge charge = charge_of(&five, "it", 0xabc);
 	const char *command;
@@ -54,10 +57,11 @@ static void one_verdict_is_composed(void **state)
 	batch_begin(batch, &batch_judge, "p");
 	assert_true(batch_is_empty(batch));
 	batch_ask(batch, &charge, 1, true);
+	batch_know(batch, 777, true);
 	assert_true(batch_compose(batch, &command, &len));
 	assert_true(len > sizeof(front));
 	assert_memory_equal(command, front, sizeof(front) - 1);
-	assert_memory_equal(command + len - 2, "\r\n", 2);
+	assert_memory_equal(command + len - (sizeof(back) - 1), back, sizeof(back) - 1);
 	struct integers numbers = request_of(command, len);
 	assert_numbers(&numbers, expected, sizeof(expected) / sizeof(expected[0]));
 	batch_free(batch);
