@@ -1,52 +1,40 @@
-/* Names of servers to addresses. What a name server answers is the test's. */
+/* Names of servers to addresses. What is found under a name is the test's. */
 #include "daemon/resolve.h"
 
 #include <arpa/inet.h>
-#include <event2/dns.h>
-#include <event2/util.h>
 
 #include "main_turn.h"
+#include "net/names.h"
 
-/* The look-ups that are under way. */
+/* The look-ups of names, also those that are over: the resolver may be told something again without
+ * having to ask again. */
 static struct query {
 	char name[64];
-	evdns_getaddrinfo_cb answered;
-	void *arg;
+	void (*found)(void *ctx, const char *why, const struct addrinfo *list);
+	void *ctx;
 } queries[8];
 static unsigned query_count, cancelled;
 
-struct evdns_getaddrinfo_request *__wrap_evdns_getaddrinfo(struct evdns_base *base,
-	const char *name, const char *service, const struct evutil_addrinfo *hints,
-	evdns_getaddrinfo_cb answered, void *arg);
-void __wrap_evdns_getaddrinfo_cancel(struct evdns_getaddrinfo_request *request);
-void __wrap_evutil_freeaddrinfo(struct evutil_addrinfo *list);
+struct name_lookup *__wrap_names_look_up(struct names *names, const char *name,
+	void (*found)(void *ctx, const char *why, const struct addrinfo *list), void *ctx);
+void __wrap_names_cancel(struct name_lookup *lookup);
 
-struct evdns_getaddrinfo_request *__wrap_evdns_getaddrinfo(struct evdns_base *base,
-	const char *name, const char *service, const struct evutil_addrinfo *hints,
-	evdns_getaddrinfo_cb answered, void *arg)
+struct name_lookup *__wrap_names_look_up(struct names *names, const char *name,
+	void (*found)(void *ctx, const char *why, const struct addrinfo *list), void *ctx)
 {
+	assert_non_null(names);
+	assert_in_range(query_count, 0, sizeof(queries) / sizeof(queries[0]) - 1);
 	struct query *query = &queries[query_count++];
-
-	(void)base;
-	assert_null(service);
-	assert_int_equal(hints->ai_socktype, SOCK_STREAM);
 	snprintf(query->name, sizeof(query->name), "%s", name);
-	query->answered = answered;
-	query->arg = arg;
-	return (struct evdns_getaddrinfo_request *)(void *)query;
+	query->found = found;
+	query->ctx = ctx;
+	return (struct name_lookup *)(void *)query;
 }
 
-void __wrap_evdns_getaddrinfo_cancel(struct evdns_getaddrinfo_request *request)
+void __wrap_names_cancel(struct name_lookup *lookup)
 {
-	struct query *query = (struct query *)(void *)request;
-
+	assert_non_null(lookup);
 	cancelled++;
-	query->answered(EVUTIL_EAI_CANCEL, NULL, query->arg);
-}
-
-void __wrap_evutil_freeaddrinfo(struct evutil_addrinfo *list)
-{
-	assert_non_null(list);
 }
 
 static const struct stage_conf named = {
@@ -97,7 +85,7 @@ static struct query *query_of(const char *name)
 /* Its name has these addresses, by blanks; NULL: the look-up fails. */
 static void answer(const char *name, const char *addresses)
 {
-	struct evutil_addrinfo list[4] = {{0}};
+	struct addrinfo list[4] = {{0}};
 	struct sockaddr_in sockets[4] = {{0}};
 	char copy[128], *rest = NULL;
 	unsigned count = 0;
@@ -114,7 +102,7 @@ static void answer(const char *name, const char *addresses)
 			list[count - 1].ai_next = &list[count];
 		count++;
 	}
-	query->answered(addresses ? 0 : EVUTIL_EAI_NONAME, count ? list : NULL, query->arg);
+	query->found(query->ctx, count ? NULL : "nothing is known of it", count ? list : NULL);
 }
 
 static void what_is_found_is_taken(void **state)
