@@ -10,6 +10,11 @@
  * the response: a reused one when the method is idempotent (RFC 9110 section 9.2.2) and there was
  * no body or it was kept, a fresh one when the method is safe and there was no body; the latter on
  * another server, as this one may have had its reasons.
+ *
+ * One of which not a byte was written is another matter: it was certainly not processed (RFC 9110
+ * section 9.2.2), so it is sent on a fresh connection whatever its method. That a reused connection
+ * has ended is mostly read in the round before; a gateway's POST, whose loss costs its client the
+ * socket, asks the system once more when it is about to leave.
  */
 #include "exchange/forward.h"
 
@@ -131,6 +136,17 @@ void forward_timeout(struct exchange *x)
 		client_advance(client);
 }
 
+/* Not a byte of it left, as its connection had ended before. What was taken of the body is still
+ * where it was. */
+static void never_sent(struct exchange *x)
+{
+	x->up.in->start -= x->attempt.up_taken;
+	if (!x->body)
+		x->up = (struct pump){0};
+	x->attempt.request_started = false;
+	server_broke(x, "closed before the request was sent", 502, false);
+}
+
 /* ---- the request up -------------------------------------------------------------------------- */
 
 /* The server's end closed while the request was written. */
@@ -146,13 +162,7 @@ static void sink_failed(struct exchange *x)
 		server_expect_input(x->connection);
 		return;
 	}
-	/* It had closed before: not a byte left, and what it may have said answers something else.
-	 * What was taken of the body is still where it was. */
-	x->up.in->start -= x->attempt.up_taken;
-	if (!x->body)
-		x->up = (struct pump){0};
-	x->attempt.request_started = false;
-	server_broke(x, "closed before the request was sent", 502, false);
+	never_sent(x); /* what it may have said answers something else */
 }
 
 static void act_on_up(struct exchange *x, enum pump_result result)
@@ -317,12 +327,24 @@ bool forward_start(struct exchange *x)
 	return true;
 }
 
+/* A gateway's POST on a reused connection that has ended in this moment, or on which something has
+ * come that answers nothing. */
+static bool is_late(const struct exchange *x)
+{
+	return x->tunnel.gateway && !x->attempt.request_started &&
+	       server_is_reused(x->connection) && server_has_input(x->connection);
+}
+
 void forward_send(struct exchange *x)
 {
 	struct client *client = x->client;
 
-	note_sent(x);
-	run_up(x);
+	if (is_late(x)) {
+		never_sent(x);
+	} else {
+		note_sent(x);
+		run_up(x);
+	}
 	if (client && client->again)
 		client_advance(client);
 	else if (x->client && !exchange_has_request(x))

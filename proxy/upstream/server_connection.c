@@ -145,6 +145,11 @@ bool server_is_stale(const struct server_connection *connection)
 	return stream_is_stale(&connection->stream);
 }
 
+bool server_has_input(const struct server_connection *connection)
+{
+	return stream_has_input(&connection->stream);
+}
+
 struct server_state *server_state_of(const struct server_connection *connection)
 {
 	return connection->known;

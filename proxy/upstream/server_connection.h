@@ -68,6 +68,8 @@ bool server_is_connected(const struct server_connection *connection);
 bool server_is_reused(const struct server_connection *connection);
 /* Is there anything on it to read, though nothing is due: an end most likely? */
 bool server_is_stale(const struct server_connection *connection);
+/* The same, even if it was not told yet: asks the system. */
+bool server_has_input(const struct server_connection *connection);
 /* Its server's. */
 struct server_state *server_state_of(const struct server_connection *connection);
 

@@ -263,6 +263,11 @@ void memory_peer_end_output(struct memory_peer *peer)
 	tell(peer);
 }
 
+void memory_peer_end_unheard(struct memory_peer *peer)
+{
+	peer->in.ended = true;
+}
+
 void memory_peer_reset(struct memory_peer *peer)
 {
 	peer->cut = true;

@@ -18,6 +18,8 @@ size_t memory_peer_send(struct memory_peer *peer, const void *bytes, size_t len)
 /* How many there were, 0: none now; -1: the end of data, -2: a reset. */
 long memory_peer_receive(struct memory_peer *peer, void *bytes, size_t room);
 void memory_peer_end_output(struct memory_peer *peer);
+/* The same, and the system has not told the loop of it yet. */
+void memory_peer_end_unheard(struct memory_peer *peer);
 void memory_peer_reset(struct memory_peer *peer);
 /* Ends it, and gives its memory back once the stream is closed, too. */
 void memory_peer_close(struct memory_peer *peer);
