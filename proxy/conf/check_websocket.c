@@ -12,11 +12,26 @@ static bool is_of_messages(const struct option *option)
 	       option->offset != at + offsetof(struct conf_websocket, mode);
 }
 
+static bool is_of_gateways(const struct option *option)
+{
+	size_t at = offsetof(struct conf_route, websocket.gateway);
+
+	return option->offset >= at && option->offset < at + sizeof(struct conf_gateway);
+}
+
 bool check_is_without_messages(const struct instance *instance, const struct option *option)
 {
 	const struct conf_route *route = instance->object;
 
-	return route->websocket.mode == CONF_WEBSOCKET_TUNNEL && is_of_messages(option);
+	switch (route->websocket.mode) {
+	case CONF_WEBSOCKET_TUNNEL:
+		return is_of_messages(option);
+	case CONF_WEBSOCKET_MESSAGES:
+		return is_of_gateways(option);
+	case CONF_WEBSOCKET_GATEWAY:
+		break;
+	}
+	return false;
 }
 
 static void refuse_with_tunnel(struct build *build, const struct instance *instance)
@@ -27,6 +42,16 @@ static void refuse_with_tunnel(struct build *build, const struct instance *insta
 				"%s: the route's WebSockets are tunnels, which are not read; "
 				"expected "
 				"websocket = messages or gateway with it",
+				setting->option->name);
+}
+
+static void refuse_with_messages(struct build *build, const struct instance *instance)
+{
+	for (const struct setting *setting = instance->settings; setting; setting = setting->next)
+		if (is_of_gateways(setting->option))
+			build_fail(build, instance, setting->line,
+				"%s: the route's server speaks WebSocket, so there is no gateway; "
+				"expected websocket = gateway with it",
 				setting->option->name);
 }
 
@@ -50,6 +75,8 @@ void check_websocket(struct build *build, const struct instance *instance)
 			refuse_with_tunnel(build, instance);
 		return;
 	}
+	if (websocket->mode == CONF_WEBSOCKET_MESSAGES)
+		refuse_with_messages(build, instance);
 	if (mode && !has_websocket(&route->upgrades))
 		build_fail(build, instance, mode->line,
 			"websocket: upgrade does not list websocket, so there are none; expected "

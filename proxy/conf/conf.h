@@ -295,6 +295,15 @@ enum conf_queue_full {
 };
 
 /* What becomes of a route's WebSockets. All but `mode` is of no effect with a tunnel. */
+/* With websocket = gateway. */
+struct conf_gateway {
+	uint32_t waiting;       /* messages behind the request under way, 16 */
+	uint64_t waiting_bytes; /* the same in bytes, 64k */
+	uint32_t batch;         /* messages of one request, 64 */
+	uint64_t answer_bytes;  /* of an answer: gateway_answer_size, 1M */
+	uint32_t tries;         /* of a request that could not be sent, 3 */
+};
+
 struct conf_websocket {
 	enum conf_websocket_mode mode;
 	struct conf_limits limits; /* message_limits */
@@ -317,6 +326,7 @@ struct conf_websocket {
 	uint32_t channels; /* socket_channels, 100 */
 	bool logs_messages;
 	const char *type; /* socket_type; NULL: the route's name */
+	struct conf_gateway gateway;
 };
 
 struct conf_route {

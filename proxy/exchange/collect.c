@@ -25,8 +25,8 @@ bool collect_begin(struct exchange *x)
 	if (!x->worker->switched->collects(x) || !x->client)
 		return false;
 	pump_begin(down);
-	down->spool = spool_new(
-		&x->worker->node->store, (struct spool_limits){COLLECT_BYTES, 0, SPOOL_RESPONSE});
+	down->spool = spool_new(&x->worker->node->store,
+		(struct spool_limits){x->route->websocket.gateway.answer_bytes, 0, SPOOL_RESPONSE});
 	if (!down->spool) {
 		exchange_reply(x, 503, "no memory", 1000);
 		return true;

@@ -13,10 +13,8 @@
 
 struct exchange;
 
-/* An answer has at most so many bytes of content; one with more counts as malformed. */
-#define COLLECT_BYTES (1024 * 1024)
-
-/* The answer's head is here. False: it is for the client. Else it is read, or was refused. */
+/* The answer's head is here. False: it is for the client. Else it is read, or was refused. One with
+ * more bytes of content than its route allows (gateway_answer_size) counts as malformed. */
 bool collect_begin(struct exchange *exchange);
 
 /* Reads on. May end the exchange. */

@@ -35,14 +35,9 @@
 #include "websocket/send_queue.h"
 #include "websocket/shared_listener.h"
 
-/* Messages of a client that may wait besides those under way, and their bytes; then the client is
- * not read. */
-#define GATEWAY_WAITING       16
-#define GATEWAY_WAITING_BYTES (64 * 1024)
-
-/* Events that leave in one request, and their bytes; one of any size may leave alone. */
-#define GATEWAY_BATCH_EVENTS 64
-#define GATEWAY_BATCH_BYTES  (256 * 1024)
+/* Bytes of the events that leave in one request; one of any size may leave alone. The other bounds
+ * are the route's (struct conf_gateway). */
+#define GATEWAY_BATCH_BYTES (256 * 1024)
 
 /* Events of an answer; one with more counts as malformed. */
 #define GATEWAY_ANSWER_EVENTS 10000

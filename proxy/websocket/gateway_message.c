@@ -180,9 +180,9 @@ static bool may_ride(const struct exchange *lead, struct exchange *x)
 static void ask_riders(struct exchange *lead)
 {
 	struct exchange *x = lead->next;
-	unsigned events = 1;
+	unsigned events = 1, most = lead->route->websocket.gateway.batch;
 
-	for (; x && events < GATEWAY_BATCH_EVENTS && is_rider(lead, x); x = x->next, events++) {
+	for (; x && events < most && is_rider(lead, x); x = x->next, events++) {
 		if (!turn_is_old(x))
 			continue;
 		turn_renew(x);
@@ -235,7 +235,7 @@ static uint64_t gather_riders(struct gateway *gateway, struct exchange *lead)
 	uint64_t bytes = lead->framing.length;
 	struct exchange *last = NULL;
 
-	for (unsigned events = 1; events < GATEWAY_BATCH_EVENTS; events++) {
+	for (unsigned events = 1; events < lead->route->websocket.gateway.batch; events++) {
 		struct exchange *x = lead->next;
 		if (!x || bytes + x->framing.length > GATEWAY_BATCH_BYTES || !may_ride(lead, x))
 			break;
@@ -294,7 +294,8 @@ bool gateway_retry(struct client *client, struct exchange *x)
 {
 	struct gateway *gateway = gateway_of(client);
 	uint64_t random = websockets_random_below(gateway->worker->websockets, UINT64_MAX);
-	uint64_t after_ms = retry_after_ms(++gateway->retries, random);
+	uint64_t after_ms =
+		retry_after_ms(++gateway->retries, x->route->websocket.gateway.tries, random);
 
 	if (after_ms == 0 || gateway->worker->stopping)
 		return false;

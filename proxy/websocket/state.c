@@ -54,8 +54,8 @@ bool socket_reads_client(const struct websocket *socket)
 		return false;
 	const struct gateway *gateway = socket->gateway;
 	if (gateway)
-		return gateway->waiting <= GATEWAY_WAITING &&
-		       gateway->waiting_bytes < GATEWAY_WAITING_BYTES &&
+		return gateway->waiting <= socket_conf(socket)->gateway.waiting &&
+		       gateway->waiting_bytes < socket_conf(socket)->gateway.waiting_bytes &&
 		       flow_bytes(socket->passage->down.flow) < SOCKET_AHEAD_BYTES;
 	return !socket->client.first && flow_bytes(socket->passage->up.flow) < SOCKET_AHEAD_BYTES;
 }

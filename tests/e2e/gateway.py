@@ -140,6 +140,39 @@ def batched(t):
     equal(backend.faults, [])
 
 
+@test("gateway_batch = 1 sends each message alone, gateway_tries = 1 tries once, gateway_answer_size bounds answers")
+def bounds(t):
+    def before(call):
+        if call.events[0][0] == "TEXT":
+            release.wait(20)
+
+    def on_event(call, kind, content):
+        call.event(kind, content * 3)
+
+    release = threading.Event()
+    backend = Backend(before=before, on_event=on_event)
+    origin, sluice, socket = begun(
+        t, backend, "gateway_batch = 1\ngateway_waiting = 50\ngateway_tries = 1\ngateway_answer_size = 1k\n")
+    texts = [str(n) for n in range(30)]
+    socket.send(texts[0])
+    origin.wait_requests(2)
+    for text in texts[1:]:
+        socket.send(text)
+    socket.send_frame(ws.PING, b"")
+    equal(socket.read_frame().opcode, ws.PONG)  # all are read
+    release.set()
+    equal([socket.message() for _ in texts], [text * 3 for text in texts])
+    equal([len(batch) for batch in backend.batches.all()[1:]], [1] * len(texts))
+    socket.send("x" * 400)  # three times that is too much
+    equal(socket.closed_with()[0], 1011)
+    socket = open_socket(t, sluice)
+    origin.refuse()
+    began = time.monotonic()
+    socket.send("lost")
+    equal(socket.closed_with()[0], 1011)
+    true(time.monotonic() - began < 20, "it was not tried again and again")
+
+
 @test("a request of the same session that came between two messages keeps them apart")
 def between(t):
     backend = Held()

@@ -22,6 +22,7 @@ struct sample {
 #define F SECTION_FLEET
 
 #define MESSAGES "websocket = messages"
+#define GATEWAY  "websocket = gateway"
 
 /* clang-format off */
 static const struct sample samples[] = {
@@ -187,6 +188,11 @@ static const struct sample samples[] = {
 	{R, "socket_queue_messages", "1", "2", NULL, MESSAGES},
 	{R, "socket_channels", "1k", "2k", "1000", MESSAGES},
 	{R, "on_socket_queue_full", "close", "drop", NULL, MESSAGES},
+	{R, "gateway_waiting", "1", "2", NULL, GATEWAY},
+	{R, "gateway_waiting_bytes", "1k", "2k", "1024", GATEWAY},
+	{R, "gateway_batch", "1", "2", NULL, GATEWAY},
+	{R, "gateway_answer_size", "1k", "2k", "1024", GATEWAY},
+	{R, "gateway_tries", "1", "2", NULL, GATEWAY},
 	{R, "log_messages", "off", "on", "no", MESSAGES},
 	{R, "request_trailers", NULL, "X-A", NULL, NULL},
 	{R, "request_header_set", "X-A: 1", "X-A: 2", NULL, NULL},

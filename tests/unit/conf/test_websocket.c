@@ -17,7 +17,7 @@ static void a_tunnel_has_none_of_it(void **state)
 		"socket_lifetime = 1s", "close_timeout = 1s", "socket_queue_bytes = 1k",
 		"socket_type = x", "socket_queue_messages = 1", "on_socket_queue_full = drop",
 		"socket_queue_messages = 1", "on_socket_queue_full = drop", "socket_channels = 5",
-		"log_messages = on"};
+		"gateway_waiting = 5", "gateway_tries = 1", "log_messages = on"};
 
 	(void)state;
 	for (size_t i = 0; i < sizeof(lines) / sizeof(lines[0]); i++) {
@@ -30,6 +30,21 @@ static void a_tunnel_has_none_of_it(void **state)
 }
 
 #ifdef HAVE_WEBSOCKET
+static void messages_have_no_gateway(void **state)
+{
+	static const char *const lines[] = {"gateway_waiting = 5", "gateway_waiting_bytes = 1k",
+		"gateway_batch = 1", "gateway_answer_size = 1k", "gateway_tries = 1"};
+	char text[1024];
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(lines) / sizeof(lines[0]); i++) {
+		bad_text(
+			11, "expected websocket = gateway with it", TEXT_MESSAGES "%s\n", lines[i]);
+		snprintf(text, sizeof(text), TEXT_BASE "websocket = gateway\n%s\n", lines[i]);
+		conf_release(parse_good(text));
+	}
+}
+
 static const struct conf_websocket *websocket_of(const struct conf *conf)
 {
 	return &conf->routes[0].websocket;
@@ -149,6 +164,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_tunnel_has_none_of_it),
 #ifdef HAVE_WEBSOCKET
+		cmocka_unit_test(messages_have_no_gateway),
 		cmocka_unit_test(values),
 		cmocka_unit_test(wrong_values),
 		cmocka_unit_test(what_goes_together),

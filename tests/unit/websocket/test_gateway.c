@@ -15,6 +15,9 @@
 	"ordering = strict\n"
 #define HEAD "HTTP/1.1 200 OK\r\nContent-Type: application/websocket-events\r\n"
 
+#define WAITING       16 /* gateway_waiting */
+#define WAITING_BYTES (64 * 1024)
+
 static const struct stage_conf plain = {.route = ROUTE};
 
 static struct opened o;
@@ -259,13 +262,13 @@ static void few_wait(void **state)
 {
 	(void)state;
 	begin();
-	for (unsigned i = 0; i < 3 * GATEWAY_WAITING; i++)
+	for (unsigned i = 0; i < 3 * WAITING; i++)
 		say("x");
 	assert_string_equal(request_got(), "TEXT 1\r\nx\r\n");
-	assert_int_equal(o.socket->gateway->waiting, GATEWAY_WAITING + 1);
+	assert_int_equal(o.socket->gateway->waiting, WAITING + 1);
 	answer("");
 	opened_turn(&o);
-	assert_int_equal(strlen(request_got()), GATEWAY_WAITING * strlen("TEXT 1\r\nx\r\n"));
+	assert_int_equal(strlen(request_got()), WAITING * strlen("TEXT 1\r\nx\r\n"));
 	answer("");
 	opened_turn(&o);
 	assert_true(strlen(request_got()) > 0);
@@ -274,7 +277,7 @@ static void few_wait(void **state)
 
 static void a_large_one_waits_alone(void **state)
 {
-	static char large[GATEWAY_WAITING_BYTES / 4 + 1];
+	static char large[WAITING_BYTES / 4 + 1];
 
 	(void)state;
 	memset(large, 'x', sizeof(large) - 1);
@@ -283,8 +286,42 @@ static void a_large_one_waits_alone(void **state)
 		say(large);
 		opened_turn(&o);
 	}
-	assert_in_range(o.socket->gateway->waiting_bytes, GATEWAY_WAITING_BYTES,
-		GATEWAY_WAITING_BYTES + sizeof(large));
+	assert_in_range(
+		o.socket->gateway->waiting_bytes, WAITING_BYTES, WAITING_BYTES + sizeof(large));
+	end();
+}
+
+/* What a route says of it instead. */
+static void bounds_of_the_route(void **state)
+{
+	static const struct stage_conf narrow = {
+		.route = ROUTE "gateway_waiting = 5\ngateway_batch = 2\ngateway_tries = 1\n"
+			       "gateway_answer_size = 1k\n"};
+	char large[2000];
+
+	(void)state;
+	begin_on(&narrow, "", "OPEN\r\n");
+	for (unsigned i = 0; i < 20; i++)
+		say("x");
+	assert_string_equal(request_got(), "TEXT 1\r\nx\r\n");
+	assert_int_equal(o.socket->gateway->waiting, 6);
+	answer("");
+	opened_turn(&o);
+	assert_string_equal(request_got(), "TEXT 1\r\nx\r\nTEXT 1\r\nx\r\n");
+	leave();
+	assert_has(opened_to_client(&o), "close(1011 ");
+	end();
+	begin_on(&narrow, "", "OPEN\r\n");
+	leave();
+	say("not tried again");
+	assert_has(opened_to_client(&o), "close(1011 ");
+	end();
+	begin_on(&narrow, "", "OPEN\r\n");
+	say("x");
+	request_got();
+	snprintf(large, sizeof(large), "TEXT 5dc\r\n%01500d\r\n", 0);
+	answer(large);
+	assert_has(opened_to_client(&o), "close(1011 ");
 	end();
 }
 
@@ -1004,6 +1041,7 @@ int main(void)
 		cmocka_unit_test(a_large_one_waits_alone),
 		cmocka_unit_test(no_room_for_an_answer),
 		cmocka_unit_test(an_answer_too_large_to_wait),
+		cmocka_unit_test(bounds_of_the_route),
 		cmocka_unit_test(three_tries),
 		cmocka_unit_test(comes_back_for_the_second),
 		cmocka_unit_test(tries_begin_again),

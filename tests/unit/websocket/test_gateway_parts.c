@@ -21,11 +21,11 @@ static void three_tries_over_three_seconds(void **state)
 	unsigned failed = 1;
 
 	(void)state;
-	for (; retry_after_ms(failed, 0) > 0; failed++) {
-		least_ms += retry_after_ms(failed, 0);
-		most_ms += retry_after_ms(failed, 100 << (failed - 1));
+	for (; retry_after_ms(failed, 3, 0) > 0; failed++) {
+		least_ms += retry_after_ms(failed, 3, 0);
+		most_ms += retry_after_ms(failed, 3, 100 << (failed - 1));
 	}
-	assert_int_equal(failed, RETRY_TRIES);
+	assert_int_equal(failed, 3);
 	assert_int_equal(least_ms, 3000);
 	assert_int_equal(most_ms, 3300);
 }
@@ -34,12 +34,16 @@ static void random_numbers_move_a_try_by_a_tenth(void **state)
 {
 	(void)state;
 	for (uint64_t random = 0; random < 5000; random += 7) {
-		assert_in_range(retry_after_ms(1, random), 1000, 1100);
-		assert_in_range(retry_after_ms(2, UINT64_MAX - random), 2000, 2200);
+		assert_in_range(retry_after_ms(1, 3, random), 1000, 1100);
+		assert_in_range(retry_after_ms(2, 3, UINT64_MAX - random), 2000, 2200);
 	}
-	assert_int_equal(retry_after_ms(0, 1), 0);
-	assert_int_equal(retry_after_ms(3, 1), 0);
-	assert_int_equal(retry_after_ms(UINT32_MAX, 1), 0);
+	assert_int_equal(retry_after_ms(0, 3, 1), 0);
+	assert_int_equal(retry_after_ms(3, 3, 1), 0);
+	assert_int_equal(retry_after_ms(UINT32_MAX, 3, 1), 0);
+	assert_int_equal(retry_after_ms(1, 1, 1), 0);
+	assert_int_equal(retry_after_ms(9, RETRY_TRIES_MOST, 0), 256000);
+	assert_int_equal(retry_after_ms(10, RETRY_TRIES_MOST, 0), 0);
+	assert_int_equal(retry_after_ms(70, UINT32_MAX, 0), 0);
 }
 
 /* ---- meta values ----------------------------------------------------------------------------- */
