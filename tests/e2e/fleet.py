@@ -16,7 +16,7 @@ from lib.tap import equal, main, test, true
 
 # ---- one limit, all nodes ----------------------------------------------------------------------
 
-@test("one quota over three nodes, told alike by each, and exactly when to retry")
+@test("one quota over three nodes: each reports what is left, and a refusal the exact time to retry")
 def together(t):
     redis = Redis(t)
     origin = t.origin()
@@ -123,7 +123,7 @@ def old_verdicts(t):
     held.let("/first", "/second")
     equal([c.response().status for c in clients], [200, 200], "both are served")
     after = callers()
-    equal(sum(after[key] != before[key] for key in before), 1, "callers that were charged anew")
+    equal(sum(after[key] != before[key] for key in before), 1, "callers whose verdict was renewed")
     equal(told(ask_held(held, t.client(node), "two")).left["it"]["r"], 8, "charged once each")
 
 
@@ -400,7 +400,7 @@ def reload(t):
     until(lambda: "RateLimit" not in str(ask(client).fields), "no limit any more")
 
 
-@test("explain, callers and reset say that they know limits of the node only", workers=[1])
+@test("explain, callers and reset report that they know limits of the node only", workers=[1])
 def operators(t):
     redis = Redis(t)
     admin = f"[admin]\nbind = unix:{t.path('admin')}\n"

@@ -25,7 +25,7 @@ def asked(t):
     true(sentinels.primary.connect().ask("KEYS", "*it:2"), "the primary keeps it")
 
 
-@test("a name that no Sentinel knows, and a Sentinel that names a replica: told, and 503", workers=[1])
+@test("a name that no Sentinel knows, and a Sentinel that names a replica: logged, and answered 503", workers=[1])
 def unknown(t):
     sentinels = Sentinels(t, 1, 1)
     origin = t.origin()
@@ -111,7 +111,7 @@ def quorum(t):
     equal(ask(client).status, 503, "with one of two")
 
 
-@test("a store by its host's name; a name that is not found is told", workers=[1])
+@test("a store by its host's name; a name that is not found is logged", workers=[1])
 def names(t):
     redis = Redis(t)
     origin = t.origin()

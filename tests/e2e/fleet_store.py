@@ -11,8 +11,8 @@ ASK, GIVE, CHARGE, LOOK = 1, 2, 3, 4
 
 
 def function_with_clock(keeps):
-    """The function by the time that stands in the key `clock`. If it `keeps` callers, these do not
-    expire by the clock of Redis, which goes on while a slow machine counts."""
+    """The function with the time of the key `clock` instead of Redis's own. `keeps`: the keys of callers do
+    not expire by Redis's clock either, which goes on while a slow machine counts."""
     with open(SOURCE, encoding="utf-8") as source:
         text = source.read()
     text, found = re.subn(r"call\('TIME'\)", "{ 0, call('GET', 'clock') }", text)
@@ -33,9 +33,9 @@ class Rule:
 
 
 class Oracle:
-    """All charges of one caller, by the slot that each was recorded in. What counts no more when it
-    is changed is forgotten: another rule, or a clock that goes back, does not bring it back. So are
-    all slots where nothing is used, also those that were given back and lie ahead of such a clock."""
+    """All charges of one caller, by the slot that each was recorded in. A charge that has expired when the
+    caller is changed is forgotten for good, whatever rule or clock comes later. So are all slots once
+    nothing is in use, also those that were given back and lie ahead of a clock that was set back."""
 
     def __init__(self):
         self.charges = []  # [slot, count] in the order of recording
@@ -136,7 +136,7 @@ class Pair:
         return answer[2:]
 
     def expect(self, operations):
-        """What the oracle says to the same, which changes it."""
+        """The oracle's answer to the same operation, which changes its state."""
         answer, now, changed = [], self.now, {}
         for kind, *rest in operations:
             for caller, rule, *_ in rest[0] if kind in (ASK, LOOK) else [rest]:
@@ -195,7 +195,7 @@ def any_operations(random, rules, given):
     return operations
 
 
-@test("random operations: the same as a plain oracle says", workers=[1])
+@test("random operations: the function and a plain oracle agree", workers=[1])
 def oracle(t):
     pair, random = Pair(t), t.random
     rules = {f"f{{{n}}}{limit}": any_rule(random) for n in range(8) for limit in "ab"}
@@ -225,7 +225,7 @@ def oracle(t):
     true(verdicts > 5000 and admitted > 500, "enough of both")
 
 
-@test("what counts no more leaves nothing behind", workers=[1])
+@test("expired charges leave no keys behind", workers=[1])
 def expiry(t):
     pair = Pair(t, keeps=False)
     rule = Rule(5, 1_000_000, 31)

@@ -1,4 +1,4 @@
-"""GRIP: a gateway's sockets subscribe to channels, and what is published to these reaches them."""
+"""GRIP: sockets of a gateway subscribe to channels and get what is published to these."""
 import base64
 import hashlib
 import hmac
@@ -77,7 +77,7 @@ def subscribed(admin, count):
     until(lambda: metric(admin, "sluice_channel_subscriptions") == count, f"{count} subscriptions")
 
 
-@group("what is published reaches those who are subscribed", workers=[1, 4])
+@group("subscribed sockets get what is published", workers=[1, 4])
 def published(t):
     sluice, admin, _ = chat(t)
     sockets = {target: open_socket(t, sluice, target="/" + target) for target in ("a", "b", "a,b", "")}
@@ -198,7 +198,7 @@ def order(t):
         equal([socket.message() for _ in range(count)], [str(n) for n in range(count)])
 
 
-@group("what is wrong is refused, and says what was expected")
+@group("invalid publications are refused with what was expected")
 def wrong(t):
     sluice, admin, _ = chat(t)
     socket = open_socket(t, sluice, target="/a")
@@ -252,7 +252,7 @@ def allowed(t):
             publish(admin, item("a", "x"), status=401, token=bad)
 
 
-@test("requests to the backend are signed, and nobody else can sign them")
+@test("requests to the backend are signed; signatures of clients are removed")
 def signature(t):
     key = t.file("grip.key", "base64:" + base64.b64encode(KEY.encode()).decode())
     sluice, admin, backend = chat(t, settings=f"grip_key = file:{key}\ngrip_iss = the gateway")
@@ -276,7 +276,7 @@ def unsigned(t):
     equal([call.x.request.get("Grip-Sig") for call in backend.calls], [None])
 
 
-@test("a detached socket's messages are nobody's, and it still gets what is published")
+@test("a detached socket's messages are discarded, and it still gets what is published")
 def detached(t):
     sluice, admin, backend = chat(t)
     socket = open_socket(t, sluice, target="/a")

@@ -56,7 +56,7 @@ def grip(t):
         equal([socket.message() for socket in (ann, bob)], ["room: good morning"] * 2)
         bob.send("/bytes room")
         equal([socket.message() for socket in (ann, bob)], [b"\x00\xff\x01"] * 2)
-    with t.point("and not who left"):
+    with t.point("and no socket that left"):
         bob.send("/leave room")
         ask(bob, "left", "left")
         ann.send("room: anybody?")

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""WebSockets under an operator's hands: found by what they are, sent to, and ended, on whichever worker."""
+"""The operator's API for WebSockets: finds them by their properties, sends to them and ends them, on any worker."""
 import base64
 import json
 import re
@@ -111,7 +111,7 @@ def lists(t):
             pages += [one["id"] for one in answer["sockets"]]
             after = answer["next"]
         equal(sorted(pages), sorted(one["id"] for one in everyone))
-    with t.point("and what is no term, value or id is refused"):
+    with t.point("invalid terms, values and ids are refused"):
         for query in ("colour=red", "caller=1", "min_age=soon", "address=here", "count=0", "count=1001", "type=", "session=zz"):
             equal(admin.json("/api/v1/sockets?" + query)[0], 400, query)
         for one in (NOTHING, "x", ann["id"][:-1], ann["id"].upper().replace("0", "A"), ann["id"] + "0", ann["id"][:12] + "ff" + "0" * 10):
@@ -122,7 +122,7 @@ def lists(t):
         until(lambda: len(listed(admin)) == 2, "two are left")
 
 
-@test("ids of another process are none of this one's", workers=[1])
+@test("ids of another process are not known to this one", workers=[1])
 def other_processes(t):
     origin = server()
     ids = set()
@@ -154,7 +154,7 @@ def sending(t):
     with t.point("wait=sent answers when it is written"):
         equal(run(admin, id, "post", {"text": "now"}, query="?wait=sent"), {"found": 1, "sent": 1, "queued": 0, "dropped": 0, "gone": 0})
         equal(one.message(), "now")
-    with t.point("what is no message, or to nobody, is refused"):
+    with t.point("invalid messages, and messages to no socket, are refused"):
         for body in ({}, {"text": 1}, {"text": "a", "binary": "YQ=="}, {"binary": "YQ"}, {"binary": "Y!=="}, {"binary": "YR=="}, [], {"text": "a", "x": 1}):
             run(admin, id, "post", body, status=400)
         equal(admin.json(f"/api/v1/sockets/{id}/post", "POST", body=b'{"text": "\xff"}')[0], 400)
@@ -319,12 +319,12 @@ def ending(t):
         socket, id = one()
         run(admin, id, "close", {"code": 1001})
         until(lambda: not listed(admin), "it is gone")
-    with t.point("a client that leaves then is not counted on"):
+    with t.point("a client that leaves instead of answering does not delay the end"):
         socket, id = one()
         run(admin, id, "close", {"code": 1001})
         socket.stream.close()
         until(lambda: not listed(admin) and value(admin.metrics()[1], "sluice_sockets") == 0, "none is open")
-    with t.point("codes that no close frame may have are refused"):
+    with t.point("codes that a close frame must not have are refused"):
         socket, id = one()
         for code in (0, 999, 1004, 1005, 1006, 1015, 1016, 2999, 5000, 65536 + 1000, -64536, 1 << 40, "1000", 1000.0, True):
             run(admin, id, "close", {"code": code}, status=400)
@@ -534,7 +534,7 @@ def commands(t):
         sockets("close", "all", "--code", "-64536", status=1)
 
 
-@test("a token that may only read lists, and does nothing", workers=[1])
+@test("a token with role read may list, and change nothing", workers=[1])
 def tokens(t):
     sluice, admin = begun(t, tokens="ann read reader\nbob write writer\n")
     socket = open_socket(t, sluice)

@@ -193,7 +193,7 @@ def origin_ends(t):
     equal(len(client.read_to_end()), 500_000, "bytes before the end")
 
 
-@test("what a client says behind the origin's end, together with its own, reaches the origin")
+@test("bytes that a client sends together with its end, after the origin's end, reach the origin")
 def behind_origins_end(t):
     heard = []
 

@@ -39,9 +39,9 @@ def retry_after_ms(said):
     return int(re.fullmatch(r"retry-after-ms=(\d+)", reason).group(1))
 
 
-# ---- what becomes of a message over its limit -----------------------------------------------------
+# ---- a message over its limit ----------------------------------------------------------------------
 
-@test("close: 1008 says when to come back; the server gets what was admitted and no more")
+@test("close: 1008 names the time to retry; the server gets the admitted messages only")
 def close_over(t):
     log = ws.Log()
     origin = t.origin(server(log=log))
@@ -94,7 +94,7 @@ def delay_over(t):
     true(times[4] - times[0] >= 1.9, f"six of 2 per 1 s came within {times[5] - times[0]} s")
 
 
-@test("delay TIME: what would wait longer closes the socket with 1008")
+@test("delay TIME: a message that would wait longer closes the socket with 1008")
 def delay_bounded(t):
     origin = t.origin(server())
     sluice = t.sluice(limit("1 per 1h"), to(origin, route=route("on_message_exceed = delay 2s")))
@@ -105,7 +105,7 @@ def delay_bounded(t):
     true(retry_after_ms(socket.closed_with()) > 3590000, "the wait")
 
 
-@test("a limit in bytes is charged what messages have")
+@test("a limit in bytes is charged the length of messages")
 def bytes_over(t):
     origin = t.origin(server())
     sluice = t.sluice(limit("1000B per 10s"), to(origin, route=route("on_message_exceed = close")))

@@ -5,7 +5,7 @@
  *   - each peer gets frames that RFC 6455 read plainly has no fault with, and none behind a close
  *     frame; a server gets the messages that its client sent, whole and in order, a client its
  *     server's, and between these what is sent to it beside them, in the order of each lane
- *   - whoever sends that is told once what became of each
+ *   - the sender of each of these gets one report of its outcome
  *   - each turn leaves a deadline for all that waits (SLUICE_CHECK_WAITS), and when it is over,
  *     nothing is left of it
  */

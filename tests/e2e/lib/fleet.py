@@ -45,7 +45,8 @@ def ask(client, key="one", path="/", number=None):
 
 
 class Load:
-    """Clients that ask nodes as fast as these answer, all as one caller; who is sent what, when."""
+    """Clients that ask nodes as fast as these answer, all as one caller. Records when each request was sent and how
+    many answers there were of each status."""
 
     def __init__(self, t, clients_each, key="one"):
         self.key = key
