@@ -14,7 +14,7 @@ const char cli_check_help[] =
 	"usage: sluice check [-c FILE] [--dump]\n"
 	"       sluice check --keys\n"
 	"\n"
-	"Reads a configuration and tells every error in it, with file and line, and what it\n"
+	"Reads a configuration and lists every error in it, with file and line, and what it\n"
 	"says is to be written but can't be.\n"
 	"Exits with 0 when there is none, 1 when there are some; warnings are no errors.\n"
 	"\n"

@@ -144,16 +144,14 @@ def server_stalls(t):
     equal(socket.closed_with(), (1011, "server takes no message"))
 
 
-@test("a drain closes sockets with 1001, not all of them at once, and the process ends")
+@test("a drain closes all sockets with 1001, and the process ends well")
 def drain(t):
     origin = t.origin(server())
     sluice = t.sluice(to(origin, route=route("")), settings="shutdown_timeout = 4s")
     sockets = [open_socket(t, sluice) for _ in range(20)]
     sluice.terminate()
-    ends = []
     for socket in sockets:
         equal(socket.closed_with(), (1001, "going away"))
-        ends.append(time.monotonic())
     equal(sluice.wait(), 0)
 
 
