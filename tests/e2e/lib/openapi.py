@@ -13,6 +13,11 @@ SOURCE = os.path.join(os.environ.get("top_srcdir") or os.path.join(os.path.dirna
 TYPES = {"object": dict, "array": list, "string": str, "boolean": bool, "null": type(None), "integer": int,
          "number": (int, float)}
 NOTES = {"description", "format", "title"}
+SIZES = {  # word of a bound: (type that it bounds, what it counts, is it the least?)
+    "minItems": (list, "items", True), "maxItems": (list, "items", False),
+    "minLength": (str, "characters", True), "maxLength": (str, "characters", False),
+    "minProperties": (dict, "members", True), "maxProperties": (dict, "members", False),
+}
 
 
 class Mismatch(AssertionError):
@@ -49,8 +54,15 @@ class Document:
     def check(self, value, schema, where):
         schema = self.resolve(schema)
         for word, given in schema.items():
-            if word not in NOTES:
+            if word in SIZES:
+                self.check_size(value, given, *SIZES[word], where)
+            elif word not in NOTES:
                 getattr(self, "word_" + word.strip("$"), self.unknown(word))(value, given, schema, where)
+
+    @staticmethod
+    def check_size(value, given, kind, counted, is_least, where):
+        if isinstance(value, kind) and (len(value) < given if is_least else len(value) > given):
+            fail(where, f"has {len(value)} {counted}, not at {'least' if is_least else 'most'} {given}")
 
     @staticmethod
     def unknown(word):
@@ -82,30 +94,6 @@ class Document:
     def word_maximum(self, value, given, _, where):
         if is_type(value, "number") and value > given:
             fail(where, f"{value} is above {given}")
-
-    def word_minItems(self, value, given, _, where):
-        if isinstance(value, list) and len(value) < given:
-            fail(where, f"has {len(value)} items, not at least {given}")
-
-    def word_maxItems(self, value, given, _, where):
-        if isinstance(value, list) and len(value) > given:
-            fail(where, f"has {len(value)} items, not at most {given}")
-
-    def word_minLength(self, value, given, _, where):
-        if isinstance(value, str) and len(value) < given:
-            fail(where, f"has {len(value)} characters, not at least {given}")
-
-    def word_maxLength(self, value, given, _, where):
-        if isinstance(value, str) and len(value) > given:
-            fail(where, f"has {len(value)} characters, not at most {given}")
-
-    def word_minProperties(self, value, given, _, where):
-        if isinstance(value, dict) and len(value) < given:
-            fail(where, f"has {len(value)} members, not at least {given}")
-
-    def word_maxProperties(self, value, given, _, where):
-        if isinstance(value, dict) and len(value) > given:
-            fail(where, f"has {len(value)} members, not at most {given}")
 
     def word_required(self, value, given, _, where):
         for name in given:
