@@ -50,6 +50,25 @@ static void put_ms(struct http_out *out, uint64_t us)
 	http_out_char(out, (char)('0' + us % 10));
 }
 
+/* A member of the line: its name, as it is written, and its value. */
+static void put_text(struct http_out *out, struct slice name, struct slice value)
+{
+	http_out_slice(out, name);
+	http_out_slice(out, value);
+}
+
+static void put_number(struct http_out *out, struct slice name, uint64_t value)
+{
+	http_out_slice(out, name);
+	http_out_number(out, value);
+}
+
+static void put_time(struct http_out *out, struct slice name, uint64_t us)
+{
+	http_out_slice(out, name);
+	put_ms(out, us);
+}
+
 static void put_request_line(struct http_out *out, const struct access_line *line)
 {
 	if (line->texts[ACCESS_TARGET].len == 0) {
@@ -68,12 +87,9 @@ static void put_request_line(struct http_out *out, const struct access_line *lin
 /* The bytes are those of messages: frames and their heads are not counted. */
 static void put_messages(struct http_out *out, const struct access_line *line)
 {
-	http_out_slice(out, SLICE(" messages_received="));
-	http_out_number(out, line->messages_received);
-	http_out_slice(out, SLICE(" bytes_received="));
-	http_out_number(out, line->received_bytes);
-	http_out_slice(out, SLICE(" messages_sent="));
-	http_out_number(out, line->messages_sent);
+	put_number(out, SLICE(" messages_received="), line->messages_received);
+	put_number(out, SLICE(" bytes_received="), line->received_bytes);
+	put_number(out, SLICE(" messages_sent="), line->messages_sent);
 }
 
 static void put_combined(
@@ -93,33 +109,22 @@ static void put_combined(
 	access_put_quoted(out, line->texts[ACCESS_REFERER], REFERER_BYTES);
 	http_out_char(out, ' ');
 	access_put_quoted(out, line->texts[ACCESS_USER_AGENT], AGENT_BYTES);
-	http_out_slice(out, SLICE(" id="));
-	http_out_slice(out, line->texts[ACCESS_ID].len ? line->texts[ACCESS_ID] : SLICE("-"));
-	http_out_slice(out, SLICE(" route="));
-	http_out_slice(out, slice_of(line->route ? line->route : "-"));
-	http_out_slice(out, SLICE(" caller="));
-	http_out_slice(out, line->texts[ACCESS_CALLER]);
-	http_out_slice(out, SLICE(" limit="));
-	http_out_slice(out, slice_of(line->limit));
-	http_out_slice(out, SLICE(" verdict="));
-	http_out_slice(out, slice_of(line->verdict));
-	http_out_slice(out, SLICE(" queue_ms="));
-	put_ms(out, line->queue_us);
-	http_out_slice(out, SLICE(" upstream="));
-	http_out_slice(out, slice_of(line->upstream));
-	http_out_slice(out, SLICE(" upstream_status="));
-	http_out_number(out, line->upstream_status);
-	http_out_slice(out, SLICE(" upstream_ms="));
-	put_ms(out, line->upstream_us);
-	http_out_slice(out, SLICE(" total_ms="));
-	put_ms(out, line->total_us);
+	put_text(out, SLICE(" id="),
+		line->texts[ACCESS_ID].len ? line->texts[ACCESS_ID] : SLICE("-"));
+	put_text(out, SLICE(" route="), slice_of(line->route ? line->route : "-"));
+	put_text(out, SLICE(" caller="), line->texts[ACCESS_CALLER]);
+	put_text(out, SLICE(" limit="), slice_of(line->limit));
+	put_text(out, SLICE(" verdict="), slice_of(line->verdict));
+	put_time(out, SLICE(" queue_ms="), line->queue_us);
+	put_text(out, SLICE(" upstream="), slice_of(line->upstream));
+	put_number(out, SLICE(" upstream_status="), line->upstream_status);
+	put_time(out, SLICE(" upstream_ms="), line->upstream_us);
+	put_time(out, SLICE(" total_ms="), line->total_us);
 	if (line->has_messages)
 		put_messages(out, line);
 	if (line->texts[ACCESS_TRACE].len > 0) {
-		http_out_slice(out, SLICE(" trace_id="));
-		http_out_slice(out, line->texts[ACCESS_TRACE]);
-		http_out_slice(out, SLICE(" parent_id="));
-		http_out_slice(out, line->texts[ACCESS_PARENT]);
+		put_text(out, SLICE(" trace_id="), line->texts[ACCESS_TRACE]);
+		put_text(out, SLICE(" parent_id="), line->texts[ACCESS_PARENT]);
 	}
 	if (line->outcome) {
 		http_out_slice(out, SLICE(" outcome="));
@@ -150,32 +155,23 @@ static void put_json(struct http_out *out, struct worker *worker, const struct a
 	put_json_cut(out, SLICE(",\"method\":"), line->texts[ACCESS_METHOD], METHOD_BYTES);
 	put_json_cut(out, SLICE(",\"host\":"), line->texts[ACCESS_HOST], HOST_BYTES);
 	put_json_cut(out, SLICE(",\"target\":"), line->texts[ACCESS_TARGET], TARGET_BYTES);
-	http_out_slice(out, SLICE(",\"status\":"));
-	http_out_number(out, line->status);
-	http_out_slice(out, SLICE(",\"request_bytes\":"));
-	http_out_number(out, line->received_bytes);
-	http_out_slice(out, SLICE(",\"response_bytes\":"));
-	http_out_number(out, line->sent_bytes);
+	put_number(out, SLICE(",\"status\":"), line->status);
+	put_number(out, SLICE(",\"request_bytes\":"), line->received_bytes);
+	put_number(out, SLICE(",\"response_bytes\":"), line->sent_bytes);
 	put_json_cut(out, SLICE(",\"referer\":"), line->texts[ACCESS_REFERER], REFERER_BYTES);
 	put_json_cut(out, SLICE(",\"user_agent\":"), line->texts[ACCESS_USER_AGENT], AGENT_BYTES);
 	put_json_text(out, SLICE(",\"route\":"), slice_of(line->route ? line->route : ""));
 	put_json_text(out, SLICE(",\"caller\":"), line->texts[ACCESS_CALLER]);
 	put_json_text(out, SLICE(",\"limit\":"), slice_of(line->limit));
 	put_json_text(out, SLICE(",\"verdict\":"), slice_of(line->verdict));
-	http_out_slice(out, SLICE(",\"queue_ms\":"));
-	put_ms(out, line->queue_us);
+	put_time(out, SLICE(",\"queue_ms\":"), line->queue_us);
 	put_json_text(out, SLICE(",\"upstream\":"), slice_of(line->upstream));
-	http_out_slice(out, SLICE(",\"upstream_status\":"));
-	http_out_number(out, line->upstream_status);
-	http_out_slice(out, SLICE(",\"upstream_ms\":"));
-	put_ms(out, line->upstream_us);
-	http_out_slice(out, SLICE(",\"total_ms\":"));
-	put_ms(out, line->total_us);
+	put_number(out, SLICE(",\"upstream_status\":"), line->upstream_status);
+	put_time(out, SLICE(",\"upstream_ms\":"), line->upstream_us);
+	put_time(out, SLICE(",\"total_ms\":"), line->total_us);
 	if (line->has_messages) {
-		http_out_slice(out, SLICE(",\"messages_received\":"));
-		http_out_number(out, line->messages_received);
-		http_out_slice(out, SLICE(",\"messages_sent\":"));
-		http_out_number(out, line->messages_sent);
+		put_number(out, SLICE(",\"messages_received\":"), line->messages_received);
+		put_number(out, SLICE(",\"messages_sent\":"), line->messages_sent);
 	}
 	if (line->texts[ACCESS_TRACE].len > 0) {
 		put_json_text(out, SLICE(",\"trace_id\":"), line->texts[ACCESS_TRACE]);
