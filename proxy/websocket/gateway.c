@@ -320,7 +320,7 @@ static void close_client(struct client *client, const char *why)
 }
 
 /* One that rides with another is in no list. */
-static bool unlink_exchange(struct gateway *gateway, const struct exchange *exchange)
+static void unlink_exchange(struct gateway *gateway, const struct exchange *exchange)
 {
 	struct exchange *before = NULL;
 
@@ -333,9 +333,8 @@ static bool unlink_exchange(struct gateway *gateway, const struct exchange *exch
 			gateway->client.first = at->next;
 		if (gateway->last == at)
 			gateway->last = before;
-		return true;
+		return;
 	}
-	return false;
 }
 
 static void exchange_ended(struct client *client, struct exchange *exchange)
