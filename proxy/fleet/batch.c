@@ -37,7 +37,7 @@ static void put(struct batch *batch, struct batch_text *text, const char *bytes,
 {
 	char *at = make_room(batch, text, len);
 
-	if (!at)
+	if (!at || len == 0)
 		return;
 	memcpy(at, bytes, len);
 	text->len += len;

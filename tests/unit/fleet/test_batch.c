@@ -129,6 +129,24 @@ static void it_fills_up(void **state)
 	free(batch);
 }
 
+/* It only says which epoch the node knows. */
+static void one_that_asks_nothing_can_be_sent(void **state)
+{
+	struct batch *batch = calloc(1, sizeof(*batch));
+	const char *command;
+	size_t len;
+
+	(void)state;
+	batch_begin(batch, &batch_judge, "p");
+	batch_know(batch, 777, true);
+	assert_true(batch_compose(batch, &command, &len));
+	struct integers numbers = request_of(command, len);
+	assert_numbers(&numbers, (const int64_t[]){0}, 1);
+	assert_memory_equal(command + len - 9, "$3\r\n777\r\n", 9);
+	batch_free(batch);
+	free(batch);
+}
+
 static void answers_are_read(void **state)
 {
 	/* the time, the epoch; admitted: one limit; refused: two limits, one that never fits */
@@ -219,6 +237,7 @@ int main(void)
 		cmocka_unit_test(one_verdict_is_composed),
 		cmocka_unit_test(the_same_caller_is_one_key),
 		cmocka_unit_test(it_fills_up),
+		cmocka_unit_test(one_that_asks_nothing_can_be_sent),
 		cmocka_unit_test(answers_are_read),
 		cmocka_unit_test(rules_are_exact_where_they_can_be),
 		cmocka_unit_test(leases_are_asked_and_answered),
