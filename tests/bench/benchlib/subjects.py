@@ -34,6 +34,8 @@ class Setup:
     seconds: int = ADMIT[1]  # of the limit that never refuses
     pipeline: int = 16  # requests of one connection that sluice forwards at once; the others forward one
     admin: int = 0  # the port of sluice's admin address; 0: none
+    way: str = ""  # how sluice's limits are shared by a fleet; empty: they are the node's
+    store: int = 0  # the port of the fleet's Redis
 
     @property
     def rate(self):
@@ -121,17 +123,19 @@ http {{
 def sluice_config(setup, port, origin, _folder):
     amount, seconds = setup.rate
     names = [f"calls{number}" for number in range(setup.limits)]
-    limits = "\n".join(f"[limit {name}]\nkey = header:X-Api-Key | ip\nrate = {amount} per {seconds}s" for name in names)
+    shared = f"\nscope = fleet\nfleet = {setup.way}" if setup.way else ""
+    limits = "\n".join(f"[limit {name}]\nkey = header:X-Api-Key | ip\nrate = {amount} per {seconds}s{shared}" for name in names)
     routes = "\n".join(
         f"[route r{number:04}]\npath = {prefix}\nupstream = origin\nlimits = {', '.join(names)}\n"
         f"session = header:X-Api-Key | ip\nordering = {setup.ordering}\nqueue_depth = 20000"
         for number, prefix in enumerate(setup.prefixes))
     admin = f"[admin]\nbind = 127.0.0.1:{setup.admin}\n" if setup.admin else ""
+    fleet = f"[fleet]\nstore = redis://127.0.0.1:{setup.store}\nstore_timeout = 2s\n" if setup.way else ""
     return f"""[sluice]
 workers = {setup.workers}
 callers = {setup.table}
 access_log = off
-{admin}[listener bench]
+{admin}{fleet}[listener bench]
 bind = 127.0.0.1:{port}
 backlog = 4096
 idle_timeout = 600s
@@ -165,7 +169,7 @@ class Subject:
         make, extension = {"haproxy": (haproxy_config, "cfg"), "nginx": (nginx_config, "conf"),
                            "sluice": (sluice_config, "ini")}[self.name]
         text = make(setup, self.port, origin, bench.scratch)
-        path = bench.publish(f"{bench.scenario}-{self.name}-w{setup.workers}.{extension}", text)
+        path = bench.publish(f"{bench.scenario}-{self.name}{setup.way}-w{setup.workers}.{extension}", text)
         return bench.wrap({"haproxy": ["haproxy", "-db", "-f", path],
                            "nginx": ["nginx", "-p", bench.scratch, "-c", path],
                            "sluice": [bench.sluice, "run", "-c", path]}[self.name], self.name)
