@@ -46,7 +46,8 @@ def one_caller(t):
     equal(refused.status, 429, "beyond it")
     true(300 < len(statuses) <= 400, f"{len(statuses)} were admitted")
     t.note(f"{400 - len(statuses)} of 400 were on lease at the other node")
-    true(0 < wait_ms(refused) <= 3_600_000, f"a wait of {wait_ms(refused)} ms")
+    # What is on lease counts for a window from the end of that, which is at most 30 s ahead.
+    true(0 < wait_ms(refused) <= 3_630_000, f"a wait of {wait_ms(refused)} ms")
     equal(told(refused).left["it"]["r"], 0, "left")
     equal(told(refused).policy["it"]["q"], 400, "the quota")
 
@@ -101,7 +102,8 @@ def afterwards(t):
     client = t.client(node)
     left = lambda answer: told(answer).left["it"]["r"]
     said = [left(ask(client)) for _ in range(40)]
-    equal((said[0], said[-1]), (99, 60), "left after the first and the last")
+    equal(said[0], 99, "left after the first")
+    true(60 <= said[-1] <= 65, f"{said[-1]} left after the last: about 60, as a lease may be under way")
     for _ in range(20):
         equal(ask(client, path="/fail").status, 500, "a failure")
     until(lambda: left(ask(client, path="/fail")) == 59, "failures are given back")
