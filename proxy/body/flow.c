@@ -65,6 +65,8 @@ static void advance(struct slice *slice, size_t *n)
 {
 	size_t step = *n < slice->len ? *n : slice->len;
 
+	if (step == 0)
+		return; /* it may be nowhere, from where no pointer leads on */
 	slice->at += step;
 	slice->len -= step;
 	*n -= step;
