@@ -111,6 +111,8 @@ void socket_finish(struct websocket *socket, unsigned code, struct slice reason,
 void socket_hurry(struct websocket *socket, const char *why)
 {
 	give_up_message(socket, why);
+	if (socket->gateway && socket_has_sends(socket)) /* answers may be among them */
+		say_failed(socket, CLOSE_TRY_AGAIN, SLICE("slow reader"), "slow reader");
 	socket_clear_sends(socket);
 	socket->closing.hurries = socket->again = true;
 	socket->closing.since_ms = socket_now_ms(socket);
@@ -281,6 +283,8 @@ void socket_close_late(struct websocket *socket)
 	}
 	closing->is_late = true;
 	closing->since_ms = socket_now_ms(socket);
+	if (socket->gateway && socket_has_messages(socket))
+		socket_message_lost(socket, "close timeout"); /* of which no answer comes */
 	socket_server_gone(socket, "close timeout");
 }
 

@@ -338,17 +338,9 @@ static void drop_behind(struct exchange *x, const char *why)
 		gateway_end_message(x->next, why);
 }
 
-static bool has_messages(const struct gateway *gateway)
-{
-	for (const struct exchange *x = gateway->client.first; x; x = x->next)
-		if (!x->tunnel.is_event)
-			return true;
-	return false;
-}
-
 void gateway_fail(struct gateway *gateway, bool was_event, const char *why)
 {
-	if (!was_event || has_messages(gateway))
+	if (!was_event || socket_has_messages(gateway->socket))
 		socket_message_lost(gateway->socket, why);
 	socket_server_gone(gateway->socket, why);
 }

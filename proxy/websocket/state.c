@@ -48,6 +48,14 @@ struct exchange *socket_first_message(const struct websocket *socket)
 	return socket->gateway ? socket->gateway->client.first : socket->client.first;
 }
 
+bool socket_has_messages(const struct websocket *socket)
+{
+	for (const struct exchange *x = socket_first_message(socket); x; x = x->next)
+		if (!x->tunnel.is_event)
+			return true;
+	return false;
+}
+
 bool socket_reads_client(const struct websocket *socket)
 {
 	if (socket_has_ended(socket) || socket->closing.client.done)

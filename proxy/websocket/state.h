@@ -172,6 +172,8 @@ void socket_abort(struct websocket *socket, const char *why);
 
 /* The message of the client's that is under way, or the first that waits; NULL: none. */
 struct exchange *socket_first_message(const struct websocket *socket);
+/* Is a message of the client's on its way, or does one wait? Events of our own are none. */
+bool socket_has_messages(const struct websocket *socket);
 
 /* Is the client to be read now? While a message of its is under way it is not; with a gateway,
  * while as many wait as may. */

@@ -3,6 +3,7 @@
  *
  *   closing, unless a message  since the first close frame            close_timeout, and in a
  *     goes before it                                                  drain not to its end
+ *   a message goes before it:  since the drain began                  3/4 of shutdown_timeout
  *   the client is read:        since a byte of it came                ping_interval, ping_timeout
  *                              since its message began                message_timeout
  *   a message is written:      since it was passed on                 message_timeout
@@ -72,16 +73,37 @@ void socket_times_begin(struct websocket *socket)
 		socket_drain(socket);
 }
 
-/* From 1001 on clients come back, to others: not all of them at once. */
+/* A drain's time, by sixteenths of shutdown_timeout since it began. What ends later than a process
+ * that stops would be cut. */
+#define DRAIN_PARTS     16
+#define DRAIN_SPREAD    8  /* sockets begin to end within so many */
+#define DRAIN_HAND_OVER 4  /* and so much later where another process serves: there is no hurry */
+#define DRAIN_HURRY     12 /* no message waits for its turn any longer */
+#define DRAIN_ANSWER    13 /* nor for an answer; then the client is told */
+#define DRAIN_CLOSE     14 /* the rest is for servers that hear of the end */
+
+static uint64_t drain_part_ms(const struct websocket *socket, unsigned part)
+{
+	const struct worker *worker = socket->worker;
+
+	return worker->drain_began_ms +
+	       worker->use->site->conf->shutdown_timeout_ms * part / DRAIN_PARTS;
+}
+
+/* From 1001 on clients come back, to others: not all of them at once. One that opens late has what
+ * is left of that time. */
 void socket_drain(struct websocket *socket)
 {
-	const struct conf *conf = socket->worker->use->site->conf;
-	uint64_t half_ms = conf->shutdown_timeout_ms / 2;
-	uint64_t at_ms = socket_now_ms(socket) + websockets_random_below(socket->all, half_ms + 1);
+	unsigned first = socket->all->is_handed_over ? DRAIN_HAND_OVER : 0;
+	uint64_t from_ms = drain_part_ms(socket, first), now_ms = socket_now_ms(socket);
+	uint64_t to_ms = drain_part_ms(socket, first + DRAIN_SPREAD);
+	uint64_t at_ms;
 
-	/* Another process serves: there is no hurry. */
-	if (socket->all->is_handed_over)
-		at_ms += half_ms / 2;
+	if (from_ms < now_ms)
+		from_ms = now_ms;
+	if (to_ms < from_ms)
+		to_ms = from_ms;
+	at_ms = from_ms + websockets_random_below(socket->all, to_ms - from_ms + 1);
 	if (at_ms < socket->ends_ms)
 		socket->ends_ms = at_ms;
 }
@@ -112,16 +134,16 @@ static void note_taken(struct websocket *socket)
 	socket->taking.since_ms = socket_now_ms(socket);
 }
 
-/* A drain leaves the last eighth of its time to servers that hear of the end: a client that never
- * answers a close frame holds up no process. */
+/* Neither a server nor a client that never answers holds up a process that ends: the client still
+ * hears of it, and there is time left for servers that do. */
 static uint64_t closing_ends_ms(const struct websocket *socket)
 {
-	const struct worker *worker = socket->worker;
-	uint64_t at_ms = socket->closing.since_ms + socket_conf(socket)->close_timeout_ms;
-	uint64_t shutdown_ms = worker->use->site->conf->shutdown_timeout_ms;
-	uint64_t last_ms = worker->drain_began_ms + shutdown_ms - shutdown_ms / 8;
+	const struct socket_closing *closing = &socket->closing;
+	uint64_t at_ms = closing->since_ms + socket_conf(socket)->close_timeout_ms;
+	bool is_servers = closing->finishes && !closing->is_late && !closing->client.told;
+	uint64_t last_ms = drain_part_ms(socket, is_servers ? DRAIN_ANSWER : DRAIN_CLOSE);
 
-	return worker->draining && last_ms < at_ms ? last_ms : at_ms;
+	return socket->worker->draining && last_ms < at_ms ? last_ms : at_ms;
 }
 
 static void list_times(struct websocket *socket, uint64_t at_ms[static TIME_KINDS])
@@ -143,7 +165,7 @@ static void list_times(struct websocket *socket, uint64_t at_ms[static TIME_KIND
 		if (!socket_waits_to_finish(socket))
 			at_ms[TIME_CLOSING] = closing_ends_ms(socket);
 		else if (socket->worker->draining)
-			at_ms[TIME_END] = socket->ends_ms;
+			at_ms[TIME_END] = drain_part_ms(socket, DRAIN_HURRY);
 		return;
 	}
 	if (!message)
@@ -211,8 +233,7 @@ static void pass(struct websocket *socket, enum time_kind kind)
 		if (socket->closing.begun)
 			socket_hurry(socket, "drained");
 		else if (socket->worker->draining)
-			socket_close(socket, CLOSE_GOING_AWAY, SLICE("going away"),
-				CLOSE_GOING_AWAY, "drained");
+			socket_finish(socket, CLOSE_GOING_AWAY, SLICE("going away"), "drained");
 		else
 			socket_close(socket, CLOSE_GOING_AWAY, SLICE("lifetime"), CLOSE_GOING_AWAY,
 				"lifetime");

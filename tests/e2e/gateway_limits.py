@@ -1,6 +1,7 @@
 """websocket = gateway: messages are charged, ordered, counted and ended as those of websocket = messages."""
 import re
 import threading
+import time
 
 from lib import websocket as ws
 from lib.admin import value, with_admin
@@ -271,6 +272,26 @@ def drain(t):
     equal({socket.closed_with()[0] for socket in sockets}, {1001})
     equal(sluice.wait(), 0)
     equal(backend.log.all()[5:], [("CLOSE", b"\x03\xe9going away")] * 5)
+
+
+@test("a server that ends: messages under way are answered before 1001")
+def drain_answers(t):
+    backend = Held()
+    sluice = t.sluice(to(t.origin(backend), route=route(messages="")), settings="shutdown_timeout = 20s")
+    socket = open_socket(t, sluice, fields=KEY)
+    socket.send("slow")
+    backend.arrived.wait(20)
+    socket.send("waits")
+    socket.send_frame(ws.PING, b"")
+    equal(socket.read_frame().opcode, ws.PONG)
+    sluice.terminate()
+    until(lambda: "draining" in sluice.log(), "the drain")
+    time.sleep(10)  # half of shutdown_timeout: the socket has begun to close
+    backend.release.set()
+    equal([socket.message(), socket.message()], ["slow", "waits"])
+    equal(socket.closed_with(), (1001, "going away"))
+    equal(sluice.wait(), 0)
+    equal(backend.log.all()[1:], ["slow", "waits", ("CLOSE", b"\x03\xe9going away")])
 
 
 @test("a reload changes the limits of open sockets, and leaves them open")

@@ -9,6 +9,7 @@
 #include "websocket/close.h"
 #include "websocket/gateway.h"
 #include "websocket/send.h"
+#include "websocket/times.h"
 
 #define ROUTE                                                                                      \
 	"websocket = gateway\nping_interval = 0s\nsocket_idle_timeout = 0s\nsession = ip\n"        \
@@ -634,6 +635,54 @@ static void lost_in_a_drain(void **state)
 	end();
 }
 
+static void drain_ends_it(void)
+{
+	struct worker *worker = o.stage->worker;
+
+	worker->draining = true;
+	worker->drain_began_ms = worker_now_ms(worker);
+	socket_drain(o.socket);
+	o.socket->ends_ms = worker->drain_began_ms + 777;
+	socket_run(o.socket);
+	opened_pass(&o);
+}
+
+/* A drain: what the client has sent by then is answered before it gets 1001. */
+static void answered_in_a_drain(void **state)
+{
+	(void)state;
+	begin();
+	say("one");
+	assert_string_equal(request_got(), "TEXT 3\r\none\r\n");
+	say("two");
+	drain_ends_it();
+	say("too late");
+	assert_string_equal(opened_to_client(&o), "");
+	answer("TEXT 1\r\n1\r\n");
+	assert_string_equal(request_got(), "TEXT 3\r\ntwo\r\n");
+	answer("TEXT 1\r\n2\r\n");
+	assert_has(request_got(), "CLOSE c\r\n\x03\xe9going away\r\n");
+	answer("");
+	assert_string_equal(opened_to_client(&o), "text(1) text(2) close(1001 going away) ");
+	opened_client_closes(&o, 1001, "");
+	assert_string_equal(opened_to_client(&o), "end");
+	end();
+}
+
+/* One whose answer does not come in its time may have been taken, or not. */
+static void not_answered_in_a_drain(void **state)
+{
+	(void)state;
+	begin();
+	say("one");
+	drain_ends_it();
+	opened_pass(&o); /* nothing waits for its turn any more */
+	assert_string_equal(opened_to_client(&o), "");
+	opened_pass(&o);
+	assert_string_equal(opened_to_client(&o), "close(1011 going away) ");
+	end();
+}
+
 /* Nothing is lost with the request that says so. */
 static void only_the_close_is_lost(void **state)
 {
@@ -726,6 +775,30 @@ static void given_up_behind_a_close(void **state)
 	assert_has(request_got(), "CLOSE 2\r\n");
 	answer("CLOSE 2\r\n\x03\xe8\r\n");
 	assert_string_equal(opened_to_client(&o), "text(1) close(1001 going away) end");
+	end();
+}
+
+/* Its client takes its answers too slowly for a drain: 1001 would say that it has them all. */
+static void answers_given_up_in_a_drain(void **state)
+{
+	(void)state;
+	begin();
+	say("one");
+	say("two");
+	answer_large();
+	say("three");
+	answer_large();
+	answer("TEXT 1\r\n3\r\n");
+	assert_int_equal(socket_queued_messages(o.socket), 1);
+	server_got();
+	socket_finish(o.socket, CLOSE_GOING_AWAY, SLICE("going away"), "drained");
+	socket_hurry(o.socket, "drained");
+	socket_run(o.socket);
+	opened_turn(&o);
+	assert_has(request_got(), "CLOSE ");
+	answer("");
+	assert_string_equal(
+		opened_to_client(&o), "text(x x 60000) text(x x 60000) close(1013 going away) ");
 	end();
 }
 
@@ -1060,8 +1133,11 @@ int main(void)
 		cmocka_unit_test(lost_behind_a_close),
 		cmocka_unit_test(answered_badly_behind_a_close),
 		cmocka_unit_test(lost_in_a_drain),
+		cmocka_unit_test(answered_in_a_drain),
+		cmocka_unit_test(not_answered_in_a_drain),
 		cmocka_unit_test(only_the_close_is_lost),
 		cmocka_unit_test(given_up_behind_a_close),
+		cmocka_unit_test(answers_given_up_in_a_drain),
 		cmocka_unit_test(answers_behind_a_close),
 		cmocka_unit_test(answers_before_a_close),
 		cmocka_unit_test(bad_answers),

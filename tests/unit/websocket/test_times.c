@@ -304,6 +304,26 @@ static void a_socket_that_opens_in_a_drain(void **state)
 	opened_end(&o);
 }
 
+/* It has no more time than those that were open when the drain began. */
+static void a_socket_that_opens_late_in_a_drain(void **state)
+{
+	const struct stage_conf conf = {.route = OPENED_ROUTE, .node = "shutdown_timeout = 40s"};
+
+	(void)state;
+	opened_begin(&o, &conf);
+	drain_begins();
+	stage_at(o.stage, 19000);
+	for (unsigned i = 0; i < 50; i++) {
+		socket_times_begin(o.socket);
+		assert_in_range(o.socket->ends_ms - STAGE_START_MS, 19000, 20000);
+	}
+	stage_at(o.stage, 38000);
+	socket_times_begin(o.socket);
+	assert_int_equal(o.socket->ends_ms - STAGE_START_MS, 38000);
+	o.stage->worker->draining = false;
+	opened_end(&o);
+}
+
 static void at_the_end_of_a_drain(void **state)
 {
 	(void)state;
@@ -314,6 +334,10 @@ static void at_the_end_of_a_drain(void **state)
 	socket_run(o.socket);
 	assert_int_equal(opened_due_ms(&o), 777);
 	opened_pass(&o);
+	assert_string_equal(opened_to_server(&o), "close(1001 going away) ");
+	opened_server(&o, FRAME_TEXT, "an answer");
+	assert_string_equal(opened_to_client(&o), "text(an answer) ");
+	opened_server_closes(&o, 1001, "");
 	assert_string_equal(opened_to_client(&o), "close(1001 going away) ");
 	o.stage->worker->draining = false;
 	opened_end(&o);
@@ -380,7 +404,7 @@ static void one_is_always_set(void **state)
 	opened_end(&o);
 }
 
-/* A message that waits for its limit is given up as its socket closes. */
+/* A message that waits for its limit is given up as the drain's time ends. */
 static void a_drain_gives_up_what_waits(void **state)
 {
 	(void)state;
@@ -393,17 +417,21 @@ static void a_drain_gives_up_what_waits(void **state)
 	assert_non_null(o.socket->client.first);
 	assert_int_equal(opened_due_ms(&o), 777);
 	opened_pass(&o);
+	assert_non_null(o.socket->client.first);
+	assert_int_equal(opened_due_ms(&o), 22500);
+	opened_pass(&o);
 	assert_null(o.socket->client.first);
-	assert_string_equal(opened_to_client(&o), "close(1001 going away) ");
 	assert_string_equal(opened_to_server(&o), "text(first) close(1001 going away) ");
-	opened_client_closes(&o, 1001, "");
 	opened_server_closes(&o, 1001, "");
+	assert_string_equal(opened_to_client(&o), "close(1001 going away) ");
+	opened_client_closes(&o, 1001, "");
 	assert_false(opened_is_open(&o));
 	o.stage->worker->draining = false;
 	opened_end(&o);
 }
 
-/* A client that never answers is cut in time for the process to end well, however long it might
+/* A server that never answers is waited for until there is just time to tell the client, and a
+ * client that never answers is cut in time for the process to end well, however long they might
  * take otherwise. */
 static void a_drain_waits_for_no_answer(void **state)
 {
@@ -418,6 +446,9 @@ static void a_drain_waits_for_no_answer(void **state)
 	o.socket->ends_ms = STAGE_START_MS + 9000;
 	socket_run(o.socket);
 	assert_int_equal(opened_due_ms(&o), 9000);
+	opened_pass(&o);
+	assert_string_equal(opened_to_server(&o), "close(1001 going away) ");
+	assert_int_equal(opened_due_ms(&o), 33500);
 	opened_pass(&o);
 	assert_string_equal(opened_to_client(&o), "close(1001 going away) ");
 	assert_int_equal(opened_due_ms(&o), 36000);
@@ -444,7 +475,7 @@ static void a_drain_hurries_what_closes(void **state)
 	socket_drain(o.socket);
 	o.socket->ends_ms = STAGE_START_MS + 777;
 	socket_run(o.socket);
-	assert_int_equal(opened_due_ms(&o), 777);
+	assert_int_equal(opened_due_ms(&o), 22500);
 	opened_pass(&o);
 	assert_string_equal(opened_to_server(&o), "close(1001 drained) ");
 	opened_server_closes(&o, 1001, "");
@@ -473,6 +504,7 @@ int main(void)
 		cmocka_unit_test(lifetimes_differ),
 		cmocka_unit_test(a_drain_spreads_the_ends),
 		cmocka_unit_test(a_socket_that_opens_in_a_drain),
+		cmocka_unit_test(a_socket_that_opens_late_in_a_drain),
 		cmocka_unit_test(at_the_end_of_a_drain),
 		cmocka_unit_test(a_drain_gives_up_what_waits),
 		cmocka_unit_test(a_drain_hurries_what_closes),
