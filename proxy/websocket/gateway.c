@@ -162,7 +162,8 @@ static bool has_not_left(const struct exchange *x)
 	       !(x->state == EXCHANGE_FORWARDING && x->attempt.request_started);
 }
 
-/* Was a message of the client's among them? */
+/* What tells the server of the end stays: nothing else would. Was a message of the client's among
+ * them? */
 static bool drop(
 	struct gateway *gateway, bool (*is_dropped)(const struct exchange *x), const char *why)
 {
@@ -171,7 +172,7 @@ static bool drop(
 
 	for (; x; x = next) {
 		next = x->next;
-		if (!is_dropped(x))
+		if (x->tunnel.tells_end || !is_dropped(x))
 			continue;
 		was_message |= !x->tunnel.is_event;
 		gateway_end_message(x, why);

@@ -1003,6 +1003,46 @@ static void an_end_does_not_wait_long(void **state)
 	end();
 }
 
+/* A drain gives up the message that waits, and not what tells the server of the end. */
+static void an_end_is_not_given_up(void **state)
+{
+	(void)state;
+	begin_on(&busy, "", "OPEN\r\n");
+	other_enters(0);
+	say("waits");
+	opened_client_closes(&o, 1000, "");
+	socket_hurry(o.socket, "drained");
+	socket_run(o.socket);
+	opened_turn(&o);
+	assert_string_equal(server_got(), "");
+	other_leaves(0);
+	assert_string_equal(request_got(), "CLOSE 2\r\n\x03\xe8\r\n");
+	answer("");
+	assert_string_equal(opened_to_client(&o), "close(1001 going away) end");
+	assert_false(gateway_is_left());
+	end();
+}
+
+/* Nor where the client is told before the server is. */
+static void an_end_that_is_late(void **state)
+{
+	(void)state;
+	begin_on(&busy, "", "OPEN\r\n");
+	other_enters(0);
+	socket_finish(o.socket, CLOSE_GOING_AWAY, SLICE("drained"), "drained");
+	socket_run(o.socket);
+	socket_close_late(o.socket);
+	socket_run(o.socket);
+	assert_string_equal(opened_to_client(&o), "close(1001 drained) ");
+	assert_string_equal(server_got(), "");
+	other_leaves(0);
+	assert_has(request_got(), "CLOSE 9\r\n");
+	answer("");
+	opened_client_closes(&o, 1001, "");
+	assert_false(gateway_is_left());
+	end();
+}
+
 /* Not too many at once. */
 static void ends_without_a_place_are_few(void **state)
 {
@@ -1145,6 +1185,8 @@ int main(void)
 		cmocka_unit_test(silence),
 		cmocka_unit_test(an_end_goes_before_others),
 		cmocka_unit_test(an_end_does_not_wait_long),
+		cmocka_unit_test(an_end_is_not_given_up),
+		cmocka_unit_test(an_end_that_is_late),
 		cmocka_unit_test(ends_without_a_place_are_few),
 		cmocka_unit_test(an_end_is_not_turned_away),
 		cmocka_unit_test(silence_gives_way),
