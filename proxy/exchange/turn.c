@@ -159,7 +159,12 @@ void exchange_admit(struct exchange *x)
 {
 	bool is_fresh = x->state == EXCHANGE_HEAD || x->state == EXCHANGE_ASKING;
 
-	if (x->gate.verdict.outcome == GATE_DELAY && !is_fresh) {
+	if (x->turn.judged_late) {
+		x->turn.judged_late = false;
+		turn_judge(x);
+		if (turn_is_turned_away(x))
+			return;
+	} else if (x->gate.verdict.outcome == GATE_DELAY && !is_fresh) {
 		if (x->gate.identity.authority) {
 			turn_yield_place(x);
 			turn_ask(x, judged_again);
@@ -207,7 +212,13 @@ void turn_begin(struct exchange *x)
 void turn_begin_message(struct exchange *x, const struct kept_request *handshake)
 {
 	turn_identify_message(x, handshake);
-	begin(x);
+	if (x->gate.identity.authority || x->route->websocket.on_exceed != CONF_MESSAGE_DELAY) {
+		begin(x);
+		return;
+	}
+	turn_judge_late(x);
+	if (!turn_is_turned_away(x))
+		turn_enter(x);
 }
 
 void turn_begin_event(struct exchange *x, struct throttle_key session)

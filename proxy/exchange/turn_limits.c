@@ -80,6 +80,28 @@ void turn_judge(struct exchange *x)
 		x->times.judged_ns = now_ns;
 }
 
+void turn_judge_late(struct exchange *x)
+{
+	x->turn.judged_late = gate_begin(x->use->site->gate, x->route, &x->gate.identity,
+		&x->gate.verdict, &x->gate.receipt);
+	if (!x->turn.judged_late)
+		x->times.judged_ns = worker_now_ns(x->worker);
+}
+
+bool turn_judge_early(struct exchange *x)
+{
+	if (!x->turn.judged_late)
+		return x->gate.verdict.outcome == GATE_ADMIT;
+	turn_judge(x);
+	if (x->gate.verdict.outcome == GATE_ADMIT) {
+		x->turn.judged_late = false;
+		return true;
+	}
+	x->times.judged_ns = 0;
+	turn_judge_late(x);
+	return false;
+}
+
 /* Of a message that is refused: is it to be delayed whatever its limits say? Then it is. */
 static __attribute__((noinline)) bool wait_instead(struct exchange *x)
 {

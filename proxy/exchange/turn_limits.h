@@ -22,6 +22,17 @@ void turn_identify_message(struct exchange *message, const struct kept_request *
 /* Has the node's table judge it, the first time or again when a delay is over. */
 void turn_judge(struct exchange *exchange);
 
+/* The same for a message, whose verdict must be of the moment when it is passed on: it may wait
+ * long behind others of its session, those that a limit delays among them, and what was charged
+ * when it came would arrive in another window than it was charged in. This says whose it is, and
+ * takes nothing; it is judged when its turn comes (judged_late), or before that by
+ * turn_judge_early. */
+void turn_judge_late(struct exchange *message);
+
+/* It may leave with another one now, before its turn: is it admitted? If not, it is judged again
+ * when its turn comes. */
+bool turn_judge_early(struct exchange *message);
+
 /* Does its verdict refuse it? Then it has been answered: 400, 401, 403, 429 or 503. A refused
  * message whose route delays becomes a delayed one instead. */
 bool turn_is_turned_away(struct exchange *exchange);

@@ -11,6 +11,7 @@
 #include "exchange/reply.h"
 #include "exchange/turn.h"
 #include "exchange/turn_ask.h"
+#include "exchange/turn_limits.h"
 #include "http/problem.h"
 #include "websocket/close.h"
 #include "websocket/gateway.h"
@@ -165,15 +166,15 @@ void gateway_drop_keep_alive(struct gateway *gateway)
 static bool is_rider(const struct exchange *lead, const struct exchange *x)
 {
 	return x->state == EXCHANGE_HELD && x->turn.in_queue && x->turn.question == 0 &&
-	       x->gate.verdict.outcome == GATE_ADMIT && !x->tunnel.is_event &&
-	       x->use == lead->use && x->route == lead->route;
+	       (x->gate.verdict.outcome == GATE_ADMIT || x->turn.judged_late) &&
+	       !x->tunnel.is_event && x->use == lead->use && x->route == lead->route;
 }
 
 /* May it leave with that now? Nothing of another connection is passed by that. */
 static bool may_ride(const struct exchange *lead, struct exchange *x)
 {
 	return is_rider(lead, x) && !turn_is_old(x) &&
-	       queue_is_next(x->worker->node->queue, &x->turn.ticket);
+	       queue_is_next(x->worker->node->queue, &x->turn.ticket) && turn_judge_early(x);
 }
 
 /* One that is judged at once by its authority may be refused, and those behind it with it. */

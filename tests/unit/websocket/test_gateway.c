@@ -761,6 +761,32 @@ static void answers_before_a_close(void **state)
 	end();
 }
 
+static const struct stage_conf delays_the_third = {
+	.more = "[limit l]\nkey = ip\nrate = 2 per 10s\n",
+	.route = ROUTE "message_limits = l\nqueue_timeout = 1m\n",
+};
+
+/* Charged when it came, it would leave in a window that holds two others. */
+static void charged_when_it_leaves(void **state)
+{
+	(void)state;
+	begin_on(&delays_the_third, "", "OPEN\r\n");
+	say("one");
+	assert_string_equal(request_got(), "TEXT 3\r\none\r\n");
+	say("two");
+	stage_at(o.stage, worker_now_ms(o.stage->worker) + 20000);
+	opened_turn(&o);
+	answer("");
+	assert_string_equal(request_got(), "TEXT 3\r\ntwo\r\n");
+	answer("");
+	say("three");
+	assert_string_equal(request_got(), "TEXT 5\r\nthree\r\n");
+	answer("");
+	say("four");
+	assert_string_equal(server_got(), "");
+	end();
+}
+
 static void given_up_behind_a_close(void **state)
 {
 	(void)state;
@@ -1176,6 +1202,7 @@ int main(void)
 		cmocka_unit_test(answered_in_a_drain),
 		cmocka_unit_test(not_answered_in_a_drain),
 		cmocka_unit_test(only_the_close_is_lost),
+		cmocka_unit_test(charged_when_it_leaves),
 		cmocka_unit_test(given_up_behind_a_close),
 		cmocka_unit_test(answers_given_up_in_a_drain),
 		cmocka_unit_test(answers_behind_a_close),

@@ -321,6 +321,33 @@ static void a_limit_delays(void **state)
 	opened_end(&o);
 }
 
+/* Charged when it came, it would leave in a window that holds another. */
+static void a_message_is_charged_when_it_leaves(void **state)
+{
+	static const struct stage_conf busy = {.more = LIMIT("1 per 10s"),
+		.upstream = "max_in_flight = 1",
+		.route = OPENED_ROUTE "message_limits = l\nqueue_timeout = 1m"};
+	struct ticket other;
+
+	(void)state;
+	opened_begin(&o, &busy);
+	struct worker *worker = o.stage->worker;
+	ticket_init(&other, 0);
+	queue_enter(worker->node->queue, &worker->use->site->policies[0],
+		o.passage->account.upstream->state->run_queue, (struct session_key){{1, 1}}, &other,
+		worker_now_ns(worker));
+	opened_client(&o, FRAME_TEXT, "first");
+	assert_int_equal(o.socket->client.first->state, EXCHANGE_QUEUED);
+	stage_at(o.stage, worker_now_ms(worker) + 20000);
+	queue_done(worker->node->queue, &other, worker_now_ns(worker));
+	opened_turn(&o);
+	assert_string_equal(opened_to_server(&o), "text(first) ");
+	opened_client(&o, FRAME_TEXT, "second");
+	assert_string_equal(opened_to_server(&o), "");
+	assert_int_equal(o.socket->client.first->state, EXCHANGE_DELAYED);
+	opened_end(&o);
+}
+
 /* Idle is a socket that has nothing under way. */
 static void a_delay_is_not_idleness(void **state)
 {
@@ -544,6 +571,7 @@ int main(void)
 		cmocka_unit_test(notices_to_a_client_that_reads_nothing_are_bounded),
 		cmocka_unit_test(a_limit_closes),
 		cmocka_unit_test(a_limit_delays),
+		cmocka_unit_test(a_message_is_charged_when_it_leaves),
 		cmocka_unit_test(a_delay_is_not_idleness),
 		cmocka_unit_test(a_delay_has_an_end),
 		cmocka_unit_test(control_frames_are_bounded),
