@@ -401,8 +401,8 @@ struct conf_secret {
 	size_t len;
 };
 
-/* A claim of Grip-Sig, and of no publisher's token. The same key signs both: without it, whoever
- * reads one request to a backend could publish for an hour. */
+/* A claim of Grip-Sig, and of no publisher's token. The same key signs both: without it, a program
+ * that reads one request to a backend could publish for an hour. */
 #define CONF_GRIP_REQUEST_CLAIM "request"
 
 /* What signs between sluice and the backends of gateways. */

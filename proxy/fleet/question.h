@@ -44,7 +44,7 @@ static inline bool account_asks(const struct account_charge *charge)
 	return charge->way && charge->said == WAY_ASK;
 }
 
-/* What a batch is told of it. */
+/* What it says to a batch. */
 static inline struct batch_charge account_batch_charge(
 	const struct account_charge *charge, uint64_t cost)
 {

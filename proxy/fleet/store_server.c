@@ -93,7 +93,7 @@ static void on_listed(struct redisAsyncContext *redis, void *reply, void *arg)
 			"it has another function under the name of one of this sluice's");
 }
 
-/* FUNCTION LIST of the library, whose name stands in its first line. */
+/* FUNCTION LIST of the library, whose first line has its name. */
 static void compare(struct store_server *server, const struct function_text *text)
 {
 	const char *name = strchr(text->text, '=') + 1;

@@ -46,7 +46,7 @@ struct store_server {
 /* Zeroed memory becomes a server that is closed. */
 void store_server_init(struct store_server *server, struct loop *loop, struct names *names,
 	void (*changed)(struct store_server *server));
-/* As redis_peer_open, with what stands in `where`, which must stay until it is closed. */
+/* As redis_peer_open, with what `where` says, which must stay until it is closed. */
 void store_server_open(struct store_server *server, const char *host, uint16_t port,
 	const struct store_where *where);
 /* Without `changed`: calls get NULL. */

@@ -79,7 +79,7 @@ void socket_times_begin(struct websocket *socket)
 #define DRAIN_SPREAD    8  /* sockets begin to end within so many */
 #define DRAIN_HAND_OVER 4  /* and so much later where another process serves: there is no hurry */
 #define DRAIN_HURRY     12 /* no message waits for its turn any longer */
-#define DRAIN_ANSWER    13 /* nor for an answer; then the client is told */
+#define DRAIN_ANSWER    13 /* nor for an answer; then the client gets its close frame */
 #define DRAIN_CLOSE     14 /* the rest is for servers that hear of the end */
 
 static uint64_t drain_part_ms(const struct websocket *socket, unsigned part)

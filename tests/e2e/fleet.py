@@ -211,7 +211,7 @@ def store_restarts(t):
     until(lambda: ask(clients[2], path="/soon").status == 200, "when a window has passed")
 
 
-@test("a store that is flushed: limits wait for a window with refuse, and begin anew with admit")
+@test("a store that is flushed: limits wait for a window with refuse, and start from zero with admit")
 def store_flushed(t):
     redis = Redis(t)
     origin = t.origin(lambda x: x.reply(200, b"x"))
@@ -228,7 +228,7 @@ def store_flushed(t):
     client = t.client(node)
     equal([told(ask(client)).left["other"]["r"] for _ in range(2)], [4, 3], "before")
     redis.connect().ask("FLUSHALL")
-    equal(told(ask(client)).left["other"]["r"], 4, "begun anew")
+    equal(told(ask(client)).left["other"]["r"], 4, "from zero")
 
 
 @test("another function under our name is refused, and told", workers=[1])

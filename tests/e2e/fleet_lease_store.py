@@ -12,7 +12,7 @@ ASK, GIVE, CHARGE = 1, 2, 3
 
 
 def function_with_clock():
-    """The function by the time that stands in the key `clock`; callers do not expire by Redis's own."""
+    """The function by the time in the key `clock`; callers do not expire by Redis's own."""
     with open(SOURCE, encoding="utf-8") as source:
         text = source.read()
     text, found = re.subn(r"call\('TIME'\)", "{ 0, call('GET', 'clock') }", text)
