@@ -3,23 +3,17 @@
  * verdict of its moment, also in a request with others. The test plays the authority, the client,
  * the server and the time.
  */
-#include "opened.h"
+#include "gatewayed.h"
 
 #include "exchange/turn_ask.h"
 #include "tests/unit/gate/fake_authority.h"
-#include "websocket/gateway.h"
 
-#define HEAD "HTTP/1.1 200 OK\r\nContent-Type: application/websocket-events\r\n"
+#define ON_EXCEED ROUTE "message_limits = l\non_message_exceed = "
+#define LIMIT     "[limit l]\nkey = ip\nrate = 100 per 1h\n"
 
-#define ROUTE                                                                                      \
-	"websocket = gateway\nping_interval = 0s\nsocket_idle_timeout = 0s\nsession = ip\n"        \
-	"ordering = strict\nmessage_limits = l\non_message_exceed = "
-#define LIMIT "[limit l]\nkey = ip\nrate = 100 per 1h\n"
+static const struct stage_conf drops = {.route = ON_EXCEED "drop\n", .more = LIMIT},
+			       delays = {.route = ON_EXCEED "delay\n", .more = LIMIT};
 
-static const struct stage_conf drops = {.route = ROUTE "drop\n", .more = LIMIT},
-			       delays = {.route = ROUTE "delay\n", .more = LIMIT};
-
-static struct opened o;
 static struct fake_authority fake;
 static enum fake_word word; /* what it answers at once, or FAKE_PENDING */
 
@@ -30,61 +24,21 @@ static enum fake_word plan(void *ctx, const struct authority_question *question)
 	return word;
 }
 
-static void answer(const char *events)
+static void begin_judged(const struct stage_conf *conf)
 {
-	static char text[STAGE_ROOM];
-
-	snprintf(text, sizeof(text), HEAD "Content-Length: %zu\r\n\r\n%s", strlen(events), events);
-	stage_server_sends(o.stage, o.stage->server_count - 1, text);
-	opened_turn(&o);
-}
-
-/* The events of the request that the server got; "": none came. */
-static const char *request_got(void)
-{
-	static char got[STAGE_ROOM + 1];
-
-	snprintf(got, sizeof(got), "%s", stage_server_got(o.stage, o.stage->server_count - 1));
-	const char *body = strstr(got, "\r\n\r\n");
-	return body ? body + 4 : "";
-}
-
-static void begin(const struct stage_conf *conf)
-{
-	memset(&o, 0, sizeof(o));
-	opened_worker = NULL;
-	connected_open(&o.c, conf);
-	o.stage = o.c.stage;
+	open_with(conf);
 	fake_init(&fake, 20);
 	fake.plan = plan;
 	word = FAKE_ADMIT;
 	struct site *site = o.stage->worker->use->site;
 	assert_true(gate_use_authority(site->gate, &site->conf->limits[0], &fake.authority));
-	o.stage->listener.use = o.stage->worker->use;
-	opened_worker = o.stage->worker;
-	connected_send(&o.c, OPENED_REQUEST);
-	answer("OPEN\r\n");
-	assert_has(connected_got(&o.c), "HTTP/1.1 101 ");
-	o.client.wire = o.c.wire;
-	o.socket = o.stage->worker->websockets->first;
-	o.passage = o.socket->passage;
-	request_got();
+	shake_hands("", "OPEN\r\n");
 }
 
-static void end(void)
+static void end_judged(void)
 {
-	o.stage->worker->stopping = true;
-	while (o.stage->worker->passages)
-		passage_end(o.stage->worker->passages, "the end");
-	while (o.stage->worker->websockets->gateways)
-		gateway_abort(o.stage->worker->websockets->gateways, "the end");
-	opened_end(&o);
+	end();
 	fake_end(&fake);
-}
-
-static void say(const char *text)
-{
-	opened_client(&o, FRAME_TEXT, text);
 }
 
 static void pass(uint64_t ms)
@@ -109,7 +63,7 @@ static void reply(unsigned n, enum fake_word with)
 /* One is under way, and so many wait, whose verdicts are old by the time when it is answered. */
 static void begin_with_waiting(const struct stage_conf *conf, const char *const *texts)
 {
-	begin(conf);
+	begin_judged(conf);
 	say("first");
 	assert_string_equal(request_got(), "TEXT 5\r\nfirst\r\n");
 	for (; *texts; texts++)
@@ -123,7 +77,7 @@ static const char *const abc[] = {"a", "b", "c", NULL};
 static void fresh_verdicts_stand(void **state)
 {
 	(void)state;
-	begin(&drops);
+	begin_judged(&drops);
 	say("first");
 	say("a");
 	say("b");
@@ -135,7 +89,7 @@ static void fresh_verdicts_stand(void **state)
 	assert_string_equal(request_got(), "TEXT 1\r\na\r\nTEXT 1\r\nb\r\n");
 	assert_int_equal(fake.asked, asked);
 	answer("");
-	end();
+	end_judged();
 }
 
 /* What the old ones took is given back, all are asked in one turn, and leave together. */
@@ -147,15 +101,15 @@ static void all_are_renewed(void **state)
 	answer("");
 	assert_int_equal(fake.asked, asked + 3);
 	assert_int_equal(fake_held(&fake), 0);
-	assert_string_equal(request_got(), "");
+	assert_string_equal(server_got(), "");
 	reply(0, FAKE_ADMIT);
-	assert_string_equal(request_got(), "");
+	assert_string_equal(server_got(), "");
 	reply(1, FAKE_ADMIT);
 	reply(2, FAKE_ADMIT);
 	assert_string_equal(request_got(), "TEXT 1\r\na\r\nTEXT 1\r\nb\r\nTEXT 1\r\nc\r\n");
 	assert_int_equal(fake_held(&fake), 3);
 	answer("");
-	end();
+	end_judged();
 }
 
 /* In whichever order the answers come. */
@@ -166,11 +120,11 @@ static void the_first_may_be_judged_last(void **state)
 	answer("");
 	reply(2, FAKE_ADMIT);
 	reply(1, FAKE_ADMIT);
-	assert_string_equal(request_got(), "");
+	assert_string_equal(server_got(), "");
 	reply(0, FAKE_ADMIT);
 	assert_string_equal(request_got(), "TEXT 1\r\na\r\nTEXT 1\r\nb\r\nTEXT 1\r\nc\r\n");
 	answer("");
-	end();
+	end_judged();
 }
 
 static void a_renewed_one_may_be_refused(void **state)
@@ -180,11 +134,11 @@ static void a_renewed_one_may_be_refused(void **state)
 	answer("");
 	reply(0, FAKE_ADMIT);
 	reply(1, FAKE_REFUSE); /* b is dropped */
-	assert_string_equal(request_got(), "");
+	assert_string_equal(server_got(), "");
 	reply(1, FAKE_ADMIT);
 	assert_string_equal(request_got(), "TEXT 1\r\na\r\nTEXT 1\r\nc\r\n");
 	answer("");
-	end();
+	end_judged();
 }
 
 static void the_first_may_be_refused(void **state)
@@ -199,7 +153,7 @@ static void the_first_may_be_refused(void **state)
 	answer("");
 	assert_string_equal(request_got(), "TEXT 1\r\nc\r\n");
 	answer("");
-	end();
+	end_judged();
 }
 
 /* One that is to be delayed does not leave, and nothing passes it. */
@@ -215,7 +169,7 @@ static void a_delayed_one_ends_the_batch(void **state)
 	assert_string_equal(request_got(), "TEXT 1\r\na\r\n");
 	word = FAKE_ADMIT;
 	answer("");
-	end();
+	end_judged();
 }
 
 /* An authority that answers at once has judged the first before those behind it can be asked. */
@@ -231,7 +185,7 @@ static void old_ones_do_not_leave_with_a_fresh_one(void **state)
 	answer("");
 	assert_string_equal(request_got(), "TEXT 1\r\nc\r\n");
 	answer("");
-	end();
+	end_judged();
 }
 
 /* No answer comes: the time of each is over, and what the authority says then counts. */
@@ -246,7 +200,7 @@ static void no_answer_comes(void **state)
 	stage_pass(o.stage, &lead->next->turn.deadline); /* unavailable: 1013 */
 	opened_turn(&o);
 	assert_has(opened_to_client(&o), "close(1013 ");
-	end();
+	end_judged();
 }
 
 /* The client leaves while they are asked: nothing is left, and nothing was sent. */
@@ -260,7 +214,7 @@ static void the_client_leaves(void **state)
 	opened_turn(&o);
 	assert_string_equal(request_got(), "DISCONNECT\r\n");
 	answer("");
-	end();
+	end_judged();
 }
 
 int main(void)

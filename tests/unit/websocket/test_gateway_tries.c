@@ -1,0 +1,122 @@
+/* Tries of a message that the server of a gateway did not take, and when there are none. */
+#include "gatewayed.h"
+
+static void pass(void)
+{
+	stage_pass(o.stage, &o.socket->gateway->client.first->turn.deadline);
+}
+
+static void three_tries(void **state)
+{
+	(void)state;
+	begin();
+	leave();
+	say("lost");
+	assert_in_range(wait_ms(), 1000, 1101);
+	pass();
+	assert_in_range(wait_ms(), 2000, 2201);
+	pass();
+	assert_has(opened_to_client(&o), "close(1011 ");
+	assert_int_equal(opened_count(&o, STATS_MESSAGES + STATS_UNLIMITED), 1);
+	end();
+}
+
+static void comes_back_for_the_second(void **state)
+{
+	(void)state;
+	begin();
+	leave();
+	say("kept");
+	assert_in_range(wait_ms(), 1000, 1101);
+	say("behind it");
+	o.stage->connect_error = 0;
+	pass();
+	assert_string_equal(request_got(), "TEXT 4\r\nkept\r\n");
+	answer("TEXT 2\r\nok\r\n");
+	assert_string_equal(opened_to_client(&o), "text(ok) ");
+	assert_string_equal(request_got(), "TEXT 9\r\nbehind it\r\n");
+	leave();
+	assert_has(opened_to_client(&o), "close(1011 "); /* it may have arrived */
+	end();
+}
+
+/* Each request has its own three. */
+static void tries_begin_again(void **state)
+{
+	(void)state;
+	begin();
+	for (unsigned i = 0; i < 3; i++) {
+		leave();
+		say("x");
+		assert_in_range(wait_ms(), 1000, 1101);
+		o.stage->connect_error = 0;
+		pass();
+		assert_string_equal(request_got(), "TEXT 1\r\nx\r\n");
+		answer("");
+	}
+	end();
+}
+
+/* The server closes its idle connection in the moment of a message, and the loop does not know yet:
+ * nothing is written to that, and the message leaves on another one at once. */
+static void a_connection_that_has_just_ended(void **state)
+{
+	(void)state;
+	begin();
+	say("one");
+	request_got();
+	answer("");
+	assert_int_equal(o.stage->server_count, 1);
+	memory_peer_end_unheard(o.stage->servers[0].wire);
+	say("two");
+	assert_int_equal(o.stage->server_count, 2);
+	assert_string_equal(stage_server_got(o.stage, 0), "");
+	assert_string_equal(request_got(), "TEXT 3\r\ntwo\r\n");
+	answer("TEXT 2\r\nok\r\n");
+	assert_string_equal(opened_to_client(&o), "text(ok) ");
+	end();
+}
+
+/* Where the upstream allows no further try, by the gateway's own. */
+static void a_connection_that_has_just_ended_without_retries(void **state)
+{
+	static const struct stage_conf once = {.upstream = "retries = 0", .route = ROUTE};
+
+	(void)state;
+	begin_on(&once, "", "OPEN\r\n");
+	memory_peer_end_unheard(o.stage->servers[0].wire);
+	say("kept");
+	assert_in_range(wait_ms(), 1000, 1101);
+	pass();
+	assert_string_equal(request_got(), "TEXT 4\r\nkept\r\n");
+	answer("");
+	end();
+}
+
+/* What was written is not sent again, whether it arrived or not. */
+static void a_connection_that_ends_behind_the_message(void **state)
+{
+	(void)state;
+	begin();
+	say("one");
+	assert_string_equal(request_got(), "TEXT 3\r\none\r\n");
+	memory_peer_end_output(o.stage->servers[0].wire);
+	opened_turn(&o);
+	assert_has(opened_to_client(&o), "close(1011 ");
+	assert_int_equal(o.stage->server_count, 1);
+	end();
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(three_tries),
+		cmocka_unit_test(comes_back_for_the_second),
+		cmocka_unit_test(tries_begin_again),
+		cmocka_unit_test(a_connection_that_has_just_ended),
+		cmocka_unit_test(a_connection_that_has_just_ended_without_retries),
+		cmocka_unit_test(a_connection_that_ends_behind_the_message),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
