@@ -100,6 +100,41 @@ static void the_server_does_not_answer_a_close(void **state)
 	end();
 }
 
+/* It wants to hear no more of a socket that it has left. */
+static void the_server_disconnects(void **state)
+{
+	(void)state;
+	begin();
+	say("x");
+	request_got();
+	answer("TEXT 1\r\na\r\nDISCONNECT\r\nTEXT 1\r\nb\r\n");
+	assert_string_equal(opened_to_client(&o), "text(a) close(1011 server disconnected) ");
+	opened_client_closes(&o, 1011, "");
+	assert_string_equal(opened_to_client(&o), "end");
+	assert_string_equal(server_got(), "");
+	assert_false(gateway_is_left());
+	end();
+}
+
+/* What the server works on is not taken from it: its connection serves the end, too. */
+static void a_request_under_way_is_left_alone(void **state)
+{
+	(void)state;
+	begin();
+	say("x");
+	request_got();
+	socket_close(o.socket, CLOSE_POLICY, SLICE("why"), CLOSE_GOING_AWAY, "log");
+	socket_run(o.socket);
+	opened_turn(&o);
+	assert_string_equal(opened_to_client(&o), "close(1008 why) ");
+	answer("TEXT 1\r\na\r\n");
+	assert_int_equal(o.stage->server_count, 1);
+	assert_string_equal(request_got(), "CLOSE 5\r\n\x03\xe9why\r\n");
+	assert_int_equal(opened_count(&o, STATS_MESSAGES + STATS_UNLIMITED), 1);
+	answer("");
+	end();
+}
+
 /* ---- messages that are lost in a socket that closes ------------------------------------------ */
 
 /* An answer in order to its close frame would say that its messages were passed on. */
@@ -357,6 +392,8 @@ int main(void)
 		cmocka_unit_test(the_client_closes),
 		cmocka_unit_test(a_text_that_is_none_behind_its_close),
 		cmocka_unit_test(the_server_does_not_answer_a_close),
+		cmocka_unit_test(the_server_disconnects),
+		cmocka_unit_test(a_request_under_way_is_left_alone),
 		cmocka_unit_test(the_server_closes),
 		cmocka_unit_test(lost_behind_a_close),
 		cmocka_unit_test(answered_badly_behind_a_close),
