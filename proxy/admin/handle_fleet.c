@@ -9,8 +9,10 @@
 #include "admin/handlers.h"
 #include "admin/json_text.h"
 #include "admin/request.h"
+#include "base/clock.h"
 #include "daemon/relay.h"
 #include "fleet/fleet.h"
+#include "fleet/shares.h"
 
 /* Of join.lua's lines: those whose lease has not ended since. */
 static json_t *list_nodes(const struct fleet_nodes *nodes)
@@ -31,6 +33,34 @@ static json_t *list_nodes(const struct fleet_nodes *nodes)
 	return list;
 }
 
+/* Of limits that are divided: what this node holds. */
+static json_t *list_shares(const struct relay *relay)
+{
+	static const char *const judges[] = {
+		[SHARE_NONE] = "nobody", [SHARE_UNITS] = "node", [SHARE_EXACT] = "store"};
+	const struct shares *shares = fleet_shares(relay->node.fleet);
+	const struct conf *conf = relay->site->conf;
+	uint64_t now_ns = clock_anchor_time(&relay->node.anchor, clock_boot_ns());
+	json_t *list = json_array();
+
+	for (size_t i = 0; i < conf->limit_count; i++) {
+		const struct conf_limit *limit = &conf->limits[i];
+		if (!limit->of_fleet || limit->fleet_way != CONF_FLEET_SPLIT)
+			continue;
+		uint32_t number = gate_limit_number(relay->site->gate, limit);
+		const struct share_cell *cell = shares_cell(shares, number);
+		struct share share = shares_read(shares, number, limit->amount, now_ns);
+		uint64_t left_ns = share.until_ns > now_ns ? share.until_ns - now_ns : 0;
+		json_array_append_new(
+			list, json_pack("{s:s, s:s, s:I, s:I, s:I, s:I}", "limit", limit->name,
+				      "judged_by", judges[share.kind], "units",
+				      (json_int_t)share.units, "quota", (json_int_t)limit->amount,
+				      "nodes", (json_int_t)(cell ? atomic_load(&cell->nodes) : 0),
+				      "held_ms", (json_int_t)(left_ns / CLOCK_NS_PER_MS)));
+	}
+	return list;
+}
+
 void admin_get_fleet(struct admin_request *request)
 {
 	struct relay *relay = request->relay;
@@ -43,12 +73,12 @@ void admin_get_fleet(struct admin_request *request)
 	}
 	fleet_look(relay->node.fleet, &nodes);
 	admin_respond_json(request, 200,
-		json_pack("{s:s, s:s, s:I, s:I, s:s, s:o}", "store", conf->store.text, "node",
+		json_pack("{s:s, s:s, s:I, s:I, s:s, s:o, s:o}", "store", conf->store.text, "node",
 			nodes.name, "connected_workers",
 			(json_int_t)atomic_load(&relay->node.store_links), "workers",
 			(json_int_t)relay->node.worker_count, "store_down",
 			conf->store_down == CONF_STORE_DOWN_ADMIT ? "admit" : "refuse", "nodes",
-			list_nodes(&nodes)));
+			list_nodes(&nodes), "shares", list_shares(relay)));
 	free(nodes.lines);
 }
 

@@ -11,6 +11,8 @@
 #include "base/clock.h"
 #include "config.h"
 #include "daemon/relay.h"
+#include "fleet/fleet.h"
+#include "fleet/shares.h"
 #include "stats/exposition.h"
 #include "throttle/throttle.h"
 #include "websocket/publish.h"
@@ -143,6 +145,31 @@ static void put_tables(struct page *page, const struct relay *relay)
 	put_table(page, relay, "sluice_limit_overflows_total", true,
 		"Verdicts by a throttle that several callers share because the table was full.",
 		offsetof(struct throttle_counters, overflowed));
+}
+
+/* This node's shares of limits that are divided. */
+static void put_shares(struct page *page, const struct relay *relay)
+{
+#ifdef HAVE_REDIS
+	const char *name = "sluice_fleet_share";
+	const struct conf *conf = relay->site->conf;
+	uint64_t now_ns = clock_anchor_time(&relay->node.anchor, clock_boot_ns());
+
+	exposition_family(page->out, page->format, name, false,
+		"What this node may admit in a window of limits with fleet = split.");
+	for (size_t i = 0; i < conf->limit_count; i++) {
+		const struct conf_limit *limit = &conf->limits[i];
+		const char *const labels[] = {"limit", limit->name, NULL};
+		if (!limit->of_fleet || limit->fleet_way != CONF_FLEET_SPLIT)
+			continue;
+		struct share share = shares_read(fleet_shares(relay->node.fleet),
+			gate_limit_number(relay->site->gate, limit), limit->amount, now_ns);
+		exposition_sample(page->out, name, labels, (double)share.units);
+	}
+#else
+	(void)page;
+	(void)relay;
+#endif
 }
 
 static double server_up(struct server *server)
@@ -291,6 +318,8 @@ void admin_get_metrics(struct admin_request *request)
 	exposition_counters(page.out, page.format, relay->node.stats);
 	put_queue(&page, relay->node.queue);
 	put_tables(&page, relay);
+	if (relay->site->conf->fleet.store.text)
+		put_shares(&page, relay);
 	put_servers(&page, relay, "sluice_server_up",
 		"1: the server may be chosen; 0: it is ejected, drained or disabled.", server_up);
 	put_servers(&page, relay, "sluice_server_in_flight_requests", "Requests at the server.",

@@ -16,9 +16,17 @@ static void print_fleet(const json_t *answer)
 	static const struct table_column columns[] = {{"NODE", "name", TABLE_TEXT},
 		{"LEASE", "lease_ms", TABLE_MS}, {"THIS ONE", "self", TABLE_TEXT}};
 
+	static const struct table_column shares[] = {{"LIMIT", "limit", TABLE_TEXT},
+		{"JUDGED BY", "judged_by", TABLE_TEXT}, {"SHARE", "units", TABLE_NUMBER},
+		{"OF", "quota", TABLE_NUMBER}, {"NODES", "nodes", TABLE_NUMBER},
+		{"HELD", "held_ms", TABLE_MS}};
+	const json_t *held = json_object_get(answer, "shares");
+
 	table_print_members(stdout, answer);
 	table_print(stdout, json_object_get(answer, "nodes"), columns,
 		sizeof(columns) / sizeof(columns[0]));
+	if (json_array_size(held) > 0)
+		table_print(stdout, held, shares, sizeof(shares) / sizeof(shares[0]));
 }
 
 /* 0 when there are so many; else an exit status. */

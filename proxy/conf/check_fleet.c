@@ -18,6 +18,41 @@ static void refuse_key(struct build *build, const struct instance *instance, con
 			key, why, expected);
 }
 
+static void refuse_split(struct build *build, const struct instance *instance, const char *key,
+	const char *why, const char *expected)
+{
+	const struct setting *setting = instance_setting(instance, key);
+
+	if (setting && !setting->wrong)
+		build_fail(build, instance, setting->line, "%s: %s with fleet = split; expected %s",
+			key, why, expected);
+}
+
+/* What does not hold of each node's part, or what a share that changes would break. */
+static void check_split(struct build *build, const struct instance *instance)
+{
+	const struct conf_limit *limit = instance->object;
+
+	if (limit->algorithm == CONF_LIMIT_CONCURRENCY)
+		refuse_split(build, instance, "concurrency",
+			"what is in flight has no end after which a share could move", "a rate");
+	if (limit->algorithm == CONF_LIMIT_GCRA)
+		refuse_split(build, instance, "algorithm",
+			"gcra is not supported, as its pace cannot be divided", "ring");
+	if (limit->algorithm == CONF_LIMIT_CALENDAR)
+		refuse_split(build, instance, "rate",
+			"a period of the calendar is not supported, as shares move only with its "
+			"end",
+			"a period such as 24h");
+	if (limit->count_refused)
+		refuse_split(build, instance, "count_refused",
+			"a refusal by a share is not counted", "off");
+	if (limit->ban_count > 0)
+		refuse_split(build, instance, "ban", "a refusal by a share is not counted", "off");
+	if (limit->was)
+		refuse_split(build, instance, "was", "shares stay under the name", "none");
+}
+
 /* What the store can't count. */
 static void check_kind(struct build *build, const struct instance *instance)
 {
@@ -57,7 +92,10 @@ void check_limit_of_fleet(struct build *build, const struct instance *instance)
 				"fleet: has no effect without scope = fleet");
 		return;
 	}
-	check_kind(build, instance);
+	if (limit->fleet_way == CONF_FLEET_SPLIT)
+		check_split(build, instance);
+	else
+		check_kind(build, instance);
 	if (!name_index_find(&build->names, SECTION_FLEET, SLICE("")) && !build->incomplete)
 		build_fail(build, instance, scope->line,
 			"scope: fleet needs a store to share the limit; expected [fleet] with "

@@ -186,7 +186,7 @@ enum conf_calendar {
 #define CONF_PRECISION_EXACT UINT32_MAX
 
 /* How a limit of the fleet is judged. */
-enum conf_fleet_way { CONF_FLEET_NONE, CONF_FLEET_EXACT, CONF_FLEET_LEASE };
+enum conf_fleet_way { CONF_FLEET_NONE, CONF_FLEET_EXACT, CONF_FLEET_LEASE, CONF_FLEET_SPLIT };
 
 struct conf_limit {
 	const char *name;

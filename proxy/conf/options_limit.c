@@ -15,8 +15,8 @@ static const struct option_word modes[] = {{"enforce", false}, {"shadow", true},
 
 static const struct option_word scopes[] = {{"node", false}, {"fleet", true}, {NULL, 0}};
 
-static const struct option_word fleet_ways[] = {
-	{"lease", CONF_FLEET_LEASE}, {"exact", CONF_FLEET_EXACT}, {NULL, 0}};
+static const struct option_word fleet_ways[] = {{"lease", CONF_FLEET_LEASE},
+	{"exact", CONF_FLEET_EXACT}, {"split", CONF_FLEET_SPLIT}, {NULL, 0}};
 
 static const struct option_word unknowns[] = {
 	{"default", CONF_UNKNOWN_DEFAULT}, {"refuse", CONF_UNKNOWN_REFUSE}, {NULL, 0}};
@@ -54,7 +54,7 @@ const struct option options_limit[] = {
 		.help = "Whether each node counts for itself, or all nodes of the fleet together."},
 	{"fleet", &type_word, LIVE, AT(fleet_way), .fallback = "lease", .words = fleet_ways,
 		.help = "With scope = fleet, how nodes share the limit: with lease they take parts of it "
-			"in advance, exact asks the store for each verdict."},
+			"in advance, exact asks the store for each verdict, split divides it among the nodes."},
 	{"was", &type_text, LIVE, AT(was),
 		.help = "The name that the limit had before: what was counted under it goes on, over a "
 			"reload or a restart."},

@@ -6,6 +6,7 @@
 #include "base/container.h"
 #include "fleet/fleet_part.h"
 #include "fleet/question.h"
+#include "fleet/reserve.h"
 #include "fleet/verdict.h"
 #include "fleet/way.h"
 #include "site/site.h"
@@ -24,6 +25,7 @@ struct fleet {
 	struct throttle_table *throttles;
 	struct members members;
 	struct hands hands;
+	struct shares shares;
 };
 
 static struct throttle_table *table_of(const struct fleet_worker *fleet)
@@ -40,47 +42,105 @@ static struct fleet_worker *worker_of(const struct questions *questions)
 
 /* ---- accounts -------------------------------------------------------------------------------- */
 
-/* The limits of a request, and the node's table's verdict over its own among them. NULL without
+/* Limits of a request that the node's table judges. */
+struct own_limits {
+	struct throttle_charge charges[GATE_LIMITS_MAX];
+	struct reserve reserves[GATE_LIMITS_MAX];
+	unsigned count;
+	bool has_reserve;
+};
+
+/* Of the fleet: by its way, or by the node's table with a reserve. */
+static void open_shared(struct account *account, struct account_charge *charge,
+	const struct conf_limit *limit, uint32_t number, struct own_limits *own)
+{
+	const struct way *way = way_of(limit->fleet_way);
+
+	charge->rule = rule_of(limit);
+	charge->way = way;
+	if (!way->reserve)
+		return;
+	charge->way = way_of(CONF_FLEET_EXACT);
+	switch (way->reserve(account, charge, number, &own->reserves[own->count])) {
+	case WAY_HERE:
+		charge->way = NULL;
+		charge->here = way;
+		charge->reserved = own->reserves[own->count].units;
+		own->has_reserve = true;
+		break;
+	case WAY_AWAY:
+		account->is_away = true;
+		break;
+	case WAY_STORE:
+		break;
+	}
+}
+
+static bool open_charge(struct account *account, const struct gate_identity *identity, unsigned i,
+	const struct throttle_charge *asked, struct own_limits *own)
+{
+	const struct conf_limit *limit = gate_limit_at(identity, i);
+	struct account_charge *charge = &account->charges[i];
+
+	charge->cost = asked->cost;
+	charge->slot = 0;
+	charge->hand = NULL;
+	charge->delay_max_ns = limit->delay_max_ms * CLOCK_NS_PER_MS;
+	charge->local = -1;
+	charge->way = charge->here = NULL;
+	charge->reserved = 0;
+	charge->noted = 0;
+	charge->said = WAY_ASK;
+	own->reserves[own->count] = (struct reserve){0};
+	if (limit->of_fleet) {
+		charge->caller = identity->shared[i];
+		charge->limit = fleet_name_of(account->worker, limit->name);
+		if (!charge->limit)
+			return false;
+		open_shared(account, charge, limit, asked->limit, own);
+	}
+	if (!charge->way) {
+		charge->local = (int)own->count;
+		own->charges[own->count++] = *asked;
+	}
+	return true;
+}
+
+/* The limits of a request, and the node's table's verdict over those that it judges. NULL without
  * memory. */
 static struct account *open_account(struct fleet_worker *fleet,
 	const struct authority_question *question, struct throttle_verdict *local)
 {
-	struct throttle_charge charges[GATE_LIMITS_MAX], own[GATE_LIMITS_MAX];
+	struct throttle_charge charges[GATE_LIMITS_MAX];
+	struct own_limits own = {.count = 0};
 	struct account *account = account_new(fleet);
-	unsigned own_count = 0;
 
 	if (!account)
 		return NULL;
 	account->count = gate_charges(question->identity, charges);
 	for (unsigned i = 0; i < account->count; i++) {
-		const struct conf_limit *limit = gate_limit_at(question->identity, i);
-		struct account_charge *charge = &account->charges[i];
-		charge->cost = charges[i].cost;
-		charge->slot = 0;
-		charge->hand = NULL;
-		charge->delay_max_ns = limit->delay_max_ms * CLOCK_NS_PER_MS;
-		charge->local = limit->of_fleet ? -1 : (int)own_count;
-		charge->way = limit->of_fleet ? way_of(limit->fleet_way) : NULL;
-		charge->said = WAY_ASK;
-		if (!limit->of_fleet) {
-			own[own_count++] = charges[i];
-			continue;
-		}
-		charge->caller = question->identity->shared[i];
-		charge->rule = rule_of(limit);
-		charge->limit = fleet_name_of(fleet, limit->name);
-		if (!charge->limit) {
+		if (!open_charge(account, question->identity, i, &charges[i], &own)) {
 			account_free(account);
 			return NULL;
 		}
 	}
 	local->admitted = true;
 	local->count = 0;
-	if (own_count > 0)
-		throttle_take(table_of(fleet), own, own_count, worker_throttle_ns(fleet->worker),
-			local, &account->local);
+	if (own.has_reserve)
+		reserve_take(table_of(fleet), own.charges, own.reserves, own.count,
+			worker_throttle_ns(fleet->worker), local, &account->local);
+	else if (own.count > 0)
+		throttle_take(table_of(fleet), own.charges, own.count,
+			worker_throttle_ns(fleet->worker), local, &account->local);
 	account->refused = !local->admitted;
 	return account;
+}
+
+/* So much was charged by the node's table, or given back, of a limit that others share. */
+static void note(struct account *account, struct account_charge *charge, int64_t units)
+{
+	if (charge->here && charge->here->note && units != 0)
+		charge->here->note(account, charge, units);
 }
 
 static void give_back_here(struct account *account)
@@ -95,6 +155,7 @@ static void give_all_back(struct account *account)
 		struct account_charge *charge = &account->charges[i];
 		if (charge->way && charge->said != WAY_UNTAKEN)
 			charge->way->give(account, charge, charge->cost);
+		note(account, charge, -charge->noted);
 	}
 	give_back_here(account);
 	account_free(account);
@@ -122,6 +183,20 @@ static void look_again(struct account *account, struct throttle_verdict *local)
 		local->outcome[i] = found.outcome[i];
 		local->outcome[i].violated = violated;
 	}
+	for (unsigned i = 0; i < account->count; i++) {
+		const struct account_charge *charge = &account->charges[i];
+		if (charge->local >= 0)
+			reserve_lessen(&local->outcome[charge->local], charge->reserved);
+	}
+}
+
+static void note_admitted(struct account *account)
+{
+	for (unsigned i = 0; i < account->count; i++) {
+		struct account_charge *charge = &account->charges[i];
+		charge->noted = (int64_t)charge->cost;
+		note(account, charge, charge->noted);
+	}
 }
 
 /* The judgement by what both say. The account becomes the receipt's, or is freed. */
@@ -134,10 +209,12 @@ static void judge(struct account *account, struct throttle_verdict *local,
 	}
 	verdict_fill(account, local, answers, &judgement->limits);
 	judgement->receipt = (struct gate_receipt){0};
-	if (judgement->limits.admitted)
-		judgement->receipt.account = (uintptr_t)account;
-	else
+	if (!judgement->limits.admitted) {
 		account_free(account);
+		return;
+	}
+	note_admitted(account);
+	judgement->receipt.account = (uintptr_t)account;
 }
 
 /* The store does not answer: what its limits say then. */
@@ -243,6 +320,8 @@ static enum authority_answer ask(struct authority *authority,
 		judgement->retry_after_ms = RETRY_MS;
 		return AUTHORITY_UNAVAILABLE;
 	}
+	if (account->is_away)
+		return judge_without_store(account, &local, judgement);
 	if (ways_take(account) == 0) {
 		judge(account, &local, NULL, true, judgement);
 		return AUTHORITY_JUDGED;
@@ -388,9 +467,11 @@ static void charge(struct authority *authority, const struct gate_receipt *recei
 	(void)authority;
 	for (unsigned i = 0; i < account->count; i++) {
 		int local = account->charges[i].local;
-		if (receipt->in_bytes >> i & 1 && local >= 0)
-			throttle_charge(table_of(account->worker), &account->local, (uint32_t)local,
-				bytes, worker_throttle_ns(account->worker->worker));
+		if (!(receipt->in_bytes >> i & 1) || local < 0)
+			continue;
+		throttle_charge(table_of(account->worker), &account->local, (uint32_t)local, bytes,
+			worker_throttle_ns(account->worker->worker));
+		note(account, &account->charges[i], (int64_t)bytes);
 	}
 }
 
@@ -415,11 +496,13 @@ static void settle(
 		struct account_charge *charge_of_limit = &account->charges[i];
 		if (!(receipt->by_cost >> i & 1))
 			continue;
-		if (charge_of_limit->local < 0)
+		if (charge_of_limit->local < 0) {
 			correct(account, charge_of_limit, end->cost);
-		else
-			throttle_settle(table, &account->local, (uint32_t)charge_of_limit->local,
-				end->cost, now_ns);
+			continue;
+		}
+		throttle_settle(table, &account->local, (uint32_t)charge_of_limit->local, end->cost,
+			now_ns);
+		note(account, charge_of_limit, (int64_t)end->cost - charge_of_limit->noted);
 	}
 	throttle_release(table, &account->local, now_ns);
 	account_free(account);
@@ -447,6 +530,7 @@ struct authority *fleet_new(struct throttle_table *throttles)
 		return NULL;
 	}
 	members_init(&fleet->members);
+	shares_init(&fleet->shares);
 	return &fleet->authority;
 }
 
@@ -457,12 +541,18 @@ void fleet_free(struct authority *authority)
 	struct fleet *fleet = CONTAINER_OF(authority, struct fleet, authority);
 	members_end(&fleet->members);
 	hands_end(&fleet->hands);
+	shares_end(&fleet->shares);
 	free(fleet);
 }
 
 struct hands *fleet_hands(struct authority *authority)
 {
 	return &CONTAINER_OF(authority, struct fleet, authority)->hands;
+}
+
+struct shares *fleet_shares(struct authority *authority)
+{
+	return &CONTAINER_OF(authority, struct fleet, authority)->shares;
 }
 
 struct members *fleet_members(struct authority *authority)

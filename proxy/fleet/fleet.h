@@ -13,7 +13,7 @@
  *  - A call whose answer is lost with its connection is not sent again. What it charged stays
  *    charged.
  *  - Given back is only what the same epoch of the store has charged (judge.lua).
- * `fleet = lease`: lease.h.
+ * `fleet = lease`: lease.h. `fleet = split`: split.h.
  */
 #ifndef FLEET_FLEET_H
 #define FLEET_FLEET_H
@@ -24,6 +24,7 @@
 struct fleet_worker;
 struct hands;
 struct question;
+struct shares;
 struct throttle_table;
 
 /* The authority of a process, over this table for the limits of the node. NULL without memory. It
@@ -47,6 +48,9 @@ struct members *fleet_members(struct authority *authority);
 
 /* What the node has on lease. */
 struct hands *fleet_hands(struct authority *authority);
+
+/* The node's shares of limits that are divided. */
+struct shares *fleet_shares(struct authority *authority);
 
 /* The limits of this question that are leased have been judged, or could not be (`answered`): the
  * rest of them is, and it is replied to. */

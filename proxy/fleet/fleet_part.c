@@ -201,9 +201,10 @@ static void join(struct fleet_worker *fleet)
 {
 	const struct conf_fleet *conf = conf_of(fleet);
 
-	if (fleet->worker->index == 0 && fleet->store.state == STORE_READY)
-		joining_begin(
-			&fleet->joining, fleet->prefix, conf->node, conf->membership_lease_ms);
+	if (fleet->worker->index != 0 || fleet->store.state != STORE_READY)
+		return;
+	joining_begin(&fleet->joining, fleet->prefix, conf->node, conf->membership_lease_ms);
+	splitting_begin(&fleet->splitting, fleet->prefix, fleet->joining.name);
 }
 
 /* A store that has forgotten hears of it from the first node that comes back. */
@@ -238,8 +239,10 @@ static void leave_store(struct fleet_worker *fleet)
 	leases_return(&fleet->leases);
 	if (fleet->filling[FLEET_LEASE])
 		send_batch(fleet, FLEET_LEASE);
-	if (fleet->worker->index == 0)
+	if (fleet->worker->index == 0) {
 		joining_leave(&fleet->joining);
+		splitting_leave(&fleet->splitting);
+	}
 	store_link_flush(&fleet->store);
 	if (fleet->store.state != STORE_OFF)
 		store_link_close(&fleet->store);
@@ -295,6 +298,8 @@ static bool make(struct worker *worker, struct site *site)
 	leases_init(&fleet->leases, fleet, fleet->authority ? fleet_hands(fleet->authority) : NULL);
 	joining_init(&fleet->joining, fleet->authority ? fleet_members(fleet->authority) : NULL,
 		&worker->loop, &fleet->store);
+	splitting_init(&fleet->splitting, worker,
+		fleet->authority ? fleet_shares(fleet->authority) : NULL, &fleet->store);
 	return store_link_init(&fleet->store, &worker->loop,
 		clock_monotonic_ns() ^ (uint64_t)getpid() << 32 ^ worker->index, on_changed);
 }
@@ -305,6 +310,7 @@ static void end(struct worker *worker)
 	loop_finish_turn(&worker->loop); /* replies that are on their way */
 	deadline_end(&worker->fleet.own->silence);
 	joining_end(&worker->fleet.own->joining);
+	splitting_end(&worker->fleet.own->splitting);
 	store_link_end(&worker->fleet.own->store);
 	leases_end(&worker->fleet.own->leases);
 }

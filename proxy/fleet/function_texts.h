@@ -1,11 +1,11 @@
-/* The functions that the store runs (judge.lua, join.lua, lease.lua) as they are loaded into it;
+/* The functions that the store runs (Makefile.inc lists them) as they are loaded into it;
  * made from these files when sluice is built. */
 #ifndef FLEET_FUNCTION_TEXTS_H
 #define FLEET_FUNCTION_TEXTS_H
 
 #include <stddef.h>
 
-#define FUNCTION_TEXTS 3
+#define FUNCTION_TEXTS 4
 
 struct function_text {
 	const char *text;

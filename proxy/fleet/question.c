@@ -16,7 +16,7 @@ struct account *account_new(struct fleet_worker *fleet)
 	account->worker = fleet;
 	account->epoch = 0;
 	account->count = 0;
-	account->refused = false;
+	account->refused = account->is_away = false;
 	account->local.count = 0;
 	return account;
 }

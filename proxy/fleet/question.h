@@ -16,6 +16,7 @@
 #include "fleet/lease.h"
 #include "fleet/members.h"
 #include "fleet/rule.h"
+#include "fleet/split.h"
 #include "fleet/store_link.h"
 #include "fleet/way.h"
 #include "gate/authority.h"
@@ -33,7 +34,10 @@ struct account_charge {
 	struct hand *hand;        /* of lease: its caller's; NULL: none */
 	uint64_t epoch, taken_ns; /* of lease: slot's */
 	int local;                /* of the node's own limits: its place in `local`; else -1 */
-	const struct way *way;    /* of the fleet's limits; else NULL */
+	const struct way *way;    /* of the fleet's limits; else NULL, as of those judged here */
+	const struct way *here;   /* of a limit of the fleet that the node's table judges */
+	uint64_t reserved;        /* of here: so much of the quota was not this node's */
+	int64_t noted;            /* of here: so much of the charge was noted */
 	enum way_verdict said;    /* by the way */
 	struct throttle_outcome outcome; /* unless it said WAY_ASK */
 };
@@ -58,6 +62,7 @@ struct account {
 	uint64_t epoch; /* of the store when it was charged */
 	unsigned count; /* limits, in the order of gate_charges */
 	bool refused;   /* by a limit that is decided on this node */
+	bool is_away;   /* a limit can't be judged, as the store was not heard in time */
 	struct account_charge charges[GATE_LIMITS_MAX];
 	struct throttle_receipt local; /* of the node's table */
 };
@@ -112,9 +117,10 @@ struct fleet_worker {
 	struct question *spare_questions;
 	struct question *chains[FLEET_CHAINS]; /* open ones, by their numbers */
 	unsigned pending;
-	bool is_linked;          /* counted in node.store_links */
-	struct joining joining;  /* of the first worker */
-	struct deadline silence; /* of the store, while something is in flight */
+	bool is_linked;             /* counted in node.store_links */
+	struct joining joining;     /* of the first worker */
+	struct splitting splitting; /* likewise */
+	struct deadline silence;    /* of the store, while something is in flight */
 };
 
 /* Memory from the worker's spare. NULL without memory. */

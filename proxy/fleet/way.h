@@ -6,6 +6,10 @@
  *
  * A new way has a unit with its `struct way` and a row in way.c. All are called on the thread of
  * the worker that asks; several workers call at once.
+ *
+ * A way with `reserve` is judged by the node's table with that of the node's own limits, before the
+ * others: the part of the quota that is not this node's is reserved (reserve.h). It has no other
+ * calls but `note`.
  */
 #ifndef FLEET_WAY_H
 #define FLEET_WAY_H
@@ -18,11 +22,19 @@
 
 struct account;
 struct account_charge;
+struct reserve;
 
 enum way_verdict {
 	WAY_TAKEN,   /* outcome: with this charge */
 	WAY_UNTAKEN, /* outcome: without it; violated unless it would fit */
 	WAY_ASK,
+};
+
+/* Of a way with `reserve`, for one request. */
+enum way_judge {
+	WAY_HERE,  /* the node's table judges, with the reserve */
+	WAY_STORE, /* as fleet = exact */
+	WAY_AWAY,  /* the store should have been heard; store_down decides */
 };
 
 /* What the store runs for it. A request that needs both is judged by leases first. */
@@ -38,6 +50,12 @@ struct way {
 	void (*give)(struct account *account, struct account_charge *charge, uint64_t cost);
 	/* Charges so much more, whether it fits or not. */
 	void (*add)(struct account *account, struct account_charge *charge, uint64_t cost);
+
+	/* Of which limit: its number in the node's table. NULL: the calls above. */
+	enum way_judge (*reserve)(struct account *account, struct account_charge *charge,
+		uint32_t number, struct reserve *reserve);
+	/* So many units were charged here (or given back). NULL: it need not know. */
+	void (*note)(struct account *account, struct account_charge *charge, int64_t units);
 };
 
 /* The way of `fleet =`; never NULL for a limit of the fleet. */

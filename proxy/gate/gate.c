@@ -22,6 +22,7 @@ struct gate {
 	struct limit_sets sets;
 	struct access_list **access;           /* one a route; NULL: no lists */
 	struct throttle_key *session_salt;     /* one a route: keyed hash of its name */
+	uint32_t *numbers;                     /* of conf's limits in the table */
 	const struct roster *roster;           /* NULL: none */
 	const struct conf_plan **roster_plans; /* by the roster's numbers; NULL: no longer there */
 	uint32_t roster_plan_count;
@@ -42,6 +43,22 @@ static int make_routes(struct gate *gate)
 		gate->access[i] = access_list_new(route);
 		if (!gate->access[i] && errno != 0)
 			return errno;
+	}
+	return 0;
+}
+
+static int find_numbers(struct gate *gate)
+{
+	const struct conf *conf = gate->conf;
+
+	gate->numbers = calloc(conf->limit_count + 1, sizeof(*gate->numbers));
+	if (!gate->numbers)
+		return ENOMEM;
+	for (size_t i = 0; i < conf->limit_count; i++) {
+		int number = throttle_table_number(gate->throttles, conf->limits[i].name);
+		if (number < 0)
+			return ENOENT;
+		gate->numbers[i] = (uint32_t)number;
 	}
 	return 0;
 }
@@ -72,6 +89,8 @@ struct gate *gate_new(const struct conf *conf, struct throttle_table *throttles)
 	gate->plans = plan_table_new(conf);
 	int error = gate->plans ? limit_sets_init(&gate->sets, conf, throttles) : ENOMEM;
 	if (error == 0)
+		error = find_numbers(gate);
+	if (error == 0)
 		error = make_routes(gate);
 	if (error == 0)
 		return gate;
@@ -89,6 +108,7 @@ void gate_free(struct gate *gate)
 	free(gate->access);
 	free(gate->roster_plans);
 	free(gate->session_salt);
+	free(gate->numbers);
 	limit_sets_free(&gate->sets);
 	plan_table_free(gate->plans);
 	free(gate);
@@ -584,6 +604,11 @@ void gate_finish(const struct gate *gate, const struct conf_route *route,
 		throttle_release(gate->throttles, &receipt->throttle, now_ns);
 	}
 	clear_receipt(receipt);
+}
+
+uint32_t gate_limit_number(const struct gate *gate, const struct conf_limit *limit)
+{
+	return gate->numbers[limit->index];
 }
 
 bool gate_find_caller(const struct gate *gate, const struct conf_limit *limit, struct slice text,

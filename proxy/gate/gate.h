@@ -259,6 +259,9 @@ static inline bool gate_receipt_is_empty(const struct gate_receipt *receipt)
 bool gate_finish_plain(
 	const struct conf_route *route, struct gate_receipt *receipt, const struct gate_end *end);
 
+/* The number in the table of a limit of the gate's snapshot. Any thread. */
+uint32_t gate_limit_number(const struct gate *gate, const struct conf_limit *limit);
+
 /* The hash by which limits find a caller whose key is this text (identity_hash_text), and the
  * limit's number in the table: for explain and reset. False when the text can't be one's key. */
 bool gate_find_caller(const struct gate *gate, const struct conf_limit *limit, struct slice text,

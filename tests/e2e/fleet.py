@@ -7,7 +7,7 @@ import time
 
 from lib.admin import Admin
 from lib.fields import told, wait_ms
-from lib.fleet import NODES, PATIENT, Load, ask, connected, fleet_of, judge, limit, nodes
+from lib.fleet import NODES, PATIENT, Load, ask, connected, fleet_of, judge, limit, nodes, start_named
 from lib.held import Held
 from lib.process import BINARY, run, until
 from lib.redis import Redis
@@ -304,9 +304,7 @@ def members(t):
     origin = t.origin()
 
     def start(name):
-        sections = (fleet_of(redis, f"node = {name}\nmembership_lease = 1s")
-                    + f"[admin]\nbind = unix:{t.path(name)}\n" + to(origin))
-        return t.sluice(sections)
+        return start_named(t, redis, name, to(origin), fleet="membership_lease = 1s")
     one, two = start("one"), start("two")
     status, text = operate(one, "fleet", "--wait-nodes", "2")
     equal(status, 0, text)

@@ -13,7 +13,7 @@ from lib.tap import equal, main, test, true
 
 
 def leased(name, rate, more=""):
-    return limit(name, rate, more).replace("fleet = exact", "fleet = lease")
+    return limit(name, rate, more, way="lease")
 
 
 def calls(redis):

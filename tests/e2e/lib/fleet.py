@@ -2,10 +2,12 @@
 import threading
 import time
 
+from .admin import Admin
 from .client import Client
 from .crowd import Crowd
+from .process import until
 from .spans import most_within
-from .tap import true
+from .tap import equal, true
 from .wire import Ended
 
 NODES = 3
@@ -19,8 +21,8 @@ def fleet_of(redis, more=""):
     return f"[fleet]\nstore = {redis.url}\n{'' if 'store_timeout' in more else PATIENT}{more}\n"
 
 
-def limit(name, rate, more=""):
-    return (f"[limit {name}]\nkey = header:X-Api-Key | ip\nrate = {rate}\nscope = fleet\nfleet = exact\n"
+def limit(name, rate, more="", way="exact"):
+    return (f"[limit {name}]\nkey = header:X-Api-Key | ip\nrate = {rate}\nscope = fleet\nfleet = {way}\n"
             f"{more}\n")
 
 
@@ -30,6 +32,35 @@ def nodes(t, redis, sections, count=NODES, fleet="", **options):
     for node in made:
         connected(node)
     return made
+
+
+def start_named(t, redis, name, sections, fleet="", **options):
+    """A node of this name, with an admin interface: node.admin."""
+    node = t.sluice(fleet_of(redis, f"node = {name}\n{fleet}") + f"[admin]\nbind = unix:{t.path(name)}\n" + sections,
+                    **options)
+    node.admin = Admin(f"unix:{t.path(name)}")
+    return node
+
+
+def state(node):
+    """What it says of the fleet."""
+    status, answer = node.admin.json("/api/v1/fleet")
+    equal(status, 200, answer)
+    return answer
+
+
+def named(t, redis, sections, names, **options):
+    """Nodes that know each other."""
+    made = [start_named(t, redis, name, sections, **options) for name in names]
+    for node in made:
+        until(lambda: len(state(node)["nodes"]) == len(names), "they know each other")
+    return made
+
+
+def share(node, name="it"):
+    """What it may admit of a limit with fleet = split; None: it holds nothing."""
+    held, = (s for s in state(node)["shares"] if s["limit"] == name)
+    return held["units"] if held["judged_by"] != "nobody" else None
 
 
 def connected(node, times=1):
