@@ -121,6 +121,8 @@ const char *wait_check_message(const struct exchange *x, const struct passage *p
 	bool own = x->turn.has_deadline && runs(&x->turn.deadline);
 	bool is_served = x->state == EXCHANGE_FORWARDING;
 
+	if (x->state == EXCHANGE_HELD && is_behind(x))
+		return NULL;
 	if (x->connection || passage->has_ended || !passage->server.open)
 		return "it is not passed on by its handshake's connection";
 	if (!is_served && !rules[x->state].own)

@@ -153,6 +153,10 @@ struct exchange_tunnel {
 	uint32_t message_bytes;  /* of the client's message */
 	struct gateway *gateway; /* NULL: none yet */
 	struct exchange *riders; /* messages that left with this one, by `next` */
+
+	/* Of a socket whose server reads frames (exchange/follow.h): */
+	struct exchange *lead; /* the one before it that it may go together with; NULL: none */
+	uint32_t followers;    /* those that have gone together with this one */
 };
 
 /* Its place in its client's order. */

@@ -13,6 +13,8 @@
 
 #include "base/container.h"
 #include "exchange/exchange.h"
+#include "exchange/find_server.h"
+#include "exchange/follow.h"
 #include "exchange/reply.h"
 #include "exchange/switched.h"
 #include "exchange/turn.h"
@@ -231,6 +233,10 @@ void turn_yield_place(struct exchange *x)
 void turn_enter(struct exchange *x)
 {
 	x->turn.ticket.lane = (uint8_t)lane_of(x);
+	if (x->tunnel.lead && follow_lead(x)) {
+		exchange_forward(x);
+		return;
+	}
 	x->turn.ticket.unready = gather_begin(x);
 	switch (look_before(x)) {
 	case BEFORE_OTHER:

@@ -34,6 +34,7 @@ struct run_queue {
 	/* read by every ticket, written by a reload only */
 	struct queue *queue;
 	_Atomic bool bounded; /* a place must be taken: max_in_flight, adaptive or pace */
+	_Atomic bool has_pace;
 
 	/* written by tickets that wait, whether bounded or not */
 	_Alignas(64) _Atomic uint64_t waiting;
@@ -79,6 +80,14 @@ enum line_offer {
 static inline bool line_is_bounded(const struct run_queue *run_queue)
 {
 	return atomic_load_explicit(&run_queue->bounded, memory_order_relaxed);
+}
+
+/* Does no one wait here, and is there no pace to keep to? Two gauges: one who comes at this moment
+ * is as good as one who comes behind it. */
+static inline bool line_is_free(const struct run_queue *run_queue)
+{
+	return !atomic_load_explicit(&run_queue->has_pace, memory_order_relaxed) &&
+	       atomic_load_explicit(&run_queue->waiting, memory_order_relaxed) == 0;
 }
 
 /* Takes a place for the session's next ticket, or lines the session up (unless try_only: a ticket

@@ -344,6 +344,39 @@ bool queue_is_next(struct queue *queue, struct ticket *ticket)
 	return is_next;
 }
 
+bool queue_lets_follow(struct queue *queue, const struct ticket *lead)
+{
+	struct shard *shard = lead->shard;
+	const struct session *session;
+	bool lets;
+
+	(void)queue;
+	if (shard == NULL)
+		return false; /* never entered */
+	pthread_mutex_lock(&shard->mutex);
+	session = lead->session;
+	lets = lead->state == TICKET_FLYING && !lead->posted && session->state == SESSION_OPEN &&
+	       session_queued(session) == 0 && line_is_free(lead->run_queue);
+	pthread_mutex_unlock(&shard->mutex);
+	return lets;
+}
+
+void queue_count_followers(struct queue *queue, const struct ticket *lead, uint32_t count)
+{
+	struct shard *shard = lead->shard;
+
+	(void)queue;
+	pthread_mutex_lock(&shard->mutex);
+	if (lead->session != NULL) {
+		lead->session->accepted += count;
+		lead->session->completed += count;
+		shard->counts.entered += count;
+		shard->counts.went += count;
+		shard->counts.done += count;
+	}
+	pthread_mutex_unlock(&shard->mutex);
+}
+
 enum queue_left queue_leave(struct queue *queue, struct ticket *ticket, uint64_t now_ns)
 {
 	return leave(queue, ticket, false, now_ns);

@@ -205,6 +205,13 @@ enum queue_left queue_leave(struct queue *queue, struct ticket *ticket, uint64_t
  * calls queue_done for it, and no other of its session is passed by that. */
 bool queue_is_next(struct queue *queue, struct ticket *ticket);
 
+/* May one more exchange go together with this one, which is in flight: of the same session, lane
+ * and upstream, and without a ticket of its own? Not while any waits in that session or for that
+ * upstream, so that none is passed by that, nor where the upstream has a pace. As many as have gone
+ * so are counted by queue_count_followers, before queue_done of this one. */
+bool queue_lets_follow(struct queue *queue, const struct ticket *lead);
+void queue_count_followers(struct queue *queue, const struct ticket *lead, uint32_t count);
+
 /* The exchange is over, however it ended; releases who waited for it. Also takes a waiting ticket
  * out. An out ticket is LEFT again. */
 enum queue_left queue_done(struct queue *queue, struct ticket *ticket, uint64_t now_ns);

@@ -41,8 +41,9 @@ static void take_config(struct run_queue *run_queue, const struct run_queue_conf
 		run_queue->limit = own->max_in_flight != 0 ? own->max_in_flight : UINT32_MAX;
 	}
 	run_queue->pace_until_ns = 0;
-	/* Read by every ticket without a lock: one that sees the old value goes by the old
+	/* Read by every ticket without a lock: one that sees an old value goes by the old
 	 * configuration, which is as good. */
+	atomic_store_explicit(&run_queue->has_pace, own->pace != NULL, memory_order_relaxed);
 	atomic_store_explicit(&run_queue->bounded,
 		own->adaptive || own->max_in_flight != 0 || own->pace != NULL,
 		memory_order_relaxed);

@@ -51,7 +51,7 @@ static void say_failed(
  * and answers that only when nothing of it is under way. */
 static void give_up_message(struct websocket *socket, const char *why)
 {
-	struct exchange *message = socket->client.first;
+	struct exchange *message = socket->last;
 
 	if (!message || !exchange_waits_for_turn(message))
 		return;
@@ -231,19 +231,20 @@ static void tell_client_at_last(struct websocket *socket)
 	closing->client.due = true;
 }
 
-/* The one under way, which is not passed on any more. */
-static void end_message(struct websocket *socket, const char *why)
+/* Those under way, which are not passed on any more. */
+static void end_messages(struct websocket *socket, const char *why)
 {
-	struct exchange *message = socket->client.first;
 	struct passage_way *up = &socket->passage->up;
+	struct exchange *message;
 
 	flow_clear(up->flow, up->pool);
-	if (!message)
-		return;
-	socket_message_lost(socket, why);
-	message->outcome = why;
-	message->turn.ticket.failed = message->state == EXCHANGE_FORWARDING;
-	exchange_end(message);
+	if (socket->client.first)
+		socket_message_lost(socket, why);
+	while ((message = socket->client.first)) {
+		message->outcome = why;
+		message->turn.ticket.failed = message->state == EXCHANGE_FORWARDING;
+		exchange_end(message);
+	}
 }
 
 void socket_server_gone(struct websocket *socket, const char *why)
@@ -254,7 +255,7 @@ void socket_server_gone(struct websocket *socket, const char *why)
 	closing->server.done = closing->server.told = true;
 	closing->server.due = false;
 	if (!socket->gateway) /* else it will see */
-		end_message(socket, why);
+		end_messages(socket, why);
 	if (!was_expected && !closing->begun) {
 		passage_count_failure(socket->passage);
 		socket_close(socket, CLOSE_INTERNAL, slice_of(why), CLOSE_NO_CODE, why);

@@ -64,7 +64,7 @@ static void flush_server(struct websocket *socket)
 		return;
 	}
 	if (flow_is_empty(up->flow))
-		socket_message_written(socket);
+		socket_messages_written(socket);
 }
 
 static enum stream_result write_flow(struct passage_way *down)

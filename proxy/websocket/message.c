@@ -4,6 +4,9 @@
  *
  *   begin --> turn_begin_message ... exchange_forward --> serve --> written: its end
  *                       `-- refused: dropped, or the socket is closed
+ *
+ * Those that one turn reads behind it are served with it, as far as nothing else waits (follow.h),
+ * and leave in one write: they are over together. One that has to wait is the last that is read.
  */
 #include "websocket/message.h"
 
@@ -11,8 +14,10 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "exchange/follow.h"
 #include "exchange/respond.h"
 #include "exchange/turn.h"
+#include "exchange/turn_place.h"
 #include "http/problem.h"
 #include "websocket/close.h"
 #include "websocket/write.h"
@@ -55,6 +60,31 @@ static void fill(struct websocket *socket, struct exchange *message)
 	message->request_id = passage->request->request_id;
 }
 
+/* Behind one that is composed it may leave in the same write. */
+static void append(struct websocket *socket, struct exchange *message)
+{
+	if (!socket->last) {
+		socket->client.first = socket->last = message;
+		return;
+	}
+	assert(socket->last->state == EXCHANGE_FORWARDING);
+	message->tunnel.lead = socket->client.first;
+	socket->last->next = message;
+	socket->last = message;
+}
+
+static void unlink_message(struct websocket *socket, struct exchange *message)
+{
+	struct exchange **at = &socket->client.first, *before = NULL;
+
+	for (; *at != message; at = &(*at)->next)
+		before = *at;
+	*at = message->next;
+	message->next = NULL;
+	if (socket->last == message)
+		socket->last = before;
+}
+
 void socket_begin_message(struct websocket *socket)
 {
 	struct exchange *message = exchange_new_message(socket->worker, &socket->client);
@@ -63,8 +93,7 @@ void socket_begin_message(struct websocket *socket)
 		socket_abort(socket, "no memory");
 		return;
 	}
-	assert(!socket->client.first);
-	socket->client.first = message;
+	append(socket, message);
 	socket->received.messages++;
 	socket->received.bytes += buffer_used(&socket->message);
 	fill(socket, message);
@@ -90,9 +119,12 @@ static bool serve(struct client *client, struct exchange *message)
 		payload = (struct slice){buffer_head(text), buffer_used(text)};
 	message->attempt.left = true;
 	message->up.content_bytes = payload.len;
-	socket->served_ms = socket_now_ms(socket);
-	if (!socket_write_server(
-		    socket, socket->opcode, socket->compressed ? FRAME_RSV1 : 0, payload))
+	if (socket->client.first == message)
+		socket->served_ms = socket_now_ms(socket);
+	bool is_composed = socket_write_server(
+		socket, socket->opcode, socket->compressed ? FRAME_RSV1 : 0, payload);
+	buffer_release(text, &socket->worker->blocks);
+	if (!is_composed)
 		socket_abort(socket, "no memory");
 	socket->again = true;
 	return false;
@@ -106,26 +138,31 @@ static void leave_upstream(struct exchange *message)
 			worker_now_ns(message->worker));
 }
 
-void socket_message_written(struct websocket *socket)
+void socket_messages_written(struct websocket *socket)
 {
-	struct exchange *message = socket->client.first;
+	struct exchange *message;
 
-	if (!message || message->state != EXCHANGE_FORWARDING)
-		return;
-	message->answer.status = 200;
-	leave_upstream(message);
-	exchange_end(message);
+	while ((message = socket->client.first) && message->state == EXCHANGE_FORWARDING) {
+		message->answer.status = 200;
+		follow_count(message);
+		leave_upstream(message);
+		exchange_end(message);
+	}
+	if (message)
+		exchange_next(message);
 }
 
-void socket_message_gone(struct websocket *socket)
+void socket_messages_gone(struct websocket *socket)
 {
-	struct exchange *message = socket->client.first;
+	struct exchange *message = socket->client.first, *next;
 
-	if (!message)
-		return;
-	socket->client.first = NULL;
-	leave_upstream(message);
-	exchange_client_gone(message);
+	socket->client.first = socket->last = NULL;
+	for (; message; message = next) {
+		next = message->next;
+		message->next = NULL;
+		leave_upstream(message);
+		exchange_client_gone(message);
+	}
 }
 
 static void close_for(
@@ -178,11 +215,11 @@ static void exchange_ended(struct client *client, struct exchange *message)
 {
 	struct websocket *socket = socket_of(client);
 
-	assert(client->first == message);
-	client->first = NULL;
+	unlink_message(socket, message);
 	socket->verdicts.delayed += message->turn.delayed;
 	socket->heard_ms = socket->active_ms = socket_now_ms(socket); /* silence begins again */
-	buffer_release(&socket->message, &socket->worker->blocks);
+	if (!message->attempt.left) /* else what is there by now is of the next one */
+		buffer_release(&socket->message, &socket->worker->blocks);
 	socket->again = true;
 }
 

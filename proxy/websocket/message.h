@@ -7,11 +7,12 @@
 /* The client's message is here whole. May end the socket. */
 void socket_begin_message(struct websocket *socket);
 
-/* The server's connection has taken all: the message under way, if there is one, is over. */
-void socket_message_written(struct websocket *socket);
+/* The server's connection has taken all: the messages that were composed for it are over. One
+ * behind them that has to wait goes on. */
+void socket_messages_written(struct websocket *socket);
 
-/* The socket ends: so does the message under way, if there is one. */
-void socket_message_gone(struct websocket *socket);
+/* The socket ends: so do the messages under way. */
+void socket_messages_gone(struct websocket *socket);
 
 /* Is a message that is refused with this status dropped, and the socket goes on? */
 bool socket_drops_message(

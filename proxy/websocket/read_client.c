@@ -187,6 +187,8 @@ void socket_read_client(struct websocket *socket)
 			socket_took(socket, up->in, before - input.len);
 		if (event.kind == MESSAGE_MORE && !fetch(socket))
 			return;
+		if (event.kind == MESSAGE_DATA)
+			socket->client_work += (unsigned)(event.piece.data.len / SOCKET_WORK_BYTES);
 		act_on(socket, &event);
 	}
 	if (!socket_has_ended(socket))

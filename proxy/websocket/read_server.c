@@ -93,6 +93,8 @@ void socket_read_server(struct websocket *socket)
 			socket_took(socket, down->in, before - input.len);
 		if (event.kind == MESSAGE_MORE && !fetch(socket))
 			return;
+		if (event.kind == MESSAGE_DATA)
+			socket->server_work += (unsigned)(event.piece.data.len / SOCKET_WORK_BYTES);
 		act_on(socket, &event);
 	}
 }

@@ -130,7 +130,7 @@ static void end(struct passage *passage)
 	passage->up.bytes = socket->received.bytes;
 	passage->down.bytes = socket->sent.bytes;
 	if (!gateway)
-		socket_message_gone(socket);
+		socket_messages_gone(socket);
 	socket_end_sends(socket);
 	socket_end_grip(socket);
 	passage_count(passage, STATS_SOCKETS_CLOSED, 1);
@@ -157,8 +157,8 @@ static void each_message(const struct worker *worker,
 {
 	for (const struct websocket *socket = worker->websockets->first; socket;
 		socket = socket->links.next) {
-		if (socket->client.first)
-			visit(socket->client.first, socket->passage);
+		for (const struct exchange *x = socket->client.first; x; x = x->next)
+			visit(x, socket->passage);
 	}
 }
 

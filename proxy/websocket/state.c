@@ -56,6 +56,13 @@ bool socket_has_messages(const struct websocket *socket)
 	return false;
 }
 
+/* Does a message more wait for nothing but the write of those before it? */
+static bool takes_message(const struct websocket *socket)
+{
+	return !socket->last ||
+	       (socket->last->state == EXCHANGE_FORWARDING && socket->passage->up.sink->writable);
+}
+
 bool socket_reads_client(const struct websocket *socket)
 {
 	if (socket_has_ended(socket) || socket->closing.client.done)
@@ -65,5 +72,5 @@ bool socket_reads_client(const struct websocket *socket)
 		return gateway->waiting <= socket_conf(socket)->gateway.waiting &&
 		       gateway->waiting_bytes < socket_conf(socket)->gateway.waiting_bytes &&
 		       flow_bytes(socket->passage->down.flow) < SOCKET_AHEAD_BYTES;
-	return !socket->client.first && flow_bytes(socket->passage->up.flow) < SOCKET_AHEAD_BYTES;
+	return takes_message(socket) && flow_bytes(socket->passage->up.flow) < SOCKET_AHEAD_BYTES;
 }

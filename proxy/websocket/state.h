@@ -8,9 +8,9 @@
  *                     +-- our own: ping, close, notice (between frames; notices between messages)
  *                     `-- what others send to it (between messages)
  *
- * One message of the client is under way at a time; while it is, the client is not read, so that
- * TCP holds it back. What the server sends is passed on frame by frame, as fast as the client takes
- * it.
+ * While a message of the client's waits for its turn, or for a server that takes no more, the
+ * client is not read, so that TCP holds it back. Those that a turn reads leave in one write. What
+ * the server sends is passed on frame by frame, as fast as the client takes it.
  *
  * A socket ends when a close frame has gone both ways on both sides, or close_timeout is over, or
  * a connection is gone. Private to the room.
@@ -36,8 +36,10 @@
 #include "websocket/messages.h"
 #include "websocket/sockets.h"
 
-/* Events and reads of each of a socket's sides in one turn, before it is the others'. */
-#define SOCKET_TURN_WORK 32
+/* Events and reads of each of a socket's sides in one turn, before it is the others'. So many bytes
+ * of a message count as one more. */
+#define SOCKET_TURN_WORK  160
+#define SOCKET_WORK_BYTES 1024
 
 /* As much may be composed for a side and not yet taken before no more is read for it. */
 #define SOCKET_AHEAD_BYTES (16 * 1024)
@@ -106,7 +108,8 @@ struct socket_grip {
 };
 
 struct websocket {
-	struct client client;    /* of its messages; `first` is the one under way */
+	struct client client;    /* of its messages; `first` is the oldest under way */
+	struct exchange *last;   /* the youngest of them; NULL: none */
 	struct gateway *gateway; /* its server's side, if that speaks HTTP; else NULL */
 	struct passage *passage; /* NULL: it has ended */
 	struct worker *worker;
@@ -175,8 +178,8 @@ struct exchange *socket_first_message(const struct websocket *socket);
 /* Is a message of the client's on its way, or does one wait? Events of our own are none. */
 bool socket_has_messages(const struct websocket *socket);
 
-/* Is the client to be read now? While a message of its is under way it is not; with a gateway,
- * while as many wait as may. */
+/* Is the client to be read now? Not while a message of its waits for anything but the write that is
+ * due in this turn; with a gateway, while as many wait as may. */
 bool socket_reads_client(const struct websocket *socket);
 
 /* One more read into an empty buffer; FAILED also without memory. */
