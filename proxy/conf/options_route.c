@@ -129,7 +129,8 @@ const struct option options_route[] = {
 			"the caller's plan, and a limit that limits names too is one budget for both."},
 	{"on_message_exceed", &type_message_exceed, LIVE, AT(websocket.on_exceed), .fallback = "delay",
 		.help = "What becomes of a message over a limit: it waits and its client is not read, "
-			"with a DURATION at most that long; or it is dropped; or the socket is closed "
+			"with a DURATION at most that long from its turn in its session; or it is "
+			"dropped; or the socket is closed "
 			"with 1008."},
 	{"message_notice", &type_text, SOCKETS, AT(websocket.notice),
 		.help = "Text message that a client gets for each message of its that was dropped; unset, "

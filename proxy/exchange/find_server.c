@@ -17,6 +17,7 @@
 #include "exchange/reply.h"
 #include "exchange/switched.h"
 #include "exchange/turn.h"
+#include "exchange/turn_ask.h"
 #include "exchange/turn_limits.h"
 #include "http/problem.h"
 #include "site/spare.h"
@@ -200,6 +201,13 @@ static bool try_next(struct exchange *x, bool fresh, uint64_t *full)
 	return go_without(x, fault, why, full);
 }
 
+/* Its connection is there. */
+static void start(struct exchange *x)
+{
+	if (!x->turn.judged_late || turn_is_confirmed(x))
+		forward_start(x);
+}
+
 void find_server(struct exchange *x, bool fresh)
 {
 	uint64_t full = 0;
@@ -215,10 +223,12 @@ void find_server(struct exchange *x, bool fresh)
 		;
 	if (!x->connection)
 		return;
-	if (server_is_connected(x->connection))
-		forward_start(x);
-	else
+	if (server_is_connected(x->connection)) {
+		start(x);
+	} else {
+		turn_doubt(x);
 		server_await(x->connection, WAIT_CONNECT, 0, x->upstream->conf->connect_timeout_ms);
+	}
 }
 
 /* On the connection that its session has, if it has one. */
@@ -226,7 +236,7 @@ static bool try_pin(struct exchange *x)
 {
 	switch (pin_take(x, &events)) {
 	case PIN_TAKEN:
-		forward_start(x);
+		start(x);
 		return true;
 	case PIN_FULL:
 		exchange_reply(x, 503, "the session's server is full", 1000);
@@ -285,8 +295,8 @@ static void search(struct exchange *x, enum server_search why)
 	struct site_use *use = site_use_hold(x->use); /* has the state, should it end here */
 
 	x->attempt.search = why;
-	if (x->turn.aside) {
-		exchange_admit(x); /* for a place first */
+	if (x->turn.aside || x->turn.judged_late || turn_is_old(x)) {
+		exchange_admit(x); /* for a place first, or a verdict */
 	} else {
 		deadline_clear(&x->turn.deadline);
 		exchange_enter(x, EXCHANGE_CONNECTING);
@@ -351,7 +361,7 @@ static void connected(struct exchange *x, int error)
 	if (error != 0)
 		find_server_connect_failed(x, strerror(error), error, 502);
 	else
-		forward_start(x);
+		start(x);
 	if (client)
 		client_advance(client);
 }

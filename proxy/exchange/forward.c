@@ -29,6 +29,7 @@
 #include "exchange/reply.h"
 #include "exchange/respond.h"
 #include "exchange/switched.h"
+#include "exchange/turn_limits.h"
 #include "http/problem.h"
 #include "upstream/server_connection.h"
 #include "upstream/server.h"
@@ -90,6 +91,7 @@ static void server_broke(struct exchange *x, const char *why, unsigned status, b
 		x->turn.ticket.failed = false;
 		x->times.first_byte_ns = 0;
 		exchange_enter(x, EXCHANGE_CONNECTING);
+		turn_doubt(x);
 		find_server(x, stale);
 	} else {
 		exchange_reply(x, status, why, HTTP_PROBLEM_NO_RETRY);

@@ -105,6 +105,7 @@ void exchange_await_turn(struct exchange *x)
 
 	if (x->tunnel.tells_end && x->state != EXCHANGE_CONNECTING && wait_ms > TURN_END_WAIT_MS)
 		wait_ms = TURN_END_WAIT_MS;
+	turn_give_back(x);
 	exchange_enter(x, EXCHANGE_QUEUED);
 	if (x->attempt.search == SEARCH_FIRST) /* else it is the same wait, which goes on */
 		x->turn.wait_ends_ms = since_ns / CLOCK_NS_PER_MS + wait_ms;
@@ -130,6 +131,7 @@ void turn_delay(struct exchange *x)
 	if (!x->turn.delayed)
 		account_delay(x);
 	x->turn.delayed = true;
+	x->attempt.search = SEARCH_FIRST;
 	turn_yield_place(x);
 	turn_wait_until(x, worker_now_ms(x->worker) + wait_ms);
 }
@@ -137,6 +139,7 @@ void turn_delay(struct exchange *x)
 void exchange_try_later(struct exchange *x, uint64_t after_ms)
 {
 	exchange_drop_connection(x);
+	turn_give_back(x);
 	x->attempt.search = SEARCH_FIRST;
 	x->attempt.tried = x->attempt.tries = 0;
 	x->turn.ticket.failed = false;
@@ -160,8 +163,7 @@ void exchange_admit(struct exchange *x)
 	bool is_fresh = x->state == EXCHANGE_HEAD || x->state == EXCHANGE_ASKING;
 
 	if (x->turn.judged_late) {
-		x->turn.judged_late = false;
-		turn_judge(x);
+		turn_judge_again(x);
 		if (turn_is_turned_away(x))
 			return;
 	} else if (x->gate.verdict.outcome == GATE_DELAY && !is_fresh) {
@@ -170,7 +172,7 @@ void exchange_admit(struct exchange *x)
 			turn_ask(x, judged_again);
 			return;
 		}
-		turn_judge(x);
+		turn_judge_again(x);
 		if (turn_is_turned_away(x))
 			return;
 	}
@@ -188,6 +190,18 @@ void exchange_admit(struct exchange *x)
 		turn_renew_due(x);
 	else
 		exchange_forward(x);
+}
+
+bool turn_is_confirmed(struct exchange *x)
+{
+	turn_judge_again(x);
+	if (x->gate.verdict.outcome == GATE_ADMIT)
+		return true;
+	exchange_drop_connection(x);
+	exchange_enter(x, EXCHANGE_DELAYED);
+	if (!turn_is_turned_away(x))
+		turn_delay(x);
+	return false;
 }
 
 /* ---- the way in ------------------------------------------------------------------------------ */

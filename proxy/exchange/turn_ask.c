@@ -130,7 +130,8 @@ void turn_answered(
 
 bool turn_is_old(const struct exchange *x)
 {
-	return x->gate.receipt.authority && x->turn.renewals < RENEWALS_MOST &&
+	return x->gate.receipt.authority && !x->attempt.left &&
+	       x->turn.renewals < RENEWALS_MOST &&
 	       (worker_now_ns(x->worker) - x->turn.asked_ns > VERDICT_FRESH_NS ||
 		       worker_throttle_ns(x->worker) - x->turn.asked_boot_ns > VERDICT_FRESH_NS);
 }
@@ -143,17 +144,9 @@ static void judged_at_turn(struct exchange *x)
 		exchange_forward(x);
 }
 
-static void give_back_verdict(struct exchange *x)
-{
-	static const struct gate_end unused = {.never_forwarded = true};
-
-	gate_finish(x->use->site->gate, x->route, &x->gate.receipt, &unused,
-		worker_throttle_ns(x->worker));
-}
-
 void turn_renew_due(struct exchange *x)
 {
-	give_back_verdict(x);
+	turn_refund(x);
 	x->turn.renewals++;
 	turn_ask(x, judged_at_turn);
 }
@@ -169,7 +162,7 @@ static void judged_as_rider(struct exchange *x)
 void turn_renew(struct exchange *x)
 {
 	assert(x->state == EXCHANGE_HELD && x->turn.in_queue);
-	give_back_verdict(x);
+	turn_refund(x);
 	turn_ask(x, judged_as_rider);
 }
 

@@ -102,6 +102,65 @@ bool turn_judge_early(struct exchange *x)
 	return false;
 }
 
+/* ---- a charge of the moment when it leaves --------------------------------------------------- */
+
+void turn_refund(struct exchange *x)
+{
+	static const struct gate_end unused = {.never_forwarded = true};
+
+	gate_finish(x->use->site->gate, x->route, &x->gate.receipt, &unused,
+		worker_throttle_ns(x->worker));
+}
+
+/* And what those have that leave in one request with it. */
+static void give_all_back(struct exchange *x)
+{
+	turn_refund(x);
+	for (struct exchange *rider = x->tunnel.riders; rider; rider = rider->next)
+		turn_refund(rider);
+}
+
+/* Without a receipt it was charged nothing, or has no limits. */
+static bool is_charged_at_turn(const struct exchange *x)
+{
+	return x->gate.receipt.throttle.count > 0 && !x->gate.receipt.authority &&
+	       !x->attempt.left && gate_judges_at_turn(&x->gate.identity);
+}
+
+void turn_give_back(struct exchange *x)
+{
+	if (!is_charged_at_turn(x))
+		return;
+	give_all_back(x);
+	x->turn.judged_late = true;
+}
+
+void turn_doubt(struct exchange *x)
+{
+	if (is_charged_at_turn(x))
+		x->turn.judged_late = true;
+}
+
+void turn_judge_again(struct exchange *x)
+{
+	struct gate_verdict *verdict = &x->gate.verdict;
+
+	x->turn.judged_late = false;
+	give_all_back(x);
+	turn_judge(x);
+	for (struct exchange *rider = x->tunnel.riders; rider && verdict->outcome == GATE_ADMIT;
+		rider = rider->next) {
+		turn_judge(rider);
+		verdict->outcome = rider->gate.verdict.outcome;
+		verdict->retry_after_ms = rider->gate.verdict.retry_after_ms;
+		verdict->delay_until_ns = rider->gate.verdict.delay_until_ns;
+	}
+	if (verdict->outcome != GATE_ADMIT)
+		give_all_back(x);
+}
+
+/* ---- what is refused ------------------------------------------------------------------------- */
+
 /* Of a message that is refused: is it to be delayed whatever its limits say? Then it is. */
 static __attribute__((noinline)) bool wait_instead(struct exchange *x)
 {

@@ -29,6 +29,29 @@ void turn_judge(struct exchange *exchange);
  * turn_judge_early. */
 void turn_judge_late(struct exchange *message);
 
+/*
+ * On a route where something may be delayed (gate_judges_at_turn), a charge is of the time when the
+ * request is sent. So one that has to wait after it was admitted is judged again when it goes on:
+ *
+ *   admitted --.--> it goes on at once
+ *              |--turn_give_back--> waits for its turn, a place or a server --turn_judge_again-->
+ * ...
+ *              `--turn_doubt------> its connection is made -------------------------^
+ *
+ * What waits behind one that is delayed holds nothing, so that the budget is there for that one. A
+ * connection is made in less time than a window is long: what waits for that keeps its charge,
+ * which then fits again. Nothing is done where a byte has left for a server: that counts once. */
+void turn_give_back(struct exchange *exchange);
+void turn_doubt(struct exchange *exchange);
+
+/* What its verdict took is given back, as if it had never been admitted. */
+void turn_refund(struct exchange *exchange);
+
+/* What it has is given back, and it is judged by this moment; with it those that leave in one
+ * request with it (tunnel.riders), and all are admitted or none: then its verdict is what the first
+ * refused one has got. */
+void turn_judge_again(struct exchange *exchange);
+
 /* It may leave with another one now, before its turn: is it admitted? If not, it is judged again
  * when its turn comes. */
 bool turn_judge_early(struct exchange *message);

@@ -251,8 +251,10 @@ void turn_enter(struct exchange *x)
 		enter_queue(x);
 		break;
 	}
-	if (x->state == EXCHANGE_HELD)
+	if (x->state == EXCHANGE_HELD) {
+		turn_give_back(x);
 		gather_run(x);
+	}
 }
 
 bool turn_enter_and_ask(struct exchange *x)

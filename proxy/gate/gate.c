@@ -248,6 +248,11 @@ unsigned gate_charges(const struct gate_identity *identity,
 	return fill_charges(identity, charges);
 }
 
+bool gate_judges_at_turn(const struct gate_identity *identity)
+{
+	return identity->set->at_turn && !identity->authority;
+}
+
 const struct conf_limit *gate_limit_at(const struct gate_identity *identity, unsigned i)
 {
 	return identity->set->limits[i];

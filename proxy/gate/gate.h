@@ -193,6 +193,15 @@ void gate_conclude(const struct gate_identity *identity,
 /* It could not judge. */
 void gate_conclude_unavailable(uint64_t retry_after_ms, struct gate_verdict *verdict);
 
+/*
+ * May it wait behind one that a limit delays? Then a charge must be of the time when it is
+ * forwarded: what waits long after it was charged arrives in another window than it was charged in.
+ * So it is charged when its turn has come. True for all of a route where a limit of any kind or
+ * plan delays, or WebSocket messages that are over a limit wait. Not for limits that an authority
+ * judges.
+ */
+bool gate_judges_at_turn(const struct gate_identity *identity);
+
 /* What the limits are asked for: by the table's numbers, the caller and the cost of each. Returns
  * how many. */
 unsigned gate_charges(const struct gate_identity *identity,

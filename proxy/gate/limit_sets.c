@@ -104,6 +104,35 @@ static bool reads_websockets(const struct conf_route *route)
 	return route->websocket.mode != CONF_WEBSOCKET_TUNNEL;
 }
 
+/* ---- waiting --------------------------------------------------------------------------------- */
+
+static bool may_delay(const struct limit_set *set)
+{
+	for (unsigned i = 0; i < set->count; i++) {
+		if (set->limits[i]->delay_max_ms > 0)
+			return true;
+	}
+	return false;
+}
+
+/* Those of a client's session may be of different plans and kinds, and any of them may wait behind
+ * any other. */
+static void mark_at_turn(struct limit_sets *sets, const struct conf_route *route)
+{
+	size_t kinds = reads_websockets(route) ? sets->kinds : 1;
+	bool at_turn = reads_websockets(route) && route->websocket.on_exceed == CONF_MESSAGE_DELAY;
+
+	for (size_t kind = 0; kind < kinds && !at_turn; kind++) {
+		for (size_t plan = 0; plan < sets->per_route && !at_turn; plan++)
+			at_turn = may_delay(
+				limit_sets_get(sets, (enum gate_kind)kind, route->index, plan));
+	}
+	for (size_t kind = 0; kind < kinds; kind++) {
+		for (size_t plan = 0; plan < sets->per_route; plan++)
+			sets->of[kind][route->index * sets->per_route + plan].at_turn = at_turn;
+	}
+}
+
 int limit_sets_init(
 	struct limit_sets *sets, const struct conf *conf, const struct throttle_table *throttles)
 {
@@ -130,6 +159,8 @@ int limit_sets_init(
 				error = fill_route(sets, (enum gate_kind)kind, conf, i, throttles);
 		}
 	}
+	for (size_t i = 0; i < conf->route_count && error == 0; i++)
+		mark_at_turn(sets, &conf->routes[i]);
 	return error;
 }
 

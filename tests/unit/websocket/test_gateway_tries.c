@@ -40,6 +40,36 @@ static void comes_back_for_the_second(void **state)
 	end();
 }
 
+/* What waits for its next try holds nothing: it is charged when it is sent, with those that leave
+ * in one request with it. */
+static void charged_when_it_is_sent_again(void **state)
+{
+	static const struct stage_conf limited = {
+		.more = "[limit l]\nkey = ip\nrate = 3 per 10s\n",
+		.route = ROUTE "message_limits = l\n",
+	};
+
+	(void)state;
+	begin_on(&limited, "", "OPEN\r\n");
+	say("first");
+	say("two");
+	say("three");
+	assert_string_equal(request_got(), "TEXT 5\r\nfirst\r\n");
+	o.stage->connect_error = ECONNREFUSED;
+	answer_with("Connection: close\r\n", "");
+	struct exchange *lead = o.socket->gateway->client.first;
+	assert_int_equal(lead->state, EXCHANGE_DELAYED);
+	assert_non_null(lead->tunnel.riders);
+	assert_true(gate_receipt_is_empty(&lead->gate.receipt));
+	assert_true(gate_receipt_is_empty(&lead->tunnel.riders->gate.receipt));
+	o.stage->connect_error = 0;
+	pass();
+	assert_false(gate_receipt_is_empty(&lead->gate.receipt));
+	assert_false(gate_receipt_is_empty(&lead->tunnel.riders->gate.receipt));
+	assert_string_equal(request_got(), "TEXT 3\r\ntwo\r\nTEXT 5\r\nthree\r\n");
+	end();
+}
+
 /* Each request has its own three. */
 static void tries_begin_again(void **state)
 {
@@ -112,6 +142,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(three_tries),
 		cmocka_unit_test(comes_back_for_the_second),
+		cmocka_unit_test(charged_when_it_is_sent_again),
 		cmocka_unit_test(tries_begin_again),
 		cmocka_unit_test(a_connection_that_has_just_ended),
 		cmocka_unit_test(a_connection_that_has_just_ended_without_retries),
