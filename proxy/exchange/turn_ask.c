@@ -128,10 +128,9 @@ void turn_answered(
 #define VERDICT_FRESH_NS (100 * CLOCK_NS_PER_MS)
 #define RENEWALS_MOST    3
 
-bool turn_is_old(const struct exchange *x)
+bool turn_verdict_is_old(const struct exchange *x)
 {
-	return x->gate.receipt.authority && !x->attempt.left &&
-	       x->turn.renewals < RENEWALS_MOST &&
+	return !x->attempt.left && x->turn.renewals < RENEWALS_MOST &&
 	       (worker_now_ns(x->worker) - x->turn.asked_ns > VERDICT_FRESH_NS ||
 		       worker_throttle_ns(x->worker) - x->turn.asked_boot_ns > VERDICT_FRESH_NS);
 }

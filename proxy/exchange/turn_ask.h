@@ -4,9 +4,8 @@
 
 #include <stdbool.h>
 
+#include "exchange/exchange.h"
 #include "gate/authority.h"
-
-struct exchange;
 
 /* It holds its place in its session and none at its upstream: enters ASKING and asks its authority.
  * `judged` is called once the verdict is there, now or later, unless that refuses it: then it is
@@ -25,7 +24,12 @@ void turn_answered(
 	void *exchange, enum authority_answer answer, const struct authority_judgement *judgement);
 
 /* Is its verdict an authority's, and too old to be sent by? */
-bool turn_is_old(const struct exchange *exchange);
+bool turn_verdict_is_old(const struct exchange *exchange);
+static inline bool turn_is_old(const struct exchange *exchange)
+{
+	return exchange->gate.receipt.authority && turn_verdict_is_old(exchange);
+}
+
 /* Its turn has come with an old verdict: gives back what that took, asks again and is forwarded or
  * delayed then. It keeps its place meanwhile. */
 void turn_renew_due(struct exchange *exchange);
