@@ -12,6 +12,7 @@
 #include "base/clock.h"
 #include "daemon/relay.h"
 #include "fleet/fleet.h"
+#include "fleet/ladder.h"
 #include "fleet/shares.h"
 
 /* Of join.lua's lines: those whose lease has not ended since. */
@@ -29,6 +30,32 @@ static json_t *list_nodes(const struct fleet_nodes *nodes)
 			list, json_pack("{s:o, s:I, s:b}", "name", admin_json_text(name),
 				      "lease_ms", (json_int_t)(left_ms - nodes->age_ms), "self",
 				      strcmp(name, nodes->name) == 0));
+	}
+	return list;
+}
+
+static const char *const downs[] = {[CONF_STORE_DOWN_LOCAL] = "local",
+	[CONF_STORE_DOWN_REFUSE] = "refuse",
+	[CONF_STORE_DOWN_ADMIT] = "admit"};
+
+/* Those of the fleet that the store judges, each with its rung. */
+static json_t *list_limits(const struct relay *relay)
+{
+	const struct conf *conf = relay->site->conf;
+	uint64_t now_ms = clock_monotonic_ns() / CLOCK_NS_PER_MS;
+	json_t *list = json_array();
+
+	for (size_t i = 0; i < conf->limit_count; i++) {
+		const struct conf_limit *limit = &conf->limits[i];
+		if (!ladder_has(limit))
+			continue;
+		struct ladder_sight sight =
+			ladder_look(relay->node.fleet, &relay->node, conf, limit, now_ms);
+		json_array_append_new(
+			list, json_pack("{s:s, s:s, s:s, s:I, s:I}", "name", limit->name,
+				      "store_down", downs[sight.down], "rung",
+				      rung_name(sight.rung), "quota", (json_int_t)limit->amount,
+				      "share", (json_int_t)rung_share(limit->amount, sight.nodes)));
 	}
 	return list;
 }
@@ -73,12 +100,12 @@ void admin_get_fleet(struct admin_request *request)
 	}
 	fleet_look(relay->node.fleet, &nodes);
 	admin_respond_json(request, 200,
-		json_pack("{s:s, s:s, s:I, s:I, s:s, s:o, s:o}", "store", conf->store.text, "node",
-			nodes.name, "connected_workers",
+		json_pack("{s:s, s:s, s:I, s:I, s:s, s:o, s:o, s:o}", "store", conf->store.text,
+			"node", nodes.name, "connected_workers",
 			(json_int_t)atomic_load(&relay->node.store_links), "workers",
-			(json_int_t)relay->node.worker_count, "store_down",
-			conf->store_down == CONF_STORE_DOWN_ADMIT ? "admit" : "refuse", "nodes",
-			list_nodes(&nodes), "shares", list_shares(relay)));
+			(json_int_t)relay->node.worker_count, "store_down", downs[conf->store_down],
+			"limits", list_limits(relay), "nodes", list_nodes(&nodes), "shares",
+			list_shares(relay)));
 	free(nodes.lines);
 }
 

@@ -13,6 +13,9 @@
 #include "daemon/relay.h"
 #include "fleet/fleet.h"
 #include "fleet/shares.h"
+#ifdef HAVE_REDIS
+#include "fleet/ladder.h"
+#endif
 #include "stats/exposition.h"
 #include "throttle/throttle.h"
 #include "websocket/publish.h"
@@ -274,6 +277,33 @@ static void put_channels(struct page *page, const struct publishing *publishing)
 #endif
 }
 
+/* How many limits of the fleet are on each rung. */
+static void put_rungs(struct page *page, const struct relay *relay)
+{
+#ifdef HAVE_REDIS
+	static const char name[] = "sluice_fleet_limits";
+	const struct conf *conf = relay->site->conf;
+	uint64_t now_ms = clock_monotonic_ns() / CLOCK_NS_PER_MS;
+	uint64_t counts[RUNGS] = {0};
+
+	if (!conf->fleet.store.text)
+		return;
+	for (size_t i = 0; i < conf->limit_count; i++) {
+		if (ladder_has(&conf->limits[i]))
+			counts[ladder_look(
+				relay->node.fleet, &relay->node, conf, &conf->limits[i], now_ms)
+					.rung]++;
+	}
+	exposition_family(page->out, page->format, name, false,
+		"Limits of the fleet, by what decides them now.");
+	for (enum rung rung = 0; rung < RUNGS; rung++)
+		put_labelled(page, name, "rung", rung_name(rung), counts[rung]);
+#else
+	(void)page;
+	(void)relay;
+#endif
+}
+
 static void put_process(struct page *page, const struct relay *relay)
 {
 	const char *const build[] = {"version", PACKAGE_VERSION, NULL};
@@ -289,6 +319,7 @@ static void put_process(struct page *page, const struct relay *relay)
 		put_one(page, "sluice_store_connections", false,
 			"Workers that are connected to the fleet's store.",
 			atomic_load(&relay->node.store_links));
+	put_rungs(page, relay);
 	put_one(page, "sluice_client_connections", false, "Open connections of clients.",
 		atomic_load(&relay->node.clients));
 	put_one(page, "sluice_reloads_total", true, "Configurations that took effect by a reload.",

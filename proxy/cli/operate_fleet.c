@@ -15,6 +15,9 @@ static void print_fleet(const json_t *answer)
 {
 	static const struct table_column columns[] = {{"NODE", "name", TABLE_TEXT},
 		{"LEASE", "lease_ms", TABLE_MS}, {"THIS ONE", "self", TABLE_TEXT}};
+	static const struct table_column limits[] = {{"LIMIT", "name", TABLE_TEXT},
+		{"STORE DOWN", "store_down", TABLE_TEXT}, {"RUNG", "rung", TABLE_TEXT},
+		{"QUOTA", "quota", TABLE_NUMBER}, {"SHARE", "share", TABLE_NUMBER}};
 
 	static const struct table_column shares[] = {{"LIMIT", "limit", TABLE_TEXT},
 		{"JUDGED BY", "judged_by", TABLE_TEXT}, {"SHARE", "units", TABLE_NUMBER},
@@ -25,6 +28,8 @@ static void print_fleet(const json_t *answer)
 	table_print_members(stdout, answer);
 	table_print(stdout, json_object_get(answer, "nodes"), columns,
 		sizeof(columns) / sizeof(columns[0]));
+	table_print(stdout, json_object_get(answer, "limits"), limits,
+		sizeof(limits) / sizeof(limits[0]));
 	if (json_array_size(held) > 0)
 		table_print(stdout, held, shares, sizeof(shares) / sizeof(shares[0]));
 }

@@ -75,6 +75,9 @@ static void check_kind(struct build *build, const struct instance *instance)
 						     : limit->precision > MOST_SLOTS)
 		refuse_key(build, instance, "precision", "the store remembers at most 255 times",
 			"at most that, or auto");
+	if (limit->algorithm != CONF_LIMIT_RING && limit->store_down == CONF_STORE_DOWN_LOCAL)
+		refuse_key(build, instance, "store_down",
+			"local divides only limits by a trailing window", "refuse or admit");
 	if (limit->was)
 		refuse_key(build, instance, "was",
 			"what the store has counted stays under the name", "none");
@@ -85,11 +88,15 @@ void check_limit_of_fleet(struct build *build, const struct instance *instance)
 	const struct conf_limit *limit = instance->object;
 	const struct setting *scope = instance_setting(instance, "scope");
 	const struct setting *way = instance_setting(instance, "fleet");
+	const struct setting *down = instance_setting(instance, "store_down");
 
 	if (!limit->of_fleet) {
 		if (way && !(scope && scope->wrong))
 			build_warn(build, instance, way->line,
 				"fleet: has no effect without scope = fleet");
+		if (down && !(scope && scope->wrong))
+			build_warn(build, instance, down->line,
+				"store_down: has no effect without scope = fleet");
 		return;
 	}
 	if (limit->fleet_way == CONF_FLEET_SPLIT)

@@ -188,6 +188,14 @@ enum conf_calendar {
 /* How a limit of the fleet is judged. */
 enum conf_fleet_way { CONF_FLEET_NONE, CONF_FLEET_EXACT, CONF_FLEET_LEASE, CONF_FLEET_SPLIT };
 
+/* What a limit of the fleet does when the store does not answer. */
+enum conf_store_down {
+	CONF_STORE_DOWN_UNSET, /* on a limit: what [fleet] says */
+	CONF_STORE_DOWN_LOCAL,
+	CONF_STORE_DOWN_REFUSE,
+	CONF_STORE_DOWN_ADMIT
+};
+
 struct conf_limit {
 	const char *name;
 	unsigned line;
@@ -205,6 +213,7 @@ struct conf_limit {
 	uint32_t precision;    /* slots; 0: what fits 128 bytes a caller; CONF_PRECISION_EXACT */
 	bool of_fleet;         /* scope = fleet: of all nodes together */
 	enum conf_fleet_way fleet_way;
+	enum conf_store_down store_down;
 	bool shadow; /* mode = shadow */
 	bool count_refused;
 	uint64_t delay_max_ms; /* on_exceed = delay 2s; 0: reject */
@@ -460,9 +469,6 @@ struct conf_store {
 	uint32_t database;
 };
 
-/* What a limit of the fleet says when the store does not answer. */
-enum conf_store_down { CONF_STORE_DOWN_REFUSE, CONF_STORE_DOWN_ADMIT };
-
 /* Where nodes share what they count. */
 struct conf_fleet {
 	struct conf_store store;
@@ -477,6 +483,7 @@ struct conf_fleet {
 	uint64_t store_timeout_ms;    /* 20 */
 	uint32_t store_quorum;        /* replicas that must have what was counted, 0 */
 	enum conf_store_down store_down;
+	uint32_t nodes; /* there are at most so many; 0: those that are there count */
 };
 
 struct conf {

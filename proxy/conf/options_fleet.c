@@ -7,7 +7,7 @@
 #define LIVE               .reload = RELOAD_LIVE
 #define AT(field)          .offset = offsetof(struct conf, fleet.field)
 
-static const struct option_word downs[] = {
+static const struct option_word downs[] = {{"local", CONF_STORE_DOWN_LOCAL},
 	{"refuse", CONF_STORE_DOWN_REFUSE}, {"admit", CONF_STORE_DOWN_ADMIT}, {NULL, 0}};
 
 /* clang-format off */
@@ -39,9 +39,13 @@ const struct option options_fleet[] = {
 	{"store_quorum", &type_count32, LIVE, AT(store_quorum), .fallback = "0", BETWEEN(0, 100),
 		.help = "How many replicas must have what was counted before it counts as answered, within "
 			"store_timeout."},
-	{"store_down", &type_word, LIVE, AT(store_down), .fallback = "refuse", .words = downs,
-		.help = "What limits of the fleet do while the store does not answer: refuse answers 503, "
-			"admit lets all requests pass and charges nothing."},
+	{"store_down", &type_word, LIVE, AT(store_down), .fallback = "local", .words = downs,
+		.help = "What limits of the fleet do while the store does not answer: local gives each node "
+			"its share of the limit, refuse answers 503, admit lets all requests pass and charges "
+			"nothing."},
+	{"nodes", &type_count32, LIVE, AT(nodes), .fallback = "0", BETWEEN(0, 10000),
+		.help = "How many nodes there are at most, which share a limit while the store does not "
+			"answer; 0: as many as it last knew of."},
 };
 const size_t options_fleet_count = COUNT(options_fleet);
 OPTIONS_FIT(options_fleet);

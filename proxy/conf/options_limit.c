@@ -18,6 +18,9 @@ static const struct option_word scopes[] = {{"node", false}, {"fleet", true}, {N
 static const struct option_word fleet_ways[] = {{"lease", CONF_FLEET_LEASE},
 	{"exact", CONF_FLEET_EXACT}, {"split", CONF_FLEET_SPLIT}, {NULL, 0}};
 
+static const struct option_word downs[] = {{"local", CONF_STORE_DOWN_LOCAL},
+	{"refuse", CONF_STORE_DOWN_REFUSE}, {"admit", CONF_STORE_DOWN_ADMIT}, {NULL, 0}};
+
 static const struct option_word unknowns[] = {
 	{"default", CONF_UNKNOWN_DEFAULT}, {"refuse", CONF_UNKNOWN_REFUSE}, {NULL, 0}};
 
@@ -55,6 +58,9 @@ const struct option options_limit[] = {
 	{"fleet", &type_word, LIVE, AT(fleet_way), .fallback = "lease", .words = fleet_ways,
 		.help = "With scope = fleet, how nodes share the limit: with lease they take parts of it "
 			"in advance, exact asks the store for each verdict, split divides it among the nodes."},
+	{"store_down", &type_word, LIVE, AT(store_down), .words = downs,
+		.help = "With scope = fleet, what this limit does while the store does not answer, instead "
+			"of what [fleet] says."},
 	{"was", &type_text, LIVE, AT(was),
 		.help = "The name that the limit had before: what was counted under it goes on, over a "
 			"reload or a restart."},

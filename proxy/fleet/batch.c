@@ -77,7 +77,6 @@ void batch_begin(struct batch *batch, const struct batch_function *function, con
 	batch->key_count = batch->word_count = batch->rule_count = 0;
 	batch->failed = false;
 	batch->known_epoch = 0;
-	batch->waits = false;
 	memset(batch->places, 0, sizeof(batch->places));
 }
 
@@ -141,7 +140,8 @@ static uint32_t rule_number(struct batch *batch, const struct rule *rule)
 	while (i < batch->rule_count && (batch->rules[i].quota != rule->quota ||
 						batch->rules[i].window_us != rule->window_us ||
 						batch->rules[i].quantum_us != rule->quantum_us ||
-						batch->rules[i].shadow != rule->shadow))
+						batch->rules[i].shadow != rule->shadow ||
+						batch->rules[i].waits != rule->waits))
 		i++;
 	if (i == batch->rule_count)
 		batch->rules[batch->rule_count++] = *rule;
@@ -210,10 +210,9 @@ void batch_give_lease(struct batch *batch, const struct batch_charge *charge, ui
 	put_word(batch, epoch);
 }
 
-void batch_know(struct batch *batch, uint64_t epoch, bool waits)
+void batch_know(struct batch *batch, uint64_t epoch)
 {
 	batch->known_epoch = epoch;
-	batch->waits = waits;
 }
 
 static size_t write_rules(const struct batch *batch, uint8_t *out)
@@ -227,7 +226,7 @@ static size_t write_rules(const struct batch *batch, uint8_t *out)
 		len += integers_put(out + len, rule->window_us);
 		len += integers_put(out + len, rule->quantum_us);
 		len += integers_put(out + len,
-			(rule->shadow ? RULE_SHADOW : 0u) + (batch->waits ? RULE_WAITS : 0u));
+			(rule->shadow ? RULE_SHADOW : 0u) + (rule->waits ? RULE_WAITS : 0u));
 	}
 	return len;
 }

@@ -47,7 +47,6 @@ struct batch {
 	uint16_t places[BATCH_PLACES];    /* numbers of keys by their hash; 0: free */
 	struct rule rules[BATCH_RULES_MOST];
 	uint64_t known_epoch;
-	bool waits;
 	bool failed; /* memory ran out */
 };
 
@@ -99,9 +98,9 @@ void batch_give_lease(struct batch *batch, const struct batch_charge *charge, ui
 
 /* ---- of both ---- */
 
-/* The epoch of the store that this node knows, 0: none; and whether limits are full for a window
- * when the store has forgotten since (judge.lua). */
-void batch_know(struct batch *batch, uint64_t epoch, bool waits);
+/* The epoch of the store that this node knows, 0: none. Rules that wait are full for a window when
+ * the store has forgotten since (judge.lua). */
+void batch_know(struct batch *batch, uint64_t epoch);
 
 /* The whole command in Redis's protocol, in memory of the batch's until it is begun again; false:
  * memory ran out. */

@@ -5,6 +5,8 @@
 
 #include "base/container.h"
 #include "fleet/fleet_part.h"
+#include "fleet/ladder.h"
+#include "fleet/own.h"
 #include "fleet/question.h"
 #include "fleet/reserve.h"
 #include "fleet/verdict.h"
@@ -26,6 +28,7 @@ struct fleet {
 	struct members members;
 	struct hands hands;
 	struct shares shares;
+	struct ladder ladder;
 };
 
 static struct throttle_table *table_of(const struct fleet_worker *fleet)
@@ -52,16 +55,24 @@ struct own_limits {
 
 /* Of the fleet: by its way, or by the node's table with a reserve. */
 static void open_shared(struct account *account, struct account_charge *charge,
-	const struct conf_limit *limit, uint32_t number, struct own_limits *own)
+	const struct conf_limit *limit, const struct throttle_charge *asked, struct own_limits *own)
 {
 	const struct way *way = way_of(limit->fleet_way);
 
 	charge->rule = rule_of(limit);
 	charge->way = way;
+	charge->down = ladder_down(account->worker->worker->use->site->conf, limit);
+	/* Until the store has said which epoch it has, local waits too: nothing is known of it. */
+	charge->rule.waits =
+		charge->down == CONF_STORE_DOWN_REFUSE ||
+		(charge->down == CONF_STORE_DOWN_LOCAL && !fleet_knows_epoch(account->worker));
+	charge->quota = limit->amount;
+	charge->number = asked->limit;
+	charge->own_caller = asked->caller;
 	if (!way->reserve)
 		return;
 	charge->way = way_of(CONF_FLEET_EXACT);
-	switch (way->reserve(account, charge, number, &own->reserves[own->count])) {
+	switch (way->reserve(account, charge, asked->limit, &own->reserves[own->count])) {
 	case WAY_HERE:
 		charge->way = NULL;
 		charge->here = way;
@@ -91,13 +102,16 @@ static bool open_charge(struct account *account, const struct gate_identity *ide
 	charge->reserved = 0;
 	charge->noted = 0;
 	charge->said = WAY_ASK;
+	charge->rung = RUNG_STORE;
+	charge->own = -1;
+	charge->is_owed = false;
 	own->reserves[own->count] = (struct reserve){0};
 	if (limit->of_fleet) {
 		charge->caller = identity->shared[i];
 		charge->limit = fleet_name_of(account->worker, limit->name);
 		if (!charge->limit)
 			return false;
-		open_shared(account, charge, limit, asked->limit, own);
+		open_shared(account, charge, limit, asked, own);
 	}
 	if (!charge->way) {
 		charge->local = (int)own->count;
@@ -147,6 +161,7 @@ static void give_back_here(struct account *account)
 {
 	throttle_refund_all(table_of(account->worker), &account->local,
 		worker_throttle_ns(account->worker->worker));
+	own_give_back(account);
 }
 
 static void give_all_back(struct account *account)
@@ -169,6 +184,7 @@ static void look_again(struct account *account, struct throttle_verdict *local)
 	struct throttle_charge charges[GATE_LIMITS_MAX];
 	struct throttle_verdict found;
 
+	own_give_back(account);
 	if (account->local.count == 0)
 		return;
 	for (uint32_t i = 0; i < account->local.count; i++)
@@ -210,26 +226,43 @@ static void judge(struct account *account, struct throttle_verdict *local,
 	verdict_fill(account, local, answers, &judgement->limits);
 	judgement->receipt = (struct gate_receipt){0};
 	if (!judgement->limits.admitted) {
+		own_give_back(account);
 		account_free(account);
 		return;
 	}
+	own_count(account);
 	note_admitted(account);
 	judgement->receipt.account = (uintptr_t)account;
+}
+
+/* Is a limit on this rung that the store would be asked about? */
+static bool has_rung(const struct account *account, enum rung rung)
+{
+	for (unsigned i = 0; i < account->count; i++) {
+		if (account_asks(&account->charges[i]) && account->charges[i].rung == rung)
+			return true;
+	}
+	return false;
+}
+
+static enum authority_answer be_unavailable(
+	struct account *account, struct authority_judgement *judgement)
+{
+	give_all_back(account);
+	judgement->retry_after_ms = RETRY_MS;
+	return AUTHORITY_UNAVAILABLE;
 }
 
 /* The store does not answer: what its limits say then. */
 static enum authority_answer judge_without_store(struct account *account,
 	struct throttle_verdict *local, struct authority_judgement *judgement)
 {
-	const struct worker *worker = account->worker->worker;
-	enum conf_store_down down = worker->use->site->conf->fleet.store_down;
-
 	worker_count(account->worker->worker, STATS_STORE_UNANSWERED);
-	if (!account->refused && down == CONF_STORE_DOWN_REFUSE) {
-		give_all_back(account);
-		judgement->retry_after_ms = RETRY_MS;
-		return AUTHORITY_UNAVAILABLE;
-	}
+	ladder_climb(account, false);
+	if (!account->refused && has_rung(account, RUNG_REFUSE))
+		return be_unavailable(account, judgement);
+	if (!account->refused && own_take_share(account, RUNG_SHARE) && !own_owe(account))
+		return be_unavailable(account, judgement);
 	judge(account, local, NULL, true, judgement);
 	return AUTHORITY_JUDGED;
 }
@@ -308,6 +341,13 @@ static bool put_question(struct fleet_worker *fleet, const struct authority_ques
 	return true;
 }
 
+/* By the rungs of the limits that the store would be asked about. */
+static bool may_ask(const struct account *account)
+{
+	return fleet_can_ask(account->worker) && !has_rung(account, RUNG_REFUSE) &&
+	       !has_rung(account, RUNG_SHARE) && !has_rung(account, RUNG_ADMIT);
+}
+
 static enum authority_answer ask(struct authority *authority,
 	const struct authority_question *question, struct authority_judgement *judgement)
 {
@@ -322,11 +362,14 @@ static enum authority_answer ask(struct authority *authority,
 	}
 	if (account->is_away)
 		return judge_without_store(account, &local, judgement);
+	ladder_climb(account, fleet_can_ask(fleet));
+	if (!account->refused)
+		own_take_share(account, RUNG_RETURNING);
 	if (ways_take(account) == 0) {
 		judge(account, &local, NULL, true, judgement);
 		return AUTHORITY_JUDGED;
 	}
-	if (fleet_can_ask(fleet) && put_question(fleet, question, account, &local))
+	if (may_ask(account) && put_question(fleet, question, account, &local))
 		return AUTHORITY_PENDING;
 	return judge_without_store(account, &local, judgement);
 }
@@ -339,7 +382,9 @@ static void move_taken(struct account *to, struct account *from)
 	*to = *from;
 	to->next = next;
 	from->local.count = 0;
+	from->own.count = 0;
 	for (unsigned i = 0; i < from->count; i++) {
+		from->charges[i].own = -1;
 		if (!account_asks(&from->charges[i]))
 			from->charges[i].said = WAY_UNTAKEN;
 	}
@@ -478,6 +523,9 @@ static void charge(struct authority *authority, const struct gate_receipt *recei
 /* The true cost of a limit of the fleet: what was too much goes back, the rest is charged. */
 static void correct(struct account *account, struct account_charge *charge, uint64_t cost)
 {
+	own_settle(account, charge, cost);
+	if (charge->is_owed)
+		return;
 	if (cost < charge->cost)
 		charge->way->give(account, charge, charge->cost - cost);
 	else if (cost > charge->cost)
@@ -531,6 +579,7 @@ struct authority *fleet_new(struct throttle_table *throttles)
 	}
 	members_init(&fleet->members);
 	shares_init(&fleet->shares);
+	ladder_init(&fleet->ladder);
 	return &fleet->authority;
 }
 
@@ -542,7 +591,25 @@ void fleet_free(struct authority *authority)
 	members_end(&fleet->members);
 	hands_end(&fleet->hands);
 	shares_end(&fleet->shares);
+	ladder_end(&fleet->ladder);
 	free(fleet);
+}
+
+struct ladder *fleet_ladder(struct authority *authority)
+{
+	return &CONTAINER_OF(authority, struct fleet, authority)->ladder;
+}
+
+const struct ladder *fleet_ladder_of(const struct authority *authority)
+{
+	const char *at = (const char *)authority - offsetof(struct fleet, authority);
+
+	return &((const struct fleet *)(const void *)at)->ladder;
+}
+
+struct debts *fleet_debts(struct authority *authority)
+{
+	return &fleet_ladder(authority)->debts;
 }
 
 struct hands *fleet_hands(struct authority *authority)

@@ -21,8 +21,10 @@
 #include "fleet/members.h"
 #include "gate/authority.h"
 
+struct debts;
 struct fleet_worker;
 struct hands;
+struct ladder;
 struct question;
 struct shares;
 struct throttle_table;
@@ -45,6 +47,11 @@ void fleet_look(struct authority *authority, struct fleet_nodes *nodes);
 
 /* What the first worker keeps up to date. */
 struct members *fleet_members(struct authority *authority);
+
+/* What the node knows of its rungs (ladder.h), and what it owes to the store. */
+struct ladder *fleet_ladder(struct authority *authority);
+const struct ladder *fleet_ladder_of(const struct authority *authority);
+struct debts *fleet_debts(struct authority *authority);
 
 /* What the node has on lease. */
 struct hands *fleet_hands(struct authority *authority);

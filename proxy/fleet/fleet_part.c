@@ -8,12 +8,17 @@
 #include "base/container.h"
 #include "base/log.h"
 #include "fleet/fleet.h"
+#include "fleet/ladder.h"
 #include "site/site.h"
 #include "site/site_use.h"
 #include "stats/stats.h"
+#include "worker/worker_clock.h"
 
 /* A store that has not answered for so long is left, and looked for again. */
 enum { SILENCE_MS = 1000 };
+
+/* How often rungs are looked at while some limit is not on the first. */
+enum { LOOK_MS = 100 };
 
 static const struct conf_fleet *conf_of(const struct fleet_worker *fleet)
 {
@@ -64,6 +69,7 @@ static void finish(struct fleet_batch *batch, const char *bytes, size_t len)
 {
 	struct fleet_worker *fleet = batch->worker;
 
+	fleet->was_paid = fleet->was_paid && bytes;
 	if (batch->function == FLEET_LEASE)
 		lease_answer(batch, bytes, len);
 	else
@@ -96,8 +102,17 @@ static void learn_epoch(struct fleet_worker *fleet, const char *bytes, size_t le
 {
 	struct answer answer;
 
-	if (bytes && answer_begin(&answer, bytes, len))
-		members_learn_epoch(fleet_members(fleet->authority), fleet->store_id, answer.epoch);
+	if (!bytes || !answer_begin(&answer, bytes, len))
+		return;
+	members_learn_epoch(fleet_members(fleet->authority), fleet->store_id, answer.epoch);
+	ladder_learn(fleet_ladder(fleet->authority), answer.epoch, answer.now_us,
+		worker_now_ms(fleet->worker));
+	fleet->knows_epoch = true;
+}
+
+bool fleet_knows_epoch(const struct fleet_worker *fleet)
+{
+	return fleet->knows_epoch;
 }
 
 static void on_answer(struct store_call *call, const char *bytes, size_t len)
@@ -125,8 +140,7 @@ static void send_batch(struct fleet_worker *fleet, enum fleet_function function)
 	batch->call.answered = on_answer;
 	if (function == FLEET_JUDGE)
 		batch_know(&batch->batch,
-			members_epoch(fleet_members(fleet->authority), fleet->store_id),
-			conf_of(fleet)->store_down != CONF_STORE_DOWN_ADMIT);
+			members_epoch(fleet_members(fleet->authority), fleet->store_id));
 	if (!batch_compose(&batch->batch, &batch->call.command, &batch->call.len) ||
 		!store_link_send(&fleet->store, &batch->call)) {
 		finish(batch, NULL, 0);
@@ -207,12 +221,77 @@ static void join(struct fleet_worker *fleet)
 	splitting_begin(&fleet->splitting, fleet->prefix, fleet->joining.name);
 }
 
-/* A store that has forgotten hears of it from the first node that comes back. */
+/* A store that has forgotten hears of it from the first node that comes back, and says so to all
+ * the others. */
 static void tell_epoch(struct fleet_worker *fleet)
 {
-	if (members_epoch(fleet_members(fleet->authority), fleet->store_id) != 0 &&
-		fleet_filling(fleet, FLEET_JUDGE, 0))
+	if (fleet_filling(fleet, FLEET_JUDGE, 0))
 		send_batch(fleet, FLEET_JUDGE);
+}
+
+/* ---- what is owed to it ---------------------------------------------------------------------- */
+
+static void pay_debt(void *whose, const struct debt *debt, uint64_t cost)
+{
+	struct fleet_worker *fleet = whose;
+	enum fleet_function function = debt->is_leased ? FLEET_LEASE : FLEET_JUDGE;
+	struct fleet_batch *filling = fleet_filling(fleet, function, 1);
+	struct batch_charge charge = {&debt->rule, debt->limit, debt->caller, cost};
+
+	if (filling)
+		batch_charge(&filling->batch, &charge);
+	else
+		fleet->was_paid = false;
+}
+
+/* Before the node says that it is there: the store runs the calls of a connection in their order.
+ */
+static void pay_debts(struct joining *joining)
+{
+	struct fleet_worker *fleet = CONTAINER_OF(joining, struct fleet_worker, joining);
+
+	fleet->is_paying = fleet->was_paid = true;
+	debts_pay(
+		fleet_debts(fleet->authority), worker_throttle_ns(fleet->worker), pay_debt, fleet);
+	for (int i = 0; i < FLEET_FUNCTIONS; i++) {
+		if (fleet->filling[i] && !batch_is_empty(&fleet->filling[i]->batch))
+			send_batch(fleet, i);
+	}
+}
+
+static void on_joined(struct joining *joining, bool is_answered)
+{
+	struct fleet_worker *fleet = CONTAINER_OF(joining, struct fleet_worker, joining);
+	struct ladder *ladder = fleet_ladder(fleet->authority);
+
+	if (fleet->is_paying)
+		debts_paid(&ladder->debts, is_answered && fleet->was_paid,
+			worker_throttle_ns(fleet->worker));
+	fleet->is_paying = false;
+	if (!is_answered)
+		return;
+	unsigned count = atomic_load_explicit(
+		&joining->members->count, memory_order_relaxed); /* this thread's */
+	unsigned nodes =
+		standing_note(&joining->standing, joining->asked_ms, joining->lease_ms, count);
+	atomic_store_explicit(&ladder->nodes, nodes, memory_order_relaxed); /* a number alone */
+}
+
+/* ---- its rungs, for the log ------------------------------------------------------------------ */
+
+static void look_at_rungs(struct fleet_worker *fleet)
+{
+	const struct worker *worker = fleet->worker;
+	uint64_t now_ms = worker_now_ms(fleet->worker);
+
+	deadline_clear(&fleet->look);
+	if (ladder_note(fleet->authority, worker->node, worker->use->site->conf, now_ms))
+		deadline_set(&fleet->look, now_ms + LOOK_MS, now_ms);
+}
+
+static void on_look(struct deadline *deadline)
+{
+	look_at_rungs(CONTAINER_OF(deadline, struct fleet_worker, look));
 }
 
 static void on_changed(struct store_link *store)
@@ -221,17 +300,21 @@ static void on_changed(struct store_link *store)
 	const struct conf_fleet *conf = conf_of(fleet);
 	unsigned index = fleet->worker->index;
 
+	if (store->state == STORE_READY && fleet->was_lost) /* relaxed: a number alone */
+		atomic_store_explicit(&fleet_ladder(fleet->authority)->back_ms,
+			worker_now_ms(fleet->worker), memory_order_relaxed);
+	fleet->was_lost = store->state != STORE_READY;
+	fleet->knows_epoch = false;
 	count_link(fleet, store->state == STORE_READY);
 	join(fleet);
 	if (store->state == STORE_READY) {
 		tell_epoch(fleet);
 		log_info("store %s: connected (worker %u)", conf->store.text, index);
 	} else {
-		log_warn("store %s: %s; until it answers, limits of the fleet %s (worker %u)",
-			conf->store.text, store->why,
-			conf->store_down == CONF_STORE_DOWN_ADMIT ? "admit all" : "refuse all",
-			index);
+		log_warn("store %s: %s; until it answers, store_down decides (worker %u)",
+			conf->store.text, store->why, index);
 	}
+	look_at_rungs(fleet);
 }
 
 static void leave_store(struct fleet_worker *fleet)
@@ -267,6 +350,7 @@ static void look_at_site(struct worker *worker)
 		strcmp(fleet->prefix, conf->prefix) == 0) {
 		fleet->authority->timeout_ms = conf->store_timeout_ms;
 		join(fleet);
+		look_at_rungs(fleet);
 		return;
 	}
 	leave_store(fleet);
@@ -295,11 +379,14 @@ static bool make(struct worker *worker, struct site *site)
 	worker->fleet.stage.run = send_all;
 	loop_add_stage(&worker->loop, LOOP_WRITE, &worker->fleet.stage);
 	deadline_init(&fleet->silence, worker->loop.base, on_silence);
+	deadline_init(&fleet->look, worker->loop.base, on_look);
 	leases_init(&fleet->leases, fleet, fleet->authority ? fleet_hands(fleet->authority) : NULL);
 	joining_init(&fleet->joining, fleet->authority ? fleet_members(fleet->authority) : NULL,
 		&worker->loop, &fleet->store);
 	splitting_init(&fleet->splitting, worker,
 		fleet->authority ? fleet_shares(fleet->authority) : NULL, &fleet->store);
+	fleet->joining.before = pay_debts;
+	fleet->joining.after = on_joined;
 	return store_link_init(&fleet->store, &worker->loop,
 		clock_monotonic_ns() ^ (uint64_t)getpid() << 32 ^ worker->index, on_changed);
 }
@@ -309,6 +396,7 @@ static void end(struct worker *worker)
 	leave_store(worker->fleet.own);
 	loop_finish_turn(&worker->loop); /* replies that are on their way */
 	deadline_end(&worker->fleet.own->silence);
+	deadline_end(&worker->fleet.own->look);
 	joining_end(&worker->fleet.own->joining);
 	splitting_end(&worker->fleet.own->splitting);
 	store_link_end(&worker->fleet.own->store);

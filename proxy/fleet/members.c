@@ -105,6 +105,8 @@ static void on_joined(struct store_call *call, const char *bytes, size_t len)
 	joining->is_asked = false;
 	if (bytes)
 		take_lines(joining, bytes, len);
+	if (joining->after)
+		joining->after(joining, bytes != NULL);
 }
 
 static bool compose(struct joining *joining, uint64_t lease_ms)
@@ -130,8 +132,14 @@ static bool compose(struct joining *joining, uint64_t lease_ms)
 
 static void call_store(struct joining *joining, uint64_t lease_ms)
 {
-	if (!joining->is_asked && compose(joining, lease_ms))
-		joining->is_asked = store_link_send(joining->store, &joining->call);
+	if (joining->is_asked || !compose(joining, lease_ms))
+		return;
+	joining->asked_ms = loop_now_ms(joining->loop);
+	if (joining->before)
+		joining->before(joining);
+	joining->is_asked = store_link_send(joining->store, &joining->call);
+	if (!joining->is_asked && joining->after)
+		joining->after(joining, false);
 }
 
 static void on_timer(struct deadline *deadline)

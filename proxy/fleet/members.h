@@ -12,6 +12,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "fleet/standing.h"
 #include "fleet/store_link.h"
 
 #define MEMBERS_NAME_BYTES 65 /* of a node, with its NUL */
@@ -47,7 +48,12 @@ struct joining {
 	const char *prefix; /* of the store's keys; not owned */
 	char name[MEMBERS_NAME_BYTES];
 	uint64_t lease_ms;
+	uint64_t asked_ms;
 	bool is_asked; /* the call is on its way */
+	struct standing standing;
+	/* Before each call, and after it: whether it was answered; NULL: nothing. */
+	void (*before)(struct joining *joining);
+	void (*after)(struct joining *joining, bool is_answered);
 	char command[512];
 };
 

@@ -18,6 +18,7 @@ struct account *account_new(struct fleet_worker *fleet)
 	account->count = 0;
 	account->refused = account->is_away = false;
 	account->local.count = 0;
+	account->own.count = 0;
 	return account;
 }
 

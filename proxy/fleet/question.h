@@ -17,6 +17,7 @@
 #include "fleet/members.h"
 #include "fleet/rule.h"
 #include "fleet/split.h"
+#include "fleet/rung.h"
 #include "fleet/store_link.h"
 #include "fleet/way.h"
 #include "gate/authority.h"
@@ -40,6 +41,14 @@ struct account_charge {
 	int64_t noted;            /* of here: so much of the charge was noted */
 	enum way_verdict said;    /* by the way */
 	struct throttle_outcome outcome; /* unless it said WAY_ASK */
+	/* Of the fleet's limits, by the ladder (ladder.h, own.h): */
+	enum conf_store_down down;
+	enum rung rung;
+	uint64_t quota, share;          /* of the limit, and of this node */
+	uint32_t number;                /* of the limit in the node's table, */
+	struct throttle_key own_caller; /* and its caller there */
+	int own;                        /* place in account.own; -1: it is not counted there */
+	bool is_owed;                   /* to the store */
 };
 
 /* Is the store asked about it? */
@@ -65,6 +74,7 @@ struct account {
 	bool is_away;   /* a limit can't be judged, as the store was not heard in time */
 	struct account_charge charges[GATE_LIMITS_MAX];
 	struct throttle_receipt local; /* of the node's table */
+	struct throttle_receipt own;   /* of the same, for limits of the fleet */
 };
 
 struct question {
@@ -118,6 +128,10 @@ struct fleet_worker {
 	struct question *chains[FLEET_CHAINS]; /* open ones, by their numbers */
 	unsigned pending;
 	bool is_linked;             /* counted in node.store_links */
+	bool was_lost;              /* its connection, or it has not been found yet */
+	bool knows_epoch;           /* of the store, since it was connected */
+	bool is_paying, was_paid;   /* what is owed: it is on its way, and has not failed so far */
+	struct deadline look;       /* at the rungs, for the log */
 	struct joining joining;     /* of the first worker */
 	struct splitting splitting; /* likewise */
 	struct deadline silence;    /* of the store, while something is in flight */

@@ -14,6 +14,7 @@ struct rule {
 	uint64_t quota;
 	uint64_t window_us, quantum_us;
 	bool shadow;
+	bool waits; /* full for a window when the store has forgotten (judge.lua) */
 };
 
 /* Of a limit by a rate in requests; as throttle/throttle.h has it, a quota up to the slots is

@@ -37,7 +37,7 @@ unsigned ways_take(struct account *account)
 
 	for (unsigned i = 0; i < account->count; i++) {
 		struct account_charge *charge = &account->charges[i];
-		if (!charge->way)
+		if (!charge->way || charge->said == WAY_UNTAKEN)
 			continue;
 		charge->said = account->refused ? charge->way->look(account, charge)
 						: charge->way->take(account, charge);

@@ -62,8 +62,9 @@ struct way {
 const struct way *way_of(enum conf_fleet_way way);
 
 /* Of all limits of the fleet in an account, in their order: takes them where this node can say, or
- * only looks once the account is refused. Sets account->refused when one of them refuses, and gives
- * back what others took. Returns how many the store is to be asked about. */
+ * only looks once the account is refused; those that said UNTAKEN are left as they are. Sets
+ * account->refused when one of them refuses, and gives back what others took. Returns how many the
+ * store is to be asked about. */
 unsigned ways_take(struct account *account);
 /* The request is refused: what the ways took is given back, and their outcomes say what is left. */
 void ways_take_back(struct account *account);

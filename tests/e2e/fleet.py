@@ -183,7 +183,7 @@ def store_stops(t):
     answer = ask(t.client(all_nodes[0]))
     equal((answer.status, answer.get("Retry-After")), (503, "1"), "without the store")
     true("temporary-reduced-capacity" in answer.body.decode(), answer.body)
-    all_nodes[0].process.wait_output("until it answers, limits of the fleet refuse all")
+    all_nodes[0].process.wait_output("until it answers, store_down decides")
     redis.go_on()
     at = len(origin.requests)
     origin.wait(lambda: len(origin.requests) >= at + 60, "requests after it")

@@ -18,7 +18,8 @@ PATIENT = "store_timeout = 5s\n"
 
 
 def fleet_of(redis, more=""):
-    return f"[fleet]\nstore = {redis.url}\n{'' if 'store_timeout' in more else PATIENT}{more}\n"
+    down = "" if "store_down" in more else "store_down = refuse\n"
+    return f"[fleet]\nstore = {redis.url}\n{'' if 'store_timeout' in more else PATIENT}{down}{more}\n"
 
 
 def limit(name, rate, more="", way="exact"):

@@ -49,15 +49,17 @@ static void one_verdict_is_composed(void **state)
 	static const char back[] = "\r\n$3\r\n777\r\n";
 	static const int64_t expected[] = {1, 5, 1000000, 1, 2, 1, 1, 2, 1, 1};
 	struct batch *batch = calloc(1, sizeof(*batch));
-	struct batch_charge charge = charge_of(&five, "it", 0xabc);
+	struct rule waits = five;
+	struct batch_charge charge = charge_of(&waits, "it", 0xabc);
 	const char *command;
 	size_t len;
 
 	(void)state;
+	waits.waits = true;
 	batch_begin(batch, &batch_judge, "p");
 	assert_true(batch_is_empty(batch));
 	batch_ask(batch, &charge, 1, true);
-	batch_know(batch, 777, true);
+	batch_know(batch, 777);
 	assert_true(batch_compose(batch, &command, &len));
 	assert_true(len > sizeof(front));
 	assert_memory_equal(command, front, sizeof(front) - 1);
@@ -138,7 +140,7 @@ static void one_that_asks_nothing_can_be_sent(void **state)
 
 	(void)state;
 	batch_begin(batch, &batch_judge, "p");
-	batch_know(batch, 777, true);
+	batch_know(batch, 777);
 	assert_true(batch_compose(batch, &command, &len));
 	struct integers numbers = request_of(command, len);
 	assert_numbers(&numbers, (const int64_t[]){0}, 1);

@@ -1,0 +1,65 @@
+/*
+ * What a node has admitted without the store, which the store is to be told of before its verdicts
+ * are taken again: one entry a caller of a limit, with what was admitted in the last window. All
+ * workers add, the first one pays. Private to the fleet; times are passed in.
+ *
+ *   share --debts_add--> owed --debts_pay--> paying --debts_paid--+-- the store has it: forgotten
+ *                         ^                                       |
+ *                         `--------------- it may not have it <---'
+ *
+ * Bounded: where there is no room, nothing may be admitted. An entry ends a window after its last
+ * admission. What is paid counts at the store from then on, so up to a window longer than it would.
+ */
+#ifndef FLEET_DEBTS_H
+#define FLEET_DEBTS_H
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "fleet/rule.h"
+#include "throttle/throttle.h"
+
+#define DEBTS_MOST  65536 /* callers */
+#define DEBTS_PARTS 5     /* of four of which a window consists; the oldest is not over yet */
+
+struct debt {
+	struct throttle_key caller;
+	struct rule rule;
+	const char *limit;           /* its name, of `names` below; NULL: free */
+	bool is_leased;              /* fleet = lease: the store keeps these elsewhere */
+	uint64_t part;               /* the newest, in quarters of the window since 0 */
+	uint64_t costs[DEBTS_PARTS]; /* of part, part - 1 ... by their numbers modulo this */
+};
+
+/* Limits' names. */
+struct debt_name {
+	struct debt_name *next;
+	char text[];
+};
+
+struct debts {
+	pthread_mutex_t lock;
+	struct debt *owed, *paying; /* `size` and `paying_size` of them, by their hash */
+	size_t count, size, paying_size;
+	size_t most; /* DEBTS_MOST */
+	struct debt_name *names;
+};
+
+void debts_init(struct debts *debts);
+void debts_end(struct debts *debts);
+
+/* Any thread. False: no room, or no memory. */
+bool debts_add(struct debts *debts, const struct debt *of, uint64_t cost, uint64_t now_ns);
+/* The same of a caller: what is not to be paid after all, if it is still owed. */
+void debts_take_back(struct debts *debts, const struct debt *of, uint64_t cost, uint64_t now_ns);
+
+/* Each of those that are owed, with what of it is younger than its window; they are being paid
+ * then. One thread; not again before debts_paid. Returns how many there are. */
+size_t debts_pay(struct debts *debts, uint64_t now_ns,
+	void (*pay)(void *whose, const struct debt *debt, uint64_t cost), void *whose);
+/* Whether the store has them. */
+void debts_paid(struct debts *debts, bool has_them, uint64_t now_ns);
+
+#endif

@@ -1,0 +1,200 @@
+#include "fleet/ladder.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "fleet/fleet.h"
+#include "fleet/question.h"
+#include "site/site.h"
+#include "site/site_use.h"
+#include "worker/node.h"
+#include "worker/worker.h"
+
+enum { NAMED_MOST = 8 }; /* limits of a rung that a line names */
+
+void ladder_init(struct ladder *ladder)
+{
+	atomic_init(&ladder->back_ms, 0);
+	atomic_init(&ladder->forgot_ms, 0);
+	atomic_init(&ladder->nodes, 0);
+	pthread_mutex_init(&ladder->lock, NULL);
+	ladder->seen[0] = ladder->said[0] = '\0';
+	debts_init(&ladder->debts);
+}
+
+void ladder_end(struct ladder *ladder)
+{
+	debts_end(&ladder->debts);
+	pthread_mutex_destroy(&ladder->lock);
+}
+
+void ladder_learn(struct ladder *ladder, uint64_t epoch, uint64_t store_us, uint64_t now_ms)
+{
+	uint64_t age_ms = store_us > epoch ? (store_us - epoch) / 1000 : 0;
+	uint64_t forgot_ms = 0;
+
+	if (epoch % 2 == 1)
+		forgot_ms = now_ms > age_ms ? now_ms - age_ms : 1;
+	/* relaxed, as all of these: numbers that stand alone */
+	atomic_store_explicit(&ladder->forgot_ms, forgot_ms, memory_order_relaxed);
+}
+
+/* ---- a limit's rung -------------------------------------------------------------------------- */
+
+bool ladder_has(const struct conf_limit *limit)
+{
+	return limit->of_fleet &&
+	       (limit->fleet_way == CONF_FLEET_EXACT || limit->fleet_way == CONF_FLEET_LEASE);
+}
+
+enum conf_store_down ladder_down(const struct conf *conf, const struct conf_limit *limit)
+{
+	enum conf_store_down down = limit->store_down != CONF_STORE_DOWN_UNSET
+					    ? limit->store_down
+					    : conf->fleet.store_down;
+
+	if (down == CONF_STORE_DOWN_LOCAL &&
+		(!ladder_has(limit) || limit->algorithm != CONF_LIMIT_RING))
+		return CONF_STORE_DOWN_REFUSE;
+	return down;
+}
+
+static unsigned nodes_of(const struct ladder *ladder, const struct conf *conf)
+{
+	return conf->fleet.nodes > 0 ? conf->fleet.nodes
+				     : atomic_load_explicit(&ladder->nodes, memory_order_relaxed);
+}
+
+static struct rung_facts facts_of(const struct ladder *ladder, unsigned nodes, uint64_t now_ms)
+{
+	uint64_t forgot_ms = atomic_load_explicit(&ladder->forgot_ms, memory_order_relaxed);
+
+	return (struct rung_facts){
+		.now_ms = now_ms,
+		.back_ms = atomic_load_explicit(&ladder->back_ms, memory_order_relaxed),
+		.has_forgotten = forgot_ms != 0,
+		.forgot_ms = forgot_ms,
+		.has_share = nodes > 0,
+	};
+}
+
+void ladder_climb(struct account *account, bool has_store)
+{
+	struct worker *worker = account->worker->worker;
+	const struct ladder *ladder = fleet_ladder(account->worker->authority);
+	unsigned nodes = nodes_of(ladder, worker->use->site->conf);
+	struct rung_facts facts = facts_of(ladder, nodes, worker_now_ms(worker));
+
+	facts.has_store = has_store;
+	for (unsigned i = 0; i < account->count; i++) {
+		struct account_charge *charge = &account->charges[i];
+		if (!charge->way)
+			continue;
+		charge->rung = rung_of(charge->down, &facts, (charge->rule.window_us + 999) / 1000);
+		charge->share = rung_share(charge->quota, nodes);
+	}
+}
+
+/* ---- for people ------------------------------------------------------------------------------ */
+
+struct ladder_sight ladder_look(const struct authority *authority, const struct node *node,
+	const struct conf *conf, const struct conf_limit *limit, uint64_t now_ms)
+{
+	const struct ladder *ladder = fleet_ladder_of(authority);
+	struct ladder_sight sight = {.down = ladder_down(conf, limit)};
+	struct rung_facts facts;
+
+	sight.nodes = nodes_of(ladder, conf);
+	facts = facts_of(ladder, sight.nodes, now_ms);
+	facts.has_store = atomic_load(&node->store_links) == node->worker_count;
+	sight.rung = rung_of(sight.down, &facts, limit->per_ns / CLOCK_NS_PER_MS + 1);
+	return sight;
+}
+
+/* Text that grows to a bound. */
+struct line {
+	char *at;
+	size_t len, size;
+};
+
+static void write_word(struct line *line, const char *before, const char *word)
+{
+	int len = snprintf(line->at + line->len, line->size - line->len, "%s%.64s", before, word);
+
+	line->len += len > 0 ? (size_t)len : 0;
+	if (line->len >= line->size)
+		line->len = line->size - 1;
+}
+
+/* The limits on this rung. Returns how many there are. */
+static unsigned write_rung(
+	struct line *line, enum rung rung, const enum rung *rungs, const struct conf *conf)
+{
+	unsigned count = 0;
+
+	for (size_t i = 0; i < conf->limit_count; i++) {
+		if (rungs[i] != rung || !ladder_has(&conf->limits[i]))
+			continue;
+		if (count == 0)
+			write_word(line, line->len > 0 ? ", " : "", rung_name(rung));
+		if (count < NAMED_MOST)
+			write_word(line, count == 0 ? " (" : ", ", conf->limits[i].name);
+		count++;
+	}
+	if (count > NAMED_MOST)
+		write_word(line, ", ", "...");
+	if (count > 0)
+		write_word(line, "", ")");
+	return count;
+}
+
+/* "store (a, b), share (c)". True: some limit is on another rung than STORE. */
+static bool describe(const struct authority *authority, const struct node *node,
+	const struct conf *conf, uint64_t now_ms, char *text)
+{
+	struct line line = {text, 0, LADDER_TEXT_BYTES};
+	enum rung rungs[THROTTLE_MAX_LIMITS];
+	unsigned off = 0;
+
+	text[0] = '\0';
+	for (size_t i = 0; i < conf->limit_count && i < THROTTLE_MAX_LIMITS; i++)
+		rungs[i] = ladder_look(authority, node, conf, &conf->limits[i], now_ms).rung;
+	for (enum rung rung = 0; rung < RUNGS; rung++) {
+		unsigned count = write_rung(&line, rung, rungs, conf);
+		if (rung != RUNG_STORE)
+			off += count;
+	}
+	return off > 0;
+}
+
+/* Once for each text that two looks have found. */
+static bool note(struct ladder *ladder, const char *text, bool is_off)
+{
+	bool is_first = ladder->said[0] == '\0', is_known = strcmp(ladder->said, text) == 0;
+
+	if (strcmp(ladder->seen, text) != 0) {
+		strcpy(ladder->seen, text);
+		return is_off || !is_known;
+	}
+	if (!is_known && is_off)
+		log_warn("limits of the fleet: %s", text);
+	else if (!is_known && !is_first)
+		log_info("limits of the fleet: %s", text);
+	strcpy(ladder->said, text);
+	return is_off;
+}
+
+bool ladder_note(struct authority *authority, const struct node *node, const struct conf *conf,
+	uint64_t now_ms)
+{
+	struct ladder *ladder = fleet_ladder(authority);
+	char text[LADDER_TEXT_BYTES];
+	bool is_off = describe(authority, node, conf, now_ms, text);
+
+	pthread_mutex_lock(&ladder->lock);
+	bool goes_on = note(ladder, text, is_off);
+	pthread_mutex_unlock(&ladder->lock);
+	return goes_on;
+}

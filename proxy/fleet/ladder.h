@@ -1,0 +1,70 @@
+/*
+ * What a node knows of the store for the rungs of its limits (rung.h), and which limit is on which.
+ * One for all workers; private to the fleet, but for ladder_look.
+ *
+ *   link of each worker --ladder_lost, ladder_back--+
+ *   answers of the store --ladder_learn-------------+--> facts --> ladder_climb: each request
+ *   membership --standing.h-------------------------+         `--> ladder_look: admin; ladder_note:
+ * log
+ */
+#ifndef FLEET_LADDER_H
+#define FLEET_LADDER_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "fleet/debts.h"
+#include "fleet/rung.h"
+
+struct account;
+struct authority;
+struct conf;
+struct conf_limit;
+struct node;
+
+#define LADDER_TEXT_BYTES 512
+
+struct ladder {
+	_Atomic uint64_t back_ms;   /* the last return of any worker's connection; 0: none */
+	_Atomic uint64_t forgot_ms; /* as rung_facts has it; 0: it has not */
+	_Atomic unsigned nodes;     /* that divide a limit; 0: unknown (standing.h) */
+	struct debts debts;
+	pthread_mutex_t lock; /* of what follows */
+	char seen[LADDER_TEXT_BYTES], said[LADDER_TEXT_BYTES];
+};
+
+void ladder_init(struct ladder *ladder);
+void ladder_end(struct ladder *ladder);
+
+/* What the store said of its memory: of an epoch that is odd (judge.lua), that it has lost it.
+ * Times of the store; `now_ms` is the loop's. Any thread. */
+void ladder_learn(struct ladder *ladder, uint64_t epoch, uint64_t store_us, uint64_t now_ms);
+
+/* What a limit of the fleet does without the store: its own word, or that of [fleet]; the default
+ * of a limit that shares cannot divide is to refuse. */
+enum conf_store_down ladder_down(const struct conf *conf, const struct conf_limit *limit);
+/* Is it judged by the store, so that its rung says anything? */
+bool ladder_has(const struct conf_limit *limit);
+
+/* Sets the rungs of the account's charges, and their shares. `has_store`: this worker may ask it.
+ */
+void ladder_climb(struct account *account, bool has_store);
+
+/* One limit, as it is now on this node. */
+struct ladder_sight {
+	enum conf_store_down down;
+	enum rung rung;
+	unsigned nodes; /* that divide it; 0: unknown */
+};
+struct ladder_sight ladder_look(const struct authority *authority, const struct node *node,
+	const struct conf *conf, const struct conf_limit *limit, uint64_t now_ms);
+
+/* Writes to the log which limits are on which rung, once when that has changed: when two looks have
+ * found the same. False: it need not be looked at again until a connection changes. */
+bool ladder_note(struct authority *authority, const struct node *node, const struct conf *conf,
+	uint64_t now_ms);
+
+#endif

@@ -1,0 +1,39 @@
+#include "fleet/rung.h"
+
+const char *rung_name(enum rung rung)
+{
+	static const char *const names[RUNGS] = {
+		[RUNG_STORE] = "store",
+		[RUNG_RETURNING] = "returning",
+		[RUNG_SHARE] = "share",
+		[RUNG_REFUSE] = "refuse",
+		[RUNG_ADMIT] = "admit",
+	};
+
+	return names[rung];
+}
+
+static bool is_returning(const struct rung_facts *facts, uint64_t window_ms)
+{
+	if (facts->back_ms != 0 && facts->now_ms < facts->back_ms + RUNG_RETURN_MS)
+		return true;
+	return facts->has_forgotten && facts->now_ms < facts->forgot_ms + window_ms;
+}
+
+enum rung rung_of(enum conf_store_down down, const struct rung_facts *facts, uint64_t window_ms)
+{
+	switch (down) {
+	case CONF_STORE_DOWN_LOCAL:
+		if (facts->has_store && !is_returning(facts, window_ms))
+			return RUNG_STORE;
+		if (!facts->has_share)
+			return RUNG_REFUSE;
+		return facts->has_store ? RUNG_RETURNING : RUNG_SHARE;
+	case CONF_STORE_DOWN_ADMIT:
+		return facts->has_store ? RUNG_STORE : RUNG_ADMIT;
+	case CONF_STORE_DOWN_REFUSE:
+	case CONF_STORE_DOWN_UNSET:
+		break;
+	}
+	return facts->has_store ? RUNG_STORE : RUNG_REFUSE;
+}

@@ -1,0 +1,17 @@
+#include "fleet/standing.h"
+
+unsigned standing_note(
+	struct standing *standing, uint64_t asked_ms, uint64_t lease_ms, unsigned count)
+{
+	if (!standing->has_asked || asked_ms - standing->last_ms > lease_ms)
+		standing->since_ms = asked_ms;
+	standing->has_asked = true;
+	standing->last_ms = asked_ms;
+	if (asked_ms - standing->since_ms >= lease_ms)
+		standing->nodes = count;
+	else if (standing->nodes > 0)
+		standing->nodes = count > standing->nodes ? count : standing->nodes;
+	else if (count == 1)
+		standing->nodes = 1;
+	return standing->nodes;
+}

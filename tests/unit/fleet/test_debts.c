@@ -1,0 +1,176 @@
+/* What a node owes to the store. */
+#include "fleet/debts.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <cmocka.h>
+
+#include "../random.h"
+
+#define SECOND UINT64_C(1000000000)
+#define WINDOW 8 /* seconds */
+
+static struct debts debts;
+
+static struct debt of(uint64_t caller)
+{
+	return (struct debt){
+		.caller = {caller * 0x9e3779b97f4a7c15, caller << 32},
+		.rule = {.quota = 100, .window_us = WINDOW * 1000000, .quantum_us = 1},
+		.limit = "it",
+	};
+}
+
+/* What was paid, in all. */
+static uint64_t paid;
+
+static void note(void *whose, const struct debt *debt, uint64_t cost)
+{
+	(void)whose;
+	assert_string_equal(debt->limit, "it");
+	paid += cost;
+}
+
+static size_t pay(uint64_t now_ns)
+{
+	paid = 0;
+	return debts_pay(&debts, now_ns, note, NULL);
+}
+
+static int begin(void **state)
+{
+	(void)state;
+	debts_init(&debts);
+	return 0;
+}
+
+static int end(void **state)
+{
+	(void)state;
+	debts_end(&debts);
+	return 0;
+}
+
+static void add(uint64_t caller, uint64_t cost, uint64_t now_ns)
+{
+	struct debt debt = of(caller);
+
+	assert_true(debts_add(&debts, &debt, cost, now_ns));
+}
+
+static void are_paid_once(void **state)
+{
+	(void)state;
+	assert_int_equal(pay(SECOND), 0);
+	debts_paid(&debts, true, SECOND);
+	add(1, 2, 100 * SECOND);
+	add(1, 3, 101 * SECOND);
+	add(2, 4, 101 * SECOND);
+	assert_int_equal(pay(102 * SECOND), 2);
+	assert_int_equal(paid, 9);
+	debts_paid(&debts, true, 102 * SECOND);
+	assert_int_equal(pay(103 * SECOND), 0);
+	debts_paid(&debts, true, 103 * SECOND);
+}
+
+static void end_after_their_window(void **state)
+{
+	(void)state;
+	add(1, 2, 100 * SECOND);
+	add(1, 1, 106 * SECOND);
+	pay(108 * SECOND - 1);
+	assert_int_equal(paid, 3);
+	debts_paid(&debts, false, 108 * SECOND);
+	pay(112 * SECOND);
+	assert_int_equal(paid, 1);
+	debts_paid(&debts, false, 112 * SECOND);
+	assert_int_equal(pay(200 * SECOND), 0);
+	debts_paid(&debts, true, 200 * SECOND);
+}
+
+static void unpaid_ones_are_owed_with_new_ones(void **state)
+{
+	(void)state;
+	add(1, 2, 100 * SECOND);
+	pay(101 * SECOND);
+	add(1, 5, 102 * SECOND); /* while they are being paid */
+	debts_paid(&debts, false, 103 * SECOND);
+	assert_int_equal(pay(104 * SECOND), 1);
+	assert_int_equal(paid, 7);
+	debts_paid(&debts, true, 104 * SECOND);
+}
+
+static void can_be_taken_back(void **state)
+{
+	struct debt debt = of(1);
+
+	(void)state;
+	debts_take_back(&debts, &debt, 1, 100 * SECOND);
+	add(1, 2, 100 * SECOND);
+	add(1, 2, 103 * SECOND);
+	debts_take_back(&debts, &debt, 3, 104 * SECOND);
+	pay(104 * SECOND);
+	assert_int_equal(paid, 1);
+	debts_paid(&debts, true, 104 * SECOND);
+}
+
+static void are_bounded(void **state)
+{
+	struct debt more = of(1000);
+
+	(void)state;
+	debts.most = 100;
+	for (uint64_t i = 0; i < 100; i++)
+		add(i, 1, 100 * SECOND);
+	assert_false(debts_add(&debts, &more, 1, 101 * SECOND));
+	add(5, 1, 101 * SECOND);
+	assert_true(debts_add(&debts, &more, 1, 150 * SECOND)); /* the others are over */
+	pay(150 * SECOND);
+	assert_int_equal(paid, 1);
+	debts_paid(&debts, true, 150 * SECOND);
+}
+
+/* Never less than what was added in the last window, nor more than in the last and a quarter. */
+static void beside_a_list(void **state)
+{
+	enum { ADDED = 400, CALLERS = 7 };
+	uint64_t at[ADDED], cost[ADDED], now_ns = 1000 * SECOND;
+	struct random random = random_begin("debts");
+	int from = 0;
+
+	(void)state;
+	for (int i = 0; i < ADDED; i++) {
+		now_ns += random_next(&random) % (SECOND / 2);
+		at[i] = now_ns;
+		cost[i] = random_next(&random) % 5 + 1;
+		add(random_next(&random) % CALLERS, cost[i], now_ns);
+		if (random_next(&random) % 8 != 0)
+			continue;
+		uint64_t least = 0, most = 0;
+		for (int k = from; k <= i; k++) {
+			least += at[k] + WINDOW * SECOND > now_ns ? cost[k] : 0;
+			most += at[k] + WINDOW * SECOND * 5 / 4 > now_ns ? cost[k] : 0;
+		}
+		bool has_them = random_next(&random) % 2 == 0;
+		pay(now_ns);
+		assert_in_range(paid, least, most);
+		debts_paid(&debts, has_them, now_ns);
+		from = has_them ? i + 1 : from;
+	}
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup_teardown(are_paid_once, begin, end),
+		cmocka_unit_test_setup_teardown(end_after_their_window, begin, end),
+		cmocka_unit_test_setup_teardown(unpaid_ones_are_owed_with_new_ones, begin, end),
+		cmocka_unit_test_setup_teardown(can_be_taken_back, begin, end),
+		cmocka_unit_test_setup_teardown(are_bounded, begin, end),
+		cmocka_unit_test_setup_teardown(beside_a_list, begin, end),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
