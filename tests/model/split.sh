@@ -1,0 +1,7 @@
+#!/bin/sh
+# The smallest of the model of how nodes divide a limit, where Spin is installed.
+if ! command -v spin >/dev/null; then
+	echo "1..0 # SKIP no spin"
+	exit 0
+fi
+exec sh "$top_srcdir/tests/model/run_split.sh" "$(cd "$top_srcdir" && pwd)/tests/model/split.pml" quick
