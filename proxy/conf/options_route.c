@@ -155,7 +155,9 @@ const struct option options_route[] = {
 			"client that asks for others only gets 403. Unset, any."},
 	{"ping_interval", &type_duration, SOCKETS, AT(websocket.ping_interval_ms), .fallback = "30s",
 		BETWEEN(MS(0), DAYS(1)), .flags = OPTION_DURATION,
-		.help = "Time without a byte of the client after which it is sent a ping, 0 for never."},
+		.help = "Time without a byte of the client after which it is sent a ping, 0 for never. A "
+			"ping waits for the end of a message of the server that has begun, for up to "
+			"ping_timeout."},
 	{"ping_timeout", &type_duration, SOCKETS, AT(websocket.ping_timeout_ms), .fallback = "10s",
 		BETWEEN(MS(10), DAYS(1)), .flags = OPTION_DURATION,
 		.help = "Time in which a client must answer a ping; then the socket is cut."},

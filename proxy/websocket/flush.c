@@ -32,13 +32,13 @@ static bool write_to_client(struct websocket *socket)
 		return false;
 	if (client->due)
 		return socket_may_still_send(socket) || socket_tell_client(socket);
-	if (!socket->ping_due)
+	if (!socket->ping.is_due || (socket->from_server.opcode && !socket->ping.hurries))
 		return true;
-	socket->ping_due = false;
-	socket->ping_sent = socket->ping_open = true;
-	socket->pinged_ms = socket_now_ms(socket);
-	return socket_write_client(
-		socket, FRAME_PING, (struct slice){socket->ping, sizeof(socket->ping)});
+	socket->ping.is_due = socket->ping.hurries = false;
+	socket->ping.is_sent = socket->ping.is_open = true;
+	socket->ping.since_ms = socket_now_ms(socket);
+	return socket_write_client(socket, FRAME_PING,
+		(struct slice){socket->ping.payload, sizeof(socket->ping.payload)});
 }
 
 static bool write_own(struct websocket *socket)

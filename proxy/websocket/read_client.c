@@ -52,10 +52,10 @@ static void pass_control(struct websocket *socket, const struct message_event *e
 
 static bool answers_our_ping(struct websocket *socket, struct slice payload)
 {
-	if (!socket->ping_open ||
-		!slice_equal(payload, (struct slice){socket->ping, sizeof(socket->ping)}))
+	if (!socket->ping.is_open || !slice_equal(payload, (struct slice){socket->ping.payload,
+								   sizeof(socket->ping.payload)}))
 		return false;
-	socket->ping_open = false;
+	socket->ping.is_open = false;
 	return true;
 }
 
@@ -146,7 +146,7 @@ static bool fetch(struct websocket *socket)
 	switch (socket_fetch(socket, up->source, up->in)) {
 	case STREAM_OK:
 		socket->heard_ms = socket_now_ms(socket);
-		socket->ping_sent = false;
+		socket->ping.is_sent = false;
 		return true;
 	case STREAM_AGAIN:
 		return false;
@@ -162,7 +162,7 @@ static bool fetch(struct websocket *socket)
  * something: a client that has left answers a ping with a reset. */
 static void probe(struct websocket *socket)
 {
-	bool is_asked = socket->ping_due || socket->ping_sent;
+	bool is_asked = socket->ping.is_due || socket->ping.is_sent;
 
 	if (socket->passage->up.source->peer_closed && !is_asked && !socket->closing.client.done &&
 		!socket->closing.client.told)

@@ -93,6 +93,16 @@ struct socket_controls {
 	unsigned count; /* in that second */
 };
 
+/* What asks the client whether it is there. */
+struct socket_ping {
+	bool is_due;       /* as soon as the server's message is over */
+	bool hurries;      /* within its message, which goes on and on */
+	bool is_sent;      /* and not a byte has come since */
+	bool is_open;      /* its pong is not passed on */
+	uint64_t since_ms; /* it was sent, or due */
+	char payload[SOCKET_PING_BYTES];
+};
+
 /* How far its connection has taken what is for the client. */
 struct socket_taking {
 	uint64_t since_ms;
@@ -138,11 +148,7 @@ struct websocket {
 	/* times, see times.c */
 	uint64_t opened_ms, heard_ms, active_ms, message_began_ms, served_ms, ends_ms;
 	struct socket_taking taking;
-	bool ping_due;  /* as soon as a frame may be written */
-	bool ping_sent; /* and not a byte has come since */
-	bool ping_open; /* its pong is not passed on */
-	uint64_t pinged_ms;
-	char ping[SOCKET_PING_BYTES];
+	struct socket_ping ping;
 };
 
 static inline struct websocket *socket_of(struct client *client)

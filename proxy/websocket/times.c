@@ -5,6 +5,7 @@
  *     goes before it                                                  drain not to its end
  *   a message goes before it:  since the drain began                  3/4 of shutdown_timeout
  *   the client is read:        since a byte of it came                ping_interval, ping_timeout
+ *                              since a ping waits for a message       ping_timeout
  *                              since its message began                message_timeout
  *   a message is written:      since it was passed on                 message_timeout
  *   bytes wait for the client: since it took some, or none waited     send_timeout
@@ -49,12 +50,13 @@ static void draw_ping(struct websocket *socket)
 {
 	uint64_t number = websockets_random_below(socket->all, UINT64_MAX);
 
-	memcpy(socket->ping, &number, sizeof(socket->ping));
+	memcpy(socket->ping.payload, &number, sizeof(socket->ping.payload));
 }
 
 void socket_ask_client(struct websocket *socket)
 {
-	socket->ping_due = true;
+	socket->ping.is_due = true;
+	socket->ping.since_ms = socket_now_ms(socket);
 	draw_ping(socket);
 }
 
@@ -176,10 +178,12 @@ static void list_times(struct websocket *socket, uint64_t at_ms[static TIME_KIND
 	at_ms[TIME_END] = socket->ends_ms;
 	if (!socket_reads_client(socket))
 		return;
-	if (socket->ping_sent)
-		at_ms[TIME_PONG] = socket->pinged_ms + conf->ping_timeout_ms;
-	else if (!socket->ping_due)
+	if (socket->ping.is_sent)
+		at_ms[TIME_PONG] = socket->ping.since_ms + conf->ping_timeout_ms;
+	else if (!socket->ping.is_due)
 		at_ms[TIME_PING] = after(socket->heard_ms, conf->ping_interval_ms);
+	else if (socket->from_server.opcode && !socket->ping.hurries)
+		at_ms[TIME_PING] = socket->ping.since_ms + conf->ping_timeout_ms;
 	if (socket->message_began_ms > 0)
 		at_ms[TIME_MESSAGE] = socket->message_began_ms + conf->message_timeout_ms;
 }
@@ -205,7 +209,9 @@ static void pass(struct websocket *socket, enum time_kind kind)
 		socket_close_late(socket);
 		break;
 	case TIME_PING:
-		socket_ask_client(socket);
+		socket->ping.hurries = socket->ping.is_due;
+		if (!socket->ping.is_due)
+			socket_ask_client(socket);
 		break;
 	case TIME_PONG:
 		socket_abort(socket, "ping timeout");
