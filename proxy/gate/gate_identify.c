@@ -1,0 +1,133 @@
+/* Whose request it is, and by which limits. */
+#include "gate/gate.h"
+
+#include "gate/gate_internal.h"
+
+/* `key_expression` is the first limit's. */
+static enum access_verdict check_access(const struct access_list *list,
+	const struct conf_key *key_expression, struct identity_input *input)
+{
+	char scratch[IDENTITY_TEXT_BYTES];
+	struct slice key = SLICE_NONE;
+
+	if (access_needs_key(list))
+		key = identity_text(key_expression, input, scratch);
+	return access_check(list, input->address, key);
+}
+
+/* The plan of a key: what an operator said goes before the files. NULL: unknown. */
+static const struct conf_plan *plan_of_key(const struct gate *gate, struct slice key)
+{
+	uint32_t number = ROSTER_PLAN_NONE;
+
+	if (gate->roster && roster_has_keys(gate->roster))
+		number = roster_find_key(gate->roster, key);
+	if (number == ROSTER_PLAN_REVOKED)
+		return NULL;
+	if (number != ROSTER_PLAN_NONE)
+		return number <= gate->roster_plan_count ? gate->roster_plans[number - 1] : NULL;
+	return plan_find(gate->plans, key);
+}
+
+static const struct conf_plan *find_plan(const struct gate *gate, const struct conf_route *route,
+	struct identity_input *input, struct gate_identity *identity)
+{
+	char scratch[IDENTITY_TEXT_BYTES];
+	struct slice key = identity_text(gate->conf->plans_key, input, scratch);
+	const struct conf_plan *plan = plan_of_key(gate, key);
+
+	if (plan)
+		return plan;
+	enum conf_unknown unknown =
+		route->unknown == CONF_UNKNOWN_INHERIT ? gate->conf->unknown : route->unknown;
+	if (unknown == CONF_UNKNOWN_REFUSE)
+		identity->stranger = input->has_key ? GATE_UNKNOWN : GATE_NO_KEY;
+	return gate->conf->default_plan;
+}
+
+static __attribute__((noinline)) void find_shared(
+	const struct gate *gate, struct identity_input *input, struct gate_identity *identity)
+{
+	const struct limit_set *set = identity->set;
+
+	for (unsigned i = 0; i < set->count; i++) {
+		if (set->limits[i]->of_fleet)
+			identity->shared[i] =
+				identity_hash(set->limits[i]->key, input, &gate->shared_seed);
+	}
+}
+
+/* By which limits, and each one's caller. */
+static inline void use_plan(const struct gate *gate, const struct conf_route *route,
+	enum gate_kind kind, const struct conf_plan *plan, struct identity_input *input,
+	struct gate_identity *identity)
+{
+	size_t plan_index = plan ? (size_t)(plan - gate->conf->plans) : gate->conf->plan_count;
+	const struct limit_set *set = limit_sets_get(&gate->sets, kind, route->index, plan_index);
+
+	identity->plan = plan;
+	identity->set = set;
+	identity->authority = set->authority;
+	for (unsigned i = 1; i < set->key_count; i++)
+		identity->hashes[i] = identity_hash(set->keys[i], input, &gate->seed);
+	if (set->authority)
+		find_shared(gate, input, identity);
+}
+
+static void apply_override(const struct gate *gate, const struct conf_route *route,
+	enum gate_kind kind, struct identity_input *input, struct gate_identity *identity)
+{
+	struct roster_override override = roster_find_override(
+		gate->roster, identity->hashes[identity->set->first_key].lo, input->now_s);
+
+	switch (override.kind) {
+	case ROSTER_NO_OVERRIDE:
+		return;
+	case ROSTER_EXEMPT:
+		identity->access = ACCESS_ALLOWED;
+		break;
+	case ROSTER_DENY:
+		identity->access = ACCESS_DENIED;
+		break;
+	case ROSTER_PLAN:
+		if (override.plan > gate->roster_plan_count ||
+			!gate->roster_plans[override.plan - 1])
+			return; /* the plan is gone */
+		identity->stranger = GATE_ADMIT;
+		use_plan(gate, route, kind, gate->roster_plans[override.plan - 1], input, identity);
+		break;
+	}
+	identity->overridden = true;
+}
+
+bool gate_needs_time(const struct gate *gate)
+{
+	return gate->roster && roster_has_overrides(gate->roster);
+}
+
+void gate_identify_as(const struct gate *gate, const struct conf_route *route, enum gate_kind kind,
+	struct identity_input *input, struct gate_identity *identity)
+{
+	/* Most routes have no lists and many configurations no keyed plans: no call for these. */
+	const struct access_list *lists = gate->access[route->index];
+	const struct key_alternative *session_by;
+
+	identity->stranger = GATE_ADMIT;
+	identity->overridden = false;
+	const struct conf_plan *plan = gate->conf->plans_key
+					       ? find_plan(gate, route, input, identity)
+					       : gate->conf->default_plan;
+	use_plan(gate, route, kind, plan, input, identity);
+	identity->access = lists ? (uint8_t)check_access(lists,
+					   identity->set->keys[identity->set->first_key], input)
+				 : ACCESS_LIMITED;
+	identity->hashes[0] =
+		identity_hash_by(identity->set->keys[0], input, &gate->seed, &session_by);
+	identity->names_client = session_by && identity_names_client(session_by);
+	if (gate_needs_time(gate))
+		apply_override(gate, route, kind, input, identity);
+	for (unsigned i = 0; i < identity->set->count; i++)
+		throttle_prefetch(gate->throttles, identity->set->numbers[i],
+			identity->hashes[identity->set->keys_of[i]]);
+	identity->ambiguous = input->ambiguous;
+}

@@ -1,0 +1,257 @@
+/* What the limits say of a request. */
+#include "gate/gate.h"
+
+#include <stddef.h>
+#include <string.h>
+
+#include "gate/gate_internal.h"
+
+#define NS_PER_MS UINT64_C(1000000)
+
+static uint64_t ms_up(uint64_t ns)
+{
+	return ns == THROTTLE_NEVER ? UINT64_MAX : ns / NS_PER_MS + (ns % NS_PER_MS != 0);
+}
+
+static inline void report_limit(const struct throttle_outcome *outcome,
+	const struct conf_limit *limit, const struct throttle_charge *charge,
+	struct gate_limit *report)
+{
+	uint64_t reset_ns = outcome->violated         ? outcome->retry_after_ns
+			    : outcome->remaining == 0 ? outcome->more_ns
+						      : outcome->reset_ns;
+
+	/* The ticks that a throttle counts in make a window of 10 s one of a few us more. Who was
+	 * refused waits for these, but nobody else is to be told 11 seconds. */
+	bool is_rounded_down = !outcome->violated && reset_ns > NS_PER_MS;
+
+	*report = (struct gate_limit){
+		.limit = limit,
+		.caller = charge->caller.lo,
+		.quota = outcome->quota,
+		.remaining = outcome->remaining,
+		.reset_ms = is_rounded_down ? reset_ns / NS_PER_MS : ms_up(reset_ns),
+		.violated = outcome->violated,
+		.banned = outcome->banned,
+		.overflow = outcome->overflow,
+	};
+}
+
+/* Does every violated limit allow a wait so long, with what was waited already? */
+static bool may_delay(
+	const struct limit_set *set, const struct throttle_verdict *judged, uint64_t waited_ns)
+{
+	for (unsigned i = 0; i < judged->count; i++) {
+		const struct throttle_outcome *outcome = &judged->outcome[i];
+		if (!outcome->violated || outcome->shadow)
+			continue;
+		uint64_t longest_ns = set->limits[i]->delay_max_ms * NS_PER_MS;
+		if (longest_ns < waited_ns || outcome->retry_after_ns > longest_ns - waited_ns)
+			return false;
+	}
+	return true;
+}
+
+/* A refused request takes nothing, so limits that would have let it pass still have what they had:
+ * a charge of 0 asks for that. */
+static void report_untaken(const struct gate *gate, const struct limit_set *set,
+	const struct throttle_charge *charges, const struct throttle_verdict *judged,
+	uint64_t now_ns, struct gate_verdict *verdict)
+{
+	struct throttle_charge asked[GATE_LIMITS_MAX];
+	struct throttle_verdict found;
+	unsigned count = 0, next = 0;
+
+	for (unsigned i = 0; i < set->count; i++) {
+		if (!judged->outcome[i].violated)
+			asked[count++] =
+				(struct throttle_charge){charges[i].limit, charges[i].caller, 0};
+	}
+	if (count == 0)
+		return;
+	throttle_peek(gate->throttles, asked, count, now_ns, &found);
+	for (unsigned i = 0; i < set->count; i++) {
+		if (judged->outcome[i].violated)
+			continue;
+		struct throttle_outcome *outcome = &found.outcome[next++];
+		/* Another thread may have taken the rest since; this request it did not refuse. */
+		outcome->violated = false;
+		report_limit(outcome, set->limits[i], &charges[i], &verdict->limits[i]);
+	}
+}
+
+static inline unsigned fill_charges(const struct gate_identity *identity,
+	struct throttle_charge charges[static GATE_LIMITS_MAX])
+{
+	const struct limit_set *set = identity->set;
+
+	for (unsigned i = 0; i < set->count; i++) {
+		charges[i] = (struct throttle_charge){
+			set->numbers[i], identity->hashes[set->keys_of[i]], set->costs[i]};
+	}
+	return set->count;
+}
+
+unsigned gate_charges(const struct gate_identity *identity,
+	struct throttle_charge charges[static GATE_LIMITS_MAX])
+{
+	return fill_charges(identity, charges);
+}
+
+bool gate_judges_at_turn(const struct gate_identity *identity)
+{
+	return identity->set->at_turn && !identity->authority;
+}
+
+const struct conf_limit *gate_limit_at(const struct gate_identity *identity, unsigned i)
+{
+	return identity->set->limits[i];
+}
+
+/* What the limits said. `gate`: whose table is asked what those have left that a refused request
+ * did not violate; NULL: `judged` says so. */
+static inline __attribute__((always_inline)) void fill_verdict(const struct gate *gate,
+	const struct limit_set *set, const struct throttle_charge *charges,
+	const struct throttle_verdict *judged, uint64_t now_ns, uint64_t waited_ns,
+	struct gate_verdict *verdict)
+{
+	verdict->limit_count = set->count;
+	for (unsigned i = 0; i < set->count; i++)
+		report_limit(&judged->outcome[i], set->limits[i], &charges[i], &verdict->limits[i]);
+	verdict->shadowed = judged->shadowed > 0;
+	if (judged->admitted)
+		return;
+	if (gate && set->count > 1) /* else the one there is was violated */
+		report_untaken(gate, set, charges, judged, now_ns, verdict);
+	verdict->violated = true;
+	verdict->retry_after_ms = ms_up(judged->retry_after_ns);
+	verdict->retry_after_ms += verdict->retry_after_ms == 0;
+	if (judged->delay && may_delay(set, judged, waited_ns)) {
+		verdict->outcome = GATE_DELAY;
+		verdict->delay_until_ns = now_ns + judged->retry_after_ns;
+	} else {
+		verdict->outcome = GATE_REFUSE;
+	}
+}
+
+/* What is known before the limits are asked. True when they are to be. */
+static inline bool begin_verdict(const struct gate *gate, const struct conf_route *route,
+	const struct gate_identity *identity, struct gate_verdict *verdict)
+{
+	const struct conf_plan *plan = identity->plan;
+	const struct throttle_key *hashes = identity->hashes;
+	const struct throttle_key *salt = &gate->session_salt[route->index];
+
+	memset(verdict, 0, offsetof(struct gate_verdict, limits));
+	verdict->plan = plan;
+	verdict->weight = plan ? plan->weight : 1;
+	verdict->lane =
+		plan && plan->lane == CONF_LANE_HIGH ? CONF_LANE_HIGH : route->sessions.lane;
+	verdict->names_client = identity->names_client;
+	verdict->overridden = identity->overridden;
+	verdict->caller = hashes[identity->set->first_key];
+	verdict->session = (struct throttle_key){hashes[0].hi ^ salt->hi, hashes[0].lo ^ salt->lo};
+	if (identity->ambiguous)
+		verdict->outcome = GATE_AMBIGUOUS;
+	else if (identity->access == ACCESS_DENIED)
+		verdict->outcome = GATE_DENY;
+	else if (identity->access == ACCESS_ALLOWED)
+		verdict->exempt = true;
+	else if (identity->stranger != GATE_ADMIT)
+		verdict->outcome = (enum gate_outcome)identity->stranger;
+	else
+		return identity->set->count > 0;
+	return false;
+}
+
+static inline void begin_receipt(struct gate_receipt *receipt)
+{
+	receipt->authority = NULL;
+	receipt->throttle.count = 0;
+	receipt->in_bytes = receipt->by_cost = receipt->in_flight = 0;
+	receipt->bytes_charged = 0;
+}
+
+/* How the limits of an admitted request are charged from here on. */
+static inline void name_charged(struct gate_receipt *receipt, const struct limit_set *set)
+{
+	receipt->in_bytes = set->in_bytes;
+	receipt->by_cost = set->by_cost;
+	receipt->in_flight = set->in_flight;
+}
+
+void gate_judge(const struct gate *gate, const struct conf_route *route,
+	const struct gate_identity *identity, uint64_t now_ns, uint64_t waited_ns,
+	struct gate_verdict *verdict, struct gate_receipt *receipt)
+{
+	const struct limit_set *set = identity->set;
+	struct throttle_charge charges[GATE_LIMITS_MAX];
+	struct throttle_verdict judged;
+
+	begin_receipt(receipt);
+	if (!begin_verdict(gate, route, identity, verdict))
+		return;
+	throttle_take(gate->throttles, charges, fill_charges(identity, charges), now_ns, &judged,
+		&receipt->throttle);
+	if (judged.admitted)
+		name_charged(receipt, set);
+	else
+		receipt->throttle.count = 0;
+	fill_verdict(gate, set, charges, &judged, now_ns, waited_ns, verdict);
+}
+
+bool gate_begin(const struct gate *gate, const struct conf_route *route,
+	const struct gate_identity *identity, struct gate_verdict *verdict,
+	struct gate_receipt *receipt)
+{
+	begin_receipt(receipt);
+	return begin_verdict(gate, route, identity, verdict);
+}
+
+void gate_conclude(const struct gate_identity *identity,
+	const struct authority_judgement *judgement, uint64_t now_ns, uint64_t waited_ns,
+	struct gate_verdict *verdict, struct gate_receipt *receipt)
+{
+	struct throttle_charge charges[GATE_LIMITS_MAX];
+
+	fill_charges(identity, charges);
+	verdict->outcome = GATE_ADMIT;
+	verdict->violated = false;
+	if (judgement->limits.admitted) {
+		*receipt = judgement->receipt;
+		receipt->authority = identity->authority;
+		receipt->bytes_charged = 0;
+		name_charged(receipt, identity->set);
+	}
+	fill_verdict(NULL, identity->set, charges, &judgement->limits, now_ns, waited_ns, verdict);
+}
+
+void gate_conclude_unavailable(uint64_t retry_after_ms, struct gate_verdict *verdict)
+{
+	verdict->outcome = GATE_UNAVAILABLE;
+	verdict->retry_after_ms = retry_after_ms;
+	verdict->limit_count = 0;
+	verdict->violated = verdict->shadowed = false;
+}
+
+void gate_explain(const struct gate *gate, const struct conf_route *route,
+	const struct gate_identity *identity, uint64_t now_ns, struct gate_verdict *verdict)
+{
+	struct throttle_charge charges[GATE_LIMITS_MAX];
+	struct throttle_verdict judged;
+
+	if (!begin_verdict(gate, route, identity, verdict))
+		return;
+	throttle_peek(gate->throttles, charges, fill_charges(identity, charges), now_ns, &judged);
+	fill_verdict(gate, identity->set, charges, &judged, now_ns, 0, verdict);
+}
+
+void gate_check(const struct gate *gate, const struct conf_route *route,
+	struct identity_input *input, uint64_t now_ns, uint64_t waited_ns,
+	struct gate_verdict *verdict, struct gate_receipt *receipt)
+{
+	struct gate_identity identity;
+
+	gate_identify(gate, route, input, &identity);
+	gate_judge(gate, route, &identity, now_ns, waited_ns, verdict, receipt);
+}
