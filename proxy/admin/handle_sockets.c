@@ -179,8 +179,8 @@ static bool read_close(
 	}
 	if (number < 0 || number > UINT16_MAX || !close_code_is_valid((unsigned)number)) {
 		admin_respond_problem(request, 400,
-			"Invalid close code; expected 1000 to 1003, 1007 to 1014 or 3000 to 4999 "
-			"(RFC 6455 section 7.4).");
+			"Invalid close code; expected " CLOSE_CODES_VALID
+			" (RFC 6455 section 7.4).");
 		return false;
 	}
 	if (json_string_length(reason) > sizeof(command->reason)) {

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "cli/table.h"
+#include "websocket/messages.h"
 
 #define WAIT_MAX_S   60 /* of the interface's timeout */
 #define COUNT(items) (sizeof(items) / sizeof((items)[0]))
@@ -108,8 +109,8 @@ static json_t *close_body(const struct call *call)
 		long code = strtol(call->code, &end, 10);
 		if (*end || end == call->code) {
 			fprintf(stderr,
-				"sluice sockets: --code %s is no number; expected 1000 or 3000 to "
-				"4999\n",
+				"sluice sockets: --code %s is no number; "
+				"expected " CLOSE_CODES_VALID "\n",
 				call->code);
 			json_decref(body);
 			return NULL;

@@ -27,7 +27,8 @@ enum close_code {
 	CLOSE_TRY_AGAIN = 1013,
 };
 
-/* May a close frame say it? Those of applications (3000 to 4999) included. */
+/* May a close frame say it? Those of applications included. */
+#define CLOSE_CODES_VALID "1000 to 1003, 1007 to 1014 or 3000 to 4999"
 bool close_code_is_valid(unsigned code);
 
 /* All zero but for the first part, which is the owner's: before the first message. */
