@@ -168,7 +168,8 @@ const struct option options_route[] = {
 	{"socket_lifetime", &type_duration, SOCKETS, AT(websocket.lifetime_ms), .fallback = "0",
 		BETWEEN(MS(0), DAYS(365)), .flags = OPTION_DURATION,
 		.help = "Time after which a socket is closed with 1001, less up to a tenth so that not all "
-			"end at once; 0 for never."},
+			"end at once; 0 for never. What the client has sent by then is passed on, and "
+			"what its server answers is delivered, before the client gets 1001."},
 	{"close_timeout", &type_duration, SOCKETS, AT(websocket.close_timeout_ms), .fallback = "5s",
 		BETWEEN(MS(10), DAYS(1)), .flags = OPTION_DURATION,
 		.help = "Time that a peer has to answer a close frame; then the socket is cut. In a drain "

@@ -230,7 +230,9 @@ static void pass(struct websocket *socket, enum time_kind kind)
 		socket_send_keep_alive(socket);
 		break;
 	case TIME_IDLE:
-		socket_close(socket, CLOSE_GOING_AWAY, SLICE("idle"), CLOSE_GOING_AWAY, "idle");
+		/* What others have sent may wait for a slow reader. */
+		socket_close_behind(
+			socket, CLOSE_GOING_AWAY, SLICE("idle"), CLOSE_GOING_AWAY, "idle");
 		break;
 	case TIME_KEEP_ALIVE:
 		gateway_send_keep_alive(socket->gateway);
@@ -241,8 +243,7 @@ static void pass(struct websocket *socket, enum time_kind kind)
 		else if (socket->worker->draining)
 			socket_finish(socket, CLOSE_GOING_AWAY, SLICE("going away"), "drained");
 		else
-			socket_close(socket, CLOSE_GOING_AWAY, SLICE("lifetime"), CLOSE_GOING_AWAY,
-				"lifetime");
+			socket_finish(socket, CLOSE_GOING_AWAY, SLICE("lifetime"), "lifetime");
 		break;
 	case TIME_KINDS:
 		break;

@@ -296,6 +296,23 @@ def drain_answers(t):
     equal(backend.log.all()[1:], ["slow", "waits", ("CLOSE", b"\x03\xe9going away")])
 
 
+@test("a socket whose lifetime ends: messages under way are answered before 1001")
+def lifetime_answers(t):
+    backend = Held()
+    sluice = t.sluice(to(t.origin(backend), route=route("socket_lifetime = 6s", messages="")))
+    socket = open_socket(t, sluice, fields=KEY)
+    socket.send("slow")
+    backend.arrived.wait(20)
+    socket.send("waits")
+    socket.send_frame(ws.PING, b"")
+    equal(socket.read_frame().opcode, ws.PONG)
+    time.sleep(7)  # beyond its lifetime
+    backend.release.set()
+    equal([socket.message(), socket.message()], ["slow", "waits"])
+    equal(socket.closed_with(), (1001, "lifetime"))
+    equal(backend.log.wait_for(4)[1:], ["slow", "waits", ("CLOSE", b"\x03\xe9lifetime")])
+
+
 @test("a reload changes the limits of open sockets, and leaves them open")
 def reload(t):
     sections = to(t.origin(Backend()), route=route("on_message_exceed = drop\nmessage_notice = no"))

@@ -206,6 +206,30 @@ static void answered_in_a_drain(void **state)
 	end();
 }
 
+/* The same at the end of socket_lifetime. */
+static void answered_at_the_end_of_its_life(void **state)
+{
+	(void)state;
+	begin();
+	say("one");
+	assert_string_equal(request_got(), "TEXT 3\r\none\r\n");
+	say("two");
+	o.socket->ends_ms = worker_now_ms(o.stage->worker) + 777;
+	socket_run(o.socket);
+	opened_pass(&o);
+	say("too late");
+	assert_string_equal(opened_to_client(&o), "");
+	answer("TEXT 1\r\n1\r\n");
+	assert_string_equal(request_got(), "TEXT 3\r\ntwo\r\n");
+	answer("TEXT 1\r\n2\r\n");
+	assert_has(request_got(), "CLOSE a\r\n\x03\xe9lifetime\r\n");
+	answer("");
+	assert_string_equal(opened_to_client(&o), "text(1) text(2) close(1001 lifetime) ");
+	opened_client_closes(&o, 1001, "");
+	assert_string_equal(opened_to_client(&o), "end");
+	end();
+}
+
 /* One whose answer does not come in its time may have been taken, or not. */
 static void not_answered_in_a_drain(void **state)
 {
@@ -399,6 +423,7 @@ int main(void)
 		cmocka_unit_test(answered_badly_behind_a_close),
 		cmocka_unit_test(lost_in_a_drain),
 		cmocka_unit_test(answered_in_a_drain),
+		cmocka_unit_test(answered_at_the_end_of_its_life),
 		cmocka_unit_test(not_answered_in_a_drain),
 		cmocka_unit_test(only_the_close_is_lost),
 		cmocka_unit_test(charged_when_it_leaves),

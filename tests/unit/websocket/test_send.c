@@ -337,6 +337,25 @@ static void a_client_that_closes_gets_no_more(void **state)
 }
 
 /* All that waits is delivered first, and only then has the client the time of close_timeout. */
+static void one_that_is_idle_delivers(void **state)
+{
+	static const struct stage_conf idles = {
+		.route = "websocket = messages\nping_interval = 0s\nsocket_idle_timeout = 2s"};
+
+	(void)state;
+	begin(&idles);
+	fill();
+	post_text(SEND_NORMAL, "before");
+	stage_at(o.stage, 2000);
+	opened_pass(&o);
+	char all[300] = "";
+	for (unsigned i = 0; i < 3; i++)
+		strcat(all, opened_to_client(&o));
+	assert_has(all, ") text(before) close(1001 idle) ");
+	assert_string_equal(told.text, "ww");
+	end();
+}
+
 static void one_that_finishes_delivers(void **state)
 {
 	(void)state;
@@ -426,6 +445,7 @@ int main(void)
 		cmocka_unit_test(a_servers_close_waits_between_ours),
 		cmocka_unit_test(a_close_frame_without_a_code_waits_too),
 		cmocka_unit_test(a_client_that_closes_gets_no_more),
+		cmocka_unit_test(one_that_is_idle_delivers),
 		cmocka_unit_test(one_that_finishes_delivers),
 		cmocka_unit_test(what_can_never_be_written_goes),
 		cmocka_unit_test(nothing_waits_for_ever),

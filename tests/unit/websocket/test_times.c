@@ -285,7 +285,11 @@ static void lifetimes_differ(void **state)
 	assert_true(others > 10);
 	socket_run(o.socket);
 	opened_pass(&o);
-	assert_string_equal(opened_to_client(&o), "close(1001 lifetime) ");
+	assert_string_equal(opened_to_server(&o), "close(1001 lifetime) ");
+	assert_string_equal(opened_to_client(&o), "");
+	opened_server(&o, FRAME_TEXT, "last answer");
+	opened_server_closes(&o, 1001, "");
+	assert_string_equal(opened_to_client(&o), "text(last answer) close(1001 lifetime) ");
 	opened_end(&o);
 }
 
