@@ -13,6 +13,7 @@
  *
  *  - local, at any time: the store's admissions are at most L in a window, those by shares at most
  *    n L/n. So no window holds more than 2 L, whichever nodes have lost the store, and when.
+ *    A node's share counts what the store admitted by it, so it is 2 L less a share at most.
  *  - local, when all have lost it, and no window reaches back before that: only shares admit, L.
  *  - local, returning: what the share has admitted is charged to the store with the node's next
  *    message about itself (debts.h), at the latest when that is first answered. For
@@ -24,7 +25,7 @@
  *
  * Two things belong to "a window that overlaps the change" and may reach 2 L: a node that is cut
  * off while the others reach the store, for as long as it is; and one that finds the store later
- * than RUNG_RETURN_MS after the others.
+ * than RUNG_RETURN_MS after the others. tests/model/ladder.c holds random schedules against this.
  */
 #ifndef FLEET_RUNG_H
 #define FLEET_RUNG_H
