@@ -335,7 +335,7 @@ static void check_callers(struct build *build)
 {
 	const struct conf *conf = build->conf;
 	struct caller *callers;
-	size_t count = 0, next = 0, told = 0;
+	size_t count = 0, next = 0, reported = 0;
 
 	for (size_t i = 0; i < conf->plan_count; i++)
 		count += conf->plans[i].callers.count;
@@ -347,11 +347,11 @@ static void check_callers(struct build *build)
 			callers[next++] =
 				(struct caller){conf->plans[i].callers.items[j], &conf->plans[i]};
 	qsort(callers, count, sizeof(*callers), compare_callers);
-	for (size_t i = 1; i < count && told < 10; i++) {
+	for (size_t i = 1; i < count && reported < 10; i++) {
 		if (callers[i].plan == callers[i - 1].plan ||
 			strcmp(callers[i].key, callers[i - 1].key) != 0)
 			continue;
-		told++;
+		reported++;
 		conf_errors_add(build->errors, build->name, callers[i].plan->line,
 			"[plan %s] callers: the key that begins with \"%.4s\" is in [plan %s] too; "
 			"expected it in one of them",

@@ -49,7 +49,7 @@ static void on_timer(evutil_socket_t fd, short what, void *arg)
 	/* release: pairs with the acquire in node_note_failure: the message has been run, and may
 	 * be posted again. Who finds it set has left its failure to be found here, at the latest
 	 * when the next one tells. */
-	atomic_store_explicit(&relay->node.failures.is_told, false, memory_order_release);
+	atomic_store_explicit(&relay->node.failures.is_reported, false, memory_order_release);
 	if (write_lines(relay, clock_monotonic_ms()))
 		node_note_failure(&relay->node);
 }

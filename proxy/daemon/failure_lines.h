@@ -13,7 +13,7 @@
 struct relay;
 
 struct failure_lines {
-	struct event *timer; /* set, or will be by node.failures.message, while is_told */
+	struct event *timer; /* set, or will be by node.failures.message, while is_reported */
 };
 
 /* False without memory. Main thread, as the next two. */

@@ -50,10 +50,10 @@ static void wait(struct relay *relay, int error)
 void growth_make(struct relay *relay)
 {
 	/* relaxed: what it says is looked at by the table itself */
-	if (!atomic_load_explicit(&relay->growth.told, memory_order_relaxed) ||
+	if (!atomic_load_explicit(&relay->growth.look_is_due, memory_order_relaxed) ||
 		relay->growth.is_waiting)
 		return;
-	atomic_store_explicit(&relay->growth.told, false, memory_order_relaxed);
+	atomic_store_explicit(&relay->growth.look_is_due, false, memory_order_relaxed);
 	if (throttle_table_grow(relay->node.throttles) != 0) {
 		wait(relay, errno);
 		return;
@@ -72,6 +72,6 @@ void growth_look(struct worker *worker)
 	struct relay *relay = relay_of(worker);
 
 	if (throttle_table_wants_growth(relay->node.throttles) &&
-		!atomic_exchange_explicit(&relay->growth.told, true, memory_order_relaxed))
+		!atomic_exchange_explicit(&relay->growth.look_is_due, true, memory_order_relaxed))
 		relay_tell_main(relay);
 }

@@ -16,10 +16,10 @@ struct relay;
 struct worker;
 
 struct growth {
-	struct event *timer; /* NULL: not begun */
-	atomic_bool told;    /* the main thread is to look; set by workers */
-	bool is_waiting;     /* the last one failed a moment ago */
-	bool has_failed;     /* which the log says */
+	struct event *timer;     /* NULL: not begun */
+	atomic_bool look_is_due; /* the main thread is to look; set by workers */
+	bool is_waiting;         /* the last one failed a moment ago */
+	bool has_failed;         /* which the log says */
 };
 
 /* False without memory. Main thread, as the next two. */

@@ -165,9 +165,9 @@ static void begin_stop(struct relay *relay)
 /* SIGTERM and its like: stop, stop sooner, cut. */
 static void stop_by_signal(struct relay *relay)
 {
-	bool is_first = !relay->was_told;
+	bool is_first = !relay->was_signalled;
 
-	relay->was_told = true;
+	relay->was_signalled = true;
 	if (!relay->node.stopping) {
 		begin_stop(relay);
 	} else if (!relay->draining) {

@@ -78,9 +78,9 @@ struct relay {
 	struct failure_lines failure_lines;
 	_Atomic uint64_t reloads; /* how often limits were changed, or their table grew */
 	uint64_t reloads_collected;
-	bool draining;    /* the drain */
-	bool handed_over; /* because another process has taken over */
-	bool was_told;    /* because of a signal */
+	bool draining;      /* the drain */
+	bool handed_over;   /* because another process has taken over */
+	bool was_signalled; /* because of a signal */
 	int exit_status;
 };
 

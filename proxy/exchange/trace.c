@@ -79,7 +79,7 @@ void trace_put(struct http_out *out, const struct exchange *x)
 	http_out_slice(out, SLICE("\r\n"));
 }
 
-uint32_t trace_left_out(const struct exchange *x)
+uint32_t trace_omitted(const struct exchange *x)
 {
 	return x->trace >= TRACE_BEGUN ? HTTP_FIELD_BIT(TRACEPARENT) | HTTP_FIELD_BIT(TRACESTATE)
 				       : 0;

@@ -23,6 +23,6 @@ void trace_begin(struct exchange *exchange);
 void trace_put(struct http_out *out, const struct exchange *exchange);
 
 /* Which fields of the request are left out for it: bits of http_head.ids. */
-uint32_t trace_left_out(const struct exchange *exchange);
+uint32_t trace_omitted(const struct exchange *exchange);
 
 #endif

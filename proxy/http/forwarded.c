@@ -37,10 +37,10 @@ void forwarded_append_proto(struct http_out *out, const struct http_head *head,
 {
 	if (peer->trusted && append_fields(out, head, HTTP_FIELD_X_FORWARDED_PROTO))
 		return;
-	struct slice told = forwarded_proto(head, peer, trusted);
-	if (!told.at)
-		told = is_https ? SLICE("https") : SLICE("http");
-	http_out_slice(out, told);
+	struct slice reported = forwarded_proto(head, peer, trusted);
+	if (!reported.at)
+		reported = is_https ? SLICE("https") : SLICE("http");
+	http_out_slice(out, reported);
 }
 
 void forwarded_append_host(struct http_out *out, const struct http_head *head,
@@ -48,8 +48,8 @@ void forwarded_append_host(struct http_out *out, const struct http_head *head,
 {
 	if (peer->trusted && append_fields(out, head, HTTP_FIELD_X_FORWARDED_HOST))
 		return;
-	struct slice told = forwarded_host(head, peer, trusted);
-	http_out_slice(out, told.at ? told : host);
+	struct slice reported = forwarded_host(head, peer, trusted);
+	http_out_slice(out, reported.at ? reported : host);
 }
 
 /* The first of a trusted peer's list, or SLICE_NONE. */
@@ -91,19 +91,19 @@ void forwarded_append_port(struct http_out *out, const struct http_head *head,
 	const struct forwarded_peer *peer, const struct conf_cidrs *trusted, struct slice host,
 	bool is_https)
 {
-	struct slice told_host = first_of(head, peer, HTTP_FIELD_X_FORWARDED_HOST);
-	struct slice told_proto = first_of(head, peer, HTTP_FIELD_X_FORWARDED_PROTO);
+	struct slice reported_host = first_of(head, peer, HTTP_FIELD_X_FORWARDED_HOST);
+	struct slice reported_proto = first_of(head, peer, HTTP_FIELD_X_FORWARDED_PROTO);
 	unsigned port = port_number(first_of(head, peer, HTTP_FIELD_X_FORWARDED_PORT));
 
-	if (!told_host.at)
-		told_host = forwarded_host(head, peer, trusted);
-	if (!told_proto.at)
-		told_proto = forwarded_proto(head, peer, trusted);
-	if (told_proto.at)
-		is_https = slice_equal_nocase(told_proto, SLICE("https")) ||
-			   slice_equal_nocase(told_proto, SLICE("wss"));
+	if (!reported_host.at)
+		reported_host = forwarded_host(head, peer, trusted);
+	if (!reported_proto.at)
+		reported_proto = forwarded_proto(head, peer, trusted);
+	if (reported_proto.at)
+		is_https = slice_equal_nocase(reported_proto, SLICE("https")) ||
+			   slice_equal_nocase(reported_proto, SLICE("wss"));
 	if (port == 0)
-		port = port_of_host(told_host.at ? told_host : host);
+		port = port_of_host(reported_host.at ? reported_host : host);
 	http_out_number(out, port != 0 ? port : is_https ? 443 : 80);
 }
 

@@ -34,7 +34,7 @@ static inline void put_line(struct http_out *out, struct slice start, struct sli
 }
 
 /* Lines that are left out, besides those of this hop alone. */
-struct left_out {
+struct omitted {
 	uint32_t ids; /* bit 1 << enum http_field_id */
 	/* Which others; NULL: none. */
 	bool (*others)(const struct exchange *x, const struct http_field *field, struct slice name);
@@ -43,19 +43,18 @@ struct left_out {
 /* Copies the head from its byte `from` to its last line, but for what is left out: one piece up to
  * each such line, and one behind the last. */
 static void put_lines(struct http_out *out, const struct exchange *x, const struct http_head *head,
-	size_t from, struct left_out left_out)
+	size_t from, struct omitted omitted)
 {
 	const struct http_field *end = head->fields + head->field_count;
 	size_t head_end = head->len - 2;
 	/* A Connection field, which may name any other, is one of a hop itself. */
 	bool all_pass =
-		!left_out.others &&
-		!(head->ids & (left_out.ids | HTTP_HOP_FIELDS | HTTP_FIELD_BIT(UNDERSCORED)));
+		!omitted.others &&
+		!(head->ids & (omitted.ids | HTTP_HOP_FIELDS | HTTP_FIELD_BIT(UNDERSCORED)));
 
 	for (const struct http_field *field = head->fields; !all_pass && field < end; field++) {
-		if (!field->hop && !(left_out.ids >> field->id & 1) &&
-			!(left_out.others &&
-				left_out.others(x, field, http_field_name(head, field))))
+		if (!field->hop && !(omitted.ids >> field->id & 1) &&
+			!(omitted.others && omitted.others(x, field, http_field_name(head, field))))
 			continue;
 		if (from < field->name_at)
 			put(out, (struct slice){head->base + from, field->name_at - from});
@@ -91,11 +90,11 @@ static bool drops_request_field(
 	return http_changes_touch(&changes, name);
 }
 
-static struct left_out left_out_of_request(const struct exchange *x)
+static struct omitted omitted_of_request(const struct exchange *x)
 {
 	const struct conf_route *route = x->route;
 	/* Rewritten: */
-	struct left_out left_out = {
+	struct omitted omitted = {
 		HTTP_FIELD_BIT(HOST) | HTTP_FIELD_BIT(X_FORWARDED_FOR) |
 			HTTP_FIELD_BIT(X_FORWARDED_HOST) | HTTP_FIELD_BIT(X_FORWARDED_PORT) |
 			HTTP_FIELD_BIT(X_FORWARDED_PROTO) | HTTP_FIELD_BIT(X_REAL_IP) |
@@ -104,18 +103,18 @@ static struct left_out left_out_of_request(const struct exchange *x)
 	bool by_name = route->request_remove.count > 0 || route->request_set.count > 0;
 
 	if (!x->framing.expects_continue)
-		left_out.ids |= HTTP_FIELD_BIT(EXPECT);
+		omitted.ids |= HTTP_FIELD_BIT(EXPECT);
 	if (x->request_id.len > 0) {
 		enum http_field_id id = x->use->site->request_id_field_id;
 		if (id != HTTP_FIELD_OTHER)
-			left_out.ids |= UINT32_C(1) << id;
+			omitted.ids |= UINT32_C(1) << id;
 		else
 			by_name = true;
 	}
 	if (x->trace != TRACE_NONE)
-		left_out.ids |= trace_left_out(x);
-	left_out.others = by_name ? drops_request_field : NULL;
-	return left_out;
+		omitted.ids |= trace_omitted(x);
+	omitted.others = by_name ? drops_request_field : NULL;
+	return omitted;
 }
 
 static bool keeps_path(const struct exchange *x);
@@ -226,7 +225,7 @@ bool compose_request(struct exchange *x, struct flow *flow)
 	size_t room = 2u * x->request.len + 3u * x->facts.authority.len + x->facts.path.len +
 		      ADDED_BYTES + (has_changes ? http_changes_bytes(&changes) : 0) +
 		      (route->add_prefix ? strlen(route->add_prefix) : 0);
-	struct left_out left_out = left_out_of_request(x);
+	struct omitted omitted = omitted_of_request(x);
 	bool sets_host = has_changes && http_changes_touch(&changes, SLICE("host"));
 	struct http_out out;
 
@@ -235,14 +234,14 @@ bool compose_request(struct exchange *x, struct flow *flow)
 	if (sets_host) {
 		put_request_line(&out, x);
 		put(&out, SLICE(" HTTP/1.1\r\n"));
-		put_lines(&out, x, &x->request, first_line(&x->request), left_out);
+		put_lines(&out, x, &x->request, first_line(&x->request), omitted);
 	} else if (begins_as_written(x)) {
-		left_out.ids &= ~HTTP_FIELD_BIT(HOST);
-		put_lines(&out, x, &x->request, 0, left_out);
+		omitted.ids &= ~HTTP_FIELD_BIT(HOST);
+		put_lines(&out, x, &x->request, 0, omitted);
 	} else {
 		put_request_line(&out, x);
 		put_line(&out, SLICE(" HTTP/1.1\r\nHost: "), host_of(x));
-		put_lines(&out, x, &x->request, first_line(&x->request), left_out);
+		put_lines(&out, x, &x->request, first_line(&x->request), omitted);
 	}
 	char *own = out.at;
 	forwarding_put(&out, x->client->forwarding, x);
@@ -293,17 +292,17 @@ static bool drops_response_field(
 	return http_changes_touch(&changes, name);
 }
 
-static struct left_out left_out_of_response(const struct exchange *x, bool has_changes)
+static struct omitted omitted_of_response(const struct exchange *x, bool has_changes)
 {
-	struct left_out left_out = {0};
+	struct omitted omitted = {0};
 
 	if (x->use->site->via.len > 0)
-		left_out.ids |= HTTP_FIELD_BIT(VIA); /* rewritten */
+		omitted.ids |= HTTP_FIELD_BIT(VIA); /* rewritten */
 	if (x->request.minor == 0)
-		left_out.ids |= HTTP_FIELD_BIT(TRAILER);
+		omitted.ids |= HTTP_FIELD_BIT(TRAILER);
 	if (x->answer.replaces_ratelimit || has_changes)
-		left_out.others = drops_response_field;
-	return left_out;
+		omitted.others = drops_response_field;
+	return omitted;
 }
 
 static void put_response_framing(struct http_out *out, const struct exchange *x, bool chunked)
@@ -366,12 +365,12 @@ bool compose_response(struct exchange *x, struct flow *flow, bool chunked, bool 
 		limits ? ratelimit_merge(x->dialect, &x->gate.verdict, &x->response)
 		       : RATELIMIT_THEIRS;
 	x->answer.replaces_ratelimit = merge == RATELIMIT_OURS;
-	const struct left_out left_out = left_out_of_response(x, has_changes);
+	const struct omitted omitted = omitted_of_response(x, has_changes);
 	if (x->response.minor == 1) {
-		put_lines(&out, x, &x->response, 0, left_out);
+		put_lines(&out, x, &x->response, 0, omitted);
 	} else {
 		put(&out, SLICE("HTTP/1.1"));
-		put_lines(&out, x, &x->response, strlen("HTTP/1.0"), left_out);
+		put_lines(&out, x, &x->response, strlen("HTTP/1.0"), omitted);
 	}
 	if (!interim) {
 		char *own = out.at;

@@ -74,8 +74,8 @@ static struct connection_bound *take_places(struct listener *listener)
 	if (take_place(listener, &listening->descriptors, listening->clients_max))
 		return NULL;
 	give_place(listener, bound);
-	if (!listening->told_of_descriptors &&
-		!atomic_exchange(&listening->told_of_descriptors, true))
+	if (!listening->reported_descriptors &&
+		!atomic_exchange(&listening->reported_descriptors, true))
 		log_warn("%u clients are connected, as many as the limit of %u descriptors allows: "
 			 "others wait in the backlog until one has closed or is idle",
 			listening->clients_max, listening->descriptor_limit);

@@ -68,7 +68,7 @@ struct listening {
 	struct connection_bound *bounds;
 	struct connection_bound descriptors; /* clients, within the descriptors there are: */
 	unsigned descriptor_limit, clients_max;
-	atomic_bool told_of_descriptors;
+	atomic_bool reported_descriptors;
 };
 
 /* What becomes of the connections that are accepted. */

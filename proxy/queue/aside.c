@@ -62,7 +62,7 @@ static enum queue_verdict claim(struct queue *queue, struct shard *shard, struct
 
 	/* What it waited for was not the upstream. */
 	ticket->entered_ns = now_ns;
-	if (!session->lined && session->head[SESSION_CLAIMS] == NULL &&
+	if (!session->runnable && session->head[SESSION_CLAIMS] == NULL &&
 		session_in_flight_lets(session, ticket) &&
 		(!bounded || line_offer(run_queue, session, ticket, true, now_ns) == LINE_PLACED)) {
 		ticket->placed = bounded;

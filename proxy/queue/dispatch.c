@@ -127,10 +127,10 @@ void session_pump(struct queue *queue, struct shard *shard, struct session *sess
 	for (;;) {
 		clear_unready(queue, shard, session, now_ns);
 		ticket = session_next(session);
-		if (session->lined && ticket != NULL && ticket->lane < session->lane &&
+		if (session->runnable && ticket != NULL && ticket->lane < session->lane &&
 			ticket->run_queue == session->run_queue)
 			line_promote(session->run_queue, session, ticket, now_ns);
-		if (session->lined || ticket == NULL)
+		if (session->runnable || ticket == NULL)
 			return;
 		if (!session_order_lets(session, ticket)) {
 			if (!session_hold(shard, session, ticket, outbox, now_ns))
@@ -186,7 +186,7 @@ void session_next_changed(struct queue *queue, struct shard *shard, struct sessi
 	struct ticket *next;
 
 	session_pump(queue, shard, session, outbox, now_ns);
-	if (!session->lined)
+	if (!session->runnable)
 		return;
 	next = session_next(session);
 	if ((next == NULL || next->run_queue != session->run_queue ||
@@ -199,7 +199,7 @@ void session_rest(struct queue *queue, struct shard *shard, struct session *sess
 	struct outbox *outbox, uint64_t now_ns)
 {
 	session_unhold(shard, session);
-	if (!session->lined && session_queued(session) == 0) {
+	if (!session->runnable && session_queued(session) == 0) {
 		session->backlogged = false;
 		session->deficit = 0;
 	}

@@ -16,8 +16,8 @@
 
 static void loosen(struct session *session, struct ticket *ticket)
 {
-	session->flying[TICKET_SHARED]--;
-	session->flying[TICKET_FREE]++;
+	session->in_flight[TICKET_SHARED]--;
+	session->in_flight[TICKET_FREE]++;
 	ticket->order = TICKET_FREE;
 }
 
@@ -49,11 +49,11 @@ bool session_hold(struct shard *shard, struct session *session, const struct tic
 
 	/* Those that go while it is held are marked as they go. */
 	if (session->held || ticket->order != TICKET_BARRIER ||
-		session->flying[TICKET_BARRIER] > 0 || session->flying[TICKET_SHARED] == 0)
+		session->in_flight[TICKET_BARRIER] > 0 || session->in_flight[TICKET_SHARED] == 0)
 		return false;
 	flight_ns = mark(session, session->flight, now_ns);
 	claims_ns = mark(session, session->head[SESSION_CLAIMS], now_ns);
-	if (session->flying[TICKET_SHARED] == 0)
+	if (session->in_flight[TICKET_SHARED] == 0)
 		return true;
 	if (shard_hold_start(shard, session, flight_ns < claims_ns ? flight_ns : claims_ns))
 		outbox_deadline(outbox, session->idle_deadline_ns);
@@ -62,7 +62,7 @@ bool session_hold(struct shard *shard, struct session *session, const struct tic
 
 void session_unhold(struct shard *shard, struct session *session)
 {
-	if (session->held && session->flying[TICKET_SHARED] == 0)
+	if (session->held && session->in_flight[TICKET_SHARED] == 0)
 		shard_hold_stop(shard, session);
 }
 

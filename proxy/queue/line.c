@@ -39,7 +39,7 @@ static void insert(struct run_queue *run_queue, struct session *session, enum li
 		list->tail = session;
 	if (place == LINE_OLD)
 		session->seq = at_head ? lane->head_seq : ++lane->tail_seq;
-	run_queue->lined++;
+	run_queue->runnable++;
 	if (run_queue->busy_since_ns == 0)
 		run_queue->busy_since_ns = now_ns;
 }
@@ -57,7 +57,7 @@ static void unlink_session(struct run_queue *run_queue, struct session *session)
 	else
 		list->tail = session->line_prev;
 	session->place = LINE_NONE;
-	run_queue->lined--;
+	run_queue->runnable--;
 }
 
 /* What its next ticket says of the session. One that comes from the other lane is no newcomer: it
@@ -108,7 +108,7 @@ static bool has_place(const struct run_queue *run_queue, uint64_t now_ns)
 
 static bool must_serve(const struct run_queue *run_queue, uint64_t now_ns)
 {
-	return run_queue->lined > 0 && has_place(run_queue, now_ns);
+	return run_queue->runnable > 0 && has_place(run_queue, now_ns);
 }
 
 /* Asks pace for one more. */
@@ -131,7 +131,7 @@ static void set_deadline(struct run_queue *run_queue, uint64_t now_ns)
 {
 	uint64_t deadline_ns = QUEUE_NEVER;
 
-	if (run_queue->lined > 0 && run_queue->pace_until_ns > now_ns)
+	if (run_queue->runnable > 0 && run_queue->pace_until_ns > now_ns)
 		deadline_ns = run_queue->pace_until_ns;
 	/* Pairs with the scan in queue_expire: see deadline.c. */
 	atomic_store_explicit(&run_queue->deadline_ns, deadline_ns, memory_order_seq_cst);
@@ -143,13 +143,13 @@ enum line_offer line_offer(struct run_queue *run_queue, struct session *session,
 	enum line_offer offer = LINE_WAITS;
 
 	pthread_mutex_lock(&run_queue->lock);
-	if (run_queue->lined == 0 && has_place(run_queue, now_ns) && charge(run_queue, now_ns)) {
+	if (run_queue->runnable == 0 && has_place(run_queue, now_ns) && charge(run_queue, now_ns)) {
 		run_queue->in_flight++;
 		run_queue->dispatched++;
 		offer = LINE_PLACED;
 	} else if (!try_only) {
 		line_up(run_queue, session, ticket, now_ns);
-		session->lined = true;
+		session->runnable = true;
 		if (must_serve(run_queue, now_ns))
 			offer = LINE_WAITS_SERVE;
 		set_deadline(run_queue, now_ns);
@@ -295,14 +295,14 @@ bool line_settle(struct run_queue *run_queue, const struct turn *turn, bool gone
 		take_ticket(session, next);
 		insert(run_queue, session, LINE_OLD, again, now_ns);
 	} else {
-		session->lined = false;
+		session->runnable = false;
 		/* As if it stood at the tail with nothing to go: until that place was served it is
 		 * no newcomer. */
 		session->seq = ++lane_of(run_queue, session)->tail_seq;
 		session->backlogged = waits;
 		if (!waits)
 			session->deficit = 0;
-		if (run_queue->lined == 0 && run_queue->serving == 0)
+		if (run_queue->runnable == 0 && run_queue->serving == 0)
 			run_queue->busy_since_ns = 0;
 	}
 	serve = must_serve(run_queue, now_ns);
@@ -319,9 +319,9 @@ bool line_leave(struct run_queue *run_queue, struct session *session)
 	pthread_mutex_lock(&run_queue->lock);
 	if (session->place != LINE_NONE) {
 		unlink_session(run_queue, session);
-		session->lined = false;
+		session->runnable = false;
 		session->seq = lane_of(run_queue, session)->tail_seq;
-		if (run_queue->lined == 0 && run_queue->serving == 0)
+		if (run_queue->runnable == 0 && run_queue->serving == 0)
 			run_queue->busy_since_ns = 0;
 		left = true;
 	}

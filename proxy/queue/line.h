@@ -47,7 +47,7 @@ struct run_queue {
 	struct run_queue_config config;
 	struct adapt adapt;
 	uint32_t limit, in_flight;
-	uint32_t lined;    /* sessions in the lists */
+	uint32_t runnable; /* sessions in the lists */
 	uint32_t serving;  /* sessions between line_pop and line_settle */
 	uint32_t high_run; /* turns of the high lane since a normal one, while one waits */
 	struct line_lane lanes[QUEUE_LANES];
@@ -98,8 +98,8 @@ enum line_offer line_offer(struct run_queue *run_queue, struct session *session,
 /* Whose turn is it? Takes a place and a session from the line. False if nobody may go now. */
 bool line_pop(struct run_queue *run_queue, struct turn *turn, uint64_t now_ns);
 
-/* The session in line has a high ticket now that goes before what it lined up with. Shard's mutex
- * held. */
+/* The session in line has a high ticket now that goes before what it runnable up with. Shard's
+ * mutex held. */
 void line_promote(struct run_queue *run_queue, struct session *session, const struct ticket *ticket,
 	uint64_t now_ns);
 

@@ -17,7 +17,7 @@ static void refuse_queued(struct queue *queue, struct shard *shard, struct sessi
 		session_refuse(queue, shard, session, ticket, verdict, outbox, now_ns);
 		shard->counts.refused_closed++;
 	}
-	if (session->lined)
+	if (session->runnable)
 		line_leave(session->run_queue, session);
 }
 

@@ -201,7 +201,7 @@ static enum queue_verdict enter(struct queue *queue, const struct queue_policy *
 	bounded = line_is_bounded(run_queue);
 	if (ticket->unready) {
 		verdict = enter_unready(queue, shard, session, ticket, outbox, now_ns);
-	} else if (!session->lined && session_is_next(session, ticket) &&
+	} else if (!session->runnable && session_is_next(session, ticket) &&
 		   session_may_go(session, ticket) &&
 		   (!bounded ||
 			   line_offer(run_queue, session, ticket, true, now_ns) == LINE_PLACED)) {

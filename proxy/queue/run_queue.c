@@ -97,7 +97,7 @@ void run_queue_release(struct run_queue *run_queue)
 	/* acq_rel: pairs with itself, so the last holder sees all that the others did */
 	if (atomic_fetch_sub_explicit(&run_queue->references, 1, memory_order_acq_rel) != 1)
 		return;
-	assert(run_queue->lined == 0 && run_queue->in_flight == 0 && run_queue->serving == 0);
+	assert(run_queue->runnable == 0 && run_queue->in_flight == 0 && run_queue->serving == 0);
 	pthread_mutex_destroy(&run_queue->lock);
 	free(run_queue);
 }
@@ -146,7 +146,7 @@ void run_queue_count(struct run_queue *run_queue, struct run_queue_counts *count
 	*counts = (struct run_queue_counts){
 		.in_flight = run_queue->in_flight,
 		.max_in_flight = run_queue->limit == UINT32_MAX ? 0 : run_queue->limit,
-		.sessions = run_queue->lined,
+		.sessions = run_queue->runnable,
 		.dispatched = run_queue->dispatched,
 		.shed = run_queue->shed,
 		.paced = run_queue->paced,

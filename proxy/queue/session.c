@@ -96,7 +96,7 @@ void session_remove(struct session *session, struct ticket *ticket)
 {
 	unlink_queued(session, ticket);
 	if (ticket->state == TICKET_CLAIMING) {
-		session->flying[ticket->order]--;
+		session->in_flight[ticket->order]--;
 		take_part(session, ticket);
 	}
 	ticket->state = TICKET_OUT;
@@ -131,7 +131,7 @@ void session_launch(struct session *session, struct ticket *ticket)
 	else
 		session->high_run = 0;
 	link_flight(session, ticket);
-	session->flying[ticket->order]++;
+	session->in_flight[ticket->order]++;
 	ticket->state = TICKET_FLYING;
 	if (session->held) /* pairs with queue_answered, which can't have come yet */
 		atomic_store_explicit(&ticket->holds, true, memory_order_seq_cst);
@@ -145,7 +145,7 @@ void session_land(struct session *session, struct ticket *ticket)
 	if (ticket->state == TICKET_DETACHED)
 		session->detached--;
 	else
-		session->flying[ticket->order]--;
+		session->in_flight[ticket->order]--;
 	if (ticket->state == TICKET_ASIDE)
 		take_part(session, ticket);
 	ticket->state = TICKET_OUT;
@@ -154,7 +154,7 @@ void session_land(struct session *session, struct ticket *ticket)
 void session_detach(struct session *session, struct ticket *ticket)
 {
 	assert(ticket->state == TICKET_FLYING);
-	session->flying[ticket->order]--;
+	session->in_flight[ticket->order]--;
 	session->detached++;
 	ticket->state = TICKET_DETACHED;
 }

@@ -52,8 +52,8 @@ struct session {
 	struct session_key key;
 
 	struct ticket *head[SESSION_LISTS], *tail[SESSION_LISTS];
-	uint32_t queued[QUEUE_LANES];   /* claims count in their lanes */
-	uint32_t flying[TICKET_ORDERS]; /* those aside and the claims included */
+	uint32_t queued[QUEUE_LANES];      /* claims count in their lanes */
+	uint32_t in_flight[TICKET_ORDERS]; /* those aside and the claims included */
 	uint32_t placeless; /* of these: aside or claiming, and not one of session_in_flight */
 	uint32_t detached;
 	uint64_t queued_bytes;
@@ -74,11 +74,11 @@ struct session {
 	uint8_t idle_class; /* index of the idle list + 1; 0: in none */
 
 	/* Waits in the line of run_queue or is being served from it. Not rolled meanwhile. */
-	bool lined;
+	bool runnable;
 	bool forgets; /* queue_policy.forgets */
 	bool held;    /* in the shard's list of those whose next write waits for reads */
 
-	/* The rest belongs to the line (line.c): guarded by the run queue's lock while lined, by
+	/* The rest belongs to the line (line.c): guarded by the run queue's lock while runnable, by
 	 * the shard's mutex otherwise. */
 	uint8_t place;   /* enum line_place */
 	bool backlogged; /* had more queued when it was last served */
@@ -107,8 +107,8 @@ static inline bool session_has_no_next(const struct session *session)
 
 static inline uint32_t session_in_flight(const struct session *session)
 {
-	return session->flying[TICKET_FREE] + session->flying[TICKET_SHARED] +
-	       session->flying[TICKET_BARRIER] - session->placeless;
+	return session->in_flight[TICKET_FREE] + session->in_flight[TICKET_SHARED] +
+	       session->in_flight[TICKET_BARRIER] - session->placeless;
 }
 
 /* Nothing queued, in flight, tunnelled or about to be served. */
@@ -116,7 +116,7 @@ static inline bool session_is_empty(const struct session *session)
 {
 	return session->flight == NULL && session->head[QUEUE_LANE_HIGH] == NULL &&
 	       session->head[QUEUE_LANE_NORMAL] == NULL && session->head[SESSION_CLAIMS] == NULL &&
-	       !session->lined;
+	       !session->runnable;
 }
 
 /* Would the next one of an empty session find anything that a new one had not? Its connection, or
@@ -135,9 +135,9 @@ static inline bool session_order_lets(const struct session *session, const struc
 	case TICKET_FREE:
 		return true;
 	case TICKET_SHARED:
-		return session->flying[TICKET_BARRIER] == 0;
+		return session->in_flight[TICKET_BARRIER] == 0;
 	case TICKET_BARRIER:
-		return session->flying[TICKET_BARRIER] + session->flying[TICKET_SHARED] == 0;
+		return session->in_flight[TICKET_BARRIER] + session->in_flight[TICKET_SHARED] == 0;
 	}
 	return false;
 }

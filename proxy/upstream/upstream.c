@@ -152,7 +152,7 @@ struct server *upstream_server_of(const struct upstream *upstream, const struct 
 	return NULL;
 }
 
-static bool is_left_out(struct server *server, uint64_t now_ms)
+static bool is_ejected(struct server *server, uint64_t now_ms)
 {
 	/* relaxed: a hint; a request more or less to a failing server harms nothing */
 	uint64_t until = atomic_load_explicit(&server->state->out_until_ms, memory_order_relaxed);
@@ -163,7 +163,7 @@ static bool is_left_out(struct server *server, uint64_t now_ms)
 
 bool server_may_serve(struct server *server, uint64_t now_ms)
 {
-	return server->upstream->server_count == 1 || !is_left_out(server, now_ms);
+	return server->upstream->server_count == 1 || !is_ejected(server, now_ms);
 }
 
 enum server_mode server_mode(const struct server *server)
@@ -197,7 +197,7 @@ static bool may_be_asked(struct server *server, uint64_t tried, bool all, uint64
 	if (bound > 0 &&
 		atomic_load_explicit(&server->state->in_flight, memory_order_relaxed) >= bound)
 		return false;
-	return all || !is_left_out(server, now_ms);
+	return all || !is_ejected(server, now_ms);
 }
 
 bool upstream_has_another(const struct upstream *upstream, uint64_t others, uint64_t now_ms)
@@ -434,7 +434,7 @@ void server_failed(struct server *server, const char *why, uint64_t now_ms)
 	unsigned fails =
 		atomic_fetch_add_explicit(&server->state->fails, 1, memory_order_relaxed) + 1;
 
-	if (conf->max_fails == 0 || fails < conf->max_fails || is_left_out(server, now_ms))
+	if (conf->max_fails == 0 || fails < conf->max_fails || is_ejected(server, now_ms))
 		return;
 	uint64_t until = atomic_load_explicit(&server->state->out_until_ms, memory_order_relaxed);
 	uint64_t interval = atomic_load_explicit(&server->state->interval_ms, memory_order_relaxed);

@@ -18,6 +18,6 @@ void node_note_failure(struct node *node)
 {
 	/* acquire: pairs with the release in failure_lines.c, on_timer: the message has been run,
 	 * and may be posted again */
-	if (!atomic_exchange_explicit(&node->failures.is_told, true, memory_order_acquire))
+	if (!atomic_exchange_explicit(&node->failures.is_reported, true, memory_order_acquire))
 		message_post(&node->loop, &node->failures.message);
 }

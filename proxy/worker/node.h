@@ -25,8 +25,8 @@ struct worker;
 /* That a server's failure had no line in the log: the main thread counts them after a while
  * (daemon/failure_lines.h). */
 struct failure_note {
-	struct message message; /* to the main thread */
-	atomic_bool is_told;    /* a look is due, or will be by the message */
+	struct message message;  /* to the main thread */
+	atomic_bool is_reported; /* a look is due, or will be by the message */
 };
 
 /* Descriptors that idle connections to servers hold (site/spare.h). */

@@ -59,7 +59,7 @@ static void a_failure_sets_the_timer(void **state)
 	assert_false(is_set(stage)); /* on the main thread */
 	main_turn(stage);
 	assert_true(is_set(stage));
-	assert_true(relay->node.failures.is_told);
+	assert_true(relay->node.failures.is_reported);
 	failure_lines_end(relay);
 	stage_end(stage);
 }
@@ -75,21 +75,21 @@ static void it_looks_until_nothing_is_left(void **state)
 
 	(void)state;
 	assert_true(failure_lines_begin(relay));
-	relay->node.failures.is_told = true;
+	relay->node.failures.is_reported = true;
 	fail_times(first, 3, now_ms - 20000);
 	fail_times(second, 3, now_ms); /* not old enough */
 	event_active(relay->failure_lines.timer, EV_TIMEOUT, 0);
 	main_turn(stage);
 	assert_has(lines.text, "upstream u: server 127.0.0.1:2: 2 more failures");
 	assert_lacks(lines.text, "upstream v");
-	assert_true(relay->node.failures.is_told);
+	assert_true(relay->node.failures.is_reported);
 	main_turn(stage);
 	assert_true(is_set(stage));
 	server_take_unlogged(second, UINT64_MAX);
 	event_active(relay->failure_lines.timer, EV_TIMEOUT, 0);
 	main_turn(stage);
 	main_turn(stage);
-	assert_false(relay->node.failures.is_told);
+	assert_false(relay->node.failures.is_reported);
 	failure_lines_end(relay);
 	stage_end(stage);
 }

@@ -62,7 +62,7 @@ static void a_valid_one_is_passed_on(void **state)
 		assert_int_equal(x->trace, TRACE_GIVEN);
 		assert_memory_equal(x->text.traceparent, GOOD, HTTP_TRACEPARENT_BYTES);
 		assert_string_equal(line_of(x), "");
-		assert_int_equal(trace_left_out(x), 0);
+		assert_int_equal(trace_omitted(x), 0);
 	}
 }
 
@@ -75,7 +75,7 @@ static void off_looks_at_nothing(void **state)
 		const struct exchange *x = ask(CONF_TRACEPARENT_OFF, all[i]);
 		assert_int_equal(x->trace, TRACE_NONE);
 		assert_string_equal(line_of(x), "");
-		assert_int_equal(trace_left_out(x), 0);
+		assert_int_equal(trace_omitted(x), 0);
 	}
 }
 
@@ -84,10 +84,10 @@ static void without_one_it_is_begun_in_that_mode_only(void **state)
 	(void)state;
 	const struct exchange *x = ask(CONF_TRACEPARENT_PASS, "tracestate: x=1\n");
 	assert_int_equal(x->trace, TRACE_NONE);
-	assert_int_equal(trace_left_out(x), 0);
+	assert_int_equal(trace_omitted(x), 0);
 	x = ask(CONF_TRACEPARENT_BEGIN, "tracestate: x=1\n");
 	assert_int_equal(x->trace, TRACE_BEGUN);
-	assert_int_equal(trace_left_out(x), both);
+	assert_int_equal(trace_omitted(x), both);
 }
 
 static void an_invalid_or_doubtful_one_goes_with_its_state(void **state)
@@ -103,11 +103,11 @@ static void an_invalid_or_doubtful_one_goes_with_its_state(void **state)
 		if (x->trace != TRACE_DROPPED)
 			fail_msg("%s: %d", wrong[i], x->trace);
 		assert_string_equal(line_of(x), "");
-		assert_int_equal(trace_left_out(x), both);
+		assert_int_equal(trace_omitted(x), both);
 		x = ask(CONF_TRACEPARENT_BEGIN, wrong[i]);
 		if (x->trace != TRACE_BEGUN)
 			fail_msg("%s: %d", wrong[i], x->trace);
-		assert_int_equal(trace_left_out(x), both);
+		assert_int_equal(trace_omitted(x), both);
 	}
 }
 

@@ -18,12 +18,12 @@ struct waits {
 };
 
 /* The job in flight that is complete first. */
-static unsigned first_due(struct job **flying, unsigned count)
+static unsigned first_due(struct job **in_flight, unsigned count)
 {
 	unsigned first = 0;
 
 	for (unsigned i = 1; i < count; i++) {
-		if (flying[i]->due_ns < flying[first]->due_ns)
+		if (in_flight[i]->due_ns < in_flight[first]->due_ns)
 			first = i;
 	}
 	return first;
@@ -33,7 +33,7 @@ static void simulate(const struct crowd *crowd, bool in_turns, struct waits *wai
 {
 	unsigned crowding = crowd->clients * crowd->each, jobs = crowding + crowd->singles;
 	struct job *job = test_calloc(jobs, sizeof(*job)), *next;
-	struct job **flying = test_calloc(crowd->places, sizeof(*flying));
+	struct job **in_flight = test_calloc(crowd->places, sizeof(*in_flight));
 	unsigned count = 0, entered = 0;
 	struct world world;
 	double sum = 0, crowd_sum = 0;
@@ -57,20 +57,20 @@ static void simulate(const struct crowd *crowd, bool in_turns, struct waits *wai
 				entered, 'r');
 			if (world_enter(&world, &job[entered]) == QUEUE_GO) {
 				job[entered].due_ns = world.now_ns + LATENCY_NS;
-				flying[count++] = &job[entered];
+				in_flight[count++] = &job[entered];
 			}
 		}
 		while (count > 0) {
-			unsigned first = first_due(flying, count);
-			if (flying[first]->due_ns > until)
+			unsigned first = first_due(in_flight, count);
+			if (in_flight[first]->due_ns > until)
 				break;
-			next = flying[first];
-			flying[first] = flying[--count];
+			next = in_flight[first];
+			in_flight[first] = in_flight[--count];
 			world.now_ns = next->due_ns;
 			world_done(&world, next);
 			while ((next = world_next(&world)) != NULL) {
 				next->due_ns = world.now_ns + LATENCY_NS;
-				flying[count++] = next;
+				in_flight[count++] = next;
 				assert_true(count <= crowd->places);
 			}
 		}
@@ -88,7 +88,7 @@ static void simulate(const struct crowd *crowd, bool in_turns, struct waits *wai
 	waits->mean_ms = sum / crowd->singles;
 	waits->crowd_ms = crowd_sum / crowding;
 	world_close(&world);
-	test_free(flying);
+	test_free(in_flight);
 	test_free(job);
 }
 

@@ -149,27 +149,27 @@ static void tunnels_hear_that_their_session_ends(void **state)
 static void tunnels_hear_it_before_what_they_queue_is_refused(void **state)
 {
 	struct world world;
-	struct job tunnel, flying, waiting;
+	struct job tunnel, in_flight, waiting;
 
 	(void)state;
 	world_open(&world, QUEUE_STRICT);
 	job_init(&tunnel, 1, 0, 'r');
-	job_init(&flying, 1, 1, 'w');
+	job_init(&in_flight, 1, 1, 'w');
 	job_init(&waiting, 1, 2, 'w');
 	world_enter(&world, &tunnel);
 	tunnel.ticket.hears_end = true;
 	queue_detach(world.queue, &tunnel.ticket, world.now_ns);
-	world_enter(&world, &flying);
+	world_enter(&world, &in_flight);
 	world_enter(&world, &waiting);
 	queue_close_session(world.queue, key_of(1), SESSION_CLOSING, world.now_ns);
 	/* What is under way to it becomes sterner, and is not sent twice. */
 	queue_close_session(world.queue, key_of(1), SESSION_ABORTED, world.now_ns);
 	world_expect(&world, &tunnel, QUEUE_ABORTED);
 	world_expect(&world, &waiting, QUEUE_CLOSED);
-	world_expect(&world, &flying, QUEUE_ABORTED);
+	world_expect(&world, &in_flight, QUEUE_ABORTED);
 	world_expect_none(&world);
 	world_done(&world, &tunnel);
-	world_done(&world, &flying);
+	world_done(&world, &in_flight);
 	world_close(&world);
 }
 
@@ -269,14 +269,14 @@ static void every_transition(void **state)
 		for (unsigned to = 1; to < 4; to++) {
 			enum session_state sterner = states[from > to ? from : to], found;
 			struct world world;
-			struct job flying, waiting, late;
+			struct job in_flight, waiting, late;
 			struct queue_counts counts;
 
 			world_open(&world, QUEUE_STRICT);
-			job_init(&flying, 1, 0, 'w');
+			job_init(&in_flight, 1, 0, 'w');
 			job_init(&waiting, 1, 1, 'w');
 			job_init(&late, 1, 2, 'w');
-			assert_int_equal(world_enter(&world, &flying), QUEUE_GO);
+			assert_int_equal(world_enter(&world, &in_flight), QUEUE_GO);
 			assert_int_equal(world_enter(&world, &waiting), QUEUE_WAIT);
 			if (from > 0)
 				queue_close_session(
@@ -296,9 +296,9 @@ static void every_transition(void **state)
 			else if (sterner == SESSION_ABORTED)
 				world_expect(&world, &waiting, QUEUE_ABORTED);
 			if (sterner == SESSION_ABORTED)
-				world_expect(&world, &flying, QUEUE_ABORTED);
+				world_expect(&world, &in_flight, QUEUE_ABORTED);
 			world_expect_none(&world);
-			world_done(&world, &flying);
+			world_done(&world, &in_flight);
 			if (sterner == SESSION_DRAINING) {
 				world_expect(&world, &waiting, QUEUE_GO);
 				world_done(&world, &waiting);

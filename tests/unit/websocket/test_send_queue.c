@@ -108,7 +108,7 @@ struct entry {
 	unsigned number;
 	enum send_lane lane;
 	enum send_result result;
-	bool is_told;
+	bool is_reported;
 };
 
 /* The same queue as two arrays of numbers. */
@@ -131,8 +131,8 @@ static void tell(struct send_report *report, enum send_result result)
 {
 	struct entry *entry = (struct entry *)report;
 
-	assert_false(entry->is_told);
-	entry->is_told = true;
+	assert_false(entry->is_reported);
+	entry->is_reported = true;
 	entry->result = result;
 	if (result == SEND_WRITTEN)
 		oracle.written[oracle.written_count++] = entry->number;
@@ -213,7 +213,7 @@ static void take_some(struct send_queue *queue, struct random *random)
 	}
 	send_queue_took(queue, oracle.burst, takes);
 	for (unsigned i = before; i < oracle.written_count; i++)
-		assert_true(oracle.entries[oracle.written[i]].is_told);
+		assert_true(oracle.entries[oracle.written[i]].is_reported);
 }
 
 static void drop_one(struct send_queue *queue)
@@ -224,7 +224,7 @@ static void drop_one(struct send_queue *queue)
 	if (!has)
 		return;
 	unsigned number = oracle.lanes[SEND_NORMAL][oracle.first[SEND_NORMAL]++];
-	assert_true(oracle.entries[number].is_told);
+	assert_true(oracle.entries[number].is_reported);
 	assert_int_equal(oracle.entries[number].result, SEND_DROPPED);
 }
 
@@ -273,7 +273,7 @@ static void live(struct random *random)
 	assert_int_equal(queue.messages, was_within);
 	send_queue_end(&queue);
 	for (unsigned i = 0; i < oracle.made; i++)
-		assert_true(oracle.entries[i].is_told);
+		assert_true(oracle.entries[i].is_reported);
 	assert_int_equal(held(&budget), 0);
 }
 

@@ -102,7 +102,7 @@ static void of_many_failures_the_main_thread_hears_once(void **state)
 	begin(&world);
 	for (unsigned i = 0; i < 5; i++)
 		node_note_failure(&world.node);
-	assert_true(world.node.failures.is_told);
+	assert_true(world.node.failures.is_reported);
 	turn(&world.node.loop);
 	assert_int_equal(world.failures, 1);
 	node_note_failure(&world.node); /* until it has looked */
@@ -110,7 +110,7 @@ static void of_many_failures_the_main_thread_hears_once(void **state)
 	loop_wake(&world.node.loop);
 	turn(&world.node.loop);
 	assert_int_equal(world.failures, 1);
-	atomic_store(&world.node.failures.is_told, false);
+	atomic_store(&world.node.failures.is_reported, false);
 	node_note_failure(&world.node);
 	turn(&world.node.loop);
 	assert_int_equal(world.failures, 2);
