@@ -392,6 +392,23 @@ struct throttle_counters {
 int throttle_table_counters(
 	const struct throttle_table *table, uint32_t limit, struct throttle_counters *counters);
 
+/* ---- periods of the calendar, for those who count elsewhere by the same
+ * --------------------------
+ */
+
+/* A time zone. Immutable: any thread may ask. */
+struct throttle_zone;
+
+/* The IANA zone of this name; "" and "UTC" need no file. NULL with errno: EINVAL (not a name),
+ * ENOENT (no such zone), EBADMSG (its file is not one), ENOMEM. */
+struct throttle_zone *throttle_zone_open(const char *name);
+void throttle_zone_close(struct throttle_zone *zone); /* NULL is ignored */
+
+/* The period that `time_s` is in, [*begin_s, *end_s): seconds since 1970, as calendar limits have
+ * it. */
+void throttle_zone_period(const struct throttle_zone *zone, enum throttle_period period,
+	int64_t time_s, int64_t *begin_s, int64_t *end_s);
+
 #pragma GCC visibility pop
 
 #ifdef __cplusplus

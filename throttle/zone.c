@@ -275,3 +275,37 @@ void zone_period(const struct zone *zone, enum throttle_period period, int64_t t
 	*begin = begin_of_day(zone, day);
 	*end = begin_of_day(zone, next);
 }
+
+/* ---- of throttle.h --------------------------------------------------------------------------- */
+
+struct throttle_zone {
+	struct zone *zone;
+};
+
+struct throttle_zone *throttle_zone_open(const char *name)
+{
+	struct throttle_zone *made = malloc(sizeof(*made));
+
+	if (made == NULL)
+		return NULL;
+	made->zone = zone_load(name);
+	if (made->zone == NULL) {
+		free(made);
+		made = NULL;
+	}
+	return made;
+}
+
+void throttle_zone_close(struct throttle_zone *zone)
+{
+	if (zone == NULL)
+		return;
+	zone_free(zone->zone);
+	free(zone);
+}
+
+void throttle_zone_period(const struct throttle_zone *zone, enum throttle_period period,
+	int64_t time_s, int64_t *begin_s, int64_t *end_s)
+{
+	zone_period(zone->zone, period, time_s, begin_s, end_s);
+}
