@@ -58,26 +58,13 @@ static void check_kind(struct build *build, const struct instance *instance)
 {
 	const struct conf_limit *limit = instance->object;
 
-	if (limit->algorithm == CONF_LIMIT_CONCURRENCY)
-		refuse_key(build, instance, "concurrency", "it is not supported", "a rate");
-	if (limit->algorithm == CONF_LIMIT_GCRA)
-		refuse_key(build, instance, "algorithm", "gcra is not supported", "ring");
-	if (limit->algorithm == CONF_LIMIT_CALENDAR)
-		refuse_key(build, instance, "rate", "a period of the calendar is not supported",
-			"a period such as 24h");
-	else if (limit->unit == CONF_UNIT_BYTES)
-		refuse_key(build, instance, "rate", "bytes are not supported", "requests");
-	if (limit->count_refused)
-		refuse_key(build, instance, "count_refused", "it is not supported", "off");
-	if (limit->ban_count > 0)
-		refuse_key(build, instance, "ban", "it is not supported", "off");
 	if (limit->precision == CONF_PRECISION_EXACT ? limit->amount > MOST_SLOTS
 						     : limit->precision > MOST_SLOTS)
 		refuse_key(build, instance, "precision", "the store remembers at most 255 times",
 			"at most that, or auto");
-	if (limit->algorithm != CONF_LIMIT_RING && limit->store_down == CONF_STORE_DOWN_LOCAL)
+	if (!conf_limit_is_plain(limit) && limit->store_down == CONF_STORE_DOWN_LOCAL)
 		refuse_key(build, instance, "store_down",
-			"local divides only limits by a trailing window", "refuse or admit");
+			"local divides only requests by a trailing window", "refuse or admit");
 	if (limit->was)
 		refuse_key(build, instance, "was",
 			"what the store has counted stays under the name", "none");

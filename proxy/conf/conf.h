@@ -221,6 +221,14 @@ struct conf_limit {
 	uint64_t ban_per_ns, ban_for_ns;
 };
 
+/* Requests and their costs over a sliding window, of which no refusal leaves a trace: what leases
+ * and shares of a fleet can count. */
+static inline bool conf_limit_is_plain(const struct conf_limit *limit)
+{
+	return limit->algorithm == CONF_LIMIT_RING && limit->unit == CONF_UNIT_REQUESTS &&
+	       !limit->count_refused && limit->ban_count == 0;
+}
+
 enum conf_lane { CONF_LANE_NORMAL, CONF_LANE_HIGH };
 
 /* What callers get whose key has no plan. */

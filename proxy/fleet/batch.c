@@ -6,12 +6,18 @@
 #include <stdlib.h>
 #include <string.h>
 
-const struct batch_function batch_judge = {"sluice_judge_2", ":2", ":2"};
-const struct batch_function batch_lease = {"sluice_lease_1", ":lease", ""};
+const struct batch_function batch_judge = {"sluice_judge_3", ":2", ":2", {"", "g", "c", "n"}, true};
+const struct batch_function batch_lease = {"sluice_lease_1", ":lease", "", {"", "", "", ""}, false};
 
-enum { RULE_SHADOW = 1, RULE_WAITS = 2 };
+enum { RULE_SHADOW = 1, RULE_WAITS = 2, RULE_COUNTS = 4, RULE_BANS = 8, RULE_KIND = 16 };
 
-enum { ASK = 1, GIVE = 2, CHARGE = 3, LOOK = 4 };
+enum { ASK = 1, GIVE = 2, CHARGE = 3, LOOK = 4, HOLD = 5 };
+
+/* Of a rule: flags, quota, four times, how long it bans. */
+enum { RULE_WORDS_MOST = 7 };
+
+/* What batch_function.slot says of what was not charged. */
+enum { SLOT_UNFIT = -1, SLOT_BANNED = -2 };
 
 /* ---- texts ----------------------------------------------------------------------------------- */
 
@@ -76,7 +82,7 @@ void batch_begin(struct batch *batch, const struct batch_function *function, con
 	batch->keys.len = batch->words.len = batch->all.len = 0;
 	batch->key_count = batch->word_count = batch->rule_count = 0;
 	batch->failed = false;
-	batch->known_epoch = 0;
+	batch->known_epoch = batch->holder = batch->lease_us = 0;
 	memset(batch->places, 0, sizeof(batch->places));
 }
 
@@ -90,32 +96,37 @@ void batch_free(struct batch *batch)
 
 bool batch_has_room(const struct batch *batch, unsigned limits)
 {
-	return batch->key_count + limits < BATCH_KEYS_MOST &&
-	       batch->rule_count + limits < BATCH_RULES_MOST;
+	/* each may have another of its ban */
+	return batch->key_count + 2 * limits < BATCH_KEYS_MOST &&
+	       batch->rule_count + 2 * limits < BATCH_RULES_MOST;
 }
 
 /* The caller is written in braces, so that all of its limits are in one slot of a Redis Cluster. */
-static bool add_key(struct batch *batch, const struct batch_charge *charge)
+static bool add_key(struct batch *batch, const struct batch_charge *charge, const char *kind)
 {
 	const char *suffix = batch->function->suffix;
-	size_t len = strlen(batch->prefix) + 34 + strlen(charge->limit) + strlen(suffix);
+	size_t len =
+		strlen(batch->prefix) + 34 + strlen(charge->limit) + strlen(suffix) + strlen(kind);
 	char *at = make_room(batch, &batch->keys, len + 64);
 
 	if (!at)
 		return false;
+	batch->has_ban[batch->key_count] = false;
 	batch->key_at[batch->key_count++] = (uint32_t)batch->keys.len;
-	batch->keys.len += (size_t)sprintf(at, "$%zu\r\n%s{%016" PRIx64 "%016" PRIx64 "}%s%s\r\n",
-		len, batch->prefix, charge->caller.hi, charge->caller.lo, charge->limit, suffix);
+	batch->keys.len += (size_t)sprintf(at, "$%zu\r\n%s{%016" PRIx64 "%016" PRIx64 "}%s%s%s\r\n",
+		len, batch->prefix, charge->caller.hi, charge->caller.lo, charge->limit, suffix,
+		kind);
 	return true;
 }
 
-/* Its number, from 2 on: 1 is the epoch's. 0 without memory. */
+/* Its number, from 2 on: 1 is the epoch's. 0 without memory. That of a new caller's refusals, if it
+ * may be banned, is the next. */
 static uint32_t key_number(struct batch *batch, const struct batch_charge *charge)
 {
 	size_t place = (charge->caller.lo >> 4 ^ (unsigned char)charge->limit[0]) % BATCH_PLACES;
 	size_t begin = batch->keys.len;
 
-	if (!add_key(batch, charge))
+	if (!add_key(batch, charge, batch->function->kinds[charge->rule->kind]))
 		return 0;
 	size_t len = batch->keys.len - begin;
 	for (; batch->places[place] != 0; place = (place + 1) % BATCH_PLACES) {
@@ -129,29 +140,40 @@ static uint32_t key_number(struct batch *batch, const struct batch_charge *charg
 			return other + 2;
 		}
 	}
+	uint32_t number = batch->key_count + 1;
 	batch->places[place] = (uint16_t)batch->key_count;
-	return batch->key_count + 1;
+	batch->has_ban[number - 2] = charge->rule->ban_count > 0 && add_key(batch, charge, "b");
+	return number;
 }
 
+/* That of a ban's refusals is the next. */
 static uint32_t rule_number(struct batch *batch, const struct rule *rule)
 {
 	uint32_t i = 0;
 
-	while (i < batch->rule_count && (batch->rules[i].quota != rule->quota ||
-						batch->rules[i].window_us != rule->window_us ||
-						batch->rules[i].quantum_us != rule->quantum_us ||
-						batch->rules[i].shadow != rule->shadow ||
-						batch->rules[i].waits != rule->waits))
-		i++;
-	if (i == batch->rule_count)
+	while (i < batch->rule_count && !rule_is_same(&batch->rules[i], rule))
+		i += 1 + (batch->rules[i].ban_count > 0);
+	if (i == batch->rule_count) {
 		batch->rules[batch->rule_count++] = *rule;
+		if (rule->ban_count > 0)
+			batch->rules[batch->rule_count++] = rule_of_ban(rule);
+	}
 	return i + 1;
 }
 
+/* A caller that this batch knows from before a reload by a rule without a ban is not banned by this
+ * batch. */
 static void put_caller(struct batch *batch, const struct batch_charge *charge)
 {
-	put_word(batch, key_number(batch, charge));
-	put_word(batch, rule_number(batch, charge->rule));
+	uint32_t number = key_number(batch, charge);
+	struct rule rule = *charge->rule;
+
+	if (number == 0 || !batch->has_ban[number - 2]) {
+		rule.ban_count = 0;
+		rule.ban_per_us = rule.ban_for_us = 0;
+	}
+	put_word(batch, number);
+	put_word(batch, rule_number(batch, &rule));
 }
 
 /* ---- operations ------------------------------------------------------------------------------ */
@@ -181,6 +203,15 @@ void batch_charge(struct batch *batch, const struct batch_charge *charge)
 	put_word(batch, CHARGE);
 	put_caller(batch, charge);
 	put_word(batch, charge->cost);
+}
+
+void batch_hold(
+	struct batch *batch, const struct batch_charge *charge, uint64_t held, bool is_settled)
+{
+	put_word(batch, HOLD);
+	put_caller(batch, charge);
+	put_word(batch, held);
+	put_word(batch, is_settled);
 }
 
 void batch_ask_lease(struct batch *batch, const struct batch_charge *charges,
@@ -215,25 +246,79 @@ void batch_know(struct batch *batch, uint64_t epoch)
 	batch->known_epoch = epoch;
 }
 
+void batch_hold_as(struct batch *batch, uint64_t holder, uint64_t lease_us)
+{
+	batch->holder = holder;
+	batch->lease_us = lease_us;
+}
+
+/* One rule as lease.lua reads it: in `words`. Returns how many. */
+static unsigned plain_rule_words(const struct rule *rule, uint64_t *words)
+{
+	words[0] = rule->quota;
+	words[1] = rule->window_us;
+	words[2] = rule->quantum_us;
+	words[3] = rule->shadow;
+	return 4;
+}
+
+/* The same as judge.lua does. */
+static unsigned rule_words(const struct rule *rule, uint64_t *words)
+{
+	unsigned count = 0;
+
+	words[count++] = (rule->shadow ? RULE_SHADOW : 0u) + (rule->waits ? RULE_WAITS : 0u) +
+			 (rule->counts_refused ? RULE_COUNTS : 0u) +
+			 (rule->ban_count > 0 ? RULE_BANS : 0u) + RULE_KIND * (unsigned)rule->kind;
+	words[count++] = rule->quota;
+	switch (rule->kind) {
+	case RULE_GCRA:
+	case RULE_RING:
+		words[count++] = rule->window_us;
+		words[count++] = rule->kind == RULE_RING ? rule->quantum_us : rule->burst;
+		break;
+	case RULE_CALENDAR:
+		for (int i = 0; i < RULE_EDGES; i++)
+			words[count++] = rule->edges[i];
+		break;
+	case RULE_HOLDERS:
+		break;
+	}
+	if (rule->ban_count > 0)
+		words[count++] = rule->ban_for_us;
+	return count;
+}
+
+enum { RULES_BYTES = INTEGERS_MOST_BYTES * (3 + RULE_WORDS_MOST * BATCH_RULES_MOST) };
+
+/* All numbers, of which the operations follow, are counted in the head. */
 static size_t write_rules(const struct batch *batch, uint8_t *out)
 {
-	size_t len = integers_head(out, 1 + 4 * batch->rule_count + batch->word_count);
+	size_t len = 0, head;
+	uint8_t rules[RULES_BYTES];
+	uint32_t count = batch->function->has_kinds ? 3 : 1;
 
-	len += integers_put(out + len, batch->rule_count);
-	for (uint32_t i = 0; i < batch->rule_count; i++) {
-		const struct rule *rule = &batch->rules[i];
-		len += integers_put(out + len, rule->quota);
-		len += integers_put(out + len, rule->window_us);
-		len += integers_put(out + len, rule->quantum_us);
-		len += integers_put(out + len,
-			(rule->shadow ? RULE_SHADOW : 0u) + (rule->waits ? RULE_WAITS : 0u));
+	if (batch->function->has_kinds) {
+		len += integers_put(rules, batch->holder);
+		len += integers_put(rules + len, batch->lease_us);
 	}
-	return len;
+	len += integers_put(rules + len, batch->rule_count);
+	for (uint32_t i = 0; i < batch->rule_count; i++) {
+		uint64_t words[RULE_WORDS_MOST];
+		unsigned n = batch->function->has_kinds ? rule_words(&batch->rules[i], words)
+							: plain_rule_words(&batch->rules[i], words);
+		for (unsigned k = 0; k < n; k++)
+			len += integers_put(rules + len, words[k]);
+		count += n;
+	}
+	head = integers_head(out, count + batch->word_count);
+	memcpy(out + head, rules, len);
+	return head + len;
 }
 
 bool batch_compose(struct batch *batch, const char **command, size_t *len)
 {
-	uint8_t rules[INTEGERS_HEAD_BYTES + INTEGERS_MOST_BYTES * (1 + 4 * BATCH_RULES_MOST)];
+	uint8_t rules[INTEGERS_HEAD_BYTES + RULES_BYTES];
 	size_t rules_len = write_rules(batch, rules);
 	struct batch_text *all = &batch->all;
 	char count[24];
@@ -275,7 +360,10 @@ bool answer_verdict(
 	*admitted = integers_next(&answer->numbers) == 1;
 	for (unsigned i = 0; i < count; i++) {
 		limits[i].used = (uint64_t)integers_next(&answer->numbers);
-		limits[i].slot = (uint64_t)integers_next(&answer->numbers);
+		int64_t slot = integers_next(&answer->numbers);
+		limits[i].fits = slot >= 0;
+		limits[i].is_banned = slot == SLOT_BANNED;
+		limits[i].slot = slot > 0 ? (uint64_t)slot : 0;
 		limits[i].time_us = integers_next(&answer->numbers);
 	}
 	return !answer->numbers.wrong;

@@ -27,11 +27,14 @@ struct batch_text {
 	size_t len, size;
 };
 
-/* A function of the store. What they keep of a caller is not the same, nor under the same key. */
+/* A function of the store, and the number of what it keeps, which is not always its own: sluice_2
+ * kept windows as sluice_3 does, so nodes of both releases count together. */
 struct batch_function {
 	const char *name;
-	const char *suffix; /* of its callers' keys */
-	const char *epoch;  /* the same of the key of its epoch */
+	const char *suffix;   /* of its callers' keys */
+	const char *epoch;    /* the same of the key of its epoch */
+	const char *kinds[4]; /* more of the suffix, by enum rule_kind */
+	bool has_kinds;       /* else all rules are rings that do not ban */
 };
 
 extern const struct batch_function batch_judge, batch_lease; /* judge.lua, lease.lua */
@@ -46,7 +49,8 @@ struct batch {
 	uint32_t key_at[BATCH_KEYS_MOST]; /* where each begins */
 	uint16_t places[BATCH_PLACES];    /* numbers of keys by their hash; 0: free */
 	struct rule rules[BATCH_RULES_MOST];
-	uint64_t known_epoch;
+	bool has_ban[BATCH_KEYS_MOST]; /* the next key is of the caller's refusals */
+	uint64_t known_epoch, holder, lease_us;
 	bool failed; /* memory ran out */
 };
 
@@ -79,6 +83,13 @@ void batch_give(
 	struct batch *batch, const struct batch_charge *charge, uint64_t slot, uint64_t epoch);
 /* Charges `charge->cost`, whether it fits or not. */
 void batch_charge(struct batch *batch, const struct batch_charge *charge);
+/* Says that the holder holds so many of the caller's, before this batch's next operation on it;
+ * `is_settled`: it waits for no answer about more. */
+void batch_hold(
+	struct batch *batch, const struct batch_charge *charge, uint64_t held, bool is_settled);
+/* Who holds what is in flight (holders.lua), a number below 2^53, and for how long without a
+ * renewal, microseconds. */
+void batch_hold_as(struct batch *batch, uint64_t holder, uint64_t lease_us);
 
 /* ---- of lease.lua ---- */
 
@@ -118,6 +129,7 @@ struct answer_limit {
 	uint64_t used;   /* with this charge, if it was taken */
 	uint64_t slot;   /* 0: nothing was charged */
 	int64_t time_us; /* judge.lua: until it fits (-1: never), something or all is free */
+	bool fits, is_banned;
 };
 
 /* False when the bytes are no answer. */

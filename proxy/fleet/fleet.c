@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/container.h"
+#include "fleet/exact.h"
 #include "fleet/fleet_part.h"
 #include "fleet/ladder.h"
 #include "fleet/own.h"
@@ -21,6 +22,10 @@
 
 /* Callers with a lease at a time; memory is taken as they come. */
 #define HANDS 131072
+
+/* Bytes that have passed are charged so many at once, or this part of their quota if it is less. */
+#define BYTES_AT_ONCE (UINT64_C(64) << 10)
+#define BYTES_PART    64
 
 struct fleet {
 	struct authority authority;
@@ -53,13 +58,23 @@ struct own_limits {
 	bool has_reserve;
 };
 
+/* What the store is to know of it. False without memory. */
+static bool describe(
+	struct fleet_worker *fleet, struct account_charge *charge, const struct conf_limit *limit)
+{
+	charge->rule = rule_of(limit);
+	charge->limit = fleet_name_of(fleet, limit->name);
+	if (charge->rule.kind == RULE_CALENDAR)
+		charge->rule.edges = period_edges(&fleet->periods, limit, fleet_store_us(fleet));
+	return charge->limit && (charge->rule.edges || charge->rule.kind != RULE_CALENDAR);
+}
+
 /* Of the fleet: by its way, or by the node's table with a reserve. */
 static void open_shared(struct account *account, struct account_charge *charge,
 	const struct conf_limit *limit, const struct throttle_charge *asked, struct own_limits *own)
 {
-	const struct way *way = way_of(limit->fleet_way);
+	const struct way *way = way_for(limit);
 
-	charge->rule = rule_of(limit);
 	charge->way = way;
 	charge->down = ladder_down(account->worker->worker->use->site->conf, limit);
 	/* Until the store has said which epoch it has, local waits too: nothing is known of it. */
@@ -94,8 +109,9 @@ static bool open_charge(struct account *account, const struct gate_identity *ide
 	struct account_charge *charge = &account->charges[i];
 
 	charge->cost = asked->cost;
-	charge->slot = 0;
+	charge->slot = charge->bytes = 0;
 	charge->hand = NULL;
+	charge->hold = NULL;
 	charge->delay_max_ns = limit->delay_max_ms * CLOCK_NS_PER_MS;
 	charge->local = -1;
 	charge->way = charge->here = NULL;
@@ -108,8 +124,7 @@ static bool open_charge(struct account *account, const struct gate_identity *ide
 	own->reserves[own->count] = (struct reserve){0};
 	if (limit->of_fleet) {
 		charge->caller = identity->shared[i];
-		charge->limit = fleet_name_of(account->worker, limit->name);
-		if (!charge->limit)
+		if (!describe(account->worker, charge, limit))
 			return false;
 		open_shared(account, charge, limit, asked, own);
 	}
@@ -164,10 +179,20 @@ static void give_back_here(struct account *account)
 	own_give_back(account);
 }
 
+/* Those that have passed and are not charged yet. */
+static void charge_bytes(struct account *account, struct account_charge *charge)
+{
+	if (charge->bytes > 0)
+		charge->way->add(account, charge, charge->bytes);
+	charge->bytes = 0;
+}
+
+/* But for bytes, which have passed. */
 static void give_all_back(struct account *account)
 {
 	for (unsigned i = 0; i < account->count; i++) {
 		struct account_charge *charge = &account->charges[i];
+		charge_bytes(account, charge);
 		if (charge->way && charge->said != WAY_UNTAKEN)
 			charge->way->give(account, charge, charge->cost);
 		note(account, charge, -charge->noted);
@@ -288,17 +313,9 @@ static enum fleet_function next_function(const struct account *account)
 }
 
 static void ask_judge(
-	struct fleet_batch *filling, struct question *question, const struct account *account)
+	struct fleet_batch *filling, struct question *question, struct account *account)
 {
-	struct batch_charge charges[GATE_LIMITS_MAX];
-	unsigned count = 0;
-
-	for (unsigned i = 0; i < account->count; i++) {
-		const struct account_charge *charge = &account->charges[i];
-		if (account_asks(charge))
-			charges[count++] = account_batch_charge(charge, charge->cost);
-	}
-	batch_ask(&filling->batch, charges, count, !account->refused);
+	exact_ask(filling, account);
 	question->next = NULL;
 	*filling->end = question;
 	filling->end = &question->next;
@@ -491,6 +508,7 @@ void fleet_answer(struct fleet_worker *fleet, struct question *first, const char
 		good = good && answer_verdict(&answer, account_shared(question->account), &admitted,
 				       limits);
 		question->account->epoch = good ? answer.epoch : 0;
+		exact_answered(question->account, good ? limits : NULL);
 		if (question->is_open)
 			reply_to(question, good, admitted, limits);
 		else
@@ -505,18 +523,30 @@ static struct account *account_of(const struct gate_receipt *receipt)
 	return (struct account *)(uintptr_t)receipt->account;
 }
 
+static void pass_bytes(struct account *account, struct account_charge *charge, uint64_t bytes)
+{
+	charge->bytes += bytes;
+	if (charge->bytes >= BYTES_AT_ONCE || charge->bytes >= charge->rule.quota / BYTES_PART)
+		charge_bytes(account, charge);
+}
+
 static void charge(struct authority *authority, const struct gate_receipt *receipt, uint64_t bytes)
 {
 	struct account *account = account_of(receipt);
 
 	(void)authority;
 	for (unsigned i = 0; i < account->count; i++) {
-		int local = account->charges[i].local;
-		if (!(receipt->in_bytes >> i & 1) || local < 0)
+		struct account_charge *charge_of_limit = &account->charges[i];
+		int local = charge_of_limit->local;
+		if (!(receipt->in_bytes >> i & 1))
 			continue;
+		if (local < 0) {
+			pass_bytes(account, charge_of_limit, bytes);
+			continue;
+		}
 		throttle_charge(table_of(account->worker), &account->local, (uint32_t)local, bytes,
 			worker_throttle_ns(account->worker->worker));
-		note(account, &account->charges[i], (int64_t)bytes);
+		note(account, charge_of_limit, (int64_t)bytes);
 	}
 }
 
@@ -532,6 +562,14 @@ static void correct(struct account *account, struct account_charge *charge, uint
 		charge->way->add(account, charge, cost - charge->cost);
 }
 
+/* The exchange is over: what is in flight comes back, and its last bytes are charged. */
+static void end_shared(struct account *account, struct account_charge *charge)
+{
+	charge_bytes(account, charge);
+	if (charge->rule.kind == RULE_HOLDERS)
+		charge->way->give(account, charge, charge->cost);
+}
+
 static void settle(
 	struct authority *authority, const struct gate_receipt *receipt, const struct gate_end *end)
 {
@@ -540,9 +578,11 @@ static void settle(
 	uint64_t now_ns = worker_throttle_ns(account->worker->worker);
 
 	(void)authority;
-	for (unsigned i = 0; i < account->count && end->has_cost; i++) {
+	for (unsigned i = 0; i < account->count; i++) {
 		struct account_charge *charge_of_limit = &account->charges[i];
-		if (!(receipt->by_cost >> i & 1))
+		if (charge_of_limit->local < 0)
+			end_shared(account, charge_of_limit);
+		if (!end->has_cost || !(receipt->by_cost >> i & 1))
 			continue;
 		if (charge_of_limit->local < 0) {
 			correct(account, charge_of_limit, end->cost);

@@ -7,15 +7,13 @@
 #include "base/clock.h"
 #include "base/container.h"
 #include "base/log.h"
+#include "fleet/batches.h"
 #include "fleet/fleet.h"
 #include "fleet/ladder.h"
 #include "site/site.h"
 #include "site/site_use.h"
 #include "stats/stats.h"
 #include "worker/worker_clock.h"
-
-/* A store that has not answered for so long is left, and looked for again. */
-enum { SILENCE_MS = 1000 };
 
 /* How often rungs are looked at while some limit is not on the first. */
 enum { LOOK_MS = 100 };
@@ -27,157 +25,28 @@ static const struct conf_fleet *conf_of(const struct fleet_worker *fleet)
 
 /* ---- batches --------------------------------------------------------------------------------- */
 
-static struct fleet_batch *batch_make(enum fleet_function function)
+static void judged(struct fleet_batch *batch, const char *bytes, size_t len)
 {
-	struct fleet_batch *made = calloc(1, sizeof(*made));
-
-	if (!made || function == FLEET_JUDGE)
-		return made;
-	made->parts = calloc(LEASE_PARTS_MOST, sizeof(*made->parts));
-	if (!made->parts) {
-		free(made);
-		made = NULL;
-	}
-	return made;
+	fleet_answer(batch->worker, batch->first, bytes, len);
 }
 
-static struct fleet_batch *batch_new(struct fleet_worker *fleet, enum fleet_function function)
+/* What an answer says of the store: its epoch, and its clock. */
+static void learn(struct fleet_worker *fleet, const struct answer *answer)
 {
-	static const struct batch_function *const functions[] = {
-		[FLEET_JUDGE] = &batch_judge, [FLEET_LEASE] = &batch_lease};
-	struct fleet_batch *made = fleet->spare_batches[function];
-
-	if (made)
-		fleet->spare_batches[function] = made->next;
-	else
-		made = batch_make(function);
-	if (!made)
-		return NULL;
-	made->function = function;
-	made->part_count = 0;
-	made->worker = fleet;
-	made->next = NULL;
-	made->first = NULL;
-	made->end = &made->first;
-	made->call.is_again = false;
-	batch_begin(&made->batch, functions[function], fleet->prefix);
-	return made;
-}
-
-/* Its questions are answered, and it is spare. */
-static void finish(struct fleet_batch *batch, const char *bytes, size_t len)
-{
-	struct fleet_worker *fleet = batch->worker;
-
-	fleet->was_paid = fleet->was_paid && bytes;
-	if (batch->function == FLEET_LEASE)
-		lease_answer(batch, bytes, len);
-	else
-		fleet_answer(fleet, batch->first, bytes, len);
-	batch->next = fleet->spare_batches[batch->function];
-	fleet->spare_batches[batch->function] = batch;
-}
-
-/* While something is in flight, the first of it has its time. */
-static void watch_silence(struct fleet_worker *fleet)
-{
-	uint64_t now_ms = worker_now_ms(fleet->worker), longest_ms = SILENCE_MS;
-
-	if (conf_of(fleet)->store_timeout_ms * 2 > longest_ms)
-		longest_ms = conf_of(fleet)->store_timeout_ms * 2;
-	if (fleet->in_flight)
-		deadline_set(&fleet->silence, fleet->in_flight->sent_ms + longest_ms, now_ms);
-	else
-		deadline_clear(&fleet->silence);
-}
-
-static void on_silence(struct deadline *deadline)
-{
-	struct fleet_worker *fleet = CONTAINER_OF(deadline, struct fleet_worker, silence);
-
-	store_link_drop(&fleet->store, "no answer in time");
-}
-
-static void learn_epoch(struct fleet_worker *fleet, const char *bytes, size_t len)
-{
-	struct answer answer;
-
-	if (!bytes || !answer_begin(&answer, bytes, len))
-		return;
-	members_learn_epoch(fleet_members(fleet->authority), fleet->store_id, answer.epoch);
-	ladder_learn(fleet_ladder(fleet->authority), answer.epoch, answer.now_us,
+	members_learn_epoch(fleet_members(fleet->authority), fleet->store_id, answer->epoch);
+	ladder_learn(fleet_ladder(fleet->authority), answer->epoch, answer->now_us,
 		worker_now_ms(fleet->worker));
 	fleet->knows_epoch = true;
 }
 
+static const struct batches_calls batches_calls = {
+	.answered = {[FLEET_JUDGE] = judged, [FLEET_LEASE] = lease_answer},
+	.learn = learn,
+};
+
 bool fleet_knows_epoch(const struct fleet_worker *fleet)
 {
 	return fleet->knows_epoch;
-}
-
-static void on_answer(struct store_call *call, const char *bytes, size_t len)
-{
-	struct fleet_batch *batch = CONTAINER_OF(call, struct fleet_batch, call);
-	struct fleet_worker *fleet = batch->worker;
-
-	if (batch->function == FLEET_JUDGE)
-		learn_epoch(fleet, bytes, len);
-	struct fleet_batch **at = &fleet->in_flight;
-	while (*at != batch)
-		at = &(*at)->next;
-	*at = batch->next;
-	if (fleet->in_flight_end == &batch->next)
-		fleet->in_flight_end = at;
-	watch_silence(fleet);
-	finish(batch, bytes, len);
-}
-
-static void send_batch(struct fleet_worker *fleet, enum fleet_function function)
-{
-	struct fleet_batch *batch = fleet->filling[function];
-
-	fleet->filling[function] = NULL;
-	batch->call.answered = on_answer;
-	if (function == FLEET_JUDGE)
-		batch_know(&batch->batch,
-			members_epoch(fleet_members(fleet->authority), fleet->store_id));
-	if (!batch_compose(&batch->batch, &batch->call.command, &batch->call.len) ||
-		!store_link_send(&fleet->store, &batch->call)) {
-		finish(batch, NULL, 0);
-		return;
-	}
-	worker_count(fleet->worker, STATS_STORE_CALLS);
-	batch->sent_ms = worker_now_ms(fleet->worker);
-	*fleet->in_flight_end = batch;
-	fleet->in_flight_end = &batch->next;
-	watch_silence(fleet);
-}
-
-static bool has_room(const struct fleet_batch *batch, unsigned limits)
-{
-	return batch_has_room(&batch->batch, limits) &&
-	       (!batch->parts || batch->part_count + limits <= LEASE_PARTS_MOST);
-}
-
-struct fleet_batch *fleet_filling(
-	struct fleet_worker *fleet, enum fleet_function function, unsigned limits)
-{
-	if (fleet->store.state != STORE_READY)
-		return NULL;
-	struct fleet_batch **filling = &fleet->filling[function];
-	if (*filling && !has_room(*filling, limits))
-		send_batch(fleet, function);
-	if (!*filling)
-		*filling = batch_new(fleet, function);
-	return *filling;
-}
-
-bool fleet_can_ask(const struct fleet_worker *fleet)
-{
-	if (fleet->store.state != STORE_READY || fleet->pending >= FLEET_PENDING_MOST)
-		return false;
-	return !fleet->in_flight || worker_now_ms(fleet->worker) - fleet->in_flight->sent_ms <=
-					    conf_of(fleet)->store_timeout_ms;
 }
 
 /* At the end of a round: what it asked leaves in one call. */
@@ -189,7 +58,7 @@ static bool send_all(struct loop_stage *stage)
 	for (int i = 0; fleet && i < FLEET_FUNCTIONS; i++) {
 		if (!fleet->filling[i] || batch_is_empty(&fleet->filling[i]->batch))
 			continue;
-		send_batch(fleet, i);
+		batches_send(fleet, i);
 		has_work = true;
 	}
 	if (fleet)
@@ -226,7 +95,7 @@ static void join(struct fleet_worker *fleet)
 static void tell_epoch(struct fleet_worker *fleet)
 {
 	if (fleet_filling(fleet, FLEET_JUDGE, 0))
-		send_batch(fleet, FLEET_JUDGE);
+		batches_send(fleet, FLEET_JUDGE);
 }
 
 /* ---- what is owed to it ---------------------------------------------------------------------- */
@@ -255,7 +124,7 @@ static void pay_debts(struct joining *joining)
 		fleet_debts(fleet->authority), worker_throttle_ns(fleet->worker), pay_debt, fleet);
 	for (int i = 0; i < FLEET_FUNCTIONS; i++) {
 		if (fleet->filling[i] && !batch_is_empty(&fleet->filling[i]->batch))
-			send_batch(fleet, i);
+			batches_send(fleet, i);
 	}
 }
 
@@ -321,7 +190,7 @@ static void leave_store(struct fleet_worker *fleet)
 {
 	leases_return(&fleet->leases);
 	if (fleet->filling[FLEET_LEASE])
-		send_batch(fleet, FLEET_LEASE);
+		batches_send(fleet, FLEET_LEASE);
 	if (fleet->worker->index == 0) {
 		joining_leave(&fleet->joining);
 		splitting_leave(&fleet->splitting);
@@ -330,12 +199,7 @@ static void leave_store(struct fleet_worker *fleet)
 	if (fleet->store.state != STORE_OFF)
 		store_link_close(&fleet->store);
 	count_link(fleet, false);
-	for (int i = 0; i < FLEET_FUNCTIONS; i++) {
-		struct fleet_batch *filling = fleet->filling[i];
-		fleet->filling[i] = NULL;
-		if (filling)
-			finish(filling, NULL, 0);
-	}
+	batches_drop(fleet);
 	free(fleet->prefix);
 	fleet->prefix = NULL;
 }
@@ -375,12 +239,13 @@ static bool make(struct worker *worker, struct site *site)
 	worker->fleet.own = fleet;
 	fleet->worker = worker;
 	fleet->authority = worker->node->fleet;
-	fleet->in_flight_end = &fleet->in_flight;
+	batches_init(fleet, &batches_calls);
 	worker->fleet.stage.run = send_all;
 	loop_add_stage(&worker->loop, LOOP_WRITE, &worker->fleet.stage);
-	deadline_init(&fleet->silence, worker->loop.base, on_silence);
 	deadline_init(&fleet->look, worker->loop.base, on_look);
 	leases_init(&fleet->leases, fleet, fleet->authority ? fleet_hands(fleet->authority) : NULL);
+	if (!holds_init(&fleet->holds, fleet))
+		return false;
 	joining_init(&fleet->joining, fleet->authority ? fleet_members(fleet->authority) : NULL,
 		&worker->loop, &fleet->store);
 	splitting_init(&fleet->splitting, worker,
@@ -395,12 +260,13 @@ static void end(struct worker *worker)
 {
 	leave_store(worker->fleet.own);
 	loop_finish_turn(&worker->loop); /* replies that are on their way */
-	deadline_end(&worker->fleet.own->silence);
+	batches_end(worker->fleet.own);
 	deadline_end(&worker->fleet.own->look);
 	joining_end(&worker->fleet.own->joining);
 	splitting_end(&worker->fleet.own->splitting);
 	store_link_end(&worker->fleet.own->store);
 	leases_end(&worker->fleet.own->leases);
+	holds_end(&worker->fleet.own->holds);
 }
 
 static void free_part(struct worker *worker)
@@ -409,16 +275,9 @@ static void free_part(struct worker *worker)
 
 	if (!fleet)
 		return;
-	for (int i = 0; i < FLEET_FUNCTIONS; i++) {
-		while (fleet->spare_batches[i]) {
-			struct fleet_batch *batch = fleet->spare_batches[i];
-			fleet->spare_batches[i] = batch->next;
-			batch_free(&batch->batch);
-			free(batch->parts);
-			free(batch);
-		}
-	}
+	batches_clear(fleet);
 	questions_clear(fleet);
+	periods_free(fleet->periods);
 	names_free(fleet->store.names); /* of a worker that never began */
 	free(fleet);
 	worker->fleet.own = NULL;

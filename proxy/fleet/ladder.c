@@ -55,8 +55,7 @@ enum conf_store_down ladder_down(const struct conf *conf, const struct conf_limi
 					    ? limit->store_down
 					    : conf->fleet.store_down;
 
-	if (down == CONF_STORE_DOWN_LOCAL &&
-		(!ladder_has(limit) || limit->algorithm != CONF_LIMIT_RING))
+	if (down == CONF_STORE_DOWN_LOCAL && (!ladder_has(limit) || !conf_limit_is_plain(limit)))
 		return CONF_STORE_DOWN_REFUSE;
 	return down;
 }

@@ -6,7 +6,7 @@
 #include "base/clock.h"
 #include "base/container.h"
 #include "fleet/fleet.h"
-#include "fleet/fleet_part.h"
+#include "fleet/batches.h"
 #include "fleet/question.h"
 #include "stats/stats.h"
 #include "worker/worker_clock.h"

@@ -12,9 +12,12 @@
 #include <stdint.h>
 
 #include "fleet/batch.h"
+#include "fleet/batches.h"
 #include "fleet/hand.h"
+#include "fleet/holds.h"
 #include "fleet/lease.h"
 #include "fleet/members.h"
+#include "fleet/period.h"
 #include "fleet/rule.h"
 #include "fleet/split.h"
 #include "fleet/rung.h"
@@ -33,7 +36,9 @@ struct account_charge {
 	uint64_t slot; /* of the charge at the store; 0: nothing is charged there */
 	uint64_t delay_max_ns;
 	struct hand *hand;        /* of lease: its caller's; NULL: none */
-	uint64_t epoch, taken_ns; /* of lease: slot's */
+	struct hold *hold;        /* of exact, in flight: while asked for, and while slot is set */
+	uint64_t epoch, taken_ns; /* slot's; epoch of lease */
+	uint64_t bytes;           /* that have passed and are not charged yet */
 	int local;                /* of the node's own limits: its place in `local`; else -1 */
 	const struct way *way;    /* of the fleet's limits; else NULL, as of those judged here */
 	const struct way *here;   /* of a limit of the fleet that the node's table judges */
@@ -114,11 +119,17 @@ struct worker;
 
 struct fleet_worker {
 	struct worker *worker;
+	const struct batches_calls *calls;
 	struct authority *authority;
 	struct store_link store;
 	char *prefix;      /* of the store's keys */
 	uint64_t store_id; /* members_store_id */
 	struct fleet_name *names;
+	struct period *periods; /* of calendars */
+	struct holds holds;     /* what is in flight */
+	/* The store's clock less this worker's of the throttles, when it last answered:
+	 * microseconds */
+	int64_t store_ahead_us;
 	struct fleet_batch *filling[FLEET_FUNCTIONS]; /* not sent yet; NULL: none */
 	struct fleet_batch *in_flight, **in_flight_end;
 	struct fleet_batch *spare_batches[FLEET_FUNCTIONS];

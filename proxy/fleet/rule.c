@@ -2,21 +2,69 @@
 
 enum { SLOTS_DEFAULT = 31, SLOTS_MOST = 255 };
 
+static uint64_t us_of(uint64_t ns)
+{
+	return ns / 1000 + (ns % 1000 != 0);
+}
+
+static enum rule_kind kind_of(enum conf_limit_algorithm algorithm)
+{
+	switch (algorithm) {
+	case CONF_LIMIT_GCRA:
+		return RULE_GCRA;
+	case CONF_LIMIT_CALENDAR:
+		return RULE_CALENDAR;
+	case CONF_LIMIT_CONCURRENCY:
+		return RULE_HOLDERS;
+	case CONF_LIMIT_RING:
+	default:
+		return RULE_RING;
+	}
+}
+
+/* So that a window has so many slots. */
+static uint64_t quantum_of(uint64_t quota, uint64_t window_us, uint64_t slots)
+{
+	uint64_t parts = slots > 1 ? slots - 1 : 1;
+
+	return quota > slots ? (window_us + parts - 1) / parts : 1;
+}
+
 struct rule rule_of(const struct conf_limit *limit)
 {
 	uint64_t slots = limit->precision == CONF_PRECISION_EXACT ? SLOTS_MOST
 			 : limit->precision > 0                   ? limit->precision
 								  : SLOTS_DEFAULT;
-	struct rule rule = {
-		.quota = limit->amount,
-		.window_us = limit->per_ns / 1000 + (limit->per_ns % 1000 != 0),
-		.quantum_us = 1,
-		.shadow = limit->shadow,
-	};
+	uint64_t window_us = us_of(limit->per_ns);
 
-	if (limit->amount > slots) {
-		uint64_t parts = slots > 1 ? slots - 1 : 1;
-		rule.quantum_us = (rule.window_us + parts - 1) / parts;
-	}
-	return rule;
+	return (struct rule){
+		.kind = kind_of(limit->algorithm),
+		.shadow = limit->shadow,
+		.counts_refused = limit->count_refused,
+		.ban_count = limit->ban_count,
+		.ban_per_us = us_of(limit->ban_per_ns),
+		.ban_for_us = us_of(limit->ban_for_ns),
+		.quota = limit->amount,
+		.window_us = window_us,
+		.quantum_us = quantum_of(limit->amount, window_us, slots),
+		.burst = limit->burst > 0 ? limit->burst : limit->amount,
+	};
+}
+
+bool rule_is_same(const struct rule *a, const struct rule *b)
+{
+	return a->quota == b->quota && a->window_us == b->window_us &&
+	       a->quantum_us == b->quantum_us && a->kind == b->kind && a->shadow == b->shadow &&
+	       a->waits == b->waits && a->burst == b->burst && a->edges == b->edges &&
+	       a->counts_refused == b->counts_refused && a->ban_count == b->ban_count &&
+	       a->ban_per_us == b->ban_per_us && a->ban_for_us == b->ban_for_us;
+}
+
+struct rule rule_of_ban(const struct rule *rule)
+{
+	return (struct rule){
+		.quota = rule->ban_count,
+		.window_us = rule->ban_per_us,
+		.quantum_us = quantum_of(rule->ban_count, rule->ban_per_us, SLOTS_DEFAULT),
+	};
 }

@@ -1,6 +1,6 @@
 /*
- * A limit as the store's function (judge.lua) takes it: in microseconds, and with the grain in
- * which it remembers times.
+ * A limit as the store's functions (judge.lua, lease.lua) take it: in microseconds, and of a ring
+ * with the grain in which it remembers times.
  */
 #ifndef FLEET_RULE_H
 #define FLEET_RULE_H
@@ -10,15 +10,37 @@
 
 #include "conf/conf.h"
 
+/* By the numbers that judge.lua has. */
+enum rule_kind { RULE_RING, RULE_GCRA, RULE_CALENDAR, RULE_HOLDERS };
+
+#define RULE_EDGES 4
+
 struct rule {
+	enum rule_kind kind;
+	bool shadow, counts_refused;
+	bool waits;         /* full for a window when the store has forgotten (judge.lua) */
+	uint32_t ban_count; /* 0: no bans */
+	uint64_t ban_per_us, ban_for_us; /* of bans */
 	uint64_t quota;
-	uint64_t window_us, quantum_us;
-	bool shadow;
-	bool waits; /* full for a window when the store has forgotten (judge.lua) */
+	uint64_t window_us;    /* of ring and gcra */
+	uint64_t quantum_us;   /* of ring */
+	uint64_t burst;        /* of gcra */
+	const uint64_t *edges; /* of calendar: period.h; RULE_EDGES, as long as the worker */
 };
 
-/* Of a limit by a rate in requests; as throttle/throttle.h has it, a quota up to the slots is
- * exact, a larger one is late by a slot at most. */
+/* As throttle/throttle.h has it: of a ring, a quota up to the slots is exact, a larger one is late
+ * by a slot at most. A calendar's edges are not set. */
 struct rule rule_of(const struct conf_limit *limit);
+
+/* How much fits at once: what a verdict reports as the quota. */
+static inline uint64_t rule_most(const struct rule *rule)
+{
+	return rule->kind == RULE_GCRA ? rule->burst : rule->quota;
+}
+
+bool rule_is_same(const struct rule *a, const struct rule *b);
+
+/* The ring of a ban's refusals. */
+struct rule rule_of_ban(const struct rule *rule);
 
 #endif

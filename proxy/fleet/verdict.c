@@ -15,18 +15,18 @@ static struct throttle_outcome outcome_of(
 	struct account_charge *charge, const struct answer_limit *answer)
 {
 	const struct rule *rule = &charge->rule;
-	uint64_t asked = charge->cost > 0 ? charge->cost : 1;
+	uint64_t most = rule_most(rule);
 	uint64_t time_ns = answer->time_us < 0 ? THROTTLE_NEVER : (uint64_t)answer->time_us * 1000;
-	bool violated = answer->slot == 0 && answer->used + asked > rule->quota;
 
 	charge->slot = answer->slot;
 	return (struct throttle_outcome){
-		.quota = rule->quota,
-		.remaining = answer->used < rule->quota ? rule->quota - answer->used : 0,
+		.quota = most,
+		.remaining = answer->used < most ? most - answer->used : 0,
 		.more_ns = time_ns,
 		.reset_ns = time_ns,
-		.retry_after_ns = violated ? time_ns : 0,
-		.violated = violated,
+		.retry_after_ns = answer->fits ? 0 : time_ns,
+		.violated = !answer->fits,
+		.banned = answer->is_banned,
 		.shadow = rule->shadow,
 	};
 }
@@ -59,7 +59,7 @@ static void sum_up(const struct account *account, struct throttle_verdict *verdi
 void verdict_fill(struct account *account, const struct throttle_verdict *local,
 	const struct answer_limit *answers, struct throttle_verdict *verdict)
 {
-	static const struct answer_limit unused = {0};
+	static const struct answer_limit unused = {.fits = true};
 
 	verdict->count = account->count;
 	for (unsigned i = 0; i < account->count; i++) {

@@ -19,6 +19,14 @@ const struct way *way_of(enum conf_fleet_way way)
 	return ways[way];
 }
 
+const struct way *way_for(const struct conf_limit *limit)
+{
+	enum conf_fleet_way way = limit->fleet_way;
+
+	return way_of(
+		way == CONF_FLEET_LEASE && !conf_limit_is_plain(limit) ? CONF_FLEET_EXACT : way);
+}
+
 void ways_take_back(struct account *account)
 {
 	for (unsigned i = 0; i < account->count; i++) {

@@ -60,6 +60,8 @@ struct way {
 
 /* The way of `fleet =`; never NULL for a limit of the fleet. */
 const struct way *way_of(enum conf_fleet_way way);
+/* That of a limit: of its `fleet =`, or exact where leases cannot count it. */
+const struct way *way_for(const struct conf_limit *limit);
 
 /* Of all limits of the fleet in an account, in their order: takes them where this node can say, or
  * only looks once the account is refused; those that said UNTAKEN are left as they are. Sets

@@ -1,198 +1,12 @@
 """The store's function (proxy/fleet/judge.lua) by itself, in a real Redis: random operations beside
-a plain oracle, by a clock that the test sets, also backwards."""
-import os
-import re
+a plain oracle for each kind of limit, by a clock that the test sets, also backwards."""
+from fractions import Fraction
 
 from lib.redis import Redis, Refused, pack, unpack
+from lib.store_function import function_text
+from lib.store_oracle import (ASK, GIVE, HOLD, LEASE, LOOK, NAME, Calendar, Gcra, Holders, Pair, Rule, any_operations,
+                              any_rule, describe)
 from lib.tap import equal, main, test, true
-
-SOURCE = os.path.join(os.environ.get("top_srcdir", "."), "proxy", "fleet", "judge.lua")
-ASK, GIVE, CHARGE, LOOK = 1, 2, 3, 4
-
-
-def function_with_clock(keeps):
-    """The function with the time of the key `clock` instead of Redis's own. `keeps`: the keys of callers do
-    not expire by Redis's clock either, which goes on while a slow machine counts."""
-    with open(SOURCE, encoding="utf-8") as source:
-        text = source.read()
-    text, found = re.subn(r"call\('TIME'\)", "{ 0, call('GET', 'clock') }", text)
-    equal(found, 1, "places that ask for the time")
-    if keeps:
-        text, found = re.subn(r"'EX', [^)]*\)", "'EX', 100000)", text)
-        equal(found, 1, "places that let callers expire")
-    return text
-
-
-class Rule:
-    def __init__(self, quota, window, slots, shadow=False, waits=False):
-        self.quota, self.window, self.shadow, self.waits = quota, window, shadow, waits
-        self.quantum = 1 if quota <= slots else -(-window // (slots - 1))
-
-    def words(self):
-        return [self.quota, self.window, self.quantum, int(self.shadow) + 2 * int(self.waits)]
-
-
-class Oracle:
-    """All charges of one caller, by the slot that each was recorded in. A charge that has expired when the
-    caller is changed is forgotten for good, whatever rule or clock comes later. So are all slots once
-    nothing is in use, also those that were given back and lie ahead of a clock that was set back."""
-
-    def __init__(self):
-        self.charges = []  # [slot, count] in the order of recording
-        self.quantum = None
-
-    def divide(self, rule):
-        if self.quantum not in (None, rule.quantum):
-            for charge in self.charges:
-                charge[0] = ((charge[0] + 1) * self.quantum - 1) // rule.quantum
-        self.quantum = rule.quantum
-
-    def counted(self, rule, now):
-        return [c for c in self.charges if (c[0] + 1) * rule.quantum + rule.window > now and c[1] > 0]
-
-    def used(self, rule, now):
-        return sum(c[1] for c in self.counted(rule, now))
-
-    def fits(self, rule, cost, now):
-        return self.used(rule, now) + max(cost, 1) <= rule.quota
-
-    def newest(self, rule, now):
-        """Slots rise as long as any is in use."""
-        alive = [c[0] for c in self.charges if (c[0] + 1) * rule.quantum + rule.window > now]
-        return max(alive) if self.used(rule, now) else 0
-
-    def forget(self, rule, now):
-        self.charges = [c for c in self.charges if (c[0] + 1) * rule.quantum + rule.window > now]
-        if not self.used(rule, now):
-            self.charges = []
-
-    def charge(self, rule, cost, now):
-        if not self.used(rule, now):
-            self.charges = []
-        slot = max(now // rule.quantum, self.newest(rule, now))
-        self.charges.append([slot, cost])
-        return slot
-
-    def give(self, slot, cost):
-        for charge in self.charges:
-            if charge[0] == slot and cost > 0:
-                given = min(cost, charge[1])
-                charge[1] -= given
-                cost -= given
-
-    def time(self, rule, cost, now):
-        counted = sorted(self.counted(rule, now))
-        used = sum(c[1] for c in counted)
-        missing = used + max(cost, 1) - rule.quota
-        if missing > 0 and cost > rule.quota:
-            return -1
-        if missing <= 0:
-            if used == 0:
-                return 0
-            missing = used - rule.quota + 1 if used >= rule.quota else used
-        for slot, count in counted:
-            missing -= count
-            if missing <= 0:
-                return (slot + 1) * rule.quantum + rule.window - now
-        raise AssertionError("more is missing than is used")
-
-
-class Pair:
-    """The function and the oracle, asked the same."""
-
-    def __init__(self, t, keeps=True):
-        self.redis = Redis(t).connect()
-        self.redis.ask("FUNCTION", "LOAD", function_with_clock(keeps))
-        self.now = 1_800_000_000_000_000
-        self.oracles = {}
-        self.epoch = None
-
-    def call(self, operations):
-        """Operations of (kind, ((caller, rule, cost), ...)) or (kind, caller, rule, cost[, slot])."""
-        keys, rules, words = ["f{epoch}"], [], []
-
-        def number(items, item):
-            if item not in items:
-                items.append(item)
-            return items.index(item) + 1
-
-        for kind, *rest in operations:
-            words.append(kind)
-            if kind in (ASK, LOOK):
-                words.append(len(rest[0]))
-                for caller, rule, cost in rest[0]:
-                    words += [number(keys, caller), number(rules, rule), cost]
-            else:
-                caller, rule, cost, *slot = rest
-                words += [number(keys, caller), number(rules, rule), *slot, cost]
-                words += [self.epoch or 0] if kind == GIVE else []
-        request = [len(rules)] + [w for rule in rules for w in rule.words()] + words
-        self.redis.ask("SET", "clock", self.now)
-        answer = unpack(self.redis.ask("FCALL", "sluice_judge_2", len(keys), *keys, pack(request),
-                                       self.epoch or 0))
-        equal(answer[0], self.now, "the time")
-        self.epoch = self.epoch or answer[1]
-        equal(answer[1], self.epoch, "the epoch")
-        return answer[2:]
-
-    def expect(self, operations):
-        """The oracle's answer to the same operation, which changes its state."""
-        answer, now, changed = [], self.now, {}
-        for kind, *rest in operations:
-            for caller, rule, *_ in rest[0] if kind in (ASK, LOOK) else [rest]:
-                self.oracles.setdefault(caller, Oracle()).divide(rule)
-            if kind == CHARGE:
-                caller, rule, cost = rest
-                self.oracles[caller].charge(rule, cost, now)
-                changed[caller] = rule
-            elif kind == GIVE:
-                caller, rule, cost, slot = rest
-                changed[caller] = rule
-                self.oracles[caller].give(slot, cost)
-            else:
-                admitted = all(rule.shadow or self.oracles[caller].fits(rule, cost, now)
-                               for caller, rule, cost in rest[0])
-                answer.append(int(admitted))
-                for caller, rule, cost in rest[0]:
-                    oracle, slot = self.oracles[caller], 0
-                    fits = oracle.fits(rule, cost, now)
-                    time = None if fits else oracle.time(rule, cost, now)
-                    if kind == ASK and admitted and fits and cost > 0:
-                        slot = oracle.charge(rule, cost, now)
-                        changed[caller] = rule
-                    answer += [oracle.used(rule, now), slot,
-                               oracle.time(rule, 0 if fits else cost, now) if time is None else time]
-                    if fits and oracle.used(rule, now) < rule.quota:
-                        ends = [(s + 1) * rule.quantum + rule.window - now
-                                for s, _ in oracle.counted(rule, now)]
-                        answer[-1] = max(ends, default=0)
-        for caller, rule in changed.items():
-            self.oracles[caller].forget(rule, now)
-        return answer
-
-
-def any_rule(random):
-    quota = random.choice([1, 2, 3, 10, 31, 32, 100, 5000])
-    window = random.choice([1_000_000, 10_000_000, 3_600_000_000])
-    return Rule(quota, window, random.choice([31, 31, 8, 255]), random.random() < 0.15, random.random() < 0.5)
-
-
-def any_operations(random, rules, given):
-    operations = []
-    for _ in range(random.choice([1, 1, 1, 4, 20])):
-        draw = random.random()
-        picked = random.sample(sorted(rules), random.choice([1, 1, 1, 2, 3]))
-        costs = [random.choice([1, 1, 1, 1, 0, 2, 7, 40]) for _ in picked]
-        if draw < 0.75:
-            charges = tuple((c, rules[c], cost) for c, cost in zip(picked, costs))
-            operations.append((ASK if draw < 0.7 else LOOK, charges))
-        elif draw < 0.85 or not given:
-            operations.append((CHARGE, picked[0], rules[picked[0]], max(1, costs[0])))
-        else:
-            caller, rule, cost, slot = given.pop(random.randrange(len(given)))
-            if rules[caller] is rule:
-                operations.append((GIVE, caller, rule, cost, slot))
-    return operations
 
 
 @test("random operations: the function and a plain oracle agree", workers=[1])
@@ -206,11 +20,22 @@ def oracle(t):
         if draw < 0.005:
             pair.now -= random.choice([1, 100_000, 5_000_000])
         if random.random() < 0.003:
-            rules[random.choice(sorted(rules))] = any_rule(random)
+            caller = random.choice(sorted(rules))
+            new = any_rule(random)
+            # a rule of the same key has the same periods
+            if rules[caller].key("") != new.key("") or not isinstance(new, Calendar):
+                rules[caller] = new
+                given = [g for g in given if g[0] != caller]
         operations = any_operations(random, rules, given)
-        expected = pair.expect(operations)
-        answer = pair.call(operations)
-        equal(answer, expected, f"step {step}: {operations}")
+        if not operations:
+            continue
+        holder = random.choice([5, 6, 2**51 + 1])
+        expected = pair.expect(operations, holder)
+        answer = pair.call(operations, holder)
+        if answer != expected:
+            for operation in operations:
+                t.note(f"{describe(operation)}")
+        equal(answer, expected, f"step {step}")
         at = 0
         for kind, *rest in operations:
             if kind not in (ASK, LOOK):
@@ -218,11 +43,66 @@ def oracle(t):
             verdicts += 1
             admitted += answer[at]
             for n, (caller, rule, cost) in enumerate(rest[0]):
-                if answer[at + 3 * n + 2] and random.random() < 0.2:
-                    given.append((caller, rule, cost, answer[at + 3 * n + 2]))
+                slot = answer[at + 3 * n + 2]
+                if slot > 0 and random.random() < (0.6 if isinstance(rule, Holders) else 0.2):
+                    given.append((caller, rule, cost, slot))
             at += 1 + 3 * len(rest[0])
     t.note(f"{verdicts} verdicts, {admitted} admitted")
     true(verdicts > 5000 and admitted > 500, "enough of both")
+
+
+@test("gcra: whatever is given back, no time has more than the burst and what has drained in it", workers=[1])
+def spaced(t):
+    pair, random = Pair(t), t.random
+    rule = Gcra(random.choice([3, 10, 700]), 1_000_000, random.choice([2, 7, 50]))
+    taken, kept, admitted = [], [], 0
+    for _ in range(1500):
+        pair.now += random.choice([0, 1, 1000, 50_000, 400_000])
+        cost = random.choice([1, 1, 2, 5])
+        if taken and random.random() < 0.4:
+            at, cost, slot = taken.pop(random.randrange(len(taken)))
+            kept.remove((at, cost, slot))
+            if pair.now - at < rule.most * rule.window // rule.quota:  # else the nodes give nothing back
+                pair.call([(GIVE, "f{1}a", rule, slot, cost)])
+            continue
+        answer = pair.call([(ASK, (("f{1}a", rule, cost),))])
+        if answer[0]:
+            admitted += 1
+            taken.append((pair.now, cost, answer[2]))
+            kept.append(taken[-1])
+            taken = taken[-20:]
+    true(admitted > 0, f"{admitted} admitted")
+    for first, (begin, _, _) in enumerate(kept):
+        total = 0
+        for at, cost, _ in kept[first:]:
+            total += cost
+            true(total <= rule.most + Fraction((at - begin) * rule.quota, rule.window),
+                 f"{total} in {at - begin} us")
+
+
+@test("what a dead holder holds comes back; what a late one says counts once", workers=[1])
+def holders(t):
+    pair = Pair(t)
+    rule = Holders(4)
+
+    def ask_as(holder):
+        return pair.call([(ASK, (("f{1}a", rule, 1),))], holder)[:2]
+    equal([ask_as(1) for _ in range(2)] + [ask_as(2) for _ in range(3)],
+          [[1, 1], [1, 2], [1, 3], [1, 4], [0, 4]], "two holders")
+    pair.now += LEASE - 1
+    equal(ask_as(2), [0, 4], "still held")
+    pair.call([(HOLD, "f{1}a", rule, 2, 1)], 2)
+    pair.now += 1
+    equal([ask_as(2) for _ in range(3)], [[1, 3], [1, 4], [0, 4]], "what the dead one held has come back")
+    pair.call([(HOLD, "f{1}a", rule, 2, 1)], 1)
+    equal(ask_as(3), [0, 6], "the late one was not dead, and says so")
+    pair.call([(HOLD, "f{1}a", rule, 2, 1), (GIVE, "f{1}a", rule, 1, 1), (HOLD, "f{1}a", rule, 1, 1)], 1)
+    equal(ask_as(3), [0, 5], "counted once")
+    pair.call([(GIVE, "f{1}a", rule, 1, 4)], 2)
+    equal(ask_as(3), [1, 2], "when they are over")
+    pair.call([(GIVE, "f{1}a", rule, 1, 1)], 1)
+    pair.call([(GIVE, "f{1}a", rule, 1, 1)], 3)
+    equal(pair.redis.ask("EXISTS", "f{1}an"), 0, "nothing is left of it")
 
 
 @test("expired charges leave no keys behind", workers=[1])
@@ -234,7 +114,7 @@ def expiry(t):
     true(1000 <= left <= 6000, f"the caller of a window of 1 s is kept for {left} ms")
     pair.now += 2_000_000
     slot = pair.call([(ASK, (("f{1}a", rule, 1),))])[2]
-    pair.call([(GIVE, "f{1}a", rule, 1, slot)])
+    pair.call([(GIVE, "f{1}a", rule, slot, 1)])
     equal(pair.redis.ask("EXISTS", "f{1}a"), 0, "callers with nothing used")
 
 
@@ -252,8 +132,8 @@ def epochs(t):
     true(pair.epoch > before, "another epoch")
     pair.epoch, new = before, pair.epoch
     pair.redis.ask("SET", "clock", pair.now)
-    pair.redis.ask("FCALL", "sluice_judge_2", 2, "f{epoch}", "f{1}a",
-                   pack([1, *rule.words(), GIVE, 2, 1, slot, 2, before]), 0)
+    pair.redis.ask("FCALL", NAME, 2, "f{epoch}", "f{1}a",
+                   pack([7, LEASE, 1, *rule.words(0), GIVE, 2, 1, slot, 2, before]), 0)
     pair.epoch = new
     equal(pair.call([(LOOK, (("f{1}a", rule, 1),))])[1], 2, "used")
 
@@ -261,8 +141,8 @@ def epochs(t):
 def look(pair, rule, known):
     """Whether one more fits, what is used, until when; of a node that knows that epoch."""
     pair.redis.ask("SET", "clock", pair.now)
-    answer = unpack(pair.redis.ask("FCALL", "sluice_judge_2", 2, "f{epoch}", "f{1}a",
-                                   pack([1, *rule.words(), LOOK, 1, 2, 1, 1]), known))
+    answer = unpack(pair.redis.ask("FCALL", NAME, 2, "f{epoch}", "f{1}a",
+                                   pack([7, LEASE, 1, *rule.words(pair.now), LOOK, 1, 2, 1, 1]), known))
     return (answer[1], *answer[2:4], answer[5])
 
 
@@ -297,8 +177,7 @@ def waiting(t):
 @test("the function that is released has not been changed under its number", workers=[1])
 def released(t):
     redis = Redis(t).connect()
-    with open(SOURCE, encoding="utf-8") as source:
-        text = source.read()
+    text = function_text("judge")
     redis.ask("FUNCTION", "LOAD", text)
     try:
         redis.ask("FUNCTION", "LOAD", text)

@@ -44,10 +44,10 @@ static void assert_numbers(struct integers *numbers, const int64_t *expected, si
 static void one_verdict_is_composed(void **state)
 {
 	static const char front[] =
-		"*7\r\n$5\r\nFCALL\r\n$14\r\nsluice_judge_2\r\n$1\r\n2\r\n$10\r\np{epoch}:2\r\n"
+		"*7\r\n$5\r\nFCALL\r\n$14\r\nsluice_judge_3\r\n$1\r\n2\r\n$10\r\np{epoch}:2\r\n"
 		"$39\r\np{00000000000000000000000000000abc}it:2\r\n$";
 	static const char back[] = "\r\n$3\r\n777\r\n";
-	static const int64_t expected[] = {1, 5, 1000000, 1, 2, 1, 1, 2, 1, 1};
+	static const int64_t expected[] = {9, 4000, 1, 2, 5, 1000000, 1, 1, 1, 2, 1, 1};
 	struct batch *batch = calloc(1, sizeof(*batch));
 	struct rule waits = five;
 	struct batch_charge charge = charge_of(&waits, "it", 0xabc);
@@ -60,6 +60,7 @@ static void one_verdict_is_composed(void **state)
 	assert_true(batch_is_empty(batch));
 	batch_ask(batch, &charge, 1, true);
 	batch_know(batch, 777);
+	batch_hold_as(batch, 9, 4000);
 	assert_true(batch_compose(batch, &command, &len));
 	assert_true(len > sizeof(front));
 	assert_memory_equal(command, front, sizeof(front) - 1);
@@ -73,11 +74,11 @@ static void one_verdict_is_composed(void **state)
 /* The store's function relies on it: no key stands twice. */
 static void the_same_caller_is_one_key(void **state)
 {
-	static const int64_t expected[] = {2, 5, 1000000, 1, 0, 5, 1000000, 1, 1, /* rules */
-		1, 2, 2, 1, 1, 3, 2, 1,                                           /* a, b */
-		4, 1, 2, 1, 1,                                                    /* a looks */
-		2, 3, 2, 77, 1, 99,                                               /* b gives */
-		3, 4, 1, 1};                                                      /* another's a */
+	static const int64_t expected[] = {0, 0, 2, 0, 5, 1000000, 1, 1, 5, 1000000, 1, /* rules */
+		1, 2, 2, 1, 1, 3, 2, 1,                                                 /* a, b */
+		4, 1, 2, 1, 1,      /* a looks */
+		2, 3, 2, 77, 1, 99, /* b gives */
+		3, 4, 1, 1};        /* another's a */
 	struct batch *batch = calloc(1, sizeof(*batch));
 	struct batch_charge both[] = {charge_of(&five, "a", 7), charge_of(&shadow, "b", 7)};
 	struct batch_charge other = charge_of(&five, "a", 8);
@@ -102,6 +103,78 @@ static void the_same_caller_is_one_key(void **state)
 	free(batch);
 }
 
+/* Each kind of limit has its own keys and words; a ban has a key and a rule that follow. */
+static void each_kind_says_what_it_needs(void **state)
+{
+	static const uint64_t edges[] = {10, 20, 30, 40};
+	static const struct rule gcra = {.kind = RULE_GCRA,
+		.quota = 5,
+		.window_us = 1000,
+		.burst = 2,
+		.counts_refused = true};
+	static const struct rule month = {.kind = RULE_CALENDAR, .quota = 6, .edges = edges};
+	static const struct rule flight = {.kind = RULE_HOLDERS, .quota = 7};
+	static const struct rule bans = {.quota = 5,
+		.window_us = 1000,
+		.quantum_us = 1,
+		.ban_count = 3,
+		.ban_per_us = 60,
+		.ban_for_us = 90};
+	static const int64_t expected[] = {9, 4000, 5,              /* */
+		8, 5, 1000, 1, 90, 0, 3, 60, 1,                     /* bans, and its refusals' */
+		20, 5, 1000, 2, 32, 6, 10, 20, 30, 40, 48, 7, 1, 4, /* ask, of four */
+		2, 1, 1, 4, 3, 1, 5, 4, 1, 6, 5, 1,                 /* */
+		5, 6, 5, 2, 1, 3, 2, 1, 1};                         /* hold two, charge the first */
+	struct batch *batch = calloc(1, sizeof(*batch));
+	struct batch_charge all[] = {charge_of(&bans, "a", 7), charge_of(&gcra, "b", 7),
+		charge_of(&month, "c", 7), charge_of(&flight, "d", 7)};
+	const char *command;
+	size_t len;
+
+	(void)state;
+	batch_begin(batch, &batch_judge, "p");
+	batch_hold_as(batch, 9, 4000);
+	batch_ask(batch, all, 4, true);
+	batch_hold(batch, &all[3], 2, true);
+	batch_charge(batch, &all[0]);
+	assert_true(batch_compose(batch, &command, &len));
+	assert_non_null(
+		strstr(command, "}a:2\r\n$39\r\np{00000000000000000000000000000007}a:2b\r\n"));
+	assert_non_null(strstr(command, "}b:2g\r\n"));
+	assert_non_null(strstr(command, "}c:2c\r\n"));
+	assert_non_null(strstr(command, "}d:2n\r\n"));
+	struct integers numbers = request_of(command, len);
+	assert_numbers(&numbers, expected, sizeof(expected) / sizeof(expected[0]));
+	batch_free(batch);
+	free(batch);
+}
+
+/* A reload may add a ban while the batch already knows the caller without one. */
+static void a_caller_known_without_a_ban_is_not_banned_yet(void **state)
+{
+	static const struct rule bans = {.quota = 5,
+		.window_us = 1000000,
+		.quantum_us = 1,
+		.ban_count = 3,
+		.ban_per_us = 60,
+		.ban_for_us = 90};
+	static const int64_t expected[] = {0, 0, 1, 0, 5, 1000000, 1, 3, 2, 1, 1, 1, 1, 2, 1, 1};
+	struct batch *batch = calloc(1, sizeof(*batch));
+	struct batch_charge before = charge_of(&five, "a", 7), after = charge_of(&bans, "a", 7);
+	const char *command;
+	size_t len;
+
+	(void)state;
+	batch_begin(batch, &batch_judge, "p");
+	batch_charge(batch, &before);
+	batch_ask(batch, &after, 1, true);
+	assert_true(batch_compose(batch, &command, &len));
+	struct integers numbers = request_of(command, len);
+	assert_numbers(&numbers, expected, sizeof(expected) / sizeof(expected[0]));
+	batch_free(batch);
+	free(batch);
+}
+
 static void it_fills_up(void **state)
 {
 	struct batch *batch = calloc(1, sizeof(*batch));
@@ -115,7 +188,7 @@ static void it_fills_up(void **state)
 			charge_of(&five, "a", asked << 4), charge_of(&five, "b", asked << 4)};
 		batch_ask(batch, pair, 2, true);
 	}
-	assert_true(asked >= BATCH_KEYS_MOST / 2 - 1);
+	assert_true(asked >= BATCH_KEYS_MOST / 2 - 2);
 	assert_int_equal(batch->key_count, 2 * asked);
 	assert_true(batch->key_count <= BATCH_KEYS_MOST);
 	batch_begin(batch, &batch_judge, "p");
@@ -143,7 +216,7 @@ static void one_that_asks_nothing_can_be_sent(void **state)
 	batch_know(batch, 777);
 	assert_true(batch_compose(batch, &command, &len));
 	struct integers numbers = request_of(command, len);
-	assert_numbers(&numbers, (const int64_t[]){0}, 1);
+	assert_numbers(&numbers, (const int64_t[]){0, 0, 0}, 3);
 	assert_memory_equal(command + len - 9, "$3\r\n777\r\n", 9);
 	batch_free(batch);
 	free(batch);
@@ -152,7 +225,7 @@ static void one_that_asks_nothing_can_be_sent(void **state)
 static void answers_are_read(void **state)
 {
 	/* the time, the epoch; admitted: one limit; refused: two limits, one that never fits */
-	static const char good[] = "\x9d\x05\x06\x01\x03\x09\x64\x00\x05\x00\x07\x06\x00\xff";
+	static const char good[] = "\x9d\x05\x06\x01\x03\x09\x64\x00\x05\xff\x07\x06\xfe\xff";
 	struct answer_limit limits[3];
 	struct answer answer;
 	bool admitted;
@@ -165,6 +238,7 @@ static void answers_are_read(void **state)
 	assert_true(admitted);
 	assert_int_equal(limits[0].used, 3);
 	assert_int_equal(limits[0].slot, 9);
+	assert_true(limits[0].fits);
 	assert_int_equal(limits[0].time_us, 100);
 	assert_false(answer_verdict(&answer, 3, &admitted, limits));
 	assert_true(answer_begin(&answer, good, sizeof(good) - 1));
@@ -172,6 +246,8 @@ static void answers_are_read(void **state)
 	assert_true(answer_verdict(&answer, 2, &admitted, limits));
 	assert_false(admitted);
 	assert_int_equal(limits[1].time_us, -1);
+	assert_true(!limits[0].fits && !limits[0].is_banned && limits[0].slot == 0);
+	assert_true(!limits[1].fits && limits[1].is_banned && limits[1].slot == 0);
 	assert_false(answer_begin(&answer, "\xa1x", 2));
 	assert_false(answer_begin(&answer, "", 0));
 }
@@ -238,6 +314,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(one_verdict_is_composed),
 		cmocka_unit_test(the_same_caller_is_one_key),
+		cmocka_unit_test(each_kind_says_what_it_needs),
+		cmocka_unit_test(a_caller_known_without_a_ban_is_not_banned_yet),
 		cmocka_unit_test(it_fills_up),
 		cmocka_unit_test(one_that_asks_nothing_can_be_sent),
 		cmocka_unit_test(answers_are_read),

@@ -35,7 +35,8 @@ static struct throttle_verdict own(bool violated)
 
 static void all_that_fit_are_admitted(void **state)
 {
-	static const struct answer_limit answers[] = {{3, 77, 500}, {10, 78, 400}};
+	static const struct answer_limit answers[] = {
+		{3, 77, 500, .fits = true}, {10, 78, 400, .fits = true}};
 	struct account account = three();
 	struct throttle_verdict local = own(false), verdict;
 
@@ -54,7 +55,8 @@ static void all_that_fit_are_admitted(void **state)
 
 static void one_that_does_not_refuses(void **state)
 {
-	static const struct answer_limit answers[] = {{10, 0, 5}, {2, 0, 3}};
+	static const struct answer_limit answers[] = {
+		{10, 0, 5, .fits = false}, {2, 0, 3, .fits = true}};
 	struct account account = three();
 	struct throttle_verdict local = own(false), verdict;
 
@@ -73,8 +75,10 @@ static void one_that_does_not_refuses(void **state)
 
 static void shadows_and_delays(void **state)
 {
-	static const struct answer_limit full[] = {{10, 0, 5}, {10, 0, 6}};
-	static const struct answer_limit never[] = {{10, 0, -1}, {0, 5, 6}};
+	static const struct answer_limit full[] = {
+		{10, 0, 5, .fits = false}, {10, 0, 6, .fits = false}};
+	static const struct answer_limit never[] = {
+		{10, 0, -1, .fits = false}, {0, 5, 6, .fits = true}};
 	struct account account = three();
 	struct throttle_verdict local = own(false), verdict;
 
@@ -93,10 +97,31 @@ static void shadows_and_delays(void **state)
 	assert_true(verdict.retry_after_ns == THROTTLE_NEVER);
 }
 
+/* A ban is never waited for; of gcra, the burst is what fits at once. */
+static void bans_and_bursts(void **state)
+{
+	static const struct answer_limit answers[] = {
+		{0, 0, 5, .fits = false, .is_banned = true}, {2, 7, 3, .fits = true}};
+	struct account account = three();
+	struct throttle_verdict local = own(false), verdict;
+
+	(void)state;
+	account.charges[0].delay_max_ns = 6000;
+	account.charges[2].rule.kind = RULE_GCRA;
+	account.charges[2].rule.burst = 5;
+	verdict_fill(&account, &local, answers, &verdict);
+	assert_true(verdict.outcome[0].banned && verdict.outcome[0].violated);
+	assert_false(verdict.admitted);
+	assert_false(verdict.delay);
+	assert_int_equal(verdict.outcome[2].quota, 5);
+	assert_int_equal(verdict.outcome[2].remaining, 3);
+}
+
 /* Only asked whether anything is free; and the store has said nothing. */
 static void nothing_asked_or_said(void **state)
 {
-	static const struct answer_limit answers[] = {{9, 0, 5}, {10, 0, 3}};
+	static const struct answer_limit answers[] = {
+		{9, 0, 5, .fits = true}, {10, 0, 3, .fits = false}};
 	struct account account = three();
 	struct throttle_verdict local = own(false), verdict;
 
@@ -114,7 +139,7 @@ static void nothing_asked_or_said(void **state)
 /* One of them is decided on the node. */
 static void one_is_decided_here(void **state)
 {
-	static const struct answer_limit answers[] = {{3, 77, 500}};
+	static const struct answer_limit answers[] = {{3, 77, 500, .fits = true}};
 	struct account account = three();
 	struct throttle_verdict local = own(false), verdict;
 
@@ -135,6 +160,7 @@ int main(void)
 		cmocka_unit_test(all_that_fit_are_admitted),
 		cmocka_unit_test(one_that_does_not_refuses),
 		cmocka_unit_test(shadows_and_delays),
+		cmocka_unit_test(bans_and_bursts),
 		cmocka_unit_test(nothing_asked_or_said),
 		cmocka_unit_test(one_is_decided_here),
 	};

@@ -102,6 +102,28 @@ static void a_shadow_refuses_nothing(void **state)
 	assert_int_equal(account.charges[3].said, WAY_TAKEN);
 }
 
+/* Leases are of requests over a sliding window; what else there is, the store judges. */
+static void a_kind_without_leases_is_judged_exactly(void **state)
+{
+	struct conf_limit limit = {
+		.fleet_way = CONF_FLEET_LEASE, .amount = 5, .per_ns = 1000000000};
+
+	(void)state;
+	assert_ptr_equal(way_for(&limit), &lease_way);
+	for (int i = 0; i < 5; i++) {
+		struct conf_limit other = limit;
+		other.algorithm = i == 0   ? CONF_LIMIT_GCRA
+				  : i == 1 ? CONF_LIMIT_CALENDAR
+				  : i == 2 ? CONF_LIMIT_CONCURRENCY
+					   : CONF_LIMIT_RING;
+		other.unit = i == 3 ? CONF_UNIT_BYTES : CONF_UNIT_REQUESTS;
+		other.ban_count = i == 4;
+		assert_ptr_equal(way_for(&other), &exact_way);
+	}
+	limit.count_refused = true;
+	assert_ptr_equal(way_for(&limit), &exact_way);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -109,6 +131,7 @@ int main(void)
 		cmocka_unit_test(all_or_none),
 		cmocka_unit_test(refused_before_it_is_asked),
 		cmocka_unit_test(a_shadow_refuses_nothing),
+		cmocka_unit_test(a_kind_without_leases_is_judged_exactly),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

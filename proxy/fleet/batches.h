@@ -1,0 +1,52 @@
+/*
+ * The calls of the store's functions that a worker's turns make: what a round asks of one function
+ * is one batch, and leaves at its end.
+ *
+ *   fleet_filling --> batch --> batches_send --> store --> answered, in the order of sending
+ *
+ * Private to the fleet; all of it belongs to the worker's thread.
+ */
+#ifndef FLEET_BATCHES_H
+#define FLEET_BATCHES_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "fleet/way.h"
+
+struct answer;
+struct fleet_batch;
+struct fleet_worker;
+
+/* What is done with answers. */
+struct batches_calls {
+	/* By enum fleet_function: of a batch that was answered; `bytes` is NULL: never will be. */
+	void (*answered[FLEET_FUNCTIONS])(struct fleet_batch *batch, const char *bytes, size_t len);
+	/* What one of FLEET_JUDGE says of the store, before that. */
+	void (*learn)(struct fleet_worker *fleet, const struct answer *answer);
+};
+
+/* `calls` outlives it. The worker's loop is there. */
+void batches_init(struct fleet_worker *fleet, const struct batches_calls *calls);
+void batches_end(struct fleet_worker *fleet);
+/* What was not sent is not answered. */
+void batches_drop(struct fleet_worker *fleet);
+/* Frees those that are spare. */
+void batches_clear(struct fleet_worker *fleet);
+
+/* Can the store be asked now, and is likely to answer in time? */
+bool fleet_can_ask(const struct fleet_worker *fleet);
+
+/* A batch for this function that is sent at the end of this round, with room for so many limits;
+ * NULL: the store is away, or without memory. */
+struct fleet_batch *fleet_filling(
+	struct fleet_worker *fleet, enum fleet_function function, unsigned limits);
+
+/* The one that is filled for this function, which there is, leaves now. */
+void batches_send(struct fleet_worker *fleet, enum fleet_function function);
+
+/* The store's clock, as far as its last answer tells: microseconds since 1970. */
+uint64_t fleet_store_us(const struct fleet_worker *fleet);
+
+#endif

@@ -1,0 +1,182 @@
+#include "fleet/holds.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+
+#include "base/container.h"
+#include "fleet/batches.h"
+#include "fleet/question.h"
+#include "site/site.h"
+#include "site/site_use.h"
+#include "worker/worker.h"
+
+enum {
+	RENEWED_MOST = 256, /* in a turn */
+	RENEWALS = 3,       /* in a lease's length */
+	HOLDER_BITS = 52,
+};
+
+static uint64_t renewal_ms(const struct holds *holds)
+{
+	return holds->fleet->worker->use->site->conf->fleet.membership_lease_ms / RENEWALS;
+}
+
+static struct hold **chain_of(struct holds *holds, struct throttle_key caller, const char *limit)
+{
+	return &holds->chains[(caller.lo >> 4 ^ (uintptr_t)limit >> 4) % HOLD_CHAINS];
+}
+
+static void unlink_told(struct holds *holds, struct hold *hold)
+{
+	*(hold->older ? &hold->older->newer : &holds->oldest) = hold->newer;
+	*(hold->newer ? &hold->newer->older : &holds->newest) = hold->older;
+	hold->older = hold->newer = NULL;
+}
+
+static void link_told(struct holds *holds, struct hold *hold)
+{
+	hold->told_ms = worker_now_ms(holds->fleet->worker);
+	hold->older = holds->newest;
+	*(holds->newest ? &holds->newest->newer : &holds->oldest) = hold;
+	holds->newest = hold;
+}
+
+static void watch(struct holds *holds)
+{
+	if (holds->oldest)
+		deadline_set(&holds->timer, holds->oldest->told_ms + renewal_ms(holds),
+			worker_now_ms(holds->fleet->worker));
+	else
+		deadline_clear(&holds->timer);
+}
+
+/* The store hears of it now. */
+static void told(struct holds *holds, struct hold *hold)
+{
+	unlink_told(holds, hold);
+	link_told(holds, hold);
+}
+
+static void say(struct fleet_batch *filling, const struct hold *hold)
+{
+	struct batch_charge charge = {&hold->rule, hold->limit, hold->caller, 0};
+
+	batch_hold(&filling->batch, &charge, hold->held, hold->asking == 0);
+}
+
+static void renew(struct holds *holds, struct hold *hold)
+{
+	struct fleet_batch *filling = fleet_filling(holds->fleet, FLEET_JUDGE, 1);
+
+	if (filling && hold->held > 0)
+		say(filling, hold);
+	told(holds, hold); /* without the store, later */
+}
+
+/* With many, the timer's next turn goes on: the oldest is still due. */
+static void on_timer(struct deadline *deadline)
+{
+	struct holds *holds = CONTAINER_OF(deadline, struct holds, timer);
+	uint64_t now_ms = worker_now_ms(holds->fleet->worker);
+
+	for (unsigned i = 0; i < RENEWED_MOST && holds->oldest &&
+			     holds->oldest->told_ms + renewal_ms(holds) <= now_ms;
+		i++)
+		renew(holds, holds->oldest);
+	watch(holds);
+}
+
+bool holds_init(struct holds *holds, struct fleet_worker *fleet)
+{
+	uint64_t drawn;
+
+	holds->fleet = fleet;
+	deadline_init(&holds->timer, fleet->worker->loop.base, on_timer);
+	if (getrandom(&drawn, sizeof(drawn), 0) != sizeof(drawn))
+		return false;
+	holds->holder = (drawn >> (64 - HOLDER_BITS)) | 1;
+	return true;
+}
+
+void holds_end(struct holds *holds)
+{
+	deadline_end(&holds->timer);
+	while (holds->oldest) {
+		struct hold *hold = holds->oldest;
+		unlink_told(holds, hold);
+		free(hold);
+	}
+	memset(holds->chains, 0, sizeof(holds->chains));
+}
+
+static struct hold *add(
+	struct holds *holds, struct hold **chain, const char *limit, struct throttle_key caller)
+{
+	struct hold *hold = calloc(1, sizeof(*hold));
+
+	if (!hold)
+		return NULL;
+	hold->limit = limit;
+	hold->caller = caller;
+	hold->chained = *chain;
+	*chain = hold;
+	link_told(holds, hold);
+	watch(holds);
+	return hold;
+}
+
+struct hold *hold_begin(struct holds *holds, struct fleet_batch *filling, const struct rule *rule,
+	const char *limit, struct throttle_key caller)
+{
+	struct hold **chain = chain_of(holds, caller, limit), *hold = *chain;
+
+	while (hold && (hold->limit != limit || hold->caller.lo != caller.lo ||
+			       hold->caller.hi != caller.hi))
+		hold = hold->chained;
+	if (!hold)
+		hold = add(holds, chain, limit, caller);
+	if (!hold)
+		return NULL;
+	hold->rule = *rule;
+	if (hold->held > 0)
+		say(filling, hold);
+	hold->asking++;
+	told(holds, hold);
+	return hold;
+}
+
+static void free_unless_used(struct holds *holds, struct hold *hold)
+{
+	struct hold **at = chain_of(holds, hold->caller, hold->limit);
+
+	if (hold->held > 0 || hold->asking > 0)
+		return;
+	while (*at != hold)
+		at = &(*at)->chained;
+	*at = hold->chained;
+	unlink_told(holds, hold);
+	free(hold);
+	watch(holds);
+}
+
+void hold_end(struct holds *holds, struct hold *hold, uint64_t more)
+{
+	hold->asking--;
+	hold->held += more;
+	free_unless_used(holds, hold);
+}
+
+void hold_drop(struct holds *holds, struct hold *hold, uint64_t less)
+{
+	struct fleet_batch *filling = fleet_filling(holds->fleet, FLEET_JUDGE, 1);
+	struct batch_charge charge = {&hold->rule, hold->limit, hold->caller, less};
+
+	if (filling) {
+		say(filling, hold);
+		batch_give(&filling->batch, &charge, 1, 0); /* of any epoch */
+	}
+	hold->held -= less < hold->held ? less : hold->held;
+	told(holds, hold);
+	free_unless_used(holds, hold);
+}

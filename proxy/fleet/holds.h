@@ -1,0 +1,59 @@
+/*
+ * What a worker has in flight of callers of limits in flight (holders.lua). The store counts it as
+ * long as the worker's lease of it, so the worker says it again until it holds nothing:
+ *
+ *   ask: hold_begin --> answer: hold_end --> held --> hold_drop, when the request is over
+ *                                             `--> renewed three times in a lease's length
+ *
+ * Private to the fleet; all of it belongs to the worker's thread.
+ */
+#ifndef FLEET_HOLDS_H
+#define FLEET_HOLDS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "fleet/rule.h"
+#include "loop/deadline.h"
+#include "throttle/throttle.h"
+
+#define HOLD_CHAINS 1024
+
+struct fleet_batch;
+struct fleet_worker;
+
+/* Of one caller of one limit. It is there while it is held or asked for. */
+struct hold {
+	struct hold *chained;
+	struct hold *older, *newer; /* by when the store heard of it */
+	struct throttle_key caller;
+	const char *limit; /* its name, as long as the worker */
+	struct rule rule;
+	uint64_t held;    /* that the store has admitted */
+	unsigned asking;  /* questions that it has not answered */
+	uint64_t told_ms; /* when it last heard of it, on the worker's clock */
+};
+
+struct holds {
+	struct fleet_worker *fleet;
+	uint64_t holder; /* the worker's number: below 2^53, and no other's */
+	struct hold *chains[HOLD_CHAINS];
+	struct hold *oldest, *newest;
+	struct deadline timer;
+};
+
+/* The worker's loop outlives it. False: there is no randomness. */
+bool holds_init(struct holds *holds, struct fleet_worker *fleet);
+void holds_end(struct holds *holds);
+
+/* A question about the caller goes into this batch, which says first what is held. NULL without
+ * memory: nothing was said. */
+struct hold *hold_begin(struct holds *holds, struct fleet_batch *filling, const struct rule *rule,
+	const char *limit, struct throttle_key caller);
+/* It was answered, or never will be: so much more is held. May free it. */
+void hold_end(struct holds *holds, struct hold *hold, uint64_t more);
+/* So much of it is over, and the store hears of it, as far as it can. May free it. */
+void hold_drop(struct holds *holds, struct hold *hold, uint64_t less);
+
+#endif

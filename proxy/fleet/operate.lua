@@ -1,0 +1,217 @@
+-- The operations of a request, one after the other.
+local forms = { [0] = ring, gcra, calendar, holders }
+
+-- Of a limit that waits after a loss: what it says instead.
+local function waiting(rule, cost)
+	local most, missing = burst[rule] or quota[rule], form[rule].missing(rule, cost)
+	local time = missing > 0 and form[rule].time(rule, cost, missing) or 0
+	if cost > most then
+		time = -1
+	elseif time < full[rule] then
+		time = full[rule]
+	end
+	local uses = form[rule].used(rule)
+	return uses > most and uses or most, -1, time
+end
+
+-- One limit's part of the answer, of the caller that is looked at; it is charged if `takes`.
+local function outcome(k, rule, cost, takes)
+	local of = form[rule]
+	if full[rule] then
+		return waiting(rule, cost)
+	end
+	local missing, slot = of.missing(rule, cost), 0
+	if missing > 0 then
+		slot = -1
+	elseif takes and cost > 0 then
+		slot = of.take(k, rule, cost)
+	end
+	return of.used(rule), slot, of.time(rule, cost, missing)
+end
+
+-- A refusal that leaves a trace: it counts, or counts towards a ban.
+local function note(k, rule, cost)
+	if counts[rule] and cost > 0 then
+		form[rule].take(k, rule, cost)
+	end
+	if bans[rule] then
+		note_refusal(k + 1, rule + 1, bans[rule])
+	end
+end
+
+-- The same where the caller may be banned. A cost of 0 asks whether anything is free.
+local function conclude(k, rule, cost, takes, notes)
+	local left = bans[rule] and time_banned(k + 1, rule + 1)
+	form[rule].look_up(k, rule)
+	if left then
+		return form[rule].used(rule), -2, left
+	end
+	local uses, slot, time = outcome(k, rule, cost, takes)
+	if notes and slot == -1 and not shadow[rule] then
+		note(k, rule, cost)
+	end
+	return uses, slot, time
+end
+
+local function fits(k, rule, cost)
+	if shadow[rule] then
+		return true
+	elseif full[rule] or bans[rule] and time_banned(k + 1, rule + 1) then
+		return false
+	end
+	form[rule].look_up(k, rule)
+	return form[rule].missing(rule, cost) <= 0
+end
+
+-- Most requests have one limit: its caller is looked at once.
+local function ask_one(k, rule, cost, takes, answer, n)
+	local of = form[rule]
+	if bans[rule] or counts[rule] then
+		local admitted = fits(k, rule, cost)
+		answer[n] = admitted and 1 or 0
+		answer[n + 1], answer[n + 2], answer[n + 3] =
+			conclude(k, rule, cost, takes and admitted, takes and not admitted)
+		return
+	end
+	of.look_up(k, rule)
+	answer[n + 1], answer[n + 2], answer[n + 3] = outcome(k, rule, cost, takes)
+	answer[n] = (answer[n + 2] >= 0 or shadow[rule]) and 1 or 0
+end
+
+local function ask(request, at, limits, takes, answer, n)
+	local till, admitted = at + 3 * limits - 1, true
+	if limits == 1 then
+		ask_one(request[at], request[at + 1], request[at + 2], takes, answer, n)
+		return till + 1, n + 4
+	end
+	for i = at, till, 3 do
+		admitted = fits(request[i], request[i + 1], request[i + 2]) and admitted
+	end
+	answer[n] = admitted and 1 or 0
+	for i = at, till, 3 do
+		answer[n + 1], answer[n + 2], answer[n + 3] = conclude(request[i], request[i + 1],
+			request[i + 2], takes and admitted, takes and not admitted)
+		n = n + 3
+	end
+	return till + 1, n + 1
+end
+
+-- Another operation than asking. Returns where the next one is.
+local function change(request, at)
+	local kind, k, rule = request[at], request[at + 1], request[at + 2]
+	if kind == 5 then
+		hold(k, request[at + 3], request[at + 4] == 1)
+		return at + 5
+	end
+	form[rule].look_up(k, rule)
+	if kind == 3 then
+		form[rule].take(k, rule, request[at + 3])
+		return at + 4
+	elseif request[at + 5] == epoch or form[rule] == holders then
+		form[rule].give(k, rule, request[at + 3], request[at + 4])
+	end
+	return at + 6
+end
+
+local function operate(request, at, answer)
+	local n, length = 3, #request
+	while at <= length do
+		local kind = request[at]
+		if kind == 1 or kind == 4 then
+			at, n = ask(request, at + 2, request[at + 1], kind == 1, answer, n)
+		else
+			at = change(request, at)
+		end
+	end
+end
+
+-- What the store remembers, and what a caller knows that it has forgotten: `lost` is then set. Of an
+-- epoch that admissions before it may be missing, the number is odd.
+local function remember(key, known)
+	local stored = tonumber(kept[1])
+	epoch = stored
+	if not stored then
+		epoch = known == 0 and now + now % 2 or now - now % 2 + 1
+	elseif known > stored then -- it is what it was long ago
+		epoch = now - now % 2 + 1
+	elseif known ~= 0 and known < stored and stored % 2 == 0 then
+		epoch = stored + 1
+	end
+	if epoch ~= stored then
+		call('SET', key, format('%.0f', epoch))
+	end
+	lost = epoch % 2 == 1
+end
+
+-- How long a limit that waits is full, or false.
+local function wait_of(rule)
+	local after = window[rule]
+	if form[rule] == calendar then
+		calendar_look_up(0, rule)
+		return epoch >= begins and ends - now
+	elseif form[rule] == gcra then
+		after = ceil(burst[rule] * after / quota[rule])
+	elseif form[rule] == holders then
+		after = lease
+	end
+	return epoch + after > now and epoch + after - now
+end
+
+-- What the kind of rule i says more; returns what follows.
+local function read_kind(request, at, i)
+	if form[i] == ring then
+		window[i], grain[i] = request[at], request[at + 1]
+		return at + 2
+	elseif form[i] == gcra then
+		window[i], burst[i] = request[at], request[at + 1]
+		return at + 2
+	elseif form[i] == calendar then
+		edges[i] = { request[at], request[at + 1], request[at + 2], request[at + 3] }
+		return at + 4
+	end
+	return at
+end
+
+local function read_rules(request)
+	local at = 4
+	holder, lease = request[1], request[2]
+	for i = 1, request[3] do
+		local flags = request[at]
+		quota[i], form[i], burst[i] = request[at + 1], forms[floor(flags / 16)], false
+		at = read_kind(request, at + 2, i)
+		shadow[i], counts[i], bans[i] = flags % 2 == 1, flags % 8 >= 4, false
+		full[i] = lost and flags % 4 >= 2 and wait_of(i)
+		if flags % 16 >= 8 then
+			bans[i] = request[at]
+			at = at + 1
+		end
+	end
+	return at
+end
+
+local function save(keys)
+	ring_save(keys)
+	for k, text in pairs(changed) do
+		if text then
+			put(keys[k], text, longer[k])
+		else
+			call('DEL', keys[k])
+		end
+	end
+end
+
+local function judge(keys, args)
+	call, to_bytes, from_bytes = redis.call, struct.pack, struct.unpack
+	floor, ceil, sub, format = math.floor, math.ceil, string.sub, string.format
+	heads, texts, firsts, mores, changed, longer = {}, {}, {}, {}, {}, {}
+	local time, request = call('TIME'), cmsgpack.unpack(args[1])
+	now = time[1] * 1000000 + time[2]
+	kept = call('MGET', unpack(keys))
+	remember(keys[1], tonumber(args[2]))
+	local answer = { now, epoch }
+	operate(request, read_rules(request), answer)
+	save(keys)
+	return cmsgpack.pack(answer)
+end
+
+redis.register_function('sluice_judge_3', judge)

@@ -1,0 +1,214 @@
+-- Limits by a sliding window. What was charged in slot k at a time in [k q, (k + 1) q), where q is the
+-- quantum, counts until (k + 1) q + window, so no trailing window ever holds more than the quota. Of
+-- a small quota the quantum is 1 us, and so nothing is rounded. A caller is kept as doubles: quantum,
+-- used, the newest slot and its count, the oldest slot, the time until which it is kept; then the
+-- slots before the newest with their counts, oldest first. So most verdicts read and write the
+-- first six.
+local HEAD, HEAD_BYTES = '<dddddd', 48
+local SLOT, SLOT_BYTES = '<dd', 16
+local LONGER_MOST = 60000000
+
+-- Of the keys that this call has changed: the first numbers (false: nothing is used any more), and
+-- the older slots, which are in `texts` from `firsts` on and then in `mores`.
+local heads, texts, firsts, mores
+-- The caller that is looked at; its older slots are in `text` from `first` on, and then in `more`.
+-- Lua hashes each string that is made, byte by byte: long ones are made when they must be.
+local quantum, used, newest, count, oldest, lives, text, first, more
+
+local function flatten()
+	if more ~= '' then
+		text, first, more = sub(text, first) .. more, 1, ''
+	end
+end
+
+-- Drops the slots that do not count any more.
+local function drop(ended)
+	if (newest + 1) * quantum <= ended then
+		used, count, text, first, more = 0, 0, '', 1, ''
+		return
+	end
+	flatten()
+	local at, length, slot, cost = first, #text, oldest, 0
+	while at < length do
+		slot, cost = from_bytes(SLOT, text, at)
+		if (slot + 1) * quantum > ended then
+			break
+		end
+		used = used - cost
+		at = at + SLOT_BYTES
+	end
+	if at > length then
+		slot = newest
+	end
+	first, oldest = at, slot
+end
+
+local function add(slot, cost)
+	if used == 0 then
+		oldest, newest, count, text, first, more = slot, slot, 0, '', 1, ''
+	elseif slot > newest then
+		more = more .. to_bytes(SLOT, newest, count)
+		newest, count = slot, 0
+	end
+	count = count + cost
+	used = used + cost
+	return newest
+end
+
+-- Another rule than that it was kept by: each slot becomes the new one that its end lies in.
+local function change_quantum(q)
+	flatten()
+	local older, at, before = text, first, quantum
+	local last, last_count = newest, count
+	quantum, used, count, text, first, more = q, 0, 0, '', 1, ''
+	while at < #older do
+		local slot, cost = from_bytes(SLOT, older, at)
+		add(floor(((slot + 1) * before - 1) / q), cost)
+		at = at + SLOT_BYTES
+	end
+	add(floor(((last + 1) * before - 1) / q), last_count)
+end
+
+local function ring_look_up(k, rule)
+	local head = heads[k]
+	if head then
+		text, first, more = texts[k], firsts[k], mores[k]
+		quantum, used, newest, count, oldest, lives = from_bytes(HEAD, head)
+	else
+		text, more = head == nil and kept[k], ''
+		if not text then
+			quantum, used, newest, count, oldest, lives = grain[rule], 0, 0, 0, 0, 0
+			text, first = '', 1
+			return
+		end
+		quantum, used, newest, count, oldest, lives, first = from_bytes(HEAD, text)
+	end
+	if quantum ~= grain[rule] then
+		change_quantum(grain[rule])
+	end
+	local ended = now - window[rule]
+	if (oldest + 1) * quantum <= ended then
+		drop(ended)
+	end
+end
+
+-- What counts is dropped by the time above, never by the store's own, which is later by two seconds
+-- at least. It is set for longer than is needed now, so that most changes leave it.
+local function ring_keep(k, rule)
+	if used == 0 then
+		heads[k] = false
+		return
+	end
+	local w = window[rule]
+	local ends = (newest + 1) * quantum + w
+	if ends > lives then
+		lives = ends + (w < LONGER_MOST and w or LONGER_MOST)
+		longer[k] = seconds_until(lives)
+	end
+	heads[k] = to_bytes(HEAD, quantum, used, newest, count, oldest, lives)
+	texts[k], firsts[k], mores[k] = text, first, more
+end
+
+-- In the newest slot, if the clock has gone back behind that.
+local function ring_take(k, rule, cost)
+	local slot = add(floor(now / quantum), cost)
+	ring_keep(k, rule)
+	return slot
+end
+
+local function give_of(slot, cost)
+	if slot == newest then
+		cost = count < cost and count or cost
+		count, used = count - cost, used - cost
+		return
+	end
+	flatten()
+	for at = first, #text - 1, SLOT_BYTES do
+		local found, had = from_bytes(SLOT, text, at)
+		if found == slot then
+			cost = had < cost and had or cost
+			text = sub(text, 1, at - 1) .. to_bytes(SLOT, slot, had - cost)
+				.. sub(text, at + SLOT_BYTES)
+			used = used - cost
+			return
+		end
+	end
+end
+
+local function ring_give(k, rule, slot, cost)
+	give_of(slot, cost)
+	ring_keep(k, rule)
+end
+
+-- Until `missing` of what is used counts no more.
+local function time_to_free(rule, missing)
+	local slot = newest
+	flatten()
+	for at = first, #text - 1, SLOT_BYTES do
+		local older, had = from_bytes(SLOT, text, at)
+		missing = missing - had
+		if missing <= 0 then
+			slot = older
+			break
+		end
+	end
+	return (slot + 1) * quantum + window[rule] - now
+end
+
+local function ring_time(rule, cost, missing)
+	local most = quota[rule]
+	if missing > 0 then
+		return cost > most and -1 or time_to_free(rule, missing)
+	elseif used == 0 then
+		return 0
+	elseif used >= most then
+		return time_to_free(rule, used - most + 1)
+	elseif count == 0 then
+		return time_to_free(rule, used)
+	end
+	return (newest + 1) * quantum + window[rule] - now
+end
+
+local function ring_missing(rule, cost)
+	return used + (cost > 0 and cost or 1) - quota[rule]
+end
+
+-- A caller refused `quota` times within the window of a ban's rule is banned for some time. Its
+-- refusals, in key k, are then one charge of as much that counts until the ban is over.
+local function note_refusal(k, rule, ban)
+	ring_look_up(k, rule)
+	add(floor(now / quantum), 1)
+	if used >= quota[rule] then
+		used = 0
+		add(floor((now + ban - window[rule]) / quantum), quota[rule])
+	end
+	ring_keep(k, rule)
+end
+
+-- How long the caller is still banned; false: it is not.
+local function time_banned(k, rule)
+	ring_look_up(k, rule)
+	return used >= quota[rule] and (newest + 1) * quantum + window[rule] - now
+end
+
+local function ring_save(keys)
+	for k, head in pairs(heads) do
+		local before, older, at, added = kept[k], texts[k], firsts[k], mores[k]
+		if not head then
+			call('DEL', keys[k])
+		elseif longer[k] then
+			put(keys[k], head .. sub(older, at) .. added, longer[k])
+		elseif at ~= HEAD_BYTES + 1 or older ~= before then
+			call('SET', keys[k], head .. sub(older, at) .. added, 'KEEPTTL')
+		elseif added == '' then
+			call('SETRANGE', keys[k], '0', head)
+		else
+			call('SETRANGE', keys[k], '0', head .. sub(older, at) .. added)
+		end
+	end
+end
+
+local ring = {
+	look_up = ring_look_up, missing = ring_missing, take = ring_take, give = ring_give, time = ring_time,
+	used = function() return used end,
+}

@@ -1,0 +1,218 @@
+"""Limits of a fleet of other kinds than a window of requests: paced, by the calendar, in flight, in bytes,
+with bans; each over several nodes with one Redis."""
+import signal
+import time
+from ctypes.util import find_library
+
+from lib.fields import told, wait_ms
+from lib.fleet import NODES, Load, ask, connected, fleet_of, judge, limit, nodes
+from lib.held import Held
+from lib.process import SANITIZER, until
+from lib.redis import Redis
+from lib.sluice import to
+from lib.tap import equal, main, test, true
+
+
+def clients_of(t, sections, count=NODES, fleet="", **options):
+    return [t.client(n) for n in nodes(t, Redis(t), sections, count, fleet, **options)]
+
+
+@test("gcra over three nodes: a burst, then one at a time, at the time that a refusal says")
+def paced(t):
+    origin = t.origin()
+    clients = clients_of(t, limit("it", "10 per 10s", "algorithm = gcra\nburst = 3") + to(origin, route="limits = it"))
+    left = []
+    for n in range(3):
+        answer = ask(clients[n])
+        equal(answer.status, 200, f"of the burst, {n}")
+        left.append(told(answer).left["it"]["r"])
+    true(left[0] == 2 and left[2] <= 1, f"left of the burst: {left}")
+    refused = ask(clients[0])
+    while refused.status == 200:  # a slow machine: a second has passed
+        refused = ask(clients[0])
+    wait = wait_ms(refused)
+    true(0 < wait <= 1000, f"wait {wait}")
+    time.sleep(wait / 1000)
+    equal(ask(clients[1]).status, 200, "then, by another node")
+
+
+@test("gcra: what was refunded is free again")
+def paced_refund(t):
+    def handler(x):
+        x.read_body()
+        x.reply(500 if x.request.target == "/fail" else 200, b"x")
+    sections = limit("it", "10 per 1h", "algorithm = gcra\nburst = 2") + to(
+        t.origin(handler), route="limits = it\nrefund = 5xx")
+    one, two = clients_of(t, sections, 2)
+    equal(ask(one).status, 200, "one")
+    for client in (two, one, two):  # the refund of the one before may still be on its way
+        until(lambda client=client: ask(client, path="/fail").status == 500, "one that fails")
+
+
+@test("by the calendar: one quota of all nodes, to the end of the zone's day, also of nodes whose clocks differ")
+def by_calendar(t):
+    redis, origin = Redis(t), t.origin()
+    library = find_library("faketime/libfaketime.so.1") if not SANITIZER else None
+    sections = fleet_of(redis) + limit("it", "3 per hour Asia/Kolkata") + to(
+        origin, route="limits = it")
+    made = []
+    for shift in (0, 1300, -1300):
+        environment = {"LD_PRELOAD": library, "FAKETIME": f"{shift:+d}s", "FAKETIME_DONT_FAKE_MONOTONIC": "1"}
+        made.append(t.sluice(sections, environment=environment if library and shift else None))
+    for node in made:
+        connected(node)
+    clients = [t.client(n) for n in made]
+    before = time.time()
+    answers = [ask(clients[n % 3], key=str(before)) for n in range(5)]
+    after = time.time()
+    # the hours of Kolkata begin half an hour off those of UTC
+    if (before - 1800) // 3600 != (after - 1800) // 3600:
+        t.skip("an hour has just begun")
+    equal([a.status for a in answers], [200] * 3 + [429] * 2, "three in the hour")
+    ends = 3600 - (before - 1800) % 3600
+    for refused in answers[3:]:
+        true(ends - (after - before) - 1 <= wait_ms(refused) / 1000 <= ends + 1,
+             f"{wait_ms(refused)} ms to the end of the hour, {ends:.1f} s")
+
+
+@test("bytes are charged as they pass, over all nodes, and a debt is waited for")
+def in_bytes(t):
+    origin = t.origin(lambda x: x.reply(200, b"x" * 40000))
+    sections = limit("it", "100kB per 1h") + to(origin, route="limits = it")
+    clients = clients_of(t, sections)
+    for n in range(3):
+        equal(ask(clients[n]).status, 200, f"download {n}")
+        until(lambda n=n: (a := ask_nothing(clients[0])).status == 429 or told(a).left["it"]["r"] <= 100000 - 40000 * (n + 1),
+              "its bytes are charged")
+    equal([ask(c).status for c in clients], [429] * 3, "more than there were has passed")
+    equal(ask(clients[0], key="two").status, 200, "another caller")
+
+
+def ask_nothing(client):
+    """A HEAD, whose answer has no body."""
+    return client.ask("/", "HEAD", fields=[("X-Api-Key", "one")])
+
+
+@test("a caller refused too often by any nodes is banned by all")
+def bans(t):
+    sections = limit("it", "1 per 1h", "ban = 3 per 1m for 2m") + limit("other", "100 per 1h") + to(
+        t.origin(), route="limits = it, other")
+    one, two, three = clients_of(t, sections)
+    equal([ask(c).status for c in (one, two, three, one)], [200] + [429] * 3, "refused thrice")
+    banned = ask(two)
+    equal(banned.status, 429, "banned")
+    true(100_000 < wait_ms(banned) <= 120_000, f"for the ban's time, {wait_ms(banned)} ms")
+    equal(told(banned).left["other"]["r"], 99, "of the other limit nothing was taken")
+    equal(ask(three, key="two").status, 200, "another caller")
+
+
+@test("what a limit refuses counts, too, where it says so")
+def counted(t):
+    sections = limit("it", "2 per 2s", "count_refused = on") + to(t.origin(), route="limits = it")
+    one, two = clients_of(t, sections, 2)
+    equal([ask(c).status for c in (one, two, one, two)], [200, 200, 429, 429], "beyond it")
+    first = wait_ms(ask(one))
+    time.sleep(0.5)  # so that what was refused is younger than what was admitted
+    ask(two)
+    later = wait_ms(ask(one))
+    true(later > 0 and first > 0, f"{first}, then {later} ms")
+
+
+# ---- in flight ----------------------------------------------------------------------------------
+
+FLIGHT = "[limit it]\nkey = header:X-Api-Key | ip\nconcurrency = {}\nscope = fleet\n{}\n"
+
+
+def begin(held, client, path, key="one"):
+    client.request(path, fields=[("X-Api-Key", key)])
+    held.here(path)
+
+
+@test("in flight over three nodes: no more at once, and each end makes room")
+def in_flight(t):
+    held = Held(t)
+    held.let("/")
+    made = nodes(t, Redis(t), FLIGHT.format(3, "") + to(held.origin, route="limits = it\nordering = none"))
+    clients, others = [t.client(n) for n in made], [t.client(n) for n in made]
+    for n, client in enumerate(clients):
+        begin(held, client, f"/{n}")
+    equal([ask(c).status for c in others], [429] * 3, "a fourth")
+    equal(ask(others[0], key="two").status, 200, "another caller")
+    held.let("/1")
+    equal(clients[1].response().status, 200, "one ends")
+    until(lambda: ask(others[2]).status == 200, "there is room, by another node")
+    held.let("/0", "/2")
+    equal([clients[n].response().status for n in (0, 2)], [200] * 2, "the others end")
+    until(lambda: told(ask(others[0])).left["it"]["r"] == 2, "nothing else is in flight")
+
+
+@test("in flight for longer than a lease: it still counts; a dead node's share comes back when its lease is over")
+def dead_holder(t):
+    held, redis = Held(t), Redis(t)
+    held.let("/")
+    sections = FLIGHT.format(2, "") + to(held.origin, route="limits = it\nordering = none")
+    one, two = nodes(t, redis, sections, 2, "membership_lease = 1s")
+    for n, node in enumerate((one, two)):
+        begin(held, t.client(node), f"/{n}")
+    client = t.client(two)
+    equal(ask(client).status, 429, "a third")
+    time.sleep(2.5)  # leases are renewed; their length is the subject
+    equal(ask(client).status, 429, "after some leases")
+    killed = time.monotonic()
+    one.process.kill()
+    one.ended = True
+    until(lambda: ask(client).status == 200, "what the dead node held has come back")
+    t.note(f"after {time.monotonic() - killed:.2f} s")
+    held.let("/0", "/1")
+
+
+@test("a node that stood still for longer than its lease: what it holds counts again, once")
+def late_holder(t):
+    held, redis = Held(t), Redis(t)
+    held.let("/")
+    sections = FLIGHT.format(3, "") + to(held.origin, route="limits = it\nordering = none")
+    one, two = nodes(t, redis, sections, 2, "membership_lease = 1s")
+    for n in range(2):
+        begin(held, t.client(one), f"/one{n}")
+    client = t.client(two)
+    equal(told(ask(client)).left["it"]["r"], 0, "with the two of the other node")
+    one.process.stop()
+    until(lambda: told(ask(client)).left["it"]["r"] == 2, "those of the node that stands still have come back")
+    begin(held, t.client(two), "/two")
+    one.process.signal(signal.SIGCONT)
+    until(lambda: ask(client).status == 429, "they count again")
+    held.let("/one0")
+    until(lambda: told(a := ask(client)).left["it"]["r"] == 0 and a.status == 200, "one of them ends, once")
+    time.sleep(1.5)  # renewals; that they do not count anything twice is the subject
+    equal(ask(client).status, 200, "and there is room")
+    held.let("/one1", "/two")
+    until(lambda: told(ask(client)).left["it"]["r"] == 2, "nothing is in flight")
+
+
+@test("in flight while the store comes back empty: nodes say again what they hold", workers=[1])
+def lost_holders(t):
+    held, redis = Held(t), Redis(t)
+    held.let("/")
+    sections = FLIGHT.format(2, "") + to(held.origin, route="limits = it\nordering = none")
+    one, two = nodes(t, redis, sections, 2, "membership_lease = 2s")
+    begin(held, t.client(one), "/one")
+    begin(held, t.client(two), "/two")
+    redis.connect().ask("FLUSHALL")
+    client = t.client(two)
+    until(lambda: redis.connect().ask("KEYS", "*it:2n"), "a renewal")
+    until(lambda: len(redis.connect().ask("GET", redis.connect().ask("KEYS", "*it:2n")[0])) == 48, "of both")
+    equal(ask(client).status, 429, "both count")
+    held.let("/one", "/two")
+    until(lambda: ask(client).status == 200, "when they have ended")
+
+
+@test("the promise of gcra over three nodes under load", workers=[2])
+def paced_promise(t):
+    origin = t.origin(lambda x: x.reply(200, b"x"))
+    sections = limit("it", "50 per 2s", "algorithm = gcra\nburst = 10") + to(origin, route="limits = it")
+    load = Load(t, 3).begin(nodes(t, Redis(t), sections, fleet="store_timeout = 5s"))
+    origin.wait(lambda: len(origin.requests) >= 120, "some windows' worth")
+    judge(t, load, origin, 60, 2.0)  # the burst and what drains in the time
+
+
+main()
