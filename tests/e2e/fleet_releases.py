@@ -1,0 +1,155 @@
+"""Nodes of two releases with one store, as during a rolling upgrade: each has its own function, and they count
+together. released/ has the functions of releases before, as they were."""
+import os
+import threading
+import time
+
+from lib.fleet import Load, ask, limit, nodes
+from lib.redis import Redis, pack, unpack
+from lib.fields import told
+from lib.process import until
+from lib.sluice import to
+from lib.spans import most_within
+from lib.store_oracle import ASK, LOOK, Pair, Rule, any_operations, with_clock
+from lib.tap import equal, main, test, true
+
+
+def released(name):
+    with open(os.path.join(os.path.dirname(os.path.abspath(__file__)), "released", name), encoding="utf-8") as text:
+        return text.read()
+
+
+# ---- the functions ------------------------------------------------------------------------------
+
+class Two(Pair):
+    """That of release 2 beside our own, on the same keys."""
+
+    def __init__(self, t):
+        super().__init__(t)
+        self.redis.ask("FUNCTION", "LOAD", with_clock(released("sluice_2.lua"), True))
+
+    def call_before(self, operations):
+        keys, rules, words = self.compose(operations)
+        request = [len(rules)]
+        for rule in rules:
+            request += [rule.quota, rule.window, rule.quantum, rule.shadow + 2 * rule.waits]
+        return self.send("sluice_judge_2", keys, request + words)
+
+
+def as_before(operations, answer):
+    """Release 2 said 0 of whatever was not charged."""
+    answer, at = list(answer), 0
+    for kind, *rest in operations:
+        if kind in (ASK, LOOK):
+            for n in range(len(rest[0])):
+                answer[at + 3 * n + 2] = max(0, answer[at + 3 * n + 2])
+            at += 1 + 3 * len(rest[0])
+    return answer
+
+
+def any_window(random):
+    return Rule(random.choice([1, 2, 3, 10, 31, 32, 100, 5000]), random.choice([1_000_000, 10_000_000, 3_600_000_000]),
+                random.choice([31, 31, 8, 255]), shadow=random.random() < 0.15, waits=random.random() < 0.5)
+
+
+@test("random operations by the functions of two releases: together they agree with a plain oracle", workers=[1])
+def together(t):
+    two, random = Two(t), t.random
+    rules = {f"f{{{n}}}{limit}": any_window(random) for n in range(8) for limit in "ab"}
+    given, calls = [], [0, 0]
+    for step in range(2000):
+        two.now += random.choice([0, 1, 1000, 50_000, 400_000]) if random.random() < 0.97 else 20_000_000
+        operations = any_operations(random, rules, given)
+        if not operations:
+            continue
+        is_before = random.random() < 0.5
+        calls[is_before] += 1
+        expected = two.expect(operations, 5)
+        if is_before:
+            equal(two.call_before(operations), as_before(operations, expected), f"step {step}, by release 2")
+        else:
+            equal(two.call(operations, 5), expected, f"step {step}")
+        at = 0
+        for kind, *rest in operations:
+            if kind not in (ASK, LOOK):
+                continue
+            for n, (caller, rule, cost) in enumerate(rest[0]):
+                if expected[at + 3 * n + 2] > 0 and random.random() < 0.2:
+                    given.append((caller, rule, cost, expected[at + 3 * n + 2]))
+            at += 1 + 3 * len(rest[0])
+    true(min(calls) > 500, f"calls {calls}")
+
+
+# ---- nodes --------------------------------------------------------------------------------------
+
+class NodeBefore:
+    """What a node of release 2 asks its store."""
+
+    def __init__(self, redis, key, quota, window_us):
+        self.connection, self.key = redis.connect(), key
+        try:
+            self.connection.ask("FUNCTION", "LOAD", released("sluice_2.lua"))
+        except Exception as refused:  # pylint: disable=broad-except
+            true("already exists" in str(refused), str(refused))
+        self.rule = [quota, window_us, 1 if quota <= 31 else -(-window_us // 30), 2]
+        self.admitted = []
+        self.is_over = False
+        self.thread = threading.Thread(target=self._hammer, daemon=True)
+
+    def ask(self):
+        """Whether it admits one, and what is used."""
+        answer = unpack(self.connection.ask("FCALL", "sluice_judge_2", 2, "sluice{epoch}:2", self.key,
+                                            pack([1, *self.rule, ASK, 1, 2, 1, 1]), 0))
+        return answer[2], answer[3]
+
+    def _hammer(self):
+        while not self.is_over:
+            sent = time.monotonic()
+            if self.ask()[0]:
+                self.admitted.append((sent, time.monotonic()))
+
+    def end(self):
+        self.is_over = True
+        self.thread.join()
+
+
+def key_of(redis):
+    """The caller's, as soon as a node has asked about it."""
+    found = until(lambda: redis.connect().ask("KEYS", "sluice{*}it:*"), "a caller")
+    return found[0].decode()
+
+
+@test("a rolling upgrade: nodes of both releases have one quota, and one memory of what the store forgot")
+def one_quota(t):
+    redis, origin = Redis(t), t.origin()
+    node, = nodes(t, redis, limit("it", "6 per 1h") + to(origin, route="limits = it"), 1)
+    client = t.client(node)
+    equal(told(ask(client)).left["it"]["r"], 5, "by our own")
+    before = NodeBefore(redis, key_of(redis), 6, 3_600_000_000)
+    equal([before.ask() for _ in range(2)], [(1, 2), (1, 3)], "by the one before")
+    equal(told(ask(client)).left["it"]["r"], 2, "by our own")
+    equal([before.ask() for _ in range(3)], [(1, 5), (1, 6), (0, 6)], "by the one before, which is refused")
+    equal(ask(client).status, 429, "and so is ours")
+    before.connection.ask("FLUSHALL")
+    equal(ask(client).status, 429, "the store has forgotten")
+    equal(before.ask()[0], 0, "which the other one hears of by ours")
+
+
+@test("the promise over two nodes and one of the release before, under load", workers=[2])
+def promise(t):
+    redis, origin = Redis(t), t.origin(lambda x: x.reply(200, b"x"))
+    made = nodes(t, redis, limit("it", "50 per 2s") + to(origin, route="limits = it"), 2)
+    load = Load(t, 2).begin(made)
+    before = NodeBefore(redis, key_of(redis), 50, 2_000_000)
+    before.thread.start()
+    origin.wait(lambda: len(origin.requests) + len(before.admitted) >= 250, "five windows' worth")
+    load.end()
+    before.end()
+    spans = load.spans(origin) + before.admitted
+    most = most_within(spans, 1.95)
+    t.note(f"{len(spans)} admitted, {len(before.admitted)} by the release before; at most {most} of 50 within 2 s")
+    true(most <= 50, f"{most} within 2 s")
+    true(before.admitted and origin.requests, "by both")
+
+
+main()
