@@ -251,6 +251,9 @@ static void put_sockets(struct page *page, const struct node *node)
 	put_one(page, "sluice_socket_queue_bytes", false,
 		"Memory of what waits to be sent to the clients of WebSockets.",
 		(double)atomic_load(&node->sends.bytes));
+	put_one(page, "sluice_socket_gathered_bytes", false,
+		"Memory of unfinished messages of the clients of WebSockets.",
+		(double)atomic_load(&node->unfinished.bytes));
 }
 
 /* GRIP's channels, and what is published to them. */

@@ -440,12 +440,13 @@ struct conf_usage {
 
 /* The bounds on what is kept of all callers and clients. */
 struct conf_totals {
-	uint64_t callers;            /* table capacity for each limit, 1M */
-	uint64_t sessions;           /* sessions kept at most, 1M */
-	uint64_t queue;              /* waiting over all sessions, 100k */
-	uint64_t queue_bytes;        /* what these hold in memory, 512M; 0: no bound */
-	uint64_t socket_queue_bytes; /* what the send queues of sockets hold, 256M; 0: no bound */
-	uint64_t channels;           /* of GRIP that sockets are subscribed to, 1M */
+	uint64_t callers;             /* table capacity for each limit, 1M */
+	uint64_t sessions;            /* sessions kept at most, 1M */
+	uint64_t queue;               /* waiting over all sessions, 100k */
+	uint64_t queue_bytes;         /* what these hold in memory, 512M; 0: no bound */
+	uint64_t socket_gather_bytes; /* what unfinished messages hold, 256M; 0: no bound */
+	uint64_t socket_queue_bytes;  /* what the send queues of sockets hold, 256M; 0: no bound */
+	uint64_t channels;            /* of GRIP that sockets are subscribed to, 1M */
 };
 
 /* Where bodies are kept for slow clients. */

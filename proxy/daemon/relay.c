@@ -266,9 +266,11 @@ static bool make_store(struct relay *relay, const struct conf *conf)
 
 void relay_bound_sends(struct relay *relay, const struct conf *conf)
 {
-	/* Relaxed: a bound on a sum, which orders nothing. */
+	/* Relaxed: bounds on sums, which order nothing. */
 	atomic_store_explicit(
 		&relay->node.sends.most, conf->totals.socket_queue_bytes, memory_order_relaxed);
+	atomic_store_explicit(&relay->node.unfinished.most, conf->totals.socket_gather_bytes,
+		memory_order_relaxed);
 }
 
 /* As many descriptors as we may have. A client needs one, and one to a server: at most half of what

@@ -1,12 +1,11 @@
 /* The client's side: messages are gathered, control frames passed on. */
 #include "websocket/read_client.h"
 
-#include <string.h>
-
 #include "websocket/close.h"
 #include "websocket/gateway.h"
 #include "websocket/message.h"
 #include "websocket/times.h"
+#include "websocket/unfinished.h"
 #include "websocket/write.h"
 
 /* ---- control frames -------------------------------------------------------------------------- */
@@ -61,25 +60,6 @@ static bool answers_our_ping(struct websocket *socket, struct slice payload)
 
 /* ---- messages -------------------------------------------------------------------------------- */
 
-static bool gather(struct websocket *socket, struct slice data)
-{
-	struct buffer *message = &socket->message;
-	struct buffer_pool *pool = &socket->worker->blocks;
-	size_t wanted = buffer_used(message) + data.len;
-
-	if (!message->at && !buffer_acquire(message, pool))
-		return false;
-	/* Twice the size each time, and not what its head promises: that costs its sender nothing.
-	 */
-	if (wanted > message->capacity &&
-		!buffer_reserve(message, pool,
-			wanted > 2ul * message->capacity ? wanted : 2ul * message->capacity))
-		return false;
-	memcpy(message->at + message->end, data.at, data.len);
-	message->end += (uint32_t)data.len;
-	return true;
-}
-
 static void take_data(struct websocket *socket, const struct message_event *event)
 {
 	bool is_empty = event->piece.frame.length == 0 && !event->ends;
@@ -93,10 +73,8 @@ static void take_data(struct websocket *socket, const struct message_event *even
 		socket->compressed = event->compressed;
 		socket->message_began_ms = socket_now_ms(socket);
 	}
-	if (event->piece.data.len > 0 && !gather(socket, event->piece.data)) {
-		socket_abort(socket, "no memory");
+	if (event->piece.data.len > 0 && !unfinished_add(socket, event->piece.data))
 		return;
-	}
 	if (!event->ends)
 		return;
 	socket->active_ms = socket_now_ms(socket);
@@ -169,7 +147,7 @@ static void probe(struct websocket *socket)
 		socket_ask_client(socket);
 }
 
-void socket_read_client(struct websocket *socket)
+static void read_frames(struct websocket *socket)
 {
 	while (socket_reads_client(socket)) {
 		struct passage_way *up = &socket->passage->up;
@@ -193,4 +171,11 @@ void socket_read_client(struct websocket *socket)
 	}
 	if (!socket_has_ended(socket))
 		probe(socket);
+}
+
+void socket_read_client(struct websocket *socket)
+{
+	read_frames(socket);
+	if (!socket_has_ended(socket) && (socket->message_began_ms > 0 || socket->gathered > 0))
+		unfinished_rest(socket);
 }

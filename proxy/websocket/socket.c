@@ -14,6 +14,7 @@
 #include "websocket/read_server.h"
 #include "websocket/send.h"
 #include "websocket/times.h"
+#include "websocket/unfinished.h"
 
 static void end_if_closed(struct websocket *socket)
 {
@@ -138,7 +139,7 @@ static void end(struct passage *passage)
 	message_reader_end(&socket->all->frames, &socket->from_client);
 	message_reader_end(&socket->all->frames, &socket->from_server);
 	frame_writer_end(&socket->all->frames, &socket->to_client);
-	buffer_release(&socket->message, &socket->worker->blocks);
+	unfinished_clear(socket);
 	websockets_remove(socket->all, socket);
 	atomic_fetch_sub_explicit(&socket->worker->node->sockets, 1, memory_order_relaxed);
 	if (gateway)

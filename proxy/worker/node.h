@@ -42,6 +42,11 @@ struct node_sends {
 	_Atomic uint64_t bytes, most; /* most: socket_queue_total_bytes, 0: no bound */
 };
 
+/* Memory of what has come of the messages of clients whose end has not (websocket/unfinished.h). */
+struct node_unfinished {
+	_Atomic uint64_t bytes, most; /* most: socket_gather_total_bytes, 0: no bound */
+};
+
 struct node {
 	struct loop loop; /* the main thread's */
 	struct log *log;
@@ -58,6 +63,7 @@ struct node {
 	struct failure_note failures;
 	struct node_spare spare;
 	struct node_sends sends;
+	struct node_unfinished unfinished;
 	uint64_t socket_ids; /* what the ids of this process's WebSockets begin with; never 0 */
 	_Atomic uint64_t sockets;      /* WebSockets whose messages are read, over all workers */
 	atomic_uint clients;           /* open connections, over all workers */

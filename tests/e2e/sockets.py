@@ -290,6 +290,24 @@ def all_together(t):
     until(lambda: value(admin.metrics()[1], "sluice_socket_queue_bytes") == 0, "nothing is held")
 
 
+@test("what all sockets hold of unfinished messages is bounded: one too many is closed with 1013", workers=[4])
+def unfinished(t):
+    sluice, admin = begun(t, "max_message_size = 8M", settings="socket_gather_total_bytes = 3M")
+
+    def gathered():
+        return value(admin.metrics()[1], "sluice_socket_gathered_bytes")
+
+    first, second = open_socket(t, sluice), open_socket(t, sluice)
+    half = b"h" * 1_200_000
+    first.send_frame(ws.BINARY, half, fin=False)
+    until(lambda: gathered() >= len(half), "the first is counted")
+    second.send_frame(ws.BINARY, 2 * half, fin=False)
+    equal(second.closed_with(), (1013, "too many unfinished messages"))
+    first.send_frame(ws.CONTINUATION, b"end")
+    equal(first.message(), half + b"end")
+    until(lambda: gathered() == 0, "nothing is held")
+
+
 # ---- ending -----------------------------------------------------------------------------------
 
 @group("ending", workers=[4])

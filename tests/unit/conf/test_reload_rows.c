@@ -35,6 +35,7 @@ static const struct sample samples[] = {
 	{S, "queue_total", "1k", "2k", "1000", NULL},
 	{S, "queue_total_bytes", "1M", "2M", "1024k", NULL},
 	{S, "socket_queue_total_bytes", "1M", "2M", "1024k", NULL},
+	{S, "socket_gather_total_bytes", "1M", "2M", "1024k", NULL},
 	{S, "channels", "1k", "2k", "1000", NULL},
 	{S, "grip_key", "file:/a", "file:/b", NULL, NULL},
 	{S, "grip_iss", "sluice", "other", NULL, NULL},
