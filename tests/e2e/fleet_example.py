@@ -1,0 +1,96 @@
+"""The example of etc/examples/fleet runs as it stands there."""
+import os
+import re
+import shutil
+import signal
+import subprocess
+
+from lib import process
+from lib.client import Client
+from lib.fields import wait_ms
+from lib.process import Port, run, until
+from lib.tap import equal, group, main, true
+from lib.wire import dial
+
+EXAMPLE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../etc/examples/fleet")
+NAMES = ("STORE_PORT", "BANK_PORT", "P1", "P2", "P3", "A1", "A2", "A3")
+
+
+def start(t):
+    """Where its nodes listen, and the environment for commands to the first."""
+    ports = {name: Port() for name in NAMES}
+    number = {name: str(port.number) for name, port in ports.items()}
+    binary = os.path.abspath(process.BINARY)
+    environment = {**os.environ, **number, "PORTS": " ".join(number[p] for p in ("P1", "P2", "P3")),
+                   "ADMIN_PORTS": " ".join(number[p] for p in ("A1", "A2", "A3")), "SLUICE": binary, "STORE_TIMEOUT": "5s",
+                   "DEMO": os.path.join(os.path.dirname(binary), "sluice-demo")}
+    for port in ports.values():
+        port.release()
+    log = open(t.path("log"), "wb")
+    child = subprocess.Popen([os.path.join(EXAMPLE, "run")], env=environment, stdout=log, stderr=log,
+                             cwd=t.folder, start_new_session=True)
+
+    def end():
+        child.send_signal(signal.SIGTERM)
+        try:
+            child.wait(process.DEADLINE_SECONDS)
+        finally:
+            log.close()
+    t.defer(end)
+    addresses = [f"127.0.0.1:{number[p]}" for p in ("P1", "P2", "P3")]
+    for address in addresses:
+        until(lambda: child.poll() is not None or listens(address), "the nodes listen")
+    return addresses, {"ADMIN_PORT": number["A1"], "NODE": "x", "PORT": number["P1"]}
+
+
+def listens(address):
+    try:
+        dial(address).close()
+    except OSError:
+        return False
+    return True
+
+
+@group("etc/examples/fleet/run", workers=[1])
+def example(t):
+    if not shutil.which("redis-server") and not shutil.which("valkey-server"):
+        t.skip("neither redis-server nor valkey-server is installed")
+    addresses, environment = start(t)
+    os.environ.update(environment)
+    status, text = run([process.BINARY, "fleet", "--wait-nodes", "3", "-c", os.path.join(EXAMPLE, "sluice.ini")])
+    with t.point("its nodes find each other"):
+        equal(status, 0, text)
+    with t.point("five deposits pass, whichever node they reach, and the sixth waits"):
+        answers = []
+        for n in range(6):
+            client = Client(addresses[n % 3])
+            t.defer(client.close)
+            answers.append(client.ask("/deposit?amount=1", method="POST", fields=[("Content-Length", "0")]))
+        equal([a.status for a in answers], [200] * 5 + [429])
+        true(0 < wait_ms(answers[5]) <= 10_000, answers[5].fields)
+
+
+@group("etc/examples/fleet/compose.yaml", workers=[1])
+def compose(t):
+    with open(os.path.join(EXAMPLE, "compose.yaml"), encoding="utf-8") as text:
+        lines = text.read()
+    with t.point("the files that it names are there"):
+        for path in re.findall(r"- (\./[^:]*):", lines) + ["./run", "./README.md"]:
+            true(os.path.exists(os.path.join(EXAMPLE, path)), path)
+        for context, dockerfile in re.findall(r"context: (\S+)\n +dockerfile: (\S+)", lines):
+            true(os.path.exists(os.path.join(EXAMPLE, context, dockerfile)), dockerfile)
+    with t.point("the variables of sluice.ini are set"):
+        with open(os.path.join(EXAMPLE, "sluice.ini"), encoding="utf-8") as ini:
+            names = set(re.findall(r"\$\{(\w+)", ini.read()))
+        equal({name for name in names if f"{name}:" not in lines}, set())
+    with t.point("it is YAML, with all services"):
+        try:
+            import yaml
+        except ImportError:
+            t.skip("python3-yaml is not installed")
+        services = yaml.safe_load(lines)["services"]
+        equal(sorted(services), ["bank", "sluice1", "sluice2", "sluice3", "store"])
+        equal(services["sluice2"]["environment"]["NODE"], "two")
+
+
+main()
