@@ -1,5 +1,5 @@
-"""A Redis of the test's own, on a free port of loopback and in memory only; and its protocol, as far
-as tests need it."""
+"""A Redis of the test's own (or Valkey, where that is installed), on a free port of loopback and in memory only; and its
+protocol, as far as tests need it."""
 import os
 import shutil
 import signal
@@ -8,6 +8,10 @@ import struct
 
 from .process import DEADLINE_SECONDS, Port, Process, until
 from .tap import Skip
+
+
+# Either will do; SLUICE_E2E_STORE names one.
+SERVER = shutil.which(os.environ.get("SLUICE_E2E_STORE") or "redis-server") or shutil.which("valkey-server")
 
 
 class Refused(Exception):
@@ -51,8 +55,8 @@ class Redis:
     """`options`: further words of its command line."""
 
     def __init__(self, t, *options):
-        if not shutil.which("redis-server"):
-            raise Skip("redis-server is not installed")
+        if not SERVER:
+            raise Skip("neither redis-server nor valkey-server is installed")
         self.t = t
         self.options = options
         self.port = Port(socket.AF_INET)
@@ -73,7 +77,7 @@ class Redis:
         folder = os.path.join(self.t.folder, f"redis-{self.number}")
         shutil.rmtree(folder, ignore_errors=True)  # a replica has left what it was sent
         os.mkdir(folder)
-        self.process = Process(["redis-server", "--port", str(self.number), "--bind", "127.0.0.1",
+        self.process = Process([SERVER, "--port", str(self.number), "--bind", "127.0.0.1",
                                 "--save", "", "--appendonly", "no", "--dir", folder,
                                 *self.options], "redis")
         self.process.wait_output("Ready to accept connections")
@@ -152,7 +156,7 @@ class Sentinels:
                       f"sentinel monitor {self.name} {host} {self.primary.number} 2\n"
                       f"sentinel down-after-milliseconds {self.name} 2000\n"
                       f"sentinel failover-timeout {self.name} 10000\n")
-        process = Process(["redis-server", path, "--sentinel"], "sentinel")
+        process = Process([SERVER, path, "--sentinel"], "sentinel")
         self.t.defer(process.kill)
         process.wait_output("+monitor")
         return port.number, process
