@@ -18,43 +18,45 @@ static void refuse_key(struct build *build, const struct instance *instance, con
 			key, why, expected);
 }
 
-static void refuse_split(struct build *build, const struct instance *instance, const char *key,
+static void refuse_way(struct build *build, const struct instance *instance, const char *key,
 	const char *why, const char *expected)
 {
+	const struct conf_limit *limit = instance->object;
 	const struct setting *setting = instance_setting(instance, key);
 
 	if (setting && !setting->wrong)
-		build_fail(build, instance, setting->line, "%s: %s with fleet = split; expected %s",
-			key, why, expected);
+		build_fail(build, instance, setting->line, "%s: %s with fleet = %s; expected %s",
+			key, why, limit->fleet_way == CONF_FLEET_SPLIT ? "split" : "relaxed",
+			expected);
 }
 
-/* What does not hold of each node's part, or what a share that changes would break. */
-static void check_split(struct build *build, const struct instance *instance)
+/* What does not hold of each node's part, or of a part that changes. */
+static void check_reserved(struct build *build, const struct instance *instance)
 {
 	const struct conf_limit *limit = instance->object;
 
 	if (limit->algorithm == CONF_LIMIT_CONCURRENCY)
-		refuse_split(build, instance, "concurrency",
-			"what is in flight has no end after which a share could move", "a rate");
+		refuse_way(build, instance, "concurrency",
+			"what is in flight has no end after which a part could move", "a rate");
 	if (limit->algorithm == CONF_LIMIT_GCRA)
-		refuse_split(build, instance, "algorithm",
+		refuse_way(build, instance, "algorithm",
 			"gcra is not supported, as its pace cannot be divided", "ring");
 	if (limit->algorithm == CONF_LIMIT_CALENDAR)
-		refuse_split(build, instance, "rate",
-			"a period of the calendar is not supported, as shares move only with its "
+		refuse_way(build, instance, "rate",
+			"a period of the calendar is not supported, as parts move only with its "
 			"end",
 			"a period such as 24h");
 	if (limit->count_refused)
-		refuse_split(build, instance, "count_refused",
-			"a refusal by a share is not counted", "off");
+		refuse_way(build, instance, "count_refused",
+			"what a node refuses for others is not counted", "off");
 	if (limit->ban_count > 0)
-		refuse_split(build, instance, "ban", "a refusal by a share is not counted", "off");
+		refuse_way(build, instance, "ban", "what a node refuses for others is not counted",
+			"off");
 	if (limit->was)
-		refuse_split(build, instance, "was", "shares stay under the name", "none");
+		refuse_way(build, instance, "was", "what nodes share stays under the name", "none");
 }
 
-/* What the store can't count. */
-static void check_kind(struct build *build, const struct instance *instance)
+static void check_precision(struct build *build, const struct instance *instance)
 {
 	const struct conf_limit *limit = instance->object;
 
@@ -62,6 +64,14 @@ static void check_kind(struct build *build, const struct instance *instance)
 						     : limit->precision > MOST_SLOTS)
 		refuse_key(build, instance, "precision", "the store remembers at most 255 times",
 			"at most that, or auto");
+}
+
+/* What the store can't count. */
+static void check_kind(struct build *build, const struct instance *instance)
+{
+	const struct conf_limit *limit = instance->object;
+
+	check_precision(build, instance);
 	if (!conf_limit_is_plain(limit) && limit->store_down == CONF_STORE_DOWN_LOCAL)
 		refuse_key(build, instance, "store_down",
 			"local divides only requests by a trailing window", "refuse or admit");
@@ -86,10 +96,12 @@ void check_limit_of_fleet(struct build *build, const struct instance *instance)
 				"store_down: has no effect without scope = fleet");
 		return;
 	}
-	if (limit->fleet_way == CONF_FLEET_SPLIT)
-		check_split(build, instance);
+	if (limit->fleet_way == CONF_FLEET_SPLIT || limit->fleet_way == CONF_FLEET_RELAXED)
+		check_reserved(build, instance);
 	else
 		check_kind(build, instance);
+	if (limit->fleet_way == CONF_FLEET_RELAXED)
+		check_precision(build, instance);
 	if (!name_index_find(&build->names, SECTION_FLEET, SLICE("")) && !build->incomplete)
 		build_fail(build, instance, scope->line,
 			"scope: fleet needs a store to share the limit; expected [fleet] with "

@@ -186,7 +186,13 @@ enum conf_calendar {
 #define CONF_PRECISION_EXACT UINT32_MAX
 
 /* How a limit of the fleet is judged. */
-enum conf_fleet_way { CONF_FLEET_NONE, CONF_FLEET_EXACT, CONF_FLEET_LEASE, CONF_FLEET_SPLIT };
+enum conf_fleet_way {
+	CONF_FLEET_NONE,
+	CONF_FLEET_EXACT,
+	CONF_FLEET_LEASE,
+	CONF_FLEET_SPLIT,
+	CONF_FLEET_RELAXED
+};
 
 /* What a limit of the fleet does when the store does not answer. */
 enum conf_store_down {
@@ -490,6 +496,7 @@ struct conf_fleet {
 	uint64_t membership_lease_ms; /* 5s */
 	bool store_required;          /* not ready while the store is away */
 	uint64_t store_timeout_ms;    /* 20 */
+	uint64_t publish_interval_ms; /* of limits with fleet = relaxed, 500 */
 	uint32_t store_quorum;        /* replicas that must have what was counted, 0 */
 	enum conf_store_down store_down;
 	uint32_t nodes; /* there are at most so many; 0: those that are there count */

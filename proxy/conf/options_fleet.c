@@ -36,6 +36,10 @@ const struct option options_fleet[] = {
 	{"store_timeout", &type_duration, LIVE, AT(store_timeout_ms), .fallback = "20ms",
 		BETWEEN(1, 10000), .flags = OPTION_DURATION,
 		.help = "Longest wait for a verdict of the store; then store_down decides."},
+	{"publish_interval", &type_duration, LIVE, AT(publish_interval_ms), .fallback = "500ms",
+		BETWEEN(20, 60000), .flags = OPTION_DURATION,
+		.help = "Longest time for which other nodes do not know what a node has admitted of a limit "
+			"with fleet = relaxed."},
 	{"store_quorum", &type_count32, LIVE, AT(store_quorum), .fallback = "0", BETWEEN(0, 100),
 		.help = "How many replicas must have what was counted before it counts as answered, within "
 			"store_timeout."},

@@ -16,7 +16,8 @@ static const struct option_word modes[] = {{"enforce", false}, {"shadow", true},
 static const struct option_word scopes[] = {{"node", false}, {"fleet", true}, {NULL, 0}};
 
 static const struct option_word fleet_ways[] = {{"lease", CONF_FLEET_LEASE},
-	{"exact", CONF_FLEET_EXACT}, {"split", CONF_FLEET_SPLIT}, {NULL, 0}};
+	{"exact", CONF_FLEET_EXACT}, {"split", CONF_FLEET_SPLIT}, {"relaxed", CONF_FLEET_RELAXED},
+	{NULL, 0}};
 
 static const struct option_word downs[] = {{"local", CONF_STORE_DOWN_LOCAL},
 	{"refuse", CONF_STORE_DOWN_REFUSE}, {"admit", CONF_STORE_DOWN_ADMIT}, {NULL, 0}};
@@ -57,7 +58,8 @@ const struct option options_limit[] = {
 		.help = "Whether each node counts for itself, or all nodes of the fleet together."},
 	{"fleet", &type_word, LIVE, AT(fleet_way), .fallback = "lease", .words = fleet_ways,
 		.help = "With scope = fleet, how nodes share the limit: with lease they take parts of it "
-			"in advance, exact asks the store for each verdict, split divides it among the nodes."},
+			"in advance, exact asks the store for each verdict, split divides it among the nodes, "
+			"relaxed lets each decide and publishes what it admits."},
 	{"store_down", &type_word, LIVE, AT(store_down), .words = downs,
 		.help = "With scope = fleet, what this limit does while the store does not answer, instead "
 			"of what [fleet] says."},

@@ -87,7 +87,7 @@ static void open_shared(struct account *account, struct account_charge *charge,
 	if (!way->reserve)
 		return;
 	charge->way = way_of(CONF_FLEET_EXACT);
-	switch (way->reserve(account, charge, asked->limit, &own->reserves[own->count])) {
+	switch (way->reserve(account, charge, asked, &own->reserves[own->count])) {
 	case WAY_HERE:
 		charge->way = NULL;
 		charge->here = way;

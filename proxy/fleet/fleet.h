@@ -13,7 +13,7 @@
  *  - A call whose answer is lost with its connection is not sent again. What it charged stays
  *    charged.
  *  - Given back is only what the same epoch of the store has charged (judge.lua).
- * `fleet = lease`: lease.h. `fleet = split`: split.h.
+ * `fleet = lease`: lease.h. `fleet = split`: split.h. `fleet = relaxed`: relaxed.h.
  */
 #ifndef FLEET_FLEET_H
 #define FLEET_FLEET_H

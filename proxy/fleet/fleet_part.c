@@ -84,7 +84,10 @@ static void join(struct fleet_worker *fleet)
 {
 	const struct conf_fleet *conf = conf_of(fleet);
 
-	if (fleet->worker->index != 0 || fleet->store.state != STORE_READY)
+	if (fleet->store.state != STORE_READY)
+		return;
+	relaxing_begin(&fleet->relaxing, fleet->prefix);
+	if (fleet->worker->index != 0)
 		return;
 	joining_begin(&fleet->joining, fleet->prefix, conf->node, conf->membership_lease_ms);
 	splitting_begin(&fleet->splitting, fleet->prefix, fleet->joining.name);
@@ -191,6 +194,7 @@ static void leave_store(struct fleet_worker *fleet)
 	leases_return(&fleet->leases);
 	if (fleet->filling[FLEET_LEASE])
 		batches_send(fleet, FLEET_LEASE);
+	relaxing_leave(&fleet->relaxing);
 	if (fleet->worker->index == 0) {
 		joining_leave(&fleet->joining);
 		splitting_leave(&fleet->splitting);
@@ -210,6 +214,7 @@ static void look_at_site(struct worker *worker)
 	struct fleet_worker *fleet = worker->fleet.own;
 	const struct conf_fleet *conf = conf_of(fleet);
 
+	relaxing_take_site(&fleet->relaxing);
 	if (conf->store.text && store_link_is_of(&fleet->store, conf) &&
 		strcmp(fleet->prefix, conf->prefix) == 0) {
 		fleet->authority->timeout_ms = conf->store_timeout_ms;
@@ -248,6 +253,7 @@ static bool make(struct worker *worker, struct site *site)
 		return false;
 	joining_init(&fleet->joining, fleet->authority ? fleet_members(fleet->authority) : NULL,
 		&worker->loop, &fleet->store);
+	relaxing_init(&fleet->relaxing, worker, &fleet->store);
 	splitting_init(&fleet->splitting, worker,
 		fleet->authority ? fleet_shares(fleet->authority) : NULL, &fleet->store);
 	fleet->joining.before = pay_debts;
@@ -264,6 +270,7 @@ static void end(struct worker *worker)
 	deadline_end(&worker->fleet.own->look);
 	joining_end(&worker->fleet.own->joining);
 	splitting_end(&worker->fleet.own->splitting);
+	relaxing_end(&worker->fleet.own->relaxing);
 	store_link_end(&worker->fleet.own->store);
 	leases_end(&worker->fleet.own->leases);
 	holds_end(&worker->fleet.own->holds);

@@ -5,7 +5,7 @@
 
 #include <stddef.h>
 
-#define FUNCTION_TEXTS 4
+#define FUNCTION_TEXTS 5
 
 struct function_text {
 	const char *text;

@@ -45,8 +45,7 @@ void ladder_learn(struct ladder *ladder, uint64_t epoch, uint64_t store_us, uint
 
 bool ladder_has(const struct conf_limit *limit)
 {
-	return limit->of_fleet &&
-	       (limit->fleet_way == CONF_FLEET_EXACT || limit->fleet_way == CONF_FLEET_LEASE);
+	return limit->of_fleet && limit->fleet_way != CONF_FLEET_SPLIT;
 }
 
 enum conf_store_down ladder_down(const struct conf *conf, const struct conf_limit *limit)
@@ -55,7 +54,8 @@ enum conf_store_down ladder_down(const struct conf *conf, const struct conf_limi
 					    ? limit->store_down
 					    : conf->fleet.store_down;
 
-	if (down == CONF_STORE_DOWN_LOCAL && (!ladder_has(limit) || !conf_limit_is_plain(limit)))
+	if (down == CONF_STORE_DOWN_LOCAL && limit->fleet_way != CONF_FLEET_RELAXED &&
+		(!ladder_has(limit) || !conf_limit_is_plain(limit)))
 		return CONF_STORE_DOWN_REFUSE;
 	return down;
 }
@@ -79,20 +79,39 @@ static struct rung_facts facts_of(const struct ladder *ladder, unsigned nodes, u
 	};
 }
 
+static void climb(struct account_charge *charge, const struct rung_facts *facts, unsigned nodes)
+{
+	charge->rung = rung_of(charge->down, facts, (charge->rule.window_us + 999) / 1000);
+	charge->share = rung_share(charge->quota, nodes);
+}
+
+static unsigned facts_for(
+	const struct fleet_worker *fleet, bool has_store, struct rung_facts *facts)
+{
+	const struct ladder *ladder = fleet_ladder(fleet->authority);
+	unsigned nodes = nodes_of(ladder, fleet->worker->use->site->conf);
+
+	*facts = facts_of(ladder, nodes, worker_now_ms(fleet->worker));
+	facts->has_store = has_store;
+	return nodes;
+}
+
+void ladder_climb_one(struct account *account, struct account_charge *charge, bool has_store)
+{
+	struct rung_facts facts;
+	unsigned nodes = facts_for(account->worker, has_store, &facts);
+
+	climb(charge, &facts, nodes);
+}
+
 void ladder_climb(struct account *account, bool has_store)
 {
-	struct worker *worker = account->worker->worker;
-	const struct ladder *ladder = fleet_ladder(account->worker->authority);
-	unsigned nodes = nodes_of(ladder, worker->use->site->conf);
-	struct rung_facts facts = facts_of(ladder, nodes, worker_now_ms(worker));
+	struct rung_facts facts;
+	unsigned nodes = facts_for(account->worker, has_store, &facts);
 
-	facts.has_store = has_store;
 	for (unsigned i = 0; i < account->count; i++) {
-		struct account_charge *charge = &account->charges[i];
-		if (!charge->way)
-			continue;
-		charge->rung = rung_of(charge->down, &facts, (charge->rule.window_us + 999) / 1000);
-		charge->share = rung_share(charge->quota, nodes);
+		if (account->charges[i].way)
+			climb(&account->charges[i], &facts, nodes);
 	}
 }
 

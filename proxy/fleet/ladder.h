@@ -20,6 +20,7 @@
 #include "fleet/rung.h"
 
 struct account;
+struct account_charge;
 struct authority;
 struct conf;
 struct conf_limit;
@@ -46,12 +47,14 @@ void ladder_learn(struct ladder *ladder, uint64_t epoch, uint64_t store_us, uint
 /* What a limit of the fleet does without the store: its own word, or that of [fleet]; the default
  * of a limit that shares cannot divide is to refuse. */
 enum conf_store_down ladder_down(const struct conf *conf, const struct conf_limit *limit);
-/* Is it judged by the store, so that its rung says anything? */
+/* Does its rung say anything? A limit with fleet = split has its shares instead. */
 bool ladder_has(const struct conf_limit *limit);
 
 /* Sets the rungs of the account's charges, and their shares. `has_store`: this worker may ask it.
  */
 void ladder_climb(struct account *account, bool has_store);
+/* The same of one of them. */
+void ladder_climb_one(struct account *account, struct account_charge *charge, bool has_store);
 
 /* One limit, as it is now on this node. */
 struct ladder_sight {

@@ -18,6 +18,7 @@
 #include "fleet/lease.h"
 #include "fleet/members.h"
 #include "fleet/period.h"
+#include "fleet/relaxed.h"
 #include "fleet/rule.h"
 #include "fleet/split.h"
 #include "fleet/rung.h"
@@ -145,7 +146,8 @@ struct fleet_worker {
 	struct deadline look;       /* at the rungs, for the log */
 	struct joining joining;     /* of the first worker */
 	struct splitting splitting; /* likewise */
-	struct deadline silence;    /* of the store, while something is in flight */
+	struct relaxing relaxing;
+	struct deadline silence; /* of the store, while something is in flight */
 };
 
 /* Memory from the worker's spare. NULL without memory. */

@@ -5,13 +5,13 @@
 #include "worker/worker_clock.h"
 
 static enum way_judge reserve(struct account *account, struct account_charge *charge,
-	uint32_t number, struct reserve *reserve)
+	const struct throttle_charge *asked, struct reserve *reserve)
 {
 	struct fleet_worker *fleet = account->worker;
 	uint64_t now_ns = worker_throttle_ns(fleet->worker);
 
 	switch (split_judge(
-		fleet_shares(fleet->authority), number, &charge->rule, now_ns, reserve)) {
+		fleet_shares(fleet->authority), asked->limit, &charge->rule, now_ns, reserve)) {
 	case SHARE_UNITS:
 		return WAY_HERE;
 	case SHARE_EXACT:

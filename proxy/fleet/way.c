@@ -5,12 +5,14 @@
 #include "fleet/exact.h"
 #include "fleet/lease.h"
 #include "fleet/question.h"
+#include "fleet/relaxed_way.h"
 #include "fleet/split_way.h"
 
 static const struct way *const ways[] = {
 	[CONF_FLEET_EXACT] = &exact_way,
 	[CONF_FLEET_LEASE] = &lease_way,
 	[CONF_FLEET_SPLIT] = &split_way,
+	[CONF_FLEET_RELAXED] = &relaxed_way,
 };
 
 const struct way *way_of(enum conf_fleet_way way)

@@ -51,9 +51,9 @@ struct way {
 	/* Charges so much more, whether it fits or not. */
 	void (*add)(struct account *account, struct account_charge *charge, uint64_t cost);
 
-	/* Of which limit: its number in the node's table. NULL: the calls above. */
+	/* `asked`: what the node's table would be asked. NULL: the calls above. */
 	enum way_judge (*reserve)(struct account *account, struct account_charge *charge,
-		uint32_t number, struct reserve *reserve);
+		const struct throttle_charge *asked, struct reserve *reserve);
 	/* So many units were charged here (or given back). NULL: it need not know. */
 	void (*note)(struct account *account, struct account_charge *charge, int64_t units);
 };

@@ -59,6 +59,9 @@ const struct stats_metric stats_metrics[] = {
 	{"sluice_fleet_lease_verdicts_total", STATS_COUNTER, STATS_NODE, STATS_LEASE_TAKEN,
 		{{"verdict", VALUES(lease_verdicts)}},
 		"Limits that this node decided for a request without asking the fleet's store."},
+	{"sluice_fleet_published_total", STATS_COUNTER, STATS_NODE, STATS_RELAXED_PUBLISHED, {{0}},
+		"Callers that this node has published and asked for, of limits with fleet = "
+		"relaxed."},
 	{"sluice_requests_total", STATS_COUNTER, STATS_ROUTE, STATS_REQUESTS,
 		{{"status", VALUES(statuses)}, {"verdict", VALUES(verdicts)}},
 		"Exchanges that ended, by the class of their status and the verdict of the "

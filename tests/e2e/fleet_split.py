@@ -268,21 +268,25 @@ def stood_still(t):
 CASES = (("concurrency = 3", "concurrency: what is in flight"),
          ("rate = 1 per 1s\nalgorithm = gcra", "algorithm: gcra is not supported"),
          ("rate = 1 per day", "rate: a period of the calendar is not supported"),
-         ("rate = 1 per 1s\ncount_refused = on", "count_refused: a refusal by a share"),
-         ("rate = 1 per 1s\nban = 5 per 1m for 1h", "ban: a refusal by a share"),
-         ("rate = 1 per 1s\nwas = b", "was: shares stay under the name"))
+         ("rate = 1 per 1s\ncount_refused = on", "count_refused: what a node refuses"),
+         ("rate = 1 per 1s\nban = 5 per 1m for 1h", "ban: what a node refuses"),
+         ("rate = 1 per 1s\nwas = b", "was: what nodes share"))
 
 
-@test("sluice check names what cannot be split, by file and line", workers=[1])
+@test("sluice check names what cannot be split or relaxed, by file and line", workers=[1])
 def checks(t):
     rest = "[listener a]\nbind = 127.0.0.1:1\n[upstream u]\nserver = 127.0.0.1:2\n[route r]\nupstream = u\n"
-    for lines, expected in CASES:
-        t.file("ini", "[fleet]\nstore = redis://127.0.0.1\n"
-               f"[limit a]\n{lines}\nscope = fleet\nfleet = split\n" + rest)
-        status, output = run([BINARY, "check", "-c", t.path("ini")])
-        equal(status, 1, lines)
-        true(expected in output and "with fleet = split" in output, f"{lines}: {output}")
-        true(f"{t.path('ini')}:" in output, output)
+    for way in ("split", "relaxed"):
+        for lines, expected in CASES:
+            t.file("ini", "[fleet]\nstore = redis://127.0.0.1\n"
+                   f"[limit a]\n{lines}\nscope = fleet\nfleet = {way}\n" + rest)
+            status, output = run([BINARY, "check", "-c", t.path("ini")])
+            equal(status, 1, lines)
+            true(expected in output and f"with fleet = {way}" in output, f"{lines}: {output}")
+            true(f"{t.path('ini')}:" in output, output)
+    t.file("ini", "[fleet]\nstore = redis://127.0.0.1\n[limit a]\nrate = 1000 per 1s\nprecision = exact\n"
+           "scope = fleet\nfleet = relaxed\n" + rest)
+    true("precision: the store remembers at most 255 times" in run([BINARY, "check", "-c", t.path("ini")])[1], "precision")
 
 
 main()

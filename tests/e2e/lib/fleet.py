@@ -80,8 +80,9 @@ class Load:
     """Clients that ask nodes as fast as these answer, all as one caller. Records when each request was sent and how
     many answers there were of each status."""
 
-    def __init__(self, t, clients_each, key="one"):
+    def __init__(self, t, clients_each, key="one", pace=0):
         self.key = key
+        self.pace = pace  # seconds between a client's requests
         self.sent, self.answers, self.lock = [], {}, threading.Lock()
         self.clients_each = clients_each
         self.crowd = Crowd(t)
@@ -105,6 +106,8 @@ class Load:
                 time.sleep(0.01)  # the node is away; the test's own pace
             with self.lock:
                 self.answers[status] = self.answers.get(status, 0) + 1
+            if self.pace:
+                time.sleep(self.pace)
 
     def end(self):
         self.crowd.stop()

@@ -145,6 +145,7 @@ static const struct sample samples[] = {
 	{F, "membership_lease", "1s", "2s", "1000ms", NULL},
 	{F, "store_required", "off", "on", "no", NULL},
 	{F, "store_timeout", "1s", "2s", "1000ms", NULL},
+	{F, "publish_interval", "1s", "2s", "1000ms", NULL},
 	{F, "store_quorum", "1", "2", NULL, NULL},
 	{F, "store_down", "refuse", "admit", NULL, NULL},
 	{F, "nodes", "3", "5", NULL, NULL},

@@ -1,0 +1,300 @@
+#include "fleet/relaxed.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/container.h"
+#include "fleet/integers.h"
+#include "site/site.h"
+#include "site/site_use.h"
+#include "stats/stats.h"
+#include "worker/worker_clock.h"
+
+/* A call that is not answered for so long has lost its connection. Numbers of a caller in a call.
+ */
+enum { SILENCE_MS = 1000, FIELDS = 4 };
+
+static const struct conf_fleet *conf_of(const struct relaxing *relaxing)
+{
+	return &relaxing->worker->use->site->conf->fleet;
+}
+
+/* ---- when ------------------------------------------------------------------------------------ */
+
+static uint64_t pause_ms(const struct relaxing *relaxing)
+{
+	return conf_of(relaxing)->publish_interval_ms / 2;
+}
+
+/* The next call, unless one is on its way: not later than this. */
+static void schedule(struct relaxing *relaxing, uint64_t due_ms)
+{
+	uint64_t now_ms = worker_now_ms(relaxing->worker);
+
+	if (relaxing->sent_count > 0 || !relaxing->views.due ||
+		relaxing->store->state != STORE_READY ||
+		(relaxing->is_scheduled && relaxing->due_ms <= due_ms))
+		return;
+	deadline_clear(&relaxing->timer);
+	relaxing->is_scheduled = true;
+	relaxing->due_ms = due_ms > now_ms ? due_ms : now_ms;
+	deadline_set(&relaxing->timer, relaxing->due_ms, now_ms);
+}
+
+static void schedule_next(struct relaxing *relaxing)
+{
+	schedule(relaxing, relaxing->sent_ms + pause_ms(relaxing));
+}
+
+bool relaxing_hears(const struct relaxing *relaxing)
+{
+	const struct conf_fleet *conf = conf_of(relaxing);
+	uint64_t patience_ms = conf->store_timeout_ms > pause_ms(relaxing) ? conf->store_timeout_ms
+									   : pause_ms(relaxing);
+
+	if (relaxing->store->state != STORE_READY || relaxing->has_failed)
+		return false;
+	return relaxing->sent_count == 0 ||
+	       worker_now_ms(relaxing->worker) - relaxing->sent_ms <= patience_ms;
+}
+
+/* ---- what the node's table says -------------------------------------------------------------- */
+
+/* The caller's use on this node. False: its limit is not known in this site yet. */
+static bool used_here(const struct relaxing *relaxing, const struct view *view, int64_t *used)
+{
+	struct throttle_outcome outcome;
+
+	*used = 0;
+	if (view->site != relaxing->site)
+		return false;
+	if (throttle_explain(relaxing->worker->node->throttles, view->number, view->here,
+		    worker_throttle_ns(relaxing->worker), &outcome))
+		*used = (int64_t)(outcome.quota - outcome.remaining);
+	return true;
+}
+
+/* ---- the answer ------------------------------------------------------------------------------ */
+
+static void adopt(struct relaxing *relaxing, struct view *view, uint64_t total, uint64_t oldest_us)
+{
+	int64_t used, published = 0;
+
+	if (used_here(relaxing, view, &used))
+		published = used - view->fresh;
+	if (published < 0)
+		published = 0;
+	view->reserved = total > (uint64_t)published ? total - (uint64_t)published : 0;
+	view->asked_ns = relaxing->sent_ns;
+	view->falls_ns = worker_throttle_ns(relaxing->worker) + oldest_us * 1000;
+}
+
+/* It was not published, as far as one can know. */
+static void put_back(struct relaxing *relaxing, struct view *view, int64_t units)
+{
+	view->fresh += units;
+	views_put_due(&relaxing->views, view);
+}
+
+static void publish(struct relaxing *relaxing);
+
+static void on_answer(struct store_call *call, const char *bytes, size_t len)
+{
+	struct relaxing *relaxing = CONTAINER_OF(call, struct relaxing, call);
+	bool is_more = bytes && relaxing->sent_count == RELAXED_AT_ONCE;
+	unsigned count = relaxing->sent_count;
+	struct integers numbers = {.wrong = true};
+
+	deadline_clear(&relaxing->timer);
+	relaxing->is_scheduled = false;
+	relaxing->sent_count = 0;
+	if (bytes)
+		integers_begin(&numbers, bytes, len);
+	for (unsigned i = 0; i < count; i++) {
+		struct view *view = relaxing->sent[i];
+		uint64_t total = numbers.wrong ? 0 : (uint64_t)integers_next(&numbers);
+		uint64_t oldest_us = numbers.wrong ? 0 : (uint64_t)integers_next(&numbers);
+		view->is_away = false;
+		if (numbers.wrong)
+			put_back(relaxing, view, relaxing->units[i]);
+		else
+			adopt(relaxing, view, total, oldest_us);
+	}
+	relaxing->has_failed = numbers.wrong;
+	if (is_more && !numbers.wrong && relaxing->store->state == STORE_READY &&
+		relaxing->views.due)
+		publish(relaxing);
+	else
+		schedule_next(relaxing);
+}
+
+/* ---- the call -------------------------------------------------------------------------------- */
+
+static void put_key(const struct relaxing *relaxing, const struct view *view, FILE *out)
+{
+	size_t len = strlen(relaxing->prefix) + 34 + strlen(view->limit) + strlen(":relaxed");
+
+	fprintf(out, "$%zu\r\n%s{%016" PRIx64 "%016" PRIx64 "}%s:relaxed\r\n", len,
+		relaxing->prefix, view->caller.hi, view->caller.lo, view->limit);
+}
+
+static size_t put_numbers(const struct relaxing *relaxing, uint8_t *out)
+{
+	size_t len = integers_head(out, FIELDS * relaxing->sent_count);
+
+	for (unsigned i = 0; i < relaxing->sent_count; i++) {
+		const struct rule *rule = &relaxing->sent[i]->rule;
+		len += integers_put(out + len, rule->window_us);
+		len += integers_put(out + len, rule->quantum_us);
+		int64_t units = relaxing->units[i];
+		len += integers_put(out + len, units > 0 ? (uint64_t)units : 0);
+		len += integers_put(out + len, units < 0 ? (uint64_t)-units : 0);
+	}
+	return len;
+}
+
+static bool compose(struct relaxing *relaxing)
+{
+	uint8_t request[INTEGERS_HEAD_BYTES + INTEGERS_MOST_BYTES * FIELDS * RELAXED_AT_ONCE];
+	size_t len = put_numbers(relaxing, request);
+
+	free(relaxing->command);
+	relaxing->command = NULL;
+	FILE *out = open_memstream(&relaxing->command, &relaxing->call.len);
+	if (!out)
+		return false;
+	char count[16];
+	int digits = snprintf(count, sizeof(count), "%u", relaxing->sent_count);
+	fprintf(out, "*%u\r\n$5\r\nFCALL\r\n$16\r\nsluice_relaxed_1\r\n$%d\r\n%s\r\n",
+		relaxing->sent_count + 4, digits, count);
+	for (unsigned i = 0; i < relaxing->sent_count; i++)
+		put_key(relaxing, relaxing->sent[i], out);
+	fprintf(out, "$%zu\r\n", len);
+	fwrite(request, 1, len, out);
+	fputs("\r\n", out);
+	if (fclose(out) != 0)
+		return false;
+	relaxing->call.command = relaxing->command;
+	relaxing->call.answered = on_answer;
+	relaxing->call.is_again = relaxing->call.is_lone = false;
+	return true;
+}
+
+/* How much of a view the call publishes: nothing that has left the window since it was admitted. */
+static int64_t take_fresh(struct relaxing *relaxing, struct view *view)
+{
+	int64_t used, units = view->fresh;
+
+	if (units > 0 && used_here(relaxing, view, &used) && used < units)
+		units = used;
+	view->fresh = 0;
+	return units;
+}
+
+static void take_due(struct relaxing *relaxing)
+{
+	while (relaxing->sent_count < RELAXED_AT_ONCE) {
+		struct view *view = views_take_due(&relaxing->views);
+		if (!view)
+			break;
+		view->is_away = true;
+		relaxing->units[relaxing->sent_count] = take_fresh(relaxing, view);
+		relaxing->sent[relaxing->sent_count++] = view;
+	}
+	stats_add(&stats_row(relaxing->worker->stats, STATS_NODE, 0)[STATS_RELAXED_PUBLISHED],
+		relaxing->sent_count);
+}
+
+/* No call is on its way, and the store is READY. */
+static void publish(struct relaxing *relaxing)
+{
+	uint64_t now_ms = worker_now_ms(relaxing->worker);
+	uint64_t patience_ms = 2 * conf_of(relaxing)->store_timeout_ms;
+
+	take_due(relaxing);
+	if (relaxing->sent_count == 0)
+		return;
+	relaxing->sent_ms = now_ms;
+	relaxing->sent_ns = worker_throttle_ns(relaxing->worker);
+	if (!compose(relaxing) || !store_link_send(relaxing->store, &relaxing->call)) {
+		on_answer(&relaxing->call, NULL, 0);
+		return;
+	}
+	worker_count(relaxing->worker, STATS_STORE_CALLS);
+	deadline_clear(&relaxing->timer);
+	deadline_set(&relaxing->timer,
+		now_ms + (patience_ms > SILENCE_MS ? patience_ms : SILENCE_MS), now_ms);
+}
+
+static void on_timer(struct deadline *deadline)
+{
+	struct relaxing *relaxing = CONTAINER_OF(deadline, struct relaxing, timer);
+
+	relaxing->is_scheduled = false;
+	if (relaxing->store->state != STORE_READY)
+		return; /* relaxing_begin, when it is again */
+	if (relaxing->sent_count > 0)
+		store_link_drop(relaxing->store, "no answer in time");
+	else
+		publish(relaxing);
+}
+
+/* ---- requests -------------------------------------------------------------------------------- */
+
+void relaxing_ask(struct relaxing *relaxing, struct view *view)
+{
+	uint64_t age_ns = worker_throttle_ns(relaxing->worker) - view->asked_ns;
+
+	views_put_due(&relaxing->views, view);
+	if (!view->is_away && age_ns > pause_ms(relaxing) * CLOCK_NS_PER_MS)
+		schedule(relaxing, 0);
+	else
+		schedule_next(relaxing);
+}
+
+void relaxing_note(struct relaxing *relaxing, struct view *view, int64_t units)
+{
+	view->fresh += units;
+	views_put_due(&relaxing->views, view);
+	schedule_next(relaxing);
+}
+
+/* ---- the worker's part ----------------------------------------------------------------------- */
+
+void relaxing_init(struct relaxing *relaxing, struct worker *worker, struct store_link *store)
+{
+	*relaxing = (struct relaxing){.worker = worker, .store = store};
+	views_init(&relaxing->views);
+	deadline_init(&relaxing->timer, worker->loop.base, on_timer);
+}
+
+void relaxing_begin(struct relaxing *relaxing, const char *prefix)
+{
+	relaxing->prefix = prefix;
+	relaxing->has_failed = false;
+	schedule_next(relaxing);
+}
+
+void relaxing_take_site(struct relaxing *relaxing)
+{
+	relaxing->site++;
+}
+
+void relaxing_leave(struct relaxing *relaxing)
+{
+	deadline_clear(&relaxing->timer);
+	relaxing->is_scheduled = false;
+	if (relaxing->store->state == STORE_READY && relaxing->sent_count == 0 && relaxing->prefix)
+		publish(relaxing);
+}
+
+void relaxing_end(struct relaxing *relaxing)
+{
+	deadline_end(&relaxing->timer);
+	views_end(&relaxing->views);
+	free(relaxing->command);
+	relaxing->command = NULL;
+}

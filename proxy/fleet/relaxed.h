@@ -1,0 +1,81 @@
+/*
+ * `fleet = relaxed`: each node decides by its own table and by what all nodes have published of a
+ * caller (relaxed.lua). What a worker publishes, and when; relaxed_way.h is how requests are judged
+ * by it. Private to the fleet; all of it belongs to a worker's thread.
+ *
+ *   request --> view of its caller --reserve--> judged by the node's table (reserve.h)
+ *                  |  ^
+ *         admitted |  | what all nodes have admitted in the window, less what this one has
+ *                  v  |
+ *                store: at most one call at a time, of the callers that were asked about since the
+ *                last; half of publish_interval after the last one, or at once where a caller is
+ *                asked about that was not for as long
+ *
+ * The bound. P is half of publish_interval, T the longest round trip of a call and its wait for the
+ * one before. What is admitted at x is known to the store at x + P + T; a node that is asked about
+ * a caller at t knows what the store knew at t - P - T, or, in the first 2 T after a pause, what it
+ * knew before that pause. So when a node admits, what it does not know of was sent to other nodes
+ * or workers within 2 P + 2 T, and no window holds more than
+ *
+ *   quota + rate x (publish_interval + 2 T) + rate x 2 T x (workers that the caller begins to ask)
+ *
+ * where the rate is what the caller sends to all nodes. The store counts what is published for one
+ * slot longer than a node's table could: what this node's table still counts is in the sum, too, so
+ * that the difference is never less than what the others have.
+ *
+ * Without the store the ladder decides (rung.h): the quota less this node's share is reserved, for
+ * store_down = local. What is admitted meanwhile is published when the store is back, unless it has
+ * left the window. A call whose answer is lost is published again, and may count twice. A node that
+ * is killed takes what it has not published with it, at most what it was sent in P + T.
+ *
+ * Memory: of a worker at most VIEWS_MOST callers. One more, while all of these wait to be
+ * published, is judged as without the store.
+ */
+#ifndef FLEET_RELAXED_H
+#define FLEET_RELAXED_H
+
+#include "fleet/store_link.h"
+#include "fleet/views.h"
+
+#define RELAXED_AT_ONCE 256 /* callers in a call */
+
+struct worker;
+
+/* A worker's part. */
+struct relaxing {
+	struct worker *worker;
+	struct store_link *store;
+	struct views views;
+	struct store_call call;
+	struct deadline timer;
+	struct view *sent[RELAXED_AT_ONCE]; /* those of the call that is on its way */
+	int64_t units[RELAXED_AT_ONCE];     /* and how much of each it publishes */
+	unsigned sent_count;                /* 0: none is on its way */
+	uint64_t sent_ns, sent_ms;          /* the last one */
+	uint64_t due_ms;                    /* the next one, */
+	bool is_scheduled;                  /* if it has a time */
+	bool has_failed;                    /* the last one, though the store was there */
+	unsigned site;                      /* changes with the limits' numbers */
+	char *command;
+	const char *prefix; /* of the store's keys; not owned; NULL: none */
+};
+
+/* The worker's loop and `store` outlive it. */
+void relaxing_init(struct relaxing *relaxing, struct worker *worker, struct store_link *store);
+/* The site is another one, in which limits have other numbers. */
+void relaxing_take_site(struct relaxing *relaxing);
+/* The store is READY. `prefix` stays until it is closed. */
+void relaxing_begin(struct relaxing *relaxing, const char *prefix);
+/* Publishes what there is, as far as the store can be told. */
+void relaxing_leave(struct relaxing *relaxing);
+void relaxing_end(struct relaxing *relaxing);
+
+/* Has the store answered the last call, or has it still time to? */
+bool relaxing_hears(const struct relaxing *relaxing);
+
+/* A request asks for this caller. */
+void relaxing_ask(struct relaxing *relaxing, struct view *view);
+/* So many units were charged of it on this node (below 0: given back). */
+void relaxing_note(struct relaxing *relaxing, struct view *view, int64_t units);
+
+#endif
