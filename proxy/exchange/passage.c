@@ -10,6 +10,7 @@
 #include "exchange/access_line.h"
 #include "exchange/exchange.h"
 #include "exchange/kept_request.h"
+#include "exchange/passage_reset.h"
 #include "exchange/switched.h"
 #include "gate/kept_receipt.h"
 #include "listen/listener.h"
@@ -219,16 +220,25 @@ static void charge_passed(struct passage *p)
 			p->up.bytes + p->down.bytes, worker_throttle_ns(p->worker));
 }
 
+/* Both ways are over, or one is cut. */
+static void end_bytes(struct passage *p, const char *why)
+{
+	if (p->client.failed == p->server.failed)
+		passage_end(p, why);
+	else
+		passage_reset(p, p->client.failed ? &p->server : &p->client, why);
+}
+
 static void run_bytes(struct passage *p)
 {
 	uint64_t now_ms = worker_now_ms(p->worker);
 
 	if (!run_way(p, &p->up) || !run_way(p, &p->down)) {
-		passage_end(p, p->client.failed ? "client gone" : "tunnel cut");
+		end_bytes(p, p->client.failed ? "client gone" : "tunnel cut");
 		return;
 	}
 	if (p->up.is_over && p->down.is_over) {
-		passage_end(p, NULL);
+		end_bytes(p, NULL);
 		return;
 	}
 	charge_passed(p);
@@ -240,6 +250,8 @@ void passage_run(struct passage *p)
 {
 	if (p->socket)
 		p->worker->switched->run(p);
+	else if (p->resets)
+		passage_reset_look(p, false);
 	else
 		run_bytes(p);
 }
@@ -258,10 +270,12 @@ static void on_client(struct stream *stream)
 {
 	struct passage *p = of_client(stream);
 
-	if (is_gone_unread(p))
+	if (p->resets || !is_gone_unread(p))
+		passage_run(p);
+	else if (p->socket)
 		passage_end(p, "client gone");
 	else
-		passage_run(p);
+		passage_reset(p, &p->server, "client gone");
 }
 
 static void on_server(struct stream *stream)
@@ -275,6 +289,8 @@ static void on_deadline(struct deadline *deadline)
 
 	if (p->socket)
 		p->worker->switched->timeout(p);
+	else if (p->resets)
+		passage_reset_look(p, true);
 	else
 		passage_end(p, "tunnel idle");
 }

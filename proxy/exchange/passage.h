@@ -10,7 +10,7 @@
  *                                        its memory waits for a message of the queue's, if need be
  *
  * Each way goes on until its own end was read and passed on. Where a sink is gone, what its peer
- * sent before still passes the other way.
+ * sent before still passes the other way. A reset is passed on as a reset (passage_reset.h).
  *
  * A socket whose messages are read (websocket/) takes it over with its beginning: then what comes
  * and when it ends is the socket's affair.
@@ -80,6 +80,8 @@ struct passage {
 	struct passage_messages messages;
 	struct passage_account account;
 	struct deferred_free deferred;
+	struct stream *resets; /* the side that is about to be reset; NULL: none */
+	uint32_t idle_looks;   /* at that one, in a row, that found no progress */
 	bool has_ended;
 	bool in_queue;    /* has a ticket to give back */
 	bool awaits_mail; /* ended, but the queue's message is under way to it */

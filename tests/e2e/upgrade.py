@@ -1,11 +1,15 @@
 """Upgrade: after a 101 sluice carries bytes, both ways and nothing else."""
+import fcntl
 import json
+import sys
+import termios
 
 from lib.admin import with_admin
 from lib.client import request_bytes
 from lib.process import until
 from lib.sluice import to
 from lib.tap import equal, group, main, test, true
+from lib.wire import Ended
 
 SWITCH = b"HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: shout\r\n\r\n"
 ASK = [("Connection", "Upgrade"), ("Upgrade", "shout")]
@@ -24,6 +28,11 @@ def shout(x):
         x.send(data.upper())
     x.send(b"goodbye")
     x.close()
+
+
+def untaken(stream):
+    """Bytes sent that the peer's system has not acknowledged (SIOCOUTQ)."""
+    return int.from_bytes(fcntl.ioctl(stream.socket, termios.TIOCOUTQ, bytes(4)), sys.byteorder)
 
 
 def upgraded(t, sluice, more=b""):
@@ -191,6 +200,59 @@ def origin_ends(t):
     client.request("/", fields=ASK)
     client.response_head()
     equal(len(client.read_to_end()), 500_000, "bytes before the end")
+
+
+def end_of(stream):
+    """How many bytes come until the end, and whether that is a reset."""
+    count = 0
+    while True:
+        try:
+            more = stream.read_some()
+        except Ended:
+            return count, "reset"
+        if not more:
+            return count, "end"
+        count += len(more)
+
+
+@test("a reset of one side is a reset for the other, behind the bytes before it; an end is an end")
+def reset_passes(t):
+    ended = []
+    kept = []
+
+    def handler(x):
+        x.send(SWITCH)
+        what = x.request.target
+        if what == "/client":
+            ended.append(end_of(x.stream))
+            return
+        x.send(b"words" * 1000 * (100 if what == "/slow" else 1))
+        kept.append(x)
+        if what != "/end":
+            until(lambda: untaken(x.stream) == 0, "sluice's system has taken all")
+            x.stream.reset()
+        x.close()
+
+    sluice = t.sluice(to(t.origin(handler), route=SHOUT))
+
+    def begin(target, **more):
+        client = t.client(sluice, **more)
+        client.request(target, fields=ASK)
+        client.response_head()
+        return client
+
+    equal(end_of(begin("/reset")), (5_000, "reset"), "a reset of the server")
+    equal(end_of(begin("/end")), (5_000, "end"), "an end of the server")
+    slow = begin("/slow", receive_buffer=4096)
+    until(lambda: len(kept) == 3 and kept[2].stream.socket.fileno() < 0, "the server has reset it")
+    equal(end_of(slow), (500_000, "reset"), "a reset of the server, the client is slow")
+    for end in ("reset", "end"):
+        client = begin("/client")
+        client.send(b"bye")
+        until(lambda: untaken(client) == 0, "sluice's system has taken all")
+        client.reset() if end == "reset" else client.close()
+        until(lambda: ended, "the server has it")
+        equal(ended.pop(), (3, end), f"the client's {end}")
 
 
 @test("bytes that a client sends together with its end, after the origin's end, reach the origin")

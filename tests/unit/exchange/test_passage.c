@@ -204,7 +204,7 @@ static void a_reset_of_the_server(void **state)
 	memory_peer_reset(stage->servers[0].wire);
 	stage_turn(stage);
 	assert_true(has_ended(stage));
-	assert_int_equal(memory_peer_receive(stage->client.wire, end, sizeof(end)), -1);
+	assert_int_equal(memory_peer_receive(stage->client.wire, end, sizeof(end)), -2);
 	assert_has(lines.text, "outcome=\"tunnel cut\"");
 	stage_end(stage);
 }
@@ -212,13 +212,92 @@ static void a_reset_of_the_server(void **state)
 static void a_reset_of_the_client(void **state)
 {
 	struct stage *stage;
+	char end[8];
 
 	(void)state;
 	opened(&stage, &upgrades);
 	memory_peer_reset(stage->client.wire);
 	stage_turn(stage);
 	assert_true(has_ended(stage));
+	assert_int_equal(memory_peer_receive(stage->servers[0].wire, end, sizeof(end)), -2);
 	assert_has(lines.text, "outcome=\"client gone\"");
+	stage_end(stage);
+}
+
+/* A reset throws away what its receiver has not taken yet: that goes first. */
+static void bytes_go_before_a_reset(void **state)
+{
+	struct stage *stage;
+	struct passage *p = opened(&stage, &upgrades);
+	char end[8];
+
+	(void)state;
+	server_sends(stage, "last");
+	memory_peer_reset(stage->servers[0].wire);
+	stage_turn(stage);
+	for (unsigned i = 0; i < 3; i++) {
+		assert_false(has_ended(stage));
+		assert_null(wait_check_passage(p));
+		stage_pass(stage, &p->wait.deadline);
+	}
+	client_sends(stage, "too late");
+	assert_string_equal(stage_client_got(stage), "last");
+	stage_pass(stage, &p->wait.deadline);
+	assert_true(has_ended(stage));
+	assert_int_equal(memory_peer_receive(stage->client.wire, end, sizeof(end)), -2);
+	assert_has(lines.text, "outcome=\"tunnel cut\"");
+	stage_end(stage);
+}
+
+static void a_reset_waits_no_longer_than_its_receiver_takes(void **state)
+{
+	struct stage *stage;
+	struct passage *p = opened(&stage, &upgrades);
+	unsigned looks = 0;
+
+	(void)state;
+	server_sends(stage, "never read");
+	memory_peer_reset(stage->servers[0].wire);
+	stage_turn(stage);
+	for (; looks < 2000 && !has_ended(stage); looks++)
+		stage_pass(stage, &p->wait.deadline);
+	assert_in_range(looks, 10, 1000);
+	assert_in_range(
+		worker_now_ms(stage->worker), STAGE_START_MS + 5000, STAGE_START_MS + 30000);
+	stage_end(stage);
+}
+
+/* Its receiver is gone, too. */
+static void a_reset_of_both(void **state)
+{
+	struct stage *stage;
+
+	(void)state;
+	opened(&stage, &upgrades);
+	server_sends(stage, "last");
+	memory_peer_reset(stage->servers[0].wire);
+	stage_turn(stage);
+	assert_false(has_ended(stage));
+	memory_peer_reset(stage->client.wire);
+	stage_turn(stage);
+	assert_true(has_ended(stage));
+	stage_end(stage);
+}
+
+/* The client has ended its half, and then takes nothing more. */
+static void a_reset_behind_the_end(void **state)
+{
+	struct stage *stage;
+	char end[8];
+
+	(void)state;
+	opened(&stage, &upgrades);
+	memory_peer_end_output(stage->client.wire);
+	stage_turn(stage);
+	memory_peer_reset(stage->client.wire);
+	server_sends(stage, "more");
+	assert_true(has_ended(stage));
+	assert_int_equal(memory_peer_receive(stage->servers[0].wire, end, sizeof(end)), -2);
 	stage_end(stage);
 }
 
@@ -227,15 +306,18 @@ static void a_reset_behind_what_is_not_read(void **state)
 {
 	static char block[STAGE_ROOM];
 	struct stage *stage;
+	struct passage *p = opened(&stage, &upgrades);
 
 	(void)state;
-	opened(&stage, &upgrades);
 	for (unsigned i = 0; i < 4; i++) {
 		memory_peer_send(stage->client.wire, block, sizeof(block));
 		stage_turn(stage);
 	}
 	memory_peer_reset(stage->client.wire);
 	stage_turn(stage);
+	assert_ptr_equal(p->resets, &p->server);
+	for (unsigned i = 0; i < 1000 && !has_ended(stage); i++)
+		stage_pass(stage, &p->wait.deadline);
 	assert_true(has_ended(stage));
 	assert_has(lines.text, "outcome=\"client gone\"");
 	stage_end(stage);
@@ -359,6 +441,10 @@ int main(void)
 		cmocka_unit_test(nobody_speaks),
 		cmocka_unit_test(a_reset_of_the_server),
 		cmocka_unit_test(a_reset_of_the_client),
+		cmocka_unit_test(bytes_go_before_a_reset),
+		cmocka_unit_test(a_reset_waits_no_longer_than_its_receiver_takes),
+		cmocka_unit_test(a_reset_of_both),
+		cmocka_unit_test(a_reset_behind_the_end),
 		cmocka_unit_test(a_reset_behind_what_is_not_read),
 		cmocka_unit_test(its_session_is_aborted),
 		cmocka_unit_test(it_ends_before_the_queues_message),
