@@ -1,5 +1,8 @@
 /* One caller, by its key or the hash that logs have: what it has used of each limit, and forgetting
- * that. */
+ * that. Limits that the fleet's store counts are asked there, and know callers by their keys only.
+ */
+#include "config.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -10,14 +13,74 @@
 #include "gate/gate.h"
 #include "throttle/throttle.h"
 
+#ifdef HAVE_REDIS
+#include "admin/fleet_calls.h"
+#include "fleet/fleet.h"
+#include "fleet/reserve.h"
+#include "fleet/shares.h"
+#endif
+
 #define NS_PER_MS 1000000
 
-/* A caller of one limit, as the table has it. */
+/* A caller of one limit, as the table or the store has it, and what it has used. */
 struct subject {
 	const struct conf_limit *limit;
 	struct throttle_key caller;
 	uint32_t number;
+	bool is_at_store, is_used;
+	struct throttle_outcome outcome;
 };
+
+/* What was asked of subjects. */
+struct subjects {
+	bool resets;
+	long count;
+	struct subject list[];
+};
+
+/* ---- limits of the fleet --------------------------------------------------------------------- */
+
+#ifdef HAVE_REDIS
+
+static bool is_of_store(const struct relay *relay, const struct conf_limit *limit)
+{
+	return limit->of_fleet &&
+	       inquiry_is_of_store(relay->node.fleet, limit,
+		       gate_limit_number(relay->site->gate, limit), relay_throttle_ns(relay));
+}
+
+/* Of a limit that is divided, what is free on this node. */
+static void lessen(const struct relay *relay, struct subject *subject, uint64_t now_ns)
+{
+	const struct conf_limit *limit = subject->limit;
+
+	if (!limit->of_fleet || limit->fleet_way != CONF_FLEET_SPLIT)
+		return;
+	struct share share = shares_read(
+		fleet_shares(relay->node.fleet), subject->number, limit->amount, now_ns);
+	if (share.kind == SHARE_UNITS && share.units < limit->amount)
+		reserve_lessen(&subject->outcome, limit->amount - share.units);
+}
+
+#else
+
+static bool is_of_store(const struct relay *relay, const struct conf_limit *limit)
+{
+	(void)relay;
+	(void)limit;
+	return false;
+}
+
+static void lessen(const struct relay *relay, struct subject *subject, uint64_t now_ns)
+{
+	(void)relay;
+	(void)subject;
+	(void)now_ns;
+}
+
+#endif
+
+/* ---- which ----------------------------------------------------------------------------------- */
 
 /* Is it a caller of this limit? By a hash each could be; by a key, the limit's own key says it. */
 static bool find_subject(
@@ -26,6 +89,10 @@ static bool find_subject(
 	const struct relay *relay = request->relay;
 	int number = throttle_table_find(relay->node.throttles, subject->limit->name);
 
+	subject->is_at_store = is_of_store(relay, subject->limit);
+	if (subject->is_at_store)
+		return key && gate_find_shared_caller(relay->site->gate, subject->limit,
+				      slice_of(key), &subject->caller);
 	if (key)
 		return gate_find_caller(relay->site->gate, subject->limit, slice_of(key),
 			&subject->caller, &subject->number);
@@ -33,9 +100,9 @@ static bool find_subject(
 	return number >= 0 && identity_of_short(slice_of(request->tail), &subject->caller);
 }
 
-/* The limits of the node that ?limit= leaves (all without it) which a caller of ?key=, or of a hash
- * in the path, can have. `found` has room for all limits. Returns how many there are, or -1 with
- * the problem sent. */
+/* The limits that ?limit= leaves (all without it) which a caller of ?key=, or of a hash in the
+ * path, can have. `found` has room for all limits. Returns how many there are, or -1 with the
+ * problem sent. */
 static long find_subjects(struct admin_request *request, struct subject *found)
 {
 	const struct site *site = request->relay->site;
@@ -62,13 +129,14 @@ static long find_subjects(struct admin_request *request, struct subject *found)
 		struct subject subject = {.limit = &site->conf->limits[i]};
 		if (name && strcmp(subject.limit->name, name) != 0)
 			continue;
-		if (subject.limit->of_fleet && name) {
+		if (!key && name && is_of_store(request->relay, subject.limit)) {
 			admin_respond_problem(request, 404,
-				"The limit is of the fleet: only its store knows the callers.");
+				"The limit is of the fleet: its store finds callers by ?key= "
+				"only.");
 			return -1;
 		}
 		known = true;
-		if (!subject.limit->of_fleet && find_subject(request, key, &subject))
+		if (find_subject(request, key, &subject))
 			found[count++] = subject;
 	}
 	if (!known) {
@@ -92,21 +160,20 @@ static json_t *wait_of(uint64_t ns)
 				    : json_integer((json_int_t)((ns + NS_PER_MS - 1) / NS_PER_MS));
 }
 
-static json_t *usage_of(const struct relay *relay, const struct subject *subject, uint64_t now_ns)
+static json_t *usage_of(const struct subject *subject)
 {
-	struct throttle_outcome outcome;
-	bool used = throttle_explain(
-		relay->node.throttles, subject->number, subject->caller, now_ns, &outcome);
-	uint64_t quota = used ? outcome.quota : subject->limit->amount;
-	uint64_t remaining = used ? outcome.remaining : quota;
+	const struct throttle_outcome *outcome = &subject->outcome;
+	bool used = subject->is_used;
+	uint64_t quota = used ? outcome->quota : subject->limit->amount;
+	uint64_t remaining = used ? outcome->remaining : quota;
 
 	return json_pack("{s:s, s:o, s:I, s:I, s:I, s:o, s:o, s:b, s:b}", "limit",
 		subject->limit->name, "caller", caller_of(&subject->caller), "quota",
 		(json_int_t)quota, "used", (json_int_t)(quota > remaining ? quota - remaining : 0),
 		"remaining", (json_int_t)remaining, "more_ms",
-		used ? wait_of(outcome.more_ns) : json_integer(0), "clear_ms",
-		used ? wait_of(outcome.reset_ns) : json_integer(0), "banned",
-		used && outcome.banned, "shadow", subject->limit->shadow);
+		used ? wait_of(outcome->more_ns) : json_integer(0), "clear_ms",
+		used ? wait_of(outcome->reset_ns) : json_integer(0), "banned",
+		used && outcome->banned, "shadow", subject->limit->shadow);
 }
 
 /* {"key": KEY, NAME: list}, or with "caller" instead of the key. Takes over the list. */
@@ -128,54 +195,122 @@ static void respond(struct admin_request *request, const char *name, json_t *lis
 	admin_respond_json(request, 200, answer);
 }
 
-/* By its hash, a caller is known by what limits hold of it. */
-static bool is_used(const struct relay *relay, const struct subject *subject, uint64_t now_ns)
+/* Looks the caller up in the node's table; resets it there, if that is asked. */
+static void look_up(
+	const struct relay *relay, bool resets, struct subject *subject, uint64_t now_ns)
 {
-	struct throttle_outcome outcome;
+	struct throttle_table *throttles = relay->node.throttles;
 
-	return throttle_explain(
-		relay->node.throttles, subject->number, subject->caller, now_ns, &outcome);
+	if (resets) {
+		subject->is_used =
+			throttle_reset(throttles, subject->number, subject->caller, now_ns);
+		return;
+	}
+	subject->is_used = throttle_explain(
+		throttles, subject->number, subject->caller, now_ns, &subject->outcome);
+	if (subject->is_used)
+		lessen(relay, subject, now_ns);
 }
 
-/* Answers with a list of what `describe` gives for each subject that is asked for; NULL: nothing of
- * this one. */
-static void respond_each(struct admin_request *request, const char *name,
-	json_t *(*describe)(
-		struct admin_request *request, const struct subject *subject, uint64_t now_ns))
+/* Those of the store are known. By its hash, a caller is known by what limits hold of it. */
+static void look_up_all(struct admin_request *request, struct subjects *subjects)
 {
-	struct subject *found = calloc(request->relay->site->conf->limit_count + 1, sizeof(*found));
 	uint64_t now_ns = relay_throttle_ns(request->relay);
+	json_t *list = json_array();
 
-	if (!found) {
+	for (long i = 0; i < subjects->count; i++) {
+		struct subject *subject = &subjects->list[i];
+		if (!subject->is_at_store)
+			look_up(request->relay, subjects->resets, subject, now_ns);
+		if (subjects->resets && subject->is_used)
+			json_array_append_new(list, json_string(subject->limit->name));
+		else if (!subjects->resets && (subject->is_used || !*request->tail))
+			json_array_append_new(list, usage_of(subject));
+	}
+	respond(request, subjects->resets ? "reset" : "limits", list);
+}
+
+#ifdef HAVE_REDIS
+
+static void on_answer(struct fleet_call *call)
+{
+	struct subjects *subjects = call->more;
+	unsigned next = 0;
+
+	for (long i = 0; i < subjects->count; i++) {
+		struct subject *subject = &subjects->list[i];
+		if (!subject->is_at_store)
+			continue;
+		subject->outcome = call->inquiry.limits[next++].outcome;
+		/* What is in flight is not forgotten. */
+		subject->is_used = !subjects->resets || subject->outcome.banned ||
+				   (subject->limit->algorithm != CONF_LIMIT_CONCURRENCY &&
+					   subject->outcome.remaining < subject->outcome.quota);
+	}
+	look_up_all(call->request, subjects);
+}
+
+/* Asks it, and the rest is done then; `subjects` is its. */
+static void ask_store(struct admin_request *request, struct subjects *subjects, unsigned count)
+{
+	struct fleet_call *call =
+		count <= INQUIRY_MOST ? fleet_calls_add(request, on_answer) : NULL;
+
+	if (!call) {
+		free(subjects);
+		if (count > INQUIRY_MOST)
+			admin_respond_problem(request, 400,
+				"There are too many limits of the fleet: name one by ?limit=.");
+		return;
+	}
+	call->more = subjects;
+	call->inquiry.forgets = subjects->resets;
+	for (long i = 0; i < subjects->count; i++) {
+		const struct subject *subject = &subjects->list[i];
+		if (subject->is_at_store)
+			call->inquiry.limits[call->inquiry.count++] = (struct inquiry_limit){
+				.limit = subject->limit, .caller = subject->caller};
+	}
+	fleet_calls_begin(call);
+}
+
+#else
+
+static void ask_store(struct admin_request *request, struct subjects *subjects, unsigned count)
+{
+	(void)count; /* none is at a store */
+	look_up_all(request, subjects);
+	free(subjects);
+}
+
+#endif
+
+static void respond_about(struct admin_request *request, bool resets)
+{
+	size_t most = request->relay->site->conf->limit_count;
+	struct subjects *subjects = calloc(1, sizeof(*subjects) + most * sizeof(struct subject));
+	unsigned at_store = 0;
+
+	if (!subjects) {
 		admin_respond_problem(request, 503, "No memory.");
 		return;
 	}
-	long count = find_subjects(request, found);
-	if (count >= 0) {
-		json_t *list = json_array();
-		for (long i = 0; i < count; i++) {
-			json_t *item = describe(request, &found[i], now_ns);
-			if (item)
-				json_array_append_new(list, item);
-		}
-		respond(request, name, list);
+	subjects->resets = resets;
+	subjects->count = find_subjects(request, subjects->list);
+	for (long i = 0; i < subjects->count; i++)
+		at_store += subjects->list[i].is_at_store;
+	if (at_store > 0) {
+		ask_store(request, subjects, at_store);
+		return;
 	}
-	free(found);
-}
-
-static json_t *describe_used(
-	struct admin_request *request, const struct subject *subject, uint64_t now_ns)
-{
-	const struct relay *relay = request->relay;
-
-	if (*request->tail && !is_used(relay, subject, now_ns))
-		return NULL;
-	return usage_of(relay, subject, now_ns);
+	if (subjects->count >= 0)
+		look_up_all(request, subjects);
+	free(subjects);
 }
 
 void admin_get_caller(struct admin_request *request)
 {
-	respond_each(request, "limits", describe_used);
+	respond_about(request, false);
 }
 
 void admin_get_callers(struct admin_request *request)
@@ -186,19 +321,10 @@ void admin_get_callers(struct admin_request *request)
 		admin_get_busiest(request);
 }
 
-/* Forgets what it used, and gives the limit's name. */
-static json_t *reset(struct admin_request *request, const struct subject *subject, uint64_t now_ns)
-{
-	if (!throttle_reset(
-		    request->relay->node.throttles, subject->number, subject->caller, now_ns))
-		return NULL;
-	return json_string(subject->limit->name);
-}
-
 void admin_delete_caller(struct admin_request *request)
 {
 	if (strchr(request->tail, '/'))
 		admin_delete_override(request);
 	else
-		respond_each(request, "reset", reset);
+		respond_about(request, true);
 }

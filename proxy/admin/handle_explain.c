@@ -4,7 +4,10 @@
  *   ?host=api.test&path=/a?b=c&method=GET&address=192.0.2.1&field.X-Api-Key=abc
  *
  * The request is written as a client would send it and read by the parser that reads clients'.
+ * Limits of a fleet are asked at its store, and the answer is made then.
  */
+#include "config.h"
+
 #include <microhttpd.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -21,6 +24,15 @@
 #include "http/path.h"
 #include "http/path_readings.h"
 #include "http/target.h"
+
+#ifdef HAVE_REDIS
+#include "admin/fleet_calls.h"
+#include "fleet/fleet.h"
+#include "fleet/reserve.h"
+#include "fleet/shares.h"
+#include "fleet/verdict.h"
+#include "gate/authority.h"
+#endif
 
 #define HEAD_BYTES   16384
 #define HEAD_FIELDS  100
@@ -212,6 +224,126 @@ static void respond_verdict(struct admin_request *request, const struct conf_rou
 	admin_respond_json(request, 200, answer);
 }
 
+/* ---- limits of the fleet --------------------------------------------------------------------- */
+
+#ifdef HAVE_REDIS
+
+/* A request that waits for the store. */
+struct fleet_request {
+	const struct conf_route *route;
+	struct gate_identity identity;
+	struct gate_verdict verdict;
+};
+
+/* By the node's table, of which others may have reserved a part. */
+static void judge_here(const struct relay *relay, const struct throttle_charge *charge,
+	const struct conf_limit *limit, uint64_t now_ns, struct throttle_outcome *outcome)
+{
+	struct throttle_verdict found;
+
+	throttle_peek(relay->node.throttles, charge, 1, now_ns, &found);
+	*outcome = found.outcome[0];
+	if (!limit->of_fleet || limit->fleet_way != CONF_FLEET_SPLIT)
+		return;
+	struct share share =
+		shares_read(fleet_shares(relay->node.fleet), charge->limit, limit->amount, now_ns);
+	if (share.kind == SHARE_UNITS && share.units < limit->amount)
+		reserve_lessen(outcome, limit->amount - share.units);
+	if (!outcome->violated && outcome->remaining < charge->cost) {
+		outcome->violated = true;
+		outcome->retry_after_ns = outcome->more_ns;
+	}
+}
+
+/* As gate_explain has it: what is left is after an admitted request, and without a refused one. */
+static void judge_all(const struct relay *relay, const struct inquiry *inquiry,
+	const struct gate_identity *identity, struct throttle_verdict *judged)
+{
+	struct throttle_charge charges[GATE_LIMITS_MAX];
+	uint64_t delay_max_ns[GATE_LIMITS_MAX], now_ns = relay_throttle_ns(relay);
+	unsigned next = 0, at_store = 0; /* bits */
+
+	judged->count = gate_charges(identity, charges);
+	for (unsigned i = 0; i < judged->count; i++) {
+		const struct conf_limit *limit = gate_limit_at(identity, i);
+		delay_max_ns[i] = limit->delay_max_ms * CLOCK_NS_PER_MS;
+		if (next < inquiry->count && inquiry->limits[next].limit == limit) {
+			judged->outcome[i] = inquiry->limits[next++].outcome;
+			at_store |= 1u << i;
+		} else {
+			judge_here(relay, &charges[i], limit, now_ns, &judged->outcome[i]);
+		}
+	}
+	verdict_sum_up(judged, delay_max_ns);
+	for (unsigned i = 0; i < judged->count; i++) {
+		struct throttle_outcome *outcome = &judged->outcome[i];
+		uint64_t cost = charges[i].cost;
+		charges[i].cost = 0;
+		if (judged->admitted && (at_store >> i & 1))
+			outcome->remaining -= cost < outcome->remaining ? cost : outcome->remaining;
+		else if (!judged->admitted && !(at_store >> i & 1) && !outcome->violated)
+			judge_here(relay, &charges[i], gate_limit_at(identity, i), now_ns, outcome);
+	}
+}
+
+static void on_answer(struct fleet_call *call)
+{
+	const struct relay *relay = call->request->relay;
+	struct fleet_request *asked = call->more;
+	struct authority_judgement judgement = {0};
+	struct gate_receipt receipt = {0};
+
+	judge_all(relay, &call->inquiry, &asked->identity, &judgement.limits);
+	gate_conclude(&asked->identity, &judgement, relay_throttle_ns(relay), 0, &asked->verdict,
+		&receipt);
+	respond_verdict(call->request, asked->route, &asked->verdict);
+}
+
+static void explain_fleet(struct admin_request *request, const struct conf_route *route,
+	const struct gate_identity *identity)
+{
+	struct relay *relay = request->relay;
+	struct fleet_request *asked = calloc(1, sizeof(*asked));
+	struct throttle_charge charges[GATE_LIMITS_MAX];
+	struct gate_receipt receipt;
+
+	if (!asked) {
+		admin_respond_problem(request, 503, "No memory.");
+		return;
+	}
+	*asked = (struct fleet_request){.route = route, .identity = *identity};
+	bool is_judged = gate_begin(relay->site->gate, route, identity, &asked->verdict, &receipt);
+	if (!is_judged)
+		respond_verdict(request, route, &asked->verdict);
+	struct fleet_call *call = is_judged ? fleet_calls_add(request, on_answer) : NULL;
+	if (!call) {
+		free(asked);
+		return;
+	}
+	call->more = asked;
+	unsigned count = gate_charges(identity, charges);
+	for (unsigned i = 0; i < count; i++) {
+		const struct conf_limit *limit = gate_limit_at(identity, i);
+		if (limit->of_fleet && inquiry_is_of_store(relay->node.fleet, limit,
+					       charges[i].limit, relay_throttle_ns(relay)))
+			call->inquiry.limits[call->inquiry.count++] = (struct inquiry_limit){
+				limit, .caller = identity->shared[i], .cost = charges[i].cost};
+	}
+	fleet_calls_begin(call);
+}
+
+#else
+
+static void explain_fleet(struct admin_request *request, const struct conf_route *route,
+	const struct gate_identity *identity)
+{
+	(void)route;
+	(void)identity;
+	admin_respond_problem(request, 400, "sluice was built without a store.");
+}
+
+#endif
+
 void admin_get_explain(struct admin_request *request)
 {
 	const struct relay *relay = request->relay;
@@ -235,8 +367,7 @@ void admin_get_explain(struct admin_request *request)
 		gate_identify(relay->site->gate, route, &question->input, &identity);
 	}
 	if (route && identity.authority) {
-		admin_respond_problem(request, 400,
-			"The request has a limit of the fleet: only its store knows what is left.");
+		explain_fleet(request, route, &identity);
 	} else if (route) {
 		gate_explain(
 			relay->site->gate, route, &identity, relay_throttle_ns(relay), &verdict);

@@ -11,6 +11,7 @@
 struct MHD_Response;
 struct background_job;
 struct events;
+struct fleet_calls;
 struct relay;
 struct socket_calls;
 
@@ -32,6 +33,7 @@ struct admin_request {
 	struct relay *relay;
 	struct events *events;
 	struct socket_calls *sockets;
+	struct fleet_calls *fleet_calls;
 
 	/* the response */
 	unsigned status;

@@ -201,6 +201,7 @@ static struct call *begin_call(struct admin_services *services, struct MHD_Conne
 		.relay = services->relay,
 		.events = services->events,
 		.sockets = services->socket_calls,
+		.fleet_calls = services->fleet_calls,
 		.status = 200};
 	if (call->request.body)
 		return call;

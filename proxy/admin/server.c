@@ -27,6 +27,10 @@
 #include "daemon/relay.h"
 #include "net/listen.h"
 
+#ifdef HAVE_REDIS
+#include "admin/fleet_calls.h"
+#endif
+
 #define BACKLOG         64
 #define MAX_CONNECTIONS 256 /* of a daemon; with room for those that are being cut: */
 #define MAX_VISITORS    192
@@ -166,6 +170,28 @@ static void end_socket_calls(struct admin *admin)
 #endif
 }
 
+/* Without a store nothing is asked of it. */
+static bool begin_fleet_calls(struct admin *admin)
+{
+#ifdef HAVE_REDIS
+	admin->services.fleet_calls =
+		fleet_calls_new(admin->services.relay, admin->services.pending);
+	return admin->services.fleet_calls;
+#else
+	(void)admin;
+	return true;
+#endif
+}
+
+static void end_fleet_calls(struct admin *admin)
+{
+#ifdef HAVE_REDIS
+	fleet_calls_free(admin->services.fleet_calls);
+#else
+	(void)admin;
+#endif
+}
+
 bool admin_start(struct admin *admin, struct relay *relay)
 {
 	if (!admin)
@@ -176,7 +202,8 @@ bool admin_start(struct admin *admin, struct relay *relay)
 	admin->services.background = background_new();
 	admin->services.pending = pending_new();
 	bool good = admin->services.asker && admin->services.events && admin->services.background &&
-		    admin->services.pending && begin_socket_calls(admin);
+		    admin->services.pending && begin_socket_calls(admin) &&
+		    begin_fleet_calls(admin);
 	for (size_t i = 0; good && i < admin->count; i++) {
 		admin->daemons[i] = start_daemon(admin, i);
 		if (!admin->daemons[i]) {
@@ -241,6 +268,7 @@ void admin_close(struct admin *admin)
 	events_free(admin->services.events);
 	background_free(admin->services.background);
 	end_socket_calls(admin);
+	end_fleet_calls(admin);
 	pending_free(admin->services.pending);
 	admin_tokens_free(admin->services.tokens);
 	conf_release(admin->conf);

@@ -7,6 +7,7 @@ struct admin_tokens;
 struct asker;
 struct background;
 struct events;
+struct fleet_calls;
 struct pending;
 struct relay;
 struct socket_calls;
@@ -17,6 +18,7 @@ struct admin_services {
 	struct background *background;
 	struct events *events;
 	struct pending *pending;
+	struct fleet_calls *fleet_calls;   /* NULL: built without a store */
 	struct socket_calls *socket_calls; /* NULL: built without WebSockets */
 	struct admin_tokens *tokens;       /* NULL: no token is needed */
 };

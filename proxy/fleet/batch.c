@@ -11,7 +11,7 @@ const struct batch_function batch_lease = {"sluice_lease_1", ":lease", "", {"", 
 
 enum { RULE_SHADOW = 1, RULE_WAITS = 2, RULE_COUNTS = 4, RULE_BANS = 8, RULE_KIND = 16 };
 
-enum { ASK = 1, GIVE = 2, CHARGE = 3, LOOK = 4, HOLD = 5 };
+enum { ASK = 1, GIVE = 2, CHARGE = 3, LOOK = 4, HOLD = 5, FORGET = 6 };
 
 /* Of a rule: flags, quota, four times, how long it bans. */
 enum { RULE_WORDS_MOST = 7 };
@@ -212,6 +212,12 @@ void batch_hold(
 	put_caller(batch, charge);
 	put_word(batch, held);
 	put_word(batch, is_settled);
+}
+
+void batch_forget(struct batch *batch, const struct batch_charge *charge)
+{
+	put_word(batch, FORGET);
+	put_caller(batch, charge);
 }
 
 void batch_ask_lease(struct batch *batch, const struct batch_charge *charges,

@@ -87,6 +87,8 @@ void batch_charge(struct batch *batch, const struct batch_charge *charge);
  * `is_settled`: it waits for no answer about more. */
 void batch_hold(
 	struct batch *batch, const struct batch_charge *charge, uint64_t held, bool is_settled);
+/* Forgets what the caller has used, and its ban; not what it has in flight. */
+void batch_forget(struct batch *batch, const struct batch_charge *charge);
 /* Who holds what is in flight (holders.lua), a number below 2^53, and for how long without a
  * renewal, microseconds. */
 void batch_hold_as(struct batch *batch, uint64_t holder, uint64_t lease_us);

@@ -23,6 +23,7 @@
 --   3 key rule cost               charges, whether it fits or not
 --   4 n (key rule cost)*n         judges and charges nothing
 --   5 key rule held settled       what the holder holds (holders.lua)
+--   6 key rule                    forgets what is used, and a ban
 -- Keys and rules are counted from 1. The answer is one array, too: the time, the epoch; for each
 -- operation 1 or 4 first 1 or 0, admitted or not; then of each limit what is used, the slot of the
 -- charge (0: it fits and was not charged, -1: it does not fit, -2: the caller is banned), and a time:

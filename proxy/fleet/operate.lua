@@ -96,12 +96,27 @@ local function ask(request, at, limits, takes, answer, n)
 	return till + 1, n + 1
 end
 
+-- Not what is in flight, which its holders know.
+local function forget(k, rule)
+	if form[rule] == ring then
+		heads[k] = false
+	elseif form[rule] ~= holders then
+		changed[k] = false
+	end
+	if bans[rule] then
+		heads[k + 1] = false
+	end
+end
+
 -- Another operation than asking. Returns where the next one is.
 local function change(request, at)
 	local kind, k, rule = request[at], request[at + 1], request[at + 2]
 	if kind == 5 then
 		hold(k, request[at + 3], request[at + 4] == 1)
 		return at + 5
+	elseif kind == 6 then
+		forget(k, rule)
+		return at + 3
 	end
 	form[rule].look_up(k, rule)
 	if kind == 3 then

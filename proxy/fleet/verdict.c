@@ -2,6 +2,8 @@
 
 #include <string.h>
 
+#include "fleet/question.h"
+
 unsigned account_shared(const struct account *account)
 {
 	unsigned shared = 0;
@@ -11,14 +13,11 @@ unsigned account_shared(const struct account *account)
 	return shared;
 }
 
-static struct throttle_outcome outcome_of(
-	struct account_charge *charge, const struct answer_limit *answer)
+struct throttle_outcome verdict_outcome(const struct rule *rule, const struct answer_limit *answer)
 {
-	const struct rule *rule = &charge->rule;
 	uint64_t most = rule_most(rule);
 	uint64_t time_ns = answer->time_us < 0 ? THROTTLE_NEVER : (uint64_t)answer->time_us * 1000;
 
-	charge->slot = answer->slot;
 	return (struct throttle_outcome){
 		.quota = most,
 		.remaining = answer->used < most ? most - answer->used : 0,
@@ -31,8 +30,7 @@ static struct throttle_outcome outcome_of(
 	};
 }
 
-/* As throttle_take sums them up. */
-static void sum_up(const struct account *account, struct throttle_verdict *verdict)
+void verdict_sum_up(struct throttle_verdict *verdict, const uint64_t *delay_max_ns)
 {
 	bool delay = true;
 
@@ -49,21 +47,29 @@ static void sum_up(const struct account *account, struct throttle_verdict *verdi
 		verdict->violated++;
 		if (outcome->retry_after_ns > verdict->retry_after_ns)
 			verdict->retry_after_ns = outcome->retry_after_ns;
-		delay = delay && !outcome->banned &&
-			outcome->retry_after_ns <= account->charges[i].delay_max_ns;
+		delay = delay && !outcome->banned && outcome->retry_after_ns <= delay_max_ns[i];
 	}
 	verdict->admitted = verdict->violated == 0;
 	verdict->delay = !verdict->admitted && delay;
+}
+
+static struct throttle_outcome outcome_of(
+	struct account_charge *charge, const struct answer_limit *answer)
+{
+	charge->slot = answer->slot;
+	return verdict_outcome(&charge->rule, answer);
 }
 
 void verdict_fill(struct account *account, const struct throttle_verdict *local,
 	const struct answer_limit *answers, struct throttle_verdict *verdict)
 {
 	static const struct answer_limit unused = {.fits = true};
+	uint64_t delay_max_ns[GATE_LIMITS_MAX];
 
 	verdict->count = account->count;
 	for (unsigned i = 0; i < account->count; i++) {
 		struct account_charge *charge = &account->charges[i];
+		delay_max_ns[i] = charge->delay_max_ns;
 		if (charge->local >= 0)
 			verdict->outcome[i] = local->outcome[charge->local];
 		else if (!account_asks(charge))
@@ -71,5 +77,5 @@ void verdict_fill(struct account *account, const struct throttle_verdict *local,
 		else
 			verdict->outcome[i] = outcome_of(charge, answers ? answers++ : &unused);
 	}
-	sum_up(account, verdict);
+	verdict_sum_up(verdict, delay_max_ns);
 }

@@ -3,12 +3,23 @@
 #ifndef FLEET_VERDICT_H
 #define FLEET_VERDICT_H
 
-#include "fleet/question.h"
+#include <stdint.h>
+
+#include "fleet/batch.h"
+#include "fleet/rule.h"
+#include "throttle/throttle.h"
+
+struct account;
 
 /* What becomes of the request, by both; `answers`: of the limits at the store in their order, NULL:
  * the store has said nothing, and they count as unused. Sets the account's slots. */
 void verdict_fill(struct account *account, const struct throttle_verdict *local,
 	const struct answer_limit *answers, struct throttle_verdict *verdict);
+
+/* One limit's, by what the store answers. */
+struct throttle_outcome verdict_outcome(const struct rule *rule, const struct answer_limit *answer);
+/* Sums outcomes up, as throttle_take does; `delay_max_ns`: how long each limit may delay. */
+void verdict_sum_up(struct throttle_verdict *verdict, const uint64_t *delay_max_ns);
 
 /* How many of the account's limits the store judges. */
 unsigned account_shared(const struct account *account);

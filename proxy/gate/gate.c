@@ -142,6 +142,12 @@ uint32_t gate_limit_number(const struct gate *gate, const struct conf_limit *lim
 	return gate->numbers[limit->index];
 }
 
+bool gate_find_shared_caller(const struct gate *gate, const struct conf_limit *limit,
+	struct slice text, struct throttle_key *caller)
+{
+	return identity_hash_text(limit->key, text, &gate->shared_seed, caller);
+}
+
 bool gate_find_caller(const struct gate *gate, const struct conf_limit *limit, struct slice text,
 	struct throttle_key *caller, uint32_t *number)
 {

@@ -276,4 +276,8 @@ uint32_t gate_limit_number(const struct gate *gate, const struct conf_limit *lim
 bool gate_find_caller(const struct gate *gate, const struct conf_limit *limit, struct slice text,
 	struct throttle_key *caller, uint32_t *number);
 
+/* The same of a limit of the fleet, as all nodes name the caller. */
+bool gate_find_shared_caller(const struct gate *gate, const struct conf_limit *limit,
+	struct slice text, struct throttle_key *caller);
+
 #endif

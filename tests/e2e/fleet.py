@@ -398,23 +398,6 @@ def reload(t):
     until(lambda: "RateLimit" not in str(ask(client).fields), "no limit any more")
 
 
-@test("explain, callers and reset report that they know limits of the node only", workers=[1])
-def operators(t):
-    redis = Redis(t)
-    admin = f"[admin]\nbind = unix:{t.path('admin')}\n"
-    sections = (admin + limit("it", "4 per 1h") + "[limit own]\nrate = 3 per 1h\n"
-                + to(t.origin(), route="limits = it, own"))
-    node, = nodes(t, redis, sections, 1)
-    equal(ask(t.client(node)).status, 200, "a request")
-
-    def operate(*words):
-        return run([BINARY, *words, "-c", node.ini_path])[1]
-    true("has a limit of the fleet" in operate("explain", "http://api.test/"), "explain")
-    true("The limit is of the fleet" in operate("callers", "127.0.0.1", "--limit", "it"), "callers")
-    true("The limit is of the fleet" in operate("reset", "127.0.0.1", "--limit", "it"), "reset")
-    true("own" in operate("reset", "127.0.0.1"), "reset of the others")
-
-
 CASES = (
     ("[limit a]\nrate = 1 per 1s\nscope = fleet\n", "expected [fleet] with store"),
     ("[limit a]\nrate = 1 per 1s\nscope = fleet\nfleet = exact\n", "expected [fleet] with store"),

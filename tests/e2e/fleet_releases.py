@@ -59,7 +59,7 @@ def together(t):
     given, calls = [], [0, 0]
     for step in range(2000):
         two.now += random.choice([0, 1, 1000, 50_000, 400_000]) if random.random() < 0.97 else 20_000_000
-        operations = any_operations(random, rules, given)
+        operations = any_operations(random, rules, given, forgets=False)
         if not operations:
             continue
         is_before = random.random() < 0.5

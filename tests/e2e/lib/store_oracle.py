@@ -8,7 +8,7 @@ from .redis import Redis, pack, unpack
 from .store_function import function_text
 from .tap import equal
 
-ASK, GIVE, CHARGE, LOOK, HOLD = 1, 2, 3, 4, 5
+ASK, GIVE, CHARGE, LOOK, HOLD, FORGET = 1, 2, 3, 4, 5, 6
 LEASE = 3_000_000
 NAME = "sluice_judge_3"
 
@@ -417,6 +417,11 @@ class Pair:
                 oracle.charge(rule, more[0], now, holder)
             elif kind == GIVE:
                 oracle.give(rule, *more, now, holder)
+            elif kind == FORGET:
+                if not isinstance(rule, Holders):
+                    self.oracles[rule.key(caller)] = rule.oracle()
+                    self.oracles[rule.key(caller)].divide(rule)
+                self.bans.pop(rule.key(caller), None)
             else:
                 oracle.hold(now, holder, *more)
             oracle.forget(rule, now)
@@ -441,18 +446,20 @@ def any_rule(random):
                 waits=random.random() < 0.5, **more)
 
 
-def any_change(random, caller, rule, cost, given):
+def any_change(random, caller, rule, cost, given, forgets):
     """Another operation than asking; None: none of what was drawn is possible."""
     draw = random.random()
     if isinstance(rule, Holders) and draw < 0.5:
         return HOLD, caller, rule, random.randrange(4), random.randrange(2)
+    if draw < 0.55 and draw >= 0.5 and forgets:
+        return FORGET, caller, rule
     if draw < 0.5 or not given:
         return None if isinstance(rule, Holders) else (CHARGE, caller, rule, max(1, cost))
     caller, old, cost, slot = given.pop(random.randrange(len(given)))
     return (GIVE, caller, rule, slot, cost) if old is rule else None
 
 
-def any_operations(random, rules, given):
+def any_operations(random, rules, given, forgets=True):
     operations = []
     for _ in range(random.choice([1, 1, 1, 4, 20])):
         draw = random.random()
@@ -463,7 +470,7 @@ def any_operations(random, rules, given):
             operations.append((ASK if draw < 0.7 else LOOK, charges))
         else:
             wanted = given[-1][0] if given and random.random() < 0.5 else picked[0]
-            change = any_change(random, wanted, rules[wanted], costs[0], given)
+            change = any_change(random, wanted, rules[wanted], costs[0], given, forgets)
             operations += [change] if change else []
     return operations
 

@@ -124,7 +124,7 @@ static void each_kind_says_what_it_needs(void **state)
 		8, 5, 1000, 1, 90, 0, 3, 60, 1,                     /* bans, and its refusals' */
 		20, 5, 1000, 2, 32, 6, 10, 20, 30, 40, 48, 7, 1, 4, /* ask, of four */
 		2, 1, 1, 4, 3, 1, 5, 4, 1, 6, 5, 1,                 /* */
-		5, 6, 5, 2, 1, 3, 2, 1, 1};                         /* hold two, charge the first */
+		5, 6, 5, 2, 1, 3, 2, 1, 1, 6, 4, 3}; /* hold two, charge the first, forget */
 	struct batch *batch = calloc(1, sizeof(*batch));
 	struct batch_charge all[] = {charge_of(&bans, "a", 7), charge_of(&gcra, "b", 7),
 		charge_of(&month, "c", 7), charge_of(&flight, "d", 7)};
@@ -137,6 +137,7 @@ static void each_kind_says_what_it_needs(void **state)
 	batch_ask(batch, all, 4, true);
 	batch_hold(batch, &all[3], 2, true);
 	batch_charge(batch, &all[0]);
+	batch_forget(batch, &all[1]);
 	assert_true(batch_compose(batch, &command, &len));
 	assert_non_null(
 		strstr(command, "}a:2\r\n$39\r\np{00000000000000000000000000000007}a:2b\r\n"));

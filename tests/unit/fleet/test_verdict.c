@@ -1,4 +1,5 @@
 /* A verdict over limits of which the store judges some and the node's table others. */
+#include "fleet/question.h"
 #include "fleet/verdict.h"
 
 #include <setjmp.h>

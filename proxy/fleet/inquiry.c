@@ -1,0 +1,229 @@
+#include "fleet/inquiry.h"
+
+#include "base/container.h"
+#include "fleet/batches.h"
+#include "fleet/fleet.h"
+#include "fleet/ladder.h"
+#include "fleet/question.h"
+#include "fleet/shares.h"
+#include "fleet/verdict.h"
+#include "site/site.h"
+#include "site/site_use.h"
+#include "worker/worker.h"
+
+bool inquiry_is_of_store(
+	struct authority *fleet, const struct conf_limit *limit, uint32_t number, uint64_t now_ns)
+{
+	if (!way_for(limit)->reserve)
+		return true;
+	return limit->fleet_way == CONF_FLEET_SPLIT &&
+	       shares_read(fleet_shares(fleet), number, limit->amount, now_ns).kind == SHARE_EXACT;
+}
+
+static enum fleet_function function_of(const struct conf_limit *limit)
+{
+	const struct way *way = way_for(limit);
+
+	return way->reserve ? FLEET_JUDGE : way->function;
+}
+
+/* ---- the asker's thread ---------------------------------------------------------------------- */
+
+static void on_done(struct message *message)
+{
+	struct inquiry *inquiry = CONTAINER_OF(message, struct inquiry, message);
+
+	inquiry->done(inquiry);
+}
+
+/* ---- answers --------------------------------------------------------------------------------- */
+
+static void finish_call(struct inquiry *inquiry, bool is_answered)
+{
+	inquiry->is_answered = inquiry->is_answered && is_answered;
+	if (--inquiry->under_way > 0)
+		return;
+	inquiry->message.run = on_done;
+	message_post(inquiry->asker, &inquiry->message);
+}
+
+static bool read_judged(struct inquiry_limit *limit, struct answer *answer)
+{
+	struct answer_limit found;
+	bool admitted;
+
+	if (!answer_verdict(answer, 1, &admitted, &found))
+		return false;
+	limit->outcome = verdict_outcome(&limit->rule, &found);
+	return true;
+}
+
+/* It was asked whether anything is free: the store charges what it is asked about. */
+static bool read_leased(struct inquiry_limit *limit, struct answer *answer)
+{
+	struct answer_lease leased;
+	uint64_t cost = limit->cost > 0 ? limit->cost : 1;
+	bool admitted;
+
+	if (!answer_leases(answer, 1, &admitted, &leased))
+		return false;
+	struct answer_limit found = {.used = leased.used,
+		.time_us = cost > limit->rule.quota ? -1 : leased.time_us,
+		.fits = leased.used + cost <= limit->rule.quota};
+	limit->outcome = verdict_outcome(&limit->rule, &found);
+	return true;
+}
+
+static bool read_answer(struct inquiry_call *call, struct answer *answer)
+{
+	bool good = true;
+
+	for (unsigned i = 0; good && i < call->inquiry->count; i++) {
+		struct inquiry_limit *limit = &call->inquiry->limits[i];
+		if (function_of(limit->limit) != call->function)
+			continue;
+		good = call->function == FLEET_LEASE ? read_leased(limit, answer)
+						     : read_judged(limit, answer);
+	}
+	return good;
+}
+
+static bool send_call(struct inquiry_call *call,
+	void (*answered)(struct store_call *call, const char *bytes, size_t len))
+{
+	struct fleet_worker *fleet = call->inquiry->worker->fleet.own;
+
+	call->call.answered = answered;
+	call->call.is_again = false;
+	if (!batch_compose(&call->batch, &call->call.command, &call->call.len) ||
+		!store_link_send(&fleet->store, &call->call))
+		return false;
+	store_link_flush(&fleet->store);
+	return true;
+}
+
+static void on_forgotten(struct store_call *store_call, const char *bytes, size_t len)
+{
+	struct inquiry_call *call = CONTAINER_OF(store_call, struct inquiry_call, call);
+
+	(void)len;
+	finish_call(call->inquiry, bytes != NULL);
+}
+
+/* What was used comes back, from the oldest on; leases end later than all that was used. */
+static bool give_leased_back(struct inquiry_call *call, uint64_t epoch)
+{
+	const struct inquiry *inquiry = call->inquiry;
+
+	batch_begin(&call->batch, &batch_lease, inquiry->worker->fleet.own->prefix);
+	for (unsigned i = 0; i < inquiry->count; i++) {
+		const struct inquiry_limit *limit = &inquiry->limits[i];
+		if (function_of(limit->limit) != FLEET_LEASE)
+			continue;
+		struct batch_charge charge = {
+			&limit->rule, limit->limit->name, limit->caller, limit->rule.quota};
+		batch_give_lease(&call->batch, &charge, epoch);
+	}
+	return send_call(call, on_forgotten);
+}
+
+static void on_answer(struct store_call *store_call, const char *bytes, size_t len)
+{
+	struct inquiry_call *call = CONTAINER_OF(store_call, struct inquiry_call, call);
+	struct answer answer;
+	bool good = bytes && answer_begin(&answer, bytes, len) && read_answer(call, &answer);
+
+	if (good && call->inquiry->forgets && call->function == FLEET_LEASE &&
+		give_leased_back(call, answer.epoch))
+		return;
+	finish_call(
+		call->inquiry, good && (!call->inquiry->forgets || call->function != FLEET_LEASE));
+}
+
+/* ---- the worker's thread --------------------------------------------------------------------- */
+
+static bool describe(struct fleet_worker *fleet, struct inquiry_limit *limit)
+{
+	limit->rule = rule_of(limit->limit);
+	limit->rule.waits =
+		ladder_down(fleet->worker->use->site->conf, limit->limit) == CONF_STORE_DOWN_REFUSE;
+	if (limit->rule.kind == RULE_CALENDAR)
+		limit->rule.edges =
+			period_edges(&fleet->periods, limit->limit, fleet_store_us(fleet));
+	return limit->rule.kind != RULE_CALENDAR || limit->rule.edges;
+}
+
+static void put_limit(struct inquiry_call *call, const struct inquiry_limit *limit)
+{
+	static const struct batch_lease none = {.term_us = 1};
+	struct batch_charge charge = {&limit->rule, limit->limit->name, limit->caller, limit->cost};
+
+	if (call->function == FLEET_LEASE) {
+		charge.cost = 0;
+		batch_ask_lease(&call->batch, &charge, &none, 1);
+		return;
+	}
+	batch_ask(&call->batch, &charge, 1, false);
+	if (call->inquiry->forgets)
+		batch_forget(&call->batch, &charge);
+}
+
+/* Those that this function judges. False: it can't be asked. */
+static bool begin_call(struct inquiry_call *call, struct fleet_worker *fleet)
+{
+	static const struct batch_function *const functions[] = {
+		[FLEET_JUDGE] = &batch_judge, [FLEET_LEASE] = &batch_lease};
+	struct inquiry *inquiry = call->inquiry;
+
+	batch_begin(&call->batch, functions[call->function], fleet->prefix);
+	if (call->function == FLEET_JUDGE) {
+		batch_know(&call->batch, members_epoch(fleet->joining.members, fleet->store_id));
+		batch_hold_as(&call->batch, fleet->holds.holder,
+			fleet->worker->use->site->conf->fleet.membership_lease_ms * 1000);
+	}
+	for (unsigned i = 0; i < inquiry->count; i++) {
+		struct inquiry_limit *limit = &inquiry->limits[i];
+		if (function_of(limit->limit) != call->function)
+			continue;
+		if (!describe(fleet, limit))
+			return false;
+		put_limit(call, limit);
+	}
+	return send_call(call, on_answer);
+}
+
+static void on_worker(struct message *message)
+{
+	struct inquiry *inquiry = CONTAINER_OF(message, struct inquiry, message);
+	struct fleet_worker *fleet = inquiry->worker->fleet.own;
+
+	inquiry->is_answered = true;
+	inquiry->under_way = 1; /* this function */
+	for (int i = 0; i < FLEET_FUNCTIONS; i++) {
+		struct inquiry_call *call = &inquiry->calls[i];
+		call->inquiry = inquiry;
+		call->function = i;
+		if (call->count == 0)
+			continue;
+		inquiry->under_way++;
+		if (fleet->store.state != STORE_READY || !begin_call(call, fleet))
+			finish_call(inquiry, false);
+	}
+	finish_call(inquiry, true);
+}
+
+void inquiry_begin(struct inquiry *inquiry, struct worker *worker, struct loop *asker)
+{
+	inquiry->worker = worker;
+	inquiry->asker = asker;
+	for (unsigned i = 0; i < inquiry->count; i++)
+		inquiry->calls[function_of(inquiry->limits[i].limit)].count++;
+	inquiry->message.run = on_worker;
+	message_post(&worker->loop, &inquiry->message);
+}
+
+void inquiry_end(struct inquiry *inquiry)
+{
+	for (int i = 0; i < FLEET_FUNCTIONS; i++)
+		batch_free(&inquiry->calls[i].batch);
+}
