@@ -136,10 +136,12 @@ static bool acquire(struct websocket *socket)
 	return socket->sends;
 }
 
+/* Drops others only where there is room for it then. */
 static bool make_room(struct websocket *socket, const struct send_bounds *bounds, size_t bytes)
 {
 	struct send_queue *queue = &socket->sends->queue;
-	bool drops = socket_conf(socket)->on_queue_full == CONF_QUEUE_FULL_DROP;
+	bool drops = socket_conf(socket)->on_queue_full == CONF_QUEUE_FULL_DROP &&
+		     send_queue_can_fit(queue, bounds, bytes);
 
 	while (!send_queue_fits(queue, bounds, bytes)) {
 		if (!drops || !send_queue_drop_oldest(queue))

@@ -30,6 +30,8 @@ static struct send_item *take_first(struct send_line *line)
 	line->first = item->next;
 	if (!line->first)
 		line->end = &line->first;
+	line->messages--;
+	line->bytes -= item->frame->bytes;
 	return item;
 }
 
@@ -61,11 +63,26 @@ void send_queue_end(struct send_queue *queue)
 	send_queue_init(queue);
 }
 
+static bool fits(
+	uint32_t messages, uint64_t bytes, const struct send_bounds *bounds, size_t frame_bytes)
+{
+	return messages < bounds->messages && bytes <= bounds->bytes &&
+	       frame_bytes <= bounds->bytes - bytes;
+}
+
 bool send_queue_fits(
 	const struct send_queue *queue, const struct send_bounds *bounds, size_t frame_bytes)
 {
-	return queue->messages < bounds->messages && queue->bytes <= bounds->bytes &&
-	       frame_bytes <= bounds->bytes - queue->bytes;
+	return fits(queue->messages, queue->bytes, bounds, frame_bytes);
+}
+
+bool send_queue_can_fit(
+	const struct send_queue *queue, const struct send_bounds *bounds, size_t frame_bytes)
+{
+	const struct send_line *normal = &queue->lanes[SEND_NORMAL];
+
+	return fits(queue->messages - normal->messages, queue->bytes - normal->bytes, bounds,
+		frame_bytes);
 }
 
 bool send_queue_add(struct send_queue *queue, enum send_lane lane, struct shared_frame *frame,
@@ -84,6 +101,8 @@ bool send_queue_add(struct send_queue *queue, enum send_lane lane, struct shared
 	*item = (struct send_item){.frame = shared_frame_hold(frame), .report = report};
 	*line->end = item;
 	line->end = &item->next;
+	line->messages++;
+	line->bytes += frame->bytes;
 	queue->messages++;
 	queue->bytes += frame->bytes;
 	return true;

@@ -43,6 +43,8 @@ struct send_item {
 
 struct send_line {
 	struct send_item *first, **end;
+	uint32_t messages;
+	uint64_t bytes; /* of their frames */
 };
 
 /* By send_queue_init. */
@@ -81,6 +83,9 @@ static inline bool send_queue_is_within(const struct send_queue *queue)
 
 /* Would a frame of so many bytes keep the bounds? */
 bool send_queue_fits(
+	const struct send_queue *queue, const struct send_bounds *bounds, size_t frame_bytes);
+/* Would it if all of the normal lane went? */
+bool send_queue_can_fit(
 	const struct send_queue *queue, const struct send_bounds *bounds, size_t frame_bytes);
 
 /* At the end of the lane; takes a hold on the frame. False without memory, or where the queues of

@@ -248,6 +248,38 @@ static void one_that_never_fits_closes_nothing(void **state)
 	end();
 }
 
+/* Nor does it cost what waits its place, which it could not take. */
+static void one_that_never_fits_drops_nothing(void **state)
+{
+	(void)state;
+	begin(&drops);
+	fill();
+	assert_true(post_text(SEND_NORMAL, "n1"));
+	assert_false(post(SEND_NORMAL, run_of('x', 100 * 1024)));
+	assert_false(post(SEND_HIGH, run_of('x', 100 * 1024)));
+	assert_string_equal(told.text, "dd");
+	assert_int_equal(socket_queued_messages(o.socket), 2);
+	char all[300] = "";
+	for (unsigned i = 0; i < 3; i++)
+		strcat(all, opened_to_client(&o));
+	assert_has(all, ") text(n1) ");
+	end();
+}
+
+/* Nor one for which high ones leave no room. */
+static void one_behind_high_ones_drops_nothing(void **state)
+{
+	(void)state;
+	begin(&drops);
+	fill();
+	assert_true(post_text(SEND_NORMAL, "n1"));
+	assert_true(post(SEND_HIGH, run_of('h', 10 * 1024)));
+	assert_false(post(SEND_NORMAL, run_of('x', 80 * 1024)));
+	assert_string_equal(told.text, "d");
+	assert_int_equal(socket_queued_messages(o.socket), 3);
+	end();
+}
+
 /* Who takes no byte is cut. */
 static void one_that_takes_nothing_is_cut(void **state)
 {
@@ -440,6 +472,8 @@ int main(void)
 		cmocka_unit_test(a_slow_reader_is_closed),
 		cmocka_unit_test(the_oldest_normal_ones_are_dropped),
 		cmocka_unit_test(one_that_never_fits_closes_nothing),
+		cmocka_unit_test(one_that_never_fits_drops_nothing),
+		cmocka_unit_test(one_behind_high_ones_drops_nothing),
 		cmocka_unit_test(one_that_takes_nothing_is_cut),
 		cmocka_unit_test(what_waits_goes_before_the_servers_close),
 		cmocka_unit_test(a_servers_close_waits_between_ours),

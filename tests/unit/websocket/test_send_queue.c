@@ -152,14 +152,19 @@ static unsigned oracle_next(void)
 	return oracle.lanes[lane][oracle.first[lane]++];
 }
 
+static uint64_t lane_bytes(enum send_lane lane)
+{
+	uint64_t bytes = 0;
+
+	for (size_t i = oracle.first[lane]; i < oracle.end[lane]; i++)
+		bytes += oracle.sizes[oracle.lanes[lane][i]];
+	return bytes;
+}
+
 static uint64_t oracle_bytes(void)
 {
-	uint64_t bytes = oracle.begun >= 0 ? oracle.sizes[oracle.begun] : 0;
-
-	for (unsigned lane = 0; lane < SEND_LANES; lane++)
-		for (size_t i = oracle.first[lane]; i < oracle.end[lane]; i++)
-			bytes += oracle.sizes[oracle.lanes[lane][i]];
-	return bytes;
+	return (oracle.begun >= 0 ? oracle.sizes[oracle.begun] : 0) + lane_bytes(SEND_HIGH) +
+	       lane_bytes(SEND_NORMAL);
 }
 
 static size_t oracle_count(void)
@@ -240,6 +245,10 @@ static void assert_alike(const struct send_queue *queue)
 	assert_false(send_queue_fits(queue, &bounds, 11));
 	bounds.messages--;
 	assert_false(send_queue_fits(queue, &bounds, 1));
+	assert_int_equal(send_queue_can_fit(queue, &bounds, 1), waits(SEND_NORMAL) > 0);
+	bounds = (struct send_bounds){oracle_bytes(), (uint32_t)oracle_count() + 1};
+	assert_true(send_queue_can_fit(queue, &bounds, lane_bytes(SEND_NORMAL)));
+	assert_false(send_queue_can_fit(queue, &bounds, lane_bytes(SEND_NORMAL) + 1));
 }
 
 static void live(struct random *random)
