@@ -262,17 +262,21 @@ void passage_run(struct passage *p)
  * times, and does not end its output: when the connection is over, its client has left. */
 static bool is_gone_unread(const struct passage *p)
 {
-	return p->client.peer_closed && (p->socket || !flow_is_empty(p->up.flow)) &&
+	return !p->has_ended && !p->resets && (p->socket || !flow_is_empty(p->up.flow)) &&
 	       !p->down.is_over && stream_is_cut(&p->client);
 }
 
+/* An event says of a reset that the client can be read, as of bytes: so the system is asked where
+ * that is left unread. */
 static void on_client(struct stream *stream)
 {
 	struct passage *p = of_client(stream);
 
-	if (p->resets || !is_gone_unread(p))
+	if (!p->client.peer_closed || !is_gone_unread(p))
 		passage_run(p);
-	else if (p->socket)
+	if ((!p->client.readable && !p->client.peer_closed) || !is_gone_unread(p))
+		return;
+	if (p->socket)
 		passage_end(p, "client gone");
 	else
 		passage_reset(p, &p->server, "client gone");

@@ -6,6 +6,7 @@ import time
 
 from lib import websocket as ws
 from lib.admin import value, with_admin
+from lib.gateway import Backend
 from lib.one_budget import OneBudget
 from lib.process import until
 from lib.sluice import to
@@ -265,6 +266,29 @@ def order_of_delayed(t):
     equal(socket.message(), "delayed")
     later = dict(zip(log.all(), log.times()))["/later"] - began
     true(later >= 0.999, f"the write came after {later:.3f} s")
+
+
+@test("a client that leaves by a reset while its message waits leaves its socket and its place")
+def reset_of_delayed(t):
+    for mode, answer in (("messages", server()), ("gateway\ngateway_waiting = 1", Backend())):
+        origin = t.origin(answer)
+        sluice, admin = with_admin(
+            t, limit("1 per 1h") + "[limit open]\nkey = header:X-Api-Key\nconcurrency = 1\n" +
+            to(origin, route=f"websocket = {mode}\nmessage_limits = l\nmax_sockets = open\n"
+               "ping_interval = 0s"))
+        socket = open_socket(t, sluice, fields=KEY)
+        socket.send("first")
+        equal(socket.message(), "first")
+        for _ in range(4):
+            socket.send("waits an hour")
+
+        def sockets():
+            return admin.json("/api/v1/sockets")[1]["sockets"]
+        # The client is not read any more: what it sends after that stays in its connection.
+        until(lambda: sockets()[0]["messages_received"] > 1, "messages wait")
+        socket.stream.reset()
+        until(lambda: not sockets(), f"{mode}: its socket has ended")
+        open_socket(t, sluice, fields=KEY)
 
 
 # ---- what an operator sees ------------------------------------------------------------------------
