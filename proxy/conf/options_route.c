@@ -163,7 +163,7 @@ const struct option options_route[] = {
 		.help = "Time in which a client must answer a ping; then the socket is cut."},
 	{"socket_idle_timeout", &type_duration, SOCKETS, AT(websocket.idle_timeout_ms), .fallback = "1h",
 		BETWEEN(MS(0), DAYS(30)), .flags = OPTION_DURATION,
-		.help = "Time without a message either way, and without one that waits, after which a "
+		.help = "Time without a byte of a message either way, and without one that waits, after which a "
 			"socket is closed with 1001, 0 for never."},
 	{"socket_lifetime", &type_duration, SOCKETS, AT(websocket.lifetime_ms), .fallback = "0",
 		BETWEEN(MS(0), DAYS(365)), .flags = OPTION_DURATION,

@@ -75,9 +75,9 @@ static void take_data(struct websocket *socket, const struct message_event *even
 	}
 	if (event->piece.data.len > 0 && !unfinished_add(socket, event->piece.data))
 		return;
+	socket->active_ms = socket_now_ms(socket);
 	if (!event->ends)
 		return;
-	socket->active_ms = socket_now_ms(socket);
 	socket->message_began_ms = 0;
 	if (socket->gateway)
 		gateway_begin_message(socket->gateway);
@@ -143,8 +143,10 @@ static void probe(struct websocket *socket)
 	bool is_asked = socket->ping.is_due || socket->ping.is_sent;
 
 	if (socket->passage->up.source->peer_closed && !is_asked && !socket->closing.client.done &&
-		!socket->closing.client.told)
+		!socket->closing.client.told) {
 		socket_ask_client(socket);
+		socket->ping.hurries = true; /* the server's message may never end */
+	}
 }
 
 static void read_frames(struct websocket *socket)

@@ -10,9 +10,9 @@ static void pass_data(struct websocket *socket, const struct message_event *even
 {
 	if (socket->closing.client.told)
 		return; /* nothing may follow a close frame */
+	socket->active_ms = socket_now_ms(socket);
 	if (event->begins) {
 		socket->sent.messages++;
-		socket->active_ms = socket_now_ms(socket);
 		passage_count(socket->passage, STATS_SERVER_MESSAGES, 1);
 	}
 	socket->sent.bytes += event->piece.data.len;

@@ -10,7 +10,7 @@
  *   a message is written:      since it was passed on                 message_timeout
  *   bytes wait for the client: since it took some, or none waited     send_timeout
  *   a backend asked for it:    since the last message to the client   its keep-alive
- *   no message is under way:   since the last one, either way         socket_idle_timeout
+ *   no message waits:          since a byte of one, either way        socket_idle_timeout
  *                              since the gateway's last request       what its server has asked for
  *   always                     since it was opened, or in a drain     ends_ms
  *

@@ -268,6 +268,25 @@ static void a_socket_without_messages(void **state)
 	opened_end(&o);
 }
 
+/* One that takes long, either way, is under way as long as it goes on. */
+static void a_message_under_way_is_no_silence(void **state)
+{
+	(void)state;
+	begin(QUIET "ping_interval = 0s\nsocket_idle_timeout = 60s\nmessage_timeout = 1d");
+	opened_send(&o, o.server.wire, false, FRAME_TEXT, SLICE("begins"));
+	stage_at(o.stage, 50000);
+	opened_send(&o, o.server.wire, false, FRAME_CONTINUATION, SLICE("goes on"));
+	assert_int_equal(opened_due_ms(&o), 110000);
+	opened_send(&o, o.client.wire, true, FRAME_TEXT, SLICE("so does"));
+	stage_at(o.stage, 90000);
+	opened_send(&o, o.client.wire, true, FRAME_CONTINUATION, SLICE("this one"));
+	assert_int_equal(opened_due_ms(&o), 150000);
+	opened_to_client(&o);
+	opened_pass(&o);
+	assert_string_equal(opened_to_client(&o), "close(1001 idle) ");
+	opened_end(&o);
+}
+
 static void lifetimes_differ(void **state)
 {
 	uint64_t first = 0;
@@ -540,6 +559,7 @@ int main(void)
 		cmocka_unit_test(a_client_that_takes_nothing),
 		cmocka_unit_test(a_client_that_took_all_long_ago),
 		cmocka_unit_test(a_socket_without_messages),
+		cmocka_unit_test(a_message_under_way_is_no_silence),
 		cmocka_unit_test(lifetimes_differ),
 		cmocka_unit_test(a_drain_spreads_the_ends),
 		cmocka_unit_test(a_socket_that_opens_in_a_drain),
