@@ -232,9 +232,13 @@ def ordered(t):
 def killed(t):
     bank, _, accounts = start(t, 0.01)
 
+    away = []
+
     def kill():
+        began = time.monotonic()
         bank.kill()
         bank.start()
+        away.append(time.monotonic() - began)
     run_all(accounts, kill_at=len(accounts) * 3 // 2, kill=kill)
     # What left before the kill may still arrive: the journal is whole when nobody writes to it any more.
     entries = bank.entries()
@@ -244,8 +248,9 @@ def killed(t):
     print(f"# {len(accounts)} accounts: {sum(whole)} ended with 0; orders of unknown outcome: {unknown}; close codes "
           f"{dict(codes)}")
     true(set(codes) <= {1011}, f"close codes {codes}")
-    # What was at the bank when it died has an unknown outcome; what had not left the gateway was tried again.
-    true(sum(whole) > 0, "some were not at the bank then")
+    # What was at the bank when it died has an unknown outcome; what had not left the gateway was tried again, for about
+    # 3 s: a slow machine may need longer to start a bank.
+    true(sum(whole) > 0 or away[0] > 1, "some were not at the bank then")
     for account, is_whole in zip(accounts, whole):
         true(is_whole or None in account.known, f"{account.name}: all is known, and not as ordered")
 
