@@ -12,6 +12,8 @@
 #include "base/clock.h"
 #include "daemon/relay.h"
 #include "fleet/fleet.h"
+#include "fleet/hand.h"
+#include "fleet/health.h"
 #include "fleet/ladder.h"
 #include "fleet/shares.h"
 
@@ -88,24 +90,64 @@ static json_t *list_shares(const struct relay *relay)
 	return list;
 }
 
+/* What this node has of callers' quotas, with fleet = lease. */
+static json_t *describe_leases(const struct relay *relay)
+{
+	uint64_t now_ns = clock_anchor_time(&relay->node.anchor, clock_boot_ns());
+	struct hands_sight sight = hands_look(fleet_hands(relay->node.fleet), hand_ms(now_ns));
+
+	return json_pack("{s:I, s:I}", "callers", (json_int_t)sight.callers, "units",
+		(json_int_t)sight.units);
+}
+
+static json_t *list_replicas(const struct health_sight *sight)
+{
+	json_t *list = json_array();
+
+	for (unsigned i = 0; i < sight->count; i++) {
+		const struct health_replica *replica = &sight->replicas[i];
+		json_array_append_new(
+			list, json_pack("{s:s, s:b, s:I, s:I}", "address", replica->address,
+				      "online", replica->is_online, "behind_bytes",
+				      (json_int_t)replica->behind_bytes, "silent_s",
+				      (json_int_t)replica->silent_s));
+	}
+	return list;
+}
+
+/* Null until the store has answered about itself. */
+static json_t *describe_health(const struct health_sight *sight)
+{
+	if (!sight->primary[0])
+		return json_null();
+	uint64_t age_ns = clock_monotonic_ns() - sight->answered_ns;
+	return json_pack("{s:s, s:I, s:I, s:I}", "primary", sight->primary, "answered_ms",
+		(json_int_t)(age_ns / CLOCK_NS_PER_MS), "round_trip_us",
+		(json_int_t)(sight->round_trip_ns / 1000), "replicas",
+		(json_int_t)sight->connected);
+}
+
 void admin_get_fleet(struct admin_request *request)
 {
 	struct relay *relay = request->relay;
 	const struct conf_fleet *conf = &relay->site->conf->fleet;
 	struct fleet_nodes nodes;
+	struct health_sight sight;
 
 	if (!conf->store.text) {
 		admin_respond_problem(request, 404, "There is no [fleet].");
 		return;
 	}
 	fleet_look(relay->node.fleet, &nodes);
+	health_look(fleet_health(relay->node.fleet), &sight);
 	admin_respond_json(request, 200,
-		json_pack("{s:s, s:s, s:I, s:I, s:s, s:o, s:o, s:o}", "store", conf->store.text,
-			"node", nodes.name, "connected_workers",
+		json_pack("{s:s, s:s, s:I, s:I, s:s, s:o, s:o, s:o, s:o, s:o, s:o}", "store",
+			conf->store.text, "node", nodes.name, "connected_workers",
 			(json_int_t)atomic_load(&relay->node.store_links), "workers",
 			(json_int_t)relay->node.worker_count, "store_down", downs[conf->store_down],
-			"limits", list_limits(relay), "nodes", list_nodes(&nodes), "shares",
-			list_shares(relay)));
+			"health", describe_health(&sight), "leases", describe_leases(relay),
+			"replicas", list_replicas(&sight), "limits", list_limits(relay), "nodes",
+			list_nodes(&nodes), "shares", list_shares(relay)));
 	free(nodes.lines);
 }
 

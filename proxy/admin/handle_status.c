@@ -14,6 +14,8 @@
 #include "fleet/fleet.h"
 #include "fleet/shares.h"
 #ifdef HAVE_REDIS
+#include "fleet/hand.h"
+#include "fleet/health.h"
 #include "fleet/ladder.h"
 #endif
 #include "stats/exposition.h"
@@ -280,6 +282,45 @@ static void put_channels(struct page *page, const struct publishing *publishing)
 #endif
 }
 
+/* The store itself, and what the node has from it. */
+static void put_store(struct page *page, const struct relay *relay)
+{
+#ifdef HAVE_REDIS
+	const char *name = "sluice_fleet_replica_behind_bytes";
+	uint64_t now_ns = clock_anchor_time(&relay->node.anchor, clock_boot_ns());
+	struct hands_sight leases;
+	struct health_sight sight;
+
+	if (!relay->site->conf->fleet.store.text)
+		return;
+	leases = hands_look(fleet_hands(relay->node.fleet), hand_ms(now_ns));
+	health_look(fleet_health(relay->node.fleet), &sight);
+	put_one(page, "sluice_fleet_nodes", false, "Nodes, as the store said last.",
+		(double)atomic_load(&fleet_members(relay->node.fleet)->count));
+	put_one(page, "sluice_fleet_lease_callers", false,
+		"Callers of which this node has units on lease.", (double)leases.callers);
+	put_one(page, "sluice_fleet_lease_units", false,
+		"What this node may admit from its leases now.", (double)leases.units);
+	if (!sight.primary[0])
+		return;
+	put_one(page, "sluice_fleet_store_age_seconds", false,
+		"Time since the store last answered about itself.",
+		(double)(clock_monotonic_ns() - sight.answered_ns) / 1e9);
+	put_one(page, "sluice_fleet_store_round_trip_seconds", false, "How long that answer took.",
+		(double)sight.round_trip_ns / 1e9);
+	put_one(page, "sluice_fleet_replicas", false, "Replicas of the store.",
+		(double)sight.connected);
+	exposition_family(page->out, page->format, name, false,
+		"How much of what the store has written a replica lacks.");
+	for (unsigned i = 0; i < sight.count; i++)
+		put_labelled(page, name, "replica", sight.replicas[i].address,
+			sight.replicas[i].behind_bytes);
+#else
+	(void)page;
+	(void)relay;
+#endif
+}
+
 /* How many limits of the fleet are on each rung. */
 static void put_rungs(struct page *page, const struct relay *relay)
 {
@@ -323,6 +364,7 @@ static void put_process(struct page *page, const struct relay *relay)
 			"Workers that are connected to the fleet's store.",
 			atomic_load(&relay->node.store_links));
 	put_rungs(page, relay);
+	put_store(page, relay);
 	put_one(page, "sluice_client_connections", false, "Open connections of clients.",
 		atomic_load(&relay->node.clients));
 	put_one(page, "sluice_reloads_total", true, "Configurations that took effect by a reload.",

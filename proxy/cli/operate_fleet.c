@@ -23,11 +23,17 @@ static void print_fleet(const json_t *answer)
 		{"JUDGED BY", "judged_by", TABLE_TEXT}, {"SHARE", "units", TABLE_NUMBER},
 		{"OF", "quota", TABLE_NUMBER}, {"NODES", "nodes", TABLE_NUMBER},
 		{"HELD", "held_ms", TABLE_MS}};
+	static const struct table_column replicas[] = {{"REPLICA", "address", TABLE_TEXT},
+		{"ONLINE", "online", TABLE_TEXT}, {"BEHIND (BYTES)", "behind_bytes", TABLE_NUMBER},
+		{"SILENT (S)", "silent_s", TABLE_NUMBER}};
+	const json_t *copies = json_object_get(answer, "replicas");
 	const json_t *held = json_object_get(answer, "shares");
 
 	table_print_members(stdout, answer);
 	table_print(stdout, json_object_get(answer, "nodes"), columns,
 		sizeof(columns) / sizeof(columns[0]));
+	if (json_array_size(copies) > 0)
+		table_print(stdout, copies, replicas, sizeof(replicas) / sizeof(replicas[0]));
 	table_print(stdout, json_object_get(answer, "limits"), limits,
 		sizeof(limits) / sizeof(limits[0]));
 	if (json_array_size(held) > 0)

@@ -6,6 +6,7 @@
 #include "base/container.h"
 #include "fleet/exact.h"
 #include "fleet/fleet_part.h"
+#include "fleet/health.h"
 #include "fleet/ladder.h"
 #include "fleet/own.h"
 #include "fleet/question.h"
@@ -34,6 +35,7 @@ struct fleet {
 	struct hands hands;
 	struct shares shares;
 	struct ladder ladder;
+	struct health health;
 };
 
 static struct throttle_table *table_of(const struct fleet_worker *fleet)
@@ -620,6 +622,7 @@ struct authority *fleet_new(struct throttle_table *throttles)
 	members_init(&fleet->members);
 	shares_init(&fleet->shares);
 	ladder_init(&fleet->ladder);
+	health_init(&fleet->health);
 	return &fleet->authority;
 }
 
@@ -632,7 +635,13 @@ void fleet_free(struct authority *authority)
 	hands_end(&fleet->hands);
 	shares_end(&fleet->shares);
 	ladder_end(&fleet->ladder);
+	health_end(&fleet->health);
 	free(fleet);
+}
+
+struct health *fleet_health(struct authority *authority)
+{
+	return &CONTAINER_OF(authority, struct fleet, authority)->health;
 }
 
 struct ladder *fleet_ladder(struct authority *authority)

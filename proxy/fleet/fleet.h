@@ -24,6 +24,7 @@
 struct debts;
 struct fleet_worker;
 struct hands;
+struct health;
 struct ladder;
 struct question;
 struct shares;
@@ -47,6 +48,9 @@ void fleet_look(struct authority *authority, struct fleet_nodes *nodes);
 
 /* What the first worker keeps up to date. */
 struct members *fleet_members(struct authority *authority);
+
+/* What is known of the store itself (health.h). */
+struct health *fleet_health(struct authority *authority);
 
 /* What the node knows of its rungs (ladder.h), and what it owes to the store. */
 struct ladder *fleet_ladder(struct authority *authority);

@@ -122,6 +122,7 @@ static void pay_debts(struct joining *joining)
 {
 	struct fleet_worker *fleet = CONTAINER_OF(joining, struct fleet_worker, joining);
 
+	checking_ask(&fleet->checking);
 	fleet->is_paying = fleet->was_paid = true;
 	debts_pay(
 		fleet_debts(fleet->authority), worker_throttle_ns(fleet->worker), pay_debt, fleet);
@@ -251,6 +252,8 @@ static bool make(struct worker *worker, struct site *site)
 	leases_init(&fleet->leases, fleet, fleet->authority ? fleet_hands(fleet->authority) : NULL);
 	if (!holds_init(&fleet->holds, fleet))
 		return false;
+	checking_init(&fleet->checking, fleet->authority ? fleet_health(fleet->authority) : NULL,
+		&fleet->store);
 	joining_init(&fleet->joining, fleet->authority ? fleet_members(fleet->authority) : NULL,
 		&worker->loop, &fleet->store);
 	relaxing_init(&fleet->relaxing, worker, &fleet->store);

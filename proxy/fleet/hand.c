@@ -147,6 +147,21 @@ uint32_t hand_time_left(const struct hand *hand, uint32_t now_ms)
 	return END_OF(word) == 0 ? 0 : time_until(END_OF(word), now_ms);
 }
 
+struct hands_sight hands_look(const struct hands *hands, uint32_t now_ms)
+{
+	struct hands_sight sight = {0};
+
+	for (size_t i = 0; i < hands->count; i++) {
+		/* relaxed: of each hand a moment's */
+		uint64_t word = atomic_load_explicit(&hands->all[i].word, memory_order_relaxed);
+		if (END_OF(word) == 0 || time_until(END_OF(word), now_ms) == 0)
+			continue;
+		sight.callers++;
+		sight.units += UNITS_OF(word);
+	}
+	return sight;
+}
+
 /* ---- with the store -------------------------------------------------------------------------- */
 
 bool hand_lock(struct hand *hand)

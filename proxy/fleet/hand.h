@@ -59,6 +59,13 @@ static inline uint32_t hand_ms(uint64_t now_ns)
 /* The hand of a caller, its own or one that became so; NULL: all of its set are in use. */
 struct hand *hands_find(struct hands *hands, struct throttle_key caller, uint32_t now_ms);
 
+/* What is in hand at a moment: of how many callers, and how many units. It reads all hands, and is
+ * not for a worker's turn. */
+struct hands_sight {
+	uint64_t callers, units;
+};
+struct hands_sight hands_look(const struct hands *hands, uint32_t now_ms);
+
 /* Takes units of the lease. Returns its name, for hand_put, or 0: too few are left, or it is over.
  * `*left`: what is left then. */
 uint64_t hand_take(struct hand *hand, uint32_t units, uint32_t now_ms, uint32_t *left);

@@ -14,6 +14,7 @@
 #include "fleet/batch.h"
 #include "fleet/batches.h"
 #include "fleet/hand.h"
+#include "fleet/health.h"
 #include "fleet/holds.h"
 #include "fleet/lease.h"
 #include "fleet/members.h"
@@ -144,6 +145,7 @@ struct fleet_worker {
 	bool knows_epoch;           /* of the store, since it was connected */
 	bool is_paying, was_paid;   /* what is owed: it is on its way, and has not failed so far */
 	struct deadline look;       /* at the rungs, for the log */
+	struct checking checking;   /* of the first worker */
 	struct joining joining;     /* of the first worker */
 	struct splitting splitting; /* likewise */
 	struct relaxing relaxing;

@@ -4,6 +4,7 @@ import { bindSearch, openCaller } from './caller.js';
 import { Chart, redrawCharts } from './charts.js';
 import { askForToken, run, open } from './dialog.js';
 import { Table, bar, button, duration, element, find, make, number, setText, spark, text } from './dom.js';
+import { showFleet } from './fleet.js';
 import { openLimit } from './limit.js';
 
 const CALLERS = 12;
@@ -12,6 +13,7 @@ const LIMITS_SHOWN = 6;
 
 let settings = new Map(); // of limits, by name
 let plans = [];
+let inFleet = false;
 let reloads = null;
 let limits = [];
 let last = null; // second
@@ -226,6 +228,7 @@ async function readConfiguration() {
 		const config = await call('config');
 		settings = new Map(config.sections.filter((one) => one.section === 'limit').map((one) => [one.name, one.settings]));
 		plans = config.sections.filter((one) => one.section === 'plan').map((one) => one.name);
+		inFleet = config.sections.some((one) => one.section === 'fleet');
 		const status = await call('status');
 		setText(find('about'), `${status.version} · ${status.configuration} · up ${duration(status.uptime_ms)}`);
 		await readLimits();
@@ -292,6 +295,8 @@ async function poll() {
 			await readCallers();
 			if (count % 5 === 4)
 				await readLimits().catch(report);
+			if (count % 5 === 0)
+				await showFleet(inFleet).catch(report);
 		}
 		await pause(1000);
 	}

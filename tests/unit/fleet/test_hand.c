@@ -424,6 +424,31 @@ static void no_window_is_too_full(void **state)
 	assert_true(uses > 1000);
 }
 
+static void what_is_on_lease_is_counted_until_it_ends(void **state)
+{
+	struct hands hands;
+	struct hands_sight sight;
+
+	(void)state;
+	assert_true(hands_init(&hands, 64));
+	for (uint64_t i = 1; i <= 3; i++) {
+		struct hand *hand = hands_find(&hands, (struct throttle_key){i, i << 8}, 1000);
+		assert_non_null(hand);
+		assert_true(hand_lock(hand));
+		hand_report(hand, 1000, false);
+		hand_adopt(hand, i, 7, 0, 10 * (uint32_t)i, 2000 + 100 * (uint32_t)i);
+		hand_unlock(hand);
+	}
+	sight = hands_look(&hands, 1500);
+	assert_int_equal(sight.callers, 3);
+	assert_int_equal(sight.units, 60);
+	sight = hands_look(&hands, 2150);
+	assert_int_equal(sight.callers, 2);
+	assert_int_equal(sight.units, 50);
+	assert_int_equal(hands_look(&hands, 2301).callers, 0);
+	hands_end(&hands);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -434,6 +459,7 @@ int main(void)
 		cmocka_unit_test(demand_is_of_the_last_term),
 		cmocka_unit_test(threads_take_no_more_than_there_is),
 		cmocka_unit_test(no_window_is_too_full),
+		cmocka_unit_test(what_is_on_lease_is_counted_until_it_ends),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,0 +1,65 @@
+/*
+ * What is known of the store itself, for people: where the primary is, how soon it answers, and how
+ * far its replicas are behind. The first worker asks it (INFO replication) each time that it renews
+ * the node's membership; a reader on any thread sees what the store said last.
+ */
+#ifndef FLEET_HEALTH_H
+#define FLEET_HEALTH_H
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "fleet/store_link.h"
+
+#define HEALTH_REPLICAS      16 /* that are listed */
+#define HEALTH_ADDRESS_BYTES 80
+
+struct health_replica {
+	char address[HEALTH_ADDRESS_BYTES]; /* host:port, as the primary knows it */
+	bool is_online;
+	uint64_t behind_bytes; /* of what the primary has written */
+	uint64_t silent_s;     /* since the primary heard of it */
+};
+
+struct health_sight {
+	char primary[HEALTH_ADDRESS_BYTES]; /* host:port; "": none was heard yet */
+	uint64_t answered_ns;               /* monotonic */
+	uint64_t round_trip_ns;
+	unsigned connected; /* replicas, also those beyond the list */
+	unsigned count;     /* in the list */
+	struct health_replica replicas[HEALTH_REPLICAS];
+};
+
+/* Reads what INFO replication says into `sight`: connected, count and replicas. What it does not
+ * know is passed over, as is a replica without an offset. */
+void health_read(const char *text, size_t len, struct health_sight *sight);
+
+/* What all threads of the process share of it. */
+struct health {
+	pthread_mutex_t lock;
+	struct health_sight sight;
+};
+
+void health_init(struct health *health);
+void health_end(struct health *health);
+/* A copy. Any thread. */
+void health_look(struct health *health, struct health_sight *sight);
+
+/* The first worker's part: one question at a time. */
+struct checking {
+	struct health *health;
+	struct store_link *store;
+	struct store_call call;
+	uint64_t asked_ns;
+	bool is_asked;
+};
+
+/* `health` and `store` outlive it. */
+void checking_init(struct checking *checking, struct health *health, struct store_link *store);
+/* Asks the store, unless it has been asked and has not answered. A user who may not ask (INFO) has
+ * no answer, and all else goes on. */
+void checking_ask(struct checking *checking);
+
+#endif

@@ -1,0 +1,119 @@
+"""What a node says of the fleet: the store's health, how far its replicas are behind, what is on lease; by the
+admin interface, `sluice fleet` and the metrics."""
+import os
+import signal
+
+from lib.admin import value, with_admin
+from lib.browser import Browser
+from lib.fleet import PATIENT, ask, limit, start_named, state
+from lib.process import BINARY, run, until
+from lib.redis import Redis
+from lib.sluice import to
+from lib.tap import equal, main, test, true
+
+PICTURES = os.environ.get("DASHBOARD_PICTURES")
+LEASE = "membership_lease = 600ms\n"
+
+
+def metric(node, name, **labels):
+    return value(node.admin.metrics()[1], name, **labels)
+
+
+@test("the primary, its round trip, and its replica: behind when it stands still", workers=[1])
+def replicas(t):
+    primary = Redis(t)
+    replica = Redis(t, "--replicaof", "127.0.0.1", str(primary.number))
+    origin = t.origin()
+    sections = limit("it", "1000 per 1h") + to(origin, route="limits = it")
+    node = start_named(t, primary, "one", sections, fleet=LEASE)
+    until(lambda: [x["online"] for x in state(node)["replicas"]] == [True], "the replica is online")
+    until(lambda: state(node)["replicas"][0]["behind_bytes"] == 0 or None, "and has all")
+    health = state(node)["health"]
+    equal((health["primary"], health["replicas"]), (f"127.0.0.1:{primary.number}", 1), health)
+    true(0 < health["round_trip_us"] < 10_000_000, health)
+    equal(state(node)["replicas"][0]["address"], f"127.0.0.1:{replica.number}", "the replica's address")
+    replica.process.signal(signal.SIGSTOP)
+    client = t.client(node)
+
+    def is_behind():
+        ask(client)
+        return state(node)["replicas"][0]["behind_bytes"] > 0
+    until(is_behind, "it is behind")
+    true(metric(node, "sluice_fleet_replica_behind_bytes", replica=f"127.0.0.1:{replica.number}") > 0, "in the metrics")
+    equal(metric(node, "sluice_fleet_replicas"), 1, "in the metrics")
+    equal(metric(node, "sluice_fleet_nodes"), 1, "in the metrics")
+    status, text = run([BINARY, "fleet", "-c", node.ini_path])
+    true(status == 0 and f"127.0.0.1:{primary.number}" in text and "BEHIND (BYTES)" in text, text)
+    replica.process.signal(signal.SIGCONT)
+    until(lambda: state(node)["replicas"][0]["behind_bytes"] == 0, "it has all again")
+
+
+@test("a store that is lost: how long ago it answered; one that refuses INFO: nothing is known, all else works",
+      workers=[1])
+def lost(t):
+    redis = Redis(t)
+    origin = t.origin()
+    sections = limit("it", "5 per 1h") + to(origin, route="limits = it")
+    node = start_named(t, redis, "one", sections, fleet=LEASE)
+    until(lambda: state(node)["health"], "it has answered")
+    redis.kill()
+    until(lambda: state(node)["health"]["answered_ms"] > 1500, "it does not answer any more")
+    true(metric(node, "sluice_fleet_store_age_seconds") > 1.5, "in the metrics")
+    until(lambda: metric(node, "sluice_store_connections") == 0, "no worker has it")
+    other = Redis(t)
+    other.connect().ask("ACL", "SETUSER", "default", "-info")
+    second = start_named(t, other, "two", sections, fleet=LEASE)
+    until(lambda: len(state(second)["nodes"]) == 1, "it has joined")
+    equal(ask(t.client(second)).status, 200, "and judges")
+    equal((state(second)["health"], state(second)["replicas"]), (None, []), "nothing is known")
+
+
+@test("what is on lease: callers and units, until the leases end")
+def leases(t):
+    redis = Redis(t)
+    origin = t.origin()
+    sections = limit("it", "4000 per 1h", way="lease") + to(origin, route="limits = it")
+    node = start_named(t, redis, "one", sections, fleet=LEASE)
+    equal(state(node)["leases"], {"callers": 0, "units": 0}, "nothing yet")
+    client = t.client(node)
+
+    def has_leases():
+        ask(client)
+        ask(client, key="two")
+        return state(node)["leases"]["callers"] == 2
+    until(has_leases, "two callers have one")
+    true(state(node)["leases"]["units"] > 0, state(node)["leases"])
+    true(metric(node, "sluice_fleet_lease_callers") in (1, 2), "in the metrics")
+    until(lambda: state(node)["leases"] == {"callers": 0, "units": 0}, "they end unless they are used")
+
+
+def column(browser, table, label):
+    """By the head of the row."""
+    return dict(browser.run(f"""[...document.querySelectorAll('#{table} tbody tr')].map((row) =>
+        [row.querySelector('th').textContent, row.querySelector('[data-label="{label}"]').textContent])"""))
+
+
+@test("the dashboard shows the nodes, the store and what decides each limit; and nothing of it without a fleet",
+      workers=[1])
+def dashboard(t):
+    redis, browser = Redis(t), Browser(t)
+    origin = t.origin()
+    sections = (limit("it", "10 per 1h") + limit("closed", "10 per 1h", "store_down = refuse")
+                + to(origin, route="limits = it, closed"))
+    fleet = f"[fleet]\nstore = {redis.url}\nnode = one\nnodes = 2\n{PATIENT}{LEASE}"
+    _, admin = with_admin(t, fleet + sections)
+    browser.open(f"http://{admin.address}/")
+    browser.wait("#nodes tbody th", r"^one \(this one\)$")
+    browser.wait("#fleet-store", f"^Store 127.0.0.1:{redis.number}, answered .* 1 of 1 workers connected .* 0 units of 0")
+    equal(column(browser, "rungs", "Decided by"), {"it": "store", "closed": "store"}, "with the store")
+    if PICTURES:
+        browser.picture(os.path.join(PICTURES, "fleet.png"), True)
+    redis.kill()
+    until(lambda: column(browser, "rungs", "Decided by") == {"it": "share", "closed": "refuse"}, "without it")
+    _, alone = with_admin(t, to(origin))
+    browser.open(f"http://{alone.address}/")
+    browser.wait("#state", "^live$")
+    true(browser.run("document.getElementById('fleet').hidden"), "no fleet")
+
+
+main()
