@@ -232,6 +232,18 @@ static void look_up_all(struct admin_request *request, struct subjects *subjects
 
 #ifdef HAVE_REDIS
 
+/* What this node has admitted of a limit with fleet = relaxed. */
+static void forget_here(struct admin_request *request, const struct conf_limit *limit)
+{
+	struct relay *relay = request->relay;
+	const char *key = admin_argument(request, "key");
+	struct throttle_key caller;
+	uint32_t number;
+
+	if (key && gate_find_caller(relay->site->gate, limit, slice_of(key), &caller, &number))
+		throttle_reset(relay->node.throttles, number, caller, relay_throttle_ns(relay));
+}
+
 static void on_answer(struct fleet_call *call)
 {
 	struct subjects *subjects = call->more;
@@ -242,6 +254,8 @@ static void on_answer(struct fleet_call *call)
 		if (!subject->is_at_store)
 			continue;
 		subject->outcome = call->inquiry.limits[next++].outcome;
+		if (subjects->resets && subject->limit->fleet_way == CONF_FLEET_RELAXED)
+			forget_here(call->request, subject->limit);
 		/* What is in flight is not forgotten. */
 		subject->is_used = !subjects->resets || subject->outcome.banned ||
 				   (subject->limit->algorithm != CONF_LIMIT_CONCURRENCY &&

@@ -1,10 +1,14 @@
 #include "fleet/inquiry.h"
 
+#include <stdlib.h>
+
 #include "base/container.h"
 #include "fleet/batches.h"
 #include "fleet/fleet.h"
+#include "fleet/integers.h"
 #include "fleet/ladder.h"
 #include "fleet/question.h"
+#include "fleet/relaxed_call.h"
 #include "fleet/shares.h"
 #include "fleet/verdict.h"
 #include "site/site.h"
@@ -14,7 +18,7 @@
 bool inquiry_is_of_store(
 	struct authority *fleet, const struct conf_limit *limit, uint32_t number, uint64_t now_ns)
 {
-	if (!way_for(limit)->reserve)
+	if (!way_for(limit)->reserve || limit->fleet_way == CONF_FLEET_RELAXED)
 		return true;
 	return limit->fleet_way == CONF_FLEET_SPLIT &&
 	       shares_read(fleet_shares(fleet), number, limit->amount, now_ns).kind == SHARE_EXACT;
@@ -24,6 +28,8 @@ static enum fleet_function function_of(const struct conf_limit *limit)
 {
 	const struct way *way = way_for(limit);
 
+	if (limit->fleet_way == CONF_FLEET_RELAXED)
+		return INQUIRY_RELAXED;
 	return way->reserve ? FLEET_JUDGE : way->function;
 }
 
@@ -95,11 +101,8 @@ static bool send_call(struct inquiry_call *call,
 
 	call->call.answered = answered;
 	call->call.is_again = false;
-	if (!batch_compose(&call->batch, &call->call.command, &call->call.len) ||
-		!store_link_send(&fleet->store, &call->call))
-		return false;
-	store_link_flush(&fleet->store);
-	return true;
+	return batch_compose(&call->batch, &call->call.command, &call->call.len) &&
+	       store_link_send(&fleet->store, &call->call);
 }
 
 static void on_forgotten(struct store_call *store_call, const char *bytes, size_t len)
@@ -140,6 +143,57 @@ static void on_answer(struct store_call *store_call, const char *bytes, size_t l
 		call->inquiry, good && (!call->inquiry->forgets || call->function != FLEET_LEASE));
 }
 
+/* ---- what nodes have published --------------------------------------------------------------- */
+
+static bool ask_sums(struct inquiry_call *call, uint64_t less,
+	void (*answered)(struct store_call *call, const char *bytes, size_t len))
+{
+	const struct inquiry *inquiry = call->inquiry;
+	struct fleet_worker *fleet = inquiry->worker->fleet.own;
+	struct relaxed_part parts[INQUIRY_MOST];
+	unsigned count = 0;
+
+	for (unsigned i = 0; i < inquiry->count; i++) {
+		const struct inquiry_limit *limit = &inquiry->limits[i];
+		if (function_of(limit->limit) == INQUIRY_RELAXED)
+			parts[count++] = (struct relaxed_part){
+				limit->caller, limit->limit->name, &limit->rule, .less = less};
+	}
+	free(call->command);
+	if (!relaxed_compose(parts, count, fleet->prefix, &call->command, &call->call.len))
+		return false;
+	call->call.command = call->command;
+	call->call.answered = answered;
+	call->call.is_again = false;
+	return store_link_send(&fleet->store, &call->call);
+}
+
+static void on_sums(struct store_call *store_call, const char *bytes, size_t len)
+{
+	struct inquiry_call *call = CONTAINER_OF(store_call, struct inquiry_call, call);
+	struct inquiry *inquiry = call->inquiry;
+	struct integers numbers = {.wrong = true};
+
+	if (bytes)
+		integers_begin(&numbers, bytes, len);
+	for (unsigned i = 0; i < inquiry->count && !numbers.wrong; i++) {
+		struct inquiry_limit *limit = &inquiry->limits[i];
+		if (function_of(limit->limit) != INQUIRY_RELAXED)
+			continue;
+		uint64_t used = (uint64_t)integers_next(&numbers);
+		uint64_t cost = limit->cost > 0 ? limit->cost : 1;
+		struct answer_limit found = {.used = used,
+			.time_us = integers_next(&numbers),
+			.fits = used <= limit->rule.quota && cost <= limit->rule.quota - used};
+		if (cost > limit->rule.quota)
+			found.time_us = -1;
+		limit->outcome = verdict_outcome(&limit->rule, &found);
+	}
+	if (inquiry->forgets && !numbers.wrong && ask_sums(call, RELAXED_ALL, on_forgotten))
+		return;
+	finish_call(inquiry, !numbers.wrong && !inquiry->forgets);
+}
+
 /* ---- the worker's thread --------------------------------------------------------------------- */
 
 static bool describe(struct fleet_worker *fleet, struct inquiry_limit *limit)
@@ -151,6 +205,16 @@ static bool describe(struct fleet_worker *fleet, struct inquiry_limit *limit)
 		limit->rule.edges =
 			period_edges(&fleet->periods, limit->limit, fleet_store_us(fleet));
 	return limit->rule.kind != RULE_CALENDAR || limit->rule.edges;
+}
+
+static bool begin_sums(struct inquiry_call *call, struct fleet_worker *fleet)
+{
+	for (unsigned i = 0; i < call->inquiry->count; i++) {
+		struct inquiry_limit *limit = &call->inquiry->limits[i];
+		if (function_of(limit->limit) == INQUIRY_RELAXED && !describe(fleet, limit))
+			return false;
+	}
+	return ask_sums(call, 0, on_sums);
 }
 
 static void put_limit(struct inquiry_call *call, const struct inquiry_limit *limit)
@@ -175,6 +239,8 @@ static bool begin_call(struct inquiry_call *call, struct fleet_worker *fleet)
 		[FLEET_JUDGE] = &batch_judge, [FLEET_LEASE] = &batch_lease};
 	struct inquiry *inquiry = call->inquiry;
 
+	if (call->function == INQUIRY_RELAXED)
+		return begin_sums(call, fleet);
 	batch_begin(&call->batch, functions[call->function], fleet->prefix);
 	if (call->function == FLEET_JUDGE) {
 		batch_know(&call->batch, members_epoch(fleet->joining.members, fleet->store_id));
@@ -199,7 +265,7 @@ static void on_worker(struct message *message)
 
 	inquiry->is_answered = true;
 	inquiry->under_way = 1; /* this function */
-	for (int i = 0; i < FLEET_FUNCTIONS; i++) {
+	for (int i = 0; i < INQUIRY_CALLS; i++) {
 		struct inquiry_call *call = &inquiry->calls[i];
 		call->inquiry = inquiry;
 		call->function = i;
@@ -209,6 +275,7 @@ static void on_worker(struct message *message)
 		if (fleet->store.state != STORE_READY || !begin_call(call, fleet))
 			finish_call(inquiry, false);
 	}
+	store_link_flush(&fleet->store);
 	finish_call(inquiry, true);
 }
 
@@ -224,6 +291,8 @@ void inquiry_begin(struct inquiry *inquiry, struct worker *worker, struct loop *
 
 void inquiry_end(struct inquiry *inquiry)
 {
-	for (int i = 0; i < FLEET_FUNCTIONS; i++)
+	for (int i = 0; i < INQUIRY_CALLS; i++) {
 		batch_free(&inquiry->calls[i].batch);
+		free(inquiry->calls[i].command);
+	}
 }

@@ -5,7 +5,8 @@
  *                          done <------------------------- answers
  *
  * Nothing is taken by a look. Of a limit with fleet = lease, what nodes have on lease counts as
- * used, and is not forgotten.
+ * used, and is not forgotten. Of one with fleet = relaxed, what nodes have published counts, and is
+ * forgotten; what their own tables have is not (admin forgets that of this node).
  */
 #ifndef FLEET_INQUIRY_H
 #define FLEET_INQUIRY_H
@@ -39,10 +40,15 @@ struct inquiry;
 struct inquiry_call {
 	struct store_call call;
 	struct inquiry *inquiry;
-	struct batch batch;
+	struct batch batch; /* of FLEET_FUNCTIONS */
 	enum fleet_function function;
 	unsigned count; /* limits */
+	char *command;  /* of INQUIRY_RELAXED; NULL: none yet */
 };
+
+/* Those of fleet = relaxed have a function of their own. */
+#define INQUIRY_RELAXED FLEET_FUNCTIONS
+#define INQUIRY_CALLS   (FLEET_FUNCTIONS + 1)
 
 /* Zeroed, then the first members are the asker's to set. It stays in place until `done`. */
 struct inquiry {
@@ -56,7 +62,7 @@ struct inquiry {
 	struct worker *worker;
 	struct loop *asker;
 	unsigned under_way;
-	struct inquiry_call calls[FLEET_FUNCTIONS];
+	struct inquiry_call calls[INQUIRY_CALLS];
 };
 
 /* Does the store know the callers of this limit of the fleet, and not each node its own? `number`:

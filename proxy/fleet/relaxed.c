@@ -1,7 +1,5 @@
 #include "fleet/relaxed.h"
 
-#include <inttypes.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -13,9 +11,8 @@
 #include "stats/stats.h"
 #include "worker/worker_clock.h"
 
-/* A call that is not answered for so long has lost its connection. Numbers of a caller in a call.
- */
-enum { SILENCE_MS = 1000, FIELDS = 4 };
+/* A call that is not answered for so long has lost its connection. */
+enum { SILENCE_MS = 1000 };
 
 static const struct conf_fleet *conf_of(const struct relaxing *relaxing)
 {
@@ -133,49 +130,24 @@ static void on_answer(struct store_call *call, const char *bytes, size_t len)
 
 /* ---- the call -------------------------------------------------------------------------------- */
 
-static void put_key(const struct relaxing *relaxing, const struct view *view, FILE *out)
-{
-	size_t len = strlen(relaxing->prefix) + 34 + strlen(view->limit) + strlen(":relaxed");
-
-	fprintf(out, "$%zu\r\n%s{%016" PRIx64 "%016" PRIx64 "}%s:relaxed\r\n", len,
-		relaxing->prefix, view->caller.hi, view->caller.lo, view->limit);
-}
-
-static size_t put_numbers(const struct relaxing *relaxing, uint8_t *out)
-{
-	size_t len = integers_head(out, FIELDS * relaxing->sent_count);
-
-	for (unsigned i = 0; i < relaxing->sent_count; i++) {
-		const struct rule *rule = &relaxing->sent[i]->rule;
-		len += integers_put(out + len, rule->window_us);
-		len += integers_put(out + len, rule->quantum_us);
-		int64_t units = relaxing->units[i];
-		len += integers_put(out + len, units > 0 ? (uint64_t)units : 0);
-		len += integers_put(out + len, units < 0 ? (uint64_t)-units : 0);
-	}
-	return len;
-}
-
 static bool compose(struct relaxing *relaxing)
 {
-	uint8_t request[INTEGERS_HEAD_BYTES + INTEGERS_MOST_BYTES * FIELDS * RELAXED_AT_ONCE];
-	size_t len = put_numbers(relaxing, request);
+	struct relaxed_part parts[RELAXED_AT_ONCE];
 
+	for (unsigned i = 0; i < relaxing->sent_count; i++) {
+		const struct view *view = relaxing->sent[i];
+		int64_t units = relaxing->units[i];
+		parts[i] = (struct relaxed_part){
+			.caller = view->caller,
+			.limit = view->limit,
+			.rule = &view->rule,
+			.more = units > 0 ? (uint64_t)units : 0,
+			.less = units < 0 ? (uint64_t)-units : 0,
+		};
+	}
 	free(relaxing->command);
-	relaxing->command = NULL;
-	FILE *out = open_memstream(&relaxing->command, &relaxing->call.len);
-	if (!out)
-		return false;
-	char count[16];
-	int digits = snprintf(count, sizeof(count), "%u", relaxing->sent_count);
-	fprintf(out, "*%u\r\n$5\r\nFCALL\r\n$16\r\nsluice_relaxed_1\r\n$%d\r\n%s\r\n",
-		relaxing->sent_count + 4, digits, count);
-	for (unsigned i = 0; i < relaxing->sent_count; i++)
-		put_key(relaxing, relaxing->sent[i], out);
-	fprintf(out, "$%zu\r\n", len);
-	fwrite(request, 1, len, out);
-	fputs("\r\n", out);
-	if (fclose(out) != 0)
+	if (!relaxed_compose(parts, relaxing->sent_count, relaxing->prefix, &relaxing->command,
+		    &relaxing->call.len))
 		return false;
 	relaxing->call.command = relaxing->command;
 	relaxing->call.answered = on_answer;

@@ -34,10 +34,9 @@
 #ifndef FLEET_RELAXED_H
 #define FLEET_RELAXED_H
 
+#include "fleet/relaxed_call.h"
 #include "fleet/store_link.h"
 #include "fleet/views.h"
-
-#define RELAXED_AT_ONCE 256 /* callers in a call */
 
 struct worker;
 

@@ -155,6 +155,43 @@ def given_back(t):
     until(lambda: left() == 9, "and that they were given back")
 
 
+def operate(node, words, method="GET"):
+    status, answer = node.admin.json(f"/api/v1/{words}", method)
+    equal(status, 200, answer)
+    return answer
+
+
+@test("callers, explain and reset: of all nodes, by any of them", workers=[1])
+def operators(t):
+    redis = Redis(t)
+    sections = relaxed("it", "10 per 1h") + relaxed("big", "9000 per 1h") + to(t.origin(), route="limits = it")
+    one, two = named(t, redis, sections, ["one", "two"], fleet=QUICK)
+    used = lambda node: operate(node, "callers?key=one&limit=it")["limits"][0]["used"]
+    outcome = lambda node: operate(node, "explain?path=/&field.X-Api-Key=one")["outcome"]
+    equal((used(two), outcome(two)), (0, "admit"), "before")
+    client = t.client(one)
+    equal([ask(client).status for _ in range(11)], [200] * 10 + [429], "by one")
+    until(lambda: used(two) == 10, "the sum, by the other node")
+    equal(outcome(two), "refuse", "what it would say")
+    equal(operate(one, "callers?key=one", "DELETE")["reset"], ["it"], "what was reset")
+    equal(used(two), 0, "forgotten")
+    until(lambda: (a := ask(client)).status == 200 and told(a).left["it"]["r"] >= 8, "by the node as well")
+    equal(ask(t.client(two)).status, 200, "by the other")
+    equal(operate(two, "callers?key=nobody", "DELETE")["reset"], [], "of a caller without use")
+
+
+@test("on_exceed = delay: a request waits until others' use leaves the window, too", workers=[1])
+def delayed(t):
+    redis = Redis(t)
+    sections = relaxed("it", "5 per 4s", "on_exceed = delay 30s") + to(t.origin(), route="limits = it")
+    one, two = [t.client(n) for n in nodes(t, redis, sections, 2, fleet=QUICK)]
+    begun = time.monotonic()
+    equal([ask(one).status for _ in range(5)], [200] * 5, "by one node")
+    until(lambda: len(redis.connect().ask("KEYS", "*")) >= 2, "published")
+    until(lambda: ask(two).status == 200 and time.monotonic() - begun >= 3.9, "by the other, with some delay")
+    true(time.monotonic() - begun < 30, "it is no longer than it must be")
+
+
 @test("many callers are published in calls of a bounded number", workers=[1])
 def many(t):
     redis = Redis(t)
