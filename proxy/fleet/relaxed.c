@@ -78,13 +78,12 @@ static bool used_here(const struct relaxing *relaxing, const struct view *view, 
 
 static void adopt(struct relaxing *relaxing, struct view *view, uint64_t total, uint64_t oldest_us)
 {
-	int64_t used, published = 0;
+	int64_t used;
 
-	if (used_here(relaxing, view, &used))
-		published = used - view->fresh;
-	if (published < 0)
-		published = 0;
-	view->reserved = total > (uint64_t)published ? total - (uint64_t)published : 0;
+	if (!used_here(relaxing, view, &used))
+		return; /* its next request asks again */
+	uint64_t published = used > view->fresh ? (uint64_t)(used - view->fresh) : 0;
+	view->reserved = total > published ? total - published : 0;
 	view->asked_ns = relaxing->sent_ns;
 	view->falls_ns = worker_throttle_ns(relaxing->worker) + oldest_us * 1000;
 }
