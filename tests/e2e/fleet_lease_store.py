@@ -100,6 +100,7 @@ class Pair:
         self.redis.ask("FUNCTION", "LOAD", function_with_clock())
         self.now, self.epoch, self.rules = 1_800_000_000_000_000, 0, rules
         self.oracles = {caller: Oracle(rule) for caller, rule in rules.items()}
+        self.call([])  # its epoch: until it is known, nothing is given back
 
     def call(self, operations):
         """Operations of (ASK, [(caller, cost, slot, units, used, keep, want, term), ...]) or
