@@ -37,6 +37,7 @@ static json_t *list_nodes(const struct fleet_nodes *nodes)
 }
 
 static const char *const downs[] = {[CONF_STORE_DOWN_LOCAL] = "local",
+	[CONF_STORE_DOWN_STRICT] = "strict",
 	[CONF_STORE_DOWN_REFUSE] = "refuse",
 	[CONF_STORE_DOWN_ADMIT] = "admit"};
 

@@ -52,6 +52,9 @@ static void check_reserved(struct build *build, const struct instance *instance)
 	if (limit->ban_count > 0)
 		refuse_way(build, instance, "ban", "what a node refuses for others is not counted",
 			"off");
+	if (limit->store_down == CONF_STORE_DOWN_STRICT)
+		refuse_way(build, instance, "store_down",
+			"strict needs the store's or a lease's verdicts", "refuse or admit");
 	if (limit->was)
 		refuse_way(build, instance, "was", "what nodes share stays under the name", "none");
 }
@@ -75,6 +78,9 @@ static void check_kind(struct build *build, const struct instance *instance)
 	if (!conf_limit_is_plain(limit) && limit->store_down == CONF_STORE_DOWN_LOCAL)
 		refuse_key(build, instance, "store_down",
 			"local divides only requests by a trailing window", "refuse or admit");
+	if (!conf_limit_is_plain(limit) && limit->store_down == CONF_STORE_DOWN_STRICT)
+		refuse_key(build, instance, "store_down",
+			"strict divides only requests by a trailing window", "refuse or admit");
 	if (limit->was)
 		refuse_key(build, instance, "was",
 			"what the store has counted stays under the name", "none");

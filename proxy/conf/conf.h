@@ -198,6 +198,7 @@ enum conf_fleet_way {
 enum conf_store_down {
 	CONF_STORE_DOWN_UNSET, /* on a limit: what [fleet] says */
 	CONF_STORE_DOWN_LOCAL,
+	CONF_STORE_DOWN_STRICT,
 	CONF_STORE_DOWN_REFUSE,
 	CONF_STORE_DOWN_ADMIT
 };
@@ -499,7 +500,8 @@ struct conf_fleet {
 	uint64_t publish_interval_ms; /* of limits with fleet = relaxed, 500 */
 	uint32_t store_quorum;        /* replicas that must have what was counted, 0 */
 	enum conf_store_down store_down;
-	uint32_t nodes; /* there are at most so many; 0: those that are there count */
+	uint32_t nodes;         /* there are at most so many; 0: those that are there count */
+	uint64_t lost_share_ms; /* strict: a lost node's share is left to it, 1h */
 };
 
 struct conf {

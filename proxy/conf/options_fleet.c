@@ -8,7 +8,8 @@
 #define AT(field)          .offset = offsetof(struct conf, fleet.field)
 
 static const struct option_word downs[] = {{"local", CONF_STORE_DOWN_LOCAL},
-	{"refuse", CONF_STORE_DOWN_REFUSE}, {"admit", CONF_STORE_DOWN_ADMIT}, {NULL, 0}};
+	{"strict", CONF_STORE_DOWN_STRICT}, {"refuse", CONF_STORE_DOWN_REFUSE},
+	{"admit", CONF_STORE_DOWN_ADMIT}, {NULL, 0}};
 
 /* clang-format off */
 const struct option options_fleet[] = {
@@ -45,8 +46,12 @@ const struct option options_fleet[] = {
 			"store_timeout."},
 	{"store_down", &type_word, LIVE, AT(store_down), .fallback = "local", .words = downs,
 		.help = "What limits of the fleet do while the store does not answer: local gives each node "
-			"its share of the limit, refuse answers 503, admit lets all requests pass and charges "
-			"nothing."},
+			"its share of the limit at once, strict when no window can hold more than the limit by "
+			"that, refuse answers 503, admit lets all requests pass and charges nothing."},
+	{"lost_share", &type_duration, LIVE, AT(lost_share_ms), .fallback = "1h",
+		BETWEEN(10000, 604800000), .flags = OPTION_DURATION,
+		.help = "With store_down = strict, how long the share of a node that has left without a word "
+			"is left to it, and at most how long it uses that."},
 	{"nodes", &type_count32, LIVE, AT(nodes), .fallback = "0", BETWEEN(0, 10000),
 		.help = "How many nodes there are at most, which share a limit while the store does not "
 			"answer; 0: as many as it last knew of."},

@@ -20,7 +20,8 @@ static const struct option_word fleet_ways[] = {{"lease", CONF_FLEET_LEASE},
 	{NULL, 0}};
 
 static const struct option_word downs[] = {{"local", CONF_STORE_DOWN_LOCAL},
-	{"refuse", CONF_STORE_DOWN_REFUSE}, {"admit", CONF_STORE_DOWN_ADMIT}, {NULL, 0}};
+	{"strict", CONF_STORE_DOWN_STRICT}, {"refuse", CONF_STORE_DOWN_REFUSE},
+	{"admit", CONF_STORE_DOWN_ADMIT}, {NULL, 0}};
 
 static const struct option_word unknowns[] = {
 	{"default", CONF_UNKNOWN_DEFAULT}, {"refuse", CONF_UNKNOWN_REFUSE}, {NULL, 0}};

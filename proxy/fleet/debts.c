@@ -229,6 +229,14 @@ static void owe_again(struct debts *debts, const struct debt *debt, uint64_t now
 	}
 }
 
+bool debts_is_clear(struct debts *debts)
+{
+	pthread_mutex_lock(&debts->lock);
+	bool is_clear = debts->count == 0 && !debts->paying;
+	pthread_mutex_unlock(&debts->lock);
+	return is_clear;
+}
+
 void debts_paid(struct debts *debts, bool has_them, uint64_t now_ns)
 {
 	pthread_mutex_lock(&debts->lock);

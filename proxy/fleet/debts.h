@@ -59,6 +59,8 @@ void debts_take_back(struct debts *debts, const struct debt *of, uint64_t cost, 
  * then. One thread; not again before debts_paid. Returns how many there are. */
 size_t debts_pay(struct debts *debts, uint64_t now_ns,
 	void (*pay)(void *whose, const struct debt *debt, uint64_t cost), void *whose);
+/* Is nothing owed, or being paid? Any thread. */
+bool debts_is_clear(struct debts *debts);
 /* Whether the store has them. */
 void debts_paid(struct debts *debts, bool has_them, uint64_t now_ns);
 

@@ -81,7 +81,7 @@ static void open_shared(struct account *account, struct account_charge *charge,
 	charge->down = ladder_down(account->worker->worker->use->site->conf, limit);
 	/* Until the store has said which epoch it has, local waits too: nothing is known of it. */
 	charge->rule.waits =
-		charge->down == CONF_STORE_DOWN_REFUSE ||
+		charge->down == CONF_STORE_DOWN_REFUSE || charge->down == CONF_STORE_DOWN_STRICT ||
 		(charge->down == CONF_STORE_DOWN_LOCAL && !fleet_knows_epoch(account->worker));
 	charge->quota = limit->amount;
 	charge->number = asked->limit;
@@ -123,6 +123,7 @@ static bool open_charge(struct account *account, const struct gate_identity *ide
 	charge->rung = RUNG_STORE;
 	charge->own = -1;
 	charge->is_owed = false;
+	charge->late_ns = 0;
 	own->reserves[own->count] = (struct reserve){0};
 	if (limit->of_fleet) {
 		charge->caller = identity->shared[i];
@@ -280,13 +281,19 @@ static enum authority_answer be_unavailable(
 	return AUTHORITY_UNAVAILABLE;
 }
 
+/* Is a limit on a rung that admits nothing? */
+static bool is_closed(const struct account *account)
+{
+	return has_rung(account, RUNG_REFUSE) || has_rung(account, RUNG_WAIT);
+}
+
 /* The store does not answer: what its limits say then. */
 static enum authority_answer judge_without_store(struct account *account,
 	struct throttle_verdict *local, struct authority_judgement *judgement)
 {
 	worker_count(account->worker->worker, STATS_STORE_UNANSWERED);
 	ladder_climb(account, false);
-	if (!account->refused && has_rung(account, RUNG_REFUSE))
+	if (!account->refused && is_closed(account))
 		return be_unavailable(account, judgement);
 	if (!account->refused && own_take_share(account, RUNG_SHARE) && !own_owe(account))
 		return be_unavailable(account, judgement);
@@ -363,7 +370,7 @@ static bool put_question(struct fleet_worker *fleet, const struct authority_ques
 /* By the rungs of the limits that the store would be asked about. */
 static bool may_ask(const struct account *account)
 {
-	return fleet_can_ask(account->worker) && !has_rung(account, RUNG_REFUSE) &&
+	return fleet_can_ask(account->worker) && !is_closed(account) &&
 	       !has_rung(account, RUNG_SHARE) && !has_rung(account, RUNG_ADMIT);
 }
 
@@ -448,6 +455,27 @@ static void cancel(struct authority *authority, const struct questions *question
 
 /* ---- answers --------------------------------------------------------------------------------- */
 
+/* What the store has charged by its answer. */
+static void note_slots(struct account *account, const struct answer_limit *limits)
+{
+	for (unsigned i = 0; i < account->count; i++) {
+		if (account_asks(&account->charges[i]))
+			account->charges[i].slot = limits ? limits++->slot : 0;
+	}
+}
+
+/* Of a strict limit, whose quota may be another by now (strict.h). */
+static bool is_late(const struct account *account)
+{
+	for (unsigned i = 0; i < account->count; i++) {
+		const struct account_charge *charge = &account->charges[i];
+		if (charge->late_ns != 0 &&
+			worker_throttle_ns(account->worker->worker) >= charge->late_ns)
+			return true;
+	}
+	return false;
+}
+
 static void reply_to(
 	struct question *question, bool answered, bool admitted, const struct answer_limit *limits)
 {
@@ -458,7 +486,10 @@ static void reply_to(
 	reply->authority = fleet->authority;
 	reply->number = question->number;
 	reply->delivered = delivered;
-	if (answered) {
+	if (answered && is_late(question->account)) {
+		note_slots(question->account, limits);
+		reply->answer = be_unavailable(question->account, &reply->judgement);
+	} else if (answered) {
 		judge(question->account, &question->local, limits, admitted, &reply->judgement);
 		reply->answer = AUTHORITY_JUDGED;
 	} else {
@@ -474,10 +505,7 @@ static void drop_question(struct question *question, const struct answer_limit *
 	struct account *account = question->account;
 	struct fleet_worker *fleet = account->worker;
 
-	for (unsigned i = 0; i < account->count; i++) {
-		if (account_asks(&account->charges[i]))
-			account->charges[i].slot = limits ? limits++->slot : 0;
-	}
+	note_slots(account, limits);
 	give_all_back(account);
 	question_free(fleet, question);
 }

@@ -91,6 +91,8 @@ static void join(struct fleet_worker *fleet)
 		return;
 	joining_begin(&fleet->joining, fleet->prefix, conf->node, conf->membership_lease_ms);
 	splitting_begin(&fleet->splitting, fleet->prefix, fleet->joining.name);
+	strict_list_begin(
+		&fleet->strict, fleet->prefix, ladder_has_strict(fleet->worker->use->site->conf));
 }
 
 /* A store that has forgotten hears of it from the first node that comes back, and says so to all
@@ -199,6 +201,7 @@ static void leave_store(struct fleet_worker *fleet)
 	if (fleet->worker->index == 0) {
 		joining_leave(&fleet->joining);
 		splitting_leave(&fleet->splitting);
+		strict_list_leave(&fleet->strict);
 	}
 	store_link_flush(&fleet->store);
 	if (fleet->store.state != STORE_OFF)
@@ -259,6 +262,8 @@ static bool make(struct worker *worker, struct site *site)
 	relaxing_init(&fleet->relaxing, worker, &fleet->store);
 	splitting_init(&fleet->splitting, worker,
 		fleet->authority ? fleet_shares(fleet->authority) : NULL, &fleet->store);
+	strict_list_init(&fleet->strict, worker,
+		fleet->authority ? fleet_ladder(fleet->authority) : NULL, &fleet->store);
 	fleet->joining.before = pay_debts;
 	fleet->joining.after = on_joined;
 	return store_link_init(&fleet->store, &worker->loop,
@@ -274,6 +279,7 @@ static void end(struct worker *worker)
 	joining_end(&worker->fleet.own->joining);
 	splitting_end(&worker->fleet.own->splitting);
 	relaxing_end(&worker->fleet.own->relaxing);
+	strict_list_end(&worker->fleet.own->strict);
 	store_link_end(&worker->fleet.own->store);
 	leases_end(&worker->fleet.own->leases);
 	holds_end(&worker->fleet.own->holds);

@@ -11,6 +11,7 @@
 #include "site/site_use.h"
 #include "worker/node.h"
 #include "worker/worker.h"
+#include "worker/worker_clock.h"
 
 enum { NAMED_MOST = 8 }; /* limits of a rung that a line names */
 
@@ -22,6 +23,7 @@ void ladder_init(struct ladder *ladder)
 	pthread_mutex_init(&ladder->lock, NULL);
 	ladder->seen[0] = ladder->said[0] = '\0';
 	debts_init(&ladder->debts);
+	strict_init(&ladder->strict);
 }
 
 void ladder_end(struct ladder *ladder)
@@ -54,10 +56,23 @@ enum conf_store_down ladder_down(const struct conf *conf, const struct conf_limi
 					    ? limit->store_down
 					    : conf->fleet.store_down;
 
-	if (down == CONF_STORE_DOWN_LOCAL && limit->fleet_way != CONF_FLEET_RELAXED &&
+	if (down == CONF_STORE_DOWN_STRICT && limit->fleet_way == CONF_FLEET_RELAXED)
+		return CONF_STORE_DOWN_REFUSE;
+	if ((down == CONF_STORE_DOWN_LOCAL || down == CONF_STORE_DOWN_STRICT) &&
+		limit->fleet_way != CONF_FLEET_RELAXED &&
 		(!ladder_has(limit) || !conf_limit_is_plain(limit)))
 		return CONF_STORE_DOWN_REFUSE;
 	return down;
+}
+
+bool ladder_has_strict(const struct conf *conf)
+{
+	for (size_t i = 0; i < conf->limit_count; i++) {
+		if (ladder_has(&conf->limits[i]) &&
+			ladder_down(conf, &conf->limits[i]) == CONF_STORE_DOWN_STRICT)
+			return true;
+	}
+	return false;
 }
 
 static unsigned nodes_of(const struct ladder *ladder, const struct conf *conf)
@@ -79,10 +94,24 @@ static struct rung_facts facts_of(const struct ladder *ladder, unsigned nodes, u
 	};
 }
 
-static void climb(struct account_charge *charge, const struct rung_facts *facts, unsigned nodes)
+static struct strict_times times_of(
+	const struct conf_fleet *conf, const struct rule *rule, bool is_leased)
 {
-	charge->rung = rung_of(charge->down, facts, (charge->rule.window_us + 999) / 1000);
-	charge->share = rung_share(charge->quota, nodes);
+	return (struct strict_times){
+		.lease_ms = conf->membership_lease_ms,
+		.kept_ms = conf->lost_share_ms,
+		.tail_ms =
+			strict_tail_ms(conf->store_timeout_ms, is_leased ? rule_term_ms(rule) : 0),
+		.window_ms = (rule->window_us + 999) / 1000,
+	};
+}
+
+static void add_strict_facts(struct rung_facts *facts, const struct strict_view *view,
+	const struct strict_times *times, uint64_t quota, uint64_t now_ns)
+{
+	facts->strict = strict_state_of(view, times, now_ns);
+	facts->tail_ms = times->tail_ms;
+	facts->has_rest = strict_quota(quota, view->lost) > 0;
 }
 
 static unsigned facts_for(
@@ -96,12 +125,40 @@ static unsigned facts_for(
 	return nodes;
 }
 
+/* The store is asked for what lost nodes leave. */
+static void climb_strict(
+	struct account *account, struct account_charge *charge, struct rung_facts facts)
+{
+	struct worker *worker = account->worker->worker;
+	struct strict_view view = strict_look(&fleet_ladder(account->worker->authority)->strict);
+	struct strict_times times = times_of(&worker->use->site->conf->fleet, &charge->rule,
+		charge->way->function == FLEET_LEASE);
+
+	add_strict_facts(&facts, &view, &times, charge->quota, worker_throttle_ns(worker));
+	facts.knows_memory = account->worker->knows_epoch;
+	charge->rung = rung_of(charge->down, &facts, times.window_ms);
+	charge->share = rung_share(charge->quota, (unsigned)view.divisor);
+	charge->rule.quota = strict_quota(charge->quota, view.lost);
+	charge->late_ns = strict_late_ns(&view, &times);
+}
+
+static void climb(struct account *account, struct account_charge *charge,
+	const struct rung_facts *facts, unsigned nodes)
+{
+	if (charge->down == CONF_STORE_DOWN_STRICT) {
+		climb_strict(account, charge, *facts);
+		return;
+	}
+	charge->rung = rung_of(charge->down, facts, (charge->rule.window_us + 999) / 1000);
+	charge->share = rung_share(charge->quota, nodes);
+}
+
 void ladder_climb_one(struct account *account, struct account_charge *charge, bool has_store)
 {
 	struct rung_facts facts;
 	unsigned nodes = facts_for(account->worker, has_store, &facts);
 
-	climb(charge, &facts, nodes);
+	climb(account, charge, &facts, nodes);
 }
 
 void ladder_climb(struct account *account, bool has_store)
@@ -111,11 +168,25 @@ void ladder_climb(struct account *account, bool has_store)
 
 	for (unsigned i = 0; i < account->count; i++) {
 		if (account->charges[i].way)
-			climb(&account->charges[i], &facts, nodes);
+			climb(account, &account->charges[i], &facts, nodes);
 	}
 }
 
 /* ---- for people ------------------------------------------------------------------------------ */
+
+static void look_at_strict(const struct ladder *ladder, const struct conf *conf,
+	const struct conf_limit *limit, struct ladder_sight *sight, struct rung_facts *facts)
+{
+	struct strict_view view = strict_look(&ladder->strict);
+	struct rule rule = rule_of(limit);
+	struct strict_times times =
+		times_of(&conf->fleet, &rule, limit->fleet_way == CONF_FLEET_LEASE);
+
+	sight->nodes = (unsigned)view.divisor;
+	add_strict_facts(facts, &view, &times, limit->amount,
+		facts->now_ms * CLOCK_NS_PER_MS + view.ahead_ns);
+	facts->knows_memory = true;
+}
 
 struct ladder_sight ladder_look(const struct authority *authority, const struct node *node,
 	const struct conf *conf, const struct conf_limit *limit, uint64_t now_ms)
@@ -127,6 +198,8 @@ struct ladder_sight ladder_look(const struct authority *authority, const struct 
 	sight.nodes = nodes_of(ladder, conf);
 	facts = facts_of(ladder, sight.nodes, now_ms);
 	facts.has_store = atomic_load(&node->store_links) == node->worker_count;
+	if (sight.down == CONF_STORE_DOWN_STRICT)
+		look_at_strict(ladder, conf, limit, &sight, &facts);
 	sight.rung = rung_of(sight.down, &facts, limit->per_ns / CLOCK_NS_PER_MS + 1);
 	return sight;
 }

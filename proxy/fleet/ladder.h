@@ -33,6 +33,7 @@ struct ladder {
 	_Atomic uint64_t forgot_ms; /* as rung_facts has it; 0: it has not */
 	_Atomic unsigned nodes;     /* that divide a limit; 0: unknown (standing.h) */
 	struct debts debts;
+	struct strict strict; /* of store_down = strict */
 	pthread_mutex_t lock; /* of what follows */
 	char seen[LADDER_TEXT_BYTES], said[LADDER_TEXT_BYTES];
 };
@@ -47,6 +48,8 @@ void ladder_learn(struct ladder *ladder, uint64_t epoch, uint64_t store_us, uint
 /* What a limit of the fleet does without the store: its own word, or that of [fleet]; the default
  * of a limit that shares cannot divide is to refuse. */
 enum conf_store_down ladder_down(const struct conf *conf, const struct conf_limit *limit);
+/* Has the site a limit with store_down = strict? */
+bool ladder_has_strict(const struct conf *conf);
 /* Does its rung say anything? A limit with fleet = split has its shares instead. */
 bool ladder_has(const struct conf_limit *limit);
 

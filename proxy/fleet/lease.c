@@ -14,7 +14,6 @@
 enum {
 	SHARE_LEAST = 20, /* smaller ones are judged by the store */
 	WINDOW_LEAST_MS = 1000,
-	TERM_MOST_MS = 30000,
 	EXPECTED_LEAST = 4, /* requests in a term: fewer are not worth a lease */
 	SWEEP_MS = 25,
 	SWEEP_MOST = 256, /* leases looked at in a turn */
@@ -41,9 +40,7 @@ static bool is_small(const struct fleet_worker *fleet, const struct rule *rule)
 
 static uint32_t term_ms_of(const struct rule *rule)
 {
-	uint64_t term_ms = rule->window_us / 4000;
-
-	return term_ms < TERM_MOST_MS ? (uint32_t)term_ms : TERM_MOST_MS;
+	return (uint32_t)rule_term_ms(rule);
 }
 
 static uint32_t now_ms(const struct fleet_worker *fleet)
@@ -68,6 +65,13 @@ struct wish {
 	bool ends;  /* nothing is kept */
 	bool wants; /* a lease */
 };
+
+/* With store_down = strict nothing is kept for another term: it may have been given while the store
+ * had more to give (strict.h). */
+static struct wish wish_of(const struct account_charge *charge)
+{
+	return (struct wish){.ends = charge->down == CONF_STORE_DOWN_STRICT, .wants = true};
+}
 
 static void plan(struct fleet_worker *fleet, struct lease_part *part, struct wish wish,
 	struct batch_lease *lease)
@@ -136,7 +140,7 @@ void lease_ask(struct fleet_batch *filling, struct question *question, struct ac
 		charges[count] = account_batch_charge(charge, account->refused ? 0 : charge->cost);
 		part->question = question;
 		if (part->hand && !account->refused && hand_lock(part->hand))
-			plan(account->worker, part, (struct wish){.wants = true}, &leases[count]);
+			plan(account->worker, part, wish_of(charge), &leases[count]);
 		else
 			part->hand = NULL;
 		count++;
@@ -295,9 +299,10 @@ static void renew_early(struct fleet_worker *fleet, const struct account_charge 
 	uint32_t low = atomic_load_explicit(&hand->low, memory_order_relaxed); /* a hint */
 
 	if ((left > low && hand_time_left(hand, now) > term_ms_of(&charge->rule) / 4) ||
-		hand_closed(hand, now) > 0 || !fleet_can_ask(fleet) || !hand_lock(hand))
+		hand_closed(hand, now) > 0 || !fleet_can_ask(fleet) || charge->rung == RUNG_WAIT ||
+		charge->rung == RUNG_SHARE || !hand_lock(hand))
 		return;
-	if (!ask_for(fleet, &of, (struct wish){.wants = true}))
+	if (!ask_for(fleet, &of, wish_of(charge)))
 		hand_unlock(hand);
 }
 

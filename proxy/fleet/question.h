@@ -22,6 +22,7 @@
 #include "fleet/relaxed.h"
 #include "fleet/rule.h"
 #include "fleet/split.h"
+#include "fleet/strict_list.h"
 #include "fleet/rung.h"
 #include "fleet/store_link.h"
 #include "fleet/way.h"
@@ -56,6 +57,7 @@ struct account_charge {
 	struct throttle_key own_caller; /* and its caller there */
 	int own;                        /* place in account.own; -1: it is not counted there */
 	bool is_owed;                   /* to the store */
+	uint64_t late_ns;               /* of strict: an answer is not taken from then on; else 0 */
 };
 
 /* Is the store asked about it? */
@@ -149,7 +151,8 @@ struct fleet_worker {
 	struct joining joining;     /* of the first worker */
 	struct splitting splitting; /* likewise */
 	struct relaxing relaxing;
-	struct deadline silence; /* of the store, while something is in flight */
+	struct strict_list strict; /* of the first worker */
+	struct deadline silence;   /* of the store, while something is in flight */
 };
 
 /* Memory from the worker's spare. NULL without memory. */

@@ -50,6 +50,7 @@ static enum way_judge reserve(struct account *account, struct account_charge *ch
 	case RUNG_SHARE:
 		*reserve = (struct reserve){.units = others};
 		return WAY_HERE;
+	case RUNG_WAIT:
 	case RUNG_REFUSE:
 	case RUNG_ADMIT:
 	case RUNGS:

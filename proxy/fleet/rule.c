@@ -1,6 +1,6 @@
 #include "fleet/rule.h"
 
-enum { SLOTS_DEFAULT = 31, SLOTS_MOST = 255 };
+enum { SLOTS_DEFAULT = 31, SLOTS_MOST = 255, TERM_MOST_MS = 30000 };
 
 static uint64_t us_of(uint64_t ns)
 {
@@ -49,6 +49,13 @@ struct rule rule_of(const struct conf_limit *limit)
 		.quantum_us = quantum_of(limit->amount, window_us, slots),
 		.burst = limit->burst > 0 ? limit->burst : limit->amount,
 	};
+}
+
+uint64_t rule_term_ms(const struct rule *rule)
+{
+	uint64_t term_ms = rule->window_us / 4000;
+
+	return term_ms < TERM_MOST_MS ? term_ms : TERM_MOST_MS;
 }
 
 bool rule_is_same(const struct rule *a, const struct rule *b)

@@ -38,6 +38,9 @@ static inline uint64_t rule_most(const struct rule *rule)
 	return rule->kind == RULE_GCRA ? rule->burst : rule->quota;
 }
 
+/* How long a lease of it lasts (fleet = lease). */
+uint64_t rule_term_ms(const struct rule *rule);
+
 bool rule_is_same(const struct rule *a, const struct rule *b);
 
 /* The ring of a ban's refusals. */

@@ -6,6 +6,7 @@ const char *rung_name(enum rung rung)
 		[RUNG_STORE] = "store",
 		[RUNG_RETURNING] = "returning",
 		[RUNG_SHARE] = "share",
+		[RUNG_WAIT] = "wait",
 		[RUNG_REFUSE] = "refuse",
 		[RUNG_ADMIT] = "admit",
 	};
@@ -20,6 +21,18 @@ static bool is_returning(const struct rung_facts *facts, uint64_t window_ms)
 	return facts->has_forgotten && facts->now_ms < facts->forgot_ms + window_ms;
 }
 
+static enum rung strict_rung(const struct rung_facts *facts, uint64_t window_ms)
+{
+	if (facts->strict == STRICT_USES)
+		return RUNG_SHARE;
+	if (facts->strict == STRICT_WAITS || !facts->has_store || !facts->knows_memory ||
+		!facts->has_rest)
+		return RUNG_WAIT;
+	if (facts->has_forgotten && facts->now_ms < facts->forgot_ms + window_ms + facts->tail_ms)
+		return RUNG_WAIT;
+	return RUNG_STORE;
+}
+
 enum rung rung_of(enum conf_store_down down, const struct rung_facts *facts, uint64_t window_ms)
 {
 	switch (down) {
@@ -29,6 +42,8 @@ enum rung rung_of(enum conf_store_down down, const struct rung_facts *facts, uin
 		if (!facts->has_share)
 			return RUNG_REFUSE;
 		return facts->has_store ? RUNG_RETURNING : RUNG_SHARE;
+	case CONF_STORE_DOWN_STRICT:
+		return strict_rung(facts, window_ms);
 	case CONF_STORE_DOWN_ADMIT:
 		return facts->has_store ? RUNG_STORE : RUNG_ADMIT;
 	case CONF_STORE_DOWN_REFUSE:

@@ -5,6 +5,7 @@
  *   STORE --lost--> leases in hand, until they end --> what store_down says:
  *     ^               local:  SHARE at once, with what this node admitted recently counted
  *     |               refuse: REFUSE             admit: ADMIT
+ *     |               strict: WAIT, then SHARE
  *     `-- local: RETURNING: the store and the share must both admit <-- the store is back
  *
  * Why this holds what store_down promises, of a quota of L and n nodes. The store never admits more
@@ -26,6 +27,7 @@
  * Two things belong to "a window that overlaps the change" and may reach 2 L: a node that is cut
  * off while the others reach the store, for as long as it is; and one that finds the store later
  * than RUNG_RETURN_MS after the others. tests/model/ladder.c holds random schedules against this.
+ * strict has neither: strict.h.
  */
 #ifndef FLEET_RUNG_H
 #define FLEET_RUNG_H
@@ -34,6 +36,7 @@
 #include <stdint.h>
 
 #include "conf/conf.h"
+#include "fleet/strict.h"
 
 /* How long a node that has the store back keeps to its share: longer than the longest pause between
  * two attempts to connect (store_link.c), and the time that these take. */
@@ -43,6 +46,7 @@ enum rung {
 	RUNG_STORE,     /* the store judges, or leases that it gave */
 	RUNG_RETURNING, /* the same, and the node's share must have room */
 	RUNG_SHARE,     /* the node's share alone */
+	RUNG_WAIT,      /* 503, until the store may be asked or the share may be used */
 	RUNG_REFUSE,    /* 503 */
 	RUNG_ADMIT,     /* nothing is judged, nor charged */
 	RUNGS,
@@ -51,7 +55,7 @@ enum rung {
 /* What a rung is called. */
 const char *rung_name(enum rung rung);
 
-/* Times in ms, monotonic. */
+/* Times in ms, monotonic. Of strict also what strict.h says, of this limit. */
 struct rung_facts {
 	uint64_t now_ms;
 	bool has_store;     /* it can be asked, and is likely to answer in time */
@@ -59,6 +63,10 @@ struct rung_facts {
 	bool has_forgotten; /* it lost its memory while some node knew it, */
 	uint64_t forgot_ms; /* which began again then */
 	bool has_share;     /* it is known how many nodes divide the limit */
+	enum strict_state strict;
+	uint64_t tail_ms;  /* of strict: strict_tail_ms */
+	bool knows_memory; /* of strict: since it was found, it has said whether it has forgotten */
+	bool has_rest;     /* of strict: lost nodes leave something of the quota */
 };
 
 /* The rung of a limit with this window. */

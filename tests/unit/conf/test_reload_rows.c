@@ -149,6 +149,7 @@ static const struct sample samples[] = {
 	{F, "store_quorum", "1", "2", NULL, NULL},
 	{F, "store_down", "refuse", "admit", NULL, NULL},
 	{F, "nodes", "3", "5", NULL, NULL},
+	{F, "lost_share", "1m", "2m", "60s", NULL},
 	{R, "host", NULL, "a.test", NULL, NULL},
 	{R, "path", "/a", "=/a", NULL, NULL},
 	{R, "method", NULL, "GET", NULL, NULL},

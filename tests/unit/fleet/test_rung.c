@@ -65,6 +65,35 @@ static void both_until_the_window_of_what_was_forgotten_is_over(void **state)
 	assert_int_equal(with(CONF_STORE_DOWN_LOCAL, lost), RUNG_STORE);
 }
 
+static void strict_by_what_it_knows_of_the_others(void **state)
+{
+	struct rung_facts facts = well;
+
+	(void)state;
+	facts.strict = STRICT_ASKS;
+	facts.knows_memory = facts.has_rest = true;
+	facts.tail_ms = 1200;
+	assert_int_equal(with(CONF_STORE_DOWN_STRICT, facts), RUNG_STORE);
+	facts.has_rest = false;
+	assert_int_equal(with(CONF_STORE_DOWN_STRICT, facts), RUNG_WAIT);
+	facts.has_rest = true;
+	facts.knows_memory = false;
+	assert_int_equal(with(CONF_STORE_DOWN_STRICT, facts), RUNG_WAIT);
+	facts.knows_memory = true;
+	facts.has_forgotten = true;
+	facts.forgot_ms = facts.now_ms - WINDOW_MS - 1199;
+	assert_int_equal(with(CONF_STORE_DOWN_STRICT, facts), RUNG_WAIT);
+	facts.forgot_ms--;
+	assert_int_equal(with(CONF_STORE_DOWN_STRICT, facts), RUNG_STORE);
+	facts.strict = STRICT_WAITS;
+	assert_int_equal(with(CONF_STORE_DOWN_STRICT, facts), RUNG_WAIT);
+	facts.strict = STRICT_USES;
+	assert_int_equal(with(CONF_STORE_DOWN_STRICT, facts), RUNG_SHARE);
+	facts.strict = STRICT_ASKS;
+	facts.has_store = false;
+	assert_int_equal(with(CONF_STORE_DOWN_STRICT, facts), RUNG_WAIT);
+}
+
 static void shares_add_up_to_the_quota_at_most(void **state)
 {
 	(void)state;
@@ -120,6 +149,7 @@ int main(void)
 		cmocka_unit_test(what_store_down_says),
 		cmocka_unit_test(both_for_a_while_after_a_loss),
 		cmocka_unit_test(both_until_the_window_of_what_was_forgotten_is_over),
+		cmocka_unit_test(strict_by_what_it_knows_of_the_others),
 		cmocka_unit_test(shares_add_up_to_the_quota_at_most),
 		cmocka_unit_test(the_only_node_has_all),
 		cmocka_unit_test(a_joiner_has_none_until_the_others_know),
