@@ -167,6 +167,7 @@ static bool judge(struct world *world, struct node *node)
 		store_charge(world, 1);
 		return true;
 	case RUNG_SHARE:
+	case RUNG_WAIT:
 	case RUNG_REFUSE:
 	case RUNG_ADMIT:
 	case RUNGS:
