@@ -39,6 +39,12 @@ enum before {
 	BEFORE_OTHER, /* one is not in the queue, or in another session or lane */
 };
 
+/* It goes together with a message before it, whose place in the queue stands for both. */
+static bool follows(const struct exchange *x)
+{
+	return x->tunnel.lead && x->state == EXCHANGE_FORWARDING && !x->turn.in_queue;
+}
+
 /*
  * Responses leave a connection in the order of its requests. While an exchange waits for those
  * before it, it must hold nothing that they may need:
@@ -54,7 +60,7 @@ static enum before look_before(const struct exchange *x)
 	enum before found = BEFORE_NONE;
 
 	for (const struct exchange *before = x->client->first; before != x; before = before->next) {
-		if (exchange_is_answered(before))
+		if (exchange_is_answered(before) || follows(before))
 			continue;
 		if (!before->turn.in_queue || !same_session(before, x) ||
 			before->turn.ticket.lane != x->turn.ticket.lane)

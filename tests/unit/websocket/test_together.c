@@ -198,6 +198,22 @@ static void one_over_the_limit_closes_behind_those_before_it(void **state)
 
 /* ---- none is passed -------------------------------------------------------------------------- */
 
+/* A write of the session's that comes while the server does not take what is on its way. */
+static void enter_write(struct ticket *ticket)
+{
+	const struct exchange *lead = o.socket->client.first;
+	struct worker *worker = o.stage->worker;
+
+	ticket_init(ticket, 0);
+	ticket->unsafe = true;
+	assert_int_equal(queue_enter(worker->node->queue, &worker->use->site->policies[0],
+				 o.passage->account.upstream->state->run_queue,
+				 (struct session_key){{lead->gate.verdict.session.hi,
+					 lead->gate.verdict.session.lo}},
+				 ticket, worker_now_ns(worker)),
+		QUEUE_WAIT);
+}
+
 /* Of another socket or a request: its turn is before those that are read later. */
 static void one_that_waits_in_the_session_goes_first(void **state)
 {
@@ -211,18 +227,39 @@ static void one_that_waits_in_the_session_goes_first(void **state)
 	struct exchange *lead = o.socket->client.first;
 	assert_int_equal(lead->state, EXCHANGE_FORWARDING);
 	assert_true(queue_lets_follow(queue, &lead->turn.ticket));
-	ticket_init(&other, 0);
-	other.unsafe = true;
-	assert_int_equal(queue_enter(queue, &worker->use->site->policies[0],
-				 o.passage->account.upstream->state->run_queue,
-				 (struct session_key){{lead->gate.verdict.session.hi,
-					 lead->gate.verdict.session.lo}},
-				 &other, worker_now_ns(worker)),
-		QUEUE_WAIT);
+	enter_write(&other);
 	assert_false(queue_lets_follow(queue, &lead->turn.ticket));
 	queue_leave(queue, &other, worker_now_ns(worker));
 	assert_true(queue_lets_follow(queue, &lead->turn.ticket));
 	opened_end(&o);
+}
+
+/* One that does not go with them has its place behind them at once. */
+static void one_that_cannot_follow_keeps_its_place(void **state)
+{
+	static const struct stage_conf three = {
+		.more = LIMIT("3 per 10s"), .route = IN_ORDER "message_limits = l"};
+	static char payload[STAGE_ROOM - 8];
+	struct ticket later;
+
+	(void)state;
+	open_counted(&three);
+	opened_send(&o, o.client.wire, true, 0x82, (struct slice){payload, sizeof(payload) - 8});
+	/* The server's connection is full but for a few bytes. */
+	assert_null(o.socket->client.first);
+	send_at_once(3);
+	struct exchange *message = o.socket->last;
+	assert_int_equal(o.socket->received.messages, 4);
+	assert_int_equal(o.socket->client.first->state, EXCHANGE_FORWARDING);
+	assert_int_equal(message->state, EXCHANGE_HELD);
+	enter_write(&later);
+	opened_to_server(&o);
+	opened_turn(&o);
+	assert_ptr_equal(o.socket->client.first, message);
+	assert_int_equal(message->state, EXCHANGE_DELAYED);
+	assert_false(later.posted); /* it waits for that one */
+	queue_leave(o.stage->worker->node->queue, &later, worker_now_ns(o.stage->worker));
+	end_counted();
 }
 
 /* A pace is of messages, however many come at once. */
@@ -269,6 +306,7 @@ int main(void)
 		cmocka_unit_test(one_over_the_limit_is_dropped),
 		cmocka_unit_test(one_over_the_limit_closes_behind_those_before_it),
 		cmocka_unit_test(one_that_waits_in_the_session_goes_first),
+		cmocka_unit_test(one_that_cannot_follow_keeps_its_place),
 		cmocka_unit_test(a_pace_is_kept),
 		cmocka_unit_test(a_server_that_goes_ends_all),
 	};
