@@ -178,12 +178,26 @@ static void keep_for_client(struct socket_closing *closing, struct slice payload
 	memcpy(closing->reason, payload.at + 2, closing->reason_len);
 }
 
+/* The server takes no more: a message of the client's that has had no turn yet would hold up the
+ * close frames. */
+static void leave_message(struct websocket *socket)
+{
+	const char *why = "server closed";
+
+	if (!socket->last || !exchange_waits_for_turn(socket->last))
+		return;
+	if (socket->closing.finishes)
+		socket_message_lost(socket, why);
+	give_up_message(socket, why);
+}
+
 void socket_server_closes(struct websocket *socket, struct slice payload)
 {
 	struct socket_closing *closing = &socket->closing;
 
 	begin(socket);
 	closing->server.done = true;
+	leave_message(socket);
 	if (closing->client.told || closing->client.due)
 		return;
 	if (closing->finishes || closing->failed) {

@@ -39,6 +39,37 @@ static void the_server_begins(void **state)
 	assert_over("end", "close(4002 ) end");
 }
 
+static const struct stage_conf hourly = {.more = "[limit l]\nkey = ip\nrate = 1 per 1h\n",
+	.route = OPENED_ROUTE "message_limits = l\n"};
+
+/* One that waits for its limit does not hold up the close frames: its server takes no more. */
+static void the_server_begins_while_a_message_waits(void **state)
+{
+	(void)state;
+	opened_begin(&o, &hourly);
+	opened_client(&o, FRAME_TEXT, "first");
+	opened_client(&o, FRAME_TEXT, "waits");
+	assert_non_null(o.socket->client.first);
+	opened_server_closes(&o, 4002, "enough");
+	assert_string_equal(opened_to_client(&o), "close(4002 enough) ");
+	assert_null(o.socket->client.first);
+	opened_client_closes(&o, 4002, "");
+	assert_over("end", "text(first) close(4002 ) end");
+}
+
+/* In a drain an end in order would say that it was passed on. */
+static void the_server_closes_a_drain_while_a_message_waits(void **state)
+{
+	(void)state;
+	opened_begin(&o, &hourly);
+	opened_client(&o, FRAME_TEXT, "first");
+	opened_client(&o, FRAME_TEXT, "waits");
+	socket_finish(o.socket, CLOSE_GOING_AWAY, SLICE("drained"), "drained");
+	opened_server_closes(&o, 1000, "");
+	assert_has(opened_to_client(&o), "close(1011 ");
+	opened_end(&o);
+}
+
 static void both_begin(void **state)
 {
 	(void)state;
@@ -403,6 +434,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(the_client_begins),
 		cmocka_unit_test(the_server_begins),
+		cmocka_unit_test(the_server_begins_while_a_message_waits),
+		cmocka_unit_test(the_server_closes_a_drain_while_a_message_waits),
 		cmocka_unit_test(both_begin),
 		cmocka_unit_test(a_close_frame_without_a_code),
 		cmocka_unit_test(we_begin),
