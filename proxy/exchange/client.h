@@ -96,6 +96,9 @@ struct client_calls {
 	/* No byte of that request has left for a server, and none will now. Tries it again later
 	 * (exchange_try_later), or returns false: it is refused. NULL: it always is. */
 	bool (*retry)(struct client *client, struct exchange *message);
+	/* This rider and those behind it do not leave with the message: they wait for turns of
+	 * their own, and all behind them. NULL: it has no riders. */
+	void (*part)(struct client *client, struct exchange *message, struct exchange *rider);
 	/* It is not passed on; what a request would be answered with. Ends it. */
 	void (*refuse)(struct client *client, struct exchange *message, unsigned status,
 		const char *why, uint64_t retry_after_ms);
@@ -213,6 +216,12 @@ static inline bool client_serve(struct client *client, struct exchange *message)
 static inline bool client_retry(struct client *client, struct exchange *message)
 {
 	return client->calls->retry && client->calls->retry(client, message);
+}
+
+static inline void client_part(
+	struct client *client, struct exchange *message, struct exchange *rider)
+{
+	client->calls->part(client, message, rider);
 }
 
 static inline void client_refuse(struct client *client, struct exchange *message, unsigned status,

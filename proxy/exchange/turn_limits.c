@@ -143,20 +143,18 @@ void turn_doubt(struct exchange *x)
 
 void turn_judge_again(struct exchange *x)
 {
-	struct gate_verdict *verdict = &x->gate.verdict;
+	struct exchange *rider = x->tunnel.riders;
 
 	x->turn.judged_late = false;
 	give_all_back(x);
 	turn_judge(x);
-	for (struct exchange *rider = x->tunnel.riders; rider && verdict->outcome == GATE_ADMIT;
-		rider = rider->next) {
+	for (; rider && x->gate.verdict.outcome == GATE_ADMIT; rider = rider->next) {
 		turn_judge(rider);
-		verdict->outcome = rider->gate.verdict.outcome;
-		verdict->retry_after_ms = rider->gate.verdict.retry_after_ms;
-		verdict->delay_until_ns = rider->gate.verdict.delay_until_ns;
+		if (rider->gate.verdict.outcome != GATE_ADMIT)
+			break;
 	}
-	if (verdict->outcome != GATE_ADMIT)
-		give_all_back(x);
+	if (rider)
+		client_part(x->client, x, rider);
 }
 
 /* ---- what is refused ------------------------------------------------------------------------- */

@@ -48,8 +48,8 @@ void turn_doubt(struct exchange *exchange);
 void turn_refund(struct exchange *exchange);
 
 /* What it has is given back, and it is judged by this moment; with it those that leave in one
- * request with it (tunnel.riders), and all are admitted or none: then its verdict is what the first
- * refused one has got. */
+ * request with it (tunnel.riders), as far as all are admitted: the others part from it, so that
+ * they are not waited for, which a limit that was lowered may never admit at once. */
 void turn_judge_again(struct exchange *exchange);
 
 /* It may leave with another one now, before its turn: is it admitted? If not, it is judged again

@@ -280,10 +280,26 @@ bool turn_enter_and_ask(struct exchange *x)
 	return true;
 }
 
+void turn_start_over(struct exchange *x)
+{
+	if (x->turn.question)
+		exchange_cancel_question(x);
+	if (x->turn.has_deadline)
+		deadline_clear(&x->turn.deadline);
+	exchange_leave_queue(x);
+	turn_refund(x);
+	exchange_enter(x, EXCHANGE_HELD);
+	x->turn.aside = false;
+	if (x->turn.asks)
+		return;
+	x->times.judged_ns = 0;
+	turn_judge_late(x);
+}
+
 void exchange_next(struct exchange *x)
 {
-	if (x->state != EXCHANGE_HELD)
-		return;
+	if (x->state != EXCHANGE_HELD || x->turn.awaits_mail)
+		return; /* or its last ticket is still to come back */
 	if (!x->turn.in_queue) {
 		x->turn.ticket.unready = x->turn.asks || x->gathering == GATHERING_READING;
 		enter_queue(x);

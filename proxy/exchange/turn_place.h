@@ -21,6 +21,10 @@ void turn_leave_aside(struct exchange *exchange);
  * its place at the upstream back until turn_leave_aside. */
 void turn_yield_place(struct exchange *exchange);
 
+/* A message in HELD or ASKING gives up its place, its question and what its verdict took: it enters
+ * the queue when it is the first, and is judged then. */
+void turn_start_over(struct exchange *message);
+
 /* All before it on its connection are answered: go on with what waited for that. */
 void exchange_next(struct exchange *exchange);
 

@@ -437,5 +437,6 @@ const struct client_calls gateway_client_calls = {
 	.is_last = is_not_last,
 	.serve = gateway_serve,
 	.retry = gateway_retry,
+	.part = gateway_part,
 	.refuse = gateway_refuse,
 };

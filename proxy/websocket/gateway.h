@@ -190,6 +190,7 @@ void gateway_renew_riders(struct gateway *gateway);
 /* See struct client_calls. */
 bool gateway_serve(struct client *client, struct exchange *message);
 bool gateway_retry(struct client *client, struct exchange *message);
+void gateway_part(struct client *client, struct exchange *message, struct exchange *rider);
 void gateway_refuse(struct client *client, struct exchange *message, unsigned status,
 	const char *why, uint64_t retry_after_ms);
 

@@ -12,6 +12,7 @@
 #include "exchange/turn.h"
 #include "exchange/turn_ask.h"
 #include "exchange/turn_limits.h"
+#include "exchange/turn_place.h"
 #include "http/problem.h"
 #include "websocket/close.h"
 #include "websocket/gateway.h"
@@ -304,6 +305,28 @@ bool gateway_retry(struct client *client, struct exchange *x)
 	return true;
 }
 
+/* Their events are the last of its body. Those behind them have places in the queue, and would wait
+ * for them there while they wait for these: they enter it again, each when it is the first. */
+void gateway_part(struct client *client, struct exchange *lead, struct exchange *rider)
+{
+	struct gateway *gateway = gateway_of(client);
+	struct exchange **at = &lead->tunnel.riders, *last = rider;
+
+	while (*at != rider)
+		at = &(*at)->next;
+	*at = NULL;
+	for (; last->next; last = last->next)
+		lead->framing.length -= last->framing.length;
+	lead->framing.length -= last->framing.length;
+	last->next = lead->next;
+	lead->next = rider;
+	if (gateway->last == lead)
+		gateway->last = last;
+	for (; rider; rider = rider->next)
+		if (!rider->tunnel.is_event)
+			turn_start_over(rider);
+}
+
 /* ---- its end --------------------------------------------------------------------------------- */
 
 /* What they are charged in bytes is what the client has sent. */
@@ -332,6 +355,15 @@ void gateway_end_message(struct exchange *lead, const char *why)
 	end_one(lead, why);
 }
 
+static unsigned count_riders(const struct exchange *lead)
+{
+	unsigned count = 0;
+
+	for (const struct exchange *x = lead->tunnel.riders; x; x = x->next)
+		count++;
+	return count;
+}
+
 /* The socket closes for this one: what came behind it is not passed on either. */
 static void drop_behind(struct exchange *x, const char *why)
 {
@@ -346,25 +378,28 @@ void gateway_fail(struct gateway *gateway, bool was_event, const char *why)
 	socket_server_gone(gateway->socket, why);
 }
 
+/* One that waits for its turn, perhaps for a second try, is turned away by a limit or the queue: no
+ * server is gone by that. */
 void gateway_refuse(struct client *client, struct exchange *x, unsigned status, const char *why,
 	uint64_t retry_after_ms)
 {
 	struct gateway *gateway = gateway_of(client);
 	struct websocket *socket = gateway->socket;
 	bool is_event = x->tunnel.is_event;
-	bool was_sent = x->tunnel.is_composed || is_event;
-	bool is_dropped = !was_sent && socket && socket_drops_message(socket, x, status);
-
-	bool is_needless = is_keep_alive(x) && !x->tunnel.is_composed;
+	bool was_tried = x->tunnel.is_composed && !exchange_waits_for_turn(x);
+	bool is_needless = is_keep_alive(x) && !was_tried;
+	bool is_turned_away = !was_tried && !is_event;
+	bool is_dropped = is_turned_away && socket && socket_drops_message(socket, x, status);
+	unsigned count = 1 + count_riders(x);
 
 	exchange_enter(x, EXCHANGE_REPLYING);
-	if (!was_sent && !is_dropped)
+	if (is_turned_away && !is_dropped)
 		drop_behind(x, why);
 	gateway_end_message(x, why);
 	if (!socket || socket_has_ended(socket) || is_needless)
 		return;
-	if (was_sent)
+	if (!is_turned_away)
 		gateway_fail(gateway, is_event, why);
 	else
-		socket_message_refused(socket, is_dropped, status, why, retry_after_ms);
+		socket_messages_refused(socket, count, is_dropped, status, why, retry_after_ms);
 }

@@ -188,16 +188,18 @@ bool socket_drops_message(
 	       !socket->from_client.deflates;
 }
 
-void socket_message_refused(struct websocket *socket, bool is_dropped, unsigned status,
-	const char *why, uint64_t retry_after_ms)
+void socket_messages_refused(struct websocket *socket, unsigned count, bool are_dropped,
+	unsigned status, const char *why, uint64_t retry_after_ms)
 {
-	socket->verdicts.refused++;
+	unsigned room = SOCKET_NOTICES - socket->notices;
+
+	socket->verdicts.refused += count;
 	if (strcmp(why, CLIENT_SESSION_CLOSED) == 0) /* the socket will hear of it, too */
 		socket_refuse_with_session(socket);
-	else if (!is_dropped)
+	else if (!are_dropped)
 		close_for(socket, status, why, retry_after_ms);
-	else if (socket->notices < SOCKET_NOTICES)
-		socket->notices++;
+	else
+		socket->notices += count < room ? count : room;
 }
 
 static void refuse(struct client *client, struct exchange *message, unsigned status,
@@ -208,7 +210,7 @@ static void refuse(struct client *client, struct exchange *message, unsigned sta
 
 	exchange_enter(message, EXCHANGE_REPLYING);
 	exchange_end(message);
-	socket_message_refused(socket, is_dropped, status, why, retry_after_ms);
+	socket_messages_refused(socket, 1, is_dropped, status, why, retry_after_ms);
 }
 
 static void exchange_ended(struct client *client, struct exchange *message)

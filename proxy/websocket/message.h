@@ -18,9 +18,10 @@ void socket_messages_gone(struct websocket *socket);
 bool socket_drops_message(
 	const struct websocket *socket, const struct exchange *message, unsigned status);
 
-/* It was refused and has ended: the client gets a notice if one is due, or the socket closes. */
-void socket_message_refused(struct websocket *socket, bool is_dropped, unsigned status,
-	const char *why, uint64_t retry_after_ms);
+/* So many that were to go together were refused and have ended: the client gets a notice of each if
+ * these are due, or the socket closes. */
+void socket_messages_refused(struct websocket *socket, unsigned count, bool are_dropped,
+	unsigned status, const char *why, uint64_t retry_after_ms);
 
 extern const struct client_calls message_client_calls;
 

@@ -70,6 +70,109 @@ static void charged_when_it_is_sent_again(void **state)
 	end();
 }
 
+/* ---- refused while it waits for its next try ------------------------------------------------- */
+
+/* Another of its caller's takes so much of what its limits have. */
+static void take(const struct exchange *x, unsigned count)
+{
+	struct throttle_table *table = o.stage->worker->node->throttles;
+	struct throttle_charge charges[GATE_LIMITS_MAX];
+	unsigned limits = gate_charges(&x->gate.identity, charges);
+	struct throttle_verdict verdict;
+	struct throttle_receipt receipt;
+
+	for (; count > 0; count--) {
+		throttle_take(table, charges, limits, worker_throttle_ns(o.stage->worker), &verdict,
+			&receipt);
+		assert_true(verdict.admitted);
+	}
+}
+
+/* A message's limit says what becomes of it where another limit delays. */
+#define LIMITED(on_exceed)                                                                         \
+	{                                                                                          \
+		.more = "[limit l]\nkey = ip\nrate = 4 per 10s\n"                                  \
+			"[limit d]\nkey = ip\nrate = 100 per 1s\non_exceed = delay 1s\n",          \
+		.route = ROUTE "limits = d\nmessage_limits = l\non_message_exceed = " on_exceed    \
+			       "\n",                                                               \
+	}
+
+/* "first" is under way, "two" and "three" leave in one request behind it, which finds no server;
+ * "four" comes then. */
+static void begin_limited(const struct stage_conf *conf, unsigned taken)
+{
+	begin_on(conf, "", "OPEN\r\n");
+	say("first");
+	say("two");
+	say("three");
+	o.stage->connect_error = ECONNREFUSED;
+	answer_with("Connection: close\r\n", "");
+	assert_non_null(o.socket->gateway->client.first->tunnel.riders);
+	assert_in_range(wait_ms(), 1000, 1101);
+	say("four");
+	o.stage->connect_error = 0;
+	take(o.socket->gateway->client.first, taken);
+	pass();
+}
+
+static void dropped_before_its_next_try(void **state)
+{
+	static const struct stage_conf drops = LIMITED("drop\nmessage_notice = no");
+
+	(void)state;
+	begin_limited(&drops, 3);
+	assert_string_equal(opened_to_client(&o), "text(no) text(no) text(no) ");
+	assert_int_equal(o.socket->verdicts.refused, 3);
+	assert_null(o.socket->gateway->client.first);
+	stage_at(o.stage, 30000);
+	say("fits");
+	assert_string_equal(request_got(), "TEXT 4\r\nfits\r\n");
+	answer("");
+	end();
+}
+
+static void closed_before_its_next_try(void **state)
+{
+	static const struct stage_conf closes = LIMITED("close");
+
+	(void)state;
+	begin_limited(&closes, 3);
+	assert_has(opened_to_client(&o), "close(1008 retry-after-ms=");
+	end();
+}
+
+/* A delay beyond its time. */
+static void delayed_too_long_before_its_next_try(void **state)
+{
+	static const struct stage_conf delays = LIMITED("delay 5s");
+
+	(void)state;
+	begin_limited(&delays, 3);
+	assert_has(opened_to_client(&o), "close(1008 retry-after-ms=");
+	end();
+}
+
+/* What fits leaves, and the others behind it in their order: a limit that was lowered might never
+ * admit all of them at once. */
+static void parted_from_those_that_fit(void **state)
+{
+	static const struct stage_conf delays = LIMITED("delay");
+
+	(void)state;
+	begin_limited(&delays, 2);
+	assert_string_equal(request_got(), "TEXT 3\r\ntwo\r\n");
+	assert_null(o.socket->gateway->client.first->tunnel.riders);
+	answer("");
+	assert_string_equal(server_got(), "");
+	pass();
+	assert_string_equal(request_got(), "TEXT 5\r\nthree\r\n");
+	answer("");
+	assert_string_equal(request_got(), "TEXT 4\r\nfour\r\n");
+	answer("");
+	assert_null(o.socket->gateway->client.first);
+	end();
+}
+
 /* Each request has its own three. */
 static void tries_begin_again(void **state)
 {
@@ -143,6 +246,10 @@ int main(void)
 		cmocka_unit_test(three_tries),
 		cmocka_unit_test(comes_back_for_the_second),
 		cmocka_unit_test(charged_when_it_is_sent_again),
+		cmocka_unit_test(dropped_before_its_next_try),
+		cmocka_unit_test(closed_before_its_next_try),
+		cmocka_unit_test(delayed_too_long_before_its_next_try),
+		cmocka_unit_test(parted_from_those_that_fit),
 		cmocka_unit_test(tries_begin_again),
 		cmocka_unit_test(a_connection_that_has_just_ended),
 		cmocka_unit_test(a_connection_that_has_just_ended_without_retries),
