@@ -232,16 +232,22 @@ static void look_up_all(struct admin_request *request, struct subjects *subjects
 
 #ifdef HAVE_REDIS
 
-/* What this node has admitted of a limit with fleet = relaxed. */
-static void forget_here(struct admin_request *request, const struct conf_limit *limit)
+/* What this node has admitted of a limit with fleet = relaxed, published or not: looks it up, or
+ * forgets it before the store does. */
+static void look_up_own(const struct admin_request *request, bool resets, struct subject *subject)
 {
-	struct relay *relay = request->relay;
+	const struct relay *relay = request->relay;
 	const char *key = admin_argument(request, "key");
-	struct throttle_key caller;
-	uint32_t number;
+	struct subject own = {.limit = subject->limit};
 
-	if (key && gate_find_caller(relay->site->gate, limit, slice_of(key), &caller, &number))
-		throttle_reset(relay->node.throttles, number, caller, relay_throttle_ns(relay));
+	if (subject->limit->fleet_way != CONF_FLEET_RELAXED || !key ||
+		!gate_find_caller(
+			relay->site->gate, own.limit, slice_of(key), &own.caller, &own.number))
+		return;
+	look_up(relay, resets, &own, relay_throttle_ns(relay));
+	subject->is_used = own.is_used;
+	if (own.is_used && !resets && own.outcome.remaining < subject->outcome.remaining)
+		subject->outcome = own.outcome;
 }
 
 static void on_answer(struct fleet_call *call)
@@ -254,10 +260,11 @@ static void on_answer(struct fleet_call *call)
 		if (!subject->is_at_store)
 			continue;
 		subject->outcome = call->inquiry.limits[next++].outcome;
-		if (subjects->resets && subject->limit->fleet_way == CONF_FLEET_RELAXED)
-			forget_here(call->request, subject->limit);
+		if (!subjects->resets)
+			look_up_own(call->request, false, subject);
 		/* What is in flight is not forgotten. */
-		subject->is_used = !subjects->resets || subject->outcome.banned ||
+		subject->is_used = !subjects->resets || subject->is_used ||
+				   subject->outcome.banned ||
 				   (subject->limit->algorithm != CONF_LIMIT_CONCURRENCY &&
 					   subject->outcome.remaining < subject->outcome.quota);
 	}
@@ -280,7 +287,9 @@ static void ask_store(struct admin_request *request, struct subjects *subjects, 
 	call->more = subjects;
 	call->inquiry.forgets = subjects->resets;
 	for (long i = 0; i < subjects->count; i++) {
-		const struct subject *subject = &subjects->list[i];
+		struct subject *subject = &subjects->list[i];
+		if (subject->is_at_store && subjects->resets)
+			look_up_own(request, true, subject);
 		if (subject->is_at_store)
 			call->inquiry.limits[call->inquiry.count++] = (struct inquiry_limit){
 				.limit = subject->limit, .caller = subject->caller};

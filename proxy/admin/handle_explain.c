@@ -255,6 +255,24 @@ static void judge_here(const struct relay *relay, const struct throttle_charge *
 	}
 }
 
+/* What this node has not published yet is not in the store's sum. */
+static void lessen_by_own(const struct relay *relay, const struct throttle_charge *charge,
+	const struct conf_limit *limit, struct throttle_outcome *outcome)
+{
+	struct throttle_charge look = *charge;
+	struct throttle_outcome own;
+
+	look.cost = 0; /* as the store's: without the request */
+	judge_here(relay, &look, limit, relay_throttle_ns(relay), &own);
+	if (own.remaining >= outcome->remaining)
+		return;
+	outcome->remaining = own.remaining;
+	if (!outcome->violated && own.remaining < charge->cost) {
+		outcome->violated = true;
+		outcome->retry_after_ns = own.more_ns;
+	}
+}
+
 /* As gate_explain has it: what is left is after an admitted request, and without a refused one. */
 static void judge_all(const struct relay *relay, const struct inquiry *inquiry,
 	const struct gate_identity *identity, struct throttle_verdict *judged)
@@ -270,6 +288,8 @@ static void judge_all(const struct relay *relay, const struct inquiry *inquiry,
 		if (next < inquiry->count && inquiry->limits[next].limit == limit) {
 			judged->outcome[i] = inquiry->limits[next++].outcome;
 			at_store |= 1u << i;
+			if (limit->fleet_way == CONF_FLEET_RELAXED)
+				lessen_by_own(relay, &charges[i], limit, &judged->outcome[i]);
 		} else {
 			judge_here(relay, &charges[i], limit, now_ns, &judged->outcome[i]);
 		}
