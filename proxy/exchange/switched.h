@@ -48,7 +48,8 @@ struct switched_calls {
 	/* The head of the answer to that, or to a message, is in `response`. Is the body read for
 	 * the gateway? Else the client gets the answer. */
 	bool (*collects)(struct exchange *exchange);
-	/* All of it is in `down.spool`. Ends the exchange, answers it, or switches. */
+	/* All of it is in `down.spool`. Ends the exchange, at once or in one of the next turns,
+	 * answers it, or switches. */
 	void (*answered)(struct exchange *exchange);
 	/* Visits the messages under way on this worker. */
 	void (*each_message)(const struct worker *worker,

@@ -283,7 +283,7 @@ bool socket_waits_to_finish(const struct websocket *socket)
 
 	if (closing->hurries)
 		return false;
-	if (closing->server.due && socket_first_message(socket))
+	if (closing->server.due && (socket_first_message(socket) || socket_is_passing(socket)))
 		return closing->finishes || socket->gateway;
 	return closing->finishes && closing->client.due && socket_may_still_send(socket);
 }

@@ -119,6 +119,7 @@ static void free_gateway(struct deferred_free *item)
 	gateway_text_free(&gateway->head);
 	gateway_text_free(&gateway->path);
 	gateway_text_free(&gateway->answer);
+	free(gateway->passing.bytes);
 	meta_clear(&gateway->meta);
 	forwarding_clear(&gateway->forwarding);
 	free(gateway);
@@ -216,6 +217,19 @@ static bool may_be_open(const struct gateway *gateway, const struct exchange *ha
 	return status == 0 || gateway->answer.at;
 }
 
+/* Nobody is there for the rest of an answer, whose message is over then. */
+static void drop_passing(struct gateway *gateway)
+{
+	struct exchange *x = gateway->passing.message;
+
+	if (!gateway->passing.bytes || gateway->passing.is_busy)
+		return; /* it sees for itself */
+	free(gateway->passing.bytes);
+	gateway->passing = (struct gateway_passing){0};
+	if (x)
+		gateway_end_message(x, NULL);
+}
+
 void gateway_leave(struct gateway *gateway, const struct exchange *handshake)
 {
 	if (gateway->opening)
@@ -226,6 +240,7 @@ void gateway_leave(struct gateway *gateway, const struct exchange *handshake)
 		gateway_abort(gateway, "shutdown");
 		return;
 	}
+	drop_passing(gateway);
 	if (!gateway->close_is_queued)
 		gateway_drop_waiting(gateway, "client gone");
 	gateway_run(gateway);
@@ -256,7 +271,8 @@ static void follow_closing(struct gateway *gateway)
 		gateway_drop_keep_alive(gateway);
 	else if (drop(gateway, exchange_waits_for_turn, "socket closed"))
 		socket_close_failed(socket, CLOSE_GOING_AWAY, SLICE("going away"), "drained");
-	if (!socket->closing.server.due || socket->closing.server.told || gateway->client.first)
+	if (!socket->closing.server.due || socket->closing.server.told || gateway->client.first ||
+		gateway->passing.bytes)
 		return;
 	payload = socket_tell_gateway(socket, text);
 	if (gateway->close_is_queued)
@@ -271,7 +287,7 @@ static void run_first(struct gateway *gateway)
 {
 	struct exchange *first = gateway->client.first;
 
-	if (!first)
+	if (!first || gateway->passing.bytes)
 		return;
 	if (first->state == EXCHANGE_HELD)
 		exchange_next(first);
@@ -345,6 +361,8 @@ static void exchange_ended(struct client *client, struct exchange *exchange)
 	uint64_t now_ms = worker_now_ms(gateway->worker);
 
 	unlink_exchange(gateway, exchange);
+	if (gateway->passing.message == exchange)
+		gateway->passing.message = NULL;
 	gateway->waiting--;
 	gateway->waiting_bytes -= exchange->tunnel.message_bytes;
 	gateway->silent_ms = now_ms;

@@ -59,6 +59,15 @@ struct gateway_text {
 	size_t len;
 };
 
+/* Events of an answer that are not all passed on yet. */
+struct gateway_passing {
+	char *bytes; /* NULL: none */
+	struct slice rest;
+	struct exchange *message; /* that they answer, RELAYING until then; NULL: none */
+	bool is_busy;
+	bool client_is_behind; /* what answers say waits in the socket's queue, which is bounded */
+};
+
 struct gateway {
 	struct client client; /* of its requests; `first` is the oldest */
 	struct exchange *last;
@@ -95,7 +104,7 @@ struct gateway {
 	uint64_t keep_alive_ms; /* 0: none */
 	uint64_t silent_ms;     /* since when no request has been under way */
 
-	bool client_is_behind; /* what answers say waits in the socket's queue, which is bounded */
+	struct gateway_passing passing;
 
 	unsigned waiting; /* exchanges of its that have not ended, and bytes of their messages */
 	uint64_t waiting_bytes;
@@ -220,7 +229,13 @@ bool gateway_is_well_formed(struct slice content, bool opens);
 void gateway_deliver(
 	struct gateway *gateway, enum send_lane lane, uint8_t opcode, struct slice payload);
 
-/* Passes well-formed events on to the socket, in order. May end it. */
-void gateway_pass_events(struct gateway *gateway, struct slice content);
+/* Passes the well-formed events of `content` on to the socket, in order; without a socket they are
+ * dropped. `bytes` is the memory that they are in, which is the gateway's from now on. Then the
+ * message that they answer ends; NULL: they are of the answer that opens. May end the socket. */
+void gateway_pass_answer(
+	struct gateway *gateway, struct exchange *message, char *bytes, struct slice content);
+
+/* Passes on what this turn allows of those that are left. May end the socket. */
+void gateway_pass_on(struct gateway *gateway);
 
 #endif

@@ -4,7 +4,13 @@
  *   head --gateway_collects--> status, type, Set-Meta-*, Keep-Alive-Interval, grip
  *   body --all of it, judged--> TEXT, BINARY, PING, PONG --> frames
  *                               CLOSE --> the socket closes   `c:...` --> grip.h
+ *
+ * The events of a long answer are passed on in several turns: meanwhile the message that they
+ * answer is under way, and the client is not read.
+ *
+ *   gateway_pass_answer --SOCKET_TURN_WORK, next turn--> gateway_pass_on ... --> the message ends
  */
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -213,7 +219,7 @@ void gateway_deliver(
 {
 	struct websocket *socket = gateway->socket;
 
-	if (socket_has_sends(socket) || gateway->client_is_behind) {
+	if (socket_has_sends(socket) || gateway->passing.client_is_behind) {
 		socket_send_copy(socket, lane, opcode, payload);
 		return;
 	}
@@ -300,31 +306,85 @@ static void pass_event(struct gateway *gateway, const struct gateway_event *even
 	}
 }
 
-void gateway_pass_events(struct gateway *gateway, struct slice content)
-{
-	struct gateway_event event;
-
-	if (gateway->socket)
-		gateway->client_is_behind =
-			flow_bytes(gateway->socket->passage->down.flow) >= SOCKET_AHEAD_BYTES;
-	while (gateway->socket && !socket_has_ended(gateway->socket) &&
-		!gateway->socket->closing.server.done &&
-		gateway_event_read(&content, &event) == GATEWAY_EVENT_READ)
-		pass_event(gateway, &event);
-	if (gateway->socket)
-		gateway->socket->again = true;
-}
-
-/* ---- the answer to a request ----------------------------------------------------------------- */
+/* ---- in turns -------------------------------------------------------------------------------- */
 
 /* The server has had its chance to answer a CLOSE; else the client gets what it has sent. */
-static void closed(struct gateway *gateway)
+static void close_is_answered(struct gateway *gateway)
 {
 	struct websocket *socket = gateway->socket;
 
 	if (socket && !socket_has_ended(socket) && !socket->closing.server.done)
 		socket_server_closes(socket, (struct slice){gateway->close, gateway->close_len});
 }
+
+/* Is there anything left that anybody wants? Each event may end the socket. */
+static bool goes_on(const struct gateway *gateway)
+{
+	const struct websocket *socket = gateway->socket;
+
+	return gateway->passing.rest.len > 0 && socket && !socket_has_ended(socket) &&
+	       !socket->closing.server.done;
+}
+
+static void pass_some(struct gateway *gateway)
+{
+	struct gateway_event event;
+
+	while (goes_on(gateway) &&
+		socket_may_work(gateway->socket, &gateway->socket->server_work) &&
+		gateway_event_read(&gateway->passing.rest, &event) == GATEWAY_EVENT_READ) {
+		gateway->socket->server_work += (unsigned)(event.content.len / SOCKET_WORK_BYTES);
+		gateway->socket->again = true;
+		pass_event(gateway, &event);
+	}
+}
+
+/* All is passed on, or nobody is there any more. */
+static void finish(struct gateway *gateway)
+{
+	struct exchange *x = gateway->passing.message;
+	bool is_close = x && gateway->close_is_queued && x->tunnel.tells_end;
+
+	free(gateway->passing.bytes);
+	gateway->passing =
+		(struct gateway_passing){.client_is_behind = gateway->passing.client_is_behind};
+	if (x)
+		gateway_end_message(x, NULL);
+	if (gateway->socket)
+		gateway->socket->again = true;
+	if (is_close)
+		close_is_answered(gateway);
+}
+
+void gateway_pass_on(struct gateway *gateway)
+{
+	struct gateway_passing *passing = &gateway->passing;
+
+	if (!passing->bytes || passing->is_busy)
+		return;
+	passing->is_busy = true;
+	pass_some(gateway);
+	passing->is_busy = false;
+	if (goes_on(gateway))
+		stream_yield(gateway->socket->passage->up.source);
+	else
+		finish(gateway);
+}
+
+void gateway_pass_answer(
+	struct gateway *gateway, struct exchange *x, char *bytes, struct slice content)
+{
+	const struct websocket *socket = gateway->socket;
+
+	assert(!gateway->passing.bytes);
+	gateway->passing = (struct gateway_passing){.bytes = bytes, .rest = content, .message = x};
+	if (socket)
+		gateway->passing.client_is_behind =
+			flow_bytes(socket->passage->down.flow) >= SOCKET_AHEAD_BYTES;
+	gateway_pass_on(gateway);
+}
+
+/* ---- the answer to a request ----------------------------------------------------------------- */
 
 void gateway_take_answer(struct exchange *x)
 {
@@ -337,12 +397,14 @@ void gateway_take_answer(struct exchange *x)
 
 	if (!fault && !gateway_is_well_formed(content, false))
 		fault = "malformed answer";
-	gateway_end_message(x, fault);
-	if (gateway->socket && fault)
-		gateway_fail(gateway, is_event, fault);
-	else
-		gateway_pass_events(gateway, content);
-	if (is_close)
-		closed(gateway);
+	if (!fault) {
+		gateway_pass_answer(gateway, x, bytes, content);
+		return;
+	}
 	free(bytes);
+	gateway_end_message(x, fault);
+	if (gateway->socket)
+		gateway_fail(gateway, is_event, fault);
+	if (is_close)
+		close_is_answered(gateway);
 }

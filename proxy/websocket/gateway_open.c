@@ -190,7 +190,5 @@ void gateway_opened(struct exchange *x)
 	gateway->silent_ms = worker_now_ms(gateway->worker);
 	collect_switch(x);
 	gateway_text_free(&gateway->answer); /* and with the exchange goes what it borrowed */
-	if (gateway->socket)
-		gateway_pass_events(gateway, content);
-	free(bytes);
+	gateway_pass_answer(gateway, NULL, bytes, content);
 }

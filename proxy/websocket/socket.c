@@ -24,6 +24,18 @@ static void end_if_closed(struct websocket *socket)
 		passage_end(socket->passage, NULL);
 }
 
+static void run_server(struct websocket *socket)
+{
+	struct gateway *gateway = socket->gateway;
+
+	if (!gateway) {
+		socket_read_server(socket);
+		return;
+	}
+	gateway_pass_on(gateway);
+	gateway_run(gateway);
+}
+
 void socket_run(struct websocket *socket)
 {
 	if (socket->busy || socket_has_ended(socket)) {
@@ -33,10 +45,7 @@ void socket_run(struct websocket *socket)
 	socket->busy = true;
 	do {
 		socket->again = false;
-		if (socket->gateway)
-			gateway_run(socket->gateway);
-		else
-			socket_read_server(socket);
+		run_server(socket);
 		if (!socket_has_ended(socket))
 			socket_read_client(socket);
 		if (!socket_has_ended(socket))

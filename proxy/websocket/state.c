@@ -48,6 +48,11 @@ struct exchange *socket_first_message(const struct websocket *socket)
 	return socket->gateway ? socket->gateway->client.first : socket->client.first;
 }
 
+bool socket_is_passing(const struct websocket *socket)
+{
+	return socket->gateway && socket->gateway->passing.bytes;
+}
+
 bool socket_has_messages(const struct websocket *socket)
 {
 	for (const struct exchange *x = socket_first_message(socket); x; x = x->next)
@@ -69,7 +74,8 @@ bool socket_reads_client(const struct websocket *socket)
 		return false;
 	const struct gateway *gateway = socket->gateway;
 	if (gateway)
-		return gateway->waiting <= socket_conf(socket)->gateway.waiting &&
+		return !gateway->passing.bytes &&
+		       gateway->waiting <= socket_conf(socket)->gateway.waiting &&
 		       gateway->waiting_bytes < socket_conf(socket)->gateway.waiting_bytes &&
 		       flow_bytes(socket->passage->down.flow) < SOCKET_AHEAD_BYTES;
 	return takes_message(socket) && flow_bytes(socket->passage->up.flow) < SOCKET_AHEAD_BYTES;

@@ -183,6 +183,8 @@ void socket_abort(struct websocket *socket, const char *why);
 
 /* The message of the client's that is under way, or the first that waits; NULL: none. */
 struct exchange *socket_first_message(const struct websocket *socket);
+/* Are events of its server's answer still to be passed on, in the next turns? */
+bool socket_is_passing(const struct websocket *socket);
 /* Is a message of the client's on its way, or does one wait? Events of our own are none. */
 bool socket_has_messages(const struct websocket *socket);
 

@@ -172,7 +172,7 @@ static void list_times(struct websocket *socket, uint64_t at_ms[static TIME_KIND
 	}
 	if (!message)
 		at_ms[TIME_IDLE] = after(socket->active_ms, conf->idle_timeout_ms);
-	if (!message && gateway)
+	if (!message && gateway && !socket_is_passing(socket))
 		at_ms[TIME_KEEP_ALIVE] = after(gateway->silent_ms, gateway->keep_alive_ms);
 	at_ms[TIME_GRIP] = socket_keep_alive_ms(socket);
 	at_ms[TIME_END] = socket->ends_ms;

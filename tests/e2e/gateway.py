@@ -117,6 +117,34 @@ def messages_of(log):
     return [what for what in log.all() if isinstance(what, str)]
 
 
+@test("the events of a long answer come in order, before those of the next and before CLOSE, also behind OPEN")
+def long_answers(t):
+    many = 5000
+
+    def numbers(call, name):
+        for n in range(many):
+            call.send(f"{name} {n}")
+
+    def on_event(call, kind, content):
+        if kind == "TEXT":
+            numbers(call, content.decode())
+        elif kind == "CLOSE":
+            numbers(call, "bye")
+            call.close(4000, "done")
+
+    sluice = t.sluice(to(t.origin(Backend(on_event, on_open=lambda call: numbers(call, "open"))), route=GATEWAY))
+    socket = open_socket(t, sluice)
+    for name in ("one", "two"):
+        socket.send(name)
+    for name in ("open", "one", "two"):
+        for n in range(many):
+            equal(socket.message(), f"{name} {n}")
+    socket.send_close(1000, "")
+    for n in range(many):
+        equal(socket.message(), f"bye {n}")
+    equal(socket.closed_with(), (4000, "done"))
+
+
 @test("messages that come while a request is under way leave together behind it, in order")
 def batched(t):
     backend = Held()
