@@ -10,6 +10,10 @@
 #define SHARDS        64
 #define FIRST_BUCKETS 16
 
+/* A subscriber with more subscriptions than this has a table of them: with fewer a walk is short.
+ */
+#define LISTED 32
+
 struct channel_part {
 	struct channel *channel;
 	struct channel_part *next; /* of the channel; under the shard's lock */
@@ -240,14 +244,92 @@ static struct channel_part *enter(const struct channel_view *view, struct slice 
 	return part;
 }
 
-static struct subscription **find_subscription(
-	struct subscriber *subscriber, const struct channel_part *part)
+static struct subscription **bucket_of(
+	const struct subscriber *subscriber, const struct channel_part *part)
 {
-	struct subscription **at = &subscriber->first;
+	uint64_t hash = (uint64_t)(uintptr_t)part * UINT64_C(0x9e3779b97f4a7c15);
 
-	while (*at && (*at)->part != part)
-		at = &(*at)->next_of_subscriber;
-	return at;
+	return &subscriber->buckets[(hash >> 32) & subscriber->mask];
+}
+
+static struct subscription *find_subscription(
+	const struct subscriber *subscriber, const struct channel_part *part)
+{
+	struct subscription *subscription = subscriber->first;
+
+	if (subscriber->buckets) {
+		subscription = *bucket_of(subscriber, part);
+		while (subscription && subscription->part != part)
+			subscription = subscription->next_of_bucket;
+	} else {
+		while (subscription && subscription->part != part)
+			subscription = subscription->next_of_subscriber;
+	}
+	return subscription;
+}
+
+static void put_into_bucket(struct subscriber *subscriber, struct subscription *subscription)
+{
+	struct subscription **at = bucket_of(subscriber, subscription->part);
+
+	subscription->next_of_bucket = *at;
+	*at = subscription;
+}
+
+/* Without memory it stays as it is, with longer walks. */
+static void grow_table(struct subscriber *subscriber)
+{
+	size_t size = 2 * LISTED;
+	struct subscription **buckets, *subscription = subscriber->first;
+
+	if (subscriber->buckets)
+		size = 2 * ((size_t)subscriber->mask + 1);
+	buckets = calloc(size, sizeof(struct subscription *));
+	if (!buckets)
+		return;
+	free(subscriber->buckets);
+	subscriber->buckets = buckets;
+	subscriber->mask = (uint32_t)size - 1;
+	for (; subscription; subscription = subscription->next_of_subscriber)
+		put_into_bucket(subscriber, subscription);
+}
+
+static void add_to_subscriber(struct subscriber *subscriber, struct subscription *subscription)
+{
+	uint32_t most = subscriber->buckets ? subscriber->mask : LISTED;
+
+	subscription->next_of_subscriber = subscriber->first;
+	if (subscriber->first)
+		subscriber->first->prev_of_subscriber = subscription;
+	subscriber->first = subscription;
+	if (++subscriber->count > most)
+		grow_table(subscriber);
+	else if (subscriber->buckets)
+		put_into_bucket(subscriber, subscription);
+}
+
+static void take_from_subscriber(struct subscriber *subscriber, struct subscription *subscription)
+{
+	struct subscription *prev = subscription->prev_of_subscriber;
+	struct subscription *next = subscription->next_of_subscriber;
+
+	if (prev)
+		prev->next_of_subscriber = next;
+	else
+		subscriber->first = next;
+	if (next)
+		next->prev_of_subscriber = prev;
+	subscriber->count--;
+	if (!subscriber->buckets)
+		return;
+	struct subscription **at = bucket_of(subscriber, subscription->part);
+	while (*at != subscription)
+		at = &(*at)->next_of_bucket;
+	*at = subscription->next_of_bucket;
+	if (subscriber->count == 0) {
+		free(subscriber->buckets);
+		subscriber->buckets = NULL;
+	}
 }
 
 static void link_first(struct channel_part *part, struct subscription *subscription)
@@ -264,7 +346,7 @@ enum channel_result channel_subscribe(struct channel_view *view, struct subscrib
 	enum channel_result result = CHANNEL_NO_MEMORY;
 	struct channel_part *part = look_up(view, name);
 
-	if (part && *find_subscription(subscriber, part))
+	if (part && find_subscription(subscriber, part))
 		return CHANNEL_SUBSCRIBED;
 	if (subscriber->count >= bounds->subscriptions)
 		return CHANNEL_TOO_MANY_OF_SUBSCRIBER;
@@ -276,10 +358,8 @@ enum channel_result channel_subscribe(struct channel_view *view, struct subscrib
 		free(subscription);
 		return result;
 	}
-	*subscription = (struct subscription){
-		.next_of_subscriber = subscriber->first, .part = part, .subscriber = subscriber};
-	subscriber->first = subscription;
-	subscriber->count++;
+	*subscription = (struct subscription){.part = part, .subscriber = subscriber};
+	add_to_subscriber(subscriber, subscription);
 	link_first(part, subscription);
 	atomic_fetch_add_explicit(&view->channels->subscriptions, 1, memory_order_relaxed);
 	return CHANNEL_SUBSCRIBED;
@@ -310,13 +390,9 @@ static void leave(struct channel_view *view, struct subscription *subscription)
 	atomic_fetch_sub_explicit(&view->channels->subscriptions, 1, memory_order_relaxed);
 }
 
-static void end_at(
-	struct channel_view *view, struct subscriber *subscriber, struct subscription **at)
+static void end_subscription(struct channel_view *view, struct subscription *subscription)
 {
-	struct subscription *subscription = *at;
-
-	*at = subscription->next_of_subscriber;
-	subscriber->count--;
+	take_from_subscriber(subscription->subscriber, subscription);
 	leave(view, subscription);
 	free(subscription);
 }
@@ -325,27 +401,24 @@ void channel_unsubscribe(
 	struct channel_view *view, struct subscriber *subscriber, struct slice name)
 {
 	const struct channel_part *part = look_up(view, name);
-	struct subscription **at = part ? find_subscription(subscriber, part) : NULL;
+	struct subscription *subscription = part ? find_subscription(subscriber, part) : NULL;
 
-	if (at && *at)
-		end_at(view, subscriber, at);
+	if (subscription)
+		end_subscription(view, subscription);
 }
 
 void channel_unsubscribe_all(struct channel_view *view, struct subscriber *subscriber)
 {
 	while (subscriber->first)
-		end_at(view, subscriber, &subscriber->first);
+		end_subscription(view, subscriber->first);
 }
 
 bool channel_has_subscriber(
 	const struct channel_view *view, const struct subscriber *subscriber, struct slice name)
 {
 	const struct channel_part *part = subscriber->first ? look_up(view, name) : NULL;
-	const struct subscription *subscription = part ? subscriber->first : NULL;
 
-	while (subscription && subscription->part != part)
-		subscription = subscription->next_of_subscriber;
-	return subscription;
+	return part && find_subscription(subscriber, part);
 }
 
 /* ---- publishing ------------------------------------------------------------------------------ */

@@ -24,15 +24,18 @@ struct subscriber;
 
 struct subscription {
 	struct subscription *prev, *next; /* of a channel and worker, the newest first */
-	struct subscription *next_of_subscriber;
+	struct subscription *prev_of_subscriber, *next_of_subscriber;
+	struct subscription *next_of_bucket;
 	struct channel_part *part;
 	struct subscriber *subscriber;
 };
 
-/* Embedded in a socket. All zero: subscribed to nothing. */
+/* Embedded in a socket. All zero: subscribed to nothing. One with many subscriptions has a table of
+ * them, by their parts. */
 struct subscriber {
 	struct subscription *first; /* the newest */
-	uint32_t count;
+	struct subscription **buckets;
+	uint32_t count, mask;
 };
 
 /* A worker's hold on the channels. Its calls are the worker's thread's. */

@@ -273,6 +273,45 @@ static void threads(void **state)
 	pthread_join(publisher, NULL);
 }
 
+/* Enough for a table of its subscriptions, and back to none, against a list of what it has. */
+static void a_subscriber_of_many(void **state)
+{
+	enum { MANY = 500, MOVES = 20000 };
+	static const struct channel_bounds bounds = {MANY, MANY - 50};
+	struct subscriber many = {0}, other = {0};
+	bool has[MANY] = {false};
+	struct random random = random_begin("many");
+	unsigned count = 0;
+	char name[16];
+
+	(void)state;
+	for (unsigned step = 0; step < MOVES; step++) {
+		size_t i = random_below(&random, MANY);
+		bool grows = step / 2000 % 2 == 0,
+		     joins = random_below(&random, 8) > 0 ? grows : !grows;
+		snprintf(name, sizeof(name), "n%zu", i);
+		assert_int_equal(channel_has_subscriber(&views[0], &many, slice_of(name)), has[i]);
+		if (!joins) {
+			part(0, &many, name);
+			count -= has[i];
+			has[i] = false;
+			continue;
+		}
+		bool fits = has[i] || count < bounds.subscriptions;
+		assert_int_equal(channel_subscribe(&views[0], &many, slice_of(name), &bounds),
+			fits ? CHANNEL_SUBSCRIBED : CHANNEL_TOO_MANY_OF_SUBSCRIBER);
+		count += fits && !has[i];
+		has[i] |= fits;
+		channel_subscribe(&views[0], &other, slice_of(name), &bounds);
+		assert_int_equal(many.count, count);
+		if (step % 5000 == 0)
+			channel_unsubscribe_all(&views[0], &other);
+	}
+	channel_unsubscribe_all(&views[0], &many);
+	assert_null(many.buckets);
+	channel_unsubscribe_all(&views[0], &other);
+}
+
 int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, begin, end)
@@ -283,6 +322,7 @@ int main(void)
 		TEST(a_held_channel_outlives_its_subscriptions),
 		TEST(a_walk_goes_on_when_its_next_one_ends),
 		TEST(random_ones_are_as_in_a_table),
+		TEST(a_subscriber_of_many),
 		TEST(threads),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
