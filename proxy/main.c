@@ -6,6 +6,7 @@
 #include "cli/check.h"
 #include "cli/operate.h"
 #include "cli/run.h"
+#include "cli/semaphore.h"
 #include "conf/errors.h"
 #include "config.h"
 
@@ -24,7 +25,7 @@ static const char usage_end[] =
 
 static void print_usage(FILE *out)
 {
-	fprintf(out, "%s%s%s", usage, cli_operate_usage, usage_end);
+	fprintf(out, "%s%s%s%s", usage, cli_operate_usage, cli_semaphore_usage, usage_end);
 }
 
 /* What is said when it did not arrive, as on a full disk: an exit status of 0 would be a lie. */
@@ -43,6 +44,7 @@ static int fail_command(const char *command)
 	near_miss_offer(&near, "check");
 	near_miss_offer(&near, "run");
 	near_miss_offer(&near, "help");
+	near_miss_offer(&near, "semaphore");
 	cli_operate_offer(&near);
 	fprintf(stderr, "sluice: unknown command \"%s\"", command);
 	if (near.best)
@@ -79,6 +81,8 @@ static int run_command(int argc, char **argv)
 		argv[1] = check_title;
 		return cli_check_run(argc - 1, argv + 1);
 	}
+	if (strcmp(command, "semaphore") == 0)
+		return cli_semaphore(argc - 1, argv + 1);
 	if (cli_operate_knows(command))
 		return cli_operate(argc - 1, argv + 1);
 	return fail_command(command);

@@ -1,7 +1,7 @@
 #!/bin/sh
 # No room includes one above it, and rooms on one floor not each other, but http and net may know
 # the configuration: throttle | base < loop, conf < http, net < gate, queue, stats, spool < body, worker
-# < upstream < site < listen < exchange < http1, websocket, fleet < daemon < admin, cli. TAP.
+# < upstream < site < listen < exchange < http1, websocket, fleet, semaphore < daemon < admin, cli. TAP.
 cd "${top_srcdir:-.}" || exit 1
 count=0 failed=0 checked=
 
@@ -59,10 +59,10 @@ check proxy/net base loop conf net
 		check "proxy/$floor" $below_worker body worker $below "$floor"
 		below="$below $floor"
 	done
-	for protocol in http1 websocket fleet; do
+	for protocol in http1 websocket fleet semaphore; do
 		check "proxy/$protocol" $below_worker body worker $below "$protocol"
 	done
-	below="$below http1 websocket fleet daemon"
+	below="$below http1 websocket fleet semaphore daemon"
 	check proxy/daemon $below_worker body worker $below
 	for top in proxy/admin proxy/cli; do
 		[ ! -d "$top" ] || check "$top" $below_worker body worker $below admin cli
@@ -128,6 +128,8 @@ only ini.h proxy/conf
 only microhttpd.h proxy/admin
 only wslay/ proxy/websocket
 only hiredis/ proxy/fleet
+only amqp proxy/semaphore
+only rabbitmq-c/ proxy/semaphore
 
 # libthrottle stands alone: the C library and nothing that knows of events, clocks or logs.
 count=$((count + 1))

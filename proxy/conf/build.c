@@ -197,7 +197,7 @@ static void unknown_section(struct build *build, unsigned line, struct slice kin
 	else
 		conf_errors_add(build->errors, build->name, line,
 			"unknown section [%.*s]; expected sluice, admin, listener, upstream, "
-			"limit, plans, plan, fleet or route",
+			"limit, plans, plan, fleet, semaphore or route",
 			SLICE_ARGS(kind));
 }
 
@@ -398,6 +398,8 @@ static void collect_all(struct build *build)
 	conf->upstreams = collect(build, SECTION_UPSTREAM, &conf->upstream_count);
 	conf->limits = collect(build, SECTION_LIMIT, &conf->limit_count);
 	conf->plans = collect(build, SECTION_PLAN, &conf->plan_count);
+	conf->fleet.semaphores.items =
+		collect(build, SECTION_SEMAPHORE, &conf->fleet.semaphores.count);
 	conf->routes = collect(build, SECTION_ROUTE, &conf->route_count);
 	for (struct instance *instance = build->source->instances; instance;
 		instance = instance->next) {
@@ -417,6 +419,10 @@ static void collect_all(struct build *build)
 		case SECTION_PLAN:
 			((struct conf_plan *)instance->object)->name = instance->name;
 			((struct conf_plan *)instance->object)->line = instance->line;
+			break;
+		case SECTION_SEMAPHORE:
+			((struct conf_semaphore *)instance->object)->name = instance->name;
+			((struct conf_semaphore *)instance->object)->line = instance->line;
 			break;
 		case SECTION_ROUTE:
 			((struct conf_route *)instance->object)->name = instance->name;

@@ -111,6 +111,9 @@ bool check_is_without_messages(const struct instance *instance, const struct opt
 void check_fleet(struct build *build, const struct instance *instance);
 void check_limit_of_fleet(struct build *build, const struct instance *instance);
 
+/* Of a [semaphore]. check_semaphore.c */
+void check_semaphore(struct build *build, const struct instance *instance);
+
 /* Routes that another always goes before. check_routes.c */
 void check_routes_are_reached(struct build *build);
 

@@ -485,6 +485,8 @@ void check_snapshot(struct build *build)
 			check_admin(build, instance);
 		else if (instance->section->id == SECTION_FLEET)
 			check_fleet(build, instance);
+		else if (instance->section->id == SECTION_SEMAPHORE)
+			check_semaphore(build, instance);
 	}
 	check_plans(build);
 	check_limits_of_routes(build);

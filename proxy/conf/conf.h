@@ -485,8 +485,32 @@ struct conf_store {
 	uint32_t database;
 };
 
+/* RabbitMQ: amqp://user:password@host:port/vhost */
+struct conf_broker {
+	struct conf_address address; /* INET or NAME */
+	const char *user, *password; /* NULL: none */
+	const char *vhost;
+};
+
+/* Slots that a broker keeps for all nodes. */
+struct conf_semaphore {
+	const char *name;
+	unsigned line;
+	struct conf_broker broker;
+	const char *password;  /* from a file; NULL: the broker's */
+	uint32_t size;         /* slots that are made */
+	uint64_t heartbeat_ms; /* whole seconds, 10s */
+	uint64_t timeout_ms;   /* broker_timeout, 10s */
+};
+
+struct conf_semaphores {
+	struct conf_semaphore *items;
+	size_t count;
+};
+
 /* Where nodes share what they count. */
 struct conf_fleet {
+	struct conf_semaphores semaphores;
 	struct conf_store store;
 	const char *password;      /* from a file; NULL: the store's */
 	const char *sentinel;      /* name of the primary at the Sentinels; NULL: none */

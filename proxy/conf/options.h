@@ -78,6 +78,7 @@ enum section_id {
 	SECTION_PLANS,
 	SECTION_PLAN,
 	SECTION_FLEET,
+	SECTION_SEMAPHORE,
 	SECTION_ROUTE,
 	SECTIONS,
 };
@@ -111,11 +112,11 @@ void option_bound_text(const struct option *option, uint64_t bound, char *out, s
 extern const struct option options_sluice[], options_admin[], options_listener[];
 extern const struct option options_upstream[], options_server[];
 extern const struct option options_limit[], options_plans[], options_plan[];
-extern const struct option options_fleet[], options_route[];
+extern const struct option options_fleet[], options_semaphore[], options_route[];
 extern const size_t options_sluice_count, options_admin_count, options_listener_count;
 extern const size_t options_upstream_count, options_server_count;
 extern const size_t options_limit_count, options_plans_count, options_plan_count;
-extern const size_t options_fleet_count, options_route_count;
+extern const size_t options_fleet_count, options_semaphore_count, options_route_count;
 
 /* The types, by the file they are in. value.c: */
 extern const struct option_type type_count32, type_count64, type_size32, type_size64;
@@ -132,6 +133,8 @@ extern const struct option_type type_path, type_secret_file, type_log_target, ty
 	type_user;
 /* value_fleet.c: */
 extern const struct option_type type_store, type_secret_line;
+/* value_semaphore.c: */
+extern const struct option_type type_broker;
 /* include.c: */
 extern const struct option_type type_include;
 /* value_key.c: */

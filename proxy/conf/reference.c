@@ -203,9 +203,11 @@ void reference_dump(const struct conf *conf, FILE *out)
 static const char *mask(const struct option *option, const char *text, char *room, size_t size)
 {
 	const char *host = option->flags & OPTION_URL ? strrchr(text, '@') : NULL;
+	const char *colon = host ? strchr(text, ':') : NULL;
 
 	if (host) {
-		snprintf(room, size, "redis://***%s", host);
+		snprintf(room, size, "%.*s%s***%s", (int)(colon ? colon - text : 0), text,
+			colon ? "://" : "", host);
 		return room;
 	}
 	const char *end = option->flags & OPTION_SECRET  ? strchr(text, ':')

@@ -206,6 +206,15 @@ SAME(same_store)
 	       equal_text(one->password, other->password) && one->database == other->database;
 }
 
+SAME(same_broker)
+{
+	const struct conf_broker *one = at(option, a), *other = at(option, b);
+
+	return equal_text(one->address.text, other->address.text) &&
+	       equal_text(one->user, other->user) && equal_text(one->password, other->password) &&
+	       equal_text(one->vhost, other->vhost);
+}
+
 SAME(same_servers)
 {
 	const struct conf_upstream *one = a, *other = b;

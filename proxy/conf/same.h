@@ -45,6 +45,9 @@ SAME(same_message_exceed);
 /* of [fleet]: */
 SAME(same_store);
 
+/* of [semaphore]: */
+SAME(same_broker);
+
 /* Have two sections of this kind the same values of all options? */
 bool section_same(const struct option_section *section, const void *a, const void *b);
 

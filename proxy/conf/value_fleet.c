@@ -3,99 +3,28 @@
  * may be a password.
  */
 #include "conf/same.h"
-#include "conf/value.h"
+#include "conf/value_url.h"
 
 #include <string.h>
 
-enum { PORT_DEFAULT = 6379, DATABASE_MOST = 65535, CREDENTIAL_BYTES = 512 };
-
-static int hex_of(char c)
-{
-	if (c >= '0' && c <= '9')
-		return c - '0';
-	c = (char)(c | 0x20);
-	return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
-}
-
-/* A part of a URL, percent-decoded (RFC 3986 section 2.1); NULL when it is none. */
-static const char *decode(struct value *value, struct slice text)
-{
-	char *out = value_text(value, text);
-	size_t len = 0;
-
-	if (text.len > CREDENTIAL_BYTES)
-		return NULL;
-	for (size_t i = 0; i < text.len; i++) {
-		char c = text.at[i];
-		if (c == '%') {
-			int high = i + 2 < text.len ? hex_of(text.at[i + 1]) : -1;
-			int low = i + 2 < text.len ? hex_of(text.at[i + 2]) : -1;
-			if (high < 0 || low < 0 || high + low == 0)
-				return NULL;
-			c = (char)(high * 16 + low);
-			i += 2;
-		}
-		out[len++] = c;
-	}
-	out[len] = '\0';
-	return out;
-}
-
-/* user:password, or :password */
-static bool read_credentials(struct value *value, struct slice text, struct conf_store *store)
-{
-	const char *colon = memchr(text.at, ':', text.len);
-	struct slice user = {text.at, colon ? (size_t)(colon - text.at) : text.len};
-
-	if (!colon)
-		return value_fail(value, "there is a user without a password");
-	store->user = user.len > 0 ? decode(value, user) : NULL;
-	store->password = decode(value, (struct slice){colon + 1, text.len - user.len - 1});
-	if (!store->password || (user.len > 0 && !store->user))
-		return value_fail(value, "the user or the password is not percent-encoded");
-	return true;
-}
-
-static bool read_host(struct value *value, struct slice host, struct conf_address *address)
-{
-	const char *colon = memrchr(host.at, ':', host.len);
-	bool has_port = colon && host.at[host.len - 1] != ']';
-	struct slice text = host;
-
-	if (!has_port)
-		text = slice_of(arena_format(
-			value->build->arena, "%.*s:%d", SLICE_ARGS(host), PORT_DEFAULT));
-	if (host.len == 0)
-		return value_fail(value, "there is no host");
-	if (!value_read_address(value, text, false, address))
-		return false;
-	if (address->kind != CONF_ADDRESS_INET && address->kind != CONF_ADDRESS_NAME)
-		return value_fail(value, "the host is neither a name nor an address");
-	return true;
-}
+enum { PORT_DEFAULT = 6379, DATABASE_MOST = 65535 };
 
 /* redis://[user:password@]host[:port][/database]: its host into `address`, the rest into `store` */
-static bool read_url(struct value *value, struct slice rest, struct conf_store *store,
+static bool read_url(struct value *value, struct slice text, struct conf_store *store,
 	struct conf_address *address)
 {
-	static const struct slice scheme = SLICE("redis://");
+	struct value_url url;
 	uint64_t database = 0;
 
-	if (rest.len < scheme.len || memcmp(rest.at, scheme.at, scheme.len) != 0)
-		return value_fail(value, "it does not begin with redis://");
-	rest = (struct slice){rest.at + scheme.len, rest.len - scheme.len};
-	const char *at = memrchr(rest.at, '@', rest.len);
-	if (at && !read_credentials(value, (struct slice){rest.at, (size_t)(at - rest.at)}, store))
+	if (!value_read_url(value, text, SLICE("redis://"), PORT_DEFAULT, &url))
 		return false;
-	if (at)
-		rest = (struct slice){at + 1, rest.len - (size_t)(at + 1 - rest.at)};
-	const char *slash = memchr(rest.at, '/', rest.len);
-	struct slice host = {rest.at, slash ? (size_t)(slash - rest.at) : rest.len};
-	struct slice number = {rest.at + host.len + 1, slash ? rest.len - host.len - 1 : 0};
-	if (number.len > 0 && (!scan_digits(number, &database) || database > DATABASE_MOST))
+	if (url.path.len > 0 && (!scan_digits(url.path, &database) || database > DATABASE_MOST))
 		return value_fail(value, "the database is no number up to %d", DATABASE_MOST);
+	store->user = url.user;
+	store->password = url.password;
 	store->database = (uint32_t)database;
-	return read_host(value, host, address);
+	*address = url.address;
+	return true;
 }
 
 /* The first of several says how to be let in; the others have their hosts only. */

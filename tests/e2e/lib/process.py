@@ -219,9 +219,9 @@ class Port:
         self.socket.close()
 
 
-def until(claim, what, pause=0.002):
+def until(claim, what, pause=0.002, seconds=DEADLINE_SECONDS):
     """Waits for what only the kernel knows (a listener, a file, /proc): looks again and again."""
-    end = time.monotonic() + DEADLINE_SECONDS
+    end = time.monotonic() + seconds
     while True:
         result = claim()
         if result:

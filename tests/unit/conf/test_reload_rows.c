@@ -20,6 +20,7 @@ struct sample {
 #define U SECTION_UPSTREAM
 #define R SECTION_ROUTE
 #define F SECTION_FLEET
+#define M SECTION_SEMAPHORE
 
 #define MESSAGES "websocket = messages"
 #define GATEWAY  "websocket = gateway"
@@ -150,6 +151,11 @@ static const struct sample samples[] = {
 	{F, "store_down", "refuse", "admit", NULL, NULL},
 	{F, "nodes", "3", "5", NULL, NULL},
 	{F, "lost_share", "1m", "2m", "60s", NULL},
+	{M, "broker", "amqp://127.0.0.1", "amqp://127.0.0.1/a", "amqp://127.0.0.1:5672/%2F", NULL},
+	{M, "password", "file:/a", "file:/b", NULL, NULL},
+	{M, "size", "1", "1k", NULL, NULL},
+	{M, "heartbeat", "1s", "2s", "1000ms", NULL},
+	{M, "broker_timeout", "1s", "2s", "1000ms", NULL},
 	{R, "host", NULL, "a.test", NULL, NULL},
 	{R, "path", "/a", "=/a", NULL, NULL},
 	{R, "method", NULL, "GET", NULL, NULL},
@@ -230,6 +236,7 @@ static const struct part {
 	{SECTION_PLANS, "plans", "key", "key = ip\n"},
 	{SECTION_PLAN, "plan x", "callers", "callers = file:/x\n"},
 	{SECTION_FLEET, "fleet", "store", "store = redis://127.0.0.1:5\n"},
+	{SECTION_SEMAPHORE, "semaphore x", "broker", "broker = amqp://127.0.0.1:5\n"},
 	{SECTION_ROUTE, "route x", "upstream", "upstream = x\n"},
 	{SECTIONS, "route z", "", "upstream = y\npath = =/z\nlimits = y, plan\n"},
 };
@@ -254,6 +261,20 @@ static void put_part(
 		fprintf(out, "%s\n", sample->needs);
 }
 
+static bool is_section_built(enum section_id id)
+{
+#ifndef HAVE_REDIS
+	if (id == F)
+		return false;
+#endif
+#ifndef HAVE_RABBITMQ
+	if (id == M)
+		return false;
+#endif
+	(void)id;
+	return true;
+}
+
 static const struct conf *with(const struct sample *sample, const char *value)
 {
 	char *text = NULL;
@@ -261,9 +282,7 @@ static const struct conf *with(const struct sample *sample, const char *value)
 	FILE *out = open_memstream(&text, &len);
 
 	for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]); i++)
-#ifndef HAVE_REDIS
-		if (parts[i].id != F)
-#endif
+		if (is_section_built(parts[i].id))
 			put_part(out, &parts[i], sample, value);
 	fclose(out);
 	const struct conf *conf = parse_good(text);
@@ -357,11 +376,14 @@ static void check_sample(const struct sample *sample)
 	conf_release(again);
 }
 
-/* Without libwslay there are only tunnels, without hiredis only one node. */
+/* Without libwslay there are only tunnels, without hiredis only one node, without librabbitmq no
+ * semaphores. */
 static bool is_built(const struct sample *sample)
 {
+	if (!is_section_built(sample->section))
+		return false;
 #ifndef HAVE_REDIS
-	if (sample->section == F || strcmp(sample->key, "scope") == 0)
+	if (strcmp(sample->key, "scope") == 0)
 		return false;
 #endif
 #ifdef HAVE_WEBSOCKET

@@ -1,0 +1,32 @@
+/* `sluice semaphore` in a build without librabbitmq: no command is found. See semaphore_verbs.h. */
+#include <stdio.h>
+
+#include "cli/semaphore.h"
+#include "cli/semaphore_verbs.h"
+
+const struct semaphore_verb *semaphore_verb_find(const char *word)
+{
+	(void)word;
+	fputs("sluice semaphore: needs RabbitMQ; this sluice was built without it (configure "
+	      "--without-rabbitmq)\n",
+		stderr);
+	return NULL;
+}
+
+bool semaphore_verb_takes_count(const struct semaphore_verb *verb)
+{
+	(void)verb;
+	return false;
+}
+
+bool semaphore_verb_takes_ensure(const struct semaphore_verb *verb)
+{
+	(void)verb;
+	return false;
+}
+
+int semaphore_verb_run(const struct semaphore_call *call)
+{
+	(void)call;
+	return SEMAPHORE_EXIT_REFUSED;
+}

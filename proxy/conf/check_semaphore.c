@@ -1,0 +1,57 @@
+/* What can only be checked of a [semaphore] when all of it is read. */
+#include "config.h"
+
+#include <string.h>
+
+#include "conf/build.h"
+
+#ifdef HAVE_RABBITMQ
+/* Is it as the queue of another semaphore's slot, NAME-3-A? */
+static bool is_slot(const char *name)
+{
+	size_t len = strlen(name), digits = 0;
+
+	if (len < 4 || name[len - 2] != '-' || (name[len - 1] != 'A' && name[len - 1] != 'B'))
+		return false;
+	len -= 2;
+	while (len > 0 && name[len - 1] >= '0' && name[len - 1] <= '9') {
+		len--;
+		digits++;
+	}
+	return digits > 0 && len > 1 && name[len - 1] == '-';
+}
+
+/* Its name is that of a queue. */
+static void check_name(struct build *build, const struct instance *instance)
+{
+	if (is_slot(instance->name))
+		build_fail(build, instance, instance->line,
+			"the name ends as the queues of another semaphore's slots do; expected one "
+			"without -NUMBER-%c at its end",
+			instance->name[strlen(instance->name) - 1]);
+	if (strncmp(instance->name, "amq.", 4) == 0)
+		build_fail(build, instance, instance->line,
+			"the broker keeps names that begin with amq. for itself; expected another");
+}
+#endif
+
+void check_semaphore(struct build *build, const struct instance *instance)
+{
+#ifndef HAVE_RABBITMQ
+	build_fail(build, instance, instance->line,
+		"needs RabbitMQ; this sluice was built without it (configure --without-rabbitmq)");
+#else
+	const struct conf_semaphore *semaphore = instance->object;
+	const struct setting *password = instance_setting(instance, "password");
+	const struct setting *heartbeat = instance_setting(instance, "heartbeat");
+
+	check_name(build, instance);
+	if (password && semaphore->broker.password)
+		build_fail(build, instance, password->line,
+			"password: the broker's URL has one too; expected one of them");
+	if (heartbeat && !heartbeat->wrong && semaphore->heartbeat_ms % 1000 != 0)
+		build_fail(build, instance, heartbeat->line,
+			"heartbeat: \"%s\" is not in whole seconds; expected such as 10s",
+			heartbeat->text);
+#endif
+}

@@ -1,0 +1,387 @@
+/* See rabbit.h. */
+#include "semaphore/rabbit.h"
+
+#include "config.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <time.h>
+#ifdef HAVE_RABBITMQ_C_AMQP_H
+#include <rabbitmq-c/amqp.h>
+#include <rabbitmq-c/tcp_socket.h>
+#else
+#include <amqp.h>
+#include <amqp_tcp_socket.h>
+#endif
+
+#include "base/container.h"
+
+enum { COMMANDS = 1, PROBES = 2 };
+
+/* Bounds that librabbitmq is to agree on: the largest frame, and any number of channels. */
+enum { FRAME_BYTES = 131072, CHANNELS_ANY = 0 };
+
+struct rabbit {
+	struct broker broker;
+	amqp_connection_state_t amqp;
+	struct timeval timeout;
+	uint64_t published; /* messages on PROBES: their numbers are those of the confirms */
+	bool is_lost;
+};
+
+/* A batch of probes whose confirms are awaited. */
+struct batch {
+	const char *const *queues;
+	size_t count, confirmed;
+	uint64_t first; /* number of the first message */
+	bool *present;
+	bool *is_confirmed;
+};
+
+/* ---- what went wrong ------------------------------------------------------------------------- */
+
+static enum broker_result lose(struct rabbit *rabbit, const char *why)
+{
+	if (!rabbit->is_lost)
+		snprintf(rabbit->broker.why, sizeof(rabbit->broker.why), "%s", why);
+	rabbit->is_lost = true;
+	return BROKER_LOST;
+}
+
+static enum broker_result lose_by_status(struct rabbit *rabbit, int status)
+{
+	if (status == AMQP_STATUS_TIMEOUT)
+		return lose(rabbit, "the broker does not answer");
+	return lose(rabbit, amqp_error_string2(status));
+}
+
+static void keep_text(struct rabbit *rabbit, amqp_bytes_t text)
+{
+	snprintf(rabbit->broker.why, sizeof(rabbit->broker.why), "%.*s", (int)text.len,
+		(const char *)text.bytes);
+}
+
+static enum broker_result result_of(uint16_t code)
+{
+	switch (code) {
+	case AMQP_NOT_FOUND:
+		return BROKER_MISSING;
+	case AMQP_RESOURCE_LOCKED:
+		return BROKER_LOCKED;
+	default:
+		return BROKER_REFUSED;
+	}
+}
+
+/* The broker has closed a channel, or the connection: `method` says why. A channel is opened again.
+ */
+static enum broker_result take_close(
+	struct rabbit *rabbit, amqp_channel_t channel, const amqp_method_t *method)
+{
+	amqp_channel_close_ok_t closed = {0};
+	enum broker_result result;
+	int status;
+
+	if (method->id == AMQP_CONNECTION_CLOSE_METHOD) {
+		const amqp_connection_close_t *end = method->decoded;
+		keep_text(rabbit, end->reply_text);
+		rabbit->is_lost = true;
+		return BROKER_LOST;
+	}
+	if (method->id != AMQP_CHANNEL_CLOSE_METHOD)
+		return lose(rabbit, "the broker sent what was not asked for");
+	const amqp_channel_close_t *end = method->decoded;
+	result = result_of(end->reply_code);
+	keep_text(rabbit, end->reply_text);
+	status = amqp_send_method(rabbit->amqp, channel, AMQP_CHANNEL_CLOSE_OK_METHOD, &closed);
+	if (status != AMQP_STATUS_OK)
+		return lose_by_status(rabbit, status);
+	amqp_maybe_release_buffers(rabbit->amqp);
+	if (channel != COMMANDS) {
+		rabbit->is_lost = true;
+		return BROKER_LOST;
+	}
+	amqp_channel_open(rabbit->amqp, channel);
+	if (amqp_get_rpc_reply(rabbit->amqp).reply_type != AMQP_RESPONSE_NORMAL)
+		return lose(rabbit, "the broker opens no channel again");
+	return result;
+}
+
+/* The answer to the last call on `channel`. */
+static enum broker_result take_reply(
+	struct rabbit *rabbit, amqp_channel_t channel, amqp_rpc_reply_t reply)
+{
+	switch (reply.reply_type) {
+	case AMQP_RESPONSE_NORMAL:
+		amqp_maybe_release_buffers(rabbit->amqp);
+		return BROKER_DONE;
+	case AMQP_RESPONSE_LIBRARY_EXCEPTION:
+		return lose_by_status(rabbit, reply.library_error);
+	case AMQP_RESPONSE_SERVER_EXCEPTION:
+		return take_close(rabbit, channel, &reply.reply);
+	case AMQP_RESPONSE_NONE:
+		break;
+	}
+	return lose(rabbit, "the broker's answer is none");
+}
+
+/* ---- one queue ------------------------------------------------------------------------------- */
+
+static struct rabbit *rabbit_of(struct broker *broker)
+{
+	return CONTAINER_OF(broker, struct rabbit, broker);
+}
+
+static enum broker_result declare_as(
+	struct rabbit *rabbit, const char *queue, bool is_passive, enum broker_queue kind)
+{
+	if (rabbit->is_lost)
+		return BROKER_LOST;
+	amqp_queue_declare(rabbit->amqp, COMMANDS, amqp_cstring_bytes(queue), is_passive,
+		kind == BROKER_DURABLE, kind == BROKER_EXCLUSIVE, false, amqp_empty_table);
+	return take_reply(rabbit, COMMANDS, amqp_get_rpc_reply(rabbit->amqp));
+}
+
+static enum broker_result rabbit_declare(
+	struct broker *broker, const char *queue, enum broker_queue kind)
+{
+	return declare_as(rabbit_of(broker), queue, false, kind);
+}
+
+static enum broker_result rabbit_look(struct broker *broker, const char *queue)
+{
+	return declare_as(rabbit_of(broker), queue, true, BROKER_DURABLE);
+}
+
+static enum broker_result rabbit_remove(struct broker *broker, const char *queue)
+{
+	struct rabbit *rabbit = rabbit_of(broker);
+
+	if (rabbit->is_lost)
+		return BROKER_LOST;
+	amqp_queue_delete(rabbit->amqp, COMMANDS, amqp_cstring_bytes(queue), true, false);
+	return take_reply(rabbit, COMMANDS, amqp_get_rpc_reply(rabbit->amqp));
+}
+
+/* ---- many queues ----------------------------------------------------------------------------- */
+
+static int publish(struct rabbit *rabbit, const char *queue)
+{
+	const amqp_basic_properties_t properties = {
+		._flags = AMQP_BASIC_DELIVERY_MODE_FLAG | AMQP_BASIC_EXPIRATION_FLAG,
+		.delivery_mode = AMQP_DELIVERY_NONPERSISTENT,
+		.expiration = amqp_cstring_bytes("0"),
+	};
+
+	return amqp_basic_publish(rabbit->amqp, PROBES, amqp_empty_bytes, amqp_cstring_bytes(queue),
+		true, false, &properties, amqp_empty_bytes);
+}
+
+/* A message came back: there is no such queue. */
+static void take_return(struct batch *batch, const amqp_basic_return_t *returned)
+{
+	for (size_t i = 0; i < batch->count; i++) {
+		if (strlen(batch->queues[i]) == returned->routing_key.len &&
+			memcmp(batch->queues[i], returned->routing_key.bytes,
+				returned->routing_key.len) == 0)
+			batch->present[i] = false;
+	}
+}
+
+static void take_confirm(struct batch *batch, const amqp_basic_ack_t *ack)
+{
+	uint64_t from = ack->multiple ? batch->first : ack->delivery_tag;
+
+	for (uint64_t number = from; number <= ack->delivery_tag; number++) {
+		if (number < batch->first || number >= batch->first + batch->count ||
+			batch->is_confirmed[number - batch->first])
+			continue;
+		batch->is_confirmed[number - batch->first] = true;
+		batch->confirmed++;
+	}
+}
+
+/* What the broker sends until each message is confirmed. A message is returned before that. */
+static enum broker_result read_confirms(struct rabbit *rabbit, struct batch *batch)
+{
+	while (batch->confirmed < batch->count) {
+		struct timeval timeout = rabbit->timeout;
+		amqp_frame_t frame;
+		int status = amqp_simple_wait_frame_noblock(rabbit->amqp, &frame, &timeout);
+
+		if (status != AMQP_STATUS_OK)
+			return lose_by_status(rabbit, status);
+		if (frame.frame_type != AMQP_FRAME_METHOD)
+			continue; /* the rest of what was returned */
+		switch (frame.payload.method.id) {
+		case AMQP_BASIC_RETURN_METHOD:
+			take_return(batch, frame.payload.method.decoded);
+			break;
+		case AMQP_BASIC_ACK_METHOD:
+			take_confirm(batch, frame.payload.method.decoded);
+			break;
+		case AMQP_BASIC_NACK_METHOD:
+			return lose(rabbit, "the broker failed to look for a queue");
+		default:
+			return take_close(rabbit, frame.channel, &frame.payload.method);
+		}
+	}
+	amqp_maybe_release_buffers(rabbit->amqp);
+	return BROKER_DONE;
+}
+
+static enum broker_result rabbit_probe(
+	struct broker *broker, const char *const *queues, size_t count, bool *present)
+{
+	struct rabbit *rabbit = rabbit_of(broker);
+	bool found[BROKER_BATCH_MOST], is_confirmed[BROKER_BATCH_MOST];
+	struct batch batch = {.queues = queues,
+		.count = count,
+		.first = rabbit->published + 1,
+		.present = found,
+		.is_confirmed = is_confirmed};
+
+	if (rabbit->is_lost)
+		return BROKER_LOST;
+	for (size_t i = 0; i < count; i++) {
+		found[i] = true;
+		is_confirmed[i] = false;
+		int status = publish(rabbit, queues[i]);
+		if (status != AMQP_STATUS_OK)
+			return lose_by_status(rabbit, status);
+		rabbit->published++;
+	}
+	enum broker_result result = read_confirms(rabbit, &batch);
+	if (result == BROKER_DONE)
+		memcpy(present, found, count * sizeof(*present));
+	return result;
+}
+
+/* ---- time ------------------------------------------------------------------------------------ */
+
+static uint64_t rabbit_now_ms(struct broker *broker)
+{
+	struct timespec now;
+
+	(void)broker;
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
+}
+
+static void rabbit_pause(struct broker *broker, unsigned ms)
+{
+	struct timespec pause;
+	unsigned random = 0;
+
+	(void)broker;
+	if (getrandom(&random, sizeof(random), GRND_NONBLOCK) != sizeof(random))
+		random = 0;
+	ms += random % (ms + 1);
+	pause = (struct timespec){.tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000L};
+	nanosleep(&pause, NULL);
+}
+
+/* ---- the connection -------------------------------------------------------------------------- */
+
+static struct timeval timeval_of(uint64_t ms)
+{
+	return (struct timeval){
+		.tv_sec = (time_t)(ms / 1000), .tv_usec = (suseconds_t)(ms % 1000 * 1000)};
+}
+
+static const char *password_of(const struct conf_semaphore *semaphore)
+{
+	if (semaphore->password)
+		return semaphore->password;
+	return semaphore->broker.password ? semaphore->broker.password : "guest";
+}
+
+static enum broker_result log_in(
+	struct rabbit *rabbit, const struct conf_semaphore *semaphore, const char *purpose)
+{
+	const struct conf_broker *broker = &semaphore->broker;
+	amqp_table_entry_t entry = {.key = amqp_cstring_bytes("connection_name")};
+	amqp_table_t properties = {.num_entries = 1, .entries = &entry};
+
+	entry.value.kind = AMQP_FIELD_KIND_UTF8;
+	entry.value.value.bytes = amqp_cstring_bytes(purpose);
+	return take_reply(rabbit, 0,
+		amqp_login_with_properties(rabbit->amqp, broker->vhost, CHANNELS_ANY, FRAME_BYTES,
+			(int)(semaphore->heartbeat_ms / 1000), &properties, AMQP_SASL_METHOD_PLAIN,
+			broker->user ? broker->user : "guest", password_of(semaphore)));
+}
+
+static enum broker_result open_channels(struct rabbit *rabbit)
+{
+	enum broker_result result;
+
+	amqp_channel_open(rabbit->amqp, COMMANDS);
+	result = take_reply(rabbit, 0, amqp_get_rpc_reply(rabbit->amqp));
+	if (result != BROKER_DONE)
+		return result;
+	amqp_channel_open(rabbit->amqp, PROBES);
+	result = take_reply(rabbit, 0, amqp_get_rpc_reply(rabbit->amqp));
+	if (result != BROKER_DONE)
+		return result;
+	amqp_confirm_select(rabbit->amqp, PROBES);
+	return take_reply(rabbit, 0, amqp_get_rpc_reply(rabbit->amqp));
+}
+
+static enum broker_result connect_to(
+	struct rabbit *rabbit, const struct conf_semaphore *semaphore, const char *purpose)
+{
+	const struct conf_address *address = &semaphore->broker.address;
+	amqp_socket_t *socket = amqp_tcp_socket_new(rabbit->amqp);
+	enum broker_result result;
+	int status;
+
+	if (!socket)
+		return lose(rabbit, "no memory");
+	rabbit->timeout = timeval_of(semaphore->timeout_ms);
+	amqp_set_handshake_timeout(rabbit->amqp, &rabbit->timeout);
+	amqp_set_rpc_timeout(rabbit->amqp, &rabbit->timeout);
+	status = amqp_socket_open_noblock(socket, address->host, address->port, &rabbit->timeout);
+	if (status == AMQP_STATUS_SOCKET_ERROR)
+		return lose(rabbit, "no connection can be made");
+	if (status != AMQP_STATUS_OK)
+		return lose_by_status(rabbit, status);
+	result = log_in(rabbit, semaphore, purpose);
+	return result == BROKER_DONE ? open_channels(rabbit) : result;
+}
+
+struct rabbit *rabbit_open(
+	const struct conf_semaphore *semaphore, const char *purpose, char *why, size_t why_bytes)
+{
+	static const struct broker_calls calls = {rabbit_declare, rabbit_look, rabbit_remove,
+		rabbit_probe, rabbit_now_ms, rabbit_pause};
+	struct rabbit *rabbit = calloc(1, sizeof(*rabbit));
+
+	if (rabbit)
+		rabbit->amqp = amqp_new_connection();
+	if (!rabbit || !rabbit->amqp) {
+		snprintf(why, why_bytes, "no memory");
+		free(rabbit);
+		return NULL;
+	}
+	rabbit->broker.calls = &calls;
+	if (connect_to(rabbit, semaphore, purpose) == BROKER_DONE)
+		return rabbit;
+	snprintf(why, why_bytes, "%s", rabbit->broker.why);
+	rabbit_close(rabbit);
+	return NULL;
+}
+
+struct broker *rabbit_broker(struct rabbit *rabbit)
+{
+	return &rabbit->broker;
+}
+
+void rabbit_close(struct rabbit *rabbit)
+{
+	if (!rabbit->is_lost)
+		amqp_connection_close(rabbit->amqp, AMQP_REPLY_SUCCESS);
+	amqp_destroy_connection(rabbit->amqp);
+	free(rabbit);
+}

@@ -1,0 +1,35 @@
+/*
+ * A broker that is a RabbitMQ, over one connection that waits for each answer (librabbitmq): what
+ * the commands use, which do nothing else meanwhile.
+ *
+ *   channel 1   declare, look, remove: a refusal costs the channel, which is opened again
+ *   channel 2   probe: mandatory messages to the queues by their names, with confirms. The broker
+ *               returns those for which there is no queue, and confirms all; none costs a channel,
+ *               and a batch costs one round trip. The messages are empty and expire on arrival.
+ *
+ * A look by passive declare instead costs a channel and three round trips for each queue that is
+ * missing or another's: for the slots of a semaphore that is for all but one of them.
+ */
+#ifndef SEMAPHORE_RABBIT_H
+#define SEMAPHORE_RABBIT_H
+
+#include "conf/conf.h"
+#include "semaphore/broker.h"
+
+struct rabbit;
+
+/*
+ * Connects and logs in, as the section says. `purpose` is shown by the broker as the connection's
+ * name. NULL when that fails, with the reason in `why`: the broker's words where it has spoken (a
+ * wrong password, a virtual host that is not there). The section is only read during the call.
+ */
+struct rabbit *rabbit_open(
+	const struct conf_semaphore *semaphore, const char *purpose, char *why, size_t why_bytes);
+
+/* Its calls; borrowed from `rabbit`. */
+struct broker *rabbit_broker(struct rabbit *rabbit);
+
+/* Closes the connection, and waits until the broker has deleted what was exclusive to it. Frees. */
+void rabbit_close(struct rabbit *rabbit);
+
+#endif
