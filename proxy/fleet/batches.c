@@ -66,15 +66,21 @@ static void finish(struct fleet_batch *batch, const char *bytes, size_t len)
 	fleet->spare_batches[batch->function] = batch;
 }
 
+uint64_t fleet_silence_ms(const struct fleet_worker *fleet)
+{
+	uint64_t timeout_ms = conf_of(fleet)->store_timeout_ms;
+
+	return timeout_ms * 2 > SILENCE_MS ? timeout_ms * 2 : SILENCE_MS;
+}
+
 /* While something is in flight, the first of it has its time. */
 static void watch_silence(struct fleet_worker *fleet)
 {
-	uint64_t now_ms = worker_now_ms(fleet->worker), longest_ms = SILENCE_MS;
+	uint64_t now_ms = worker_now_ms(fleet->worker);
 
-	if (conf_of(fleet)->store_timeout_ms * 2 > longest_ms)
-		longest_ms = conf_of(fleet)->store_timeout_ms * 2;
 	if (fleet->in_flight)
-		deadline_set(&fleet->silence, fleet->in_flight->sent_ms + longest_ms, now_ms);
+		deadline_set(&fleet->silence, fleet->in_flight->sent_ms + fleet_silence_ms(fleet),
+			now_ms);
 	else
 		deadline_clear(&fleet->silence);
 }

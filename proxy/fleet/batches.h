@@ -46,6 +46,9 @@ struct fleet_batch *fleet_filling(
 /* The one that is filled for this function, which there is, leaves now. */
 void batches_send(struct fleet_worker *fleet, enum fleet_function function);
 
+/* How long the store may leave a call unanswered before it is left and looked for again. */
+uint64_t fleet_silence_ms(const struct fleet_worker *fleet);
+
 /* The store's clock, as far as its last answer tells: microseconds since 1970. */
 uint64_t fleet_store_us(const struct fleet_worker *fleet);
 

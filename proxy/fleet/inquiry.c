@@ -49,6 +49,7 @@ static void finish_call(struct inquiry *inquiry, bool is_answered)
 	inquiry->is_answered = inquiry->is_answered && is_answered;
 	if (--inquiry->under_way > 0)
 		return;
+	deadline_end(&inquiry->silence);
 	inquiry->message.run = on_done;
 	message_post(inquiry->asker, &inquiry->message);
 }
@@ -258,11 +259,22 @@ static bool begin_call(struct inquiry_call *call, struct fleet_worker *fleet)
 	return send_call(call, on_answer);
 }
 
+/* Its calls fail. */
+static void on_silence(struct deadline *deadline)
+{
+	struct inquiry *inquiry = CONTAINER_OF(deadline, struct inquiry, silence);
+
+	store_link_drop(&inquiry->worker->fleet.own->store, "no answer in time");
+}
+
 static void on_worker(struct message *message)
 {
 	struct inquiry *inquiry = CONTAINER_OF(message, struct inquiry, message);
 	struct fleet_worker *fleet = inquiry->worker->fleet.own;
+	uint64_t now_ms = worker_now_ms(fleet->worker);
 
+	deadline_init(&inquiry->silence, fleet->worker->loop.base, on_silence);
+	deadline_set(&inquiry->silence, now_ms + fleet_silence_ms(fleet), now_ms);
 	inquiry->is_answered = true;
 	inquiry->under_way = 1; /* this function */
 	for (int i = 0; i < INQUIRY_CALLS; i++) {

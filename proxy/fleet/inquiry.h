@@ -18,6 +18,7 @@
 #include "fleet/batch.h"
 #include "fleet/store_server.h"
 #include "fleet/way.h"
+#include "loop/deadline.h"
 #include "loop/message.h"
 #include "throttle/throttle.h"
 
@@ -62,6 +63,7 @@ struct inquiry {
 	struct worker *worker;
 	struct loop *asker;
 	unsigned under_way;
+	struct deadline silence; /* of the store; the worker's */
 	struct inquiry_call calls[INQUIRY_CALLS];
 };
 

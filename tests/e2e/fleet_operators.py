@@ -158,6 +158,11 @@ def commands(t):
     status, text = operate(node, "reset", "127.0.0.1")
     equal((status, "it" in text, "own" in text), (0, True, True), text)
     equal(told(t.client(node).ask("/")).left["it"]["r"], 3, "after the reset")
+    redis.stop()
+    status, text = operate(node, "callers", "127.0.0.1")
+    true("does not answer" in text, f"a store that stands still: {text}")
+    redis.go_on()
+    until(lambda: operate(node, "callers", "127.0.0.1")[0] == 0, "it goes on")
     redis.kill()
     for words in (("explain", "http://api.test/"), ("callers", "127.0.0.1"), ("reset", "127.0.0.1")):
         until(lambda words=words: "does not answer" in operate(node, *words)[1], f"{words} without a store")
