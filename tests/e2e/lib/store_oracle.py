@@ -418,10 +418,11 @@ class Pair:
             elif kind == GIVE:
                 oracle.give(rule, *more, now, holder)
             elif kind == FORGET:
-                if not isinstance(rule, Holders):
-                    self.oracles[rule.key(caller)] = rule.oracle()
-                    self.oracles[rule.key(caller)].divide(rule)
                 self.bans.pop(rule.key(caller), None)
+                if isinstance(rule, Holders):
+                    continue  # as it was, also what a clock that is set back finds again
+                self.oracles[rule.key(caller)] = rule.oracle()
+                self.oracles[rule.key(caller)].divide(rule)
             else:
                 oracle.hold(now, holder, *more)
             oracle.forget(rule, now)
