@@ -254,7 +254,7 @@ static void put_sockets(struct page *page, const struct node *node)
 		"Memory of what waits to be sent to the clients of WebSockets.",
 		(double)atomic_load(&node->sends.bytes));
 	put_one(page, "sluice_socket_gathered_bytes", false,
-		"Memory of unfinished messages of the clients of WebSockets.",
+		"Memory of messages of the clients of WebSockets that are not passed on yet.",
 		(double)atomic_load(&node->unfinished.bytes));
 }
 

@@ -451,7 +451,7 @@ struct conf_totals {
 	uint64_t sessions;            /* sessions kept at most, 1M */
 	uint64_t queue;               /* waiting over all sessions, 100k */
 	uint64_t queue_bytes;         /* what these hold in memory, 512M; 0: no bound */
-	uint64_t socket_gather_bytes; /* what unfinished messages hold, 256M; 0: no bound */
+	uint64_t socket_gather_bytes; /* what messages hold until passed on, 256M; 0: no bound */
 	uint64_t socket_queue_bytes;  /* what the send queues of sockets hold, 256M; 0: no bound */
 	uint64_t channels;            /* of GRIP that sockets are subscribed to, 1M */
 };

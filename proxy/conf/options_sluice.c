@@ -70,8 +70,8 @@ const struct option options_sluice[] = {
 			"that waits on several counted once, 0 for no bound; further ones are refused."},
 	{"socket_gather_total_bytes", &type_size64, LIVE, AT(totals.socket_gather_bytes), .fallback = "256M",
 		BETWEEN(0, 1ULL << 40), .flags = OPTION_SIZE,
-		.help = "Bytes of memory that unfinished messages of the clients of all WebSockets may take, "
-			"0 for no bound; a socket that needs more is closed with 1013."},
+		.help = "Bytes of memory that messages of the clients of all WebSockets may take until they "
+			"are whole and passed on, 0 for no bound; a socket that needs more is closed with 1013."},
 	{"channels", &type_count64, LIVE, AT(totals.channels), .fallback = "1M", BETWEEN(1, 1000 * MILLION),
 		.help = "Channels that WebSockets are subscribed to at most; further ones are refused."},
 	{"lame_duck", &type_duration, LIVE, AT(lame_duck_ms), .fallback = "0",

@@ -177,7 +177,11 @@ static void read_frames(struct websocket *socket)
 
 void socket_read_client(struct websocket *socket)
 {
+	const struct gateway *gateway = socket->gateway;
+
 	read_frames(socket);
-	if (!socket_has_ended(socket) && (socket->message_began_ms > 0 || socket->gathered > 0))
+	if (socket_has_ended(socket))
+		return;
+	if (socket->message.at || socket->gathered > 0 || (gateway && gateway->waiting_bytes > 0))
 		unfinished_rest(socket);
 }

@@ -18,7 +18,7 @@
  *   socket.c            its life: begin, run, end         part.c     what the worker's commands do
  *   read_client.c       messages and control frames in    read_server.c
  *   message.c           a message's exchange              times.c    its deadlines
- *   unfinished.c        a message until its end has come
+ *   unfinished.c        the memory of messages that are not passed on yet
  *   flush.c             what is due, and what the connections take
  *   close.c, write.c    close frames; frames out          send.c     what others send to the client
  *   state.c, sockets.c  below all of them
@@ -137,7 +137,7 @@ struct websocket {
 	struct message_reader from_client, from_server;
 	struct frame_writer to_client; /* within a frame of the server's */
 	struct buffer message;         /* what has come of the client's */
-	uint32_t gathered;             /* bytes of its memory in the node's sum, see unfinished.h */
+	uint64_t gathered;             /* bytes in the node's sum, see unfinished.h */
 	uint8_t opcode;                /* of that */
 	bool compressed;
 	unsigned notices; /* due */

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "websocket/close.h"
+#include "websocket/gateway.h"
 
 /* What a short one holds where it rests is a multiple of this. */
 #define REST_BYTES 1024
@@ -11,7 +12,7 @@
 #define WHY "too many unfinished messages"
 
 /* In the node's sum. False: there is no room for it, and nothing has changed. */
-static bool count(struct websocket *socket, uint32_t bytes)
+static bool count(struct websocket *socket, uint64_t bytes)
 {
 	struct node_unfinished *all = &socket->worker->node->unfinished;
 
@@ -39,11 +40,18 @@ void unfinished_clear(struct websocket *socket)
 	count(socket, 0);
 }
 
+/* All that it holds, with so many bytes for the message that is gathered, or waits for its turn. */
+static uint64_t held(const struct websocket *socket, size_t message_bytes)
+{
+	return message_bytes + (socket->gateway ? socket->gateway->waiting_bytes : 0);
+}
+
 static void give_up(struct websocket *socket)
 {
-	unfinished_clear(socket);
 	socket->message_began_ms = 0;
-	socket_close_failed(socket, CLOSE_TRY_AGAIN, SLICE(WHY), WHY);
+	socket_close_failed(socket, CLOSE_TRY_AGAIN, SLICE(WHY), WHY); /* ends one that waits */
+	if (!socket->last || !exchange_waits_for_turn(socket->last))
+		unfinished_clear(socket);
 }
 
 /* Room for so many bytes in all: twice the size each time, and not what the head of its frame
@@ -53,7 +61,7 @@ static bool make_room(struct websocket *socket, size_t bytes)
 	struct buffer *message = &socket->message;
 	size_t room = bytes > 2ul * message->capacity ? bytes : 2ul * message->capacity;
 
-	if (!count(socket, room < UINT32_MAX ? (uint32_t)room : UINT32_MAX)) {
+	if (!count(socket, held(socket, room))) {
 		give_up(socket);
 		return false;
 	}
@@ -79,7 +87,7 @@ bool unfinished_add(struct websocket *socket, struct slice data)
 	return true;
 }
 
-/* A short one that goes on gives its block back: that is large. Without memory it stays there. */
+/* A short one that stays gives its block back: that is large. Without memory it stays there. */
 static void shrink(struct websocket *socket)
 {
 	struct buffer *message = &socket->message, small;
@@ -97,8 +105,8 @@ static void shrink(struct websocket *socket)
 
 void unfinished_rest(struct websocket *socket)
 {
-	if (socket->message_began_ms > 0 && socket->message.at)
+	if (socket->message.at)
 		shrink(socket);
-	if (!count(socket, socket->message_began_ms > 0 ? socket->message.capacity : 0))
+	if (!count(socket, held(socket, socket->message.at ? socket->message.capacity : 0)))
 		give_up(socket);
 }

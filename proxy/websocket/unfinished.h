@@ -1,13 +1,15 @@
 /*
- * A client's message is gathered as it comes. The memory of messages whose end has not come is
- * counted over all sockets of the node and has a bound (socket_gather_total_bytes): each may be as
- * long as max_message_size, and costs its sender little.
+ * A client's message is gathered as it comes. The memory of messages whose end has not come, or
+ * that wait for their turn, is counted over all sockets of the node and has a bound
+ * (socket_gather_total_bytes): each may be as long as max_message_size, and costs its sender
+ * little. The queue's bounds are not enough: what a limit delays has had its turn there.
  *
- *   unfinished_add ... unfinished_add, its last byte --> the message's exchange (the queue's
- * bounds)
- *                 `--> unfinished_rest, when the socket reads no more in this turn: counted
+ *   unfinished_add ... unfinished_add, its last byte --> the message's exchange
+ *                 `------------------------------------> unfinished_rest, when the socket reads no
+ *                                                        more in this turn: what is held is counted
  *
- * A message that comes whole in one turn and fits into a block is not counted at all.
+ * A message that comes whole in one turn, fits into a block and leaves in that turn is not counted
+ * at all.
  */
 #ifndef WEBSOCKET_UNFINISHED_H
 #define WEBSOCKET_UNFINISHED_H
@@ -18,8 +20,9 @@
  * aborted, or the bound is reached: then the socket closes with 1013 and its message is freed. */
 bool unfinished_add(struct websocket *socket, struct slice data);
 
-/* Counts the memory of a message that goes on, or stops counting one that is whole. At the bound
- * the socket closes as above. */
+/* Counts the memory of a message that goes on or waits, with a gateway of all that wait or are on
+ * their way, or stops counting what has left. At the bound the socket closes as above, and what
+ * waits is given up. */
 void unfinished_rest(struct websocket *socket);
 
 /* Frees the message and stops counting it. */

@@ -42,7 +42,7 @@ struct node_sends {
 	_Atomic uint64_t bytes, most; /* most: socket_queue_total_bytes, 0: no bound */
 };
 
-/* Memory of what has come of the messages of clients whose end has not (websocket/unfinished.h). */
+/* Memory of messages of clients that are not passed on yet (websocket/unfinished.h). */
 struct node_unfinished {
 	_Atomic uint64_t bytes, most; /* most: socket_gather_total_bytes, 0: no bound */
 };

@@ -217,6 +217,42 @@ static void a_close_while_silence_is_asked_about(void **state)
 	end();
 }
 
+/* ---- the memory of what waits ---------------------------------------------------------------- */
+
+/* Until the server has answered it, or the socket has ended. */
+static void what_waits_is_counted(void **state)
+{
+	(void)state;
+	begin();
+	_Atomic uint64_t *held = &o.stage->relay.node.unfinished.bytes;
+	say("first");
+	assert_int_equal(atomic_load(held), 5);
+	say("behind it");
+	assert_int_equal(atomic_load(held), 14);
+	answer("");
+	assert_int_equal(atomic_load(held), 9);
+	answer("");
+	assert_int_equal(atomic_load(held), 0);
+	say("last");
+	assert_int_equal(atomic_load(held), 4);
+	socket_abort(o.socket, "test");
+	assert_int_equal(atomic_load(held), 0);
+	end();
+}
+
+static void one_too_many_that_waits_is_given_up(void **state)
+{
+	(void)state;
+	begin();
+	say("first");
+	atomic_store(&o.stage->relay.node.unfinished.most, 10);
+	say("behind it");
+	assert_int_equal(atomic_load(&o.stage->relay.node.unfinished.bytes), 5);
+	assert_int_equal(o.socket->gateway->waiting, 1);
+	assert_has(opened_to_client(&o), "close(1013 too many unfinished messages) ");
+	end();
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -229,6 +265,8 @@ int main(void)
 		cmocka_unit_test(silence_gives_way),
 		cmocka_unit_test(silence_that_is_turned_away),
 		cmocka_unit_test(a_close_while_silence_is_asked_about),
+		cmocka_unit_test(what_waits_is_counted),
+		cmocka_unit_test(one_too_many_that_waits_is_given_up),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

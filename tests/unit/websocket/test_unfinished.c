@@ -1,4 +1,4 @@
-/* What sockets hold of messages whose end has not come: counted for the node, and bounded. */
+/* What sockets hold of messages that are not passed on: counted for the node, and bounded. */
 #include "opened.h"
 
 static const struct stage_conf plain = {.route = OPENED_ROUTE "max_message_size = 1M"};
@@ -110,6 +110,64 @@ static void a_short_one_too_many_is_closed(void **state)
 	opened_end(&o);
 }
 
+/* ---- those that are whole and wait ----------------------------------------------------------- */
+
+static const struct stage_conf hourly = {.more = "[limit l]\nkey = ip\nrate = 1 per 1h\n",
+	.route = OPENED_ROUTE "message_limits = l\n"};
+
+/* What a limit delays has had its turn in the queue, whose bounds do not count it. */
+static void one_that_waits_is_counted(void **state)
+{
+	struct queue_counts counts;
+
+	(void)state;
+	opened_begin(&o, &hourly);
+	opened_client(&o, FRAME_TEXT, "first");
+	assert_int_equal(held(), 0);
+	send_part(OPENED_FIN | FRAME_BINARY, sizeof(payload));
+	assert_int_equal(o.socket->client.first->state, EXCHANGE_DELAYED);
+	queue_count(o.stage->worker->node->queue, &counts);
+	assert_int_equal(counts.queued_bytes, 0);
+	assert_in_range(held(), sizeof(payload), 2 * sizeof(payload) + 4096);
+	stage_pass(o.stage, &o.socket->client.first->turn.deadline);
+	opened_turn(&o);
+	assert_null(o.socket->client.first);
+	assert_int_equal(held(), 0);
+	opened_end(&o);
+}
+
+static void a_short_one_that_waits_holds_no_block(void **state)
+{
+	(void)state;
+	opened_begin(&o, &hourly);
+	opened_client(&o, FRAME_TEXT, "first");
+	opened_client(&o, FRAME_TEXT, "waits");
+	assert_in_range(held(), 1, 4096);
+	stage_pass(o.stage, &o.socket->client.first->turn.deadline);
+	opened_turn(&o);
+	assert_int_equal(held(), 0);
+	assert_string_equal(opened_to_server(&o), "text(first) text(waits) ");
+	opened_end(&o);
+}
+
+static void one_too_many_that_waits_is_given_up(void **state)
+{
+	(void)state;
+	opened_begin(&o, &hourly);
+	opened_client(&o, FRAME_TEXT, "first");
+	atomic_store(&unfinished()->most, 200000);
+	atomic_store(&unfinished()->bytes, 199999);
+	opened_client(&o, FRAME_TEXT, "waits");
+	assert_null(o.socket->client.first);
+	assert_null(o.socket->message.at);
+	assert_int_equal(held(), 199999);
+	assert_string_equal(opened_to_client(&o), "close(1013 too many unfinished messages) ");
+	assert_string_equal(
+		opened_to_server(&o), "text(first) close(1001 too many unfinished messages) ");
+	atomic_store(&unfinished()->bytes, 0);
+	opened_end(&o);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -118,6 +176,9 @@ int main(void)
 		cmocka_unit_test(its_end_gives_it_back),
 		cmocka_unit_test(one_too_many_is_closed),
 		cmocka_unit_test(a_short_one_too_many_is_closed),
+		cmocka_unit_test(one_that_waits_is_counted),
+		cmocka_unit_test(a_short_one_that_waits_holds_no_block),
+		cmocka_unit_test(one_too_many_that_waits_is_given_up),
 	};
 
 	cmocka_set_message_output(CM_OUTPUT_TAP);
