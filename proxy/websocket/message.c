@@ -102,6 +102,16 @@ void socket_begin_message(struct websocket *socket)
 
 /* ---- what an exchange calls ------------------------------------------------------------------ */
 
+/* Limits in bytes: one that goes together with it must not find them unspent. */
+static void charge_bytes(struct exchange *message)
+{
+	struct gate_receipt *receipt = &message->gate.receipt;
+
+	if (!gate_receipt_is_empty(receipt) && receipt->in_bytes != 0)
+		gate_charge_bytes(message->use->site->gate, receipt, message->up.content_bytes,
+			worker_throttle_ns(message->worker));
+}
+
 static bool serve(struct client *client, struct exchange *message)
 {
 	struct websocket *socket = socket_of(client);
@@ -119,6 +129,7 @@ static bool serve(struct client *client, struct exchange *message)
 		payload = (struct slice){buffer_head(text), buffer_used(text)};
 	message->attempt.left = true;
 	message->up.content_bytes = payload.len;
+	charge_bytes(message);
 	if (socket->client.first == message)
 		socket->served_ms = socket_now_ms(socket);
 	bool is_composed = socket_write_server(

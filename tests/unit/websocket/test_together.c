@@ -166,6 +166,21 @@ static void one_over_the_limit_is_delayed(void **state)
 	end_counted();
 }
 
+/* What passes is charged as it passes, also to those that go together. */
+static void one_over_a_limit_in_bytes_is_delayed(void **state)
+{
+	static const struct stage_conf two = {
+		.more = LIMIT("2B per 10s"), .route = IN_ORDER "message_limits = l"};
+
+	(void)state;
+	open_counted(&two);
+	send_at_once(5);
+	assert_string_equal(opened_to_server(&o), letters(0, 2));
+	assert_int_equal(writes, 1);
+	assert_int_equal(o.socket->client.first->state, EXCHANGE_DELAYED);
+	end_counted();
+}
+
 static void one_over_the_limit_is_dropped(void **state)
 {
 	static const struct stage_conf three = {.more = LIMIT("3 per 1h"),
@@ -303,6 +318,7 @@ int main(void)
 		cmocka_unit_test(control_frames_keep_their_place),
 		cmocka_unit_test(long_ones_leave_in_several_writes),
 		cmocka_unit_test(one_over_the_limit_is_delayed),
+		cmocka_unit_test(one_over_a_limit_in_bytes_is_delayed),
 		cmocka_unit_test(one_over_the_limit_is_dropped),
 		cmocka_unit_test(one_over_the_limit_closes_behind_those_before_it),
 		cmocka_unit_test(one_that_waits_in_the_session_goes_first),
