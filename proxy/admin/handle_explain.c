@@ -278,7 +278,7 @@ static void judge_all(const struct relay *relay, const struct inquiry *inquiry,
 	const struct gate_identity *identity, struct throttle_verdict *judged)
 {
 	struct throttle_charge charges[GATE_LIMITS_MAX];
-	uint64_t delay_max_ns[GATE_LIMITS_MAX], now_ns = relay_throttle_ns(relay);
+	uint64_t delay_max_ns[GATE_LIMITS_MAX] = {0}, now_ns = relay_throttle_ns(relay);
 	unsigned next = 0, at_store = 0; /* bits */
 
 	judged->count = gate_charges(identity, charges);
