@@ -36,6 +36,24 @@ static json_t *list_nodes(const struct fleet_nodes *nodes)
 	return list;
 }
 
+/* Of cluster_describe's lines. */
+static json_t *list_primaries(const struct fleet_nodes *nodes)
+{
+	json_t *list = json_array();
+	char *rest = nodes->primaries, *line;
+
+	while (rest && (line = strsep(&rest, "\n"))) {
+		char *address = strsep(&line, " "), *slots = line ? strsep(&line, " ") : NULL;
+		if (!line)
+			continue;
+		json_array_append_new(
+			list, json_pack("{s:o, s:I, s:b}", "address", admin_json_text(address),
+				      "slots", (json_int_t)strtoul(slots, NULL, 10), "connected",
+				      strcmp(line, "ready") == 0));
+	}
+	return list;
+}
+
 static const char *const downs[] = {[CONF_STORE_DOWN_LOCAL] = "local",
 	[CONF_STORE_DOWN_STRICT] = "strict",
 	[CONF_STORE_DOWN_REFUSE] = "refuse",
@@ -142,14 +160,16 @@ void admin_get_fleet(struct admin_request *request)
 	fleet_look(relay->node.fleet, &nodes);
 	health_look(fleet_health(relay->node.fleet), &sight);
 	admin_respond_json(request, 200,
-		json_pack("{s:s, s:s, s:I, s:I, s:s, s:o, s:o, s:o, s:o, s:o, s:o}", "store",
+		json_pack("{s:s, s:s, s:I, s:I, s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "store",
 			conf->store.text, "node", nodes.name, "connected_workers",
 			(json_int_t)atomic_load(&relay->node.store_links), "workers",
 			(json_int_t)relay->node.worker_count, "store_down", downs[conf->store_down],
 			"health", describe_health(&sight), "leases", describe_leases(relay),
 			"replicas", list_replicas(&sight), "limits", list_limits(relay), "nodes",
-			list_nodes(&nodes), "shares", list_shares(relay)));
+			list_nodes(&nodes), "shares", list_shares(relay), "primaries",
+			list_primaries(&nodes)));
 	free(nodes.lines);
+	free(nodes.primaries);
 }
 
 #endif

@@ -348,6 +348,34 @@ static void put_rungs(struct page *page, const struct relay *relay)
 #endif
 }
 
+/* Those of a Redis Cluster. */
+static void put_primaries(struct page *page, const struct relay *relay)
+{
+#ifdef HAVE_REDIS
+	static const char name[] = "sluice_store_primaries";
+	struct fleet_nodes nodes;
+	uint64_t ready = 0, away = 0;
+
+	if (!relay->site->conf->fleet.cluster)
+		return;
+	fleet_look(relay->node.fleet, &nodes);
+	for (char *rest = nodes.primaries, *line; rest && (line = strsep(&rest, "\n"));) {
+		const char *state = strrchr(line, ' ');
+		ready += state && strcmp(state, " ready") == 0;
+		away += state && strcmp(state, " away") == 0;
+	}
+	exposition_family(page->out, page->format, name, false,
+		"Primaries of the Redis Cluster that have slots, by whether they are connected.");
+	put_labelled(page, name, "state", "ready", ready);
+	put_labelled(page, name, "state", "away", away);
+	free(nodes.lines);
+	free(nodes.primaries);
+#else
+	(void)page;
+	(void)relay;
+#endif
+}
+
 static void put_process(struct page *page, const struct relay *relay)
 {
 	const char *const build[] = {"version", PACKAGE_VERSION, NULL};
@@ -365,6 +393,7 @@ static void put_process(struct page *page, const struct relay *relay)
 			atomic_load(&relay->node.store_links));
 	put_rungs(page, relay);
 	put_store(page, relay);
+	put_primaries(page, relay);
 	put_one(page, "sluice_client_connections", false, "Open connections of clients.",
 		atomic_load(&relay->node.clients));
 	put_one(page, "sluice_reloads_total", true, "Configurations that took effect by a reload.",

@@ -27,6 +27,9 @@ static void print_fleet(const json_t *answer)
 		{"ONLINE", "online", TABLE_TEXT}, {"BEHIND (BYTES)", "behind_bytes", TABLE_NUMBER},
 		{"SILENT (S)", "silent_s", TABLE_NUMBER}};
 	const json_t *copies = json_object_get(answer, "replicas");
+	static const struct table_column primaries[] = {{"PRIMARY", "address", TABLE_TEXT},
+		{"SLOTS", "slots", TABLE_NUMBER}, {"CONNECTED", "connected", TABLE_TEXT}};
+	const json_t *of_cluster = json_object_get(answer, "primaries");
 	const json_t *held = json_object_get(answer, "shares");
 
 	table_print_members(stdout, answer);
@@ -34,6 +37,9 @@ static void print_fleet(const json_t *answer)
 		sizeof(columns) / sizeof(columns[0]));
 	if (json_array_size(copies) > 0)
 		table_print(stdout, copies, replicas, sizeof(replicas) / sizeof(replicas[0]));
+	if (json_array_size(of_cluster) > 0)
+		table_print(
+			stdout, of_cluster, primaries, sizeof(primaries) / sizeof(primaries[0]));
 	table_print(stdout, json_object_get(answer, "limits"), limits,
 		sizeof(limits) / sizeof(limits[0]));
 	if (json_array_size(held) > 0)

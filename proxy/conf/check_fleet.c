@@ -108,6 +108,15 @@ void check_limit_of_fleet(struct build *build, const struct instance *instance)
 		check_kind(build, instance);
 	if (limit->fleet_way == CONF_FLEET_RELAXED)
 		check_precision(build, instance);
+	if (limit->store_down == CONF_STORE_DOWN_STRICT && build->conf->fleet.cluster)
+		build_fail(build, instance, down->line,
+			"store_down: strict is not supported with cluster = on; expected local, "
+			"refuse or admit");
+	if (limit->fleet_way == CONF_FLEET_RELAXED && build->conf->fleet.cluster)
+		build_fail(build, instance, way->line,
+			"fleet: relaxed is not supported with cluster = on; expected lease, exact "
+			"or "
+			"split");
 	if (!name_index_find(&build->names, SECTION_FLEET, SLICE("")) && !build->incomplete)
 		build_fail(build, instance, scope->line,
 			"scope: fleet needs a store to share the limit; expected [fleet] with "
@@ -131,12 +140,37 @@ static void check_stores(struct build *build, const struct instance *instance)
 	const struct conf_fleet *fleet = &build->conf->fleet;
 	const struct setting *store = instance_setting(instance, "store");
 
-	if (store && !store->wrong && fleet->store.count > 1 && !fleet->sentinel)
+	if (store && !store->wrong && fleet->store.count > 1 && !fleet->sentinel && !fleet->cluster)
 		build_fail(build, instance, store->line,
-			"store: there are several; expected one, or sentinel = NAME with them");
+			"store: there are several; expected one, or sentinel = NAME or "
+			"cluster = on with them");
 	need(build, instance, "sentinel_password", fleet->sentinel, "sentinel = NAME with it");
 	need(build, instance, "sentinel_user", fleet->sentinel_password,
 		"sentinel_password = file:PATH with it");
+}
+
+/* A cluster has one database. */
+static void check_cluster(struct build *build, const struct instance *instance)
+{
+	const struct conf_fleet *fleet = &build->conf->fleet;
+	const struct setting *store = instance_setting(instance, "store");
+	const struct setting *cluster = instance_setting(instance, "cluster");
+
+	if (!fleet->cluster)
+		return;
+	if (fleet->sentinel)
+		build_fail(build, instance, cluster->line,
+			"cluster: on with sentinel, too; expected one of them, as a cluster fails "
+			"over by itself");
+	if (store && !store->wrong && fleet->store.database != 0)
+		build_fail(build, instance, store->line,
+			"store: database %u with cluster = on; expected none, as a Redis Cluster "
+			"has only database 0",
+			fleet->store.database);
+	if (fleet->store_down == CONF_STORE_DOWN_STRICT)
+		build_fail(build, instance, instance_setting(instance, "store_down")->line,
+			"store_down: strict is not supported with cluster = on; expected local, "
+			"refuse or admit");
 }
 
 static void check_length(
@@ -159,6 +193,7 @@ void check_fleet(struct build *build, const struct instance *instance)
 	const struct setting *password = instance_setting(instance, "password");
 
 	check_stores(build, instance);
+	check_cluster(build, instance);
 	check_length(build, instance, "prefix", fleet->prefix);
 	check_length(build, instance, "node", fleet->node);
 	if (password && fleet->store.password)

@@ -476,7 +476,8 @@ struct conf_hosts {
 	size_t exact_count; /* so many of them, the first ones, are exact */
 };
 
-/* Redis, or its Sentinels: redis://user:password@host:port/database, or several */
+/* Redis, its Sentinels or nodes of a cluster: redis://user:password@host:port/database, or several
+ */
 struct conf_store {
 	const char *text;               /* where, as written; NULL: none */
 	struct conf_address *addresses; /* INET or NAME */
@@ -520,6 +521,7 @@ struct conf_fleet {
 	const char *node;             /* this one's name; NULL: the machine's and a random part */
 	uint64_t membership_lease_ms; /* 5s */
 	bool store_required;          /* not ready while the store is away */
+	bool cluster;                 /* the stores are nodes of a Redis Cluster */
 	uint64_t store_timeout_ms;    /* 20 */
 	uint64_t publish_interval_ms; /* of limits with fleet = relaxed, 500 */
 	uint32_t store_quorum;        /* replicas that must have what was counted, 0 */

@@ -15,9 +15,11 @@ static const struct option_word downs[] = {{"local", CONF_STORE_DOWN_LOCAL},
 const struct option options_fleet[] = {
 	{"store", &type_store, LIVE, AT(store), .flags = OPTION_REQUIRED | OPTION_URL,
 		.help = "The Redis (7 or later, or Valkey) through which nodes share what they count; with "
-			"sentinel, its Sentinels."},
+			"sentinel, its Sentinels; with cluster, some nodes of a Redis Cluster."},
 	{"password", &type_secret_line, LIVE, AT(password),
 		.help = "File whose first line is the password for the store, instead of one in its URL."},
+	{"cluster", &type_flag, LIVE, AT(cluster), .fallback = "off",
+		.help = "Whether store lists nodes of a Redis Cluster, from which the others are learned."},
 	{"sentinel", &type_token, LIVE, AT(sentinel),
 		.help = "The primary's name at the Sentinels that store lists."},
 	{"sentinel_user", &type_token, LIVE, AT(sentinel_user),

@@ -9,6 +9,8 @@
 const struct batch_function batch_judge = {"sluice_judge_3", ":2", ":2", {"", "g", "c", "n"}, true};
 const struct batch_function batch_lease = {"sluice_lease_1", ":lease", "", {"", "", "", ""}, false};
 
+enum { CALLER_BYTES = 48 }; /* of a key, with its NUL */
+
 enum { RULE_SHADOW = 1, RULE_WAITS = 2, RULE_COUNTS = 4, RULE_BANS = 8, RULE_KIND = 16 };
 
 enum { ASK = 1, GIVE = 2, CHARGE = 3, LOOK = 4, HOLD = 5, FORGET = 6 };
@@ -75,10 +77,12 @@ static void put_word(struct batch *batch, uint64_t word)
 
 /* ---- keys and rules -------------------------------------------------------------------------- */
 
-void batch_begin(struct batch *batch, const struct batch_function *function, const char *prefix)
+void batch_begin(struct batch *batch, const struct batch_function *function, const char *prefix,
+	unsigned part)
 {
 	batch->function = function;
 	batch->prefix = prefix;
+	batch->part = part;
 	batch->keys.len = batch->words.len = batch->all.len = 0;
 	batch->key_count = batch->word_count = batch->rule_count = 0;
 	batch->failed = false;
@@ -101,21 +105,32 @@ bool batch_has_room(const struct batch *batch, unsigned limits)
 	       batch->rule_count + 2 * limits < BATCH_RULES_MOST;
 }
 
-/* The caller is written in braces, so that all of its limits are in one slot of a Redis Cluster. */
+/* What all keys of a part begin with, behind the prefix: a hash tag in braces, and what else tells
+ * them apart. Without a cluster the caller is in the braces. Returns its length. */
+static size_t write_caller(const struct batch *batch, struct throttle_key caller, char *out)
+{
+	char tag[SLOT_TAG_BYTES];
+
+	if (batch->part == 0)
+		return (size_t)sprintf(out, "{%016" PRIx64 "%016" PRIx64 "}", caller.hi, caller.lo);
+	slot_write_tag(batch->part, tag);
+	return (size_t)sprintf(out, "{%s}%016" PRIx64 "%016" PRIx64, tag, caller.hi, caller.lo);
+}
+
 static bool add_key(struct batch *batch, const struct batch_charge *charge, const char *kind)
 {
 	const char *suffix = batch->function->suffix;
-	size_t len =
-		strlen(batch->prefix) + 34 + strlen(charge->limit) + strlen(suffix) + strlen(kind);
+	char caller[CALLER_BYTES];
+	size_t len = strlen(batch->prefix) + write_caller(batch, charge->caller, caller) +
+		     strlen(charge->limit) + strlen(suffix) + strlen(kind);
 	char *at = make_room(batch, &batch->keys, len + 64);
 
 	if (!at)
 		return false;
 	batch->has_ban[batch->key_count] = false;
 	batch->key_at[batch->key_count++] = (uint32_t)batch->keys.len;
-	batch->keys.len += (size_t)sprintf(at, "$%zu\r\n%s{%016" PRIx64 "%016" PRIx64 "}%s%s%s\r\n",
-		len, batch->prefix, charge->caller.hi, charge->caller.lo, charge->limit, suffix,
-		kind);
+	batch->keys.len += (size_t)sprintf(at, "$%zu\r\n%s%s%s%s%s\r\n", len, batch->prefix, caller,
+		charge->limit, suffix, kind);
 	return true;
 }
 
@@ -322,6 +337,20 @@ static size_t write_rules(const struct batch *batch, uint8_t *out)
 	return head + len;
 }
 
+/* The key of the epoch: of the store, or of the part. */
+static void put_epoch(struct batch *batch)
+{
+	char tag[SLOT_TAG_BYTES] = "", key[32];
+
+	if (batch->part > 0)
+		slot_write_tag(batch->part, tag);
+	snprintf(key, sizeof(key), batch->part > 0 ? "{%s}epoch%s" : "%s{epoch}%s", tag,
+		batch->function->epoch);
+	put_line(batch, &batch->all, "$%zu\r\n", strlen(batch->prefix) + strlen(key));
+	put(batch, &batch->all, batch->prefix, strlen(batch->prefix));
+	put_line(batch, &batch->all, "%s\r\n", key);
+}
+
 bool batch_compose(struct batch *batch, const char **command, size_t *len)
 {
 	uint8_t rules[INTEGERS_HEAD_BYTES + RULES_BYTES];
@@ -335,10 +364,7 @@ bool batch_compose(struct batch *batch, const char **command, size_t *len)
 	put_line(
 		batch, all, "$%zu\r\n%s\r\n", strlen(batch->function->name), batch->function->name);
 	put_line(batch, all, "$%d\r\n%s\r\n", digits, count);
-	put_line(batch, all, "$%zu\r\n",
-		strlen(batch->prefix) + strlen("{epoch}") + strlen(batch->function->epoch));
-	put(batch, all, batch->prefix, strlen(batch->prefix));
-	put_line(batch, all, "{epoch}%s\r\n", batch->function->epoch);
+	put_epoch(batch);
 	put(batch, all, batch->keys.at, batch->keys.len);
 	put_line(batch, all, "$%zu\r\n", rules_len + batch->words.len);
 	put(batch, all, (const char *)rules, rules_len);

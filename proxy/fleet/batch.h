@@ -15,6 +15,7 @@
 
 #include "fleet/integers.h"
 #include "fleet/rule.h"
+#include "fleet/slot.h"
 #include "throttle/throttle.h"
 
 /* Callers in one call, each of one limit, and rules. */
@@ -42,6 +43,7 @@ extern const struct batch_function batch_judge, batch_lease; /* judge.lua, lease
 struct batch {
 	const struct batch_function *function;
 	const char *prefix;      /* of all keys; not owned */
+	unsigned part;           /* that all callers belong to (slot.h) */
 	struct batch_text keys;  /* as they are sent */
 	struct batch_text words; /* operations, in integers */
 	struct batch_text all;   /* what is sent */
@@ -62,8 +64,10 @@ struct batch_charge {
 	uint64_t cost;
 };
 
-/* Empties it for a next call. Zeroed memory is a batch that was never begun. */
-void batch_begin(struct batch *batch, const struct batch_function *function, const char *prefix);
+/* Empties it for a next call. Zeroed memory is a batch that was never begun. `part`: that all its
+ * callers belong to; 0 where the store is no cluster. */
+void batch_begin(struct batch *batch, const struct batch_function *function, const char *prefix,
+	unsigned part);
 void batch_free(struct batch *batch);
 
 /* Has it room for an operation with so many limits? */

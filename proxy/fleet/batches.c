@@ -13,6 +13,9 @@
 /* A store that has not answered for so long is left, and looked for again. */
 enum { SILENCE_MS = 1000 };
 
+/* Batches that are kept for the next turns. */
+enum { SPARE_MOST = 64 };
+
 static const struct conf_fleet *conf_of(const struct fleet_worker *fleet)
 {
 	return &fleet->worker->use->site->conf->fleet;
@@ -32,16 +35,19 @@ static struct fleet_batch *batch_make(enum fleet_function function)
 	return made;
 }
 
-static struct fleet_batch *batch_new(struct fleet_worker *fleet, enum fleet_function function)
+static struct fleet_batch *batch_new(
+	struct fleet_worker *fleet, enum fleet_function function, unsigned part)
 {
 	static const struct batch_function *const functions[] = {
 		[FLEET_JUDGE] = &batch_judge, [FLEET_LEASE] = &batch_lease};
 	struct fleet_batch *made = fleet->spare_batches[function];
 
-	if (made)
+	if (made) {
 		fleet->spare_batches[function] = made->next;
-	else
+		fleet->spare_count--;
+	} else {
 		made = batch_make(function);
+	}
 	if (!made)
 		return NULL;
 	made->function = function;
@@ -50,9 +56,15 @@ static struct fleet_batch *batch_new(struct fleet_worker *fleet, enum fleet_func
 	made->next = NULL;
 	made->first = NULL;
 	made->end = &made->first;
-	made->call.is_again = false;
-	batch_begin(&made->batch, functions[function], fleet->prefix);
+	batch_begin(&made->batch, functions[function], fleet->prefix, part);
 	return made;
+}
+
+static void batch_end(struct fleet_batch *batch)
+{
+	batch_free(&batch->batch);
+	free(batch->parts);
+	free(batch);
 }
 
 /* Its questions are answered, and it is spare. */
@@ -62,25 +74,30 @@ static void finish(struct fleet_batch *batch, const char *bytes, size_t len)
 
 	fleet->was_paid = fleet->was_paid && bytes;
 	fleet->calls->answered[batch->function](batch, bytes, len);
+	if (fleet->spare_count >= SPARE_MOST) {
+		batch_end(batch);
+		return;
+	}
 	batch->next = fleet->spare_batches[batch->function];
 	fleet->spare_batches[batch->function] = batch;
+	fleet->spare_count++;
 }
 
 uint64_t fleet_silence_ms(const struct fleet_worker *fleet)
 {
-	uint64_t timeout_ms = conf_of(fleet)->store_timeout_ms;
+	uint64_t twice_ms = conf_of(fleet)->store_timeout_ms * 2;
 
-	return timeout_ms * 2 > SILENCE_MS ? timeout_ms * 2 : SILENCE_MS;
+	return twice_ms > SILENCE_MS ? twice_ms : SILENCE_MS;
 }
 
-/* While something is in flight, the first of it has its time. */
+/* While something is on its way, the oldest of it has its time. */
 static void watch_silence(struct fleet_worker *fleet)
 {
-	uint64_t now_ms = worker_now_ms(fleet->worker);
+	uint64_t oldest_ms = store_link_oldest_of_all_ms(&fleet->store);
 
-	if (fleet->in_flight)
-		deadline_set(&fleet->silence, fleet->in_flight->sent_ms + fleet_silence_ms(fleet),
-			now_ms);
+	if (oldest_ms != UINT64_MAX)
+		deadline_set(&fleet->silence, oldest_ms + fleet_silence_ms(fleet),
+			worker_now_ms(fleet->worker));
 	else
 		deadline_clear(&fleet->silence);
 }
@@ -89,7 +106,9 @@ static void on_silence(struct deadline *deadline)
 {
 	struct fleet_worker *fleet = CONTAINER_OF(deadline, struct fleet_worker, silence);
 
-	store_link_drop(&fleet->store, "no answer in time");
+	store_link_drop_silent(
+		&fleet->store, worker_now_ms(fleet->worker) - fleet_silence_ms(fleet));
+	watch_silence(fleet);
 }
 
 static uint64_t now_us(const struct fleet_worker *fleet)
@@ -102,14 +121,14 @@ uint64_t fleet_store_us(const struct fleet_worker *fleet)
 	return now_us(fleet) + (uint64_t)fleet->store_ahead_us;
 }
 
-static void learn(struct fleet_worker *fleet, const char *bytes, size_t len)
+static void learn(struct fleet_worker *fleet, unsigned part, const char *bytes, size_t len)
 {
 	struct answer answer;
 
 	if (!bytes || !answer_begin(&answer, bytes, len))
 		return;
 	fleet->store_ahead_us = (int64_t)(answer.now_us - now_us(fleet));
-	fleet->calls->learn(fleet, &answer);
+	fleet->calls->learn(fleet, part, &answer);
 }
 
 static void on_answer(struct store_call *call, const char *bytes, size_t len)
@@ -118,38 +137,73 @@ static void on_answer(struct store_call *call, const char *bytes, size_t len)
 	struct fleet_worker *fleet = batch->worker;
 
 	if (batch->function == FLEET_JUDGE)
-		learn(fleet, bytes, len);
-	struct fleet_batch **at = &fleet->in_flight;
-	while (*at != batch)
-		at = &(*at)->next;
-	*at = batch->next;
-	if (fleet->in_flight_end == &batch->next)
-		fleet->in_flight_end = at;
+		learn(fleet, batch->batch.part, bytes, len);
 	watch_silence(fleet);
 	finish(batch, bytes, len);
 }
 
-void batches_send(struct fleet_worker *fleet, enum fleet_function function)
+/* Not to be filled any more. */
+static void take_out(struct fleet_worker *fleet, struct fleet_batch *batch)
 {
-	struct fleet_batch *batch = fleet->filling[function];
+	struct filling *filling = &fleet->filling[batch->function];
+	struct fleet_batch **at = &filling->first;
 
-	fleet->filling[function] = NULL;
-	batch->call.answered = on_answer;
-	if (function == FLEET_JUDGE) {
-		batch_know(&batch->batch, members_epoch(fleet->joining.members, fleet->store_id));
-		batch_hold_as(&batch->batch, fleet->holds.holder,
-			conf_of(fleet)->membership_lease_ms * 1000);
+	while (*at != batch)
+		at = &(*at)->next;
+	*at = batch->next;
+	filling->of[batch->batch.part] = NULL;
+}
+
+static void send_batch(struct fleet_worker *fleet, struct fleet_batch *batch)
+{
+	struct batch *words = &batch->batch;
+	const char *command;
+	size_t len;
+
+	take_out(fleet, batch);
+	if (batch->function == FLEET_JUDGE) {
+		batch_know(
+			words, members_epoch(fleet->joining.members, fleet->store_id, words->part));
+		batch_hold_as(
+			words, fleet->holds.holder, conf_of(fleet)->membership_lease_ms * 1000);
 	}
-	if (!batch_compose(&batch->batch, &batch->call.command, &batch->call.len) ||
-		!store_link_send(&fleet->store, &batch->call)) {
+	if (!batch_compose(words, &command, &len)) {
+		finish(batch, NULL, 0);
+		return;
+	}
+	batch->call = store_call_of(command, len, slot_of_part(words->part), on_answer);
+	batch->call.is_lone = batch_is_empty(words);
+	if (!store_link_send(&fleet->store, &batch->call)) {
 		finish(batch, NULL, 0);
 		return;
 	}
 	worker_count(fleet->worker, STATS_STORE_CALLS);
-	batch->sent_ms = worker_now_ms(fleet->worker);
-	*fleet->in_flight_end = batch;
-	fleet->in_flight_end = &batch->next;
 	watch_silence(fleet);
+}
+
+static struct fleet_batch *find_filled(const struct filling *filling)
+{
+	struct fleet_batch *batch = filling->first;
+
+	while (batch && batch_is_empty(&batch->batch))
+		batch = batch->next;
+	return batch;
+}
+
+/* A call that fails at once may lead to another one, of its part: that is for the next round. */
+bool batches_send(struct fleet_worker *fleet, enum fleet_function function)
+{
+	const struct filling *filling = &fleet->filling[function];
+	bool has_work = false;
+
+	for (unsigned left = 1 + SLOT_PARTS; left > 0; left--) {
+		struct fleet_batch *batch = find_filled(filling);
+		if (!batch)
+			break;
+		send_batch(fleet, batch);
+		has_work = true;
+	}
+	return has_work;
 }
 
 static bool has_room(const struct fleet_batch *batch, unsigned limits)
@@ -158,31 +212,54 @@ static bool has_room(const struct fleet_batch *batch, unsigned limits)
 	       (!batch->parts || batch->part_count + limits <= LEASE_PARTS_MOST);
 }
 
-struct fleet_batch *fleet_filling(
-	struct fleet_worker *fleet, enum fleet_function function, unsigned limits)
+static struct fleet_batch *filling_of(
+	struct fleet_worker *fleet, enum fleet_function function, unsigned part, unsigned limits)
 {
-	if (fleet->store.state != STORE_READY)
+	struct filling *filling = &fleet->filling[function];
+	struct fleet_batch *batch = filling->of[part];
+
+	if (!store_link_has(&fleet->store, slot_of_part(part)))
 		return NULL;
-	struct fleet_batch **filling = &fleet->filling[function];
-	if (*filling && !has_room(*filling, limits))
-		batches_send(fleet, function);
-	if (!*filling)
-		*filling = batch_new(fleet, function);
-	return *filling;
+	if (batch && !has_room(batch, limits))
+		send_batch(fleet, batch);
+	if (filling->of[part])
+		return filling->of[part];
+	batch = batch_new(fleet, function, part);
+	if (!batch)
+		return NULL;
+	batch->next = filling->first;
+	filling->first = filling->of[part] = batch;
+	return batch;
 }
 
-bool fleet_can_ask(const struct fleet_worker *fleet)
+struct fleet_batch *fleet_filling(struct fleet_worker *fleet, enum fleet_function function,
+	struct throttle_key caller, unsigned limits)
 {
-	if (fleet->store.state != STORE_READY || fleet->pending >= FLEET_PENDING_MOST)
+	return filling_of(fleet, function, fleet_part_of(fleet, caller), limits);
+}
+
+void batches_send_part(struct fleet_worker *fleet, enum fleet_function function, unsigned part)
+{
+	struct fleet_batch *batch = filling_of(fleet, function, part, 0);
+
+	if (batch)
+		send_batch(fleet, batch);
+}
+
+bool fleet_can_ask(const struct fleet_worker *fleet, struct throttle_key caller)
+{
+	uint16_t slot = slot_of_part(fleet_part_of(fleet, caller));
+
+	if (!store_link_has(&fleet->store, slot) || fleet->pending >= FLEET_PENDING_MOST)
 		return false;
-	return !fleet->in_flight || worker_now_ms(fleet->worker) - fleet->in_flight->sent_ms <=
-					    conf_of(fleet)->store_timeout_ms;
+	uint64_t oldest_ms = store_link_oldest_ms(&fleet->store, slot);
+	return oldest_ms == UINT64_MAX ||
+	       worker_now_ms(fleet->worker) <= oldest_ms + conf_of(fleet)->store_timeout_ms;
 }
 
 void batches_init(struct fleet_worker *fleet, const struct batches_calls *calls)
 {
 	fleet->calls = calls;
-	fleet->in_flight_end = &fleet->in_flight;
 	deadline_init(&fleet->silence, fleet->worker->loop.base, on_silence);
 }
 
@@ -194,10 +271,11 @@ void batches_end(struct fleet_worker *fleet)
 void batches_drop(struct fleet_worker *fleet)
 {
 	for (int i = 0; i < FLEET_FUNCTIONS; i++) {
-		struct fleet_batch *filling = fleet->filling[i];
-		fleet->filling[i] = NULL;
-		if (filling)
-			finish(filling, NULL, 0);
+		while (fleet->filling[i].first) {
+			struct fleet_batch *batch = fleet->filling[i].first;
+			take_out(fleet, batch);
+			finish(batch, NULL, 0);
+		}
 	}
 }
 
@@ -207,9 +285,7 @@ void batches_clear(struct fleet_worker *fleet)
 		while (fleet->spare_batches[i]) {
 			struct fleet_batch *batch = fleet->spare_batches[i];
 			fleet->spare_batches[i] = batch->next;
-			batch_free(&batch->batch);
-			free(batch->parts);
-			free(batch);
+			batch_end(batch);
 		}
 	}
 }

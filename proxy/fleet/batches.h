@@ -1,8 +1,8 @@
 /*
  * The calls of the store's functions that a worker's turns make: what a round asks of one function
- * is one batch, and leaves at its end.
+ * is one batch for each part of the store (slot.h), and leaves at its end.
  *
- *   fleet_filling --> batch --> batches_send --> store --> answered, in the order of sending
+ *   fleet_filling --> batch --> batches_send --> store --> answered
  *
  * Private to the fleet; all of it belongs to the worker's thread.
  */
@@ -14,6 +14,7 @@
 #include <stdint.h>
 
 #include "fleet/way.h"
+#include "throttle/throttle.h"
 
 struct answer;
 struct fleet_batch;
@@ -23,8 +24,8 @@ struct fleet_worker;
 struct batches_calls {
 	/* By enum fleet_function: of a batch that was answered; `bytes` is NULL: never will be. */
 	void (*answered[FLEET_FUNCTIONS])(struct fleet_batch *batch, const char *bytes, size_t len);
-	/* What one of FLEET_JUDGE says of the store, before that. */
-	void (*learn)(struct fleet_worker *fleet, const struct answer *answer);
+	/* What one of FLEET_JUDGE says of a part of the store, before that. */
+	void (*learn)(struct fleet_worker *fleet, unsigned part, const struct answer *answer);
 };
 
 /* `calls` outlives it. The worker's loop is there. */
@@ -35,16 +36,18 @@ void batches_drop(struct fleet_worker *fleet);
 /* Frees those that are spare. */
 void batches_clear(struct fleet_worker *fleet);
 
-/* Can the store be asked now, and is likely to answer in time? */
-bool fleet_can_ask(const struct fleet_worker *fleet);
+/* Can the store be asked about a caller now, and is likely to answer in time? */
+bool fleet_can_ask(const struct fleet_worker *fleet, struct throttle_key caller);
 
-/* A batch for this function that is sent at the end of this round, with room for so many limits;
- * NULL: the store is away, or without memory. */
-struct fleet_batch *fleet_filling(
-	struct fleet_worker *fleet, enum fleet_function function, unsigned limits);
+/* A batch for this function and callers of this one's part that is sent at the end of this round,
+ * with room for so many limits; NULL: that part of the store is away, or without memory. */
+struct fleet_batch *fleet_filling(struct fleet_worker *fleet, enum fleet_function function,
+	struct throttle_key caller, unsigned limits);
 
-/* The one that is filled for this function, which there is, leaves now. */
-void batches_send(struct fleet_worker *fleet, enum fleet_function function);
+/* All that is filled for this function leaves now, unless it is empty. False: there was none. */
+bool batches_send(struct fleet_worker *fleet, enum fleet_function function);
+/* A part's leaves now, empty or not, if the part is there: it says what it remembers. */
+void batches_send_part(struct fleet_worker *fleet, enum fleet_function function, unsigned part);
 
 /* How long the store may leave a call unanswered before it is left and looked for again. */
 uint64_t fleet_silence_ms(const struct fleet_worker *fleet);

@@ -185,7 +185,7 @@ void debts_take_back(struct debts *debts, const struct debt *of, uint64_t cost, 
 /* ---- paying ---------------------------------------------------------------------------------- */
 
 size_t debts_pay(struct debts *debts, uint64_t now_ns,
-	void (*pay)(void *whose, const struct debt *debt, uint64_t cost), void *whose)
+	bool (*pay)(void *whose, const struct debt *debt, uint64_t cost), void *whose)
 {
 	size_t paid = 0;
 
@@ -202,9 +202,8 @@ size_t debts_pay(struct debts *debts, uint64_t now_ns,
 			continue;
 		pass(debt, now_ns);
 		uint64_t cost = sum(debt);
-		if (cost > 0)
-			pay(whose, debt, cost);
-		paid += cost > 0;
+		debt->is_paid = cost > 0 && pay(whose, debt, cost);
+		paid += debt->is_paid;
 	}
 	return paid;
 }
@@ -240,9 +239,13 @@ bool debts_is_clear(struct debts *debts)
 void debts_paid(struct debts *debts, bool has_them, uint64_t now_ns)
 {
 	pthread_mutex_lock(&debts->lock);
-	for (size_t i = 0; i < debts->paying_size && !has_them; i++) {
-		if (debts->paying[i].limit)
-			owe_again(debts, &debts->paying[i], now_ns);
+	for (size_t i = 0; i < debts->paying_size; i++) {
+		struct debt *debt = &debts->paying[i];
+		if (!debt->limit || (has_them && debt->is_paid))
+			continue;
+		pass(debt, now_ns);
+		if (sum(debt) > 0) /* else it is over */
+			owe_again(debts, debt, now_ns);
 	}
 	free(debts->paying);
 	debts->paying = NULL;

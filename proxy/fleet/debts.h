@@ -29,6 +29,7 @@ struct debt {
 	struct rule rule;
 	const char *limit;           /* its name, of `names` below; NULL: free */
 	bool is_leased;              /* fleet = lease: the store keeps these elsewhere */
+	bool is_paid;                /* while paying: it was sent */
 	uint64_t part;               /* the newest, in quarters of the window since 0 */
 	uint64_t costs[DEBTS_PARTS]; /* of part, part - 1 ... by their numbers modulo this */
 };
@@ -55,13 +56,14 @@ bool debts_add(struct debts *debts, const struct debt *of, uint64_t cost, uint64
 /* The same of a caller: what is not to be paid after all, if it is still owed. */
 void debts_take_back(struct debts *debts, const struct debt *of, uint64_t cost, uint64_t now_ns);
 
-/* Each of those that are owed, with what of it is younger than its window; they are being paid
- * then. One thread; not again before debts_paid. Returns how many there are. */
+/* Each of those that are owed, with what of it is younger than its window; those for which `pay`
+ * returns true are being paid then, the others stay owed. One thread; not again before debts_paid.
+ * Returns how many are being paid. */
 size_t debts_pay(struct debts *debts, uint64_t now_ns,
-	void (*pay)(void *whose, const struct debt *debt, uint64_t cost), void *whose);
+	bool (*pay)(void *whose, const struct debt *debt, uint64_t cost), void *whose);
 /* Is nothing owed, or being paid? Any thread. */
 bool debts_is_clear(struct debts *debts);
-/* Whether the store has them. */
+/* Whether the store has those that were being paid. */
 void debts_paid(struct debts *debts, bool has_them, uint64_t now_ns);
 
 #endif

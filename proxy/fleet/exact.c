@@ -4,14 +4,15 @@
 #include "fleet/question.h"
 #include "worker/worker_clock.h"
 
-void exact_ask(struct fleet_batch *filling, struct account *account)
+void exact_ask(struct fleet_batch *filling, struct question *question)
 {
+	struct account *account = question->account;
 	struct batch_charge charges[GATE_LIMITS_MAX];
 	unsigned count = 0;
 
 	for (unsigned i = 0; i < account->count; i++) {
 		struct account_charge *charge = &account->charges[i];
-		if (!account_asks(charge))
+		if (!question_asks(question, charge))
 			continue;
 		if (charge->rule.kind == RULE_HOLDERS)
 			charge->hold = hold_begin(&account->worker->holds, filling, &charge->rule,
@@ -21,13 +22,14 @@ void exact_ask(struct fleet_batch *filling, struct account *account)
 	batch_ask(&filling->batch, charges, count, !account->refused);
 }
 
-void exact_answered(struct account *account, const struct answer_limit *answers)
+void exact_answered(struct question *question, const struct answer_limit *answers)
 {
+	struct account *account = question->account;
 	uint64_t now_ns = worker_throttle_ns(account->worker->worker);
 
 	for (unsigned i = 0; i < account->count; i++) {
 		struct account_charge *charge = &account->charges[i];
-		if (!account_asks(charge))
+		if (!question_asks(question, charge))
 			continue;
 		bool taken = answers && answers++->slot != 0;
 		charge->taken_ns = now_ns;
@@ -70,18 +72,19 @@ static void give(struct account *account, struct account_charge *charge, uint64_
 		charge->hold = NULL;
 		return;
 	}
-	filling = fleet_filling(account->worker, FLEET_JUDGE, 1);
+	filling = fleet_filling(account->worker, FLEET_JUDGE, charge->caller, 1);
 	if (!filling)
 		return;
 	struct batch_charge given = account_batch_charge(charge, cost);
-	batch_give(&filling->batch, &given, charge->slot, account->epoch);
+	batch_give(&filling->batch, &given, charge->slot, charge->epoch);
 }
 
 /* Not to a request that the store knows nothing of. */
 static void add(struct account *account, struct account_charge *charge, uint64_t cost)
 {
 	struct fleet_batch *filling =
-		account->epoch != 0 ? fleet_filling(account->worker, FLEET_JUDGE, 1) : NULL;
+		charge->epoch != 0 ? fleet_filling(account->worker, FLEET_JUDGE, charge->caller, 1)
+				   : NULL;
 
 	if (!filling)
 		return;

@@ -80,9 +80,10 @@ static void open_shared(struct account *account, struct account_charge *charge,
 	charge->way = way;
 	charge->down = ladder_down(account->worker->worker->use->site->conf, limit);
 	/* Until the store has said which epoch it has, local waits too: nothing is known of it. */
-	charge->rule.waits =
-		charge->down == CONF_STORE_DOWN_REFUSE || charge->down == CONF_STORE_DOWN_STRICT ||
-		(charge->down == CONF_STORE_DOWN_LOCAL && !fleet_knows_epoch(account->worker));
+	charge->rule.waits = charge->down == CONF_STORE_DOWN_REFUSE ||
+			     charge->down == CONF_STORE_DOWN_STRICT ||
+			     (charge->down == CONF_STORE_DOWN_LOCAL &&
+				     !fleet_knows_epoch(account->worker, charge->caller));
 	charge->quota = limit->amount;
 	charge->number = asked->limit;
 	charge->own_caller = asked->caller;
@@ -111,7 +112,7 @@ static bool open_charge(struct account *account, const struct gate_identity *ide
 	struct account_charge *charge = &account->charges[i];
 
 	charge->cost = asked->cost;
-	charge->slot = charge->bytes = 0;
+	charge->slot = charge->epoch = charge->bytes = 0;
 	charge->hand = NULL;
 	charge->hold = NULL;
 	charge->delay_max_ns = limit->delay_max_ms * CLOCK_NS_PER_MS;
@@ -243,12 +244,33 @@ static void note_admitted(struct account *account)
 	}
 }
 
+/* The same of what the ways have taken. What they took at the store can't be asked about again:
+ * that it is given back is what is known of it. */
+static void take_back(struct account *account)
+{
+	bool asked[GATE_LIMITS_MAX];
+
+	for (unsigned i = 0; i < account->count; i++)
+		asked[i] = account_asks(&account->charges[i]);
+	ways_take_back(account);
+	for (unsigned i = 0; i < account->count; i++) {
+		struct account_charge *charge = &account->charges[i];
+		uint64_t *remaining = &charge->outcome.remaining;
+		if (asked[i] || !account_asks(charge))
+			continue;
+		charge->said = WAY_UNTAKEN;
+		*remaining = *remaining + charge->cost < charge->outcome.quota
+				     ? *remaining + charge->cost
+				     : charge->outcome.quota;
+	}
+}
+
 /* The judgement by what both say. The account becomes the receipt's, or is freed. */
 static void judge(struct account *account, struct throttle_verdict *local,
 	const struct answer_limit *answers, bool admitted, struct authority_judgement *judgement)
 {
 	if (!admitted || account->refused) {
-		ways_take_back(account);
+		take_back(account);
 		look_again(account, local);
 	}
 	verdict_fill(account, local, answers, &judgement->limits);
@@ -310,21 +332,25 @@ static void delivered(struct authority_reply *reply)
 	question_free(worker_of(reply->questions), question);
 }
 
-/* By leases first: the store's verdict over the others may then be the last word. */
-static enum fleet_function next_function(const struct account *account)
+/* The next limit that the store is asked about, with the others of its function and part. By leases
+ * first: the store's verdict over the others may then be the last word. NULL: there is none. */
+static const struct account_charge *next_asked(const struct account *account)
 {
+	const struct account_charge *next = NULL;
+
 	for (unsigned i = 0; i < account->count; i++) {
 		const struct account_charge *charge = &account->charges[i];
-		if (account_asks(charge) && charge->way->function == FLEET_LEASE)
-			return FLEET_LEASE;
+		if (account_asks(charge) &&
+			(!next || (next->way->function != FLEET_LEASE &&
+					  charge->way->function == FLEET_LEASE)))
+			next = charge;
 	}
-	return FLEET_JUDGE;
+	return next;
 }
 
-static void ask_judge(
-	struct fleet_batch *filling, struct question *question, struct account *account)
+static void ask_judge(struct fleet_batch *filling, struct question *question)
 {
-	exact_ask(filling, account);
+	exact_ask(filling, question);
 	question->next = NULL;
 	*filling->end = question;
 	filling->end = &question->next;
@@ -334,15 +360,19 @@ static void ask_judge(
 static bool put(struct fleet_worker *fleet, struct question *question)
 {
 	struct account *account = question->account;
-	enum fleet_function function = next_function(account);
-	struct fleet_batch *filling = fleet_filling(fleet, function, account->count);
+	const struct account_charge *next = next_asked(account);
 
+	if (!next)
+		return false;
+	enum fleet_function function = next->way->function;
+	struct fleet_batch *filling = fleet_filling(fleet, function, next->caller, account->count);
 	if (!filling)
 		return false;
+	question->part = fleet_part_of(fleet, next->caller);
 	if (function == FLEET_LEASE)
 		lease_ask(filling, question, account);
 	else
-		ask_judge(filling, question, account);
+		ask_judge(filling, question);
 	fleet->pending++;
 	return true;
 }
@@ -370,8 +400,8 @@ static bool put_question(struct fleet_worker *fleet, const struct authority_ques
 /* By the rungs of the limits that the store would be asked about. */
 static bool may_ask(const struct account *account)
 {
-	return fleet_can_ask(account->worker) && !is_closed(account) &&
-	       !has_rung(account, RUNG_SHARE) && !has_rung(account, RUNG_ADMIT);
+	return !is_closed(account) && !has_rung(account, RUNG_SHARE) &&
+	       !has_rung(account, RUNG_ADMIT);
 }
 
 static enum authority_answer ask(struct authority *authority,
@@ -388,7 +418,7 @@ static enum authority_answer ask(struct authority *authority,
 	}
 	if (account->is_away)
 		return judge_without_store(account, &local, judgement);
-	ladder_climb(account, fleet_can_ask(fleet));
+	ladder_climb(account, true);
 	if (!account->refused)
 		own_take_share(account, RUNG_RETURNING);
 	if (ways_take(account) == 0) {
@@ -456,11 +486,15 @@ static void cancel(struct authority *authority, const struct questions *question
 /* ---- answers --------------------------------------------------------------------------------- */
 
 /* What the store has charged by its answer. */
-static void note_slots(struct account *account, const struct answer_limit *limits)
+static void note_slots(struct question *question, const struct answer_limit *limits)
 {
+	struct account *account = question->account;
+
 	for (unsigned i = 0; i < account->count; i++) {
-		if (account_asks(&account->charges[i]))
-			account->charges[i].slot = limits ? limits++->slot : 0;
+		struct account_charge *charge = &account->charges[i];
+		if (account_asks(charge))
+			charge->slot =
+				limits && question_asks(question, charge) ? limits++->slot : 0;
 	}
 }
 
@@ -487,7 +521,7 @@ static void reply_to(
 	reply->number = question->number;
 	reply->delivered = delivered;
 	if (answered && is_late(question->account)) {
-		note_slots(question->account, limits);
+		note_slots(question, limits);
 		reply->answer = be_unavailable(question->account, &reply->judgement);
 	} else if (answered) {
 		judge(question->account, &question->local, limits, admitted, &reply->judgement);
@@ -505,7 +539,7 @@ static void drop_question(struct question *question, const struct answer_limit *
 	struct account *account = question->account;
 	struct fleet_worker *fleet = account->worker;
 
-	note_slots(account, limits);
+	note_slots(question, limits);
 	give_all_back(account);
 	question_free(fleet, question);
 }
@@ -524,6 +558,58 @@ void fleet_go_on(struct fleet_worker *fleet, struct question *question, bool ans
 	}
 }
 
+static unsigned count_asked(const struct question *question)
+{
+	unsigned count = 0;
+
+	for (unsigned i = 0; i < question->account->count; i++)
+		count += question_asks(question, &question->account->charges[i]);
+	return count;
+}
+
+/* Of a store of several parts: what this part has said is kept, and the next is asked. What was
+ * charged before a part that refuses, or does not answer, is given back. */
+static void ask_next_part(struct fleet_worker *fleet, struct question *question, bool admitted,
+	const struct answer_limit *limits)
+{
+	struct account *account = question->account;
+	bool asked[GATE_LIMITS_MAX];
+
+	for (unsigned i = 0; i < account->count; i++)
+		asked[i] = question_asks(question, &account->charges[i]);
+	for (unsigned i = 0; i < account->count; i++) {
+		if (asked[i])
+			verdict_conclude(&account->charges[i], limits++);
+	}
+	account->refused |= !admitted;
+	if (!put(fleet, question))
+		reply_to(question, false, false, NULL);
+}
+
+/* One question's part of an answer. */
+static void take_answer(
+	struct fleet_worker *fleet, struct question *question, struct answer *answer, bool *good)
+{
+	struct answer_limit limits[GATE_LIMITS_MAX];
+	struct account *account = question->account;
+	unsigned count = count_asked(question);
+	bool admitted = false;
+
+	fleet->pending--;
+	*good = *good && answer_verdict(answer, count, &admitted, limits);
+	for (unsigned i = 0; i < account->count; i++) {
+		if (question_asks(question, &account->charges[i]))
+			account->charges[i].epoch = *good ? answer->epoch : 0;
+	}
+	exact_answered(question, *good ? limits : NULL);
+	if (!question->is_open)
+		drop_question(question, *good ? limits : NULL);
+	else if (*good && count < account_shared(account))
+		ask_next_part(fleet, question, admitted, limits);
+	else
+		reply_to(question, *good, admitted, limits);
+}
+
 void fleet_answer(struct fleet_worker *fleet, struct question *first, const char *bytes, size_t len)
 {
 	struct answer answer;
@@ -531,18 +617,8 @@ void fleet_answer(struct fleet_worker *fleet, struct question *first, const char
 	struct question *next;
 
 	for (struct question *question = first; question; question = next) {
-		struct answer_limit limits[GATE_LIMITS_MAX];
-		bool admitted = false;
 		next = question->next;
-		fleet->pending--;
-		good = good && answer_verdict(&answer, account_shared(question->account), &admitted,
-				       limits);
-		question->account->epoch = good ? answer.epoch : 0;
-		exact_answered(question->account, good ? limits : NULL);
-		if (question->is_open)
-			reply_to(question, good, admitted, limits);
-		else
-			drop_question(question, good ? limits : NULL);
+		take_answer(fleet, question, &answer, &good);
 	}
 }
 
@@ -711,6 +787,7 @@ void fleet_look(struct authority *authority, struct fleet_nodes *nodes)
 	pthread_mutex_lock(&members->lock);
 	memcpy(nodes->name, members->name, sizeof(nodes->name));
 	nodes->lines = members->lines ? strdup(members->lines) : NULL;
+	nodes->primaries = members->primaries ? strdup(members->primaries) : NULL;
 	nodes->age_ms = (clock_monotonic_ns() - members->answered_ns) / CLOCK_NS_PER_MS;
 	pthread_mutex_unlock(&members->lock);
 }

@@ -40,10 +40,11 @@ void fleet_free(struct authority *fleet);
 struct fleet_nodes {
 	char name[MEMBERS_NAME_BYTES]; /* this node's; "": it has not joined */
 	char *lines;     /* one a node: name, blank, milliseconds of its lease then; NULL: none */
+	char *primaries; /* of a cluster, one each: address, slots, "ready" or "away"; NULL: none */
 	uint64_t age_ms; /* since the store said so */
 };
 
-/* A copy; the caller frees lines. Any thread. */
+/* A copy; the caller frees lines and primaries. Any thread. */
 void fleet_look(struct authority *authority, struct fleet_nodes *nodes);
 
 /* What the first worker keeps up to date. */

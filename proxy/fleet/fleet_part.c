@@ -1,5 +1,6 @@
 #include "fleet/fleet_part.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -30,13 +31,13 @@ static void judged(struct fleet_batch *batch, const char *bytes, size_t len)
 	fleet_answer(batch->worker, batch->first, bytes, len);
 }
 
-/* What an answer says of the store: its epoch, and its clock. */
-static void learn(struct fleet_worker *fleet, const struct answer *answer)
+/* What an answer says of a part of the store: its epoch, and its clock. */
+static void learn(struct fleet_worker *fleet, unsigned part, const struct answer *answer)
 {
-	members_learn_epoch(fleet_members(fleet->authority), fleet->store_id, answer->epoch);
-	ladder_learn(fleet_ladder(fleet->authority), answer->epoch, answer->now_us,
+	members_learn_epoch(fleet_members(fleet->authority), fleet->store_id, part, answer->epoch);
+	ladder_learn(fleet_ladder(fleet->authority), part, answer->epoch, answer->now_us,
 		worker_now_ms(fleet->worker));
-	fleet->knows_epoch = true;
+	fleet->parts[part].knows_epoch = true;
 }
 
 static const struct batches_calls batches_calls = {
@@ -44,9 +45,9 @@ static const struct batches_calls batches_calls = {
 	.learn = learn,
 };
 
-bool fleet_knows_epoch(const struct fleet_worker *fleet)
+bool fleet_knows_epoch(const struct fleet_worker *fleet, struct throttle_key caller)
 {
-	return fleet->knows_epoch;
+	return fleet->parts[fleet_part_of(fleet, caller)].knows_epoch;
 }
 
 /* At the end of a round: what it asked leaves in one call. */
@@ -55,12 +56,8 @@ static bool send_all(struct loop_stage *stage)
 	struct fleet_worker *fleet = CONTAINER_OF(stage, struct worker, fleet.stage)->fleet.own;
 	bool has_work = false;
 
-	for (int i = 0; fleet && i < FLEET_FUNCTIONS; i++) {
-		if (!fleet->filling[i] || batch_is_empty(&fleet->filling[i]->batch))
-			continue;
-		batches_send(fleet, i);
-		has_work = true;
-	}
+	for (int i = 0; fleet && i < FLEET_FUNCTIONS; i++)
+		has_work |= batches_send(fleet, i);
 	if (fleet)
 		store_link_flush(&fleet->store);
 	return has_work;
@@ -95,27 +92,49 @@ static void join(struct fleet_worker *fleet)
 		&fleet->strict, fleet->prefix, ladder_has_strict(fleet->worker->use->site->conf));
 }
 
-/* A store that has forgotten hears of it from the first node that comes back, and says so to all
- * the others. */
-static void tell_epoch(struct fleet_worker *fleet)
+/* A part of the store that this worker has found, found again, or lost. One that has forgotten
+ * hears of it from the first node that comes back, and says so to all the others. True: found
+ * again. */
+static bool note_part(struct fleet_worker *fleet, unsigned part, bool is_there)
 {
-	if (fleet_filling(fleet, FLEET_JUDGE, 0))
-		batches_send(fleet, FLEET_JUDGE);
+	struct fleet_part_state *state = &fleet->parts[part];
+	bool is_back = is_there && state->was_lost;
+
+	if (!is_there) {
+		*state = (struct fleet_part_state){.was_lost = true};
+		return false;
+	}
+	state->was_lost = false;
+	if (is_back)
+		ladder_back(fleet_ladder(fleet->authority), part, worker_now_ms(fleet->worker));
+	if (is_back || part == 0)
+		batches_send_part(fleet, FLEET_JUDGE, part);
+	return is_back;
+}
+
+static bool note_parts(struct fleet_worker *fleet)
+{
+	unsigned first = fleet->store.cluster ? 1 : 0, last = first * SLOT_PARTS;
+	bool is_back = false;
+
+	for (unsigned part = first; part <= last; part++)
+		is_back |=
+			note_part(fleet, part, store_link_has(&fleet->store, slot_of_part(part)));
+	return is_back;
 }
 
 /* ---- what is owed to it ---------------------------------------------------------------------- */
 
-static void pay_debt(void *whose, const struct debt *debt, uint64_t cost)
+static bool pay_debt(void *whose, const struct debt *debt, uint64_t cost)
 {
 	struct fleet_worker *fleet = whose;
 	enum fleet_function function = debt->is_leased ? FLEET_LEASE : FLEET_JUDGE;
-	struct fleet_batch *filling = fleet_filling(fleet, function, 1);
+	struct fleet_batch *filling = fleet_filling(fleet, function, debt->caller, 1);
 	struct batch_charge charge = {&debt->rule, debt->limit, debt->caller, cost};
 
 	if (filling)
 		batch_charge(&filling->batch, &charge);
-	else
-		fleet->was_paid = false;
+	return filling != NULL;
 }
 
 /* Before the node says that it is there: the store runs the calls of a connection in their order.
@@ -128,10 +147,8 @@ static void pay_debts(struct joining *joining)
 	fleet->is_paying = fleet->was_paid = true;
 	debts_pay(
 		fleet_debts(fleet->authority), worker_throttle_ns(fleet->worker), pay_debt, fleet);
-	for (int i = 0; i < FLEET_FUNCTIONS; i++) {
-		if (fleet->filling[i] && !batch_is_empty(&fleet->filling[i]->batch))
-			batches_send(fleet, i);
-	}
+	for (int i = 0; i < FLEET_FUNCTIONS; i++)
+		batches_send(fleet, i);
 }
 
 static void on_joined(struct joining *joining, bool is_answered)
@@ -169,34 +186,60 @@ static void on_look(struct deadline *deadline)
 	look_at_rungs(CONTAINER_OF(deadline, struct fleet_worker, look));
 }
 
-static void on_changed(struct store_link *store)
+/* What people see of a cluster is what the first worker has. */
+static void note_primaries(struct fleet_worker *fleet)
+{
+	char *text = NULL;
+	size_t len = 0;
+	FILE *out;
+
+	if (fleet->worker->index != 0)
+		return;
+	out = fleet->store.cluster ? open_memstream(&text, &len) : NULL;
+	if (out) {
+		cluster_describe(fleet->store.cluster, out);
+		fclose(out);
+	}
+	members_note_primaries(fleet_members(fleet->authority), text);
+}
+
+static void on_changed(struct store_link *store, bool failed)
 {
 	struct fleet_worker *fleet = CONTAINER_OF(store, struct fleet_worker, store);
 	const struct conf_fleet *conf = conf_of(fleet);
+	bool was_linked = fleet->is_linked, is_linked = store_link_has_all(store);
 	unsigned index = fleet->worker->index;
 
-	if (store->state == STORE_READY && fleet->was_lost) /* relaxed: a number alone */
-		atomic_store_explicit(&fleet_ladder(fleet->authority)->back_ms,
-			worker_now_ms(fleet->worker), memory_order_relaxed);
-	fleet->was_lost = store->state != STORE_READY;
-	fleet->knows_epoch = false;
-	count_link(fleet, store->state == STORE_READY);
-	join(fleet);
-	if (store->state == STORE_READY) {
-		tell_epoch(fleet);
+	count_link(fleet, is_linked);
+	note_primaries(fleet);
+	bool is_back = note_parts(fleet), is_ready = store->state == STORE_READY;
+	if (is_back || (is_ready && !fleet->was_ready))
+		join(fleet);
+	fleet->was_ready = is_ready;
+	if (is_linked && !was_linked)
 		log_info("store %s: connected (worker %u)", conf->store.text, index);
-	} else {
-		log_warn("store %s: %s; until it answers, store_down decides (worker %u)",
-			conf->store.text, store->why, index);
-	}
+	if (failed)
+		log_warn("store %s: %s; until it answers, store_down decides%s (worker %u)",
+			conf->store.text, store->why, store->cluster ? " for its callers" : "",
+			index);
 	look_at_rungs(fleet);
+}
+
+static void on_redirected(struct store_link *store, enum redirect_kind kind)
+{
+	static const int slots[] = {[REDIRECT_MOVED] = STATS_STORE_MOVED,
+		[REDIRECT_ASK] = STATS_STORE_ASK,
+		[REDIRECT_LATER] = STATS_STORE_LATER,
+		[REDIRECT_UNSERVED] = STATS_STORE_CLUSTER_DOWN,
+		[REDIRECT_DOWN] = STATS_STORE_CLUSTER_DOWN};
+
+	worker_count(CONTAINER_OF(store, struct fleet_worker, store)->worker, slots[kind]);
 }
 
 static void leave_store(struct fleet_worker *fleet)
 {
 	leases_return(&fleet->leases);
-	if (fleet->filling[FLEET_LEASE])
-		batches_send(fleet, FLEET_LEASE);
+	batches_send(fleet, FLEET_LEASE);
 	relaxing_leave(&fleet->relaxing);
 	if (fleet->worker->index == 0) {
 		joining_leave(&fleet->joining);
@@ -208,6 +251,8 @@ static void leave_store(struct fleet_worker *fleet)
 		store_link_close(&fleet->store);
 	count_link(fleet, false);
 	batches_drop(fleet);
+	memset(fleet->parts, 0, sizeof(fleet->parts));
+	fleet->was_ready = false;
 	free(fleet->prefix);
 	fleet->prefix = NULL;
 }
@@ -267,7 +312,8 @@ static bool make(struct worker *worker, struct site *site)
 	fleet->joining.before = pay_debts;
 	fleet->joining.after = on_joined;
 	return store_link_init(&fleet->store, &worker->loop,
-		clock_monotonic_ns() ^ (uint64_t)getpid() << 32 ^ worker->index, on_changed);
+		clock_monotonic_ns() ^ (uint64_t)getpid() << 32 ^ worker->index, on_changed,
+		on_redirected);
 }
 
 static void end(struct worker *worker)

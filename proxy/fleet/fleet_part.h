@@ -7,7 +7,8 @@
 
 extern const struct worker_part fleet_part;
 
-/* Has the store said since the last loss of the connection which epoch it has? */
-bool fleet_knows_epoch(const struct fleet_worker *fleet);
+/* Has the caller's part of the store said since the last loss of the connection which epoch it has?
+ */
+bool fleet_knows_epoch(const struct fleet_worker *fleet, struct throttle_key caller);
 
 #endif

@@ -183,7 +183,7 @@ void checking_init(struct checking *checking, struct health *health, struct stor
 
 void checking_ask(struct checking *checking)
 {
-	if (checking->is_asked)
+	if (checking->is_asked || checking->store->cluster)
 		return;
 	checking->call.is_again = false;
 	checking->asked_ns = clock_monotonic_ns();

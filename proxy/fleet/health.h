@@ -58,8 +58,8 @@ struct checking {
 
 /* `health` and `store` outlive it. */
 void checking_init(struct checking *checking, struct health *health, struct store_link *store);
-/* Asks the store, unless it has been asked and has not answered. A user who may not ask (INFO) has
- * no answer, and all else goes on. */
+/* Asks the store, unless it has been asked and has not answered, or is a Redis Cluster. A user who
+ * may not ask (INFO) has no answer, and all else goes on. */
 void checking_ask(struct checking *checking);
 
 #endif

@@ -67,7 +67,7 @@ static void say(struct fleet_batch *filling, const struct hold *hold)
 
 static void renew(struct holds *holds, struct hold *hold)
 {
-	struct fleet_batch *filling = fleet_filling(holds->fleet, FLEET_JUDGE, 1);
+	struct fleet_batch *filling = fleet_filling(holds->fleet, FLEET_JUDGE, hold->caller, 1);
 
 	if (filling && hold->held > 0)
 		say(filling, hold);
@@ -169,7 +169,7 @@ void hold_end(struct holds *holds, struct hold *hold, uint64_t more)
 
 void hold_drop(struct holds *holds, struct hold *hold, uint64_t less)
 {
-	struct fleet_batch *filling = fleet_filling(holds->fleet, FLEET_JUDGE, 1);
+	struct fleet_batch *filling = fleet_filling(holds->fleet, FLEET_JUDGE, hold->caller, 1);
 	struct batch_charge charge = {&hold->rule, hold->limit, hold->caller, less};
 
 	if (filling) {

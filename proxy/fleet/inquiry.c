@@ -33,6 +33,12 @@ static enum fleet_function function_of(const struct conf_limit *limit)
 	return way->reserve ? FLEET_JUDGE : way->function;
 }
 
+/* Is it asked about by this call? */
+static bool asks(const struct inquiry_call *call, const struct inquiry_limit *limit)
+{
+	return limit->part == call->part && function_of(limit->limit) == call->function;
+}
+
 /* ---- the asker's thread ---------------------------------------------------------------------- */
 
 static void on_done(struct message *message)
@@ -87,7 +93,7 @@ static bool read_answer(struct inquiry_call *call, struct answer *answer)
 
 	for (unsigned i = 0; good && i < call->inquiry->count; i++) {
 		struct inquiry_limit *limit = &call->inquiry->limits[i];
-		if (function_of(limit->limit) != call->function)
+		if (!asks(call, limit))
 			continue;
 		good = call->function == FLEET_LEASE ? read_leased(limit, answer)
 						     : read_judged(limit, answer);
@@ -99,11 +105,13 @@ static bool send_call(struct inquiry_call *call,
 	void (*answered)(struct store_call *call, const char *bytes, size_t len))
 {
 	struct fleet_worker *fleet = call->inquiry->worker->fleet.own;
+	const char *command;
+	size_t len;
 
-	call->call.answered = answered;
-	call->call.is_again = false;
-	return batch_compose(&call->batch, &call->call.command, &call->call.len) &&
-	       store_link_send(&fleet->store, &call->call);
+	if (!batch_compose(&call->batch, &command, &len))
+		return false;
+	call->call = store_call_of(command, len, slot_of_part(call->part), answered);
+	return store_link_send(&fleet->store, &call->call);
 }
 
 static void on_forgotten(struct store_call *store_call, const char *bytes, size_t len)
@@ -119,10 +127,10 @@ static bool give_leased_back(struct inquiry_call *call, uint64_t epoch)
 {
 	const struct inquiry *inquiry = call->inquiry;
 
-	batch_begin(&call->batch, &batch_lease, inquiry->worker->fleet.own->prefix);
+	batch_begin(&call->batch, &batch_lease, inquiry->worker->fleet.own->prefix, call->part);
 	for (unsigned i = 0; i < inquiry->count; i++) {
 		const struct inquiry_limit *limit = &inquiry->limits[i];
-		if (function_of(limit->limit) != FLEET_LEASE)
+		if (!asks(call, limit))
 			continue;
 		struct batch_charge charge = {
 			&limit->rule, limit->limit->name, limit->caller, limit->rule.quota};
@@ -153,19 +161,18 @@ static bool ask_sums(struct inquiry_call *call, uint64_t less,
 	struct fleet_worker *fleet = inquiry->worker->fleet.own;
 	struct relaxed_part parts[INQUIRY_MOST];
 	unsigned count = 0;
+	size_t len;
 
 	for (unsigned i = 0; i < inquiry->count; i++) {
 		const struct inquiry_limit *limit = &inquiry->limits[i];
-		if (function_of(limit->limit) == INQUIRY_RELAXED)
+		if (asks(call, limit))
 			parts[count++] = (struct relaxed_part){
 				limit->caller, limit->limit->name, &limit->rule, .less = less};
 	}
 	free(call->command);
-	if (!relaxed_compose(parts, count, fleet->prefix, &call->command, &call->call.len))
+	if (!relaxed_compose(parts, count, fleet->prefix, &call->command, &len))
 		return false;
-	call->call.command = call->command;
-	call->call.answered = answered;
-	call->call.is_again = false;
+	call->call = store_call_of(call->command, len, slot_of_part(call->part), answered);
 	return store_link_send(&fleet->store, &call->call);
 }
 
@@ -179,7 +186,7 @@ static void on_sums(struct store_call *store_call, const char *bytes, size_t len
 		integers_begin(&numbers, bytes, len);
 	for (unsigned i = 0; i < inquiry->count && !numbers.wrong; i++) {
 		struct inquiry_limit *limit = &inquiry->limits[i];
-		if (function_of(limit->limit) != INQUIRY_RELAXED)
+		if (!asks(call, limit))
 			continue;
 		uint64_t used = (uint64_t)integers_next(&numbers);
 		uint64_t cost = limit->cost > 0 ? limit->cost : 1;
@@ -212,7 +219,7 @@ static bool begin_sums(struct inquiry_call *call, struct fleet_worker *fleet)
 {
 	for (unsigned i = 0; i < call->inquiry->count; i++) {
 		struct inquiry_limit *limit = &call->inquiry->limits[i];
-		if (function_of(limit->limit) == INQUIRY_RELAXED && !describe(fleet, limit))
+		if (asks(call, limit) && !describe(fleet, limit))
 			return false;
 	}
 	return ask_sums(call, 0, on_sums);
@@ -242,15 +249,16 @@ static bool begin_call(struct inquiry_call *call, struct fleet_worker *fleet)
 
 	if (call->function == INQUIRY_RELAXED)
 		return begin_sums(call, fleet);
-	batch_begin(&call->batch, functions[call->function], fleet->prefix);
+	batch_begin(&call->batch, functions[call->function], fleet->prefix, call->part);
 	if (call->function == FLEET_JUDGE) {
-		batch_know(&call->batch, members_epoch(fleet->joining.members, fleet->store_id));
+		batch_know(&call->batch,
+			members_epoch(fleet->joining.members, fleet->store_id, call->part));
 		batch_hold_as(&call->batch, fleet->holds.holder,
 			fleet->worker->use->site->conf->fleet.membership_lease_ms * 1000);
 	}
 	for (unsigned i = 0; i < inquiry->count; i++) {
 		struct inquiry_limit *limit = &inquiry->limits[i];
-		if (function_of(limit->limit) != call->function)
+		if (!asks(call, limit))
 			continue;
 		if (!describe(fleet, limit))
 			return false;
@@ -259,12 +267,34 @@ static bool begin_call(struct inquiry_call *call, struct fleet_worker *fleet)
 	return send_call(call, on_answer);
 }
 
-/* Its calls fail. */
+/* Its calls fail; those that were sent again since have as long again. */
 static void on_silence(struct deadline *deadline)
 {
 	struct inquiry *inquiry = CONTAINER_OF(deadline, struct inquiry, silence);
+	struct fleet_worker *fleet = inquiry->worker->fleet.own;
+	uint64_t now_ms = worker_now_ms(fleet->worker), longest_ms = fleet_silence_ms(fleet);
 
-	store_link_drop(&inquiry->worker->fleet.own->store, "no answer in time");
+	deadline_set(deadline, now_ms + longest_ms, now_ms);
+	store_link_drop_silent(&fleet->store, now_ms - longest_ms);
+}
+
+/* A call for each function and part of the store. */
+static void divide(struct inquiry *inquiry, const struct fleet_worker *fleet)
+{
+	inquiry->call_count = 0;
+	for (unsigned i = 0; i < inquiry->count; i++) {
+		struct inquiry_limit *limit = &inquiry->limits[i];
+		unsigned n = 0;
+		limit->part = fleet_part_of(fleet, limit->caller);
+		while (n < inquiry->call_count && !asks(&inquiry->calls[n], limit))
+			n++;
+		if (n < inquiry->call_count)
+			continue;
+		struct inquiry_call *call = &inquiry->calls[inquiry->call_count++];
+		call->inquiry = inquiry;
+		call->function = function_of(limit->limit);
+		call->part = limit->part;
+	}
 }
 
 static void on_worker(struct message *message)
@@ -275,16 +305,12 @@ static void on_worker(struct message *message)
 
 	deadline_init(&inquiry->silence, fleet->worker->loop.base, on_silence);
 	deadline_set(&inquiry->silence, now_ms + fleet_silence_ms(fleet), now_ms);
+	divide(inquiry, fleet);
 	inquiry->is_answered = true;
 	inquiry->under_way = 1; /* this function */
-	for (int i = 0; i < INQUIRY_CALLS; i++) {
-		struct inquiry_call *call = &inquiry->calls[i];
-		call->inquiry = inquiry;
-		call->function = i;
-		if (call->count == 0)
-			continue;
+	for (unsigned i = 0; i < inquiry->call_count; i++) {
 		inquiry->under_way++;
-		if (fleet->store.state != STORE_READY || !begin_call(call, fleet))
+		if (fleet->store.state != STORE_READY || !begin_call(&inquiry->calls[i], fleet))
 			finish_call(inquiry, false);
 	}
 	store_link_flush(&fleet->store);
@@ -295,15 +321,13 @@ void inquiry_begin(struct inquiry *inquiry, struct worker *worker, struct loop *
 {
 	inquiry->worker = worker;
 	inquiry->asker = asker;
-	for (unsigned i = 0; i < inquiry->count; i++)
-		inquiry->calls[function_of(inquiry->limits[i].limit)].count++;
 	inquiry->message.run = on_worker;
 	message_post(&worker->loop, &inquiry->message);
 }
 
 void inquiry_end(struct inquiry *inquiry)
 {
-	for (int i = 0; i < INQUIRY_CALLS; i++) {
+	for (unsigned i = 0; i < INQUIRY_MOST; i++) {
 		batch_free(&inquiry->calls[i].batch);
 		free(inquiry->calls[i].command);
 	}

@@ -33,6 +33,7 @@ struct inquiry_limit {
 	struct throttle_key caller; /* as all nodes name it */
 	uint64_t cost;              /* 0: is anything free? */
 	struct rule rule;
+	unsigned part;                   /* of the store */
 	struct throttle_outcome outcome; /* of an answer, before anything was forgotten */
 };
 
@@ -41,15 +42,14 @@ struct inquiry;
 struct inquiry_call {
 	struct store_call call;
 	struct inquiry *inquiry;
-	struct batch batch; /* of FLEET_FUNCTIONS */
-	enum fleet_function function;
-	unsigned count; /* limits */
-	char *command;  /* of INQUIRY_RELAXED; NULL: none yet */
+	struct batch batch;           /* of FLEET_FUNCTIONS */
+	enum fleet_function function; /* of the limits that it asks about, */
+	unsigned part;                /* and where these are kept */
+	char *command;                /* of INQUIRY_RELAXED; NULL: none yet */
 };
 
 /* Those of fleet = relaxed have a function of their own. */
 #define INQUIRY_RELAXED FLEET_FUNCTIONS
-#define INQUIRY_CALLS   (FLEET_FUNCTIONS + 1)
 
 /* Zeroed, then the first members are the asker's to set. It stays in place until `done`. */
 struct inquiry {
@@ -64,7 +64,8 @@ struct inquiry {
 	struct loop *asker;
 	unsigned under_way;
 	struct deadline silence; /* of the store; the worker's */
-	struct inquiry_call calls[INQUIRY_CALLS];
+	struct inquiry_call calls[INQUIRY_MOST];
+	unsigned call_count;
 };
 
 /* Does the store know the callers of this limit of the fleet, and not each node its own? `number`:

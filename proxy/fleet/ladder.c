@@ -6,6 +6,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "fleet/fleet.h"
+#include "fleet/batches.h"
 #include "fleet/question.h"
 #include "site/site.h"
 #include "site/site_use.h"
@@ -17,8 +18,10 @@ enum { NAMED_MOST = 8 }; /* limits of a rung that a line names */
 
 void ladder_init(struct ladder *ladder)
 {
-	atomic_init(&ladder->back_ms, 0);
-	atomic_init(&ladder->forgot_ms, 0);
+	for (unsigned part = 0; part <= SLOT_PARTS; part++) {
+		atomic_init(&ladder->parts[part].back_ms, 0);
+		atomic_init(&ladder->parts[part].forgot_ms, 0);
+	}
 	atomic_init(&ladder->nodes, 0);
 	pthread_mutex_init(&ladder->lock, NULL);
 	ladder->seen[0] = ladder->said[0] = '\0';
@@ -32,15 +35,20 @@ void ladder_end(struct ladder *ladder)
 	pthread_mutex_destroy(&ladder->lock);
 }
 
-void ladder_learn(struct ladder *ladder, uint64_t epoch, uint64_t store_us, uint64_t now_ms)
+void ladder_learn(
+	struct ladder *ladder, unsigned part, uint64_t epoch, uint64_t store_us, uint64_t now_ms)
 {
 	uint64_t age_ms = store_us > epoch ? (store_us - epoch) / 1000 : 0;
 	uint64_t forgot_ms = 0;
 
 	if (epoch % 2 == 1)
 		forgot_ms = now_ms > age_ms ? now_ms - age_ms : 1;
-	/* relaxed, as all of these: numbers that stand alone */
-	atomic_store_explicit(&ladder->forgot_ms, forgot_ms, memory_order_relaxed);
+	atomic_store_explicit(&ladder->parts[part].forgot_ms, forgot_ms, memory_order_relaxed);
+}
+
+void ladder_back(struct ladder *ladder, unsigned part, uint64_t now_ms)
+{
+	atomic_store_explicit(&ladder->parts[part].back_ms, now_ms, memory_order_relaxed);
 }
 
 /* ---- a limit's rung -------------------------------------------------------------------------- */
@@ -81,13 +89,15 @@ static unsigned nodes_of(const struct ladder *ladder, const struct conf *conf)
 				     : atomic_load_explicit(&ladder->nodes, memory_order_relaxed);
 }
 
-static struct rung_facts facts_of(const struct ladder *ladder, unsigned nodes, uint64_t now_ms)
+static struct rung_facts facts_of(
+	const struct ladder *ladder, unsigned part, unsigned nodes, uint64_t now_ms)
 {
-	uint64_t forgot_ms = atomic_load_explicit(&ladder->forgot_ms, memory_order_relaxed);
+	const struct ladder_part *at = &ladder->parts[part];
+	uint64_t forgot_ms = atomic_load_explicit(&at->forgot_ms, memory_order_relaxed);
 
 	return (struct rung_facts){
 		.now_ms = now_ms,
-		.back_ms = atomic_load_explicit(&ladder->back_ms, memory_order_relaxed),
+		.back_ms = atomic_load_explicit(&at->back_ms, memory_order_relaxed),
 		.has_forgotten = forgot_ms != 0,
 		.forgot_ms = forgot_ms,
 		.has_share = nodes > 0,
@@ -114,61 +124,47 @@ static void add_strict_facts(struct rung_facts *facts, const struct strict_view 
 	facts->has_rest = strict_quota(quota, view->lost) > 0;
 }
 
-static unsigned facts_for(
-	const struct fleet_worker *fleet, bool has_store, struct rung_facts *facts)
-{
-	const struct ladder *ladder = fleet_ladder(fleet->authority);
-	unsigned nodes = nodes_of(ladder, fleet->worker->use->site->conf);
-
-	*facts = facts_of(ladder, nodes, worker_now_ms(fleet->worker));
-	facts->has_store = has_store;
-	return nodes;
-}
-
 /* The store is asked for what lost nodes leave. */
 static void climb_strict(
 	struct account *account, struct account_charge *charge, struct rung_facts facts)
 {
-	struct worker *worker = account->worker->worker;
-	struct strict_view view = strict_look(&fleet_ladder(account->worker->authority)->strict);
-	struct strict_times times = times_of(&worker->use->site->conf->fleet, &charge->rule,
+	const struct fleet_worker *fleet = account->worker;
+	struct strict_view view = strict_look(&fleet_ladder(fleet->authority)->strict);
+	struct strict_times times = times_of(&fleet->worker->use->site->conf->fleet, &charge->rule,
 		charge->way->function == FLEET_LEASE);
 
-	add_strict_facts(&facts, &view, &times, charge->quota, worker_throttle_ns(worker));
-	facts.knows_memory = account->worker->knows_epoch;
+	add_strict_facts(&facts, &view, &times, charge->quota, worker_throttle_ns(fleet->worker));
+	facts.knows_memory = fleet->parts[fleet_part_of(fleet, charge->caller)].knows_epoch;
 	charge->rung = rung_of(charge->down, &facts, times.window_ms);
 	charge->share = rung_share(charge->quota, (unsigned)view.divisor);
 	charge->rule.quota = strict_quota(charge->quota, view.lost);
 	charge->late_ns = strict_late_ns(&view, &times);
 }
 
-static void climb(struct account *account, struct account_charge *charge,
-	const struct rung_facts *facts, unsigned nodes)
+void ladder_climb_one(struct account *account, struct account_charge *charge, bool has_store)
 {
+	const struct fleet_worker *fleet = account->worker;
+	const struct ladder *ladder = fleet_ladder(fleet->authority);
+	unsigned nodes = nodes_of(ladder, fleet->worker->use->site->conf);
+	struct rung_facts facts = facts_of(
+		ladder, fleet_part_of(fleet, charge->caller), nodes, worker_now_ms(fleet->worker));
+
+	facts.has_store = has_store;
 	if (charge->down == CONF_STORE_DOWN_STRICT) {
-		climb_strict(account, charge, *facts);
+		climb_strict(account, charge, facts);
 		return;
 	}
-	charge->rung = rung_of(charge->down, facts, (charge->rule.window_us + 999) / 1000);
+	charge->rung = rung_of(charge->down, &facts, (charge->rule.window_us + 999) / 1000);
 	charge->share = rung_share(charge->quota, nodes);
 }
 
-void ladder_climb_one(struct account *account, struct account_charge *charge, bool has_store)
+void ladder_climb(struct account *account, bool may_ask)
 {
-	struct rung_facts facts;
-	unsigned nodes = facts_for(account->worker, has_store, &facts);
-
-	climb(account, charge, &facts, nodes);
-}
-
-void ladder_climb(struct account *account, bool has_store)
-{
-	struct rung_facts facts;
-	unsigned nodes = facts_for(account->worker, has_store, &facts);
-
 	for (unsigned i = 0; i < account->count; i++) {
-		if (account->charges[i].way)
-			climb(account, &account->charges[i], &facts, nodes);
+		struct account_charge *charge = &account->charges[i];
+		if (charge->way)
+			ladder_climb_one(account, charge,
+				may_ask && fleet_can_ask(account->worker, charge->caller));
 	}
 }
 
@@ -188,19 +184,24 @@ static void look_at_strict(const struct ladder *ladder, const struct conf *conf,
 	facts->knows_memory = true;
 }
 
+/* The worst of all parts, which is the last of their rungs. */
 struct ladder_sight ladder_look(const struct authority *authority, const struct node *node,
 	const struct conf *conf, const struct conf_limit *limit, uint64_t now_ms)
 {
 	const struct ladder *ladder = fleet_ladder_of(authority);
-	struct ladder_sight sight = {.down = ladder_down(conf, limit)};
-	struct rung_facts facts;
+	struct ladder_sight sight = {.down = ladder_down(conf, limit), .rung = RUNG_STORE};
+	bool has_store = atomic_load(&node->store_links) == node->worker_count;
 
 	sight.nodes = nodes_of(ladder, conf);
-	facts = facts_of(ladder, sight.nodes, now_ms);
-	facts.has_store = atomic_load(&node->store_links) == node->worker_count;
-	if (sight.down == CONF_STORE_DOWN_STRICT)
-		look_at_strict(ladder, conf, limit, &sight, &facts);
-	sight.rung = rung_of(sight.down, &facts, limit->per_ns / CLOCK_NS_PER_MS + 1);
+	for (unsigned part = 0; part <= (conf->fleet.cluster ? SLOT_PARTS : 0); part++) {
+		struct rung_facts facts = facts_of(ladder, part, sight.nodes, now_ms);
+		facts.has_store = has_store;
+		if (sight.down == CONF_STORE_DOWN_STRICT)
+			look_at_strict(ladder, conf, limit, &sight, &facts);
+		enum rung rung = rung_of(sight.down, &facts, limit->per_ns / CLOCK_NS_PER_MS + 1);
+		if (rung > sight.rung)
+			sight.rung = rung;
+	}
 	return sight;
 }
 

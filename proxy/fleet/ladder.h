@@ -18,6 +18,7 @@
 
 #include "fleet/debts.h"
 #include "fleet/rung.h"
+#include "fleet/slot.h"
 
 struct account;
 struct account_charge;
@@ -28,10 +29,15 @@ struct node;
 
 #define LADDER_TEXT_BYTES 512
 
-struct ladder {
+/* Of a part of the store (slot.h); relaxed: numbers that stand alone. */
+struct ladder_part {
 	_Atomic uint64_t back_ms;   /* the last return of any worker's connection; 0: none */
 	_Atomic uint64_t forgot_ms; /* as rung_facts has it; 0: it has not */
-	_Atomic unsigned nodes;     /* that divide a limit; 0: unknown (standing.h) */
+};
+
+struct ladder {
+	struct ladder_part parts[1 + SLOT_PARTS]; /* the first alone, but of a cluster */
+	_Atomic unsigned nodes;                   /* that divide a limit; 0: unknown (standing.h) */
 	struct debts debts;
 	struct strict strict; /* of store_down = strict */
 	pthread_mutex_t lock; /* of what follows */
@@ -41,9 +47,12 @@ struct ladder {
 void ladder_init(struct ladder *ladder);
 void ladder_end(struct ladder *ladder);
 
-/* What the store said of its memory: of an epoch that is odd (judge.lua), that it has lost it.
- * Times of the store; `now_ms` is the loop's. Any thread. */
-void ladder_learn(struct ladder *ladder, uint64_t epoch, uint64_t store_us, uint64_t now_ms);
+/* What a part of the store said of its memory: of an epoch that is odd (judge.lua), that it has
+ * lost it. Times of the store; `now_ms` is the loop's. Any thread. */
+void ladder_learn(
+	struct ladder *ladder, unsigned part, uint64_t epoch, uint64_t store_us, uint64_t now_ms);
+/* A worker has found a part of the store again. */
+void ladder_back(struct ladder *ladder, unsigned part, uint64_t now_ms);
 
 /* What a limit of the fleet does without the store: its own word, or that of [fleet]; the default
  * of a limit that shares cannot divide is to refuse. */
@@ -53,13 +62,13 @@ bool ladder_has_strict(const struct conf *conf);
 /* Does its rung say anything? A limit with fleet = split has its shares instead. */
 bool ladder_has(const struct conf_limit *limit);
 
-/* Sets the rungs of the account's charges, and their shares. `has_store`: this worker may ask it.
- */
-void ladder_climb(struct account *account, bool has_store);
-/* The same of one of them. */
+/* Sets the rungs of the account's charges, and their shares. `may_ask`: as far as this worker can
+ * ask the store, it may; else none of it is there. */
+void ladder_climb(struct account *account, bool may_ask);
+/* The same of one of them. `has_store`: its store is heard. */
 void ladder_climb_one(struct account *account, struct account_charge *charge, bool has_store);
 
-/* One limit, as it is now on this node. */
+/* One limit, as it is now on this node; of a cluster, for callers of the part that is worst off. */
 struct ladder_sight {
 	enum conf_store_down down;
 	enum rung rung;

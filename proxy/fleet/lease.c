@@ -111,7 +111,7 @@ static struct lease_part *add_part(struct fleet_batch *filling, const struct lea
 /* About a hand that is locked. False: nothing was sent, and it still is. */
 static bool ask_for(struct fleet_worker *fleet, const struct leased *of, struct wish wish)
 {
-	struct fleet_batch *filling = fleet_filling(fleet, FLEET_LEASE, 1);
+	struct fleet_batch *filling = fleet_filling(fleet, FLEET_LEASE, of->caller, 1);
 	struct batch_charge charge = {&of->rule, of->limit, of->caller, 0};
 	struct batch_lease lease;
 
@@ -133,7 +133,7 @@ void lease_ask(struct fleet_batch *filling, struct question *question, struct ac
 
 	for (unsigned i = 0; i < account->count; i++) {
 		struct account_charge *charge = &account->charges[i];
-		if (charge->way != &lease_way || charge->said != WAY_ASK)
+		if (charge->way != &lease_way || !question_asks(question, charge))
 			continue;
 		struct leased of = {charge->hand, charge->caller, charge->rule, charge->limit};
 		struct lease_part *part = add_part(filling, &of);
@@ -238,7 +238,7 @@ static void conclude_all(struct question *question, uint64_t epoch, bool admitte
 
 	for (unsigned i = 0; i < account->count; i++) {
 		struct account_charge *charge = &account->charges[i];
-		if (charge->way == &lease_way && charge->said == WAY_ASK)
+		if (charge->way == &lease_way && question_asks(question, charge))
 			conclude(charge, epoch, now_ns, admitted && !account->refused, answers++);
 	}
 	account->refused |= !admitted;
@@ -299,8 +299,8 @@ static void renew_early(struct fleet_worker *fleet, const struct account_charge 
 	uint32_t low = atomic_load_explicit(&hand->low, memory_order_relaxed); /* a hint */
 
 	if ((left > low && hand_time_left(hand, now) > term_ms_of(&charge->rule) / 4) ||
-		hand_closed(hand, now) > 0 || !fleet_can_ask(fleet) || charge->rung == RUNG_WAIT ||
-		charge->rung == RUNG_SHARE || !hand_lock(hand))
+		hand_closed(hand, now) > 0 || !fleet_can_ask(fleet, charge->caller) ||
+		charge->rung == RUNG_WAIT || charge->rung == RUNG_SHARE || !hand_lock(hand))
 		return;
 	if (!ask_for(fleet, &of, wish_of(charge)))
 		hand_unlock(hand);
@@ -382,9 +382,10 @@ static void give(struct account *account, struct account_charge *charge, uint64_
 		return;
 	if (charge->slot != AT_STORE && hand_put(charge->hand, charge->slot, (uint32_t)cost))
 		return;
-	struct fleet_batch *filling = still_counts(account, charge)
-					      ? fleet_filling(account->worker, FLEET_LEASE, 1)
-					      : NULL;
+	struct fleet_batch *filling =
+		still_counts(account, charge)
+			? fleet_filling(account->worker, FLEET_LEASE, charge->caller, 1)
+			: NULL;
 	if (!filling)
 		return;
 	struct batch_charge given = account_batch_charge(charge, cost);
@@ -399,7 +400,7 @@ static void add(struct account *account, struct account_charge *charge, uint64_t
 	if (charge->hand && cost <= HAND_UNITS_MOST &&
 		hand_take(charge->hand, (uint32_t)cost, now_ms(account->worker), &left) != 0)
 		return;
-	filling = fleet_filling(account->worker, FLEET_LEASE, 1);
+	filling = fleet_filling(account->worker, FLEET_LEASE, charge->caller, 1);
 	if (!filling)
 		return;
 	struct batch_charge more = account_batch_charge(charge, cost);

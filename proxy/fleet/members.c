@@ -35,6 +35,7 @@ void members_end(struct members *members)
 {
 	pthread_mutex_destroy(&members->lock);
 	free(members->lines);
+	free(members->primaries);
 }
 
 /* FNV-1a (Fowler, Noll, Vo), over both with their NULs. */
@@ -52,19 +53,29 @@ uint64_t members_store_id(const char *store, const char *prefix)
 	return hash;
 }
 
-uint64_t members_epoch(struct members *members, uint64_t store)
+uint64_t members_epoch(struct members *members, uint64_t store, unsigned part)
 {
 	pthread_mutex_lock(&members->lock);
-	uint64_t epoch = members->store == store ? members->epoch : 0;
+	uint64_t epoch = members->store == store ? members->epochs[part] : 0;
 	pthread_mutex_unlock(&members->lock);
 	return epoch;
 }
 
-void members_learn_epoch(struct members *members, uint64_t store, uint64_t epoch)
+void members_learn_epoch(struct members *members, uint64_t store, unsigned part, uint64_t epoch)
 {
 	pthread_mutex_lock(&members->lock);
+	if (members->store != store)
+		memset(members->epochs, 0, sizeof(members->epochs));
 	members->store = store;
-	members->epoch = epoch;
+	members->epochs[part] = epoch;
+	pthread_mutex_unlock(&members->lock);
+}
+
+void members_note_primaries(struct members *members, char *primaries)
+{
+	pthread_mutex_lock(&members->lock);
+	free(members->primaries);
+	members->primaries = primaries;
 	pthread_mutex_unlock(&members->lock);
 }
 
@@ -122,10 +133,8 @@ static bool compose(struct joining *joining, uint64_t lease_ms)
 		"*6\r\n$5\r\nFCALL\r\n$13\r\nsluice_join_1\r\n$1\r\n1\r\n$%zu\r\n%s\r\n"
 		"$%zu\r\n%s\r\n$%zu\r\n%s\r\n",
 		strlen(key), key, strlen(joining->name), joining->name, strlen(lease), lease);
-	joining->call.command = joining->command;
-	joining->call.len = (size_t)len;
-	joining->call.answered = on_joined;
-	joining->call.is_again = false;
+	joining->call = store_call_of(
+		joining->command, (size_t)len, slot_of_key(key, strlen(key)), on_joined);
 	joining->call.is_lone = true;
 	return true;
 }

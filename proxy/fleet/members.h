@@ -12,6 +12,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "fleet/slot.h"
 #include "fleet/standing.h"
 #include "fleet/store_link.h"
 
@@ -21,19 +22,22 @@
 struct members {
 	pthread_mutex_t lock;
 	char default_name[MEMBERS_NAME_BYTES];
-	char name[MEMBERS_NAME_BYTES]; /* that it joined by; "": it has not */
-	char *lines;                   /* join.lua's answer; NULL: none yet */
-	uint64_t answered_ns;          /* monotonic */
-	atomic_uint count;             /* of live nodes, then; without the lock */
-	uint64_t store;                /* whose epoch is known, by members_store_id */
-	uint64_t epoch;                /* 0: none */
+	char name[MEMBERS_NAME_BYTES];   /* that it joined by; "": it has not */
+	char *lines;                     /* join.lua's answer; NULL: none yet */
+	uint64_t answered_ns;            /* monotonic */
+	atomic_uint count;               /* of live nodes, then; without the lock */
+	char *primaries;                 /* cluster_describe's; NULL: the store is no cluster */
+	uint64_t store;                  /* whose epochs are known, by members_store_id */
+	uint64_t epochs[1 + SLOT_PARTS]; /* of its parts; 0: none */
 };
 
 /* What tells stores apart: where it is, and the prefix of its keys. */
 uint64_t members_store_id(const char *store, const char *prefix);
-/* The epoch that an answer of this store had last, to any worker; 0: none was had. */
-uint64_t members_epoch(struct members *members, uint64_t store);
-void members_learn_epoch(struct members *members, uint64_t store, uint64_t epoch);
+/* The epoch that an answer of this part of the store had last, to any worker; 0: none was had. */
+uint64_t members_epoch(struct members *members, uint64_t store, unsigned part);
+void members_learn_epoch(struct members *members, uint64_t store, unsigned part, uint64_t epoch);
+/* What the store's primaries are, for people; takes the text, which may be NULL. */
+void members_note_primaries(struct members *members, char *primaries);
 
 void members_init(struct members *members);
 void members_end(struct members *members);

@@ -14,7 +14,6 @@ struct account *account_new(struct fleet_worker *fleet)
 	if (!account)
 		return NULL;
 	account->worker = fleet;
-	account->epoch = 0;
 	account->count = 0;
 	account->refused = account->is_away = false;
 	account->local.count = 0;

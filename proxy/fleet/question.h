@@ -24,6 +24,7 @@
 #include "fleet/split.h"
 #include "fleet/strict_list.h"
 #include "fleet/rung.h"
+#include "fleet/slot.h"
 #include "fleet/store_link.h"
 #include "fleet/way.h"
 #include "gate/authority.h"
@@ -77,7 +78,6 @@ static inline struct batch_charge account_batch_charge(
 struct account {
 	struct account *next; /* while spare */
 	struct fleet_worker *worker;
-	uint64_t epoch; /* of the store when it was charged */
 	unsigned count; /* limits, in the order of gate_charges */
 	bool refused;   /* by a limit that is decided on this node */
 	bool is_away;   /* a limit can't be judged, as the store was not heard in time */
@@ -91,6 +91,7 @@ struct question {
 	struct question *chained;
 	struct authority_reply reply;
 	struct account *account;
+	unsigned part;                 /* whose limits the store is asked about now */
 	struct throttle_verdict local; /* what the node's own limits say */
 	uint64_t number;
 	bool is_open; /* an exchange waits for it */
@@ -99,10 +100,9 @@ struct question {
 /* A call of the store's function on its way. */
 struct fleet_batch {
 	struct store_call call;
-	struct fleet_batch *next;
+	struct fleet_batch *next; /* while filling or spare */
 	struct fleet_worker *worker;
 	struct question *first, **end; /* those that it asks, in this order */
-	uint64_t sent_ms;
 	enum fleet_function function;
 	struct lease_part *parts; /* of FLEET_LEASE; LEASE_PARTS_MOST */
 	unsigned part_count;
@@ -113,6 +113,18 @@ struct fleet_batch {
 struct fleet_name {
 	struct fleet_name *next;
 	char text[];
+};
+
+/* What a worker has not sent yet to one function: a batch for each part. */
+struct filling {
+	struct fleet_batch *first;
+	struct fleet_batch *of[1 + SLOT_PARTS]; /* NULL: none */
+};
+
+/* A part of the store, as a worker has it. */
+struct fleet_part_state {
+	bool was_lost;    /* its connection, or it has not been found yet */
+	bool knows_epoch; /* since it was connected */
 };
 
 #define FLEET_CHAINS 1024
@@ -134,17 +146,17 @@ struct fleet_worker {
 	/* The store's clock less this worker's of the throttles, when it last answered:
 	 * microseconds */
 	int64_t store_ahead_us;
-	struct fleet_batch *filling[FLEET_FUNCTIONS]; /* not sent yet; NULL: none */
-	struct fleet_batch *in_flight, **in_flight_end;
+	struct filling filling[FLEET_FUNCTIONS];
 	struct fleet_batch *spare_batches[FLEET_FUNCTIONS];
+	unsigned spare_count;
 	struct leases leases;
 	struct account *spare_accounts;
 	struct question *spare_questions;
 	struct question *chains[FLEET_CHAINS]; /* open ones, by their numbers */
 	unsigned pending;
-	bool is_linked;             /* counted in node.store_links */
-	bool was_lost;              /* its connection, or it has not been found yet */
-	bool knows_epoch;           /* of the store, since it was connected */
+	bool is_linked;                                /* counted in node.store_links */
+	bool was_ready;                                /* the store, when it last changed */
+	struct fleet_part_state parts[1 + SLOT_PARTS]; /* the first alone, but of a cluster */
 	bool is_paying, was_paid;   /* what is owed: it is on its way, and has not failed so far */
 	struct deadline look;       /* at the rungs, for the log */
 	struct checking checking;   /* of the first worker */
@@ -154,6 +166,20 @@ struct fleet_worker {
 	struct strict_list strict; /* of the first worker */
 	struct deadline silence;   /* of the store, while something is in flight */
 };
+
+/* The part of the store that a caller belongs to. */
+static inline unsigned fleet_part_of(const struct fleet_worker *fleet, struct throttle_key caller)
+{
+	return fleet->store.cluster ? slot_part_of(caller) : 0;
+}
+
+/* Is the store asked about it now, with the others of its part? */
+static inline bool question_asks(
+	const struct question *question, const struct account_charge *charge)
+{
+	return account_asks(charge) &&
+	       fleet_part_of(question->account->worker, charge->caller) == question->part;
+}
 
 /* Memory from the worker's spare. NULL without memory. */
 struct account *account_new(struct fleet_worker *fleet);

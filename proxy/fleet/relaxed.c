@@ -132,6 +132,7 @@ static void on_answer(struct store_call *call, const char *bytes, size_t len)
 static bool compose(struct relaxing *relaxing)
 {
 	struct relaxed_part parts[RELAXED_AT_ONCE];
+	size_t len;
 
 	for (unsigned i = 0; i < relaxing->sent_count; i++) {
 		const struct view *view = relaxing->sent[i];
@@ -145,12 +146,10 @@ static bool compose(struct relaxing *relaxing)
 		};
 	}
 	free(relaxing->command);
-	if (!relaxed_compose(parts, relaxing->sent_count, relaxing->prefix, &relaxing->command,
-		    &relaxing->call.len))
+	if (!relaxed_compose(
+		    parts, relaxing->sent_count, relaxing->prefix, &relaxing->command, &len))
 		return false;
-	relaxing->call.command = relaxing->command;
-	relaxing->call.answered = on_answer;
-	relaxing->call.is_again = relaxing->call.is_lone = false;
+	relaxing->call = store_call_of(relaxing->command, len, 0, on_answer);
 	return true;
 }
 
@@ -208,7 +207,7 @@ static void on_timer(struct deadline *deadline)
 	if (relaxing->store->state != STORE_READY)
 		return; /* relaxing_begin, when it is again */
 	if (relaxing->sent_count > 0)
-		store_link_drop(relaxing->store, "no answer in time");
+		store_link_drop_silent(relaxing->store, relaxing->call.sent_ms);
 	else
 		publish(relaxing);
 }

@@ -9,6 +9,7 @@
 #include "base/container.h"
 #include "base/log.h"
 #include "fleet/integers.h"
+#include "fleet/slot.h"
 #include "site/site.h"
 #include "site/site_use.h"
 #include "worker/worker_clock.h"
@@ -195,7 +196,7 @@ static void put_request(struct splitting *splitting, FILE *out, bool leaves)
 static bool compose(struct splitting *splitting, bool leaves)
 {
 	char *request = NULL, key[160];
-	size_t request_len = 0;
+	size_t request_len = 0, command_len = 0;
 	FILE *out = open_memstream(&request, &request_len);
 
 	if (out) {
@@ -205,7 +206,7 @@ static bool compose(struct splitting *splitting, bool leaves)
 	snprintf(key, sizeof(key), "%s{split}", splitting->prefix);
 	free(splitting->command);
 	splitting->command = NULL;
-	out = request ? open_memstream(&splitting->command, &splitting->call.len) : NULL;
+	out = request ? open_memstream(&splitting->command, &command_len) : NULL;
 	if (out) {
 		fprintf(out, "*%zu\r\n", 6 + splitting->count);
 		put_text(out, "FCALL");
@@ -222,9 +223,8 @@ static bool compose(struct splitting *splitting, bool leaves)
 			out = NULL;
 	}
 	free(request);
-	splitting->call.command = splitting->command;
-	splitting->call.answered = on_answer;
-	splitting->call.is_again = splitting->call.is_lone = false;
+	splitting->call = store_call_of(
+		splitting->command, command_len, slot_of_key(key, strlen(key)), on_answer);
 	return out != NULL;
 }
 
@@ -253,7 +253,7 @@ static void on_timer(struct deadline *deadline)
 	if (splitting->store->state != STORE_READY)
 		return; /* splitting_begin, when it is again */
 	if (splitting->asked_ns != 0)
-		store_link_drop(splitting->store, "no answer in time");
+		store_link_drop_silent(splitting->store, splitting->call.sent_ms);
 	else
 		ask(splitting, false);
 }

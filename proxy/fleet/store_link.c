@@ -6,49 +6,25 @@
 
 #include "base/container.h"
 
-enum { WAIT_FIRST_MS = 50, WAIT_MOST_MS = 5000 };
-
 /* ---- states ---------------------------------------------------------------------------------- */
 
-static uint64_t next_random(struct store_link *store)
-{
-	/* xorshift64 (Marsaglia 2003) */
-	store->random ^= store->random << 13;
-	store->random ^= store->random >> 7;
-	store->random ^= store->random << 17;
-	return store->random;
-}
-
-/* Half of a time that doubles, and a random part of the other half: nodes that lost the store at
- * once do not come back at once. */
 static void wait_to_connect(struct store_link *store)
 {
-	unsigned doublings = store->failures < 7 ? store->failures : 7;
-	uint64_t most_ms = (uint64_t)WAIT_FIRST_MS << doublings;
 	uint64_t now_ms = loop_now_ms(store->loop);
 
-	if (most_ms > WAIT_MOST_MS)
-		most_ms = WAIT_MOST_MS;
-	store->failures++;
 	deadline_clear(&store->timer);
-	deadline_set(&store->timer, now_ms + most_ms / 2 + next_random(store) % (most_ms / 2 + 1),
-		now_ms);
+	deadline_set(&store->timer, now_ms + backoff_next_ms(&store->backoff), now_ms);
 }
 
 static void lose(struct store_link *store, const char *why)
 {
-	bool is_first = store->state == STORE_READY || store->failures == 0;
+	bool is_first = store->state == STORE_READY || store->backoff.failures == 0;
 
 	snprintf(store->why, sizeof(store->why), "%s", why);
 	store->state = STORE_WAITING;
 	wait_to_connect(store);
 	if (is_first)
-		store->changed(store);
-}
-
-void store_link_drop(struct store_link *store, const char *why)
-{
-	redis_peer_drop(&store->server.peer, why);
+		store->changed(store, true);
 }
 
 /* ---- connecting ------------------------------------------------------------------------------ */
@@ -62,8 +38,25 @@ static void on_server_changed(struct store_server *server)
 		return;
 	}
 	store->state = STORE_READY;
-	store->failures = 0;
-	store->changed(store);
+	store->backoff.failures = 0;
+	store->changed(store, false);
+}
+
+static void on_cluster_changed(struct cluster *cluster, const char *why)
+{
+	struct store_link *store = cluster->whose;
+
+	store->state = cluster_has_any(cluster) ? STORE_READY : STORE_CONNECTING;
+	if (why)
+		snprintf(store->why, sizeof(store->why), "%s", why);
+	store->changed(store, why != NULL);
+}
+
+static void on_redirected(struct cluster *cluster, enum redirect_kind kind)
+{
+	struct store_link *store = cluster->whose;
+
+	store->redirected(store, kind);
 }
 
 static void connect_to(struct store_link *store, const char *host, uint16_t port)
@@ -76,7 +69,9 @@ static void connect_to(struct store_link *store, const char *host, uint16_t port
 static void connect_store(struct store_link *store)
 {
 	store->state = STORE_CONNECTING;
-	if (store->where->sentinel)
+	if (store->cluster)
+		cluster_open(store->cluster, store->where);
+	else if (store->where->sentinel)
 		sentinel_ask(&store->sentinel, store->where);
 	else
 		connect_to(store, store->where->hosts[0].name, store->where->hosts[0].port);
@@ -92,7 +87,7 @@ static void on_found(struct sentinel *sentinel)
 		strcmp(peer->host, sentinel->host) == 0)
 		return;
 	if (peer->is_open)
-		store_link_drop(store, "the Sentinels name another primary");
+		redis_peer_drop(&store->server.peer, "the Sentinels name another primary");
 	connect_to(store, sentinel->host, sentinel->port);
 }
 
@@ -110,9 +105,14 @@ static void on_timer(struct deadline *deadline)
 }
 
 bool store_link_init(struct store_link *store, struct loop *loop, uint64_t seed,
-	void (*changed)(struct store_link *store))
+	void (*changed)(struct store_link *store, bool failed),
+	void (*redirected)(struct store_link *store, enum redirect_kind kind))
 {
-	*store = (struct store_link){.loop = loop, .random = seed | 1, .changed = changed};
+	*store = (struct store_link){.loop = loop,
+		.backoff = {.random = seed | 1},
+		.seed = seed,
+		.changed = changed,
+		.redirected = redirected};
 	store->names = names_new(loop->base);
 	if (!store->names)
 		return false;
@@ -136,9 +136,17 @@ bool store_link_open(struct store_link *store, const struct conf_fleet *conf)
 {
 	assert(store->state == STORE_OFF);
 	store->where = store_where_new(conf);
-	if (!store->where)
+	if (store->where && conf->cluster)
+		store->cluster = cluster_new(
+			store->loop, store->names, store->seed, on_cluster_changed, on_redirected);
+	if (!store->where || (conf->cluster && !store->cluster)) {
+		store_where_free(store->where);
+		store->where = NULL;
 		return false;
-	store->failures = 0;
+	}
+	if (store->cluster)
+		store->cluster->whose = store;
+	store->backoff.failures = 0;
 	connect_store(store);
 	return true;
 }
@@ -154,18 +162,62 @@ void store_link_close(struct store_link *store)
 	deadline_clear(&store->timer);
 	sentinel_close(&store->sentinel);
 	store_server_close(&store->server);
+	cluster_free(store->cluster);
+	store->cluster = NULL;
 	store_where_free(store->where);
 	store->where = NULL;
 }
 
 /* ---- calls ----------------------------------------------------------------------------------- */
 
+bool store_link_has(const struct store_link *store, uint16_t slot)
+{
+	return store->state == STORE_READY &&
+	       (!store->cluster || cluster_has(store->cluster, slot));
+}
+
+bool store_link_has_all(const struct store_link *store)
+{
+	return store->state == STORE_READY && (!store->cluster || cluster_has_all(store->cluster));
+}
+
 bool store_link_send(struct store_link *store, struct store_call *call)
 {
+	if (store->cluster)
+		return cluster_send(store->cluster, call);
+	call->sent_ms = loop_now_ms(store->loop);
 	return store_server_send(&store->server, call);
 }
 
 void store_link_flush(struct store_link *store)
 {
-	store_server_flush(&store->server);
+	if (store->cluster)
+		cluster_flush(store->cluster);
+	else
+		store_server_flush(&store->server);
+}
+
+uint64_t store_link_oldest_ms(const struct store_link *store, uint16_t slot)
+{
+	const struct store_call *first = store->server.unanswered;
+
+	if (store->cluster)
+		return cluster_oldest_ms(store->cluster, slot);
+	return first ? first->sent_ms : UINT64_MAX;
+}
+
+uint64_t store_link_oldest_of_all_ms(const struct store_link *store)
+{
+	return store->cluster ? cluster_oldest_of_all_ms(store->cluster)
+			      : store_link_oldest_ms(store, 0);
+}
+
+void store_link_drop_silent(struct store_link *store, uint64_t before_ms)
+{
+	static const char why[] = "no answer in time";
+
+	if (store->cluster)
+		cluster_drop_silent(store->cluster, before_ms, why);
+	else if (store_link_oldest_ms(store, 0) <= before_ms)
+		redis_peer_drop(&store->server.peer, why);
 }

@@ -7,10 +7,15 @@
  * CONNECTING asks the Sentinels first, where there are any (sentinel.h), and goes to the primary
  * that they name; the way leads elsewhere as soon as they name another one. All of it belongs to
  * the worker's thread.
+ *
+ * A Redis Cluster (cluster.h) is READY as soon as one of its primaries is. store_link_has says
+ * whether that of a slot is; elsewhere the slot does not matter.
  */
 #ifndef FLEET_STORE_LINK_H
 #define FLEET_STORE_LINK_H
 
+#include "fleet/backoff.h"
+#include "fleet/cluster.h"
 #include "fleet/sentinel.h"
 #include "fleet/store_server.h"
 
@@ -23,17 +28,22 @@ struct store_link {
 	struct store_where *where;
 	struct store_server server;
 	struct sentinel sentinel;
+	struct cluster *cluster; /* NULL: it is none */
+	uint64_t seed;
 	struct deadline timer; /* WAITING: to connect again */
-	unsigned failures;     /* in a row */
-	uint64_t random;
-	char why[160]; /* the last failure */
-	/* READY has begun or ended, or a failure is to be told: the first of them in a row. */
-	void (*changed)(struct store_link *store);
+	struct backoff backoff;
+	char why[256]; /* the last failure */
+	/* READY has begun or ended, or slots have come or gone. `failed`: a failure is to be told,
+	 * the first of them in a row. */
+	void (*changed)(struct store_link *store, bool failed);
+	/* Of a cluster: a node has said so in place of an answer. */
+	void (*redirected)(struct store_link *store, enum redirect_kind kind);
 };
 
 /* Zeroed memory becomes a store that is OFF. `seed`: of the jitter. False without memory. */
 bool store_link_init(struct store_link *store, struct loop *loop, uint64_t seed,
-	void (*changed)(struct store_link *store));
+	void (*changed)(struct store_link *store, bool failed),
+	void (*redirected)(struct store_link *store, enum redirect_kind kind));
 /* Nothing of it is on the loop any more. */
 void store_link_end(struct store_link *store);
 /* Connects, and again as long as it is open. False without memory: it is OFF. */
@@ -42,8 +52,18 @@ bool store_link_open(struct store_link *store, const struct conf_fleet *conf);
 bool store_link_is_of(const struct store_link *store, const struct conf_fleet *conf);
 /* Cuts the connection, which fails all calls, and is OFF. */
 void store_link_close(struct store_link *store);
-/* Cuts it and connects again later. */
-void store_link_drop(struct store_link *store, const char *why);
+/* May calls for the slot be sent? */
+bool store_link_has(const struct store_link *store, uint16_t slot);
+/* And for all slots? */
+bool store_link_has_all(const struct store_link *store);
+
+/* When the oldest call was sent that is not answered, of those for the same primary, or of all;
+ * UINT64_MAX: there is none. */
+uint64_t store_link_oldest_ms(const struct store_link *store, uint16_t slot);
+uint64_t store_link_oldest_of_all_ms(const struct store_link *store);
+/* Cuts connections on which calls are not answered that were sent then, or before, and connects
+ * again later. */
+void store_link_drop_silent(struct store_link *store, uint64_t before_ms);
 
 /* As those of store_server.h. */
 bool store_link_send(struct store_link *store, struct store_call *call);

@@ -52,6 +52,29 @@ static void on_role(struct redisAsyncContext *redis, void *reply, void *arg)
 		redis_peer_drop(&server->peer, "it is no primary");
 }
 
+/* A node of a cluster may serve nothing now. Without a cluster there is none to ask about. */
+static void on_info(struct redisAsyncContext *redis, void *reply, void *arg)
+{
+	const redisReply *answer = reply;
+	struct store_server *server = server_of(redis);
+	char why[sizeof(server->peer.why)];
+
+	(void)arg;
+	if (!server || !answer || is_error(answer, "NOPERM"))
+		return;
+	if (answer->type != REDIS_REPLY_STRING && server->cluster) {
+		snprintf(why, sizeof(why), "it is no node of a Redis Cluster: %.80s",
+			answer->type == REDIS_REPLY_ERROR ? answer->str : "no CLUSTER INFO");
+		redis_peer_drop(&server->peer, why);
+	} else if (answer->type == REDIS_REPLY_STRING) {
+		const char *wrong =
+			server->cluster ? server->cluster->informed(server, answer->str)
+					: "it is a node of a Redis Cluster; expected cluster = on";
+		if (wrong)
+			redis_peer_drop(&server->peer, wrong);
+	}
+}
+
 static void count_loaded(struct store_server *server)
 {
 	if (server->unloaded > 0 && --server->unloaded == 0 && !server->is_ready) {
@@ -129,6 +152,13 @@ static void load_functions(struct store_server *server)
 			function_texts[i].text, function_texts[i].len);
 }
 
+/* hiredis answers those that are left. */
+static void forget_calls(struct store_server *server)
+{
+	server->unanswered = NULL;
+	server->unanswered_end = &server->unanswered;
+}
+
 static void on_entering(struct redis_peer *peer)
 {
 	struct store_server *server = CONTAINER_OF(peer, struct store_server, peer);
@@ -136,6 +166,7 @@ static void on_entering(struct redis_peer *peer)
 	if (server->database != 0)
 		redisAsyncCommand(peer->redis, on_selected, NULL, "SELECT %u", server->database);
 	redisAsyncCommand(peer->redis, on_role, NULL, "ROLE");
+	redisAsyncCommand(peer->redis, on_info, NULL, "CLUSTER INFO");
 	load_functions(server);
 }
 
@@ -144,6 +175,7 @@ static void on_lost(struct redis_peer *peer)
 	struct store_server *server = CONTAINER_OF(peer, struct store_server, peer);
 
 	server->is_ready = server->has_unsent = false;
+	forget_calls(server);
 	server->changed(server);
 }
 
@@ -153,6 +185,7 @@ void store_server_init(struct store_server *server, struct loop *loop, struct na
 	static const struct redis_peer_calls calls = {on_entering, on_lost};
 
 	*server = (struct store_server){.changed = changed};
+	forget_calls(server);
 	redis_peer_init(&server->peer, &calls, loop, names);
 }
 
@@ -168,6 +201,7 @@ void store_server_open(struct store_server *server, const char *host, uint16_t p
 void store_server_close(struct store_server *server)
 {
 	server->is_ready = server->has_unsent = false;
+	forget_calls(server);
 	redis_peer_close(&server->peer);
 }
 
@@ -202,6 +236,33 @@ static void note_error(struct store_server *server, const redisReply *answer)
 		answer->type == REDIS_REPLY_ERROR ? answer->str : "not an answer");
 }
 
+static void add_unanswered(struct store_server *server, struct store_call *call)
+{
+	call->next = NULL;
+	*server->unanswered_end = call;
+	server->unanswered_end = &call->next;
+}
+
+/* It is among the first. */
+static void remove_unanswered(struct store_server *server, struct store_call *call)
+{
+	struct store_call **at = &server->unanswered;
+
+	while (*at && *at != call)
+		at = &(*at)->next;
+	if (!*at)
+		return;
+	*at = call->next;
+	if (server->unanswered_end == &call->next)
+		server->unanswered_end = at;
+}
+
+/* The node has not done it, and the cluster looks after it. */
+static bool redirect(struct store_server *server, struct store_call *call, const char *error)
+{
+	return server->cluster && server->cluster->redirected(server, call, error);
+}
+
 /* Sends it again if the function was flushed away, or the store has started again: nothing was
  * done. */
 static bool send_again(
@@ -210,6 +271,7 @@ static bool send_again(
 	if (!server || !answer || !is_unknown(answer) || call->is_again)
 		return false;
 	call->is_again = true;
+	remove_unanswered(server, call);
 	load_functions(server);
 	call->is_awaited = server->quorum > 0 && !call->is_lone;
 	if (store_server_send(server, call))
@@ -226,12 +288,17 @@ static void on_answer(struct redisAsyncContext *redis, void *reply, void *arg)
 
 	if (send_again(server, call, answer))
 		return;
+	if (server)
+		remove_unanswered(server, call);
 	if (answer && answer->type == REDIS_REPLY_STRING) {
 		call->answered(call, answer->str, answer->len);
 		return;
 	}
 	if (server && answer)
 		note_error(server, answer);
+	if (server && answer && answer->type == REDIS_REPLY_ERROR &&
+		redirect(server, call, answer->str))
+		return;
 	call->answered(call, NULL, 0);
 	server = server_of(redis);
 	if (server && answer && is_of_role(answer))
@@ -243,11 +310,11 @@ static void on_answer(struct redisAsyncContext *redis, void *reply, void *arg)
 /* Keeps the answer until that of WAIT, which comes next. */
 static void hold(struct store_server *server, const redisReply *answer)
 {
-	server->has_held = false;
-	if (answer->type != REDIS_REPLY_STRING) {
+	server->has_held = server->held_is_error = false;
+	if (answer->type != REDIS_REPLY_STRING)
 		note_error(server, answer);
+	if (answer->type != REDIS_REPLY_STRING && answer->type != REDIS_REPLY_ERROR)
 		return;
-	}
 	if (answer->len + 1 > server->held_size) {
 		char *held = realloc(server->held, answer->len + 1);
 		if (!held)
@@ -257,7 +324,8 @@ static void hold(struct store_server *server, const redisReply *answer)
 	}
 	memcpy(server->held, answer->str, answer->len + 1);
 	server->held_len = answer->len;
-	server->has_held = true;
+	server->has_held = answer->type == REDIS_REPLY_STRING;
+	server->held_is_error = !server->has_held;
 }
 
 static void on_held_answer(struct redisAsyncContext *redis, void *reply, void *arg)
@@ -297,6 +365,10 @@ static void on_waited(struct redisAsyncContext *redis, void *reply, void *arg)
 		call->is_awaited = false;
 		return;
 	}
+	if (server)
+		remove_unanswered(server, call);
+	if (server && server->held_is_error && redirect(server, call, server->held))
+		return;
 	if (server && answer && answer->type == REDIS_REPLY_INTEGER) {
 		note_replicas(server, answer->integer);
 		has = server->has_held && answer->integer >= (long long)server->quorum;
@@ -309,6 +381,8 @@ bool store_server_send(struct store_server *server, struct store_call *call)
 	bool waits = server->quorum > 0 && !call->is_lone;
 
 	if (!server->is_ready ||
+		(call->is_asking &&
+			redisAsyncCommand(server->peer.redis, NULL, NULL, "ASKING") != REDIS_OK) ||
 		redisAsyncFormattedCommand(server->peer.redis, waits ? on_held_answer : on_answer,
 			call, call->command, call->len) != REDIS_OK)
 		return false;
@@ -316,6 +390,7 @@ bool store_server_send(struct store_server *server, struct store_call *call)
 		redisAsyncCommand(server->peer.redis, on_waited, call, "WAIT %u %u", server->quorum,
 			server->quorum_ms);
 	server->has_unsent = true;
+	add_unanswered(server, call);
 	return true;
 }
 

@@ -4,41 +4,67 @@
  * answered in the order in which they were sent. With a quorum, WAIT follows each call, and what
  * too few replicas have in time is answered with NULL.
  *
- *   closed --store_server_open--> SELECT, ROLE, FUNCTION LOAD --> ready --> lost
+ *   closed --store_server_open--> SELECT, ROLE, CLUSTER INFO, FUNCTION LOAD --> ready --> lost
  *                                               `-- there already: is it the same? --'
  */
 #ifndef FLEET_STORE_SERVER_H
 #define FLEET_STORE_SERVER_H
 
 #include <stddef.h>
+#include <stdint.h>
 
 #include "fleet/redis_peer.h"
 #include "fleet/store_where.h"
 
 struct store_server;
 
-/* Something that is asked of the store, embedded in its owner. */
+/* Something that is asked of the store, embedded in its owner, who sets the first five. */
 struct store_call {
 	const char *command; /* in Redis's protocol; must stay until it is answered */
 	size_t len;
 	/* The answer's bytes, or NULL: it failed, and whether the store has done it is unknown. */
 	void (*answered)(struct store_call *call, const char *bytes, size_t len);
-	bool is_lone;    /* need not reach replicas */
-	bool is_again;   /* sent a second time: the first time the function was not there */
-	bool is_awaited; /* the answer to the first time's WAIT is still to come */
+	uint16_t slot;     /* of its keys (slot.h) */
+	bool is_lone;      /* need not reach replicas */
+	bool is_again;     /* sent a second time: the first time the function was not there */
+	bool is_awaited;   /* the answer to the first time's WAIT is still to come */
+	bool is_asking;    /* behind ASKING: of a slot that is on its way to this node */
+	uint8_t redirects; /* so often it was sent elsewhere */
+	uint64_t begun_ms, sent_ms; /* by its loop; sent_ms: the last time */
+	struct store_call *next;    /* of those that its server has not answered */
+};
+
+/* A call as it is before it is sent. */
+static inline struct store_call store_call_of(const char *command, size_t len, uint16_t slot,
+	void (*answered)(struct store_call *call, const char *bytes, size_t len))
+{
+	return (struct store_call){
+		.command = command, .len = len, .answered = answered, .slot = slot};
+}
+
+/* What is different where the server is a node of a Redis Cluster. */
+struct store_server_cluster {
+	/* What CLUSTER INFO says. Returns why the node cannot be used now, or NULL. */
+	const char *(*informed)(struct store_server *server, const char *info);
+	/* An error in place of an answer. True: the node has not done the call, which is its
+	 * sender's again, and stays unanswered. */
+	bool (*redirected)(struct store_server *server, struct store_call *call, const char *error);
 };
 
 struct store_server {
 	struct redis_peer peer;
+	const struct store_server_cluster *cluster; /* NULL: it is of none */
 	uint32_t database;
 	unsigned quorum, quorum_ms; /* replicas that must have each call, within; 0: none */
 	unsigned unloaded;          /* functions */
 	bool is_ready;
 	bool lacks_replicas;
 	bool has_held;
-	char *held; /* an answer, until it is known how many replicas have it */
+	char *held; /* an answer, or an error, until it is known how many replicas have it */
 	size_t held_len, held_size;
+	bool held_is_error;
 	bool has_unsent;
+	struct store_call *unanswered, **unanswered_end;
 	/* It is ready, or (is_ready is false) lost: peer.why. */
 	void (*changed)(struct store_server *server);
 };

@@ -35,6 +35,8 @@ struct store_where *store_where_new(const struct conf_fleet *conf)
 	if (!where)
 		return NULL;
 	where->database = conf->store.database;
+	where->is_cluster = conf->cluster;
+	where->timeout_ms = conf->store_timeout_ms;
 	where->quorum = conf->store_quorum;
 	where->quorum_ms = (unsigned)conf->store_timeout_ms;
 	if (!copy_hosts(where, &conf->store) || !copy(&where->user, conf->store.user) ||
@@ -76,7 +78,8 @@ bool store_where_is(const struct store_where *where, const struct conf_fleet *co
 	for (size_t i = 0; is && i < store->count; i++)
 		is = same(where->hosts[i].name, store->addresses[i].host) &&
 		     where->hosts[i].port == store->addresses[i].port;
-	return is && where->database == store->database && where->quorum == conf->store_quorum &&
+	return is && where->is_cluster == conf->cluster && where->database == store->database &&
+	       where->quorum == conf->store_quorum &&
 	       (where->quorum == 0 || where->quorum_ms == conf->store_timeout_ms) &&
 	       same(where->user, store->user) && same(where->password, password_of(conf)) &&
 	       same(where->sentinel, conf->sentinel) &&

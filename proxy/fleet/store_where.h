@@ -19,6 +19,8 @@ struct store_where {
 	size_t host_count;
 	char *user, *password; /* of the store; NULL: none */
 	uint32_t database;
+	bool is_cluster;            /* the hosts are nodes of a Redis Cluster */
+	uint64_t timeout_ms;        /* of a verdict */
 	unsigned quorum, quorum_ms; /* replicas that must have each call, and in which time */
 	char *sentinel; /* name of the primary at the hosts, which are Sentinels; NULL: they are not
 			 */

@@ -149,7 +149,7 @@ static void on_timer(struct deadline *deadline)
 	if (list->store->state != STORE_READY)
 		return; /* strict_list_begin, when it is again */
 	if (list->asked_ns != 0)
-		store_link_drop(list->store, "no answer in time");
+		store_link_drop_silent(list->store, list->call.sent_ms);
 	else
 		ask(list);
 }

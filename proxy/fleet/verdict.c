@@ -30,6 +30,13 @@ struct throttle_outcome verdict_outcome(const struct rule *rule, const struct an
 	};
 }
 
+void verdict_conclude(struct account_charge *charge, const struct answer_limit *answer)
+{
+	charge->slot = answer->slot;
+	charge->outcome = verdict_outcome(&charge->rule, answer);
+	charge->said = charge->slot != 0 ? WAY_TAKEN : WAY_UNTAKEN;
+}
+
 void verdict_sum_up(struct throttle_verdict *verdict, const uint64_t *delay_max_ns)
 {
 	bool delay = true;

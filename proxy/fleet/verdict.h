@@ -10,6 +10,7 @@
 #include "throttle/throttle.h"
 
 struct account;
+struct account_charge;
 
 /* What becomes of the request, by both; `answers`: of the limits at the store in their order, NULL:
  * the store has said nothing, and they count as unused. Sets the account's slots. */
@@ -20,6 +21,9 @@ void verdict_fill(struct account *account, const struct throttle_verdict *local,
 struct throttle_outcome verdict_outcome(const struct rule *rule, const struct answer_limit *answer);
 /* Sums outcomes up, as throttle_take does; `delay_max_ns`: how long each limit may delay. */
 void verdict_sum_up(struct throttle_verdict *verdict, const uint64_t *delay_max_ns);
+
+/* One of them, when the store is still to be asked about others: said, slot and outcome. */
+void verdict_conclude(struct account_charge *charge, const struct answer_limit *answer);
 
 /* How many of the account's limits the store judges. */
 unsigned account_shared(const struct account *account);

@@ -20,6 +20,7 @@ static const char *const limit_verdicts[STATS_LIMIT_VERDICTS] = {
 
 static const char *const message_sides[] = {"client", "server"};
 static const char *const lease_verdicts[] = {"admit", "refuse"};
+static const char *const redirects[] = {"moved", "ask", "tryagain", "clusterdown"};
 static const char *const bodies[] = {"request", "response"};
 
 static const char *const send_results[STATS_SEND_RESULTS] = {
@@ -62,6 +63,9 @@ const struct stats_metric stats_metrics[] = {
 	{"sluice_fleet_published_total", STATS_COUNTER, STATS_NODE, STATS_RELAXED_PUBLISHED, {{0}},
 		"Callers that this node has published and asked for, of limits with fleet = "
 		"relaxed."},
+	{"sluice_fleet_redirects_total", STATS_COUNTER, STATS_NODE, STATS_STORE_MOVED,
+		{{"answer", VALUES(redirects)}},
+		"Calls that a node of the Redis Cluster did not do, by what it answered."},
 	{"sluice_requests_total", STATS_COUNTER, STATS_ROUTE, STATS_REQUESTS,
 		{{"status", VALUES(statuses)}, {"verdict", VALUES(verdicts)}},
 		"Exchanges that ended, by the class of their status and the verdict of the "

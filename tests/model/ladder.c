@@ -176,10 +176,11 @@ static bool judge(struct world *world, struct node *node)
 	return false;
 }
 
-static void pay(void *whose, const struct debt *debt, uint64_t cost)
+static bool pay(void *whose, const struct debt *debt, uint64_t cost)
 {
 	(void)debt;
 	store_charge(whose, cost);
+	return true;
 }
 
 static void node_change(struct world *world, struct node *node)

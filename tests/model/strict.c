@@ -236,10 +236,11 @@ static struct call *new_call(struct world *world, unsigned i)
 	return call;
 }
 
-static void sum_debt(void *whose, const struct debt *debt, uint64_t cost)
+static bool sum_debt(void *whose, const struct debt *debt, uint64_t cost)
 {
 	(void)debt;
 	*(uint64_t *)whose += cost;
+	return true;
 }
 
 static void call_list(struct world *world, unsigned i)

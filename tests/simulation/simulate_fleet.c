@@ -203,7 +203,8 @@ static void ask(struct simulation *simulation, struct simulated_node *node, uint
 	asking->asked_us = simulation->now_us;
 	asking->number = ++next_number;
 	asking->waits = true;
-	lease_ask(fleet_filling(&node->lease.fleet, FLEET_LEASE, 1), &asking->question, account);
+	lease_ask(fleet_filling(&node->lease.fleet, FLEET_LEASE, account->charges[0].caller, 1),
+		&asking->question, account);
 	simulation_at(simulation, simulation->now_us + simulation->settings.timeout_us, on_timeout,
 		asking, asking->number);
 }

@@ -187,7 +187,7 @@ static void on_silence(struct simulation *simulation, void *arg, uint64_t life)
 		return;
 	}
 	simulated_node_set_time(node);
-	store_link_drop(&node->link, "no answer in time");
+	redis_peer_drop(&node->link.server.peer, "no answer in time");
 	simulated_node_end_turn(node);
 }
 
@@ -333,9 +333,16 @@ void __wrap_sentinel_init(struct sentinel *sentinel, struct loop *loop, struct n
 
 /* ---- its life -------------------------------------------------------------------------------- */
 
-static void on_link_changed(struct store_link *link)
+static void on_link_changed(struct store_link *link, bool failed)
 {
 	(void)link;
+	(void)failed;
+}
+
+static void on_link_redirected(struct store_link *link, enum redirect_kind kind)
+{
+	(void)link;
+	(void)kind;
 }
 
 struct simulated_node *simulated_node_new(struct simulation *simulation, struct stats_block *stats,
@@ -356,7 +363,7 @@ struct simulated_node *simulated_node_new(struct simulation *simulation, struct 
 	node->lease.nodes = simulation->settings.nodes;
 	simulated_node_set_time(node);
 	if (!store_link_init(&node->link, &node->lease.fleet.worker->loop,
-		    random_next(&simulation->random), on_link_changed) ||
+		    random_next(&simulation->random), on_link_changed, on_link_redirected) ||
 		!store_link_open(&node->link, &conf))
 		abort();
 	simulated_node_end_turn(node);

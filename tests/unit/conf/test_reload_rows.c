@@ -137,6 +137,7 @@ static const struct sample samples[] = {
 	{SECTION_PLAN, "callers", "file:/a", "file:/b", NULL, NULL},
 	{F, "store", "redis://127.0.0.1", "redis://127.0.0.1/1", "redis://127.0.0.1:6379/0", NULL},
 	{F, "password", "file:/a", "file:/b", NULL, NULL},
+	{F, "cluster", "off", "on", "no", NULL},
 	{F, "sentinel", "one", "two", NULL, NULL},
 	{F, "sentinel_user", "one", "two", NULL,
 		"sentinel = one\nsentinel_password = file:/a"},

@@ -12,7 +12,7 @@
 
 #include "fleet/redis_peer.h"
 
-#define FAKE_COMMANDS 64
+#define FAKE_COMMANDS 128
 
 struct fake_command {
 	redisCallbackFn *answered;

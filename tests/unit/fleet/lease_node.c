@@ -86,16 +86,18 @@ void lease_node_put_batch(struct lease_node *node, struct fleet_batch *batch)
 
 /* ---- in the place of fleet_part.c and fleet.c ------------------------------------------------ */
 
-bool fleet_can_ask(const struct fleet_worker *fleet)
+bool fleet_can_ask(const struct fleet_worker *fleet, struct throttle_key caller)
 {
+	(void)caller;
 	return !node_of(fleet)->is_away && !node_of(fleet)->is_slow;
 }
 
-struct fleet_batch *fleet_filling(
-	struct fleet_worker *fleet, enum fleet_function function, unsigned limits)
+struct fleet_batch *fleet_filling(struct fleet_worker *fleet, enum fleet_function function,
+	struct throttle_key caller, unsigned limits)
 {
 	struct lease_node *node = node_of(fleet);
 
+	(void)caller;
 	assert(function == FLEET_LEASE);
 	if (node->is_away)
 		return NULL;
@@ -116,7 +118,7 @@ struct fleet_batch *fleet_filling(
 	batch->function = function;
 	batch->next = NULL;
 	batch->part_count = 0;
-	batch_begin(&batch->batch, &batch_lease, "");
+	batch_begin(&batch->batch, &batch_lease, "", 0);
 	return node->filling = batch;
 }
 

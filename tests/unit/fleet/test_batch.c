@@ -56,7 +56,7 @@ static void one_verdict_is_composed(void **state)
 
 	(void)state;
 	waits.waits = true;
-	batch_begin(batch, &batch_judge, "p");
+	batch_begin(batch, &batch_judge, "p", 0);
 	assert_true(batch_is_empty(batch));
 	batch_ask(batch, &charge, 1, true);
 	batch_know(batch, 777);
@@ -86,7 +86,7 @@ static void the_same_caller_is_one_key(void **state)
 	size_t len;
 
 	(void)state;
-	batch_begin(batch, &batch_judge, "p");
+	batch_begin(batch, &batch_judge, "p", 0);
 	batch_ask(batch, both, 2, true);
 	batch_ask(batch, both, 1, false);
 	batch_give(batch, &both[1], 77, 99);
@@ -95,7 +95,7 @@ static void the_same_caller_is_one_key(void **state)
 	assert_true(batch_compose(batch, &command, &len));
 	struct integers numbers = request_of(command, len);
 	assert_numbers(&numbers, expected, sizeof(expected) / sizeof(expected[0]));
-	batch_begin(batch, &batch_judge, "p");
+	batch_begin(batch, &batch_judge, "p", 0);
 	assert_true(batch_is_empty(batch));
 	batch_charge(batch, &other);
 	assert_int_equal(batch->key_count, 1);
@@ -132,7 +132,7 @@ static void each_kind_says_what_it_needs(void **state)
 	size_t len;
 
 	(void)state;
-	batch_begin(batch, &batch_judge, "p");
+	batch_begin(batch, &batch_judge, "p", 0);
 	batch_hold_as(batch, 9, 4000);
 	batch_ask(batch, all, 4, true);
 	batch_hold(batch, &all[3], 2, true);
@@ -166,7 +166,7 @@ static void a_caller_known_without_a_ban_is_not_banned_yet(void **state)
 	size_t len;
 
 	(void)state;
-	batch_begin(batch, &batch_judge, "p");
+	batch_begin(batch, &batch_judge, "p", 0);
 	batch_charge(batch, &before);
 	batch_ask(batch, &after, 1, true);
 	assert_true(batch_compose(batch, &command, &len));
@@ -183,7 +183,7 @@ static void it_fills_up(void **state)
 	unsigned asked = 0;
 
 	(void)state;
-	batch_begin(batch, &batch_judge, "p");
+	batch_begin(batch, &batch_judge, "p", 0);
 	for (; batch_has_room(batch, 2); asked++) {
 		struct batch_charge pair[] = {
 			charge_of(&five, "a", asked << 4), charge_of(&five, "b", asked << 4)};
@@ -192,7 +192,7 @@ static void it_fills_up(void **state)
 	assert_true(asked >= BATCH_KEYS_MOST / 2 - 2);
 	assert_int_equal(batch->key_count, 2 * asked);
 	assert_true(batch->key_count <= BATCH_KEYS_MOST);
-	batch_begin(batch, &batch_judge, "p");
+	batch_begin(batch, &batch_judge, "p", 0);
 	for (asked = 0; batch_has_room(batch, 1); asked++) {
 		rules[asked] = five;
 		rules[asked].quota = asked + 1;
@@ -213,7 +213,7 @@ static void one_that_asks_nothing_can_be_sent(void **state)
 	size_t len;
 
 	(void)state;
-	batch_begin(batch, &batch_judge, "p");
+	batch_begin(batch, &batch_judge, "p", 0);
 	batch_know(batch, 777);
 	assert_true(batch_compose(batch, &command, &len));
 	struct integers numbers = request_of(command, len);
@@ -287,7 +287,7 @@ static void leases_are_asked_and_answered(void **state)
 	size_t len;
 
 	(void)state;
-	batch_begin(batch, &batch_lease, "p");
+	batch_begin(batch, &batch_lease, "p", 0);
 	charge.cost = 3;
 	batch_ask_lease(batch, &charge, &lease, 1);
 	charge.cost = 2;

@@ -25,12 +25,16 @@ static struct debt of(uint64_t caller)
 
 /* What was paid, in all. */
 static uint64_t paid;
+static uint64_t unpaid; /* the caller that cannot be paid; 0: none */
 
-static void note(void *whose, const struct debt *debt, uint64_t cost)
+static bool note(void *whose, const struct debt *debt, uint64_t cost)
 {
 	(void)whose;
 	assert_string_equal(debt->limit, "it");
+	if (unpaid != 0 && debt->caller.lo == unpaid << 32)
+		return false;
 	paid += cost;
+	return true;
 }
 
 static size_t pay(uint64_t now_ns)
@@ -88,6 +92,7 @@ static void end_after_their_window(void **state)
 	debts_paid(&debts, false, 112 * SECOND);
 	assert_int_equal(pay(200 * SECOND), 0);
 	debts_paid(&debts, true, 200 * SECOND);
+	assert_true(debts_is_clear(&debts));
 }
 
 static void unpaid_ones_are_owed_with_new_ones(void **state)
@@ -114,6 +119,39 @@ static void can_be_taken_back(void **state)
 	pay(104 * SECOND);
 	assert_int_equal(paid, 1);
 	debts_paid(&debts, true, 104 * SECOND);
+}
+
+/* Of a store that is away in part. */
+static void those_that_cannot_be_paid_stay_owed(void **state)
+{
+	(void)state;
+	add(1, 2, 100 * SECOND);
+	add(2, 3, 100 * SECOND);
+	unpaid = 2;
+	assert_int_equal(pay(101 * SECOND), 1);
+	assert_int_equal(paid, 2);
+	debts_paid(&debts, true, 101 * SECOND);
+	unpaid = 0;
+	assert_int_equal(pay(102 * SECOND), 1);
+	assert_int_equal(paid, 3);
+	debts_paid(&debts, true, 102 * SECOND);
+	assert_true(debts_is_clear(&debts));
+}
+
+/* Until it owes nothing, a node is none that lives to the others (strict_list.c). */
+static void are_over_with_their_window_paid_or_not(void **state)
+{
+	(void)state;
+	add(1, 2, 100 * SECOND);
+	add(2, 3, 100 * SECOND);
+	unpaid = 2;
+	assert_int_equal(pay(101 * SECOND), 1);
+	debts_paid(&debts, true, 101 * SECOND);
+	assert_false(debts_is_clear(&debts));
+	assert_int_equal(pay(102 * SECOND), 0);
+	debts_paid(&debts, true, 200 * SECOND);
+	unpaid = 0;
+	assert_true(debts_is_clear(&debts));
 }
 
 static void are_bounded(void **state)
@@ -168,6 +206,8 @@ int main(void)
 		cmocka_unit_test_setup_teardown(end_after_their_window, begin, end),
 		cmocka_unit_test_setup_teardown(unpaid_ones_are_owed_with_new_ones, begin, end),
 		cmocka_unit_test_setup_teardown(can_be_taken_back, begin, end),
+		cmocka_unit_test_setup_teardown(those_that_cannot_be_paid_stay_owed, begin, end),
+		cmocka_unit_test_setup_teardown(are_over_with_their_window_paid_or_not, begin, end),
 		cmocka_unit_test_setup_teardown(are_bounded, begin, end),
 		cmocka_unit_test_setup_teardown(beside_a_list, begin, end),
 	};

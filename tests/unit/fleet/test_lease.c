@@ -80,7 +80,8 @@ static enum way_verdict take(void)
 
 static void ask(void)
 {
-	lease_ask(fleet_filling(&node.fleet, FLEET_LEASE, account.count), &question, &account);
+	lease_ask(fleet_filling(&node.fleet, FLEET_LEASE, account.charges[0].caller, account.count),
+		&question, &account);
 }
 
 static uint64_t counted(unsigned slot)

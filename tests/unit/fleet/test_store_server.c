@@ -82,6 +82,7 @@ static void connect_server(void)
 static void answer_primary(void)
 {
 	fake_answer(reply_array(1, reply_text("master")));
+	fake_answer(reply_error("ERR This instance has cluster support disabled"));
 }
 
 static void make_ready(void)
@@ -122,10 +123,11 @@ static void it_is_ready_when_all_functions_are_there(void **state)
 	assert_string_equal(fake.peer->password, "p");
 	assert_string_equal(fake_waiting(0), "SELECT 3");
 	assert_string_equal(fake_waiting(1), "ROLE");
+	assert_string_equal(fake_waiting(2), "CLUSTER INFO");
 	for (unsigned i = 0; i < FUNCTION_TEXTS; i++) {
 		char text[160] = "FUNCTION LOAD ";
 		strncat(text, function_texts[i].text, sizeof(text) - strlen(text) - 1);
-		assert_string_equal(fake_waiting(2 + i), text);
+		assert_string_equal(fake_waiting(3 + i), text);
 	}
 	fake_answer(reply_status("OK"));
 	answer_primary();
@@ -189,6 +191,125 @@ static void a_function_that_cannot_be_loaded(void **state)
 	answer_primary();
 	fake_answer(reply_error("ERR of the function"));
 	assert_dropped("ERR of the function");
+}
+
+/* ---- of a cluster ---------------------------------------------------------------------------- */
+
+static struct {
+	const char *wrong; /* with the node */
+	char error[64];
+	unsigned redirected;
+	bool takes;
+} node;
+
+static const char *on_informed(struct store_server *server, const char *info)
+{
+	assert_ptr_equal(server, &world.server);
+	assert_string_equal(info, "of the cluster");
+	return node.wrong;
+}
+
+static bool on_redirected(struct store_server *server, struct store_call *call, const char *error)
+{
+	assert_ptr_equal(server, &world.server);
+	assert_non_null(call);
+	snprintf(node.error, sizeof(node.error), "%s", error);
+	node.redirected++;
+	return node.takes;
+}
+
+static void be_of_cluster(bool takes)
+{
+	static const struct store_server_cluster calls = {on_informed, on_redirected};
+
+	memset(&node, 0, sizeof(node));
+	node.takes = takes;
+	world.server.cluster = &calls;
+	connect_server();
+	fake_answer(reply_array(1, reply_text("master")));
+	fake_answer(reply_text("of the cluster"));
+	for (unsigned i = 0; i < FUNCTION_TEXTS; i++)
+		fake_answer(reply_text("loaded"));
+	assert_true(world.server.is_ready);
+}
+
+static void a_node_of_a_cluster_is_none_without_it(void **state)
+{
+	(void)state;
+	connect_server();
+	fake_answer(reply_array(1, reply_text("master")));
+	fake_answer(reply_text("cluster_state:ok"));
+	assert_dropped("it is a node of a Redis Cluster; expected cluster = on");
+	world.changed = 0;
+	connect_server();
+	fake_answer(reply_array(1, reply_text("master")));
+	fake_answer(reply_error("NOPERM of CLUSTER"));
+	assert_true(world.server.peer.is_open);
+}
+
+static void a_node_may_be_wrong(void **state)
+{
+	(void)state;
+	be_of_cluster(true);
+	store_server_close(&world.server);
+	node.wrong = "it is down";
+	world.changed = 0;
+	connect_server();
+	fake_answer(reply_array(1, reply_text("master")));
+	fake_answer(reply_text("of the cluster"));
+	assert_dropped("it is down");
+	world.changed = 0;
+	connect_server();
+	fake_answer(reply_array(1, reply_text("master")));
+	fake_answer(reply_error("ERR of it"));
+	assert_dropped("it is no node of a Redis Cluster: ERR of it");
+}
+
+static void a_redirected_call_stays_unanswered(void **state)
+{
+	struct call one = call_of("one"), two = call_of("two");
+
+	(void)state;
+	be_of_cluster(true);
+	one.call.is_asking = true;
+	assert_true(store_server_send(&world.server, &one.call));
+	assert_true(store_server_send(&world.server, &two.call));
+	assert_string_equal(fake_waiting(0), "ASKING");
+	assert_string_equal(fake_waiting(1), "one");
+	assert_string_equal(fake_waiting(2), "two");
+	assert_ptr_equal(world.server.unanswered, &one.call);
+	fake_answer(reply_status("OK"));
+	fake_answer(reply_error("MOVED 1 h:2"));
+	assert_string_equal(node.error, "MOVED 1 h:2");
+	assert_int_equal(one.answered, 0);
+	assert_ptr_equal(world.server.unanswered, &two.call);
+	node.takes = false;
+	fake_answer(reply_error("ERR of it"));
+	assert_int_equal(two.answered, 1);
+	assert_null(world.server.unanswered);
+	assert_int_equal(node.redirected, 2);
+}
+
+/* Not before the answer to its WAIT, which would be taken for another call's. */
+static void a_redirected_call_waits_for_its_wait(void **state)
+{
+	struct call one = call_of("one"), two = call_of("two");
+
+	(void)state;
+	where.quorum = 1;
+	be_of_cluster(true);
+	assert_true(store_server_send(&world.server, &one.call));
+	assert_true(store_server_send(&world.server, &two.call));
+	fake_answer(reply_error("MOVED 1 h:2"));
+	assert_int_equal(node.redirected, 0);
+	fake_answer(reply_number(1));
+	assert_int_equal(node.redirected, 1);
+	assert_int_equal(one.answered, 0);
+	fake_answer(reply_text("done"));
+	fake_answer(reply_number(1));
+	assert_true(two.has);
+	assert_int_equal(node.redirected, 1);
+	assert_null(world.server.unanswered);
 }
 
 /* ---- a function that is there already -------------------------------------------------------- */
@@ -512,6 +633,10 @@ int main(void)
 		cmocka_unit_test_setup_teardown(a_wrong_database_is_refused, begin, end),
 		cmocka_unit_test_setup_teardown(only_a_primary_is_taken, begin, end),
 		cmocka_unit_test_setup_teardown(a_function_that_cannot_be_loaded, begin, end),
+		cmocka_unit_test_setup_teardown(a_node_of_a_cluster_is_none_without_it, begin, end),
+		cmocka_unit_test_setup_teardown(a_node_may_be_wrong, begin, end),
+		cmocka_unit_test_setup_teardown(a_redirected_call_stays_unanswered, begin, end),
+		cmocka_unit_test_setup_teardown(a_redirected_call_waits_for_its_wait, begin, end),
 		cmocka_unit_test_setup_teardown(the_same_function_is_taken, begin, end),
 		cmocka_unit_test_setup_teardown(
 			another_function_of_its_name_is_refused, begin, end),
