@@ -230,7 +230,9 @@ static struct ticket *choose(struct queue *queue, struct shard *shard, const str
 		if (ticket == NULL || ticket->run_queue != run_queue ||
 			!session_may_go(session, ticket))
 			return NULL;
-		if (ticket->entered_ns >= turn->shed_before_ns || *shed == SHED_AT_ONCE)
+		if (*shed == SHED_AT_ONCE)
+			return turn->shed_before_ns == QUEUE_NEVER ? NULL : ticket;
+		if (ticket->entered_ns >= turn->shed_before_ns)
 			return ticket;
 		session_refuse(queue, shard, session, ticket, QUEUE_SHED, outbox, now_ns);
 		shard->counts.shed++;

@@ -101,14 +101,42 @@ static void line_up(struct run_queue *run_queue, struct session *session,
 
 /* ---- places --------------------------------------------------------------------------------- */
 
+static bool has_slot(const struct run_queue *run_queue, uint64_t now_ns)
+{
+	return !run_queue->config.takes_slots || (run_queue->in_flight < run_queue->slots.count &&
+							 now_ns < run_queue->slots.until_ns);
+}
+
 static bool has_place(const struct run_queue *run_queue, uint64_t now_ns)
 {
-	return run_queue->in_flight < run_queue->limit && now_ns >= run_queue->pace_until_ns;
+	return run_queue->in_flight < run_queue->limit && now_ns >= run_queue->pace_until_ns &&
+	       has_slot(run_queue, now_ns);
+}
+
+static bool refuses(const struct run_queue *run_queue)
+{
+	return run_queue->config.takes_slots && run_queue->slots.refuses;
 }
 
 static bool must_serve(const struct run_queue *run_queue, uint64_t now_ns)
 {
-	return run_queue->runnable > 0 && has_place(run_queue, now_ns);
+	return run_queue->runnable > 0 && (refuses(run_queue) || has_place(run_queue, now_ns));
+}
+
+static void take_place(struct run_queue *run_queue)
+{
+	run_queue->in_flight++;
+	if (run_queue->in_flight > run_queue->peak)
+		run_queue->peak = run_queue->in_flight;
+}
+
+/* One waits: is it for a slot, and is that not known yet? */
+static void note_lack(struct run_queue *run_queue, uint64_t now_ns)
+{
+	if (run_queue->lacks || has_slot(run_queue, now_ns))
+		return;
+	run_queue->lacks = true;
+	run_queue->config.lacks(run_queue->config.lacks_ctx);
 }
 
 /* Asks pace for one more. */
@@ -143,8 +171,9 @@ enum line_offer line_offer(struct run_queue *run_queue, struct session *session,
 	enum line_offer offer = LINE_WAITS;
 
 	pthread_mutex_lock(&run_queue->lock);
-	if (run_queue->runnable == 0 && has_place(run_queue, now_ns) && charge(run_queue, now_ns)) {
-		run_queue->in_flight++;
+	if (run_queue->runnable == 0 && !refuses(run_queue) && has_place(run_queue, now_ns) &&
+		charge(run_queue, now_ns)) {
+		take_place(run_queue);
 		run_queue->dispatched++;
 		offer = LINE_PLACED;
 	} else if (!try_only) {
@@ -152,6 +181,7 @@ enum line_offer line_offer(struct run_queue *run_queue, struct session *session,
 		session->runnable = true;
 		if (must_serve(run_queue, now_ns))
 			offer = LINE_WAITS_SERVE;
+		note_lack(run_queue, now_ns);
 		set_deadline(run_queue, now_ns);
 	}
 	pthread_mutex_unlock(&run_queue->lock);
@@ -238,13 +268,15 @@ bool line_pop(struct run_queue *run_queue, struct turn *turn, uint64_t now_ns)
 	}
 	turn->session = session;
 	unlink_session(run_queue, session);
-	run_queue->in_flight++;
+	take_place(run_queue);
 	run_queue->serving++;
 
 	turn->shed_before_ns = 0;
 	if (config->shed_target_ms != 0 && now_ns > config->shed_target_ms * 1000000ull &&
 		now_ns > run_queue->busy_since_ns + config->shed_interval_ms * 1000000ull)
 		turn->shed_before_ns = now_ns - config->shed_target_ms * 1000000ull;
+	if (refuses(run_queue))
+		turn->shed_before_ns = QUEUE_NEVER;
 	pthread_mutex_unlock(&run_queue->lock);
 	return true;
 }

@@ -46,7 +46,10 @@ struct run_queue {
 	_Alignas(64) pthread_mutex_t lock;
 	struct run_queue_config config;
 	struct adapt adapt;
+	struct run_queue_slots slots; /* of config.takes_slots */
 	uint32_t limit, in_flight;
+	uint32_t peak;     /* of in_flight, since the use was read */
+	bool lacks;        /* config.lacks was called since it was read and nobody waited */
 	uint32_t runnable; /* sessions in the lists */
 	uint32_t serving;  /* sessions between line_pop and line_settle */
 	uint32_t high_run; /* turns of the high lane since a normal one, while one waits */
@@ -67,7 +70,7 @@ struct turn {
 	enum line_place from;
 	uint8_t lane;
 	uint32_t high_run;       /* before the turn */
-	uint64_t shed_before_ns; /* entered earlier than this: shed; 0: none */
+	uint64_t shed_before_ns; /* entered earlier than this: shed; 0: none, QUEUE_NEVER: all */
 };
 
 enum line_offer {

@@ -45,7 +45,7 @@ static void take_config(struct run_queue *run_queue, const struct run_queue_conf
 	 * configuration, which is as good. */
 	atomic_store_explicit(&run_queue->has_pace, own->pace != NULL, memory_order_relaxed);
 	atomic_store_explicit(&run_queue->bounded,
-		own->adaptive || own->max_in_flight != 0 || own->pace != NULL,
+		own->adaptive || own->max_in_flight != 0 || own->pace != NULL || own->takes_slots,
 		memory_order_relaxed);
 }
 
@@ -81,6 +81,39 @@ void run_queue_configure(
 	pthread_mutex_lock(&run_queue->lock);
 	take_config(run_queue, config);
 	pthread_mutex_unlock(&run_queue->lock);
+	outbox_serve(&outbox, run_queue);
+	outbox_flush(run_queue->queue, &outbox, now_ns);
+}
+
+/* Lock held. */
+static void read_use(struct run_queue *run_queue, struct run_queue_use *use)
+{
+	*use = (struct run_queue_use){
+		run_queue->in_flight, run_queue->peak, run_queue->runnable, run_queue->limit};
+	run_queue->peak = run_queue->in_flight;
+	if (run_queue->runnable == 0)
+		run_queue->lacks = false;
+}
+
+void run_queue_read_use(struct run_queue *run_queue, struct run_queue_use *use)
+{
+	pthread_mutex_lock(&run_queue->lock);
+	read_use(run_queue, use);
+	pthread_mutex_unlock(&run_queue->lock);
+}
+
+void run_queue_set_slots(struct run_queue *run_queue, const struct run_queue_slots *slots,
+	struct run_queue_use *use, uint64_t now_ns)
+{
+	struct outbox outbox;
+
+	outbox_init(&outbox);
+	pthread_mutex_lock(&run_queue->lock);
+	run_queue->slots = *slots;
+	read_use(run_queue, use);
+	pthread_mutex_unlock(&run_queue->lock);
+	if (use->sessions == 0)
+		return;
 	outbox_serve(&outbox, run_queue);
 	outbox_flush(run_queue->queue, &outbox, now_ns);
 }

@@ -44,6 +44,14 @@ struct run_queue_config {
 	 * shed_target_ms is SHED at its turn, so that what is served is fresh (Maurer, "Fail at
 	 * Scale", ACM Queue 13(8), 2015, after CoDel, RFC 8289). Target 0: off; interval 0: 100. */
 	uint32_t shed_target_ms, shed_interval_ms;
+
+	/* Beside max_in_flight, another thread says how many places there are, and until when
+	 * (run_queue_set_slots). Until it has said so first, there are none. `lacks` is called when
+	 * one has to wait for that: at most once between two calls of run_queue_read_use that
+	 * found nobody waiting. With the run queue's lock held, as `pace` is. */
+	bool takes_slots;
+	void (*lacks)(void *ctx);
+	void *lacks_ctx;
 };
 
 /* Makes the run queue of one upstream, registered with queue for its deadlines. NULL without
@@ -55,6 +63,29 @@ struct run_queue *run_queue_create(struct queue *queue, const struct run_queue_c
  * that went while there was no bound are not counted by a later bound. */
 void run_queue_configure(
 	struct run_queue *run_queue, const struct run_queue_config *config, uint64_t now_ns);
+
+/* The places of a run queue that takes slots. */
+struct run_queue_slots {
+	uint32_t count;    /* that may be in flight at once, with those that are */
+	uint64_t until_ns; /* from then on there are none */
+	bool refuses;      /* what waits and what comes is SHED */
+};
+
+struct run_queue_use {
+	uint32_t in_flight;
+	uint32_t peak;     /* most in flight since it was read last */
+	uint32_t sessions; /* in line */
+	uint32_t limit;    /* max_in_flight in force; UINT32_MAX: none */
+};
+
+/* What may go by the new ones is dispatched, with `refuses` all that waits is answered. When it
+ * returns, nothing begins any more by the old ones, and `use` has what is in flight then; the peak
+ * begins anew. Any thread. */
+void run_queue_set_slots(struct run_queue *run_queue, const struct run_queue_slots *slots,
+	struct run_queue_use *use, uint64_t now_ns);
+
+/* Reads the use and begins another peak. Any thread. */
+void run_queue_read_use(struct run_queue *run_queue, struct run_queue_use *use);
 
 /* Frees it, at once or when another thread that just serves it is done. No ticket may be queued or
  * in flight for it. NULL is allowed. */

@@ -28,10 +28,28 @@ bool slots_set_has(const struct slots_set *set, uint32_t number)
 	return set->bits[number / 64] & UINT64_C(1) << number % 64;
 }
 
-static void add(struct slots_set *set, uint32_t number)
+void slots_set_add(struct slots_set *set, uint32_t number)
 {
+	set->count += !slots_set_has(set, number);
 	set->bits[number / 64] |= UINT64_C(1) << number % 64;
-	set->count++;
+}
+
+void slots_set_remove(struct slots_set *set, uint32_t number)
+{
+	set->count -= slots_set_has(set, number);
+	set->bits[number / 64] &= ~(UINT64_C(1) << number % 64);
+}
+
+uint32_t slots_set_below(const struct slots_set *set, uint32_t number)
+{
+	if (set->count == 0 || number == 0)
+		return 0;
+	uint32_t word = (number - 1) / 64;
+	uint64_t bits = set->bits[word] & UINT64_MAX >> (63 - (number - 1) % 64);
+
+	while (bits == 0 && word > 0)
+		bits = set->bits[--word];
+	return bits == 0 ? 0 : word * 64 + 63 - (uint32_t)__builtin_clzll(bits);
 }
 
 static uint32_t end_of_search(uint32_t last, uint32_t gap)
@@ -54,7 +72,7 @@ enum broker_result slots_find(const struct slots *slots, enum slots_half half, u
 		for (size_t i = 0; i < count; i++, first++) {
 			if (!present[i])
 				continue;
-			add(found, first);
+			slots_set_add(found, first);
 			if (first > last)
 				end = end_of_search(first, gap);
 		}

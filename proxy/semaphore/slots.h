@@ -42,6 +42,13 @@ struct slots_set {
 };
 
 bool slots_set_has(const struct slots_set *set, uint32_t number);
+/* One that is there already is not counted twice, and one that is not there is ignored. */
+void slots_set_add(struct slots_set *set, uint32_t number);
+void slots_set_remove(struct slots_set *set, uint32_t number);
+/* The next number below `number`, 0: none. */
+uint32_t slots_set_below(const struct slots_set *set, uint32_t number);
+/* Above every number of a set. */
+#define SLOTS_SET_END (SLOTS_MOST + SLOTS_GAP_MOST + 1)
 
 /*
  * Adds to `found` the numbers of the queues of this half that are there, from `first` up to `last`,

@@ -1,0 +1,430 @@
+/* See keeper.h. */
+#include "semaphore/keeper.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#define NS_PER_MS 1000000ULL
+
+/* Between two looks at the slots at most; a removed one is used so long. */
+enum { CHECK_MS = 2000 };
+
+/* Between two looks at what is in flight; sooner where something is to be given back. */
+enum { TICK_MS = 100, GIVE_TICK_MS = 10 };
+
+/* Between two searches, while all slots are held. */
+enum { SEARCH_MS = 20, SEARCH_FULL_MS = 100, SEARCH_MOST_MS = 1000, SEARCH_WAIT_MS = 250 };
+
+/* Between two tries to connect. */
+enum { CONNECT_MS = 100, CONNECT_MOST_MS = 800 };
+
+/* Who uses the semaphore is counted at each look for the first seconds, then less often. One that
+ * was seen counts for a minute: connections may be lost one after the other. */
+enum { COUNT_FIRST_MS = 20000, COUNT_MS = 10000, COUNT_KEEPS_MS = 60000 };
+
+/* So long no more is taken after another has waited. */
+enum { CAP_MS = 3000 };
+
+const char *keeper_state_name(enum keeper_state state)
+{
+	static const char *const names[KEEPER_STATES] = {
+		[KEEPER_CONNECTING] = "connecting",
+		[KEEPER_HOLDS] = "holds",
+		[KEEPER_AWAY] = "away",
+		[KEEPER_RETURNS] = "returns",
+	};
+
+	return names[state];
+}
+
+void keeper_begin(struct keeper *keeper, const struct keeper_calls *calls, void *ctx,
+	const struct keeper_config *config)
+{
+	*keeper = (struct keeper){.calls = calls, .ctx = ctx, .config = *config};
+	keeper->bound.slots.until_ns = 1;
+}
+
+void keeper_configure(struct keeper *keeper, const struct keeper_config *config)
+{
+	keeper->config = *config;
+}
+
+static uint64_t now_ns(const struct keeper *keeper)
+{
+	return keeper->calls->now_ns(keeper->ctx);
+}
+
+static uint64_t lease_ends_ns(const struct keeper *keeper)
+{
+	uint64_t ms = keeper->heartbeat_ms * 3 / 2;
+
+	return keeper->heard_ns + (ms < KEEPER_LEASE_MS ? ms : KEEPER_LEASE_MS) * NS_PER_MS;
+}
+
+static uint32_t lesser(uint32_t a, uint32_t b)
+{
+	return a < b ? a : b;
+}
+
+/* ---- the bound ------------------------------------------------------------------------------- */
+
+static void set_bound(
+	struct keeper *keeper, struct run_queue_slots slots, struct run_queue_use *use)
+{
+	keeper->bound.slots = slots;
+	keeper->calls->set(keeper->ctx, &keeper->bound, use);
+}
+
+/* So many may be in flight by the slots that are held. */
+static void set_held(struct keeper *keeper, uint32_t count, struct run_queue_use *use)
+{
+	set_bound(keeper,
+		(struct run_queue_slots){.count = count,
+			.until_ns = lease_ends_ns(keeper),
+			.refuses = keeper->holder.max == 0},
+		use);
+}
+
+/* How many slots are this node's, when all that were seen have as many. */
+static uint32_t share_of(const struct keeper *keeper, uint32_t slots)
+{
+	uint32_t nodes = keeper->config.nodes > 0 ? keeper->config.nodes : keeper->nodes;
+
+	if (nodes == 0)
+		return lesser(slots, 1);
+	return slots / nodes;
+}
+
+/* By the share, or not at all, as a try to connect that began then has failed. */
+static void set_away(struct keeper *keeper, uint64_t began_ns)
+{
+	uint32_t slots = keeper->has_known ? keeper->known : keeper->config.size;
+	uint32_t share = keeper->config.refuses ? 0 : share_of(keeper, slots);
+	struct run_queue_use use;
+
+	set_bound(keeper,
+		(struct run_queue_slots){.count = share,
+			.until_ns = began_ns + KEEPER_AWAY_MS * NS_PER_MS,
+			.refuses = share == 0},
+		&use);
+}
+
+/* The share goes on; by its own right as long as that was said, then only by slots. */
+static void set_returning(struct keeper *keeper, struct run_queue_use *use)
+{
+	struct run_queue_slots slots = keeper->bound.slots;
+
+	slots.until_ns = lease_ends_ns(keeper);
+	if (slots.refuses || slots.count > holder_usable(&keeper->holder))
+		keeper->calls->read(keeper->ctx, use);
+	else
+		set_bound(keeper, slots, use);
+}
+
+/* Nothing begins any more. */
+static void set_none(struct keeper *keeper)
+{
+	struct run_queue_use use;
+
+	keeper->bound.since_ns = now_ns(keeper);
+	set_bound(keeper, (struct run_queue_slots){.until_ns = 1}, &use);
+}
+
+/* ---- the connection -------------------------------------------------------------------------- */
+
+static void go_away(struct keeper *keeper, uint64_t began_ns)
+{
+	uint32_t pause_ms = keeper->connect_pause_ms;
+	uint64_t now = now_ns(keeper);
+
+	if (keeper->state != KEEPER_AWAY)
+		keeper->bound.since_ns = now;
+	keeper->state = KEEPER_AWAY;
+	set_away(keeper, began_ns);
+	pause_ms = pause_ms == 0 ? CONNECT_MS : lesser(2 * pause_ms, CONNECT_MOST_MS);
+	keeper->connect_pause_ms = pause_ms;
+	pause_ms += keeper->calls->random_below(keeper->ctx, pause_ms / 2);
+	keeper->next_connect_ns = now + pause_ms * NS_PER_MS;
+}
+
+static void disconnect(struct keeper *keeper)
+{
+	keeper->broker = NULL;
+	keeper->calls->disconnect(keeper->ctx);
+}
+
+void keeper_lost(struct keeper *keeper, const char *why)
+{
+	if (!keeper->broker)
+		return;
+	snprintf(keeper->why, sizeof(keeper->why), "%s", why);
+	/* The bound first: the slots are another's as soon as the broker knows. */
+	set_none(keeper);
+	disconnect(keeper);
+	keeper->next_connect_ns = 0;
+	/* One that has held slots looks at once whether the broker is there, before it uses a
+	 * share: it may be this node that stood still. */
+	keeper->state = keeper->state == KEEPER_HOLDS ? KEEPER_CONNECTING : KEEPER_AWAY;
+}
+
+static void note_nodes(struct keeper *keeper, uint64_t now)
+{
+	if (keeper->crowd.count == 0)
+		return;
+	if (keeper->crowd.count < keeper->nodes &&
+		now - keeper->nodes_seen_ns < COUNT_KEEPS_MS * NS_PER_MS)
+		return;
+	keeper->nodes = keeper->crowd.count;
+	keeper->nodes_seen_ns = now;
+}
+
+static enum broker_result join(struct keeper *keeper)
+{
+	enum broker_result result =
+		holder_begin(&keeper->holder, keeper->broker, keeper->config.name);
+
+	return result == BROKER_DONE ? crowd_join(&keeper->crowd, &keeper->holder) : result;
+}
+
+/* False: it failed, and is tried again later. */
+static bool connect_now(struct keeper *keeper)
+{
+	uint64_t began = now_ns(keeper);
+
+	keeper->broker = keeper->calls->reach(
+		keeper->ctx, &keeper->heartbeat_ms, keeper->why, sizeof(keeper->why));
+	if (keeper->broker && join(keeper) != BROKER_DONE) {
+		snprintf(keeper->why, sizeof(keeper->why), "%s", keeper->broker->why);
+		disconnect(keeper);
+	}
+	if (!keeper->broker) {
+		go_away(keeper, began);
+		return false;
+	}
+	uint64_t now = now_ns(keeper);
+	keeper->heard_ns = began;
+	keeper->joined_ns = keeper->next_check_ns = keeper->next_count_ns = now;
+	keeper->next_search_ns = keeper->cap_ends_ns = 0;
+	keeper->connect_pause_ms = 0;
+	note_nodes(keeper, now);
+	if (keeper->state == KEEPER_AWAY) {
+		keeper->state = KEEPER_RETURNS;
+		keeper->return_ends_ns = now + KEEPER_RETURN_MS * NS_PER_MS;
+	} else {
+		keeper->state = KEEPER_HOLDS;
+		keeper->bound.since_ns = now;
+	}
+	return true;
+}
+
+/* ---- how many are wanted --------------------------------------------------------------------- */
+
+/* Half more than was in flight at once, or would have been. */
+static void note_use(struct keeper *keeper, const struct run_queue_use *use, uint64_t now)
+{
+	uint64_t part_ns = keeper->config.idle_ms * NS_PER_MS / (KEEPER_WINDOWS - 1);
+	uint64_t busy = (uint64_t)use->in_flight + use->sessions;
+	uint64_t need;
+
+	if (use->peak > busy)
+		busy = use->peak;
+	need = busy + (busy + 1) / 2;
+	if (need > use->limit)
+		need = use->limit;
+	if (need > SLOTS_MOST)
+		need = SLOTS_MOST;
+	if (now >= keeper->window_ends_ns) {
+		uint64_t parts = 1 + (part_ns > 0 ? (now - keeper->window_ends_ns) / part_ns : 0);
+		for (; parts > 0 && keeper->window_ends_ns > 0; parts--) {
+			memmove(&keeper->needs[1], &keeper->needs[0],
+				(KEEPER_WINDOWS - 1) * sizeof(keeper->needs[0]));
+			keeper->needs[0] = 0;
+			if (parts > KEEPER_WINDOWS)
+				parts = KEEPER_WINDOWS;
+		}
+		keeper->window_ends_ns = now + part_ns;
+	}
+	if (need > keeper->needs[0])
+		keeper->needs[0] = (uint32_t)need;
+	keeper->wanted = 0;
+	for (size_t i = 0; i < KEEPER_WINDOWS; i++)
+		if (keeper->needs[i] > keeper->wanted)
+			keeper->wanted = keeper->needs[i];
+	if (now < keeper->cap_ends_ns)
+		keeper->wanted = lesser(keeper->wanted, keeper->cap);
+	if (keeper->state == KEEPER_RETURNS)
+		keeper->wanted = use->in_flight > keeper->bound.slots.count
+					 ? use->in_flight
+					 : keeper->bound.slots.count;
+}
+
+/* Another waits, and we have more than our share: half of what is more is given back. */
+static void note_waiting(struct keeper *keeper, uint64_t now)
+{
+	uint32_t share = share_of(keeper, keeper->holder.max);
+	uint32_t usable = holder_usable(&keeper->holder);
+
+	if (!keeper->crowd.hears || keeper->nodes == 0 || usable <= share || usable <= 1)
+		return;
+	keeper->cap = usable - (usable - share + 1) / 2;
+	keeper->cap_ends_ns = now + CAP_MS * NS_PER_MS;
+}
+
+/* ---- at the broker --------------------------------------------------------------------------- */
+
+static uint64_t check_interval_ns(const struct keeper *keeper)
+{
+	uint64_t ms = keeper->heartbeat_ms / 4;
+
+	return (ms < CHECK_MS ? ms : CHECK_MS) * NS_PER_MS;
+}
+
+static enum broker_result check(struct keeper *keeper, uint64_t now)
+{
+	bool counts = now >= keeper->next_count_ns;
+	enum broker_result result = holder_check(&keeper->holder);
+
+	if (result == BROKER_DONE)
+		result = crowd_look(&keeper->crowd, &keeper->holder, counts);
+	if (result != BROKER_DONE)
+		return result;
+	keeper->heard_ns = now;
+	keeper->next_check_ns = now + check_interval_ns(keeper);
+	if (counts && now - keeper->joined_ns > COUNT_FIRST_MS * NS_PER_MS)
+		keeper->next_count_ns = now + COUNT_MS * NS_PER_MS;
+	note_nodes(keeper, now);
+	note_waiting(keeper, now);
+	return BROKER_DONE;
+}
+
+/* All slots are held: comes again later, and says so where this node has less than its share. */
+static enum broker_result await_slots(struct keeper *keeper, uint64_t now, bool is_full)
+{
+	uint32_t usable = holder_usable(&keeper->holder), pause_ms = SEARCH_MS;
+	bool waits = is_full && keeper->nodes > 0 && usable < keeper->wanted &&
+		     usable < share_of(keeper, keeper->holder.max);
+
+	if (is_full) {
+		uint32_t most_ms = waits ? SEARCH_WAIT_MS : SEARCH_MOST_MS;
+		pause_ms = lesser(2 * keeper->search_pause_ms, most_ms);
+		if (pause_ms < SEARCH_FULL_MS)
+			pause_ms = SEARCH_FULL_MS;
+	}
+	keeper->search_pause_ms = pause_ms;
+	pause_ms += keeper->calls->random_below(keeper->ctx, pause_ms / 4 + 1);
+	keeper->next_search_ns = now + pause_ms * NS_PER_MS;
+	return crowd_wait(&keeper->crowd, &keeper->holder, waits);
+}
+
+static enum broker_result search(struct keeper *keeper, uint64_t now)
+{
+	uint32_t missing = keeper->wanted - holder_usable(&keeper->holder);
+	enum broker_result result = holder_take(&keeper->holder, missing);
+
+	if (result == BROKER_LOST)
+		return result;
+	keeper->heard_ns = now;
+	if (result == BROKER_REFUSED)
+		snprintf(keeper->why, sizeof(keeper->why), "%s", keeper->broker->why);
+	return await_slots(keeper, now_ns(keeper), holder_usable(&keeper->holder) < keeper->wanted);
+}
+
+/* Lowers the bound to what is wanted, or raises it to what is held; then gives back what neither
+ * the bound nor what is in flight needs. */
+static enum broker_result settle(struct keeper *keeper, uint64_t now)
+{
+	uint32_t keeps = lesser(holder_usable(&keeper->holder), keeper->wanted);
+	uint32_t held = keeper->holder.held.count;
+	struct run_queue_use use;
+
+	if (keeper->state == KEEPER_HOLDS)
+		set_held(keeper, keeps, &use);
+	else
+		set_returning(keeper, &use);
+	note_use(keeper, &use, now);
+	if (use.in_flight > keeps)
+		keeps = use.in_flight;
+	return held > keeps ? holder_give(&keeper->holder, held - keeps) : BROKER_DONE;
+}
+
+/* When to come again. */
+static uint64_t next_step_ns(const struct keeper *keeper, uint64_t now)
+{
+	uint32_t usable = holder_usable(&keeper->holder), held = keeper->holder.held.count;
+	uint64_t next = keeper->next_check_ns, tick_ms = 0;
+
+	if (held > lesser(usable, keeper->wanted))
+		tick_ms = GIVE_TICK_MS;
+	else if (held + keeper->wanted > 0)
+		tick_ms = TICK_MS;
+	if (tick_ms > 0 && now + tick_ms * NS_PER_MS < next)
+		next = now + tick_ms * NS_PER_MS;
+	if (usable < keeper->wanted && keeper->next_search_ns < next)
+		next = keeper->next_search_ns;
+	if (keeper->state == KEEPER_RETURNS && keeper->return_ends_ns < next)
+		next = keeper->return_ends_ns;
+	return next;
+}
+
+static enum broker_result work(struct keeper *keeper, uint64_t now)
+{
+	enum broker_result result = BROKER_DONE;
+	struct run_queue_use use;
+
+	keeper->calls->read(keeper->ctx, &use);
+	if (keeper->state == KEEPER_RETURNS && now >= keeper->return_ends_ns) {
+		keeper->state = KEEPER_HOLDS;
+		keeper->bound.since_ns = now;
+	}
+	note_use(keeper, &use, now);
+	if (now >= keeper->next_check_ns)
+		result = check(keeper, now);
+	if (result != BROKER_DONE)
+		return result;
+	if (holder_usable(&keeper->holder) >= keeper->wanted)
+		result = crowd_wait(&keeper->crowd, &keeper->holder, false);
+	else if (now >= keeper->next_search_ns)
+		result = search(keeper, now_ns(keeper));
+	keeper->has_known = true;
+	keeper->known = keeper->holder.max;
+	return result == BROKER_DONE ? settle(keeper, now) : result;
+}
+
+uint64_t keeper_step(struct keeper *keeper)
+{
+	uint64_t now = now_ns(keeper);
+
+	if (!keeper->broker) {
+		if (now < keeper->next_connect_ns || !connect_now(keeper))
+			return keeper->next_connect_ns;
+		now = now_ns(keeper);
+	}
+	if (work(keeper, now) != BROKER_DONE) {
+		keeper_lost(keeper, keeper->broker->why);
+		return now;
+	}
+	return next_step_ns(keeper, now);
+}
+
+void keeper_end(struct keeper *keeper)
+{
+	set_none(keeper);
+	if (keeper->broker)
+		disconnect(keeper);
+}
+
+void keeper_look(const struct keeper *keeper, struct keeper_view *view)
+{
+	bool connected = keeper->broker != NULL;
+
+	*view = (struct keeper_view){
+		.state = keeper->state,
+		.bound = keeper->bound.slots.count,
+		.held = connected ? keeper->holder.held.count : 0,
+		.wanted = keeper->wanted,
+		.max = keeper->has_known ? keeper->known : 0,
+		.nodes = keeper->config.nodes > 0 ? keeper->config.nodes : keeper->nodes,
+		.refuses = keeper->bound.slots.refuses,
+		.messages = keeper->holder.messages,
+	};
+}

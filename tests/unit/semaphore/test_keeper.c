@@ -1,0 +1,318 @@
+/* How many slots a node takes, keeps and gives back, and what it does while the broker is away. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "fake_broker.h"
+#include "fake_node.h"
+
+enum { NODES = 3 };
+
+struct site {
+	struct fake_server server;
+	struct fake_node nodes[NODES];
+	unsigned load[NODES]; /* in flight and waiting together, always */
+	unsigned connections;
+	bool is_up;
+};
+
+static const struct keeper_config local = {.name = "s", .size = 9, .idle_ms = 2000};
+static const struct keeper_config refusing = {
+	.name = "s", .size = 9, .idle_ms = 2000, .refuses = true};
+
+static struct site *begin(unsigned slots, const struct keeper_config *config, bool is_up)
+{
+	static struct site site;
+	char name[32];
+
+	memset(&site, 0, sizeof(site));
+	site.is_up = is_up;
+	site.server.now_ms = 1000;
+	for (unsigned n = 1; n <= slots; n++) {
+		snprintf(name, sizeof(name), "s-%u-A", n);
+		fake_put(&site.server, name, true, FAKE_NOBODY);
+	}
+	for (unsigned i = 0; i < NODES; i++)
+		fake_node_begin(
+			&site.nodes[i], &site.server, &site.is_up, &site.connections, config);
+	return &site;
+}
+
+/* Each node has its load, and nothing ends but to begin again. */
+static void run_ms(struct site *site, uint64_t ms)
+{
+	for (uint64_t end = site->server.now_ms + ms; site->server.now_ms < end;
+		site->server.now_ms += 10) {
+		for (unsigned i = 0; i < NODES; i++) {
+			struct fake_node *node = &site->nodes[i];
+			fake_node_finish(node);
+			while (node->in_flight > site->load[i])
+				fake_node_finish(node);
+			while (node->in_flight + node->waiting < site->load[i] &&
+				fake_node_enter(node))
+				;
+			if (node->waiting > site->load[i] - node->in_flight)
+				node->waiting = site->load[i] - node->in_flight;
+			fake_node_step(node);
+			while (fake_node_start(node))
+				;
+			fake_node_expire(node, 2 * FAKE_HEARTBEAT_MS);
+		}
+	}
+}
+
+static void remove_from(struct site *site, unsigned first, unsigned last)
+{
+	char name[32];
+
+	for (unsigned n = last; n >= first; n--) {
+		snprintf(name, sizeof(name), "s-%u-A", n);
+		assert_true(fake_take(&site->server, name));
+	}
+}
+
+static void slots_are_taken_ahead_and_given_back(void **state)
+{
+	struct site *site = begin(20, &local, true);
+	struct fake_node *node = &site->nodes[0];
+
+	(void)state;
+	run_ms(site, 100);
+	assert_int_equal(fake_node_slots(node), 0);
+	site->load[0] = 4;
+	run_ms(site, 100);
+	assert_int_equal(node->in_flight, 4);
+	assert_int_equal(fake_node_slots(node), 6);
+	site->load[0] = 0;
+	run_ms(site, 1500);
+	assert_int_equal(fake_node_slots(node), 6);
+	run_ms(site, 1500);
+	assert_int_equal(fake_node_slots(node), 0);
+}
+
+static void steady_load_costs_few_messages(void **state)
+{
+	struct site *site = begin(20, &local, true);
+	struct keeper_view before, after;
+
+	(void)state;
+	site->load[0] = 10;
+	run_ms(site, 60000);
+	keeper_look(&site->nodes[0].keeper, &before);
+	run_ms(site, 60000);
+	keeper_look(&site->nodes[0].keeper, &after);
+	assert_int_equal(after.held, 15);
+	assert_in_range(after.messages - before.messages, 100, 60 * 5);
+}
+
+/* The others had them, and have no need of them any more. */
+static void one_busy_node_of_three_gets_all(void **state)
+{
+	struct site *site = begin(10, &local, true);
+
+	(void)state;
+	for (unsigned i = 0; i < NODES; i++)
+		site->load[i] = 20;
+	run_ms(site, 10000);
+	site->load[1] = site->load[2] = 0;
+	run_ms(site, 5000);
+	assert_int_equal(site->nodes[0].in_flight, 10);
+}
+
+static void none_starves_beside_busy_ones(void **state)
+{
+	struct site *site = begin(10, &local, true);
+
+	(void)state;
+	site->load[0] = 50;
+	run_ms(site, 3000);
+	assert_int_equal(site->nodes[0].in_flight, 10);
+	site->load[1] = site->load[2] = 50;
+	run_ms(site, 30000);
+	for (unsigned i = 0; i < NODES; i++)
+		assert_true(site->nodes[i].in_flight >= 3);
+	assert_int_equal(
+		site->nodes[0].in_flight + site->nodes[1].in_flight + site->nodes[2].in_flight, 10);
+}
+
+static void a_removed_slot_is_used_no_more(void **state)
+{
+	struct site *site = begin(10, &local, true);
+
+	(void)state;
+	site->load[0] = 50;
+	run_ms(site, 2000);
+	remove_from(site, 5, 10);
+	run_ms(site, 2500);
+	assert_int_equal(site->nodes[0].in_flight, 4);
+	run_ms(site, 2000);
+	assert_false(fake_has(&site->server, "s-5-B") || fake_has(&site->server, "s-10-B"));
+}
+
+/* What is in flight by a removed slot holds it. */
+static void a_removed_slot_is_held_until_its_request_ends(void **state)
+{
+	struct site *site = begin(2, &local, true);
+	struct fake_node *node = &site->nodes[0];
+
+	(void)state;
+	site->load[0] = 2;
+	run_ms(site, 500);
+	assert_int_equal(node->in_flight, 2);
+	remove_from(site, 2, 2);
+	for (unsigned i = 0; i < 500; i++, site->server.now_ms += 10)
+		fake_node_step(node);
+	assert_true(fake_has(&site->server, "s-2-B"));
+	fake_node_finish(node);
+	assert_false(fake_node_enter(node) && fake_node_start(node));
+	for (unsigned i = 0; i < 10; i++, site->server.now_ms += 10)
+		fake_node_step(node);
+	assert_false(fake_has(&site->server, "s-2-B"));
+}
+
+/* The lease is over before the broker frees its slots; and when it goes on it starts nothing. */
+static void a_node_that_stood_still_starts_nothing(void **state)
+{
+	struct site *site = begin(4, &local, true);
+	struct fake_node *node = &site->nodes[0];
+
+	(void)state;
+	site->load[0] = 3;
+	run_ms(site, 1000);
+	assert_true(site->server.now_ms * 1000000 < node->bound.slots.until_ns);
+	assert_true(
+		node->bound.slots.until_ns < (node->heard_ms + 2 * FAKE_HEARTBEAT_MS) * 1000000);
+	node->stands_still = true;
+	node->in_flight = 0;
+	run_ms(site, 2 * FAKE_HEARTBEAT_MS);
+	assert_false(node->is_connected);
+	node->stands_still = false;
+	node->waiting = 1;
+	assert_false(fake_node_start(node));
+	fake_node_step(node);
+	fake_node_step(node);
+	assert_true(fake_node_start(node));
+	assert_true(fake_node_slots(node) > 0);
+}
+
+/* ---- without the broker ---------------------------------------------------------------------- */
+
+static void end_broker(struct site *site)
+{
+	site->is_up = false;
+	for (unsigned i = 0; i < NODES; i++)
+		fake_node_cut(&site->nodes[i]);
+}
+
+static void without_the_broker_each_has_its_share(void **state)
+{
+	struct site *site = begin(10, &local, true);
+	struct keeper_view view;
+
+	(void)state;
+	site->load[0] = site->load[1] = 20;
+	run_ms(site, 5000);
+	end_broker(site);
+	run_ms(site, 20000);
+	assert_int_equal(site->nodes[0].in_flight, 3);
+	assert_int_equal(site->nodes[1].in_flight, 3);
+	keeper_look(&site->nodes[0].keeper, &view);
+	assert_int_equal(view.state, KEEPER_AWAY);
+	assert_int_equal(view.nodes, 3);
+	site->is_up = true;
+	run_ms(site, 10000);
+	keeper_look(&site->nodes[0].keeper, &view);
+	assert_int_equal(view.state, KEEPER_HOLDS);
+	assert_int_equal(site->nodes[0].in_flight + site->nodes[1].in_flight, 10);
+}
+
+static void without_the_broker_all_is_refused(void **state)
+{
+	struct site *site = begin(10, &refusing, true);
+
+	(void)state;
+	site->load[0] = 5;
+	run_ms(site, 1000);
+	assert_int_equal(site->nodes[0].in_flight, 5);
+	end_broker(site);
+	run_ms(site, 1000);
+	assert_int_equal(site->nodes[0].in_flight, 0);
+	assert_true(site->nodes[0].bound.slots.refuses);
+	site->is_up = true;
+	run_ms(site, 7500);
+	assert_int_equal(site->nodes[0].in_flight, 5);
+}
+
+/* At the start nothing was counted: the file says how many slots, and perhaps how many nodes. */
+static void at_the_start_the_share_is_by_the_file(void **state)
+{
+	struct keeper_config three = local;
+	struct site *site = begin(10, &local, false);
+
+	(void)state;
+	site->load[0] = 9;
+	run_ms(site, 1000);
+	assert_int_equal(site->nodes[0].in_flight, 1);
+	three.nodes = 3;
+	site = begin(10, &three, false);
+	site->load[0] = 9;
+	run_ms(site, 1000);
+	assert_int_equal(site->nodes[0].in_flight, 3);
+	site = begin(10, &refusing, false);
+	site->load[0] = 9;
+	run_ms(site, 1000);
+	assert_true(site->nodes[0].bound.slots.refuses);
+}
+
+static void a_cut_connection_is_made_again_at_once(void **state)
+{
+	struct site *site = begin(10, &refusing, true);
+
+	(void)state;
+	site->load[0] = 5;
+	run_ms(site, 1000);
+	fake_node_cut(&site->nodes[0]);
+	run_ms(site, 2500);
+	assert_false(site->nodes[0].bound.slots.refuses);
+	assert_int_equal(site->nodes[0].in_flight, 5);
+	assert_true(fake_node_slots(&site->nodes[0]) >= 5);
+}
+
+static void without_slots_all_is_refused(void **state)
+{
+	struct site *site = begin(0, &local, true);
+
+	(void)state;
+	run_ms(site, 100);
+	assert_true(site->nodes[0].bound.slots.refuses);
+	fake_put(&site->server, "s-1-A", true, FAKE_NOBODY);
+	run_ms(site, 2500);
+	site->load[0] = 2;
+	run_ms(site, 500);
+	assert_int_equal(site->nodes[0].in_flight, 1);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(slots_are_taken_ahead_and_given_back),
+		cmocka_unit_test(steady_load_costs_few_messages),
+		cmocka_unit_test(one_busy_node_of_three_gets_all),
+		cmocka_unit_test(none_starves_beside_busy_ones),
+		cmocka_unit_test(a_removed_slot_is_used_no_more),
+		cmocka_unit_test(a_removed_slot_is_held_until_its_request_ends),
+		cmocka_unit_test(a_node_that_stood_still_starts_nothing),
+		cmocka_unit_test(without_the_broker_each_has_its_share),
+		cmocka_unit_test(without_the_broker_all_is_refused),
+		cmocka_unit_test(at_the_start_the_share_is_by_the_file),
+		cmocka_unit_test(a_cut_connection_is_made_again_at_once),
+		cmocka_unit_test(without_slots_all_is_refused),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
