@@ -22,6 +22,7 @@
 #include "throttle/throttle.h"
 
 #include "../unit/random.h"
+#include "schedules.h"
 
 enum { NODES_MOST = 5, END_MS = 90000, ADMITTED_MOST = 1 << 17, MS = 1000000 };
 
@@ -341,60 +342,28 @@ static struct found run(uint64_t seed, enum part without)
 	return found;
 }
 
-static void run_all(uint64_t seed, uint64_t schedules, enum part without, uint64_t *bad)
+static bool run_one(void *own, uint64_t seed, unsigned without)
 {
-	struct found worst = {0};
+	struct found *worst = own, found = run(seed, (enum part)without);
 
-	for (uint64_t n = 0; n < schedules; n++) {
-		struct found found = run(seed + n, without);
-		if (!found.holds && (*bad)++ == 0)
-			printf("# --seed %llu --schedules 1 breaks it\n",
-				(unsigned long long)(seed + n));
-		worst.all = found.all > worst.all ? found.all : worst.all;
-		worst.calm = found.calm > worst.calm ? found.calm : worst.calm;
-	}
-	printf("# %llu schedules from seed %llu, %llu broke the promise; at most %.3f of the quota "
-	       "in a window, %.3f where nothing changes\n",
-		(unsigned long long)schedules, (unsigned long long)seed, (unsigned long long)*bad,
-		(double)worst.all / 1000, (double)worst.calm / 1000);
-}
-
-static void usage(void)
-{
-	fprintf(stderr, "ladder [--seed N] [--schedules N] [--without returning | debts | own]\n");
-	exit(2);
-}
-
-static enum part read_part(const char *word)
-{
-	static const char *const parts[] = {
-		[RETURNING] = "returning", [DEBTS] = "debts", [OWN] = "own"};
-
-	for (enum part part = RETURNING; part <= OWN; part++) {
-		if (strcmp(word, parts[part]) == 0)
-			return part;
-	}
-	usage();
-	return NONE;
+	worst->all = found.all > worst->all ? found.all : worst->all;
+	worst->calm = found.calm > worst->calm ? found.calm : worst->calm;
+	return found.holds;
 }
 
 int main(int argc, char **argv)
 {
-	uint64_t seed = 1, schedules = 1000, bad = 0;
-	enum part without = NONE;
+	struct found worst = {0};
+	struct schedules schedules = {
+		.name = "ladder",
+		.count = 1000,
+		.parts = {[RETURNING] = "returning", [DEBTS] = "debts", [OWN] = "own"},
+		.run = run_one,
+		.own = &worst,
+	};
+	int status = schedules_main(&schedules, argc, argv);
 
-	for (int i = 1; i < argc; i += 2) {
-		if (i + 1 == argc)
-			usage();
-		if (strcmp(argv[i], "--seed") == 0)
-			seed = strtoull(argv[i + 1], NULL, 10);
-		else if (strcmp(argv[i], "--schedules") == 0)
-			schedules = strtoull(argv[i + 1], NULL, 10);
-		else if (strcmp(argv[i], "--without") == 0)
-			without = read_part(argv[i + 1]);
-		else
-			usage();
-	}
-	run_all(seed, schedules, without, &bad);
-	return bad > 0;
+	printf("# at most %.3f of the quota in a window, %.3f where nothing changes\n",
+		(double)worst.all / 1000, (double)worst.calm / 1000);
+	return status;
 }

@@ -26,6 +26,7 @@
 #include "throttle/throttle.h"
 
 #include "../unit/random.h"
+#include "schedules.h"
 
 enum {
 	NODES_MOST = 5,
@@ -491,14 +492,15 @@ static uint64_t most(const struct world *world)
 	return found;
 }
 
-static bool run(uint64_t seed, enum part without)
+static bool run(void *own, uint64_t seed, unsigned without)
 {
+	(void)own;
 	struct world *world = calloc(1, sizeof(*world));
 
 	if (!world)
 		abort();
 	world->random = (struct random){seed};
-	world->without = without;
+	world->without = (enum part)without;
 	world_open(world);
 	for (; world->now_ms < END_MS; world->now_ms++)
 		step(world);
@@ -509,52 +511,18 @@ static bool run(uint64_t seed, enum part without)
 	return holds;
 }
 
-static void usage(void)
-{
-	fprintf(stderr, "strict [--seed N] [--schedules N] "
-			"[--without wait | quota | debts | echo | memory]\n");
-	exit(2);
-}
-
-static enum part read_part(const char *word)
-{
-	static const char *const parts[] = {[WAIT] = "wait",
-		[QUOTA] = "quota",
-		[DEBTS] = "debts",
-		[ECHO] = "echo",
-		[MEMORY] = "memory"};
-
-	for (enum part part = WAIT; part <= MEMORY; part++) {
-		if (strcmp(word, parts[part]) == 0)
-			return part;
-	}
-	usage();
-	return NONE;
-}
-
 int main(int argc, char **argv)
 {
-	uint64_t seed = 1, schedules = 300, bad = 0;
-	enum part without = NONE;
+	static const struct schedules schedules = {
+		.name = "strict",
+		.count = 300,
+		.parts = {[WAIT] = "wait",
+			[QUOTA] = "quota",
+			[DEBTS] = "debts",
+			[ECHO] = "echo",
+			[MEMORY] = "memory"},
+		.run = run,
+	};
 
-	for (int i = 1; i < argc; i += 2) {
-		if (i + 1 == argc)
-			usage();
-		if (strcmp(argv[i], "--seed") == 0)
-			seed = strtoull(argv[i + 1], NULL, 10);
-		else if (strcmp(argv[i], "--schedules") == 0)
-			schedules = strtoull(argv[i + 1], NULL, 10);
-		else if (strcmp(argv[i], "--without") == 0)
-			without = read_part(argv[i + 1]);
-		else
-			usage();
-	}
-	for (uint64_t n = 0; n < schedules && (without == NONE || bad == 0); n++) {
-		if (!run(seed + n, without) && bad++ == 0)
-			printf("# --seed %llu --schedules 1 breaks it\n",
-				(unsigned long long)(seed + n));
-	}
-	printf("# up to %llu schedules from seed %llu, %llu broke the promise\n",
-		(unsigned long long)schedules, (unsigned long long)seed, (unsigned long long)bad);
-	return bad > 0;
+	return schedules_main(&schedules, argc, argv);
 }
