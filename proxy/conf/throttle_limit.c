@@ -17,7 +17,7 @@ static enum throttle_kind kind_of(enum conf_limit_algorithm algorithm)
 	}
 }
 
-static enum throttle_period period_of(enum conf_calendar calendar)
+enum throttle_period conf_throttle_period(enum conf_calendar calendar)
 {
 	switch (calendar) {
 	case CONF_CALENDAR_HOUR:
@@ -51,7 +51,7 @@ bool conf_throttle_limit(
 								  : limit->precision,
 		/* conf: 0 is all of the amount at once; the library: 0 is one. */
 		.burst = limit->burst > 0 ? limit->burst : limit->amount,
-		.period = period_of(limit->calendar),
+		.period = conf_throttle_period(limit->calendar),
 		.mode = limit->shadow ? THROTTLE_SHADOW : THROTTLE_ENFORCE,
 		.count_refused = limit->count_refused,
 		.delay_max_ns = limit->delay_max_ms * 1000000,

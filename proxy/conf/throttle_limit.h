@@ -13,4 +13,6 @@
 bool conf_throttle_limit(
 	const struct conf_limit *limit, uint64_t guard_ns, struct throttle_limit *out);
 
+enum throttle_period conf_throttle_period(enum conf_calendar calendar);
+
 #endif

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "conf/throttle_limit.h"
 #include "throttle/throttle.h"
 
 #define US_PER_S UINT64_C(1000000)
@@ -14,21 +15,6 @@ struct period {
 	uint64_t edges[RULE_EDGES];
 	char name[];
 };
-
-static enum throttle_period unit_of(enum conf_calendar calendar)
-{
-	switch (calendar) {
-	case CONF_CALENDAR_HOUR:
-		return THROTTLE_HOUR;
-	case CONF_CALENDAR_WEEK:
-		return THROTTLE_WEEK;
-	case CONF_CALENDAR_MONTH:
-		return THROTTLE_MONTH;
-	case CONF_CALENDAR_DAY:
-	default:
-		return THROTTLE_DAY;
-	}
-}
 
 static struct period *add(struct period **periods, const char *name, enum throttle_period unit)
 {
@@ -64,7 +50,7 @@ static void follow(struct period *period, uint64_t now_us)
 const uint64_t *period_edges(
 	struct period **periods, const struct conf_limit *limit, uint64_t now_us)
 {
-	enum throttle_period unit = unit_of(limit->calendar);
+	enum throttle_period unit = conf_throttle_period(limit->calendar);
 	struct period *period = *periods;
 
 	while (period && (period->unit != unit || strcmp(period->name, limit->time_zone) != 0))
