@@ -1,5 +1,6 @@
 """The binary under test: an ini, a process, its log, its clean end."""
 import os
+import re
 import signal
 import socket
 
@@ -70,12 +71,18 @@ class Sluice:
             self.address = f"{self.host}:{self.port.number}"
         raise AssertionError(f"{self.name} did not start")
 
+    def _admin_addresses(self):
+        """It listens there after it does on the others."""
+        admin = re.search(r"^\[admin\]\n([^\[]*)", self.ini(), re.M)
+        return re.findall(r"^bind = (\S+)", admin[1], re.M) if admin else []
+
     def _listens(self):
         def settled():
             if not self.process.running():
                 return True
             try:
-                dial(self.address).close()
+                for address in [self.address, *self._admin_addresses()]:
+                    dial(address).close()
             except OSError:
                 return False
             return True
