@@ -7,7 +7,7 @@ import time
 
 from lib.admin import Admin
 from lib.fields import told, wait_ms
-from lib.fleet import NODES, PATIENT, Load, ask, connected, fleet_of, judge, limit, nodes, start_named
+from lib.fleet import NODES, PATIENT, Load, ask, connected, costly_origin, fleet_of, judge, limit, nodes, start_named
 from lib.held import Held
 from lib.process import BINARY, run, until
 from lib.redis import Redis
@@ -65,12 +65,7 @@ def several(t):
 @test("costs, refunds, shadow and delay reach the store")
 def afterwards(t):
     redis = Redis(t)
-
-    def handler(x):
-        x.read_body()
-        fields = [("X-Cost", "4")] if x.request.target.startswith("/cost") else []
-        x.reply(500 if x.request.target.startswith("/fail") else 200, b"x", fields=fields)
-    origin = t.origin(handler)
+    origin = costly_origin(t)
     sections = (limit("it", "10 per 1h") + limit("seen", "1 per 1h", "mode = shadow")
                 + limit("slow", "1 per 300ms", "on_exceed = delay 10s")
                 + to(origin, route="limits = it, seen")

@@ -2,8 +2,6 @@
 claimed as in promise.py: a window that was too full for certain, by when requests were sent and when the
 origin had them."""
 import json
-import os
-import random
 import re
 import signal
 import time
@@ -11,7 +9,7 @@ import time
 from lib.admin import Admin
 from lib.cut import Way
 from lib.fields import told
-from lib.fleet import Load, ask, connected, fleet_of, limit, nodes
+from lib.fleet import Load, ask, limit, nodes
 from lib.process import BINARY, run, until
 from lib.redis import Redis
 from lib.sluice import to
@@ -138,9 +136,7 @@ def local_alone(t):
 
 @test("local: nodes lose the store and find it at random times", workers=[1])
 def local_random(t):
-    seed = int(os.environ.get("SEED", random.randrange(1 << 32)))
-    draw = random.Random(seed)
-    t.note(f"SEED={seed}")
+    draw = t.random
     quota, count = 60, 3
     redis = Redis(t)
     ways = [Way(t, redis.number) for _ in range(count)]

@@ -5,7 +5,7 @@ import signal
 import time
 
 from lib.fields import told, wait_ms
-from lib.fleet import Load, ask, judge, limit, nodes
+from lib.fleet import Load, ask, costly_origin, judge, limit, nodes
 from lib.process import until
 from lib.redis import Redis
 from lib.sluice import to
@@ -86,12 +86,7 @@ def returned(t):
 @test("costs, refunds, and limits that are leased, exact and of the node, all or none")
 def afterwards(t):
     redis = Redis(t)
-
-    def handler(x):
-        x.read_body()
-        fields = [("X-Cost", "4")] if x.request.target.startswith("/cost") else []
-        x.reply(500 if x.request.target.startswith("/fail") else 200, b"x", fields=fields)
-    origin = t.origin(handler)
+    origin = costly_origin(t)
     sections = (leased("it", "100 per 1h") + limit("narrow", "3 per 1h") + leased("tiny", "3 per 1h")
                 + to(origin, route="limits = it")
                 + "[route cost]\npath = /cost\nupstream = origin\nlimits = it\ncost = response:X-Cost\n"

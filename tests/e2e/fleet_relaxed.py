@@ -7,7 +7,7 @@ import time
 from lib.crowd import Crowd
 
 from lib.fields import told
-from lib.fleet import Load, ask, connected, fleet_of, limit, named, nodes, start_named
+from lib.fleet import Load, ask, connected, costly_origin, fleet_of, limit, named, nodes, start_named
 from lib.process import until
 from lib.redis import Redis
 from lib.spans import most_within
@@ -45,12 +45,7 @@ def together(t):
 @test("costs, refunds, bytes, shadow and a limit of the node reach the sum")
 def afterwards(t):
     redis = Redis(t)
-
-    def handler(x):
-        x.read_body()
-        fields = [("X-Cost", "4")] if x.request.target.startswith("/cost") else []
-        x.reply(500 if x.request.target.startswith("/fail") else 200, b"x" * 1000, fields=fields)
-    origin = t.origin(handler)
+    origin = costly_origin(t, 1000)
     routes = {"cost": "limits = it\ncost = response:X-Cost", "fail": "limits = it\nrefund = 5xx",
               "bytes": "limits = bytes", "seen": "limits = seen", "own": "limits = it, own"}
     sections = (relaxed("it", "100 per 1h") + relaxed("bytes", "8kB per 1h") + relaxed("seen", "4 per 1h", "mode = shadow")

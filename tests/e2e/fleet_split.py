@@ -4,7 +4,7 @@ import signal
 import time
 
 from lib.fields import told, wait_ms
-from lib.fleet import Load, ask, connected, fleet_of, judge, limit, named, share, start_named, state
+from lib.fleet import Load, ask, connected, costly_origin, fleet_of, judge, limit, named, share, start_named, state
 from lib.process import BINARY, run, until
 from lib.redis import Redis
 from lib.sluice import to
@@ -101,12 +101,7 @@ def fewer_units(t):
 @test("costs, refunds, bytes, shadow, delay, and limits of the node and the store beside it")
 def afterwards(t):
     redis = Redis(t)
-
-    def handler(x):
-        x.read_body()
-        fields = [("X-Cost", "4")] if x.request.target.startswith("/cost") else []
-        x.reply(500 if x.request.target.startswith("/fail") else 200, b"x" * 1000, fields=fields)
-    origin = t.origin(handler)
+    origin = costly_origin(t, 1000)
     routes = {"cost": "limits = it\ncost = response:X-Cost", "fail": "limits = it\nrefund = 5xx",
               "bytes": "limits = bytes", "seen": "limits = seen", "slow": "limits = slow",
               "own": "limits = it, own", "mixed": "limits = it, few"}

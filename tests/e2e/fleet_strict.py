@@ -1,7 +1,5 @@
 """Limits of a fleet with store_down = strict: whatever happens to the store or to nodes, no window at the
 origin holds more than the quota. Times are claimed as in promise.py."""
-import os
-import random
 import signal
 import time
 
@@ -171,9 +169,7 @@ def small(t):
 
 @test("nodes lose the store and find it at random times", workers=[1])
 def at_random(t):
-    seed = int(os.environ.get("SEED", random.randrange(1 << 32)))
-    draw = random.Random(seed)
-    t.note(f"SEED={seed}")
+    draw = t.random
     quota, count = 60, 3
     redis = Redis(t)
     ways = [Way(t, redis.number) for _ in range(count)]

@@ -1,10 +1,10 @@
 """The example of etc/examples/websockets runs as it stands there."""
 import os
-import re
 import signal
 import subprocess
 
 from lib import process
+from lib.example import check_compose
 from lib.process import Port, until
 from lib.tap import equal, group, main, true
 from lib.websocket import open_socket
@@ -86,24 +86,7 @@ def example(t):
 
 @group("etc/examples/websockets/compose.yaml", workers=[1])
 def compose(t):
-    with open(os.path.join(EXAMPLE, "compose.yaml"), encoding="utf-8") as text:
-        lines = text.read()
-    with t.point("the files that it names are there"):
-        for path in re.findall(r"- (\./[^:]*):", lines) + ["./run", "./sluice.ini", "./bank.py"]:
-            true(os.path.exists(os.path.join(EXAMPLE, path)), path)
-        context = re.search(r"context: (\S+)", lines).group(1)
-        dockerfile = re.search(r"dockerfile: (\S+)", lines).group(1)
-        true(os.path.exists(os.path.join(EXAMPLE, context, dockerfile)), dockerfile)
-    with t.point("the variables of sluice.ini are set"):
-        with open(os.path.join(EXAMPLE, "sluice.ini"), encoding="utf-8") as ini:
-            names = set(re.findall(r"\$\{(\w+)", ini.read()))
-        equal({name for name in names if f"{name}:" not in lines}, set())
-    with t.point("it is YAML, with both services"):
-        try:
-            import yaml
-        except ImportError:
-            t.skip("python3-yaml is not installed")
-        equal(sorted(yaml.safe_load(lines)["services"]), ["bank", "sluice"])
+    check_compose(t, EXAMPLE, ["./run", "./sluice.ini", "./bank.py"], ["bank", "sluice"])
 
 
 if __name__ == "__main__":

@@ -76,6 +76,15 @@ def ask(client, key="one", path="/", number=None):
     return client.ask(path, fields=fields)
 
 
+def costly_origin(t, count=1):
+    """An origin whose answers of `count` bytes cost 4 below /cost, and are errors below /fail."""
+    def handler(x):
+        x.read_body()
+        fields = [("X-Cost", "4")] if x.request.target.startswith("/cost") else []
+        x.reply(500 if x.request.target.startswith("/fail") else 200, b"x" * count, fields=fields)
+    return t.origin(handler)
+
+
 class Load:
     """Clients that ask nodes as fast as these answer, all as one caller. Records when each request was sent and how
     many answers there were of each status."""
