@@ -48,8 +48,8 @@ void hands_end(struct hands *hands)
 	hands->all = NULL;
 }
 
-/* Relaxed: the word, which is read before and swapped after, tells whether they belong to it. */
-static bool is_of(const struct hand *hand, struct throttle_key caller)
+/* Relaxed: the lock orders them, or the word does, which hand_take reads before. */
+bool hand_is_of(const struct hand *hand, struct throttle_key caller)
 {
 	return atomic_load_explicit(&hand->hi, memory_order_relaxed) == caller.hi &&
 	       atomic_load_explicit(&hand->lo, memory_order_relaxed) == caller.lo;
@@ -70,17 +70,14 @@ static bool claim(struct hand *hand, struct throttle_key caller, uint32_t now_ms
 		hand_unlock(hand);
 		return false;
 	}
-	/* release: who reads the new caller below does not take by the old word */
-	uint64_t word = atomic_load_explicit(&hand->word, memory_order_relaxed);
-	atomic_store_explicit(
-		&hand->word, word_of(number_of(word) + 1, 0, 0), memory_order_release);
+	hand_clear(hand);
 	hand->units = 0;
 	hand->slot = 0;
 	atomic_store_explicit(&hand->closed, 0, memory_order_relaxed);
 	atomic_store_explicit(&hand->spare, 0, memory_order_relaxed);
 	atomic_store_explicit(&hand->uses, 0, memory_order_relaxed);
 	atomic_store_explicit(&hand->since_ms, now_ms, memory_order_relaxed);
-	atomic_store_explicit(&hand->hi, caller.hi, memory_order_release); /* pairs with is_of */
+	atomic_store_explicit(&hand->hi, caller.hi, memory_order_release);
 	atomic_store_explicit(&hand->lo, caller.lo, memory_order_release);
 	hand_unlock(hand);
 	return true;
@@ -93,7 +90,7 @@ struct hand *hands_find(struct hands *hands, struct throttle_key caller, uint32_
 	uint32_t oldest_ms = 0;
 
 	for (unsigned i = 0; i < WAYS; i++) {
-		if (is_of(&set[i], caller))
+		if (hand_is_of(&set[i], caller))
 			return &set[i];
 	}
 	for (unsigned i = 0; i < WAYS; i++) {
@@ -109,12 +106,15 @@ struct hand *hands_find(struct hands *hands, struct throttle_key caller, uint32_
 
 /* ---- taking ---------------------------------------------------------------------------------- */
 
-uint64_t hand_take(struct hand *hand, uint32_t units, uint32_t now_ms, uint32_t *left)
+/* A word with units is of the caller that is read after it: claim has set that before hand_adopt,
+ * and is not done while the word stays. */
+uint64_t hand_take(struct hand *hand, struct throttle_key caller, uint32_t units, uint32_t now_ms,
+	uint32_t *left)
 {
 	uint64_t word = atomic_load_explicit(&hand->word, memory_order_acquire); /* hand_adopt */
 
 	for (;;) {
-		uint32_t has = UNITS_OF(word);
+		uint32_t has = hand_is_of(hand, caller) ? UNITS_OF(word) : 0;
 		*left = has;
 		if (has < units || units == 0 || time_until(END_OF(word), now_ms) == 0)
 			return 0;
@@ -222,6 +222,15 @@ void hand_lose(struct hand *hand)
 {
 	hand->slot = 0;
 	hand->units = 0;
+}
+
+void hand_clear(struct hand *hand)
+{
+	uint64_t word = atomic_load_explicit(&hand->word, memory_order_relaxed);
+
+	/* release: who reads the caller that claim sets does not take by the old word */
+	atomic_store_explicit(
+		&hand->word, word_of(number_of(word) + 1, 0, 0), memory_order_release);
 }
 
 void hand_close(struct hand *hand, uint32_t now_ms, uint32_t for_ms, uint32_t free_ms)

@@ -10,9 +10,10 @@
  * is reported. What was taken is known by that number and end: it comes back into the hand only as
  * long as the store does not count it as used.
  *
- * Hands lie in an array of sets, found by the caller, and are used again in place, never freed: a
- * reader that comes late finds a word that has changed. A caller whose set is full of leases has no
- * hand, and the store is asked about each of its requests.
+ * Hands lie in an array of sets, found by the caller, and are used again in place, never freed: who
+ * holds on to one, or comes late, finds that the word has changed, or that the hand is another
+ * caller's. A caller whose set is full of leases has no hand, and the store is asked about each of
+ * its requests.
  */
 #ifndef FLEET_HAND_H
 #define FLEET_HAND_H
@@ -66,9 +67,10 @@ struct hands_sight {
 };
 struct hands_sight hands_look(const struct hands *hands, uint32_t now_ms);
 
-/* Takes units of the lease. Returns its name, for hand_put, or 0: too few are left, or it is over.
- * `*left`: what is left then. */
-uint64_t hand_take(struct hand *hand, uint32_t units, uint32_t now_ms, uint32_t *left);
+/* Takes units of the caller's lease. Returns its name, for hand_put, or 0: too few are left, it is
+ * over, or the hand has become another caller's. `*left`: what is left then. */
+uint64_t hand_take(struct hand *hand, struct throttle_key caller, uint32_t units, uint32_t now_ms,
+	uint32_t *left);
 /* Back into the lease of that name. False: its use was reported, or another hand is there. */
 bool hand_put(struct hand *hand, uint64_t lease, uint32_t units);
 /* Milliseconds until the lease ends; 0: there is none. */
@@ -77,6 +79,8 @@ uint32_t hand_time_left(const struct hand *hand, uint32_t now_ms);
 /* One worker at a time speaks with the store about a hand. */
 bool hand_lock(struct hand *hand);
 void hand_unlock(struct hand *hand);
+/* Is it this caller's? It stays so as long as the lock is held, or it has a lease. */
+bool hand_is_of(const struct hand *hand, struct throttle_key caller);
 
 /* What the store is told, with the lock held. From here on what was taken before counts as used. */
 struct hand_report {
@@ -91,6 +95,9 @@ void hand_adopt(struct hand *hand, uint64_t slot, uint64_t epoch, uint32_t kept,
 /* No answer: the store may or may not have done it. What is in hand may be used until its end; the
  * store counts all of it for longer, and is told nothing of it. */
 void hand_lose(struct hand *hand);
+/* The lease is over, and what was left of it is for nobody: milliseconds wrap, and it would seem to
+ * begin again. With the lock held. */
+void hand_clear(struct hand *hand);
 
 /* The store has nothing free: all is refused for `for_ms`; something may be free in `free_ms`. */
 void hand_close(struct hand *hand, uint32_t now_ms, uint32_t for_ms, uint32_t free_ms);

@@ -59,6 +59,25 @@ static struct throttle_key key_of(struct throttle_key caller, const char *limit)
 	return (struct throttle_key){caller.hi ^ hash, caller.lo ^ hash << 16};
 }
 
+/* Locks a limit's hand. False: another worker speaks about it, or it was given to another caller
+ * since it was found. */
+static bool lock_hand(const struct account_charge *charge)
+{
+	if (!hand_lock(charge->hand))
+		return false;
+	if (hand_is_of(charge->hand, key_of(charge->caller, charge->limit)))
+		return true;
+	hand_unlock(charge->hand);
+	return false;
+}
+
+/* As hand_take. */
+static uint64_t take_in_hand(
+	const struct account_charge *charge, uint32_t units, uint32_t now, uint32_t *left)
+{
+	return hand_take(charge->hand, key_of(charge->caller, charge->limit), units, now, left);
+}
+
 /* ---- asking the store ------------------------------------------------------------------------ */
 
 /* Without a request and without a wish it only returns what is left. */
@@ -130,6 +149,7 @@ void lease_ask(struct fleet_batch *filling, struct question *question, struct ac
 	struct batch_charge charges[GATE_LIMITS_MAX];
 	struct batch_lease leases[GATE_LIMITS_MAX] = {0};
 	struct lease_part *first = &filling->parts[filling->part_count];
+	uint64_t now_ns = worker_throttle_ns(account->worker->worker);
 	unsigned count = 0;
 
 	for (unsigned i = 0; i < account->count; i++) {
@@ -140,7 +160,8 @@ void lease_ask(struct fleet_batch *filling, struct question *question, struct ac
 		struct lease_part *part = add_part(filling, &of);
 		charges[count] = account_batch_charge(charge, account->refused ? 0 : charge->cost);
 		part->question = question;
-		if (part->hand && !account->refused && hand_lock(part->hand))
+		charge->taken_ns = now_ns; /* the store charges it later */
+		if (part->hand && !account->refused && lock_hand(charge))
 			plan(account->worker, part, wish_of(charge), &leases[count]);
 		else
 			part->hand = NULL;
@@ -204,7 +225,7 @@ static void adopt(struct fleet_worker *fleet, const struct lease_part *part, uin
 		list(&fleet->leases, part);
 }
 
-static void conclude(struct account_charge *charge, uint64_t epoch, uint64_t now_ns, bool admitted,
+static void conclude(struct account_charge *charge, uint64_t epoch, uint32_t now, bool admitted,
 	const struct answer_lease *answer)
 {
 	const struct rule *rule = &charge->rule;
@@ -212,14 +233,13 @@ static void conclude(struct account_charge *charge, uint64_t epoch, uint64_t now
 	uint32_t left = 0;
 
 	if (charge->hand)
-		hand_take(charge->hand, 0, hand_ms(now_ns), &left);
+		take_in_hand(charge, 0, now, &left);
 	uint64_t used = answer->used > left ? answer->used - left : 0; /* the rest is in hand */
 	bool taken = admitted && answer->fits && charge->cost > 0;
 
 	charge->said = taken ? WAY_TAKEN : WAY_UNTAKEN;
 	charge->slot = taken ? AT_STORE : 0;
 	charge->epoch = epoch;
-	charge->taken_ns = now_ns;
 	charge->outcome = (struct throttle_outcome){
 		.quota = rule->quota,
 		.remaining = used < rule->quota ? rule->quota - used : 0,
@@ -235,14 +255,28 @@ static void conclude_all(struct question *question, uint64_t epoch, bool admitte
 	const struct answer_lease *answers)
 {
 	struct account *account = question->account;
-	uint64_t now_ns = worker_throttle_ns(account->worker->worker);
+	uint32_t now = now_ms(account->worker);
 
 	for (unsigned i = 0; i < account->count; i++) {
 		struct account_charge *charge = &account->charges[i];
 		if (charge->way == &lease_way && question_asks(question, charge))
-			conclude(charge, epoch, now_ns, admitted && !account->refused, answers++);
+			conclude(charge, epoch, now, admitted && !account->refused, answers++);
 	}
 	account->refused |= !admitted;
+}
+
+/* Of an operation. A lease of more than a hand holds is none that was asked for. */
+static bool read_leases(
+	struct answer *answer, unsigned count, bool *admitted, struct answer_lease *leases)
+{
+	if (!answer_leases(answer, count, admitted, leases))
+		return false;
+	for (unsigned i = 0; i < count; i++) {
+		if (leases[i].kept > HAND_UNITS_MOST ||
+			leases[i].got > HAND_UNITS_MOST - leases[i].kept)
+			return false;
+	}
+	return true;
 }
 
 void lease_answer(struct fleet_batch *batch, const char *bytes, size_t len)
@@ -256,7 +290,7 @@ void lease_answer(struct fleet_batch *batch, const char *bytes, size_t len)
 		struct lease_part *part = &batch->parts[i];
 		struct question *question = part->question;
 		unsigned count = part->count;
-		good = good && answer_leases(&answer, count, &admitted, answers);
+		good = good && read_leases(&answer, count, &admitted, answers);
 		for (unsigned k = 0; k < count; k++) {
 			if (part[k].hand && good)
 				adopt(fleet, &part[k], answer.epoch, &answers[k]);
@@ -301,7 +335,7 @@ static void renew_early(struct fleet_worker *fleet, const struct account_charge 
 
 	if ((left > low && hand_time_left(hand, now) > term_ms_of(&charge->rule) / 4) ||
 		hand_closed(hand, now) > 0 || !fleet_can_ask(fleet, charge->caller) ||
-		charge->rung == RUNG_WAIT || charge->rung == RUNG_SHARE || !hand_lock(hand))
+		charge->rung == RUNG_WAIT || charge->rung == RUNG_SHARE || !lock_hand(charge))
 		return;
 	if (!ask_for(fleet, &of, wish_of(charge)))
 		hand_unlock(hand);
@@ -328,15 +362,15 @@ static enum way_verdict take(struct account *account, struct account_charge *cha
 	struct fleet_worker *fleet = account->worker;
 	uint64_t now_ns = worker_throttle_ns(fleet->worker);
 	uint32_t now = hand_ms(now_ns), left;
+	struct throttle_key key = key_of(charge->caller, charge->limit);
 
 	charge->hand = is_small(fleet, &charge->rule) || charge->cost > HAND_UNITS_MOST
 			       ? NULL
-			       : hands_find(fleet->leases.hands,
-					 key_of(charge->caller, charge->limit), now);
+			       : hands_find(fleet->leases.hands, key, now);
 	if (!charge->hand)
 		return WAY_ASK;
 	hand_note_use(charge->hand, (uint32_t)charge->cost);
-	charge->slot = hand_take(charge->hand, (uint32_t)charge->cost, now, &left);
+	charge->slot = hand_take(charge->hand, key, (uint32_t)charge->cost, now, &left);
 	if (charge->slot != 0) {
 		charge->epoch = atomic_load_explicit(
 			&charge->hand->epoch, memory_order_relaxed); /* hand_take's acquire */
@@ -361,7 +395,7 @@ static enum way_verdict look(struct account *account, struct account_charge *cha
 			account->worker->leases.hands, key_of(charge->caller, charge->limit), now);
 	if (!charge->hand)
 		return WAY_ASK;
-	hand_take(charge->hand, 0, now, &left);
+	take_in_hand(charge, 0, now, &left);
 	if (left < charge->cost && refuse_closed(charge, now))
 		return WAY_UNTAKEN;
 	fill(charge, left, &charge->outcome);
@@ -399,7 +433,7 @@ static void add(struct account *account, struct account_charge *charge, uint64_t
 	uint32_t left;
 
 	if (charge->hand && cost <= HAND_UNITS_MOST &&
-		hand_take(charge->hand, (uint32_t)cost, now_ms(account->worker), &left) != 0)
+		take_in_hand(charge, (uint32_t)cost, now_ms(account->worker), &left) != 0)
 		return;
 	filling = fleet_filling(account->worker, FLEET_LEASE, charge->caller, 1);
 	if (!filling)
@@ -422,6 +456,7 @@ static bool look_after(struct fleet_worker *fleet, const struct leased *leased)
 	if (hand_time_left(hand, now) > 0 || !hand_lock(hand))
 		return false;
 	if (hand->slot == 0) {
+		hand_clear(hand);
 		atomic_store_explicit(&hand->listed, 0, memory_order_relaxed); /* the lock's */
 		hand_unlock(hand);
 		return true;

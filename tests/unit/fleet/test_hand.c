@@ -15,6 +15,7 @@
 #include "tests/unit/random.h"
 
 static const struct throttle_key anyone = {77, 0x12345600};
+static const struct throttle_key nobody = {0, 0}; /* of a hand that is nobody's yet */
 
 static struct hand *hand_of(struct hands *hands)
 {
@@ -38,16 +39,16 @@ static void a_lease_is_taken_and_ends(void **state)
 	uint32_t left;
 
 	(void)state;
-	assert_int_equal(hand_take(hand, 1, 1000, &left), 0);
+	assert_int_equal(hand_take(hand, anyone, 1, 1000, &left), 0);
 	adopt(hand, 0, 3, 2001);
-	assert_true(hand_take(hand, 2, 1000, &left) != 0);
+	assert_true(hand_take(hand, anyone, 2, 1000, &left) != 0);
 	assert_int_equal(left, 1);
-	assert_int_equal(hand_take(hand, 2, 1000, &left), 0);
+	assert_int_equal(hand_take(hand, anyone, 2, 1000, &left), 0);
 	assert_int_equal(left, 1);
-	assert_true(hand_take(hand, 1, 2000, &left) != 0);
+	assert_true(hand_take(hand, anyone, 1, 2000, &left) != 0);
 	adopt(hand, 0, 3, 3001);
-	assert_int_equal(hand_take(hand, 1, 3001, &left), 0);
-	assert_int_equal(hand_take(hand, 1, 3002 + HAND_TERM_MOST, &left), 0);
+	assert_int_equal(hand_take(hand, anyone, 1, 3001, &left), 0);
+	assert_int_equal(hand_take(hand, anyone, 1, 3002 + HAND_TERM_MOST, &left), 0);
 	assert_ptr_equal(hands_find(&hands, anyone, 1000), hand);
 	hands_end(&hands);
 }
@@ -60,22 +61,22 @@ static void what_comes_back_does_so_until_it_is_reported(void **state)
 
 	(void)state;
 	adopt(hand, 0, 10, 2001);
-	uint64_t lease = hand_take(hand, 4, 1000, &left);
+	uint64_t lease = hand_take(hand, anyone, 4, 1000, &left);
 	assert_true(hand_put(hand, lease, 1));
 	struct hand_report report = hand_report(hand, 1000, false);
 	assert_int_equal(report.units, 10);
 	assert_int_equal(report.used, 3);
 	assert_int_equal(report.keep, 7);
 	assert_false(hand_put(hand, lease, 1));
-	lease = hand_take(hand, 2, 1000, &left);
+	lease = hand_take(hand, anyone, 2, 1000, &left);
 	adopt(hand, 7, 5, 2501);
-	hand_take(hand, 0, 1000, &left);
+	hand_take(hand, anyone, 0, 1000, &left);
 	assert_int_equal(left, 10);
 	report = hand_report(hand, 2502, false);
 	assert_int_equal(report.units, 12);
 	assert_int_equal(report.used, 2);
 	assert_int_equal(report.keep, 0);
-	assert_int_equal(hand_take(hand, 1, 1000, &left), 0);
+	assert_int_equal(hand_take(hand, anyone, 1, 1000, &left), 0);
 	hands_end(&hands);
 }
 
@@ -89,16 +90,16 @@ static void what_may_be_lost_is_not_kept(void **state)
 	adopt(hand, 0, 10, 2001);
 	hand_report(hand, 1000, false);
 	hand_lose(hand);
-	assert_true(hand_take(hand, 1, 1500, &left) != 0);
+	assert_true(hand_take(hand, anyone, 1, 1500, &left) != 0);
 	struct hand_report report = hand_report(hand, 1500, false);
 	assert_int_equal(report.slot, 0);
 	assert_int_equal(report.keep, 0);
-	assert_int_equal(hand_take(hand, 1, 1500, &left), 0);
+	assert_int_equal(hand_take(hand, anyone, 1, 1500, &left), 0);
 	/* a store that has forgotten it keeps nothing of it */
 	adopt(hand, 0, 10, 2001);
 	hand_report(hand, 1000, false);
 	adopt(hand, 0, 2, 2001);
-	hand_take(hand, 0, 1000, &left);
+	hand_take(hand, anyone, 0, 1000, &left);
 	assert_int_equal(left, 2);
 	hands_end(&hands);
 }
@@ -112,7 +113,7 @@ static void a_hand_is_given_to_another(void **state)
 
 	(void)state;
 	adopt(hand, 0, 10, 2001);
-	uint64_t lease = hand_take(hand, 1, 1000, &left);
+	uint64_t lease = hand_take(hand, anyone, 1, 1000, &left);
 	for (unsigned i = 1; i < 4; i++) {
 		other.hi = i;
 		struct hand *found = hands_find(&hands, other, 1000);
@@ -121,8 +122,19 @@ static void a_hand_is_given_to_another(void **state)
 	}
 	other.hi = 99;
 	assert_null(hands_find(&hands, other, 1000));
+	assert_true(hand_is_of(hand, anyone));
 	assert_ptr_equal(hands_find(&hands, other, 2002), hand);
 	assert_false(hand_put(hand, lease, 1));
+	assert_false(hand_is_of(hand, anyone));
+	assert_true(hand_is_of(hand, other));
+	adopt(hand, 0, 10, 3001);
+	assert_int_equal(hand_take(hand, anyone, 1, 2002, &left), 0);
+	assert_int_equal(left, 0);
+	assert_true(hand_take(hand, other, 1, 2002, &left) != 0);
+	assert_int_equal(left, 9);
+	hand_clear(hand);
+	assert_int_equal(hand_time_left(hand, 2002), 0);
+	assert_int_equal(hand_take(hand, other, 1, 2002, &left), 0);
 	hand_close(hand, 2002, 100, 900);
 	assert_int_equal(hand_closed(hand, 2002), 900);
 	assert_int_equal(hand_closed(hand, 2101), 801);
@@ -165,7 +177,7 @@ static void *take_all(void *arg)
 	uint32_t left;
 
 	for (unsigned i = 0; i < ROUNDS; i++) {
-		uint64_t lease = hand_take(taker->hand, 1, 1000, &left);
+		uint64_t lease = hand_take(taker->hand, anyone, 1, 1000, &left);
 		if (lease == 0)
 			continue;
 		if (i % 3 == 0 && hand_put(taker->hand, lease, 1))
@@ -329,7 +341,7 @@ static void use(struct fleet *fleet, unsigned node)
 {
 	struct hand *hand = &fleet->hands[node].all[0];
 	uint32_t now_ms = fleet->now_ms + fleet->clock_ms[node], left;
-	uint64_t lease = hand_take(hand, 1, now_ms, &left);
+	uint64_t lease = hand_take(hand, nobody, 1, now_ms, &left);
 
 	if (lease == 0)
 		return;

@@ -78,6 +78,12 @@ static enum way_verdict take(void)
 	return lease_way.take(&account, &account.charges[0]);
 }
 
+/* Of all callers. */
+static unsigned in_hand(void)
+{
+	return (unsigned)hands_look(&node.hands, hand_ms(node.now_ns)).units;
+}
+
 static void ask(void)
 {
 	lease_ask(fleet_filling(&node.fleet, FLEET_LEASE, account.charges[0].caller, account.count),
@@ -303,7 +309,6 @@ static void a_lease_is_at_most_the_share(void **state)
 
 static void it_is_renewed_before_it_is_used_up(void **state)
 {
-	struct account_charge *charge = &account.charges[0];
 
 	(void)state;
 	get_lease(8, 9);
@@ -321,9 +326,7 @@ static void it_is_renewed_before_it_is_used_up(void **state)
 	assert_int_equal(asked().count, 12);
 	answer(1, true, &(struct said){40, 6, 2, 30, 0, 1});
 	assert_int_equal(went_on, 1);
-	uint32_t left;
-	hand_take(charge->hand, 0, BEGIN_MS, &left);
-	assert_int_equal(left, 31);
+	assert_int_equal(in_hand(), 31);
 	assert_int_equal(node.fleet.leases.count, 1);
 }
 
@@ -446,7 +449,6 @@ static void what_another_limit_refuses_is_looked_at(void **state)
 static void a_lost_answer_leaves_the_lease_to_its_end(void **state)
 {
 	struct account_charge *charge = &account.charges[0];
-	uint32_t left;
 
 	(void)state;
 	get_lease(4, 5);
@@ -458,8 +460,7 @@ static void a_lost_answer_leaves_the_lease_to_its_end(void **state)
 	assert_int_equal(charge->hand->slot, 0);
 	assert_true(hand_lock(charge->hand));
 	hand_unlock(charge->hand);
-	hand_take(charge->hand, 0, BEGIN_MS, &left);
-	assert_int_equal(left, 0);
+	assert_int_equal(in_hand(), 0);
 	charge_one(1);
 	assert_int_equal(take(), WAY_ASK);
 	ask();
@@ -574,15 +575,13 @@ static void a_hand_that_another_speaks_for_is_left_alone(void **state)
 static void what_was_taken_goes_back(void **state)
 {
 	struct account_charge *charge = &account.charges[0];
-	uint32_t left;
 
 	(void)state;
 	get_lease(8, 9);
 	charge_one(3);
 	take();
 	lease_way.give(&account, charge, 2);
-	hand_take(charge->hand, 0, BEGIN_MS, &left);
-	assert_int_equal(left, 7);
+	assert_int_equal(in_hand(), 7);
 	assert_null(node.filling);
 	lease_way.give(&account, charge, 0);
 	assert_null(node.filling);
@@ -601,7 +600,10 @@ static void what_the_store_charged_goes_back_while_it_counts(void **state)
 	struct account_charge *charge = &account.charges[0];
 
 	(void)state;
-	get_lease(8, 9);
+	assert_int_equal(take(), WAY_ASK);
+	ask();
+	at(BEGIN_MS + 20); /* the store may have charged it at any time since */
+	answer(1, true, &(struct said){9, 5, 0, 8, 0, 1});
 	at(BEGIN_MS + WINDOW_MS - WINDOW_MS / 64);
 	lease_way.give(&account, charge, 1);
 	assert_null(node.filling);
@@ -623,13 +625,11 @@ static void what_the_store_charged_goes_back_while_it_counts(void **state)
 static void more_is_taken_in_hand_or_charged(void **state)
 {
 	struct account_charge *charge = &account.charges[0];
-	uint32_t left;
 
 	(void)state;
 	get_lease(8, 9);
 	lease_way.add(&account, charge, 3);
-	hand_take(charge->hand, 0, BEGIN_MS, &left);
-	assert_int_equal(left, 5);
+	assert_int_equal(in_hand(), 5);
 	assert_null(node.filling);
 	lease_way.add(&account, charge, 6);
 	assert_int_equal(asked().count, 4);
@@ -642,6 +642,97 @@ static void more_is_taken_in_hand_or_charged(void **state)
 	charge->hand = NULL;
 	lease_way.add(&account, charge, 1);
 	assert_int_equal(asked().words[3], 1);
+}
+
+/* ---- a hand that was given to another caller ------------------------------------------------- */
+
+/* The caller's lease is over and returned; then others take all hands there are. */
+static void give_hand_away(void)
+{
+	struct account_charge mine = account.charges[0];
+
+	at(BEGIN_MS + TERM_MS);
+	lease_node_run_timer(&node);
+	answer(1, true, &(struct said){1, 0, 0, 0, 0, 1});
+	lease_node_run_timer(&node);
+	assert_int_equal(node.fleet.leases.count, 0);
+	for (unsigned i = 1; i <= 4; i++) {
+		struct account_charge *charge = charge_one(1);
+		charge->caller.hi += i;
+		get_lease(20, 21);
+		assert_true(i < 4 || charge->hand == mine.hand);
+	}
+	account.charges[0] = mine;
+}
+
+static void more_is_not_taken_from_another_callers_lease(void **state)
+{
+	struct account_charge *charge = &account.charges[0];
+
+	(void)state;
+	get_lease(8, 9);
+	give_hand_away();
+	lease_way.add(&account, charge, 3);
+	assert_int_equal(in_hand(), 80);
+	assert_int_equal(asked().count, 4);
+	assert_int_equal(asked().words[0], 3);
+	assert_int_equal(asked().words[3], 3);
+}
+
+/* Found before another part of the store was asked, say. */
+static void no_lease_is_asked_for_another_callers_hand(void **state)
+{
+	struct account_charge *charge = &account.charges[0];
+
+	(void)state;
+	get_lease(8, 9);
+	give_hand_away();
+	charge->said = WAY_ASK;
+	ask();
+	assert_int_equal(asked().words[4], 1);
+	assert_int_equal(asked().words[5], 0);
+	assert_int_equal(asked().words[9], 0);
+	answer(1, true, &(struct said){9, 0, 0, 0, 0, 1});
+	assert_int_equal(charge->said, WAY_TAKEN);
+	assert_int_equal(in_hand(), 80);
+}
+
+/* Milliseconds of 32 bits begin again after 49 days. */
+static void a_lease_is_over_for_good(void **state)
+{
+	(void)state;
+	get_lease(8, 9);
+	charge_one(6);
+	assert_int_equal(take(), WAY_TAKEN);
+	lose_answer();
+	assert_int_equal(in_hand(), 2);
+	at(BEGIN_MS + TERM_MS);
+	lease_node_run_timer(&node);
+	assert_int_equal(node.fleet.leases.count, 0);
+	at(BEGIN_MS + (UINT64_C(1) << 32));
+	charge_one(1);
+	assert_int_equal(take(), WAY_ASK);
+}
+
+/* ---- what cannot be -------------------------------------------------------------------------- */
+
+static void a_lease_is_never_more_than_a_hand_can_hold(void **state)
+{
+	struct account_charge *charge = &account.charges[0];
+
+	(void)state;
+	assert_int_equal(take(), WAY_ASK);
+	ask();
+	answer(1, true, &(struct said){9, 5, 0, HAND_UNITS_MOST + 1ull, 0, 1});
+	assert_false(was_answered);
+	assert_int_equal(charge->said, WAY_ASK);
+	assert_int_equal(in_hand(), 0);
+	assert_int_equal(take(), WAY_ASK);
+	ask();
+	answer(1, true, &(struct said){9, 5, UINT64_MAX, 2, 0, 1});
+	assert_false(was_answered);
+	assert_int_equal(in_hand(), 0);
+	assert_true(hand_lock(charge->hand));
 }
 
 /* ---- its end --------------------------------------------------------------------------------- */
@@ -774,6 +865,10 @@ int main(void)
 		TEST(what_was_taken_goes_back),
 		TEST(what_the_store_charged_goes_back_while_it_counts),
 		TEST(more_is_taken_in_hand_or_charged),
+		TEST(more_is_not_taken_from_another_callers_lease),
+		TEST(no_lease_is_asked_for_another_callers_hand),
+		TEST(a_lease_is_over_for_good),
+		TEST(a_lease_is_never_more_than_a_hand_can_hold),
 		TEST(what_is_over_is_returned),
 		TEST(what_cannot_be_returned_stays_listed),
 		TEST(a_node_that_leaves_returns_all),
