@@ -180,8 +180,11 @@ static void move(struct cluster *cluster, uint16_t slot, struct cluster_primary 
 
 static bool delay(struct cluster *cluster, struct store_call *call)
 {
+	bool is_first = !cluster->delayed;
+
 	append(&cluster->delayed_end, call);
-	deadline_set(&cluster->delay, now_ms(cluster) + DELAY_MS, now_ms(cluster));
+	if (is_first) /* those after it do not make it wait longer */
+		deadline_set(&cluster->delay, now_ms(cluster) + DELAY_MS, now_ms(cluster));
 	return true;
 }
 

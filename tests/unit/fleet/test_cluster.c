@@ -470,6 +470,31 @@ static void redirects_end_with_the_time_of_a_request(void **state)
 	assert_int_equal(one->answered, 2);
 }
 
+/* Others that come meanwhile do not make the first ones wait. */
+static void what_is_tried_again_is_so_in_time(void **state)
+{
+	struct deadline *delay = &world.cluster->delay;
+
+	(void)state;
+	for (unsigned i = 0; i < 4; i++) {
+		set_time(5000 + i);
+		assert_true(cluster_send(world.cluster, &call_of(1)->call));
+		assert_true(redirect(0, "TRYAGAIN x"));
+		assert_int_equal(delay->at_ms, 5003);
+	}
+	run(delay);
+	assert_int_equal(world.sent_count, 8);
+	assert_true(delay->at_ms == DEADLINE_NEVER);
+	set_time(5010);
+	assert_true(redirect(0, "TRYAGAIN x"));
+	assert_int_equal(delay->at_ms, 5013);
+	run(delay);
+	for (unsigned i = 0; i < 4; i++)
+		answer(0);
+	for (unsigned i = 0; i < 4; i++)
+		assert_true(world.calls[i].has);
+}
+
 static void a_slot_of_nobody(void **state)
 {
 	struct call *one = call_of(1);
@@ -589,6 +614,7 @@ int main(void)
 		READY(one_that_moved_to_a_new_primary_waits_for_it),
 		READY(one_that_is_asked_for_goes_there_once),
 		READY(redirects_end_with_the_time_of_a_request),
+		READY(what_is_tried_again_is_so_in_time),
 		READY(a_slot_of_nobody),
 		READY(a_cluster_that_is_down),
 		READY(other_errors_are_answers),
