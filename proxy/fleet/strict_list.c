@@ -38,13 +38,15 @@ static size_t put_request(struct strict_list *list, uint8_t *out, bool leaves)
 {
 	const struct conf_fleet *conf = conf_of(list);
 	struct strict_view view = strict_look(list->strict);
+	/* A worker that had looked at the share before the answer may have used it since. */
+	bool owes = !debts_is_clear(list->debts);
 	const uint64_t words[WORDS] = {
 		++list->number,
 		leaves ? 0 : conf->membership_lease_ms * 1000,
 		conf->lost_share_ms * 1000,
 		conf->nodes,
 		strict_held(&view, conf->lost_share_ms, worker_throttle_ns(list->worker)),
-		list->echo_us,
+		owes ? 0 : list->echo_us,
 		list->since_us,
 	};
 	size_t len = integers_head(out, WORDS);
