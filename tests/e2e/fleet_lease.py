@@ -101,13 +101,15 @@ def afterwards(t):
     true(60 <= said[-1] <= 65, f"{said[-1]} left after the last: about 60, as a lease may be under way")
     for _ in range(20):
         equal(ask(client, path="/fail").status, 500, "a failure")
-    until(lambda: left(ask(client, path="/fail")) == 59, "failures are given back")
+    # What the store has left is as of its last answer: a request that was in between may be missing, or count twice.
+    near = lambda count: abs(left(ask(client, path="/fail")) - count) <= 1
+    until(lambda: near(59), "failures are given back")
     equal(ask(client, path="/cost").status, 200, "a cost of 4")
-    until(lambda: left(ask(client, path="/fail")) == 55, "what it cost in truth")
+    until(lambda: near(55), "what it cost in truth")
     for path in ("/narrow", "/tiny"):
         before = left(ask(client, path="/fail")) + 1
         equal([ask(client, path=path).status for _ in range(5)], [200, 200, 200, 429, 429], path)
-        until(lambda: left(ask(client, path="/fail")) == before - 4, "of the wide one only what was admitted")
+        until(lambda: near(before - 4), "of the wide one only what was admitted")
 
 
 # ---- the promise --------------------------------------------------------------------------------
