@@ -1,0 +1,513 @@
+/* What a worker publishes of callers, when, and what it makes of the sums: without a store, a
+ * table, a loop and a clock. */
+#include "fleet/relaxed.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <cmocka.h>
+
+#include "conf/conf.h"
+#include "fleet/integers.h"
+#include "site/site_use.h"
+#include "stats/stats.h"
+#include "tests/unit/fleet/call_words.h"
+#include "worker/node.h"
+#include "worker/worker.h"
+
+enum { INTERVAL_MS = 500, PAUSE_MS = INTERVAL_MS / 2, BEGIN_MS = 100000, MS = 1000000 };
+enum { QUOTA = 100, WINDOW_US = 2000000, QUANTUM_US = 70000 };
+
+static const char name[] = "it";
+
+static struct {
+	struct worker worker;
+	struct node node;
+	struct site_use use;
+	struct site site;
+	struct conf conf;
+	struct stats *stats;
+	struct store_link store;
+	struct relaxing relaxing;
+	uint64_t now_ns;
+	struct store_call *call; /* on its way; NULL: none */
+	unsigned sent, dropped;
+	uint64_t dropped_ms;
+	bool is_full;  /* no call can be sent */
+	uint64_t used; /* of each caller, in the node's table */
+} world;
+
+/* ---- in the place of the store, the table, clocks and timers ----------------------------------
+ */
+
+bool __wrap_store_link_send(struct store_link *store, struct store_call *call);
+bool __wrap_store_link_send(struct store_link *store, struct store_call *call)
+{
+	assert_ptr_equal(store, &world.store);
+	if (world.is_full)
+		return false;
+	assert_null(world.call); /* one at a time */
+	call->sent_ms = world.now_ns / MS;
+	world.call = call;
+	world.sent++;
+	return true;
+}
+
+void __wrap_store_link_drop_silent(struct store_link *store, uint64_t before_ms);
+void __wrap_store_link_drop_silent(struct store_link *store, uint64_t before_ms)
+{
+	assert_ptr_equal(store, &world.store);
+	world.dropped++;
+	world.dropped_ms = before_ms;
+}
+
+bool __wrap_throttle_explain(struct throttle_table *t, uint32_t limit, struct throttle_key caller,
+	uint64_t now_ns, struct throttle_outcome *outcome);
+bool __wrap_throttle_explain(struct throttle_table *t, uint32_t limit, struct throttle_key caller,
+	uint64_t now_ns, struct throttle_outcome *outcome)
+{
+	(void)t;
+	assert_int_equal(limit, 7);
+	assert_int_equal(caller.hi, 8);
+	assert_int_equal(now_ns, world.now_ns);
+	*outcome = (struct throttle_outcome){.quota = QUOTA, .remaining = QUOTA - world.used};
+	return world.used > 0;
+}
+
+uint64_t __wrap_worker_throttle_ns(struct worker *worker);
+uint64_t __wrap_worker_throttle_ns(struct worker *worker)
+{
+	assert_ptr_equal(worker, &world.worker);
+	return world.now_ns;
+}
+
+void __wrap_deadline_init(struct deadline *deadline, struct event_base *base,
+	void (*passed)(struct deadline *deadline));
+void __wrap_deadline_init(struct deadline *deadline, struct event_base *base,
+	void (*passed)(struct deadline *deadline))
+{
+	(void)base;
+	deadline->at_ms = deadline->armed_ms = DEADLINE_NEVER;
+	deadline->passed = passed;
+}
+
+void __wrap_deadline_arm(struct deadline *deadline, uint64_t now_ms);
+void __wrap_deadline_arm(struct deadline *deadline, uint64_t now_ms)
+{
+	(void)now_ms;
+	deadline->armed_ms = deadline->at_ms;
+}
+
+void __wrap_deadline_end(struct deadline *deadline);
+void __wrap_deadline_end(struct deadline *deadline)
+{
+	deadline->at_ms = deadline->armed_ms = DEADLINE_NEVER;
+}
+
+/* ---- what a test does ------------------------------------------------------------------------ */
+
+static void at(uint64_t ms)
+{
+	world.now_ns = ms * MS;
+	world.worker.loop.now_known = true;
+	world.worker.loop.now_ms = ms;
+	world.worker.loop.now_ns = world.now_ns;
+}
+
+static int begin(void **state)
+{
+	(void)state;
+	memset(&world, 0, sizeof(world));
+	world.conf.fleet =
+		(struct conf_fleet){.publish_interval_ms = INTERVAL_MS, .store_timeout_ms = 20};
+	world.site.conf = &world.conf;
+	world.use.site = &world.site;
+	world.stats = stats_new(1);
+	world.worker.use = &world.use;
+	world.worker.node = &world.node;
+	world.worker.stats = stats_block(world.stats, 0);
+	world.store.state = STORE_READY;
+	at(BEGIN_MS);
+	relaxing_init(&world.relaxing, &world.worker, &world.store);
+	relaxing_take_site(&world.relaxing);
+	relaxing_begin(&world.relaxing, "f");
+	return 0;
+}
+
+static int end(void **state)
+{
+	(void)state;
+	relaxing_end(&world.relaxing);
+	stats_free(world.stats);
+	return 0;
+}
+
+/* As a request's way sets it. */
+static struct view *view_of(uint64_t caller)
+{
+	struct view *view =
+		views_find(&world.relaxing.views, (struct throttle_key){1, caller << 8}, name);
+
+	assert_non_null(view);
+	view->rule =
+		(struct rule){.quota = QUOTA, .window_us = WINDOW_US, .quantum_us = QUANTUM_US};
+	view->number = 7;
+	view->here = (struct throttle_key){8, 9};
+	view->site = world.relaxing.site;
+	return view;
+}
+
+static struct view *ask_for(uint64_t caller)
+{
+	struct view *view = view_of(caller);
+
+	relaxing_ask(&world.relaxing, view);
+	return view;
+}
+
+static uint64_t due_ms(void)
+{
+	return world.relaxing.timer.at_ms;
+}
+
+static void run_timer(void)
+{
+	struct deadline *timer = &world.relaxing.timer;
+
+	assert_true(timer->at_ms != DEADLINE_NEVER);
+	if (world.now_ns / MS < timer->at_ms)
+		at(timer->at_ms);
+	timer->at_ms = timer->armed_ms = DEADLINE_NEVER;
+	timer->passed(timer);
+}
+
+/* One caller's words in the call that is on its way. */
+static void assert_published(uint64_t more, uint64_t less)
+{
+	struct call_words words;
+
+	assert_non_null(world.call);
+	call_words_read(&words, world.call->command, world.call->len);
+	assert_int_equal(words.count, 5);
+	assert_string_equal(words.texts[1], "sluice_relaxed_1");
+	assert_string_equal(words.texts[2], "1");
+	assert_string_equal(words.texts[3], "f{00000000000000010000000000000100}it:relaxed");
+	assert_int_equal(words.number_count, 4);
+	assert_int_equal(words.numbers[0], WINDOW_US);
+	assert_int_equal(words.numbers[1], QUANTUM_US);
+	assert_int_equal(words.numbers[2], more);
+	assert_int_equal(words.numbers[3], less);
+}
+
+/* Of `count` callers alike; the array says `said` integers and has all of them. */
+static void answer_all(unsigned count, uint32_t said, uint64_t total, uint64_t oldest_us)
+{
+	static uint8_t bytes[16384];
+	struct store_call *call = world.call;
+	size_t len = integers_head(bytes, said);
+
+	assert_non_null(call);
+	for (unsigned i = 0; i < count; i++) {
+		len += integers_put(bytes + len, total);
+		len += integers_put(bytes + len, oldest_us);
+	}
+	world.call = NULL;
+	call->answered(call, (const char *)bytes, len);
+}
+
+static void answer(uint64_t total, uint64_t oldest_us)
+{
+	answer_all(1, 2, total, oldest_us);
+}
+
+static void lose_answer(void)
+{
+	struct store_call *call = world.call;
+
+	assert_non_null(call);
+	world.call = NULL;
+	call->answered(call, NULL, 0);
+}
+
+/* ---- when ------------------------------------------------------------------------------------ */
+
+static void a_caller_of_which_nothing_is_known_is_asked_for_at_once(void **state)
+{
+	(void)state;
+	assert_true(due_ms() == DEADLINE_NEVER);
+	struct view *view = ask_for(1);
+	assert_int_equal(due_ms(), BEGIN_MS);
+	run_timer();
+	assert_published(0, 0);
+	assert_true(view->is_away);
+	at(BEGIN_MS + 3);
+	world.used = 10;
+	answer(30, 1500000);
+	assert_false(view->is_away);
+	assert_int_equal(view->reserved, 20); /* ten are this node's own */
+	assert_int_equal(view->asked_ns, (uint64_t)BEGIN_MS * MS);
+	assert_int_equal(view->falls_ns, (BEGIN_MS + 1503ull) * MS);
+	/* and then twice in the interval */
+	assert_true(due_ms() == DEADLINE_NEVER);
+	ask_for(1);
+	assert_int_equal(due_ms(), BEGIN_MS + PAUSE_MS);
+	ask_for(1);
+	run_timer();
+	answer(30, 0);
+	at(BEGIN_MS + 2 * PAUSE_MS);
+	ask_for(1); /* half an interval old: not yet */
+	assert_int_equal(due_ms(), BEGIN_MS + 2 * PAUSE_MS);
+	run_timer();
+	answer(30, 0);
+	at(BEGIN_MS + 3 * PAUSE_MS + 1);
+	ask_for(1);
+	assert_int_equal(due_ms(), BEGIN_MS + 3 * PAUSE_MS + 1);
+}
+
+static void one_that_is_not_known_does_not_wait_for_the_others(void **state)
+{
+	(void)state;
+	ask_for(1);
+	run_timer();
+	answer(0, 0);
+	ask_for(1);
+	assert_int_equal(due_ms(), BEGIN_MS + PAUSE_MS);
+	at(BEGIN_MS + 10);
+	ask_for(2);
+	assert_int_equal(due_ms(), BEGIN_MS + 10);
+	run_timer();
+	assert_int_equal(world.relaxing.sent_count, 2);
+	/* while a call is on its way, the next waits for its answer */
+	ask_for(3);
+	assert_int_equal(due_ms(), BEGIN_MS + 10 + 1000);
+	answer_all(2, 4, 0, 0);
+	assert_int_equal(due_ms(), BEGIN_MS + 10 + PAUSE_MS);
+}
+
+static void many_leave_in_calls_one_after_the_other(void **state)
+{
+	(void)state;
+	for (uint64_t i = 0; i < 2 * RELAXED_AT_ONCE + 10; i++)
+		ask_for(i);
+	run_timer();
+	assert_int_equal(world.relaxing.sent_count, RELAXED_AT_ONCE);
+	answer_all(RELAXED_AT_ONCE, 2 * RELAXED_AT_ONCE, 0, 0);
+	assert_int_equal(world.sent, 2);
+	answer_all(RELAXED_AT_ONCE, 2 * RELAXED_AT_ONCE, 0, 0);
+	assert_int_equal(world.sent, 3);
+	assert_int_equal(world.relaxing.sent_count, 10);
+	answer_all(10, 20, 0, 0);
+	assert_int_equal(world.sent, 3);
+	assert_true(due_ms() == DEADLINE_NEVER);
+}
+
+/* ---- what ------------------------------------------------------------------------------------ */
+
+static void what_was_admitted_is_published_once(void **state)
+{
+	struct view *view = ask_for(1);
+
+	(void)state;
+	run_timer();
+	world.used = 4;
+	answer(20, 0);
+	assert_int_equal(view->reserved, 16);
+	relaxing_note(&world.relaxing, view, 3);
+	relaxing_note(&world.relaxing, view, 1);
+	assert_int_equal(due_ms(), BEGIN_MS + PAUSE_MS);
+	run_timer();
+	assert_published(4, 0);
+	assert_int_equal(view->fresh, 0);
+	world.used = 6; /* two more, while it is away */
+	relaxing_note(&world.relaxing, view, 2);
+	answer(24, 0);
+	assert_int_equal(view->reserved, 20);
+	run_timer();
+	assert_published(2, 0);
+	answer(3, 0); /* fewer than this node has: others have none */
+	assert_int_equal(view->reserved, 0);
+}
+
+static void what_was_given_back_is_taken_from_the_sum(void **state)
+{
+	struct view *view = view_of(1);
+
+	(void)state;
+	relaxing_note(&world.relaxing, view, 3);
+	relaxing_note(&world.relaxing, view, -5);
+	run_timer();
+	assert_published(0, 2);
+	answer(0, 0);
+	assert_int_equal(view->fresh, 0);
+}
+
+static void what_has_left_the_window_is_not_published(void **state)
+{
+	struct view *view = view_of(1);
+
+	(void)state;
+	world.used = 5;
+	relaxing_note(&world.relaxing, view, 9);
+	run_timer();
+	assert_published(5, 0);
+	answer(5, 0);
+	relaxing_note(&world.relaxing, view, -9);
+	run_timer();
+	assert_published(0, 9);
+}
+
+/* Its numbers in the table are of the site before. */
+static void a_view_of_another_site_is_left_as_it_is(void **state)
+{
+	struct view *view = view_of(1);
+
+	(void)state;
+	view->reserved = 44;
+	relaxing_note(&world.relaxing, view, 9);
+	relaxing_take_site(&world.relaxing);
+	run_timer();
+	assert_published(9, 0);
+	answer(70, 0);
+	assert_int_equal(view->reserved, 44);
+	assert_int_equal(view->asked_ns, 0);
+}
+
+/* ---- answers that do not come ---------------------------------------------------------------- */
+
+static void what_was_not_published_is_so_again(void **state)
+{
+	struct view *view = ask_for(1);
+
+	(void)state;
+	run_timer();
+	world.used = 4;
+	answer(10, 0);
+	relaxing_note(&world.relaxing, view, 4);
+	run_timer();
+	relaxing_note(&world.relaxing, view, 2);
+	world.used = 6;
+	assert_true(relaxing_hears(&world.relaxing));
+	at(BEGIN_MS + 2 * PAUSE_MS);
+	assert_true(relaxing_hears(&world.relaxing));
+	at(BEGIN_MS + 2 * PAUSE_MS + 1);
+	assert_false(relaxing_hears(&world.relaxing));
+	assert_int_equal(due_ms(), BEGIN_MS + PAUSE_MS + 1000);
+	run_timer();
+	assert_int_equal(world.dropped, 1);
+	assert_int_equal(world.dropped_ms, BEGIN_MS + PAUSE_MS);
+	world.store.state = STORE_WAITING;
+	lose_answer();
+	assert_int_equal(view->fresh, 6);
+	assert_int_equal(view->reserved, 6);
+	assert_true(due_ms() == DEADLINE_NEVER);
+	ask_for(1);
+	assert_true(due_ms() == DEADLINE_NEVER);
+	assert_false(relaxing_hears(&world.relaxing));
+	world.store.state = STORE_READY;
+	assert_false(relaxing_hears(&world.relaxing));
+	relaxing_begin(&world.relaxing, "f");
+	assert_true(relaxing_hears(&world.relaxing));
+	run_timer();
+	assert_published(6, 0);
+	answer(16, 0);
+	assert_int_equal(view->reserved, 10);
+}
+
+static void a_store_that_refuses_is_not_heard(void **state)
+{
+	struct view *view = view_of(1);
+
+	(void)state;
+	world.used = 3;
+	relaxing_note(&world.relaxing, view, 3);
+	run_timer();
+	lose_answer();
+	assert_false(relaxing_hears(&world.relaxing));
+	assert_int_equal(due_ms(), BEGIN_MS + PAUSE_MS);
+	run_timer();
+	assert_published(3, 0);
+	answer(3, 0);
+	assert_true(relaxing_hears(&world.relaxing));
+	world.is_full = true;
+	relaxing_note(&world.relaxing, view, 1);
+	run_timer();
+	assert_int_equal(view->fresh, 1);
+	assert_false(view->is_away);
+	assert_false(relaxing_hears(&world.relaxing));
+	assert_int_equal(due_ms(), world.now_ns / MS + PAUSE_MS);
+}
+
+/* The first has its sum; of the second it is not known that the store has it. */
+static void an_answer_that_is_cut_is_none(void **state)
+{
+	struct view *first = ask_for(1), *second = ask_for(2);
+
+	(void)state;
+	world.used = 1;
+	relaxing_note(&world.relaxing, first, 1);
+	relaxing_note(&world.relaxing, second, 1);
+	run_timer();
+	answer_all(1, 2, 9, 0);
+	assert_int_equal(first->fresh, 0);
+	assert_int_equal(first->reserved, 8);
+	assert_int_equal(second->fresh, 1);
+	assert_int_equal(second->reserved, 0);
+	assert_false(relaxing_hears(&world.relaxing));
+}
+
+static void a_slow_store_has_its_time(void **state)
+{
+	(void)state;
+	world.conf.fleet.store_timeout_ms = 700;
+	ask_for(1);
+	run_timer();
+	assert_int_equal(due_ms(), BEGIN_MS + 1400);
+	at(BEGIN_MS + 700);
+	assert_true(relaxing_hears(&world.relaxing));
+	at(BEGIN_MS + 701);
+	assert_false(relaxing_hears(&world.relaxing));
+}
+
+/* ---- leaving --------------------------------------------------------------------------------- */
+
+static void what_there_is_is_published_as_it_leaves(void **state)
+{
+	struct view *view = view_of(1);
+
+	(void)state;
+	world.used = 2;
+	relaxing_note(&world.relaxing, view, 2);
+	relaxing_leave(&world.relaxing);
+	assert_published(2, 0);
+	relaxing_leave(&world.relaxing); /* it is on its way */
+	assert_int_equal(world.sent, 1);
+	lose_answer();
+	world.store.state = STORE_WAITING;
+	relaxing_leave(&world.relaxing);
+	assert_int_equal(world.sent, 1);
+	assert_true(due_ms() == DEADLINE_NEVER);
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, begin, end)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		TEST(a_caller_of_which_nothing_is_known_is_asked_for_at_once),
+		TEST(one_that_is_not_known_does_not_wait_for_the_others),
+		TEST(many_leave_in_calls_one_after_the_other),
+		TEST(what_was_admitted_is_published_once),
+		TEST(what_was_given_back_is_taken_from_the_sum),
+		TEST(what_has_left_the_window_is_not_published),
+		TEST(a_view_of_another_site_is_left_as_it_is),
+		TEST(what_was_not_published_is_so_again),
+		TEST(a_store_that_refuses_is_not_heard),
+		TEST(an_answer_that_is_cut_is_none),
+		TEST(a_slow_store_has_its_time),
+		TEST(what_there_is_is_published_as_it_leaves),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
