@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "base/clock.h"
 #include "conf/build.h"
 
 /* Slots of a caller at the store at most: it reads and writes them all. */
@@ -55,8 +56,39 @@ static void check_reserved(struct build *build, const struct instance *instance)
 	if (limit->store_down == CONF_STORE_DOWN_STRICT)
 		refuse_way(build, instance, "store_down",
 			"strict needs the store's or a lease's verdicts", "refuse or admit");
+	if (limit->store_down == CONF_STORE_DOWN_LOCAL && limit->fleet_way == CONF_FLEET_SPLIT)
+		refuse_way(build, instance, "store_down",
+			"a node's part ends with its lease, and there is no other for local",
+			"refuse or admit");
 	if (limit->was)
 		refuse_way(build, instance, "was", "what nodes share stays under the name", "none");
+}
+
+/* Times that leave nothing of what a key promises. */
+static void warn_of_times(struct build *build, const struct instance *instance)
+{
+	const struct conf_limit *limit = instance->object;
+	const struct conf_fleet *fleet = &build->conf->fleet;
+	const struct setting *down = instance_setting(instance, "store_down");
+	const struct setting *scope = instance_setting(instance, "scope");
+	bool is_strict = (limit->store_down == CONF_STORE_DOWN_UNSET
+					 ? fleet->store_down
+					 : limit->store_down) == CONF_STORE_DOWN_STRICT;
+	uint64_t window_ms = limit->per_ns / CLOCK_NS_PER_MS;
+
+	/* A share is used from a window after the loss until a window before it ends (less a
+	 * sixteenth of its time). */
+	if (limit->fleet_way != CONF_FLEET_SPLIT && limit->fleet_way != CONF_FLEET_RELAXED &&
+		is_strict && conf_limit_is_plain(limit) &&
+		2 * window_ms >= fleet->lost_share_ms - fleet->lost_share_ms / 16)
+		build_warn(build, instance, down ? down->line : scope->line,
+			"store_down: with strict a node that loses the store never has its share, "
+			"as lost_share in [fleet] is shorter than two windows");
+	if (limit->fleet_way == CONF_FLEET_RELAXED && window_ms <= fleet->publish_interval_ms)
+		build_warn(build, instance, scope->line,
+			"fleet: with relaxed each node admits the whole amount, as "
+			"publish_interval "
+			"in [fleet] is not shorter than a window");
 }
 
 static void check_precision(struct build *build, const struct instance *instance)
@@ -108,6 +140,7 @@ void check_limit_of_fleet(struct build *build, const struct instance *instance)
 		check_kind(build, instance);
 	if (limit->fleet_way == CONF_FLEET_RELAXED)
 		check_precision(build, instance);
+	warn_of_times(build, instance);
 	if (limit->store_down == CONF_STORE_DOWN_STRICT && build->conf->fleet.cluster)
 		build_fail(build, instance, down->line,
 			"store_down: strict is not supported with cluster = on; expected local, "

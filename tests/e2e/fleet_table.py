@@ -246,9 +246,29 @@ def rejected(t):
     for way, lines, reason in (("exact", "rate = 1000 per 1h\nprecision = exact", "precision: "),
                                ("relaxed", "rate = 1000 per 1h\nprecision = exact", "precision: "),
                                ("lease", "concurrency = 3\nstore_down = local", "store_down: "),
-                               ("exact", "rate = 3 per day UTC\nstore_down = local", "store_down: ")):
+                               ("exact", "rate = 3 per day UTC\nstore_down = local", "store_down: "),
+                               ("split", "rate = 30 per 10s\nstore_down = local", "store_down: "),
+                               ("split", "rate = 30 per 10s\nstore_down = strict", "store_down: ")):
         status, output = check(t, f"[limit it]\n{lines}\nscope = fleet\nfleet = {way}\n")
         true(status == 1 and reason in output, f"{lines}: {output}")
+
+
+@test("times that leave nothing of what a key promises are warned of", workers=[1])
+def warned(t):
+    for way, lines, warning in (
+            ("lease", "rate = 30 per 28m", None),
+            ("lease", "rate = 30 per 29m", "never has its share"),
+            ("lease", "rate = 30 per 29m\nstore_down = strict", "never has its share"),
+            ("exact", "rate = 30 per 1h\nstore_down = refuse", None),
+            ("exact", "concurrency = 3", None),
+            ("split", "rate = 30 per 1h", None),
+            ("relaxed", "rate = 30 per 501ms", None),
+            ("relaxed", "rate = 30 per 500ms", "admits the whole amount")):
+        t.file("ini", REST.replace("[fleet]\n", "[fleet]\nstore_down = strict\n")
+               + f"[limit it]\n{lines}\nscope = fleet\nfleet = {way}\n")
+        status, output = run([BINARY, "check", "-c", t.path("ini")])
+        equal((status, "never has" in output or "admits the" in output), (0, warning is not None), f"{lines}: {output}")
+        true(not warning or re.search(r"ini:\d+: .*it.*" + warning, output), output)
 
 
 @test("the table in sluice.ini.5 says the same", workers=[1])
