@@ -8,13 +8,28 @@
 #include <hiredis/async.h>
 #include <stdlib.h>
 
+#include "fleet/redis_bounds.h"
+#include "fleet/redis_peer.h"
+
 struct watch {
 	struct redisAsyncContext *redis;
+	struct redis_bounds bounds; /* of its replies */
 	struct event *read, *write;
 	bool reads, writes; /* is watched for it */
 	bool is_open;       /* the first writable event, which ends connecting, has come */
 	bool flushing;
 };
+
+/* The peer learns why; a connection that is nobody's any more just ends. */
+static void end(struct redisAsyncContext *redis, const char *why)
+{
+	struct redis_peer *peer = redis_peer_of(redis);
+
+	if (peer)
+		redis_peer_drop(peer, why);
+	else
+		redisAsyncFree(redis);
+}
 
 static void on_readable(evutil_socket_t fd, short what, void *arg)
 {
@@ -22,7 +37,10 @@ static void on_readable(evutil_socket_t fd, short what, void *arg)
 
 	(void)fd;
 	(void)what;
-	redisAsyncHandleRead(watch->redis);
+	if (redis_bounds_is_full(&watch->bounds))
+		end(watch->redis, "a reply has too many bytes");
+	else
+		redisAsyncHandleRead(watch->redis);
 }
 
 static void on_writable(evutil_socket_t fd, short what, void *arg)
@@ -80,6 +98,7 @@ static void clean_up(void *arg)
 {
 	struct watch *watch = arg;
 
+	redis_bounds_release(&watch->bounds);
 	watch->redis->ev.data = NULL;
 	event_free(watch->read);
 	event_free(watch->write);
@@ -101,6 +120,7 @@ bool redis_events_attach(struct redisAsyncContext *redis, struct event_base *bas
 		free(watch);
 		return false;
 	}
+	redis_bounds_hold(&watch->bounds, redis);
 	redis->ev.data = watch;
 	redis->ev.addRead = add_read;
 	redis->ev.delRead = del_read;
