@@ -109,7 +109,8 @@ bool own_take_share(struct account *account, enum rung rung)
 		struct account_charge *charge = &account->charges[i];
 		if (!is_on(charge, rung))
 			continue;
-		reserves[picked.count] = (struct reserve){charge->quota - charge->share, 0};
+		reserves[picked.count] = (struct reserve){
+			.units = charge->quota - charge->share, .quota = charge->quota};
 		pick(account, i, &picked);
 	}
 	if (picked.count == 0)

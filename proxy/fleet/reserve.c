@@ -13,6 +13,30 @@ void reserve_lessen(struct throttle_outcome *outcome, uint64_t units)
 	outcome->remaining = outcome->remaining > units ? outcome->remaining - units : 0;
 }
 
+/* Of a quota that is not the one that it was taken from, what exceeds this node's part. */
+static uint64_t units_of(const struct reserve *reserve, uint64_t quota)
+{
+	uint64_t part = reserve->quota > reserve->units ? reserve->quota - reserve->units : 0;
+
+	if (reserve->quota == 0 || reserve->quota == quota)
+		return reserve->units;
+	return quota > part ? quota - part : 0;
+}
+
+/* Sets them to what the table's quotas make of them. False: they are that already. */
+static bool adapt(const struct reserve *reserves, struct reserve *adapted,
+	const struct throttle_verdict *verdict)
+{
+	bool has_changed = false;
+
+	for (unsigned i = 0; i < verdict->count; i++) {
+		uint64_t units = units_of(&reserves[i], verdict->outcome[i].quota);
+		has_changed = has_changed || adapted[i].units != units;
+		adapted[i].units = units;
+	}
+	return has_changed;
+}
+
 /* Whether the cost fits beside the reserve is whether both fit. */
 static uint64_t cost_with(const struct throttle_charge *charge, const struct reserve *reserve)
 {
@@ -70,9 +94,8 @@ static bool is_within(const struct throttle_charge *charges, const struct reserv
 
 	for (unsigned i = 0; i < count; i++) {
 		struct throttle_outcome *outcome = &verdict->outcome[i];
-		if (reserves[i].units == 0)
-			continue;
-		if (charges[i].cost > 0 && outcome->remaining < reserves[i].units) {
+		if (charges[i].cost > 0 &&
+			outcome->remaining < units_of(&reserves[i], outcome->quota)) {
 			outcome->violated = true;
 			is_within = is_within && outcome->shadow;
 		}
@@ -93,19 +116,24 @@ static void refuse(struct throttle_verdict *verdict, const struct reserve *reser
 }
 
 void reserve_take(struct throttle_table *table, const struct throttle_charge *charges,
-	const struct reserve *reserves, unsigned count, uint64_t now_ns,
-	struct throttle_verdict *verdict, struct throttle_receipt *receipt)
+	const struct reserve *of, unsigned count, uint64_t now_ns, struct throttle_verdict *verdict,
+	struct throttle_receipt *receipt)
 {
+	struct reserve reserves[THROTTLE_MAX_CHARGES];
+
+	memcpy(reserves, of, count * sizeof(reserves[0]));
 	receipt->count = 0;
 	for (int attempt = 0; attempt < ATTEMPTS; attempt++) {
 		peek(table, charges, reserves, count, now_ns, verdict);
+		if (adapt(of, reserves, verdict))
+			peek(table, charges, reserves, count, now_ns, verdict);
 		if (!verdict->admitted) {
 			look(table, charges, reserves, count, now_ns, verdict);
 			return;
 		}
 		struct throttle_verdict peeked = *verdict;
 		throttle_take(table, charges, count, now_ns, verdict, receipt);
-		if (verdict->admitted && is_within(charges, reserves, count, verdict)) {
+		if (verdict->admitted && is_within(charges, of, count, verdict)) {
 			for (unsigned i = 0; i < count; i++) {
 				/* of a cost of 0, and of shadow limits with their time to retry */
 				if (peeked.outcome[i].violated) {

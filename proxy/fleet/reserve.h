@@ -21,6 +21,8 @@ struct reserve {
 	uint64_t units;    /* of the quota; 0: all of it is this node's */
 	uint64_t falls_ns; /* from now: when the reserve may be smaller; the time to retry where
 			      nothing else says one */
+	uint64_t quota;    /* of which the units are a part: where a reload has just given the table
+			      another, it does not add to this node's part; 0: any */
 };
 
 /* As throttle_take, with a reserve for each charge: for limits by a trailing window or a period.

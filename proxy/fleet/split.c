@@ -324,6 +324,7 @@ enum share_kind split_judge(const struct shares *shares, uint32_t number, const 
 	if (share.kind == SHARE_UNITS) {
 		uint64_t units = share.units < rule->quota ? share.units : rule->quota;
 		reserve->units = rule->quota - units;
+		reserve->quota = rule->quota;
 		reserve->falls_ns = share.grows_ns > now_ns   ? share.grows_ns - now_ns
 				    : share.until_ns > now_ns ? share.until_ns - now_ns
 							      : 1;

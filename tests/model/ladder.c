@@ -120,7 +120,7 @@ static enum rung rung_of_node(const struct world *world, const struct node *node
 static bool take_share(struct world *world, struct node *node, struct throttle_receipt *receipt)
 {
 	struct throttle_charge charge = {0, caller, 1};
-	struct reserve reserve = {world->quota - rung_share(world->quota, world->nodes), 0};
+	struct reserve reserve = {.units = world->quota - rung_share(world->quota, world->nodes)};
 	struct throttle_verdict verdict;
 
 	if (reserve.units == world->quota)

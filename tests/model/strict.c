@@ -405,7 +405,8 @@ static enum strict_state state_of(const struct world *world, const struct strict
 static bool use_share(struct world *world, struct node *node, uint64_t divisor)
 {
 	struct throttle_charge charge = {0, caller, 1};
-	struct reserve reserve = {world->quota - rung_share(world->quota, (unsigned)divisor), 0};
+	struct reserve reserve = {
+		.units = world->quota - rung_share(world->quota, (unsigned)divisor)};
 	struct throttle_verdict verdict;
 	struct throttle_receipt receipt;
 	struct debt debt = {.caller = caller,

@@ -98,7 +98,7 @@ static void it_fits_beside_the_reserve_or_not(void **state)
 		struct throttle_verdict verdict;
 		struct throttle_receipt receipt;
 		uint64_t used = used_at(&admitted, now_ns);
-		take(table, cost, (struct reserve){reserve, 5}, now_ns, &verdict, &receipt);
+		take(table, cost, (struct reserve){reserve, 5, 0}, now_ns, &verdict, &receipt);
 		bool fits = used + cost + reserve <= QUOTA;
 		assert_int_equal(verdict.admitted, fits);
 		const struct throttle_outcome *outcome = &verdict.outcome[0];
@@ -127,7 +127,7 @@ static void limits_of_a_request_are_all_or_none(void **state)
 {
 	struct throttle_table *table = open_table(QUOTA, THROTTLE_ENFORCE);
 	struct throttle_charge charges[2] = {{0, caller, 1}, {1, caller, 1}};
-	struct reserve reserves[2] = {{QUOTA - 2, 5}, {0, 0}};
+	struct reserve reserves[2] = {{QUOTA - 2, 5, 0}, {0, 0, 0}};
 	struct throttle_verdict verdict;
 	struct throttle_receipt receipt;
 
@@ -162,7 +162,7 @@ static void a_shadow_limit_reports_its_reserve(void **state)
 
 	(void)state;
 	for (int i = 0; i < 4; i++) {
-		take(table, 1, (struct reserve){QUOTA - 2, 5}, BEGIN, &verdict, &receipt);
+		take(table, 1, (struct reserve){QUOTA - 2, 5, 0}, BEGIN, &verdict, &receipt);
 		assert_true(verdict.admitted);
 		assert_int_equal(verdict.outcome[0].violated, i >= 2);
 	}
@@ -176,16 +176,40 @@ static void a_cost_of_nothing_asks_whether_anything_is_free(void **state)
 	struct throttle_receipt receipt;
 
 	(void)state;
-	take(table, 0, (struct reserve){QUOTA - 1, 5}, BEGIN, &verdict, &receipt);
+	take(table, 0, (struct reserve){QUOTA - 1, 5, 0}, BEGIN, &verdict, &receipt);
 	assert_true(verdict.admitted);
 	throttle_charge(table, &receipt, 0, 1, BEGIN);
-	take(table, 0, (struct reserve){QUOTA - 1, 5}, BEGIN, &verdict, &receipt);
+	take(table, 0, (struct reserve){QUOTA - 1, 5, 0}, BEGIN, &verdict, &receipt);
 	assert_false(verdict.admitted);
-	take(table, 0, (struct reserve){QUOTA, 5}, BEGIN, &verdict, &receipt);
+	take(table, 0, (struct reserve){QUOTA, 5, 0}, BEGIN, &verdict, &receipt);
 	assert_false(verdict.admitted);
-	take(table, 0, (struct reserve){0, 0}, BEGIN, &verdict, &receipt);
+	take(table, 0, (struct reserve){0, 0, 0}, BEGIN, &verdict, &receipt);
 	assert_true(verdict.admitted);
 	throttle_table_close(table);
+}
+
+/* A reload has given the table another quota; this thread does not know it yet. */
+static void another_quota_adds_nothing_to_this_nodes_part(void **state)
+{
+	static const uint64_t quotas[] = {1000, QUOTA + 1, QUOTA, QUOTA - 1, 6, 5};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(quotas) / sizeof(quotas[0]); i++) {
+		struct throttle_table *table = open_table(quotas[i], THROTTLE_ENFORCE);
+		struct throttle_verdict verdict;
+		struct throttle_receipt receipt;
+		for (uint64_t left = 5; left > 0; left--) {
+			take(table, 1, (struct reserve){QUOTA - 5, 5, QUOTA}, BEGIN, &verdict,
+				&receipt);
+			assert_true(verdict.admitted);
+			assert_int_equal(verdict.outcome[0].remaining, left - 1);
+		}
+		take(table, 1, (struct reserve){QUOTA - 5, 5, QUOTA}, BEGIN, &verdict, &receipt);
+		assert_false(verdict.admitted);
+		take(table, 1, (struct reserve){0, 0, 5}, BEGIN, &verdict, &receipt);
+		assert_false(verdict.admitted);
+		throttle_table_close(table);
+	}
 }
 
 /* ---- threads --------------------------------------------------------------------------------- */
@@ -202,7 +226,7 @@ static void *take_many(void *arg)
 	struct throttle_receipt receipt;
 
 	for (int i = 0; i < 20000; i++) {
-		take(taker->table, 1, (struct reserve){500, 5}, BEGIN, &verdict, &receipt);
+		take(taker->table, 1, (struct reserve){500, 5, 0}, BEGIN, &verdict, &receipt);
 		taker->admitted += verdict.admitted;
 	}
 	return NULL;
@@ -235,6 +259,7 @@ int main(void)
 		cmocka_unit_test(limits_of_a_request_are_all_or_none),
 		cmocka_unit_test(a_shadow_limit_reports_its_reserve),
 		cmocka_unit_test(a_cost_of_nothing_asks_whether_anything_is_free),
+		cmocka_unit_test(another_quota_adds_nothing_to_this_nodes_part),
 		cmocka_unit_test(threads_leave_the_reserve_alone),
 	};
 
