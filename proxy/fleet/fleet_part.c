@@ -10,7 +10,6 @@
 #include "base/log.h"
 #include "fleet/batches.h"
 #include "fleet/fleet.h"
-#include "fleet/fleet_ask.h"
 #include "fleet/ladder.h"
 #include "site/site.h"
 #include "site/site_use.h"
@@ -60,8 +59,15 @@ static bool send_all(struct loop_stage *stage)
 	for (int i = 0; fleet && i < FLEET_FUNCTIONS; i++)
 		has_work |= batches_send(fleet, i);
 	if (fleet)
+		has_work |= locks_send(&fleet->locks);
+	if (fleet)
 		store_link_flush(&fleet->store);
 	return has_work;
+}
+
+struct locks *fleet_locks(struct worker *worker)
+{
+	return &worker->fleet.own->locks;
 }
 
 /* ---- the store ------------------------------------------------------------------------------- */
@@ -247,6 +253,7 @@ static void leave_store(struct fleet_worker *fleet)
 		splitting_leave(&fleet->splitting);
 		strict_list_leave(&fleet->strict);
 	}
+	locks_send(&fleet->locks);
 	store_link_flush(&fleet->store);
 	if (fleet->store.state != STORE_OFF)
 		store_link_close(&fleet->store);
@@ -255,7 +262,7 @@ static void leave_store(struct fleet_worker *fleet)
 	memset(fleet->parts, 0, sizeof(fleet->parts));
 	fleet->was_ready = false;
 	free(fleet->prefix);
-	fleet->prefix = NULL;
+	fleet->locks.prefix = fleet->prefix = NULL;
 }
 
 /* Connects to the store of the site in force, unless it is connected to it. */
@@ -268,6 +275,7 @@ static void look_at_site(struct worker *worker)
 	if (conf->store.text && store_link_is_of(&fleet->store, conf) &&
 		strcmp(fleet->prefix, conf->prefix) == 0) {
 		fleet->authority->timeout_ms = conf->store_timeout_ms;
+		fleet->locks.silence_ms = fleet_silence_ms(fleet);
 		join(fleet);
 		look_at_rungs(fleet);
 		return;
@@ -276,7 +284,8 @@ static void look_at_site(struct worker *worker)
 	if (!conf->store.text)
 		return;
 	fleet->authority->timeout_ms = conf->store_timeout_ms;
-	fleet->prefix = strdup(conf->prefix);
+	fleet->locks.prefix = fleet->prefix = strdup(conf->prefix);
+	fleet->locks.silence_ms = fleet_silence_ms(fleet);
 	fleet->store_id = members_store_id(conf->store.text, conf->prefix);
 	if (!fleet->prefix || !store_link_open(&fleet->store, conf))
 		log_error("store %s: %s", conf->store.text, "out of memory");
@@ -298,6 +307,7 @@ static bool make(struct worker *worker, struct site *site)
 	worker->fleet.stage.run = send_all;
 	loop_add_stage(&worker->loop, LOOP_WRITE, &worker->fleet.stage);
 	deadline_init(&fleet->look, worker->loop.base, on_look);
+	locks_init(&fleet->locks, &worker->loop, &fleet->store);
 	leases_init(&fleet->leases, fleet, fleet->authority ? fleet_hands(fleet->authority) : NULL);
 	if (!holds_init(&fleet->holds, fleet))
 		return false;
@@ -328,6 +338,7 @@ static void end(struct worker *worker)
 	relaxing_end(&worker->fleet.own->relaxing);
 	strict_list_end(&worker->fleet.own->strict);
 	store_link_end(&worker->fleet.own->store);
+	locks_end(&worker->fleet.own->locks);
 	leases_end(&worker->fleet.own->leases);
 	holds_end(&worker->fleet.own->holds);
 }

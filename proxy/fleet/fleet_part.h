@@ -11,4 +11,8 @@ extern const struct worker_part fleet_part;
  */
 bool fleet_knows_epoch(const struct fleet_worker *fleet, struct throttle_key caller);
 
+/* The way to the store's locks on a worker's thread, which has begun. While there is no store, all
+ * is LOCK_UNKNOWN. When the worker ends, what waits there is not done any more. */
+struct locks *fleet_locks(struct worker *worker);
+
 #endif

@@ -5,7 +5,7 @@
 
 #include <stddef.h>
 
-#define FUNCTION_TEXTS 6
+#define FUNCTION_TEXTS 7
 
 struct function_text {
 	const char *text;

@@ -17,6 +17,7 @@
 #include "fleet/health.h"
 #include "fleet/holds.h"
 #include "fleet/lease.h"
+#include "fleet/locks.h"
 #include "fleet/members.h"
 #include "fleet/period.h"
 #include "fleet/relaxed.h"
@@ -165,6 +166,7 @@ struct fleet_worker {
 	struct relaxing relaxing;
 	struct strict_list strict; /* of the first worker */
 	struct deadline silence;   /* of the store, while something is in flight */
+	struct locks locks;
 };
 
 /* The part of the store that a caller belongs to. */
