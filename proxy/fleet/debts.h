@@ -1,7 +1,7 @@
 /*
- * What a node has admitted without the store, which the store is to be told of before its verdicts
- * are taken again: one entry a caller of a limit, with what was admitted in the last window. All
- * workers add, the first one pays. Private to the fleet; times are passed in.
+ * What a node has admitted without the store, to be charged there before the store's verdicts count
+ * again: one entry for each caller of a limit, with its admissions of the last window. All workers
+ * add, the first one pays. Private to the fleet; times are passed in.
  *
  *   share --debts_add--> owed --debts_pay--> paying --debts_paid--+-- the store has it: forgotten
  *                         ^                                       |
@@ -53,7 +53,7 @@ void debts_end(struct debts *debts);
 
 /* Any thread. False: no room, or no memory. */
 bool debts_add(struct debts *debts, const struct debt *of, uint64_t cost, uint64_t now_ns);
-/* The same of a caller: what is not to be paid after all, if it is still owed. */
+/* The same of a caller: reduces what is still owed by `cost`, which was given back. */
 void debts_take_back(struct debts *debts, const struct debt *of, uint64_t cost, uint64_t now_ns);
 
 /* Each of those that are owed, with what of it is younger than its window; those for which `pay`

@@ -22,11 +22,9 @@
 #include "gate/authority.h"
 
 struct debts;
-struct fleet_worker;
 struct hands;
 struct health;
 struct ladder;
-struct question;
 struct shares;
 struct throttle_table;
 
@@ -64,12 +62,7 @@ struct hands *fleet_hands(struct authority *authority);
 /* The node's shares of limits that are divided. */
 struct shares *fleet_shares(struct authority *authority);
 
-/* The limits of this question that are leased have been judged, or could not be (`answered`): the
- * rest of them is, and it is replied to. */
-void fleet_go_on(struct fleet_worker *fleet, struct question *question, bool answered);
-
-/* A call of a batch was answered (bytes), or failed (NULL): its questions are replied to. */
-void fleet_answer(
-	struct fleet_worker *fleet, struct question *first, const char *bytes, size_t len);
+/* The table that judges the limits of the node. */
+struct throttle_table *fleet_throttles(const struct authority *authority);
 
 #endif

@@ -10,6 +10,7 @@
 #include "base/log.h"
 #include "fleet/batches.h"
 #include "fleet/fleet.h"
+#include "fleet/fleet_ask.h"
 #include "fleet/ladder.h"
 #include "site/site.h"
 #include "site/site_use.h"

@@ -5,8 +5,9 @@
 
 #include "base/clock.h"
 #include "base/container.h"
-#include "fleet/fleet.h"
 #include "fleet/batches.h"
+#include "fleet/fleet.h"
+#include "fleet/fleet_ask.h"
 #include "fleet/question.h"
 #include "stats/stats.h"
 #include "worker/worker_clock.h"

@@ -38,7 +38,7 @@ local function sum(nodes)
 	return live, lost, count, lives
 end
 
--- Point 1: what is left beside all others'. Until list.young it is not known who comes back.
+-- Point 1: the share that all others leave free. Until list.young some nodes may still return.
 local function give(list, own, wanted, held)
 	own[DIVISOR] = 0
 	local live, lost, count = sum(list.nodes)

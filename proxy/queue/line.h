@@ -85,8 +85,8 @@ static inline bool line_is_bounded(const struct run_queue *run_queue)
 	return atomic_load_explicit(&run_queue->bounded, memory_order_relaxed);
 }
 
-/* Does no one wait here, and is there no pace to keep to? Two gauges: one who comes at this moment
- * is as good as one who comes behind it. */
+/* Does no one wait here, and is there no pace to keep to? Reads two gauges without a
+ * lock: a ticket that enters at the same moment may as well have entered after it. */
 static inline bool line_is_free(const struct run_queue *run_queue)
 {
 	return !atomic_load_explicit(&run_queue->has_pace, memory_order_relaxed) &&

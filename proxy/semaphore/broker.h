@@ -43,8 +43,8 @@ struct broker_calls {
 	enum broker_result (*look)(struct broker *broker, const char *queue);
 	/* Deletes the queue and waits until that is done; one that is not there, too. */
 	enum broker_result (*remove)(struct broker *broker, const char *queue);
-	/* Which of `count` queues (BROKER_BATCH_MOST at most) are there, whoever's they are:
-	 * `present[i]` is about `queues[i]`. Leaves `present` as it is unless BROKER_DONE. */
+	/* Which of `count` queues (BROKER_BATCH_MOST at most) exist, whichever connection owns
+	 * them: `present[i]` is about `queues[i]`. Leaves `present` as it is unless BROKER_DONE. */
 	enum broker_result (*probe)(
 		struct broker *broker, const char *const *queues, size_t count, bool *present);
 	/* Monotonic, in ms. */

@@ -550,7 +550,7 @@ def commands(t):
                       ("post", "all", "x", "--count", "3"), ("drain", "all", "--wait", "1s"), ("--hash", "x")):
             sockets(*words, status=2)
         sockets("close", "all", "--code", "-64536", status=1)
-    with t.point("an invalid code is answered with those that are valid, whoever finds it"):
+    with t.point("an invalid code is answered with the valid ones, by the command and by the API"):
         valid = "1000 to 1003, 1007 to 1014 or 3000 to 4999"
         true(valid in sockets("close", "all", "--code", "x", status=2), "sluice sockets says so")
         true(valid in sockets("close", "all", "--code", "999", status=1), "and the API")

@@ -83,7 +83,7 @@ class Connection:
         self._expect(DELETE_OK)
 
     def has(self, queue):
-        """Is there a queue of that name, whoever's?"""
+        """Is there a queue of that name, of any connection?"""
         try:
             self.declare(queue, passive=True)
         except Refused as refused:

@@ -84,7 +84,7 @@ class RedisCluster:
         return [(node, key) for node in self.primaries for key in node.ask("KEYS", pattern)]
 
     def begin_move(self, slot, source, target):
-        """The keys stay; what is not there is asked of the target."""
+        """The keys stay; a key that the source lacks is asked of the target (ASK)."""
         target.ask("CLUSTER", "SETSLOT", slot, "IMPORTING", source.id)
         source.ask("CLUSTER", "SETSLOT", slot, "MIGRATING", target.id)
 

@@ -6,6 +6,7 @@
 #include "base/clock.h"
 #include "base/container.h"
 #include "fleet/fleet.h"
+#include "fleet/fleet_ask.h"
 #include "fleet/fleet_part.h"
 
 static struct lease_node *node_of(const struct fleet_worker *fleet)

@@ -3,7 +3,7 @@
  * clock. What the rest of the fleet does for them is replaced here, and --wrap (Makefile.inc) takes
  * the clock and the timers out.
  *
- *   lease_way.take, lease_ask --> node->filling --> whoever owns the node answers: lease_answer
+ *   lease_way.take, lease_ask --> node->filling --> the owner of the node answers: lease_answer
  *   lease_answer --> node->went_on, for each question
  */
 #ifndef TESTS_UNIT_FLEET_LEASE_NODE_H

@@ -1,4 +1,4 @@
-/* What nodes of a Redis Cluster say of slots, and who is asked. */
+/* The slot map that the nodes of a Redis Cluster report, and which node is asked. */
 #include "fleet/cluster_map.h"
 
 #include <setjmp.h>

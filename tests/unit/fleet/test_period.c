@@ -1,4 +1,4 @@
-/* The edges of periods that the store is told. */
+/* The edges of periods that are sent to the store. */
 #include "fleet/period.h"
 
 #include <setjmp.h>

@@ -57,7 +57,7 @@ static void tell(struct memory_peer *peer)
 		return;
 	stream->readable |= has_news(peer);
 	stream->writable |= peer->out.count < peer->out.room || peer->cut;
-	stream->peer_closed |= peer->in.ended; /* a reset is told as both of the others */
+	stream->peer_closed |= peer->in.ended; /* a reset is reported as both */
 	stream_wake(stream);
 	loop_hurry(stream->loop->loop);
 }

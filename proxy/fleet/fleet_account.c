@@ -1,0 +1,165 @@
+#include "fleet/fleet_account.h"
+
+#include "fleet/fleet.h"
+#include "fleet/fleet_part.h"
+#include "fleet/ladder.h"
+#include "fleet/own.h"
+#include "fleet/question.h"
+#include "fleet/reserve.h"
+#include "fleet/way.h"
+#include "site/site.h"
+#include "site/site_use.h"
+#include "worker/worker_clock.h"
+
+/* Limits of a request that the node's table judges. */
+struct own_limits {
+	struct throttle_charge charges[GATE_LIMITS_MAX];
+	struct reserve reserves[GATE_LIMITS_MAX];
+	unsigned count;
+	bool has_reserve;
+};
+
+/* What the store is to know of it. False without memory. */
+static bool describe(
+	struct fleet_worker *fleet, struct account_charge *charge, const struct conf_limit *limit)
+{
+	charge->rule = rule_of(limit);
+	charge->limit = fleet_name_of(fleet, limit->name);
+	if (charge->rule.kind == RULE_CALENDAR)
+		charge->rule.edges = period_edges(&fleet->periods, limit, fleet_store_us(fleet));
+	return charge->limit && (charge->rule.edges || charge->rule.kind != RULE_CALENDAR);
+}
+
+/* Of the fleet: by its way, or by the node's table with a reserve. */
+static void open_shared(struct account *account, struct account_charge *charge,
+	const struct conf_limit *limit, const struct throttle_charge *asked, struct own_limits *own)
+{
+	const struct way *way = way_for(limit);
+
+	charge->way = way;
+	charge->down = ladder_down(account->worker->worker->use->site->conf, limit);
+	/* Until the store has said which epoch it has, local waits too: nothing is known of it. */
+	charge->rule.waits = charge->down == CONF_STORE_DOWN_REFUSE ||
+			     charge->down == CONF_STORE_DOWN_STRICT ||
+			     (charge->down == CONF_STORE_DOWN_LOCAL &&
+				     !fleet_knows_epoch(account->worker, charge->caller));
+	charge->quota = limit->amount;
+	charge->number = asked->limit;
+	charge->own_caller = asked->caller;
+	if (!way->reserve)
+		return;
+	charge->way = way_of(CONF_FLEET_EXACT);
+	switch (way->reserve(account, charge, asked, &own->reserves[own->count])) {
+	case WAY_HERE:
+		charge->way = NULL;
+		charge->here = way;
+		charge->reserved = own->reserves[own->count].units;
+		own->has_reserve = true;
+		break;
+	case WAY_AWAY:
+		account->is_away = true;
+		break;
+	case WAY_STORE:
+		break;
+	}
+}
+
+static bool open_charge(struct account *account, const struct gate_identity *identity, unsigned i,
+	const struct throttle_charge *asked, struct own_limits *own)
+{
+	const struct conf_limit *limit = gate_limit_at(identity, i);
+	struct account_charge *charge = &account->charges[i];
+
+	charge->cost = asked->cost;
+	charge->slot = charge->epoch = charge->bytes = 0;
+	charge->hand = NULL;
+	charge->hold = NULL;
+	charge->delay_max_ns = limit->delay_max_ms * CLOCK_NS_PER_MS;
+	charge->local = -1;
+	charge->way = charge->here = NULL;
+	charge->reserved = 0;
+	charge->noted = 0;
+	charge->said = WAY_ASK;
+	charge->rung = RUNG_STORE;
+	charge->own = -1;
+	charge->is_owed = false;
+	charge->late_ns = 0;
+	own->reserves[own->count] = (struct reserve){0};
+	if (limit->of_fleet) {
+		charge->caller = identity->shared[i];
+		if (!describe(account->worker, charge, limit))
+			return false;
+		open_shared(account, charge, limit, asked, own);
+	}
+	if (!charge->way) {
+		charge->local = (int)own->count;
+		own->charges[own->count++] = *asked;
+	}
+	return true;
+}
+
+/* The limits of a request, and the node's table's verdict over those that it judges. NULL without
+ * memory. */
+struct account *account_open(struct fleet_worker *fleet, const struct authority_question *question,
+	struct throttle_verdict *local)
+{
+	struct throttle_charge charges[GATE_LIMITS_MAX];
+	struct own_limits own = {.count = 0};
+	struct account *account = account_new(fleet);
+
+	if (!account)
+		return NULL;
+	account->count = gate_charges(question->identity, charges);
+	for (unsigned i = 0; i < account->count; i++) {
+		if (!open_charge(account, question->identity, i, &charges[i], &own)) {
+			account_free(account);
+			return NULL;
+		}
+	}
+	local->admitted = true;
+	local->count = 0;
+	if (own.has_reserve)
+		reserve_take(fleet_throttles(fleet->authority), own.charges, own.reserves,
+			own.count, worker_throttle_ns(fleet->worker), local, &account->local);
+	else if (own.count > 0)
+		throttle_take(fleet_throttles(fleet->authority), own.charges, own.count,
+			worker_throttle_ns(fleet->worker), local, &account->local);
+	account->refused = !local->admitted;
+	return account;
+}
+
+/* So much was charged by the node's table, or given back, of a limit that others share. */
+void account_note(struct account *account, struct account_charge *charge, int64_t units)
+{
+	if (charge->here && charge->here->note && units != 0)
+		charge->here->note(account, charge, units);
+}
+
+void account_give_back_here(struct account *account)
+{
+	throttle_refund_all(fleet_throttles(account->worker->authority), &account->local,
+		worker_throttle_ns(account->worker->worker));
+	own_give_back(account);
+}
+
+/* Those that have passed and are not charged yet. */
+void account_charge_bytes(struct account *account, struct account_charge *charge)
+{
+	if (charge->bytes > 0)
+		charge->way->add(account, charge, charge->bytes);
+	charge->bytes = 0;
+}
+
+/* But for bytes, which have passed. */
+void account_give_all_back(struct account *account)
+{
+	for (unsigned i = 0; i < account->count; i++) {
+		struct account_charge *charge = &account->charges[i];
+		account_charge_bytes(account, charge);
+		if (charge->way && charge->said != WAY_UNTAKEN)
+			charge->way->give(account, charge, charge->cost);
+		account_note(account, charge, -charge->noted);
+	}
+	account_give_back_here(account);
+	account_free(account);
+}

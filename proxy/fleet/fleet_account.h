@@ -1,0 +1,37 @@
+/*
+ * What one request has taken of its limits, here and at the store: opened when it is asked about,
+ * given back whole, or settled (fleet_settle.h). Private to the fleet; on the worker's thread.
+ *
+ *   account_open --> the node's table, for its limits --> judgement.h, or the store
+ */
+#ifndef FLEET_FLEET_ACCOUNT_H
+#define FLEET_FLEET_ACCOUNT_H
+
+#include <stdint.h>
+
+#include "gate/authority.h"
+#include "throttle/throttle.h"
+
+struct account;
+struct account_charge;
+struct fleet_worker;
+
+/* The limits of a request; those that the node's table judges are charged, and `*local` is its
+ * verdict over them. NULL without memory: nothing is charged. */
+struct account *account_open(struct fleet_worker *fleet, const struct authority_question *question,
+	struct throttle_verdict *local);
+
+/* Notes units that the node's table charged (or gave back, below 0) of a limit that others share.
+ */
+void account_note(struct account *account, struct account_charge *charge, int64_t units);
+
+/* Charges the bytes that have passed and are not charged yet. */
+void account_charge_bytes(struct account *account, struct account_charge *charge);
+
+/* Gives back what the node's table has charged. */
+void account_give_back_here(struct account *account);
+
+/* Gives everything back but bytes, which have passed, and frees the account. */
+void account_give_all_back(struct account *account);
+
+#endif
