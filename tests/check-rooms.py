@@ -29,6 +29,7 @@ WORDS = ['lenient', 'message', 'method', 'out', 'path', 'path_readings']
 SOCKETS = r'\b(?:socket|connect|accept4?|recv|send|shutdown|poll|setsockopt|getsockopt|ioctl)\('
 SOCKET_ROOMS = ['net', 'cli']
 SOCKET_UNITS = {
+    'semaphore/rabbit': 'waits for a broker',
     'base/log': 'waits for its writers and for standard output',
     'base/log_writer': 'waits for lines',
     'base/log_output': 'waits for standard output',

@@ -210,6 +210,62 @@ static void put_servers(struct page *page, const struct relay *relay, const char
 	}
 }
 
+static double slots_held(const struct semaphore_shown *shown)
+{
+	return atomic_load(&shown->held);
+}
+
+static double slots_wanted(const struct semaphore_shown *shown)
+{
+	return atomic_load(&shown->wanted);
+}
+
+static double slots_bound(const struct semaphore_shown *shown)
+{
+	return atomic_load(&shown->bound);
+}
+
+static double slots_connected(const struct semaphore_shown *shown)
+{
+	unsigned state = atomic_load(&shown->state);
+
+	return state == SEMAPHORE_HOLDS || state == SEMAPHORE_RETURNS;
+}
+
+/* Of upstreams that have a semaphore. */
+static void put_slots(struct page *page, const struct relay *relay, const char *name,
+	const char *help, double (*value_of)(const struct semaphore_shown *shown))
+{
+	const struct site *site = relay->site;
+	bool has_family = false;
+
+	for (size_t i = 0; i < site->conf->upstream_count; i++) {
+		const struct upstream *upstream = site->upstreams[i];
+		const char *const labels[] = {"upstream", upstream->conf->name, NULL};
+		if (!upstream->conf->semaphore)
+			continue;
+		if (!has_family)
+			exposition_family(page->out, page->format, name, false, help);
+		has_family = true;
+		exposition_sample(
+			page->out, name, labels, value_of(&upstream->state->semaphore.shown));
+	}
+}
+
+static void put_semaphores(struct page *page, const struct relay *relay)
+{
+	put_slots(page, relay, "sluice_semaphore_slots_held",
+		"Slots of its semaphore that this node holds for the upstream.", slots_held);
+	put_slots(page, relay, "sluice_semaphore_slots_wanted",
+		"Slots that it would hold if they were free.", slots_wanted);
+	put_slots(page, relay, "sluice_semaphore_bound",
+		"Requests that may be at the upstream, by slots or by the share while the broker "
+		"is away.",
+		slots_bound);
+	put_slots(page, relay, "sluice_semaphore_connected",
+		"1: connected to the semaphore's broker; 0: the broker is away.", slots_connected);
+}
+
 /* What is kept of bodies, and how often there was no room for more. */
 static void put_buffering(struct page *page, const struct spool_store *store)
 {
@@ -432,6 +488,7 @@ void admin_get_metrics(struct admin_request *request)
 	put_servers(&page, relay, "sluice_server_connections",
 		"Open connections to the server, without those of health checks.",
 		server_connections);
+	put_semaphores(&page, relay);
 	put_buffering(&page, &relay->node.store);
 	put_sockets(&page, &relay->node);
 	put_channels(&page, relay->node.publishing);

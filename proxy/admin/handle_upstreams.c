@@ -22,6 +22,24 @@ static json_t *server_of(struct server *server, uint64_t now_ms)
 		(json_int_t)server_weight(server));
 }
 
+/* Of its semaphore; null without one. */
+static json_t *semaphore_of(const struct upstream *upstream)
+{
+	const struct semaphore_shown *shown = &upstream->state->semaphore.shown;
+	enum semaphore_state state = atomic_load(&shown->state);
+
+	if (!upstream->conf->semaphore || state == SEMAPHORE_NONE)
+		return json_null();
+	return json_pack("{s:s, s:s, s:b, s:I, s:I, s:I, s:I, s:I, s:I}", "name",
+		upstream->conf->semaphore->name, "state", semaphore_state_name(state), "refuses",
+		atomic_load(&shown->refuses), "bound", (json_int_t)atomic_load(&shown->bound),
+		"held", (json_int_t)atomic_load(&shown->held), "wanted",
+		(json_int_t)atomic_load(&shown->wanted), "slots",
+		(json_int_t)atomic_load(&shown->max), "nodes",
+		(json_int_t)atomic_load(&shown->nodes), "messages",
+		(json_int_t)atomic_load(&shown->messages));
+}
+
 static json_t *upstream_of(const struct relay *relay, size_t index)
 {
 	const struct upstream *upstream = relay->site->upstreams[index];
@@ -33,13 +51,13 @@ static json_t *upstream_of(const struct relay *relay, size_t index)
 	for (size_t i = 0; i < upstream->server_count; i++)
 		json_array_append_new(servers, server_of(&upstream->servers[i], now_ms));
 	stats_sum(relay->node.stats, STATS_UPSTREAM, relay->site->rows.upstreams[index], slots);
-	return json_pack("{s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o}", "name",
+	return json_pack("{s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:o}", "name",
 		upstream->conf->name, "responses", (json_int_t)slots[STATS_UPSTREAM_REQUESTS],
 		"failures", (json_int_t)slots[STATS_UPSTREAM_FAILURES], "max_in_flight",
 		(json_int_t)line.max_in_flight, "queued", (json_int_t)line.waiting,
 		"sessions_queued", (json_int_t)line.sessions, "queue_wait_ms",
 		(json_int_t)(line.waiting * line.drain_gap_ns / CLOCK_NS_PER_MS), "shed",
-		(json_int_t)line.shed, "servers", servers);
+		(json_int_t)line.shed, "semaphore", semaphore_of(upstream), "servers", servers);
 }
 
 void admin_get_upstreams(struct admin_request *request)

@@ -143,6 +143,26 @@ static int run_limits(struct call *call)
 	return call_ask(call, "GET", "/api/v1/limits", NULL, print_limits);
 }
 
+/* `semaphore legacy: holds, 3 of 10 slots for 2 nodes` */
+static void print_semaphore(const json_t *semaphore)
+{
+	if (!json_is_object(semaphore))
+		return;
+	printf("semaphore %s: %s, %" JSON_INTEGER_FORMAT " held and %" JSON_INTEGER_FORMAT
+	       " wanted of %" JSON_INTEGER_FORMAT " slots for %" JSON_INTEGER_FORMAT " nodes, ",
+		json_string_value(json_object_get(semaphore, "name")),
+		json_string_value(json_object_get(semaphore, "state")),
+		json_integer_value(json_object_get(semaphore, "held")),
+		json_integer_value(json_object_get(semaphore, "wanted")),
+		json_integer_value(json_object_get(semaphore, "slots")),
+		json_integer_value(json_object_get(semaphore, "nodes")));
+	if (json_is_true(json_object_get(semaphore, "refuses")))
+		puts("requests are refused");
+	else
+		printf("%" JSON_INTEGER_FORMAT " at once\n",
+			json_integer_value(json_object_get(semaphore, "bound")));
+}
+
 static void print_upstreams(const json_t *answer)
 {
 	static const struct table_column columns[] = {{"SERVER", "address", TABLE_TEXT},
@@ -160,6 +180,7 @@ static void print_upstreams(const json_t *answer)
 			index > 0 ? "\n" : "", json_string_value(json_object_get(upstream, "name")),
 			json_integer_value(json_object_get(upstream, "responses")),
 			json_integer_value(json_object_get(upstream, "failures")));
+		print_semaphore(json_object_get(upstream, "semaphore"));
 		table_print(stdout, json_object_get(upstream, "servers"), columns, COUNT(columns));
 	}
 }

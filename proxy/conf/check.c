@@ -130,10 +130,28 @@ static const struct conf_limit **resolve_limits(
 
 /* ---- sections ---- */
 
+static void check_semaphore_of(struct build *build, const struct instance *instance)
+{
+	static const char *const keys[] = {"semaphore_idle", "semaphore_down"};
+	struct conf_upstream *upstream = instance->object;
+
+	for (size_t i = 0; i < instance->reference_count; i++)
+		upstream->semaphore =
+			resolve(build, instance, &instance->references[i], SECTION_SEMAPHORE);
+	for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); i++) {
+		const struct setting *setting = instance_setting(instance, keys[i]);
+		if (setting && !instance_setting(instance, "semaphore"))
+			build_fail(build, instance, setting->line,
+				"%s: has no effect; expected semaphore = NAME with it", keys[i]);
+	}
+}
+
 static void check_upstream(struct build *build, const struct instance *instance)
 {
 	const struct conf_upstream *upstream = instance->object;
 	const struct setting *setting;
+
+	check_semaphore_of(build, instance);
 
 	if (upstream->max_in_flight_floor > upstream->max_in_flight_ceiling) {
 		setting = instance_setting(instance, "max_in_flight_floor");

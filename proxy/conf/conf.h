@@ -134,6 +134,11 @@ enum conf_balance { CONF_BALANCE_ROUND_ROBIN, CONF_BALANCE_LEAST_IN_FLIGHT, CONF
 #define CONF_SERVERS_MAX    64 /* of an upstream */
 #define CONF_IN_FLIGHT_AUTO UINT32_MAX
 
+struct conf_semaphore;
+
+/* What an upstream does while its semaphore's broker is away. */
+enum conf_semaphore_down { CONF_SEMAPHORE_DOWN_LOCAL, CONF_SEMAPHORE_DOWN_REFUSE };
+
 struct conf_upstream {
 	const char *name;
 	unsigned line;
@@ -144,6 +149,9 @@ struct conf_upstream {
 	const struct conf_key *hash_key; /* balance = hash: NULL means the session's key */
 	uint32_t max_in_flight;          /* 0: no bound; CONF_IN_FLIGHT_AUTO */
 	uint32_t max_in_flight_floor, max_in_flight_ceiling; /* bounds of auto: 1, 1000 */
+	const struct conf_semaphore *semaphore;              /* whose slots it takes; NULL: none */
+	uint64_t semaphore_idle_ms; /* slots not needed for so long are given back, 2s */
+	enum conf_semaphore_down semaphore_down;
 	uint32_t max_streams;                      /* responses without end at once, 0: no bound */
 	uint64_t pace_amount, pace_per_ns;         /* pace = 50 per 1s; 0: none */
 	uint32_t quantum;                          /* 10..50, 10 */
@@ -500,6 +508,7 @@ struct conf_semaphore {
 	struct conf_broker broker;
 	const char *password;  /* from a file; NULL: the broker's */
 	uint32_t size;         /* slots that are made */
+	uint32_t nodes;        /* that divide them while the broker is away; 0: as were seen */
 	uint64_t heartbeat_ms; /* whole seconds, 10s */
 	uint64_t timeout_ms;   /* broker_timeout, 10s */
 };

@@ -15,6 +15,9 @@ const struct option options_semaphore[] = {
 		.help = "File whose first line is the password for the broker, instead of one in its URL."},
 	{"size", &type_count32, LIVE, AT(size), .fallback = "1", BETWEEN(1, 10000),
 		.help = "Number of slots that sluice semaphore create makes."},
+	{"nodes", &type_count32, LIVE, AT(nodes), .fallback = "0", BETWEEN(0, 10000),
+		.help = "How many nodes there are at most, which share the slots while the broker is away; "
+			"0: as many as it had lately."},
 	{"heartbeat", &type_duration, LIVE, AT(heartbeat_ms), .fallback = "10s", BETWEEN(1000, 600000),
 		.flags = OPTION_DURATION,
 		.help = "Interval, in whole seconds, at which the broker and sluice see that the other is "

@@ -21,6 +21,9 @@ static const struct option_word lenients[] = {{"bare_lf", HTTP_LENIENT_BARE_LF},
 	{"folded_lines", HTTP_LENIENT_FOLDED_LINES},
 	{"space_before_colon", HTTP_LENIENT_SPACE_BEFORE_COLON}, {NULL, 0}};
 
+static const struct option_word semaphore_downs[] = {
+	{"local", CONF_SEMAPHORE_DOWN_LOCAL}, {"refuse", CONF_SEMAPHORE_DOWN_REFUSE}, {NULL, 0}};
+
 #define AT(field) .offset = offsetof(struct conf_upstream, field)
 /* clang-format off */
 const struct option options_upstream[] = {
@@ -41,6 +44,16 @@ const struct option options_upstream[] = {
 	{"max_in_flight_ceiling", &type_count32, LIVE, AT(max_in_flight_ceiling), .fallback = "1000",
 		BETWEEN(1, 1 * MILLION),
 		.help = "The most that max_in_flight = auto goes up to."},
+	{"semaphore", &type_reference, LIVE, AT(semaphore),
+		.help = "The [semaphore] whose slots bound the requests at the upstream at once, over all "
+			"nodes; max_in_flight applies beside it."},
+	{"semaphore_idle", &type_duration, LIVE, AT(semaphore_idle_ms), .fallback = "2s",
+		BETWEEN(MS(100), HOURS(1)), .flags = OPTION_DURATION,
+		.help = "Slots that were not needed for so long are given back, for other nodes."},
+	{"semaphore_down", &type_word, LIVE, AT(semaphore_down), .fallback = "local",
+		.words = semaphore_downs,
+		.help = "What the upstream does while the semaphore's broker is away: local uses this "
+			"node's share of the slots, refuse answers 503."},
 	{"max_streams", &type_count32, LIVE, AT(max_streams), .fallback = "0", BETWEEN(0, 10 * MILLION),
 		.help = "Event streams and upgraded connections at once, which count in no "
 			"max_in_flight; 0 for no bound; beyond it 503 is answered."},

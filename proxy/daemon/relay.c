@@ -21,6 +21,7 @@
 #include "daemon/pid_file.h"
 #include "daemon/reload.h"
 #include "daemon/resolve.h"
+#include "daemon/semaphores.h"
 #include "daemon/tally.h"
 #include "daemon/upgrade.h"
 #include "daemon/usage.h"
@@ -251,7 +252,7 @@ static bool make_queue(struct relay *relay, const struct conf *conf)
 	relay->node.queue = queue_create(&config);
 	if (relay->node.queue)
 		relay->states = upstream_states_new(relay->node.queue, relay->node.worker_count);
-	return relay->states != NULL;
+	return relay->states && semaphores_begin(relay);
 }
 
 /* The room for bodies that are kept for slow clients. */
@@ -437,6 +438,7 @@ static bool open_roster(struct relay *relay, const struct conf *conf)
 /* Nothing can fail any more: until here, the process before serves those that wait. */
 static void serve(struct relay *relay, const struct conf *conf)
 {
+	semaphores_commit(relay);
 	node_command_workers(&relay->node, WORKER_LISTEN);
 	log_ready(relay, conf);
 	upgrade_report(relay);
@@ -511,6 +513,7 @@ static void finish(struct relay *relay)
 			pthread_join(relay->node.workers[i]->thread, NULL);
 	}
 	relay->service->close(relay->service->ctx);
+	semaphores_end(relay);
 	upgrade_end(relay);
 	if (relay->reload)
 		reload_cancel(relay);

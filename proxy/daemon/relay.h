@@ -26,6 +26,7 @@
 
 struct checks;
 struct handover;
+struct keeping;
 struct reload;
 struct resolver;
 struct roster;
@@ -63,6 +64,7 @@ struct relay {
 	struct manager manager;        /* the service manager's part in it */
 	struct resolver *resolver;
 	struct checks *checks;
+	struct keeping *keeping; /* daemon/semaphores.h */
 	struct signals signals;
 	struct event *queue_timer, *stop_timer;
 	struct reload *reload;      /* prepared, waiting for names; or NULL */

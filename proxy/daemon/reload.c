@@ -14,6 +14,7 @@
 #include "daemon/handover.h"
 #include "daemon/relay.h"
 #include "daemon/resolve.h"
+#include "daemon/semaphores.h"
 #include "daemon/upgrade.h"
 #include "exchange/pin.h"
 #include "site/site_use.h"
@@ -304,6 +305,7 @@ void reload_commit(struct relay *relay, struct reload *reload)
 		site_use_post(relay->node.workers[i], reload->uses[i]);
 	resolver_commit(relay->resolver, site);
 	checks_commit(relay->checks, site);
+	semaphores_commit(relay);
 	site_release(old);
 	free(reload->uses);
 	free(reload);

@@ -29,6 +29,7 @@
 #include "exchange/reply.h"
 #include "exchange/respond.h"
 #include "exchange/switched.h"
+#include "exchange/turn.h"
 #include "exchange/turn_limits.h"
 #include "http/problem.h"
 #include "upstream/server_connection.h"
@@ -337,12 +338,31 @@ static bool is_late(const struct exchange *x)
 	       server_is_reused(x->connection) && server_has_input(x->connection);
 }
 
+/* Its place was by slots of a semaphore that may be another node's by now: it takes a place once
+ * more, and what is in flight here counts against it. */
+static bool lost_slot(struct exchange *x)
+{
+	if (x->attempt.request_started ||
+		semaphore_slots_let(&x->upstream->state->semaphore, x->turn.ticket.placed_ns))
+		return false;
+	if (!x->client) {
+		exchange_end(x);
+		return true;
+	}
+	if (!x->body)
+		x->up = (struct pump){0};
+	exchange_try_later(x, 1);
+	return true;
+}
+
 void forward_send(struct exchange *x)
 {
 	struct client *client = x->client;
 
 	if (is_late(x)) {
 		never_sent(x);
+	} else if (lost_slot(x)) {
+		return;
 	} else {
 		note_sent(x);
 		run_up(x);

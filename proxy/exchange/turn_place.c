@@ -107,7 +107,12 @@ static void turned_away_by_queue(struct exchange *x, enum queue_verdict verdict)
 		return;
 	}
 	worker_count(x->worker, STATS_SHED);
-	exchange_reply(x, 503, reasons[verdict], x->turn.ticket.retry_after_ms);
+	/* relaxed: for people */
+	bool has_no_slots = verdict == QUEUE_SHED &&
+			    atomic_load_explicit(&x->upstream->state->semaphore.shown.refuses,
+				    memory_order_relaxed);
+	exchange_reply(x, 503, has_no_slots ? "semaphore unavailable" : reasons[verdict],
+		x->turn.ticket.retry_after_ms);
 }
 
 /* What it holds in memory while it waits: itself, its head, and what of its body is here already,

@@ -25,22 +25,11 @@ enum { COUNT_FIRST_MS = 20000, COUNT_MS = 10000, COUNT_KEEPS_MS = 60000 };
 /* So long no more is taken after another has waited. */
 enum { CAP_MS = 3000 };
 
-const char *keeper_state_name(enum keeper_state state)
-{
-	static const char *const names[KEEPER_STATES] = {
-		[KEEPER_CONNECTING] = "connecting",
-		[KEEPER_HOLDS] = "holds",
-		[KEEPER_AWAY] = "away",
-		[KEEPER_RETURNS] = "returns",
-	};
-
-	return names[state];
-}
-
 void keeper_begin(struct keeper *keeper, const struct keeper_calls *calls, void *ctx,
 	const struct keeper_config *config)
 {
-	*keeper = (struct keeper){.calls = calls, .ctx = ctx, .config = *config};
+	*keeper = (struct keeper){
+		.calls = calls, .ctx = ctx, .config = *config, .state = SEMAPHORE_CONNECTING};
 	keeper->bound.slots.until_ns = 1;
 }
 
@@ -137,9 +126,9 @@ static void go_away(struct keeper *keeper, uint64_t began_ns)
 	uint32_t pause_ms = keeper->connect_pause_ms;
 	uint64_t now = now_ns(keeper);
 
-	if (keeper->state != KEEPER_AWAY)
+	if (keeper->state != SEMAPHORE_AWAY)
 		keeper->bound.since_ns = now;
-	keeper->state = KEEPER_AWAY;
+	keeper->state = SEMAPHORE_AWAY;
 	set_away(keeper, began_ns);
 	pause_ms = pause_ms == 0 ? CONNECT_MS : lesser(2 * pause_ms, CONNECT_MOST_MS);
 	keeper->connect_pause_ms = pause_ms;
@@ -164,7 +153,7 @@ void keeper_lost(struct keeper *keeper, const char *why)
 	keeper->next_connect_ns = 0;
 	/* One that has held slots looks at once whether the broker is there, before it uses a
 	 * share: it may be this node that stood still. */
-	keeper->state = keeper->state == KEEPER_HOLDS ? KEEPER_CONNECTING : KEEPER_AWAY;
+	keeper->state = keeper->state == SEMAPHORE_HOLDS ? SEMAPHORE_CONNECTING : SEMAPHORE_AWAY;
 }
 
 static void note_nodes(struct keeper *keeper, uint64_t now)
@@ -207,11 +196,11 @@ static bool connect_now(struct keeper *keeper)
 	keeper->next_search_ns = keeper->cap_ends_ns = 0;
 	keeper->connect_pause_ms = 0;
 	note_nodes(keeper, now);
-	if (keeper->state == KEEPER_AWAY) {
-		keeper->state = KEEPER_RETURNS;
+	if (keeper->state == SEMAPHORE_AWAY) {
+		keeper->state = SEMAPHORE_RETURNS;
 		keeper->return_ends_ns = now + KEEPER_RETURN_MS * NS_PER_MS;
 	} else {
-		keeper->state = KEEPER_HOLDS;
+		keeper->state = SEMAPHORE_HOLDS;
 		keeper->bound.since_ns = now;
 	}
 	return true;
@@ -252,7 +241,7 @@ static void note_use(struct keeper *keeper, const struct run_queue_use *use, uin
 			keeper->wanted = keeper->needs[i];
 	if (now < keeper->cap_ends_ns)
 		keeper->wanted = lesser(keeper->wanted, keeper->cap);
-	if (keeper->state == KEEPER_RETURNS)
+	if (keeper->state == SEMAPHORE_RETURNS)
 		keeper->wanted = use->in_flight > keeper->bound.slots.count
 					 ? use->in_flight
 					 : keeper->bound.slots.count;
@@ -337,7 +326,7 @@ static enum broker_result settle(struct keeper *keeper, uint64_t now)
 	uint32_t held = keeper->holder.held.count;
 	struct run_queue_use use;
 
-	if (keeper->state == KEEPER_HOLDS)
+	if (keeper->state == SEMAPHORE_HOLDS)
 		set_held(keeper, keeps, &use);
 	else
 		set_returning(keeper, &use);
@@ -361,7 +350,7 @@ static uint64_t next_step_ns(const struct keeper *keeper, uint64_t now)
 		next = now + tick_ms * NS_PER_MS;
 	if (usable < keeper->wanted && keeper->next_search_ns < next)
 		next = keeper->next_search_ns;
-	if (keeper->state == KEEPER_RETURNS && keeper->return_ends_ns < next)
+	if (keeper->state == SEMAPHORE_RETURNS && keeper->return_ends_ns < next)
 		next = keeper->return_ends_ns;
 	return next;
 }
@@ -372,8 +361,8 @@ static enum broker_result work(struct keeper *keeper, uint64_t now)
 	struct run_queue_use use;
 
 	keeper->calls->read(keeper->ctx, &use);
-	if (keeper->state == KEEPER_RETURNS && now >= keeper->return_ends_ns) {
-		keeper->state = KEEPER_HOLDS;
+	if (keeper->state == SEMAPHORE_RETURNS && now >= keeper->return_ends_ns) {
+		keeper->state = SEMAPHORE_HOLDS;
 		keeper->bound.since_ns = now;
 	}
 	note_use(keeper, &use, now);

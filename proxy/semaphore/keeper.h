@@ -27,6 +27,7 @@
 #include "queue/run_queue.h"
 #include "semaphore/crowd.h"
 #include "semaphore/holder.h"
+#include "upstream/semaphore_slots.h"
 
 /* A lease lasts heartbeat * 3 / 2, as the broker waits for 2 heartbeats at least, and so long at
  * most. */
@@ -42,17 +43,6 @@
  * from before and no share is used any more, by one that stands still either. */
 #define KEEPER_RETURN_MS 5500
 
-enum keeper_state {
-	KEEPER_CONNECTING, /* for the first time, or once more after a loss, at once */
-	KEEPER_HOLDS,
-	KEEPER_AWAY,
-	KEEPER_RETURNS,
-	KEEPER_STATES,
-};
-
-/* `connecting`, `holds`, `away`, `returns` */
-const char *keeper_state_name(enum keeper_state state);
-
 /* What the run queue goes by. */
 struct keeper_bound {
 	struct run_queue_slots slots;
@@ -61,7 +51,7 @@ struct keeper_bound {
 
 /* For people. */
 struct keeper_view {
-	enum keeper_state state;
+	enum semaphore_state state;
 	uint32_t bound;  /* that may be in flight */
 	uint32_t held;   /* slots, removed ones included */
 	uint32_t wanted; /* slots */
@@ -97,7 +87,7 @@ struct keeper {
 	const struct keeper_calls *calls;
 	void *ctx;
 	struct keeper_config config;
-	enum keeper_state state;
+	enum semaphore_state state;
 	struct broker *broker; /* NULL: not connected */
 	struct holder holder;
 	struct crowd crowd;

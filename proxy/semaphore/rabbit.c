@@ -3,6 +3,7 @@
 
 #include "config.h"
 
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -371,6 +372,56 @@ struct rabbit *rabbit_open(
 	snprintf(why, why_bytes, "%s", rabbit->broker.why);
 	rabbit_close(rabbit);
 	return NULL;
+}
+
+void rabbit_set_timeout(struct rabbit *rabbit, uint64_t timeout_ms)
+{
+	rabbit->timeout = timeval_of(timeout_ms);
+	amqp_set_rpc_timeout(rabbit->amqp, &rabbit->timeout);
+}
+
+uint64_t rabbit_heartbeat_ms(const struct rabbit *rabbit)
+{
+	return (uint64_t)amqp_get_heartbeat(rabbit->amqp) * 1000;
+}
+
+/* What the broker has sent without being asked: heartbeats, which librabbitmq takes itself, and the
+ * end of the connection. */
+static bool take_unasked(struct rabbit *rabbit)
+{
+	struct timeval none = {0};
+	amqp_frame_t frame;
+	int status;
+
+	while ((status = amqp_simple_wait_frame_noblock(rabbit->amqp, &frame, &none)) ==
+		AMQP_STATUS_OK) {
+		if (frame.frame_type == AMQP_FRAME_METHOD) {
+			/* A channel that ends by itself is not to be gone on with either. */
+			take_close(rabbit, frame.channel, &frame.payload.method);
+			rabbit->is_lost = true;
+			return false;
+		}
+	}
+	if (status == AMQP_STATUS_TIMEOUT)
+		return true;
+	lose_by_status(rabbit, status);
+	return false;
+}
+
+bool rabbit_wait(struct rabbit *rabbit, int wake_fd, uint64_t timeout_ms)
+{
+	struct pollfd fds[2] = {{.fd = wake_fd, .events = POLLIN}};
+	bool has_more =
+		rabbit && (amqp_frames_enqueued(rabbit->amqp) || amqp_data_in_buffer(rabbit->amqp));
+
+	if (rabbit && rabbit->is_lost)
+		return false;
+	if (rabbit)
+		fds[1] = (struct pollfd){.fd = amqp_get_sockfd(rabbit->amqp), .events = POLLIN};
+	if (!has_more &&
+		poll(fds, rabbit ? 2 : 1, timeout_ms < 60000 ? (int)timeout_ms : 60000) <= 0)
+		return true;
+	return !has_more && fds[1].revents == 0 ? true : !rabbit || take_unasked(rabbit);
 }
 
 struct broker *rabbit_broker(struct rabbit *rabbit)

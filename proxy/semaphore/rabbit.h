@@ -26,6 +26,16 @@ struct rabbit;
 struct rabbit *rabbit_open(
 	const struct conf_semaphore *semaphore, const char *purpose, char *why, size_t why_bytes);
 
+/* Longest wait for each answer, from now on. */
+void rabbit_set_timeout(struct rabbit *rabbit, uint64_t timeout_ms);
+
+/* The heartbeat that was agreed on with the broker; 0: none. */
+uint64_t rabbit_heartbeat_ms(const struct rabbit *rabbit);
+
+/* Waits until `wake_fd` is readable, the time is over, or the connection has ended; false, with
+ * `why` in the broker, when it has. NULL waits without a connection. */
+bool rabbit_wait(struct rabbit *rabbit, int wake_fd, uint64_t timeout_ms);
+
 /* Its calls; borrowed from `rabbit`. */
 struct broker *rabbit_broker(struct rabbit *rabbit);
 

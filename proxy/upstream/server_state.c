@@ -56,6 +56,7 @@ static void free_upstream(struct upstream_state *state)
 	run_queue_destroy(state->run_queue);
 	pthread_mutex_destroy(&state->connections_lock);
 	pace_free(atomic_load_explicit(&state->pace, memory_order_relaxed));
+	semaphore_slots_end(&state->semaphore);
 	free(state->name);
 	free(state);
 }
@@ -73,6 +74,7 @@ struct upstream_state *upstream_state_get(
 	state->states = states;
 	pthread_mutex_init(&state->connections_lock, NULL);
 	state->holders = 1;
+	state->semaphore.wake_fd = -1;
 	state->name = strdup(name);
 	state->run_queue = state->name ? run_queue_create(states->queue, config) : NULL;
 	if (!state->run_queue) {
@@ -83,6 +85,14 @@ struct upstream_state *upstream_state_get(
 	state->next = states->first;
 	states->first = state;
 	pthread_mutex_unlock(&states->lock);
+	return state;
+}
+
+struct upstream_state *upstream_state_hold(struct upstream_state *state)
+{
+	pthread_mutex_lock(&state->states->lock);
+	state->holders++;
+	pthread_mutex_unlock(&state->states->lock);
 	return state;
 }
 

@@ -21,6 +21,7 @@
 
 #include "conf/conf.h"
 #include "queue/run_queue.h"
+#include "upstream/semaphore_slots.h"
 
 struct connection_waiter;
 struct pace;
@@ -96,6 +97,7 @@ struct upstream_state {
 	atomic_uint waiting;                                  /* how many these are */
 	struct pace
 		*_Atomic pace; /* NULL: none yet. Set once, by a commit; goes on while it is off */
+	struct semaphore_slots semaphore;
 };
 
 /* All of a relay; `workers` is how many it has. NULL without memory. */
@@ -108,6 +110,7 @@ void upstream_states_free(struct upstream_states *states);
 struct upstream_state *upstream_state_get(
 	struct upstream_states *states, const char *name, const struct run_queue_config *config);
 /* Any thread. */
+struct upstream_state *upstream_state_hold(struct upstream_state *state);
 void upstream_state_release(struct upstream_state *state);
 
 /* The state of the upstream's server at that address, the `repeat`th of it; held once. It holds

@@ -98,7 +98,8 @@ struct upstream *upstream_new(
 	upstream->conf = description;
 	upstream->servers = calloc(description->server_count, sizeof(*upstream->servers));
 	upstream->state = upstream_state_get(states, description->name, &unpaced);
-	good = upstream->servers && upstream->state && prepare_pace(upstream);
+	good = upstream->servers && upstream->state && prepare_pace(upstream) &&
+	       (!description->semaphore || semaphore_slots_begin(&upstream->state->semaphore) == 0);
 	for (size_t i = 0; good && i < description->server_count; i++)
 		good = add_server(upstream, &description->servers[i]);
 	if (!good) {
@@ -107,6 +108,11 @@ struct upstream *upstream_new(
 	}
 	upstream->bounds = bounds_of(
 		description, upstream->new_pace ? upstream->new_pace : upstream->state->pace);
+	if (description->semaphore) {
+		upstream->bounds.takes_slots = true;
+		upstream->bounds.lacks = semaphore_slots_wake;
+		upstream->bounds.lacks_ctx = &upstream->state->semaphore;
+	}
 	return upstream;
 }
 

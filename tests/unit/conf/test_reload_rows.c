@@ -106,6 +106,11 @@ static const struct sample samples[] = {
 	{U, "max_fails", "1", "2", NULL, NULL},
 	{U, "fail_timeout", "1s", "2s", "1000ms", NULL},
 	{U, "fail_timeout_max", "1m", "2m", "60s", NULL},
+#ifdef HAVE_RABBITMQ
+	{U, "semaphore", NULL, "x", NULL, NULL},
+	{U, "semaphore_idle", "1s", "2s", "1000ms", "semaphore = x"},
+	{U, "semaphore_down", "local", "refuse", NULL, "semaphore = x"},
+#endif
 	{U, "lenient", NULL, "bare_lf", NULL, NULL},
 	{U, "retries", "1", "2", NULL, NULL},
 	{U, "health_path", "/a", "/b", NULL, NULL},
@@ -155,6 +160,7 @@ static const struct sample samples[] = {
 	{M, "broker", "amqp://127.0.0.1", "amqp://127.0.0.1/a", "amqp://127.0.0.1:5672/%2F", NULL},
 	{M, "password", "file:/a", "file:/b", NULL, NULL},
 	{M, "size", "1", "1k", NULL, NULL},
+	{M, "nodes", "1k", "2k", "1000", NULL},
 	{M, "heartbeat", "1s", "2s", "1000ms", NULL},
 	{M, "broker_timeout", "1s", "2s", "1000ms", NULL},
 	{R, "host", NULL, "a.test", NULL, NULL},

@@ -72,6 +72,31 @@ static void names(void **state)
 	bad_text(10, "has a name that can't be one",
 		TEXT_BASE "[semaphore a b]\nbroker = amqp://h\n");
 }
+
+/* An upstream names the semaphore whose slots it takes. */
+static void of_upstreams(void **state)
+{
+	const struct conf *conf =
+		parse_good(TEXT_BASE "[upstream other]\nserver = 127.0.0.1:9\n"
+				     "semaphore = s\nsemaphore_idle = 3s\n"
+				     "semaphore_down = refuse\n"
+				     "[route other]\nupstream = other\npath = /o\n"
+				     "[semaphore s]\nbroker = amqp://h\nnodes = 3\n");
+	const struct conf_upstream *upstream = &conf->upstreams[conf->upstream_count - 1];
+
+	(void)state;
+	assert_string_equal(upstream->semaphore->name, "s");
+	assert_int_equal(upstream->semaphore->nodes, 3);
+	assert_int_equal(upstream->semaphore_idle_ms, 3000);
+	assert_int_equal(upstream->semaphore_down, CONF_SEMAPHORE_DOWN_REFUSE);
+	assert_null(conf->upstreams[0].semaphore);
+	conf_release(conf);
+	bad_text(12, "semaphore: there is no [semaphore t]; expected the name of one",
+		TEXT_BASE "[upstream other]\nserver = 127.0.0.1:9\nsemaphore = t\n"
+			  "[semaphore s]\nbroker = amqp://h\n");
+	bad_text(12, "semaphore_down: has no effect; expected semaphore = NAME with it",
+		TEXT_BASE "[upstream other]\nserver = 127.0.0.1:9\nsemaphore_down = refuse\n");
+}
 #else
 static void refused_without_rabbitmq(void **state)
 {
@@ -88,6 +113,7 @@ int main(void)
 		cmocka_unit_test(urls),
 		cmocka_unit_test(urls_that_are_none),
 		cmocka_unit_test(names),
+		cmocka_unit_test(of_upstreams),
 #else
 		cmocka_unit_test(refused_without_rabbitmq),
 #endif

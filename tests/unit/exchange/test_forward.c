@@ -8,6 +8,7 @@
 #include "upstream/server.h"
 
 static const struct stage_conf plain = {0};
+static const struct stage_conf placed = {.upstream = "max_in_flight = 1"};
 static const struct stage_conf two = {
 	.upstream = "server = 127.0.0.1:3\nbalance = hash\nhash_key = path"};
 static const struct stage_conf streamed = {.route = "request_buffering = off",
@@ -87,6 +88,31 @@ static void one_that_was_cut_before_is_not_sent(void **state)
 	server_send_all(stage->worker);
 	assert_false(x->attempt.sent);
 	assert_string_equal(stage_server_got(stage, 0), "");
+	stage_end(stage);
+}
+
+/* Its place was by slots of a semaphore that are another node's by now. */
+static void one_that_lost_its_slot_takes_a_place_again(void **state)
+{
+	struct stage *stage = stage_begin(&placed);
+	struct exchange *x = stage_request(stage, PUT(3, "abc"));
+	struct semaphore_slots *slots;
+
+	(void)state;
+	exchange_begin(x, x->request.base);
+	slots = &x->upstream->state->semaphore;
+	assert_true(x->turn.ticket.placed_ns > 0);
+	semaphore_slots_set(slots, x->turn.ticket.placed_ns + 1, UINT64_MAX);
+	server_send_all(stage->worker);
+	assert_string_equal(stage_server_got(stage, 0), "");
+	assert_false(x->attempt.sent);
+	assert_int_equal(x->state, EXCHANGE_DELAYED);
+	semaphore_slots_set(slots, 0, UINT64_MAX);
+	stage_pass(stage, &x->turn.deadline);
+	flight_run(stage, x);
+	server_send_all(stage->worker);
+	assert_true(x->attempt.sent);
+	assert_has(stage_server_got(stage, 1), "\r\n\r\nabc");
 	stage_end(stage);
 }
 
@@ -405,6 +431,7 @@ int main(void)
 		cmocka_unit_test(chunks_are_framed_again),
 		cmocka_unit_test(requests_of_one_round_leave_at_its_end),
 		cmocka_unit_test(one_that_was_cut_before_is_not_sent),
+		cmocka_unit_test(one_that_lost_its_slot_takes_a_place_again),
 		cmocka_unit_test(a_server_that_takes_nothing_has_send_timeout),
 		cmocka_unit_test(one_that_owes_a_100_has_its_time),
 		cmocka_unit_test(bodies_that_fail),

@@ -222,12 +222,12 @@ static void without_the_broker_each_has_its_share(void **state)
 	assert_int_equal(site->nodes[0].in_flight, 3);
 	assert_int_equal(site->nodes[1].in_flight, 3);
 	keeper_look(&site->nodes[0].keeper, &view);
-	assert_int_equal(view.state, KEEPER_AWAY);
+	assert_int_equal(view.state, SEMAPHORE_AWAY);
 	assert_int_equal(view.nodes, 3);
 	site->is_up = true;
 	run_ms(site, 10000);
 	keeper_look(&site->nodes[0].keeper, &view);
-	assert_int_equal(view.state, KEEPER_HOLDS);
+	assert_int_equal(view.state, SEMAPHORE_HOLDS);
 	assert_int_equal(site->nodes[0].in_flight + site->nodes[1].in_flight, 10);
 }
 

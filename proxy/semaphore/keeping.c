@@ -1,0 +1,454 @@
+/* See keeping.h. */
+#include "semaphore/keeping.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/container.h"
+#include "base/log.h"
+#include "base/signals.h"
+#include "conf/conf.h"
+#include "conf/options.h"
+#include "conf/same.h"
+#include "loop/loop.h"
+#include "semaphore/keeper.h"
+#include "semaphore/rabbit.h"
+#include "site/site.h"
+#include "upstream/server_state.h"
+#include "upstream/upstream.h"
+
+/* What a thread has to go by. */
+struct kept_conf {
+	const struct conf *conf; /* a hold; NULL: parked */
+	const struct conf_upstream *upstream;
+};
+
+/* The last state, for the log. */
+struct kept_state {
+	struct keeper_view view;
+	char why[512];
+};
+
+struct kept {
+	struct kept *next;
+	struct keeping *keeping;
+	struct upstream_state *upstream; /* a hold */
+	pthread_t thread;
+	struct message message; /* to the main thread */
+
+	pthread_mutex_t lock;
+	/* guarded by it */
+	struct kept_conf coming;
+	bool has_coming, ends, is_posted;
+	struct kept_state state;
+
+	/* the thread's */
+	struct kept_conf now;
+	struct keeper keeper;
+	struct rabbit *rabbit;
+	enum semaphore_state told;
+	bool has_told, told_refuses;
+
+	/* the main thread's */
+	struct kept_conf logged;
+};
+
+struct keeping {
+	struct loop *main;
+	struct kept *first;
+};
+
+/* ---- what the keeper calls ------------------------------------------------------------------- */
+
+static uint64_t lesser(uint64_t a, uint64_t b)
+{
+	return a < b ? a : b;
+}
+
+static struct broker *reach(void *ctx, uint64_t *heartbeat_ms, char *why, size_t why_bytes)
+{
+	struct kept *kept = ctx;
+	const struct conf_semaphore *conf = kept->now.upstream->semaphore;
+	struct conf_semaphore quick = *conf;
+	char purpose[160];
+
+	quick.timeout_ms = lesser(conf->timeout_ms, KEEPER_CONNECT_MS);
+	snprintf(purpose, sizeof(purpose), "sluice upstream %s, process %ld",
+		kept->now.upstream->name, (long)getpid());
+	kept->rabbit = rabbit_open(&quick, purpose, why, why_bytes);
+	if (!kept->rabbit)
+		return NULL;
+	rabbit_set_timeout(kept->rabbit, conf->timeout_ms);
+	*heartbeat_ms = rabbit_heartbeat_ms(kept->rabbit);
+	if (*heartbeat_ms == 0)
+		*heartbeat_ms = conf->heartbeat_ms;
+	return rabbit_broker(kept->rabbit);
+}
+
+static void leave(void *ctx)
+{
+	struct kept *kept = ctx;
+
+	rabbit_close(kept->rabbit);
+	kept->rabbit = NULL;
+}
+
+static uint64_t now_ns(void *ctx)
+{
+	(void)ctx;
+	return clock_monotonic_ns();
+}
+
+static uint32_t random_below(void *ctx, uint32_t bound)
+{
+	uint32_t random = 0;
+
+	(void)ctx;
+	if (bound == 0 || getrandom(&random, sizeof(random), GRND_NONBLOCK) != sizeof(random))
+		return 0;
+	return random % bound;
+}
+
+static void set(void *ctx, const struct keeper_bound *bound, struct run_queue_use *use)
+{
+	struct kept *kept = ctx;
+	struct semaphore_shown *shown = &kept->upstream->semaphore.shown;
+
+	/* relaxed: for people */
+	atomic_store_explicit(&shown->refuses, bound->slots.refuses, memory_order_relaxed);
+	semaphore_slots_set(&kept->upstream->semaphore, bound->since_ns, bound->slots.until_ns);
+	run_queue_set_slots(kept->upstream->run_queue, &bound->slots, use, clock_monotonic_ns());
+}
+
+static void read_use(void *ctx, struct run_queue_use *use)
+{
+	struct kept *kept = ctx;
+
+	run_queue_read_use(kept->upstream->run_queue, use);
+}
+
+static const struct keeper_calls calls = {reach, leave, now_ns, random_below, set, read_use};
+
+/* ---- what is shown --------------------------------------------------------------------------- */
+
+static void show(struct kept *kept, const struct keeper_view *view)
+{
+	struct semaphore_shown *shown = &kept->upstream->semaphore.shown;
+
+	/* relaxed: for people, each by itself */
+	atomic_store_explicit(&shown->state, view->state, memory_order_relaxed);
+	atomic_store_explicit(&shown->bound, view->bound, memory_order_relaxed);
+	atomic_store_explicit(&shown->held, view->held, memory_order_relaxed);
+	atomic_store_explicit(&shown->wanted, view->wanted, memory_order_relaxed);
+	atomic_store_explicit(&shown->max, view->max, memory_order_relaxed);
+	atomic_store_explicit(&shown->nodes, view->nodes, memory_order_relaxed);
+	atomic_store_explicit(&shown->messages, view->messages, memory_order_relaxed);
+}
+
+/* A line in the log when the state is another one; that a connection is made at once is none. */
+static void report(struct kept *kept, bool is_refused)
+{
+	struct keeper_view view;
+
+	keeper_look(&kept->keeper, &view);
+	show(kept, &view);
+	if (!is_refused && (view.state == SEMAPHORE_CONNECTING ||
+				   (kept->has_told && view.state == kept->told &&
+					   view.refuses == kept->told_refuses)))
+		return;
+	kept->has_told = true;
+	kept->told = view.state;
+	kept->told_refuses = view.refuses;
+	pthread_mutex_lock(&kept->lock);
+	kept->state.view = view;
+	snprintf(kept->state.why, sizeof(kept->state.why), "%s", kept->keeper.why);
+	bool posts = !kept->is_posted;
+	kept->is_posted = true;
+	pthread_mutex_unlock(&kept->lock);
+	if (posts)
+		message_post(kept->keeping->main, &kept->message);
+}
+
+static void log_away(const struct conf_upstream *upstream, const struct kept_state *state)
+{
+	if (state->view.refuses)
+		log_warn("upstream %s: semaphore %s: the broker is away: %s; requests are refused",
+			upstream->name, upstream->semaphore->name, state->why);
+	else
+		log_warn("upstream %s: semaphore %s: the broker is away: %s; %u at once by this "
+			 "node's share",
+			upstream->name, upstream->semaphore->name, state->why, state->view.bound);
+}
+
+static void log_held(const struct conf_upstream *upstream, const struct kept_state *state)
+{
+	if (state->view.refuses)
+		log_warn("upstream %s: semaphore %s: there are no slots at the broker; requests "
+			 "are refused until sluice semaphore create %s makes some",
+			upstream->name, upstream->semaphore->name, upstream->semaphore->name);
+	else
+		log_info("upstream %s: semaphore %s: taking slots, of %u for %u node%s",
+			upstream->name, upstream->semaphore->name, state->view.max,
+			state->view.nodes, state->view.nodes == 1 ? "" : "s");
+}
+
+/* On the main thread. */
+static void write_line(struct message *message)
+{
+	struct kept *kept = CONTAINER_OF(message, struct kept, message);
+	const struct conf_upstream *upstream = kept->logged.upstream;
+	struct kept_state state;
+
+	pthread_mutex_lock(&kept->lock);
+	kept->is_posted = false;
+	state = kept->state;
+	pthread_mutex_unlock(&kept->lock);
+	if (!upstream)
+		return; /* it has no semaphore any more */
+	switch (state.view.state) {
+	case SEMAPHORE_AWAY:
+		log_away(upstream, &state);
+		break;
+	case SEMAPHORE_HOLDS:
+		log_held(upstream, &state);
+		break;
+	case SEMAPHORE_RETURNS:
+		log_info("upstream %s: semaphore %s: the broker is back", upstream->name,
+			upstream->semaphore->name);
+		break;
+	case SEMAPHORE_NONE:
+	case SEMAPHORE_CONNECTING:
+	case SEMAPHORE_STATES:
+		break;
+	}
+}
+
+/* ---- the thread ------------------------------------------------------------------------------ */
+
+static struct keeper_config config_of(const struct conf_upstream *upstream)
+{
+	return (struct keeper_config){
+		.name = upstream->semaphore->name,
+		.size = upstream->semaphore->size,
+		.nodes = upstream->semaphore->nodes,
+		.idle_ms = upstream->semaphore_idle_ms,
+		.refuses = upstream->semaphore_down == CONF_SEMAPHORE_DOWN_REFUSE,
+	};
+}
+
+static bool is_same_broker(const struct conf_upstream *a, const struct conf_upstream *b)
+{
+	return strcmp(a->semaphore->name, b->semaphore->name) == 0 &&
+	       section_same(&option_sections[SECTION_SEMAPHORE], a->semaphore, b->semaphore);
+}
+
+static void park(struct kept *kept)
+{
+	keeper_end(&kept->keeper);
+	semaphore_slots_set(&kept->upstream->semaphore, 0, 0);
+	/* relaxed: for people */
+	atomic_store_explicit(
+		&kept->upstream->semaphore.shown.state, SEMAPHORE_NONE, memory_order_relaxed);
+}
+
+/* Takes what the main thread has left. */
+static void change(struct kept *kept, const struct kept_conf *coming)
+{
+	struct kept_conf before = kept->now;
+
+	kept->now = *coming;
+	if (!coming->conf) {
+		if (before.conf)
+			park(kept);
+	} else {
+		struct keeper_config config = config_of(coming->upstream);
+		if (!before.conf) {
+			keeper_begin(&kept->keeper, &calls, kept, &config);
+			kept->has_told = false;
+		} else if (is_same_broker(before.upstream, coming->upstream)) {
+			keeper_configure(&kept->keeper, &config);
+		} else {
+			keeper_end(&kept->keeper);
+			keeper_begin(&kept->keeper, &calls, kept, &config);
+			kept->has_told = false;
+		}
+	}
+	if (before.conf)
+		conf_release(before.conf);
+}
+
+/* False: the thread is to end. */
+static bool take_coming(struct kept *kept)
+{
+	struct kept_conf coming;
+	bool has_coming, ends;
+
+	pthread_mutex_lock(&kept->lock);
+	has_coming = kept->has_coming;
+	coming = kept->coming;
+	kept->has_coming = false;
+	ends = kept->ends;
+	pthread_mutex_unlock(&kept->lock);
+	if (has_coming)
+		change(kept, &coming);
+	return !ends;
+}
+
+static void wait_until(struct kept *kept, uint64_t at_ns)
+{
+	uint64_t now = clock_monotonic_ns(), awake;
+	uint64_t ms = at_ns > now ? (at_ns - now) / CLOCK_NS_PER_MS + 1 : 0;
+
+	if (!rabbit_wait(kept->rabbit, kept->upstream->semaphore.wake_fd, ms))
+		keeper_lost(&kept->keeper, rabbit_broker(kept->rabbit)->why);
+	/* However often it was woken. It fails when it was not. */
+	if (read(kept->upstream->semaphore.wake_fd, &awake, sizeof(awake)) < 0)
+		return;
+}
+
+static void *keep(void *arg)
+{
+	struct kept *kept = arg;
+
+	while (take_coming(kept)) {
+		uint64_t next = UINT64_MAX;
+		if (kept->now.conf) {
+			next = keeper_step(&kept->keeper);
+			report(kept, false);
+		}
+		wait_until(kept, next);
+	}
+	change(kept, &(struct kept_conf){NULL, NULL});
+	return NULL;
+}
+
+/* ---- the main thread ------------------------------------------------------------------------- */
+
+struct keeping *keeping_new(struct loop *main)
+{
+	struct keeping *keeping = calloc(1, sizeof(*keeping));
+
+	if (keeping)
+		keeping->main = main;
+	return keeping;
+}
+
+/* The thread goes by it from now on. */
+static void give(struct kept *kept, const struct conf *conf, const struct conf_upstream *upstream)
+{
+	struct kept_conf unused = {NULL, NULL};
+
+	pthread_mutex_lock(&kept->lock);
+	if (kept->has_coming)
+		unused = kept->coming;
+	kept->coming = (struct kept_conf){conf ? conf_hold(conf) : NULL, upstream};
+	kept->has_coming = true;
+	pthread_mutex_unlock(&kept->lock);
+	if (unused.conf)
+		conf_release(unused.conf);
+	if (kept->logged.conf)
+		conf_release(kept->logged.conf);
+	kept->logged = (struct kept_conf){conf ? conf_hold(conf) : NULL, upstream};
+	semaphore_slots_wake(&kept->upstream->semaphore);
+}
+
+static int start(struct kept *kept)
+{
+	sigset_t all, before;
+	int error;
+
+	signals_fill_but_faults(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &before);
+	error = pthread_create(&kept->thread, NULL, keep, kept);
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	return error;
+}
+
+static void begin(struct keeping *keeping, const struct conf *conf, struct upstream *upstream)
+{
+	struct kept *kept = calloc(1, sizeof(*kept));
+	int error = kept ? 0 : ENOMEM;
+
+	if (kept) {
+		kept->keeping = keeping;
+		kept->upstream = upstream_state_hold(upstream->state);
+		kept->message.run = write_line;
+		pthread_mutex_init(&kept->lock, NULL);
+		give(kept, conf, upstream->conf);
+		error = start(kept);
+	}
+	if (error == 0) {
+		kept->next = keeping->first;
+		keeping->first = kept;
+		return;
+	}
+	log_error("upstream %s: semaphore %s: no thread for it: %s; all waits until a reload",
+		upstream->conf->name, upstream->conf->semaphore->name, strerror(error));
+	if (kept) {
+		conf_release(kept->coming.conf);
+		conf_release(kept->logged.conf);
+		upstream_state_release(kept->upstream);
+		pthread_mutex_destroy(&kept->lock);
+	}
+	free(kept);
+}
+
+static struct kept *find(const struct keeping *keeping, const struct upstream_state *state)
+{
+	struct kept *kept = keeping->first;
+
+	while (kept && kept->upstream != state)
+		kept = kept->next;
+	return kept;
+}
+
+void keeping_commit(struct keeping *keeping, const struct site *site)
+{
+	for (struct kept *kept = keeping->first; kept; kept = kept->next) {
+		struct upstream *upstream = site_upstream_of(site, kept->upstream);
+		if (upstream && upstream->conf->semaphore)
+			give(kept, site->conf, upstream->conf);
+		else if (kept->logged.conf)
+			give(kept, NULL, NULL);
+	}
+	for (size_t i = 0; i < site->conf->upstream_count; i++) {
+		struct upstream *upstream = site->upstreams[i];
+		if (upstream->conf->semaphore && !find(keeping, upstream->state))
+			begin(keeping, site->conf, upstream);
+	}
+}
+
+static void end(struct kept *kept)
+{
+	pthread_mutex_lock(&kept->lock);
+	kept->ends = true;
+	pthread_mutex_unlock(&kept->lock);
+	semaphore_slots_wake(&kept->upstream->semaphore);
+}
+
+void keeping_free(struct keeping *keeping)
+{
+	if (!keeping)
+		return;
+	for (struct kept *kept = keeping->first; kept; kept = kept->next)
+		end(kept);
+	while (keeping->first) {
+		struct kept *kept = keeping->first;
+		keeping->first = kept->next;
+		pthread_join(kept->thread, NULL);
+		if (kept->has_coming && kept->coming.conf)
+			conf_release(kept->coming.conf);
+		if (kept->logged.conf)
+			conf_release(kept->logged.conf);
+		upstream_state_release(kept->upstream);
+		pthread_mutex_destroy(&kept->lock);
+		free(kept);
+	}
+	free(keeping);
+}
