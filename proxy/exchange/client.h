@@ -97,7 +97,7 @@ struct client_calls {
 	 * (exchange_try_later), or returns false: it is refused. NULL: it always is. */
 	bool (*retry)(struct client *client, struct exchange *message);
 	/* This rider and those behind it do not leave with the message: they wait for turns of
-	 * their own, and all behind them. NULL: it has no riders. */
+	 * their own (turn_enter_behind). NULL: it has no riders. */
 	void (*part)(struct client *client, struct exchange *message, struct exchange *rider);
 	/* It is not passed on; what a request would be answered with. Ends it. */
 	void (*refuse)(struct client *client, struct exchange *message, unsigned status,

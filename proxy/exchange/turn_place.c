@@ -187,7 +187,7 @@ static void judged_first(struct exchange *x)
 	}
 }
 
-static void enter_queue(struct exchange *x)
+static enum queue_verdict offer(struct exchange *x)
 {
 	struct site *site = x->use->site;
 	struct upstream *upstream = x->upstream;
@@ -199,16 +199,22 @@ static void enter_queue(struct exchange *x)
 	ticket->unordered =
 		x->route->sessions.ordering == CONF_ORDERING_AUTO && !x->gate.verdict.names_client;
 	ticket->unsafe = !http_method_is_safe(x->request.method);
-	enum queue_verdict verdict = queue_enter(x->worker->node->queue,
-		&site->policies[x->route->index], upstream->state->run_queue,
+	return queue_enter(x->worker->node->queue, &site->policies[x->route->index],
+		upstream->state->run_queue,
 		(struct session_key){{x->gate.verdict.session.hi, x->gate.verdict.session.lo}},
 		ticket, worker_now_ns(x->worker));
+}
+
+static void enter_queue(struct exchange *x)
+{
+	enum queue_verdict verdict = offer(x);
+
 	if (verdict == QUEUE_GO) {
 		x->turn.in_queue = true;
 		exchange_admit(x);
 	} else if (verdict == QUEUE_WAIT) {
 		x->turn.in_queue = true;
-		x->turn.aside = ticket->unready;
+		x->turn.aside = x->turn.ticket.unready;
 		if (x->turn.asks)
 			turn_ask_first(x, judged_first);
 		else if (x->turn.aside)
@@ -285,20 +291,19 @@ bool turn_enter_and_ask(struct exchange *x)
 	return true;
 }
 
-void turn_start_over(struct exchange *x)
+void turn_enter_behind(struct exchange *x, const struct exchange *before)
 {
-	if (x->turn.question)
-		exchange_cancel_question(x);
-	if (x->turn.has_deadline)
-		deadline_clear(&x->turn.deadline);
-	exchange_leave_queue(x);
+	assert(x->state == EXCHANGE_HELD && !x->turn.in_queue && !x->turn.asks);
 	turn_refund(x);
-	exchange_enter(x, EXCHANGE_HELD);
-	x->turn.aside = false;
-	if (x->turn.asks)
-		return;
 	x->times.judged_ns = 0;
 	turn_judge_late(x);
+	if (x->turn.awaits_mail)
+		return; /* of its last ticket, whose session was aborted */
+	x->turn.ticket.unready = true;
+	x->turn.ticket.behind = &before->turn.ticket;
+	x->turn.in_queue = offer(x) == QUEUE_WAIT;
+	x->turn.aside = x->turn.in_queue;
+	x->turn.ticket.behind = NULL;
 }
 
 void exchange_next(struct exchange *x)

@@ -21,9 +21,10 @@ void turn_leave_aside(struct exchange *exchange);
  * its place at the upstream back until turn_leave_aside. */
 void turn_yield_place(struct exchange *exchange);
 
-/* A message in HELD or ASKING gives up its place, its question and what its verdict took: it enters
- * the queue when it is the first, and is judged then. */
-void turn_start_over(struct exchange *message);
+/* A message in HELD that gave its place up to leave with another takes one right behind `before`,
+ * ahead of what others of its session have sent since. It gives back what its verdict took, and is
+ * judged when its turn comes. Where its session ends, it is turned away when it is the first. */
+void turn_enter_behind(struct exchange *message, const struct exchange *before);
 
 /* All before it on its connection are answered: go on with what waited for that. */
 void exchange_next(struct exchange *exchange);

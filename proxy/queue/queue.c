@@ -147,17 +147,21 @@ static enum queue_verdict enqueue(struct queue *queue, struct shard *shard, stru
 	struct ticket *ticket, struct outbox *outbox, uint64_t now_ns)
 {
 	const struct waiting ahead = {session_queued(session), session->queued_bytes};
-	enum queue_verdict verdict = bounds_find_room(queue, shard, session, ahead, ticket, now_ns);
+	enum queue_verdict verdict = QUEUE_WAIT;
 
+	if (ticket->behind == NULL)
+		verdict = bounds_find_room(queue, shard, session, ahead, ticket, now_ns);
+	else
+		bounds_reserve_always(queue, ticket, now_ns);
 	if (verdict != QUEUE_WAIT)
 		return verdict;
 	ticket->session = session;
-	session_append(session, ticket);
+	session_insert(session, ticket);
 	line_note_waiting(ticket->run_queue, now_ns);
 	shard->counts.queued++;
 	shard->counts.queued_bytes += ticket->bytes;
 	shard->counts.waited++;
-	session_pump(queue, shard, session, outbox, now_ns);
+	session_next_changed(queue, shard, session, outbox, now_ns);
 	return QUEUE_WAIT;
 }
 
@@ -192,7 +196,8 @@ static enum queue_verdict enter(struct queue *queue, const struct queue_policy *
 			ticket->retry_after_ms = 1000;
 			return QUEUE_FULL_SESSIONS;
 		}
-	} else if (session->state != SESSION_OPEN) {
+	} else if (session->state != SESSION_OPEN &&
+		   (ticket->behind == NULL || session->state != SESSION_DRAINING)) {
 		shard->counts.refused_closed++;
 		ticket->retry_after_ms = 1000;
 		return QUEUE_CLOSED;

@@ -116,6 +116,10 @@ struct ticket {
 	bool unready;    /* takes its turn in the order, but no place before queue_ready */
 	bool bounded;   /* unready, and the bounds of those that wait hold at queue_ready as well */
 	bool hears_end; /* set before queue_detach: gets ENDING, too, and not only ABORTED */
+	/* Its place is right behind this one of the same session, which is in flight or waits:
+	 * ahead of all others that wait in its lane, and beyond all bounds, as it was in the queue
+	 * before. NULL: behind all. Read by queue_enter only. */
+	const struct ticket *behind;
 
 	uint8_t verdict; /* enum queue_verdict, once dispatch() was called; see queue_arrive */
 	uint32_t retry_after_ms; /* with FULL_*, CLOSED, SHED: when to come back, at least 1 */

@@ -61,9 +61,16 @@ static void insert(struct session *session, struct ticket *ticket, enum ticket_s
 	session->queued_bytes += ticket->bytes;
 }
 
-void session_append(struct session *session, struct ticket *ticket)
+void session_insert(struct session *session, struct ticket *ticket)
 {
-	insert(session, ticket, TICKET_WAITING, NULL);
+	const struct ticket *behind = ticket->behind;
+	struct ticket *next = NULL;
+
+	if (behind != NULL && behind->state == TICKET_WAITING && behind->lane == ticket->lane)
+		next = behind->next;
+	else if (behind != NULL)
+		next = session->head[ticket->lane];
+	insert(session, ticket, TICKET_WAITING, next);
 }
 
 static void unlink_queued(struct session *session, struct ticket *ticket)

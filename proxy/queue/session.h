@@ -162,9 +162,9 @@ struct ticket *session_next(const struct session *session);
 /* Would this newcomer be the next one if it were queued now? */
 bool session_is_next(const struct session *session, const struct ticket *ticket);
 
-/* To the end of its lane; out of it or of the claims; from nowhere into flight; out of flight, or
- * from aside. */
-void session_append(struct session *session, struct ticket *ticket);
+/* Into its lane, to the end or where it says (ticket.behind); out of it or of the claims; from
+ * nowhere into flight; out of flight, or from aside. */
+void session_insert(struct session *session, struct ticket *ticket);
 void session_remove(struct session *session, struct ticket *ticket);
 void session_launch(struct session *session, struct ticket *ticket);
 void session_land(struct session *session, struct ticket *ticket);

@@ -305,26 +305,24 @@ bool gateway_retry(struct client *client, struct exchange *x)
 	return true;
 }
 
-/* Their events are the last of its body. Those behind them have places in the queue, and would wait
- * for them there while they wait for these: they enter it again, each when it is the first. */
+/* Their events are the last of its body. They take places again, ahead of what other connections of
+ * their session have sent since they left them. */
 void gateway_part(struct client *client, struct exchange *lead, struct exchange *rider)
 {
 	struct gateway *gateway = gateway_of(client);
-	struct exchange **at = &lead->tunnel.riders, *last = rider;
+	struct exchange **at = &lead->tunnel.riders, *last = lead;
 
 	while (*at != rider)
 		at = &(*at)->next;
 	*at = NULL;
-	for (; last->next; last = last->next)
-		lead->framing.length -= last->framing.length;
-	lead->framing.length -= last->framing.length;
+	for (struct exchange *next = rider; next; last = next, next = next->next) {
+		lead->framing.length -= next->framing.length;
+		turn_enter_behind(next, last);
+	}
 	last->next = lead->next;
 	lead->next = rider;
 	if (gateway->last == lead)
 		gateway->last = last;
-	for (; rider; rider = rider->next)
-		if (!rider->tunnel.is_event)
-			turn_start_over(rider);
 }
 
 /* ---- its end --------------------------------------------------------------------------------- */

@@ -452,6 +452,56 @@ static void waits_are_measured(void **state)
 	close_fixture(fixture);
 }
 
+/* Behind one in flight it is the first of those that wait, behind one that waits the next; bounds
+ * and a drain do not turn it away. */
+static void a_place_behind_another(void **state)
+{
+	struct fixture *fixture = open_fixture(QUEUE_WRITES);
+	struct world *world = &fixture->world;
+
+	(void)state;
+	enter(fixture, "www", "gww");
+	world->policy.depth = 2;
+	assert_int_equal(
+		queue_close_session(world->queue, key_of(1), SESSION_DRAINING, world->now_ns),
+		SESSION_DRAINING);
+	for (unsigned n = 3, behind = 0; n < 5; behind = n++) {
+		job_init(&fixture->job[n], 1, n, 'w');
+		fixture->job[n].ticket.behind = &fixture->job[behind].ticket;
+		assert_int_equal(world_enter(world, &fixture->job[n]), QUEUE_WAIT);
+	}
+	job_init(&fixture->job[5], 1, 5, 'w');
+	assert_int_equal(world_enter(world, &fixture->job[5]), QUEUE_CLOSED);
+	for (const char *n = "03412"; n[1] != '\0'; n++) {
+		char next[2] = {n[1], '\0'};
+		done(fixture, (unsigned)(*n - '0'));
+		expect(fixture, next);
+	}
+	done(fixture, 2);
+	close_fixture(fixture);
+}
+
+/* The turn that another of its session would have had next at a bounded upstream is its own. */
+static void a_place_behind_another_without_order(void **state)
+{
+	struct run_queue_config bounded = {.max_in_flight = 1};
+	struct fixture *fixture = test_calloc(1, sizeof(*fixture));
+	struct world *world = &fixture->world;
+
+	(void)state;
+	world_open_with(world, QUEUE_NONE, NULL, &bounded);
+	enter(fixture, "ww", "gw");
+	job_init(&fixture->job[2], 1, 2, 'w');
+	fixture->job[2].ticket.behind = &fixture->job[0].ticket;
+	assert_int_equal(world_enter(world, &fixture->job[2]), QUEUE_WAIT);
+	done(fixture, 0);
+	expect(fixture, "2");
+	done(fixture, 2);
+	expect(fixture, "1");
+	done(fixture, 1);
+	close_fixture(fixture);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -473,6 +523,8 @@ int main(void)
 		cmocka_unit_test(a_ticket_that_never_entered_may_leave),
 		cmocka_unit_test(a_tunnel_orders_nothing),
 		cmocka_unit_test(waits_are_measured),
+		cmocka_unit_test(a_place_behind_another),
+		cmocka_unit_test(a_place_behind_another_without_order),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -97,9 +97,8 @@ static void take(const struct exchange *x, unsigned count)
 			       "\n",                                                               \
 	}
 
-/* "first" is under way, "two" and "three" leave in one request behind it, which finds no server;
- * "four" comes then. */
-static void begin_limited(const struct stage_conf *conf, unsigned taken)
+/* "first" is under way, "two" and "three" leave in one request behind it, which finds no server. */
+static void fail_together(const struct stage_conf *conf)
 {
 	begin_on(conf, "", "OPEN\r\n");
 	say("first");
@@ -109,10 +108,22 @@ static void begin_limited(const struct stage_conf *conf, unsigned taken)
 	answer_with("Connection: close\r\n", "");
 	assert_non_null(o.socket->gateway->client.first->tunnel.riders);
 	assert_in_range(wait_ms(), 1000, 1101);
-	say("four");
+}
+
+/* It finds one, and others of its caller have taken so much of the limits. */
+static void try_again(unsigned taken)
+{
 	o.stage->connect_error = 0;
 	take(o.socket->gateway->client.first, taken);
 	pass();
+}
+
+/* "four" comes before the next try. */
+static void begin_limited(const struct stage_conf *conf, unsigned taken)
+{
+	fail_together(conf);
+	say("four");
+	try_again(taken);
 }
 
 static void dropped_before_its_next_try(void **state)
@@ -165,9 +176,7 @@ static void parted_from_those_that_fit(void **state)
 	answer("");
 	assert_string_equal(server_got(), "");
 	pass();
-	assert_string_equal(request_got(), "TEXT 5\r\nthree\r\n");
-	answer("");
-	assert_string_equal(request_got(), "TEXT 4\r\nfour\r\n");
+	assert_string_equal(request_got(), "TEXT 5\r\nthree\r\nTEXT 4\r\nfour\r\n");
 	answer("");
 	assert_null(o.socket->gateway->client.first);
 	end();
@@ -240,6 +249,51 @@ static void a_connection_that_ends_behind_the_message(void **state)
 	end();
 }
 
+static bool other_has_its_turn;
+
+static void on_other(struct message *message)
+{
+	(void)message;
+	other_has_its_turn = true;
+}
+
+/* A write of another connection of the same client that came while the first one waited for its
+ * next try goes behind those that part from it, as they were there before. */
+static void parted_and_not_passed(void **state)
+{
+	static const struct stage_conf delays = LIMITED("delay");
+	const struct exchange *lead;
+	struct worker *worker;
+	struct ticket other;
+
+	(void)state;
+	other_has_its_turn = false;
+	fail_together(&delays);
+	worker = o.stage->worker;
+	lead = o.socket->gateway->client.first;
+	ticket_init(&other, 0);
+	other.unsafe = true;
+	other.message.run = on_other;
+	assert_int_equal(queue_enter(worker->node->queue, &worker->use->site->policies[0],
+				 o.passage->account.upstream->state->run_queue,
+				 (struct session_key){{lead->gate.verdict.session.hi,
+					 lead->gate.verdict.session.lo}},
+				 &other, worker_now_ns(worker)),
+		QUEUE_WAIT);
+	try_again(2);
+	assert_string_equal(request_got(), "TEXT 3\r\ntwo\r\n");
+	answer("");
+	assert_string_equal(server_got(), "");
+	assert_false(other_has_its_turn);
+	pass();
+	assert_string_equal(request_got(), "TEXT 5\r\nthree\r\n");
+	answer("");
+	assert_true(other_has_its_turn);
+	queue_arrive(worker->node->queue, &other, worker_now_ns(worker));
+	queue_done(worker->node->queue, &other, worker_now_ns(worker));
+	end();
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -250,6 +304,7 @@ int main(void)
 		cmocka_unit_test(closed_before_its_next_try),
 		cmocka_unit_test(delayed_too_long_before_its_next_try),
 		cmocka_unit_test(parted_from_those_that_fit),
+		cmocka_unit_test(parted_and_not_passed),
 		cmocka_unit_test(tries_begin_again),
 		cmocka_unit_test(a_connection_that_has_just_ended),
 		cmocka_unit_test(a_connection_that_has_just_ended_without_retries),
