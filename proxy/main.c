@@ -4,6 +4,8 @@
 #include <string.h>
 
 #include "cli/check.h"
+#include "cli/lock_command.h"
+#include "cli/lock_list.h"
 #include "cli/operate.h"
 #include "cli/run.h"
 #include "cli/semaphore.h"
@@ -25,7 +27,8 @@ static const char usage_end[] =
 
 static void print_usage(FILE *out)
 {
-	fprintf(out, "%s%s%s%s", usage, cli_operate_usage, cli_semaphore_usage, usage_end);
+	fprintf(out, "%s%s%s%s%s%s", usage, cli_operate_usage, cli_lock_usage, cli_locks_usage,
+		cli_semaphore_usage, usage_end);
 }
 
 /* What is said when it did not arrive, as on a full disk: an exit status of 0 would be a lie. */
@@ -44,6 +47,8 @@ static int fail_command(const char *command)
 	near_miss_offer(&near, "check");
 	near_miss_offer(&near, "run");
 	near_miss_offer(&near, "help");
+	near_miss_offer(&near, "lock");
+	near_miss_offer(&near, "locks");
 	near_miss_offer(&near, "semaphore");
 	cli_operate_offer(&near);
 	fprintf(stderr, "sluice: unknown command \"%s\"", command);
@@ -56,7 +61,9 @@ static int fail_command(const char *command)
 
 static int run_command(int argc, char **argv)
 {
-	char run_title[] = "sluice run", check_title[] = "sluice check"; /* for getopt's messages */
+	/* for getopt's messages */
+	char run_title[] = "sluice run", check_title[] = "sluice check",
+	     lock_title[] = "sluice lock", locks_title[] = "sluice locks";
 
 	if (argc < 2) {
 		fputs("sluice: a command is needed\n", stderr);
@@ -80,6 +87,14 @@ static int run_command(int argc, char **argv)
 	if (strcmp(command, "check") == 0) {
 		argv[1] = check_title;
 		return cli_check_run(argc - 1, argv + 1);
+	}
+	if (strcmp(command, "lock") == 0) {
+		argv[1] = lock_title;
+		return cli_lock(argc - 1, argv + 1);
+	}
+	if (strcmp(command, "locks") == 0) {
+		argv[1] = locks_title;
+		return cli_locks(argc - 1, argv + 1);
 	}
 	if (strcmp(command, "semaphore") == 0)
 		return cli_semaphore(argc - 1, argv + 1);

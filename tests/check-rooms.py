@@ -41,6 +41,7 @@ SOCKET_UNITS = {
 EVENTS = r'\b(?:event_(?:new|assign|add|del|active|free)|ev(?:timer|signal)_(?:new|assign))\('
 EVENT_ROOMS = ['loop', 'net']
 EVENT_UNITS = {
+    'cli/lock_command': "the descriptor of the command's keeper",
     'admin/handle_events': 'a timer', 'admin/socket_calls': 'a timer',
     'daemon/failure_lines': 'a timer', 'daemon/growth': 'a timer',
     'daemon/manager': 'a timer', 'daemon/relay': 'timers', 'daemon/reload': 'a timer',

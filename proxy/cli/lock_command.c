@@ -1,0 +1,375 @@
+#include "cli/lock_command.h"
+
+#include <errno.h>
+#include <getopt.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/container.h"
+#include "cli/load.h"
+#include "cli/lock_hold.h"
+#include "cli/lock_keeper.h"
+#include "cli/scan.h"
+#include "daemon/signals.h"
+
+const char cli_lock_usage[] =
+	"       sluice lock NAME -- COMMAND...                   run a command while no other "
+	"holds "
+	"NAME\n"
+	"         takes [-c FILE] [--lease TIME] [--wait TIME] [--grace TIME]\n";
+
+enum {
+	LEASE_MIN_MS = 1000,
+	LEASE_MAX_MS = 24 * 60 * 60 * 1000,
+	GRACE_MAX_MS = 60 * 60 * 1000,
+};
+
+struct lock_run {
+	const char *path, *name;
+	uint64_t lease_ms, wait_ms, grace_ms;
+	char **command;
+	struct lock_store store;
+	struct lock_hold hold;
+	struct signals signals;
+	struct event *reports;
+	int keeper;                    /* its descriptor */
+	pid_t keeper_pid, command_pid; /* command_pid: 0: it does not run */
+	bool was_started;              /* the command; or it was tried */
+	bool has_ended;                /* the command, or nothing of it has begun */
+	int signal;                    /* that came before the command ran */
+	int status;                    /* exit status */
+};
+
+/* ---- the keeper ------------------------------------------------------------------------------ */
+
+static void order(struct lock_run *run, enum keeper_order_kind kind, uint64_t number)
+{
+	struct keeper_order order = {
+		.kind = kind, .number = number, .until_ns = run->hold.until_ns};
+	ssize_t sent = send(run->keeper, &order, sizeof(order), MSG_NOSIGNAL);
+
+	(void)sent; /* it is gone: that is seen at the next read */
+}
+
+/* It has ended, or nothing of it has begun. */
+static void note_end(struct lock_run *run, int status)
+{
+	run->command_pid = 0;
+	run->has_ended = true;
+	if (run->hold.state == HOLD_DONE) /* lost */
+		return;
+	run->status = status;
+	lock_hold_release(&run->hold);
+}
+
+static int status_of(int64_t status)
+{
+	int wait_status = (int)status;
+
+	return WIFEXITED(wait_status) ? WEXITSTATUS(wait_status)
+				      : LOCK_EXIT_SIGNAL + WTERMSIG(wait_status);
+}
+
+static void take_report(struct lock_run *run, const struct keeper_report *report)
+{
+	switch ((enum keeper_report_kind)report->kind) {
+	case KEEPER_STARTED:
+		run->command_pid = (pid_t)report->number;
+		break;
+	case KEEPER_FAILED:
+		fprintf(stderr, "sluice lock: %s: %s\n", run->command[0],
+			strerror((int)report->number));
+		note_end(run,
+			report->number == ENOENT ? LOCK_EXIT_NOT_FOUND : LOCK_EXIT_NOT_EXECUTABLE);
+		break;
+	case KEEPER_ENDED:
+		note_end(run, status_of(report->number));
+		break;
+	}
+}
+
+static void on_report(evutil_socket_t fd, short what, void *arg)
+{
+	struct lock_run *run = arg;
+	struct keeper_report report;
+	ssize_t size = recv(fd, &report, sizeof(report), MSG_DONTWAIT);
+
+	(void)what;
+	if (size == sizeof(report)) {
+		take_report(run, &report);
+	} else if (size >= 0 || (errno != EAGAIN && errno != EINTR)) {
+		event_del(run->reports);
+		if (run->has_ended)
+			return;
+		if (run->command_pid > 0) /* it dies with its keeper, and now its group, too */
+			kill(-run->command_pid, SIGKILL);
+		fputs("sluice lock: the process that keeps the command was killed\n", stderr);
+		note_end(run, LOCK_EXIT_SIGNAL + SIGKILL);
+	}
+}
+
+/* ---- the lock -------------------------------------------------------------------------------- */
+
+static void end_command(struct lock_run *run)
+{
+	fprintf(stderr, "sluice lock: %s: the lock is lost: %s\n", run->name, run->hold.why);
+	run->status = LOCK_EXIT_LOST;
+	if (!run->has_ended)
+		order(run, KEEPER_END, run->grace_ms);
+}
+
+static void say_not_had(struct lock_run *run)
+{
+	run->has_ended = true;
+	run->status = run->signal ? LOCK_EXIT_SIGNAL + run->signal : LOCK_EXIT_NOT_HAD;
+	if (run->signal)
+		return;
+	if (run->hold.holder[0])
+		fprintf(stderr, "sluice lock: %s: not to be had in time; %s has it\n", run->name,
+			run->hold.holder);
+	else
+		fprintf(stderr, "sluice lock: %s: not to be had in time; the store was not heard\n",
+			run->name);
+}
+
+static void be_done(struct lock_run *run)
+{
+	switch (run->hold.end) {
+	case HOLD_NOT_HAD:
+		say_not_had(run);
+		break;
+	case HOLD_REFUSED:
+		run->has_ended = true;
+		run->status = LOCK_EXIT_UNREACHED;
+		break;
+	case HOLD_LOST:
+		end_command(run);
+		break;
+	case HOLD_UNHEARD:
+		fprintf(stderr,
+			"sluice lock: %s: the store has not heard that it is free; its lease ends "
+			"by itself\n",
+			run->name);
+		break;
+	case HOLD_RELEASED:
+		break;
+	}
+	if (!run->was_started && run->signal)
+		run->has_ended = true;
+}
+
+static void on_changed(struct lock_hold *hold)
+{
+	struct lock_run *run = CONTAINER_OF(hold, struct lock_run, hold);
+
+	if (hold->state == HOLD_DONE)
+		be_done(run);
+	else
+		order(run, run->was_started ? KEEPER_LIVE : KEEPER_RUN, hold->fence);
+	run->was_started |= hold->state == HOLD_HOLDING;
+}
+
+static void on_store_changed(struct lock_store *store)
+{
+	lock_hold_look(&CONTAINER_OF(store, struct lock_run, store)->hold);
+}
+
+/* Passed on to the command; before there is one, it ends the wait for the lock. */
+static void on_signal(int number, void *context)
+{
+	struct lock_run *run = context;
+
+	if (run->was_started) {
+		order(run, KEEPER_SIGNAL, (uint64_t)number);
+		return;
+	}
+	run->signal = number;
+	run->status = LOCK_EXIT_SIGNAL + number;
+	lock_hold_give_up(&run->hold);
+}
+
+/* ---- its life -------------------------------------------------------------------------------- */
+
+static bool watch(struct lock_run *run)
+{
+	struct event_base *base = run->store.loop.base;
+
+	run->reports = event_new(base, run->keeper, EV_READ | EV_PERSIST, on_report, run);
+	if (run->reports && event_add(run->reports, NULL) == 0 &&
+		signals_begin(&run->signals, base, on_signal, run))
+		return true;
+	fprintf(stderr, "sluice lock: %s\n", strerror(errno));
+	return false;
+}
+
+static int serve(struct lock_run *run, const struct conf *conf)
+{
+	uint64_t silence_ms = run->lease_ms / 5 < 2000 ? run->lease_ms / 5 : 2000;
+
+	if (!lock_store_open(&run->store, "sluice lock", conf, silence_ms))
+		return LOCK_EXIT_REFUSED;
+	lock_hold_begin(
+		&run->hold, &run->store, run->name, run->lease_ms, run->wait_ms, on_changed);
+	run->store.changed = on_store_changed;
+	if (!watch(run))
+		run->status = LOCK_EXIT_REFUSED;
+	else
+		while (!(run->hold.state == HOLD_DONE && run->has_ended) &&
+			lock_store_turn(&run->store))
+			;
+	run->store.changed = NULL;
+	signals_end(&run->signals);
+	if (run->reports)
+		event_free(run->reports);
+	lock_hold_end(&run->hold);
+	lock_store_close(&run->store);
+	return run->status;
+}
+
+/* The keeper begins before there are connections, and has the signals' masks as we got them. */
+static int run_lock(struct lock_run *run)
+{
+	const struct conf *conf = cli_load(run->path);
+	int status = LOCK_EXIT_REFUSED;
+
+	if (!conf)
+		return status;
+	run->keeper = keeper_start(run->command, &run->keeper_pid);
+	if (run->keeper < 0) {
+		fprintf(stderr, "sluice lock: %s\n", strerror(errno));
+		conf_release(conf);
+		return status;
+	}
+	signals_block();
+	signal(SIGPIPE, SIG_IGN);
+	status = serve(run, conf);
+	close(run->keeper);
+	conf_release(conf);
+	waitpid(run->keeper_pid, NULL, 0);
+	return status;
+}
+
+/* ---- the command line ------------------------------------------------------------------------ */
+
+enum { GIVEN_LEASE = 256, GIVEN_WAIT, GIVEN_GRACE };
+
+static const struct option options[] = {{"config", required_argument, NULL, 'c'},
+	{"lease", required_argument, NULL, GIVEN_LEASE},
+	{"wait", required_argument, NULL, GIVEN_WAIT},
+	{"grace", required_argument, NULL, GIVEN_GRACE}, {"help", no_argument, NULL, 'h'},
+	{NULL, 0, NULL, 0}};
+
+/* Values are looked at when all are there, as --help goes before a wrong one. */
+struct given {
+	const char *lease, *wait, *grace;
+};
+
+static bool take_time(const char *text, const char *what, uint64_t min_ms, uint64_t max_ms,
+	const char *expected, uint64_t *ms)
+{
+	if (!text)
+		return true;
+	if (strcmp(text, "0") == 0)
+		*ms = 0;
+	else if (!cli_scan_duration_ms(text, ms))
+		*ms = UINT64_MAX;
+	if (*ms >= min_ms && *ms <= max_ms)
+		return true;
+	fprintf(stderr, "sluice lock: invalid --%s \"%s\"; expected %s\n", what, text, expected);
+	return false;
+}
+
+static bool take_values(struct lock_run *run, const struct given *given)
+{
+	return take_time(given->lease, "lease", LEASE_MIN_MS, LEASE_MAX_MS,
+		       "a duration from 1s to 24h", &run->lease_ms) &&
+	       take_time(given->wait, "wait", 0, UINT64_MAX - 1, "a duration such as 30s",
+		       &run->wait_ms) &&
+	       take_time(given->grace, "grace", 0, GRACE_MAX_MS, "a duration of up to 1h",
+		       &run->grace_ms);
+}
+
+static bool take_name(struct lock_run *run, const char *name)
+{
+	if (!name || !lock_name_is_valid(name)) {
+		if (!name)
+			fputs("sluice lock: expected NAME -- COMMAND\n", stderr);
+		else
+			fprintf(stderr,
+				"sluice lock: invalid name \"%s\"; expected 1 to 64 of A-Z a-z 0-9 "
+				". _ : -\n",
+				name);
+		return false;
+	}
+	run->name = name;
+	return true;
+}
+
+/* NAME may stand before, among or behind the options; behind `--` is the command. Returns 0, or an
+ * exit status, or -1 when it is to run. */
+static int take_line(struct lock_run *run, int argc, char **argv)
+{
+	struct given given = {0};
+	const char *name = NULL;
+	int option;
+
+	optind = 1;
+	/* '-': words are given to us in their order, and options may follow them */
+	while ((option = getopt_long(argc, argv, "-c:h", options, NULL)) != -1) {
+		switch (option) {
+		case 1:
+			if (name) {
+				fprintf(stderr,
+					"sluice lock: unexpected \"%s\"; the command is "
+					"given behind --\n",
+					optarg);
+				return LOCK_EXIT_USAGE;
+			}
+			name = optarg;
+			break;
+		case 'c':
+			run->path = optarg;
+			break;
+		case GIVEN_LEASE:
+			given.lease = optarg;
+			break;
+		case GIVEN_WAIT:
+			given.wait = optarg;
+			break;
+		case GIVEN_GRACE:
+			given.grace = optarg;
+			break;
+		case 'h':
+			printf("usage: %s", cli_lock_usage + strspn(cli_lock_usage, " "));
+			return 0;
+		default:
+			return LOCK_EXIT_USAGE;
+		}
+	}
+	if (!take_name(run, name) || !take_values(run, &given))
+		return LOCK_EXIT_USAGE;
+	run->command = argv + optind;
+	if (*run->command)
+		return -1;
+	fputs("sluice lock: a command is needed behind --\n", stderr);
+	return LOCK_EXIT_USAGE;
+}
+
+int cli_lock(int argc, char **argv)
+{
+	struct lock_run run = {.path = CLI_DEFAULT_FILE,
+		.lease_ms = 10000,
+		.wait_ms = UINT64_MAX,
+		.grace_ms = 2000,
+		.signals = {.fd = -1}};
+	int status = take_line(&run, argc, argv);
+
+	if (status == LOCK_EXIT_USAGE)
+		fputs(cli_lock_usage, stderr);
+	return status < 0 ? run_lock(&run) : status;
+}

@@ -1,0 +1,274 @@
+#include "cli/lock_hold.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/random.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/container.h"
+
+enum {
+	RETRY_MS = 200,    /* after no answer */
+	POLL_MS = 200,     /* between looks at a lock that another has, at most */
+	LEAVE_MS = 1000,   /* until an answer is not waited for any more */
+	CONNECT_MS = 5000, /* for the first answer, beside the time of --wait */
+};
+
+static uint64_t now_ms(const struct lock_hold *hold)
+{
+	return loop_now_ms(&hold->store->loop);
+}
+
+static void set(struct lock_hold *hold, struct deadline *deadline, uint64_t in_ms)
+{
+	uint64_t now = now_ms(hold);
+
+	deadline_clear(deadline);
+	deadline_set(deadline, in_ms > UINT64_MAX - now ? DEADLINE_NEVER : now + in_ms, now);
+}
+
+/* Host, process and a random part: another for each taking. */
+static void be_born(struct lock_hold *hold, uint64_t fence)
+{
+	char host[65] = "";
+	uint64_t drawn = 0;
+
+	if (gethostname(host, sizeof(host) - 1) != 0 || !host[0])
+		strcpy(host, "host");
+	for (char *c = host; *c; c++) {
+		if (*c <= ' ' || *c > '~')
+			*c = '?';
+	}
+	if (getrandom(&drawn, sizeof(drawn), 0) != sizeof(drawn))
+		drawn = clock_monotonic_ns();
+	snprintf(hold->session, sizeof(hold->session), "%s/%d/%016" PRIx64, host, (int)getpid(),
+		drawn);
+	hold->born = fence;
+}
+
+static void be_done(struct lock_hold *hold, enum lock_hold_end end)
+{
+	if (hold->state == HOLD_DONE)
+		return;
+	hold->state = HOLD_DONE;
+	hold->end = end;
+	deadline_clear(&hold->next);
+	deadline_clear(&hold->last);
+	hold->changed(hold);
+}
+
+static void on_answer(struct lock_ask *ask, const struct lock_answer *answer);
+
+static void ask(struct lock_hold *hold, enum lock_verb verb, uint64_t number)
+{
+	if (hold->is_asked)
+		return;
+	hold->ask = (struct lock_ask){.kind = LOCK_OF_COMMANDS,
+		.verb = verb,
+		.name = hold->name,
+		.session = hold->session,
+		.number = number,
+		.lease_ms = hold->lease_ms,
+		.keep_ms = LOCK_STORE_KEEP_MS,
+		.done = on_answer};
+	hold->asked_boot_ns = clock_boot_ns();
+	hold->is_asked = true;
+	locks_ask(&hold->store->locks, &hold->ask);
+}
+
+static void ask_next(struct lock_hold *hold)
+{
+	switch (hold->state) {
+	case HOLD_WAITING:
+	case HOLD_TAKING:
+		hold->state = HOLD_TAKING;
+		ask(hold, LOCK_TAKE, hold->born);
+		break;
+	case HOLD_HOLDING:
+		ask(hold, LOCK_USE, hold->fence);
+		break;
+	case HOLD_RELEASING:
+		ask(hold, LOCK_RELEASE, hold->fence);
+		break;
+	case HOLD_DONE:
+		break;
+	}
+}
+
+/* ---- answers --------------------------------------------------------------------------------- */
+
+static void note_lease(struct lock_hold *hold)
+{
+	uint64_t left_ns, now_ns = clock_boot_ns();
+
+	hold->until_ns = hold->asked_boot_ns + hold->lease_ms * CLOCK_NS_PER_MS;
+	left_ns = hold->until_ns > now_ns ? hold->until_ns - now_ns : 0;
+	set(hold, &hold->last, left_ns / CLOCK_NS_PER_MS);
+	hold->last.is_patient = true;
+	set(hold, &hold->next, hold->lease_ms / 3);
+	hold->changed(hold);
+}
+
+static bool is_wait_over(const struct lock_hold *hold)
+{
+	return hold->is_given_up ||
+	       (hold->wait_ms != UINT64_MAX && now_ms(hold) - hold->began_ms >= hold->wait_ms);
+}
+
+static void wait_for(struct lock_hold *hold, const struct lock_answer *answer)
+{
+	uint64_t rest_ms = POLL_MS;
+
+	snprintf(hold->holder, sizeof(hold->holder), "%s", answer->session);
+	if (is_wait_over(hold)) {
+		be_done(hold, HOLD_NOT_HAD);
+		return;
+	}
+	if (hold->wait_ms != UINT64_MAX)
+		rest_ms = hold->wait_ms - (now_ms(hold) - hold->began_ms);
+	if (rest_ms > answer->left_ms + 1)
+		rest_ms = answer->left_ms + 1;
+	hold->state = HOLD_WAITING;
+	set(hold, &hold->next, rest_ms > POLL_MS ? POLL_MS : rest_ms);
+}
+
+static void on_taken(struct lock_hold *hold, const struct lock_answer *answer)
+{
+	if (answer->status == LOCK_HELD) {
+		hold->fence = answer->fence;
+		hold->state = HOLD_HOLDING;
+		if (hold->is_given_up)
+			lock_hold_release(hold);
+		else
+			note_lease(hold);
+		return;
+	}
+	if (answer->status == LOCK_OVER)
+		be_born(hold, answer->fence);
+	if (answer->status == LOCK_OVER && answer->left_ms == 0 && !hold->is_given_up)
+		set(hold, &hold->next, 0);
+	else
+		wait_for(hold, answer);
+}
+
+static void lose(struct lock_hold *hold, const struct lock_answer *answer)
+{
+	if (answer->session[0] && strcmp(answer->session, hold->session) != 0)
+		snprintf(hold->why, sizeof(hold->why), "%s has taken it", answer->session);
+	else
+		snprintf(hold->why, sizeof(hold->why), "%s",
+			"it was ended, or the store has lost it");
+	be_done(hold, HOLD_LOST);
+}
+
+static void on_unknown(struct lock_hold *hold)
+{
+	if (lock_store_look_refused(hold->store) && hold->state == HOLD_TAKING)
+		be_done(hold, HOLD_REFUSED);
+	else
+		set(hold, &hold->next, RETRY_MS);
+}
+
+static void on_answer(struct lock_ask *lock_ask, const struct lock_answer *answer)
+{
+	struct lock_hold *hold = CONTAINER_OF(lock_ask, struct lock_hold, ask);
+
+	hold->is_asked = false;
+	if (hold->state == HOLD_DONE)
+		return;
+	if (answer->status == LOCK_UNKNOWN)
+		on_unknown(hold);
+	else if (lock_ask->verb == LOCK_TAKE)
+		on_taken(hold, answer);
+	else if (answer->status == LOCK_OVER)
+		lose(hold, answer);
+	else if (lock_ask->verb == LOCK_RELEASE)
+		be_done(hold, HOLD_RELEASED);
+	else if (hold->state == HOLD_RELEASING)
+		ask_next(hold);
+	else
+		note_lease(hold);
+}
+
+/* ---- times ----------------------------------------------------------------------------------- */
+
+static void on_next(struct deadline *deadline)
+{
+	ask_next(CONTAINER_OF(deadline, struct lock_hold, next));
+}
+
+static void on_last(struct deadline *deadline)
+{
+	struct lock_hold *hold = CONTAINER_OF(deadline, struct lock_hold, last);
+
+	switch (hold->state) {
+	case HOLD_TAKING:
+	case HOLD_WAITING:
+		be_done(hold, hold->store->is_refused ? HOLD_REFUSED : HOLD_NOT_HAD);
+		break;
+	case HOLD_HOLDING:
+		snprintf(hold->why, sizeof(hold->why), "the store has not renewed the lease");
+		be_done(hold, HOLD_LOST);
+		break;
+	case HOLD_RELEASING:
+		be_done(hold, HOLD_UNHEARD);
+		break;
+	case HOLD_DONE:
+		break;
+	}
+}
+
+/* ---- its life -------------------------------------------------------------------------------- */
+
+void lock_hold_begin(struct lock_hold *hold, struct lock_store *store, const char *name,
+	uint64_t lease_ms, uint64_t wait_ms, void (*changed)(struct lock_hold *hold))
+{
+	*hold = (struct lock_hold){.store = store,
+		.name = name,
+		.lease_ms = lease_ms,
+		.wait_ms = wait_ms,
+		.changed = changed};
+	deadline_init(&hold->next, store->loop.base, on_next);
+	deadline_init(&hold->last, store->loop.base, on_last);
+	hold->began_ms = now_ms(hold);
+	if (wait_ms < UINT64_MAX - CONNECT_MS)
+		set(hold, &hold->last, wait_ms + CONNECT_MS);
+	be_born(hold, 0);
+	set(hold, &hold->next, RETRY_MS); /* or when the store is ready */
+}
+
+void lock_hold_look(struct lock_hold *hold)
+{
+	if (hold->store->is_refused && hold->state == HOLD_TAKING)
+		be_done(hold, HOLD_REFUSED);
+	else if (hold->store->link.state == STORE_READY)
+		ask_next(hold);
+}
+
+void lock_hold_give_up(struct lock_hold *hold)
+{
+	hold->is_given_up = true;
+	set(hold, &hold->last, LEAVE_MS);
+	if (hold->state == HOLD_WAITING || !hold->is_asked)
+		be_done(hold, HOLD_NOT_HAD);
+}
+
+void lock_hold_release(struct lock_hold *hold)
+{
+	hold->state = HOLD_RELEASING;
+	hold->last.is_patient = false;
+	deadline_clear(&hold->next);
+	set(hold, &hold->last, LEAVE_MS);
+	ask_next(hold);
+}
+
+void lock_hold_end(struct lock_hold *hold)
+{
+	if (hold->is_asked)
+		locks_cancel(&hold->store->locks, &hold->ask);
+	hold->is_asked = false;
+	deadline_end(&hold->next);
+	deadline_end(&hold->last);
+}

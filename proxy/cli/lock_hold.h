@@ -1,0 +1,61 @@
+/*
+ * A session's way to a lock, and its hold on it, for `sluice lock`.
+ *
+ *   TAKING --held--> HOLDING --lock_hold_release--> RELEASING --> DONE (released, or lost)
+ *    |  `--another has it: WAITING --> TAKING     `-- over, or the lease's end came: DONE (lost)
+ *    `-- given up, refused: DONE
+ *
+ * The lease runs from before the ask that the store granted, by the node's clock that also counts
+ * while the machine sleeps. While it does, the store is asked again and again; at its end it is
+ * lost, unless this process stood still until then: then the store is asked once more.
+ */
+#ifndef CLI_LOCK_HOLD_H
+#define CLI_LOCK_HOLD_H
+
+#include "cli/lock_store.h"
+#include "loop/deadline.h"
+
+enum lock_hold_state { HOLD_TAKING, HOLD_WAITING, HOLD_HOLDING, HOLD_RELEASING, HOLD_DONE };
+
+enum lock_hold_end {
+	HOLD_NOT_HAD, /* in time, or it was given up before */
+	HOLD_REFUSED, /* by the store: is_refused */
+	HOLD_LOST,    /* why is in `why` */
+	HOLD_RELEASED,
+	HOLD_UNHEARD, /* the store has not answered the release; the lease ends by itself */
+};
+
+struct lock_hold {
+	struct lock_store *store;
+	struct lock_ask ask;
+	const char *name;
+	char session[LOCK_SESSION_BYTES];
+	enum lock_hold_state state;
+	enum lock_hold_end end;
+	bool is_asked, is_given_up;
+	uint64_t born, fence;
+	uint64_t lease_ms, wait_ms; /* wait_ms: UINT64_MAX: as long as it takes */
+	uint64_t began_ms;
+	uint64_t asked_boot_ns;
+	uint64_t until_ns;    /* HOLDING: the lease's end, by clock_boot_ns */
+	struct deadline next; /* to ask again */
+	struct deadline last; /* TAKING, WAITING: of the wait; HOLDING: the lease's end */
+	char holder[LOCK_SESSION_BYTES]; /* another that was seen to have it; "": none */
+	char why[256];
+	/* The lock is had, its lease was renewed, or it is DONE. */
+	void (*changed)(struct lock_hold *hold);
+};
+
+/* Begins to take it. `name` and `store` outlive it. */
+void lock_hold_begin(struct lock_hold *hold, struct lock_store *store, const char *name,
+	uint64_t lease_ms, uint64_t wait_ms, void (*changed)(struct lock_hold *hold));
+/* Does not take it any more: DONE when it is known that it is not held, after a second at most. */
+void lock_hold_give_up(struct lock_hold *hold);
+/* Of HOLDING. */
+void lock_hold_release(struct lock_hold *hold);
+/* The store's connection has changed. */
+void lock_hold_look(struct lock_hold *hold);
+/* Nothing of it is on the loop any more. */
+void lock_hold_end(struct lock_hold *hold);
+
+#endif

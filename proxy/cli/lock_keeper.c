@@ -1,0 +1,291 @@
+#include "cli/lock_keeper.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/signalfd.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+
+enum keeper_state { KEEPER_IDLE, KEEPER_RUNNING, KEEPER_FROZEN, KEEPER_ENDING };
+
+struct keeper {
+	char **command;
+	int orders, children; /* descriptors; children: of SIGCHLD */
+	sigset_t mask;        /* of the command */
+	enum keeper_state state;
+	pid_t pid;         /* of the command, and of its process group */
+	bool has_ended;    /* the command */
+	int status;        /* then */
+	uint64_t until_ns; /* RUNNING: it is frozen then; ENDING: killed */
+};
+
+static void report(const struct keeper *keeper, enum keeper_report_kind kind, int64_t number)
+{
+	struct keeper_report report = {.kind = kind, .number = number};
+	ssize_t sent = send(keeper->orders, &report, sizeof(report), MSG_NOSIGNAL);
+
+	(void)sent; /* nobody is there: that is seen at the next read */
+}
+
+/* ---- the command ----------------------------------------------------------------------------- */
+
+/* In the command's process. Returns only when it can't be executed. */
+static void execute(const struct keeper *keeper, uint64_t fence, pid_t parent)
+{
+	char text[24];
+
+	snprintf(text, sizeof(text), "%" PRIu64, fence);
+	setpgid(0, 0);
+	if (prctl(PR_SET_PDEATHSIG, SIGKILL) != 0 || getppid() != parent ||
+		setenv("SLUICE_FENCE", text, 1) != 0)
+		return;
+	sigprocmask(SIG_SETMASK, &keeper->mask, NULL);
+	execvp(keeper->command[0], keeper->command);
+}
+
+/* Returns 0 when the command is executed, or an errno value. */
+static int start_command(struct keeper *keeper, uint64_t fence)
+{
+	pid_t parent = getpid();
+	int ends[2], failure = 0;
+
+	if (pipe2(ends, O_CLOEXEC) != 0)
+		return errno;
+	keeper->pid = fork();
+	if (keeper->pid == 0) {
+		execute(keeper, fence, parent);
+		failure = errno ? errno : EIO;
+		_exit(write(ends[1], &failure, sizeof(failure)) == sizeof(failure) ? 127 : 126);
+	}
+	int error = keeper->pid < 0 ? errno : 0;
+	close(ends[1]);
+	if (error == 0)
+		setpgid(keeper->pid, keeper->pid);
+	while (error == 0 && read(ends[0], &failure, sizeof(failure)) < 0 && errno == EINTR)
+		;
+	close(ends[0]);
+	return error ? error : failure;
+}
+
+/* Standard input and output are the command's alone: a reader of what it writes sees its end. */
+static void leave_files(void)
+{
+	int none = open("/dev/null", O_RDWR | O_CLOEXEC);
+
+	for (int fd = 0; none >= 0 && fd <= 2; fd++)
+		dup2(none, fd);
+	if (none > 2)
+		close(none);
+}
+
+static void run_command(struct keeper *keeper, const struct keeper_order *order)
+{
+	int error = start_command(keeper, order->number);
+
+	if (error) {
+		report(keeper, KEEPER_FAILED, error);
+		_exit(0);
+	}
+	leave_files();
+	keeper->state = KEEPER_RUNNING;
+	keeper->until_ns = order->until_ns;
+	report(keeper, KEEPER_STARTED, keeper->pid);
+}
+
+static void send_signal(const struct keeper *keeper, int number)
+{
+	if (keeper->state != KEEPER_IDLE)
+		kill(-keeper->pid, number);
+}
+
+static void reap(struct keeper *keeper)
+{
+	int status;
+	pid_t pid;
+
+	while ((pid = waitpid(-1, &status, WNOHANG)) > 0) {
+		if (pid != keeper->pid)
+			continue;
+		keeper->has_ended = true;
+		keeper->status = status;
+	}
+}
+
+/* The keeper's own children; false: there are none, or it is not known. */
+static bool kill_children(void)
+{
+	char path[64];
+	long child;
+
+	snprintf(path, sizeof(path), "/proc/self/task/%d/children", (int)getpid());
+	FILE *children = fopen(path, "re");
+	bool has_any = false;
+	while (children && fscanf(children, "%ld", &child) == 1)
+		has_any |= kill((pid_t)child, SIGKILL) == 0;
+	if (children)
+		fclose(children);
+	return has_any;
+}
+
+/* Until none is left, for a second at most: one that waits for a disk dies when that answers. */
+static void kill_all(struct keeper *keeper)
+{
+	for (int i = 0; i < 100; i++) {
+		send_signal(keeper, SIGKILL);
+		bool has_any = kill_children();
+		reap(keeper);
+		if (keeper->has_ended && !has_any && kill(-keeper->pid, 0) != 0)
+			return;
+		poll(NULL, 0, i < 10 ? 1 : 10);
+	}
+}
+
+static void finish(struct keeper *keeper)
+{
+	kill_all(keeper);
+	report(keeper, KEEPER_ENDED, keeper->has_ended ? keeper->status : SIGKILL);
+	_exit(0);
+}
+
+/* ---- what happens ---------------------------------------------------------------------------- */
+
+static void take_order(struct keeper *keeper, const struct keeper_order *order)
+{
+	switch ((enum keeper_order_kind)order->kind) {
+	case KEEPER_RUN:
+		run_command(keeper, order);
+		break;
+	case KEEPER_LIVE:
+		if (keeper->state == KEEPER_ENDING)
+			break;
+		keeper->until_ns = order->until_ns;
+		if (keeper->state == KEEPER_FROZEN) {
+			keeper->state = KEEPER_RUNNING;
+			send_signal(keeper, SIGCONT);
+		}
+		break;
+	case KEEPER_SIGNAL:
+		send_signal(keeper, (int)order->number);
+		break;
+	case KEEPER_END:
+		keeper->state = KEEPER_ENDING;
+		keeper->until_ns = clock_boot_ns() + order->number * CLOCK_NS_PER_MS;
+		send_signal(keeper, SIGTERM);
+		send_signal(keeper, SIGCONT);
+		break;
+	}
+}
+
+static void read_order(struct keeper *keeper)
+{
+	struct keeper_order order;
+	ssize_t size = recv(keeper->orders, &order, sizeof(order), MSG_DONTWAIT);
+
+	if (size == sizeof(order)) {
+		take_order(keeper, &order);
+	} else if (size >= 0 || (errno != EAGAIN && errno != EINTR)) {
+		if (keeper->state != KEEPER_IDLE)
+			kill_all(keeper);
+		_exit(0);
+	}
+}
+
+static void look_at_children(struct keeper *keeper)
+{
+	reap(keeper);
+	if (!keeper->has_ended)
+		return;
+	if (keeper->state != KEEPER_ENDING) {
+		report(keeper, KEEPER_ENDED, keeper->status);
+		_exit(0);
+	}
+	if (kill(-keeper->pid, 0) != 0)
+		finish(keeper);
+}
+
+static void look_at_clock(struct keeper *keeper)
+{
+	if (clock_boot_ns() < keeper->until_ns)
+		return;
+	if (keeper->state == KEEPER_ENDING)
+		finish(keeper);
+	if (keeper->state == KEEPER_RUNNING) {
+		keeper->state = KEEPER_FROZEN;
+		send_signal(keeper, SIGSTOP);
+	}
+}
+
+/* Milliseconds for poll, rounded up; the clock goes on while the machine sleeps, poll does not. */
+static int time_left(const struct keeper *keeper)
+{
+	uint64_t now_ns = clock_boot_ns(), left_ns;
+
+	if (keeper->state != KEEPER_RUNNING && keeper->state != KEEPER_ENDING)
+		return -1;
+	left_ns = keeper->until_ns > now_ns ? keeper->until_ns - now_ns : 0;
+	return left_ns > 1000 * CLOCK_NS_PER_MS
+		       ? 1000
+		       : (int)((left_ns + CLOCK_NS_PER_MS - 1) / CLOCK_NS_PER_MS);
+}
+
+static void keep(struct keeper *keeper)
+{
+	struct signalfd_siginfo came;
+	struct pollfd fds[] = {{.fd = keeper->orders, .events = POLLIN},
+		{.fd = keeper->children, .events = POLLIN}};
+
+	for (;;) {
+		poll(fds, 2, time_left(keeper));
+		if (read(keeper->children, &came, sizeof(came)) > 0)
+			look_at_children(keeper);
+		if (fds[0].revents)
+			read_order(keeper);
+		fds[0].revents = 0;
+		look_at_clock(keeper);
+	}
+}
+
+/* In the keeper's process. */
+static void become_keeper(char **command, int orders)
+{
+	struct keeper keeper = {.command = command, .orders = orders};
+	sigset_t children;
+
+	sigemptyset(&children);
+	sigaddset(&children, SIGCHLD);
+	sigprocmask(SIG_BLOCK, &children, &keeper.mask);
+	keeper.children = signalfd(-1, &children, SFD_NONBLOCK | SFD_CLOEXEC);
+	setpgid(0, 0); /* what is sent to the group of `sluice lock` does not reach it */
+	if (keeper.children >= 0 && prctl(PR_SET_CHILD_SUBREAPER, 1) == 0)
+		keep(&keeper);
+	_exit(1);
+}
+
+int keeper_start(char **command, pid_t *keeper)
+{
+	int ends[2];
+
+	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0)
+		return -1;
+	*keeper = fork();
+	if (*keeper == 0) {
+		close(ends[0]);
+		become_keeper(command, ends[1]);
+	}
+	close(ends[1]);
+	if (*keeper > 0)
+		return ends[0];
+	close(ends[0]);
+	return -1;
+}

@@ -1,0 +1,417 @@
+#include "cli/lock_list.h"
+
+#include <getopt.h>
+#include <inttypes.h>
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/container.h"
+#include "cli/load.h"
+#include "cli/lock_command.h"
+#include "cli/lock_store.h"
+#include "cli/table.h"
+#include "fleet/slot.h"
+
+#define COUNT(items) (sizeof(items) / sizeof((items)[0]))
+
+const char cli_locks_usage[] =
+	"       sluice locks [-c FILE] [--json]                  list the locks that sessions "
+	"have\n"
+	"       sluice locks end NAME [-c FILE] [--json]         end the session that has one\n";
+
+/* The store has to have answered all by then. */
+enum { TIME_MS = 10000, SILENCE_MS = 2000, RETRY_MS = 200 };
+
+/* Of a part of the store: a page of its list on its way. */
+struct page {
+	struct store_call call;
+	struct listing *listing;
+	unsigned part;
+	char *command;
+	char cursor[24];
+};
+
+struct look {
+	struct lock_ask ask;
+	struct listing *listing;
+	struct look *next;
+	char name[LOCK_NAME_BYTES];
+};
+
+struct listing {
+	struct lock_store store;
+	const char *name;   /* of the lock to end; NULL: list */
+	struct look *looks; /* all that were made */
+	struct page *pages; /* one a part */
+	unsigned first_part, part_count;
+	unsigned under_way;
+	bool has_begun, has_failed;
+	struct deadline retry, last;
+	json_t *rows;
+};
+
+/* ---- one lock -------------------------------------------------------------------------------- */
+
+static void add_row(struct listing *listing, const char *name, const struct lock_answer *answer)
+{
+	bool is_active = answer->status == LOCK_BUSY;
+
+	json_array_append_new(listing->rows,
+		json_pack("{s:s,s:s,s:s,s:I,s:I}", "name", name, "state",
+			is_active ? "active" : "lapsed", "session", answer->session, "fence",
+			(json_int_t)answer->fence, "left_ms", (json_int_t)answer->left_ms));
+}
+
+static void on_looked(struct lock_ask *ask, const struct lock_answer *answer)
+{
+	struct look *look = CONTAINER_OF(ask, struct look, ask);
+	struct listing *listing = look->listing;
+
+	listing->under_way--;
+	if (answer->status == LOCK_UNKNOWN)
+		listing->has_failed = true;
+	else if (answer->status == LOCK_BUSY || answer->status == LOCK_LAPSED)
+		add_row(listing, look->name, answer);
+}
+
+static void on_ended(struct lock_ask *ask, const struct lock_answer *answer)
+{
+	struct look *look = CONTAINER_OF(ask, struct look, ask);
+	struct listing *listing = look->listing;
+
+	listing->under_way--;
+	if (answer->status == LOCK_UNKNOWN)
+		listing->has_failed = true;
+	else if (answer->status == LOCK_FREE)
+		json_array_append_new(listing->rows,
+			json_pack("{s:s,s:s,s:I}", "name", look->name, "session", answer->session,
+				"fence", (json_int_t)answer->fence));
+}
+
+static void ask(struct listing *listing, const char *name, enum lock_verb verb,
+	void (*done)(struct lock_ask *ask, const struct lock_answer *answer))
+{
+	struct look *look = calloc(1, sizeof(*look));
+
+	if (!look) {
+		listing->has_failed = true;
+		return;
+	}
+	snprintf(look->name, sizeof(look->name), "%s", name);
+	look->listing = listing;
+	look->next = listing->looks;
+	listing->looks = look;
+	look->ask = (struct lock_ask){.kind = LOCK_OF_COMMANDS,
+		.verb = verb,
+		.name = look->name,
+		.lease_ms = 1,
+		.keep_ms = LOCK_STORE_KEEP_MS,
+		.done = done};
+	listing->under_way++;
+	locks_ask(&listing->store.locks, &look->ask);
+}
+
+/* ---- the list -------------------------------------------------------------------------------- */
+
+static bool is_known(const struct listing *listing, const char *name)
+{
+	for (const struct look *look = listing->looks; look; look = look->next) {
+		if (strcmp(look->name, name) == 0)
+			return true;
+	}
+	return false;
+}
+
+static void ask_page(struct page *page);
+
+static void read_page(struct page *page, char *text)
+{
+	struct listing *listing = page->listing;
+	char *rest = NULL, *line = strtok_r(text, "\n", &rest);
+
+	if (!line || strlen(line) >= sizeof(page->cursor)) {
+		listing->has_failed = true;
+		return;
+	}
+	strcpy(page->cursor, line);
+	while ((line = strtok_r(NULL, "\n", &rest))) {
+		const char *name = lock_name_in_key(
+			line, listing->store.locks.prefix, page->part, LOCK_OF_COMMANDS);
+		if (name && !is_known(listing, name))
+			ask(listing, name, LOCK_LOOK, on_looked);
+	}
+	if (strcmp(page->cursor, "0") != 0)
+		ask_page(page);
+}
+
+static void on_page(struct store_call *call, const char *bytes, size_t len)
+{
+	struct page *page = CONTAINER_OF(call, struct page, call);
+	char *text = bytes ? strndup(bytes, len) : NULL;
+
+	page->listing->under_way--;
+	if (text)
+		read_page(page, text);
+	else
+		page->listing->has_failed = true;
+	free(text);
+}
+
+static void ask_page(struct page *page)
+{
+	struct listing *listing = page->listing;
+	size_t len;
+
+	free(page->command);
+	page->command = lock_compose_list(
+		listing->store.locks.prefix, page->part, LOCK_OF_COMMANDS, page->cursor, &len);
+	page->call = store_call_of(page->command, len, slot_of_part(page->part), on_page);
+	if (page->command && store_link_send(&listing->store.link, &page->call))
+		listing->under_way++;
+	else
+		listing->has_failed = true;
+}
+
+static void begin_list(struct listing *listing)
+{
+	bool is_cluster = listing->store.link.cluster != NULL;
+
+	listing->part_count = is_cluster ? SLOT_PARTS : 1;
+	if (!listing->pages)
+		listing->pages = calloc(listing->part_count, sizeof(*listing->pages));
+	if (!listing->pages) {
+		listing->has_failed = true;
+		return;
+	}
+	for (unsigned i = 0; i < listing->part_count; i++) {
+		struct page *page = &listing->pages[i];
+		page->listing = listing;
+		page->part = is_cluster ? i + 1 : 0;
+		strcpy(page->cursor, "0");
+		ask_page(page);
+	}
+}
+
+/* ---- all of it ------------------------------------------------------------------------------- */
+
+static void free_looks(struct listing *listing)
+{
+	while (listing->looks) {
+		struct look *look = listing->looks;
+		listing->looks = look->next;
+		free(look);
+	}
+}
+
+static void begin(struct listing *listing)
+{
+	listing->has_begun = true;
+	if (listing->name)
+		ask(listing, listing->name, LOCK_END, on_ended);
+	else
+		begin_list(listing);
+}
+
+static void on_store_changed(struct lock_store *store)
+{
+	struct listing *listing = CONTAINER_OF(store, struct listing, store);
+
+	if (!listing->has_begun && store_link_has_all(&store->link))
+		begin(listing);
+}
+
+/* What could not be asked, or was not answered, is asked again. */
+static void on_retry(struct deadline *deadline)
+{
+	struct listing *listing = CONTAINER_OF(deadline, struct listing, retry);
+
+	free_looks(listing);
+	json_array_clear(listing->rows);
+	listing->has_failed = listing->has_begun = false;
+	on_store_changed(&listing->store);
+}
+
+static bool is_done(struct listing *listing)
+{
+	struct lock_store *store = &listing->store;
+	uint64_t now_ms;
+
+	if (store->is_refused)
+		return true;
+	if (!listing->has_begun || listing->under_way > 0)
+		return false;
+	if (!listing->has_failed)
+		return true;
+	now_ms = loop_now_ms(&store->loop);
+	if (listing->retry.at_ms == DEADLINE_NEVER && !lock_store_look_refused(store))
+		deadline_set(&listing->retry, now_ms + RETRY_MS, now_ms);
+	return store->is_refused;
+}
+
+static void on_last(struct deadline *deadline)
+{
+	struct listing *listing = CONTAINER_OF(deadline, struct listing, last);
+
+	lock_store_print_front(&listing->store);
+	fputs("no answer in time\n", stderr);
+	listing->store.is_refused = true;
+}
+
+static bool run(struct listing *listing, const struct conf *conf)
+{
+	struct lock_store *store = &listing->store;
+	uint64_t now_ms;
+
+	if (!lock_store_open(store, "sluice locks", conf, SILENCE_MS))
+		return false;
+	store->changed = on_store_changed;
+	deadline_init(&listing->retry, store->loop.base, on_retry);
+	deadline_init(&listing->last, store->loop.base, on_last);
+	now_ms = loop_now_ms(&store->loop);
+	deadline_set(&listing->last, now_ms + TIME_MS, now_ms);
+	while (!is_done(listing) && lock_store_turn(store))
+		;
+	deadline_end(&listing->retry);
+	deadline_end(&listing->last);
+	lock_store_close(store);
+	free_looks(listing);
+	return true;
+}
+
+/* ---- answers --------------------------------------------------------------------------------- */
+
+static int by_name(const void *a, const void *b)
+{
+	const json_t *const *rows[] = {a, b};
+	const char *names[2];
+
+	for (int i = 0; i < 2; i++)
+		names[i] = json_string_value(json_object_get(*rows[i], "name"));
+	return strcmp(names[0], names[1]);
+}
+
+static void sort_rows(json_t *rows)
+{
+	size_t count = json_array_size(rows);
+	json_t **items = calloc(count + 1, sizeof(json_t *));
+
+	for (size_t i = 0; items && i < count; i++)
+		items[i] = json_incref(json_array_get(rows, i));
+	if (items)
+		qsort(items, count, sizeof(json_t *), by_name);
+	for (size_t i = 0; items && i < count; i++)
+		json_array_set_new(rows, i, items[i]);
+	free(items);
+}
+
+static void print_rows(const struct listing *listing, bool json)
+{
+	static const struct table_column columns[] = {{"NAME", "name", TABLE_TEXT},
+		{"STATE", "state", TABLE_TEXT}, {"LEFT", "left_ms", TABLE_MS},
+		{"FENCE", "fence", TABLE_NUMBER}, {"SESSION", "session", TABLE_TEXT}};
+	json_t *shown = listing->name ? json_array_get(listing->rows, 0) : listing->rows;
+
+	if (json) {
+		json_t *answer = listing->name ? json_incref(shown)
+					       : json_pack("{s:O}", "locks", listing->rows);
+		json_dumpf(answer, stdout, JSON_INDENT(2) | JSON_PRESERVE_ORDER);
+		putchar('\n');
+		json_decref(answer);
+	} else if (listing->name) {
+		table_print_members(stdout, shown);
+	} else {
+		table_print(stdout, listing->rows, columns, COUNT(columns));
+	}
+}
+
+static int answer(struct listing *listing, bool json)
+{
+	if (listing->store.is_refused)
+		return LOCK_EXIT_UNREACHED;
+	if (listing->name && json_array_size(listing->rows) == 0) {
+		fprintf(stderr, "sluice locks: no session has %s\n", listing->name);
+		return LOCK_EXIT_REFUSED;
+	}
+	sort_rows(listing->rows);
+	print_rows(listing, json);
+	return 0;
+}
+
+static int list(const char *path, const char *name, bool json)
+{
+	struct listing listing = {.name = name, .rows = json_array()};
+	const struct conf *conf = cli_load(path);
+	int status = LOCK_EXIT_REFUSED;
+
+	if (conf && listing.rows && run(&listing, conf))
+		status = answer(&listing, json);
+	for (unsigned i = 0; listing.pages && i < listing.part_count; i++)
+		free(listing.pages[i].command);
+	free(listing.pages);
+	json_decref(listing.rows);
+	if (conf)
+		conf_release(conf);
+	return status;
+}
+
+/* ---- the command line ------------------------------------------------------------------------ */
+
+/* [end NAME]. Returns 0, or an exit status. */
+static int take_words(char **words, int count, const char **name)
+{
+	if (count == 0)
+		return 0;
+	if (strcmp(words[0], "end") != 0) {
+		fprintf(stderr, "sluice locks: unknown command \"%s\"; expected end NAME\n",
+			words[0]);
+		return LOCK_EXIT_USAGE;
+	}
+	if (count != 2) {
+		fputs("sluice locks end: expected NAME\n", stderr);
+		return LOCK_EXIT_USAGE;
+	}
+	if (!lock_name_is_valid(words[1])) {
+		fprintf(stderr,
+			"sluice locks end: invalid name \"%s\"; expected 1 to 64 of A-Z a-z 0-9 . "
+			"_ : "
+			"-\n",
+			words[1]);
+		return LOCK_EXIT_USAGE;
+	}
+	*name = words[1];
+	return 0;
+}
+
+int cli_locks(int argc, char **argv)
+{
+	static const struct option options[] = {{"config", required_argument, NULL, 'c'},
+		{"json", no_argument, NULL, 'j'}, {"help", no_argument, NULL, 'h'},
+		{NULL, 0, NULL, 0}};
+	const char *path = CLI_DEFAULT_FILE, *name = NULL;
+	bool json = false;
+	int option, status = 0;
+
+	optind = 1;
+	while ((option = getopt_long(argc, argv, "c:h", options, NULL)) != -1) {
+		switch (option) {
+		case 'c':
+			path = optarg;
+			break;
+		case 'j':
+			json = true;
+			break;
+		case 'h':
+			printf("usage: %s", cli_locks_usage + strspn(cli_locks_usage, " "));
+			return 0;
+		default:
+			fputs(cli_locks_usage, stderr);
+			return LOCK_EXIT_USAGE;
+		}
+	}
+	status = take_words(argv + optind, argc - optind, &name);
+	if (status)
+		fputs(cli_locks_usage, stderr);
+	return status ? status : list(path, name, json);
+}

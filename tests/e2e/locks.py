@@ -1,0 +1,423 @@
+"""`sluice lock` and `sluice locks` with a real Redis: what a lock promises, by commands and by sessions that ask the
+store themselves, at random and by name; and what becomes of the command."""
+import os
+import re
+import signal
+import threading
+import time
+
+from lib.hazard import Hazard
+from lib.lock import LONG, Locks, Session, load
+from lib.process import BINARY, Process, until
+from lib.redis import Redis, Sentinels
+from lib.redis_cluster import RedisCluster
+from lib.tap import equal, group, main, test, true
+
+FOREVER = "echo begun; while :; do sleep 0.1; done"
+HELD_LONG = ("--lease", "10m")
+
+
+def begun(child):
+    child.wait_output("begun")
+    return child
+
+
+def is_alive(pid):
+    try:
+        with open(f"/proc/{pid}/stat", encoding="ascii") as stat:
+            return stat.read().rpartition(")")[2].split()[0] not in "ZX"
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+
+
+def until_dead(pid):
+    until(lambda: not is_alive(pid), f"the end of process {pid}")
+
+
+def pid_in(child, word):
+    return int(child.wait_output(word + " ").split()[1])
+
+
+@group("each property of a lock", workers=[1])
+def properties(t):
+    redis = Redis(t)
+    locks = Locks(t, redis.url)
+    equal(locks.run("first", "true"), (0, ""))  # which loads the functions
+    with t.point("the first goes on after its lease as long as nobody has taken the lock"):
+        first = begun(locks.shell("n1", "echo begun; sleep 4; exit 3", "--lease", "1s"))
+        first.stop()
+        until(lambda: locks.listed()["n1"]["state"] == "lapsed", "the lease's end")
+        first.signal(signal.SIGCONT)
+        equal(first.wait(), 3, first.output())
+    with t.point("a session is over for good after a takeover: it takes, renews, and commits nothing"):
+        first = begun(locks.shell("n2", FOREVER, "--lease", "1s"))
+        first.stop()
+        equal(locks.run("n2", "true")[0], 0)
+        first.signal(signal.SIGCONT)
+        equal(first.wait(), 76, first.output())
+        old, new = Session(t, redis.number, "old"), Session(t, redis.number, "new")
+        birth = old.birth("n3")
+        _, fence, *_ = old.ask("take", "n3", birth, 1)
+        until(lambda: old.ask("look", "n3", 0)[0] == "lapsed", "the lease's end")
+        later = new.take("n3")
+        new.ask("release", "n3", later)
+        for verb, number in (("use", fence), ("release", fence), ("take", birth), ("take", fence)):
+            equal(old.ask(verb, "n3", number, value="mine")[0], "over", verb)
+        equal(old.ask("look", "n3", 0)[4], "", "nothing was committed")
+    with t.point("locks of distinct names are independent"):
+        one = begun(locks.shell("n4", FOREVER, *HELD_LONG))
+        equal(locks.run("n5", "true", options=("--wait", "0"))[0], 0)
+        equal(locks.run("n4", "true", options=("--wait", "0"))[0], 75)
+        one.signal(signal.SIGTERM)
+        equal(one.wait(), 128 + signal.SIGTERM)
+    with t.point("runners share a session"):
+        runners = [Session(t, redis.number, "shared") for _ in range(3)]
+        fence = runners[0].take("n6")
+        for n, runner in enumerate(runners):
+            equal(runner.ask("use", "n6", fence, value=f"by {n}")[:2], ("held", fence))
+        runners[1].ask("release", "n6", fence)
+        equal(runners[2].ask("use", "n6", fence)[0], "over")
+    with t.point("a release does nothing unless the session has the lock"):
+        fence = new.take("n7")
+        for other, number in ((old, fence), (new, fence - 1), (old, 0)):
+            equal(other.ask("release", "n7", number)[0], "over")
+        equal(new.ask("use", "n7", fence)[0], "held")
+    with t.point("a release frees the lock at once, whatever its lease"):
+        fence = new.take("n8")
+        equal(new.ask("release", "n8", fence)[0], "free")
+        true(old.take("n8") > fence, "the next takes it")
+        first = begun(locks.shell("n9", "echo begun; sleep 1", "--lease", "24h"))
+        equal(locks.run("n9", "true")[0], 0, "the one that waits")
+        equal(first.wait(), 0)
+    with t.point("an administrator ends any session"):
+        first = begun(locks.shell("n10", FOREVER, "--lease", "1s"))
+        row = locks.listed()["n10"]
+        status, output = locks.administer("end", "n10")
+        equal(status, 0)
+        true(row["session"] in output, output)
+        equal(first.wait(), 76, first.output())
+        status, output = locks.administer("end", "n10")
+        equal((status, output), (1, "sluice locks: no session has n10\n"))
+    with t.point("the later of two ends of a lease stays"):
+        fence = new.take("n11", LONG)
+        equal(new.ask("use", "n11", fence, 1_000)[0], "held")
+        true(locks.listed()["n11"]["left_ms"] > LONG - 60_000, "a shorter lease does not shorten it")
+    with t.point("renewal keeps the lock as long as the command runs"):
+        first = begun(locks.shell("n12", "echo begun; sleep 4", "--lease", "1s"))
+        equal(locks.run("n12", "true", options=("--wait", "2s"))[0], 75)
+        equal(first.wait(), 0, first.output())
+    with t.point("there is an active session, or there is none"):
+        true("n13" not in locks.listed(), "nobody has taken it")
+        first = begun(locks.shell("n13", FOREVER, "--lease", "1s"))
+        equal(locks.listed()["n13"]["state"], "active")
+        first.kill()
+        until(lambda: locks.listed()["n13"]["state"] == "lapsed", "the lease's end")
+        locks.administer("end", "n13")
+        true("n13" not in locks.listed(), "it was ended")
+    with t.point("the fence grows with every taking, also when the store has lost its memory"):
+        fences = []
+        for n in range(6):
+            if n == 3:
+                redis.kill()
+                redis.start()
+            status, output = locks.run("n14", "sh", "-c", "echo $SLUICE_FENCE")
+            equal(status, 0, output)
+            fences.append(int(output.splitlines()[-1]))
+        equal(fences, sorted(set(fences)))
+
+
+class Teller:
+    """A session, then another: each counts up what the lock's value says, as long as it has the lock."""
+
+    def __init__(self, t, redis, hazard, number, seed):
+        self.t, self.redis, self.hazard, self.number = t, redis, hazard, number
+        self.random = type(t.random)(seed)
+        self.known, self.takings = [], []
+        self.thread = threading.Thread(target=self.work, daemon=True)
+
+    def work(self):
+        for life in range(15):
+            session = Session(self.t, self.hazard.number, f"teller-{self.number}-{life}")
+            self.live(session)
+            session.leave()
+
+    def live(self, session):
+        birth = fence = None
+        for _ in range(40):
+            if birth is None:
+                answer = session.ask("look", "bank", 0)
+                birth = answer and answer[1]
+                continue
+            if fence is None:
+                answer = session.ask("take", "bank", birth, self.random.choice([1, 20, 50]))
+                if answer and answer[0] == "over":
+                    return
+                if answer and answer[0] == "held":
+                    fence = answer[1]
+                    self.takings.append(fence)
+                    count = int(answer[4].split()[1]) if answer[4] else 0
+            else:
+                answer = session.ask("use", "bank", fence, 20, f"{fence} {count + 1}")
+                if answer is None or answer[0] == "over":
+                    return  # whether it was done may not be known: the next session reads it
+                count += 1
+                self.known.append((fence, count))
+            time.sleep(self.random.choice([0, 0.001, 0.03]))
+
+
+def hold_to_account(tellers, value):
+    known = sorted(use for teller in tellers for use in teller.known)
+    takings = [fence for teller in tellers for fence in teller.takings]
+    equal(len(takings), len(set(takings)), "fences of takings")
+    counts = [count for _, count in known]
+    equal(counts, sorted(set(counts)), "each use is on top of the one before, by a fence that is no smaller")
+    true(not counts or int(value.split()[1]) >= counts[-1], f"{value} after {known[-1:]}")
+    return len(counts)
+
+
+@test("two sessions never both commit: random sessions, with connections that are cut and a store that stands still",
+      workers=[1])
+def bank(t):
+    redis = Redis(t)
+    load(redis)
+    done = 0
+    for schedule in range(12):
+        redis.connect().ask("FLUSHALL")
+        hazard = Hazard(t, redis.number)
+        tellers = [Teller(t, redis, hazard, n, t.random.getrandbits(32)) for n in range(4)]
+        for teller in tellers:
+            teller.thread.start()
+        while any(teller.thread.is_alive() for teller in tellers):
+            draw = t.random.random()
+            if draw < 0.3:
+                hazard.reset_all()
+            elif draw < 0.5:
+                hazard.cut_replies(2)
+            elif draw < 0.6:
+                redis.stop()
+                time.sleep(0.05)
+                redis.go_on()
+            time.sleep(0.03)
+        look = Session(t, redis.number, "look").ask("look", "bank", 0)
+        done += hold_to_account(tellers, look[4])
+        hazard.end()
+    true(done > 200, f"{done} uses")
+
+
+COUNTING = """trap 'exit 9' TERM
+while :; do echo $SLUICE_FENCE $(date +%%s) >>%s; sleep 0.02; done"""
+
+
+def disturb(random, redis, locks, child, stopped):
+    draw = random.random()
+    if child in stopped:
+        child.signal(signal.SIGCONT)
+        stopped.discard(child)
+    elif draw < 0.3:
+        child.stop()
+        stopped.add(child)
+    elif draw < 0.4:
+        child.kill()
+    elif draw < 0.5:
+        locks.administer("end", "bank")
+    elif draw < 0.55:
+        redis.kill()
+        redis.start()
+
+
+def read_takings(path):
+    """[(fence, when it was first and last used)], by fence."""
+    takings = {}
+    with open(path, encoding="ascii") as file:
+        for line in file:
+            fence, *when = map(int, line.split())
+            if when:  # else date was ended by the TERM
+                takings.setdefault(fence, [when[0]] * 2)[1] = when[0]
+    return sorted((fence, *times) for fence, times in takings.items())
+
+
+@test("random commands that are killed, stopped and go on, while sessions are ended and the store loses its memory: a later "
+      "taking has a larger fence, and who lost the lock stops", workers=[1])
+def commands(t):
+    redis = Redis(t)
+    locks, path, random = Locks(t, redis.url), t.path("fences"), t.random
+    running, stopped = [], set()
+    ends = time.monotonic() + 25
+    while time.monotonic() < ends:
+        running = [child for child in running if child.running()]
+        while len(running) < 4:
+            running.append(locks.shell("bank", COUNTING % path, "--lease", "1s"))
+        disturb(random, redis, locks, random.choice(running), stopped)
+        time.sleep(random.uniform(0.1, 0.8))
+    takings = read_takings(path)
+    for (fence, _, last), (later, first, _) in zip(takings, takings[1:]):
+        true(last <= first + 10, f"{fence} was used for {last - first} s after {later}")
+    true(len(takings) > 3, "the lock has changed hands")
+
+
+@group("the command", workers=[1])
+def command(t):
+    redis = Redis(t)
+    locks = Locks(t, redis.url)
+    with t.point("its exit status is that of sluice lock, and a signal's is 128 more"):
+        equal(locks.run("c", "sh", "-c", "exit 42")[0], 42)
+        equal(locks.run("c", "sh", "-c", "kill -9 $$")[0], 128 + 9)
+        equal(locks.run("c", "/does/not/exist"), (127, "sluice lock: /does/not/exist: No such file or directory\n"))
+        equal(locks.run("c", "/etc/passwd")[0], 126)
+        equal(locks.run("c", "true", options=("--wait", "0"))[0], 0, "each has released it")
+    with t.point("what it reads and writes is its own"):
+        child = Process(["sh", "-c", f"echo in | {BINARY} lock -c {locks.path} c -- sh -c 'cat; echo out >&2'"], "pipe")
+        equal(child.wait(), 0)
+        equal(sorted(child.output().split()), ["in", "out"])
+    with t.point("it has a process group of its own, and signals are passed on to it"):
+        child = locks.shell("c", "trap 'echo got; exit 5' USR1; echo group $(ps -o pgid= -p $$) $$; " + FOREVER)
+        line = child.wait_output("group ").split()
+        equal(line[1], line[2])
+        begun(child).signal(signal.SIGUSR1)
+        equal(child.wait(), 5)
+        child.wait_output("got")
+    with t.point("it dies with sluice lock, and so do its descendants, also those that have left its group"):
+        child = locks.shell("c", "setsid sh -c 'echo grandchild $$; exec sleep 1000' & echo child $$; wait", *HELD_LONG)
+        pids = pid_in(child, "grandchild"), pid_in(child, "child")
+        os.kill(child.pid, signal.SIGKILL)
+        for pid in pids:
+            until_dead(pid)
+        locks.administer("end", "c")
+    with t.point("it dies when only its keeper is killed, and the lock is free"):
+        child = locks.shell("c", "echo child $$ $PPID; exec sleep 1000", *HELD_LONG)
+        _, pid, keeper = child.wait_output("child ").split()
+        os.kill(int(keeper), signal.SIGKILL)
+        until_dead(int(pid))
+        equal(child.wait(), 128 + 9, child.output())
+        equal(locks.run("c", "true", options=("--wait", "0"))[0], 0)
+    with t.point("on a loss it gets TERM, and after the grace KILL, with all its descendants"):
+        child = locks.shell("c", "trap '' TERM; (setsid sh -c 'echo grandchild $$; exec sleep 1000') & echo child $$; "
+                            + FOREVER, "--lease", "1s", "--grace", "1s")
+        pids = pid_in(child, "grandchild"), pid_in(begun(child), "child")
+        locks.administer("end", "c")
+        child.wait_output("the lock is lost")
+        noticed = time.monotonic()
+        equal(child.wait(), 76)
+        true(time.monotonic() - noticed > 0.9, "the grace")
+        for pid in pids:
+            until_dead(pid)
+        child = locks.shell("c", "trap 'echo goodbye; exit 0' TERM; " + FOREVER, "--lease", "1s", "--grace", "1h")
+        begun(child)
+        locks.administer("end", "c")
+        equal(child.wait(), 76, child.output())
+        true("goodbye" in child.output(), child.output())
+    with t.point("a signal ends the wait for the lock"):
+        first = begun(locks.shell("c", FOREVER, *HELD_LONG))
+        child = locks.start("c", "true")
+        until(lambda: len(locks.listed()) == 1 and child.running(), "the second waits")
+        child.signal(signal.SIGTERM)
+        equal(child.wait(), 128 + signal.SIGTERM, child.output())
+        first.signal(signal.SIGINT)
+        first.wait()
+
+
+@group("the store", workers=[1])
+def store(t):
+    redis = Redis(t)
+    hazard = Hazard(t, redis.number)
+    locks = Locks(t, f"redis://127.0.0.1:{hazard.number}")
+    with t.point("a connection that is cut is made again, and the lock is kept"):
+        child = begun(locks.shell("s", "echo begun; sleep 3; exit 4", "--lease", "2s"))
+        for _ in range(5):
+            hazard.reset_all()
+            time.sleep(0.3)
+        equal(child.wait(), 4, child.output())
+    with t.point("while the store is away the command runs until the lease's end, and is ended then"):
+        child = begun(locks.shell("s", FOREVER, "--lease", "3s"))
+        began = time.monotonic()
+        redis.stop()
+        equal(child.wait(), 76, child.output())
+        true(time.monotonic() - began > 1.9, "the lease that was left")
+        true("the store has not renewed the lease" in child.output(), child.output())
+        redis.go_on()
+    with t.point("a store that comes back in time has the lock as it was"):
+        child = begun(locks.shell("s", "echo begun; sleep 8; exit 4", "--lease", "30s"))
+        redis.stop()
+        time.sleep(3)
+        redis.go_on()
+        equal(child.wait(), 4, child.output())
+    with t.point("who waits for a store that is away has the lock when it comes"):
+        redis.kill()
+        child = locks.start("s", "true")
+        child.wait_output("trying again")
+        redis.start()
+        equal(child.wait(), 0, child.output())
+
+
+@group("other stores", workers=[1])
+def stores(t):
+    with t.point("a Redis Cluster has locks on all its primaries"):
+        cluster = RedisCluster(t)
+        locks = Locks(t, cluster.url, "cluster = on\n")
+        held = {f"k{n}": begun(locks.shell(f"k{n}", FOREVER, "--lease", "10s")) for n in range(6)}
+        equal(set(locks.listed()), set(held))
+        equal(locks.run("k0", "true", options=("--wait", "0"))[0], 75)
+        equal(locks.administer("end", "k0")[0], 0)
+        equal(held["k0"].wait(), 76, held["k0"].output())
+        for child in list(held.values())[1:]:
+            child.signal(signal.SIGTERM)
+            equal(child.wait(), 128 + signal.SIGTERM, child.output())
+        equal(locks.listed(), {})
+    with t.point("a primary that is replaced by its Sentinels"):
+        watched = Sentinels(t, replicas=1)
+        locks = Locks(t, watched.url, f"sentinel = {watched.name}\nstore_quorum = 1\n")
+        child = begun(locks.shell("s", "echo begun; while [ ! -e %s ]; do sleep 0.1; done; exit 6" % t.path("end"),
+                                  "--lease", "60s"))
+        watched.primary.kill()
+        until(lambda: watched.named() != watched.primary.number, "another primary")
+        with open(t.path("end"), "w", encoding="ascii"):
+            pass
+        equal(child.wait(), 6, child.output())
+
+
+@group("what is wrong is said", workers=[1])
+def errors(t):
+    redis = Redis(t, "--requirepass", "secret")
+    good = Locks(t, redis.url.replace("//", "//default:secret@"))
+    with t.point("names"):
+        for name in ("a b", "x" * 65, "a/b", "\u00e4", ""):
+            status, output = good.run(name, "true")
+            equal(status, 2)
+            true("expected 1 to 64 of A-Z a-z 0-9 . _ : -" in output, output)
+            equal(good.administer("end", name)[0], 2)
+        equal(good.run("A-z.0_9:" + "x" * 56, "true"), (0, ""))
+    with t.point("credentials, and a user who may not"):
+        for url, text in ((redis.url.replace("//", "//default:wrong@"), "WRONGPASS"), (redis.url, "NOAUTH")):
+            bad = Locks(t, url)
+            for status, output in (bad.run("a", "true"), bad.administer()):
+                equal(status, 3, output)
+                true(text in output and f":{bad.store_line}: [fleet] store: " in output, output)
+                true("wrong@" not in output, "the password is not shown")
+        connection = redis.connect()
+        connection.ask("AUTH", "secret")
+        connection.ask("ACL", "SETUSER", "few", "on", ">few", "~*", "+role", "+cluster", "-fcall")
+        few = Locks(t, redis.url.replace("//", "//few:few@"))
+        status, output = few.run("a", "true")
+        equal(status, 3, output)
+        true("NOPERM" in output, output)
+    with t.point("a file without a store, and command lines"):
+        bare = Locks(t, redis.url)
+        with open(bare.path, "w", encoding="ascii") as ini:
+            ini.write("[listener main]\nbind = 127.0.0.1:1\n[upstream a]\nserver = 127.0.0.1:2\n[route a]\nupstream = a\n")
+        status, output = bare.run("a", "true")
+        equal(status, 1)
+        true("there is no store in [fleet]" in output, output)
+        for words in ((), ("a",), ("a", "--"), ("a", "b", "--", "true"), ("a", "--lease", "0", "--", "true"),
+                      ("a", "--lease", "x", "--", "true"), ("a", "--grace", "2h", "--", "true"),
+                      ("a", "--wait", "-1", "--", "true")):
+            child = Process([BINARY, "lock", "-c", good.path, *words], "lock")
+            equal(child.wait(), 2, words)
+            true(re.search("^sluice lock: ", child.output(), re.M), child.output())
+    with t.point("a store that is not there"):
+        away = Locks(t, "redis://127.0.0.1:1")
+        status, output = away.run("a", "true", options=("--wait", "1s"))
+        equal(status, 75, output)
+        true("the store was not heard" in output, output)
+
+
+main()
