@@ -15,7 +15,7 @@ done
 if [ "$quick" != quick ]; then
 	verify "lock, broken: NO_FENCE" found -DBROKEN_NO_FENCE
 	verify "lock: an id and a node, each with two calls" holds -DTAKINGS=2
-	verify "lock: two ids and a node" holds $small -DSESSIONS=3
+	verify "lock: two ids and a node" holds $small -DSESSIONS=3 -DTAKINGS=4
 fi
 echo "1..$n"
 exit $failed
