@@ -217,6 +217,10 @@ static void owe_again(struct debts *debts, const struct debt *debt, uint64_t now
 	if (!again)
 		return;
 	pass(again, now_ns);
+	if (again->rule.window_us != debt->rule.window_us) { /* as add: a reload has changed it */
+		again->costs[again->part % DEBTS_PARTS] += sum(debt);
+		return;
+	}
 	for (uint64_t age = 0; age < DEBTS_PARTS; age++) {
 		uint64_t part = debt->part >= age ? debt->part - age : 0;
 		uint64_t behind = again->part >= part ? again->part - part : 0;

@@ -95,6 +95,73 @@ static void end_after_their_window(void **state)
 	assert_true(debts_is_clear(&debts));
 }
 
+static void end_in_the_quarter_after_it(void **state)
+{
+	(void)state;
+	add(1, 2, 100 * SECOND);
+	add(1, 1, 110 * SECOND); /* five quarters of 2 s later */
+	pay(110 * SECOND);
+	assert_int_equal(paid, 1);
+	debts_paid(&debts, true, 110 * SECOND);
+}
+
+static void of_several_limits_are_several(void **state)
+{
+	struct debt other = of(1);
+
+	(void)state;
+	other.limit = "other";
+	add(1, 2, 100 * SECOND);
+	assert_true(debts_add(&debts, &other, 3, 100 * SECOND));
+	assert_int_equal(debts.count, 2);
+}
+
+static void are_not_clear_while_they_are_paid(void **state)
+{
+	(void)state;
+	assert_true(debts_is_clear(&debts));
+	add(1, 2, 100 * SECOND);
+	assert_false(debts_is_clear(&debts));
+	pay(101 * SECOND);
+	assert_false(debts_is_clear(&debts));
+	debts_paid(&debts, true, 102 * SECOND);
+	assert_true(debts_is_clear(&debts));
+}
+
+static void unpaid_ones_are_of_their_time(void **state)
+{
+	(void)state;
+	add(1, 2, 100 * SECOND);
+	pay(101 * SECOND);
+	add(1, 5, 101 * SECOND);
+	debts_paid(&debts, false, 106 * SECOND);
+	pay(110 * SECOND - 1);
+	assert_int_equal(paid, 5 + 2);
+	debts_paid(&debts, false, 110 * SECOND);
+	pay(110 * SECOND);
+	assert_int_equal(paid, 0);
+	debts_paid(&debts, true, 110 * SECOND);
+}
+
+/* The limit is reloaded while they are being paid. */
+static void unpaid_ones_of_another_window_are_owed_in_the_new_one(void **state)
+{
+	struct debt shorter = of(1);
+
+	(void)state;
+	shorter.rule.window_us = 4 * 1000000;
+	add(1, 2, 100 * SECOND);
+	pay(101 * SECOND);
+	assert_true(debts_add(&debts, &shorter, 5, 102 * SECOND));
+	debts_paid(&debts, false, 103 * SECOND);
+	pay(103 * SECOND);
+	assert_int_equal(paid, 7);
+	debts_paid(&debts, false, 103 * SECOND);
+	pay(106 * SECOND);
+	assert_int_equal(paid, 7);
+	debts_paid(&debts, true, 106 * SECOND);
+}
+
 static void unpaid_ones_are_owed_with_new_ones(void **state)
 {
 	(void)state;
@@ -204,6 +271,12 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(are_paid_once, begin, end),
 		cmocka_unit_test_setup_teardown(end_after_their_window, begin, end),
+		cmocka_unit_test_setup_teardown(end_in_the_quarter_after_it, begin, end),
+		cmocka_unit_test_setup_teardown(of_several_limits_are_several, begin, end),
+		cmocka_unit_test_setup_teardown(are_not_clear_while_they_are_paid, begin, end),
+		cmocka_unit_test_setup_teardown(unpaid_ones_are_of_their_time, begin, end),
+		cmocka_unit_test_setup_teardown(
+			unpaid_ones_of_another_window_are_owed_in_the_new_one, begin, end),
 		cmocka_unit_test_setup_teardown(unpaid_ones_are_owed_with_new_ones, begin, end),
 		cmocka_unit_test_setup_teardown(can_be_taken_back, begin, end),
 		cmocka_unit_test_setup_teardown(those_that_cannot_be_paid_stay_owed, begin, end),
