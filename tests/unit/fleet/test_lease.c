@@ -345,6 +345,30 @@ static void it_is_renewed_before_it_ends(void **state)
 	lose_answer();
 }
 
+/* It may have been given while the store had more to give (strict.h). */
+static void strict_keeps_nothing_of_a_lease(void **state)
+{
+	(void)state;
+	get_lease(8, 9);
+	charge_one(6)->down = CONF_STORE_DOWN_STRICT;
+	assert_int_equal(take(), WAY_TAKEN);
+	ASKED(0, 5, 8, 6, 0, 55);
+	lose_answer();
+}
+
+static void nothing_is_renewed_on_other_rungs(void **state)
+{
+	static const enum rung rungs[] = {RUNG_WAIT, RUNG_SHARE};
+
+	(void)state;
+	get_lease(4, 5);
+	for (unsigned i = 0; i < 2; i++) {
+		charge_one(i == 0 ? 3 : 1)->rung = rungs[i];
+		assert_int_equal(take(), WAY_TAKEN);
+		assert_null(node.filling);
+	}
+}
+
 static void nothing_is_renewed_where_the_store_cannot_be_asked(void **state)
 {
 	(void)state;
@@ -421,6 +445,27 @@ static void it_opens_again_with_what_is_free(void **state)
 	answer(1, true, &(struct said){99, 0, 0, 0, 3000000, 1});
 	charge_one(1);
 	assert_int_equal(take(), WAY_ASK); /* and not UNTAKEN */
+}
+
+static void what_was_not_charged_does_not_go_back(void **state)
+{
+	struct account_charge *charge = &account.charges[0];
+
+	(void)state;
+	charge->rule.shadow = true;
+	assert_int_equal(take(), WAY_ASK);
+	ask();
+	answer(1, true, &(struct said){100, 0, 0, 0, 3000000, 0});
+	assert_int_equal(charge->said, WAY_UNTAKEN);
+	assert_int_equal(charge->slot, 0);
+	assert_true(charge->outcome.violated);
+	charge = charge_one(0);
+	charge->caller.hi++;
+	assert_int_equal(take(), WAY_ASK);
+	ask();
+	answer(1, true, &(struct said){0, 0, 0, 0, 0, 1});
+	assert_int_equal(charge->said, WAY_UNTAKEN);
+	assert_int_equal(charge->slot, 0);
 }
 
 static void what_another_limit_refuses_is_looked_at(void **state)
@@ -851,10 +896,13 @@ int main(void)
 		TEST(a_lease_is_at_most_the_share),
 		TEST(it_is_renewed_before_it_is_used_up),
 		TEST(it_is_renewed_before_it_ends),
+		TEST(strict_keeps_nothing_of_a_lease),
+		TEST(nothing_is_renewed_on_other_rungs),
 		TEST(nothing_is_renewed_where_the_store_cannot_be_asked),
 		TEST(what_the_store_refuses_is_closed),
 		TEST(a_cost_that_never_fits_closes_nothing),
 		TEST(it_opens_again_with_what_is_free),
+		TEST(what_was_not_charged_does_not_go_back),
 		TEST(what_another_limit_refuses_is_looked_at),
 		TEST(a_lost_answer_leaves_the_lease_to_its_end),
 		TEST(an_answer_that_is_cut_is_none),

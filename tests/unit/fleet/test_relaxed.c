@@ -279,11 +279,21 @@ static void one_that_is_not_known_does_not_wait_for_the_others(void **state)
 	assert_int_equal(due_ms(), BEGIN_MS + 10);
 	run_timer();
 	assert_int_equal(world.relaxing.sent_count, 2);
+	answer_all(2, 4, 0, 0);
+	at(BEGIN_MS + 10 + PAUSE_MS);
+	ask_for(2);
+	run_timer();
+	answer_all(1, 2, 0, 0);
+	at(BEGIN_MS + 11 + PAUSE_MS);
+	ask_for(1); /* its sum is older than the last call */
+	assert_int_equal(due_ms(), BEGIN_MS + 11 + PAUSE_MS);
+	at(BEGIN_MS + 1000);
+	run_timer();
 	/* while a call is on its way, the next waits for its answer */
 	ask_for(3);
-	assert_int_equal(due_ms(), BEGIN_MS + 10 + 1000);
-	answer_all(2, 4, 0, 0);
-	assert_int_equal(due_ms(), BEGIN_MS + 10 + PAUSE_MS);
+	assert_int_equal(due_ms(), BEGIN_MS + 1000 + 1000);
+	answer_all(1, 2, 0, 0);
+	assert_int_equal(due_ms(), BEGIN_MS + 1000 + PAUSE_MS);
 }
 
 static void many_leave_in_calls_one_after_the_other(void **state)

@@ -354,8 +354,12 @@ static void a_list_that_began_again_has_heard_nothing(void **state)
 	run_timer();
 	assert_int_equal(read_call(world.call).since_us, 8500);
 	assert_int_equal(read_call(world.call).echo_us, 0);
-	pay();
-	answer_with(9500, 8500, 3, 0);
+	answer_with(9100, 8600, 3, 0);
+	pay(); /* what it echoes was said by the list before */
+	run_timer();
+	assert_int_equal(read_call(world.call).since_us, 8600);
+	assert_int_equal(read_call(world.call).echo_us, 0);
+	answer_with(9500, 8600, 3, 0);
 	run_timer();
 	assert_int_equal(read_call(world.call).echo_us, 9500);
 }
