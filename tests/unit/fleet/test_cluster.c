@@ -511,6 +511,23 @@ static void a_slot_of_nobody(void **state)
 	assert_true(cluster_has_all(world.cluster));
 }
 
+/* It has given the slot away since it was asked. */
+static void a_slot_that_has_moved_is_not_nobodys(void **state)
+{
+	struct call *one = call_of(1), *two = call_of(1);
+
+	(void)state;
+	assert_true(cluster_send(world.cluster, &one->call));
+	assert_true(cluster_send(world.cluster, &two->call));
+	assert_true(redirect(0, "MOVED 1 b:2"));
+	assert_false(redirect(0, "CLUSTERDOWN Hash slot not served"));
+	assert_true(cluster_has(world.cluster, 1));
+	assert_int_equal(world.cluster->unserved, 0);
+	answer(1);
+	assert_true(one->has);
+	assert_false(two->has);
+}
+
 static void a_cluster_that_is_down(void **state)
 {
 	struct call *one = call_of(1), *two = call_of(2), *other = call_of(HALF);
@@ -616,6 +633,7 @@ int main(void)
 		READY(redirects_end_with_the_time_of_a_request),
 		READY(what_is_tried_again_is_so_in_time),
 		READY(a_slot_of_nobody),
+		READY(a_slot_that_has_moved_is_not_nobodys),
 		READY(a_cluster_that_is_down),
 		READY(other_errors_are_answers),
 		READY(a_node_that_cannot_be_used),

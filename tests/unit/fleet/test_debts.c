@@ -143,6 +143,19 @@ static void unpaid_ones_are_of_their_time(void **state)
 	debts_paid(&debts, true, 110 * SECOND);
 }
 
+static void a_window_that_has_changed_loses_nothing(void **state)
+{
+	struct debt shorter = of(1);
+
+	(void)state;
+	shorter.rule.window_us = 4 * 1000000;
+	add(1, 2, 100 * SECOND);
+	assert_true(debts_add(&debts, &shorter, 5, 101 * SECOND));
+	pay(104 * SECOND);
+	assert_int_equal(paid, 7);
+	debts_paid(&debts, true, 104 * SECOND);
+}
+
 /* The limit is reloaded while they are being paid. */
 static void unpaid_ones_of_another_window_are_owed_in_the_new_one(void **state)
 {
@@ -273,6 +286,8 @@ int main(void)
 		cmocka_unit_test_setup_teardown(end_after_their_window, begin, end),
 		cmocka_unit_test_setup_teardown(end_in_the_quarter_after_it, begin, end),
 		cmocka_unit_test_setup_teardown(of_several_limits_are_several, begin, end),
+		cmocka_unit_test_setup_teardown(
+			a_window_that_has_changed_loses_nothing, begin, end),
 		cmocka_unit_test_setup_teardown(are_not_clear_while_they_are_paid, begin, end),
 		cmocka_unit_test_setup_teardown(unpaid_ones_are_of_their_time, begin, end),
 		cmocka_unit_test_setup_teardown(
