@@ -220,10 +220,14 @@ static struct fleet_batch *filling_of(
 
 	if (!store_link_has(&fleet->store, slot_of_part(part)))
 		return NULL;
-	if (batch && !has_room(batch, limits))
+	if (batch && !has_room(batch, limits)) {
 		send_batch(fleet, batch);
-	if (filling->of[part])
-		return filling->of[part];
+		batch = filling->of[part]; /* it failed at once, and what goes back is in another */
+		if (batch && !has_room(batch, limits))
+			return NULL;
+	}
+	if (batch)
+		return batch;
 	batch = batch_new(fleet, function, part);
 	if (!batch)
 		return NULL;

@@ -1,0 +1,178 @@
+/* What a turn asks of the store's functions is put into calls that have room for it: without a
+ * store, a loop and a clock. */
+#include "fleet/batches.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <cmocka.h>
+
+#include "conf/conf.h"
+#include "fleet/question.h"
+#include "site/site_use.h"
+#include "stats/stats.h"
+#include "worker/worker.h"
+
+static struct {
+	struct worker worker;
+	struct site_use use;
+	struct site site;
+	struct conf conf;
+	struct stats *stats;
+	struct members members;
+	struct fleet_worker fleet;
+	struct fleet_batch *sent[8];
+	unsigned sent_count, failed;
+	unsigned given; /* as a batch fails */
+	bool is_lost;   /* nothing can be sent */
+} world;
+
+/* ---- in the place of the store, clocks and timers ---------------------------------------------
+ */
+
+bool __wrap_store_link_has(const struct store_link *store, uint16_t slot);
+bool __wrap_store_link_has(const struct store_link *store, uint16_t slot)
+{
+	(void)slot;
+	assert_ptr_equal(store, &world.fleet.store);
+	return true;
+}
+
+bool __wrap_store_link_send(struct store_link *store, struct store_call *call);
+bool __wrap_store_link_send(struct store_link *store, struct store_call *call)
+{
+	(void)store;
+	if (world.is_lost)
+		return false;
+	assert_true(world.sent_count < 8);
+	world.sent[world.sent_count++] =
+		(struct fleet_batch *)(void *)((char *)call - offsetof(struct fleet_batch, call));
+	return true;
+}
+
+uint64_t __wrap_store_link_oldest_of_all_ms(const struct store_link *store);
+uint64_t __wrap_store_link_oldest_of_all_ms(const struct store_link *store)
+{
+	(void)store;
+	return UINT64_MAX;
+}
+
+/* ---- what a test does ------------------------------------------------------------------------ */
+
+static const struct rule rule = {.quota = 9, .window_us = 1000000, .quantum_us = 1};
+
+static void give(uint64_t caller)
+{
+	const struct batch_charge charge = {&rule, "it", {caller, caller << 8}, 1};
+	struct fleet_batch *filling = fleet_filling(&world.fleet, FLEET_JUDGE, charge.caller, 1);
+
+	if (filling)
+		batch_give(&filling->batch, &charge, 1, 1);
+}
+
+/* What its requests took elsewhere goes back. */
+static void on_answered(struct fleet_batch *batch, const char *bytes, size_t len)
+{
+	(void)batch;
+	(void)len;
+	if (bytes || world.failed++ > 0)
+		return;
+	for (unsigned i = 0; i < world.given; i++)
+		give(1000 + i);
+}
+
+static const struct batches_calls calls = {
+	.answered = {[FLEET_JUDGE] = on_answered, [FLEET_LEASE] = on_answered}};
+
+static int begin(void **state)
+{
+	(void)state;
+	memset(&world, 0, sizeof(world));
+	world.conf.fleet = (struct conf_fleet){.membership_lease_ms = 5000};
+	world.site.conf = &world.conf;
+	world.use.site = &world.site;
+	world.stats = stats_new(1);
+	world.worker.use = &world.use;
+	world.worker.stats = stats_block(world.stats, 0);
+	world.worker.fleet.own = &world.fleet;
+	members_init(&world.members);
+	world.fleet.worker = &world.worker;
+	world.fleet.calls = &calls;
+	world.fleet.joining.members = &world.members;
+	world.fleet.prefix = strdup("f");
+	world.fleet.silence.at_ms = world.fleet.silence.armed_ms = DEADLINE_NEVER;
+	return 0;
+}
+
+static int end(void **state)
+{
+	(void)state;
+	batches_drop(&world.fleet);
+	for (unsigned i = 0; i < world.sent_count; i++) {
+		world.sent[i]->next = world.fleet.spare_batches[FLEET_JUDGE];
+		world.fleet.spare_batches[FLEET_JUDGE] = world.sent[i];
+	}
+	batches_clear(&world.fleet);
+	members_end(&world.members);
+	stats_free(world.stats);
+	free(world.fleet.prefix);
+	return 0;
+}
+
+static struct fleet_batch *fill(unsigned count)
+{
+	for (unsigned i = 0; i < count; i++)
+		give(i);
+	return world.fleet.filling[FLEET_JUDGE].of[0];
+}
+
+static void a_full_one_leaves_for_the_next(void **state)
+{
+	struct throttle_key caller = {77, 77};
+	struct fleet_batch *first = fill(500);
+
+	(void)state;
+	assert_int_equal(first->batch.key_count, 500);
+	assert_ptr_equal(fleet_filling(&world.fleet, FLEET_JUDGE, caller, 5), first);
+	assert_int_equal(world.sent_count, 0);
+	struct fleet_batch *next = fleet_filling(&world.fleet, FLEET_JUDGE, caller, 16);
+	assert_int_equal(world.sent_count, 1);
+	assert_ptr_equal(world.sent[0], first);
+	assert_int_equal(next->batch.key_count, 0);
+	assert_true(batches_send(&world.fleet, FLEET_JUDGE) == false);
+}
+
+/* As it can't be sent, what was charged elsewhere goes back in another one of the same turn: where
+ * that has no room either, there is none. */
+static void there_is_room_or_none(void **state)
+{
+	struct throttle_key caller = {77, 77};
+
+	(void)state;
+	for (world.given = 490; world.given < 500; world.given++) {
+		world.is_lost = false;
+		world.failed = 0;
+		batches_send(&world.fleet, FLEET_JUDGE);
+		assert_int_equal(fill(500)->batch.key_count, 500);
+		world.is_lost = true;
+		struct fleet_batch *filling = fleet_filling(&world.fleet, FLEET_JUDGE, caller, 16);
+		assert_int_equal(world.failed, 1);
+		assert_true(!filling || batch_has_room(&filling->batch, 16));
+		world.failed = 1;
+		batches_drop(&world.fleet);
+	}
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, begin, end)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		TEST(a_full_one_leaves_for_the_next),
+		TEST(there_is_room_or_none),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
