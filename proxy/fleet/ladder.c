@@ -89,17 +89,43 @@ static unsigned nodes_of(const struct ladder *ladder, const struct conf *conf)
 				     : atomic_load_explicit(&ladder->nodes, memory_order_relaxed);
 }
 
-static struct rung_facts facts_of(
-	const struct ladder *ladder, unsigned part, unsigned nodes, uint64_t now_ms)
+/* When a part of the store came back, and forgot; 0: never. */
+struct part_times {
+	uint64_t back_ms, forgot_ms;
+};
+
+static struct part_times times_of_part(const struct ladder *ladder, unsigned part)
 {
 	const struct ladder_part *at = &ladder->parts[part];
-	uint64_t forgot_ms = atomic_load_explicit(&at->forgot_ms, memory_order_relaxed);
 
+	return (struct part_times){
+		.back_ms = atomic_load_explicit(&at->back_ms, memory_order_relaxed),
+		.forgot_ms = atomic_load_explicit(&at->forgot_ms, memory_order_relaxed),
+	};
+}
+
+/* Of all parts the latest: no part is on a later rung by what it has. */
+static struct part_times latest_times(const struct ladder *ladder, const struct conf *conf)
+{
+	struct part_times latest = times_of_part(ladder, 0);
+
+	for (unsigned part = 1; conf->fleet.cluster && part <= SLOT_PARTS; part++) {
+		struct part_times times = times_of_part(ladder, part);
+		if (times.back_ms > latest.back_ms)
+			latest.back_ms = times.back_ms;
+		if (times.forgot_ms > latest.forgot_ms)
+			latest.forgot_ms = times.forgot_ms;
+	}
+	return latest;
+}
+
+static struct rung_facts facts_of(struct part_times times, unsigned nodes, uint64_t now_ms)
+{
 	return (struct rung_facts){
 		.now_ms = now_ms,
-		.back_ms = atomic_load_explicit(&at->back_ms, memory_order_relaxed),
-		.has_forgotten = forgot_ms != 0,
-		.forgot_ms = forgot_ms,
+		.back_ms = times.back_ms,
+		.has_forgotten = times.forgot_ms != 0,
+		.forgot_ms = times.forgot_ms,
 		.has_share = nodes > 0,
 	};
 }
@@ -146,8 +172,9 @@ void ladder_climb_one(struct account *account, struct account_charge *charge, bo
 	const struct fleet_worker *fleet = account->worker;
 	const struct ladder *ladder = fleet_ladder(fleet->authority);
 	unsigned nodes = nodes_of(ladder, fleet->worker->use->site->conf);
-	struct rung_facts facts = facts_of(
-		ladder, fleet_part_of(fleet, charge->caller), nodes, worker_now_ms(fleet->worker));
+	unsigned part = fleet_part_of(fleet, charge->caller);
+	struct rung_facts facts =
+		facts_of(times_of_part(ladder, part), nodes, worker_now_ms(fleet->worker));
 
 	facts.has_store = has_store;
 	if (charge->down == CONF_STORE_DOWN_STRICT) {
@@ -184,25 +211,27 @@ static void look_at_strict(const struct ladder *ladder, const struct conf *conf,
 	facts->knows_memory = true;
 }
 
-/* The worst of all parts, which is the last of their rungs. */
+static struct ladder_sight look(const struct authority *authority, const struct node *node,
+	const struct conf *conf, const struct conf_limit *limit, struct part_times times,
+	uint64_t now_ms)
+{
+	const struct ladder *ladder = fleet_ladder_of(authority);
+	struct ladder_sight sight = {
+		.down = ladder_down(conf, limit), .nodes = nodes_of(ladder, conf)};
+	struct rung_facts facts = facts_of(times, sight.nodes, now_ms);
+
+	facts.has_store = atomic_load(&node->store_links) == node->worker_count;
+	if (sight.down == CONF_STORE_DOWN_STRICT)
+		look_at_strict(ladder, conf, limit, &sight, &facts);
+	sight.rung = rung_of(sight.down, &facts, limit->per_ns / CLOCK_NS_PER_MS + 1);
+	return sight;
+}
+
 struct ladder_sight ladder_look(const struct authority *authority, const struct node *node,
 	const struct conf *conf, const struct conf_limit *limit, uint64_t now_ms)
 {
-	const struct ladder *ladder = fleet_ladder_of(authority);
-	struct ladder_sight sight = {.down = ladder_down(conf, limit), .rung = RUNG_STORE};
-	bool has_store = atomic_load(&node->store_links) == node->worker_count;
-
-	sight.nodes = nodes_of(ladder, conf);
-	for (unsigned part = 0; part <= (conf->fleet.cluster ? SLOT_PARTS : 0); part++) {
-		struct rung_facts facts = facts_of(ladder, part, sight.nodes, now_ms);
-		facts.has_store = has_store;
-		if (sight.down == CONF_STORE_DOWN_STRICT)
-			look_at_strict(ladder, conf, limit, &sight, &facts);
-		enum rung rung = rung_of(sight.down, &facts, limit->per_ns / CLOCK_NS_PER_MS + 1);
-		if (rung > sight.rung)
-			sight.rung = rung;
-	}
-	return sight;
+	return look(authority, node, conf, limit, latest_times(fleet_ladder_of(authority), conf),
+		now_ms);
 }
 
 /* Text that grows to a bound. */
@@ -247,12 +276,13 @@ static bool describe(const struct authority *authority, const struct node *node,
 	const struct conf *conf, uint64_t now_ms, char *text)
 {
 	struct line line = {text, 0, LADDER_TEXT_BYTES};
+	struct part_times times = latest_times(fleet_ladder_of(authority), conf);
 	enum rung rungs[THROTTLE_MAX_LIMITS];
 	unsigned off = 0;
 
 	text[0] = '\0';
 	for (size_t i = 0; i < conf->limit_count && i < THROTTLE_MAX_LIMITS; i++)
-		rungs[i] = ladder_look(authority, node, conf, &conf->limits[i], now_ms).rung;
+		rungs[i] = look(authority, node, conf, &conf->limits[i], times, now_ms).rung;
 	for (enum rung rung = 0; rung < RUNGS; rung++) {
 		unsigned count = write_rung(&line, rung, rungs, conf);
 		if (rung != RUNG_STORE)
