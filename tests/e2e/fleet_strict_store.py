@@ -71,7 +71,8 @@ class Store:
         answer = tuple(unpack(self.redis.ask("FCALL", "sluice_strict_1", 1, "f{strict}", process, pack(words))))
         expected = self.oracle.call(self.now, process, *words)
         equal(answer[:3] + answer[4:], expected[:3] + expected[4:], f"{process} {words}")
-        true(abs(answer[3] - expected[3]) <= 1, f"{process} {words}: {answer} beside {expected}")
+        # Rounded up, so that no node is asked for less than its share; a sum of doubles may be a little more.
+        true(0 <= answer[3] - expected[3] <= 1, f"{process} {words}: {answer} beside {expected}")
         return answer
 
 
