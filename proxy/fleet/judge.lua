@@ -1,12 +1,13 @@
-#!lua name=sluice_3
+#!lua name=sluice_4
 -- What the store does for sluice's fleet: it judges requests by limits over all nodes, as one
--- operation, by its own clock. The number in its names is of how it is called; who changes that gives
--- it another, so that nodes of two releases share a store, each with its own function. The number in
--- the keys (batch.c) is of what is kept, and still 2: windows and the epoch are kept as sluice_2 did,
--- so nodes of both releases count together. Who changes that must find a way for those before.
+-- operation, by its own clock. The number in its names is of this text, as nodes refuse a store that
+-- has another text by the same name: who changes it gives it another number, so that nodes of two
+-- releases share a store, each with its own function. The number in the keys (batch.c) is of what is
+-- kept, and still 2: windows and the epoch are kept as sluice_2 did, so nodes of both releases count
+-- together. Who changes that must find a way for those before.
 -- This file comes first, then those that Makefile.inc names.
 --
--- FCALL sluice_judge_3 N epoch-key caller-key... request known-epoch
+-- FCALL sluice_judge_4 N epoch-key caller-key... request known-epoch
 --
 -- The keys all differ. The request is one MessagePack array of integers: the holder that asks and its
 -- lease (holders.lua); how many rules there are; the rules; then operations. A rule is the sum of
@@ -39,8 +40,10 @@ local call, to_bytes, from_bytes, floor, ceil, sub, format -- none of them is th
 -- and that were changed, what it is to keep (false: nothing); and for how many seconds from now, if
 -- longer than it does.
 local kept, changed, longer
--- Of the rules; `full` for how long they wait, `bans` for how long they ban, or false.
-local quota, window, grain, burst, edges, form, shadow, full, bans, counts = {}, {}, {}, {}, {}, {}, {}, {}, {}, {}
+-- Of the rules; `full` for how long they wait, `bans` for how long they ban, or false; `traces`: what
+-- they refuse leaves one.
+local quota, window, grain, burst, edges, form = {}, {}, {}, {}, {}, {}
+local shadow, full, bans, counts, traces = {}, {}, {}, {}, {}
 local now, epoch, lost, holder, lease
 
 -- As a key's expiry is said; two seconds more, as what counts is dropped by the time above.

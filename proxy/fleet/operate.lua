@@ -14,9 +14,13 @@ local function waiting(rule, cost)
 	return uses > most and uses or most, -1, time
 end
 
--- One limit's part of the answer, of the caller that is looked at; it is charged if `takes`.
+-- One limit's part of the answer; it is charged if `takes`.
 local function outcome(k, rule, cost, takes)
 	local of = form[rule]
+	if of.judge and not full[rule] then
+		return of.judge(k, rule, cost, takes)
+	end
+	of.look_up(k, rule)
 	if full[rule] then
 		return waiting(rule, cost)
 	end
@@ -42,8 +46,8 @@ end
 -- The same where the caller may be banned. A cost of 0 asks whether anything is free.
 local function conclude(k, rule, cost, takes, notes)
 	local left = bans[rule] and time_banned(k + 1, rule + 1)
-	form[rule].look_up(k, rule)
 	if left then
+		form[rule].look_up(k, rule)
 		return form[rule].used(rule), -2, left
 	end
 	local uses, slot, time = outcome(k, rule, cost, takes)
@@ -65,17 +69,75 @@ end
 
 -- Most requests have one limit: its caller is looked at once.
 local function ask_one(k, rule, cost, takes, answer, n)
-	local of = form[rule]
-	if bans[rule] or counts[rule] then
+	if traces[rule] then
 		local admitted = fits(k, rule, cost)
 		answer[n] = admitted and 1 or 0
 		answer[n + 1], answer[n + 2], answer[n + 3] =
 			conclude(k, rule, cost, takes and admitted, takes and not admitted)
 		return
 	end
-	of.look_up(k, rule)
 	answer[n + 1], answer[n + 2], answer[n + 3] = outcome(k, rule, cost, takes)
 	answer[n] = (answer[n + 2] >= 0 or shadow[rule]) and 1 or 0
+end
+
+-- Of the limits that a request has been charged so far, by their places in it: what was kept of
+-- their callers before, to be had again when a later one does not fit.
+local head_before, text_before, first_before, more_before = {}, {}, {}, {}
+local changed_before, longer_before = {}, {}
+
+local function save_before(i, k)
+	head_before[i], text_before[i] = heads[k], texts[k]
+	first_before[i], more_before[i] = firsts[k], mores[k]
+	changed_before[i], longer_before[i] = changed[k], longer[k]
+end
+
+local function restore_before(i, k)
+	heads[k], texts[k] = head_before[i], text_before[i]
+	firsts[k], mores[k] = first_before[i], more_before[i]
+	changed[k], longer[k] = changed_before[i], longer_before[i]
+end
+
+-- Those before place `till` are not charged, as one there does not fit.
+local function take_back(request, at, till, answer, n)
+	for i = at, till - 1, 3 do
+		if answer[n + 2] > 0 then
+			restore_before(i - at, request[i])
+			answer[n + 1], answer[n + 2], answer[n + 3] =
+				outcome(request[i], request[i + 1], request[i + 2], false)
+		end
+		n = n + 3
+	end
+end
+
+-- Each limit is charged as it is looked at, until one does not fit. No refusal leaves a trace.
+local function ask_plain(request, at, till, takes, answer, n)
+	local first = n
+	answer[n] = 1
+	for i = at, till, 3 do
+		local k, rule = request[i], request[i + 1]
+		if takes then
+			save_before(i - at, k)
+		end
+		answer[n + 1], answer[n + 2], answer[n + 3] = outcome(k, rule, request[i + 2], takes)
+		if answer[n + 2] < 0 and not shadow[rule] then
+			answer[first] = 0
+			if takes then
+				takes = false
+				take_back(request, at, i, answer, first)
+			end
+		end
+		n = n + 3
+	end
+	return n + 1
+end
+
+local function is_plain(request, at, till)
+	for i = at + 1, till, 3 do
+		if traces[request[i]] then
+			return false
+		end
+	end
+	return true
 end
 
 local function ask(request, at, limits, takes, answer, n)
@@ -83,6 +145,8 @@ local function ask(request, at, limits, takes, answer, n)
 	if limits == 1 then
 		ask_one(request[at], request[at + 1], request[at + 2], takes, answer, n)
 		return till + 1, n + 4
+	elseif is_plain(request, at, till) then
+		return till + 1, ask_plain(request, at, till, takes, answer, n)
 	end
 	for i = at, till, 3 do
 		admitted = fits(request[i], request[i + 1], request[i + 2]) and admitted
@@ -200,6 +264,7 @@ local function read_rules(request)
 			bans[i] = request[at]
 			at = at + 1
 		end
+		traces[i] = counts[i] or bans[i] ~= false
 	end
 	return at
 end
@@ -229,4 +294,4 @@ local function judge(keys, args)
 	return cmsgpack.pack(answer)
 end
 
-redis.register_function('sluice_judge_3', judge)
+redis.register_function('sluice_judge_4', judge)

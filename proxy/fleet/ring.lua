@@ -208,7 +208,29 @@ local function ring_save(keys)
 	end
 end
 
+-- One limit's part of the answer, in one step; of the other kinds it takes five (operate.lua).
+local function ring_judge(k, rule, cost, takes)
+	ring_look_up(k, rule)
+	local most = quota[rule]
+	local missing, slot = used + (cost > 0 and cost or 1) - most, 0
+	if missing > 0 then
+		return used, -1, cost > most and -1 or time_to_free(rule, missing)
+	elseif takes and cost > 0 then
+		slot = floor(now / quantum)
+		if used > 0 and slot <= newest then
+			count, used, slot = count + cost, used + cost, newest
+		else
+			slot = add(slot, cost)
+		end
+		ring_keep(k, rule)
+		if used < most then
+			return used, slot, (newest + 1) * quantum + window[rule] - now
+		end
+	end
+	return used, slot, ring_time(rule, cost, 0)
+end
+
 local ring = {
-	look_up = ring_look_up, missing = ring_missing, take = ring_take, give = ring_give, time = ring_time,
-	used = function() return used end,
+	judge = ring_judge, look_up = ring_look_up, missing = ring_missing, take = ring_take, give = ring_give,
+	time = ring_time, used = function() return used end,
 }

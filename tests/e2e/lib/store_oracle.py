@@ -10,7 +10,7 @@ from .tap import equal
 
 ASK, GIVE, CHARGE, LOOK, HOLD, FORGET = 1, 2, 3, 4, 5, 6
 LEASE = 3_000_000
-NAME = "sluice_judge_3"
+NAME = "sluice_judge_4"
 
 
 def with_clock(text, keeps):
