@@ -9,11 +9,12 @@ from lib.client import Client
 from lib.example import check_compose
 from lib.fields import wait_ms
 from lib.process import Port, run, until
+from lib.rabbit import SCRIPTS, START_SECONDS
 from lib.tap import equal, group, main, true
 from lib.wire import dial
 
 EXAMPLE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../etc/examples/fleet")
-NAMES = ("STORE_PORT", "BANK_PORT", "P1", "P2", "P3", "A1", "A2", "A3")
+NAMES = ("STORE_PORT", "BANK_PORT", "BROKER_PORT", "MAPPER_PORT", "DISTRIBUTION_PORT", "P1", "P2", "P3", "A1", "A2", "A3")
 
 
 def start(t):
@@ -68,11 +69,17 @@ def example(t):
             answers.append(client.ask("/deposit?amount=1", method="POST", fields=[("Content-Length", "0")]))
         equal([a.status for a in answers], [200] * 5 + [429])
         true(0 < wait_ms(answers[5]) <= 10_000, answers[5].fields)
+    with t.point("its nodes take slots of one semaphore"):
+        if not any(os.access(path, os.X_OK) for path in SCRIPTS if path) or not shutil.which("epmd"):
+            t.skip("rabbitmq-server is not installed")
+        until(lambda: "holds, 0 held and 0 wanted of 6 slots for 3 nodes" in
+              run([process.BINARY, "upstreams", "-c", os.path.join(EXAMPLE, "sluice.ini")])[1],
+              "the node counts the slots and the nodes", pause=0.5, seconds=START_SECONDS)
 
 
 @group("etc/examples/fleet/compose.yaml", workers=[1])
 def compose(t):
-    services = check_compose(t, EXAMPLE, ["./run", "./README.md"], ["bank", "sluice1", "sluice2", "sluice3", "store"])
+    services = check_compose(t, EXAMPLE, ["./run", "./README.md"], ["bank", "broker", "slots", "sluice1", "sluice2", "sluice3", "store"])
     with t.point("the second node has its own name"):
         if not services:
             t.skip("python3-yaml is not installed")

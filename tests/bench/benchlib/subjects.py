@@ -36,6 +36,8 @@ class Setup:
     admin: int = 0  # the port of sluice's admin address; 0: none
     way: str = ""  # how sluice's limits are shared by a fleet; empty: they are the node's
     store: int = 0  # the port of the fleet's Redis
+    upstream: str = ""  # more lines of sluice's upstream
+    sections: str = ""  # and more sections
 
     @property
     def rate(self):
@@ -145,8 +147,10 @@ max_header_size = {2 * setup.head_bytes}
 server = {origin}
 keepalive = {CONNECTIONS}
 keepalive_timeout = 600s
+{setup.upstream}
 {limits}
 {routes}
+{setup.sections}
 """
 
 
