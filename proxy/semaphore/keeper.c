@@ -313,7 +313,8 @@ static enum broker_result search(struct keeper *keeper, uint64_t now)
 	if (result == BROKER_LOST)
 		return result;
 	keeper->heard_ns = now;
-	if (result == BROKER_REFUSED)
+	keeper->is_barred = result == BROKER_REFUSED;
+	if (keeper->is_barred)
 		snprintf(keeper->why, sizeof(keeper->why), "%s", keeper->broker->why);
 	return await_slots(keeper, now_ns(keeper), holder_usable(&keeper->holder) < keeper->wanted);
 }
@@ -414,6 +415,7 @@ void keeper_look(const struct keeper *keeper, struct keeper_view *view)
 		.max = keeper->has_known ? keeper->known : 0,
 		.nodes = keeper->config.nodes > 0 ? keeper->config.nodes : keeper->nodes,
 		.refuses = keeper->bound.slots.refuses,
+		.is_barred = keeper->is_barred,
 		.messages = keeper->holder.messages,
 	};
 }

@@ -58,6 +58,7 @@ struct keeper_view {
 	uint32_t max;    /* slots that there are, as known last; 0: none */
 	uint32_t nodes;  /* that use the semaphore; 0: unknown */
 	bool refuses;
+	bool is_barred;    /* the broker does not let this node hold a slot: `why` */
 	uint64_t messages; /* to the broker so far */
 };
 
@@ -104,7 +105,8 @@ struct keeper {
 	uint32_t known;       /* so many, last */
 	uint32_t nodes;       /* most that were seen of late; 0: unknown */
 	uint64_t nodes_seen_ns, joined_ns;
-	char why[512]; /* of the last failure */
+	bool is_barred; /* the last search ended with BROKER_REFUSED */
+	char why[512];  /* of the last failure */
 };
 
 /* Nothing is done yet, and nothing may be in flight. `calls` and what is in `config` are borrowed.

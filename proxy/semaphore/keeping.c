@@ -53,7 +53,7 @@ struct kept {
 	struct keeper keeper;
 	struct rabbit *rabbit;
 	enum semaphore_state told;
-	bool has_told, told_refuses;
+	bool has_told, told_refuses, told_barred;
 
 	/* the main thread's */
 	struct kept_conf logged;
@@ -152,19 +152,20 @@ static void show(struct kept *kept, const struct keeper_view *view)
 }
 
 /* A line in the log when the state is another one; that a connection is made at once is none. */
-static void report(struct kept *kept, bool is_refused)
+static void report(struct kept *kept)
 {
 	struct keeper_view view;
 
 	keeper_look(&kept->keeper, &view);
 	show(kept, &view);
-	if (!is_refused && (view.state == SEMAPHORE_CONNECTING ||
-				   (kept->has_told && view.state == kept->told &&
-					   view.refuses == kept->told_refuses)))
+	if (view.state == SEMAPHORE_CONNECTING ||
+		(kept->has_told && view.state == kept->told && view.refuses == kept->told_refuses &&
+			view.is_barred == kept->told_barred))
 		return;
 	kept->has_told = true;
 	kept->told = view.state;
 	kept->told_refuses = view.refuses;
+	kept->told_barred = view.is_barred;
 	pthread_mutex_lock(&kept->lock);
 	kept->state.view = view;
 	snprintf(kept->state.why, sizeof(kept->state.why), "%s", kept->keeper.why);
@@ -188,7 +189,10 @@ static void log_away(const struct conf_upstream *upstream, const struct kept_sta
 
 static void log_held(const struct conf_upstream *upstream, const struct kept_state *state)
 {
-	if (state->view.refuses)
+	if (state->view.is_barred)
+		log_warn("upstream %s: semaphore %s: no slot can be held: %s", upstream->name,
+			upstream->semaphore->name, state->why);
+	else if (state->view.refuses)
 		log_warn("upstream %s: semaphore %s: there are no slots at the broker; requests "
 			 "are refused until sluice semaphore create %s makes some",
 			upstream->name, upstream->semaphore->name, upstream->semaphore->name);
@@ -320,7 +324,7 @@ static void *keep(void *arg)
 		uint64_t next = UINT64_MAX;
 		if (kept->now.conf) {
 			next = keeper_step(&kept->keeper);
-			report(kept, false);
+			report(kept);
 		}
 		wait_until(kept, next);
 	}

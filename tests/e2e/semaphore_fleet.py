@@ -261,11 +261,20 @@ def entries(t, rabbit):
         other.declare("legacy-1-A", exclusive=True)
         says(f"amqp://{rabbit.address}/empty", "RESOURCE_LOCKED", "e4")
         other.close()
+    with t.point("and so is a user who may not hold slots"):
+        maker = start(t, origin, "e5", f"amqp://{rabbit.address}")
+        administer(maker, "create", "--ensure")
+        node = start(t, origin, "e6", f"amqp://reader:secret@{rabbit.address}")
+        node.process.wait_output("taking slots, of")
+        client = t.client(node.address)
+        client.request("/")
+        node.process.wait_output("no slot can be held: ACCESS_REFUSED")
+        client.close()
 
 
 @group("slots of a semaphore that a fleet takes", workers=[1])
 def slots(t):
-    rabbit = Rabbit(t, vhosts=["empty"])
+    rabbit = Rabbit(t, users={"reader": ("secret", {"/": "^$"})}, vhosts=["empty"])
     scene = Scene(t, rabbit)
     for part in (bound, one_busy, administrators, cut, stands_still, dies, broker_ends, reloads):
         part(t, scene)

@@ -297,6 +297,33 @@ static void without_slots_all_is_refused(void **state)
 	assert_int_equal(site->nodes[0].in_flight, 1);
 }
 
+static enum broker_result refuse_b(struct broker *broker, const char *queue, enum broker_queue kind)
+{
+	(void)queue;
+	(void)kind;
+	snprintf(broker->why, sizeof(broker->why), "ACCESS_REFUSED");
+	return BROKER_REFUSED;
+}
+
+/* The connection stays: the bound is 0, and it is said why. */
+static void a_node_that_may_hold_none_says_so(void **state)
+{
+	struct site *site = begin(3, &local, true);
+	struct fake_node *node = &site->nodes[0];
+	struct keeper_view view;
+
+	(void)state;
+	run_ms(site, 100);
+	node->calls.declare = refuse_b;
+	site->load[0] = 2;
+	run_ms(site, 3000);
+	keeper_look(&node->keeper, &view);
+	assert_true(view.is_barred);
+	assert_string_equal(node->keeper.why, "ACCESS_REFUSED");
+	assert_int_equal(view.state, SEMAPHORE_HOLDS);
+	assert_int_equal(view.bound, 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -312,6 +339,7 @@ int main(void)
 		cmocka_unit_test(at_the_start_the_share_is_by_the_file),
 		cmocka_unit_test(a_cut_connection_is_made_again_at_once),
 		cmocka_unit_test(without_slots_all_is_refused),
+		cmocka_unit_test(a_node_that_may_hold_none_says_so),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
