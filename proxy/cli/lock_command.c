@@ -207,6 +207,15 @@ static bool watch(struct lock_run *run)
 	return false;
 }
 
+static bool turn_until_done(struct lock_run *run)
+{
+	while (!(run->hold.state == HOLD_DONE && run->has_ended)) {
+		if (!lock_store_turn(&run->store))
+			return false;
+	}
+	return true;
+}
+
 static int serve(struct lock_run *run, const struct conf *conf)
 {
 	uint64_t silence_ms = run->lease_ms / 5 < 2000 ? run->lease_ms / 5 : 2000;
@@ -216,12 +225,8 @@ static int serve(struct lock_run *run, const struct conf *conf)
 	lock_hold_begin(
 		&run->hold, &run->store, run->name, run->lease_ms, run->wait_ms, on_changed);
 	run->store.changed = on_store_changed;
-	if (!watch(run))
+	if (!watch(run) || !turn_until_done(run))
 		run->status = LOCK_EXIT_REFUSED;
-	else
-		while (!(run->hold.state == HOLD_DONE && run->has_ended) &&
-			lock_store_turn(&run->store))
-			;
 	run->store.changed = NULL;
 	signals_end(&run->signals);
 	if (run->reports)

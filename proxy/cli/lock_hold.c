@@ -159,7 +159,7 @@ static void lose(struct lock_hold *hold, const struct lock_answer *answer)
 		snprintf(hold->why, sizeof(hold->why), "%s has taken it", answer->session);
 	else
 		snprintf(hold->why, sizeof(hold->why), "%s",
-			"it was ended, or the store has lost it");
+			"another had it meanwhile, it was ended, or the store has lost it");
 	be_done(hold, HOLD_LOST);
 }
 

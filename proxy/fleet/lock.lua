@@ -16,8 +16,8 @@
 -- lock's value (of take and look), and a newline. The session is - where there is none. The fence of a lock
 -- that is not kept is the time (us).
 --
--- A lock is a hash: session ('' when nobody has it), fence, ends, value. It is kept for keep-ms after its
--- lease, and a session that comes back later than that is over. The index has the keys of locks with a
+-- A lock is a hash: session ('' when nobody has it), fence, ends, till, value. It is kept until `till`, which
+-- is keep-ms after its lease or more; a session that comes back later is over. The index has the keys of locks with a
 -- session, by the time until which they are kept.
 --
 -- The second answers the next cursor (0: that was all) and some keys of the index, each in a line.
@@ -28,16 +28,15 @@ local now_ms, now_us
 local function text(number) return string.format('%.0f', number) end
 
 local function read(key)
-	local kept = redis.call('HMGET', key, 'session', 'fence', 'ends')
+	local kept = redis.call('HMGET', key, 'session', 'fence', 'ends', 'till')
 	return { session = kept[1] or '', fence = tonumber(kept[2] or now_us), ends = tonumber(kept[3] or 0),
-		is_kept = kept[2] ~= false }
+		till = tonumber(kept[4] or 0), is_kept = kept[2] ~= false }
 end
 
-local function write(key, lock, value)
-	redis.call('HSET', key, 'session', lock.session, 'fence', text(lock.fence), 'ends', text(lock.ends))
-	if value and value ~= '' then
-		redis.call('HSET', key, 'value', value)
-	end
+local function write(key, lock)
+	redis.call('HSET', key, 'session', lock.session, 'fence', text(lock.fence), 'ends', text(lock.ends),
+		'till', text(lock.till))
+	redis.call('PEXPIRE', key, text(lock.till - now_ms))
 end
 
 local function read_value(key) return redis.call('HMGET', key, 'value')[1] or '' end
@@ -49,15 +48,18 @@ local function drop_old(index)
 	end
 end
 
--- The later of two ends stays. Most renewals leave the time of expiry as it is.
+-- The later of two ends stays. Most renewals leave the time until which it is kept as it is.
 local function renew(key, index, lock, ask)
 	lock.ends = math.max(lock.ends, now_ms + ask.lease)
-	write(key, lock, ask.value)
-	local needed = lock.ends - now_ms + ask.keep
-	if redis.call('PTTL', key) < needed then
-		needed = needed + ask.keep
-		redis.call('PEXPIRE', key, text(needed))
-		redis.call('ZADD', index, text(now_ms + needed), key)
+	if lock.till < lock.ends + ask.keep then
+		lock.till = lock.ends + 2 * ask.keep
+		write(key, lock)
+		redis.call('ZADD', index, text(lock.till), key)
+	else
+		redis.call('HSET', key, 'ends', text(lock.ends))
+	end
+	if ask.value ~= '' then
+		redis.call('HSET', key, 'value', ask.value)
 	end
 	return HELD
 end
@@ -81,7 +83,8 @@ local function take(key, index, lock, ask)
 		return BUSY
 	end
 	drop_old(index)
-	lock.session, lock.fence, lock.ends = ask.session, math.max(lock.fence + 1, now_us), 0
+	lock.session, lock.fence = ask.session, math.max(lock.fence + 1, now_us)
+	lock.ends, lock.till = 0, 0
 	return renew(key, index, lock, ask)
 end
 
@@ -95,9 +98,8 @@ end
 
 -- The fence stays for keep-ms.
 local function free(key, index, lock, ask)
-	lock.session, lock.ends = '', 0
+	lock.session, lock.ends, lock.till = '', 0, now_ms + ask.keep
 	write(key, lock)
-	redis.call('PEXPIRE', key, text(ask.keep))
 	redis.call('ZREM', index, key)
 	return FREE
 end

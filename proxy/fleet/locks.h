@@ -16,7 +16,7 @@
 #include "fleet/store_link.h"
 #include "loop/deadline.h"
 
-#define LOCKS_AT_ONCE 256 /* in a call, which holds the store up for some 2 ms */
+#define LOCKS_AT_ONCE 64 /* in a call, which holds the store up for some 0.7 ms */
 
 struct lock_call;
 

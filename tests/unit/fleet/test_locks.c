@@ -10,7 +10,7 @@
 
 #include "base/container.h"
 
-#define ASKS 600
+#define ASKS (2 * LOCKS_AT_ONCE + 22)
 
 struct lock_test_ask {
 	struct lock_ask ask;
