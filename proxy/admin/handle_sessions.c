@@ -6,33 +6,46 @@
 #include <string.h>
 
 #include "admin/handlers.h"
+#include "admin/json_text.h"
 #include "admin/request.h"
 #include "base/clock.h"
 #include "daemon/relay.h"
+#include "exchange/owners.h"
 
 #define SESSION_ID_BYTES 33 /* 128 bits in hexadecimal, and a NUL */
 #define LIST_DEFAULT     100
 #define LIST_MAX         10000
 
 struct listing {
+	struct owners *owners;
 	json_t *list;
 	size_t left;
 	uint64_t total;
 	const char *state; /* only those in it; NULL: all */
 };
 
-static json_t *session_of(const struct session_view *view)
+/* The name of the node that owns it; null where that is not known, or matters not. */
+static json_t *owner_of(struct owners *owners, struct session_key key)
+{
+	char name[CONF_NODE_BYTES] = "";
+
+	if (owners)
+		owners_describe(owners, key, name);
+	return name[0] ? admin_json_text(name) : json_null();
+}
+
+static json_t *session_of(struct owners *owners, const struct session_view *view)
 {
 	char id[SESSION_ID_BYTES];
 
 	snprintf(id, sizeof(id), "%016" PRIx64 "%016" PRIx64, view->key.word[0], view->key.word[1]);
-	return json_pack("{s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:b}", "id", id, "state",
+	return json_pack("{s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:b, s:o}", "id", id, "state",
 		session_state_name(view->state), "queued_high",
 		(json_int_t)view->queued[QUEUE_LANE_HIGH], "queued_normal",
 		(json_int_t)view->queued[QUEUE_LANE_NORMAL], "in_flight",
 		(json_int_t)(view->in_flight + view->detached), "accepted",
 		(json_int_t)view->accepted, "completed", (json_int_t)view->completed, "pinned",
-		view->pinned);
+		view->pinned, "owner", owner_of(owners, view->key));
 }
 
 static bool visit(void *ctx, const struct session_view *view)
@@ -44,7 +57,7 @@ static bool visit(void *ctx, const struct session_view *view)
 	listing->total++;
 	if (listing->left > 0) {
 		listing->left--;
-		json_array_append_new(listing->list, session_of(view));
+		json_array_append_new(listing->list, session_of(listing->owners, view));
 	}
 	return true;
 }
@@ -53,7 +66,8 @@ void admin_get_sessions(struct admin_request *request)
 {
 	const char *count = admin_argument(request, "count");
 	unsigned long wanted = count ? strtoul(count, NULL, 10) : LIST_DEFAULT;
-	struct listing listing = {.list = json_array(),
+	struct listing listing = {.owners = request->relay->node.owners,
+		.list = json_array(),
 		.left = wanted < LIST_MAX ? wanted : LIST_MAX,
 		.state = admin_argument(request, "state")};
 
@@ -85,6 +99,7 @@ static const char *read_id(const char *text, struct session_key *key)
 
 /* One that is looked for. */
 struct wanted {
+	struct owners *owners;
 	struct session_key key;
 	json_t *found;
 };
@@ -95,13 +110,13 @@ static bool visit_wanted(void *ctx, const struct session_view *view)
 
 	if (view->key.word[0] != wanted->key.word[0] || view->key.word[1] != wanted->key.word[1])
 		return true;
-	wanted->found = session_of(view);
+	wanted->found = session_of(wanted->owners, view);
 	return false;
 }
 
 void admin_get_session(struct admin_request *request)
 {
-	struct wanted wanted = {0};
+	struct wanted wanted = {.owners = request->relay->node.owners};
 	const char *rest = read_id(request->tail, &wanted.key);
 
 	if (!rest || *rest)

@@ -99,6 +99,9 @@ void build_warn(struct build *build, const struct instance *instance, unsigned l
 		line, arena_format(build->arena, "%s %s", instance_title(build, instance), text)};
 }
 
+/* What a node adds to a head that it forwards to another one. */
+#define HOP_FIELDS_BYTES 1024
+
 /* ---- values ---- */
 
 static bool set_value(struct value *value, void *object, const char *text, size_t len)
@@ -390,6 +393,38 @@ static void *collect(struct build *build, enum section_id id, size_t *count)
 	return array;
 }
 
+/* Where other nodes connect is a listener of its own, which takes what any of the others takes. */
+static void add_internal_listener(struct build *build)
+{
+	struct conf *conf = build->conf;
+	struct value value = {.build = build};
+	struct conf_listener *all;
+
+	if (!conf->fleet.bind)
+		return;
+	all = arena_alloc(build->arena, (conf->listener_count + 1) * sizeof(*all));
+	if (conf->listener_count > 0)
+		memcpy(all, conf->listeners, conf->listener_count * sizeof(*all));
+	struct conf_listener *own = &all[conf->listener_count];
+	value_set_defaults(&value, &option_sections[SECTION_LISTENER], own);
+	own->name = "[fleet]";
+	own->line = conf->fleet.bind->line;
+	own->binds = conf->fleet.bind;
+	own->bind_count = 1;
+	own->is_internal = true;
+	own->pipeline_depth = 1;
+	for (size_t i = 0; i < conf->listener_count; i++) {
+		if (own->max_header_bytes < all[i].max_header_bytes + HOP_FIELDS_BYTES)
+			own->max_header_bytes = all[i].max_header_bytes + HOP_FIELDS_BYTES;
+		if (own->max_uri_bytes < all[i].max_uri_bytes)
+			own->max_uri_bytes = all[i].max_uri_bytes;
+		if (own->max_fields < all[i].max_fields + 10)
+			own->max_fields = all[i].max_fields + 10;
+	}
+	conf->listeners = all;
+	conf->listener_count++;
+}
+
 static void collect_all(struct build *build)
 {
 	struct conf *conf = build->conf;
@@ -437,6 +472,7 @@ static void collect_all(struct build *build)
 			break;
 		}
 	}
+	add_internal_listener(build);
 	for (unsigned i = 0; i < conf->upstream_count; i++)
 		conf->upstreams[i].index = i;
 	for (unsigned i = 0; i < conf->limit_count; i++)

@@ -110,6 +110,8 @@ bool check_is_without_messages(const struct instance *instance, const struct opt
 /* Of [fleet], and of a [limit] with scope = fleet. check_fleet.c */
 void check_fleet(struct build *build, const struct instance *instance);
 void check_limit_of_fleet(struct build *build, const struct instance *instance);
+/* Of a [route]: session_scope. */
+void check_session_scope(struct build *build, const struct instance *instance);
 
 /* Of a [semaphore]. check_semaphore.c */
 void check_semaphore(struct build *build, const struct instance *instance);

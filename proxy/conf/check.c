@@ -294,6 +294,7 @@ static void check_route(struct build *build, const struct instance *instance)
 	resolve_names(build, instance);
 	check_path_is_plain(build, instance);
 	check_websocket(build, instance);
+	check_session_scope(build, instance);
 	if (!route->sessions.key && route->limit_count > 0)
 		route->sessions.key = route->limits[0]->key;
 	else if (!route->sessions.key && route->plan_limits)
@@ -419,6 +420,9 @@ static struct bind *list_binds(struct build *build, size_t *count)
 		} else if (instance->section->id == SECTION_ADMIN) {
 			addresses = build->conf->admin.binds;
 			address_count = build->conf->admin.bind_count;
+		} else if (instance->section->id == SECTION_FLEET) {
+			addresses = build->conf->fleet.bind;
+			address_count = addresses != NULL;
 		}
 		for (size_t i = 0; i < address_count; i++) {
 			binds = arena_grow(build->arena, binds, *count, sizeof(*binds));

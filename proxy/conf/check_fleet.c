@@ -156,6 +156,32 @@ void check_limit_of_fleet(struct build *build, const struct instance *instance)
 			"store = redis://HOST:PORT");
 }
 
+void check_session_scope(struct build *build, const struct instance *instance)
+{
+	const struct conf_route *route = instance->object;
+	const struct conf_fleet *fleet = &build->conf->fleet;
+	const struct setting *scope = instance_setting(instance, "session_scope");
+	const struct setting *mode = instance_setting(instance, "websocket");
+	static const char *const others[] = {"session_elsewhere", "owner_idle"};
+
+	for (size_t i = 0; !route->sessions.of_fleet && i < 2; i++) {
+		const struct setting *other = instance_setting(instance, others[i]);
+		if (other && !(scope && scope->wrong))
+			build_warn(build, instance, other->line,
+				"%s: has no effect without session_scope = fleet", others[i]);
+	}
+	if (!route->sessions.of_fleet)
+		return;
+	if ((!fleet->bind || fleet->secret.len == 0) && !build->incomplete)
+		build_fail(build, instance, scope->line,
+			"session_scope: fleet needs nodes that reach each other; expected [fleet] "
+			"with bind = ADDRESS:PORT and secret = file:PATH");
+	if (route->websocket.mode != CONF_WEBSOCKET_TUNNEL)
+		build_fail(build, instance, mode->line,
+			"websocket: messages are not read with session_scope = fleet; expected "
+			"tunnel");
+}
+
 #ifdef HAVE_REDIS
 /* `key` is set, which needs `other`. */
 static void need(struct build *build, const struct instance *instance, const char *key,
@@ -226,6 +252,8 @@ void check_fleet(struct build *build, const struct instance *instance)
 	const struct setting *password = instance_setting(instance, "password");
 
 	check_stores(build, instance);
+	need(build, instance, "bind", fleet->secret.at, "secret = file:PATH with it");
+	need(build, instance, "secret", fleet->bind, "bind = ADDRESS:PORT with it");
 	check_cluster(build, instance);
 	check_length(build, instance, "prefix", fleet->prefix);
 	check_length(build, instance, "node", fleet->node);

@@ -119,6 +119,7 @@ struct conf_listener {
 	bool health;            /* /healthz and /readyz are answered, off */
 	bool passes_lookalikes; /* lookalike_fields = pass; else dropped */
 	enum conf_ratelimit_headers ratelimit_headers;
+	bool is_internal; /* [fleet] bind: for other nodes */
 };
 
 struct conf_server {
@@ -293,6 +294,9 @@ struct conf_sessions {
 	enum conf_lane lane;
 	uint64_t idle_timeout_ms; /* 60s */
 	bool affinity;            /* upstream_affinity = session */
+	bool of_fleet;            /* session_scope = fleet: one node at a time owns a session */
+	bool refuses_elsewhere;   /* session_elsewhere = refuse; else forwarded to the owner */
+	uint64_t owner_idle_ms;   /* without use, until another node may own a session, 1s */
 };
 
 /* `allow` and `deny`, by address or by the first limit's key value: without limits, or 403. */
@@ -484,6 +488,8 @@ struct conf_hosts {
 	size_t exact_count; /* so many of them, the first ones, are exact */
 };
 
+#define CONF_NODE_BYTES 65 /* of a node's name, with its NUL */
+
 /* Redis, its Sentinels or nodes of a cluster: redis://user:password@host:port/database, or several
  */
 struct conf_store {
@@ -535,8 +541,11 @@ struct conf_fleet {
 	uint64_t publish_interval_ms; /* of limits with fleet = relaxed, 500 */
 	uint32_t store_quorum;        /* replicas that must have what was counted, 0 */
 	enum conf_store_down store_down;
-	uint32_t nodes;         /* there are at most so many; 0: those that are there count */
-	uint64_t lost_share_ms; /* strict: a lost node's share is left to it, 1h */
+	uint32_t nodes;            /* there are at most so many; 0: those that are there count */
+	uint64_t lost_share_ms;    /* strict: a lost node's share is left to it, 1h */
+	struct conf_address *bind; /* for other nodes; NULL: none */
+	struct conf_secret secret; /* that nodes prove to each other to have */
+	uint64_t lease_ms;         /* of what a node owns, 10s */
 };
 
 struct conf {

@@ -132,7 +132,7 @@ extern const struct option_type type_secret;
 extern const struct option_type type_path, type_secret_file, type_log_target, type_callers,
 	type_user;
 /* value_fleet.c: */
-extern const struct option_type type_store, type_secret_line;
+extern const struct option_type type_store, type_secret_line, type_node_bind;
 /* value_semaphore.c: */
 extern const struct option_type type_broker;
 /* include.c: */

@@ -57,6 +57,15 @@ const struct option options_fleet[] = {
 	{"nodes", &type_count32, LIVE, AT(nodes), .fallback = "0", BETWEEN(0, 10000),
 		.help = "How many nodes there are at most, which share a limit while the store does not "
 			"answer; 0: as many as it last knew of."},
+	{"bind", &type_node_bind, LIVE, AT(bind),
+		.help = "Address where other nodes connect, as they know it, with its port; needs secret."},
+	{"secret", &type_secret, LIVE, AT(secret),
+		.help = "What nodes prove to each other to have before one forwards to another; it is never "
+			"sent."},
+	{"lease", &type_duration, LIVE, AT(lease_ms), .fallback = "10s",
+		BETWEEN(1000, 600000), .flags = OPTION_DURATION,
+		.help = "How long a session stays with a node that owned it and died, with session_scope = "
+			"fleet."},
 };
 const size_t options_fleet_count = COUNT(options_fleet);
 OPTIONS_FIT(options_fleet);

@@ -24,6 +24,10 @@ static const struct option_word ambiguous_paths[] = {{"refuse", false}, {"allow"
 
 static const struct option_word affinities[] = {{"none", false}, {"session", true}, {NULL, 0}};
 
+static const struct option_word scopes[] = {{"node", false}, {"fleet", true}, {NULL, 0}};
+
+static const struct option_word elsewheres[] = {{"forward", false}, {"refuse", true}, {NULL, 0}};
+
 static const struct option_word unknowns[] = {{"inherit", CONF_UNKNOWN_INHERIT},
 	{"default", CONF_UNKNOWN_DEFAULT}, {"refuse", CONF_UNKNOWN_REFUSE}, {NULL, 0}};
 
@@ -85,6 +89,17 @@ const struct option options_route[] = {
 		BETWEEN(MS(10), DAYS(30)), .flags = OPTION_DURATION,
 		.help = "Time from the end of a session's last request until what it remembers is "
 			"forgotten: a connection of its own, how fast it goes."},
+	{"session_scope", &type_choice, LIVE, AT(sessions.of_fleet), .fallback = "node", .words = scopes,
+		.help = "Whether each node keeps the order of a session's requests by itself, or one node of "
+			"the fleet at a time owns the session, and orders all of them."},
+	{"session_elsewhere", &type_choice, LIVE, AT(sessions.refuses_elsewhere), .fallback = "forward",
+		.words = elsewheres,
+		.help = "With session_scope = fleet, whether a request of a session that another node owns is "
+			"forwarded to that, or answered 409."},
+	{"owner_idle", &type_duration, LIVE, AT(sessions.owner_idle_ms), .fallback = "1s",
+		BETWEEN(MS(100), DAYS(1)), .flags = OPTION_DURATION,
+		.help = "With session_scope = fleet, time from the end of a session's last request until "
+			"another node may own it."},
 	{"upstream_affinity", &type_choice, LIVE, AT(sessions.affinity), .fallback = "none",
 		.words = affinities,
 		.help = "Whether a session keeps a connection to a server to itself, for servers whose "

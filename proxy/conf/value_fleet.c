@@ -5,6 +5,7 @@
 #include "conf/same.h"
 #include "conf/value_url.h"
 
+#include <netinet/in.h>
 #include <string.h>
 
 enum { PORT_DEFAULT = 6379, DATABASE_MOST = 65535 };
@@ -98,6 +99,41 @@ static bool parse_secret_line(struct value *value)
 	return true;
 }
 
+/* Is it an address of any interface, which others can't connect to? */
+static bool is_any(const struct conf_address *address)
+{
+	const struct sockaddr_in *v4 = (const struct sockaddr_in *)&address->socket;
+	const struct sockaddr_in6 *v6 = (const struct sockaddr_in6 *)&address->socket;
+
+	return address->socket.ss_family == AF_INET ? v4->sin_addr.s_addr == INADDR_ANY
+						    : IN6_IS_ADDR_UNSPECIFIED(&v6->sin6_addr);
+}
+
+/* bind = 10.0.0.1:7946 */
+static bool parse_node_bind(struct value *value)
+{
+	struct conf_address *address = arena_alloc(value->build->arena, sizeof(*address));
+
+	if (!value_read_address(value, value->text, false, address))
+		return false;
+	if (address->kind != CONF_ADDRESS_INET || is_any(address) || address->port == 0)
+		return value_fail(
+			value, "other nodes cannot connect to \"%.*s\"", SLICE_ARGS(value->text));
+	*(struct conf_address **)value->at = address;
+	return true;
+}
+
+static SAME(same_node_bind)
+{
+	const struct conf_address *const *one = (const void *)((const char *)a + option->offset);
+	const struct conf_address *const *other = (const void *)((const char *)b + option->offset);
+
+	return *one == *other || (*one && *other && strcmp((*one)->text, (*other)->text) == 0);
+}
+
+const struct option_type type_node_bind = {"address",
+	"ADDRESS:PORT or [IPV6]:PORT of one interface, which other nodes can connect to",
+	parse_node_bind, same_node_bind, 0};
 const struct option_type type_store = {"URL",
 	"redis://HOST:PORT, with USER:PASSWORD@ before the host and /DATABASE behind it as needed; "
 	"several with commas between them",

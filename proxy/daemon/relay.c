@@ -28,7 +28,9 @@
 #include "daemon/worker_parts.h"
 #include "exchange/exchange.h"
 #include "exchange/pin.h"
+#include "exchange/owners.h"
 #include "fleet/fleet.h"
+#include "fleet/owning.h"
 #include "gate/roster.h"
 #include "stats/stats.h"
 #include "upstream/server_connection.h"
@@ -401,9 +403,10 @@ static bool make_fleet(struct relay *relay)
 {
 #ifdef HAVE_REDIS
 	relay->node.fleet = fleet_new(relay->node.throttles);
-	if (!relay->node.fleet)
+	relay->node.owners = owners_new(&owning_store, relay->states);
+	if (!relay->node.fleet || !relay->node.owners)
 		log_error("fleet: %s", strerror(ENOMEM));
-	return relay->node.fleet != NULL;
+	return relay->node.fleet && relay->node.owners;
 #else
 	(void)relay;
 	return true;
@@ -533,6 +536,7 @@ static void finish(struct relay *relay)
 	if (relay->site)
 		site_release(relay->site);
 	conf_release(relay->begun_with);
+	owners_free(relay->node.owners);
 	upstream_states_free(relay->states);
 	queue_destroy(relay->node.queue);
 	store_end(&relay->node.store);

@@ -30,6 +30,7 @@ struct rule {
 static const struct rule rules[] = {
 	[EXCHANGE_HEAD] = {.client = ONE(WAIT_HEAD) | ONE(WAIT_TAKE)},
 	[EXCHANGE_HELD] = {.client = ONE(WAIT_BODY) | ONE(WAIT_TAKE), .behind = true},
+	[EXCHANGE_SEEKING] = {.own = true},
 	[EXCHANGE_ASKING] = {.own = true},
 	[EXCHANGE_DELAYED] = {.own = true},
 	[EXCHANGE_QUEUED] = {.own = true},

@@ -230,9 +230,18 @@ static void end_orphans(struct worker *worker)
 {
 	while (worker->orphans)
 		exchange_end(worker->orphans);
+	if (worker->node->owners)
+		owners_close_idle(worker->node->owners, worker);
 }
 
-static const struct worker_part exchanges = {.make = make_exchanges,
+static void command_exchanges(struct worker *worker, unsigned commands)
+{
+	if (commands & WORKER_OWNERS && worker->node->owners)
+		owners_look_at_uses(worker->node->owners, worker);
+}
+
+static const struct worker_part exchanges = {.command = command_exchanges,
+	.make = make_exchanges,
 	.is_done = has_no_exchanges,
 	.end = end_orphans,
 	.free = end_questions};

@@ -21,6 +21,7 @@ struct client;
 struct exchange;
 struct forwarded_peer;
 struct forwarding;
+struct hop;
 struct listener;
 
 /* Why a message is refused whose session drains, closes or was aborted. */
@@ -112,8 +113,9 @@ struct client {
 	struct exchange *first;        /* the oldest: only it may write */
 	struct flow out;               /* what is composed and not yet written */
 	unsigned work;                 /* requests begun and reads made in this turn */
-	bool again;     /* something has changed: it looks once more before it rests */
-	bool ends_body; /* its close is the end of a response's body */
+	bool again;      /* something has changed: it looks once more before it rests */
+	bool ends_body;  /* its close is the end of a response's body */
+	struct hop *hop; /* exchange/hop.h; NULL: it is no node of the fleet */
 };
 
 static inline void client_advance(struct client *client)

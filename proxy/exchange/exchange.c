@@ -17,6 +17,7 @@
 #include "base/log.h"
 #include "exchange/access.h"
 #include "exchange/account.h"
+#include "exchange/hop.h"
 #include "exchange/switched.h"
 #include "gate/authority.h"
 #include "listen/listener.h"
@@ -29,6 +30,7 @@
 static const char *const state_names[] = {
 	[EXCHANGE_HEAD] = "head",
 	[EXCHANGE_HELD] = "held",
+	[EXCHANGE_SEEKING] = "seeking",
 	[EXCHANGE_ASKING] = "asking",
 	[EXCHANGE_DELAYED] = "delayed",
 	[EXCHANGE_QUEUED] = "queued",
@@ -46,21 +48,24 @@ static const char *const state_names[] = {
 
 /* Besides ENDED, which follows each: a client may leave at any time. */
 static const uint16_t leads_to[] = {
-	[EXCHANGE_HEAD] = ONE(HELD) | ONE(ASKING) | BEFORE_SERVER,
+	[EXCHANGE_HEAD] = ONE(SEEKING) | ONE(HELD) | ONE(ASKING) | BEFORE_SERVER,
+	/* Once more: the store did not answer, or the owner is not there. */
+	[EXCHANGE_SEEKING] = ONE(SEEKING) | ONE(HELD) | ONE(ASKING) | BEFORE_SERVER,
 	/* Held once more: it has entered the queue, and its body is still gathered. */
-	[EXCHANGE_HELD] = ONE(HELD) | ONE(ASKING) | BEFORE_SERVER,
+	[EXCHANGE_HELD] = ONE(SEEKING) | ONE(HELD) | ONE(ASKING) | BEFORE_SERVER,
 	/* Held: its body is gathered, or others of its connection come first. Asked again: the
 	 * answer was old when it was read. */
-	[EXCHANGE_ASKING] = ONE(HELD) | ONE(ASKING) | BEFORE_SERVER,
+	[EXCHANGE_ASKING] = ONE(SEEKING) | ONE(HELD) | ONE(ASKING) | BEFORE_SERVER,
 	/* Asked again, its limit delays it further. */
-	[EXCHANGE_DELAYED] = ONE(ASKING) | BEFORE_SERVER,
+	[EXCHANGE_DELAYED] = ONE(SEEKING) | ONE(ASKING) | BEFORE_SERVER,
 	/* It had its turn at the head of its session, and waits for a place at the upstream. */
-	[EXCHANGE_QUEUED] = ONE(ASKING) | BEFORE_SERVER,
+	[EXCHANGE_QUEUED] = ONE(SEEKING) | ONE(ASKING) | BEFORE_SERVER,
 	/* In line for a connection it waits as one that is queued. */
-	[EXCHANGE_CONNECTING] = ONE(DELAYED) | ONE(QUEUED) | ONE(FORWARDING) | ONE(REPLYING),
+	[EXCHANGE_CONNECTING] =
+		ONE(SEEKING) | ONE(DELAYED) | ONE(QUEUED) | ONE(FORWARDING) | ONE(REPLYING),
 	/* Delayed: a gateway's request that did not leave, until it is tried again. */
-	[EXCHANGE_FORWARDING] = ONE(DELAYED) | ONE(CONNECTING) | ONE(RELAYING) | ONE(DRAINING) |
-				ONE(TUNNEL) | ONE(REPLYING),
+	[EXCHANGE_FORWARDING] = ONE(SEEKING) | ONE(DELAYED) | ONE(CONNECTING) | ONE(RELAYING) |
+				ONE(DRAINING) | ONE(TUNNEL) | ONE(REPLYING),
 	/* Not a byte of the response's head has left; or it was collected, and opens a socket. */
 	[EXCHANGE_RELAYING] = ONE(DRAINING) | ONE(REPLYING) | ONE(TUNNEL),
 	[EXCHANGE_DRAINING] = 0,
@@ -120,6 +125,8 @@ static inline __attribute__((always_inline)) struct exchange *make(
 	x->gate.verdict.limit_count = 0;
 	x->gate.receipt.throttle.count = 0;
 	x->gate.receipt.authority = NULL;
+	x->owner.use.session = NULL;
+	x->owner.use.node = NULL;
 	ticket_init(&x->turn.ticket, worker->index);
 	x->worker = worker;
 	x->client = client;
@@ -291,6 +298,8 @@ void exchange_end(struct exchange *x)
 		exchange_forget_answer(x);
 	leave_endless(x);
 	exchange_leave_queue(x);
+	if (x->owner.use.session)
+		owner_end(worker->node->owners, &x->owner.use);
 	if (x->turn.unplaced) /* relaxed: see turn.c */
 		atomic_fetch_sub_explicit(&x->upstream->state->unplaced, 1, memory_order_relaxed);
 	settle(x);
@@ -299,6 +308,8 @@ void exchange_end(struct exchange *x)
 		exchange_log(x);
 	}
 	if (x->client) {
+		if (x->client->hop)
+			x->client->hop->listener = NULL; /* of a site that may go */
 		if (x->close_client)
 			client_finish(x->client);
 		client_exchange_ended(x->client, x);

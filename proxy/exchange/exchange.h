@@ -10,6 +10,9 @@
  *   ASKING (an authority judges its limits): from HEAD or HELD, once it has its place in its
  *   session, and from DELAYED or QUEUED, when a delay is over; then on as from HEAD
  *
+ *   SEEKING (session_scope = fleet: who owns its session?): from HEAD, and again when its turn
+ * comes or the owner fails (exchange/seek.h)
+ *
  * exchange_enter is the one place where the state changes; exchange.c has the table of all changes
  * that there are. The owner is the worker of the client's connection; everything here runs on it.
  */
@@ -20,6 +23,7 @@
 #include "body/pump.h"
 #include "exchange/client.h"
 #include "exchange/gather.h"
+#include "exchange/owners.h"
 #include "exchange/trace.h"
 #include "gate/gate.h"
 #include "http/changes.h"
@@ -41,6 +45,7 @@
 enum exchange_state {
 	EXCHANGE_HEAD,       /* its head is being read */
 	EXCHANGE_HELD,       /* waits until those before it on its connection are answered */
+	EXCHANGE_SEEKING,    /* the store is to say which node owns its session */
 	EXCHANGE_ASKING,     /* has its place in its session; an authority is to judge its limits */
 	EXCHANGE_DELAYED,    /* waits until its limit admits it */
 	EXCHANGE_QUEUED,     /* waits for its turn */
@@ -181,6 +186,22 @@ struct exchange_turn {
 	struct deadline deadline; /* QUEUED, DELAYED, ASKING; only when has_deadline */
 };
 
+struct seek_steps;
+
+/* Which node owns its session: exchange/seek.h. Set where `use` has a session; but for that, and
+ * its node. */
+struct exchange_owner {
+	struct owner_use use;
+	const struct seek_steps *steps;
+	bool (*take_failure)(struct exchange *exchange, unsigned status); /* see seek.c */
+	uint64_t wait_ends_ms; /* of SEEKING; 0: it has not waited yet */
+	bool is_begun;         /* its owner was known once */
+	bool is_decided;       /* it is known now: not to be asked again */
+	bool lost;             /* some of it has left for a node that has failed it */
+	bool is_final;         /* whatever fails now, it is answered */
+	bool was_refused;      /* a node has said that it is not the owner */
+};
+
 /* What its limits say. */
 struct exchange_gate {
 	struct gate_identity identity; /* from judged_ns on */
@@ -247,6 +268,7 @@ struct exchange {
 	struct http_target target;
 	struct http_framing response_framing;
 	struct http_head request, response;
+	struct exchange_owner owner;
 	struct exchange_gate gate;
 	struct exchange_text text;
 	struct exchange_memory memory;
@@ -279,6 +301,18 @@ static inline void exchange_stop_sending(struct exchange *exchange)
 	if (!exchange_has_sent(exchange))
 		exchange->request_progress =
 			exchange_has_request(exchange) ? REQUEST_OVER : REQUEST_REFUSED;
+}
+
+/* Is it forwarded to another node, which owns its session? */
+static inline bool exchange_is_elsewhere(const struct exchange *exchange)
+{
+	return exchange->owner.use.node != NULL;
+}
+
+/* Has its session a connection to a server of its own, here? */
+static inline bool exchange_has_affinity(const struct exchange *exchange)
+{
+	return exchange->route->sessions.affinity && !exchange_is_elsewhere(exchange);
 }
 
 /* Is its answer the next that its client gets? */
@@ -317,7 +351,8 @@ static inline bool exchange_looks_again(const struct exchange *exchange)
 static inline bool exchange_waits_for_turn(const struct exchange *exchange)
 {
 	return exchange->state == EXCHANGE_QUEUED || exchange->state == EXCHANGE_DELAYED ||
-	       exchange->state == EXCHANGE_HELD || exchange->state == EXCHANGE_ASKING;
+	       exchange->state == EXCHANGE_HELD || exchange->state == EXCHANGE_ASKING ||
+	       exchange->state == EXCHANGE_SEEKING;
 }
 
 /* Nothing more is at its server: gives its place there back. */

@@ -15,6 +15,7 @@
 #include "exchange/forward.h"
 #include "exchange/pin.h"
 #include "exchange/reply.h"
+#include "exchange/seek.h"
 #include "exchange/switched.h"
 #include "exchange/turn.h"
 #include "exchange/turn_ask.h"
@@ -109,7 +110,7 @@ static bool await_connection(struct exchange *x, uint64_t servers)
 		x->attempt.line.number = 0;
 	switch (pool_wait(&x->attempt.line, x->worker, x->upstream, servers, connection_is_free)) {
 	case POOL_WAITS:
-		if (x->route->sessions.affinity)
+		if (exchange_has_affinity(x))
 			x->turn.aside |=
 				queue_yield_place(queue, &x->turn.ticket, worker_now_ns(x->worker));
 		exchange_await_turn(x);
@@ -204,6 +205,8 @@ static bool try_next(struct exchange *x, bool fresh, uint64_t *full)
 /* Its connection is there. */
 static void start(struct exchange *x)
 {
+	if (exchange_is_elsewhere(x) && !seek_is_connected(x))
+		return;
 	if (!x->turn.judged_late || turn_is_confirmed(x))
 		forward_start(x);
 }
@@ -213,7 +216,7 @@ void find_server(struct exchange *x, bool fresh)
 	uint64_t full = 0;
 
 	/* What is in the pool may carry somebody else's login. */
-	fresh |= x->route->sessions.affinity;
+	fresh |= exchange_has_affinity(x);
 	if (pool_has_waiters(x->upstream->state) && x->attempt.search == SEARCH_FIRST) {
 		uint64_t servers = bounded_servers(x);
 		if (servers != 0 && await_connection(x, servers))
@@ -251,6 +254,8 @@ void exchange_forward(struct exchange *x)
 {
 	const struct conf_upstream *conf = x->route->upstream;
 
+	if (x->owner.use.session && !seek_at_turn(x))
+		return;
 	x->times.started_ns = worker_now_ns(x->worker);
 	if (x->tunnel.is_message && !client_serve(x->client, x))
 		return;
@@ -262,9 +267,9 @@ void exchange_forward(struct exchange *x)
 	if (conf->balance == CONF_BALANCE_HASH && conf->hash_key)
 		x->attempt.hash = exchange_hash_key(x, conf->hash_key);
 	exchange_enter(x, EXCHANGE_CONNECTING);
-	if (x->route->sessions.affinity && try_pin(x))
+	if (exchange_has_affinity(x) && try_pin(x))
 		return;
-	find_server(x, false);
+	find_server(x, exchange_is_elsewhere(x) && x->owner.lost);
 }
 
 /* A reload has changed its upstream: takes the servers of the new site. Its route, and what that

@@ -28,6 +28,7 @@
 #include "exchange/find_server.h"
 #include "exchange/reply.h"
 #include "exchange/respond.h"
+#include "exchange/seek.h"
 #include "exchange/switched.h"
 #include "exchange/turn.h"
 #include "exchange/turn_limits.h"
@@ -127,6 +128,7 @@ void forward_timeout(struct exchange *x)
 		break;
 	case EXCHANGE_HEAD:
 	case EXCHANGE_HELD:
+	case EXCHANGE_SEEKING:
 	case EXCHANGE_ASKING:
 	case EXCHANGE_DELAYED:
 	case EXCHANGE_QUEUED:
@@ -262,15 +264,21 @@ static void run_up(struct exchange *x)
 	act_on_up(x, result);
 }
 
+/* To a server that may have closed its connection meanwhile, or a node that may not be the owner of
+ * its session any more. */
+static bool may_send_twice(const struct exchange *x)
+{
+	return exchange_is_elsewhere(x) ||
+	       (server_is_reused(x->connection) && http_method_is_idempotent(x->request.method));
+}
+
 /* A body that came whole with its head and may have to be sent twice moves to the exchange. */
 static void keep_body(struct exchange *x)
 {
 	size_t len = (size_t)x->framing.length;
 	struct slice here;
 
-	if (x->memory.body || !server_is_reused(x->connection) ||
-		x->framing.body != HTTP_BODY_LENGTH ||
-		!http_method_is_idempotent(x->request.method))
+	if (x->memory.body || x->framing.body != HTTP_BODY_LENGTH || !may_send_twice(x))
 		return;
 	if (x->body) {
 		gather_keep(x);
@@ -363,7 +371,7 @@ void forward_send(struct exchange *x)
 		never_sent(x);
 	} else if (lost_slot(x)) {
 		return;
-	} else {
+	} else if (!x->owner.use.session || seek_may_send(x)) {
 		note_sent(x);
 		run_up(x);
 	}
@@ -486,6 +494,7 @@ void exchange_run(struct exchange *x)
 		gather_run(x);
 		break;
 	case EXCHANGE_HEAD:
+	case EXCHANGE_SEEKING:
 	case EXCHANGE_ASKING:
 	case EXCHANGE_DELAYED:
 	case EXCHANGE_QUEUED:

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "exchange/exchange.h"
+#include "exchange/hop.h"
 #include "http/forwarded.h"
 #include "listen/listener.h"
 
@@ -30,7 +31,7 @@ static void put_caller(struct http_out *out, const struct exchange *x)
 static void compose(struct http_out *out, const struct exchange *x)
 {
 	const struct forwarded_peer *peer = x->client->peer;
-	const struct conf_cidrs *trusted = &x->client->listener->conf->trusted_proxies;
+	const struct conf_cidrs *trusted = &client_listener(x->client)->trusted_proxies;
 	const struct site *site = x->use->site;
 
 	/* A peer on a unix socket that is not trusted has no address to tell. */

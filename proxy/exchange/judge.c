@@ -7,6 +7,7 @@
 #include <stdlib.h>
 
 #include "exchange/exchange.h"
+#include "exchange/hop.h"
 #include "exchange/probe.h"
 #include "exchange/read_target.h"
 #include "exchange/reply.h"
@@ -202,6 +203,11 @@ void exchange_begin(struct exchange *x, const char *bytes)
 	}
 	if (x->close_client)
 		client_finish(x->client);
+	if (listener->is_internal) {
+		if (!hop_begin(x))
+			return;
+		listener = client_listener(x->client);
+	}
 	know_caller(x, listener);
 	if (listener->health && probe_answered(x))
 		return;

@@ -143,6 +143,8 @@ void passage_end(struct passage *p, const char *why)
 	clear_way(&p->down);
 	leave_servers(p);
 	leave_queue(p);
+	if (p->owner.session)
+		owner_end(p->worker->node->owners, &p->owner);
 	give_account(p);
 	delist(p);
 	listener_client_gone(p->account.listener);
@@ -233,6 +235,11 @@ static void run_bytes(struct passage *p)
 {
 	uint64_t now_ms = worker_now_ms(p->worker);
 
+	if (p->owner.session && !p->owner.node &&
+		!owner_is_valid(p->worker->node->owners, &p->owner)) {
+		passage_abort(p, "session over");
+		return;
+	}
 	if (!run_way(p, &p->up) || !run_way(p, &p->down)) {
 		end_bytes(p, p->client.failed ? "client gone" : "tunnel cut");
 		return;
@@ -414,6 +421,19 @@ static void take_ticket(struct passage *p, struct exchange *x)
 				      worker_now_ns(p->worker)) == QUEUE_UNDER_WAY;
 }
 
+/* Its session has another owner: nothing more of it may reach a server by this one. */
+static void on_owner_changed(struct owner_use *use)
+{
+	passage_abort(CONTAINER_OF(use, struct passage, owner), "session over");
+}
+
+static void take_owner(struct passage *p, struct exchange *x)
+{
+	p->owner.changed = on_owner_changed;
+	if (x->owner.use.session)
+		owner_move(&p->owner, &x->owner.use);
+}
+
 /* False: no memory, and it is closed. */
 static bool take_server(struct passage *p, struct exchange *x)
 {
@@ -468,6 +488,7 @@ bool passage_begin(struct exchange *x, bool switches)
 	enlist(p);
 	take_account(p, x);
 	take_ticket(p, x);
+	take_owner(p, x);
 	bool has_server = take_server(p, x);
 	if (take_client(p, x) && has_server && (!switches || p->worker->switched->begin(x, p)))
 		begin(p);

@@ -20,6 +20,7 @@
 
 #include "body/flow.h"
 #include "exchange/account.h"
+#include "exchange/owners.h"
 #include "loop/loop.h"
 #include "net/stream.h"
 #include "queue/queue.h"
@@ -83,8 +84,9 @@ struct passage {
 	struct stream *resets; /* the side that is about to be reset; NULL: none */
 	uint32_t idle_looks;   /* at that one, in a row, that found no progress */
 	bool has_ended;
-	bool in_queue;    /* has a ticket to give back */
-	bool awaits_mail; /* ended, but the queue's message is under way to it */
+	bool in_queue;          /* has a ticket to give back */
+	bool awaits_mail;       /* ended, but the queue's message is under way to it */
+	struct owner_use owner; /* of its session; all zeroes: none */
 	struct ticket ticket;
 };
 

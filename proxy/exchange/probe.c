@@ -1,6 +1,7 @@
 #include "exchange/probe.h"
 
 #include "exchange/exchange.h"
+#include "exchange/hop.h"
 #include "exchange/reply.h"
 #include "http/problem.h"
 #include "listen/listener.h"
@@ -20,7 +21,7 @@ bool probe_answered(struct exchange *x)
 {
 	bool is_ready;
 
-	if (!x->client->listener->conf->health || !(METHODS >> x->request.method & 1))
+	if (!client_listener(x->client)->health || !(METHODS >> x->request.method & 1))
 		return false;
 	is_ready = slice_equal(x->facts.path, SLICE("/readyz"));
 	if (!is_ready && !slice_equal(x->facts.path, SLICE("/healthz")))

@@ -55,8 +55,12 @@ void exchange_reply(struct exchange *x, unsigned status, const char *why, uint64
 
 	if (x->tunnel.gateway && x->tunnel.is_message && client && is_tried_later(x, client))
 		return;
+	if (exchange_is_elsewhere(x) && x->owner.take_failure(x, status))
+		return;
 	x->outcome = why;
 	x->answer.retry_after_ms = retry_after_ms;
+	if (x->owner.use.session)
+		owner_cancel(&x->owner.use);
 	if (x->turn.question)
 		exchange_cancel_question(x);
 	exchange_drop_connection(x);

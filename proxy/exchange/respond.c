@@ -10,6 +10,7 @@
 #include "exchange/passage.h"
 #include "exchange/pin.h"
 #include "exchange/reply.h"
+#include "exchange/seek.h"
 #include "exchange/switched.h"
 #include "http/problem.h"
 #include "http/upgrade.h"
@@ -133,7 +134,7 @@ static bool is_worth_following(const struct exchange *x)
 	bool head_known = x->state != EXCHANGE_FORWARDING;
 	bool is_write = !http_method_is_safe(x->request.method);
 
-	if (!is_write && !x->route->sessions.affinity)
+	if (!is_write && !exchange_has_affinity(x))
 		return false;
 	return !head_known || x->response_framing.body == HTTP_BODY_NONE ||
 	       (x->response_framing.body == HTTP_BODY_LENGTH &&
@@ -221,6 +222,11 @@ void respond_to_head(struct exchange *x)
 {
 	assert(!x->client ||
 		exchange_is_first(x)); /* or another's response would be taken for its own */
+	if (exchange_is_elsewhere(x) && x->client &&
+		http_head_has(&x->response, HTTP_FIELD_SLUICE_HOP)) {
+		seek_refused(x);
+		return;
+	}
 	if (!http_frame_response(&x->response, x->request.method, &x->response_framing)) {
 		bad_gateway(x, "ambiguous framing in the response");
 		return;
@@ -272,9 +278,9 @@ void respond_release_server(struct exchange *x)
 		x->up.flow = NULL;
 		exchange_leave_server(x);
 		/* An event of a gateway is of no client's session, and nothing follows it there. */
-		if (clean && x->route->sessions.affinity && x->turn.in_queue && !x->tunnel.is_event)
+		if (clean && exchange_has_affinity(x) && x->turn.in_queue && !x->tunnel.is_event)
 			pin_park(x, connection);
-		else if (clean && !x->route->sessions.affinity)
+		else if (clean && !exchange_has_affinity(x))
 			server_connection_keep(connection);
 		else
 			server_connection_close(connection);

@@ -16,6 +16,7 @@
 #include "exchange/exchange.h"
 #include "exchange/find_server.h"
 #include "exchange/reply.h"
+#include "exchange/seek.h"
 #include "exchange/turn_ask.h"
 #include "exchange/turn_limits.h"
 #include "exchange/turn_place.h"
@@ -73,6 +74,8 @@ static void on_deadline(struct deadline *deadline)
 		turn_go_without_place(x);
 	} else if (x->state == EXCHANGE_DELAYED) {
 		exchange_admit(x);
+	} else if (x->state == EXCHANGE_SEEKING) {
+		seek_expire(x);
 	} else if (turn_awaits_riders(x)) {
 		exchange_forward(x);
 	} else if (x->state == EXCHANGE_ASKING) {
@@ -217,10 +220,37 @@ static void begin(struct exchange *x)
 		turn_enter(x);
 }
 
+/* It has its turn in the order and no place at its upstream, and no verdict yet. */
+static void judge_here(struct exchange *x)
+{
+	turn_identify(x, GATE_REQUEST);
+	if (!x->gate.identity.authority) {
+		turn_judge(x);
+	} else if (gate_begin(x->use->site->gate, x->route, &x->gate.identity, &x->gate.verdict,
+			   &x->gate.receipt)) {
+		turn_ask_first(x, judged_again);
+		return;
+	}
+	if (!turn_is_turned_away(x))
+		judged_again(x);
+}
+
+static const struct seek_steps seek_steps = {
+	.begin_here = begin,
+	.enter = turn_enter,
+	.yield_place = turn_yield_place,
+	.judge_here = judge_here,
+	.forward = exchange_forward,
+	.wait_until = turn_wait_until,
+};
+
 void turn_begin(struct exchange *x)
 {
 	turn_identify(x, x->tunnel.opens_socket ? GATE_HANDSHAKE : GATE_REQUEST);
-	begin(x);
+	if (x->route->sessions.of_fleet)
+		seek_begin(x, &seek_steps);
+	else
+		begin(x);
 }
 
 void turn_begin_message(struct exchange *x, const struct kept_request *handshake)

@@ -2,8 +2,10 @@
  * one that is refused. */
 #include "exchange/turn_limits.h"
 
+#include <stdio.h>
 #include <string.h>
 
+#include "base/container.h"
 #include "exchange/exchange.h"
 #include "exchange/kept_request.h"
 #include "exchange/reply.h"
@@ -78,6 +80,18 @@ void turn_judge(struct exchange *x)
 		waited_ns, &x->gate.verdict, &x->gate.receipt);
 	if (!x->times.judged_ns)
 		x->times.judged_ns = now_ns;
+}
+
+void turn_name_session(struct owner_use *use, char out[OWNER_NAME_BYTES])
+{
+	const struct exchange *x = CONTAINER_OF(use, struct exchange, owner.use);
+	const struct asker by = asker_of(x);
+	struct identity_input input;
+
+	fill_identity(x, &by, &input);
+	const struct throttle_key key = gate_shared_session(x->use->site->gate, x->route, &input);
+	snprintf(out, OWNER_NAME_BYTES, "%016llx%016llx", (unsigned long long)key.hi,
+		(unsigned long long)key.lo);
 }
 
 void turn_judge_late(struct exchange *x)

@@ -13,6 +13,9 @@
 struct conf_key;
 struct kept_request;
 
+/* How all nodes call the session of the exchange that has this use. */
+void turn_name_session(struct owner_use *use, char out[OWNER_NAME_BYTES]);
+
 /* Determines whom its limits charge, from its own request. Once for each exchange. */
 void turn_identify(struct exchange *exchange, enum gate_kind kind);
 

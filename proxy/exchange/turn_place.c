@@ -13,6 +13,7 @@
 
 #include "base/container.h"
 #include "exchange/exchange.h"
+#include "exchange/hop.h"
 #include "exchange/find_server.h"
 #include "exchange/follow.h"
 #include "exchange/reply.h"
@@ -78,7 +79,7 @@ static enum queue_lane lane_of(const struct exchange *x)
 {
 	bool high = x->gate.verdict.lane == CONF_LANE_HIGH;
 
-	if (x->client->listener->conf->trust_priority) {
+	if (client_listener(x->client)->trust_priority) {
 		const struct conf_plan *plan = x->gate.verdict.plan;
 		int urgency =
 			http_priority_urgency(http_head_find_name(&x->request, SLICE("priority")));

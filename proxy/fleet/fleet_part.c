@@ -272,6 +272,7 @@ static void look_at_site(struct worker *worker)
 	struct fleet_worker *fleet = worker->fleet.own;
 	const struct conf_fleet *conf = conf_of(fleet);
 
+	owning_take_site(&fleet->owning);
 	relaxing_take_site(&fleet->relaxing);
 	if (conf->store.text && store_link_is_of(&fleet->store, conf) &&
 		strcmp(fleet->prefix, conf->prefix) == 0) {
@@ -309,6 +310,7 @@ static bool make(struct worker *worker, struct site *site)
 	loop_add_stage(&worker->loop, LOOP_WRITE, &worker->fleet.stage);
 	deadline_init(&fleet->look, worker->loop.base, on_look);
 	locks_init(&fleet->locks, &worker->loop, &fleet->store);
+	owning_init(&fleet->owning, worker);
 	leases_init(&fleet->leases, fleet, fleet->authority ? fleet_hands(fleet->authority) : NULL);
 	if (!holds_init(&fleet->holds, fleet))
 		return false;
@@ -330,11 +332,13 @@ static bool make(struct worker *worker, struct site *site)
 
 static void end(struct worker *worker)
 {
+	owning_leave(&worker->fleet.own->owning);
 	leave_store(worker->fleet.own);
 	loop_finish_turn(&worker->loop); /* replies that are on their way */
 	batches_end(worker->fleet.own);
 	deadline_end(&worker->fleet.own->look);
 	joining_end(&worker->fleet.own->joining);
+	owning_end(&worker->fleet.own->owning);
 	splitting_end(&worker->fleet.own->splitting);
 	relaxing_end(&worker->fleet.own->relaxing);
 	strict_list_end(&worker->fleet.own->strict);

@@ -12,11 +12,12 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "conf/conf.h"
 #include "fleet/slot.h"
 #include "fleet/standing.h"
 #include "fleet/store_link.h"
 
-#define MEMBERS_NAME_BYTES 65 /* of a node, with its NUL */
+#define MEMBERS_NAME_BYTES CONF_NODE_BYTES
 
 /* What all threads of the process share of it. */
 struct members {

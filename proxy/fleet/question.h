@@ -19,6 +19,7 @@
 #include "fleet/lease.h"
 #include "fleet/locks.h"
 #include "fleet/members.h"
+#include "fleet/owning.h"
 #include "fleet/period.h"
 #include "fleet/relaxed.h"
 #include "fleet/rule.h"
@@ -165,6 +166,7 @@ struct fleet_worker {
 	struct splitting splitting; /* likewise */
 	struct relaxing relaxing;
 	struct strict_list strict; /* of the first worker */
+	struct owning owning;      /* of sessions */
 	struct deadline silence;   /* of the store, while something is in flight */
 	struct locks locks;
 };

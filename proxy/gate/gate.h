@@ -143,6 +143,10 @@ struct gate_identity {
 	struct throttle_key shared[GATE_LIMITS_MAX];
 };
 
+/* The session of a request on a route, as all nodes of the fleet name it. */
+struct throttle_key gate_shared_session(
+	const struct gate *gate, const struct conf_route *route, struct identity_input *input);
+
 /* What is judged. */
 enum gate_kind {
 	GATE_REQUEST,   /* by the route's limits */

@@ -1,6 +1,8 @@
 /* Whose request it is, and by which limits. */
 #include "gate/gate.h"
 
+#include <string.h>
+
 #include "gate/gate_internal.h"
 
 /* `key_expression` is the first limit's. */
@@ -130,4 +132,15 @@ void gate_identify_as(const struct gate *gate, const struct conf_route *route, e
 		throttle_prefetch(gate->throttles, identity->set->numbers[i],
 			identity->hashes[identity->set->keys_of[i]]);
 	identity->ambiguous = input->ambiguous;
+}
+
+struct throttle_key gate_shared_session(
+	const struct gate *gate, const struct conf_route *route, struct identity_input *input)
+{
+	const struct throttle_key client =
+		identity_hash(route->sessions.key, input, &gate->shared_seed);
+	const struct throttle_key salt =
+		throttle_hash(&gate->shared_seed, route->name, strlen(route->name));
+
+	return (struct throttle_key){client.hi ^ salt.hi, client.lo ^ salt.lo};
 }

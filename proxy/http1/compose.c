@@ -8,6 +8,7 @@
 #include "base/log.h"
 #include "exchange/exchange.h"
 #include "exchange/forwarding.h"
+#include "exchange/hop.h"
 #include "exchange/trace.h"
 #include "http/changes.h"
 #include "http/forwarded.h"
@@ -90,6 +91,9 @@ static bool drops_request_field(
 	return http_changes_touch(&changes, name);
 }
 
+/* What nodes of a fleet say to each other and to servers: not a client's affair. */
+#define OWN_FIELDS (HTTP_FIELD_BIT(SLUICE_FENCE) | HTTP_FIELD_BIT(SLUICE_HOP))
+
 static struct omitted omitted_of_request(const struct exchange *x)
 {
 	const struct conf_route *route = x->route;
@@ -98,7 +102,7 @@ static struct omitted omitted_of_request(const struct exchange *x)
 		HTTP_FIELD_BIT(HOST) | HTTP_FIELD_BIT(X_FORWARDED_FOR) |
 			HTTP_FIELD_BIT(X_FORWARDED_HOST) | HTTP_FIELD_BIT(X_FORWARDED_PORT) |
 			HTTP_FIELD_BIT(X_FORWARDED_PROTO) | HTTP_FIELD_BIT(X_REAL_IP) |
-			HTTP_FIELD_BIT(FORWARDED) | HTTP_FIELD_BIT(VIA),
+			HTTP_FIELD_BIT(FORWARDED) | HTTP_FIELD_BIT(VIA) | OWN_FIELDS,
 		NULL};
 	bool by_name = route->request_remove.count > 0 || route->request_set.count > 0;
 
@@ -217,6 +221,61 @@ static void put_request_id(struct http_out *out, const struct exchange *x)
 	put_line(out, x->use->site->request_id_start, x->request_id);
 }
 
+static void put_framing(struct http_out *out, const struct exchange *x)
+{
+	if (x->framing.upgrade)
+		http_upgrade_put(out, &x->request, &x->route->upgrades);
+	if (x->framing.body == HTTP_BODY_CHUNKED) {
+		put(out, SLICE("Transfer-Encoding: chunked\r\n"));
+	} else if (x->framing.has_length) {
+		put(out, SLICE("Content-Length: "));
+		http_out_number(out, x->framing.length);
+		put(out, SLICE("\r\n"));
+	}
+	put(out, SLICE("\r\n"));
+}
+
+static bool is_request_id(
+	const struct exchange *x, const struct http_field *field, struct slice name)
+{
+	return field->id <= HTTP_FIELD_UNDERSCORED &&
+	       slice_equal_nocase(name, x->use->site->request_id_field);
+}
+
+/* To the node that owns the session, as the client has sent it: that node rewrites it for the
+ * server. */
+static bool compose_for_node(struct exchange *x, struct flow *flow)
+{
+	const struct http_head *head = &x->request;
+	struct omitted omitted = {OWN_FIELDS, NULL};
+	struct http_out out;
+
+	if (!flow_reserve(flow, &x->worker->blocks, x->request.len + ADDED_BYTES, &out))
+		return false;
+	if (!x->framing.expects_continue)
+		omitted.ids |= HTTP_FIELD_BIT(EXPECT);
+	if (x->request_id.len > 0 && x->use->site->request_id_field_id != HTTP_FIELD_OTHER)
+		omitted.ids |= UINT32_C(1) << x->use->site->request_id_field_id;
+	else if (x->request_id.len > 0)
+		omitted.others = is_request_id;
+	put(&out, (struct slice){head->base, head->target_at + head->target_len});
+	put(&out, head->minor == 0 ? SLICE(" HTTP/1.0\r\n") : SLICE(" HTTP/1.1\r\n"));
+	put_lines(&out, x, head, first_line(head), omitted);
+	put_request_id(&out, x);
+	hop_put(&out, x);
+	put_framing(&out, x);
+	flow_commit(flow, &out);
+	return !out.overflow;
+}
+
+/* The number of its ownership, which a server may check: it grows with each owner. */
+static void put_fence(struct http_out *out, const struct exchange *x)
+{
+	put(out, SLICE("Sluice-Fence: "));
+	http_out_number(out, x->owner.use.fence);
+	put(out, SLICE("\r\n"));
+}
+
 bool compose_request(struct exchange *x, struct flow *flow)
 {
 	const struct conf_route *route = x->route;
@@ -229,6 +288,8 @@ bool compose_request(struct exchange *x, struct flow *flow)
 	bool sets_host = has_changes && http_changes_touch(&changes, SLICE("host"));
 	struct http_out out;
 
+	if (exchange_is_elsewhere(x))
+		return compose_for_node(x, flow);
 	if (!flow_reserve(flow, &x->worker->blocks, room, &out))
 		return false;
 	if (sets_host) {
@@ -252,16 +313,9 @@ bool compose_request(struct exchange *x, struct flow *flow)
 		http_changes_filter(&out, own, &changes);
 		http_changes_put(&out, &changes, NULL);
 	}
-	if (x->framing.upgrade)
-		http_upgrade_put(&out, &x->request, &route->upgrades);
-	if (x->framing.body == HTTP_BODY_CHUNKED) {
-		put(&out, SLICE("Transfer-Encoding: chunked\r\n"));
-	} else if (x->framing.has_length) {
-		put(&out, SLICE("Content-Length: "));
-		http_out_number(&out, x->framing.length);
-		put(&out, SLICE("\r\n"));
-	}
-	put(&out, SLICE("\r\n"));
+	if (x->owner.use.session)
+		put_fence(&out, x);
+	put_framing(&out, x);
 	flow_commit(flow, &out);
 	return !out.overflow;
 }
@@ -270,7 +324,7 @@ bool compose_request(struct exchange *x, struct flow *flow)
 
 struct http_changes exchange_response_changes(const struct exchange *x)
 {
-	const struct conf_listener *listener = x->client->listener->conf;
+	const struct conf_listener *listener = client_listener(x->client);
 	struct http_changes changes = {.listener_set = &listener->response_set,
 		.listener_removed = &listener->response_remove};
 
@@ -296,7 +350,8 @@ static struct omitted omitted_of_response(const struct exchange *x, bool has_cha
 {
 	struct omitted omitted = {0};
 
-	if (x->use->site->via.len > 0)
+	omitted.ids |= HTTP_FIELD_BIT(SLUICE_HOP);
+	if (x->use->site->via.len > 0 && !exchange_is_elsewhere(x))
 		omitted.ids |= HTTP_FIELD_BIT(VIA); /* rewritten */
 	if (x->request.minor == 0)
 		omitted.ids |= HTTP_FIELD_BIT(TRAILER);
@@ -352,7 +407,8 @@ static void put_own_fields(struct http_out *out, const struct exchange *x, bool 
 bool compose_response(struct exchange *x, struct flow *flow, bool chunked, bool interim)
 {
 	const struct http_changes changes = exchange_response_changes(x);
-	bool has_changes = http_changes_any(&changes);
+	/* The node that has it from the server has made them. */
+	bool has_changes = http_changes_any(&changes) && !exchange_is_elsewhere(x);
 	size_t room = 2u * x->response.len + ADDED_BYTES +
 		      (has_changes ? http_changes_bytes(&changes) : 0);
 	struct http_out out;
@@ -374,7 +430,8 @@ bool compose_response(struct exchange *x, struct flow *flow, bool chunked, bool 
 	}
 	if (!interim) {
 		char *own = out.at;
-		put_own_fields(&out, x, limits && merge != RATELIMIT_THEIRS);
+		if (!exchange_is_elsewhere(x))
+			put_own_fields(&out, x, limits && merge != RATELIMIT_THEIRS);
 		if (has_changes) {
 			http_changes_filter(&out, own, &changes);
 			http_changes_put(&out, &changes, NULL);

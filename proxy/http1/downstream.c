@@ -95,6 +95,7 @@ static void end_connection(struct downstream *d)
 	buffer_release(&d->in, &worker->blocks);
 	http_parser_end(&d->parser);
 	forwarding_clear(&d->forwarding);
+	free(d->client.hop);
 	client_wait_end(d);
 	if (d->prev)
 		d->prev->next = d->next;

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "exchange/exchange.h"
+#include "exchange/hop.h"
 #include "gate/ratelimit_fields.h"
 #include "http/problem.h"
 #include "http1/compose.h"
@@ -138,6 +139,8 @@ static bool write_reply(
 		.reduced_capacity = x->gate.verdict.outcome == GATE_UNAVAILABLE,
 	};
 
+	if (x->client->hop && x->client->hop->field[0])
+		problem.fields = slice_of(x->client->hop->field);
 	if (x->answer.status == 426) /* RFC 6455 section 4.2.2, RFC 9110 section 15.5.22 */
 		problem.fields = SLICE("Connection: upgrade\r\nUpgrade: websocket\r\n"
 				       "Sec-WebSocket-Version: 13\r\n");

@@ -105,3 +105,14 @@ enum queue_verdict queue_ready(struct queue *queue, struct ticket *ticket, uint6
 	outbox_flush(queue, &outbox, now_ns);
 	return verdict;
 }
+
+void queue_reroute(struct queue *queue, struct ticket *ticket, struct run_queue *run_queue)
+{
+	struct shard *shard = ticket->shard;
+
+	(void)queue;
+	pthread_mutex_lock(&shard->mutex);
+	if (ticket->state == TICKET_ASIDE)
+		ticket->run_queue = run_queue;
+	pthread_mutex_unlock(&shard->mutex);
+}

@@ -271,6 +271,9 @@ bool queue_yield(struct queue *queue, struct ticket *ticket, uint64_t now_ns);
 bool queue_yield_place(struct queue *queue, struct ticket *ticket, uint64_t now_ns);
 enum queue_verdict queue_ready(struct queue *queue, struct ticket *ticket, uint64_t now_ns);
 
+/* One that has yielded is to have its place at another upstream, when it is ready. */
+void queue_reroute(struct queue *queue, struct ticket *ticket, struct run_queue *run_queue);
+
 /* Upstream affinity. A session keeps one pin, opaque here, while nothing uses it: an exchange in
  * flight takes it and, when it is done with it and before queue_done, puts it back.
  *

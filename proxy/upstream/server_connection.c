@@ -7,6 +7,7 @@
 #include "base/container.h"
 #include "base/log.h"
 #include "net/socket_stream.h"
+#include "upstream/greeting.h"
 #include "upstream/server_inside.h"
 #include "upstream/server_pool.h"
 
@@ -23,6 +24,8 @@ void server_connection_close_unlisted(struct server_connection *connection)
 	connection->exchange = NULL;
 	stream_close(&connection->stream);
 	wait_end(&connection->wait);
+	free(connection->greeting);
+	connection->greeting = NULL;
 	connection->calls->end(connection);
 	if (connection->counts)
 		pool_forget(connection->known);
@@ -37,12 +40,39 @@ void server_connection_close(struct server_connection *connection)
 		server_connection_close_unlisted(connection);
 }
 
+/* Another node: it has to have the secret, as we do. 0: it has, EINPROGRESS: that is not known yet.
+ */
+static int greet(struct server_connection *connection)
+{
+	const struct worker *worker = connection->worker;
+
+	if (!connection->greeting) {
+		connection->greeting = greeting_begin(&connection->stream);
+		return connection->greeting ? EINPROGRESS : ENOMEM;
+	}
+	switch (greeting_run(connection->greeting, &connection->stream, worker->fleet.secret)) {
+	case GREETING_GOES_ON:
+		return EINPROGRESS;
+	case GREETING_DONE:
+		free(connection->greeting);
+		connection->greeting = NULL;
+		return 0;
+	case GREETING_FAILED:
+		break;
+	}
+	return connection->stream.read_ended || connection->stream.failed ? ECONNRESET : EACCES;
+}
+
 /* The kernel has decided about it, or its end came. */
 static void on_connected(struct server_connection *connection)
 {
 	int error = stream_error(&connection->stream);
 
 	if (error == 0 && !connection->stream.writable)
+		return;
+	if (error == 0 && connection->server->upstream->is_node)
+		error = greet(connection);
+	if (error == EINPROGRESS)
 		return;
 	if (error == 0) {
 		connection->state = SERVER_CONNECTION_BUSY;
@@ -213,9 +243,10 @@ static struct server_connection *connect_new(struct worker *worker, struct serve
 		error = begin_connect(connection, &address);
 		connection->address_id = address.id;
 		if (error == 0)
-			return opened(connection, connection->stream.writable
-							  ? SERVER_CONNECTION_BUSY
-							  : SERVER_CONNECTION_CONNECTING);
+			return opened(connection,
+				connection->stream.writable && !server->upstream->is_node
+					? SERVER_CONNECTION_BUSY
+					: SERVER_CONNECTION_CONNECTING);
 		*why = strerror(error);
 		if (lacks_descriptor(error))
 			*fault = CONNECT_NO_DESCRIPTOR;

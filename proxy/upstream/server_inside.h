@@ -17,6 +17,8 @@ enum server_connection_state {
 	SERVER_CONNECTION_CLOSED,
 };
 
+struct greeting;
+
 struct server_connection {
 	const struct server_calls *calls;
 	struct stream stream;
@@ -35,8 +37,9 @@ struct server_connection {
 	bool is_taken;    /* by another worker, from its list; guarded by the list's lock */
 	bool unsent;      /* on the worker's list: written at the end of the round */
 	struct server_connection *next_unsent;
-	uint32_t requests;   /* begun on it */
-	uint32_t address_id; /* of the server's address that it is to */
+	uint32_t requests;         /* begun on it */
+	uint32_t address_id;       /* of the server's address that it is to */
+	struct greeting *greeting; /* CONNECTING, to another node, and connected; else NULL */
 };
 
 #endif

@@ -38,6 +38,7 @@ struct upstream {
 	struct upstream_state *state; /* held */
 	struct server *servers;
 	size_t server_count;
+	bool is_node; /* another node: its connections begin with upstream/greeting.h */
 	struct run_queue_config bounds; /* what upstream_commit sets in force */
 	/* until then: the pace of an upstream that had none, or how the one that it has changes */
 	struct pace *new_pace;

@@ -16,6 +16,7 @@
 struct authority;
 struct listening;
 struct log;
+struct owners;
 struct publishing;
 struct queue;
 struct stats;
@@ -53,6 +54,7 @@ struct node {
 	struct throttle_table *throttles;
 	atomic_uint store_links; /* workers that are connected to the fleet's store */
 	struct authority *fleet; /* over limits of the fleet; NULL: built without */
+	struct owners *owners;   /* of sessions, exchange/owners.h; NULL: built without a fleet */
 	struct queue *queue;
 	struct stats *stats;
 	struct spool_store store; /* of the bodies that are kept for slow clients */

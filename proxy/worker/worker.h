@@ -28,6 +28,7 @@
 #include "worker/node.h"
 
 struct busiest_rows;
+struct conf_secret;
 struct connection_waiter;
 struct site;
 struct site_use;
@@ -36,6 +37,7 @@ struct downstream;
 struct exchange;
 struct fleet_worker;
 struct listener;
+struct owner_use;
 struct passage;
 struct server_calls;
 struct server_connection;
@@ -55,6 +57,7 @@ enum worker_command {
 	WORKER_GIVE_WAY = 1 << 8,  /* close an idle connection for a new one: listen/give_way.h */
 	WORKER_SPARE = 1 << 9,     /* close idle connections to servers: site/spare.h */
 	WORKER_LISTEN = 1 << 10,   /* all has started: accept clients */
+	WORKER_OWNERS = 1 << 11,   /* sessions have other owners: exchange/owners.h */
 };
 
 /* A name for a request that no other has: 16 hex digits that the worker drew at its start, and a
@@ -91,8 +94,10 @@ struct worker_turn_ends {
 
 /* Its part in the fleet. */
 struct worker_fleet {
-	struct fleet_worker *own; /* NULL: none */
-	struct loop_stage stage;  /* which must outlive it */
+	struct fleet_worker *own;         /* NULL: none */
+	struct loop_stage stage;          /* which must outlive it */
+	struct owner_use *uses;           /* of sessions: exchange/owners.h */
+	const struct conf_secret *secret; /* of the site in force; other nodes have it, too */
 };
 
 struct worker {

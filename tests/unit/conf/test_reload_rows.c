@@ -157,6 +157,9 @@ static const struct sample samples[] = {
 	{F, "store_down", "refuse", "admit", NULL, NULL},
 	{F, "nodes", "3", "5", NULL, NULL},
 	{F, "lost_share", "1m", "2m", "60s", NULL},
+	{F, "bind", "127.0.0.1:7946", "127.0.0.1:7947", NULL, "secret = file:/a"},
+	{F, "secret", "file:/a", "file:/b", NULL, "bind = 127.0.0.1:7946"},
+	{F, "lease", "5s", "10s", "5000ms", NULL},
 	{M, "broker", "amqp://127.0.0.1", "amqp://127.0.0.1/a", "amqp://127.0.0.1:5672/%2F", NULL},
 	{M, "password", "file:/a", "file:/b", NULL, NULL},
 	{M, "size", "1", "1k", NULL, NULL},
@@ -178,6 +181,9 @@ static const struct sample samples[] = {
 	{R, "high_burst", "1", "2", NULL, NULL},
 	{R, "lane", "normal", "high", NULL, NULL},
 	{R, "session_idle_timeout", "1s", "2s", "1000ms", NULL},
+	{R, "session_scope", "node", "fleet", NULL, NULL},
+	{R, "session_elsewhere", "forward", "refuse", NULL, NULL},
+	{R, "owner_idle", "1s", "2s", "1000ms", NULL},
 	{R, "upstream_affinity", "none", "session", NULL, NULL},
 	{R, "max_body_size", "1k", "2k", "1024", NULL},
 	{R, "min_rate", "1k", "2k", "1024", NULL},
@@ -264,6 +270,8 @@ static void put_part(
 		fputs(part->line, out);
 	if (here && value)
 		fprintf(out, "%s = %s\n", sample->key, value);
+	if (part->id == SECTION_FLEET && strcmp(sample->key, "session_scope") == 0)
+		fputs("bind = 127.0.0.1:6\nsecret = file:/x\n", out);
 	if (here && sample->needs)
 		fprintf(out, "%s\n", sample->needs);
 }
@@ -390,7 +398,7 @@ static bool is_built(const struct sample *sample)
 	if (!is_section_built(sample->section))
 		return false;
 #ifndef HAVE_REDIS
-	if (strcmp(sample->key, "scope") == 0)
+	if (strcmp(sample->key, "scope") == 0 || strcmp(sample->key, "session_scope") == 0)
 		return false;
 #endif
 #ifdef HAVE_WEBSOCKET

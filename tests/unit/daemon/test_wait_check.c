@@ -91,6 +91,7 @@ static const struct way {
 	{EXCHANGE_HELD, CLIENT, WAIT_BODY},
 	{EXCHANGE_HELD, CLIENT, WAIT_TAKE},
 	{EXCHANGE_HELD, BEFORE, WAIT_NONE},
+	{EXCHANGE_SEEKING, OWN, WAIT_NONE},
 	{EXCHANGE_ASKING, OWN, WAIT_NONE},
 	{EXCHANGE_DELAYED, OWN, WAIT_NONE},
 	{EXCHANGE_QUEUED, OWN, WAIT_NONE},
@@ -155,8 +156,8 @@ static void a_message_has_its_own_or_its_sockets(void **state)
 {
 	(void)state;
 	for (int s = EXCHANGE_HEAD; s <= EXCHANGE_ENDED; s++) {
-		bool has_own =
-			s == EXCHANGE_ASKING || s == EXCHANGE_DELAYED || s == EXCHANGE_QUEUED;
+		bool has_own = s == EXCHANGE_SEEKING || s == EXCHANGE_ASKING ||
+			       s == EXCHANGE_DELAYED || s == EXCHANGE_QUEUED;
 		struct world *w = begin(EXCHANGE_HEAD);
 		struct passage passage = {.server.open = true};
 		struct exchange message = {.state = (enum exchange_state)s};

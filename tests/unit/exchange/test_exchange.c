@@ -244,8 +244,8 @@ static void what_is_answered_and_what_waits(void **state)
 		x->state = (enum exchange_state)i;
 		assert_int_equal(exchange_is_answered(x), i == EXCHANGE_REPLYING);
 		assert_int_equal(exchange_waits_for_turn(x),
-			i == EXCHANGE_HELD || i == EXCHANGE_ASKING || i == EXCHANGE_DELAYED ||
-				i == EXCHANGE_QUEUED);
+			i == EXCHANGE_HELD || i == EXCHANGE_SEEKING || i == EXCHANGE_ASKING ||
+				i == EXCHANGE_DELAYED || i == EXCHANGE_QUEUED);
 	}
 	x->response_progress = RESPONSE_RECEIVED;
 	assert_true(exchange_is_answered(x));

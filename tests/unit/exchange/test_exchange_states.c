@@ -21,8 +21,8 @@
 /* The states in which nothing has been asked of a server yet. */
 static bool waits(enum exchange_state state)
 {
-	return state == EXCHANGE_HELD || state == EXCHANGE_ASKING || state == EXCHANGE_DELAYED ||
-	       state == EXCHANGE_QUEUED;
+	return state == EXCHANGE_HELD || state == EXCHANGE_SEEKING || state == EXCHANGE_ASKING ||
+	       state == EXCHANGE_DELAYED || state == EXCHANGE_QUEUED;
 }
 
 static void each_may_end_once(void **state)
@@ -58,7 +58,8 @@ static void a_server_is_asked_in_order(void **state)
 			waits(from) || from == EXCHANGE_HEAD || from == EXCHANGE_CONNECTING ||
 				from == EXCHANGE_FORWARDING);
 		assert_int_equal(exchange_may_change(from, EXCHANGE_HELD),
-			from == EXCHANGE_HEAD || from == EXCHANGE_HELD || from == EXCHANGE_ASKING);
+			from == EXCHANGE_HEAD || from == EXCHANGE_HELD ||
+				from == EXCHANGE_SEEKING || from == EXCHANGE_ASKING);
 		/* One question at a time, also of one whose answer was old when it was read. */
 		assert_int_equal(exchange_may_change(from, EXCHANGE_ASKING),
 			from == EXCHANGE_HEAD || waits(from));

@@ -1,0 +1,197 @@
+#include "exchange/hop.h"
+
+#include <arpa/inet.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "exchange/exchange.h"
+#include "exchange/forwarding.h"
+#include "exchange/owners.h"
+#include "exchange/reply.h"
+#include "http/problem.h"
+#include "listen/listener.h"
+
+const struct conf_listener *client_listener(const struct client *client)
+{
+	return client->hop && client->hop->listener ? client->hop->listener
+						    : client->listener->conf;
+}
+
+/* ---- the greeting ------------------------------------------------------------------------------
+ */
+
+static struct slice secret_of(const struct exchange *x)
+{
+	const struct conf_secret *secret = &x->use->site->conf->fleet.secret;
+
+	return (struct slice){secret->at, secret->len};
+}
+
+/* The next word of `rest`, which words are taken off, one blank apart. */
+static struct slice next_word(struct slice *rest)
+{
+	const char *blank = rest->len > 0 ? memchr(rest->at, ' ', rest->len) : NULL;
+	struct slice word = {rest->at, blank ? (size_t)(blank - rest->at) : rest->len};
+	size_t taken = word.len + (blank != NULL);
+
+	rest->at += taken;
+	rest->len -= taken;
+	return word;
+}
+
+/* What it has and who it is is not said: it may be anybody. */
+static void turn_away(struct exchange *x)
+{
+	x->close_client = true;
+	client_finish(x->client);
+	exchange_reply(x, 403, "not a node of the fleet", HTTP_PROBLEM_NO_RETRY);
+}
+
+static void challenge(struct exchange *x, struct hop *hop, struct slice nonce)
+{
+	char proof[HOP_PROOF_BYTES];
+
+	if (!hop_is_nonce(nonce) || !hop_draw_nonce(hop->ours)) {
+		turn_away(x);
+		return;
+	}
+	memcpy(hop->theirs, nonce.at, HOP_NONCE_BYTES - 1);
+	size_t len = hop_prove(secret_of(x), HOP_OWNER, hop->theirs, hop->ours, proof);
+	snprintf(hop->field, sizeof(hop->field), "Sluice-Hop: challenge %s %.*s\r\n", hop->ours,
+		(int)len, proof);
+	hop->state = HOP_CHALLENGED;
+	x->tunnel.is_event = true; /* not counted */
+	exchange_reply(x, 200, "node's greeting", HTTP_PROBLEM_NO_RETRY);
+}
+
+static void greet(struct exchange *x, struct hop *hop, struct slice value)
+{
+	struct slice word = next_word(&value);
+
+	if (hop->state == HOP_NEW && slice_equal(word, SLICE("hello"))) {
+		challenge(x, hop, value);
+		return;
+	}
+	if (hop->state != HOP_CHALLENGED || !slice_equal(word, SLICE("proof")) ||
+		!hop_is_proof(secret_of(x), HOP_ASKER, hop->theirs, hop->ours, value)) {
+		log_warn("listener fleet: %.*s does not have the fleet's secret",
+			SLICE_ARGS(forwarded_peer_text(x->client->peer)));
+		turn_away(x);
+		return;
+	}
+	hop->state = HOP_PROVEN;
+	snprintf(hop->field, sizeof(hop->field), "Sluice-Hop: welcome\r\n");
+	x->tunnel.is_event = true;
+	exchange_reply(x, 200, "node's greeting", HTTP_PROBLEM_NO_RETRY);
+}
+
+/* ---- requests ----------------------------------------------------------------------------------
+ */
+
+static bool read_number(struct slice text, uint64_t *number)
+{
+	*number = 0;
+	for (size_t i = 0; i < text.len; i++) {
+		if (text.at[i] < '0' || text.at[i] > '9')
+			return false;
+		*number = *number * 10 + (uint64_t)(text.at[i] - '0');
+	}
+	return text.len > 0 && text.len < 20;
+}
+
+static const struct conf_listener *find_listener(const struct conf *conf, struct slice name)
+{
+	for (size_t i = 0; i < conf->listener_count; i++) {
+		const struct conf_listener *listener = &conf->listeners[i];
+		if (!listener->is_internal && slice_equal(name, slice_of(listener->name)))
+			return listener;
+	}
+	return NULL;
+}
+
+static bool take_peer(struct hop *hop, struct slice text)
+{
+	struct sockaddr_in6 address = {.sin6_family = AF_INET6};
+	bool is_unix = slice_equal(text, SLICE("unix"));
+
+	if (!is_unix && !forwarded_address_parse(text, address.sin6_addr.s6_addr))
+		return false;
+	forwarded_peer_init(&hop->peer, (const struct sockaddr *)&address,
+		is_unix ? 0 : sizeof(address), &hop->listener->trusted_proxies);
+	return true;
+}
+
+/* `1 LISTENER PEER INSTANCE MARK FENCE` */
+static bool take_field(struct exchange *x, struct hop *hop)
+{
+	struct slice value = http_head_find(&x->request, HTTP_FIELD_SLUICE_HOP);
+
+	if (http_head_count(&x->request, HTTP_FIELD_SLUICE_HOP) != 1 ||
+		!slice_equal(next_word(&value), SLICE("1")))
+		return false;
+	hop->listener = find_listener(x->use->site->conf, next_word(&value));
+	return hop->listener && take_peer(hop, next_word(&value)) &&
+	       read_number(next_word(&value), &hop->instance) &&
+	       read_number(next_word(&value), &hop->mark) &&
+	       read_number(next_word(&value), &hop->fence) && value.len == 0;
+}
+
+bool hop_begin(struct exchange *x)
+{
+	struct client *client = x->client;
+	struct hop *hop = client->hop;
+
+	if (!hop)
+		hop = client->hop = calloc(1, sizeof(*hop));
+	if (!hop) {
+		exchange_reply(x, 503, "no memory", 1000);
+		return false;
+	}
+	hop->field[0] = '\0';
+	hop->listener = NULL;
+	if (hop->state != HOP_PROVEN) {
+		greet(x, hop, http_head_find(&x->request, HTTP_FIELD_SLUICE_HOP));
+		return false;
+	}
+	if (!take_field(x, hop)) {
+		log_warn("listener fleet: a node forwards what this one does not understand; "
+			 "do both have the same listeners?");
+		hop_refuse(x, "unknown");
+		return false;
+	}
+	client->peer = &hop->peer;
+	x->dialect = hop->listener->ratelimit_headers;
+	forwarding_clear(client->forwarding);
+	return true;
+}
+
+void hop_refuse(struct exchange *x, const char *why)
+{
+	struct hop *hop = x->client->hop;
+
+	snprintf(hop->field, sizeof(hop->field), "Sluice-Hop: %s\r\n", why);
+	exchange_reply(x, 421, "not the session's owner", HTTP_PROBLEM_NO_RETRY);
+}
+
+/* ---- the other side ----------------------------------------------------------------------------
+ */
+
+void hop_put(struct http_out *out, const struct exchange *x)
+{
+	struct owners *owners = x->worker->node->owners;
+	const struct client *client = x->client;
+
+	http_out_slice(out, SLICE("Sluice-Hop: 1 "));
+	http_out_slice(out, slice_of(client->listener->conf->name));
+	http_out_slice(out, SLICE(" "));
+	http_out_slice(out, forwarded_peer_text(client->peer));
+	http_out_slice(out, SLICE(" "));
+	http_out_number(out, owners_instance(owners) >> 4); /* 19 digits at most */
+	http_out_slice(out, SLICE(" "));
+	http_out_number(out, owner_mark(owners, &x->owner.use));
+	http_out_slice(out, SLICE(" "));
+	http_out_number(out, x->owner.use.fence);
+	http_out_slice(out, SLICE("\r\n"));
+}

@@ -1,0 +1,56 @@
+/*
+ * What comes from another node of the fleet: requests of sessions that this one owns, at the
+ * internal listener ([fleet] bind).
+ *
+ *   connection --hello, proof--> proven --request, Sluice-Hop: 1 LISTENER PEER INSTANCE MARK
+ * FENCE-->
+ *
+ * A connection that has not proven that it has the secret gets nothing but the greeting
+ * (upstream/greeting.h is the other side). A request goes on as if its client had connected to the
+ * listener of that name here, from the address PEER. FENCE names the ownership that it is for:
+ * under another one it could come behind what has gone since. It is never forwarded to a third
+ * node: one that is not served here is answered 421 with a Sluice-Hop field that says why, and has
+ * gone nowhere.
+ */
+#ifndef EXCHANGE_HOP_H
+#define EXCHANGE_HOP_H
+
+#include "base/hop_proof.h"
+#include "conf/conf.h"
+#include "exchange/client.h"
+#include "http/forwarded.h"
+#include "http/out.h"
+
+struct exchange;
+
+enum hop_state { HOP_NEW, HOP_CHALLENGED, HOP_PROVEN };
+
+/* A connection's. */
+struct hop {
+	enum hop_state state;
+	char theirs[HOP_NONCE_BYTES], ours[HOP_NONCE_BYTES];
+	struct forwarded_peer peer;           /* of the request under way */
+	const struct conf_listener *listener; /* of its site */
+	uint64_t instance, mark, fence;
+	char field[HOP_PROOF_BYTES + 128]; /* of an answer of our own; "": none */
+};
+
+/* A request has come to the internal listener. False: it was answered. */
+bool hop_begin(struct exchange *exchange);
+
+/* It is not served here: `why` goes into the answer's Sluice-Hop. */
+void hop_refuse(struct exchange *exchange, const char *why);
+
+/* Is it a request that another node has forwarded? */
+static inline bool hop_is_from_node(const struct client *client)
+{
+	return client && client->hop;
+}
+
+/* The listener that its client has connected to, here or at another node. */
+const struct conf_listener *client_listener(const struct client *client);
+
+/* Of the node that forwards it: the request's Sluice-Hop. */
+void hop_put(struct http_out *out, const struct exchange *exchange);
+
+#endif

@@ -1,0 +1,340 @@
+#include "exchange/seek.h"
+
+#include <assert.h>
+
+#include "base/container.h"
+#include "exchange/exchange.h"
+#include "exchange/hop.h"
+#include "exchange/reply.h"
+#include "exchange/turn_limits.h"
+#include "http/problem.h"
+
+/* So often a node that failed is tried again, and the store asked who the owner is. */
+#define LOOK_MS 200
+
+/* When those may come back that are not served. */
+#define RETRY_MS 1000
+
+static struct owners *owners_of(const struct exchange *x)
+{
+	return x->worker->node->owners;
+}
+
+static struct exchange *exchange_of(struct owner_use *use)
+{
+	return CONTAINER_OF(use, struct exchange, owner.use);
+}
+
+/* One that was forwarded is for what this node owns already, or for nobody. */
+static enum owner_belief belief_of(const struct exchange *x)
+{
+	return hop_is_from_node(x->client) ? OWNER_ASK_OWN : OWNER_BELIEVE;
+}
+
+/* ---- waiting -----------------------------------------------------------------------------------
+ */
+
+/* It waits no longer than it would for its turn. */
+static void wait_at_most(struct exchange *x, uint64_t wait_ms)
+{
+	uint64_t now_ms = worker_now_ms(x->worker);
+
+	if (x->owner.wait_ends_ms == 0)
+		x->owner.wait_ends_ms = now_ms + x->route->sessions.queue_timeout_ms;
+	exchange_enter(x, EXCHANGE_SEEKING);
+	uint64_t at_ms = wait_ms < UINT64_MAX - now_ms ? now_ms + wait_ms : UINT64_MAX;
+	x->owner.steps->wait_until(
+		x, at_ms < x->owner.wait_ends_ms ? at_ms : x->owner.wait_ends_ms);
+}
+
+static void wait_for_store(struct exchange *x)
+{
+	wait_at_most(x, UINT64_MAX);
+}
+
+static void answer(struct exchange *x, unsigned status, const char *why, uint64_t retry_after_ms)
+{
+	x->owner.is_final = true;
+	exchange_reply(x, status, why, retry_after_ms);
+}
+
+static void answer_unknown(struct exchange *x)
+{
+	if (hop_is_from_node(x->client))
+		hop_refuse(x, "unknown");
+	else if (x->owner.lost)
+		answer(x, 502, "the session's owner was lost", HTTP_PROBLEM_NO_RETRY);
+	else
+		answer(x, 503, "the session's owner is not known", RETRY_MS);
+}
+
+/* ---- where it goes on --------------------------------------------------------------------------
+ */
+
+/* From here on it is forwarded to the node that its use names. */
+static void follow_node(struct exchange *x)
+{
+	owner_follow(owners_of(x), &x->owner.use);
+	if (x->owner.use.node)
+		x->upstream = x->owner.use.node->upstream;
+	x->gate.identity.authority = NULL; /* that node asks it */
+}
+
+static void begin_elsewhere(struct exchange *x)
+{
+	if (hop_is_from_node(x->client)) {
+		hop_refuse(x, "elsewhere");
+		return;
+	}
+	if (x->route->sessions.refuses_elsewhere) {
+		answer(x, 409, "the session is another node's", x->route->sessions.owner_idle_ms);
+		return;
+	}
+	follow_node(x);
+	if (x->owner.use.node)
+		x->owner.steps->enter(x);
+	else
+		answer_unknown(x);
+}
+
+static void begin_here(struct exchange *x)
+{
+	const struct hop *hop = x->client->hop;
+
+	owner_follow(owners_of(x), &x->owner.use);
+	if (hop && hop->fence != x->owner.use.fence)
+		hop_refuse(x, "elsewhere"); /* it was for an ownership that is over */
+	else if (hop && !owner_take_mark(owners_of(x), &x->owner.use, hop->instance, hop->mark))
+		hop_refuse(x, "stale");
+	else
+		x->owner.steps->begin_here(x);
+}
+
+static void begin(struct exchange *x, enum owner_sight sight)
+{
+	x->owner.is_begun = sight != OWNER_PENDING;
+	switch (sight) {
+	case OWNER_HERE:
+		begin_here(x);
+		break;
+	case OWNER_ELSEWHERE:
+		begin_elsewhere(x);
+		break;
+	case OWNER_PENDING:
+		wait_for_store(x);
+		break;
+	case OWNER_UNKNOWN:
+		answer_unknown(x);
+		break;
+	}
+}
+
+/* In its turn, and its session has become this node's: its place in the order stays its own. */
+static void take_over(struct exchange *x)
+{
+	struct upstream *upstream = x->use->site->upstreams[x->route->upstream->index];
+
+	x->owner.steps->yield_place(x);
+	queue_reroute(x->worker->node->queue, &x->turn.ticket, upstream->state->run_queue);
+	x->upstream = upstream;
+	owner_follow(owners_of(x), &x->owner.use);
+	x->owner.steps->judge_here(x);
+}
+
+/* At its turn. True: it is forwarded. */
+static bool go_on(struct exchange *x, enum owner_sight sight)
+{
+	switch (sight) {
+	case OWNER_PENDING:
+		wait_for_store(x);
+		return false;
+	case OWNER_HERE:
+		if (x->owner.use.node) {
+			take_over(x);
+			return false;
+		}
+		if (owner_is_same(owners_of(x), &x->owner.use))
+			return true;
+		answer(x, 503, "session over", RETRY_MS);
+		return false;
+	case OWNER_ELSEWHERE:
+		if (!x->owner.use.node) {
+			answer(x, 503, "session over", RETRY_MS);
+			return false;
+		}
+		follow_node(x);
+		return true;
+	case OWNER_UNKNOWN:
+		if (x->owner.use.node)
+			wait_at_most(x, LOOK_MS);
+		else
+			answer_unknown(x);
+		return false;
+	}
+	return false;
+}
+
+/* Some of it has left for a node that has failed it. */
+static void decide_lost(struct exchange *x, enum owner_sight sight)
+{
+	if (sight == OWNER_PENDING) {
+		wait_for_store(x);
+	} else if (sight == OWNER_UNKNOWN) {
+		wait_at_most(x, LOOK_MS);
+	} else if (!owner_is_same(owners_of(x), &x->owner.use)) {
+		answer(x, 502, "the session's owner was lost", HTTP_PROBLEM_NO_RETRY);
+	} else {
+		x->owner.is_decided = true; /* does it live on? */
+		x->owner.steps->forward(x);
+	}
+}
+
+static void decide(struct exchange *x, enum owner_sight sight)
+{
+	if (!x->owner.is_begun) {
+		begin(x, sight);
+	} else if (x->owner.lost) {
+		decide_lost(x, sight);
+	} else if (go_on(x, sight)) {
+		x->owner.is_decided = true;
+		x->owner.steps->forward(x);
+	}
+}
+
+/* ---- events ------------------------------------------------------------------------------------
+ */
+
+static void on_answered(struct owner_use *use, enum owner_sight sight)
+{
+	struct exchange *x = exchange_of(use);
+	struct client *client = x->client;
+
+	assert(x->state == EXCHANGE_SEEKING && client);
+	deadline_clear(&x->turn.deadline);
+	decide(x, sight);
+	client_advance(client);
+}
+
+/* Its session has another owner than when it went on. */
+static void on_changed(struct owner_use *use)
+{
+	struct exchange *x = exchange_of(use);
+	struct client *client = x->client;
+
+	if (!client)
+		return;
+	if (x->state == EXCHANGE_SEEKING && !use->wait && x->owner.is_begun)
+		seek_expire(x);
+	else if (x->state == EXCHANGE_FORWARDING && use->node && x->attempt.request_started)
+		answer(x, 502, "the session's owner was lost", HTTP_PROBLEM_NO_RETRY);
+	else if (x->state == EXCHANGE_FORWARDING && !use->node && !exchange_has_sent(x))
+		answer(x, 503, "session over", RETRY_MS);
+	client_advance(client);
+}
+
+/* ---- failures of the other node ----------------------------------------------------------------
+ */
+
+/* As it was when its turn came. */
+static void reset(struct exchange *x)
+{
+	exchange_drop_connection(x);
+	x->attempt.search = SEARCH_FIRST;
+	x->attempt.tried = x->attempt.tries = 0;
+	x->attempt.request_started = x->interim.held = false;
+	x->times.first_byte_ns = 0;
+	x->turn.ticket.failed = false;
+}
+
+/* The answer would have this status. False: it is to be answered. */
+static bool take_failure(struct exchange *x, unsigned status)
+{
+	bool was_tried = x->state == EXCHANGE_CONNECTING || x->state == EXCHANGE_FORWARDING;
+
+	if (x->owner.is_final || !x->client || !was_tried || status < 502)
+		return false;
+	if (x->attempt.request_started) {
+		x->owner.lost = true;
+		owner_raise_mark(owners_of(x), &x->owner.use);
+	}
+	reset(x);
+	wait_at_most(x, LOOK_MS);
+	return true;
+}
+
+/* The first time it is no wonder: the owner has given the session up meanwhile. */
+void seek_refused(struct exchange *x)
+{
+	bool is_first = !x->owner.was_refused;
+
+	if (x->framing.body != HTTP_BODY_NONE && !x->memory.body) {
+		answer(x, 503, "the session has moved", RETRY_MS);
+		return;
+	}
+	reset(x);
+	wait_at_most(x, LOOK_MS);
+	x->owner.was_refused = true;
+	if (is_first)
+		decide(x, owner_look(owners_of(x), &x->owner.use, OWNER_ASK));
+}
+
+/* ---- its way -----------------------------------------------------------------------------------
+ */
+
+void seek_begin(struct exchange *x, const struct seek_steps *steps)
+{
+	struct owner_use *use = &x->owner.use;
+
+	gate_begin(x->use->site->gate, x->route, &x->gate.identity, &x->gate.verdict,
+		&x->gate.receipt);
+	if (turn_is_turned_away(x))
+		return;
+	const struct session_key key = {{x->gate.verdict.session.hi, x->gate.verdict.session.lo}};
+	x->owner.wait_ends_ms = 0;
+	x->owner.is_begun = x->owner.is_decided = x->owner.lost = x->owner.is_final = false;
+	x->owner.was_refused = false;
+	x->owner.steps = steps;
+	x->owner.take_failure = take_failure;
+	use->answered = on_answered;
+	use->changed = on_changed;
+	if (!owners_of(x) || !owner_begin(owners_of(x), x->worker, use, key,
+				     x->route->sessions.owner_idle_ms, turn_name_session)) {
+		exchange_reply(x, 503, "no memory", RETRY_MS);
+		return;
+	}
+	begin(x, owner_look(owners_of(x), use, belief_of(x)));
+}
+
+bool seek_at_turn(struct exchange *x)
+{
+	if (x->owner.is_decided) {
+		x->owner.is_decided = false;
+		return true;
+	}
+	return go_on(x, owner_look(owners_of(x), &x->owner.use, belief_of(x)));
+}
+
+bool seek_may_send(struct exchange *x)
+{
+	if (x->owner.use.node || x->attempt.request_started ||
+		owner_is_valid(owners_of(x), &x->owner.use))
+		return true;
+	answer(x, 503, "session over", RETRY_MS);
+	return false;
+}
+
+bool seek_is_connected(struct exchange *x)
+{
+	if (!x->owner.lost)
+		return true;
+	answer(x, 502, "the session's owner was cut off", HTTP_PROBLEM_NO_RETRY);
+	return false;
+}
+
+void seek_expire(struct exchange *x)
+{
+	if (x->owner.use.wait || worker_now_ms(x->worker) >= x->owner.wait_ends_ms)
+		answer_unknown(x);
+	else
+		decide(x, owner_look(owners_of(x), &x->owner.use, OWNER_ASK));
+}

@@ -1,0 +1,499 @@
+"""session_scope = fleet: one node at a time owns a client's session, and the others forward to it."""
+import os
+import random
+import signal
+import threading
+import time
+
+from lib.client import Client
+from lib.fleet import PATIENT, connected
+from lib.hop import Asker, FakeOwner
+from lib.process import Port, until
+from lib.redis import Redis
+from lib.admin import Admin
+from lib.sluice import to
+from lib.tap import SEED, equal, main, test, true
+from lib.wire import Ended
+
+ROUTE = "session = header:X-Client\nsession_scope = fleet\nordering = strict\n"
+SECRET = "of the fleet"
+
+
+def route_of(more):
+    return "".join(line for line in ROUTE.splitlines(True) if line.split(" ")[0] + " =" not in more) + more
+
+
+class Fleet:
+    """Nodes, each with an address for the others."""
+
+    def __init__(self, t, count=3, route="", lease="10s", workers=2, origin=None, secrets=None, more=""):
+        self.t = t
+        self.redis = Redis(t)
+        self.origin = origin or t.origin()
+        self.nodes = []
+        for i in range(count):
+            secret = t.path(f"secret{i}")
+            with open(secret, "w", encoding="ascii") as out:
+                out.write((secrets or {}).get(i, SECRET))
+            port = Port()
+            fleet = (f"[fleet]\nstore = {self.redis.url}\nnode = node{i}\n{PATIENT}"
+                     f"bind = 127.0.0.1:{port.number}\nsecret = file:{secret}\nlease = {lease}\n"
+                     f"[admin]\nbind = unix:{t.path(f'admin{i}')}\n")
+            node = t.sluice(fleet + more + to(self.origin, route=route_of(route)), workers=workers)
+            node.internal = port.number
+            node.admin = Admin(f"unix:{t.path(f'admin{i}')}")
+            self.nodes.append(node)
+        for node in self.nodes:
+            connected(node)
+
+    def client(self, i):
+        return self.t.client(self.nodes[i])
+
+
+def ask(client, who="ann", path="/", method="GET", body=None, fields=()):
+    return client.ask(path, method=method, fields=[("X-Client", who), *fields], body=body)
+
+
+def owner(node):
+    """Of its only session."""
+    sessions = node.admin.json("/api/v1/sessions")[1]["sessions"]
+    return sessions[0]["owner"] if sessions else None
+
+
+def fences(origin):
+    return [int(x.request.get("Sluice-Fence")) for x in origin.requests]
+
+
+def grows(numbers):
+    return all(a <= b for a, b in zip(numbers, numbers[1:]))
+
+
+class Gate:
+    """An origin's handler: requests for /held wait until it is opened."""
+
+    def __init__(self):
+        self.open = threading.Event()
+
+    def __call__(self, x):
+        x.read_body()
+        if x.request.target.startswith("/held"):
+            self.open.wait(60)
+        try:
+            x.reply(200, x.request.target.encode())
+        except OSError:
+            pass  # whoever asked is gone
+
+
+def arrived(origin, target):
+    return [x for x in origin.requests if x.request.target == target]
+
+
+def stop(node):
+    """None of its threads does anything more, from now on."""
+    node.process.signal(signal.SIGSTOP)
+    tasks = f"/proc/{node.pid}/task"
+
+    def state(task):
+        with open(f"{tasks}/{task}/stat", encoding="ascii") as line:
+            return line.read().rpartition(") ")[2][0]
+    until(lambda: all(state(task) == "T" for task in os.listdir(tasks)), "it stands still")
+
+
+def answer_of(client):
+    """Its status; None: cut off."""
+    try:
+        return client.response().status
+    except (Ended, OSError):
+        return None
+
+
+@test("the first node that a client asks owns its session; the others forward to it, and all is as if they had not",
+      workers=[1])
+def forwards(t):
+    gate = Gate()
+    fleet = Fleet(t, origin=t.origin(gate))
+    for i in (1, 0, 2, 0):
+        answer = ask(fleet.client(i), path=f"/a%20b?{i}", method="POST", body=b"of %d" % i,
+                     fields=[("X-Forwarded-For", "192.0.2.1"), ("Cookie", "x=y")])
+        equal((answer.status, answer.body), (200, b"/a%%20b?%d" % i), answer)
+    requests = [x.request for x in fleet.origin.requests]
+    equal([r.target for r in requests], ["/a%20b?1", "/a%20b?0", "/a%20b?2", "/a%20b?0"], "as they were sent")
+    equal([r.body for r in requests], [b"of 1", b"of 0", b"of 2", b"of 0"], "with their bodies")
+    for r in requests:
+        equal((r.get("X-Forwarded-For"), r.get("X-Real-IP"), r.get("Host"), r.get("Cookie"), r.get("Sluice-Hop")),
+              ("127.0.0.1", "127.0.0.1", "api.test", "x=y", None), r.fields)
+        equal(r.get("X-Forwarded-Proto"), "http", r.fields)
+    equal(len(set(fences(fleet.origin))), 1, "one ownership")
+    held = fleet.client(2)
+    held.request("/held", fields=[("X-Client", "ann")])
+    until(lambda: arrived(fleet.origin, "/held"), "it has come")
+    equal((owner(fleet.nodes[1]), owner(fleet.nodes[2])), ("node1", "node1"), "both know it")
+    gate.open.set()
+    equal(held.response().status, 200, "and it is answered")
+
+
+@test("a session that is not used moves to the node where its client is", workers=[1])
+def moves(t):
+    gate = Gate()
+    fleet = Fleet(t, count=2, route="owner_idle = 200ms\n", origin=t.origin(gate))
+    equal(ask(fleet.client(0)).status, 200, "by node 0")
+
+    def moved():
+        gate.open.clear()
+        client, count = fleet.client(1), len(fleet.origin.requests)
+        client.request("/held", fields=[("X-Client", "ann")])
+        until(lambda: len(fleet.origin.requests) > count, "by either")
+        is_there = owner(fleet.nodes[1]) == "node1"
+        gate.open.set()
+        equal(client.response().status, 200, "served")
+        time.sleep(0 if is_there else 0.5)  # the time without use is what this is about
+        return is_there
+    until(moved, "node 1 owns it")
+    true(grows(fences(fleet.origin)) and len(set(fences(fleet.origin))) == 2, fences(fleet.origin))
+
+
+@test("session_elsewhere = refuse: 409 with Retry-After", workers=[1])
+def refuses(t):
+    gate = Gate()
+    fleet = Fleet(t, count=2, route="session_elsewhere = refuse\nowner_idle = 1500ms\n", origin=t.origin(gate))
+    held = fleet.client(0)
+    held.request("/held", fields=[("X-Client", "ann")])
+    until(lambda: arrived(fleet.origin, "/held"), "it has come")
+    answer = ask(fleet.client(1))
+    equal((answer.status, answer.get("Retry-After")), (409, "2"), answer.fields)
+    equal(ask(fleet.client(1), who="bob").status, 200, "another's session")
+    gate.open.set()
+    equal(held.response().status, 200, "the owner's own")
+
+
+@test("one client at three nodes at random: one request at a time at the server, each node's in their order")
+def order(t):
+    rng = random.Random(SEED)
+    lock, inside, most, seen = threading.Lock(), [0], [0], []
+
+    def serve(x):
+        with lock:
+            inside[0] += 1
+            most[0] = max(most[0], inside[0])
+            seen.append(x.request.target)
+        x.read_body()
+        with lock:
+            inside[0] -= 1
+        x.reply(200)
+    fleet = Fleet(t, origin=t.origin(serve), route="owner_idle = 100ms\n", workers=t.workers)
+    clients = [[fleet.client(i) for _ in range(2)] for i in range(3)]
+    sent = []
+    for number in range(240):
+        i, j = rng.randrange(3), rng.randrange(2)
+        sent.append((i, j, f"/{i}/{j}/{number}"))
+    for i, j, target in sent:
+        clients[i][j].request(target, "POST", [("X-Client", "ann")], b"")
+        if rng.random() < 0.05:
+            time.sleep(rng.random() / 5)  # now and then it is idle, and moves
+    for i, j, target in sent:
+        equal(clients[i][j].response().status, 200, target)
+    equal(most[0], 1, "one at a time")
+    for i in range(3):
+        for j in range(2):
+            mine = [target for a, b, target in sent if (a, b) == (i, j)]
+            equal([target for target in seen if target.startswith(f"/{i}/{j}/")], mine, "in their order")
+    true(grows(fences(fleet.origin)), "no owner follows a later one")
+
+
+@test("an owner that is killed: what it had is answered 502 when its lease is over, what comes meanwhile is served then",
+      workers=[1])
+def killed(t):
+    gate = Gate()
+    fleet = Fleet(t, lease="2s", origin=t.origin(gate))
+    equal(ask(fleet.client(0)).status, 200, "node 0 owns it")
+    lost = fleet.client(1)
+    lost.request("/held", "POST", [("X-Client", "ann")], b"x")
+    until(lambda: arrived(fleet.origin, "/held"), "it has come")
+    fleet.nodes[0].process.signal(signal.SIGKILL)
+    fleet.nodes[0].ended = True
+    begun = time.monotonic()
+    waits = [fleet.client(1), fleet.client(2)]
+    for client in waits:
+        client.request("/next", "POST", [("X-Client", "ann")], b"x")
+    equal(lost.response().status, 502, "nobody knows whether it was done")
+    for client in waits:
+        equal(client.response().status, 200, "by the new owner")
+    took = time.monotonic() - begun
+    t.note(f"taken over {took:.2f} s after the kill, with a lease of 2 s")
+    true(took < 2 + 1 + 4, "the lease, a second, and what a slow machine takes")
+    equal([x.request.target for x in fleet.origin.requests], ["/", "/held", "/next", "/next"], "nothing twice")
+    true(grows(fences(fleet.origin)) and len(set(fences(fleet.origin))) == 2, fences(fleet.origin))
+    gate.open.set()
+
+
+@test("an owner that stands still and returns: its session is over, and nothing that it had queued is sent", workers=[1])
+def paused(t):
+    gate = Gate()
+    fleet = Fleet(t, lease="2s", origin=t.origin(gate))
+    first = fleet.client(0)
+    first.request("/held", "POST", [("X-Client", "ann")], b"x")
+    until(lambda: arrived(fleet.origin, "/held"), "it has come")
+    queued = [fleet.client(0) for _ in range(3)]
+    for client in queued:
+        client.request("/queued", "POST", [("X-Client", "ann")], b"x")
+    forwarded = fleet.client(1)
+    forwarded.request("/queued", "POST", [("X-Client", "ann")], b"x")
+    until(lambda: sum(s["queued_normal"] for s in fleet.nodes[0].admin.json("/api/v1/sessions")[1]["sessions"]) == 4,
+          "all are in its queue")
+    stop(fleet.nodes[0])
+    after = fleet.client(2)
+    after.request("/after", "POST", [("X-Client", "ann")], b"x")
+    equal(after.response().status, 200, "by the new owner")
+    equal(forwarded.response().status, 502, "it was forwarded to the one that stands still")
+    gate.open.set()  # the answer to the first is there when it returns
+    fleet.nodes[0].process.signal(signal.SIGCONT)
+    for client in queued:
+        equal(client.response().status, 503, "its session is over")
+    true(answer_of(first) in (200, 503, None), "it was sent before")
+    equal(ask(fleet.client(0), path="/new").status, 200, "forwarded to the new owner")
+    equal([x.request.target for x in fleet.origin.requests], ["/held", "/after", "/new"], "none was sent")
+    true(grows(fences(fleet.origin)), fences(fleet.origin))
+
+
+@test("what clients say of hops and fences is not believed, nor passed on", workers=[1])
+def forged(t):
+    fleet = Fleet(t, count=2)
+    fields = [("Sluice-Fence", "99999999999999999999"), ("Sluice-Hop", "1 main 192.0.2.9 7 7"), ("sluice_fence", "1"),
+              ("SLUICE-HOP", "elsewhere")]
+    for i in (0, 1):
+        equal(ask(fleet.client(i), fields=fields).status, 200, "served")
+    for x in fleet.origin.requests:
+        names = [name.lower() for name, _ in x.request.fields]
+        equal((names.count("sluice-fence"), names.count("sluice-hop"), names.count("sluice_fence")), (1, 0, 0), names)
+        equal((x.request.get("X-Real-IP"), x.request.get("Sluice-Fence") != fields[0][1]), ("127.0.0.1", True), names)
+
+
+@test("the internal listener serves nobody without the secret", workers=[1])
+def secrets(t):
+    fleet = Fleet(t, count=2, secrets={1: "another one"}, route="queue_timeout = 1s\n")
+    stranger = t.client(fleet.nodes[0])
+    stranger.socket.close()
+    for fields in ([], [("Sluice-Hop", "1 main 192.0.2.9 7 7")], [("Sluice-Hop", "hello")],
+                   [("Sluice-Hop", "proof x")], [("Sluice-Hop", f"hello {'0' * 31}")]):
+        client = Client(f"127.0.0.1:{fleet.nodes[0].internal}")
+        equal(ask(client, fields=fields).status, 403, fields)
+    try:
+        Asker(fleet.nodes[0].internal, "another one")
+        raise RuntimeError("it has proven what it does not know")
+    except AssertionError:
+        pass
+    equal(Asker(fleet.nodes[0].internal, SECRET).welcome.get("Sluice-Hop"), "welcome", "with it")
+    equal(ask(fleet.client(0)).status, 200, "its own")
+    equal(ask(fleet.client(1)).status, 503, "it can't be forwarded")
+    equal(len(fleet.origin.requests), 1, "nothing else was served")
+
+
+@test("one hop at most: a node that is not the owner says so, and what was given up comes too late", workers=[1])
+def hops(t):
+    gate = Gate()
+    fleet = Fleet(t, count=2, origin=t.origin(gate), route="owner_idle = 1h\n")
+    held = fleet.client(0)
+    held.request("/held", fields=[("X-Client", "ann")])
+    until(lambda: arrived(fleet.origin, "/held"), "node 0 owns it")
+    fence, = fences(fleet.origin)
+    node = Asker(fleet.nodes[1].internal, SECRET)
+    node.forward("/", "ann", 5, fence)
+    answer = node.response()
+    equal((answer.status, answer.get("Sluice-Hop")), (421, "elsewhere"), answer.fields)
+    gate.open.set()
+    equal(held.response().status, 200, "the first")
+    node = Asker(fleet.nodes[0].internal, SECRET)
+    for mark, of, expected in ((5, fence, (200, None)), (8, fence, (200, None)), (7, fence, (421, "stale")),
+                               (9, fence - 1, (421, "elsewhere")), (8, fence, (200, None))):
+        node.forward(f"/{mark}", "ann", mark, of)
+        answer = node.response()
+        equal((answer.status, answer.get("Sluice-Hop")), expected, mark)
+    node.forward("/other", "ann", 1, fence, instance=8)
+    equal(node.response().status, 200, "another node")
+    node.forward("/nobody", "bob", 9, fence)
+    equal(node.response().get("Sluice-Hop"), "elsewhere", "it does not become an owner by that")
+    equal([x.request.get("X-Real-IP") for x in fleet.origin.requests[1:]], ["192.0.2.7"] * 4, "its client's address")
+    for field in ("1 main", "1 none 192.0.2.7 7 9 9", "1 main x 7 9 9", "2 main 192.0.2.7 7 9 9",
+                  "1 main 192.0.2.7 7 9 9 9", "1 main 192.0.2.7 7 9 -9"):
+        node = Asker(fleet.nodes[0].internal, SECRET)
+        answer = node.ask("/", fields=[("X-Client", "ann"), ("Sluice-Hop", field)])
+        equal((answer.status, answer.get("Sluice-Hop")), (421, "unknown"), field)
+
+
+@test("a connection to the owner that is cut: 502 for what had left, and what comes after it keeps its order",
+      workers=[1])
+def cut(t):
+    seen = []
+
+    def serve(x):
+        x.read_body()
+        seen.append((x.request.target, x.request.get("Sluice-Hop").split(" ")[4]))
+        if x.request.target == "/cut":
+            x.close()
+        elif x.request.target == "/refused" and len(seen) < 5:
+            x.reply(421, fields=[("Sluice-Hop", "elsewhere")])
+        else:
+            x.reply(200, b"owner")
+    fleet = Fleet(t, count=1)
+    other = FakeOwner(SECRET, serve)
+    t.defer(other.end)
+    equal(ask(fleet.client(0)).status, 200, "its session has a name")
+    steal(fleet, f"aaaa/other/{other.address}")
+    answer = ask(fleet.client(0), path="/a", method="POST", body=b"x")
+    equal((answer.status, answer.body), (200, b"owner"), "by the other")
+    equal(ask(fleet.client(0), path="/cut", method="POST", body=b"x").status, 502, "it had left")
+    equal(ask(fleet.client(0), path="/b", method="POST", body=b"x").status, 200, "the connection is made again")
+    equal(ask(fleet.client(0), path="/refused", method="POST", body=b"x").status, 200, "sent again: it went nowhere")
+    equal([target for target, _ in seen], ["/a", "/cut", "/b", "/refused", "/refused"], "in order")
+    true(int(seen[1][1]) < int(seen[2][1]), "the mark has grown")
+    equal(len(fleet.origin.requests), 1, "none was served here")
+
+
+def steal(fleet, node, lease_ms=60000):
+    """The only session becomes another's, as by that one's taking it."""
+    redis = fleet.redis.connect()
+    key, = [k for k in redis.ask("KEYS", "*") if redis.ask("TYPE", k) == b"hash" and redis.ask("HEXISTS", k, "fence")]
+    until(lambda: redis.ask("HGET", key, "session") == b"", "it is given up")
+    now = redis.ask("TIME")
+    fence = int(redis.ask("HGET", key, "fence")) + 1
+    redis.ask("HSET", key, "session", node, "fence", fence, "ends", int(now[0]) * 1000 + lease_ms)
+    redis.ask("PERSIST", key)
+
+
+class Accounts:
+    """A bank's books: each order is written down in the order of arrival."""
+
+    def __init__(self):
+        self.lock, self.book = threading.Lock(), {}
+
+    def __call__(self, x):
+        x.read_body()
+        who, number = x.request.get("X-Client"), int(x.request.target[1:])
+        with self.lock:
+            self.book.setdefault(who, []).append((number, int(x.request.get("Sluice-Fence"))))
+        try:
+            x.reply(200, b"%d" % number)
+        except OSError:
+            pass
+
+
+ORDERS = 12
+
+
+def place_orders(fleet, who, rng, known, began):
+    """One after the other, each at a node at random; what it was answered."""
+    for number in range(ORDERS):
+        node = fleet.nodes[rng.randrange(3)]
+        try:
+            client = Client(node.address)
+            answer = ask(client, who, f"/{number}", "POST", b"order")
+            known[number] = answer.status
+            client.socket.close()
+        except (OSError, Ended):
+            known[number] = None  # its node is gone
+        began()
+
+
+@test("a bank of 40 accounts at three nodes, of which one is killed and one stands still: nothing twice, all in order",
+      workers=[1])
+def bank(t):
+    accounts, lock, placed = Accounts(), threading.Lock(), [0]
+    fleet = Fleet(t, lease="2s", origin=t.origin(accounts), route="queue_timeout = 20s\n")
+    known = {f"account{i}": [None] * ORDERS for i in range(40)}
+
+    def began():
+        with lock:
+            placed[0] += 1
+            count = placed[0]
+        if count == 100:
+            fleet.nodes[1].process.signal(signal.SIGSTOP)
+            returns.start()
+        elif count == 300:
+            fleet.nodes[2].process.signal(signal.SIGKILL)
+            fleet.nodes[2].ended = True
+
+    returns = threading.Timer(4, lambda: fleet.nodes[1].process.signal(signal.SIGCONT))  # behind its lease
+    threads = [threading.Thread(target=place_orders, args=(fleet, who, random.Random(f"{SEED}{who}"), known[who], began))
+               for who in known]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    returns.join()
+    counts = {}
+    for who, answers in known.items():
+        book = accounts.book.get(who, [])
+        numbers = [number for number, _ in book]
+        equal(numbers, sorted(set(numbers)), f"{who}: each once, and in order")
+        true(grows([fence for _, fence in book]), f"{who}: {book}")
+        for number, answer in enumerate(answers):
+            counts[answer] = counts.get(answer, 0) + 1
+            true(answer != 200 or number in numbers, f"{who}: {number} was answered 200")
+            true(answer != 503 or number not in numbers, f"{who}: {number} was answered 503, and done")
+    t.note(f"answers {counts}")
+    true(counts.get(200, 0) > 200 and set(counts) <= {200, 502, 503, None}, counts)
+
+
+@test("a WebSocket is use: its session stays where it is as long as it is open", workers=[1])
+def tunnels(t):
+    def serve(x):
+        if x.request.get("Upgrade"):
+            x.send(b"HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\n")
+            x.send(x.stream.read_some())
+        else:
+            x.reply(200)
+    fleet = Fleet(t, count=2, route="owner_idle = 100ms\nordering = none\n", origin=t.origin(serve), lease="1s")
+    equal(ask(fleet.client(0)).status, 200, "node 0 owns it")
+    socket = fleet.client(1)
+    socket.request("/", fields=[("X-Client", "ann"), ("Connection", "upgrade"), ("Upgrade", "websocket")])
+    equal(socket.response_head().status, 101, "by way of node 1")
+    socket.send(b"ping")
+    equal(socket.read_exactly(4), b"ping", "both ways")
+    time.sleep(1.5)  # longer than owner_idle and the lease
+    equal(ask(fleet.client(1)).status, 200, "served")
+    equal(len(set(fences(fleet.origin))), 1, "by the same owner")
+
+
+@test("limits are judged once, by the owner; its answers are passed on as they are", workers=[1])
+def limits(t):
+    limit = "limits = burst\n"
+    fleet = Fleet(t, count=2, route="owner_idle = 1h\nresponse_header_set = X-Set: once\n" + limit,
+                  more="[limit burst]\nkey = header:X-Client\nrate = 4 per 1h\n")
+    answers = [ask(fleet.client(i % 2)) for i in range(6)]
+    equal([a.status for a in answers], [200] * 4 + [429] * 2, "four of all nodes together")
+    for answer in answers:
+        names = [name.lower() for name, _ in answer.fields]
+        equal((names.count("ratelimit"), names.count("x-set"), names.count("date"), names.count("sluice-hop")),
+              (1, 1, 1, 0), answer.fields)
+    true(int(answers[5].get("Retry-After")) > 3000, answers[5].fields)
+
+
+@test("a node that is stopped gives its sessions up at once", workers=[1])
+def stopped(t):
+    fleet = Fleet(t, count=2, lease="5m", route="owner_idle = 1h\n")
+    equal(ask(fleet.client(0)).status, 200, "node 0 owns it")
+    equal(ask(fleet.client(1)).status, 200, "and node 1 knows")
+    fleet.nodes[0].terminate()
+    equal(fleet.nodes[0].wait(), 0, "it has stopped")
+    equal(ask(fleet.client(1)).status, 200, "by the next")
+    true(grows(fences(fleet.origin)) and len(set(fences(fleet.origin))) == 2, fences(fleet.origin))
+
+
+@test("the store is away: an owner goes on until its lease is over", workers=[1])
+def store_away(t):
+    fleet = Fleet(t, count=1, lease="2s")
+    equal(ask(fleet.client(0)).status, 200, "its own")
+    fleet.redis.kill()
+    equal(ask(fleet.client(0)).status, 200, "with the lease in hand")
+    equal(ask(fleet.client(0), who="bob").status, 503, "a session that nobody owns")
+    begun = time.monotonic()
+
+    def is_over():
+        status = ask(fleet.client(0)).status
+        true(status in (200, 503), status)
+        return status == 503
+    until(is_over, "the lease is over")
+    true(time.monotonic() - begun < 8, "in its time")
+
+
+main()

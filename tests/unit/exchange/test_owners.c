@@ -1,0 +1,468 @@
+/* Which node owns a session: the table, with a store and a clock of the test's. */
+#include "exchange/owners.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "base/clock.h"
+#include "queue/queue.h"
+#include "upstream/server_state.h"
+#include "worker/worker.h"
+
+#define LEASE_MS 10000
+#define IDLE_MS  1000
+#define OTHER    "0000000000000001/other/127.0.0.1:7946"
+#define THIRD    "0000000000000002/third/127.0.0.1:7947"
+
+uint64_t __wrap_clock_boot_ns(void);
+
+/* The last question, which the test answers. */
+static struct {
+	struct owner_session *session;
+	enum owner_verb verb;
+	uint64_t fence;
+	unsigned count;
+	bool is_away;
+} asked;
+
+static uint64_t now_ns;
+
+uint64_t __wrap_clock_boot_ns(void)
+{
+	return now_ns;
+}
+
+static bool ask(struct worker *worker, const struct owner_question *question)
+{
+	(void)worker;
+	if (asked.is_away)
+		return false;
+	asked.session = question->session;
+	asked.verb = question->verb;
+	asked.fence = question->fence;
+	asked.count++;
+	return true;
+}
+
+static const struct owner_store store = {ask};
+
+/* One who uses a session. */
+struct user {
+	struct owner_use use;
+	unsigned answers, changes, order;
+	enum owner_sight sight;
+};
+
+static unsigned answered_so_far;
+
+static void on_answered(struct owner_use *use, enum owner_sight sight)
+{
+	struct user *user = (struct user *)use;
+
+	user->answers++;
+	user->sight = sight;
+	user->order = ++answered_so_far;
+}
+
+static void on_changed(struct owner_use *use)
+{
+	((struct user *)use)->changes++;
+}
+
+struct fixture {
+	struct queue *queue;
+	struct upstream_states *states;
+	struct owners *owners;
+	struct node node;
+	struct worker *worker;
+	struct worker *workers[1];
+};
+
+static unsigned commands;
+
+static void on_command(struct message *message)
+{
+	(void)message;
+	commands++;
+}
+
+static int setup(void **state)
+{
+	struct fixture *f = calloc(1, sizeof(*f));
+	const struct queue_config config = {.callbacks = {.dispatch = NULL}};
+
+	memset(&asked, 0, sizeof(asked));
+	now_ns = 100 * CLOCK_NS_PER_S;
+	f->queue = queue_create(&config);
+	f->states = upstream_states_new(f->queue, 1);
+	f->owners = owners_new(&store, f->states);
+	owners_set_self(f->owners, "self", "127.0.0.1:7900", LEASE_MS);
+	f->worker = calloc(1, sizeof(*f->worker));
+	assert_int_equal(loop_init(&f->worker->loop), 0);
+	f->workers[0] = f->worker;
+	f->node.workers = f->workers;
+	f->worker->node = &f->node;
+	f->worker->inbox.command.run = on_command;
+	f->node.worker_count = 1;
+	loop_enter(&f->worker->loop);
+	*state = f;
+	return 0;
+}
+
+static int teardown(void **state)
+{
+	struct fixture *f = *state;
+
+	loop_finish_turn(&f->worker->loop);
+	owners_free(f->owners);
+	upstream_states_free(f->states);
+	queue_destroy(f->queue);
+	loop_enter(NULL);
+	loop_end(&f->worker->loop);
+	free(f->worker);
+	free(f);
+	return 0;
+}
+
+static void name(struct owner_use *use, char out[OWNER_NAME_BYTES])
+{
+	(void)use;
+	snprintf(out, OWNER_NAME_BYTES, "session");
+}
+
+static void begin(struct fixture *f, struct user *user)
+{
+	const struct session_key key = {{1, 2}};
+
+	memset(user, 0, sizeof(*user));
+	user->use.answered = on_answered;
+	user->use.changed = on_changed;
+	assert_true(owner_begin(f->owners, f->worker, &user->use, key, IDLE_MS, name));
+}
+
+static void answer(struct fixture *f, struct owner_answer with)
+{
+	struct owner_session *session = asked.session;
+
+	asked.session = NULL;
+	owners_answer(f->owners, f->worker, session, asked.verb, &with);
+	loop_finish_turn(&f->worker->loop);
+}
+
+static void held(struct fixture *f, uint64_t fence)
+{
+	answer(f, (struct owner_answer){.is_known = true, .is_held = true, .fence = fence});
+}
+
+static void busy(struct fixture *f, uint64_t fence, uint64_t left_ms, const char *node)
+{
+	answer(f, (struct owner_answer){
+			  .is_known = true, .fence = fence, .left_ms = left_ms, .node = node});
+}
+
+static void unknown(struct fixture *f)
+{
+	answer(f, (struct owner_answer){0});
+}
+
+/* So long, and the table is looked after. */
+static void pass(struct fixture *f, uint64_t ms)
+{
+	for (uint64_t passed = 0; passed < ms; passed += 50) {
+		now_ns += 50 * CLOCK_NS_PER_MS;
+		owners_sweep(f->owners, f->worker, false);
+	}
+}
+
+static enum owner_sight look(struct fixture *f, struct user *user)
+{
+	return owner_look(f->owners, &user->use, OWNER_BELIEVE);
+}
+
+static void own(struct fixture *f, struct user *user, uint64_t fence)
+{
+	begin(f, user);
+	assert_int_equal(look(f, user), OWNER_PENDING);
+	held(f, fence);
+	assert_int_equal(user->sight, OWNER_HERE);
+	owner_follow(f->owners, &user->use);
+}
+
+static void those_who_wait_are_answered_in_their_order_by_one_call(void **state)
+{
+	struct fixture *f = *state;
+	struct user users[5];
+
+	answered_so_far = 0;
+	for (int i = 0; i < 5; i++) {
+		begin(f, &users[i]);
+		assert_int_equal(look(f, &users[i]), OWNER_PENDING);
+	}
+	owner_cancel(&users[2].use);
+	held(f, 7);
+	assert_int_equal(asked.count, 1);
+	for (int i = 0; i < 5; i++) {
+		assert_int_equal(users[i].answers, i == 2 ? 0 : 1);
+		assert_int_equal(users[i].order, i == 2 ? 0 : i < 2 ? i + 1 : i);
+	}
+	assert_int_equal(look(f, &users[2]), OWNER_HERE);
+	for (int i = 0; i < 5; i++)
+		owner_end(f->owners, &users[i].use);
+}
+
+static void it_is_renewed_while_it_is_used_and_given_up_when_idle(void **state)
+{
+	struct fixture *f = *state;
+	struct user user;
+
+	own(f, &user, 7);
+	pass(f, LEASE_MS / 3 + 1100);
+	assert_int_equal(asked.verb, OWNER_RENEW);
+	assert_int_equal(asked.fence, 7);
+	held(f, 7);
+	pass(f, LEASE_MS / 3 + 200);
+	held(f, 7);
+	assert_true(owner_is_valid(f->owners, &user.use));
+	owner_end(f->owners, &user.use);
+	unsigned count = asked.count;
+	pass(f, IDLE_MS - 100);
+	assert_int_equal(asked.count, count);
+	pass(f, 1300);
+	assert_int_equal(asked.verb, OWNER_GIVE);
+	assert_int_equal(asked.fence, 7);
+	answer(f, (struct owner_answer){.is_known = true});
+	pass(f, 1000);
+	assert_int_equal(owners_sweep(f->owners, f->worker, false), 0); /* and forgotten */
+}
+
+static void one_that_stood_still_does_not_believe_its_lease(void **state)
+{
+	struct fixture *f = *state;
+	struct user user;
+
+	own(f, &user, 7);
+	now_ns += (LEASE_MS - LEASE_MS / 16 - 1) * CLOCK_NS_PER_MS;
+	assert_true(owner_is_valid(f->owners, &user.use));
+	now_ns += CLOCK_NS_PER_MS;
+	assert_false(owner_is_valid(f->owners, &user.use));
+	assert_int_equal(look(f, &user), OWNER_PENDING);
+	busy(f, 8, 5000, OTHER);
+	assert_int_equal(user.sight, OWNER_ELSEWHERE);
+	assert_false(owner_is_same(f->owners, &user.use));
+	owners_look_at_uses(f->owners, f->worker);
+	assert_int_equal(user.changes, 1);
+	owner_end(f->owners, &user.use);
+}
+
+static void the_lease_goes_on_when_nobody_took_it(void **state)
+{
+	struct fixture *f = *state;
+	struct user user;
+
+	own(f, &user, 7);
+	now_ns += 2 * LEASE_MS * CLOCK_NS_PER_MS;
+	assert_int_equal(look(f, &user), OWNER_PENDING);
+	held(f, 7);
+	assert_int_equal(user.sight, OWNER_HERE);
+	assert_true(owner_is_valid(f->owners, &user.use));
+	assert_true(owner_is_same(f->owners, &user.use));
+	owner_end(f->owners, &user.use);
+}
+
+static void a_renewal_that_is_refused_is_the_end(void **state)
+{
+	struct fixture *f = *state;
+	struct user user;
+
+	own(f, &user, 7);
+	pass(f, LEASE_MS / 3 + 1100);
+	busy(f, 8, 0, NULL);
+	assert_false(owner_is_valid(f->owners, &user.use));
+	owners_look_at_uses(f->owners, f->worker);
+	assert_int_equal(user.changes, 1);
+	owner_end(f->owners, &user.use);
+}
+
+static void another_is_believed_as_long_as_it_is_used(void **state)
+{
+	struct fixture *f = *state;
+	struct user user;
+
+	begin(f, &user);
+	look(f, &user);
+	busy(f, 7, LEASE_MS, OTHER);
+	assert_int_equal(user.sight, OWNER_ELSEWHERE);
+	owner_follow(f->owners, &user.use);
+	assert_string_equal(user.use.node->name, "other");
+	assert_string_equal(user.use.node->address, "127.0.0.1:7946");
+	now_ns += (IDLE_MS - 1) * CLOCK_NS_PER_MS;
+	assert_int_equal(look(f, &user), OWNER_ELSEWHERE);
+	now_ns += (IDLE_MS - 1) * CLOCK_NS_PER_MS;
+	assert_int_equal(look(f, &user), OWNER_ELSEWHERE);
+	now_ns += IDLE_MS * CLOCK_NS_PER_MS;
+	assert_int_equal(look(f, &user), OWNER_PENDING);
+	busy(f, 9, LEASE_MS, OTHER);
+	assert_true(owner_is_same(f->owners, &user.use)); /* the same process, whatever its fence */
+	assert_int_equal(owner_look(f->owners, &user.use, OWNER_ASK), OWNER_PENDING);
+	busy(f, 10, LEASE_MS, THIRD);
+	assert_false(owner_is_same(f->owners, &user.use));
+	owner_end(f->owners, &user.use);
+}
+
+static void another_that_is_used_is_looked_at_when_its_lease_ends(void **state)
+{
+	struct fixture *f = *state;
+	struct user user;
+
+	begin(f, &user);
+	look(f, &user);
+	busy(f, 7, 3000, OTHER);
+	owner_follow(f->owners, &user.use);
+	pass(f, 2900);
+	assert_int_equal(asked.count, 1);
+	pass(f, 300);
+	assert_int_equal(asked.count, 2);
+	assert_int_equal(asked.verb, OWNER_TAKE);
+	held(f, 8);
+	owners_look_at_uses(f->owners, f->worker);
+	assert_int_equal(user.changes, 1);
+	owner_end(f->owners, &user.use);
+}
+
+static void without_a_store(void **state)
+{
+	struct fixture *f = *state;
+	struct user user, late;
+
+	own(f, &user, 7);
+	asked.is_away = true;
+	assert_int_equal(look(f, &user), OWNER_HERE);
+	now_ns += LEASE_MS * CLOCK_NS_PER_MS;
+	assert_int_equal(look(f, &user), OWNER_UNKNOWN);
+	asked.is_away = false;
+	assert_int_equal(look(f, &user), OWNER_PENDING);
+	begin(f, &late);
+	assert_int_equal(look(f, &late), OWNER_PENDING);
+	unknown(f);
+	assert_int_equal(user.sight, OWNER_UNKNOWN);
+	assert_int_equal(late.sight, OWNER_UNKNOWN);
+	owner_end(f->owners, &user.use);
+	owner_end(f->owners, &late.use);
+}
+
+static void what_comes_while_it_is_given_up_takes_it_again(void **state)
+{
+	struct fixture *f = *state;
+	struct user user;
+
+	own(f, &user, 7);
+	owner_end(f->owners, &user.use);
+	while (asked.verb != OWNER_GIVE)
+		pass(f, 50);
+	begin(f, &user);
+	assert_int_equal(look(f, &user), OWNER_PENDING);
+	answer(f, (struct owner_answer){.is_known = true});
+	assert_int_equal(user.answers, 0);
+	assert_int_equal(asked.verb, OWNER_TAKE);
+	held(f, 9);
+	assert_int_equal(user.sight, OWNER_HERE);
+	owner_end(f->owners, &user.use);
+}
+
+static void what_is_forwarded_to_it_makes_no_owner(void **state)
+{
+	struct fixture *f = *state;
+	struct user user, hop;
+
+	begin(f, &hop);
+	assert_int_equal(owner_look(f->owners, &hop.use, OWNER_ASK_OWN), OWNER_ELSEWHERE);
+	assert_int_equal(asked.count, 0);
+	own(f, &user, 7);
+	assert_int_equal(owner_look(f->owners, &hop.use, OWNER_ASK_OWN), OWNER_HERE);
+	now_ns += LEASE_MS * CLOCK_NS_PER_MS;
+	assert_int_equal(owner_look(f->owners, &hop.use, OWNER_ASK_OWN), OWNER_PENDING);
+	held(f, 7);
+	assert_int_equal(hop.sight, OWNER_HERE);
+	owner_end(f->owners, &user.use);
+	owner_end(f->owners, &hop.use);
+}
+
+static void marks_only_grow(void **state)
+{
+	struct fixture *f = *state;
+	struct user user;
+
+	own(f, &user, 7);
+	uint64_t mark = owner_mark(f->owners, &user.use);
+	owner_raise_mark(f->owners, &user.use);
+	assert_true(owner_mark(f->owners, &user.use) > mark);
+	assert_true(owner_take_mark(f->owners, &user.use, 1, 5));
+	assert_true(owner_take_mark(f->owners, &user.use, 1, 5));
+	assert_true(owner_take_mark(f->owners, &user.use, 1, 6));
+	assert_false(owner_take_mark(f->owners, &user.use, 1, 5));
+	for (uint64_t other = 2; other <= 4; other++)
+		assert_true(owner_take_mark(f->owners, &user.use, other, 9));
+	assert_false(owner_take_mark(f->owners, &user.use, 1, 5));
+	owner_end(f->owners, &user.use);
+}
+
+static void a_use_goes_on_as_another(void **state)
+{
+	struct fixture *f = *state;
+	struct user user, heir = {.use = {.answered = on_answered, .changed = on_changed}};
+
+	own(f, &user, 7);
+	owner_move(&heir.use, &user.use);
+	owner_end(f->owners, &user.use); /* it has none */
+	assert_true(owner_is_valid(f->owners, &heir.use));
+	pass(f, LEASE_MS / 3 + 1100);
+	busy(f, 8, 0, NULL);
+	owners_look_at_uses(f->owners, f->worker);
+	assert_int_equal(heir.changes, 1);
+	assert_int_equal(user.changes, 0);
+	owner_end(f->owners, &heir.use);
+}
+
+static void who_it_is(void **state)
+{
+	struct fixture *f = *state;
+	const struct session_key key = {{1, 2}};
+	char text[CONF_NODE_BYTES];
+	struct user user;
+
+	owners_describe(f->owners, key, text);
+	assert_string_equal(text, "");
+	own(f, &user, 7);
+	owners_describe(f->owners, key, text);
+	assert_string_equal(text, "self");
+	owner_end(f->owners, &user.use);
+}
+
+#define TEST(function) cmocka_unit_test_setup_teardown(function, setup, teardown)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		TEST(those_who_wait_are_answered_in_their_order_by_one_call),
+		TEST(it_is_renewed_while_it_is_used_and_given_up_when_idle),
+		TEST(one_that_stood_still_does_not_believe_its_lease),
+		TEST(the_lease_goes_on_when_nobody_took_it),
+		TEST(a_renewal_that_is_refused_is_the_end),
+		TEST(another_is_believed_as_long_as_it_is_used),
+		TEST(another_that_is_used_is_looked_at_when_its_lease_ends),
+		TEST(without_a_store),
+		TEST(what_comes_while_it_is_given_up_takes_it_again),
+		TEST(what_is_forwarded_to_it_makes_no_owner),
+		TEST(marks_only_grow),
+		TEST(a_use_goes_on_as_another),
+		TEST(who_it_is),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
