@@ -184,6 +184,9 @@ static bool ask(struct owners *owners, struct worker *worker, struct owner_sessi
 		.lease_ms = atomic_load_explicit(&owners->lease_ms, memory_order_relaxed)};
 	session->is_asked = self[0] && owners->store->ask(worker, &question);
 	session->asked_ns = now_ns;
+	/* Whatever the answer, or without one: another may have it from now on. */
+	if (session->is_asked && verb == OWNER_GIVE)
+		session->ends_ns = 0;
 	return session->is_asked;
 }
 
@@ -337,8 +340,8 @@ static void leave_to(struct owner_session *session, struct owner_node *node,
 }
 
 /* True: those who wait are to be told by another answer. */
-static bool take_answer(struct owners *owners, struct owner_session *session, enum owner_verb verb,
-	const struct owner_answer *answer, struct owner_node *node)
+static bool take_answer(struct owners *owners, struct worker *worker, struct owner_session *session,
+	enum owner_verb verb, const struct owner_answer *answer, struct owner_node *node)
 {
 	uint64_t now_ns = clock_boot_ns();
 	uint64_t lease_ms = atomic_load_explicit(&owners->lease_ms, memory_order_relaxed);
@@ -358,7 +361,7 @@ static bool take_answer(struct owners *owners, struct owner_session *session, en
 		session->sight = sight_of(session);
 	return session->first && answer->is_known && verb != OWNER_TAKE &&
 	       session->side == OWNER_SIDE_NOBODY &&
-	       ask(owners, session->first->worker, session, OWNER_TAKE, now_ns);
+	       ask(owners, worker, session, OWNER_TAKE, now_ns);
 }
 
 void owners_answer(struct owners *owners, struct worker *worker, struct owner_session *session,
@@ -371,7 +374,7 @@ void owners_answer(struct owners *owners, struct worker *worker, struct owner_se
 	uint64_t fence = session->fence;
 	enum owner_side side = session->side;
 	const struct owner_node *before = session->node;
-	if (!take_answer(owners, session, verb, answer, node))
+	if (!take_answer(owners, worker, session, verb, answer, node))
 		deliver(session);
 	bool is_other =
 		side != OWNER_SIDE_NOBODY && (session->fence != fence || session->node != before);

@@ -26,6 +26,7 @@ uint64_t __wrap_clock_boot_ns(void);
 static struct {
 	struct owner_session *session;
 	enum owner_verb verb;
+	const struct worker *worker; /* whose thread it is */
 	uint64_t fence;
 	unsigned count;
 	bool is_away;
@@ -40,10 +41,10 @@ uint64_t __wrap_clock_boot_ns(void)
 
 static bool ask(struct worker *worker, const struct owner_question *question)
 {
-	(void)worker;
 	if (asked.is_away)
 		return false;
 	asked.session = question->session;
+	asked.worker = worker;
 	asked.verb = question->verb;
 	asked.fence = question->fence;
 	asked.count++;
@@ -375,6 +376,49 @@ static void what_comes_while_it_is_given_up_takes_it_again(void **state)
 	owner_end(f->owners, &user.use);
 }
 
+/* A worker's part of the store is its own thread's alone. */
+static void the_thread_that_has_the_answer_asks_again(void **state)
+{
+	const struct session_key key = {{1, 2}};
+	struct fixture *f = *state;
+	struct worker *late = calloc(1, sizeof(*late));
+	struct user user;
+
+	assert_int_equal(loop_init(&late->loop), 0);
+	late->node = &f->node;
+	own(f, &user, 7);
+	owner_end(f->owners, &user.use);
+	while (asked.verb != OWNER_GIVE)
+		pass(f, 50);
+	assert_true(owner_begin(f->owners, late, &user.use, key, IDLE_MS, name));
+	assert_int_equal(look(f, &user), OWNER_PENDING);
+	answer(f, (struct owner_answer){.is_known = true});
+	assert_int_equal(asked.verb, OWNER_TAKE);
+	assert_ptr_equal(asked.worker, f->worker);
+	owner_end(f->owners, &user.use);
+	loop_end(&late->loop);
+	free(late);
+}
+
+/* It may have been: another may have it by now. */
+static void what_may_have_been_given_up_is_asked_about(void **state)
+{
+	struct fixture *f = *state;
+	struct user user;
+
+	own(f, &user, 7);
+	owner_end(f->owners, &user.use);
+	while (asked.verb != OWNER_GIVE)
+		pass(f, 50);
+	unknown(f);
+	begin(f, &user);
+	assert_int_equal(look(f, &user), OWNER_PENDING);
+	assert_int_equal(asked.verb, OWNER_TAKE);
+	busy(f, 8, LEASE_MS, OTHER);
+	assert_int_equal(user.sight, OWNER_ELSEWHERE);
+	owner_end(f->owners, &user.use);
+}
+
 static void what_is_forwarded_to_it_makes_no_owner(void **state)
 {
 	struct fixture *f = *state;
@@ -458,6 +502,8 @@ int main(void)
 		TEST(another_that_is_used_is_looked_at_when_its_lease_ends),
 		TEST(without_a_store),
 		TEST(what_comes_while_it_is_given_up_takes_it_again),
+		TEST(the_thread_that_has_the_answer_asks_again),
+		TEST(what_may_have_been_given_up_is_asked_about),
 		TEST(what_is_forwarded_to_it_makes_no_owner),
 		TEST(marks_only_grow),
 		TEST(a_use_goes_on_as_another),
