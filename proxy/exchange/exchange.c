@@ -279,6 +279,18 @@ void exchange_free_later(struct exchange *x)
 	loop_free_later(&x->worker->loop, &x->deferred, free_exchange);
 }
 
+/* What has left for another node and was not answered may still come there: not behind what is
+ * forwarded from now on. */
+static void leave_owner(struct exchange *x)
+{
+	struct owners *owners = x->worker->node->owners;
+
+	if (exchange_is_elsewhere(x) && x->attempt.request_started &&
+		x->answer.upstream_status == 0)
+		owner_raise_mark(owners, &x->owner.use);
+	owner_end(owners, &x->owner.use);
+}
+
 void exchange_end(struct exchange *x)
 {
 	struct worker *worker = x->worker;
@@ -299,7 +311,7 @@ void exchange_end(struct exchange *x)
 	leave_endless(x);
 	exchange_leave_queue(x);
 	if (x->owner.use.session)
-		owner_end(worker->node->owners, &x->owner.use);
+		leave_owner(x);
 	if (x->turn.unplaced) /* relaxed: see turn.c */
 		atomic_fetch_sub_explicit(&x->upstream->state->unplaced, 1, memory_order_relaxed);
 	settle(x);
@@ -309,7 +321,7 @@ void exchange_end(struct exchange *x)
 	}
 	if (x->client) {
 		if (x->client->hop)
-			x->client->hop->listener = NULL; /* of a site that may go */
+			hop_end(x->client->hop);
 		if (x->close_client)
 			client_finish(x->client);
 		client_exchange_ended(x->client, x);

@@ -70,6 +70,11 @@ static void greet(struct exchange *x, struct hop *hop, struct slice value)
 {
 	struct slice word = next_word(&value);
 
+	/* Without one, anybody could prove that he has it: a reload has taken [fleet] away. */
+	if (secret_of(x).len == 0) {
+		turn_away(x);
+		return;
+	}
 	if (hop->state == HOP_NEW && slice_equal(word, SLICE("hello"))) {
 		challenge(x, hop, value);
 		return;

@@ -38,6 +38,13 @@ struct hop {
 /* A request has come to the internal listener. False: it was answered. */
 bool hop_begin(struct exchange *exchange);
 
+/* The request under way has ended. */
+static inline void hop_end(struct hop *hop)
+{
+	hop->listener = NULL; /* of a site that may go */
+	hop->field[0] = '\0';
+}
+
 /* It is not served here: `why` goes into the answer's Sluice-Hop. */
 void hop_refuse(struct exchange *exchange, const char *why);
 

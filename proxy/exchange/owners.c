@@ -376,8 +376,8 @@ void owners_answer(struct owners *owners, struct worker *worker, struct owner_se
 	const struct owner_node *before = session->node;
 	if (!take_answer(owners, worker, session, verb, answer, node))
 		deliver(session);
-	bool is_other =
-		side != OWNER_SIDE_NOBODY && (session->fence != fence || session->node != before);
+	bool is_other = side != OWNER_SIDE_NOBODY && session->users > 0 &&
+			(session->fence != fence || session->node != before);
 	pthread_mutex_unlock(&stripe->lock);
 	if (is_other)
 		node_command_workers(worker->node, WORKER_OWNERS);

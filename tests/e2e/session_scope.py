@@ -7,7 +7,7 @@ import time
 
 from lib.client import Client
 from lib.fleet import PATIENT, connected
-from lib.hop import Asker, FakeOwner
+from lib.hop import Asker, FakeOwner, proof
 from lib.process import Port, until
 from lib.redis import Redis
 from lib.admin import Admin
@@ -288,6 +288,36 @@ def secrets(t):
     equal(len(fleet.origin.requests), 1, "nothing else was served")
 
 
+@test("a connection that has proven nothing can prove nothing when a reload takes the secret away", workers=[1])
+def no_secret(t):
+    fleet = Fleet(t, count=1, route="session_scope = node\n")
+    node = fleet.nodes[0]
+    client, nonce = Client(f"127.0.0.1:{node.internal}"), "0" * 32
+    theirs = client.ask("/", fields=[("Sluice-Hop", f"hello {nonce}")]).get("Sluice-Hop").split(" ")[1]
+    node.reload("".join(line for line in node.sections.splitlines(True)
+                        if not line.startswith((f"bind = 127.0.0.1:{node.internal}", "secret =", "lease ="))))
+    until(lambda: not connects(node.internal), "the listener is gone")
+    client.request("/", fields=[("Sluice-Hop", "proof " + proof("", "asker", nonce, theirs))])
+    true(answer_of(client) in (403, None), "not a node of the fleet")
+
+
+def connects(port):
+    try:
+        Client(f"127.0.0.1:{port}").close()
+        return True
+    except OSError:
+        return False
+
+
+@test("what a node says of one request, it does not say of the next", workers=[1])
+def says_once(t):
+    fleet = Fleet(t, count=1)
+    node = Asker(fleet.nodes[0].internal, SECRET)
+    node.send(b"GET / HTTP/1.1\r\nHost : x\r\n\r\n")
+    answer = node.response()
+    equal((answer.status, answer.get("Sluice-Hop")), (400, None), answer.fields)
+
+
 @test("one hop at most: a node that is not the owner says so, and what was given up comes too late", workers=[1])
 def hops(t):
     gate = Gate()
@@ -347,6 +377,36 @@ def cut(t):
     equal([target for target, _ in seen], ["/a", "/cut", "/b", "/refused", "/refused"], "in order")
     true(int(seen[1][1]) < int(seen[2][1]), "the mark has grown")
     equal(len(fleet.origin.requests), 1, "none was served here")
+
+
+@test("what had left for the owner of a client that is gone by now does not come behind what follows", workers=[1])
+def cut_later(t):
+    seen, arrived_there, is_left = [], threading.Event(), threading.Event()
+
+    def serve(x):
+        x.read_body()
+        seen.append((x.request.target, int(x.request.get("Sluice-Hop").split(" ")[4])))
+        if x.request.target == "/left":
+            arrived_there.set()
+            is_left.wait(60)
+            x.close()
+        else:
+            x.reply(200, b"owner")
+    fleet = Fleet(t, count=1, workers=1)
+    other = FakeOwner(SECRET, serve)
+    t.defer(other.end)
+    equal(ask(fleet.client(0)).status, 200, "its session has a name")
+    steal(fleet, f"aaaa/other/{other.address}")
+    client = fleet.client(0)
+    client.request("/left", method="POST", body=b"x", fields=[("X-Client", "ann")])
+    true(arrived_there.wait(60), "it has left")
+    client.close()
+    for _ in range(3):
+        equal(ask(fleet.client(0), who="bob").status, 200, "the node has seen that")
+    is_left.set()
+    equal(ask(fleet.client(0), path="/next", method="POST", body=b"x").status, 200, "the next")
+    equal([target for target, _ in seen], ["/left", "/next"], "in order")
+    true(seen[0][1] < seen[1][1], "the mark has grown")
 
 
 def steal(fleet, node, lease_ms=60000):

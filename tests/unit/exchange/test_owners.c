@@ -237,7 +237,9 @@ static void it_is_renewed_while_it_is_used_and_given_up_when_idle(void **state)
 	pass(f, 1300);
 	assert_int_equal(asked.verb, OWNER_GIVE);
 	assert_int_equal(asked.fence, 7);
+	commands = 0;
 	answer(f, (struct owner_answer){.is_known = true});
+	assert_int_equal(commands, 0); /* nobody is to hear of it */
 	pass(f, 1000);
 	assert_int_equal(owners_sweep(f->owners, f->worker, false), 0); /* and forgotten */
 }
@@ -283,7 +285,9 @@ static void a_renewal_that_is_refused_is_the_end(void **state)
 
 	own(f, &user, 7);
 	pass(f, LEASE_MS / 3 + 1100);
+	commands = 0;
 	busy(f, 8, 0, NULL);
+	assert_int_equal(commands, 1);
 	assert_false(owner_is_valid(f->owners, &user.use));
 	owners_look_at_uses(f->owners, f->worker);
 	assert_int_equal(user.changes, 1);
