@@ -38,6 +38,19 @@ static const json_t *find_member(const json_t *object, const char *path)
 	return path[len] == '.' ? find_member(member, path + len + 1) : member;
 }
 
+/* A name may come from elsewhere, the fleet's store say, and moves no cursor here. */
+static void hide_controls(char *text)
+{
+	for (; *text; text++) {
+		bool is_c1 = text[0] == '\xc2' && (unsigned char)text[1] >= 0x80 &&
+			     (unsigned char)text[1] < 0xa0;
+		if (is_c1) /* in UTF-8 */
+			*text++ = '?';
+		if (is_c1 || (unsigned char)*text < ' ' || *text == '\x7f')
+			*text = '?';
+	}
+}
+
 static void format_cell(const json_t *value, enum table_kind kind, char text[static CELL_BYTES])
 {
 	if (kind == TABLE_MS && json_is_integer(value))
@@ -50,6 +63,7 @@ static void format_cell(const json_t *value, enum table_kind kind, char text[sta
 		snprintf(text, CELL_BYTES, "%s", json_is_true(value) ? "yes" : "no");
 	else
 		snprintf(text, CELL_BYTES, "-");
+	hide_controls(text);
 }
 
 static void print_cell(FILE *out, const char *text, size_t width, bool right, bool last)

@@ -1,4 +1,5 @@
-/* JSON as text for people: a table of the objects in an array, or the members of one object. */
+/* JSON as text for people: a table of the objects in an array, or the members of one object.
+ * Control characters of a value become question marks. */
 #ifndef CLI_TABLE_H
 #define CLI_TABLE_H
 
