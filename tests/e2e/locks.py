@@ -312,7 +312,7 @@ def command(t):
         until(lambda: len(locks.listed()) == 1 and child.running(), "the second waits")
         child.signal(signal.SIGTERM)
         equal(child.wait(), 128 + signal.SIGTERM, child.output())
-        first.signal(signal.SIGINT)
+        first.signal(signal.SIGTERM)
         first.wait()
 
 

@@ -64,7 +64,8 @@ class Sluice:
                                    **self.options)
             if self._listens():
                 return self
-            if "in use" not in self.process.output() or not self.port:
+            taken = re.search("in use|is given twice", self.process.output())  # by [admin]'s, if twice
+            if not taken or not self.port:
                 break
             self.port.release()
             self.port = Port(self.port.socket.family)
