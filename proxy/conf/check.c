@@ -141,8 +141,8 @@ static void check_semaphore_of(struct build *build, const struct instance *insta
 	for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); i++) {
 		const struct setting *setting = instance_setting(instance, keys[i]);
 		if (setting && !instance_setting(instance, "semaphore"))
-			build_fail(build, instance, setting->line,
-				"%s: has no effect; expected semaphore = NAME with it", keys[i]);
+			build_warn(build, instance, setting->line,
+				"%s: has no effect without semaphore = NAME", keys[i]);
 	}
 }
 
