@@ -220,7 +220,7 @@ def killed(t):
         equal(client.response().status, 200, "by the new owner")
     took = time.monotonic() - begun
     t.note(f"taken over {took:.2f} s after the kill, with a lease of 2 s")
-    true(took < 2 + 1 + 4, "the lease, a second, and what a slow machine takes")
+    true(took < 2 + 1 + 15, "the lease, a second, and what a slow machine takes")
     equal([x.request.target for x in fleet.origin.requests], ["/", "/held", "/next", "/next"], "nothing twice")
     true(grows(fences(fleet.origin)) and len(set(fences(fleet.origin))) == 2, fences(fleet.origin))
     gate.open.set()
@@ -553,7 +553,7 @@ def store_away(t):
         true(status in (200, 503), status)
         return status == 503
     until(is_over, "the lease is over")
-    true(time.monotonic() - begun < 8, "in its time")
+    true(time.monotonic() - begun < 2 + 15, "the lease, and what a slow machine takes")
 
 
 main()
