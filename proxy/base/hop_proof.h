@@ -7,7 +7,7 @@
  *
  * A proof is a token signed with HMAC-SHA-256 (base/hs256.h) by the secret, of a side and both
  * nonces: that of one side or one connection is none of another. It authenticates a connection when
- * that begins; whoever can change bytes on their way later can change what passes.
+ * that begins; an attacker that changes bytes on their way later changes what passes.
  */
 #ifndef BASE_HOP_PROOF_H
 #define BASE_HOP_PROOF_H

@@ -1,5 +1,5 @@
-/* `sluice locks`: an administrator of the locks in the fleet's store: who has which, and to end
- * that. No sluice has to run. */
+/* `sluice locks`: an administrator of the locks in the store of the fleet: lists them with their
+ * holders, and ends a holder's session. No sluice has to run. */
 #ifndef CLI_LOCK_LIST_H
 #define CLI_LOCK_LIST_H
 

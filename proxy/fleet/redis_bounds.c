@@ -10,7 +10,7 @@ typedef size_t element_count;
 typedef int element_count;
 #endif
 
-static const char not_a_message[] = "it sends what is no message of a channel";
+static const char not_a_message[] = "it sends an invalid message of a channel";
 
 static struct redis_bounds *bounds_of(const redisReadTask *task)
 {

@@ -15,7 +15,7 @@
  * s at most. The broker frees what a silent connection has after two to three of them, so a node
  * that stands still finds its lease over before another can have its slots. When the connection
  * ends before that, the bound is 0 at once; what began by an earlier connection (`since_ns`) and
- * was not sent must begin anew.
+ * was not sent must begin again.
  *
  * AWAY: the share of this node, by what was known last, or nothing. RETURNS: the broker is back,
  * and the others may not have seen that yet. For some seconds each takes slots only for what it has

@@ -191,7 +191,7 @@ def nodes_use(t):
     t.note(f"{store.calls} calls; shares in use {times} times, at most {float(most):.3f}")
 
 
-@test("a share is of who has it: a joiner has none until others hold less", workers=[1])
+@test("a share belongs to the node that holds it: a joiner has none until others hold less", workers=[1])
 def joiners(t):
     store = Store(t)
     a, b = Node(store, "1"), Node(store, "2")

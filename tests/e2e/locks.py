@@ -341,7 +341,7 @@ def store(t):
         time.sleep(3)
         redis.go_on()
         equal(child.wait(), 4, child.output())
-    with t.point("who waits for a store that is away has the lock when it comes"):
+    with t.point("a command that waits for a store that is away has the lock when it comes"):
         redis.kill()
         child = locks.start("s", "true")
         child.wait_output("trying again")

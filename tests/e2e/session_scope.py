@@ -81,7 +81,7 @@ class Gate:
         try:
             x.reply(200, x.request.target.encode())
         except OSError:
-            pass  # whoever asked is gone
+            pass  # the peer that asked is gone
 
 
 def arrived(origin, target):

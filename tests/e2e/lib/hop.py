@@ -36,7 +36,7 @@ class Asker(Client):
 
 
 class FakeOwner(Origin):
-    """Greets whoever has the secret; `served` gets what is forwarded to it."""
+    """Greets each peer that has the secret; `served` gets what is forwarded to it."""
 
     def __init__(self, secret, served, **options):
         self.secret, self.served, self.nonces = secret, served, {}

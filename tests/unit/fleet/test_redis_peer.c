@@ -118,7 +118,7 @@ static void expect(
 }
 
 #define UNASKED "it answers what nobody has asked"
-#define MESSAGE "it sends what is no message of a channel"
+#define MESSAGE "it sends an invalid message of a channel"
 #define CLOSED  "Server closed the connection"
 
 static void what_was_not_asked_ends_it(void **state)

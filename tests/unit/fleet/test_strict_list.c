@@ -308,7 +308,7 @@ static void a_call_that_is_lost_is_made_again(void **state)
 	assert_int_equal(world.list.timer.at_ms, world.now_ns / MS + 1400);
 }
 
-/* ---- who is live ----------------------------------------------------------------------------- */
+/* ---- live nodes ----------------------------------------------------------------------------- */
 
 static void who_owes_something_is_not_live(void **state)
 {

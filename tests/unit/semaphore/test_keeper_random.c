@@ -201,7 +201,7 @@ static void disturb(struct trial *trial, struct random *random)
 }
 
 /* However it went: a node that is alone and busy gets every slot within 5 s, once the broker knows
- * who is dead. */
+ * the dead nodes. */
 static void every_slot_is_usable(struct trial *trial, struct random *random, uint64_t within_ms)
 {
 	trial->is_up = true;
