@@ -300,7 +300,7 @@ def tokens(t):
             port = Port(socket.AF_INET)
             ini = t.file("wrong.ini", sluice.ini().replace("admin.token", "wrong.token").replace(
                 sluice.address, f"127.0.0.1:{port.number}"))
-            port.release()
+            t.defer(port.release)
             status, output = process.run([process.BINARY, "run", "-c", ini])
             equal(status, 1, f"exit status, it said {output!r}")
             true(path in output and words in output, output)

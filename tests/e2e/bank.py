@@ -60,7 +60,7 @@ class Bank:
                         "--journal", self.journal, "--delay", str(delay)]
         self.child = None
         t.defer(self.kill)
-        self.port.release()
+        t.defer(self.port.release)
         self.start()
 
     def start(self):

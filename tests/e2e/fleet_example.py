@@ -8,7 +8,7 @@ from lib import process
 from lib.client import Client
 from lib.example import check_compose
 from lib.fields import wait_ms
-from lib.process import Port, run, until
+from lib.process import Hung, Port, run, until
 from lib.rabbit import SCRIPTS, START_SECONDS
 from lib.tap import equal, group, main, true
 from lib.wire import dial
@@ -19,14 +19,14 @@ NAMES = ("STORE_PORT", "BANK_PORT", "BROKER_PORT", "MAPPER_PORT", "DISTRIBUTION_
 
 def start(t):
     """Where its nodes listen, and the environment for commands to the first."""
-    ports = {name: Port() for name in NAMES}
+    ports = {name: Port() for name in NAMES}  # held: RabbitMQ listens seconds later only
     number = {name: str(port.number) for name, port in ports.items()}
     binary = os.path.abspath(process.BINARY)
     environment = {**os.environ, **number, "PORTS": " ".join(number[p] for p in ("P1", "P2", "P3")),
                    "ADMIN_PORTS": " ".join(number[p] for p in ("A1", "A2", "A3")), "SLUICE": binary, "STORE_TIMEOUT": "5s",
                    "DEMO": os.path.join(os.path.dirname(binary), "sluice-demo")}
     for port in ports.values():
-        port.release()
+        t.defer(port.release)
     log = open(t.path("log"), "wb")
     child = subprocess.Popen([os.path.join(EXAMPLE, "run")], env=environment, stdout=log, stderr=log,
                              cwd=t.folder, start_new_session=True)
@@ -38,10 +38,15 @@ def start(t):
         finally:
             log.close()
     t.defer(end)
+
+    def check():
+        if child.poll() is not None:
+            with open(t.path("log"), encoding="utf-8", errors="replace") as text:
+                raise AssertionError(f"run ended with {child.returncode}:\n{text.read()}")
     addresses = [f"127.0.0.1:{number[p]}" for p in ("P1", "P2", "P3")]
     for address in addresses:
-        until(lambda: child.poll() is not None or listens(address), "the nodes listen")
-    return addresses, {"ADMIN_PORT": number["A1"], "NODE": "x", "PORT": number["P1"]}
+        until(lambda: check() or listens(address), "the nodes listen")
+    return addresses, {"ADMIN_PORT": number["A1"], "NODE": "x", "PORT": number["P1"]}, check
 
 
 def listens(address):
@@ -56,7 +61,7 @@ def listens(address):
 def example(t):
     if not shutil.which("redis-server") and not shutil.which("valkey-server"):
         t.skip("neither redis-server nor valkey-server is installed")
-    addresses, environment = start(t)
+    addresses, environment, check = start(t)
     os.environ.update(environment)
     status, text = run([process.BINARY, "fleet", "--wait-nodes", "3", "-c", os.path.join(EXAMPLE, "sluice.ini")])
     with t.point("its nodes find each other"):
@@ -72,9 +77,16 @@ def example(t):
     with t.point("its nodes take slots of one semaphore"):
         if not any(os.access(path, os.X_OK) for path in SCRIPTS if path) or not shutil.which("epmd"):
             t.skip("rabbitmq-server is not installed")
-        until(lambda: "holds, 0 held and 0 wanted of 6 slots for 3 nodes" in
-              run([process.BINARY, "upstreams", "-c", os.path.join(EXAMPLE, "sluice.ini")])[1],
-              "the node counts the slots and the nodes", pause=0.5, seconds=START_SECONDS)
+        said = []
+
+        def counts():
+            check()
+            said[:] = [run([process.BINARY, "upstreams", "-c", os.path.join(EXAMPLE, "sluice.ini")])[1]]
+            return "holds, 0 held and 0 wanted of 6 slots for 3 nodes" in said[0]
+        try:
+            until(counts, "the node counts the slots and the nodes", pause=0.5, seconds=START_SECONDS)
+        except Hung as hung:
+            raise AssertionError(f"{hung}:\n{said[0]}") from None
 
 
 @group("etc/examples/fleet/compose.yaml", workers=[1])

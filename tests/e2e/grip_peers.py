@@ -31,7 +31,7 @@ def chat(t, **more):
     address = backend(t, port.number, **more)
     keys = f"grip_key = file:{t.file('grip.key', KEY)}"
     tokens = t.file("admin.token", "secret\n")
-    port.release()
+    t.defer(port.release)
     return t.sluice(f"[admin]\nbind = 127.0.0.1:{port.number}\ntoken = file:{tokens}\n",
                     to(address, route="websocket = gateway"), settings=keys)
 

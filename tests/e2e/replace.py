@@ -396,7 +396,7 @@ def without_limits(t):
 def keys_meanwhile(t):
     os.mkdir(t.path("state"))
     port = process.Port()
-    port.release()
+    t.defer(port.release)
     plans = f"[plans]\nkey = header:X-Key\n[plan gold]\ncallers = file:{t.file('callers', 'someone')}\nlimits = few\n"
     chain = Chain(t, f"[admin]\nbind = 127.0.0.1:{port.number}\n" +
                   sections(t.origin(), more=plans).replace("limits = few\n", "limits = few, plan\n", 1),
@@ -421,7 +421,7 @@ def keys_meanwhile(t):
 @test("a limit that was changed by PATCH: a reload takes the file's, and an upgrade asks for that first", workers=[2])
 def patched_limit(t):
     port = process.Port()
-    port.release()
+    t.defer(port.release)
     chain = Chain(t, f"[admin]\nbind = 127.0.0.1:{port.number}\n" + sections(t.origin()))
     admin = Admin(f"127.0.0.1:{port.number}")
 

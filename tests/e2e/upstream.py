@@ -331,7 +331,7 @@ def no_address_again(t):
 @test("failures have a line each ten seconds, and the last ones are counted when they end", workers=[2])
 def failure_lines(t):
     free = Port()
-    free.release()
+    t.defer(free.release)
     sluice = t.sluice(to(f"127.0.0.1:{free.number}", upstream="max_fails = 0\nretries = 0"))
     client = t.client(sluice)
     for _ in range(30):

@@ -94,7 +94,7 @@ def counts(t):
 def survives(t):
     origin = t.origin(lambda x: x.reply(200))
     port = Port()
-    port.release()
+    t.defer(port.release)
     admin = Admin(f"127.0.0.1:{port.number}")
     sections = f"[admin]\nbind = {admin.address}\n" + LIMITS.replace("5 per", "5000 per") + to(origin, route=ROUTE)
 
@@ -129,7 +129,7 @@ def survives(t):
 @test("an upgrade loses nothing", workers=[2])
 def upgrade(t):
     port = Port()
-    port.release()
+    t.defer(port.release)
     admin = Admin(f"127.0.0.1:{port.number}")
     origin = t.origin(lambda x: x.reply(200))
     chain = Chain(t, f"[admin]\nbind = {admin.address}\n" + LIMITS.replace("5 per", "5000 per") +

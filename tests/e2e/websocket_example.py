@@ -27,7 +27,7 @@ def start(t):
     environment = {**os.environ, **{name: str(port.number) for name, port in ports.items()},
                    "SLUICE": os.path.abspath(process.BINARY), "JOURNAL": t.path("journal")}
     for port in ports.values():
-        port.release()
+        t.defer(port.release)
     log = open(t.path("log"), "wb")
     child = subprocess.Popen([os.path.join(EXAMPLE, "run")], env=environment, stdout=log, stderr=log,
                              start_new_session=True)

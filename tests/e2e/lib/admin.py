@@ -141,7 +141,7 @@ def with_admin(t, sections, tokens=None, **more):
     admin = f"[admin]\nbind = 127.0.0.1:{port.number}\n"
     if tokens is not None:
         admin += f"token = file:{t.file('admin.token', tokens)}\n"
-    port.release()
+    t.defer(port.release)
     sluice = t.sluice(sections + admin, **more)
     sluice.process.wait_output("sluice is ready")
     return sluice, Admin(f"127.0.0.1:{port.number}")
