@@ -13,6 +13,8 @@
 #include "daemon/usage.h"
 #include "daemon/wait_check.h"
 #include "exchange/exchange.h"
+#include "exchange/owner_nodes.h"
+#include "exchange/owner_use.h"
 #include "exchange/passage.h"
 #include "exchange/turn_ask.h"
 #include "fleet/fleet_part.h"

@@ -18,6 +18,7 @@
 #include "exchange/access.h"
 #include "exchange/account.h"
 #include "exchange/hop.h"
+#include "exchange/owner_marks.h"
 #include "exchange/switched.h"
 #include "gate/authority.h"
 #include "listen/listener.h"

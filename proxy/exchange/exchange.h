@@ -23,7 +23,7 @@
 #include "body/pump.h"
 #include "exchange/client.h"
 #include "exchange/gather.h"
-#include "exchange/owners.h"
+#include "exchange/owner_use.h"
 #include "exchange/trace.h"
 #include "gate/gate.h"
 #include "http/changes.h"

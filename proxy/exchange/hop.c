@@ -8,7 +8,7 @@
 #include "base/log.h"
 #include "exchange/exchange.h"
 #include "exchange/forwarding.h"
-#include "exchange/owners.h"
+#include "exchange/owner_marks.h"
 #include "exchange/reply.h"
 #include "http/problem.h"
 #include "listen/listener.h"

@@ -1,14 +1,11 @@
-/*
- * The nodes that own sessions, as servers that requests are forwarded to. What the store says of an
- * owner is its text, `instance/name/address`; the address is a literal one with a port. Each is an
- * upstream with one server: places, connections and failures are those of any (upstream/).
- */
+#include "exchange/owner_nodes.h"
+
 #include <event2/util.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "exchange/owners_inside.h"
+#include "exchange/owner_table.h"
 #include "upstream/server_connection.h"
 #include "upstream/upstream.h"
 

@@ -15,6 +15,9 @@
  * one before has done with it: so their order stays that of their arrival, whatever workers they
  * are of.
  *
+ * owner_use.h: who uses a session. owner_marks.h: the order of what is forwarded. owner_sweep.h:
+ * time. owner_nodes.h: the nodes as servers. Inside: owner_table.h, owner_ask.h, owner_line.h.
+ *
  * A session is in memory while it is used, owned or believed to be another node's.
  */
 #ifndef EXCHANGE_OWNERS_H
@@ -74,31 +77,6 @@ struct owner_store {
 	bool (*ask)(struct worker *worker, const struct owner_question *question);
 };
 
-/* A node that sessions are forwarded to. Lives as long as the process. */
-struct owner_node {
-	struct owner_node *next;
-	char text[OWNER_NODE_BYTES];
-	char name[CONF_NODE_BYTES];
-	char address[64];
-	struct conf_server server;
-	struct conf_upstream conf;
-	struct upstream *upstream;
-};
-
-/* Somebody's hold on a session: an exchange's, or a tunnel's. Zeroed: none. */
-struct owner_use {
-	struct owner_use *next, **at; /* of its worker's */
-	struct owner_session *session;
-	struct worker *worker;
-	struct owner_wait *wait; /* PENDING */
-	struct owner_node *node; /* that it was forwarded to; NULL: it is served here */
-	uint64_t fence;          /* of the ownership that it is served under */
-	/* The answer that it waited for. When it returns, the next in line is answered. */
-	void (*answered)(struct owner_use *use, enum owner_sight sight);
-	/* The session's owner is another one, or nobody. */
-	void (*changed)(struct owner_use *use);
-};
-
 /* NULL without memory. `states`: of the upstreams that nodes become. Both outlive it. */
 struct owners *owners_new(const struct owner_store *store, struct upstream_states *states);
 /* All workers have ended. NULL is ignored. */
@@ -109,61 +87,9 @@ void owners_set_self(
 /* A number of this process, for what it sends. */
 uint64_t owners_instance(const struct owners *owners);
 
-/* The session of this key (the node's own); `name` is asked for when it is not known yet. False
- * without memory. The use's callbacks are set by then; owner_end is due. */
-bool owner_begin(struct owners *owners, struct worker *worker, struct owner_use *use,
-	struct session_key key, uint64_t idle_ms,
-	void (*name)(struct owner_use *use, char out[OWNER_NAME_BYTES]));
-enum owner_belief {
-	OWNER_BELIEVE, /* what is known, while it holds */
-	OWNER_ASK,     /* the store is asked */
-	OWNER_ASK_OWN, /* it is asked only about what is owned here: ELSEWHERE is all else */
-};
-
-/* Whose is it? */
-enum owner_sight owner_look(struct owners *owners, struct owner_use *use, enum owner_belief belief);
-/* The use goes on by what owner_look or `answered` said: notes node and fence. */
-void owner_follow(struct owners *owners, struct owner_use *use);
-/* It waits no more. */
-void owner_cancel(struct owner_use *use);
-/* Gives it back. */
-void owner_end(struct owners *owners, struct owner_use *use);
-/* The use is another's from now on, whose callbacks are set. */
-void owner_move(struct owner_use *to, struct owner_use *from);
-
-/* Is it owned here under the use's fence, and the lease in hand at this moment? Reads the clock. */
-bool owner_is_valid(struct owners *owners, const struct owner_use *use);
-/* Is the session owned as it was when the use last followed? */
-bool owner_is_same(struct owners *owners, const struct owner_use *use);
-
-/* ---- order over cut connections -------------------------------------------------------------- */
-
-/* What a node forwards carries a mark, which grows each time that it has given up something whose
- * fate it does not know. An owner refuses what has a lower mark than something it had before: that
- * was given up, and what came after it has gone. */
-uint64_t owner_mark(struct owners *owners, const struct owner_use *use);
-void owner_raise_mark(struct owners *owners, const struct owner_use *use);
-/* Of the owner: false: it is too late for that one. */
-bool owner_take_mark(
-	struct owners *owners, const struct owner_use *use, uint64_t instance, uint64_t mark);
-
-/* ---- the worker that keeps time ---------------------------------------------------------------
- */
-
-/* Renews, gives up, looks after and forgets what is due; some of it at a time. Returns when it is
- * to be called again: milliseconds, 0: nothing is there. `draining`: idle ones go at once. */
-uint64_t owners_sweep(struct owners *owners, struct worker *worker, bool draining);
-/* Gives up all that is owned here, before the process ends. */
-void owners_leave(struct owners *owners, struct worker *worker);
 /* The store answers. */
 void owners_answer(struct owners *owners, struct worker *worker, struct owner_session *session,
 	enum owner_verb verb, const struct owner_answer *answer);
-/* Calls `changed` of this worker's uses whose owner is another one. */
-void owners_look_at_uses(struct owners *owners, struct worker *worker);
-
-/* Closes the idle connections that this worker has to other nodes: it is about to end. */
-void owners_close_idle(struct owners *owners, struct worker *worker);
-
 /* Who owns the session, for people: a name of a node, or "" . Any thread. */
 void owners_describe(struct owners *owners, struct session_key key, char name[CONF_NODE_BYTES]);
 

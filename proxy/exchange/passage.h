@@ -20,7 +20,7 @@
 
 #include "body/flow.h"
 #include "exchange/account.h"
-#include "exchange/owners.h"
+#include "exchange/owner_use.h"
 #include "loop/loop.h"
 #include "net/stream.h"
 #include "queue/queue.h"

@@ -5,6 +5,8 @@
 #include "base/container.h"
 #include "exchange/exchange.h"
 #include "exchange/hop.h"
+#include "exchange/owner_marks.h"
+#include "exchange/owner_nodes.h"
 #include "exchange/reply.h"
 #include "exchange/turn_limits.h"
 #include "http/problem.h"

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/container.h"
+#include "exchange/owner_sweep.h"
 #include "fleet/locks.h"
 #include "fleet/question.h"
 #include "site/site.h"

@@ -11,6 +11,10 @@
 #include <cmocka.h>
 
 #include "base/clock.h"
+#include "exchange/owner_marks.h"
+#include "exchange/owner_nodes.h"
+#include "exchange/owner_sweep.h"
+#include "exchange/owner_use.h"
 #include "queue/queue.h"
 #include "upstream/server_state.h"
 #include "worker/worker.h"

@@ -1,6 +1,9 @@
-/* What the table of owners consists of: for its own units alone (exchange/owners.h). */
-#ifndef EXCHANGE_OWNERS_INSIDE_H
-#define EXCHANGE_OWNERS_INSIDE_H
+/*
+ * The table of owners (exchange/owners.h): its sessions, in stripes with a lock each, and in the
+ * ticks in which they are to be looked after. For the table's own units alone.
+ */
+#ifndef EXCHANGE_OWNER_TABLE_H
+#define EXCHANGE_OWNER_TABLE_H
 
 #include "base/clock.h"
 #include "exchange/owners.h"
@@ -17,6 +20,8 @@
 #define OWNER_MARKS 4 /* nodes whose marks a session remembers */
 
 enum owner_side { OWNER_SIDE_NOBODY, OWNER_SIDE_HERE, OWNER_SIDE_ELSEWHERE };
+
+struct owner_wait;
 
 struct owner_session {
 	struct owner_session *next; /* in its bucket */
@@ -35,22 +40,12 @@ struct owner_session {
 	uint64_t
 		renew_ns; /* HERE: when it is to be renewed; ELSEWHERE, in use: to be asked about */
 	bool is_asked;    /* the store, and it has not answered */
-	bool is_delivering;     /* the first of those who wait has been sent its answer */
 	enum owner_sight sight; /* that they are sent */
 	struct owner_wait *first, **end;
 	uint64_t mark; /* of what this node forwards */
 	struct {
 		uint64_t instance, mark;
 	} marks[OWNER_MARKS]; /* of what it is forwarded */
-};
-
-struct owner_wait {
-	struct message message;
-	struct owner_wait *next;
-	struct owners *owners;
-	struct owner_session *session;
-	struct worker *worker;
-	struct owner_use *use; /* NULL: it waits no more */
 };
 
 struct owner_stripe {
@@ -75,8 +70,23 @@ struct owners {
 	struct owner_stripe stripes[OWNER_STRIPES];
 };
 
-/* The node of this text, made if need be; NULL: it is none, or no memory. Takes owners->lock. */
-struct owner_node *owner_node_of(struct owners *owners, const char *text);
-void owner_nodes_free(struct owners *owners);
+struct owner_stripe *owner_stripe_of(struct owners *owners, struct session_key key);
+
+/* All of these with the stripe's lock. */
+
+/* Where the session of this key is pointed to from; that is NULL where there is none. */
+struct owner_session **owner_session_find(struct owner_stripe *stripe, struct session_key key);
+/* One of a key that is not there, to be looked after in 100 ms. NULL without memory. */
+struct owner_session *owner_session_add(struct owners *owners, struct owner_stripe *stripe,
+	struct session_key key, const char *name, uint64_t now_ns);
+/* It is to be looked after at `at_ns` (CLOCK_BOOTTIME), or earlier where that is far. It is in no
+ * tick's list. */
+void owner_session_schedule(
+	struct owner_stripe *stripe, struct owner_session *session, uint64_t at_ns);
+/* Removes and frees one that nobody uses, is in no tick's list and of which nothing is asked. */
+void owner_session_forget(
+	struct owners *owners, struct owner_stripe *stripe, struct owner_session *session);
+/* What is to be done with a session of that side. */
+enum owner_sight owner_session_sight(const struct owner_session *session);
 
 #endif

@@ -1,0 +1,159 @@
+#include "exchange/owner_ask.h"
+
+#include <string.h>
+
+#include "base/clock.h"
+#include "exchange/owner_line.h"
+#include "exchange/owner_nodes.h"
+#include "exchange/owner_table.h"
+#include "exchange/owner_use.h"
+#include "worker/worker.h"
+
+/* So much less than the lease a node believes to have it: what two clocks may differ in. */
+static uint64_t sure_ns(uint64_t lease_ms)
+{
+	return (lease_ms - lease_ms / 16) * CLOCK_NS_PER_MS;
+}
+
+bool owner_ask(struct owners *owners, struct worker *worker, struct owner_session *session,
+	enum owner_verb verb, uint64_t now_ns)
+{
+	char self[OWNER_NODE_BYTES];
+
+	pthread_mutex_lock(&owners->lock);
+	memcpy(self, owners->self, sizeof(self));
+	pthread_mutex_unlock(&owners->lock);
+	const struct owner_question question = {.session = session,
+		.verb = verb,
+		.name = session->name,
+		.self = self,
+		.fence = session->fence,
+		/* relaxed: a setting */
+		.lease_ms = atomic_load_explicit(&owners->lease_ms, memory_order_relaxed)};
+	session->is_asked = self[0] && owners->store->ask(worker, &question);
+	session->asked_ns = now_ns;
+	/* Whatever the answer, or without one: another may have it from now on. */
+	if (session->is_asked && verb == OWNER_GIVE)
+		session->ends_ns = 0;
+	return session->is_asked;
+}
+
+static bool is_believed(const struct owner_session *session, uint64_t now_ns)
+{
+	switch (session->side) {
+	case OWNER_SIDE_NOBODY:
+		return false;
+	case OWNER_SIDE_HERE:
+		return now_ns < session->ends_ns;
+	case OWNER_SIDE_ELSEWHERE:
+		return now_ns < session->ends_ns && now_ns < session->used_ns + session->idle_ns;
+	}
+	return false;
+}
+
+/* With the lock. OWNER_PENDING: it is to wait in line. */
+static enum owner_sight see(struct owners *owners, struct owner_use *use, enum owner_belief belief)
+{
+	struct owner_session *session = use->session;
+	uint64_t now_ns = clock_boot_ns();
+
+	if (session->is_asked || session->first)
+		return OWNER_PENDING;
+	if (belief != OWNER_ASK && is_believed(session, now_ns)) {
+		session->used_ns = now_ns;
+		return owner_session_sight(session);
+	}
+	if (belief == OWNER_ASK_OWN && session->side != OWNER_SIDE_HERE)
+		return OWNER_ELSEWHERE;
+	return owner_ask(owners, use->worker, session, OWNER_TAKE, now_ns) ? OWNER_PENDING
+									   : OWNER_UNKNOWN;
+}
+
+enum owner_sight owner_look(struct owners *owners, struct owner_use *use, enum owner_belief belief)
+{
+	struct owner_stripe *stripe = owner_stripe_of(owners, use->session->key);
+
+	pthread_mutex_lock(&stripe->lock);
+	enum owner_sight sight = see(owners, use, belief);
+	if (sight == OWNER_PENDING && !owner_line_enter(owners, use))
+		sight = OWNER_UNKNOWN;
+	pthread_mutex_unlock(&stripe->lock);
+	return sight;
+}
+
+/* ---- answers -----------------------------------------------------------------------------------
+ */
+
+static void hold(
+	struct owner_session *session, const struct owner_answer *answer, uint64_t lease_ms)
+{
+	if (session->side != OWNER_SIDE_HERE)
+		session->used_ns = session->asked_ns;
+	session->side = OWNER_SIDE_HERE;
+	session->node = NULL;
+	session->fence = answer->fence;
+	session->ends_ns = session->asked_ns + sure_ns(lease_ms);
+	session->renew_ns = session->asked_ns + lease_ms / 3 * CLOCK_NS_PER_MS;
+}
+
+static void lose(struct owner_session *session)
+{
+	session->side = OWNER_SIDE_NOBODY;
+	session->node = NULL;
+	session->fence = 0;
+}
+
+static void leave_to(struct owner_session *session, struct owner_node *node,
+	const struct owner_answer *answer, uint64_t now_ns)
+{
+	session->side = OWNER_SIDE_ELSEWHERE;
+	session->node = node;
+	session->fence = answer->fence;
+	session->used_ns = now_ns;
+	session->ends_ns = session->asked_ns + answer->left_ms * CLOCK_NS_PER_MS;
+	session->renew_ns = now_ns + answer->left_ms * CLOCK_NS_PER_MS;
+}
+
+/* True: those who wait are to be told by another answer. */
+static bool take_answer(struct owners *owners, struct worker *worker, struct owner_session *session,
+	enum owner_verb verb, const struct owner_answer *answer, struct owner_node *node)
+{
+	uint64_t now_ns = clock_boot_ns();
+	uint64_t lease_ms = atomic_load_explicit(&owners->lease_ms, memory_order_relaxed);
+
+	session->is_asked = false;
+	if (!answer->is_known)
+		session->sight = OWNER_UNKNOWN;
+	else if (verb == OWNER_GIVE)
+		lose(session);
+	else if (answer->is_held)
+		hold(session, answer, lease_ms);
+	else if (verb == OWNER_TAKE && node)
+		leave_to(session, node, answer, now_ns);
+	else
+		lose(session);
+	if (answer->is_known)
+		session->sight = owner_session_sight(session);
+	return session->first && answer->is_known && verb != OWNER_TAKE &&
+	       session->side == OWNER_SIDE_NOBODY &&
+	       owner_ask(owners, worker, session, OWNER_TAKE, now_ns);
+}
+
+void owners_answer(struct owners *owners, struct worker *worker, struct owner_session *session,
+	enum owner_verb verb, const struct owner_answer *answer)
+{
+	struct owner_stripe *stripe = owner_stripe_of(owners, session->key);
+	struct owner_node *node = answer->node ? owner_node_of(owners, answer->node) : NULL;
+
+	pthread_mutex_lock(&stripe->lock);
+	uint64_t fence = session->fence;
+	enum owner_side side = session->side;
+	const struct owner_node *before = session->node;
+	if (!take_answer(owners, worker, session, verb, answer, node))
+		owner_line_deliver(session);
+	bool is_other = side != OWNER_SIDE_NOBODY && session->users > 0 &&
+			(session->fence != fence || session->node != before);
+	pthread_mutex_unlock(&stripe->lock);
+	if (is_other)
+		node_command_workers(worker->node, WORKER_OWNERS);
+}

@@ -1,0 +1,13 @@
+/* What the table of owners asks of the store; owners_answer (owners.h) takes the answers. For the
+ * table's own units alone. */
+#ifndef EXCHANGE_OWNER_ASK_H
+#define EXCHANGE_OWNER_ASK_H
+
+#include "exchange/owners.h"
+
+/* With the stripe's lock, on the worker's thread; nothing else is asked about the session. Its
+ * lease counts from `now_ns` (CLOCK_BOOTTIME). False: the store can't be asked now. */
+bool owner_ask(struct owners *owners, struct worker *worker, struct owner_session *session,
+	enum owner_verb verb, uint64_t now_ns);
+
+#endif

@@ -1,0 +1,19 @@
+/*
+ * The order of what is forwarded, over connections that are cut.
+ *
+ * What a node forwards carries a mark, which grows each time that it has given up something whose
+ * fate it does not know. An owner refuses what has a lower mark than something it had before: that
+ * was given up, and what came after it has gone.
+ */
+#ifndef EXCHANGE_OWNER_MARKS_H
+#define EXCHANGE_OWNER_MARKS_H
+
+#include "exchange/owner_use.h"
+
+uint64_t owner_mark(struct owners *owners, const struct owner_use *use);
+void owner_raise_mark(struct owners *owners, const struct owner_use *use);
+/* Of the owner: false: it is too late for that one. */
+bool owner_take_mark(
+	struct owners *owners, const struct owner_use *use, uint64_t instance, uint64_t mark);
+
+#endif

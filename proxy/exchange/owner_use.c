@@ -1,0 +1,134 @@
+#include "exchange/owner_use.h"
+
+#include "base/clock.h"
+#include "exchange/owner_line.h"
+#include "exchange/owner_table.h"
+#include "worker/worker.h"
+
+static void enlist(struct owner_use *use)
+{
+	struct owner_use **at = &use->worker->fleet.uses;
+
+	use->next = *at;
+	use->at = at;
+	if (use->next)
+		use->next->at = &use->next;
+	*at = use;
+}
+
+static void delist(struct owner_use *use)
+{
+	*use->at = use->next;
+	if (use->next)
+		use->next->at = use->at;
+}
+
+bool owner_begin(struct owners *owners, struct worker *worker, struct owner_use *use,
+	struct session_key key, uint64_t idle_ms,
+	void (*name)(struct owner_use *use, char out[OWNER_NAME_BYTES]))
+{
+	struct owner_stripe *stripe = owner_stripe_of(owners, key);
+	char named[OWNER_NAME_BYTES];
+	struct owner_session *session;
+
+	pthread_mutex_lock(&stripe->lock);
+	session = *owner_session_find(stripe, key);
+	if (!session) {
+		name(use, named);
+		session = owner_session_add(owners, stripe, key, named, clock_boot_ns());
+	}
+	if (session) {
+		session->users++;
+		session->idle_ns = idle_ms * CLOCK_NS_PER_MS;
+	}
+	pthread_mutex_unlock(&stripe->lock);
+	if (!session)
+		return false;
+	use->session = session;
+	use->worker = worker;
+	use->wait = NULL;
+	use->node = NULL;
+	use->fence = 0;
+	enlist(use);
+	return true;
+}
+
+void owner_follow(struct owners *owners, struct owner_use *use)
+{
+	struct owner_stripe *stripe = owner_stripe_of(owners, use->session->key);
+
+	pthread_mutex_lock(&stripe->lock);
+	use->node = use->session->node;
+	use->fence = use->session->fence;
+	pthread_mutex_unlock(&stripe->lock);
+}
+
+void owner_end(struct owners *owners, struct owner_use *use)
+{
+	struct owner_session *session = use->session;
+
+	if (!session)
+		return;
+	struct owner_stripe *stripe = owner_stripe_of(owners, session->key);
+	owner_cancel(use);
+	delist(use);
+	use->session = NULL;
+	pthread_mutex_lock(&stripe->lock);
+	session->users--;
+	if (session->side == OWNER_SIDE_HERE)
+		session->used_ns = clock_boot_ns();
+	pthread_mutex_unlock(&stripe->lock);
+}
+
+void owner_move(struct owner_use *to, struct owner_use *from)
+{
+	to->session = from->session;
+	to->worker = from->worker;
+	to->node = from->node;
+	to->fence = from->fence;
+	to->wait = NULL;
+	if (!to->session)
+		return;
+	delist(from);
+	from->session = NULL;
+	enlist(to);
+}
+
+bool owner_is_valid(struct owners *owners, const struct owner_use *use)
+{
+	const struct owner_session *session = use->session;
+	struct owner_stripe *stripe = owner_stripe_of(owners, session->key);
+
+	pthread_mutex_lock(&stripe->lock);
+	bool is_here = session->side == OWNER_SIDE_HERE && session->fence == use->fence &&
+		       clock_boot_ns() < session->ends_ns;
+	pthread_mutex_unlock(&stripe->lock);
+	return is_here;
+}
+
+bool owner_is_same(struct owners *owners, const struct owner_use *use)
+{
+	struct owner_stripe *stripe = owner_stripe_of(owners, use->session->key);
+
+	pthread_mutex_lock(&stripe->lock);
+	const struct owner_session *session = use->session;
+	bool is_same = use->node ? session->node == use->node : session->fence == use->fence;
+	pthread_mutex_unlock(&stripe->lock);
+	return is_same;
+}
+
+void owners_look_at_uses(struct owners *owners, struct worker *worker)
+{
+	struct owner_use *uses = worker->fleet.uses, *use;
+
+	/* Any of them may end with another: those to come are a list of their own meanwhile. */
+	worker->fleet.uses = NULL;
+	if (uses)
+		uses->at = &uses;
+	while ((use = uses) != NULL) {
+		delist(use);
+		enlist(use);
+		if (use->fence != 0 && !owner_is_same(owners, use))
+			use->changed(use);
+	}
+}

@@ -1,0 +1,58 @@
+/*
+ * Uses of sessions whose owner is known by the table of owners (owners.h): an exchange's, or a
+ * tunnel's. A use asks whose its session is, follows what it heard, and hears when that changes.
+ * All on its worker's thread.
+ */
+#ifndef EXCHANGE_OWNER_USE_H
+#define EXCHANGE_OWNER_USE_H
+
+#include "exchange/owners.h"
+
+struct owner_node;
+struct owner_wait;
+
+/* Somebody's hold on a session: an exchange's, or a tunnel's. Zeroed: none. */
+struct owner_use {
+	struct owner_use *next, **at; /* of its worker's */
+	struct owner_session *session;
+	struct worker *worker;
+	struct owner_wait *wait; /* PENDING */
+	struct owner_node *node; /* that it was forwarded to; NULL: it is served here */
+	uint64_t fence;          /* of the ownership that it is served under */
+	/* The answer that it waited for. When it returns, the next in line is answered. */
+	void (*answered)(struct owner_use *use, enum owner_sight sight);
+	/* The session's owner is another one, or nobody. */
+	void (*changed)(struct owner_use *use);
+};
+
+/* The session of this key (the node's own); `name` is asked for when it is not known yet. False
+ * without memory. The use's callbacks are set by then; owner_end is due. */
+bool owner_begin(struct owners *owners, struct worker *worker, struct owner_use *use,
+	struct session_key key, uint64_t idle_ms,
+	void (*name)(struct owner_use *use, char out[OWNER_NAME_BYTES]));
+enum owner_belief {
+	OWNER_BELIEVE, /* what is known, while it holds */
+	OWNER_ASK,     /* the store is asked */
+	OWNER_ASK_OWN, /* it is asked only about what is owned here: ELSEWHERE is all else */
+};
+
+/* Whose is it? */
+enum owner_sight owner_look(struct owners *owners, struct owner_use *use, enum owner_belief belief);
+/* The use goes on by what owner_look or `answered` said: notes node and fence. */
+void owner_follow(struct owners *owners, struct owner_use *use);
+/* It waits no more. */
+void owner_cancel(struct owner_use *use);
+/* Gives it back. */
+void owner_end(struct owners *owners, struct owner_use *use);
+/* The use is another's from now on, whose callbacks are set. */
+void owner_move(struct owner_use *to, struct owner_use *from);
+
+/* Is it owned here under the use's fence, and the lease in hand at this moment? Reads the clock. */
+bool owner_is_valid(struct owners *owners, const struct owner_use *use);
+/* Is the session owned as it was when the use last followed? */
+bool owner_is_same(struct owners *owners, const struct owner_use *use);
+
+/* Calls `changed` of this worker's uses whose owner is another one. */
+void owners_look_at_uses(struct owners *owners, struct worker *worker);
+
+#endif
