@@ -9,13 +9,11 @@
 #include <string.h>
 #include <cmocka.h>
 
-#include "conf/conf.h"
 #include "fleet/integers.h"
-#include "site/site_use.h"
 #include "stats/stats.h"
 #include "tests/unit/fleet/call_words.h"
+#include "tests/unit/fleet/fake_store.h"
 #include "worker/node.h"
-#include "worker/worker.h"
 
 enum { INTERVAL_MS = 500, PAUSE_MS = INTERVAL_MS / 2, BEGIN_MS = 100000, MS = 1000000 };
 enum { QUOTA = 100, WINDOW_US = 2000000, QUANTUM_US = 70000 };
@@ -23,45 +21,13 @@ enum { QUOTA = 100, WINDOW_US = 2000000, QUANTUM_US = 70000 };
 static const char name[] = "it";
 
 static struct {
-	struct worker worker;
 	struct node node;
-	struct site_use use;
-	struct site site;
-	struct conf conf;
 	struct stats *stats;
-	struct store_link store;
 	struct relaxing relaxing;
-	uint64_t now_ns;
-	struct store_call *call; /* on its way; NULL: none */
-	unsigned sent, dropped;
-	uint64_t dropped_ms;
-	bool is_full;  /* no call can be sent */
 	uint64_t used; /* of each caller, in the node's table */
 } world;
 
-/* ---- in the place of the store, the table, clocks and timers ----------------------------------
- */
-
-bool __wrap_store_link_send(struct store_link *store, struct store_call *call);
-bool __wrap_store_link_send(struct store_link *store, struct store_call *call)
-{
-	assert_ptr_equal(store, &world.store);
-	if (world.is_full)
-		return false;
-	assert_null(world.call); /* one at a time */
-	call->sent_ms = world.now_ns / MS;
-	world.call = call;
-	world.sent++;
-	return true;
-}
-
-void __wrap_store_link_drop_silent(struct store_link *store, uint64_t before_ms);
-void __wrap_store_link_drop_silent(struct store_link *store, uint64_t before_ms)
-{
-	assert_ptr_equal(store, &world.store);
-	world.dropped++;
-	world.dropped_ms = before_ms;
-}
+/* ---- in the place of the node's table -------------------------------------------------------- */
 
 bool __wrap_throttle_explain(struct throttle_table *t, uint32_t limit, struct throttle_key caller,
 	uint64_t now_ns, struct throttle_outcome *outcome);
@@ -71,66 +37,24 @@ bool __wrap_throttle_explain(struct throttle_table *t, uint32_t limit, struct th
 	(void)t;
 	assert_int_equal(limit, 7);
 	assert_int_equal(caller.hi, 8);
-	assert_int_equal(now_ns, world.now_ns);
+	assert_int_equal(now_ns, fake_store.now_ns);
 	*outcome = (struct throttle_outcome){.quota = QUOTA, .remaining = QUOTA - world.used};
 	return world.used > 0;
 }
 
-uint64_t __wrap_worker_throttle_ns(struct worker *worker);
-uint64_t __wrap_worker_throttle_ns(struct worker *worker)
-{
-	assert_ptr_equal(worker, &world.worker);
-	return world.now_ns;
-}
-
-void __wrap_deadline_init(struct deadline *deadline, struct event_base *base,
-	void (*passed)(struct deadline *deadline));
-void __wrap_deadline_init(struct deadline *deadline, struct event_base *base,
-	void (*passed)(struct deadline *deadline))
-{
-	(void)base;
-	deadline->at_ms = deadline->armed_ms = DEADLINE_NEVER;
-	deadline->passed = passed;
-}
-
-void __wrap_deadline_arm(struct deadline *deadline, uint64_t now_ms);
-void __wrap_deadline_arm(struct deadline *deadline, uint64_t now_ms)
-{
-	(void)now_ms;
-	deadline->armed_ms = deadline->at_ms;
-}
-
-void __wrap_deadline_end(struct deadline *deadline);
-void __wrap_deadline_end(struct deadline *deadline)
-{
-	deadline->at_ms = deadline->armed_ms = DEADLINE_NEVER;
-}
-
 /* ---- what a test does ------------------------------------------------------------------------ */
-
-static void at(uint64_t ms)
-{
-	world.now_ns = ms * MS;
-	world.worker.loop.now_known = true;
-	world.worker.loop.now_ms = ms;
-	world.worker.loop.now_ns = world.now_ns;
-}
 
 static int begin(void **state)
 {
 	(void)state;
 	memset(&world, 0, sizeof(world));
-	world.conf.fleet =
+	fake_store_begin(BEGIN_MS);
+	fake_store.conf.fleet =
 		(struct conf_fleet){.publish_interval_ms = INTERVAL_MS, .store_timeout_ms = 20};
-	world.site.conf = &world.conf;
-	world.use.site = &world.site;
 	world.stats = stats_new(1);
-	world.worker.use = &world.use;
-	world.worker.node = &world.node;
-	world.worker.stats = stats_block(world.stats, 0);
-	world.store.state = STORE_READY;
-	at(BEGIN_MS);
-	relaxing_init(&world.relaxing, &world.worker, &world.store);
+	fake_store.worker.node = &world.node;
+	fake_store.worker.stats = stats_block(world.stats, 0);
+	relaxing_init(&world.relaxing, &fake_store.worker, &fake_store.link);
 	relaxing_take_site(&world.relaxing);
 	relaxing_begin(&world.relaxing, "f");
 	return 0;
@@ -174,13 +98,7 @@ static uint64_t due_ms(void)
 
 static void run_timer(void)
 {
-	struct deadline *timer = &world.relaxing.timer;
-
-	assert_true(timer->at_ms != DEADLINE_NEVER);
-	if (world.now_ns / MS < timer->at_ms)
-		at(timer->at_ms);
-	timer->at_ms = timer->armed_ms = DEADLINE_NEVER;
-	timer->passed(timer);
+	fake_store_run_timer(&world.relaxing.timer);
 }
 
 /* One caller's words in the call that is on its way. */
@@ -188,8 +106,8 @@ static void assert_published(uint64_t more, uint64_t less)
 {
 	struct call_words words;
 
-	assert_non_null(world.call);
-	call_words_read(&words, world.call->command, world.call->len);
+	assert_non_null(fake_store.call);
+	call_words_read(&words, fake_store.call->command, fake_store.call->len);
 	assert_int_equal(words.count, 5);
 	assert_string_equal(words.texts[1], "sluice_relaxed_1");
 	assert_string_equal(words.texts[2], "1");
@@ -205,30 +123,18 @@ static void assert_published(uint64_t more, uint64_t less)
 static void answer_all(unsigned count, uint32_t said, uint64_t total, uint64_t oldest_us)
 {
 	static uint8_t bytes[16384];
-	struct store_call *call = world.call;
 	size_t len = integers_head(bytes, said);
 
-	assert_non_null(call);
 	for (unsigned i = 0; i < count; i++) {
 		len += integers_put(bytes + len, total);
 		len += integers_put(bytes + len, oldest_us);
 	}
-	world.call = NULL;
-	call->answered(call, (const char *)bytes, len);
+	fake_store_answer(bytes, len);
 }
 
 static void answer(uint64_t total, uint64_t oldest_us)
 {
 	answer_all(1, 2, total, oldest_us);
-}
-
-static void lose_answer(void)
-{
-	struct store_call *call = world.call;
-
-	assert_non_null(call);
-	world.call = NULL;
-	call->answered(call, NULL, 0);
 }
 
 /* ---- when ------------------------------------------------------------------------------------ */
@@ -242,7 +148,7 @@ static void a_caller_of_which_nothing_is_known_is_asked_for_at_once(void **state
 	run_timer();
 	assert_published(0, 0);
 	assert_true(view->is_away);
-	at(BEGIN_MS + 3);
+	fake_store_at(BEGIN_MS + 3);
 	world.used = 10;
 	answer(30, 1500000);
 	assert_false(view->is_away);
@@ -256,12 +162,12 @@ static void a_caller_of_which_nothing_is_known_is_asked_for_at_once(void **state
 	ask_for(1);
 	run_timer();
 	answer(30, 0);
-	at(BEGIN_MS + 2 * PAUSE_MS);
+	fake_store_at(BEGIN_MS + 2 * PAUSE_MS);
 	ask_for(1); /* half an interval old: not yet */
 	assert_int_equal(due_ms(), BEGIN_MS + 2 * PAUSE_MS);
 	run_timer();
 	answer(30, 0);
-	at(BEGIN_MS + 3 * PAUSE_MS + 1);
+	fake_store_at(BEGIN_MS + 3 * PAUSE_MS + 1);
 	ask_for(1);
 	assert_int_equal(due_ms(), BEGIN_MS + 3 * PAUSE_MS + 1);
 }
@@ -274,20 +180,20 @@ static void one_that_is_not_known_does_not_wait_for_the_others(void **state)
 	answer(0, 0);
 	ask_for(1);
 	assert_int_equal(due_ms(), BEGIN_MS + PAUSE_MS);
-	at(BEGIN_MS + 10);
+	fake_store_at(BEGIN_MS + 10);
 	ask_for(2);
 	assert_int_equal(due_ms(), BEGIN_MS + 10);
 	run_timer();
 	assert_int_equal(world.relaxing.sent_count, 2);
 	answer_all(2, 4, 0, 0);
-	at(BEGIN_MS + 10 + PAUSE_MS);
+	fake_store_at(BEGIN_MS + 10 + PAUSE_MS);
 	ask_for(2);
 	run_timer();
 	answer_all(1, 2, 0, 0);
-	at(BEGIN_MS + 11 + PAUSE_MS);
+	fake_store_at(BEGIN_MS + 11 + PAUSE_MS);
 	ask_for(1); /* its sum is older than the last call */
 	assert_int_equal(due_ms(), BEGIN_MS + 11 + PAUSE_MS);
-	at(BEGIN_MS + 1000);
+	fake_store_at(BEGIN_MS + 1000);
 	run_timer();
 	/* while a call is on its way, the next waits for its answer */
 	ask_for(3);
@@ -304,12 +210,12 @@ static void many_leave_in_calls_one_after_the_other(void **state)
 	run_timer();
 	assert_int_equal(world.relaxing.sent_count, RELAXED_AT_ONCE);
 	answer_all(RELAXED_AT_ONCE, 2 * RELAXED_AT_ONCE, 0, 0);
-	assert_int_equal(world.sent, 2);
+	assert_int_equal(fake_store.sent, 2);
 	answer_all(RELAXED_AT_ONCE, 2 * RELAXED_AT_ONCE, 0, 0);
-	assert_int_equal(world.sent, 3);
+	assert_int_equal(fake_store.sent, 3);
 	assert_int_equal(world.relaxing.sent_count, 10);
 	answer_all(10, 20, 0, 0);
-	assert_int_equal(world.sent, 3);
+	assert_int_equal(fake_store.sent, 3);
 	assert_true(due_ms() == DEADLINE_NEVER);
 }
 
@@ -399,23 +305,23 @@ static void what_was_not_published_is_so_again(void **state)
 	relaxing_note(&world.relaxing, view, 2);
 	world.used = 6;
 	assert_true(relaxing_hears(&world.relaxing));
-	at(BEGIN_MS + 2 * PAUSE_MS);
+	fake_store_at(BEGIN_MS + 2 * PAUSE_MS);
 	assert_true(relaxing_hears(&world.relaxing));
-	at(BEGIN_MS + 2 * PAUSE_MS + 1);
+	fake_store_at(BEGIN_MS + 2 * PAUSE_MS + 1);
 	assert_false(relaxing_hears(&world.relaxing));
 	assert_int_equal(due_ms(), BEGIN_MS + PAUSE_MS + 1000);
 	run_timer();
-	assert_int_equal(world.dropped, 1);
-	assert_int_equal(world.dropped_ms, BEGIN_MS + PAUSE_MS);
-	world.store.state = STORE_WAITING;
-	lose_answer();
+	assert_int_equal(fake_store.dropped, 1);
+	assert_int_equal(fake_store.dropped_ms, BEGIN_MS + PAUSE_MS);
+	fake_store.link.state = STORE_WAITING;
+	fake_store_lose_answer();
 	assert_int_equal(view->fresh, 6);
 	assert_int_equal(view->reserved, 6);
 	assert_true(due_ms() == DEADLINE_NEVER);
 	ask_for(1);
 	assert_true(due_ms() == DEADLINE_NEVER);
 	assert_false(relaxing_hears(&world.relaxing));
-	world.store.state = STORE_READY;
+	fake_store.link.state = STORE_READY;
 	assert_false(relaxing_hears(&world.relaxing));
 	relaxing_begin(&world.relaxing, "f");
 	assert_true(relaxing_hears(&world.relaxing));
@@ -433,20 +339,20 @@ static void a_store_that_refuses_is_not_heard(void **state)
 	world.used = 3;
 	relaxing_note(&world.relaxing, view, 3);
 	run_timer();
-	lose_answer();
+	fake_store_lose_answer();
 	assert_false(relaxing_hears(&world.relaxing));
 	assert_int_equal(due_ms(), BEGIN_MS + PAUSE_MS);
 	run_timer();
 	assert_published(3, 0);
 	answer(3, 0);
 	assert_true(relaxing_hears(&world.relaxing));
-	world.is_full = true;
+	fake_store.is_full = true;
 	relaxing_note(&world.relaxing, view, 1);
 	run_timer();
 	assert_int_equal(view->fresh, 1);
 	assert_false(view->is_away);
 	assert_false(relaxing_hears(&world.relaxing));
-	assert_int_equal(due_ms(), world.now_ns / MS + PAUSE_MS);
+	assert_int_equal(due_ms(), fake_store.now_ns / MS + PAUSE_MS);
 }
 
 /* The first has its sum; of the second it is not known that the store has it. */
@@ -470,13 +376,13 @@ static void an_answer_that_is_cut_is_none(void **state)
 static void a_slow_store_has_its_time(void **state)
 {
 	(void)state;
-	world.conf.fleet.store_timeout_ms = 700;
+	fake_store.conf.fleet.store_timeout_ms = 700;
 	ask_for(1);
 	run_timer();
 	assert_int_equal(due_ms(), BEGIN_MS + 1400);
-	at(BEGIN_MS + 700);
+	fake_store_at(BEGIN_MS + 700);
 	assert_true(relaxing_hears(&world.relaxing));
-	at(BEGIN_MS + 701);
+	fake_store_at(BEGIN_MS + 701);
 	assert_false(relaxing_hears(&world.relaxing));
 }
 
@@ -492,11 +398,11 @@ static void what_there_is_is_published_as_it_leaves(void **state)
 	relaxing_leave(&world.relaxing);
 	assert_published(2, 0);
 	relaxing_leave(&world.relaxing); /* it is on its way */
-	assert_int_equal(world.sent, 1);
-	lose_answer();
-	world.store.state = STORE_WAITING;
+	assert_int_equal(fake_store.sent, 1);
+	fake_store_lose_answer();
+	fake_store.link.state = STORE_WAITING;
 	relaxing_leave(&world.relaxing);
-	assert_int_equal(world.sent, 1);
+	assert_int_equal(fake_store.sent, 1);
 	assert_true(due_ms() == DEADLINE_NEVER);
 }
 

@@ -9,54 +9,20 @@
 #include <string.h>
 #include <cmocka.h>
 
-#include "conf/conf.h"
 #include "fleet/integers.h"
-#include "site/site_use.h"
 #include "tests/unit/fleet/call_words.h"
-#include "worker/worker.h"
+#include "tests/unit/fleet/fake_store.h"
 
 enum { LEASE_MS = 3200, HELD_MS = LEASE_MS - LEASE_MS / 16, BEGIN_MS = 100000, MS = 1000000 };
 enum { QUOTA = 100, WINDOW_MS = 2000, FIRST = 3 }; /* FIRST: the number of the first limit */
 
 static struct {
-	struct worker worker;
-	struct site_use use;
-	struct site site;
-	struct conf conf;
 	struct conf_limit limits[3];
 	struct shares shares;
-	struct store_link store;
 	struct splitting splitting;
-	uint64_t now_ns;
-	struct store_call *call; /* on its way; NULL: none */
-	unsigned sent, dropped;
-	uint64_t dropped_ms;
-	bool is_full; /* no call can be sent */
 } world;
 
-/* ---- in the place of the store, the gate, clocks and timers -----------------------------------
- */
-
-bool __wrap_store_link_send(struct store_link *store, struct store_call *call);
-bool __wrap_store_link_send(struct store_link *store, struct store_call *call)
-{
-	assert_ptr_equal(store, &world.store);
-	if (world.is_full)
-		return false;
-	assert_null(world.call); /* one at a time */
-	call->sent_ms = world.now_ns / MS;
-	world.call = call;
-	world.sent++;
-	return true;
-}
-
-void __wrap_store_link_drop_silent(struct store_link *store, uint64_t before_ms);
-void __wrap_store_link_drop_silent(struct store_link *store, uint64_t before_ms)
-{
-	assert_ptr_equal(store, &world.store);
-	world.dropped++;
-	world.dropped_ms = before_ms;
-}
+/* ---- in the place of the gate ---------------------------------------------------------------- */
 
 uint32_t __wrap_gate_limit_number(const struct gate *gate, const struct conf_limit *limit);
 uint32_t __wrap_gate_limit_number(const struct gate *gate, const struct conf_limit *limit)
@@ -65,45 +31,7 @@ uint32_t __wrap_gate_limit_number(const struct gate *gate, const struct conf_lim
 	return FIRST + (uint32_t)(limit - world.limits);
 }
 
-uint64_t __wrap_worker_throttle_ns(struct worker *worker);
-uint64_t __wrap_worker_throttle_ns(struct worker *worker)
-{
-	assert_ptr_equal(worker, &world.worker);
-	return world.now_ns;
-}
-
-void __wrap_deadline_init(struct deadline *deadline, struct event_base *base,
-	void (*passed)(struct deadline *deadline));
-void __wrap_deadline_init(struct deadline *deadline, struct event_base *base,
-	void (*passed)(struct deadline *deadline))
-{
-	(void)base;
-	deadline->at_ms = deadline->armed_ms = DEADLINE_NEVER;
-	deadline->passed = passed;
-}
-
-void __wrap_deadline_arm(struct deadline *deadline, uint64_t now_ms);
-void __wrap_deadline_arm(struct deadline *deadline, uint64_t now_ms)
-{
-	(void)now_ms;
-	deadline->armed_ms = deadline->at_ms;
-}
-
-void __wrap_deadline_end(struct deadline *deadline);
-void __wrap_deadline_end(struct deadline *deadline)
-{
-	deadline->at_ms = deadline->armed_ms = DEADLINE_NEVER;
-}
-
 /* ---- what a test does ------------------------------------------------------------------------ */
-
-static void at(uint64_t ms)
-{
-	world.now_ns = ms * MS;
-	world.worker.loop.now_known = true;
-	world.worker.loop.now_ms = ms;
-	world.worker.loop.now_ns = world.now_ns;
-}
 
 static void set_limits(size_t count)
 {
@@ -115,24 +43,20 @@ static void set_limits(size_t count)
 			.per_ns = (uint64_t)WINDOW_MS * MS,
 			.of_fleet = true,
 			.fleet_way = i < 2 ? CONF_FLEET_SPLIT : CONF_FLEET_EXACT};
-	world.conf.limits = world.limits;
-	world.conf.limit_count = count;
+	fake_store.conf.limits = world.limits;
+	fake_store.conf.limit_count = count;
 }
 
 static int begin(void **state)
 {
 	(void)state;
 	memset(&world, 0, sizeof(world));
-	world.conf.fleet =
+	fake_store_begin(BEGIN_MS);
+	fake_store.conf.fleet =
 		(struct conf_fleet){.membership_lease_ms = LEASE_MS, .store_timeout_ms = 20};
-	world.site.conf = &world.conf;
-	world.use.site = &world.site;
-	world.worker.use = &world.use;
-	world.store.state = STORE_READY;
 	set_limits(1);
-	at(BEGIN_MS);
 	shares_init(&world.shares);
-	splitting_init(&world.splitting, &world.worker, &world.shares, &world.store);
+	splitting_init(&world.splitting, &fake_store.worker, &world.shares, &fake_store.link);
 	return 0;
 }
 
@@ -153,8 +77,8 @@ static struct call_words words(void)
 {
 	struct call_words words;
 
-	assert_non_null(world.call);
-	call_words_read(&words, world.call->command, world.call->len);
+	assert_non_null(fake_store.call);
+	call_words_read(&words, fake_store.call->command, fake_store.call->len);
 	assert_string_equal(words.texts[0], "FCALL");
 	assert_string_equal(words.texts[1], "sluice_split_1");
 	assert_string_equal(words.texts[3], "f{split}");
@@ -179,11 +103,9 @@ struct given {
 
 static void answer_all(const struct given *given, unsigned count, uint32_t numbers)
 {
-	struct store_call *call = world.call;
 	uint8_t bytes[256];
 	size_t len = integers_head(bytes, numbers);
 
-	assert_non_null(call);
 	len += integers_put(bytes + len, 1);
 	for (unsigned i = 0; i < count; i++) {
 		len += integers_put(bytes + len, given[i].units);
@@ -192,8 +114,7 @@ static void answer_all(const struct given *given, unsigned count, uint32_t numbe
 		len += integers_put(bytes + len, given[i].nodes);
 		len += integers_put(bytes + len, given[i].more_us);
 	}
-	world.call = NULL;
-	call->answered(call, (const char *)bytes, len);
+	fake_store_answer(bytes, len);
 }
 
 static void answer(uint64_t units, uint64_t judged, uint64_t more_us)
@@ -201,24 +122,9 @@ static void answer(uint64_t units, uint64_t judged, uint64_t more_us)
 	answer_all(&(struct given){units, judged, 70, 3, more_us}, 1, 6);
 }
 
-static void lose_answer(void)
-{
-	struct store_call *call = world.call;
-
-	assert_non_null(call);
-	world.call = NULL;
-	call->answered(call, NULL, 0);
-}
-
 static void run_timer(void)
 {
-	struct deadline *timer = &world.splitting.timer;
-
-	assert_true(timer->at_ms != DEADLINE_NEVER);
-	if (world.now_ns / MS < timer->at_ms)
-		at(timer->at_ms);
-	timer->at_ms = timer->armed_ms = DEADLINE_NEVER;
-	timer->passed(timer);
+	fake_store_run_timer(&world.splitting.timer);
 }
 
 static uint64_t due_ms(void)
@@ -228,7 +134,8 @@ static uint64_t due_ms(void)
 
 static struct share share(uint32_t limit)
 {
-	return shares_read(&world.shares, FIRST + limit, world.limits[limit].amount, world.now_ns);
+	return shares_read(
+		&world.shares, FIRST + limit, world.limits[limit].amount, fake_store.now_ns);
 }
 
 /* ---- calls and answers ----------------------------------------------------------------------- */
@@ -255,7 +162,7 @@ static void it_holds_it_from_before_it_asked(void **state)
 {
 	(void)state;
 	begin_splitting();
-	at(BEGIN_MS + 300);
+	fake_store_at(BEGIN_MS + 300);
 	answer(33, 0, 0);
 	assert_int_equal(share(0).kind, SHARE_UNITS);
 	assert_int_equal(share(0).units, 33);
@@ -264,10 +171,10 @@ static void it_holds_it_from_before_it_asked(void **state)
 	run_timer();
 	assert_held(0, 33, 0, 70);
 	assert_int_equal(words().numbers[1], 2);
-	lose_answer();
-	at(BEGIN_MS + HELD_MS - 1);
+	fake_store_lose_answer();
+	fake_store_at(BEGIN_MS + HELD_MS - 1);
 	assert_int_equal(share(0).units, 33);
-	at(BEGIN_MS + HELD_MS);
+	fake_store_at(BEGIN_MS + HELD_MS);
 	assert_int_equal(share(0).kind, SHARE_NONE);
 	run_timer();
 	assert_held(0, 0, 0, 70);
@@ -278,19 +185,19 @@ static void that_it_uses_less_is_said_at_once(void **state)
 	(void)state;
 	begin_splitting();
 	answer(50, 0, 0);
-	assert_null(world.call); /* more than before */
+	assert_null(fake_store.call); /* more than before */
 	run_timer();
 	answer(33, 0, 0);
 	assert_int_equal(share(0).units, 33);
 	assert_held(0, 33, 0, 70);
 	answer(33, 0, 0);
-	assert_null(world.call);
+	assert_null(fake_store.call);
 	run_timer();
 	answer(0, 1, 0); /* the store is to judge */
 	assert_int_equal(share(0).kind, SHARE_EXACT);
 	assert_held(0, 0, 1, 70);
 	answer(0, 1, 0);
-	assert_null(world.call);
+	assert_null(fake_store.call);
 	run_timer();
 	answer(0, 0, 0);
 	assert_int_equal(share(0).kind, SHARE_UNITS);
@@ -333,18 +240,18 @@ static void a_silent_store_is_dropped(void **state)
 	begin_splitting();
 	assert_int_equal(due_ms(), BEGIN_MS + 1000);
 	run_timer();
-	assert_int_equal(world.dropped, 1);
-	assert_int_equal(world.dropped_ms, BEGIN_MS);
-	world.store.state = STORE_WAITING;
-	lose_answer();
+	assert_int_equal(fake_store.dropped, 1);
+	assert_int_equal(fake_store.dropped_ms, BEGIN_MS);
+	fake_store.link.state = STORE_WAITING;
+	fake_store_lose_answer();
 	assert_true(due_ms() == DEADLINE_NEVER);
-	world.store.state = STORE_READY;
-	world.is_full = true;
+	fake_store.link.state = STORE_READY;
+	fake_store.is_full = true;
 	begin_splitting();
 	assert_int_equal(due_ms(), BEGIN_MS + 1000 + LEASE_MS / 3);
-	world.is_full = false;
+	fake_store.is_full = false;
 	run_timer();
-	assert_non_null(world.call);
+	assert_non_null(fake_store.call);
 }
 
 /* Else a store that has forgotten it would keep what nobody holds any more. */
@@ -353,14 +260,14 @@ static void what_the_store_remembers_is_said_while_it_may_count(void **state)
 	(void)state;
 	begin_splitting();
 	answer(33, 0, 0);
-	world.store.state = STORE_WAITING;
+	fake_store.link.state = STORE_WAITING;
 	run_timer();
-	world.store.state = STORE_READY;
-	at(BEGIN_MS + LEASE_MS + WINDOW_MS + 199);
+	fake_store.link.state = STORE_READY;
+	fake_store_at(BEGIN_MS + LEASE_MS + WINDOW_MS + 199);
 	begin_splitting();
 	assert_held(0, 0, 0, 70);
-	lose_answer();
-	at(BEGIN_MS + LEASE_MS + WINDOW_MS + 200);
+	fake_store_lose_answer();
+	fake_store_at(BEGIN_MS + LEASE_MS + WINDOW_MS + 200);
 	begin_splitting();
 	assert_held(0, 0, 0, 0);
 }
@@ -396,15 +303,15 @@ static void who_leaves_holds_nothing(void **state)
 	assert_int_equal(words().numbers[2], 0);
 	assert_held(0, 0, 0, 70);
 	assert_true(due_ms() == DEADLINE_NEVER);
-	lose_answer();
+	fake_store_lose_answer();
 	begin_splitting();
 	splitting_leave(&world.splitting); /* while a call is on its way */
-	assert_int_equal(world.sent, 3);
+	assert_int_equal(fake_store.sent, 3);
 	assert_int_equal(words().numbers[2], LEASE_MS * 1000);
-	lose_answer();
-	world.store.state = STORE_WAITING;
+	fake_store_lose_answer();
+	fake_store.link.state = STORE_WAITING;
 	splitting_leave(&world.splitting);
-	assert_int_equal(world.sent, 3);
+	assert_int_equal(fake_store.sent, 3);
 }
 
 #define TEST(name) cmocka_unit_test_setup_teardown(name, begin, end)

@@ -9,12 +9,10 @@
 #include <string.h>
 #include <cmocka.h>
 
-#include "conf/conf.h"
 #include "fleet/integers.h"
 #include "fleet/ladder.h"
-#include "site/site_use.h"
 #include "tests/unit/fleet/call_words.h"
-#include "worker/worker.h"
+#include "tests/unit/fleet/fake_store.h"
 
 enum { LEASE_MS = 3000, KEPT_MS = 16000, BEGIN_MS = 100000, MS = 1000000 };
 
@@ -22,88 +20,11 @@ enum { LEASE_MS = 3000, KEPT_MS = 16000, BEGIN_MS = 100000, MS = 1000000 };
 #define HALF (STRICT_PARTS / 2)
 
 static struct {
-	struct worker worker;
-	struct site_use use;
-	struct site site;
-	struct conf conf;
 	struct ladder ladder;
-	struct store_link store;
 	struct strict_list list;
-	uint64_t now_ns;
-	struct store_call *call; /* on its way; NULL: none */
-	struct store_call *left; /* as the node left */
-	unsigned sent, dropped;
-	uint64_t dropped_ms;
-	bool is_full; /* no call can be sent */
 } world;
 
-/* ---- in the place of the store, clocks and timers ---------------------------------------------
- */
-
-bool __wrap_store_link_send(struct store_link *store, struct store_call *call);
-bool __wrap_store_link_send(struct store_link *store, struct store_call *call)
-{
-	assert_ptr_equal(store, &world.store);
-	if (world.is_full)
-		return false;
-	call->sent_ms = world.now_ns / MS;
-	world.sent++;
-	if (call == &world.list.leaving) {
-		world.left = call;
-		return true;
-	}
-	assert_null(world.call); /* one at a time */
-	world.call = call;
-	return true;
-}
-
-void __wrap_store_link_drop_silent(struct store_link *store, uint64_t before_ms);
-void __wrap_store_link_drop_silent(struct store_link *store, uint64_t before_ms)
-{
-	assert_ptr_equal(store, &world.store);
-	world.dropped++;
-	world.dropped_ms = before_ms;
-}
-
-uint64_t __wrap_worker_throttle_ns(struct worker *worker);
-uint64_t __wrap_worker_throttle_ns(struct worker *worker)
-{
-	assert_ptr_equal(worker, &world.worker);
-	return world.now_ns;
-}
-
-void __wrap_deadline_init(struct deadline *deadline, struct event_base *base,
-	void (*passed)(struct deadline *deadline));
-void __wrap_deadline_init(struct deadline *deadline, struct event_base *base,
-	void (*passed)(struct deadline *deadline))
-{
-	(void)base;
-	deadline->at_ms = deadline->armed_ms = DEADLINE_NEVER;
-	deadline->passed = passed;
-}
-
-void __wrap_deadline_arm(struct deadline *deadline, uint64_t now_ms);
-void __wrap_deadline_arm(struct deadline *deadline, uint64_t now_ms)
-{
-	(void)now_ms;
-	deadline->armed_ms = deadline->at_ms;
-}
-
-void __wrap_deadline_end(struct deadline *deadline);
-void __wrap_deadline_end(struct deadline *deadline)
-{
-	deadline->at_ms = deadline->armed_ms = DEADLINE_NEVER;
-}
-
 /* ---- what a test does ------------------------------------------------------------------------ */
-
-static void at(uint64_t ms)
-{
-	world.now_ns = ms * MS;
-	world.worker.loop.now_known = true;
-	world.worker.loop.now_ms = ms;
-	world.worker.loop.now_ns = world.now_ns;
-}
 
 static void begin_list(void)
 {
@@ -114,17 +35,14 @@ static int begin(void **state)
 {
 	(void)state;
 	memset(&world, 0, sizeof(world));
-	world.conf.fleet = (struct conf_fleet){.membership_lease_ms = LEASE_MS,
+	fake_store_begin(BEGIN_MS);
+	fake_store.conf.fleet = (struct conf_fleet){.membership_lease_ms = LEASE_MS,
 		.lost_share_ms = KEPT_MS,
 		.nodes = 2,
 		.store_timeout_ms = 20};
-	world.site.conf = &world.conf;
-	world.use.site = &world.site;
-	world.worker.use = &world.use;
-	world.store.state = STORE_READY;
 	ladder_init(&world.ladder);
-	at(BEGIN_MS);
-	strict_list_init(&world.list, &world.worker, &world.ladder, &world.store);
+	fake_store.lone = &world.list.leaving;
+	strict_list_init(&world.list, &fake_store.worker, &world.ladder, &fake_store.link);
 	return 0;
 }
 
@@ -160,36 +78,18 @@ static struct said read_call(const struct store_call *call)
 
 static void answer_with(uint64_t now_us, uint64_t since_us, uint64_t divisor, uint64_t lost)
 {
-	struct store_call *call = world.call;
 	const uint64_t words[] = {now_us, since_us, divisor, lost, 2, 2};
 	uint8_t bytes[64];
 	size_t len = integers_head(bytes, 6);
 
 	for (unsigned i = 0; i < 6; i++)
 		len += integers_put(bytes + len, words[i]);
-	assert_non_null(call);
-	world.call = NULL;
-	call->answered(call, (const char *)bytes, len);
-}
-
-static void lose_answer(void)
-{
-	struct store_call *call = world.call;
-
-	assert_non_null(call);
-	world.call = NULL;
-	call->answered(call, NULL, 0);
+	fake_store_answer(bytes, len);
 }
 
 static void run_timer(void)
 {
-	struct deadline *timer = &world.list.timer;
-
-	assert_true(timer->at_ms != DEADLINE_NEVER);
-	if (world.now_ns / MS < timer->at_ms)
-		at(timer->at_ms);
-	timer->at_ms = timer->armed_ms = DEADLINE_NEVER;
-	timer->passed(timer);
+	fake_store_run_timer(&world.list.timer);
 }
 
 static struct strict_view view(void)
@@ -202,7 +102,7 @@ static void owe(uint64_t cost)
 	const struct debt debt = {
 		.caller = {1, 2}, .rule = {.quota = 9, .window_us = 60000000}, .limit = "it"};
 
-	assert_true(debts_add(&world.ladder.debts, &debt, cost, world.now_ns));
+	assert_true(debts_add(&world.ladder.debts, &debt, cost, fake_store.now_ns));
 }
 
 static bool pay_all(void *whose, const struct debt *debt, uint64_t cost)
@@ -215,8 +115,8 @@ static bool pay_all(void *whose, const struct debt *debt, uint64_t cost)
 
 static void pay(void)
 {
-	debts_pay(&world.ladder.debts, world.now_ns, pay_all, NULL);
-	debts_paid(&world.ladder.debts, true, world.now_ns);
+	debts_pay(&world.ladder.debts, fake_store.now_ns, pay_all, NULL);
+	debts_paid(&world.ladder.debts, true, fake_store.now_ns);
 }
 
 /* ---- calls and answers ----------------------------------------------------------------------- */
@@ -225,7 +125,7 @@ static void a_new_node_says_that_it_holds_nothing(void **state)
 {
 	(void)state;
 	begin_list();
-	struct said said = read_call(world.call);
+	struct said said = read_call(fake_store.call);
 	assert_int_equal(said.number, 1);
 	assert_int_equal(said.lease_us, LEASE_MS * 1000);
 	assert_int_equal(said.kept_us, KEPT_MS * 1000);
@@ -235,14 +135,14 @@ static void a_new_node_says_that_it_holds_nothing(void **state)
 	assert_int_equal(said.since_us, 0);
 	assert_int_equal(view().asked_ns, 0);
 	begin_list(); /* while it is on its way */
-	assert_int_equal(world.sent, 1);
+	assert_int_equal(fake_store.sent, 1);
 }
 
 static void an_answer_is_as_old_as_its_question(void **state)
 {
 	(void)state;
 	begin_list();
-	at(BEGIN_MS + 300);
+	fake_store_at(BEGIN_MS + 300);
 	answer_with(7000, 5000, 3, HALF);
 	assert_int_equal(view().asked_ns, (uint64_t)BEGIN_MS * MS);
 	assert_int_equal(view().answered_ns, (BEGIN_MS + 300ull) * MS);
@@ -252,12 +152,12 @@ static void an_answer_is_as_old_as_its_question(void **state)
 	/* three calls in a lease, from the question on */
 	assert_int_equal(world.list.timer.at_ms, BEGIN_MS + LEASE_MS / 3);
 	run_timer();
-	struct said said = read_call(world.call);
+	struct said said = read_call(fake_store.call);
 	assert_int_equal(said.number, 2);
 	assert_int_equal(said.held, 3);
 	assert_int_equal(said.echo_us, 7000);
 	assert_int_equal(said.since_us, 5000);
-	at(BEGIN_MS + LEASE_MS / 3 + 990);
+	fake_store_at(BEGIN_MS + LEASE_MS / 3 + 990);
 	answer_with(8000, 5000, 3, 0);
 	assert_int_equal(world.list.timer.at_ms, BEGIN_MS + LEASE_MS / 3 + 990 + 20);
 }
@@ -272,12 +172,10 @@ static void what_is_no_answer_changes_nothing(void **state)
 	answer_with(7000, 5000, 3, STRICT_PARTS);
 	assert_int_equal(view().lost, STRICT_PARTS);
 	run_timer();
-	struct store_call *call = world.call;
 	uint8_t cut[8];
 	size_t len = integers_head(cut, 6) + 1;
 	cut[len - 1] = 1;
-	world.call = NULL;
-	call->answered(call, (const char *)cut, len);
+	fake_store_answer(cut, len);
 	assert_int_equal(view().divisor, 3);
 	assert_int_equal(view().asked_ns, (BEGIN_MS + 1000ull) * MS);
 }
@@ -288,24 +186,24 @@ static void a_call_that_is_lost_is_made_again(void **state)
 	begin_list();
 	assert_int_equal(world.list.timer.at_ms, BEGIN_MS + 1000); /* its time */
 	run_timer();
-	assert_int_equal(world.dropped, 1);
-	assert_int_equal(world.dropped_ms, BEGIN_MS);
-	lose_answer();
+	assert_int_equal(fake_store.dropped, 1);
+	assert_int_equal(fake_store.dropped_ms, BEGIN_MS);
+	fake_store_lose_answer();
 	assert_int_equal(world.list.timer.at_ms, BEGIN_MS + 1000 + LEASE_MS / 3);
-	world.is_full = true;
+	fake_store.is_full = true;
 	run_timer();
-	assert_null(world.call);
-	world.is_full = false;
+	assert_null(fake_store.call);
+	fake_store.is_full = false;
 	run_timer();
-	assert_int_equal(read_call(world.call).number, 3);
+	assert_int_equal(read_call(fake_store.call).number, 3);
 	/* and nothing while the store is away */
-	world.store.state = STORE_WAITING;
-	lose_answer();
+	fake_store.link.state = STORE_WAITING;
+	fake_store_lose_answer();
 	assert_true(world.list.timer.at_ms == DEADLINE_NEVER);
-	world.conf.fleet.store_timeout_ms = 700;
-	world.store.state = STORE_READY;
+	fake_store.conf.fleet.store_timeout_ms = 700;
+	fake_store.link.state = STORE_READY;
 	begin_list();
-	assert_int_equal(world.list.timer.at_ms, world.now_ns / MS + 1400);
+	assert_int_equal(world.list.timer.at_ms, fake_store.now_ns / MS + 1400);
 }
 
 /* ---- live nodes ----------------------------------------------------------------------------- */
@@ -317,11 +215,11 @@ static void who_owes_something_is_not_live(void **state)
 	begin_list();
 	answer_with(7000, 5000, 3, 0);
 	run_timer();
-	assert_int_equal(read_call(world.call).echo_us, 0);
+	assert_int_equal(read_call(fake_store.call).echo_us, 0);
 	pay();
 	answer_with(8000, 5000, 3, 0);
 	run_timer();
-	assert_int_equal(read_call(world.call).echo_us, 8000);
+	assert_int_equal(read_call(fake_store.call).echo_us, 8000);
 }
 
 /* A worker that had looked at the share just before the answer admits by it just after it. */
@@ -332,14 +230,14 @@ static void who_owes_again_does_not_become_live(void **state)
 	answer_with(7000, 5000, 3, 0);
 	owe(1);
 	run_timer();
-	assert_int_equal(read_call(world.call).echo_us, 0);
+	assert_int_equal(read_call(fake_store.call).echo_us, 0);
 	answer_with(8000, 5000, 3, 0);
 	pay();
 	run_timer();
-	assert_int_equal(read_call(world.call).echo_us, 7000);
+	assert_int_equal(read_call(fake_store.call).echo_us, 7000);
 	answer_with(9000, 5000, 3, 0);
 	run_timer();
-	assert_int_equal(read_call(world.call).echo_us, 9000);
+	assert_int_equal(read_call(fake_store.call).echo_us, 9000);
 }
 
 static void a_list_that_began_again_has_heard_nothing(void **state)
@@ -348,20 +246,20 @@ static void a_list_that_began_again_has_heard_nothing(void **state)
 	begin_list();
 	answer_with(7000, 5000, 3, 0);
 	run_timer();
-	assert_int_equal(read_call(world.call).since_us, 5000);
+	assert_int_equal(read_call(fake_store.call).since_us, 5000);
 	owe(1);
 	answer_with(9000, 8500, 3, 0);
 	run_timer();
-	assert_int_equal(read_call(world.call).since_us, 8500);
-	assert_int_equal(read_call(world.call).echo_us, 0);
+	assert_int_equal(read_call(fake_store.call).since_us, 8500);
+	assert_int_equal(read_call(fake_store.call).echo_us, 0);
 	answer_with(9100, 8600, 3, 0);
 	pay(); /* what it echoes was said by the list before */
 	run_timer();
-	assert_int_equal(read_call(world.call).since_us, 8600);
-	assert_int_equal(read_call(world.call).echo_us, 0);
+	assert_int_equal(read_call(fake_store.call).since_us, 8600);
+	assert_int_equal(read_call(fake_store.call).echo_us, 0);
 	answer_with(9500, 8600, 3, 0);
 	run_timer();
-	assert_int_equal(read_call(world.call).echo_us, 9500);
+	assert_int_equal(read_call(fake_store.call).echo_us, 9500);
 }
 
 static void a_share_is_not_held_for_ever(void **state)
@@ -369,16 +267,16 @@ static void a_share_is_not_held_for_ever(void **state)
 	(void)state;
 	begin_list();
 	answer_with(7000, 5000, 3, 0);
-	world.store.state = STORE_WAITING;
+	fake_store.link.state = STORE_WAITING;
 	run_timer();
-	at(BEGIN_MS + KEPT_MS - KEPT_MS / 16 - 1);
-	world.store.state = STORE_READY;
+	fake_store_at(BEGIN_MS + KEPT_MS - KEPT_MS / 16 - 1);
+	fake_store.link.state = STORE_READY;
 	begin_list();
-	assert_int_equal(read_call(world.call).held, 3);
-	lose_answer();
-	at(BEGIN_MS + KEPT_MS - KEPT_MS / 16);
+	assert_int_equal(read_call(fake_store.call).held, 3);
+	fake_store_lose_answer();
+	fake_store_at(BEGIN_MS + KEPT_MS - KEPT_MS / 16);
 	begin_list();
-	assert_int_equal(read_call(world.call).held, 0);
+	assert_int_equal(read_call(fake_store.call).held, 0);
 }
 
 /* ---- leaving --------------------------------------------------------------------------------- */
@@ -387,22 +285,22 @@ static void who_leaves_has_no_share_and_is_a_new_node(void **state)
 {
 	(void)state;
 	strict_list_leave(&world.list); /* it was not there */
-	assert_int_equal(world.sent, 0);
+	assert_int_equal(fake_store.sent, 0);
 	begin_list();
 	uint64_t process = world.list.process;
 	answer_with(7000, 5000, 3, 0);
 	strict_list_begin(&world.list, "f", false);
-	assert_int_equal(read_call(world.left).lease_us, 0);
-	assert_int_equal(read_call(world.left).number, 2);
+	assert_int_equal(read_call(fake_store.lone).lease_us, 0);
+	assert_int_equal(read_call(fake_store.lone).number, 2);
 	assert_int_equal(view().divisor, 0);
 	assert_int_equal(view().asked_ns, (uint64_t)BEGIN_MS * MS); /* of the others it knows */
 	assert_true(world.list.process != process);
 	assert_true(world.list.timer.at_ms == DEADLINE_NEVER);
 	strict_list_begin(&world.list, "f", false);
-	assert_int_equal(world.sent, 2);
+	assert_int_equal(fake_store.sent, 2);
 	begin_list();
 	assert_int_equal(view().asked_ns, 0);
-	struct said said = read_call(world.call);
+	struct said said = read_call(fake_store.call);
 	assert_int_equal(said.number, 1);
 	assert_int_equal(said.since_us, 0);
 	assert_int_equal(said.echo_us, 0);
@@ -416,14 +314,14 @@ static void who_owes_something_leaves_without_a_word(void **state)
 	answer_with(7000, 5000, 3, 0);
 	owe(1);
 	strict_list_leave(&world.list);
-	assert_null(world.left);
+	assert_false(fake_store.lone_left);
 	assert_int_equal(view().divisor, 0);
 	pay();
 	begin_list();
 	answer_with(7000, 5000, 3, 0);
-	world.store.state = STORE_WAITING;
+	fake_store.link.state = STORE_WAITING;
 	strict_list_leave(&world.list);
-	assert_null(world.left);
+	assert_false(fake_store.lone_left);
 	assert_int_equal(view().divisor, 0);
 }
 
@@ -438,13 +336,13 @@ static void an_answer_to_who_has_left_is_ignored(void **state)
 	/* while its last call is on its way, a new node waits */
 	begin_list();
 	strict_list_leave(&world.list);
-	struct store_call *call = world.call;
+	struct store_call *call = fake_store.call;
 	begin_list();
-	assert_ptr_equal(world.call, call);
+	assert_ptr_equal(fake_store.call, call);
 	answer_with(8000, 5000, 4, 0);
 	assert_int_equal(view().divisor, 0);
 	run_timer();
-	assert_int_equal(read_call(world.call).number, 1);
+	assert_int_equal(read_call(fake_store.call).number, 1);
 	answer_with(9000, 5000, 4, 0);
 	assert_int_equal(view().divisor, 4);
 }
