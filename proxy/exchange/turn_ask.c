@@ -27,12 +27,13 @@ static uint64_t waited_ns(struct exchange *x)
 	return x->turn.asks_first ? 0 : worker_now_ns(x->worker) - x->times.judged_ns;
 }
 
+/* note_verdict_time comes before. */
 static struct authority_question question_of(struct exchange *x)
 {
 	return (struct authority_question){
 		.route = x->route,
 		.identity = &x->gate.identity,
-		.now_ns = worker_throttle_ns(x->worker),
+		.now_ns = x->turn.asked_boot_ns,
 		.waited_ns = waited_ns(x),
 		.questions = &x->worker->questions,
 		.number = x->turn.question,
@@ -41,14 +42,14 @@ static struct authority_question question_of(struct exchange *x)
 
 /* Its question is closed. */
 static void conclude(struct exchange *x, enum authority_answer answer,
-	const struct authority_judgement *judgement)
+	const struct authority_judgement *judgement, uint64_t now_ns)
 {
 	x->turn.question = 0;
 	if (x->turn.has_deadline)
 		deadline_clear(&x->turn.deadline);
 	if (answer == AUTHORITY_JUDGED)
-		gate_conclude(&x->gate.identity, judgement, worker_throttle_ns(x->worker),
-			waited_ns(x), &x->gate.verdict, &x->gate.receipt);
+		gate_conclude(&x->gate.identity, judgement, now_ns, waited_ns(x), &x->gate.verdict,
+			&x->gate.receipt);
 	else
 		gate_conclude_unavailable(judgement->retry_after_ms, &x->gate.verdict);
 	x->turn.asks_first = false;
@@ -83,7 +84,7 @@ void turn_ask(struct exchange *x, void (*judged)(struct exchange *x))
 		return;
 	}
 	questions_close(&x->worker->questions, x->turn.question);
-	conclude(x, answer, &judgement);
+	conclude(x, answer, &judgement, question.now_ns);
 }
 
 void turn_ask_first(struct exchange *x, void (*judged)(struct exchange *exchange))
@@ -96,14 +97,14 @@ void turn_ask_first(struct exchange *x, void (*judged)(struct exchange *exchange
 void turn_expire_question(struct exchange *x)
 {
 	struct authority *authority = x->gate.identity.authority;
-	struct authority_question question = question_of(x);
 	struct authority_judgement judgement;
 
-	questions_close(&x->worker->questions, x->turn.question);
 	note_verdict_time(x);
+	struct authority_question question = question_of(x);
+	questions_close(&x->worker->questions, x->turn.question);
 	enum authority_answer answer = authority->calls->expire(authority, &question, &judgement);
 	assert(answer != AUTHORITY_PENDING);
-	conclude(x, answer, &judgement);
+	conclude(x, answer, &judgement, question.now_ns);
 }
 
 void turn_answered(
@@ -113,7 +114,7 @@ void turn_answered(
 	struct client *client = x->client;
 
 	assert(x->state == EXCHANGE_ASKING && client);
-	conclude(x, answer, judgement);
+	conclude(x, answer, judgement, worker_throttle_ns(x->worker));
 	client_advance(client);
 }
 

@@ -7,8 +7,6 @@
 #include "fleet/question.h"
 #include "fleet/reserve.h"
 #include "fleet/way.h"
-#include "site/site.h"
-#include "site/site_use.h"
 #include "worker/worker_clock.h"
 
 /* Limits of a request that the node's table judges. */
@@ -23,21 +21,25 @@ struct own_limits {
 static bool describe(
 	struct fleet_worker *fleet, struct account_charge *charge, const struct conf_limit *limit)
 {
-	charge->rule = rule_of(limit);
-	charge->limit = fleet_name_of(fleet, limit->name);
+	const struct limit_facts *facts = limit_facts_of(fleet, limit);
+
+	if (!facts)
+		return false;
+	charge->rule = facts->rule;
+	charge->limit = facts->name;
+	charge->way = facts->way;
+	charge->down = facts->down;
 	if (charge->rule.kind == RULE_CALENDAR)
 		charge->rule.edges = period_edges(&fleet->periods, limit, fleet_store_us(fleet));
-	return charge->limit && (charge->rule.edges || charge->rule.kind != RULE_CALENDAR);
+	return charge->rule.edges || charge->rule.kind != RULE_CALENDAR;
 }
 
 /* Of the fleet: by its way, or by the node's table with a reserve. */
 static void open_shared(struct account *account, struct account_charge *charge,
 	const struct conf_limit *limit, const struct throttle_charge *asked, struct own_limits *own)
 {
-	const struct way *way = way_for(limit);
+	const struct way *way = charge->way;
 
-	charge->way = way;
-	charge->down = ladder_down(account->worker->worker->use->site->conf, limit);
 	/* Until the store has said which epoch it has, local waits too: nothing is known of it. */
 	charge->rule.waits = charge->down == CONF_STORE_DOWN_REFUSE ||
 			     charge->down == CONF_STORE_DOWN_STRICT ||
@@ -104,12 +106,15 @@ struct account *account_open(struct fleet_worker *fleet, const struct authority_
 	struct throttle_verdict *local)
 {
 	struct throttle_charge charges[GATE_LIMITS_MAX];
-	struct own_limits own = {.count = 0};
+	struct own_limits own;
 	struct account *account = account_new(fleet);
 
 	if (!account)
 		return NULL;
+	account->now_ns = question->now_ns;
 	account->count = gate_charges(question->identity, charges);
+	own.count = 0;
+	own.has_reserve = false;
 	for (unsigned i = 0; i < account->count; i++) {
 		if (!open_charge(account, question->identity, i, &charges[i], &own)) {
 			account_free(account);
@@ -120,10 +125,10 @@ struct account *account_open(struct fleet_worker *fleet, const struct authority_
 	local->count = 0;
 	if (own.has_reserve)
 		reserve_take(fleet_throttles(fleet->authority), own.charges, own.reserves,
-			own.count, worker_throttle_ns(fleet->worker), local, &account->local);
+			own.count, account->now_ns, local, &account->local);
 	else if (own.count > 0)
 		throttle_take(fleet_throttles(fleet->authority), own.charges, own.count,
-			worker_throttle_ns(fleet->worker), local, &account->local);
+			account->now_ns, local, &account->local);
 	account->refused = !local->admitted;
 	return account;
 }

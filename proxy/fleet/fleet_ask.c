@@ -164,6 +164,7 @@ enum authority_answer fleet_expire(struct authority *authority,
 		return AUTHORITY_UNAVAILABLE;
 	}
 	move_taken(account, asked->account);
+	account->now_ns = question->now_ns;
 	local = asked->local;
 	return judgement_without_store(account, &local, judgement);
 }
@@ -210,6 +211,7 @@ static void reply_to(
 	struct authority_reply *reply = &question->reply;
 	struct fleet_worker *fleet = question->account->worker;
 
+	question->account->now_ns = worker_throttle_ns(fleet->worker);
 	question_take(fleet, question->number);
 	reply->authority = fleet->authority;
 	reply->number = question->number;

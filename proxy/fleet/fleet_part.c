@@ -272,6 +272,7 @@ static void look_at_site(struct worker *worker)
 	struct fleet_worker *fleet = worker->fleet.own;
 	const struct conf_fleet *conf = conf_of(fleet);
 
+	limit_facts_take_site(&fleet->limits, worker->use->site->conf);
 	owning_take_site(&fleet->owning);
 	relaxing_take_site(&fleet->relaxing);
 	if (conf->store.text && store_link_is_of(&fleet->store, conf) &&

@@ -68,7 +68,9 @@ void fleet_settle(
 {
 	struct account *account = account_of(receipt);
 	struct throttle_table *table = fleet_throttles(account->worker->authority);
-	uint64_t now_ns = worker_throttle_ns(account->worker->worker);
+	/* Most have nothing more to say to the node's table. */
+	uint64_t now_ns =
+		account->local.count > 0 ? worker_throttle_ns(account->worker->worker) : 0;
 
 	(void)authority;
 	for (unsigned i = 0; i < account->count; i++) {
@@ -85,7 +87,8 @@ void fleet_settle(
 			now_ns);
 		account_note(account, charge_of_limit, (int64_t)end->cost - charge_of_limit->noted);
 	}
-	throttle_release(table, &account->local, now_ns);
+	if (account->local.count > 0)
+		throttle_release(table, &account->local, now_ns);
 	account_free(account);
 }
 

@@ -78,7 +78,7 @@ void judgement_fill(struct account *account, struct throttle_verdict *local,
 		look_again(account, local);
 	}
 	verdict_fill(account, local, answers, &judgement->limits);
-	judgement->receipt = (struct gate_receipt){0};
+	gate_receipt_clear(&judgement->receipt);
 	if (!judgement->limits.admitted) {
 		own_give_back(account);
 		account_free(account);

@@ -360,8 +360,7 @@ static bool refuse_closed(struct account_charge *charge, uint32_t now)
 static enum way_verdict take(struct account *account, struct account_charge *charge)
 {
 	struct fleet_worker *fleet = account->worker;
-	uint64_t now_ns = worker_throttle_ns(fleet->worker);
-	uint32_t now = hand_ms(now_ns), left;
+	uint32_t now = hand_ms(account->now_ns), left;
 	struct throttle_key key = key_of(charge->caller, charge->limit);
 
 	charge->hand = is_small(fleet, &charge->rule) || charge->cost > HAND_UNITS_MOST
@@ -374,7 +373,7 @@ static enum way_verdict take(struct account *account, struct account_charge *cha
 	if (charge->slot != 0) {
 		charge->epoch = atomic_load_explicit(
 			&charge->hand->epoch, memory_order_relaxed); /* hand_take's acquire */
-		charge->taken_ns = now_ns;
+		charge->taken_ns = account->now_ns;
 		fill(charge, left, &charge->outcome);
 		worker_count(fleet->worker, STATS_LEASE_TAKEN);
 		renew_early(fleet, charge, left, now);

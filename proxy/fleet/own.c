@@ -62,8 +62,9 @@ void own_count(struct account *account)
 {
 	struct throttle_receipt receipt;
 	struct throttle_verdict verdict;
-	struct picked picked = {.count = 0};
+	struct picked picked;
 
+	picked.count = 0;
 	for (unsigned i = 0; i < account->count; i++) {
 		const struct account_charge *charge = &account->charges[i];
 		if (charge->way && charge->down == CONF_STORE_DOWN_LOCAL && charge->own < 0 &&
@@ -72,7 +73,7 @@ void own_count(struct account *account)
 	}
 	if (picked.count == 0)
 		return;
-	uint64_t now_ns = now_of(account);
+	uint64_t now_ns = account->now_ns;
 	throttle_take(table_of(account), picked.charges, picked.count, now_ns, &verdict, &receipt);
 	if (!verdict.admitted)
 		force(account, &picked, &receipt, now_ns);
@@ -103,8 +104,9 @@ bool own_take_share(struct account *account, enum rung rung)
 	struct reserve reserves[GATE_LIMITS_MAX];
 	struct throttle_receipt receipt;
 	struct throttle_verdict verdict;
-	struct picked picked = {.count = 0};
+	struct picked picked;
 
+	picked.count = 0;
 	for (unsigned i = 0; i < account->count; i++) {
 		struct account_charge *charge = &account->charges[i];
 		if (!is_on(charge, rung))
@@ -115,7 +117,7 @@ bool own_take_share(struct account *account, enum rung rung)
 	}
 	if (picked.count == 0)
 		return true;
-	reserve_take(table_of(account), picked.charges, reserves, picked.count, now_of(account),
+	reserve_take(table_of(account), picked.charges, reserves, picked.count, account->now_ns,
 		&verdict, &receipt);
 	if (!verdict.admitted) {
 		refuse(account, &picked, &verdict);

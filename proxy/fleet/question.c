@@ -48,6 +48,7 @@ void question_free(struct fleet_worker *fleet, struct question *question)
 
 void questions_clear(struct fleet_worker *fleet)
 {
+	limit_facts_free(&fleet->limits);
 	while (fleet->spare_accounts) {
 		struct account *account = fleet->spare_accounts;
 		fleet->spare_accounts = account->next;

@@ -17,6 +17,7 @@
 #include "fleet/health.h"
 #include "fleet/holds.h"
 #include "fleet/lease.h"
+#include "fleet/limit_facts.h"
 #include "fleet/locks.h"
 #include "fleet/members.h"
 #include "fleet/owning.h"
@@ -80,6 +81,9 @@ static inline struct batch_charge account_batch_charge(
 struct account {
 	struct account *next; /* while spare */
 	struct fleet_worker *worker;
+	/* Of the throttles, when it was asked about, and then when its answer came: what is done
+	 * with it in one go is done at one time. */
+	uint64_t now_ns;
 	unsigned count; /* limits, in the order of gate_charges */
 	bool refused;   /* by a limit that is decided on this node */
 	bool is_away;   /* a limit can't be judged, as the store was not heard in time */
@@ -143,6 +147,7 @@ struct fleet_worker {
 	char *prefix;      /* of the store's keys */
 	uint64_t store_id; /* members_store_id */
 	struct fleet_name *names;
+	struct limits_known limits;
 	struct period *periods; /* of calendars */
 	struct holds holds;     /* what is in flight */
 	/* The store's clock less this worker's of the throttles, when it last answered:

@@ -70,6 +70,16 @@ struct gate_receipt {
 	uint64_t bytes_charged; /* of this exchange, by gate_charge_bytes */
 };
 
+/* Makes it empty. What it held is not looked at, so most of it need not be written. */
+static inline void gate_receipt_clear(struct gate_receipt *receipt)
+{
+	receipt->authority = NULL;
+	receipt->account = 0;
+	receipt->throttle.count = 0;
+	receipt->in_bytes = receipt->by_cost = receipt->in_flight = 0;
+	receipt->bytes_charged = 0;
+}
+
 struct gate_verdict {
 	enum gate_outcome outcome;
 	const struct conf_plan *plan; /* NULL: none */

@@ -51,11 +51,17 @@ static __attribute__((noinline)) void find_shared(
 	const struct gate *gate, struct identity_input *input, struct gate_identity *identity)
 {
 	const struct limit_set *set = identity->set;
+	struct throttle_key hashes[GATE_LIMITS_MAX + 1];
+	uint32_t hashed = 0;
 
 	for (unsigned i = 0; i < set->count; i++) {
-		if (set->limits[i]->of_fleet)
-			identity->shared[i] =
-				identity_hash(set->limits[i]->key, input, &gate->shared_seed);
+		unsigned key = set->keys_of[i];
+		if (!set->limits[i]->of_fleet)
+			continue;
+		if (!(hashed >> key & 1))
+			hashes[key] = identity_hash(set->keys[key], input, &gate->shared_seed);
+		hashed |= UINT32_C(1) << key;
+		identity->shared[i] = hashes[key];
 	}
 }
 

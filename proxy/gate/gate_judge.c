@@ -164,14 +164,6 @@ static inline bool begin_verdict(const struct gate *gate, const struct conf_rout
 	return false;
 }
 
-static inline void begin_receipt(struct gate_receipt *receipt)
-{
-	receipt->authority = NULL;
-	receipt->throttle.count = 0;
-	receipt->in_bytes = receipt->by_cost = receipt->in_flight = 0;
-	receipt->bytes_charged = 0;
-}
-
 /* How the limits of an admitted request are charged from here on. */
 static inline void name_charged(struct gate_receipt *receipt, const struct limit_set *set)
 {
@@ -188,7 +180,7 @@ void gate_judge(const struct gate *gate, const struct conf_route *route,
 	struct throttle_charge charges[GATE_LIMITS_MAX];
 	struct throttle_verdict judged;
 
-	begin_receipt(receipt);
+	gate_receipt_clear(receipt);
 	if (!begin_verdict(gate, route, identity, verdict))
 		return;
 	throttle_take(gate->throttles, charges, fill_charges(identity, charges), now_ns, &judged,
@@ -204,7 +196,7 @@ bool gate_begin(const struct gate *gate, const struct conf_route *route,
 	const struct gate_identity *identity, struct gate_verdict *verdict,
 	struct gate_receipt *receipt)
 {
-	begin_receipt(receipt);
+	gate_receipt_clear(receipt);
 	return begin_verdict(gate, route, identity, verdict);
 }
 
@@ -218,9 +210,13 @@ void gate_conclude(const struct gate_identity *identity,
 	verdict->outcome = GATE_ADMIT;
 	verdict->violated = false;
 	if (judgement->limits.admitted) {
-		*receipt = judgement->receipt;
+		const struct throttle_receipt *held = &judgement->receipt.throttle;
+		gate_receipt_clear(receipt);
 		receipt->authority = identity->authority;
-		receipt->bytes_charged = 0;
+		receipt->account = judgement->receipt.account;
+		receipt->throttle.count = held->count;
+		for (uint32_t i = 0; i < held->count; i++)
+			receipt->throttle.held[i] = held->held[i];
 		name_charged(receipt, identity->set);
 	}
 	fill_verdict(NULL, identity->set, charges, &judgement->limits, now_ns, waited_ns, verdict);

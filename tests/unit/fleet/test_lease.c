@@ -73,9 +73,15 @@ static int end(void **state)
 	return 0;
 }
 
+static enum way_verdict take_of(struct account_charge *charge)
+{
+	account.now_ns = node.now_ns;
+	return lease_way.take(&account, charge);
+}
+
 static enum way_verdict take(void)
 {
-	return lease_way.take(&account, &account.charges[0]);
+	return take_of(&account.charges[0]);
 }
 
 /* Of all callers. */
@@ -545,8 +551,8 @@ static void charge_two(void)
 	account.charges[3] = account.charges[0]; /* of an account before */
 	account.charges[2].limit = "other";
 	account.count = 3;
-	lease_way.take(&account, &account.charges[0]);
-	lease_way.take(&account, &account.charges[2]);
+	take_of(&account.charges[0]);
+	take_of(&account.charges[2]);
 }
 
 static void several_limits_are_one_operation(void **state)
