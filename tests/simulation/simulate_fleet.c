@@ -185,6 +185,7 @@ static void ask(struct simulation *simulation, struct simulated_node *node, uint
 	struct account *account = &asking->account;
 
 	account->worker = &node->lease.fleet;
+	account->now_ns = node->lease.now_ns;
 	account->count = 1;
 	account->refused = false;
 	fill_charge(simulation, caller, &account->charges[0]);
