@@ -546,6 +546,7 @@ struct conf_fleet {
 	struct conf_address *bind; /* for other nodes; NULL: none */
 	struct conf_secret secret; /* that nodes prove to each other to have */
 	uint64_t lease_ms;         /* of what a node owns, 10s */
+	uint32_t max_sessions;     /* whose owner a node knows, 100,000 */
 };
 
 struct conf {

@@ -66,6 +66,10 @@ const struct option options_fleet[] = {
 		BETWEEN(1000, 600000), .flags = OPTION_DURATION,
 		.help = "How long a session stays with a node that owned it and died, with session_scope = "
 			"fleet."},
+	{"max_sessions", &type_count32, LIVE, AT(max_sessions), .fallback = "100000",
+		BETWEEN(1, 10000000),
+		.help = "How many sessions of routes with session_scope = fleet this node remembers the owner "
+			"of; idle ones are given up first, then requests of new ones are answered 503."},
 };
 const size_t options_fleet_count = COUNT(options_fleet);
 OPTIONS_FIT(options_fleet);

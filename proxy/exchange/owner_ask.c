@@ -23,18 +23,25 @@ bool owner_ask(struct owners *owners, struct worker *worker, struct owner_sessio
 	pthread_mutex_lock(&owners->lock);
 	memcpy(self, owners->self, sizeof(self));
 	pthread_mutex_unlock(&owners->lock);
+	/* One that was asked for and not answered may still be done: before it is known to be, what
+	 * is taken would be taken from us again. */
+	if (session->is_giving)
+		verb = OWNER_GIVE;
+	/* relaxed: a setting */
+	session->lease_ms = atomic_load_explicit(&owners->lease_ms, memory_order_relaxed);
 	const struct owner_question question = {.session = session,
 		.verb = verb,
 		.name = session->name,
 		.self = self,
 		.fence = session->fence,
-		/* relaxed: a setting */
-		.lease_ms = atomic_load_explicit(&owners->lease_ms, memory_order_relaxed)};
+		.lease_ms = session->lease_ms};
 	session->is_asked = self[0] && owners->store->ask(worker, &question);
 	session->asked_ns = now_ns;
 	/* Whatever the answer, or without one: another may have it from now on. */
-	if (session->is_asked && verb == OWNER_GIVE)
+	if (session->is_asked && verb == OWNER_GIVE) {
 		session->ends_ns = 0;
+		session->is_giving = true;
+	}
 	return session->is_asked;
 }
 
@@ -61,6 +68,7 @@ static enum owner_sight see(struct owners *owners, struct owner_use *use, enum o
 		return OWNER_PENDING;
 	if (belief != OWNER_ASK && is_believed(session, now_ns)) {
 		session->used_ns = now_ns;
+		owner_session_note(session, use);
 		return owner_session_sight(session);
 	}
 	if (belief == OWNER_ASK_OWN && session->side != OWNER_SIDE_HERE)
@@ -84,9 +92,10 @@ enum owner_sight owner_look(struct owners *owners, struct owner_use *use, enum o
 /* ---- answers -----------------------------------------------------------------------------------
  */
 
-static void hold(
-	struct owner_session *session, const struct owner_answer *answer, uint64_t lease_ms)
+static void hold(struct owner_session *session, const struct owner_answer *answer)
 {
+	uint64_t lease_ms = session->lease_ms;
+
 	if (session->side != OWNER_SIDE_HERE)
 		session->used_ns = session->asked_ns;
 	session->side = OWNER_SIDE_HERE;
@@ -119,15 +128,16 @@ static bool take_answer(struct owners *owners, struct worker *worker, struct own
 	enum owner_verb verb, const struct owner_answer *answer, struct owner_node *node)
 {
 	uint64_t now_ns = clock_boot_ns();
-	uint64_t lease_ms = atomic_load_explicit(&owners->lease_ms, memory_order_relaxed);
 
 	session->is_asked = false;
+	if (verb == OWNER_GIVE && answer->is_known)
+		session->is_giving = false;
 	if (!answer->is_known)
 		session->sight = OWNER_UNKNOWN;
 	else if (verb == OWNER_GIVE)
 		lose(session);
 	else if (answer->is_held)
-		hold(session, answer, lease_ms);
+		hold(session, answer);
 	else if (verb == OWNER_TAKE && node)
 		leave_to(session, node, answer, now_ns);
 	else

@@ -8,33 +8,42 @@
 
 void owner_line_deliver(struct owner_session *session)
 {
+	session->is_posted = session->first != NULL;
 	if (session->first)
 		message_post(&session->first->worker->loop, &session->first->message);
 }
 
-static void leave_line(struct owner_wait *wait)
+/* With the lock. */
+static void take_out(struct owner_wait *wait)
 {
-	struct owner_session *session = wait->session;
-
-	session->first = wait->next;
-	if (!session->first)
-		session->end = &session->first;
+	*wait->at = wait->next;
+	if (wait->next)
+		wait->next->at = wait->at;
+	else
+		wait->session->end = wait->at;
 	free(wait);
-	owner_line_deliver(session);
 }
 
 static void on_answer(struct message *message)
 {
 	struct owner_wait *wait = CONTAINER_OF(message, struct owner_wait, message);
 	struct owner_stripe *stripe = owner_stripe_of(wait->owners, wait->session->key);
+	struct owner_session *session = wait->session;
 	struct owner_use *use = wait->use;
 
+	/* While anybody is in line, nothing is asked that would change what is noted. */
+	pthread_mutex_lock(&stripe->lock);
+	enum owner_sight sight = session->sight;
+	if (use)
+		owner_session_note(session, use);
+	pthread_mutex_unlock(&stripe->lock);
 	if (use) {
 		use->wait = NULL;
-		use->answered(use, wait->session->sight);
+		use->answered(use, sight);
 	}
 	pthread_mutex_lock(&stripe->lock);
-	leave_line(wait);
+	take_out(wait);
+	owner_line_deliver(session);
 	pthread_mutex_unlock(&stripe->lock);
 }
 
@@ -51,6 +60,7 @@ bool owner_line_enter(struct owners *owners, struct owner_use *use)
 	wait->worker = use->worker;
 	wait->use = use;
 	use->wait = wait;
+	wait->at = session->end;
 	*session->end = wait;
 	session->end = &wait->next;
 	return true;
@@ -58,9 +68,19 @@ bool owner_line_enter(struct owners *owners, struct owner_use *use)
 
 void owner_cancel(struct owner_use *use)
 {
-	if (use->wait)
-		use->wait->use = NULL;
+	struct owner_wait *wait = use->wait;
+
+	if (!wait)
+		return;
 	use->wait = NULL;
+	struct owner_session *session = wait->session;
+	struct owner_stripe *stripe = owner_stripe_of(wait->owners, session->key);
+	pthread_mutex_lock(&stripe->lock);
+	if (session->is_posted && session->first == wait)
+		wait->use = NULL; /* its message is under way */
+	else
+		take_out(wait);
+	pthread_mutex_unlock(&stripe->lock);
 }
 
 void owner_line_free(struct owner_session *session)

@@ -10,11 +10,11 @@
 
 struct owner_wait {
 	struct message message;
-	struct owner_wait *next;
+	struct owner_wait *next, **at;
 	struct owners *owners;
 	struct owner_session *session;
 	struct worker *worker;
-	struct owner_use *use; /* NULL: it waits no more */
+	struct owner_use *use; /* NULL: it waits no more, and its message is under way */
 };
 
 /* With the stripe's lock: at the end of the line of the use's session. False: no memory. */

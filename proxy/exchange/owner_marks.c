@@ -23,23 +23,27 @@ void owner_raise_mark(struct owners *owners, const struct owner_use *use)
 	pthread_mutex_unlock(&stripe->lock);
 }
 
-/* With the lock. The oldest mark makes room: a node that sends nothing for long is gone. */
+/* With the lock. The one that was taken longest ago makes room: a node that sends nothing for long
+ * is gone. Marks themselves are by the clocks of different machines. */
 static bool take_mark(struct owner_session *session, uint64_t instance, uint64_t mark)
 {
+	uint64_t now_ns = clock_boot_ns();
 	unsigned oldest = 0;
 
 	for (unsigned i = 0; i < OWNER_MARKS; i++) {
-		if (session->marks[i].instance == instance && session->marks[i].mark > 0) {
+		if (session->marks[i].instance == instance && session->marks[i].taken_ns > 0) {
 			if (mark < session->marks[i].mark)
 				return false;
 			session->marks[i].mark = mark;
+			session->marks[i].taken_ns = now_ns;
 			return true;
 		}
-		if (session->marks[i].mark < session->marks[oldest].mark)
+		if (session->marks[i].taken_ns < session->marks[oldest].taken_ns)
 			oldest = i;
 	}
 	session->marks[oldest].instance = instance;
 	session->marks[oldest].mark = mark;
+	session->marks[oldest].taken_ns = now_ns;
 	return true;
 }
 

@@ -29,7 +29,10 @@ static uint64_t look_after(struct owners *owners, struct worker *worker,
 			owner_ask(owners, worker, session, OWNER_RENEW, now_ns);
 		if (session->is_asked)
 			return now_ns + CLOCK_NS_PER_S / 10;
-		/* Without a store it is forgotten when the lease has ended. */
+		/* Without a store it is forgotten when the lease has ended, but for one that the
+		 * store may be about to take from us. */
+		if (session->is_giving)
+			return now_ns + CLOCK_NS_PER_S;
 		if (now_ns >= idle_ends_ns && now_ns >= session->ends_ns)
 			return 0;
 		return earlier(session->users > 0 ? now_ns + session->idle_ns : idle_ends_ns,
@@ -54,9 +57,45 @@ static void turn_ticks(struct owner_stripe *stripe, uint64_t now_ns)
 	while (stripe->tick < tick) {
 		struct owner_session **at = &stripe->ticks[++stripe->tick % OWNER_TICKS], *session;
 		while ((session = *at) != NULL) {
-			*at = session->next_due;
-			session->next_due = stripe->due;
-			stripe->due = session;
+			owner_session_unschedule(session);
+			owner_session_make_due(stripe, session);
+		}
+	}
+}
+
+/* With the lock. */
+static void tend(struct owners *owners, struct owner_stripe *stripe, struct worker *worker,
+	struct owner_session *session, bool draining, uint64_t now_ns)
+{
+	owner_session_unschedule(session);
+	uint64_t next_ns = look_after(owners, worker, session, draining, now_ns);
+
+	if (next_ns == 0)
+		owner_session_forget(owners, stripe, session);
+	else
+		owner_session_schedule(stripe, session, next_ns);
+}
+
+/* Is the table nearly full? Then idle sessions are given up before their time. */
+static bool is_pressed(const struct owners *owners)
+{
+	/* relaxed: numbers alone */
+	size_t most = atomic_load_explicit(&owners->most, memory_order_relaxed);
+
+	return atomic_load_explicit(&owners->count, memory_order_relaxed) >= most - most / 8;
+}
+
+/* With the lock: of some buckets. */
+static void press(
+	struct owners *owners, struct owner_stripe *stripe, struct worker *worker, uint64_t now_ns)
+{
+	for (unsigned done = 0; done < OWNER_AT_ONCE; done++) {
+		struct owner_session *session, *next;
+		stripe->hand = (stripe->hand + 1) & (stripe->bucket_count - 1);
+		for (session = stripe->buckets[stripe->hand]; session; session = next) {
+			next = session->next;
+			if (session->users == 0 && !session->is_asked && !session->first)
+				tend(owners, stripe, worker, session, true, now_ns);
 		}
 	}
 }
@@ -71,14 +110,10 @@ static bool sweep_stripe(struct owners *owners, struct owner_stripe *stripe, str
 	pthread_mutex_lock(&stripe->lock);
 	if (stripe->count > 0)
 		turn_ticks(stripe, now_ns);
-	while (done++ < OWNER_AT_ONCE && (session = stripe->due) != NULL) {
-		stripe->due = session->next_due;
-		uint64_t next_ns = look_after(owners, worker, session, draining, now_ns);
-		if (next_ns == 0)
-			owner_session_forget(owners, stripe, session);
-		else
-			owner_session_schedule(stripe, session, next_ns);
-	}
+	while (done++ < OWNER_AT_ONCE && (session = stripe->due) != NULL)
+		tend(owners, stripe, worker, session, draining, now_ns);
+	if (is_pressed(owners))
+		press(owners, stripe, worker, now_ns);
 	bool has_more = stripe->due != NULL;
 	pthread_mutex_unlock(&stripe->lock);
 	return has_more;

@@ -3,6 +3,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "exchange/owner_use.h"
+
 struct owner_stripe *owner_stripe_of(struct owners *owners, struct session_key key)
 {
 	return &owners->stripes[key.word[1] & (OWNER_STRIPES - 1)];
@@ -38,6 +40,27 @@ static void grow(struct owner_stripe *stripe)
 	stripe->bucket_count = count;
 }
 
+static void enlist(struct owner_session *session, struct owner_session **at)
+{
+	session->next_due = *at;
+	session->due_at = at;
+	if (*at)
+		(*at)->due_at = &session->next_due;
+	*at = session;
+}
+
+void owner_session_make_due(struct owner_stripe *stripe, struct owner_session *session)
+{
+	enlist(session, &stripe->due);
+}
+
+void owner_session_unschedule(struct owner_session *session)
+{
+	*session->due_at = session->next_due;
+	if (session->next_due)
+		session->next_due->due_at = session->due_at;
+}
+
 void owner_session_schedule(
 	struct owner_stripe *stripe, struct owner_session *session, uint64_t at_ns)
 {
@@ -47,8 +70,7 @@ void owner_session_schedule(
 		tick = stripe->tick + 1;
 	if (tick >= stripe->tick + OWNER_TICKS)
 		tick = stripe->tick + OWNER_TICKS - 1;
-	session->next_due = stripe->ticks[tick % OWNER_TICKS];
-	stripe->ticks[tick % OWNER_TICKS] = session;
+	enlist(session, &stripe->ticks[tick % OWNER_TICKS]);
 }
 
 struct owner_session *owner_session_add(struct owners *owners, struct owner_stripe *stripe,
@@ -82,6 +104,12 @@ void owner_session_forget(
 	stripe->count--;
 	atomic_fetch_sub_explicit(&owners->count, 1, memory_order_relaxed);
 	free(session);
+}
+
+void owner_session_note(const struct owner_session *session, struct owner_use *use)
+{
+	use->seen.node = session->node;
+	use->seen.fence = session->fence;
 }
 
 enum owner_sight owner_session_sight(const struct owner_session *session)

@@ -24,8 +24,8 @@ enum owner_side { OWNER_SIDE_NOBODY, OWNER_SIDE_HERE, OWNER_SIDE_ELSEWHERE };
 struct owner_wait;
 
 struct owner_session {
-	struct owner_session *next; /* in its bucket */
-	struct owner_session *next_due;
+	struct owner_session *next;               /* in its bucket */
+	struct owner_session *next_due, **due_at; /* in its tick, or among those due */
 	struct session_key key;
 	char name[OWNER_NAME_BYTES];
 	enum owner_side side;
@@ -34,18 +34,21 @@ struct owner_session {
 	struct owner_node *node; /* ELSEWHERE */
 	uint64_t idle_ns;        /* owner_idle */
 	/* All by CLOCK_BOOTTIME: */
+	uint64_t lease_ms; /* that was asked for */
 	uint64_t asked_ns; /* when the question was asked that is under way, or was last */
 	uint64_t used_ns;  /* when a use began or ended last; of ELSEWHERE: it was forwarded to */
 	uint64_t ends_ns; /* HERE: of the lease, as far as it is sure; ELSEWHERE: at the earliest */
 	uint64_t
 		renew_ns; /* HERE: when it is to be renewed; ELSEWHERE, in use: to be asked about */
 	bool is_asked;    /* the store, and it has not answered */
+	bool is_giving;   /* it was asked to give it up, and has not answered that */
+	bool is_posted;   /* the first of those who wait has been sent its answer */
 	enum owner_sight sight; /* that they are sent */
 	struct owner_wait *first, **end;
 	uint64_t mark; /* of what this node forwards */
 	struct {
-		uint64_t instance, mark;
-	} marks[OWNER_MARKS]; /* of what it is forwarded */
+		uint64_t instance, mark, taken_ns; /* taken_ns: last; 0: free */
+	} marks[OWNER_MARKS];                      /* of what it is forwarded */
 };
 
 struct owner_stripe {
@@ -53,6 +56,7 @@ struct owner_stripe {
 	struct owner_session **buckets;
 	size_t bucket_count, count;
 	uint64_t tick;             /* that was looked after last */
+	size_t hand;               /* the bucket that is looked at next while it is full */
 	struct owner_session *due; /* of ticks that have come */
 	struct owner_session *ticks[OWNER_TICKS];
 };
@@ -62,8 +66,8 @@ struct owners {
 	struct upstream_states *states;
 	uint64_t instance;
 	_Atomic uint64_t lease_ms;
-	atomic_size_t count;  /* sessions */
-	pthread_mutex_t lock; /* of what follows */
+	atomic_size_t count, most; /* sessions */
+	pthread_mutex_t lock;      /* of what follows */
 	char self[OWNER_NODE_BYTES];
 	struct owner_node *nodes;
 	size_t node_count;
@@ -83,9 +87,15 @@ struct owner_session *owner_session_add(struct owners *owners, struct owner_stri
  * tick's list. */
 void owner_session_schedule(
 	struct owner_stripe *stripe, struct owner_session *session, uint64_t at_ns);
+/* It is to be looked after now. It is in no tick's list. */
+void owner_session_make_due(struct owner_stripe *stripe, struct owner_session *session);
+/* Out of its tick's list, or of those that are due. */
+void owner_session_unschedule(struct owner_session *session);
 /* Removes and frees one that nobody uses, is in no tick's list and of which nothing is asked. */
 void owner_session_forget(
 	struct owners *owners, struct owner_stripe *stripe, struct owner_session *session);
+/* Whose it is now, for one who is told of it. */
+void owner_session_note(const struct owner_session *session, struct owner_use *use);
 /* What is to be done with a session of that side. */
 enum owner_sight owner_session_sight(const struct owner_session *session);
 

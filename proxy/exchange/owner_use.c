@@ -23,7 +23,15 @@ static void delist(struct owner_use *use)
 		use->next->at = use->at;
 }
 
-bool owner_begin(struct owners *owners, struct worker *worker, struct owner_use *use,
+/* Those that come now may be some more than that. */
+static bool is_full(const struct owners *owners)
+{
+	/* relaxed: numbers alone */
+	return atomic_load_explicit(&owners->count, memory_order_relaxed) >=
+	       atomic_load_explicit(&owners->most, memory_order_relaxed);
+}
+
+enum owner_begun owner_begin(struct owners *owners, struct worker *worker, struct owner_use *use,
 	struct session_key key, uint64_t idle_ms,
 	void (*name)(struct owner_use *use, char out[OWNER_NAME_BYTES]))
 {
@@ -33,6 +41,10 @@ bool owner_begin(struct owners *owners, struct worker *worker, struct owner_use 
 
 	pthread_mutex_lock(&stripe->lock);
 	session = *owner_session_find(stripe, key);
+	if (!session && is_full(owners)) {
+		pthread_mutex_unlock(&stripe->lock);
+		return OWNER_FULL;
+	}
 	if (!session) {
 		name(use, named);
 		session = owner_session_add(owners, stripe, key, named, clock_boot_ns());
@@ -43,24 +55,20 @@ bool owner_begin(struct owners *owners, struct worker *worker, struct owner_use 
 	}
 	pthread_mutex_unlock(&stripe->lock);
 	if (!session)
-		return false;
+		return OWNER_NO_MEMORY;
 	use->session = session;
 	use->worker = worker;
 	use->wait = NULL;
 	use->node = NULL;
 	use->fence = 0;
 	enlist(use);
-	return true;
+	return OWNER_BEGUN;
 }
 
-void owner_follow(struct owners *owners, struct owner_use *use)
+void owner_follow(struct owner_use *use)
 {
-	struct owner_stripe *stripe = owner_stripe_of(owners, use->session->key);
-
-	pthread_mutex_lock(&stripe->lock);
-	use->node = use->session->node;
-	use->fence = use->session->fence;
-	pthread_mutex_unlock(&stripe->lock);
+	use->node = use->seen.node;
+	use->fence = use->seen.fence;
 }
 
 void owner_end(struct owners *owners, struct owner_use *use)

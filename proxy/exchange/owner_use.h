@@ -19,15 +19,25 @@ struct owner_use {
 	struct owner_wait *wait; /* PENDING */
 	struct owner_node *node; /* that it was forwarded to; NULL: it is served here */
 	uint64_t fence;          /* of the ownership that it is served under */
+	struct {
+		struct owner_node *node;
+		uint64_t fence;
+	} seen; /* with HERE and ELSEWHERE */
 	/* The answer that it waited for. When it returns, the next in line is answered. */
 	void (*answered)(struct owner_use *use, enum owner_sight sight);
 	/* The session's owner is another one, or nobody. */
 	void (*changed)(struct owner_use *use);
 };
 
-/* The session of this key (the node's own); `name` is asked for when it is not known yet. False
- * without memory. The use's callbacks are set by then; owner_end is due. */
-bool owner_begin(struct owners *owners, struct worker *worker, struct owner_use *use,
+enum owner_begun {
+	OWNER_BEGUN,     /* owner_end is due */
+	OWNER_NO_MEMORY, /* for one more session, */
+	OWNER_FULL,      /* or no place */
+};
+
+/* The session of this key (the node's own); `name` is asked for when it is not known yet. The use's
+ * callbacks are set by then. */
+enum owner_begun owner_begin(struct owners *owners, struct worker *worker, struct owner_use *use,
 	struct session_key key, uint64_t idle_ms,
 	void (*name)(struct owner_use *use, char out[OWNER_NAME_BYTES]));
 enum owner_belief {
@@ -39,7 +49,7 @@ enum owner_belief {
 /* Whose is it? */
 enum owner_sight owner_look(struct owners *owners, struct owner_use *use, enum owner_belief belief);
 /* The use goes on by what owner_look or `answered` said: notes node and fence. */
-void owner_follow(struct owners *owners, struct owner_use *use);
+void owner_follow(struct owner_use *use);
 /* It waits no more. */
 void owner_cancel(struct owner_use *use);
 /* Gives it back. */

@@ -59,10 +59,11 @@ void owners_free(struct owners *owners)
 	free(owners);
 }
 
-void owners_set_self(
-	struct owners *owners, const char *name, const char *address, uint64_t lease_ms)
+void owners_set_self(struct owners *owners, const char *name, const char *address,
+	uint64_t lease_ms, size_t sessions_most)
 {
-	/* relaxed: a setting */
+	/* relaxed: settings */
+	atomic_store_explicit(&owners->most, sessions_most, memory_order_relaxed);
 	atomic_store_explicit(&owners->lease_ms, lease_ms, memory_order_relaxed);
 	pthread_mutex_lock(&owners->lock);
 	snprintf(owners->self, sizeof(owners->self), "%016llx/%s/%s",

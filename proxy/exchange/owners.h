@@ -81,9 +81,10 @@ struct owner_store {
 struct owners *owners_new(const struct owner_store *store, struct upstream_states *states);
 /* All workers have ended. NULL is ignored. */
 void owners_free(struct owners *owners);
-/* What the site in force says of this node. Any thread. */
-void owners_set_self(
-	struct owners *owners, const char *name, const char *address, uint64_t lease_ms);
+/* What the site in force says of this node, and how many sessions the table may have. Any thread.
+ */
+void owners_set_self(struct owners *owners, const char *name, const char *address,
+	uint64_t lease_ms, size_t sessions_most);
 /* A number of this process, for what it sends. */
 uint64_t owners_instance(const struct owners *owners);
 

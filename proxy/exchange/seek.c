@@ -76,7 +76,7 @@ static void answer_unknown(struct exchange *x)
 /* From here on it is forwarded to the node that its use names. */
 static void follow_node(struct exchange *x)
 {
-	owner_follow(owners_of(x), &x->owner.use);
+	owner_follow(&x->owner.use);
 	if (x->owner.use.node)
 		x->upstream = x->owner.use.node->upstream;
 	x->gate.identity.authority = NULL; /* that node asks it */
@@ -103,7 +103,7 @@ static void begin_here(struct exchange *x)
 {
 	const struct hop *hop = x->client->hop;
 
-	owner_follow(owners_of(x), &x->owner.use);
+	owner_follow(&x->owner.use);
 	if (hop && hop->fence != x->owner.use.fence)
 		hop_refuse(x, "elsewhere"); /* it was for an ownership that is over */
 	else if (hop && !owner_take_mark(owners_of(x), &x->owner.use, hop->instance, hop->mark))
@@ -139,7 +139,7 @@ static void take_over(struct exchange *x)
 	x->owner.steps->yield_place(x);
 	queue_reroute(x->worker->node->queue, &x->turn.ticket, upstream->state->run_queue);
 	x->upstream = upstream;
-	owner_follow(owners_of(x), &x->owner.use);
+	owner_follow(&x->owner.use);
 	x->owner.steps->judge_here(x);
 }
 
@@ -299,12 +299,15 @@ void seek_begin(struct exchange *x, const struct seek_steps *steps)
 	x->owner.take_failure = take_failure;
 	use->answered = on_answered;
 	use->changed = on_changed;
-	if (!owners_of(x) || !owner_begin(owners_of(x), x->worker, use, key,
-				     x->route->sessions.owner_idle_ms, turn_name_session)) {
-		exchange_reply(x, 503, "no memory", RETRY_MS);
-		return;
-	}
-	begin(x, owner_look(owners_of(x), use, belief_of(x)));
+	enum owner_begun begun =
+		owners_of(x) ? owner_begin(owners_of(x), x->worker, use, key,
+				       x->route->sessions.owner_idle_ms, turn_name_session)
+			     : OWNER_NO_MEMORY;
+	if (begun == OWNER_BEGUN)
+		begin(x, owner_look(owners_of(x), use, belief_of(x)));
+	else
+		exchange_reply(
+			x, 503, begun == OWNER_FULL ? "too many sessions" : "no memory", RETRY_MS);
 }
 
 bool seek_at_turn(struct exchange *x)

@@ -16,6 +16,10 @@
  * if nobody took it. */
 #define KEEP_MS 60000
 
+/* One that was given up leaves its fence for so long, so that fences grow although the store's
+ * clock is set back a little. */
+#define GIVEN_KEEP_MS 10000
+
 /* How often the table is looked at while it is empty. */
 #define LOOK_MS 100
 
@@ -63,7 +67,7 @@ static bool ask_store(struct worker *worker, const struct owner_question *questi
 		.session = ask->self,
 		.number = question->verb == OWNER_TAKE ? LOCK_BORN_ANY : question->fence,
 		.lease_ms = question->lease_ms,
-		.keep_ms = KEEP_MS,
+		.keep_ms = question->verb == OWNER_GIVE ? GIVEN_KEEP_MS : KEEP_MS,
 		.done = on_answer};
 	locks_ask(&worker->fleet.own->locks, &ask->ask);
 	return true;
@@ -102,7 +106,7 @@ void owning_take_site(struct owning *owning)
 		return;
 	owners_set_self(worker->node->owners,
 		conf->node ? conf->node : worker->fleet.own->joining.members->default_name,
-		conf->bind->text, conf->lease_ms);
+		conf->bind->text, conf->lease_ms, conf->max_sessions);
 	deadline_clear(&owning->sweep);
 	deadline_set(&owning->sweep, now_ms + LOOK_MS, now_ms);
 }

@@ -160,6 +160,7 @@ static const struct sample samples[] = {
 	{F, "bind", "127.0.0.1:7946", "127.0.0.1:7947", NULL, "secret = file:/a"},
 	{F, "secret", "file:/a", "file:/b", NULL, "bind = 127.0.0.1:7946"},
 	{F, "lease", "5s", "10s", "5000ms", NULL},
+	{F, "max_sessions", "5", "6", NULL, NULL},
 	{M, "broker", "amqp://127.0.0.1", "amqp://127.0.0.1/a", "amqp://127.0.0.1:5672/%2F", NULL},
 	{M, "password", "file:/a", "file:/b", NULL, NULL},
 	{M, "size", "1", "1k", NULL, NULL},

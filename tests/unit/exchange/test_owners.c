@@ -19,10 +19,11 @@
 #include "upstream/server_state.h"
 #include "worker/worker.h"
 
-#define LEASE_MS 10000
-#define IDLE_MS  1000
-#define OTHER    "0000000000000001/other/127.0.0.1:7946"
-#define THIRD    "0000000000000002/third/127.0.0.1:7947"
+#define LEASE_MS      10000
+#define IDLE_MS       1000
+#define SESSIONS_MOST 16
+#define OTHER         "0000000000000001/other/127.0.0.1:7946"
+#define THIRD         "0000000000000002/third/127.0.0.1:7947"
 
 uint64_t __wrap_clock_boot_ns(void);
 
@@ -107,7 +108,7 @@ static int setup(void **state)
 	f->queue = queue_create(&config);
 	f->states = upstream_states_new(f->queue, 1);
 	f->owners = owners_new(&store, f->states);
-	owners_set_self(f->owners, "self", "127.0.0.1:7900", LEASE_MS);
+	owners_set_self(f->owners, "self", "127.0.0.1:7900", LEASE_MS, SESSIONS_MOST);
 	f->worker = calloc(1, sizeof(*f->worker));
 	assert_int_equal(loop_init(&f->worker->loop), 0);
 	f->workers[0] = f->worker;
@@ -148,7 +149,8 @@ static void begin(struct fixture *f, struct user *user)
 	memset(user, 0, sizeof(*user));
 	user->use.answered = on_answered;
 	user->use.changed = on_changed;
-	assert_true(owner_begin(f->owners, f->worker, &user->use, key, IDLE_MS, name));
+	assert_int_equal(
+		owner_begin(f->owners, f->worker, &user->use, key, IDLE_MS, name), OWNER_BEGUN);
 }
 
 static void answer(struct fixture *f, struct owner_answer with)
@@ -196,7 +198,7 @@ static void own(struct fixture *f, struct user *user, uint64_t fence)
 	assert_int_equal(look(f, user), OWNER_PENDING);
 	held(f, fence);
 	assert_int_equal(user->sight, OWNER_HERE);
-	owner_follow(f->owners, &user->use);
+	owner_follow(&user->use);
 }
 
 static void those_who_wait_are_answered_in_their_order_by_one_call(void **state)
@@ -307,7 +309,7 @@ static void another_is_believed_as_long_as_it_is_used(void **state)
 	look(f, &user);
 	busy(f, 7, LEASE_MS, OTHER);
 	assert_int_equal(user.sight, OWNER_ELSEWHERE);
-	owner_follow(f->owners, &user.use);
+	owner_follow(&user.use);
 	assert_string_equal(user.use.node->name, "other");
 	assert_string_equal(user.use.node->address, "127.0.0.1:7946");
 	now_ns += (IDLE_MS - 1) * CLOCK_NS_PER_MS;
@@ -332,7 +334,7 @@ static void another_that_is_used_is_looked_at_when_its_lease_ends(void **state)
 	begin(f, &user);
 	look(f, &user);
 	busy(f, 7, 3000, OTHER);
-	owner_follow(f->owners, &user.use);
+	owner_follow(&user.use);
 	pass(f, 2900);
 	assert_int_equal(asked.count, 1);
 	pass(f, 300);
@@ -398,7 +400,7 @@ static void the_thread_that_has_the_answer_asks_again(void **state)
 	owner_end(f->owners, &user.use);
 	while (asked.verb != OWNER_GIVE)
 		pass(f, 50);
-	assert_true(owner_begin(f->owners, late, &user.use, key, IDLE_MS, name));
+	assert_int_equal(owner_begin(f->owners, late, &user.use, key, IDLE_MS, name), OWNER_BEGUN);
 	assert_int_equal(look(f, &user), OWNER_PENDING);
 	answer(f, (struct owner_answer){.is_known = true});
 	assert_int_equal(asked.verb, OWNER_TAKE);
@@ -421,6 +423,8 @@ static void what_may_have_been_given_up_is_asked_about(void **state)
 	unknown(f);
 	begin(f, &user);
 	assert_int_equal(look(f, &user), OWNER_PENDING);
+	assert_int_equal(asked.verb, OWNER_GIVE);
+	answer(f, (struct owner_answer){.is_known = true});
 	assert_int_equal(asked.verb, OWNER_TAKE);
 	busy(f, 8, LEASE_MS, OTHER);
 	assert_int_equal(user.sight, OWNER_ELSEWHERE);
@@ -496,6 +500,173 @@ static void who_it_is(void **state)
 	owner_end(f->owners, &user.use);
 }
 
+/* A reload in the middle: the store has granted what it was asked for. */
+static void a_lease_is_as_long_as_it_was_asked_for(void **state)
+{
+	struct fixture *f = *state;
+	struct user user;
+
+	begin(f, &user);
+	assert_int_equal(look(f, &user), OWNER_PENDING);
+	owners_set_self(f->owners, "self", "127.0.0.1:7900", 6 * LEASE_MS, SESSIONS_MOST);
+	held(f, 7);
+	owner_follow(&user.use);
+	assert_true(owner_is_valid(f->owners, &user.use));
+	now_ns += LEASE_MS * CLOCK_NS_PER_MS;
+	assert_false(owner_is_valid(f->owners, &user.use));
+	owner_end(f->owners, &user.use);
+}
+
+/* It may still reach the store, behind what is asked by another connection. */
+static void what_was_given_up_without_an_answer_is_not_taken_under_the_same_fence(void **state)
+{
+	struct fixture *f = *state;
+	struct user user;
+
+	own(f, &user, 7);
+	owner_end(f->owners, &user.use);
+	while (asked.verb != OWNER_GIVE)
+		pass(f, 50);
+	unknown(f);
+	begin(f, &user);
+	assert_int_equal(look(f, &user), OWNER_PENDING);
+	assert_int_equal(asked.verb, OWNER_GIVE);
+	assert_int_equal(asked.fence, 7);
+	answer(f, (struct owner_answer){.is_known = true});
+	assert_int_equal(user.answers, 0);
+	assert_int_equal(asked.verb, OWNER_TAKE);
+	held(f, 8);
+	assert_int_equal(user.sight, OWNER_HERE);
+	owner_end(f->owners, &user.use);
+}
+
+static void nor_is_that_forgotten_while_the_store_is_away(void **state)
+{
+	struct fixture *f = *state;
+	struct user user;
+
+	own(f, &user, 7);
+	owner_end(f->owners, &user.use);
+	while (asked.verb != OWNER_GIVE)
+		pass(f, 50);
+	unknown(f);
+	asked.is_away = true;
+	pass(f, 3 * LEASE_MS);
+	asked.is_away = false;
+	begin(f, &user);
+	assert_int_equal(look(f, &user), OWNER_PENDING);
+	assert_int_equal(asked.verb, OWNER_GIVE);
+	answer(f, (struct owner_answer){.is_known = true});
+	held(f, 8);
+	owner_end(f->owners, &user.use);
+}
+
+/* What it goes on by is what it was told, whatever another worker hears meanwhile. */
+static void one_follows_what_it_was_told(void **state)
+{
+	struct fixture *f = *state;
+	struct user user, other;
+
+	own(f, &user, 7);
+	begin(f, &other);
+	assert_int_equal(look(f, &other), OWNER_HERE);
+	assert_int_equal(owner_look(f->owners, &user.use, OWNER_ASK), OWNER_PENDING);
+	busy(f, 8, 5000, OTHER);
+	owner_follow(&other.use);
+	assert_null(other.use.node);
+	assert_int_equal(other.use.fence, 7);
+	assert_false(owner_is_same(f->owners, &other.use));
+	owner_end(f->owners, &user.use);
+	owner_end(f->owners, &other.use);
+}
+
+/* Its worker may be gone when its turn would come. */
+static void one_that_waits_no_more_is_in_no_line(void **state)
+{
+	const struct session_key key = {{1, 2}};
+	struct fixture *f = *state;
+	struct worker *gone = calloc(1, sizeof(*gone));
+	struct user first, second, third;
+
+	assert_int_equal(loop_init(&gone->loop), 0);
+	gone->node = &f->node;
+	begin(f, &first);
+	assert_int_equal(look(f, &first), OWNER_PENDING);
+	memset(&second, 0, sizeof(second));
+	second.use.answered = on_answered;
+	assert_int_equal(
+		owner_begin(f->owners, gone, &second.use, key, IDLE_MS, name), OWNER_BEGUN);
+	assert_int_equal(look(f, &second), OWNER_PENDING);
+	begin(f, &third);
+	assert_int_equal(look(f, &third), OWNER_PENDING);
+	owner_end(f->owners, &second.use);
+	loop_end(&gone->loop);
+	free(gone);
+	held(f, 7);
+	assert_int_equal(first.answers, 1);
+	assert_int_equal(third.answers, 1);
+	owner_end(f->owners, &first.use);
+	owner_end(f->owners, &third.use);
+}
+
+/* The clocks of the nodes that mark are not one: that of a machine that began late is behind. */
+static void the_mark_that_was_taken_longest_ago_makes_room(void **state)
+{
+	struct fixture *f = *state;
+	struct user user;
+
+	own(f, &user, 7);
+	for (uint64_t node = 1; node <= 4; node++) {
+		now_ns++;
+		assert_true(owner_take_mark(f->owners, &user.use, node, 1000 * node));
+	}
+	now_ns++;
+	assert_true(owner_take_mark(f->owners, &user.use, 1, 1001));
+	now_ns++;
+	assert_true(owner_take_mark(f->owners, &user.use, 5, 10));
+	assert_false(owner_take_mark(f->owners, &user.use, 1, 1000));
+	assert_false(owner_take_mark(f->owners, &user.use, 5, 9));
+	assert_true(owner_take_mark(f->owners, &user.use, 2, 1)); /* it had made room */
+	owner_end(f->owners, &user.use);
+}
+
+static enum owner_begun begin_number(struct fixture *f, struct user *user, uint64_t number)
+{
+	const struct session_key key = {{number, number}};
+
+	memset(user, 0, sizeof(*user));
+	user->use.answered = on_answered;
+	return owner_begin(f->owners, f->worker, &user->use, key, 3600000, name);
+}
+
+static void a_full_table_gives_idle_ones_up_first(void **state)
+{
+	struct fixture *f = *state;
+	struct user users[SESSIONS_MOST], late;
+
+	for (uint64_t i = 0; i < SESSIONS_MOST; i++) {
+		assert_int_equal(begin_number(f, &users[i], i), OWNER_BEGUN);
+		assert_int_equal(look(f, &users[i]), OWNER_PENDING);
+		held(f, 7);
+	}
+	assert_int_equal(begin_number(f, &late, 100), OWNER_FULL);
+	pass(f, 1000); /* all are in use: none goes */
+	assert_int_equal(asked.verb, OWNER_TAKE);
+	assert_int_equal(begin_number(f, &late, 100), OWNER_FULL);
+	assert_int_equal(begin_number(f, &late, 3), OWNER_BEGUN); /* one that is known */
+	owner_end(f->owners, &late.use);
+	owner_end(f->owners, &users[5].use); /* idle from now on, which it may be for an hour */
+	for (unsigned i = 0; i < 20 && asked.verb != OWNER_GIVE; i++)
+		pass(f, 50);
+	assert_int_equal(asked.verb, OWNER_GIVE);
+	answer(f, (struct owner_answer){.is_known = true});
+	pass(f, 300);
+	assert_int_equal(begin_number(f, &late, 100), OWNER_BEGUN);
+	owner_end(f->owners, &late.use);
+	for (uint64_t i = 0; i < SESSIONS_MOST; i++)
+		owner_end(f->owners, &users[i].use);
+}
+
 #define TEST(function) cmocka_unit_test_setup_teardown(function, setup, teardown)
 
 int main(void)
@@ -516,6 +687,13 @@ int main(void)
 		TEST(marks_only_grow),
 		TEST(a_use_goes_on_as_another),
 		TEST(who_it_is),
+		TEST(a_lease_is_as_long_as_it_was_asked_for),
+		TEST(what_was_given_up_without_an_answer_is_not_taken_under_the_same_fence),
+		TEST(nor_is_that_forgotten_while_the_store_is_away),
+		TEST(one_follows_what_it_was_told),
+		TEST(one_that_waits_no_more_is_in_no_line),
+		TEST(the_mark_that_was_taken_longest_ago_makes_room),
+		TEST(a_full_table_gives_idle_ones_up_first),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
