@@ -1,0 +1,7 @@
+#!/bin/sh
+# The smaller of the model of how nodes own a session, where Spin is installed.
+if ! command -v spin >/dev/null; then
+	echo "1..0 # SKIP no spin"
+	exit 0
+fi
+exec sh "$top_srcdir/tests/model/run_owner.sh" "$(cd "$top_srcdir" && pwd)/tests/model/owner.pml" quick
