@@ -6,49 +6,11 @@ import threading
 import time
 
 from lib.client import Client
-from lib.fleet import PATIENT, connected
 from lib.hop import Asker, FakeOwner, proof
-from lib.process import Port, until
-from lib.redis import Redis
-from lib.admin import Admin
-from lib.sluice import to
+from lib.owners import SECRET, Fleet
+from lib.process import until
 from lib.tap import SEED, equal, main, test, true
 from lib.wire import Ended
-
-ROUTE = "session = header:X-Client\nsession_scope = fleet\nordering = strict\n"
-SECRET = "of the fleet"
-
-
-def route_of(more):
-    return "".join(line for line in ROUTE.splitlines(True) if line.split(" ")[0] + " =" not in more) + more
-
-
-class Fleet:
-    """Nodes, each with an address for the others."""
-
-    def __init__(self, t, count=3, route="", lease="10s", workers=2, origin=None, secrets=None, more=""):
-        self.t = t
-        self.redis = Redis(t)
-        self.origin = origin or t.origin()
-        self.nodes = []
-        for i in range(count):
-            secret = t.path(f"secret{i}")
-            with open(secret, "w", encoding="ascii") as out:
-                out.write((secrets or {}).get(i, SECRET))
-            port = Port()
-            fleet = (f"[fleet]\nstore = {self.redis.url}\nnode = node{i}\n{PATIENT}"
-                     f"bind = 127.0.0.1:{port.number}\nsecret = file:{secret}\nlease = {lease}\n"
-                     f"[admin]\nbind = unix:{t.path(f'admin{i}')}\n")
-            node = t.sluice(fleet + more + to(self.origin, route=route_of(route)), workers=workers)
-            node.internal = port.number
-            node.admin = Admin(f"unix:{t.path(f'admin{i}')}")
-            self.nodes.append(node)
-        for node in self.nodes:
-            connected(node)
-
-    def client(self, i):
-        return self.t.client(self.nodes[i])
-
 
 def ask(client, who="ann", path="/", method="GET", body=None, fields=()):
     return client.ask(path, method=method, fields=[("X-Client", who), *fields], body=body)

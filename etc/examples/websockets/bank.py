@@ -9,6 +9,9 @@ Orders are `deposit N`, `withdraw N` and `balance`; `ref=TEXT` behind them is wr
 begins with 100. Every order is in the journal, on disk, before it is answered: after kill -9 and another start the
 bank goes on from there.
 
+Behind several sluices with `session_scope = fleet`, each order comes with a Sluice-Fence. The bank remembers the
+largest one of each account, in the journal as well, and refuses an order with a smaller one: 409.
+
 With --control, each change is also published to the channel of its account, through the admin interface of sluice:
 all sockets of the account see it, also when another one, or an HTTP request, made it. GRIP_KEY in the environment is
 the secret that both have (grip_key of sluice): events must carry sluice's signature then, and what is published
@@ -33,19 +36,26 @@ EVENTS = "application/websocket-events"
 FIRST_BALANCE = 100
 
 
+class Stale(Exception):
+    """The order comes from a sluice that does not own the account's session any more."""
+
+
 class Bank:
     def __init__(self, journal, delay):
         self.delay = delay  # up to so long an order takes; so that only their order keeps them apart
         self.lock = threading.Lock()
         self.balances = {}
+        self.fences = {}
         self.journal = os.open(journal, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
         with open(journal, encoding="utf-8") as lines:
             for line in lines:
-                name, _, _, balance, _ = line.split()
+                name, _, _, balance, _, *fence = line.split()
                 self.balances[name] = int(balance)
+                if fence:
+                    self.fences[name] = int(fence[0])
 
-    def obey(self, name, text):
-        """The answer to an order, and whether it changed the balance."""
+    def obey(self, name, text, fence=None):
+        """The answer to an order, and whether it changed the balance. Raises Stale."""
         words = text.split()
         ref = next((word[4:] for word in words if word.startswith("ref=")), "-")
         if words[:1] == ["balance"]:
@@ -55,11 +65,17 @@ class Bank:
         time.sleep(random.uniform(0, self.delay))
         order, amount = words[0], int(words[1])
         with self.lock:
+            if fence is not None and fence < self.fences.get(name, 0):
+                raise Stale
             balance = self.balances.get(name, FIRST_BALANCE) + (amount if order == "deposit" else -amount)
             done = balance >= 0
             if not done:
                 balance += amount
-            os.write(self.journal, f"{name} {order} {amount if done else 0} {balance} {ref}\n".encode())
+            line = f"{name} {order} {amount if done else 0} {balance} {ref}"
+            if fence is not None:
+                line += f" {fence}"
+                self.fences[name] = fence
+            os.write(self.journal, f"{line}\n".encode())
             self.balances[name] = balance
         return f"{order} {amount}: {balance if done else 'refused'}", done
 
@@ -124,10 +140,18 @@ class Handler(BaseHTTPRequestHandler):
             else:
                 self.answer_events(name, body)
         else:
-            text, changed = self.server.bank.obey(name, body.decode())
-            self.answer(200, "text/plain", text.encode() + b"\n")
-            if changed:
-                self.publish(name, text)
+            self.answer_order(name, body)
+
+    def answer_order(self, name, body):
+        fence = self.headers.get("Sluice-Fence")
+        try:
+            text, changed = self.server.bank.obey(name, body.decode(), int(fence) if fence else None)
+        except Stale:
+            self.answer(409, "text/plain", b"the session has another owner\n")
+            return
+        self.answer(200, "text/plain", text.encode() + b"\n")
+        if changed:
+            self.publish(name, text)
 
     def answer_events(self, name, body):
         out, fields, published = b"", [], []
