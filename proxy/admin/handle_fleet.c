@@ -16,6 +16,7 @@
 #include "fleet/health.h"
 #include "fleet/ladder.h"
 #include "fleet/shares.h"
+#include "fleet/trouble.h"
 
 /* Of join.lua's lines: those whose lease has not ended since. */
 static json_t *list_nodes(const struct fleet_nodes *nodes)
@@ -146,6 +147,20 @@ static json_t *describe_health(const struct health_sight *sight)
 		(json_int_t)sight->connected);
 }
 
+/* Null while the store answers, as far as the workers know. */
+static json_t *describe_trouble(const struct relay *relay)
+{
+	struct trouble_sight sight;
+	uint64_t now_ns = clock_monotonic_ns();
+
+	trouble_look(fleet_trouble(relay->node.fleet), &sight);
+	if (sight.count == 0)
+		return json_null();
+	uint64_t lasts_ns = now_ns > sight.since_ns ? now_ns - sight.since_ns : 0;
+	return json_pack("{s:s, s:I}", "why", sight.why, "lasts_ms",
+		(json_int_t)(lasts_ns / CLOCK_NS_PER_MS));
+}
+
 void admin_get_fleet(struct admin_request *request)
 {
 	struct relay *relay = request->relay;
@@ -160,12 +175,14 @@ void admin_get_fleet(struct admin_request *request)
 	fleet_look(relay->node.fleet, &nodes);
 	health_look(fleet_health(relay->node.fleet), &sight);
 	admin_respond_json(request, 200,
-		json_pack("{s:s, s:s, s:I, s:I, s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "store",
-			conf->store.text, "node", nodes.name, "connected_workers",
+		json_pack("{s:s, s:s, s:I, s:I, s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}",
+			"store", conf->store.text, "node", nodes.name, "connected_workers",
 			(json_int_t)atomic_load(&relay->node.store_links), "workers",
 			(json_int_t)relay->node.worker_count, "store_down", downs[conf->store_down],
-			"health", describe_health(&sight), "leases", describe_leases(relay),
-			"replicas", list_replicas(&sight), "limits", list_limits(relay), "nodes",
+			"trouble", describe_trouble(relay), "eviction",
+			sight.eviction[0] ? json_string(sight.eviction) : json_null(), "health",
+			describe_health(&sight), "leases", describe_leases(relay), "replicas",
+			list_replicas(&sight), "limits", list_limits(relay), "nodes",
 			list_nodes(&nodes), "shares", list_shares(relay), "primaries",
 			list_primaries(&nodes)));
 	free(nodes.lines);

@@ -33,6 +33,9 @@ static void print_fleet(const json_t *answer)
 	const json_t *held = json_object_get(answer, "shares");
 
 	table_print_members(stdout, answer);
+	if (json_is_string(json_object_get(answer, "eviction")))
+		printf("warning: the store may evict keys, and what was counted then vanishes; "
+		       "expected maxmemory-policy noeviction\n");
 	table_print(stdout, json_object_get(answer, "nodes"), columns,
 		sizeof(columns) / sizeof(columns[0]));
 	if (json_array_size(copies) > 0)

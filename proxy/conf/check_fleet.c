@@ -198,11 +198,16 @@ static void check_stores(struct build *build, const struct instance *instance)
 {
 	const struct conf_fleet *fleet = &build->conf->fleet;
 	const struct setting *store = instance_setting(instance, "store");
+	const struct setting *password = instance_setting(instance, "password");
 
 	if (store && !store->wrong && fleet->store.count > 1 && !fleet->sentinel && !fleet->cluster)
 		build_fail(build, instance, store->line,
 			"store: there are several; expected one, or sentinel = NAME or "
 			"cluster = on with them");
+	if (store && !store->wrong && fleet->store.user && !fleet->store.password && !password)
+		build_fail(build, instance, store->line,
+			"store: there is a user without a password; expected USER:PASSWORD@ before "
+			"the host, or password = file:PATH");
 	need(build, instance, "sentinel_password", fleet->sentinel, "sentinel = NAME with it");
 	need(build, instance, "sentinel_user", fleet->sentinel_password,
 		"sentinel_password = file:PATH with it");

@@ -17,7 +17,8 @@ const struct option options_fleet[] = {
 		.help = "The Redis (7 or later, or Valkey) through which nodes share what they count; with "
 			"sentinel, its Sentinels; with cluster, some nodes of a Redis Cluster."},
 	{"password", &type_secret_line, LIVE, AT(password),
-		.help = "File whose first line is the password for the store, instead of one in its URL."},
+		.help = "File whose first line is the password for the store, instead of one in its URL, which "
+			"then has the user alone (USER@)."},
 	{"cluster", &type_flag, LIVE, AT(cluster), .fallback = "off",
 		.help = "Whether store lists nodes of a Redis Cluster, from which the others are learned."},
 	{"sentinel", &type_token, LIVE, AT(sentinel),

@@ -118,14 +118,14 @@ static bool take_key_line(struct key_file *file, struct slice line)
 		return true;
 	if (line.len > KEY_BYTES)
 		return value_fail_plainly(file->value,
-			"%s:%u: the key has %zu bytes; expected at most %d", file->path,
+			"%s:%u: the line has %zu bytes; expected at most %d", file->path,
 			file->number, line.len, KEY_BYTES);
 	for (size_t i = 0; i < line.len; i++) {
 		unsigned char c = (unsigned char)line.at[i];
 
 		if (c < 0x20 || c == 0x7f)
 			return value_fail_plainly(file->value,
-				"%s:%u: byte 0x%02x in the key; expected text", file->path,
+				"%s:%u: byte 0x%02x in the line; expected text", file->path,
 				file->number, c);
 	}
 	if (scan_comment(line) && file->comments++ == 0)
@@ -150,7 +150,7 @@ bool value_read_lines(struct value *value, struct slice path, value_take_line *t
 	bytes = reader_file(file.path, KEY_FILE_BYTES, true, &len, &why);
 	if (!bytes)
 		return value_fail_plainly(value,
-			"%s can't be read: %s; expected a file, one key a line", file.path, why);
+			"%s can't be read: %s; expected a file, one entry a line", file.path, why);
 	held = arena_on_free(value->build->arena, free, bytes);
 	rest = slice_after_bom((struct slice){bytes, len});
 	while (rest.len > 0 && file.bad < BAD_LINES_AT_MOST) {
@@ -166,7 +166,8 @@ bool value_read_lines(struct value *value, struct slice path, value_take_line *t
 	arena_free_now(held);
 	if (file.comments)
 		value_warn(value,
-			"%s:%u: a '#' after a blank is part of the key; a comment is a line of its "
+			"%s:%u: a '#' after a blank is part of the entry; a comment is a line of "
+			"its "
 			"own (%u such line%s)",
 			file.path, file.comment_first, file.comments,
 			file.comments == 1 ? "" : "s");

@@ -10,17 +10,29 @@
 
 enum { PORT_DEFAULT = 6379, DATABASE_MOST = 65535 };
 
-/* redis://[user:password@]host[:port][/database]: its host into `address`, the rest into `store` */
+static bool begins(struct slice text, const char *word)
+{
+	return text.len >= strlen(word) && memcmp(text.at, word, strlen(word)) == 0;
+}
+
+/* redis://[user[:password]@]host[:port][/database]: its host into `address`, the rest into `store`
+ */
 static bool read_url(struct value *value, struct slice text, struct conf_store *store,
 	struct conf_address *address)
 {
 	struct value_url url;
 	uint64_t database = 0;
 
+	if (text.len == 0)
+		return value_fail(value, "there is no URL before or behind a comma");
+	if (begins(text, "rediss://"))
+		return value_fail(value, "TLS to the store (rediss://) is not supported");
 	if (!value_read_url(value, text, SLICE("redis://"), PORT_DEFAULT, &url))
 		return false;
 	if (url.path.len > 0 && (!scan_digits(url.path, &database) || database > DATABASE_MOST))
-		return value_fail(value, "the database is no number up to %d", DATABASE_MOST);
+		return value_fail(value,
+			"invalid database behind the '/': it is a number from 0 to %d",
+			DATABASE_MOST);
 	store->user = url.user;
 	store->password = url.password;
 	store->database = (uint32_t)database;
@@ -41,7 +53,7 @@ static bool add_url(struct value *value, struct slice text, struct conf_store *s
 		return read_url(value, text, store, address);
 	if (!read_url(value, text, &more, address))
 		return false;
-	if (more.password || more.database != 0)
+	if (more.user || more.password || more.database != 0)
 		return value_fail(value,
 			"a user, password or database stands behind the first of several; only the "
 			"first has them");
@@ -87,13 +99,15 @@ static bool parse_secret_line(struct value *value)
 	struct slice path = value->text;
 	const char **at = value->at;
 
-	if (path.len <= 5 || memcmp(path.at, "file:", 5) != 0)
+	if (!begins(path, "file:"))
 		return value_fail(value, "a secret belongs in a file of its own");
+	if (path.len == 5)
+		return value_fail(value, "there is no path");
 	*at = NULL;
 	if (!value_read_lines(value, (struct slice){path.at + 5, path.len - 5}, take_line, at))
 		return false;
 	if (!*at && value->build->names_files)
-		return value_fail(value, "the file has no line");
+		return value_fail(value, "the file has only empty lines and comments (#)");
 	if (!*at)
 		*at = value_text(value, path); /* no file is looked at */
 	return true;

@@ -16,6 +16,8 @@ static bool parse_broker(struct value *value)
 	*broker = (struct conf_broker){0};
 	if (!value_read_url(value, value->text, SLICE("amqp://"), PORT_DEFAULT, &url))
 		return false;
+	if (url.user && !url.password)
+		return value_fail(value, "there is a user without a password");
 	if (memchr(url.path.at, '/', url.path.len))
 		return value_fail(value, "the virtual host has a '/', which is written %%2F");
 	if (memchr(url.path.at, '?', url.path.len) || memchr(url.path.at, '#', url.path.len))

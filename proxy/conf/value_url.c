@@ -36,19 +36,33 @@ const char *value_decode_url(struct value *value, struct slice text)
 	return out;
 }
 
-/* user:password, or :password */
+/* The user or the password, which `what` names. False when it is none; the error was added. */
+static bool read_part(
+	struct value *value, const char *what, struct slice text, const char **decoded)
+{
+	if (text.len > PART_BYTES)
+		return value_fail_plainly(value, "the %s has %zu bytes; expected at most %d", what,
+			text.len, PART_BYTES);
+	*decoded = value_decode_url(value, text);
+	if (!*decoded)
+		return value_fail(value,
+			"the %s is not percent-encoded: two hexadecimal digits other than 00 "
+			"follow each '%%'",
+			what);
+	return true;
+}
+
+/* user, user:password, or :password */
 static bool read_credentials(struct value *value, struct slice text, struct value_url *url)
 {
 	const char *colon = memchr(text.at, ':', text.len);
 	struct slice user = {text.at, colon ? (size_t)(colon - text.at) : text.len};
 
-	if (!colon)
-		return value_fail(value, "there is a user without a password");
-	url->user = user.len > 0 ? value_decode_url(value, user) : NULL;
-	url->password = value_decode_url(value, (struct slice){colon + 1, text.len - user.len - 1});
-	if (!url->password || (user.len > 0 && !url->user))
-		return value_fail(value, "the user or the password is not percent-encoded");
-	return true;
+	if (user.len > 0 && !read_part(value, "user", user, &url->user))
+		return false;
+	return !colon ||
+	       read_part(value, "password", (struct slice){colon + 1, text.len - user.len - 1},
+		       &url->password);
 }
 
 static bool read_host(
@@ -63,6 +77,12 @@ static bool read_host(
 			arena_format(value->build->arena, "%.*s:%u", SLICE_ARGS(host), port));
 	if (host.len == 0)
 		return value_fail(value, "there is no host");
+	if (host.len == 5 && memcmp(host.at, "unix:", 5) == 0)
+		return value_fail(value, "it cannot be reached by a unix socket");
+	if (host.at[0] == '[' && !memchr(host.at, ']', host.len))
+		return value_fail(value, "the host begins with '[' and has no ']'");
+	if (memchr(host.at, ' ', host.len) || memchr(host.at, '\t', host.len))
+		return value_fail(value, "there is a blank in the host");
 	if (!value_read_address(value, text, false, address))
 		return false;
 	if (address->kind != CONF_ADDRESS_INET && address->kind != CONF_ADDRESS_NAME)

@@ -8,7 +8,7 @@
 #include "conf/value.h"
 
 struct value_url {
-	const char *user, *password; /* percent-decoded; NULL: none */
+	const char *user, *password; /* percent-decoded; NULL: none; a user may be without one */
 	struct conf_address address; /* INET or NAME */
 	bool has_path;               /* a '/' follows the host */
 	struct slice path;           /* what is behind that '/', as written */

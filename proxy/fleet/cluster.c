@@ -128,6 +128,18 @@ static void on_server_changed(struct store_server *server)
 		on_lost(primary);
 }
 
+static void on_refused(struct store_server *server, const char *why)
+{
+	struct cluster_primary *primary = CONTAINER_OF(server, struct cluster_primary, server);
+	char text[TROUBLE_BYTES];
+
+	if (why)
+		snprintf(text, sizeof(text), "primary %.80s:%u: %.150s", primary->node.host,
+			primary->node.port, why);
+	if (primary->cluster->refused)
+		primary->cluster->refused(primary->cluster, &server->refusals, why ? text : NULL);
+}
+
 static void on_timer(struct deadline *deadline)
 {
 	struct cluster_primary *primary = CONTAINER_OF(deadline, struct cluster_primary, timer);
@@ -286,6 +298,7 @@ static struct cluster_primary *find_or_add(struct cluster *cluster, const char *
 	deadline_init(&primary->timer, cluster->loop->base, on_timer);
 	store_server_init(&primary->server, cluster->loop, cluster->names, on_server_changed);
 	primary->server.cluster = &calls;
+	primary->server.refused = on_refused;
 	connect_to(primary);
 	return primary;
 }

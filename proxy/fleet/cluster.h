@@ -60,6 +60,8 @@ struct cluster {
 	void (*changed)(struct cluster *cluster, const char *why);
 	/* A node has said so in place of an answer. */
 	void (*redirected)(struct cluster *cluster, enum redirect_kind kind);
+	/* As that of store_server.h; the owner sets it, NULL: nobody wants to know. */
+	void (*refused)(struct cluster *cluster, struct trouble_mark *mark, const char *why);
 };
 
 /* One that asks nobody yet. `seed`: of the jitter. NULL without memory. */

@@ -10,6 +10,7 @@
 #include "fleet/health.h"
 #include "fleet/ladder.h"
 #include "fleet/shares.h"
+#include "fleet/trouble.h"
 
 /* Callers with a lease at a time; memory is taken as they come. */
 #define HANDS 131072
@@ -22,6 +23,7 @@ struct fleet {
 	struct shares shares;
 	struct ladder ladder;
 	struct health health;
+	struct trouble trouble;
 };
 
 struct authority *fleet_new(struct throttle_table *throttles)
@@ -41,6 +43,7 @@ struct authority *fleet_new(struct throttle_table *throttles)
 	shares_init(&fleet->shares);
 	ladder_init(&fleet->ladder);
 	health_init(&fleet->health);
+	trouble_init(&fleet->trouble);
 	return &fleet->authority;
 }
 
@@ -54,6 +57,7 @@ void fleet_free(struct authority *authority)
 	shares_end(&fleet->shares);
 	ladder_end(&fleet->ladder);
 	health_end(&fleet->health);
+	trouble_end(&fleet->trouble);
 	free(fleet);
 }
 
@@ -67,6 +71,11 @@ struct throttle_table *fleet_throttles(const struct authority *authority)
 struct health *fleet_health(struct authority *authority)
 {
 	return &CONTAINER_OF(authority, struct fleet, authority)->health;
+}
+
+struct trouble *fleet_trouble(struct authority *authority)
+{
+	return &CONTAINER_OF(authority, struct fleet, authority)->trouble;
 }
 
 struct ladder *fleet_ladder(struct authority *authority)

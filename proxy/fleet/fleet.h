@@ -27,6 +27,7 @@ struct health;
 struct ladder;
 struct shares;
 struct throttle_table;
+struct trouble;
 
 /* The authority of a process, over this table for the limits of the node. NULL without memory. It
  * must outlive all sites and receipts. */
@@ -50,6 +51,9 @@ struct members *fleet_members(struct authority *authority);
 
 /* What is known of the store itself (health.h). */
 struct health *fleet_health(struct authority *authority);
+
+/* Why the node is without the store (trouble.h). */
+struct trouble *fleet_trouble(struct authority *authority);
 
 /* What the node knows of its rungs (ladder.h), and what it owes to the store. */
 struct ladder *fleet_ladder(struct authority *authority);

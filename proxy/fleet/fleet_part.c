@@ -12,6 +12,7 @@
 #include "fleet/fleet.h"
 #include "fleet/fleet_ask.h"
 #include "fleet/ladder.h"
+#include "fleet/trouble.h"
 #include "site/site.h"
 #include "site/site_use.h"
 #include "stats/stats.h"
@@ -211,6 +212,28 @@ static void note_primaries(struct fleet_worker *fleet)
 	members_note_primaries(fleet_members(fleet->authority), text);
 }
 
+/* For people: until it is connected to all of the store, why not. */
+static void note_away(struct fleet_worker *fleet, bool is_linked)
+{
+	const char *why = fleet->store.why[0] ? fleet->store.why : "not connected to all of it";
+
+	trouble_note(fleet_trouble(fleet->authority), &fleet->away, is_linked ? NULL : why,
+		clock_monotonic_ns());
+}
+
+/* One line for a connection. */
+static void on_refused(struct store_link *store, struct trouble_mark *mark, const char *why)
+{
+	struct fleet_worker *fleet = CONTAINER_OF(store, struct fleet_worker, store);
+
+	trouble_note(fleet_trouble(fleet->authority), mark, why, clock_monotonic_ns());
+	if (why && !fleet->has_warned) {
+		log_warn("store %s: it refuses calls: %s; store_down decides (worker %u)",
+			conf_of(fleet)->store.text, why, fleet->worker->index);
+		fleet->has_warned = true;
+	}
+}
+
 static void on_changed(struct store_link *store, bool failed)
 {
 	struct fleet_worker *fleet = CONTAINER_OF(store, struct fleet_worker, store);
@@ -219,11 +242,16 @@ static void on_changed(struct store_link *store, bool failed)
 	unsigned index = fleet->worker->index;
 
 	count_link(fleet, is_linked);
+	note_away(fleet, is_linked);
 	note_primaries(fleet);
 	bool is_back = note_parts(fleet), is_ready = store->state == STORE_READY;
 	if (is_back || (is_ready && !fleet->was_ready))
 		join(fleet);
 	fleet->was_ready = is_ready;
+	if (!is_ready) {
+		fleet->has_warned = false;
+		checking_renew(&fleet->checking);
+	}
 	if (is_linked && !was_linked)
 		log_info("store %s: connected (worker %u)", conf->store.text, index);
 	if (failed)
@@ -259,6 +287,8 @@ static void leave_store(struct fleet_worker *fleet)
 	if (fleet->store.state != STORE_OFF)
 		store_link_close(&fleet->store);
 	count_link(fleet, false);
+	if (fleet->authority)
+		note_away(fleet, true);
 	batches_drop(fleet);
 	memset(fleet->parts, 0, sizeof(fleet->parts));
 	fleet->was_ready = false;
@@ -326,9 +356,11 @@ static bool make(struct worker *worker, struct site *site)
 		fleet->authority ? fleet_ladder(fleet->authority) : NULL, &fleet->store);
 	fleet->joining.before = pay_debts;
 	fleet->joining.after = on_joined;
-	return store_link_init(&fleet->store, &worker->loop,
+	bool has_store = store_link_init(&fleet->store, &worker->loop,
 		clock_monotonic_ns() ^ (uint64_t)getpid() << 32 ^ worker->index, on_changed,
 		on_redirected);
+	fleet->store.refused = on_refused;
+	return has_store;
 }
 
 static void end(struct worker *worker)

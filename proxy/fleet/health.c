@@ -6,8 +6,14 @@
 
 #include "base/clock.h"
 #include "base/container.h"
+#include "base/log.h"
 
-/* ---- INFO replication ------------------------------------------------------------------------ */
+enum {
+	CLEAN_ANSWERS = 16, /* of a cluster, until no primary is taken to evict keys */
+	SLOT_STEP = 5462,   /* to the next slot whose primary is asked: of three, to the next */
+};
+
+/* ---- INFO ------------------------------------------------------------------------------------ */
 
 /* A line of it, and what is behind a name at its beginning. */
 struct piece {
@@ -105,12 +111,41 @@ static bool read_slave(struct piece line, struct health_replica *replica)
 	return skip(&line, ":") && read_replica(line, replica);
 }
 
+/* What is no character of a policy's name is not repeated to anyone. */
+static void write_policy(char *policy, struct piece value)
+{
+	snprintf(policy, HEALTH_POLICY_BYTES, "%.*s", (int)(value.end - value.at), value.at);
+	for (char *c = policy; *c; c++) {
+		if (*c != '-' && (*c < 'a' || *c > 'z'))
+			*c = '?';
+	}
+}
+
+static void read_eviction(struct piece rest, char *policy)
+{
+	uint64_t most = 0;
+	struct piece line;
+
+	policy[0] = '\0';
+	while (next_line(&rest, &line)) {
+		struct piece value = line;
+		if (skip(&value, "maxmemory:") && !read_number(value, &most))
+			most = 0;
+		value = line;
+		if (skip(&value, "maxmemory_policy:"))
+			write_policy(policy, value);
+	}
+	if (most == 0 || strcmp(policy, "noeviction") == 0)
+		policy[0] = '\0';
+}
+
 void health_read(const char *text, size_t len, struct health_sight *sight)
 {
 	struct piece rest = {text, text + len}, line;
 	uint64_t offset = 0;
 
 	sight->connected = sight->count = 0;
+	read_eviction(rest, sight->eviction);
 	while (next_line(&rest, &line)) {
 		struct health_replica replica;
 		struct piece value = line;
@@ -153,6 +188,30 @@ void health_look(struct health *health, struct health_sight *sight)
 
 /* ---- the first worker's part ----------------------------------------------------------------- */
 
+static void warn(struct checking *checking, const char *policy)
+{
+	if (policy[0] && !checking->has_warned)
+		log_warn("the store may evict keys (maxmemory-policy %s), and limits then admit "
+			 "more, as what was counted vanishes; expected maxmemory-policy noeviction",
+			policy);
+	checking->has_warned = policy[0] != '\0';
+}
+
+/* One primary of a cluster has answered: the others may have another policy. */
+static void keep_eviction(struct checking *checking, const struct health_sight *sight)
+{
+	struct health *health = checking->health;
+
+	checking->clean = sight->eviction[0] ? 0 : checking->clean + 1;
+	if (!sight->eviction[0] && checking->clean < CLEAN_ANSWERS)
+		return;
+	pthread_mutex_lock(&health->lock);
+	health->sight = (struct health_sight){0};
+	memcpy(health->sight.eviction, sight->eviction, sizeof(sight->eviction));
+	pthread_mutex_unlock(&health->lock);
+	warn(checking, sight->eviction);
+}
+
 static void on_answer(struct store_call *call, const char *bytes, size_t len)
 {
 	struct checking *checking = CONTAINER_OF(call, struct checking, call);
@@ -162,30 +221,43 @@ static void on_answer(struct store_call *call, const char *bytes, size_t len)
 	checking->is_asked = false;
 	if (!bytes)
 		return;
+	if (checking->store->cluster) {
+		health_read(bytes, len, &sight);
+		keep_eviction(checking, &sight);
+		return;
+	}
 	sight.round_trip_ns = sight.answered_ns - checking->asked_ns;
 	snprintf(sight.primary, sizeof(sight.primary), "%.70s:%u", peer->host, peer->port);
 	health_read(bytes, len, &sight);
 	pthread_mutex_lock(&checking->health->lock);
 	checking->health->sight = sight;
 	pthread_mutex_unlock(&checking->health->lock);
+	warn(checking, sight.eviction);
 }
 
 void checking_init(struct checking *checking, struct health *health, struct store_link *store)
 {
-	static const char command[] = "*2\r\n$4\r\nINFO\r\n$11\r\nreplication\r\n";
+	static const char command[] = "*3\r\n$4\r\nINFO\r\n$11\r\nreplication\r\n$6\r\nmemory\r\n";
 
 	*checking = (struct checking){.health = health, .store = store};
 	checking->call.command = command;
 	checking->call.len = sizeof(command) - 1;
 	checking->call.answered = on_answer;
 	checking->call.is_lone = true;
+	checking->call.may_fail = true;
 }
 
 void checking_ask(struct checking *checking)
 {
-	if (checking->is_asked || checking->store->cluster)
+	if (checking->is_asked)
 		return;
 	checking->call.is_again = false;
+	checking->call.slot = (uint16_t)((checking->call.slot + SLOT_STEP) % SLOTS);
 	checking->asked_ns = clock_monotonic_ns();
 	checking->is_asked = store_link_send(checking->store, &checking->call);
+}
+
+void checking_renew(struct checking *checking)
+{
+	checking->has_warned = false;
 }

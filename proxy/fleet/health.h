@@ -1,7 +1,9 @@
 /*
- * What is known of the store itself, for people: where the primary is, how soon it answers, and how
- * far its replicas are behind. The first worker asks it (INFO replication) each time that it renews
- * the node's membership; a reader on any thread sees what the store said last.
+ * What is known of the store itself, for people: where the primary is, how soon it answers, how far
+ * its replicas are behind, and whether it may evict keys. The first worker asks it (INFO
+ * replication memory) each time that it renews the node's membership; a reader on any thread sees
+ * what the store said last. Of a Redis Cluster one primary after the other is asked, and only about
+ * eviction.
  */
 #ifndef FLEET_HEALTH_H
 #define FLEET_HEALTH_H
@@ -15,6 +17,7 @@
 
 #define HEALTH_REPLICAS      16 /* that are listed */
 #define HEALTH_ADDRESS_BYTES 80
+#define HEALTH_POLICY_BYTES  32
 
 struct health_replica {
 	char address[HEALTH_ADDRESS_BYTES]; /* host:port, as the primary knows it */
@@ -30,9 +33,12 @@ struct health_sight {
 	unsigned connected; /* replicas, also those beyond the list */
 	unsigned count;     /* in the list */
 	struct health_replica replicas[HEALTH_REPLICAS];
+	/* maxmemory-policy where maxmemory is set and the policy is another than noeviction: what
+	 * was counted may vanish. "": it does not, or nothing is known. */
+	char eviction[HEALTH_POLICY_BYTES];
 };
 
-/* Reads what INFO replication says into `sight`: connected, count and replicas. What it does not
+/* Reads what INFO says into `sight`: connected, count, replicas and eviction. What it does not
  * know is passed over, as is a replica without an offset. */
 void health_read(const char *text, size_t len, struct health_sight *sight);
 
@@ -54,12 +60,16 @@ struct checking {
 	struct store_call call;
 	uint64_t asked_ns;
 	bool is_asked;
+	bool has_warned; /* of eviction, since the store was connected */
+	unsigned clean;  /* answers in a row that know of no eviction */
 };
 
 /* `health` and `store` outlive it. */
 void checking_init(struct checking *checking, struct health *health, struct store_link *store);
-/* Asks the store, unless it has been asked and has not answered, or is a Redis Cluster. A user who
- * may not ask (INFO) has no answer, and all else goes on. */
+/* Asks the store, unless it has been asked and has not answered. A user who may not ask (INFO) has
+ * no answer, and all else goes on. */
 void checking_ask(struct checking *checking);
+/* The connection is another: what is wrong is worth a warning again. */
+void checking_renew(struct checking *checking);
 
 #endif

@@ -167,6 +167,8 @@ struct fleet_worker {
 	bool is_paying, was_paid;   /* what is owed: it is on its way, and has not failed so far */
 	struct deadline look;       /* at the rungs, for the log */
 	struct checking checking;   /* of the first worker */
+	struct trouble_mark away;   /* its connection */
+	bool has_warned;            /* of a call that the store refuses, since it was connected */
 	struct joining joining;     /* of the first worker */
 	struct splitting splitting; /* likewise */
 	struct relaxing relaxing;

@@ -23,8 +23,7 @@ static void lose(struct store_link *store, const char *why)
 	snprintf(store->why, sizeof(store->why), "%s", why);
 	store->state = STORE_WAITING;
 	wait_to_connect(store);
-	if (is_first)
-		store->changed(store, true);
+	store->changed(store, is_first);
 }
 
 /* ---- connecting ------------------------------------------------------------------------------ */
@@ -50,6 +49,22 @@ static void on_cluster_changed(struct cluster *cluster, const char *why)
 	if (why)
 		snprintf(store->why, sizeof(store->why), "%s", why);
 	store->changed(store, why != NULL);
+}
+
+static void on_refused(struct store_server *server, const char *why)
+{
+	struct store_link *store = CONTAINER_OF(server, struct store_link, server);
+
+	if (store->refused)
+		store->refused(store, &server->refusals, why);
+}
+
+static void on_cluster_refused(struct cluster *cluster, struct trouble_mark *mark, const char *why)
+{
+	struct store_link *store = cluster->whose;
+
+	if (store->refused)
+		store->refused(store, mark, why);
 }
 
 static void on_redirected(struct cluster *cluster, enum redirect_kind kind)
@@ -117,6 +132,7 @@ bool store_link_init(struct store_link *store, struct loop *loop, uint64_t seed,
 	if (!store->names)
 		return false;
 	store_server_init(&store->server, loop, store->names, on_server_changed);
+	store->server.refused = on_refused;
 	sentinel_init(&store->sentinel, loop, store->names, on_found, on_not_found);
 	deadline_init(&store->timer, loop->base, on_timer);
 	return true;
@@ -144,8 +160,10 @@ bool store_link_open(struct store_link *store, const struct conf_fleet *conf)
 		store->where = NULL;
 		return false;
 	}
-	if (store->cluster)
+	if (store->cluster) {
 		store->cluster->whose = store;
+		store->cluster->refused = on_cluster_refused;
+	}
 	store->backoff.failures = 0;
 	connect_store(store);
 	return true;

@@ -33,11 +33,13 @@ struct store_link {
 	struct deadline timer; /* WAITING: to connect again */
 	struct backoff backoff;
 	char why[256]; /* the last failure */
-	/* READY has begun or ended, or slots have come or gone. `failed`: a failure is to be told,
-	 * the first of them in a row. */
+	/* READY has begun or ended, slots have come or gone, or (`why` may be another) it could not
+	 * be had again. `failed`: a failure is to be told, the first of them in a row. */
 	void (*changed)(struct store_link *store, bool failed);
 	/* Of a cluster: a node has said so in place of an answer. */
 	void (*redirected)(struct store_link *store, enum redirect_kind kind);
+	/* As that of store_server.h; the owner sets it, NULL: nobody wants to know. */
+	void (*refused)(struct store_link *store, struct trouble_mark *mark, const char *why);
 };
 
 /* Zeroed memory becomes a store that is OFF. `seed`: of the jitter. False without memory. */

@@ -135,10 +135,15 @@ static void on_loaded(struct redisAsyncContext *redis, void *reply, void *arg)
 
 	if (!server || !answer)
 		return;
+	if (is_error(answer, "NOPERM"))
+		server->may_not_load = true;
 	if (answer->type != REDIS_REPLY_ERROR || is_error(answer, "NOPERM"))
 		count_loaded(server);
 	else if (strstr(answer->str, "already exists"))
 		compare(server, arg);
+	else if (strstr(answer->str, "unknown command"))
+		redis_peer_drop(&server->peer,
+			"it has no functions; Redis 7 or later, or Valkey, is needed");
 	else
 		redis_peer_drop(&server->peer, answer->str);
 }
@@ -151,6 +156,37 @@ static void load_functions(struct store_server *server)
 			(void *)(uintptr_t)&function_texts[i], "FUNCTION LOAD %b",
 			function_texts[i].text, function_texts[i].len);
 }
+
+/* ---- calls that it refuses, for people ------------------------------------------------------- */
+
+static void report_refusal(struct store_server *server, const char *why)
+{
+	if (server->refused && (why || server->refusals.is_set))
+		server->refused(server, why);
+}
+
+/* Redis says `ERR Function not found`; Valkey may say it otherwise. */
+static bool is_unknown(const char *error)
+{
+	return strstr(error, "unction not found") || strncmp(error, "NOFUNCTION", 10) == 0;
+}
+
+static void report_error(
+	struct store_server *server, const struct store_call *call, const char *error)
+{
+	char why[TROUBLE_BYTES];
+
+	if (call->may_fail)
+		return;
+	if (is_unknown(error) && server->may_not_load)
+		snprintf(why, sizeof(why),
+			"a function is not there, and its user may not load it: %.100s", error);
+	else
+		snprintf(why, sizeof(why), "%.200s", error);
+	report_refusal(server, why);
+}
+
+/* ---- its connection -------------------------------------------------------------------------- */
 
 /* hiredis answers those that are left. */
 static void forget_calls(struct store_server *server)
@@ -176,6 +212,7 @@ static void on_lost(struct redis_peer *peer)
 
 	server->is_ready = server->has_unsent = false;
 	forget_calls(server);
+	report_refusal(server, NULL);
 	server->changed(server);
 }
 
@@ -195,6 +232,7 @@ void store_server_open(struct store_server *server, const char *host, uint16_t p
 	server->database = where->database;
 	server->quorum = where->quorum;
 	server->quorum_ms = where->quorum_ms;
+	server->may_not_load = false;
 	redis_peer_open(&server->peer, host, port, where->user, where->password);
 }
 
@@ -202,6 +240,7 @@ void store_server_close(struct store_server *server)
 {
 	server->is_ready = server->has_unsent = false;
 	forget_calls(server);
+	report_refusal(server, NULL);
 	redis_peer_close(&server->peer);
 }
 
@@ -215,13 +254,6 @@ void store_server_end(struct store_server *server)
 }
 
 /* ---- calls ----------------------------------------------------------------------------------- */
-
-/* Redis says `ERR Function not found`; Valkey may say it otherwise. */
-static bool is_unknown(const redisReply *answer)
-{
-	return answer->type == REDIS_REPLY_ERROR &&
-	       (strstr(answer->str, "unction not found") || is_error(answer, "NOFUNCTION"));
-}
 
 /* It is no primary any more, or one that lacks its replicas. */
 static bool is_of_role(const redisReply *answer)
@@ -268,7 +300,8 @@ static bool redirect(struct store_server *server, struct store_call *call, const
 static bool send_again(
 	struct store_server *server, struct store_call *call, const redisReply *answer)
 {
-	if (!server || !answer || !is_unknown(answer) || call->is_again)
+	if (!server || !answer || answer->type != REDIS_REPLY_ERROR || !is_unknown(answer->str) ||
+		call->is_again)
 		return false;
 	call->is_again = true;
 	remove_unanswered(server, call);
@@ -291,6 +324,8 @@ static void on_answer(struct redisAsyncContext *redis, void *reply, void *arg)
 	if (server)
 		remove_unanswered(server, call);
 	if (answer && answer->type == REDIS_REPLY_STRING) {
+		if (server && !call->may_fail)
+			report_refusal(server, NULL);
 		call->answered(call, answer->str, answer->len);
 		return;
 	}
@@ -299,6 +334,9 @@ static void on_answer(struct redisAsyncContext *redis, void *reply, void *arg)
 	if (server && answer && answer->type == REDIS_REPLY_ERROR &&
 		redirect(server, call, answer->str))
 		return;
+	if (server && answer)
+		report_error(server, call,
+			answer->type == REDIS_REPLY_ERROR ? answer->str : "not an answer");
 	call->answered(call, NULL, 0);
 	server = server_of(redis);
 	if (server && answer && is_of_role(answer))
@@ -354,6 +392,19 @@ static void note_replicas(struct store_server *server, long long replicas)
 	server->lacks_replicas = lacks;
 }
 
+static void report_waited(
+	struct store_server *server, const struct store_call *call, bool has, long long replicas)
+{
+	char why[80];
+
+	snprintf(why, sizeof(why), "%lld replicas have what was counted, %u are needed", replicas,
+		server->quorum);
+	if (server->held_is_error)
+		report_error(server, call, server->held);
+	else
+		report_refusal(server, has ? NULL : why);
+}
+
 static void on_waited(struct redisAsyncContext *redis, void *reply, void *arg)
 {
 	const redisReply *answer = reply;
@@ -372,6 +423,7 @@ static void on_waited(struct redisAsyncContext *redis, void *reply, void *arg)
 	if (server && answer && answer->type == REDIS_REPLY_INTEGER) {
 		note_replicas(server, answer->integer);
 		has = server->has_held && answer->integer >= (long long)server->quorum;
+		report_waited(server, call, has, answer->integer);
 	}
 	call->answered(call, has ? server->held : NULL, has ? server->held_len : 0);
 }

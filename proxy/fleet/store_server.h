@@ -15,6 +15,7 @@
 
 #include "fleet/redis_peer.h"
 #include "fleet/store_where.h"
+#include "fleet/trouble.h"
 
 struct store_server;
 
@@ -28,6 +29,7 @@ struct store_call {
 	bool is_lone;      /* need not reach replicas */
 	bool is_again;     /* sent a second time: the first time the function was not there */
 	bool is_awaited;   /* the answer to the first time's WAIT is still to come */
+	bool may_fail;     /* an error is no trouble: its user may not be allowed to ask this */
 	bool is_asking;    /* behind ASKING: of a slot that is on its way to this node */
 	uint8_t redirects; /* so often it was sent elsewhere */
 	uint64_t begun_ms, sent_ms; /* by its loop; sent_ms: the last time */
@@ -59,6 +61,7 @@ struct store_server {
 	unsigned unloaded;          /* functions */
 	bool is_ready;
 	bool lacks_replicas;
+	bool may_not_load; /* its user, functions */
 	bool has_held;
 	char *held; /* an answer, or an error, until it is known how many replicas have it */
 	size_t held_len, held_size;
@@ -67,6 +70,10 @@ struct store_server {
 	struct store_call *unanswered, **unanswered_end;
 	/* It is ready, or (is_ready is false) lost: peer.why. */
 	void (*changed)(struct store_server *server);
+	/* Set by the owner, NULL: nobody wants to know. It has answered a call with an error, or,
+	 * with NULL, answers again or is lost. The mark is for trouble_note. */
+	void (*refused)(struct store_server *server, const char *why);
+	struct trouble_mark refusals;
 };
 
 /* Zeroed memory becomes a server that is closed. */

@@ -361,10 +361,12 @@ def passwords(t):
     origin = t.origin()
     sections = limit("it", "5 per 1h") + to(origin, route="limits = it")
     t.file("password", "all:so/secret\n")
+    t.file("of_node", "p@ss\n")
     for line, env in ((f"store = redis://:all%3Aso%2fsecret@127.0.0.1:{redis.number}/3", {}),
                       (f"store = redis://:${{PASSWORD}}@127.0.0.1:{redis.number}/3", {"PASSWORD": "all:so%2Fsecret"}),
                       (f"store = redis://127.0.0.1:{redis.number}/3\npassword = file:password", {}),
-                      (f"store = redis://node:p%40ss@127.0.0.1:{redis_of_users.number}", {})):
+                      (f"store = redis://node:p%40ss@127.0.0.1:{redis_of_users.number}", {}),
+                      (f"store = redis://node@127.0.0.1:{redis_of_users.number}\npassword = file:of_node", {})):
         node = t.sluice(f"[fleet]\n{line}\n{PATIENT}" + sections, environment=env)
         connected(node)
         equal(ask(t.client(node)).status, 200, line)
@@ -409,7 +411,17 @@ CASES = (
      "not supported with cluster = on"),
     ("[fleet]\nstore = redis://a@127.0.0.1\n", "a user without a password"),
     ("[fleet]\nstore = redis://a:%zz@127.0.0.1\n", "not percent-encoded"),
-    ("[fleet]\nstore = redis://127.0.0.1/x\n", "no number up to"),
+    ("[fleet]\nstore = redis://127.0.0.1/x\n", "invalid database behind the '/': it is a number from 0 to 65535"),
+    ("[fleet]\nstore = redis://unix:/run/redis.sock\n", "it cannot be reached by a unix socket; expected redis://HOST"),
+    ("[fleet]\nstore = redis://:" + 513 * "x" + "@127.0.0.1\n", "the password has 513 bytes; expected at most 512"),
+    ("[fleet]\nstore = redis://" + 513 * "x" + ":y@127.0.0.1\n", "the user has 513 bytes; expected at most 512"),
+    ("[fleet]\nstore = rediss://127.0.0.1\n", "TLS to the store (rediss://) is not supported"),
+    ("[fleet]\nstore = redis://[::1\n", "begins with '[' and has no ']'"),
+    ("[fleet]\nstore = redis://127.0.0.1 redis://127.0.0.2\n", "there is a blank in the host"),
+    ("[fleet]\nstore = redis://127.0.0.1,\nsentinel = it\n", "no URL before or behind a comma"),
+    ("[fleet]\nstore = redis://127.0.0.1, redis://a@127.0.0.1\nsentinel = it\n", "only the first has them"),
+    ("[fleet]\nstore = redis://127.0.0.1\npassword = file:\n", "password: there is no path; expected file:PATH"),
+    ("[fleet]\nstore = redis://127.0.0.1\npassword = file:/\n", "it is a folder; expected a file"),
     ("[fleet]\nstore = redis://:x@127.0.0.1\npassword = file:ini\n", "the store's URL has one too"),
 ) + tuple((f"[fleet]\nstore = redis://127.0.0.1\n[limit a]\n{lines}\nscope = fleet\nfleet = exact\n", what)
           for lines, what in (

@@ -3,7 +3,7 @@ admin interface, `sluice fleet` and the metrics."""
 import os
 import signal
 
-from lib.admin import value, with_admin
+from lib.admin import Admin, value, with_admin
 from lib.browser import Browser
 from lib.fleet import PATIENT, ask, limit, start_named, state
 from lib.process import BINARY, run, until
@@ -66,6 +66,69 @@ def lost(t):
     until(lambda: len(state(second)["nodes"]) == 1, "it has joined")
     equal(ask(t.client(second)).status, 200, "and judges")
     equal((state(second)["health"], state(second)["replicas"]), (None, []), "nothing is known")
+
+
+def says(node, *words):
+    """Until the node says why it is without its store, in these words."""
+    def there():
+        trouble = state(node)["trouble"]
+        return trouble if trouble and all(word in trouble["why"] for word in words) else None
+    return until(there, f"it says {words}")
+
+
+@test("why the store is away, in words: refused, without a password, a wrong one, calls that its user may not make",
+      workers=[1, 2])
+def troubles(t):
+    redis = Redis(t)
+    origin = t.origin()
+    sections = limit("it", "1000 per 1h") + to(origin, route="limits = it")
+    node = start_named(t, redis, "one", sections, fleet=LEASE)
+    until(lambda: state(node)["trouble"] is None or None, "all is well")
+    control = redis.connect()
+    control.ask("ACL", "SETUSER", "default", "-fcall")
+    client = t.client(node)
+
+    def refuses():
+        ask(client)
+        return state(node)["trouble"]
+    until(refuses, "calls are refused")
+    says(node, "NOPERM")
+    equal(state(node)["connected_workers"], t.workers, "it is connected all the same")
+    control.ask("ACL", "SETUSER", "default", "+fcall")
+
+    def is_well():
+        ask(client)
+        return state(node)["trouble"] is None or None
+    until(is_well, "it answers again")
+    redis.kill()
+    trouble = says(node, "onnection refused")
+    status, text = run([BINARY, "fleet", "-c", node.ini_path])
+    true(status == 0 and "trouble.why" in text and "onnection refused" in text and "trouble.lasts" in text, text)
+    until(lambda: state(node)["trouble"]["lasts_ms"] > trouble["lasts_ms"], "and for how long")
+    status, text = run([BINARY, "fleet", "--json", "-c", node.ini_path])
+    true(status == 0 and '"trouble"' in text and "onnection refused" in text, text)
+    for password, words in (("", "NOAUTH"), (":wrong@", "WRONGPASS")):
+        other = Redis(t, "--requirepass", "secret")
+        node = t.sluice(f"[fleet]\nstore = redis://{password}127.0.0.1:{other.number}\n{PATIENT}{LEASE}"
+                        f"[admin]\nbind = unix:{t.path(words)}\n{sections}")
+        node.admin = Admin(f"unix:{t.path(words)}")
+        says(node, words)
+
+
+@test("a store that may evict keys is warned of, once for a connection, until it may not any more", workers=[1])
+def eviction(t):
+    redis = Redis(t, "--maxmemory", "100mb", "--maxmemory-policy", "allkeys-lru")
+    origin = t.origin()
+    sections = limit("it", "1000 per 1h") + to(origin, route="limits = it")
+    node = start_named(t, redis, "one", sections, fleet=LEASE)
+    until(lambda: state(node)["eviction"] == "allkeys-lru" or None, "it is known")
+    status, text = run([BINARY, "fleet", "-c", node.ini_path])
+    true(status == 0 and "warning: the store may evict keys" in text, text)
+    heard = state(node)["health"]["answered_ms"]
+    until(lambda: state(node)["health"]["answered_ms"] < heard or None, "it has been asked again")
+    equal(node.log().count("the store may evict keys"), 1, "one line")
+    redis.connect().ask("CONFIG", "SET", "maxmemory-policy", "noeviction")
+    until(lambda: state(node)["eviction"] is None or None, "it may not any more")
 
 
 @test("what is on lease: callers and units, until the leases end")

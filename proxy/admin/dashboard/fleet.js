@@ -23,10 +23,12 @@ const replicaTable = new Table(find('replicas'), 'Replicas of the store', [
 	{ label: 'Behind, bytes', number: true, show: text((row) => number(row.behind_bytes)) },
 ], (row) => row.address, 'The store has no replicas.');
 
-function store({ store: address, health, leases, connected_workers: connected, workers }) {
+function store({ store: address, health, leases, trouble, eviction, connected_workers: connected, workers }) {
 	const heard = health ? `${health.primary}, answered ${duration(health.answered_ms)} ago in ` +
 		`${number(health.round_trip_us / 1000)} ms` : address;
-	return `Store ${heard} · ${connected} of ${workers} workers connected · ` +
+	const away = trouble ? ` · for ${duration(trouble.lasts_ms)}: ${trouble.why}` : '';
+	const evicts = eviction ? ` · may evict keys (maxmemory-policy ${eviction})` : '';
+	return `Store ${heard} · ${connected} of ${workers} workers connected${away}${evicts} · ` +
 		`${number(leases.units)} units of ${number(leases.callers)} callers on lease`;
 }
 

@@ -157,9 +157,10 @@ static void oddities_in_files_of_callers(void **state)
 	assert_string_equal(conf->plans[0].callers.items[1], "two # who");
 	assert_int_equal(conf->warning_count, 1);
 	assert_int_equal(conf->warnings[0].line, 14);
-	assert_non_null(strstr(conf->warnings[0].text, "/gold.keys:2: a '#' after a blank is part "
-						       "of the key; a comment is a line of its own "
-						       "(2 such lines)"));
+	assert_non_null(
+		strstr(conf->warnings[0].text, "/gold.keys:2: a '#' after a blank is part "
+					       "of the entry; a comment is a line of its own "
+					       "(2 such lines)"));
 	conf_release(conf);
 	conf_errors_free(&errors);
 

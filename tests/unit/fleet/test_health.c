@@ -9,6 +9,8 @@
 #include <cmocka.h>
 
 #include "../random.h"
+#include "tests/unit/exchange/fakes/lines.h"
+#include "tests/unit/fleet/fake_store.h"
 
 static struct health_sight read_text(const char *text)
 {
@@ -39,6 +41,118 @@ static void replicas_are_listed_with_what_they_lack(void **state)
 	assert_int_equal(sight.replicas[1].behind_bytes, 1100);
 	assert_int_equal(sight.replicas[2].behind_bytes, 0);
 }
+
+static void a_store_that_may_evict_is_known(void **state)
+{
+	static const char *const none[] = {"", "maxmemory:0\r\nmaxmemory_policy:allkeys-lru\r\n",
+		"maxmemory:100\r\nmaxmemory_policy:noeviction\r\n", "maxmemory:100\r\n",
+		"maxmemory_policy:allkeys-lru\r\n",
+		"maxmemory:x\r\nmaxmemory_policy:allkeys-lru\r\n",
+		"maxmemory_human:1K\r\nmaxmemory_policy:volatile-ttl\r\n"};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(none) / sizeof(none[0]); i++)
+		assert_string_equal(read_text(none[i]).eviction, "");
+	assert_string_equal(read_text("# Memory\r\nused_memory:1\r\nmaxmemory:100\r\n"
+				      "maxmemory_human:100B\r\nmaxmemory_policy:volatile-ttl\r\n")
+				    .eviction,
+		"volatile-ttl");
+	assert_string_equal(read_text("maxmemory_policy:a\x1b\"Z\nmaxmemory:1").eviction, "a???");
+}
+
+/* ---- asking ---------------------------------------------------------------------------------- */
+
+static struct health health;
+static struct checking checking;
+
+static int begin(void **state)
+{
+	(void)state;
+	fake_store_begin(1000);
+	lines_clear();
+	health_init(&health);
+	checking_init(&checking, &health, &fake_store.link);
+	return 0;
+}
+
+static int end(void **state)
+{
+	(void)state;
+	health_end(&health);
+	return 0;
+}
+
+static void ask(const char *text)
+{
+	checking_ask(&checking);
+	fake_store_answer(text, text ? strlen(text) : 0);
+}
+
+static const char *eviction(void)
+{
+	static struct health_sight sight;
+
+	health_look(&health, &sight);
+	return sight.eviction;
+}
+
+static unsigned warnings(void)
+{
+	unsigned count = 0;
+
+	for (const char *c = lines.text; *c; c++)
+		count += *c == '\n';
+	return count;
+}
+
+static const char evicts[] = "maxmemory:9\r\nmaxmemory_policy:allkeys-lru\r\n";
+static const char keeps[] = "maxmemory:9\r\nmaxmemory_policy:noeviction\r\n";
+
+static void it_warns_of_eviction_once_for_a_connection(void **state)
+{
+	(void)state;
+	checking_ask(&checking);
+	checking_ask(&checking); /* one at a time */
+	assert_int_equal(fake_store.sent, 1);
+	assert_true(fake_store.call->may_fail);
+	fake_store_lose_answer(); /* NOPERM: nothing is known */
+	assert_string_equal(eviction(), "");
+	ask(evicts);
+	ask(evicts);
+	assert_string_equal(eviction(), "allkeys-lru");
+	assert_int_equal(warnings(), 1);
+	checking_renew(&checking);
+	ask(evicts);
+	assert_int_equal(warnings(), 2);
+	ask(keeps);
+	assert_string_equal(eviction(), "");
+	ask(evicts);
+	assert_int_equal(warnings(), 3);
+}
+
+static void primaries_of_a_cluster_are_asked_in_turn(void **state)
+{
+	static struct cluster cluster;
+	uint16_t first = 0;
+
+	(void)state;
+	fake_store.link.cluster = &cluster;
+	checking_ask(&checking);
+	first = fake_store.call->slot;
+	fake_store_answer(keeps, strlen(keeps));
+	checking_ask(&checking);
+	assert_int_not_equal(fake_store.call->slot / 5461, first / 5461);
+	fake_store_answer(evicts, strlen(evicts));
+	for (unsigned i = 0; i < 15; i++) {
+		ask(keeps);
+		assert_string_equal(eviction(), "allkeys-lru");
+	}
+	ask(keeps);
+	assert_string_equal(eviction(), "");
+	assert_int_equal(warnings(), 1);
+}
+
+/* ---- INFO, whatever it is -------------------------------------------------------------------- */
 
 static void what_is_no_replica_is_passed_over(void **state)
 {
@@ -103,6 +217,11 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(replicas_are_listed_with_what_they_lack),
+		cmocka_unit_test(a_store_that_may_evict_is_known),
+		cmocka_unit_test_setup_teardown(
+			it_warns_of_eviction_once_for_a_connection, begin, end),
+		cmocka_unit_test_setup_teardown(
+			primaries_of_a_cluster_are_asked_in_turn, begin, end),
 		cmocka_unit_test(what_is_no_replica_is_passed_over),
 		cmocka_unit_test(more_than_fit_are_counted),
 		cmocka_unit_test(random_bytes_do_no_harm),

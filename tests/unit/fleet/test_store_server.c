@@ -105,6 +105,114 @@ static void assert_dropped(const char *why)
 	assert_false(world.was_ready);
 }
 
+/* ---- calls that are refused ------------------------------------------------------------------ */
+
+static struct {
+	unsigned count;
+	bool is_well; /* again */
+	char why[TROUBLE_BYTES];
+} refusals;
+
+static void on_refused(struct store_server *server, const char *why)
+{
+	assert_ptr_equal(server, &world.server);
+	refusals.count++;
+	refusals.is_well = why == NULL;
+	server->refusals.is_set = why != NULL;
+	snprintf(refusals.why, sizeof(refusals.why), "%s", why ? why : "");
+}
+
+static void watch_refusals(void)
+{
+	memset(&refusals, 0, sizeof(refusals));
+	world.server.refused = on_refused;
+}
+
+static void refusals_are_reported_until_it_answers(void **state)
+{
+	struct call call = call_of("x"), info = call_of("INFO");
+
+	(void)state;
+	make_ready();
+	watch_refusals();
+	info.call.may_fail = true;
+	assert_true(store_server_send(&world.server, &call.call));
+	fake_answer(reply_bytes("ok", 2));
+	assert_int_equal(refusals.count, 0);
+	assert_true(store_server_send(&world.server, &info.call));
+	fake_answer(reply_error("NOPERM to run 'info'"));
+	assert_int_equal(refusals.count, 0);
+	assert_true(store_server_send(&world.server, &call.call));
+	fake_answer(reply_error("NOPERM to run 'fcall'"));
+	assert_string_equal(refusals.why, "NOPERM to run 'fcall'");
+	assert_true(store_server_send(&world.server, &info.call));
+	fake_answer(reply_bytes("# Memory", 8)); /* says nothing of calls */
+	assert_int_equal(refusals.count, 1);
+	assert_true(store_server_send(&world.server, &call.call));
+	fake_answer(reply_number(1));
+	assert_string_equal(refusals.why, "not an answer");
+	assert_true(store_server_send(&world.server, &call.call));
+	fake_answer(reply_bytes("ok", 2));
+	assert_true(refusals.is_well);
+	assert_int_equal(refusals.count, 3);
+}
+
+static void refusals_end_with_the_connection(void **state)
+{
+	struct call call = call_of("x");
+
+	(void)state;
+	make_ready();
+	watch_refusals();
+	assert_true(store_server_send(&world.server, &call.call));
+	fake_answer(reply_error("OOM"));
+	assert_false(refusals.is_well);
+	redis_peer_drop(&world.server.peer, "lost");
+	assert_true(refusals.is_well);
+}
+
+static void a_function_that_may_not_be_loaded_is_named_so(void **state)
+{
+	struct call call = call_of("x");
+
+	(void)state;
+	connect_server();
+	watch_refusals();
+	answer_primary();
+	for (unsigned i = 0; i < FUNCTION_TEXTS; i++)
+		fake_answer(reply_error("NOPERM of FUNCTION"));
+	assert_true(store_server_send(&world.server, &call.call));
+	fake_answer(reply_error("ERR Function not found"));
+	for (unsigned i = 0; i < FUNCTION_TEXTS; i++)
+		fake_answer(reply_error("NOPERM of FUNCTION"));
+	assert_int_equal(refusals.count, 0);
+	fake_answer(reply_error("ERR Function not found"));
+	assert_string_equal(refusals.why,
+		"a function is not there, and its user may not load it: ERR Function not found");
+}
+
+static void too_few_replicas_are_counted(void **state)
+{
+	struct call call = call_of("x");
+
+	(void)state;
+	where.quorum = 2;
+	make_ready();
+	watch_refusals();
+	assert_true(store_server_send(&world.server, &call.call));
+	fake_answer(reply_bytes("ok", 2));
+	fake_answer(reply_number(1));
+	assert_string_equal(refusals.why, "1 replicas have what was counted, 2 are needed");
+	assert_true(store_server_send(&world.server, &call.call));
+	fake_answer(reply_error("NOPERM"));
+	fake_answer(reply_number(2));
+	assert_string_equal(refusals.why, "NOPERM");
+	assert_true(store_server_send(&world.server, &call.call));
+	fake_answer(reply_bytes("ok", 2));
+	fake_answer(reply_number(2));
+	assert_true(refusals.is_well);
+}
+
 /* ---- before it is ready ---------------------------------------------------------------------- */
 
 static void it_is_ready_when_all_functions_are_there(void **state)
@@ -627,6 +735,11 @@ static void a_call_that_cannot_be_sent_again_fails_once(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup_teardown(refusals_are_reported_until_it_answers, begin, end),
+		cmocka_unit_test_setup_teardown(refusals_end_with_the_connection, begin, end),
+		cmocka_unit_test_setup_teardown(
+			a_function_that_may_not_be_loaded_is_named_so, begin, end),
+		cmocka_unit_test_setup_teardown(too_few_replicas_are_counted, begin, end),
 		cmocka_unit_test_setup_teardown(
 			it_is_ready_when_all_functions_are_there, begin, end),
 		cmocka_unit_test_setup_teardown(the_first_database_is_not_selected, begin, end),
