@@ -10,10 +10,12 @@ enum {
 	REDIRECTS_MOST = 16, /* of a call, but for TRYAGAIN: it is sent in a circle */
 	DELAY_MS = 3,        /* before keys on two nodes are asked for again */
 	MOVED_MS = 1000,     /* before all slots are looked at, as one has moved */
+	FIRST_MOST = 32,     /* primaries that are connected for the first time at once */
 };
 
 static void look_again(struct cluster *cluster);
 static void look_within(struct cluster *cluster, uint64_t wait_ms);
+static void connect_some(struct cluster *cluster);
 
 static uint64_t now_ms(const struct cluster *cluster)
 {
@@ -60,6 +62,7 @@ static bool send_to(
 	if (primary->was_lost)
 		return false;
 	append(&primary->waiting_end, call);
+	connect_some(cluster);
 	return true;
 }
 
@@ -85,6 +88,30 @@ static void connect_to(struct cluster_primary *primary)
 		&primary->server, primary->node.host, primary->node.port, primary->cluster->where);
 }
 
+static bool is_first_time(const struct cluster_primary *primary)
+{
+	return primary->server.peer.is_open && !primary->server.is_ready && !primary->was_lost;
+}
+
+/* Those that are used and not connected, but only so many for the first time: a map of hundreds is
+ * connected in steps. One that was lost does not count, and has its own timer. */
+static void connect_some(struct cluster *cluster)
+{
+	unsigned first = 0;
+
+	for (unsigned i = 0; i < cluster->count; i++)
+		first += cluster->primaries[i] && is_first_time(cluster->primaries[i]);
+	for (unsigned i = 0; i < cluster->count && first < FIRST_MOST; i++) {
+		struct cluster_primary *primary = cluster->primaries[i];
+		if (!primary || primary->server.peer.is_open ||
+			primary->timer.at_ms != DEADLINE_NEVER ||
+			(primary->slots == 0 && !primary->waiting))
+			continue;
+		connect_to(primary);
+		first += is_first_time(primary);
+	}
+}
+
 static void on_ready(struct cluster_primary *primary)
 {
 	struct store_call *all = take_all(&primary->waiting, &primary->waiting_end), *next;
@@ -96,6 +123,7 @@ static void on_ready(struct cluster_primary *primary)
 		if (!store_server_send(&primary->server, call))
 			call->answered(call, NULL, 0);
 	}
+	connect_some(primary->cluster);
 	primary->cluster->changed(primary->cluster, NULL);
 }
 
@@ -115,6 +143,7 @@ static void on_lost(struct cluster_primary *primary)
 		primary->node.port, primary->server.peer.why);
 	cluster->changed(cluster, is_first ? why : NULL);
 	fail_all(take_all(&primary->waiting, &primary->waiting_end));
+	connect_some(cluster);
 	look_again(cluster);
 }
 
@@ -299,7 +328,6 @@ static struct cluster_primary *find_or_add(struct cluster *cluster, const char *
 	store_server_init(&primary->server, cluster->loop, cluster->names, on_server_changed);
 	primary->server.cluster = &calls;
 	primary->server.refused = on_refused;
-	connect_to(primary);
 	return primary;
 }
 
@@ -382,13 +410,8 @@ static void on_found(struct scout *scout)
 	struct cluster *cluster = CONTAINER_OF(scout, struct cluster, scout);
 
 	adopt(cluster, &scout->map);
-	for (unsigned i = 0; i < cluster->count; i++) { /* that had lost all their slots */
-		struct cluster_primary *primary = cluster->primaries[i];
-		if (primary && primary->slots > 0 && !primary->server.peer.is_open &&
-			primary->timer.at_ms == DEADLINE_NEVER)
-			connect_to(primary);
-	}
 	remove_unused(cluster);
+	connect_some(cluster);
 	if (cluster_has_all(cluster) && !cluster->is_due)
 		cluster->backoff.failures = 0;
 	else

@@ -8,8 +8,9 @@
  * ASKING |                            TRYAGAIN: again in a moment
  *        `-- a primary is lost, MOVED, a slot that nobody serves
  *
- * A call that was redirected has not been done, so it is sent again, for at most as long as a
- * request waits. One whose answer is lost is not. CLUSTERDOWN is as a lost connection.
+ * Primaries are connected in steps, so many at a time; a call waits for its primary's first
+ * connection. A call that was redirected has not been done, so it is sent again, for at most as
+ * long as a request waits. One whose answer is lost is not. CLUSTERDOWN is as a lost connection.
  *
  * A primary is known by its address. Which node serves a slot is believed from the node with the
  * highest configuration epoch that was seen: one that has missed a failover (it stood still) gets

@@ -184,28 +184,40 @@ void debts_take_back(struct debts *debts, const struct debt *of, uint64_t cost, 
 
 /* ---- paying ---------------------------------------------------------------------------------- */
 
-size_t debts_pay(struct debts *debts, uint64_t now_ns,
-	bool (*pay)(void *whose, const struct debt *debt, uint64_t cost), void *whose)
+void debts_pay_begin(struct debts *debts)
 {
-	size_t paid = 0;
-
 	pthread_mutex_lock(&debts->lock);
 	debts->paying = debts->owed;
 	debts->paying_size = debts->size;
+	debts->paying_count = debts->count;
 	debts->owed = NULL;
 	debts->size = debts->count = 0;
 	pthread_mutex_unlock(&debts->lock);
+	debts->next = debts->paid = 0;
+}
 
-	for (size_t i = 0; i < debts->paying_size; i++) {
-		struct debt *debt = &debts->paying[i];
+bool debts_pay_some(struct debts *debts, uint64_t now_ns, size_t most,
+	bool (*pay)(void *whose, const struct debt *debt, uint64_t cost), void *whose)
+{
+	for (size_t i = 0; i < most && debts->next < debts->paying_size; i++) {
+		struct debt *debt = &debts->paying[debts->next++];
+		debt->is_paid = false;
 		if (!debt->limit)
 			continue;
 		pass(debt, now_ns);
 		uint64_t cost = sum(debt);
 		debt->is_paid = cost > 0 && pay(whose, debt, cost);
-		paid += debt->is_paid;
+		debts->paid += debt->is_paid;
 	}
-	return paid;
+	return debts->next < debts->paying_size;
+}
+
+size_t debts_pay(struct debts *debts, uint64_t now_ns,
+	bool (*pay)(void *whose, const struct debt *debt, uint64_t cost), void *whose)
+{
+	debts_pay_begin(debts);
+	debts_pay_some(debts, now_ns, SIZE_MAX, pay, whose);
+	return debts->paid;
 }
 
 /* Of an unpaid one each part is owed again as of when it was. Without memory it is lost. */
@@ -240,12 +252,26 @@ bool debts_is_clear(struct debts *debts)
 	return is_clear;
 }
 
+/* All of it, which nobody has added to since. */
+static void owe_all_again(struct debts *debts)
+{
+	free(debts->owed);
+	debts->owed = debts->paying;
+	debts->size = debts->paying_size;
+	debts->count = debts->paying_count;
+	debts->paying = NULL;
+}
+
 void debts_paid(struct debts *debts, bool has_them, uint64_t now_ns)
 {
+	bool has_all = has_them && debts->paid == debts->paying_count;
+
 	pthread_mutex_lock(&debts->lock);
-	for (size_t i = 0; i < debts->paying_size; i++) {
+	if (!has_them && debts->count == 0)
+		owe_all_again(debts);
+	for (size_t i = 0; debts->paying && !has_all && i < debts->paying_size; i++) {
 		struct debt *debt = &debts->paying[i];
-		if (!debt->limit || (has_them && debt->is_paid))
+		if (!debt->limit || (has_them && i < debts->next && debt->is_paid))
 			continue;
 		pass(debt, now_ns);
 		if (sum(debt) > 0) /* else it is over */
@@ -253,6 +279,6 @@ void debts_paid(struct debts *debts, bool has_them, uint64_t now_ns)
 	}
 	free(debts->paying);
 	debts->paying = NULL;
-	debts->paying_size = 0;
+	debts->paying_size = debts->paying_count = 0;
 	pthread_mutex_unlock(&debts->lock);
 }

@@ -43,7 +43,9 @@ struct debt_name {
 struct debts {
 	pthread_mutex_t lock;
 	struct debt *owed, *paying; /* `size` and `paying_size` of them, by their hash */
-	size_t count, size, paying_size;
+	size_t count, size, paying_count, paying_size;
+	size_t paid; /* of those in `paying`, and */
+	size_t next; /* the place that is paid next */
 	size_t most; /* DEBTS_MOST */
 	struct debt_name *names;
 };
@@ -56,14 +58,20 @@ bool debts_add(struct debts *debts, const struct debt *of, uint64_t cost, uint64
 /* The same of a caller: reduces what is still owed by `cost`, which was given back. */
 void debts_take_back(struct debts *debts, const struct debt *of, uint64_t cost, uint64_t now_ns);
 
-/* Each of those that are owed, with what of it is younger than its window; those for which `pay`
- * returns true are being paid then, the others stay owed. One thread; not again before debts_paid.
- * Returns how many are being paid. */
+/* What is owed now is to be paid. One thread; not again before debts_paid. */
+void debts_pay_begin(struct debts *debts);
+/* Looks at `most` places: each debt that is to be paid, with what of it is younger than its window;
+ * those for which `pay` returns true are being paid then, the others stay owed. The same thread.
+ * False: that were all. */
+bool debts_pay_some(struct debts *debts, uint64_t now_ns, size_t most,
+	bool (*pay)(void *whose, const struct debt *debt, uint64_t cost), void *whose);
+/* Both, at once. Returns how many are being paid. */
 size_t debts_pay(struct debts *debts, uint64_t now_ns,
 	bool (*pay)(void *whose, const struct debt *debt, uint64_t cost), void *whose);
 /* Is nothing owed, or being paid? Any thread. */
 bool debts_is_clear(struct debts *debts);
-/* Whether the store has those that were being paid. */
+/* Whether the store has those that were being paid. Those that debts_pay_some has not come to stay
+ * owed. */
 void debts_paid(struct debts *debts, bool has_them, uint64_t now_ns);
 
 #endif

@@ -21,6 +21,9 @@
 /* How often rungs are looked at while some limit is not on the first. */
 enum { LOOK_MS = 100 };
 
+/* Places of debts that a turn looks at: 1.5 ms of work when all are taken. */
+#define PAID_AT_ONCE 4096
+
 static const struct conf_fleet *conf_of(const struct fleet_worker *fleet)
 {
 	return &fleet->worker->use->site->conf->fleet;
@@ -148,16 +151,64 @@ static bool pay_debt(void *whose, const struct debt *debt, uint64_t cost)
 
 /* Before the node says that it is there: the store runs the calls of a connection in their order.
  */
-static void pay_debts(struct joining *joining)
+static bool pay_some(struct fleet_worker *fleet, size_t most)
+{
+	if (debts_pay_some(fleet_debts(fleet->authority), worker_throttle_ns(fleet->worker), most,
+		    pay_debt, fleet))
+		return false;
+	for (int i = 0; i < FLEET_FUNCTIONS; i++)
+		batches_send(fleet, i);
+	return true;
+}
+
+static void pay_later(struct fleet_worker *fleet)
+{
+	uint64_t now_ms = worker_now_ms(fleet->worker);
+
+	deadline_clear(&fleet->pay_more);
+	deadline_set(&fleet->pay_more, now_ms, now_ms);
+}
+
+static bool pay_debts(struct joining *joining, bool may_wait)
 {
 	struct fleet_worker *fleet = CONTAINER_OF(joining, struct fleet_worker, joining);
 
-	checking_ask(&fleet->checking);
-	fleet->is_paying = fleet->was_paid = true;
-	debts_pay(
-		fleet_debts(fleet->authority), worker_throttle_ns(fleet->worker), pay_debt, fleet);
-	for (int i = 0; i < FLEET_FUNCTIONS; i++)
-		batches_send(fleet, i);
+	if (!fleet->is_paying) {
+		checking_ask(&fleet->checking);
+		fleet->is_paying = fleet->was_paid = true;
+		debts_pay_begin(fleet_debts(fleet->authority));
+	}
+	if (pay_some(fleet, may_wait ? PAID_AT_ONCE : SIZE_MAX))
+		return true;
+	pay_later(fleet);
+	return false;
+}
+
+/* The next turn's part. Without the store the rest stays owed. */
+static void on_pay_more(struct deadline *deadline)
+{
+	struct fleet_worker *fleet = CONTAINER_OF(deadline, struct fleet_worker, pay_more);
+
+	if (!fleet->joining.is_preparing)
+		return;
+	if (fleet->store.state != STORE_READY || pay_some(fleet, PAID_AT_ONCE))
+		joining_go_on(&fleet->joining);
+	else
+		pay_later(fleet);
+}
+
+/* A store that is flushed says so to nodes that ask it for verdicts. Those that only publish what
+ * they admitted ask for nothing, so that they hear of it now: with each renewal. */
+static void ask_for_epoch(struct fleet_worker *fleet)
+{
+	const struct conf *conf = fleet->worker->use->site->conf;
+	bool publishes = false;
+
+	for (size_t i = 0; i < conf->limit_count; i++)
+		publishes |=
+			conf->limits[i].of_fleet && conf->limits[i].fleet_way == CONF_FLEET_RELAXED;
+	if (publishes)
+		batches_send_part(fleet, FLEET_JUDGE, 0);
 }
 
 static void on_joined(struct joining *joining, bool is_answered)
@@ -171,6 +222,7 @@ static void on_joined(struct joining *joining, bool is_answered)
 	fleet->is_paying = false;
 	if (!is_answered)
 		return;
+	ask_for_epoch(fleet);
 	unsigned count = atomic_load_explicit(
 		&joining->members->count, memory_order_relaxed); /* this thread's */
 	unsigned nodes =
@@ -307,6 +359,7 @@ static void look_at_site(struct worker *worker)
 	relaxing_take_site(&fleet->relaxing);
 	if (conf->store.text && store_link_is_of(&fleet->store, conf) &&
 		strcmp(fleet->prefix, conf->prefix) == 0) {
+		store_link_take_times(&fleet->store, conf);
 		fleet->authority->timeout_ms = conf->store_timeout_ms;
 		fleet->locks.silence_ms = fleet_silence_ms(fleet);
 		join(fleet);
@@ -340,6 +393,7 @@ static bool make(struct worker *worker, struct site *site)
 	worker->fleet.stage.run = send_all;
 	loop_add_stage(&worker->loop, LOOP_WRITE, &worker->fleet.stage);
 	deadline_init(&fleet->look, worker->loop.base, on_look);
+	deadline_init(&fleet->pay_more, worker->loop.base, on_pay_more);
 	locks_init(&fleet->locks, &worker->loop, &fleet->store);
 	owning_init(&fleet->owning, worker);
 	leases_init(&fleet->leases, fleet, fleet->authority ? fleet_hands(fleet->authority) : NULL);
@@ -370,6 +424,7 @@ static void end(struct worker *worker)
 	loop_finish_turn(&worker->loop); /* replies that are on their way */
 	batches_end(worker->fleet.own);
 	deadline_end(&worker->fleet.own->look);
+	deadline_end(&worker->fleet.own->pay_more);
 	joining_end(&worker->fleet.own->joining);
 	owning_end(&worker->fleet.own->owning);
 	splitting_end(&worker->fleet.own->splitting);

@@ -139,16 +139,23 @@ static bool compose(struct joining *joining, uint64_t lease_ms)
 	return true;
 }
 
-static void call_store(struct joining *joining, uint64_t lease_ms)
+void joining_go_on(struct joining *joining)
 {
-	if (joining->is_asked || !compose(joining, lease_ms))
-		return;
+	joining->is_preparing = false;
 	joining->asked_ms = loop_now_ms(joining->loop);
-	if (joining->before)
-		joining->before(joining);
 	joining->is_asked = store_link_send(joining->store, &joining->call);
 	if (!joining->is_asked && joining->after)
 		joining->after(joining, false);
+}
+
+/* Who leaves can't wait. */
+static void call_store(struct joining *joining, uint64_t lease_ms, bool may_wait)
+{
+	if (joining->is_asked || !compose(joining, lease_ms) || (joining->is_preparing && may_wait))
+		return;
+	joining->is_preparing = joining->before && !joining->before(joining, may_wait);
+	if (!joining->is_preparing)
+		joining_go_on(joining);
 }
 
 static void on_timer(struct deadline *deadline)
@@ -157,7 +164,7 @@ static void on_timer(struct deadline *deadline)
 
 	if (joining->store->state != STORE_READY)
 		return; /* joining_begin, when it is again */
-	call_store(joining, joining->lease_ms);
+	call_store(joining, joining->lease_ms, true);
 	renew_later(joining);
 }
 
@@ -174,7 +181,7 @@ void joining_begin(struct joining *joining, const char *prefix, const char *name
 		name ? name : joining->members->default_name);
 	joining->prefix = prefix;
 	joining->lease_ms = lease_ms;
-	call_store(joining, lease_ms);
+	call_store(joining, lease_ms, true);
 	renew_later(joining);
 }
 
@@ -182,7 +189,7 @@ void joining_leave(struct joining *joining)
 {
 	deadline_clear(&joining->timer);
 	if (joining->name[0] && joining->store->state == STORE_READY)
-		call_store(joining, 0);
+		call_store(joining, 0, false);
 }
 
 void joining_end(struct joining *joining)

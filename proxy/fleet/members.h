@@ -54,10 +54,13 @@ struct joining {
 	char name[MEMBERS_NAME_BYTES];
 	uint64_t lease_ms;
 	uint64_t asked_ms;
-	bool is_asked; /* the call is on its way */
+	bool is_asked;     /* the call is on its way */
+	bool is_preparing; /* `before` has not done all yet */
 	struct standing standing;
-	/* Before each call, and after it: whether it was answered; NULL: nothing. */
-	void (*before)(struct joining *joining);
+	/* Before each call, NULL: nothing. False: it has more to do, which it may only if it
+	 * `may_wait`, and calls joining_go_on later. */
+	bool (*before)(struct joining *joining, bool may_wait);
+	/* After each call: whether it was answered; NULL: nothing. */
 	void (*after)(struct joining *joining, bool is_answered);
 	char command[512];
 };
@@ -68,6 +71,8 @@ void joining_init(struct joining *joining, struct members *members, struct loop 
  * the store is READY. `prefix` stays until the store is closed. */
 void joining_begin(
 	struct joining *joining, const char *prefix, const char *name, uint64_t lease_ms);
+/* All is done that had to be before the call: it is sent, or reported as not answered. */
+void joining_go_on(struct joining *joining);
 /* Leaves, as far as the store can be told. */
 void joining_leave(struct joining *joining);
 void joining_end(struct joining *joining);

@@ -165,6 +165,7 @@ struct fleet_worker {
 	bool was_ready;                                /* the store, when it last changed */
 	struct fleet_part_state parts[1 + SLOT_PARTS]; /* the first alone, but of a cluster */
 	bool is_paying, was_paid;   /* what is owed: it is on its way, and has not failed so far */
+	struct deadline pay_more;   /* to pay what a turn did not */
 	struct deadline look;       /* at the rungs, for the log */
 	struct checking checking;   /* of the first worker */
 	struct trouble_mark away;   /* its connection */

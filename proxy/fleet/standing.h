@@ -5,7 +5,8 @@
  * Shares add up to the quota if no two nodes count differently in the wrong direction. A node that
  * joins has none until the others must have heard of it: they ask three times in the length of a
  * lease, so after one. A node that returns after its own lease ended keeps to what it knew before,
- * or to more, for as long.
+ * or to more, for as long. Fewer members count only when they have been fewer for a lease: a store
+ * that has lost its memory knows those that have renewed theirs since, of all.
  */
 #ifndef FLEET_STANDING_H
 #define FLEET_STANDING_H
@@ -15,6 +16,8 @@
 
 struct standing {
 	uint64_t last_ms, since_ms; /* when it last asked, and first without a gap; monotonic */
+	uint64_t fewer_ms;          /* since when there are fewer than `nodes`, */
+	unsigned fewer;             /* at most so many; 0: there are not */
 	bool has_asked;
 	unsigned nodes; /* that divide a limit; 0: it has no share */
 };

@@ -174,6 +174,11 @@ bool store_link_is_of(const struct store_link *store, const struct conf_fleet *c
 	return store->state != STORE_OFF && store_where_is(store->where, conf);
 }
 
+void store_link_take_times(struct store_link *store, const struct conf_fleet *conf)
+{
+	store->where->timeout_ms = conf->store_timeout_ms;
+}
+
 void store_link_close(struct store_link *store)
 {
 	store->state = STORE_OFF;

@@ -52,6 +52,8 @@ void store_link_end(struct store_link *store);
 bool store_link_open(struct store_link *store, const struct conf_fleet *conf);
 /* Is it open to what `conf` says? */
 bool store_link_is_of(const struct store_link *store, const struct conf_fleet *conf);
+/* Takes what `conf` says of times, of a store that is the same (store_link_is_of). */
+void store_link_take_times(struct store_link *store, const struct conf_fleet *conf);
 /* Cuts the connection, which fails all calls, and is OFF. */
 void store_link_close(struct store_link *store);
 /* May calls for the slot be sent? */

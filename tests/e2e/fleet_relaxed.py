@@ -7,7 +7,7 @@ import time
 from lib.crowd import Crowd
 
 from lib.fields import told
-from lib.fleet import Load, ask, connected, costly_origin, fleet_of, limit, named, nodes, start_named
+from lib.fleet import Load, ask, connected, costly_origin, fleet_of, limit, named, nodes, start_named, state
 from lib.process import until
 from lib.redis import Redis
 from lib.spans import most_within
@@ -256,6 +256,26 @@ def local(t):
         t.note(f"{what}: at most {found} of {quota} within 2 s")
         true(found <= most, f"{what}: {found}, {most} are promised")
     equal(load.count(503), 0, "answers without a verdict")
+
+
+@test("a store that is flushed: nodes that only publish notice it, and keep to their shares for a window", workers=[2])
+def flushed(t):
+    redis = Redis(t)
+    origin = t.origin()
+    sections = relaxed("it", "9 per 8s", "store_down = local") + to(origin, route="limits = it")
+    all_three = [start_named(t, redis, name, sections, fleet=QUICK + "membership_lease = 600ms\n")
+                 for name in ("one", "two", "three")]
+    it = lambda node: state(node)["limits"][0]
+    for node in all_three:
+        until(lambda: (it(node)["rung"], it(node)["share"]) == ("store", 3) or None, "it has a share")
+    redis.connect().ask("FLUSHALL")
+    for node in all_three:
+        until(lambda: it(node)["rung"] == "returning" or None, "it has noticed")
+    clients = [t.client(node) for node in all_three]
+    answers = [[ask(client).status for _ in range(5)] for client in clients]
+    true(all(one.count(200) <= 3 for one in answers), f"no more than the share of each: {answers}")
+    for node in all_three:
+        until(lambda: it(node)["rung"] == "store" or None, "a window later it judges by the sum")
 
 
 @test("store_down = refuse and admit", workers=[1])

@@ -10,7 +10,7 @@
 
 #include "base/container.h"
 
-enum { SERVERS = 8, SENT = 64, CALLS = 8, HALF = SLOTS / 2 };
+enum { SERVERS = 320, SENT = 512, CALLS = 8, HALF = SLOTS / 2 };
 
 struct call {
 	struct store_call call;
@@ -295,6 +295,82 @@ static int end(void **state)
 		assert_null(world.servers[i]);
 	loop_end(&world.loop);
 	return 0;
+}
+
+/* ---- hundreds of them ------------------------------------------------------------------------ */
+
+/* The scout has found so many primaries, with a slot each in turn. */
+static void find_many(unsigned count)
+{
+	struct cluster_map *map = &world.scout->map;
+
+	assert_true(world.scout->is_asking);
+	cluster_map_clear(map);
+	map->nodes = calloc(count, sizeof(*map->nodes));
+	assert_non_null(map->nodes);
+	map->count = map->size = count;
+	for (unsigned i = 0; i < count; i++) {
+		snprintf(map->nodes[i].host, sizeof(map->nodes[i].host), "p%u", i);
+		map->nodes[i].port = 7;
+	}
+	for (unsigned slot = 0; slot < SLOTS; slot++)
+		map->owners[slot] = (uint16_t)(1 + slot % count);
+	world.scout->is_asking = false;
+	world.scout->found(world.scout);
+}
+
+static unsigned count_connecting(void)
+{
+	unsigned count = 0;
+
+	for (unsigned i = 0; i < world.server_count; i++)
+		count += world.servers[i] && world.servers[i]->peer.is_open &&
+			 !world.servers[i]->is_ready;
+	return count;
+}
+
+static void many_are_connected_in_steps(void **state)
+{
+	struct call *call = call_of(299), *lost = call_of(298);
+
+	(void)state;
+	find_many(300);
+	assert_int_equal(world.opened, 32);
+	assert_true(cluster_has(world.cluster, 299));
+	assert_true(cluster_send(world.cluster, &call->call)); /* it waits for its turn */
+	assert_true(cluster_send(world.cluster, &lost->call));
+	assert_int_equal(world.opened, 32);
+	for (unsigned n = 0; n < 300; n++) {
+		assert_true(count_connecting() <= 32);
+		assert_int_equal(world.opened, n + 32 < 300 ? n + 32 : 300);
+		if (n == 298)
+			redis_peer_drop(&world.servers[n]->peer, "away");
+		else
+			make_ready(n);
+	}
+	assert_ptr_equal(world.sent[0], &call->call);
+	assert_int_equal(lost->answered, 1);
+	assert_false(cluster_has_all(world.cluster));
+	answer(299);
+}
+
+/* Those that do not answer hold nobody else up for longer than their first connection. */
+static void those_that_are_lost_take_no_place(void **state)
+{
+	(void)state;
+	find_many(300);
+	for (unsigned n = 0; n < 100; n++)
+		redis_peer_drop(&world.servers[n]->peer, "no answer to a connection");
+	assert_int_equal(world.opened, 132);
+	for (unsigned n = 0; n < 100; n++) { /* again, each by its own timer */
+		struct cluster_primary *primary = world.cluster->primaries[n];
+		run(&primary->timer);
+	}
+	assert_int_equal(world.opened, 232);
+	for (unsigned n = 100; n < 300; n++)
+		make_ready(n);
+	assert_true(cluster_has(world.cluster, 299));
+	assert_false(cluster_has(world.cluster, 0));
 }
 
 /* ---- finding it ------------------------------------------------------------------------------ */
@@ -624,6 +700,8 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(primaries_are_connected, begin, end),
+		cmocka_unit_test_setup_teardown(many_are_connected_in_steps, begin, end),
+		cmocka_unit_test_setup_teardown(those_that_are_lost_take_no_place, begin, end),
 		READY(a_lost_primary_is_connected_again_and_looked_for),
 		READY(one_without_slots_is_removed),
 		cmocka_unit_test_setup_teardown(nobody_knows_it, begin, end),

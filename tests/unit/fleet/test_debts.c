@@ -64,6 +64,52 @@ static void add(uint64_t caller, uint64_t cost, uint64_t now_ns)
 	assert_true(debts_add(&debts, &debt, cost, now_ns));
 }
 
+/* A turn pays a part of many. */
+static void many_are_paid_in_steps(void **state)
+{
+	size_t steps = 1;
+
+	(void)state;
+	for (uint64_t caller = 1; caller <= 1000; caller++)
+		add(caller, caller % 5 + 1, 100 * SECOND);
+	paid = 0;
+	debts_pay_begin(&debts);
+	assert_false(debts_is_clear(&debts));
+	for (; debts_pay_some(&debts, 101 * SECOND, 64, note, NULL); steps++)
+		assert_true(paid <= steps * 64 * 5);
+	assert_int_equal(steps, debts.paying_size / 64);
+	assert_int_equal(paid, 3000);
+	debts_paid(&debts, true, 102 * SECOND);
+	assert_true(debts_is_clear(&debts));
+	assert_int_equal(pay(103 * SECOND), 0);
+	debts_paid(&debts, true, 103 * SECOND);
+}
+
+/* The store is lost on the way: whatever it has, nothing is forgotten, and what is added meanwhile
+ * is owed, too. */
+static void what_was_not_come_to_stays_owed(void **state)
+{
+	(void)state;
+	for (int has_them = 0; has_them < 2; has_them++) {
+		for (int adds = 0; adds < 2; adds++) {
+			for (uint64_t caller = 1; caller <= 100; caller++)
+				add(caller, 1, 100 * SECOND);
+			paid = 0;
+			debts_pay_begin(&debts);
+			assert_true(debts_pay_some(&debts, 101 * SECOND, 100, note, NULL));
+			uint64_t some = paid;
+			assert_true(some > 0 && some < 100);
+			if (adds)
+				add(7, 5, 101 * SECOND);
+			debts_paid(&debts, has_them, 101 * SECOND);
+			pay(102 * SECOND);
+			assert_int_equal(paid, 100 - (has_them ? some : 0) + (adds ? 5 : 0));
+			debts_paid(&debts, true, 102 * SECOND);
+			assert_true(debts_is_clear(&debts));
+		}
+	}
+}
+
 static void are_paid_once(void **state)
 {
 	(void)state;
@@ -283,6 +329,8 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(are_paid_once, begin, end),
+		cmocka_unit_test_setup_teardown(many_are_paid_in_steps, begin, end),
+		cmocka_unit_test_setup_teardown(what_was_not_come_to_stays_owed, begin, end),
 		cmocka_unit_test_setup_teardown(end_after_their_window, begin, end),
 		cmocka_unit_test_setup_teardown(end_in_the_quarter_after_it, begin, end),
 		cmocka_unit_test_setup_teardown(of_several_limits_are_several, begin, end),

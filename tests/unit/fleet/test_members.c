@@ -16,13 +16,15 @@ static struct {
 	struct members members;
 	struct joining joining;
 	unsigned before, answered, lost; /* calls */
+	bool has_more;                   /* to do before a call */
 } world;
 
-static void on_before(struct joining *joining)
+static bool on_before(struct joining *joining, bool may_wait)
 {
 	assert_ptr_equal(joining, &world.joining);
 	assert_null(fake_store.call); /* what is owed leaves first */
 	world.before++;
+	return !world.has_more || !may_wait;
 }
 
 static void on_after(struct joining *joining, bool is_answered)
@@ -177,6 +179,32 @@ static void who_leaves_ends_its_lease(void **state)
 	assert_int_equal(fake_store.sent, 2);
 }
 
+static void what_comes_before_may_take_turns(void **state)
+{
+	(void)state;
+	world.has_more = true;
+	join_as("me");
+	assert_int_equal(fake_store.sent, 0);
+	fake_store_run_timer(&world.joining.timer); /* still at it */
+	join_as("other");
+	assert_int_equal(world.before, 1);
+	fake_store_at(BEGIN_MS + 1700);
+	joining_go_on(&world.joining);
+	says("other", "3000"); /* a reload has given it another name meanwhile */
+	assert_int_equal(world.joining.asked_ms, BEGIN_MS + 1700);
+	answer("other 3000");
+	fake_store_run_timer(&world.joining.timer);
+	fake_store.is_full = true; /* the store is lost meanwhile */
+	joining_go_on(&world.joining);
+	assert_int_equal(world.lost, 1);
+	assert_false(world.joining.is_preparing);
+	fake_store.is_full = false;
+	fake_store_run_timer(&world.joining.timer);
+	assert_true(world.joining.is_preparing);
+	joining_leave(&world.joining); /* does not wait */
+	says("other", "0");
+}
+
 static void a_name_of_its_own_differs_between_processes(void **state)
 {
 	struct members other;
@@ -245,6 +273,7 @@ int main(void)
 		TEST(a_call_that_cannot_be_sent_is_lost),
 		TEST(without_the_store_nothing_is_renewed_until_it_joins_again),
 		TEST(who_leaves_ends_its_lease),
+		TEST(what_comes_before_may_take_turns),
 		TEST(a_name_of_its_own_differs_between_processes),
 		TEST(long_words_fit),
 		TEST(epochs_are_those_of_one_store),

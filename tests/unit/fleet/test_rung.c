@@ -139,7 +139,8 @@ static void who_was_away_keeps_what_it_knew(void **state)
 		standing_note(&standing, 50000, LEASE_MS, 1), 3); /* the first that is back */
 	assert_int_equal(standing_note(&standing, 51000, LEASE_MS, 4), 4);
 	assert_int_equal(standing_note(&standing, 52000, LEASE_MS, 2), 4);
-	assert_int_equal(standing_note(&standing, 53000, LEASE_MS, 2), 2);
+	assert_int_equal(standing_note(&standing, 53000, LEASE_MS, 2), 4); /* fewer since now */
+	assert_int_equal(standing_note(&standing, 53000 + LEASE_MS, LEASE_MS, 2), 2);
 }
 
 int main(void)

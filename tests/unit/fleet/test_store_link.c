@@ -405,6 +405,18 @@ static void one_that_is_closed_is_off(void **state)
 	assert_int_equal(world.store.state, STORE_READY);
 }
 
+static void a_reload_may_change_times(void **state)
+{
+	(void)state;
+	world.conf.store_timeout_ms = 20;
+	open_link();
+	assert_int_equal(world.store.where->timeout_ms, 20);
+	world.conf.store_timeout_ms = 500;
+	assert_true(store_link_is_of(&world.store, &world.conf));
+	store_link_take_times(&world.store, &world.conf);
+	assert_int_equal(world.store.where->timeout_ms, 500);
+}
+
 static void refusals_are_passed_on(void **state)
 {
 	(void)state;
@@ -588,6 +600,7 @@ int main(void)
 		TEST(what_is_silent_is_left),
 		TEST(one_that_is_closed_is_off),
 		TEST(refusals_are_passed_on),
+		TEST(a_reload_may_change_times),
 		TEST(sentinels_are_asked_first),
 		TEST(without_a_sentinel_it_waits_unless_the_primary_is_there),
 		TEST(a_cluster_is_ready_with_its_first_primary),
