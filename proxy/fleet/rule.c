@@ -22,12 +22,16 @@ static enum rule_kind kind_of(enum conf_limit_algorithm algorithm)
 	}
 }
 
-/* So that a window has so many slots. */
+/* So that a window has at least so many slots, and less than twice as many. A power of two, so that
+ * of two rules that nodes have of a limit during a reload one quantum divides the other: the store
+ * rounds a caller's times to that of each call, and they would grow with each, else. */
 static uint64_t quantum_of(uint64_t quota, uint64_t window_us, uint64_t slots)
 {
-	uint64_t parts = slots > 1 ? slots - 1 : 1;
+	uint64_t parts = slots > 1 ? slots - 1 : 1, quantum_us = 1;
 
-	return quota > slots ? (window_us + parts - 1) / parts : 1;
+	while (quota > slots && 2 * quantum_us <= window_us / parts)
+		quantum_us *= 2;
+	return quantum_us;
 }
 
 struct rule rule_of(const struct conf_limit *limit)

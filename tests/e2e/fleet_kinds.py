@@ -49,6 +49,20 @@ def paced_refund(t):
         until(lambda client=client: ask(client, path="/fail").status == 500, "one that fails")
 
 
+@test("nodes that reload one by one to another window do not make what is used last longer", workers=[1])
+def windows_one_by_one(t):
+    redis, origin = Redis(t), t.origin()
+    for way in ("exact", "lease", "relaxed"):
+        clients = []
+        for window in ("10s", "12s"):
+            node = t.sluice(fleet_of(redis) + limit("it", f"40 per {window}", way=way) + to(origin, route="limits = it"))
+            connected(node)
+            clients.append(t.client(node))
+        answers = [ask(clients[n % 2], key=way) for n in range(200)]
+        waits = [wait_ms(a) for a in answers if a.status == 429]
+        true(waits and max(waits) <= 13_500, f"{way}: {len(waits)} refused, for at most {max(waits, default=0)} ms")
+
+
 @test("by the calendar: one quota of all nodes, to the end of the zone's day, also of nodes whose clocks differ")
 def by_calendar(t):
     redis, origin = Redis(t), t.origin()

@@ -261,15 +261,30 @@ static void rules_are_exact_where_they_can_be(void **state)
 	assert_int_equal(rule_of(&limit).quantum_us, 1);
 	assert_int_equal(rule_of(&limit).window_us, 10000000);
 	limit.amount = 32;
-	assert_int_equal(rule_of(&limit).quantum_us, 333334);
+	assert_int_equal(rule_of(&limit).quantum_us, 262144);
 	limit.precision = 100;
 	assert_int_equal(rule_of(&limit).quantum_us, 1);
 	limit.amount = 1000;
-	assert_int_equal(rule_of(&limit).quantum_us, 101011);
+	assert_int_equal(rule_of(&limit).quantum_us, 65536);
 	limit.precision = 1;
-	assert_int_equal(rule_of(&limit).quantum_us, 10000000);
+	assert_int_equal(rule_of(&limit).quantum_us, 8388608);
 	limit.per_ns = 1000001;
 	assert_int_equal(rule_of(&limit).window_us, 1001);
+}
+
+static void quanta_of_all_windows_divide_each_other(void **state)
+{
+	struct conf_limit limit = {.amount = 1000};
+	uint64_t before = 1;
+
+	(void)state;
+	for (uint64_t ms = 1; ms < 400 * UINT64_C(86400000); ms += ms / 3 + 1) {
+		limit.per_ns = ms * 1000000;
+		struct rule rule = rule_of(&limit);
+		assert_int_equal(rule.quantum_us % before, 0);
+		assert_in_range(rule.window_us / rule.quantum_us, 30, 60);
+		before = rule.quantum_us;
+	}
 }
 
 static void leases_are_asked_and_answered(void **state)
@@ -321,6 +336,7 @@ int main(void)
 		cmocka_unit_test(one_that_asks_nothing_can_be_sent),
 		cmocka_unit_test(answers_are_read),
 		cmocka_unit_test(rules_are_exact_where_they_can_be),
+		cmocka_unit_test(quanta_of_all_windows_divide_each_other),
 		cmocka_unit_test(leases_are_asked_and_answered),
 	};
 
