@@ -1,30 +1,15 @@
 -- Limits that space requests evenly (ITU-T I.371, virtual scheduling), `burst` at once. A caller is
 -- kept as doubles: the time at which all that was charged has drained, in whole microseconds and a
--- part of one in quotas; how much was given back that was not charged last, in microseconds; and the
--- quota.
+-- part of one in quotas; how much was given back that was not charged last, in microseconds; the
+-- quota and the window.
 --
 -- What is in use is counted in parts, of which a microsecond drains `quota`, and a charge of 1 adds
 -- `window`: these are whole numbers. A charge has a place, when it has drained if nothing before it
 -- is given back; less what was given back since, it is never later than the truth. So of an older
 -- charge only what cannot have drained goes back, and the last one whole.
-local STATE = '<dddd'
+local STATE = '<ddddd'
+local STATE_BEFORE, STATE_BEFORE_BYTES = '<dddd', 32 -- sluice_4 keeps no window
 local level, given, drains
-
-local function gcra_look_up(k, rule)
-	local state, part, before = text_of(k), 0, 0
-	drains, level, given = now, 0, 0
-	if state then
-		drains, part, given, before = from_bytes(STATE, state)
-		if before ~= quota[rule] then
-			part = ceil(part * quota[rule] / before)
-		end
-		level = drains < now and 0 or (drains - now) * quota[rule] + part
-	end
-end
-
-local function gcra_missing(rule, cost)
-	return level + ((cost > 0 and cost or 1) - burst[rule]) * window[rule]
-end
 
 -- Kept until no charge can be given back to it, which is later than it has drained.
 local function gcra_keep(k, rule)
@@ -34,8 +19,36 @@ local function gcra_keep(k, rule)
 		whole, part = whole - 1, part + quota[rule]
 	end
 	drains = now + whole
-	changed[k] = to_bytes(STATE, drains, part, given, quota[rule])
+	changed[k] = to_bytes(STATE, drains, part, given, quota[rule], window[rule])
 	longer[k] = seconds_until(drains + burst[rule] * window[rule] / quota[rule])
+end
+
+-- Another rate than that it was kept by: as many requests as before are in use, in another time. No
+-- charge has a place in that, so nothing of what was charged before can be given back.
+local function change_rate(k, rule, before)
+	given = given + (drains > now and drains - now or 0)
+	level = ceil(level * window[rule] / before)
+	gcra_keep(k, rule)
+end
+
+local function gcra_look_up(k, rule)
+	local state = text_of(k)
+	drains, level, given = now, 0, 0
+	if state then
+		local part, quota_before, window_before = 0, 0, window[rule]
+		drains, part, given, quota_before = from_bytes(STATE_BEFORE, state)
+		if #state > STATE_BEFORE_BYTES then
+			window_before = from_bytes('<d', state, STATE_BEFORE_BYTES + 1)
+		end
+		level = drains < now and 0 or (drains - now) * quota_before + part
+		if quota_before ~= quota[rule] or window_before ~= window[rule] then
+			change_rate(k, rule, window_before)
+		end
+	end
+end
+
+local function gcra_missing(rule, cost)
+	return level + ((cost > 0 and cost or 1) - burst[rule]) * window[rule]
 end
 
 local function place()

@@ -294,4 +294,4 @@ local function judge(keys, args)
 	return cmsgpack.pack(answer)
 end
 
-redis.register_function('sluice_judge_4', judge)
+redis.register_function('sluice_judge_5', judge)

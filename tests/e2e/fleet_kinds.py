@@ -49,6 +49,25 @@ def paced_refund(t):
         until(lambda client=client: ask(client, path="/fail").status == 500, "one that fails")
 
 
+@test("gcra: a reload to another rate keeps how many requests are in use", workers=[1])
+def paced_reload(t):
+    def sections(rate):
+        return fleet_of(redis) + limit("it", rate, "algorithm = gcra\nburst = 5") + to(origin, route="limits = it")
+    redis, origin = Redis(t), t.origin()
+    for key, before, after in (("lower", "60 per 1h", "5 per 10h"), ("higher", "5 per 10h", "60 per 1h")):
+        node = t.sluice(sections(before))
+        connected(node)
+        client = t.client(node)
+        while ask(client, key=key).status == 200:
+            pass
+        node.reload(sections(after))
+        node.process.wait_output("reloaded")
+        refused = ask(client, key=key)
+        equal(refused.status, 429, f"{key}: of what is in use nothing is free")
+        most = 7_200_000 if key == "lower" else 60_000
+        true(0 < wait_ms(refused) <= most, f"{key}: {wait_ms(refused)} ms to the next request by the new rate")
+
+
 @test("nodes that reload one by one to another window do not make what is used last longer", workers=[1])
 def windows_one_by_one(t):
     redis, origin = Redis(t), t.origin()

@@ -82,6 +82,32 @@ def spaced(t):
                  f"{total} in {at - begin} us")
 
 
+@test("gcra: a rate that changes, as nodes reload one by one, keeps how many requests are in use", workers=[1])
+def another_rate(t):
+    pair, random = Pair(t), t.random
+    rates = [Gcra(random.choice([1, 10, 600, 7000]), random.choice([1_000_000, 60_000_000, 3_600_000_000]), most)
+             for most in (7, 7, 50)]
+    given, changes, last = [], 0, None
+    for step in range(600):
+        pair.now += random.choice([0, 1, 1000, 50_000, 400_000])
+        rule, used = random.choice(rates), pair.oracles["f{1}ag"].used(last, pair.now) if last else 0
+        operations = [(ASK, (("f{1}a", rule, random.choice([0, 1, 1, 2, 5])),))]
+        if given and random.random() < 0.4:
+            _, cost, slot = given.pop(random.randrange(len(given)))
+            operations.insert(0, (GIVE, "f{1}a", rule, slot, cost))
+        expected, answer = pair.expect(operations, 7), pair.call(operations)
+        equal(answer, expected, f"step {step}")
+        if last and last is not rule:
+            given = []  # none of these goes back
+            changes += 1
+            if len(operations) == 1 and not answer[0]:
+                true(used - 1 <= answer[1] <= used, f"{answer[1]} in use, and {used} before")
+        last = rule
+        if answer[0] and answer[2] > 0:
+            given.append((rule, operations[-1][1][0][2], answer[2]))
+    true(changes > 100, f"{changes} changes")
+
+
 @test("what a dead holder holds comes back; what a late one says counts once", workers=[1])
 def holders(t):
     pair = Pair(t)
@@ -177,7 +203,7 @@ def waiting(t):
 
 
 # The function by its number, as nodes may have loaded it into stores. Another text has another number.
-NUMBERED = "sluice_4", "2a3136ff505080fa7717757a7e2ed58aeffdb300ddcd68465d105708325ee370"
+NUMBERED = "sluice_5", "504d2b00147df192b729b6ffd2fbca124502655577009045889425c8c9cbf6fc"
 
 
 @test("the function's text is that of its number, which is loaded once", workers=[1])

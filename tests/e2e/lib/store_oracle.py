@@ -10,7 +10,7 @@ from .tap import equal
 
 ASK, GIVE, CHARGE, LOOK, HOLD, FORGET = 1, 2, 3, 4, 5, 6
 LEASE = 3_000_000
-NAME = "sluice_judge_4"
+NAME = "sluice_judge_5"
 
 
 def with_clock(text, keeps):
@@ -53,6 +53,7 @@ class Rule(Limit):
     def __init__(self, quota, window, slots, shadow=False, waits=False, **more):
         super().__init__(quota, shadow, **more)
         self.window, self.waits = window, waits
+        # the nodes' is a power of two; the function takes any
         self.quantum = 1 if quota <= slots else -(-window // (slots - 1))
 
     def more(self, _):
@@ -114,7 +115,7 @@ class Oracle:
         self.charges = []  # [slot, count] in the order of recording
         self.quantum = None
 
-    def divide(self, rule):
+    def divide(self, rule, _now):
         if self.quantum not in (None, rule.quantum):
             for charge in self.charges:
                 charge[0] = ((charge[0] + 1) * self.quantum - 1) // rule.quantum
@@ -186,13 +187,17 @@ class GcraOracle(Oracle):
     def __init__(self):
         super().__init__()
         self.drains, self.given = Fraction(0), 0
-        self.is_new, self.quota = True, None
+        self.is_new, self.rate = True, None
 
-    def divide(self, rule):
-        """Another quota than that it was kept by: parts of a microsecond are rounded up."""
-        if self.quota not in (None, rule.quota):
-            self.drains = Fraction(ceil(self.drains * rule.quota), rule.quota)
-        self.quota = rule.quota
+    def divide(self, rule, now):
+        """Another rate than that it was kept by: as many requests are in use, and none of them goes back."""
+        rate = rule.quota, rule.window
+        if self.rate not in (None, rate) and not self.is_new:
+            quota, window = self.rate
+            level = float(self.level(now) * quota)  # whole, in parts of a microsecond
+            self.given += max(0, self.drains // 1 - now)
+            self.drains = now + Fraction(ceil(level * rule.window / window), rule.quota)
+        self.rate = rate
 
     def level(self, now):
         return max(Fraction(0), self.drains - now)
@@ -235,7 +240,7 @@ class CalendarOracle(Oracle):
         super().__init__()
         self.begin, self.count = 0, 0
 
-    def divide(self, rule):
+    def divide(self, rule, _now):
         pass
 
     def unknown(self, rule, now):
@@ -281,7 +286,7 @@ class HoldersOracle(Oracle):
         super().__init__()
         self.holds = {}  # holder: [count, until]
 
-    def divide(self, rule):
+    def divide(self, rule, _now):
         pass
 
     def used(self, _, now):
@@ -372,7 +377,7 @@ class Pair:
         if not rule.ban:
             return 0
         refusals = self.bans.setdefault(rule.key(caller), Oracle())
-        refusals.divide(rule.ban.ring)
+        refusals.divide(rule.ban.ring, self.now)
         full = refusals.used(rule.ban.ring, self.now) >= rule.ban.count
         newest = refusals.newest(rule.ban.ring, self.now)
         return (newest + 1) * rule.ban.ring.quantum + rule.ban.per - self.now if full else 0
@@ -407,7 +412,7 @@ class Pair:
         answer, now = [], self.now
         for kind, *rest in operations:
             for caller, rule, *_ in rest[0] if kind in (ASK, LOOK) else [rest]:
-                self.oracles.setdefault(rule.key(caller), rule.oracle()).divide(rule)
+                self.oracles.setdefault(rule.key(caller), rule.oracle()).divide(rule, now)
             if kind in (ASK, LOOK):
                 answer += self.expect_verdict(kind, rest[0], holder)
                 continue
@@ -422,7 +427,7 @@ class Pair:
                 if isinstance(rule, Holders):
                     continue  # as it was, also what a clock that is set back finds again
                 self.oracles[rule.key(caller)] = rule.oracle()
-                self.oracles[rule.key(caller)].divide(rule)
+                self.oracles[rule.key(caller)].divide(rule, now)
             else:
                 oracle.hold(now, holder, *more)
             oracle.forget(rule, now)
