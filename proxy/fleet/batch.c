@@ -7,7 +7,7 @@
 #include <string.h>
 
 const struct batch_function batch_judge = {"sluice_judge_5", ":2", ":2", {"", "g", "c", "n"}, true};
-const struct batch_function batch_lease = {"sluice_lease_1", ":lease", "", {"", "", "", ""}, false};
+const struct batch_function batch_lease = {"sluice_lease_2", ":lease", "", {"", "", "", ""}, false};
 
 enum { CALLER_BYTES = 48 }; /* of a key, with its NUL */
 

@@ -21,10 +21,10 @@ local function flatten()
 	end
 end
 
--- Drops the slots that do not count any more.
-local function drop(ended)
+-- Drops the slots that do not count any more; without any the quantum is q.
+local function drop(ended, q)
 	if (newest + 1) * quantum <= ended then
-		used, count, text, first, more = 0, 0, '', 1, ''
+		quantum, used, count, text, first, more = q, 0, 0, '', 1, ''
 		return
 	end
 	flatten()
@@ -41,6 +41,9 @@ local function drop(ended)
 		slot = newest
 	end
 	first, oldest = at, slot
+	if used == 0 then
+		quantum = q
+	end
 end
 
 local function add(slot, cost)
@@ -55,8 +58,13 @@ local function add(slot, cost)
 	return newest
 end
 
--- Another rule than that it was kept by: each slot becomes the new one that its end lies in.
+-- Another rule than that it was kept by: each slot becomes the new one that its end lies in. Quanta
+-- are powers of two; one that is longer, but less than twice, is of a node of sluice_4, which would
+-- change it back. So it stays, as times would grow with each change.
 local function change_quantum(q)
+	if quantum > q and quantum < 2 * q then
+		return
+	end
 	flatten()
 	local older, at, before = text, first, quantum
 	local last, last_count = newest, count
@@ -88,7 +96,7 @@ local function ring_look_up(k, rule)
 	end
 	local ended = now - window[rule]
 	if (oldest + 1) * quantum <= ended then
-		drop(ended)
+		drop(ended, grain[rule])
 	end
 end
 

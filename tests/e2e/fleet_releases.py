@@ -1,12 +1,13 @@
 """Nodes of two releases with one store, as during a rolling upgrade: each has its own function, and they count
 together. released/ has the functions of releases before, as they were."""
+import copy
 import os
 import threading
 import time
 
 from lib.fleet import Load, ask, limit, nodes
 from lib.redis import Redis, pack, unpack
-from lib.fields import told
+from lib.fields import told, wait_ms
 from lib.process import until
 from lib.sluice import to
 from lib.spans import most_within
@@ -47,6 +48,15 @@ def as_before(operations, answer):
     return answer
 
 
+def of_before(rule):
+    """The same limit as a node of release 2 has it: its quantum is no power of two, and slots become its own."""
+    twin = copy.copy(rule)
+    twin.keeps_others = False
+    if rule.quantum > 1:
+        rule.quantum = 2 ** (rule.quantum.bit_length() - 1)
+    return twin
+
+
 def any_window(random):
     return Rule(random.choice([1, 2, 3, 10, 31, 32, 100, 5000]), random.choice([1_000_000, 10_000_000, 3_600_000_000]),
                 random.choice([31, 31, 8, 255]), shadow=random.random() < 0.15, waits=random.random() < 0.5)
@@ -56,13 +66,14 @@ def any_window(random):
 def together(t):
     two, random = Two(t), t.random
     rules = {f"f{{{n}}}{limit}": any_window(random) for n in range(8) for limit in "ab"}
+    rules_before = {caller: of_before(rule) for caller, rule in rules.items()}
     given, calls = [], [0, 0]
     for step in range(2000):
         two.now += random.choice([0, 1, 1000, 50_000, 400_000]) if random.random() < 0.97 else 20_000_000
-        operations = any_operations(random, rules, given, forgets=False)
+        is_before = random.random() < 0.5
+        operations = any_operations(random, rules_before if is_before else rules, given, forgets=False)
         if not operations:
             continue
-        is_before = random.random() < 0.5
         calls[is_before] += 1
         expected = two.expect(operations, 5)
         if is_before:
@@ -133,6 +144,21 @@ def one_quota(t):
     before.connection.ask("FLUSHALL")
     equal(ask(client).status, 429, "the store has forgotten")
     equal(before.ask()[0], 0, "which the other one hears of by ours")
+
+
+@test("a rolling upgrade: what is used lasts no longer, though the releases divide time differently", workers=[1])
+def one_way_to_divide(t):
+    redis, origin = Redis(t), t.origin()
+    node, = nodes(t, redis, limit("it", "40 per 10s") + to(origin, route="limits = it"), 1)
+    client = t.client(node)
+    ask(client)
+    before = NodeBefore(redis, key_of(redis), 40, 10_000_000)
+    refused = []
+    while len(refused) < 20:
+        before.ask()
+        answer = ask(client)
+        refused += [wait_ms(answer)] if answer.status == 429 else []
+    true(max(refused) <= 11_000, f"{max(refused)} ms to wait of a window of 10 s")
 
 
 @test("the promise over two nodes and one of the release before, under load", workers=[2])

@@ -203,7 +203,7 @@ def waiting(t):
 
 
 # The function by its number, as nodes may have loaded it into stores. Another text has another number.
-NUMBERED = "sluice_5", "504d2b00147df192b729b6ffd2fbca124502655577009045889425c8c9cbf6fc"
+NUMBERED = "sluice_5", "044db7a8e72148889b4720f4e0837d92b21f0ac7ff835a2be49f70af67303563"
 
 
 @test("the function's text is that of its number, which is loaded once", workers=[1])

@@ -53,8 +53,9 @@ class Rule(Limit):
     def __init__(self, quota, window, slots, shadow=False, waits=False, **more):
         super().__init__(quota, shadow, **more)
         self.window, self.waits = window, waits
-        # the nodes' is a power of two; the function takes any
+        # the nodes' are powers of two, and those of sluice_4 and before like these
         self.quantum = 1 if quota <= slots else -(-window // (slots - 1))
+        self.keeps_others = True
 
     def more(self, _):
         return [self.window, self.quantum]
@@ -113,16 +114,26 @@ class Oracle:
 
     def __init__(self):
         self.charges = []  # [slot, count] in the order of recording
-        self.quantum = None
+        self.quantum = self.before = None
 
-    def divide(self, rule, _now):
+    def divide(self, rule, now):
+        self.before = [list(c) for c in self.charges], self.quantum
+        if rule.keeps_others and self.quantum and rule.quantum < self.quantum < 2 * rule.quantum:
+            if not self.used(rule, now):
+                self.charges, self.quantum = [], rule.quantum
+            return
         if self.quantum not in (None, rule.quantum):
             for charge in self.charges:
                 charge[0] = ((charge[0] + 1) * self.quantum - 1) // rule.quantum
         self.quantum = rule.quantum
 
+    def leave(self):
+        """It was only looked at: slots are kept as they were."""
+        if self.before:
+            self.charges, self.quantum = self.before
+
     def counted(self, rule, now):
-        return [c for c in self.charges if (c[0] + 1) * rule.quantum + rule.window > now and c[1] > 0]
+        return [c for c in self.charges if (c[0] + 1) * self.quantum + rule.window > now and c[1] > 0]
 
     def used(self, rule, now):
         return sum(c[1] for c in self.counted(rule, now))
@@ -132,18 +143,18 @@ class Oracle:
 
     def newest(self, rule, now):
         """Slots rise as long as any is in use."""
-        alive = [c[0] for c in self.charges if (c[0] + 1) * rule.quantum + rule.window > now]
+        alive = [c[0] for c in self.charges if (c[0] + 1) * self.quantum + rule.window > now]
         return max(alive) if self.used(rule, now) else 0
 
     def forget(self, rule, now):
-        self.charges = [c for c in self.charges if (c[0] + 1) * rule.quantum + rule.window > now]
+        self.charges = [c for c in self.charges if (c[0] + 1) * self.quantum + rule.window > now]
         if not self.used(rule, now):
-            self.charges = []
+            self.charges, self.quantum = [], rule.quantum
 
     def charge(self, rule, cost, now, _=None):
         if not self.used(rule, now):
-            self.charges = []
-        slot = max(now // rule.quantum, self.newest(rule, now))
+            self.charges, self.quantum = [], rule.quantum
+        slot = max(now // self.quantum, self.newest(rule, now))
         self.charges.append([slot, cost])
         return slot
 
@@ -166,18 +177,18 @@ class Oracle:
         if missing > 0 and cost > rule.quota:
             return -1
         if missing <= 0:
-            return max([(s + 1) * rule.quantum + rule.window - now for s, _ in counted], default=0)
+            return max([(s + 1) * self.quantum + rule.window - now for s, _ in counted], default=0)
         for slot, count in counted:
             missing -= count
             if missing <= 0:
-                return (slot + 1) * rule.quantum + rule.window - now
+                return (slot + 1) * self.quantum + rule.window - now
         raise AssertionError("more is missing than is used")
 
     def refuse(self, ban, now):
         """Of a ban's refusals: one more."""
         self.charge(ban.ring, 1, now)
         if self.used(ban.ring, now) >= ban.count:
-            self.charges = [[(now + ban.lasts - ban.per) // ban.ring.quantum, ban.count]]
+            self.charges = [[(now + ban.lasts - ban.per) // self.quantum, ban.count]]
         self.forget(ban.ring, now)
 
 
@@ -380,7 +391,7 @@ class Pair:
         refusals.divide(rule.ban.ring, self.now)
         full = refusals.used(rule.ban.ring, self.now) >= rule.ban.count
         newest = refusals.newest(rule.ban.ring, self.now)
-        return (newest + 1) * rule.ban.ring.quantum + rule.ban.per - self.now if full else 0
+        return (newest + 1) * refusals.quantum + rule.ban.per - self.now if full else 0
 
     def expect_verdict(self, kind, charges, holder):
         """The oracle's answer, which changes its state."""
@@ -399,7 +410,10 @@ class Pair:
                 slot = oracle.charge(rule, cost, now, holder)
                 oracle.forget(rule, now)
             answer += [oracle.used(rule, now), slot, oracle.left(rule, now) if time is None else time]
-            if slot == -1 and kind == ASK and not admitted and not rule.shadow:
+            is_noted = slot == -1 and kind == ASK and not admitted and not rule.shadow
+            if slot <= 0 and not (is_noted and rule.counts and cost):
+                oracle.leave()
+            if is_noted:
                 if rule.counts and cost:
                     oracle.charge(rule, cost, now, holder)
                     oracle.forget(rule, now)

@@ -308,7 +308,7 @@ static void leases_are_asked_and_answered(void **state)
 	charge.cost = 2;
 	batch_give_lease(batch, &charge, 77);
 	assert_true(batch_compose(batch, &command, &len));
-	assert_non_null(strstr(command, "$14\r\nsluice_lease_1\r\n"));
+	assert_non_null(strstr(command, "$14\r\nsluice_lease_2\r\n"));
 	assert_non_null(strstr(command, "$43\r\np{00000000000000000000000000000abc}it:lease\r\n"));
 	struct integers numbers = request_of(command, len);
 	assert_numbers(&numbers, expected, sizeof(expected) / sizeof(expected[0]));
