@@ -256,6 +256,9 @@ static void run_up(struct exchange *x)
 
 	if (exchange_has_sent(x) || !x->up.sink || server_sends_later(x->connection))
 		return;
+	/* Of its first byte forward_send has asked. */
+	if (x->owner.use.session && x->attempt.request_started && !seek_may_send(x))
+		return;
 	if (!x->attempt.request_started)
 		result = begin_up(x);
 	if (result == PUMP_DONE || result == PUMP_WANTS_READ)

@@ -64,13 +64,16 @@ static enum owner_sight see(struct owners *owners, struct owner_use *use, enum o
 	struct owner_session *session = use->session;
 	uint64_t now_ns = clock_boot_ns();
 
-	if (session->is_asked || session->first)
+	if (session->first)
 		return OWNER_PENDING;
+	/* Also while it is being renewed: the store may take its time, the lease is in hand. */
 	if (belief != OWNER_ASK && is_believed(session, now_ns)) {
 		session->used_ns = now_ns;
 		owner_session_note(session, use);
 		return owner_session_sight(session);
 	}
+	if (session->is_asked)
+		return OWNER_PENDING;
 	if (belief == OWNER_ASK_OWN && session->side != OWNER_SIDE_HERE)
 		return OWNER_ELSEWHERE;
 	return owner_ask(owners, use->worker, session, OWNER_TAKE, now_ns) ? OWNER_PENDING

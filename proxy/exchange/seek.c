@@ -70,6 +70,15 @@ static void answer_unknown(struct exchange *x)
 		answer(x, 503, "the session's owner is not known", RETRY_MS);
 }
 
+/* Here, under an ownership that is over. What has begun to leave is cut off. */
+static void answer_over(struct exchange *x)
+{
+	if (x->attempt.request_started)
+		answer(x, 502, "session over", HTTP_PROBLEM_NO_RETRY);
+	else
+		answer(x, 503, "session over", RETRY_MS);
+}
+
 /* ---- where it goes on --------------------------------------------------------------------------
  */
 
@@ -229,8 +238,9 @@ static void on_changed(struct owner_use *use)
 		seek_expire(x);
 	else if (x->state == EXCHANGE_FORWARDING && use->node && x->attempt.request_started)
 		answer(x, 502, "the session's owner was lost", HTTP_PROBLEM_NO_RETRY);
-	else if (x->state == EXCHANGE_FORWARDING && !use->node && !exchange_has_sent(x))
-		answer(x, 503, "session over", RETRY_MS);
+	else if ((x->state == EXCHANGE_FORWARDING || x->state == EXCHANGE_RELAYING) && !use->node &&
+		 !exchange_has_sent(x))
+		answer_over(x);
 	client_advance(client);
 }
 
@@ -321,10 +331,10 @@ bool seek_at_turn(struct exchange *x)
 
 bool seek_may_send(struct exchange *x)
 {
-	if (x->owner.use.node || x->attempt.request_started ||
+	if (x->owner.use.node || exchange_has_sent(x) ||
 		owner_is_valid(owners_of(x), &x->owner.use))
 		return true;
-	answer(x, 503, "session over", RETRY_MS);
+	answer_over(x);
 	return false;
 }
 

@@ -43,7 +43,8 @@ void seek_begin(struct exchange *exchange, const struct seek_steps *steps);
 /* Its turn has come. False: it waits, or was answered. */
 bool seek_at_turn(struct exchange *exchange);
 
-/* Its first byte is about to leave for a server. False: it was answered, as the lease is over. */
+/* Some of it is about to leave for a server, its first byte or more of its body. False: it was
+ * answered, or cut off, as the lease is over. */
 bool seek_may_send(struct exchange *exchange);
 
 /* The node that it was to be, or was, forwarded to can be reached again. False: it was given up,

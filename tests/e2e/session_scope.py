@@ -518,4 +518,32 @@ def store_away(t):
     true(time.monotonic() - begun < 2 + 15, "the lease, and what a slow machine takes")
 
 
+@test("an upload ends with the lease: no more of it is sent", workers=[1])
+def upload(t):
+    got, cuts = [], []
+
+    def serve(x):
+        if x.request.method != "POST":
+            x.reply(200)
+            return
+        try:
+            while True:
+                got.append(x.stream.read_exactly(1))
+        except (Ended, OSError) as end:
+            cuts.append(end)
+            x.close()
+    fleet = Fleet(t, count=1, lease="2s", route="request_buffering = off\nordering = none\n", origin=t.origin(serve))
+    client = fleet.client(0)
+    client.send(b"POST / HTTP/1.1\r\nHost: api.test\r\nX-Client: ann\r\nContent-Length: 1000\r\n\r\na")
+    until(lambda: got, "its beginning has come")
+    client.send(b"b")
+    until(lambda: len(got) == 2, "it is passed on")
+    fleet.redis.kill()
+    until(lambda: ask(fleet.client(0)).status == 503, "the lease is over")
+    client.send(b"c")
+    equal(client.response().status, 502, "nobody knows what the server made of it")
+    until(lambda: cuts, "it is cut off")
+    equal(got, [b"a", b"b"], "nothing more has come")
+
+
 main()

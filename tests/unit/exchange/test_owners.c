@@ -410,6 +410,26 @@ static void the_thread_that_has_the_answer_asks_again(void **state)
 	free(late);
 }
 
+static void a_renewal_that_is_not_answered_holds_nobody_up(void **state)
+{
+	struct fixture *f = *state;
+	struct user user, next;
+
+	own(f, &user, 7);
+	pass(f, LEASE_MS / 3 + 1100);
+	assert_int_equal(asked.verb, OWNER_RENEW);
+	begin(f, &next);
+	assert_int_equal(look(f, &next), OWNER_HERE);
+	assert_int_equal(owner_look(f->owners, &next.use, OWNER_ASK_OWN), OWNER_HERE);
+	now_ns += LEASE_MS * CLOCK_NS_PER_MS; /* it is over, and the store is silent */
+	assert_int_equal(look(f, &next), OWNER_PENDING);
+	assert_int_equal(asked.count, 2);
+	held(f, 7);
+	assert_int_equal(next.answers, 1);
+	owner_end(f->owners, &user.use);
+	owner_end(f->owners, &next.use);
+}
+
 /* It may have been: another may have it by now. */
 static void what_may_have_been_given_up_is_asked_about(void **state)
 {
@@ -682,6 +702,7 @@ int main(void)
 		TEST(without_a_store),
 		TEST(what_comes_while_it_is_given_up_takes_it_again),
 		TEST(the_thread_that_has_the_answer_asks_again),
+		TEST(a_renewal_that_is_not_answered_holds_nobody_up),
 		TEST(what_may_have_been_given_up_is_asked_about),
 		TEST(what_is_forwarded_to_it_makes_no_owner),
 		TEST(marks_only_grow),
