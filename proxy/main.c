@@ -1,7 +1,11 @@
 /* sluice: argv to subcommand. */
 #include <errno.h>
+#include <fcntl.h>
+#include <stdbool.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "cli/check.h"
 #include "cli/lock_command.h"
@@ -103,7 +107,21 @@ static int run_command(int argc, char **argv)
 	return fail_command(command);
 }
 
+/* A descriptor of ours is never taken for standard input, output or errors, which may be closed. */
+static bool open_standard_files(void)
+{
+	for (int fd = 0; fd <= 2; fd++) {
+		if (fcntl(fd, F_GETFD) < 0 && errno == EBADF && open("/dev/null", O_RDWR) != fd)
+			return false; /* there is no other that is free below it */
+	}
+	return true;
+}
+
 int main(int argc, char **argv)
 {
+	if (!open_standard_files()) {
+		fprintf(stderr, "sluice: /dev/null: %s\n", strerror(errno));
+		return EXIT_FAILURE;
+	}
 	return with_output_written(run_command(argc, argv));
 }

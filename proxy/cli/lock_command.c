@@ -119,8 +119,10 @@ static void end_command(struct lock_run *run)
 {
 	fprintf(stderr, "sluice lock: %s: the lock is lost: %s\n", run->name, run->hold.why);
 	run->status = LOCK_EXIT_LOST;
-	if (!run->has_ended)
-		order(run, KEEPER_END, run->grace_ms);
+	if (run->has_ended)
+		return;
+	kill(run->keeper_pid, SIGCONT); /* it may have been stopped alone */
+	order(run, KEEPER_END, run->grace_ms);
 }
 
 static void say_not_had(struct lock_run *run)

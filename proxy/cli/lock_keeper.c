@@ -16,6 +16,9 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "cli/descendants.h"
+
+enum { FREEZE_LOOKS = 3 };
 
 enum keeper_state { KEEPER_IDLE, KEEPER_RUNNING, KEEPER_FROZEN, KEEPER_ENDING };
 
@@ -122,28 +125,12 @@ static void reap(struct keeper *keeper)
 	}
 }
 
-/* The keeper's own children; false: there are none, or it is not known. */
-static bool kill_children(void)
-{
-	char path[64];
-	long child;
-
-	snprintf(path, sizeof(path), "/proc/self/task/%d/children", (int)getpid());
-	FILE *children = fopen(path, "re");
-	bool has_any = false;
-	while (children && fscanf(children, "%ld", &child) == 1)
-		has_any |= kill((pid_t)child, SIGKILL) == 0;
-	if (children)
-		fclose(children);
-	return has_any;
-}
-
 /* Until none is left, for a second at most: one that waits for a disk dies when that answers. */
 static void kill_all(struct keeper *keeper)
 {
 	for (int i = 0; i < 100; i++) {
 		send_signal(keeper, SIGKILL);
-		bool has_any = kill_children();
+		bool has_any = descendants_signal(SIGKILL);
 		reap(keeper);
 		if (keeper->has_ended && !has_any && kill(-keeper->pid, 0) != 0)
 			return;
@@ -172,7 +159,7 @@ static void take_order(struct keeper *keeper, const struct keeper_order *order)
 		keeper->until_ns = order->until_ns;
 		if (keeper->state == KEEPER_FROZEN) {
 			keeper->state = KEEPER_RUNNING;
-			send_signal(keeper, SIGCONT);
+			descendants_signal(SIGCONT);
 		}
 		break;
 	case KEEPER_SIGNAL:
@@ -207,11 +194,26 @@ static void look_at_children(struct keeper *keeper)
 	if (!keeper->has_ended)
 		return;
 	if (keeper->state != KEEPER_ENDING) {
+		if (keeper->state ==
+			KEEPER_FROZEN) /* it was killed: the others are left as they were */
+			descendants_signal(SIGCONT);
 		report(keeper, KEEPER_ENDED, keeper->status);
 		_exit(0);
 	}
 	if (kill(-keeper->pid, 0) != 0)
 		finish(keeper);
+}
+
+/* Not only its group: also what has left that works under the lock. What a process begins while it
+ * is being stopped is found by the second look. */
+static void freeze(struct keeper *keeper)
+{
+	keeper->state = KEEPER_FROZEN;
+	for (int i = 0; i < FREEZE_LOOKS; i++) {
+		send_signal(keeper, SIGSTOP);
+		descendants_signal(SIGSTOP);
+		poll(NULL, 0, 1);
+	}
 }
 
 static void look_at_clock(struct keeper *keeper)
@@ -220,10 +222,8 @@ static void look_at_clock(struct keeper *keeper)
 		return;
 	if (keeper->state == KEEPER_ENDING)
 		finish(keeper);
-	if (keeper->state == KEEPER_RUNNING) {
-		keeper->state = KEEPER_FROZEN;
-		send_signal(keeper, SIGSTOP);
-	}
+	if (keeper->state == KEEPER_RUNNING)
+		freeze(keeper);
 }
 
 /* Milliseconds for poll, rounded up; the clock goes on while the machine sleeps, poll does not. */
@@ -267,7 +267,9 @@ static void become_keeper(char **command, int orders)
 	sigprocmask(SIG_BLOCK, &children, &keeper.mask);
 	keeper.children = signalfd(-1, &children, SFD_NONBLOCK | SFD_CLOEXEC);
 	setpgid(0, 0); /* what is sent to the group of `sluice lock` does not reach it */
-	if (keeper.children >= 0 && prctl(PR_SET_CHILD_SUBREAPER, 1) == 0)
+	/* One that was stopped goes on when `sluice lock` ends, and sees that. */
+	if (keeper.children >= 0 && prctl(PR_SET_CHILD_SUBREAPER, 1) == 0 &&
+		prctl(PR_SET_PDEATHSIG, SIGCONT) == 0)
 		keep(&keeper);
 	_exit(1);
 }

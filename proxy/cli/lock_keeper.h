@@ -6,9 +6,9 @@
  *               <----- FAILED, ENDED ------
  *
  * The command may run until a time that `sluice lock` moves on with each renewal. If that does not
- * come, because `sluice lock` was stopped, the command is stopped too (SIGSTOP), and goes on with
- * the next one. If `sluice lock` has ended, the command is killed at once, with all its
- * descendants: those that left its process group become the keeper's children
+ * come, because `sluice lock` was stopped, the command is stopped too (SIGSTOP), with all its
+ * descendants, and goes on with the next one. If `sluice lock` has ended, the command is killed at
+ * once, with all its descendants: those that left its process group become the keeper's children
  * (PR_SET_CHILD_SUBREAPER). If the keeper is killed, so is the command (PR_SET_PDEATHSIG). When the
  * command has ended by itself, what it has left running is let be.
  */

@@ -30,6 +30,11 @@ def is_alive(pid):
         return False
 
 
+def state_of(pid):
+    with open(f"/proc/{pid}/stat", encoding="ascii") as stat:
+        return stat.read().rpartition(") ")[2][0]
+
+
 def until_dead(pid):
     until(lambda: not is_alive(pid), f"the end of process {pid}")
 
@@ -290,6 +295,31 @@ def command(t):
         until_dead(int(pid))
         equal(child.wait(), 128 + 9, child.output())
         equal(locks.run("c", "true", options=("--wait", "0"))[0], 0)
+    with t.point("standard descriptors may be closed"):
+        for closed in ("<&-", ">&-", "2>&-", "<&- >&- 2>&-"):
+            child = Process(["sh", "-c", f"{BINARY} lock -c {locks.path} --wait 0 c -- sh -c 'exit 7' {closed}"], "closed")
+            equal(child.wait(), 7, closed)
+    with t.point("it stands still with all its descendants when sluice lock does so for longer than the lease"):
+        child = locks.shell("c", "setsid sh -c 'echo grandchild $$; exec sleep 1000' & echo child $$; wait", "--lease", "1s")
+        pids = pid_in(child, "grandchild"), pid_in(child, "child")
+        child.stop()
+        for pid in pids:
+            until(lambda: state_of(pid) == "T", "it stands still")
+        child.signal(signal.SIGCONT)
+        for pid in pids:
+            until(lambda: not is_alive(pid) or state_of(pid) == "S", "it goes on, or is ended")
+        child.signal(signal.SIGKILL)
+        child.wait()
+    with t.point("a keeper that was stopped alone ends it, too: on a loss, and when sluice lock is killed"):
+        for end in (lambda: locks.administer("end", "c"), lambda: child.signal(signal.SIGKILL)):
+            child = locks.shell("c", "echo child $$ $PPID; exec sleep 1000", "--lease", "1s")
+            _, pid, keeper = child.wait_output("child ").split()
+            os.kill(int(keeper), signal.SIGSTOP)
+            until(lambda: state_of(keeper) == "T", "it stands still")
+            end()
+            until_dead(int(pid))
+            child.wait()
+        locks.administer("end", "c")
     with t.point("on a loss it gets TERM, and after the grace KILL, with all its descendants"):
         child = locks.shell("c", "trap '' TERM; (setsid sh -c 'echo grandchild $$; exec sleep 1000') & echo child $$; "
                             + FOREVER, "--lease", "1s", "--grace", "1s")
