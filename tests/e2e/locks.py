@@ -49,7 +49,7 @@ def properties(t):
     locks = Locks(t, redis.url)
     equal(locks.run("first", "true"), (0, ""))  # which loads the functions
     with t.point("the first goes on after its lease as long as nobody has taken the lock"):
-        first = begun(locks.shell("n1", "echo begun; sleep 4; exit 3", "--lease", "1s"))
+        first = begun(locks.shell("n1", "echo begun; sleep 8; exit 3", "--lease", "4s"))
         first.stop()
         until(lambda: locks.listed()["n1"]["state"] == "lapsed", "the lease's end")
         first.signal(signal.SIGCONT)
