@@ -17,6 +17,7 @@
 
 #include "base/clock.h"
 #include "cli/descendants.h"
+#include "cli/lock_terminal.h"
 
 enum { FREEZE_LOOKS = 3 };
 
@@ -31,6 +32,7 @@ struct keeper {
 	bool has_ended;    /* the command */
 	int status;        /* then */
 	uint64_t until_ns; /* RUNNING: it is frozen then; ENDING: killed */
+	struct lock_terminal terminal;
 };
 
 static void report(const struct keeper *keeper, enum keeper_report_kind kind, int64_t number)
@@ -112,16 +114,28 @@ static void send_signal(const struct keeper *keeper, int number)
 		kill(-keeper->pid, number);
 }
 
+static void note_stop(struct keeper *keeper, int number)
+{
+	if (keeper->state == KEEPER_RUNNING &&
+		lock_terminal_stopped(&keeper->terminal, keeper->pid, number))
+		send_signal(keeper, SIGCONT);
+}
+
 static void reap(struct keeper *keeper)
 {
 	int status;
 	pid_t pid;
 
-	while ((pid = waitpid(-1, &status, WNOHANG)) > 0) {
+	while ((pid = waitpid(-1, &status, WNOHANG | WUNTRACED)) > 0) {
 		if (pid != keeper->pid)
 			continue;
+		if (WIFSTOPPED(status)) {
+			note_stop(keeper, WSTOPSIG(status));
+			continue;
+		}
 		keeper->has_ended = true;
 		keeper->status = status;
+		lock_terminal_take_back(&keeper->terminal);
 	}
 }
 
@@ -226,11 +240,21 @@ static void look_at_clock(struct keeper *keeper)
 		freeze(keeper);
 }
 
+static void look_at_terminal(struct keeper *keeper)
+{
+	if (keeper->terminal.is_suspended &&
+		lock_terminal_resumes(&keeper->terminal, keeper->pid) &&
+		keeper->state != KEEPER_FROZEN)
+		send_signal(keeper, SIGCONT);
+}
+
 /* Milliseconds for poll, rounded up; the clock goes on while the machine sleeps, poll does not. */
 static int time_left(const struct keeper *keeper)
 {
 	uint64_t now_ns = clock_boot_ns(), left_ns;
 
+	if (keeper->terminal.is_suspended)
+		return LOCK_TERMINAL_LOOK_MS;
 	if (keeper->state != KEEPER_RUNNING && keeper->state != KEEPER_ENDING)
 		return -1;
 	left_ns = keeper->until_ns > now_ns ? keeper->until_ns - now_ns : 0;
@@ -253,6 +277,7 @@ static void keep(struct keeper *keeper)
 			read_order(keeper);
 		fds[0].revents = 0;
 		look_at_clock(keeper);
+		look_at_terminal(keeper);
 	}
 }
 
@@ -266,6 +291,7 @@ static void become_keeper(char **command, int orders)
 	sigaddset(&children, SIGCHLD);
 	sigprocmask(SIG_BLOCK, &children, &keeper.mask);
 	keeper.children = signalfd(-1, &children, SFD_NONBLOCK | SFD_CLOEXEC);
+	lock_terminal_open(&keeper.terminal);
 	setpgid(0, 0); /* what is sent to the group of `sluice lock` does not reach it */
 	/* One that was stopped goes on when `sluice lock` ends, and sees that. */
 	if (keeper.children >= 0 && prctl(PR_SET_CHILD_SUBREAPER, 1) == 0 &&

@@ -11,6 +11,7 @@ from lib.lock import LONG, Locks, Session, load
 from lib.process import BINARY, Process, until
 from lib.redis import Redis, Sentinels
 from lib.redis_cluster import RedisCluster
+from lib.terminal import Terminal
 from lib.tap import equal, group, main, test, true
 
 FOREVER = "echo begun; while :; do sleep 0.1; done"
@@ -31,8 +32,11 @@ def is_alive(pid):
 
 
 def state_of(pid):
-    with open(f"/proc/{pid}/stat", encoding="ascii") as stat:
-        return stat.read().rpartition(") ")[2][0]
+    try:
+        with open(f"/proc/{pid}/stat", encoding="ascii") as stat:
+            return stat.read().rpartition(") ")[2][0]
+    except (FileNotFoundError, ProcessLookupError):
+        return "X"
 
 
 def until_dead(pid):
@@ -300,19 +304,19 @@ def command(t):
             child = Process(["sh", "-c", f"{BINARY} lock -c {locks.path} --wait 0 c -- sh -c 'exit 7' {closed}"], "closed")
             equal(child.wait(), 7, closed)
     with t.point("it stands still with all its descendants when sluice lock does so for longer than the lease"):
-        child = locks.shell("c", "setsid sh -c 'echo grandchild $$; exec sleep 1000' & echo child $$; wait", "--lease", "1s")
+        child = locks.shell("c", "setsid sh -c 'echo grandchild $$; exec sleep 1000' & echo child $$; wait", "--lease", "3s")
         pids = pid_in(child, "grandchild"), pid_in(child, "child")
         child.stop()
         for pid in pids:
             until(lambda: state_of(pid) == "T", "it stands still")
         child.signal(signal.SIGCONT)
         for pid in pids:
-            until(lambda: not is_alive(pid) or state_of(pid) == "S", "it goes on, or is ended")
+            until(lambda: state_of(pid) in "SXZ", "it goes on, or is ended")
         child.signal(signal.SIGKILL)
         child.wait()
     with t.point("a keeper that was stopped alone ends it, too: on a loss, and when sluice lock is killed"):
         for end in (lambda: locks.administer("end", "c"), lambda: child.signal(signal.SIGKILL)):
-            child = locks.shell("c", "echo child $$ $PPID; exec sleep 1000", "--lease", "1s")
+            child = locks.shell("c", "echo child $$ $PPID; exec sleep 1000", "--lease", "3s")
             _, pid, keeper = child.wait_output("child ").split()
             os.kill(int(keeper), signal.SIGSTOP)
             until(lambda: state_of(keeper) == "T", "it stands still")
@@ -320,6 +324,32 @@ def command(t):
             until_dead(int(pid))
             child.wait()
         locks.administer("end", "c")
+    with t.point("it gets the terminal when it asks for it, is stopped by ^Z and goes on with sluice lock"):
+        terminal = Terminal(t)
+        lock = f"{BINARY} lock -c {locks.path} --lease 10m --wait 0 tty --"
+        terminal.type(f"{lock} sh -c 'stty tostop; read a; echo got $a; read b; echo got $a $b'\n")
+        terminal.type("one\n")
+        terminal.wait_output("got one")
+        terminal.type("\x1a")
+        terminal.wait_output("Stopped")
+        terminal.type("echo the shell has it; fg; echo status $?\n")
+        terminal.wait_output("the shell has it")
+        terminal.type("two\n")
+        terminal.wait_output("got one two")
+        terminal.wait_output("status 0")
+        terminal.type(f"{lock} sh -c 'read a; echo got $a; exec sleep 1000'; echo status $?\n")
+        terminal.type("three\n")
+        terminal.wait_output("got three")
+        terminal.type("\x03")
+        terminal.wait_output("status 130")
+        terminal.type(f"{lock} sh -c 'echo ready; read a; echo got $a' &\n")
+        terminal.wait_output("Stopped")
+        terminal.type("fg\nfour\n")
+        terminal.wait_output("got four")
+        terminal.type(f"sh -c '{lock} sh -c \"read a; echo got \\$a\"; read b; echo then $b'\nfive\n")
+        terminal.wait_output("got five")
+        terminal.type("six\n")
+        terminal.wait_output("then six")
     with t.point("on a loss it gets TERM, and after the grace KILL, with all its descendants"):
         child = locks.shell("c", "trap '' TERM; (setsid sh -c 'echo grandchild $$; exec sleep 1000') & echo child $$; "
                             + FOREVER, "--lease", "1s", "--grace", "1s")
