@@ -43,7 +43,8 @@ struct holds {
 	struct deadline timer;
 };
 
-/* The worker's loop outlives it. False: there is no randomness. */
+/* Zeroed memory becomes one without holds. The worker's loop outlives it. False: there is no
+ * randomness. */
 bool holds_init(struct holds *holds, struct fleet_worker *fleet);
 void holds_end(struct holds *holds);
 

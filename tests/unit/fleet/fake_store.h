@@ -28,6 +28,10 @@ struct fake_store {
 	unsigned sent, dropped;
 	uint64_t dropped_ms; /* calls as old as this were given up */
 	bool is_full;        /* no call can be sent */
+	/* Of a test that has more than one call on its way, else NULL: its own link, and what gets
+	 * the calls. */
+	struct store_link *own_link;
+	void (*take)(struct store_call *call);
 };
 
 extern struct fake_store fake_store;
