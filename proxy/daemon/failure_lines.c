@@ -7,7 +7,7 @@
 
 static void set_timer(struct relay *relay)
 {
-	const struct timeval pause = {.tv_sec = SERVER_FAILURE_LINES_MS / 1000};
+	const struct timeval pause = {.tv_sec = LOG_PACE_MS / 1000};
 
 	event_add(relay->failure_lines.timer, &pause);
 }
@@ -19,10 +19,30 @@ static void on_message(struct message *message)
 	set_timer(CONTAINER_OF(node, struct relay, node));
 }
 
-/* A line for each server whose last one is old enough. Are there others with failures? */
-static bool write_lines(struct relay *relay, uint64_t now_ms)
+/* A line of what has come to the internal listener, if the last one is old enough. Is there more?
+ */
+static bool write_hop_line(struct log_pace *pace, const char *what, uint64_t now_ms)
 {
-	const struct site *site = relay->site;
+	unsigned count = log_pace_take_unlogged(pace, now_ms);
+
+	if (count > 0)
+		log_warn("listener fleet: %u more %s since the last line", count, what);
+	return log_pace_has_unlogged(pace);
+}
+
+static bool write_hop_lines(struct node_hops *hops, uint64_t now_ms)
+{
+	bool more =
+		write_hop_line(&hops->strangers, "connections without the fleet's secret", now_ms);
+
+	return write_hop_line(
+		       &hops->unread, "requests that this node does not understand", now_ms) ||
+	       more;
+}
+
+/* A line for each server whose last one is old enough. Are there others with failures? */
+static bool write_server_lines(const struct site *site, uint64_t now_ms)
+{
 	bool more = false;
 
 	for (size_t i = 0; i < site->conf->upstream_count; i++) {
@@ -37,6 +57,16 @@ static bool write_lines(struct relay *relay, uint64_t now_ms)
 			more |= server_has_unlogged(server);
 		}
 	}
+	return more;
+}
+
+/* Is there more? */
+static bool write_lines(struct relay *relay, uint64_t now_ms)
+{
+	bool more = write_hop_lines(&relay->node.hops, now_ms);
+
+	if (relay->site) /* the start may have failed */
+		more |= write_server_lines(relay->site, now_ms);
 	return more;
 }
 
@@ -63,8 +93,7 @@ bool failure_lines_begin(struct relay *relay)
 
 void failure_lines_write_all(struct relay *relay)
 {
-	if (relay->site)
-		write_lines(relay, UINT64_MAX);
+	write_lines(relay, UINT64_MAX);
 }
 
 void failure_lines_end(struct relay *relay)

@@ -1,6 +1,7 @@
 /*
  * The end of a run of failures in the log. A server's failures have a line each ten seconds, with
- * how many had none (server_may_log); when they end, or sluice does, the rest is counted here.
+ * how many had none (base/log_pace.h), and so has what comes to the internal listener and should
+ * not; when they end, or sluice does, the rest is counted here.
  *
  *   worker: a failure without a line --message--> main thread: timer --> a line with the rest
  */

@@ -13,6 +13,8 @@
 #include "http/problem.h"
 #include "listen/listener.h"
 
+#define MORE_BYTES 64
+
 const struct conf_listener *client_listener(const struct client *client)
 {
 	return client->hop && client->hop->listener ? client->hop->listener
@@ -39,6 +41,41 @@ static struct slice next_word(struct slice *rest)
 	rest->at += taken;
 	rest->len -= taken;
 	return word;
+}
+
+/* Anybody can bring this about: see log_pace.h. True: a line may be written, which ends with
+ * `more`. */
+static bool may_warn(struct exchange *x, struct log_pace *pace, char more[MORE_BYTES])
+{
+	unsigned unlogged;
+
+	more[0] = '\0';
+	if (!log_pace_may_log(pace, worker_now_ms(x->worker), &unlogged)) {
+		node_note_failure(x->worker->node);
+		return false;
+	}
+	if (unlogged > 0)
+		snprintf(more, MORE_BYTES, "; %u more since the last line", unlogged);
+	return true;
+}
+
+static void warn_of_stranger(struct exchange *x)
+{
+	char more[MORE_BYTES];
+
+	if (may_warn(x, &x->worker->node->hops.strangers, more))
+		log_warn("listener fleet: %.*s does not have the fleet's secret%s",
+			SLICE_ARGS(forwarded_peer_text(x->client->peer)), more);
+}
+
+static void warn_of_unread(struct exchange *x)
+{
+	char more[MORE_BYTES];
+
+	if (may_warn(x, &x->worker->node->hops.unread, more))
+		log_warn("listener fleet: a node forwards what this one does not understand; "
+			 "do both have the same listeners?%s",
+			more);
 }
 
 /* What it has and who it is is not said: it may be anybody. */
@@ -81,8 +118,7 @@ static void greet(struct exchange *x, struct hop *hop, struct slice value)
 	}
 	if (hop->state != HOP_CHALLENGED || !slice_equal(word, SLICE("proof")) ||
 		!hop_is_proof(secret_of(x), HOP_ASKER, hop->theirs, hop->ours, value)) {
-		log_warn("listener fleet: %.*s does not have the fleet's secret",
-			SLICE_ARGS(forwarded_peer_text(x->client->peer)));
+		warn_of_stranger(x);
 		turn_away(x);
 		return;
 	}
@@ -161,8 +197,7 @@ bool hop_begin(struct exchange *x)
 		return false;
 	}
 	if (!take_field(x, hop)) {
-		log_warn("listener fleet: a node forwards what this one does not understand; "
-			 "do both have the same listeners?");
+		warn_of_unread(x);
 		hop_refuse(x, "unknown");
 		return false;
 	}

@@ -19,6 +19,7 @@
 #include <stdint.h>
 #include <sys/socket.h>
 
+#include "base/log_pace.h"
 #include "conf/conf.h"
 #include "queue/run_queue.h"
 #include "upstream/semaphore_slots.h"
@@ -76,8 +77,7 @@ struct server_state {
 	atomic_bool unhealthy;         /* by active checks */
 	atomic_uint mode;              /* enum server_mode */
 	atomic_uint weight;            /* what an operator has said; 0: the file's */
-	_Atomic uint64_t logged_ms;    /* of its last line about a failure */
-	atomic_uint unlogged;          /* failures since */
+	struct log_pace failure_lines;
 	unsigned workers;
 	struct server_idle *idle; /* [workers] */
 };

@@ -397,41 +397,19 @@ void server_succeeded(struct server *server)
 			server->conf->address.text);
 }
 
-/* The clock of the thread that wrote the last line may be ahead of this one's. */
-static bool has_line(uint64_t last_ms, uint64_t now_ms)
-{
-	return last_ms != 0 && (now_ms < last_ms || now_ms - last_ms < SERVER_FAILURE_LINES_MS);
-}
-
 bool server_may_log(struct server *server, uint64_t now_ms, unsigned *unlogged)
 {
-	/* relaxed, all: of several workers one writes the line; the count is for people */
-	uint64_t last = atomic_load_explicit(&server->state->logged_ms, memory_order_relaxed);
-
-	if (has_line(last, now_ms) ||
-		!atomic_compare_exchange_strong_explicit(&server->state->logged_ms, &last, now_ms,
-			memory_order_relaxed, memory_order_relaxed)) {
-		atomic_fetch_add_explicit(&server->state->unlogged, 1, memory_order_relaxed);
-		return false;
-	}
-	*unlogged = atomic_exchange_explicit(&server->state->unlogged, 0, memory_order_relaxed);
-	return true;
+	return log_pace_may_log(&server->state->failure_lines, now_ms, unlogged);
 }
 
 unsigned server_take_unlogged(struct server *server, uint64_t now_ms)
 {
-	/* relaxed, both: for people */
-	uint64_t last = atomic_load_explicit(&server->state->logged_ms, memory_order_relaxed);
-
-	if (!server_has_unlogged(server) || has_line(last, now_ms))
-		return 0;
-	atomic_store_explicit(&server->state->logged_ms, now_ms, memory_order_relaxed);
-	return atomic_exchange_explicit(&server->state->unlogged, 0, memory_order_relaxed);
+	return log_pace_take_unlogged(&server->state->failure_lines, now_ms);
 }
 
 bool server_has_unlogged(const struct server *server)
 {
-	return atomic_load_explicit(&server->state->unlogged, memory_order_relaxed) > 0;
+	return log_pace_has_unlogged(&server->state->failure_lines);
 }
 
 void server_failed(struct server *server, const char *why, uint64_t now_ms)

@@ -90,10 +90,9 @@ bool upstream_has_another(const struct upstream *upstream, uint64_t others, uint
 /* Is one of `servers` (a mask of indexes) neither drained nor disabled? */
 bool upstream_has_enabled(const struct upstream *upstream, uint64_t servers);
 
-/* May a failure have a line in the log? One in ten seconds for each server, so that a dead one does
- * not write a line for each request. `unlogged` is how many had none since the last line. */
+/* May a failure have a line in the log (base/log_pace.h)? `unlogged` is how many had none since the
+ * last line. */
 bool server_may_log(struct server *server, uint64_t now_ms, unsigned *unlogged);
-#define SERVER_FAILURE_LINES_MS 10000
 
 /* How many failures have had no line, if the last line is that old: they count as written then. */
 unsigned server_take_unlogged(struct server *server, uint64_t now_ms);

@@ -9,6 +9,7 @@
 #include <stdbool.h>
 
 #include "base/clock.h"
+#include "base/log_pace.h"
 #include "loop/loop.h"
 #include "loop/message.h"
 #include "spool/store.h"
@@ -23,11 +24,17 @@ struct stats;
 struct throttle_table;
 struct worker;
 
-/* That a server's failure had no line in the log: the main thread counts them after a while
+/* That a failure had no line in the log: the main thread counts those after a while
  * (daemon/failure_lines.h). */
 struct failure_note {
 	struct message message;  /* to the main thread */
 	atomic_bool is_reported; /* a look is due, or will be by the message */
+};
+
+/* What comes to the internal listener that should not (exchange/hop.h). */
+struct node_hops {
+	struct log_pace strangers; /* that do not have the secret */
+	struct log_pace unread;    /* of nodes with other listeners, or of another version */
 };
 
 /* Descriptors that idle connections to servers hold (site/spare.h). */
@@ -63,6 +70,7 @@ struct node {
 	unsigned worker_count;
 	struct clock_anchor anchor; /* the throttles' clock, and steps of the wall's */
 	struct failure_note failures;
+	struct node_hops hops;
 	struct node_spare spare;
 	struct node_sends sends;
 	struct node_unfinished unfinished;
@@ -80,7 +88,7 @@ void node_wake_workers(struct node *node);
 /* Has every worker run these commands (enum worker_command). Any thread. */
 void node_command_workers(struct node *node, unsigned commands);
 
-/* A server has a failure without a line. Any thread. */
+/* There is a failure without a line: of a server, or of `hops`. Any thread. */
 void node_note_failure(struct node *node);
 
 #endif

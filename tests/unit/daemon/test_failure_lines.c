@@ -94,12 +94,45 @@ static void it_looks_until_nothing_is_left(void **state)
 	stage_end(stage);
 }
 
+/* Those of the internal listener have the same timer, whatever upstreams there are. */
+static void what_came_to_the_internal_listener_is_counted(void **state)
+{
+	struct stage *stage = stage_begin(&two);
+	struct relay *relay = &stage->relay;
+	struct node_hops *hops = &relay->node.hops;
+	const uint64_t now_ms = clock_monotonic_ms();
+	unsigned unlogged;
+
+	(void)state;
+	assert_true(failure_lines_begin(relay));
+	relay->node.failures.is_reported = true;
+	for (unsigned i = 0; i < 6; i++)
+		log_pace_may_log(&hops->strangers, now_ms - 20000, &unlogged);
+	for (unsigned i = 0; i < 3; i++)
+		log_pace_may_log(&hops->unread, now_ms, &unlogged); /* not old enough */
+	event_active(relay->failure_lines.timer, EV_TIMEOUT, 0);
+	main_turn(stage);
+	assert_string_equal(lines.text, "warn listener fleet: 5 more connections without the "
+					"fleet's secret since the last line\n");
+	assert_true(relay->node.failures.is_reported);
+	lines_clear();
+	struct site *site = relay->site;
+	relay->site = NULL;
+	failure_lines_write_all(relay);
+	relay->site = site;
+	assert_string_equal(lines.text, "warn listener fleet: 2 more requests that this node does "
+					"not understand since the last line\n");
+	failure_lines_end(relay);
+	stage_end(stage);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(what_is_left_is_written_at_the_end),
 		cmocka_unit_test(a_failure_sets_the_timer),
 		cmocka_unit_test(it_looks_until_nothing_is_left),
+		cmocka_unit_test(what_came_to_the_internal_listener_is_counted),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
