@@ -161,7 +161,6 @@ void check_session_scope(struct build *build, const struct instance *instance)
 	const struct conf_route *route = instance->object;
 	const struct conf_fleet *fleet = &build->conf->fleet;
 	const struct setting *scope = instance_setting(instance, "session_scope");
-	const struct setting *mode = instance_setting(instance, "websocket");
 	static const char *const others[] = {"session_elsewhere", "owner_idle"};
 
 	for (size_t i = 0; !route->sessions.of_fleet && i < 2; i++) {
@@ -176,10 +175,6 @@ void check_session_scope(struct build *build, const struct instance *instance)
 		build_fail(build, instance, scope->line,
 			"session_scope: fleet needs nodes that reach each other; expected [fleet] "
 			"with bind = ADDRESS:PORT and secret = file:PATH");
-	if (route->websocket.mode != CONF_WEBSOCKET_TUNNEL)
-		build_fail(build, instance, mode->line,
-			"websocket: messages are not read with session_scope = fleet; expected "
-			"tunnel");
 }
 
 #ifdef HAVE_REDIS

@@ -309,6 +309,18 @@ static inline bool exchange_is_elsewhere(const struct exchange *exchange)
 	return exchange->owner.use.node != NULL;
 }
 
+/* Does it ask for a socket that this node reads? One that is forwarded is a tunnel here. */
+static inline bool exchange_opens_socket(const struct exchange *exchange)
+{
+	return exchange->tunnel.opens_socket && !exchange_is_elsewhere(exchange);
+}
+
+/* And one whose server speaks HTTP? */
+static inline bool exchange_opens_gateway(const struct exchange *exchange)
+{
+	return exchange->tunnel.opens_gateway && !exchange_is_elsewhere(exchange);
+}
+
 /* Has its session a connection to a server of its own, here? */
 static inline bool exchange_has_affinity(const struct exchange *exchange)
 {

@@ -88,6 +88,21 @@ void owner_end(struct owners *owners, struct owner_use *use)
 	pthread_mutex_unlock(&stripe->lock);
 }
 
+void owner_share(struct owners *owners, struct owner_use *to, const struct owner_use *from)
+{
+	struct owner_stripe *stripe = owner_stripe_of(owners, from->session->key);
+
+	pthread_mutex_lock(&stripe->lock);
+	from->session->users++;
+	pthread_mutex_unlock(&stripe->lock);
+	to->session = from->session;
+	to->worker = from->worker;
+	to->node = NULL;
+	to->fence = from->fence;
+	to->wait = NULL;
+	enlist(to);
+}
+
 void owner_move(struct owner_use *to, struct owner_use *from)
 {
 	to->session = from->session;

@@ -54,6 +54,9 @@ void owner_follow(struct owner_use *use);
 void owner_cancel(struct owner_use *use);
 /* Gives it back. */
 void owner_end(struct owners *owners, struct owner_use *use);
+/* One more of a session that is served here, as the first. Its callbacks are set by then; owner_end
+ * is due. */
+void owner_share(struct owners *owners, struct owner_use *to, const struct owner_use *from);
 /* The use is another's from now on, whose callbacks are set. */
 void owner_move(struct owner_use *to, struct owner_use *from);
 

@@ -76,6 +76,12 @@ uint64_t owners_instance(const struct owners *owners)
 	return owners->instance;
 }
 
+bool owners_are_none(const struct owners *owners)
+{
+	/* relaxed: a number alone */
+	return atomic_load_explicit(&owners->count, memory_order_relaxed) == 0;
+}
+
 void owners_describe(struct owners *owners, struct session_key key, char name[CONF_NODE_BYTES])
 {
 	struct owner_stripe *stripe = owner_stripe_of(owners, key);

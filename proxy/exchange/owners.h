@@ -88,6 +88,9 @@ void owners_set_self(struct owners *owners, const char *name, const char *addres
 /* A number of this process, for what it sends. */
 uint64_t owners_instance(const struct owners *owners);
 
+/* Is no session in memory? Any thread. */
+bool owners_are_none(const struct owners *owners);
+
 /* The store answers. */
 void owners_answer(struct owners *owners, struct worker *worker, struct owner_session *session,
 	enum owner_verb verb, const struct owner_answer *answer);

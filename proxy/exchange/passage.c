@@ -9,6 +9,7 @@
 #include "exchange/access.h"
 #include "exchange/access_line.h"
 #include "exchange/exchange.h"
+#include "exchange/hop.h"
 #include "exchange/kept_request.h"
 #include "exchange/passage_reset.h"
 #include "exchange/switched.h"
@@ -163,6 +164,12 @@ void passage_abort(struct passage *p, const char *why)
 	passage_end(p, why);
 }
 
+bool passage_may_send(const struct passage *p)
+{
+	return !p->owner.session || p->owner.node ||
+	       owner_is_valid(p->worker->node->owners, &p->owner);
+}
+
 /* ---- its bytes ------------------------------------------------------------------------------- */
 
 static enum pump_result pump_way(struct passage_way *way)
@@ -235,8 +242,7 @@ static void run_bytes(struct passage *p)
 {
 	uint64_t now_ms = worker_now_ms(p->worker);
 
-	if (p->owner.session && !p->owner.node &&
-		!owner_is_valid(p->worker->node->owners, &p->owner)) {
+	if (!passage_may_send(p)) {
 		passage_abort(p, "session over");
 		return;
 	}
@@ -403,6 +409,7 @@ static void take_account(struct passage *p, struct exchange *x)
 	p->account.upstream = x->upstream;
 	p->account.endless = x->attempt.endless;
 	p->account.listener = x->client->listener;
+	p->account.hop = hop_is_from_node(x->client) ? client_listener(x->client) : NULL;
 	x->use = x->server_use = NULL;
 	x->attempt.endless = NULL;
 	x->gate.receipt.throttle.count = 0;
@@ -424,7 +431,15 @@ static void take_ticket(struct passage *p, struct exchange *x)
 /* Its session has another owner: nothing more of it may reach a server by this one. */
 static void on_owner_changed(struct owner_use *use)
 {
-	passage_abort(CONTAINER_OF(use, struct passage, owner), "session over");
+	struct passage *p = CONTAINER_OF(use, struct passage, owner);
+
+	if (!p->socket) {
+		passage_abort(p, "session over");
+		return;
+	}
+	p->worker->switched->session_is_over(p);
+	if (!p->has_ended)
+		passage_run(p);
 }
 
 static void take_owner(struct passage *p, struct exchange *x)

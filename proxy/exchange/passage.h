@@ -60,10 +60,11 @@ struct passage_account {
 	struct site_use *use, *server_use; /* NULL: no successor's */
 	const struct conf_route *route;
 	struct upstream *upstream;
-	struct server_state *endless; /* a stream of its; NULL: none */
-	struct server_state *known;   /* a connection of its; NULL: none */
-	struct listener *listener;    /* a client of its */
-	struct kept_receipt *receipt; /* NULL: nothing is left to settle */
+	struct server_state *endless;    /* a stream of its; NULL: none */
+	struct server_state *known;      /* a connection of its; NULL: none */
+	struct listener *listener;       /* a client of its */
+	const struct conf_listener *hop; /* at the node that has forwarded it; NULL: none has */
+	struct kept_receipt *receipt;    /* NULL: nothing is left to settle */
 	struct access_kept *line;
 	struct account_end end;
 };
@@ -105,6 +106,10 @@ void passage_abort(struct passage *passage, const char *why);
 
 /* Passes what there is to pass, or has its socket do so. May end it. */
 void passage_run(struct passage *passage);
+
+/* May bytes leave for its server at this moment? Not when its session is another node's, or the
+ * lease of that is not in hand. Reads the clock. */
+bool passage_may_send(const struct passage *passage);
 
 /* ---- of a socket ----------------------------------------------------------------------------- */
 

@@ -106,7 +106,7 @@ static void begin_tunnel(struct exchange *x);
 /* It has asked for several protocols, perhaps. */
 static __attribute__((noinline)) bool opens_socket(const struct exchange *x)
 {
-	return x->tunnel.opens_socket && http_upgrade_names(&x->response, SLICE("websocket"));
+	return exchange_opens_socket(x) && http_upgrade_names(&x->response, SLICE("websocket"));
 }
 
 static void read_cost(struct exchange *x)
@@ -249,7 +249,7 @@ void respond_to_head(struct exchange *x)
 		return;
 	if (x->client && endless_is_events(x) && !endless_begin(x))
 		return;
-	if ((x->framing.upgrade || x->tunnel.opens_gateway) && x->client &&
+	if ((x->framing.upgrade || exchange_opens_gateway(x)) && x->client &&
 		exchange_has_request(x)) {
 		/* It stays what it is: the next request may be behind it. */
 		client_request_read(x->client, x, false);
@@ -415,7 +415,7 @@ static void begin_tunnel(struct exchange *x)
 		return;
 	}
 	exchange_enter(x, EXCHANGE_TUNNEL);
-	x->turn.ticket.hears_end = x->tunnel.opens_socket;
+	x->turn.ticket.hears_end = exchange_opens_socket(x);
 	if (x->turn.in_queue)
 		queue_detach(x->worker->node->queue, &x->turn.ticket, worker_now_ns(x->worker));
 	exchange_leave_server(x);

@@ -35,6 +35,9 @@ struct switched_calls {
 	void (*timeout)(struct passage *passage);
 	/* Its session drains or closes: it ends as soon as what is under way was passed on. */
 	void (*session_ends)(struct passage *passage);
+	/* Its session is not this node's any more: nothing of it reaches its server from now on.
+	 * May be called again. May end it. */
+	void (*session_is_over)(struct passage *passage);
 	/* It ends, and `socket` is of no use any more. Its sides are gone already. */
 	void (*end)(struct passage *passage);
 	/* The handshake of a `gateway` ends, which it was to open. */

@@ -220,10 +220,15 @@ static void begin(struct exchange *x)
 		turn_enter(x);
 }
 
+static void identify(struct exchange *x)
+{
+	turn_identify(x, x->tunnel.opens_socket ? GATE_HANDSHAKE : GATE_REQUEST);
+}
+
 /* It has its turn in the order and no place at its upstream, and no verdict yet. */
 static void judge_here(struct exchange *x)
 {
-	turn_identify(x, GATE_REQUEST);
+	identify(x);
 	if (!x->gate.identity.authority) {
 		turn_judge(x);
 	} else if (gate_begin(x->use->site->gate, x->route, &x->gate.identity, &x->gate.verdict,
@@ -246,7 +251,7 @@ static const struct seek_steps seek_steps = {
 
 void turn_begin(struct exchange *x)
 {
-	turn_identify(x, x->tunnel.opens_socket ? GATE_HANDSHAKE : GATE_REQUEST);
+	identify(x);
 	if (x->route->sessions.of_fleet)
 		seek_begin(x, &seek_steps);
 	else

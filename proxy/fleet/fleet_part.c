@@ -450,8 +450,20 @@ static void free_part(struct worker *worker)
 	worker->fleet.own = NULL;
 }
 
+/* The first one looks after what the others use, until they have ended (owners_sweep). */
+static bool is_done(const struct worker *worker)
+{
+	const struct node *node = worker->node;
+
+	/* acquire: pairs with the release of a worker's end */
+	return worker->index != 0 || worker->stopping || !node->owners ||
+	       owners_are_none(node->owners) ||
+	       atomic_load_explicit(&node->running, memory_order_acquire) <= 1;
+}
+
 const struct worker_part fleet_part = {
 	.make = make,
+	.is_done = is_done,
 	.begin = look_at_site,
 	.take_site = look_at_site,
 	.end = end,

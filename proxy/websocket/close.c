@@ -223,7 +223,7 @@ void socket_client_gone(struct websocket *socket)
 		return;
 	}
 	worker_count(socket->worker, STATS_CLIENT_GONE);
-	if (!socket->gateway && !closing->server.told &&
+	if (!socket->gateway && !closing->server.told && passage_may_send(socket->passage) &&
 		socket_write_server(socket, FRAME_CLOSE, 0,
 			SLICE("\x03\xe9"
 			      "client gone")))
@@ -273,6 +273,21 @@ void socket_server_gone(struct websocket *socket, const char *why)
 	if (!was_expected && !closing->begun) {
 		passage_count_failure(socket->passage);
 		socket_close(socket, CLOSE_INTERNAL, slice_of(why), CLOSE_NO_CODE, why);
+	}
+	tell_client_at_last(socket);
+}
+
+void socket_session_over(struct websocket *socket)
+{
+	static const char why[] = "session over";
+	struct socket_closing *closing = &socket->closing;
+
+	closing->server.done = closing->server.told = true;
+	closing->server.due = false;
+	socket_close_failed(socket, CLOSE_RESTART, slice_of(why), why);
+	if (!socket->gateway) { /* else it will see */
+		end_messages(socket, why);
+		stream_close(&socket->passage->server);
 	}
 	tell_client_at_last(socket);
 }

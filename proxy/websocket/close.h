@@ -37,6 +37,12 @@ void socket_refuse_with_session(struct websocket *socket);
 void socket_client_closes(struct websocket *socket, struct slice payload);
 void socket_server_closes(struct websocket *socket, struct slice payload);
 
+/* Its session is another node's, or may be: nothing more of it may reach its server, whose
+ * connection is cut. What the client sent and is not passed on is dropped, and the client gets
+ * 1012, which no end in order has: it is to come back, and gets to the node that owns its session
+ * then. The requests of a gateway are the caller's to end. */
+void socket_session_over(struct websocket *socket);
+
 /* A side is gone without one. The first may end the socket. */
 void socket_client_gone(struct websocket *socket);
 void socket_server_gone(struct websocket *socket, const char *why);

@@ -58,6 +58,10 @@ static void flush_server(struct websocket *socket)
 {
 	struct passage_way *up = &socket->passage->up;
 
+	if (!flow_is_empty(up->flow) && !passage_may_send(socket->passage)) {
+		socket_session_over(socket);
+		return;
+	}
 	if (!flow_is_empty(up->flow) && up->sink->writable &&
 		flow_write(up->flow, up->sink, up->pool, &up->written) == STREAM_FAILED) {
 		socket_server_gone(socket, "server gone");

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "exchange/forward.h"
+#include "exchange/hop.h"
 #include "exchange/turn_place.h"
 #include "upstream/server.h"
 #include "websocket/close.h"
@@ -77,11 +78,38 @@ static bool draw_session(struct throttle_key *key)
 	return getentropy(key, sizeof(*key)) == 0;
 }
 
-static bool hold_listener(struct gateway *gateway, const struct client *client)
+/* The one that the client has connected to, perhaps at another node. */
+static bool hold_listener(struct gateway *gateway, const struct exchange *handshake)
 {
-	gateway->listener =
-		shared_listener_hold(&gateway->worker->websockets->listeners, client->listener);
+	const struct client *client = handshake->client;
+	struct site_use *use = hop_is_from_node(client) ? handshake->use : client->listener->use;
+
+	gateway->listener = shared_listener_hold(
+		&gateway->worker->websockets->listeners, client_listener(client), use);
 	return gateway->listener;
+}
+
+/* Its session is another node's: nothing more may reach the server. Its socket hears of it for
+ * itself. */
+static void on_owner_changed(struct owner_use *use)
+{
+	struct gateway *gateway = CONTAINER_OF(use, struct gateway, owner);
+
+	if (!gateway->opening)
+		gateway_abort(gateway, "session over");
+}
+
+static void share_owner(struct gateway *gateway, const struct exchange *handshake)
+{
+	gateway->owner.changed = on_owner_changed;
+	if (handshake->owner.use.session)
+		owner_share(gateway->worker->node->owners, &gateway->owner, &handshake->owner.use);
+}
+
+bool gateway_is_over(const struct gateway *gateway)
+{
+	return gateway->owner.session &&
+	       !owner_is_valid(gateway->worker->node->owners, &gateway->owner);
 }
 
 struct gateway *gateway_new(struct exchange *handshake)
@@ -92,7 +120,7 @@ struct gateway *gateway_new(struct exchange *handshake)
 	if (gateway)
 		gateway->worker = handshake->worker;
 	if (!gateway || !draw_id(gateway->id) || !draw_session(&gateway->event_session) ||
-		!hold_listener(gateway, client)) {
+		!hold_listener(gateway, handshake)) {
 		free(gateway);
 		return NULL;
 	}
@@ -108,6 +136,7 @@ struct gateway *gateway_new(struct exchange *handshake)
 		.forwarding = &gateway->forwarding,
 	};
 	gateway->server_is_done = true;
+	share_owner(gateway, handshake);
 	enlist(gateway);
 	return gateway;
 }
@@ -130,6 +159,7 @@ static void end(struct gateway *gateway)
 	assert(!gateway->client.first && !gateway->socket);
 	gateway->ended = true;
 	delist(gateway);
+	owner_end(gateway->worker->node->owners, &gateway->owner);
 	site_use_release(gateway->use);
 	shared_listener_release(&gateway->worker->websockets->listeners, gateway->listener);
 	loop_free_later(&gateway->worker->loop, &gateway->deferred, free_gateway);
@@ -416,10 +446,10 @@ static bool takes_interim(struct client *client)
 	struct gateway *gateway = gateway_of(client);
 	uint64_t now_ns = worker_now_ns(gateway->worker);
 
-	if (gateway->turn_ns != now_ns)
-		gateway->interims = 0;
-	gateway->turn_ns = now_ns;
-	if (++gateway->interims <= INTERIMS_A_TURN)
+	if (gateway->interims.turn_ns != now_ns)
+		gateway->interims.count = 0;
+	gateway->interims.turn_ns = now_ns;
+	if (++gateway->interims.count <= INTERIMS_A_TURN)
 		return true;
 	if (client->first && client->first->connection)
 		server_read_next_turn(client->first->connection);

@@ -68,6 +68,12 @@ struct gateway_passing {
 	bool client_is_behind; /* what answers say waits in the socket's queue, which is bounded */
 };
 
+/* Interim responses that were read in this turn. */
+struct gateway_interims {
+	uint64_t turn_ns;
+	unsigned count;
+};
+
 struct gateway {
 	struct client client; /* of its requests; `first` is the oldest */
 	struct exchange *last;
@@ -85,6 +91,7 @@ struct gateway {
 	struct site_use *use;
 	const struct conf_route *route;
 	struct shared_listener *listener;
+	struct owner_use owner; /* of its session; all zeroes: none */
 	struct forwarded_peer peer;
 	struct forwarding forwarding;
 	uint8_t address[16];
@@ -110,8 +117,7 @@ struct gateway {
 	uint64_t waiting_bytes;
 	uint64_t arriving_bytes; /* of the message that is being judged */
 	unsigned retries;        /* of the request under way */
-	uint64_t turn_ns;        /* of `interims`: responses that were read in this turn */
-	unsigned interims;
+	struct gateway_interims interims;
 	uint8_t close_len; /* of the close frame's payload that CLOSE is to have */
 	char close[FRAME_CONTROL_BYTES];
 };
@@ -132,6 +138,9 @@ extern const struct client_calls gateway_client_calls;
 
 /* For a handshake whose turn has come; listed. NULL: no memory or randomness. */
 struct gateway *gateway_new(struct exchange *handshake);
+
+/* Is its session another node's, or its lease not in hand? Then nothing may reach the server. */
+bool gateway_is_over(const struct gateway *gateway);
 
 /* Does what can be done now. May end it, and the socket. */
 void gateway_run(struct gateway *gateway);

@@ -56,6 +56,12 @@ static void append(struct gateway *gateway, struct exchange *x)
 	gateway->waiting_bytes += x->tunnel.message_bytes;
 }
 
+/* The gateway hears of it, too, and ends it. */
+static void on_owner_changed(struct owner_use *use)
+{
+	(void)use;
+}
+
 /* With this event as its body; NULL: with none. Not listed yet; NULL without memory. */
 static struct exchange *make(struct gateway *gateway, const struct gateway_event *event)
 {
@@ -71,6 +77,9 @@ static struct exchange *make(struct gateway *gateway, const struct gateway_event
 	x->facts.path = (struct slice){gateway->path.at, gateway->path.len};
 	x->request_id = (struct slice){gateway->request_id, gateway->request_id_len};
 	x->tunnel.gateway = gateway;
+	x->owner.use.changed = on_owner_changed;
+	if (gateway->owner.session)
+		owner_share(gateway->worker->node->owners, &x->owner.use, &gateway->owner);
 	if (!event)
 		return x;
 	x->framing.length = gateway_event_bytes(event);
@@ -299,7 +308,7 @@ bool gateway_retry(struct client *client, struct exchange *x)
 	uint64_t after_ms =
 		retry_after_ms(++gateway->retries, x->route->websocket.gateway.tries, random);
 
-	if (after_ms == 0 || gateway->worker->stopping)
+	if (after_ms == 0 || gateway->worker->stopping || gateway_is_over(gateway))
 		return false;
 	exchange_try_later(x, after_ms);
 	return true;
@@ -396,7 +405,9 @@ void gateway_refuse(struct client *client, struct exchange *x, unsigned status, 
 	gateway_end_message(x, why);
 	if (!socket || socket_has_ended(socket) || is_needless)
 		return;
-	if (!is_turned_away)
+	if (gateway_is_over(gateway))
+		socket_session_over(socket);
+	else if (!is_turned_away)
 		gateway_fail(gateway, is_event, why);
 	else
 		socket_messages_refused(socket, count, is_dropped, status, why, retry_after_ms);

@@ -24,6 +24,7 @@ enum close_code {
 	CLOSE_POLICY = 1008,
 	CLOSE_TOO_BIG = 1009,
 	CLOSE_INTERNAL = 1011,
+	CLOSE_RESTART = 1012, /* come back: it is another's now */
 	CLOSE_TRY_AGAIN = 1013,
 };
 

@@ -5,19 +5,18 @@
 #include "site/site_use.h"
 
 struct shared_listener *shared_listener_hold(
-	struct shared_listener **all, const struct listener *listener)
+	struct shared_listener **all, const struct conf_listener *conf, struct site_use *use)
 {
 	struct shared_listener *shared = *all;
 
-	while (shared &&
-		(shared->listener.conf != listener->conf || shared->listener.use != listener->use))
+	while (shared && (shared->listener.conf != conf || shared->listener.use != use))
 		shared = shared->next;
 	if (!shared) {
 		shared = calloc(1, sizeof(*shared));
 		if (!shared)
 			return NULL;
-		shared->listener.conf = listener->conf;
-		shared->listener.use = site_use_hold(listener->use);
+		shared->listener.conf = conf;
+		shared->listener.use = site_use_hold(use);
 		shared->next = *all;
 		*all = shared;
 	}

@@ -15,7 +15,7 @@ struct shared_listener {
 
 /* Held for the caller, in the list of its worker. NULL: no memory. */
 struct shared_listener *shared_listener_hold(
-	struct shared_listener **all, const struct listener *listener);
+	struct shared_listener **all, const struct conf_listener *conf, struct site_use *use);
 
 /* NULL is ignored. */
 void shared_listener_release(struct shared_listener **all, struct shared_listener *shared);

@@ -36,12 +36,22 @@ static void run_server(struct websocket *socket)
 	gateway_run(gateway);
 }
 
+/* Nothing more of it reaches its server. */
+static void leave_server(struct websocket *socket)
+{
+	socket_session_over(socket);
+	if (socket->gateway)
+		gateway_abort(socket->gateway, "session over");
+}
+
 void socket_run(struct websocket *socket)
 {
 	if (socket->busy || socket_has_ended(socket)) {
 		socket->again = true;
 		return;
 	}
+	if (!passage_may_send(socket->passage))
+		leave_server(socket);
 	socket->busy = true;
 	do {
 		socket->again = false;
@@ -71,24 +81,44 @@ static bool agree(struct exchange *x)
 	return handshake_agreed(&x->response, &x->request, &deflates);
 }
 
+/* NULL: no memory. */
+static struct websocket *socket_new(struct passage *passage)
+{
+	struct websocket *socket = calloc(1, sizeof(*socket));
+	struct passage_account *account = &passage->account;
+
+	if (!socket)
+		return NULL;
+	socket->worker = passage->worker;
+	socket->all = passage->worker->websockets;
+	socket->client = (struct client){
+		.calls = &message_client_calls,
+		.listener = account->listener,
+	};
+	if (account->hop) {
+		socket->hop =
+			shared_listener_hold(&socket->all->listeners, account->hop, account->use);
+		if (!socket->hop) {
+			free(socket);
+			return NULL;
+		}
+		socket->client.listener = &socket->hop->listener;
+	}
+	socket->passage = passage;
+	passage->socket = socket;
+	return socket;
+}
+
 /* Behind the handshake. */
 static bool begin(const struct exchange *x, struct passage *passage)
 {
-	struct websocket *socket = calloc(1, sizeof(*socket));
+	struct websocket *socket = socket_new(passage);
 
 	if (!socket) {
 		if (x->tunnel.gateway)
 			gateway_leave(x->tunnel.gateway, x);
 		return false;
 	}
-	socket->passage = passage;
-	passage->socket = socket;
-	socket->worker = x->worker;
-	socket->all = x->worker->websockets;
-	socket->client = (struct client){
-		.calls = &message_client_calls,
-		.listener = passage->account.listener,
-	};
 	socket->gateway = x->tunnel.gateway;
 	if (socket->gateway)
 		socket->gateway->socket = socket;
@@ -114,6 +144,11 @@ static void run(struct passage *passage)
 static void session_ends(struct passage *passage)
 {
 	socket_finish_with_session(passage->socket);
+}
+
+static void session_is_over(struct passage *passage)
+{
+	leave_server(passage->socket);
 }
 
 static void timeout(struct passage *passage)
@@ -149,6 +184,7 @@ static void end(struct passage *passage)
 	message_reader_end(&socket->all->frames, &socket->from_server);
 	frame_writer_end(&socket->all->frames, &socket->to_client);
 	unfinished_clear(socket);
+	shared_listener_release(&socket->all->listeners, socket->hop);
 	websockets_remove(socket->all, socket);
 	atomic_fetch_sub_explicit(&socket->worker->node->sockets, 1, memory_order_relaxed);
 	if (gateway)
@@ -196,6 +232,7 @@ const struct switched_calls websocket_calls = {
 	.run = run,
 	.timeout = timeout,
 	.session_ends = session_ends,
+	.session_is_over = session_is_over,
 	.end = end,
 	.leave = close_handshake,
 	.screen = gateway_screen,

@@ -35,6 +35,7 @@
 #include "exchange/passage.h"
 #include "websocket/channels.h"
 #include "websocket/messages.h"
+#include "websocket/shared_listener.h"
 #include "websocket/sockets.h"
 
 /* Events and reads of each of a socket's sides in one turn, before it is the others'. So many bytes
@@ -125,6 +126,7 @@ struct websocket {
 	struct passage *passage; /* NULL: it has ended */
 	struct worker *worker;
 	struct websockets *all;
+	struct shared_listener *hop; /* that its client has come by at another node; NULL: none */
 	struct socket_links links;
 	struct socket_sends *sends; /* what waits for the client, see send.h; NULL: nothing */
 	struct deferred_free deferred;
