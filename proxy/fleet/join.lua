@@ -1,21 +1,27 @@
-#!lua name=sluice_join_1
+#!lua name=sluice_join_2
 -- Which nodes the fleet has: each holds a lease, by the store's time, and renews it by this. The
 -- number is of what is called and what is kept, as in judge.lua.
 --
--- FCALL sluice_join_1 1 nodes-key name lease-ms
+-- FCALL sluice_join_2 2 nodes-key process-key name lease-ms process
 --
--- A lease of 0 leaves. The answer has a line for each node: its name, a blank, and how many
--- milliseconds its lease has left.
+-- A lease of 0 leaves. Of two processes of one name, as an upgrade has them for a while, the one with
+-- the larger number is the node, and the other does not end its lease. The process key has that number
+-- for as long as the lease lasts. A node of sluice_join_1 has no number and always leaves.
+-- The answer has a line for each node: its name, a blank, and how many milliseconds its lease has left.
 local function join(keys, args)
 	local time = redis.call('TIME')
 	local now = time[1] * 1000 + math.floor(time[2] / 1000)
 	local lease = tonumber(args[2])
+	local process, newest = tonumber(args[3]), tonumber(redis.call('MGET', keys[2])[1] or 0)
 	local text = function(ms) return string.format('%.0f', ms) end
 	redis.call('ZREMRANGEBYSCORE', keys[1], '-inf', text(now))
 	if lease > 0 then
 		redis.call('ZADD', keys[1], text(now + lease), args[1])
-	else
+		newest = math.max(process, newest)
+		redis.call('SET', keys[2], text(newest), 'EX', text(math.ceil(lease / 1000)))
+	elseif process >= newest then
 		redis.call('ZREM', keys[1], args[1])
+		redis.call('DEL', keys[2])
 	end
 	local nodes, lines = redis.call('ZRANGE', keys[1], 0, -1, 'WITHSCORES'), {}
 	for i = 1, #nodes, 2 do
@@ -24,4 +30,4 @@ local function join(keys, args)
 	return table.concat(lines, '\n')
 end
 
-redis.register_function('sluice_join_1', join)
+redis.register_function('sluice_join_2', join)

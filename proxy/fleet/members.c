@@ -1,6 +1,7 @@
 #include "fleet/members.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,7 +19,7 @@ void members_init(struct members *members)
 	char host[48] = "node";
 	uint32_t drawn = 0;
 
-	*members = (struct members){0};
+	*members = (struct members){.process = clock_wall_ns() / 1000000};
 	pthread_mutex_init(&members->lock, NULL);
 	if (gethostname(host, sizeof(host) - 1) != 0)
 		strcpy(host, "node");
@@ -122,17 +123,20 @@ static void on_joined(struct store_call *call, const char *bytes, size_t len)
 
 static bool compose(struct joining *joining, uint64_t lease_ms)
 {
-	char lease[24], key[2 * MEMBERS_NAME_BYTES + 64];
+	char lease[24], process[24], key[192], process_key[192 + 1 + MEMBERS_NAME_BYTES];
 	size_t prefix_len = strlen(joining->prefix);
 
 	if (prefix_len > 128)
 		return false;
 	snprintf(key, sizeof(key), "%s{nodes}", joining->prefix);
-	snprintf(lease, sizeof(lease), "%llu", (unsigned long long)lease_ms);
+	snprintf(process_key, sizeof(process_key), "%s:%s", key, joining->name);
+	snprintf(lease, sizeof(lease), "%" PRIu64, lease_ms);
+	snprintf(process, sizeof(process), "%" PRIu64, joining->members->process);
 	int len = snprintf(joining->command, sizeof(joining->command),
-		"*6\r\n$5\r\nFCALL\r\n$13\r\nsluice_join_1\r\n$1\r\n1\r\n$%zu\r\n%s\r\n"
-		"$%zu\r\n%s\r\n$%zu\r\n%s\r\n",
-		strlen(key), key, strlen(joining->name), joining->name, strlen(lease), lease);
+		"*8\r\n$5\r\nFCALL\r\n$13\r\nsluice_join_2\r\n$1\r\n2\r\n$%zu\r\n%s\r\n"
+		"$%zu\r\n%s\r\n$%zu\r\n%s\r\n$%zu\r\n%s\r\n$%zu\r\n%s\r\n",
+		strlen(key), key, strlen(process_key), process_key, strlen(joining->name),
+		joining->name, strlen(lease), lease, strlen(process), process);
 	joining->call = store_call_of(
 		joining->command, (size_t)len, slot_of_key(key, strlen(key)), on_joined);
 	joining->call.is_lone = true;

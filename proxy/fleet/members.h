@@ -24,6 +24,7 @@ struct members {
 	pthread_mutex_t lock;
 	char default_name[MEMBERS_NAME_BYTES];
 	char name[MEMBERS_NAME_BYTES];   /* that it joined by; "": it has not */
+	uint64_t process;                /* larger than those of processes before it */
 	char *lines;                     /* join.lua's answer; NULL: none yet */
 	uint64_t answered_ns;            /* monotonic */
 	atomic_uint count;               /* of live nodes, then; without the lock */
@@ -62,7 +63,7 @@ struct joining {
 	bool (*before)(struct joining *joining, bool may_wait);
 	/* After each call: whether it was answered; NULL: nothing. */
 	void (*after)(struct joining *joining, bool is_answered);
-	char command[512];
+	char command[768];
 };
 
 void joining_init(struct joining *joining, struct members *members, struct loop *loop,
@@ -73,7 +74,8 @@ void joining_begin(
 	struct joining *joining, const char *prefix, const char *name, uint64_t lease_ms);
 /* All is done that had to be before the call: it is sent, or reported as not answered. */
 void joining_go_on(struct joining *joining);
-/* Leaves, as far as the store can be told. */
+/* Leaves, as far as the store can be told. The node stays if a later process has joined by its
+ * name, as after an upgrade. */
 void joining_leave(struct joining *joining);
 void joining_end(struct joining *joining);
 

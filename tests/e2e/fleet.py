@@ -12,6 +12,7 @@ from lib.held import Held
 from lib.process import BINARY, run, until
 from lib.redis import Redis
 from lib.sluice import to
+from lib.successor import Successor
 from lib.tap import equal, main, test, true
 
 # ---- one limit, all nodes ----------------------------------------------------------------------
@@ -322,6 +323,33 @@ def members(t):
     until(lambda: names(one) == [], "no lease is left")
     redis.start()
     until(lambda: names(one) == ["one"], "it has joined again")
+
+
+@test("an upgrade of a node with a name: the old process does not take it off the list", workers=[1])
+def upgraded(t):
+    redis, held, pid_file = Redis(t), Held(t), t.path("sluice.pid")
+    node = t.sluice(fleet_of(redis, "node = one\nmembership_lease = 60s\n") + to(held.origin),
+                    settings=f"pid_file = {pid_file}\nshutdown_timeout = 1m")
+    connected(node)
+    store = redis.connect()
+
+    def lease():
+        return store.ask("ZRANGE", "sluice{nodes}", 0, -1, "WITHSCORES")
+    until(lease, "it has joined")
+    client = t.client(node)
+    client.request("/under-way")
+    held.here("/under-way")
+    first = lease()
+    successor = Successor(t, node, pid_file)
+    until(lambda: lease() != first, "the new process has joined")
+    held.let("/under-way")
+    equal(client.response().status, 200, "of the old process")
+    client.close()
+    until(lambda: not node.process.running(), "the old process ends")
+    equal([name for name in lease() if name == b"one"], [b"one"], "the node is still there")
+    successor.end()
+    until(lambda: not lease(), "the new process leaves")
+    node.wait()
 
 
 @test("a name of its own for each node, unless the file says one", workers=[1])

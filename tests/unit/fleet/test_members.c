@@ -70,11 +70,14 @@ static void says(const char *name, const char *lease)
 
 	assert_non_null(fake_store.call);
 	call_words_read(&words, fake_store.call->command, fake_store.call->len);
-	assert_int_equal(words.count, 6);
-	assert_string_equal(words.texts[1], "sluice_join_1");
+	assert_int_equal(words.count, 8);
+	assert_string_equal(words.texts[1], "sluice_join_2");
 	assert_string_equal(words.texts[3], "f{nodes}");
-	assert_string_equal(words.texts[4], name);
-	assert_string_equal(words.texts[5], lease);
+	assert_int_equal(strncmp(words.texts[4], "f{nodes}:", 9), 0);
+	assert_string_equal(words.texts[4] + 9, name);
+	assert_string_equal(words.texts[5], name);
+	assert_string_equal(words.texts[6], lease);
+	assert_true(strtoull(words.texts[7], NULL, 10) == world.members.process);
 	assert_true(fake_store.call->is_lone);
 	assert_int_equal(fake_store.call->slot, slot_of_key("f{nodes}", 8));
 }
@@ -238,7 +241,7 @@ static void long_words_fit(void **state)
 	joining_begin(&world.joining, prefix, name, UINT32_MAX);
 	assert_true(fake_store.call->len < sizeof(world.joining.command));
 	call_words_read(&words, fake_store.call->command, fake_store.call->len);
-	assert_string_equal(words.texts[5], "4294967295");
+	assert_string_equal(words.texts[6], "4294967295");
 }
 
 static void epochs_are_those_of_one_store(void **state)
