@@ -49,14 +49,17 @@ static uint32_t now_ms(const struct fleet_worker *fleet)
 	return hand_ms(worker_throttle_ns(fleet->worker));
 }
 
-/* The caller of one limit among those of all: FNV-1a (Fowler, Noll, Vo) of the limit's name. */
-static struct throttle_key key_of(struct throttle_key caller, const char *limit)
+/* The caller of one limit among those of all: FNV-1a (Fowler, Noll, Vo) of the limit's name and its
+ * quota. After a reload to another quota it has another hand: what was given of a larger one is not
+ * used any more, and is returned when it ends. */
+static struct throttle_key key_of(const struct account_charge *charge)
 {
 	uint64_t hash = 0xcbf29ce484222325;
 
-	for (; *limit; limit++)
-		hash = (hash ^ (unsigned char)*limit) * 0x100000001b3;
-	return (struct throttle_key){caller.hi ^ hash, caller.lo ^ hash << 16};
+	for (const char *c = charge->limit; *c; c++)
+		hash = (hash ^ (unsigned char)*c) * 0x100000001b3;
+	hash = (hash ^ charge->rule.quota) * 0x100000001b3;
+	return (struct throttle_key){charge->caller.hi ^ hash, charge->caller.lo ^ hash << 16};
 }
 
 /* Locks a limit's hand. False: another worker speaks about it, or it was given to another caller
@@ -65,7 +68,7 @@ static bool lock_hand(const struct account_charge *charge)
 {
 	if (!hand_lock(charge->hand))
 		return false;
-	if (hand_is_of(charge->hand, key_of(charge->caller, charge->limit)))
+	if (hand_is_of(charge->hand, key_of(charge)))
 		return true;
 	hand_unlock(charge->hand);
 	return false;
@@ -75,7 +78,7 @@ static bool lock_hand(const struct account_charge *charge)
 static uint64_t take_in_hand(
 	const struct account_charge *charge, uint32_t units, uint32_t now, uint32_t *left)
 {
-	return hand_take(charge->hand, key_of(charge->caller, charge->limit), units, now, left);
+	return hand_take(charge->hand, key_of(charge), units, now, left);
 }
 
 /* ---- asking the store ------------------------------------------------------------------------ */
@@ -361,7 +364,7 @@ static enum way_verdict take(struct account *account, struct account_charge *cha
 {
 	struct fleet_worker *fleet = account->worker;
 	uint32_t now = hand_ms(account->now_ns), left;
-	struct throttle_key key = key_of(charge->caller, charge->limit);
+	struct throttle_key key = key_of(charge);
 
 	charge->hand = is_small(fleet, &charge->rule) || charge->cost > HAND_UNITS_MOST
 			       ? NULL
@@ -390,8 +393,7 @@ static enum way_verdict look(struct account *account, struct account_charge *cha
 	uint32_t now = now_ms(account->worker), left;
 
 	if (!charge->hand)
-		charge->hand = hands_find(
-			account->worker->leases.hands, key_of(charge->caller, charge->limit), now);
+		charge->hand = hands_find(account->worker->leases.hands, key_of(charge), now);
 	if (!charge->hand)
 		return WAY_ASK;
 	take_in_hand(charge, 0, now, &left);

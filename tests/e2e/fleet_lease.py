@@ -5,7 +5,7 @@ import signal
 import time
 
 from lib.fields import told, wait_ms
-from lib.fleet import Load, ask, costly_origin, judge, limit, nodes
+from lib.fleet import Load, ask, costly_origin, fleet_of, judge, limit, nodes
 from lib.process import until
 from lib.redis import Redis
 from lib.sluice import to
@@ -64,6 +64,20 @@ def small(t):
     true(0 < wait <= 2000, f"a wait of {wait} ms")
     time.sleep(wait / 1000)
     equal(ask(clients[1]).status, 200, "after the time that the other node said")
+
+
+@test("a limit that is lowered: what a node has on lease of the larger one is not used")
+def lowered(t):
+    redis, origin = Redis(t), t.origin()
+
+    def sections(rate):
+        return leased("it", rate) + to(origin, route="limits = it")
+    node, = nodes(t, redis, sections("1000 per 1h"), 1)
+    client = t.client(node)
+    equal([ask(client).status for _ in range(100)], [200] * 100, "of the larger one")
+    node.reload(fleet_of(redis) + sections("50 per 1h"))
+    node.process.wait_output("reloaded")
+    equal([ask(client).status for _ in range(30)], [429] * 30, "more than the smaller one is used")
 
 
 @test("what is over is returned: a quota that one node held is another's when it ends")

@@ -230,7 +230,7 @@ static void small_quotas_have_no_hand(void **state)
 	assert_int_equal(charge->said, WAY_TAKEN);
 }
 
-static void callers_and_limits_have_their_own(void **state)
+static void callers_limits_and_quotas_have_their_own(void **state)
 {
 	struct account_charge *charge = charge_one(1);
 
@@ -247,6 +247,9 @@ static void callers_and_limits_have_their_own(void **state)
 	charge->caller.hi--;
 	take();
 	assert_ptr_equal(charge->hand, hand);
+	charge->rule.quota--; /* by a reload */
+	take();
+	assert_ptr_not_equal(charge->hand, hand);
 }
 
 /* ---- a lease --------------------------------------------------------------------------------- */
@@ -896,7 +899,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		TEST(small_quotas_have_no_hand),
-		TEST(callers_and_limits_have_their_own),
+		TEST(callers_limits_and_quotas_have_their_own),
 		TEST(a_lease_comes_with_the_first_answer),
 		TEST(a_caller_without_demand_gets_none),
 		TEST(a_lease_is_at_most_the_share),
