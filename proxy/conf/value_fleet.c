@@ -25,6 +25,8 @@ static bool read_url(struct value *value, struct slice text, struct conf_store *
 
 	if (text.len == 0)
 		return value_fail(value, "there is no URL before or behind a comma");
+	if (begins(text, "unix:") || begins(text, "redis+unix:") || text.at[0] == '/')
+		return value_fail(value, "it cannot be reached by a unix socket");
 	if (begins(text, "rediss://"))
 		return value_fail(value, "TLS to the store (rediss://) is not supported");
 	if (!value_read_url(value, text, SLICE("redis://"), PORT_DEFAULT, &url))

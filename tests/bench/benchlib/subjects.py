@@ -35,7 +35,7 @@ class Setup:
     pipeline: int = 16  # requests of one connection that sluice forwards at once; the others forward one
     admin: int = 0  # the port of sluice's admin address; 0: none
     way: str = ""  # how sluice's limits are shared by a fleet; empty: they are the node's
-    store: int = 0  # the port of the fleet's Redis
+    store: str = ""  # lines of [fleet] about its store
     upstream: str = ""  # more lines of sluice's upstream
     sections: str = ""  # and more sections
 
@@ -132,7 +132,7 @@ def sluice_config(setup, port, origin, _folder):
         f"session = header:X-Api-Key | ip\nordering = {setup.ordering}\nqueue_depth = 20000"
         for number, prefix in enumerate(setup.prefixes))
     admin = f"[admin]\nbind = 127.0.0.1:{setup.admin}\n" if setup.admin else ""
-    fleet = f"[fleet]\nstore = redis://127.0.0.1:{setup.store}\nstore_timeout = 2s\n" if setup.way else ""
+    fleet = f"[fleet]\n{setup.store}\nstore_timeout = 2s\n" if setup.way else ""
     return f"""[sluice]
 workers = {setup.workers}
 callers = {setup.table}
