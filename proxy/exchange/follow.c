@@ -16,7 +16,10 @@ bool follow_lead(struct exchange *x)
 {
 	struct exchange *lead = x->tunnel.lead;
 
+	/* Its place may be by slots of a semaphore that are another node's by now. */
 	if (!lead->turn.in_queue || !is_alike(x, lead) ||
+		!semaphore_slots_let(
+			&lead->upstream->state->semaphore, lead->turn.ticket.placed_ns) ||
 		!queue_lets_follow(x->worker->node->queue, &lead->turn.ticket) ||
 		!turn_judge_early(x))
 		return false;

@@ -118,6 +118,13 @@ static bool serve(struct client *client, struct exchange *message)
 	struct buffer *text = &socket->message;
 	struct slice payload = SLICE_NONE;
 
+	/* Its place was by slots of a semaphore that may be another node's by now: it takes one
+	 * once more. */
+	if (!semaphore_slots_let(
+		    &message->upstream->state->semaphore, message->turn.ticket.placed_ns)) {
+		exchange_try_later(message, 1);
+		return false;
+	}
 	exchange_enter(message, EXCHANGE_CONNECTING);
 	exchange_enter(message, EXCHANGE_FORWARDING); /* on the socket's own connection */
 	if (socket->closing.server.told) {

@@ -1,5 +1,6 @@
 /* Messages that a client writes at once: they leave in one write, in their order, each with its own
  * verdict; and those that must not pass others, do not. */
+#include "exchange/follow.h"
 #include "opened.h"
 
 #define LIMIT(rate)  "[limit l]\nkey = ip\nrate = " rate "\n"
@@ -292,6 +293,57 @@ static void a_pace_is_kept(void **state)
 	end_counted();
 }
 
+/* ---- by slots of a semaphore ----------------------------------------------------------------- */
+
+static const struct stage_conf placed = {.upstream = "max_in_flight = 2", .route = IN_ORDER};
+
+static struct semaphore_slots *slots_of(const struct opened *opened)
+{
+	return &opened->passage->account.upstream->state->semaphore;
+}
+
+/* Between its place and its leaving the slots have become another node's. */
+static void one_that_lost_its_slot_takes_a_place_again(void **state)
+{
+	(void)state;
+	open_counted(&placed);
+	semaphore_slots_set(slots_of(&o), UINT64_MAX, UINT64_MAX);
+	send_at_once(2);
+	struct exchange *message = o.socket->client.first;
+	assert_non_null(message);
+	assert_true(message->turn.ticket.placed_ns > 0);
+	assert_int_equal(message->state, EXCHANGE_DELAYED);
+	assert_ptr_equal(o.socket->last, message); /* none is read behind it */
+	stage_pass(o.stage, &message->turn.deadline);
+	assert_int_equal(message->state, EXCHANGE_DELAYED); /* there are no others yet */
+	assert_int_equal(writes, 0);
+	assert_string_equal(opened_to_server(&o), "");
+	semaphore_slots_set(slots_of(&o), 0, UINT64_MAX);
+	stage_pass(o.stage, &message->turn.deadline);
+	opened_turn(&o);
+	assert_string_equal(opened_to_server(&o), letters(0, 2));
+	assert_null(o.socket->client.first);
+	semaphore_slots_set(slots_of(&o), 0, 1); /* the lease is over */
+	send_at_once(1);
+	assert_string_equal(opened_to_server(&o), "");
+	end_counted();
+}
+
+static void none_follows_one_that_lost_its_slot(void **state)
+{
+	(void)state;
+	open_counted(&placed);
+	fill_server();
+	struct exchange *lead = o.socket->client.first, follower = *lead;
+	assert_int_equal(lead->state, EXCHANGE_FORWARDING);
+	assert_true(lead->turn.ticket.placed_ns > 0);
+	follower.tunnel.lead = lead;
+	assert_true(follow_lead(&follower));
+	semaphore_slots_set(slots_of(&o), UINT64_MAX, UINT64_MAX);
+	assert_false(follow_lead(&follower));
+	opened_end(&o);
+}
+
 /* ---- a server that does not take them -------------------------------------------------------- */
 
 static void a_server_that_goes_ends_all(void **state)
@@ -324,6 +376,8 @@ int main(void)
 		cmocka_unit_test(one_that_waits_in_the_session_goes_first),
 		cmocka_unit_test(one_that_cannot_follow_keeps_its_place),
 		cmocka_unit_test(a_pace_is_kept),
+		cmocka_unit_test(one_that_lost_its_slot_takes_a_place_again),
+		cmocka_unit_test(none_follows_one_that_lost_its_slot),
 		cmocka_unit_test(a_server_that_goes_ends_all),
 	};
 
