@@ -6,14 +6,16 @@
 #include <stdlib.h>
 #include <string.h>
 
-const struct batch_function batch_judge = {"sluice_judge_5", ":2", ":2", {"", "g", "c", "n"}, true};
-const struct batch_function batch_lease = {"sluice_lease_2", ":lease", "", {"", "", "", ""}, false};
+const struct batch_function batch_judge = {
+	"sluice_judge_6", ":2", ":2", {"", "g", "c", "n"}, true, true};
+const struct batch_function batch_lease = {
+	"sluice_lease_2", ":lease", "", {"", "", "", ""}, false, false};
 
 enum { CALLER_BYTES = 48 }; /* of a key, with its NUL */
 
 enum { RULE_SHADOW = 1, RULE_WAITS = 2, RULE_COUNTS = 4, RULE_BANS = 8, RULE_KIND = 16 };
 
-enum { ASK = 1, GIVE = 2, CHARGE = 3, LOOK = 4, HOLD = 5, FORGET = 6 };
+enum { ASK = 1, GIVE = 2, CHARGE = 3, LOOK = 4, HOLD = 5, FORGET = 6, RUN = 7 };
 
 /* Of a rule: flags, quota, four times, how long it bans. */
 enum { RULE_WORDS_MOST = 7 };
@@ -75,6 +77,30 @@ static void put_word(struct batch *batch, uint64_t word)
 	batch->word_count++;
 }
 
+/* What comes next is another operation than one more request of the run. */
+static void end_run(struct batch *batch)
+{
+	struct batch_run *run = &batch->run;
+
+	if (run->requests == 0)
+		return;
+	put_word(batch, RUN);
+	put_word(batch, run->limits);
+	put_word(batch, run->requests);
+	put_word(batch, run->first_key);
+	for (uint32_t i = 0; i < run->limits; i++) {
+		put_word(batch, run->rules[i]);
+		put_word(batch, run->costs[i]);
+	}
+	run->requests = 0;
+}
+
+static void begin_operation(struct batch *batch, uint64_t kind)
+{
+	end_run(batch);
+	put_word(batch, kind);
+}
+
 /* ---- keys and rules -------------------------------------------------------------------------- */
 
 void batch_begin(struct batch *batch, const struct batch_function *function, const char *prefix,
@@ -87,6 +113,7 @@ void batch_begin(struct batch *batch, const struct batch_function *function, con
 	batch->key_count = batch->word_count = batch->rule_count = 0;
 	batch->failed = false;
 	batch->known_epoch = batch->holder = batch->lease_us = 0;
+	batch->run.requests = 0;
 	memset(batch->places, 0, sizeof(batch->places));
 }
 
@@ -193,9 +220,62 @@ static void put_caller(struct batch *batch, const struct batch_charge *charge)
 
 /* ---- operations ------------------------------------------------------------------------------ */
 
+/* Are they judged the same whatever the callers have done? */
+static bool may_run(const struct batch_charge *charges, unsigned count)
+{
+	for (unsigned i = 0; i < count; i++) {
+		const struct rule *rule = charges[i].rule;
+		if (rule->kind != RULE_RING || rule->counts_refused || rule->ban_count > 0 ||
+			charges[i].cost == 0)
+			return false;
+	}
+	return count > 0 && count <= BATCH_RUN_LIMITS;
+}
+
+/* Are all the callers new to the batch? They are known then, by numbers from `first` on. */
+static bool are_new(
+	struct batch *batch, const struct batch_charge *charges, unsigned count, uint32_t first)
+{
+	for (unsigned i = 0; i < count; i++) {
+		if (key_number(batch, &charges[i]) != first + i)
+			return false;
+	}
+	return true;
+}
+
+static bool goes_on(const struct batch_run *a, const struct batch_run *b)
+{
+	return a->requests > 0 && a->limits == b->limits &&
+	       b->first_key == a->first_key + a->requests * a->limits &&
+	       memcmp(a->rules, b->rules, a->limits * sizeof(a->rules[0])) == 0 &&
+	       memcmp(a->costs, b->costs, a->limits * sizeof(a->costs[0])) == 0;
+}
+
+/* The request goes on with the run, or begins one. False: it is none for a run. */
+static bool put_in_run(struct batch *batch, const struct batch_charge *charges, unsigned count)
+{
+	struct batch_run one = {.limits = count, .requests = 1, .first_key = batch->key_count + 2};
+
+	if (!may_run(charges, count) || !are_new(batch, charges, count, one.first_key))
+		return false;
+	for (unsigned i = 0; i < count; i++) {
+		one.rules[i] = rule_number(batch, charges[i].rule);
+		one.costs[i] = charges[i].cost;
+	}
+	if (goes_on(&batch->run, &one)) {
+		batch->run.requests++;
+		return true;
+	}
+	end_run(batch);
+	batch->run = one;
+	return true;
+}
+
 void batch_ask(struct batch *batch, const struct batch_charge *charges, unsigned count, bool takes)
 {
-	put_word(batch, takes ? ASK : LOOK);
+	if (takes && batch->function->has_runs && put_in_run(batch, charges, count))
+		return;
+	begin_operation(batch, takes ? ASK : LOOK);
 	put_word(batch, count);
 	for (unsigned i = 0; i < count; i++) {
 		put_caller(batch, &charges[i]);
@@ -206,7 +286,7 @@ void batch_ask(struct batch *batch, const struct batch_charge *charges, unsigned
 void batch_give(
 	struct batch *batch, const struct batch_charge *charge, uint64_t slot, uint64_t epoch)
 {
-	put_word(batch, GIVE);
+	begin_operation(batch, GIVE);
 	put_caller(batch, charge);
 	put_word(batch, slot);
 	put_word(batch, charge->cost);
@@ -215,7 +295,7 @@ void batch_give(
 
 void batch_charge(struct batch *batch, const struct batch_charge *charge)
 {
-	put_word(batch, CHARGE);
+	begin_operation(batch, CHARGE);
 	put_caller(batch, charge);
 	put_word(batch, charge->cost);
 }
@@ -223,7 +303,7 @@ void batch_charge(struct batch *batch, const struct batch_charge *charge)
 void batch_hold(
 	struct batch *batch, const struct batch_charge *charge, uint64_t held, bool is_settled)
 {
-	put_word(batch, HOLD);
+	begin_operation(batch, HOLD);
 	put_caller(batch, charge);
 	put_word(batch, held);
 	put_word(batch, is_settled);
@@ -231,14 +311,14 @@ void batch_hold(
 
 void batch_forget(struct batch *batch, const struct batch_charge *charge)
 {
-	put_word(batch, FORGET);
+	begin_operation(batch, FORGET);
 	put_caller(batch, charge);
 }
 
 void batch_ask_lease(struct batch *batch, const struct batch_charge *charges,
 	const struct batch_lease *leases, unsigned count)
 {
-	put_word(batch, ASK);
+	begin_operation(batch, ASK);
 	put_word(batch, count);
 	for (unsigned i = 0; i < count; i++) {
 		const struct batch_lease *lease = &leases[i];
@@ -256,7 +336,7 @@ void batch_ask_lease(struct batch *batch, const struct batch_charge *charges,
 
 void batch_give_lease(struct batch *batch, const struct batch_charge *charge, uint64_t epoch)
 {
-	put_word(batch, GIVE);
+	begin_operation(batch, GIVE);
 	put_caller(batch, charge);
 	put_word(batch, charge->cost);
 	put_word(batch, epoch);
@@ -354,6 +434,7 @@ static void put_epoch(struct batch *batch)
 bool batch_compose(struct batch *batch, const char **command, size_t *len)
 {
 	uint8_t rules[INTEGERS_HEAD_BYTES + RULES_BYTES];
+	end_run(batch);
 	size_t rules_len = write_rules(batch, rules);
 	struct batch_text *all = &batch->all;
 	char count[24];
@@ -378,25 +459,57 @@ bool batch_compose(struct batch *batch, const char **command, size_t *len)
 
 /* ---- the answer ------------------------------------------------------------------------------ */
 
-bool answer_begin(struct answer *answer, const void *bytes, size_t len)
+bool answer_begin(
+	struct answer *answer, const struct batch_function *function, const void *bytes, size_t len)
 {
-	integers_begin(&answer->numbers, bytes, len);
+	if (function->has_runs)
+		integers_begin_doubles(&answer->numbers, bytes, len);
+	else
+		integers_begin(&answer->numbers, bytes, len);
 	answer->now_us = (uint64_t)integers_next(&answer->numbers);
 	answer->epoch = (uint64_t)integers_next(&answer->numbers);
 	return !answer->numbers.wrong;
 }
 
-bool answer_verdict(
-	struct answer *answer, unsigned count, bool *admitted, struct answer_limit *limits)
+/* One limit's of which the store says what it keeps of the caller in front (ring.lua). It was
+ * charged in the newest slot, and has something left. */
+static void read_kept(struct answer *answer, uint64_t quantum_us, const struct rule *rule,
+	struct answer_limit *limit)
 {
-	*admitted = integers_next(&answer->numbers) == 1;
+	uint64_t used = (uint64_t)integers_next(&answer->numbers);
+	uint64_t newest = (uint64_t)integers_next(&answer->numbers);
+
+	for (int i = 0; i < 3; i++) /* its count, the oldest slot, how long it is kept */
+		integers_next(&answer->numbers);
+	*limit = (struct answer_limit){.used = used, .slot = newest, .fits = true};
+	limit->time_us = (int64_t)((newest + 1) * quantum_us + rule->window_us - answer->now_us);
+	if (newest == 0 || limit->time_us < 0)
+		answer->numbers.wrong = true;
+}
+
+static void read_judged(struct answer *answer, struct answer_limit *limit)
+{
+	limit->used = (uint64_t)integers_next(&answer->numbers);
+	int64_t slot = integers_next(&answer->numbers);
+	limit->fits = slot >= 0;
+	limit->is_banned = slot == SLOT_BANNED;
+	limit->slot = slot > 0 ? (uint64_t)slot : 0;
+	limit->time_us = integers_next(&answer->numbers);
+}
+
+bool answer_verdict(struct answer *answer, const struct rule *const *rules, unsigned count,
+	bool *admitted, struct answer_limit *limits)
+{
+	int64_t first = integers_next(&answer->numbers);
+
+	*admitted = first != 0;
 	for (unsigned i = 0; i < count; i++) {
-		limits[i].used = (uint64_t)integers_next(&answer->numbers);
-		int64_t slot = integers_next(&answer->numbers);
-		limits[i].fits = slot >= 0;
-		limits[i].is_banned = slot == SLOT_BANNED;
-		limits[i].slot = slot > 0 ? (uint64_t)slot : 0;
-		limits[i].time_us = integers_next(&answer->numbers);
+		if (first <= 0)
+			read_judged(answer, &limits[i]);
+		else
+			read_kept(answer,
+				(uint64_t)(i == 0 ? first : integers_next(&answer->numbers)),
+				rules[i], &limits[i]);
 	}
 	return !answer->numbers.wrong;
 }

@@ -21,6 +21,7 @@
 /* Callers in one call, each of one limit, and rules. */
 #define BATCH_KEYS_MOST  512
 #define BATCH_RULES_MOST 64
+#define BATCH_RUN_LIMITS 8
 #define BATCH_PLACES     2048 /* to find keys by; a power of two */
 
 struct batch_text {
@@ -29,16 +30,25 @@ struct batch_text {
 };
 
 /* A function of the store, and the number of what it keeps, which is not always its own: sluice_2
- * kept windows as sluice_5 does, so nodes of both releases count together. */
+ * kept windows as sluice_6 does, so nodes of all releases count together. */
 struct batch_function {
 	const char *name;
 	const char *suffix;   /* of its callers' keys */
 	const char *epoch;    /* the same of the key of its epoch */
 	const char *kinds[4]; /* more of the suffix, by enum rule_kind */
 	bool has_kinds;       /* else all rules are rings that do not ban */
+	bool has_runs;        /* of requests by the same limits; its answer has doubles */
 };
 
 extern const struct batch_function batch_judge, batch_lease; /* judge.lua, lease.lua */
+
+/* Requests in a row by the same limits, each of callers that the batch has not named before. */
+struct batch_run {
+	uint32_t limits, requests; /* 0: there is none */
+	uint32_t first_key;        /* its number; those of all requests follow each other */
+	uint32_t rules[BATCH_RUN_LIMITS];
+	uint64_t costs[BATCH_RUN_LIMITS];
+};
 
 struct batch {
 	const struct batch_function *function;
@@ -50,6 +60,7 @@ struct batch {
 	uint32_t key_count, word_count, rule_count;
 	uint32_t key_at[BATCH_KEYS_MOST]; /* where each begins */
 	uint16_t places[BATCH_PLACES];    /* numbers of keys by their hash; 0: free */
+	struct batch_run run;             /* not in `words` yet */
 	struct rule rules[BATCH_RULES_MOST];
 	bool has_ban[BATCH_KEYS_MOST]; /* the next key is of the caller's refusals */
 	uint64_t known_epoch, holder, lease_us;
@@ -74,7 +85,7 @@ void batch_free(struct batch *batch);
 bool batch_has_room(const struct batch *batch, unsigned limits);
 static inline bool batch_is_empty(const struct batch *batch)
 {
-	return batch->word_count == 0;
+	return batch->word_count == 0 && batch->run.requests == 0;
 }
 
 /* ---- of judge.lua ---- */
@@ -138,8 +149,9 @@ struct answer_limit {
 	bool fits, is_banned;
 };
 
-/* False when the bytes are no answer. */
-bool answer_begin(struct answer *answer, const void *bytes, size_t len);
+/* Of this function. False when the bytes are no answer. */
+bool answer_begin(struct answer *answer, const struct batch_function *function, const void *bytes,
+	size_t len);
 /* One limit's of lease.lua. */
 struct answer_lease {
 	uint64_t used;      /* or on lease */
@@ -153,8 +165,9 @@ struct answer_lease {
 bool answer_leases(
 	struct answer *answer, unsigned count, bool *admitted, struct answer_lease *limits);
 
-/* The next verdict's; `*admitted` is whether all was charged. False when the answer is wrong. */
-bool answer_verdict(
-	struct answer *answer, unsigned count, bool *admitted, struct answer_limit *limits);
+/* The next verdict's, over limits by these rules; `*admitted` is whether all was charged. False
+ * when the answer is wrong. */
+bool answer_verdict(struct answer *answer, const struct rule *const *rules, unsigned count,
+	bool *admitted, struct answer_limit *limits);
 
 #endif

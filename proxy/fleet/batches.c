@@ -125,7 +125,7 @@ static void learn(struct fleet_worker *fleet, unsigned part, const char *bytes, 
 {
 	struct answer answer;
 
-	if (!bytes || !answer_begin(&answer, bytes, len))
+	if (!bytes || !answer_begin(&answer, &batch_judge, bytes, len))
 		return;
 	fleet->store_ahead_us = (int64_t)(answer.now_us - now_us(fleet));
 	fleet->calls->learn(fleet, part, &answer);

@@ -255,12 +255,16 @@ void fleet_go_on(struct fleet_worker *fleet, struct question *question, bool ans
 	}
 }
 
-static unsigned count_asked(const struct question *question)
+/* The rules of the limits that are asked about, of GATE_LIMITS_MAX. Returns how many. */
+static unsigned rules_asked(const struct question *question, const struct rule **rules)
 {
+	const struct account *account = question->account;
 	unsigned count = 0;
 
-	for (unsigned i = 0; i < question->account->count; i++)
-		count += question_asks(question, &question->account->charges[i]);
+	for (unsigned i = 0; i < account->count; i++) {
+		if (question_asks(question, &account->charges[i]))
+			rules[count++] = &account->charges[i].rule;
+	}
 	return count;
 }
 
@@ -289,11 +293,12 @@ static void take_answer(
 {
 	struct answer_limit limits[GATE_LIMITS_MAX];
 	struct account *account = question->account;
-	unsigned count = count_asked(question);
+	const struct rule *rules[GATE_LIMITS_MAX];
+	unsigned count = rules_asked(question, rules);
 	bool admitted = false;
 
 	fleet->pending--;
-	*good = *good && answer_verdict(answer, count, &admitted, limits);
+	*good = *good && answer_verdict(answer, rules, count, &admitted, limits);
 	for (unsigned i = 0; i < account->count; i++) {
 		if (question_asks(question, &account->charges[i]))
 			account->charges[i].epoch = *good ? answer->epoch : 0;
@@ -310,7 +315,7 @@ static void take_answer(
 void fleet_answer(struct fleet_worker *fleet, struct question *first, const char *bytes, size_t len)
 {
 	struct answer answer;
-	bool good = bytes && answer_begin(&answer, bytes, len);
+	bool good = bytes && answer_begin(&answer, &batch_judge, bytes, len);
 	struct question *next;
 
 	for (struct question *question = first; question; question = next) {

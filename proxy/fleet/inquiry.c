@@ -62,10 +62,11 @@ static void finish_call(struct inquiry *inquiry, bool is_answered)
 
 static bool read_judged(struct inquiry_limit *limit, struct answer *answer)
 {
+	const struct rule *rule = &limit->rule;
 	struct answer_limit found;
 	bool admitted;
 
-	if (!answer_verdict(answer, 1, &admitted, &found))
+	if (!answer_verdict(answer, &rule, 1, &admitted, &found))
 		return false;
 	limit->outcome = verdict_outcome(&limit->rule, &found);
 	return true;
@@ -143,7 +144,8 @@ static void on_answer(struct store_call *store_call, const char *bytes, size_t l
 {
 	struct inquiry_call *call = CONTAINER_OF(store_call, struct inquiry_call, call);
 	struct answer answer;
-	bool good = bytes && answer_begin(&answer, bytes, len) && read_answer(call, &answer);
+	bool good = bytes && answer_begin(&answer, call->batch.function, bytes, len) &&
+		    read_answer(call, &answer);
 
 	if (good && call->inquiry->forgets && call->function == FLEET_LEASE &&
 		give_leased_back(call, answer.epoch))

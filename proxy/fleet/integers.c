@@ -79,9 +79,8 @@ void integers_begin(struct integers *integers, const void *bytes, size_t len)
 		integers->wrong = true;
 }
 
-static int64_t take_float(struct integers *integers)
+static int64_t float_of(struct integers *integers, uint64_t bits)
 {
-	uint64_t bits = take_bytes(integers, 8);
 	double number;
 
 	memcpy(&number, &bits, sizeof(number));
@@ -92,6 +91,25 @@ static int64_t take_float(struct integers *integers)
 	return (int64_t)number;
 }
 
+void integers_begin_doubles(struct integers *integers, const void *bytes, size_t len)
+{
+	const uint8_t *at = bytes;
+
+	*integers = (struct integers){.at = at, .end = at + len, .doubles = true};
+	integers->left = (uint32_t)(len / 8);
+	integers->wrong = len % 8 != 0 || len / 8 > UINT32_MAX;
+}
+
+static int64_t take_double(struct integers *integers)
+{
+	uint64_t bits = 0;
+
+	for (unsigned i = 0; i < 8; i++)
+		bits |= (uint64_t)integers->at[i] << 8 * i;
+	integers->at += 8;
+	return float_of(integers, bits);
+}
+
 int64_t integers_next(struct integers *integers)
 {
 	if (integers->left == 0 || integers->wrong) {
@@ -99,6 +117,8 @@ int64_t integers_next(struct integers *integers)
 		return 0;
 	}
 	integers->left--;
+	if (integers->doubles)
+		return take_double(integers);
 	uint8_t kind = (uint8_t)take_bytes(integers, 1);
 	if (kind < 0x80)
 		return kind;
@@ -121,7 +141,7 @@ int64_t integers_next(struct integers *integers)
 	case INT_32:
 		return (int32_t)take_bytes(integers, 4);
 	case FLOAT_64:
-		return take_float(integers);
+		return float_of(integers, take_bytes(integers, 8));
 	default:
 		integers->wrong = true;
 		return 0;

@@ -1,13 +1,13 @@
-#!lua name=sluice_5
+#!lua name=sluice_6
 -- What the store does for sluice's fleet: it judges requests by limits over all nodes, as one
 -- operation, by its own clock. The number in its names is of this text, as nodes refuse a store that
 -- has another text by the same name: who changes it gives it another number, so that nodes of two
 -- releases share a store, each with its own function. The number in the keys (batch.c) is of what is
--- kept, and still 2: windows and the epoch are kept as sluice_2 did, so nodes of both releases count
+-- kept, and still 2: windows and the epoch are kept as sluice_2 did, so nodes of all releases count
 -- together. Who changes that must find a way for those before.
 -- This file comes first, then those that Makefile.inc names.
 --
--- FCALL sluice_judge_5 N epoch-key caller-key... request known-epoch
+-- FCALL sluice_judge_6 N epoch-key caller-key... request known-epoch
 --
 -- The keys all differ. The request is one MessagePack array of integers: the holder that asks and its
 -- lease (holders.lua); how many rules there are; the rules; then operations. A rule is the sum of
@@ -25,30 +25,47 @@
 --   4 n (key rule cost)*n         judges and charges nothing
 --   5 key rule held settled       what the holder holds (holders.lua)
 --   6 key rule                    forgets what is used, and a ban
--- Keys and rules are counted from 1. The answer is one array, too: the time, the epoch; for each
--- operation 1 or 4 first 1 or 0, admitted or not; then of each limit what is used, the slot of the
--- charge (0: it fits and was not charged, -1: it does not fit, -2: the caller is banned), and a time:
--- until the cost fits where it does not (-1: never); else until something is free where nothing is,
--- or all is free.
+--   7 n m key (rule cost)*n       judges m requests by the same n limits, as 1 does: by the n keys
+--                                 from `key` on, then by the next n, and so on. No operation
+--                                 before it has named one of them; the rules are rings that leave no
+--                                 trace of refusals, and no cost is 0
+-- Keys and rules are counted from 1. The answer has doubles, little end first: the time, the epoch;
+-- then for each request that was judged either
+--   -1 (admitted) or 0 (not), and of each limit what is used, the slot of the charge (0: it fits and
+--   was not charged, -1: it does not fit, -2: the caller is banned), and a time: until the cost fits
+--   where it does not (-1: never); else until something is free where nothing is, or all is free;
+-- or of operation 7, where all were charged and have something left, of each limit what is kept of
+-- its caller in front (ring.lua: it begins with a number above 0): what is used, and the newest slot,
+-- which was charged.
 --
 -- An epoch is the time since when this store remembers: one that lost its memory has another. Who
 -- calls and knows an epoch (0: none) that is not this store's remembers what the store has
 -- forgotten: limits that wait then count as full until their window has passed since.
-local call, to_bytes, from_bytes, floor, ceil, sub, format -- none of them is there while this is loaded
+-- None of them is there while this is loaded.
+local call, to_bytes, from_bytes, floor, ceil, sub, format, concat
 
 -- Of the keys in use by this call, by their numbers: what the store keeps; of those that no ring has
 -- and that were changed, what it is to keep (false: nothing); and for how many seconds from now, if
 -- longer than it does.
-local kept, changed, longer
+local kept, changed
+local longer = {}
 -- Of the rules; `full` for how long they wait, `bans` for how long they ban, or false; `traces`: what
 -- they refuse leaves one.
 local quota, window, grain, burst, edges, form = {}, {}, {}, {}, {}, {}
 local shadow, full, bans, counts, traces = {}, {}, {}, {}, {}
 local now, epoch, lost, holder, lease
+-- The answer, in pieces.
+local pieces, piece_count = {}, 0
 
 -- As a key's expiry is said; two seconds more, as what counts is dropped by the time above.
+local said_seconds, said_as
+
 local function seconds_until(time)
-	return format('%.0f', ceil((time - now) / 1000000) + 2)
+	local seconds = ceil((time - now) / 1000000) + 2
+	if seconds ~= said_seconds then
+		said_seconds, said_as = seconds, format('%.0f', seconds)
+	end
+	return said_as
 end
 
 local function put(key, text, seconds)

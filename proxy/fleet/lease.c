@@ -287,7 +287,7 @@ void lease_answer(struct fleet_batch *batch, const char *bytes, size_t len)
 	struct fleet_worker *fleet = batch->worker;
 	struct answer_lease answers[GATE_LIMITS_MAX];
 	struct answer answer;
-	bool good = bytes && answer_begin(&answer, bytes, len), admitted = false;
+	bool good = bytes && answer_begin(&answer, &batch_lease, bytes, len), admitted = false;
 
 	for (unsigned i = 0; i < batch->part_count;) {
 		struct lease_part *part = &batch->parts[i];

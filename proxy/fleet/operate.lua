@@ -192,12 +192,97 @@ local function change(request, at)
 	return at + 6
 end
 
-local function operate(request, at, answer)
-	local n, length = 3, #request
+-- How a verdict over so many limits is packed: its first number, and three of each limit.
+local verdicts = {}
+
+-- The verdict over `limits` becomes part of the call's answer.
+local function say(answer, limits)
+	local as = verdicts[limits]
+	if not as then
+		as = '<d' .. string.rep('ddd', limits)
+		verdicts[limits] = as
+	end
+	answer[1] = -answer[1]
+	piece_count = piece_count + 1
+	pieces[piece_count] = to_bytes(as, unpack(answer, 1, 3 * limits + 1))
+end
+
+-- A run's requests that were not charged at once, by their places in it.
+local hard = {}
+
+-- What ask says to one of them, with its keys from k on; first it is looked whether all fit.
+local function judge_hard(request, at, limits, k, answer)
+	answer[1] = 1
+	for pass = 1, 2 do
+		for i = 0, limits - 1 do
+			local rule, cost, n = request[at + 2 * i], request[at + 2 * i + 1], 2 + 3 * i
+			if pass == 1 and not lost then
+				answer[n], answer[n + 1], answer[n + 2] = ring_peek(k + i, rule, cost)
+			else
+				answer[n], answer[n + 1], answer[n + 2] = outcome(k + i, rule, cost, pass == 2)
+			end
+			if answer[n + 1] < 0 and not shadow[rule] then
+				answer[1] = 0
+			end
+		end
+		if answer[1] == 0 then
+			break
+		end
+	end
+	say(answer, limits)
+end
+
+-- Charges of keys in a run from k on are as if they had never been.
+local function forget_charges(k, till)
+	for i = k, till do
+		if heads[i] ~= nil then
+			heads[i], texts[i], firsts[i], mores[i], longer[i] = nil, nil, nil, nil, nil
+		end
+	end
+end
+
+-- From request `from` to the one before `till`, of keys from k on: what is kept in front of them.
+local function say_heads(k, limits, from, till)
+	if from < till then
+		piece_count = piece_count + 1
+		pieces[piece_count] = concat(heads, '', k + from * limits, k + till * limits - 1)
+	end
+end
+
+-- Many requests by the same limits, of callers that the call has not looked at before: limit by
+-- limit, as if all fitted; then those that do not are judged again, by all limits.
+local function run(request, at, answer)
+	local limits, count, k, rules = request[at + 1], request[at + 2], request[at + 3], at + 4
+	for i = 1, count do
+		hard[i] = lost
+	end
+	for i = 0, lost and -1 or limits - 1 do
+		ring_charge_all(k + i, limits, count, request[rules + 2 * i], request[rules + 2 * i + 1], hard)
+	end
+	local said = 0
+	for i = 1, count do
+		if hard[i] then
+			local first = k + (i - 1) * limits
+			say_heads(k, limits, said, i - 1)
+			forget_charges(first, first + limits - 1)
+			judge_hard(request, rules, limits, first, answer)
+			said = i
+		end
+	end
+	say_heads(k, limits, said, count)
+	return rules + 2 * limits
+end
+
+local function operate(request, at)
+	local length, answer = #request, {}
 	while at <= length do
 		local kind = request[at]
-		if kind == 1 or kind == 4 then
-			at, n = ask(request, at + 2, request[at + 1], kind == 1, answer, n)
+		if kind == 7 then
+			at = run(request, at, answer)
+		elseif kind == 1 or kind == 4 then
+			local limits = request[at + 1]
+			at = ask(request, at + 2, limits, kind == 1, answer, 1)
+			say(answer, limits)
 		else
 			at = change(request, at)
 		end
@@ -277,21 +362,35 @@ local function save(keys)
 		else
 			call('DEL', keys[k])
 		end
+		longer[k] = nil
 	end
 end
 
-local function judge(keys, args)
+-- Of the call before: it was broken off by an error, so that the tables are not empty. Before the first
+-- call, too.
+local is_under_way = true
+
+local function make_ready()
 	call, to_bytes, from_bytes = redis.call, struct.pack, struct.unpack
 	floor, ceil, sub, format = math.floor, math.ceil, string.sub, string.format
-	heads, texts, firsts, mores, changed, longer = {}, {}, {}, {}, {}, {}
+	concat = table.concat
+	make_tables()
+end
+
+local function judge(keys, args)
+	if is_under_way then
+		make_ready()
+	end
+	is_under_way, changed = true, {}
 	local time, request = call('TIME'), cmsgpack.unpack(args[1])
 	now = time[1] * 1000000 + time[2]
 	kept = call('MGET', unpack(keys))
 	remember(keys[1], tonumber(args[2]))
-	local answer = { now, epoch }
-	operate(request, read_rules(request), answer)
+	pieces[1], piece_count = to_bytes('<dd', now, epoch), 1
+	operate(request, read_rules(request))
 	save(keys)
-	return cmsgpack.pack(answer)
+	is_under_way = false
+	return concat(pieces, '', 1, piece_count)
 end
 
-redis.register_function('sluice_judge_5', judge)
+redis.register_function('sluice_judge_6', judge)

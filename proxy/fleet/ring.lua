@@ -9,8 +9,24 @@ local SLOT, SLOT_BYTES = '<dd', 16
 local LONGER_MOST = 60000000
 
 -- Of the keys that this call has changed: the first numbers (false: nothing is used any more), and
--- the older slots, which are in `texts` from `firsts` on and then in `mores`.
+-- the older slots, which are in `texts` from `firsts` on and then in `mores`. Without a text these are
+-- as they were kept, but for a key in `longer`, which has none. Between calls the tables are empty, but
+-- have room: to let them grow with each call costs as much as half of its verdicts.
 local heads, texts, firsts, mores
+local ROOM = 600
+
+local function make_tables()
+	heads, texts, firsts, mores, longer = {}, {}, {}, {}, {}
+	for _, made in ipairs({ heads, texts, firsts, mores, longer }) do
+		for k = 1, ROOM do
+			made[k] = false
+		end
+		for k = 1, ROOM do
+			made[k] = nil
+		end
+	end
+end
+
 -- The caller that is looked at; its older slots are in `text` from `first` on, and then in `more`.
 -- Lua hashes each string that is made, byte by byte: long ones are made when they must be.
 local quantum, used, newest, count, oldest, lives, text, first, more
@@ -81,10 +97,18 @@ local function ring_look_up(k, rule)
 	local head = heads[k]
 	if head then
 		text, first, more = texts[k], firsts[k], mores[k]
+		if not text and longer[k] then
+			text, first, more = '', 1, ''
+		elseif not text then
+			text, first, more = kept[k], HEAD_BYTES + 1, more or ''
+		end
 		quantum, used, newest, count, oldest, lives = from_bytes(HEAD, head)
 	else
 		text, more = head == nil and kept[k], ''
 		if not text then
+			if text == nil then
+				error('an operation names a key that the call has not')
+			end
 			quantum, used, newest, count, oldest, lives = grain[rule], 0, 0, 0, 0, 0
 			text, first = '', 1
 			return
@@ -199,19 +223,41 @@ local function time_banned(k, rule)
 	return used >= quota[rule] and (newest + 1) * quantum + window[rule] - now
 end
 
+local function ring_write(key, k, head)
+	local before, older, at, added = kept[k], texts[k], firsts[k], mores[k]
+	if not head then
+		call('DEL', key)
+	elseif longer[k] then
+		put(key, head .. sub(older, at) .. added, longer[k])
+	elseif at ~= HEAD_BYTES + 1 or older ~= before then
+		call('SET', key, head .. sub(older, at) .. added, 'KEEPTTL')
+	elseif added == '' then
+		call('SETRANGE', key, '0', head)
+	else
+		call('SETRANGE', key, '0', head .. sub(older, at) .. added)
+	end
+	texts[k], firsts[k], mores[k], longer[k] = nil, nil, nil, nil
+end
+
 local function ring_save(keys)
-	for k, head in pairs(heads) do
-		local before, older, at, added = kept[k], texts[k], firsts[k], mores[k]
-		if not head then
-			call('DEL', keys[k])
-		elseif longer[k] then
-			put(keys[k], head .. sub(older, at) .. added, longer[k])
-		elseif at ~= HEAD_BYTES + 1 or older ~= before then
-			call('SET', keys[k], head .. sub(older, at) .. added, 'KEEPTTL')
-		elseif added == '' then
-			call('SETRANGE', keys[k], '0', head)
-		else
-			call('SETRANGE', keys[k], '0', head .. sub(older, at) .. added)
+	local write, changes, slots, lengthened, added = call, heads, texts, longer, mores
+	for k = 2, #keys do
+		local head = changes[k]
+		if head and not slots[k] then
+			if lengthened[k] then
+				put(keys[k], head, lengthened[k])
+				lengthened[k] = nil
+			else
+				write('SETRANGE', keys[k], '0', head)
+				if added[k] then
+					write('APPEND', keys[k], added[k])
+					added[k] = nil
+				end
+			end
+			changes[k] = nil
+		elseif head ~= nil then
+			ring_write(keys[k], k, head)
+			changes[k] = nil
 		end
 	end
 end
@@ -236,6 +282,72 @@ local function ring_judge(k, rule, cost, takes)
 		end
 	end
 	return used, slot, ring_time(rule, cost, 0)
+end
+
+-- The same by what was kept before the call, without charging.
+local function ring_peek(k, rule, cost)
+	local before, w = kept[k], window[rule]
+	if before then
+		local q, uses, last, had, first_slot = from_bytes(HEAD, before)
+		local missing = uses + cost - quota[rule]
+		if q == grain[rule] and had > 0 and (first_slot + 1) * q > now - w and cost <= quota[rule] then
+			if missing <= 0 then
+				return uses, 0, (last + 1) * q + w - now
+			end
+			if #before > HEAD_BYTES then
+				last, had = from_bytes(SLOT, before, HEAD_BYTES + 1)
+			end
+			if had >= missing then
+				return uses, -1, (last + 1) * q + w - now
+			end
+		end
+	end
+	return ring_judge(k, rule, cost, false)
+end
+
+-- Charges `count` callers, whose keys are k and every `step` further, by one rule; where it can't, or
+-- all of the quota is then used, `hard` is set. Most are new, or have nothing left that counts, or
+-- lose nothing by now: then they are not looked up, and have no `texts` (ring_look_up, ring_save).
+local function ring_charge_all(k, step, count, rule, cost, hard)
+	local before_all, changes, read, write = kept, heads, from_bytes, to_bytes
+	local most, q, w = quota[rule], grain[rule], window[rule]
+	local slot, low, free = floor(now / q), floor((now - w) / q), most - cost
+	local ends = (slot + 1) * q + w
+	local anew = ends + (w < LONGER_MOST and w or LONGER_MOST)
+	local seconds = seconds_until(anew)
+	for i = 1, count do
+		local before, head = before_all[k]
+		if hard[i] then
+			before = nil
+		elseif before then
+			local as, uses, last, had, first_slot, till = read(HEAD, before)
+			if uses >= free and first_slot >= low then
+				hard[i] = true
+			elseif as == q and last < low and free > 0 then
+				if till >= ends and #before == HEAD_BYTES then
+					head = write(HEAD, q, cost, slot, cost, slot, till)
+				else
+					head, longer[k] = write(HEAD, q, cost, slot, cost, slot, anew), seconds
+				end
+			elseif as == q and first_slot >= low and till >= ends then
+				if last == slot then
+					head = write(HEAD, q, uses + cost, slot, had + cost, first_slot, till)
+				elseif last < slot then
+					head = write(HEAD, q, uses + cost, slot, cost, first_slot, till)
+					mores[k] = write(SLOT, last, had)
+				end
+			end
+		elseif before == false and free > 0 then
+			head, longer[k] = write(HEAD, q, cost, slot, cost, slot, anew), seconds
+		end
+		if head then
+			changes[k] = head
+		elseif not hard[i] then
+			local uses, charged = ring_judge(k, rule, cost, true)
+			hard[i] = charged <= 0 or uses >= most
+		end
+		k = k + step
+	end
 end
 
 local ring = {

@@ -11,7 +11,7 @@ from lib.fields import told, wait_ms
 from lib.process import until
 from lib.sluice import to
 from lib.spans import most_within
-from lib.store_oracle import ASK, LOOK, Pair, Rule, any_operations, with_clock
+from lib.store_oracle import ASK, LEASE, LOOK, Ban, Pair, Rule, any_operations, any_rule, with_clock
 from lib.tap import equal, main, test, true
 
 
@@ -23,18 +23,22 @@ def released(name):
 # ---- the functions ------------------------------------------------------------------------------
 
 class Two(Pair):
-    """That of release 2 beside our own, on the same keys."""
+    """That of a release before beside our own, on the same keys."""
 
-    def __init__(self, t):
+    def __init__(self, t, release):
         super().__init__(t)
-        self.redis.ask("FUNCTION", "LOAD", with_clock(released("sluice_2.lua"), True))
+        self.release = release
+        self.redis.ask("FUNCTION", "LOAD", with_clock(released(f"sluice_{release}.lua"), True))
 
-    def call_before(self, operations):
+    def call_before(self, operations, holder):
         keys, rules, words = self.compose(operations)
-        request = [len(rules)]
+        request = [len(rules)] if self.release == 2 else [holder, LEASE, len(rules)]
         for rule in rules:
-            request += [rule.quota, rule.window, rule.quantum, rule.shadow + 2 * rule.waits]
-        return self.send("sluice_judge_2", keys, request + words)
+            if self.release == 2:
+                request += [rule.quota, rule.window, rule.quantum, rule.shadow + 2 * rule.waits]
+            elif not isinstance(rule, Ban):
+                request += rule.words(self.now)
+        return self.learn(unpack(self.send(f"sluice_judge_{self.release}", keys, request + words)))
 
 
 def as_before(operations, answer):
@@ -49,11 +53,12 @@ def as_before(operations, answer):
 
 
 def of_before(rule):
-    """The same limit as a node of release 2 has it: its quantum is no power of two, and slots become its own."""
+    """The same limit as a node of a release before has it: its quantum is no power of two, and slots become its own."""
     twin = copy.copy(rule)
-    twin.keeps_others = False
-    if rule.quantum > 1:
-        rule.quantum = 2 ** (rule.quantum.bit_length() - 1)
+    if isinstance(rule, Rule):
+        twin.keeps_others = False
+        if rule.quantum > 1:
+            rule.quantum = 2 ** (rule.quantum.bit_length() - 1)
     return twin
 
 
@@ -62,22 +67,21 @@ def any_window(random):
                 random.choice([31, 31, 8, 255]), shadow=random.random() < 0.15, waits=random.random() < 0.5)
 
 
-@test("random operations by the functions of two releases: together they agree with a plain oracle", workers=[1])
-def together(t):
-    two, random = Two(t), t.random
-    rules = {f"f{{{n}}}{limit}": any_window(random) for n in range(8) for limit in "ab"}
+def agree(t, release, draw_rule, as_answered):
+    two, random = Two(t, release), t.random
+    rules = {f"f{{{n}}}{limit}": draw_rule(random) for n in range(8) for limit in "ab"}
     rules_before = {caller: of_before(rule) for caller, rule in rules.items()}
     given, calls = [], [0, 0]
     for step in range(2000):
         two.now += random.choice([0, 1, 1000, 50_000, 400_000]) if random.random() < 0.97 else 20_000_000
         is_before = random.random() < 0.5
-        operations = any_operations(random, rules_before if is_before else rules, given, forgets=False)
+        operations = any_operations(random, rules_before if is_before else rules, given, forgets=release > 2)
         if not operations:
             continue
         calls[is_before] += 1
         expected = two.expect(operations, 5)
         if is_before:
-            equal(two.call_before(operations), as_before(operations, expected), f"step {step}, by release 2")
+            equal(two.call_before(operations, 5), as_answered(operations, expected), f"step {step}, by release {release}")
         else:
             equal(two.call(operations, 5), expected, f"step {step}")
         at = 0
@@ -89,6 +93,16 @@ def together(t):
                     given.append((caller, rule, cost, expected[at + 3 * n + 2]))
             at += 1 + 3 * len(rest[0])
     true(min(calls) > 500, f"calls {calls}")
+
+
+@test("random operations by the functions of two releases: together they agree with a plain oracle", workers=[1])
+def together(t):
+    agree(t, 2, any_window, as_before)
+
+
+@test("the same of release 4, which knows all kinds of limits", workers=[1])
+def together_of_all_kinds(t):
+    agree(t, 4, any_rule, lambda operations, answer: answer)
 
 
 # ---- nodes --------------------------------------------------------------------------------------

@@ -2,9 +2,10 @@
 a plain oracle for each kind of limit, by a clock that the test sets, also backwards."""
 import hashlib
 import re
+import struct
 from fractions import Fraction
 
-from lib.redis import Redis, Refused, pack, unpack
+from lib.redis import Redis, Refused, pack
 from lib.store_function import function_text
 from lib.store_oracle import (ASK, GIVE, HOLD, LEASE, LOOK, NAME, Calendar, Gcra, Holders, Pair, Rule, any_operations,
                               any_rule, describe)
@@ -31,9 +32,10 @@ def oracle(t):
         operations = any_operations(random, rules, given)
         if not operations:
             continue
+        runs = random.random() < 0.7
         holder = random.choice([5, 6, 2**51 + 1])
         expected = pair.expect(operations, holder)
-        answer = pair.call(operations, holder)
+        answer = pair.call(operations, holder, runs)
         if answer != expected:
             for operation in operations:
                 t.note(f"{describe(operation)}")
@@ -51,6 +53,90 @@ def oracle(t):
             at += 1 + 3 * len(rest[0])
     t.note(f"{verdicts} verdicts, {admitted} admitted")
     true(verdicts > 5000 and admitted > 500, "enough of both")
+
+
+def kept_long_enough(pair, caller, rule):
+    """The function knows the time until which the store keeps a caller (ring.lua)."""
+    kept = pair.redis.ask("GET", rule.key(caller))
+    if not kept:
+        return  # all was given back
+    quantum, _, newest, _, _, until = struct.unpack("<6d", kept[:48])
+    true(until >= (newest + 1) * quantum + rule.window, "it is kept for as long as it counts")
+
+
+@test("runs: many callers of the same limits, of which any may be full, shadow or waiting", workers=[1])
+def runs_agree(t):
+    pair, random = Pair(t), t.random
+    windows = random.choice([1_000_000, 10_000_000]), 10_000_000, 3_600_000_000
+    sets = [[Rule(random.choice([1, 2, 3, 31, 32, 100]), window, random.choice([31, 31, 8]),
+                  shadow=random.random() < 0.15, waits=random.random() < 0.5)
+             for window in windows[:limits]] for limits in (1, 2, 3)]
+    given, requests, admitted = [], 0, 0
+    for step in range(600):
+        pair.now += random.choice([0, 1, 1000, 50_000, 400_000]) if random.random() < 0.95 else 20_000_000
+        if random.random() < 0.1:  # to where what was charged last ends, or nearly
+            pair.now += random.choice(windows) + random.choice([-1, 0, 1, 300_000])
+        if random.random() < 0.01:
+            pair.now -= random.choice([1, 100_000, 5_000_000])
+        if random.random() < 0.02:
+            limits = random.choice(sets)
+            at = random.randrange(len(limits))
+            limits[at] = Rule(random.choice([1, 3, 32, 100]), random.choice(windows), 31, waits=True)
+            given = []
+        operations = []
+        for _ in range(random.choice([1, 1, 2, 3])):
+            number = random.randrange(3)
+            callers = random.sample(range(25), random.choice([1, 5, 20]))
+            cost = random.choice([1, 1, 1, 1, 2, 5])
+            operations += [(ASK, tuple((f"f{{{number}.{n}}}{i}", rule, cost) for i, rule in enumerate(sets[number])))
+                           for n in callers]
+            if given and random.random() < 0.5:
+                caller, rule, charged, slot = given.pop(random.randrange(len(given)))
+                operations.append((GIVE, caller, rule, slot, charged))
+        expected = pair.expect(operations, 7)
+        answer = pair.call(operations)
+        equal(answer, expected, f"step {step}: {[describe(operation) for operation in operations]}")
+        at = 0
+        for kind, *rest in operations:
+            if kind != ASK:
+                continue
+            requests += 1
+            admitted += answer[at]
+            for caller, rule, _ in rest[0] if answer[at] else []:
+                kept_long_enough(pair, caller, rule)
+            given += [(caller, rule, cost, answer[at + 3 * n + 2]) for n, (caller, rule, cost) in enumerate(rest[0])
+                      if answer[at + 3 * n + 2] > 0 and random.random() < 0.1]
+            at += 1 + 3 * len(rest[0])
+        given = given[-30:]
+    t.note(f"{requests} requests, {admitted} admitted")
+    true(admitted > 300 and requests - admitted > 300, "enough of both")
+
+
+@test("slots that do not count in a shorter window leave nothing behind", workers=[1])
+def shorter(t):
+    pair = Pair(t)
+    for window, pause in ((3_600_000_000, 10), (3_600_000_000, 5_000_000), *[(1_000_000, 10)] * 4):
+        operations = [(ASK, (("f{1}a", Rule(3, window, 31), 1),))]
+        equal(pair.call(operations), pair.expect(operations, 7), f"by a window of {window} us")
+        pair.now += pause
+
+
+@test("an error in the middle of a call leaves nothing behind for the next", workers=[1])
+def broken_off(t):
+    pair = Pair(t)
+    rule = Rule(5, 1_000_000_000, 31)
+    calls = [[(ASK, ((f"f{{{n}}}a", rule, 1),)) for n in range(5)] for _ in range(3)]
+    equal(pair.call(calls[0]), pair.expect(calls[0], 7), "before")
+    for words in ([7, LEASE, 1, *rule.words(0), ASK, 1, 2, 1, 1, 8], [7, LEASE, 1, *rule.words(0), 7, 1, 9, 2, 1, 1]):
+        refused = None
+        try:
+            pair.send(NAME, ["f{epoch}", "f{3}a", "f{4}a"], words)
+        except Refused as answer:
+            refused = str(answer)
+        true(refused, "a request that ends too soon is an error")
+        pair.now += 1
+        equal(pair.call(calls[1][:3]), pair.expect(calls[1][:3], 7), "as if it had not been")
+    equal(pair.call(calls[2]), pair.expect(calls[2], 7), "nor was anything kept of it")
 
 
 @test("gcra: whatever is given back, no time has more than the burst and what has drained in it", workers=[1])
@@ -140,6 +226,14 @@ def expiry(t):
     pair.call([(ASK, (("f{1}a", rule, 1),))])
     left = pair.redis.ask("PTTL", "f{1}a")
     true(1000 <= left <= 6000, f"the caller of a window of 1 s is kept for {left} ms")
+    pair.redis.ask("PEXPIRE", "f{1}a", 100_000)
+    pair.now += 500_000
+    pair.call([(ASK, (("f{1}a", rule, 1),))])
+    true(pair.redis.ask("PTTL", "f{1}a") > 10_000, "one that is kept for long enough yet")
+    pair.now += 600_000
+    pair.call([(ASK, (("f{1}a", rule, 1),))])
+    left = pair.redis.ask("PTTL", "f{1}a")
+    true(1000 <= left <= 6000, f"one that is to be kept for longer now is kept for {left} ms")
     pair.now += 2_000_000
     slot = pair.call([(ASK, (("f{1}a", rule, 1),))])[2]
     pair.call([(GIVE, "f{1}a", rule, slot, 1)])
@@ -168,10 +262,8 @@ def epochs(t):
 
 def look(pair, rule, known):
     """Whether one more fits, what is used, until when; of a node that knows that epoch."""
-    pair.redis.ask("SET", "clock", pair.now)
-    answer = unpack(pair.redis.ask("FCALL", NAME, 2, "f{epoch}", "f{1}a",
-                                   pack([7, LEASE, 1, *rule.words(pair.now), LOOK, 1, 2, 1, 1]), known))
-    return (answer[1], *answer[2:4], answer[5])
+    epoch, admitted, used, _, left = pair.call([(LOOK, (("f{1}a", rule, 1),))], known=known)
+    return epoch, admitted, used, left
 
 
 @test("limits that wait are full for a window once a node knows what the store has forgotten", workers=[1])
@@ -203,7 +295,7 @@ def waiting(t):
 
 
 # The function by its number, as nodes may have loaded it into stores. Another text has another number.
-NUMBERED = "sluice_5", "044db7a8e72148889b4720f4e0837d92b21f0ac7ff835a2be49f70af67303563"
+NUMBERED = "sluice_6", "f2524abc21b62dd35c94719304341e34e6b1a1ef596eccd22e5ce5978ccb14b3"
 
 
 @test("the function's text is that of its number, which is loaded once", workers=[1])

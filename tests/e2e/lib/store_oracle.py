@@ -1,16 +1,17 @@
 """The store's function (proxy/fleet/judge.lua) beside a plain oracle for each kind of limit, by a clock that the test
 sets, also backwards: what tests of it share."""
 import re
+import struct
 from fractions import Fraction
 from math import ceil
 
-from .redis import Redis, pack, unpack
+from .redis import Redis, pack
 from .store_function import function_text
 from .tap import equal
 
-ASK, GIVE, CHARGE, LOOK, HOLD, FORGET = 1, 2, 3, 4, 5, 6
+ASK, GIVE, CHARGE, LOOK, HOLD, FORGET, RUN = 1, 2, 3, 4, 5, 6, 7
 LEASE = 3_000_000
-NAME = "sluice_judge_5"
+NAME = "sluice_judge_6"
 
 
 def with_clock(text, keeps):
@@ -22,6 +23,24 @@ def with_clock(text, keeps):
         text, found = re.subn(r"'EX', [a-z\[\]]+\)", "'EX', 100000)", text)
         equal(found, 1, "places that let callers expire")
     return text
+
+
+def read_answer(data, requests):
+    """The time, the epoch, and of each request, by its charges, whether it was admitted and three numbers a limit."""
+    numbers = [int(n) for n in struct.unpack(f"<{len(data) // 8}d", data)]
+    answer, at = numbers[:2], 2
+    for charges in requests:
+        answer.append(int(numbers[at] != 0))
+        if numbers[at] > 0:
+            for _, rule, _ in charges:
+                quantum, used, newest = numbers[at:at + 3]
+                answer += [used, newest, (newest + 1) * quantum + rule.window - answer[0]]
+                at += 6
+        else:
+            answer += numbers[at + 1:at + 1 + 3 * len(charges)]
+            at += 1 + 3 * len(charges)
+    equal(at, len(numbers), "numbers of the answer")
+    return answer
 
 
 class Ban:
@@ -278,7 +297,7 @@ class CalendarOracle(Oracle):
     def give(self, rule, slot, cost, now, _):
         begin, count = self.period(rule, now)
         if begin == slot:
-            self.begin, self.count = begin, max(0, count - cost)
+            self.begin, self.count = (begin, count - cost) if count > cost else (0, 0)  # else nothing is kept
 
     def forget(self, rule, now):
         pass
@@ -340,10 +359,11 @@ class Pair:
         self.oracles, self.bans = {}, {}
         self.epoch = None
 
-    def compose(self, operations):
+    def compose(self, operations, runs=False):
         """Keys, rules and words of operations: (kind, ((caller, rule, cost), ...)) or (kind, caller, rule, cost[,
-        slot])."""
+        slot]). `runs`: requests of callers that are new to the call as RUN, where that is possible."""
         keys, rules, words = ["f{epoch}"], [], []
+        before = None  # the limits of a run that may go on, and where its count is
 
         def key(caller, rule):
             if rule.key(caller) not in keys:
@@ -357,7 +377,22 @@ class Pair:
                 rules.extend([rule.ban] if rule.ban else [])
             return rules.index(rule) + 1
 
+        def is_new(charges):
+            return not any(rule.key(caller) in keys or not isinstance(rule, Rule) or rule.ban or rule.counts or cost < 1
+                           for caller, rule, cost in charges)
+
         for kind, *rest in operations:
+            if runs and kind == ASK and is_new(rest[0]):
+                limits = [(rule, cost) for _, rule, cost in rest[0]]
+                if before is None or before[0] != limits:
+                    before = limits, len(words) + 2
+                    words += [RUN, len(limits), 0, len(keys) + 1]
+                    words += [word for rule, cost in limits for word in (number(rule), cost)]
+                for caller, rule, _ in rest[0]:
+                    key(caller, rule)
+                words[before[1]] += 1
+                continue
+            before = None
             words.append(kind)
             if kind in (ASK, LOOK):
                 words.append(len(rest[0]))
@@ -369,16 +404,24 @@ class Pair:
                 words += [self.epoch or 0] if kind == GIVE else []
         return keys, rules, words
 
-    def call(self, operations, holder=7):
-        keys, rules, words = self.compose(operations)
+    def call(self, operations, holder=7, runs=True, known=None):
+        """`known`: the epoch that the node knows, if not that of the test."""
+        keys, rules, words = self.compose(operations, runs)
         request = [holder, LEASE, len(rules)]
         request += [w for rule in rules if not isinstance(rule, Ban) for w in rule.words(self.now)] + words
-        return self.send(NAME, keys, request)
+        data = self.send(NAME, keys, request, known)
+        return self.learn(read_answer(data, [rest[0] for kind, *rest in operations if kind in (ASK, LOOK)]), known)
 
-    def send(self, name, keys, request):
+    def send(self, name, keys, request, known=None):
         self.redis.ask("SET", "clock", self.now)
-        answer = unpack(self.redis.ask("FCALL", name, len(keys), *keys, pack(request), self.epoch or 0))
+        return self.redis.ask("FCALL", name, len(keys), *keys, pack(request),
+                              (self.epoch or 0) if known is None else known)
+
+    def learn(self, answer, known=None):
+        """What the answer says behind the time and the epoch."""
         equal(answer[0], self.now, "the time")
+        if known is not None:
+            return answer[1:]
         self.epoch = self.epoch or answer[1]
         equal(answer[1], self.epoch, "the epoch")
         return answer[2:]

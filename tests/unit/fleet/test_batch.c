@@ -44,10 +44,10 @@ static void assert_numbers(struct integers *numbers, const int64_t *expected, si
 static void one_verdict_is_composed(void **state)
 {
 	static const char front[] =
-		"*7\r\n$5\r\nFCALL\r\n$14\r\nsluice_judge_5\r\n$1\r\n2\r\n$10\r\np{epoch}:2\r\n"
+		"*7\r\n$5\r\nFCALL\r\n$14\r\nsluice_judge_6\r\n$1\r\n2\r\n$10\r\np{epoch}:2\r\n"
 		"$39\r\np{00000000000000000000000000000abc}it:2\r\n$";
 	static const char back[] = "\r\n$3\r\n777\r\n";
-	static const int64_t expected[] = {9, 4000, 1, 2, 5, 1000000, 1, 1, 1, 2, 1, 1};
+	static const int64_t expected[] = {9, 4000, 1, 2, 5, 1000000, 1, 7, 1, 1, 2, 1, 1};
 	struct batch *batch = calloc(1, sizeof(*batch));
 	struct rule waits = five;
 	struct batch_charge charge = charge_of(&waits, "it", 0xabc);
@@ -75,10 +75,11 @@ static void one_verdict_is_composed(void **state)
 static void the_same_caller_is_one_key(void **state)
 {
 	static const int64_t expected[] = {0, 0, 2, 0, 5, 1000000, 1, 1, 5, 1000000, 1, /* rules */
-		1, 2, 2, 1, 1, 3, 2, 1,                                                 /* a, b */
-		4, 1, 2, 1, 1,      /* a looks */
-		2, 3, 2, 77, 1, 99, /* b gives */
-		3, 4, 1, 1};        /* another's a */
+		7, 2, 1, 2, 1, 1, 2, 1,                                                 /* a, b */
+		1, 2, 2, 1, 1, 3, 2, 1, /* known by now */
+		4, 1, 2, 1, 1,          /* a looks */
+		2, 3, 2, 77, 1, 99,     /* b gives */
+		3, 4, 1, 1};            /* another's a */
 	struct batch *batch = calloc(1, sizeof(*batch));
 	struct batch_charge both[] = {charge_of(&five, "a", 7), charge_of(&shadow, "b", 7)};
 	struct batch_charge other = charge_of(&five, "a", 8);
@@ -87,6 +88,7 @@ static void the_same_caller_is_one_key(void **state)
 
 	(void)state;
 	batch_begin(batch, &batch_judge, "p", 0);
+	batch_ask(batch, both, 2, true);
 	batch_ask(batch, both, 2, true);
 	batch_ask(batch, both, 1, false);
 	batch_give(batch, &both[1], 77, 99);
@@ -176,6 +178,49 @@ static void a_caller_known_without_a_ban_is_not_banned_yet(void **state)
 	free(batch);
 }
 
+/* Requests by the same limits and costs, of callers that are new to the batch, say these once. */
+static void requests_in_a_row_are_a_run(void **state)
+{
+	static const int64_t expected[] = {0, 0, 2, 0, 5, 1000000, 1, 1, 5, 1000000, 1, /* rules */
+		7, 2, 3, 2, 1, 1, 2, 1,   /* 1 to 3, by both */
+		1, 2, 2, 1, 1, 3, 2, 1,   /* 1 again */
+		7, 2, 1, 8, 1, 1, 2, 1,   /* 4 */
+		7, 2, 2, 10, 1, 2, 2, 1,  /* 5 and 6, which cost 2 */
+		7, 1, 1, 14, 1, 2,        /* 7, by one */
+		1, 2, 15, 1, 1, 15, 1, 1, /* 8, twice by one */
+		1, 1, 16, 1, 0,           /* 9, which costs nothing */
+		7, 1, 1, 17, 1, 1};       /* 10 */
+	struct batch *batch = calloc(1, sizeof(*batch));
+	static const uint64_t callers[] = {1, 2, 3, 1, 4, 5, 6};
+	const char *command;
+	size_t len;
+
+	(void)state;
+	batch_begin(batch, &batch_judge, "p", 0);
+	for (size_t i = 0; i < sizeof(callers) / sizeof(callers[0]); i++) {
+		struct batch_charge both[] = {
+			charge_of(&five, "a", callers[i]), charge_of(&shadow, "b", callers[i])};
+		both[0].cost = callers[i] > 4 ? 2 : 1;
+		batch_ask(batch, both, 2, true);
+	}
+	struct batch_charge one = charge_of(&five, "a", 7);
+	one.cost = 2;
+	batch_ask(batch, &one, 1, true);
+	struct batch_charge twice[] = {charge_of(&five, "a", 8), charge_of(&five, "a", 8)};
+	batch_ask(batch, twice, 2, true);
+	one = charge_of(&five, "a", 9);
+	one.cost = 0;
+	batch_ask(batch, &one, 1, true);
+	one = charge_of(&five, "a", 10);
+	batch_ask(batch, &one, 1, true);
+	assert_false(batch_is_empty(batch));
+	assert_true(batch_compose(batch, &command, &len));
+	struct integers numbers = request_of(command, len);
+	assert_numbers(&numbers, expected, sizeof(expected) / sizeof(expected[0]));
+	batch_free(batch);
+	free(batch);
+}
+
 static void it_fills_up(void **state)
 {
 	struct batch *batch = calloc(1, sizeof(*batch));
@@ -223,34 +268,45 @@ static void one_that_asks_nothing_can_be_sent(void **state)
 	free(batch);
 }
 
+/* As judge.lua answers on a machine that has the low byte of a double first, as the tests do. */
 static void answers_are_read(void **state)
 {
-	/* the time, the epoch; admitted: one limit; refused: two limits, one that never fits */
-	static const char good[] = "\x9d\x05\x06\x01\x03\x09\x64\x00\x05\xff\x07\x06\xfe\xff";
+	/* the time, the epoch; charged, with something left, of two limits; admitted: one limit;
+	 * refused: two limits, of which one never fits */
+	static const double good[] = {500, 6, 10, 3, 55, 1, 50, 2000, 10, 4, 56, 1, 50, 2000, -1, 3,
+		9, 100, 0, 5, -1, 7, 6, -2, -1};
+	static const double wrong[] = {500, 6, 10, 3, 55, 1, 50};
+	static const double past[] = {500, 6, 10, 3, 5, 1, 50, 2000};
+	static const struct rule ten = {.quota = 10, .window_us = 100, .quantum_us = 10};
+	const struct rule *rules[] = {&ten, &ten, &ten};
 	struct answer_limit limits[3];
 	struct answer answer;
 	bool admitted;
 
 	(void)state;
-	assert_true(answer_begin(&answer, good, sizeof(good) - 1));
-	assert_int_equal(answer.now_us, 5);
+	assert_true(answer_begin(&answer, &batch_judge, good, sizeof(good)));
+	assert_int_equal(answer.now_us, 500);
 	assert_int_equal(answer.epoch, 6);
-	assert_true(answer_verdict(&answer, 1, &admitted, limits));
-	assert_true(admitted);
-	assert_int_equal(limits[0].used, 3);
-	assert_int_equal(limits[0].slot, 9);
-	assert_true(limits[0].fits);
-	assert_int_equal(limits[0].time_us, 100);
-	assert_false(answer_verdict(&answer, 3, &admitted, limits));
-	assert_true(answer_begin(&answer, good, sizeof(good) - 1));
-	assert_true(answer_verdict(&answer, 1, &admitted, limits));
-	assert_true(answer_verdict(&answer, 2, &admitted, limits));
+	assert_true(answer_verdict(&answer, rules, 2, &admitted, limits));
+	assert_true(admitted && limits[0].fits && limits[1].fits);
+	assert_true(limits[0].used == 3 && limits[0].slot == 55 && limits[0].time_us == 160);
+	assert_true(limits[1].used == 4 && limits[1].slot == 56 && limits[1].time_us == 170);
+	assert_true(answer_verdict(&answer, rules, 1, &admitted, limits));
+	assert_true(admitted && limits[0].fits);
+	assert_true(limits[0].used == 3 && limits[0].slot == 9 && limits[0].time_us == 100);
+	assert_true(answer_verdict(&answer, rules, 2, &admitted, limits));
 	assert_false(admitted);
 	assert_int_equal(limits[1].time_us, -1);
 	assert_true(!limits[0].fits && !limits[0].is_banned && limits[0].slot == 0);
 	assert_true(!limits[1].fits && limits[1].is_banned && limits[1].slot == 0);
-	assert_false(answer_begin(&answer, "\xa1x", 2));
-	assert_false(answer_begin(&answer, "", 0));
+	assert_false(answer_verdict(&answer, rules, 1, &admitted, limits));
+	assert_true(answer_begin(&answer, &batch_judge, wrong, sizeof(wrong)));
+	assert_false(answer_verdict(&answer, rules, 1, &admitted, limits));
+	assert_true(answer_begin(&answer, &batch_judge, past, sizeof(past)));
+	assert_false(answer_verdict(&answer, rules, 1, &admitted, limits));
+	assert_false(answer_begin(&answer, &batch_judge, good, sizeof(good) - 1));
+	assert_false(answer_begin(&answer, &batch_lease, "\xa1x", 2));
+	assert_false(answer_begin(&answer, &batch_judge, "", 0));
 }
 
 static void rules_are_exact_where_they_can_be(void **state)
@@ -314,7 +370,7 @@ static void leases_are_asked_and_answered(void **state)
 	assert_numbers(&numbers, expected, sizeof(expected) / sizeof(expected[0]));
 	batch_free(batch);
 	free(batch);
-	assert_true(answer_begin(&answer, bytes, sizeof(bytes)));
+	assert_true(answer_begin(&answer, &batch_lease, bytes, sizeof(bytes)));
 	assert_true(answer_leases(&answer, 1, &admitted, &found));
 	assert_true(admitted && found.fits);
 	assert_int_equal(found.used, 6);
@@ -332,6 +388,7 @@ int main(void)
 		cmocka_unit_test(the_same_caller_is_one_key),
 		cmocka_unit_test(each_kind_says_what_it_needs),
 		cmocka_unit_test(a_caller_known_without_a_ban_is_not_banned_yet),
+		cmocka_unit_test(requests_in_a_row_are_a_run),
 		cmocka_unit_test(it_fills_up),
 		cmocka_unit_test(one_that_asks_nothing_can_be_sent),
 		cmocka_unit_test(answers_are_read),
