@@ -1,0 +1,240 @@
+/* Requests of a session that one node of a fleet owns: where they go on, by what the store says. */
+#include "exchange/seek.h"
+
+#include "base/clock.h"
+#include "exchange/judge.h"
+#include "exchange/owners.h"
+#include "fakes/flight.h"
+#include "upstream/server.h"
+
+#define OTHER    "0000000000000001/other/127.0.0.1:7946"
+#define LEASE_MS 10000
+#define DONE     "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"
+#define FLEET                                                                                      \
+	"[fleet]\nstore = redis://127.0.0.1:5\nbind = 127.0.0.1:7900\n"                            \
+	"secret = file:/of/the/fleet\n"
+#define ROUTE "session = ip\nsession_scope = fleet\nqueue_timeout = 30s\nowner_idle = 5s\n"
+
+static const struct stage_conf forwards = {.route = ROUTE, .more = FLEET};
+static const struct stage_conf refuses = {
+	.route = ROUTE "session_elsewhere = refuse\n", .more = FLEET};
+
+uint64_t __wrap_clock_boot_ns(void);
+
+/* The one that runs, whose time it is. */
+static struct stage *current;
+
+uint64_t __wrap_clock_boot_ns(void)
+{
+	return current ? worker_now_ns(current->worker) : STAGE_START_MS * CLOCK_NS_PER_MS;
+}
+
+/* ---- the store ------------------------------------------------------------------------------- */
+
+static struct {
+	struct owner_session *session;
+	enum owner_verb verb;
+	unsigned count;
+	bool is_away;
+} asked;
+
+static bool ask(struct worker *worker, const struct owner_question *question)
+{
+	(void)worker;
+	if (asked.is_away)
+		return false;
+	asked.session = question->session;
+	asked.verb = question->verb;
+	asked.count++;
+	return true;
+}
+
+static const struct owner_store store = {ask};
+
+static void answer(struct stage *stage, struct owner_answer with)
+{
+	owners_answer(stage->relay.node.owners, stage->worker, asked.session, asked.verb, &with);
+	stage_turn(stage);
+}
+
+static void held(struct stage *stage, uint64_t fence)
+{
+	answer(stage, (struct owner_answer){.is_known = true, .is_held = true, .fence = fence});
+}
+
+static void elsewhere(struct stage *stage)
+{
+	answer(stage, (struct owner_answer){
+			      .is_known = true, .fence = 7, .left_ms = 9000, .node = OTHER});
+}
+
+static struct stage *begin(const struct stage_conf *conf)
+{
+	struct stage *stage = stage_begin(conf);
+
+	memset(&asked, 0, sizeof(asked));
+	current = stage;
+	stage->relay.node.owners = owners_new(&store, stage->relay.states);
+	assert_non_null(stage->relay.node.owners);
+	owners_set_self(stage->relay.node.owners, "self", "127.0.0.1:7900", LEASE_MS, 100);
+	return stage;
+}
+
+static void end(struct stage *stage)
+{
+	stage_forget(stage);
+	owners_free(stage->relay.node.owners);
+	stage->relay.node.owners = NULL;
+	current = NULL;
+	stage_end(stage);
+}
+
+/* It is answered; the client got this status. */
+static void assert_answered(struct stage *stage, unsigned status)
+{
+	char line[32];
+
+	snprintf(line, sizeof(line), "HTTP/1.1 %u ", status);
+	assert_has(stage_client_got(stage), line);
+	assert_int_equal(stage->server_count, 0);
+	stage_forget(stage);
+}
+
+/* ---- here ------------------------------------------------------------------------------------ */
+
+static void one_that_nobody_owns_is_taken(void **state)
+{
+	struct stage *stage = begin(&forwards);
+	struct exchange *x = stage_ask(stage, GET);
+
+	(void)state;
+	assert_int_equal(x->state, EXCHANGE_SEEKING);
+	assert_int_equal(asked.verb, OWNER_TAKE);
+	assert_int_equal(stage->server_count, 0); /* not before the store has said so */
+	held(stage, 5);
+	assert_int_equal(x->state, EXCHANGE_FORWARDING);
+	assert_string_equal(stage->servers[0].address, "127.0.0.1:2");
+	assert_has(stage_server_got(stage, 0), "\r\nSluice-Fence: 5\r\n");
+	flight_answer(stage, x, DONE);
+	assert_has(stage_client_got(stage), "HTTP/1.1 200 ");
+	/* The next has no question of its own. */
+	x = stage_ask(stage, GET);
+	assert_int_equal(x->state, EXCHANGE_FORWARDING);
+	assert_int_equal(asked.count, 1);
+	assert_has(stage_server_got(stage, 0), "\r\nSluice-Fence: 5\r\n");
+	flight_answer(stage, x, DONE);
+	end(stage);
+}
+
+/* Between its place and its leaving the lease has ended, as when this node stood still. */
+static void nothing_is_sent_when_the_lease_is_over(void **state)
+{
+	struct stage *stage = begin(&forwards);
+
+	(void)state;
+	struct exchange *x = stage_ask(stage, GET);
+	held(stage, 5);
+	stage_server_got(stage, 0);
+	flight_answer(stage, x, DONE);
+	stage_client_got(stage);
+	x = stage_request(stage, GET);
+	exchange_begin(x, x->request.base);
+	assert_int_equal(x->state, EXCHANGE_FORWARDING);
+	stage_at(stage, LEASE_MS);
+	server_send_all(stage->worker);
+	assert_string_equal(stage_server_got(stage, 0), "");
+	assert_has(stage_client_got(stage), "HTTP/1.1 503 ");
+	end(stage);
+}
+
+/* ---- elsewhere ------------------------------------------------------------------------------- */
+
+static void one_of_another_node_is_forwarded_to_it(void **state)
+{
+	struct stage *stage = begin(&forwards);
+	struct exchange *x = stage_ask(stage, GET);
+
+	(void)state;
+	elsewhere(stage);
+	assert_int_equal(stage->server_count, 1);
+	assert_string_equal(stage->servers[0].address, "127.0.0.1:7946");
+	const char *got = stage_server_got(stage, 0);
+	assert_has(got, "GET /.sluice/hop HTTP/1.1\r\n"); /* the greeting, */
+	assert_lacks(got, "GET / ");                      /* and nothing before it is done */
+	assert_int_equal(x->state, EXCHANGE_CONNECTING);
+	end(stage);
+}
+
+static void or_refused(void **state)
+{
+	struct stage *stage = begin(&refuses);
+
+	(void)state;
+	stage_ask(stage, GET);
+	elsewhere(stage);
+	const char *got = stage_client_got(stage);
+	assert_has(got, "HTTP/1.1 409 ");
+	assert_has(got, "\r\nRetry-After: 5\r\n"); /* owner_idle */
+	assert_int_equal(stage->server_count, 0);
+	end(stage);
+}
+
+/* ---- unknown --------------------------------------------------------------------------------- */
+
+static void without_a_store_it_is_answered(void **state)
+{
+	struct stage *stage = begin(&forwards);
+
+	(void)state;
+	asked.is_away = true;
+	stage_ask(stage, GET);
+	assert_answered(stage, 503);
+	asked.is_away = false;
+	stage_ask(stage, GET);
+	answer(stage, (struct owner_answer){.is_known = false});
+	assert_answered(stage, 503);
+	end(stage);
+}
+
+static void it_waits_no_longer_than_for_its_turn(void **state)
+{
+	struct stage *stage = begin(&forwards);
+	struct exchange *x = stage_ask(stage, GET);
+
+	(void)state;
+	assert_int_equal(x->turn.deadline.at_ms, STAGE_START_MS + 30000); /* queue_timeout */
+	stage_pass(stage, &x->turn.deadline);
+	assert_answered(stage, 503);
+	held(stage, 5); /* whom it is of no use any more */
+	end(stage);
+}
+
+/* More sessions than a node may remember. */
+static void a_new_one_that_has_no_room_is_answered(void **state)
+{
+	struct stage *stage = begin(&forwards);
+
+	(void)state;
+	owners_set_self(stage->relay.node.owners, "self", "127.0.0.1:7900", LEASE_MS, 0);
+	stage_ask(stage, GET);
+	const char *got = stage_client_got(stage);
+	assert_has(got, "HTTP/1.1 503 ");
+	assert_has(got, "\r\nRetry-After: 1\r\n");
+	assert_int_equal(asked.count, 0);
+	end(stage);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(one_that_nobody_owns_is_taken),
+		cmocka_unit_test(nothing_is_sent_when_the_lease_is_over),
+		cmocka_unit_test(one_of_another_node_is_forwarded_to_it),
+		cmocka_unit_test(or_refused),
+		cmocka_unit_test(without_a_store_it_is_answered),
+		cmocka_unit_test(it_waits_no_longer_than_for_its_turn),
+		cmocka_unit_test(a_new_one_that_has_no_room_is_answered),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
