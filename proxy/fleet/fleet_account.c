@@ -112,6 +112,7 @@ struct account *account_open(struct fleet_worker *fleet, const struct authority_
 	if (!account)
 		return NULL;
 	account->now_ns = question->now_ns;
+	account->sites = fleet->limits.sites;
 	account->count = gate_charges(question->identity, charges);
 	own.count = 0;
 	own.has_reserve = false;
@@ -147,6 +148,35 @@ void account_give_back_here(struct account *account)
 	own_give_back(account);
 }
 
+/* By a window that was shorter before, the store would drop what others have used of the longer
+ * one. Holders have no window. */
+static void take_limit(struct fleet_worker *fleet, struct account_charge *charge)
+{
+	const struct limit_facts *facts = limit_facts_named(fleet, charge->limit);
+
+	if (!facts || facts->rule.kind != charge->rule.kind || facts->rule.kind == RULE_HOLDERS)
+		return;
+	struct rule rule = facts->rule;
+	rule.waits = charge->rule.waits;
+	if (rule.kind == RULE_CALENDAR)
+		rule.edges = period_edges(&fleet->periods, facts->limit, fleet_store_us(fleet));
+	if (rule_is_same(&rule, &charge->rule) || (rule.kind == RULE_CALENDAR && !rule.edges))
+		return;
+	charge->rule = rule;
+	charge->slot = charge->taken_ns = 0; /* nothing of it goes back */
+}
+
+void account_take_site(struct account *account)
+{
+	if (account->sites == account->worker->limits.sites)
+		return;
+	account->sites = account->worker->limits.sites;
+	for (unsigned i = 0; i < account->count; i++) {
+		if (account->charges[i].way || account->charges[i].here)
+			take_limit(account->worker, &account->charges[i]);
+	}
+}
+
 /* Those that have passed and are not charged yet. */
 void account_charge_bytes(struct account *account, struct account_charge *charge)
 {
@@ -158,6 +188,7 @@ void account_charge_bytes(struct account *account, struct account_charge *charge
 /* But for bytes, which have passed. */
 void account_give_all_back(struct account *account)
 {
+	account_take_site(account);
 	for (unsigned i = 0; i < account->count; i++) {
 		struct account_charge *charge = &account->charges[i];
 		account_charge_bytes(account, charge);

@@ -25,6 +25,11 @@ struct account *account_open(struct fleet_worker *fleet, const struct authority_
  */
 void account_note(struct account *account, struct account_charge *charge, int64_t units);
 
+/* Before anything is charged or given back: if a site has come into force since the account was
+ * opened, what it takes of a limit that was changed stays charged, and what follows is charged by
+ * the limit as it is now. */
+void account_take_site(struct account *account);
+
 /* Charges the bytes that have passed and are not charged yet. */
 void account_charge_bytes(struct account *account, struct account_charge *charge);
 

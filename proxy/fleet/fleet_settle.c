@@ -28,6 +28,7 @@ void fleet_charge(struct authority *authority, const struct gate_receipt *receip
 	struct account *account = account_of(receipt);
 
 	(void)authority;
+	account_take_site(account);
 	for (unsigned i = 0; i < account->count; i++) {
 		struct account_charge *charge_of_limit = &account->charges[i];
 		int local = charge_of_limit->local;
@@ -73,6 +74,7 @@ void fleet_settle(
 		account->local.count > 0 ? worker_throttle_ns(account->worker->worker) : 0;
 
 	(void)authority;
+	account_take_site(account);
 	for (unsigned i = 0; i < account->count; i++) {
 		struct account_charge *charge_of_limit = &account->charges[i];
 		if (charge_of_limit->local < 0)

@@ -1,6 +1,7 @@
 #include "fleet/limit_facts.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "fleet/ladder.h"
 #include "fleet/question.h"
@@ -11,7 +12,10 @@
 
 void limit_facts_take_site(struct limits_known *known, const struct conf *conf)
 {
+	unsigned sites = known->sites + 1;
+
 	limit_facts_free(known);
+	known->sites = sites;
 	known->all = calloc(conf->limit_count + 1, sizeof(*known->all));
 	known->count = known->all ? conf->limit_count : 0;
 }
@@ -46,4 +50,16 @@ const struct limit_facts *limit_facts_of(struct fleet_worker *fleet, const struc
 	if (facts->limit == limit && facts != &known->other)
 		return facts;
 	return fill(fleet, facts, limit);
+}
+
+const struct limit_facts *limit_facts_named(struct fleet_worker *fleet, const char *name)
+{
+	const struct conf *conf = fleet->worker->use->site->conf;
+
+	for (size_t i = 0; i < conf->limit_count; i++) {
+		const struct conf_limit *limit = &conf->limits[i];
+		if (limit->of_fleet && strcmp(limit->name, name) == 0)
+			return limit_facts_of(fleet, limit);
+	}
+	return NULL;
 }

@@ -27,6 +27,7 @@ struct limits_known {
 	struct limit_facts *all; /* by the limits' places in the snapshot in force */
 	size_t count;
 	struct limit_facts other; /* of one that is not among them */
+	unsigned sites;           /* that have come into force; it wraps */
 };
 
 /* Forgets all, as a site has come into force: what is kept is found by the limit's address, which
@@ -37,5 +38,8 @@ void limit_facts_free(struct limits_known *known);
 /* Until the next call. NULL without memory. */
 const struct limit_facts *limit_facts_of(
 	struct fleet_worker *fleet, const struct conf_limit *limit);
+/* Of the fleet's limit of this name in the site in force, until the next call. NULL: there is none,
+ * or without memory. */
+const struct limit_facts *limit_facts_named(struct fleet_worker *fleet, const char *name);
 
 #endif

@@ -84,6 +84,7 @@ struct account {
 	/* Of the throttles, when it was asked about, and then when its answer came: what is done
 	 * with it in one go is done at one time. */
 	uint64_t now_ns;
+	unsigned sites; /* that had come into force by then (limit_facts.h) */
 	unsigned count; /* limits, in the order of gate_charges */
 	bool refused;   /* by a limit that is decided on this node */
 	bool is_away;   /* a limit can't be judged, as the store was not heard in time */

@@ -7,7 +7,7 @@ from ctypes.util import find_library
 from lib.fields import told, wait_ms
 from lib.fleet import NODES, Load, ask, connected, fleet_of, judge, limit, nodes
 from lib.held import Held
-from lib.process import SANITIZER, until
+from lib.process import DEADLINE_SECONDS, SANITIZER, until
 from lib.redis import Redis
 from lib.sluice import to
 from lib.tap import equal, main, test, true
@@ -80,6 +80,38 @@ def windows_one_by_one(t):
         answers = [ask(clients[n % 2], key=way) for n in range(200)]
         waits = [wait_ms(a) for a in answers if a.status == 429]
         true(waits and max(waits) <= 13_500, f"{way}: {len(waits)} refused, for at most {max(waits, default=0)} ms")
+
+
+@test("a reload to a longer window: requests that were under way do not shorten it", workers=[1])
+def under_way(t):
+    redis, gate = Redis(t), t.event()
+
+    def handle(x):
+        if x.request.target.startswith("/slow"):
+            gate.wait(DEADLINE_SECONDS)
+        x.reply(500 if x.request.target.endswith("fail") else 200, b"",
+                fields=[("X-Cost", "3")] if x.request.target.endswith("cost") else [])
+    origin = t.origin(handle)
+
+    def sections(rate):
+        return fleet_of(redis) + "".join(limit(way, rate, way=way) for way in ("exact", "lease")) + to(
+            origin, route="limits = exact, lease\ncost = response:X-Cost\nrefund = 5xx\nordering = none")
+    node = t.sluice(sections("5 per 50ms"))
+    connected(node)
+    slow = {end: t.client(node) for end in ("fail", "cost")}
+    for end, client in slow.items():
+        client.request(f"/slow/{end}", fields=[("X-Api-Key", end)])
+        origin.wait(lambda end=end: f"/slow/{end}" in origin.targets(), "under way")
+    node.reload(sections("5 per 1h"))
+    node.process.wait_output("reloaded")
+    client = t.client(node)
+    for end in slow:
+        until(lambda end=end: ask(client, key=end).status == 429, "all of it is used")
+    time.sleep(0.2)  # longer than the window before
+    gate.set()
+    for end, slow_client in slow.items():
+        equal(slow_client.response().status, 500 if end == "fail" else 200, "of a request that was under way")
+        equal([ask(client, key=end).status for _ in range(5)], [429] * 5, f"{end}: what is used still counts")
 
 
 @test("by the calendar: one quota of all nodes, to the end of the zone's day, also of nodes whose clocks differ")

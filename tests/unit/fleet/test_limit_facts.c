@@ -132,6 +132,23 @@ static void another_snapshots_limit_has_its_own(void **state)
 	free_fixture(f);
 }
 
+static void a_name_is_that_of_the_site_in_force(void **state)
+{
+	struct fixture *f = new_fixture();
+	unsigned sites = f->fleet.limits.sites;
+
+	(void)state;
+	assert_ptr_equal(limit_facts_named(&f->fleet, "b")->limit, &f->limits[1]);
+	assert_null(limit_facts_named(&f->fleet, "c"));
+	f->limits[0].of_fleet = false;
+	assert_null(limit_facts_named(&f->fleet, "a"));
+	f->conf.limit_count = LIMITS;
+	limit_facts_take_site(&f->fleet.limits, &f->conf);
+	assert_int_equal(f->fleet.limits.sites, sites + 1);
+	assert_ptr_equal(limit_facts_named(&f->fleet, "c")->limit, &f->limits[2]);
+	free_fixture(f);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -139,6 +156,7 @@ int main(void)
 		cmocka_unit_test(it_is_worked_out_once),
 		cmocka_unit_test(a_site_begins_anew),
 		cmocka_unit_test(another_snapshots_limit_has_its_own),
+		cmocka_unit_test(a_name_is_that_of_the_site_in_force),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
