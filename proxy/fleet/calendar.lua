@@ -6,6 +6,11 @@
 local PERIOD = '<ddd'
 local begins, ends, spent, unknown
 
+local function calendar_keep(k)
+	changed[k] = spent > 0 and to_bytes(PERIOD, begins, ends, spent)
+	longer[k] = seconds_until(ends)
+end
+
 local function calendar_look_up(k, rule)
 	local at, state = edges[rule], text_of(k)
 	local n = now < at[2] and 1 or now < at[3] and 2 or 3
@@ -20,16 +25,14 @@ local function calendar_look_up(k, rule)
 		begins, ends, spent = from, till, was -- the clock has gone back into the one before
 	elseif from >= begins then
 		spent = was -- or one further on: of a clock that was wrong
+	elseif till > now and not unknown then
+		spent = was -- or a longer one, by a limit that a reload has changed: all of it counts
+		calendar_keep(k)
 	end
 end
 
 local function calendar_missing(rule, cost)
 	return unknown and 1 or spent + (cost > 0 and cost or 1) - quota[rule]
-end
-
-local function calendar_keep(k)
-	changed[k] = spent > 0 and to_bytes(PERIOD, begins, ends, spent)
-	longer[k] = seconds_until(ends)
 end
 
 local function calendar_take(k, _, cost)

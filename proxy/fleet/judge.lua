@@ -1,4 +1,4 @@
-#!lua name=sluice_6
+#!lua name=sluice_7
 -- What the store does for sluice's fleet: it judges requests by limits over all nodes, as one
 -- operation, by its own clock. The number in its names is of this text, as nodes refuse a store that
 -- has another text by the same name: who changes it gives it another number, so that nodes of two
@@ -7,7 +7,7 @@
 -- together. Who changes that must find a way for those before.
 -- This file comes first, then those that Makefile.inc names.
 --
--- FCALL sluice_judge_6 N epoch-key caller-key... request known-epoch
+-- FCALL sluice_judge_7 N epoch-key caller-key... request known-epoch
 --
 -- The keys all differ. The request is one MessagePack array of integers: the holder that asks and its
 -- lease (holders.lua); how many rules there are; the rules; then operations. A rule is the sum of

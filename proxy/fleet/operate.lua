@@ -393,4 +393,4 @@ local function judge(keys, args)
 	return concat(pieces, '', 1, piece_count)
 end
 
-redis.register_function('sluice_judge_6', judge)
+redis.register_function('sluice_judge_7', judge)

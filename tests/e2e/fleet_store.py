@@ -194,6 +194,22 @@ def another_rate(t):
     true(changes > 100, f"{changes} changes")
 
 
+@test("calendar: when periods become shorter, what was used counts to the end of the one of now", workers=[1])
+def shorter_periods(t):
+    pair, long, short = Pair(t), Calendar(5, 3_600_000_000), Calendar(5, 2_000_000)
+    pair.now += 100_500_000 - pair.now % 3_600_000_000
+
+    def judge(kind, rule, cost):
+        return pair.call([(kind, (("f{1}a", rule, cost),))], 7)
+    equal(judge(ASK, long, 5)[:2], [1, 5], "by the longer one")
+    equal(judge(LOOK, short, 1), [0, 5, -1, 1_500_000], "by the shorter one")
+    equal(judge(ASK, long, 1)[:2], [0, 5], "by a node that has not reloaded yet")
+    equal(judge(ASK, short, 1), [0, 5, -1, 1_500_000], "again by the shorter one")
+    pair.now += 1_500_000
+    equal(judge(ASK, short, 5)[:2], [1, 5], "in the next one")
+    equal(judge(ASK, long, 1)[:2], [0, 5], "back to the longer one")
+
+
 @test("what a dead holder holds comes back; what a late one says counts once", workers=[1])
 def holders(t):
     pair = Pair(t)
@@ -295,7 +311,7 @@ def waiting(t):
 
 
 # The function by its number, as nodes may have loaded it into stores. Another text has another number.
-NUMBERED = "sluice_6", "f2524abc21b62dd35c94719304341e34e6b1a1ef596eccd22e5ce5978ccb14b3"
+NUMBERED = "sluice_7", "f85bd03365f835e1fc1c16d40a8e3323656910504eb951ce8a26794f1dea63f8"
 
 
 @test("the function's text is that of its number, which is loaded once", workers=[1])

@@ -11,7 +11,7 @@ from .tap import equal
 
 ASK, GIVE, CHARGE, LOOK, HOLD, FORGET, RUN = 1, 2, 3, 4, 5, 6, 7
 LEASE = 3_000_000
-NAME = "sluice_judge_6"
+NAME = "sluice_judge_7"
 
 
 def with_clock(text, keeps):
@@ -268,10 +268,12 @@ class GcraOracle(Oracle):
 class CalendarOracle(Oracle):
     def __init__(self):
         super().__init__()
-        self.begin, self.count = 0, 0
+        self.begin, self.count, self.end = 0, 0, 0
 
-    def divide(self, rule, _now):
-        pass
+    def divide(self, rule, now):
+        """By a limit with shorter periods than before what was used counts in the one of now."""
+        if not self.unknown(rule, now) and self.begin < rule.begin(now) and self.end > now and self.count:
+            self.begin, self.end = rule.begin(now), rule.begin(now) + rule.length
 
     def unknown(self, rule, now):
         return not rule.more(now)[0] <= now < rule.more(now)[3]
@@ -291,6 +293,7 @@ class CalendarOracle(Oracle):
 
     def charge(self, rule, cost, now, _=None):
         self.begin, self.count = self.period(rule, now)
+        self.end = self.begin + rule.length
         self.count += cost
         return self.begin
 
@@ -298,6 +301,7 @@ class CalendarOracle(Oracle):
         begin, count = self.period(rule, now)
         if begin == slot:
             self.begin, self.count = (begin, count - cost) if count > cost else (0, 0)  # else nothing is kept
+            self.end = begin + rule.length
 
     def forget(self, rule, now):
         pass
