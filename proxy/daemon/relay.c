@@ -28,6 +28,7 @@
 #include "daemon/worker_parts.h"
 #include "exchange/exchange.h"
 #include "exchange/pin.h"
+#include "exchange/owner_sweep.h"
 #include "exchange/owners.h"
 #include "fleet/fleet.h"
 #include "fleet/owning.h"
@@ -406,6 +407,8 @@ static bool make_fleet(struct relay *relay)
 	relay->node.owners = owners_new(&owning_store, relay->states);
 	if (!relay->node.fleet || !relay->node.owners)
 		log_error("fleet: %s", strerror(ENOMEM));
+	else
+		owners_set_predecessor(relay->node.owners, relay->inherited != NULL);
 	return relay->node.fleet && relay->node.owners;
 #else
 	(void)relay;

@@ -20,6 +20,7 @@
 #include "daemon/pid_file.h"
 #include "daemon/relay.h"
 #include "daemon/reload.h"
+#include "exchange/owner_sweep.h"
 #include "gate/roster.h"
 #include "site/site.h"
 #include "throttle/throttle.h"
@@ -462,6 +463,8 @@ static void on_predecessor(evutil_socket_t fd, short what, void *arg)
 	event_free(relay->predecessor);
 	relay->predecessor = NULL;
 	close(fd);
+	if (relay->node.owners)
+		owners_set_predecessor(relay->node.owners, false);
 	log_info("upgrade: the process before this one has ended");
 	reload_if_it_waited(relay);
 }

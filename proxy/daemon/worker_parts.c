@@ -14,6 +14,7 @@
 #include "daemon/wait_check.h"
 #include "exchange/exchange.h"
 #include "exchange/owner_nodes.h"
+#include "exchange/owner_sweep.h"
 #include "exchange/owner_use.h"
 #include "exchange/passage.h"
 #include "exchange/turn_ask.h"
@@ -238,8 +239,14 @@ static void end_orphans(struct worker *worker)
 
 static void command_exchanges(struct worker *worker, unsigned commands)
 {
-	if (commands & WORKER_OWNERS && worker->node->owners)
-		owners_look_at_uses(worker->node->owners, worker);
+	struct owners *owners = worker->node->owners;
+
+	if (!owners)
+		return;
+	if (commands & WORKER_HAND_OVER)
+		owners_drain(owners, true);
+	if (commands & (WORKER_OWNERS | WORKER_HAND_OVER))
+		owners_look_at_uses(owners, worker);
 }
 
 static const struct worker_part exchanges = {.command = command_exchanges,

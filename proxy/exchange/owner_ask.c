@@ -15,34 +15,53 @@ static uint64_t sure_ns(uint64_t lease_ms)
 	return (lease_ms - lease_ms / 16) * CLOCK_NS_PER_MS;
 }
 
+static uint64_t bit_of(const struct worker *worker)
+{
+	return UINT64_C(1) << (worker->index & 63);
+}
+
+bool owner_is_starting(struct owners *owners, const struct worker *worker, uint64_t now_ns)
+{
+	/* relaxed: a flag alone */
+	return now_ns < owners->born_ns + OWNER_START_MS * CLOCK_NS_PER_MS &&
+	       !(atomic_load_explicit(&owners->has_asked, memory_order_relaxed) & bit_of(worker));
+}
+
 bool owner_ask(struct owners *owners, struct worker *worker, struct owner_session *session,
 	enum owner_verb verb, uint64_t now_ns)
 {
-	char self[OWNER_NODE_BYTES];
-
-	pthread_mutex_lock(&owners->lock);
-	memcpy(self, owners->self, sizeof(self));
-	pthread_mutex_unlock(&owners->lock);
 	/* One that was asked for and not answered may still be done: before it is known to be, what
 	 * is taken would be taken from us again. */
 	if (session->is_giving)
 		verb = OWNER_GIVE;
+	if (session->side != OWNER_SIDE_HERE)
+		session->self = owner_self(owners);
 	/* relaxed: a setting */
 	session->lease_ms = atomic_load_explicit(&owners->lease_ms, memory_order_relaxed);
 	const struct owner_question question = {.session = session,
 		.verb = verb,
 		.name = session->name,
-		.self = self,
+		.self = session->self ? session->self->text : "",
 		.fence = session->fence,
 		.lease_ms = session->lease_ms};
-	session->is_asked = self[0] && owners->store->ask(worker, &question);
+	session->is_asked = session->self && owners->store->ask(worker, &question);
 	session->asked_ns = now_ns;
+	if (session->is_asked)
+		/* relaxed: a flag alone */
+		atomic_fetch_or_explicit(&owners->has_asked, bit_of(worker), memory_order_relaxed);
 	/* Whatever the answer, or without one: another may have it from now on. */
 	if (session->is_asked && verb == OWNER_GIVE) {
 		session->ends_ns = 0;
 		session->is_giving = true;
 	}
 	return session->is_asked;
+}
+
+void owner_yield(struct owners *owners, struct worker *worker, struct owner_session *session)
+{
+	if (session->side == OWNER_SIDE_HERE && session->users == 0 && !session->first &&
+		!session->is_asked && owner_session_yields(owners, session))
+		owner_ask(owners, worker, session, OWNER_GIVE, clock_boot_ns());
 }
 
 static bool is_believed(const struct owner_session *session, uint64_t now_ns)
@@ -74,10 +93,15 @@ static enum owner_sight see(struct owners *owners, struct owner_use *use, enum o
 	}
 	if (session->is_asked)
 		return OWNER_PENDING;
-	if (belief == OWNER_ASK_OWN && session->side != OWNER_SIDE_HERE)
+	/* Of what the process before this one owns the next request is to wait here. relaxed: a
+	 * flag alone */
+	if (belief == OWNER_ASK_OWN && session->side != OWNER_SIDE_HERE &&
+		!atomic_load_explicit(&owners->has_predecessor, memory_order_relaxed))
 		return OWNER_ELSEWHERE;
-	return owner_ask(owners, use->worker, session, OWNER_TAKE, now_ns) ? OWNER_PENDING
-									   : OWNER_UNKNOWN;
+	if (owner_ask(owners, use->worker, session, OWNER_TAKE, now_ns))
+		return OWNER_PENDING;
+	session->awaits = owner_is_starting(owners, use->worker, now_ns);
+	return session->awaits ? OWNER_PENDING : OWNER_UNKNOWN;
 }
 
 enum owner_sight owner_look(struct owners *owners, struct owner_use *use, enum owner_belief belief)
@@ -126,15 +150,29 @@ static void leave_to(struct owner_session *session, struct owner_node *node,
 	session->renew_ns = now_ns + answer->left_ms * CLOCK_NS_PER_MS;
 }
 
+/* Does the owner have the address of this node? Then it is the process before this one, and what is
+ * forwarded there comes back; or, in that, the one behind it. */
+static bool is_predecessor(struct owners *owners, const char *node)
+{
+	const struct owner_self *self = owner_self(owners);
+	const char *address = strrchr(node, '/');
+
+	/* relaxed: a flag alone */
+	return self && address && strcmp(address, strrchr(self->text, '/')) == 0 &&
+	       !atomic_load_explicit(&owners->is_replaced, memory_order_relaxed);
+}
+
 /* True: those who wait are to be told by another answer. */
 static bool take_answer(struct owners *owners, struct worker *worker, struct owner_session *session,
-	enum owner_verb verb, const struct owner_answer *answer, struct owner_node *node)
+	enum owner_verb verb, const struct owner_answer *answer, struct owner_node *node,
+	bool waits)
 {
 	uint64_t now_ns = clock_boot_ns();
 
 	session->is_asked = false;
 	if (verb == OWNER_GIVE && answer->is_known)
 		session->is_giving = false;
+	session->awaits = waits && answer->is_known && session->first != NULL;
 	if (!answer->is_known)
 		session->sight = OWNER_UNKNOWN;
 	else if (verb == OWNER_GIVE)
@@ -147,6 +185,8 @@ static bool take_answer(struct owners *owners, struct worker *worker, struct own
 		lose(session);
 	if (answer->is_known)
 		session->sight = owner_session_sight(session);
+	if (session->awaits)
+		return true;
 	return session->first && answer->is_known && verb != OWNER_TAKE &&
 	       session->side == OWNER_SIDE_NOBODY &&
 	       owner_ask(owners, worker, session, OWNER_TAKE, now_ns);
@@ -156,14 +196,17 @@ void owners_answer(struct owners *owners, struct worker *worker, struct owner_se
 	enum owner_verb verb, const struct owner_answer *answer)
 {
 	struct owner_stripe *stripe = owner_stripe_of(owners, session->key);
-	struct owner_node *node = answer->node ? owner_node_of(owners, answer->node) : NULL;
+	bool waits = verb == OWNER_TAKE && answer->node && is_predecessor(owners, answer->node);
+	struct owner_node *node =
+		answer->node && !waits ? owner_node_of(owners, answer->node) : NULL;
 
 	pthread_mutex_lock(&stripe->lock);
 	uint64_t fence = session->fence;
 	enum owner_side side = session->side;
 	const struct owner_node *before = session->node;
-	if (!take_answer(owners, worker, session, verb, answer, node))
+	if (!take_answer(owners, worker, session, verb, answer, node, waits))
 		owner_line_deliver(session);
+	owner_yield(owners, worker, session);
 	bool is_other = side != OWNER_SIDE_NOBODY && session->users > 0 &&
 			(session->fence != fence || session->node != before);
 	pthread_mutex_unlock(&stripe->lock);

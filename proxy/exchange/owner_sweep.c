@@ -2,6 +2,7 @@
 
 #include "base/clock.h"
 #include "exchange/owner_ask.h"
+#include "exchange/owner_line.h"
 #include "exchange/owner_table.h"
 
 static uint64_t earlier(uint64_t a, uint64_t b)
@@ -9,14 +10,29 @@ static uint64_t earlier(uint64_t a, uint64_t b)
 	return a < b ? a : b;
 }
 
+/* The process before this one may have given it up by now, or the store be there. */
+static void ask_again(struct owners *owners, struct worker *worker, struct owner_session *session,
+	uint64_t now_ns)
+{
+	if (!session->awaits || session->is_asked ||
+		owner_ask(owners, worker, session, OWNER_TAKE, now_ns) ||
+		owner_is_starting(owners, worker, now_ns))
+		return;
+	session->awaits = false;
+	session->sight = OWNER_UNKNOWN;
+	owner_line_deliver(session);
+}
+
 /* With the lock: asks what is due of it. When is it to be looked at again? 0: it is forgotten. */
 static uint64_t look_after(struct owners *owners, struct worker *worker,
-	struct owner_session *session, bool draining, uint64_t now_ns)
+	struct owner_session *session, bool presses, uint64_t now_ns)
 {
+	bool yields = presses || owner_session_yields(owners, session);
 	uint64_t idle_ends_ns = session->users > 0 || session->first ? UINT64_MAX
-				: draining                           ? now_ns
-					   : session->used_ns + session->idle_ns;
+				: yields                             ? now_ns
+					 : session->used_ns + session->idle_ns;
 
+	ask_again(owners, worker, session, now_ns);
 	if (session->is_asked || session->first)
 		return now_ns + CLOCK_NS_PER_S / 10;
 	switch (session->side) {
@@ -65,10 +81,10 @@ static void turn_ticks(struct owner_stripe *stripe, uint64_t now_ns)
 
 /* With the lock. */
 static void tend(struct owners *owners, struct owner_stripe *stripe, struct worker *worker,
-	struct owner_session *session, bool draining, uint64_t now_ns)
+	struct owner_session *session, bool presses, uint64_t now_ns)
 {
 	owner_session_unschedule(session);
-	uint64_t next_ns = look_after(owners, worker, session, draining, now_ns);
+	uint64_t next_ns = look_after(owners, worker, session, presses, now_ns);
 
 	if (next_ns == 0)
 		owner_session_forget(owners, stripe, session);
@@ -101,8 +117,8 @@ static void press(
 }
 
 /* Has it more than it has done? */
-static bool sweep_stripe(struct owners *owners, struct owner_stripe *stripe, struct worker *worker,
-	bool draining, uint64_t now_ns)
+static bool sweep_stripe(
+	struct owners *owners, struct owner_stripe *stripe, struct worker *worker, uint64_t now_ns)
 {
 	struct owner_session *session;
 	unsigned done = 0;
@@ -111,7 +127,7 @@ static bool sweep_stripe(struct owners *owners, struct owner_stripe *stripe, str
 	if (stripe->count > 0)
 		turn_ticks(stripe, now_ns);
 	while (done++ < OWNER_AT_ONCE && (session = stripe->due) != NULL)
-		tend(owners, stripe, worker, session, draining, now_ns);
+		tend(owners, stripe, worker, session, false, now_ns);
 	if (is_pressed(owners))
 		press(owners, stripe, worker, now_ns);
 	bool has_more = stripe->due != NULL;
@@ -119,16 +135,82 @@ static bool sweep_stripe(struct owners *owners, struct owner_stripe *stripe, str
 	return has_more;
 }
 
-uint64_t owners_sweep(struct owners *owners, struct worker *worker, bool draining)
+/* ---- all at once, which are in no tick's list for that ------------------------------------------
+ */
+
+/* So many sessions are looked at in one go. */
+#define YIELD_AT_ONCE 256
+
+void owners_yield(struct owners *owners)
+{
+	/* relaxed: where to go on; what there is is looked at with the stripes' locks */
+	atomic_store_explicit(&owners->yields_from, 0, memory_order_relaxed);
+}
+
+/* Returns where to go on: a bucket of this stripe, or none. */
+static size_t yield_stripe(struct owners *owners, struct owner_stripe *stripe,
+	struct worker *worker, size_t bucket, unsigned *looked)
+{
+	pthread_mutex_lock(&stripe->lock);
+	for (; bucket < stripe->bucket_count && *looked < YIELD_AT_ONCE; bucket++) {
+		struct owner_session *session = stripe->buckets[bucket];
+		for (; session; session = session->next, (*looked)++)
+			owner_yield(owners, worker, session);
+	}
+	/* Those that move as it grows move to buckets that come later. */
+	size_t next = bucket < stripe->bucket_count ? bucket : SIZE_MAX;
+	pthread_mutex_unlock(&stripe->lock);
+	return next;
+}
+
+/* Has it more than it has done? */
+static bool yield_some(struct owners *owners, struct worker *worker)
+{
+	/* relaxed: see owners_yield */
+	uint64_t from = atomic_load_explicit(&owners->yields_from, memory_order_relaxed), to;
+	uint64_t stripe = from >> 32, bucket = from & UINT32_MAX;
+	unsigned looked = 0;
+
+	if (stripe >= OWNER_STRIPES)
+		return false;
+	while (stripe < OWNER_STRIPES && looked < YIELD_AT_ONCE) {
+		size_t next = yield_stripe(
+			owners, &owners->stripes[stripe], worker, (size_t)bucket, &looked);
+		bucket = next == SIZE_MAX ? 0 : next;
+		stripe += next == SIZE_MAX;
+	}
+	to = stripe << 32 | bucket;
+	/* Unless it was to begin from the start meanwhile. */
+	return !atomic_compare_exchange_strong_explicit(&owners->yields_from, &from, to,
+		       memory_order_relaxed, memory_order_relaxed) ||
+	       stripe < OWNER_STRIPES;
+}
+
+void owners_drain(struct owners *owners, bool is_replaced)
+{
+	/* relaxed: flags alone */
+	if (is_replaced)
+		atomic_store_explicit(&owners->is_replaced, true, memory_order_relaxed);
+	if (!atomic_exchange_explicit(&owners->is_leaving, true, memory_order_relaxed))
+		owners_yield(owners);
+}
+
+void owners_set_predecessor(struct owners *owners, bool is_there)
+{
+	/* relaxed: a flag alone */
+	atomic_store_explicit(&owners->has_predecessor, is_there, memory_order_relaxed);
+}
+
+uint64_t owners_sweep(struct owners *owners, struct worker *worker)
 {
 	uint64_t now_ns = clock_boot_ns();
-	bool has_more = false;
+	bool has_more = yield_some(owners, worker);
 
 	/* relaxed: a number alone */
 	if (atomic_load_explicit(&owners->count, memory_order_relaxed) == 0)
 		return 0;
 	for (size_t i = 0; i < OWNER_STRIPES; i++)
-		has_more |= sweep_stripe(owners, &owners->stripes[i], worker, draining, now_ns);
+		has_more |= sweep_stripe(owners, &owners->stripes[i], worker, now_ns);
 	return has_more ? 1 : OWNER_TICK_MS;
 }
 

@@ -2,6 +2,7 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "exchange/owner_use.h"
 
@@ -110,6 +111,25 @@ void owner_session_note(const struct owner_session *session, struct owner_use *u
 {
 	use->seen.node = session->node;
 	use->seen.fence = session->fence;
+}
+
+bool owner_session_yields(struct owners *owners, const struct owner_session *session)
+{
+	/* relaxed: a flag alone */
+	return atomic_load_explicit(&owners->is_leaving, memory_order_relaxed) ||
+	       session->self != owner_self(owners);
+}
+
+bool owner_session_moves(struct owners *owners, const struct owner_session *session)
+{
+	const struct owner_self *self = owner_self(owners);
+
+	if (session->side != OWNER_SIDE_HERE)
+		return false;
+	/* relaxed: a flag alone */
+	return atomic_load_explicit(&owners->is_replaced, memory_order_relaxed) ||
+	       (session->self != self &&
+		       strcmp(strrchr(session->self->text, '/'), strrchr(self->text, '/')) != 0);
 }
 
 enum owner_sight owner_session_sight(const struct owner_session *session)

@@ -17,6 +17,8 @@
 #define OWNER_TICKS   256
 #define OWNER_AT_ONCE 64 /* sessions of a stripe that are looked after in one go */
 
+#define OWNER_START_MS 5000 /* a process has found its store by then, or is without one */
+
 #define OWNER_MARKS 4 /* nodes whose marks a session remembers */
 
 enum owner_side { OWNER_SIDE_NOBODY, OWNER_SIDE_HERE, OWNER_SIDE_ELSEWHERE };
@@ -43,7 +45,10 @@ struct owner_session {
 	bool is_asked;    /* the store, and it has not answered */
 	bool is_giving;   /* it was asked to give it up, and has not answered that */
 	bool is_posted;   /* the first of those who wait has been sent its answer */
-	enum owner_sight sight; /* that they are sent */
+	bool awaits; /* those in line wait until the process before this one gives it up, or for a
+			store that a process which has just begun is not yet connected to */
+	const struct owner_self *self; /* who has taken it, or is asked to */
+	enum owner_sight sight;        /* that they are sent */
 	struct owner_wait *first, **end;
 	uint64_t mark; /* of what this node forwards */
 	struct {
@@ -61,18 +66,38 @@ struct owner_stripe {
 	struct owner_session *ticks[OWNER_TICKS];
 };
 
+/* What this process has been to the store: [fleet] node and bind may change. Lives as long. */
+struct owner_self {
+	struct owner_self *next;
+	char text[OWNER_NODE_BYTES];
+};
+
 struct owners {
 	const struct owner_store *store;
 	struct upstream_states *states;
 	uint64_t instance;
+	uint64_t born_ns;           /* CLOCK_BOOTTIME */
+	_Atomic uint64_t has_asked; /* a bit of each worker, or of some: the store could be asked */
 	_Atomic uint64_t lease_ms;
-	atomic_size_t count, most; /* sessions */
-	pthread_mutex_t lock;      /* of what follows */
-	char self[OWNER_NODE_BYTES];
+	atomic_size_t count, most;         /* sessions */
+	_Atomic(struct owner_self *) self; /* now; NULL: not known yet */
+	atomic_bool is_leaving;            /* a drain: what is idle is given up at once */
+	atomic_bool is_replaced;           /* another process has this one's address */
+	atomic_bool has_predecessor;       /* and the other way around, while that goes on */
+	_Atomic uint64_t yields_from;      /* a stripe, and a bucket of it: see owners_yield */
+	pthread_mutex_t lock;              /* of what follows */
+	struct owner_self *selves;
 	struct owner_node *nodes;
 	size_t node_count;
 	struct owner_stripe stripes[OWNER_STRIPES];
 };
+
+/* NULL: not known yet. */
+static inline struct owner_self *owner_self(struct owners *owners)
+{
+	/* acquire: pairs with the release in owners_set_self */
+	return atomic_load_explicit(&owners->self, memory_order_acquire);
+}
 
 struct owner_stripe *owner_stripe_of(struct owners *owners, struct session_key key);
 
@@ -96,6 +121,11 @@ void owner_session_forget(
 	struct owners *owners, struct owner_stripe *stripe, struct owner_session *session);
 /* Whose it is now, for one who is told of it. */
 void owner_session_note(const struct owner_session *session, struct owner_use *use);
+/* Is one that is owned here given up as soon as nobody uses it? */
+bool owner_session_yields(struct owners *owners, const struct owner_session *session);
+/* And do other nodes reach it no more, as another process, or nobody, is at the address that it was
+ * taken with? */
+bool owner_session_moves(struct owners *owners, const struct owner_session *session);
 /* What is to be done with a session of that side. */
 enum owner_sight owner_session_sight(const struct owner_session *session);
 

@@ -1,6 +1,7 @@
 #include "exchange/owner_use.h"
 
 #include "base/clock.h"
+#include "exchange/owner_ask.h"
 #include "exchange/owner_line.h"
 #include "exchange/owner_table.h"
 #include "worker/worker.h"
@@ -85,6 +86,7 @@ void owner_end(struct owners *owners, struct owner_use *use)
 	session->users--;
 	if (session->side == OWNER_SIDE_HERE)
 		session->used_ns = clock_boot_ns();
+	owner_yield(owners, use->worker, session);
 	pthread_mutex_unlock(&stripe->lock);
 }
 
@@ -140,6 +142,18 @@ bool owner_is_same(struct owners *owners, const struct owner_use *use)
 	return is_same;
 }
 
+static bool is_to_move(struct owners *owners, const struct owner_use *use)
+{
+	struct owner_stripe *stripe = owner_stripe_of(owners, use->session->key);
+
+	if (use->node || !use->moves)
+		return false;
+	pthread_mutex_lock(&stripe->lock);
+	bool moves = owner_session_moves(owners, use->session);
+	pthread_mutex_unlock(&stripe->lock);
+	return moves;
+}
+
 void owners_look_at_uses(struct owners *owners, struct worker *worker)
 {
 	struct owner_use *uses = worker->fleet.uses, *use;
@@ -151,7 +165,11 @@ void owners_look_at_uses(struct owners *owners, struct worker *worker)
 	while ((use = uses) != NULL) {
 		delist(use);
 		enlist(use);
-		if (use->fence != 0 && !owner_is_same(owners, use))
+		if (use->fence == 0)
+			continue;
+		if (!owner_is_same(owners, use))
 			use->changed(use);
+		else if (is_to_move(owners, use))
+			use->moves(use);
 	}
 }

@@ -27,6 +27,10 @@ struct owner_use {
 	void (*answered)(struct owner_use *use, enum owner_sight sight);
 	/* The session's owner is another one, or nobody. */
 	void (*changed)(struct owner_use *use);
+	/* Another process has this one's address, or this one has another, and the session is
+	 * waited for: what may go on for long is to end now. May be called again. NULL: it is over
+	 * soon. */
+	void (*moves)(struct owner_use *use);
 };
 
 enum owner_begun {
@@ -65,7 +69,8 @@ bool owner_is_valid(struct owners *owners, const struct owner_use *use);
 /* Is the session owned as it was when the use last followed? */
 bool owner_is_same(struct owners *owners, const struct owner_use *use);
 
-/* Calls `changed` of this worker's uses whose owner is another one. */
+/* Calls `changed` of this worker's uses whose owner is another one, and `moves` of those that
+ * others wait for. */
 void owners_look_at_uses(struct owners *owners, struct worker *worker);
 
 #endif

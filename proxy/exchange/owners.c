@@ -7,6 +7,7 @@
 
 #include "exchange/owner_line.h"
 #include "exchange/owner_nodes.h"
+#include "exchange/owner_sweep.h"
 #include "exchange/owner_table.h"
 
 enum { FIRST_BUCKETS = 16 };
@@ -21,6 +22,7 @@ struct owners *owners_new(const struct owner_store *store, struct upstream_state
 	memset(owners, 0, sizeof(*owners));
 	owners->store = store;
 	owners->states = states;
+	owners->born_ns = clock_boot_ns();
 	pthread_mutex_init(&owners->lock, NULL);
 	if (getrandom(&owners->instance, sizeof(owners->instance), 0) != sizeof(owners->instance))
 		owners->instance = clock_wall_ns();
@@ -55,20 +57,53 @@ void owners_free(struct owners *owners)
 		pthread_mutex_destroy(&stripe->lock);
 	}
 	owner_nodes_free(owners);
+	while (owners->selves) {
+		struct owner_self *self = owners->selves;
+		owners->selves = self->next;
+		free(self);
+	}
 	pthread_mutex_destroy(&owners->lock);
 	free(owners);
 }
 
-void owners_set_self(struct owners *owners, const char *name, const char *address,
+/* With the lock. NULL without memory. */
+static struct owner_self *self_of(struct owners *owners, const char *text)
+{
+	struct owner_self *self = owners->selves;
+
+	while (self && strcmp(self->text, text) != 0)
+		self = self->next;
+	if (self)
+		return self;
+	self = calloc(1, sizeof(*self));
+	if (!self)
+		return NULL;
+	snprintf(self->text, sizeof(self->text), "%s", text);
+	self->next = owners->selves;
+	owners->selves = self;
+	return self;
+}
+
+bool owners_set_self(struct owners *owners, const char *name, const char *address,
 	uint64_t lease_ms, size_t sessions_most)
 {
+	char text[OWNER_NODE_BYTES];
+
 	/* relaxed: settings */
 	atomic_store_explicit(&owners->most, sessions_most, memory_order_relaxed);
 	atomic_store_explicit(&owners->lease_ms, lease_ms, memory_order_relaxed);
+	snprintf(text, sizeof(text), "%016llx/%s/%s", (unsigned long long)owners->instance, name,
+		address);
 	pthread_mutex_lock(&owners->lock);
-	snprintf(owners->self, sizeof(owners->self), "%016llx/%s/%s",
-		(unsigned long long)owners->instance, name, address);
+	struct owner_self *self = self_of(owners, text);
+	/* release: pairs with the acquire in owner_self */
+	struct owner_self *before =
+		self ? atomic_exchange_explicit(&owners->self, self, memory_order_acq_rel) : NULL;
 	pthread_mutex_unlock(&owners->lock);
+	if (!before || before == self)
+		return false;
+	owners_yield(owners); /* what it owns under the other address */
+	return true;
 }
 
 uint64_t owners_instance(const struct owners *owners)
@@ -82,6 +117,12 @@ bool owners_are_none(const struct owners *owners)
 	return atomic_load_explicit(&owners->count, memory_order_relaxed) == 0;
 }
 
+bool owners_are_replaced(const struct owners *owners)
+{
+	/* relaxed: a flag alone */
+	return atomic_load_explicit(&owners->is_replaced, memory_order_relaxed);
+}
+
 void owners_describe(struct owners *owners, struct session_key key, char name[CONF_NODE_BYTES])
 {
 	struct owner_stripe *stripe = owner_stripe_of(owners, key);
@@ -92,12 +133,11 @@ void owners_describe(struct owners *owners, struct session_key key, char name[CO
 	if (session && session->side == OWNER_SIDE_ELSEWHERE) {
 		snprintf(name, CONF_NODE_BYTES, "%s", session->node->name);
 	} else if (session && session->side == OWNER_SIDE_HERE) {
-		pthread_mutex_lock(&owners->lock);
-		const char *begin = strchr(owners->self, '/');
+		const struct owner_self *self = owner_self(owners);
+		const char *begin = self ? strchr(self->text, '/') : NULL;
 		if (begin)
 			snprintf(name, CONF_NODE_BYTES, "%.*s", (int)strcspn(begin + 1, "/"),
 				begin + 1);
-		pthread_mutex_unlock(&owners->lock);
 	}
 	pthread_mutex_unlock(&stripe->lock);
 }

@@ -81,15 +81,18 @@ struct owner_store {
 struct owners *owners_new(const struct owner_store *store, struct upstream_states *states);
 /* All workers have ended. NULL is ignored. */
 void owners_free(struct owners *owners);
-/* What the site in force says of this node, and how many sessions the table may have. Any thread.
- */
-void owners_set_self(struct owners *owners, const char *name, const char *address,
+/* What the site in force says of this node, and how many sessions the table may have. True: it has
+ * been another one; WORKER_OWNERS is to follow for what is in use. Any thread. */
+bool owners_set_self(struct owners *owners, const char *name, const char *address,
 	uint64_t lease_ms, size_t sessions_most);
 /* A number of this process, for what it sends. */
 uint64_t owners_instance(const struct owners *owners);
 
 /* Is no session in memory? Any thread. */
 bool owners_are_none(const struct owners *owners);
+
+/* Has another process this one's address? Any thread. */
+bool owners_are_replaced(const struct owners *owners);
 
 /* The store answers. */
 void owners_answer(struct owners *owners, struct worker *worker, struct owner_session *session,

@@ -442,9 +442,24 @@ static void on_owner_changed(struct owner_use *use)
 		passage_run(p);
 }
 
+/* A socket closes in order; in a process that ends, when the drain says so (websocket/times.c). */
+static void on_owner_moves(struct owner_use *use)
+{
+	struct passage *p = CONTAINER_OF(use, struct passage, owner);
+
+	if (!p->socket) {
+		passage_abort(p, "session moves");
+	} else if (!owners_are_replaced(p->worker->node->owners)) {
+		p->worker->switched->session_ends(p);
+		if (!p->has_ended)
+			passage_run(p);
+	}
+}
+
 static void take_owner(struct passage *p, struct exchange *x)
 {
 	p->owner.changed = on_owner_changed;
+	p->owner.moves = on_owner_moves;
 	if (x->owner.use.session)
 		owner_move(&p->owner, &x->owner.use);
 }

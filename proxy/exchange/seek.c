@@ -244,6 +244,15 @@ static void on_changed(struct owner_use *use)
 	client_advance(client);
 }
 
+/* A stream of events goes on until its client leaves, and what comes next may wait behind it. */
+static void on_moves(struct owner_use *use)
+{
+	struct exchange *x = exchange_of(use);
+
+	if (x->attempt.endless)
+		exchange_abort(x, "session moves");
+}
+
 /* ---- failures of the other node ----------------------------------------------------------------
  */
 
@@ -309,6 +318,7 @@ void seek_begin(struct exchange *x, const struct seek_steps *steps)
 	x->owner.take_failure = take_failure;
 	use->answered = on_answered;
 	use->changed = on_changed;
+	use->moves = on_moves;
 	enum owner_begun begun =
 		owners_of(x) ? owner_begin(owners_of(x), x->worker, use, key,
 				       x->route->sessions.owner_idle_ms, turn_name_session)

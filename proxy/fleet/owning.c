@@ -83,7 +83,10 @@ static void on_sweep(struct deadline *deadline)
 	struct owning *owning = CONTAINER_OF(deadline, struct owning, sweep);
 	struct worker *worker = owning->worker;
 	uint64_t now_ms = worker_now_ms(worker);
-	uint64_t next_ms = owners_sweep(worker->node->owners, worker, worker->draining);
+
+	if (worker->draining)
+		owners_drain(worker->node->owners, false);
+	uint64_t next_ms = owners_sweep(worker->node->owners, worker);
 
 	deadline_clear(deadline);
 	deadline_set(deadline, now_ms + (next_ms > 0 ? next_ms : LOOK_MS), now_ms);
@@ -104,9 +107,10 @@ void owning_take_site(struct owning *owning)
 	worker->fleet.secret = &conf->secret;
 	if (worker->index != 0 || !worker->node->owners || !conf->bind)
 		return;
-	owners_set_self(worker->node->owners,
-		conf->node ? conf->node : worker->fleet.own->joining.members->default_name,
-		conf->bind->text, conf->lease_ms, conf->max_sessions);
+	if (owners_set_self(worker->node->owners,
+		    conf->node ? conf->node : worker->fleet.own->joining.members->default_name,
+		    conf->bind->text, conf->lease_ms, conf->max_sessions))
+		node_command_workers(worker->node, WORKER_OWNERS);
 	deadline_clear(&owning->sweep);
 	deadline_set(&owning->sweep, now_ms + LOOK_MS, now_ms);
 }

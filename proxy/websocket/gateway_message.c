@@ -78,6 +78,7 @@ static struct exchange *make(struct gateway *gateway, const struct gateway_event
 	x->request_id = (struct slice){gateway->request_id, gateway->request_id_len};
 	x->tunnel.gateway = gateway;
 	x->owner.use.changed = on_owner_changed;
+	x->owner.use.moves = NULL;
 	if (gateway->owner.session)
 		owner_share(gateway->worker->node->owners, &x->owner.use, &gateway->owner);
 	if (!event)

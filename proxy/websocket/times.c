@@ -80,6 +80,7 @@ void socket_times_begin(struct websocket *socket)
 #define DRAIN_PARTS     16
 #define DRAIN_SPREAD    8  /* sockets begin to end within so many */
 #define DRAIN_HAND_OVER 4  /* and so much later where another process serves: there is no hurry */
+#define DRAIN_MOVE      1  /* but for those whose session that process waits for */
 #define DRAIN_HURRY     12 /* no message waits for its turn any longer */
 #define DRAIN_ANSWER    13 /* nor for an answer; then the client gets its close frame */
 #define DRAIN_CLOSE     14 /* the rest is for servers that hear of the end */
@@ -96,9 +97,11 @@ static uint64_t drain_part_ms(const struct websocket *socket, unsigned part)
  * is left of that time. */
 void socket_drain(struct websocket *socket)
 {
-	unsigned first = socket->all->is_handed_over ? DRAIN_HAND_OVER : 0;
+	bool moves = socket->all->is_handed_over && socket->passage->owner.session;
+	unsigned first = socket->all->is_handed_over && !moves ? DRAIN_HAND_OVER : 0;
+	unsigned spread = moves ? DRAIN_MOVE : DRAIN_SPREAD;
 	uint64_t from_ms = drain_part_ms(socket, first), now_ms = socket_now_ms(socket);
-	uint64_t to_ms = drain_part_ms(socket, first + DRAIN_SPREAD);
+	uint64_t to_ms = drain_part_ms(socket, first + spread);
 	uint64_t at_ms;
 
 	if (from_ms < now_ms)

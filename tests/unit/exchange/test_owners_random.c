@@ -325,7 +325,7 @@ static void sweep(void)
 {
 	for (unsigned i = 0; i < NODES; i++) {
 		enter(i);
-		owners_sweep(nodes[i].owners, nodes[i].worker, false);
+		owners_sweep(nodes[i].owners, nodes[i].worker);
 		finish_turn(i);
 	}
 }
@@ -414,7 +414,7 @@ static void come_to_rest(void)
 	}
 	for (unsigned i = 0; i < NODES; i++) {
 		enter(i);
-		assert_int_equal(owners_sweep(nodes[i].owners, nodes[i].worker, false), 0);
+		assert_int_equal(owners_sweep(nodes[i].owners, nodes[i].worker), 0);
 	}
 	for (unsigned i = 0; i < SESSIONS; i++)
 		assert_true(!locks[i].session[0] || locks[i].ends_ns <= now_ns);

@@ -347,6 +347,29 @@ static void a_drain_spreads_the_ends(void **state)
 	}
 }
 
+/* The process that takes over waits for what its session has under way. */
+static void a_drain_hurries_with_sessions_of_a_fleet(void **state)
+{
+	const struct stage_conf conf = {.route = OPENED_ROUTE, .node = "shutdown_timeout = 40s"};
+	uint64_t most = 0;
+
+	(void)state;
+	opened_begin(&o, &conf);
+	drain_begins();
+	o.socket->all->is_handed_over = true;
+	o.passage->owner.session = (struct owner_session *)&o; /* some */
+	for (unsigned i = 0; i < 200; i++) {
+		o.socket->ends_ms = UINT64_MAX;
+		socket_drain(o.socket);
+		uint64_t in_ms = o.socket->ends_ms - STAGE_START_MS;
+		most = in_ms > most ? in_ms : most;
+	}
+	assert_in_range(most, 2000, 2500);
+	o.passage->owner.session = NULL;
+	o.stage->worker->draining = false;
+	opened_end(&o);
+}
+
 static void a_socket_that_opens_in_a_drain(void **state)
 {
 	(void)state;
@@ -562,6 +585,7 @@ int main(void)
 		cmocka_unit_test(a_message_under_way_is_no_silence),
 		cmocka_unit_test(lifetimes_differ),
 		cmocka_unit_test(a_drain_spreads_the_ends),
+		cmocka_unit_test(a_drain_hurries_with_sessions_of_a_fleet),
 		cmocka_unit_test(a_socket_that_opens_in_a_drain),
 		cmocka_unit_test(a_socket_that_opens_late_in_a_drain),
 		cmocka_unit_test(at_the_end_of_a_drain),
