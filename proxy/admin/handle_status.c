@@ -266,6 +266,85 @@ static void put_semaphores(struct page *page, const struct relay *relay)
 		"1: connected to the semaphore's broker; 0: the broker is away.", slots_connected);
 }
 
+/* ---- health checks --------------------------------------------------------------------------- */
+
+static double probes_sent(struct upstream_state *state, const struct probes_sight *sight)
+{
+	(void)sight;
+	return (double)atomic_load(&state->probes_sent);
+}
+
+static double probes_shared(struct upstream_state *state, const struct probes_sight *sight)
+{
+	(void)state;
+	return sight->role == PROBES_PROBER || sight->role == PROBES_FOLLOWER;
+}
+
+static double probes_own(struct upstream_state *state, const struct probes_sight *sight)
+{
+	(void)state;
+	return sight->role == PROBES_PROBER;
+}
+
+static double probes_age(struct upstream_state *state, const struct probes_sight *sight)
+{
+	(void)state;
+	if (sight->heard_ms == 0)
+		return -1;
+	return (double)(clock_monotonic_ms() - sight->heard_ms) / 1e3;
+}
+
+struct probes_family {
+	const char *name, *help;
+	bool is_counter, of_shared; /* of upstreams with health_shared only */
+	/* Negative: none. */
+	double (*value_of)(struct upstream_state *state, const struct probes_sight *sight);
+};
+
+static void put_probes_of(
+	struct page *page, const struct relay *relay, const struct probes_family *family)
+{
+	const struct site *site = relay->site;
+	bool has_family = false;
+
+	for (size_t i = 0; i < site->conf->upstream_count; i++) {
+		const struct upstream *upstream = site->upstreams[i];
+		struct probes_sight sight;
+		probes_shown_read(&upstream->state->probes, &sight);
+		const char *const labels[] = {"upstream", upstream->conf->name,
+			family->of_shared && *sight.prober ? "prober" : NULL, sight.prober, NULL};
+		double value = family->value_of(upstream->state, &sight);
+		if (!upstream->conf->health_path || value < 0 ||
+			(family->of_shared && sight.role == PROBES_UNSHARED))
+			continue;
+		if (!has_family)
+			exposition_family(page->out, page->format, family->name, family->is_counter,
+				family->help);
+		has_family = true;
+		exposition_sample(page->out, family->name, labels, value);
+	}
+}
+
+static void put_probes(struct page *page, const struct relay *relay)
+{
+	static const struct probes_family families[] = {
+		{"sluice_health_probes_total", "Health checks that this node has made.", true,
+			false, probes_sent},
+		{"sluice_health_shared",
+			"1: one node makes the health checks, the label prober names it; 0: this "
+			"node makes its own.",
+			false, true, probes_shared},
+		{"sluice_health_prober", "1: this node makes the health checks of the fleet.",
+			false, true, probes_own},
+		{"sluice_health_age_seconds",
+			"Time since what the health checks found was published.", false, true,
+			probes_age},
+	};
+
+	for (size_t i = 0; i < sizeof(families) / sizeof(families[0]); i++)
+		put_probes_of(page, relay, &families[i]);
+}
+
 /* What is kept of bodies, and how often there was no room for more. */
 static void put_buffering(struct page *page, const struct spool_store *store)
 {
@@ -489,6 +568,7 @@ void admin_get_metrics(struct admin_request *request)
 		"Open connections to the server, without those of health checks.",
 		server_connections);
 	put_semaphores(&page, relay);
+	put_probes(&page, relay);
 	put_buffering(&page, &relay->node.store);
 	put_sockets(&page, &relay->node);
 	put_channels(&page, relay->node.publishing);

@@ -9,9 +9,49 @@
 #include "base/log.h"
 #include "daemon/relay.h"
 
+static json_int_t ms_since(uint64_t then_ms, uint64_t now_ms)
+{
+	return (json_int_t)(now_ms > then_ms ? now_ms - then_ms : 0);
+}
+
+/* The last health check of a server; null: there was none. */
+static json_t *check_of(struct server *server, uint64_t now_ms)
+{
+	struct server_finding finding;
+
+	server_state_read_finding(server->state, &finding);
+	if (!finding.is_known)
+		return json_null();
+	return json_pack("{s:b, s:o, s:I, s:I, s:o}", "up", finding.is_up, "saw",
+		admin_json_text(finding.saw), "for_ms",
+		ms_since(finding.since_ms, clock_wall_ns() / CLOCK_NS_PER_MS), "age_ms",
+		ms_since(finding.checked_ms, now_ms), "by",
+		*finding.by ? admin_json_text(finding.by) : json_null());
+}
+
+/* Who makes an upstream's health checks; null: there are none. */
+static json_t *health_of(const struct upstream *upstream, uint64_t now_ms)
+{
+	struct upstream_state *state = upstream->state;
+	struct probes_sight sight;
+
+	if (!upstream->conf->health_path)
+		return json_null();
+	probes_shown_read(&state->probes, &sight);
+	return json_pack("{s:s, s:o, s:o, s:o, s:I, s:I}", "role", probes_role_name(sight.role),
+		"prober", *sight.prober ? admin_json_text(sight.prober) : json_null(), "age_ms",
+		sight.heard_ms > 0 ? json_integer(ms_since(sight.heard_ms, now_ms)) : json_null(),
+		"store",
+		sight.role == PROBES_UNSHARED
+			? json_null()
+			: json_string(sight.is_store_there ? "ready" : "away"),
+		"fence", (json_int_t)sight.fence, "probes",
+		(json_int_t)atomic_load(&state->probes_sent));
+}
+
 static json_t *server_of(struct server *server, uint64_t now_ms)
 {
-	return json_pack("{s:o, s:s, s:b, s:b, s:I, s:I, s:I, s:I, s:I}", "address",
+	return json_pack("{s:o, s:s, s:b, s:b, s:I, s:I, s:I, s:I, s:I, s:o}", "address",
 		admin_json_text(server->conf->address.text), "mode",
 		server_mode_name(server_mode(server)), "up", server_may_serve(server, now_ms),
 		"failed_checks", atomic_load(&server->state->unhealthy), "in_flight",
@@ -19,7 +59,7 @@ static json_t *server_of(struct server *server, uint64_t now_ms)
 		(json_int_t)atomic_load(&server->state->connections), "streams",
 		(json_int_t)atomic_load(&server->state->streams), "failures_in_a_row",
 		(json_int_t)atomic_load(&server->state->fails), "weight",
-		(json_int_t)server_weight(server));
+		(json_int_t)server_weight(server), "check", check_of(server, now_ms));
 }
 
 /* Of its semaphore; null without one. */
@@ -51,13 +91,14 @@ static json_t *upstream_of(const struct relay *relay, size_t index)
 	for (size_t i = 0; i < upstream->server_count; i++)
 		json_array_append_new(servers, server_of(&upstream->servers[i], now_ms));
 	stats_sum(relay->node.stats, STATS_UPSTREAM, relay->site->rows.upstreams[index], slots);
-	return json_pack("{s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:o}", "name",
+	return json_pack("{s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:o, s:o}", "name",
 		upstream->conf->name, "responses", (json_int_t)slots[STATS_UPSTREAM_REQUESTS],
 		"failures", (json_int_t)slots[STATS_UPSTREAM_FAILURES], "max_in_flight",
 		(json_int_t)line.max_in_flight, "queued", (json_int_t)line.waiting,
 		"sessions_queued", (json_int_t)line.sessions, "queue_wait_ms",
 		(json_int_t)(line.waiting * line.drain_gap_ns / CLOCK_NS_PER_MS), "shed",
-		(json_int_t)line.shed, "semaphore", semaphore_of(upstream), "servers", servers);
+		(json_int_t)line.shed, "semaphore", semaphore_of(upstream), "health",
+		health_of(upstream, now_ms), "servers", servers);
 }
 
 void admin_get_upstreams(struct admin_request *request)

@@ -163,6 +163,32 @@ static void print_semaphore(const json_t *semaphore)
 			json_integer_value(json_object_get(semaphore, "bound")));
 }
 
+/* `health checks: by node a; published 400ms ago` */
+static void print_health(const json_t *health)
+{
+	const char *role = json_string_value(json_object_get(health, "role"));
+	const char *prober = json_string_value(json_object_get(health, "prober"));
+	const char *store = json_string_value(json_object_get(health, "store"));
+	const json_t *age = json_object_get(health, "age_ms");
+	char text[TABLE_MS_BYTES];
+
+	if (!role || strcmp(role, "unshared") == 0)
+		return;
+	if (strcmp(role, "alone") == 0)
+		printf("health checks: by this node for itself, as the %s",
+			store && strcmp(store, "away") == 0 ? "store is away"
+							    : "fleet's results are too old");
+	else if (strcmp(role, "prober") == 0)
+		printf("health checks: by this node, %s, for the fleet", prober ? prober : "?");
+	else
+		printf("health checks: by node %s", prober ? prober : "unknown yet");
+	if (json_is_integer(age)) {
+		table_format_ms((unsigned long long)json_integer_value(age), text);
+		printf("; published %s ago", text);
+	}
+	putchar('\n');
+}
+
 static void print_upstreams(const json_t *answer)
 {
 	static const struct table_column columns[] = {{"SERVER", "address", TABLE_TEXT},
@@ -181,6 +207,7 @@ static void print_upstreams(const json_t *answer)
 			json_integer_value(json_object_get(upstream, "responses")),
 			json_integer_value(json_object_get(upstream, "failures")));
 		print_semaphore(json_object_get(upstream, "semaphore"));
+		print_health(json_object_get(upstream, "health"));
 		table_print(stdout, json_object_get(upstream, "servers"), columns, COUNT(columns));
 	}
 }

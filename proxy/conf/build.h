@@ -112,6 +112,8 @@ void check_fleet(struct build *build, const struct instance *instance);
 void check_limit_of_fleet(struct build *build, const struct instance *instance);
 /* Of a [route]: session_scope. */
 void check_session_scope(struct build *build, const struct instance *instance);
+/* Of an [upstream]: health_shared. */
+void check_health_shared(struct build *build, const struct instance *instance);
 
 /* Of a [semaphore]. check_semaphore.c */
 void check_semaphore(struct build *build, const struct instance *instance);

@@ -152,6 +152,7 @@ static void check_upstream(struct build *build, const struct instance *instance)
 	const struct setting *setting;
 
 	check_semaphore_of(build, instance);
+	check_health_shared(build, instance);
 
 	if (upstream->max_in_flight_floor > upstream->max_in_flight_ceiling) {
 		setting = instance_setting(instance, "max_in_flight_floor");

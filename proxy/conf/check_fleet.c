@@ -177,6 +177,24 @@ void check_session_scope(struct build *build, const struct instance *instance)
 			"with bind = ADDRESS:PORT and secret = file:PATH");
 }
 
+void check_health_shared(struct build *build, const struct instance *instance)
+{
+	const struct conf_upstream *upstream = instance->object;
+	const struct setting *shared = instance_setting(instance, "health_shared");
+	const struct setting *path = instance_setting(instance, "health_path");
+
+	if (!shared || !upstream->health_shared)
+		return;
+	if (!path)
+		build_fail(build, instance, shared->line,
+			"health_shared: there are no health checks to share; expected health_path "
+			"= PATH with it");
+	if (!name_index_find(&build->names, SECTION_FLEET, SLICE("")) && !build->incomplete)
+		build_fail(build, instance, shared->line,
+			"health_shared: on needs a store to share what is found; expected [fleet] "
+			"with store = redis://HOST:PORT");
+}
+
 #ifdef HAVE_REDIS
 /* `key` is set, which needs `other`. */
 static void need(struct build *build, const struct instance *instance, const char *key,

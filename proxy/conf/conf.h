@@ -176,6 +176,7 @@ struct conf_upstream {
 	const char *health_host;     /* Host of the probe; NULL: the server's address */
 	uint64_t health_interval_ms; /* 5s */
 	uint64_t health_timeout_ms;  /* 2s */
+	bool health_shared;          /* one node of the fleet probes for all, off */
 };
 
 enum conf_limit_algorithm {

@@ -66,7 +66,7 @@ const struct option options_fleet[] = {
 	{"lease", &type_duration, LIVE, AT(lease_ms), .fallback = "10s",
 		BETWEEN(1000, 600000), .flags = OPTION_DURATION,
 		.help = "How long a session stays with a node that owned it and died, with session_scope = "
-			"fleet."},
+			"fleet, and health checks with a node that made them, with health_shared = on."},
 	{"max_sessions", &type_count32, LIVE, AT(max_sessions), .fallback = "100000",
 		BETWEEN(1, 10000000),
 		.help = "How many sessions of routes with session_scope = fleet this node remembers the owner "

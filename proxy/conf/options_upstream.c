@@ -118,6 +118,9 @@ const struct option options_upstream[] = {
 	{"health_timeout", &type_duration, LIVE, AT(health_timeout_ms), .fallback = "2s",
 		BETWEEN(MS(10), HOURS(1)), .flags = OPTION_DURATION,
 		.help = "Time that a health check may take."},
+	{"health_shared", &type_flag, LIVE, AT(health_shared), .fallback = "off",
+		.help = "Whether one node of the fleet at a time checks the servers and the others learn what "
+			"it finds; needs [fleet] and health_path."},
 };
 const size_t options_upstream_count = COUNT(options_upstream);
 

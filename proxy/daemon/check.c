@@ -34,6 +34,7 @@ struct checks {
 	struct stream_loop streams;
 	struct site *site;
 	struct check *first;
+	const struct check_sharing *sharing; /* NULL: none is shared */
 };
 
 struct checks *checks_new(struct loop *loop)
@@ -47,30 +48,88 @@ struct checks *checks_new(struct loop *loop)
 	return checks;
 }
 
-static void judge(struct check *check, const char *why)
+/* ---- what is found --------------------------------------------------------------------------- */
+
+/* A server comes or goes. */
+static void set_unhealthy(struct server *server, bool out, const char *why, const char *by)
+{
+	const char *name = server->upstream->conf->name, *address = server->conf->address.text;
+	const char *front = *by ? " (probed by " : "", *end = *by ? ")" : "";
+
+	/* relaxed: a hint for who picks a server */
+	atomic_store_explicit(&server->state->unhealthy, out, memory_order_relaxed);
+	if (out)
+		log_warn("upstream %s: server %s is unhealthy: %s%s%s%s", name, address, why, front,
+			by, end);
+	else
+		log_info("upstream %s: server %s is healthy again%s%s%s", name, address, front, by,
+			end);
+}
+
+static bool is_mine(const struct check *check)
+{
+	const struct check_sharing *sharing = check->checks->sharing;
+
+	return !sharing || sharing->is_mine(sharing->ctx, check->server);
+}
+
+/* Until it is probed next, or looked at whether it is to be. */
+static void rest(struct check *check)
+{
+	uint64_t now_ms = clock_monotonic_ms();
+	uint64_t interval_ms = check->server->upstream->conf->health_interval_ms;
+
+	deadline_set(&check->deadline, now_ms + interval_ms, now_ms);
+}
+
+static void note(struct check *check, bool out, const char *saw)
+{
+	const struct check_sharing *sharing = check->checks->sharing;
+	struct server_state *state = check->server->state;
+	struct server_finding finding;
+
+	server_state_read_finding(state, &finding);
+	bool is_news = !finding.is_known || finding.is_up == out;
+	if (is_news)
+		finding.since_ms = clock_wall_ns() / CLOCK_NS_PER_MS;
+	finding.is_known = true;
+	finding.is_up = !out;
+	finding.checked_ms = clock_monotonic_ms();
+	finding.by[0] = '\0';
+	snprintf(finding.saw, sizeof(finding.saw), "%s", saw);
+	server_state_note_finding(state, &finding);
+	if (sharing)
+		sharing->probed(sharing->ctx, check->server, is_news);
+}
+
+/* `why`: it failed; else `saw` is how it went well. */
+static void judge(struct check *check, const char *why, const char *saw)
 {
 	struct server *server = check->server;
-	const struct conf_upstream *conf = server->upstream->conf;
-	uint64_t now_ms = clock_monotonic_ms();
 	bool was_out = atomic_load_explicit(&server->state->unhealthy, memory_order_relaxed);
 
 	stream_close(&check->stream);
+	if (!is_mine(check)) {
+		check->fails = 0;
+		rest(check); /* another node probes meanwhile: this came too late */
+		return;
+	}
 	check->fails = why ? check->fails + 1 : 0;
 	bool out = why && (was_out || check->fails >= FAILS_TO_LEAVE_OUT);
-	if (out != was_out) {
-		/* relaxed: a hint for who picks a server */
-		atomic_store_explicit(&server->state->unhealthy, out, memory_order_relaxed);
-		if (out)
-			log_warn("upstream %s: server %s is unhealthy: %s", conf->name,
-				server->conf->address.text, why);
-		else
-			log_info("upstream %s: server %s is healthy again", conf->name,
-				server->conf->address.text);
-	}
+	if (out != was_out)
+		set_unhealthy(server, out, why, "");
 	if (!why)
 		server_succeeded(server);
-	deadline_set(&check->deadline, now_ms + conf->health_interval_ms, now_ms);
+	note(check, out, why ? why : saw);
+	rest(check);
 }
+
+static void fail(struct check *check, const char *why)
+{
+	judge(check, why, NULL);
+}
+
+/* ---- a probe --------------------------------------------------------------------------------- */
 
 static void send_probe(struct check *check)
 {
@@ -89,7 +148,7 @@ static void send_probe(struct check *check)
 	size_t written;
 	if (len >= (int)sizeof(request) ||
 		stream_write(&check->stream, &piece, 1, &written) != STREAM_OK) {
-		judge(check, "the probe could not be sent");
+		fail(check, "the probe could not be sent");
 		return;
 	}
 	check->sent = true;
@@ -97,23 +156,30 @@ static void send_probe(struct check *check)
 
 static void read_answer(struct check *check)
 {
+	char saw[16];
+
 	switch (stream_read(&check->stream, &check->in)) {
 	case STREAM_OK:
 		break;
 	case STREAM_AGAIN:
 		return;
 	case STREAM_END:
-		judge(check, "closed without an answer");
+		fail(check, "closed without an answer");
 		return;
 	case STREAM_FAILED:
-		judge(check, "reset");
+		fail(check, "reset");
 		return;
 	}
 	if (buffer_used(&check->in) < 12)
 		return;
 	bool good = strncmp(check->answer, "HTTP/1.", 7) == 0 && check->answer[8] == ' ' &&
 		    (check->answer[9] == '2' || check->answer[9] == '3');
-	judge(check, good ? NULL : "its answer was not 2xx or 3xx");
+	if (!good) {
+		fail(check, "its answer was not 2xx or 3xx");
+		return;
+	}
+	snprintf(saw, sizeof(saw), "status %.3s", check->answer + 9);
+	judge(check, NULL, saw);
 }
 
 static void on_event(struct stream *stream)
@@ -123,7 +189,7 @@ static void on_event(struct stream *stream)
 	if (!check->sent) {
 		int error = stream_error(stream);
 		if (error != 0)
-			judge(check, strerror(error));
+			fail(check, strerror(error));
 		else if (stream->writable)
 			send_probe(check);
 	}
@@ -139,17 +205,25 @@ static void begin_probe(struct check *check)
 	struct server_address address;
 	uint64_t now_ms = clock_monotonic_ms();
 
+	if (!is_mine(check)) {
+		check->fails = 0;
+		rest(check);
+		return;
+	}
+	/* relaxed: a counter */
+	atomic_fetch_add_explicit(
+		&check->server->state->upstream->probes_sent, 1, memory_order_relaxed);
 	check->sent = false;
 	memset(check->answer, 0, sizeof(check->answer));
 	check->in = (struct buffer){.at = check->answer, .capacity = sizeof(check->answer) - 1};
 	if (!server_state_address(check->server->state, now_ms, &address)) {
-		judge(check, "its name has no address");
+		fail(check, "its name has no address");
 		return;
 	}
 	int error = socket_stream_connect(&check->stream, &check->checks->streams,
 		(const struct sockaddr *)&address.socket, address.len, &calls);
 	if (error != 0) {
-		judge(check, strerror(error));
+		fail(check, strerror(error));
 		return;
 	}
 	check->deadline.is_patient = true;
@@ -162,10 +236,12 @@ static void on_deadline(struct deadline *deadline)
 	struct check *check = CONTAINER_OF(deadline, struct check, deadline);
 
 	if (check->stream.open)
-		judge(check, "timeout");
+		fail(check, "timeout");
 	else
 		begin_probe(check);
 }
+
+/* ---- which servers are checked --------------------------------------------------------------- */
 
 static void free_check(struct deferred_free *item)
 {
@@ -237,31 +313,61 @@ void checks_discard(struct checks *checks)
 /* A server that is not checked any more is judged by its traffic only. */
 static void forget_verdicts(const struct site *site)
 {
+	const struct server_finding nothing = {0};
+
 	for (size_t i = 0; i < site->conf->upstream_count; i++) {
 		const struct upstream *upstream = site->upstreams[i];
-		/* relaxed: a hint for who picks a server */
-		for (size_t j = 0; !upstream->conf->health_path && j < upstream->server_count; j++)
-			atomic_store_explicit(&upstream->servers[j].state->unhealthy, false,
-				memory_order_relaxed);
+		for (size_t j = 0; !upstream->conf->health_path && j < upstream->server_count;
+			j++) {
+			struct server_state *state = upstream->servers[j].state;
+			/* relaxed: a hint for who picks a server */
+			atomic_store_explicit(&state->unhealthy, false, memory_order_relaxed);
+			server_state_note_finding(state, &nothing);
+		}
 	}
+}
+
+static bool is_same_text(const char *a, const char *b)
+{
+	return a == b || (a && b && strcmp(a, b) == 0);
+}
+
+static bool asks_alike(const struct server *a, const struct server *b)
+{
+	const struct conf_upstream *old = a->upstream->conf, *now = b->upstream->conf;
+
+	return is_same_text(old->health_path, now->health_path) &&
+	       is_same_text(old->health_host, now->health_host);
+}
+
+/* At once, and without what is under way and what was found; whether the server is out stays. */
+static void begin_again(struct check *check)
+{
+	const struct server_finding nothing = {0};
+	uint64_t now_ms = clock_monotonic_ms();
+
+	stream_close(&check->stream);
+	server_state_note_finding(check->server->state, &nothing);
+	check->fails = 0;
+	check->fresh = false;
+	deadline_set(&check->deadline, now_ms, now_ms);
 }
 
 void checks_commit(struct checks *checks, struct site *site)
 {
 	struct check **at = &checks->first;
-	uint64_t now_ms = clock_monotonic_ms();
 
 	while (*at) {
 		struct check *check = *at;
+		const struct server *before = check->server;
 		check->server = site ? site_server_of(site, check->server->state) : NULL;
 		if (!check->server || !check->server->upstream->conf->health_path) {
 			*at = check->next;
 			check_end(check);
 			continue;
 		}
-		if (check->fresh)
-			deadline_set(&check->deadline, now_ms, now_ms);
-		check->fresh = false;
+		if (check->fresh || !asks_alike(before, check->server))
+			begin_again(check);
 		at = &check->next;
 	}
 	if (site)
@@ -277,4 +383,35 @@ void checks_free(struct checks *checks)
 		return;
 	checks_commit(checks, NULL);
 	free(checks);
+}
+
+/* ---- probes of several nodes ----------------------------------------------------------------- */
+
+void checks_share(struct checks *checks, const struct check_sharing *sharing)
+{
+	checks->sharing = sharing;
+}
+
+void checks_hurry(struct checks *checks, const struct upstream_state *upstream)
+{
+	uint64_t now_ms = clock_monotonic_ms();
+
+	for (struct check *check = checks->first; check; check = check->next) {
+		if (!check->fresh && check->server->state->upstream == upstream &&
+			!check->stream.open)
+			deadline_set(&check->deadline, now_ms, now_ms);
+	}
+}
+
+void checks_take(struct checks *checks, struct server *server, const struct server_finding *finding)
+{
+	bool was_out = atomic_load_explicit(&server->state->unhealthy, memory_order_relaxed);
+
+	for (struct check *check = checks->first; check; check = check->next) {
+		if (check->server->state == server->state)
+			check->fails = 0;
+	}
+	server_state_note_finding(server->state, finding);
+	if (was_out == finding->is_up)
+		set_unhealthy(server, !finding->is_up, finding->saw, finding->by);
 }

@@ -18,6 +18,7 @@
 #include "daemon/binding.h"
 #include "daemon/check.h"
 #include "daemon/handover.h"
+#include "daemon/health_share.h"
 #include "daemon/pid_file.h"
 #include "daemon/reload.h"
 #include "daemon/resolve.h"
@@ -157,6 +158,7 @@ static void begin_stop(struct relay *relay)
 	relay->node.stopping = true;
 	upgrade_cancel(relay);
 	reload_cancel(relay);
+	health_share_leave(relay);
 	if (!relay->handed_over)
 		manager_stopping(relay, lame_ms + relay->site->conf->shutdown_timeout_ms);
 	if (lame_ms > 0 && event_add(relay->stop_timer, &lame) == 0)
@@ -398,7 +400,6 @@ static void log_ready(const struct relay *relay, const struct conf *conf)
 		relay->node.worker_count);
 }
 
-/* In memory when the state folder can't be used, as the throttles are. */
 /* Without Redis no configuration has a limit of the fleet. */
 static bool make_fleet(struct relay *relay)
 {
@@ -424,6 +425,7 @@ static void free_fleet(struct relay *relay)
 	relay->node.fleet = NULL;
 }
 
+/* In memory when the state folder can't be used, as the throttles are. */
 static bool open_roster(struct relay *relay, const struct conf *conf)
 {
 	uint64_t now_s = clock_wall_ns() / CLOCK_NS_PER_S;
@@ -445,6 +447,7 @@ static bool open_roster(struct relay *relay, const struct conf *conf)
 static void serve(struct relay *relay, const struct conf *conf)
 {
 	semaphores_commit(relay);
+	health_share_commit(relay);
 	node_command_workers(&relay->node, WORKER_LISTEN);
 	log_ready(relay, conf);
 	upgrade_report(relay);
@@ -484,7 +487,7 @@ static bool start(struct relay *relay, struct conf *conf)
 		!relay->service->open(relay->service->ctx, conf, relay->inherited) ||
 		!drop_privileges(relay, conf) || !make_loop(relay) || !make_queue(relay, conf) ||
 		!relay_open_throttles(relay, conf) || !make_fleet(relay) ||
-		!open_roster(relay, conf) ||
+		!health_share_begin(relay) || !open_roster(relay, conf) ||
 		!(relay->node.stats = stats_new(relay->node.worker_count)) ||
 		!(relay->site = site_new(conf, 1, relay->states, relay->node.throttles,
 			  relay->roster, relay->node.stats, relay->node.fleet))) {
@@ -527,6 +530,7 @@ static void finish(struct relay *relay)
 	if (relay->begun_with)
 		tally_log(relay);
 	usage_end(relay);
+	health_share_end(relay);
 	checks_free(relay->checks);
 	resolver_free(relay->resolver);
 	pid_file_remove(relay);

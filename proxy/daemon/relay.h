@@ -27,6 +27,7 @@
 struct checks;
 struct handover;
 struct keeping;
+struct probers;
 struct reload;
 struct resolver;
 struct roster;
@@ -65,6 +66,7 @@ struct relay {
 	struct resolver *resolver;
 	struct checks *checks;
 	struct keeping *keeping; /* daemon/semaphores.h */
+	struct probers *probers; /* daemon/health_share.h */
 	struct signals signals;
 	struct event *queue_timer, *stop_timer;
 	struct reload *reload;      /* prepared, waiting for names; or NULL */

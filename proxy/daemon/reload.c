@@ -12,6 +12,7 @@
 #include "daemon/binding.h"
 #include "daemon/check.h"
 #include "daemon/handover.h"
+#include "daemon/health_share.h"
 #include "daemon/relay.h"
 #include "daemon/resolve.h"
 #include "daemon/semaphores.h"
@@ -306,6 +307,7 @@ void reload_commit(struct relay *relay, struct reload *reload)
 	resolver_commit(relay->resolver, site);
 	checks_commit(relay->checks, site);
 	semaphores_commit(relay);
+	health_share_commit(relay);
 	site_release(old);
 	free(reload->uses);
 	free(reload);

@@ -57,6 +57,7 @@ static void free_upstream(struct upstream_state *state)
 	pthread_mutex_destroy(&state->connections_lock);
 	pace_free(atomic_load_explicit(&state->pace, memory_order_relaxed));
 	semaphore_slots_end(&state->semaphore);
+	probes_shown_end(&state->probes);
 	free(state->name);
 	free(state);
 }
@@ -73,6 +74,7 @@ struct upstream_state *upstream_state_get(
 		return NULL;
 	state->states = states;
 	pthread_mutex_init(&state->connections_lock, NULL);
+	probes_shown_init(&state->probes);
 	state->holders = 1;
 	state->semaphore.wake_fd = -1;
 	state->name = strdup(name);
@@ -303,5 +305,43 @@ void server_state_set_addresses(
 	}
 	memcpy(state->addresses, next, count * sizeof(*next));
 	state->address_count = count;
+	pthread_mutex_unlock(&state->addresses_lock);
+}
+
+/* FNV-1a (Fowler, Noll, Vo). */
+static uint64_t hash_of(const struct server_address *address)
+{
+	const unsigned char *bytes = (const unsigned char *)&address->socket;
+	uint64_t hash = 0xcbf29ce484222325u;
+
+	for (socklen_t i = 0; i < address->len; i++)
+		hash = (hash ^ bytes[i]) * 0x100000001b3u;
+	return hash;
+}
+
+uint64_t server_state_addresses_id(struct server_state *state)
+{
+	uint64_t sum = 0;
+
+	pthread_mutex_lock(&state->addresses_lock);
+	for (unsigned i = 0; i < state->address_count; i++)
+		sum += hash_of(&state->addresses[i]);
+	pthread_mutex_unlock(&state->addresses_lock);
+	return sum;
+}
+
+/* ---- findings -------------------------------------------------------------------------------- */
+
+void server_state_note_finding(struct server_state *state, const struct server_finding *finding)
+{
+	pthread_mutex_lock(&state->addresses_lock);
+	state->finding = *finding;
+	pthread_mutex_unlock(&state->addresses_lock);
+}
+
+void server_state_read_finding(struct server_state *state, struct server_finding *finding)
+{
+	pthread_mutex_lock(&state->addresses_lock);
+	*finding = state->finding;
 	pthread_mutex_unlock(&state->addresses_lock);
 }

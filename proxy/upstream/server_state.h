@@ -22,6 +22,7 @@
 #include "base/log_pace.h"
 #include "conf/conf.h"
 #include "queue/run_queue.h"
+#include "upstream/probes_shown.h"
 #include "upstream/semaphore_slots.h"
 
 struct connection_waiter;
@@ -60,10 +61,12 @@ enum server_mode {
 struct server_state {
 	struct server_state *next; /* of the upstream's */
 	struct upstream_state *upstream;
-	unsigned holders;               /* guarded by the states' lock */
-	char *address;                  /* as written: what identifies it, with */
-	unsigned repeat;                /* how many of that address stand before it */
-	pthread_mutex_t addresses_lock; /* guards the addresses; held for a copy only */
+	unsigned holders; /* guarded by the states' lock */
+	char *address;    /* as written: what identifies it, with */
+	unsigned repeat;  /* how many of that address stand before it */
+	/* Guards the addresses and the finding; held for a copy only. */
+	pthread_mutex_t addresses_lock;
+	struct server_finding finding; /* of active checks */
 	struct server_address addresses[SERVER_ADDRESSES];
 	unsigned address_count;
 	uint32_t next_address, next_id; /* guarded, too */
@@ -98,6 +101,8 @@ struct upstream_state {
 	struct pace
 		*_Atomic pace; /* NULL: none yet. Set once, by a commit; goes on while it is off */
 	struct semaphore_slots semaphore;
+	struct probes_shown probes;   /* of active checks that the fleet shares */
+	_Atomic uint64_t probes_sent; /* by this node, for any check; since the start */
 };
 
 /* All of a relay; `workers` is how many it has. NULL without memory. */
@@ -133,5 +138,12 @@ bool server_state_address_failed(struct server_state *state, uint32_t id, uint64
 /* What a look-up found. What is known of addresses that were there before is kept. */
 void server_state_set_addresses(
 	struct server_state *state, const struct server_address *addresses, unsigned count);
+/* What tells the set of its addresses from another set, in whatever order; 0: it has none. The same
+ * on every node. */
+uint64_t server_state_addresses_id(struct server_state *state);
+
+/* What active checks have found last. Any thread. */
+void server_state_note_finding(struct server_state *state, const struct server_finding *finding);
+void server_state_read_finding(struct server_state *state, struct server_finding *finding);
 
 #endif

@@ -1,4 +1,6 @@
 /* What only the whole file shows: sections, references, keys that need or exclude each other. */
+#include "config.h"
+
 #include "text.h"
 
 static void sections(void **state)
@@ -369,6 +371,24 @@ static void binds_twice(void **state)
 	conf_errors_free(&errors);
 }
 
+static void shared_health_checks(void **state)
+{
+	(void)state;
+#ifdef HAVE_REDIS
+	bad_text(12,
+		"health_shared: there are no health checks to share; expected health_path = PATH",
+		TEXT_BASE "[upstream w]\nserver = 127.0.0.1:3\nhealth_shared = on\n%s",
+		"[fleet]\nstore = redis://h\n");
+#endif
+	bad_text(12,
+		"health_shared: on needs a store to share what is found; expected [fleet] with "
+		"store = redis://HOST:PORT",
+		TEXT_BASE "[upstream w]\nserver = 127.0.0.1:3\nhealth_shared = on\n%s",
+		"health_path = /\n");
+	conf_release(parse_good(TEXT_BASE "[upstream w]\nserver = 127.0.0.1:3\n"
+					  "health_shared = off\n"));
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -387,6 +407,7 @@ int main(void)
 		cmocka_unit_test(exclusions),
 		cmocka_unit_test(admin),
 		cmocka_unit_test(plans),
+		cmocka_unit_test(shared_health_checks),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

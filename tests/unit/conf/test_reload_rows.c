@@ -117,6 +117,7 @@ static const struct sample samples[] = {
 	{U, "health_host", "a", "b", NULL, "health_path = /"},
 	{U, "health_interval", "1s", "2s", "1000ms", "health_path = /"},
 	{U, "health_timeout", "1s", "2s", "1000ms", "health_path = /"},
+	{U, "health_shared", "off", "on", "no", "health_path = /"},
 	{SECTION_SERVER, "weight", "1", "2", NULL, NULL},
 	{SECTION_SERVER, "max_in_flight", "1k", "2k", "1000", NULL},
 	{SECTION_SERVER, "max_connections", "1k", "2k", "1000", NULL},
@@ -399,7 +400,8 @@ static bool is_built(const struct sample *sample)
 	if (!is_section_built(sample->section))
 		return false;
 #ifndef HAVE_REDIS
-	if (strcmp(sample->key, "scope") == 0 || strcmp(sample->key, "session_scope") == 0)
+	if (strcmp(sample->key, "scope") == 0 || strcmp(sample->key, "session_scope") == 0 ||
+		strcmp(sample->key, "health_shared") == 0)
 		return false;
 #endif
 #ifdef HAVE_WEBSOCKET

@@ -27,4 +27,27 @@ static inline void main_turn_until(struct stage *stage, const char *line)
 	loop_enter(&stage->worker->loop);
 }
 
+/* Another site, of these sections: the main thread's from now on. The workers stay with the first
+ * one. */
+static inline void main_reload(struct stage *stage, const char *sections)
+{
+	struct relay *relay = &stage->relay;
+	struct conf_errors errors;
+	char text[4096];
+
+	snprintf(text, sizeof(text),
+		"[sluice]\nworkers = 1\n[listener l]\nbind = 127.0.0.1:1\n[upstream u]\nserver = "
+		"127.0.0.1:9\n[route r]\nupstream = u\n%s",
+		sections);
+	struct conf *conf = conf_parse(text, strlen(text), "t", NULL, &errors);
+	assert_int_equal(errors.count, 0);
+	conf_errors_free(&errors);
+	struct site *old = relay->site;
+	relay->site = site_new(conf, old->serial + 1, relay->states, relay->node.throttles,
+		relay->roster, relay->node.stats, NULL);
+	assert_non_null(relay->site);
+	site_commit(relay->site);
+	site_release(old);
+}
+
 #endif

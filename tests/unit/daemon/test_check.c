@@ -5,9 +5,14 @@
 
 #include "main_turn.h"
 
-static const struct stage_conf checked = {
+static const struct stage_conf hasty = {
 	.more = "[upstream v]\nserver = 127.0.0.1:4\nserver = 127.0.0.1:5\nhealth_path = /up?x\n"
 		"health_interval = 100ms\nhealth_timeout = 10ms\n"};
+
+/* Nothing of it ends by itself while the test runs, however slow that is. */
+static const struct stage_conf patient = {
+	.more = "[upstream v]\nserver = 127.0.0.1:4\nserver = 127.0.0.1:5\nhealth_path = /up?x\n"
+		"health_interval = 100ms\nhealth_timeout = 10m\n"};
 
 struct world {
 	struct stage *stage;
@@ -15,13 +20,18 @@ struct world {
 	struct server *servers;
 };
 
-static void begin(struct world *w)
+static void begin_by(struct world *w, const struct stage_conf *conf)
 {
-	w->stage = stage_begin(&checked);
+	w->stage = stage_begin(conf);
 	w->servers = w->stage->relay.site->upstreams[1]->servers;
 	w->checks = checks_new(&w->stage->relay.node.loop);
 	assert_non_null(w->checks);
 	assert_true(checks_prepare(w->checks, w->stage->relay.site));
+}
+
+static void begin(struct world *w)
+{
+	begin_by(w, &patient);
 }
 
 static void end(struct world *w)
@@ -146,7 +156,7 @@ static void those_that_can_not_be_asked(void **state)
 	main_turn_until(w.stage, "is unhealthy: ");
 	assert_has(lines.text, strerror(ECONNREFUSED));
 	end(&w);
-	begin(&w);
+	begin_by(&w, &hasty);
 	checks_commit(w.checks, w.stage->relay.site); /* they take it and say nothing */
 	main_turn_until(w.stage, "is unhealthy: timeout");
 	end(&w);
@@ -178,6 +188,149 @@ static void prepared_and_dropped(void **state)
 	end(&w);
 }
 
+/* A reload: what was asked before the change does not count after it. */
+static void another_question(void **state)
+{
+	static const char sections[] =
+		"[upstream v]\nserver = 127.0.0.1:4\nserver = 127.0.0.1:5\nhealth_path = /other\n";
+	struct server_finding finding;
+	struct world w;
+
+	(void)state;
+	begin(&w);
+	checks_commit(w.checks, w.stage->relay.site);
+	await_probes(&w, 2);
+	struct server_state *server = server_of_probe(&w, 0)->state;
+	answer(&w, 0, "HTTP/1.1 200 OK\r\n");
+	server_state_read_finding(server, &finding);
+	assert_true(finding.is_known);
+	main_reload(w.stage, sections);
+	checks_commit(w.checks, w.stage->relay.site);
+	server_state_read_finding(server, &finding);
+	assert_false(finding.is_known);
+	await_probes(&w, 4); /* of both, although one was under way and the other one rested */
+	assert_has(stage_server_got(w.stage, 2), "GET /other HTTP/1.1\r\n");
+	assert_has(stage_server_got(w.stage, 3), "GET /other HTTP/1.1\r\n");
+	checks_commit(w.checks, w.stage->relay.site); /* the same question */
+	main_turn(w.stage);
+	assert_int_equal(w.stage->server_count, 4);
+	end(&w);
+}
+
+/* ---- probes of several nodes ----------------------------------------------------------------- */
+
+static struct sharing {
+	struct check_sharing calls;
+	bool is_mine;
+	unsigned asked, probed, news;
+} sharing;
+
+static bool is_mine(void *ctx, const struct server *server)
+{
+	assert_ptr_equal(ctx, &sharing);
+	assert_non_null(server);
+	sharing.asked++;
+	return sharing.is_mine;
+}
+
+static void probed(void *ctx, const struct server *server, bool is_news)
+{
+	struct server_finding finding;
+
+	assert_ptr_equal(ctx, &sharing);
+	server_state_read_finding(server->state, &finding);
+	assert_true(finding.is_known && !*finding.by);
+	sharing.probed++;
+	sharing.news += is_news;
+}
+
+static void begin_shared(struct world *w, bool mine)
+{
+	begin(w);
+	sharing = (struct sharing){.is_mine = mine, .calls = {is_mine, probed, &sharing}};
+	checks_share(w->checks, &sharing.calls);
+	checks_commit(w->checks, w->stage->relay.site);
+}
+
+static void await_questions(struct world *w, unsigned count)
+{
+	struct loop *loop = &w->stage->relay.node.loop;
+
+	loop_enter(loop);
+	while (sharing.asked < count)
+		assert_int_equal(loop_run_turn(loop), 0);
+	loop_enter(&w->stage->worker->loop);
+}
+
+static void those_of_another_node_are_not_probed(void **state)
+{
+	struct world w;
+
+	(void)state;
+	begin_shared(&w, false);
+	await_questions(&w, 6); /* three times each */
+	assert_int_equal(w.stage->server_count, 0);
+	sharing.is_mine = true;
+	checks_hurry(w.checks, w.servers[0].state->upstream);
+	await_probes(&w, 2);
+	assert_int_equal(w.servers[0].state->upstream->probes_sent, 2);
+	answer(&w, 0, "HTTP/1.1 200 OK\r\n");
+	assert_int_equal(sharing.probed, 1);
+	assert_int_equal(sharing.news, 1);
+	end(&w);
+}
+
+/* Another node has taken over while the probe was under way. */
+static void what_comes_late_does_not_count(void **state)
+{
+	struct server_finding finding;
+	struct world w;
+
+	(void)state;
+	begin_shared(&w, true);
+	await_probes(&w, 2);
+	struct server *server = server_of_probe(&w, 0);
+	answer(&w, 0, NULL);
+	assert_int_equal(sharing.probed, 1); /* one failure: not down yet */
+	await_probes(&w, 3);
+	assert_ptr_equal(server_of_probe(&w, 2), server); /* the other one's still waits */
+	sharing.is_mine = false;
+	unsigned before = sharing.probed;
+	answer(&w, 2, NULL);
+	assert_false(server->state->unhealthy);
+	assert_int_equal(sharing.probed, before);
+	server_state_read_finding(server->state, &finding);
+	assert_true(finding.is_up);
+	assert_lacks(lines.text, "unhealthy");
+	end(&w);
+}
+
+static void what_another_node_found(void **state)
+{
+	struct server_finding finding = {
+		.is_known = true, .is_up = false, .checked_ms = 5, .saw = "timeout", .by = "n7"};
+	struct world w;
+
+	(void)state;
+	begin_shared(&w, false);
+	struct server *server = &w.servers[0];
+	server->state->fails = 2; /* by its traffic, which stays this node's to judge */
+	checks_take(w.checks, server, &finding);
+	assert_true(server->state->unhealthy);
+	assert_has(lines.text, "is unhealthy: timeout (probed by n7)");
+	finding.is_up = true;
+	checks_take(w.checks, server, &finding);
+	assert_false(server->state->unhealthy);
+	assert_has(lines.text, "is healthy again (probed by n7)");
+	assert_int_equal(server->state->fails, 2);
+	server_state_read_finding(server->state, &finding);
+	assert_string_equal(finding.by, "n7");
+	checks_share(w.checks, NULL);
+	checks_hurry(w.checks, server->state->upstream);
+	await_probes(&w, 2); /* each for itself again */
+	end(&w);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -186,6 +339,10 @@ int main(void)
 		cmocka_unit_test(two_failures_take_it_out),
 		cmocka_unit_test(those_that_can_not_be_asked),
 		cmocka_unit_test(prepared_and_dropped),
+		cmocka_unit_test(another_question),
+		cmocka_unit_test(those_of_another_node_are_not_probed),
+		cmocka_unit_test(what_comes_late_does_not_count),
+		cmocka_unit_test(what_another_node_found),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
