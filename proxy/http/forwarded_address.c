@@ -32,13 +32,26 @@ bool forwarded_peer_trusted(const struct conf_cidrs *trusted, const uint8_t addr
 	return false;
 }
 
+/* inet_ntop would print each byte by sprintf, which costs more than the rest of a request's head.
+ */
+static size_t ipv4_text(const uint8_t address[4], char text[static FORWARDED_ADDRESS_BYTES])
+{
+	struct http_out out = http_out_over(text, FORWARDED_ADDRESS_BYTES);
+
+	for (unsigned i = 0; i < 4; i++) {
+		if (i > 0)
+			http_out_char(&out, '.');
+		http_out_number(&out, address[i]);
+	}
+	*out.at = '\0';
+	return (size_t)(out.at - text);
+}
+
 size_t forwarded_address_text(const uint8_t address[16], char out[static FORWARDED_ADDRESS_BYTES])
 {
-	const char *text = is_ipv4(address)
-				   ? inet_ntop(AF_INET, address + 12, out, FORWARDED_ADDRESS_BYTES)
-				   : inet_ntop(AF_INET6, address, out, FORWARDED_ADDRESS_BYTES);
-
-	return text ? strlen(text) : 0;
+	if (is_ipv4(address))
+		return ipv4_text(address + 12, out);
+	return inet_ntop(AF_INET6, address, out, FORWARDED_ADDRESS_BYTES) ? strlen(out) : 0;
 }
 
 bool forwarded_address_parse(struct slice text, uint8_t address[16])

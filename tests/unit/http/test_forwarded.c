@@ -72,6 +72,27 @@ static void peers(void **state)
 		slice_equal((struct slice){peer.node, peer.node_len}, SLICE("\"[2001:db8::1]\"")));
 }
 
+/* As inet_ntop writes them. */
+static void texts(void **state)
+{
+	struct random random = random_begin("texts");
+
+	(void)state;
+	for (unsigned i = 0; i < 4 * 256 + 10000; i++) {
+		uint8_t address[16] = {[10] = 0xff, [11] = 0xff};
+		char text[FORWARDED_ADDRESS_BYTES], expected[FORWARDED_ADDRESS_BYTES];
+		bool is_random = i >= 4 * 256, is_ipv4 = i % 2 == 0 || !is_random;
+		for (unsigned j = is_ipv4 ? 12 : 0; is_random && j < 16; j++)
+			address[j] = (uint8_t)random_below(&random, 256);
+		if (!is_random)
+			address[12 + i / 256] = (uint8_t)(i % 256);
+		inet_ntop(is_ipv4 ? AF_INET : AF_INET6, address + (is_ipv4 ? 12 : 0), expected,
+			sizeof(expected));
+		assert_int_equal(forwarded_address_text(address, text), strlen(expected));
+		assert_string_equal(text, expected);
+	}
+}
+
 static void unix_peers(void **state)
 {
 	struct conf_cidrs trusted = trusted_list(), none = {0};
@@ -475,6 +496,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(peers),
+		cmocka_unit_test(texts),
 		cmocka_unit_test(unix_peers),
 		cmocka_unit_test(walks),
 		cmocka_unit_test(random_chains),
