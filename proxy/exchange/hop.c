@@ -131,15 +131,20 @@ static void greet(struct exchange *x, struct hop *hop, struct slice value)
 /* ---- requests ----------------------------------------------------------------------------------
  */
 
-static bool read_number(struct slice text, uint64_t *number)
+/* A number of at most 19 digits, which is taken off `rest` with the blank behind it. */
+static bool take_number(struct slice *rest, uint64_t *number)
 {
+	const char *at = rest->at, *end = at + rest->len, *most = rest->len > 19 ? at + 19 : end;
+	unsigned digit;
+
 	*number = 0;
-	for (size_t i = 0; i < text.len; i++) {
-		if (text.at[i] < '0' || text.at[i] > '9')
-			return false;
-		*number = *number * 10 + (uint64_t)(text.at[i] - '0');
-	}
-	return text.len > 0 && text.len < 20;
+	for (; at < most && (digit = (unsigned)(unsigned char)*at - '0') <= 9; at++)
+		*number = *number * 10 + digit;
+	if (at == rest->at || (at < end && *at != ' '))
+		return false;
+	at += at < end;
+	*rest = (struct slice){at, (size_t)(end - at)};
+	return true;
 }
 
 static const struct conf_listener *find_listener(const struct conf *conf, struct slice name)
@@ -164,6 +169,48 @@ static bool take_peer(struct hop *hop, struct slice text)
 	return true;
 }
 
+static void remember_client(struct hop *hop, struct slice client, uint64_t site)
+{
+	bool is_short = client.len <= sizeof(hop->client.text);
+
+	hop->client.len = is_short ? (uint8_t)client.len : 0;
+	if (is_short)
+		memcpy(hop->client.text, client.at, client.len);
+	hop->client.site = site;
+	hop->client.listener = hop->listener;
+}
+
+/* Does it begin with the `LISTENER PEER` of the request before, by the same site? */
+static bool is_known_client(const struct hop *hop, struct slice rest, uint64_t site)
+{
+	size_t len = hop->client.len;
+
+	return len > 0 && hop->client.site == site && rest.len > len && rest.at[len] == ' ' &&
+	       memcmp(rest.at, hop->client.text, len) == 0;
+}
+
+/* `LISTENER PEER`, which are taken off `rest`. */
+static bool take_client(struct exchange *x, struct hop *hop, struct slice *rest)
+{
+	const struct site *site = x->use->site;
+
+	if (is_known_client(hop, *rest, site->serial)) {
+		hop->listener = hop->client.listener;
+		rest->at += hop->client.len + 1;
+		rest->len -= hop->client.len + 1U;
+		return true;
+	}
+	hop->client.len = 0;
+	forwarding_clear(x->client->forwarding);
+	struct slice name = next_word(rest), peer = next_word(rest);
+	hop->listener = find_listener(site->conf, name);
+	if (!hop->listener || !take_peer(hop, peer))
+		return false;
+	remember_client(
+		hop, (struct slice){name.at, (size_t)(peer.at + peer.len - name.at)}, site->serial);
+	return true;
+}
+
 /* `1 LISTENER PEER INSTANCE MARK FENCE` */
 static bool take_field(struct exchange *x, struct hop *hop)
 {
@@ -172,11 +219,9 @@ static bool take_field(struct exchange *x, struct hop *hop)
 	if (http_head_count(&x->request, HTTP_FIELD_SLUICE_HOP) != 1 ||
 		!slice_equal(next_word(&value), SLICE("1")))
 		return false;
-	hop->listener = find_listener(x->use->site->conf, next_word(&value));
-	return hop->listener && take_peer(hop, next_word(&value)) &&
-	       read_number(next_word(&value), &hop->instance) &&
-	       read_number(next_word(&value), &hop->mark) &&
-	       read_number(next_word(&value), &hop->fence) && value.len == 0;
+	return take_client(x, hop, &value) && take_number(&value, &hop->instance) &&
+	       take_number(&value, &hop->mark) && take_number(&value, &hop->fence) &&
+	       value.len == 0;
 }
 
 bool hop_begin(struct exchange *x)
@@ -203,7 +248,6 @@ bool hop_begin(struct exchange *x)
 	}
 	client->peer = &hop->peer;
 	x->dialect = hop->listener->ratelimit_headers;
-	forwarding_clear(client->forwarding);
 	return true;
 }
 

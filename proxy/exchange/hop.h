@@ -25,12 +25,22 @@ struct exchange;
 
 enum hop_state { HOP_NEW, HOP_CHALLENGED, HOP_PROVEN };
 
+#define HOP_CLIENT_BYTES 128
+
 /* A connection's. */
 struct hop {
 	enum hop_state state;
 	char theirs[HOP_NONCE_BYTES], ours[HOP_NONCE_BYTES];
 	struct forwarded_peer peer;           /* of the request under way */
 	const struct conf_listener *listener; /* of its site */
+	/* `LISTENER PEER` of the request before: mostly of this one, too. Then peer and what was
+	 * composed for it (forwarding.h) stay. */
+	struct {
+		char text[HOP_CLIENT_BYTES];
+		uint8_t len;   /* 0: none, or too long */
+		uint64_t site; /* serial */
+		const struct conf_listener *listener;
+	} client;
 	uint64_t instance, mark, fence;
 	char field[HOP_PROOF_BYTES + 128]; /* of an answer of our own; "": none */
 };

@@ -113,6 +113,7 @@ static void begin_here(struct exchange *x)
 	const struct hop *hop = x->client->hop;
 
 	owner_follow(&x->owner.use);
+	x->owner.here_ns = worker_now_ns(x->worker);
 	if (hop && hop->fence != x->owner.use.fence)
 		hop_refuse(x, "elsewhere"); /* it was for an ownership that is over */
 	else if (hop && !owner_take_mark(owners_of(x), &x->owner.use, hop->instance, hop->mark))
@@ -311,7 +312,7 @@ void seek_begin(struct exchange *x, const struct seek_steps *steps)
 	if (turn_is_turned_away(x))
 		return;
 	const struct session_key key = {{x->gate.verdict.session.hi, x->gate.verdict.session.lo}};
-	x->owner.wait_ends_ms = 0;
+	x->owner.wait_ends_ms = x->owner.here_ns = 0;
 	x->owner.is_begun = x->owner.is_decided = x->owner.lost = x->owner.is_final = false;
 	x->owner.was_refused = false;
 	x->owner.steps = steps;
@@ -336,6 +337,11 @@ bool seek_at_turn(struct exchange *x)
 		x->owner.is_decided = false;
 		return true;
 	}
+	/* As nearly all: owned here, as it was when it came. What has come in this turn of the loop
+	 * was looked up in it, and seek_may_send looks once more. */
+	if (!x->owner.use.node && (x->owner.here_ns == worker_now_ns(x->worker) ||
+					  owner_is_valid(owners_of(x), &x->owner.use)))
+		return true;
 	return go_on(x, owner_look(owners_of(x), &x->owner.use, belief_of(x)));
 }
 

@@ -280,6 +280,31 @@ def says_once(t):
     equal((answer.status, answer.get("Sluice-Hop")), (400, None), answer.fields)
 
 
+@test("requests of several clients on one connection between nodes: each is of its client's address", workers=[1])
+def clients_of_one_connection(t):
+    fleet = Fleet(t, count=1, route="owner_idle = 1h\n")
+    equal(ask(fleet.client(0)).status, 200, "it owns the session")
+    fence, = fences(fleet.origin)
+    node = Asker(fleet.nodes[0].internal, SECRET)
+    peers = ("192.0.2.7", "192.0.2.77", "192.0.2.8", "192.0.2.7", "192.0.2.7", "2001:db8::1", "2001:db8::1", "0.20.255.100", "unix",
+             "192.0.2.7")
+    for peer in peers:
+        node.forward("/", "ann", 5, fence, peer=peer)
+        equal(node.response().status, 200, peer)
+    seen = [x.request for x in fleet.origin.requests[1:]]
+    addresses = [peer if peer != "unix" else None for peer in peers]
+    equal([r.get("X-Forwarded-For") for r in seen], addresses, "X-Forwarded-For")
+    equal([r.get("X-Real-IP") for r in seen], addresses, "X-Real-IP")
+    proxy = fleet.nodes[0]
+    proxy.listener += "\ntrusted_proxies = 192.0.2.7"
+    proxy.reload(proxy.sections)
+    proxy.process.wait_output(": reloaded")
+    for fields, expected in (([], "192.0.2.7"), ([("X-Forwarded-For", "203.0.113.9")], "203.0.113.9, 192.0.2.7")):
+        node.request("/", fields=[("X-Client", "ann"), ("Sluice-Hop", f"1 main 192.0.2.7 7 5 {fence}"), *fields])
+        equal(node.response().status, 200, "behind a reload")
+        equal(fleet.origin.requests[-1].request.get("X-Forwarded-For"), expected, "that has made it trusted")
+
+
 @test("one hop at most: a node that is not the owner says so, and what was given up comes too late", workers=[1])
 def hops(t):
     gate = Gate()

@@ -30,8 +30,8 @@ class Asker(Client):
         assert (word, given) == ("challenge", proof(secret, "owner", nonce, theirs)), answer.get("Sluice-Hop")
         self.welcome = self.ask("/.sluice/hop", fields=[("Sluice-Hop", "proof " + proof(secret, "asker", nonce, theirs))])
 
-    def forward(self, path, who, mark, fence, instance=7):
-        hop = f"1 {self.listener} 192.0.2.7 {instance} {mark} {fence}"
+    def forward(self, path, who, mark, fence, instance=7, peer="192.0.2.7"):
+        hop = f"1 {self.listener} {peer} {instance} {mark} {fence}"
         self.request(path, fields=[("X-Client", who), ("Sluice-Hop", hop)])
 
 
