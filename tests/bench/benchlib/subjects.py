@@ -37,6 +37,7 @@ class Setup:
     way: str = ""  # how sluice's limits are shared by a fleet; empty: they are the node's
     store: str = ""  # lines of [fleet] about its store
     upstream: str = ""  # more lines of sluice's upstream
+    route: str = ""  # and of its routes
     sections: str = ""  # and more sections
 
     @property
@@ -129,7 +130,8 @@ def sluice_config(setup, port, origin, _folder):
     limits = "\n".join(f"[limit {name}]\nkey = header:X-Api-Key | ip\nrate = {amount} per {seconds}s{shared}" for name in names)
     routes = "\n".join(
         f"[route r{number:04}]\npath = {prefix}\nupstream = origin\nlimits = {', '.join(names)}\n"
-        f"session = header:X-Api-Key | ip\nordering = {setup.ordering}\nqueue_depth = 20000"
+        f"session = header:X-Api-Key | ip\nordering = {setup.ordering}\nqueue_depth = 20000\n"
+        f"{setup.route}"
         for number, prefix in enumerate(setup.prefixes))
     admin = f"[admin]\nbind = 127.0.0.1:{setup.admin}\n" if setup.admin else ""
     fleet = f"[fleet]\n{setup.store}\nstore_timeout = 2s\n" if setup.way else ""
