@@ -3,6 +3,7 @@
 
 #include "base/clock.h"
 #include "exchange/judge.h"
+#include "exchange/owner_table.h"
 #include "exchange/owners.h"
 #include "fakes/flight.h"
 #include "upstream/server.h"
@@ -21,12 +22,13 @@ static const struct stage_conf refuses = {
 
 uint64_t __wrap_clock_boot_ns(void);
 
-/* The one that runs, whose time it is. */
+/* The one that runs, whose time it is. The process is older than a start takes. */
 static struct stage *current;
 
 uint64_t __wrap_clock_boot_ns(void)
 {
-	return current ? worker_now_ns(current->worker) : STAGE_START_MS * CLOCK_NS_PER_MS;
+	return current ? worker_now_ns(current->worker)
+		       : (STAGE_START_MS - OWNER_START_MS) * CLOCK_NS_PER_MS;
 }
 
 /* ---- the store ------------------------------------------------------------------------------- */
@@ -73,9 +75,10 @@ static struct stage *begin(const struct stage_conf *conf)
 	struct stage *stage = stage_begin(conf);
 
 	memset(&asked, 0, sizeof(asked));
-	current = stage;
+	current = NULL;
 	stage->relay.node.owners = owners_new(&store, stage->relay.states);
 	assert_non_null(stage->relay.node.owners);
+	current = stage;
 	owners_set_self(stage->relay.node.owners, "self", "127.0.0.1:7900", LEASE_MS, 100);
 	return stage;
 }
