@@ -206,7 +206,10 @@ void owners_answer(struct owners *owners, struct worker *worker, struct owner_se
 	const struct owner_node *before = session->node;
 	if (!take_answer(owners, worker, session, verb, answer, node, waits))
 		owner_line_deliver(session);
-	owner_yield(owners, worker, session);
+	/* Without an answer the next sweep asks again: at once it would be without end, where the
+	 * part of the store that has it is away. */
+	if (answer->is_known)
+		owner_yield(owners, worker, session);
 	bool is_other = side != OWNER_SIDE_NOBODY && session->users > 0 &&
 			(session->fence != fence || session->node != before);
 	pthread_mutex_unlock(&stripe->lock);

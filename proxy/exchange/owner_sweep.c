@@ -4,6 +4,7 @@
 #include "exchange/owner_ask.h"
 #include "exchange/owner_line.h"
 #include "exchange/owner_table.h"
+#include "worker/worker.h"
 
 static uint64_t earlier(uint64_t a, uint64_t b)
 {
@@ -51,6 +52,10 @@ static uint64_t look_after(struct owners *owners, struct worker *worker,
 			return now_ns + CLOCK_NS_PER_S;
 		if (now_ns >= idle_ends_ns && now_ns >= session->ends_ns)
 			return 0;
+		if (session->users > 0 && owner_session_moves(owners, session)) {
+			owners->has_moving = true;
+			return earlier(now_ns + CLOCK_NS_PER_S, session->renew_ns);
+		}
 		return earlier(session->users > 0 ? now_ns + session->idle_ns : idle_ends_ns,
 			session->renew_ns);
 	case OWNER_SIDE_ELSEWHERE:
@@ -201,6 +206,16 @@ void owners_set_predecessor(struct owners *owners, bool is_there)
 	atomic_store_explicit(&owners->has_predecessor, is_there, memory_order_relaxed);
 }
 
+/* What has begun, or begun to go on for long, since uses were told last is to end, too. */
+static void tell_moving(struct owners *owners, struct worker *worker, uint64_t now_ns)
+{
+	if (!owners->has_moving || now_ns < owners->told_ns + CLOCK_NS_PER_S)
+		return;
+	owners->has_moving = false;
+	owners->told_ns = now_ns;
+	node_command_workers(worker->node, WORKER_OWNERS);
+}
+
 uint64_t owners_sweep(struct owners *owners, struct worker *worker)
 {
 	uint64_t now_ns = clock_boot_ns();
@@ -211,6 +226,7 @@ uint64_t owners_sweep(struct owners *owners, struct worker *worker)
 		return 0;
 	for (size_t i = 0; i < OWNER_STRIPES; i++)
 		has_more |= sweep_stripe(owners, &owners->stripes[i], worker, now_ns);
+	tell_moving(owners, worker, now_ns);
 	return has_more ? 1 : OWNER_TICK_MS;
 }
 

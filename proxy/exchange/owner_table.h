@@ -85,6 +85,8 @@ struct owners {
 	atomic_bool is_replaced;           /* another process has this one's address */
 	atomic_bool has_predecessor;       /* and the other way around, while that goes on */
 	_Atomic uint64_t yields_from;      /* a stripe, and a bucket of it: see owners_yield */
+	bool has_moving;                   /* of the sweeping worker: one in use moves, */
+	uint64_t told_ns;                  /* and when those who use such were told last */
 	pthread_mutex_t lock;              /* of what follows */
 	struct owner_self *selves;
 	struct owner_node *nodes;

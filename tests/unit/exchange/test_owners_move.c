@@ -239,6 +239,61 @@ static void uses_hear_of_another_address(void **state)
 	answer(f, (struct owner_answer){.is_known = true});
 }
 
+static unsigned told;
+
+static void on_told(struct owner_use *use)
+{
+	(void)use;
+	told++;
+}
+
+/* It goes on in a session that was in use when the address changed: nobody would tell it, and the
+ * session would stay at the old address as long as that takes. */
+static void one_that_begins_behind_the_change_is_told(void **state)
+{
+	struct fixture *f = *state;
+	struct user user, late;
+
+	own(f, &user, 7);
+	assert_true(owners_set_self(f->owners, "self", "127.0.0.1:7999", LEASE_MS, SESSIONS_MOST));
+	owners_look_at_uses(f->owners, f->worker); /* the command of the reload */
+	begin(f, &late);
+	late.use.moves = on_told;
+	assert_int_equal(look(f, &late), OWNER_HERE);
+	owner_follow(&late.use);
+	owner_end(f->owners, &user.use);
+	commands = told = 0;
+	for (int i = 0; i < 4; i++) {
+		pass(f, 1000);
+		if (asked.session)
+			held(f, 7);
+		loop_finish_turn(&f->worker->loop);
+		if (commands > 0)
+			owners_look_at_uses(f->owners, f->worker);
+	}
+	assert_true(told > 0);
+	owner_end(f->owners, &late.use);
+}
+
+static void a_store_that_does_not_answer_is_not_asked_at_once(void **state)
+{
+	struct fixture *f = *state;
+	struct user user;
+
+	own(f, &user, 7);
+	owner_end(f->owners, &user.use);
+	owners_drain(f->owners, false);
+	pass(f, 50);
+	assert_int_equal(asked.verb, OWNER_GIVE);
+	unsigned count = asked.count;
+	unknown(f);
+	assert_int_equal(asked.count, count);
+	pass(f, 250);
+	assert_int_equal(asked.count, count + 1);
+	assert_int_equal(asked.verb, OWNER_GIVE);
+	answer(f, (struct owner_answer){.is_known = true});
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -253,6 +308,8 @@ int main(void)
 		TEST(another_name_is_for_what_is_taken_from_then_on),
 		TEST(uses_are_shared_and_hear_of_a_successor),
 		TEST(uses_hear_of_another_address),
+		TEST(one_that_begins_behind_the_change_is_told),
+		TEST(a_store_that_does_not_answer_is_not_asked_at_once),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
