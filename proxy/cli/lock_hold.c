@@ -10,9 +10,11 @@
 #include "base/container.h"
 
 enum {
-	RETRY_MS = 200,    /* after no answer */
-	POLL_MS = 200,     /* between looks at a lock that another has, at most */
-	LEAVE_MS = 1000,   /* until an answer is not waited for any more */
+	RETRY_MS = 200,  /* after no answer */
+	POLL_MS = 200,   /* between looks at a lock that another has, at most */
+	LEAVE_MS = 1000, /* until an answer is not waited for any more */
+	AFTER_MS =
+		1000, /* or a third of the lease: for an answer behind a lease that ended unasked */
 	CONNECT_MS = 5000, /* for the first answer, beside the time of --wait */
 };
 
@@ -74,6 +76,8 @@ static void ask(struct lock_hold *hold, enum lock_verb verb, uint64_t number)
 		.keep_ms = LOCK_STORE_KEEP_MS,
 		.done = on_answer};
 	hold->asked_boot_ns = clock_boot_ns();
+	if (hold->unheard_since_ms == 0)
+		hold->unheard_since_ms = now_ms(hold);
 	hold->is_asked = true;
 	locks_ask(&hold->store->locks, &hold->ask);
 }
@@ -176,6 +180,8 @@ static void on_answer(struct lock_ask *lock_ask, const struct lock_answer *answe
 	struct lock_hold *hold = CONTAINER_OF(lock_ask, struct lock_hold, ask);
 
 	hold->is_asked = false;
+	if (answer->status != LOCK_UNKNOWN)
+		hold->unheard_since_ms = 0;
 	if (hold->state == HOLD_DONE)
 		return;
 	if (answer->status == LOCK_UNKNOWN)
@@ -199,10 +205,29 @@ static void on_next(struct deadline *deadline)
 	ask_next(CONTAINER_OF(deadline, struct lock_hold, next));
 }
 
+/* Its lease is over, but as it stood still it has only just asked: the session goes on as long as
+ * nobody has taken the lock, which the answer says. */
+static bool is_answer_near(struct lock_hold *hold)
+{
+	uint64_t room_ms = hold->lease_ms / 3 < AFTER_MS ? hold->lease_ms / 3 : AFTER_MS;
+
+	ask_next(hold);
+	if (hold->state != HOLD_HOLDING)
+		return true;
+	uint64_t waited_ms = now_ms(hold) - hold->unheard_since_ms;
+	if (waited_ms >= room_ms)
+		return false;
+	set(hold, &hold->last, room_ms - waited_ms);
+	hold->last.is_patient = true;
+	return true;
+}
+
 static void on_last(struct deadline *deadline)
 {
 	struct lock_hold *hold = CONTAINER_OF(deadline, struct lock_hold, last);
 
+	if (hold->state == HOLD_HOLDING && is_answer_near(hold))
+		return;
 	switch (hold->state) {
 	case HOLD_TAKING:
 	case HOLD_WAITING:

@@ -37,9 +37,10 @@ struct lock_hold {
 	uint64_t lease_ms, wait_ms; /* wait_ms: UINT64_MAX: as long as it takes */
 	uint64_t began_ms;
 	uint64_t asked_boot_ns;
-	uint64_t until_ns;    /* HOLDING: the lease's end, by clock_boot_ns */
-	struct deadline next; /* to ask again */
-	struct deadline last; /* TAKING, WAITING: of the wait; HOLDING: the lease's end */
+	uint64_t unheard_since_ms; /* asked first since the store's last answer; 0: not asked */
+	uint64_t until_ns;         /* HOLDING: the lease's end, by clock_boot_ns */
+	struct deadline next;      /* to ask again */
+	struct deadline last;      /* TAKING, WAITING: of the wait; HOLDING: the lease's end */
 	char holder[LOCK_SESSION_BYTES]; /* another that was seen to have it; "": none */
 	char why[256];
 	/* The lock is had, its lease was renewed, or it is DONE. */

@@ -26,6 +26,7 @@ static void watch_silence(struct locks *locks)
 			&locks->silence, oldest_ms + locks->silence_ms, loop_now_ms(locks->loop));
 	else
 		deadline_clear(&locks->silence);
+	locks->silence.is_patient = true;
 }
 
 static void on_silence(struct deadline *deadline)

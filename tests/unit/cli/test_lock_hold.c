@@ -211,6 +211,29 @@ static void without_answers_it_is_asked_until_the_lease_ends(void **state)
 	assert_done(HOLD_LOST);
 }
 
+static void one_that_stood_still_hears_the_answer_first(void **state)
+{
+	(void)state;
+	take();
+	go_to(LEASE_MS + 5);
+	assert_asked(LOCK_USE, 71);
+	assert_int_equal(world.hold.state, HOLD_HOLDING);
+	assert_true(world.hold.last.is_patient);
+	go_to(LEASE_MS + 900);
+	answer_as(LOCK_HELD, 71, LEASE_MS, world.hold.session);
+	assert_int_equal(world.hold.state, HOLD_HOLDING);
+	go_to(2 * LEASE_MS + 10); /* again, and the store is away now */
+	assert_int_equal(world.hold.state, HOLD_HOLDING);
+	answer_as(LOCK_UNKNOWN, 0, 0, "");
+	go_to(2 * LEASE_MS + 1009);
+	assert_int_equal(world.hold.state, HOLD_HOLDING);
+	answer_as(LOCK_UNKNOWN, 0, 0, "");
+	go_to(2 * LEASE_MS + 1010);
+	assert_done(HOLD_LOST);
+	if (world.asked)
+		answer_as(LOCK_UNKNOWN, 0, 0, "");
+}
+
 static void another_is_waited_for(void **state)
 {
 	char first[LOCK_SESSION_BYTES];
@@ -335,6 +358,7 @@ int main(void)
 		HOLD_TEST(a_lease_is_renewed_from_before_it_was_asked_for),
 		HOLD_TEST(a_session_that_was_overtaken_is_lost),
 		HOLD_TEST(without_answers_it_is_asked_until_the_lease_ends),
+		HOLD_TEST(one_that_stood_still_hears_the_answer_first),
 		HOLD_TEST(another_is_waited_for),
 		HOLD_TEST(a_store_that_is_never_heard_is_given_up),
 		HOLD_TEST(a_store_that_refuses_is_no_wait),
