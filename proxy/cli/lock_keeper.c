@@ -171,7 +171,8 @@ static void take_order(struct keeper *keeper, const struct keeper_order *order)
 		if (keeper->state == KEEPER_ENDING)
 			break;
 		keeper->until_ns = order->until_ns;
-		if (keeper->state == KEEPER_FROZEN) {
+		/* An answer that was read late may be of a lease that is over by now. */
+		if (keeper->state == KEEPER_FROZEN && clock_boot_ns() < order->until_ns) {
 			keeper->state = KEEPER_RUNNING;
 			descendants_signal(SIGCONT);
 		}

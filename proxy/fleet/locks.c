@@ -21,6 +21,9 @@ static void watch_silence(struct locks *locks)
 {
 	uint64_t oldest_ms = locks->sent ? store_link_oldest_of_all_ms(locks->store) : UINT64_MAX;
 
+	if (oldest_ms == locks->watched_ms)
+		return; /* its patience is once for a call, whatever is asked beside it */
+	locks->watched_ms = oldest_ms;
 	if (oldest_ms != UINT64_MAX)
 		deadline_set(
 			&locks->silence, oldest_ms + locks->silence_ms, loop_now_ms(locks->loop));
@@ -34,6 +37,7 @@ static void on_silence(struct deadline *deadline)
 	struct locks *locks = CONTAINER_OF(deadline, struct locks, silence);
 
 	store_link_drop_silent(locks->store, loop_now_ms(locks->loop) - locks->silence_ms);
+	locks->watched_ms = UINT64_MAX;
 	watch_silence(locks);
 }
 

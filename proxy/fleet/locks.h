@@ -25,6 +25,7 @@ struct locks {
 	struct store_link *store;
 	const char *prefix;  /* of the store's keys; its owner's, while anything is asked */
 	uint64_t silence_ms; /* so long the store may leave a call unanswered */
+	uint64_t watched_ms; /* when the call was sent that `silence` is set for */
 	struct lock_ask *first, **end; /* not sent yet */
 	struct lock_call *filling[LOCK_KINDS][1 + SLOT_PARTS];
 	struct lock_call *ready, **ready_end; /* in the order of their first asks */

@@ -277,9 +277,17 @@ static void a_silent_store_is_left(void **state)
 	ask(0, LOCK_OF_COMMANDS);
 	locks_send(&world.locks);
 	assert_int_equal(world.locks.silence.at_ms, 5250);
+	assert_true(world.locks.silence.is_patient); /* once, whatever is asked beside it */
+	world.locks.silence.is_patient = false;
+	world.locks.silence.at_ms = 6250;
+	ask(1, LOCK_OF_COMMANDS);
+	locks_send(&world.locks);
+	assert_false(world.locks.silence.is_patient);
+	assert_int_equal(world.locks.silence.at_ms, 6250);
 	world.loop.now_ms = 5250;
 	world.locks.silence.passed(&world.locks.silence);
 	assert_int_equal(world.dropped_before_ms, 5000);
+	answer("held 7 1000 s 0", 1);
 	answer("held 7 1000 s 0", 1);
 	assert_true(world.locks.silence.at_ms == DEADLINE_NEVER);
 }
