@@ -103,8 +103,9 @@ def window(fleet):
 
 
 def cost(fleet):
-    # each takes 1 and is settled after its response; one of each node may be under way
-    fleet.counted("cost", 24, 5 if fleet.way == "lease" else 10, 12)
+    # each takes 1 and is settled after its response: 10 pass, and those that overtake what the ones before have cost on
+    # its way to the store. Without the costs all would pass.
+    fleet.counted("cost", 24, 5 if fleet.way == "lease" else 10, 16)
 
 
 def refund(fleet):
