@@ -450,11 +450,14 @@ static void free_part(struct worker *worker)
 	worker->fleet.own = NULL;
 }
 
-/* The first one looks after what the others use, until they have ended (owners_sweep). */
+/* What it has asked about sessions is heard: one that the store has given it is given up then. The
+ * first one looks after what the others use, until they have ended (owners_sweep). */
 static bool is_done(const struct worker *worker)
 {
 	const struct node *node = worker->node;
 
+	if (!worker->stopping && worker->fleet.own && locks_are_asked(&worker->fleet.own->locks))
+		return false;
 	/* acquire: pairs with the release of a worker's end */
 	return worker->index != 0 || worker->stopping || !node->owners ||
 	       owners_are_none(node->owners) ||

@@ -44,6 +44,11 @@ void locks_end(struct locks *locks);
 void locks_ask(struct locks *locks, struct lock_ask *ask);
 /* Done is not called any more; the store may do it all the same. */
 void locks_cancel(struct locks *locks, struct lock_ask *ask);
+/* Is anything asked that is not done? */
+static inline bool locks_are_asked(const struct locks *locks)
+{
+	return locks->first || locks->sent;
+}
 /* Sends what was asked: at the end of each turn. What can't be sent is done, as LOCK_UNKNOWN.
  * False: there was nothing. store_link_flush is the owner's. */
 bool locks_send(struct locks *locks);

@@ -274,8 +274,11 @@ static void a_done_may_cancel_and_ask(void **state)
 static void a_silent_store_is_left(void **state)
 {
 	(void)state;
+	assert_false(locks_are_asked(&world.locks));
 	ask(0, LOCK_OF_COMMANDS);
+	assert_true(locks_are_asked(&world.locks));
 	locks_send(&world.locks);
+	assert_true(locks_are_asked(&world.locks));
 	assert_int_equal(world.locks.silence.at_ms, 5250);
 	assert_true(world.locks.silence.is_patient); /* once, whatever is asked beside it */
 	world.locks.silence.is_patient = false;
@@ -290,6 +293,7 @@ static void a_silent_store_is_left(void **state)
 	answer("held 7 1000 s 0", 1);
 	answer("held 7 1000 s 0", 1);
 	assert_true(world.locks.silence.at_ms == DEADLINE_NEVER);
+	assert_false(locks_are_asked(&world.locks));
 }
 
 int main(void)
