@@ -368,8 +368,9 @@ def command(t):
         true("goodbye" in child.output(), child.output())
     with t.point("a signal ends the wait for the lock"):
         first = begun(locks.shell("c", FOREVER, *HELD_LONG))
+        until(lambda: redis.callers() == 1, "the store knows the first alone")
         child = locks.start("c", "true")
-        until(lambda: len(locks.listed()) == 1 and child.running(), "the second waits")
+        until(lambda: redis.callers() == 2, "the second has asked, and so waits")
         child.signal(signal.SIGTERM)
         equal(child.wait(), 128 + signal.SIGTERM, child.output())
         first.signal(signal.SIGTERM)

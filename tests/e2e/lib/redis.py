@@ -87,6 +87,13 @@ class Redis:
         self.t.defer(made.close)
         return made
 
+    def callers(self):
+        """How many connections have called a function with their last command."""
+        connection = Connection(self.number)
+        rows = connection.ask("CLIENT", "LIST").split(b"\n")
+        connection.close()
+        return sum(b" cmd=fcall " in row for row in rows)
+
     def kill(self):
         self.process.signal(signal.SIGCONT)
         self.process.kill()
