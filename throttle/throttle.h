@@ -62,8 +62,7 @@ extern "C" {
 #define THROTTLE_EXACT       UINT32_MAX /* slots: as many as the quota, at most 4095 */
 #define THROTTLE_MAX_LIMITS  1024       /* limits of one table at a time */
 
-/* ---- what a limit is ----------------------------------------------------------------------------
- */
+/* ---- what a limit is ------------------------------------------------------------------------- */
 
 enum throttle_kind {
 	THROTTLE_RING,        /* quota per trailing window, the promise above */
@@ -105,8 +104,7 @@ int throttle_limit_check(const struct throttle_limit *limit, char *why, size_t w
 /* Bytes that one caller of this limit takes up in the table, its share of the index included. */
 size_t throttle_limit_bytes(const struct throttle_limit *limit);
 
-/* ---- who is charged -----------------------------------------------------------------------------
- */
+/* ---- who is charged -------------------------------------------------------------------------- */
 
 /* 128 bits, as throttle_hash makes them. The table tells callers apart by the 60 upper bits of
  * `lo`, of which all values are valid. */
@@ -134,8 +132,7 @@ void throttle_hash_begin(
 void throttle_hash_part(struct throttle_hasher *h, const void *data, size_t bytes);
 struct throttle_key throttle_hash_end(struct throttle_hasher *h);
 
-/* ---- the table ----------------------------------------------------------------------------------
- */
+/* ---- the table ------------------------------------------------------------------------------- */
 
 /*
  * All limits' throttles, each limit with room for `callers`. A caller new to a full bucket of the
@@ -274,8 +271,7 @@ void throttle_rebase(struct throttle_table *table, uint64_t now_ns);
  * who was charged in a later period goes on in that. Any thread. */
 void throttle_set_wall(struct throttle_table *table, uint64_t now_ns, uint64_t wall_ns);
 
-/* ---- verdicts -----------------------------------------------------------------------------------
- */
+/* ---- verdicts -------------------------------------------------------------------------------- */
 
 struct throttle_charge {
 	uint32_t limit; /* from throttle_table_find */
@@ -367,8 +363,7 @@ void throttle_release(
 void throttle_refund_all(
 	struct throttle_table *table, struct throttle_receipt *receipt, uint64_t now_ns);
 
-/* ---- looking and counting -----------------------------------------------------------------------
- */
+/* ---- looking and counting -------------------------------------------------------------------- */
 
 /* What a caller of a limit has used up, nothing taken. false: it has used nothing (no throttle), or
  * there's no such limit. */

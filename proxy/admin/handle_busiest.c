@@ -90,8 +90,7 @@ static bool add_limit(
 	return good;
 }
 
-/* ---- the answer -------------------------------------------------------------------------------
- */
+/* ---- the answer ------------------------------------------------------------------------------ */
 
 static void add_usage(const struct relay *relay, const struct busy_caller *row, json_t *object)
 {
@@ -164,8 +163,7 @@ static void respond(struct admin_request *request, struct busy_list *list, size_
 			(json_int_t)(span_ns / CLOCK_NS_PER_MS), "callers", rows));
 }
 
-/* ---- the question -----------------------------------------------------------------------------
- */
+/* ---- the question ---------------------------------------------------------------------------- */
 
 static bool read_sort(const struct admin_request *request, enum busiest_kind *sort)
 {

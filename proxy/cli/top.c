@@ -86,8 +86,7 @@ static void format_count(double count, char out[static 16])
 		snprintf(out, 16, "%.1fG", count / 1e9);
 }
 
-/* ---- lines ------------------------------------------------------------------------------------
- */
+/* ---- lines ----------------------------------------------------------------------------------- */
 
 static void print_header(const json_t *status)
 {
@@ -189,8 +188,7 @@ static void print_callers(const json_t *callers, size_t lines)
 		puts("nobody");
 }
 
-/* ---- the screen -------------------------------------------------------------------------------
- */
+/* ---- the screen ------------------------------------------------------------------------------ */
 
 static size_t screen_lines(void)
 {

@@ -158,8 +158,7 @@ void exchange_log(const struct exchange *x)
 	access_write(x->worker, x->use->site, &line);
 }
 
-/* ---- of one that goes on without its request --------------------------------------------------
- */
+/* ---- of one that goes on without its request ------------------------------------------------- */
 
 struct access_kept {
 	const char *limit, *verdict; /* of the site */

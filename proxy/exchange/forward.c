@@ -50,8 +50,7 @@ static inline void await_server(
 		server_await(x->connection, reason, progress, timeout_ms);
 }
 
-/* ---- when the server fails --------------------------------------------------------------------
- */
+/* ---- when the server fails ------------------------------------------------------------------- */
 
 /* May the request be sent once more, after a connection was closed on it without a word? */
 static bool may_repeat(const struct exchange *x, bool reused)

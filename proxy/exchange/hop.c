@@ -21,8 +21,7 @@ const struct conf_listener *client_listener(const struct client *client)
 						    : client->listener->conf;
 }
 
-/* ---- the greeting ------------------------------------------------------------------------------
- */
+/* ---- the greeting ---------------------------------------------------------------------------- */
 
 static struct slice secret_of(const struct exchange *x)
 {
@@ -128,8 +127,7 @@ static void greet(struct exchange *x, struct hop *hop, struct slice value)
 	exchange_reply(x, 200, "node's greeting", HTTP_PROBLEM_NO_RETRY);
 }
 
-/* ---- requests ----------------------------------------------------------------------------------
- */
+/* ---- requests -------------------------------------------------------------------------------- */
 
 /* A number of at most 19 digits, which is taken off `rest` with the blank behind it. */
 static bool take_number(struct slice *rest, uint64_t *number)
@@ -259,8 +257,7 @@ void hop_refuse(struct exchange *x, const char *why)
 	exchange_reply(x, 421, "not the session's owner", HTTP_PROBLEM_NO_RETRY);
 }
 
-/* ---- the other side ----------------------------------------------------------------------------
- */
+/* ---- the other side -------------------------------------------------------------------------- */
 
 void hop_put(struct http_out *out, const struct exchange *x)
 {

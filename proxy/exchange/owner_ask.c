@@ -116,8 +116,7 @@ enum owner_sight owner_look(struct owners *owners, struct owner_use *use, enum o
 	return sight;
 }
 
-/* ---- answers -----------------------------------------------------------------------------------
- */
+/* ---- answers --------------------------------------------------------------------------------- */
 
 static void hold(struct owner_session *session, const struct owner_answer *answer)
 {

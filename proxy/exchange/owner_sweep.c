@@ -140,8 +140,7 @@ static bool sweep_stripe(
 	return has_more;
 }
 
-/* ---- all at once, which are in no tick's list for that ------------------------------------------
- */
+/* ---- all at once, which are in no tick's list for that --------------------------------------- */
 
 /* So many sessions are looked at in one go. */
 #define YIELD_AT_ONCE 256

@@ -33,8 +33,7 @@ static enum owner_belief belief_of(const struct exchange *x)
 	return hop_is_from_node(x->client) ? OWNER_ASK_OWN : OWNER_BELIEVE;
 }
 
-/* ---- waiting -----------------------------------------------------------------------------------
- */
+/* ---- waiting --------------------------------------------------------------------------------- */
 
 /* It waits no longer than it would for its turn. */
 static void wait_at_most(struct exchange *x, uint64_t wait_ms)
@@ -79,8 +78,7 @@ static void answer_over(struct exchange *x)
 		answer(x, 503, "session over", RETRY_MS);
 }
 
-/* ---- where it goes on --------------------------------------------------------------------------
- */
+/* ---- where it goes on ------------------------------------------------------------------------ */
 
 /* From here on it is forwarded to the node that its use names. */
 static void follow_node(struct exchange *x)
@@ -213,8 +211,7 @@ static void decide(struct exchange *x, enum owner_sight sight)
 	}
 }
 
-/* ---- events ------------------------------------------------------------------------------------
- */
+/* ---- events ---------------------------------------------------------------------------------- */
 
 static void on_answered(struct owner_use *use, enum owner_sight sight)
 {
@@ -254,8 +251,7 @@ static void on_moves(struct owner_use *use)
 		exchange_abort(x, "session moves");
 }
 
-/* ---- failures of the other node ----------------------------------------------------------------
- */
+/* ---- failures of the other node -------------------------------------------------------------- */
 
 /* As it was when its turn came. */
 static void reset(struct exchange *x)
@@ -300,8 +296,7 @@ void seek_refused(struct exchange *x)
 		decide(x, owner_look(owners_of(x), &x->owner.use, OWNER_ASK));
 }
 
-/* ---- its way -----------------------------------------------------------------------------------
- */
+/* ---- its way --------------------------------------------------------------------------------- */
 
 void seek_begin(struct exchange *x, const struct seek_steps *steps)
 {

@@ -75,8 +75,7 @@ static bool ask_store(struct worker *worker, const struct owner_question *questi
 
 const struct owner_store owning_store = {ask_store};
 
-/* ---- the worker's part -------------------------------------------------------------------------
- */
+/* ---- the worker's part ----------------------------------------------------------------------- */
 
 static void on_sweep(struct deadline *deadline)
 {

@@ -20,8 +20,7 @@ void busiest_free(struct busiest *busiest)
 	free(busiest);
 }
 
-/* ---- one thread adds --------------------------------------------------------------------------
- */
+/* ---- one thread adds ------------------------------------------------------------------------- */
 
 /*
  * A reader takes what it read as one state when the version was even and the same before and after.
@@ -245,8 +244,7 @@ void busiest_rows_clear(struct busiest_rows *rows)
 	}
 }
 
-/* ---- others read ------------------------------------------------------------------------------
- */
+/* ---- others read ----------------------------------------------------------------------------- */
 
 static int compare_counts(const void *a, const void *b)
 {

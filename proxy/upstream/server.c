@@ -22,8 +22,7 @@ enum wait_reason server_awaited(const struct server_connection *connection)
 	return connection->wait.reason;
 }
 
-/* ---- the round's requests ----------------------------------------------------------------------
- */
+/* ---- the round's requests -------------------------------------------------------------------- */
 
 void server_send_later(struct server_connection *connection)
 {

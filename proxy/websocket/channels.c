@@ -81,8 +81,7 @@ uint64_t channels_subscriptions(const struct channels *channels)
 	return atomic_load_explicit(&channels->subscriptions, memory_order_relaxed); /* as above */
 }
 
-/* ---- the table: all with the shard's lock held ------------------------------------------------
- */
+/* ---- the table: all with the shard's lock held ----------------------------------------------- */
 
 static uint64_t hash_of(const struct channels *channels, struct slice name)
 {

@@ -5,8 +5,7 @@
 #include <unistd.h>
 #include <wslay/wslay.h>
 
-/* ---- wslay's callbacks: their user data is the pool -------------------------------------------
- */
+/* ---- wslay's callbacks: their user data is the pool ------------------------------------------ */
 
 static ssize_t give_input(uint8_t *at, size_t room, int flags, void *user)
 {

@@ -120,8 +120,7 @@ static bool origin_is_allowed(const struct conf_text_list *origins, const struct
 	return false;
 }
 
-/* ---- what the server of a gateway has to check ------------------------------------------------
- */
+/* ---- what the server of a gateway has to check ----------------------------------------------- */
 
 /* Of the 16 bytes of a key in base64, without its padding. The bits behind the last byte may be
  * any: there are clients that draw the digits. */

@@ -66,8 +66,7 @@ void socket_run(struct websocket *socket)
 		end_if_closed(socket);
 }
 
-/* ---- what an exchange calls -------------------------------------------------------------------
- */
+/* ---- what an exchange calls ------------------------------------------------------------------ */
 
 static unsigned judge(struct exchange *x, const char **why)
 {

@@ -246,8 +246,7 @@ static void decide_timed(struct share *share)
 	share->wall_ns = read_clock(CLOCK_MONOTONIC) - wall;
 }
 
-/* ---- the second thread: there for the whole run, decides when told ------------------------------
- */
+/* ---- the second thread: there for the whole run, decides when told --------------------------- */
 
 static struct {
 	_Alignas(64) _Atomic(uint64_t) told;
@@ -315,8 +314,7 @@ static void one_round(struct subject *s)
 	s->now += decisions * s->step_ns;
 }
 
-/* ---- the run -----------------------------------------------------------------------------------
- */
+/* ---- the run --------------------------------------------------------------------------------- */
 
 static void prepare(struct subject *s)
 {

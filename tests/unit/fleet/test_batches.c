@@ -29,8 +29,7 @@ static struct {
 	bool is_lost;   /* nothing can be sent */
 } world;
 
-/* ---- in the place of the store, clocks and timers ---------------------------------------------
- */
+/* ---- in the place of the store, clocks and timers -------------------------------------------- */
 
 bool __wrap_store_link_has(const struct store_link *store, uint16_t slot);
 bool __wrap_store_link_has(const struct store_link *store, uint16_t slot)

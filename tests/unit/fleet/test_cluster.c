@@ -34,8 +34,7 @@ static struct {
 	unsigned call_count;
 } world;
 
-/* ---- in the place of servers and the scout ----------------------------------------------------
- */
+/* ---- in the place of servers and the scout --------------------------------------------------- */
 
 void __wrap_store_server_init(struct store_server *server, struct loop *loop, struct names *names,
 	void (*changed)(struct store_server *server));

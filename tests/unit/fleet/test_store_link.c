@@ -24,8 +24,7 @@ static struct {
 	unsigned opened, asked, sent, flushed;
 } world;
 
-/* ---- in the place of servers, Sentinels, clusters, names and timers -----------------------------
- */
+/* ---- in the place of servers, Sentinels, clusters, names and timers -------------------------- */
 
 void __wrap_store_server_init(struct store_server *server, struct loop *loop, struct names *names,
 	void (*changed)(struct store_server *server));

@@ -82,8 +82,7 @@ static void none_is_written_before_its_turn(void **state)
 	stage_end(stage);
 }
 
-/* ---- a response's head ------------------------------------------------------------------------
- */
+/* ---- a response's head ----------------------------------------------------------------------- */
 
 /* As http1_head has left it. */
 static struct {

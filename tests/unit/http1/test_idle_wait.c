@@ -48,8 +48,7 @@ static void how_long_one_may_be_idle(void **state)
 	}
 }
 
-/* ---- what the system still has for the client -------------------------------------------------
- */
+/* ---- what the system still has for the client ------------------------------------------------ */
 
 #define MUCH 20000
 

@@ -197,8 +197,7 @@ static void bounds_of_the_route(void **state)
 	end();
 }
 
-/* ---- a client that takes nothing --------------------------------------------------------------
- */
+/* ---- a client that takes nothing ------------------------------------------------------------- */
 
 /* Its queue is where the next answer has to wait; the request for that is under way. */
 static void fall_behind(void)

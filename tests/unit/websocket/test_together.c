@@ -9,8 +9,7 @@
 
 static struct opened o;
 
-/* ---- a client that writes many, and how often the server is written to ------------------------
- */
+/* ---- a client that writes many, and how often the server is written to ----------------------- */
 
 static const struct transport *under;
 static struct transport counting;
