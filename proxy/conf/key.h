@@ -2,10 +2,10 @@
  * Key expressions: whom a limit is charged to, or whose requests stay in order.
  *
  *   header:X-Api-Key + path | cookie:sid | ip
- *   `-------- alternative ------'  '|' falls back to the next alternative when a part is absent or
- * empty,
- *                                  '+' joins parts. When no alternative has a value, the caller is
- * its ip.
+ *   `-------- alternative ------'
+ *
+ * `+` joins parts. `|` separates alternatives: the next one is used when a part of the one before
+ * is absent or empty. When no alternative has a value, the caller is its ip.
  *
  * This is the parsed form; gate/ evaluates it against a request.
  */

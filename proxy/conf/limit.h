@@ -1,0 +1,98 @@
+/*
+ * [limit NAME] and [plan NAME]. Of a snapshot (conf.h).
+ */
+#ifndef CONF_LIMIT_H
+#define CONF_LIMIT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "conf/key.h"
+#include "conf/terms.h"
+
+enum conf_limit_algorithm {
+	CONF_LIMIT_RING,
+	CONF_LIMIT_GCRA,
+	CONF_LIMIT_CALENDAR,
+	CONF_LIMIT_CONCURRENCY
+};
+enum conf_limit_unit { CONF_UNIT_REQUESTS, CONF_UNIT_BYTES };
+enum conf_calendar {
+	CONF_CALENDAR_HOUR,
+	CONF_CALENDAR_DAY,
+	CONF_CALENDAR_WEEK,
+	CONF_CALENDAR_MONTH
+};
+
+#define CONF_PRECISION_EXACT UINT32_MAX
+
+/* How a limit of the fleet is judged. */
+enum conf_fleet_way {
+	CONF_FLEET_NONE,
+	CONF_FLEET_EXACT,
+	CONF_FLEET_LEASE,
+	CONF_FLEET_SPLIT,
+	CONF_FLEET_RELAXED
+};
+
+/* What a limit of the fleet does when the store does not answer. */
+enum conf_store_down {
+	CONF_STORE_DOWN_UNSET, /* on a limit: what [fleet] says */
+	CONF_STORE_DOWN_LOCAL,
+	CONF_STORE_DOWN_STRICT,
+	CONF_STORE_DOWN_REFUSE,
+	CONF_STORE_DOWN_ADMIT
+};
+
+struct conf_limit {
+	const char *name;
+	unsigned line;
+	unsigned index;  /* in conf.limits */
+	const char *was; /* the name that it had before; NULL: none */
+	const struct conf_key *key;
+	enum conf_limit_algorithm algorithm; /* algorithm = ring | gcra; calendar follows from the
+						rate; concurrency = N instead of rate */
+	enum conf_limit_unit unit;
+	uint64_t amount; /* L: requests, bytes, or in flight */
+	uint64_t per_ns; /* W; 0 for calendar and concurrency */
+	enum conf_calendar calendar;
+	const char *time_zone; /* IANA name, "UTC" by default */
+	uint64_t burst;        /* gcra: 0 means L */
+	uint32_t precision;    /* slots; 0: what fits 128 bytes a caller; CONF_PRECISION_EXACT */
+	bool of_fleet;         /* scope = fleet: of all nodes together */
+	enum conf_fleet_way fleet_way;
+	enum conf_store_down store_down;
+	bool shadow; /* mode = shadow */
+	bool count_refused;
+	uint64_t delay_max_ms; /* on_exceed = delay 2s; 0: reject */
+	uint32_t ban_count;    /* ban = 10 per 1m for 5m; 0: none */
+	uint64_t ban_per_ns, ban_for_ns;
+};
+
+/* Requests and their costs over a sliding window, of which no refusal leaves a trace: what leases
+ * and shares of a fleet can count. */
+static inline bool conf_limit_is_plain(const struct conf_limit *limit)
+{
+	return limit->algorithm == CONF_LIMIT_RING && limit->unit == CONF_UNIT_REQUESTS &&
+	       !limit->count_refused && limit->ban_count == 0;
+}
+
+enum conf_lane { CONF_LANE_NORMAL, CONF_LANE_HIGH };
+
+/* What callers get whose key has no plan. */
+enum conf_unknown { CONF_UNKNOWN_INHERIT, CONF_UNKNOWN_DEFAULT, CONF_UNKNOWN_REFUSE };
+
+struct conf_plan {
+	const char *name;
+	unsigned line;
+	const struct conf_limit **limits;
+	size_t limit_count;
+	enum conf_lane lane;
+	uint32_t weight;          /* its callers' share at a busy upstream, 1 */
+	const char *callers_path; /* file: one key a line; NULL for the default plan */
+	struct conf_text_list
+		callers; /* what the file held, '#' comments and empty lines left out */
+};
+
+#endif

@@ -1,0 +1,44 @@
+/*
+ * [listener NAME]: where clients connect, and the bounds on what they send. Of a snapshot (conf.h).
+ */
+#ifndef CONF_LISTENER_H
+#define CONF_LISTENER_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "conf/terms.h"
+
+struct conf_listener {
+	const char *name;
+	unsigned line;
+	struct conf_address
+		*binds; /* bind = 0.0.0.0:8080, [::]:8080, unix:/path, systemd:NAME; repeatable */
+	size_t bind_count;
+	struct conf_cidrs trusted_proxies;
+	bool trust_priority;        /* RFC 9218 urgency from clients */
+	bool v6only;                /* default on */
+	uint32_t backlog;           /* 1024 */
+	uint32_t max_connections;   /* over all workers; 0: no bound */
+	uint32_t pipeline_depth;    /* requests of one connection on their way at once, 16 */
+	uint64_t header_timeout_ms; /* from the first byte of a request to the end of its head, 10s
+				     */
+	uint64_t idle_timeout_ms;   /* keep-alive: between requests, 75s */
+	uint64_t body_timeout_ms;   /* between two reads of a request body, 60s */
+	uint64_t send_timeout_ms;   /* between two writes to a client that does not read, 60s */
+	uint64_t linger_timeout_ms; /* reading on behind the last response, 30s */
+	uint64_t linger_bytes;      /* the same in bytes, linger_size, 1G */
+	uint32_t max_lingering;     /* connections that do so, over all workers, 1000 */
+	uint32_t max_header_bytes;  /* max_header_size: 431 beyond, 16k */
+	uint32_t max_uri_bytes;     /* max_uri_size: 414 beyond, 8k */
+	uint32_t max_fields;        /* max_headers: field lines in a head, 431 beyond, 100 */
+	struct conf_fields response_set; /* of all responses, also of those of sluice itself */
+	struct conf_text_list response_remove;
+	bool health;            /* /healthz and /readyz are answered, off */
+	bool passes_lookalikes; /* lookalike_fields = pass; else dropped */
+	enum conf_ratelimit_headers ratelimit_headers;
+	bool is_internal; /* [fleet] bind: for other nodes */
+};
+
+#endif

@@ -1,0 +1,76 @@
+/*
+ * What several sections of a configuration have: addresses, networks, lists, fields, secrets. All
+ * is the snapshot's (conf.h).
+ */
+#ifndef CONF_TERMS_H
+#define CONF_TERMS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/socket.h>
+
+/* A network or address: `prefix` bits of `address` (16 bytes; IPv4 as ::ffff:a.b.c.d, prefix + 96).
+ */
+struct conf_cidr {
+	uint8_t address[16];
+	uint8_t prefix;
+};
+
+struct conf_cidrs {
+	struct conf_cidr *items;
+	size_t count;
+};
+
+/* Where to listen or connect. `host` is a name when it is not a literal address. Only a `bind` can
+ * be systemd:NAME, a socket that systemd opened and passes by that name. */
+enum conf_address_kind {
+	CONF_ADDRESS_INET,
+	CONF_ADDRESS_NAME,
+	CONF_ADDRESS_UNIX,
+	CONF_ADDRESS_SYSTEMD
+};
+struct conf_address {
+	enum conf_address_kind kind;
+	unsigned line;
+	const char *text; /* as written */
+	const char *host; /* address, name, unix path, or systemd's name */
+	uint16_t port;
+	struct sockaddr_storage socket; /* INET and UNIX */
+	socklen_t socket_len;
+};
+
+struct conf_text_list {
+	const char **items;
+	size_t count;
+};
+
+/* A field to set: `Name: value`. */
+struct conf_field {
+	const char *name;
+	size_t name_len;
+	const char *value;
+	size_t value_len;
+};
+
+struct conf_fields {
+	struct conf_field *items;
+	size_t count;
+};
+
+enum conf_ratelimit_headers {
+	CONF_RATELIMIT_DRAFT_11,
+	CONF_RATELIMIT_DRAFT_7,
+	CONF_RATELIMIT_X,      /* X-RateLimit-Reset in seconds from now */
+	CONF_RATELIMIT_X_UNIX, /* the same as a unix time */
+	CONF_RATELIMIT_OFF,
+	CONF_RATELIMIT_INHERIT, /* on a route: what the listener says */
+};
+
+/* Bytes that nobody is shown. */
+struct conf_secret {
+	const char *at; /* NULL: there is none */
+	size_t len;
+};
+
+#endif
