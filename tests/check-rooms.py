@@ -44,9 +44,9 @@ EVENT_UNITS = {
     'cli/lock_command': "the descriptor of the command's keeper",
     'admin/handle_events': 'a timer', 'admin/socket_calls': 'a timer',
     'daemon/failure_lines': 'a timer', 'daemon/growth': 'a timer',
-    'daemon/manager': 'a timer', 'daemon/relay': 'timers', 'daemon/reload': 'a timer',
+    'daemon/manager': 'a timer', 'daemon/queue_deadline': 'a timer', 'daemon/relay': 'a timer', 'daemon/reload': 'a timer',
     'fleet/redis_events': "hiredis's sockets",
-    'daemon/resolve': 'a timer', 'daemon/signals': 'their descriptor',
+    'daemon/resolve': 'a timer', 'daemon/signals': 'their descriptor', 'daemon/stop': 'a timer',
     'daemon/upgrade': 'pipes to processes', 'daemon/usage': 'a timer',
 }
 STREAM_INSIDE = r'\bstream(?:\.|->)(?:end|transport)\b|(?:\.|->)carried\b'

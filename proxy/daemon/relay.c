@@ -3,26 +3,25 @@
 #include "daemon/relay.h"
 
 #include <errno.h>
-#include <fcntl.h>
-#include <pwd.h>
-#include <grp.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
-#include <unistd.h>
 
 #include "base/clock.h"
 #include "base/signals.h"
 #include "daemon/binding.h"
 #include "daemon/check.h"
+#include "daemon/descriptors.h"
 #include "daemon/handover.h"
 #include "daemon/health_share.h"
 #include "daemon/pid_file.h"
+#include "daemon/privileges.h"
+#include "daemon/queue_deadline.h"
 #include "daemon/reload.h"
 #include "daemon/resolve.h"
 #include "daemon/semaphores.h"
+#include "daemon/stop.h"
 #include "daemon/tally.h"
 #include "daemon/upgrade.h"
 #include "daemon/usage.h"
@@ -38,13 +37,6 @@
 #include "upstream/server_connection.h"
 
 #define LOG_RING_BYTES (1024 * 1024)
-/* Logs, tables, timers, DNS; a loop and its wake-up. */
-#define OWN_DESCRIPTORS      24
-#define DESCRIPTORS_A_WORKER 4
-/* One in so many is for the files of bodies that are kept. */
-#define FILES_SHARE 10
-
-/* ---- the queue's callbacks ------------------------------------------------------------------- */
 
 static void dispatch(void *ctx, unsigned worker, struct ticket *ticket)
 {
@@ -53,83 +45,12 @@ static void dispatch(void *ctx, unsigned worker, struct ticket *ticket)
 	message_post(&relay->node.workers[worker]->loop, &ticket->message);
 }
 
-static void tell_timer(void *ctx, uint64_t deadline_ns)
-{
-	struct relay *relay = ctx;
-	uint64_t known = atomic_load(&relay->queue_deadline_ns);
-
-	while (deadline_ns < known) {
-		if (atomic_compare_exchange_weak(&relay->queue_deadline_ns, &known, deadline_ns)) {
-			loop_wake(&relay->node.loop);
-			return;
-		}
-	}
-}
-
-static void arm_queue_timer(struct relay *relay)
-{
-	uint64_t deadline = atomic_load(&relay->queue_deadline_ns), now = clock_monotonic_ns();
-
-	if (deadline == QUEUE_NEVER)
-		return;
-	uint64_t wait_us = deadline > now ? (deadline - now) / 1000 + 1 : 0;
-	struct timeval interval = {
-		.tv_sec = (time_t)(wait_us / 1000000), .tv_usec = (suseconds_t)(wait_us % 1000000)};
-	event_add(relay->queue_timer, &interval);
-}
-
-static void on_queue_timer(evutil_socket_t fd, short what, void *arg)
-{
-	struct relay *relay = arg;
-
-	(void)fd;
-	(void)what;
-	/* Cleared first: a deadline noted from now on is armed at the end of the turn. */
-	atomic_store(&relay->queue_deadline_ns, QUEUE_NEVER);
-	uint64_t next = queue_expire(relay->node.queue, clock_monotonic_ns());
-	tell_timer(relay, next);
-}
-
-/* ---- stopping -------------------------------------------------------------------------------- */
+/* ---- what the main loop hears ---------------------------------------------------------------- */
 
 void relay_tell_main(struct relay *relay)
 {
 	/* Every turn of the main loop looks at `running` and at what workers have seen. */
 	loop_wake(&relay->node.loop);
-}
-
-static struct timeval timeval_of(uint64_t ms)
-{
-	return (struct timeval){
-		.tv_sec = (time_t)(ms / 1000), .tv_usec = (suseconds_t)(ms % 1000) * 1000};
-}
-
-static void begin_drain(struct relay *relay)
-{
-	uint64_t timeout_ms = relay->site->conf->shutdown_timeout_ms;
-	struct timeval timeout = timeval_of(timeout_ms);
-
-	relay->draining = true;
-	log_info("draining: finishing what is under way, at most %llu ms",
-		(unsigned long long)timeout_ms);
-	bindings_remove_paths(relay);
-	node_command_workers(&relay->node, WORKER_DRAIN);
-	event_add(relay->stop_timer, &timeout);
-}
-
-static void on_stop_timer(evutil_socket_t fd, short what, void *arg)
-{
-	struct relay *relay = arg;
-
-	(void)fd;
-	(void)what;
-	if (!relay->draining) {
-		begin_drain(relay); /* the lame duck's time is over */
-		return;
-	}
-	log_warn("shutdown_timeout reached: closing the remaining connections");
-	relay->exit_status = 1;
-	node_command_workers(&relay->node, WORKER_STOP);
 }
 
 static void on_names_known(void *ctx)
@@ -147,50 +68,6 @@ static void on_reload_timer(evutil_socket_t fd, short what, void *arg)
 	(void)fd;
 	(void)what;
 	reload_continue(arg);
-}
-
-/* From here on nothing new begins: not a reload, nor an upgrade, and readiness says no. */
-static void begin_stop(struct relay *relay)
-{
-	uint64_t lame_ms = relay->site->conf->lame_duck_ms;
-	struct timeval lame = timeval_of(lame_ms);
-
-	relay->node.stopping = true;
-	upgrade_cancel(relay);
-	reload_cancel(relay);
-	health_share_leave(relay);
-	if (!relay->handed_over)
-		manager_stopping(relay, lame_ms + relay->site->conf->shutdown_timeout_ms);
-	if (lame_ms > 0 && event_add(relay->stop_timer, &lame) == 0)
-		log_info("lame duck: serving on for %llu ms, and not ready for more",
-			(unsigned long long)lame_ms);
-	else
-		begin_drain(relay);
-}
-
-/* SIGTERM and its like: stop, stop sooner, cut. */
-static void stop_by_signal(struct relay *relay)
-{
-	bool is_first = !relay->was_signalled;
-
-	relay->was_signalled = true;
-	if (!relay->node.stopping) {
-		begin_stop(relay);
-	} else if (!relay->draining) {
-		begin_drain(relay);
-	} else if (!is_first) {
-		log_warn("second stop signal: closing the remaining connections");
-		relay->exit_status = 1;
-		node_command_workers(&relay->node, WORKER_STOP);
-	}
-}
-
-void relay_hand_over(struct relay *relay, pid_t pid)
-{
-	manager_handed_over(relay, (long)pid);
-	relay->handed_over = true;
-	node_command_workers(&relay->node, WORKER_HAND_OVER);
-	begin_stop(relay);
 }
 
 static void on_signal(int number, void *context)
@@ -231,13 +108,11 @@ static bool make_loop(struct relay *relay)
 	}
 	loop_enter(&relay->node.loop);
 	base = relay->node.loop.base;
-	relay->queue_timer = evtimer_new(base, on_queue_timer, relay);
-	relay->stop_timer = evtimer_new(base, on_stop_timer, relay);
 	relay->reload_timer = evtimer_new(base, on_reload_timer, relay);
 	relay->resolver = resolver_new(base, on_names_known, relay);
 	relay->checks = checks_new(&relay->node.loop);
-	return growth_begin(relay) && failure_lines_begin(relay) && relay->queue_timer &&
-	       relay->stop_timer && relay->reload_timer && relay->resolver && relay->checks &&
+	return growth_begin(relay) && failure_lines_begin(relay) && queue_deadline_begin(relay) &&
+	       stop_prepare(relay) && relay->reload_timer && relay->resolver && relay->checks &&
 	       signals_begin(&relay->signals, base, on_signal, relay);
 }
 
@@ -250,10 +125,9 @@ static bool make_queue(struct relay *relay, const struct conf *conf)
 		.callbacks = {.ctx = relay,
 			.dispatch = dispatch,
 			.unpin = pin_close,
-			.timer_changed = tell_timer},
+			.timer_changed = queue_deadline_note},
 	};
 
-	atomic_init(&relay->queue_deadline_ns, QUEUE_NEVER);
 	relay->node.queue = queue_create(&config);
 	if (relay->node.queue)
 		relay->states = upstream_states_new(relay->node.queue, relay->node.worker_count);
@@ -277,78 +151,6 @@ void relay_bound_sends(struct relay *relay, const struct conf *conf)
 		&relay->node.sends.most, conf->totals.socket_queue_bytes, memory_order_relaxed);
 	atomic_store_explicit(&relay->node.unfinished.most, conf->totals.socket_gather_bytes,
 		memory_order_relaxed);
-}
-
-/* As many descriptors as we may have. A client needs one, and one to a server: at most half of what
- * we do not need ourselves go to clients, or requests that were accepted could not be sent on. */
-static void divide_descriptors(struct relay *relay, const struct conf *conf)
-{
-	struct rlimit limit;
-	rlim_t own = OWN_DESCRIPTORS + (rlim_t)DESCRIPTORS_A_WORKER * relay->node.worker_count;
-
-	if (getrlimit(RLIMIT_NOFILE, &limit) != 0)
-		return;
-	if (limit.rlim_cur < limit.rlim_max) {
-		limit.rlim_cur = limit.rlim_max;
-		setrlimit(RLIMIT_NOFILE, &limit);
-		getrlimit(RLIMIT_NOFILE, &limit);
-	}
-	if (limit.rlim_cur > UINT32_MAX)
-		limit.rlim_cur = UINT32_MAX;
-	for (size_t i = 0; i < conf->listener_count; i++)
-		own += (rlim_t)conf->listeners[i].bind_count * relay->node.worker_count;
-	/* With very few, some of each. */
-	if (own > limit.rlim_cur / 2)
-		own = limit.rlim_cur / 2;
-	relay->listening.descriptor_limit = (unsigned)limit.rlim_cur;
-	relay->node.store.files_max = (unsigned)(limit.rlim_cur - own) / FILES_SHARE;
-	own += relay->node.store.files_max;
-	relay->listening.clients_max = (unsigned)(limit.rlim_cur - own) / 2;
-	for (size_t i = 0; i < conf->listener_count; i++) {
-		const struct conf_listener *listener = &conf->listeners[i];
-		if (listener->max_connections > relay->listening.clients_max)
-			log_warn("%s:%u: listener %s: max_connections = %u is more than the limit "
-				 "of %u "
-				 "descriptors allows, which is %u clients",
-				CONF_PLACE_ARGS(conf, listener->line), listener->name,
-				listener->max_connections, relay->listening.descriptor_limit,
-				relay->listening.clients_max);
-	}
-}
-
-/* What the user may not read, a reload can't read either: better known now than then. */
-static void check_reload_as_user(const struct conf *conf)
-{
-	struct conf_errors errors = {0};
-	struct conf *again = conf_load_again(conf->path, &errors);
-
-	for (size_t i = 0; i < errors.count; i++)
-		log_warn("a reload will fail for user %s: %s", conf->user, errors.items[i].text);
-	conf_errors_free(&errors);
-	conf_release(again);
-}
-
-static bool drop_privileges(struct relay *relay, const struct conf *conf)
-{
-	struct passwd *user = conf->user ? getpwnam(conf->user) : NULL;
-
-	if (!conf->user || (user && user->pw_uid == geteuid()))
-		return true;
-	if (geteuid() != 0) {
-		log_warn("%s:%u: user = %s has no effect: only root can change to another user",
-			CONF_PLACE_ARGS(conf, conf_line(conf, "user")), conf->user);
-		return true;
-	}
-	if (user)
-		log_give_to(relay->node.log, user->pw_uid, user->pw_gid);
-	if (user && initgroups(conf->user, user->pw_gid) == 0 && setgid(user->pw_gid) == 0 &&
-		setuid(user->pw_uid) == 0) {
-		check_reload_as_user(conf);
-		return true;
-	}
-	log_error("%s:%u: user = %s: %s", CONF_PLACE_ARGS(conf, conf_line(conf, "user")),
-		conf->user, user ? strerror(errno) : "not known");
-	return false;
 }
 
 static bool start_workers(struct relay *relay)
@@ -480,12 +282,12 @@ static bool start(struct relay *relay, struct conf *conf)
 		return false;
 	}
 	relay_bound_sends(relay, conf);
-	divide_descriptors(relay, conf);
+	descriptors_divide(relay, conf);
 	/* Two that count apart would admit twice what the limits say. */
 	if ((!conf->state && !bindings_are_free(conf, relay->inherited)) ||
 		!bindings_prepare(relay, conf) ||
 		!relay->service->open(relay->service->ctx, conf, relay->inherited) ||
-		!drop_privileges(relay, conf) || !make_loop(relay) || !make_queue(relay, conf) ||
+		!privileges_drop(relay, conf) || !make_loop(relay) || !make_queue(relay, conf) ||
 		!relay_open_throttles(relay, conf) || !make_fleet(relay) ||
 		!health_share_begin(relay) || !open_roster(relay, conf) ||
 		!(relay->node.stats = stats_new(relay->node.worker_count)) ||
@@ -553,11 +355,10 @@ static void finish(struct relay *relay)
 	stats_free(relay->node.stats);
 	bindings_free(relay);
 	signals_end(&relay->signals);
-	struct event *events[] = {relay->queue_timer, relay->stop_timer, relay->reload_timer};
-	for (size_t i = 0; i < sizeof(events) / sizeof(events[0]); i++) {
-		if (events[i])
-			event_free(events[i]);
-	}
+	queue_deadline_end(relay);
+	stop_end(relay);
+	if (relay->reload_timer)
+		event_free(relay->reload_timer);
 	growth_end(relay);
 	failure_lines_end(relay);
 	manager_close(relay);
@@ -597,7 +398,7 @@ int relay_run(struct conf *conf, const struct relay_service *service)
 		}
 		reload_collect(&relay);
 		growth_make(&relay);
-		arm_queue_timer(&relay);
+		queue_deadline_arm(&relay);
 	}
 	int status = relay.exit_status;
 	finish(&relay);

@@ -17,6 +17,7 @@
 #include "daemon/failure_lines.h"
 #include "daemon/growth.h"
 #include "daemon/manager.h"
+#include "daemon/queue_deadline.h"
 #include "daemon/signals.h"
 #include "listen/listener.h"
 #include "queue/queue.h"
@@ -68,7 +69,7 @@ struct relay {
 	struct keeping *keeping; /* daemon/semaphores.h */
 	struct probers *probers; /* daemon/health_share.h */
 	struct signals signals;
-	struct event *queue_timer, *stop_timer;
+	struct event *stop_timer;   /* daemon/stop.h */
 	struct reload *reload;      /* prepared, waiting for names; or NULL */
 	struct event *reload_timer; /* commits it */
 	bool reload_waits;          /* one was asked for while two processes have the table */
@@ -76,7 +77,7 @@ struct relay {
 	struct upgrade *upgrade;    /* the next process is starting; or NULL */
 	struct event *predecessor;  /* sees the end of the process before; or NULL */
 	int successor;              /* shows the next process our end; or -1 */
-	_Atomic uint64_t queue_deadline_ns;
+	struct queue_deadline queue_deadline;
 	struct usage *usage;  /* NULL: it is not kept */
 	struct growth growth; /* of the throttles' table */
 	struct failure_lines failure_lines;
@@ -97,10 +98,6 @@ uint64_t relay_throttle_ns(const struct relay *relay);
 
 /* The bound on what send queues hold is that of `conf`. */
 void relay_bound_sends(struct relay *relay, const struct conf *conf);
-
-/* Process `pid` has taken over what bindings_hand_over and the like have left to it: this one
- * drains and ends. */
-void relay_hand_over(struct relay *relay, pid_t pid);
 
 static inline struct relay *relay_of(const struct worker *worker)
 {

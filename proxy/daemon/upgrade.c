@@ -20,6 +20,7 @@
 #include "daemon/pid_file.h"
 #include "daemon/relay.h"
 #include "daemon/reload.h"
+#include "daemon/stop.h"
 #include "exchange/owner_sweep.h"
 #include "gate/roster.h"
 #include "site/site.h"
@@ -128,7 +129,7 @@ static void succeed(struct relay *relay)
 	log_info("process %ld has taken over", (long)upgrade->pid);
 	if (relay->reload_waits)
 		kill(upgrade->pid, SIGHUP); /* it has read the file before that was asked for */
-	relay_hand_over(relay, upgrade->pid);
+	stop_hand_over(relay, upgrade->pid);
 	/* Until this process ends, the new one knows by its end of the channel. */
 	relay->successor = upgrade->channel;
 	upgrade->channel = -1;
