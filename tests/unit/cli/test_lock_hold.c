@@ -51,29 +51,6 @@ uint64_t __wrap_clock_boot_ns(void)
 	return world.store.loop.now_ms * CLOCK_NS_PER_MS;
 }
 
-void __wrap_deadline_init(struct deadline *deadline, struct event_base *base,
-	void (*passed)(struct deadline *deadline));
-void __wrap_deadline_init(struct deadline *deadline, struct event_base *base,
-	void (*passed)(struct deadline *deadline))
-{
-	(void)base;
-	deadline->at_ms = deadline->armed_ms = DEADLINE_NEVER;
-	deadline->passed = passed;
-}
-
-void __wrap_deadline_arm(struct deadline *deadline, uint64_t now_ms);
-void __wrap_deadline_arm(struct deadline *deadline, uint64_t now_ms)
-{
-	(void)now_ms;
-	deadline->armed_ms = deadline->at_ms;
-}
-
-void __wrap_deadline_end(struct deadline *deadline);
-void __wrap_deadline_end(struct deadline *deadline)
-{
-	deadline->at_ms = deadline->armed_ms = DEADLINE_NEVER;
-}
-
 /* ---- what happens ---------------------------------------------------------------------------- */
 
 static void on_changed(struct lock_hold *hold)

@@ -213,6 +213,15 @@ static inline void own(struct fixture *f, struct user *user, uint64_t fence)
 	owner_follow(&user->use);
 }
 
+/* The use ends, and the session is being given up. */
+static inline void own_and_leave(struct fixture *f, struct user *user, uint64_t fence)
+{
+	own(f, user, fence);
+	owner_end(f->owners, &user->use);
+	while (asked.verb != OWNER_GIVE)
+		pass(f, 50);
+}
+
 #define TEST(function) cmocka_unit_test_setup_teardown(function, setup, teardown)
 
 #endif

@@ -172,10 +172,7 @@ static void what_comes_while_it_is_given_up_takes_it_again(void **state)
 	struct fixture *f = *state;
 	struct user user;
 
-	own(f, &user, 7);
-	owner_end(f->owners, &user.use);
-	while (asked.verb != OWNER_GIVE)
-		pass(f, 50);
+	own_and_leave(f, &user, 7);
 	begin(f, &user);
 	assert_int_equal(look(f, &user), OWNER_PENDING);
 	answer(f, (struct owner_answer){.is_known = true});
@@ -196,10 +193,7 @@ static void the_thread_that_has_the_answer_asks_again(void **state)
 
 	assert_int_equal(loop_init(&late->loop), 0);
 	late->node = &f->node;
-	own(f, &user, 7);
-	owner_end(f->owners, &user.use);
-	while (asked.verb != OWNER_GIVE)
-		pass(f, 50);
+	own_and_leave(f, &user, 7);
 	assert_int_equal(owner_begin(f->owners, late, &user.use, key, IDLE_MS, name), OWNER_BEGUN);
 	assert_int_equal(look(f, &user), OWNER_PENDING);
 	answer(f, (struct owner_answer){.is_known = true});
@@ -236,10 +230,7 @@ static void what_may_have_been_given_up_is_asked_about(void **state)
 	struct fixture *f = *state;
 	struct user user;
 
-	own(f, &user, 7);
-	owner_end(f->owners, &user.use);
-	while (asked.verb != OWNER_GIVE)
-		pass(f, 50);
+	own_and_leave(f, &user, 7);
 	unknown(f);
 	begin(f, &user);
 	assert_int_equal(look(f, &user), OWNER_PENDING);
@@ -343,10 +334,7 @@ static void what_was_given_up_without_an_answer_is_not_taken_under_the_same_fenc
 	struct fixture *f = *state;
 	struct user user;
 
-	own(f, &user, 7);
-	owner_end(f->owners, &user.use);
-	while (asked.verb != OWNER_GIVE)
-		pass(f, 50);
+	own_and_leave(f, &user, 7);
 	unknown(f);
 	begin(f, &user);
 	assert_int_equal(look(f, &user), OWNER_PENDING);
@@ -365,10 +353,7 @@ static void nor_is_that_forgotten_while_the_store_is_away(void **state)
 	struct fixture *f = *state;
 	struct user user;
 
-	own(f, &user, 7);
-	owner_end(f->owners, &user.use);
-	while (asked.verb != OWNER_GIVE)
-		pass(f, 50);
+	own_and_leave(f, &user, 7);
 	unknown(f);
 	asked.is_away = true;
 	pass(f, 3 * LEASE_MS);

@@ -85,34 +85,11 @@ void __wrap_store_link_drop_silent(struct store_link *store, uint64_t before_ms)
 	fake_store.dropped_ms = before_ms;
 }
 
-/* ---- in the place of clocks and timers ------------------------------------------------------- */
+/* ---- in the place of clocks ------------------------------------------------------------------ */
 
 uint64_t __wrap_worker_throttle_ns(struct worker *worker);
 uint64_t __wrap_worker_throttle_ns(struct worker *worker)
 {
 	assert_ptr_equal(worker, &fake_store.worker);
 	return fake_store.now_ns;
-}
-
-void __wrap_deadline_init(struct deadline *deadline, struct event_base *base,
-	void (*passed)(struct deadline *deadline));
-void __wrap_deadline_init(struct deadline *deadline, struct event_base *base,
-	void (*passed)(struct deadline *deadline))
-{
-	(void)base;
-	deadline->at_ms = deadline->armed_ms = DEADLINE_NEVER;
-	deadline->passed = passed;
-}
-
-void __wrap_deadline_arm(struct deadline *deadline, uint64_t now_ms);
-void __wrap_deadline_arm(struct deadline *deadline, uint64_t now_ms)
-{
-	(void)now_ms;
-	deadline->armed_ms = deadline->at_ms;
-}
-
-void __wrap_deadline_end(struct deadline *deadline);
-void __wrap_deadline_end(struct deadline *deadline)
-{
-	deadline->at_ms = deadline->armed_ms = DEADLINE_NEVER;
 }

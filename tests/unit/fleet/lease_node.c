@@ -139,33 +139,10 @@ struct members *fleet_members(struct authority *authority)
 	return &members;
 }
 
-/* ---- in the place of clocks and timers ------------------------------------------------------- */
+/* ---- in the place of clocks ------------------------------------------------------------------ */
 
 uint64_t __wrap_worker_throttle_ns(struct worker *worker);
 uint64_t __wrap_worker_throttle_ns(struct worker *worker)
 {
 	return node_of(worker->fleet.own)->now_ns;
-}
-
-void __wrap_deadline_init(struct deadline *deadline, struct event_base *base,
-	void (*passed)(struct deadline *deadline));
-void __wrap_deadline_init(struct deadline *deadline, struct event_base *base,
-	void (*passed)(struct deadline *deadline))
-{
-	(void)base;
-	deadline->at_ms = deadline->armed_ms = DEADLINE_NEVER;
-	deadline->passed = passed;
-}
-
-void __wrap_deadline_arm(struct deadline *deadline, uint64_t now_ms);
-void __wrap_deadline_arm(struct deadline *deadline, uint64_t now_ms)
-{
-	(void)now_ms;
-	deadline->armed_ms = deadline->at_ms;
-}
-
-void __wrap_deadline_end(struct deadline *deadline);
-void __wrap_deadline_end(struct deadline *deadline)
-{
-	deadline->at_ms = deadline->armed_ms = DEADLINE_NEVER;
 }

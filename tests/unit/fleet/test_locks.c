@@ -68,29 +68,6 @@ void __wrap_store_link_drop_silent(struct store_link *store, uint64_t before_ms)
 	world.dropped_before_ms = before_ms;
 }
 
-void __wrap_deadline_init(struct deadline *deadline, struct event_base *base,
-	void (*passed)(struct deadline *deadline));
-void __wrap_deadline_init(struct deadline *deadline, struct event_base *base,
-	void (*passed)(struct deadline *deadline))
-{
-	(void)base;
-	deadline->at_ms = deadline->armed_ms = DEADLINE_NEVER;
-	deadline->passed = passed;
-}
-
-void __wrap_deadline_arm(struct deadline *deadline, uint64_t now_ms);
-void __wrap_deadline_arm(struct deadline *deadline, uint64_t now_ms)
-{
-	(void)now_ms;
-	deadline->armed_ms = deadline->at_ms;
-}
-
-void __wrap_deadline_end(struct deadline *deadline);
-void __wrap_deadline_end(struct deadline *deadline)
-{
-	deadline->at_ms = DEADLINE_NEVER;
-}
-
 /* ---- asking ---------------------------------------------------------------------------------- */
 
 static void on_done(struct lock_ask *ask, const struct lock_answer *answer)

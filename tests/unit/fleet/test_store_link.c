@@ -181,29 +181,6 @@ void __wrap_names_free(struct names *names)
 	assert_ptr_equal(names, &world);
 }
 
-void __wrap_deadline_init(struct deadline *deadline, struct event_base *base,
-	void (*passed)(struct deadline *deadline));
-void __wrap_deadline_init(struct deadline *deadline, struct event_base *base,
-	void (*passed)(struct deadline *deadline))
-{
-	(void)base;
-	deadline->at_ms = deadline->armed_ms = DEADLINE_NEVER;
-	deadline->passed = passed;
-}
-
-void __wrap_deadline_arm(struct deadline *deadline, uint64_t now_ms);
-void __wrap_deadline_arm(struct deadline *deadline, uint64_t now_ms)
-{
-	assert_int_equal(now_ms, world.loop.now_ms);
-	deadline->armed_ms = deadline->at_ms;
-}
-
-void __wrap_deadline_end(struct deadline *deadline);
-void __wrap_deadline_end(struct deadline *deadline)
-{
-	deadline->at_ms = deadline->armed_ms = DEADLINE_NEVER;
-}
-
 /* ---- what a test does ------------------------------------------------------------------------ */
 
 static void on_changed(struct store_link *store, bool failed)
