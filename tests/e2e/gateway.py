@@ -110,7 +110,7 @@ class Held(Backend):
 
     def hold(self, call):
         if call.events and call.events[0][0] in ("TEXT", "BINARY"):
-            self.release.wait(20)
+            self.release.wait(120)
 
 
 def messages_of(log):
@@ -172,7 +172,7 @@ def batched(t):
 def bounds(t):
     def before(call):
         if call.events[0][0] == "TEXT":
-            release.wait(20)
+            release.wait(120)
 
     def on_event(call, kind, content):
         call.event(kind, content * 3)

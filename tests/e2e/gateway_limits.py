@@ -37,7 +37,7 @@ class Held(Backend):
     def hold(self, call):
         if call.events and call.events[0][1] == b"slow":
             self.arrived.set()
-            self.release.wait(20)
+            self.release.wait(120)
 
 
 def messages_of(backend):
@@ -62,7 +62,7 @@ def cost_of_answers(t):
         return admin.json("/api/v1/callers?key=caller")[1]["limits"][0]["used"]
     socket = open_socket(t, sluice, fields=KEY)
     socket.send("slow")
-    backend.arrived.wait(20)
+    backend.arrived.wait(120)
     for n in range(5):
         socket.send(f"message {n}")
     socket.send_frame(ws.PING, b"")
@@ -96,7 +96,7 @@ def drop_over(t):
         "on_message_exceed = drop\nmessage_notice = no")))
     socket = open_socket(t, sluice, fields=KEY)
     socket.send("slow")
-    backend.arrived.wait(20)
+    backend.arrived.wait(120)
     for n in range(5):
         socket.send(f"message {n}")
     equal([socket.message() for _ in range(3)], ["no"] * 3)
@@ -124,7 +124,7 @@ def bytes_once(t):
     sluice, admin = with_admin(t, limit("10000B per 1h") + to(t.origin(backend), route=route()))
     socket = open_socket(t, sluice, fields=KEY)
     socket.send("slow")
-    backend.arrived.wait(20)
+    backend.arrived.wait(120)
     for _ in range(3):
         socket.send(b"x" * 100)
     socket.send_frame(ws.PING, b"")
@@ -192,7 +192,7 @@ def in_flight(t):
     one = open_socket(t, sluice, fields=[("X-Api-Key", "one")])
     two = open_socket(t, sluice, fields=[("X-Api-Key", "two")])
     one.send("slow")
-    backend.arrived.wait(20)
+    backend.arrived.wait(120)
     two.send("quick")
     two.send_frame(ws.PING, b"")
     equal(two.read_frame().opcode, ws.PONG)
@@ -245,7 +245,7 @@ def session_ends(t):
 def session_drains(t):
     backend, _, admin, socket, session = with_session(t)
     socket.send("slow")
-    backend.arrived.wait(20)
+    backend.arrived.wait(120)
     socket.send("waits")
     socket.send_frame(ws.PING, b"")
     equal(socket.read_frame().opcode, ws.PONG)
@@ -289,7 +289,7 @@ def drain_answers(t):
         t, to(t.origin(backend), route=route(messages="")), settings="shutdown_timeout = 20s")
     socket = open_socket(t, sluice, fields=KEY)
     socket.send("slow")
-    backend.arrived.wait(20)
+    backend.arrived.wait(120)
     socket.send("waits")
     socket.send_frame(ws.PING, b"")
     equal(socket.read_frame().opcode, ws.PONG)
@@ -309,7 +309,7 @@ def lifetime_answers(t):
         t, to(t.origin(backend), route=route("socket_lifetime = 6s", messages="")))
     socket = open_socket(t, sluice, fields=KEY)
     socket.send("slow")
-    backend.arrived.wait(20)
+    backend.arrived.wait(120)
     socket.send("waits")
     socket.send_frame(ws.PING, b"")
     equal(socket.read_frame().opcode, ws.PONG)

@@ -59,7 +59,7 @@ def in_bytes(t):
                 x.reply(200)
                 return
             x.send(b"HTTP/1.1 200 OK\r\nContent-Length: 400000\r\n\r\n" + b"x" * 200_000)
-            gate.wait(30)
+            gate.wait(120)
             x.send(b"x" * 200_000)
 
         _, sluice = limited(t, "rate = 100kB per 1h", handler=handler)
@@ -181,7 +181,7 @@ def true_cost(t):
 
         def held(x):
             x.read_body()
-            gate.wait(30)
+            gate.wait(120)
             x.reply(200, fields=[("X-Cost", "0")])
 
         origin, sluice = limited(t, "rate = 3 per 1h", route="cost = response:X-Cost", handler=held)
@@ -236,7 +236,7 @@ def left_queue(t):
 
     def handler(x):
         x.read_body()
-        gate.wait(30)
+        gate.wait(120)
         x.reply(200)
 
     origin, sluice = limited(t, "rate = 3 per 1h", handler=handler,

@@ -259,7 +259,7 @@ class Held:
         if target in ("/half", "/cut"):
             x.send(b"HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n" + b"x" * 50000)
         if target in ("/hold", "/half", "/cut"):
-            self.release.wait(30)
+            self.release.wait(120)
         if target == "/half":
             x.send(b"x" * 50000)
         elif target == "/cut":
@@ -381,7 +381,7 @@ def concurrency_queue(t):
     def handler(x):
         x.read_body()
         if x.request.target == "/hold":
-            release.wait(30)
+            release.wait(120)
         x.reply(200)
 
     # 2 places, one request at the upstream: the second one waits in the queue.

@@ -99,7 +99,7 @@ def restart_in_flight(t):
     def handler(x):
         x.read_body()
         if x.request.target == "/hold":
-            gate.wait(30)
+            gate.wait(120)
         x.reply(200)
 
     origin, sluice, _ = begun(t, "concurrency = 2", handler=handler)
@@ -268,7 +268,7 @@ def change_in_flight(t):
     def handler(x):
         x.read_body()
         if x.request.target.startswith("/hold"):
-            gates[int(x.request.target[-1])].wait(30)
+            gates[int(x.request.target[-1])].wait(120)
         x.reply(200)
 
     origin = t.origin(handler)

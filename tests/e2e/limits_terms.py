@@ -269,7 +269,7 @@ def several(t):
     def handler(x):
         x.read_body()
         if x.request.target == "/hold":
-            gate.wait(30)
+            gate.wait(120)
         x.reply(200, b"x" * 100)
 
     origin, sluice = limited(t, ("ring", "key = header:A\nrate = 4 per 1h"), ("paced", "key = header:B\nalgorithm = gcra\nrate = 5 per 2h"),

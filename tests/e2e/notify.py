@@ -137,9 +137,9 @@ def watchdog(t):
         equal(manager.message(), {"WATCHDOG": "1"}, "while all turn")
         frozen = Frozen(t, thread)
         try:
-            # Its last answer may be on its way.
-            true(len(manager.came_within(3 * WATCHDOG_SECONDS)) <= 2, f"messages without {names[thread]}")
-            equal(manager.came_within(2 * WATCHDOG_SECONDS), [], f"messages without {names[thread]}")
+            manager.came_within(0)  # what came before
+            # Its last answer may be on its way; while all turn, ten would come.
+            true(len(manager.came_within(5 * WATCHDOG_SECONDS)) <= 2, f"messages without {names[thread]}")
         finally:
             frozen.let_go()
         equal(manager.message(), {"WATCHDOG": "1"}, f"after {names[thread]} goes on")
@@ -172,7 +172,7 @@ def watchdog_of(t):
     equal(other.wait(), 0, "exit status")
 
     gate = t.event()
-    held = t.origin(lambda x: (gate.wait(20), x.reply(200, b"")))
+    held = t.origin(lambda x: (gate.wait(process.DEADLINE_SECONDS), x.reply(200, b"")))
     sluice = t.sluice(to(held), environment=manager.environment(WATCHDOG_USEC=usec))
     equal(manager.message().get("READY"), "1", "READY")
     client = t.client(sluice)

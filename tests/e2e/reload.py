@@ -24,7 +24,7 @@ class Held:
             self.most = max(self.most, self.now)
         x.read_body()
         if x.request.target.startswith("/hold"):
-            self.gate.wait(20)
+            self.gate.wait(120)
         with self.origin.changed:
             self.now -= 1
         x.reply(200, x.request.target.encode())

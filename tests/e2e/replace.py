@@ -140,11 +140,11 @@ def lame_after_upgrade(t):
     def answer(x):
         x.read_body()
         if x.request.target == "/held":
-            gate.wait(20)
+            gate.wait(process.DEADLINE_SECONDS)
         x.reply(200, b"")
 
     origin = t.origin(answer)
-    chain = Chain(t, sections(origin), settings="lame_duck = 2s")
+    chain = Chain(t, sections(origin), settings="lame_duck = 5s")
     kept, held = t.client(chain.sluice), t.client(chain.sluice)
     equal(kept.ask("/").status, 200, "status before")
     held.request("/held")
@@ -251,7 +251,7 @@ def nothing_left(t):
 @test("a reload that comes while two have the table waits until one has ended")
 def reload_waits(t):
     gate = t.event()
-    origin = t.origin(lambda x: (x.request.target == "/held" and gate.wait(20), x.reply(200, b"")))
+    origin = t.origin(lambda x: (x.request.target == "/held" and gate.wait(process.DEADLINE_SECONDS), x.reply(200, b"")))
     chain = Chain(t, sections(origin))
     held = t.client(chain.sluice)
     held.request("/held")

@@ -87,15 +87,6 @@ def sockets_of(fleet, i):
     return fleet.nodes[i].admin.json("/api/v1/sockets")[1]["sockets"]
 
 
-def until_stopped(fleet, node):
-    node.process.signal(signal.SIGSTOP)
-
-    def state():
-        with open(f"/proc/{node.pid}/stat", encoding="ascii") as line:
-            return line.read().rpartition(") ")[2][0]
-    until(lambda: state() == "T", "it stands still")
-
-
 def interleave(fleet, log, ends):
     """What sockets and requests bring, at whichever node, comes in the order of its arrival at the owner."""
     held = start(fleet, 0, "/held")
@@ -212,6 +203,7 @@ def listed(t):
     fleet = Fleet(t, count=2, origin=t.origin(server), route=MESSAGES)
     equal(ask(fleet, 0).status, 200, "node 0 owns it")
     end = socket_at(fleet, 1, local="127.0.0.9")
+    until(lambda: sockets_of(fleet, 0), "it is listed")
     one, = sockets_of(fleet, 0)
     equal((one["address"], one["state"]), ("127.0.0.9", "open"), one)
     equal(sockets_of(fleet, 1), [], "a tunnel there")
@@ -267,7 +259,7 @@ def grows(numbers):
 @test("an owner that is killed: its clients' sockets are closed, and come again at the next owner")
 def killed(t):
     server = Server()
-    fleet = Fleet(t, origin=t.origin(server), route=MESSAGES + "queue_timeout = 1m\n", lease="2s", workers=t.workers)
+    fleet = Fleet(t, origin=t.origin(server), route=MESSAGES + "queue_timeout = 1m\n", lease="5s", workers=t.workers)
     equal(ask(fleet, 0).status, 200, "node 0 owns it")
     relayed = socket_at(fleet, 1)
     relayed.send("one")
@@ -289,7 +281,7 @@ def killed(t):
 def pause(t, route, server, log):
     """Node 0 has two sockets, of which one came by node 1, and a message of each waits behind a request; then it
     stands still, and another node owns the session."""
-    fleet = Fleet(t, origin=t.origin(server), route=route + "queue_timeout = 1m\n", lease="2s", workers=t.workers)
+    fleet = Fleet(t, origin=t.origin(server), route=route + "queue_timeout = 1m\n", lease="5s", workers=t.workers)
     own, relayed = socket_at(fleet, 0), socket_at(fleet, 1)
     held = start(fleet, 0, "/held")
     until(lambda: "/held" in log.all(), "it has come")
@@ -297,7 +289,7 @@ def pause(t, route, server, log):
     until_queued(fleet, 1)
     relayed.send("queued")
     until_queued(fleet, 2)
-    until_stopped(fleet, fleet.nodes[0])
+    fleet.nodes[0].process.stop()
     equal(ask(fleet, 2, "/after").status, 200, "by the new owner")
     relayed.stream.read_to_any_end()  # node 1 knows that the owner is another one
     return fleet, own, held
@@ -354,7 +346,7 @@ def gateway_paused(t):
 def drained(t):
     server = Server()
     fleet = Fleet(t, count=2, origin=t.origin(server), route=MESSAGES + "queue_timeout = 1m\n",
-                  settings="shutdown_timeout = 8s\n", workers=t.workers)
+                  settings="shutdown_timeout = 1m\n", workers=t.workers)
     ends = [socket_at(fleet, i % 2) for i in range(6)]  # of several workers
     fleet.nodes[0].terminate()
     equal([end.closed_with()[0] for end in ends], [1001] * 6, "going away")

@@ -361,7 +361,7 @@ def drained(t):
 
     def answer(socket, message):
         log.add(message)
-        gate.wait(20)
+        gate.wait(120)
         socket.send("answer to " + message)
 
     sluice, admin = begun(t, origin=server(answer))

@@ -331,7 +331,7 @@ def reload_in_flight(t):
     def handler(x):
         x.read_body()
         if x.request.target == "/hold":
-            gate.wait(10)
+            gate.wait(120)
         x.reply(200, x.request.body)
 
     origin = t.origin(handler)

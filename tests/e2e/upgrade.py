@@ -123,7 +123,7 @@ def tunnels_balanced(t):
         servers = admin.json("/api/v1/upstreams")[1]["upstreams"][0]["servers"]
         return [(server["streams"], server["in_flight"]) for server in servers]
 
-    equal(streams(), [(3, 0), (3, 0)], "as the admin interface has them")
+    until(lambda: streams() == [(3, 0), (3, 0)], "the admin interface has them")
     admin.json(f"/api/v1/upstreams/origin/servers/{origins[0]}/drain", "POST")
     clients += [upgraded(t, sluice) for _ in range(2)]
     equal([origin.connections for origin in origins], [3, 5], "behind the drain")
@@ -136,7 +136,7 @@ def tunnels_balanced(t):
 
 @test("a drain waits for a tunnel no longer than shutdown_timeout", workers=[1])
 def tunnel_in_drain(t):
-    sluice = t.sluice(to(t.origin(shout), route=SHOUT), settings="shutdown_timeout = 500ms")
+    sluice = t.sluice(to(t.origin(shout), route=SHOUT), settings="shutdown_timeout = 4s")
     client = upgraded(t, sluice)
     sluice.terminate()
     sluice.process.wait_output("draining")
@@ -305,8 +305,8 @@ def tunnel_timeout(t):
 
 @test("a tunnel outlives the timeouts that are meant for messages")
 def other_timeouts(t):
-    sluice = t.sluice(to(t.origin(shout), upstream="idle_timeout = 200ms\nfirst_byte_timeout = 200ms", route=SHOUT),
-                      listener="idle_timeout = 200ms\nheader_timeout = 200ms\nbody_timeout = 200ms")
+    sluice = t.sluice(to(t.origin(shout), upstream="idle_timeout = 3s\nfirst_byte_timeout = 3s", route=SHOUT),
+                      listener="idle_timeout = 3s\nheader_timeout = 3s\nbody_timeout = 3s")
     client = upgraded(t, sluice)
     other = t.client(sluice)
     other.expect_end()  # as long as this takes, idle_timeout has passed for the tunnel as well

@@ -23,7 +23,7 @@ class Held:
 
     def on_message(self, socket, message):
         if message == "slow":
-            self.release.wait(20)
+            self.release.wait(120)
         socket.send("answer to " + message)
 
     def __call__(self, x):
@@ -32,7 +32,7 @@ class Held:
             return
         x.read_body()
         self.log.add("request")
-        self.release.wait(20)
+        self.release.wait(120)
         x.reply(200, b"done")
 
 
@@ -161,7 +161,7 @@ def opened_late(t):
 
     def handler(x):
         log.add("handshake")
-        release.wait(20)
+        release.wait(120)
         accepted(x)
 
     accepted = server(log=log)

@@ -3,6 +3,8 @@ import select
 import socket
 import threading
 
+from .wire import stop_listening
+
 
 class Way:
     """Passes each connection on to `port`, until `cut`: then those there are end, and new ones get no
@@ -15,7 +17,8 @@ class Way:
         self.open, self.held = set(), set()
         self.listener = socket.create_server(("127.0.0.1", 0), backlog=64)
         self.number = self.listener.getsockname()[1]
-        threading.Thread(target=self._accept, daemon=True).start()
+        self.acceptor = threading.Thread(target=self._accept, daemon=True)
+        self.acceptor.start()
         t.defer(self.end)
 
     @property
@@ -89,4 +92,4 @@ class Way:
         with self.lock:
             self.ended = True
         self.cut()
-        self.listener.close()
+        stop_listening(self.listener, self.acceptor)

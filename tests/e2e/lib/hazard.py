@@ -8,6 +8,7 @@ import threading
 import time
 
 from .process import Port
+from .wire import stop_listening
 
 
 def reset(sock):
@@ -80,7 +81,7 @@ class Hazard:
         self.accepted, self.connections = [], []  # when, and what
         self.listener = socket.create_server(("127.0.0.1", self.number), reuse_port=True)
         t.defer(self.end)
-        self.run(self._accept)
+        self.acceptor = self.run(self._accept)
 
     @property
     def number(self):
@@ -92,7 +93,9 @@ class Hazard:
 
     @staticmethod
     def run(function, *args):
-        threading.Thread(target=function, args=args, daemon=True).start()
+        thread = threading.Thread(target=function, args=args, daemon=True)
+        thread.start()
+        return thread
 
     def _accept(self):
         while not self.ended.is_set():
@@ -141,7 +144,7 @@ class Hazard:
 
     def end(self):
         self.ended.set()
-        self.listener.close()
+        stop_listening(self.listener, self.acceptor)
         self.passes.set()
         self.reset_all()
         self.port.release()

@@ -13,7 +13,7 @@ import time
 
 from . import wire
 from .process import DEADLINE_SECONDS, Hung
-from .wire import Ended, Stream, fields_bytes
+from .wire import Ended, Stream, fields_bytes, stop_listening
 
 REASONS = {200: "OK", 201: "Created", 204: "No Content", 304: "Not Modified", 404: "Not Found",
            500: "Internal Server Error", 503: "Service Unavailable"}
@@ -94,13 +94,14 @@ class Origin:
             self.listener.bind(("::1" if family == socket.AF_INET6 else "127.0.0.1", 0))
             host, self.port = self.listener.getsockname()[:2]
             self.address = f"[{host}]:{self.port}" if ":" in host else f"{host}:{self.port}"
-        self._backlog = backlog
+        self._backlog, self._acceptor = backlog, None
         if listen:
             self.listen()
 
     def listen(self):
         self.listener.listen(self._backlog)
-        threading.Thread(target=self._accept, daemon=True).start()
+        self._acceptor = threading.Thread(target=self._accept, daemon=True)
+        self._acceptor.start()
 
     def __str__(self):
         return self.address
@@ -189,11 +190,7 @@ class Origin:
         with self.changed:
             self._ending = True
             streams = list(self._streams)
-        try:
-            self.listener.shutdown(socket.SHUT_RDWR)
-        except OSError:
-            pass
-        self.listener.close()
+        stop_listening(self.listener, self._acceptor)
         for stream in streams:
             try:
                 stream.socket.shutdown(socket.SHUT_RDWR)

@@ -101,9 +101,11 @@ class Process:
         self.popen.send_signal(number)
 
     def stop(self):
-        """SIGSTOP; returns when all of its threads stand still, as that takes a moment on a busy machine."""
+        """SIGSTOP; returns when all of its threads stand still, as that takes a moment on a busy machine, or when it has
+        ended before."""
         self.signal(signal.SIGSTOP)
-        until(lambda: {state for _, state in _threads(self.pid)} == {"T"}, f"{self.name} standing still")
+        until(lambda: not self.running() or {state for _, state in _threads(self.pid)} == {"T"},
+              f"{self.name} standing still")
 
     def wait(self):
         """Its exit status, with all output collected."""
@@ -154,12 +156,21 @@ def _status_kib(pid, name):
     raise AssertionError(f"no {name} of process {pid}")
 
 
+def _of_threads(pid, name):
+    """What this file says of each thread that has not ended meanwhile."""
+    for path in glob.glob(f"/proc/{pid}/task/*/{name}"):
+        try:
+            with open(path, encoding="ascii") as file:
+                yield file.read()
+        except (FileNotFoundError, ProcessLookupError):
+            pass
+
+
 def _threads(pid):
     """The name and the state of each."""
-    for path in glob.glob(f"/proc/{pid}/task/*/stat"):
-        with open(path, encoding="ascii") as stat:
-            name, _, rest = stat.read().partition("(")[2].rpartition(")")
-            yield name, rest.split()[0]
+    for stat in _of_threads(pid, "stat"):
+        name, _, rest = stat.partition("(")[2].rpartition(")")
+        yield name, rest.split()[0]
 
 
 def is_held_up(pid):
@@ -190,11 +201,7 @@ def cpu_seconds(pid):
 
 def kept_waiting_seconds(pid):
     """How long in all its threads could run and got no processor; 0 where the kernel does not count it."""
-    waited = 0
-    for path in glob.glob(f"/proc/{pid}/task/*/schedstat"):
-        with open(path, encoding="ascii") as counts:
-            waited += int(counts.read().split()[1])
-    return waited / 1e9
+    return sum(int(counts.split()[1]) for counts in _of_threads(pid, "schedstat")) / 1e9
 
 
 def open_files(pid):

@@ -245,6 +245,18 @@ class Stream:
         self.socket.close()
 
 
+def stop_listening(listener, acceptor):
+    """Closes it when the thread that accepts there has ended: one that is still about to would accept from the next
+    socket that gets the same number."""
+    try:
+        listener.shutdown(socket.SHUT_RDWR)
+    except OSError:
+        pass  # it did not listen, or was closed already
+    if acceptor:
+        acceptor.join(DEADLINE_SECONDS)
+    listener.close()
+
+
 def dial(address, local=None, receive_buffer=None):
     """Connects to `a.b.c.d:port`, `[v6]:port` or `unix:/path`."""
     if address.startswith("unix:"):
