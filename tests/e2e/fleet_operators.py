@@ -3,7 +3,7 @@ forget it; for each way to share a limit and each kind."""
 import json
 
 from lib.fields import told
-from lib.fleet import ask, limit, named, nodes, share, start_named
+from lib.fleet import ask, in_one_window, limit, named, nodes, share
 from lib.held import Held
 from lib.process import BINARY, run, until
 from lib.redis import Redis
@@ -133,13 +133,18 @@ def divided(t):
     one, two = pair(t, Redis(t), limit("it", "8 per 3s", way="split") + to(t.origin(), route="limits = it"))
     until(lambda: [share(n) for n in (one, two)] == [4, 4], "their shares")
     equal(explain(one)["limits"][0]["remaining"], 3, "free of the share")
-    clients = t.client(one), t.client(two)
-    equal([ask(clients[0]).status for _ in range(5)], [200] * 4 + [429], "the share")
-    equal(explain(one)["outcome"], "refuse", "beyond it")
-    equal(callers(one)["remaining"], 0, "of the share")
-    equal(explain(two)["outcome"], "admit", "by the other node")
-    equal(reset(one), ["it"], "forgotten by this node")
-    equal(ask(clients[0]).status, 200, "after that")
+    client = t.client(one)
+
+    def requests(key):
+        return ([ask(client, key).status for _ in range(5)], explain(one, key)["outcome"], callers(one, key)["remaining"],
+                explain(two, key)["outcome"], reset(one, key), ask(client, key).status)
+    _, found = in_one_window(3.0, requests)
+    statuses, of_one, remaining, of_two, forgotten, after = found
+    equal(statuses, [200] * 4 + [429], "the share")
+    equal(of_one, "refuse", "beyond it")
+    equal(remaining, 0, "of the share")
+    equal(of_two, "admit", "by the other node")
+    equal((forgotten, after), (["it"], 200), "forgotten by this node, and after that")
 
 
 @test("the commands; and while the store is away they say so", workers=[1])

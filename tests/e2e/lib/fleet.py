@@ -5,7 +5,7 @@ import time
 from .admin import Admin
 from .client import Client
 from .crowd import Crowd
-from .process import until
+from .process import Hung, until
 from .spans import most_within
 from .tap import equal, true
 from .wire import Ended
@@ -74,6 +74,17 @@ def ask(client, key="one", path="/", number=None):
     if number is not None:
         fields.append(("X-Number", str(number)))
     return client.ask(path, fields=fields)
+
+
+def in_one_window(seconds, requests):
+    """(key, what requests(key) gives), of a caller whose requests were sent and answered within so many seconds. Where
+    the machine has stood still for longer, what was used first may be free again: then another caller makes them."""
+    for number in range(100):
+        began = time.monotonic()
+        found = requests(f"caller-{number}")
+        if time.monotonic() - began < seconds:
+            return f"caller-{number}", found
+    raise Hung(f"this machine is never on time within {seconds} s")
 
 
 def costly_origin(t, count=1):
