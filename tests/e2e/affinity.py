@@ -107,7 +107,7 @@ def control(t):
 def bounded(t):
     logins = Logins(t)
     gate = logins.gate("/slow")
-    route = ROUTE + "session_idle_timeout = 100ms\nqueue_timeout = 6s\n"
+    route = ROUTE + "session_idle_timeout = 100ms\nqueue_timeout = 30s\n"
     sluice = t.sluice(to(f"{logins.origin} max_connections=1", route=route))
     first, others = t.client(sluice), [t.client(sluice) for _ in range(6)]
     first.request("/slow", fields=as_("one"))

@@ -14,7 +14,7 @@ from lib import distance, wire
 from lib.client import Client, request_bytes
 from lib.crowd import Crowd
 from lib.distance import FAR, HOME, Distance
-from lib.process import BINARY, until
+from lib.process import BINARY, Lateness, until
 from lib.sluice import to
 from lib.tap import equal, main, test, true
 
@@ -176,9 +176,12 @@ def drain_without_netlink(t):
         t.skip("the number of the system call is not known")
     sluice, far = far_sluice(t, settings="log_level = debug\nshutdown_timeout = 20s",
                              command=[sys.executable, "-c", WITHOUT_NETLINK, BINARY])
-    burst = Burst(t, far, 8080, 12)
-    sluice.terminate()
-    equal(set(burst.wait()), {None}, "outcomes")
+    with Lateness() as lateness:
+        burst = Burst(t, far, 8080, 12)
+        sluice.terminate()
+        outcomes = set(burst.wait())
+    # It waits for 1.5 s: where this test's own packets are so late, they find nobody.
+    true(outcomes == {None} or lateness.worst > 1, f"outcomes {outcomes}, packets up to {lateness.worst:.2f} s late")
     equal(sluice.wait(), 0, "exit status")
     true("handshakes can't be seen: Operation not permitted" in sluice.log(), sluice.log())
 
@@ -195,7 +198,7 @@ def dead(t):
         client.setblocking(False)
         client.connect_ex((FAR, port))
 
-    sluice, far = with_second_bind(t, settings="shutdown_timeout = 2s")
+    sluice, far = with_second_bind(t, settings="shutdown_timeout = 6s")
     for port in (8080, 8081) * 20:
         knock(port)
     until(lambda: far.answered() >= 40, "all handshakes begun")
