@@ -67,7 +67,7 @@ def workers_of(sluice, clients):
             if "eventpoll" in link:
                 for watched in _targets(sluice.pid, epoll):
                     owners.setdefault(watched, []).append(epoll)
-        found = [owners.get(numbers[f"socket:[{inode}]"], []) for inode in inodes]
+        found = [owners.get(numbers.get(f"socket:[{inode}]"), []) for inode in inodes]  # none: it is being accepted
         assert all(len(owner) <= 1 for owner in found), f"{inodes} are watched by {found}"
         return all(found) and [owner[0] for owner in found]
     return until(find, "workers of connections") if clients else []
