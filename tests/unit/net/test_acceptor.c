@@ -11,6 +11,7 @@
 #include <cmocka.h>
 #include <errno.h>
 #include <netinet/in.h>
+#include <poll.h>
 #include <unistd.h>
 
 #include "net/listen.h"
@@ -19,6 +20,7 @@ struct world {
 	struct loop loop;
 	struct acceptor acceptor;
 	struct sockaddr_in address;
+	int listening;
 };
 
 static unsigned told;
@@ -41,6 +43,7 @@ static void begin(struct world *w)
 	int fd = listen_open((struct sockaddr *)&w->address, len, &options);
 	assert_true(fd >= 0);
 	assert_int_equal(getsockname(fd, (struct sockaddr *)&w->address, &len), 0);
+	w->listening = fd;
 	assert_int_equal(loop_init(&w->loop), 0);
 	loop_enter(&w->loop);
 	acceptor_open(&w->acceptor, &w->loop, fd, ready);
@@ -54,12 +57,15 @@ static void end(struct world *w)
 	loop_end(&w->loop);
 }
 
+/* A client whose connection waits to be taken, a moment after the client knows of it. */
 static int come(struct world *w)
 {
+	struct pollfd waits = {w->listening, POLLIN, 0};
 	int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
 
 	assert_true(fd >= 0);
 	assert_int_equal(connect(fd, (struct sockaddr *)&w->address, sizeof(w->address)), 0);
+	assert_int_equal(poll(&waits, 1, -1), 1);
 	return fd;
 }
 
