@@ -44,8 +44,8 @@ def start(t):
             with open(t.path("log"), encoding="utf-8", errors="replace") as text:
                 raise AssertionError(f"run ended with {child.returncode}:\n{text.read()}")
     addresses = [f"127.0.0.1:{number[p]}" for p in ("P1", "P2", "P3")]
-    for address in addresses:
-        until(lambda: check() or listens(address), "the nodes listen")
+    for address in (*addresses, f"127.0.0.1:{number['BANK_PORT']}"):
+        until(lambda address=address: check() or listens(address), "the nodes and the bank listen")
     return addresses, {"ADMIN_PORT": number["A1"], "NODE": "x", "PORT": number["P1"]}, check
 
 
