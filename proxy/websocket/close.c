@@ -307,7 +307,8 @@ void socket_close_late(struct websocket *socket)
 {
 	struct socket_closing *closing = &socket->closing;
 
-	if (!closing->finishes || closing->is_late) {
+	/* Each side has one such time, which begins with its close frame. */
+	if (!closing->finishes || closing->is_late || closing->client.told) {
 		socket_abort(socket, "close timeout");
 		return;
 	}

@@ -359,6 +359,20 @@ static void finishing_late(void **state)
 	assert_over("end", "close(1001 over) end");
 }
 
+/* Once its server has answered, the client has close_timeout for its close frame, and no more. */
+static void finishing_with_a_client_that_does_not_answer(void **state)
+{
+	(void)state;
+	opened_begin(&o, &plain);
+	socket_finish(o.socket, CLOSE_GOING_AWAY, SLICE("over"), "over");
+	socket_run(o.socket);
+	opened_server_closes(&o, 1001, "");
+	assert_string_equal(opened_to_client(&o), "close(1001 over) ");
+	assert_int_equal(opened_due_ms(&o), 5000);
+	opened_pass(&o);
+	assert_over("end", "close(1001 over) end");
+}
+
 /* close_timeout is the time of the server to answer: it begins with its close frame. */
 static void finishing_waits_for_a_messages_turn(void **state)
 {
@@ -454,6 +468,7 @@ int main(void)
 		cmocka_unit_test(finishing_with_a_server_that_hangs_up),
 		cmocka_unit_test(finishing_with_a_client_that_closes),
 		cmocka_unit_test(finishing_late),
+		cmocka_unit_test(finishing_with_a_client_that_does_not_answer),
 		cmocka_unit_test(finishing_waits_for_a_messages_turn),
 		cmocka_unit_test(a_session_that_ends_finishes_its_sockets),
 		cmocka_unit_test(a_message_is_faster_than_the_end_of_its_session),
