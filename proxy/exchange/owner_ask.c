@@ -9,6 +9,11 @@
 #include "exchange/owner_use.h"
 #include "worker/worker.h"
 
+/* So long after a failure what is to be given up is asked to be once more, and twice as long after
+ * each further one, so many times. */
+#define GIVE_AGAIN_MS  UINT64_C(100)
+#define GIVE_DOUBLINGS 4
+
 /* So much less than the lease a node believes to have it: what two clocks may differ in. */
 static uint64_t sure_ns(uint64_t lease_ms)
 {
@@ -57,11 +62,25 @@ bool owner_ask(struct owners *owners, struct worker *worker, struct owner_sessio
 	return session->is_asked;
 }
 
+/* Others may wait for what was to be given up, and was not: it is looked after soon, and then less
+ * and less often, as the part of the store that has it may stay away. */
+static void give_again(struct owners *owners, struct owner_session *session)
+{
+	uint64_t wait_ns = (GIVE_AGAIN_MS * CLOCK_NS_PER_MS) << session->failed_gives;
+
+	if (session->failed_gives < GIVE_DOUBLINGS)
+		session->failed_gives++;
+	owner_session_unschedule(session);
+	owner_session_schedule(
+		owner_stripe_of(owners, session->key), session, clock_boot_ns() + wait_ns);
+}
+
 void owner_yield(struct owners *owners, struct worker *worker, struct owner_session *session)
 {
 	if (session->side == OWNER_SIDE_HERE && session->users == 0 && !session->first &&
-		!session->is_asked && owner_session_yields(owners, session))
-		owner_ask(owners, worker, session, OWNER_GIVE, clock_boot_ns());
+		!session->is_asked && owner_session_yields(owners, session) &&
+		!owner_ask(owners, worker, session, OWNER_GIVE, clock_boot_ns()))
+		give_again(owners, session);
 }
 
 static bool is_believed(const struct owner_session *session, uint64_t now_ns)
@@ -169,8 +188,10 @@ static bool take_answer(struct owners *owners, struct worker *worker, struct own
 	uint64_t now_ns = clock_boot_ns();
 
 	session->is_asked = false;
-	if (verb == OWNER_GIVE && answer->is_known)
+	if (verb == OWNER_GIVE && answer->is_known) {
 		session->is_giving = false;
+		session->failed_gives = 0;
+	}
 	session->awaits = waits && answer->is_known && session->first != NULL;
 	if (!answer->is_known)
 		session->sight = OWNER_UNKNOWN;
@@ -205,10 +226,12 @@ void owners_answer(struct owners *owners, struct worker *worker, struct owner_se
 	const struct owner_node *before = session->node;
 	if (!take_answer(owners, worker, session, verb, answer, node, waits))
 		owner_line_deliver(session);
-	/* Without an answer the next sweep asks again: at once it would be without end, where the
+	/* Without an answer a later sweep asks again: at once it would be without end, where the
 	 * part of the store that has it is away. */
 	if (answer->is_known)
 		owner_yield(owners, worker, session);
+	else if (session->is_giving && !session->is_asked)
+		give_again(owners, session);
 	bool is_other = side != OWNER_SIDE_NOBODY && session->users > 0 &&
 			(session->fence != fence || session->node != before);
 	pthread_mutex_unlock(&stripe->lock);

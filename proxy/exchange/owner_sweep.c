@@ -40,7 +40,7 @@ static uint64_t look_after(struct owners *owners, struct worker *worker,
 	case OWNER_SIDE_NOBODY:
 		return session->users > 0 ? now_ns + CLOCK_NS_PER_S : 0;
 	case OWNER_SIDE_HERE:
-		if (now_ns >= idle_ends_ns)
+		if (now_ns >= idle_ends_ns || session->is_giving)
 			owner_ask(owners, worker, session, OWNER_GIVE, now_ns);
 		else if (now_ns >= session->renew_ns)
 			owner_ask(owners, worker, session, OWNER_RENEW, now_ns);

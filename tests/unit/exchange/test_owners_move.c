@@ -294,6 +294,76 @@ static void a_store_that_does_not_answer_is_not_asked_at_once(void **state)
 	answer(f, (struct owner_answer){.is_known = true});
 }
 
+/* One that has been in use for a while, and is to be given up when that ends. */
+static void own_and_drain(struct fixture *f, struct user *user)
+{
+	own(f, user, 7);
+	pass(f, 150);
+	owners_drain(f->owners, false);
+	owners_sweep(f->owners, f->worker);
+}
+
+/* Others wait for it: not until it would have been looked after. */
+static void what_failed_to_be_given_up_is_soon_given_up_again(void **state)
+{
+	struct fixture *f = *state;
+	struct user user;
+
+	own_and_drain(f, &user);
+	owner_end(f->owners, &user.use);
+	assert_int_equal(asked.verb, OWNER_GIVE);
+	unsigned count = asked.count;
+	unknown(f);
+	pass(f, 150);
+	assert_int_equal(asked.count, count + 1);
+	assert_int_equal(asked.verb, OWNER_GIVE);
+	answer(f, (struct owner_answer){.is_known = true});
+}
+
+static void so_is_what_could_not_be_asked(void **state)
+{
+	struct fixture *f = *state;
+	struct user user;
+
+	own_and_drain(f, &user);
+	unsigned count = asked.count;
+	asked.is_away = true;
+	owner_end(f->owners, &user.use);
+	pass(f, 150);
+	assert_int_equal(asked.count, count);
+	asked.is_away = false;
+	pass(f, 150);
+	assert_int_equal(asked.count, count + 1);
+	assert_int_equal(asked.verb, OWNER_GIVE);
+	answer(f, (struct owner_answer){.is_known = true});
+}
+
+static void a_store_that_fails_on_and_on_is_asked_less_and_less(void **state)
+{
+	struct fixture *f = *state;
+	struct user user;
+
+	own_and_drain(f, &user);
+	owner_end(f->owners, &user.use);
+	unsigned count = asked.count;
+	for (unsigned i = 0; i < 100; i++) { /* ten seconds */
+		if (asked.session)
+			unknown(f);
+		pass(f, 100);
+	}
+	assert_in_range(asked.count - count, 8, 16);
+	if (!asked.session)
+		pass(f, 1000);
+	answer(f, (struct owner_answer){.is_known = true});
+	own(f, &user, 8);
+	owner_end(f->owners, &user.use);
+	count = asked.count;
+	unknown(f); /* that is another one: soon again */
+	pass(f, 150);
+	assert_int_equal(asked.count, count + 1);
+	answer(f, (struct owner_answer){.is_known = true});
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -310,6 +380,9 @@ int main(void)
 		TEST(uses_hear_of_another_address),
 		TEST(one_that_begins_behind_the_change_is_told),
 		TEST(a_store_that_does_not_answer_is_not_asked_at_once),
+		TEST(what_failed_to_be_given_up_is_soon_given_up_again),
+		TEST(so_is_what_could_not_be_asked),
+		TEST(a_store_that_fails_on_and_on_is_asked_less_and_less),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
