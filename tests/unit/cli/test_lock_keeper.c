@@ -1,0 +1,164 @@
+/* The process that has the command of `sluice lock`: by orders of the test's, and by a clock that
+ * the test sets for it. */
+#include "cli/lock_keeper.h"
+
+#include <linux/sockios.h>
+#include <poll.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "base/clock.h"
+#include "cli/descendants.h"
+
+#define BEGIN_NS  (1000 * CLOCK_NS_PER_S)
+#define LEASE_NS  (10 * CLOCK_NS_PER_S)
+#define LATEST_MS 60000 /* for what must come, however slow the machine */
+
+/* Of the test and the keeper. */
+static struct shared {
+	_Atomic uint64_t now_ns;
+	atomic_uint frozen, resumed; /* so many times */
+} * shared;
+
+static struct {
+	int orders;
+	pid_t pid;
+} keeper;
+
+uint64_t __wrap_clock_boot_ns(void);
+uint64_t __wrap_clock_boot_ns(void)
+{
+	return shared->now_ns;
+}
+
+bool __real_descendants_signal(int number);
+bool __wrap_descendants_signal(int number);
+bool __wrap_descendants_signal(int number)
+{
+	if (number == SIGSTOP)
+		shared->frozen++;
+	if (number == SIGCONT)
+		shared->resumed++;
+	return __real_descendants_signal(number);
+}
+
+static int begin(void **state)
+{
+	static char program[] = "sleep", long_time[] = "3600";
+	static char *command[] = {program, long_time, NULL};
+
+	(void)state;
+	shared = mmap(
+		NULL, sizeof(*shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	assert_ptr_not_equal(shared, MAP_FAILED);
+	shared->now_ns = BEGIN_NS;
+	keeper.orders = keeper_start(command, &keeper.pid);
+	return keeper.orders < 0;
+}
+
+static int end(void **state)
+{
+	(void)state;
+	close(keeper.orders); /* it kills the command, and ends */
+	assert_int_equal(waitpid(keeper.pid, NULL, 0), keeper.pid);
+	return munmap(shared, sizeof(*shared));
+}
+
+static void order(enum keeper_order_kind kind, uint64_t number, uint64_t until_ns)
+{
+	const struct keeper_order order = {.kind = kind, .number = number, .until_ns = until_ns};
+
+	assert_int_equal(send(keeper.orders, &order, sizeof(order), MSG_NOSIGNAL), sizeof(order));
+}
+
+/* Until it has taken all orders, and done with all but one that changes nothing. */
+static void until_done(void)
+{
+	int unread = 1;
+
+	order(KEEPER_SIGNAL, 0, 0);
+	for (int i = 0; i < LATEST_MS && unread > 0; i++) {
+		assert_int_equal(ioctl(keeper.orders, SIOCOUTQ, &unread), 0);
+		if (unread > 0)
+			poll(NULL, 0, 1);
+	}
+	assert_int_equal(unread, 0);
+}
+
+static int64_t next_report(enum keeper_report_kind kind)
+{
+	struct pollfd fd = {.fd = keeper.orders, .events = POLLIN};
+	struct keeper_report report;
+
+	assert_int_equal(poll(&fd, 1, LATEST_MS), 1);
+	assert_int_equal(recv(keeper.orders, &report, sizeof(report), 0), sizeof(report));
+	assert_int_equal(report.kind, kind);
+	return report.number;
+}
+
+/* Until so much is over, which it sees as it has an order to read. */
+static void pass(uint64_t ns)
+{
+	shared->now_ns += ns;
+	until_done();
+	until_done(); /* it looks at the clock behind the first of the two */
+}
+
+static void start(void)
+{
+	order(KEEPER_RUN, 7, BEGIN_NS + LEASE_NS);
+	assert_true(next_report(KEEPER_STARTED) > 0);
+}
+
+/* ---- tests ----------------------------------------------------------------------------------- */
+
+static void a_command_is_frozen_at_its_leases_end(void **state)
+{
+	(void)state;
+	start();
+	pass(LEASE_NS - 1);
+	assert_int_equal(shared->frozen, 0);
+	pass(1);
+	assert_true(shared->frozen > 0);
+	assert_int_equal(shared->resumed, 0);
+	order(KEEPER_LIVE, 7, BEGIN_NS + 2 * LEASE_NS);
+	until_done();
+	assert_int_equal(shared->resumed, 1);
+}
+
+/* Whoever has the lock by now may be at work. */
+static void a_lease_that_is_over_does_not_let_it_go_on(void **state)
+{
+	(void)state;
+	start();
+	pass(2 * LEASE_NS);
+	assert_true(shared->frozen > 0);
+	order(KEEPER_LIVE, 7, BEGIN_NS + 2 * LEASE_NS);
+	until_done();
+	assert_int_equal(shared->resumed, 0);
+	order(KEEPER_LIVE, 7, BEGIN_NS + 2 * LEASE_NS + 1);
+	until_done();
+	assert_int_equal(shared->resumed, 1);
+}
+
+#define KEEPER_TEST(test) cmocka_unit_test_setup_teardown(test, begin, end)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		KEEPER_TEST(a_command_is_frozen_at_its_leases_end),
+		KEEPER_TEST(a_lease_that_is_over_does_not_let_it_go_on),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
