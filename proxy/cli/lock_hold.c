@@ -138,15 +138,28 @@ static void wait_for(struct lock_hold *hold, const struct lock_answer *answer)
 	set(hold, &hold->next, rest_ms > POLL_MS ? POLL_MS : rest_ms);
 }
 
+static bool is_over_already(const struct lock_hold *hold)
+{
+	return clock_boot_ns() >= hold->asked_boot_ns + hold->lease_ms * CLOCK_NS_PER_MS;
+}
+
+static void on_granted(struct lock_hold *hold, uint64_t fence)
+{
+	hold->fence = fence;
+	if (hold->is_given_up) {
+		lock_hold_release(hold);
+	} else if (is_over_already(hold)) {
+		ask_next(hold); /* by now it may be another's: nothing has begun */
+	} else {
+		hold->state = HOLD_HOLDING;
+		note_lease(hold);
+	}
+}
+
 static void on_taken(struct lock_hold *hold, const struct lock_answer *answer)
 {
 	if (answer->status == LOCK_HELD) {
-		hold->fence = answer->fence;
-		hold->state = HOLD_HOLDING;
-		if (hold->is_given_up)
-			lock_hold_release(hold);
-		else
-			note_lease(hold);
+		on_granted(hold, answer->fence);
 		return;
 	}
 	if (answer->status == LOCK_OVER)

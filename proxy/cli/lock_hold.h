@@ -7,7 +7,8 @@
  *
  * The lease runs from before the ask that the store granted, by the node's clock that also counts
  * while the machine sleeps. While it does, the store is asked again and again; at its end it is
- * lost, unless this process stood still until then: then the store is asked once more.
+ * lost, unless this process stood still until then: then the store is asked once more. So it is
+ * when the grant itself is read behind that end: HOLDING begins with a lease that is running.
  */
 #ifndef CLI_LOCK_HOLD_H
 #define CLI_LOCK_HOLD_H

@@ -94,8 +94,11 @@ static void leave_files(void)
 		close(none);
 }
 
+/* Not by a lease that is over by now: with a later one, then. */
 static void run_command(struct keeper *keeper, const struct keeper_order *order)
 {
+	if (clock_boot_ns() >= order->until_ns)
+		return;
 	int error = start_command(keeper, order->number);
 
 	if (error) {
@@ -161,21 +164,39 @@ static void finish(struct keeper *keeper)
 
 /* ---- what happens ---------------------------------------------------------------------------- */
 
+/* The command has not begun: it will not, as if this signal had ended it. */
+static void end_idle(const struct keeper *keeper, int number)
+{
+	report(keeper, KEEPER_ENDED, number);
+	_exit(0);
+}
+
+static void live_on(struct keeper *keeper, const struct keeper_order *order)
+{
+	if (keeper->state == KEEPER_IDLE) {
+		run_command(keeper, order);
+		return;
+	}
+	if (keeper->state == KEEPER_ENDING)
+		return;
+	keeper->until_ns = order->until_ns;
+	/* An answer that was read late may be of a lease that is over by now. */
+	if (keeper->state == KEEPER_FROZEN && clock_boot_ns() < order->until_ns) {
+		keeper->state = KEEPER_RUNNING;
+		descendants_signal(SIGCONT);
+	}
+}
+
 static void take_order(struct keeper *keeper, const struct keeper_order *order)
 {
+	if (keeper->state == KEEPER_IDLE && order->kind == KEEPER_SIGNAL && order->number > 0)
+		end_idle(keeper, (int)order->number);
+	if (keeper->state == KEEPER_IDLE && order->kind == KEEPER_END)
+		end_idle(keeper, SIGTERM);
 	switch ((enum keeper_order_kind)order->kind) {
 	case KEEPER_RUN:
-		run_command(keeper, order);
-		break;
 	case KEEPER_LIVE:
-		if (keeper->state == KEEPER_ENDING)
-			break;
-		keeper->until_ns = order->until_ns;
-		/* An answer that was read late may be of a lease that is over by now. */
-		if (keeper->state == KEEPER_FROZEN && clock_boot_ns() < order->until_ns) {
-			keeper->state = KEEPER_RUNNING;
-			descendants_signal(SIGCONT);
-		}
+		live_on(keeper, order);
 		break;
 	case KEEPER_SIGNAL:
 		send_signal(keeper, (int)order->number);

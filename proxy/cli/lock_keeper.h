@@ -5,8 +5,9 @@
  *   sluice lock --RUN, LIVE, SIGNAL, END--> keeper --> command, in a process group of its own
  *               <----- FAILED, ENDED ------
  *
- * The command may run until a time that `sluice lock` moves on with each renewal. If that does not
- * come, because `sluice lock` was stopped, the command is stopped too (SIGSTOP), with all its
+ * The command may run until a time that `sluice lock` moves on with each renewal; if that is over
+ * when the keeper reads of it, the command does not begin before the next one. If none comes,
+ * because `sluice lock` was stopped, the command is stopped too (SIGSTOP), with all its
  * descendants, and goes on with the next one. If `sluice lock` has ended, the command is killed at
  * once, with all its descendants: those that left its process group become the keeper's children
  * (PR_SET_CHILD_SUBREAPER). If the keeper is killed, so is the command (PR_SET_PDEATHSIG). When the
@@ -20,7 +21,7 @@
 
 enum keeper_order_kind {
 	KEEPER_RUN,    /* number: the fence */
-	KEEPER_LIVE,   /* only the time */
+	KEEPER_LIVE,   /* the same, with another time */
 	KEEPER_SIGNAL, /* number: of the signal */
 	KEEPER_END,    /* number: milliseconds from TERM to KILL */
 };

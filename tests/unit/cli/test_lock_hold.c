@@ -211,6 +211,37 @@ static void one_that_stood_still_hears_the_answer_first(void **state)
 		answer_as(LOCK_UNKNOWN, 0, 0, "");
 }
 
+/* Another may have it by now: the command does not begin by that. */
+static void a_grant_that_is_read_late_is_asked_for_again(void **state)
+{
+	(void)state;
+	begin_wait(UINT64_MAX);
+	world.store.loop.now_ms = BEGIN_MS + LEASE_MS;
+	answer_as(LOCK_HELD, 71, LEASE_MS, world.hold.session);
+	assert_int_equal(world.changes, 0);
+	assert_asked(LOCK_TAKE, 0);
+	go_to(LEASE_MS + 10);
+	answer_as(LOCK_HELD, 71, LEASE_MS, world.hold.session);
+	assert_int_equal(world.hold.state, HOLD_HOLDING);
+	assert_int_equal(world.changes, 1);
+	assert_true(world.hold.until_ns == (BEGIN_MS + 2 * LEASE_MS) * CLOCK_NS_PER_MS);
+}
+
+static void another_may_have_been_faster_then(void **state)
+{
+	char first[LOCK_SESSION_BYTES];
+
+	(void)state;
+	begin_wait(UINT64_MAX);
+	strcpy(first, world.hold.session);
+	world.store.loop.now_ms = BEGIN_MS + LEASE_MS;
+	answer_as(LOCK_HELD, 71, LEASE_MS, world.hold.session);
+	answer_as(LOCK_OVER, 99, 5000, "other");
+	assert_int_equal(world.hold.state, HOLD_WAITING);
+	assert_string_not_equal(world.hold.session, first);
+	assert_int_equal(world.changes, 0);
+}
+
 static void another_is_waited_for(void **state)
 {
 	char first[LOCK_SESSION_BYTES];
@@ -336,6 +367,8 @@ int main(void)
 		HOLD_TEST(a_session_that_was_overtaken_is_lost),
 		HOLD_TEST(without_answers_it_is_asked_until_the_lease_ends),
 		HOLD_TEST(one_that_stood_still_hears_the_answer_first),
+		HOLD_TEST(a_grant_that_is_read_late_is_asked_for_again),
+		HOLD_TEST(another_may_have_been_faster_then),
 		HOLD_TEST(another_is_waited_for),
 		HOLD_TEST(a_store_that_is_never_heard_is_given_up),
 		HOLD_TEST(a_store_that_refuses_is_no_wait),

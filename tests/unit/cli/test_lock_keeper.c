@@ -106,6 +106,13 @@ static int64_t next_report(enum keeper_report_kind kind)
 	return report.number;
 }
 
+static void assert_no_report(void)
+{
+	struct pollfd fd = {.fd = keeper.orders, .events = POLLIN};
+
+	assert_int_equal(poll(&fd, 1, 0), 0);
+}
+
 /* Until so much is over, which it sees as it has an order to read. */
 static void pass(uint64_t ns)
 {
@@ -151,6 +158,42 @@ static void a_lease_that_is_over_does_not_let_it_go_on(void **state)
 	assert_int_equal(shared->resumed, 1);
 }
 
+static void nor_does_it_begin(void **state)
+{
+	(void)state;
+	shared->now_ns += LEASE_NS;
+	order(KEEPER_RUN, 7, BEGIN_NS + LEASE_NS);
+	until_done();
+	order(KEEPER_LIVE, 7, BEGIN_NS + LEASE_NS);
+	until_done();
+	until_done();
+	assert_no_report();
+	order(KEEPER_LIVE, 7, BEGIN_NS + 2 * LEASE_NS);
+	assert_true(next_report(KEEPER_STARTED) > 0);
+	until_done();
+	assert_int_equal(shared->frozen, 0);
+}
+
+static void a_signal_ends_one_that_has_not_begun(void **state)
+{
+	(void)state;
+	shared->now_ns += LEASE_NS;
+	order(KEEPER_RUN, 7, BEGIN_NS + LEASE_NS);
+	order(KEEPER_SIGNAL, SIGTERM, 0);
+	int status = (int)next_report(KEEPER_ENDED);
+	assert_true(WIFSIGNALED(status));
+	assert_int_equal(WTERMSIG(status), SIGTERM);
+}
+
+static void so_does_the_loss_of_its_lock(void **state)
+{
+	(void)state;
+	shared->now_ns += LEASE_NS;
+	order(KEEPER_RUN, 7, BEGIN_NS + LEASE_NS);
+	order(KEEPER_END, 1000, 0);
+	next_report(KEEPER_ENDED);
+}
+
 #define KEEPER_TEST(test) cmocka_unit_test_setup_teardown(test, begin, end)
 
 int main(void)
@@ -158,6 +201,9 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		KEEPER_TEST(a_command_is_frozen_at_its_leases_end),
 		KEEPER_TEST(a_lease_that_is_over_does_not_let_it_go_on),
+		KEEPER_TEST(nor_does_it_begin),
+		KEEPER_TEST(a_signal_ends_one_that_has_not_begun),
+		KEEPER_TEST(so_does_the_loss_of_its_lock),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
