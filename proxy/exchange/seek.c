@@ -35,13 +35,31 @@ static enum owner_belief belief_of(const struct exchange *x)
 
 /* ---- waiting --------------------------------------------------------------------------------- */
 
-/* It waits no longer than it would for its turn. */
+uint64_t seek_queue_timeout_ms(const struct exchange *x)
+{
+	uint64_t timeout_ms = x->route->sessions.queue_timeout_ms;
+
+	/* One that was sent, and is to be sent again, has waited for something else. */
+	if (!x->owner.use.session || x->tunnel.is_message || x->attempt.sent)
+		return timeout_ms;
+	return x->owner.waited_ms < timeout_ms ? timeout_ms - x->owner.waited_ms : 0;
+}
+
+/* It waits no longer than it would for its turn, which is part of the same wait, as is that at a
+ * node which says that it is not the owner. What a node has failed may have been served there. */
+static uint64_t wait_ends_ms(const struct exchange *x, uint64_t now_ms)
+{
+	if (!x->owner.is_begun || x->owner.lost)
+		return now_ms + x->route->sessions.queue_timeout_ms;
+	return x->turn.ticket.entered_ns / CLOCK_NS_PER_MS + seek_queue_timeout_ms(x);
+}
+
 static void wait_at_most(struct exchange *x, uint64_t wait_ms)
 {
 	uint64_t now_ms = worker_now_ms(x->worker);
 
 	if (x->owner.wait_ends_ms == 0)
-		x->owner.wait_ends_ms = now_ms + x->route->sessions.queue_timeout_ms;
+		x->owner.wait_ends_ms = wait_ends_ms(x, now_ms);
 	exchange_enter(x, EXCHANGE_SEEKING);
 	uint64_t at_ms = wait_ms < UINT64_MAX - now_ms ? now_ms + wait_ms : UINT64_MAX;
 	x->owner.steps->wait_until(
@@ -120,9 +138,23 @@ static void begin_here(struct exchange *x)
 		x->owner.steps->begin_here(x);
 }
 
+/* Its wait goes on with that for its turn. */
+static void note_wait(struct exchange *x)
+{
+	uint64_t left_ms, now_ms = worker_now_ms(x->worker);
+
+	if (x->owner.wait_ends_ms == 0)
+		return;
+	left_ms = x->owner.wait_ends_ms > now_ms ? x->owner.wait_ends_ms - now_ms : 0;
+	x->owner.waited_ms = x->route->sessions.queue_timeout_ms - left_ms;
+	x->owner.wait_ends_ms = 0;
+}
+
 static void begin(struct exchange *x, enum owner_sight sight)
 {
 	x->owner.is_begun = sight != OWNER_PENDING;
+	if (x->owner.is_begun)
+		note_wait(x);
 	switch (sight) {
 	case OWNER_HERE:
 		begin_here(x);
@@ -144,6 +176,9 @@ static void take_over(struct exchange *x)
 {
 	struct upstream *upstream = x->use->site->upstreams[x->route->upstream->index];
 
+	if (x->owner.wait_ends_ms == 0)
+		x->owner.wait_ends_ms = wait_ends_ms(x, worker_now_ms(x->worker));
+	note_wait(x);
 	x->owner.steps->yield_place(x);
 	queue_reroute(x->worker->node->queue, &x->turn.ticket, upstream->state->run_queue);
 	x->upstream = upstream;
@@ -272,6 +307,8 @@ static bool take_failure(struct exchange *x, unsigned status)
 	if (x->owner.is_final || !x->client || !was_tried || status < 502)
 		return false;
 	if (x->attempt.request_started) {
+		if (!x->owner.lost)
+			x->owner.wait_ends_ms = 0;
 		x->owner.lost = true;
 		owner_raise_mark(owners_of(x), &x->owner.use);
 	}
@@ -290,6 +327,7 @@ void seek_refused(struct exchange *x)
 		return;
 	}
 	reset(x);
+	x->attempt.sent = false; /* as far as it knows: it has gone nowhere */
 	wait_at_most(x, LOOK_MS);
 	x->owner.was_refused = true;
 	if (is_first)
@@ -307,7 +345,7 @@ void seek_begin(struct exchange *x, const struct seek_steps *steps)
 	if (turn_is_turned_away(x))
 		return;
 	const struct session_key key = {{x->gate.verdict.session.hi, x->gate.verdict.session.lo}};
-	x->owner.wait_ends_ms = x->owner.here_ns = 0;
+	x->owner.wait_ends_ms = x->owner.waited_ms = x->owner.here_ns = 0;
 	x->owner.is_begun = x->owner.is_decided = x->owner.lost = x->owner.is_final = false;
 	x->owner.was_refused = false;
 	x->owner.steps = steps;

@@ -51,6 +51,9 @@ bool seek_may_send(struct exchange *exchange);
  * and is answered now. */
 bool seek_is_connected(struct exchange *exchange);
 
+/* What is left of its queue_timeout as it enters its queue: milliseconds. Of any exchange. */
+uint64_t seek_queue_timeout_ms(const struct exchange *exchange);
+
 /* In SEEKING its deadline has passed. */
 void seek_expire(struct exchange *exchange);
 

@@ -104,7 +104,7 @@ void exchange_await_turn(struct exchange *x)
 {
 	/* One that was sent already, and is to be sent again, has waited for something else. */
 	uint64_t since_ns = x->attempt.sent ? worker_now_ns(x->worker) : x->turn.ticket.entered_ns;
-	uint64_t wait_ms = x->route->sessions.queue_timeout_ms;
+	uint64_t wait_ms = seek_queue_timeout_ms(x);
 
 	if (x->tunnel.tells_end && x->state != EXCHANGE_CONNECTING && wait_ms > TURN_END_WAIT_MS)
 		wait_ms = TURN_END_WAIT_MS;

@@ -212,6 +212,51 @@ static void it_waits_no_longer_than_for_its_turn(void **state)
 	end(stage);
 }
 
+/* The other node was asked, which has waited, too, and is not the owner: all of that is one wait.
+ */
+static void it_waits_once_for_both_nodes(void **state)
+{
+	struct stage *stage = begin(&forwards);
+	struct exchange *x = stage_ask(stage, GET);
+
+	(void)state;
+	elsewhere(stage);
+	assert_int_equal(x->state, EXCHANGE_CONNECTING);
+	stage_at(stage, 20000);
+	x->attempt.sent = true;
+	seek_refused(x);
+	assert_int_equal(x->state, EXCHANGE_SEEKING);
+	assert_int_equal(asked.count, 2);
+	assert_int_equal(x->turn.deadline.at_ms, STAGE_START_MS + 30000);
+	assert_false(x->attempt.sent); /* it has gone nowhere */
+	stage_pass(stage, &x->turn.deadline);
+	assert_has(stage_client_got(stage), "HTTP/1.1 503 ");
+	stage_forget(stage);
+	held(stage, 5);
+	end(stage);
+}
+
+static void so_it_does_for_its_owner_and_its_place(void **state)
+{
+	static const struct stage_conf narrow = {.route = ROUTE "ordering = none\n",
+		.upstream = "max_in_flight = 1\n",
+		.more = FLEET};
+	struct stage *stage = begin(&narrow);
+	struct exchange *first = stage_ask(stage, GET), *x = stage_other_asks(stage, GET);
+
+	(void)state;
+	assert_int_equal(x->state, EXCHANGE_SEEKING);
+	stage_at(stage, 5000);
+	held(stage, 5);
+	assert_int_equal(first->state, EXCHANGE_FORWARDING);
+	assert_int_equal(x->state, EXCHANGE_QUEUED);
+	assert_int_equal(x->turn.deadline.at_ms, STAGE_START_MS + 30000);
+	stage_pass(stage, &x->turn.deadline);
+	stage_server_got(stage, 0);
+	flight_answer(stage, first, DONE);
+	end(stage);
+}
+
 /* More sessions than a node may remember. */
 static void a_new_one_that_has_no_room_is_answered(void **state)
 {
@@ -236,6 +281,8 @@ int main(void)
 		cmocka_unit_test(or_refused),
 		cmocka_unit_test(without_a_store_it_is_answered),
 		cmocka_unit_test(it_waits_no_longer_than_for_its_turn),
+		cmocka_unit_test(it_waits_once_for_both_nodes),
+		cmocka_unit_test(so_it_does_for_its_owner_and_its_place),
 		cmocka_unit_test(a_new_one_that_has_no_room_is_answered),
 	};
 
