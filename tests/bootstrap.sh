@@ -127,7 +127,7 @@ if command -v curl >/dev/null; then
 		tries=0
 		until grep -q 'Ctrl-C stops both' "$tree/$1.log" 2>/dev/null; do
 			tries=$((tries + 1))
-			[ $tries -lt 300 ] && kill -0 $! 2>/dev/null || return 0
+			[ $tries -lt 600 ] && kill -0 $! 2>/dev/null || return 0
 			sleep 0.1
 		done
 	}

@@ -20,7 +20,7 @@ demo=$!
 tries=0
 until url=$(sed -n 's/.*listening on //p' "$log") && [ -n "$url" ]; do
 	tries=$((tries + 1))
-	[ $tries -lt 100 ] || { echo "Bail out! sluice-demo does not start"; exit 1; }
+	[ $tries -lt 600 ] || { echo "Bail out! sluice-demo does not start"; exit 1; }
 	sleep 0.1
 done
 

@@ -276,7 +276,8 @@ def live(t, number):
     route = (f"session = query:name\nordering = {rng.choice(('strict', 'writes'))}\nqueue_timeout = 30s\n"
              f"owner_idle = {rng.choice((100, 300, 1000))}ms\n"
              f"session_elsewhere = {rng.choice(('forward', 'forward', 'forward', 'refuse'))}\n")
-    fleet = Fleet(t, lease=f"{LEASE:g}s", workers=rng.choice((1, 2)), origin=f"127.0.0.1:{bank.port.number}", route=route)
+    fleet = Fleet(t, lease=f"{LEASE:g}s", workers=rng.choice((1, 2)), origin=f"127.0.0.1:{bank.port.number}", route=route,
+                  settings="shutdown_timeout = 30s\n")
     accounts = [Account(f"a{i}", random.Random(rng.random())) for i in range(ACCOUNTS)]
     fate = Fate(fleet, rng)
     threads = [threading.Thread(target=account.run, args=(fleet, fate.began)) for account in accounts]
