@@ -33,53 +33,57 @@ static const struct option_word lanes[] = {
 /* clang-format off */
 const struct option options_limit[] = {
 	{"key", &type_key, LIVE, AT(key), .fallback = "ip",
-		.help = "Whom the limit is charged to."},
+		.help = "Key expression that identifies the caller to charge."},
 	{"rate", &type_rate, LIVE, AT(amount),
-		.help = "How much in how long: requests or, with B, kB, MB, GB, KiB, MiB or GiB, "
+		.help = "Amount per period: requests or, with B, kB, MB, GB, KiB, MiB or GiB, "
 			"bytes of bodies."},
 	{"concurrency", &type_concurrency, LIVE, AT(amount), BETWEEN(1, 8191),
-		.help = "Instead of a rate: requests of a caller on their way at once."},
+		.help = "In place of a rate: maximum number of a caller's requests in progress at "
+			"once."},
 	{"algorithm", &type_word, LIVE, AT(algorithm), .fallback = "ring", .words = algorithms,
-		.help = "Whether any window holds no more than the rate (ring), or requests are spaced "
-			"evenly with a burst (gcra)."},
+		.help = "With ring, no window exceeds the rate; with gcra, requests are spaced "
+			"evenly, with a burst."},
 	{"burst", &type_count64, LIVE, AT(burst), .fallback = "0", BETWEEN(0, 1000 * MILLION),
-		.help = "With gcra: requests that may come at once; 0 is the rate's amount."},
+		.help = "With gcra, number of requests that may arrive at once; 0 is the rate's "
+			"amount."},
 	{"precision", &type_precision, LIVE, AT(precision), .fallback = "auto", BETWEEN(1, 4095),
-		.help = "With ring: times that are remembered for a caller; auto fits 128 bytes, exact "
-			"is one for each request of the rate."},
+		.help = "With ring, number of times remembered for each caller; auto fits 128 "
+			"bytes, exact is one for each request of the rate."},
 	{"mode", &type_choice, LIVE, AT(shadow), .fallback = "enforce", .words = modes,
 		.help = "With shadow, violations are counted and logged but not refused."},
 	{"on_exceed", &type_on_exceed, LIVE, AT(delay_max_ms), .fallback = "reject",
 		BETWEEN(1, MINUTES(60)), .flags = OPTION_DURATION,
-		.help = "Whether a request over the limit is refused, or waits until it fits when that "
-			"takes no longer than the duration."},
+		.help = "Whether a request over the limit is refused, or waits until it fits if "
+			"that takes no longer than the duration."},
 	{"count_refused", &type_flag, LIVE, AT(count_refused), .fallback = "off",
-		.help = "Whether refused requests are charged too."},
+		.help = "Whether refused requests are charged, too."},
 	{"scope", &type_choice, LIVE, AT(of_fleet), .fallback = "node", .words = scopes,
 		.help = "Whether each node counts for itself, or all nodes of the fleet together."},
 	{"fleet", &type_word, LIVE, AT(fleet_way), .fallback = "lease", .words = fleet_ways,
-		.help = "With scope = fleet, how nodes share the limit: with lease they take parts of it "
-			"in advance, exact asks the store for each verdict, split divides it among the nodes, "
-			"relaxed lets each decide and publishes what it admits."},
+		.help = "With scope = fleet, how nodes share the limit: lease takes parts of it "
+			"in advance, exact asks the store for each verdict, split divides it "
+			"among the nodes, relaxed lets each node decide and publishes its "
+			"admissions."},
 	{"store_down", &type_word, LIVE, AT(store_down), .words = downs,
-		.help = "With scope = fleet, what this limit does while the store does not answer, instead "
-			"of what [fleet] says."},
+		.help = "With scope = fleet, rule for this limit while the store does not answer, "
+			"in place of the one in [fleet]."},
 	{"was", &type_text, LIVE, AT(was),
-		.help = "The name that the limit had before: what was counted under it goes on, over a "
-			"reload or a restart."},
+		.help = "Previous name of the limit, whose counters it continues, over a reload "
+			"or a restart."},
 	{"ban", &type_ban, LIVE, AT(ban_count), .fallback = "off",
-		.help = "A caller refused so often in that time is refused outright for a time."},
+		.help = "After this number of refusals in this time, all requests of the caller "
+			"are refused for the given time."},
 };
 const size_t options_limit_count = COUNT(options_limit);
 OPTIONS_FIT(options_limit);
 
 const struct option options_plans[] = {
 	{"key", &type_key, LIVE, .offset = offsetof(struct conf, plans_key), .flags = OPTION_REQUIRED,
-		.help = "What is looked up in the plans' lists of callers."},
+		.help = "Key expression that is looked up in the plans' lists of callers."},
 	{"unknown", &type_word, LIVE, .offset = offsetof(struct conf, unknown),
 		.fallback = "default", .words = unknowns,
-		.help = "What callers on no list get: the plan default, or 401 without a key and 403 "
-			"with one."},
+		.help = "Treatment of callers on no list: the plan default, or 401 without a key "
+			"and 403 with one."},
 };
 const size_t options_plans_count = COUNT(options_plans);
 OPTIONS_FIT(options_plans);
@@ -88,14 +92,15 @@ OPTIONS_FIT(options_plans);
 #define AT(field) .offset = offsetof(struct conf_plan, field)
 const struct option options_plan[] = {
 	{"limits", &type_references, LIVE, AT(limits), .flags = OPTION_REPEATABLE,
-		.help = "The limits of the plan's callers, where a route says plan."},
+		.help = "Limits of the plan's callers, on routes whose limits include plan."},
 	{"lane", &type_word, LIVE, AT(lane), .fallback = "normal", .words = lanes,
-		.help = "The lane of the plan's callers."},
+		.help = "Lane of the plan's callers."},
 	{"weight", &type_count32, LIVE, AT(weight), .fallback = "1", BETWEEN(1, 1000),
-		.help = "The share of each of the plan's callers at a busy upstream."},
+		.help = "Share of each of the plan's callers at a busy upstream."},
 	{"callers", &type_callers, LIVE, AT(callers_path),
-		.help = "File of the callers' keys, one a line, or sha256: and the hexadecimal SHA-256 of "
-			"one; needed in all plans but default where there is no [admin]."},
+		.help = "File of the callers' keys, one per line, or sha256: and the hexadecimal "
+			"SHA-256 of a key; required in all plans but default unless there is an "
+			"[admin]."},
 };
 const size_t options_plan_count = COUNT(options_plan);
 OPTIONS_FIT(options_plan);

@@ -46,223 +46,237 @@ static const struct option_word queue_full_actions[] = {
 /* clang-format off */
 const struct option options_route[] = {
 	{"host", &type_hosts, LIVE, AT(hosts), .flags = OPTION_REPEATABLE,
-		.help = "Hosts that the route is for; unset, any."},
+		.help = "Hosts that the route serves; unset, any."},
 	{"path", &type_path_match, LIVE, AT(path), .fallback = "/",
-		.help = "Paths that the route is for: those under a prefix, exactly one, or those that "
-			"a regular expression finds."},
+		.help = "Paths that the route serves: those under a prefix, exactly one, or those "
+			"that match a regular expression."},
 	{"method", &type_methods, LIVE, AT(methods), .flags = OPTION_REPEATABLE,
-		.help = "Methods that the route is for, HEAD with GET; unset, any but TRACE."},
+		.help = "Methods that the route serves, HEAD with GET; unset, any but TRACE."},
 	{"upstream", &type_reference, LIVE, AT(upstream), .flags = OPTION_REQUIRED,
-		.help = "The upstream that the requests are forwarded to."},
+		.help = "Upstream to which the requests are forwarded."},
 	{"limits", &type_references, LIVE, AT(limits), .flags = OPTION_REPEATABLE,
-		.help = "Limits that a request must pass, all of them; plan stands for those of the "
-			"caller's plan."},
+		.help = "Limits that a request must pass, all of them; plan stands for the limits "
+			"of the caller's plan."},
 	{"session", &type_key, LIVE, AT(sessions.key),
-		.help = "Whose requests stay in order; unset, the key of the first limit, else of the "
-			"plans, else ip."},
+		.help = "Key expression that identifies the client whose requests stay in order; "
+			"unset, the key of the first limit, else of the plans, else ip."},
 	{"ordering", &type_word, LIVE, AT(sessions.ordering), .fallback = "auto", .words = orderings,
-		.help = "What waits for what in a session; auto is writes where the session's key found "
-			"a header field, cookie or query parameter, and none where it is an address."},
+		.help = "Which requests of a session wait for which; auto is writes if the "
+			"session's key found a header field, cookie or query parameter, and none "
+			"if it is an address."},
 	{"read_hold", &type_duration, LIVE, AT(sessions.read_hold_ms), .fallback = "1s", BETWEEN(MS(0), DAYS(1)),
 		.flags = OPTION_DURATION,
-		.help = "Longest time that a safe request whose response has not begun holds a later "
-			"write of its session back, with ordering = writes."},
+		.help = "Longest time that a safe request whose response has not begun delays a "
+			"later write of its session, with ordering = writes."},
 	{"session_in_flight", &type_count32, LIVE, AT(sessions.in_flight), .fallback = "0",
 		BETWEEN(0, 1 * MILLION),
-		.help = "Requests of one session on their way at once, 0 for no bound."},
+		.help = "Maximum number of requests of one session in progress at once, 0 for no "
+			"bound."},
 	{"queue_depth", &type_count32, LIVE, AT(sessions.queue_depth), .fallback = "1000",
 		BETWEEN(0, 10 * MILLION),
-		.help = "Requests waiting in one session; beyond it 503 is answered."},
+		.help = "Maximum number of requests waiting in one session; further ones are "
+			"answered 503."},
 	{"queue_bytes", &type_size64, LIVE, AT(sessions.queue_bytes), .fallback = "0",
 		BETWEEN(0, 1ULL << 40), .flags = OPTION_SIZE,
-		.help = "Bytes of memory that these hold, with their heads and the first block of a "
-			"body, 0 for no bound; beyond it 503 is answered."},
+		.help = "Maximum memory of these requests, with their heads and the first block "
+			"of a body, 0 for no bound; further ones are answered 503."},
 	{"queue_timeout", &type_duration, LIVE, AT(sessions.queue_timeout_ms), .fallback = "30s",
 		BETWEEN(MS(1), DAYS(1)), .flags = OPTION_DURATION,
-		.help = "Time that a request may wait; 503 is answered after it."},
+		.help = "Longest time that a request may wait; after it the request is answered "
+			"503."},
 	{"high_burst", &type_count32, LIVE, AT(sessions.high_burst), .fallback = "16", BETWEEN(1, 1 * MILLION),
-		.help = "High requests that may pass a waiting normal one of their session, or of "
-			"another session at a busy upstream."},
+		.help = "Number of high requests that may pass a waiting normal one of their "
+			"session, or of another session at a busy upstream."},
 	{"lane", &type_word, LIVE, AT(sessions.lane), .fallback = "normal", .words = lanes,
-		.help = "The lane of the route's requests."},
+		.help = "Lane of the route's requests."},
 	{"session_idle_timeout", &type_duration, LIVE, AT(sessions.idle_timeout_ms), .fallback = "60s",
 		BETWEEN(MS(10), DAYS(30)), .flags = OPTION_DURATION,
-		.help = "Time from the end of a session's last request until what it remembers is "
-			"forgotten: a connection of its own, how fast it goes."},
+		.help = "Time from the end of a session's last request until its state is "
+			"forgotten: a connection of its own, its measured rate."},
 	{"session_scope", &type_choice, LIVE, AT(sessions.of_fleet), .fallback = "node", .words = scopes,
-		.help = "Whether each node keeps the order of a session's requests by itself, or one node of "
-			"the fleet at a time owns the session, and orders all of them."},
+		.help = "Whether each node orders a session's requests by itself, or one node of "
+			"the fleet at a time owns the session and orders all of them."},
 	{"session_elsewhere", &type_choice, LIVE, AT(sessions.refuses_elsewhere), .fallback = "forward",
 		.words = elsewheres,
-		.help = "With session_scope = fleet, whether a request of a session that another node owns is "
-			"forwarded to that, or answered 409."},
+		.help = "With session_scope = fleet, whether a request of a session that another "
+			"node owns is forwarded to that node, or answered 409."},
 	{"owner_idle", &type_duration, LIVE, AT(sessions.owner_idle_ms), .fallback = "1s",
 		BETWEEN(MS(100), DAYS(1)), .flags = OPTION_DURATION,
 		.help = "With session_scope = fleet, time from the end of a session's last request until "
 			"another node may own it."},
 	{"upstream_affinity", &type_choice, LIVE, AT(sessions.affinity), .fallback = "none",
 		.words = affinities,
-		.help = "Whether a session keeps a connection to a server to itself, for servers whose "
-			"login lives in the connection."},
+		.help = "Whether a session keeps a connection to a server to itself, for servers "
+			"whose login is bound to the connection."},
 	{"max_body_size", &type_size64, LIVE, AT(max_body_bytes), .fallback = "0",
 		BETWEEN(0, 1ULL << 50), .flags = OPTION_SIZE,
-		.help = "Bytes in a request's body, 0 for no bound; beyond it 413 is answered."},
+		.help = "Maximum size of a request's body, 0 for no bound; a larger one is "
+			"answered 413."},
 	{"request_buffering", &type_buffering, LIVE, AT(request_buffering),
 		.fallback = "64k file 16M",
-		.help = "What is kept of a request's body before the request takes a place at its "
-			"upstream, in memory and then in a file; of a longer body the rest is sent on "
-			"as it comes."},
+		.help = "How much of a request's body is kept before the request takes a place at "
+			"its upstream, in memory and then in a file; the rest of a longer body is "
+			"sent on as it arrives."},
 	{"response_buffering", &type_buffering, LIVE, AT(response_buffering),
 		.fallback = "32k file 64M",
-		.help = "What is kept of a response that its client takes too slowly, so that the server "
-			"and its place are free earlier."},
+		.help = "How much of a response is kept for a client that receives it too slowly, "
+			"so that the server and its place are free earlier."},
 	{"min_rate", &type_size64, LIVE, AT(min_rate), .fallback = "0", BETWEEN(0, 1ULL << 30),
 		.flags = OPTION_SIZE,
-		.help = "Bytes a second that a client must send of a request's body, and take of a "
-			"response that is there for it; 0 for none. Slower ones are cut."},
+		.help = "Bytes per second that a client must send of a request's body, and "
+			"receive of an available response, 0 for no minimum; slower clients are "
+			"cut."},
 	{"min_rate_grace", &type_duration, LIVE, AT(min_rate_grace_ms), .fallback = "10s",
 		BETWEEN(MS(10), DAYS(1)), .flags = OPTION_DURATION,
-		.help = "How long a client may make us wait for a body beyond what min_rate "
+		.help = "Longest total time that a client may delay a body beyond what min_rate "
 			"allows."},
 	{"cost", &type_cost, LIVE, AT(cost), .fallback = "1", BETWEEN(1, 1 * MILLION),
-		.help = "What a request is charged; response:FIELD is settled from that field of the "
+		.help = "Charge for a request; response:FIELD settles it from that field of the "
 			"response."},
 	{"refund", &type_statuses, LIVE, AT(refund), .flags = OPTION_REPEATABLE,
-		.help = "Statuses of the server's that give the charge back."},
+		.help = "Statuses of the server that give the charge back."},
 	{"upgrade", &type_upgrades, LIVE, AT(upgrades), .fallback = "websocket",
-		.help = "Protocols that a connection may be upgraded to; requests for others are "
-			"served without, and off is for none."},
+		.help = "Protocols to which a connection may be upgraded; requests for others are "
+			"served without an upgrade, and off allows none."},
 	{"websocket", &type_websocket, SOCKETS, AT(websocket.mode), .fallback = "tunnel",
 		.words = websocket_modes,
-		.help = "Whether a WebSocket is a tunnel of bytes after its handshake, or sluice reads "
-			"its messages and limits, orders and counts each as a request of its client; "
-			"gateway: the server speaks HTTP, and gets what the client sends in POST "
-			"requests of the WebSocket-over-HTTP protocol."},
+		.help = "With tunnel, a WebSocket is a tunnel of bytes after its handshake. With "
+			"messages, sluice reads the messages, and limits, orders and counts each "
+			"as a request of its client. With gateway, it also passes the client's "
+			"messages to an HTTP server in POST requests of the WebSocket-over-HTTP "
+			"protocol."},
 	{"message_limits", &type_message_limits, LIVE, AT(websocket.limits),
 		.flags = OPTION_REPEATABLE,
-		.help = "Limits that a client's message must pass, all of them; plan stands for those of "
-			"the caller's plan, and a limit that limits names too is one budget for both."},
+		.help = "Limits that a client's message must pass, all of them; plan stands for "
+			"the limits of the caller's plan, and a limit that limits also names is "
+			"one budget for both."},
 	{"on_message_exceed", &type_message_exceed, LIVE, AT(websocket.on_exceed), .fallback = "delay",
-		.help = "What becomes of a message over a limit: it waits and its client is not read, "
-			"with a DURATION at most that long from its turn in its session; or it is "
-			"dropped; or the socket is closed "
-			"with 1008."},
+		.help = "Action for a message over a limit: delay lets it wait while its client "
+			"is not read, with a DURATION at most that long from its turn in its "
+			"session; drop drops it; close closes the socket with 1008."},
 	{"message_notice", &type_text, SOCKETS, AT(websocket.notice),
-		.help = "Text message that a client gets for each message of its that was dropped; unset, "
-			"none."},
+		.help = "Text message sent to a client for each of its messages that was dropped; "
+			"unset, none."},
 	{"max_message_size", &type_size64, SOCKETS, AT(websocket.max_message_bytes), .fallback = "1M",
 		BETWEEN(1, 1ULL << 30), .flags = OPTION_SIZE,
-		.help = "Bytes of a client's message, as they are sent; beyond it the socket is closed "
-			"with 1009."},
+		.help = "Maximum size of a client's message, as sent; a larger one closes the "
+			"socket with 1009."},
 	{"message_timeout", &type_duration, SOCKETS, AT(websocket.message_timeout_ms), .fallback = "30s",
 		BETWEEN(MS(10), DAYS(1)), .flags = OPTION_DURATION,
-		.help = "Time from the first byte of a client's message to its last, and in which the "
-			"server must take a message."},
+		.help = "Longest time from the first byte of a client's message to its last, and "
+			"for the server to receive a message."},
 	{"max_sockets", &type_reference, LIVE, AT(websocket.max_sockets),
-		.help = "The limit, with a concurrency, that bounds the WebSockets of a caller; it is "
-			"asked together with limits."},
+		.help = "Limit with a concurrency that bounds the WebSockets of a caller; it is "
+			"checked together with limits."},
 	{"websocket_origin", &type_origins, LIVE, AT(websocket.origins), .flags = OPTION_REPEATABLE,
-		.help = "Origins that a browser's handshake may come from; others get 403. Unset, any; "
-			"clients that send none are let in."},
+		.help = "Allowed origins of a browser's handshake; others get 403. Unset, any; "
+			"clients that send no origin are accepted."},
 	{"websocket_protocols", &type_tokens, LIVE, AT(websocket.protocols),
 		.flags = OPTION_REPEATABLE,
-		.help = "Subprotocols that a client may ask for; the server gets the others never, and a "
-			"client that asks for others only gets 403. Unset, any."},
+		.help = "Subprotocols that a client may request; others are not passed to the "
+			"server, and a client that requests only others gets 403. Unset, any."},
 	{"ping_interval", &type_duration, SOCKETS, AT(websocket.ping_interval_ms), .fallback = "30s",
 		BETWEEN(MS(0), DAYS(1)), .flags = OPTION_DURATION,
-		.help = "Time without a byte of the client after which it is sent a ping, 0 for never. A "
-			"ping waits for the end of a message of the server that has begun, for up to "
-			"ping_timeout."},
+		.help = "Time without a byte from the client after which it is sent a ping, 0 for "
+			"never. If the server has begun a message, the ping waits for its end, "
+			"for up to ping_timeout."},
 	{"ping_timeout", &type_duration, SOCKETS, AT(websocket.ping_timeout_ms), .fallback = "10s",
 		BETWEEN(MS(10), DAYS(1)), .flags = OPTION_DURATION,
-		.help = "Time in which a client must answer a ping; then the socket is cut."},
+		.help = "Longest time for a client to answer a ping; after it the socket is cut."},
 	{"socket_idle_timeout", &type_duration, SOCKETS, AT(websocket.idle_timeout_ms), .fallback = "1h",
 		BETWEEN(MS(0), DAYS(30)), .flags = OPTION_DURATION,
-		.help = "Time without a byte of a message either way, and without one that waits, after which a "
-			"socket is closed with 1001, 0 for never."},
+		.help = "Time without a byte of a message in either direction, and without a "
+			"waiting message, after which a socket is closed with 1001, 0 for never."},
 	{"socket_lifetime", &type_duration, SOCKETS, AT(websocket.lifetime_ms), .fallback = "0",
 		BETWEEN(MS(0), DAYS(365)), .flags = OPTION_DURATION,
-		.help = "Time after which a socket is closed with 1001, less up to a tenth so that not all "
-			"end at once; 0 for never. What the client has sent by then is passed on, and "
-			"what its server answers is delivered, before the client gets 1001."},
+		.help = "Time after which a socket is closed with 1001, less up to a tenth so "
+			"that not all end at once, 0 for never. Messages that the client has sent "
+			"by then are passed on, and the server's answers to them are delivered, "
+			"before the client gets 1001."},
 	{"close_timeout", &type_duration, SOCKETS, AT(websocket.close_timeout_ms), .fallback = "5s",
 		BETWEEN(MS(10), DAYS(1)), .flags = OPTION_DURATION,
-		.help = "Time that a peer has to answer a close frame; then the socket is cut. In a drain "
-			"it is cut before the last eighth of shutdown_timeout."},
+		.help = "Longest time for a peer to answer a close frame; after it the socket is "
+			"cut. In a drain the socket is cut before the last eighth of "
+			"shutdown_timeout."},
 	{"socket_type", &type_text, SOCKETS, AT(websocket.type),
 		.help = "Type by which sluice sockets finds the route's WebSockets; unset, the route's "
 			"name."},
 	{"socket_queue_bytes", &type_size64, SOCKETS, AT(websocket.queue_bytes), .fallback = "1M",
 		BETWEEN(1, 1ULL << 30), .flags = OPTION_SIZE,
-		.help = "Bytes that wait at most for one client that reads slowly, of messages that its "
-			"server has not sent."},
+		.help = "Maximum size of messages, other than its server's, that wait for one "
+			"client that reads slowly."},
 	{"socket_queue_messages", &type_count32, SOCKETS, AT(websocket.queue_messages), .fallback = "1000",
 		BETWEEN(1, 1 * MILLION),
-		.help = "The same in messages."},
+		.help = "Maximum number of these messages."},
 	{"on_socket_queue_full", &type_word, SOCKETS, AT(websocket.on_queue_full), .fallback = "close",
 		.words = queue_full_actions,
-		.help = "What becomes of a socket whose client reads too slowly for these: it is closed "
-			"with 1013, or the oldest of its messages of the normal lane are dropped."},
+		.help = "Action for a client that exceeds these bounds: close closes the socket "
+			"with 1013, drop drops its oldest messages of the normal lane."},
 	{"socket_channels", &type_count32, SOCKETS, AT(websocket.channels), .fallback = "100",
 		BETWEEN(1, 10000),
-		.help = "Channels that a socket is subscribed to at most; further ones are refused."},
+		.help = "Maximum number of channels to which a socket is subscribed; "
+			"subscriptions to further ones are refused."},
 	{"gateway_waiting", &type_count32, SOCKETS, AT(websocket.gateway.waiting), .fallback = "16",
 		BETWEEN(1, 1000),
-		.help = "Messages of a gateway's client that wait at most while a request is under way; "
-			"then the client is not read."},
+		.help = "Maximum number of messages of a gateway's client that wait while a "
+			"request is in progress; beyond it sluice stops reading from the client."},
 	{"gateway_waiting_bytes", &type_size64, SOCKETS, AT(websocket.gateway.waiting_bytes),
 		.fallback = "64k", BETWEEN(1, 1ULL << 26), .flags = OPTION_SIZE,
-		.help = "The same in bytes; one message may be larger."},
+		.help = "Maximum size of these messages; a single message may be larger."},
 	{"gateway_batch", &type_count32, LIVE, AT(websocket.gateway.batch), .fallback = "64",
 		BETWEEN(1, 1000),
-		.help = "Messages that leave in one request of a gateway at most, 1 for each alone."},
+		.help = "Maximum number of messages in one request of a gateway; 1 sends each by "
+			"itself."},
 	{"gateway_answer_size", &type_size64, LIVE, AT(websocket.gateway.answer_bytes),
 		.fallback = "1M", BETWEEN(1024, 1ULL << 26), .flags = OPTION_SIZE,
-		.help = "Bytes of content that the answer to a request of a gateway has at most; beyond "
-			"it the socket is closed with 1011."},
+		.help = "Maximum size of the content of a response to a gateway's request; a "
+			"larger one closes the socket with 1011."},
 	{"gateway_tries", &type_count32, LIVE, AT(websocket.gateway.tries), .fallback = "3",
 		BETWEEN(1, 10),
-		.help = "Tries of a gateway's request that could not be sent, 1 s, 2 s, 4 s ... after one "
-			"another; then the socket is closed with 1011."},
+		.help = "Number of attempts of a gateway's request that could not be sent, 1 s, 2 "
+			"s, 4 s and so on after one another; after them the socket is closed with "
+			"1011."},
 	{"log_messages", &type_flag, LIVE, AT(websocket.logs_messages), .fallback = "off",
-		.help = "Whether each message has a line in the access log."},
+		.help = "Whether the access log has a line for each message."},
 	{"request_trailers", &type_field_names, LIVE, AT(request_trailers), .flags = OPTION_REPEATABLE,
-		.help = "Trailer fields of requests that are passed on, besides those of digests, "
-			"signatures and timing; others are dropped."},
+		.help = "Trailer fields of requests that are passed on, in addition to those of "
+			"digests, signatures and timing; others are dropped."},
 	{"request_header_set", &type_field, LIVE, AT(request_set),
 		.flags = OPTION_REPEATABLE | OPTION_SECRET,
-		.help = "A field set on requests to the server, in place of any of that name."},
+		.help = "Field to set on requests to the server, in place of fields of that name."},
 	{"request_header_remove", &type_field_names, LIVE, AT(request_remove),
 		.flags = OPTION_REPEATABLE,
-		.help = "Fields removed from requests to the server."},
+		.help = "Fields to remove from requests to the server."},
 	{"response_header_set", &type_field, LIVE, AT(response_set), .flags = OPTION_REPEATABLE,
-		.help = "A field set on responses to the client, in place of any of that name; sluice's own "
-			"answers too."},
+		.help = "Field to set on responses to the client, including sluice's own, in "
+			"place of fields of that name."},
 	{"response_header_remove", &type_field_names, LIVE, AT(response_remove),
 		.flags = OPTION_REPEATABLE,
-		.help = "Fields removed from responses to the client."},
+		.help = "Fields to remove from responses to the client."},
 	{"strip_prefix", &type_uri_path, LIVE, AT(strip_prefix),
-		.help = "What is taken off the front of the path."},
+		.help = "Prefix to remove from the path."},
 	{"add_prefix", &type_uri_path, LIVE, AT(add_prefix),
-		.help = "What is put before the path, after stripping."},
+		.help = "Prefix to add to the path, after stripping."},
 	{"forward_path", &type_choice, LIVE, AT(forwards_normal_path), .fallback = "received",
 		.words = forward_paths,
-		.help = "Whether the server gets the path as it came, unless a prefix is changed, "
-			"or in its normal form."},
+		.help = "Whether the server gets the path as received, unless a prefix is "
+			"changed, or in its normal form."},
 	{"ambiguous_path", &type_choice, LIVE, AT(allows_ambiguous_path), .fallback = "refuse",
 		.words = ambiguous_paths,
-		.help = "Whether a path that some servers take for one of this route and some for "
-			"one of another gets 400, where one of the two denies or limits."},
+		.help = "Whether a path that some servers assign to this route and some to "
+			"another is answered 400, if one of the two denies or limits."},
 	{"unknown_callers", &type_word, LIVE, AT(unknown), .fallback = "inherit", .words = unknowns,
-		.help = "What callers on no plan's list get; inherit is what unknown of [plans] says."},
+		.help = "Treatment of callers on no plan's list; inherit is the value of unknown "
+			"in [plans]."},
 	{"ratelimit_headers", &type_word, LIVE, AT(ratelimit_headers), .fallback = "inherit",
 		.words = ratelimit_headers,
-		.help = "Which rate-limit fields responses carry; inherit is what the listener says."},
+		.help = "Rate-limit fields in responses; inherit is the listener's value."},
 	{"allow", &type_access, LIVE, AT(access.allow_addresses), .flags = OPTION_REPEATABLE,
-		.help = "Callers without limits: networks, and files of networks and keys, one a line; "
-			"keys are compared with the first limit's."},
+		.help = "Callers without limits: networks, and files of networks and keys, one "
+			"per line; keys are compared with the first limit's key."},
 	{"deny", &type_access, LIVE, AT(access.deny_addresses), .flags = OPTION_REPEATABLE,
-		.help = "Callers that get 403, in the same form; before allow."},
+		.help = "Callers that get 403, in the same form; deny takes precedence over "
+			"allow."},
 };
 const size_t options_route_count = COUNT(options_route);
 OPTIONS_FIT(options_route);

@@ -10,18 +10,21 @@
 /* clang-format off */
 const struct option options_semaphore[] = {
 	{"broker", &type_broker, LIVE, AT(broker), .flags = OPTION_REQUIRED | OPTION_URL,
-		.help = "The RabbitMQ (3.10 or later) that has the semaphore, and its virtual host."},
+		.help = "The RabbitMQ (3.10 or later) that keeps the semaphore, and its virtual "
+			"host."},
 	{"password", &type_secret_line, LIVE, AT(password),
-		.help = "File whose first line is the password for the broker, instead of one in its URL."},
+		.help = "File whose first line is the password for the broker, in place of one in "
+			"its URL."},
 	{"size", &type_count32, LIVE, AT(size), .fallback = "1", BETWEEN(1, 10000),
 		.help = "Number of slots that sluice semaphore create makes."},
 	{"nodes", &type_count32, LIVE, AT(nodes), .fallback = "0", BETWEEN(0, 10000),
-		.help = "How many nodes there are at most, which share the slots while the broker is away; "
-			"0: as many as it had lately."},
+		.help = "Maximum number of nodes, which share the slots while the broker is "
+			"unavailable; 0 is the number of nodes seen recently."},
 	{"heartbeat", &type_duration, LIVE, AT(heartbeat_ms), .fallback = "10s", BETWEEN(1000, 600000),
 		.flags = OPTION_DURATION,
-		.help = "Interval, in whole seconds, at which the broker and sluice see that the other is "
-			"alive; what a silent one had is free again after at most three of them."},
+		.help = "Interval, in whole seconds, at which the broker and sluice check that "
+			"the other is alive; slots of a silent node are free after at most three "
+			"intervals."},
 	{"broker_timeout", &type_duration, LIVE, AT(timeout_ms), .fallback = "10s", BETWEEN(1, 600000),
 		.flags = OPTION_DURATION,
 		.help = "Longest wait for a connection to the broker, and for each of its answers."},

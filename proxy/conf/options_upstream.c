@@ -28,99 +28,110 @@ static const struct option_word semaphore_downs[] = {
 /* clang-format off */
 const struct option options_upstream[] = {
 	{"server", &type_server, LIVE, AT(servers), .flags = OPTION_REQUIRED | OPTION_REPEATABLE,
-		.help = "A server's address, a host by name or address with its port, or a socket, "
-			"then its own options; 64 at most."},
+		.help = "Address of a server (a host name or address with its port, or a socket), "
+			"followed by the server's own options; at most 64."},
 	{"balance", &type_word, LIVE, AT(balance), .fallback = "round_robin", .words = balances,
-		.help = "How a server is chosen for a request."},
+		.help = "How a server is selected for a request."},
 	{"hash_key", &type_key, LIVE, AT(hash_key),
-		.help = "With balance = hash, what decides the server; unset, the session's key."},
+		.help = "With balance = hash, key expression that selects the server; unset, the "
+			"session's key."},
 	{"max_in_flight", &type_in_flight, LIVE, AT(max_in_flight), .fallback = "0",
 		BETWEEN(0, 1 * MILLION),
-		.help = "Requests at the upstream at once, 0 for no bound; auto finds the number "
-			"beyond which responses only get slower."},
+		.help = "Maximum number of requests at the upstream at once, 0 for no bound; auto "
+			"finds the number beyond which responses only become slower."},
 	{"max_in_flight_floor", &type_count32, LIVE, AT(max_in_flight_floor), .fallback = "1",
 		BETWEEN(1, 1 * MILLION),
-		.help = "The least that max_in_flight = auto goes down to."},
+		.help = "Lower bound of max_in_flight = auto."},
 	{"max_in_flight_ceiling", &type_count32, LIVE, AT(max_in_flight_ceiling), .fallback = "1000",
 		BETWEEN(1, 1 * MILLION),
-		.help = "The most that max_in_flight = auto goes up to."},
+		.help = "Upper bound of max_in_flight = auto."},
 	{"semaphore", &type_reference, LIVE, AT(semaphore),
-		.help = "The [semaphore] whose slots bound the requests at the upstream at once, over all "
-			"nodes; max_in_flight applies beside it."},
+		.help = "The [semaphore] whose slots bound the requests at the upstream at once, "
+			"over all nodes; max_in_flight applies in addition."},
 	{"semaphore_idle", &type_duration, LIVE, AT(semaphore_idle_ms), .fallback = "2s",
 		BETWEEN(MS(100), HOURS(1)), .flags = OPTION_DURATION,
-		.help = "Slots that were not needed for so long are given back, for other nodes."},
+		.help = "Time after which unneeded slots are released for other nodes."},
 	{"semaphore_down", &type_word, LIVE, AT(semaphore_down), .fallback = "local",
 		.words = semaphore_downs,
-		.help = "What the upstream does while the semaphore's broker is away: local uses this "
-			"node's share of the slots, refuse answers 503."},
+		.help = "Rule while the semaphore's broker is unavailable: local uses this node's "
+			"share of the slots, refuse answers 503."},
 	{"max_streams", &type_count32, LIVE, AT(max_streams), .fallback = "0", BETWEEN(0, 10 * MILLION),
-		.help = "Event streams and upgraded connections at once, which count in no "
-			"max_in_flight; 0 for no bound; beyond it 503 is answered."},
+		.help = "Maximum number of event streams and upgraded connections at once, which "
+			"do not count in max_in_flight, 0 for no bound; further ones are answered "
+			"503."},
 	{"pace", &type_pace, LIVE, AT(pace_amount), .fallback = "off",
-		.help = "Requests sent on in any window of that length, however many are waiting."},
+		.help = "Maximum number of requests sent to the upstream in any window of that "
+			"length; further ones wait."},
 	{"quantum", &type_count32, LIVE, AT(quantum), .fallback = "10", BETWEEN(10, 50),
-		.help = "Requests that a session may send on before another session has its turn."},
+		.help = "Number of requests that a session may send before another session has "
+			"its turn."},
 	{"shed_target", &type_duration, LIVE, AT(shed_target_ms), .fallback = "0",
 		BETWEEN(0, DAYS(1)), .flags = OPTION_DURATION,
-		.help = "Under overload, a request whose turn comes after it waited longer is answered "
-			"503, 0 for never."},
+		.help = "Under overload, a request that has waited longer than this when its turn "
+			"comes is answered 503, 0 for never."},
 	{"shed_interval", &type_duration, LIVE, AT(shed_interval_ms), .fallback = "100ms",
 		BETWEEN(MS(1), HOURS(1)), .flags = OPTION_DURATION,
-		.help = "Overload is when there was always something waiting for so long."},
+		.help = "An upstream is overloaded when requests have waited for it without a "
+			"pause for this time."},
 	{"connect_timeout", &type_duration, LIVE, AT(connect_timeout_ms), .fallback = "5s",
 		BETWEEN(MS(10), MINUTES(10)), .flags = OPTION_DURATION,
-		.help = "Time for a connection to be made; 504 is answered after it."},
+		.help = "Longest time for establishing a connection; after it the request is "
+			"answered 504."},
 	{"send_timeout", &type_duration, LIVE, AT(send_timeout_ms), .fallback = "60s",
 		BETWEEN(MS(10), DAYS(1)), .flags = OPTION_DURATION,
-		.help = "Time for which a server may read nothing of a request."},
+		.help = "Longest time for which a server may stall while it reads a request."},
 	{"first_byte_timeout", &type_duration, LIVE, AT(first_byte_timeout_ms), .fallback = "60s",
 		BETWEEN(MS(10), DAYS(1)), .flags = OPTION_DURATION,
-		.help = "Time from a request's end to the first byte of its response."},
+		.help = "Longest time from a request's end to the first byte of its response."},
 	{"idle_timeout", &type_duration, LIVE, AT(idle_timeout_ms), .fallback = "60s",
 		BETWEEN(MS(10), DAYS(1)), .flags = OPTION_DURATION,
-		.help = "Time between two reads of a response."},
+		.help = "Longest time between two reads of a response."},
 	{"tunnel_timeout", &type_duration, LIVE, AT(tunnel_timeout_ms), .fallback = "1h",
 		BETWEEN(MS(10), DAYS(30)), .flags = OPTION_DURATION,
-		.help = "Time for which neither side of an upgraded connection says anything."},
+		.help = "Longest time without data from either side of an upgraded connection."},
 	{"keepalive", &type_count32, LIVE, AT(keepalive), .fallback = "64", BETWEEN(0, 100000),
-		.help = "Idle connections that a worker keeps to a server, 0 for none."},
+		.help = "Maximum number of idle connections that each worker keeps to a server, 0 "
+			"for none."},
 	{"keepalive_timeout", &type_duration, CONNECTIONS, AT(keepalive_timeout_ms), .fallback = "55s",
 		BETWEEN(MS(10), DAYS(1)), .flags = OPTION_DURATION,
-		.help = "Time that an idle connection to a server is kept."},
+		.help = "Longest time that an idle connection to a server is kept."},
 	{"keepalive_requests", &type_count32, LIVE, AT(keepalive_requests), .fallback = "0",
 		BETWEEN(0, 1000 * MILLION),
-		.help = "Requests on one connection to a server, 0 for no bound."},
+		.help = "Maximum number of requests on one connection to a server, 0 for no "
+			"bound."},
 	{"resolve_interval", &type_duration, LIVE, AT(resolve_interval_ms), .fallback = "30s",
 		BETWEEN(MS(1000), DAYS(1)), .flags = OPTION_DURATION,
-		.help = "Time after which servers' names are looked up again."},
+		.help = "Interval at which servers' names are looked up again."},
 	{"max_fails", &type_count32, LIVE, AT(max_fails), .fallback = "3", BETWEEN(0, 1000),
-		.help = "Failures in a row after which a server is ejected, 0 for never."},
+		.help = "Number of failures in a row after which a server is ejected, 0 for "
+			"never."},
 	{"fail_timeout", &type_duration, LIVE, AT(fail_timeout_ms), .fallback = "1s",
 		BETWEEN(MS(10), HOURS(1)), .flags = OPTION_DURATION,
-		.help = "Time that a failed server is ejected at first; it doubles each time."},
+		.help = "Time for which a failed server is ejected at first; it doubles with each "
+			"ejection."},
 	{"fail_timeout_max", &type_duration, LIVE, AT(fail_timeout_max_ms), .fallback = "1m",
 		BETWEEN(MS(10), DAYS(1)), .flags = OPTION_DURATION,
-		.help = "The longest time that a failed server is ejected."},
+		.help = "Longest time for which a failed server is ejected."},
 	{"retries", &type_count32, LIVE, AT(retries), .fallback = "2", BETWEEN(0, 100),
 		.help = "Further tries of a request that certainly was not processed, or that is safe, "
 			"without a body, and whose connection was closed without a byte of a response."},
 	{"lenient", &type_words, LIVE, AT(lenient), .words = lenients, .flags = OPTION_REPEATABLE,
-		.help = "What of RFC 9112 the servers' responses may break. Clients get it rewritten; "
-			"unset, such a response is answered 502."},
+		.help = "Violations of RFC 9112 that are accepted in the servers' responses. "
+			"Clients get corrected responses; unset, such a response is answered 502."},
 	{"health_path", &type_uri_path, LIVE, AT(health_path), .flags = OPTION_QUERY,
-		.help = "What health checks ask for; unset, servers are judged by their traffic only."},
+		.help = "Path that health checks request; unset, servers are judged by their "
+			"traffic only."},
 	{"health_host", &type_host_field, LIVE, AT(health_host),
-		.help = "The Host of health checks; unset, the server's address."},
+		.help = "Value of Host in health checks; unset, the server's address."},
 	{"health_interval", &type_duration, LIVE, AT(health_interval_ms), .fallback = "5s",
 		BETWEEN(MS(100), DAYS(1)), .flags = OPTION_DURATION,
 		.help = "Time between two health checks of a server."},
 	{"health_timeout", &type_duration, LIVE, AT(health_timeout_ms), .fallback = "2s",
 		BETWEEN(MS(10), HOURS(1)), .flags = OPTION_DURATION,
-		.help = "Time that a health check may take."},
+		.help = "Longest time for a health check."},
 	{"health_shared", &type_flag, LIVE, AT(health_shared), .fallback = "off",
-		.help = "Whether one node of the fleet at a time checks the servers and the others learn what "
-			"it finds; needs [fleet] and health_path."},
+		.help = "Whether one node of the fleet at a time checks the servers and the "
+			"others read its results; needs [fleet] and health_path."},
 };
 const size_t options_upstream_count = COUNT(options_upstream);
 
@@ -128,13 +139,14 @@ const size_t options_upstream_count = COUNT(options_upstream);
 #define AT(field) .offset = offsetof(struct conf_server, field)
 const struct option options_server[] = {
 	{"weight", &type_count32, LIVE, AT(weight), .fallback = "1", BETWEEN(1, 1000),
-		.help = "The server's share of the requests, beside the others'."},
+		.help = "Share of the requests for this server, relative to the others' weights."},
 	{"max_in_flight", &type_count32, LIVE, AT(max_in_flight), .fallback = "0",
 		BETWEEN(0, 1 * MILLION),
-		.help = "Requests at the server at once, 0 for no bound."},
+		.help = "Maximum number of requests at the server at once, 0 for no bound."},
 	{"max_connections", &type_count32, LIVE, AT(max_connections), .fallback = "0",
 		BETWEEN(0, 1 * MILLION),
-		.help = "Connections to the server at once, idle ones and streams included, health "
-			"checks not; 0 for no bound; what finds none waits."},
+		.help = "Maximum number of connections to the server at once, including idle ones "
+			"and streams but not health checks, 0 for no bound; requests that find "
+			"none wait."},
 };
 const size_t options_server_count = COUNT(options_server);
