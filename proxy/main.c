@@ -18,16 +18,15 @@
 
 static const char usage[] =
 	"usage: sluice run [-c FILE]            serve, in the foreground\n"
-	"       sluice check [-c FILE]          say what is wrong with a configuration\n"
-	"       sluice check [-c FILE] --dump   print what is in effect, with all defaults\n"
+	"       sluice check [-c FILE]          list the errors of a configuration\n"
+	"       sluice check [-c FILE] --dump   print it with all defaults\n"
 	"       sluice check --keys             list all keys with their defaults\n";
 static const char usage_end[] =
 	"       sluice --version | --help | COMMAND --help\n"
-	"FILE is /etc/sluice/sluice.ini when not given.\n"
+	"The default of FILE is /etc/sluice/sluice.ini.\n"
 	"\n"
-	"Signals to a running one: HUP reloads the file, TERM drains and stops, USR1 reopens "
-	"logs,\n"
-	"USR2 starts the binary again and hands over to it.\n";
+	"Signals to a running sluice: HUP reloads the file, TERM drains and stops, USR1 reopens\n"
+	"the logs, USR2 starts the binary again and hands over to it.\n";
 
 static void print_usage(FILE *out)
 {

@@ -17,11 +17,11 @@
 #include "cli/scan.h"
 #include "daemon/signals.h"
 
+/* clang-format off */
 const char cli_lock_usage[] =
-	"       sluice lock NAME -- COMMAND...                   run a command while no other "
-	"holds "
-	"NAME\n"
+	"       sluice lock NAME -- COMMAND...                   run a command while it holds the lock NAME\n"
 	"         takes [-c FILE] [--lease TIME] [--wait TIME] [--grace TIME]\n";
+/* clang-format on */
 
 enum {
 	LEASE_MIN_MS = 1000,

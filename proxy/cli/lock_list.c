@@ -17,9 +17,8 @@
 #define COUNT(items) (sizeof(items) / sizeof((items)[0]))
 
 const char cli_locks_usage[] =
-	"       sluice locks [-c FILE] [--json]                  list the locks that sessions "
-	"have\n"
-	"       sluice locks end NAME [-c FILE] [--json]         end the session that has one\n";
+	"       sluice locks [-c FILE] [--json]                  list the locks and holders\n"
+	"       sluice locks end NAME [-c FILE] [--json]         end the session that holds it\n";
 
 /* The store has to have answered all by then. */
 enum { TIME_MS = 10000, SILENCE_MS = 2000, RETRY_MS = 200 };

@@ -18,9 +18,8 @@ static const char help[] =
 	"usage: sluice run [-c FILE]\n"
 	"\n"
 	"Reads a configuration and serves, in the foreground, until SIGTERM.\n"
-	"Exits with 0 when it was stopped by a signal, 1 when the configuration "
-	"has errors, nothing\n"
-	"could be started, or requests were cut off at the end.\n"
+	"Exits with 0 if a signal stopped it, and with 1 if the configuration has errors,\n"
+	"sluice could not start, or requests were cut at the end.\n"
 	"\n"
 	"  -c, --config FILE  the configuration (default: " CLI_DEFAULT_FILE ")\n"
 	"  -h, --help         print this\n";

@@ -16,16 +16,16 @@ enum { OVERSHOOT_DEFAULT = 1000 };
 /* Another administrator needs a few ms a slot. */
 enum { LOCK_MS = 10000 };
 
+/* clang-format off */
 const char cli_semaphore_usage[] =
-	"       sluice semaphore create NAME [--ensure]          make its slots at the broker\n"
-	"       sluice semaphore add|remove NAME COUNT           more or fewer slots\n"
-	"       sluice semaphore status NAME                     how many slots there are, and "
-	"which "
-	"are held\n"
-	"       sluice semaphore wait NAME                       until no removed slot is held\n"
+	"       sluice semaphore create NAME [--ensure]          create its slots at the broker\n"
+	"       sluice semaphore add|remove NAME COUNT           add or remove slots\n"
+	"       sluice semaphore status NAME                     print the slots, and which are held\n"
+	"       sluice semaphore wait NAME                       wait until no removed slot is held\n"
 	"       sluice semaphore prune NAME                      remove slots behind a gap\n"
-	"       sluice semaphore destroy NAME                    remove all\n"
+	"       sluice semaphore destroy NAME                    remove all slots\n"
 	"         these take [-c FILE] [--json] [--timeout TIME] [--overshoot COUNT]\n";
+/* clang-format on */
 
 static bool take_number(const char *text, const char *what, uint64_t min, uint32_t *number)
 {
