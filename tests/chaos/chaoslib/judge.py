@@ -11,7 +11,7 @@ from .asks import Ask
 from .net import Ended, Late, Malformed, dial
 
 # After SIGTERM, with all of sluice's timeouts below a second.
-END_SECONDS = 25.0
+END_SECONDS = 60.0
 
 REPORT_BYTES = 12_000
 

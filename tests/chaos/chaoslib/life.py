@@ -14,7 +14,7 @@ from .clients import Client
 from .scripts import SCRIPTS
 from .servers import Crowd, Server
 
-CALM_SECONDS = 12.0
+CALM_SECONDS = 30.0
 BEAT_SECONDS = 0.05
 STARVED_SECONDS = 0.1
 

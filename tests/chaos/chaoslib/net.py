@@ -10,8 +10,8 @@ import struct
 from lib import wire
 from lib.wire import Malformed
 
-# Longer than the sum of all timeouts that one exchange may use up in any of the configurations.
-PATIENCE_SECONDS = 8.0
+# Longer than the sum of all timeouts that one exchange may use up in any of the configurations, on any machine.
+PATIENCE_SECONDS = 30.0
 
 
 class Ended(Exception):

@@ -15,7 +15,7 @@ from .asks import Asked, chunks
 from .net import Ended, Late, Wire
 
 # A server's own patience, longer than all of sluice's timeouts: what waits that long was forgotten.
-FORGOTTEN_SECONDS = 15.0
+FORGOTTEN_SECONDS = 45.0
 
 TCP_ESTABLISHED = 1
 SIOCOUTQ = 0x5411

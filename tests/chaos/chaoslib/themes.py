@@ -144,7 +144,7 @@ def places_sections(r, life, step):
 
 
 PLACES = Theme(
-    name="places", sections=places_sections, clients=30, at_once=6, routes=("a",), patience=7.0,
+    name="places", sections=places_sections, clients=30, at_once=6, routes=("a",),
     sizes=(0, 10, 3000, 12_000), own_statuses={429}, stops=True, reload_seconds=(0.1, 0.4),
     scripts={"asks_in_turn": 1, "pipelines_in_turn": 4},
     behaviours={"plain": 3, "pauses": 6, "chunked": 2, "trickles": 1},
