@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/container.h"
 #include "base/log.h"
 #include "exchange/exchange.h"
 #include "exchange/forwarding.h"
@@ -19,6 +20,50 @@ const struct conf_listener *client_listener(const struct client *client)
 {
 	return client->hop && client->hop->listener ? client->hop->listener
 						    : client->listener->conf;
+}
+
+/* ---- connections that have proven nothing ------------------------------------------------------
+ */
+
+static void enlist(struct client *client, uint64_t now_ms)
+{
+	struct listener *listener = client->listener;
+
+	client->hop->asker = client;
+	idle_list_put(&listener->unproven, &client->hop->unproven, now_ms);
+	listener->unproven_count++;
+}
+
+static void delist(struct client *client)
+{
+	struct hop *hop = client->hop;
+
+	if (!hop->asker)
+		return;
+	idle_list_take_out(&client->listener->unproven, &hop->unproven);
+	client->listener->unproven_count--;
+	hop->asker = NULL;
+}
+
+struct client *hop_open(struct client *client, uint64_t now_ms)
+{
+	struct listener *listener = client->listener;
+
+	client->hop = calloc(1, sizeof(*client->hop));
+	if (!client->hop)
+		return NULL;
+	enlist(client, now_ms);
+	return listener->unproven_count > HOP_UNPROVEN_MOST
+		       ? CONTAINER_OF(listener->unproven.oldest, struct hop, unproven)->asker
+		       : NULL;
+}
+
+void hop_close(struct client *client)
+{
+	if (client->hop)
+		delist(client);
+	free(client->hop);
+	client->hop = NULL;
 }
 
 /* ---- the greeting ---------------------------------------------------------------------------- */
@@ -122,6 +167,7 @@ static void greet(struct exchange *x, struct hop *hop, struct slice value)
 		return;
 	}
 	hop->state = HOP_PROVEN;
+	delist(x->client);
 	snprintf(hop->field, sizeof(hop->field), "Sluice-Hop: welcome\r\n");
 	x->tunnel.is_event = true;
 	exchange_reply(x, 200, "node's greeting", HTTP_PROBLEM_NO_RETRY);

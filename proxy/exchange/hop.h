@@ -20,6 +20,7 @@
 #include "exchange/client.h"
 #include "http/forwarded.h"
 #include "http/out.h"
+#include "listen/idle_list.h"
 
 struct exchange;
 
@@ -27,9 +28,17 @@ enum hop_state { HOP_NEW, HOP_CHALLENGED, HOP_PROVEN };
 
 #define HOP_CLIENT_BYTES 128
 
+/* So long one that has proven nothing may be silent: a node says hello at once. */
+#define HOP_SILENCE_MS 10000
+
+/* So many of a worker's may have proven nothing; for one more, the oldest of them is closed. */
+#define HOP_UNPROVEN_MOST 2048
+
 /* A connection's. */
 struct hop {
 	enum hop_state state;
+	struct idle_link unproven; /* among its listener's that have proven nothing */
+	struct client *asker;      /* its own, while it is among them */
 	char theirs[HOP_NONCE_BYTES], ours[HOP_NONCE_BYTES];
 	struct forwarded_peer peer;           /* of the request under way */
 	const struct conf_listener *listener; /* of its site */
@@ -44,6 +53,19 @@ struct hop {
 	uint64_t instance, mark, fence;
 	char field[HOP_PROOF_BYTES + 128]; /* of an answer of our own; "": none */
 };
+
+/* A connection to the internal listener is there. Its list has HOP_UNPROVEN_MOST of them at most:
+ * the oldest beyond that is returned, which is the caller's to close; NULL: none. Without memory it
+ * is in no list. */
+struct client *hop_open(struct client *client, uint64_t now_ms);
+/* It ends; frees client->hop. Of any connection. */
+void hop_close(struct client *client);
+
+/* Has it come to the internal listener, and not proven that it is a node? */
+static inline bool hop_is_unproven(const struct client *client)
+{
+	return client->hop && client->hop->state != HOP_PROVEN;
+}
 
 /* A request has come to the internal listener. False: it was answered. */
 bool hop_begin(struct exchange *exchange);

@@ -7,6 +7,7 @@
 #include "base/log.h"
 #include "exchange/exchange.h"
 #include "exchange/forward.h"
+#include "exchange/hop.h"
 #include "exchange/reply.h"
 #include "exchange/respond.h"
 #include "exchange/turn_place.h"
@@ -28,6 +29,15 @@ static void enter(struct downstream *d, enum downstream_state state)
 
 static const struct stream_calls calls;
 static void on_deadline(struct deadline *deadline);
+
+/* Of the internal listener: strangers who say nothing must not fill it. */
+static void begin_hop(struct downstream *d)
+{
+	struct client *oldest = hop_open(&d->client, worker_now_ms(d->worker));
+
+	if (oldest)
+		downstream_close(downstream_of(oldest), "has proven nothing, gives way");
+}
 
 void downstream_accept(struct worker *worker, struct listener *listener,
 	struct stream_export *client, const struct sockaddr *peer, socklen_t peer_len)
@@ -58,6 +68,8 @@ void downstream_accept(struct worker *worker, struct listener *listener,
 	/* relaxed: looked at only by workers that drain, who are woken when it is 0 */
 	atomic_fetch_add_explicit(&worker->node->clients, 1, memory_order_relaxed);
 	worker_count(worker, STATS_CONNECTIONS);
+	if (listener->conf->is_internal)
+		begin_hop(d);
 	/* Mostly the request is here already: looking saves a turn of the loop. */
 	stream_expect_input(&d->stream);
 }
@@ -95,7 +107,7 @@ static void end_connection(struct downstream *d)
 	buffer_release(&d->in, &worker->blocks);
 	http_parser_end(&d->parser);
 	forwarding_clear(&d->forwarding);
-	free(d->client.hop);
+	hop_close(&d->client);
 	client_wait_end(d);
 	if (d->prev)
 		d->prev->next = d->next;

@@ -1,5 +1,6 @@
 #include "http1/idle_wait.h"
 
+#include "exchange/hop.h"
 #include "http1/downstream_inside.h"
 #include "listen/listener.h"
 
@@ -17,6 +18,8 @@ static uint64_t timeout_ms(const struct downstream *d)
 {
 	uint64_t idle_ms = d->client.listener->conf->idle_timeout_ms;
 
+	if (hop_is_unproven(&d->client))
+		idle_ms = least(idle_ms, HOP_SILENCE_MS);
 	/* The shutdown's end would count as a cut. */
 	return d->worker->draining ? least(least(idle_ms, DRAIN_IDLE_MS),
 					     d->worker->use->site->conf->shutdown_timeout_ms / 2)

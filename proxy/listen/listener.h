@@ -107,6 +107,8 @@ struct listener {
 	struct idle_list idle;       /* http1/idle.h */
 	struct downstream *oldest_lingering, *newest_lingering; /* http1/linger.h */
 	unsigned lingering;
+	struct idle_list unproven; /* of the internal listener: exchange/hop.h */
+	unsigned unproven_count;
 };
 
 /* Makes this worker's listeners those of its current site; of new ones, `protocol` takes the

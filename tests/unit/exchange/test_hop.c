@@ -41,8 +41,7 @@ static struct stage *begin(void)
 static void forget_connection(struct stage *stage)
 {
 	stage_forget(stage);
-	free(stage->client.client.hop);
-	stage->client.client.hop = NULL;
+	hop_close(&stage->client.client);
 }
 
 static void end(struct stage *stage)

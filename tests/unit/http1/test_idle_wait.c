@@ -2,6 +2,7 @@
 #include "http1/idle_wait.h"
 
 #include "connected.h"
+#include "exchange/hop.h"
 
 #define NONE "GET /none HTTP/1.1\r\nHost: h\r\n\r\n"
 
@@ -46,6 +47,85 @@ static void how_long_one_may_be_idle(void **state)
 		assert_false(connected_is_open(&c));
 		connected_end(&c);
 	}
+}
+
+/* ---- at the internal listener ------------------------------------------------------------------
+ */
+
+static const struct stage_conf internal = {
+	.more = "[fleet]\nstore = redis://127.0.0.1:5\nbind = 127.0.0.1:7946\n"
+		"secret = file:/of/the/fleet\n"};
+
+static void internal_begin(struct connected *c)
+{
+	*c = (struct connected){.stage = stage_begin(&internal)};
+	const struct conf *conf = c->stage->relay.site->conf;
+
+	c->stage->listener.conf = &conf->listeners[conf->listener_count - 1];
+	assert_true(c->stage->listener.conf->is_internal);
+}
+
+static void one_that_proves_nothing_is_soon_closed(void **state)
+{
+	struct connected c;
+
+	(void)state;
+	internal_begin(&c);
+	c.downstream = connected_accept(c.stage, &c.wire, "192.0.2.1");
+	stage_turn(c.stage);
+	assert_int_equal(c.downstream->wait.deadline.at_ms, STAGE_START_MS + HOP_SILENCE_MS);
+	stage_pass(c.stage, &c.downstream->wait.deadline);
+	assert_false(connected_is_open(&c));
+	connected_end(&c);
+}
+
+static void one_that_has_is_idle_as_any(void **state)
+{
+	struct connected c;
+
+	(void)state;
+	internal_begin(&c);
+	c.downstream = connected_accept(c.stage, &c.wire, "192.0.2.1");
+	stage_turn(c.stage);
+	c.downstream->client.hop->state = HOP_PROVEN;
+	connected_send(&c, NONE);
+	assert_has(connected_got(&c), "HTTP/1.1 421 ");
+	assert_int_equal(c.downstream->wait.deadline.at_ms, STAGE_START_MS + 75000);
+	connected_end(&c);
+}
+
+/* Of too many that have proven nothing the oldest is closed. */
+static void strangers_give_way_to_one_another(void **state)
+{
+	enum { EXTRA = 3, ALL = HOP_UNPROVEN_MOST + EXTRA };
+	static struct memory_peer *wires[ALL];
+	struct downstream *first = NULL;
+	struct connected c;
+
+	(void)state;
+	internal_begin(&c);
+	for (unsigned i = 0; i < ALL; i++) {
+		struct downstream *d = connected_accept(c.stage, &wires[i], "192.0.2.1");
+		if (i == 0)
+			first = d;
+		if (i == HOP_UNPROVEN_MOST - 1)
+			assert_int_equal(first->state, DOWNSTREAM_OPEN);
+	}
+	assert_int_equal(c.stage->listener.unproven_count, HOP_UNPROVEN_MOST);
+	assert_int_equal(c.stage->listener.connections, HOP_UNPROVEN_MOST);
+	stage_turn(c.stage);
+	for (unsigned i = 0; i < ALL; i++) {
+		char byte;
+		assert_int_equal(memory_peer_receive(wires[i], &byte, 1) < 0, i < EXTRA);
+	}
+	while (c.stage->worker->downstreams)
+		downstream_close(c.stage->worker->downstreams, "the end");
+	assert_int_equal(c.stage->listener.unproven_count, 0);
+	stage_turn(c.stage);
+	for (unsigned i = 1; i < ALL; i++)
+		memory_peer_close(wires[i]);
+	c.wire = wires[0];
+	connected_end(&c);
 }
 
 /* ---- what the system still has for the client ------------------------------------------------ */
@@ -179,6 +259,9 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(each_request_gives_it_its_idle_time_once_more),
 		cmocka_unit_test(how_long_one_may_be_idle),
+		cmocka_unit_test(one_that_proves_nothing_is_soon_closed),
+		cmocka_unit_test(one_that_has_is_idle_as_any),
+		cmocka_unit_test(strangers_give_way_to_one_another),
 		cmocka_unit_test(its_idle_time_begins_when_all_is_taken),
 		cmocka_unit_test(much_may_have_been_taken_late),
 		cmocka_unit_test(one_that_takes_nothing_has_send_timeout),
