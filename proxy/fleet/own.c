@@ -33,7 +33,8 @@ static void pick(const struct account *account, unsigned i, struct picked *picke
 	picked->places[picked->count++] = i;
 }
 
-/* What the table has taken becomes part of the account's receipt. */
+/* What the table has taken becomes part of the account's receipt: all of them, of which a full
+ * shadow limit's has nothing to give back. */
 static void keep(struct account *account, const struct picked *picked,
 	const struct throttle_receipt *receipt)
 {
@@ -77,8 +78,7 @@ void own_count(struct account *account)
 	throttle_take(table_of(account), picked.charges, picked.count, now_ns, &verdict, &receipt);
 	if (!verdict.admitted)
 		force(account, &picked, &receipt, now_ns);
-	if (receipt.count == picked.count) /* less: of shadow limits that are full */
-		keep(account, &picked, &receipt);
+	keep(account, &picked, &receipt);
 }
 
 /* ---- shares ---------------------------------------------------------------------------------- */
@@ -125,8 +125,7 @@ bool own_take_share(struct account *account, enum rung rung)
 	}
 	for (unsigned i = 0; i < picked.count; i++)
 		account->charges[picked.places[i]].outcome = verdict.outcome[i];
-	if (receipt.count == picked.count)
-		keep(account, &picked, &receipt);
+	keep(account, &picked, &receipt);
 	return true;
 }
 
