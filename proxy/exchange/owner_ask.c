@@ -193,6 +193,8 @@ static bool take_answer(struct owners *owners, struct worker *worker, struct own
 		session->failed_gives = 0;
 	}
 	session->awaits = waits && answer->is_known && session->first != NULL;
+	if (!session->awaits)
+		session->asks_again = 0;
 	if (!answer->is_known)
 		session->sight = OWNER_UNKNOWN;
 	else if (verb == OWNER_GIVE)

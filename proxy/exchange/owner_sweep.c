@@ -11,13 +11,24 @@ static uint64_t earlier(uint64_t a, uint64_t b)
 	return a < b ? a : b;
 }
 
+/* What the process before this one owns is asked about after so long, and each further time after
+ * twice as long, so many times: it may have died, and then that goes on for a lease. */
+#define AGAIN_MS        UINT64_C(100)
+#define AGAIN_DOUBLINGS 2
+
 /* The process before this one may have given it up by now, or the store be there. */
 static void ask_again(struct owners *owners, struct worker *worker, struct owner_session *session,
 	uint64_t now_ns)
 {
 	if (!session->awaits || session->is_asked ||
-		owner_ask(owners, worker, session, OWNER_TAKE, now_ns) ||
-		owner_is_starting(owners, worker, now_ns))
+		now_ns < session->asked_ns + ((AGAIN_MS * CLOCK_NS_PER_MS) << session->asks_again))
+		return;
+	if (owner_ask(owners, worker, session, OWNER_TAKE, now_ns)) {
+		if (session->asks_again < AGAIN_DOUBLINGS)
+			session->asks_again++;
+		return;
+	}
+	if (owner_is_starting(owners, worker, now_ns))
 		return;
 	session->awaits = false;
 	session->sight = OWNER_UNKNOWN;

@@ -44,6 +44,7 @@ struct owner_session {
 		renew_ns; /* HERE: when it is to be renewed; ELSEWHERE, in use: to be asked about */
 	bool is_asked;    /* the store, and it has not answered */
 	bool is_giving;   /* it was asked to give it up, and has not answered that */
+	uint8_t asks_again;   /* while it `awaits`: so often, or a bound of that */
 	uint8_t failed_gives; /* so often in a row, or a bound of that */
 	bool is_posted;       /* the first of those who wait has been sent its answer */
 	bool awaits; /* those in line wait until the process before this one gives it up, or for a

@@ -22,7 +22,7 @@ static void the_process_before_is_waited_for_in_line(void **state)
 	assert_int_equal(asked.count, 2);
 	assert_int_equal(asked.verb, OWNER_TAKE);
 	busy(f, 7, 8900, BEFORE);
-	pass(f, 150);
+	pass(f, 350);
 	assert_int_equal(asked.count, 3);
 	held(f, 8);
 	for (int i = 0; i < 3; i++) {
@@ -30,6 +30,27 @@ static void the_process_before_is_waited_for_in_line(void **state)
 		assert_int_equal(users[i].order, i + 1);
 		owner_end(f->owners, &users[i].use);
 	}
+}
+
+/* It was killed, say: then its lease must end. */
+static void the_process_before_is_asked_about_less_and_less(void **state)
+{
+	struct fixture *f = *state;
+	struct user user;
+
+	begin(f, &user);
+	assert_int_equal(look(f, &user), OWNER_PENDING);
+	for (unsigned i = 0; i < 100; i++) { /* ten seconds */
+		if (asked.session)
+			busy(f, 7, 10000 - 100 * i, BEFORE);
+		pass(f, 100);
+	}
+	assert_in_range(asked.count, 15, 30);
+	if (!asked.session)
+		pass(f, 500);
+	held(f, 8);
+	assert_int_equal(user.sight, OWNER_HERE);
+	owner_end(f->owners, &user.use);
 }
 
 static void a_store_that_fails_meanwhile_is_not_waited_for(void **state)
@@ -368,6 +389,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		TEST(the_process_before_is_waited_for_in_line),
+		TEST(the_process_before_is_asked_about_less_and_less),
 		TEST(a_store_that_fails_meanwhile_is_not_waited_for),
 		TEST(one_that_has_just_begun_waits_for_its_store),
 		TEST(one_whose_store_is_away_at_its_start_says_so),
