@@ -219,7 +219,10 @@ static void on_next(struct deadline *deadline)
 }
 
 /* Its lease is over, but as it stood still it has only just asked: the session goes on as long as
- * nobody has taken the lock, which the answer says. */
+ * nobody has taken the lock, which the answer says. The lease's end was patient before: it came as
+ * late again as it was late (deadline.h). So one that stood still for 6 s, and whose store is away,
+ * gives the lock up some 6 s later. It is no sooner, as what held this process up may hold the
+ * store up, too; and it costs little: the command is frozen until then. */
 static bool is_answer_near(struct lock_hold *hold)
 {
 	uint64_t room_ms = hold->lease_ms / 3 < AFTER_MS ? hold->lease_ms / 3 : AFTER_MS;
