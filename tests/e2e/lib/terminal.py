@@ -22,7 +22,7 @@ class Terminal:
         self._reader = threading.Thread(target=self._collect, daemon=True)
         self._reader.start()
         t.defer(self.end)
-        self.type("stty -echo; set -b; echo begun\n")
+        self.type("stty -echo; set -b; echo be''gun\n")
         self.wait_output("begun\r\n")
 
     def _collect(self):
