@@ -1,9 +1,11 @@
 """A fleet whose store is a primary with replicas under Redis's Sentinels: they are asked where it is,
 and nodes follow them when it fails over."""
+import re
+
 from lib.fields import told
 from lib.fleet import Load, ask, connected, fleet_of, judge, limit, nodes
 from lib.process import until
-from lib.redis import Connection, Redis, Sentinels
+from lib.redis import Connection, Redis, Refused, Sentinels
 from lib.sluice import to
 from lib.tap import equal, main, test, true
 
@@ -11,6 +13,13 @@ from lib.tap import equal, main, test, true
 def fails_over(sentinels, number):
     until(lambda: all(sentinels.named(n) != number for n in range(len(sentinels.sentinels))),
           "the Sentinels name another primary")
+
+
+def has_all(primary):
+    """Its replica."""
+    facts = primary.connect().ask("INFO", "replication").decode()
+    sent = re.search(r"master_repl_offset:(\d+)", facts)[1]
+    return re.search(rf"slave0:.*state=online,offset={sent},", facts)
 
 
 def replicates(server, text):
@@ -90,8 +99,15 @@ def moved(t):
     client = t.client(node)
     equal(told(ask(client)).left["it"]["r"], 49, "before")
     old = sentinels.primary
+    until(lambda: has_all(old), "the replica has what was counted")
     other = Connection(sentinels.sentinels[0][0])
-    equal(other.ask("SENTINEL", "FAILOVER", "it"), b"OK", "a failover by hand")
+
+    def accepts():
+        try:
+            return other.ask("SENTINEL", "FAILOVER", "it") == b"OK"
+        except Refused:
+            return False  # it has not heard of the replica lately
+    until(accepts, "a failover by hand", pause=0.1)
     other.close()
     fails_over(sentinels, old.number)
     connected(node, 2)
@@ -108,18 +124,22 @@ def quorum(t):
                   fleet="store_quorum = 1\nstore_timeout = 5s")
     client = t.client(node)
     equal([told(ask(client)).left["it"]["r"] for _ in range(3)], [499, 498, 497], "with a replica")
-    node.reload(fleet_of(primary, "store_quorum = 1\nstore_timeout = 200ms")
+    node.reload(fleet_of(primary, "store_quorum = 1\nstore_timeout = 1s")
                 + limit("it", "500 per 1h") + to(origin, route="limits = it"))
+    node.process.wait_output(": reloaded")
     connected(node, 2)
     replica.kill()
-    equal(ask(client).status, 503, "without")
-    node.process.wait_output("0 replicas have what was counted, 1 are needed")
+
+    def misses_it():
+        equal(ask(client).status, 503, "without")
+        return "0 replicas have what was counted, 1 are needed" in node.log()
+    until(misses_it, "it says so")
     replica.start()
     until(lambda: ask(client).status == 200, "with one again")
     node.process.wait_output("enough replicas have what was counted")
     node.reload(fleet_of(primary, "store_quorum = 2\nstore_timeout = 200ms")
                 + limit("it", "500 per 1h") + to(origin, route="limits = it"))
-    connected(node, 3)
+    node.process.wait_output(": reloaded", 2)
     equal(ask(client).status, 503, "with one of two")
 
 

@@ -10,7 +10,7 @@ from lib.redis import Redis
 from lib.sluice import to
 from lib.tap import equal, main, test, true
 
-LEASE = "membership_lease = 2s"
+LEASE = "membership_lease = 4s"  # longer than a busy machine stands still
 
 
 def split(name, rate, more=""):
@@ -37,7 +37,12 @@ def parts(t):
     await_shares([one], [11])
     await_shares([one], [20], "long")
     client = t.client(one)
-    equal([told(ask(client)).left["it"]["r"] for _ in range(3)], [10, 9, 8], "alone")
+
+    def left_within_a_window():
+        began, key = time.monotonic(), f"alone {time.monotonic()}"
+        left = [told(ask(client, key=key)).left["it"]["r"] for _ in range(3)]
+        return left if time.monotonic() - began < 0.9 else None
+    equal(until(left_within_a_window, "three requests in a window"), [10, 9, 8], "alone")
     equal(told(ask(client, path="/long")).policy["long"]["q"], 20, "the quota is the whole limit's")
     two, three = [start_named(t, redis, name, sections, fleet=LEASE) for name in ("two", "three")]
     all_nodes = [one, three, two]  # in the order of their names
@@ -62,7 +67,7 @@ def parts(t):
 def refusals(t):
     redis = Redis(t)
     origin = t.origin()
-    sections = split("it", "8 per 4s") + to(origin, route="limits = it")
+    sections = split("it", "8 per 8s") + to(origin, route="limits = it")
     both = named(t, redis, sections, ["one", "two"], fleet=LEASE)
     await_shares(both, [4, 4])
     for node in both:
@@ -71,7 +76,7 @@ def refusals(t):
     refused = ask(t.client(both[0]))
     equal(told(refused).left["it"]["r"], 0, "left")
     wait = wait_ms(refused)
-    true(0 < wait <= 4000, f"a wait of {wait} ms")
+    true(0 < wait <= 8000, f"a wait of {wait} ms")
     time.sleep(wait / 1000)
     equal(ask(t.client(both[0])).status, 200, "after it")
 
@@ -152,7 +157,7 @@ def reload(t):
     await_shares([node], [100])
     until(lambda: told(ask(client)).left["it"]["r"] >= 80, "of the larger one")
     node.reload(head + to(origin))
-    equal(state(node)["shares"], [], "no limit any more")
+    until(lambda: state(node)["shares"] == [], "no limit any more")
 
 
 # ---- the promise --------------------------------------------------------------------------------
@@ -177,7 +182,7 @@ def joining(t):
         until(lambda: None not in shared(all_nodes) and sum(shared(all_nodes)) == 90, "all of it is given")
         more(origin, 150)
     spans = judge(t, load, origin, 90, 1.0)
-    equal(shared(all_nodes), [30] * 3, "shares")
+    await_shares(all_nodes, [30] * 3)
     since = spans[-1][1] - 1.0
     t.note(f"{sum(span[1] >= since for span in spans)} of 90 in the last second")
 
@@ -245,13 +250,13 @@ def stood_still(t):
     redis = Redis(t)
     origin = t.origin()
     sections = split("it", "10 per 1h") + to(origin, route="limits = it")
-    node = start_named(t, redis, "one", sections, fleet="membership_lease = 1s")
+    node = start_named(t, redis, "one", sections, fleet="membership_lease = 3s")
     await_shares([node], [10])
     client = t.client(node)
     equal(ask(client).status, 200, "before")
     redis.stop()
     node.process.stop()
-    time.sleep(1.2)  # the lease's time is the subject
+    time.sleep(3.2)  # the lease's time is the subject
     node.process.signal(signal.SIGCONT)
     equal(ask(client).status, 503, "after its lease, without the store")
     redis.go_on()

@@ -124,7 +124,7 @@ def eviction(t):
     until(lambda: state(node)["eviction"] == "allkeys-lru" or None, "it is known")
     status, text = run([BINARY, "fleet", "-c", node.ini_path])
     true(status == 0 and "warning: the store may evict keys" in text, text)
-    heard = state(node)["health"]["answered_ms"]
+    heard = until(lambda: state(node)["health"]["answered_ms"], "some time ago")
     until(lambda: state(node)["health"]["answered_ms"] < heard or None, "it has been asked again")
     equal(node.log().count("the store may evict keys"), 1, "one line")
     redis.connect().ask("CONFIG", "SET", "maxmemory-policy", "noeviction")
@@ -143,10 +143,9 @@ def leases(t):
     def has_leases():
         ask(client)
         ask(client, key="two")
-        return state(node)["leases"]["callers"] == 2
-    until(has_leases, "two callers have one")
-    true(state(node)["leases"]["units"] > 0, state(node)["leases"])
-    true(metric(node, "sluice_fleet_lease_callers") in (1, 2), "in the metrics")
+        found = state(node)["leases"]
+        return found["callers"] == 2 and found["units"] > 0 and metric(node, "sluice_fleet_lease_callers") in (1, 2)
+    until(has_leases, "two callers have one, also in the metrics")
     until(lambda: state(node)["leases"] == {"callers": 0, "units": 0}, "they end unless they are used")
 
 

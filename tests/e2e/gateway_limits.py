@@ -1,6 +1,7 @@
 """websocket = gateway: messages are charged, ordered, counted and ended as those of websocket = messages."""
 import re
 import threading
+import time
 
 from lib import websocket as ws
 from lib.admin import value, with_admin
@@ -77,7 +78,7 @@ def cost_of_answers(t):
 @test("close: 1008 says when to come back; the backend gets what was admitted and no more")
 def close_over(t):
     backend = Backend()
-    sluice = t.sluice(limit("3 per 10s"), to(t.origin(backend), route=route("on_message_exceed = close")))
+    sluice = t.sluice(limit("3 per 1h"), to(t.origin(backend), route=route("on_message_exceed = close")))
     socket = open_socket(t, sluice, fields=KEY)
     for n in range(3):
         socket.send(f"message {n}")
@@ -111,11 +112,12 @@ def delay_over(t):
     backend = Backend()
     sluice = t.sluice(limit("2 per 1s"), to(t.origin(backend), route=route("on_message_exceed = delay")))
     socket = open_socket(t, sluice, fields=KEY)
+    began = time.monotonic()
     for n in range(6):
         socket.send(f"message {n}")
     equal([socket.message() for _ in range(6)], [f"message {n}" for n in range(6)])
-    times = backend.log.times()[1:]
-    true(times[4] - times[0] >= 1.9, f"six of 2 per 1 s came within {times[5] - times[0]} s")
+    fifth = backend.log.times()[1:][4] - began
+    true(fifth >= 1.9, f"the fifth of 2 per 1 s came after {fifth} s")
 
 
 @test("a limit in bytes is charged what the client's messages have, however they leave")
@@ -267,7 +269,7 @@ def session_aborted(t):
 @test("a server that ends: 1001 to each client, CLOSE to the backend, and then it is gone")
 def drain(t):
     backend = Backend()
-    sluice = t.sluice(to(t.origin(backend), route=route(messages="")), settings="shutdown_timeout = 6s")
+    sluice = t.sluice(to(t.origin(backend), route=route(messages="")), settings="shutdown_timeout = 12s")
     sockets = [open_socket(t, sluice, fields=KEY) for _ in range(5)]
     sluice.terminate()
     equal({socket.closed_with()[0] for socket in sockets}, {1001})
@@ -348,7 +350,7 @@ def upgrade(t):
     path = t.path("sluice.pid")
     backend = Backend()
     sluice = t.sluice(to(t.origin(backend), route=route(messages="")),
-                      settings=f"pid_file = {path}\nshutdown_timeout = 20s")
+                      settings=f"pid_file = {path}\nshutdown_timeout = 1m")
     socket = open_socket(t, sluice)
     successor = Successor(t, sluice, path)
     socket.send("still here")
@@ -365,7 +367,7 @@ def upgrade(t):
 @test("socket_idle_timeout closes with 1001; requests that keep a socket alive do not count")
 def idle(t):
     backend = Backend(on_open=lambda call: call.fields.append(("Keep-Alive-Interval", "1")))
-    sluice = t.sluice(to(t.origin(backend), route=route("socket_idle_timeout = 1500ms", messages="")))
+    sluice = t.sluice(to(t.origin(backend), route=route("socket_idle_timeout = 4s", messages="")))
     socket = open_socket(t, sluice)
     equal(socket.closed_with(), (1001, "idle"))
     until(lambda: backend.batches.all()[-1] == [("CLOSE", b"\x03\xe9idle")], "the close at the backend")

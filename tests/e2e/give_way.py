@@ -54,8 +54,8 @@ def floods(t):
             flood(t, sluice, FLOOD, sends)
             serve_newcomers(t, sluice)
     with t.point("with half a head: as soon as header_timeout is over"):
-        sluice = t.sluice(to(origin), listener="max_connections = 8\nheader_timeout = 300ms")
-        flood(t, sluice, 20, b"GET / HTTP/1.1\r\nHo")
+        sluice = t.sluice(to(origin), listener="max_connections = 8\nheader_timeout = 2s")
+        flood(t, sluice, 12, b"GET / HTTP/1.1\r\nHo")
         serve_newcomers(t, sluice)
 
 

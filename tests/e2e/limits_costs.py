@@ -104,17 +104,17 @@ def in_bytes(t):
         equal(client.ask("/").status, 429, "status of the next")
 
     with t.point("a debt is carried into the next verdict and waited for, then it is paid"):
-        _, sluice = limited(t, "rate = 100kB per 500ms\nalgorithm = gcra\nburst = 100000")
+        _, sluice = limited(t, "rate = 100kB per 2s\nalgorithm = gcra\nburst = 100000")
         client = t.client(sluice)
         began = time.monotonic()
         equal(client.ask("/", "POST", body=b"x" * 150_000).status, 200, "status")
         answer = client.ask("/")
         equal(answer.status, 429, "status of the next")
         # 300 kB have passed: 200 kB are owed, and something must be free besides.
-        true(wait_ms(answer) <= 1001, f"wait of {wait_ms(answer)} ms")
+        true(wait_ms(answer) <= 4001, f"wait of {wait_ms(answer)} ms")
         while (answer := client.ask("/")).status == 429:
             time.sleep(wait_ms(answer) / 1000)
-        true(time.monotonic() - began >= 1.0, f"paid after {time.monotonic() - began:.3f} s")
+        true(time.monotonic() - began >= 4.0, f"paid after {time.monotonic() - began:.3f} s")
 
 
 # ---- costs -------------------------------------------------------------------------------------

@@ -51,24 +51,25 @@ def gcra(t):
     times = []
     while len(times) < 4:
         answer = client.ask("/")
-        if answer.status == 200:
-            times.append(time.monotonic())
-        else:
+        if answer.status != 200:
             time.sleep(wait_ms(answer) / 1000)
+            equal(client.ask("/").status, 200, "status after the wait that was told")
+        times.append(time.monotonic())
     # 6 at once and one each 250 ms after: the n-th one behind the burst is not before n intervals.
     for n, moment in enumerate(times, 1):
         true(moment - began >= n * 0.25, f"number {n} behind the burst after {moment - began:.3f} s")
-    true(times[-1] - began < 4 * 0.25 + (2 if SANITIZER else 1), f"the fourth after {times[-1] - began} s")
 
 
 @test("gcra: a burst of 1 paces from the first; without one the rate's amount comes at once")
 def gcra_bursts(t):
     _, sluice = limited(t, "algorithm = gcra\nrate = 10 per 1h\nburst = 1")
     client = t.client(sluice)
+    began = time.monotonic()
     equal(client.ask("/").status, 200, "the first")
     refused = client.ask("/")
     equal(refused.status, 429, "the second")
-    true(359_000 < wait_ms(refused) <= 360_000, f"wait of {wait_ms(refused)} ms")
+    least = 360_000 - (time.monotonic() - began) * 1000 - 1
+    true(least <= wait_ms(refused) <= 360_000, f"wait of {wait_ms(refused)} ms")
     _, sluice = limited(t, "algorithm = gcra\nrate = 10 per 1h")
     client = t.client(sluice)
     equal([client.ask("/").status for _ in range(11)], [200] * 10 + [429], "statuses")
@@ -366,7 +367,7 @@ def concurrency(t):
 
 @test("concurrency: an upstream that says nothing: 504 after first_byte_timeout, and the place is back")
 def concurrency_timeout(t):
-    held = Held(t, upstream="first_byte_timeout = 300ms")
+    held = Held(t, upstream="first_byte_timeout = 4s")
     client = held.begin(HOLD)
     held.is_taken()
     equal(client.response().status, 504, "status")

@@ -244,7 +244,7 @@ def change_in_midst(t):
     origin = t.origin()
 
     def limit(quota):
-        return sections(origin, f"rate = {quota} per 1500ms\non_exceed = delay 10s")
+        return sections(origin, f"rate = {quota} per 4s\non_exceed = delay 10s")
 
     sluice = t.sluice(limit(1), settings="log_level = debug")
     half, delayed = t.client(sluice), t.client(sluice)

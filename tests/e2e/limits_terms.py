@@ -80,7 +80,7 @@ def delay(t):
         leave(sluice, one, "reset")
 
     with t.point("who leaves while waiting is not forwarded and takes nothing"):
-        origin, sluice = limited(t, ("it", "rate = 1 per 1s\non_exceed = delay 30s"))
+        origin, sluice = limited(t, ("it", "rate = 1 per 4s\non_exceed = delay 30s"))
         one, two, three = (t.client(sluice) for _ in range(3))
         barrier = Barrier(t, sluice, [two])
         equal(one.ask("/one").status, 200, "status")
@@ -174,11 +174,11 @@ def ban(t):
         return answer
 
     with t.point("who was refused so often is refused outright, for as long as it says"):
-        _, sluice = limited(t, ("it", "key = header:X-Api-Key | ip\nrate = 1 per 50ms\nban = 5 per 1m for 1h"))
+        _, sluice = limited(t, ("it", "key = header:X-Api-Key | ip\nrate = 1 per 1s\nban = 5 per 1m for 1h"))
         client = t.client(sluice)
         last = refused_times(client, 5)
-        true(wait_ms(last) <= 50, f"wait of {wait_ms(last)} ms before the ban")
-        time.sleep(0.06)
+        true(wait_ms(last) <= 1000, f"wait of {wait_ms(last)} ms before the ban")
+        time.sleep(1.01)
         answer = client.ask("/")  # the rate would admit it
         equal(violated(answer), ["it"], "violated-policies")
         true(3_590_000 < wait_ms(answer) <= 3_600_000, f"wait of {wait_ms(answer)} ms")
@@ -186,7 +186,7 @@ def ban(t):
         equal(client.ask("/", fields=key("another")).status, 200, "status of another caller")
 
     with t.point("asking on does not make it longer, and when it is over all is as before"):
-        _, sluice = limited(t, ("it", "rate = 1 per 20ms\nban = 3 per 1m for 700ms"))
+        _, sluice = limited(t, ("it", "rate = 1 per 500ms\nban = 3 per 1m for 4s"))
         client = t.client(sluice)
         refused_times(client, 3)
         began = time.monotonic()
@@ -194,7 +194,7 @@ def ban(t):
         while (answer := client.ask("/")).status == 429:
             waits.append(wait_ms(answer))
             time.sleep(waits[-1] / 1000 / 3 + 0.001)
-        true(waits and waits[0] > 20 and waits == sorted(waits, reverse=True), f"waits {waits}")
+        true(waits and waits[0] > 500 and waits == sorted(waits, reverse=True), f"waits {waits}")
         true(time.monotonic() - began < 30, "it does not end")
 
 

@@ -109,7 +109,7 @@ def served_twice(t):
 @group("timeouts")
 def timeouts(t):
     origin = t.origin()
-    sluice = t.sluice(to(origin), listener="header_timeout = 300ms\nidle_timeout = 300ms\nbody_timeout = 300ms")
+    sluice = t.sluice(to(origin), listener="header_timeout = 2s\nidle_timeout = 2s\nbody_timeout = 2s")
 
     with t.point("header_timeout: 408 and a close"):
         client = t.client(sluice)
@@ -149,7 +149,7 @@ def timeouts(t):
             gate.wait(DEADLINE_SECONDS)
             x.reply(200, b"late")
         slow_sluice = t.sluice(to(t.origin(handler)),
-                               listener="header_timeout = 50ms\nidle_timeout = 50ms\nbody_timeout = 50ms")
+                               listener="header_timeout = 2s\nidle_timeout = 2s\nbody_timeout = 2s")
         client = t.client(slow_sluice)
         client.request("/", "POST", body=b"x")
         t.client(slow_sluice).expect_end()  # idle_timeout has passed

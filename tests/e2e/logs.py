@@ -409,7 +409,7 @@ def drain_download(t):
         x.send(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % size)
         x.send(b"x" * size)
 
-    sluice = t.sluice(to(t.origin(handler)))
+    sluice = t.sluice(to(t.origin(handler)), settings="shutdown_timeout = 1m")
     client = t.client(sluice)
     client.request("/")
     head = client.response_head()

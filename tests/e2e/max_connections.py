@@ -166,7 +166,7 @@ def sessions(t):
     server = Server(t)
     sluice = t.sluice(to(f"{server} max_connections=2",
                          route="session = header:X-Api-Key\nupstream_affinity = session\n"
-                               "session_idle_timeout = 1500ms"))
+                               "session_idle_timeout = 4s"))
     mine = {key: ask(key).get("X-Connection") for key in ("a", "b")}
     equal(len(set(mine.values())), 2, "connections")
     late = t.client(sluice)
@@ -225,7 +225,7 @@ def health(t):
     server = Server(t)
     sluice, admin = with_admin(
         t, to(f"{server} max_connections=1",
-              upstream="health_path = /health\nhealth_interval = 100ms\nhealth_timeout = 1s"))
+              upstream="health_path = /health\nhealth_interval = 100ms\nhealth_timeout = 5s"))
     holder = hold(t, sluice)
     server.origin.wait(lambda: server.origin.targets().count("/health") >= 5, "checks")
     shown = of_server(admin)
@@ -358,7 +358,7 @@ def retried(t):
     one = Server(t)
     other = t.origin(lambda x: x.close(), listen=False)
     sluice = t.sluice(to(f"{one} max_connections=1", f"{other} max_connections=1",
-                         upstream="max_fails = 100\nretries = 2", route="queue_timeout = 700ms"))
+                         upstream="max_fails = 100\nretries = 2", route="queue_timeout = 3s"))
     holder = hold(t, sluice)
     other.listen()
     client = t.client(sluice)

@@ -346,7 +346,7 @@ def gateway_paused(t):
 def drained(t):
     server = Server()
     fleet = Fleet(t, count=2, origin=t.origin(server), route=MESSAGES + "queue_timeout = 1m\n",
-                  settings="shutdown_timeout = 1m\n", workers=t.workers)
+                  settings="shutdown_timeout = 16s\n", workers=t.workers)
     ends = [socket_at(fleet, i % 2) for i in range(6)]  # of several workers
     fleet.nodes[0].terminate()
     equal([end.closed_with()[0] for end in ends], [1001] * 6, "going away")

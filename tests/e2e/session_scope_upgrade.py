@@ -1,6 +1,7 @@
 """session_scope = fleet and changes of a node: an upgrade of its binary, another address, another secret. No request is
 lost, sent out of its order or refused by that."""
 import random
+import socket
 import threading
 
 from lib.owners import Fleet
@@ -223,9 +224,10 @@ def failed(t):
     fleet = fleet_with_pids(t, log, count=2, lease="5m")
     node = fleet.nodes[0]
     equal(order(fleet, 0, "/").response().status, 200, "node 0 owns it")
-    node.reload(node.sections.replace(f"bind = 127.0.0.1:{node.internal}",
-                                      f"bind = {fleet.origin.address}"))
-    until(lambda: "can't listen on" in node.log(), "the address is the server's")
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        node.reload(node.sections.replace(f"bind = 127.0.0.1:{node.internal}",
+                                          f"bind = 127.0.0.1:{taken.getsockname()[1]}"))
+        until(lambda: "can't listen on" in node.log(), "the address is another's")
     for i in (0, 1, 0):
         equal(order(fleet, i, "/").response().status, 200, "as before")
     equal(len(set(log.fences())), 1, "by the same owner")

@@ -186,7 +186,7 @@ def longer(t):
 def refused(t):
     origin = t.origin()
     sluice = t.sluice(to(origin, route="max_body_size = 1000\nrequest_buffering = 4k file 1M"),
-                      listener="body_timeout = 300ms")
+                      listener="body_timeout = 3s")
     head = b"POST /up HTTP/1.1\r\nHost: api.test\r\nTransfer-Encoding: chunked\r\n\r\n"
     for what, status in ((b"3e9\r\n" + content(1001) + b"\r\n", 413), (b"3\r\nabcd\r\n", 400),
                          (b"3\r\nabc\r\n", 408)):

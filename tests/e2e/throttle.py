@@ -116,7 +116,7 @@ def obeyed(t):
 
 @test("Retry-After is at least 1 and rounded up")
 def rounded(t):
-    _, sluice = limited(t, ("burst", "rate = 1 per 100ms"))
+    _, sluice = limited(t, ("burst", "rate = 1 per 900ms"))
     client = t.client(sluice)
     until(lambda: (answer := client.ask("/")).status == 429 and answer.get("Retry-After") == "1",
           "a refusal with Retry-After: 1", pause=0)

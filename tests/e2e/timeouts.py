@@ -29,7 +29,7 @@ def say_until_closed(t, client, what):
 
 @test("idle_timeout: empty lines don't keep a connection")
 def idle(t):
-    sluice = t.sluice(to(t.origin()), listener=f"idle_timeout = {SHORT}")
+    sluice = t.sluice(to(t.origin()), listener="idle_timeout = 2s")
     client = t.client(sluice)
     equal(client.ask("/").status, 200, "status")
     say_until_closed(t, client, b"\r\n")
@@ -38,11 +38,11 @@ def idle(t):
 
 @test("idle_timeout runs from the last answer: requests in between move it")
 def idle_moves(t):
-    sluice = t.sluice(to(t.origin()), listener="idle_timeout = 2s")
+    sluice = t.sluice(to(t.origin()), listener="idle_timeout = 4s")
     client = t.client(sluice)
-    for _ in range(6):
+    for _ in range(5):
         equal(client.ask("/").status, 200, "status")
-        threading.Event().wait(0.5)
+        threading.Event().wait(1)
     client.expect_end()
 
 
@@ -125,7 +125,7 @@ def body(t):
 def stalled_server(t):
     gate = t.event()
     origin = t.origin(lambda x: gate.wait())
-    sluice = t.sluice(to(origin, upstream="send_timeout = 1s"), listener=f"body_timeout = {SHORT}")
+    sluice = t.sluice(to(origin, upstream="send_timeout = 4s"), listener="body_timeout = 2s")
     client = t.client(sluice)
     sent = threading.Thread(target=client.try_send, daemon=True, args=(
         request_bytes("/", "POST", body=b"z" * 50_000_000),))
@@ -137,10 +137,10 @@ def stalled_server(t):
 def slow_server(t):
     def handler(x):
         for _ in x.body_pieces():
-            threading.Event().wait(0.01)
+            threading.Event().wait(0.03)
         x.reply(200)
 
-    sluice = t.sluice(to(t.origin(handler), upstream="send_timeout = 1s"), listener=f"body_timeout = {SHORT}")
+    sluice = t.sluice(to(t.origin(handler), upstream="send_timeout = 3s"), listener="body_timeout = 3s")
     client = t.client(sluice)
     client.request("/", "POST", body=b"z" * 10_000_000)
     equal(client.response().status, 200, "status")

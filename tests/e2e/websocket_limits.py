@@ -46,7 +46,7 @@ def retry_after_ms(said):
 def close_over(t):
     log = ws.Log()
     origin = t.origin(server(log=log))
-    sluice = t.sluice(limit("3 per 10s"), to(origin, route=route("on_message_exceed = close")))
+    sluice = t.sluice(limit("3 per 1m"), to(origin, route=route("on_message_exceed = close")))
     socket = open_socket(t, sluice, fields=KEY)
     began = time.monotonic()
     for n in range(3):
@@ -54,7 +54,7 @@ def close_over(t):
         equal(socket.message(), f"message {n}")
     socket.send("too many")
     wait_ms = retry_after_ms(socket.closed_with())
-    true(10000 - (time.monotonic() - began) * 1000 - 50 <= wait_ms <= 10000, f"{wait_ms} ms")
+    true(60000 - (time.monotonic() - began) * 1000 - 50 <= wait_ms <= 60000, f"{wait_ms} ms")
     equal(log.wait_for(4), ["message 0", "message 1", "message 2", ("close", 1001, f"retry-after-ms={wait_ms}")])
     socket = open_socket(t, sluice, fields=[("X-Api-Key", "another")])
     socket.send("mine")
@@ -65,11 +65,10 @@ def close_over(t):
 def drop_over(t):
     log = ws.Log()
     origin = t.origin(server(log=log))
-    sluice = t.sluice(limit("2 per 1s"), to(origin, route=route(
+    sluice = t.sluice(limit("2 per 2s"), to(origin, route=route(
         'on_message_exceed = drop\nmessage_notice = {"error":"slow down"}')))
     socket = open_socket(t, sluice, fields=KEY)
-    for n in range(5):
-        socket.send(f"message {n}")
+    socket.stream.send(b"".join(socket.bytes_of(ws.TEXT, b"message %d" % n) for n in range(5)))
     # A notice need not wait for the server's answers.
     equal(sorted(socket.message() for _ in range(5)),
           ["message 0", "message 1", *3 * ['{"error":"slow down"}']])
@@ -88,11 +87,12 @@ def delay_over(t):
     origin = t.origin(server(log=log))
     sluice = t.sluice(limit("2 per 1s"), to(origin, route=route("on_message_exceed = delay")))
     socket = open_socket(t, sluice, fields=KEY)
+    began = time.monotonic()
     for n in range(6):
         socket.send(f"message {n}")
     equal([socket.message() for _ in range(6)], [f"message {n}" for n in range(6)])
-    times = log.times()
-    true(times[4] - times[0] >= 1.9, f"six of 2 per 1 s came within {times[5] - times[0]} s")
+    fifth = log.times()[4] - began
+    true(fifth >= 1.9, f"the fifth of 2 per 1 s came after {fifth} s")
 
 
 @test("delay TIME: a message that would wait longer closes the socket with 1008")
@@ -109,7 +109,7 @@ def delay_bounded(t):
 @test("a limit in bytes is charged the length of messages")
 def bytes_over(t):
     origin = t.origin(server())
-    sluice = t.sluice(limit("1000B per 10s"), to(origin, route=route("on_message_exceed = close")))
+    sluice = t.sluice(limit("1000B per 1h"), to(origin, route=route("on_message_exceed = close")))
     socket = open_socket(t, sluice, fields=KEY)
     for _ in range(2):
         socket.send(b"x" * 600)

@@ -6,7 +6,7 @@ from lib.gateway import Backend
 from lib.process import until
 from lib.sluice import to
 from lib.successor import Successor
-from lib.tap import equal, main, member, test, true
+from lib.tap import equal, main, test, true
 from lib.websocket import open_socket, server
 from lib.wire import Ended
 
@@ -75,11 +75,13 @@ def leaves_while_it_waits(t):
 @test("a client that is held back by its limit is not asked for pongs")
 def no_ping_while_held_back(t):
     origin = t.origin(server())
-    sluice = t.sluice("[limit l]\nrate = 1 per 2s\n" + to(origin, route=route(
-        "message_limits = l\nping_interval = 50ms\nping_timeout = 50ms")))
+    sluice = t.sluice("[limit l]\nrate = 1 per 5s\n" + to(origin, route=route(
+        "message_limits = l\nping_interval = 2s\nping_timeout = 1m")))
     socket = open_socket(t, sluice)
     socket.stream.send(socket.bytes_of(ws.TEXT, b"one") + socket.bytes_of(ws.TEXT, b"two"))
-    equal([socket.message(), socket.message()], ["one", "two"])
+    equal(socket.message(), "one")
+    read = socket.read_frame()
+    equal((read.opcode, read.payload), (ws.TEXT, b"two"))
 
 
 @test("a socket without messages is closed with 1001, however often its client pongs")
@@ -119,11 +121,10 @@ def message_timeout(t):
 @test("close_timeout: a peer that answers no close frame is cut")
 def close_timeout(t):
     origin = t.origin(silent_after_close)
-    sluice = t.sluice(to(origin, route=route("close_timeout = 200ms\nsocket_idle_timeout = 200ms")))
-    socket = open_socket(t, sluice)
+    socket = open_socket(t, t.sluice(to(origin, route=route("close_timeout = 200ms"))))
     socket.send_close(1000)  # which the server does not answer
     socket.stream.expect_end()
-    socket = open_socket(t, sluice)
+    socket = open_socket(t, t.sluice(to(origin, route=route("close_timeout = 200ms\nsocket_idle_timeout = 200ms"))))
     equal(socket.read().closes_with, (1001, "idle"))  # which the client does not answer
     socket.stream.expect_end()
 
@@ -147,7 +148,7 @@ def server_stalls(t):
 @test("a drain closes all sockets with 1001, and the process ends well")
 def drain(t):
     origin = t.origin(server())
-    sluice = t.sluice(to(origin, route=route("")), settings="shutdown_timeout = 4s")
+    sluice = t.sluice(to(origin, route=route("")), settings="shutdown_timeout = 12s")
     sockets = [open_socket(t, sluice) for _ in range(20)]
     sluice.terminate()
     for socket in sockets:
@@ -160,7 +161,7 @@ def waits_in_drain(t):
     log = ws.Log()
     sluice = t.sluice("[limit l]\nkey = ip\nrate = 1 per 1h\n" +
                       to(t.origin(server(log=log)), route=route("message_limits = l\non_message_exceed = delay")),
-                      settings="shutdown_timeout = 6s")
+                      settings="shutdown_timeout = 16s")
     socket = open_socket(t, sluice)
     for text in ("first", "waits an hour"):
         socket.send(text)
@@ -174,29 +175,32 @@ def waits_in_drain(t):
 @test("messages pass while a drain waits for the socket's end")
 def works_in_drain(t):
     origin = t.origin(server())
-    sluice = t.sluice(to(origin, route=route("")), settings="shutdown_timeout = 30s\nlame_duck = 300ms")
+    sluice = t.sluice(to(origin, route=route("")), settings="shutdown_timeout = 30s\nlame_duck = 4s")
     socket = open_socket(t, sluice)
     sluice.terminate()
     until(lambda: "lame duck" in sluice.log(), "the lame duck")
     socket.send("still")
     equal(socket.message(), "still")
     until(lambda: "draining" in sluice.log(), "the drain")
-    equal(socket.close()[0], 1000)
+    true(socket.close()[0] in (1000, 1001), "closed by the client, or by the drain meanwhile")
     equal(sluice.wait(), 0)
 
 
 @test("a client that does not answer a drain's close frame is cut in its time, and the process ends well")
 def cut_at_the_end(t):
-    backend = Backend()
+    backend, drained = Backend(), []
     for mode, origin in (("messages", server()), ("gateway", backend)):
         for limit in ("1h", "5s"):
             sluice = t.sluice(to(t.origin(origin), route=f"websocket = {mode}\nclose_timeout = {limit}"),
-                              settings="shutdown_timeout = 6s")
-            sockets = [open_socket(t, sluice) for _ in range(5)]
-            sluice.terminate()
-            for socket in sockets:
-                equal(socket.read().closes_with, (1001, "going away"))
-            equal(sluice.wait(), 0, f"exit status with {mode} and {limit}")
+                              settings="shutdown_timeout = 20s")  # of which a sixteenth is left at the end
+            drained.append((sluice, [open_socket(t, sluice) for _ in range(5)]))
+    for sluice, _ in drained:
+        sluice.terminate()
+    for sluice, sockets in drained:
+        for socket in sockets:
+            equal(socket.read().closes_with, (1001, "going away"))
+    for sluice, _ in drained:
+        equal(sluice.wait(), 0, f"exit status of {sluice.ini()}")
     equal(sum(isinstance(what, tuple) and what[0] in ("CLOSE", "DISCONNECT") for what in backend.log.all()), 10)
 
 
@@ -204,7 +208,7 @@ def cut_at_the_end(t):
 def upgrade(t):
     origin = t.origin(server())
     path = t.path("sluice.pid")
-    sluice = t.sluice(to(origin, route=route("")), settings=f"pid_file = {path}\nshutdown_timeout = 20s")
+    sluice = t.sluice(to(origin, route=route("")), settings=f"pid_file = {path}\nshutdown_timeout = 1m")
     socket = open_socket(t, sluice)
     successor = Successor(t, sluice, path)
     socket.send("still here")

@@ -12,6 +12,9 @@ from .sluice import to
 from .tap import equal
 from .wire import Ended
 
+# Between the look at an idle connection and the request on it: so long, and it may have been closed meanwhile.
+STOOD_STILL_SECONDS = 0.05
+
 LIMITED = """[limit few]
 key = header:X-Caller
 rate = {rate} per 1h
@@ -101,17 +104,21 @@ class Load(Crowd):
     def _ask(self, target, once, caller):
         client = None
         while not self._stop.is_set():
+            looked = time.monotonic()
             if client and client.has_ended():
                 client.close()  # before anything was sent: nothing is lost
                 client = None
+            was_idle, sent = client is not None, looked
             try:
                 client = client or Client(self.address)
                 client.request(target, fields=[("X-Caller", caller)] if caller else [])
+                sent = time.monotonic()
                 answer = client.response()
             except (Ended, OSError) as error:
-                with self._lock:
-                    self.failed.append(f"{target}: {type(error).__name__} {error}")
-                client = None
+                if not was_idle or sent - looked < STOOD_STILL_SECONDS:
+                    with self._lock:
+                        self.failed.append(f"{target}: {type(error).__name__} {error}")
+                client = None  # else the drain has closed it while this thread stood still
                 continue
             closes = once or (answer.get("Connection") or "").lower() == "close"
             with self._lock:

@@ -104,6 +104,7 @@ class Load:
         self.key = key
         self.pace = pace  # seconds between a client's requests
         self.sent, self.answers, self.lock = [], {}, threading.Lock()
+        self.slowest = {}  # seconds, by node
         self.clients_each = clients_each
         self.crowd = Crowd(t)
 
@@ -120,7 +121,10 @@ class Load:
                 with self.lock:
                     number = len(self.sent)
                     self.sent.append(time.monotonic())
+                began = time.monotonic()
                 status = ask(client, self.key, number=number).status
+                took = time.monotonic() - began
+                self.slowest[node] = max(self.slowest.get(node, 0), took)
             except (OSError, Ended):
                 status, client = None, None
                 time.sleep(0.01)  # the node is away; the test's own pace

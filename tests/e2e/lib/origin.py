@@ -12,7 +12,7 @@ import threading
 import time
 
 from . import wire
-from .process import DEADLINE_SECONDS, Hung
+from .process import DEADLINE_SECONDS, Hung, Port
 from .wire import Ended, Stream, fields_bytes, stop_listening
 
 REASONS = {200: "OK", 201: "Created", 204: "No Content", 304: "Not Modified", 404: "Not Found",
@@ -85,13 +85,13 @@ class Origin:
         self.changed = threading.Condition()
         self._streams = set()
         self._ending = False
-        self.listener = socket.socket(socket.AF_UNIX if path else family, socket.SOCK_STREAM)
+        self._held = None if path else Port(family)  # also while nobody listens
         if path:
+            self.listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
             self.listener.bind(path)
             self.address = "unix:" + path
         else:
-            self.listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            self.listener.bind(("::1" if family == socket.AF_INET6 else "127.0.0.1", 0))
+            self.listener = self._held.bind_another()
             host, self.port = self.listener.getsockname()[:2]
             self.address = f"[{host}]:{self.port}" if ":" in host else f"{host}:{self.port}"
         self._backlog, self._acceptor = backlog, None
@@ -200,13 +200,13 @@ class Origin:
     def reopen(self):
         """Listens on the same port again after refuse()."""
         self._ending = False
-        self.listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
-        self.listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        self.listener.bind(("127.0.0.1", self.port))
+        self.listener = self._held.bind_another()
         self.listen()
 
     def end(self):
         self.refuse()
+        if self._held:
+            self._held.release()
         if self.address.startswith("unix:") and os.path.exists(self.address[5:]):
             os.unlink(self.address[5:])
         if self.faults:

@@ -216,11 +216,17 @@ class Port:
     """
 
     def __init__(self, family=socket.AF_INET):
-        self.socket = socket.socket(family, socket.SOCK_STREAM)
-        self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # lets it look whether anybody listens
-        self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
-        self.socket.bind(("::1" if family == socket.AF_INET6 else "127.0.0.1", 0))
+        self.family, self.number = family, 0
+        self.socket = self.bind_another()
         self.number = self.socket.getsockname()[1]
+
+    def bind_another(self):
+        """A socket at this port, for a listener of the test's own."""
+        made = socket.socket(self.family, socket.SOCK_STREAM)
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # lets sluice look whether anybody listens
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        made.bind(("::1" if self.family == socket.AF_INET6 else "127.0.0.1", self.number))
+        return made
 
     def release(self):
         self.socket.close()

@@ -5,6 +5,8 @@ import shutil
 import signal
 import socket
 import struct
+import threading
+import time
 
 from .process import DEADLINE_SECONDS, Port, Process, until
 from .tap import Skip
@@ -103,6 +105,31 @@ class Redis:
 
     def go_on(self):
         self.process.signal(signal.SIGCONT)
+
+
+class Pulse:
+    """How long a store takes to answer at the worst, from now until `end`."""
+
+    def __init__(self, t, redis):
+        self.redis, self.worst, self.over, self.thread = redis, 0, threading.Event(), None
+        t.defer(self.end)
+        self.begin()
+
+    def begin(self):
+        self.over.clear()
+        self.thread = threading.Thread(target=self._watch, args=(Connection(self.redis.number),), daemon=True)
+        self.thread.start()
+
+    def _watch(self, connection):
+        while not self.over.wait(0.02):
+            asked = time.monotonic()
+            connection.ask("PING")
+            self.worst = max(self.worst, time.monotonic() - asked)
+        connection.close()
+
+    def end(self):
+        self.over.set()
+        self.thread.join()
 
 
 def pack(numbers):
