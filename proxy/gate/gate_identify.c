@@ -47,22 +47,29 @@ static const struct conf_plan *find_plan(const struct gate *gate, const struct c
 	return gate->conf->default_plan;
 }
 
-static __attribute__((noinline)) void find_shared(
+/* With callers of limits of the fleet, which the set's authority knows by another seed. Returns the
+ * session's alternative. */
+static __attribute__((noinline)) const struct key_alternative *hash_shared(
 	const struct gate *gate, struct identity_input *input, struct gate_identity *identity)
 {
+	const struct key_alternative *alternative, *session_by = NULL;
 	const struct limit_set *set = identity->set;
-	struct throttle_key hashes[GATE_LIMITS_MAX + 1];
-	uint32_t hashed = 0;
+	struct throttle_key shared[GATE_LIMITS_MAX + 1];
 
-	for (unsigned i = 0; i < set->count; i++) {
-		unsigned key = set->keys_of[i];
-		if (!set->limits[i]->of_fleet)
-			continue;
-		if (!(hashed >> key & 1))
-			hashes[key] = identity_hash(set->keys[key], input, &gate->shared_seed);
-		hashed |= UINT32_C(1) << key;
-		identity->shared[i] = hashes[key];
+	for (unsigned i = 0; i < set->key_count; i++) {
+		identity->hashes[i] =
+			set->shared_keys >> i & 1
+				? identity_hash_twice(set->keys[i], input, &gate->seed,
+					  &gate->shared_seed, &shared[i], &alternative)
+				: identity_hash_by(set->keys[i], input, &gate->seed, &alternative);
+		if (i == 0)
+			session_by = alternative;
 	}
+	for (unsigned i = 0; i < set->count; i++) {
+		if (set->shared_keys >> set->keys_of[i] & 1)
+			identity->shared[i] = shared[set->keys_of[i]];
+	}
+	return session_by;
 }
 
 /* By which limits, and each one's caller. */
@@ -72,14 +79,20 @@ static inline void use_plan(const struct gate *gate, const struct conf_route *ro
 {
 	size_t plan_index = plan ? (size_t)(plan - gate->conf->plans) : gate->conf->plan_count;
 	const struct limit_set *set = limit_sets_get(&gate->sets, kind, route->index, plan_index);
+	const struct key_alternative *session_by;
 
 	identity->plan = plan;
 	identity->set = set;
 	identity->authority = set->authority;
-	for (unsigned i = 1; i < set->key_count; i++)
-		identity->hashes[i] = identity_hash(set->keys[i], input, &gate->seed);
-	if (set->authority)
-		find_shared(gate, input, identity);
+	if (set->authority) {
+		session_by = hash_shared(gate, input, identity);
+	} else {
+		identity->hashes[0] =
+			identity_hash_by(set->keys[0], input, &gate->seed, &session_by);
+		for (unsigned i = 1; i < set->key_count; i++)
+			identity->hashes[i] = identity_hash(set->keys[i], input, &gate->seed);
+	}
+	identity->names_client = session_by && identity_names_client(session_by);
 }
 
 static void apply_override(const struct gate *gate, const struct conf_route *route,
@@ -118,7 +131,6 @@ void gate_identify_as(const struct gate *gate, const struct conf_route *route, e
 {
 	/* Most routes have no lists and many configurations no keyed plans: no call for these. */
 	const struct access_list *lists = gate->access[route->index];
-	const struct key_alternative *session_by;
 
 	identity->stranger = GATE_ADMIT;
 	identity->overridden = false;
@@ -129,9 +141,6 @@ void gate_identify_as(const struct gate *gate, const struct conf_route *route, e
 	identity->access = lists ? (uint8_t)check_access(lists,
 					   identity->set->keys[identity->set->first_key], input)
 				 : ACCESS_LIMITED;
-	identity->hashes[0] =
-		identity_hash_by(identity->set->keys[0], input, &gate->seed, &session_by);
-	identity->names_client = session_by && identity_names_client(session_by);
 	if (gate_needs_time(gate))
 		apply_override(gate, route, kind, input, identity);
 	for (unsigned i = 0; i < identity->set->count; i++)

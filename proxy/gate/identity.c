@@ -329,21 +329,24 @@ struct throttle_key identity_hash(
 	return identity_hash_by(key, input, seed, &alternative);
 }
 
-struct throttle_key identity_hash_by(const struct conf_key *key, struct identity_input *input,
-	const struct throttle_seed *seed, const struct key_alternative **alternative)
+/* What most keys are, without the steps of the general way: a field as it stands. */
+static inline struct slice find_plain_field(
+	const struct conf_key *key, struct identity_input *input)
+{
+	if (key->alternative_count == 0 || !is_plain_field(&key->alternatives[0]))
+		return SLICE_NONE;
+	const struct key_part *part = key->alternatives[0].parts;
+	return http_head_find_only(
+		input->head, (struct slice){part->name, part->name_len}, &input->ambiguous);
+}
+
+/* The general way. */
+static __attribute__((noinline)) struct throttle_key hash_any(const struct conf_key *key,
+	struct identity_input *input, const struct throttle_seed *seed,
+	const struct key_alternative **alternative)
 {
 	struct values values;
 
-	/* What most keys are, without the steps of the general way: a field as it stands. */
-	if (key->alternative_count > 0 && is_plain_field(&key->alternatives[0])) {
-		const struct key_part *part = key->alternatives[0].parts;
-		struct slice value = http_head_find_only(
-			input->head, (struct slice){part->name, part->name_len}, &input->ambiguous);
-		if (value.len > 0) {
-			*alternative = &key->alternatives[0];
-			return hash_one(CLASS_TEXT, value.at, value.len, seed);
-		}
-	}
 	for (size_t i = 0; i < key->alternative_count; i++) {
 		if (has_values(&values, &key->alternatives[i], input)) {
 			*alternative = &key->alternatives[i];
@@ -352,6 +355,35 @@ struct throttle_key identity_hash_by(const struct conf_key *key, struct identity
 	}
 	*alternative = NULL;
 	return hash_one(CLASS_ADDRESS, input->address, sizeof(input->address), seed);
+}
+
+struct throttle_key identity_hash_by(const struct conf_key *key, struct identity_input *input,
+	const struct throttle_seed *seed, const struct key_alternative **alternative)
+{
+	const struct slice value = find_plain_field(key, input);
+
+	if (value.len == 0)
+		return hash_any(key, input, seed, alternative);
+	*alternative = &key->alternatives[0];
+	return hash_one(CLASS_TEXT, value.at, value.len, seed);
+}
+
+struct throttle_key identity_hash_twice(const struct conf_key *key, struct identity_input *input,
+	const struct throttle_seed *seed, const struct throttle_seed *other_seed,
+	struct throttle_key *other, const struct key_alternative **alternative)
+{
+	const struct slice value = find_plain_field(key, input);
+	char joined[SHORT_BYTES + 1];
+
+	if (value.len == 0 || value.len > SHORT_BYTES) {
+		*other = identity_hash_by(key, input, other_seed, alternative);
+		return identity_hash_by(key, input, seed, alternative);
+	}
+	*alternative = &key->alternatives[0];
+	joined[0] = CLASS_TEXT; /* as hash_one */
+	memcpy(joined + 1, value.at, value.len);
+	*other = throttle_hash(other_seed, joined, value.len + 1);
+	return throttle_hash(seed, joined, value.len + 1);
 }
 
 bool identity_hash_text(const struct conf_key *key, struct slice text,

@@ -47,6 +47,11 @@ bool identity_names_client(const struct key_alternative *alternative);
 struct throttle_key identity_hash_by(const struct conf_key *key, struct identity_input *input,
 	const struct throttle_seed *seed, const struct key_alternative **alternative);
 
+/* The same by two seeds, for less than twice the work. */
+struct throttle_key identity_hash_twice(const struct conf_key *key, struct identity_input *input,
+	const struct throttle_seed *seed, const struct throttle_seed *other_seed,
+	struct throttle_key *other, const struct key_alternative **alternative);
+
 /* The caller's hash. */
 struct throttle_key identity_hash(
 	const struct conf_key *key, struct identity_input *input, const struct throttle_seed *seed);

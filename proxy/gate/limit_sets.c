@@ -38,6 +38,7 @@ static int add_limit(struct limit_set *set, uint64_t cost, const struct conf_lim
 	set->in_bytes |= (uint32_t)in_bytes << set->count;
 	set->in_flight |= (uint32_t)(limit->algorithm == CONF_LIMIT_CONCURRENCY) << set->count;
 	set->by_cost |= (uint32_t)by_cost << set->count;
+	set->shared_keys |= (uint32_t)limit->of_fleet << set->keys_of[set->count];
 	set->count++;
 	return 0;
 }

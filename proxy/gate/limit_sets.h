@@ -27,6 +27,7 @@ struct limit_set {
 	uint64_t costs[GATE_LIMITS_MAX];   /* what the route charges */
 	uint32_t in_bytes, by_cost;        /* bit i: limits[i] is charged so */
 	uint32_t in_flight;                /* bit i: limits[i] counts what is in flight */
+	uint32_t shared_keys;              /* bit i: keys[i] is that of a limit of the fleet */
 	bool at_turn;                      /* see gate_judges_at_turn */
 	struct authority *authority;       /* over all of them; NULL: the table */
 	const struct conf_limit *limits[GATE_LIMITS_MAX];

@@ -38,16 +38,33 @@ static struct asked *ask(const char *key, const char *address, const char *field
 	return &asked;
 }
 
-static struct throttle_key hash(const char *key, const char *address, const char *fields)
-{
-	struct asked *asked = ask(key, address, fields);
-
-	return identity_hash(asked->key, &asked->input, &seed);
-}
-
 static bool same(struct throttle_key a, struct throttle_key b)
 {
 	return a.hi == b.hi && a.lo == b.lo;
+}
+
+/* Found once for two seeds, it is what each of them makes of it. */
+static void is_the_same_twice(struct asked *asked, struct throttle_key found)
+{
+	const struct throttle_seed other_seed = {seed.k0 + 1, seed.k1 + 1};
+	const struct key_alternative *by, *other_by;
+	struct identity_input input = asked->input;
+	struct throttle_key other;
+
+	assert_true(same(
+		identity_hash_twice(asked->key, &input, &seed, &other_seed, &other, &by), found));
+	assert_int_equal(input.ambiguous, asked->input.ambiguous);
+	assert_true(same(identity_hash_by(asked->key, &input, &other_seed, &other_by), other));
+	assert_ptr_equal(by, other_by);
+}
+
+static struct throttle_key hash(const char *key, const char *address, const char *fields)
+{
+	struct asked *asked = ask(key, address, fields);
+	const struct throttle_key found = identity_hash(asked->key, &asked->input, &seed);
+
+	is_the_same_twice(asked, found);
+	return found;
 }
 
 static const char *text(const char *key, const char *address, const char *fields)
