@@ -263,7 +263,7 @@ static void settle(struct exchange *x)
 
 	if (!gate_finish_plain(x->route, &x->gate.receipt, &end))
 		gate_finish(x->use->site->gate, x->route, &x->gate.receipt, &end,
-			worker_throttle_ns(x->worker));
+			x->gate.receipt.authority ? 0 : worker_throttle_ns(x->worker));
 }
 
 static void leave_orphans(struct exchange *x)

@@ -64,6 +64,22 @@ static void note_verdict_time(struct exchange *x)
 	x->turn.asked_boot_ns = worker_throttle_ns(x->worker);
 }
 
+bool turn_admit_at_once(struct exchange *x)
+{
+	struct authority *authority = x->gate.identity.authority;
+	struct authority_judgement judgement;
+
+	if (!x->gate.identity.leased || x->tunnel.is_message || !authority->calls->admit)
+		return false;
+	note_verdict_time(x);
+	struct authority_question question = question_of(x);
+	if (!authority->calls->admit(authority, &question, &judgement))
+		return false;
+	gate_conclude(&x->gate.identity, &judgement, question.now_ns, 0, &x->gate.verdict,
+		&x->gate.receipt);
+	return true;
+}
+
 void turn_ask(struct exchange *x, void (*judged)(struct exchange *x))
 {
 	struct authority *authority = x->gate.identity.authority;

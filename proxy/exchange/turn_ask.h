@@ -7,6 +7,10 @@
 #include "exchange/exchange.h"
 #include "gate/authority.h"
 
+/* It has no place yet. True: its authority has admitted it by what it has here. False: it is to be
+ * asked. */
+bool turn_admit_at_once(struct exchange *exchange);
+
 /* It holds its place in its session and none at its upstream: enters ASKING and asks its authority.
  * `judged` is called once the verdict is there, now or later, unless that refuses it: then it is
  * answered. 503 without memory, and when no verdict comes in the authority's time. */

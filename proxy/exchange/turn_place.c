@@ -279,7 +279,8 @@ bool turn_enter_and_ask(struct exchange *x)
 {
 	x->times.judged_ns = worker_now_ns(x->worker);
 	if (!gate_begin(x->use->site->gate, x->route, &x->gate.identity, &x->gate.verdict,
-		    &x->gate.receipt))
+		    &x->gate.receipt) ||
+		turn_admit_at_once(x))
 		return false;
 	x->turn.asks = true;
 	x->turn.ticket.lane = (uint8_t)lane_of(x);

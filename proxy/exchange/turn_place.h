@@ -9,8 +9,8 @@ struct exchange;
 /* It has its verdict: takes its place, or waits for those before it on its connection. */
 void turn_enter(struct exchange *exchange);
 
-/* It has none yet: takes its place, then asks its authority. False: none of the authority's limits
- * apply, and it has its verdict by that. */
+/* It has none yet: takes its place, then asks its authority. False: it has its verdict, as none of
+ * the authority's limits apply, or as the authority has admitted it at once. */
 bool turn_enter_and_ask(struct exchange *exchange);
 
 /* It is in the queue without a place at its upstream, and can use one now: goes on, waits for its

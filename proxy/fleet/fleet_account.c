@@ -27,6 +27,7 @@ static bool describe(
 		return false;
 	charge->rule = facts->rule;
 	charge->limit = facts->name;
+	charge->name_hash = facts->name_hash;
 	charge->way = facts->way;
 	charge->down = facts->down;
 	if (charge->rule.kind == RULE_CALENDAR)
@@ -166,10 +167,8 @@ static void take_limit(struct fleet_worker *fleet, struct account_charge *charge
 	charge->slot = charge->taken_ns = 0; /* nothing of it goes back */
 }
 
-void account_take_site(struct account *account)
+void account_take_new_site(struct account *account)
 {
-	if (account->sites == account->worker->limits.sites)
-		return;
 	account->sites = account->worker->limits.sites;
 	for (unsigned i = 0; i < account->count; i++) {
 		if (account->charges[i].way || account->charges[i].here)

@@ -9,12 +9,9 @@
 
 #include <stdint.h>
 
+#include "fleet/question.h"
 #include "gate/authority.h"
 #include "throttle/throttle.h"
-
-struct account;
-struct account_charge;
-struct fleet_worker;
 
 /* The limits of a request; those that the node's table judges are charged, and `*local` is its
  * verdict over them. NULL without memory: nothing is charged. */
@@ -25,10 +22,17 @@ struct account *account_open(struct fleet_worker *fleet, const struct authority_
  */
 void account_note(struct account *account, struct account_charge *charge, int64_t units);
 
+/* Of account_take_site: one has. */
+void account_take_new_site(struct account *account);
+
 /* Before anything is charged or given back: if a site has come into force since the account was
  * opened, what it takes of a limit that was changed stays charged, and what follows is charged by
  * the limit as it is now. */
-void account_take_site(struct account *account);
+static inline void account_take_site(struct account *account)
+{
+	if (account->sites != account->worker->limits.sites)
+		account_take_new_site(account);
+}
 
 /* Charges the bytes that have passed and are not charged yet. */
 void account_charge_bytes(struct account *account, struct account_charge *charge);

@@ -12,18 +12,11 @@
 #include "stats/stats.h"
 #include "worker/worker_clock.h"
 
-static struct fleet_worker *worker_of(const struct questions *questions)
-{
-	const char *at = (const char *)questions - offsetof(struct worker, questions);
-
-	return ((const struct worker *)(const void *)at)->fleet.own;
-}
-
 static void delivered(struct authority_reply *reply)
 {
 	struct question *question = CONTAINER_OF(reply, struct question, reply);
 
-	question_free(worker_of(reply->questions), question);
+	question_free(fleet_worker_of(reply->questions), question);
 }
 
 /* The next limit that the store is asked about, with the others of its function and part. By leases
@@ -101,7 +94,7 @@ static bool may_ask(const struct account *account)
 enum authority_answer fleet_ask(struct authority *authority,
 	const struct authority_question *question, struct authority_judgement *judgement)
 {
-	struct fleet_worker *fleet = worker_of(question->questions);
+	struct fleet_worker *fleet = fleet_worker_of(question->questions);
 	struct throttle_verdict local;
 	struct account *account = account_open(fleet, question, &local);
 
@@ -143,7 +136,7 @@ static void move_taken(struct account *to, struct account *from)
 enum authority_answer fleet_expire(struct authority *authority,
 	const struct authority_question *question, struct authority_judgement *judgement)
 {
-	struct fleet_worker *fleet = worker_of(question->questions);
+	struct fleet_worker *fleet = fleet_worker_of(question->questions);
 	struct question *asked = question_take(fleet, question->number);
 	struct throttle_verdict local;
 	struct account *account;
@@ -171,7 +164,7 @@ enum authority_answer fleet_expire(struct authority *authority,
 
 void fleet_cancel(struct authority *authority, const struct questions *questions, uint64_t number)
 {
-	struct question *asked = question_take(worker_of(questions), number);
+	struct question *asked = question_take(fleet_worker_of(questions), number);
 
 	(void)authority;
 	if (asked)

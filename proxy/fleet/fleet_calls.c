@@ -1,9 +1,11 @@
 #include "fleet/fleet_calls.h"
 
+#include "fleet/admit.h"
 #include "fleet/fleet_ask.h"
 #include "fleet/fleet_settle.h"
 
 const struct authority_calls fleet_calls = {
+	.admit = fleet_admit,
 	.ask = fleet_ask,
 	.expire = fleet_expire,
 	.cancel = fleet_cancel,

@@ -130,6 +130,11 @@ static struct rung_facts facts_of(struct part_times times, unsigned nodes, uint6
 	};
 }
 
+static uint64_t window_ms_of(const struct rule *rule)
+{
+	return (rule->window_us + 999) / 1000;
+}
+
 static struct strict_times times_of(
 	const struct conf_fleet *conf, const struct rule *rule, bool is_leased)
 {
@@ -138,7 +143,7 @@ static struct strict_times times_of(
 		.kept_ms = conf->lost_share_ms,
 		.tail_ms =
 			strict_tail_ms(conf->store_timeout_ms, is_leased ? rule_term_ms(rule) : 0),
-		.window_ms = (rule->window_us + 999) / 1000,
+		.window_ms = window_ms_of(rule),
 	};
 }
 
@@ -181,7 +186,7 @@ void ladder_climb_one(struct account *account, struct account_charge *charge, bo
 		climb_strict(account, charge, facts);
 		return;
 	}
-	charge->rung = rung_of(charge->down, &facts, (charge->rule.window_us + 999) / 1000);
+	charge->rung = rung_of(charge->down, &facts, window_ms_of(&charge->rule));
 	charge->share = rung_share(charge->quota, nodes);
 }
 
@@ -193,6 +198,34 @@ void ladder_climb(struct account *account, bool may_ask)
 			ladder_climb_one(account, charge,
 				may_ask && fleet_can_ask(account->worker, charge->caller));
 	}
+}
+
+static bool is_first(const struct ladder *ladder, unsigned part,
+	const struct account_charge *charge, uint64_t now_ms)
+{
+	const struct part_times times = times_of_part(ladder, part);
+
+	if (charge->down == CONF_STORE_DOWN_STRICT)
+		return false;
+	if (times.back_ms == 0 && times.forgot_ms == 0) /* most stores: never lost, nor forgetful */
+		return true;
+	struct rung_facts facts = facts_of(times, 0, now_ms);
+	facts.has_store = true;
+	return rung_of(charge->down, &facts, window_ms_of(&charge->rule)) == RUNG_STORE;
+}
+
+bool ladder_is_first(const struct account *account)
+{
+	const struct fleet_worker *fleet = account->worker;
+	const struct ladder *ladder = fleet_ladder(fleet->authority);
+
+	for (unsigned i = 0; i < account->count; i++) {
+		const struct account_charge *charge = &account->charges[i];
+		if (!is_first(ladder, fleet_part_of(fleet, charge->caller), charge,
+			    worker_now_ms(fleet->worker)))
+			return false;
+	}
+	return true;
 }
 
 /* ---- for people ------------------------------------------------------------------------------ */

@@ -68,6 +68,10 @@ void ladder_climb(struct account *account, bool may_ask);
 /* The same of one of them. `has_store`: its store is heard. */
 void ladder_climb_one(struct account *account, struct account_charge *charge, bool has_store);
 
+/* Is each of its charges on the first rung, as long as the store is heard? Not of store_down =
+ * strict, whose quota depends on the other nodes. Sets nothing. */
+bool ladder_is_first(const struct account *account);
+
 /* One limit, as it is now on this node; of a cluster, for callers of the part that is worst off. */
 struct ladder_sight {
 	enum conf_store_down down;

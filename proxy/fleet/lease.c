@@ -25,18 +25,25 @@ enum {
 
 /* ---- what a limit gets ----------------------------------------------------------------------- */
 
-static uint64_t share_of(const struct fleet_worker *fleet, const struct rule *rule)
+/* At least 1. */
+static unsigned nodes_of(const struct fleet_worker *fleet)
 {
 	/* relaxed: it sizes leases, and no promise depends on it */
 	unsigned nodes =
 		atomic_load_explicit(&fleet_members(fleet->authority)->count, memory_order_relaxed);
 
-	return rule->quota / (nodes > 0 ? nodes : 1);
+	return nodes > 0 ? nodes : 1;
+}
+
+static uint64_t share_of(const struct fleet_worker *fleet, const struct rule *rule)
+{
+	return rule->quota / nodes_of(fleet);
 }
 
 static bool is_small(const struct fleet_worker *fleet, const struct rule *rule)
 {
-	return share_of(fleet, rule) < SHARE_LEAST || rule->window_us < WINDOW_LEAST_MS * 1000;
+	return rule->quota < (uint64_t)SHARE_LEAST * nodes_of(fleet) || /* its share is less */
+	       rule->window_us < WINDOW_LEAST_MS * 1000;
 }
 
 static uint32_t term_ms_of(const struct rule *rule)
@@ -49,16 +56,13 @@ static uint32_t now_ms(const struct fleet_worker *fleet)
 	return hand_ms(worker_throttle_ns(fleet->worker));
 }
 
-/* The caller of one limit among those of all: FNV-1a (Fowler, Noll, Vo) of the limit's name and its
- * quota. After a reload to another quota it has another hand: what was given of a larger one is not
- * used any more, and is returned when it ends. */
+/* The caller of one limit among those of all, by the limit's name and its quota. After a reload to
+ * another quota it has another hand: what was given of a larger one is not used any more, and is
+ * returned when it ends. */
 static struct throttle_key key_of(const struct account_charge *charge)
 {
-	uint64_t hash = 0xcbf29ce484222325;
+	uint64_t hash = (charge->name_hash ^ charge->rule.quota) * LIMIT_NAME_PRIME;
 
-	for (const char *c = charge->limit; *c; c++)
-		hash = (hash ^ (unsigned char)*c) * 0x100000001b3;
-	hash = (hash ^ charge->rule.quota) * 0x100000001b3;
 	return (struct throttle_key){charge->caller.hi ^ hash, charge->caller.lo ^ hash << 16};
 }
 
@@ -328,16 +332,23 @@ static void fill(const struct account_charge *charge, uint32_t left, struct thro
 	};
 }
 
-/* Little is left of it, or little time: a new lease now, so that no request has to wait for one. */
-static void renew_early(struct fleet_worker *fleet, const struct account_charge *charge,
-	uint32_t left, uint32_t now)
+/* Little is left of it, or little time. */
+static inline bool ends_soon(const struct account_charge *charge, uint32_t left, uint32_t now)
+{
+	const struct hand *hand = charge->hand;
+	uint32_t low = atomic_load_explicit(&hand->low, memory_order_relaxed); /* a hint */
+
+	return left <= low || hand_time_left(hand, now) <= term_ms_of(&charge->rule) / 4;
+}
+
+/* A new lease now, so that no request has to wait for one. */
+static __attribute__((noinline)) void renew_early(
+	struct fleet_worker *fleet, const struct account_charge *charge, uint32_t now)
 {
 	struct hand *hand = charge->hand;
 	struct leased of = {hand, charge->caller, charge->rule, charge->limit};
-	uint32_t low = atomic_load_explicit(&hand->low, memory_order_relaxed); /* a hint */
 
-	if ((left > low && hand_time_left(hand, now) > term_ms_of(&charge->rule) / 4) ||
-		hand_closed(hand, now) > 0 || !fleet_can_ask(fleet, charge->caller) ||
+	if (hand_closed(hand, now) > 0 || !fleet_can_ask(fleet, charge->caller) ||
 		charge->rung == RUNG_WAIT || charge->rung == RUNG_SHARE || !lock_hand(charge))
 		return;
 	if (!ask_for(fleet, &of, wish_of(charge)))
@@ -360,31 +371,63 @@ static bool refuse_closed(struct account_charge *charge, uint32_t now)
 	return true;
 }
 
-static enum way_verdict take(struct account *account, struct account_charge *charge)
+/* NULL: it has none, or can't have any. */
+static inline struct hand *find_hand(
+	const struct account *account, const struct account_charge *charge, struct throttle_key key)
+{
+	const struct fleet_worker *fleet = account->worker;
+
+	if (is_small(fleet, &charge->rule) || charge->cost > HAND_UNITS_MOST)
+		return NULL;
+	return hands_find(fleet->leases.hands, key, hand_ms(account->now_ns));
+}
+
+bool lease_is_in_hand(const struct account *account, const struct account_charge *charge)
+{
+	const struct throttle_key key = key_of(charge);
+	struct hand *hand = find_hand(account, charge, key);
+	uint32_t now = hand_ms(account->now_ns), left = 0;
+
+	if (!hand || hand_time_left(hand, now) == 0)
+		return false;
+	hand_take(hand, key, 0, now, &left);
+	return left >= charge->cost;
+}
+
+bool lease_take_in_hand(struct account *account, struct account_charge *charge)
 {
 	struct fleet_worker *fleet = account->worker;
 	uint32_t now = hand_ms(account->now_ns), left;
 	struct throttle_key key = key_of(charge);
 
-	charge->hand = is_small(fleet, &charge->rule) || charge->cost > HAND_UNITS_MOST
-			       ? NULL
-			       : hands_find(fleet->leases.hands, key, now);
+	charge->hand = find_hand(account, charge, key);
+	if (!charge->hand)
+		return false;
+	charge->slot = hand_take(charge->hand, key, (uint32_t)charge->cost, now, &left);
+	if (charge->slot == 0)
+		return false;
+	charge->said = WAY_TAKEN;
+	charge->epoch = atomic_load_explicit(
+		&charge->hand->epoch, memory_order_relaxed); /* hand_take's acquire */
+	charge->taken_ns = account->now_ns;
+	fill(charge, left, &charge->outcome);
+	hand_note_use(charge->hand, (uint32_t)charge->cost);
+	worker_count(fleet->worker, STATS_LEASE_TAKEN);
+	if (ends_soon(charge, left, now))
+		renew_early(fleet, charge, now);
+	return true;
+}
+
+static enum way_verdict take(struct account *account, struct account_charge *charge)
+{
+	if (lease_take_in_hand(account, charge))
+		return WAY_TAKEN;
 	if (!charge->hand)
 		return WAY_ASK;
 	hand_note_use(charge->hand, (uint32_t)charge->cost);
-	charge->slot = hand_take(charge->hand, key, (uint32_t)charge->cost, now, &left);
-	if (charge->slot != 0) {
-		charge->epoch = atomic_load_explicit(
-			&charge->hand->epoch, memory_order_relaxed); /* hand_take's acquire */
-		charge->taken_ns = account->now_ns;
-		fill(charge, left, &charge->outcome);
-		worker_count(fleet->worker, STATS_LEASE_TAKEN);
-		renew_early(fleet, charge, left, now);
-		return WAY_TAKEN;
-	}
-	if (!refuse_closed(charge, now))
+	if (!refuse_closed(charge, hand_ms(account->now_ns)))
 		return WAY_ASK;
-	worker_count(fleet->worker, STATS_LEASE_REFUSED);
+	worker_count(account->worker->worker, STATS_LEASE_REFUSED);
 	return WAY_UNTAKEN;
 }
 

@@ -24,6 +24,8 @@
 
 #define LEASE_PARTS_MOST 1024 /* limits in the operations of one call */
 
+struct account;
+struct account_charge;
 struct fleet_batch;
 struct fleet_worker;
 struct question;
@@ -64,6 +66,12 @@ void leases_init(struct leases *leases, struct fleet_worker *fleet, struct hands
 void leases_end(struct leases *leases);
 /* Returns all of them, as far as the store can be told: what they hold is not used any more. */
 void leases_return(struct leases *leases);
+
+/* Is the charge's cost in hand now? Nothing is taken or counted. */
+bool lease_is_in_hand(const struct account *account, const struct account_charge *charge);
+/* Takes it from what is in hand, and says so in the charge. False: nothing was taken or counted;
+ * the charge has its hand, if there is one. */
+bool lease_take_in_hand(struct account *account, struct account_charge *charge);
 
 /* Puts the account's limits of this way into the batch, as one operation. */
 void lease_ask(struct fleet_batch *filling, struct question *question, struct account *account);

@@ -32,6 +32,7 @@ static __attribute__((noinline)) const struct limit_facts *fill(
 	*facts = (struct limit_facts){
 		.rule = rule_of(limit),
 		.name = fleet_name_of(fleet, limit->name),
+		.name_hash = limit_hash_name(limit->name),
 		.way = way_for(limit),
 		.down = ladder_down(fleet->worker->use->site->conf, limit),
 	};

@@ -19,9 +19,21 @@ struct limit_facts {
 	const struct conf_limit *limit; /* NULL: not filled */
 	struct rule rule;               /* rule_of */
 	const char *name;               /* as long as the worker */
+	uint64_t name_hash;             /* limit_hash_name */
 	const struct way *way;
 	enum conf_store_down down; /* ladder_down, by the site in force */
 };
+
+/* FNV-1a (Fowler, Noll, Vo), and its prime, by which a hash goes on. */
+#define LIMIT_NAME_PRIME UINT64_C(0x100000001b3)
+static inline uint64_t limit_hash_name(const char *limit)
+{
+	uint64_t hash = 0xcbf29ce484222325;
+
+	for (const char *c = limit; *c; c++)
+		hash = (hash ^ (unsigned char)*c) * LIMIT_NAME_PRIME;
+	return hash;
+}
 
 struct limits_known {
 	struct limit_facts *all; /* by the limits' places in the snapshot in force */

@@ -1,7 +1,17 @@
 #include "fleet/question.h"
 
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "worker/worker.h"
+
+struct fleet_worker *fleet_worker_of(const struct questions *questions)
+{
+	const char *at = (const char *)questions - offsetof(struct worker, questions);
+
+	return ((const struct worker *)(const void *)at)->fleet.own;
+}
 
 struct account *account_new(struct fleet_worker *fleet)
 {

@@ -38,7 +38,8 @@ struct fleet_worker;
 struct account_charge {
 	struct throttle_key caller; /* as all nodes name it */
 	struct rule rule;
-	const char *limit; /* its name, as long as the worker */
+	const char *limit;  /* its name, as long as the worker */
+	uint64_t name_hash; /* of its name: limit_hash_name */
 	uint64_t cost;
 	uint64_t slot; /* of the charge at the store; 0: nothing is charged there */
 	uint64_t delay_max_ns;
@@ -179,6 +180,9 @@ struct fleet_worker {
 	struct deadline silence;   /* of the store, while something is in flight */
 	struct locks locks;
 };
+
+/* Of the worker that asks. */
+struct fleet_worker *fleet_worker_of(const struct questions *questions);
 
 /* The part of the store that a caller belongs to. */
 static inline unsigned fleet_part_of(const struct fleet_worker *fleet, struct throttle_key caller)

@@ -3,10 +3,11 @@
  * table is the first one: gate_judge calls it directly. Another authority may have to ask
  * elsewhere, and answers later, by a message to the worker that asks.
  *
- *   gate_begin --> place in the session --> ask --+-- JUDGED, UNAVAILABLE: at once
- *                                                 `-- PENDING --+-- authority_reply -> answered()
- *                                                               +-- its time is over: expire
- *                                                               `-- nobody waits for it: cancel
+ *   gate_begin --> admit: what it has here is enough, and the place can wait for that
+ *       `--> place in the session --> ask --+-- JUDGED, UNAVAILABLE: at once
+ *                                           `-- PENDING --+-- authority_reply -> answered()
+ *                                                         +-- its time is over: expire
+ *                                                         `-- nobody waits for it: cancel
  *   what was taken --> receipt --> charge ... --> settle or refund, once
  *
  * A pending question is known by its worker and a number that is never used again, and by nothing
@@ -72,6 +73,11 @@ struct authority_judgement {
 };
 
 struct authority_calls {
+	/* Admits what needs nothing from elsewhere, of limits that nodes lease
+	 * (gate_identity.leased). It knows no question's number. True: as ask with JUDGED, and the
+	 * request is admitted; false: nothing was taken, it is to be asked. NULL: it never does. */
+	bool (*admit)(struct authority *authority, const struct authority_question *question,
+		struct authority_judgement *judgement);
 	/* Judges, or begins to. Fills `judgement` unless it returns PENDING. */
 	enum authority_answer (*ask)(struct authority *authority,
 		const struct authority_question *question, struct authority_judgement *judgement);

@@ -145,7 +145,8 @@ struct gate_identity {
 	uint8_t access;              /* enum access_verdict */
 	uint8_t stranger; /* enum gate_outcome: GATE_NO_KEY or GATE_UNKNOWN; GATE_ADMIT: served */
 	bool overridden;
-	bool ambiguous;    /* the server may read another key */
+	bool leased;    /* the authority may admit it by what nodes lease: authority_calls.admit */
+	bool ambiguous; /* the server may read another key */
 	bool names_client; /* the session's key found what tells one client from others */
 	struct throttle_key hashes[GATE_LIMITS_MAX + 1]; /* of the set's key expressions */
 	/* With an authority: the caller of each limit of the fleet, by a seed that all nodes have.
@@ -251,7 +252,7 @@ void gate_charge_bytes(
 /* Gives account of an admitted exchange, whichever way it ended: refunds by route->refund, settles
  * the cost, charges bytes (also of what is refunded), releases concurrency. The receipt is empty
  * then; to finish an empty one does nothing. `gate` and `route` may be of a newer snapshot than the
- * check's. */
+ * check's. `now_ns` is not looked at where an authority has judged. */
 void gate_finish(const struct gate *gate, const struct conf_route *route,
 	struct gate_receipt *receipt, const struct gate_end *end, uint64_t now_ns);
 

@@ -45,7 +45,8 @@ static void finish_elsewhere(const struct gate *gate, const struct conf_route *r
 {
 	struct authority *authority = receipt->authority;
 
-	gate_charge_bytes(gate, receipt, end->bytes, now_ns);
+	if (receipt->in_bytes != 0)
+		gate_charge_bytes(gate, receipt, end->bytes, now_ns);
 	if (end->never_forwarded || gate_is_refunded(route, end->status))
 		authority->calls->refund(authority, receipt);
 	else

@@ -84,6 +84,7 @@ static inline void use_plan(const struct gate *gate, const struct conf_route *ro
 	identity->plan = plan;
 	identity->set = set;
 	identity->authority = set->authority;
+	identity->leased = set->leased;
 	if (set->authority) {
 		session_by = hash_shared(gate, input, identity);
 	} else {

@@ -14,8 +14,7 @@ static uint64_t ms_up(uint64_t ns)
 }
 
 static inline void report_limit(const struct throttle_outcome *outcome,
-	const struct conf_limit *limit, const struct throttle_charge *charge,
-	struct gate_limit *report)
+	const struct conf_limit *limit, uint64_t caller, struct gate_limit *report)
 {
 	uint64_t reset_ns = outcome->violated         ? outcome->retry_after_ns
 			    : outcome->remaining == 0 ? outcome->more_ns
@@ -27,7 +26,7 @@ static inline void report_limit(const struct throttle_outcome *outcome,
 
 	*report = (struct gate_limit){
 		.limit = limit,
-		.caller = charge->caller.lo,
+		.caller = caller,
 		.quota = outcome->quota,
 		.remaining = outcome->remaining,
 		.reset_ms = is_rounded_down ? reset_ns / NS_PER_MS : ms_up(reset_ns),
@@ -76,7 +75,7 @@ static void report_untaken(const struct gate *gate, const struct limit_set *set,
 		struct throttle_outcome *outcome = &found.outcome[next++];
 		/* Another thread may have taken the rest since; this request it did not refuse. */
 		outcome->violated = false;
-		report_limit(outcome, set->limits[i], &charges[i], &verdict->limits[i]);
+		report_limit(outcome, set->limits[i], charges[i].caller.lo, &verdict->limits[i]);
 	}
 }
 
@@ -109,15 +108,18 @@ const struct conf_limit *gate_limit_at(const struct gate_identity *identity, uns
 }
 
 /* What the limits said. `gate`: whose table is asked what those have left that a refused request
- * did not violate; NULL: `judged` says so. */
+ * did not violate, by `charges`; NULL: `judged` says so. */
 static inline __attribute__((always_inline)) void fill_verdict(const struct gate *gate,
-	const struct limit_set *set, const struct throttle_charge *charges,
+	const struct gate_identity *identity, const struct throttle_charge *charges,
 	const struct throttle_verdict *judged, uint64_t now_ns, uint64_t waited_ns,
 	struct gate_verdict *verdict)
 {
+	const struct limit_set *set = identity->set;
+
 	verdict->limit_count = set->count;
 	for (unsigned i = 0; i < set->count; i++)
-		report_limit(&judged->outcome[i], set->limits[i], &charges[i], &verdict->limits[i]);
+		report_limit(&judged->outcome[i], set->limits[i],
+			identity->hashes[set->keys_of[i]].lo, &verdict->limits[i]);
 	verdict->shadowed = judged->shadowed > 0;
 	if (judged->admitted)
 		return;
@@ -189,7 +191,7 @@ void gate_judge(const struct gate *gate, const struct conf_route *route,
 		name_charged(receipt, set);
 	else
 		receipt->throttle.count = 0;
-	fill_verdict(gate, set, charges, &judged, now_ns, waited_ns, verdict);
+	fill_verdict(gate, identity, charges, &judged, now_ns, waited_ns, verdict);
 }
 
 bool gate_begin(const struct gate *gate, const struct conf_route *route,
@@ -204,9 +206,6 @@ void gate_conclude(const struct gate_identity *identity,
 	const struct authority_judgement *judgement, uint64_t now_ns, uint64_t waited_ns,
 	struct gate_verdict *verdict, struct gate_receipt *receipt)
 {
-	struct throttle_charge charges[GATE_LIMITS_MAX];
-
-	fill_charges(identity, charges);
 	verdict->outcome = GATE_ADMIT;
 	verdict->violated = false;
 	if (judgement->limits.admitted) {
@@ -219,7 +218,7 @@ void gate_conclude(const struct gate_identity *identity,
 			receipt->throttle.held[i] = held->held[i];
 		name_charged(receipt, identity->set);
 	}
-	fill_verdict(NULL, identity->set, charges, &judgement->limits, now_ns, waited_ns, verdict);
+	fill_verdict(NULL, identity, NULL, &judgement->limits, now_ns, waited_ns, verdict);
 }
 
 void gate_conclude_unavailable(uint64_t retry_after_ms, struct gate_verdict *verdict)
@@ -239,7 +238,7 @@ void gate_explain(const struct gate *gate, const struct conf_route *route,
 	if (!begin_verdict(gate, route, identity, verdict))
 		return;
 	throttle_peek(gate->throttles, charges, fill_charges(identity, charges), now_ns, &judged);
-	fill_verdict(gate, identity->set, charges, &judged, now_ns, 0, verdict);
+	fill_verdict(gate, identity, charges, &judged, now_ns, 0, verdict);
 }
 
 void gate_check(const struct gate *gate, const struct conf_route *route,

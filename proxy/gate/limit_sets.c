@@ -15,6 +15,12 @@ static uint8_t add_key(struct limit_set *set, const struct conf_key *key)
 	return set->key_count++;
 }
 
+static bool is_leased(const struct conf_limit *limit)
+{
+	return limit->of_fleet && limit->fleet_way == CONF_FLEET_LEASE &&
+	       conf_limit_is_plain(limit);
+}
+
 /* A limit that both the route and the plan name is charged once. */
 static int add_limit(struct limit_set *set, uint64_t cost, const struct conf_limit *limit,
 	const struct throttle_table *throttles)
@@ -39,6 +45,7 @@ static int add_limit(struct limit_set *set, uint64_t cost, const struct conf_lim
 	set->in_flight |= (uint32_t)(limit->algorithm == CONF_LIMIT_CONCURRENCY) << set->count;
 	set->by_cost |= (uint32_t)by_cost << set->count;
 	set->shared_keys |= (uint32_t)limit->of_fleet << set->keys_of[set->count];
+	set->leased = (set->count == 0 || set->leased) && is_leased(limit);
 	set->count++;
 	return 0;
 }

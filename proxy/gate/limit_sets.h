@@ -30,6 +30,7 @@ struct limit_set {
 	uint32_t shared_keys;              /* bit i: keys[i] is that of a limit of the fleet */
 	bool at_turn;                      /* see gate_judges_at_turn */
 	struct authority *authority;       /* over all of them; NULL: the table */
+	bool leased;                       /* all of them are of nodes that lease (fleet = lease) */
 	const struct conf_limit *limits[GATE_LIMITS_MAX];
 	const struct conf_key *keys[GATE_LIMITS_MAX + 1]; /* keys[0]: the session's */
 };

@@ -115,6 +115,19 @@ struct job *job_asked(const struct authority_question *question)
 	return job;
 }
 
+struct job *job_admitted(const struct authority_question *question)
+{
+	struct job *job = job_of_question(question);
+	const struct exchange *x = job->exchange;
+
+	hold_to(job->place == 0 && !x->turn.in_queue && x->state == EXCHANGE_HEAD,
+		"admitted at once with a place");
+	hold_to(gate_receipt_is_empty(&x->gate.receipt), "admitted twice");
+	job->asked = true;
+	job->said = FAKE_ADMIT;
+	return job;
+}
+
 /* ---- the queue and the server, seen from below ----------------------------------------------- */
 
 enum queue_verdict __real_queue_enter(struct queue *queue, const struct queue_policy *policy,

@@ -20,23 +20,27 @@
 #include "stats/stats.h"
 #include "upstream/server_state.h"
 
-static const char ini[] = /* the first line is the upstream's */
-	"max_in_flight = 3\n"
-	"[limit far]\nkey = header:S\nrate = 100 per 1s\non_exceed = delay 10s\n"
-	"[limit far2]\nkey = header:S\nrate = 200 per 1s\n"
-	"[limit near]\nkey = header:S\nconcurrency = 2\n"
-	"[route strict]\npath = /strict/\nupstream = u\nlimits = far, far2\n"
-	"session = header:S\nordering = strict\nqueue_timeout = 2s\n"
-	"[route writes]\npath = /writes/\nupstream = u\nlimits = far\n"
-	"session = header:S\nordering = writes\nread_hold = 1h\nqueue_timeout = 2s\n"
-	"[route free]\npath = /free/\nupstream = u\nlimits = far\n"
-	"session = header:S\nordering = none\nsession_in_flight = 2\nqueue_timeout = 2s\n"
-	"[route table]\npath = /table/\nupstream = u\nlimits = near\n"
-	"session = header:S\nordering = strict\nqueue_timeout = 2s\n"
-	"[route shallow]\npath = /shallow/\nupstream = u\nlimits = far\n"
-	"session = header:S\nordering = none\nqueue_depth = 2\nqueue_timeout = 2s\n"
-	"[route narrow]\npath = /narrow/\nupstream = u\nlimits = far\n"
-	"session = header:S\nordering = strict\nqueue_depth = 1\nqueue_timeout = 2s\n";
+/* The first line is the upstream's. */
+#define INI(scope)                                                                                 \
+	"max_in_flight = 3\n"                                                                      \
+	"[fleet]\nstore = redis://127.0.0.1:1\n"                                                   \
+	"[limit far]\nkey = header:S\nrate = 100 per 1s\non_exceed = delay 10s\n" scope            \
+	"[limit far2]\nkey = header:S\nrate = 200 per 1s\n" scope                                  \
+	"[limit near]\nkey = header:S\nconcurrency = 2\n"                                          \
+	"[route strict]\npath = /strict/\nupstream = u\nlimits = far, far2\n"                      \
+	"session = header:S\nordering = strict\nqueue_timeout = 2s\n"                              \
+	"[route writes]\npath = /writes/\nupstream = u\nlimits = far\n"                            \
+	"session = header:S\nordering = writes\nread_hold = 1h\nqueue_timeout = 2s\n"              \
+	"[route free]\npath = /free/\nupstream = u\nlimits = far\n"                                \
+	"session = header:S\nordering = none\nsession_in_flight = 2\nqueue_timeout = 2s\n"         \
+	"[route table]\npath = /table/\nupstream = u\nlimits = near\n"                             \
+	"session = header:S\nordering = strict\nqueue_timeout = 2s\n"                              \
+	"[route shallow]\npath = /shallow/\nupstream = u\nlimits = far\n"                          \
+	"session = header:S\nordering = none\nqueue_depth = 2\nqueue_timeout = 2s\n"               \
+	"[route narrow]\npath = /narrow/\nupstream = u\nlimits = far\n"                            \
+	"session = header:S\nordering = strict\nqueue_depth = 1\nqueue_timeout = 2s\n"
+
+static const char of_table[] = INI(""), of_fleet[] = INI("scope = fleet\n");
 
 static bool make_host(struct worker *worker, struct site *site)
 {
@@ -86,22 +90,17 @@ static void set_clock(struct world *world)
 
 static struct site *make_site(struct world *world, int authority)
 {
-	struct site *site = site_new(conf_of(ini), ++world->serial, world->states,
-		world->node.throttles, world->roster, world->node.stats, NULL);
+	struct authority *fleet = authority >= 0 ? &world->fakes[authority].authority : NULL;
+	struct site *site = site_new(conf_of(fleet ? of_fleet : of_table), ++world->serial,
+		world->states, world->node.throttles, world->roster, world->node.stats, fleet);
 
 	assert_non_null(site);
-	for (size_t i = 0; authority >= 0 && i < site->conf->limit_count; i++) {
-		const struct conf_limit *limit = &site->conf->limits[i];
-		if (strncmp(limit->name, "far", 3) == 0)
-			assert_true(gate_use_authority(
-				site->gate, limit, &world->fakes[authority].authority));
-	}
 	return site;
 }
 
 static void open_throttles(struct world *world)
 {
-	const struct conf *conf = conf_of(ini);
+	const struct conf *conf = conf_of(of_table);
 	struct throttle_limit *limits = gate_throttle_limits(conf, 0);
 	const struct throttle_table_options options = {
 		.callers = 4000, .now_ns = clock_anchor_time(&world->node.anchor, clock_boot_ns())};

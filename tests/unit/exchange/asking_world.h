@@ -117,6 +117,8 @@ struct job *job_of(const struct exchange *exchange);
 /* For a fake: whose question it is. job_asked: and it must be asked as it should be. */
 struct job *job_of_question(const struct authority_question *question);
 struct job *job_asked(const struct authority_question *question);
+/* It is admitted at once. */
+struct job *job_admitted(const struct authority_question *question);
 struct session_key job_session(const struct job *job);
 
 /* Delivers all messages of one thread's world; lets time pass first. */

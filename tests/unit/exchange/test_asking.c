@@ -119,6 +119,92 @@ static void a_renewed_verdict_may_refuse(void **state)
 	asking_end();
 }
 
+/* ---- admitted at once ------------------------------------------------------------------------ */
+
+static bool admits(void *ctx, const struct authority_question *question)
+{
+	(void)ctx;
+	return job_admitted(question);
+}
+
+/* It needs no question, and no place to wait for its verdict in. */
+static void what_is_there_admits_at_once(void **state)
+{
+	struct host *host = asking_begin();
+
+	(void)state;
+	world.fakes[0].admits = admits;
+	struct job *job = peer_request(peer_new(host), ROUTE_STRICT, 0, false);
+	assert_true(job->in_service);
+	assert_int_equal(world.fakes[0].at_once, 1);
+	assert_int_equal(world.fakes[0].asked, 0);
+	assert_int_equal(fake_held(&world.fakes[0]), 1);
+	job_end(job);
+	world_turn(&world);
+	assert_int_equal(job->status, 200);
+	assert_int_equal(fake_held(&world.fakes[0]), 0);
+	asking_end();
+}
+
+/* What came before it goes first, though its verdict is still to come; and what it has got is old
+ * by then. */
+static void it_passes_none_that_is_asked_about(void **state)
+{
+	struct host *host = asking_begin();
+	struct job *first = peer_request(peer_new(host), ROUTE_STRICT, 0, false);
+
+	(void)state;
+	world.fakes[0].admits = admits;
+	struct job *second = peer_request(peer_new(host), ROUTE_STRICT, 0, false);
+	struct job *third = peer_request(peer_new(host), ROUTE_STRICT, 0, false);
+	assert_int_equal(asking_state(first), EXCHANGE_ASKING);
+	assert_int_equal(asking_state(second), EXCHANGE_QUEUED);
+	world_check_waits(&world);
+	asking_reply(first, FAKE_ADMIT);
+	job_end(first);
+	world_turn(&world);
+	assert_true(second->in_service); /* by what it has got */
+	assert_false(third->in_service);
+	world_pass(&world, 101);
+	job_end(second);
+	world_turn(&world);
+	assert_int_equal(asking_state(third), EXCHANGE_ASKING);
+	assert_int_equal(fake_held(&world.fakes[0]), 0);
+	asking_reply(third, FAKE_ADMIT);
+	assert_true(third->in_service);
+	job_end(third);
+	world_turn(&world);
+	assert_int_equal(host->served, 3);
+	assert_int_equal(world.fakes[0].at_once, 2);
+	asking_end();
+}
+
+/* Without room in the queue it is turned away, and what it has got goes back. */
+static void without_room_it_gives_back(void **state)
+{
+	struct host *host = asking_begin();
+	struct job *jobs[6];
+
+	(void)state;
+	world.fakes[0].admits = admits;
+	for (unsigned i = 0; i < 6; i++)
+		jobs[i] = peer_request(peer_new(host), ROUTE_SHALLOW, 0, false);
+	assert_true(jobs[2]->in_service);
+	assert_int_equal(asking_state(jobs[4]), EXCHANGE_QUEUED);
+	assert_int_equal(jobs[5]->status, 503);
+	assert_string_equal(jobs[5]->outcome, "queue full");
+	world_turn(&world);
+	assert_int_equal(fake_held(&world.fakes[0]), 5);
+	for (unsigned i = 0; i < 5; i++) {
+		job_end(jobs[i]);
+		world_turn(&world);
+	}
+	assert_int_equal(host->served, 5);
+	asking_end();
+}
+
+/* ---- refused --------------------------------------------------------------------------------- */
+
 /* A refusal gives the place up. */
 static void a_refused_one_lets_the_next_go(void **state)
 {
@@ -402,6 +488,9 @@ int main(void)
 		cmocka_unit_test(an_old_verdict_is_renewed),
 		cmocka_unit_test(an_answer_may_be_old_already),
 		cmocka_unit_test(a_renewed_verdict_may_refuse),
+		cmocka_unit_test(what_is_there_admits_at_once),
+		cmocka_unit_test(it_passes_none_that_is_asked_about),
+		cmocka_unit_test(without_room_it_gives_back),
 		cmocka_unit_test(a_refused_one_lets_the_next_go),
 		cmocka_unit_test(those_that_wait_are_bounded),
 		cmocka_unit_test(the_first_is_not_refused_for_those_behind_it),

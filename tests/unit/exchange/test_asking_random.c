@@ -42,6 +42,12 @@ static enum fake_word plan(void *ctx, const struct authority_question *question)
 	return job->said = below(4) == 0 ? any_word() : FAKE_PENDING;
 }
 
+static bool admits(void *ctx, const struct authority_question *question)
+{
+	(void)ctx;
+	return below(3) == 0 && job_admitted(question);
+}
+
 static enum fake_word at_expiry(void *ctx, const struct authority_question *question)
 {
 	struct job *job = job_of_question(question);
@@ -352,6 +358,7 @@ static void begin(unsigned hosts, bool is_alone)
 	world_open(&world, hosts, (int)below(2), is_alone);
 	for (int i = 0; i < 2; i++) {
 		world.fakes[i].plan = plan;
+		world.fakes[i].admits = admits;
 		world.fakes[i].at_expiry = at_expiry;
 		world.fakes[i].delay_ns = (1 + below(40)) * CLOCK_NS_PER_MS;
 	}

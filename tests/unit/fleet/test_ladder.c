@@ -113,6 +113,9 @@ static struct account_charge *climb(enum conf_store_down down, bool may_ask)
 		.quota = QUOTA,
 		.rule = {.quota = QUOTA, .window_us = WINDOW_MS * 1000}};
 	ladder_climb(&world.account, may_ask);
+	if (may_ask && world.may_ask)
+		assert_int_equal(ladder_is_first(&world.account),
+			charge->rung == RUNG_STORE && down != CONF_STORE_DOWN_STRICT);
 	return charge;
 }
 

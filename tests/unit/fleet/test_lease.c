@@ -44,11 +44,18 @@ static struct account_charge *charge_one(uint64_t cost)
 	*charge = (struct account_charge){.caller = {77, 0x12345600},
 		.rule = {.quota = 100, .window_us = WINDOW_MS * 1000, .quantum_us = 1},
 		.limit = "it",
+		.name_hash = limit_hash_name("it"),
 		.cost = cost,
 		.local = -1,
 		.way = &lease_way,
 		.said = WAY_ASK};
 	return charge;
+}
+
+static void name_limit(struct account_charge *charge, const char *limit)
+{
+	charge->limit = limit;
+	charge->name_hash = limit_hash_name(limit);
 }
 
 static int begin(void **state)
@@ -237,10 +244,10 @@ static void callers_limits_and_quotas_have_their_own(void **state)
 	(void)state;
 	take();
 	struct hand *hand = charge->hand;
-	charge->limit = "other";
+	name_limit(charge, "other");
 	take();
 	assert_ptr_not_equal(charge->hand, hand);
-	charge->limit = "it";
+	name_limit(charge, "it");
 	charge->caller.hi++;
 	take();
 	assert_ptr_not_equal(charge->hand, hand);
@@ -552,7 +559,7 @@ static void charge_two(void)
 	account.charges[1] = (struct account_charge){.way = NULL, .said = WAY_ASK};
 	account.charges[2] = account.charges[0];
 	account.charges[3] = account.charges[0]; /* of an account before */
-	account.charges[2].limit = "other";
+	name_limit(&account.charges[2], "other");
 	account.count = 3;
 	take_of(&account.charges[0]);
 	take_of(&account.charges[2]);

@@ -69,6 +69,22 @@ static enum authority_answer answer(struct fake_authority *fake, enum fake_word 
 	return AUTHORITY_JUDGED;
 }
 
+static bool admit(struct authority *authority, const struct authority_question *question,
+	struct authority_judgement *judgement)
+{
+	struct fake_authority *fake = fake_of(authority);
+	struct throttle_charge charges[GATE_LIMITS_MAX];
+	bool admits;
+
+	pthread_mutex_lock(&fake->lock);
+	admits = fake->admits && fake->admits(fake->ctx, question);
+	if (admits)
+		judge(fake, FAKE_ADMIT, gate_charges(question->identity, charges), judgement);
+	fake->at_once += admits;
+	pthread_mutex_unlock(&fake->lock);
+	return admits;
+}
+
 static enum authority_answer ask(struct authority *authority,
 	const struct authority_question *question, struct authority_judgement *judgement)
 {
@@ -181,7 +197,8 @@ static void refund(struct authority *authority, const struct gate_receipt *recei
 	pthread_mutex_unlock(&fake->lock);
 }
 
-static const struct authority_calls fake_calls = {ask, expire, cancel, charge, settle, refund};
+static const struct authority_calls fake_calls = {
+	admit, ask, expire, cancel, charge, settle, refund};
 
 void fake_init(struct fake_authority *fake, uint64_t timeout_ms)
 {

@@ -3,6 +3,7 @@
  * nobody waits any more: as the test says by calls. It keeps a ledger of all that it admitted, and
  * fails the test when something is given back or settled twice, or never.
  *
+ *   admit --> admits()
  *   ask --> plan() --+-- at once
  *                    `-- FAKE_PENDING --> fake_find, fake_reply ... (also after expire and cancel)
  */
@@ -52,6 +53,8 @@ struct fake_authority {
 	/* What it says to a question: at once, and when its time is over (never PENDING). */
 	enum fake_word (*plan)(void *ctx, const struct authority_question *question);
 	enum fake_word (*at_expiry)(void *ctx, const struct authority_question *question);
+	/* Of leased limits: does it admit at once, before there is a place? NULL: never. */
+	bool (*admits)(void *ctx, const struct authority_question *question);
 	void *ctx;
 	uint64_t delay_ns; /* FAKE_DELAY: for so long */
 
@@ -60,7 +63,7 @@ struct fake_authority {
 	unsigned question_count;
 	struct fake_account *accounts;
 	unsigned account_count;
-	unsigned asked, expired, cancelled, replied, replies_out;
+	unsigned at_once, asked, expired, cancelled, replied, replies_out;
 };
 
 void fake_init(struct fake_authority *fake, uint64_t timeout_ms);
