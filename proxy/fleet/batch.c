@@ -7,7 +7,7 @@
 #include <string.h>
 
 const struct batch_function batch_judge = {
-	"sluice_judge_7", ":2", ":2", {"", "g", "c", "n"}, true, true};
+	"sluice_judge_8", ":2", ":2", {"", "g", "c", "n"}, true, true};
 const struct batch_function batch_lease = {
 	"sluice_lease_2", ":lease", "", {"", "", "", ""}, false, false};
 
@@ -392,6 +392,17 @@ static unsigned rule_words(const struct rule *rule, uint64_t *words)
 
 enum { RULES_BYTES = INTEGERS_MOST_BYTES * (3 + RULE_WORDS_MOST * BATCH_RULES_MOST) };
 
+/* Where no limit asks who holds, requests of all workers have the same text, which the store then
+ * knows (operate.lua). */
+static bool has_holders(const struct batch *batch)
+{
+	for (uint32_t i = 0; i < batch->rule_count; i++) {
+		if (batch->rules[i].kind == RULE_HOLDERS)
+			return true;
+	}
+	return false;
+}
+
 /* All numbers, of which the operations follow, are counted in the head. */
 static size_t write_rules(const struct batch *batch, uint8_t *out)
 {
@@ -400,8 +411,9 @@ static size_t write_rules(const struct batch *batch, uint8_t *out)
 	uint32_t count = batch->function->has_kinds ? 3 : 1;
 
 	if (batch->function->has_kinds) {
-		len += integers_put(rules, batch->holder);
-		len += integers_put(rules + len, batch->lease_us);
+		bool holds = has_holders(batch);
+		len += integers_put(rules, holds ? batch->holder : 0);
+		len += integers_put(rules + len, holds ? batch->lease_us : 0);
 	}
 	len += integers_put(rules + len, batch->rule_count);
 	for (uint32_t i = 0; i < batch->rule_count; i++) {
@@ -471,18 +483,17 @@ bool answer_begin(
 	return !answer->numbers.wrong;
 }
 
-/* One limit's of which the store says what it keeps of the caller in front (ring.lua). It was
+/* One limit's of which the store says some of what it keeps of the caller (ring.lua). It was
  * charged in the newest slot, and has something left. */
-static void read_kept(struct answer *answer, uint64_t quantum_us, const struct rule *rule,
-	struct answer_limit *limit)
+static void read_kept(
+	struct answer *answer, int64_t used, const struct rule *rule, struct answer_limit *limit)
 {
-	uint64_t used = (uint64_t)integers_next(&answer->numbers);
 	uint64_t newest = (uint64_t)integers_next(&answer->numbers);
+	uint64_t ends = (newest + 1) * rule->quantum_us + rule->window_us;
 
-	for (int i = 0; i < 3; i++) /* its count, the oldest slot, how long it is kept */
-		integers_next(&answer->numbers);
-	*limit = (struct answer_limit){.used = used, .slot = newest, .fits = true};
-	limit->time_us = (int64_t)((newest + 1) * quantum_us + rule->window_us - answer->now_us);
+	integers_next(&answer->numbers); /* the count of that slot */
+	*limit = (struct answer_limit){.used = (uint64_t)used, .slot = newest, .fits = true};
+	limit->time_us = (int64_t)(ends - answer->now_us);
 	if (newest == 0 || limit->time_us < 0)
 		answer->numbers.wrong = true;
 }
@@ -507,8 +518,7 @@ bool answer_verdict(struct answer *answer, const struct rule *const *rules, unsi
 		if (first <= 0)
 			read_judged(answer, &limits[i]);
 		else
-			read_kept(answer,
-				(uint64_t)(i == 0 ? first : integers_next(&answer->numbers)),
+			read_kept(answer, i == 0 ? first : integers_next(&answer->numbers),
 				rules[i], &limits[i]);
 	}
 	return !answer->numbers.wrong;

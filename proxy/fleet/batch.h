@@ -30,7 +30,7 @@ struct batch_text {
 };
 
 /* A function of the store, and the number of what it keeps, which is not always its own: sluice_2
- * kept windows as sluice_7 does, so nodes of all releases count together. */
+ * kept windows as sluice_8 does, so nodes of all releases count together. */
 struct batch_function {
 	const char *name;
 	const char *suffix;   /* of its callers' keys */

@@ -1,4 +1,4 @@
-#!lua name=sluice_7
+#!lua name=sluice_8
 -- What the store does for sluice's fleet: it judges requests by limits over all nodes, as one
 -- operation, by its own clock. The number in its names is of this text, as nodes refuse a store that
 -- has another text by the same name: who changes it gives it another number, so that nodes of two
@@ -7,10 +7,11 @@
 -- together. Who changes that must find a way for those before.
 -- This file comes first, then those that Makefile.inc names.
 --
--- FCALL sluice_judge_7 N epoch-key caller-key... request known-epoch
+-- FCALL sluice_judge_8 N epoch-key caller-key... request known-epoch
 --
 -- The keys all differ. The request is one MessagePack array of integers: the holder that asks and its
--- lease (holders.lua); how many rules there are; the rules; then operations. A rule is the sum of
+-- lease (holders.lua; 0 where no rule needs them); how many rules there are; the rules; then
+-- operations. A rule is the sum of
 --   1 a shadow limit, 2 it waits after a loss, 4 what it refuses counts, too, 8 it bans,
 --   and 16 times its kind,
 -- its quota, and by its kind (all times in microseconds)
@@ -34,15 +35,15 @@
 --   -1 (admitted) or 0 (not), and of each limit what is used, the slot of the charge (0: it fits and
 --   was not charged, -1: it does not fit, -2: the caller is banned), and a time: until the cost fits
 --   where it does not (-1: never); else until something is free where nothing is, or all is free;
--- or of operation 7, where all were charged and have something left, of each limit what is kept of
--- its caller in front (ring.lua: it begins with a number above 0): what is used, and the newest slot,
--- which was charged.
+-- or of operation 7, where all were charged and have something left, of each limit three numbers that
+-- are kept of its caller (ring.lua): what is used, which is above 0, the newest slot, which was
+-- charged, and its count.
 --
 -- An epoch is the time since when this store remembers: one that lost its memory has another. Who
 -- calls and knows an epoch (0: none) that is not this store's remembers what the store has
 -- forgotten: limits that wait then count as full until their window has passed since.
 -- None of them is there while this is loaded.
-local call, to_bytes, from_bytes, floor, ceil, sub, format, concat
+local call, to_bytes, from_bytes, floor, ceil, sub, format, concat, next, pairs, tonumber, unpack
 
 -- Of the keys in use by this call, by their numbers: what the store keeps; of those that no ring has
 -- and that were changed, what it is to keep (false: nothing); and for how many seconds from now, if
@@ -54,8 +55,8 @@ local longer = {}
 local quota, window, grain, burst, edges, form = {}, {}, {}, {}, {}, {}
 local shadow, full, bans, counts, traces = {}, {}, {}, {}, {}
 local now, epoch, lost, holder, lease
--- The answer, in pieces.
-local pieces, piece_count = {}, 0
+-- The answer, in pieces, and a verdict of it.
+local pieces, piece_count, answer = {}, 0, {}
 
 -- As a key's expiry is said; two seconds more, as what counts is dropped by the time above.
 local said_seconds, said_as

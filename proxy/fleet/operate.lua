@@ -196,7 +196,7 @@ end
 local verdicts = {}
 
 -- The verdict over `limits` becomes part of the call's answer.
-local function say(answer, limits)
+local function say(limits)
 	local as = verdicts[limits]
 	if not as then
 		as = '<d' .. string.rep('ddd', limits)
@@ -211,7 +211,7 @@ end
 local hard = {}
 
 -- What ask says to one of them, with its keys from k on; first it is looked whether all fit.
-local function judge_hard(request, at, limits, k, answer)
+local function judge_hard(request, at, limits, k)
 	answer[1] = 1
 	for pass = 1, 2 do
 		for i = 0, limits - 1 do
@@ -229,60 +229,58 @@ local function judge_hard(request, at, limits, k, answer)
 			break
 		end
 	end
-	say(answer, limits)
+	say(limits)
 end
 
 -- Charges of keys in a run from k on are as if they had never been.
 local function forget_charges(k, till)
 	for i = k, till do
-		if heads[i] ~= nil then
+		if middles[i] or heads[i] ~= nil then
 			heads[i], texts[i], firsts[i], mores[i], longer[i] = nil, nil, nil, nil, nil
+			middles[i] = nil
 		end
-	end
-end
-
--- From request `from` to the one before `till`, of keys from k on: what is kept in front of them.
-local function say_heads(k, limits, from, till)
-	if from < till then
-		piece_count = piece_count + 1
-		pieces[piece_count] = concat(heads, '', k + from * limits, k + till * limits - 1)
 	end
 end
 
 -- Many requests by the same limits, of callers that the call has not looked at before: limit by
 -- limit, as if all fitted; then those that do not are judged again, by all limits.
-local function run(request, at, answer)
+local function run(request, at)
 	local limits, count, k, rules = request[at + 1], request[at + 2], request[at + 3], at + 4
+	local said, n, charged = pieces, piece_count, middles
 	for i = 1, count do
 		hard[i] = lost
 	end
 	for i = 0, lost and -1 or limits - 1 do
 		ring_charge_all(k + i, limits, count, request[rules + 2 * i], request[rules + 2 * i + 1], hard)
 	end
-	local said = 0
 	for i = 1, count do
 		if hard[i] then
-			local first = k + (i - 1) * limits
-			say_heads(k, limits, said, i - 1)
-			forget_charges(first, first + limits - 1)
-			judge_hard(request, rules, limits, first, answer)
-			said = i
+			forget_charges(k, k + limits - 1)
+			piece_count = n
+			judge_hard(request, rules, limits, k)
+			n = n + 1
+		else
+			for key = k, k + limits - 1 do
+				n = n + 1
+				said[n] = charged[key]
+			end
 		end
+		k = k + limits
 	end
-	say_heads(k, limits, said, count)
+	piece_count = n
 	return rules + 2 * limits
 end
 
 local function operate(request, at)
-	local length, answer = #request, {}
+	local length = #request
 	while at <= length do
 		local kind = request[at]
 		if kind == 7 then
-			at = run(request, at, answer)
+			at = run(request, at)
 		elseif kind == 1 or kind == 4 then
 			local limits = request[at + 1]
 			at = ask(request, at + 2, limits, kind == 1, answer, 1)
-			say(answer, limits)
+			say(limits)
 		else
 			at = change(request, at)
 		end
@@ -290,10 +288,17 @@ local function operate(request, at)
 end
 
 -- What the store remembers, and what a caller knows that it has forgotten: `lost` is then set. Of an
--- epoch that admissions before it may be missing, the number is odd.
+-- epoch that admissions before it may be missing, the number is odd. Most callers know the epoch, as
+-- those before them did.
+local remembered
+
 local function remember(key, known)
+	if known == kept[1] and known == remembered then
+		return
+	end
+	remembered = known == kept[1] and known
 	local stored = tonumber(kept[1])
-	epoch = stored
+	known, epoch = tonumber(known), stored
 	if not stored then
 		epoch = known == 0 and now + now % 2 or now - now % 2 + 1
 	elseif known > stored then -- it is what it was long ago
@@ -354,16 +359,58 @@ local function read_rules(request)
 	return at
 end
 
+-- The requests that have come before by their texts, with `operations` where these begin: a node asks
+-- most calls by few texts, and to read one costs more than to judge it. Those of a single run only.
+local READ_MOST, READ_BYTES_MOST = 64, 200
+local read_before, read_count, rules_text
+
+local function keep_request(text, request, at)
+	if #text <= READ_BYTES_MOST and request[at] == 7 and at + 2 * request[at + 1] + 3 == #request then
+		if read_count == READ_MOST then
+			read_before, read_count = {}, 0
+		end
+		read_before[text], read_count = request, read_count + 1
+	end
+end
+
+-- The request of this text, with its rules in force.
+local function read_request(text)
+	local request = read_before[text]
+	if not request then
+		request = cmsgpack.unpack(text)
+		request.operations = read_rules(request)
+		keep_request(text, request, request.operations)
+	elseif lost or text ~= rules_text then
+		read_rules(request)
+	end
+	rules_text = not lost and text
+	return request
+end
+
 local function save(keys)
 	ring_save(keys)
-	for k, text in pairs(changed) do
-		if text then
-			put(keys[k], text, longer[k])
-		else
-			call('DEL', keys[k])
+	if next(changed) then
+		for k, text in pairs(changed) do
+			if text then
+				put(keys[k], text, longer[k])
+			else
+				call('DEL', keys[k])
+			end
+			longer[k] = nil
 		end
-		longer[k] = nil
+		changed = {}
 	end
+end
+
+-- The store's clock, whose seconds are those of the call before, as a rule.
+local second_text, second
+
+local function read_clock()
+	local time = call('TIME')
+	if time[1] ~= second_text then
+		second_text, second = time[1], time[1] * 1000000
+	end
+	now = second + time[2]
 end
 
 -- Of the call before: it was broken off by an error, so that the tables are not empty. Before the first
@@ -372,25 +419,26 @@ local is_under_way = true
 
 local function make_ready()
 	call, to_bytes, from_bytes = redis.call, struct.pack, struct.unpack
-	floor, ceil, sub, format = math.floor, math.ceil, string.sub, string.format
-	concat = table.concat
+	floor, ceil, sub, format, concat = math.floor, math.ceil, string.sub, string.format, table.concat
+	next, pairs, tonumber, unpack = _G.next, _G.pairs, _G.tonumber, _G.unpack
 	make_tables()
+	changed, read_before, read_count, rules_text, remembered, second_text = {}, {}, 0, nil, nil, nil
 end
 
 local function judge(keys, args)
 	if is_under_way then
 		make_ready()
 	end
-	is_under_way, changed = true, {}
-	local time, request = call('TIME'), cmsgpack.unpack(args[1])
-	now = time[1] * 1000000 + time[2]
+	is_under_way = true
+	read_clock()
 	kept = call('MGET', unpack(keys))
-	remember(keys[1], tonumber(args[2]))
+	remember(keys[1], args[2])
 	pieces[1], piece_count = to_bytes('<dd', now, epoch), 1
-	operate(request, read_rules(request))
+	local request = read_request(args[1])
+	operate(request, request.operations)
 	save(keys)
 	is_under_way = false
 	return concat(pieces, '', 1, piece_count)
 end
 
-redis.register_function('sluice_judge_7', judge)
+redis.register_function('sluice_judge_8', judge)

@@ -2,22 +2,25 @@
 -- quantum, counts until (k + 1) q + window, so no trailing window ever holds more than the quota. Of
 -- a small quota the quantum is 1 us, and so nothing is rounded. A caller is kept as doubles: quantum,
 -- used, the newest slot and its count, the oldest slot, the time until which it is kept; then the
--- slots before the newest with their counts, oldest first. So most verdicts read and write the
--- first six.
+-- slots before the newest with their counts, oldest first. So most verdicts read the first six, and
+-- write the three that follow the quantum.
 local HEAD, HEAD_BYTES = '<dddddd', 48
+local MIDDLE, MIDDLE_FROM, MIDDLE_TILL = '<ddd', 8, 32
 local SLOT, SLOT_BYTES = '<dd', 16
 local LONGER_MOST = 60000000
 
 -- Of the keys that this call has changed: the first numbers (false: nothing is used any more), and
 -- the older slots, which are in `texts` from `firsts` on and then in `mores`. Without a text these are
--- as they were kept, but for a key in `longer`, which has none. Between calls the tables are empty, but
--- have room: to let them grow with each call costs as much as half of its verdicts.
-local heads, texts, firsts, mores
+-- as they were kept, but for a key in `longer`, which has none. `middles` has the three numbers for
+-- the answer; without a head they are all that has changed but for older slots. Between calls the
+-- tables are empty, but have room: to let them grow with each call costs as much as half of its
+-- verdicts.
+local heads, texts, firsts, mores, middles
 local ROOM = 600
 
 local function make_tables()
-	heads, texts, firsts, mores, longer = {}, {}, {}, {}, {}
-	for _, made in ipairs({ heads, texts, firsts, mores, longer }) do
+	heads, texts, firsts, mores, middles, longer = {}, {}, {}, {}, {}, {}
+	for _, made in ipairs({ heads, texts, firsts, mores, middles, longer }) do
 		for k = 1, ROOM do
 			made[k] = false
 		end
@@ -93,8 +96,16 @@ local function change_quantum(q)
 	add(floor(((last + 1) * before - 1) / q), last_count)
 end
 
+-- The first six numbers of a caller that the call has changed; nil: it has not.
+local function head_of(k)
+	if heads[k] == nil and middles[k] then
+		return sub(kept[k], 1, MIDDLE_FROM) .. middles[k] .. sub(kept[k], MIDDLE_TILL + 1, HEAD_BYTES)
+	end
+	return heads[k]
+end
+
 local function ring_look_up(k, rule)
-	local head = heads[k]
+	local head = head_of(k)
 	if head then
 		text, first, more = texts[k], firsts[k], mores[k]
 		if not text and longer[k] then
@@ -240,24 +251,27 @@ local function ring_write(key, k, head)
 end
 
 local function ring_save(keys)
-	local write, changes, slots, lengthened, added = call, heads, texts, longer, mores
+	local write, changes, slots, lengthened, added, charged = call, heads, texts, longer, mores, middles
 	for k = 2, #keys do
-		local head = changes[k]
-		if head and not slots[k] then
+		local middle, head = charged[k], changes[k]
+		if middle and head == nil then
+			write('SETRANGE', keys[k], '8', middle)
+			if added[k] then
+				write('APPEND', keys[k], added[k])
+				added[k] = nil
+			end
+			charged[k] = nil
+		elseif head and not slots[k] then
 			if lengthened[k] then
 				put(keys[k], head, lengthened[k])
 				lengthened[k] = nil
 			else
 				write('SETRANGE', keys[k], '0', head)
-				if added[k] then
-					write('APPEND', keys[k], added[k])
-					added[k] = nil
-				end
 			end
-			changes[k] = nil
+			changes[k], charged[k] = nil, nil
 		elseif head ~= nil then
 			ring_write(keys[k], k, head)
-			changes[k] = nil
+			changes[k], charged[k] = nil, nil
 		end
 	end
 end
@@ -305,46 +319,61 @@ local function ring_peek(k, rule, cost)
 	return ring_judge(k, rule, cost, false)
 end
 
--- Charges `count` callers, whose keys are k and every `step` further, by one rule; where it can't, or
+-- A caller of whom nothing counts any more, until `till` if that is late enough to be kept.
+local function charge_anew(k, rule, slot, cost, till)
+	local q, w = grain[rule], window[rule]
+	local ends = (slot + 1) * q + w
+	if not till or till < ends then
+		till = ends + (w < LONGER_MOST and w or LONGER_MOST)
+		longer[k] = seconds_until(till)
+	end
+	heads[k] = to_bytes(HEAD, q, cost, slot, cost, slot, till)
+	middles[k] = to_bytes(MIDDLE, cost, slot, cost)
+end
+
+-- The same of any caller in a run. True: it was not, or all of the quota is then used, or the answer
+-- can't be as short as a run's.
+local function charge_any(k, rule, cost)
+	local uses, slot = ring_judge(k, rule, cost, true)
+	middles[k] = to_bytes(MIDDLE, used, newest, count)
+	return slot <= 0 or uses >= quota[rule] or quantum ~= grain[rule]
+end
+
+-- Charges so many callers, whose keys are k and every `step` further, by one rule; where it can't, or
 -- all of the quota is then used, `hard` is set. Most are new, or have nothing left that counts, or
 -- lose nothing by now: then they are not looked up, and have no `texts` (ring_look_up, ring_save).
-local function ring_charge_all(k, step, count, rule, cost, hard)
-	local before_all, changes, read, write = kept, heads, from_bytes, to_bytes
-	local most, q, w = quota[rule], grain[rule], window[rule]
-	local slot, low, free = floor(now / q), floor((now - w) / q), most - cost
+-- Each line counts, as Redis's Lua takes some 15 ns for one of its own instructions, 100 to call C.
+local function ring_charge_all(k, step, callers, rule, cost, hard)
+	local before_all, charged, read, write, HEAD, MIDDLE = kept, middles, from_bytes, to_bytes, HEAD, MIDDLE
+	local q, w, free = grain[rule], window[rule], quota[rule] - cost
+	local slot, low = (now - now % q) / q, (now - w - (now - w) % q) / q
 	local ends = (slot + 1) * q + w
-	local anew = ends + (w < LONGER_MOST and w or LONGER_MOST)
-	local seconds = seconds_until(anew)
-	for i = 1, count do
-		local before, head = before_all[k]
-		if hard[i] then
-			before = nil
-		elseif before then
-			local as, uses, last, had, first_slot, till = read(HEAD, before)
-			if uses >= free and first_slot >= low then
-				hard[i] = true
-			elseif as == q and last < low and free > 0 then
-				if till >= ends and #before == HEAD_BYTES then
-					head = write(HEAD, q, cost, slot, cost, slot, till)
+	for i = 1, callers do
+		if not hard[i] then
+			local before = before_all[k]
+			if before then
+				local as, uses, last, had, first_slot, till = read(HEAD, before)
+				if first_slot < low then
+					if as == q and last < low and free > 0 then
+						charge_anew(k, rule, slot, cost, #before == HEAD_BYTES and till)
+					else
+						hard[i] = charge_any(k, rule, cost)
+					end
+				elseif uses >= free then
+					hard[i] = true
+				elseif as ~= q or till < ends or last > slot then
+					hard[i] = charge_any(k, rule, cost)
+				elseif last == slot then
+					charged[k] = write(MIDDLE, uses + cost, slot, had + cost)
 				else
-					head, longer[k] = write(HEAD, q, cost, slot, cost, slot, anew), seconds
-				end
-			elseif as == q and first_slot >= low and till >= ends then
-				if last == slot then
-					head = write(HEAD, q, uses + cost, slot, had + cost, first_slot, till)
-				elseif last < slot then
-					head = write(HEAD, q, uses + cost, slot, cost, first_slot, till)
+					charged[k] = write(MIDDLE, uses + cost, slot, cost)
 					mores[k] = write(SLOT, last, had)
 				end
+			elseif before == false and free > 0 then
+				charge_anew(k, rule, slot, cost, false)
+			else
+				hard[i] = charge_any(k, rule, cost)
 			end
-		elseif before == false and free > 0 then
-			head, longer[k] = write(HEAD, q, cost, slot, cost, slot, anew), seconds
-		end
-		if head then
-			changes[k] = head
-		elseif not hard[i] then
-			local uses, charged = ring_judge(k, rule, cost, true)
-			hard[i] = charged <= 0 or uses >= most
 		end
 		k = k + step
 	end

@@ -11,7 +11,8 @@ from lib.fields import told, wait_ms
 from lib.process import until
 from lib.sluice import to
 from lib.spans import most_within
-from lib.store_oracle import ASK, LEASE, LOOK, Ban, Pair, Rule, any_operations, any_rule, with_clock
+from lib.store_oracle import (ASK, LEASE, LOOK, Ban, Pair, Rule, any_operations, any_rule, read_answer, verdicts_of,
+                              with_clock)
 from lib.tap import equal, main, test, true
 
 
@@ -38,7 +39,8 @@ class Two(Pair):
                 request += [rule.quota, rule.window, rule.quantum, rule.shadow + 2 * rule.waits]
             elif not isinstance(rule, Ban):
                 request += rule.words(self.now)
-        return self.learn(unpack(self.send(f"sluice_judge_{self.release}", keys, request + words)))
+        answer = self.send(f"sluice_judge_{self.release}", keys, request + words)
+        return self.learn(unpack(answer) if self.release < 7 else read_answer(answer, verdicts_of(operations)))
 
 
 def as_before(operations, answer):
@@ -103,6 +105,11 @@ def together(t):
 @test("the same of release 4, which knows all kinds of limits", workers=[1])
 def together_of_all_kinds(t):
     agree(t, 4, any_rule, lambda operations, answer: answer)
+
+
+@test("the same of release 7, which answers in doubles", workers=[1])
+def together_with_doubles(t):
+    agree(t, 7, any_rule, lambda operations, answer: answer)
 
 
 # ---- nodes --------------------------------------------------------------------------------------

@@ -310,8 +310,28 @@ def waiting(t):
     true(look(pair, rule, known)[:2] == ((pair.now // 2) * 2 + 1, 0), "a store that is what it was long ago")
 
 
+@test("requests whose text has come before are judged by their own rules, whatever came between", workers=[1])
+def texts_again(t):
+    pair, random = Pair(t), t.random
+    sets = [[Rule(quota, 1_000_000, 31, waits=True) for _ in range(1 + quota % 3)] for quota in range(1, 91)]
+    requests = [(ASK, tuple((f"f{{{n}}}{i}", rule, 1) for i, rule in enumerate(rules))) for n, rules in enumerate(sets)]
+    for step in range(1500):
+        pair.now += random.choice([0, 1000, 300_000])
+        operations = [requests[random.randrange(4 if random.random() < 0.8 else len(requests))]]
+        if random.random() < 0.1:
+            operations.append((LOOK, random.choice(requests)[1]))
+        equal(pair.call(operations), pair.expect(operations, 7), f"step {step}")
+    pair.call(requests[:1])
+    known = pair.epoch
+    pair.redis.ask("DEL", "f{epoch}", "f{0}0", "f{0}1")
+    for what in ("the store has forgotten", "and still has not got it back"):
+        equal(pair.call(requests[:1], known=known)[1], 0, what)
+    pair.redis.ask("DEL", "f{epoch}")
+    equal(pair.call(requests[:1], known=0)[1], 1, "a store that nobody is known to have used")
+
+
 # The function by its number, as nodes may have loaded it into stores. Another text has another number.
-NUMBERED = "sluice_7", "f85bd03365f835e1fc1c16d40a8e3323656910504eb951ce8a26794f1dea63f8"
+NUMBERED = "sluice_8", "4c1d5db7c2879bf4a120bb9358e181e5ca697c91274f373eb03cf2fc8a8c2428"
 
 
 @test("the function's text is that of its number, which is loaded once", workers=[1])

@@ -11,7 +11,7 @@ from .tap import equal
 
 ASK, GIVE, CHARGE, LOOK, HOLD, FORGET, RUN = 1, 2, 3, 4, 5, 6, 7
 LEASE = 3_000_000
-NAME = "sluice_judge_7"
+NAME = "sluice_judge_8"
 
 
 def with_clock(text, keeps):
@@ -33,14 +33,19 @@ def read_answer(data, requests):
         answer.append(int(numbers[at] != 0))
         if numbers[at] > 0:
             for _, rule, _ in charges:
-                quantum, used, newest = numbers[at:at + 3]
-                answer += [used, newest, (newest + 1) * quantum + rule.window - answer[0]]
-                at += 6
+                used, newest = numbers[at:at + 2]
+                answer += [used, newest, (newest + 1) * rule.quantum + rule.window - answer[0]]
+                at += 3
         else:
             answer += numbers[at + 1:at + 1 + 3 * len(charges)]
             at += 1 + 3 * len(charges)
     equal(at, len(numbers), "numbers of the answer")
     return answer
+
+
+def verdicts_of(operations):
+    """The charges of each request that is judged."""
+    return [rest[0] for kind, *rest in operations if kind in (ASK, LOOK)]
 
 
 class Ban:
@@ -414,7 +419,7 @@ class Pair:
         request = [holder, LEASE, len(rules)]
         request += [w for rule in rules if not isinstance(rule, Ban) for w in rule.words(self.now)] + words
         data = self.send(NAME, keys, request, known)
-        return self.learn(read_answer(data, [rest[0] for kind, *rest in operations if kind in (ASK, LOOK)]), known)
+        return self.learn(read_answer(data, verdicts_of(operations)), known)
 
     def send(self, name, keys, request, known=None):
         self.redis.ask("SET", "clock", self.now)
