@@ -101,6 +101,7 @@ class Life:
             self.ending = True
             for server in self.servers:
                 server.die()
+                server.held.release()
             for task in list(self.tasks):
                 task.cancel()
             await asyncio.gather(*self.tasks, return_exceptions=True)

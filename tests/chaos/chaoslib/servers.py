@@ -9,6 +9,7 @@ import socket
 import time
 
 from lib import wire
+from lib.process import Port
 from lib.wire import Malformed
 
 from .asks import Asked, chunks
@@ -361,7 +362,8 @@ class Server:
         self.in_flight = set()
         self.serving = set()
         self.listener = None
-        self.port = 0
+        self.held = Port()  # also while it is dead: else another test may be given it
+        self.port = self.held.number
         self.task = None
         self.open()
 
@@ -373,7 +375,6 @@ class Server:
         self.listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
         self.listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         self.listener.bind(("127.0.0.1", self.port))
-        self.port = self.listener.getsockname()[1]
         self.listener.listen(1024)
         self.listener.setblocking(False)
         self.task = asyncio.create_task(self._accept(self.listener))
