@@ -79,7 +79,7 @@ def pace_at_nginx(t):
     # nginx writes milliseconds, and what its loop's clock says: as late as it came to run, or sluice
     # to send. What that is more than the guard of 20 ms (a fiftieth of the window) is not sluice's doing.
     late = max(lateness.worst, kept_waiting)
-    window = 0.999 - max(0, late - 0.02)
+    window = max(0.001, 0.999 - max(0, late - 0.02))
     true(most_in_window(times, window) <= 50, f"{most_in_window(times, window)} in {window:.3f} s")
     # Three windows, each with the guard, and then the rest: it does not dawdle either. What a slow machine sends later
     # than the guard allows is charged once more, so twice the windows are not too many.

@@ -188,7 +188,7 @@ class Sentinels:
         with open(path, "w", encoding="ascii") as ini:
             ini.write(f"port {port.number}\nbind 127.0.0.1\nsentinel resolve-hostnames yes\n"
                       f"sentinel monitor {self.name} {host} {self.primary.number} 2\n"
-                      f"sentinel down-after-milliseconds {self.name} 2000\n"
+                      f"sentinel down-after-milliseconds {self.name} 4000\n"
                       f"sentinel failover-timeout {self.name} 10000\n")
         process = Process([SERVER, path, "--sentinel"], "sentinel")
         self.t.defer(process.kill)
