@@ -26,7 +26,7 @@ class Scene:
         self.nodes = [self.start("a"), self.start("b"), self.start("c", f"amqp://127.0.0.1:{self.way.number}")]
         administer(self.nodes[0], "create", "--ensure")
         for node in self.nodes:
-            until(lambda node=node: shown(node)["slots"] == SIZE, "the slots are known")
+            until(lambda node=node: (shown(node) or {}).get("slots") == SIZE, "the slots are known")
         self.slots = SIZE
 
     def start(self, name, url=None, upstream="semaphore_down = refuse"):
@@ -206,7 +206,7 @@ def local(t, rabbit):
     with t.point("without the broker each node has its share"):
         nodes = [start(t, origin, name, url, down) for name in "xyz"]
         for node in nodes:
-            until(lambda node=node: shown(node)["nodes"] == 3, "they know each other")
+            until(lambda node=node: (shown(node) or {}).get("nodes") == 3, "they know each other")
         load = Load(t, CLIENTS).begin(nodes)
         origin.begin()
         origin.wait_most(SIZE)

@@ -15,7 +15,8 @@
 #include "fake_broker.h"
 #include "fake_node.h"
 
-enum { NODES = 3, SLOTS_BEGUN = 8, SLOTS_LIMIT = 20, STEPS = 4000, LATE_MS = 5000 };
+enum { NODES = 3, SLOTS_BEGUN = 8, SLOTS_LIMIT = 20, STEPS = 4000 };
+enum { LATE_MS = 5000, CHECK_MS = 2000 }; /* a lease; between two looks of a keeper */
 
 struct trial {
 	struct fake_server server;
@@ -73,6 +74,16 @@ static bool nobody_begins(const struct trial *trial)
 	return true;
 }
 
+/* May the node use slots that were removed? Its lease may have begun up to a check after that:
+ * where it stood still then, it has not looked since. */
+static bool may_use_removed(const struct trial *trial, unsigned i)
+{
+	bool stood_still = trial->still_until_ms[i] > trial->removed_ms;
+	uint64_t most_ms = LATE_MS + (stood_still ? CHECK_MS : 0);
+
+	return trial->removed_ms != 0 && trial->server.now_ms < trial->removed_ms + most_ms;
+}
+
 /* One has just begun at a node that refuses without the broker: it has a slot for each. The lease
  * of one that stood still may go on after the broker has ended, while nobody else takes slots. */
 static void check_slots(const struct trial *trial, const struct fake_node *node)
@@ -80,7 +91,7 @@ static void check_slots(const struct trial *trial, const struct fake_node *node)
 	if (!node->is_connected && nobody_begins(trial) &&
 		trial->server.now_ms < trial->ended_ms + KEEPER_LEASE_MS)
 		return;
-	bool is_late = trial->removed_ms != 0 && trial->server.now_ms < trial->removed_ms + LATE_MS;
+	bool is_late = may_use_removed(trial, (unsigned)(node - trial->nodes));
 	unsigned slots = is_late ? count_held(node) : fake_node_slots(node);
 
 	if (node->in_flight > slots)
