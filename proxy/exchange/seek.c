@@ -327,7 +327,9 @@ void seek_refused(struct exchange *x)
 		return;
 	}
 	reset(x);
-	x->attempt.sent = false; /* as far as it knows: it has gone nowhere */
+	/* The owner did nothing with it: it has gone nowhere, and its limits are judged at this
+	 * node. */
+	x->attempt.sent = x->attempt.left = false;
 	wait_at_most(x, LOOK_MS);
 	x->owner.was_refused = true;
 	if (is_first)

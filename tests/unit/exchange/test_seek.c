@@ -1,6 +1,8 @@
 /* Requests of a session that one node of a fleet owns: where they go on, by what the store says. */
 #include "exchange/seek.h"
 
+#include <errno.h>
+
 #include "base/clock.h"
 #include "exchange/judge.h"
 #include "exchange/owner_table.h"
@@ -236,6 +238,60 @@ static void it_waits_once_for_both_nodes(void **state)
 	end(stage);
 }
 
+/* The owner has refused it: what this node charges for it is given back when it does not get far.
+ */
+static void one_that_was_refused_has_gone_nowhere(void **state)
+{
+	static const struct stage_conf limited = {.route = ROUTE "limits = once\n",
+		.more = FLEET "[limit once]\nkey = ip\nrate = 1 per 1h\n"};
+	struct stage *stage = begin(&limited);
+	struct exchange *x = stage_ask(stage, GET);
+
+	(void)state;
+	elsewhere(stage);
+	assert_int_equal(x->state, EXCHANGE_CONNECTING);
+	x->attempt.sent = x->attempt.left = true;
+	seek_refused(x);
+	stage->connect_error = ECONNREFUSED;
+	held(stage, 5);
+	assert_has(stage_client_got(stage), "HTTP/1.1 502 ");
+	stage_forget(stage);
+	stage->connect_error = 0;
+	x = stage_ask(stage, GET);
+	assert_int_equal(x->state, EXCHANGE_FORWARDING);
+	stage_server_got(stage, stage->server_count - 1);
+	flight_answer(stage, x, DONE);
+	end(stage);
+}
+
+/* And its limits are judged when its turn comes, not while it waits. */
+static void one_that_was_refused_is_judged_at_its_turn(void **state)
+{
+	static const struct stage_conf narrow = {
+		.route = "session = header:S\nsession_scope = fleet\nlimits = two\n",
+		.upstream = "max_in_flight = 1\n",
+		.more = FLEET "[limit two]\nkey = ip\nrate = 2 per 10s\non_exceed = delay 20s\n"};
+	struct stage *stage = begin(&narrow);
+	struct exchange *first = stage_ask(stage, "GET / HTTP/1.1\r\nHost: h\r\nS: a\r\n\r\n"), *x;
+
+	(void)state;
+	held(stage, 5);
+	assert_int_equal(first->state, EXCHANGE_FORWARDING);
+	stage_server_got(stage, 0);
+	x = stage_other_asks(stage, "GET / HTTP/1.1\r\nHost: h\r\nS: b\r\n\r\n");
+	elsewhere(stage);
+	assert_int_equal(x->state, EXCHANGE_CONNECTING);
+	x->attempt.sent = x->attempt.left = true;
+	seek_refused(x);
+	held(stage, 6);
+	assert_int_equal(x->state, EXCHANGE_QUEUED);
+	assert_int_equal(x->gate.receipt.throttle.count, 0);
+	assert_true(x->turn.judged_late);
+	stage_pass(stage, &x->turn.deadline);
+	flight_answer(stage, first, DONE);
+	end(stage);
+}
+
 static void so_it_does_for_its_owner_and_its_place(void **state)
 {
 	static const struct stage_conf narrow = {.route = ROUTE "ordering = none\n",
@@ -282,6 +338,8 @@ int main(void)
 		cmocka_unit_test(without_a_store_it_is_answered),
 		cmocka_unit_test(it_waits_no_longer_than_for_its_turn),
 		cmocka_unit_test(it_waits_once_for_both_nodes),
+		cmocka_unit_test(one_that_was_refused_has_gone_nowhere),
+		cmocka_unit_test(one_that_was_refused_is_judged_at_its_turn),
 		cmocka_unit_test(so_it_does_for_its_owner_and_its_place),
 		cmocka_unit_test(a_new_one_that_has_no_room_is_answered),
 	};
