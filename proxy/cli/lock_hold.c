@@ -149,7 +149,11 @@ static void on_granted(struct lock_hold *hold, uint64_t fence)
 	if (hold->is_given_up) {
 		lock_hold_release(hold);
 	} else if (is_over_already(hold)) {
-		ask_next(hold); /* by now it may be another's: nothing has begun */
+		/* By now it may be another's: nothing has begun. This ask may be granted too, and
+		 * has its own time: given up under way, it would leave a lock that nobody uses. */
+		if (hold->last.at_ms < now_ms(hold) + CONNECT_MS)
+			set(hold, &hold->last, CONNECT_MS);
+		ask_next(hold);
 	} else {
 		hold->state = HOLD_HOLDING;
 		note_lease(hold);

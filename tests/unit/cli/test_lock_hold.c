@@ -227,6 +227,31 @@ static void a_grant_that_is_read_late_is_asked_for_again(void **state)
 	assert_true(world.hold.until_ns == (BEGIN_MS + 2 * LEASE_MS) * CLOCK_NS_PER_MS);
 }
 
+static void the_ask_after_a_late_grant_has_its_own_time(void **state)
+{
+	(void)state;
+	begin_wait(0);
+	/* Longer than the lease, and than the first answer may take. */
+	world.store.loop.now_ms = BEGIN_MS + 6000;
+	answer_as(LOCK_HELD, 71, LEASE_MS, world.hold.session);
+	go_to(6000);
+	assert_asked(LOCK_TAKE, 0);
+	assert_int_equal(world.hold.state, HOLD_TAKING);
+	go_to(11000);
+	assert_done(HOLD_NOT_HAD);
+}
+
+static void a_late_grant_makes_no_wait_shorter(void **state)
+{
+	(void)state;
+	begin_wait(60000);
+	world.store.loop.now_ms = BEGIN_MS + 6000;
+	answer_as(LOCK_HELD, 71, LEASE_MS, world.hold.session);
+	answer_as(LOCK_OVER, 99, 0, "");
+	go_to(12000);
+	assert_int_not_equal(world.hold.state, HOLD_DONE);
+}
+
 static void another_may_have_been_faster_then(void **state)
 {
 	char first[LOCK_SESSION_BYTES];
@@ -368,6 +393,8 @@ int main(void)
 		HOLD_TEST(without_answers_it_is_asked_until_the_lease_ends),
 		HOLD_TEST(one_that_stood_still_hears_the_answer_first),
 		HOLD_TEST(a_grant_that_is_read_late_is_asked_for_again),
+		HOLD_TEST(the_ask_after_a_late_grant_has_its_own_time),
+		HOLD_TEST(a_late_grant_makes_no_wait_shorter),
 		HOLD_TEST(another_may_have_been_faster_then),
 		HOLD_TEST(another_is_waited_for),
 		HOLD_TEST(a_store_that_is_never_heard_is_given_up),
