@@ -261,6 +261,16 @@ void hand_note_use(struct hand *hand, uint32_t units)
 	atomic_fetch_add_explicit(&hand->uses, units, memory_order_relaxed);
 }
 
+void hand_forget_use(struct hand *hand, uint32_t units)
+{
+	uint32_t uses = atomic_load_explicit(&hand->uses, memory_order_relaxed); /* an estimate */
+
+	/* of older uses only half is left, so it may be less */
+	while (!atomic_compare_exchange_weak_explicit(&hand->uses, &uses,
+		uses - (units < uses ? units : uses), memory_order_relaxed, memory_order_relaxed))
+		;
+}
+
 /* The last term's, or what there is of one. A time shorter than an eighth of it says too little. */
 uint32_t hand_expected(struct hand *hand, uint32_t now_ms, uint32_t term_ms)
 {

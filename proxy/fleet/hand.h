@@ -106,6 +106,8 @@ uint32_t hand_closed(const struct hand *hand, uint32_t now_ms);
 
 /* Notes that so many units were asked for. */
 void hand_note_use(struct hand *hand, uint32_t units);
+/* They were given back: a request that was turned away later, or cost less, is no demand. */
+void hand_forget_use(struct hand *hand, uint32_t units);
 /* How many units its caller asks for in `term_ms`, by what was noted; with the lock held. */
 uint32_t hand_expected(struct hand *hand, uint32_t now_ms, uint32_t term_ms);
 

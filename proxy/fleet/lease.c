@@ -459,6 +459,8 @@ static void give(struct account *account, struct account_charge *charge, uint64_
 {
 	if (charge->slot == 0 || cost == 0 || cost > HAND_UNITS_MOST)
 		return;
+	if (charge->hand && hand_is_of(charge->hand, key_of(charge)))
+		hand_forget_use(charge->hand, (uint32_t)cost); /* else a busy node's share grows */
 	if (charge->slot != AT_STORE && hand_put(charge->hand, charge->slot, (uint32_t)cost))
 		return;
 	struct fleet_batch *filling =

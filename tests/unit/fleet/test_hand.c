@@ -161,6 +161,20 @@ static void demand_is_of_the_last_term(void **state)
 	hands_end(&hands);
 }
 
+static void what_is_given_back_was_no_demand(void **state)
+{
+	struct hands hands;
+	struct hand *hand = hand_of(&hands);
+
+	(void)state;
+	hand_note_use(hand, 100);
+	hand_forget_use(hand, 60);
+	assert_in_range(hand_expected(hand, 1800, 800), 35, 40);
+	hand_forget_use(hand, 1000); /* of which half is forgotten already */
+	assert_int_equal(hand_expected(hand, 1800, 800), 0);
+	hands_end(&hands);
+}
+
 /* ---- threads --------------------------------------------------------------------------------- */
 
 enum { THREADS = 4, ROUNDS = 20000 };
@@ -469,6 +483,7 @@ int main(void)
 		cmocka_unit_test(what_may_be_lost_is_not_kept),
 		cmocka_unit_test(a_hand_is_given_to_another),
 		cmocka_unit_test(demand_is_of_the_last_term),
+		cmocka_unit_test(what_is_given_back_was_no_demand),
 		cmocka_unit_test(threads_take_no_more_than_there_is),
 		cmocka_unit_test(no_window_is_too_full),
 		cmocka_unit_test(what_is_on_lease_is_counted_until_it_ends),

@@ -683,6 +683,25 @@ static void what_the_store_charged_goes_back_while_it_counts(void **state)
 	assert_null(node.filling);
 }
 
+/* Else a node that turns requests away once it has charged them seems to need more than others. */
+static void what_is_given_back_was_no_demand(void **state)
+{
+	struct account_charge *charge = charge_one(1);
+
+	(void)state;
+	get_lease(10, 10);
+	for (unsigned i = 0; i < 8; i++) {
+		charge->slot = 0;
+		assert_int_equal(take(), WAY_TAKEN);
+		lease_way.give(&account, charge, 1);
+	}
+	assert_int_equal(atomic_load(&charge->hand->uses), 1); /* get_lease's */
+	/* nor what the store has charged by itself */
+	charge->slot = 1;
+	lease_way.give(&account, charge, 1);
+	assert_int_equal(atomic_load(&charge->hand->uses), 0);
+}
+
 static void more_is_taken_in_hand_or_charged(void **state)
 {
 	struct account_charge *charge = &account.charges[0];
@@ -920,6 +939,7 @@ int main(void)
 		TEST(it_opens_again_with_what_is_free),
 		TEST(what_was_not_charged_does_not_go_back),
 		TEST(what_another_limit_refuses_is_looked_at),
+		TEST(what_is_given_back_was_no_demand),
 		TEST(a_lost_answer_leaves_the_lease_to_its_end),
 		TEST(an_answer_that_is_cut_is_none),
 		TEST(several_limits_are_one_operation),
