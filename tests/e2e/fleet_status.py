@@ -97,7 +97,7 @@ def troubles(t):
     control.ask("ACL", "SETUSER", "default", "+fcall")
 
     def is_well():
-        ask(client)
+        ask(t.client(node))  # of any worker: each says what it was told last, until it asks again
         return state(node)["trouble"] is None or None
     until(is_well, "it answers again")
     redis.kill()
