@@ -9,7 +9,7 @@
 const struct batch_function batch_judge = {
 	"sluice_judge_8", ":2", ":2", {"", "g", "c", "n"}, true, true};
 const struct batch_function batch_lease = {
-	"sluice_lease_2", ":lease", "", {"", "", "", ""}, false, false};
+	"sluice_lease_3", ":lease", "", {"", "", "", ""}, false, false};
 
 enum { CALLER_BYTES = 48 }; /* of a key, with its NUL */
 
@@ -334,12 +334,14 @@ void batch_ask_lease(struct batch *batch, const struct batch_charge *charges,
 	}
 }
 
-void batch_give_lease(struct batch *batch, const struct batch_charge *charge, uint64_t epoch)
+void batch_give_lease(
+	struct batch *batch, const struct batch_charge *charge, uint64_t epoch, uint64_t since_us)
 {
 	begin_operation(batch, GIVE);
 	put_caller(batch, charge);
 	put_word(batch, charge->cost);
 	put_word(batch, epoch);
+	put_word(batch, since_us);
 }
 
 void batch_know(struct batch *batch, uint64_t epoch)

@@ -121,8 +121,10 @@ struct batch_lease {
 /* Judges by so many limits, all or none; `leases`: one for each. */
 void batch_ask_lease(struct batch *batch, const struct batch_charge *charges,
 	const struct batch_lease *leases, unsigned count);
-/* Gives back `charge->cost` of what was used less than a window ago, in that epoch. */
-void batch_give_lease(struct batch *batch, const struct batch_charge *charge, uint64_t epoch);
+/* Gives back `charge->cost` of what the store charged in that epoch, at its time `since_us` or
+ * later; it does nothing when that is a window ago. */
+void batch_give_lease(
+	struct batch *batch, const struct batch_charge *charge, uint64_t epoch, uint64_t since_us);
 
 /* ---- of both ---- */
 

@@ -39,7 +39,9 @@ struct hand {
 	/* Of the lock's holder: what the store has on lease for this hand. */
 	uint32_t units;
 	uint64_t slot;
-	_Atomic uint64_t epoch; /* others may read it */
+	_Atomic uint64_t epoch; /* others may read it, */
+	_Atomic uint64_t
+		given_us; /* and the store's time when it last gave a part of what is in hand */
 };
 
 struct hands {

@@ -124,7 +124,7 @@ static void on_forgotten(struct store_call *store_call, const char *bytes, size_
 }
 
 /* What was used comes back, from the oldest on; leases end later than all that was used. */
-static bool give_leased_back(struct inquiry_call *call, uint64_t epoch)
+static bool give_leased_back(struct inquiry_call *call, const struct answer *said)
 {
 	const struct inquiry *inquiry = call->inquiry;
 
@@ -135,7 +135,7 @@ static bool give_leased_back(struct inquiry_call *call, uint64_t epoch)
 			continue;
 		struct batch_charge charge = {
 			&limit->rule, limit->limit->name, limit->caller, limit->rule.quota};
-		batch_give_lease(&call->batch, &charge, epoch);
+		batch_give_lease(&call->batch, &charge, said->epoch, said->now_us);
 	}
 	return send_call(call, on_forgotten);
 }
@@ -148,7 +148,7 @@ static void on_answer(struct store_call *store_call, const char *bytes, size_t l
 		    read_answer(call, &answer);
 
 	if (good && call->inquiry->forgets && call->function == FLEET_LEASE &&
-		give_leased_back(call, answer.epoch))
+		give_leased_back(call, &answer))
 		return;
 	finish_call(
 		call->inquiry, good && (!call->inquiry->forgets || call->function != FLEET_LEASE));

@@ -209,14 +209,16 @@ static void list(struct leases *leases, const struct lease_part *part)
 }
 
 /* The store has answered about a hand, which is locked. */
-static void adopt(struct fleet_worker *fleet, const struct lease_part *part, uint64_t epoch,
-	const struct answer_lease *answer)
+static void adopt(struct fleet_worker *fleet, const struct lease_part *part,
+	const struct answer *said, const struct answer_lease *answer)
 {
 	struct hand *hand = part->hand;
 	uint64_t spare = answer->used < part->rule.quota ? part->rule.quota - answer->used : 0;
 	uint64_t free_ms = answer->time_us > 0 ? (uint64_t)answer->time_us / 1000 + 1 : 1;
 
-	hand_adopt(hand, answer->slot, epoch, (uint32_t)answer->kept, (uint32_t)answer->got,
+	/* relaxed: hand_adopt releases it, and a take that reads the one before errs early */
+	atomic_store_explicit(&hand->given_us, said->now_us, memory_order_relaxed);
+	hand_adopt(hand, answer->slot, said->epoch, (uint32_t)answer->kept, (uint32_t)answer->got,
 		part->ends_ms);
 	atomic_store_explicit(&hand->spare, spare < UINT32_MAX ? (uint32_t)spare : UINT32_MAX,
 		memory_order_relaxed); /* a hint */
@@ -232,8 +234,8 @@ static void adopt(struct fleet_worker *fleet, const struct lease_part *part, uin
 		list(&fleet->leases, part);
 }
 
-static void conclude(struct account_charge *charge, uint64_t epoch, uint32_t now, bool admitted,
-	const struct answer_lease *answer)
+static void conclude(struct account_charge *charge, const struct answer *said, uint32_t now,
+	bool admitted, const struct answer_lease *answer)
 {
 	const struct rule *rule = &charge->rule;
 	uint64_t time_ns = answer->time_us < 0 ? THROTTLE_NEVER : (uint64_t)answer->time_us * 1000;
@@ -246,7 +248,8 @@ static void conclude(struct account_charge *charge, uint64_t epoch, uint32_t now
 
 	charge->said = taken ? WAY_TAKEN : WAY_UNTAKEN;
 	charge->slot = taken ? AT_STORE : 0;
-	charge->epoch = epoch;
+	charge->epoch = said->epoch;
+	charge->since_us = said->now_us;
 	charge->outcome = (struct throttle_outcome){
 		.quota = rule->quota,
 		.remaining = used < rule->quota ? rule->quota - used : 0,
@@ -258,7 +261,7 @@ static void conclude(struct account_charge *charge, uint64_t epoch, uint32_t now
 	};
 }
 
-static void conclude_all(struct question *question, uint64_t epoch, bool admitted,
+static void conclude_all(struct question *question, const struct answer *said, bool admitted,
 	const struct answer_lease *answers)
 {
 	struct account *account = question->account;
@@ -267,7 +270,7 @@ static void conclude_all(struct question *question, uint64_t epoch, bool admitte
 	for (unsigned i = 0; i < account->count; i++) {
 		struct account_charge *charge = &account->charges[i];
 		if (charge->way == &lease_way && question_asks(question, charge))
-			conclude(charge, epoch, now, admitted && !account->refused, answers++);
+			conclude(charge, said, now, admitted && !account->refused, answers++);
 	}
 	account->refused |= !admitted;
 }
@@ -300,14 +303,14 @@ void lease_answer(struct fleet_batch *batch, const char *bytes, size_t len)
 		good = good && read_leases(&answer, count, &admitted, answers);
 		for (unsigned k = 0; k < count; k++) {
 			if (part[k].hand && good)
-				adopt(fleet, &part[k], answer.epoch, &answers[k]);
+				adopt(fleet, &part[k], &answer, &answers[k]);
 			else if (part[k].hand)
 				hand_lose(part[k].hand);
 			if (part[k].hand)
 				hand_unlock(part[k].hand);
 		}
 		if (question && good)
-			conclude_all(question, answer.epoch, admitted, answers);
+			conclude_all(question, &answer, admitted, answers);
 		if (question)
 			fleet_go_on(fleet, question, good);
 		i += count;
@@ -403,12 +406,15 @@ bool lease_take_in_hand(struct account *account, struct account_charge *charge)
 	charge->hand = find_hand(account, charge, key);
 	if (!charge->hand)
 		return false;
+	/* relaxed, before hand_take's release: what is taken is charged later than that */
+	uint64_t given_us = atomic_load_explicit(&charge->hand->given_us, memory_order_relaxed);
 	charge->slot = hand_take(charge->hand, key, (uint32_t)charge->cost, now, &left);
 	if (charge->slot == 0)
 		return false;
 	charge->said = WAY_TAKEN;
 	charge->epoch = atomic_load_explicit(
 		&charge->hand->epoch, memory_order_relaxed); /* hand_take's acquire */
+	charge->since_us = given_us;
 	charge->taken_ns = account->now_ns;
 	fill(charge, left, &charge->outcome);
 	hand_note_use(charge->hand, (uint32_t)charge->cost);
@@ -446,7 +452,7 @@ static enum way_verdict look(struct account *account, struct account_charge *cha
 	return WAY_UNTAKEN;
 }
 
-/* It still counts at the store, by clocks that may differ a little in speed. */
+/* It may still count at the store, which looks at its own clock again (lease.lua). */
 static bool still_counts(const struct account *account, const struct account_charge *charge)
 {
 	uint64_t age_ns = worker_throttle_ns(account->worker->worker) - charge->taken_ns;
@@ -470,7 +476,7 @@ static void give(struct account *account, struct account_charge *charge, uint64_
 	if (!filling)
 		return;
 	struct batch_charge given = account_batch_charge(charge, cost);
-	batch_give_lease(&filling->batch, &given, charge->epoch);
+	batch_give_lease(&filling->batch, &given, charge->epoch, charge->since_us);
 }
 
 static void add(struct account *account, struct account_charge *charge, uint64_t cost)

@@ -1,9 +1,9 @@
-#!lua name=sluice_lease_2
+#!lua name=sluice_lease_3
 -- What the store does for limits of which nodes take a part in advance (fleet = lease): it gives
 -- leases, takes back what was not used of them, and judges single requests, by its own clock. The
 -- number in the names is of what is called and what is kept, as in judge.lua.
 --
--- FCALL sluice_lease_2 N epoch-key caller-key... request
+-- FCALL sluice_lease_3 N epoch-key caller-key... request
 --
 -- The request is one MessagePack array of integers: how many rules, and the rules, as in judge.lua;
 -- then operations:
@@ -13,7 +13,10 @@
 --                          part has been used and a part is kept; the rest comes back. After it
 --                          half of what is free, at most `want`, and what is kept are one
 --                          lease, which ends `term` us from now.
---   2 key rule cost epoch  gives back something that was charged or used less than a window ago
+--   2 key rule cost epoch since
+--                          gives back something that was charged at this time or later, if that is
+--                          less than a window ago: else it may count no more, and what would be
+--                          taken away is others'
 --   3 key rule cost        charges, whether it fits or not
 -- The answer is one array, too: the time, the epoch; and for each operation 1 first 1 or 0, admitted
 -- or not; then of each limit what is used or on lease, the lease's slot (0: none), how much of it is
@@ -213,11 +216,12 @@ local function operate(request, at, answer)
 		if kind == 1 then
 			at, n = ask(request, at + 2, request[at + 1], answer, n)
 		elseif kind == 2 then
+			local age = now - request[at + 5]
 			missing_for(request[at + 1], request[at + 2], 0)
-			if request[at + 4] == epoch then
+			if request[at + 4] == epoch and age >= 0 and age < window[request[at + 2]] then
 				give_back(request[at + 1], request[at + 3])
 			end
-			at = at + 5
+			at = at + 6
 		else
 			missing_for(request[at + 1], request[at + 2], 0)
 			add(request[at + 1], floor(now / quantum[request[at + 1]]), request[at + 3], 0)
@@ -274,4 +278,4 @@ local function run(keys, args)
 	return cmsgpack.pack(answer)
 end
 
-redis.register_function('sluice_lease_2', run)
+redis.register_function('sluice_lease_3', run)

@@ -46,13 +46,14 @@ struct account_charge {
 	struct hand *hand;        /* of lease: its caller's; NULL: none */
 	struct hold *hold;        /* of exact, in flight: while asked for, and while slot is set */
 	uint64_t epoch, taken_ns; /* slot's; epoch of lease */
-	uint64_t bytes;           /* that have passed and are not charged yet */
-	int local;                /* of the node's own limits: its place in `local`; else -1 */
-	const struct way *way;    /* of the fleet's limits; else NULL, as of those judged here */
-	const struct way *here;   /* of a limit of the fleet that the node's table judges */
-	uint64_t reserved;        /* of here: so much of the quota was not this node's */
-	int64_t noted;            /* of here: so much of the charge was noted */
-	enum way_verdict said;    /* by the way */
+	uint64_t since_us;     /* of lease: the store charged it at this time of its own or later */
+	uint64_t bytes;        /* that have passed and are not charged yet */
+	int local;             /* of the node's own limits: its place in `local`; else -1 */
+	const struct way *way; /* of the fleet's limits; else NULL, as of those judged here */
+	const struct way *here;          /* of a limit of the fleet that the node's table judges */
+	uint64_t reserved;               /* of here: so much of the quota was not this node's */
+	int64_t noted;                   /* of here: so much of the charge was noted */
+	enum way_verdict said;           /* by the way */
 	struct throttle_outcome outcome; /* unless it said WAY_ASK */
 	/* Of the fleet's limits, by the ladder (ladder.h, own.h): */
 	enum conf_store_down down;

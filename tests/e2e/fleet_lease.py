@@ -2,6 +2,7 @@
 claimed as in promise.py: a window that was too full for certain."""
 import re
 import signal
+import threading
 import time
 
 from lib.fields import told, wait_ms
@@ -9,6 +10,7 @@ from lib.fleet import Load, ask, costly_origin, fleet_of, in_one_window, judge, 
 from lib.process import until
 from lib.redis import Redis
 from lib.sluice import to
+from lib.spans import most_within
 from lib.tap import equal, main, test, true
 
 
@@ -198,6 +200,45 @@ def leaves(t):
     while ask(client).status == 200:
         admitted += 1
     true(75 <= admitted <= 80, f"the other node gets the rest, {admitted} of 80")
+
+
+@test("what comes back to a store that stood still until it counted no more is taken from nobody else", workers=[1])
+def late_return(t):
+    redis, released = Redis(t), threading.Event()
+    t.defer(released.set)
+    slow = t.origin(lambda exchange: (released.wait(60), exchange.reply(200, b"x")))
+    origin = t.origin()
+    sections = (leased("it", "12 per 2s")
+                + f"[upstream slow]\nserver = {slow}\nmax_in_flight = 1\n"
+                + "[route free]\npath = /free\nupstream = slow\n"
+                + "[route slow]\npath = /slow\nupstream = slow\nlimits = it\nqueue_timeout = 60s\n"
+                + to(origin, route="limits = it"))
+    [node] = nodes(t, redis, sections, 1)
+    client, sent = t.client(node), []
+
+    def fire(count):
+        for number in range(count):
+            sent.append(time.monotonic())
+            ask(client, number=len(sent) - 1)
+    t.client(node).request("/free")  # the slow server is busy
+    until(lambda: len(slow.requests), "it has come")
+    began = time.monotonic()
+    waiting = [t.client(node) for _ in range(6)]
+    for one in waiting:
+        one.request("/slow", fields=[("X-Api-Key", "one")])
+    time.sleep(max(0.0, began + 1.0 - time.monotonic()))  # half a window later
+    fire(6)
+    time.sleep(max(0.0, began + 1.9 - time.monotonic()))  # just before they count no more
+    redis.stop()
+    for one in waiting:
+        one.close()
+    time.sleep(max(0.0, began + 2.6 - time.monotonic()))
+    redis.go_on()
+    fire(14)
+    spans = [(sent[int(request.request.get("X-Number"))], request.arrived) for request in origin.requests]
+    most = most_within(spans, 1.95)
+    released.set()
+    true(most <= 12, f"{most} of 12 within a window")
 
 
 main()

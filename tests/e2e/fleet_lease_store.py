@@ -104,7 +104,7 @@ class Pair:
 
     def call(self, operations):
         """Operations of (ASK, [(caller, cost, slot, units, used, keep, want, term), ...]) or
-        (GIVE, caller, cost) or (CHARGE, caller, cost)."""
+        (GIVE, caller, cost, age) or (CHARGE, caller, cost)."""
         keys, rules, words = ["f{epoch}"], [], []
 
         def number(items, item):
@@ -119,10 +119,10 @@ class Pair:
                     words += [number(keys, caller), number(rules, self.rules[caller]), *fields, self.epoch]
             else:
                 words += [number(keys, rest[0]), number(rules, self.rules[rest[0]]), rest[1]]
-                words += [self.epoch] if kind == GIVE else []
+                words += [self.epoch, self.now - rest[2]] if kind == GIVE else []
         request = [len(rules)] + [w for rule in rules for w in rule.words()] + words
         self.redis.ask("SET", "clock", self.now)
-        answer = unpack(self.redis.ask("FCALL", "sluice_lease_2", len(keys), *keys, pack(request)))
+        answer = unpack(self.redis.ask("FCALL", "sluice_lease_3", len(keys), *keys, pack(request)))
         equal(answer[0], self.now, "the time")
         self.epoch = answer[1]
         return answer[2:]
@@ -133,7 +133,8 @@ class Pair:
             oracle.begin(now)
         for kind, *rest in operations:
             if kind == GIVE:
-                self.oracles[rest[0]].give(rest[1])
+                if 0 <= rest[2] < self.rules[rest[0]].window:
+                    self.oracles[rest[0]].give(rest[1])
             elif kind == CHARGE:
                 self.oracles[rest[0]].add(now // self.rules[rest[0]].quantum, rest[1], 0)
             else:
@@ -196,8 +197,12 @@ def oracle(t):
             draw, picked = random.random(), random.sample(sorted(rules), random.choice([1, 1, 2, 3]))
             if draw < 0.8:
                 operations.append((ASK, [any_charge(random, c, rules[c], held, pair.now) for c in picked]))
+            elif draw < 0.9:
+                window = rules[picked[0]].window
+                operations.append((GIVE, picked[0], random.choice([1, 1, 5]), random.choice(
+                    [0, 0, window // 2, window - 1, window, 2 * window, -1])))
             else:
-                operations.append((GIVE if draw < 0.9 else CHARGE, picked[0], random.choice([1, 1, 5])))
+                operations.append((CHARGE, picked[0], random.choice([1, 1, 5])))
         expected = pair.expect(operations)
         answer = pair.call(operations)
         equal(answer, expected, f"step {step}: {operations}")
@@ -266,7 +271,9 @@ def expiry(t):
     _, used, slot, kept, got, _, fits = pair.call([(ASK, [(caller, 1, 0, 0, 0, 0, 10, 250_000)])])
     equal((used, kept, got, fits), (11, 0, 10, 1), "a charge and a lease")
     equal(pair.call([(ASK, [(caller, 0, slot, 10, 0, 0, 0, 250_000)])])[1], 1, "after it was returned")
-    pair.call([(GIVE, caller, 1)])
+    pair.call([(GIVE, caller, 1, 1_000_000)])
+    equal(pair.redis.ask("EXISTS", caller), 1, "what comes back late: it may stand for nothing that counts")
+    pair.call([(GIVE, caller, 1, 999_999)])
     equal(pair.redis.ask("EXISTS", caller), 0, "callers with nothing used")
     slot = pair.call([(ASK, [(caller, 0, 0, 0, 0, 0, 10, 250_000)])])[2]
     pair.redis.ask("DEL", "f{epoch}", caller)

@@ -378,7 +378,8 @@ static void a_leased_limit_is_forgotten_after_the_look(void **state)
 	ANSWER(0, 1000, 66, 1, 8, 0, 0, 0, 700, 1);
 	assert_not_done();
 	assert_int_equal(world.count, 2);
-	SAYS(1, batch_lease.name, LEASE_KEY, 1, QUOTA, WINDOW_US, 1, 0, GIVE, 2, 1, QUOTA, 66);
+	SAYS(1, batch_lease.name, LEASE_KEY, 1, QUOTA, WINDOW_US, 1, 0, GIVE, 2, 1, QUOTA, 66,
+		1000);
 	ANSWER(1, 1000, 66);
 	assert_done(true);
 	assert_int_equal(limit->outcome.remaining, 2);

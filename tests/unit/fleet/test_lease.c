@@ -650,10 +650,11 @@ static void what_was_taken_goes_back(void **state)
 	hand_report(charge->hand, BEGIN_MS, false);
 	lease_way.give(&account, charge, 1);
 	struct asked got = asked();
-	assert_int_equal(got.count, 5);
+	assert_int_equal(got.count, 6);
 	assert_int_equal(got.words[0], 2);
 	assert_int_equal(got.words[3], 1);
 	assert_int_equal(got.words[4], 9);
+	assert_int_equal(got.words[5], 1000); /* the store's time when it leased this */
 }
 
 static void what_the_store_charged_goes_back_while_it_counts(void **state)
@@ -677,6 +678,7 @@ static void what_the_store_charged_goes_back_while_it_counts(void **state)
 	assert_null(node.filling);
 	lease_way.give(&account, charge, 1);
 	assert_int_equal(asked().words[0], 2);
+	assert_int_equal(asked().words[5], 1000); /* when it charged this */
 	charge->slot = 0;
 	lease_node_put_batch(&node, lease_node_take_batch(&node));
 	lease_way.give(&account, charge, 1);
