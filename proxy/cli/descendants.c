@@ -1,10 +1,13 @@
 #include "cli/descendants.h"
 
 #include <dirent.h>
+#include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <sys/types.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 /* Of trees that are deeper than this the rest is left out. */
@@ -56,4 +59,20 @@ static bool signal_children(pid_t pid, int number, unsigned depth)
 bool descendants_signal(int number)
 {
 	return signal_children(getpid(), number, 0);
+}
+
+/* Only when this process has no child left are they all gone: until its parent is reaped, the child
+ * of one that was killed is nobody's that could be asked about. */
+void descendants_kill(void)
+{
+	for (int i = 0; i < 100; i++) {
+		pid_t pid;
+
+		descendants_signal(SIGKILL);
+		while ((pid = waitpid(-1, NULL, WNOHANG)) > 0)
+			;
+		if (pid < 0 && errno == ECHILD)
+			return;
+		poll(NULL, 0, i < 10 ? 1 : 10);
+	}
 }

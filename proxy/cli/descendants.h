@@ -7,5 +7,9 @@
 
 /* Sends all of them the signal, parents before their children. False: there was none. */
 bool descendants_signal(int number);
+/* Kills all of them and reaps them, as they become children of this process, which has to be their
+ * subreaper (PR_SET_CHILD_SUBREAPER). Waits for that for a second at most: one that waits for a
+ * disk dies when the disk answers. */
+void descendants_kill(void);
 
 #endif

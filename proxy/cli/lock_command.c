@@ -6,11 +6,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/container.h"
+#include "cli/descendants.h"
 #include "cli/load.h"
 #include "cli/lock_hold.h"
 #include "cli/lock_keeper.h"
@@ -37,12 +39,12 @@ struct lock_run {
 	struct lock_hold hold;
 	struct signals signals;
 	struct event *reports;
-	int keeper;                    /* its descriptor */
-	pid_t keeper_pid, command_pid; /* command_pid: 0: it does not run */
-	bool was_started;              /* the command; or it was tried */
-	bool has_ended;                /* the command, or nothing of it has begun */
-	int signal;                    /* that came before the command ran */
-	int status;                    /* exit status */
+	int keeper; /* its descriptor */
+	pid_t keeper_pid;
+	bool was_started; /* the command; or it was tried */
+	bool has_ended;   /* the command, or nothing of it has begun */
+	int signal;       /* that came before the command ran */
+	int status;       /* exit status */
 };
 
 /* ---- the keeper ------------------------------------------------------------------------------ */
@@ -59,7 +61,6 @@ static void order(struct lock_run *run, enum keeper_order_kind kind, uint64_t nu
 /* It has ended, or nothing of it has begun. */
 static void note_end(struct lock_run *run, int status)
 {
-	run->command_pid = 0;
 	run->has_ended = true;
 	if (run->hold.state == HOLD_DONE) /* lost */
 		return;
@@ -79,7 +80,6 @@ static void take_report(struct lock_run *run, const struct keeper_report *report
 {
 	switch ((enum keeper_report_kind)report->kind) {
 	case KEEPER_STARTED:
-		run->command_pid = (pid_t)report->number;
 		break;
 	case KEEPER_FAILED:
 		fprintf(stderr, "sluice lock: %s: %s\n", run->command[0],
@@ -106,9 +106,9 @@ static void on_report(evutil_socket_t fd, short what, void *arg)
 		event_del(run->reports);
 		if (run->has_ended)
 			return;
-		if (run->command_pid > 0) /* it dies with its keeper, and now its group, too */
-			kill(-run->command_pid, SIGKILL);
 		fputs("sluice lock: the process that keeps the command was killed\n", stderr);
+		descendants_kill(); /* they are ours now, also those that left the command's group
+				     */
 		note_end(run, LOCK_EXIT_SIGNAL + SIGKILL);
 	}
 }
@@ -246,7 +246,8 @@ static int run_lock(struct lock_run *run)
 
 	if (!conf)
 		return status;
-	run->keeper = keeper_start(run->command, &run->keeper_pid);
+	if (prctl(PR_SET_CHILD_SUBREAPER, 1) == 0)
+		run->keeper = keeper_start(run->command, &run->keeper_pid);
 	if (run->keeper < 0) {
 		fprintf(stderr, "sluice lock: %s\n", strerror(errno));
 		conf_release(conf);
@@ -373,6 +374,7 @@ int cli_lock(int argc, char **argv)
 		.lease_ms = 10000,
 		.wait_ms = UINT64_MAX,
 		.grace_ms = 2000,
+		.keeper = -1,
 		.signals = {.fd = -1}};
 	int status = take_line(&run, argc, argv);
 

@@ -10,8 +10,10 @@
  * because `sluice lock` was stopped, the command is stopped too (SIGSTOP), with all its
  * descendants, and goes on with the next one. If `sluice lock` has ended, the command is killed at
  * once, with all its descendants: those that left its process group become the keeper's children
- * (PR_SET_CHILD_SUBREAPER). If the keeper is killed, so is the command (PR_SET_PDEATHSIG). When the
- * command has ended by itself, what it has left running is let be.
+ * (PR_SET_CHILD_SUBREAPER). If the keeper is killed, so is the command (PR_SET_PDEATHSIG), and its
+ * descendants become children of `sluice lock`, which kills them before it releases the lock. If
+ * both are killed in the same moment, the command dies, but descendants that left its group go on.
+ * Processes that the command leaves running when it ends by itself are not touched.
  */
 #ifndef CLI_LOCK_KEEPER_H
 #define CLI_LOCK_KEEPER_H

@@ -293,12 +293,14 @@ def command(t):
         for pid in pids:
             until_dead(pid)
         locks.administer("end", "c")
-    with t.point("it dies when only its keeper is killed, and the lock is free"):
-        child = locks.shell("c", "echo child $$ $PPID; exec sleep 1000", *HELD_LONG)
+    with t.point("it dies when only its keeper is killed, with all its descendants, and the lock is free"):
+        child = locks.shell("c", "setsid sh -c 'echo descendant $$; exec sleep 1000' & echo child $$ $PPID; wait",
+                            *HELD_LONG)
+        descendant = pid_in(child, "descendant")
         _, pid, keeper = child.wait_output("child ").split()
         os.kill(int(keeper), signal.SIGKILL)
-        until_dead(int(pid))
         equal(child.wait(), 128 + 9, child.output())
+        equal([is_alive(descendant), is_alive(pid)], [False, False], "all of it has ended before the lock is released")
         equal(locks.run("c", "true", options=("--wait", "0"))[0], 0)
     with t.point("standard descriptors may be closed"):
         for closed in ("<&-", ">&-", "2>&-", "<&- >&- 2>&-"):
