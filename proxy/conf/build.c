@@ -38,6 +38,13 @@ const struct setting *instance_setting(const struct instance *instance, const ch
 	return NULL;
 }
 
+unsigned instance_setting_line(const struct instance *instance, const char *key)
+{
+	const struct setting *setting = instance_setting(instance, key);
+
+	return setting ? setting->line : instance->line;
+}
+
 /* The number of an option's row. */
 static size_t row_of(const struct instance *instance, const char *key)
 {

@@ -130,6 +130,9 @@ const char *instance_title(struct build *build, const struct instance *instance)
 /* The first line of a setting by its key, or NULL when the file does not have it. */
 const struct setting *instance_setting(const struct instance *instance, const char *key);
 
+/* Its line, or that of the section when the file does not have it. */
+unsigned instance_setting_line(const struct instance *instance, const char *key);
+
 /* Is the key not there, and no slip hides it? */
 bool instance_lacks(const struct instance *instance, const char *key);
 

@@ -155,13 +155,12 @@ static void check_upstream(struct build *build, const struct instance *instance)
 	check_health_shared(build, instance);
 
 	if (upstream->max_in_flight_floor > upstream->max_in_flight_ceiling) {
-		setting = instance_setting(instance, "max_in_flight_floor");
-		if (!setting)
-			setting = instance_setting(instance, "max_in_flight_ceiling");
-		build_fail(build, instance, setting->line,
-			"%s: the floor, %u, is above the ceiling, %u; expected it below",
-			setting->option->name, upstream->max_in_flight_floor,
-			upstream->max_in_flight_ceiling);
+		const char *key = "max_in_flight_floor";
+		if (!instance_setting(instance, key))
+			key = "max_in_flight_ceiling";
+		build_fail(build, instance, instance_setting_line(instance, key),
+			"%s: the floor, %u, is above the ceiling, %u; expected it below", key,
+			upstream->max_in_flight_floor, upstream->max_in_flight_ceiling);
 	}
 	setting = instance_setting(instance, "hash_key");
 	if (setting && upstream->balance != CONF_BALANCE_HASH)
@@ -303,7 +302,7 @@ static void check_route(struct build *build, const struct instance *instance)
 	if (!route->sessions.key)
 		route->sessions.key = &ip_key;
 	if (route->unknown == CONF_UNKNOWN_REFUSE && !find_named(build, SECTION_PLANS, ""))
-		build_fail(build, instance, instance_setting(instance, "unknown_callers")->line,
+		build_fail(build, instance, instance_setting_line(instance, "unknown_callers"),
 			"unknown_callers: there is no [plans] that would know any; expected that "
 			"section, with key = KEY");
 	if (strip && !can_begin_with(route, route->strip_prefix))

@@ -245,7 +245,7 @@ static void check_cluster(struct build *build, const struct instance *instance)
 			"has only database 0",
 			fleet->store.database);
 	if (fleet->store_down == CONF_STORE_DOWN_STRICT)
-		build_fail(build, instance, instance_setting(instance, "store_down")->line,
+		build_fail(build, instance, instance_setting_line(instance, "store_down"),
 			"store_down: strict is not supported with cluster = on; expected local, "
 			"refuse or admit");
 }
@@ -254,7 +254,7 @@ static void check_length(
 	struct build *build, const struct instance *instance, const char *key, const char *text)
 {
 	if (text && strlen(text) > LONGEST_NAME)
-		build_fail(build, instance, instance_setting(instance, key)->line,
+		build_fail(build, instance, instance_setting_line(instance, key),
 			"%s: it has %zu characters; expected at most %d", key, strlen(text),
 			LONGEST_NAME);
 }
