@@ -137,7 +137,8 @@ static struct debt *find(struct debts *debts, const struct debt *of, size_t most
 	return debt;
 }
 
-static bool add(struct debts *debts, const struct debt *of, uint64_t cost, uint64_t now_ns)
+static bool add(struct debts *debts, const struct debt *of, uint64_t cost, uint64_t now_ns,
+	struct debt_time *added)
 {
 	struct debt *debt = find(debts, of, debts->most, now_ns);
 
@@ -154,30 +155,42 @@ static bool add(struct debts *debts, const struct debt *of, uint64_t cost, uint6
 	debt->is_leased = of->is_leased;
 	pass(debt, now_ns);
 	debt->costs[debt->part % DEBTS_PARTS] += cost;
+	if (added)
+		*added = (struct debt_time){debts->round, now_ns};
 	return true;
 }
 
-bool debts_add(struct debts *debts, const struct debt *of, uint64_t cost, uint64_t now_ns)
+bool debts_add(struct debts *debts, const struct debt *of, uint64_t cost, uint64_t now_ns,
+	struct debt_time *added)
 {
 	pthread_mutex_lock(&debts->lock);
-	bool added = add(debts, of, cost, now_ns);
+	bool has_added = add(debts, of, cost, now_ns, added);
 	pthread_mutex_unlock(&debts->lock);
-	return added;
+	return has_added;
 }
 
-void debts_take_back(struct debts *debts, const struct debt *of, uint64_t cost, uint64_t now_ns)
+/* If the clock of the worker that added it was behind, it is in a later part: what is taken of an
+ * earlier one then stays there. */
+static void take_back(struct debt *debt, uint64_t cost, uint64_t added_ns)
+{
+	uint64_t part = part_of(debt, added_ns);
+
+	if (part > debt->part || debt->part - part >= DEBTS_PARTS)
+		return;
+	uint64_t *at = &debt->costs[part % DEBTS_PARTS];
+	*at -= cost < *at ? cost : *at;
+}
+
+void debts_take_back(struct debts *debts, const struct debt *of, uint64_t cost, uint64_t now_ns,
+	const struct debt_time *added)
 {
 	pthread_mutex_lock(&debts->lock);
-	struct debt *debt =
-		debts->size > 0 ? &debts->owed[place_of(debts->owed, debts->size, of)] : NULL;
+	struct debt *debt = debts->size > 0 && added->round == debts->round
+				    ? &debts->owed[place_of(debts->owed, debts->size, of)]
+				    : NULL;
 	if (debt && debt->limit) {
 		pass(debt, now_ns);
-		for (unsigned i = 0; i < DEBTS_PARTS && cost > 0; i++) { /* the newest first */
-			uint64_t *at = &debt->costs[(debt->part + DEBTS_PARTS - i) % DEBTS_PARTS];
-			uint64_t taken = cost < *at ? cost : *at;
-			*at -= taken;
-			cost -= taken;
-		}
+		take_back(debt, cost, added->at_ns);
 	}
 	pthread_mutex_unlock(&debts->lock);
 }
@@ -192,6 +205,7 @@ void debts_pay_begin(struct debts *debts)
 	debts->paying_count = debts->count;
 	debts->owed = NULL;
 	debts->size = debts->count = 0;
+	debts->round++;
 	pthread_mutex_unlock(&debts->lock);
 	debts->next = debts->paid = 0;
 }
@@ -252,9 +266,10 @@ bool debts_is_clear(struct debts *debts)
 	return is_clear;
 }
 
-/* All of it, which nobody has added to since. */
+/* All of it, which nobody has added to since: it can be taken back again. */
 static void owe_all_again(struct debts *debts)
 {
+	debts->round--;
 	free(debts->owed);
 	debts->owed = debts->paying;
 	debts->size = debts->paying_size;

@@ -34,6 +34,11 @@ struct debt {
 	uint64_t costs[DEBTS_PARTS]; /* of part, part - 1 ... by their numbers modulo this */
 };
 
+/* When something was added. */
+struct debt_time {
+	uint64_t round, at_ns; /* debts.round */
+};
+
 /* Limits' names. */
 struct debt_name {
 	struct debt_name *next;
@@ -44,19 +49,24 @@ struct debts {
 	pthread_mutex_t lock;
 	struct debt *owed, *paying; /* `size` and `paying_size` of them, by their hash */
 	size_t count, size, paying_count, paying_size;
-	size_t paid; /* of those in `paying`, and */
-	size_t next; /* the place that is paid next */
-	size_t most; /* DEBTS_MOST */
+	size_t paid;    /* of those in `paying`, and */
+	size_t next;    /* the place that is paid next */
+	uint64_t round; /* so often was something paid, or is being paid */
+	size_t most;    /* DEBTS_MOST */
 	struct debt_name *names;
 };
 
 void debts_init(struct debts *debts);
 void debts_end(struct debts *debts);
 
-/* Any thread. False: no room, or no memory. */
-bool debts_add(struct debts *debts, const struct debt *of, uint64_t cost, uint64_t now_ns);
-/* The same of a caller: reduces what is still owed by `cost`, which was given back. */
-void debts_take_back(struct debts *debts, const struct debt *of, uint64_t cost, uint64_t now_ns);
+/* Any thread. `*added` (unless that is NULL) is for debts_take_back. False: no room, or no memory.
+ */
+bool debts_add(struct debts *debts, const struct debt *of, uint64_t cost, uint64_t now_ns,
+	struct debt_time *added);
+/* The same: `cost` of what was added then is given back. Only that is reduced: once it is over, or
+ * was paid, what its caller owes is of other requests, which have been sent. */
+void debts_take_back(struct debts *debts, const struct debt *of, uint64_t cost, uint64_t now_ns,
+	const struct debt_time *added);
 
 /* What is owed now is to be paid. One thread; not again before debts_paid. */
 void debts_pay_begin(struct debts *debts);

@@ -145,7 +145,8 @@ static void take_back(struct account *account, struct account_charge *charge, ui
 {
 	struct debt of = debt_of(charge);
 
-	debts_take_back(fleet_debts(account->worker->authority), &of, cost, now_of(account));
+	debts_take_back(
+		fleet_debts(account->worker->authority), &of, cost, now_of(account), &charge->owed);
 }
 
 bool own_owe(struct account *account)
@@ -157,7 +158,7 @@ bool own_owe(struct account *account)
 		if (!charge->way || charge->said != WAY_ASK || charge->rung != RUNG_SHARE)
 			continue;
 		struct debt of = debt_of(charge);
-		if (!debts_add(debts, &of, charge->cost, now_of(account)))
+		if (!debts_add(debts, &of, charge->cost, now_of(account), &charge->owed))
 			return false;
 		charge->said = WAY_TAKEN;
 		charge->slot = 0; /* nothing at the store */
@@ -193,5 +194,5 @@ void own_settle(struct account *account, struct account_charge *charge, uint64_t
 		take_back(account, charge, charge->cost - cost);
 	else if (cost > charge->cost)
 		debts_add(fleet_debts(account->worker->authority), &of, cost - charge->cost,
-			now_of(account));
+			now_of(account), NULL);
 }

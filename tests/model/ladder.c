@@ -144,7 +144,7 @@ static bool owe(struct world *world, struct node *node)
 		.rule = {.quota = world->quota, .window_us = world->window_ms * 1000},
 		.limit = "it"};
 
-	return world->without == DEBTS || debts_add(&node->debts, &debt, 1, now_ns(world));
+	return world->without == DEBTS || debts_add(&node->debts, &debt, 1, now_ns(world), NULL);
 }
 
 static bool judge(struct world *world, struct node *node)

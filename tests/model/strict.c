@@ -416,7 +416,7 @@ static bool use_share(struct world *world, struct node *node, uint64_t divisor)
 	if (reserve.units == world->quota)
 		return false;
 	reserve_take(node->table, &charge, &reserve, 1, now_ns(world), &verdict, &receipt);
-	return verdict.admitted && debts_add(&node->debts, &debt, 1, now_ns(world));
+	return verdict.admitted && debts_add(&node->debts, &debt, 1, now_ns(world), NULL);
 }
 
 static void judge(struct world *world, unsigned i)

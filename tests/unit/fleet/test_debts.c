@@ -57,11 +57,20 @@ static int end(void **state)
 	return 0;
 }
 
-static void add(uint64_t caller, uint64_t cost, uint64_t now_ns)
+static struct debt_time add(uint64_t caller, uint64_t cost, uint64_t now_ns)
+{
+	struct debt debt = of(caller);
+	struct debt_time added;
+
+	assert_true(debts_add(&debts, &debt, cost, now_ns, &added));
+	return added;
+}
+
+static void take_back(uint64_t caller, uint64_t cost, struct debt_time added, uint64_t now_ns)
 {
 	struct debt debt = of(caller);
 
-	assert_true(debts_add(&debts, &debt, cost, now_ns));
+	debts_take_back(&debts, &debt, cost, now_ns, &added);
 }
 
 /* A turn pays a part of many. */
@@ -158,7 +167,7 @@ static void of_several_limits_are_several(void **state)
 	(void)state;
 	other.limit = "other";
 	add(1, 2, 100 * SECOND);
-	assert_true(debts_add(&debts, &other, 3, 100 * SECOND));
+	assert_true(debts_add(&debts, &other, 3, 100 * SECOND, NULL));
 	assert_int_equal(debts.count, 2);
 }
 
@@ -196,7 +205,7 @@ static void a_window_that_has_changed_loses_nothing(void **state)
 	(void)state;
 	shorter.rule.window_us = 4 * 1000000;
 	add(1, 2, 100 * SECOND);
-	assert_true(debts_add(&debts, &shorter, 5, 101 * SECOND));
+	assert_true(debts_add(&debts, &shorter, 5, 101 * SECOND, NULL));
 	pay(104 * SECOND);
 	assert_int_equal(paid, 7);
 	debts_paid(&debts, true, 104 * SECOND);
@@ -211,7 +220,7 @@ static void unpaid_ones_of_another_window_are_owed_in_the_new_one(void **state)
 	shorter.rule.window_us = 4 * 1000000;
 	add(1, 2, 100 * SECOND);
 	pay(101 * SECOND);
-	assert_true(debts_add(&debts, &shorter, 5, 102 * SECOND));
+	assert_true(debts_add(&debts, &shorter, 5, 102 * SECOND, NULL));
 	debts_paid(&debts, false, 103 * SECOND);
 	pay(103 * SECOND);
 	assert_int_equal(paid, 7);
@@ -235,15 +244,51 @@ static void unpaid_ones_are_owed_with_new_ones(void **state)
 
 static void can_be_taken_back(void **state)
 {
-	struct debt debt = of(1);
-
 	(void)state;
-	debts_take_back(&debts, &debt, 1, 100 * SECOND);
-	add(1, 2, 100 * SECOND);
-	add(1, 2, 103 * SECOND);
-	debts_take_back(&debts, &debt, 3, 104 * SECOND);
+	take_back(1, 1, (struct debt_time){0, 100 * SECOND}, 100 * SECOND);
+	struct debt_time older = add(1, 2, 100 * SECOND), newer = add(1, 2, 103 * SECOND);
+	take_back(1, 1, newer, 104 * SECOND);
+	take_back(1, 2, older, 104 * SECOND);
 	pay(104 * SECOND);
 	assert_int_equal(paid, 1);
+	debts_paid(&debts, true, 104 * SECOND);
+}
+
+/* What others have admitted since stays owed. */
+static void what_is_over_is_not_taken_back(void **state)
+{
+	(void)state;
+	struct debt_time first = add(1, 10, 100 * SECOND);
+	add(1, 10, 109 * SECOND);
+	take_back(1, 10, first, 110 * SECOND);
+	pay(110 * SECOND);
+	assert_int_equal(paid, 10);
+	debts_paid(&debts, true, 110 * SECOND);
+}
+
+static void what_was_paid_is_not_taken_back(void **state)
+{
+	(void)state;
+	struct debt_time first = add(1, 10, 100 * SECOND);
+	pay(100 * SECOND);
+	add(1, 3, 101 * SECOND);
+	take_back(1, 10, first, 101 * SECOND); /* while it is being paid */
+	debts_paid(&debts, true, 101 * SECOND);
+	take_back(1, 10, first, 101 * SECOND);
+	pay(101 * SECOND);
+	assert_int_equal(paid, 3);
+	debts_paid(&debts, true, 101 * SECOND);
+}
+
+static void what_is_owed_again_can_be_taken_back(void **state)
+{
+	(void)state;
+	struct debt_time first = add(1, 10, 100 * SECOND);
+	pay(101 * SECOND);
+	debts_paid(&debts, false, 102 * SECOND);
+	take_back(1, 4, first, 103 * SECOND);
+	pay(104 * SECOND);
+	assert_int_equal(paid, 6);
 	debts_paid(&debts, true, 104 * SECOND);
 }
 
@@ -288,9 +333,9 @@ static void are_bounded(void **state)
 	debts.most = 100;
 	for (uint64_t i = 0; i < 100; i++)
 		add(i, 1, 100 * SECOND);
-	assert_false(debts_add(&debts, &more, 1, 101 * SECOND));
+	assert_false(debts_add(&debts, &more, 1, 101 * SECOND, NULL));
 	add(5, 1, 101 * SECOND);
-	assert_true(debts_add(&debts, &more, 1, 150 * SECOND)); /* the others are over */
+	assert_true(debts_add(&debts, &more, 1, 150 * SECOND, NULL)); /* the others are over */
 	pay(150 * SECOND);
 	assert_int_equal(paid, 1);
 	debts_paid(&debts, true, 150 * SECOND);
@@ -342,6 +387,9 @@ int main(void)
 			unpaid_ones_of_another_window_are_owed_in_the_new_one, begin, end),
 		cmocka_unit_test_setup_teardown(unpaid_ones_are_owed_with_new_ones, begin, end),
 		cmocka_unit_test_setup_teardown(can_be_taken_back, begin, end),
+		cmocka_unit_test_setup_teardown(what_is_over_is_not_taken_back, begin, end),
+		cmocka_unit_test_setup_teardown(what_was_paid_is_not_taken_back, begin, end),
+		cmocka_unit_test_setup_teardown(what_is_owed_again_can_be_taken_back, begin, end),
 		cmocka_unit_test_setup_teardown(those_that_cannot_be_paid_stay_owed, begin, end),
 		cmocka_unit_test_setup_teardown(are_over_with_their_window_paid_or_not, begin, end),
 		cmocka_unit_test_setup_teardown(are_bounded, begin, end),

@@ -301,6 +301,21 @@ static void what_a_share_admits_is_owed(void **state)
 	assert_false(account->charges[0].is_owed); /* it is given back once */
 }
 
+/* The window of what is given back is over: what is owed is of another request. */
+static void what_comes_back_late_leaves_others_owed(void **state)
+{
+	(void)state;
+	struct account *account = request_of(FIRST, 2, RUNG_SHARE);
+	assert_true(own_take_share(account, RUNG_SHARE) && own_owe(account));
+	struct account late = *account;
+	fake_store.now_ns += 2 * WINDOW_MS * FAKE_STORE_MS;
+	account = request_of(FIRST, 3, RUNG_SHARE);
+	assert_true(own_take_share(account, RUNG_SHARE) && own_owe(account));
+	own_give_back(&late);
+	assert_int_equal(owed(), 3);
+	assert_int_equal(used_of(FIRST), 3);
+}
+
 static void a_leased_limit_is_owed_as_one(void **state)
 {
 	(void)state;
@@ -376,6 +391,7 @@ int main(void)
 		TEST(only_those_of_the_rung_that_are_asked_about_are_taken),
 		TEST(a_returning_limit_is_counted_once),
 		TEST(what_a_share_admits_is_owed),
+		TEST(what_comes_back_late_leaves_others_owed),
 		TEST(a_leased_limit_is_owed_as_one),
 		TEST(where_no_more_can_be_owed_nothing_is_admitted),
 		TEST(a_lower_cost_is_given_back_here_and_there),
