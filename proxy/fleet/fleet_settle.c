@@ -64,6 +64,14 @@ static void end_shared(struct account *account, struct account_charge *charge)
 		charge->way->give(account, charge, charge->cost);
 }
 
+/* The table of this node bounds what it counts by itself. */
+static uint64_t true_cost(const struct account_charge *charge, uint64_t cost)
+{
+	uint64_t most = rule_cost_most(&charge->rule);
+
+	return cost < most ? cost : most;
+}
+
 void fleet_settle(
 	struct authority *authority, const struct gate_receipt *receipt, const struct gate_end *end)
 {
@@ -82,12 +90,15 @@ void fleet_settle(
 		if (!end->has_cost || !(receipt->by_cost >> i & 1))
 			continue;
 		if (charge_of_limit->local < 0) {
-			correct(account, charge_of_limit, end->cost);
+			correct(account, charge_of_limit, true_cost(charge_of_limit, end->cost));
 			continue;
 		}
 		throttle_settle(table, &account->local, (uint32_t)charge_of_limit->local, end->cost,
 			now_ns);
-		account_note(account, charge_of_limit, (int64_t)end->cost - charge_of_limit->noted);
+		if (charge_of_limit->here)
+			account_note(account, charge_of_limit,
+				(int64_t)true_cost(charge_of_limit, end->cost) -
+					charge_of_limit->noted);
 	}
 	if (account->local.count > 0)
 		throttle_release(table, &account->local, now_ns);

@@ -84,7 +84,7 @@ static int64_t float_of(struct integers *integers, uint64_t bits)
 	double number;
 
 	memcpy(&number, &bits, sizeof(number));
-	if (!(number > -0x1p53 && number < 0x1p53)) {
+	if (!(number > -0x1p63 && number < 0x1p63)) {
 		integers->wrong = true;
 		return 0;
 	}

@@ -9,6 +9,7 @@
 #include "fleet/fleet.h"
 #include "fleet/fleet_ask.h"
 #include "fleet/question.h"
+#include "fleet/verdict.h"
 #include "stats/stats.h"
 #include "worker/worker_clock.h"
 
@@ -238,7 +239,7 @@ static void conclude(struct account_charge *charge, const struct answer *said, u
 	bool admitted, const struct answer_lease *answer)
 {
 	const struct rule *rule = &charge->rule;
-	uint64_t time_ns = answer->time_us < 0 ? THROTTLE_NEVER : (uint64_t)answer->time_us * 1000;
+	uint64_t time_ns = verdict_time_ns(answer->time_us);
 	uint32_t left = 0;
 
 	if (charge->hand)

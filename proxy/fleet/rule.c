@@ -2,6 +2,9 @@
 
 enum { SLOTS_DEFAULT = 31, SLOTS_MOST = 255, TERM_MOST_MS = 30000 };
 
+#define COST_MOST    UINT64_C(1000000000) /* the largest amount of requests (conf/value_limit.c) */
+#define TEN_YEARS_US (UINT64_C(3653) * 86400 * 1000000)
+
 static uint64_t us_of(uint64_t ns)
 {
 	return ns / 1000 + (ns % 1000 != 0);
@@ -53,6 +56,15 @@ struct rule rule_of(const struct conf_limit *limit)
 		.quantum_us = quantum_of(limit->amount, window_us, slots),
 		.burst = limit->burst > 0 ? limit->burst : limit->amount,
 	};
+}
+
+uint64_t rule_cost_most(const struct rule *rule)
+{
+	if (rule->kind != RULE_GCRA)
+		return COST_MOST;
+	unsigned __int128 drained =
+		(unsigned __int128)TEN_YEARS_US * rule->quota / rule->window_us + rule->burst;
+	return drained < COST_MOST ? (uint64_t)drained : COST_MOST;
 }
 
 uint64_t rule_term_ms(const struct rule *rule)

@@ -38,6 +38,11 @@ static inline uint64_t rule_most(const struct rule *rule)
 	return rule->kind == RULE_GCRA ? rule->burst : rule->quota;
 }
 
+/* The largest true cost that is charged of it; a larger one is this. A response may say any number,
+ * and the store's have 53 bits. It is no less than any quota, and of gcra ten years and the burst.
+ */
+uint64_t rule_cost_most(const struct rule *rule);
+
 /* How long a lease of it lasts (fleet = lease). */
 uint64_t rule_term_ms(const struct rule *rule);
 

@@ -16,7 +16,7 @@ unsigned account_shared(const struct account *account)
 struct throttle_outcome verdict_outcome(const struct rule *rule, const struct answer_limit *answer)
 {
 	uint64_t most = rule_most(rule);
-	uint64_t time_ns = answer->time_us < 0 ? THROTTLE_NEVER : (uint64_t)answer->time_us * 1000;
+	uint64_t time_ns = verdict_time_ns(answer->time_us);
 
 	return (struct throttle_outcome){
 		.quota = most,

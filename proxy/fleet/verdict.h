@@ -17,6 +17,14 @@ struct account_charge;
 void verdict_fill(struct account *account, const struct throttle_verdict *local,
 	const struct answer_limit *answers, struct throttle_verdict *verdict);
 
+/* A time of an answer: -1 is never, one too long to be said in nanoseconds the longest. */
+static inline uint64_t verdict_time_ns(int64_t time_us)
+{
+	if (time_us < 0)
+		return THROTTLE_NEVER;
+	return time_us < INT64_MAX / 1000 ? (uint64_t)time_us * 1000 : (uint64_t)INT64_MAX;
+}
+
 /* One limit's, by what the store answers. */
 struct throttle_outcome verdict_outcome(const struct rule *rule, const struct answer_limit *answer);
 /* Sums outcomes up, as throttle_take does; `delay_max_ns`: how long each limit may delay. */

@@ -47,6 +47,27 @@ def paced_refund(t):
         until(lambda client=client: ask(client, path="/fail").status == 500, "one that fails")
 
 
+@test("a response that cost more than any limit has refuses its caller, and leaves others their verdicts")
+def costly(t):
+    def handler(x):
+        x.read_body()
+        x.reply(200, b"x", fields=[("X-Cost", "9" * 18)] if x.request.get("X-Api-Key") == "costly" else [])
+    kinds = {"ring": ("5 per 1h", "", "exact"), "paced": ("5 per 1h", "algorithm = gcra", "exact"),
+             "days": ("5 per day", "", "exact"), "leased": ("5 per 1h", "", "lease"),
+             "parts": ("5 per 1h", "", "split"), "sums": ("5 per 1h", "", "relaxed")}
+    sections = "".join(limit(name, rate, more, way) for name, (rate, more, way) in kinds.items())
+    sections += to(t.origin(handler), route="limits = ring\ncost = response:X-Cost")
+    sections += "".join(f"[route {name}]\npath = /{name}\nupstream = origin\nlimits = {name}\ncost = response:X-Cost\n"
+                        for name in kinds)
+    client, = clients_of(t, sections, 1)
+    for name in kinds:
+        until(lambda: ask(client, key="other", path=f"/{name}").status == 200, "a verdict")
+        crowd = [ask(client, key="costly", path=f"/{name}").status for _ in range(8)]
+        until(lambda: ask(client, key="costly", path=f"/{name}").status == 429, f"{name}: it is refused, after {crowd}")
+        equal(set(crowd) - {200, 429}, set(), f"{name}: each has a verdict")
+        equal(ask(client, key="other", path=f"/{name}").status, 200, f"{name}: another caller")
+
+
 @test("gcra: a reload to another rate keeps how many requests are in use", workers=[1])
 def paced_reload(t):
     def sections(rate):

@@ -328,6 +328,20 @@ static void rules_are_exact_where_they_can_be(void **state)
 	assert_int_equal(rule_of(&limit).window_us, 1001);
 }
 
+/* What a store counts of a caller whose responses have cost more stays a number. */
+static void costs_are_bounded(void **state)
+{
+	struct rule rule = {.kind = RULE_RING, .quota = 5, .window_us = 3600000000};
+
+	(void)state;
+	assert_int_equal(rule_cost_most(&rule), 1000000000);
+	rule.kind = RULE_GCRA;
+	rule.burst = 3;
+	assert_int_equal(rule_cost_most(&rule), 3653 * 24 * 5 + 3);
+	rule.quota = 1000000000;
+	assert_int_equal(rule_cost_most(&rule), 1000000000);
+}
+
 static void quanta_of_all_windows_divide_each_other(void **state)
 {
 	struct conf_limit limit = {.amount = 1000};
@@ -393,6 +407,7 @@ int main(void)
 		cmocka_unit_test(one_that_asks_nothing_can_be_sent),
 		cmocka_unit_test(answers_are_read),
 		cmocka_unit_test(rules_are_exact_where_they_can_be),
+		cmocka_unit_test(costs_are_bounded),
 		cmocka_unit_test(quanta_of_all_windows_divide_each_other),
 		cmocka_unit_test(leases_are_asked_and_answered),
 	};

@@ -54,6 +54,20 @@ static void all_that_fit_are_admitted(void **state)
 	assert_int_equal(account.charges[2].slot, 78);
 }
 
+/* As of a caller by gcra whose responses have cost too much. */
+static void a_time_that_is_too_long_is_the_longest(void **state)
+{
+	static const struct answer_limit answers[] = {
+		{10, 0, INT64_MAX, .fits = false}, {10, 0, -1, .fits = false}};
+	struct account account = three();
+	struct throttle_verdict local = own(false), verdict;
+
+	(void)state;
+	verdict_fill(&account, &local, answers, &verdict);
+	assert_int_equal(verdict.outcome[0].retry_after_ns, INT64_MAX);
+	assert_int_equal(verdict.outcome[2].retry_after_ns, THROTTLE_NEVER);
+}
+
 static void one_that_does_not_refuses(void **state)
 {
 	static const struct answer_limit answers[] = {
@@ -159,6 +173,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(all_that_fit_are_admitted),
+		cmocka_unit_test(a_time_that_is_too_long_is_the_longest),
 		cmocka_unit_test(one_that_does_not_refuses),
 		cmocka_unit_test(shadows_and_delays),
 		cmocka_unit_test(bans_and_bursts),
