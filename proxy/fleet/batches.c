@@ -52,6 +52,7 @@ static struct fleet_batch *batch_new(
 		return NULL;
 	made->function = function;
 	made->part_count = 0;
+	made->needs_memory = made->asks_memory = false;
 	made->worker = fleet;
 	made->next = NULL;
 	made->first = NULL;
@@ -154,6 +155,16 @@ static void take_out(struct fleet_worker *fleet, struct fleet_batch *batch)
 	filling->of[batch->batch.part] = NULL;
 }
 
+/* A store that was flushed says so in answers of FLEET_JUDGE, for which a node that leases may not
+ * ask. */
+static bool is_memory_due(const struct fleet_worker *fleet, const struct fleet_batch *batch)
+{
+	uint64_t age_ms = worker_now_ms(fleet->worker) - fleet->parts[batch->batch.part].judged_ms;
+
+	return batch->asks_memory ||
+	       (batch->needs_memory && age_ms >= conf_of(fleet)->membership_lease_ms);
+}
+
 static void send_batch(struct fleet_worker *fleet, struct fleet_batch *batch)
 {
 	struct batch *words = &batch->batch;
@@ -161,7 +172,10 @@ static void send_batch(struct fleet_worker *fleet, struct fleet_batch *batch)
 	size_t len;
 
 	take_out(fleet, batch);
+	if (is_memory_due(fleet, batch)) /* answered before this one */
+		batches_send_part(fleet, FLEET_JUDGE, words->part);
 	if (batch->function == FLEET_JUDGE) {
+		fleet->parts[words->part].judged_ms = worker_now_ms(fleet->worker);
 		batch_know(
 			words, members_epoch(fleet->joining.members, fleet->store_id, words->part));
 		batch_hold_as(

@@ -186,13 +186,17 @@ static void note_slots(struct question *question, const struct answer_limit *lim
 	}
 }
 
-/* Of a strict limit, whose quota may be another by now (strict.h). */
+/* Of a strict limit, whose quota may be another by now, or whose store says that it has lost its
+ * memory (strict.h). */
 static bool is_late(const struct account *account)
 {
 	for (unsigned i = 0; i < account->count; i++) {
 		const struct account_charge *charge = &account->charges[i];
-		if (charge->late_ns != 0 &&
-			worker_throttle_ns(account->worker->worker) >= charge->late_ns)
+		if (charge->late_ns == 0)
+			continue;
+		if (worker_throttle_ns(account->worker->worker) >= charge->late_ns ||
+			(charge->way && ladder_lacks_memory(account->worker, charge->caller,
+						&charge->rule, charge->way->function)))
 			return true;
 	}
 	return false;

@@ -39,10 +39,14 @@ static void judged(struct fleet_batch *batch, const char *bytes, size_t len)
 /* What an answer says of a part of the store: its epoch, and its clock. */
 static void learn(struct fleet_worker *fleet, unsigned part, const struct answer *answer)
 {
+	uint64_t now_ms = worker_now_ms(fleet->worker);
+
 	members_learn_epoch(fleet_members(fleet->authority), fleet->store_id, part, answer->epoch);
-	ladder_learn(fleet_ladder(fleet->authority), part, answer->epoch, answer->now_us,
-		worker_now_ms(fleet->worker));
+	bool has_forgotten = ladder_learn(
+		fleet_ladder(fleet->authority), part, answer->epoch, answer->now_us, now_ms);
 	fleet->parts[part].knows_epoch = true;
+	if (has_forgotten)
+		deadline_set(&fleet->look, now_ms, now_ms);
 }
 
 static const struct batches_calls batches_calls = {

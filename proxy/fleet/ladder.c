@@ -14,7 +14,10 @@
 #include "worker/worker.h"
 #include "worker/worker_clock.h"
 
-enum { NAMED_MOST = 8 }; /* limits of a rung that a line names */
+enum {
+	NAMED_MOST = 8, /* limits of a rung that a line names */
+	SAME_MS = 1000, /* answers differ so much about one time */
+};
 
 void ladder_init(struct ladder *ladder)
 {
@@ -35,15 +38,18 @@ void ladder_end(struct ladder *ladder)
 	pthread_mutex_destroy(&ladder->lock);
 }
 
-void ladder_learn(
+bool ladder_learn(
 	struct ladder *ladder, unsigned part, uint64_t epoch, uint64_t store_us, uint64_t now_ms)
 {
+	_Atomic uint64_t *at = &ladder->parts[part].forgot_ms;
+	uint64_t before_ms = atomic_load_explicit(at, memory_order_relaxed);
 	uint64_t age_ms = store_us > epoch ? (store_us - epoch) / 1000 : 0;
 	uint64_t forgot_ms = 0;
 
 	if (epoch % 2 == 1)
 		forgot_ms = now_ms > age_ms ? now_ms - age_ms : 1;
-	atomic_store_explicit(&ladder->parts[part].forgot_ms, forgot_ms, memory_order_relaxed);
+	atomic_store_explicit(at, forgot_ms, memory_order_relaxed);
+	return forgot_ms > before_ms + SAME_MS;
 }
 
 void ladder_back(struct ladder *ladder, unsigned part, uint64_t now_ms)
@@ -170,6 +176,19 @@ static void climb_strict(
 	charge->share = rung_share(charge->quota, (unsigned)view.divisor);
 	charge->rule.quota = strict_quota(charge->quota, view.lost);
 	charge->late_ns = strict_late_ns(&view, &times);
+}
+
+bool ladder_lacks_memory(const struct fleet_worker *fleet, struct throttle_key caller,
+	const struct rule *rule, enum fleet_function function)
+{
+	struct part_times times =
+		times_of_part(fleet_ladder(fleet->authority), fleet_part_of(fleet, caller));
+	struct rung_facts facts = facts_of(times, 0, worker_now_ms(fleet->worker));
+
+	facts.tail_ms =
+		times_of(&fleet->worker->use->site->conf->fleet, rule, function == FLEET_LEASE)
+			.tail_ms;
+	return rung_lacks_memory(&facts, window_ms_of(rule));
 }
 
 void ladder_climb_one(struct account *account, struct account_charge *charge, bool has_store)

@@ -19,12 +19,14 @@
 #include "fleet/debts.h"
 #include "fleet/rung.h"
 #include "fleet/slot.h"
+#include "fleet/way.h"
 
 struct account;
 struct account_charge;
 struct authority;
 struct conf;
 struct conf_limit;
+struct fleet_worker;
 struct node;
 
 #define LADDER_TEXT_BYTES 512
@@ -48,8 +50,9 @@ void ladder_init(struct ladder *ladder);
 void ladder_end(struct ladder *ladder);
 
 /* What a part of the store said of its memory: of an epoch that is odd (judge.lua), that it has
- * lost it. Times of the store; `now_ms` is the loop's. Any thread. */
-void ladder_learn(
+ * lost it. Times of the store; `now_ms` is the loop's. Any thread. True: rungs have changed by
+ * that. */
+bool ladder_learn(
 	struct ladder *ladder, unsigned part, uint64_t epoch, uint64_t store_us, uint64_t now_ms);
 /* A worker has found a part of the store again. */
 void ladder_back(struct ladder *ladder, unsigned part, uint64_t now_ms);
@@ -67,6 +70,11 @@ bool ladder_has(const struct conf_limit *limit);
 void ladder_climb(struct account *account, bool may_ask);
 /* The same of one of them. `has_store`: its store is heard. */
 void ladder_climb_one(struct account *account, struct account_charge *charge, bool has_store);
+
+/* With store_down = strict: has this part of the store lost its memory, less than a window and the
+ * tail ago? Then nothing that it admits counts. */
+bool ladder_lacks_memory(const struct fleet_worker *fleet, struct throttle_key caller,
+	const struct rule *rule, enum fleet_function function);
 
 /* Is each of its charges on the first rung, as long as the store is heard? Not of store_down =
  * strict, whose quota depends on the other nodes. Sets nothing. */

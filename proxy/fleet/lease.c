@@ -8,6 +8,7 @@
 #include "fleet/batches.h"
 #include "fleet/fleet.h"
 #include "fleet/fleet_ask.h"
+#include "fleet/ladder.h"
 #include "fleet/question.h"
 #include "fleet/verdict.h"
 #include "stats/stats.h"
@@ -127,17 +128,24 @@ static void plan(struct fleet_worker *fleet, struct lease_part *part, struct wis
 	};
 }
 
-static struct lease_part *add_part(struct fleet_batch *filling, const struct leased *of)
+static struct lease_part *add_part(
+	struct fleet_batch *filling, const struct leased *of, enum conf_store_down down)
 {
 	struct lease_part *part = &filling->parts[filling->part_count++];
 
-	*part = (struct lease_part){
-		.hand = of->hand, .caller = of->caller, .rule = of->rule, .limit = of->limit};
+	*part = (struct lease_part){.hand = of->hand,
+		.caller = of->caller,
+		.rule = of->rule,
+		.limit = of->limit,
+		.is_strict = down == CONF_STORE_DOWN_STRICT};
+	filling->asks_memory |= part->is_strict;
+	filling->needs_memory |= down == CONF_STORE_DOWN_LOCAL;
 	return part;
 }
 
 /* About a hand that is locked. False: nothing was sent, and it still is. */
-static bool ask_for(struct fleet_worker *fleet, const struct leased *of, struct wish wish)
+static bool ask_for(struct fleet_worker *fleet, const struct leased *of, struct wish wish,
+	enum conf_store_down down)
 {
 	struct fleet_batch *filling = fleet_filling(fleet, FLEET_LEASE, of->caller, 1);
 	struct batch_charge charge = {&of->rule, of->limit, of->caller, 0};
@@ -145,7 +153,7 @@ static bool ask_for(struct fleet_worker *fleet, const struct leased *of, struct 
 
 	if (!filling)
 		return false;
-	struct lease_part *part = add_part(filling, of);
+	struct lease_part *part = add_part(filling, of, down);
 	part->count = 1;
 	plan(fleet, part, wish, &lease);
 	batch_ask_lease(&filling->batch, &charge, &lease, 1);
@@ -165,7 +173,7 @@ void lease_ask(struct fleet_batch *filling, struct question *question, struct ac
 		if (charge->way != &lease_way || !question_asks(question, charge))
 			continue;
 		struct leased of = {charge->hand, charge->caller, charge->rule, charge->limit};
-		struct lease_part *part = add_part(filling, &of);
+		struct lease_part *part = add_part(filling, &of, charge->down);
 		charges[count] = account_batch_charge(charge, account->refused ? 0 : charge->cost);
 		part->question = question;
 		charge->taken_ns = now_ns; /* the store charges it later */
@@ -290,6 +298,12 @@ static bool read_leases(
 	return true;
 }
 
+static bool may_adopt(const struct fleet_worker *fleet, const struct lease_part *part)
+{
+	return !part->is_strict ||
+	       !ladder_lacks_memory(fleet, part->caller, &part->rule, FLEET_LEASE);
+}
+
 void lease_answer(struct fleet_batch *batch, const char *bytes, size_t len)
 {
 	struct fleet_worker *fleet = batch->worker;
@@ -303,7 +317,7 @@ void lease_answer(struct fleet_batch *batch, const char *bytes, size_t len)
 		unsigned count = part->count;
 		good = good && read_leases(&answer, count, &admitted, answers);
 		for (unsigned k = 0; k < count; k++) {
-			if (part[k].hand && good)
+			if (part[k].hand && good && may_adopt(fleet, &part[k]))
 				adopt(fleet, &part[k], &answer, &answers[k]);
 			else if (part[k].hand)
 				hand_lose(part[k].hand);
@@ -355,7 +369,7 @@ static __attribute__((noinline)) void renew_early(
 	if (hand_closed(hand, now) > 0 || !fleet_can_ask(fleet, charge->caller) ||
 		charge->rung == RUNG_WAIT || charge->rung == RUNG_SHARE || !lock_hand(charge))
 		return;
-	if (!ask_for(fleet, &of, wish_of(charge)))
+	if (!ask_for(fleet, &of, wish_of(charge), charge->down))
 		hand_unlock(hand);
 }
 
@@ -514,7 +528,7 @@ static bool look_after(struct fleet_worker *fleet, const struct leased *leased)
 		hand_unlock(hand);
 		return true;
 	}
-	if (!ask_for(fleet, leased, (struct wish){.ends = true}))
+	if (!ask_for(fleet, leased, (struct wish){.ends = true}, CONF_STORE_DOWN_UNSET))
 		hand_unlock(hand);
 	return false;
 }
@@ -555,7 +569,8 @@ void leases_return(struct leases *leases)
 		if (!hand_lock(hand))
 			continue;
 		atomic_store_explicit(&hand->listed, 0, memory_order_relaxed); /* the lock's */
-		if (!ask_for(leases->fleet, &leases->all[i], (struct wish){.ends = true}))
+		if (!ask_for(leases->fleet, &leases->all[i], (struct wish){.ends = true},
+			    CONF_STORE_DOWN_UNSET))
 			hand_unlock(hand);
 	}
 	leases->count = 0;

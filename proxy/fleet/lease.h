@@ -42,6 +42,7 @@ struct lease_part {
 	struct throttle_key caller;
 	struct rule rule;
 	const char *limit; /* its name, as long as the worker */
+	bool is_strict;    /* store_down = strict: nothing is taken of a store without memory */
 };
 
 /* A hand that has a lease, as the worker that got it knows it. */

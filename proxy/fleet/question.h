@@ -117,6 +117,9 @@ struct fleet_batch {
 	enum fleet_function function;
 	struct lease_part *parts; /* of FLEET_LEASE; LEASE_PARTS_MOST */
 	unsigned part_count;
+	/* Of FLEET_LEASE: whether the store has lost its memory matters; and is to be known before
+	 */
+	bool needs_memory, asks_memory;
 	struct batch batch;
 };
 
@@ -134,8 +137,9 @@ struct filling {
 
 /* A part of the store, as a worker has it. */
 struct fleet_part_state {
-	bool was_lost;    /* its connection, or it has not been found yet */
-	bool knows_epoch; /* since it was connected */
+	bool was_lost;      /* its connection, or it has not been found yet */
+	bool knows_epoch;   /* since it was connected */
+	uint64_t judged_ms; /* when FLEET_JUDGE was last called */
 };
 
 #define FLEET_CHAINS 1024

@@ -21,6 +21,12 @@ static bool is_returning(const struct rung_facts *facts, uint64_t window_ms)
 	return facts->has_forgotten && facts->now_ms < facts->forgot_ms + window_ms;
 }
 
+bool rung_lacks_memory(const struct rung_facts *facts, uint64_t window_ms)
+{
+	return facts->has_forgotten &&
+	       facts->now_ms < facts->forgot_ms + window_ms + facts->tail_ms;
+}
+
 static enum rung strict_rung(const struct rung_facts *facts, uint64_t window_ms)
 {
 	if (facts->strict == STRICT_USES)
@@ -28,7 +34,7 @@ static enum rung strict_rung(const struct rung_facts *facts, uint64_t window_ms)
 	if (facts->strict == STRICT_WAITS || !facts->has_store || !facts->knows_memory ||
 		!facts->has_rest)
 		return RUNG_WAIT;
-	if (facts->has_forgotten && facts->now_ms < facts->forgot_ms + window_ms + facts->tail_ms)
+	if (rung_lacks_memory(facts, window_ms))
 		return RUNG_WAIT;
 	return RUNG_STORE;
 }

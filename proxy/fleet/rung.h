@@ -72,6 +72,9 @@ struct rung_facts {
 /* The rung of a limit with this window. */
 enum rung rung_of(enum conf_store_down down, const struct rung_facts *facts, uint64_t window_ms);
 
+/* Of strict: does the store not know yet what was admitted in the last window, and the tail? */
+bool rung_lacks_memory(const struct rung_facts *facts, uint64_t window_ms);
+
 /* The part of a quota that is this node's; 0: none. */
 static inline uint64_t rung_share(uint64_t quota, unsigned nodes)
 {

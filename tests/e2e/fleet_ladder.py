@@ -113,6 +113,22 @@ def local_leases(t):
     lose_and_find(t, "lease", 3, killed, started)
 
 
+@test("local: a store that is flushed under nodes that lease, whose connections stay", workers=[2])
+def flushed(t):
+    redis = Redis(t)
+    origin = t.origin(lambda x: x.reply(200, b"x"))
+    all_nodes = nodes(t, redis, limit_of("lease", 80) + to(origin, route="limits = it"), 2,
+                      fleet=local(2, "membership_lease = 1s\n"))
+    load = Load(t, 1).begin(all_nodes)
+    origin.wait(lambda: len(origin.requests) >= 160, "two windows of the store's")
+    redis.connect().ask("FLUSHALL")
+    for node in all_nodes:
+        node.process.wait_output("limits of the fleet: returning (it)")
+    for node in all_nodes:
+        on_rung(node, "store")
+    load.end()
+
+
 @test("local: one node alone is cut off, and comes back", workers=[1])
 def local_alone(t):
     quota = 60

@@ -96,6 +96,22 @@ def leases(t):
     lose_and_find(t, "lease", 3, lambda redis: redis.kill(), lambda redis: redis.start())
 
 
+@test("the store is flushed under nodes that lease, and their connections stay", workers=[2])
+def flushed(t):
+    quota = 80
+    redis = Redis(t)
+    origin = t.origin(lambda x: x.reply(200, b"x"))
+    nodes = start(t, [redis] * 2, sections(origin, quota, "lease"))
+    load = Load(t, 1).begin(nodes)
+    for _ in range(2):
+        more_arrive(origin, 2 * quota, "windows of the store's")
+        redis.connect().ask("FLUSHALL")
+        on_rung(nodes, "wait")
+        on_rung(nodes, "store")
+    more_arrive(origin, 2 * quota, "windows of the store's again")
+    judge(t, load, origin, quota)
+
+
 def alone(t, way_of_limit):
     """One node is cut off alone until it uses its share, which the others have left free, and comes back."""
     quota = 90

@@ -8,6 +8,7 @@
 #include "fleet/fleet.h"
 #include "fleet/fleet_ask.h"
 #include "fleet/fleet_part.h"
+#include "fleet/ladder.h"
 
 static struct lease_node *node_of(const struct fleet_worker *fleet)
 {
@@ -119,8 +120,18 @@ struct fleet_batch *fleet_filling(struct fleet_worker *fleet, enum fleet_functio
 	batch->function = function;
 	batch->next = NULL;
 	batch->part_count = 0;
+	batch->needs_memory = batch->asks_memory = false;
 	batch_begin(&batch->batch, &batch_lease, "", 0);
 	return node->filling = batch;
+}
+
+bool ladder_lacks_memory(const struct fleet_worker *fleet, struct throttle_key caller,
+	const struct rule *rule, enum fleet_function function)
+{
+	(void)caller;
+	(void)rule;
+	assert(function == FLEET_LEASE);
+	return node_of(fleet)->lacks_memory;
 }
 
 void fleet_go_on(struct fleet_worker *fleet, struct question *question, bool answered)

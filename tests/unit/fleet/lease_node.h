@@ -20,6 +20,7 @@ struct lease_node {
 	unsigned nodes;              /* that it knows to live */
 	bool is_away;                /* the store is */
 	bool is_slow;                /* it does not answer in time */
+	bool lacks_memory;           /* as ladder_lacks_memory says */
 	struct fleet_batch *filling; /* asks the store next; NULL: nothing yet */
 	struct fleet_batch *spare;   /* batches */
 	void (*went_on)(struct lease_node *node, struct question *question, bool answered);

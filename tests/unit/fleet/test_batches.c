@@ -164,6 +164,43 @@ static void there_is_room_or_none(void **state)
 	}
 }
 
+/* A lease for a limit that needs the store's memory: it is asked about again after a
+ * membership_lease, or with each call. */
+static unsigned lease(bool needs_memory, bool asks_memory, uint64_t now_ms)
+{
+	const struct batch_charge charge = {&rule, "it", {1, 1 << 8}, 1};
+	const struct batch_lease none = {.term_us = 1};
+	struct fleet_batch *filling;
+
+	world.worker.loop.now_known = true;
+	world.worker.loop.now_ms = now_ms;
+	world.sent_count = 0;
+	filling = fleet_filling(&world.fleet, FLEET_LEASE, charge.caller, 1);
+	batch_ask_lease(&filling->batch, &charge, &none, 1);
+	filling->needs_memory = needs_memory;
+	filling->asks_memory = asks_memory;
+	batches_send(&world.fleet, FLEET_LEASE);
+	assert_int_equal(world.sent[world.sent_count - 1]->function, FLEET_LEASE);
+	for (unsigned i = 0; i < world.sent_count; i++)
+		world.sent[i]->call.answered(&world.sent[i]->call, NULL, 0);
+	if (world.sent_count == 2)
+		assert_int_equal(world.sent[0]->function, FLEET_JUDGE);
+	unsigned count = world.sent_count;
+	world.sent_count = 0;
+	return count;
+}
+
+static void the_store_is_asked_for_its_memory_before_it_leases(void **state)
+{
+	(void)state;
+	assert_int_equal(lease(false, false, 100000), 1);
+	assert_int_equal(lease(true, false, 100000), 2);
+	assert_int_equal(lease(true, false, 104999), 1);
+	assert_int_equal(lease(true, false, 105000), 2);
+	assert_int_equal(lease(false, true, 105000), 2);
+	assert_int_equal(lease(true, true, 105001), 2);
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, begin, end)
 
 int main(void)
@@ -171,6 +208,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		TEST(a_full_one_leaves_for_the_next),
 		TEST(there_is_room_or_none),
+		TEST(the_store_is_asked_for_its_memory_before_it_leases),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

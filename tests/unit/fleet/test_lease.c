@@ -297,6 +297,28 @@ static void a_lease_comes_with_the_first_answer(void **state)
 	assert_int_equal(counted(STATS_STORE_LEASED), 7);
 }
 
+/* A store that was flushed gives leases of what may be in use already. */
+static void a_strict_limit_takes_none_of_a_store_without_memory(void **state)
+{
+	struct account_charge *charge = charge_one(1);
+
+	(void)state;
+	charge->down = CONF_STORE_DOWN_STRICT;
+	node.lacks_memory = true;
+	assert_int_equal(take(), WAY_ASK);
+	ask();
+	assert_true(node.filling->asks_memory && !node.filling->needs_memory);
+	answer(1, true, &(struct said){8, 5, 0, 7, 3000000, 1});
+	assert_int_equal(in_hand(), 0);
+	charge = charge_one(1);
+	charge->down = CONF_STORE_DOWN_LOCAL; /* its share decides from then on */
+	assert_int_equal(take(), WAY_ASK);
+	ask();
+	assert_true(!node.filling->asks_memory && node.filling->needs_memory);
+	answer(1, true, &(struct said){8, 5, 0, 7, 3000000, 1});
+	assert_int_equal(in_hand(), 7);
+}
+
 static void a_caller_without_demand_gets_none(void **state)
 {
 	(void)state;
@@ -929,6 +951,7 @@ int main(void)
 		TEST(small_quotas_have_no_hand),
 		TEST(callers_limits_and_quotas_have_their_own),
 		TEST(a_lease_comes_with_the_first_answer),
+		TEST(a_strict_limit_takes_none_of_a_store_without_memory),
 		TEST(a_caller_without_demand_gets_none),
 		TEST(a_lease_is_at_most_the_share),
 		TEST(it_is_renewed_before_it_is_used_up),
