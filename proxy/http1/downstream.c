@@ -35,6 +35,7 @@ static void begin_hop(struct downstream *d)
 {
 	struct client *oldest = hop_open(&d->client, worker_now_ms(d->worker));
 
+	stream_keep_alive(&d->stream);
 	if (oldest)
 		downstream_close(downstream_of(oldest), "has proven nothing, gives way");
 }

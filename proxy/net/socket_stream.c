@@ -107,6 +107,19 @@ static void socket_limit_unsent(struct stream *stream, unsigned bytes)
 	setsockopt(stream->end.fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT, &bytes, sizeof(bytes));
 }
 
+/* On a unix socket they do nothing: its peer is a process of this machine. */
+static void socket_keep_alive(struct stream *stream)
+{
+	static const struct {
+		int level, option, value;
+	} options[] = {{SOL_SOCKET, SO_KEEPALIVE, 1}, {IPPROTO_TCP, TCP_KEEPIDLE, 15},
+		{IPPROTO_TCP, TCP_KEEPINTVL, 5}, {IPPROTO_TCP, TCP_KEEPCNT, 3}};
+
+	for (size_t i = 0; i < sizeof(options) / sizeof(options[0]); i++)
+		setsockopt(stream->end.fd, options[i].level, options[i].option, &options[i].value,
+			sizeof(options[i].value));
+}
+
 /* ---- state ----------------------------------------------------------------------------------- */
 
 static int socket_error(const struct stream *stream)
@@ -206,6 +219,7 @@ static const struct transport sockets = {
 	.end_output = socket_end_output,
 	.reset_at_close = socket_reset_at_close,
 	.limit_unsent = socket_limit_unsent,
+	.keep_alive = socket_keep_alive,
 	.error = socket_error,
 	.is_cut = socket_is_cut,
 	.has_input = socket_has_input,

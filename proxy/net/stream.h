@@ -141,6 +141,14 @@ static inline void stream_reset_at_close(struct stream *stream)
 	stream->transport->reset_at_close(stream);
 }
 
+/* A peer that is gone without a word is found out within half a minute while nothing is on its way
+ * to it, and the stream fails. Where a transport knows no such thing, nothing changes. */
+static inline void stream_keep_alive(struct stream *stream)
+{
+	if (stream->transport->keep_alive)
+		stream->transport->keep_alive(stream);
+}
+
 /* From now on it is writable only while fewer than half of so many bytes were written and not sent
  * yet, and a write takes no more when there are as many: what is written later does not wait behind
  * all that a send buffer holds. Where a transport knows no such thing, nothing changes. */

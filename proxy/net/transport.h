@@ -49,7 +49,9 @@ struct transport {
 	void (*end_output)(struct stream *stream);
 	void (*reset_at_close)(struct stream *stream);
 
-	void (*limit_unsent)(struct stream *stream, unsigned bytes); /* NULL: it knows no such */
+	/* NULL: it knows no such. */
+	void (*limit_unsent)(struct stream *stream, unsigned bytes);
+	void (*keep_alive)(struct stream *stream);
 
 	int (*error)(const struct stream *stream);
 	bool (*is_cut)(const struct stream *stream);

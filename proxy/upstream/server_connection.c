@@ -47,6 +47,7 @@ static int greet(struct server_connection *connection)
 	const struct worker *worker = connection->worker;
 
 	if (!connection->greeting) {
+		stream_keep_alive(&connection->stream); /* it may be silent for hours */
 		connection->greeting = greeting_begin(&connection->stream);
 		return connection->greeting ? EINPROGRESS : ENOMEM;
 	}

@@ -328,6 +328,22 @@ def hops(t):
         equal((answer.status, answer.get("Sluice-Hop")), (421, "unknown"), field)
 
 
+def timers(port):
+    """Of the connections to this port of 127.0.0.1, at both ends: 2 where the kernel asks a silent peer now and then."""
+    with open("/proc/net/tcp", encoding="ascii") as lines:
+        rows = [line.split() for line in lines.read().splitlines()[1:]]
+    return [int(row[5].split(":")[0], 16) for row in rows
+            if row[3] == "01" and f"0100007F:{port:04X}" in (row[1], row[2])]
+
+
+@test("a connection between two nodes is found out when the other one is gone without a word", workers=[1])
+def keeps_alive(t):
+    fleet = Fleet(t, count=2, route="owner_idle = 1h\n")
+    for i in (0, 1):
+        equal(ask(fleet.client(i)).status, 200, "node 0 owns it")
+    until(lambda: timers(fleet.nodes[0].internal) == [2, 2], "both ends")
+
+
 @test("a connection to the owner that is cut: 502 for what had left, and what comes after it keeps its order",
       workers=[1])
 def cut(t):
