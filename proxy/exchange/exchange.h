@@ -276,6 +276,9 @@ struct exchange {
 	struct exchange_memory memory;
 };
 
+/* So much later a node hears what another one does in time. */
+#define EXCHANGE_HOP_SLACK_MS 5000
+
 /* So much is cleared with each request. */
 #define EXCHANGE_CLEARED_BYTES offsetof(struct exchange, turn.ticket)
 _Static_assert(EXCHANGE_CLEARED_BYTES <= 1024, "what is large goes behind the turn's ticket");
@@ -309,6 +312,15 @@ static inline void exchange_stop_sending(struct exchange *exchange)
 static inline bool exchange_is_elsewhere(const struct exchange *exchange)
 {
 	return exchange->owner.use.node != NULL;
+}
+
+/* How long its response may be silent, milliseconds. Another node gives its server that time, and
+ * then cuts the response: one that has neither in somewhat more stands still, or is gone. */
+static inline uint64_t exchange_idle_timeout_ms(const struct exchange *exchange)
+{
+	return exchange_is_elsewhere(exchange)
+		       ? exchange->route->upstream->idle_timeout_ms + EXCHANGE_HOP_SLACK_MS
+		       : exchange->upstream->conf->idle_timeout_ms;
 }
 
 /* Does it ask for a socket that this node reads? One that is forwarded is a tunnel here. */

@@ -265,8 +265,13 @@ static void on_changed(struct owner_use *use)
 	struct exchange *x = exchange_of(use);
 	struct client *client = x->client;
 
-	if (!client)
+	if (!client) {
+		/* Its answer was read on for the order's sake alone, and may never come. Here its
+		 * server still bounds it. */
+		if (use->node)
+			exchange_end(x);
 		return;
+	}
 	if (x->state == EXCHANGE_SEEKING && !use->wait && x->owner.is_begun)
 		seek_expire(x);
 	else if (x->state == EXCHANGE_FORWARDING && use->node && x->attempt.request_started)
@@ -380,10 +385,24 @@ bool seek_at_turn(struct exchange *x)
 	return go_on(x, owner_look(owners_of(x), &x->owner.use, belief_of(x)));
 }
 
+/* The session had this owner when the connection was sought, and has another one, of which it was
+ * not told: then it was nowhere yet. That node may stand still, and never answer. */
+static bool is_late_for_node(struct exchange *x)
+{
+	if (x->attempt.request_started || owner_is_same(owners_of(x), &x->owner.use))
+		return false;
+	if (!x->body)
+		x->up = (struct pump){0};
+	reset(x);
+	wait_at_most(x, 0);
+	return true;
+}
+
 bool seek_may_send(struct exchange *x)
 {
-	if (x->owner.use.node || exchange_has_sent(x) ||
-		owner_is_valid(owners_of(x), &x->owner.use))
+	if (x->owner.use.node)
+		return !is_late_for_node(x);
+	if (exchange_has_sent(x) || owner_is_valid(owners_of(x), &x->owner.use))
 		return true;
 	answer_over(x);
 	return false;

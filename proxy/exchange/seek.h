@@ -44,7 +44,7 @@ void seek_begin(struct exchange *exchange, const struct seek_steps *steps);
 bool seek_at_turn(struct exchange *exchange);
 
 /* Some of it is about to leave for a server, its first byte or more of its body. False: it was
- * answered, or cut off, as the lease is over. */
+ * answered, or cut off, as the lease is over; or it is SEEKING, as it is another node's by now. */
 bool seek_may_send(struct exchange *exchange);
 
 /* The node that it was to be, or was, forwarded to can be reached again. False: it was given up,

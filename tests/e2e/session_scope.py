@@ -33,7 +33,7 @@ def grows(numbers):
 
 
 class Gate:
-    """An origin's handler: requests for /held wait until it is opened."""
+    """An origin's handler: requests for /held wait until it is opened, and the answers to /part end in the middle then."""
 
     def __init__(self):
         self.open = threading.Event()
@@ -42,6 +42,11 @@ class Gate:
         x.read_body()
         if x.request.target.startswith("/held"):
             self.open.wait(60)
+        if x.request.target == "/part":
+            x.send(b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhalf")
+            self.open.wait(60)
+            x.close()
+            return
         try:
             x.reply(200, x.request.target.encode())
         except OSError:
@@ -206,6 +211,38 @@ def paused(t):
     equal(ask(fleet.client(0), path="/new").status, 200, "forwarded to the new owner")
     equal([x.request.target for x in fleet.origin.requests], ["/held", "/after", "/new"], "none was sent")
     true(grows(fences(fleet.origin)), fences(fleet.origin))
+
+
+def stands_still(t, target, leaves, upstream=""):
+    """The owner stops for good while it has a request of node 1, which takes over. What the next request is answered."""
+    gate = Gate()
+    fleet = Fleet(t, count=2, lease=f"{LEASE}s", origin=t.origin(gate), upstream=upstream,
+                  route="owner_idle = 1h\nqueue_timeout = 2m\n")
+    equal(ask(fleet.client(0)).status, 200, "node 0 owns it")
+    client = fleet.client(1)
+    client.request(target, "POST", [("X-Client", "ann")], b"x")
+    if target == "/part":
+        equal(client.response_head().status, 200, "its answer begins")
+    until(lambda: arrived(fleet.origin, target), "it has come")
+    fleet.nodes[0].process.stop()
+    if leaves:
+        client.close()
+    try:
+        return ask(fleet.client(1), path="/next", method="POST", body=b"x").status
+    finally:
+        gate.open.set()
+        fleet.nodes[0].process.signal(signal.SIGCONT)
+
+
+@test("an owner that stands still for good: a client that has left its request there is served at the next one",
+      workers=[1])
+def stands_still_without_client(t):
+    equal(stands_still(t, "/held", leaves=True), 200, "the next one")
+
+
+@test("an owner that stands still for good in the middle of an answer: it is cut when a server would be", workers=[1])
+def stands_still_in_an_answer(t):
+    equal(stands_still(t, "/part", leaves=False, upstream="idle_timeout = 1s\n"), 200, "the next one is served")
 
 
 @test("what clients say of hops and fences is not believed, nor passed on", workers=[1])

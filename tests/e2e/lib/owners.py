@@ -17,7 +17,7 @@ class Fleet:
     """Nodes, each with an address for the others."""
 
     def __init__(self, t, count=3, route="", lease="10s", workers=2, origin=None, secrets=None, more="",
-                 settings=""):
+                 settings="", upstream=""):
         self.t = t
         self.redis = Redis(t)
         self.origin = origin or t.origin()
@@ -30,7 +30,7 @@ class Fleet:
             fleet = (f"[fleet]\nstore = {self.redis.url}\nnode = node{i}\n{PATIENT}"
                      f"bind = 127.0.0.1:{port.number}\nsecret = file:{secret}\nlease = {lease}\n"
                      f"[admin]\nbind = unix:{t.path(f'admin{i}')}\n")
-            node = t.sluice(fleet + more + to(self.origin, route=route_of(route)), workers=workers,
+            node = t.sluice(fleet + more + to(self.origin, upstream=upstream, route=route_of(route)), workers=workers,
                             settings=f"pid_file = {t.path(f'pid{i}')}\n{settings}")
             node.internal, node.secret_file, node.pid_file = port.number, secret, t.path(f"pid{i}")
             node.admin = Admin(f"unix:{t.path(f'admin{i}')}")

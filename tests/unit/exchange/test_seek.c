@@ -4,15 +4,18 @@
 #include <errno.h>
 
 #include "base/clock.h"
+#include "base/hop_proof.h"
 #include "exchange/judge.h"
 #include "exchange/owner_table.h"
 #include "exchange/owners.h"
+#include "exchange/respond.h"
 #include "fakes/flight.h"
 #include "upstream/server.h"
 
 #define OTHER    "0000000000000001/other/127.0.0.1:7946"
 #define LEASE_MS 10000
 #define DONE     "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"
+#define WELCOME  "HTTP/1.1 200 OK\r\nSluice-Hop: welcome\r\nContent-Length: 0\r\n\r\n"
 #define FLEET                                                                                      \
 	"[fleet]\nstore = redis://127.0.0.1:5\nbind = 127.0.0.1:7900\n"                            \
 	"secret = file:/of/the/fleet\n"
@@ -167,6 +170,75 @@ static void one_of_another_node_is_forwarded_to_it(void **state)
 	assert_has(got, "GET /.sluice/hop HTTP/1.1\r\n"); /* the greeting, */
 	assert_lacks(got, "GET / ");                      /* and nothing before it is done */
 	assert_int_equal(x->state, EXCHANGE_CONNECTING);
+	end(stage);
+}
+
+/* The greeting of the other node, which has the secret. */
+static void greet(struct stage *stage)
+{
+	const struct slice secret = {"of the fleet", 12};
+	static struct conf_secret known;
+	char theirs[HOP_NONCE_BYTES] = "", proof[HOP_PROOF_BYTES], head[HOP_PROOF_BYTES + 200];
+	const char *hello = strstr(stage_server_got(stage, 0), "hello ");
+
+	known = (struct conf_secret){.at = secret.at, .len = secret.len};
+	stage->worker->fleet.secret = &known;
+	assert_non_null(hello);
+	memcpy(theirs, hello + strlen("hello "), HOP_NONCE_BYTES - 1);
+	size_t len = hop_prove(secret, HOP_OWNER, theirs, theirs, proof);
+	snprintf(head, sizeof(head),
+		"HTTP/1.1 200 OK\r\nSluice-Hop: challenge %s %.*s\r\nContent-Length: 0\r\n\r\n",
+		theirs, (int)len, proof);
+	stage_server_sends(stage, 0, head);
+	stage_server_got(stage, 0);
+	assert_int_equal(memory_peer_send(stage->servers[0].wire, WELCOME, strlen(WELCOME)),
+		strlen(WELCOME));
+}
+
+/* The session is another's before the request leaves: what stands still there would never answer.
+ */
+static void nothing_is_sent_to_one_that_is_the_owner_no_more(void **state)
+{
+	struct stage *stage = begin(&forwards);
+	struct exchange *x = stage_ask(stage, GET);
+
+	(void)state;
+	elsewhere(stage);
+	greet(stage);
+	stream_round(&stage->worker->streams);
+	assert_int_equal(x->state, EXCHANGE_FORWARDING); /* at the end of the turn it is sent */
+	x->owner.use.session->node = NULL;
+	x->owner.use.session->side = OWNER_SIDE_NOBODY;
+	server_send_all(stage->worker);
+	assert_string_equal(stage_server_got(stage, 0), "");
+	assert_int_equal(x->state, EXCHANGE_SEEKING);
+	stage_pass(stage, &x->turn.deadline);
+	held(stage, 9);
+	assert_int_equal(x->state, EXCHANGE_FORWARDING);
+	assert_has(stage_server_got(stage, stage->server_count - 1), "\r\nSluice-Fence: 9\r\n");
+	flight_answer(stage, x, DONE);
+	end(stage);
+}
+
+/* Its client has left, and its answer is only waited for: behind it is the client's next request,
+ * which this node or another one serves now. */
+static void one_that_is_followed_ends_with_the_ownership(void **state)
+{
+	struct stage *stage = begin(&forwards);
+	struct exchange *x = stage_ask(stage, POST);
+
+	(void)state;
+	elsewhere(stage);
+	greet(stage);
+	stage_turn(stage);
+	assert_has(stage_server_got(stage, 0), "POST / HTTP/1.1\r\n");
+	stage->client.client.first = NULL;
+	exchange_client_gone(x);
+	assert_ptr_equal(stage->worker->orphans, x);
+	x->owner.use.session->node = NULL;
+	x->owner.use.session->side = OWNER_SIDE_NOBODY;
+	owners_look_at_uses(stage->relay.node.owners, stage->worker);
+	assert_null(stage->worker->orphans);
 	end(stage);
 }
 
@@ -334,6 +406,8 @@ int main(void)
 		cmocka_unit_test(one_that_nobody_owns_is_taken),
 		cmocka_unit_test(nothing_is_sent_when_the_lease_is_over),
 		cmocka_unit_test(one_of_another_node_is_forwarded_to_it),
+		cmocka_unit_test(nothing_is_sent_to_one_that_is_the_owner_no_more),
+		cmocka_unit_test(one_that_is_followed_ends_with_the_ownership),
 		cmocka_unit_test(or_refused),
 		cmocka_unit_test(without_a_store_it_is_answered),
 		cmocka_unit_test(it_waits_no_longer_than_for_its_turn),
