@@ -167,10 +167,27 @@ static void greet(struct exchange *x, struct hop *hop, struct slice value)
 		return;
 	}
 	hop->state = HOP_PROVEN;
+	memcpy(hop->proof, value.at, value.len);
+	hop->proof_len = value.len;
+	hop->proven_to = x->use->site->serial;
 	delist(x->client);
 	snprintf(hop->field, sizeof(hop->field), "Sluice-Hop: welcome\r\n");
 	x->tunnel.is_event = true;
 	exchange_reply(x, 200, "node's greeting", HTTP_PROBLEM_NO_RETRY);
+}
+
+/* A reload may have brought another secret, or taken it away. */
+static bool has_secret_still(struct exchange *x, struct hop *hop)
+{
+	uint64_t serial = x->use->site->serial;
+
+	if (hop->proven_to == serial)
+		return true;
+	if (secret_of(x).len == 0 || !hop_is_proof(secret_of(x), HOP_ASKER, hop->theirs, hop->ours,
+					     (struct slice){hop->proof, hop->proof_len}))
+		return false;
+	hop->proven_to = serial;
+	return true;
 }
 
 /* ---- requests -------------------------------------------------------------------------------- */
@@ -283,6 +300,12 @@ bool hop_begin(struct exchange *x)
 	hop->listener = NULL;
 	if (hop->state != HOP_PROVEN) {
 		greet(x, hop, http_head_find(&x->request, HTTP_FIELD_SLUICE_HOP));
+		return false;
+	}
+	if (!has_secret_still(x, hop)) {
+		x->close_client = true;
+		client_finish(client);
+		hop_refuse(x, "closing");
 		return false;
 	}
 	if (!take_field(x, hop)) {

@@ -6,7 +6,8 @@
  * FENCE-->
  *
  * A connection that has not proven that it has the secret gets nothing but the greeting
- * (upstream/greeting.h is the other side). A request goes on as if its client had connected to the
+ * (upstream/greeting.h is the other side), nor does one that has proven it by a secret that a
+ * reload has replaced. A request goes on as if its client had connected to the
  * listener of that name here, from the address PEER. FENCE names the ownership that it is for:
  * under another one it could come behind what has gone since. It is never forwarded to a third
  * node: one that is not served here is answered 421 with a Sluice-Hop field that says why, and has
@@ -40,7 +41,10 @@ struct hop {
 	struct idle_link unproven; /* among its listener's that have proven nothing */
 	struct client *asker;      /* its own, while it is among them */
 	char theirs[HOP_NONCE_BYTES], ours[HOP_NONCE_BYTES];
-	struct forwarded_peer peer;           /* of the request under way */
+	char proof[HOP_PROOF_BYTES]; /* PROVEN: what proved it, */
+	size_t proof_len;
+	uint64_t proven_to;         /* and the site, by its serial, whose secret that was last */
+	struct forwarded_peer peer; /* of the request under way */
 	const struct conf_listener *listener; /* of its site */
 	/* `LISTENER PEER` of the request before: mostly of this one, too. Then peer and what was
 	 * composed for it (forwarding.h) stay. */

@@ -299,6 +299,30 @@ def connects(port):
         return False
 
 
+@test("a reload with another secret ends what was proven by the one before", workers=[1])
+def other_secret(t):
+    fleet = Fleet(t, count=1, route="owner_idle = 1h\n")
+    equal(ask(fleet.client(0)).status, 200, "it owns the session")
+    fence, = fences(fleet.origin)
+    proxy, node = fleet.nodes[0], Asker(fleet.nodes[0].internal, SECRET)
+    for times in (1, 2):
+        proxy.reload(proxy.sections)
+        until(lambda: proxy.log().count(": reloaded") == times, "the same secret")
+        node.forward("/", "ann", 5, fence)
+        equal(node.response().status, 200, "served")
+    with open(proxy.secret_file, "w", encoding="ascii") as out:
+        out.write("the next one")
+    proxy.reload(proxy.sections)
+    until(lambda: proxy.log().count(": reloaded") == 3, "another one")
+    node.forward("/", "ann", 5, fence)
+    answer = node.response()
+    equal((answer.status, answer.get("Sluice-Hop"), answer.get("Connection")), (421, "closing", "close"), answer.fields)
+    equal(len(fleet.origin.requests), 3, "not served")
+    node = Asker(proxy.internal, "the next one")
+    node.forward("/", "ann", 5, fence)
+    equal(node.response().status, 200, "with that it is")
+
+
 @test("what a node says of one request, it does not say of the next", workers=[1])
 def says_once(t):
     fleet = Fleet(t, count=1)

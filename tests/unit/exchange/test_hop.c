@@ -7,7 +7,8 @@
 #include "fakes/stage.h"
 #include "tests/unit/random.h"
 
-#define A "00112233445566778899aabbccddeeff"
+#define A         "00112233445566778899aabbccddeeff"
+#define FORWARDED "Sluice-Hop: 1 none 192.0.2.7 7 9 9\r\n"
 
 /* conf_parse reads no files: it has the name of one as what is in it. */
 static const struct slice secret = {"/of/the/fleet", 13};
@@ -113,6 +114,28 @@ static void who_has_the_secret_is_welcome(void **state)
 	(void)state;
 	prove(stage);
 	assert_string_equal(lines.text, ""); /* neither log has it */
+	end(stage);
+}
+
+/* A reload: what has proven it by the old one is a stranger, and what it has sent goes nowhere. */
+static void with_another_secret_it_is_welcome_no_more(void **state)
+{
+	struct stage *stage = begin();
+	struct conf_secret *known =
+		(struct conf_secret *)(uintptr_t)&stage->relay.site->conf->fleet.secret;
+	const struct conf_secret before = *known;
+
+	(void)state;
+	prove(stage);
+	stage->relay.site->serial++;
+	assert_has(ask(stage, FORWARDED), "\r\nSluice-Hop: unknown\r\n"); /* the same secret */
+	*known = (struct conf_secret){.at = "of others", .len = 9};
+	stage->relay.site->serial++;
+	const char *got = ask(stage, FORWARDED);
+	assert_has(got, "HTTP/1.1 421 ");
+	assert_has(got, "\r\nSluice-Hop: closing\r\n");
+	assert_has(stage->client.trace, "finish ");
+	*known = before;
 	end(stage);
 }
 
@@ -300,6 +323,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(who_has_the_secret_is_welcome),
+		cmocka_unit_test(with_another_secret_it_is_welcome_no_more),
 		cmocka_unit_test(who_has_not_is_turned_away),
 		cmocka_unit_test(many_of_them_do_not_fill_the_log),
 		cmocka_unit_test(random_connections),
