@@ -71,6 +71,12 @@ static inline bool hop_is_unproven(const struct client *client)
 	return client->hop && client->hop->state != HOP_PROVEN;
 }
 
+/* Is it another node's, which has proven that it is one? */
+static inline bool hop_is_proven(const struct client *client)
+{
+	return client->hop && client->hop->state == HOP_PROVEN;
+}
+
 /* A request has come to the internal listener. False: it was answered. */
 bool hop_begin(struct exchange *exchange);
 

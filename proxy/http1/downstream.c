@@ -119,10 +119,34 @@ static void end_connection(struct downstream *d)
 	loop_free_later(&worker->loop, &d->deferred, free_downstream);
 }
 
+/* What another node is to read before the end, while no request of its is under way here: the
+ * answer to one that is on its way already, which says that it has gone nowhere. A node that has
+ * sent none closes its end, too. None: its peer is no node, or could not read it. */
+static struct slice farewell_of(const struct downstream *d)
+{
+	if (d->state != DOWNSTREAM_OPEN || d->client.first || d->input != INPUT_NONE ||
+		!flow_is_empty(&d->client.out) || !d->stream.writable || d->stream.failed ||
+		!hop_is_proven(&d->client))
+		return SLICE_NONE;
+	return SLICE("HTTP/1.1 421 Misdirected Request\r\nSluice-Hop: closing\r\n"
+		     "Connection: close\r\nContent-Length: 0\r\n\r\n");
+}
+
+static void write_farewell(struct downstream *d)
+{
+	struct slice farewell = farewell_of(d);
+	struct iovec piece = {(void *)(uintptr_t)farewell.at, farewell.len};
+	size_t written;
+
+	if (farewell.len > 0)
+		stream_write(&d->stream, &piece, 1, &written);
+}
+
 void downstream_close(struct downstream *d, const char *why)
 {
 	if (d->state == DOWNSTREAM_CLOSED)
 		return;
+	write_farewell(d);
 	log_debug("client %.*s: closed: %s", SLICE_ARGS(forwarded_peer_text(&d->peer)), why);
 	linger_leave(d);
 	idle_list_take_out(&d->client.listener->idle, &d->idle);
@@ -293,6 +317,21 @@ static void settle(struct downstream *d)
 		end_output(d);
 	if (d->state != DOWNSTREAM_CLOSED)
 		watch(d);
+}
+
+/* It was idle for long enough. What a node has sent meanwhile is read and thrown away, or a reset
+ * would take the farewell out of its socket again. */
+static void close_idle(struct downstream *d, const char *why)
+{
+	struct slice farewell = farewell_of(d);
+
+	if (farewell.len == 0 || !flow_append(&d->client.out, &d->worker->blocks, farewell)) {
+		downstream_close(d, why);
+		return;
+	}
+	d->rest_comes = true;
+	downstream_finish(d);
+	settle(d);
 }
 
 void downstream_flush_all(struct worker *worker)
@@ -518,7 +557,7 @@ static void on_deadline(struct deadline *deadline)
 			stream_expect_input(&d->stream);
 			downstream_advance(d);
 		} else if ((why = idle_wait_is_over(d)) != NULL) {
-			downstream_close(d, why);
+			close_idle(d, why);
 		}
 		break;
 	case WAIT_NONE:

@@ -4,7 +4,8 @@ import random
 import socket
 import threading
 
-from lib.owners import Fleet
+from lib.hop import Asker
+from lib.owners import SECRET, Fleet
 from lib.process import Port, until
 from lib.successor import Successor
 from lib.tap import SEED, equal, main, test, true
@@ -122,6 +123,24 @@ def load(t):
     t.note(f"{sum(len(set(log.fences(who))) for who in answers)} ownerships of {len(answers)} sessions")
     for successor in successors:
         equal(successor.end_both(), 0, "both have ended well")
+
+
+@test("what ends says so on idle connections of other nodes first: no request of theirs is lost on one", workers=[1])
+def says_so(t):
+    log = Log()
+    fleet = fleet_with_pids(t, log, count=1)
+    node = fleet.nodes[0]
+    held = order(fleet, 0, "/held")
+    until(lambda: log.targets() == ["/held"], "it has come")
+    asker = Asker(node.internal, SECRET)
+    node.terminate()
+    head = asker.response()
+    equal((head.status, head.get("Sluice-Hop")), (421, "closing"), head.fields)
+    asker.forward("/late", "ann", 5, log.fences()[0])
+    asker.read_to_end()
+    log.open.set()
+    equal(held.response().status, 200, "served")
+    equal((node.wait(), log.targets()), (0, ["/held"]), "it has ended, and has served nothing else")
 
 
 @test("an upgrade ends the tunnels and event streams of owned sessions, which would be waited for", workers=[1])

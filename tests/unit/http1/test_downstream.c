@@ -3,6 +3,7 @@
 #include "http1/downstream.h"
 
 #include "connected.h"
+#include "exchange/hop.h"
 #include "stats/stats.h"
 
 #define OK1    "HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\na"
@@ -317,6 +318,68 @@ static void which_is_the_last_in_a_drain(void **state)
 	connected_end(&c);
 }
 
+/* As one of another node's, which has proven that it is. */
+static void be_of_a_node(struct connected *c)
+{
+	assert_null(hop_open(&c->downstream->client, worker_now_ms(c->stage->worker)));
+	idle_list_take_out(&c->stage->listener.unproven, &c->downstream->client.hop->unproven);
+	c->stage->listener.unproven_count--;
+	c->downstream->client.hop->asker = NULL;
+	c->downstream->client.hop->state = HOP_PROVEN;
+}
+
+/* A request may be on its way when it closes: that is answered before, and goes nowhere. */
+static void one_of_a_node_closes_with_an_answer_to_what_may_be_under_way(void **state)
+{
+	struct connected c;
+
+	(void)state;
+	connected_open(&c, &plain);
+	be_of_a_node(&c);
+	connected_drain(&c);
+	stage_pass(c.stage, &c.downstream->wait.deadline);
+	stage_turn(c.stage);
+	const char *got = connected_got(&c);
+	assert_has(got, "HTTP/1.1 421 ");
+	assert_has(got, "\r\nSluice-Hop: closing\r\n");
+	assert_int_equal(c.downstream->state, DOWNSTREAM_LINGERING);
+	connected_send(&c, POST); /* it crosses that */
+	assert_true(connected_is_open(&c));
+	assert_int_equal(c.stage->server_count, 0);
+	assert_string_equal(connected_got(&c), "");
+	memory_peer_end_output(c.wire);
+	stage_turn(c.stage);
+	assert_false(connected_is_open(&c));
+	connected_end(&c);
+}
+
+/* As one that gives way does, which can't wait for that. */
+static void one_of_a_node_that_closes_at_once_says_so_too(void **state)
+{
+	struct connected c;
+
+	(void)state;
+	connected_open(&c, &plain);
+	be_of_a_node(&c);
+	downstream_close(c.downstream, "test");
+	assert_has(connected_got(&c), "\r\nSluice-Hop: closing\r\n");
+	connected_end(&c);
+}
+
+/* What it has asked is answered as ever, or cut. */
+static void but_not_where_a_request_is_under_way(void **state)
+{
+	struct connected c;
+
+	(void)state;
+	connected_open(&c, &plain);
+	connected_send(&c, GET);
+	be_of_a_node(&c);
+	downstream_close(c.downstream, "test");
+	assert_string_equal(connected_got(&c), "");
+	connected_end(&c);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -334,6 +397,9 @@ int main(void)
 		cmocka_unit_test(a_body_that_does_not_come_is_answered_408),
 		cmocka_unit_test(one_that_has_just_asked_is_answered),
 		cmocka_unit_test(which_is_the_last_in_a_drain),
+		cmocka_unit_test(one_of_a_node_closes_with_an_answer_to_what_may_be_under_way),
+		cmocka_unit_test(one_of_a_node_that_closes_at_once_says_so_too),
+		cmocka_unit_test(but_not_where_a_request_is_under_way),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
