@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <getopt.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -49,13 +50,32 @@ struct lock_run {
 
 /* ---- the keeper ------------------------------------------------------------------------------ */
 
-static void order(struct lock_run *run, enum keeper_order_kind kind, uint64_t number)
+/* So long a keeper that was stopped, and goes on, may take for what it was told meanwhile. */
+enum { ORDER_MS = 200, ORDER_LOOK_MS = 10 };
+
+/* False: the keeper stands still, and its socket holds no more. One that is gone is seen at the
+ * next read. It never waits: the lease must go on, or its loss be seen. */
+static bool order(struct lock_run *run, enum keeper_order_kind kind, uint64_t number)
 {
 	struct keeper_order order = {
 		.kind = kind, .number = number, .until_ns = run->hold.until_ns};
-	ssize_t sent = send(run->keeper, &order, sizeof(order), MSG_NOSIGNAL);
 
-	(void)sent; /* it is gone: that is seen at the next read */
+	return send(run->keeper, &order, sizeof(order), MSG_NOSIGNAL | MSG_DONTWAIT) >= 0 ||
+	       (errno != EAGAIN && errno != EWOULDBLOCK);
+}
+
+/* It may have been stopped alone. One that does not go on ends with its command. */
+static void order_end(struct lock_run *run)
+{
+	struct pollfd room = {.fd = run->keeper, .events = POLLOUT};
+
+	kill(run->keeper_pid, SIGCONT);
+	for (int waited_ms = 0; waited_ms < ORDER_MS; waited_ms += ORDER_LOOK_MS) {
+		if (order(run, KEEPER_END, run->grace_ms))
+			return;
+		poll(&room, 1, ORDER_LOOK_MS);
+	}
+	kill(run->keeper_pid, SIGKILL); /* its end is read, and then its descendants are killed */
 }
 
 /* It has ended, or nothing of it has begun. */
@@ -107,8 +127,7 @@ static void on_report(evutil_socket_t fd, short what, void *arg)
 		if (run->has_ended)
 			return;
 		fputs("sluice lock: the process that keeps the command was killed\n", stderr);
-		descendants_kill(); /* they are ours now, also those that left the command's group
-				     */
+		descendants_kill(); /* also those that left the command's process group */
 		note_end(run, LOCK_EXIT_SIGNAL + SIGKILL);
 	}
 }
@@ -121,8 +140,7 @@ static void end_command(struct lock_run *run)
 	run->status = LOCK_EXIT_LOST;
 	if (run->has_ended)
 		return;
-	kill(run->keeper_pid, SIGCONT); /* it may have been stopped alone */
-	order(run, KEEPER_END, run->grace_ms);
+	order_end(run);
 }
 
 static void say_not_had(struct lock_run *run)

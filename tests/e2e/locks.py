@@ -327,6 +327,17 @@ def command(t):
             until_dead(int(pid))
             child.wait()
         locks.administer("end", "c")
+    with t.point("a keeper that was stopped for long does not hold sluice lock up: it sees the loss, and ends the command"):
+        child = locks.shell("c", "trap '' USR1; echo child $$ $PPID; exec sleep 1000", "--lease", "3s")
+        _, pid, keeper = child.wait_output("child ").split()
+        os.kill(int(keeper), signal.SIGSTOP)
+        until(lambda: state_of(keeper) == "T", "it stands still")
+        for _ in range(1000):  # more than a socket holds
+            child.signal(signal.SIGUSR1)
+            time.sleep(0.001)
+        locks.administer("end", "c")
+        until_dead(int(pid))
+        equal(child.wait(), 76, child.output())
     with t.point("it gets the terminal when it asks for it, is stopped by ^Z and goes on with sluice lock"):
         terminal = Terminal(t)
         lock = f"{BINARY} lock -c {locks.path} --lease 10m --wait 0 tty --"
