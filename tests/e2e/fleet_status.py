@@ -1,7 +1,9 @@
 """What a node says of the fleet: the store's health, how far its replicas are behind, what is on lease; by the
 admin interface, `sluice fleet` and the metrics."""
 import os
+import re
 import signal
+import time
 
 from lib.admin import Admin, value, with_admin
 from lib.browser import Browser
@@ -9,6 +11,7 @@ from lib.fleet import PATIENT, ask, limit, start_named, state
 from lib.process import BINARY, run, until
 from lib.redis import Redis
 from lib.sluice import to
+from lib.store_function import TOP, function_text
 from lib.tap import equal, main, test, true
 
 PICTURES = os.environ.get("DASHBOARD_PICTURES")
@@ -113,6 +116,52 @@ def troubles(t):
                         f"[admin]\nbind = unix:{t.path(words)}\n{sections}")
         node.admin = Admin(f"unix:{t.path(words)}")
         says(node, words)
+
+
+def rights():
+    """The commands that sluice.ini(5) says the user at the store needs."""
+    with open(os.path.join(TOP, "etc", "man", "sluice.ini.5"), encoding="utf-8") as page:
+        return re.search(r"The user at the store needs (.*?), and access", page.read(), re.S)[1].replace(" and ", ", ")
+
+
+@test("a user with the rights that sluice.ini(5) names, and no others, is refused nothing", workers=[1])
+def few_rights(t):
+    redis, origin, words = Redis(t), t.origin(), [word.strip().lower() for word in rights().split(",")]
+    redis.connect().ask("ACL", "SETUSER", "few", "on", ">few", "~sluice*", "nocommands",
+                        *("+" + word.replace(" ", "|") for word in words))
+    limits = "".join(limit(way, "900 per 1s", way=way) for way in ("exact", "lease", "split", "relaxed"))
+    limits += limit("strict", "40 per 1m", "store_down = strict") + limit("many", "1000 per 1h", way="lease")
+    limits += limit("banned", "40 per 1h", "ban = 3 per 1m for 2m") + limit("spaced", "40 per 1h",
+                                                                         "algorithm = gcra\nburst = 9")
+    limits += "[limit flight]\nkey = ip\nconcurrency = 3\nscope = fleet\n"
+    names = ", ".join(re.findall(r"\[limit (\w+)\]", limits))
+    node = t.sluice(f"[fleet]\nstore = redis://few:few@127.0.0.1:{redis.number}\nstore_down = refuse\n{PATIENT}{LEASE}"
+                    f"[admin]\nbind = unix:{t.path('few')}\n" + limits +
+                    to(origin, route=f"limits = {names}\nrefund = 5xx\nordering = none") +
+                    "[route plain]\npath = /plain\nupstream = origin\nlimits = exact\nordering = none\n")
+    node.admin = Admin(f"unix:{t.path('few')}")
+    until(lambda: all(s["judged_by"] != "nobody" for s in state(node)["shares"]), "it has its share")
+    client = t.client(node)
+    until(lambda: ask(client).status == 200, "a first request")
+    for _ in range(5):
+        time.sleep(0.1)  # so that they are kept at several times
+        for path in ("/", "/plain"):  # the store judges requests with plain limits only in another way
+            equal(ask(client, path=path).status, 200, "one more")
+    equal(node.admin.json("/api/v1/callers?key=one", "DELETE")[0], 200, "a reset")
+    equal(ask(client).status, 200, "after a reset")
+    true("refuses calls" not in node.log(), node.log())
+
+
+@test("sluice.ini(5) names each command that a function of the store calls", workers=[1])
+def all_rights(t):
+    with open(os.path.join(TOP, "etc", "man", "sluice.ini.5"), encoding="utf-8") as page:
+        named_there = set(re.findall(r"\b[A-Z]{3,}\b", page.read()))
+    called = set()
+    for name in ("judge", "lease", "join", "split", "strict", "relaxed", "lock"):
+        found = set(re.findall(r"(?:call|write)\('([A-Z]+)'", function_text(name)))
+        true(found, f"{name} calls commands")
+        called |= found
+    equal(sorted(called - named_there), [], "commands that the page does not name")
 
 
 @test("a store that may evict keys is warned of, once for a connection, until it may not any more", workers=[1])
