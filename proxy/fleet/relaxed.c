@@ -88,10 +88,12 @@ static void adopt(struct relaxing *relaxing, struct view *view, uint64_t total, 
 	view->falls_ns = worker_throttle_ns(relaxing->worker) + oldest_us * 1000;
 }
 
-/* It was not published, as far as one can know. */
+/* It was not published, as far as one can know. The store may have it all the same: what was
+ * admitted is then in the sum twice, until it has left the window; but what was given back would be
+ * missing from it twice, and so is forgotten. */
 static void put_back(struct relaxing *relaxing, struct view *view, int64_t units)
 {
-	view->fresh += units;
+	view->fresh += units > 0 ? units : 0;
 	views_put_due(&relaxing->views, view);
 }
 

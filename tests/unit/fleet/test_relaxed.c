@@ -331,6 +331,23 @@ static void what_was_not_published_is_so_again(void **state)
 	assert_int_equal(view->reserved, 10);
 }
 
+/* The store may have it, and would take it from the sum once more. */
+static void what_was_given_back_is_not_so_again(void **state)
+{
+	struct view *view = view_of(1);
+
+	(void)state;
+	relaxing_note(&world.relaxing, view, -5);
+	run_timer();
+	assert_published(0, 5);
+	fake_store_lose_answer();
+	assert_int_equal(view->fresh, 0);
+	run_timer();
+	assert_published(0, 0);
+	answer(12, 0);
+	assert_int_equal(view->reserved, 12);
+}
+
 static void a_store_that_refuses_is_not_heard(void **state)
 {
 	struct view *view = view_of(1);
@@ -419,6 +436,7 @@ int main(void)
 		TEST(what_has_left_the_window_is_not_published),
 		TEST(a_view_of_another_site_is_left_as_it_is),
 		TEST(what_was_not_published_is_so_again),
+		TEST(what_was_given_back_is_not_so_again),
 		TEST(a_store_that_refuses_is_not_heard),
 		TEST(an_answer_that_is_cut_is_none),
 		TEST(a_slow_store_has_its_time),
