@@ -7,7 +7,7 @@
 #include <string.h>
 
 const struct batch_function batch_judge = {
-	"sluice_judge_8", ":2", ":2", {"", "g", "c", "n"}, true, true};
+	"sluice_judge_9", ":2", ":2", {"", "g", "c", "n"}, true, true};
 const struct batch_function batch_lease = {
 	"sluice_lease_3", ":lease", "", {"", "", "", ""}, false, false};
 

@@ -131,11 +131,15 @@ static bool note_part(struct fleet_worker *fleet, unsigned part, bool is_there)
 static bool note_parts(struct fleet_worker *fleet)
 {
 	unsigned first = fleet->store.cluster ? 1 : 0, last = first * SLOT_PARTS;
-	bool is_back = false;
+	bool is_back = false, is_lost = false;
 
-	for (unsigned part = first; part <= last; part++)
-		is_back |=
-			note_part(fleet, part, store_link_has(&fleet->store, slot_of_part(part)));
+	for (unsigned part = first; part <= last; part++) {
+		bool is_there = store_link_has(&fleet->store, slot_of_part(part));
+		is_lost |= !is_there && !fleet->parts[part].was_lost;
+		is_back |= note_part(fleet, part, is_there);
+	}
+	if (is_lost)
+		holds_leave_connection(&fleet->holds);
 	return is_back;
 }
 
@@ -342,6 +346,7 @@ static void leave_store(struct fleet_worker *fleet)
 	store_link_flush(&fleet->store);
 	if (fleet->store.state != STORE_OFF)
 		store_link_close(&fleet->store);
+	holds_leave_connection(&fleet->holds);
 	count_link(fleet, false);
 	if (fleet->authority)
 		note_away(fleet, true);

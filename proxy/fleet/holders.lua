@@ -3,22 +3,29 @@
 -- caller renews, and the node does while it holds any. So what a dead node held comes back. A holder
 -- that was late (its node stood still) says what it holds with its next operation, and that counts
 -- again, once. A caller is kept as doubles, three for each holder: its number, how many, until when.
-local HOLD, HOLD_BYTES = '<ddd', 24
+--
+-- A worker that has lost its connection has the next number, of CONNECTIONS that are one holder's.
+-- Calls of the connection before may still arrive, with what was held then: of a caller that the
+-- holder has spoken about since they charge nothing and change nothing.
+local HOLD, HOLD_BYTES, CONNECTIONS = '<ddd', 24, 4096
 local RETRY = 1000000 -- when one of them ends is nobody's knowledge
--- The holds of others as they are kept, until when; one's own, and the sum.
-local others, latest, held, total
+-- The holds of others as they are kept, until when; one's own, and the sum. A call of a connection
+-- before is stale.
+local others, latest, held, total, is_stale
 
 local function holders_look_up(k)
 	local state = text_of(k) or ''
-	local rest = {}
-	held, total, latest = 0, 0, now + lease
+	local rest, own = {}, floor(holder / CONNECTIONS)
+	held, total, latest, is_stale = 0, 0, now + lease, false
 	for at = 1, #state, HOLD_BYTES do
 		local number, holds, till = from_bytes(HOLD, state, at)
 		if till > now then
 			total = total + holds
-			if number == holder then
-				held = holds
+			local is_own = floor(number / CONNECTIONS) == own
+			if is_own and number <= holder then
+				held = held + holds
 			else
+				is_stale = is_stale or is_own
 				rest[#rest + 1] = sub(state, at, at + HOLD_BYTES - 1)
 				latest = till > latest and till or latest
 			end
@@ -28,10 +35,14 @@ local function holders_look_up(k)
 end
 
 local function holders_missing(rule, cost)
-	return total + (cost > 0 and cost or 1) - quota[rule]
+	local missing = total + (cost > 0 and cost or 1) - quota[rule]
+	return is_stale and missing < 1 and 1 or missing
 end
 
 local function holders_keep(k)
+	if is_stale then
+		return
+	end
 	changed[k] = others
 	if held > 0 then
 		changed[k] = others .. to_bytes(HOLD, holder, held, now + lease)

@@ -15,6 +15,7 @@ enum {
 	RENEWED_MOST = 256, /* in a turn */
 	RENEWALS = 3,       /* in a lease's length */
 	HOLDER_BITS = 52,
+	CONNECTIONS = 4096, /* numbers of a holder, one for each connection: holders.lua */
 };
 
 static uint64_t renewal_ms(const struct holds *holds)
@@ -87,16 +88,32 @@ static void on_timer(struct deadline *deadline)
 	watch(holds);
 }
 
-bool holds_init(struct holds *holds, struct fleet_worker *fleet)
+/* False: there is no randomness. */
+static bool draw_holder(struct holds *holds)
 {
 	uint64_t drawn;
 
-	holds->fleet = fleet;
-	deadline_init(&holds->timer, fleet->worker->loop.base, on_timer);
 	if (getrandom(&drawn, sizeof(drawn), 0) != sizeof(drawn))
 		return false;
-	holds->holder = (drawn >> (64 - HOLDER_BITS)) | 1;
+	holds->holder = ((drawn >> (64 - HOLDER_BITS)) | CONNECTIONS) / CONNECTIONS * CONNECTIONS;
 	return true;
+}
+
+bool holds_init(struct holds *holds, struct fleet_worker *fleet)
+{
+	holds->fleet = fleet;
+	deadline_init(&holds->timer, fleet->worker->loop.base, on_timer);
+	return draw_holder(holds);
+}
+
+/* Of one that has had all its numbers the last lease counts beside those of the next, until it is
+ * over. */
+void holds_leave_connection(struct holds *holds)
+{
+	uint64_t next = holds->holder + 1;
+
+	if (next % CONNECTIONS != 0 || !draw_holder(holds))
+		holds->holder = next;
 }
 
 void holds_end(struct holds *holds)

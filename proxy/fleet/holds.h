@@ -37,7 +37,7 @@ struct hold {
 
 struct holds {
 	struct fleet_worker *fleet;
-	uint64_t holder; /* the worker's number: below 2^53, and no other's */
+	uint64_t holder; /* the worker's number: below 2^53, and no other's; they grow */
 	struct hold *chains[HOLD_CHAINS];
 	struct hold *oldest, *newest;
 	struct deadline timer;
@@ -47,6 +47,10 @@ struct holds {
  * randomness. */
 bool holds_init(struct holds *holds, struct fleet_worker *fleet);
 void holds_end(struct holds *holds);
+
+/* The connection to the store, or to a part of it, is lost. Its calls may still arrive there, after
+ * those of the next connection: the store tells them apart by the number. */
+void holds_leave_connection(struct holds *holds);
 
 /* A question about the caller goes into this batch, which says first what is held. NULL without
  * memory: nothing was said. */

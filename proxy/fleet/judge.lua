@@ -1,4 +1,4 @@
-#!lua name=sluice_8
+#!lua name=sluice_9
 -- What the store does for sluice's fleet: it judges requests by limits over all nodes, as one
 -- operation, by its own clock. The number in its names is of this text, as nodes refuse a store that
 -- has another text by the same name: who changes it gives it another number, so that nodes of two
@@ -7,7 +7,7 @@
 -- together. Who changes that must find a way for those before.
 -- This file comes first, then those that Makefile.inc names.
 --
--- FCALL sluice_judge_8 N epoch-key caller-key... request known-epoch
+-- FCALL sluice_judge_9 N epoch-key caller-key... request known-epoch
 --
 -- The keys all differ. The request is one MessagePack array of integers: the holder that asks and its
 -- lease (holders.lua; 0 where no rule needs them); how many rules there are; the rules; then

@@ -441,4 +441,4 @@ local function judge(keys, args)
 	return concat(pieces, '', 1, piece_count)
 end
 
-redis.register_function('sluice_judge_8', judge)
+redis.register_function('sluice_judge_9', judge)

@@ -6,6 +6,7 @@ from ctypes.util import find_library
 
 from lib.fields import told, wait_ms
 from lib.fleet import NODES, Load, ask, connected, fleet_of, in_one_window, judge, limit, nodes
+from lib.hazard import Hazard
 from lib.held import Held
 from lib.process import DEADLINE_SECONDS, SANITIZER, until
 from lib.redis import Redis
@@ -270,6 +271,35 @@ def late_holder(t):
     time.sleep(1.5)  # renewals; that they do not count anything twice is the subject
     equal(ask(client).status, 200, "and there is room")
     held.let("/one1", "/two")
+    until(lambda: told(ask(client)).left["it"]["r"] == 2, "nothing is in flight")
+
+
+@test("in flight: a call that reaches the store after its connection was given up changes nothing", workers=[1])
+def stale_holder(t):
+    held, redis = Held(t), Redis(t)
+    held.let("/")
+    hazard = Hazard(t, redis.number)
+    sections = FLIGHT.format(3, "") + to(held.origin, route="limits = it\nordering = none")
+    fleet = "membership_lease = 9s\nstore_timeout = 500ms\nstore_down = refuse\n"
+    one, two = (t.sluice(f"[fleet]\nstore = {store.url}\n{fleet}{sections}") for store in (hazard, redis))
+    for node in (one, two):
+        connected(node)
+    begin(held, t.client(one), "/0")
+    hazard.late(3, 3)
+    late = time.monotonic()
+    equal(ask(t.client(one), path="/late").status, 503, "a question that the store does not hear yet")
+    hazard.late(0, 0)
+    connected(one, 2)
+    for n in (1, 2):
+        begin(held, t.client(one), f"/{n}")
+    if time.monotonic() - late > 2.5:
+        t.skip("this machine stands still")
+    client, answers = t.client(two), []
+    while time.monotonic() - late < 5:
+        answers.append(ask(client).status)
+        time.sleep(0.02)
+    equal(set(answers), {429}, "of another node, while three are in flight")
+    held.let("/0", "/1", "/2")
     until(lambda: told(ask(client)).left["it"]["r"] == 2, "nothing is in flight")
 
 

@@ -112,6 +112,11 @@ def together_with_doubles(t):
     agree(t, 7, any_rule, lambda operations, answer: answer)
 
 
+@test("the same of release 8, to which each number is a holder", workers=[1])
+def together_with_numbers(t):
+    agree(t, 8, any_rule, lambda operations, answer: answer)
+
+
 # ---- nodes --------------------------------------------------------------------------------------
 
 class NodeBefore:

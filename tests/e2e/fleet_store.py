@@ -33,7 +33,7 @@ def oracle(t):
         if not operations:
             continue
         runs = random.random() < 0.7
-        holder = random.choice([5, 6, 2**51 + 1])
+        holder = random.choice([4096, 4096, 4099, 2**51 + 1])
         expected = pair.expect(operations, holder)
         answer = pair.call(operations, holder, runs)
         if answer != expected:
@@ -215,24 +215,41 @@ def holders(t):
     pair = Pair(t)
     rule = Holders(4)
 
+    one, two, three = 4096, 2 * 4096, 3 * 4096
+
     def ask_as(holder):
         return pair.call([(ASK, (("f{1}a", rule, 1),))], holder)[:2]
-    equal([ask_as(1) for _ in range(2)] + [ask_as(2) for _ in range(3)],
+    equal([ask_as(one) for _ in range(2)] + [ask_as(two) for _ in range(3)],
           [[1, 1], [1, 2], [1, 3], [1, 4], [0, 4]], "two holders")
     pair.now += LEASE - 1
-    equal(ask_as(2), [0, 4], "still held")
-    pair.call([(HOLD, "f{1}a", rule, 2, 1)], 2)
+    equal(ask_as(two), [0, 4], "still held")
+    pair.call([(HOLD, "f{1}a", rule, 2, 1)], two)
     pair.now += 1
-    equal([ask_as(2) for _ in range(3)], [[1, 3], [1, 4], [0, 4]], "what the dead one held has come back")
-    pair.call([(HOLD, "f{1}a", rule, 2, 1)], 1)
-    equal(ask_as(3), [0, 6], "the late one was not dead, and says so")
-    pair.call([(HOLD, "f{1}a", rule, 2, 1), (GIVE, "f{1}a", rule, 1, 1), (HOLD, "f{1}a", rule, 1, 1)], 1)
-    equal(ask_as(3), [0, 5], "counted once")
-    pair.call([(GIVE, "f{1}a", rule, 1, 4)], 2)
-    equal(ask_as(3), [1, 2], "when they are over")
-    pair.call([(GIVE, "f{1}a", rule, 1, 1)], 1)
-    pair.call([(GIVE, "f{1}a", rule, 1, 1)], 3)
+    equal([ask_as(two) for _ in range(3)], [[1, 3], [1, 4], [0, 4]], "what the dead one held has come back")
+    pair.call([(HOLD, "f{1}a", rule, 2, 1)], one)
+    equal(ask_as(three), [0, 6], "the late one was not dead, and says so")
+    pair.call([(HOLD, "f{1}a", rule, 2, 1), (GIVE, "f{1}a", rule, 1, 1), (HOLD, "f{1}a", rule, 1, 1)], one)
+    equal(ask_as(three), [0, 5], "counted once")
+    pair.call([(GIVE, "f{1}a", rule, 1, 4)], two)
+    equal(ask_as(three), [1, 2], "when they are over")
+    pair.call([(GIVE, "f{1}a", rule, 1, 1)], one)
+    pair.call([(GIVE, "f{1}a", rule, 1, 1)], three)
     equal(pair.redis.ask("EXISTS", "f{1}an"), 0, "nothing is left of it")
+
+
+@test("what a holder said by a connection before changes nothing of what it has said since", workers=[1])
+def connections(t):
+    pair, rule, holder, other = Pair(t), Holders(4), 4096, 2 * 4096
+    question = [(ASK, (("f{1}a", rule, 1),))]
+    equal(pair.call(question, holder)[:2], [1, 1], "by the first connection")
+    pair.call([(HOLD, "f{1}a", rule, 1, 1)], holder + 1)
+    equal([pair.call(question, holder + 1)[:2] for _ in range(2)], [[1, 2], [1, 3]], "by the second")
+    pair.call([(HOLD, "f{1}a", rule, 1, 1)], holder)
+    pair.call([(GIVE, "f{1}a", rule, 1, 1)], holder)
+    equal(pair.call(question, holder)[:2], [0, 3], "what comes late by the first")
+    equal([pair.call(question, other)[:2] for _ in range(2)], [[1, 4], [0, 4]], "another holder")
+    pair.call([(GIVE, "f{1}a", rule, 1, 3)], holder + 2)
+    equal(pair.call(question, other)[:2], [1, 2], "when they are over, by the third")
 
 
 @test("expired charges leave no keys behind", workers=[1])
@@ -331,7 +348,7 @@ def texts_again(t):
 
 
 # The function by its number, as nodes may have loaded it into stores. Another text has another number.
-NUMBERED = "sluice_8", "4c1d5db7c2879bf4a120bb9358e181e5ca697c91274f373eb03cf2fc8a8c2428"
+NUMBERED = "sluice_9", "9f728f32e2ccc68c0558fb308ad15511baef105982c350bd9d9616f00764707b"
 
 
 @test("the function's text is that of its number, which is loaded once", workers=[1])

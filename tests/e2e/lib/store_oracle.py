@@ -11,7 +11,7 @@ from .tap import equal
 
 ASK, GIVE, CHARGE, LOOK, HOLD, FORGET, RUN = 1, 2, 3, 4, 5, 6, 7
 LEASE = 3_000_000
-NAME = "sluice_judge_8"
+NAME = "sluice_judge_9"
 
 
 def with_clock(text, keeps):
@@ -162,7 +162,7 @@ class Oracle:
     def used(self, rule, now):
         return sum(c[1] for c in self.counted(rule, now))
 
-    def fits(self, rule, cost, now):
+    def fits(self, rule, cost, now, _holder):
         return self.used(rule, now) + max(cost, 1) <= rule.quota
 
     def newest(self, rule, now):
@@ -240,7 +240,7 @@ class GcraOracle(Oracle):
     def used(self, rule, now):
         return ceil(self.level(now) * rule.quota / rule.window)
 
-    def fits(self, rule, cost, now):
+    def fits(self, rule, cost, now, _holder):
         return self.level(now) + Fraction((max(cost, 1) - rule.most) * rule.window, rule.quota) <= 0
 
     def charge(self, rule, cost, now, _=None):
@@ -293,7 +293,7 @@ class CalendarOracle(Oracle):
     def used(self, rule, now):
         return self.period(rule, now)[1]
 
-    def fits(self, rule, cost, now):
+    def fits(self, rule, cost, now, _holder):
         return not self.unknown(rule, now) and self.used(rule, now) + max(cost, 1) <= rule.quota
 
     def charge(self, rule, cost, now, _=None):
@@ -321,9 +321,21 @@ class CalendarOracle(Oracle):
 
 
 class HoldersOracle(Oracle):
+    """A holder has 4096 numbers, one after the other: those before the newest that it had say nothing more."""
+
     def __init__(self):
         super().__init__()
-        self.holds = {}  # holder: [count, until]
+        self.holds = {}  # holder's number: [count, until]
+        self.asker = 0
+
+    def is_stale(self, now, holder):
+        return any(h // 4096 == holder // 4096 and h > holder and count and until > now
+                   for h, (count, until) in self.holds.items())
+
+    def own(self, now, holder):
+        """What it holds, of all its numbers so far, which are not kept any more."""
+        numbers = [h for h in self.holds if h // 4096 == holder // 4096 and h <= holder]
+        return sum(count for count, until in map(self.holds.pop, numbers) if until > now)
 
     def divide(self, rule, _now):
         pass
@@ -331,22 +343,23 @@ class HoldersOracle(Oracle):
     def used(self, _, now):
         return sum(count for count, until in self.holds.values() if until > now)
 
-    def fits(self, rule, cost, now):
-        return self.used(rule, now) + max(cost, 1) <= rule.quota
+    def fits(self, rule, cost, now, holder):
+        self.asker = holder
+        return not self.is_stale(now, holder) and self.used(rule, now) + max(cost, 1) <= rule.quota
 
     def charge(self, _, cost, now, holder):
-        count, until = self.holds.get(holder, (0, 0))
-        self.holds[holder] = (count if until > now else 0) + cost, now + LEASE
+        if not self.is_stale(now, holder):
+            self.holds[holder] = self.own(now, holder) + cost, now + LEASE
         return 1
 
     def give(self, _rule, _slot, cost, now, holder):
-        count, until = self.holds.get(holder, (0, 0))
-        self.holds[holder] = (max(0, count - cost) if until > now else 0), now + LEASE
+        if not self.is_stale(now, holder):
+            self.holds[holder] = max(0, self.own(now, holder) - cost), now + LEASE
 
     def hold(self, now, holder, held, settled):
-        count, until = self.holds.get(holder, (0, 0))
-        count = count if until > now else 0
-        self.holds[holder] = held if settled or count == 0 else count, now + LEASE
+        if not self.is_stale(now, holder):
+            count = self.own(now, holder)
+            self.holds[holder] = held if settled or count == 0 else count, now + LEASE
 
     def forget(self, _, now):
         self.holds = {h: (count, until) for h, (count, until) in self.holds.items() if until > now and count}
@@ -355,7 +368,7 @@ class HoldersOracle(Oracle):
         return 0
 
     def time(self, rule, cost, now):
-        return 0 if self.fits(rule, cost, now) else -1 if cost > rule.quota else 1_000_000
+        return 0 if self.fits(rule, cost, now, self.asker) else -1 if cost > rule.quota else 1_000_000
 
 
 class Pair:
@@ -450,7 +463,7 @@ class Pair:
         now, found = self.now, []
         for caller, rule, cost in charges:
             oracle = self.oracles[rule.key(caller)]
-            found.append((self.banned(caller, rule), oracle.fits(rule, cost, now)))
+            found.append((self.banned(caller, rule), oracle.fits(rule, cost, now, holder)))
         admitted = all(rule.shadow or fits and not banned
                        for (_, rule, _), (banned, fits) in zip(charges, found))
         answer = [int(admitted)]

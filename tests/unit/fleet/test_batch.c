@@ -44,7 +44,7 @@ static void assert_numbers(struct integers *numbers, const int64_t *expected, si
 static void one_verdict_is_composed(void **state)
 {
 	static const char front[] =
-		"*7\r\n$5\r\nFCALL\r\n$14\r\nsluice_judge_8\r\n$1\r\n2\r\n$10\r\np{epoch}:2\r\n"
+		"*7\r\n$5\r\nFCALL\r\n$14\r\nsluice_judge_9\r\n$1\r\n2\r\n$10\r\np{epoch}:2\r\n"
 		"$39\r\np{00000000000000000000000000000abc}it:2\r\n$";
 	static const char back[] = "\r\n$3\r\n777\r\n";
 	static const int64_t expected[] = {0, 0, 1, 2, 5, 1000000, 1, 7, 1, 1, 2, 1, 1};

@@ -169,6 +169,24 @@ static void a_holder_has_a_number_of_its_own_that_lua_can_hold(void **state)
 	holds_end(&other);
 }
 
+/* By its number over 4096 the store knows the holder, and by the rest which connection is newer. */
+static void each_connection_has_the_next_number(void **state)
+{
+	struct holds *holds = &world.fleet.holds;
+	uint64_t first = holds->holder;
+
+	(void)state;
+	for (uint64_t i = 1; i < 4096; i++) {
+		holds_leave_connection(holds);
+		assert_int_equal(holds->holder, first + i);
+	}
+	assert_int_equal(holds->holder / 4096, first / 4096);
+	holds_leave_connection(holds);
+	assert_true(holds->holder / 4096 != first / 4096);
+	assert_int_equal(holds->holder % 4096, 0);
+	assert_true(holds->holder < UINT64_C(1) << 53);
+}
+
 /* ---- asking ---------------------------------------------------------------------------------- */
 
 static void a_question_says_first_what_is_held(void **state)
@@ -453,6 +471,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		TEST(a_holder_has_a_number_of_its_own_that_lua_can_hold),
+		TEST(each_connection_has_the_next_number),
 		TEST(a_question_says_first_what_is_held),
 		TEST(a_refused_question_leaves_nothing),
 		TEST(callers_and_limits_are_apart),
