@@ -25,6 +25,10 @@ enum { COUNT_FIRST_MS = 20000, COUNT_MS = 10000, COUNT_KEEPS_MS = 60000 };
 /* So long no more is taken after another has waited. */
 enum { CAP_MS = 3000 };
 
+/* Where there are fewer slots than nodes, one keeps its last slot for a turn at least while another
+ * waits; then it takes none until the other has had the time to find it. */
+enum { TURN_MS = 1000, PASS_MS = 1000 };
+
 void keeper_begin(struct keeper *keeper, const struct keeper_calls *calls, void *ctx,
 	const struct keeper_config *config)
 {
@@ -247,16 +251,19 @@ static void note_use(struct keeper *keeper, const struct run_queue_use *use, uin
 					 : keeper->bound.slots.count;
 }
 
-/* Another waits, and we have more than our share: half of what is more is given back. */
+/* Another waits, and we have more than our share: half of what is more is given back. A share may
+ * be less than a slot: then the last one is passed on, too. */
 static void note_waiting(struct keeper *keeper, uint64_t now)
 {
 	uint32_t share = share_of(keeper, keeper->holder.max);
 	uint32_t usable = holder_usable(&keeper->holder);
 
-	if (!keeper->crowd.hears || keeper->nodes == 0 || usable <= share || usable <= 1)
+	if (!keeper->crowd.hears || keeper->nodes == 0 || usable <= share)
+		return;
+	if (usable == 1 && now - keeper->turn_began_ns < TURN_MS * NS_PER_MS)
 		return;
 	keeper->cap = usable - (usable - share + 1) / 2;
-	keeper->cap_ends_ns = now + CAP_MS * NS_PER_MS;
+	keeper->cap_ends_ns = now + (keeper->cap > 0 ? CAP_MS : PASS_MS) * NS_PER_MS;
 }
 
 /* ---- at the broker --------------------------------------------------------------------------- */
@@ -290,8 +297,9 @@ static enum broker_result check(struct keeper *keeper, uint64_t now)
 static enum broker_result await_slots(struct keeper *keeper, uint64_t now, bool is_full)
 {
 	uint32_t usable = holder_usable(&keeper->holder), pause_ms = SEARCH_MS;
+	uint32_t share = share_of(keeper, keeper->holder.max);
 	bool waits = is_full && keeper->nodes > 0 && usable < keeper->wanted &&
-		     usable < share_of(keeper, keeper->holder.max);
+		     (usable < share || usable == 0) && keeper->holder.max > 0;
 
 	if (is_full) {
 		uint32_t most_ms = waits ? SEARCH_WAIT_MS : SEARCH_MOST_MS;
@@ -307,11 +315,13 @@ static enum broker_result await_slots(struct keeper *keeper, uint64_t now, bool 
 
 static enum broker_result search(struct keeper *keeper, uint64_t now)
 {
-	uint32_t missing = keeper->wanted - holder_usable(&keeper->holder);
-	enum broker_result result = holder_take(&keeper->holder, missing);
+	uint32_t before = holder_usable(&keeper->holder);
+	enum broker_result result = holder_take(&keeper->holder, keeper->wanted - before);
 
 	if (result == BROKER_LOST)
 		return result;
+	if (before == 0)
+		keeper->turn_began_ns = now_ns(keeper);
 	keeper->heard_ns = now;
 	keeper->is_barred = result == BROKER_REFUSED;
 	if (keeper->is_barred)
@@ -351,6 +361,8 @@ static uint64_t next_step_ns(const struct keeper *keeper, uint64_t now)
 		next = now + tick_ms * NS_PER_MS;
 	if (usable < keeper->wanted && keeper->next_search_ns < next)
 		next = keeper->next_search_ns;
+	if (now < keeper->cap_ends_ns && keeper->cap_ends_ns < next)
+		next = keeper->cap_ends_ns;
 	if (keeper->state == SEMAPHORE_RETURNS && keeper->return_ends_ns < next)
 		next = keeper->return_ends_ns;
 	return next;

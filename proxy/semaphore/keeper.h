@@ -9,7 +9,8 @@
  *
  * HOLDS: as many may be in flight as there are usable slots, half more than were at once lately. A
  * slot is given back when what is in flight needs it no more: first the bound is lowered, then what
- * it leaves over is deleted.
+ * it leaves over is deleted. While another waits that has less than its share, what is more than
+ * ours is given back; where there are more nodes than slots, they take turns at each slot.
  *
  * Slots are used for a lease: since a call to the broker began that it answered, 1.5 heartbeats, 5
  * s at most. The broker frees what a silent connection has after two to three of them, so a node
@@ -98,12 +99,13 @@ struct keeper {
 	uint32_t connect_pause_ms, search_pause_ms;
 	uint32_t needs[KEEPER_WINDOWS]; /* the most of each part of `idle_ms`, newest first */
 	uint64_t window_ends_ns;
-	uint32_t wanted;      /* slots */
-	uint32_t cap;         /* others wait: no more than so many, */
-	uint64_t cap_ends_ns; /* until then */
-	bool has_known;       /* slots were counted once: */
-	uint32_t known;       /* so many, last */
-	uint32_t nodes;       /* most that were seen of late; 0: unknown */
+	uint32_t wanted;        /* slots */
+	uint32_t cap;           /* others wait: no more than so many, */
+	uint64_t cap_ends_ns;   /* until then */
+	uint64_t turn_began_ns; /* the first slot was taken, after none */
+	bool has_known;         /* slots were counted once: */
+	uint32_t known;         /* so many, last */
+	uint32_t nodes;         /* most that were seen of late; 0: unknown */
 	uint64_t nodes_seen_ns, joined_ns;
 	bool is_barred; /* the last search ended with BROKER_REFUSED */
 	char why[512];  /* of the last failure */

@@ -140,6 +140,26 @@ static void none_starves_beside_busy_ones(void **state)
 		site->nodes[0].in_flight + site->nodes[1].in_flight + site->nodes[2].in_flight, 10);
 }
 
+/* Each has the slot for some seconds, then another. */
+static void nodes_take_turns_at_too_few_slots(void **state)
+{
+	struct site *site = begin(1, &local, true);
+	unsigned served[NODES] = {0};
+
+	(void)state;
+	site->load[0] = 5;
+	run_ms(site, 3000);
+	site->load[1] = site->load[2] = 5;
+	for (unsigned round = 0; round < 6000; round++) {
+		run_ms(site, 10);
+		for (unsigned i = 0; i < NODES; i++)
+			served[i] += site->nodes[i].in_flight;
+	}
+	for (unsigned i = 0; i < NODES; i++)
+		assert_in_range(served[i], 600, 6000);
+	assert_in_range(served[0] + served[1] + served[2], 4500, 6000);
+}
+
 static void a_removed_slot_is_used_no_more(void **state)
 {
 	struct site *site = begin(10, &local, true);
@@ -331,6 +351,7 @@ int main(void)
 		cmocka_unit_test(steady_load_costs_few_messages),
 		cmocka_unit_test(one_busy_node_of_three_gets_all),
 		cmocka_unit_test(none_starves_beside_busy_ones),
+		cmocka_unit_test(nodes_take_turns_at_too_few_slots),
 		cmocka_unit_test(a_removed_slot_is_used_no_more),
 		cmocka_unit_test(a_removed_slot_is_held_until_its_request_ends),
 		cmocka_unit_test(a_node_that_stood_still_starts_nothing),
