@@ -214,6 +214,7 @@ static int run_verb(struct task *task, const struct conf *conf)
 		fprintf(stderr, "broker: %s: %s\n", task->semaphore->broker.address.text, why);
 		return SEMAPHORE_EXIT_UNREACHED;
 	}
+	rabbit_set_timeout(rabbit, task->semaphore->timeout_ms);
 	task->admin.slots = (struct slots){rabbit_broker(rabbit), task->semaphore->name};
 	status = report(task, conf, verb->run(task));
 	rabbit_close(rabbit);

@@ -15,8 +15,9 @@ enum { TICK_MS = 100, GIVE_TICK_MS = 10 };
 /* Between two searches, while all slots are held. */
 enum { SEARCH_MS = 20, SEARCH_FULL_MS = 100, SEARCH_MOST_MS = 1000, SEARCH_WAIT_MS = 250 };
 
-/* Between two tries to connect. */
-enum { CONNECT_MS = 100, CONNECT_MOST_MS = 800 };
+/* Between two tries to connect. A connection that ended sooner is as a try that failed: the first
+ * one is made again at once, those behind it less and less soon. */
+enum { CONNECT_MS = 100, CONNECT_MOST_MS = 800, LIVES_MS = 5000 };
 
 /* Who uses the semaphore is counted at each look for the first seconds, then less often. One that
  * was seen counts for a minute: connections may be lost one after the other. */
@@ -125,19 +126,28 @@ static void set_none(struct keeper *keeper)
 
 /* ---- the connection -------------------------------------------------------------------------- */
 
-static void go_away(struct keeper *keeper, uint64_t began_ns)
+/* When to try again. */
+static uint64_t lengthen_pause(struct keeper *keeper, uint64_t now)
 {
 	uint32_t pause_ms = keeper->connect_pause_ms;
+
+	keeper->connect_pause_ms =
+		pause_ms == 0 ? CONNECT_MS : lesser(2 * pause_ms, CONNECT_MOST_MS);
+	return now +
+	       (pause_ms + keeper->calls->random_below(keeper->ctx, pause_ms / 2)) * NS_PER_MS;
+}
+
+static void go_away(struct keeper *keeper, uint64_t began_ns)
+{
 	uint64_t now = now_ns(keeper);
 
 	if (keeper->state != SEMAPHORE_AWAY)
 		keeper->bound.since_ns = now;
 	keeper->state = SEMAPHORE_AWAY;
 	set_away(keeper, began_ns);
-	pause_ms = pause_ms == 0 ? CONNECT_MS : lesser(2 * pause_ms, CONNECT_MOST_MS);
-	keeper->connect_pause_ms = pause_ms;
-	pause_ms += keeper->calls->random_below(keeper->ctx, pause_ms / 2);
-	keeper->next_connect_ns = now + pause_ms * NS_PER_MS;
+	if (keeper->connect_pause_ms == 0)
+		keeper->connect_pause_ms = CONNECT_MS;
+	keeper->next_connect_ns = lengthen_pause(keeper, now);
 }
 
 static void disconnect(struct keeper *keeper)
@@ -154,10 +164,16 @@ void keeper_lost(struct keeper *keeper, const char *why)
 	/* The bound first: the slots are another's as soon as the broker knows. */
 	set_none(keeper);
 	disconnect(keeper);
-	keeper->next_connect_ns = 0;
 	/* One that has held slots looks at once whether the broker is there, before it uses a
 	 * share: it may be this node that stood still. */
 	keeper->state = keeper->state == SEMAPHORE_HOLDS ? SEMAPHORE_CONNECTING : SEMAPHORE_AWAY;
+	uint64_t now = now_ns(keeper);
+	if (now - keeper->joined_ns >= LIVES_MS * NS_PER_MS)
+		keeper->connect_pause_ms = 0;
+	if (keeper->connect_pause_ms >= CONNECT_MOST_MS)
+		go_away(keeper, now);
+	else
+		keeper->next_connect_ns = lengthen_pause(keeper, now);
 }
 
 static void note_nodes(struct keeper *keeper, uint64_t now)
@@ -194,11 +210,11 @@ static bool connect_now(struct keeper *keeper)
 		go_away(keeper, began);
 		return false;
 	}
+	keeper->calls->settle_in(keeper->ctx);
 	uint64_t now = now_ns(keeper);
 	keeper->heard_ns = began;
 	keeper->joined_ns = keeper->next_check_ns = keeper->next_count_ns = now;
 	keeper->next_search_ns = keeper->cap_ends_ns = 0;
-	keeper->connect_pause_ms = 0;
 	note_nodes(keeper, now);
 	if (keeper->state == SEMAPHORE_AWAY) {
 		keeper->state = SEMAPHORE_RETURNS;

@@ -64,9 +64,12 @@ struct keeper_view {
 };
 
 struct keeper_calls {
-	/* Connects, and sets the heartbeat that was agreed on. NULL when that fails; within
-	 * KEEPER_CONNECT_MS. */
+	/* Connects, and sets the heartbeat that was agreed on. NULL when that fails. Until
+	 * `settle_in`, this and the calls to the broker together take KEEPER_CONNECT_MS at most;
+	 * one that takes longer is BROKER_LOST. */
 	struct broker *(*reach)(void *ctx, uint64_t *heartbeat_ms, char *why, size_t why_bytes);
+	/* From now on each answer may take its usual time. */
+	void (*settle_in)(void *ctx);
 	void (*disconnect)(void *ctx);
 	uint64_t (*now_ns)(void *ctx); /* monotonic */
 	uint32_t (*random_below)(void *ctx, uint32_t bound);

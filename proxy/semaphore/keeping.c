@@ -84,11 +84,17 @@ static struct broker *reach(void *ctx, uint64_t *heartbeat_ms, char *why, size_t
 	kept->rabbit = rabbit_open(&quick, purpose, why, why_bytes);
 	if (!kept->rabbit)
 		return NULL;
-	rabbit_set_timeout(kept->rabbit, conf->timeout_ms);
 	*heartbeat_ms = rabbit_heartbeat_ms(kept->rabbit);
 	if (*heartbeat_ms == 0)
 		*heartbeat_ms = conf->heartbeat_ms;
 	return rabbit_broker(kept->rabbit);
+}
+
+static void settle_in(void *ctx)
+{
+	struct kept *kept = ctx;
+
+	rabbit_set_timeout(kept->rabbit, kept->now.upstream->semaphore->timeout_ms);
 }
 
 static void leave(void *ctx)
@@ -133,7 +139,8 @@ static void read_use(void *ctx, struct run_queue_use *use)
 	run_queue_read_use(kept->upstream->run_queue, use);
 }
 
-static const struct keeper_calls calls = {reach, leave, now_ns, random_below, set, read_use};
+static const struct keeper_calls calls = {
+	reach, settle_in, leave, now_ns, random_below, set, read_use};
 
 /* ---- what is shown --------------------------------------------------------------------------- */
 

@@ -3,6 +3,7 @@
 
 #include "config.h"
 
+#include <ctype.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -27,8 +28,9 @@ enum { FRAME_BYTES = 131072, CHANNELS_ANY = 0 };
 struct rabbit {
 	struct broker broker;
 	amqp_connection_state_t amqp;
-	struct timeval timeout;
-	uint64_t published; /* messages on PROBES: their numbers are those of the confirms */
+	uint64_t timeout_ms;  /* for each answer */
+	uint64_t deadline_ms; /* for all of them, monotonic; 0: none */
+	uint64_t published;   /* messages on PROBES: their numbers are those of the confirms */
 	bool is_lost;
 };
 
@@ -58,11 +60,63 @@ static enum broker_result lose_by_status(struct rabbit *rabbit, int status)
 	return lose(rabbit, amqp_error_string2(status));
 }
 
+/* For a line of its own, on terminals, too. */
 static void keep_text(struct rabbit *rabbit, amqp_bytes_t text)
 {
-	snprintf(rabbit->broker.why, sizeof(rabbit->broker.why), "%.*s", (int)text.len,
-		(const char *)text.bytes);
+	char *why = rabbit->broker.why;
+
+	snprintf(why, sizeof(rabbit->broker.why), "%.*s", (int)text.len, (const char *)text.bytes);
+	for (; *why; why++)
+		if (iscntrl((unsigned char)*why))
+			*why = '?';
 }
+
+/* ---- how long to wait ------------------------------------------------------------------------ */
+
+static uint64_t monotonic_ms(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
+}
+
+static struct timeval timeval_of(uint64_t ms)
+{
+	return (struct timeval){
+		.tv_sec = (time_t)(ms / 1000), .tv_usec = (suseconds_t)(ms % 1000 * 1000)};
+}
+
+/* When an answer that is awaited from now on is late. */
+static uint64_t end_of_wait_ms(const struct rabbit *rabbit)
+{
+	uint64_t end_ms = monotonic_ms() + rabbit->timeout_ms;
+
+	return rabbit->deadline_ms != 0 && rabbit->deadline_ms < end_ms ? rabbit->deadline_ms
+									: end_ms;
+}
+
+static struct timeval time_left(uint64_t end_ms)
+{
+	uint64_t now_ms = monotonic_ms();
+
+	return timeval_of(end_ms > now_ms ? end_ms - now_ms : 0);
+}
+
+/* Before each call that waits for an answer. */
+static bool may_call(struct rabbit *rabbit)
+{
+	struct timeval left = time_left(end_of_wait_ms(rabbit));
+
+	if (rabbit->is_lost)
+		return false;
+	if (amqp_set_rpc_timeout(rabbit->amqp, &left) == AMQP_STATUS_OK)
+		return true;
+	lose(rabbit, "no memory");
+	return false;
+}
+
+/* ---- what the broker says -------------------------------------------------------------------- */
 
 static enum broker_result result_of(uint16_t code)
 {
@@ -104,6 +158,8 @@ static enum broker_result take_close(
 		rabbit->is_lost = true;
 		return BROKER_LOST;
 	}
+	if (!may_call(rabbit))
+		return BROKER_LOST;
 	amqp_channel_open(rabbit->amqp, channel);
 	if (amqp_get_rpc_reply(rabbit->amqp).reply_type != AMQP_RESPONSE_NORMAL)
 		return lose(rabbit, "the broker opens no channel again");
@@ -138,7 +194,7 @@ static struct rabbit *rabbit_of(struct broker *broker)
 static enum broker_result declare_as(
 	struct rabbit *rabbit, const char *queue, bool is_passive, enum broker_queue kind)
 {
-	if (rabbit->is_lost)
+	if (!may_call(rabbit))
 		return BROKER_LOST;
 	amqp_queue_declare(rabbit->amqp, COMMANDS, amqp_cstring_bytes(queue), is_passive,
 		kind == BROKER_DURABLE, kind == BROKER_EXCLUSIVE, false, amqp_empty_table);
@@ -160,7 +216,7 @@ static enum broker_result rabbit_remove(struct broker *broker, const char *queue
 {
 	struct rabbit *rabbit = rabbit_of(broker);
 
-	if (rabbit->is_lost)
+	if (!may_call(rabbit))
 		return BROKER_LOST;
 	amqp_queue_delete(rabbit->amqp, COMMANDS, amqp_cstring_bytes(queue), true, false);
 	return take_reply(rabbit, COMMANDS, amqp_get_rpc_reply(rabbit->amqp));
@@ -191,25 +247,28 @@ static void take_return(struct batch *batch, const amqp_basic_return_t *returned
 	}
 }
 
+/* The tag is the broker's: it may be any number. */
 static void take_confirm(struct batch *batch, const amqp_basic_ack_t *ack)
 {
-	uint64_t from = ack->multiple ? batch->first : ack->delivery_tag;
-
-	for (uint64_t number = from; number <= ack->delivery_tag; number++) {
-		if (number < batch->first || number >= batch->first + batch->count ||
-			batch->is_confirmed[number - batch->first])
+	for (size_t i = 0; i < batch->count; i++) {
+		uint64_t number = batch->first + i;
+		if (ack->multiple ? number > ack->delivery_tag : number != ack->delivery_tag)
 			continue;
-		batch->is_confirmed[number - batch->first] = true;
-		batch->confirmed++;
+		batch->confirmed += !batch->is_confirmed[i];
+		batch->is_confirmed[i] = true;
 	}
 }
 
 /* What the broker sends until each message is confirmed. A message is returned before that. */
 static enum broker_result read_confirms(struct rabbit *rabbit, struct batch *batch)
 {
+	uint64_t end_ms = end_of_wait_ms(rabbit);
+
 	while (batch->confirmed < batch->count) {
-		struct timeval timeout = rabbit->timeout;
+		struct timeval timeout = time_left(end_ms);
 		amqp_frame_t frame;
+		if (monotonic_ms() >= end_ms)
+			return lose_by_status(rabbit, AMQP_STATUS_TIMEOUT);
 		int status = amqp_simple_wait_frame_noblock(rabbit->amqp, &frame, &timeout);
 
 		if (status != AMQP_STATUS_OK)
@@ -264,11 +323,8 @@ static enum broker_result rabbit_probe(
 
 static uint64_t rabbit_now_ms(struct broker *broker)
 {
-	struct timespec now;
-
 	(void)broker;
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
+	return monotonic_ms();
 }
 
 static void rabbit_pause(struct broker *broker, unsigned ms)
@@ -285,12 +341,6 @@ static void rabbit_pause(struct broker *broker, unsigned ms)
 }
 
 /* ---- the connection -------------------------------------------------------------------------- */
-
-static struct timeval timeval_of(uint64_t ms)
-{
-	return (struct timeval){
-		.tv_sec = (time_t)(ms / 1000), .tv_usec = (suseconds_t)(ms % 1000 * 1000)};
-}
 
 static const char *password_of(const struct conf_semaphore *semaphore)
 {
@@ -316,16 +366,16 @@ static enum broker_result log_in(
 
 static enum broker_result open_channels(struct rabbit *rabbit)
 {
-	enum broker_result result;
-
-	amqp_channel_open(rabbit->amqp, COMMANDS);
-	result = take_reply(rabbit, 0, amqp_get_rpc_reply(rabbit->amqp));
-	if (result != BROKER_DONE)
-		return result;
-	amqp_channel_open(rabbit->amqp, PROBES);
-	result = take_reply(rabbit, 0, amqp_get_rpc_reply(rabbit->amqp));
-	if (result != BROKER_DONE)
-		return result;
+	for (amqp_channel_t channel = COMMANDS; channel <= PROBES; channel++) {
+		if (!may_call(rabbit))
+			return BROKER_LOST;
+		amqp_channel_open(rabbit->amqp, channel);
+		enum broker_result result = take_reply(rabbit, 0, amqp_get_rpc_reply(rabbit->amqp));
+		if (result != BROKER_DONE)
+			return result;
+	}
+	if (!may_call(rabbit))
+		return BROKER_LOST;
 	amqp_confirm_select(rabbit->amqp, PROBES);
 	return take_reply(rabbit, 0, amqp_get_rpc_reply(rabbit->amqp));
 }
@@ -336,18 +386,23 @@ static enum broker_result connect_to(
 	const struct conf_address *address = &semaphore->broker.address;
 	amqp_socket_t *socket = amqp_tcp_socket_new(rabbit->amqp);
 	enum broker_result result;
+	struct timeval left;
 	int status;
 
 	if (!socket)
 		return lose(rabbit, "no memory");
-	rabbit->timeout = timeval_of(semaphore->timeout_ms);
-	amqp_set_handshake_timeout(rabbit->amqp, &rabbit->timeout);
-	amqp_set_rpc_timeout(rabbit->amqp, &rabbit->timeout);
-	status = amqp_socket_open_noblock(socket, address->host, address->port, &rabbit->timeout);
+	rabbit->timeout_ms = semaphore->timeout_ms;
+	rabbit->deadline_ms = end_of_wait_ms(rabbit);
+	left = time_left(rabbit->deadline_ms);
+	status = amqp_socket_open_noblock(socket, address->host, address->port, &left);
 	if (status == AMQP_STATUS_SOCKET_ERROR)
 		return lose(rabbit, "no connection can be made");
 	if (status != AMQP_STATUS_OK)
 		return lose_by_status(rabbit, status);
+	left = time_left(rabbit->deadline_ms);
+	amqp_set_handshake_timeout(rabbit->amqp, &left);
+	if (!may_call(rabbit))
+		return BROKER_LOST;
 	result = log_in(rabbit, semaphore, purpose);
 	return result == BROKER_DONE ? open_channels(rabbit) : result;
 }
@@ -376,8 +431,8 @@ struct rabbit *rabbit_open(
 
 void rabbit_set_timeout(struct rabbit *rabbit, uint64_t timeout_ms)
 {
-	rabbit->timeout = timeval_of(timeout_ms);
-	amqp_set_rpc_timeout(rabbit->amqp, &rabbit->timeout);
+	rabbit->timeout_ms = timeout_ms;
+	rabbit->deadline_ms = 0;
 }
 
 uint64_t rabbit_heartbeat_ms(const struct rabbit *rabbit)
@@ -393,14 +448,15 @@ static bool take_unasked(struct rabbit *rabbit)
 	amqp_frame_t frame;
 	int status;
 
-	while ((status = amqp_simple_wait_frame_noblock(rabbit->amqp, &frame, &none)) ==
-		AMQP_STATUS_OK) {
-		if (frame.frame_type == AMQP_FRAME_METHOD) {
-			/* A channel that ends by itself is not to be gone on with either. */
+	status = amqp_simple_wait_frame_noblock(rabbit->amqp, &frame, &none);
+	if (status == AMQP_STATUS_OK) {
+		/* A channel that ends by itself is not to be gone on with either. */
+		if (frame.frame_type == AMQP_FRAME_METHOD)
 			take_close(rabbit, frame.channel, &frame.payload.method);
-			rabbit->is_lost = true;
-			return false;
-		}
+		else
+			lose(rabbit, "the broker sent what was not asked for");
+		rabbit->is_lost = true;
+		return false;
 	}
 	if (status == AMQP_STATUS_TIMEOUT)
 		return true;
@@ -431,7 +487,7 @@ struct broker *rabbit_broker(struct rabbit *rabbit)
 
 void rabbit_close(struct rabbit *rabbit)
 {
-	if (!rabbit->is_lost)
+	if (may_call(rabbit))
 		amqp_connection_close(rabbit->amqp, AMQP_REPLY_SUCCESS);
 	amqp_destroy_connection(rabbit->amqp);
 	free(rabbit);

@@ -19,9 +19,11 @@
 struct rabbit;
 
 /*
- * Connects and logs in, as the section says. `purpose` is shown by the broker as the connection's
- * name. NULL when that fails, with the reason in `why`: the broker's words where it has spoken (a
- * wrong password, a virtual host that is not there). The section is only read during the call.
+ * Connects and logs in, as the section says, within its broker_timeout in all; what is called until
+ * rabbit_set_timeout must be answered within that, too. `purpose` is shown by the broker as the
+ * connection's name. NULL when that fails, with the reason in `why`: the broker's words where it
+ * has spoken (a wrong password, a virtual host that is not there). The section is only read during
+ * the call.
  */
 struct rabbit *rabbit_open(
 	const struct conf_semaphore *semaphore, const char *purpose, char *why, size_t why_bytes);

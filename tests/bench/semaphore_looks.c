@@ -32,6 +32,7 @@ static struct broker *open_broker(const struct conf_semaphore *conf)
 		fprintf(stderr, "semaphore_looks: %s\n", why);
 		exit(1);
 	}
+	rabbit_set_timeout(rabbit, conf->timeout_ms);
 	return rabbit_broker(rabbit);
 }
 

@@ -72,6 +72,11 @@ static struct broker *connect_node(void *ctx, uint64_t *heartbeat_ms, char *why,
 	return &node->connection.broker;
 }
 
+static void settle_in(void *ctx)
+{
+	(void)ctx;
+}
+
 static void disconnect_node(void *ctx)
 {
 	fake_node_cut(ctx);
@@ -111,7 +116,7 @@ void fake_node_begin(struct fake_node *node, struct fake_server *server, bool *s
 	unsigned *connections, const struct keeper_config *config)
 {
 	static const struct keeper_calls calls = {
-		connect_node, disconnect_node, now_ns, random_below, set, read_use};
+		connect_node, settle_in, disconnect_node, now_ns, random_below, set, read_use};
 
 	*node = (struct fake_node){.server = server,
 		.server_is_up = server_is_up,

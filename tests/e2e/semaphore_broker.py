@@ -1,0 +1,121 @@
+"""Semaphores at a broker that lies, stalls or ends connections: commands end, nodes go on as without a broker, and both say
+why."""
+import threading
+import time
+
+from lib.amqp import DECLARE
+from lib.broker import Broker
+from lib.client import Client
+from lib.process import BINARY, Process, until
+from lib.slots import SIZE, CountingOrigin, shown, start
+from lib.tap import equal, group, main, true
+
+SHARE = "1 at once by this node's share"
+
+
+def played(t, name):
+    """A broker with all slots, and a node at it that has not begun."""
+    broker = Broker(t)
+    broker.put_slots("legacy", SIZE)
+    return broker, lambda origin, more="broker_timeout = 500ms", **options: start(
+        t, origin, name, broker.url, "semaphore_down = local", more=more, **options)
+
+
+def says(node, verb, status, text):
+    child = Process([BINARY, "semaphore", verb, "legacy", "-c", node.ini_path], "semaphore")
+    equal(child.wait(), status, child.output())
+    true(text in child.output(), child.output())
+
+
+def ends(node):
+    node.terminate()
+    equal(node.wait(), 0)
+
+
+def lies(t, origin):
+    with t.point("confirms of messages that were never sent are ignored"):
+        broker, begin = played(t, "confirms")
+        broker.on_message = lambda peer, channel, queue, number: peer.socket.sendall(
+            peer.acknowledged(channel, 2 ** 64 - 1))
+        node = begin(origin)
+        node.process.wait_output(SHARE)
+        says(node, "status", 3, "the broker does not answer")
+        equal(Client(node.address).ask("/").status, 200)
+        ends(node)
+    with t.point("a broker that says something again and again, but answers nothing, is given up"):
+        broker, begin = played(t, "talks")
+        over = t.event()
+
+        def talk(peer, channel):
+            while not over.wait(0.1):  # sooner than broker_timeout: the subject
+                try:
+                    peer.socket.sendall(peer.returned(channel, "nothing"))
+                except OSError:
+                    return
+
+        def begin_talk(peer, channel, _, number):
+            if number == 1:
+                threading.Thread(target=talk, args=(peer, channel), daemon=True).start()
+        broker.on_message = begin_talk
+        node = begin(origin)
+        node.process.wait_output(SHARE)
+        says(node, "status", 3, "the broker does not answer")
+        ends(node)
+    with t.point("what it says is written as one line, without control characters"):
+        broker, begin = played(t, "writes")
+        broker.on[DECLARE] = lambda peer, channel, _: peer.end(541, "INTERNAL\n2026-01-01 forged\x1b[31m")
+        node = begin(origin)
+        node.process.wait_output("INTERNAL?2026-01-01 forged?[31m")
+        says(node, "create", 3, "INTERNAL?2026-01-01 forged?[31m\n")
+        ends(node)
+
+
+def stalls(t, origin):
+    with t.point("a broker that lets in and then answers nothing is away: the share is used without a pause"):
+        broker, begin = played(t, "stalls")
+        broker.on_message = lambda *_: None
+        node = begin(origin, more="")
+        node.process.wait_output(SHARE)
+        slowest = 0
+        client, end = Client(node.address), time.monotonic() + 12  # longer than broker_timeout: the subject
+        while time.monotonic() < end:
+            began = time.monotonic()
+            equal(client.ask("/").status, 200)
+            slowest = max(slowest, time.monotonic() - began)
+        t.note(f"the slowest answer came after {slowest:.1f} s")
+        true(slowest < 5, f"{slowest} s")
+        ends(node)
+
+
+def ends_connections(t, origin):
+    with t.point("a broker that ends each connection is asked less and less often, and then is away"):
+        broker, begin = played(t, "ends")
+
+        def cut_holder(peer, channel, arguments):
+            if peer.queue_of(arguments).endswith("-B"):
+                peer.cut()
+            else:
+                peer.answers[DECLARE](channel, arguments)
+        broker.on[DECLARE] = cut_holder
+        node = begin(origin)
+        until(lambda: (shown(node) or {}).get("slots") == SIZE, "it has counted")
+        client = Client(node.address)
+        equal(client.ask("/").status, 200)
+        true("the broker is away" in node.log(), node.log())
+        before, began = len(broker.peers), time.monotonic()
+        time.sleep(5)  # how often it asks is the subject
+        rate = (len(broker.peers) - before) / (time.monotonic() - began)
+        t.note(f"{rate:.1f} connections a second")
+        true(rate < 3, f"{rate:.1f} connections a second")
+        ends(node)
+
+
+@group("semaphores at a broker that is wrong", workers=[1])
+def broker_is_wrong(t):
+    origin = CountingOrigin(t, hold=0.02)
+    for part in (lies, stalls, ends_connections):
+        part(t, origin)
+
+
+if __name__ == "__main__":
+    main()
