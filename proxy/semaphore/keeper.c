@@ -17,7 +17,9 @@ enum { SEARCH_MS = 20, SEARCH_FULL_MS = 100, SEARCH_MOST_MS = 1000, SEARCH_WAIT_
 
 /* Between two tries to connect. A connection that ended sooner is as a try that failed: the first
  * one is made again at once, those behind it less and less soon. */
-enum { CONNECT_MS = 100, CONNECT_MOST_MS = 800, LIVES_MS = 5000 };
+enum { CONNECT_MS = 100, CONNECT_MOST_MS = 600, LIVES_MS = 5000 };
+_Static_assert(2 * KEEPER_CONNECT_MS + CONNECT_MOST_MS * 3 / 2 < KEEPER_AWAY_MS,
+	"a share goes on from try to try, also where each takes its time");
 
 /* Who uses the semaphore is counted at each look for the first seconds, then less often. One that
  * was seen counts for a minute: connections may be lost one after the other. */

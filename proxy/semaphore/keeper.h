@@ -34,10 +34,10 @@
  * most. */
 #define KEEPER_LEASE_MS 5000
 
-/* A try to connect may take so long, and begins at most KEEPER_AWAY_MS behind the one before. A
+/* A try to connect may take so long, and has ended KEEPER_AWAY_MS after the one before began. A
  * share is used for so long after a try that failed began: then a node that stood still looks
  * first whether the broker is back. */
-#define KEEPER_CONNECT_MS 3000
+#define KEEPER_CONNECT_MS 2000
 #define KEEPER_AWAY_MS    5000
 
 /* How long RETURNS lasts: until every node has seen that the broker is back, and until no lease
