@@ -232,6 +232,32 @@ enum administer_result administer_prune(
 
 /* ---- the holders ----------------------------------------------------------------------------- */
 
+/* Holders of slots from `first` on; of removed ones, any that there may have been. */
+static enum broker_result find_holders(
+	const struct administrator *admin, uint32_t first, struct slots_set *held)
+{
+	return slots_find(&admin->slots, SLOTS_B, first, SLOTS_MOST, admin->overshoot, held);
+}
+
+/* Of the removed slots in `held`, or where there are none, of all. One after the other, as a search
+ * for all takes its time. */
+static enum broker_result look_at_removed(
+	const struct administrator *admin, uint32_t max, struct slots_set *held)
+{
+	enum broker_result result = BROKER_DONE;
+	uint32_t highest;
+
+	while (result == BROKER_DONE && (highest = slots_set_below(held, SLOTS_SET_END)) != 0) {
+		struct slots_set still = {0};
+		if (highest > max)
+			result = slots_find(&admin->slots, SLOTS_B, highest, highest, 0, &still);
+		if (still.count > 0)
+			return BROKER_DONE;
+		slots_set_remove(held, highest);
+	}
+	return result == BROKER_DONE ? find_holders(admin, max + 1, held) : result;
+}
+
 enum administer_result administer_look(
 	const struct administrator *admin, struct slots_set *held, struct administer_report *report)
 {
@@ -239,7 +265,7 @@ enum administer_result administer_look(
 	*held = (struct slots_set){0};
 	enum broker_result result = slots_count(&admin->slots, &report->max);
 	if (result == BROKER_DONE)
-		result = slots_find(&admin->slots, SLOTS_B, 1, report->max, admin->overshoot, held);
+		result = find_holders(admin, 1, held);
 	if (result != BROKER_DONE)
 		return fail(admin, result, report);
 	return report->max + held->count > 0 ? ADMINISTER_DONE : refuse_missing(report);
@@ -251,14 +277,13 @@ enum administer_result administer_wait(
 	struct broker *broker = admin->slots.broker;
 	uint64_t begin_ms = broker->calls->now_ms(broker);
 
-	for (;;) {
-		struct slots_set held = {0};
+	struct slots_set held = {0};
 
+	for (;;) {
 		*report = (struct administer_report){0};
 		enum broker_result result = slots_count(&admin->slots, &report->max);
 		if (result == BROKER_DONE)
-			result = slots_find(&admin->slots, SLOTS_B, report->max + 1, report->max,
-				admin->overshoot, &held);
+			result = look_at_removed(admin, report->max, &held);
 		if (result != BROKER_DONE)
 			return fail(admin, result, report);
 		if (held.count == 0)

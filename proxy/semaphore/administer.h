@@ -59,12 +59,12 @@ enum administer_result administer_destroy(
 enum administer_result administer_prune(
 	const struct administrator *admin, struct administer_report *report);
 
-/* Finds which slots are held, also removed ones up to the overshoot; nothing is changed, and the
+/* Finds which slots are held, also removed ones; nothing is changed, and the
  * mutex is not needed. `held` is set whole. Refused when there are no slots and no holders. */
 enum administer_result administer_look(const struct administrator *admin, struct slots_set *held,
 	struct administer_report *report);
 
-/* Waits until no removed slot is held, up to the overshoot. */
+/* Waits until no removed slot is held. */
 enum administer_result administer_wait(
 	const struct administrator *admin, struct administer_report *report);
 

@@ -247,6 +247,22 @@ static void release_holder(struct fake_server *server, void *user)
 		fake_take(server, "s-3-B");
 }
 
+/* Others gave theirs back: far and wide there is no other holder. */
+static void a_holder_far_behind_the_last_slot_is_seen(void **state)
+{
+	static struct slots_set held;
+	struct site *site = begin();
+
+	(void)state;
+	administer_create(&site->admin, 2, false, &site->report);
+	put(site, 'B', SLOTS_MOST, OTHER);
+	assert_int_equal(administer_look(&site->admin, &held, &site->report), ADMINISTER_DONE);
+	assert_true(slots_set_has(&held, SLOTS_MOST));
+	assert_int_equal(administer_wait(&site->admin, &site->report), ADMINISTER_BUSY);
+	fake_take(&site->server, "s-10000-B");
+	assert_int_equal(administer_wait(&site->admin, &site->report), ADMINISTER_DONE);
+}
+
 static void wait_is_for_holders_of_removed_slots_only(void **state)
 {
 	struct site *site = begin();
@@ -363,6 +379,7 @@ int main(void)
 		cmocka_unit_test(queues_declared_in_another_way_are_neither_used_nor_deleted),
 		cmocka_unit_test(look_finds_holders_also_of_removed_slots),
 		cmocka_unit_test(wait_is_for_holders_of_removed_slots_only),
+		cmocka_unit_test(a_holder_far_behind_the_last_slot_is_seen),
 		cmocka_unit_test(death_at_any_call_leaves_what_the_next_repairs),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
