@@ -226,6 +226,25 @@ static enum broker_result check_all(struct holder *holder)
 	return result == BROKER_DONE ? count_slots(holder) : result;
 }
 
+/* Is the B of the one in turn ours still? It may have been deleted by hand, or by a policy that
+ * lets queues expire: then it is declared again, or it is another's by now. */
+static enum broker_result check_turn(struct holder *holder)
+{
+	struct broker *broker = holder->slots.broker;
+	char queue[SLOTS_QUEUE_BYTES];
+
+	if (!slots_set_has(&holder->held, holder->turn))
+		return BROKER_DONE;
+	slots_name_queue(&holder->slots, holder->turn, SLOTS_B, queue);
+	holder->messages++;
+	enum broker_result result = broker->calls->declare(broker, queue, BROKER_EXCLUSIVE);
+	if (result == BROKER_DONE || result == BROKER_LOST)
+		return result;
+	slots_set_remove(&holder->held, holder->turn);
+	slots_set_remove(&holder->removed, holder->turn);
+	return BROKER_DONE;
+}
+
 enum broker_result holder_check(struct holder *holder)
 {
 	uint32_t highest = slots_set_below(&holder->held, SLOTS_SET_END);
@@ -244,6 +263,8 @@ enum broker_result holder_check(struct holder *holder)
 		add_name(holder, &names, holder->turn, SLOTS_A);
 	}
 	enum broker_result result = probe(holder, &names, present);
+	if (result == BROKER_DONE)
+		result = check_turn(holder);
 	if (result != BROKER_DONE)
 		return result;
 	bool is_same = !present[0] && holder->removed.count == 0;

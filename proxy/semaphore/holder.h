@@ -11,8 +11,8 @@
  * used for has ended (holder_give), so that `sluice semaphore wait` knows.
  *
  * As slots are removed in descending order, a look at the highest one that is held is a look at all
- * of them; each look is also at another of them in turn, in case that queues were lost in another
- * way.
+ * of them; each look is also at another of them in turn, at both of its queues, in case that they
+ * were lost in another way.
  */
 #ifndef SEMAPHORE_HOLDER_H
 #define SEMAPHORE_HOLDER_H
@@ -47,7 +47,7 @@ static inline uint32_t holder_usable(const struct holder *holder)
  * that were found until then count. */
 enum broker_result holder_take(struct holder *holder, uint32_t count);
 
-/* Looks which slots are removed, and whether there are as many as before: four messages, and when
+/* Looks which slots are removed, and whether there are as many as before: five messages, and when
  * something has changed, all slots are looked at. */
 enum broker_result holder_check(struct holder *holder);
 

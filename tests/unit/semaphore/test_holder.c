@@ -211,6 +211,25 @@ static void a_slot_removed_meanwhile_never_counts(void **state)
 
 /* ---- others' queues -------------------------------------------------------------------------- */
 
+/* Deleted by hand, say: one nobody has taken since is declared again, another's is used no more. */
+static void a_b_that_was_lost_is_noticed_in_turn(void **state)
+{
+	struct site *site = begin(3);
+
+	(void)state;
+	assert_int_equal(holder_take(&site->holder, 3), BROKER_DONE);
+	take(site, 'B', 1);
+	take(site, 'B', 2);
+	fake_put(&site->server, "s-2-B", false, OTHER);
+	for (unsigned turn = 0; turn < 3; turn++)
+		assert_int_equal(holder_check(&site->holder), BROKER_DONE);
+	assert_true(has(site, 'B', 1));
+	assert_int_equal(holder_usable(&site->holder), 2);
+	assert_false(slots_set_has(&site->holder.held, 2));
+	assert_int_equal(holder_give(&site->holder, 2), BROKER_DONE);
+	assert_true(has(site, 'B', 2));
+}
+
 static void a_slot_that_is_another_connections_own_is_refused(void **state)
 {
 	struct site *site = begin(0);
@@ -277,6 +296,7 @@ int main(void)
 		cmocka_unit_test(one_that_is_locked_is_passed_after_a_pause),
 		cmocka_unit_test(the_tries_are_bounded),
 		cmocka_unit_test(a_slot_removed_meanwhile_never_counts),
+		cmocka_unit_test(a_b_that_was_lost_is_noticed_in_turn),
 		cmocka_unit_test(a_slot_that_is_another_connections_own_is_refused),
 		cmocka_unit_test(a_durable_b_is_held_by_nobody_we_know),
 		cmocka_unit_test(holders_count_each_other),
