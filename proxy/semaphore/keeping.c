@@ -40,18 +40,20 @@ struct kept {
 	struct keeping *keeping;
 	struct upstream_state *upstream; /* a hold */
 	pthread_t thread;
-	struct message message; /* to the main thread */
+	struct message message; /* to the main thread: a line for the log */
+	struct message left;    /* and: it has left, and is to be freed */
 
 	pthread_mutex_t lock;
 	/* guarded by it */
 	struct kept_conf coming;
 	bool has_coming, ends, is_posted;
+	bool leaves, has_left, is_left_posted;
 	struct kept_state state;
+	struct rabbit *rabbit; /* only its thread changes it, and uses it without the lock */
 
 	/* the thread's */
 	struct kept_conf now;
 	struct keeper keeper;
-	struct rabbit *rabbit;
 	enum semaphore_state told;
 	bool has_told, told_refuses, told_barred;
 
@@ -64,11 +66,21 @@ struct keeping {
 	struct kept *first;
 };
 
+/* At the end, the longest wait for what a broker was asked. */
+enum { END_MS = 1000 };
+
 /* ---- what the keeper calls ------------------------------------------------------------------- */
 
 static uint64_t lesser(uint64_t a, uint64_t b)
 {
 	return a < b ? a : b;
+}
+
+static void set_rabbit(struct kept *kept, struct rabbit *rabbit)
+{
+	pthread_mutex_lock(&kept->lock);
+	kept->rabbit = rabbit;
+	pthread_mutex_unlock(&kept->lock);
 }
 
 static struct broker *reach(void *ctx, uint64_t *heartbeat_ms, char *why, size_t why_bytes)
@@ -81,7 +93,7 @@ static struct broker *reach(void *ctx, uint64_t *heartbeat_ms, char *why, size_t
 	quick.timeout_ms = lesser(conf->timeout_ms, KEEPER_CONNECT_MS);
 	snprintf(purpose, sizeof(purpose), "sluice upstream %s, process %ld",
 		kept->now.upstream->name, (long)getpid());
-	kept->rabbit = rabbit_open(&quick, purpose, why, why_bytes);
+	set_rabbit(kept, rabbit_open(&quick, purpose, why, why_bytes));
 	if (!kept->rabbit)
 		return NULL;
 	*heartbeat_ms = rabbit_heartbeat_ms(kept->rabbit);
@@ -101,8 +113,11 @@ static void leave(void *ctx)
 {
 	struct kept *kept = ctx;
 
-	rabbit_close(kept->rabbit);
-	kept->rabbit = NULL;
+	struct rabbit *rabbit = kept->rabbit;
+
+	set_rabbit(kept, NULL);
+	rabbit_set_timeout(rabbit, END_MS);
+	rabbit_close(rabbit);
 }
 
 static uint64_t now_ns(void *ctx)
@@ -323,12 +338,37 @@ static void wait_until(struct kept *kept, uint64_t at_ns)
 		return;
 }
 
+/* Its upstream is in the file no more, and nothing is in flight there or can come. */
+static bool is_to_leave(struct kept *kept)
+{
+	pthread_mutex_lock(&kept->lock);
+	bool leaves = kept->leaves && !kept->has_left;
+	pthread_mutex_unlock(&kept->lock);
+	return leaves && upstream_state_is_last(kept->upstream);
+}
+
+/* Parked, and the main thread is to free it. */
+static void leave_now(struct kept *kept)
+{
+	change(kept, &(struct kept_conf){NULL, NULL});
+	pthread_mutex_lock(&kept->lock);
+	/* It may be in the file again by now. */
+	kept->has_left = kept->leaves;
+	bool posts = kept->has_left && !kept->is_left_posted;
+	kept->is_left_posted |= posts;
+	pthread_mutex_unlock(&kept->lock);
+	if (posts)
+		message_post(kept->keeping->main, &kept->left);
+}
+
 static void *keep(void *arg)
 {
 	struct kept *kept = arg;
 
 	while (take_coming(kept)) {
 		uint64_t next = UINT64_MAX;
+		if (is_to_leave(kept))
+			leave_now(kept);
 		if (kept->now.conf) {
 			next = keeper_step(&kept->keeper);
 			report(kept);
@@ -360,6 +400,10 @@ static void give(struct kept *kept, const struct conf *conf, const struct conf_u
 		unused = kept->coming;
 	kept->coming = (struct kept_conf){conf ? conf_hold(conf) : NULL, upstream};
 	kept->has_coming = true;
+	kept->leaves = kept->has_left = false;
+	/* At once, whatever its thread is waiting for. */
+	if (!conf)
+		semaphore_slots_set(&kept->upstream->semaphore, 0, 0);
 	pthread_mutex_unlock(&kept->lock);
 	if (unused.conf)
 		conf_release(unused.conf);
@@ -367,6 +411,57 @@ static void give(struct kept *kept, const struct conf *conf, const struct conf_u
 		conf_release(kept->logged.conf);
 	kept->logged = (struct kept_conf){conf ? conf_hold(conf) : NULL, upstream};
 	semaphore_slots_wake(&kept->upstream->semaphore);
+}
+
+/* It keeps slots as long as something is in flight at its upstream or waits for it. */
+static void leave_slowly(struct kept *kept)
+{
+	pthread_mutex_lock(&kept->lock);
+	kept->leaves = true;
+	pthread_mutex_unlock(&kept->lock);
+	semaphore_slots_wake(&kept->upstream->semaphore);
+}
+
+/* Its thread has ended. */
+static void free_kept(struct kept *kept)
+{
+	if (kept->has_coming && kept->coming.conf)
+		conf_release(kept->coming.conf);
+	if (kept->logged.conf)
+		conf_release(kept->logged.conf);
+	upstream_state_release(kept->upstream);
+	pthread_mutex_destroy(&kept->lock);
+	free(kept);
+}
+
+static void end(struct kept *kept)
+{
+	pthread_mutex_lock(&kept->lock);
+	kept->ends = true;
+	pthread_mutex_unlock(&kept->lock);
+	semaphore_slots_wake(&kept->upstream->semaphore);
+}
+
+/* On the main thread. Its own waits for nothing any more, unless its upstream has come back. */
+static void take_left(struct message *message)
+{
+	struct kept *kept = CONTAINER_OF(message, struct kept, left);
+	struct kept **at = &kept->keeping->first;
+
+	pthread_mutex_lock(&kept->lock);
+	bool stays = !kept->has_left, waits = !stays && kept->is_posted; /* for its line */
+	kept->is_left_posted = waits;
+	pthread_mutex_unlock(&kept->lock);
+	if (waits)
+		message_post(kept->keeping->main, &kept->left);
+	if (stays || waits)
+		return;
+	while (*at != kept)
+		at = &(*at)->next;
+	*at = kept->next;
+	end(kept);
+	pthread_join(kept->thread, NULL);
+	free_kept(kept);
 }
 
 static int start(struct kept *kept)
@@ -390,6 +485,7 @@ static void begin(struct keeping *keeping, const struct conf *conf, struct upstr
 		kept->keeping = keeping;
 		kept->upstream = upstream_state_hold(upstream->state);
 		kept->message.run = write_line;
+		kept->left.run = take_left;
 		pthread_mutex_init(&kept->lock, NULL);
 		give(kept, conf, upstream->conf);
 		error = start(kept);
@@ -401,13 +497,8 @@ static void begin(struct keeping *keeping, const struct conf *conf, struct upstr
 	}
 	log_error("upstream %s: semaphore %s: no thread for it: %s; all waits until a reload",
 		upstream->conf->name, upstream->conf->semaphore->name, strerror(error));
-	if (kept) {
-		conf_release(kept->coming.conf);
-		conf_release(kept->logged.conf);
-		upstream_state_release(kept->upstream);
-		pthread_mutex_destroy(&kept->lock);
-	}
-	free(kept);
+	if (kept)
+		free_kept(kept);
 }
 
 static struct kept *find(const struct keeping *keeping, const struct upstream_state *state)
@@ -425,6 +516,8 @@ void keeping_commit(struct keeping *keeping, const struct site *site)
 		struct upstream *upstream = site_upstream_of(site, kept->upstream);
 		if (upstream && upstream->conf->semaphore)
 			give(kept, site->conf, upstream->conf);
+		else if (!upstream)
+			leave_slowly(kept);
 		else if (kept->logged.conf)
 			give(kept, NULL, NULL);
 	}
@@ -435,31 +528,33 @@ void keeping_commit(struct keeping *keeping, const struct site *site)
 	}
 }
 
-static void end(struct kept *kept)
+/* Its thread ends; where it waits for a broker, it does so no longer than until then. */
+static void join_until(struct kept *kept, const struct timespec *until)
 {
+	if (pthread_timedjoin_np(kept->thread, NULL, until) == 0)
+		return;
 	pthread_mutex_lock(&kept->lock);
-	kept->ends = true;
+	if (kept->rabbit)
+		rabbit_interrupt(kept->rabbit);
 	pthread_mutex_unlock(&kept->lock);
-	semaphore_slots_wake(&kept->upstream->semaphore);
+	pthread_join(kept->thread, NULL);
 }
 
 void keeping_free(struct keeping *keeping)
 {
+	struct timespec until;
+
 	if (!keeping)
 		return;
+	clock_gettime(CLOCK_REALTIME, &until);
+	until.tv_sec += END_MS / 1000;
 	for (struct kept *kept = keeping->first; kept; kept = kept->next)
 		end(kept);
 	while (keeping->first) {
 		struct kept *kept = keeping->first;
 		keeping->first = kept->next;
-		pthread_join(kept->thread, NULL);
-		if (kept->has_coming && kept->coming.conf)
-			conf_release(kept->coming.conf);
-		if (kept->logged.conf)
-			conf_release(kept->logged.conf);
-		upstream_state_release(kept->upstream);
-		pthread_mutex_destroy(&kept->lock);
-		free(kept);
+		join_until(kept, &until);
+		free_kept(kept);
 	}
 	free(keeping);
 }

@@ -8,6 +8,7 @@
  *
  * A thread each, as librabbitmq blocks: a broker that does not answer delays no other upstream. A
  * thread is parked when its upstream has no semaphore any more, and goes on when it has one again.
+ * One whose upstream is gone keeps slots for what is still in flight there or waits, then ends.
  */
 #ifndef SEMAPHORE_KEEPING_H
 #define SEMAPHORE_KEEPING_H
@@ -25,8 +26,8 @@ struct keeping *keeping_new(struct loop *main);
  * log, and its upstream no slots. Main thread. */
 void keeping_commit(struct keeping *keeping, const struct site *site);
 
-/* Gives all slots up and ends the threads; waits for what a broker is asked just now. The workers
- * have ended. NULL is ignored. */
+/* Gives all slots up and ends the threads; waits a few seconds at most for what a broker is asked
+ * just now. The workers have ended. NULL is ignored. */
 void keeping_free(struct keeping *keeping);
 
 #endif

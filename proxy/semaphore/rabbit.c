@@ -4,12 +4,16 @@
 #include "config.h"
 
 #include <ctype.h>
+#include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
+#include <sys/socket.h>
 #include <time.h>
+#include <unistd.h>
 #ifdef HAVE_RABBITMQ_C_AMQP_H
 #include <rabbitmq-c/amqp.h>
 #include <rabbitmq-c/tcp_socket.h>
@@ -31,6 +35,7 @@ struct rabbit {
 	uint64_t timeout_ms;  /* for each answer */
 	uint64_t deadline_ms; /* for all of them, monotonic; 0: none */
 	uint64_t published;   /* messages on PROBES: their numbers are those of the confirms */
+	int interrupt_fd;     /* the socket's, too, as librabbitmq may close its own; -1: none */
 	bool is_lost;
 };
 
@@ -399,6 +404,9 @@ static enum broker_result connect_to(
 		return lose(rabbit, "no connection can be made");
 	if (status != AMQP_STATUS_OK)
 		return lose_by_status(rabbit, status);
+	rabbit->interrupt_fd = fcntl(amqp_get_sockfd(rabbit->amqp), F_DUPFD_CLOEXEC, 0);
+	if (rabbit->interrupt_fd < 0)
+		return lose(rabbit, strerror(errno));
 	left = time_left(rabbit->deadline_ms);
 	amqp_set_handshake_timeout(rabbit->amqp, &left);
 	if (!may_call(rabbit))
@@ -422,6 +430,7 @@ struct rabbit *rabbit_open(
 		return NULL;
 	}
 	rabbit->broker.calls = &calls;
+	rabbit->interrupt_fd = -1;
 	if (connect_to(rabbit, semaphore, purpose) == BROKER_DONE)
 		return rabbit;
 	snprintf(why, why_bytes, "%s", rabbit->broker.why);
@@ -480,6 +489,12 @@ bool rabbit_wait(struct rabbit *rabbit, int wake_fd, uint64_t timeout_ms)
 	return !has_more && fds[1].revents == 0 ? true : !rabbit || take_unasked(rabbit);
 }
 
+void rabbit_interrupt(const struct rabbit *rabbit)
+{
+	/* It fails when the connection has ended. */
+	shutdown(rabbit->interrupt_fd, SHUT_RDWR);
+}
+
 struct broker *rabbit_broker(struct rabbit *rabbit)
 {
 	return &rabbit->broker;
@@ -490,5 +505,7 @@ void rabbit_close(struct rabbit *rabbit)
 	if (may_call(rabbit))
 		amqp_connection_close(rabbit->amqp, AMQP_REPLY_SUCCESS);
 	amqp_destroy_connection(rabbit->amqp);
+	if (rabbit->interrupt_fd >= 0)
+		close(rabbit->interrupt_fd);
 	free(rabbit);
 }

@@ -38,6 +38,9 @@ uint64_t rabbit_heartbeat_ms(const struct rabbit *rabbit);
  * `why` in the broker, when it has. NULL waits without a connection. */
 bool rabbit_wait(struct rabbit *rabbit, int wake_fd, uint64_t timeout_ms);
 
+/* From another thread: what is awaited from the broker, now or later, fails. */
+void rabbit_interrupt(const struct rabbit *rabbit);
+
 /* Its calls; borrowed from `rabbit`. */
 struct broker *rabbit_broker(struct rabbit *rabbit);
 

@@ -98,6 +98,14 @@ struct upstream_state *upstream_state_hold(struct upstream_state *state)
 	return state;
 }
 
+bool upstream_state_is_last(struct upstream_state *state)
+{
+	pthread_mutex_lock(&state->states->lock);
+	bool is_last = state->holders == 1;
+	pthread_mutex_unlock(&state->states->lock);
+	return is_last;
+}
+
 /* With the lock. False: others hold it. */
 static bool drop_upstream(struct upstream_state *state)
 {

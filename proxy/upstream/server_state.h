@@ -117,6 +117,8 @@ struct upstream_state *upstream_state_get(
 /* Any thread. */
 struct upstream_state *upstream_state_hold(struct upstream_state *state);
 void upstream_state_release(struct upstream_state *state);
+/* Does nobody hold it but the one that asks? Only upstream_state_get makes that untrue again. */
+bool upstream_state_is_last(struct upstream_state *state);
 
 /* The state of the upstream's server at that address, the `repeat`th of it; held once. It holds
  * the upstream's. NULL without memory. */
