@@ -66,8 +66,8 @@ bool admin_authorize(const struct admin_services *services, struct admin_request
 		return true;
 	if (!tokens) {
 		admin_respond_problem(request, 403,
-			"Without a token, only requests to an address or localhost are answered, "
-			"and none of another site's page.");
+			"Without tokens, sluice answers only requests to an address or localhost, "
+			"and no requests of other sites' pages.");
 		return false;
 	}
 	enum admin_role role =
@@ -76,11 +76,11 @@ bool admin_authorize(const struct admin_services *services, struct admin_request
 		return true;
 	if (role == ADMIN_ANYONE && needed == ADMIN_PUBLISH)
 		admin_respond_problem(request, 401,
-			"A bearer token is needed: one of the file that token = names, or a JSON "
-			"web token signed with grip_key (HS256) that has not expired.");
+			"A bearer token is required: one from the file named by token = in "
+			"[admin], or an unexpired JSON web token signed with grip_key (HS256).");
 	else if (role == ADMIN_ANYONE)
-		admin_respond_problem(
-			request, 401, "A bearer token of the file that token = names is needed.");
+		admin_respond_problem(request, 401,
+			"A bearer token from the file named by token = in [admin] is required.");
 	else
 		admin_respond_problem(request, 403, "This token may only read.");
 	return false;

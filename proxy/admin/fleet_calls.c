@@ -84,7 +84,7 @@ struct fleet_call *fleet_calls_add(
 	if (!call) {
 		request->retry_after_s = RETRY_AFTER_S;
 		admin_respond_problem(request, 503,
-			"Too many requests about the fleet's callers are being answered, sluice is "
+			"Too many requests about the fleet's callers are in progress, sluice is "
 			"stopping, or there is no memory.");
 		return NULL;
 	}

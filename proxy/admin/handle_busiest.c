@@ -194,8 +194,9 @@ void admin_get_busiest(struct admin_request *request)
 	size_t wanted;
 
 	if (!read_sort(request, &list.sort) || !read_count(request, &wanted)) {
-		admin_respond_problem(
-			request, 400, "sort is admitted or refused, count a number from 1 to 384.");
+		admin_respond_problem(request, 400,
+			"Invalid sort or count; expected admitted or refused, and a number from 1 "
+			"to 384.");
 		return;
 	}
 	for (size_t i = 0; good && i < relay->site->conf->limit_count; i++) {

@@ -117,12 +117,12 @@ static long find_subjects(struct admin_request *request, struct subject *found)
 		key = NULL;
 		if (!identity_of_short(slice_of(request->tail), &hash)) {
 			admin_respond_problem(request, 404,
-				"A caller's hash is the 16 digits that the access log has.");
+				"A caller's hash has 16 hexadecimal digits, as in the access log.");
 			return -1;
 		}
 	} else if (!key || !*key) {
-		admin_respond_problem(request, 400,
-			"A caller is named by ?key=, the value that its limits' keys take.");
+		admin_respond_problem(
+			request, 400, "Name the caller by ?key=, the value of the limits' keys.");
 		return -1;
 	}
 	for (size_t i = 0; i < site->conf->limit_count; i++) {
@@ -131,8 +131,8 @@ static long find_subjects(struct admin_request *request, struct subject *found)
 			continue;
 		if (!key && name && is_of_store(request->relay, subject.limit)) {
 			admin_respond_problem(request, 404,
-				"The limit is of the fleet: its store finds callers by ?key= "
-				"only.");
+				"The limit is shared by the fleet: its store finds callers by "
+				"?key= only.");
 			return -1;
 		}
 		known = true;
@@ -281,7 +281,7 @@ static void ask_store(struct admin_request *request, struct subjects *subjects, 
 		free(subjects);
 		if (count > INQUIRY_MOST)
 			admin_respond_problem(request, 400,
-				"There are too many limits of the fleet: name one by ?limit=.");
+				"There are too many limits of the fleet; select one by ?limit=.");
 		return;
 	}
 	call->more = subjects;

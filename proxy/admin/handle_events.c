@@ -123,6 +123,6 @@ void admin_get_events(struct admin_request *request)
 		request->media_type = "text/event-stream";
 		return;
 	}
-	admin_respond_problem(request, 503,
-		"There are as many listeners as there may be, or sluice is stopping.");
+	admin_respond_problem(
+		request, 503, "The maximum number of clients is listening, or sluice is stopping.");
 }

@@ -120,7 +120,7 @@ static const char *read_question(struct question *question, const struct admin_r
 	http_head_init(&question->head);
 	if (!forwarded_address_parse(
 		    slice_of(address ? address : "127.0.0.1"), question->input.address))
-		return "The address is not one: expected IPv4 or IPv6.";
+		return "The address is invalid; expected IPv4 or IPv6.";
 	if (!write_head(question, request))
 		return "The request is too long.";
 	const char *wrong = read_head(question);

@@ -35,8 +35,7 @@ static bool read_key(struct admin_request *request, struct key *key)
 	struct slice text = slice_of(request->tail);
 
 	if (!conf->plans_key) {
-		admin_respond_problem(
-			request, 409, "There is no [plans], by whose key callers have plans.");
+		admin_respond_problem(request, 409, "The configuration has no [plans].");
 		return false;
 	}
 	for (size_t i = 0; i < text.len; i++) {
@@ -129,7 +128,8 @@ static bool put(struct admin_request *request, struct slice key, uint32_t plan)
 		roster_put_key(request->relay->roster, key, plan, clock_wall_ns() / CLOCK_NS_PER_S);
 	if (error == 0)
 		return true;
-	snprintf(detail, sizeof(detail), "The change can't be kept: %s.", strerror(error));
+	snprintf(detail, sizeof(detail), "The change can't be written to disk: %s.",
+		strerror(error));
 	log_error("keys: %s", detail);
 	admin_respond_problem(request, 503, detail);
 	return false;
@@ -148,8 +148,8 @@ static bool read_change(
 	if ((name && is_revoked) || members == 0 || json_object_size(body) != members ||
 		(hashed && (!json_is_boolean(hashed) || members == 1))) {
 		admin_respond_problem(request, 400,
-			"Expected {\"plan\": NAME} or {\"revoked\": true}, and perhaps \"hashed\": "
-			"true.");
+			"Expected {\"plan\": NAME} or {\"revoked\": true}, optionally with "
+			"\"hashed\": true.");
 		return false;
 	}
 	*plan = ROSTER_PLAN_REVOKED;
@@ -218,7 +218,7 @@ void admin_delete_key(struct admin_request *request)
 			"by PUT.");
 		return;
 	}
-	log_info("keys: a key is taken out by the admin interface");
+	log_info("keys: a key was deleted through the admin interface");
 	admin_respond_json(request, 200,
 		json_pack("{s:o, s:b}", "key", admin_json_text(request->tail), "deleted", true));
 }

@@ -134,7 +134,7 @@ void admin_patch_limit(struct admin_request *request)
 		return;
 	if (!read_changes(&change, request->tail, body)) {
 		admin_respond_problem(request, 400,
-			"Expected settings of [limit], as {\"rate\": \"200 per 10s\"}.");
+			"Expected settings of [limit] such as {\"rate\": \"200 per 10s\"}.");
 	} else if (admin_revise(request, change.revisions, change.count)) {
 		json_t *answer = limit_of(request->relay, (size_t)find_limit(request));
 		json_object_set_new(answer, "persists", json_false());

@@ -52,8 +52,8 @@ static bool read_caller(struct admin_request *request, struct throttle_key *call
 		identity_of_short((struct slice){tail.at, tail.len - end.len}, caller))
 		return true;
 	admin_respond_problem(request, 404,
-		"An override's path is callers/HASH/override, with the 16 digits that the access "
-		"log has.");
+		"An override's path is callers/HASH/override, with the 16 hexadecimal digits of "
+		"the access log.");
 	return false;
 }
 
@@ -116,7 +116,8 @@ static bool put(struct admin_request *request, uint64_t caller, struct roster_ov
 	int error = roster_put_override(request->relay->roster, caller, override, now_s());
 	if (error == 0)
 		return true;
-	snprintf(detail, sizeof(detail), "The change can't be kept: %s.", strerror(error));
+	snprintf(detail, sizeof(detail), "The change can't be written to disk: %s.",
+		strerror(error));
 	log_error("overrides: %s", detail);
 	admin_respond_problem(request, 503, detail);
 	return false;

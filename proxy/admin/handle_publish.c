@@ -22,8 +22,8 @@ static void respond(struct admin_request *request, enum publish_result result, s
 	case PUBLISH_FULL:
 		request->retry_after_s = RETRY_AFTER_S;
 		admin_respond_problem(request, 503,
-			"Too much that was published is still to be sent "
-			"(socket_queue_total_bytes); nothing of this was published.");
+			"The send queues are full (socket_queue_total_bytes); nothing was "
+			"published.");
 		return;
 	case PUBLISH_NO_MEMORY:
 		break;
@@ -52,6 +52,6 @@ void admin_post_publish(struct admin_request *request)
 void admin_post_publish(struct admin_request *request)
 {
 	admin_respond_problem(
-		request, 501, "This sluice was built without WebSockets, which it publishes to.");
+		request, 501, "sluice was built without WebSockets; nothing can be published.");
 }
 #endif

@@ -30,8 +30,8 @@ void admin_post_reload(struct admin_request *request)
 		break;
 	case RELOAD_FAILED:
 		admin_respond_errors(request, 422,
-			"The configuration can't take effect, for reasons that the error log "
-			"lists; the running one stays.",
+			"The configuration can't take effect, for the reasons in the error log; "
+			"the running one remains in force.",
 			&errors);
 		break;
 	}

@@ -52,7 +52,7 @@ static enum MHD_Result read_argument(
 	case FILTER_OK:
 		return MHD_YES;
 	case FILTER_UNKNOWN:
-		snprintf(detail, sizeof(detail), "Sockets are not found by \"%.100s\".", name);
+		snprintf(detail, sizeof(detail), "Unknown search term \"%.100s\".", name);
 		break;
 	case FILTER_INVALID:
 		snprintf(detail, sizeof(detail), "Invalid value of %s; expected %s.", name,
@@ -141,7 +141,7 @@ static bool compose_binary(
 	if (good)
 		good = compose(request, command, FRAME_BINARY, (struct slice){decoded, bytes});
 	else
-		admin_respond_problem(request, 400, "The member binary is not base64.");
+		admin_respond_problem(request, 400, "\"binary\" is not base64.");
 	free(decoded);
 	return good;
 }
@@ -173,8 +173,8 @@ static bool read_close(
 
 	if (json_object_size(body) != members || (code && !json_is_integer(code)) ||
 		(reason && !json_is_string(reason))) {
-		admin_respond_problem(
-			request, 400, "Expected {\"code\": 4000, \"reason\": TEXT}, or less.");
+		admin_respond_problem(request, 400,
+			"Expected {\"code\": 4000, \"reason\": TEXT}; both are optional.");
 		return false;
 	}
 	if (number < 0 || number > UINT16_MAX || !close_code_is_valid((unsigned)number)) {
@@ -228,7 +228,7 @@ static bool read_wait(
 		return true;
 	if (!wait || strcmp(wait, "sent") != 0 || !is_message) {
 		admin_respond_problem(
-			request, 400, "Only post and send have wait=sent, and timeout with it.");
+			request, 400, "wait=sent and timeout are for post and send only.");
 		return false;
 	}
 	if (timeout && (!scan_duration_ms(slice_of(timeout), &ms) || ms == 0 || ms > WAIT_MAX_MS)) {

@@ -107,14 +107,14 @@ static void put_queue(struct page *page, struct queue *queue)
 	struct queue_counts counts;
 
 	queue_count(queue, &counts);
-	put_one(page, "sluice_sessions", false, "Sessions that have something to remember.",
-		(double)counts.sessions);
+	put_one(page, "sluice_sessions", false, "Sessions in memory.", (double)counts.sessions);
 	put_one(page, "sluice_queued_requests", false, "Requests that wait for their turn.",
 		(double)counts.queued);
 	put_one(page, "sluice_queued_bytes", false, "Memory that waiting requests hold.",
 		(double)counts.queued_bytes);
 	put_one(page, "sluice_in_flight_requests", false,
-		"Requests that have had their turn and are not over.", (double)counts.in_flight);
+		"Requests in flight: those that have had their turn and have not ended.",
+		(double)counts.in_flight);
 }
 
 /* One family of the limits' tables, over all limits. */
@@ -139,13 +139,13 @@ static void put_table(struct page *page, const struct relay *relay, const char *
 static void put_tables(struct page *page, const struct relay *relay)
 {
 	put_table(page, relay, "sluice_limit_callers", false,
-		"Callers that the limit keeps a throttle for.",
+		"Callers for whom the limit has a throttle.",
 		offsetof(struct throttle_counters, entries));
 	put_table(page, relay, "sluice_limit_capacity", false,
-		"Callers that the limit has room for.",
+		"Callers for whom the limit has room.",
 		offsetof(struct throttle_counters, capacity));
 	put_table(page, relay, "sluice_limit_evictions_total", true,
-		"Throttles with an empty window whose place another caller got.",
+		"Throttles with an empty window whose place was given to another caller.",
 		offsetof(struct throttle_counters, evicted));
 	put_table(page, relay, "sluice_limit_overflows_total", true,
 		"Verdicts by a throttle that several callers share because the table was full.",
@@ -161,7 +161,7 @@ static void put_shares(struct page *page, const struct relay *relay)
 	uint64_t now_ns = clock_anchor_time(&relay->node.anchor, clock_boot_ns());
 
 	exposition_family(page->out, page->format, name, false,
-		"What this node may admit in a window of limits with fleet = split.");
+		"Units that this node may admit in a window of limits with fleet = split.");
 	for (size_t i = 0; i < conf->limit_count; i++) {
 		const struct conf_limit *limit = &conf->limits[i];
 		const char *const labels[] = {"limit", limit->name, NULL};
@@ -259,11 +259,11 @@ static void put_semaphores(struct page *page, const struct relay *relay)
 	put_slots(page, relay, "sluice_semaphore_slots_wanted",
 		"Slots that it would hold if they were free.", slots_wanted);
 	put_slots(page, relay, "sluice_semaphore_bound",
-		"Requests that may be at the upstream, by slots or by the share while the broker "
-		"is away.",
+		"Largest number of requests at the upstream, by slots, or by the share while the "
+		"broker is unavailable.",
 		slots_bound);
 	put_slots(page, relay, "sluice_semaphore_connected",
-		"1: connected to the semaphore's broker; 0: the broker is away.", slots_connected);
+		"1: connected to the semaphore's broker; 0: not connected.", slots_connected);
 }
 
 /* ---- health checks --------------------------------------------------------------------------- */
@@ -337,7 +337,7 @@ static void put_probes(struct page *page, const struct relay *relay)
 		{"sluice_health_prober", "1: this node makes the health checks of the fleet.",
 			false, true, probes_own},
 		{"sluice_health_age_seconds",
-			"Time since what the health checks found was published.", false, true,
+			"Time since the results of the health checks were published.", false, true,
 			probes_age},
 	};
 
@@ -355,7 +355,7 @@ static void put_buffering(struct page *page, const struct spool_store *store)
 	const char *name = "sluice_buffered_bytes";
 
 	exposition_family(page->out, page->format, name, false,
-		"What request_buffering and response_buffering take of memory and of the disk.");
+		"Bytes that request_buffering and response_buffering use in memory and on disk.");
 	for (int use = 0; use < SPOOL_USES; use++) {
 		const char *const memory[] = {"body", uses[use], "in", "memory", NULL};
 		const char *const file[] = {"body", uses[use], "in", "file", NULL};
@@ -364,18 +364,18 @@ static void put_buffering(struct page *page, const struct spool_store *store)
 		exposition_sample(
 			page->out, name, file, (double)atomic_load(&store->uses[use].disk));
 	}
-	put_one(page, "sluice_buffering_files", false, "Temporary files that are open for that.",
+	put_one(page, "sluice_buffering_files", false,
+		"Open temporary files of request_buffering and response_buffering.",
 		atomic_load(&store->files));
 	name = "sluice_buffers_filled_total";
 	exposition_family(page->out, page->format, name, true,
-		"Bodies of which there was more than request_buffering or response_buffering "
-		"keep.");
+		"Bodies that exceeded request_buffering or response_buffering.");
 	for (int use = 0; use < SPOOL_USES; use++)
 		put_labelled(page, name, "body", uses[use], atomic_load(&store->uses[use].filled));
 	name = "sluice_buffering_refused_total";
 	exposition_family(page->out, page->format, name, true,
-		"Bodies of which less was kept, as buffering_memory, buffering_disk or the number "
-		"of files was at its bound.");
+		"Bodies kept only in part because buffering_memory, buffering_disk or the number "
+		"of files had reached its bound.");
 	for (int bound = 0; bound < STORE_BOUNDS; bound++)
 		put_labelled(
 			page, name, "bound", bounds[bound], atomic_load(&store->refused[bound]));
@@ -386,10 +386,11 @@ static void put_sockets(struct page *page, const struct node *node)
 	put_one(page, "sluice_sockets", false, "Open WebSockets whose messages are read.",
 		(double)atomic_load(&node->sockets));
 	put_one(page, "sluice_socket_queue_bytes", false,
-		"Memory of what waits to be sent to the clients of WebSockets.",
+		"Memory of messages that wait to be sent to the clients of WebSockets.",
 		(double)atomic_load(&node->sends.bytes));
 	put_one(page, "sluice_socket_gathered_bytes", false,
-		"Memory of messages of the clients of WebSockets that are not passed on yet.",
+		"Memory of messages from the clients of WebSockets that have not been passed on "
+		"yet.",
 		(double)atomic_load(&node->unfinished.bytes));
 }
 
@@ -405,10 +406,10 @@ static void put_channels(struct page *page, const struct publishing *publishing)
 	put_one(page, "sluice_published_items_total", true, "Items published to channels.",
 		(double)publishing_count(publishing, PUBLISH_ITEMS));
 	put_one(page, "sluice_published_deliveries_total", true,
-		"Items that the send queue of a WebSocket has taken, each socket counted.",
+		"Items added to send queues of WebSockets, counted for each socket.",
 		(double)publishing_count(publishing, PUBLISH_DELIVERIES));
 	put_one(page, "sluice_refused_controls_total", true,
-		"Control messages of backends that were wrong, or beyond channels or "
+		"Control messages of backends that were invalid, or exceeded channels or "
 		"socket_channels.",
 		(double)publishing_count(publishing, PUBLISH_CONTROLS_REFUSED));
 #else
@@ -430,23 +431,23 @@ static void put_store(struct page *page, const struct relay *relay)
 		return;
 	leases = hands_look(fleet_hands(relay->node.fleet), hand_ms(now_ns));
 	health_look(fleet_health(relay->node.fleet), &sight);
-	put_one(page, "sluice_fleet_nodes", false, "Nodes, as the store said last.",
+	put_one(page, "sluice_fleet_nodes", false, "Nodes in the last answer of the store.",
 		(double)atomic_load(&fleet_members(relay->node.fleet)->count));
 	put_one(page, "sluice_fleet_lease_callers", false,
-		"Callers of which this node has units on lease.", (double)leases.callers);
+		"Callers for whom this node has leased units.", (double)leases.callers);
 	put_one(page, "sluice_fleet_lease_units", false,
-		"What this node may admit from its leases now.", (double)leases.units);
+		"Units that this node may admit from its leases now.", (double)leases.units);
 	if (!sight.primary[0])
 		return;
 	put_one(page, "sluice_fleet_store_age_seconds", false,
 		"Time since the store last answered about itself.",
 		(double)(clock_monotonic_ns() - sight.answered_ns) / 1e9);
-	put_one(page, "sluice_fleet_store_round_trip_seconds", false, "How long that answer took.",
+	put_one(page, "sluice_fleet_store_round_trip_seconds", false, "Duration of that answer.",
 		(double)sight.round_trip_ns / 1e9);
 	put_one(page, "sluice_fleet_replicas", false, "Replicas of the store.",
 		(double)sight.connected);
 	exposition_family(page->out, page->format, name, false,
-		"How much of what the store has written a replica lacks.");
+		"Bytes that the primary has written and the replica has not confirmed.");
 	for (unsigned i = 0; i < sight.count; i++)
 		put_labelled(page, name, "replica", sight.replicas[i].address,
 			sight.replicas[i].behind_bytes);
@@ -474,7 +475,7 @@ static void put_rungs(struct page *page, const struct relay *relay)
 					.rung]++;
 	}
 	exposition_family(page->out, page->format, name, false,
-		"Limits of the fleet, by what decides them now.");
+		"Limits of the fleet, by the rule that decides them now.");
 	for (enum rung rung = 0; rung < RUNGS; rung++)
 		put_labelled(page, name, "rung", rung_name(rung), counts[rung]);
 #else
@@ -521,7 +522,7 @@ static void put_process(struct page *page, const struct relay *relay)
 		"The version, as a label; the value is always 1.");
 	exposition_sample(page->out, "sluice_build_info", build, 1);
 	put_one(page, "sluice_uptime_seconds", false, "Time since the start.", uptime_s);
-	put_one(page, "sluice_workers", false, "Threads that serve.", relay->node.worker_count);
+	put_one(page, "sluice_workers", false, "Worker threads.", relay->node.worker_count);
 	if (relay->site->conf->fleet.store.text)
 		put_one(page, "sluice_store_connections", false,
 			"Workers that are connected to the fleet's store.",
@@ -534,7 +535,7 @@ static void put_process(struct page *page, const struct relay *relay)
 	put_one(page, "sluice_reloads_total", true, "Configurations that took effect by a reload.",
 		(double)atomic_load(&relay->reloads));
 	put_one(page, "sluice_log_dropped_lines_total", true,
-		"Log lines left out because the log writer was behind.",
+		"Log lines dropped because the log writer was behind.",
 		(double)log_dropped(relay->node.log));
 	if (getrusage(RUSAGE_SELF, &usage) == 0)
 		put_one(page, "sluice_processor_seconds_total", true,

@@ -206,7 +206,7 @@ void admin_post_server(struct admin_request *request)
 			request, 200, json_pack("{s:s}", "mode", server_mode_name(mode)));
 }
 
-/* {"weight": N}, or null for the file's. -1 with the problem sent. */
+/* {"weight": N}, or null for the weight in the file. -1 with the problem sent. */
 static long read_weight(struct admin_request *request)
 {
 	json_t *body = admin_object(request);
@@ -222,7 +222,8 @@ static long read_weight(struct admin_request *request)
 	if (good)
 		return (long)weight;
 	admin_respond_problem(request, 400,
-		"Expected {\"weight\": N}, a number from 1 to 1000, or null for the file's.");
+		"Expected {\"weight\": N}, a number from 1 to 1000, or null for the weight in the "
+		"file.");
 	return -1;
 }
 

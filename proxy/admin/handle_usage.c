@@ -94,7 +94,7 @@ static bool read_question(struct admin_request *request, struct question *questi
 
 	question->is_csv = format && strcmp(format, "csv") == 0;
 	if (format && strcmp(format, "json") != 0 && !question->is_csv) {
-		admin_respond_problem(request, 400, "format is json or csv.");
+		admin_respond_problem(request, 400, "Invalid format; expected json or csv.");
 		return false;
 	}
 	question->from_s = now_s / 86400 * 86400;
@@ -103,9 +103,8 @@ static bool read_question(struct admin_request *request, struct question *questi
 		(!to || read_time(to, &question->to_s)) && question->from_s < question->to_s)
 		return true;
 	admin_respond_problem(request, 400,
-		"from and to are hours in UTC, as 2026-11-22T09 or 2026-11-22; to is the first "
-		"hour "
-		"that is not counted, and is after from.");
+		"Invalid from or to; expected hours in UTC such as 2026-11-22T09 or 2026-11-22, "
+		"and to after from. The hour of to is not included.");
 	return false;
 }
 
@@ -313,7 +312,8 @@ void admin_get_usage(struct admin_request *request)
 	struct question question;
 
 	if (!usage_folder(request->relay))
-		admin_respond_problem(request, 404, "usage in [sluice] is 0: nothing is kept.");
+		admin_respond_problem(
+			request, 404, "usage in [sluice] is 0: no usage is recorded.");
 	else if (read_question(request, &question))
 		request->later = answer;
 }

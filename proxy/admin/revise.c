@@ -44,7 +44,8 @@ bool admin_revise(
 		admin_respond_problem(request, 409, "sluice is stopping.");
 	} else if (relay->reload) {
 		admin_respond_problem(request, 409,
-			"A reload waits for addresses of new names; try again in some seconds.");
+			"A reload is waiting for the addresses of new host names; try again in a "
+			"few seconds.");
 	} else {
 		outcome = relay_revise(relay, revisions, count, &errors);
 		if (outcome == RELOAD_FAILED)
@@ -61,7 +62,7 @@ bool admin_is_leaving(struct admin_request *request)
 		admin_respond_problem(request, 409, "sluice is stopping.");
 	else if (request->relay->upgrade)
 		admin_respond_problem(request, 409,
-			"Another process is starting in place of this one; try again in a moment.");
+			"The new process of an upgrade is starting; try again in a moment.");
 	else
 		return false;
 	return true;

@@ -116,7 +116,8 @@ static void judge(struct call *call)
 	call->endpoint = admin_find(request->method, request->path, &request->tail, &path_known);
 	call->answered = true;
 	if (!call->endpoint && path_known)
-		admin_respond_problem(request, 405, "This path has other methods; see Allow.");
+		admin_respond_problem(
+			request, 405, "The method is not allowed for this path; see Allow.");
 	else if (!call->endpoint)
 		admin_respond_problem(request, 404, "There is no such path.");
 	else if (admin_authorize(call->services, request, call->endpoint->role))
@@ -159,7 +160,7 @@ static bool is_made_later(struct call *call)
 		return true;
 	request->retry_after_s = RETRY_AFTER_S;
 	admin_respond_problem(request, 503,
-		"Too many such requests are being answered, or sluice is stopping; retry after the "
+		"Too many such requests are in progress, or sluice is stopping; retry after the "
 		"time in Retry-After.");
 	return false;
 }

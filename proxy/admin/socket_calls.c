@@ -141,8 +141,7 @@ static struct socket_call *new_call(struct admin_request *request,
 	if (!call) {
 		request->retry_after_s = RETRY_AFTER_S;
 		admin_respond_problem(request, 503,
-			"Too many requests about sockets are being answered, or there is no "
-			"memory.");
+			"Too many requests about sockets are in progress, or there is no memory.");
 		return NULL;
 	}
 	*call = (struct socket_call){

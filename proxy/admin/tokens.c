@@ -92,8 +92,8 @@ static bool read_file(
 
 	for (unsigned number = 1; fgets(line, sizeof(line), file); number++) {
 		if (!strchr(line, '\n') && !feof(file)) {
-			snprintf(why, why_bytes, "%s:%u: a line of over %u bytes", path, number,
-				LINE_BYTES - 2);
+			snprintf(why, why_bytes, "%s:%u: the line is longer than %u bytes", path,
+				number, LINE_BYTES - 2);
 			return false;
 		}
 		cut_comment(line);
@@ -106,7 +106,7 @@ static bool read_file(
 	if (ferror(file))
 		snprintf(why, why_bytes, "%s: %s", path, strerror(errno));
 	else if (tokens->count == 0)
-		snprintf(why, why_bytes, "%s: no token in it", path);
+		snprintf(why, why_bytes, "%s: the file has no token", path);
 	return !ferror(file) && tokens->count > 0;
 }
 

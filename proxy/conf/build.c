@@ -94,7 +94,7 @@ void build_warn(struct build *build, const struct instance *instance, unsigned l
 	if (at > WARNINGS_AT_MOST)
 		return;
 	if (at == WARNINGS_AT_MOST)
-		format = "there are more warnings than can be listed; mend some";
+		format = "there are more warnings than can be listed; fix some";
 	va_start(args, format);
 	vsnprintf(text, sizeof(text), format, args);
 	va_end(args);

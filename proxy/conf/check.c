@@ -194,7 +194,7 @@ static void check_plan(struct build *build, const struct instance *instance)
 		build->conf->default_plan = plan;
 		if (callers)
 			build_fail(build, instance, callers->line,
-				"callers: this plan is for those on no list; expected none");
+				"callers: this plan is for callers on no list; expected none");
 	} else if (instance_lacks(instance, "callers") && !find_named(build, SECTION_ADMIN, "")) {
 		build_fail(build, instance, instance->line,
 			"has no callers; expected callers = file:PATH, or [admin], through which "
@@ -222,8 +222,8 @@ static void check_plan_word(struct build *build, const struct instance *instance
 				"%s: \"plan\" is given twice; expected it once", key);
 		else if (!find_named(build, SECTION_PLANS, ""))
 			build_fail(build, instance, reference->line,
-				"%s: there is no [plans] that \"plan\" could stand for; expected "
-				"that section, with key = KEY",
+				"%s: \"plan\" has no effect without [plans]; expected that "
+				"section, with key = KEY",
 				key);
 		if (!*has_plan)
 			*position = before;
@@ -303,7 +303,7 @@ static void check_route(struct build *build, const struct instance *instance)
 		route->sessions.key = &ip_key;
 	if (route->unknown == CONF_UNKNOWN_REFUSE && !find_named(build, SECTION_PLANS, ""))
 		build_fail(build, instance, instance_setting_line(instance, "unknown_callers"),
-			"unknown_callers: there is no [plans] that would know any; expected that "
+			"unknown_callers: without [plans] all callers are unknown; expected that "
 			"section, with key = KEY");
 	if (strip && !can_begin_with(route, route->strip_prefix))
 		build_fail(build, instance, strip->line,
@@ -328,10 +328,10 @@ static void check_plans(struct build *build)
 	}
 	if (plan && !plans)
 		build_fail(build, plan, plan->line,
-			"is there without [plans]; expected that section, with key = KEY");
+			"has no effect without [plans]; expected that section, with key = KEY");
 	if (plans && !conf->plan_count)
 		build_fail(build, plans, plans->line,
-			"is there without a plan; expected [plan NAME] or [plan default]");
+			"has no effect without a plan; expected [plan NAME] or [plan default]");
 }
 
 struct caller {

@@ -15,8 +15,9 @@ static void refuse_key(struct build *build, const struct instance *instance, con
 	const struct setting *setting = instance_setting(instance, key);
 
 	if (setting && !setting->wrong)
-		build_fail(build, instance, setting->line, "%s: %s with scope = fleet; expected %s",
-			key, why, expected);
+		build_fail(build, instance, setting->line,
+			"%s: not supported with scope = fleet, as %s; expected %s", key, why,
+			expected);
 }
 
 static void refuse_way(struct build *build, const struct instance *instance, const char *key,
@@ -26,9 +27,9 @@ static void refuse_way(struct build *build, const struct instance *instance, con
 	const struct setting *setting = instance_setting(instance, key);
 
 	if (setting && !setting->wrong)
-		build_fail(build, instance, setting->line, "%s: %s with fleet = %s; expected %s",
-			key, why, limit->fleet_way == CONF_FLEET_SPLIT ? "split" : "relaxed",
-			expected);
+		build_fail(build, instance, setting->line,
+			"%s: not supported with fleet = %s, as %s; expected %s", key,
+			limit->fleet_way == CONF_FLEET_SPLIT ? "split" : "relaxed", why, expected);
 }
 
 /* What does not hold of each node's part, or of a part that changes. */
@@ -38,30 +39,33 @@ static void check_reserved(struct build *build, const struct instance *instance)
 
 	if (limit->algorithm == CONF_LIMIT_CONCURRENCY)
 		refuse_way(build, instance, "concurrency",
-			"what is in flight has no end after which a part could move", "a rate");
+			"requests in flight end at no known time, so a share can't move", "a rate");
 	if (limit->algorithm == CONF_LIMIT_GCRA)
-		refuse_way(build, instance, "algorithm",
-			"gcra is not supported, as its pace cannot be divided", "ring");
+		refuse_way(
+			build, instance, "algorithm", "the pace of gcra cannot be divided", "ring");
 	if (limit->algorithm == CONF_LIMIT_CALENDAR)
 		refuse_way(build, instance, "rate",
-			"a period of the calendar is not supported, as parts move only with its "
-			"end",
-			"a period such as 24h");
+			"shares move only at the end of a calendar period", "a period such as 24h");
 	if (limit->count_refused)
 		refuse_way(build, instance, "count_refused",
-			"what a node refuses for others is not counted", "off");
+			"a node does not count the requests that it refuses because of the other "
+			"nodes",
+			"off");
 	if (limit->ban_count > 0)
-		refuse_way(build, instance, "ban", "what a node refuses for others is not counted",
+		refuse_way(build, instance, "ban",
+			"a node does not count the requests that it refuses because of the other "
+			"nodes",
 			"off");
 	if (limit->store_down == CONF_STORE_DOWN_STRICT)
 		refuse_way(build, instance, "store_down",
 			"strict needs the store's or a lease's verdicts", "refuse or admit");
 	if (limit->store_down == CONF_STORE_DOWN_LOCAL && limit->fleet_way == CONF_FLEET_SPLIT)
 		refuse_way(build, instance, "store_down",
-			"a node's part ends with its lease, and there is no other for local",
+			"a node's share ends with its lease, and local has no other share",
 			"refuse or admit");
 	if (limit->was)
-		refuse_way(build, instance, "was", "what nodes share stays under the name", "none");
+		refuse_way(build, instance, "was",
+			"the nodes keep their shares under the limit's name", "none");
 }
 
 /* Times that leave nothing of what a key promises. */
@@ -115,7 +119,7 @@ static void check_kind(struct build *build, const struct instance *instance)
 			"strict divides only requests by a trailing window", "refuse or admit");
 	if (limit->was)
 		refuse_key(build, instance, "was",
-			"what the store has counted stays under the name", "none");
+			"the store keeps its counters under the limit's name", "none");
 }
 
 void check_limit_of_fleet(struct build *build, const struct instance *instance)
@@ -255,7 +259,7 @@ static void check_length(
 {
 	if (text && strlen(text) > LONGEST_NAME)
 		build_fail(build, instance, instance_setting_line(instance, key),
-			"%s: it has %zu characters; expected at most %d", key, strlen(text),
+			"%s: the value has %zu characters; expected at most %d", key, strlen(text),
 			LONGEST_NAME);
 }
 #endif

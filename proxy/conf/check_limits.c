@@ -66,7 +66,8 @@ void check_limit(struct build *build, const struct instance *instance)
 
 	if (strcmp(limit->name, "plan") == 0)
 		build_fail(build, instance, instance->line,
-			"can't have that name, which stands for a plan's limits; expected another");
+			"invalid name: \"plan\" is reserved for the limits of a caller's plan; "
+			"expected another");
 	if (instance_lacks(instance, "rate") && instance_lacks(instance, "concurrency"))
 		build_fail(build, instance, instance->line,
 			"has no rate; expected rate = AMOUNT per PERIOD, or concurrency = NUMBER");
@@ -89,11 +90,11 @@ void check_limit(struct build *build, const struct instance *instance)
 		check_not(
 			build, instance, "algorithm", "it has no effect with concurrency", "none");
 		check_not(build, instance, "on_exceed",
-			"it has no effect with concurrency, as nobody knows when a place will be "
-			"free",
+			"it has no effect with concurrency, as the time at which a place becomes "
+			"free is unknown",
 			"none");
 		check_not(build, instance, "count_refused",
-			"it has no effect with concurrency, as who was refused holds no place",
+			"it has no effect with concurrency, as a refused request holds no place",
 			"none");
 	}
 	if (limit->algorithm != CONF_LIMIT_GCRA)

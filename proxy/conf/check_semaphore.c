@@ -51,7 +51,8 @@ void check_semaphore(struct build *build, const struct instance *instance)
 			"password: the broker's URL has one too; expected one of them");
 	if (heartbeat && !heartbeat->wrong && semaphore->heartbeat_ms % 1000 != 0)
 		build_fail(build, instance, heartbeat->line,
-			"heartbeat: \"%s\" is not in whole seconds; expected such as 10s",
+			"heartbeat: \"%s\" is not in whole seconds; expected a duration such as "
+			"10s",
 			heartbeat->text);
 #endif
 }

@@ -50,8 +50,8 @@ static void refuse_with_messages(struct build *build, const struct instance *ins
 	for (const struct setting *setting = instance->settings; setting; setting = setting->next)
 		if (is_of_gateways(setting->option))
 			build_fail(build, instance, setting->line,
-				"%s: the route's server speaks WebSocket, so there is no gateway; "
-				"expected websocket = gateway with it",
+				"%s: has no effect without a gateway; expected websocket = gateway "
+				"as well",
 				setting->option->name);
 }
 
@@ -79,7 +79,7 @@ void check_websocket(struct build *build, const struct instance *instance)
 		refuse_with_messages(build, instance);
 	if (mode && !has_websocket(&route->upgrades))
 		build_fail(build, instance, mode->line,
-			"websocket: upgrade does not list websocket, so there are none; expected "
+			"websocket: has no effect, as upgrade does not list websocket; expected "
 			"upgrade = websocket");
 	if (notice && websocket->on_exceed != CONF_MESSAGE_DROP)
 		build_fail(build, instance, notice->line,

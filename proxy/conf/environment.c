@@ -86,7 +86,8 @@ static bool expand_one(struct expansion *out, struct slice inside)
 	if (fallback.at)
 		return append(out, fallback);
 	return value_fail_plainly(out->value,
-		"the environment has no %s; expected it set, or a default as in ${%s:-DEFAULT}",
+		"the environment variable %s is not set; set it, or write a default as in "
+		"${%s:-DEFAULT}",
 		text, text);
 }
 

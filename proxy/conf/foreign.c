@@ -16,20 +16,20 @@ static const struct {
 	const char *pointer;
 } words[] = {
 	{"include", "here it is `include = PATTERN`, in [sluice] or before all sections"},
-	{"tls*", "this version has no TLS: let a program in front end it, and name that in "
+	{"tls*", "this version has no TLS: put a TLS terminator in front, and list it in "
 		 "trusted_proxies"},
-	{"ssl*", "this version has no TLS: let a program in front end it, and name that in "
+	{"ssl*", "this version has no TLS: put a TLS terminator in front, and list it in "
 		 "trusted_proxies"},
-	{"certificate*", "this version has no TLS: let a program in front end it, and name that in "
+	{"certificate*", "this version has no TLS: put a TLS terminator in front, and list it in "
 			 "trusted_proxies"},
-	{"private_key", "this version has no TLS: let a program in front end it, and name that in "
+	{"private_key", "this version has no TLS: put a TLS terminator in front, and list it in "
 			"trusted_proxies"},
-	{"redis*", "this version counts for itself, without a store; `state = FOLDER` in [sluice] "
-		   "keeps counters"},
-	{"store*", "this version counts for itself, without a store; `state = FOLDER` in [sluice] "
-		   "keeps counters"},
-	{"memcached*", "this version counts for itself, without a store; `state = FOLDER` in "
-		       "[sluice] keeps counters"},
+	{"redis*", "here it is `store = redis://HOST:PORT` in [fleet], and `scope = fleet` in "
+		   "[limit NAME]"},
+	{"store*", "here it is `store = redis://HOST:PORT` in [fleet], and `scope = fleet` in "
+		   "[limit NAME]"},
+	{"memcached*", "here it is `store = redis://HOST:PORT` in [fleet], and `scope = fleet` in "
+		       "[limit NAME]"},
 	{"listen*", "here it is `bind = ADDRESS:PORT` in [listener NAME]"},
 	{"port", "here it is `bind = ADDRESS:PORT` in [listener NAME]"},
 	{"location", "here it is `path = /PREFIX/` in [route NAME]"},

@@ -123,7 +123,7 @@ static void tell_further_controls(const struct reader *reader)
 
 	if (reader->control_lines > CONTROL_LINES_AT_MOST)
 		conf_errors_add(reader->errors, reader->name, reader->control_first,
-			"%u more %s such bytes, up to line %u; expected a file of text", more,
+			"%u more %s control characters, up to line %u; expected a text file", more,
 			more == 1 ? "line holds" : "lines hold", reader->control_last);
 }
 
@@ -180,7 +180,8 @@ static size_t put_aside(struct reader *reader, struct slice line, char *out)
 
 	if (key.len + 2 > INIH_LINE_BYTES) {
 		conf_errors_add(reader->errors, reader->name, reader->line,
-			"the key has %zu bytes; no key is so long", key.len);
+			"unknown key of %zu bytes; expected one that `sluice check --keys` lists",
+			key.len);
 		reader->handler->unreadable(reader->handler->user, reader->line, false);
 		return 0;
 	}

@@ -36,12 +36,12 @@ const char *value_hint(struct slice text)
 		return "; ';' begins a comment only after a blank";
 	if (foreign_is_variable(text))
 		return "; a variable of the environment is written ${NAME}";
-	return scan_is_quoted(text) ? "; values stand without quotes" : "";
+	return scan_is_quoted(text) ? "; values are written without quotes" : "";
 }
 
 /* After a message that holds a value: how the file has it. */
 #define WRITTEN_ARGS(value)                                                                        \
-	(value)->written ? "; the line says " : "", (value)->written ? (value)->written : ""
+	(value)->written ? "; the line has " : "", (value)->written ? (value)->written : ""
 
 static void say(struct value *value, const char *format, va_list args, bool with_expected)
 	__attribute__((format(printf, 2, 0)));

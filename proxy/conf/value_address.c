@@ -195,9 +195,8 @@ static bool read_inet(
 		return value_fail(value, "invalid address \"%.*s\"%s", SLICE_ARGS(host),
 			bind && slice_equal(host, SLICE("*")) ? all : "");
 	if (bind)
-		return value_fail(value,
-			"\"%.*s\" is a name, and only an address says where to listen",
-			SLICE_ARGS(host));
+		return value_fail(
+			value, "\"%.*s\" is a host name, not an address", SLICE_ARGS(host));
 	return true;
 }
 

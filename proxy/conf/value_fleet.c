@@ -24,7 +24,7 @@ static bool read_url(struct value *value, struct slice text, struct conf_store *
 	uint64_t database = 0;
 
 	if (text.len == 0)
-		return value_fail(value, "there is no URL before or behind a comma");
+		return value_fail(value, "a URL is missing before or after a comma");
 	if (begins(text, "unix:") || begins(text, "redis+unix:") || text.at[0] == '/')
 		return value_fail(value, "it cannot be reached by a unix socket");
 	if (begins(text, "rediss://"))
@@ -57,8 +57,7 @@ static bool add_url(struct value *value, struct slice text, struct conf_store *s
 		return false;
 	if (more.user || more.password || more.database != 0)
 		return value_fail(value,
-			"a user, password or database stands behind the first of several; only the "
-			"first has them");
+			"a user, password or database in a later URL belongs in the first one");
 	return true;
 }
 

@@ -159,8 +159,8 @@ static void warn_of_star(struct value *value, struct slice path)
 		if (path.at[i] == '/' && path.at[i + 1] == '*' &&
 			(i + 2 == path.len || path.at[i + 2] == '/')) {
 			value_warn(value,
-				"the '*' in \"%.*s\" stands for itself; all below a path is "
-				"/PREFIX, a pattern ~REGEX",
+				"the '*' in \"%.*s\" is an ordinary character; expected /PREFIX "
+				"for all paths below, or ~REGEX for a pattern",
 				SLICE_ARGS(path));
 			return;
 		}

@@ -299,7 +299,7 @@ const struct option_type type_statuses = {"list of statuses", "statuses such as 
 const struct option_type type_cost = {
 	"cost", "a number or response:FIELD", parse_cost, same_cost, 0};
 const struct option_type type_access = {"list of networks and files",
-	"addresses, networks such as 10.0.0.0/8, and file:PATH, where keys stand one a line",
+	"addresses, networks such as 10.0.0.0/8, and file:PATH of a file with one key per line",
 	parse_access, same_access, 0};
 const struct option_type type_upgrades = {"off or list of protocols",
 	"off alone, or protocols such as websocket", parse_upgrades, same_texts,

@@ -18,8 +18,8 @@ static bool keep(struct value *value, struct slice text)
 		struct slice digits = {text.at + prefix, text.len - prefix};
 		char *bytes = arena_alloc(value->build->arena, BASE64_ROOM(digits.len));
 		if (!base64_read(digits, bytes, &len))
-			return value_fail_plainly(value, "invalid secret behind base64:; expected "
-							 "base64 with its padding");
+			return value_fail_plainly(value,
+				"invalid secret after base64:; expected base64 with padding");
 		*secret = (struct conf_secret){bytes, len};
 	} else {
 		*secret = (struct conf_secret){value_text(value, text), text.len};
@@ -63,7 +63,7 @@ static bool parse_secret(struct value *value)
 	if (value->written && strncmp(value->written, "${", 2) == 0)
 		return keep(value, text);
 	if (text.len <= 5 || memcmp(text.at, "file:", 5) != 0)
-		return value_fail(value, "a secret stands outside of this file");
+		return value_fail(value, "a secret can't be written in this file");
 	text.at += 5;
 	text.len -= 5;
 	return value_check_path(value, text) && read_file(value, text);

@@ -21,7 +21,7 @@ static bool parse_broker(struct value *value)
 	if (memchr(url.path.at, '/', url.path.len))
 		return value_fail(value, "the virtual host has a '/', which is written %%2F");
 	if (memchr(url.path.at, '?', url.path.len) || memchr(url.path.at, '#', url.path.len))
-		return value_fail(value, "there is something behind the virtual host");
+		return value_fail(value, "unexpected text after the virtual host");
 	broker->vhost = url.path.len > 0 ? value_decode_url(value, url.path) : "/";
 	if (!broker->vhost)
 		return value_fail(value, "the virtual host is not percent-encoded");

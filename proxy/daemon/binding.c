@@ -305,9 +305,9 @@ bool bindings_are_free(const struct conf *conf, const struct handover *inherited
 			if (handover_has(inherited, "listener", listener->binds[j].text) ||
 				!is_taken(listener, &listener->binds[j]))
 				continue;
-			log_error("%s:%u: listener %s: can't listen on %s: %s; two of sluice can "
-				  "share "
-				  "an address when both have the same state folder",
+			log_error(
+				"%s:%u: listener %s: can't listen on %s: %s; two sluice processes "
+				"can share an address if both have the same state folder",
 				CONF_PLACE_ARGS(conf, listener->line), listener->name,
 				listener->binds[j].text, strerror(EADDRINUSE));
 			all = false;

@@ -40,8 +40,8 @@ static void wait(struct relay *relay, int error)
 
 	if (error != EAGAIN && error != EWOULDBLOCK && !relay->growth.has_failed) {
 		relay->growth.has_failed = true;
-		log_error("limits: no room for more callers: %s; trying again, and until then "
-			  "newcomers may share one count with others",
+		log_error("limits: no memory for more callers: %s; trying again; until then new "
+			  "callers may share a counter",
 			strerror(error));
 	}
 	relay->growth.is_waiting = event_add(relay->growth.timer, &pause) == 0;
@@ -59,7 +59,7 @@ void growth_make(struct relay *relay)
 		return;
 	}
 	if (relay->growth.has_failed)
-		log_info("limits: there is room for more callers again");
+		log_info("limits: there is memory for more callers again");
 	relay->growth.has_failed = false;
 	/* release: pairs with the acquire in reload_seen */
 	atomic_fetch_add_explicit(&relay->reloads, 1, memory_order_release);

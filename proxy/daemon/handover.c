@@ -203,7 +203,7 @@ static bool read_all(struct handover *handover, FILE *in, char *why, size_t size
 	bool good = getline(&line, &room, in) > 0 && strcmp(line, FIRST_LINE) == 0, ended = false;
 
 	if (!good)
-		snprintf(why, size, "it is of another version of sluice");
+		snprintf(why, size, "its sender is another version of sluice");
 	while (good && !ended && getline(&line, &room, in) > 0) {
 		line[strcspn(line, "\n")] = '\0';
 		ended = strcmp(line, "end") == 0;
@@ -216,7 +216,7 @@ static bool read_all(struct handover *handover, FILE *in, char *why, size_t size
 		return false;
 	good = ended && handover->channel >= 0 && (handover->table >= 0) != !!handover->folder;
 	if (!good)
-		snprintf(why, size, "something is missing in it");
+		snprintf(why, size, "it is incomplete");
 	return good;
 }
 

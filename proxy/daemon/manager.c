@@ -130,7 +130,7 @@ void manager_stopping(struct relay *relay, uint64_t timeout_ms)
 	unsigned long long timeout_us = (timeout_ms + STOP_GRACE_MS) * 1000ULL;
 
 	notify_send(&relay->manager.notify,
-		"STOPPING=1\nEXTEND_TIMEOUT_USEC=%llu\nSTATUS=Draining: finishing what is under "
-		"way, at most %llu ms",
+		"STOPPING=1\nEXTEND_TIMEOUT_USEC=%llu\nSTATUS=Draining: finishing requests in "
+		"progress, at most %llu ms",
 		timeout_us, (unsigned long long)timeout_ms);
 }

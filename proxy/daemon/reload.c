@@ -34,8 +34,7 @@ static void log_throttles(const struct conf *conf, const struct throttle_report 
 	struct conf_place place = conf_place(conf, conf_line(conf, "state"));
 
 	if (report->found == THROTTLE_FOUND_UNUSABLE)
-		log_warn("%s:%u: state = %s: %s; counting in memory only, from nothing at each "
-			 "start",
+		log_warn("%s:%u: state = %s: %s; counting in memory only, from zero at each start",
 			place.path, place.line, conf->state, report->text);
 	else if (report->found == THROTTLE_FOUND_SET_ASIDE)
 		log_warn(
@@ -159,7 +158,7 @@ void reload_collect(struct relay *relay)
 		if (pace)
 			pace_collect(pace);
 	}
-	log_debug("what the earlier limits left is freed");
+	log_debug("the memory of the previous limits is freed");
 }
 
 /* ---- what changes ---------------------------------------------------------------------------- */
@@ -322,8 +321,8 @@ static void finish(struct relay *relay, struct reload *reload)
 	write_changes(relay, conf);
 	reload_commit(relay, reload);
 	if (is_revision)
-		log_info("%s: settings have changed by the admin interface; a reload brings those "
-			 "of the file back",
+		log_info("%s: the admin interface has changed settings; a reload restores those of "
+			 "the file",
 			relay->site->conf->path);
 	else
 		log_info("%s: reloaded", relay->site->conf->path);

@@ -92,8 +92,8 @@ static void note_failure(struct lookup *lookup, const char *why)
 	/* The count is this thread's to change: the lock is for the workers. */
 	log_warn("upstream %s: server %s: %s; %s", server->upstream->conf->name,
 		server->conf->address.text, why,
-		server->state->address_count ? "its addresses stay"
-					     : "it has no address until it is found");
+		server->state->address_count ? "keeping its addresses"
+					     : "it has no address until its name resolves");
 }
 
 static void take_answer(struct lookup *lookup, const struct addrinfo *list)
@@ -101,8 +101,7 @@ static void take_answer(struct lookup *lookup, const struct addrinfo *list)
 	const struct server *server = lookup->server;
 
 	if (lookup->failed > 0)
-		log_info("upstream %s: server %s: its name is found again after %u look-ups that "
-			 "failed",
+		log_info("upstream %s: server %s: its name resolves again after %u failed look-ups",
 			server->upstream->conf->name, server->conf->address.text, lookup->failed);
 	lookup->failed = 0;
 	take_addresses(lookup, list);

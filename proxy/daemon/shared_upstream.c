@@ -75,7 +75,7 @@ static void log_role(const struct shared_upstream *shared, const struct probes_s
 		break;
 	case PROBES_ALONE:
 		log_warn("upstream %s: %s; this node probes its servers for itself", name,
-			sight->is_store_there ? "no node has published what it found of late"
+			sight->is_store_there ? "no node has published recent results"
 					      : "the store is away");
 		break;
 	case PROBES_WAITING:

@@ -18,7 +18,7 @@ static void begin_drain(struct relay *relay)
 	struct timeval timeout = timeval_of(timeout_ms);
 
 	relay->draining = true;
-	log_info("draining: finishing what is under way, at most %llu ms",
+	log_info("draining: finishing requests in progress, at most %llu ms",
 		(unsigned long long)timeout_ms);
 	bindings_remove_paths(relay);
 	node_command_workers(&relay->node, WORKER_DRAIN);
@@ -53,7 +53,7 @@ static void begin_stop(struct relay *relay)
 	if (!relay->handed_over)
 		manager_stopping(relay, lame_ms + relay->site->conf->shutdown_timeout_ms);
 	if (lame_ms > 0 && event_add(relay->stop_timer, &lame) == 0)
-		log_info("lame duck: serving on for %llu ms, and not ready for more",
+		log_info("lame duck: serving for %llu ms more while /readyz answers 503",
 			(unsigned long long)lame_ms);
 	else
 		begin_drain(relay);

@@ -97,8 +97,8 @@ static void fail(struct relay *relay, const char *why)
 	relay->upgrade = NULL;
 	describe_end(upgrade->pid, end, sizeof(end));
 	pid_file_take_back(relay);
-	log_error("upgrade failed: process %ld %s%s; this process goes on", (long)upgrade->pid, end,
-		why);
+	log_error("upgrade failed: process %ld %s%s; this process continues", (long)upgrade->pid,
+		end, why);
 	upgrade_free(upgrade);
 	reload_if_it_waited(relay);
 }
@@ -106,7 +106,7 @@ static void fail(struct relay *relay, const char *why)
 void upgrade_cancel(struct relay *relay)
 {
 	if (relay->upgrade)
-		fail(relay, ", as this one was told to stop");
+		fail(relay, " because this process is stopping");
 }
 
 /* ---- the new process is ready ---------------------------------------------------------------- */
@@ -175,7 +175,7 @@ static void take_bytes(struct relay *relay, const char *bytes, size_t len)
 		upgrade->line[upgrade->line_len] = '\0';
 		upgrade->line_len = 0;
 		if (!fits || !take_line(relay, upgrade->line))
-			fail(relay, ": what it reports can't be read");
+			fail(relay, ": its report can't be read");
 	}
 }
 
@@ -423,7 +423,7 @@ void upgrade_begin(struct relay *relay)
 			relay->service->program);
 		return;
 	}
-	log_error("upgrade failed: %s; this process goes on", strerror(error));
+	log_error("upgrade failed: %s; this process continues", strerror(error));
 	upgrade_free(upgrade);
 }
 
@@ -441,8 +441,8 @@ bool upgrade_inherit(struct relay *relay)
 	if (*text && *end == '\0' && manifest > STDERR_FILENO && manifest <= INT32_MAX)
 		relay->inherited = handover_read((int)manifest, why, sizeof(why));
 	if (!relay->inherited) {
-		log_error(ENVIRONMENT " is \"%s\", which stands for what another process hands "
-				      "over: %s",
+		log_error(ENVIRONMENT
+			" is \"%s\", which is reserved for the handover between processes: %s",
 			text, why);
 		return false;
 	}

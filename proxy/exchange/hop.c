@@ -117,8 +117,8 @@ static void warn_of_unread(struct exchange *x)
 	char more[MORE_BYTES];
 
 	if (may_warn(x, &x->worker->node->hops.unread, more))
-		log_warn("listener fleet: a node forwards what this one does not understand; "
-			 "do both have the same listeners?%s",
+		log_warn("listener fleet: a node forwarded a request that this node does not "
+			 "understand; both need the same listeners%s",
 			more);
 }
 

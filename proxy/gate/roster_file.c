@@ -297,7 +297,8 @@ bool roster_read(struct roster *roster, uint64_t now_s, char *why, size_t why_by
 		return true;
 	path_of(roster, "roster.set-aside", aside);
 	snprintf(why, why_bytes, "%s:%u: not a line of a roster; %s", path, wrong,
-		rename(path, aside) == 0 ? "set aside, what was read before it is in force"
-					 : strerror(errno));
+		rename(path, aside) == 0
+			? "file set aside; the entries before this line are in force"
+			: strerror(errno));
 	return true;
 }

@@ -21,31 +21,31 @@ static struct slice default_detail(unsigned status)
 	case 400:
 		return SLICE("The request is not valid HTTP.");
 	case 401:
-		return SLICE("A key is needed to be served here.");
+		return SLICE("A caller's key is required.");
 	case 403:
-		return SLICE("This caller is not served here.");
+		return SLICE("This caller is denied.");
 	case 404:
 		return SLICE("No route serves this host and path.");
 	case 405:
-		return SLICE("The method is not served at this path.");
+		return SLICE("The method is not allowed for this path.");
 	case 408:
 		return SLICE("The request did not arrive in time.");
 	case 413:
-		return SLICE("The request's body is larger than is accepted.");
+		return SLICE("The request's body is too large.");
 	case 414:
-		return SLICE("The request's target is longer than is accepted.");
+		return SLICE("The request's target is too long.");
 	case 417:
 		return SLICE("The expectation is not supported.");
 	case 429:
 		return SLICE(QUOTA_DETAIL);
 	case 431:
-		return SLICE("The request's header fields are larger than is accepted.");
+		return SLICE("The request's header fields are too large.");
 	case 501:
 		return SLICE("The method is not supported.");
 	case 502:
-		return SLICE("No valid response came from the server behind this proxy.");
+		return SLICE("The server behind this proxy sent no valid response.");
 	case 503:
-		return SLICE("The server behind this proxy cannot take the request now.");
+		return SLICE("The server behind this proxy cannot accept the request now.");
 	case 504:
 		return SLICE("The server behind this proxy did not answer in time.");
 	case 505:

@@ -37,7 +37,7 @@ static void begin_hop(struct downstream *d)
 
 	stream_keep_alive(&d->stream);
 	if (oldest)
-		downstream_close(downstream_of(oldest), "has proven nothing, gives way");
+		downstream_close(downstream_of(oldest), "without proof, closed for a new node");
 }
 
 void downstream_accept(struct worker *worker, struct listener *listener,
@@ -195,7 +195,7 @@ bool downstream_give_way(struct listener *listener)
 {
 	if (!listener->oldest_lingering)
 		return false;
-	downstream_close(listener->oldest_lingering, "lingered, gives way");
+	downstream_close(listener->oldest_lingering, "lingering, closed for a new client");
 	return true;
 }
 

@@ -96,16 +96,16 @@ static struct slice detail_of(const char *why)
 		const char *why;
 		struct slice detail;
 	} details[] = {
-		{"ambiguous path", SLICE("Servers differ about this path; send it without //, ;, "
-					 "encoded slashes and dot segments.")},
-		{"ambiguous key", SLICE("The caller's key is there more than once, or not exactly "
-					"under its name.")},
+		{"ambiguous path", SLICE("Servers may read this path differently; send it without "
+					 "//, ;, encoded slashes and dot segments.")},
+		{"ambiguous key", SLICE("The caller's key appears more than once, or under a "
+					"differently spelled name.")},
 		{"unknown key", SLICE("The key is not known, or has been revoked.")},
 		{"path too costly to match", SLICE("This path cannot be matched in time.")},
 		{"websocket handshake",
 			SLICE("A WebSocket begins with a GET that has one Sec-WebSocket-Key of 16 "
 			      "bytes in base64.")},
-		{"websocket version", SLICE("Only version 13 of WebSocket is spoken here.")},
+		{"websocket version", SLICE("Only WebSocket version 13 is supported.")},
 		{"websocket origin", SLICE("WebSockets from this origin are not allowed.")},
 		{"websocket protocol", SLICE("None of the subprotocols is allowed.")},
 	};

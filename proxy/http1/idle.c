@@ -127,5 +127,5 @@ struct idle_link *idle_find(struct worker *worker, const struct connection_bound
 
 void idle_close(struct idle_link *link)
 {
-	downstream_close(of_link(link), "idle, gives way");
+	downstream_close(of_link(link), "idle, closed for a new client");
 }

@@ -21,7 +21,7 @@ static void close_idle(
 	if (now_ms >= next_ms &&
 		atomic_compare_exchange_strong_explicit(&bound->next_line_ms, &next_ms,
 			now_ms + LINE_MS, memory_order_relaxed, memory_order_relaxed))
-		log_warn("%s%s: idle connections are closed for new ones, %u so far",
+		log_warn("%s%s: closing idle connections for new ones, %u so far",
 			bound->name ? "max_connections are open, listener "
 				    : "all descriptors for clients are in use",
 			bound->name ? bound->name : "", count);

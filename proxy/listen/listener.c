@@ -19,8 +19,8 @@
 #define QUIET_MS 100
 /* How often it looks while there are handshakes. Each look walks the system's connections. */
 #define LOOK_MS 250
-/* For how long nobody may have come where handshakes can't be seen: the kernel repeats its part of
- * one after 1 s. */
+/* How long no client may have connected if the state of handshakes is unknown: the kernel repeats
+ * its part of one after 1 s. */
 #define BLIND_QUIET_MS 1500
 /* How long it waits at most. The kernel repeats its part of a handshake after 1 s and after 3 s; a
  * client that answers none of these has gone, or never was (a SYN flood). */
@@ -253,8 +253,8 @@ static bool is_quiet(struct listener *listener, uint64_t now_ms)
 	enum handshakes found = acceptor_handshakes(&listener->acceptor);
 
 	if (found == HANDSHAKES_UNKNOWN && listener->quiet_ms != BLIND_QUIET_MS) {
-		log_debug("listener %s: handshakes can't be seen: %s", listener->conf->name,
-			strerror(errno));
+		log_debug("listener %s: can't read the state of handshakes: %s",
+			listener->conf->name, strerror(errno));
 		listener->quiet_ms = BLIND_QUIET_MS;
 	}
 	if (found == HANDSHAKES_UNDER_WAY || listener->had_handshakes)
@@ -324,8 +324,8 @@ static void listener_retire(struct listener *listener)
 	listener->had_handshakes = !is_unix;
 	listener->quiet_ms = is_unix ? 0 : QUIET_MS;
 	if (!is_unix && !acceptor_keep_out(&listener->acceptor))
-		log_debug("listener %s: new connections can't be kept out: %s",
-			listener->conf->name, strerror(errno));
+		log_debug("listener %s: can't stop new connections: %s", listener->conf->name,
+			strerror(errno));
 	deadline_set(&listener->quiet, now_ms, now_ms);
 }
 

@@ -119,7 +119,8 @@ struct site *site_new(const struct conf *conf, uint64_t serial, struct upstream_
 			return site;
 		}
 	}
-	log_error("%s: can't be made ready: %s", conf->path, strerror(errno ? errno : ENOMEM));
+	log_error("%s: can't prepare the configuration: %s", conf->path,
+		strerror(errno ? errno : ENOMEM));
 	if (site)
 		site_release(site);
 	return NULL;

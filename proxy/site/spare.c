@@ -51,7 +51,7 @@ bool spare_own(struct worker *worker)
 	if (now_ms >= next_ms &&
 		atomic_compare_exchange_strong_explicit(&spare->next_line_ms, &next_ms,
 			now_ms + LINE_MS, memory_order_relaxed, memory_order_relaxed))
-		log_warn("all file descriptors are in use: idle connections to servers are closed, "
+		log_warn("all file descriptors are in use: closing idle connections to servers, "
 			 "%llu so far",
 			(unsigned long long)count);
 	return true;

@@ -199,15 +199,14 @@ struct term {
 static const struct term terms[] = {
 	{"type", "a type", read_type, fits_type},
 	{"route", "a route's name", read_route, fits_route},
-	{"caller", "the 16 digits that the access log has", read_caller, fits_caller},
+	{"caller", "the 16 hexadecimal digits of the access log", read_caller, fits_caller},
 	{"session", "a session's id of 32 digits", read_session, fits_session},
 	{"address", "an address, or a network such as 10.0.0.0/8", read_address, fits_address},
 	{"min_age", A_DURATION, read_min_age, fits_min_age},
 	{"max_age", A_DURATION, read_max_age, fits_max_age},
 	{"min_idle", A_DURATION, read_min_idle, fits_min_idle},
 	{"max_idle", A_DURATION, read_max_idle, fits_max_idle},
-	{"connection", "the Connection-Id that a gateway's server knows", read_connection,
-		fits_connection},
+	{"connection", "the Connection-Id of a gateway's socket", read_connection, fits_connection},
 	{"channel", "a channel's name of at most 1024 bytes", read_channel, fits_channel},
 };
 #define TERMS (sizeof(terms) / sizeof(terms[0]))

@@ -133,7 +133,7 @@ bool gateway_collects(struct exchange *x)
 		return collects_opening(gateway, x);
 	gateway->answer_fault = NULL;
 	if (head->status / 100 != 2)
-		gateway->answer_fault = "answer without success";
+		gateway->answer_fault = "answer with an unsuccessful status";
 	else if (!is_empty && !has_media_type(head))
 		gateway->answer_fault = "answer without events";
 	else if (!take_fields(gateway, head, false))

@@ -110,7 +110,7 @@ FOREIGN = (
     ("tabs for blanks, and indented", GOOD.replace("\n", "\n\t").replace(" = ", "\t=\t"), ()),
     ("UTF-16", GOOD.encode("utf-16"), (":1: the text is in UTF-16",)),
     ("a picture", b"\x89PNG\r\n\x1a\n" + bytes(range(256)) * 40,
-     (": there is no [listener NAME]", ':1: invalid setting "\ufffdPNG"', *(f":{n}: byte 0x" for n in range(2, 12)), ":12: 32 more lines hold such bytes")),
+     (": there is no [listener NAME]", ':1: invalid setting "\ufffdPNG"', *(f":{n}: byte 0x" for n in range(2, 12)), ":12: 32 more lines hold control characters")),
     ("comments only", "# nothing\n\n", (": the file is empty",)),
     ("a key before any section", "workers = 1\n" + GOOD.replace("workers = 2\n", ""),
      (":1: workers = 1 precedes every section; expected [sluice] first",)),

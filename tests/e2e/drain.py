@@ -139,7 +139,7 @@ def ends(t):
     true(crowd.told + crowd.idle >= 24, f"only {crowd.told} were told Connection: close, {crowd.idle} were idle")
 
 
-@test("a drain ends under load also where new connections can't be kept out")
+@test("a drain ends under load also if new connections can't be stopped")
 def ends_without_root(t):
     if os.geteuid() != 0:
         t.skip("needs root; without it the test before this one shows the same")

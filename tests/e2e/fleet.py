@@ -422,7 +422,7 @@ CASES = (
     ("[fleet]\n", "[fleet] has no store"),
     ("[fleet]\nstore = http://x\n", "does not begin with redis://"),
     ("[fleet]\nstore = redis://a.test, redis://b.test\n", "there are several"),
-    ("[fleet]\nstore = redis://a.test, redis://:x@b.test\nsentinel = it\n", "only the first has them"),
+    ("[fleet]\nstore = redis://a.test, redis://:x@b.test\nsentinel = it\n", "belongs in the first one"),
     ("[fleet]\nstore = redis://a.test\nsentinel_password = file:ini\n", "expected sentinel = NAME with it"),
     ("[fleet]\nstore = redis://a.test\nsentinel = it\nsentinel_user = x\n", "expected sentinel_password"),
     ("[fleet]\nstore = redis://a.test\ncluster = on\nsentinel = it\n", "on with sentinel, too"),
@@ -441,15 +441,15 @@ CASES = (
     ("[fleet]\nstore = rediss://127.0.0.1\n", "TLS to the store (rediss://) is not supported"),
     ("[fleet]\nstore = redis://[::1\n", "begins with '[' and has no ']'"),
     ("[fleet]\nstore = redis://127.0.0.1 redis://127.0.0.2\n", "there is a blank in the host"),
-    ("[fleet]\nstore = redis://127.0.0.1,\nsentinel = it\n", "no URL before or behind a comma"),
-    ("[fleet]\nstore = redis://127.0.0.1, redis://a@127.0.0.1\nsentinel = it\n", "only the first has them"),
+    ("[fleet]\nstore = redis://127.0.0.1,\nsentinel = it\n", "a URL is missing before or after a comma"),
+    ("[fleet]\nstore = redis://127.0.0.1, redis://a@127.0.0.1\nsentinel = it\n", "belongs in the first one"),
     ("[fleet]\nstore = redis://127.0.0.1\npassword = file:\n", "password: there is no path; expected file:PATH"),
     ("[fleet]\nstore = redis://127.0.0.1\npassword = file:/\n", "it is a folder; expected a file"),
     ("[fleet]\nstore = redis://:x@127.0.0.1\npassword = file:ini\n", "the store's URL has one too"),
 ) + tuple((f"[fleet]\nstore = redis://127.0.0.1\n[limit a]\n{lines}\nscope = fleet\nfleet = exact\n", what)
           for lines, what in (
               ("rate = 1000 per 1s\nprecision = exact", "remembers at most 255 times"),
-              ("rate = 1 per 1s\nwas = b", "stays under the name")))
+              ("rate = 1 per 1s\nwas = b", "under the limit's name")))
 
 
 @test("sluice check names what is wrong and what is not supported, by file and line", workers=[1])

@@ -265,12 +265,12 @@ def stood_still(t):
 
 # ---- what is rejected ---------------------------------------------------------------------------
 
-CASES = (("concurrency = 3", "concurrency: what is in flight"),
-         ("rate = 1 per 1s\nalgorithm = gcra", "algorithm: gcra is not supported"),
-         ("rate = 1 per day", "rate: a period of the calendar is not supported"),
-         ("rate = 1 per 1s\ncount_refused = on", "count_refused: what a node refuses"),
-         ("rate = 1 per 1s\nban = 5 per 1m for 1h", "ban: what a node refuses"),
-         ("rate = 1 per 1s\nwas = b", "was: what nodes share"))
+CASES = (("concurrency = 3", "as requests in flight end"),
+         ("rate = 1 per 1s\nalgorithm = gcra", "as the pace of gcra cannot"),
+         ("rate = 1 per day", "as shares move only at the end"),
+         ("rate = 1 per 1s\ncount_refused = on", "as a node does not count the requests"),
+         ("rate = 1 per 1s\nban = 5 per 1m for 1h", "as a node does not count the requests"),
+         ("rate = 1 per 1s\nwas = b", "as the nodes keep their shares"))
 
 
 @test("sluice check names what cannot be split or relaxed, by file and line", workers=[1])
@@ -282,11 +282,11 @@ def checks(t):
                    f"[limit a]\n{lines}\nscope = fleet\nfleet = {way}\n" + rest)
             status, output = run([BINARY, "check", "-c", t.path("ini")])
             equal(status, 1, lines)
-            true(expected in output and f"with fleet = {way}" in output, f"{lines}: {output}")
+            true(expected in output and f": not supported with fleet = {way}, " in output, f"{lines}: {output}")
             true(f"{t.path('ini')}:" in output, output)
     t.file("ini", "[fleet]\nstore = redis://127.0.0.1\n[limit a]\nrate = 1000 per 1s\nprecision = exact\n"
            "scope = fleet\nfleet = relaxed\n" + rest)
-    true("precision: the store remembers at most 255 times" in run([BINARY, "check", "-c", t.path("ini")])[1], "precision")
+    true("as the store remembers at most 255 times" in run([BINARY, "check", "-c", t.path("ini")])[1], "precision")
 
 
 main()

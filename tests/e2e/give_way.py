@@ -194,7 +194,7 @@ def kept_by_another(t):
         for client in clients:
             client.close()
         worker = another_worker(t, sluice, worker)
-    sluice.process.wait_output("idle connections to servers are closed")
+    sluice.process.wait_output("closing idle connections to servers")
     true(value(admin.metrics()[1], "sluice_idle_server_connections_closed_total") > 0, "the metric")
 
 
@@ -203,10 +203,10 @@ def counted(t):
     sluice, admin = with_admin(t, to(t.origin()), listener="max_connections = 2")
     for _ in range(5):
         equal(t.client(sluice).ask("/").status, 200, "status")
-    line = sluice.process.wait_output("idle connections are closed for new ones, 1 so far")
+    line = sluice.process.wait_output("closing idle connections for new ones, 1 so far")
     true(" warn  max_connections are open, listener main: " in line, line)
     equal(value(admin.metrics()[1], "sluice_idle_connections_closed_total"), 3, "the metric")
-    equal(sluice.log().count("idle connections are closed"), 1, "lines")
+    equal(sluice.log().count("closing idle connections for new ones"), 1, "lines")
 
 
 main()

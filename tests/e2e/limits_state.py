@@ -255,7 +255,7 @@ def change_in_midst(t):
     sluice.process.wait_output("-> delayed")
     for mark in range(1, 4):
         sluice.reload(limit(mark + 1))
-        sluice.process.wait_output("earlier limits left is freed", mark)
+        sluice.process.wait_output("memory of the previous limits is freed", mark)
     half.send(b"st: api.test\r\n\r\n")
     equal(half.response().status, 200, "status of the one with half a head")
     equal(delayed.response().status, 200, "status of the delayed one")

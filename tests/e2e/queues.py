@@ -228,7 +228,7 @@ def collected(t):
         thread.start()
     for number in range(1, 6):
         sluice.reload(sections(100000 + number * 1000))
-        sluice.process.wait_output("what the earlier limits left is freed", number)
+        sluice.process.wait_output("the memory of the previous limits is freed", number)
     ended.set()
     for thread in threads:
         thread.join(DEADLINE_SECONDS)

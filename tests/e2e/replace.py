@@ -112,7 +112,7 @@ def failures(t):
     with t.point("a program that fails"):
         fails("exited with 3", program="#!/bin/sh\nexit 3\n")
     with t.point("a program that reports nonsense"):
-        fails("what it reports can't be read",
+        fails("its report can't be read",
               program=f"#!{sys.executable}\n" + NONSENSE)
     with t.point("a program that is killed"):
         fails("was killed by signal 9", program="#!/bin/sh\nkill -9 $$\n")

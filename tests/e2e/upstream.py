@@ -313,8 +313,8 @@ def no_address(t):
     name = "a" * 64 + ".test"  # a label has at most 63 bytes (RFC 1035): no network is needed to fail
     sluice = t.sluice(to(f"{name}:80"))
     warning = sluice.process.wait_output(f"server {name}:80: ")
-    true(" warn " in warning and "; it has no address until it is found" in warning
-         and "its addresses stay" not in warning, warning)
+    true(" warn " in warning and "; it has no address until its name resolves" in warning
+         and "keeping its addresses" not in warning, warning)
     member(t.client(sluice).ask("/").status, (502, 503), "status")
 
 

@@ -214,7 +214,8 @@ static void references(void **state)
 		"there is no [limit bsae], did you mean \"base\"?");
 	parse_bad(TEXT_BASE "[route r]\nupstream = u\nlimits = base\nlimits = base\n", 13,
 		"\"base\" is given twice");
-	parse_bad(TEXT_BASE "[route r]\nupstream = u\nlimits = plan\n", 12, "there is no [plans]");
+	parse_bad(TEXT_BASE "[route r]\nupstream = u\nlimits = plan\n", 12,
+		"has no effect without [plans]");
 }
 
 static void too_many_servers(void **state)
@@ -306,11 +307,11 @@ static void plans(void **state)
 	assert_string_equal(b->sessions.key->text, "header:K");
 	conf_release(conf);
 
-	parse_bad(TEXT_BASE "[plan gold]\ncallers = file:k\n", 10, "is there without [plans]");
-	parse_bad(TEXT_BASE "[plans]\nkey = ip\n", 10, "is there without a plan");
+	parse_bad(TEXT_BASE "[plan gold]\ncallers = file:k\n", 10, "has no effect without [plans]");
+	parse_bad(TEXT_BASE "[plans]\nkey = ip\n", 10, "has no effect without a plan");
 	parse_bad(TEXT_BASE "[plans]\nkey = ip\n[plan gold]\n", 12, "has no callers");
 	parse_bad(TEXT_BASE "[plans]\nkey = ip\n[plan default]\ncallers = file:k\n", 13,
-		"for those on no list");
+		"for callers on no list");
 	parse_bad(TEXT_BASE "[plans]\nkey = ip\n[plan gold]\ncallers = gold.keys\n", 13,
 		"expected file:PATH");
 	parse_bad(TEXT_BASE "[plans]\nkey = ip\n[plan default]\nlimits = plan\n", 13,

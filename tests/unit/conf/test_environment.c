@@ -93,16 +93,16 @@ static void errors_name_the_variable(void **state)
 	set("SLUICE_EMPTY", "");
 	set("SLUICE_A", "many");
 	bad("sluice", "workers = ${SLUICE_NONE}",
-		"t:11: [sluice] workers: the environment has no SLUICE_NONE; expected it set, or a "
-		"default as in ${SLUICE_NONE:-DEFAULT}");
-	bad("sluice", "workers = ${SLUICE_A}", "the line says ${SLUICE_A}");
+		"t:11: [sluice] workers: the environment variable SLUICE_NONE is not set; "
+		"set it, or write a default as in ${SLUICE_NONE:-DEFAULT}");
+	bad("sluice", "workers = ${SLUICE_A}", "the line has ${SLUICE_A}");
 	bad("sluice", "workers = ${SLUICE_EMPTY}", "there is no value");
 	bad("sluice", "workers = ${SLUICE_A", "\"${SLUICE_A\" has no \"}\"");
 	bad("sluice", "workers = ${SLUICE-A}", "expected ${NAME} or ${NAME:-DEFAULT}, or $${");
 	bad("sluice", "workers = ${SLUICE_A:=1}", "expected ${NAME} or ${NAME:-DEFAULT}");
 	bad("sluice", "workers = ${SLUICE_A:-${B}}", "expected ${NAME} or ${NAME:-DEFAULT}");
 	bad("upstream e", "server = ${SLUICE_NONE}:80",
-		"[upstream e] server: the environment has no");
+		"[upstream e] server: the environment variable");
 }
 
 static void what_is_too_long(void **state)

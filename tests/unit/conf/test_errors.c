@@ -208,10 +208,10 @@ static void semicolons(void **state)
 	parse_bad(TEXT_BASE "[limit m]\nrate = 1 per 1s;\n", 11, hint);
 }
 
-/* Values stand without quotes; who is used to other files reads why one is wrong. */
+/* Values are written without quotes; the error for a quoted one explains that. */
 static void quotes(void **state)
 {
-	static const char hint[] = "; values stand without quotes";
+	static const char hint[] = "; values are written without quotes";
 
 	(void)state;
 	bad("sluice", "workers = \"1\"", hint);

@@ -4,7 +4,7 @@
 static void keys_and_lines(void **state)
 {
 	(void)state;
-	bad("sluice", "redis = a", "without a store");
+	bad("sluice", "redis = a", "in [fleet]");
 	bad("sluice", "tls_cert = a", "has no TLS");
 	bad("sluice", "ssl_certificate = a", "has no TLS");
 	bad("sluice", "includes = b.ini", "did you mean \"include\"?");

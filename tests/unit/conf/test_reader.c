@@ -129,8 +129,8 @@ static void files_of_another_kind(void **state)
 	print_errors(&errors);
 	assert_int_equal(errors.count, 1 + 10 + 2);
 	assert_string_equal(errors.items[10].text, "t:10: byte 0x01 in column 1; expected text");
-	assert_string_equal(errors.items[11].text,
-		"t:11: 89 more lines hold such bytes, up to line 100; expected a file of text");
+	assert_string_equal(errors.items[11].text, "t:11: 89 more lines hold control characters, "
+						   "up to line 100; expected a text file");
 	assert_string_equal(
 		errors.items[12].text, "t:21: invalid setting \"x\"; expected key = value");
 	conf_errors_free(&errors);

@@ -96,7 +96,7 @@ static void from_the_environment(void **state)
 	setenv("TEST_GRIP_KEY", "base64:AAEC", 1);
 	assert_key("grip_key = ${TEST_GRIP_KEY}", "\0\1\2", 3);
 	setenv("TEST_GRIP_KEY", "base64:hush!", 1);
-	assert_wrong("grip_key = ${TEST_GRIP_KEY}", "expected base64 with its padding");
+	assert_wrong("grip_key = ${TEST_GRIP_KEY}", "expected base64 with padding");
 	unsetenv("TEST_GRIP_KEY");
 	assert_wrong("grip_key = ${TEST_GRIP_KEY}", "TEST_GRIP_KEY");
 }
@@ -113,7 +113,7 @@ static void wrong_ones(void **state)
 	write_file(key, "\n", 1);
 	assert_wrong("grip_key = file:grip.key", "expected at least one byte");
 	write_file(key, "base64:hush?", 12);
-	assert_wrong("grip_key = file:grip.key", "expected base64 with its padding");
+	assert_wrong("grip_key = file:grip.key", "expected base64 with padding");
 	memset(long_key, 'x', sizeof(long_key));
 	write_file(key, long_key, sizeof(long_key));
 	assert_wrong("grip_key = file:grip.key", "expected a file of at most 4096 bytes");

@@ -44,7 +44,7 @@ static void urls_that_are_none(void **state)
 	bad("semaphore s", "broker = amqp://me:%zz@h", "not percent-encoded");
 	bad("semaphore s", "broker = amqp://h//", "has a '/', which is written %2F");
 	bad("semaphore s", "broker = amqp://h/%0", "the virtual host is not percent-encoded");
-	bad("semaphore s", "broker = amqp://h/v?heartbeat=5", "behind the virtual host");
+	bad("semaphore s", "broker = amqp://h/v?heartbeat=5", "after the virtual host");
 	bad("semaphore s", "password = file:/x\nbroker = amqp://a:b@h",
 		"password: the broker's URL");
 	bad("semaphore s", "heartbeat = 1500ms\nbroker = amqp://h", "not in whole seconds");

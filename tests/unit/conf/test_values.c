@@ -136,7 +136,7 @@ static void addresses(void **state)
 	bad("listener m", "bind = ::1:80", "is not in brackets");
 	bad("listener m", "bind = [::g]:80", "invalid address");
 	bad("listener m", "bind = [::1]", "has no port");
-	bad("listener m", "bind = localhost:80", "is a name");
+	bad("listener m", "bind = localhost:80", "is a host name");
 	bad("listener m", "bind = unix:run/s", "invalid path");
 	bad("listener m", "bind = :80",
 		"\":80\" has no address (0.0.0.0 is all of IPv4, [::] all of IPv6); expected");

@@ -90,8 +90,9 @@ static void stars_in_paths(void **state)
 		assert_true(asprintf(&text, TEXT_USED "[route r]\nupstream = u\npath = %s\n",
 				    some[i].path) > 0);
 		assert_true(asprintf(&what,
-				    "[route r] path: the '*' in \"%s\" stands for itself; all "
-				    "below a path is /PREFIX, a pattern ~REGEX",
+				    "[route r] path: the '*' in \"%s\" is an ordinary "
+				    "character; expected /PREFIX for all paths below, or ~REGEX "
+				    "for a pattern",
 				    some[i].shown) > 0);
 		warned(text, 13, what);
 		free(text);
@@ -158,7 +159,7 @@ static void warnings_have_an_end(void **state)
 	assert_int_equal(conf->warning_count, 1001);
 	assert_int_equal(conf->warnings[1000].line, 1013);
 	assert_string_equal(conf->warnings[1000].text,
-		"[route r] there are more warnings than can be listed; mend some");
+		"[route r] there are more warnings than can be listed; fix some");
 	conf_release(conf);
 	free(text);
 }

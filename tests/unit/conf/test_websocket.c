@@ -39,7 +39,7 @@ static void messages_have_no_gateway(void **state)
 	(void)state;
 	for (size_t i = 0; i < sizeof(lines) / sizeof(lines[0]); i++) {
 		bad_text(
-			11, "expected websocket = gateway with it", TEXT_MESSAGES "%s\n", lines[i]);
+			11, "expected websocket = gateway as well", TEXT_MESSAGES "%s\n", lines[i]);
 		snprintf(text, sizeof(text), TEXT_BASE "websocket = gateway\n%s\n", lines[i]);
 		conf_release(parse_good(text));
 	}
@@ -104,7 +104,7 @@ static void what_goes_together(void **state)
 	parse_bad(TEXT_MESSAGES "max_sockets = base\n", 11, "expected a limit with concurrency");
 	parse_bad(TEXT_MESSAGES "max_sockets = bse\n", 11, "did you mean \"base\"?");
 	parse_bad(TEXT_MESSAGES "message_limits = base, base\n", 11, "is given twice");
-	parse_bad(TEXT_MESSAGES "message_limits = plan\n", 11, "there is no [plans]");
+	parse_bad(TEXT_MESSAGES "message_limits = plan\n", 11, "has no effect without [plans]");
 }
 
 /* The handshake passes limits and max_sockets together. */

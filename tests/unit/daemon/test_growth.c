@@ -91,7 +91,7 @@ static void failures_wait(void **state)
 		growth_look(stage->worker);
 		growth_make(relay);
 		assert_true(relay->growth.is_waiting);
-		assert_int_equal(strstr(lines.text, "error limits: no room") != NULL, i == 0);
+		assert_int_equal(strstr(lines.text, "error limits: no memory") != NULL, i == 0);
 		lines_clear();
 		growth_look(stage->worker);
 		table.error = 0;
@@ -107,7 +107,7 @@ static void failures_wait(void **state)
 	growth_look(stage->worker);
 	growth_make(relay);
 	assert_int_equal(table.grown, 1);
-	assert_has(lines.text, "there is room for more callers again");
+	assert_has(lines.text, "there is memory for more callers again");
 	lines_clear();
 	growth_look(stage->worker);
 	growth_make(relay);

@@ -313,9 +313,10 @@ static void what_it_does_not_understand_is_nowhere_sent(void **state)
 	}
 	assert_int_equal(stage->server_count, 0);
 	/* One line for all of them. */
-	const char *first = strstr(lines.text, "a node forwards what this one does not understand");
+	const char *first =
+		strstr(lines.text, "a node forwarded a request that this node does not understand");
 	assert_non_null(first);
-	assert_null(strstr(first + 1, "a node forwards"));
+	assert_null(strstr(first + 1, "a node forwarded"));
 	end(stage);
 }
 

@@ -273,8 +273,8 @@ static void the_details_of_what_a_caller_can_mend(void **state)
 		unsigned status;
 		const char *why, *says;
 	} rows[] = {
-		{400, "ambiguous path", "Servers differ about this path"},
-		{400, "ambiguous key", "The caller's key is there more than once"},
+		{400, "ambiguous path", "Servers may read this path differently"},
+		{400, "ambiguous key", "The caller's key appears more than once"},
 		{403, "unknown key", "The key is not known"},
 		{400, "path too costly to match", "This path cannot be matched in time"},
 		{400, "malformed body", "The request is not valid HTTP."},

@@ -46,7 +46,7 @@ static void its_own_are_closed_and_counted(void **state)
 	assert_false(spare_own(l.stage->worker));
 	assert_int_equal(linked_open(&l), 0);
 	assert_int_equal(stage_count(l.stage, STATS_SPARED), 2);
-	assert_has(lines.text, "idle connections to servers are closed, 1 so far\n");
+	assert_has(lines.text, "closing idle connections to servers, 1 so far\n");
 	assert_lacks(lines.text, "2 so far");
 	linked_end(&l);
 }
