@@ -12,7 +12,7 @@
 
 uint64_t owner_mark(struct owners *owners, const struct owner_use *use);
 void owner_raise_mark(struct owners *owners, const struct owner_use *use);
-/* Of the owner: false: it is too late for that one. */
+/* Of the owner: false: it is too late for that one, or there is no memory for its mark. */
 bool owner_take_mark(
 	struct owners *owners, const struct owner_use *use, uint64_t instance, uint64_t mark);
 

@@ -96,6 +96,12 @@ struct owner_session *owner_session_add(struct owners *owners, struct owner_stri
 	return session;
 }
 
+void owner_session_free(struct owner_session *session)
+{
+	free(session->marks);
+	free(session);
+}
+
 void owner_session_forget(
 	struct owners *owners, struct owner_stripe *stripe, struct owner_session *session)
 {
@@ -104,7 +110,7 @@ void owner_session_forget(
 	*at = session->next;
 	stripe->count--;
 	atomic_fetch_sub_explicit(&owners->count, 1, memory_order_relaxed);
-	free(session);
+	owner_session_free(session);
 }
 
 void owner_session_note(const struct owner_session *session, struct owner_use *use)

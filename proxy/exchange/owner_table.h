@@ -19,11 +19,13 @@
 
 #define OWNER_START_MS 5000 /* a process has found its store by then, or is without one */
 
-#define OWNER_MARKS 4 /* nodes whose marks a session remembers */
-
 enum owner_side { OWNER_SIDE_NOBODY, OWNER_SIDE_HERE, OWNER_SIDE_ELSEWHERE };
 
 struct owner_wait;
+
+struct owner_node_mark {
+	uint64_t instance, mark;
+};
 
 struct owner_session {
 	struct owner_session *next;               /* in its bucket */
@@ -53,9 +55,10 @@ struct owner_session {
 	enum owner_sight sight;        /* that they are sent */
 	struct owner_wait *first, **end;
 	uint64_t mark; /* of what this node forwards */
-	struct {
-		uint64_t instance, mark, taken_ns; /* taken_ns: last; 0: free */
-	} marks[OWNER_MARKS];                      /* of what it is forwarded */
+	/* Of what it is forwarded; by owner_marks.h alone. */
+	struct owner_node_mark *marks;
+	unsigned mark_count, mark_room;
+	uint64_t marks_fence; /* of the ownership that they are of */
 };
 
 struct owner_stripe {
@@ -120,6 +123,7 @@ void owner_session_schedule(
 void owner_session_make_due(struct owner_stripe *stripe, struct owner_session *session);
 /* Out of its tick's list, or of those that are due. */
 void owner_session_unschedule(struct owner_session *session);
+void owner_session_free(struct owner_session *session);
 /* Removes and frees one that nobody uses, is in no tick's list and of which nothing is asked. */
 void owner_session_forget(
 	struct owners *owners, struct owner_stripe *stripe, struct owner_session *session);

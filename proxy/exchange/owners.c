@@ -50,7 +50,7 @@ void owners_free(struct owners *owners)
 				struct owner_session *session = stripe->buckets[j];
 				stripe->buckets[j] = session->next;
 				owner_line_free(session);
-				free(session);
+				owner_session_free(session);
 			}
 		}
 		free(stripe->buckets);

@@ -379,9 +379,14 @@ def hops(t):
         equal((answer.status, answer.get("Sluice-Hop")), expected, mark)
     node.forward("/other", "ann", 1, fence, instance=8)
     equal(node.response().status, 200, "another node")
+    for instance in range(20, 30):
+        node.forward("/others", "ann", 1, fence, instance=instance)
+        equal(node.response().status, 200, "one more")
+    node.forward("/late", "ann", 7, fence)
+    equal(node.response().get("Sluice-Hop"), "stale", "however many others came meanwhile")
     node.forward("/nobody", "bob", 9, fence)
     equal(node.response().get("Sluice-Hop"), "elsewhere", "it does not become an owner by that")
-    equal([x.request.get("X-Real-IP") for x in fleet.origin.requests[1:]], ["192.0.2.7"] * 4, "its client's address")
+    equal([x.request.get("X-Real-IP") for x in fleet.origin.requests[1:]], ["192.0.2.7"] * 14, "its client's address")
     for field in ("1 main", "1 none 192.0.2.7 7 9 9", "1 main x 7 9 9", "2 main 192.0.2.7 7 9 9",
                   "1 main 192.0.2.7 7 9 9 9", "1 main 192.0.2.7 7 9 -9"):
         node = Asker(fleet.nodes[0].internal, SECRET)

@@ -273,7 +273,7 @@ static void marks_only_grow(void **state)
 	assert_true(owner_take_mark(f->owners, &user.use, 1, 5));
 	assert_true(owner_take_mark(f->owners, &user.use, 1, 6));
 	assert_false(owner_take_mark(f->owners, &user.use, 1, 5));
-	for (uint64_t other = 2; other <= 4; other++)
+	for (uint64_t other = 2; other <= 40; other++)
 		assert_true(owner_take_mark(f->owners, &user.use, other, 9));
 	assert_false(owner_take_mark(f->owners, &user.use, 1, 5));
 	owner_end(f->owners, &user.use);
@@ -414,25 +414,40 @@ static void one_that_waits_no_more_is_in_no_line(void **state)
 	owner_end(f->owners, &third.use);
 }
 
-/* The clocks of the nodes that mark are not one: that of a machine that began late is behind. */
-static void the_mark_that_was_taken_longest_ago_makes_room(void **state)
+/* However many nodes forward to it: what one of them has given up may come after all of them. */
+static void marks_stay_as_long_as_the_ownership(void **state)
 {
 	struct fixture *f = *state;
 	struct user user;
 
 	own(f, &user, 7);
-	for (uint64_t node = 1; node <= 4; node++) {
-		now_ns++;
+	for (uint64_t node = 1; node <= 40; node++)
+		assert_true(owner_take_mark(f->owners, &user.use, node, 1000 * node));
+	for (uint64_t node = 1; node <= 40; node++) {
+		assert_false(owner_take_mark(f->owners, &user.use, node, 1000 * node - 1));
 		assert_true(owner_take_mark(f->owners, &user.use, node, 1000 * node));
 	}
-	now_ns++;
-	assert_true(owner_take_mark(f->owners, &user.use, 1, 1001));
-	now_ns++;
-	assert_true(owner_take_mark(f->owners, &user.use, 5, 10));
-	assert_false(owner_take_mark(f->owners, &user.use, 1, 1000));
-	assert_false(owner_take_mark(f->owners, &user.use, 5, 9));
-	assert_true(owner_take_mark(f->owners, &user.use, 2, 1)); /* it had made room */
 	owner_end(f->owners, &user.use);
+}
+
+/* What is late for the one before is refused by its fence. */
+static void another_ownership_has_marks_of_its_own(void **state)
+{
+	struct fixture *f = *state;
+	struct user user, late;
+
+	own(f, &user, 7);
+	assert_true(owner_take_mark(f->owners, &user.use, 1, 6));
+	now_ns += LEASE_MS * CLOCK_NS_PER_MS;
+	begin(f, &late);
+	assert_int_equal(look(f, &late), OWNER_PENDING);
+	held(f, 8);
+	owner_follow(&late.use);
+	assert_true(owner_take_mark(f->owners, &late.use, 1, 5));
+	assert_false(owner_take_mark(f->owners, &user.use, 1, 6)); /* of the one before */
+	assert_false(owner_take_mark(f->owners, &late.use, 1, 4));
+	owner_end(f->owners, &user.use);
+	owner_end(f->owners, &late.use);
 }
 
 static enum owner_begun begin_number(struct fixture *f, struct user *user, uint64_t number)
@@ -496,7 +511,8 @@ int main(void)
 		TEST(nor_is_that_forgotten_while_the_store_is_away),
 		TEST(one_follows_what_it_was_told),
 		TEST(one_that_waits_no_more_is_in_no_line),
-		TEST(the_mark_that_was_taken_longest_ago_makes_room),
+		TEST(marks_stay_as_long_as_the_ownership),
+		TEST(another_ownership_has_marks_of_its_own),
 		TEST(a_full_table_gives_idle_ones_up_first),
 	};
 
