@@ -35,6 +35,21 @@ static void ask_again(struct owners *owners, struct worker *worker, struct owner
 	owner_line_deliver(session);
 }
 
+/* So long after its lease the store has forgotten who owned it: twice its own time, and one for the
+ * clocks; and an eighth of the lease, which is shorter here than there (sure_ns). */
+#define FORGET_MS (3 * OWNER_KEEP_MS)
+
+/* With the lock, of one whose lease has ended and that could not be given up. Until the store has
+ * forgotten it, it would be taken again under the same fence, and without its marks what is late
+ * for it would be taken, too. A process that leaves begins nothing any more. */
+static bool is_forgotten(
+	const struct owners *owners, const struct owner_session *session, uint64_t now_ns)
+{
+	/* relaxed: a flag alone */
+	return atomic_load_explicit(&owners->is_leaving, memory_order_relaxed) ||
+	       now_ns >= session->ends_ns + (FORGET_MS + session->lease_ms / 8) * CLOCK_NS_PER_MS;
+}
+
 /* With the lock: asks what is due of it. When is it to be looked at again? 0: it is forgotten. */
 static uint64_t look_after(struct owners *owners, struct worker *worker,
 	struct owner_session *session, bool presses, uint64_t now_ns)
@@ -57,12 +72,11 @@ static uint64_t look_after(struct owners *owners, struct worker *worker,
 			owner_ask(owners, worker, session, OWNER_RENEW, now_ns);
 		if (session->is_asked)
 			return now_ns + CLOCK_NS_PER_S / 10;
-		/* Without a store it is forgotten when the lease has ended, but for one that the
-		 * store may be about to take from us. */
+		/* Without a store, but for one that the store may be about to take from us. */
 		if (session->is_giving)
 			return now_ns + CLOCK_NS_PER_S;
 		if (now_ns >= idle_ends_ns && now_ns >= session->ends_ns)
-			return 0;
+			return is_forgotten(owners, session, now_ns) ? 0 : now_ns + CLOCK_NS_PER_S;
 		if (session->users > 0 && owner_session_moves(owners, session)) {
 			owners->has_moving = true;
 			return earlier(now_ns + CLOCK_NS_PER_S, session->renew_ns);

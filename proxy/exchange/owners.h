@@ -40,6 +40,11 @@ struct upstream;
 struct upstream_states;
 struct worker;
 
+/* The store remembers an owner for so long after its lease, or twice as long: a node that comes
+ * back then may go on, under the same fence, if nobody took the session. So does the node
+ * (owner_sweep.h). */
+#define OWNER_KEEP_MS 60000
+
 #define OWNER_NAME_BYTES 40  /* of a session, for all nodes: 32 digits */
 #define OWNER_NODE_BYTES 129 /* `instance/name/address`, with its NUL */
 

@@ -12,10 +12,6 @@
 #include "site/site_use.h"
 #include "worker/worker.h"
 
-/* An owner's lock is remembered for so long after its lease: a node that comes back then may go on
- * if nobody took it. */
-#define KEEP_MS 60000
-
 /* One that was given up leaves its fence for so long, so that fences grow although the store's
  * clock is set back a little. */
 #define GIVEN_KEEP_MS 10000
@@ -67,7 +63,7 @@ static bool ask_store(struct worker *worker, const struct owner_question *questi
 		.session = ask->self,
 		.number = question->verb == OWNER_TAKE ? LOCK_BORN_ANY : question->fence,
 		.lease_ms = question->lease_ms,
-		.keep_ms = question->verb == OWNER_GIVE ? GIVEN_KEEP_MS : KEEP_MS,
+		.keep_ms = question->verb == OWNER_GIVE ? GIVEN_KEEP_MS : OWNER_KEEP_MS,
 		.done = on_answer};
 	locks_ask(&worker->fleet.own->locks, &ask->ask);
 	return true;

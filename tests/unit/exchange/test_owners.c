@@ -366,6 +366,55 @@ static void nor_is_that_forgotten_while_the_store_is_away(void **state)
 	owner_end(f->owners, &user.use);
 }
 
+/* It is the same ownership when the store is back: what is late for it is refused as before. */
+static void marks_outlive_a_store_that_is_away(void **state)
+{
+	struct fixture *f = *state;
+	struct user user;
+
+	own(f, &user, 7);
+	assert_true(owner_take_mark(f->owners, &user.use, 1, 6));
+	asked.is_away = true;
+	owner_end(f->owners, &user.use);
+	pass(f, 3 * LEASE_MS);
+	asked.is_away = false;
+	begin(f, &user);
+	assert_int_equal(look(f, &user), OWNER_PENDING);
+	held(f, 7);
+	owner_follow(&user.use);
+	assert_false(owner_take_mark(f->owners, &user.use, 1, 5));
+	owner_end(f->owners, &user.use);
+}
+
+/* The store has then forgotten it, too, or another has it: the next ownership has another fence. */
+static void without_a_store_it_is_forgotten_in_the_end(void **state)
+{
+	struct fixture *f = *state;
+	struct user user;
+
+	own(f, &user, 7);
+	asked.is_away = true;
+	owner_end(f->owners, &user.use);
+	pass(f, 2 * LEASE_MS + 2 * OWNER_KEEP_MS);
+	assert_false(owners_are_none(f->owners));
+	pass(f, 2 * OWNER_KEEP_MS);
+	assert_true(owners_are_none(f->owners));
+}
+
+/* It takes nothing again under this fence: its successor, or another node, does. */
+static void one_that_leaves_waits_for_no_store(void **state)
+{
+	struct fixture *f = *state;
+	struct user user;
+
+	own(f, &user, 7);
+	asked.is_away = true;
+	owner_end(f->owners, &user.use);
+	owners_drain(f->owners, false);
+	pass(f, 2 * LEASE_MS);
+	assert_true(owners_are_none(f->owners));
+}
+
 /* What it goes on by is what it was told, whatever another worker hears meanwhile. */
 static void one_follows_what_it_was_told(void **state)
 {
@@ -509,6 +558,9 @@ int main(void)
 		TEST(a_lease_is_as_long_as_it_was_asked_for),
 		TEST(what_was_given_up_without_an_answer_is_not_taken_under_the_same_fence),
 		TEST(nor_is_that_forgotten_while_the_store_is_away),
+		TEST(marks_outlive_a_store_that_is_away),
+		TEST(without_a_store_it_is_forgotten_in_the_end),
+		TEST(one_that_leaves_waits_for_no_store),
 		TEST(one_follows_what_it_was_told),
 		TEST(one_that_waits_no_more_is_in_no_line),
 		TEST(marks_stay_as_long_as_the_ownership),
