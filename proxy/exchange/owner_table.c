@@ -133,7 +133,7 @@ bool owner_session_moves(struct owners *owners, const struct owner_session *sess
 	if (session->side != OWNER_SIDE_HERE)
 		return false;
 	/* relaxed: a flag alone */
-	return atomic_load_explicit(&owners->is_replaced, memory_order_relaxed) ||
+	return atomic_load_explicit(&owners->is_replaced, memory_order_relaxed) || !self ||
 	       (session->self != self &&
 		       strcmp(strrchr(session->self->text, '/'), strrchr(self->text, '/')) != 0);
 }

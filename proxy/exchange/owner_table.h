@@ -84,22 +84,23 @@ struct owners {
 	uint64_t born_ns;           /* CLOCK_BOOTTIME */
 	_Atomic uint64_t has_asked; /* a bit of each worker, or of some: the store could be asked */
 	_Atomic uint64_t lease_ms;
-	atomic_size_t count, most;         /* sessions */
-	_Atomic(struct owner_self *) self; /* now; NULL: not known yet */
-	atomic_bool is_leaving;            /* a drain: what is idle is given up at once */
-	atomic_bool is_replaced;           /* another process has this one's address */
-	atomic_bool has_predecessor;       /* and the other way around, while that goes on */
-	_Atomic uint64_t yields_from;      /* a stripe, and a bucket of it: see owners_yield */
-	bool has_moving;                   /* of the sweeping worker: one in use moves, */
-	uint64_t told_ns;                  /* and when those who use such were told last */
-	pthread_mutex_t lock;              /* of what follows */
+	atomic_size_t count, most; /* sessions */
+	_Atomic(struct owner_self *)
+		self;                 /* now; NULL: nobody reaches it, or it is not known yet */
+	atomic_bool is_leaving;       /* a drain: what is idle is given up at once */
+	atomic_bool is_replaced;      /* another process has this one's address */
+	atomic_bool has_predecessor;  /* and the other way around, while that goes on */
+	_Atomic uint64_t yields_from; /* a stripe, and a bucket of it: see owners_yield */
+	bool has_moving;              /* of the sweeping worker: one in use moves, */
+	uint64_t told_ns;             /* and when those who use such were told last */
+	pthread_mutex_t lock;         /* of what follows */
 	struct owner_self *selves;
 	struct owner_node *nodes;
 	size_t node_count;
 	struct owner_stripe stripes[OWNER_STRIPES];
 };
 
-/* NULL: not known yet. */
+/* NULL: none, or not known yet. */
 static inline struct owner_self *owner_self(struct owners *owners)
 {
 	/* acquire: pairs with the release in owners_set_self */

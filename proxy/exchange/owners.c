@@ -106,6 +106,15 @@ bool owners_set_self(struct owners *owners, const char *name, const char *addres
 	return true;
 }
 
+bool owners_unset_self(struct owners *owners)
+{
+	/* relaxed: nothing is read through it */
+	if (!atomic_exchange_explicit(&owners->self, NULL, memory_order_relaxed))
+		return false;
+	owners_yield(owners);
+	return true;
+}
+
 uint64_t owners_instance(const struct owners *owners)
 {
 	return owners->instance;

@@ -90,6 +90,9 @@ void owners_free(struct owners *owners);
  * been another one; WORKER_OWNERS is to follow for what is in use. Any thread. */
 bool owners_set_self(struct owners *owners, const char *name, const char *address,
 	uint64_t lease_ms, size_t sessions_most);
+/* Other nodes do not reach this one any more. It takes nothing, and gives up what it owns. True:
+ * they did; WORKER_OWNERS is to follow for what is in use. Any thread. */
+bool owners_unset_self(struct owners *owners);
 /* A number of this process, for what it sends. */
 uint64_t owners_instance(const struct owners *owners);
 

@@ -93,6 +93,12 @@ void owning_init(struct owning *owning, struct worker *worker)
 	deadline_init(&owning->sweep, worker->loop.base, on_sweep);
 }
 
+/* Do other nodes reach this one by it? */
+static bool is_reached(const struct conf_fleet *conf)
+{
+	return conf->bind && conf->secret.len > 0;
+}
+
 void owning_take_site(struct owning *owning)
 {
 	struct worker *worker = owning->worker;
@@ -100,8 +106,13 @@ void owning_take_site(struct owning *owning)
 	uint64_t now_ms = worker_now_ms(worker);
 
 	worker->fleet.secret = &conf->secret;
-	if (worker->index != 0 || !worker->node->owners || !conf->bind)
+	if (worker->index != 0 || !worker->node->owners)
 		return;
+	if (!is_reached(conf)) {
+		if (owners_unset_self(worker->node->owners))
+			node_command_workers(worker->node, WORKER_OWNERS);
+		return;
+	}
 	if (owners_set_self(worker->node->owners,
 		    conf->node ? conf->node : worker->fleet.own->joining.members->default_name,
 		    conf->bind->text, conf->lease_ms, conf->max_sessions))

@@ -1,6 +1,7 @@
 """session_scope = fleet and changes of a node: an upgrade of its binary, another address, another secret. No request is
 lost, sent out of its order or refused by that."""
 import random
+import re
 import socket
 import threading
 
@@ -235,6 +236,23 @@ def bind_with_sockets(t):
     again = open_socket(t, fleet.nodes[1], fields=[("X-Client", "ann")])
     again.send("new")
     equal(again.message(), "new", "and sockets, too")
+
+
+@test("a reload that takes bind away: the node's sessions move, and its sockets of them are closed with 1001", workers=[1])
+def unbound(t):
+    fleet = fleet_with_pids(t, echo, count=2, lease="5m", route=WAITS + "websocket = messages\n")
+    node = fleet.nodes[0]
+    end = open_socket(t, node, fields=[("X-Client", "ann")])
+    before = node.sections
+    node.reload(re.sub(f"bind = 127.0.0.1:{node.internal}\n|(secret|lease|session_scope) = .*\n", "", before))
+    equal(end.closed_with()[0], 1001, "its session moves")
+    equal(order(fleet, 1, "/").response().status, 200, "without the lease's end")
+    equal(order(fleet, 0, "/").response().status, 200, "for itself from now on")
+    node.reload(before)
+    until(lambda: node.log().count("reloaded") == 2, "it is back")
+    again = open_socket(t, node, fields=[("X-Client", "ann")])
+    again.send("new")
+    equal(again.message(), "new", "and takes part")
 
 
 @test("a reload that fails changes nothing", workers=[1])

@@ -260,6 +260,32 @@ static void uses_hear_of_another_address(void **state)
 	answer(f, (struct owner_answer){.is_known = true});
 }
 
+/* A reload has taken [fleet] bind away. */
+static void uses_hear_that_nobody_reaches_them(void **state)
+{
+	struct fixture *f = *state;
+	struct user user, late;
+
+	own(f, &user, 7);
+	user.use.moves = on_moves;
+	assert_true(owners_unset_self(f->owners));
+	assert_false(owners_unset_self(f->owners));
+	owners_look_at_uses(f->owners, f->worker);
+	assert_int_equal(user.changes, 1);
+	pass(f, LEASE_MS / 3 + 1100);
+	assert_int_equal(asked.verb, OWNER_RENEW); /* what is in use is its own until it ends */
+	held(f, 7);
+	owner_end(f->owners, &user.use);
+	assert_int_equal(asked.verb, OWNER_GIVE);
+	answer(f, (struct owner_answer){.is_known = true});
+	begin(f, &late);
+	assert_int_equal(look(f, &late), OWNER_UNKNOWN); /* it takes nothing more */
+	owner_end(f->owners, &late.use);
+	assert_false(owners_set_self(f->owners, "self", "127.0.0.1:7900", LEASE_MS, SESSIONS_MOST));
+	own(f, &late, 8);
+	owner_end(f->owners, &late.use);
+}
+
 static unsigned told;
 
 static void on_told(struct owner_use *use)
@@ -400,6 +426,7 @@ int main(void)
 		TEST(another_name_is_for_what_is_taken_from_then_on),
 		TEST(uses_are_shared_and_hear_of_a_successor),
 		TEST(uses_hear_of_another_address),
+		TEST(uses_hear_that_nobody_reaches_them),
 		TEST(one_that_begins_behind_the_change_is_told),
 		TEST(a_store_that_does_not_answer_is_not_asked_at_once),
 		TEST(what_failed_to_be_given_up_is_soon_given_up_again),
