@@ -81,8 +81,9 @@ static void adopt(struct relaxing *relaxing, struct view *view, uint64_t total, 
 	int64_t used;
 
 	if (!used_here(relaxing, view, &used))
-		return; /* its next request asks again */
-	uint64_t published = used > view->fresh ? (uint64_t)(used - view->fresh) : 0;
+		return;                                       /* its next request asks again */
+	int64_t unknown = view->fresh - (int64_t)view->given; /* to the store */
+	uint64_t published = used > unknown ? (uint64_t)(used - unknown) : 0;
 	view->reserved = total > published ? total - published : 0;
 	view->asked_ns = relaxing->sent_ns;
 	view->falls_ns = worker_throttle_ns(relaxing->worker) + oldest_us * 1000;
@@ -91,9 +92,10 @@ static void adopt(struct relaxing *relaxing, struct view *view, uint64_t total, 
 /* It was not published, as far as one can know. The store may have it all the same: what was
  * admitted is then in the sum twice, until it has left the window; but what was given back would be
  * missing from it twice, and so is forgotten. */
-static void put_back(struct relaxing *relaxing, struct view *view, int64_t units)
+static void put_back(
+	struct relaxing *relaxing, struct view *view, const struct relaxed_units *units)
 {
-	view->fresh += units > 0 ? units : 0;
+	view->fresh += (int64_t)units->more;
 	views_put_due(&relaxing->views, view);
 }
 
@@ -117,7 +119,7 @@ static void on_answer(struct store_call *call, const char *bytes, size_t len)
 		uint64_t oldest_us = numbers.wrong ? 0 : (uint64_t)integers_next(&numbers);
 		view->is_away = false;
 		if (numbers.wrong)
-			put_back(relaxing, view, relaxing->units[i]);
+			put_back(relaxing, view, &relaxing->units[i]);
 		else
 			adopt(relaxing, view, total, oldest_us);
 	}
@@ -138,13 +140,12 @@ static bool compose(struct relaxing *relaxing)
 
 	for (unsigned i = 0; i < relaxing->sent_count; i++) {
 		const struct view *view = relaxing->sent[i];
-		int64_t units = relaxing->units[i];
 		parts[i] = (struct relaxed_part){
 			.caller = view->caller,
 			.limit = view->limit,
 			.rule = &view->rule,
-			.more = units > 0 ? (uint64_t)units : 0,
-			.less = units < 0 ? (uint64_t)-units : 0,
+			.more = relaxing->units[i].more,
+			.less = relaxing->units[i].less,
 		};
 	}
 	free(relaxing->command);
@@ -156,13 +157,17 @@ static bool compose(struct relaxing *relaxing)
 }
 
 /* How much of a view the call publishes: nothing that has left the window since it was admitted. */
-static int64_t take_fresh(struct relaxing *relaxing, struct view *view)
+static struct relaxed_units take_fresh(struct relaxing *relaxing, struct view *view)
 {
-	int64_t used, units = view->fresh;
+	int64_t used, more = view->fresh;
+	struct relaxed_units units = {.less = view->given};
 
-	if (units > 0 && used_here(relaxing, view, &used) && used < units)
-		units = used;
+	if (more > 0 && used_here(relaxing, view, &used) && used < more)
+		more = used;
+	units.more = (uint64_t)more;
 	view->fresh = 0;
+	view->given = 0;
+	view->taken_ns = worker_throttle_ns(relaxing->worker);
 	return units;
 }
 
@@ -227,9 +232,22 @@ void relaxing_ask(struct relaxing *relaxing, struct view *view)
 		schedule_next(relaxing);
 }
 
-void relaxing_note(struct relaxing *relaxing, struct view *view, int64_t units)
+/* What was admitted since the last time is not published at all; the rest is taken from the sum. */
+static void note_given(struct view *view, uint64_t units, uint64_t taken_ns)
 {
-	view->fresh += units;
+	uint64_t fresh = taken_ns > view->taken_ns ? (uint64_t)view->fresh : 0;
+	uint64_t less = units < fresh ? units : fresh;
+
+	view->fresh -= (int64_t)less;
+	view->given += units - less;
+}
+
+void relaxing_note(struct relaxing *relaxing, struct view *view, int64_t units, uint64_t taken_ns)
+{
+	if (units >= 0)
+		view->fresh += units;
+	else
+		note_given(view, (uint64_t)-units, taken_ns);
 	views_put_due(&relaxing->views, view);
 	schedule_next(relaxing);
 }

@@ -40,6 +40,11 @@
 
 struct worker;
 
+/* Of one caller. Not their difference: what is given back is of older admissions. */
+struct relaxed_units {
+	uint64_t more, less; /* admitted, given back */
+};
+
 /* A worker's part. */
 struct relaxing {
 	struct worker *worker;
@@ -47,14 +52,14 @@ struct relaxing {
 	struct views views;
 	struct store_call call;
 	struct deadline timer;
-	struct view *sent[RELAXED_AT_ONCE]; /* those of the call that is on its way */
-	int64_t units[RELAXED_AT_ONCE];     /* and how much of each it publishes */
-	unsigned sent_count;                /* 0: none is on its way */
-	uint64_t sent_ns, sent_ms;          /* the last one */
-	uint64_t due_ms;                    /* the next one, */
-	bool is_scheduled;                  /* if it has a time */
-	bool has_failed;                    /* the last one, though the store was there */
-	unsigned site;                      /* changes with the limits' numbers */
+	struct view *sent[RELAXED_AT_ONCE];          /* those of the call that is on its way */
+	struct relaxed_units units[RELAXED_AT_ONCE]; /* and how much of each it publishes */
+	unsigned sent_count;                         /* 0: none is on its way */
+	uint64_t sent_ns, sent_ms;                   /* the last one */
+	uint64_t due_ms;                             /* the next one, */
+	bool is_scheduled;                           /* if it has a time */
+	bool has_failed;                             /* the last one, though the store was there */
+	unsigned site;                               /* changes with the limits' numbers */
 	char *command;
 	const char *prefix; /* of the store's keys; not owned; NULL: none */
 };
@@ -74,7 +79,7 @@ bool relaxing_hears(const struct relaxing *relaxing);
 
 /* A request asks for this caller. */
 void relaxing_ask(struct relaxing *relaxing, struct view *view);
-/* So many units were charged of it on this node (below 0: given back). */
-void relaxing_note(struct relaxing *relaxing, struct view *view, int64_t units);
+/* So many units were charged of it on this node (below 0: given back of what was taken then). */
+void relaxing_note(struct relaxing *relaxing, struct view *view, int64_t units, uint64_t taken_ns);
 
 #endif

@@ -71,7 +71,7 @@ static void note(struct account *account, struct account_charge *charge, int64_t
 	if (!view)
 		return;
 	view->rule = charge->rule;
-	relaxing_note(relaxing, view, units);
+	relaxing_note(relaxing, view, units, charge->taken_ns);
 }
 
 const struct way relaxed_way = {.reserve = reserve, .note = note};

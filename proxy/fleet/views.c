@@ -63,7 +63,7 @@ static struct view *make(struct views *views)
 		views->count += view != NULL;
 		return view;
 	}
-	if (view->is_due || view->is_away || view->fresh != 0)
+	if (view->is_due || view->is_away || view->fresh != 0 || view->given != 0)
 		return NULL;
 	unlink_used(views, view);
 	unchain(views, view);

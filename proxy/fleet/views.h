@@ -30,7 +30,9 @@ struct view {
 	uint32_t number;            /* of the limit in the node's table */
 	unsigned site;              /* under which `number` and `here` are right */
 	struct rule rule;
-	int64_t fresh;     /* admitted and not published; below 0: too much was */
+	int64_t fresh;     /* admitted and not published */
+	uint64_t given;    /* given back of what was published, and that not published */
+	uint64_t taken_ns; /* when fresh was last published: what is younger is in it */
 	uint64_t reserved; /* of the quota, by what others have admitted */
 	uint64_t asked_ns; /* when that was asked; 0: never */
 	uint64_t falls_ns; /* when the oldest that counts ends */

@@ -91,6 +91,12 @@ static struct view *ask_for(uint64_t caller)
 	return view;
 }
 
+/* Of what was taken now. */
+static void note(struct view *view, int64_t units)
+{
+	relaxing_note(&world.relaxing, view, units, fake_store.now_ns);
+}
+
 static uint64_t due_ms(void)
 {
 	return world.relaxing.timer.at_ms;
@@ -230,14 +236,14 @@ static void what_was_admitted_is_published_once(void **state)
 	world.used = 4;
 	answer(20, 0);
 	assert_int_equal(view->reserved, 16);
-	relaxing_note(&world.relaxing, view, 3);
-	relaxing_note(&world.relaxing, view, 1);
+	note(view, 3);
+	note(view, 1);
 	assert_int_equal(due_ms(), BEGIN_MS + PAUSE_MS);
 	run_timer();
 	assert_published(4, 0);
 	assert_int_equal(view->fresh, 0);
 	world.used = 6; /* two more, while it is away */
-	relaxing_note(&world.relaxing, view, 2);
+	note(view, 2);
 	answer(24, 0);
 	assert_int_equal(view->reserved, 20);
 	run_timer();
@@ -251,12 +257,65 @@ static void what_was_given_back_is_taken_from_the_sum(void **state)
 	struct view *view = view_of(1);
 
 	(void)state;
-	relaxing_note(&world.relaxing, view, 3);
-	relaxing_note(&world.relaxing, view, -5);
+	note(view, 3);
+	note(view, -5);
 	run_timer();
 	assert_published(0, 2);
 	answer(0, 0);
 	assert_int_equal(view->fresh, 0);
+}
+
+/* A request that was published long ago ends, and costs nothing. What others have admitted since is
+ * younger, and counts for longer. */
+static void what_is_given_back_hides_no_younger_admission(void **state)
+{
+	struct view *view = view_of(1);
+	uint64_t began_ns = fake_store.now_ns;
+
+	(void)state;
+	world.used = 10;
+	note(view, 10);
+	run_timer();
+	assert_published(10, 0);
+	answer(10, 0);
+	fake_store_at(BEGIN_MS + 1500);
+	note(view, 10);
+	relaxing_note(&world.relaxing, view, -10, began_ns);
+	run_timer();
+	assert_published(10, 10);
+	answer(10, 0);
+	assert_int_equal(view->reserved, 0);
+	fake_store_at(BEGIN_MS + 3000);
+	note(view, 10);
+	note(view, -10); /* of the same */
+	run_timer();
+	assert_published(0, 0);
+	answer(10, 0);
+}
+
+/* While a call is on its way, and when its answer is lost. */
+static void what_is_given_back_is_said_once_more(void **state)
+{
+	struct view *view = view_of(1);
+	uint64_t began_ns = fake_store.now_ns;
+
+	(void)state;
+	world.used = 10;
+	note(view, 10);
+	run_timer();
+	answer(10, 0);
+	fake_store_at(BEGIN_MS + 1500);
+	relaxing_note(&world.relaxing, view, -4, began_ns);
+	run_timer();
+	assert_published(0, 4);
+	world.used = 5;
+	relaxing_note(&world.relaxing, view, -1, began_ns);
+	answer(12, 0); /* 6 of this node, of which the store does not know that one is given back */
+	assert_int_equal(view->reserved, 6);
+	run_timer();
+	assert_published(0, 1);
+	fake_store_answer(NULL, 0);
+	assert_int_equal(view->given, 0); /* the store may have it: it is not said again */
 }
 
 static void what_has_left_the_window_is_not_published(void **state)
@@ -265,11 +324,11 @@ static void what_has_left_the_window_is_not_published(void **state)
 
 	(void)state;
 	world.used = 5;
-	relaxing_note(&world.relaxing, view, 9);
+	note(view, 9);
 	run_timer();
 	assert_published(5, 0);
 	answer(5, 0);
-	relaxing_note(&world.relaxing, view, -9);
+	note(view, -9);
 	run_timer();
 	assert_published(0, 9);
 }
@@ -281,7 +340,7 @@ static void a_view_of_another_site_is_left_as_it_is(void **state)
 
 	(void)state;
 	view->reserved = 44;
-	relaxing_note(&world.relaxing, view, 9);
+	note(view, 9);
 	relaxing_take_site(&world.relaxing);
 	run_timer();
 	assert_published(9, 0);
@@ -300,9 +359,9 @@ static void what_was_not_published_is_so_again(void **state)
 	run_timer();
 	world.used = 4;
 	answer(10, 0);
-	relaxing_note(&world.relaxing, view, 4);
+	note(view, 4);
 	run_timer();
-	relaxing_note(&world.relaxing, view, 2);
+	note(view, 2);
 	world.used = 6;
 	assert_true(relaxing_hears(&world.relaxing));
 	fake_store_at(BEGIN_MS + 2 * PAUSE_MS);
@@ -337,11 +396,11 @@ static void what_was_given_back_is_not_so_again(void **state)
 	struct view *view = view_of(1);
 
 	(void)state;
-	relaxing_note(&world.relaxing, view, -5);
+	note(view, -5);
 	run_timer();
 	assert_published(0, 5);
 	fake_store_lose_answer();
-	assert_int_equal(view->fresh, 0);
+	assert_int_equal(view->given, 0);
 	run_timer();
 	assert_published(0, 0);
 	answer(12, 0);
@@ -354,7 +413,7 @@ static void a_store_that_refuses_is_not_heard(void **state)
 
 	(void)state;
 	world.used = 3;
-	relaxing_note(&world.relaxing, view, 3);
+	note(view, 3);
 	run_timer();
 	fake_store_lose_answer();
 	assert_false(relaxing_hears(&world.relaxing));
@@ -364,7 +423,7 @@ static void a_store_that_refuses_is_not_heard(void **state)
 	answer(3, 0);
 	assert_true(relaxing_hears(&world.relaxing));
 	fake_store.is_full = true;
-	relaxing_note(&world.relaxing, view, 1);
+	note(view, 1);
 	run_timer();
 	assert_int_equal(view->fresh, 1);
 	assert_false(view->is_away);
@@ -379,8 +438,8 @@ static void an_answer_that_is_cut_is_none(void **state)
 
 	(void)state;
 	world.used = 1;
-	relaxing_note(&world.relaxing, first, 1);
-	relaxing_note(&world.relaxing, second, 1);
+	note(first, 1);
+	note(second, 1);
 	run_timer();
 	answer_all(1, 2, 9, 0);
 	assert_int_equal(first->fresh, 0);
@@ -411,7 +470,7 @@ static void what_there_is_is_published_as_it_leaves(void **state)
 
 	(void)state;
 	world.used = 2;
-	relaxing_note(&world.relaxing, view, 2);
+	note(view, 2);
 	relaxing_leave(&world.relaxing);
 	assert_published(2, 0);
 	relaxing_leave(&world.relaxing); /* it is on its way */
@@ -433,6 +492,8 @@ int main(void)
 		TEST(many_leave_in_calls_one_after_the_other),
 		TEST(what_was_admitted_is_published_once),
 		TEST(what_was_given_back_is_taken_from_the_sum),
+		TEST(what_is_given_back_hides_no_younger_admission),
+		TEST(what_is_given_back_is_said_once_more),
 		TEST(what_has_left_the_window_is_not_published),
 		TEST(a_view_of_another_site_is_left_as_it_is),
 		TEST(what_was_not_published_is_so_again),
