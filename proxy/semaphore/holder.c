@@ -198,6 +198,31 @@ enum broker_result holder_take(struct holder *holder, uint32_t count)
 
 /* ---- looking --------------------------------------------------------------------------------- */
 
+enum { GLANCE_LEAST = 4, GLANCE_PART = 8 };
+
+enum broker_result holder_glance(struct holder *holder, bool *is_free)
+{
+	uint32_t most = holder->max / GLANCE_PART;
+	bool present[BROKER_BATCH_MOST];
+	struct names names;
+
+	*is_free = false;
+	names.count = 0;
+	most = most < GLANCE_LEAST ? GLANCE_LEAST : most;
+	most = most < BROKER_BATCH_MOST ? most : BROKER_BATCH_MOST;
+	for (uint32_t i = 0; i < holder->max && names.count < most; i++) {
+		holder->glance = holder->glance < holder->max ? holder->glance + 1 : 1;
+		if (!slots_set_has(&holder->held, holder->glance))
+			add_name(holder, &names, holder->glance, SLOTS_B);
+	}
+	if (names.count == 0)
+		return BROKER_DONE;
+	enum broker_result result = probe(holder, &names, present);
+	for (size_t i = 0; i < names.count && result == BROKER_DONE; i++)
+		*is_free |= !present[i];
+	return result;
+}
+
 /* Each slot that is held: is its A there? */
 static enum broker_result check_all(struct holder *holder)
 {

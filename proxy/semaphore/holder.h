@@ -28,6 +28,7 @@ struct holder {
 	struct slots_set removed; /* and of these A is gone */
 	uint32_t max;             /* slots that there are, as was seen last */
 	uint32_t turn;            /* the one that was looked at in turn last */
+	uint32_t glance;          /* and of those of others, by holder_glance */
 	uint64_t messages;        /* sent to the broker so far */
 };
 
@@ -46,6 +47,11 @@ static inline uint32_t holder_usable(const struct holder *holder)
  * later. BROKER_REFUSED: a B could not be declared, for another reason than that it is held; those
  * that were found until then count. */
 enum broker_result holder_take(struct holder *holder, uint32_t count);
+
+/* Looks at an eighth of the slots that this holder does not have (four at least), others each time:
+ * `*is_free`: one of them has no holder, so that a search is worth its messages. BROKER_DONE, or as
+ * the broker's `probe`; then `*is_free` is false. */
+enum broker_result holder_glance(struct holder *holder, bool *is_free);
 
 /* Looks which slots are removed, and whether there are as many as before: five messages, and when
  * something has changed, all slots are looked at. */

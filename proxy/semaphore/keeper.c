@@ -331,13 +331,28 @@ static enum broker_result await_slots(struct keeper *keeper, uint64_t now, bool 
 	return crowd_wait(&keeper->crowd, &keeper->holder, waits);
 }
 
+/* Searches have found nothing for a while, and this node has its share: that one of the slots is
+ * free is found by a few messages at a time, and not by two for each of them. */
+static bool is_settled(const struct keeper *keeper)
+{
+	return keeper->search_pause_ms >= SEARCH_MOST_MS && !keeper->crowd.waits &&
+	       !keeper->is_barred;
+}
+
 static enum broker_result search(struct keeper *keeper, uint64_t now)
 {
 	uint32_t before = holder_usable(&keeper->holder);
-	enum broker_result result = holder_take(&keeper->holder, keeper->wanted - before);
+	bool is_free = true;
+	enum broker_result result = BROKER_DONE;
 
+	if (is_settled(keeper))
+		result = holder_glance(&keeper->holder, &is_free);
+	if (result == BROKER_DONE && is_free)
+		result = holder_take(&keeper->holder, keeper->wanted - before);
 	if (result == BROKER_LOST)
 		return result;
+	if (holder_usable(&keeper->holder) > before)
+		keeper->search_pause_ms = 0; /* there may be more soon */
 	if (before == 0)
 		keeper->turn_began_ns = now_ns(keeper);
 	keeper->heard_ns = now;

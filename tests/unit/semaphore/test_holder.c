@@ -254,6 +254,43 @@ static void a_durable_b_is_held_by_nobody_we_know(void **state)
 
 /* ---- those that use it ----------------------------------------------------------------------- */
 
+static void a_free_slot_is_seen_in_turn(void **state)
+{
+	struct site *site = begin(40);
+	bool is_free;
+
+	(void)state;
+	assert_int_equal(holder_take(&site->holder, 10), BROKER_DONE);
+	for (unsigned n = 11; n <= 40; n++)
+		put(site, 'B', n, OTHER);
+	uint64_t before = site->holder.messages;
+	for (unsigned i = 0; i < 6; i++) {
+		assert_int_equal(holder_glance(&site->holder, &is_free), BROKER_DONE);
+		assert_false(is_free);
+	}
+	assert_int_equal(site->holder.messages - before, 30); /* one for each of the others' */
+	assert_true(take(site, 'B', 33));
+	unsigned seen = 0;
+	for (unsigned i = 0; i < 12; i++) {
+		assert_int_equal(holder_glance(&site->holder, &is_free), BROKER_DONE);
+		seen += is_free;
+	}
+	assert_int_equal(seen, 2);
+}
+
+static void one_that_has_all_sees_no_free_slot(void **state)
+{
+	struct site *site = begin(3);
+	bool is_free = true;
+
+	(void)state;
+	assert_int_equal(holder_take(&site->holder, 9), BROKER_DONE);
+	uint64_t before = site->holder.messages;
+	assert_int_equal(holder_glance(&site->holder, &is_free), BROKER_DONE);
+	assert_false(is_free);
+	assert_int_equal(site->holder.messages, before);
+}
+
 static void holders_count_each_other(void **state)
 {
 	struct site *site = begin(2);
@@ -299,6 +336,8 @@ int main(void)
 		cmocka_unit_test(a_b_that_was_lost_is_noticed_in_turn),
 		cmocka_unit_test(a_slot_that_is_another_connections_own_is_refused),
 		cmocka_unit_test(a_durable_b_is_held_by_nobody_we_know),
+		cmocka_unit_test(a_free_slot_is_seen_in_turn),
+		cmocka_unit_test(one_that_has_all_sees_no_free_slot),
 		cmocka_unit_test(holders_count_each_other),
 	};
 

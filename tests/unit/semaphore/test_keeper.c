@@ -110,6 +110,26 @@ static void steady_load_costs_few_messages(void **state)
 	assert_in_range(after.messages - before.messages, 100, 60 * 5);
 }
 
+/* All want more than there are, and each has its share. */
+static void waiting_for_slots_costs_few_messages(void **state)
+{
+	struct site *site = begin(60, &local, true);
+	struct keeper_view before, after;
+
+	(void)state;
+	for (unsigned i = 0; i < NODES; i++)
+		site->load[i] = 100;
+	run_ms(site, 60000);
+	keeper_look(&site->nodes[0].keeper, &before);
+	run_ms(site, 60000);
+	keeper_look(&site->nodes[0].keeper, &after);
+	assert_int_equal(after.held, 20);
+	assert_in_range(after.messages - before.messages, 100, 60 * 15);
+	site->load[1] = site->load[2] = 0;
+	run_ms(site, 5000);
+	assert_int_equal(site->nodes[0].in_flight, 60);
+}
+
 /* The others had them, and have no need of them any more. */
 static void one_busy_node_of_three_gets_all(void **state)
 {
@@ -349,6 +369,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(slots_are_taken_ahead_and_given_back),
 		cmocka_unit_test(steady_load_costs_few_messages),
+		cmocka_unit_test(waiting_for_slots_costs_few_messages),
 		cmocka_unit_test(one_busy_node_of_three_gets_all),
 		cmocka_unit_test(none_starves_beside_busy_ones),
 		cmocka_unit_test(nodes_take_turns_at_too_few_slots),
