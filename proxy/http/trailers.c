@@ -15,6 +15,9 @@ static const char *const response_refused[] = {"authorization", "content-encodin
 	"cache-control", "expect", "max-forwards", "age", "date", "location", "retry-after", "vary",
 	"via", "ratelimit", "ratelimit-policy"};
 
+/* What nodes of a fleet say to each other and to servers. */
+static const char *const own_names[] = {"sluice-fence", "sluice-hop"};
+
 static bool is_one_of(const char *const *names, size_t count, struct slice name)
 {
 	for (size_t i = 0; i < count; i++) {
@@ -41,7 +44,8 @@ static bool is_set(const struct conf_fields *set, struct slice name)
 
 static bool passes(const struct http_trailer_rules *rules, struct slice name)
 {
-	if (is_listed(rules->removed, name) || is_set(rules->set, name))
+	if (is_listed(rules->removed, name) || is_set(rules->set, name) ||
+		is_one_of(own_names, COUNT(own_names), name))
 		return false;
 	if (!rules->added)
 		return !is_one_of(response_refused, COUNT(response_refused), name);

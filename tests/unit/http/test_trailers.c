@@ -8,9 +8,9 @@
 
 #include "conf/conf.h"
 
-static const char *const added_names[] = {"X-Sum", "X-Removed"};
+static const char *const added_names[] = {"X-Sum", "X-Removed", "Sluice-Fence", "Sluice-Hop"};
 static const char *const removed_names[] = {"x-removed", "X-Gone"};
-static const struct conf_text_list added = {(const char **)(uintptr_t)added_names, 2};
+static const struct conf_text_list added = {(const char **)(uintptr_t)added_names, 4};
 static const struct conf_text_list removed = {(const char **)(uintptr_t)removed_names, 2};
 static struct conf_field set_field = {"X-Set", 5, "ours", 4};
 static const struct conf_fields set = {&set_field, 1};
@@ -40,6 +40,16 @@ static void of_requests(void **state)
 	PASSED("X-Sum : 1\r\nX_Sum: 1\r\nno colon\r\n", &rules, "");
 }
 
+/* Whatever is configured: what nodes of a fleet say is not a client's affair. */
+static void of_a_fleet(void **state)
+{
+	const struct http_trailer_rules requests = {&added, &removed, &set}, responses = {0};
+
+	(void)state;
+	PASSED("sluice-fence: 1\r\nX-Sum: 1\r\nSLUICE-HOP: 1\r\n", &requests, "X-Sum: 1\r\n");
+	PASSED("Sluice-Fence: 1\r\nX-Sum: 1\r\nSluice-Hop: 1\r\n", &responses, "X-Sum: 1\r\n");
+}
+
 static void of_responses(void **state)
 {
 	const struct http_trailer_rules rules = {NULL, &removed, &set};
@@ -54,6 +64,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(of_requests),
+		cmocka_unit_test(of_a_fleet),
 		cmocka_unit_test(of_responses),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
